@@ -1,0 +1,210 @@
+/* mlff.h: public C API of the machine-learned force field engine.
+ *
+ * The engine reads a model file (name.yaml + name.safetensors), takes one rank's view of an atomic system as a
+ * neighbour graph, and returns energies, forces and virial. It knows nothing of LAMMPS or MPI; what it needs from
+ * other ranks arrives through halo callbacks.
+ *
+ * Units everywhere: Angstrom, eV, eV/Angstrom.
+ *
+ * Errors: every function that can fail returns mlff_status and takes a caller-owned mlff_error last (NULL is allowed).
+ * On failure `text` says what went wrong, which value, which file and line, and what to do; outputs are untouched
+ * unless the function says otherwise. The library never exits, aborts, prints or reads the environment.
+ *
+ * Threads: different models may be used from different threads at once; one model from one thread at a time.
+ */
+#ifndef MLFF_MLFF_H
+#define MLFF_MLFF_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(_WIN32)
+#define MLFF_API
+#else
+#define MLFF_API __attribute__((visibility("default")))
+#endif
+
+#define MLFF_VERSION "0.1.0"
+
+/* Outcome of a call. MLFF_OK is 0. */
+typedef enum mlff_status {
+  MLFF_OK = 0,
+  MLFF_E_ARG,         /* the caller passed something impossible                              */
+  MLFF_E_NOMEM,       /* out of memory                                                       */
+  MLFF_E_IO,          /* a file cannot be opened, read or written                            */
+  MLFF_E_FORMAT,      /* a file's content is wrong: syntax, unknown or missing key, hash     */
+  MLFF_E_UNSUPPORTED, /* correct, but this build or model cannot do it                       */
+  MLFF_E_DEVICE,      /* a device is missing or failed                                       */
+  MLFF_E_NUMERIC      /* NaN or infinity, overlapping atoms, a failed self-test              */
+} mlff_status;
+
+/* Caller-owned error text. */
+typedef struct mlff_error {
+  mlff_status code;
+  char text[1024];
+} mlff_error;
+
+/* What a model promises. Property tests read these. */
+enum {
+  MLFF_CONSERVATIVE = 1u << 0,   /* forces are the negative gradient of the energy                    */
+  MLFF_ROTATION_EXACT = 1u << 1, /* energy is invariant under rotation up to rounding                 */
+  MLFF_SMOOTH = 1u << 2,         /* energy and forces are continuous                                  */
+  MLFF_STRICTLY_LOCAL = 1u << 3, /* a node energy depends on atoms within one cutoff (no messages)    */
+  MLFF_NODE_ENERGIES = 1u << 4   /* the total is a sum of node energies, so per-atom energies exist   */
+};
+
+/* One rank's view of the system, on the host. Angstrom.
+ *
+ * Atoms 0..n_local-1 are owned, n_local..n_all-1 are ghosts (images or atoms of other ranks). Nodes carry features:
+ * node i < n_local is owned atom i; nodes n_local..n_nodes-1 are atoms owned by other ranks. A ghost that is a periodic
+ * image of an atom of this rank has node[ghost] = its owner's index and so shares its owner's features at no cost.
+ *
+ * The list is full: if j is a candidate of i then i (or its image) is a candidate of j, or of j's owner on its rank.
+ */
+typedef struct mlff_graph {
+  int32_t n_local, n_all;
+  int32_t n_nodes;
+  int64_t n_pairs;
+  uint64_t list_id;       /* changes whenever row, nbr, node or species change                              */
+  const int32_t *species; /* [n_all]     index into the model's element list; -1 = not ours (hybrid)        */
+  const int32_t *node;    /* [n_all]     node that atom's features live in, 0..n_nodes-1                    */
+  const int64_t *row;     /* [n_local+1] CSR offsets into nbr                                               */
+  const int32_t *nbr;     /* [n_pairs]   neighbour j in 0..n_all-1, within cutoff + skin                    */
+  const double (*pos)[3]; /* [n_all][3]  positions, new every step                                          */
+} mlff_graph;
+
+/* Exchange of features between ranks. `rows` is host memory [n_nodes][row_bytes]; rows 0..n_local-1 are filled; on
+ * return rows n_local..n_nodes-1 hold what their owners have. Every rank calls it the same number of times per
+ * evaluation, also with no atoms. NULL halo = single rank (then n_nodes must equal n_local). */
+typedef struct mlff_halo {
+  void *context;
+  mlff_status (*forward)(void *context, void *rows, size_t row_bytes, mlff_error *error);
+} mlff_halo;
+
+/* How to open a model. Zero-initialise, then set what you need. */
+typedef struct mlff_options {
+  const char *device;            /* "auto" (default), "cpu", "cuda", "cuda:N"                                     */
+  const char *precision;         /* "fp32" (default), "fp64", "mixed"                                             */
+  const char *kernels;           /* "auto" (default: the best that the processor has), "generic", "avx2", "avx512" */
+  const char *const *elements;   /* [n_elements] elements that will occur, NULL = all of the model's; columns and
+                                    networks of others are left out, which is exact and faster                    */
+  int n_elements;
+  int skip_self_test;            /* non-zero: do not run the file's self-test when opening                        */
+} mlff_options;
+
+/* What one evaluation returns. The caller owns all arrays; NULL = not wanted. Arrays are overwritten. */
+typedef struct mlff_result {
+  double energy;             /* sum of the energies of owned atoms, eV                                                  */
+  double virial[6];          /* xx yy zz xy xz yz, sum over this rank's edges of (x_i - x_j) f_ij, eV (LAMMPS sign)      */
+  double (*forces)[3];       /* [n_nodes][3] eV/A; rows n_local.. are this rank's contributions to atoms of other ranks
+                                and must be added by their owners. Required.                                            */
+  double *atom_energy;       /* [n_local] eV, sums to energy                                                            */
+  double (*atom_virial)[9];  /* [n_nodes][9] xx yy zz xy xz yz yx zx zy, eV: half of each edge's term to both ends; sums
+                                to virial over all ranks                                                                */
+  double (*atom_centroid)[9];/* [n_nodes][9] same order: each edge's whole term to the neighbour, which is the exact form
+                                for heat flux of strictly local models; MLFF_E_UNSUPPORTED for others                   */
+  double *member_energy;     /* [n_members] eV, energies of the ensemble's members summed over owned atoms              */
+  double *atom_spread;       /* [n_local] eV, standard deviation (n-1) of an atom's energy over the members             */
+  int64_t n_edges;           /* active edges r < cutoff                                                                 */
+  double min_distance;       /* smallest distance between neighbours seen (A); infinity without edges                   */
+} mlff_result;
+
+/* What a model is. Strings live as long as the model. */
+typedef struct mlff_info {
+  const char *name;          /* `name:` of the file                                                     */
+  const char *architecture;  /* "painn", "ani", ...                                                     */
+  const char *citation;      /* paper of the architecture                                               */
+  const char *sha256;        /* of the weights, 64 hex digits                                           */
+  const char *device;        /* device in use, "cpu"                                                    */
+  const char *precision;     /* precision in use                                                        */
+  const char *kernels;       /* kernel path in use, e.g. "avx512"                                       */
+  unsigned traits;           /* MLFF_CONSERVATIVE | ...                                                 */
+  double cutoff;             /* A                                                                       */
+  int n_elements;            /* of the model                                                            */
+  const char *const *elements; /* [n_elements] chemical symbols; species index = position here           */
+  const int *trained;        /* [n_elements] 1 = element occurred in training, 0 = unknown or not        */
+  int n_members;             /* ensemble size, 1 for single networks                                    */
+  int64_t n_parameters;
+  int exchange_width;        /* largest number of bytes per row that a halo exchange uses; 0 = none      */
+} mlff_info;
+
+/* Memory and growth counters since opening. */
+typedef struct mlff_memory {
+  size_t bytes;      /* held by buffers and packed weights now         */
+  size_t peak_bytes;
+  int64_t n_growths; /* times a buffer grew: constant in a settled run */
+} mlff_memory;
+
+typedef struct mlff_model mlff_model;
+
+/* Opens model file `path` (the YAML; weights are found beside it), checks every key, shape and hash, prepares the
+ * network on the device, and runs the file's self-test there unless told not to. Close with mlff_model_close. */
+MLFF_API mlff_status mlff_model_open(const char *path, const mlff_options *options, mlff_model **model, mlff_error *error);
+
+/* The same from memory: `yaml` [yaml_size] and `weights` [weights_size] as read by mlff_model_read; `path` is used in
+ * error texts only. Both may be freed after the call. */
+MLFF_API mlff_status mlff_model_open_memory(const char *path, const char *yaml, size_t yaml_size, const void *weights,
+                                            size_t weights_size, const mlff_options *options, mlff_model **model,
+                                            mlff_error *error);
+
+/* Reads both files of a model into memory (free both with free()), so that one rank can read and broadcast. */
+MLFF_API mlff_status mlff_model_read(const char *path, char **yaml, size_t *yaml_size, void **weights,
+                                     size_t *weights_size, mlff_error *error);
+
+/* NULL is fine. */
+MLFF_API void mlff_model_close(mlff_model *model);
+
+/* Never NULL for an open model; lives as long as the model. */
+MLFF_API const mlff_info *mlff_model_info(const mlff_model *model);
+MLFF_API mlff_memory mlff_model_memory(const mlff_model *model);
+
+/* Energy, forces and virial of `graph`. Fails with MLFF_E_NUMERIC on NaN or infinity and on atoms closer than the
+ * model's smallest distance; then the arrays in `result` are undefined, but all halo exchanges have been made, so that
+ * other ranks do not wait. */
+MLFF_API mlff_status mlff_model_evaluate(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo,
+                                         mlff_result *result, mlff_error *error);
+
+/* One line of a self-test. */
+typedef struct mlff_self_test {
+  char name[64];           /* of the structure                                               */
+  int n_atoms;
+  double energy_error;     /* |E - E_ref| / n_atoms, eV/atom                                 */
+  double force_error;      /* max |F - F_ref|, eV/A                                          */
+  double virial_error;     /* max |W - W_ref| / n_atoms, eV/atom                             */
+  double energy_tolerance, force_tolerance, virial_tolerance; /* of this precision           */
+  int passed;
+} mlff_self_test;
+
+/* Number of self-test structures in the file. */
+MLFF_API int mlff_model_n_self_tests(const mlff_model *model);
+/* Runs self-test k on the model's own device and precision. MLFF_OK also when it did not pass: read `passed`. */
+MLFF_API mlff_status mlff_model_self_test(mlff_model *model, int k, mlff_self_test *test, mlff_error *error);
+
+/* Prints what `mlff info` prints: identity, provenance, domain, accuracy. */
+MLFF_API void mlff_model_print(const mlff_model *model, FILE *out);
+
+/* A neighbour graph built by the library for callers without a neighbour list of their own.
+ * cell: rows are the three cell vectors (A), NULL = no periodic direction; pbc: which of them are periodic, NULL = all
+ * three. Any box size relative to the cutoff is allowed; images become ghosts. Free with mlff_system_free. */
+typedef struct mlff_system mlff_system;
+MLFF_API mlff_status mlff_system_create(int32_t n_atoms, const int32_t *species, const double (*pos)[3],
+                                        const double (*cell)[3], const int *pbc, double cutoff, mlff_system **system,
+                                        mlff_error *error);
+MLFF_API const mlff_graph *mlff_system_graph(const mlff_system *system);
+MLFF_API void mlff_system_free(mlff_system *system);
+
+/* Checks the laws of a graph (offsets, index ranges, node map) in O(n_pairs); for tests and debugging. */
+MLFF_API mlff_status mlff_graph_check(const mlff_graph *graph, int n_species, mlff_error *error);
+
+/* Name of a status, e.g. "MLFF_E_FORMAT". */
+MLFF_API const char *mlff_status_name(mlff_status status);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,57 @@
+/* backend.h: where numbers live and what can be done with them.
+ *
+ * A backend is a table of operations (ops.h) with its buffers. Architectures are written once against it and never ask
+ * which backend they run on. Element type of `real` arrays is a property of the backend: float or double. Array
+ * arguments of ops are device pointers (void *), which for the CPU backends are plain pointers.
+ *
+ * Buffers only grow, so a settled run allocates nothing; growths are counted.
+ */
+#ifndef MLFF_BACKEND_H
+#define MLFF_BACKEND_H
+
+#include "../status.h"
+
+typedef struct mlff_ops mlff_ops;
+typedef struct mlff_backend mlff_backend;
+
+/* A persistent array of the backend. Zero-initialise; mlff_buf_reserve grows it; contents are lost when it grows. */
+typedef struct mlff_buf {
+  void *data;
+  size_t capacity; /* bytes */
+} mlff_buf;
+
+struct mlff_backend {
+  const char *name;      /* "cpu", "cpu64", "cuda"                        */
+  const char *kernels;   /* "generic", "avx2", "avx512", ...              */
+  const char *precision; /* "fp32", "fp64", "mixed"                       */
+  size_t real_size;      /* sizeof(real): 4 or 8                          */
+  const mlff_ops *ops;
+  mlff_memory memory;
+  void *impl; /* the backend's own state */
+};
+
+/* Opens a backend. device: NULL, "auto", "cpu", "cuda[:N]"; precision: NULL, "fp32", "fp64", "mixed"; kernels: NULL,
+ * "auto", "generic", "avx2", "avx512". An unknown or unavailable one is an error that lists what there is. */
+mlff_status mlff_backend_open(const char *device, const char *precision, const char *kernels, mlff_backend **backend,
+                              mlff_error *error);
+void mlff_backend_close(mlff_backend *backend);
+
+/* Makes room for `bytes` (at least; grows by a quarter more than asked for once it has grown before). Data are aligned
+ * to 64 bytes and followed by 64 readable bytes. */
+mlff_status mlff_buf_reserve(mlff_backend *backend, mlff_buf *buf, size_t bytes, mlff_error *error);
+void mlff_buf_release(mlff_backend *backend, mlff_buf *buf);
+
+/* Address of element k of a real array. */
+static inline void *mlff_at(const mlff_backend *backend, const void *array, int64_t k)
+{
+  return (char *) array + (size_t) k * backend->real_size;
+}
+
+/* CPU backends, one table for each element type and instruction set; NULL when not compiled in. */
+const mlff_ops *mlff_cpu_ops(size_t real_size, const char *kernels);
+/* Best kernel path of this processor: "avx512", "avx2" or "generic". */
+const char *mlff_cpu_best_kernels(void);
+/* 1 if this processor and this build can run the kernel path. */
+int mlff_cpu_has_kernels(const char *kernels);
+
+#endif

@@ -1,0 +1,116 @@
+/* ops.h: the contract of every operation that a backend provides.
+ *
+ * `real` is float or double, the backend's element type; matrices are row-major with a leading dimension (ld, in
+ * elements). Sizes of 0 are legal everywhere. Outputs never alias inputs unless a comment allows it. Outputs are `=`
+ * unless stated `+=`. Ops do not allocate; they cannot fail except where they return mlff_status.
+ * CPU implementations: cpu/<stem>.c; CUDA twins: cuda/<stem>.cu.
+ */
+#ifndef MLFF_OPS_H
+#define MLFF_OPS_H
+
+#include "backend.h"
+#include "ops_ani.h"
+#include "ops_painn.h"
+
+/* ---- linear.c ------------------------------------------------------------------------------------------------- */
+
+/* A packed weight matrix, made once at load. Opaque; each backend packs as it likes. */
+typedef struct mlff_linear {
+  int n_in, n_out; /* of the product that it performs (after transposition) */
+  mlff_buf packed, bias;
+} mlff_linear;
+
+typedef enum mlff_act { MLFF_ACT_NONE = 0, MLFF_ACT_SILU, MLFF_ACT_CELU } mlff_act;
+
+/* y = act(x W^T + b), or y = (x W^T) * scale, for n_rows rows.
+ *   x      real [n_rows][ldx], first n_in columns are read
+ *   y      real [n_rows][ldy], first n_out columns are written (accumulate: +=)
+ *   slope  real [n_rows][ld_slope] or NULL: act'(x W^T + b), for the backward pass
+ *   scale  real [n_rows][ld_scale] or NULL: multiplies the product element by element, after bias; not with act
+ * y must not alias x; y may alias scale. */
+typedef struct mlff_linear_args {
+  int64_t n_rows;
+  const void *x;
+  int64_t ldx;
+  void *y;
+  int64_t ldy;
+  int accumulate;
+  mlff_act act;
+  double alpha; /* of CELU */
+  void *slope;
+  int64_t ld_slope;
+  const void *scale;
+  int64_t ld_scale;
+} mlff_linear_args;
+
+/* ---- edges.c --------------------------------------------------------------------------------------------------- */
+
+/* Active edges, made every step from candidate pairs: r_ij < cutoff. Edge e of centre i: row[i] <= e < row[i+1], in the
+ * order of the graph's list. Index arrays are on the backend. */
+typedef struct mlff_edges {
+  int32_t n_local, n_nodes;
+  int64_t n_edges;
+  double cutoff, min_distance;
+  int32_t closest[2];  /* graph indices of the closest pair */
+  mlff_buf row;     /* int64 [n_local+1]                                                           */
+  mlff_buf nbr;     /* int32 [n_edges]     graph index j, 0..n_all-1                               */
+  mlff_buf node;    /* int32 [n_edges]     node of j                                               */
+  mlff_buf species; /* int32 [n_edges]     species of j                                            */
+  mlff_buf vec;     /* real  [n_edges][4]  x_j - x_i and r, formed in double and then rounded      */
+  mlff_buf center_species; /* int32 [n_nodes] species of the nodes                                 */
+  uint64_t list_id; /* of the graph that index uploads belong to                                   */
+  mlff_buf scratch;
+} mlff_edges;
+
+/* ---- forces.c -------------------------------------------------------------------------------------------------- */
+
+/* Turns gradients of the energy by edge vectors into forces and virials; the one place for signs and component order.
+ *   grad   real [n_edges][4]: dE/d(x_j - x_i) of directed edge e, in units of the model; fourth element ignored
+ *   scale  converts to eV/A
+ *   result forces [n_nodes][3] =, virial [6] =, atom_virial and atom_centroid [n_nodes][9] = when not NULL
+ *   F_i += g_e;  F_node(j) -= g_e;  W_ab -= r_a g_b (symmetrised for `virial`) */
+typedef struct mlff_forces_args {
+  const mlff_edges *edges;
+  const void *grad;
+  double scale;
+  mlff_result *result;
+} mlff_forces_args;
+
+struct mlff_ops {
+  /* backend_*.c: memory. alloc returns NULL when there is none. */
+  void *(*alloc)(mlff_backend *, size_t bytes);
+  void (*release)(mlff_backend *, void *data);
+  mlff_status (*upload)(mlff_backend *, void *dst, const void *host_src, size_t bytes, mlff_error *);
+  mlff_status (*download)(mlff_backend *, void *host_dst, const void *src, size_t bytes, mlff_error *);
+  void (*zero)(mlff_backend *, void *data, size_t bytes);
+  /* Reals on the backend from doubles on the host: n elements; and back. */
+  mlff_status (*upload_reals)(mlff_backend *, void *dst, const double *src, int64_t n, mlff_error *);
+  mlff_status (*download_reals)(mlff_backend *, double *dst, const void *src, int64_t n, mlff_error *);
+  /* Calls halo->forward on node rows: real [n_nodes][width]. Nothing when halo is NULL. */
+  mlff_status (*exchange)(mlff_backend *, const mlff_halo *halo, void *rows, int64_t n_nodes, int64_t width, mlff_error *);
+
+  /* linear.c. weight: double [n_out][n_in] row-major, bias [n_out] or NULL. transpose: pack so that linear computes
+   * y[n_in] = x[n_out] W, the product of the backward pass (bias must be NULL). */
+  mlff_status (*linear_pack)(mlff_backend *, mlff_linear *, const double *weight, const double *bias, int n_out, int n_in,
+                             int transpose, mlff_error *);
+  void (*linear)(mlff_backend *, const mlff_linear *, const mlff_linear_args *);
+
+  /* edges.c. Uploads what changed and finds the active edges. NaN distances are dropped by r < cutoff, so positions are
+   * checked here: a non-finite one is MLFF_E_NUMERIC naming the atom (edges are then empty but valid). */
+  mlff_status (*edges)(mlff_backend *, const mlff_graph *, double cutoff, mlff_edges *, mlff_error *);
+
+  /* forces.c */
+  mlff_status (*forces)(mlff_backend *, const mlff_forces_args *, mlff_error *);
+
+  mlff_painn_ops painn; /* ops_painn.h */
+  mlff_ani_ops ani;     /* ops_ani.h   */
+};
+
+/* Releases both buffers of a packed matrix. */
+static inline void mlff_linear_release(mlff_backend *backend, mlff_linear *linear)
+{
+  mlff_buf_release(backend, &linear->packed);
+  mlff_buf_release(backend, &linear->bias);
+}
+
+#endif

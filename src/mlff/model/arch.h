@@ -1,0 +1,45 @@
+/* arch.h: what an architecture is to the rest of the engine: one const descriptor at the end of arch/x.c. */
+#ifndef MLFF_ARCH_H
+#define MLFF_ARCH_H
+
+#include "../backend/ops.h"
+#include "modelfile.h"
+
+/* Which species occur in this run: use[s] != 0 for s < n_species. Networks and columns of others may be left out. */
+typedef struct mlff_species_use {
+  int n_species;
+  const int *use;
+} mlff_species_use;
+
+typedef struct mlff_arch_inputs {
+  const mlff_graph *graph;
+  const mlff_edges *edges;
+  const mlff_halo *halo; /* NULL on one rank */
+} mlff_arch_inputs;
+
+/* Buffers belong to the network and stay valid until its next evaluation. Units are the model file's. */
+typedef struct mlff_arch_outputs {
+  const void *node_energy;   /* real [n_local], without the element offsets                              */
+  const void *edge_grad;     /* real [n_edges][4] dE/d(x_j - x_i), E summed over ALL ranks' nodes        */
+  const void *member_energy; /* real [n_members][n_local] or NULL when the model is no ensemble          */
+} mlff_arch_outputs;
+
+typedef struct mlff_arch {
+  const char *name;     /* value of `architecture:` in a model file */
+  const char *citation; /* one line: authors, journal, year, DOI    */
+  /* Traits of a network made from this file (e.g. PaiNN with one layer is strictly local). */
+  unsigned (*traits)(const void *net);
+  /* Reads its own block of the file. `cutoff`, `elements`, units and offsets are already read. */
+  mlff_status (*create)(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use, void **net,
+                        mlff_error *error);
+  /* Even when it fails, all halo exchanges of a step must have been made (unless memory ran out). */
+  mlff_status (*evaluate)(void *net, const mlff_arch_inputs *in, mlff_arch_outputs *out, mlff_error *error);
+  int (*n_members)(const void *net);
+  int (*exchange_width)(const void *net); /* largest row of a halo exchange in reals, 0 = none */
+  void (*destroy)(void *net);             /* NULL is fine */
+} mlff_arch;
+
+/* All architectures, ended by NULL. Generated from the mlff_add_arch() lines of src/mlff/CMakeLists.txt. */
+extern const mlff_arch *const mlff_archs[];
+
+#endif

@@ -1,0 +1,21 @@
+/* status.h: raising and passing on errors inside the engine. */
+#ifndef MLFF_STATUS_H
+#define MLFF_STATUS_H
+
+#include "mlff/mlff.h"
+
+/* Writes code and printf-style text into error (NULL allowed) and returns code. */
+mlff_status mlff_fail(mlff_error *error, mlff_status code, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 3, 4)))
+#endif
+    ;
+
+/* Returns from the calling function when `call` fails. Only where nothing is owned; otherwise `goto done`. */
+#define MLFF_TRY(call)                             \
+  do {                                             \
+    const mlff_status mlff_try_status_ = (call);   \
+    if (mlff_try_status_) return mlff_try_status_; \
+  } while (0)
+
+#endif
