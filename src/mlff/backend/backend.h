@@ -47,8 +47,6 @@ static inline void *mlff_at(const mlff_backend *backend, const void *array, int6
   return (char *) array + (size_t) k * backend->real_size;
 }
 
-/* CPU backends, one table for each element type and instruction set; NULL when not compiled in. */
-const mlff_ops *mlff_cpu_ops(size_t real_size, const char *kernels);
 /* Best kernel path of this processor: "avx512", "avx2" or "generic". */
 const char *mlff_cpu_best_kernels(void);
 /* 1 if this processor and this build can run the kernel path. */

@@ -1,0 +1,117 @@
+/* backend_cpu.c: memory of the CPU backends and the choice of kernel path at run time. */
+#include "backend_cpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNMENT = 64, TAIL = 64 };
+
+static void *alloc_cpu(mlff_backend *backend, size_t bytes)
+{
+  (void) backend;
+  const size_t rounded = (bytes + TAIL + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  if (rounded < bytes) return NULL;
+  char *data = aligned_alloc(ALIGNMENT, rounded);
+  if (data) memset(data + bytes, 0, rounded - bytes);
+  return data;
+}
+
+static void release_cpu(mlff_backend *backend, void *data)
+{
+  (void) backend;
+  free(data);
+}
+
+static mlff_status copy_cpu(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error)
+{
+  (void) backend;
+  (void) error;
+  if (bytes) memcpy(dst, src, bytes);
+  return MLFF_OK;
+}
+
+static void zero_cpu(mlff_backend *backend, void *data, size_t bytes)
+{
+  (void) backend;
+  if (bytes) memset(data, 0, bytes);
+}
+
+static mlff_status upload_reals_cpu(mlff_backend *backend, void *dst, const double *src, int64_t n, mlff_error *error)
+{
+  (void) error;
+  float *f = dst;
+  double *d = dst;
+  if (backend->real_size == sizeof(float))
+    for (int64_t k = 0; k < n; k++) f[k] = (float) src[k];
+  else
+    for (int64_t k = 0; k < n; k++) d[k] = src[k];
+  return MLFF_OK;
+}
+
+static mlff_status download_reals_cpu(mlff_backend *backend, double *dst, const void *src, int64_t n, mlff_error *error)
+{
+  (void) error;
+  const float *f = src;
+  const double *d = src;
+  if (backend->real_size == sizeof(float))
+    for (int64_t k = 0; k < n; k++) dst[k] = (double) f[k];
+  else
+    for (int64_t k = 0; k < n; k++) dst[k] = d[k];
+  return MLFF_OK;
+}
+
+static mlff_status exchange_cpu(mlff_backend *backend, const mlff_halo *halo, void *rows, int64_t n_nodes, int64_t width,
+                                mlff_error *error)
+{
+  (void) n_nodes;
+  if (!halo) return MLFF_OK;
+  return halo->forward(halo->context, rows, (size_t) width * backend->real_size, error);
+}
+
+#define KERNEL_PATHS(X) X(f32, generic) X(f64, generic) MLFF_X86_PATHS(X)
+#if MLFF_X86_KERNELS
+#define MLFF_X86_PATHS(X) X(f32, avx2) X(f64, avx2) X(f32, avx512) X(f64, avx512)
+#else
+#define MLFF_X86_PATHS(X)
+#endif
+#define DECLARE(real, kernels) void ops_cpu_##real##_##kernels(mlff_ops *);
+KERNEL_PATHS(DECLARE)
+
+int mlff_cpu_has_kernels(const char *kernels)
+{
+  if (strcmp(kernels, "generic") == 0) return 1;
+#if MLFF_X86_KERNELS
+  __builtin_cpu_init();
+  if (strcmp(kernels, "avx2") == 0) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (strcmp(kernels, "avx512") == 0)
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
+#endif
+  return 0;
+}
+
+const char *mlff_cpu_best_kernels(void)
+{
+  return mlff_cpu_has_kernels("avx512") ? "avx512" : mlff_cpu_has_kernels("avx2") ? "avx2" : "generic";
+}
+
+int mlff_cpu_fill_ops(mlff_ops *ops, size_t real_size, const char *kernels)
+{
+  memset(ops, 0, sizeof *ops);
+  ops->alloc = alloc_cpu;
+  ops->release = release_cpu;
+  ops->upload = copy_cpu;
+  ops->download = copy_cpu;
+  ops->zero = zero_cpu;
+  ops->upload_reals = upload_reals_cpu;
+  ops->download_reals = download_reals_cpu;
+  ops->exchange = exchange_cpu;
+  const char *real_name = real_size == sizeof(float) ? "f32" : "f64";
+#define FILL(real, path)                                                  \
+  if (strcmp(real_name, #real) == 0 && strcmp(kernels, #path) == 0) {     \
+    ops_cpu_##real##_##path(ops);                                         \
+    return 1;                                                             \
+  }
+  KERNEL_PATHS(FILL)
+  return 0;
+}

@@ -1,0 +1,21 @@
+/* cpu.h: the ops of the CPU backends, declared under their name of this compilation (see simd.h). */
+#ifndef MLFF_CPU_H
+#define MLFF_CPU_H
+
+#include "../ops.h"
+#include "simd.h"
+
+mlff_status MLFF_CPU(linear_pack_cpu)(mlff_backend *, mlff_linear *, const double *weight, const double *bias, int n_out,
+                                      int n_in, int transpose, mlff_error *);
+void MLFF_CPU(linear_cpu)(mlff_backend *, const mlff_linear *, const mlff_linear_args *);
+mlff_status MLFF_CPU(edges_cpu)(mlff_backend *, const mlff_graph *, double cutoff, mlff_edges *, mlff_error *);
+mlff_status MLFF_CPU(forces_cpu)(mlff_backend *, const mlff_forces_args *, mlff_error *);
+
+/* Fill in the architectures' ops: painn.c, aev.c. */
+void MLFF_CPU(painn_ops_cpu)(mlff_painn_ops *);
+void MLFF_CPU(ani_ops_cpu)(mlff_ani_ops *);
+
+/* table.c: fills the table of this compilation. */
+void MLFF_CPU(ops_cpu)(mlff_ops *);
+
+#endif

@@ -1,0 +1,87 @@
+/* forces.c: gradients by edge vectors -> forces and virials; the one place for signs and component order.
+ *
+ * Edge e of centre i has vector d = x_j - x_i and gradient g = dE/dd, so dE/dx_i = -g and dE/dx_j = +g:
+ *   F_i += g,  F_j -= g,  W_ab = sum over edges of (x_i - x_j)_a (g)_b = - sum d_a g_b.
+ * LAMMPS order of six: xx yy zz xy xz yz; of nine: xx yy zz xy xz yz yx zx zy. Sums are in double.
+ */
+#include "cpu.h"
+
+MLFF_INLINE void edge_virial(double scale, const double d[3], const double g[3], double w[9])
+{
+  w[0] = -scale * d[0] * g[0];
+  w[1] = -scale * d[1] * g[1];
+  w[2] = -scale * d[2] * g[2];
+  w[3] = -scale * d[0] * g[1];
+  w[4] = -scale * d[0] * g[2];
+  w[5] = -scale * d[1] * g[2];
+  w[6] = -scale * d[1] * g[0];
+  w[7] = -scale * d[2] * g[0];
+  w[8] = -scale * d[2] * g[1];
+}
+
+/* Per-atom virials: half of each edge to both ends, or all of it to the neighbour (centroid). */
+static void atom_virials(const mlff_forces_args *a)
+{
+  const mlff_edges *edges = a->edges;
+  const int64_t *row = edges->row.data;
+  const int32_t *node = edges->node.data;
+  const real(*vec)[4] = (const real(*)[4]) edges->vec.data;
+  const real(*grad)[4] = (const real(*)[4]) a->grad;
+  double(*half)[9] = a->result->atom_virial, (*centroid)[9] = a->result->atom_centroid;
+  if (half) memset(half, 0, (size_t) edges->n_nodes * sizeof *half);
+  if (centroid) memset(centroid, 0, (size_t) edges->n_nodes * sizeof *centroid);
+  for (int32_t i = 0; i < edges->n_local; i++) {
+    for (int64_t e = row[i]; e < row[i + 1]; e++) {
+      const double d[3] = {(double) vec[e][0], (double) vec[e][1], (double) vec[e][2]};
+      const double g[3] = {(double) grad[e][0], (double) grad[e][1], (double) grad[e][2]};
+      double w[9];
+      edge_virial(a->scale, d, g, w);
+      for (int c = 0; half && c < 9; c++) {
+        half[i][c] += 0.5 * w[c];
+        half[node[e]][c] += 0.5 * w[c];
+      }
+      for (int c = 0; centroid && c < 9; c++) centroid[node[e]][c] += w[c];
+    }
+  }
+}
+
+mlff_status MLFF_CPU(forces_cpu)(mlff_backend *backend, const mlff_forces_args *a, mlff_error *error)
+{
+  (void) backend;
+  (void) error;
+  const mlff_edges *edges = a->edges;
+  const int64_t *row = edges->row.data;
+  const int32_t *node = edges->node.data;
+  const real(*vec)[4] = (const real(*)[4]) edges->vec.data;
+  const real(*grad)[4] = (const real(*)[4]) a->grad;
+  double(*forces)[3] = a->result->forces;
+  double w[9] = {0};
+  memset(forces, 0, (size_t) edges->n_nodes * sizeof *forces);
+  for (int32_t i = 0; i < edges->n_local; i++) {
+    double fx = 0.0, fy = 0.0, fz = 0.0;
+    for (int64_t e = row[i]; e < row[i + 1]; e++) {
+      const double d[3] = {(double) vec[e][0], (double) vec[e][1], (double) vec[e][2]};
+      const double g[3] = {a->scale * (double) grad[e][0], a->scale * (double) grad[e][1], a->scale * (double) grad[e][2]};
+      double we[9];
+      double *fj = forces[node[e]];
+      fx += g[0];
+      fy += g[1];
+      fz += g[2];
+      fj[0] -= g[0];
+      fj[1] -= g[1];
+      fj[2] -= g[2];
+      edge_virial(1.0, d, g, we);
+      for (int c = 0; c < 9; c++) w[c] += we[c];
+    }
+    forces[i][0] += fx;
+    forces[i][1] += fy;
+    forces[i][2] += fz;
+  }
+  double *virial = a->result->virial;
+  for (int c = 0; c < 3; c++) {
+    virial[c] = w[c];
+    virial[3 + c] = 0.5 * (w[3 + c] + w[6 + c]);
+  }
+  if (a->result->atom_virial || a->result->atom_centroid) atom_virials(a);
+  return MLFF_OK;
+}
