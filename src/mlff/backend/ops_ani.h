@@ -1,11 +1,100 @@
-/* ops_ani.h: operations that only ANI needs (cpu/aev.c, cuda/aev.cu). */
+/* ops_ani.h: operations that only ANI needs (cpu/aev.c and cpu/aev_setup.c, cuda/aev.cu).
+ *
+ * The atomic environment vector (AEV) of a centre i, after Smith, Isayev, Roitberg, Chem. Sci. 8, 3192 (2017), with the
+ * factors of the published parameters as constants (prefactors p, scale s of the cosine):
+ *   fc(r; Rc)    = (cos(pi r / Rc) + 1) / 2 for r < Rc, else 0
+ *   G_R[t,k]     = sum over neighbours j of species t:  p_R exp(-eta_R (r_ij - R_k)^2) fc(r_ij; Rc_R)
+ *   G_A[t,u,a,z] = sum over unordered pairs {j,k} of neighbours of species {t,u}, each pair once:
+ *                  p_A ((1 + cos(theta - theta_z)) / 2)^zeta exp(-eta_A ((r_ij + r_ik)/2 - R_a)^2) fc(r_ij; Rc_A) fc(r_ik; Rc_A)
+ *                  theta = arccos(s cos(angle j-i-k)),  0 < s < 1
+ * Only columns of the n_used species in use exist: first the radial blocks [n_used][n_radial], then for each pair t <= u of
+ * used species, in the order (0,0) (0,1) .. (1,1) .., an angular block [n_angular][n_sections].
+ */
 #ifndef MLFF_OPS_ANI_H
 #define MLFF_OPS_ANI_H
 
 #include "backend.h"
 
+struct mlff_edges;
+
+/* What an AEV is made of; all in A, A^-2 and radian. zeta >= 1 (below that forces are not continuous). */
+typedef struct mlff_aev_constants {
+  double radial_cutoff, radial_eta, radial_prefactor;
+  double angular_cutoff, angular_eta, angular_zeta, angular_prefactor, cos_scale;
+  int n_radial, n_angular, n_sections; /* numbers of R_k, R_a, theta_z; each at least 1 */
+  const double *radial_shifts, *angular_shifts, *angular_sections;
+} mlff_aev_constants;
+
+/* An AEV prepared for a backend. Zero-initialise; made by aev_setup, released by mlff_aev_release. */
+typedef struct mlff_aev {
+  mlff_aev_constants constants; /* its pointers are NULL */
+  int n_species;                /* of the model */
+  int n_used;                   /* of them in use */
+  int n_columns;                /* n_used n_radial + n_used (n_used+1)/2 n_angular n_sections */
+  mlff_buf compact;             /* int32 [n_species]: index among the used species, -1 = not in use */
+  mlff_buf tables;              /* real: shifts and sections as the backend likes them */
+  mlff_buf scratch;
+} mlff_aev;
+
+/* Rows of AEVs. Row k belongs to centre centers[k] (owned atom, no centre twice).
+ *   centers  int32 [n_rows], on the backend
+ *   rows     real  [n_rows][ld]: AEVs (forward: output; backward: dE/dAEV); first n_columns columns
+ *   grad     real  [n_edges][4], backward only: dE/d(x_j - x_i) = of the edges of these centres, others are untouched;
+ *            fourth element 0 */
+typedef struct mlff_aev_args {
+  const struct mlff_edges *edges;
+  const int32_t *centers;
+  int64_t n_rows;
+  void *rows;
+  int64_t ld;
+  void *grad;
+} mlff_aev_args;
+
+/* Last layer of a network and the seed of its backward pass.
+ *   hidden  real [n_rows][ld_hidden]   h, first n columns
+ *   slope   real [n_rows][ld_slope]    in: activation slope of h; out: slope * weight * factor = dE/d(pre-activation)
+ *   weight  real [n], on the backend
+ *   energy  real [n_rows]              = sum_k weight_k h_k + bias */
+typedef struct mlff_ani_readout_args {
+  int64_t n_rows;
+  int n;
+  const void *hidden;
+  int64_t ld_hidden;
+  void *slope;
+  int64_t ld_slope;
+  const void *weight;
+  double bias, factor;
+  void *energy;
+} mlff_ani_readout_args;
+
+/* Row-ordered energies of members to atoms.
+ *   energy  real [n_members][n_rows]
+ *   node    real [n_local]             = mean over members;  0 for atoms that no row belongs to
+ *   member  real [n_members][n_local]  = energy;             0 likewise */
+typedef struct mlff_ani_collect_args {
+  int n_members;
+  int64_t n_rows, n_local;
+  const int32_t *centers;
+  const void *energy;
+  void *node, *member;
+} mlff_ani_collect_args;
+
 typedef struct mlff_ani_ops {
-  int placeholder;
+  /* use: host, [n_species], non-zero = in use. Also called again to change what is in use. */
+  mlff_status (*aev_setup)(mlff_backend *, mlff_aev *, const mlff_aev_constants *, int n_species, const int *use, mlff_error *);
+  /* Can only fail for want of memory. Edges beyond the two cutoffs contribute nothing. All species that occur must be
+   * in use (the caller has checked). */
+  mlff_status (*aev_forward)(mlff_backend *, mlff_aev *, const mlff_aev_args *, mlff_error *);
+  mlff_status (*aev_backward)(mlff_backend *, mlff_aev *, const mlff_aev_args *, mlff_error *);
+  void (*readout)(mlff_backend *, const mlff_ani_readout_args *);
+  void (*collect)(mlff_backend *, const mlff_ani_collect_args *);
 } mlff_ani_ops;
+
+static inline void mlff_aev_release(mlff_backend *backend, mlff_aev *aev)
+{
+  mlff_buf_release(backend, &aev->compact);
+  mlff_buf_release(backend, &aev->tables);
+  mlff_buf_release(backend, &aev->scratch);
+}
 
 #endif

@@ -94,11 +94,10 @@ MLFF_INLINE vreal activate(mlff_act act, real alpha, vreal x, vreal *slope)
     *slope = s + x * s * ((real) 1 - s);
     return x * s;
   }
-  if (act == MLFF_ACT_CELU) { /* x or alpha (exp(x/alpha) - 1);  1 or exp(x/alpha) */
-    const vmask positive = x > (real) 0;
-    const vreal e = vexp(vmin(x, vset(0)) / alpha);
-    *slope = vselect(positive, vset(1), e);
-    return vselect(positive, x, alpha * (e - (real) 1));
+  if (act == MLFF_ACT_CELU) { /* x or alpha (exp(x/alpha) - 1);  1 or exp(x/alpha): both at once, since exp(0) is 1 */
+    const vreal e = vexp(vmin(x, vset(0)) * ((real) 1 / alpha));
+    *slope = e;
+    return vmax(x, vset(0)) + alpha * (e - (real) 1);
   }
   *slope = vset(1);
   return x;

@@ -59,7 +59,7 @@ MLFF_INLINE void vstore(real *p, vreal v)
 
 MLFF_INLINE vreal vset(real x)
 {
-  return (vreal){0} + x;
+  return x - (vreal){0}; /* x - 0 is x, also for -0 and NaN, so compilers make this one broadcast; 0 + x is not */
 }
 
 /* First n (0..MLFF_VLEN) lanes from p, zeros after; p need not be readable behind them. */
@@ -80,14 +80,29 @@ MLFF_INLINE vreal vselect(vmask mask, vreal a, vreal b)
   return (vreal) (((vmask) a & mask) | ((vmask) b & ~mask));
 }
 
+/* a < b ? a : b and a > b ? a : b: b when either is NaN, as the processor's own instructions have it. */
+#if MLFF_KERNELS_AVX512 && MLFF_REAL_IS_DOUBLE
+#define MLFF_VMINMAX(op) (vreal) _mm512_##op##_pd((__m512d) a, (__m512d) b)
+#elif MLFF_KERNELS_AVX512
+#define MLFF_VMINMAX(op) (vreal) _mm512_##op##_ps((__m512) a, (__m512) b)
+#elif MLFF_KERNELS_AVX2 && MLFF_REAL_IS_DOUBLE
+#define MLFF_VMINMAX(op) (vreal) _mm256_##op##_pd((__m256d) a, (__m256d) b)
+#elif MLFF_KERNELS_AVX2
+#define MLFF_VMINMAX(op) (vreal) _mm256_##op##_ps((__m256) a, (__m256) b)
+#else
+#define MLFF_VMINMAX(op) MLFF_VMINMAX_##op
+#define MLFF_VMINMAX_min vselect(a < b, a, b)
+#define MLFF_VMINMAX_max vselect(a > b, a, b)
+#endif
+
 MLFF_INLINE vreal vmin(vreal a, vreal b)
 {
-  return vselect(a < b, a, b);
+  return MLFF_VMINMAX(min);
 }
 
 MLFF_INLINE vreal vmax(vreal a, vreal b)
 {
-  return vselect(a > b, a, b);
+  return MLFF_VMINMAX(max);
 }
 
 /* Sum of all lanes, always in the same order. */
@@ -139,15 +154,15 @@ MLFF_INLINE vreal vexp(vreal x)
   static const double inverse_factorial[14] = {1.0,        1.0,         1.0 / 2,       1.0 / 6,       1.0 / 24,
                                                1.0 / 120,  1.0 / 720,   1.0 / 5040,    1.0 / 40320,   1.0 / 362880,
                                                1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800.0};
-  const vmask is_number = x == x;
-  const vreal y = vselect(is_number, vmin(vmax(x, vset(low)), vset(high)), vset(0));
-  const vreal n = (y * (real) 1.4426950408889634 + magic) - magic;
+  const vreal y = vmin(vset(high), vmax(vset(low), x));
+  const vreal shifted = y * (real) 1.4426950408889634 + magic; /* n in the low bits of the mantissa */
+  const vreal n = shifted - magic;
   const vreal r = (y - n * ln2_high) - n * ln2_low;
   vreal p = vset((real) inverse_factorial[DEGREE]);
 #pragma GCC unroll 16
   for (int k = DEGREE - 1; k >= 0; k--) p = p * r + (real) inverse_factorial[k];
-  const vmask exponent = (__builtin_convertvector(n, vmask) + BIAS) << MANTISSA;
-  return vselect(is_number, p * (vreal) exponent, x);
+  const vmask exponent = ((vmask) shifted - (vmask) vset(magic) + BIAS) << MANTISSA;
+  return p * (vreal) exponent;
 }
 
 /* 1 / (1 + exp(-x)) */
