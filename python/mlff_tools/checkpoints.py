@@ -1,0 +1,187 @@
+"""Readers of PyTorch checkpoints. Files are loaded with weights_only=True: no code from a pickle is ever run.
+
+Both return (description, tensors) in the form of the published parameters that convert.py reads.
+"""
+
+import os
+import re
+import typing
+
+import numpy as np
+
+from .modelfile import NUMBERS, SYMBOLS, ModelError
+
+
+def _import_torch(what):
+    try:
+        import torch
+    except ImportError as e:
+        raise ModelError(f"reading {what} needs PyTorch, which this Python has not: pip install torch, "
+                         "or convert on a machine that has it") from e
+    return torch
+
+
+def _load(torch, path):
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as e:  # torch raises many kinds; all mean that the file is not what we can read
+        first = str(e).strip().splitlines()[0] if str(e).strip() else type(e).__name__
+        raise ModelError(f"{path}: cannot be loaded without running code from it: {first}") from e
+
+
+def _schnetpack(torch):
+    try:
+        import torch.utils.data.dataloader as dataloader
+        if not hasattr(dataloader, "T_co"):  # a private name that schnetpack.data imports and newer PyTorch dropped
+            dataloader.T_co = typing.TypeVar("T_co", covariant=True)
+        import schnetpack
+        import schnetpack.transform
+    except ImportError as e:
+        raise ModelError("reading a SchNetPack model needs the schnetpack package: pip install schnetpack") from e
+    return schnetpack
+
+
+def _allow_schnetpack(torch, spk):
+    """Classes and functions that a PaiNN model of SchNetPack is made of; anything else in the file is refused."""
+    nn, transform = torch.nn, spk.transform
+    torch.serialization.add_safe_globals([
+        set, spk.model.NeuralNetworkPotential, spk.representation.PaiNN, spk.representation.painn.PaiNNInteraction,
+        spk.representation.painn.PaiNNMixing, spk.atomistic.Atomwise, spk.atomistic.PairwiseDistances,
+        spk.atomistic.Forces, spk.atomistic.Strain, spk.nn.Dense, spk.nn.CosineCutoff, spk.nn.GaussianRBF,
+        spk.nn.BesselRBF, transform.AddOffsets, transform.CastTo64, transform.CastTo32, nn.functional.silu,
+        nn.init.xavier_uniform_, nn.init.zeros_, nn.ModuleList, nn.Sequential, nn.Identity, nn.Embedding])
+
+
+def _activation_name(torch, function):
+    if function is torch.nn.functional.silu or isinstance(function, torch.nn.SiLU):
+        return "silu"
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def read_schnetpack(path):
+    """(description, tensors) of a PaiNN in a SchNetPack `best_model` file."""
+    torch = _import_torch("a SchNetPack model")
+    spk = _schnetpack(torch)
+    _allow_schnetpack(torch, spk)
+    model = _load(torch, path)
+    rep = getattr(model, "representation", None)
+    if not isinstance(rep, spk.representation.PaiNN):
+        raise ModelError(f"{path}: representation is {type(rep).__name__}: only PaiNN is supported")
+    heads = [m for m in model.output_modules if isinstance(m, spk.atomistic.Atomwise)]
+    if len(heads) != 1 or not isinstance(model.output_modules[0], spk.atomistic.Atomwise):
+        raise ModelError(f"{path}: {len(heads)} Atomwise output modules: exactly one, the first module, is supported")
+    if not isinstance(rep.cutoff_fn, spk.nn.CosineCutoff):
+        raise ModelError(f"{path}: cutoff function {type(rep.cutoff_fn).__name__}: only CosineCutoff is supported")
+    basis = {spk.nn.GaussianRBF: "gaussian", spk.nn.BesselRBF: "bessel"}.get(type(rep.radial_basis))
+    if basis is None:
+        raise ModelError(f"{path}: radial basis {type(rep.radial_basis).__name__}: only Gaussian and Bessel are supported")
+    for name in ("nuclear_embedding", "electronic_embeddings"):
+        if getattr(rep, name, None):
+            raise ModelError(f"{path}: {name} is not supported")
+    tensors = {k: v.detach().numpy() for k, v in model.state_dict().items() if not k.startswith("postprocessors")}
+    dense = [m for m in heads[0].outnet if isinstance(m, spk.nn.Dense)]
+    offsets = [p for p in model.postprocessors if isinstance(p, spk.transform.AddOffsets)]
+    activations = {_activation_name(torch, d.activation)
+                   for block in [x.interatomic_context_net for x in rep.interactions] +
+                   [x.intraatomic_context_net for x in rep.mixing] for d in block[:1]}
+    cutoff = float(rep.cutoff_fn.cutoff[0])
+    return {
+        "architecture": "painn", "model": os.path.basename(os.path.dirname(os.path.abspath(path))),
+        "source": f"SchNetPack model {path}", "n_atom_basis": rep.n_atom_basis, "n_interactions": rep.n_interactions,
+        "radial_basis": {"kind": basis, "n_rbf": rep.radial_basis.n_rbf}, "cutoff": {"kind": "cosine", "r": cutoff},
+        "activation": activations.pop() if len(activations) == 1 else sorted(activations),
+        "epsilon": float(rep.mixing[0].epsilon),
+        "shared_interactions": len({id(x) for x in rep.interactions}) < rep.n_interactions,
+        "shared_filters": bool(rep.share_filters),
+        "readout": {"layers": [dense[0].in_features] + [d.out_features for d in dense],
+                    "activation": _activation_name(torch, dense[0].activation),
+                    "aggregation": heads[0].aggregation_mode},
+        "offsets": _offsets(path, offsets),
+    }, tensors
+
+
+def _offsets(path, offsets):
+    """mean_per_atom and atomref of SchNetPack's AddOffsets postprocessor."""
+    if len(offsets) > 1:
+        raise ModelError(f"{path}: {len(offsets)} AddOffsets postprocessors: one is supported")
+    if not offsets:
+        return {"mean_per_atom": 0.0, "atomref": None}
+    o = offsets[0]
+    if o.add_mean and not o.is_extensive:
+        raise ModelError(f"{path}: AddOffsets with is_extensive=False is not supported")
+    return {"mean_per_atom": float(o.mean) if o.add_mean else 0.0,
+            "atomref": np.ravel(o.atomref.numpy()).tolist() if o.add_atomrefs else None}
+
+
+def _torchani_constants(path, state):
+    """The aev part of the description from a state dict, old or new names."""
+    def find(*names):
+        for key, value in state.items():
+            if key.endswith(names):
+                return np.asarray(value, np.float32).ravel().astype(float)
+        raise ModelError(f"{path}: no '{names[0]}' in the state dict: it must hold the AEV constants too")
+
+    radial = {"eta": find("radial.eta", "EtaR"), "shifts": find("radial.shifts", "ShfR")}
+    angular = {"eta": find("angular.eta", "EtaA"), "zeta": find("angular.zeta", "Zeta"),
+               "shifts": find("angular.shifts", "ShfA"), "sections": find("angular.sections", "ShfZ")}
+    for name, value in (("radial.eta", radial["eta"]), ("angular.eta", angular["eta"]), ("zeta", angular["zeta"])):
+        if value.size != 1:
+            raise ModelError(f"{path}: {name} has {value.size} values: one is supported")
+
+    def pair(value):  # the float32 number, and the short decimal that rounds to it
+        values = [float(str(np.float32(x))) for x in value]
+        return (values, list(value)) if len(value) > 1 else (values[0], float(value[0]))
+
+    out = {"cutoff_function": "cosine", "radial": {"prefactor": 0.25}, "angular": {"prefactor": 2.0, "cos_scale": 0.95}}
+    for part, source in (("radial", radial), ("angular", angular)):
+        for key, value in source.items():
+            out[part][key], out[part][key + "_f32"] = pair(value)
+    out["radial"]["shifts"] = [float(x) for x in np.atleast_1d(out["radial"]["shifts"])]
+    for part, default, names in (("radial", 5.1, ("radial.cutoff", "Rcr")), ("angular", 3.5, ("angular.cutoff", "Rca"))):
+        keys = [k for k in state if k.endswith(names)]
+        out[part]["cutoff"] = float(str(np.float32(state[keys[0]]))) if keys else default
+    return out
+
+
+def read_torchani(path, alpha):
+    """(description, tensors) of a TorchANI ensemble saved as a state dict (2.2 and 2.7+ names)."""
+    torch = _import_torch("a TorchANI state dict")
+    state = _load(torch, path)
+    state = state.get("state_dict", state) if isinstance(state, dict) else state
+    if not isinstance(state, dict) or not all(hasattr(v, "shape") for v in state.values()):
+        raise ModelError(f"{path}: not a state dict (a mapping of names to tensors): save model.state_dict()")
+    state = {k: v.detach().to(torch.float64).numpy() if v.is_floating_point() else v.numpy() for k, v in state.items()}
+    networks = {}  # (member, element) -> {order of the layer: {weight, bias}}
+    pattern = re.compile(r"neural_networks\.(?:members\.)?(\d+)\.(?:atomics\.)?([A-Z][a-z]?)\."
+                         r"(?:layers\.)?(\d+|final_layer)\.(weight|bias)$")
+    for key, value in state.items():
+        match = pattern.search(key)
+        if match:
+            order = 10 ** 6 if match[3] == "final_layer" else int(match[3])
+            networks.setdefault((int(match[1]), match[2]), {}).setdefault(order, {})[match[4]] = value.astype(np.float32)
+    if not networks:
+        raise ModelError(f"{path}: no tensors neural_networks.MEMBER.ELEMENT...: not a TorchANI ensemble")
+    elements = list(dict.fromkeys(e for _, e in networks))
+    numbers = next((np.asarray(v, int) for k, v in state.items() if k.endswith(("atomic_numbers", "species_ref"))), None)
+    if numbers is not None and sorted(NUMBERS[e] for e in elements) == sorted(numbers):
+        elements = [SYMBOLS[z] for z in numbers]
+    n_members = 1 + max(m for m, _ in networks)
+    tensors, dims = {}, {}
+    for (m, e), layers in networks.items():
+        widths = [layers[min(layers)]["weight"].shape[1]]
+        for l, order in enumerate(sorted(layers)):
+            tensors[f"ensemble.{m}.{e}.{l}.weight"] = layers[order]["weight"]
+            tensors[f"ensemble.{m}.{e}.{l}.bias"] = layers[order]["bias"]
+            widths.append(layers[order]["weight"].shape[0])
+        if dims.setdefault(e, widths) != widths:
+            raise ModelError(f"{path}: member {m} has other layers for {e} than the others: {widths}, {dims[e]}")
+    energies = next((v.ravel() for k, v in state.items() if k.endswith("self_energies")), None)
+    if energies is None or len(energies) != len(elements):
+        raise ModelError(f"{path}: no self_energies for {elements} in the state dict")
+    return {
+        "architecture": "ani", "model": "ani-2x" if n_members == 8 and len(elements) == 7 else "TorchANI ensemble",
+        "source": f"TorchANI state dict {path}", "units": {"energy": "hartree"}, "species": elements,
+        "ensemble_size": n_members, "ensemble_reduction": "mean", "aev": _torchani_constants(path, state),
+        "self_energies": {e: float(x) for e, x in zip(elements, energies)},
+        "networks": {"activation": "celu", "alpha": alpha, "last_activation": "identity", "dims": dims},
+    }, tensors

@@ -1,0 +1,254 @@
+"""Turns published parameters into model files.
+
+  python -m mlff_tools.convert ani   ani-2x.yaml     -o NAME    a description with safetensors weights
+  python -m mlff_tools.convert ani   state_dict.pt   -o NAME    a TorchANI state dict (needs PyTorch)
+  python -m mlff_tools.convert painn painn.yaml      -o NAME    a description with safetensors weights
+  python -m mlff_tools.convert painn best_model      -o NAME    a SchNetPack model (needs PyTorch and SchNetPack)
+
+Writes NAME.yaml and NAME.safetensors, or nothing. Whatever an option of the source asks for that the engine does not
+have is refused by name.
+"""
+
+import argparse
+import os
+import re
+import sys
+
+import numpy as np
+
+from . import checkpoints, modelfile, selftest
+from .modelfile import ModelError
+
+CITATIONS = {
+    "ani-2x": "C. Devereux et al., J. Chem. Theory Comput. 16, 4192 (2020), doi:10.1021/acs.jctc.0c00121",
+    "ani": "J. S. Smith, O. Isayev, A. E. Roitberg, Chem. Sci. 8, 3192 (2017), doi:10.1039/C6SC05720A",
+    "painn": "K. T. Schuett, O. T. Unke, M. Gastegger, ICML 2021, PMLR 139, 9377, arXiv:2102.03150",
+}
+# Elements of the molecules of the (r)MD17 sets, whose PaiNN models have untrained embeddings for all others.
+MD17_ELEMENTS = {"ethanol": "HCO", "aspirin": "HCO", "malonaldehyde": "HCO", "salicylic": "HCO", "benzene": "HC",
+                 "toluene": "HC", "naphthalene": "HC", "azobenzene": "HCN", "paracetamol": "HCNO", "uracil": "HCNO"}
+
+
+def _get(mapping, path, where):
+    """Value at the dotted `path` of nested mappings; ModelError that names it when it is missing."""
+    value = mapping
+    for key in path.split("."):
+        if not isinstance(value, dict) or key not in value:
+            raise ModelError(f"{where}: key '{path}' is missing")
+        value = value[key]
+    return value
+
+
+def _require(where, name, value, allowed):
+    """Refuses an option that the engine does not have."""
+    if value not in allowed:
+        raise ModelError(f"{where}: {name} is {value!r}, which is not supported (possible: "
+                         f"{', '.join(repr(a) for a in allowed)})")
+
+
+def _units(energy):
+    if energy not in modelfile.ENERGY_UNITS:
+        raise ModelError(f"energy unit '{energy}' is not known: use one of {', '.join(modelfile.ENERGY_UNITS)}")
+    return {"length": "angstrom", "energy": energy, "energy_in_eV": modelfile.ENERGY_IN_EV[energy]}
+
+
+def _unit_note(energy):
+    return {"eV": "", "hartree": "; 1 hartree = 27.211386024367243 eV (CODATA 2014, as TorchANI and ASE)",
+            "kcal/mol": "; 1 eV = 23.060548012069496 kcal/mol (as ASE)"}[energy]
+
+
+def read_description(path, architecture):
+    """(description mapping, tensors) of published parameters as YAML beside safetensors; the hash is checked."""
+    description = modelfile.load_yaml(path)
+    _require(path, "architecture", description.get("architecture"), (architecture,))
+    weights = os.path.join(os.path.dirname(path), _get(description, "weights.file", path))
+    return description, modelfile.load_tensors(weights, _get(description, "weights.sha256", path))
+
+
+def ani_model(source, tensors, constants, where):
+    """(head, tensors) of the `ani` model that a description like ani-2x.yaml and its tensors define.
+
+    constants: 'float32-rounded' (the numbers that TorchANI computes with) or 'exact' (the published decimals, as FeNNol).
+    """
+    get = lambda path: _get(source, path, where)
+    suffix = "_f32" if constants == "float32-rounded" else ""
+    _require(where, "aev.cutoff_function", get("aev.cutoff_function"), ("cosine",))
+    _require(where, "networks.activation", get("networks.activation"), ("celu",))
+    _require(where, "networks.last_activation", get("networks.last_activation"), ("identity",))
+    _require(where, "ensemble_reduction", get("ensemble_reduction"), ("mean",))
+    unit, elements, dims = get("units.energy"), get("species"), get("networks.dims")
+    n_members = int(get("ensemble_size"))
+    out = {}
+    for m in range(n_members):
+        for e in elements:
+            for l in range(len(dims[e]) - 1):
+                for kind in ("weight", "bias"):
+                    name = f"ensemble.{m}.{e}.{l}.{kind}"
+                    if name not in tensors:
+                        raise ModelError(f"{where}: the weights have no tensor '{name}'")
+                    out[f"member.{m}.{e}.{l}.{kind}"] = tensors[name]
+    if len(out) != len(tensors):
+        raise ModelError(f"{where}: the weights hold {len(tensors)} tensors, the description explains {len(out)}")
+    head = {
+        "elements": elements, "cutoff": float(get("aev.radial.cutoff")), "units": _units(unit),
+        "energy_offsets": {e: float(get("self_energies." + e)) for e in elements}, "architecture": "ani",
+        "ani": {
+            "n_members": n_members, "constants": constants,
+            "radial": {"cutoff": float(get("aev.radial.cutoff")), "eta": get("aev.radial.eta" + suffix),
+                       "prefactor": get("aev.radial.prefactor"), "shifts": get("aev.radial.shifts" + suffix)},
+            "angular": {"cutoff": float(get("aev.angular.cutoff")), "eta": get("aev.angular.eta" + suffix),
+                        "zeta": get("aev.angular.zeta" + suffix), "cos_scale": get("aev.angular.cos_scale"),
+                        "prefactor": get("aev.angular.prefactor"), "shifts": get("aev.angular.shifts" + suffix),
+                        "sections": get("aev.angular.sections" + suffix)},
+            "activation": {"kind": "celu", "alpha": get("networks.alpha")},
+            "dims": {e: dims[e] for e in elements}},
+    }
+    return head, out
+
+
+def painn_model(source, tensors, elements, where):
+    """(head, tensors) of the `painn` model that a description and tensors with SchNetPack's names define."""
+    get = lambda path: _get(source, path, where)
+    kind = get("radial_basis.kind")
+    _require(where, "radial_basis.kind", kind, ("gaussian", "bessel"))
+    _require(where, "cutoff.kind", get("cutoff.kind"), ("cosine",))
+    _require(where, "activation", get("activation"), ("silu",))
+    _require(where, "readout.activation", get("readout.activation"), ("silu",))
+    _require(where, "readout.aggregation", get("readout.aggregation"), ("sum",))
+    _require(where, "shared_interactions", get("shared_interactions"), (False,))
+    _require(where, "shared_filters", get("shared_filters"), (False,))
+    layers = get("readout.layers")
+    if len(layers) != 3 or layers[-1] != 1:
+        raise ModelError(f"{where}: readout.layers is {layers}: one hidden layer and one output are supported")
+    f, n_interactions, unit = get("n_atom_basis"), get("n_interactions"), source.get("units", {}).get("energy", "eV")
+    left = dict(tensors)
+
+    def take(name):
+        if name not in left:
+            raise ModelError(f"{where}: the weights have no tensor '{name}'")
+        return left.pop(name)
+
+    embedding = take("representation.embedding.weight")
+    numbers = [modelfile.NUMBERS[e] for e in elements]
+    if max(numbers) >= len(embedding):
+        raise ModelError(f"{where}: the embedding has {len(embedding)} rows, none for {elements[int(np.argmax(numbers))]}")
+    out = {"embedding": embedding[numbers]}
+    weight, bias = take("representation.filter_net.weight"), take("representation.filter_net.bias")
+    for l in range(n_interactions):
+        out[f"filter.{l}.weight"] = weight[3 * f * l:3 * f * (l + 1)]
+        out[f"filter.{l}.bias"] = bias[3 * f * l:3 * f * (l + 1)]
+        for k in ("0.weight", "0.bias", "1.weight", "1.bias"):
+            out[f"context.{l}.{k}"] = take(f"representation.interactions.{l}.interatomic_context_net.{k}")
+            out[f"mixing.{l}.{k}"] = take(f"representation.mixing.{l}.intraatomic_context_net.{k}")
+        out[f"channel_mix.{l}.weight"] = take(f"representation.mixing.{l}.mu_channel_mix.weight")
+    for k in ("0.weight", "0.bias", "1.weight", "1.bias"):
+        out["readout." + k] = take("output_modules.0.outnet." + k)
+    for k in ("offsets", "widths") if kind == "gaussian" else ("freqs",):
+        out["basis." + k] = take("representation.radial_basis." + k)
+    cutoff = float(take("representation.cutoff_fn.cutoff")[0])
+    if left:
+        raise ModelError(f"{where}: nothing explains tensor '{sorted(left)[0]}'")
+    mean, atomref = float(source.get("offsets", {}).get("mean_per_atom") or 0.0), source.get("offsets", {}).get("atomref")
+    head = {
+        "architecture": "painn", "elements": elements, "cutoff": cutoff, "units": _units(unit),
+        "energy_offsets": {e: mean + (float(np.ravel(atomref)[z]) if atomref else 0.0) for e, z in zip(elements, numbers)},
+        "painn": {"n_features": f, "n_interactions": n_interactions, "n_readout": layers[1],
+                  "radial_basis": {"kind": kind, "n": get("radial_basis.n_rbf")}, "cutoff_function": "cosine",
+                  "epsilon": float(get("epsilon"))}}
+    return head, out
+
+
+def painn_elements(source, asked, where):
+    """Elements of a PaiNN file: those asked for, else those of the training set as far as the file's names tell."""
+    if asked:
+        return asked
+    words = re.split(r"[^a-z]+", f"{source.get('model', '')} {source.get('source', '')}".lower())
+    for word in words:
+        if word in MD17_ELEMENTS:
+            return list(MD17_ELEMENTS[word])
+    raise ModelError(f"{where}: does not say which elements the model was trained on: give them as --elements H,C,O")
+
+
+def _provenance(source, where, architecture, unit, extra):
+    origin = source.get("source") or os.path.basename(where)
+    name = str(source.get("model", "")).lower()
+    labels = {"ani-2x": "wB97X/6-31G(d) (ANI-2x training set)"}.get(name, "see the source")
+    return {"labels": labels, "data": "see the citation and the source", "data_sha256": "none",
+            "code": f"converted by mlff_tools.convert from {origin}{extra}{_unit_note(unit)}",
+            "license": source.get("license", "unknown: see the source"),
+            "citation": CITATIONS.get(name, CITATIONS[architecture])}
+
+
+def convert(args):
+    """Converts as the command line says; returns (yaml path, complete head)."""
+    path = args.source
+    if not os.path.exists(path):
+        raise ModelError(f"{path}: no such file")
+    described = path.endswith((".yaml", ".yml"))
+    if args.architecture == "ani":
+        source, tensors = read_description(path, "ani") if described else checkpoints.read_torchani(path, args.alpha)
+        head, out = ani_model(source, tensors, args.constants, path)
+        trained, extra = head["elements"], f" with {args.constants} constants"
+    else:
+        source, tensors = read_description(path, "painn") if described else checkpoints.read_schnetpack(path)
+        if args.energy_unit:
+            source.setdefault("units", {})["energy"] = args.energy_unit
+        trained, extra = painn_elements(source, args.elements, path), ""
+        head, out = painn_model(source, tensors, trained, path)
+        if "energy" not in source.get("units", {}):
+            extra = "; the source names no energy unit: eV is assumed"
+    name = re.sub(r"\.(yaml|safetensors)$", "", args.output)
+    head.update(
+        format=modelfile.FORMAT, name=os.path.basename(name),
+        description=f"{source.get('model', os.path.basename(path))}, converted from published parameters",
+        provenance=_provenance(source, path, args.architecture, head["units"]["energy"], extra),
+        domain={"elements": list(trained), "min_distance": args.min_distance,
+                "description": "as the source: see the citation"},
+        accuracy={"description": "as published: see the citation"}, self_test=selftest.empty())
+    modelfile.check(head, out)
+    if not args.no_self_test:
+        structures = selftest.structures_for((head, out), args.structures)
+        if args.origin == "reference":
+            head["self_test"] = selftest.block((head, out), structures)
+    head = modelfile.write(name, head, out, {"name": head["name"], "license": head["provenance"]["license"]})
+    if not args.no_self_test and args.origin == "mlff":
+        head["self_test"] = selftest.block((head, out), structures, "mlff", name + ".yaml", args.mlff)
+        modelfile.write_head(name + ".yaml", head)
+    return name + ".yaml", head
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(prog="python -m mlff_tools.convert", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="architecture", required=True, metavar="ani|painn")
+    ani = commands.add_parser("ani", help="ANI networks: ani-2x.yaml or a TorchANI state dict")
+    ani.add_argument("--constants", choices=("float32-rounded", "exact"), default="float32-rounded",
+                     help="AEV constants: rounded to float32 as TorchANI computes (default), or the published decimals")
+    ani.add_argument("--alpha", type=float, default=0.1,
+                     help="alpha of CELU, which a state dict does not hold (default: %(default)s)")
+    painn = commands.add_parser("painn", help="SchNetPack's PaiNN: a description or a best_model file")
+    painn.add_argument("--elements", type=lambda text: text.split(","), metavar="H,C,O",
+                       help="elements to keep (default: those of the training set, if the file tells)")
+    painn.add_argument("--energy-unit", choices=modelfile.ENERGY_UNITS,
+                       help="unit of the model's energies (default: as the file says, else eV)")
+    for p in (ani, painn):
+        p.add_argument("source", help="description (.yaml) or checkpoint")
+        p.add_argument("-o", "--output", required=True, metavar="NAME", help="writes NAME.yaml and NAME.safetensors")
+        p.add_argument("--min-distance", type=float, default=0.5, metavar="A",
+                       help="atoms closer than this are an error at run time (default: %(default)s A)")
+        p.add_argument("--no-self-test", action="store_true", help="write no self-test structures")
+        p.add_argument("--structures", nargs="+", default=[], metavar="XYZ", help="self-test structures of your own")
+        p.add_argument("--origin", choices=("reference", "mlff"), default="reference",
+                       help="what computes the self-test: numpy in double (default) or the program mlff")
+        p.add_argument("--mlff", metavar="PATH", help="the program mlff (else $MLFF, build folders, PATH)")
+    args = parser.parse_args(argv)
+    try:
+        path, head = convert(args)
+    except ModelError as e:
+        sys.exit(f"mlff_tools.convert: error: {e}")
+    print(f"{path}: {head['architecture']} model '{head['name']}' for {', '.join(head['elements'])}, "
+          f"{len(head['self_test']['structures'])} self-test structures")
+
+
+if __name__ == "__main__":
+    main()

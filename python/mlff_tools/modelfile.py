@@ -1,0 +1,224 @@
+"""Model files (NAME.yaml + NAME.safetensors): reading, checking and atomic writing. docs/model_file.md is the format."""
+
+import hashlib
+import os
+import tempfile
+
+import numpy as np
+import yaml
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_safetensors
+from safetensors.numpy import save as save_safetensors
+
+FORMAT = "mlff/1"
+ENERGY_UNITS = ("eV", "hartree", "kcal/mol")
+# One unit of energy in eV. hartree: CODATA 2014, as used by TorchANI, ASE and FeNNol; kcal/mol: ASE.
+ENERGY_IN_EV = {"eV": 1.0, "hartree": 27.211386024367243, "kcal/mol": 1.0 / 23.060548012069496}
+SYMBOLS = ("X H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr "
+           "Rb Sr Y Zr Nb Mo Tc Ru Rh Pd Ag Cd In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Pm Sm Eu Gd Tb Dy Ho Er Tm Yb Lu "
+           "Hf Ta W Re Os Ir Pt Au Hg Tl Pb Bi Po At Rn Fr Ra Ac Th Pa U Np Pu Am Cm Bk Cf Es Fm").split()
+NUMBERS = {symbol: z for z, symbol in enumerate(SYMBOLS)}
+TOLERANCE = {
+    "fp64": {"energy": 1.0e-8, "forces": 1.0e-7, "virial": 1.0e-7},
+    "fp32": {"energy": 1.0e-5, "forces": 1.0e-3, "virial": 1.0e-3},
+}
+
+
+class ModelError(Exception):
+    """A model, data set or option that cannot be used; the text says what, which value, and what to do."""
+
+
+def head_keys():
+    """Keys of a model file in the order in which they are written; the block named by `architecture` follows weights."""
+    return ["format", "name", "architecture", "description", "elements", "cutoff", "units", "energy_offsets", "weights",
+            "provenance", "domain", "accuracy", "self_test"]
+
+
+def n_pairs(n_elements):
+    """Unordered pairs of elements, same ones included."""
+    return n_elements * (n_elements + 1) // 2
+
+
+def aev_length(head):
+    """Length of an atomic environment vector of an `ani` model."""
+    ani, n = head["ani"], len(head["elements"])
+    angular = len(ani["angular"]["shifts"]) * len(ani["angular"]["sections"])
+    return n * len(ani["radial"]["shifts"]) + n_pairs(n) * angular
+
+
+def painn_shapes(head):
+    """Name -> shape of every tensor of a `painn` model."""
+    p = head["painn"]
+    f, k, r, kind = p["n_features"], p["radial_basis"]["n"], p["n_readout"], p["radial_basis"]["kind"]
+    shapes = {"embedding": (len(head["elements"]), f)}
+
+    def linear(name, n_out, n_in, bias=True):
+        shapes[name + ".weight"] = (n_out, n_in)
+        if bias:
+            shapes[name + ".bias"] = (n_out,)
+
+    for l in range(p["n_interactions"]):
+        linear(f"filter.{l}", 3 * f, k, bias=kind != "bspline")
+        linear(f"context.{l}.0", f, f)
+        linear(f"context.{l}.1", 3 * f, f)
+        linear(f"channel_mix.{l}", 2 * f, f, bias=False)
+        linear(f"mixing.{l}.0", f, 2 * f)
+        linear(f"mixing.{l}.1", 3 * f, f)
+    linear("readout.0", r, f)
+    linear("readout.1", 1, r)
+    for name in {"gaussian": ("offsets", "widths"), "bessel": ("freqs",), "bspline": ()}[kind]:
+        shapes["basis." + name] = (k,)
+    return shapes
+
+
+def ani_shapes(head):
+    """Name -> shape of every tensor of an `ani` model."""
+    shapes, ani, length = {}, head["ani"], aev_length(head)
+    for element, dims in ani["dims"].items():
+        if dims[0] != length:
+            raise ModelError(f"ani.dims.{element}[0] is {dims[0]}, but the constants give an AEV of length {length}")
+        for m in range(ani["n_members"]):
+            for l, (n_in, n_out) in enumerate(zip(dims[:-1], dims[1:])):
+                shapes[f"member.{m}.{element}.{l}.weight"] = (n_out, n_in)
+                shapes[f"member.{m}.{element}.{l}.bias"] = (n_out,)
+    return shapes
+
+
+def check(head, tensors):
+    """Raises ModelError unless `tensors` (name -> array) are exactly those that `head` describes, and finite."""
+    architecture = head.get("architecture")
+    if architecture not in ("painn", "ani"):
+        raise ModelError(f"architecture '{architecture}' is not known: use painn or ani")
+    elements = head["elements"]
+    unknown = [e for e in elements if e not in NUMBERS or e == "X"]
+    if unknown or len(set(elements)) != len(elements) or not elements:
+        raise ModelError(f"elements {elements}: must be different chemical symbols")
+    if set(head["energy_offsets"]) != set(elements):
+        raise ModelError(f"energy_offsets has {sorted(head['energy_offsets'])}, elements are {elements}")
+    if head["units"]["energy"] not in ENERGY_UNITS:
+        raise ModelError(f"units.energy is '{head['units']['energy']}': use one of {', '.join(ENERGY_UNITS)}")
+    shapes = painn_shapes(head) if architecture == "painn" else ani_shapes(head)
+    for name, shape in shapes.items():
+        if name not in tensors:
+            raise ModelError(f"tensor '{name}' {list(shape)} is missing")
+        tensor = tensors[name]
+        if tuple(tensor.shape) != shape:
+            raise ModelError(f"tensor '{name}' has shape {list(tensor.shape)}, expected {list(shape)}")
+        if tensor.dtype not in (np.float32, np.float64):
+            raise ModelError(f"tensor '{name}' is {tensor.dtype}: float32 or float64 are possible")
+        if not np.isfinite(tensor).all():
+            raise ModelError(f"tensor '{name}' holds NaN or infinity")
+    extra = sorted(set(tensors) - set(shapes))
+    if extra:
+        raise ModelError(f"tensor '{extra[0]}' is not part of a {architecture} model ({len(extra)} such)")
+
+
+def model_paths(name):
+    """Paths (yaml, safetensors) of model NAME, NAME.yaml or NAME.safetensors."""
+    for suffix in (".yaml", ".safetensors"):
+        if name.endswith(suffix):
+            name = name[:-len(suffix)]
+    return name + ".yaml", name + ".safetensors"
+
+
+def write_bytes(path, data):
+    """Writes `data` to `path` so that a reader sees the old file or the new one, never a part."""
+    folder = os.path.dirname(os.path.abspath(path))
+    fd, temporary = tempfile.mkstemp(prefix="." + os.path.basename(path) + ".", dir=folder)
+    try:
+        with os.fdopen(fd, "wb") as f:
+            f.write(data)
+            f.flush()
+            os.fsync(f.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, path)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+
+
+def dump_yaml(value):
+    """YAML text, keys in order, short lists on one line, numbers with all their digits."""
+    return yaml.safe_dump(value, sort_keys=False, default_flow_style=None, width=118, allow_unicode=False)
+
+
+def write_head(path, head):
+    """Writes the YAML part alone, e.g. with a new self_test block; the weights stay as they are."""
+    order = head_keys()
+    order.insert(order.index("weights") + 1, head["architecture"])
+    unknown = sorted(set(head) - set(order))
+    if unknown:
+        raise ModelError(f"key '{unknown[0]}' is not part of a model file")
+    write_bytes(path, dump_yaml({key: head[key] for key in order if key in head}).encode("ascii"))
+
+
+def write(name, head, tensors, metadata=None):
+    """Writes NAME.yaml and NAME.safetensors. `head` needs no `weights`; it is returned complete.
+
+    The weights are put in place first, the YAML (which names their hash) last: whatever interrupts it, a reader finds the
+    old model, the new one, or a hash that does not match, never a wrong model.
+    """
+    yaml_path, weights_path = model_paths(name)
+    tensors = {k: np.ascontiguousarray(v) for k, v in tensors.items()}
+    check(head, tensors)
+    data = save_safetensors(tensors, metadata={str(k): str(v) for k, v in (metadata or {}).items()})
+    head = dict(head)
+    head["weights"] = {"file": os.path.basename(weights_path), "sha256": hashlib.sha256(data).hexdigest()}
+    write_bytes(weights_path, data)
+    write_head(yaml_path, head)
+    return head
+
+
+def load_yaml(path):
+    """The mapping in the YAML file `path`."""
+    try:
+        with open(path, encoding="utf-8") as f:
+            value = yaml.safe_load(f)
+    except OSError as e:
+        raise ModelError(f"{path}: {e.strerror}") from e
+    except yaml.YAMLError as e:
+        raise ModelError(f"{path}: not valid YAML: {e}") from e
+    if not isinstance(value, dict):
+        raise ModelError(f"{path}: must hold a mapping")
+    return value
+
+
+def load_tensors(path, sha256=None):
+    """name -> array from the safetensors file `path`; its hash must be `sha256` unless that is None."""
+    try:
+        with open(path, "rb") as f:
+            data = f.read()
+    except OSError as e:
+        raise ModelError(f"{path}: {e.strerror}") from e
+    found = hashlib.sha256(data).hexdigest()
+    if sha256 is not None and found != sha256:
+        raise ModelError(f"{path}: sha256 is {found}, expected {sha256}: the file is damaged or of another model")
+    try:
+        return load_safetensors(data)
+    except SafetensorError as e:
+        raise ModelError(f"{path}: not a safetensors file: {e}") from e
+
+
+def read(name):
+    """(head, tensors) of model NAME, checked: format, hash, shapes."""
+    yaml_path, _ = model_paths(name)
+    head = load_yaml(yaml_path)
+    if head.get("format") != FORMAT:
+        raise ModelError(f"{yaml_path}: format is {head.get('format')!r}, expected {FORMAT}")
+    weights = head["weights"]
+    tensors = load_tensors(os.path.join(os.path.dirname(yaml_path), weights["file"]), weights["sha256"])
+    try:
+        check(head, tensors)
+    except (ModelError, KeyError) as e:
+        raise ModelError(f"{yaml_path}: {e}") from e
+    return head, tensors
+
+
+def sha256_of(path):
+    """Hex sha256 of a file."""
+    with open(path, "rb") as f:
+        return hashlib.file_digest(f, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else \
+            hashlib.sha256(f.read()).hexdigest()

@@ -1,0 +1,166 @@
+"""Structures: small molecules and boxes for self-tests and starting points, and reading of extended XYZ files.
+
+A structure is a dict: name, elements [N] symbols, positions [N, 3] in A, cell None or [3, 3] in A (rows are the vectors;
+all three directions are periodic then).
+"""
+
+import re
+
+import numpy as np
+
+from .modelfile import NUMBERS, ModelError
+
+MASS = {"H": 1.008, "C": 12.011, "N": 14.007, "O": 15.999, "F": 18.998, "S": 32.06, "Cl": 35.45}  # g/mol
+AVOGADRO_A3 = 0.602214076  # (mol/cm3) in molecules/A3
+
+
+def _tetrahedron(length):
+    """Four positions at `length` A from the origin in tetrahedral directions."""
+    return length / np.sqrt(3.0) * np.array([[1, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]], float)
+
+
+def _water():
+    half, bond = np.radians(104.52 / 2), 0.9572
+    return ["O", "H", "H"], bond * np.array([[0, 0, 0], [np.sin(half), 0, np.cos(half)], [-np.sin(half), 0, np.cos(half)]])
+
+
+def _benzene():
+    angle = np.arange(6) * np.pi / 3
+    ring = np.stack([np.cos(angle), np.sin(angle), 0 * angle], 1)
+    return ["C"] * 6 + ["H"] * 6, np.concatenate([1.394 * ring, 2.480 * ring])
+
+
+def _ethanol():
+    return ["C", "C", "O", "H", "H", "H", "H", "H", "H"], np.array(
+        [[1.1879, -0.3829, 0.0], [0.0, 0.5526, 0.0], [-1.1867, -0.2472, 0.0], [-1.9237, 0.3850, 0.0],
+         [2.0985, 0.2306, 0.0], [1.1184, -1.0093, 0.8869], [1.1184, -1.0093, -0.8869], [-0.0227, 1.1812, 0.8852],
+         [-0.0227, 1.1812, -0.8852]])
+
+
+def _methane_like(centre, outer, length):
+    return [centre] + outer, np.concatenate([np.zeros((1, 3)), _tetrahedron(1.0)[:len(outer)] * np.array(length)[:, None]])
+
+
+MOLECULES = {
+    "water": _water,
+    "benzene": _benzene,
+    "ethanol": _ethanol,
+    "ammonia": lambda: _methane_like("N", ["H"] * 3, [1.012] * 3),
+    "hydrogen_sulfide": lambda: _methane_like("S", ["H"] * 2, [1.336] * 2),
+    "fluorochloromethane": lambda: _methane_like("C", ["F", "Cl", "H", "H"], [1.36, 1.76, 1.09, 1.09]),
+}
+
+
+def molecule(name):
+    """Elements and positions [N, 3] (A) of a molecule of MOLECULES, near its equilibrium."""
+    return MOLECULES[name]()
+
+
+def random_rotation(rng):
+    """A uniformly distributed rotation matrix."""
+    q, r = np.linalg.qr(rng.normal(size=(3, 3)))
+    q = q * np.sign(np.diag(r))
+    return q if np.linalg.det(q) > 0 else -q
+
+
+def molecule_box(name, n_molecules, density, seed):
+    """n_molecules of `name`, randomly turned, on a cubic lattice in a cubic box of `density` g/cm3."""
+    rng = np.random.default_rng(seed)
+    elements, unit = molecule(name)
+    unit = unit - unit.mean(0)
+    mass = sum(MASS[e] for e in elements)
+    edge = (n_molecules * mass / (density * AVOGADRO_A3)) ** (1 / 3)
+    side = int(np.ceil(n_molecules ** (1 / 3) - 1e-9))
+    sites = np.stack(np.meshgrid(*[np.arange(side)] * 3, indexing="ij"), -1).reshape(-1, 3)
+    sites = sites[np.sort(rng.permutation(len(sites))[:n_molecules])] * (edge / side)
+    positions = np.concatenate([unit @ random_rotation(rng).T + s for s in sites])
+    return {"name": f"{name}{n_molecules}", "elements": elements * n_molecules, "positions": positions,
+            "cell": np.eye(3) * edge}
+
+
+def rattled(name, seed, amplitude=0.05):
+    """A molecule with every coordinate moved by a normal deviate of `amplitude` A, so that no force vanishes by symmetry."""
+    elements, positions = molecule(name)
+    rng = np.random.default_rng(seed)
+    return {"name": name, "elements": elements, "positions": positions + amplitude * rng.normal(size=positions.shape),
+            "cell": None}
+
+
+def _mix7():
+    """One molecule of each kind, 4.2 A apart on a square: all seven elements of ANI-2x."""
+    elements, positions = [], []
+    for k, name in enumerate(["water", "ammonia", "hydrogen_sulfide", "fluorochloromethane"]):
+        s = rattled(name, 11 + k)
+        elements += s["elements"]
+        positions.append(s["positions"] + 4.2 * np.array([k % 2, k // 2, 0.0]))
+    return {"name": "seven elements", "elements": elements, "positions": np.concatenate(positions), "cell": None}
+
+
+def _triclinic(name, cell, seed):
+    """One molecule in a triclinic cell smaller than the cutoffs: its own images are its neighbours."""
+    s = rattled(name, seed)
+    s.update(name=name + " in a triclinic cell", cell=np.array(cell, float))
+    return s
+
+
+def self_test_structures(elements):
+    """Structures of at most 24 atoms for a self-test, those made of `elements` only; positions rounded to 1e-6 A."""
+    box = molecule_box("water", 8, 0.95, 3)
+    box.update(name="8 waters, periodic")
+    candidates = [rattled("water", 1), box, rattled("benzene", 2), rattled("ethanol", 4),
+                  _triclinic("ethanol", [[6.1, 0, 0], [0.7, 5.4, 0], [-0.4, 0.9, 5.2]], 5), _mix7()]
+    chosen = [s for s in candidates if set(s["elements"]) <= set(elements)]
+    for s in chosen:
+        s["positions"] = np.round(s["positions"], 6)
+        s["cell"] = None if s["cell"] is None else np.round(s["cell"], 6)
+    return chosen
+
+
+def read_xyz(path):
+    """All frames of an (extended) XYZ file: species and positions in the first four columns, Lattice="..." if periodic."""
+    frames = []
+    try:
+        with open(path, encoding="utf-8") as f:
+            lines = f.read().splitlines()
+    except OSError as e:
+        raise ModelError(f"{path}: {e.strerror}") from e
+    k = 0
+    while k < len(lines) and lines[k].strip():
+        try:
+            n = int(lines[k])
+            rows = [line.split() for line in lines[k + 2:k + 2 + n]]
+            elements = [row[0] for row in rows]
+            positions = np.array([[float(x) for x in row[1:4]] for row in rows])
+            if len(rows) != n or positions.shape != (n, 3) or any(e not in NUMBERS for e in elements):
+                raise ValueError
+        except (ValueError, IndexError) as e:
+            raise ModelError(f"{path}:{k + 1}: not an XYZ frame (atom count, comment, then symbol x y z)") from e
+        comment = lines[k + 1]
+        lattice = re.search(r'Lattice="([^"]*)"', comment)
+        properties = re.search(r"Properties=(\S+)", comment)
+        if properties and not properties[1].startswith("species:S:1:pos:R:3"):
+            raise ModelError(f"{path}:{k + 2}: Properties must begin with species:S:1:pos:R:3")
+        cell = None
+        if lattice:
+            cell = np.array([float(x) for x in lattice[1].split()]).reshape(3, 3)
+            pbc = re.search(r'pbc="([^"]*)"', comment)
+            if pbc and set(pbc[1].split()) - {"T", "1", "True"}:
+                raise ModelError(f"{path}:{k + 2}: pbc=\"{pbc[1]}\": a structure is periodic in all directions or in none")
+        frames.append({"name": f"{path}:{len(frames)}", "elements": elements, "positions": positions, "cell": cell})
+        k += n + 2
+    if not frames:
+        raise ModelError(f"{path}: holds no frame")
+    return frames
+
+
+def write_xyz(path, structures):
+    """Extended XYZ with 17 significant digits: positions come back bit for bit."""
+    lines = []
+    for s in structures:
+        comment = f'Properties=species:S:1:pos:R:3 pbc="{"F F F" if s["cell"] is None else "T T T"}"'
+        if s["cell"] is not None:
+            comment = 'Lattice="' + " ".join(repr(float(x)) for x in np.ravel(s["cell"])) + '" ' + comment
+        lines += [str(len(s["elements"])), comment]
+        lines += [e + " " + " ".join(repr(float(x)) for x in p) for e, p in zip(s["elements"], s["positions"])]
+    with open(path, "w", encoding="ascii") as f:
+        f.write("\n".join(lines) + "\n")
