@@ -78,7 +78,7 @@ mlff_status mlff_buf_reserve(mlff_backend *backend, mlff_buf *buf, size_t bytes,
 {
   if (bytes == 0) bytes = 1; /* an empty array has an address too */
   if (bytes <= buf->capacity) return MLFF_OK;
-  const size_t wanted = buf->capacity ? bytes + bytes / 4 : bytes;
+  const size_t wanted = buf->capacity && bytes < SIZE_MAX / 2 ? bytes + bytes / 4 : bytes;
   void *data = backend->ops->alloc(backend, wanted);
   if (!data)
     return mlff_fail(error, MLFF_E_NOMEM, "out of memory: %.1f MB more wanted on %s, %.1f MB in use; use fewer atoms per rank",

@@ -1,11 +1,170 @@
-/* ops_painn.h: operations that only PaiNN needs (cpu/painn.c, cuda/painn.cu). */
+/* ops_painn.h: operations that only PaiNN needs (cpu/painn*.c; CUDA twin: cuda/painn.cu).
+ *
+ * K. T. Schuett, O. T. Unke, M. Gastegger, ICML 2021. Symbols of the paper used here: F features (n_features), q scalar
+ * and mu vector features of an atom, u unit vector of an edge, phi_k radial functions; a, b, c are the three parts of a
+ * message, V, W the two channel mixes of mu, s, v, t the three parts of an update. g_ marks an adjoint, dE/d(...).
+ *
+ * n_features is a multiple of MLFF_PAINN_BLOCK: the architecture pads with channels whose weights are zero.
+ * Row layouts, real, channels contiguous within each part:
+ *   state  [n_nodes][6F]  x = (a, b, c) and mu = (x, y, z): what a layer gathers from a neighbour
+ *   grad   [n_nodes][4F]  g_q and g_mu (x, y, z): what its backward pass gathers
+ * Atoms of a call are begin <= i < end; arrays marked "block" start at atom `begin`, others at atom 0.
+ */
 #ifndef MLFF_OPS_PAINN_H
 #define MLFF_OPS_PAINN_H
 
 #include "backend.h"
 
+#include <limits.h>
+
+struct mlff_edges;
+
+enum { MLFF_PAINN_BLOCK = 16, MLFF_PAINN_MAX_FEATURES = 512, MLFF_PAINN_LINE = 16 };
+
+/* ---- radial part: painn_radial.c ------------------------------------------------------------------------------- */
+
+/* The filter of an edge (3F numbers) is a linear combination of rows of a matrix R [n_rows][3F] that each layer has:
+ *   filter(r) = sum_t coef_t(r) R[first(r) + t],   d filter/dr = sum_t slope_t(r) R[first(r) + t].
+ * CUBIC: four consecutive rows; phi_k(r) = B(r/h - (k-3)), B the uniform cubic B-spline on [0, 4] with sum_k phi_k = 1,
+ * h = cutoff/n, first = floor(r/h), rows 0 .. n+2. This is the B-spline basis itself, exactly (functions k >= n do not
+ * exist: three rows of zeros), and with many intervals a table of any smooth filter.
+ * GAUSSIAN, BESSEL: all rows; coef_k = phi_k(r) fc(r) for k < n, coef_n = fc(r) (the row of the bias), then zeros up to
+ * n_terms; fc(r) = (cos(pi r/cutoff) + 1)/2. phi_k = exp(-(r - center_k)^2 / (2 width_k^2)) or sin(freq_k r)/r. */
+typedef enum mlff_painn_kind { MLFF_PAINN_CUBIC, MLFF_PAINN_GAUSSIAN, MLFF_PAINN_BESSEL } mlff_painn_kind;
+
+typedef struct mlff_painn_basis {
+  mlff_painn_kind kind;
+  int n;       /* intervals of CUBIC, functions of the others                                              */
+  int n_terms; /* 4 for CUBIC, else n + 1 rounded up to a multiple of MLFF_PAINN_BLOCK                     */
+  double cutoff;
+  mlff_buf first;  /* real [n_terms] GAUSSIAN: centers, BESSEL: freqs; zeros after n                       */
+  mlff_buf second; /* real [n_terms] GAUSSIAN: 1/width^2                                                   */
+} mlff_painn_basis;
+
+/* Radial data of all edges, made once per step and used by all layers, forward and backward.
+ * A line holds what an edge needs: coef[4], slope[4] (CUBIC only), u = vec/r, 1/r, and from the address of element 12 on
+ * four int32: first row (CUBIC only), node of the neighbour, species of the neighbour, unused. */
+typedef struct mlff_painn_radial {
+  mlff_buf line;  /* real [n_edges][MLFF_PAINN_LINE]                                  */
+  mlff_buf terms; /* real [n_edges][2][n_terms] coef and slope of GAUSSIAN and BESSEL */
+} mlff_painn_radial;
+
+/* ---- first layer: painn_moments.c ------------------------------------------------------------------------------ */
+
+/* Without vectors and with q = embedding, the first message is linear in moments of the surroundings, for each species s
+ * of neighbours and each row k of the filter:
+ *   m_q[i][s][k] = sum_{j of s} coef_k(r_ij),   m_mu[i][s][k] = sum_{j of s} coef_k(r_ij) u_ij,
+ * so edges cost nothing that depends on F and the rest is a matrix product.
+ *   moments_q   real [n][ld] block: n_slots * n_rows moments, then n_slots columns that are 1 at the slot of atom i
+ *   moments_mu  real [n][3][ld_mu] block
+ *   slot        int32 [n_species]: position of a species, -1 if it cannot occur */
+typedef struct mlff_painn_moments_args {
+  const struct mlff_edges *edges;
+  const mlff_painn_radial *radial;
+  int n_terms, n_rows, n_slots; /* n_rows per slot, >= first + n_terms of every edge */
+  const int32_t *slot;
+  int64_t begin, end;
+  void *moments_q, *moments_mu;
+  int64_t ld_q, ld_mu;
+  /* backward: the arrays above hold adjoints (unit columns are ignored); edge_grad as below */
+  void *edge_grad;
+  int accumulate; /* edge_grad holds sums of later layers */
+} mlff_painn_moments_args;
+
+/* ---- messages: painn_message.c --------------------------------------------------------------------------------- */
+
+/* forward, for receiver i over its edges, j = node of the neighbour, (a, b, c) = filter * x_j:
+ *   q[i] = q_in[i] + sum a;   mu[i] = mu_i of state + sum (b u + c mu_j of state)
+ * backward, for sender j over its edges (the list is symmetric), i = node of the neighbour, u the unit vector from i
+ * to j = minus that of the list:
+ *   g_x[j] = sum (g_q[i], g_mu[i].u, g_mu[i].mu_j) * filter
+ *   grad_in[j] = grad[j] + (0, sum g_mu[i] c)
+ *   edge_grad[e] = or += (dE/du, dE/dr) of the edge, with u of the list: the edge that j sends along e
+ */
+typedef struct mlff_painn_message_args {
+  const struct mlff_edges *edges;
+  const mlff_painn_radial *radial;
+  int n_terms, n_features;
+  const void *rows; /* real [n_rows][3F] R of this layer */
+  int64_t begin, end;
+  const void *state; /* real [n_nodes][6F]             */
+  const void *q_in;  /* real [n_local][F]              */
+  void *q;           /* real [n][ldq] block            */
+  int64_t ldq;
+  void *mu;          /* real [n][3][F] block           */
+  const void *grad;  /* real [n_nodes][4F]             */
+  void *grad_in;     /* real [n][4F] block             */
+  void *grad_x;      /* real [n][3F] block             */
+  void *edge_grad;   /* real [n_edges][4]              */
+  int accumulate;    /* edge_grad += instead of =      */
+} mlff_painn_message_args;
+
+/* ---- update of an atom: painn_mix.c ---------------------------------------------------------------------------- */
+
+/* The steps between the matrix products of one update. All arrays are blocks of n atoms. `last`: no layer follows, so
+ * mu is not updated, v does not exist and g_mu is zero; y and g_y then have two parts. */
+typedef struct mlff_painn_mix_args {
+  int64_t n;
+  int n_features, last;
+  double epsilon;
+  const void *vw;  /* real [n][3][2F] V, W                                     */
+  void *qn;        /* real [n][2F] q and the norm n of V                       */
+  void *inv_norm;  /* real [n][F] 1/n                                          */
+  const void *y;   /* real [n][3F] s, v, t  (last: [n][2F] s, t)               */
+  const void *mu;  /* real [n][3][F] before the update                         */
+  void *q_out;     /* real [n][F]                                              */
+  void *state_out; /* real [n][6F]: its mu part is written                     */
+  /* backward */
+  const void *grad;     /* real [n][4F] adjoints after the update; last: [n][F] g_q   */
+  void *grad_y;         /* real [n][3F] (last: [n][2F])                               */
+  const void *grad_qn;  /* real [n][2F]                                               */
+  void *grad_vw;        /* real [n][3][2F]                                            */
+  const void *grad_m;   /* real [n][3][F] what comes back through the channel mix     */
+  void *grad_q_out;     /* real [n][ld_grad_q] adjoints before the update             */
+  void *grad_mu_out;    /* real [n][ld_grad_mu], 3F of each row are written           */
+  int64_t ld_grad_q, ld_grad_mu;
+} mlff_painn_mix_args;
+
+/* energy[i] = bias + sum_k weight_k h[i][k] (0 for atoms of species -1); grad_h = weight * slope (may alias slope). */
+typedef struct mlff_painn_readout_args {
+  int64_t n;
+  int width;
+  const void *h;      /* real [n][width]                                      */
+  const void *slope;  /* real [n][width]                                      */
+  const void *weight; /* real [width]                                         */
+  double bias;
+  const int32_t *species; /* [n] of the atoms                                 */
+  void *energy;       /* real [n]                                             */
+  void *grad_h;       /* real [n][width]                                      */
+} mlff_painn_readout_args;
+
 typedef struct mlff_painn_ops {
-  int placeholder;
+  int64_t block; /* atoms that node-local work should take at a time, so that it stays in cache; INT64_MAX: all */
+
+  /* Reserve and fill radial data. CUBIC fills whole lines, the others u, 1/r and indices of lines, and terms: called one
+   * after the other on the same radial data they complement each other. */
+  mlff_status (*radial)(mlff_backend *, const mlff_painn_basis *, const struct mlff_edges *, mlff_painn_radial *,
+                        mlff_error *);
+
+  void (*moments)(mlff_backend *, const mlff_painn_moments_args *);
+  /* Writes dE/d(x_j - x_i) of the block's edges to edge_grad, including what later layers left there. */
+  void (*moments_backward)(mlff_backend *, const mlff_painn_moments_args *);
+
+  void (*message)(mlff_backend *, const mlff_painn_message_args *);
+  void (*message_backward)(mlff_backend *, const mlff_painn_message_args *);
+
+  /* n = sqrt(V.V + epsilon) into qn, 1/n into inv_norm */
+  void (*mix_norm)(mlff_backend *, const mlff_painn_mix_args *);
+  /* q_out = q + s + t V.W,  mu_out = mu + v W */
+  void (*mix_update)(mlff_backend *, const mlff_painn_mix_args *);
+  /* g_y = (g_q, g_mu.W, g_q V.W) */
+  void (*mix_backward_gates)(mlff_backend *, const mlff_painn_mix_args *);
+  /* g_W = g_mu v + g_q t V,  g_V = g_q t W + g_n/n V */
+  void (*mix_backward_vectors)(mlff_backend *, const mlff_painn_mix_args *);
+  /* grad_q_out = g_q + grad_qn (its q part),  grad_mu_out = g_mu + grad_m */
+  void (*mix_backward_sum)(mlff_backend *, const mlff_painn_mix_args *);
+
+  void (*readout)(mlff_backend *, const mlff_painn_readout_args *);
 } mlff_painn_ops;
 
 #endif

@@ -68,11 +68,17 @@ static mlff_status exchange_cpu(mlff_backend *backend, const mlff_halo *halo, vo
   return halo->forward(halo->context, rows, (size_t) width * backend->real_size, error);
 }
 
-#define KERNEL_PATHS(X) X(f32, generic) X(f64, generic) MLFF_X86_PATHS(X)
-#if MLFF_X86_KERNELS
-#define MLFF_X86_PATHS(X) X(f32, avx2) X(f64, avx2) X(f32, avx512) X(f64, avx512)
+/* Paths of this build; cmake/CpuKernels.cmake defines MLFF_HAVE_*. */
+#define KERNEL_PATHS(X) X(f32, generic) X(f64, generic) AVX2_PATHS(X) AVX512_PATHS(X)
+#if MLFF_HAVE_AVX2
+#define AVX2_PATHS(X) X(f32, avx2) X(f64, avx2)
 #else
-#define MLFF_X86_PATHS(X)
+#define AVX2_PATHS(X)
+#endif
+#if MLFF_HAVE_AVX512
+#define AVX512_PATHS(X) X(f32, avx512) X(f64, avx512)
+#else
+#define AVX512_PATHS(X)
 #endif
 #define DECLARE(real, kernels) void ops_cpu_##real##_##kernels(mlff_ops *);
 KERNEL_PATHS(DECLARE)
@@ -80,9 +86,11 @@ KERNEL_PATHS(DECLARE)
 int mlff_cpu_has_kernels(const char *kernels)
 {
   if (strcmp(kernels, "generic") == 0) return 1;
-#if MLFF_X86_KERNELS
+#if MLFF_HAVE_AVX2
   __builtin_cpu_init();
   if (strcmp(kernels, "avx2") == 0) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#endif
+#if MLFF_HAVE_AVX512
   if (strcmp(kernels, "avx512") == 0)
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
