@@ -1,0 +1,58 @@
+/* sha256.c: SHA-256 after FIPS 180-4; names of the standard: K constants, W message schedule, a..h working variables. */
+#include "sha256.h"
+
+#include <stdint.h>
+#include <string.h>
+
+static const uint32_t K[64] = {
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+
+static uint32_t turn(uint32_t x, int n)
+{
+  return x >> n | x << (32 - n);
+}
+
+static void hash_block(uint32_t h[8], const unsigned char block[64])
+{
+  uint32_t w[64];
+  for (int t = 0; t < 16; t++)
+    w[t] = (uint32_t) block[4 * t] << 24 | (uint32_t) block[4 * t + 1] << 16 | (uint32_t) block[4 * t + 2] << 8 |
+           (uint32_t) block[4 * t + 3];
+  for (int t = 16; t < 64; t++) {
+    const uint32_t s0 = turn(w[t - 15], 7) ^ turn(w[t - 15], 18) ^ w[t - 15] >> 3;
+    const uint32_t s1 = turn(w[t - 2], 17) ^ turn(w[t - 2], 19) ^ w[t - 2] >> 10;
+    w[t] = w[t - 16] + s0 + w[t - 7] + s1;
+  }
+  uint32_t a = h[0], b = h[1], c = h[2], d = h[3], e = h[4], f = h[5], g = h[6], last = h[7];
+  for (int t = 0; t < 64; t++) {
+    const uint32_t t1 = last + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) + ((e & f) ^ (~e & g)) + K[t] + w[t];
+    const uint32_t t2 = (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+    last = g, g = f, f = e, e = d + t1;
+    d = c, c = b, b = a, a = t1 + t2;
+  }
+  const uint32_t s[8] = {a, b, c, d, e, f, g, last};
+  for (int k = 0; k < 8; k++) h[k] += s[k];
+}
+
+void mlff_sha256_hex(const void *data, size_t size, char hex[65])
+{
+  static const char digits[] = "0123456789abcdef";
+  const unsigned char *bytes = data;
+  uint32_t h[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  unsigned char tail[128] = {0};
+  const size_t n_tail = size % 64, n_padded = n_tail < 56 ? 64 : 128;
+  for (size_t k = 0; k + 64 <= size; k += 64) hash_block(h, bytes + k);
+  if (n_tail) memcpy(tail, bytes + (size - n_tail), n_tail);
+  tail[n_tail] = 0x80;
+  for (int k = 0; k < 8; k++) tail[n_padded - 1 - (size_t) k] = (unsigned char) ((uint64_t) size * 8 >> 8 * k);
+  for (size_t k = 0; k < n_padded; k += 64) hash_block(h, tail + k);
+  for (int k = 0; k < 64; k++) hex[k] = digits[h[k / 8] >> (28 - 4 * (k % 8)) & 15];
+  hex[64] = 0;
+}

@@ -1,0 +1,10 @@
+/* sha256.h: SHA-256 (FIPS 180-4), to recognise damaged or exchanged weights. */
+#ifndef MLFF_SHA256_H
+#define MLFF_SHA256_H
+
+#include <stddef.h>
+
+/* Hash of data[size] as 64 lower-case hex digits and a zero. */
+void mlff_sha256_hex(const void *data, size_t size, char hex[65]);
+
+#endif

@@ -1,0 +1,42 @@
+/* yaml.h: a YAML document as a tree that remembers lines.
+ *
+ * A subset on purpose: one document, mappings with plain keys, sequences and scalars. Duplicate keys, aliases, anchors and
+ * tags are errors, and size and depth are bounded, so that a file cannot mean something else than what a reader sees.
+ * JSON is a subset of what is read.
+ */
+#ifndef MLFF_YAML_H
+#define MLFF_YAML_H
+
+#include "../status.h"
+#include "arena.h"
+
+enum { MLFF_YAML_MAX_BYTES = 64 << 20, MLFF_YAML_MAX_NODES = 4 << 20, MLFF_YAML_MAX_DEPTH = 24, MLFF_YAML_MAX_KEYS = 1024 };
+
+typedef enum mlff_yaml_kind { MLFF_YAML_SCALAR = 0, MLFF_YAML_SEQUENCE, MLFF_YAML_MAPPING } mlff_yaml_kind;
+
+typedef struct mlff_yaml {
+  mlff_yaml_kind kind;
+  int line;                      /* 1 = first                                    */
+  int quoted;                    /* scalar in quotes, so certainly not a number  */
+  int id;                        /* 0..n_nodes-1                                 */
+  int n_children;
+  const char *key;               /* in the parent mapping, NULL in a sequence    */
+  const char *text;              /* of a scalar                                  */
+  struct mlff_yaml *parent, *first, *last, *next;
+} mlff_yaml;
+
+/* Parses text[size]; nodes live in the arena. `path` is used in error texts. */
+mlff_status mlff_yaml_parse(const char *path, const char *text, size_t size, mlff_arena *arena, mlff_yaml **root,
+                            int *n_nodes, mlff_error *error);
+
+/* Child of a mapping, or NULL. */
+const mlff_yaml *mlff_yaml_find(const mlff_yaml *mapping, const char *key);
+
+/* Whole text as a number, in any locale: 1 when it is one and finite. Integers accept no fraction or exponent. */
+int mlff_yaml_to_double(const char *text, double *value);
+int mlff_yaml_to_int64(const char *text, int64_t *value);
+
+/* "mapping", "sequence" or "value", for error texts. */
+const char *mlff_yaml_kind_name(mlff_yaml_kind kind);
+
+#endif
