@@ -1,0 +1,57 @@
+/* ani_ops.c: the small operations around ANI's networks on the CPU, and the table of all of its operations. */
+#include "cpu.h"
+
+mlff_status MLFF_CPU(aev_setup_cpu)(mlff_backend *, mlff_aev *, const mlff_aev_constants *, int n_species, const int *use,
+                                    mlff_error *);
+mlff_status MLFF_CPU(aev_forward_cpu)(mlff_backend *, mlff_aev *, const mlff_aev_args *, mlff_error *);
+mlff_status MLFF_CPU(aev_backward_cpu)(mlff_backend *, mlff_aev *, const mlff_aev_args *, mlff_error *);
+
+static void readout_cpu(mlff_backend *backend, const mlff_ani_readout_args *a)
+{
+  (void) backend;
+  const real *weight = a->weight, factor = (real) a->factor;
+  const int n_whole = a->n / MLFF_VLEN * MLFF_VLEN;
+  for (int64_t r = 0; r < a->n_rows; r++) {
+    const real *h = (const real *) a->hidden + r * a->ld_hidden;
+    real *slope = (real *) a->slope + r * a->ld_slope;
+    vreal sums = vset(0);
+    for (int k = 0; k < n_whole; k += MLFF_VLEN) {
+      const vreal w = vload(weight + k);
+      sums += w * vload(h + k);
+      vstore(slope + k, vload(slope + k) * w * factor);
+    }
+    real sum = vsum(sums);
+    for (int k = n_whole; k < a->n; k++) {
+      sum += weight[k] * h[k];
+      slope[k] *= weight[k] * factor;
+    }
+    ((real *) a->energy)[r] = sum + (real) a->bias;
+  }
+}
+
+static void collect_cpu(mlff_backend *backend, const mlff_ani_collect_args *a)
+{
+  (void) backend;
+  real *node = a->node, *member = a->member;
+  const real *energy = a->energy;
+  memset(node, 0, (size_t) a->n_local * sizeof(real));
+  memset(member, 0, (size_t) a->n_members * (size_t) a->n_local * sizeof(real));
+  for (int64_t r = 0; r < a->n_rows; r++) {
+    const int32_t i = a->centers[r];
+    double sum = 0.0;
+    for (int m = 0; m < a->n_members; m++) {
+      member[m * a->n_local + i] = energy[m * a->n_rows + r];
+      sum += (double) energy[m * a->n_rows + r];
+    }
+    node[i] = (real) (sum / a->n_members);
+  }
+}
+
+void MLFF_CPU(ani_ops_cpu)(mlff_ani_ops *ops)
+{
+  ops->aev_setup = MLFF_CPU(aev_setup_cpu);
+  ops->aev_forward = MLFF_CPU(aev_forward_cpu);
+  ops->aev_backward = MLFF_CPU(aev_backward_cpu);
+  ops->readout = readout_cpu;
+  ops->collect = collect_cpu;
+}
