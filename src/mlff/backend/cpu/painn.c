@@ -1,6 +1,6 @@
 /* painn.c: the PaiNN ops of the CPU, and their radial part.
  *
- * painn_radial.c-sized pieces live beside it: painn_moments.c (first layer), painn_message.c, painn_mix.c.
+ * Beside it: painn_moments.c (first layer), painn_message.c (other layers), painn_mix.c (updates of atoms, readout).
  */
 #include "painn.h"
 
