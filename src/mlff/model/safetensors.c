@@ -194,12 +194,11 @@ static mlff_status check_layout(const scanner *s, mlff_tensor *tensors, int n, s
   return MLFF_OK;
 }
 
-/* Number of '{' is a bound for the number of tensors. */
 static mlff_status scan_header(scanner *s, size_t data_start, size_t size, mlff_tensor **tensors, int *n_tensors)
 {
-  size_t most = 0;
+  enum { SHORTEST = 40 }; /* no tensor can be described with fewer bytes */
+  const size_t most = (size_t) (s->end - s->start) / SHORTEST;
   int n = 0, has_metadata = 0;
-  for (const char *p = s->start; p < s->end; p++) most += *p == '{';
   mlff_tensor *list = mlff_arena_alloc(s->arena, (most + 1) * sizeof *list);
   if (!list) return mlff_fail(s->error, MLFF_E_NOMEM, "%s: out of memory", s->path);
   MLFF_TRY(expect(s, '{'));
@@ -212,7 +211,7 @@ static mlff_status scan_header(scanner *s, size_t data_start, size_t size, mlff_
         if (has_metadata++) return fail_at(s, "__metadata__ is there twice");
         MLFF_TRY(scan_metadata(s));
       } else {
-        if ((size_t) n >= most) return fail_at(s, "a tensor is no mapping");
+        if ((size_t) n >= most) return fail_at(s, "a tensor is not described");
         list[n].name = name;
         MLFF_TRY(scan_tensor(s, &list[n++], data_start, size));
       }
