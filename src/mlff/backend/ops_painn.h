@@ -21,7 +21,7 @@ struct mlff_edges;
 
 enum { MLFF_PAINN_BLOCK = 16, MLFF_PAINN_MAX_FEATURES = 512, MLFF_PAINN_LINE = 16 };
 
-/* ---- radial part: painn.c ------------------------------------------------------------------------------------- */ */
+/* ---- radial part: painn.c --------------------------------------------------------------------------------------- */
 
 /* The filter of an edge (3F numbers) is a linear combination of rows of a matrix R [n_rows][3F] that each layer has:
  *   filter(r) = sum_t coef_t(r) R[first(r) + t],   d filter/dr = sum_t slope_t(r) R[first(r) + t].

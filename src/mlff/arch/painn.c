@@ -1,0 +1,407 @@
+/* painn.c: PaiNN, forward and backward, written once against ops.h and ops_painn.h (whose symbols are used here).
+ *
+ * K. T. Schuett, O. T. Unke, M. Gastegger, Equivariant message passing for the prediction of tensorial properties and
+ * molecular spectra, ICML 2021, PMLR 139:9377. Parameters are those of SchNetPack (docs/model_file.md).
+ *
+ *   q = embedding[species], mu = 0
+ *   layer l:  x = W2 silu(W1 q + b1) + b2;  (a, b, c) = filter_l(r) * x_j
+ *             q += sum_j a;  mu += sum_j (b u + c mu_j)
+ *             (V, W) = mu M^T;  n = sqrt(V.V + epsilon);  (s, v, t) = W4 silu(W3 (q, n) + b3) + b4
+ *             q += s + t V.W;  mu += v W
+ *   energy of an atom = w2 . silu(W1 q + b1) + b2
+ *
+ * Exact specialisations: in layer 0 x is a table by species and mu is zero, so the message is a matrix product of
+ * moments; the last layer has no v. Node-local steps of a layer run block by block of atoms right after their message, so
+ * that their arrays stay in cache; between layers lies one exchange, forward of (x, mu) and backward of (g_q, g_mu).
+ * Layer 0 needs no exchange. Loading is in painn_load.c.
+ */
+#include "painn.h"
+
+/* Address of row `row` of a buffer whose rows have `width` reals. */
+static void *at(const painn_net *net, const mlff_buf *buf, int64_t row, int64_t width)
+{
+  return mlff_at(net->backend, buf->data, row * width);
+}
+
+static mlff_status reserve_rows(painn_net *net, mlff_buf *buf, int64_t n_rows, int64_t width, mlff_error *error)
+{
+  return mlff_buf_reserve(net->backend, buf, (size_t) (n_rows * width) * net->backend->real_size, error);
+}
+
+static mlff_status reserve(painn_net *net, const mlff_edges *edges, mlff_error *error)
+{
+  const int64_t f = net->n_padded, n_local = edges->n_local, n_nodes = edges->n_nodes;
+  const int64_t n_block = net->block = n_local < net->backend->ops->painn.block ? n_local : net->backend->ops->painn.block;
+  const int64_t n_columns = (int64_t) net->n_slots * net->n_moment_rows;
+  for (int l = 0; l < net->n_layers; l++) {
+    painn_layer *layer = &net->layers[l];
+    const int64_t n_kept = l == net->n_layers - 1 ? n_block : n_local; /* the last layer's backward follows in the block */
+    if (l > 0) {
+      MLFF_TRY(reserve_rows(net, &layer->state, n_nodes, 6 * f, error));
+      MLFF_TRY(reserve_rows(net, &layer->context_slope, n_local, f, error));
+    }
+    MLFF_TRY(reserve_rows(net, &layer->vw, n_kept, 6 * f, error));
+    MLFF_TRY(reserve_rows(net, &layer->inv_norm, n_kept, f, error));
+    MLFF_TRY(reserve_rows(net, &layer->y, n_kept, 3 * f, error));
+    MLFF_TRY(reserve_rows(net, &layer->mix_slope, n_kept, f, error));
+  }
+  const struct {
+    mlff_buf *buf;
+    int64_t n, width;
+  } wanted[] = {
+    {&net->q, n_local, f},
+    {&net->grad[0], net->n_layers > 1 ? n_nodes : 0, 4 * f},
+    {&net->grad[1], net->n_layers > 1 ? n_nodes : 0, 4 * f},
+    {&net->node_energy, n_local, 1},
+    {&net->edge_grad, edges->n_edges, 4},
+    {&net->moments_q, n_block, n_columns + net->n_slots},
+    {&net->moments_mu, n_block, 3 * n_columns},
+    {&net->mu, n_block, 3 * f},
+    {&net->qn, n_block, 2 * f},
+    {&net->hidden, n_block, f > net->n_readout_padded ? f : net->n_readout_padded},
+    {&net->readout_slope, n_block, net->n_readout_padded},
+    {&net->grad_after, n_block, 4 * f},
+    {&net->grad_y, n_block, 3 * f},
+    {&net->grad_qn, n_block, 2 * f},
+    {&net->grad_vw, n_block, 6 * f},
+    {&net->grad_m, n_block, 3 * f},
+    {&net->grad_x, n_block, 3 * f},
+    {&net->grad_q0, n_block, f},
+    {&net->grad_mu0, n_block, 3 * f},
+  };
+  for (size_t k = 0; k < sizeof wanted / sizeof *wanted; k++)
+    MLFF_TRY(reserve_rows(net, wanted[k].buf, wanted[k].n, wanted[k].width, error));
+  return MLFF_OK;
+}
+
+/* ---- steps of one block of atoms --------------------------------------------------------------------------------- */
+
+/* Atoms begin .. begin + n; `kept`: first row of arrays that exist for all atoms except in the last layer. */
+typedef struct span {
+  int64_t begin, n;
+} span;
+
+static int64_t kept_row(const painn_net *net, int l, span s)
+{
+  return l == net->n_layers - 1 ? 0 : s.begin;
+}
+
+static mlff_painn_moments_args moments_args(painn_net *net, const mlff_edges *edges, span s)
+{
+  const int64_t n_columns = (int64_t) net->n_slots * net->n_moment_rows;
+  return (mlff_painn_moments_args){
+    .edges = edges,
+    .radial = &net->radial,
+    .n_terms = net->moment_basis->n_terms,
+    .n_rows = net->n_moment_rows,
+    .n_slots = net->n_slots,
+    .slot = net->slot.data,
+    .begin = s.begin,
+    .end = s.begin + s.n,
+    .moments_q = net->moments_q.data,
+    .ld_q = n_columns + net->n_slots,
+    .moments_mu = net->moments_mu.data,
+    .ld_mu = n_columns,
+    .edge_grad = net->edge_grad.data,
+    .accumulate = net->n_layers > 1,
+  };
+}
+
+/* q = embedding + sum_j a,  mu = sum_j b u  (layer 0) */
+static void first_message(painn_net *net, const mlff_edges *edges, span s)
+{
+  const mlff_ops *ops = net->backend->ops;
+  const int64_t f = net->n_padded;
+  const mlff_painn_moments_args a = moments_args(net, edges, s);
+  ops->painn.moments(net->backend, &a);
+  ops->linear(net->backend, &net->moment_q,
+              &(mlff_linear_args){.n_rows = s.n, .x = a.moments_q, .ldx = a.ld_q, .y = net->qn.data, .ldy = 2 * f});
+  ops->linear(net->backend, &net->moment_mu,
+              &(mlff_linear_args){.n_rows = 3 * s.n, .x = a.moments_mu, .ldx = a.ld_mu, .y = net->mu.data, .ldy = f});
+}
+
+/* reverses first_message: grad_q0, grad_mu0 -> edge_grad */
+static void first_message_backward(painn_net *net, const mlff_edges *edges, span s)
+{
+  const mlff_ops *ops = net->backend->ops;
+  const int64_t f = net->n_padded;
+  const mlff_painn_moments_args a = moments_args(net, edges, s);
+  ops->linear(net->backend, &net->moment_mu_back,
+              &(mlff_linear_args){.n_rows = 3 * s.n, .x = net->grad_mu0.data, .ldx = f, .y = a.moments_mu, .ldy = a.ld_mu});
+  ops->linear(net->backend, &net->moment_q_back,
+              &(mlff_linear_args){.n_rows = s.n, .x = net->grad_q0.data, .ldx = f, .y = a.moments_q, .ldy = a.ld_q});
+  ops->painn.moments_backward(net->backend, &a);
+}
+
+static mlff_painn_message_args message_args(painn_net *net, const mlff_edges *edges, int l, span s)
+{
+  return (mlff_painn_message_args){
+    .edges = edges,
+    .radial = &net->radial,
+    .n_terms = net->message_basis.n_terms,
+    .n_features = net->n_padded,
+    .rows = net->layers[l].rows.data,
+    .begin = s.begin,
+    .end = s.begin + s.n,
+    .state = net->layers[l].state.data,
+    .q_in = net->q.data,
+    .q = net->qn.data,
+    .ldq = 2 * (int64_t) net->n_padded,
+    .mu = net->mu.data,
+    .grad = net->grad[l & 1].data,
+    .grad_in = net->grad_after.data,
+    .grad_x = net->grad_x.data,
+    .edge_grad = net->edge_grad.data,
+    .accumulate = l < net->n_layers - 1,
+  };
+}
+
+/* x = W2 silu(W1 q + b1) + b2 into the state of layer l */
+static void context(painn_net *net, int l, span s)
+{
+  const mlff_ops *ops = net->backend->ops;
+  const int64_t f = net->n_padded;
+  painn_layer *layer = &net->layers[l];
+  ops->linear(net->backend, &layer->context[0],
+              &(mlff_linear_args){.n_rows = s.n, .x = at(net, &net->q, s.begin, f), .ldx = f, .y = net->hidden.data, .ldy = f,
+                                  .act = MLFF_ACT_SILU, .slope = at(net, &layer->context_slope, s.begin, f), .ld_slope = f});
+  ops->linear(net->backend, &layer->context[1],
+              &(mlff_linear_args){.n_rows = s.n, .x = net->hidden.data, .ldx = f, .y = at(net, &layer->state, s.begin, 6 * f),
+                                  .ldy = 6 * f});
+}
+
+/* reverses context: grad_after[q] += ((g_x W2) * silu') W1 */
+static void context_backward(painn_net *net, int l, span s)
+{
+  const mlff_ops *ops = net->backend->ops;
+  const int64_t f = net->n_padded;
+  painn_layer *layer = &net->layers[l];
+  ops->linear(net->backend, &layer->context_back[1],
+              &(mlff_linear_args){.n_rows = s.n, .x = net->grad_x.data, .ldx = 3 * f, .y = net->hidden.data, .ldy = f,
+                                  .scale = at(net, &layer->context_slope, s.begin, f), .ld_scale = f});
+  ops->linear(net->backend, &layer->context_back[0],
+              &(mlff_linear_args){.n_rows = s.n, .x = net->hidden.data, .ldx = f, .y = net->grad_after.data, .ldy = 4 * f,
+                                  .accumulate = 1});
+}
+
+static mlff_painn_mix_args mix_args(painn_net *net, int l, span s)
+{
+  const int64_t f = net->n_padded, kept = kept_row(net, l, s);
+  const int last = l == net->n_layers - 1;
+  painn_layer *layer = &net->layers[l];
+  return (mlff_painn_mix_args){
+    .n = s.n,
+    .n_features = net->n_padded,
+    .last = last,
+    .epsilon = net->epsilon,
+    .vw = at(net, &layer->vw, kept, 6 * f),
+    .qn = net->qn.data,
+    .inv_norm = at(net, &layer->inv_norm, kept, f),
+    .y = at(net, &layer->y, kept, 3 * f),
+    .mu = net->mu.data,
+    .q_out = at(net, &net->q, s.begin, f),
+    .state_out = last ? NULL : at(net, &net->layers[l + 1].state, s.begin, 6 * f),
+    .grad = net->grad_after.data,
+    .grad_y = net->grad_y.data,
+    .grad_qn = net->grad_qn.data,
+    .grad_vw = net->grad_vw.data,
+    .grad_m = net->grad_m.data,
+    .grad_q_out = l > 0 ? at(net, &net->grad[l & 1], s.begin, 4 * f) : net->grad_q0.data,
+    .grad_mu_out = l > 0 ? at(net, &net->grad[l & 1], 4 * s.begin + 1, f) : net->grad_mu0.data,
+    .ld_grad_q = l > 0 ? 4 * f : f,
+    .ld_grad_mu = l > 0 ? 4 * f : 3 * f,
+  };
+}
+
+/* Update of q and mu of layer l, and x of the next layer. */
+static void update(painn_net *net, int l, span s)
+{
+  const mlff_ops *ops = net->backend->ops;
+  const int64_t f = net->n_padded;
+  painn_layer *layer = &net->layers[l];
+  const mlff_painn_mix_args a = mix_args(net, l, s);
+  void *slope = at(net, &layer->mix_slope, kept_row(net, l, s), f);
+  const int64_t n_parts = a.last ? 2 : 3;
+  /* 1. V, W = mu M^T */
+  ops->linear(net->backend, &layer->channel_mix,
+              &(mlff_linear_args){.n_rows = 3 * s.n, .x = net->mu.data, .ldx = f, .y = (void *) a.vw, .ldy = 2 * f});
+  /* 2. n = sqrt(V.V + epsilon) */
+  ops->painn.mix_norm(net->backend, &a);
+  /* 3. (s, v, t) = W4 silu(W3 (q, n) + b3) + b4 */
+  ops->linear(net->backend, &layer->mixing[0],
+              &(mlff_linear_args){.n_rows = s.n, .x = net->qn.data, .ldx = 2 * f, .y = net->hidden.data, .ldy = f,
+                                  .act = MLFF_ACT_SILU, .slope = slope, .ld_slope = f});
+  ops->linear(net->backend, &layer->mixing[1],
+              &(mlff_linear_args){.n_rows = s.n, .x = net->hidden.data, .ldx = f, .y = (void *) a.y, .ldy = n_parts * f});
+  /* 4. q += s + t V.W,  mu += v W */
+  ops->painn.mix_update(net->backend, &a);
+}
+
+/* reverses update: adjoints in grad_after -> grad of layer l */
+static void update_backward(painn_net *net, int l, span s)
+{
+  const mlff_ops *ops = net->backend->ops;
+  const int64_t f = net->n_padded;
+  painn_layer *layer = &net->layers[l];
+  const mlff_painn_mix_args a = mix_args(net, l, s);
+  const void *slope = at(net, &layer->mix_slope, kept_row(net, l, s), f);
+  const int64_t n_parts = a.last ? 2 : 3;
+  /* 4. q += s + t V.W,  mu += v W */
+  ops->painn.mix_backward_gates(net->backend, &a);
+  /* 3. (s, v, t) = W4 silu(W3 (q, n) + b3) + b4 */
+  ops->linear(net->backend, &layer->mixing_back[1],
+              &(mlff_linear_args){.n_rows = s.n, .x = a.grad_y, .ldx = n_parts * f, .y = net->hidden.data, .ldy = f,
+                                  .scale = slope, .ld_scale = f});
+  ops->linear(net->backend, &layer->mixing_back[0],
+              &(mlff_linear_args){.n_rows = s.n, .x = net->hidden.data, .ldx = f, .y = (void *) a.grad_qn, .ldy = 2 * f});
+  /* 4. and 2. n = sqrt(V.V + epsilon), towards V and W */
+  ops->painn.mix_backward_vectors(net->backend, &a);
+  /* 1. V, W = mu M^T */
+  ops->linear(net->backend, &layer->channel_mix_back,
+              &(mlff_linear_args){.n_rows = 3 * s.n, .x = a.grad_vw, .ldx = 2 * f, .y = (void *) a.grad_m, .ldy = f});
+  ops->painn.mix_backward_sum(net->backend, &a);
+}
+
+/* Energies of the block, and dE/dq into grad_after [n][F]. */
+static void readout(painn_net *net, const mlff_edges *edges, span s)
+{
+  const mlff_ops *ops = net->backend->ops;
+  const int64_t f = net->n_padded, width = net->n_readout_padded;
+  ops->linear(net->backend, &net->readout,
+              &(mlff_linear_args){.n_rows = s.n, .x = at(net, &net->q, s.begin, f), .ldx = f, .y = net->hidden.data,
+                                  .ldy = width, .act = MLFF_ACT_SILU, .slope = net->readout_slope.data, .ld_slope = width});
+  ops->painn.readout(net->backend, &(mlff_painn_readout_args){.n = s.n,
+                                                              .width = net->n_readout_padded,
+                                                              .h = net->hidden.data,
+                                                              .slope = net->readout_slope.data,
+                                                              .weight = net->readout_weight.data,
+                                                              .bias = net->readout_bias,
+                                                              .species = (const int32_t *) edges->center_species.data + s.begin,
+                                                              .energy = at(net, &net->node_energy, s.begin, 1),
+                                                              .grad_h = net->readout_slope.data});
+  ops->linear(net->backend, &net->readout_back,
+              &(mlff_linear_args){.n_rows = s.n, .x = net->readout_slope.data, .ldx = width, .y = net->grad_after.data,
+                                  .ldy = f});
+}
+
+/* ---- the evaluation ---------------------------------------------------------------------------------------------- */
+
+/* Layer l for one block; after the last layer the energy and the way back through the update follow at once. */
+static void forward_block(painn_net *net, const mlff_edges *edges, int l, span s)
+{
+  if (l == 0) {
+    first_message(net, edges, s);
+  } else {
+    const mlff_painn_message_args a = message_args(net, edges, l, s);
+    net->backend->ops->painn.message(net->backend, &a);
+  }
+  update(net, l, s);
+  if (l + 1 < net->n_layers) {
+    context(net, l + 1, s);
+    return;
+  }
+  readout(net, edges, s);
+  update_backward(net, l, s);
+  if (l == 0) first_message_backward(net, edges, s);
+}
+
+/* reverses the message of layer l >= 1, and the update of the layer before it */
+static void backward_block(painn_net *net, const mlff_edges *edges, int l, span s)
+{
+  const mlff_painn_message_args a = message_args(net, edges, l, s);
+  net->backend->ops->painn.message_backward(net->backend, &a);
+  context_backward(net, l, s);
+  update_backward(net, l - 1, s);
+  if (l == 1) first_message_backward(net, edges, s);
+}
+
+static void for_blocks(painn_net *net, const mlff_edges *edges, int l,
+                       void (*step)(painn_net *, const mlff_edges *, int l, span))
+{
+  for (int64_t begin = 0; begin < edges->n_local; begin += net->block) {
+    const int64_t left = edges->n_local - begin;
+    step(net, edges, l, (span){begin, left < net->block ? left : net->block});
+  }
+}
+
+/* Fills rows of other ranks; a failure is remembered and the step goes on, so that no rank waits for this one. */
+static void exchange(painn_net *net, const mlff_arch_inputs *in, mlff_buf *rows, int64_t width, mlff_status *status,
+                     mlff_error *error)
+{
+  mlff_error *first_error = *status ? NULL : error;
+  const mlff_status s =
+    net->backend->ops->exchange(net->backend, in->halo, rows->data, in->edges->n_nodes, width, first_error);
+  if (!*status) *status = s;
+}
+
+/* Every species that occurs must have been announced: others have no column in the moments. */
+static mlff_status check_species(painn_net *net, const mlff_graph *graph, mlff_error *error)
+{
+  if (net->list_id == graph->list_id && graph->list_id != 0) return MLFF_OK;
+  net->list_id = 0;
+  for (int32_t a = 0; a < graph->n_all; a++) {
+    const int32_t s = graph->species[a];
+    if (s >= net->n_elements || (s >= 0 && net->slot_of[s] < 0))
+      return mlff_fail(error, MLFF_E_ARG,
+                       "atom %d (index on this rank) is of species %d, which was not announced when the model was opened; "
+                       "name all elements that can occur",
+                       (int) a, (int) s);
+  }
+  net->list_id = graph->list_id;
+  return MLFF_OK;
+}
+
+static mlff_status painn_evaluate(void *opaque, const mlff_arch_inputs *in, mlff_arch_outputs *out, mlff_error *error)
+{
+  painn_net *net = opaque;
+  const mlff_edges *edges = in->edges;
+  const mlff_painn_ops *ops = &net->backend->ops->painn;
+  const int64_t f = net->n_padded;
+  mlff_status status = check_species(net, in->graph, error);
+  const int ready = !status; /* if not, only the exchanges are made */
+  MLFF_TRY(reserve(net, edges, error));
+  if (net->n_layers > 1 || net->moment_basis == &net->message_basis)
+    MLFF_TRY(ops->radial(net->backend, &net->message_basis, edges, &net->radial, error));
+  if (net->moment_basis != &net->message_basis)
+    MLFF_TRY(ops->radial(net->backend, net->moment_basis, edges, &net->radial, error));
+  for (int l = 0; l < net->n_layers; l++) {
+    if (l > 0) exchange(net, in, &net->layers[l].state, 6 * f, &status, error);
+    if (ready) for_blocks(net, edges, l, forward_block);
+  }
+  for (int l = net->n_layers - 1; l > 0; l--) {
+    exchange(net, in, &net->grad[l & 1], 4 * f, &status, error);
+    if (ready) for_blocks(net, edges, l, backward_block);
+  }
+  *out = (mlff_arch_outputs){.node_energy = net->node_energy.data, .edge_grad = net->edge_grad.data};
+  return status;
+}
+
+static unsigned painn_traits(const void *opaque)
+{
+  const painn_net *net = opaque;
+  return MLFF_CONSERVATIVE | MLFF_ROTATION_EXACT | MLFF_SMOOTH | MLFF_NODE_ENERGIES |
+         (net->n_layers == 1 ? MLFF_STRICTLY_LOCAL : 0u);
+}
+
+static int painn_n_members(const void *opaque)
+{
+  (void) opaque;
+  return 1;
+}
+
+static int painn_exchange_width(const void *opaque)
+{
+  const painn_net *net = opaque;
+  return net->n_layers > 1 ? 6 * net->n_padded : 0;
+}
+
+const mlff_arch mlff_arch_painn = {
+  .name = "painn",
+  .citation = "K. T. Schuett, O. T. Unke, M. Gastegger, ICML 2021, PMLR 139:9377, arXiv:2102.03150",
+  .traits = painn_traits,
+  .create = painn_create,
+  .evaluate = painn_evaluate,
+  .n_members = painn_n_members,
+  .exchange_width = painn_exchange_width,
+  .destroy = painn_destroy,
+};

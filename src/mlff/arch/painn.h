@@ -1,0 +1,53 @@
+/* painn.h: a PaiNN network in memory; made by painn_load.c, evaluated by painn.c. */
+#ifndef MLFF_ARCH_PAINN_H
+#define MLFF_ARCH_PAINN_H
+
+#include "../model/arch.h"
+
+typedef struct painn_layer {
+  /* parameters; *_back: for the product of the backward pass */
+  mlff_buf rows; /* R of ops_painn.h; none in layer 0 */
+  mlff_linear context[2], context_back[2];
+  mlff_linear channel_mix, channel_mix_back;
+  mlff_linear mixing[2], mixing_back[2];
+  /* kept from forward to backward; widths in features: */
+  mlff_buf state;         /* [n_nodes][6F] x and mu that messages gather                   */
+  mlff_buf context_slope; /* [n_local][F]                                                  */
+  mlff_buf vw;            /* [n_local][3][2F]; this and the next: the last layer's [block] */
+  mlff_buf inv_norm;      /* [n_local][F]                                                  */
+  mlff_buf y;             /* [n_local][3F] s, v, t                                         */
+  mlff_buf mix_slope;     /* [n_local][F]                                                  */
+} painn_layer;
+
+typedef struct painn_net {
+  mlff_backend *backend;
+  int n_features, n_padded; /* F of the file, and rounded up to MLFF_PAINN_BLOCK */
+  int n_layers;
+  int n_readout, n_readout_padded;
+  double epsilon, readout_bias;
+  mlff_painn_basis message_basis;       /* of layers 1 .. */
+  mlff_painn_basis dense_basis;         /* of layer 0 where messages use a table of the filters */
+  const mlff_painn_basis *moment_basis; /* of layer 0: one of the two */
+  int n_slots, n_moment_rows;           /* species in use; rows of the filter per species in the moments */
+  int n_elements;
+  int32_t *slot_of;                     /* [n_elements] on the host, -1 = not in use */
+  mlff_buf slot;                        /* the same on the backend */
+  uint64_t list_id;                     /* of the graph whose species were checked */
+  mlff_linear moment_q, moment_q_back, moment_mu, moment_mu_back;
+  mlff_linear readout, readout_back;
+  mlff_buf readout_weight;
+  painn_layer *layers;
+
+  /* arrays of a step: see reserve() for their shapes */
+  int64_t block;
+  mlff_painn_radial radial;
+  mlff_buf q, grad[2], node_energy, edge_grad;
+  mlff_buf moments_q, moments_mu, mu, qn, hidden, readout_slope;
+  mlff_buf grad_after, grad_y, grad_qn, grad_vw, grad_m, grad_x, grad_q0, grad_mu0;
+} painn_net;
+
+mlff_status painn_create(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use, void **net,
+                         mlff_error *error);
+void painn_destroy(void *net);
+
+#endif
