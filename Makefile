@@ -1,0 +1,36 @@
+# Each target sets up what it needs on a bare Debian 12 machine (scripts/setup.sh), then works. Again is fast.
+#
+#   make demo    teacher and student run liquid water in LAMMPS: cost table and plot   (STEPS=N TEACHER=FILE STUDENT=FILE)
+#   make test    everything that can be checked on this machine                         (ONLY=stage,stage)
+#   make bench   ratios of speed, interleaved on one core                              (BENCH=arguments)
+#   make lint    style, static analysis, exported symbols
+#   make build   plugin and the program mlff in $(BUILD)
+#   make clean   removes $(BUILD)
+BUILD ?= build
+PYTHON = .venv/bin/python
+
+.PHONY: demo test bench lint build clean help
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+build:
+	@scripts/setup.sh build $(BUILD)
+
+demo: build
+	@$(PYTHON) scripts/demo.py --build $(BUILD) $(if $(TEACHER),--teacher $(TEACHER)) $(if $(STUDENT),--student $(STUDENT)) \
+	  $(if $(STEPS),--steps $(STEPS))
+
+test:
+	@scripts/setup.sh test $(BUILD)
+	@$(PYTHON) tests/run_all.py --build $(BUILD) $(if $(ONLY),--only $(ONLY))
+
+bench: build
+	@$(PYTHON) benchmarks/run.py --build $(BUILD) $(BENCH)
+
+lint:
+	@scripts/setup.sh test $(BUILD)
+	@$(PYTHON) tests/run_all.py --build $(BUILD) --only lint
+
+clean:
+	rm -rf $(BUILD)
