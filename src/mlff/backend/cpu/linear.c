@@ -95,9 +95,9 @@ MLFF_INLINE vreal activate(mlff_act act, real alpha, vreal x, vreal *slope)
     return x * s;
   }
   if (act == MLFF_ACT_CELU) { /* x or alpha (exp(x/alpha) - 1);  1 or exp(x/alpha): both at once, since exp(0) is 1 */
-    const vreal e = vexp(vmin(x, vset(0)) * ((real) 1 / alpha));
+    const vreal e = vexp(vmin(vset(0), x) * ((real) 1 / alpha));
     *slope = e;
-    return vmax(x, vset(0)) + alpha * (e - (real) 1);
+    return vmax(vset(0), x) + alpha * (e - (real) 1);
   }
   *slope = vset(1);
   return x;
