@@ -1,0 +1,79 @@
+/* common.c: errors, JSON scalars, and the commands info and verify. */
+#include "cli.h"
+
+#include <math.h>
+
+int cli_fail(const mlff_error *error)
+{
+  fprintf(stderr, "mlff: %s\n", error->text);
+  return CLI_FAILED;
+}
+
+void cli_json_text(FILE *out, const char *text)
+{
+  fputc('"', out);
+  for (; *text; text++) {
+    const unsigned char c = (unsigned char) *text;
+    if (c == '"' || c == '\\') fprintf(out, "\\%c", c);
+    else if (c < 0x20) fprintf(out, "\\u%04x", c);
+    else fputc(c, out);
+  }
+  fputc('"', out);
+}
+
+void cli_json_number(FILE *out, double value)
+{
+  if (isfinite(value)) fprintf(out, "%.17g", value);
+  else fprintf(out, "null");
+}
+
+int cli_info(const cli_options *options)
+{
+  mlff_error error = {.code = MLFF_OK};
+  mlff_model *model = NULL;
+  mlff_options open = options->open;
+  open.skip_self_test = 1;
+  if (mlff_model_open(options->arguments[0], &open, &model, &error)) return cli_fail(&error);
+  mlff_model_print(model, stdout);
+  mlff_model_close(model);
+  return CLI_OK;
+}
+
+static void print_test(const mlff_self_test *t)
+{
+  const double errors[3] = {t->energy_error, t->force_error, t->virial_error};
+  const double allowed[3] = {t->energy_tolerance, t->force_tolerance, t->virial_tolerance};
+  printf("%-24.24s %7d", t->name, t->n_atoms);
+  for (int k = 0; k < 3; k++) printf("  %9.2e /%8.1e%c", errors[k], allowed[k], errors[k] <= allowed[k] ? ' ' : '!');
+  printf("  %s\n", t->passed ? "ok" : "FAILED");
+}
+
+int cli_verify(const cli_options *options)
+{
+  mlff_error error = {.code = MLFF_OK};
+  mlff_model *model = NULL;
+  mlff_options open = options->open;
+  int n_failed = 0;
+  open.skip_self_test = 1;
+  if (mlff_model_open(options->arguments[0], &open, &model, &error)) return cli_fail(&error);
+  const mlff_info *info = mlff_model_info(model);
+  const int n = mlff_model_n_self_tests(model);
+  printf("%s (%s), sha256 %.12s, on %s, %s, kernels %s\n", info->name, info->architecture, info->sha256, info->device,
+         info->precision, info->kernels);
+  printf("%-24s %7s  %-21s  %-21s  %-21s\n", "structure", "atoms", "energy eV/atom", "forces eV/A", "virial eV/atom");
+  printf("%-24s %7s  %-21s  %-21s  %-21s\n", "", "", "error / allowed", "error / allowed", "error / allowed");
+  for (int k = 0; k < n; k++) {
+    mlff_self_test test;
+    if (mlff_model_self_test(model, k, &test, &error)) {
+      n_failed++;
+      cli_fail(&error);
+      continue;
+    }
+    print_test(&test);
+    n_failed += !test.passed;
+  }
+  mlff_model_close(model);
+  if (n == 0) printf("the file has no self-test structures: nothing was verified\n");
+  else printf("%d of %d passed\n", n - n_failed, n);
+  return n_failed || n == 0 ? CLI_FAILED : CLI_OK;
+}

@@ -1,0 +1,143 @@
+/* evaluate.c: mlff evaluate. */
+#include "cli.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+typedef struct answer {
+  mlff_result result;
+  double *members, *spread;
+} answer;
+
+static void answer_free(answer *a)
+{
+  free(a->result.forces);
+  free(a->result.atom_energy);
+  free(a->members);
+  free(a->spread);
+}
+
+static mlff_status evaluate(mlff_model *model, const cli_frame *frame, answer *a, mlff_error *error)
+{
+  const size_t n = (size_t) frame->n_atoms + 1;
+  const mlff_info *info = mlff_model_info(model);
+  mlff_system *system = NULL;
+  *a = (answer){.result = {.forces = malloc(n * sizeof *a->result.forces), .atom_energy = malloc(n * sizeof(double))},
+                .members = malloc((size_t) info->n_members * sizeof(double)),
+                .spread = malloc(n * sizeof(double))};
+  if (!a->result.forces || !a->result.atom_energy || !a->members || !a->spread) {
+    snprintf(error->text, sizeof error->text, "out of memory");
+    return error->code = MLFF_E_NOMEM;
+  }
+  if (info->n_members > 1) {
+    a->result.member_energy = a->members;
+    a->result.atom_spread = a->spread;
+  }
+  mlff_status status = cli_frame_system(frame, info->cutoff, &system, error);
+  if (!status) status = mlff_model_evaluate(model, mlff_system_graph(system), NULL, &a->result, error);
+  mlff_system_free(system);
+  return status;
+}
+
+static void json_numbers(const char *name, const double *values, int64_t n, int per_row)
+{
+  printf(",\n     \"%s\": [", name);
+  for (int64_t k = 0; k < n; k++) {
+    if (per_row && k % per_row == 0) printf("%s[", k ? ", " : "");
+    else if (k) printf(", ");
+    cli_json_number(stdout, values[k]);
+    if (per_row && k % per_row == per_row - 1) printf("]");
+  }
+  printf("]");
+}
+
+static void print_json(const mlff_info *info, const cli_frame *frame, const answer *a)
+{
+  const mlff_result *r = &a->result;
+  printf("    {\"name\": ");
+  cli_json_text(stdout, frame->name);
+  printf(", \"n_atoms\": %d,\n     \"elements\": [", (int) frame->n_atoms);
+  for (int32_t i = 0; i < frame->n_atoms; i++) printf("%s\"%s\"", i ? ", " : "", frame->elements[i]);
+  printf("],\n     \"energy\": ");
+  cli_json_number(stdout, r->energy);
+  json_numbers("virial", r->virial, 6, 0);
+  json_numbers("forces", &r->forces[0][0], 3 * (int64_t) frame->n_atoms, 3);
+  json_numbers("atom_energies", r->atom_energy, frame->n_atoms, 0);
+  if (info->n_members > 1) {
+    json_numbers("member_energies", a->members, info->n_members, 0);
+    json_numbers("atom_spread", a->spread, frame->n_atoms, 0);
+  }
+  printf(",\n     \"n_edges\": %lld, \"min_distance\": ", (long long) r->n_edges);
+  cli_json_number(stdout, r->min_distance);
+  printf("}");
+}
+
+static void print_text(const mlff_info *info, const cli_frame *frame, const answer *a, int with_forces)
+{
+  const mlff_result *r = &a->result;
+  printf("%s: %d atoms\n", frame->name, (int) frame->n_atoms);
+  printf("  energy   %.8f eV", r->energy);
+  if (frame->n_atoms) printf("  (%.8f eV/atom)", r->energy / frame->n_atoms);
+  printf("\n  virial   %.6f %.6f %.6f %.6f %.6f %.6f eV  (xx yy zz xy xz yz)\n", r->virial[0], r->virial[1], r->virial[2],
+         r->virial[3], r->virial[4], r->virial[5]);
+  printf("  edges    %lld, smallest distance %.4f A\n", (long long) r->n_edges, r->min_distance);
+  if (info->n_members > 1) {
+    double most = 0;
+    for (int32_t i = 0; i < frame->n_atoms; i++) most = fmax(most, a->spread[i]);
+    printf("  spread   %.6f eV at the least certain atom, over %d members\n", most, info->n_members);
+  }
+  if (!with_forces) return;
+  printf("  forces   eV/A\n");
+  for (int32_t i = 0; i < frame->n_atoms; i++)
+    printf("  %6d %-3s %15.8f %15.8f %15.8f\n", (int) i + 1, frame->elements[i], r->forces[i][0], r->forces[i][1],
+           r->forces[i][2]);
+}
+
+static void print_json_head(const mlff_info *info)
+{
+  printf("{\"model\": ");
+  cli_json_text(stdout, info->name);
+  printf(", \"sha256\": \"%s\",\n \"origin\": \"mlff %s, %s, %s, kernels %s\",\n \"units\": {\"energy\": \"eV\", \"forces\": "
+         "\"eV/A\", \"virial\": \"eV\"},\n \"structures\": [\n",
+         info->sha256, MLFF_VERSION, info->device, info->precision, info->kernels);
+}
+
+static int evaluate_all(const cli_options *o, mlff_model *model, cli_frame *frames, int n_frames)
+{
+  const mlff_info *info = mlff_model_info(model);
+  mlff_error error = {.code = MLFF_OK};
+  for (int k = 0; k < n_frames; k++)
+    if (cli_frame_species(&frames[k], info, o->arguments[1], &error)) return cli_fail(&error);
+  if (o->json) print_json_head(info);
+  for (int k = 0; k < n_frames; k++) {
+    answer a;
+    const mlff_status status = evaluate(model, &frames[k], &a, &error);
+    if (!status) {
+      if (o->json && k) printf(",\n");
+      if (o->json) print_json(info, &frames[k], &a);
+      else print_text(info, &frames[k], &a, o->forces);
+    }
+    answer_free(&a);
+    if (status) {
+      fprintf(stderr, "mlff: %s, structure %d (%s): %s\n", o->arguments[1], k + 1, frames[k].name, error.text);
+      return CLI_FAILED;
+    }
+  }
+  if (o->json) printf("\n ]}\n");
+  return fflush(stdout) ? CLI_FAILED : CLI_OK;
+}
+
+int cli_evaluate(const cli_options *options)
+{
+  mlff_error error = {.code = MLFF_OK};
+  mlff_model *model = NULL;
+  cli_frame *frames = NULL;
+  int n_frames = 0;
+  if (cli_read_xyz(options->arguments[1], &frames, &n_frames, &error)) return cli_fail(&error);
+  int code = CLI_FAILED;
+  if (mlff_model_open(options->arguments[0], &options->open, &model, &error)) cli_fail(&error);
+  else code = evaluate_all(options, model, frames, n_frames);
+  mlff_model_close(model);
+  cli_frames_free(frames, n_frames);
+  return code;
+}

@@ -1,0 +1,149 @@
+/* main.c: the program `mlff`: commands and their options. */
+#include "cli.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const cli_command commands[] = {
+    {"info", "MODEL.yaml", 1, "", "print what a model is, where it comes from and what it was made for", cli_info},
+    {"verify", "MODEL.yaml", 1, "device precision kernels", "run the model's self-test here and print a table", cli_verify},
+    {"evaluate", "MODEL.yaml STRUCTURES.xyz", 2, "device precision kernels forces json",
+     "energy, forces and virial of each structure", cli_evaluate},
+    {"time", "MODEL.yaml STRUCTURE.xyz", 2, "device precision kernels calls skin json",
+     "time repeated evaluations of the first structure", cli_time},
+};
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
+
+static const struct {
+  const char *name, *value, *text;
+} option_texts[] = {
+    {"device", "NAME", "auto (default), cpu, cuda or cuda:N"},
+    {"precision", "NAME", "fp32 (default), fp64 or mixed"},
+    {"kernels", "NAME", "auto (default), generic, avx2 or avx512"},
+    {"forces", "", "print the forces as well (always in JSON)"},
+    {"json", "", "write JSON with all digits"},
+    {"calls", "N", "number of timed evaluations, 100 by default; a tenth as many warm up"},
+    {"skin", "LENGTH", "A, added to the cutoff of the neighbour list as in dynamics, 2 by default"},
+};
+enum { N_OPTIONS = sizeof option_texts / sizeof *option_texts };
+
+static void print_usage(FILE *out)
+{
+  fprintf(out, "usage: mlff COMMAND ARGUMENTS [OPTIONS]\n\n");
+  for (int k = 0; k < N_COMMANDS; k++)
+    fprintf(out, "  mlff %-9s%-28s%s\n", commands[k].name, commands[k].arguments, commands[k].summary);
+  fprintf(out, "\n  mlff COMMAND --help     options of a command\n  mlff --version          version\n\n"
+               "Exit status: 0 success, 1 failure, 2 wrong usage.\n");
+}
+
+static int takes_option(const cli_command *command, const char *name)
+{
+  const size_t n = strlen(name);
+  for (const char *at = strstr(command->options, name); n && at; at = strstr(at + n, name))
+    if ((at == command->options || at[-1] == ' ') && (at[n] == ' ' || !at[n])) return 1;
+  return 0;
+}
+
+static void print_command(const cli_command *command)
+{
+  printf("usage: mlff %s %s%s\n\n%s\n", command->name, command->arguments, *command->options ? " [OPTIONS]" : "",
+         command->summary);
+  for (int k = 0; k < N_OPTIONS; k++)
+    if (takes_option(command, option_texts[k].name))
+      printf("  --%-10s%-8s%s\n", option_texts[k].name, option_texts[k].value, option_texts[k].text);
+}
+
+static int wrong_usage(const cli_command *command, const char *what, const char *which)
+{
+  fprintf(stderr, "mlff%s%s: %s%s%s\n", command ? " " : "", command ? command->name : "", what, which ? " " : "",
+          which ? which : "");
+  fprintf(stderr, "Try 'mlff%s%s --help'.\n", command ? " " : "", command ? command->name : "");
+  return CLI_USAGE;
+}
+
+static int read_number(const char *text, double low, double high, double *value)
+{
+  char *end = NULL;
+  errno = 0;
+  *value = strtod(text, &end);
+  return end != text && !*end && !errno && *value >= low && *value <= high;
+}
+
+/* Sets one option from its text; 0 when the text is no possible value. */
+static int set_option(cli_options *o, const char *name, const char *value)
+{
+  double number = 0;
+  if (!strcmp(name, "device")) o->open.device = value;
+  if (!strcmp(name, "precision")) o->open.precision = value;
+  if (!strcmp(name, "kernels")) o->open.kernels = value;
+  if (!strcmp(name, "forces")) o->forces = 1;
+  if (!strcmp(name, "json")) o->json = 1;
+  if (!strcmp(name, "calls")) {
+    if (!read_number(value, 1, 1e7, &number) || number != floor(number)) return 0;
+    o->n_calls = (int) number;
+  }
+  if (!strcmp(name, "skin") && !read_number(value, 0, 100, &o->skin)) return 0;
+  return 1;
+}
+
+/* --name VALUE, --name=VALUE or a flag at argv[*at]; advances past the value. */
+static int read_option(const cli_command *command, int argc, char **argv, int *at, cli_options *o)
+{
+  char name[32];
+  const char *text = argv[*at] + 2, *value = strchr(text, '=');
+  const size_t n = value ? (size_t) (value - text) : strlen(text);
+  int k = 0;
+  if (n >= sizeof name) return wrong_usage(command, "unknown option", argv[*at]);
+  memcpy(name, text, n);
+  name[n] = 0;
+  while (k < N_OPTIONS && strcmp(option_texts[k].name, name)) k++;
+  if (k == N_OPTIONS || !takes_option(command, name)) return wrong_usage(command, "unknown option", argv[*at]);
+  const int wants_value = *option_texts[k].value != 0;
+  if (value) value++;
+  else if (wants_value && *at + 1 < argc) value = argv[++*at];
+  if (!wants_value != !value) return wrong_usage(command, wants_value ? "a value is missing after" : "no value goes with", argv[*at]);
+  if (!set_option(o, name, value)) return wrong_usage(command, "impossible value for option --", name);
+  return CLI_OK;
+}
+
+static int run_command(const cli_command *command, int argc, char **argv)
+{
+  cli_options o = {.n_calls = 100, .skin = 2.0};
+  for (int at = 0; at < argc; at++) {
+    if (!strcmp(argv[at], "--help") || !strcmp(argv[at], "-h")) {
+      print_command(command);
+      return CLI_OK;
+    }
+    if (!strncmp(argv[at], "--", 2)) {
+      const int code = read_option(command, argc, argv, &at, &o);
+      if (code) return code;
+    } else if (o.n_arguments == command->n_arguments) {
+      return wrong_usage(command, "one argument too many:", argv[at]);
+    } else {
+      o.arguments[o.n_arguments++] = argv[at];
+    }
+  }
+  if (o.n_arguments < command->n_arguments) return wrong_usage(command, "arguments are missing:", command->arguments);
+  return command->run(&o);
+}
+
+int main(int argc, char **argv)
+{
+  if (argc < 2) {
+    print_usage(stderr);
+    return CLI_USAGE;
+  }
+  if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+    print_usage(stdout);
+    return CLI_OK;
+  }
+  if (!strcmp(argv[1], "--version")) {
+    printf("mlff %s\n", MLFF_VERSION);
+    return CLI_OK;
+  }
+  for (int k = 0; k < N_COMMANDS; k++)
+    if (!strcmp(argv[1], commands[k].name)) return run_command(&commands[k], argc - 2, argv + 2);
+  return wrong_usage(NULL, "unknown command", argv[1]);
+}

@@ -1,0 +1,188 @@
+/* evaluate.c: one evaluation of a model: edges, architecture, forces, energies, checks.
+ *
+ * A numeric error on this rank must not leave other ranks waiting in a halo exchange, so the architecture is run to its
+ * end first and the error is returned afterwards. Energies are summed in double; the offsets of the elements, which are
+ * thousands of eV, never pass through single precision.
+ */
+#include "model_impl.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *element_of(const mlff_model *m, int32_t species)
+{
+  return species >= 0 && species < m->head->n_elements ? m->head->elements[species] : "not of this model";
+}
+
+/* Species are read as array indices, so they are checked whenever the list is new. */
+static mlff_status check_species(mlff_model *m, const mlff_graph *graph, mlff_error *error)
+{
+  if (graph->list_id && graph->list_id == m->checked_list_id) return MLFF_OK;
+  m->checked_list_id = 0;
+  for (int32_t a = 0; a < graph->n_all; a++) {
+    const int32_t s = graph->species[a];
+    if (s < -1 || s >= m->head->n_elements)
+      return mlff_fail(error, MLFF_E_ARG, "species of atom %d is %d, expected -1 to %d", (int) a, (int) s,
+                       m->head->n_elements - 1);
+    if (s >= 0 && !m->use[s])
+      return mlff_fail(error, MLFF_E_ARG, "atom %d is %s, but the model was opened without that element", (int) a,
+                       m->head->elements[s]);
+  }
+  m->checked_list_id = graph->list_id;
+  return MLFF_OK;
+}
+
+static mlff_status check_arguments(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo, const mlff_result *result,
+                                   mlff_error *error)
+{
+  if (!m || !graph || !result) return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: an argument is NULL");
+  if (graph->n_local < 0 || graph->n_nodes < graph->n_local || graph->n_all < graph->n_nodes || !graph->row)
+    return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: impossible graph (n_local %d, n_nodes %d, n_all %d)",
+                     (int) graph->n_local, (int) graph->n_nodes, (int) graph->n_all);
+  if (!result->forces && graph->n_nodes) return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: result.forces is NULL");
+  if (!halo && graph->n_nodes != graph->n_local)
+    return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: %d nodes of other ranks, but no halo",
+                     (int) (graph->n_nodes - graph->n_local));
+  if (result->atom_centroid && !(m->info.traits & MLFF_STRICTLY_LOCAL))
+    return mlff_fail(error, MLFF_E_UNSUPPORTED,
+                     "per-atom centroid virials are exact for strictly local models only; this %s model passes messages",
+                     m->info.architecture);
+  return check_species(m, graph, error);
+}
+
+/* Room for n doubles on the host. */
+static mlff_status reserve_host(mlff_model *m, size_t n, mlff_error *error)
+{
+  if (n <= m->host_capacity && m->host) return MLFF_OK;
+  const size_t wanted = m->host_capacity ? n + n / 4 : n + 1;
+  double *data = malloc(wanted * sizeof *data);
+  if (!data) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for %zu energies", n);
+  free(m->host);
+  m->host = data;
+  m->host_capacity = wanted;
+  m->n_host_growths++;
+  return MLFF_OK;
+}
+
+static double offset_of(const mlff_model *m, const mlff_graph *graph, int32_t i)
+{
+  const int32_t s = graph->species[i];
+  return s >= 0 ? m->head->offsets[s] : 0.0;
+}
+
+/* Energies of owned atoms: network output and offset, summed apart so that neither loses digits to the other. */
+static mlff_status sum_energies(mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out, mlff_result *result,
+                                mlff_error *error)
+{
+  const int32_t n = graph->n_local;
+  double network = 0, offsets = 0;
+  MLFF_TRY(reserve_host(m, (size_t) n, error));
+  MLFF_TRY(m->backend->ops->download_reals(m->backend, m->host, out->node_energy, n, error));
+  for (int32_t i = 0; i < n; i++) {
+    const double e = graph->species[i] >= 0 ? m->host[i] : 0.0, offset = offset_of(m, graph, i);
+    network += e;
+    offsets += offset;
+    if (result->atom_energy) result->atom_energy[i] = (e + offset) * m->scale;
+  }
+  result->energy = (network + offsets) * m->scale;
+  return MLFF_OK;
+}
+
+/* Energies of the members, and their standard deviation (n-1) for every atom. */
+static mlff_status sum_members(mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out, mlff_result *result,
+                               mlff_error *error)
+{
+  const int32_t n = graph->n_local;
+  const int n_members = m->info.n_members;
+  if (!result->member_energy && !result->atom_spread) return MLFF_OK;
+  if (!out->member_energy || n_members < 2) {
+    if (result->member_energy) result->member_energy[0] = result->energy;
+    for (int32_t i = 0; result->atom_spread && i < n; i++) result->atom_spread[i] = 0.0;
+    return MLFF_OK;
+  }
+  const int64_t count = (int64_t) n * n_members;
+  MLFF_TRY(reserve_host(m, (size_t) count, error));
+  MLFF_TRY(m->backend->ops->download_reals(m->backend, m->host, out->member_energy, count, error));
+  for (int k = 0; result->member_energy && k < n_members; k++) {
+    double network = 0, offsets = 0;
+    for (int32_t i = 0; i < n; i++) {
+      network += graph->species[i] >= 0 ? m->host[(int64_t) k * n + i] : 0.0;
+      offsets += offset_of(m, graph, i);
+    }
+    result->member_energy[k] = (network + offsets) * m->scale;
+  }
+  for (int32_t i = 0; result->atom_spread && i < n; i++) {
+    double mean = 0, square = 0;
+    for (int k = 0; k < n_members; k++) mean += m->host[(int64_t) k * n + i] / n_members;
+    for (int k = 0; k < n_members; k++) {
+      const double d = m->host[(int64_t) k * n + i] - mean;
+      square += d * d;
+    }
+    result->atom_spread[i] = graph->species[i] >= 0 ? sqrt(square / (n_members - 1)) * m->scale : 0.0;
+  }
+  return MLFF_OK;
+}
+
+static const char unstable[] = "the simulation has become unstable or left the model's domain; reduce the time step or check "
+                               "the structure";
+
+/* Energy and forces must be finite; names the first atom that is not. */
+static mlff_status check_finite(const mlff_model *m, const mlff_graph *graph, const mlff_result *result, mlff_error *error)
+{
+  double probe = result->energy * 0.0;
+  for (int32_t i = 0; i < graph->n_nodes; i++)
+    probe += result->forces[i][0] * 0.0 + result->forces[i][1] * 0.0 + result->forces[i][2] * 0.0;
+  if (probe == 0.0) return MLFF_OK;
+  for (int32_t i = 0; i < graph->n_nodes; i++) {
+    const double *f = result->forces[i];
+    if (!isfinite(f[0]) || !isfinite(f[1]) || !isfinite(f[2]))
+      return mlff_fail(error, MLFF_E_NUMERIC, "force on atom %d (index on this rank) is (%g, %g, %g) eV/A: %s", (int) i, f[0],
+                       f[1], f[2], unstable);
+  }
+  for (int32_t i = 0; i < graph->n_local; i++)
+    if (result->atom_energy && !isfinite(result->atom_energy[i]))
+      return mlff_fail(error, MLFF_E_NUMERIC, "energy of atom %d (index on this rank, %s) is %g eV: %s", (int) i,
+                       element_of(m, graph->species[i]), result->atom_energy[i], unstable);
+  return mlff_fail(error, MLFF_E_NUMERIC, "the energy of this rank's atoms is %g eV: %s", result->energy, unstable);
+}
+
+static mlff_status check_distance(const mlff_model *m, const mlff_graph *graph, mlff_error *error)
+{
+  const mlff_edges *e = &m->edges;
+  if (!(e->min_distance < m->head->min_distance)) return MLFF_OK;
+  const int32_t i = e->closest[0], j = e->closest[1];
+  const int32_t owner = j >= 0 ? graph->node[j] : -1;
+  return mlff_fail(error, MLFF_E_NUMERIC,
+                   "atoms %d (%s) and %d (%s%s) are %.4f A apart, closer than the %.4g A that the model was made for "
+                   "(domain.min_distance; indices on this rank): remove overlaps, minimize, or reduce the time step",
+                   (int) i, element_of(m, i >= 0 ? graph->species[i] : -1), (int) owner,
+                   element_of(m, j >= 0 ? graph->species[j] : -1), j != owner ? ", an image or ghost" : "", e->min_distance,
+                   m->head->min_distance);
+}
+
+mlff_status mlff_model_evaluate(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
+                                mlff_error *error)
+{
+  mlff_model *m = model;
+  mlff_arch_outputs out = {.node_energy = NULL};
+  mlff_error ignored;
+  MLFF_TRY(check_arguments(m, graph, halo, result, error));
+
+  /* A bad position leaves no edges; the network is evaluated all the same for the sake of its exchanges. */
+  mlff_status status = m->backend->ops->edges(m->backend, graph, m->head->cutoff, &m->edges, error);
+  if (status && status != MLFF_E_NUMERIC) return status;
+  if (!status) status = check_distance(m, graph, error);
+  const mlff_arch_inputs in = {.graph = graph, .edges = &m->edges, .halo = halo};
+  const mlff_status network = m->arch->evaluate(m->net, &in, &out, status ? &ignored : error);
+  if (status) return status;
+  if (network) return network;
+
+  const mlff_forces_args forces = {.edges = &m->edges, .grad = out.edge_grad, .scale = m->scale, .result = result};
+  MLFF_TRY(m->backend->ops->forces(m->backend, &forces, error));
+  MLFF_TRY(sum_energies(m, graph, &out, result, error));
+  MLFF_TRY(sum_members(m, graph, &out, result, error));
+  result->n_edges = m->edges.n_edges;
+  result->min_distance = m->edges.min_distance;
+  return check_finite(m, graph, result, error);
+}

@@ -1,0 +1,213 @@
+/* model.c: opening a model: file + architecture + backend -> something that evaluates graphs. */
+#define _POSIX_C_SOURCE 200809L
+
+#include "model_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- reading files ---------------------------------------------------------------------------------------------- */
+
+static mlff_status read_whole(const char *path, size_t limit, void **data, size_t *size, mlff_error *error)
+{
+  struct stat about;
+  FILE *file = fopen(path, "rb");
+  if (!file) return mlff_fail(error, MLFF_E_IO, "%s: cannot be opened: %s", path, strerror(errno));
+  if (fstat(fileno(file), &about) || !S_ISREG(about.st_mode)) {
+    fclose(file);
+    return mlff_fail(error, MLFF_E_IO, "%s: is not a file", path);
+  }
+  if ((uint64_t) about.st_size > limit) {
+    fclose(file);
+    return mlff_fail(error, MLFF_E_FORMAT, "%s: has %lld bytes, more than the %zu that are allowed", path,
+                     (long long) about.st_size, limit);
+  }
+  const size_t n = (size_t) about.st_size;
+  char *buffer = malloc(n + 1);
+  const size_t got = buffer ? fread(buffer, 1, n, file) : 0;
+  fclose(file);
+  if (!buffer) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory for %zu bytes", path, n);
+  if (got != n) {
+    free(buffer);
+    return mlff_fail(error, MLFF_E_IO, "%s: only %zu of %zu bytes could be read", path, got, n);
+  }
+  buffer[n] = 0;
+  *data = buffer;
+  *size = n;
+  return MLFF_OK;
+}
+
+mlff_status mlff_model_read(const char *path, char **yaml, size_t *yaml_size, void **weights, size_t *weights_size,
+                            mlff_error *error)
+{
+  const size_t max_weights = (size_t) 1 << 36;
+  void *text = NULL;
+  char *name = NULL;
+  size_t text_size = 0;
+  if (!path || !yaml || !yaml_size || !weights || !weights_size)
+    return mlff_fail(error, MLFF_E_ARG, "mlff_model_read: an argument is NULL");
+  MLFF_TRY(read_whole(path, MLFF_YAML_MAX_BYTES, &text, &text_size, error));
+  mlff_status status = mlff_modelfile_weights_name(path, text, text_size, &name, error);
+  if (!status) status = read_whole(name, max_weights, weights, weights_size, error);
+  free(name);
+  if (status) {
+    free(text);
+  } else {
+    *yaml = text;
+    *yaml_size = text_size;
+  }
+  return status;
+}
+
+/* ---- opening ---------------------------------------------------------------------------------------------------- */
+
+static void list_names(const char *const *names, int n, char *text, size_t size)
+{
+  size_t at = 0;
+  text[0] = 0;
+  for (int k = 0; k < n && at + 1 < size; k++) {
+    const int wrote = snprintf(text + at, size - at, "%s%s", k ? " " : "", names[k]);
+    at += wrote > 0 ? (size_t) wrote : 0;
+  }
+}
+
+static mlff_status find_arch(mlff_model *m, mlff_error *error)
+{
+  char known[256] = "";
+  for (int k = 0; mlff_archs[k]; k++) {
+    const size_t at = strlen(known);
+    if (!strcmp(mlff_archs[k]->name, m->head->architecture)) m->arch = mlff_archs[k];
+    snprintf(known + at, sizeof known - at, "%s%s", k ? ", " : "", mlff_archs[k]->name);
+  }
+  if (m->arch) return MLFF_OK;
+  return mlff_yaml_fail(m->file, mlff_yaml_find(m->file->root, "architecture"), error,
+                        "'%.40s' is not in this build, which has: %s", m->head->architecture, known);
+}
+
+static mlff_status choose_species(mlff_model *m, const mlff_options *options, mlff_error *error)
+{
+  const int n = m->head->n_elements;
+  m->use = calloc((size_t) n, sizeof *m->use);
+  if (!m->use) return mlff_fail(error, MLFF_E_NOMEM, "out of memory");
+  if (!options || !options->elements) {
+    for (int s = 0; s < n; s++) m->use[s] = 1;
+    return MLFF_OK;
+  }
+  if (options->n_elements < 0) return mlff_fail(error, MLFF_E_ARG, "options: n_elements is %d", options->n_elements);
+  for (int k = 0; k < options->n_elements; k++) {
+    const char *wanted = options->elements[k];
+    int s = 0;
+    while (s < n && (!wanted || strcmp(m->head->elements[s], wanted))) s++;
+    if (s == n) {
+      char known[512];
+      list_names(m->head->elements, n, known, sizeof known);
+      return mlff_fail(error, MLFF_E_ARG, "%s: the model does not know element '%.20s'; it knows: %s", m->file->path,
+                       wanted ? wanted : "NULL", known);
+    }
+    m->use[s] = 1;
+  }
+  return MLFF_OK;
+}
+
+static void fill_info(mlff_model *m)
+{
+  const mlff_modelfile_head *h = m->head;
+  const int width = m->arch->exchange_width ? m->arch->exchange_width(m->net) : 0;
+  m->scale = h->energy_in_ev;
+  m->info = (mlff_info){.name = h->name,
+                        .architecture = m->arch->name,
+                        .citation = m->arch->citation,
+                        .sha256 = h->sha256,
+                        .device = strncmp(m->backend->name, "cpu", 3) ? m->backend->name : "cpu",
+                        .precision = m->backend->precision,
+                        .kernels = m->backend->kernels,
+                        .traits = m->arch->traits(m->net),
+                        .cutoff = h->cutoff,
+                        .n_elements = h->n_elements,
+                        .elements = h->elements,
+                        .trained = h->trained,
+                        .n_members = m->arch->n_members ? m->arch->n_members(m->net) : 1,
+                        .n_parameters = mlff_modelfile_n_parameters(m->file),
+                        .exchange_width = width * (int) m->backend->real_size};
+  if (m->info.n_members < 1) m->info.n_members = 1;
+}
+
+static mlff_status open_parts(mlff_model *m, const mlff_options *options, mlff_error *error)
+{
+  m->head = mlff_modelfile_get_head(m->file);
+  MLFF_TRY(find_arch(m, error));
+  MLFF_TRY(choose_species(m, options, error));
+  MLFF_TRY(mlff_selftest_read(m->file, &m->tests, error));
+  MLFF_TRY(mlff_backend_open(options ? options->device : NULL, options ? options->precision : NULL,
+                             options ? options->kernels : NULL, &m->backend, error));
+  const mlff_species_use use = {.n_species = m->head->n_elements, .use = m->use};
+  MLFF_TRY(m->arch->create(m->file, m->backend, &use, &m->net, error));
+  MLFF_TRY(mlff_modelfile_finish(m->file, error));
+  fill_info(m);
+  if (!options || !options->skip_self_test) MLFF_TRY(mlff_selftest_run_all(m, error));
+  m->file->weights = NULL; /* the caller's; not needed any more */
+  return MLFF_OK;
+}
+
+mlff_status mlff_model_open_memory(const char *path, const char *yaml, size_t yaml_size, const void *weights,
+                                   size_t weights_size, const mlff_options *options, mlff_model **model, mlff_error *error)
+{
+  if (!path || !yaml || !weights || !model) return mlff_fail(error, MLFF_E_ARG, "mlff_model_open: an argument is NULL");
+  mlff_model *m = calloc(1, sizeof *m);
+  if (!m) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", path);
+  mlff_status status = mlff_modelfile_parse(path, yaml, yaml_size, weights, weights_size, &m->file, error);
+  if (!status) status = open_parts(m, options, error);
+  if (status) mlff_model_close(m);
+  else *model = m;
+  return status;
+}
+
+mlff_status mlff_model_open(const char *path, const mlff_options *options, mlff_model **model, mlff_error *error)
+{
+  char *yaml = NULL;
+  void *weights = NULL;
+  size_t yaml_size = 0, weights_size = 0;
+  if (!path || !model) return mlff_fail(error, MLFF_E_ARG, "mlff_model_open: an argument is NULL");
+  mlff_status status = mlff_model_read(path, &yaml, &yaml_size, &weights, &weights_size, error);
+  if (!status) status = mlff_model_open_memory(path, yaml, yaml_size, weights, weights_size, options, model, error);
+  free(yaml);
+  free(weights);
+  return status;
+}
+
+static void release_edges(mlff_backend *backend, mlff_edges *edges)
+{
+  mlff_buf *const buffers[] = {&edges->row, &edges->nbr,            &edges->node,   &edges->species,
+                               &edges->vec, &edges->center_species, &edges->scratch};
+  for (size_t k = 0; k < sizeof buffers / sizeof *buffers; k++) mlff_buf_release(backend, buffers[k]);
+}
+
+void mlff_model_close(mlff_model *model)
+{
+  if (!model) return;
+  if (model->arch) model->arch->destroy(model->net);
+  if (model->backend) {
+    release_edges(model->backend, &model->edges);
+    mlff_backend_close(model->backend);
+  }
+  mlff_modelfile_free(model->file);
+  free(model->use);
+  free(model->host);
+  free(model);
+}
+
+const mlff_info *mlff_model_info(const mlff_model *model)
+{
+  return &model->info;
+}
+
+mlff_memory mlff_model_memory(const mlff_model *model)
+{
+  mlff_memory memory = model->backend->memory;
+  memory.bytes += model->host_capacity * sizeof *model->host;
+  memory.peak_bytes += model->host_capacity * sizeof *model->host;
+  memory.n_growths += (int64_t) model->n_host_growths;
+  return memory;
+}

@@ -1,0 +1,53 @@
+/* model_impl.h: what the files that implement an open model share. */
+#ifndef MLFF_MODEL_IMPL_H
+#define MLFF_MODEL_IMPL_H
+
+#include "arch.h"
+#include "modelfile_impl.h"
+
+/* A structure of the file's self-test. Arrays live as long as the file. */
+typedef struct mlff_test_structure {
+  const char *name;
+  int n_atoms;
+  const int32_t *species;     /* [n_atoms]              */
+  const double (*positions)[3];
+  const double (*cell)[3];    /* NULL = not periodic    */
+  double energy;              /* eV                     */
+  const double (*forces)[3];  /* eV/A                   */
+  const double *virial;       /* [6] eV                 */
+} mlff_test_structure;
+
+typedef struct mlff_test_set {
+  const char *origin;
+  int n;
+  mlff_test_structure *structures;
+  double tolerance[3][3]; /* fp64, fp32, mixed x energy, forces, virial; NaN = the file has none */
+} mlff_test_set;
+
+struct mlff_model {
+  mlff_modelfile *file;            /* its weights are released after opening */
+  const mlff_modelfile_head *head;
+  mlff_backend *backend;
+  const mlff_arch *arch;
+  void *net;
+  int *use;                        /* [n_elements] species that the network was made for */
+  mlff_edges edges;
+  uint64_t checked_list_id;        /* graph whose species were checked */
+  double *host;                    /* downloaded node and member energies */
+  size_t host_capacity, n_host_growths;
+  double scale;                    /* the file's energy unit in eV */
+  mlff_test_set tests;
+  mlff_info info;
+};
+
+/* Reads the file's self_test block. */
+mlff_status mlff_selftest_read(mlff_modelfile *file, mlff_test_set *set, mlff_error *error);
+/* Runs structure k on the network that the model has now. */
+mlff_status mlff_selftest_run(mlff_model *model, int k, mlff_self_test *test, mlff_error *error);
+/* Runs all of them, on a network with all species that they need, and fails when one does not pass. For opening, while
+ * the weights are there. */
+mlff_status mlff_selftest_run_all(mlff_model *model, mlff_error *error);
+/* 1 when the network was made for all species of structure k. */
+int mlff_selftest_is_covered(const mlff_model *model, int k);
+
+#endif

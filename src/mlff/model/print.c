@@ -1,0 +1,66 @@
+/* print.c: what a person wants to know about a model. */
+#include "model_impl.h"
+
+#include <math.h>
+
+static void print_elements(const mlff_model *m, FILE *out)
+{
+  int n_untrained = 0;
+  fprintf(out, "elements      ");
+  for (int s = 0; s < m->head->n_elements; s++) {
+    fprintf(out, " %s%s", m->head->elements[s], m->head->trained[s] ? "" : "*");
+    n_untrained += !m->head->trained[s];
+  }
+  fprintf(out, "%s\n", n_untrained ? "   (* = did not occur in training)" : "");
+}
+
+static void print_traits(const mlff_model *m, FILE *out)
+{
+  static const struct {
+    unsigned bit;
+    const char *name;
+  } traits[] = {{MLFF_CONSERVATIVE, "conservative forces"}, {MLFF_ROTATION_EXACT, "rotation exact"},
+                {MLFF_SMOOTH, "smooth"},                    {MLFF_STRICTLY_LOCAL, "strictly local"},
+                {MLFF_NODE_ENERGIES, "atom energies"}};
+  int n = 0;
+  fprintf(out, "promises       ");
+  for (size_t k = 0; k < sizeof traits / sizeof *traits; k++)
+    if (m->info.traits & traits[k].bit) fprintf(out, "%s%s", n++ ? ", " : "", traits[k].name);
+  fprintf(out, "\n");
+}
+
+static void print_domain(const mlff_model *m, FILE *out)
+{
+  const mlff_about *a = &m->file->about;
+  fprintf(out, "domain         %s\n", a->domain);
+  if (!isnan(a->temperature[0])) fprintf(out, "  temperature  %g to %g K\n", a->temperature[0], a->temperature[1]);
+  if (!isnan(a->density[0])) fprintf(out, "  density      %g to %g g/cm3\n", a->density[0], a->density[1]);
+  fprintf(out, "  distances    at least %g A; closer atoms are an error\n", m->head->min_distance);
+  fprintf(out, "accuracy       %s\n", a->accuracy);
+  if (!isnan(a->force_rmse)) fprintf(out, "  forces       %g meV/A (RMSE, held out)\n", a->force_rmse);
+  if (!isnan(a->energy_rmse)) fprintf(out, "  energy       %g meV/atom (RMSE, held out)\n", a->energy_rmse);
+}
+
+void mlff_model_print(const mlff_model *model, FILE *out)
+{
+  const mlff_about *a = &model->file->about;
+  const mlff_info *i = &model->info;
+  fprintf(out, "model          %s\n", i->name);
+  if (a->description) fprintf(out, "description    %s\n", a->description);
+  fprintf(out, "architecture   %s: %s\n", i->architecture, i->citation);
+  print_elements(model, out);
+  fprintf(out, "cutoff         %g A\n", i->cutoff);
+  fprintf(out, "parameters     %lld", (long long) i->n_parameters);
+  if (i->n_members > 1) fprintf(out, " in %d members", i->n_members);
+  fprintf(out, "\nweights        %s, sha256 %s\n", a->weights_file, i->sha256);
+  print_traits(model, out);
+  print_domain(model, out);
+  fprintf(out, "labels         %s\n", a->labels);
+  fprintf(out, "data           %s (sha256 %s)\n", a->data, a->data_sha256);
+  fprintf(out, "made by        %s\n", a->code);
+  fprintf(out, "license        %s\n", a->license);
+  fprintf(out, "cite           %s\n", a->citation);
+  fprintf(out, "self-test      %d structure%s, numbers from %s\n", model->tests.n, model->tests.n == 1 ? "" : "s",
+          model->tests.origin);
+  fprintf(out, "runs on        %s, %s, kernels %s\n", i->device, i->precision, i->kernels);
+}

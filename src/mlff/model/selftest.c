@@ -1,0 +1,217 @@
+/* selftest.c: structures with known energies, forces and virials that a model file carries, and running them. */
+#include "model_impl.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const precisions[] = {"fp64", "fp32", "mixed"};
+
+/* ---- reading ---------------------------------------------------------------------------------------------------- */
+
+static mlff_status read_tolerances(mlff_modelfile *f, const mlff_yaml *block, mlff_test_set *set, mlff_error *error)
+{
+  static const char *const quantities[] = {"energy", "forces", "virial"};
+  const mlff_yaml *all = NULL, *one = NULL;
+  MLFF_TRY(mlff_yaml_map(f, block, "tolerance", &all, error));
+  for (int p = 0; p < 3; p++) {
+    for (int q = 0; q < 3; q++) set->tolerance[p][q] = NAN;
+    if (p == 2 && !mlff_yaml_has(all, precisions[p])) continue;
+    MLFF_TRY(mlff_yaml_map(f, all, precisions[p], &one, error));
+    for (int q = 0; q < 3; q++) MLFF_TRY(mlff_yaml_double(f, one, quantities[q], 1e-14, 10.0, &set->tolerance[p][q], error));
+  }
+  return MLFF_OK;
+}
+
+static mlff_status read_atoms(mlff_modelfile *f, const mlff_yaml *item, mlff_test_structure *t, mlff_error *error)
+{
+  const char *const *symbols = NULL;
+  MLFF_TRY(mlff_yaml_strings(f, item, "elements", &symbols, &t->n_atoms, error));
+  if (t->n_atoms < 1 || t->n_atoms > 100000)
+    return mlff_yaml_fail(f, mlff_yaml_find(item, "elements"), error, "has %d atoms, expected 1 to 100000", t->n_atoms);
+  int32_t *species = mlff_arena_alloc(f->arena, (size_t) t->n_atoms * sizeof *species);
+  if (!species) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", f->path);
+  for (int i = 0; i < t->n_atoms; i++) {
+    int s = 0;
+    while (s < f->head.n_elements && strcmp(f->head.elements[s], symbols[i])) s++;
+    if (s == f->head.n_elements)
+      return mlff_yaml_fail(f, mlff_yaml_find(item, "elements"), error, "'%.20s' is not among the model's elements",
+                            symbols[i]);
+    species[i] = s;
+  }
+  t->species = species;
+  return MLFF_OK;
+}
+
+/* cell: none, or three vectors. */
+static mlff_status read_cell(mlff_modelfile *f, const mlff_yaml *item, mlff_test_structure *t, mlff_error *error)
+{
+  const mlff_yaml *node = mlff_yaml_find(item, "cell");
+  const char *text = NULL;
+  const double *values = NULL;
+  int n = 3;
+  if (node && node->kind == MLFF_YAML_SCALAR) {
+    MLFF_TRY(mlff_yaml_string(f, item, "cell", &text, error));
+    if (strcmp(text, "none"))
+      return mlff_yaml_fail(f, node, error, "is '%.20s', expected none or three vectors of three numbers", text);
+    return MLFF_OK;
+  }
+  MLFF_TRY(mlff_yaml_table(f, item, "cell", 3, &n, &values, error));
+  t->cell = (const double(*)[3]) values;
+  return MLFF_OK;
+}
+
+static mlff_status read_structure(mlff_modelfile *f, const mlff_yaml *item, mlff_test_structure *t, mlff_error *error)
+{
+  const double *values = NULL;
+  if (item->kind != MLFF_YAML_MAPPING)
+    return mlff_yaml_fail(f, item, error, "must be a mapping, not a %s", mlff_yaml_kind_name(item->kind));
+  MLFF_TRY(mlff_yaml_string(f, item, "name", &t->name, error));
+  MLFF_TRY(read_atoms(f, item, t, error));
+  int n = t->n_atoms;
+  MLFF_TRY(mlff_yaml_table(f, item, "positions", 3, &n, &values, error));
+  t->positions = (const double(*)[3]) values;
+  MLFF_TRY(read_cell(f, item, t, error));
+  MLFF_TRY(mlff_yaml_double(f, item, "energy", -1e12, 1e12, &t->energy, error));
+  MLFF_TRY(mlff_yaml_table(f, item, "forces", 3, &n, &values, error));
+  t->forces = (const double(*)[3]) values;
+  return mlff_yaml_doubles(f, item, "virial", 6, &t->virial, NULL, error);
+}
+
+mlff_status mlff_selftest_read(mlff_modelfile *file, mlff_test_set *set, mlff_error *error)
+{
+  const mlff_yaml *block = NULL, *list = NULL;
+  MLFF_TRY(mlff_yaml_map(file, file->root, "self_test", &block, error));
+  MLFF_TRY(mlff_yaml_string(file, block, "origin", &set->origin, error));
+  MLFF_TRY(read_tolerances(file, block, set, error));
+  MLFF_TRY(mlff_yaml_sequence(file, block, "structures", &list, error));
+  set->structures = mlff_arena_alloc(file->arena, ((size_t) list->n_children + 1) * sizeof *set->structures);
+  if (!set->structures) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", file->path);
+  for (int k = 0; k < list->n_children; k++)
+    MLFF_TRY(read_structure(file, mlff_yaml_item(file, list, k), &set->structures[k], error));
+  set->n = list->n_children;
+  return MLFF_OK;
+}
+
+/* ---- running ---------------------------------------------------------------------------------------------------- */
+
+int mlff_selftest_is_covered(const mlff_model *model, int k)
+{
+  const mlff_test_structure *t = &model->tests.structures[k];
+  for (int i = 0; i < t->n_atoms; i++)
+    if (!model->use[t->species[i]]) return 0;
+  return 1;
+}
+
+static double worst(const double *a, const double *b, int n)
+{
+  double most = 0;
+  for (int k = 0; k < n; k++) {
+    const double d = fabs(a[k] - b[k]);
+    if (!(d <= most)) most = d; /* NaN stays */
+  }
+  return most;
+}
+
+static void compare(const mlff_test_structure *t, const mlff_result *result, mlff_self_test *test)
+{
+  test->energy_error = fabs(result->energy - t->energy) / t->n_atoms;
+  test->force_error = worst(&result->forces[0][0], &t->forces[0][0], 3 * t->n_atoms);
+  test->virial_error = worst(result->virial, t->virial, 6) / t->n_atoms;
+  test->passed = test->energy_error <= test->energy_tolerance && test->force_error <= test->force_tolerance &&
+                 test->virial_error <= test->virial_tolerance;
+}
+
+mlff_status mlff_selftest_run(mlff_model *model, int k, mlff_self_test *test, mlff_error *error)
+{
+  const mlff_test_structure *t = &model->tests.structures[k];
+  mlff_system *system = NULL;
+  mlff_self_test answer = {.n_atoms = t->n_atoms};
+  int p = 0;
+  while (p < 2 && strcmp(precisions[p], model->info.precision)) p++;
+  snprintf(answer.name, sizeof answer.name, "%s", t->name);
+  answer.energy_tolerance = model->tests.tolerance[p][0];
+  answer.force_tolerance = model->tests.tolerance[p][1];
+  answer.virial_tolerance = model->tests.tolerance[p][2];
+  if (isnan(answer.energy_tolerance))
+    return mlff_fail(error, MLFF_E_UNSUPPORTED,
+                     "%s: self_test.tolerance has no '%s', so this precision is not checked for the model; use fp32 or fp64",
+                     model->file->path, model->info.precision);
+  mlff_result result = {.forces = malloc((size_t) t->n_atoms * sizeof *result.forces)};
+  if (!result.forces) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a self-test");
+  mlff_status status = mlff_system_create(t->n_atoms, t->species, t->positions, t->cell, NULL, model->head->cutoff, &system,
+                                          error);
+  if (!status) status = mlff_model_evaluate(model, mlff_system_graph(system), NULL, &result, error);
+  if (!status) {
+    compare(t, &result, &answer);
+    *test = answer;
+  }
+  mlff_system_free(system);
+  free(result.forces);
+  return status;
+}
+
+static mlff_status run_each(mlff_model *model, mlff_error *error)
+{
+  for (int k = 0; k < model->tests.n; k++) {
+    mlff_self_test t;
+    mlff_error inner = {.code = MLFF_OK};
+    const mlff_status status = mlff_selftest_run(model, k, &t, &inner);
+    if (status)
+      return mlff_fail(error, status, "%s: self-test '%.60s' cannot be computed: %.800s", model->file->path,
+                       model->tests.structures[k].name, inner.text);
+    if (!t.passed)
+      return mlff_fail(error, MLFF_E_NUMERIC,
+                       "%s: self-test '%s' failed on %s (%s, %s): energy off by %.3g eV/atom (allowed %.3g), forces by %.3g "
+                       "eV/A (allowed %.3g), virial by %.3g eV/atom (allowed %.3g). Do not use the model here; run 'mlff "
+                       "verify' with other kernels and precisions to find out whether the file or this build is wrong",
+                       model->file->path, t.name, model->info.device, model->info.kernels, model->info.precision,
+                       t.energy_error, t.energy_tolerance, t.force_error, t.force_tolerance, t.virial_error,
+                       t.virial_tolerance);
+  }
+  return MLFF_OK;
+}
+
+mlff_status mlff_selftest_run_all(mlff_model *model, mlff_error *error)
+{
+  int covered = 1;
+  for (int k = 0; k < model->tests.n; k++) covered &= mlff_selftest_is_covered(model, k);
+  if (covered) return run_each(model, error);
+
+  /* Species of the structures were left out: the same backend runs a network that has them, for this once. */
+  int *const use = model->use;
+  void *const net = model->net, *all_net = NULL;
+  int *all = calloc((size_t) model->head->n_elements, sizeof *all);
+  if (!all) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a self-test");
+  for (int k = 0; k < model->tests.n; k++)
+    for (int i = 0; i < model->tests.structures[k].n_atoms; i++) all[model->tests.structures[k].species[i]] = 1;
+  const mlff_species_use species = {.n_species = model->head->n_elements, .use = all};
+  mlff_status status = model->arch->create(model->file, model->backend, &species, &all_net, error);
+  if (!status) {
+    model->use = all;
+    model->net = all_net;
+    status = run_each(model, error);
+    model->arch->destroy(all_net);
+  }
+  model->use = use;
+  model->net = net;
+  model->checked_list_id = 0;
+  free(all);
+  return status;
+}
+
+int mlff_model_n_self_tests(const mlff_model *model)
+{
+  return model->tests.n;
+}
+
+mlff_status mlff_model_self_test(mlff_model *model, int k, mlff_self_test *test, mlff_error *error)
+{
+  if (!model || !test || k < 0 || k >= model->tests.n)
+    return mlff_fail(error, MLFF_E_ARG, "self-test %d: there are %d, from 0", k, model ? model->tests.n : 0);
+  if (!mlff_selftest_is_covered(model, k))
+    return mlff_fail(error, MLFF_E_UNSUPPORTED,
+                     "self-test '%.60s' has elements that the model was opened without; open it with all elements",
+                     model->tests.structures[k].name);
+  return mlff_selftest_run(model, k, test, error);
+}
