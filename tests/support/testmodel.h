@@ -1,0 +1,90 @@
+/* testmodel.h: small models with random weights, made in memory or as files, for tests that need any model.
+ *
+ * The numbers depend on the seed only. The weights are scaled so that energies, forces and their derivatives are of the
+ * order of 1 eV and eV/A, and every element, member and layer differs.
+ */
+#ifndef MLFF_TEST_TESTMODEL_H
+#define MLFF_TEST_TESTMODEL_H
+
+#include "support.h"
+
+/* Tensors on their way into a safetensors file. */
+typedef struct test_tensor {
+  char name[80];
+  int rank;
+  int64_t shape[4], n;
+  double *values;
+} test_tensor;
+
+typedef struct test_weights {
+  int n, capacity;
+  test_tensor *tensors;
+  test_rng rng;
+} test_weights;
+
+/* Adds a tensor filled with values (NULL: normal random numbers times scale) and returns its values. */
+double *test_weights_add(test_weights *weights, double scale, const double *values, int rank, const int64_t *shape,
+                         const char *name, ...) __attribute__((format(printf, 6, 7)));
+/* Serialises as F32 or F64; *data is the caller's to free. */
+void test_weights_pack(const test_weights *weights, int is_double, void **data, size_t *size);
+void test_weights_free(test_weights *weights);
+
+/* Both parts of a model in memory; test_model_free releases them. */
+typedef struct test_model {
+  char *yaml;
+  size_t yaml_size;
+  void *weights;
+  size_t weights_size;
+} test_model;
+
+void test_model_free(test_model *model);
+
+/* Zero-initialised members take the defaults in brackets. */
+typedef struct test_model_options {
+  const char *name;            /* [test]: also the stem of the weights file                     */
+  const char *const *elements; /* [H O]                                                         */
+  int n_elements;
+  double cutoff;               /* [4.0 A]                                                       */
+  const char *energy_unit;     /* [eV]; hartree, kcal/mol                                       */
+  double min_distance;         /* [0.3 A]                                                       */
+  uint64_t seed;
+  int is_double;               /* store the weights as F64                                      */
+  const char *self_test;       /* YAML of self_test.structures, e.g. "[{...}]" [none]           */
+  /* painn */
+  const char *basis;           /* [bspline]; gaussian, bessel                                   */
+  int n_features;              /* [16]                                                          */
+  int n_interactions;          /* [2]                                                           */
+  int n_readout;               /* [8]                                                           */
+  int n_basis;                 /* [12]                                                          */
+  /* ani */
+  int n_members;               /* [3]                                                           */
+  int n_radial;                /* [5] radial shifts                                             */
+  int n_angular, n_sections;   /* [3, 2]                                                        */
+  double angular_cutoff;       /* [0.75 of the cutoff]                                          */
+  int n_hidden;                /* [2] hidden layers                                             */
+} test_model_options;
+
+test_model test_model_painn(test_model_options options);
+test_model test_model_ani(test_model_options options);
+
+/* Replaces the first occurrence of `old` in the YAML; aborts the test when there is none. */
+void test_model_edit(test_model *model, const char *old, const char *with);
+/* Packs changed weights into the model and puts their hash into the YAML. */
+void test_model_set_weights(test_model *model, const void *weights, size_t size);
+
+/* Writes dir/name.yaml and dir/name.safetensors; path gets the first. `name` must be that of the options. */
+void test_model_write(const test_model *model, const char *dir, const char *name, char *path, size_t path_size);
+
+/* Opens it with the given precision ("fp64", ...) and no self-test; aborts the test on failure. */
+mlff_model *test_model_open(const test_model *model, const char *precision);
+
+/* Evaluates atoms with a model; arrays are the caller's to free by test_answer_free. Aborts the test on failure. */
+typedef struct test_answer {
+  mlff_result result;
+  int n_nodes;
+} test_answer;
+
+test_answer test_evaluate(mlff_model *model, const test_atoms *atoms);
+void test_answer_free(test_answer *answer);
+
+#endif
