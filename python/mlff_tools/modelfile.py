@@ -140,9 +140,16 @@ def write_bytes(path, data):
         raise
 
 
+class _Dumper(yaml.SafeDumper):
+    """Writes equal lists out each time: model files have no anchors and aliases."""
+
+    def ignore_aliases(self, data):
+        return True
+
+
 def dump_yaml(value):
     """YAML text, keys in order, short lists on one line, numbers with all their digits."""
-    return yaml.safe_dump(value, sort_keys=False, default_flow_style=None, width=118, allow_unicode=False)
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=118, allow_unicode=False)
 
 
 def write_head(path, head):

@@ -1,0 +1,129 @@
+"""Frames of a data set on a device, with neighbour lists, ready to be put together into batches of constant shape.
+
+Frames with the same sequence of elements form a class. Per class, edges and triples of all frames are padded to the
+same number: a padding edge joins atom 0 to itself at twice the cutoff, where every radial function is zero; a padding
+triple consists of padding edges.
+"""
+
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+
+from . import dataset
+
+
+def _images(cell, cutoff):
+    """Shift vectors [S, 3] (A) of all images that can hold a neighbour; one zero row without periodicity."""
+    if not cell.any():
+        return np.zeros((1, 3))
+    n = np.floor(cutoff * np.linalg.norm(np.linalg.inv(cell), axis=0)).astype(int) + 1
+    grid = np.meshgrid(*[np.arange(-k, k + 1) for k in n], indexing="ij")
+    return np.stack(grid, -1).reshape(-1, 3) @ cell
+
+
+def edges(positions, cell, cutoff, device):
+    """Full neighbour list of one frame: i [E], j [E] (int32) and vectors [E, 3] (float32), ordered by i."""
+    x = np.asarray(positions, float)
+    if cell.any():
+        x = (x @ np.linalg.inv(cell) % 1.0) @ cell
+    x = torch.as_tensor(x, device=device)
+    shifts = torch.as_tensor(_images(cell, cutoff), device=device)
+    # Candidates in single precision with a margin, then exactly: the first pass dominates the cost.
+    coarse = (x[None, :, None] + shifts[None, None] - x[:, None, None]).float().square().sum(-1)
+    i, j, s = torch.nonzero((coarse < (cutoff + 1e-3) ** 2) & (coarse > 1e-8), as_tuple=True)
+    vectors = x[j] + shifts[s] - x[i]
+    keep = vectors.square().sum(1) < cutoff * cutoff
+    return i[keep].int(), j[keep].int(), vectors[keep].float()
+
+
+def triples(i, vectors, n_atoms, cutoff):
+    """Pairs (a, b) of edges of one centre, both shorter than `cutoff` (int32 [T] each), every unordered pair once."""
+    near = torch.nonzero(vectors.norm(dim=1) < cutoff).squeeze(1)
+    centre = i[near].long()
+    count = torch.bincount(centre, minlength=n_atoms)
+    width = int(count.max()) if len(near) else 0
+    place = torch.arange(len(near), device=i.device) - (torch.cumsum(count, 0) - count)[centre]
+    table = torch.full((n_atoms, max(width, 1)), -1, dtype=torch.long, device=i.device)
+    table[centre, place] = near
+    x, y = torch.triu_indices(width, width, 1, device=i.device)
+    a, b = table[:, x].flatten(), table[:, y].flatten()
+    keep = (a >= 0) & (b >= 0)
+    return a[keep].int(), b[keep].int()
+
+
+class FrameClass:
+    """All frames of one sequence of elements. Attributes: n_atoms, species [n], frames [F] (indices in the data set)."""
+
+    def __init__(self, data, frames, network, device, scale, offsets):
+        first = data["first"]
+        self.frames, self.device = frames, device
+        a, b = first[frames[0]], first[frames[0] + 1]
+        species = data["species"][a:b]
+        self.n_atoms = int(b - a)
+        self.species = torch.as_tensor(species.astype(np.int64), device=device)
+        atoms = np.concatenate([np.arange(first[k], first[k + 1]) for k in frames])
+        shape = (len(frames), self.n_atoms, 3)
+        self.forces = torch.as_tensor(data["forces"][atoms].reshape(shape) / scale, device=device).float()
+        energy = (data["energy"][frames] - offsets[species].sum()) / scale
+        self.energy = torch.as_tensor(energy, device=device).float()
+        self._lists(data, network)
+
+    def _lists(self, data, network):
+        first, parts = data["first"], []
+        for k in self.frames:
+            i, j, v = edges(data["positions"][first[k]:first[k + 1]], data["cell"][k], network.cutoff, self.device)
+            parts.append((i, j, v, *(triples(i, v, self.n_atoms, network.angular_cutoff) if network.needs_triples else ())))
+        self.n_edges = max(len(p[0]) for p in parts) + 1
+        n_frames, far = len(parts), torch.tensor([2.0 * network.cutoff, 0.0, 0.0], device=self.device)
+        self.i = torch.zeros(n_frames, self.n_edges, dtype=torch.int32, device=self.device)
+        self.j = torch.zeros_like(self.i)
+        self.vectors = far.repeat(n_frames, self.n_edges, 1)
+        self.n_triples = max(len(p[3]) for p in parts) if network.needs_triples else 0
+        self.a = torch.full((n_frames, self.n_triples), self.n_edges - 1, dtype=torch.int32, device=self.device)
+        self.b = self.a.clone()
+        for k, p in enumerate(parts):
+            for target, values in zip((self.i, self.j, self.vectors, self.a, self.b), p):
+                target[k, :len(values)] = values
+            parts[k] = None
+
+
+def classes(data, split, network, device, scale, offsets):
+    """FrameClass objects of a split, smallest first."""
+    groups = {}
+    for k in dataset.frames_of(data, split):
+        key = data["species"][data["first"][k]:data["first"][k + 1]].tobytes()
+        groups.setdefault(key, []).append(k)
+    return [FrameClass(data, np.array(groups[key]), network, device, scale, offsets)
+            for key in sorted(groups, key=lambda key: (len(key), key))]
+
+
+def of_element(parts, n_elements):
+    """Atoms of each element in a batch of `parts`, see batch(); depends on the classes and numbers of frames alone."""
+    species = np.concatenate([np.tile(c.species.cpu().numpy(), len(index)) for c, index in parts])
+    return [torch.as_tensor(np.nonzero(species == s)[0], device=parts[0][0].device) for s in range(n_elements)]
+
+
+def batch(parts, atoms_of):
+    """A batch from [(class, indices of its frames as a tensor [k])]: tensors whose shapes depend on the k alone.
+
+    Fields: species [N], i j [E], vectors [E, 3], a b [T], frame [N], energy [B], forces [N, 3], n_atoms [B], n_frames,
+    of_element: atoms of each element, as from of_element(). Only device work, so that a CUDA graph can hold it.
+    """
+    out = {k: [] for k in ("species", "i", "j", "vectors", "a", "b", "frame", "energy", "forces", "n_atoms")}
+    atoms = edges_before = frames_before = 0
+    for c, index in parts:
+        k, device = len(index), c.device
+        row = torch.arange(k, device=device).unsqueeze(1)
+        out["species"].append(c.species.repeat(k))
+        for name, step, start in (("i", c.n_atoms, atoms), ("j", c.n_atoms, atoms), ("a", c.n_edges, edges_before),
+                                  ("b", c.n_edges, edges_before)):
+            out[name].append((getattr(c, name).index_select(0, index).long() + row * step + start).flatten())
+        out["vectors"].append(c.vectors.index_select(0, index).flatten(0, 1))
+        out["frame"].append((row.expand(k, c.n_atoms) + frames_before).flatten())
+        out["energy"].append(c.energy.index_select(0, index))
+        out["forces"].append(c.forces.index_select(0, index).flatten(0, 1))
+        out["n_atoms"].append(torch.full((k,), float(c.n_atoms), device=device))
+        atoms, edges_before, frames_before = atoms + k * c.n_atoms, edges_before + k * c.n_edges, frames_before + k
+    fields = {k: torch.cat(v) for k, v in out.items()}
+    return SimpleNamespace(**fields, n_frames=frames_before, of_element=atoms_of)
