@@ -6,7 +6,9 @@
  * nothing is gathered. Per triple n_angular + n_sections transcendental functions are needed, because
  *   G_A[a,z] = f1[z] f2[a],   f1[z] = ((1 + cos(theta - theta_z)) / 2)^zeta,   f2[a] = w exp(-eta (m - R_a)^2),
  *   w = p fc(r_j) fc(r_k),  m = (r_j + r_k) / 2,
- *   cos(theta - theta_z) = c cos(theta_z) + sqrt(1 - c^2) sin(theta_z),  c = s cos(angle).
+ *   (1 + cos(theta - theta_z)) / 2 = 1 - q,  q = sin((theta - theta_z) / 2)^2, by the difference formula from
+ *   cos(theta/2) = sqrt((1 + c) / 2) and sin(theta/2) = sqrt((1 - c) / 2),  c = s cos(angle),
+ * which keeps ln(1 - q) exact where f1 is large: zeta multiplies its error.
  * The backward pass repeats the geometry instead of storing it.
  */
 #include "cpu.h"
@@ -25,13 +27,15 @@ typedef struct work {
   const mlff_aev *aev;
   const int32_t *compact;
   int n_shifts; /* radial shifts, rounded up to whole vectors */
-  const real *radial_shift, *angular_shift, *half_cos, *half_sin;
+  const real *radial_shift, *angular_shift;
+  const real *section_cos, *section_sin, *rest_cos, *rest_sin; /* of theta_z / 2; the rests: what rounding to real took */
   int n_edges, n_near;
   const real (*vec)[4];
   const int32_t *species;
   real *r, *fc, *fc_slope, *pull; /* [n_edges]; pull = dE/dr of the radial part */
   real *radial;                   /* [n_used][n_shifts] columns (forward), their gradients (backward) */
-  int32_t *near_edge, *first;     /* [n_near] edges within the angular cutoff by species; [n_used+1] where a species starts */
+  int32_t *unsorted, *near_edge;  /* [n_near] edges within the angular cutoff: as they come; by species */
+  int32_t *first;                 /* [n_used+1] where a species starts in near_edge */
   real *ux, *uy, *uz, *near_r, *near_fc, *near_slope; /* [n_near] unit vectors, distances, cutoff function */
   real *fx, *fy, *fz, *turn, *push; /* [n_near] sum K u_other, sum K cos, sum dE/dr with K = dE/dcos */
   int n, n_segments;                /* of the batch */
@@ -53,7 +57,7 @@ mlff_status MLFF_CPU(aev_setup_cpu)(mlff_backend *backend, mlff_aev *aev, const 
 {
   const mlff_aev_constants *c = constants;
   const int n_shifts = round_up(c->n_radial);
-  const size_t n_table = (size_t) n_shifts + (size_t) c->n_angular + 2 * (size_t) c->n_sections;
+  const size_t n_table = (size_t) n_shifts + (size_t) c->n_angular + 4 * (size_t) c->n_sections;
   MLFF_TRY(mlff_buf_reserve(backend, &aev->compact, (size_t) n_species * sizeof(int32_t), error));
   MLFF_TRY(mlff_buf_reserve(backend, &aev->tables, n_table * sizeof(real), error));
   aev->constants = *c;
@@ -67,8 +71,13 @@ mlff_status MLFF_CPU(aev_setup_cpu)(mlff_backend *backend, mlff_aev *aev, const 
   real *table = aev->tables.data;
   for (int k = 0; k < n_shifts; k++) *table++ = (real) c->radial_shifts[k < c->n_radial ? k : c->n_radial - 1];
   for (int a = 0; a < c->n_angular; a++) *table++ = (real) c->angular_shifts[a];
-  for (int z = 0; z < c->n_sections; z++) *table++ = (real) (0.5 * cos(c->angular_sections[z]));
-  for (int z = 0; z < c->n_sections; z++) *table++ = (real) (0.5 * sin(c->angular_sections[z]));
+  for (int z = 0; z < c->n_sections; z++, table++) {
+    const split cosine = split_of(cos(c->angular_sections[z] / 2)), sine = split_of(sin(c->angular_sections[z] / 2));
+    table[0] = cosine.high;
+    table[c->n_sections] = sine.high;
+    table[2 * c->n_sections] = cosine.low;
+    table[3 * c->n_sections] = sine.low;
+  }
   return MLFF_OK;
 }
 
@@ -94,14 +103,16 @@ static mlff_status prepare(mlff_backend *backend, mlff_aev *aev, const mlff_aev_
   *w = (work){.aev = aev, .compact = aev->compact.data, .n_shifts = round_up(c->n_radial)};
   w->radial_shift = aev->tables.data;
   w->angular_shift = w->radial_shift + w->n_shifts;
-  w->half_cos = w->angular_shift + c->n_angular;
-  w->half_sin = w->half_cos + c->n_sections;
+  w->section_cos = w->angular_shift + c->n_angular;
+  w->section_sin = w->section_cos + c->n_sections;
+  w->rest_cos = w->section_sin + c->n_sections;
+  w->rest_sin = w->rest_cos + c->n_sections;
 
   const size_t per_edge = (size_t) longest + 32, per_triple = BATCH + 16;
   const size_t n_radial = (size_t) aev->n_used * (size_t) w->n_shifts;
   const size_t n_f1 = (size_t) BATCH * (size_t) c->n_sections, n_f2 = (size_t) BATCH * (size_t) c->n_angular;
   const size_t n_reals = (4 + N_NEAR + N_FORCE) * (per_edge + 16) + N_BATCH * (per_triple + 16) + n_radial + n_f1 + n_f2 + 64;
-  const size_t n_ints = per_edge + (size_t) aev->n_used + 2;
+  const size_t n_ints = 2 * per_edge + (size_t) aev->n_used + 2;
   MLFF_TRY(mlff_buf_reserve(backend, &aev->scratch, n_reals * sizeof(real) + n_ints * sizeof(int32_t), error));
   real *scratch = aev->scratch.data;
   real **const edge_arrays[] = {&w->r,       &w->fc,         &w->fc_slope, &w->pull, &w->ux, &w->uy,   &w->uz,  &w->near_r,
@@ -114,7 +125,8 @@ static mlff_status prepare(mlff_backend *backend, mlff_aev *aev, const mlff_aev_
   w->f1 = take(&scratch, n_f1);
   w->f2 = take(&scratch, n_f2);
   w->near_edge = (int32_t *) (void *) scratch;
-  w->first = w->near_edge + per_edge;
+  w->unsorted = w->near_edge + per_edge;
+  w->first = w->unsorted + per_edge;
   return MLFF_OK;
 }
 
@@ -125,15 +137,15 @@ static void load_center(work *w, const mlff_edges *edges, int32_t center)
 {
   const int64_t *row = edges->row.data;
   const int64_t e = row[center];
-  const real rc = (real) w->aev->constants.radial_cutoff;
+  const cutoff fc = cutoff_of(w->aev->constants.radial_cutoff);
   w->n_edges = (int) (row[center + 1] - e);
   w->vec = (const real(*)[4]) edges->vec.data + e;
   w->species = (const int32_t *) edges->species.data + e;
   for (int k = 0; k < w->n_edges; k++) w->r[k] = w->vec[k][3];
-  vstore(w->r + w->n_edges, vset(rc));
+  vstore(w->r + w->n_edges, vset(fc.rc.high));
   for (int k = 0; k < w->n_edges; k += MLFF_VLEN) {
     vreal slope;
-    vstore(w->fc + k, vcutoff(vload(w->r + k), rc, &slope));
+    vstore(w->fc + k, vcutoff(vload(w->r + k), fc, &slope));
     vstore(w->fc_slope + k, slope);
   }
 }
@@ -141,15 +153,20 @@ static void load_center(work *w, const mlff_edges *edges, int32_t center)
 /* Neighbours within the angular cutoff, ordered by species; the factor p goes into fc of the first of a pair later. */
 static void load_near(work *w)
 {
-  const real rc = (real) w->aev->constants.angular_cutoff;
+  const cutoff fc = cutoff_of(w->aev->constants.angular_cutoff);
+  const real rc = fc.rc.high;
   const int n_used = w->aev->n_used;
+  int32_t *found = w->unsorted;
+  int n = 0;
+  for (int k = 0; k < w->n_edges; k++) { /* without branches: the next one overwrites what does not count */
+    found[n] = k;
+    n += w->r[k] < rc;
+  }
+  w->n_near = n;
   for (int s = 0; s <= n_used; s++) w->first[s] = 0;
-  for (int k = 0; k < w->n_edges; k++)
-    if (w->r[k] < rc) w->first[w->compact[w->species[k]] + 1]++;
+  for (int q = 0; q < n; q++) w->first[w->compact[w->species[found[q]]] + 1]++;
   for (int s = 0; s < n_used; s++) w->first[s + 1] += w->first[s];
-  w->n_near = w->first[n_used];
-  for (int k = 0; k < w->n_edges; k++)
-    if (w->r[k] < rc) w->near_edge[w->first[w->compact[w->species[k]]]++] = k;
+  for (int q = 0; q < n; q++) w->near_edge[w->first[w->compact[w->species[found[q]]]]++] = found[q];
   for (int s = n_used; s > 0; s--) w->first[s] = w->first[s - 1]; /* filling moved every start to the next one's */
   w->first[0] = 0;
 
@@ -165,7 +182,7 @@ static void load_near(work *w)
   vstore(w->near_r + w->n_near, vset(rc));
   for (int q = 0; q < w->n_near + MLFF_VLEN; q += MLFF_VLEN) {
     vreal slope;
-    vstore(w->near_fc + q, vcutoff(vload(w->near_r + q), rc, &slope));
+    vstore(w->near_fc + q, vcutoff(vload(w->near_r + q), fc, &slope));
     vstore(w->near_slope + q, slope);
   }
 }
@@ -215,15 +232,15 @@ static void radial_backward(work *w, const real *row)
 static void expand(work *w, int j, int k_first, int n, int backward)
 {
   const mlff_aev_constants *c = &w->aev->constants;
-  const real scale = (real) c->cos_scale, half = (real) 0.5;
+  const split scale = split_of(c->cos_scale);
   const real fc = (real) c->angular_prefactor * w->near_fc[j], slope = (real) c->angular_prefactor * w->near_slope[j];
   w->segments[w->n_segments++] = (segment){j, k_first, n, w->n};
   for (int v = 0; v < n; v += MLFF_VLEN) {
     const int k = k_first + v, p = w->n + v;
     const vreal dot = w->ux[j] * vload(w->ux + k) + w->uy[j] * vload(w->uy + k) + w->uz[j] * vload(w->uz + k);
     const vreal fc_k = vload(w->near_fc + k);
-    vstore(w->cosine + p, scale * dot);
-    vstore(w->mean_r + p, half * (w->near_r[j] + vload(w->near_r + k)));
+    vstore(w->cosine + p, scale.high * dot + scale.low * dot);
+    vstore(w->mean_r + p, (real) 0.5 * (w->near_r[j] + vload(w->near_r + k)));
     vstore(w->weight + p, fc * fc_k);
     if (!backward) continue;
     vstore(w->weight_j + p, slope * fc_k);
@@ -240,12 +257,18 @@ static void pad_batch(work *w)
   vstore(w->mean_r + w->n, vset(w->angular_shift[0]));
 }
 
-/* (1 + cos(theta - theta_z)) / 2, kept from 0 so that it has a logarithm; sine = sin(theta - theta_z) / 2 */
-MLFF_INLINE vreal section(const work *w, int z, vreal cosine, vreal sine, vreal *half_sine)
+/* sin((theta - theta_z) / 2) */
+MLFF_INLINE vreal section_sine(const work *w, int z, vreal half_cos, vreal half_sin)
 {
-  const real tiny = MLFF_REAL_IS_DOUBLE ? (real) 1e-30 : (real) 1e-12;
-  *half_sine = sine * w->half_cos[z] - cosine * w->half_sin[z];
-  return vmax((real) 0.5 + cosine * w->half_cos[z] + sine * w->half_sin[z], vset(tiny));
+  const vreal rest = half_sin * w->rest_cos[z] - half_cos * w->rest_sin[z];
+  return half_sin * w->section_cos[z] - (half_cos * w->section_sin[z] - rest);
+}
+
+/* ln of (1 + cos(theta - theta_z)) / 2 from that sine, kept finite where it is 0 */
+MLFF_INLINE vreal section_log(vreal sine)
+{
+  const real most = MLFF_REAL_IS_DOUBLE ? (real) (1 - 0x1p-53) : (real) (1 - 0x1p-24);
+  return vlog1m(vmin(sine * sine, vset(most)));
 }
 
 /* f1 and f2 of all triples of the batch */
@@ -253,15 +276,13 @@ static void angular_factors(work *w)
 {
   const mlff_aev_constants *c = &w->aev->constants;
   const int n_sections = c->n_sections, n_angular = c->n_angular;
-  const real eta = (real) c->angular_eta, zeta = (real) c->angular_zeta;
+  const real eta = (real) c->angular_eta, zeta = (real) c->angular_zeta, half = (real) 0.5;
   real *f1 = w->f1, *f2 = w->f2;
   for (int p = 0; p < w->n; p += MLFF_VLEN) {
     const vreal cosine = vload(w->cosine + p), mean_r = vload(w->mean_r + p), weight = vload(w->weight + p);
-    const vreal sine = vsqrt((real) 1 - cosine * cosine);
-    for (int z = 0; z < n_sections; z++, f1 += MLFF_VLEN) {
-      vreal half_sine;
-      vstore(f1, vexp_or_zero(zeta * vlog(section(w, z, cosine, sine, &half_sine))));
-    }
+    const vreal half_cos = vsqrt(half + half * cosine), half_sin = vsqrt(half - half * cosine);
+    for (int z = 0; z < n_sections; z++, f1 += MLFF_VLEN)
+      vstore(f1, vexp_or_zero(zeta * section_log(section_sine(w, z, half_cos, half_sin))));
     for (int a = 0; a < n_angular; a++, f2 += MLFF_VLEN) {
       const vreal d = mean_r - w->angular_shift[a];
       vstore(f2, weight * vexp_or_zero(-eta * d * d));
@@ -304,23 +325,24 @@ static void angular_forward(work *w, real *columns)
 
 /* K, K cos, dE/dr_j and dE/dr_k of all triples of the batch from the gradient g[a][z] of its columns:
  *   v = sum f2 g f1,  v_r = sum df2/dr g f1,  v_t = sum f2 g df1/dtheta   (f2 without w here)
- *   K = dE/dcos = -w v_t s / sqrt(1 - c^2),  dE/dr_j = w v_r + dw/dr_j v,  df2/dr = -eta (m - R_a) f2,
- *   f1 = x^zeta,  df1/dtheta = -zeta x^(zeta-1) sin(theta - theta_z) / 2 */
+ *   K = dE/dcos = -w v_t s / sin(theta),  dE/dr_j = w v_r + dw/dr_j v,  df2/dr = -eta (m - R_a) f2,
+ *   f1 = (1 - q)^zeta,  df1/dtheta = -zeta (1 - q)^(zeta-1) sin((theta - theta_z)/2) cos((theta - theta_z)/2) */
 static void angular_gradients(work *w, const real *g)
 {
   const mlff_aev_constants *c = &w->aev->constants;
   const int n_sections = c->n_sections, n_angular = c->n_angular;
   const real eta = (real) c->angular_eta, zeta = (real) c->angular_zeta;
-  const real scale = (real) c->cos_scale, inverse_scale = (real) (1 / c->cos_scale);
+  const real scale = (real) c->cos_scale, inverse_scale = (real) (1 / c->cos_scale), half = (real) 0.5;
   real *f1 = w->f1, *df1 = w->f1 + n_sections * MLFF_VLEN; /* BATCH holds at least two vectors */
   for (int p = 0; p < w->n; p += MLFF_VLEN) {
     const vreal cosine = vload(w->cosine + p), mean_r = vload(w->mean_r + p), weight = vload(w->weight + p);
-    const vreal sine = vsqrt((real) 1 - cosine * cosine);
+    const vreal half_cos = vsqrt(half + half * cosine), half_sin = vsqrt(half - half * cosine);
     for (int z = 0; z < n_sections; z++) {
-      vreal half_sine;
-      const vreal x = section(w, z, cosine, sine, &half_sine), power = vexp_or_zero((zeta - 1) * vlog(x));
-      vstore(f1 + z * MLFF_VLEN, power * x);
-      vstore(df1 + z * MLFF_VLEN, -zeta * power * half_sine);
+      const vreal sine = section_sine(w, z, half_cos, half_sin);
+      const vreal other = half_cos * w->section_cos[z] + half_sin * w->section_sin[z]; /* cos((theta - theta_z) / 2) */
+      const vreal power = vexp_or_zero((zeta - 1) * section_log(sine));
+      vstore(f1 + z * MLFF_VLEN, power * (other * other));
+      vstore(df1 + z * MLFF_VLEN, -zeta * power * sine * other);
     }
     vreal value = vset(0), by_r = vset(0), by_theta = vset(0);
     for (int a = 0; a < n_angular; a++) {
@@ -334,7 +356,7 @@ static void angular_gradients(work *w, const real *g)
       by_r -= eta * d * f2 * sum;
       by_theta += f2 * dsum;
     }
-    const vreal along = -scale * weight * by_theta / sine;
+    const vreal along = -half * scale * weight * by_theta / (half_sin * half_cos);
     vstore(w->along + p, along);
     vstore(w->along_cos + p, along * cosine * inverse_scale);
     vstore(w->push_j + p, weight * by_r + vload(w->weight_j + p) * value);
