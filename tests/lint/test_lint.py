@@ -1,0 +1,115 @@
+"""Style and static analysis: formatting, headers that compile alone, cppcheck, exported symbols, layers, file sizes."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("MLFF_BUILD_DIR", os.path.join(ROOT, "build"))
+FOLDERS = ("include", "src", "cuda", "tests", "examples")
+
+
+def sources(*suffixes, folders=FOLDERS):
+    """Paths of the project's C and C++ files, relative to the root, in order."""
+    found = []
+    for folder in folders:
+        for place, _, names in os.walk(os.path.join(ROOT, folder)):
+            found += [os.path.relpath(os.path.join(place, n), ROOT) for n in names if n.endswith(suffixes)]
+    return sorted(found)
+
+
+def run(*command):
+    done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          check=False)
+    return done.returncode, done.stdout.decode("utf-8", "replace")
+
+
+def clang_format():
+    """The clang-format pinned in scripts/requirements-test.txt, which is installed beside this Python."""
+    return shutil.which("clang-format", path=os.path.dirname(sys.executable)) or shutil.which("clang-format")
+
+
+@pytest.mark.parametrize("path", sources(".c", ".h", ".cpp", ".cu"))
+def test_format(path):
+    if not clang_format():
+        pytest.skip("clang-format is not installed")
+    code, output = run(clang_format(), "--dry-run", "-Werror", path)
+    assert code == 0, f"run clang-format -i {path}\n{output[:2000]}"
+
+
+# Headers that others may include in any order. Those of pair_mlff need LAMMPS, those of cpu/ a kernel path.
+@pytest.mark.parametrize("path", [p for p in sources(".h", folders=("include", "src"))
+                                  if not re.search(r"pair_mlff/|fix_mlffprof/|backend/cpu/|ops_math", p)])
+def test_header_alone(path):
+    for compiler, standard, language in (("cc", "c11", "c"), ("c++", "c++17", "c++")):
+        if language == "c++" and not path.startswith("include/"):
+            continue
+        code, output = run(compiler, f"-std={standard}", "-x", language, "-Wall", "-Wextra", "-pedantic", "-Werror",
+                           "-Wno-pragma-once-outside-header", "-fsyntax-only", "-Iinclude", "-Isrc/mlff", path)
+        assert code == 0, f"{path} does not compile alone as {standard}\n{output}"
+
+
+@pytest.mark.parametrize("path", sources(".c", folders=("src", "examples")))
+def test_cppcheck(path):
+    if not shutil.which("cppcheck"):
+        pytest.skip("cppcheck is not installed")
+    code, output = run("cppcheck", "--quiet", "--std=c11", "--error-exitcode=1", "--enable=warning,performance,portability",
+                       "--inline-suppr", "--suppress=missingInclude", "--suppress=unknownMacro", "--max-configs=3",
+                       "-Iinclude", "-Isrc/mlff", path)
+    assert code == 0, output
+
+
+@pytest.mark.parametrize("path", [p for p in sources(".c", ".cpp", ".cu", ".h") if not p.startswith("tests/")])
+def test_file_length(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8") as f:
+        text = f.read()
+    lines = text.splitlines()
+    assert len(lines) <= 500 or "longer than" in "\n".join(lines[:30]), (
+        f"{path} has {len(lines)} lines: split it, or say at the top why it is longer than 500")
+    assert "\t" not in text and "\r" not in text, f"{path} has tabs or carriage returns"
+    # Whitespace at line ends is found by test_format.
+
+
+# A library that exits, prints to stdout or reads the environment takes decisions from the program that uses it.
+FORBIDDEN = re.compile(r"\b(exit|abort|getenv|setenv|printf|puts|putchar|system)\s*\(")
+
+
+@pytest.mark.parametrize("path", [p for p in sources(".c", ".h", folders=("src/mlff", "src/mlffprof"))])
+def test_library_manners(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8") as f:
+        code = re.sub(r'/\*.*?\*/|"(\\.|[^"\\])*"', "", f.read(), flags=re.S)
+    found = FORBIDDEN.search(code)
+    assert not found, f"{path} calls {found.group(1)}(), which libraries of this project do not do"
+    assert "lammps" not in " ".join(re.findall(r"#include.*", code)).lower(), f"{path} includes LAMMPS"
+
+
+def test_exported_symbols():
+    """LAMMPS opens plugins with global symbols, so anything else exported could clash."""
+    plugin = os.environ.get("MLFF_PLUGIN", os.path.join(BUILD, "mlffplugin.so"))
+    assert os.path.exists(plugin), f"{plugin} is not built"
+    code, output = run("nm", "-D", "--defined-only", plugin)
+    assert code == 0, output
+    names = [line.split()[-1] for line in output.splitlines() if line.strip()]
+    assert names == ["lammpsplugin_init"], f"{plugin} exports {names}"
+
+
+def test_shell_scripts():
+    shellcheck = shutil.which("shellcheck")
+    if not shellcheck:
+        pytest.skip("shellcheck is not installed")
+    code, output = run(shellcheck, "scripts/setup.sh", ".ci/run")
+    assert code == 0, output
+
+
+def test_no_machine_paths():
+    """Nothing that is committed names a directory of one machine or is built for one processor."""
+    code, output = run("git", "grep", "-nE", "(/home/[a-z]|/work/|/tmp/|-march=native)", "--", "*.c", "*.h", "*.cpp",
+                       "*.cmake", "CMakeLists.txt", "*.md", "*.yaml", "*.sh", "*.toml", "*.py", ":!tests/lint")
+    if code == 128:
+        pytest.skip("not a git checkout")
+    lines = [line for line in output.splitlines() if not re.search(r"No `?-march=native|/tmp/mlff", line)]
+    assert not lines, "\n".join(lines[:20])

@@ -1,0 +1,218 @@
+"""Runs every suite on a finished build and ends with one line: `N passed, N failed, N skipped`. See tests/README.md.
+
+`make test` calls it. Suites are run one after the other; each has a line of its own, failures are shown in full, and all
+skipped tests are listed with their reasons at the end. Exit code 1 when anything failed or nothing ran.
+"""
+
+import argparse
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+C_LABELS = "unit|op|model"
+VALGRIND_PROGRAMS = ("test_unit_modelfile", "test_unit_graph")
+ASAN = "address,undefined"
+
+
+class Result:
+    """Counts of one suite; `skips` are reasons, `failures` texts to show."""
+
+    def __init__(self):
+        self.passed, self.failed, self.skips, self.failures = 0, 0, [], []
+
+    def fail(self, text):
+        self.failed += 1
+        self.failures.append(text)
+
+
+def run(command, env=None, cwd=ROOT):
+    """(exit code, output) of a command without standard input."""
+    done = subprocess.run(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, check=False)
+    return done.returncode, done.stdout.decode("utf-8", "replace")
+
+
+def environment(build):
+    """Environment of all tests: this build's program and plugin, the Python that runs this, one thread per process."""
+    env = dict(os.environ)
+    env["PATH"] = os.path.dirname(sys.executable) + os.pathsep + env.get("PATH", "")
+    env["PYTHONPATH"] = os.path.join(ROOT, "python")
+    env["MLFF"] = os.path.join(build, "mlff")
+    env["MLFF_PLUGIN"] = os.path.join(build, "mlffplugin.so")
+    env["MLFF_BUILD_DIR"] = build
+    env.setdefault("MLFF_SHARED_DIR", os.path.join(os.path.dirname(ROOT), "shared"))
+    env["OMP_NUM_THREADS"] = "1"
+    return env
+
+
+# ---- C suites (Check, run by ctest) ---------------------------------------------------------------------------------
+
+CHECK_LINE = re.compile(r"(\d+)%: Checks: (\d+), Failures: (\d+), Errors: (\d+)")
+
+
+def count_check(result, name, output, code):
+    """Adds the counts that a Check program printed. A program that ends badly without saying so counts as failed."""
+    lines = CHECK_LINE.findall(output)
+    checks, bad = sum(int(x[1]) for x in lines), sum(int(x[2]) + int(x[3]) for x in lines)
+    skips = re.findall(r"^SKIPPED: *(.*)$", output, re.M)
+    if code == 77 and not skips:
+        skips = ["exit code 77 without a reason"]
+    result.skips += [f"{name}: {reason}" for reason in skips]
+    result.passed += max(0, checks - bad - min(len(skips), checks - bad))
+    if bad:
+        result.failed += bad
+        result.failures.append(f"{name}:\n{output}")
+    elif code not in (0, 77):
+        result.fail(f"{name}: exit code {code}\n{output}")
+    elif not lines and code != 77:
+        result.fail(f"{name}: ran no test\n{output}")
+
+
+def run_ctest(build, env, pattern=C_LABELS):
+    """Runs the C suites of a build by ctest and reads its JUnit file."""
+    result, report = Result(), os.path.join(build, "ctest.xml")
+    if os.path.exists(report):
+        os.remove(report)
+    size = "10000000"
+    _, output = run(["ctest", "--test-dir", build, "-L", pattern, "-j2", "--output-junit", report,
+                     "--test-output-size-passed", size, "--test-output-size-failed", size], env)
+    if not os.path.exists(report):
+        result.fail(output)
+        return result
+    cases = list(ElementTree.parse(report).getroot().iter("testcase"))
+    if not cases:
+        result.fail("ctest found no test: was the build configured with MLFF_BUILD_TESTS=ON?\n" + output)
+    for case in cases:
+        text = "".join(case.itertext())
+        status = case.get("status")
+        code = {"run": 0, "notrun": 77, "disabled": 77}.get(status, 1)
+        if status == "notrun" and "SKIPPED" not in text and "Checks:" not in text:
+            code = 77 if case.find("skipped") is not None and "SKIP_RETURN_CODE" in ElementTree.tostring(case).decode() else 1
+        count_check(result, case.get("name"), text, code)
+    return result
+
+
+def suite_c(build, env):
+    return run_ctest(build, env)
+
+
+def suite_asan(build, env):
+    """The C suites again, built with AddressSanitizer and UndefinedBehaviorSanitizer, in BUILD/asan."""
+    result, where = Result(), os.path.join(build, "asan")
+    configure = ["cmake", "-S", ROOT, "-B", where, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+                 "-DCMAKE_C_FLAGS_RELEASE=-O1 -g1", f"-DMLFF_SANITIZE={ASAN}", "-DMLFF_BUILD_TESTS=ON",
+                 "-DMLFF_WARNINGS_AS_ERRORS=ON", "-DMLFF_BUILD_PLUGIN=OFF", "-DMLFF_BUILD_EXAMPLES=OFF"]
+    for command in ([] if os.path.exists(os.path.join(where, "build.ninja")) else [configure]) + [["ninja", "-C", where]]:
+        code, output = run(command, env)
+        if code:
+            result.fail(output)
+            return result
+    env = {**env, "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0", "UBSAN_OPTIONS": "print_stacktrace=1",
+           "LSAN_OPTIONS": "print_suppressions=0"}
+    return run_ctest(where, env)
+
+
+def suite_valgrind(build, env):
+    """Memory errors and leaks of suites that read files and build graphs."""
+    result = Result()
+    if not shutil.which("valgrind"):
+        result.skips.append("valgrind is not installed")
+        return result
+    for name in VALGRIND_PROGRAMS:
+        program = os.path.join(build, "tests", name)
+        if not os.path.exists(program):
+            result.fail(f"{program} is not there")
+            continue
+        code, output = run(["valgrind", "-q", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite",
+                            program], {**env, "CK_FORK": "no", "CK_DEFAULT_TIMEOUT": "0"}, os.path.join(ROOT, "tests"))
+        count_check(result, name, output, code)
+    return result
+
+
+# ---- Python suites (pytest) -----------------------------------------------------------------------------------------
+
+def run_pytest(folder, build, env):
+    """Runs one folder of tests by pytest and reads its JUnit file."""
+    result = Result()
+    report = os.path.join(build, f"pytest-{os.path.basename(folder)}.xml")
+    if os.path.exists(report):
+        os.remove(report)
+    code, output = run([sys.executable, "-m", "pytest", "-q", "-rs", "--tb=short", "-p", "no:cacheprovider",
+                        f"--junitxml={report}", "--rootdir", ROOT, folder], env)
+    if not os.path.exists(report):
+        result.fail(output)
+        return result
+    for case in ElementTree.parse(report).getroot().iter("testcase"):
+        name = f"{os.path.basename(folder)}: {case.get('name')}"
+        bad = [x for kind in ("failure", "error") for x in case.findall(kind)]
+        skipped = case.find("skipped")
+        if bad:
+            result.failed += 1
+        elif skipped is not None:
+            result.skips.append(f"{name}: {skipped.get('message')}")
+        else:
+            result.passed += 1
+    if result.failed or code not in (0, 5):
+        result.failures.append(output)
+        result.failed = max(result.failed, 1)
+    if result.passed + result.failed + len(result.skips) == 0:
+        result.fail(f"pytest found no test in {folder}\n{output}")
+    return result
+
+
+def pytest_suite(name):
+    return lambda build, env: run_pytest(os.path.join(ROOT, "tests", name), build, env)
+
+
+SUITES = {
+    "lint": pytest_suite("lint"), "c": suite_c, "lammps": pytest_suite("lammps"), "python": pytest_suite("python"),
+    "decks": pytest_suite("decks"), "build": pytest_suite("build"), "package": pytest_suite("package"),
+    "valgrind": suite_valgrind, "asan": suite_asan,
+}
+
+
+def report(results):
+    """Prints skipped tests by reason and the closing line; returns the exit code."""
+    skips = [f"{suite}: {text}" for suite, r in results.items() for text in r.skips]
+    if skips:
+        print("\nskipped:")
+        for text in skips:
+            print(f"  {text}")
+    passed, failed = sum(r.passed for r in results.values()), sum(r.failed for r in results.values())
+    if failed:
+        print("\nfailed in: " + ", ".join(name for name, r in results.items() if r.failed))
+    print(f"\n{passed} passed, {failed} failed, {len(skips)} skipped")
+    return 1 if failed or passed == 0 else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--build", default="build", help="build directory (default: build)")
+    parser.add_argument("--only", default="", help="suites, separated by commas: " + ", ".join(SUITES))
+    args = parser.parse_args()
+    wanted = [name for name in args.only.split(",") if name] or list(SUITES)
+    unknown = [name for name in wanted if name not in SUITES]
+    if unknown:
+        parser.error(f"no suite '{unknown[0]}'; there are {', '.join(SUITES)}")
+    build = os.path.abspath(args.build)
+    if not glob.glob(os.path.join(build, "CMakeCache.txt")):
+        parser.error(f"{build} is not a build directory: run `make test` or scripts/setup.sh test")
+    env, results = environment(build), {}
+    for name in wanted:
+        print(f"{name:9s} ", end="", flush=True)
+        begin = time.monotonic()
+        r = results[name] = SUITES[name](build, env)
+        print(f"{r.passed:5d} passed {r.failed:4d} failed {len(r.skips):4d} skipped {time.monotonic() - begin:7.1f} s", flush=True)
+        for text in r.failures:
+            print("\n".join("    " + line for line in text.splitlines()), flush=True)
+    return report(results)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
