@@ -160,7 +160,7 @@ class Trainer:
         energy_loss = (((energies - batch.energy) / batch.n_atoms).square() * keep).sum() / n
         force_loss = ((forces - batch.forces).square() * per_atom).sum() / forces.numel()
         loss = self.network.n_members * (force_loss + self.controls[3] * energy_loss)
-        gradient = torch.autograd.grad(loss, list(self.parameters.values()))
+        gradient = torch.autograd.grad(loss, list(self.parameters.values()), materialize_grads=True)
         with torch.no_grad():
             g = torch.cat([x.flatten() for x in gradient])
             g.mul_((self.train["clip"] / (g.norm() + 1e-12)).clamp_max(1.0))
@@ -186,19 +186,23 @@ class Trainer:
         return rate
 
     def capture(self):
-        """Captures one_step as a CUDA graph, when the device can; the state is as before afterwards."""
-        state = [x.clone() for x in (self.theta, self.ema, self.m, self.v, self.losses)]
+        """Captures one_step as a CUDA graph; the state is as before afterwards. Without a graph if that fails."""
+        live = (self.theta, self.ema, self.m, self.v, self.losses)
+        state = [x.clone() for x in live]
         graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(3):
+        try:
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                for _ in range(3):
+                    self.one_step()
+            torch.cuda.current_stream().wait_stream(stream)
+            with torch.cuda.graph(graph):
                 self.one_step()
-        torch.cuda.current_stream().wait_stream(stream)
-        with torch.cuda.graph(graph):
-            self.one_step()
-        for x, old in zip((self.theta, self.ema, self.m, self.v, self.losses), state):
+            self.graph = graph
+        except RuntimeError as e:
+            print(f"warning: no CUDA graph, steps will be slower: {str(e).splitlines()[0]}", flush=True)
+        for x, old in zip(live, state):
             x.copy_(old)
-        self.graph = graph
 
     def evaluate(self, classes, flat):
         """Errors of the parameters `flat` on frames of `classes`: list of mappings, one per class, then the total.
@@ -366,6 +370,7 @@ def distill(args):
         config["train"]["seed"] = args.seed
     device = torch.device("cuda" if args.device == "auto" and torch.cuda.is_available() else
                           "cpu" if args.device == "auto" else args.device)
+    torch.set_float32_matmul_precision("highest")
     if device.type == "cpu" and args.threads:
         torch.set_num_threads(args.threads)
     data, sha256 = dataset.load(args.data)

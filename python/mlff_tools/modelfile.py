@@ -1,14 +1,15 @@
 """Model files (NAME.yaml + NAME.safetensors): reading, checking and atomic writing. docs/model_file.md is the format."""
 
 import hashlib
+import json
 import os
+import struct
 import tempfile
 
 import numpy as np
 import yaml
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
-from safetensors.numpy import save as save_safetensors
 
 FORMAT = "mlff/1"
 ENERGY_UNITS = ("eV", "hartree", "kcal/mol")
@@ -152,6 +153,21 @@ def dump_yaml(value):
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=118, allow_unicode=False)
 
 
+def safetensors_bytes(tensors, metadata):
+    """A safetensors file of float32 and float64 arrays: names and metadata sorted, so that equal content gives equal bytes."""
+    header, data = {"__metadata__": {str(k): str(metadata[k]) for k in sorted(metadata)}}, []
+    at = 0
+    for name in sorted(tensors, key=lambda n: (-tensors[n].itemsize, n)):
+        tensor = tensors[name]
+        kind = {4: "F32", 8: "F64"}[tensor.itemsize]
+        header[name] = {"dtype": kind, "shape": list(tensor.shape), "data_offsets": [at, at + tensor.nbytes]}
+        data.append(tensor.astype(tensor.dtype.newbyteorder("<"), copy=False).tobytes())
+        at += tensor.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode("ascii")
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + b"".join(data)
+
+
 def write_head(path, head):
     """Writes the YAML part alone, e.g. with a new self_test block; the weights stay as they are."""
     order = head_keys()
@@ -171,7 +187,7 @@ def write(name, head, tensors, metadata=None):
     yaml_path, weights_path = model_paths(name)
     tensors = {k: np.ascontiguousarray(v) for k, v in tensors.items()}
     check(head, tensors)
-    data = save_safetensors(tensors, metadata={str(k): str(v) for k, v in (metadata or {}).items()})
+    data = safetensors_bytes(tensors, metadata or {})
     head = dict(head)
     head["weights"] = {"file": os.path.basename(weights_path), "sha256": hashlib.sha256(data).hexdigest()}
     write_bytes(weights_path, data)
