@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sched.h>
 
 using namespace LAMMPS_NS;
 
@@ -146,11 +147,21 @@ struct MLFFLoader::Files {
   }
 };
 
+/* Weights are large. A blocking broadcast in shared memory spins between its many parts, which takes minutes when there
+ * are more ranks than free cores; this one gives its core away while it waits. */
 static void broadcast(void *data, size_t size, MPI_Comm world)
 {
   constexpr size_t CHUNK = size_t(1) << 28;
-  for (size_t done = 0; done < size; done += CHUNK)
-    MPI_Bcast(static_cast<char *>(data) + done, static_cast<int>(std::min(CHUNK, size - done)), MPI_BYTE, 0, world);
+  for (size_t start = 0; start < size; start += CHUNK) {
+    MPI_Request request;
+    int done = 0;
+    MPI_Ibcast(static_cast<char *>(data) + start, static_cast<int>(std::min(CHUNK, size - start)), MPI_BYTE, 0, world,
+               &request);
+    while (!done) {
+      MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+      if (!done) sched_yield();
+    }
+  }
 }
 
 void MLFFLoader::read(const std::string &path, Files &files)

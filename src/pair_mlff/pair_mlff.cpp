@@ -225,7 +225,7 @@ void PairMLFF::check_masses() const
     const double mass = known ? atom->mass[t] : 0.0;
     table += mlff_format("  %4d -> %-4s", t, symbol);
     if (s >= 0 && !known) table += "  (mass not set per type: not checked)";
-    if (known) table += mlff_format("  (%.4g, %.4g)", mass, mlff_element_mass(symbol));
+    if (known) table += mlff_format("  (%.6g, %.6g)", mass, mlff_element_mass(symbol));
     if (known && mlff_hydrogen_isotope(symbol, mass))
       table += std::string(" note: the mass is that of ") + mlff_hydrogen_isotope(symbol, mass);
     table += "\n";

@@ -1,0 +1,213 @@
+"""What the LAMMPS tests share: water boxes, decks, running `lmp` on some ranks, and reading what it wrote.
+
+A deck is made of cases. Each case starts with `clear`, and ends with a single point whose energy, pressure tensor,
+forces and per-atom quantities are written with all digits. Several cases run in one LAMMPS, since starting processes
+is what costs time here.
+
+From the environment: MLFF_PLUGIN, the plugin to test; MLFF_LMP, an `lmp` to use instead of the one beside this Python.
+"""
+
+import itertools
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+
+BIN = os.path.dirname(sys.executable)
+LMP = os.environ.get("MLFF_LMP", os.path.join(BIN, "lmp"))
+MPIEXEC = os.environ.get("MLFF_MPIEXEC", os.path.join(BIN, "mpiexec"))
+PLUGIN = os.environ.get("MLFF_PLUGIN", "")
+TIMEOUT = 300
+MASSES = {"H": 1.008, "O": 15.999, "C": 12.011, "Ar": 39.95}
+
+
+class Failed(Exception):
+    """LAMMPS ended with an error; the text is its output."""
+
+
+# ---- systems --------------------------------------------------------------------------------------------------------
+
+class System:
+    """types [n] from 1, x [n, 3], box [3] (lower corner 0), tilt (xy, xz, yz), molecule [n]."""
+
+    def __init__(self, types, x, box, tilt=(0.0, 0.0, 0.0), molecule=None, elements=("O", "H")):
+        self.types, self.x, self.box = np.asarray(types), np.asarray(x, float), np.asarray(box, float)
+        self.tilt, self.elements = tilt, list(elements)
+        self.molecule = np.asarray(molecule if molecule is not None else np.ones(len(self.types)), int)
+
+    @property
+    def cell(self):
+        xy, xz, yz = self.tilt
+        return np.array([[self.box[0], 0, 0], [xy, self.box[1], 0], [xz, yz, self.box[2]]])
+
+    @property
+    def symbols(self):
+        return [self.elements[t - 1] for t in self.types]
+
+    def only(self, types):
+        """The atoms of some types, same box."""
+        keep = np.isin(self.types, types)
+        return System(self.types[keep], self.x[keep], self.box, self.tilt, self.molecule[keep], self.elements)
+
+    def data(self, style="atomic", bonds=False):
+        """Text of a data file."""
+        line = {"atomic": "{id} {type} {xyz}", "charge": "{id} {type} 0.0 {xyz}", "molecular": "{id} {mol} {type} {xyz}",
+                "full": "{id} {mol} {type} 0.0 {xyz}"}[style]
+        text = ["water", "", f"{len(self.types)} atoms", f"{len(self.elements)} atom types"]
+        pairs = [(i + 1, i + k + 1) for i in np.nonzero(self.types == 1)[0] for k in (1, 2)] if bonds else []
+        if bonds:
+            text += [f"{len(pairs)} bonds", "1 bond types", "2 extra bond per atom", "4 extra special per atom"]
+        for k, axis in enumerate("xyz"):
+            text.append(f"0.0 {self.box[k]:.17g} {axis}lo {axis}hi")
+        if any(self.tilt):
+            text.append("{:.17g} {:.17g} {:.17g} xy xz yz".format(*self.tilt))
+        text += ["", "Masses", ""] + [f"{t + 1} {MASSES[e]}" for t, e in enumerate(self.elements)]
+        text += ["", f"Atoms # {style}", ""]
+        for k, (t, r, m) in enumerate(zip(self.types, self.x, self.molecule)):
+            text.append(line.format(id=k + 1, type=t, mol=m, xyz="{:.17g} {:.17g} {:.17g}".format(*r)))
+        if pairs:
+            text += ["", "Bonds", ""] + [f"{k + 1} 1 {i} {j}" for k, (i, j) in enumerate(pairs)]
+        return "\n".join(text) + "\n"
+
+
+def water(n, spacing=3.1, seed=5, tilt=(0.0, 0.0, 0.0)):
+    """nx x ny x nz molecules of water on a grid, turned at random; oxygen is type 1, hydrogen 2."""
+    rng = np.random.default_rng(seed)
+    n = (n, n, n) if np.isscalar(n) else n
+    shape = np.array([[0.0, 0.0, 0.0], [0.9572, 0.0, 0.0], [-0.24, 0.9266, 0.0]])
+    box = np.array(n) * spacing
+    x, molecule = [], []
+    for k, corner in enumerate(itertools.product(*map(range, n))):
+        q, _ = np.linalg.qr(rng.standard_normal((3, 3)))
+        x.append((np.array(corner) + 0.5) * spacing + shape @ q + 0.05 * rng.standard_normal((3, 3)))
+        molecule += [k + 1] * 3
+    system = System([1, 2, 2] * len(x), np.concatenate(x), box, tilt, molecule)
+    system.x = (system.x / box) @ system.cell
+    return system
+
+
+# ---- decks ----------------------------------------------------------------------------------------------------------
+
+SINGLE_POINT = """
+compute pe_{name} all pe/atom
+compute stress_{name} all stress/atom NULL virial
+compute press_{name} all pressure NULL virial
+{more}
+thermo_style custom step pe c_press_{name}[*] atoms
+thermo_modify format float %.16e
+run 0 post no
+write_dump all custom {name}.dump id type x y z fx fy fz c_pe_{name} c_stress_{name}[*] {columns} &
+  modify sort id format float %.17g
+print "RESULT {name} $(pe:%.17g) $(c_press_{name}[1]:%.17g) $(c_press_{name}[2]:%.17g) $(c_press_{name}[3]:%.17g) &
+ $(c_press_{name}[4]:%.17g) $(c_press_{name}[5]:%.17g) $(c_press_{name}[6]:%.17g) $(vol:%.17g)"
+"""
+
+
+class Result:
+    """energy, pressure [6], volume; per atom in order of the IDs: x, f [n, 3], eatom [n], stress [n, 6], extra [n, m]."""
+
+    def __init__(self, numbers, dump):
+        self.energy, self.pressure, self.volume = numbers[0], np.array(numbers[1:7]), numbers[7]
+        self.id, self.types = dump[:, 0].astype(int), dump[:, 1].astype(int)
+        self.x, self.f, self.eatom, self.stress, self.extra = dump[:, 2:5], dump[:, 5:8], dump[:, 8], dump[:, 9:15], dump[:, 15:]
+
+
+def read_dump(path):
+    with open(path, encoding="utf-8") as f:
+        lines = f.read().splitlines()
+    first = next(k for k, line in enumerate(lines) if line.startswith("ITEM: ATOMS"))
+    rows = [[float(word) for word in line.split()] for line in lines[first + 1:]]
+    return np.array(rows) if rows else np.zeros((0, len(lines[first].split()) - 2))
+
+
+class Case:
+    """One single point. `pair` are the lines of pair_style and pair_coeff, `before` and `after` lines around them."""
+
+    def __init__(self, name, system, pair, units="metal", style="atomic", newton="on", boundary="p p p", before="",
+                 after="", columns="", more="", bonds=False):
+        self.name, self.system, self.pair, self.units, self.style, self.newton = name, system, pair, units, style, newton
+        self.boundary, self.before, self.after, self.columns, self.more = boundary, before, after, columns, more
+        self.bonds = bonds
+
+    def text(self, folder, single_point=True):
+        data = f"{self.name}.data"
+        with open(os.path.join(folder, data), "w", encoding="utf-8") as f:
+            f.write(self.system.data(self.style, self.bonds))
+        bond_style = "bond_style zero\n" if self.bonds else ""
+        more = "bond_coeff *\n" if self.bonds else ""
+        lines = (f"clear\nunits {self.units}\natom_style {self.style}\nnewton {self.newton}\nboundary {self.boundary}\n"
+                 f"{bond_style}{self.before}\nread_data {data}\n{more}{self.pair}\n{self.after}\n")
+        if single_point:
+            lines += SINGLE_POINT.format(name=self.name, columns=self.columns, more=self.more)
+        return lines
+
+
+def mlff(model, elements="O H", options="", style="mlff"):
+    """pair_style and pair_coeff for a plain run."""
+    return f"pair_style {style} {options}\npair_coeff * * {model} {elements}"
+
+
+# ---- running --------------------------------------------------------------------------------------------------------
+
+def launch(deck, folder, ranks=1, arguments=(), load=True, check=True):
+    """Runs a deck in `folder` and returns what LAMMPS printed. Raises Failed if it ends with an error."""
+    if not os.path.exists(PLUGIN):
+        raise RuntimeError(f"MLFF_PLUGIN='{PLUGIN}' is not there: set it to mlffplugin.so")
+    with open(os.path.join(folder, "in.test"), "w", encoding="utf-8") as f:
+        f.write((f"plugin load {PLUGIN}\n" if load else "") + deck)
+    command = [LMP, "-in", "in.test", "-nocite", "-log", "log.lammps", *arguments]
+    if ranks > 1:
+        command = [MPIEXEC, "-n", str(ranks), *command]
+    done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          timeout=TIMEOUT, check=False)
+    output = done.stdout.decode("utf-8", "replace")
+    if check and (done.returncode or "ERROR" in output):
+        raise Failed(output[-4000:])
+    return output
+
+
+def run(cases, folder, ranks=1, arguments=()):
+    """name -> Result of every case."""
+    folder = str(folder)
+    output = launch("\n".join(case.text(folder) for case in cases), folder, ranks, arguments)
+    results = {}
+    for line in re.findall(r"^RESULT (.*)$", output, re.M):
+        name, *numbers = line.split()
+        results[name] = Result([float(x) for x in numbers], read_dump(os.path.join(folder, name + ".dump")))
+    missing = [case.name for case in cases if case.name not in results]
+    if missing:
+        raise Failed(f"no result of {missing}\n{output[-4000:]}")
+    return results
+
+
+def fails(deck, folder, ranks=1, **options):
+    """Runs a deck that must end with an error, and returns its text."""
+    output = launch(deck, str(folder), ranks, check=False, **options)
+    error = re.search(r"^ERROR.*?(?=^Last (?:input|command)|\Z)", output, re.M | re.S)
+    assert error, f"no error came from this deck:\n{output[-3000:]}"
+    return error.group(0)
+
+
+# ---- comparing ------------------------------------------------------------------------------------------------------
+
+def close(a, b, tolerance, what):
+    """|a - b| <= tolerance everywhere; NaN fails. Names the first bad index and both values."""
+    a, b = np.asarray(a, float), np.asarray(b, float)
+    assert a.shape == b.shape, f"{what}: shapes {a.shape} and {b.shape}"
+    bad = ~(np.abs(a - b) <= tolerance)
+    if bad.any():
+        k = tuple(int(i[0]) for i in np.nonzero(np.atleast_1d(bad)))
+        av, bv = np.atleast_1d(a)[k], np.atleast_1d(b)[k]
+        raise AssertionError(f"{what}{list(k)}: {av:.12g} against {bv:.12g}, difference {abs(av - bv):.3g} > {tolerance:g}")
+
+
+def same(a, b, tolerance, what, pressure=None):
+    """Two results agree: energies, forces, per-atom energies to `tolerance`, stress to `pressure` (tolerance * 1e6)."""
+    pressure = tolerance * 1.0e6 if pressure is None else pressure
+    close(a.energy, b.energy, tolerance * max(1, len(a.f)), f"{what}: energy")
+    close(a.f, b.f, tolerance, f"{what}: force")
+    close(a.eatom, b.eatom, tolerance, f"{what}: energy of atom")
+    close(a.pressure, b.pressure, pressure, f"{what}: pressure")
+    close(a.stress, b.stress, pressure * a.volume / max(1, len(a.f)), f"{what}: stress of atom")

@@ -1,0 +1,68 @@
+"""Small random models for the LAMMPS tests: every shape of a real one, weights from a fixed seed.
+
+Weights are small enough that forces on water are a few eV/A and large enough that every part of a network matters.
+H, O and C are known; C did not occur in "training", which the tests of `domain` use.
+"""
+
+import numpy as np
+
+from mlff_tools import modelfile
+
+ELEMENTS = ["H", "C", "O"]
+
+
+def head(name, architecture, cutoff, block):
+    return {
+        "format": "mlff/1", "name": name, "architecture": architecture, "elements": ELEMENTS, "cutoff": cutoff,
+        "units": {"length": "angstrom", "energy": "eV", "energy_in_eV": 1.0},
+        "energy_offsets": {"H": -1.25, "C": -3.5, "O": -4.75}, architecture: block,
+        "provenance": {"labels": "none", "data": "none", "data_sha256": "none", "code": "tests/lammps/models.py",
+                       "license": "MIT", "citation": "none"},
+        "domain": {"elements": ["H", "O"], "min_distance": 0.3, "description": "random weights"},
+        "accuracy": {"description": "random weights"},
+        "self_test": {"origin": "none", "tolerance": modelfile.TOLERANCE, "structures": []},
+    }
+
+
+def random_tensors(shapes, seed, scale):
+    """Normal numbers of variance scale^2 / fan-in; small biases."""
+    rng = np.random.default_rng(seed)
+    tensors = {}
+    for key in sorted(shapes):
+        shape = shapes[key]
+        fan_in = shape[1] if len(shape) == 2 and key != "embedding" else 1
+        size = 0.1 if len(shape) == 1 else scale / np.sqrt(fan_in)
+        tensors[key] = size * rng.standard_normal(shape)
+    return tensors
+
+
+def painn(path, seed=1, kind="bspline", n_interactions=2, cutoff=4.0, n_features=16, n_basis=10, scale=1.0):
+    h = head("random-painn", "painn", cutoff, {
+        "n_features": n_features, "n_interactions": n_interactions, "n_readout": 8,
+        "radial_basis": {"kind": kind, "n": n_basis}, "cutoff_function": "none" if kind == "bspline" else "cosine",
+        "epsilon": 1.0e-8})
+    tensors = random_tensors(modelfile.painn_shapes(h), seed, scale)
+    if kind == "gaussian":
+        tensors["basis.offsets"] = np.linspace(0.0, cutoff, n_basis)
+        tensors["basis.widths"] = np.full(n_basis, cutoff / (n_basis - 1))
+    if kind == "bessel":
+        tensors["basis.freqs"] = np.arange(1, n_basis + 1) * np.pi / cutoff
+    return write(path, h, tensors)
+
+
+def ani(path, seed=2, n_members=3, cutoff=4.2, scale=3.0):
+    h = head("random-ani", "ani", cutoff, {
+        "n_members": n_members, "constants": "exact",
+        "radial": {"cutoff": cutoff, "eta": 8.0, "prefactor": 0.25, "shifts": np.linspace(0.8, 3.6, 6).tolist()},
+        "angular": {"cutoff": 3.2, "eta": 6.0, "zeta": 8.0, "cos_scale": 0.95, "prefactor": 2.0,
+                    "shifts": [0.9, 1.6, 2.3], "sections": ((np.arange(4) + 0.5) * np.pi / 4).tolist()},
+        "activation": {"kind": "celu", "alpha": 0.1}, "dims": {}})
+    h["ani"]["dims"] = {e: [modelfile.aev_length(h), 24, 16, 1] for e in ELEMENTS}
+    return write(path, h, random_tensors(modelfile.ani_shapes(h), seed, scale))
+
+
+def write(path, h, tensors):
+    """Writes PATH.yaml and PATH.safetensors and returns the path of the YAML."""
+    h["self_test"]["structures"] = []
+    modelfile.write(str(path), h, {k: np.ascontiguousarray(v) for k, v in tensors.items()})
+    return str(path) + ".yaml"

@@ -1,0 +1,88 @@
+"""The same numbers on 1 to 4 ranks, newton on and off, in every kind of box."""
+
+import pytest
+from harness import Case, Failed, System, close, mlff, run, same, water
+
+RANKS = (1, 2, 3, 4)
+FP64 = "precision fp64"
+
+
+def corner():
+    """Three molecules in a corner of a large box: on 4 ranks most have no atom."""
+    small = water((3, 1, 1))
+    return System(small.types, small.x, [60.0, 40.0, 40.0], molecule=small.molecule)
+
+
+def base_cases(zoo):
+    """name -> arguments of Case."""
+    centroid = {"more": "compute cent all centroid/stress/atom NULL virial", "columns": "c_cent[*]"}
+    tilted = water(3, tilt=(2.0, 1.0, -1.5))
+    return {
+        "painn": {"system": water(3), "pair": mlff(zoo["painn"], options=FP64)},
+        "ani": {"system": water(3), "pair": mlff(zoo["ani"], options=FP64), **centroid},
+        "tilted": {"system": tilted, "pair": mlff(zoo["gaussian"], options=FP64)},
+        "tiltedani": {"system": tilted, "pair": mlff(zoo["ani"], options=FP64), **centroid},
+        "small": {"system": water(2), "pair": mlff(zoo["painn"], options=FP64)},
+        "smallani": {"system": water(2), "pair": mlff(zoo["ani"], options=FP64), **centroid},
+        "tiny": {"system": water(1, spacing=3.6), "pair": mlff(zoo["gaussian"], options=FP64)},
+        "flat": {"system": water((2, 3, 1)), "pair": mlff(zoo["painn"], options=FP64), "boundary": "s f p"},
+        "corner": {"system": corner(), "pair": mlff(zoo["painn"], options=FP64), "boundary": "f f f",
+                   "before": "processors * 1 1"},
+        "tiled": {"system": water(3), "pair": mlff(zoo["painn"], options=FP64),
+                  "after": "comm_style tiled\nbalance 1.0 rcb"},
+        "single": {"system": water(3), "pair": mlff(zoo["painn"])},
+    }
+
+
+def name_of(base, newton):
+    return f"{base}_{newton}"
+
+
+@pytest.fixture(scope="module")
+def results(zoo, tmp_path_factory):
+    """(ranks) -> results of all cases, or the error that stopped them."""
+    cases = [Case(name_of(base, newton), newton=newton, **options)
+             for base, options in base_cases(zoo).items() for newton in ("on", "off")]
+    found = {}
+    for ranks in RANKS:
+        try:
+            found[ranks] = run(cases, tmp_path_factory.mktemp(f"ranks{ranks}"), ranks)
+        except Failed as error:
+            found[ranks] = error
+    return found
+
+
+BASES = list(base_cases({"painn": "", "gaussian": "", "ani": ""}))
+
+
+def get(results, ranks, name):
+    if isinstance(results[ranks], Failed):
+        raise results[ranks]
+    return results[ranks][name]
+
+
+@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("ranks", RANKS)
+def test_decomposition(results, base, ranks):
+    """Rounding alone may differ: sums are taken in another order. 'single' is fp32, where that is larger."""
+    expected = get(results, 1, name_of(base, "on"))
+    tolerance = 2.0e-5 if base == "single" else 1.0e-10
+    for newton in ("on", "off"):
+        found = get(results, ranks, name_of(base, newton))
+        same(found, expected, tolerance, f"{base}, {ranks} ranks, newton {newton}")
+        close(found.extra, expected.extra, 1e-3, f"{base}, {ranks} ranks, newton {newton}: centroid")
+
+
+@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("ranks", (1, 4))
+def test_sums(results, base, ranks):
+    """Per-atom energies sum to the energy, per-atom stress to -PV, and forces to nothing."""
+    for newton in ("on", "off"):
+        r = get(results, ranks, name_of(base, newton))
+        tolerance = 1.0e-4 if base == "single" else 1.0e-9
+        close(r.eatom.sum(), r.energy, tolerance, f"{base}: sum of energies")
+        close(-r.stress.sum(axis=0), r.pressure * r.volume, 1e7 * tolerance, f"{base}: sum of stresses")
+        close(r.f.sum(axis=0), [0, 0, 0], tolerance, f"{base}: sum of forces")
+        if r.extra.size:
+            close(-r.extra[:, :6].sum(axis=0), r.pressure * r.volume, 1e7 * tolerance, f"{base}: sum of centroid stresses")
+        assert abs(r.f).max() > 0.1, "forces are too small to show anything"
