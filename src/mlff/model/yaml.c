@@ -119,7 +119,7 @@ static mlff_status read_nodes(reader *r, mlff_yaml **root)
 {
   mlff_yaml *at = NULL;
   const char *key = NULL;
-  int depth = 0;
+  int depth = 0, key_line = 0;
   mlff_status status = MLFF_OK;
   do {
     yaml_event_t event;
@@ -135,9 +135,11 @@ static mlff_status read_nodes(reader *r, mlff_yaml **root)
       depth--;
     } else if (at && at->kind == MLFF_YAML_MAPPING && !key) {
       status = read_key(r, &event, at, &key);
+      key_line = line_of(&event);
     } else if (starts || event.type == YAML_SCALAR_EVENT) {
       mlff_yaml *node = NULL;
       status = new_node(r, &event, at, key, &node);
+      if (key && node) node->line = key_line; /* where a person looks for it */
       key = NULL;
       if (!status && !at) *root = node;
       if (!status && starts) {
