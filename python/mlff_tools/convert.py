@@ -65,10 +65,17 @@ def read_description(path, architecture):
     return description, modelfile.load_tensors(weights, _get(description, "weights.sha256", path))
 
 
+def exact_sections(sections):
+    """Odd multiples of pi/2n in full; the published files print them with eight digits."""
+    exact = (2 * np.arange(len(sections)) + 1) * np.pi / (2 * len(sections))
+    return exact.tolist() if np.allclose(sections, exact, rtol=0, atol=1e-7) else sections
+
+
 def ani_model(source, tensors, constants, where):
     """(head, tensors) of the `ani` model that a description like ani-2x.yaml and its tensors define.
 
-    constants: 'float32-rounded' (the numbers that TorchANI computes with) or 'exact' (the published decimals, as FeNNol).
+    constants: 'float32-rounded' (the numbers that TorchANI computes with) or 'exact' (the published decimals and exact
+    fractions of pi, as FeNNol).
     """
     get = lambda path: _get(source, path, where)
     suffix = "_f32" if constants == "float32-rounded" else ""
@@ -99,7 +106,8 @@ def ani_model(source, tensors, constants, where):
             "angular": {"cutoff": float(get("aev.angular.cutoff")), "eta": get("aev.angular.eta" + suffix),
                         "zeta": get("aev.angular.zeta" + suffix), "cos_scale": get("aev.angular.cos_scale"),
                         "prefactor": get("aev.angular.prefactor"), "shifts": get("aev.angular.shifts" + suffix),
-                        "sections": get("aev.angular.sections" + suffix)},
+                        "sections": get("aev.angular.sections_f32") if suffix else
+                        exact_sections(get("aev.angular.sections"))},
             "activation": {"kind": "celu", "alpha": get("networks.alpha")},
             "dims": {e: dims[e] for e in elements}},
     }

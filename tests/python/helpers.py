@@ -1,0 +1,79 @@
+"""Shared by the Python tests: random models, places of things, comparisons that fail on NaN."""
+
+import os
+import sys
+
+import numpy as np
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "python"))
+
+from mlff_tools import modelfile, selftest  # noqa: E402
+
+SHARED = os.environ.get("MLFF_SHARED_DIR", os.path.join(os.path.dirname(ROOT), "shared"))
+PUBLISHED = os.path.join(SHARED, "models")
+HAS_PUBLISHED = os.path.exists(os.path.join(PUBLISHED, "ani-2x.yaml"))
+NO_PUBLISHED = f"no published parameters in {PUBLISHED} (MLFF_SHARED_DIR)"
+
+
+def assert_near(actual, expected, tolerance, what):
+    """max |actual - expected| <= tolerance; NaN fails; names the worst index."""
+    a, b = np.asarray(actual, float), np.asarray(expected, float)
+    assert a.shape == b.shape, f"{what}: shapes {a.shape} and {b.shape}"
+    if a.size == 0:
+        raise AssertionError(f"{what}: nothing to compare")
+    difference = np.abs(a - b)
+    bad = ~(difference <= tolerance)
+    if bad.any():
+        k = np.unravel_index(np.argmax(np.where(np.isnan(difference), np.inf, difference)), a.shape)
+        raise AssertionError(f"{what}{list(map(int, k))}: {a[k]!r}, expected {b[k]!r} (allowed difference {tolerance})")
+
+
+def common_head(name, architecture, elements, cutoff):
+    """Everything of a model file that is not about the network."""
+    return {"format": modelfile.FORMAT, "name": name, "architecture": architecture, "elements": elements, "cutoff": cutoff,
+            "units": {"length": "angstrom", "energy": "eV", "energy_in_eV": 1.0},
+            "energy_offsets": {e: -1.5 - k for k, e in enumerate(elements)},
+            "provenance": {"labels": "random", "data": "none", "data_sha256": "none", "code": "tests", "license": "MIT",
+                           "citation": "none"},
+            "domain": {"elements": elements, "min_distance": 0.1, "description": "random weights"},
+            "accuracy": {"description": "random weights"}, "self_test": selftest.empty()}
+
+
+def random_tensors(head, seed):
+    """Weights of moderate size for a head with its architecture's block."""
+    rng = np.random.default_rng(seed)
+    shapes = modelfile.painn_shapes(head) if head["architecture"] == "painn" else modelfile.ani_shapes(head)
+    out = {}
+    for name, shape in shapes.items():
+        scale = 1.0 / np.sqrt(shape[-1]) if len(shape) > 1 else 0.1
+        out[name] = (scale * rng.normal(size=shape)).astype(np.float32)
+    cutoff = head["cutoff"]
+    k = head.get("painn", {}).get("radial_basis", {}).get("n")
+    if "basis.offsets" in out:
+        out["basis.offsets"] = np.linspace(0, cutoff, k, dtype=np.float32)
+        out["basis.widths"] = np.full(k, cutoff / (k - 1), np.float32)
+    if "basis.freqs" in out:
+        out["basis.freqs"] = (np.arange(1, k + 1) * np.pi / cutoff).astype(np.float32)
+    return out
+
+
+def painn(kind="bspline", n_features=8, n_interactions=2, elements=("H", "C", "O"), cutoff=4.0, seed=0):
+    """A random PaiNN as (head, tensors)."""
+    head = common_head(f"random-painn-{kind}", "painn", list(elements), cutoff)
+    head["painn"] = {"n_features": n_features, "n_interactions": n_interactions, "n_readout": 4,
+                     "radial_basis": {"kind": kind, "n": 10},
+                     "cutoff_function": "none" if kind == "bspline" else "cosine", "epsilon": 1e-8}
+    return head, random_tensors(head, seed)
+
+
+def ani(n_members=2, elements=("H", "C", "O"), seed=0):
+    """A random ensemble of ANI networks as (head, tensors)."""
+    head = common_head("random-ani", "ani", list(elements), 4.5)
+    head["ani"] = {"n_members": n_members, "constants": "exact",
+                   "radial": {"cutoff": 4.5, "eta": 6.0, "prefactor": 0.25, "shifts": [0.8, 1.6, 2.4, 3.2]},
+                   "angular": {"cutoff": 3.2, "eta": 4.0, "zeta": 8.0, "cos_scale": 0.95, "prefactor": 2.0,
+                               "shifts": [0.9, 1.8], "sections": [0.5, 1.6, 2.7]},
+                   "activation": {"kind": "celu", "alpha": 0.1}, "dims": {}}
+    head["ani"]["dims"] = {e: [modelfile.aev_length(head), 12, 8, 1] for e in elements}
+    return head, random_tensors(head, seed)

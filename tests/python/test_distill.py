@@ -1,0 +1,232 @@
+"""Training: the PyTorch networks against the numpy evaluation, the data order, resuming, and that a small model learns.
+
+Runs where PyTorch is; elsewhere in the Python that MLFF_TORCH_PYTHON names, if it does.
+"""
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+import yaml
+
+import helpers
+from helpers import assert_near
+from mlff_tools import accuracy, dataset, modelfile, reference, structures
+
+try:
+    import torch
+    from mlff_tools import distill, frames, networks
+except ImportError:
+    torch = None
+
+TORCH_PYTHON = os.environ.get("MLFF_TORCH_PYTHON")
+PAINN = {"n_features": 8, "n_interactions": 2, "n_readout": 4, "radial_basis": {"kind": "bspline", "n": 12}, "cutoff": 4.0}
+ANI = {"n_members": 2, "hidden": {"H": [8, 6], "C": [8, 6], "O": [8, 6]}, "activation": {"kind": "celu", "alpha": 0.1},
+       "radial": {"cutoff": 4.0, "eta": 6.0, "prefactor": 0.25, "shifts": [0.8, 1.6, 2.4]},
+       "angular": {"cutoff": 3.2, "eta": 4.0, "zeta": 8.0, "cos_scale": 0.95, "prefactor": 2.0, "shifts": [0.9, 1.8],
+                   "sections": [0.5, 1.6, 2.7]}}
+
+
+def make_data(path):
+    """A small data set: rattled molecules and boxes, labelled by a random PaiNN."""
+    model = helpers.painn(seed=3)
+    made = []
+    for k in range(12):
+        made.append(("benzene", structures.rattled("benzene", k, 0.1)))
+        box = structures.molecule_box("water", 4, 0.9, 100 + k)
+        made.append(("water", {**box, "positions": box["positions"] + 0.05 * np.random.default_rng(k).normal(size=(12, 3))}))
+    rows = {k: [] for k in ("species", "positions", "forces", "cell", "energy", "n")}
+    for _, s in made:
+        energy, forces, _ = reference.evaluate(model, s)
+        rows["species"].append(np.array([model[0]["elements"].index(e) for e in s["elements"]], np.int8))
+        rows["positions"].append(s["positions"].astype(np.float32))
+        rows["forces"].append(forces.astype(np.float32))
+        rows["cell"].append(np.zeros((1, 3, 3)) if s["cell"] is None else s["cell"][None])
+        rows["energy"].append([energy])
+        rows["n"].append(len(forces))
+    n = len(made)
+    data = {k: np.concatenate(v) for k, v in rows.items() if k != "n"}
+    data.update(first=np.concatenate([[0], np.cumsum(rows["n"])]), elements=np.array(model[0]["elements"]),
+                offset=np.array([model[0]["energy_offsets"][e] for e in model[0]["elements"]]),
+                trajectory=np.arange(n, dtype=np.int32), split=np.array([0, 0, 0, 0, 1, 1, 2, 2] * (n // 8), np.int8),
+                temperature=np.full(n, 300.0), density=np.array([0.9 if kind == "water" else 0.0 for kind, _ in made]),
+                trajectory_names=np.array([f"t{k}" for k in range(n)]),
+                info=np.array(json.dumps({"config": {"name": "tests"}, "labels": "random PaiNN", "model_sha256": "none"})))
+    dataset.save(path, data)
+
+
+class Elsewhere(unittest.TestCase):
+    @unittest.skipUnless(torch or TORCH_PYTHON, "PyTorch is not installed here and MLFF_TORCH_PYTHON names no Python that has it")
+    def test_in_the_python_with_torch(self):
+        if torch is None:
+            run = subprocess.run([TORCH_PYTHON, "-m", "unittest", os.path.basename(__file__)[:-3], "test_convert"],
+                                 cwd=os.path.dirname(os.path.abspath(__file__)), capture_output=True, text=True, check=False)
+            self.assertEqual(run.returncode, 0, run.stderr)
+
+
+@unittest.skipUnless(torch, "PyTorch is not installed in this Python (MLFF_TORCH_PYTHON runs these tests elsewhere)")
+class Training(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        torch.set_num_threads(1)
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.path = os.path.join(cls.folder.name, "data.npz")
+        make_data(cls.path)
+        cls.data, cls.sha256 = dataset.load(cls.path)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def config(self, architecture="painn", **train):
+        config = {"name": f"small-{architecture}", "architecture": architecture,
+                  "model": PAINN if architecture == "painn" else ANI,
+                  "train": {"steps": 60, "warmup": 5, "learning_rate": 0.005, "validate_every": 20, "energy_weight": 10.0,
+                            "ema": 0.9, "batch": {12: 2}, **train}}
+        path = os.path.join(self.folder.name, f"{architecture}.yaml")
+        with open(path, "w", encoding="ascii") as f:
+            yaml.safe_dump(config, f)
+        return path
+
+    def trainer(self, architecture="painn", **train):
+        return distill.Trainer(distill.read_config(self.config(architecture, **train)), self.data, self.sha256,
+                               torch.device("cpu"))
+
+    def run_command(self, architecture, out, *arguments, **train):
+        with contextlib.redirect_stdout(io.StringIO()) as text:
+            distill.main([self.config(architecture, **train), "--data", self.path, "--out", out, "--work", out,
+                          "--device", "cpu", *arguments])
+        return text.getvalue()
+
+    def test_splines(self):
+        r = np.linspace(0.1, 4.3, 50)
+        phi, slope = networks.bspline(torch.tensor(r), 12, 4.0)
+        expected, expected_slope = reference.bspline(r, 12, 4.0)
+        assert_near(phi, expected, 1e-12, "phi")
+        assert_near(slope, expected_slope, 1e-12, "slope")
+
+    def test_lists(self):
+        for k in (0, 1):
+            s = dataset.frame(self.data, k)
+            cell = np.zeros((3, 3)) if s["cell"] is None else s["cell"]
+            i, j, vectors = frames.edges(s["positions"], cell, 4.0, torch.device("cpu"))
+            ei, ej, ev = reference.neighbours(s["positions"], s["cell"], 4.0)
+            found = sorted(zip(i.tolist(), j.tolist(), np.round(vectors.numpy(), 4).tolist()))
+            expected = sorted(zip(ei.tolist(), ej.tolist(), np.round(ev.astype(np.float32), 4).tolist()))
+            self.assertEqual(len(found), len(expected))
+            for f, e in zip(found, expected):
+                self.assertEqual(f[:2], e[:2])
+            a, b = frames.triples(i, vectors, len(s["elements"]), 3.0)
+            near = np.linalg.norm(vectors.numpy(), axis=1) < 3.0
+            counts = np.bincount(i.numpy()[near], minlength=len(s["elements"]))
+            self.assertEqual(len(a), int((counts * (counts - 1) // 2).sum()))
+            self.assertTrue((i[a.long()] == i[b.long()]).all() and (a != b).all())
+
+    def test_networks_and_export_agree_with_numpy(self):
+        for architecture in ("painn", "ani"):
+            t = self.trainer(architecture)
+            t.theta += 0.05 * torch.randn(t.theta.shape, generator=torch.Generator().manual_seed(1))
+            t.ema.copy_(t.theta)
+            name = os.path.join(self.folder.name, "exported")
+            distill.export(t, name, t.evaluate(t.validation, t.ema))
+            model = modelfile.read(name)
+            for c in t.classes:
+                index = torch.arange(2)
+                energies, forces = t.network(t.views(t.ema), t.plain_batch(c, index), training=False)
+                for k in range(2):
+                    s = dataset.frame(self.data, c.frames[k])
+                    energy, expected, _ = reference.evaluate(model, s)
+                    offsets = t.offsets[[self.data["elements"].index(e) for e in s["elements"]]].sum()
+                    assert_near([float(energies.mean(0)[k].detach()) * t.scale], [energy - offsets], 2e-5,
+                                architecture + ": energy")
+                    mine = forces.detach().mean(0)[k * c.n_atoms:(k + 1) * c.n_atoms] * t.scale
+                    assert_near(mine, expected, 2e-5, architecture + ": forces")
+
+    def test_padding_changes_nothing(self):
+        for architecture in ("painn", "ani"):
+            t = self.trainer(architecture)
+            parameters = t.views(t.theta)
+            parts = [(c, torch.tensor([1, 0])) for c in t.classes]
+            both = t.network(parameters, frames.batch(parts, frames.of_element(parts, 3)), training=False)
+            at = frame = 0
+            for c, index in parts:
+                for k in index:
+                    one = t.network(parameters, t.plain_batch(c, k.view(1)), training=False)
+                    assert_near(both[0][:, frame].detach(), one[0][:, 0].detach(), 1e-5, architecture + ": energy")
+                    assert_near(both[1][:, at:at + c.n_atoms].detach(), one[1].detach(), 1e-5, architecture + ": forces")
+                    at, frame = at + c.n_atoms, frame + 1
+
+    def test_order_is_a_function_of_seed_and_step(self):
+        order = distill.Order([5, 7], [2, 3], 9)
+        all_at_once = order.steps(0, 40)
+        for first in (0, 7, 23):
+            again = distill.Order([5, 7], [2, 3], 9).steps(first, 4)
+            for a, b in zip(all_at_once, again):
+                np.testing.assert_array_equal(a[first:first + 4], b)
+        for rows, size in zip(all_at_once, (5, 7)):
+            flat = rows.ravel()
+            for a in range(0, len(flat) - size + 1, size):
+                self.assertEqual(sorted(flat[a:a + size]), list(range(size)))
+
+    def test_offsets_fit(self):
+        offsets = distill.fit_offsets(self.data)
+        train = dataset.frames_of(self.data, "train")
+        sums = [offsets[self.data["species"][self.data["first"][k]:self.data["first"][k + 1]]].sum() for k in train]
+        rest = (self.data["energy"][train] - sums)
+        for density in (0.0, 0.9):
+            kind = self.data["density"][train] == density
+            self.assertLess(abs(rest[kind].mean()), 1e-6)
+
+    def test_learns_and_writes_everything(self):
+        for architecture in ("painn", "ani"):
+            with tempfile.TemporaryDirectory() as out:
+                text = self.run_command(architecture, out, steps=200)
+                self.assertIn("finished", text)
+                with open(os.path.join(out, f"small-{architecture}.csv"), encoding="ascii") as f:
+                    lines = f.read().splitlines()
+                columns = lines[0].split(",")
+                first, last = (float(x.split(",")[columns.index("train_force_rmse")]) for x in (lines[1], lines[-1]))
+                self.assertLess(last, 0.6 * first)
+                head, _ = modelfile.read(os.path.join(out, f"small-{architecture}"))
+                self.assertEqual(head["provenance"]["data_sha256"], self.sha256)
+                self.assertGreaterEqual(len(head["self_test"]["structures"]), 3)
+
+    def test_resuming_changes_nothing(self):
+        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+            self.run_command("painn", one, steps=40)
+            self.assertIn("not finished", self.run_command("painn", two, "--max-seconds", "0.01", steps=40))
+            self.assertIn("finished", self.run_command("painn", two, steps=40))
+            a, b = (modelfile.read(os.path.join(x, "small-painn"))[1] for x in (one, two))
+            for key in a:
+                assert_near(a[key], b[key], 1e-6, key)
+
+    def test_checkpoint_of_other_data_is_refused(self):
+        t = self.trainer()
+        with self.assertRaisesRegex(modelfile.ModelError, "checkpoint"):
+            t.restore({**t.state(), "data_sha256": "other"}, "file")
+
+    def test_batch_must_name_every_kind(self):
+        with self.assertRaisesRegex(modelfile.ModelError, "train.batch"):
+            self.trainer(batch={24: 1})
+
+
+class Summary(unittest.TestCase):
+    def test_numbers(self):
+        water = {"elements": ["O", "H", "H"]}
+        rows = [(water, 0.003, np.array([[0.3, 0, 0], [0, 0.4, 0], [0, 0, 0.0]])),
+                (water, -0.006, np.zeros((3, 3)))]
+        found = accuracy.summary(rows)
+        assert_near([found["total"]["force_rmse"]], [1000 * np.sqrt(0.25 / 18)], 1e-9, "force RMSE")
+        assert_near([found["total"]["energy_rmse"]], [np.sqrt((1 + 4) / 2)], 1e-9, "energy RMSE")
+        assert_near([found["elements"]["O"]["force_rmse"]], [1000 * np.sqrt(0.09 / 6)], 1e-9, "force RMSE on O")
+        self.assertEqual(list(found["kinds"]), ["water, 1 molecules"])
+
+
+if __name__ == "__main__":
+    unittest.main()

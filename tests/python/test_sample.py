@@ -1,0 +1,106 @@
+"""Sampling: the list of trajectories, the LAMMPS input, and a short run of LAMMPS with a stand-in for the model."""
+
+import contextlib
+import io
+import os
+import tempfile
+import unittest
+
+import numpy as np
+import yaml
+
+import helpers
+from helpers import assert_near
+from mlff_tools import dataset, engine, sample, structures
+from mlff_tools.modelfile import ModelError
+
+CONFIG = {"name": "trial", "elements": ["H", "C", "O"], "timestep": 0.5, "damp": 100.0,
+          "potential": ["pair_style buck 4.0", "pair_coeff * * 200.0 0.3 0.0"],
+          "groups": [
+              {"name": "w", "molecule": "water", "molecules": 8, "temperature": [300, 350], "density": [1.0], "seed": 10,
+               "split": "train", "frames": 3, "every": 10, "equilibrate": 20, "hot": 400},
+              {"name": "b", "molecule": "benzene", "temperature": [300], "seed": 20, "split": "test", "frames": 4,
+               "every": 10, "equilibrate": 20}]}
+
+
+def lmp():
+    """The LAMMPS program, or None."""
+    try:
+        return engine.find_lmp()
+    except ModelError:
+        return None
+
+
+class Lists(unittest.TestCase):
+    def test_expand(self):
+        found = sample.expand(CONFIG)
+        self.assertEqual([t["name"] for t in found], ["w-300K-1.00-0", "w-350K-1.00-0", "b-300K-vacuum-0"])
+        self.assertEqual([t["seed"] for t in found], [10, 11, 20])
+
+    def test_refuses(self):
+        for change, text in (({"splitt": "train"}, "unknown key"), ({"split": "all"}, "split"), ({"seed": 20}, "seed"),
+                             ({"name": "b", "molecule": "benzene", "temperature": [300], "density": [None]}, "same name")):
+            config = {**CONFIG, "groups": [{**CONFIG["groups"][0], **change}, CONFIG["groups"][1]]}
+            with self.assertRaisesRegex(ModelError, text):
+                sample.expand(config)
+
+    def test_shipped_configuration(self):
+        with open(os.path.join(helpers.ROOT, "models", "train", "data.yaml"), encoding="utf-8") as f:
+            found = sample.expand(yaml.safe_load(f))
+        states = {split: {(t["molecule"], t["molecules"], t["temperature"], t["density"]) for t in found if t["split"] == split}
+                  for split in dataset.SPLITS}
+        self.assertFalse(states["train"] & states["test"])
+        self.assertFalse(states["train"] & states["validation"])
+
+    def test_forces_are_kept_before_the_thermostat(self):
+        text = sample.input_script(sample.expand(CONFIG)[0], ["pair_style none"])
+        self.assertLess(text.index("store/force"), text.index("langevin"))
+
+    def test_start(self):
+        for t in sample.expand(CONFIG)[:1]:
+            s = sample.start(t)
+            mass = 8 * (15.999 + 2 * 1.008)
+            self.assertAlmostEqual(mass / np.linalg.det(s["cell"]) / structures.AVOGADRO_A3, 1.0, 9)
+            again = sample.start(t)
+            np.testing.assert_array_equal(s["positions"], again["positions"])
+
+
+@unittest.skipUnless(lmp(), "the program lmp was not found")
+class Runs(unittest.TestCase):
+    def test_run_pack_resume(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "config.yaml")
+            with open(path, "w", encoding="ascii") as f:
+                yaml.safe_dump(CONFIG, f)
+            texts = []
+            for _ in range(2):
+                with contextlib.redirect_stdout(io.StringIO()) as out:
+                    sample.main([path, "--out", folder, "--jobs", "1"])
+                texts.append(out.getvalue())
+            self.assertNotIn("kept", texts[0])
+            self.assertEqual(texts[1].count("kept"), 3)
+            data, sha256 = dataset.load(os.path.join(folder, "trial.npz"))
+            self.assertIn(sha256, texts[0])
+            self.assertIn(sha256, texts[1])
+        self.assertEqual(len(data["energy"]), 10)
+        self.assertEqual(len(dataset.frames_of(data, "test")), 4)
+        for k in (0, 5, 9):
+            self.check_labels(dataset.frame(data, k))
+
+    def check_labels(self, s):
+        """Energy and forces of the stand-in: E = sum over pairs of 200 exp(-r / 0.3), r < 4."""
+        x, shifts = s["positions"], np.zeros((1, 3))
+        if s["cell"] is not None:
+            grid = np.stack(np.meshgrid(*[[-1, 0, 1]] * 3, indexing="ij"), -1).reshape(-1, 3)
+            shifts = grid @ s["cell"]
+        d = x[None, :, None] + shifts - x[:, None, None]
+        r = np.sqrt((d ** 2).sum(-1))
+        near = (r > 1e-6) & (r < 4.0)
+        e = np.where(near, 200.0 * np.exp(-r / 0.3), 0.0)
+        forces = -(e / 0.3 / np.where(near, r, 1.0))[..., None] * d
+        assert_near([s["energy"]], [0.5 * e.sum()], 2e-5, s["name"] + ": energy")
+        assert_near(s["forces"], forces.sum((1, 2)), 2e-4, s["name"] + ": forces")
+
+
+if __name__ == "__main__":
+    unittest.main()
