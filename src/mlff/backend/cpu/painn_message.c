@@ -22,10 +22,11 @@ MLFF_INLINE vreal combine_dense(const real *coef, int n_terms, const real *r, in
 
 /* ---- forward ---------------------------------------------------------------------------------------------------- */
 
-/* Atom i, channels c .. c + nb vectors; nb and dense are constants at every call. */
-MLFF_INLINE void message_channels(const mlff_painn_message_args *a, int64_t i, int c, const int nb, const int dense)
+/* Atom i, channels c .. c + nb vectors; nb, dense and often f = n_features are constants at a call. */
+MLFF_INLINE void message_channels(const mlff_painn_message_args *a, const int64_t f, int64_t i, int c, const int nb,
+                                  const int dense)
 {
-  const int64_t f = a->n_features, ld = 3 * f;
+  const int64_t ld = 3 * f;
   const int64_t *row = a->edges->row.data;
   const real *rows = (const real *) a->rows + c, *state = (const real *) a->state + c;
   const real *lines = a->radial->line.data, *terms = a->radial->terms.data;
@@ -52,9 +53,9 @@ MLFF_INLINE void message_channels(const mlff_painn_message_args *a, int64_t i, i
       const vreal fc = dense ? combine_dense(coef, a->n_terms, rb + 2 * f, ld) : combine4(k, rb + 2 * f, ld);
       q[b] += fa * vload(sb);
       const vreal mb = fb * vload(sb + f), mc = fc * vload(sb + 2 * f);
-      x[b] += mb * ux + mc * vload(sb + 3 * f);
-      y[b] += mb * uy + mc * vload(sb + 4 * f);
-      z[b] += mb * uz + mc * vload(sb + 5 * f);
+      x[b] = x[b] + mb * ux + mc * vload(sb + 3 * f);
+      y[b] = y[b] + mb * uy + mc * vload(sb + 4 * f);
+      z[b] = z[b] + mb * uz + mc * vload(sb + 5 * f);
     }
   }
   real *q_out = (real *) a->q + (i - a->begin) * a->ldq + c, *mu_out = (real *) a->mu + (i - a->begin) * 3 * f + c;
@@ -67,29 +68,32 @@ MLFF_INLINE void message_channels(const mlff_painn_message_args *a, int64_t i, i
   }
 }
 
+/* All channels; the outer loop over the block of atoms, so that few columns of R are in use at a time. */
+MLFF_INLINE void message_cubic(const mlff_painn_message_args *a, const int f)
+{
+  int c = 0;
+#if MLFF_KERNELS_AVX512 /* 32 registers hold the sums of four vectors of channels */
+  for (; c + 4 * MLFF_VLEN <= f; c += 4 * MLFF_VLEN)
+    for (int64_t i = a->begin; i < a->end; i++) message_channels(a, f, i, c, 4, 0);
+#endif
+  for (; c < f; c += MLFF_VLEN)
+    for (int64_t i = a->begin; i < a->end; i++) message_channels(a, f, i, c, 1, 0);
+}
+
 static void message_dense(const mlff_painn_message_args *a)
 {
   for (int64_t i = a->begin; i < a->end; i++)
-    for (int c = 0; c < a->n_features; c += MLFF_VLEN) message_channels(a, i, c, 1, 1);
+    for (int c = 0; c < a->n_features; c += MLFF_VLEN) message_channels(a, a->n_features, i, c, 1, 1);
 }
 
-/* Channels are the outer loop over the block of atoms, so that few columns of R are in use at a time. */
+/* With the usual widths as constants all addresses are constants too. */
 void MLFF_CPU(painn_message_cpu)(mlff_backend *backend, const mlff_painn_message_args *a)
 {
   (void) backend;
-  if (a->n_terms != 4) {
-    message_dense(a);
-    return;
-  }
-  int c = 0;
-#if MLFF_KERNELS_AVX512 /* 32 registers hold the sums of four vectors of channels */
-  for (; c + 4 * MLFF_VLEN <= a->n_features; c += 4 * MLFF_VLEN)
-    for (int64_t i = a->begin; i < a->end; i++) message_channels(a, i, c, 4, 0);
-  for (; c + 2 * MLFF_VLEN <= a->n_features; c += 2 * MLFF_VLEN)
-    for (int64_t i = a->begin; i < a->end; i++) message_channels(a, i, c, 2, 0);
-#endif
-  for (; c < a->n_features; c += MLFF_VLEN)
-    for (int64_t i = a->begin; i < a->end; i++) message_channels(a, i, c, 1, 0);
+  if (a->n_terms != 4) message_dense(a);
+  else if (a->n_features == 64) message_cubic(a, 64);
+  else if (a->n_features == 128) message_cubic(a, 128);
+  else message_cubic(a, a->n_features);
 }
 
 /* ---- backward --------------------------------------------------------------------------------------------------- */
@@ -108,77 +112,89 @@ MLFF_INLINE v4 vsum4(vreal a, vreal b, vreal c, vreal d)
 #endif
 }
 
-/* What the sender j keeps over its edges, n_features each; owner: a, b of x_j and c mu_j; sums: g_x for a and b, and
- * S = sum filter_c g_mu[i], from which g_c = mu_j.S and g_mu[j] += c S follow. */
+/* What the sender j keeps over its edges, for one vector of channels at a time: a, b of x_j and m = c mu_j; and sums: g_x
+ * for a and b, and S = sum filter_c g_mu[i], from which g_c = mu_j.S and g_mu[j] += c S follow. Together in few cache
+ * lines, and without the strides of powers of two that separate arrays would have. */
+enum { SENDER_A, SENDER_B, SENDER_M, SENDER_GA = SENDER_M + 3, SENDER_GB, SENDER_S, SENDER_SIZE = SENDER_S + 3 };
+
 typedef struct sender {
-  real a[MLFF_PAINN_MAX_FEATURES], b[MLFF_PAINN_MAX_FEATURES], m[3][MLFF_PAINN_MAX_FEATURES];
-  real ga[MLFF_PAINN_MAX_FEATURES], gb[MLFF_PAINN_MAX_FEATURES], s[3][MLFF_PAINN_MAX_FEATURES];
+  vreal v[MLFF_PAINN_MAX_FEATURES / MLFF_VLEN][SENDER_SIZE];
 } sender;
 
-MLFF_INLINE void add_to(real *p, vreal v)
+/* Filter and slope of one part at one vector of channels. */
+typedef struct filter_slope {
+  vreal f, d;
+} filter_slope;
+
+/* Keeps v in a register: without it GCC loads rows again for each use, and loads are what limits these loops. */
+MLFF_INLINE vreal keep(vreal v)
 {
-  vstore(p, vload(p) + v);
+#if MLFF_KERNELS_AVX512
+  __asm__("" : "+v"(v));
+#endif
+  return v;
 }
 
-/* One edge at one vector of channels. With g = g_mu[i], (fa, fb, fc) the filter and (da, db, dc) its slope:
- *   q[i] += fa a                g_a += fa g_q;             dE/dr += g_q a da
- *   mu[i] += fb b u             g_b += fb g.u;             dE/dr += g.u b db;      dE/du += fb b g
- *   mu[i] += fc c mu_j          S += fc g;                 dE/dr += g.(c mu_j) dc                            */
-MLFF_INLINE void backward_channels(sender *j, int k, const real *grad, int64_t f, const vreal u[3], vreal fa, vreal fb,
-                                   vreal fc, vreal da, vreal db, vreal dc, vreal sum[4])
+MLFF_INLINE filter_slope combine_both(const vreal coef[4], const vreal slope[4], const real *r, int64_t ld)
 {
-  const vreal gq = vload(grad), gx = vload(grad + f), gy = vload(grad + 2 * f), gz = vload(grad + 3 * f);
-  const vreal gu = gx * u[0] + gy * u[1] + gz * u[2];
-  const vreal gm = gx * vload(j->m[0] + k) + gy * vload(j->m[1] + k) + gz * vload(j->m[2] + k);
-  const vreal b = vload(j->b + k), fbb = fb * b;
-  add_to(j->ga + k, fa * gq);
-  add_to(j->gb + k, fb * gu);
-  add_to(j->s[0] + k, fc * gx);
-  add_to(j->s[1] + k, fc * gy);
-  add_to(j->s[2] + k, fc * gz);
-  sum[0] += fbb * gx;
-  sum[1] += fbb * gy;
-  sum[2] += fbb * gz;
-  sum[3] += (gq * vload(j->a + k)) * da + (gu * b) * db + gm * dc;
+  const vreal r0 = keep(vload(r)), r1 = keep(vload(r + ld)), r2 = keep(vload(r + 2 * ld)), r3 = keep(vload(r + 3 * ld));
+  return (filter_slope){coef[0] * r0 + coef[1] * r1 + coef[2] * r2 + coef[3] * r3,
+                        slope[0] * r0 + slope[1] * r1 + slope[2] * r2 + slope[3] * r3};
 }
 
-MLFF_INLINE v4 backward_edge(const mlff_painn_message_args *a, sender *j, int64_t e, const int dense)
+MLFF_INLINE filter_slope combine_both_dense(const real *coef, int n_terms, const real *r, int64_t ld)
 {
-  const int64_t f = a->n_features, ld = 3 * f;
+  return (filter_slope){combine_dense(coef, n_terms, r, ld), combine_dense(coef + n_terms, n_terms, r, ld)};
+}
+
+/* Adds one edge to the sums of the sender and of the edge, where u is that of the list, so opposite to the edge's own:
+ *   q[i] += fa a          g_a += fa g_q;           dE/dr += g_q a da
+ *   mu[i] -= fb b u       g_b -= fb g.u;           dE/dr -= g.u b db;         dE/du -= fb b g
+ *   mu[i] += fc c mu_j    S += fc g;               dE/dr += g.(c mu_j) dc            with g = g_mu[i] */
+MLFF_INLINE v4 backward_edge(const mlff_painn_message_args *a, const int64_t f, sender *j, int64_t e, const int dense)
+{
+  const int64_t ld = 3 * f;
   const real *line = (const real *) a->radial->line.data + e * MLFF_PAINN_LINE;
-  const real *coef = (const real *) a->radial->terms.data + e * 2 * a->n_terms, *slope = coef + a->n_terms;
+  const real *terms = (const real *) a->radial->terms.data + e * 2 * a->n_terms;
   const line_index index = line_load_index(line);
-  const real *r = (const real *) a->rows + (dense ? 0 : index.first * ld), *grad = (const real *) a->grad + index.node * 4 * f;
+  const real *r = (const real *) a->rows + (dense ? 0 : index.first * ld), *g = (const real *) a->grad + index.node * 4 * f;
   const vreal p[4] = {vset(line[0]), vset(line[1]), vset(line[2]), vset(line[3])};
   const vreal d[4] = {vset(line[4]), vset(line[5]), vset(line[6]), vset(line[7])};
-  const vreal u[3] = {vset(-line[LINE_UNIT]), vset(-line[LINE_UNIT + 1]), vset(-line[LINE_UNIT + 2])};
-  vreal sum[4] = {{0}, {0}, {0}, {0}};
-  const int n = a->n_terms;
-  for (int k = 0; k < (int) f; k += MLFF_VLEN) {
-    const real *ra = r + k, *rb = ra + f, *rc = rb + f;
-    if (dense) {
-      backward_channels(j, k, grad + k, f, u, combine_dense(coef, n, ra, ld), combine_dense(coef, n, rb, ld),
-                        combine_dense(coef, n, rc, ld), combine_dense(slope, n, ra, ld), combine_dense(slope, n, rb, ld),
-                        combine_dense(slope, n, rc, ld), sum);
-    } else {
-      backward_channels(j, k, grad + k, f, u, combine4(p, ra, ld), combine4(p, rb, ld), combine4(p, rc, ld),
-                        combine4(d, ra, ld), combine4(d, rb, ld), combine4(d, rc, ld), sum);
-    }
+  const vreal ux = vset(line[LINE_UNIT]), uy = vset(line[LINE_UNIT + 1]), uz = vset(line[LINE_UNIT + 2]);
+  vreal sum_x = vset(0), sum_y = vset(0), sum_z = vset(0), sum_r = vset(0);
+  vreal *s = j->v[0];
+  for (const real *end = r + f; r < end; r += MLFF_VLEN, g += MLFF_VLEN, s += SENDER_SIZE) {
+    const filter_slope fa = dense ? combine_both_dense(terms, a->n_terms, r, ld) : combine_both(p, d, r, ld);
+    const vreal gq = vload(g);
+    s[SENDER_GA] += fa.f * gq;
+    sum_r += (gq * s[SENDER_A]) * fa.d;
+    const vreal gx = vload(g + f), gy = vload(g + 2 * f), gz = vload(g + 3 * f), gu = gx * ux + gy * uy + gz * uz;
+    const filter_slope fb = dense ? combine_both_dense(terms, a->n_terms, r + f, ld) : combine_both(p, d, r + f, ld);
+    const vreal b = keep(s[SENDER_B]), fbb = fb.f * b;
+    s[SENDER_GB] -= fb.f * gu;
+    sum_r -= (gu * b) * fb.d;
+    sum_x -= fbb * gx;
+    sum_y -= fbb * gy;
+    sum_z -= fbb * gz;
+    const filter_slope fc = dense ? combine_both_dense(terms, a->n_terms, r + 2 * f, ld) : combine_both(p, d, r + 2 * f, ld);
+    sum_r += (gx * s[SENDER_M] + gy * s[SENDER_M + 1] + gz * s[SENDER_M + 2]) * fc.d;
+    s[SENDER_S] += fc.f * gx;
+    s[SENDER_S + 1] += fc.f * gy;
+    s[SENDER_S + 2] += fc.f * gz;
   }
-  return vsum4(sum[0], sum[1], sum[2], sum[3]);
+  return vsum4(sum_x, sum_y, sum_z, sum_r);
 }
 
 static void sender_begin(const mlff_painn_message_args *a, int64_t i, sender *j)
 {
   const int f = a->n_features;
   const real *x = (const real *) a->state + i * 6 * f, *mu = x + 3 * f;
-  memset(j->ga, 0, (size_t) f * sizeof(real));
-  memset(j->gb, 0, (size_t) f * sizeof(real));
-  memcpy(j->a, x, (size_t) f * sizeof(real));
-  memcpy(j->b, x + f, (size_t) f * sizeof(real));
-  for (int d = 0; d < 3; d++) {
-    memset(j->s[d], 0, (size_t) f * sizeof(real));
-    for (int k = 0; k < f; k += MLFF_VLEN) vstore(j->m[d] + k, vload(x + 2 * f + k) * vload(mu + d * f + k));
+  for (int k = 0; k < f; k += MLFF_VLEN) {
+    vreal *s = j->v[k / MLFF_VLEN];
+    s[SENDER_A] = vload(x + k);
+    s[SENDER_B] = vload(x + f + k);
+    for (int d = 0; d < 3; d++) s[SENDER_M + d] = vload(x + 2 * f + k) * vload(mu + d * f + k);
+    for (int d = SENDER_GA; d < SENDER_SIZE; d++) s[d] = vset(0);
   }
 }
 
@@ -188,32 +204,37 @@ static void sender_end(const mlff_painn_message_args *a, int64_t i, const sender
   const real *c = (const real *) a->state + i * 6 * f + 2 * f, *mu = c + f;
   const real *grad = (const real *) a->grad + i * 4 * f;
   real *grad_x = (real *) a->grad_x + (i - a->begin) * 3 * f, *grad_in = (real *) a->grad_in + (i - a->begin) * 4 * f;
-  memcpy(grad_x, j->ga, (size_t) f * sizeof(real));
-  memcpy(grad_x + f, j->gb, (size_t) f * sizeof(real));
-  memcpy(grad_in, grad, (size_t) f * sizeof(real));
   for (int k = 0; k < f; k += MLFF_VLEN) {
-    const vreal sx = vload(j->s[0] + k), sy = vload(j->s[1] + k), sz = vload(j->s[2] + k), ck = vload(c + k);
-    vstore(grad_x + 2 * f + k, sx * vload(mu + k) + sy * vload(mu + f + k) + sz * vload(mu + 2 * f + k));
-    vstore(grad_in + f + k, vload(grad + f + k) + ck * sx);
-    vstore(grad_in + 2 * f + k, vload(grad + 2 * f + k) + ck * sy);
-    vstore(grad_in + 3 * f + k, vload(grad + 3 * f + k) + ck * sz);
+    const vreal *s = j->v[k / MLFF_VLEN], *sum = s + SENDER_S;
+    vstore(grad_x + k, s[SENDER_GA]);
+    vstore(grad_x + f + k, s[SENDER_GB]);
+    vstore(grad_x + 2 * f + k, sum[0] * vload(mu + k) + sum[1] * vload(mu + f + k) + sum[2] * vload(mu + 2 * f + k));
+    vstore(grad_in + k, vload(grad + k));
+    for (int d = 0; d < 3; d++) vstore(grad_in + (d + 1) * f + k, vload(grad + (d + 1) * f + k) + vload(c + k) * sum[d]);
   }
 }
 
-void MLFF_CPU(painn_message_backward_cpu)(mlff_backend *backend, const mlff_painn_message_args *a)
+MLFF_INLINE void message_backward(const mlff_painn_message_args *a, const int64_t f, const int dense)
 {
-  (void) backend;
-  const v4 sign = {-1, -1, -1, 1}; /* u above points from i to j, that of the list from j to i */
   const int64_t *row = a->edges->row.data;
   real *edge_grad = a->edge_grad;
   sender j;
   for (int64_t i = a->begin; i < a->end; i++) {
     sender_begin(a, i, &j);
     for (int64_t e = row[i]; e < row[i + 1]; e++) {
-      v4 sum = sign * (a->n_terms == 4 ? backward_edge(a, &j, e, 0) : backward_edge(a, &j, e, 1));
+      v4 sum = backward_edge(a, f, &j, e, dense);
       if (a->accumulate) sum += v4_load(edge_grad + 4 * e);
       v4_store(edge_grad + 4 * e, sum);
     }
     sender_end(a, i, &j);
   }
+}
+
+void MLFF_CPU(painn_message_backward_cpu)(mlff_backend *backend, const mlff_painn_message_args *a)
+{
+  (void) backend;
+  if (a->n_terms != 4) message_backward(a, a->n_features, 1);
+  else if (a->n_features == 64) message_backward(a, 64, 0);
+  else if (a->n_features == 128) message_backward(a, 128, 0);
+  else message_backward(a, a->n_features, 0);
 }
