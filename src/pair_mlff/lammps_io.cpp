@@ -381,15 +381,17 @@ void MLFFIO::forward(Forward kind, int width)
   pair->comm_forward = saved;
 }
 
-/* Adds the rows of nodes of other ranks to those of their owners. values: [n_nodes][width]. */
+/* Adds the rows of nodes of other ranks to those of their owners. values: [n_nodes][width].
+ * Of the two widths, comm_style brick takes the larger and comm_style tiled the first. */
 void MLFFIO::reverse(double *values, int width)
 {
-  const int saved = pair->comm_reverse_off;
+  const int saved = pair->comm_reverse, saved_off = pair->comm_reverse_off;
   reverse_rows = values;
   reverse_width = width;
-  pair->comm_reverse_off = width;
+  pair->comm_reverse = pair->comm_reverse_off = width;
   comm->reverse_comm(pair);
-  pair->comm_reverse_off = saved;
+  pair->comm_reverse = saved;
+  pair->comm_reverse_off = saved_off;
 }
 
 int MLFFIO::pack_forward(int n, const int *atoms, double *buf) const
