@@ -1,0 +1,119 @@
+"""What can be timed: a LAMMPS deck, or a PyTorch program that answers over a pipe.
+
+A case has `label` (what it is), `n_atoms`, `prepare()` (once, before the rounds), `measure()` (one round: a dictionary with
+`seconds` per step or evaluation, `cpu` the share of a processor it had, and whatever else is known) and `close()`.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+
+import speed_lammps
+from speed_lammps import RunError
+
+# glibc returns large buffers to the kernel by default, which costs PyTorch up to half of its time in page faults.
+TUNED_MALLOC = {"MALLOC_MMAP_THRESHOLD_": "2000000000", "MALLOC_TRIM_THRESHOLD_": "4000000000",
+                "MALLOC_TOP_PAD_": "200000000"}
+SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "speed_torch.py")
+
+
+class LammpsCase:
+    """A deck run by `lmp` on one core per rank; every round is a process of its own."""
+
+    def __init__(self, context, name, label, deck, ranks=1):
+        self.context, self.name, self.label, self.deck, self.ranks = context, name, label, deck, ranks
+        self.cores = context.cores[:ranks]
+        self.path = os.path.join(context.work, f"in.{name}")
+        self.n_atoms = self.steps = None
+        self.style = {}
+
+    def _run(self, lines):
+        with open(self.path, "w", encoding="ascii") as out:
+            out.write("\n".join(self.deck + lines) + "\n")
+        return speed_lammps.run(self.context.lmp, self.path, self.cores, self.ranks)
+
+    def prepare(self):
+        """Chooses the number of steps, so that one round takes about context.seconds."""
+        if self.steps:
+            return
+        text = self._run(["run 5", "run 20"])
+        found = speed_lammps.parse(text)
+        self.style = speed_lammps.parse_style(text)
+        self.n_atoms = found["atoms"]
+        self.steps = max(20, min(20000, round(self.context.seconds / found["seconds"])))
+
+    def measure(self):
+        text = self._run([f"run {speed_lammps.WARM_UP_STEPS}", f"run {self.steps}"])
+        return speed_lammps.parse(text)
+
+    def first_step(self):
+        """Potential energy (eV) and forces (eV/A, by atom ID) of the deck's structure."""
+        dump = os.path.join(self.context.work, f"forces.{self.name}")
+        text = self._run(["thermo_style custom step pe", "thermo_modify format float %.15g", "run 0",
+                          f"write_dump all custom {dump} id fx fy fz modify sort id format float %.15g"])
+        with open(dump, encoding="ascii") as file:
+            rows = file.read().split("id fx fy fz")[1].split("\n")
+        forces = [[float(x) for x in row.split()[1:]] for row in rows if row.strip()]
+        return speed_lammps.parse_thermo(text)["PotEng"], forces
+
+    def describe(self):
+        return {"label": self.label, "n_atoms": self.n_atoms, "ranks": self.ranks, "steps": self.steps, **self.style}
+
+    def close(self):
+        pass
+
+
+class TorchProgram:
+    """A process of speed_torch.py pinned to one core; it sleeps while others are timed."""
+
+    def __init__(self, context, program, weights, tuned):
+        env = dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", **(TUNED_MALLOC if tuned else {}))
+        arguments = ["taskset", "-c", str(context.cores[0]), context.torch_python, SCRIPT, program, weights]
+        self.process = subprocess.Popen(arguments, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, **request):
+        """Answer to `request`; RunError when the program has failed."""
+        try:
+            self.process.stdin.write(json.dumps(request) + "\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            raise RunError(f"{SCRIPT} ended with status {self.process.wait()}: its messages are above")
+        reply = json.loads(line)
+        if "error" in reply:
+            raise RunError(f"{SCRIPT}: {reply['error']}")
+        return reply
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class TorchCase:
+    """One variant of a TorchProgram; a round is the median of several evaluations of energy and forces."""
+
+    def __init__(self, context, name, label, program, variant, n_atoms):
+        self.context, self.name, self.label, self.program, self.variant = context, name, label, program, variant
+        self.n_atoms, self.ranks, self.count = n_atoms, 1, None
+
+    def prepare(self):
+        if self.count:
+            return
+        self.program.ask(do="time", variant=self.variant, n=3)
+        seconds = self.program.ask(do="time", variant=self.variant, n=3)["seconds"]
+        self.count = max(3, min(200, round(self.context.seconds / statistics.median(seconds))))
+
+    def measure(self):
+        reply = self.program.ask(do="time", variant=self.variant, n=self.count + 2)
+        seconds, cpu = reply["seconds"][2:], reply["cpu_seconds"][2:]
+        return {"seconds": statistics.median(seconds), "cpu": sum(cpu) / sum(seconds)}
+
+    def describe(self):
+        return {"label": self.label, "n_atoms": self.n_atoms, "ranks": 1, "evaluations": self.count,
+                "variant": self.variant}
+
+    def close(self):
+        self.program.close()

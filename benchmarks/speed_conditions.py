@@ -1,0 +1,111 @@
+"""Under which conditions speed was measured: machine, versions, cores, and what else ran."""
+
+import glob
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+
+from speed_lammps import RunError
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def find_lmp():
+    beside = os.path.join(os.path.dirname(sys.executable), "lmp")
+    found = beside if os.path.exists(beside) else shutil.which("lmp")
+    if not found:
+        raise RunError("the program lmp was not found beside this Python or on PATH: run `make build`, or give --lmp")
+    return found
+
+
+def find_plugin(build):
+    for folder in (build, os.path.join(build, "release")):
+        path = os.path.abspath(os.path.join(folder, "mlffplugin.so"))
+        if os.path.exists(path):
+            return path
+    raise RunError(f"{build} has no mlffplugin.so: run `make build`, or give --build")
+
+
+def find_potentials(lmp):
+    """Folder of LAMMPS' potential files; an empty string when there is none."""
+    named = os.environ.get("LAMMPS_POTENTIALS", "").split(":")
+    prefix = os.path.dirname(os.path.dirname(os.path.abspath(lmp)))
+    around = glob.glob(os.path.join(prefix, "lib", "python3*", "site-packages", "lammps", "share", "lammps", "potentials"))
+    for folder in [*named, *around, os.path.join(prefix, "share", "lammps", "potentials")]:
+        if folder and os.path.isdir(folder):
+            return folder
+    return ""
+
+
+def choose_cores(core):
+    """Cores to use: the wanted one (the last by default) first, then the others downwards."""
+    allowed = sorted(os.sched_getaffinity(0), reverse=True)
+    if core is None:
+        return allowed
+    if core not in allowed:
+        raise RunError(f"core {core} cannot be used; possible: {', '.join(map(str, sorted(allowed)))}")
+    return [core] + [c for c in allowed if c != core]
+
+
+def cpu_times():
+    """(clock, seconds that all processors were busy since the machine started)."""
+    with open("/proc/stat", encoding="ascii") as file:
+        numbers = [int(x) for x in file.readline().split()[1:]]
+    busy = sum(numbers) - numbers[3] - numbers[4]
+    with open("/proc/uptime", encoding="ascii") as file:
+        clock = float(file.read().split()[0])
+    return clock, busy / os.sysconf("SC_CLK_TCK")
+
+
+def others_since(before, share, ranks):
+    """Processors' worth of work by others since `before`, when ours had `share` of one for each rank."""
+    clock, busy = cpu_times()
+    elapsed = max(clock - before[0], 1e-9)
+    return max(0.0, (busy - before[1]) / elapsed - share * ranks)
+
+
+def _output(*command):
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip()
+
+
+def _processor():
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+        found = re.search(r"model name\s*:\s*(.*)", file.read())
+    return found.group(1) if found else platform.machine()
+
+
+def _cache(build):
+    """Compiler and build type from CMake's cache beside the plugin."""
+    path = os.path.join(build, "CMakeCache.txt")
+    if not os.path.exists(path):
+        return {}
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    values = dict(re.findall(r"^(CMAKE_BUILD_TYPE|CMAKE_C_COMPILER):\w+=(.*)$", text, re.MULTILINE))
+    compiler = _output(values.get("CMAKE_C_COMPILER", "cc"), "--version").splitlines()
+    return {"build_type": values.get("CMAKE_BUILD_TYPE", ""), "compiler": compiler[0] if compiler else ""}
+
+
+def _commit():
+    """Commit of the checkout, with '+changes' when the sources differ from it; results of earlier runs do not count."""
+    commit = _output("git", "-C", ROOT, "rev-parse", "--short=12", "HEAD")
+    sources = [os.path.join(ROOT, name) for name in ("src", "include", "cmake", "models", "CMakeLists.txt")]
+    changed = _output("git", "-C", ROOT, "status", "--porcelain", "--", *sources)
+    return commit + ("+changes" if changed else "")
+
+
+def describe(context):
+    """Dictionary of the conditions."""
+    version = re.search(r"LAMMPS\)?\D*(\d+ \w+ \d{4}[^\n]*)|Simulator - (.*)", _output(context.lmp, "-h"))
+    versions = {"lammps": next((g for g in version.groups() if g), "") if version else "",
+                "python": platform.python_version(), "kernel": platform.release(), "libc": " ".join(platform.libc_ver()),
+                "mlff_commit": _commit()}
+    return {"processor": _processor(), "n_processors": os.cpu_count(), "cores": context.cores[:2],
+            "load_average_at_start": os.getloadavg()[0], "versions": versions, **_cache(os.path.dirname(context.plugin))}

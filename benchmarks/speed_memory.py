@@ -1,0 +1,91 @@
+"""Heap allocations per step, and memory per atom. Measured once, not in rounds: neither depends on who else computes."""
+
+import os
+import re
+import subprocess
+
+import speed_lammps
+import speed_parts
+import speed_systems
+from speed_parts import Skip
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+STEPS = 100
+# Steps of real dynamics whose allocations are counted, after as many that let the buffers settle.
+LIQUID_STEPS = 500
+
+
+def _counter(context):
+    library = os.path.join(context.work, "count_malloc.so")
+    source = os.path.join(HERE, "count_malloc.c")
+    done = subprocess.run(["cc", "-shared", "-fPIC", "-O2", source, "-o", library], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        raise Skip(f"cc cannot build {source}: {done.stdout[-500:]}")
+    return library
+
+
+def _run(context, name, lines, environment=None):
+    path = os.path.join(context.work, f"in.{name}")
+    with open(path, "w", encoding="ascii") as out:
+        out.write("\n".join(lines) + "\n")
+    return speed_lammps.run(context.lmp, path, context.cores, 1, environment)
+
+
+def _allocations_per_step(context, counter, deck, first, steps):
+    """(allocations of a run of first + steps) - (allocations of a run of first), per step."""
+    counts = []
+    for n in (first, first + steps):
+        text = _run(context, "allocations", deck + [f"run {n}"], {"LD_PRELOAD": counter})
+        counts.append(int(re.findall(r"allocations (\d+)", text)[-1]))
+    return (counts[1] - counts[0]) / steps
+
+
+def _decks(context, pair):
+    """Decks of 192 atoms by name: atoms at rest without and with neighbour lists, to which nothing should be added."""
+    data = speed_systems.water(context.work, context.lmp, 4, context.cores[0])
+    deck = speed_systems.water_deck(data, pair, real=False)
+    once = [line.replace("every 20 delay 0 check no", "every 1000000 delay 0 check no") for line in deck]
+    often = [line.replace("every 20 delay 0 check no", "every 5 delay 0 check no") for line in deck]
+    return {"no new neighbour lists": once, "a new neighbour list every 5 steps": often}
+
+
+def allocations(context):
+    """Allocations per step of pair_style mlff, and of LAMMPS with lj/cut in the same decks."""
+    counter = _counter(context)
+    model, trained = speed_parts.own_model(context, "student")
+    ours = speed_parts.mlff_pair(context, model, "O H")
+    stock = ["pair_style lj/cut 5.0", "pair_coeff * * 0.0 1.0"]
+    found = {}
+    mlff, plain = _decks(context, ours), _decks(context, stock)
+    for name in mlff:
+        found[name] = {"mlff": _allocations_per_step(context, counter, mlff[name], 50, STEPS),
+                       "lj/cut": _allocations_per_step(context, counter, plain[name], 50, STEPS)}
+    if trained:
+        data = speed_systems.water(context.work, context.lmp, 4, context.cores[0])
+        deck = speed_systems.water_deck(data, ours)
+        found["dynamics of the liquid"] = {
+            "mlff": _allocations_per_step(context, counter, deck, LIQUID_STEPS, LIQUID_STEPS), "lj/cut": None}
+    return found
+
+
+def per_atom(context):
+    """Bytes that LAMMPS accounts for with pair_style mlff and, for comparison, with pair_style zero; by atoms."""
+    rows = {}
+    for atoms, n in speed_parts.WATER.items():
+        data = speed_systems.water(context.work, context.lmp, n, context.cores[0])
+        row = {}
+        for role in ("student", "teacher"):
+            model, _ = speed_parts.own_model(context, role)
+            deck = speed_systems.water_deck(data, speed_parts.mlff_pair(context, model, "O H"), real=False)
+            row[role] = speed_lammps.parse(_run(context, "memory", deck + ["run 2", "run 2"]))["memory"]
+        stock = speed_systems.water_deck(data, ["pair_style zero 5.0", "pair_coeff * *"], real=False)
+        row["zero"] = speed_lammps.parse(_run(context, "memory", stock + ["run 2", "run 2"]))["memory"]
+        rows[atoms] = row
+    small, large = min(rows), max(rows)
+    slope = {key: (rows[large][key] - rows[small][key]) / (large - small) for key in rows[small]}
+    return {"bytes": rows, "bytes_per_atom": slope}
+
+
+def measure(context):
+    return {"allocations_per_step": allocations(context), "memory": per_atom(context)}

@@ -1,0 +1,239 @@
+"""The parts of the speed comparison: which cases are timed together, and which ratios they give.
+
+A part is a function of the context that returns a Part, or raises Skip with the reason when something that it needs is
+not there.
+"""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+
+import numpy as np
+import yaml
+
+import speed_systems
+from speed_cases import LammpsCase, TorchCase, TorchProgram
+from speed_lammps import RunError
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+# Edges of the water boxes, in molecules, by number of atoms.
+WATER = {192: 4, 648: 6, 3000: 10}
+# Names of the project's models of water, without their role, best first.
+OWN_MODELS = ("water-painn", "water-benzene")
+# Largest differences between a PyTorch program and LAMMPS, both in single precision: eV/atom and eV/A.
+ENERGY_AGREES, FORCES_AGREE = 1.0e-5, 2.0e-3
+
+
+class Skip(Exception):
+    """Why a part cannot run here."""
+
+
+@dataclass
+class Ratio:
+    """How many times cheaper `ours` is than the fastest of `theirs`; `value` is what is compared, per step or atom."""
+
+    name: str
+    theirs: list
+    ours: str
+    bar: float = None
+    aim: float = None
+    per_atom: bool = False
+
+
+@dataclass
+class Part:
+    title: str
+    cases: list
+    ratios: list
+    facts: dict = field(default_factory=dict)
+
+
+def mlff_pair(context, model, elements, kernels=None):
+    """Commands that set up pair_style mlff. The self-test runs in `make test`, not in every round."""
+    options = f" kernels {kernels}" if kernels else ""
+    return [f"plugin load {context.plugin}", f"pair_style mlff self_test no{options}",
+            f"pair_coeff * * {model} {elements}"]
+
+
+def _tools(context, *arguments):
+    env = dict(os.environ, PYTHONPATH=os.path.join(ROOT, "python"))
+    done = subprocess.run([sys.executable, "-m", *arguments], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, check=False)
+    if done.returncode != 0:
+        raise RunError(f"python -m {' '.join(arguments)}:\n{done.stdout[-2000:]}")
+
+
+def converted(context, kind, name, *options):
+    """Model file made from the published parameters `name` of the shared models."""
+    source = os.path.join(context.shared, "models", name + ".yaml")
+    if not os.path.exists(source):
+        raise Skip(f"{source} is not there (--shared names the folder of the published parameters)")
+    result = os.path.join(context.work, name)
+    if not os.path.exists(result + ".yaml"):
+        _tools(context, "mlff_tools.convert", kind, source, *options, "-o", result)
+    return result + ".yaml"
+
+
+def own_model(context, role):
+    """(model file, trained) of the project's water model for `role` teacher or student; random weights without one."""
+    for name in OWN_MODELS:
+        path = os.path.join(ROOT, "models", f"{name}-{role}.yaml")
+        if os.path.exists(path):
+            return path, True
+    random = os.path.join(context.work, f"random-{role}.yaml")
+    if not os.path.exists(random):
+        import speed_random
+        speed_random.write(random, role)
+    return random, False
+
+
+def own_case(context, role, atoms, ranks=1, kernels=None):
+    """Case of the teacher or student on `atoms` atoms of liquid water."""
+    model, trained = own_model(context, role)
+    data = speed_systems.water(context.work, context.lmp, WATER[atoms], context.cores[0])
+    name = f"{role}-{atoms}" + (f"-{ranks}ranks" if ranks > 1 else "") + (f"-{kernels}" if kernels else "")
+    label = f"{role}, {atoms} atoms of water" + (f", {ranks} ranks" if ranks > 1 else "")
+    label += (f", kernels {kernels}" if kernels else "") + ("" if trained else " (random weights)")
+    deck = speed_systems.water_deck(data, mlff_pair(context, model, "O H", kernels), real=trained)
+    return LammpsCase(context, name, label, deck, ranks)
+
+
+def _torch(context):
+    if not context.torch_python:
+        raise Skip("MLFF_TORCH_PYTHON does not name a Python with PyTorch, TorchANI and SchNetPack")
+
+
+def _compare(case, reference_energy, reference_forces):
+    """Differences between LAMMPS and a PyTorch program on the same structure; RunError when they do not agree."""
+    energy, forces = case.first_step()
+    n = len(forces)
+    worst = float(np.max(np.abs(np.array(forces) - np.array(reference_forces))))
+    difference = abs(energy - reference_energy) / n
+    if not (difference <= ENERGY_AGREES and worst <= FORCES_AGREE):
+        raise RunError(f"{case.label}: results differ from PyTorch by {difference:.3g} eV/atom and {worst:.3g} eV/A")
+    return {"energy_ev_per_atom": difference, "forces_ev_per_ang": worst}
+
+
+def _self_energies(model, structure):
+    """Sum of the energy offsets of a model file over the atoms of a structure, eV."""
+    with open(model, encoding="utf-8") as file:
+        head = yaml.safe_load(file)
+    return head["units"]["energy_in_eV"] * sum(head["energy_offsets"][s] for s in structure["symbols"])
+
+
+def _torch_part(context, kind, weights, label, variants, structure):
+    """(cases, energy and forces): every variant of a PyTorch program with tuned malloc, the first also with the default."""
+    cases, energy_forces = [], None
+    for tuned in (True, False):
+        program = TorchProgram(context, kind, weights, tuned)
+        context.closing.append(program.close)
+        answer = program.ask(do="system", numbers=structure["numbers"], positions=structure["positions"],
+                             cell=structure["cell"])
+        for variant in variants if tuned else variants[:1]:
+            if tuned and energy_forces is None:
+                energy_forces = program.ask(do="check", variant=variant)
+            malloc = "tuned" if tuned else "default"
+            cases.append(TorchCase(context, f"{kind}-torch-{variant.replace('/', '-')}-{malloc}",
+                                   f"{label} {variant}, malloc {malloc}", program, variant, len(structure["numbers"])))
+    context.versions.update(answer["versions"])
+    return cases, energy_forces
+
+
+def _reference_case(context, name, label, model, structure):
+    data = os.path.join(context.work, f"{name}.data")
+    kinds = [1 if z == 8 else 2 for z in structure["numbers"]]
+    speed_systems.write_data(data, kinds, structure["positions"], structure["cell"])
+    real = name.startswith("ani")
+    deck = speed_systems.water_deck(data, mlff_pair(context, model, "O H"), real=real, velocities=False)
+    return LammpsCase(context, name, label, deck)
+
+
+def ani(context):
+    """ANI-2x in LAMMPS against TorchANI."""
+    _torch(context)
+    model = converted(context, "ani", "ani-2x")
+    structure = speed_systems.reference_water(context.shared)
+    ours = _reference_case(context, "ani-2x", "ANI-2x, 8 networks, pair_style mlff", model, structure)
+    theirs, found = _torch_part(context, "ani", os.path.join(context.shared, "models", "ani-2x.safetensors"), "TorchANI",
+                                ["infer/cell_list", "infer/verlet_cell_list", "script/cell_list"], structure)
+    facts = {"agreement": _compare(ours, found["energy"] + _self_energies(model, structure), found["forces"])}
+    ratio = Ratio("ANI-2x, 64 waters: TorchANI / mlff", [c.name for c in theirs], ours.name, bar=5.0, aim=10.0)
+    return Part("ANI-2x (8 networks), 192 atoms of water", [ours] + theirs, [ratio], facts)
+
+
+def painn(context):
+    """PaiNN with 128 features and 3 layers in LAMMPS against SchNetPack."""
+    _torch(context)
+    model = converted(context, "painn", "painn_f128_gaussian", "--elements", "H,O")
+    structure = speed_systems.reference_water(context.shared)
+    ours = _reference_case(context, "painn-f128", "PaiNN F=128 L=3, 20 Gaussians, pair_style mlff", model, structure)
+    theirs, found = _torch_part(context, "painn",
+                                os.path.join(context.shared, "models", "painn_f128_gaussian.safetensors"), "SchNetPack",
+                                ["loaded", "frozen", "script"], structure)
+    facts = {"agreement": _compare(ours, found["energy"], found["forces"])}
+    ratio = Ratio("PaiNN F=128 L=3, 64 waters: SchNetPack / mlff", [c.name for c in theirs], ours.name, bar=6.0)
+    return Part("PaiNN (128 features, 3 layers), 192 atoms of water", [ours] + theirs, [ratio], facts)
+
+
+def student(context):
+    """The student against the descriptor potentials of LAMMPS, per atom and step."""
+    cases = [own_case(context, "student", 192), own_case(context, "student", 648)]
+    ratios = []
+
+    def add(name, label, found, ours, **bars):
+        deck, files = found
+        missing = [f for f in files if not os.path.exists(f)]
+        if missing:
+            context.skipped[label] = f"{missing[0]} is not there"
+            return
+        cases.append(LammpsCase(context, name, label, deck))
+        ratios.append(Ratio(f"{label} / student, {ours.split('-')[1]} atoms", [name], ours, per_atom=True, **bars))
+
+    p = context.potentials
+    add("pod-128", "POD (Ta), 128 atoms", speed_systems.tantalum_pod(p, 4), "student-192", bar=1.0)
+    add("pod-686", "POD (Ta), 686 atoms", speed_systems.tantalum_pod(p, 7), "student-648", bar=1.0)
+    add("snap-128", "SNAP 2J=8 (Ta), 128 atoms", speed_systems.tantalum_snap(p, 4), "student-192")
+    if context.nep_plugin and context.nep_model:
+        nep = speed_systems.lead_telluride_nep(context.nep_plugin, context.nep_model, 3)
+        add("nep-216", "NEP (PbTe), 216 atoms", nep, "student-192", aim=2.0)
+    else:
+        context.skipped["NEP"] = "MLFF_BENCH_NEP_PLUGIN and MLFF_BENCH_NEP_MODEL do not name a plugin and model"
+    return Part("Student against descriptor potentials, per atom and step", cases, ratios)
+
+
+def ranks(context):
+    """The student on one and on two ranks."""
+    if len(context.cores) < 2:
+        raise Skip("two ranks need two cores")
+    cases, ratios = [], []
+    for atoms in WATER:
+        one, two = own_case(context, "student", atoms), own_case(context, "student", atoms, ranks=2)
+        cases += [one, two]
+        ratios.append(Ratio(f"student, {atoms} atoms: 1 rank / 2 ranks", [one.name], two.name,
+                            bar=1.8 if atoms <= 648 else None))
+    return Part("Student on two ranks", cases, ratios)
+
+
+def teacher(context):
+    """Teacher and student on the same deck."""
+    cases, ratios = [], []
+    for atoms in (192, 648):
+        big, small = own_case(context, "teacher", atoms), own_case(context, "student", atoms)
+        cases += [big, small]
+        ratios.append(Ratio(f"teacher / student, {atoms} atoms", [big.name], small.name, bar=5.0))
+    return Part("Teacher against student on the same deck", cases, ratios)
+
+
+def kernels(context):
+    """The student on every kernel path of this processor."""
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+        flags = next((line.split() for line in file if line.startswith("flags")), [])
+    paths = ["generic"] + (["avx2"] if "avx2" in flags else []) + (["avx512"] if "avx512dq" in flags else [])
+    cases = [own_case(context, "student", 192, kernels=k) for k in paths]
+    ratios = [Ratio(f"student, 192 atoms: kernels {k} / {paths[-1]}", [c.name], cases[-1].name)
+              for k, c in zip(paths[:-1], cases[:-1])]
+    return Part("Kernel paths", cases, ratios)
+
+
+PARTS = {"ani": ani, "painn": painn, "student": student, "ranks": ranks, "teacher": teacher, "kernels": kernels}

@@ -1,0 +1,212 @@
+"""PyTorch side of the speed comparison: TorchANI or SchNetPack, evaluated in a process of its own.
+
+  $MLFF_TORCH_PYTHON speed_torch.py ani|painn WEIGHTS.safetensors
+
+The process reads one JSON object per line and answers with one per line, so that the caller can interleave its
+evaluations with those of other programs:
+
+  {"do": "system", "numbers": [...], "positions": [...], "cell": [...]}   what to evaluate; answers with versions
+  {"do": "check", "variant": NAME}          energy (eV) and forces (eV/A), to compare results before speed
+  {"do": "time", "variant": NAME, "n": N}   wall and CPU seconds of each of N evaluations of energy and forces
+
+It has PyTorch and the packages themselves to import, and nothing of this project. One thread, float32.
+"""
+
+import json
+import os
+import sys
+import time
+import typing
+import warnings
+
+HARTREE_IN_EV = 27.211386024367243
+# Of the PaiNN models compared.
+PAINN_CUTOFF = 5.0
+
+
+def import_torch():
+    """The module torch, with one thread."""
+    os.environ["TORCHANI_NO_WARN_EXTENSIONS"] = "1"
+    warnings.filterwarnings("ignore")
+    import torch
+    torch.set_num_threads(1)
+    return torch
+
+
+class TorchANI:
+    """ANI-2x, ensemble of eight, in TorchANI. A variant is KIND/NEIGHBOURLIST with KIND plain, infer or script."""
+
+    def __init__(self, weights):
+        import torchani
+        self.torchani = torchani
+        self.weights = weights
+        self.models = {}
+
+    def versions(self):
+        return {"torchani": self.torchani.__version__}
+
+    def set_system(self, numbers, positions, cell):
+        self.numbers = torch.tensor(numbers)[None]
+        self.positions = torch.tensor(positions, dtype=torch.float32)[None]
+        self.cell = torch.tensor(cell, dtype=torch.float32)
+        self.periodic = torch.tensor([True, True, True])
+
+    def _assemble(self, neighbourlist):
+        from torchani.arch import Assembler
+        from torchani.utils import SYMBOLS_2X
+        assembler = Assembler(periodic_table_index=True)
+        assembler.set_symbols(SYMBOLS_2X)
+        assembler.set_global_cutoff_fn("cosine")
+        assembler.set_aev_computer(radial="ani2x", angular="ani2x", strategy="pyaev")
+        assembler.set_atomic_networks(ctor="ani2x")
+        assembler.set_neighborlist(neighbourlist)
+        assembler.set_gsaes_as_self_energies("wb97x-631gd")
+        return assembler.assemble(8)
+
+    def _load(self, model):
+        """Puts the published weights, named ensemble.{member}.{element}.{layer}.{kind}, into every linear layer."""
+        from safetensors.torch import load_file
+        tensors, used = load_file(self.weights), set()
+        with torch.no_grad():
+            for m, member in enumerate(model.nnp.neural_networks.members):
+                for element, network in member.atomics.items():
+                    for l, linear in enumerate([*network.layers, network.final_layer]):
+                        for kind in ("weight", "bias"):
+                            name = f"ensemble.{m}.{element}.{l}.{kind}"
+                            target = getattr(linear, kind)
+                            if target.shape != tensors[name].shape:
+                                raise ValueError(f"{name} is {tensors[name].shape}, TorchANI has {target.shape}")
+                            target.copy_(tensors[name])
+                            used.add(name)
+        if used != set(tensors):
+            raise ValueError(f"{len(set(tensors) - used)} tensors of {self.weights} have no place in TorchANI")
+
+    def _model(self, variant):
+        if variant not in self.models:
+            kind, neighbourlist = variant.split("/")
+            model = self._assemble(neighbourlist)
+            self._load(model)
+            model.requires_grad_(False)
+            model = model.to(torch.float32)
+            # The sum of self energies, 1e5 times the interaction, is added by the caller in double precision.
+            model.energy_shifter._enabled = False
+            if kind == "infer":
+                model = model.to_infer_model(use_mnp=False)
+            elif kind == "script":
+                model = torch.jit.script(model)
+            elif kind != "plain":
+                raise ValueError(f"variant '{variant}' is not known")
+            self.models[variant] = model
+        return self.models[variant]
+
+    def evaluate(self, variant):
+        """Energy without self energies (eV) and forces (eV/A); the neighbour list is part of it."""
+        x = self.positions.clone().requires_grad_(True)
+        energy = self._model(variant)((self.numbers, x), self.cell, self.periodic).energies
+        return energy, -torch.autograd.grad(energy.sum(), x)[0]
+
+    def in_ev(self, energy, forces):
+        return float(energy.double()) * HARTREE_IN_EV, (forces[0].double() * HARTREE_IN_EV).tolist()
+
+
+class SchNetPack:
+    """PaiNN in SchNetPack. Variants: loaded (as the package loads it), frozen (no parameter gradients), script."""
+
+    def __init__(self, weights):
+        # PyTorch 2.13 has dropped a private name that schnetpack.data imports.
+        import torch.utils.data.dataloader as dataloader
+        if not hasattr(dataloader, "T_co"):
+            dataloader.T_co = typing.TypeVar("T_co", covariant=True)
+        import schnetpack
+        self.spk = schnetpack
+        self.weights = weights
+        self.models = {}
+
+    def versions(self):
+        return {"schnetpack": self.spk.__version__}
+
+    def set_system(self, numbers, positions, cell):
+        """Builds the neighbour list once: it is not part of what is timed."""
+        import numpy as np
+        from ase import Atoms
+        from matscipy.neighbours import neighbour_list
+        import schnetpack.properties as keys
+        atoms = Atoms(numbers=numbers, positions=positions, cell=cell, pbc=True)
+        i, j, shift = neighbour_list("ijS", atoms, PAINN_CUTOFF)
+        order = np.argsort(i, kind="stable")
+        i, j, offsets = i[order], j[order], (shift[order] @ atoms.cell.array)
+        self.inputs = {
+            keys.Z: torch.tensor(atoms.numbers), keys.R: torch.tensor(atoms.positions, dtype=torch.float32),
+            keys.cell: torch.tensor(atoms.cell.array, dtype=torch.float32)[None],
+            keys.pbc: torch.tensor(atoms.pbc)[None], keys.idx_m: torch.zeros(len(atoms), dtype=torch.long),
+            keys.n_atoms: torch.tensor([len(atoms)]), keys.idx_i: torch.tensor(i, dtype=torch.long),
+            keys.idx_j: torch.tensor(j, dtype=torch.long), keys.offsets: torch.tensor(offsets, dtype=torch.float32)}
+
+    def _build(self):
+        from safetensors.torch import load_file
+        spk = self.spk
+        basis = spk.nn.GaussianRBF(n_rbf=20, cutoff=PAINN_CUTOFF)
+        network = spk.representation.PaiNN(n_atom_basis=128, n_interactions=3, radial_basis=basis,
+                                           cutoff_fn=spk.nn.CosineCutoff(PAINN_CUTOFF))
+        model = spk.model.NeuralNetworkPotential(
+            representation=network, input_modules=[spk.atomistic.PairwiseDistances()],
+            output_modules=[spk.atomistic.Atomwise(n_in=128, output_key="energy"), spk.atomistic.Forces()]).eval()
+        model.load_state_dict(load_file(self.weights), strict=True)
+        return model
+
+    def _model(self, variant):
+        if variant not in self.models:
+            model = self._build()
+            if variant != "loaded":
+                model.requires_grad_(False)
+            if variant == "script":
+                model = torch.jit.script(model)
+            elif variant not in ("loaded", "frozen"):
+                raise ValueError(f"variant '{variant}' is not known")
+            self.models[variant] = model
+        return self.models[variant]
+
+    def evaluate(self, variant):
+        results = self._model(variant)({name: value.detach().clone() for name, value in self.inputs.items()})
+        return results["energy"], results["forces"]
+
+    def in_ev(self, energy, forces):
+        return float(energy.detach().double()), forces.detach().double().tolist()
+
+
+def answer(program, request):
+    """Dictionary that answers `request`."""
+    if request["do"] == "system":
+        program.set_system(request["numbers"], request["positions"], request["cell"])
+        return {"versions": {"python": sys.version.split()[0], "torch": torch.__version__, **program.versions()},
+                "threads": torch.get_num_threads()}
+    variant = request["variant"]
+    if request["do"] == "check":
+        energy, forces = program.in_ev(*program.evaluate(variant))
+        return {"energy": energy, "forces": forces}
+    seconds, cpu_seconds = [], []
+    for _ in range(request["n"]):
+        start, cpu_start = time.perf_counter(), time.process_time()
+        program.evaluate(variant)
+        seconds.append(time.perf_counter() - start)
+        cpu_seconds.append(time.process_time() - cpu_start)
+    return {"seconds": seconds, "cpu_seconds": cpu_seconds}
+
+
+def main():
+    # Packages print while they are imported; the answers get the real standard output to themselves.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    program = {"ani": TorchANI, "painn": SchNetPack}[sys.argv[1]](sys.argv[2])
+    for line in sys.stdin:
+        try:
+            reply = answer(program, json.loads(line))
+        except Exception as problem:  # the caller decides what a failed variant means
+            reply = {"error": f"{type(problem).__name__}: {problem}"[:2000]}
+        answers.write(json.dumps(reply) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    torch = import_torch()
+    main()
