@@ -18,9 +18,9 @@ typedef struct cli_options {
 
 typedef struct cli_command {
   const char *name;
-  const char *arguments;  /* for the usage line                                 */
+  const char *arguments; /* for the usage line                                 */
   int n_arguments;
-  const char *options;    /* names that it takes, e.g. "device precision json"   */
+  const char *options; /* names that it takes, e.g. "device precision json"   */
   const char *summary;
   int (*run)(const cli_options *options);
 } cli_command;
@@ -38,7 +38,7 @@ typedef struct cli_frame {
   char name[64];
   int32_t n_atoms;
   char (*elements)[4];
-  int32_t *species;     /* filled by cli_frame_species */
+  int32_t *species; /* filled by cli_frame_species */
   double (*pos)[3];
   double cell[3][3];
   int pbc[3];

@@ -14,17 +14,22 @@ void cli_json_text(FILE *out, const char *text)
   fputc('"', out);
   for (; *text; text++) {
     const unsigned char c = (unsigned char) *text;
-    if (c == '"' || c == '\\') fprintf(out, "\\%c", c);
-    else if (c < 0x20) fprintf(out, "\\u%04x", c);
-    else fputc(c, out);
+    if (c == '"' || c == '\\')
+      fprintf(out, "\\%c", c);
+    else if (c < 0x20)
+      fprintf(out, "\\u%04x", c);
+    else
+      fputc(c, out);
   }
   fputc('"', out);
 }
 
 void cli_json_number(FILE *out, double value)
 {
-  if (isfinite(value)) fprintf(out, "%.17g", value);
-  else fprintf(out, "null");
+  if (isfinite(value))
+    fprintf(out, "%.17g", value);
+  else
+    fprintf(out, "null");
 }
 
 int cli_info(const cli_options *options)
@@ -73,7 +78,9 @@ int cli_verify(const cli_options *options)
     n_failed += !test.passed;
   }
   mlff_model_close(model);
-  if (n == 0) printf("the file has no self-test structures: nothing was verified\n");
-  else printf("%d of %d passed\n", n - n_failed, n);
+  if (n == 0)
+    printf("the file has no self-test structures: nothing was verified\n");
+  else
+    printf("%d of %d passed\n", n - n_failed, n);
   return n_failed || n == 0 ? CLI_FAILED : CLI_OK;
 }

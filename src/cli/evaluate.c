@@ -43,8 +43,10 @@ static void json_numbers(const char *name, const double *values, int64_t n, int 
 {
   printf(",\n     \"%s\": [", name);
   for (int64_t k = 0; k < n; k++) {
-    if (per_row && k % per_row == 0) printf("%s[", k ? ", " : "");
-    else if (k) printf(", ");
+    if (per_row && k % per_row == 0)
+      printf("%s[", k ? ", " : "");
+    else if (k)
+      printf(", ");
     cli_json_number(stdout, values[k]);
     if (per_row && k % per_row == per_row - 1) printf("]");
   }
@@ -78,8 +80,8 @@ static void print_text(const mlff_info *info, const cli_frame *frame, const answ
   printf("%s: %d atoms\n", frame->name, (int) frame->n_atoms);
   printf("  energy   %.8f eV", r->energy);
   if (frame->n_atoms) printf("  (%.8f eV/atom)", r->energy / frame->n_atoms);
-  printf("\n  virial   %.6f %.6f %.6f %.6f %.6f %.6f eV  (xx yy zz xy xz yz)\n", r->virial[0], r->virial[1], r->virial[2],
-         r->virial[3], r->virial[4], r->virial[5]);
+  printf("\n  virial   %.6f %.6f %.6f %.6f %.6f %.6f eV  (xx yy zz xy xz yz)\n", r->virial[0], r->virial[1],
+         r->virial[2], r->virial[3], r->virial[4], r->virial[5]);
   printf("  edges    %lld, smallest distance %.4f A\n", (long long) r->n_edges, r->min_distance);
   if (info->n_members > 1) {
     double most = 0;
@@ -97,7 +99,8 @@ static void print_json_head(const mlff_info *info)
 {
   printf("{\"model\": ");
   cli_json_text(stdout, info->name);
-  printf(", \"sha256\": \"%s\",\n \"origin\": \"mlff %s, %s, %s, kernels %s\",\n \"units\": {\"energy\": \"eV\", \"forces\": "
+  printf(", \"sha256\": \"%s\",\n \"origin\": \"mlff %s, %s, %s, kernels %s\",\n \"units\": {\"energy\": \"eV\", "
+         "\"forces\": "
          "\"eV/A\", \"virial\": \"eV\"},\n \"structures\": [\n",
          info->sha256, MLFF_VERSION, info->device, info->precision, info->kernels);
 }
@@ -114,8 +117,10 @@ static int evaluate_all(const cli_options *o, mlff_model *model, cli_frame *fram
     const mlff_status status = evaluate(model, &frames[k], &a, &error);
     if (!status) {
       if (o->json && k) printf(",\n");
-      if (o->json) print_json(info, &frames[k], &a);
-      else print_text(info, &frames[k], &a, o->forces);
+      if (o->json)
+        print_json(info, &frames[k], &a);
+      else
+        print_text(info, &frames[k], &a, o->forces);
     }
     answer_free(&a);
     if (status) {
@@ -135,8 +140,10 @@ int cli_evaluate(const cli_options *options)
   int n_frames = 0;
   if (cli_read_xyz(options->arguments[1], &frames, &n_frames, &error)) return cli_fail(&error);
   int code = CLI_FAILED;
-  if (mlff_model_open(options->arguments[0], &options->open, &model, &error)) cli_fail(&error);
-  else code = evaluate_all(options, model, frames, n_frames);
+  if (mlff_model_open(options->arguments[0], &options->open, &model, &error))
+    cli_fail(&error);
+  else
+    code = evaluate_all(options, model, frames, n_frames);
   mlff_model_close(model);
   cli_frames_free(frames, n_frames);
   return code;

@@ -8,7 +8,8 @@
 
 static const cli_command commands[] = {
     {"info", "MODEL.yaml", 1, "", "print what a model is, where it comes from and what it was made for", cli_info},
-    {"verify", "MODEL.yaml", 1, "device precision kernels", "run the model's self-test here and print a table", cli_verify},
+    {"verify", "MODEL.yaml", 1, "device precision kernels", "run the model's self-test here and print a table",
+     cli_verify},
     {"evaluate", "MODEL.yaml STRUCTURES.xyz", 2, "device precision kernels forces json",
      "energy, forces and virial of each structure", cli_evaluate},
     {"time", "MODEL.yaml STRUCTURE.xyz", 2, "device precision kernels calls skin json",
@@ -57,8 +58,7 @@ static void print_command(const cli_command *command)
 
 static int wrong_usage(const cli_command *command, const char *what, const char *which)
 {
-  fprintf(stderr, "mlff%s%s: %s%s%s\n", command ? " " : "", command ? command->name : "", what, which ? " " : "",
-          which ? which : "");
+  fprintf(stderr, "mlff%s%s: %s '%s'\n", command ? " " : "", command ? command->name : "", what, which);
   fprintf(stderr, "Try 'mlff%s%s --help'.\n", command ? " " : "", command ? command->name : "");
   return CLI_USAGE;
 }
@@ -101,10 +101,16 @@ static int read_option(const cli_command *command, int argc, char **argv, int *a
   while (k < N_OPTIONS && strcmp(option_texts[k].name, name)) k++;
   if (k == N_OPTIONS || !takes_option(command, name)) return wrong_usage(command, "unknown option", argv[*at]);
   const int wants_value = *option_texts[k].value != 0;
-  if (value) value++;
-  else if (wants_value && *at + 1 < argc) value = argv[++*at];
-  if (!wants_value != !value) return wrong_usage(command, wants_value ? "a value is missing after" : "no value goes with", argv[*at]);
-  if (!set_option(o, name, value)) return wrong_usage(command, "impossible value for option --", name);
+  if (value)
+    value++;
+  else if (wants_value && *at + 1 < argc)
+    value = argv[++*at];
+  if (!wants_value != !value)
+    return wrong_usage(command, wants_value ? "a value is missing after" : "no value goes with", argv[*at]);
+  if (!set_option(o, name, value)) {
+    fprintf(stderr, "mlff %s: --%s cannot be '%s'\n", command->name, name, value);
+    return CLI_USAGE;
+  }
   return CLI_OK;
 }
 
@@ -125,7 +131,8 @@ static int run_command(const cli_command *command, int argc, char **argv)
       o.arguments[o.n_arguments++] = argv[at];
     }
   }
-  if (o.n_arguments < command->n_arguments) return wrong_usage(command, "arguments are missing:", command->arguments);
+  if (o.n_arguments < command->n_arguments)
+    return wrong_usage(command, "arguments are missing; expected", command->arguments);
   return command->run(&o);
 }
 

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 typedef struct statistics {
@@ -46,18 +47,19 @@ static statistics summarise(double *ms, int n)
   return s;
 }
 
-static void report(const cli_options *o, const mlff_info *info, const cli_frame *frame, const mlff_result *r, statistics s,
-                   mlff_memory memory, int64_t growths)
+static void report(const cli_options *o, const mlff_info *info, const cli_frame *frame, const mlff_result *r,
+                   statistics s, mlff_memory memory, int64_t growths)
 {
   const double per_atom = frame->n_atoms ? 1e3 * s.median / frame->n_atoms : 0.0;
   if (o->json) {
     printf("{\"model\": ");
     cli_json_text(stdout, info->name);
-    printf(", \"device\": \"%s\", \"precision\": \"%s\", \"kernels\": \"%s\", \"n_atoms\": %d, \"n_edges\": %lld, "
-           "\"n_calls\": %d, \"skin\": %g,\n \"median_ms\": %.6g, \"mean_ms\": %.6g, \"std_ms\": %.6g, \"min_ms\": %.6g, "
-           "\"max_ms\": %.6g, \"p95_ms\": %.6g, \"us_per_atom\": %.6g, \"memory_bytes\": %zu, \"growths\": %lld}\n",
-           info->device, info->precision, info->kernels, (int) frame->n_atoms, (long long) r->n_edges, o->n_calls, o->skin,
-           s.median, s.mean, s.sd, s.min, s.max, s.p95, per_atom, memory.bytes, (long long) growths);
+    printf(
+        ", \"device\": \"%s\", \"precision\": \"%s\", \"kernels\": \"%s\", \"n_atoms\": %d, \"n_edges\": %lld, "
+        "\"n_calls\": %d, \"skin\": %g,\n \"median_ms\": %.6g, \"mean_ms\": %.6g, \"std_ms\": %.6g, \"min_ms\": %.6g, "
+        "\"max_ms\": %.6g, \"p95_ms\": %.6g, \"us_per_atom\": %.6g, \"memory_bytes\": %zu, \"growths\": %lld}\n",
+        info->device, info->precision, info->kernels, (int) frame->n_atoms, (long long) r->n_edges, o->n_calls, o->skin,
+        s.median, s.mean, s.sd, s.min, s.max, s.p95, per_atom, memory.bytes, (long long) growths);
     return;
   }
   printf("%s (%s) on %s, %s, kernels %s: %d atoms, %.1f neighbours each, skin %g A\n", info->name, info->architecture,
@@ -97,6 +99,22 @@ static int time_frame(const cli_options *o, mlff_model *model, cli_frame *frame)
   return code;
 }
 
+/* Opens the model for just the elements of the frame, as a simulation does. */
+static mlff_status open_for(const cli_options *o, const cli_frame *frame, mlff_model **model, mlff_error *error)
+{
+  const char *elements[128];
+  mlff_options open = o->open;
+  int n = 0;
+  for (int32_t i = 0; i < frame->n_atoms; i++) {
+    int k = 0;
+    while (k < n && strcmp(elements[k], frame->elements[i])) k++;
+    if (k == n && n < 128) elements[n++] = frame->elements[i];
+  }
+  open.elements = elements;
+  open.n_elements = n;
+  return mlff_model_open(o->arguments[0], &open, model, error);
+}
+
 int cli_time(const cli_options *options)
 {
   mlff_error error = {.code = MLFF_OK};
@@ -105,8 +123,10 @@ int cli_time(const cli_options *options)
   int n_frames = 0;
   if (cli_read_xyz(options->arguments[1], &frames, &n_frames, &error)) return cli_fail(&error);
   int code = CLI_FAILED;
-  if (mlff_model_open(options->arguments[0], &options->open, &model, &error)) cli_fail(&error);
-  else code = time_frame(options, model, &frames[0]);
+  if (open_for(options, &frames[0], &model, &error))
+    cli_fail(&error);
+  else
+    code = time_frame(options, model, &frames[0]);
   mlff_model_close(model);
   cli_frames_free(frames, n_frames);
   return code;

@@ -2,7 +2,7 @@
  *   N
  *   Lattice="ax ay az bx by bz cx cy cz" pbc="T T T" Properties=species:S:1:pos:R:3:... name=...
  *   symbol x y z ...
- * All keys of the second line are optional: without Lattice nothing is periodic; without pbc a Lattice is periodic in all
+ *   Lattice="ax ay az bx by bz cx cy cz" pbc="T T T" Properties=species:S:1:pos:R:3:... name=...
  * directions; without Properties the columns are symbol, x, y, z.
  */
 #define _POSIX_C_SOURCE 200809L
@@ -21,8 +21,8 @@ typedef struct reader {
   FILE *file;
   char *line;
   size_t capacity;
-  long number;                      /* of the line            */
-  int species_column, pos_column;   /* of the present frame   */
+  long number;                    /* of the line            */
+  int species_column, pos_column; /* of the present frame   */
   mlff_error *error;
 } reader;
 
@@ -221,8 +221,9 @@ mlff_status cli_frame_species(cli_frame *frame, const mlff_info *info, const cha
     int s = 0;
     while (s < info->n_elements && strcmp(info->elements[s], frame->elements[i])) s++;
     if (s == info->n_elements) {
-      snprintf(error->text, sizeof error->text, "%s, %s: atom %d is '%s', which the model does not know (see mlff info)",
-               path, frame->name, (int) i + 1, frame->elements[i]);
+      snprintf(error->text, sizeof error->text,
+               "%s, %s: atom %d is '%s', which the model does not know (see mlff info)", path, frame->name, (int) i + 1,
+               frame->elements[i]);
       return error->code = MLFF_E_ARG;
     }
     frame->species[i] = s;
@@ -233,5 +234,6 @@ mlff_status cli_frame_species(cli_frame *frame, const mlff_info *info, const cha
 mlff_status cli_frame_system(const cli_frame *frame, double cutoff, mlff_system **system, mlff_error *error)
 {
   return mlff_system_create(frame->n_atoms, frame->species, (const double(*)[3]) frame->pos,
-                            frame->has_cell ? (const double(*)[3]) frame->cell : NULL, frame->pbc, cutoff, system, error);
+                            frame->has_cell ? (const double(*)[3]) frame->cell : NULL, frame->pbc, cutoff, system,
+                            error);
 }

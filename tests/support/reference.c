@@ -27,7 +27,8 @@ test_json *test_json_read(const char *path)
   const long size = ftell(stream);
   rewind(stream);
   file->text = malloc((size_t) size + 1);
-  if (!file->text || fread(file->text, 1, (size_t) size, stream) != (size_t) size) ck_abort_msg("%s: cannot be read", path);
+  if (!file->text || fread(file->text, 1, (size_t) size, stream) != (size_t) size)
+    ck_abort_msg("%s: cannot be read", path);
   fclose(stream);
   test_ok(mlff_yaml_parse(path, file->text, (size_t) size, &file->arena, &root, NULL, &error), error);
   file->root.node = *root;

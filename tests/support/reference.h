@@ -16,11 +16,11 @@ const test_json *test_json_find(const test_json *from, const char *path);
 /* Same, but a missing node aborts the test. */
 const test_json *test_json_get(const test_json *from, const char *path);
 
-int test_json_length(const test_json *node);                       /* of a list or mapping; 0 for values and null */
-const test_json *test_json_item(const test_json *node, int k);     /* element k of a list or mapping              */
-const char *test_json_key(const test_json *node);                  /* of a member of a mapping                    */
-const char *test_json_text(const test_json *node);                 /* of a value                                  */
-int test_json_is_null(const test_json *node);                      /* also when node is NULL                      */
+int test_json_length(const test_json *node);                   /* of a list or mapping; 0 for values and null */
+const test_json *test_json_item(const test_json *node, int k); /* element k of a list or mapping              */
+const char *test_json_key(const test_json *node);              /* of a member of a mapping                    */
+const char *test_json_text(const test_json *node);             /* of a value                                  */
+int test_json_is_null(const test_json *node);                  /* also when node is NULL                      */
 double test_json_number(const test_json *node);
 /* All numbers of nested lists in order; *n is their count. Free with free(). */
 double *test_json_numbers(const test_json *node, int64_t *n);

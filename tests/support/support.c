@@ -35,8 +35,8 @@ int test_near(char *text, size_t text_size, const char *name, const double *got,
   const double allowed = atol + rtol * max_ref;
   if (worst <= allowed) return 1;
   if (n == 0) return 1;
-  snprintf(text, text_size, "%s[%lld] = %.17g, expected %.17g: off by %.3g, allowed %.3g (largest reference %.3g)", name,
-           (long long) at, got[at], ref[at], worst, allowed, max_ref);
+  snprintf(text, text_size, "%s[%lld] = %.17g, expected %.17g: off by %.3g, allowed %.3g (largest reference %.3g)",
+           name, (long long) at, got[at], ref[at], worst, allowed, max_ref);
   return 0;
 }
 
@@ -56,7 +56,7 @@ void test_skip(const char *format, ...)
   if (skipped) __atomic_add_fetch(skipped, 1, __ATOMIC_SEQ_CST);
 }
 
-int test_main(Suite *(*make)(void))
+int test_main(Suite *(*make)(void) )
 {
   setenv("CK_DEFAULT_TIMEOUT", "300", 0);
   skipped = mmap(NULL, sizeof *skipped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -143,14 +143,16 @@ int test_below(test_rng *rng, int n)
 
 /* ---- atoms ----------------------------------------------------------------------------------------------------- */
 
-static const char *const symbols[] = {
-    "X",  "H",  "He", "Li", "Be", "B",  "C",  "N",  "O",  "F",  "Ne", "Na", "Mg", "Al", "Si", "P",  "S",
-    "Cl", "Ar", "K",  "Ca", "Sc", "Ti", "V",  "Cr", "Mn", "Fe", "Co", "Ni", "Cu", "Zn", "Ga", "Ge", "As",
-    "Se", "Br", "Kr", "Rb", "Sr", "Y",  "Zr", "Nb", "Mo", "Tc", "Ru", "Rh", "Pd", "Ag", "Cd", "In", "Sn",
-    "Sb", "Te", "I",  "Xe", "Cs", "Ba", "La", "Ce", "Pr", "Nd", "Pm", "Sm", "Eu", "Gd", "Tb", "Dy", "Ho",
-    "Er", "Tm", "Yb", "Lu", "Hf", "Ta", "W",  "Re", "Os", "Ir", "Pt", "Au", "Hg", "Tl", "Pb", "Bi", "Po",
-    "At", "Rn", "Fr", "Ra", "Ac", "Th", "Pa", "U",  "Np", "Pu", "Am", "Cm", "Bk", "Cf", "Es", "Fm", "Md",
-    "No", "Lr", "Rf", "Db", "Sg", "Bh", "Hs", "Mt", "Ds", "Rg", "Cn", "Nh", "Fl", "Mc", "Lv", "Ts", "Og"};
+static const char *const symbols[] = {"X",  "H",  "He", "Li", "Be", "B",  "C",  "N",  "O",  "F",  "Ne", "Na",
+                                      "Mg", "Al", "Si", "P",  "S",  "Cl", "Ar", "K",  "Ca", "Sc", "Ti", "V",
+                                      "Cr", "Mn", "Fe", "Co", "Ni", "Cu", "Zn", "Ga", "Ge", "As", "Se", "Br",
+                                      "Kr", "Rb", "Sr", "Y",  "Zr", "Nb", "Mo", "Tc", "Ru", "Rh", "Pd", "Ag",
+                                      "Cd", "In", "Sn", "Sb", "Te", "I",  "Xe", "Cs", "Ba", "La", "Ce", "Pr",
+                                      "Nd", "Pm", "Sm", "Eu", "Gd", "Tb", "Dy", "Ho", "Er", "Tm", "Yb", "Lu",
+                                      "Hf", "Ta", "W",  "Re", "Os", "Ir", "Pt", "Au", "Hg", "Tl", "Pb", "Bi",
+                                      "Po", "At", "Rn", "Fr", "Ra", "Ac", "Th", "Pa", "U",  "Np", "Pu", "Am",
+                                      "Cm", "Bk", "Cf", "Es", "Fm", "Md", "No", "Lr", "Rf", "Db", "Sg", "Bh",
+                                      "Hs", "Mt", "Ds", "Rg", "Cn", "Nh", "Fl", "Mc", "Lv", "Ts", "Og"};
 enum { N_SYMBOLS = sizeof symbols / sizeof symbols[0] };
 
 const char *test_symbol(int number)
@@ -228,8 +230,8 @@ test_atoms test_water(void)
 test_atoms test_triclinic(void)
 {
   static const int number[8] = {8, 1, 1, 8, 1, 1, 6, 1};
-  static const double pos[8][3] = {{0.31, 0.42, 0.55},  {0.95, 0.98, 1.02},  {-0.38, 0.93, 0.13}, {2.61, 2.87, 0.41},
-                                   {3.19, 2.21, 0.83},  {1.93, 2.38, -0.05}, {1.12, 2.05, 3.27},  {1.87, 1.46, 3.81}};
+  static const double pos[8][3] = {{0.31, 0.42, 0.55}, {0.95, 0.98, 1.02},  {-0.38, 0.93, 0.13}, {2.61, 2.87, 0.41},
+                                   {3.19, 2.21, 0.83}, {1.93, 2.38, -0.05}, {1.12, 2.05, 3.27},  {1.87, 1.46, 3.81}};
   static const double cell[3][3] = {{4.6, 0.0, 0.0}, {0.9, 4.9, 0.0}, {-0.6, 0.7, 5.2}};
   test_atoms atoms = atoms_from(8, number, pos);
   memcpy(atoms.cell, cell, sizeof cell);

@@ -18,42 +18,42 @@ int test_near(char *text, size_t text_size, const char *name, const double *got,
               double atol, double rtol);
 
 /* Fails the test unless the arrays of n doubles are near. `got` and `ref` may be pointers to [][3] and the like. */
-#define near_all(got, ref, n, atol, rtol)                                                                         \
-  do {                                                                                                            \
-    char near_text_[512];                                                                                         \
+#define near_all(got, ref, n, atol, rtol)                                                                            \
+  do {                                                                                                               \
+    char near_text_[512];                                                                                            \
     if (!test_near(near_text_, sizeof near_text_, #got, (const double *) (got), (const double *) (ref), (n), (atol), \
-                   (rtol)))                                                                                       \
-      ck_abort_msg("%s", near_text_);                                                                             \
-    mark_point();                                                                                                 \
+                   (rtol)))                                                                                          \
+      ck_abort_msg("%s", near_text_);                                                                                \
+    mark_point();                                                                                                    \
   } while (0)
 
 /* The same for one pair of numbers: |got - ref| <= tol. */
-#define near_one(got, ref, tol)                             \
-  do {                                                      \
-    const double near_got_ = (got), near_ref_ = (ref);      \
-    char near_text_[512];                                   \
+#define near_one(got, ref, tol)                                                                 \
+  do {                                                                                          \
+    const double near_got_ = (got), near_ref_ = (ref);                                          \
+    char near_text_[512];                                                                       \
     if (!test_near(near_text_, sizeof near_text_, #got, &near_got_, &near_ref_, 1, (tol), 0.0)) \
-      ck_abort_msg("%s", near_text_);                       \
-    mark_point();                                           \
+      ck_abort_msg("%s", near_text_);                                                           \
+    mark_point();                                                                               \
   } while (0)
 
 /* Fails the test with the error's text unless call returns MLFF_OK; `error` is an mlff_error variable. */
-#define test_ok(call, error)                                                                             \
-  do {                                                                                                   \
-    const mlff_status test_status_ = (call);                                                             \
-    if (test_status_) ck_abort_msg("%s: %s: %s", #call, mlff_status_name(test_status_), (error).text);    \
-    mark_point();                                                                                        \
+#define test_ok(call, error)                                                                           \
+  do {                                                                                                 \
+    const mlff_status test_status_ = (call);                                                           \
+    if (test_status_) ck_abort_msg("%s: %s: %s", #call, mlff_status_name(test_status_), (error).text); \
+    mark_point();                                                                                      \
   } while (0)
 
 /* Fails unless call returns `status` and the text contains `part`. */
-#define test_fails(call, error, status, part)                                                                     \
-  do {                                                                                                            \
-    (error).text[0] = 0;                                                                                          \
-    const mlff_status test_status_ = (call);                                                                      \
-    if (test_status_ != (status) || !strstr((error).text, (part)))                                                \
-      ck_abort_msg("%s: expected %s with '%s', got %s: '%s'", #call, mlff_status_name(status), (part),             \
-                   mlff_status_name(test_status_), (error).text);                                                 \
-    mark_point();                                                                                                 \
+#define test_fails(call, error, status, part)                                                          \
+  do {                                                                                                 \
+    (error).text[0] = 0;                                                                               \
+    const mlff_status test_status_ = (call);                                                           \
+    if (test_status_ != (status) || !strstr((error).text, (part)))                                     \
+      ck_abort_msg("%s: expected %s with '%s', got %s: '%s'", #call, mlff_status_name(status), (part), \
+                   mlff_status_name(test_status_), (error).text);                                      \
+    mark_point();                                                                                      \
   } while (0)
 
 /* ---- running and skipping -------------------------------------------------------------------------------------- */
@@ -63,7 +63,7 @@ void test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Runs the suite that `make` makes, reports how many tests were skipped, and returns main's exit code: 0 passed, 1 failed,
  * 77 when every test was skipped. */
-int test_main(Suite *(*make)(void));
+int test_main(Suite *(*make)(void) );
 
 /* Writes the path of a file in the shared directory (environment variable MLFF_SHARED_DIR, else the directory given at
  * compile time) into path. Returns 0, and skips by test_skip, when there is no such file. */
@@ -89,10 +89,10 @@ int test_below(test_rng *rng, int n); /* 0..n-1 */
 typedef struct test_atoms {
   int n;
   int pbc[3];
-  double cell[3][3];  /* rows are vectors; unused where not periodic */
-  int *number;        /* [n] atomic numbers                          */
-  int32_t *species;   /* [n] set by test_atoms_species               */
-  double (*pos)[3];   /* [n]                                         */
+  double cell[3][3]; /* rows are vectors; unused where not periodic */
+  int *number;       /* [n] atomic numbers                          */
+  int32_t *species;  /* [n] set by test_atoms_species               */
+  double (*pos)[3];  /* [n]                                         */
 } test_atoms;
 
 test_atoms test_atoms_new(int n);

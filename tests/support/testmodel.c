@@ -51,7 +51,8 @@ void test_weights_pack(const test_weights *weights, int is_double, void **data, 
   for (int k = 0; k < weights->n; k++) {
     const test_tensor *t = &weights->tensors[k];
     at += (size_t) sprintf(header + at, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", t->name, is_double ? "F64" : "F32");
-    for (int d = 0; d < t->rank; d++) at += (size_t) sprintf(header + at, "%s%lld", d ? "," : "", (long long) t->shape[d]);
+    for (int d = 0; d < t->rank; d++)
+      at += (size_t) sprintf(header + at, "%s%lld", d ? "," : "", (long long) t->shape[d]);
     at += (size_t) sprintf(header + at, "],\"data_offsets\":[%zu,%zu]}", offset, offset + (size_t) t->n * element);
     offset += (size_t) t->n * element;
   }
@@ -64,8 +65,10 @@ void test_weights_pack(const test_weights *weights, int is_double, void **data, 
   for (int k = 0; k < weights->n; k++) {
     for (int64_t e = 0; e < weights->tensors[k].n; e++, at += element) {
       const float single = (float) weights->tensors[k].values[e];
-      if (is_double) memcpy(bytes + at, &weights->tensors[k].values[e], 8);
-      else memcpy(bytes + at, &single, 4);
+      if (is_double)
+        memcpy(bytes + at, &weights->tensors[k].values[e], 8);
+      else
+        memcpy(bytes + at, &single, 4);
     }
   }
   *data = bytes;
@@ -132,7 +135,9 @@ static test_model_options with_defaults(test_model_options o)
 
 static double in_ev(const test_model_options *o)
 {
-  return !strcmp(o->energy_unit, "hartree") ? 27.211386024367243 : !strcmp(o->energy_unit, "kcal/mol") ? 1 / 23.060548012 : 1.0;
+  return !strcmp(o->energy_unit, "hartree")    ? 27.211386024367243
+         : !strcmp(o->energy_unit, "kcal/mol") ? 1 / 23.060548012
+                                               : 1.0;
 }
 
 static void put_head(writer *w, const test_model_options *o, const char *architecture)
@@ -154,8 +159,9 @@ static void put_tail(writer *w, const test_model_options *o)
   put(w, "]\n  min_distance: %.17g\n  temperature: [280, 400]\n  density: [0.95, 1.05]\n  description: random\n",
       o->min_distance);
   put(w, "accuracy: {description: none, force_rmse_mev_per_ang: 22.5}\n");
-  put(w, "self_test:\n  origin: tests\n  tolerance:\n    fp64: {energy: 1.0e-8, forces: 1.0e-7, virial: 1.0e-7}\n"
-         "    fp32: {energy: 1.0e-4, forces: 1.0e-3, virial: 1.0e-3}\n  structures: %s\n",
+  put(w,
+      "self_test:\n  origin: tests\n  tolerance:\n    fp64: {energy: 1.0e-8, forces: 1.0e-7, virial: 1.0e-7}\n"
+      "    fp32: {energy: 1.0e-4, forces: 1.0e-3, virial: 1.0e-3}\n  structures: %s\n",
       o->self_test);
 }
 
@@ -209,7 +215,8 @@ test_model test_model_painn(test_model_options options)
   test_weights t = {.rng = {o.seed + 1}};
   char name[64];
   put_head(&w, &o, "painn");
-  put(&w, "painn:\n  n_features: %d\n  n_interactions: %d\n  n_readout: %d\n", o.n_features, o.n_interactions, o.n_readout);
+  put(&w, "painn:\n  n_features: %d\n  n_interactions: %d\n  n_readout: %d\n", o.n_features, o.n_interactions,
+      o.n_readout);
   put(&w, "  radial_basis: {kind: %s, n: %d}\n  cutoff_function: %s\n  epsilon: 1.0e-8\n", o.basis, o.n_basis,
       is_spline ? "none" : "cosine");
   put_tail(&w, &o);
@@ -237,8 +244,8 @@ test_model test_model_painn(test_model_options options)
 static void put_ani(writer *w, const test_model_options *o, int n_aev)
 {
   const double low = 0.8, pi = 3.141592653589793;
-  put(w, "ani:\n  n_members: %d\n  constants: exact\n  radial: {cutoff: %.17g, eta: 16.0, prefactor: 0.25, ", o->n_members,
-      o->cutoff);
+  put(w, "ani:\n  n_members: %d\n  constants: exact\n  radial: {cutoff: %.17g, eta: 16.0, prefactor: 0.25, ",
+      o->n_members, o->cutoff);
   put_numbers(w, "shifts", o->n_radial, low, (o->cutoff - low) / o->n_radial);
   put(w, "}\n  angular: {cutoff: %.17g, eta: 8.0, zeta: 14.1, cos_scale: 0.95, prefactor: 2.0, ", o->angular_cutoff);
   put_numbers(w, "shifts", o->n_angular, low, (o->angular_cutoff - low) / o->n_angular);
@@ -275,6 +282,15 @@ test_model test_model_ani(test_model_options options)
     }
   }
   return finish(&w, &t, o.is_double);
+}
+
+test_model test_model_nth(int which, test_model_options options)
+{
+  static const char *const bases[] = {"bspline", "gaussian", "bessel"};
+  options.seed += 7;
+  if (which >= 3) return test_model_ani(options);
+  options.basis = bases[which];
+  return test_model_painn(options);
 }
 
 /* ---- models in memory ------------------------------------------------------------------------------------------- */
@@ -333,8 +349,8 @@ mlff_model *test_model_open(const test_model *model, const char *precision)
   const mlff_options options = {.precision = precision, .skip_self_test = 1};
   mlff_model *open = NULL;
   mlff_error error = {.code = MLFF_OK};
-  test_ok(mlff_model_open_memory("test.yaml", model->yaml, model->yaml_size, model->weights, model->weights_size, &options,
-                                 &open, &error),
+  test_ok(mlff_model_open_memory("test.yaml", model->yaml, model->yaml_size, model->weights, model->weights_size,
+                                 &options, &open, &error),
           error);
   return open;
 }

@@ -44,28 +44,32 @@ typedef struct test_model_options {
   const char *name;            /* [test]: also the stem of the weights file                     */
   const char *const *elements; /* [H O]                                                         */
   int n_elements;
-  double cutoff;               /* [4.0 A]                                                       */
-  const char *energy_unit;     /* [eV]; hartree, kcal/mol                                       */
-  double min_distance;         /* [0.3 A]                                                       */
+  double cutoff;           /* [4.0 A]                                                       */
+  const char *energy_unit; /* [eV]; hartree, kcal/mol                                       */
+  double min_distance;     /* [0.3 A]                                                       */
   uint64_t seed;
-  int is_double;               /* store the weights as F64                                      */
-  const char *self_test;       /* YAML of self_test.structures, e.g. "[{...}]" [none]           */
+  int is_double;         /* store the weights as F64                                      */
+  const char *self_test; /* YAML of self_test.structures, e.g. "[{...}]" [none]           */
   /* painn */
-  const char *basis;           /* [bspline]; gaussian, bessel                                   */
-  int n_features;              /* [16]                                                          */
-  int n_interactions;          /* [2]                                                           */
-  int n_readout;               /* [8]                                                           */
-  int n_basis;                 /* [12]                                                          */
+  const char *basis;  /* [bspline]; gaussian, bessel                                   */
+  int n_features;     /* [16]                                                          */
+  int n_interactions; /* [2]                                                           */
+  int n_readout;      /* [8]                                                           */
+  int n_basis;        /* [12]                                                          */
   /* ani */
-  int n_members;               /* [3]                                                           */
-  int n_radial;                /* [5] radial shifts                                             */
-  int n_angular, n_sections;   /* [3, 2]                                                        */
-  double angular_cutoff;       /* [0.75 of the cutoff]                                          */
-  int n_hidden;                /* [2] hidden layers                                             */
+  int n_members;             /* [3]                                                           */
+  int n_radial;              /* [5] radial shifts                                             */
+  int n_angular, n_sections; /* [3, 2]                                                        */
+  double angular_cutoff;     /* [0.75 of the cutoff]                                          */
+  int n_hidden;              /* [2] hidden layers                                             */
 } test_model_options;
 
 test_model test_model_painn(test_model_options options);
 test_model test_model_ani(test_model_options options);
+
+/* One of TEST_N_MODELS kinds that differ in what the engine has to do: painn with its three bases, ani. */
+enum { TEST_N_MODELS = 4 };
+test_model test_model_nth(int which, test_model_options options);
 
 /* Replaces the first occurrence of `old` in the YAML; aborts the test when there is none. */
 void test_model_edit(test_model *model, const char *old, const char *with);

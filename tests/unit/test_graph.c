@@ -11,7 +11,7 @@ static const int kinds[] = {1, 6, 8};
 /* ---- brute force ------------------------------------------------------------------------------------------------ */
 
 typedef struct summary {
-  int64_t n;         /* directed pairs                    */
+  int64_t n;          /* directed pairs                    */
   double sum, moment; /* sum of distances; of w(i,j) r     */
 } summary;
 
@@ -273,8 +273,8 @@ static void make_parts(parts *p)
                              .row = {0, 3, 6},
                              .pos = {{0, 0, 0}, {1, 0, 0}, {2, 0, 0}, {-1, 0, 0}}};
   *p = good;
-  p->nbr[0] = 1, p->nbr[1] = 3, p->nbr[2] = 1;   /* of atom 0: atom 1 (twice, for the image) and the ghost */
-  p->nbr[3] = 0, p->nbr[4] = 2, p->nbr[5] = 3;   /* of atom 1: atom 0, its image, the ghost                */
+  p->nbr[0] = 1, p->nbr[1] = 3, p->nbr[2] = 1; /* of atom 0: atom 1 (twice, for the image) and the ghost */
+  p->nbr[3] = 0, p->nbr[4] = 2, p->nbr[5] = 3; /* of atom 1: atom 0, its image, the ghost                */
   p->graph = (mlff_graph){.n_local = 2,
                           .n_all = 4,
                           .n_nodes = 3,
@@ -287,11 +287,11 @@ static void make_parts(parts *p)
                           .pos = (const double(*)[3]) p->pos};
 }
 
-#define LAW(change, part)                                                                                 \
-  do {                                                                                                    \
-    make_parts(&p);                                                                                       \
-    change;                                                                                               \
-    test_fails(mlff_graph_check(&p.graph, 2, &error), error, MLFF_E_ARG, part);                           \
+#define LAW(change, part)                                                       \
+  do {                                                                          \
+    make_parts(&p);                                                             \
+    change;                                                                     \
+    test_fails(mlff_graph_check(&p.graph, 2, &error), error, MLFF_E_ARG, part); \
   } while (0)
 
 START_TEST(laws)

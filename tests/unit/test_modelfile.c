@@ -1,4 +1,5 @@
-/* test_modelfile.c: good model files are read, and every kind of damage is refused with its line. */
+/* test_modelfile.c: good model files are read, and every kind of damage is refused with its line. Longer than other files for
+ * its tables of damages. */
 #include "testmodel.h"
 
 #include "model/modelfile.h"
@@ -185,7 +186,8 @@ START_TEST(numbers)
 {
   static const char *const good[] = {"0", "1.", ".5", "+2e3", "1E-2", "-0.0"};
   static const double values[] = {0, 1, 0.5, 2000, 0.01, 0};
-  static const char *const bad[] = {"", ".", "e5", "1e", "1e+", "0x10", "nan", ".nan", "inf", "1e999", "1 2", "1_000", "--1"};
+  static const char *const bad[] = {"",     ".",   "e5",    "1e",  "1e+",   "0x10", "nan",
+                                    ".nan", "inf", "1e999", "1 2", "1_000", "--1"};
   double x = 0;
   int64_t n = 0;
   for (size_t k = 0; k < sizeof good / sizeof *good; k++) {
@@ -275,9 +277,11 @@ START_TEST(damaged_yaml)
   mlff_error error = {.code = MLFF_OK};
   mlff_modelfile *file = NULL;
   test_model_edit(&m, d->old, d->with);
-  test_fails(parse(&m, &file, &error), error, MLFF_E_FORMAT, d->text ? d->text : "'N' is not among the model's elements");
+  test_fails(parse(&m, &file, &error), error, MLFF_E_FORMAT,
+             d->text ? d->text : "'N' is not among the model's elements");
   ck_assert_ptr_null(file);
-  if (d->where && !d->text) ck_assert_ptr_nonnull(strstr(error.text, "domain.elements"));
+  if (d->where && !d->text)
+    ck_assert_ptr_nonnull(strstr(error.text, "domain.elements"));
   else if (d->where) {
     const char *line = line_with(&m, d->where);
     if (strncmp(error.text, line, strlen(line))) ck_abort_msg("expected %s..., got: %s", line, error.text);
@@ -291,17 +295,18 @@ END_TEST
 
 START_TEST(damaged_documents)
 {
-  static const char *const texts[] = {"", "   \n", "# nothing\n", "[1, 2]", "just text", "a: [1, 2", "a: {b: c", "\"", "a: b: c"};
+  static const char *const texts[] = {"",         "   \n",    "# nothing\n", "[1, 2]", "just text",
+                                      "a: [1, 2", "a: {b: c", "\"",          "a: b: c"};
   test_model m = make_file();
   mlff_error error = {.code = MLFF_OK};
   mlff_modelfile *file = NULL;
   for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
-    test_fails(mlff_modelfile_parse("x.yaml", texts[k], strlen(texts[k]), m.weights, m.weights_size, &file, &error), error,
-               MLFF_E_FORMAT, "x.yaml");
+    test_fails(mlff_modelfile_parse("x.yaml", texts[k], strlen(texts[k]), m.weights, m.weights_size, &file, &error),
+               error, MLFF_E_FORMAT, "x.yaml");
   char deep[200];
   memset(deep, '[', sizeof deep);
-  test_fails(mlff_modelfile_parse("x.yaml", deep, sizeof deep, m.weights, m.weights_size, &file, &error), error, MLFF_E_FORMAT,
-             "levels deep");
+  test_fails(mlff_modelfile_parse("x.yaml", deep, sizeof deep, m.weights, m.weights_size, &file, &error), error,
+             MLFF_E_FORMAT, "levels deep");
   for (size_t n = 0; n < m.yaml_size; n += 7) { /* cut off anywhere, also without a terminating zero */
     char *cut = malloc(n ? n : 1);
     memcpy(cut, m.yaml, n);
@@ -331,7 +336,8 @@ START_TEST(wrong_types_in_a_block)
   ck_assert_ptr_nonnull(strstr(error.text, line_with(&m, "  n: 3")));
   test_fails(mlff_yaml_int(file, b, "x", 0, 9, &n, &error), error, MLFF_E_FORMAT, "'2.5e-1' is not a whole number");
   test_fails(mlff_yaml_int(file, b, "absent", 0, 9, &n, &error), error, MLFF_E_FORMAT, "ani: key 'absent' is missing");
-  test_fails(mlff_yaml_double(file, b, "word", 0, 9, &x, &error), error, MLFF_E_FORMAT, "'alpha' is not a finite number");
+  test_fails(mlff_yaml_double(file, b, "word", 0, 9, &x, &error), error, MLFF_E_FORMAT,
+             "'alpha' is not a finite number");
   test_fails(mlff_yaml_double(file, b, "x", 1, 9, &x, &error), error, MLFF_E_FORMAT, "is 0.25, expected 1 to 9");
   test_fails(mlff_yaml_string(file, b, "inner", &text, &error), error, MLFF_E_FORMAT, "must be a value, not a mapping");
   test_fails(mlff_yaml_choice(file, b, "word", choices, &n, &error), error, MLFF_E_FORMAT, "expected one of: beta");
@@ -372,8 +378,10 @@ static void check_header(const char *json, size_t n_data, const char *text)
   for (int k = 0; k < 8; k++) bytes[k] = (unsigned char) (n >> 8 * k);
   memcpy(bytes + 8, json, n);
   test_model_set_weights(&m, bytes, 8 + n + n_data);
-  if (text) test_fails(parse(&m, &file, &error), error, MLFF_E_FORMAT, text);
-  else test_ok(parse(&m, &file, &error), error);
+  if (text)
+    test_fails(parse(&m, &file, &error), error, MLFF_E_FORMAT, text);
+  else
+    test_ok(parse(&m, &file, &error), error);
   mlff_modelfile_free(file);
   free(bytes);
   test_model_free(&m);
@@ -431,10 +439,12 @@ START_TEST(wrong_tensors)
   mlff_modelfile *file = must_parse(&m);
   mlff_error error = {.code = MLFF_OK};
   double *v = NULL;
-  test_fails(mlff_modelfile_tensor(file, "c", 1, (int64_t[]){4}, &v, &error), error, MLFF_E_FORMAT, "tensor 'c' is missing");
+  test_fails(mlff_modelfile_tensor(file, "c", 1, (int64_t[]){4}, &v, &error), error, MLFF_E_FORMAT,
+             "tensor 'c' is missing");
   test_fails(mlff_modelfile_tensor(file, "a.weight", 2, (int64_t[]){3, 2}, &v, &error), error, MLFF_E_FORMAT,
              "has shape [2, 3], expected [3, 2]");
-  test_fails(mlff_modelfile_tensor(file, "a.weight", 1, (int64_t[]){6}, &v, &error), error, MLFF_E_FORMAT, "expected [6]");
+  test_fails(mlff_modelfile_tensor(file, "a.weight", 1, (int64_t[]){6}, &v, &error), error, MLFF_E_FORMAT,
+             "expected [6]");
   test_fails(mlff_modelfile_tensor(file, "b", 0, NULL, &v, &error), error, MLFF_E_FORMAT, "expected []");
   ck_assert_ptr_null(v);
   mlff_modelfile_free(file);
@@ -442,8 +452,8 @@ START_TEST(wrong_tensors)
   static const char *const types[] = {"F16", "BF16"};
   for (int k = 0; k < 2; k++) {
     char json[128];
-    const int n = snprintf(json, sizeof json, "        {\"h\":{\"dtype\":\"%s\",\"shape\":[2],\"data_offsets\":[0,4]}}....",
-                           types[k]);
+    const int n = snprintf(json, sizeof json,
+                           "        {\"h\":{\"dtype\":\"%s\",\"shape\":[2],\"data_offsets\":[0,4]}}....", types[k]);
     json[0] = (char) (n - 12);
     memset(json + 1, 0, 7);
     test_model_set_weights(&m, json, (size_t) n);
@@ -488,7 +498,8 @@ static const damage model_damages[] = {
     {"structures: []", "structures: none", "structures", "must be a sequence"},
     {"structures: []", "structures: [x]", "structures", "must be a mapping"},
     {"structures: []", "structures: [{name: a, elements: [N]}]", "structures", "'N' is not among"},
-    {"structures: []", "structures: [{name: a, elements: [H], positions: [[0, 0]]}]", "structures", "sequence of 3 numbers"},
+    {"structures: []", "structures: [{name: a, elements: [H], positions: [[0, 0]]}]", "structures",
+     "sequence of 3 numbers"},
     {"structures: []", "structures: [{name: a, elements: [H, H], positions: [[0, 0, 0]]}]", "structures",
      "has 1 rows, expected 2"},
     {"structures: []", "structures: [{name: a, elements: [H], positions: [[0, 0, 0]], cell: cubic}]", "structures",
@@ -508,7 +519,8 @@ START_TEST(damaged_models)
   mlff_error error = {.code = MLFF_OK};
   mlff_model *model = NULL;
   test_model_edit(&m, d->old, d->with);
-  test_fails(mlff_model_open_memory("dir/test.yaml", m.yaml, m.yaml_size, m.weights, m.weights_size, NULL, &model, &error),
+  test_fails(mlff_model_open_memory("dir/test.yaml", m.yaml, m.yaml_size, m.weights, m.weights_size, NULL, &model,
+                                    &error),
              error, MLFF_E_FORMAT, d->text);
   if (d->where) {
     const char *line = line_with(&m, d->where);

@@ -39,8 +39,9 @@ static mlff_status check_atoms(const mlff_graph *graph, int n_species, mlff_erro
       return mlff_fail(error, MLFF_E_ARG, "graph: species[%d] is %d, expected -1..%d", (int) a, (int) species,
                        n_species - 1);
     if (a < graph->n_local ? node != a : node < 0 || node >= graph->n_nodes)
-      return mlff_fail(error, MLFF_E_ARG, "graph: node[%d] is %d; owned atoms (below %d) are their own node, others 0..%d",
-                       (int) a, (int) node, (int) graph->n_local, (int) graph->n_nodes - 1);
+      return mlff_fail(error, MLFF_E_ARG,
+                       "graph: node[%d] is %d; owned atoms (below %d) are their own node, others 0..%d", (int) a,
+                       (int) node, (int) graph->n_local, (int) graph->n_nodes - 1);
     if (node < graph->n_local && graph->species[node] != species)
       return mlff_fail(error, MLFF_E_ARG, "graph: image %d has species %d, its owner %d has %d", (int) a, (int) species,
                        (int) node, (int) graph->species[node]);
@@ -97,7 +98,8 @@ static mlff_status check_pairs(const mlff_graph *graph, mlff_error *error)
     }
   }
   if (imbalance)
-    return mlff_fail(error, MLFF_E_ARG, "graph: the list is not full: some pair i-j of this rank's atoms lacks its reverse");
+    return mlff_fail(error, MLFF_E_ARG,
+                     "graph: the list is not full: some pair i-j of this rank's atoms lacks its reverse");
   return MLFF_OK;
 }
 

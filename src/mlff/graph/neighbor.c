@@ -23,9 +23,9 @@ struct mlff_system {
 
 typedef struct lattice {
   int pbc[3];
-  double a[3][3];       /* rows are vectors                                     */
-  double to_frac[3][3]; /* s_k = sum_c to_frac[k][c] x_c                        */
-  double reach[3];      /* cutoff / h_k                                         */
+  double a[3][3];         /* rows are vectors                                     */
+  double to_frac[3][3];   /* s_k = sum_c to_frac[k][c] x_c                        */
+  double reach[3];        /* cutoff / h_k                                         */
   double low[3], high[3]; /* range of s over the owned atoms, after wrapping    */
 } lattice;
 
@@ -85,8 +85,7 @@ static mlff_status make_lattice(const double (*cell)[3], const int *pbc, double 
       return mlff_fail(error, MLFF_E_ARG, "direction %d is periodic, but there is no cell", k);
     for (int c = 0; c < 3 && l->pbc[k]; c++) {
       l->a[k][c] = cell[k][c];
-      if (!isfinite(cell[k][c]))
-        return mlff_fail(error, MLFF_E_ARG, "cell vector %d has component %g", k, cell[k][c]);
+      if (!isfinite(cell[k][c])) return mlff_fail(error, MLFF_E_ARG, "cell vector %d has component %g", k, cell[k][c]);
     }
   }
   complete_cell(l);
@@ -97,8 +96,8 @@ static mlff_status make_lattice(const double (*cell)[3], const int *pbc, double 
   }
   const double volume = dot(l->a[0], normal[0]);
   if (!(fabs(volume) > 1e-10 * lengths) || !(lengths > 0))
-    return mlff_fail(error, MLFF_E_ARG, "the periodic cell vectors are zero or (nearly) linearly dependent: volume %g A^3",
-                     volume);
+    return mlff_fail(error, MLFF_E_ARG,
+                     "the periodic cell vectors are zero or (nearly) linearly dependent: volume %g A^3", volume);
   for (int k = 0; k < 3; k++) {
     for (int c = 0; c < 3; c++) l->to_frac[k][c] = normal[k][c] / volume;
     l->reach[k] = cutoff * sqrt(dot(l->to_frac[k], l->to_frac[k])) * (1 + 1e-8);
@@ -113,8 +112,8 @@ static mlff_status place_owned(lattice *l, int32_t n, const double (*x)[3], doub
   for (int k = 0; k < 3; k++) l->low[k] = l->high[k] = 0;
   for (int32_t i = 0; i < n; i++) {
     if (!isfinite(x[i][0]) || !isfinite(x[i][1]) || !isfinite(x[i][2]))
-      return mlff_fail(error, MLFF_E_NUMERIC, "position of atom %d is not finite: (%g, %g, %g)", (int) i, x[i][0], x[i][1],
-                       x[i][2]);
+      return mlff_fail(error, MLFF_E_NUMERIC, "position of atom %d is not finite: (%g, %g, %g)", (int) i, x[i][0],
+                       x[i][1], x[i][2]);
     memcpy(pos[i], x[i], sizeof pos[i]);
     for (int k = 0; k < 3; k++) {
       double s = dot(l->to_frac[k], x[i]);
@@ -132,7 +131,8 @@ static mlff_status place_owned(lattice *l, int32_t n, const double (*x)[3], doub
 }
 
 /* Counts the images (pos NULL) or writes them after the owned atoms. */
-static int64_t place_images(const lattice *l, int32_t n, int64_t limit, double (*pos)[3], double (*frac)[3], int32_t *node)
+static int64_t place_images(const lattice *l, int32_t n, int64_t limit, double (*pos)[3], double (*frac)[3],
+                            int32_t *node)
 {
   int64_t n_all = n;
   int first[3], last[3];
@@ -241,8 +241,7 @@ static mlff_status make_rows(mlff_system *s, const bins *b, double cutoff, mlff_
   s->row = malloc(((size_t) g->n_local + 1) * sizeof *s->row);
   if (!s->row) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a neighbour list");
   s->row[0] = 0;
-  for (int32_t i = 0; i < g->n_local; i++)
-    s->row[i + 1] = s->row[i] + scan_atom(b, pos, i, reach2, NULL);
+  for (int32_t i = 0; i < g->n_local; i++) s->row[i + 1] = s->row[i] + scan_atom(b, pos, i, reach2, NULL);
   g->n_pairs = s->row[g->n_local];
   s->nbr = malloc(((size_t) g->n_pairs + 1) * sizeof *s->nbr);
   if (!s->nbr)
@@ -292,8 +291,8 @@ static mlff_status place_atoms(mlff_system *s, lattice *l, int32_t n, const doub
   for (int k = 0; k < 3; k++)
     if (l->pbc[k]) images *= l->high[k] - l->low[k] + 2 * l->reach[k] + 1;
   if (images > 4e8)
-    return mlff_fail(error, MLFF_E_ARG, "the cutoff reaches about %.3g images of %d atoms: the cell is too small for it",
-                     images, (int) n);
+    return mlff_fail(error, MLFF_E_ARG,
+                     "the cutoff reaches about %.3g images of %d atoms: the cell is too small for it", images, (int) n);
   const int64_t n_all = place_images(l, n, INT32_MAX - 1, NULL, *frac, NULL);
   void *pos = realloc(s->pos, ((size_t) n_all + 1) * sizeof *s->pos);
   if (pos) s->pos = pos;
@@ -316,7 +315,8 @@ mlff_status mlff_system_create(int32_t n_atoms, const int32_t *species, const do
   bins b = {.bin = NULL};
   double(*frac)[3] = NULL;
   if (!system || n_atoms < 0 || (n_atoms && (!species || !pos)))
-    return mlff_fail(error, MLFF_E_ARG, "mlff_system_create: n_atoms %d, or species, pos or system is NULL", (int) n_atoms);
+    return mlff_fail(error, MLFF_E_ARG, "mlff_system_create: n_atoms %d, or species, pos or system is NULL",
+                     (int) n_atoms);
   if (!(cutoff > 0) || !isfinite(cutoff))
     return mlff_fail(error, MLFF_E_ARG, "mlff_system_create: cutoff is %g A, expected a positive number", cutoff);
   MLFF_TRY(make_lattice(cell, pbc, cutoff, &l, error));

@@ -33,21 +33,23 @@ static mlff_status check_species(mlff_model *m, const mlff_graph *graph, mlff_er
   return MLFF_OK;
 }
 
-static mlff_status check_arguments(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo, const mlff_result *result,
-                                   mlff_error *error)
+static mlff_status check_arguments(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo,
+                                   const mlff_result *result, mlff_error *error)
 {
   if (!m || !graph || !result) return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: an argument is NULL");
   if (graph->n_local < 0 || graph->n_nodes < graph->n_local || graph->n_all < graph->n_nodes || !graph->row)
     return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: impossible graph (n_local %d, n_nodes %d, n_all %d)",
                      (int) graph->n_local, (int) graph->n_nodes, (int) graph->n_all);
-  if (!result->forces && graph->n_nodes) return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: result.forces is NULL");
+  if (!result->forces && graph->n_nodes)
+    return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: result.forces is NULL");
   if (!halo && graph->n_nodes != graph->n_local)
     return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: %d nodes of other ranks, but no halo",
                      (int) (graph->n_nodes - graph->n_local));
   if (result->atom_centroid && !(m->info.traits & MLFF_STRICTLY_LOCAL))
-    return mlff_fail(error, MLFF_E_UNSUPPORTED,
-                     "per-atom centroid virials are exact for strictly local models only; this %s model passes messages",
-                     m->info.architecture);
+    return mlff_fail(
+        error, MLFF_E_UNSUPPORTED,
+        "per-atom centroid virials are exact for strictly local models only; this %s model passes messages",
+        m->info.architecture);
   return check_species(m, graph, error);
 }
 
@@ -72,8 +74,8 @@ static double offset_of(const mlff_model *m, const mlff_graph *graph, int32_t i)
 }
 
 /* Energies of owned atoms: network output and offset, summed apart so that neither loses digits to the other. */
-static mlff_status sum_energies(mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out, mlff_result *result,
-                                mlff_error *error)
+static mlff_status sum_energies(mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out,
+                                mlff_result *result, mlff_error *error)
 {
   const int32_t n = graph->n_local;
   double network = 0, offsets = 0;
@@ -90,8 +92,8 @@ static mlff_status sum_energies(mlff_model *m, const mlff_graph *graph, const ml
 }
 
 /* Energies of the members, and their standard deviation (n-1) for every atom. */
-static mlff_status sum_members(mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out, mlff_result *result,
-                               mlff_error *error)
+static mlff_status sum_members(mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out,
+                               mlff_result *result, mlff_error *error)
 {
   const int32_t n = graph->n_local;
   const int n_members = m->info.n_members;
@@ -124,11 +126,13 @@ static mlff_status sum_members(mlff_model *m, const mlff_graph *graph, const mlf
   return MLFF_OK;
 }
 
-static const char unstable[] = "the simulation has become unstable or left the model's domain; reduce the time step or check "
-                               "the structure";
+static const char unstable[] =
+    "the simulation has become unstable or left the model's domain; reduce the time step or check "
+    "the structure";
 
 /* Energy and forces must be finite; names the first atom that is not. */
-static mlff_status check_finite(const mlff_model *m, const mlff_graph *graph, const mlff_result *result, mlff_error *error)
+static mlff_status check_finite(const mlff_model *m, const mlff_graph *graph, const mlff_result *result,
+                                mlff_error *error)
 {
   double probe = result->energy * 0.0;
   for (int32_t i = 0; i < graph->n_nodes; i++)
@@ -137,8 +141,8 @@ static mlff_status check_finite(const mlff_model *m, const mlff_graph *graph, co
   for (int32_t i = 0; i < graph->n_nodes; i++) {
     const double *f = result->forces[i];
     if (!isfinite(f[0]) || !isfinite(f[1]) || !isfinite(f[2]))
-      return mlff_fail(error, MLFF_E_NUMERIC, "force on atom %d (index on this rank) is (%g, %g, %g) eV/A: %s", (int) i, f[0],
-                       f[1], f[2], unstable);
+      return mlff_fail(error, MLFF_E_NUMERIC, "force on atom %d (index on this rank) is (%g, %g, %g) eV/A: %s", (int) i,
+                       f[0], f[1], f[2], unstable);
   }
   for (int32_t i = 0; i < graph->n_local; i++)
     if (result->atom_energy && !isfinite(result->atom_energy[i]))
@@ -157,8 +161,8 @@ static mlff_status check_distance(const mlff_model *m, const mlff_graph *graph, 
                    "atoms %d (%s) and %d (%s%s) are %.4f A apart, closer than the %.4g A that the model was made for "
                    "(domain.min_distance; indices on this rank): remove overlaps, minimize, or reduce the time step",
                    (int) i, element_of(m, i >= 0 ? graph->species[i] : -1), (int) owner,
-                   element_of(m, j >= 0 ? graph->species[j] : -1), j != owner ? ", an image or ghost" : "", e->min_distance,
-                   m->head->min_distance);
+                   element_of(m, j >= 0 ? graph->species[j] : -1), j != owner ? ", an image or ghost" : "",
+                   e->min_distance, m->head->min_distance);
 }
 
 mlff_status mlff_model_evaluate(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,

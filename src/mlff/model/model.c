@@ -152,15 +152,18 @@ static mlff_status open_parts(mlff_model *m, const mlff_options *options, mlff_e
 }
 
 mlff_status mlff_model_open_memory(const char *path, const char *yaml, size_t yaml_size, const void *weights,
-                                   size_t weights_size, const mlff_options *options, mlff_model **model, mlff_error *error)
+                                   size_t weights_size, const mlff_options *options, mlff_model **model,
+                                   mlff_error *error)
 {
   if (!path || !yaml || !weights || !model) return mlff_fail(error, MLFF_E_ARG, "mlff_model_open: an argument is NULL");
   mlff_model *m = calloc(1, sizeof *m);
   if (!m) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", path);
   mlff_status status = mlff_modelfile_parse(path, yaml, yaml_size, weights, weights_size, &m->file, error);
   if (!status) status = open_parts(m, options, error);
-  if (status) mlff_model_close(m);
-  else *model = m;
+  if (status)
+    mlff_model_close(m);
+  else
+    *model = m;
   return status;
 }
 
@@ -179,8 +182,9 @@ mlff_status mlff_model_open(const char *path, const mlff_options *options, mlff_
 
 static void release_edges(mlff_backend *backend, mlff_edges *edges)
 {
-  mlff_buf *const buffers[] = {&edges->row, &edges->nbr,            &edges->node,   &edges->species,
-                               &edges->vec, &edges->center_species, &edges->scratch};
+  mlff_buf *const buffers[] = {&edges->row,     &edges->nbr, &edges->node,
+                               &edges->species, &edges->vec, &edges->center_species,
+                               &edges->scratch};
   for (size_t k = 0; k < sizeof buffers / sizeof *buffers; k++) mlff_buf_release(backend, buffers[k]);
 }
 

@@ -9,12 +9,12 @@
 typedef struct mlff_test_structure {
   const char *name;
   int n_atoms;
-  const int32_t *species;     /* [n_atoms]              */
+  const int32_t *species; /* [n_atoms]              */
   const double (*positions)[3];
-  const double (*cell)[3];    /* NULL = not periodic    */
-  double energy;              /* eV                     */
-  const double (*forces)[3];  /* eV/A                   */
-  const double *virial;       /* [6] eV                 */
+  const double (*cell)[3];   /* NULL = not periodic    */
+  double energy;             /* eV                     */
+  const double (*forces)[3]; /* eV/A                   */
+  const double *virial;      /* [6] eV                 */
 } mlff_test_structure;
 
 typedef struct mlff_test_set {
@@ -25,17 +25,17 @@ typedef struct mlff_test_set {
 } mlff_test_set;
 
 struct mlff_model {
-  mlff_modelfile *file;            /* its weights are released after opening */
+  mlff_modelfile *file; /* its weights are released after opening */
   const mlff_modelfile_head *head;
   mlff_backend *backend;
   const mlff_arch *arch;
   void *net;
-  int *use;                        /* [n_elements] species that the network was made for */
+  int *use; /* [n_elements] species that the network was made for */
   mlff_edges edges;
-  uint64_t checked_list_id;        /* graph whose species were checked */
-  double *host;                    /* downloaded node and member energies */
+  uint64_t checked_list_id; /* graph whose species were checked */
+  double *host;             /* downloaded node and member energies */
   size_t host_capacity, n_host_growths;
-  double scale;                    /* the file's energy unit in eV */
+  double scale; /* the file's energy unit in eV */
   mlff_test_set tests;
   mlff_info info;
 };

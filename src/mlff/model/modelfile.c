@@ -8,7 +8,8 @@
 #include <string.h>
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "weights are stored little-endian and read as they are; this processor needs a byte swap in mlff_modelfile_tensor"
+#error \
+    "weights are stored little-endian and read as they are; this processor needs a byte swap in mlff_modelfile_tensor"
 #endif
 
 static const char format_key[] = "mlff/1";
@@ -70,7 +71,8 @@ static mlff_status read_provenance(mlff_modelfile *f, mlff_error *error)
 }
 
 /* A range [low, high], NaN when the file has none. */
-static mlff_status read_range(mlff_modelfile *f, const mlff_yaml *parent, const char *key, double range[2], mlff_error *error)
+static mlff_status read_range(mlff_modelfile *f, const mlff_yaml *parent, const char *key, double range[2],
+                              mlff_error *error)
 {
   const double *values = NULL;
   range[0] = range[1] = NAN;
@@ -97,7 +99,8 @@ static mlff_status read_domain(mlff_modelfile *f, mlff_error *error)
     int s = 0;
     while (s < h->n_elements && strcmp(h->elements[s], names[k])) s++;
     if (s == h->n_elements)
-      return mlff_yaml_fail(f, mlff_yaml_find(d, "elements"), error, "'%.20s' is not among the model's elements", names[k]);
+      return mlff_yaml_fail(f, mlff_yaml_find(d, "elements"), error, "'%.20s' is not among the model's elements",
+                            names[k]);
     trained[s] = 1;
   }
   h->trained = trained;
@@ -131,7 +134,8 @@ static mlff_status read_weights_block(mlff_modelfile *f, mlff_error *error)
   MLFF_TRY(mlff_yaml_string(f, w, "sha256", &f->head.sha256, error));
   const char *name = f->about.weights_file, *slash = strrchr(f->path, '/');
   if (strchr(name, '/') || strchr(name, '\\') || !strcmp(name, ".") || !strcmp(name, "..") || strlen(name) > 250)
-    return mlff_yaml_fail(f, mlff_yaml_find(w, "file"), error, "must be the name of a file beside this one, without folders");
+    return mlff_yaml_fail(f, mlff_yaml_find(w, "file"), error,
+                          "must be the name of a file beside this one, without folders");
   if (strlen(f->head.sha256) != 64 || strspn(f->head.sha256, "0123456789abcdef") != 64)
     return mlff_yaml_fail(f, mlff_yaml_find(w, "sha256"), error, "must be 64 lower-case hex digits");
   const size_t n_dir = slash ? (size_t) (slash - f->path) + 1 : 0;
@@ -148,11 +152,13 @@ static mlff_status read_weights(mlff_modelfile *f, mlff_error *error)
   char hex[65];
   mlff_sha256_hex(f->weights, f->weights_size, hex);
   if (strcmp(hex, f->head.sha256))
-    return mlff_fail(error, MLFF_E_FORMAT,
-                     "%s:%d: weights.sha256: %s has hash %s, expected %s: it is damaged, truncated or of another model; copy "
-                     "both files again",
-                     f->path, mlff_yaml_find(f->root, "weights")->line, f->weights_path, hex, f->head.sha256);
-  MLFF_TRY(mlff_safetensors_parse(f->weights_path, f->weights, f->weights_size, f->arena, &f->tensors, &f->n_tensors, error));
+    return mlff_fail(
+        error, MLFF_E_FORMAT,
+        "%s:%d: weights.sha256: %s has hash %s, expected %s: it is damaged, truncated or of another model; copy "
+        "both files again",
+        f->path, mlff_yaml_find(f->root, "weights")->line, f->weights_path, hex, f->head.sha256);
+  MLFF_TRY(mlff_safetensors_parse(f->weights_path, f->weights, f->weights_size, f->arena, &f->tensors, &f->n_tensors,
+                                  error));
   f->tensor_used = mlff_arena_alloc(f->arena, (size_t) f->n_tensors + 1);
   return f->tensor_used ? MLFF_OK : mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", f->path);
 }
@@ -160,7 +166,8 @@ static mlff_status read_weights(mlff_modelfile *f, mlff_error *error)
 /* ---- parsing ---------------------------------------------------------------------------------------------------- */
 
 /* The tree and the version of the format. */
-static mlff_status open_file(const char *path, const char *yaml, size_t yaml_size, mlff_modelfile **file, mlff_error *error)
+static mlff_status open_file(const char *path, const char *yaml, size_t yaml_size, mlff_modelfile **file,
+                             mlff_error *error)
 {
   const char *format = NULL;
   mlff_modelfile *f = calloc(1, sizeof *f);
@@ -170,14 +177,16 @@ static mlff_status open_file(const char *path, const char *yaml, size_t yaml_siz
   if (!f->path) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", path);
   MLFF_TRY(mlff_yaml_parse(f->path, yaml, yaml_size, f->arena, &f->root, &f->n_nodes, error));
   if (f->root->kind != MLFF_YAML_MAPPING)
-    return mlff_fail(error, MLFF_E_FORMAT, "%s:%d: not a model file: it must be a mapping that starts with 'format: %s'",
-                     path, f->root->line, format_key);
+    return mlff_fail(error, MLFF_E_FORMAT,
+                     "%s:%d: not a model file: it must be a mapping that starts with 'format: %s'", path, f->root->line,
+                     format_key);
   f->used = mlff_arena_alloc(f->arena, (size_t) f->n_nodes);
   if (!f->used) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", path);
   MLFF_TRY(mlff_yaml_string(f, f->root, "format", &format, error));
   if (strcmp(format, format_key))
     return mlff_yaml_fail(f, mlff_yaml_find(f->root, "format"), error,
-                          "is '%.40s', this version reads '%s'; convert the model or use another version", format, format_key);
+                          "is '%.40s', this version reads '%s'; convert the model or use another version", format,
+                          format_key);
   return read_weights_block(f, error);
 }
 
@@ -206,19 +215,24 @@ mlff_status mlff_modelfile_parse(const char *path, const char *yaml, size_t yaml
     status = read_head(f, error);
   }
   if (!status) status = read_weights(f, error);
-  if (status) mlff_modelfile_free(f);
-  else *file = f;
+  if (status)
+    mlff_modelfile_free(f);
+  else
+    *file = f;
   return status;
 }
 
-mlff_status mlff_modelfile_weights_name(const char *path, const char *yaml, size_t yaml_size, char **name, mlff_error *error)
+mlff_status mlff_modelfile_weights_name(const char *path, const char *yaml, size_t yaml_size, char **name,
+                                        mlff_error *error)
 {
   mlff_modelfile *f = NULL;
   mlff_status status = open_file(path, yaml, yaml_size, &f, error);
   if (!status) {
     *name = malloc(strlen(f->weights_path) + 1);
-    if (*name) memcpy(*name, f->weights_path, strlen(f->weights_path) + 1);
-    else status = mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", path);
+    if (*name)
+      memcpy(*name, f->weights_path, strlen(f->weights_path) + 1);
+    else
+      status = mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", path);
   }
   mlff_modelfile_free(f);
   return status;
@@ -259,9 +273,10 @@ mlff_status mlff_modelfile_finish(mlff_modelfile *file, mlff_error *error)
   MLFF_TRY(check_used(file, file->root, error));
   for (int k = 0; k < file->n_tensors; k++)
     if (!file->tensor_used[k])
-      return mlff_fail(error, MLFF_E_FORMAT,
-                       "%s: tensor '%.80s' is not part of this %s model: its hyper-parameters in %s do not fit the weights",
-                       file->weights_path, file->tensors[k].name, file->head.architecture, file->path);
+      return mlff_fail(
+          error, MLFF_E_FORMAT,
+          "%s: tensor '%.80s' is not part of this %s model: its hyper-parameters in %s do not fit the weights",
+          file->weights_path, file->tensors[k].name, file->head.architecture, file->path);
   return MLFF_OK;
 }
 
@@ -274,8 +289,10 @@ static int find_tensor(const mlff_modelfile *f, const char *name)
     const int middle = low + (high - low) / 2;
     const int order = strcmp(f->tensors[middle].name, name);
     if (order == 0) return middle;
-    if (order < 0) low = middle + 1;
-    else high = middle;
+    if (order < 0)
+      low = middle + 1;
+    else
+      high = middle;
   }
   return -1;
 }
@@ -307,9 +324,10 @@ static mlff_status check_shape(const mlff_modelfile *f, const mlff_tensor *t, in
   if (t->rank == rank && (rank == 0 || !memcmp(t->shape, shape, (size_t) rank * sizeof *shape))) return MLFF_OK;
   write_shape(t->rank, t->shape, is, sizeof is);
   write_shape(rank, shape, expected, sizeof expected);
-  return mlff_fail(error, MLFF_E_FORMAT,
-                   "%s: tensor '%s' has shape %s, expected %s from the hyper-parameters in %s: the two files do not fit",
-                   f->weights_path, t->name, is, expected, f->path);
+  return mlff_fail(
+      error, MLFF_E_FORMAT,
+      "%s: tensor '%s' has shape %s, expected %s from the hyper-parameters in %s: the two files do not fit",
+      f->weights_path, t->name, is, expected, f->path);
 }
 
 mlff_status mlff_modelfile_tensor(const mlff_modelfile *file, const char *name, int rank, const int64_t *shape,
@@ -318,7 +336,8 @@ mlff_status mlff_modelfile_tensor(const mlff_modelfile *file, const char *name, 
   const int k = find_tensor(file, name);
   if (!file->weights) return mlff_fail(error, MLFF_E_ARG, "%s: the weights were released", file->path);
   if (k < 0)
-    return mlff_fail(error, MLFF_E_FORMAT, "%s: tensor '%s' is missing, which a %s model with the hyper-parameters in %s needs",
+    return mlff_fail(error, MLFF_E_FORMAT,
+                     "%s: tensor '%s' is missing, which a %s model with the hyper-parameters in %s needs",
                      file->weights_path, name, file->head.architecture, file->path);
   const mlff_tensor *t = &file->tensors[k];
   MLFF_TRY(check_shape(file, t, rank, shape, error));

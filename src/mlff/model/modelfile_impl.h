@@ -10,7 +10,7 @@
 typedef struct mlff_about {
   const char *description;
   const char *labels, *data, *data_sha256, *code, *license, *citation; /* provenance */
-  const char *domain, *accuracy;                                      /* their descriptions */
+  const char *domain, *accuracy;                                       /* their descriptions */
   double temperature[2], density[2];
   double force_rmse, energy_rmse; /* meV/A, meV/atom */
   const char *weights_file;
@@ -21,11 +21,11 @@ struct mlff_modelfile {
   mlff_arena *arena;
   mlff_yaml *root;
   int n_nodes;
-  unsigned char *used;           /* [n_nodes]   somebody asked for this node */
-  const unsigned char *weights;  /* borrowed                                 */
+  unsigned char *used;          /* [n_nodes]   somebody asked for this node */
+  const unsigned char *weights; /* borrowed                                 */
   size_t weights_size;
   int n_tensors;
-  mlff_tensor *tensors;          /* [n_tensors] sorted by name               */
+  mlff_tensor *tensors; /* [n_tensors] sorted by name               */
   unsigned char *tensor_used;
   mlff_modelfile_head head;
   mlff_about about;
@@ -41,11 +41,11 @@ int mlff_yaml_has(const mlff_yaml *parent, const char *key);
 /* Element n of a sequence of mappings, marked as used; NULL past the end. */
 const mlff_yaml *mlff_yaml_item(const mlff_modelfile *file, const mlff_yaml *sequence, int n);
 /* A required sequence of any kind. */
-mlff_status mlff_yaml_sequence(const mlff_modelfile *, const mlff_yaml *parent, const char *key, const mlff_yaml **child,
-                               mlff_error *);
+mlff_status mlff_yaml_sequence(const mlff_modelfile *, const mlff_yaml *parent, const char *key,
+                               const mlff_yaml **child, mlff_error *);
 /* Sequence of n_rows (any number when negative; then *n_rows is set) sequences of n_columns numbers. */
-mlff_status mlff_yaml_table(const mlff_modelfile *, const mlff_yaml *parent, const char *key, int n_columns, int *n_rows,
-                            const double **values, mlff_error *);
+mlff_status mlff_yaml_table(const mlff_modelfile *, const mlff_yaml *parent, const char *key, int n_columns,
+                            int *n_rows, const double **values, mlff_error *);
 
 /* 1 when text is a chemical symbol. */
 int mlff_is_element(const char *text);

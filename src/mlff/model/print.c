@@ -19,8 +19,10 @@ static void print_traits(const mlff_model *m, FILE *out)
   static const struct {
     unsigned bit;
     const char *name;
-  } traits[] = {{MLFF_CONSERVATIVE, "conservative forces"}, {MLFF_ROTATION_EXACT, "rotation exact"},
-                {MLFF_SMOOTH, "smooth"},                    {MLFF_STRICTLY_LOCAL, "strictly local"},
+  } traits[] = {{MLFF_CONSERVATIVE, "conservative forces"},
+                {MLFF_ROTATION_EXACT, "rotation exact"},
+                {MLFF_SMOOTH, "smooth"},
+                {MLFF_STRICTLY_LOCAL, "strictly local"},
                 {MLFF_NODE_ENERGIES, "atom energies"}};
   int n = 0;
   fprintf(out, "promises       ");

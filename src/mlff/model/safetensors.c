@@ -103,21 +103,22 @@ static int size_of_dtype(const char *dtype)
   static const struct {
     const char *name;
     int size;
-  } types[] = {{"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8},     {"I32", 4},    {"I16", 2},
-               {"I8", 1},  {"U64", 8}, {"U32", 4}, {"U16", 2},  {"U8", 1},      {"BOOL", 1},   {"F8_E4M3", 1},
-               {"F8_E5M2", 1}};
+  } types[] = {{"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8},  {"I32", 4},     {"I16", 2},    {"I8", 1},
+               {"U64", 8}, {"U32", 4}, {"U16", 2}, {"U8", 1},   {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
   for (size_t k = 0; k < sizeof types / sizeof *types; k++)
     if (!strcmp(types[k].name, dtype)) return types[k].size;
   return 0;
 }
 
 /* Shape, type and offsets of a tensor must agree with each other and with the size of the data. */
-static mlff_status check_tensor(const scanner *s, mlff_tensor *t, const int64_t offsets[2], size_t data_start, size_t size)
+static mlff_status check_tensor(const scanner *s, mlff_tensor *t, const int64_t offsets[2], size_t data_start,
+                                size_t size)
 {
   const int64_t element = size_of_dtype(t->dtype);
   const int64_t n_data = (int64_t) (size - data_start);
   if (!element)
-    return mlff_fail(s->error, MLFF_E_FORMAT, "%s: tensor '%.80s' has unknown type '%.16s'", s->path, t->name, t->dtype);
+    return mlff_fail(s->error, MLFF_E_FORMAT, "%s: tensor '%.80s' has unknown type '%.16s'", s->path, t->name,
+                     t->dtype);
   t->n = 1;
   for (int k = 0; k < t->rank; k++) {
     if (t->shape[k] && t->n > ((int64_t) 1 << 53) / t->shape[k])
@@ -125,13 +126,14 @@ static mlff_status check_tensor(const scanner *s, mlff_tensor *t, const int64_t 
     t->n *= t->shape[k];
   }
   if (offsets[0] > offsets[1] || offsets[1] > n_data)
-    return mlff_fail(s->error, MLFF_E_FORMAT,
-                     "%s: tensor '%.80s' lies at bytes %lld to %lld of the data, which has %lld: the file is truncated or "
-                     "damaged; copy it again",
-                     s->path, t->name, (long long) offsets[0], (long long) offsets[1], (long long) n_data);
+    return mlff_fail(
+        s->error, MLFF_E_FORMAT,
+        "%s: tensor '%.80s' lies at bytes %lld to %lld of the data, which has %lld: the file is truncated or "
+        "damaged; copy it again",
+        s->path, t->name, (long long) offsets[0], (long long) offsets[1], (long long) n_data);
   if (t->n > INT64_MAX / 8 || offsets[1] - offsets[0] != t->n * element)
-    return mlff_fail(s->error, MLFF_E_FORMAT, "%s: tensor '%.80s' has %lld bytes, but its shape and type need %lld", s->path,
-                     t->name, (long long) (offsets[1] - offsets[0]), (long long) (t->n * element));
+    return mlff_fail(s->error, MLFF_E_FORMAT, "%s: tensor '%.80s' has %lld bytes, but its shape and type need %lld",
+                     s->path, t->name, (long long) (offsets[1] - offsets[0]), (long long) (t->n * element));
   t->begin = data_start + (size_t) offsets[0];
   t->end = data_start + (size_t) offsets[1];
   return MLFF_OK;
@@ -186,7 +188,8 @@ static mlff_status check_layout(const scanner *s, mlff_tensor *tensors, int n, s
     at = tensors[k].end;
   }
   if (at != size)
-    return mlff_fail(s->error, MLFF_E_FORMAT, "%s: %zu bytes after the last tensor: the file is damaged", s->path, size - at);
+    return mlff_fail(s->error, MLFF_E_FORMAT, "%s: %zu bytes after the last tensor: the file is damaged", s->path,
+                     size - at);
   if (n) qsort(tensors, (size_t) n, sizeof *tensors, by_name);
   for (int k = 1; k < n; k++)
     if (!strcmp(tensors[k - 1].name, tensors[k].name))

@@ -16,8 +16,8 @@ typedef struct mlff_tensor {
   const char *name, *dtype;
   int rank;
   int64_t shape[MLFF_TENSOR_MAX_RANK];
-  int64_t n;                 /* elements                     */
-  size_t begin, end;         /* bytes from the start of file */
+  int64_t n;         /* elements                     */
+  size_t begin, end; /* bytes from the start of file */
 } mlff_tensor;
 
 /* Parses data[size] into tensors[n_tensors], sorted by name, in the arena. `path` is used in error texts. */

@@ -18,7 +18,8 @@ static mlff_status read_tolerances(mlff_modelfile *f, const mlff_yaml *block, ml
     for (int q = 0; q < 3; q++) set->tolerance[p][q] = NAN;
     if (p == 2 && !mlff_yaml_has(all, precisions[p])) continue;
     MLFF_TRY(mlff_yaml_map(f, all, precisions[p], &one, error));
-    for (int q = 0; q < 3; q++) MLFF_TRY(mlff_yaml_double(f, one, quantities[q], 1e-14, 10.0, &set->tolerance[p][q], error));
+    for (int q = 0; q < 3; q++)
+      MLFF_TRY(mlff_yaml_double(f, one, quantities[q], 1e-14, 10.0, &set->tolerance[p][q], error));
   }
   return MLFF_OK;
 }
@@ -134,13 +135,14 @@ mlff_status mlff_selftest_run(mlff_model *model, int k, mlff_self_test *test, ml
   answer.force_tolerance = model->tests.tolerance[p][1];
   answer.virial_tolerance = model->tests.tolerance[p][2];
   if (isnan(answer.energy_tolerance))
-    return mlff_fail(error, MLFF_E_UNSUPPORTED,
-                     "%s: self_test.tolerance has no '%s', so this precision is not checked for the model; use fp32 or fp64",
-                     model->file->path, model->info.precision);
+    return mlff_fail(
+        error, MLFF_E_UNSUPPORTED,
+        "%s: self_test.tolerance has no '%s', so this precision is not checked for the model; use fp32 or fp64",
+        model->file->path, model->info.precision);
   mlff_result result = {.forces = malloc((size_t) t->n_atoms * sizeof *result.forces)};
   if (!result.forces) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a self-test");
-  mlff_status status = mlff_system_create(t->n_atoms, t->species, t->positions, t->cell, NULL, model->head->cutoff, &system,
-                                          error);
+  mlff_status status =
+      mlff_system_create(t->n_atoms, t->species, t->positions, t->cell, NULL, model->head->cutoff, &system, error);
   if (!status) status = mlff_model_evaluate(model, mlff_system_graph(system), NULL, &result, error);
   if (!status) {
     compare(t, &result, &answer);
@@ -161,13 +163,13 @@ static mlff_status run_each(mlff_model *model, mlff_error *error)
       return mlff_fail(error, status, "%s: self-test '%.60s' cannot be computed: %.800s", model->file->path,
                        model->tests.structures[k].name, inner.text);
     if (!t.passed)
-      return mlff_fail(error, MLFF_E_NUMERIC,
-                       "%s: self-test '%s' failed on %s (%s, %s): energy off by %.3g eV/atom (allowed %.3g), forces by %.3g "
-                       "eV/A (allowed %.3g), virial by %.3g eV/atom (allowed %.3g). Do not use the model here; run 'mlff "
-                       "verify' with other kernels and precisions to find out whether the file or this build is wrong",
-                       model->file->path, t.name, model->info.device, model->info.kernels, model->info.precision,
-                       t.energy_error, t.energy_tolerance, t.force_error, t.force_tolerance, t.virial_error,
-                       t.virial_tolerance);
+      return mlff_fail(
+          error, MLFF_E_NUMERIC,
+          "%s: self-test '%s' failed on %s (%s, %s): energy off by %.3g eV/atom (allowed %.3g), forces by %.3g "
+          "eV/A (allowed %.3g), virial by %.3g eV/atom (allowed %.3g). Do not use the model here; run 'mlff "
+          "verify' with other kernels and precisions to find out whether the file or this build is wrong",
+          model->file->path, t.name, model->info.device, model->info.kernels, model->info.precision, t.energy_error,
+          t.energy_tolerance, t.force_error, t.force_tolerance, t.virial_error, t.virial_tolerance);
   }
   return MLFF_OK;
 }

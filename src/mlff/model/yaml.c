@@ -72,7 +72,8 @@ static mlff_status check_event(reader *r, const yaml_event_t *event)
 static mlff_status new_node(reader *r, const yaml_event_t *event, mlff_yaml *parent, const char *key, mlff_yaml **node)
 {
   if (r->n_nodes >= MLFF_YAML_MAX_NODES)
-    return mlff_fail(r->error, MLFF_E_FORMAT, "%s:%d: more than %d values", r->path, line_of(event), MLFF_YAML_MAX_NODES);
+    return mlff_fail(r->error, MLFF_E_FORMAT, "%s:%d: more than %d values", r->path, line_of(event),
+                     MLFF_YAML_MAX_NODES);
   mlff_yaml *n = mlff_arena_alloc(r->arena, sizeof *n);
   if (!n) return mlff_fail(r->error, MLFF_E_NOMEM, "%s: out of memory", r->path);
   n->line = line_of(event);
@@ -89,8 +90,10 @@ static mlff_status new_node(reader *r, const yaml_event_t *event, mlff_yaml *par
   if (event->type == YAML_SEQUENCE_START_EVENT) n->kind = MLFF_YAML_SEQUENCE;
   if (event->type == YAML_MAPPING_START_EVENT) n->kind = MLFF_YAML_MAPPING;
   if (parent) {
-    if (parent->last) parent->last->next = n;
-    else parent->first = n;
+    if (parent->last)
+      parent->last->next = n;
+    else
+      parent->first = n;
     parent->last = n;
     parent->n_children++;
   }
@@ -109,8 +112,8 @@ static mlff_status read_key(reader *r, const yaml_event_t *event, const mlff_yam
     return mlff_fail(r->error, MLFF_E_FORMAT, "%s:%d: more than %d keys", r->path, line_of(event), MLFF_YAML_MAX_KEYS);
   const mlff_yaml *twin = mlff_yaml_find(node, *key);
   if (twin)
-    return mlff_fail(r->error, MLFF_E_FORMAT, "%s:%d: key '%.60s' is there twice, first in line %d", r->path, line_of(event),
-                     *key, twin->line);
+    return mlff_fail(r->error, MLFF_E_FORMAT, "%s:%d: key '%.60s' is there twice, first in line %d", r->path,
+                     line_of(event), *key, twin->line);
   return MLFF_OK;
 }
 

@@ -10,18 +10,23 @@
 #include "../status.h"
 #include "arena.h"
 
-enum { MLFF_YAML_MAX_BYTES = 64 << 20, MLFF_YAML_MAX_NODES = 4 << 20, MLFF_YAML_MAX_DEPTH = 24, MLFF_YAML_MAX_KEYS = 1024 };
+enum {
+  MLFF_YAML_MAX_BYTES = 64 << 20,
+  MLFF_YAML_MAX_NODES = 4 << 20,
+  MLFF_YAML_MAX_DEPTH = 24,
+  MLFF_YAML_MAX_KEYS = 1024
+};
 
 typedef enum mlff_yaml_kind { MLFF_YAML_SCALAR = 0, MLFF_YAML_SEQUENCE, MLFF_YAML_MAPPING } mlff_yaml_kind;
 
 typedef struct mlff_yaml {
   mlff_yaml_kind kind;
-  int line;                      /* 1 = first                                    */
-  int quoted;                    /* scalar in quotes, so certainly not a number  */
-  int id;                        /* 0..n_nodes-1                                 */
+  int line;   /* 1 = first                                    */
+  int quoted; /* scalar in quotes, so certainly not a number  */
+  int id;     /* 0..n_nodes-1                                 */
   int n_children;
-  const char *key;               /* in the parent mapping, NULL in a sequence    */
-  const char *text;              /* of a scalar                                  */
+  const char *key;  /* in the parent mapping, NULL in a sequence    */
+  const char *text; /* of a scalar                                  */
   struct mlff_yaml *parent, *first, *last, *next;
 } mlff_yaml;
 

@@ -23,7 +23,8 @@ static void path_of(const mlff_yaml *node, char *text, size_t size)
   }
 }
 
-mlff_status mlff_yaml_fail(const mlff_modelfile *file, const mlff_yaml *node, mlff_error *error, const char *format, ...)
+mlff_status mlff_yaml_fail(const mlff_modelfile *file, const mlff_yaml *node, mlff_error *error, const char *format,
+                           ...)
 {
   char where[256], what[512];
   va_list args;
@@ -98,8 +99,8 @@ static mlff_status to_double(const mlff_modelfile *file, const mlff_yaml *node, 
   return MLFF_OK;
 }
 
-mlff_status mlff_yaml_int(const mlff_modelfile *file, const mlff_yaml *parent, const char *key, int low, int high, int *value,
-                          mlff_error *error)
+mlff_status mlff_yaml_int(const mlff_modelfile *file, const mlff_yaml *parent, const char *key, int low, int high,
+                          int *value, mlff_error *error)
 {
   const mlff_yaml *node = NULL;
   int64_t v = 0;
@@ -112,8 +113,8 @@ mlff_status mlff_yaml_int(const mlff_modelfile *file, const mlff_yaml *parent, c
   return MLFF_OK;
 }
 
-mlff_status mlff_yaml_double(const mlff_modelfile *file, const mlff_yaml *parent, const char *key, double low, double high,
-                             double *value, mlff_error *error)
+mlff_status mlff_yaml_double(const mlff_modelfile *file, const mlff_yaml *parent, const char *key, double low,
+                             double high, double *value, mlff_error *error)
 {
   const mlff_yaml *node = NULL;
   double v = 0;
@@ -134,8 +135,8 @@ mlff_status mlff_yaml_string(const mlff_modelfile *file, const mlff_yaml *parent
   return MLFF_OK;
 }
 
-mlff_status mlff_yaml_choice(const mlff_modelfile *file, const mlff_yaml *parent, const char *key, const char *const *choices,
-                             int *value, mlff_error *error)
+mlff_status mlff_yaml_choice(const mlff_modelfile *file, const mlff_yaml *parent, const char *key,
+                             const char *const *choices, int *value, mlff_error *error)
 {
   const mlff_yaml *node = NULL;
   char list[256] = "";
@@ -186,8 +187,8 @@ mlff_status mlff_yaml_strings(const mlff_modelfile *file, const mlff_yaml *paren
   return MLFF_OK;
 }
 
-mlff_status mlff_yaml_table(const mlff_modelfile *file, const mlff_yaml *parent, const char *key, int n_columns, int *n_rows,
-                            const double **values, mlff_error *error)
+mlff_status mlff_yaml_table(const mlff_modelfile *file, const mlff_yaml *parent, const char *key, int n_columns,
+                            int *n_rows, const double **values, mlff_error *error)
 {
   const mlff_yaml *node = NULL;
   MLFF_TRY(get(file, parent, key, MLFF_YAML_SEQUENCE, &node, error));
