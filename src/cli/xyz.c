@@ -2,8 +2,8 @@
  *   N
  *   Lattice="ax ay az bx by bz cx cy cz" pbc="T T T" Properties=species:S:1:pos:R:3:... name=...
  *   symbol x y z ...
- *   Lattice="ax ay az bx by bz cx cy cz" pbc="T T T" Properties=species:S:1:pos:R:3:... name=...
- * directions; without Properties the columns are symbol, x, y, z.
+ * All keys of the second line are optional: without Lattice nothing is periodic; without pbc a Lattice is periodic in
+ * all directions; without Properties the columns are symbol, x, y, z.
  */
 #define _POSIX_C_SOURCE 200809L
 

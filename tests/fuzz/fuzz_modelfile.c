@@ -1,12 +1,12 @@
 /* fuzz_modelfile.c: random bytes as model files.
  *
  * LLVMFuzzerTestOneInput is the entry that libFuzzer calls (clang -fsanitize=fuzzer,address -DMLFF_LIBFUZZER). Without
- * libFuzzer, main mutates two good models for some seconds (first argument, default 3; second argument: seed). It passes
- * when nothing crashes, under the sanitizers that the build has, and when the outcomes make sense: a failure has a text,
- * a success can be evaluated to finite numbers or a status.
+ * libFuzzer, main mutates two good models for some seconds (first argument, default 3; second argument: seed). It
+ * passes when nothing crashes, under the sanitizers that the build has, and when the outcomes make sense: a failure has
+ * a text, a success can be evaluated to finite numbers or a status.
  *
- * Input: 4 bytes little-endian n, n bytes of YAML, then the weights. The hash in the YAML is put right, because otherwise
- * nearly every mutation of the weights would end there.
+ * Input: 4 bytes little-endian n, n bytes of YAML, then the weights. The hash in the YAML is put right, because
+ * otherwise nearly every mutation of the weights would end there.
  */
 #define _POSIX_C_SOURCE 200809L
 

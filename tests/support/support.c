@@ -56,7 +56,7 @@ void test_skip(const char *format, ...)
   if (skipped) __atomic_add_fetch(skipped, 1, __ATOMIC_SEQ_CST);
 }
 
-int test_main(Suite *(*make)(void) )
+int test_main(test_make_suite *make)
 {
   setenv("CK_DEFAULT_TIMEOUT", "300", 0);
   skipped = mmap(NULL, sizeof *skipped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

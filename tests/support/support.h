@@ -61,9 +61,11 @@ int test_near(char *text, size_t text_size, const char *name, const double *got,
 /* Prints "SKIPPED: why" and counts it; the test then returns. */
 void test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Runs the suite that `make` makes, reports how many tests were skipped, and returns main's exit code: 0 passed, 1 failed,
- * 77 when every test was skipped. */
-int test_main(Suite *(*make)(void) );
+typedef Suite *test_make_suite(void);
+
+/* Runs the suite that `make` makes, reports how many tests were skipped, and returns main's exit code: 0 passed, 1
+ * failed, 77 when every test was skipped. */
+int test_main(test_make_suite *make);
 
 /* Writes the path of a file in the shared directory (environment variable MLFF_SHARED_DIR, else the directory given at
  * compile time) into path. Returns 0, and skips by test_skip, when there is no such file. */

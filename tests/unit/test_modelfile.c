@@ -1,5 +1,5 @@
-/* test_modelfile.c: good model files are read, and every kind of damage is refused with its line. Longer than other files for
- * its tables of damages. */
+/* test_modelfile.c: good model files are read, and every kind of damage is refused with its line. Longer than other
+ * files for its tables of damages. */
 #include "testmodel.h"
 
 #include "model/modelfile.h"

@@ -1,8 +1,8 @@
 /* safetensors.h: the header of a safetensors file, checked completely before anything is read through it.
  *
- * Layout: 8 bytes little-endian length n; n bytes of JSON {"name": {"dtype", "shape", "data_offsets": [begin, end]}, ...,
- * optional "__metadata__": {text: text}}; data. Offsets count from the end of the header; tensors cover the data without
- * gaps or overlaps.
+ * Layout: 8 bytes little-endian length n; n bytes of JSON {"name": {"dtype", "shape", "data_offsets": [begin, end]},
+ * ..., optional "__metadata__": {text: text}}; data. Offsets count from the end of the header; tensors cover the data
+ * without gaps or overlaps.
  */
 #ifndef MLFF_SAFETENSORS_H
 #define MLFF_SAFETENSORS_H

@@ -1,4 +1,5 @@
-/* sha256.c: SHA-256 after FIPS 180-4; names of the standard: K constants, W message schedule, a..h working variables. */
+/* sha256.c: SHA-256 after FIPS 180-4; names of the standard: K constants, w message schedule, a..h working variables
+ * (h is `last` here). */
 #include "sha256.h"
 
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* yaml.h: a YAML document as a tree that remembers lines.
  *
- * A subset on purpose: one document, mappings with plain keys, sequences and scalars. Duplicate keys, aliases, anchors and
- * tags are errors, and size and depth are bounded, so that a file cannot mean something else than what a reader sees.
+ * A subset on purpose: one document, mappings with plain keys, sequences and scalars. Duplicate keys, aliases, anchors
+ * and tags are errors, and size and depth are bounded, so that a file cannot mean something else than a reader sees.
  * JSON is a subset of what is read.
  */
 #ifndef MLFF_YAML_H
