@@ -23,7 +23,7 @@ from .modelfile import ModelError
 
 try:
     import torch
-    from . import frames
+    from . import cpu, frames
     from .networks import ARCHITECTURES
 except ImportError:
     torch = None
@@ -103,6 +103,11 @@ class Trainer:
         self.validation = frames.classes(data, "validation", self.network, device, self.scale, self.offsets)
         self.counts = self._counts()
         self.order = Order([len(c.frames) for c in self.classes], self.counts, self.train["seed"])
+        self.fast = None
+        if device.type == "cpu" and config["architecture"] == "painn" and cpu.available():
+            self.fast = cpu.FastPaiNN(self.network, os.path.expanduser("~/.cache/mlff"))
+            for c in self.classes + self.validation:
+                cpu.prepare(c, self.network.cutoff)
         self._parameters()
         self.step, self.elapsed, self.history = 0, 0.0, []
         self.graph = None
@@ -161,6 +166,15 @@ class Trainer:
         force_loss = ((forces - batch.forces).square() * per_atom).sum() / forces.numel()
         loss = self.network.n_members * (force_loss + self.controls[3] * energy_loss)
         gradient = torch.autograd.grad(loss, list(self.parameters.values()), materialize_grads=True)
+        self.update(gradient, energy_loss, force_loss)
+
+    def one_fast_step(self):
+        """The same on a CPU through cpu.py (painn, which has no ensembles, so that no frame is left out)."""
+        batch = cpu.Batch(list(zip(self.classes, self.index)))
+        self.update(*self.fast.gradient(self.parameters, batch, float(self.controls[3])))
+
+    def update(self, gradient, energy_loss, force_loss):
+        """Adam with clipping, the moving average, and the sums of the losses."""
         with torch.no_grad():
             g = torch.cat([x.flatten() for x in gradient])
             g.mul_((self.train["clip"] / (g.norm() + 1e-12)).clamp_max(1.0))
@@ -215,8 +229,12 @@ class Trainer:
             size = max(1, min(len(c.frames), 3000 // c.n_atoms if self.device.type == "cuda" else 400 // c.n_atoms))
             for a in range(0, len(c.frames), size):
                 index = torch.arange(a, min(a + size, len(c.frames)), device=self.device)
-                batch = self.plain_batch(c, index)
-                energies, forces = self.network(parameters, batch, training=False)
+                if self.fast:
+                    batch = cpu.Batch([(c, index)])
+                    energies, forces = (x.unsqueeze(0) for x in self.fast.energies_forces(parameters, batch))
+                else:
+                    batch = self.plain_batch(c, index)
+                    energies, forces = self.network(parameters, batch, training=False)
                 error = forces.detach().mean(0).double() - batch.forces.double()
                 square += float(error.square().sum())
                 absolute += float(error.abs().sum())
@@ -330,6 +348,8 @@ def loop(trainer, args, checkpoint, curve):
         rate = trainer.set_controls(progress())
         if trainer.graph is not None:
             trainer.graph.replay()
+        elif trainer.fast:
+            trainer.one_fast_step()
         else:
             trainer.one_step()
         trainer.step += 1
@@ -393,6 +413,8 @@ def distill(args):
     finished = loop(trainer, args, checkpoint, curve)
     save_checkpoint(checkpoint, trainer)
     test = frames.classes(data, "test", trainer.network, device, trainer.scale, trainer.offsets)
+    for c in test if trainer.fast else ():
+        cpu.prepare(c, trainer.network.cutoff)
     errors = trainer.evaluate(test, trainer.ema)
     for e in errors:
         print(f"test, {e['n_atoms']} atoms ({e['frames']} frames): force RMSE {1000 * e['force_rmse']:.2f} meV/A, "

@@ -13,13 +13,20 @@ import torch
 from . import dataset
 
 
-def _images(cell, cutoff):
-    """Shift vectors [S, 3] (A) of all images that can hold a neighbour; one zero row without periodicity."""
+def _candidates(x, cell, cutoff):
+    """Atoms and all periodic images that can be a neighbour of an atom in the cell: owner [G] and position [G, 3] (A).
+
+    x [N, 3]: positions inside the cell. Images farther than the cutoff from every face of the cell are left out.
+    """
     if not cell.any():
-        return np.zeros((1, 3))
-    n = np.floor(cutoff * np.linalg.norm(np.linalg.inv(cell), axis=0)).astype(int) + 1
-    grid = np.meshgrid(*[np.arange(-k, k + 1) for k in n], indexing="ij")
-    return np.stack(grid, -1).reshape(-1, 3) @ cell
+        return np.arange(len(x)), x
+    inverse = np.linalg.inv(cell)
+    reach = cutoff * np.linalg.norm(inverse, axis=0)  # the cutoff in units of the cell's heights
+    n = np.floor(reach).astype(int) + 1
+    grid = np.stack(np.meshgrid(*[np.arange(-k, k + 1) for k in n], indexing="ij"), -1).reshape(-1, 3)
+    fractional = (x @ inverse)[None] + grid[:, None]
+    image, owner = np.nonzero(((fractional > -reach - 1e-6) & (fractional < 1 + reach + 1e-6)).all(-1))
+    return owner, x[owner] + grid[image] @ cell
 
 
 def edges(positions, cell, cutoff, device):
@@ -27,14 +34,14 @@ def edges(positions, cell, cutoff, device):
     x = np.asarray(positions, float)
     if cell.any():
         x = (x @ np.linalg.inv(cell) % 1.0) @ cell
-    x = torch.as_tensor(x, device=device)
-    shifts = torch.as_tensor(_images(cell, cutoff), device=device)
-    # Candidates in single precision with a margin, then exactly: the first pass dominates the cost.
-    coarse = (x[None, :, None] + shifts[None, None] - x[:, None, None]).float().square().sum(-1)
-    i, j, s = torch.nonzero((coarse < (cutoff + 1e-3) ** 2) & (coarse > 1e-8), as_tuple=True)
-    vectors = x[j] + shifts[s] - x[i]
+    owner, images = _candidates(x, cell, cutoff)
+    x, images, owner = (torch.as_tensor(a, device=device) for a in (x, images, owner))
+    # Candidates in single precision with a margin, then exactly.
+    coarse = torch.cdist(x.float(), images.float(), compute_mode="donot_use_mm_for_euclid_dist")
+    i, g = torch.nonzero((coarse < cutoff + 1e-3) & (coarse > 1e-4), as_tuple=True)
+    vectors = images[g] - x[i]
     keep = vectors.square().sum(1) < cutoff * cutoff
-    return i[keep].int(), j[keep].int(), vectors[keep].float()
+    return i[keep].int(), owner[g[keep]].int(), vectors[keep].float()
 
 
 def triples(i, vectors, n_atoms, cutoff):

@@ -1,0 +1,210 @@
+"""Fast training of `painn` on a CPU: the message in C (message.c), the dense parts in PyTorch, one core.
+
+Differentiating forces with respect to the weights needs second derivatives only along one direction. With the residual
+dF = F - F_label of every atom, the gradient of the force loss is
+
+    sum dF . dF/dtheta  =  - d/de  [ dE/dtheta at x + e dF ]  at e = 0,
+
+taken here as a central difference of two ordinary weight gradients at displaced positions. With displacements of
+DISPLACEMENT A on average, the truncation is of relative order (DISPLACEMENT / spline spacing)^2 / 6, some 1e-4, well below
+the noise between batches. A step therefore is one pass for energies and forces, and two passes for weights, all of first order.
+"""
+
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+import sysconfig
+
+import numpy as np
+import torch
+from torch.nn.functional import silu
+
+from .modelfile import ModelError
+
+DISPLACEMENT = 0.008  # A, root mean square
+FLAGS = ["-O3", "-march=native", "-mprefer-vector-width=512", "-fno-math-errno", "-fno-trapping-math",
+         "-fno-signed-zeros", "-fassociative-math", "-fPIC", "-shared"]
+
+
+def available():
+    """Whether the message can be compiled here."""
+    return shutil.which("cc") is not None
+
+
+def library(n_features, folder):
+    """The compiled message for a number of features; kept in `folder` under a name that tells source and processor."""
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "message.c")
+    with open(source, "rb") as f:
+        key = hashlib.sha256(f.read() + repr(FLAGS).encode()).hexdigest()[:12]
+    path = os.path.join(folder, f"message-{n_features}-{sysconfig.get_platform()}-{key}.so")
+    if not os.path.exists(path):
+        os.makedirs(folder, exist_ok=True)
+        part = f"{path}.{os.getpid()}.part"
+        done = subprocess.run(["cc", *FLAGS, f"-DF={n_features}", source, "-o", part], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise ModelError(f"cc could not compile {source}: {done.stderr[-500:]}")
+        os.replace(part, path)
+    return ctypes.CDLL(path)
+
+
+class _Edges(ctypes.Structure):
+    _fields_ = [(k, ctypes.c_void_p) for k in ("row", "nbr", "m", "u", "c", "dc")]
+
+
+def _pointer(tensor):
+    return None if tensor is None else ctypes.c_void_p(tensor.data_ptr())
+
+
+class Geometry:
+    """Edges of a batch as message.c wants them; `gradient` [E, 3] collects dE/d(vector) when `wanted`."""
+
+    def __init__(self, row, nbr, vectors, n_basis, cutoff, wanted):
+        r = vectors.norm(dim=1)
+        h = cutoff / n_basis
+        t = (r / h).clamp_max(n_basis + 0.5)
+        m = t.floor()
+        s = (t - m).unsqueeze(1)
+        a, s2 = 1 - s, s * s
+        self.row, self.nbr, self.m = row, nbr, m.int()
+        self.u = (vectors / r.unsqueeze(1)).contiguous()
+        self.c = torch.cat([a * a * a, 3 * s2 * s - 6 * s2 + 4, -3 * s2 * s + 3 * s2 + 3 * s + 1, s2 * s], 1) / 6
+        self.dc = torch.cat([-3 * a * a, 9 * s2 - 12 * s, -9 * s2 + 6 * s + 3, 3 * s2], 1) / (6 * h)
+        self.inverse_r = 1 / r
+        self.gradient = torch.zeros_like(vectors) if wanted else None
+        self.edges = _Edges(*(x.data_ptr() for x in (row, nbr, self.m, self.u, self.c, self.dc)))
+
+
+class Message(torch.autograd.Function):
+    """dq [N, F], dv [N, 3, F] of x [N, width], v [N, 3, F] or None, rows R [n_rows, width]; see message.c."""
+
+    @staticmethod
+    def forward(ctx, x, v, rows, geometry, lib):
+        n, width = x.shape
+        f = width // (2 if v is None else 3)
+        x, v, rows = x.contiguous(), None if v is None else v.contiguous(), rows.contiguous()
+        dq, dv = x.new_empty(n, f), x.new_empty(n, 3, f)
+        lib.message_forward(ctypes.byref(geometry.edges), ctypes.c_int64(0), ctypes.c_int64(n), width, _pointer(rows),
+                            _pointer(x), _pointer(v), _pointer(dq), _pointer(dv))
+        ctx.save_for_backward(x, rows, *([] if v is None else [v]))
+        ctx.geometry, ctx.lib = geometry, lib
+        return dq, dv
+
+    @staticmethod
+    def backward(ctx, gq, gv):
+        x, rows, *rest = ctx.saved_tensors
+        v, geometry = rest[0] if rest else None, ctx.geometry
+        gx, gv_in = torch.empty_like(x), None if v is None else torch.empty_like(v)
+        g_rows = torch.zeros_like(rows) if ctx.needs_input_grad[2] else None
+        edge = torch.empty_like(geometry.gradient) if geometry.gradient is not None else None
+        gq, gv = gq.contiguous(), gv.contiguous()
+        ctx.lib.message_backward(ctypes.byref(geometry.edges), ctypes.c_int64(0), ctypes.c_int64(len(x)), x.shape[1],
+                                 _pointer(rows), _pointer(x), _pointer(v), _pointer(gq), _pointer(gv),
+                                 _pointer(geometry.inverse_r), _pointer(gx), _pointer(gv_in), _pointer(g_rows), _pointer(edge))
+        if edge is not None:
+            geometry.gradient += edge
+        return gx, gv_in, g_rows, None, None
+
+
+class Batch:
+    """Frames put together: species [N], frame [N], forces [N, 3], energy and n_atoms [B], row, nbr, vectors, centre."""
+
+    def __init__(self, parts):
+        species, frame, forces, energy, n_atoms, row, nbr, vectors = ([] for _ in range(8))
+        atoms = edges = frames = 0
+        for c, index in parts:
+            for k in index.tolist():
+                a, b = c.first_edge[k], c.first_edge[k + 1]
+                species.append(c.species)
+                frame.append(torch.full((c.n_atoms,), frames))
+                forces.append(c.forces[k])
+                energy.append(c.energy[k])
+                row.append(c.rows[k][:-1] + edges)
+                nbr.append(c.nbr[a:b] + atoms)
+                vectors.append(c.edge_vectors[a:b])
+                n_atoms.append(float(c.n_atoms))
+                atoms, edges, frames = atoms + c.n_atoms, edges + int(b - a), frames + 1
+        row.append(torch.tensor([edges]))
+        self.species, self.frame, self.forces = torch.cat(species), torch.cat(frame), torch.cat(forces)
+        self.energy, self.n_atoms = torch.stack(energy), torch.tensor(n_atoms)
+        self.row, self.nbr, self.vectors = torch.cat(row), torch.cat(nbr), torch.cat(vectors)
+        self.centre = torch.repeat_interleave(torch.arange(atoms), self.row[1:] - self.row[:-1])
+
+
+def prepare(frame_class, cutoff):
+    """Adds unpadded neighbour lists to a frames.FrameClass: rows [F][n + 1], nbr, edge_vectors, first_edge [F + 1]."""
+    keep = frame_class.vectors.norm(dim=2) < 1.5 * cutoff
+    frame_class.first_edge = np.concatenate([[0], np.cumsum(keep.sum(1).numpy())])
+    frame_class.nbr, frame_class.edge_vectors = frame_class.j[keep], frame_class.vectors[keep]
+    frame_class.rows = []
+    for i, k in zip(frame_class.i, keep):
+        count = torch.bincount(i[k].long(), minlength=frame_class.n_atoms)
+        frame_class.rows.append(torch.cat([torch.zeros(1, dtype=torch.long), torch.cumsum(count, 0)]))
+
+
+class FastPaiNN:
+    """The network of networks.PaiNN, with the same parameters."""
+
+    def __init__(self, network, folder):
+        self.network, self.lib = network, library(network.f, folder)
+
+    def node_energies(self, p, species, geometry, with_weights):
+        """Energies of the atoms [N]; without weights in the graph the embedding is its leaf."""
+        net = self.network
+        f, last = net.f, net.n_layers - 1
+
+        def linear(name, x):
+            return torch.addmm(p[name + ".bias"], x, p[name + ".weight"].t())
+
+        q, mu = p["embedding"].index_select(0, species), None
+        if not with_weights:
+            q = q.detach().requires_grad_()
+        for l in range(net.n_layers):
+            width = 2 * f if mu is None else 3 * f
+            hidden = silu(linear(f"context.{l}.0", q))
+            x = torch.addmm(p[f"context.{l}.1.bias"][:width], hidden, p[f"context.{l}.1.weight"][:width].t())
+            rows = torch.nn.functional.pad(p[f"filter.{l}.weight"][:width].t(), (0, 0, 0, 5))
+            dq, dv = Message.apply(x, mu, rows, geometry, self.lib)
+            q, mu = q + dq, dv if mu is None else mu + dv
+            v, w = (mu @ p[f"channel_mix.{l}.weight"].t()).split(f, dim=2)
+            norm = torch.sqrt(v.square().sum(1) + net.epsilon)
+            hidden = silu(linear(f"mixing.{l}.0", torch.cat([q, norm], 1)))
+            s, g, t = linear(f"mixing.{l}.1", hidden).split(f, dim=1)
+            q = q + s + t * (v * w).sum(1)
+            if l < last:
+                mu = mu + g.unsqueeze(1) * w
+        return linear("readout.1", silu(linear("readout.0", q))).squeeze(1)
+
+    def _geometry(self, batch, vectors, wanted):
+        return Geometry(batch.row, batch.nbr, vectors, self.network.n_basis, self.network.cutoff, wanted)
+
+    def energies_forces(self, p, batch):
+        """Energies [B] and forces [N, 3] of a batch, without weights in the graph."""
+        p = {k: v.detach() for k, v in p.items()}
+        geometry = self._geometry(batch, batch.vectors, True)
+        nodes = self.node_energies(p, batch.species, geometry, False)
+        nodes.sum().backward()
+        energies = torch.zeros(len(batch.energy)).index_add(0, batch.frame, nodes.detach())
+        g = geometry.gradient
+        forces = torch.zeros(len(nodes), 3).index_add(0, batch.centre, g).index_add(0, batch.nbr.long(), -g)
+        return energies, forces
+
+    def gradient(self, p, batch, energy_weight):
+        """Gradient of the loss by each parameter (list), energy loss and force loss."""
+        energies, forces = self.energies_forces(p, batch)
+        d_force, d_energy = forces - batch.forces, energies - batch.energy
+        energy_loss, force_loss = (d_energy / batch.n_atoms).square().mean(), d_force.square().mean()
+        step = DISPLACEMENT / float(d_force.square().sum(1).mean().sqrt().clamp_min(1e-9))
+        limit = (20 * DISPLACEMENT / (step * d_force.norm(dim=1, keepdim=True)).clamp_min(1e-12)).clamp_max(1.0)
+        along = d_force * limit
+        shift = step * (along[batch.nbr.long()] - along[batch.centre])
+        total = None
+        for sign in (1.0, -1.0):
+            geometry = self._geometry(batch, batch.vectors + sign * shift, False)
+            nodes = self.node_energies(p, batch.species, geometry, True)
+            weight = -sign * 2 / (d_force.numel() * 2 * step) + \
+                energy_weight * d_energy / (len(d_energy) * batch.n_atoms.square())
+            part = torch.autograd.grad((nodes * weight[batch.frame]).sum(), list(p.values()), materialize_grads=True)
+            total = part if total is None else [a + b for a, b in zip(total, part)]
+        return total, energy_loss, force_loss
