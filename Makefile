@@ -26,7 +26,7 @@ test:
 	@$(PYTHON) tests/run_all.py --build $(BUILD) $(if $(ONLY),--only $(ONLY))
 
 bench: build
-	@$(PYTHON) benchmarks/run.py --build $(BUILD) $(BENCH)
+	@$(PYTHON) benchmarks/speed.py --build $(BUILD) $(or $(BENCH),all)
 
 lint:
 	@scripts/setup.sh test $(BUILD)

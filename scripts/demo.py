@@ -210,8 +210,8 @@ def plot(runs, path):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     models = os.path.join(ROOT, "models")
-    parser.add_argument("--teacher", default=os.path.join(models, "water-painn-teacher.yaml"), help="model file")
-    parser.add_argument("--student", default=os.path.join(models, "water-painn-student.yaml"), help="model file")
+    parser.add_argument("--teacher", default=os.path.join(models, "water-benzene-teacher.yaml"), help="model file")
+    parser.add_argument("--student", default=os.path.join(models, "water-benzene-student.yaml"), help="model file")
     parser.add_argument("--steps", type=int, default=2000, help="MD steps of 0.5 fs for each (default: 2000)")
     parser.add_argument("--build", default="build", help="build directory")
     args = parser.parse_args()
