@@ -4,12 +4,12 @@
   benchmarks/speed.py --write-docs FILE.json        fills docs/performance.md from a result
   benchmarks/speed.py --list
 
-Parts: ani (TorchANI), painn (SchNetPack), student (LAMMPS' own POD and SNAP), ranks (two MPI ranks), teacher (teacher and
-student), kernels (generic, AVX2, AVX-512), memory (allocations and bytes per atom).
+Parts: ani (TorchANI), painn (SchNetPack), student (LAMMPS' own POD and SNAP), ranks (two MPI ranks), teacher (teacher
+and student), kernels (generic, AVX2, AVX-512), memory (allocations and bytes per atom).
 
-Each round times every case once, in turn, so that the two sides of a ratio are measured within the same seconds; a ratio
-is the median over the rounds, its spread the quartiles. Timings only mean something on a machine with nothing else to
-do: what else ran is recorded beside them.
+Each round times every case once, in turn, so that the two sides of a ratio are measured within the same seconds; a
+ratio is the median over the rounds, its spread the quartiles. Timings only mean something on a machine with nothing
+else to do: what else ran is recorded beside them.
 """
 
 import argparse
@@ -110,8 +110,8 @@ def ratio_row(part, ratio, cases):
         by_cpu = float(np.median(scale * np.array(theirs["cpu_seconds"]) / np.array(ours["cpu_seconds"])))
     passed = None if ratio.bar is None else bool(middle >= ratio.bar)
     return {"part": part, "name": ratio.name, "theirs": fastest, "ours": ratio.ours, "per_atom": ratio.per_atom,
-            "values": values.tolist(), "median": middle, "q25": low, "q75": high, "by_cpu_time": by_cpu, "bar": ratio.bar,
-            "aim": ratio.aim, "passed": passed}
+            "values": values.tolist(), "median": middle, "q25": low, "q75": high, "by_cpu_time": by_cpu,
+            "bar": ratio.bar, "aim": ratio.aim, "passed": passed}
 
 
 def measure(context, args, names):
@@ -126,9 +126,9 @@ def measure(context, args, names):
         loads.append(os.getloadavg()[0])
         one_round(parts, results)
         print(f"round {k + 1} of {args.rounds}: {time.time() - start:.0f} s, load {os.getloadavg()[0]:.2f}", flush=True)
-    result = {"format": FORMAT, "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
-              "rounds": args.rounds, "seconds_per_round": context.seconds, "conditions": conditions, "parts": {},
-              "ratios": [], "skipped": context.skipped}
+    now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+    result = {"format": FORMAT, "date": now, "rounds": args.rounds, "seconds_per_round": context.seconds,
+              "conditions": conditions, "parts": {}, "ratios": [], "skipped": context.skipped}
     for name, part in parts.items():
         cases = {case.name: summarise(case, results[name][case.name]) for case in part.cases}
         result["parts"][name] = {"title": part.title, "cases": cases, "facts": part.facts}
@@ -191,6 +191,9 @@ def main(argv=None):
     finally:
         for close in context.closing if context else []:
             close()
+    if not result["parts"] and "memory" not in result:
+        print("speed.py: error: nothing could be measured: " + "; ".join(context.skipped.values()), file=sys.stderr)
+        return 1
     paths = speed_report.write(result, args.out)
     with open(paths[1], encoding="utf-8") as file:
         print(file.read())

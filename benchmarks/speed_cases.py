@@ -1,7 +1,7 @@
 """What can be timed: a LAMMPS deck, or a PyTorch program that answers over a pipe.
 
-A case has `label` (what it is), `n_atoms`, `prepare()` (once, before the rounds), `measure()` (one round: a dictionary with
-`seconds` per step or evaluation, `cpu` the share of a processor it had, and whatever else is known) and `close()`.
+A case has `label` (what it is), `n_atoms`, `prepare()` (once, before the rounds) and `measure()` (one round: a
+dictionary with `seconds` per step or evaluation, `cpu` the share of a processor it had, and whatever else is known).
 """
 
 import json
@@ -60,9 +60,6 @@ class LammpsCase:
     def describe(self):
         return {"label": self.label, "n_atoms": self.n_atoms, "ranks": self.ranks, "steps": self.steps, **self.style}
 
-    def close(self):
-        pass
-
 
 class TorchProgram:
     """A process of speed_torch.py pinned to one core; it sleeps while others are timed."""
@@ -114,6 +111,3 @@ class TorchCase:
     def describe(self):
         return {"label": self.label, "n_atoms": self.n_atoms, "ranks": 1, "evaluations": self.count,
                 "variant": self.variant}
-
-    def close(self):
-        self.program.close()

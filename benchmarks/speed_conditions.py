@@ -33,7 +33,8 @@ def find_potentials(lmp):
     """Folder of LAMMPS' potential files; an empty string when there is none."""
     named = os.environ.get("LAMMPS_POTENTIALS", "").split(":")
     prefix = os.path.dirname(os.path.dirname(os.path.abspath(lmp)))
-    around = glob.glob(os.path.join(prefix, "lib", "python3*", "site-packages", "lammps", "share", "lammps", "potentials"))
+    package = os.path.join(prefix, "lib", "python3*", "site-packages", "lammps")
+    around = glob.glob(os.path.join(package, "share", "lammps", "potentials"))
     for folder in [*named, *around, os.path.join(prefix, "share", "lammps", "potentials")]:
         if folder and os.path.isdir(folder):
             return folder
@@ -103,9 +104,9 @@ def _commit():
 
 def describe(context):
     """Dictionary of the conditions."""
-    version = re.search(r"LAMMPS\)?\D*(\d+ \w+ \d{4}[^\n]*)|Simulator - (.*)", _output(context.lmp, "-h"))
-    versions = {"lammps": next((g for g in version.groups() if g), "") if version else "",
-                "python": platform.python_version(), "kernel": platform.release(), "libc": " ".join(platform.libc_ver()),
-                "mlff_commit": _commit()}
+    version = re.search(r"Simulator - (.*)", _output(context.lmp, "-h"))
+    versions = {"lammps": version.group(1) if version else "", "python": platform.python_version(),
+                "kernel": platform.release(), "libc": " ".join(platform.libc_ver()), "mlff_commit": _commit()}
     return {"processor": _processor(), "n_processors": os.cpu_count(), "cores": context.cores[:2],
-            "load_average_at_start": os.getloadavg()[0], "versions": versions, **_cache(os.path.dirname(context.plugin))}
+            "load_average_at_start": os.getloadavg()[0], "versions": versions,
+            **_cache(os.path.dirname(context.plugin))}

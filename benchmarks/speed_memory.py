@@ -1,4 +1,4 @@
-"""Heap allocations per step, and memory per atom. Measured once, not in rounds: neither depends on who else computes."""
+"""Heap allocations per step, and memory per atom. Measured once, not in rounds: neither depends on the load."""
 
 import os
 import re

@@ -122,9 +122,10 @@ def _self_energies(model, structure):
     return head["units"]["energy_in_eV"] * sum(head["energy_offsets"][s] for s in structure["symbols"])
 
 
-def _torch_part(context, kind, weights, label, variants, structure):
-    """(cases, energy and forces): every variant of a PyTorch program with tuned malloc, the first also with the default."""
+def _torch_part(context, kind, name, label, variants, structure):
+    """(cases, energy and forces): each variant of a program with tuned malloc, the first also with the default."""
     cases, energy_forces = [], None
+    weights = os.path.join(context.shared, "models", name + ".safetensors")
     for tuned in (True, False):
         program = TorchProgram(context, kind, weights, tuned)
         context.closing.append(program.close)
@@ -155,7 +156,7 @@ def ani(context):
     model = converted(context, "ani", "ani-2x")
     structure = speed_systems.reference_water(context.shared)
     ours = _reference_case(context, "ani-2x", "ANI-2x, 8 networks, pair_style mlff", model, structure)
-    theirs, found = _torch_part(context, "ani", os.path.join(context.shared, "models", "ani-2x.safetensors"), "TorchANI",
+    theirs, found = _torch_part(context, "ani", "ani-2x", "TorchANI",
                                 ["infer/cell_list", "infer/verlet_cell_list", "script/cell_list"], structure)
     facts = {"agreement": _compare(ours, found["energy"] + _self_energies(model, structure), found["forces"])}
     ratio = Ratio("ANI-2x, 64 waters: TorchANI / mlff", [c.name for c in theirs], ours.name, bar=5.0, aim=10.0)
@@ -168,8 +169,7 @@ def painn(context):
     model = converted(context, "painn", "painn_f128_gaussian", "--elements", "H,O")
     structure = speed_systems.reference_water(context.shared)
     ours = _reference_case(context, "painn-f128", "PaiNN F=128 L=3, 20 Gaussians, pair_style mlff", model, structure)
-    theirs, found = _torch_part(context, "painn",
-                                os.path.join(context.shared, "models", "painn_f128_gaussian.safetensors"), "SchNetPack",
+    theirs, found = _torch_part(context, "painn", "painn_f128_gaussian", "SchNetPack",
                                 ["loaded", "frozen", "script"], structure)
     facts = {"agreement": _compare(ours, found["energy"], found["forces"])}
     ratio = Ratio("PaiNN F=128 L=3, 64 waters: SchNetPack / mlff", [c.name for c in theirs], ours.name, bar=6.0)

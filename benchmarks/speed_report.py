@@ -52,9 +52,11 @@ def case_table(cases):
         sections = case.get("sections_s", {})
         pair = _time(sections["Pair"]) if "Pair" in sections else "-"
         spread = 100.0 * (case["q75_s"] - case["q25_s"]) / case["median_s"]
-        rows.append([case["label"], case["n_atoms"], _time(case["median_s"]), pair, _time(case["cpu_median_s"]), f"{case['us_per_atom']:.3g}",
-                     f"{spread:.1f} %", f"{100.0 * case['lowest_cpu_share']:.0f} %", f"{case['others_cores']:.2f}"])
-    return _table(["what", "atoms", "step", "of it Pair", "CPU time", "us/atom", "quartile spread", "lowest CPU share", "others"], rows)
+        rows.append([case["label"], case["n_atoms"], _time(case["median_s"]), pair, _time(case["cpu_median_s"]),
+                     f"{case['us_per_atom']:.3g}", f"{spread:.1f} %", f"{100.0 * case['lowest_cpu_share']:.0f} %",
+                     f"{case['others_cores']:.2f}"])
+    return _table(["what", "atoms", "step", "of it Pair", "CPU time", "us/atom", "quartile spread", "lowest CPU share",
+                   "others"], rows)
 
 
 def section_table(result):
@@ -68,16 +70,17 @@ def section_table(result):
                 continue
             seen.add(name)
             rest = case["median_s"] - sum(sections.get(k, 0.0) for k in ("Pair", "Neigh", "Comm", "Modify"))
-            parts = [f"{100.0 * sections.get(k, 0.0) / case['median_s']:.1f} %" for k in ("Pair", "Neigh", "Comm", "Modify")]
-            rows.append([case["label"], _time(case["median_s"]), *parts, f"{100.0 * rest / case['median_s']:.1f} %",
-                         f"{case['builds_per_1000_steps']:.0f}"])
+            times = [sections.get(k, 0.0) for k in ("Pair", "Neigh", "Comm", "Modify")] + [rest]
+            shares = [f"{100.0 * t / case['median_s']:.1f} %" for t in times]
+            rows.append([case["label"], _time(case["median_s"]), *shares, f"{case['builds_per_1000_steps']:.0f}"])
     return _table(["deck", "step", "Pair", "Neigh", "Comm", "Modify", "rest", "lists per 1000 steps"], rows)
 
 
 def memory_tables(memory):
     rows = [[name, f"{row['mlff']:.2f}", "-" if row["lj/cut"] is None else f"{row['lj/cut']:.2f}"]
             for name, row in memory["allocations_per_step"].items()]
-    text = [_table(["heap allocations per step, student, 192 atoms", "pair_style mlff", "lj/cut in the same deck"], rows)]
+    header = ["heap allocations per step, student, 192 atoms", "pair_style mlff", "lj/cut in the same deck"]
+    text = [_table(header, rows)]
     used = memory["memory"]
     rows = [[atoms, *(f"{row[key] / 2 ** 20:.1f} MiB" for key in ("student", "teacher", "zero"))]
             for atoms, row in used["bytes"].items()]
@@ -92,15 +95,16 @@ def conditions_list(result):
     loads = c.get("load_average_of_rounds", [])
     lines = [f"- {c['processor']}, {c['n_processors']} processors; one rank on core {c['cores'][0]}"
              + (f", two ranks on cores {c['cores'][0]} and {c['cores'][1]}" if len(c["cores"]) > 1 else ""),
-             f"- {result['date']}, {result['rounds']} rounds of all cases in turn, about {result['seconds_per_round']:g} s each",
+             f"- {result['date']}, {result['rounds']} rounds of all cases in turn, "
+             f"about {result['seconds_per_round']:g} s each",
              "- " + ", ".join(f"{name} {version}" for name, version in c["versions"].items() if version)]
     if c.get("compiler"):
         lines.append(f"- plugin: {c['compiler']}, {c['build_type']}")
     paths = sorted({(case["model"], case["sha256"], case["precision"], case["kernels"])
                     for part in result["parts"].values() for case in part["cases"].values() if "kernels" in case})
     lines += [f"- model {m}, sha256 {h}, {p}, kernels {k}" for m, h, p, k in paths]
-    lines.append(f"- load average {c['load_average_at_start']:.2f} at the start, {', '.join(f'{x:.2f}' for x in loads)} "
-                 "before the rounds (one pinned program alone gives 1)")
+    lines.append(f"- load average {c['load_average_at_start']:.2f} at the start, "
+                 f"{', '.join(f'{x:.2f}' for x in loads)} before the rounds (one pinned program alone gives 1)")
     for name, part in result["parts"].items():
         agreement = part["facts"].get("agreement")
         if agreement:
@@ -116,8 +120,8 @@ def noisy(result):
     bad = [c["label"] for c in cases if c["lowest_cpu_share"] < 0.95 or c["q75_s"] - c["q25_s"] > 0.1 * c["median_s"]]
     if not bad:
         return ""
-    return (f"**The machine was not quiet: {len(bad)} of {len(cases)} cases had less than 95 % of their core in some round "
-            "or a quartile spread above 10 %.**")
+    return (f"**The machine was not quiet: {len(bad)} of {len(cases)} cases had less than 95 % of their core in some "
+            "round or a quartile spread above 10 %.**")
 
 
 def markdown(result):
