@@ -129,7 +129,7 @@ def read_dump(path):
 
 # ---- results --------------------------------------------------------------------------------------------------------
 
-def rdf(path, kind, bins=124):
+def rdf(path, kind, bins=80):
     """Radial distribution function of atoms of one element: r [bins], g [bins], up to half the box."""
     edges, types, values = read_dump(path)
     chosen = values[:, [ELEMENTS[t] == kind for t in types], :3]
@@ -189,13 +189,13 @@ def plot(runs, path):
         t = runs[role]["thermo"]
         ps, molecules = t[:, 1] - t[0, 1], runs[role]["n_atoms"] / 3
         a.plot(ps, t[:, 2], color=colors[role], label=role)
-        b.plot(ps, 1000 * (t[:, 3] - runs["teacher"]["thermo"][0, 3]) / molecules, color=colors[role], label=role)
+        b.plot(ps, 1000 * (t[:, 3] - t[0, 3]) / molecules, color=colors[role], label=role)
         c.bar(role, runs[role]["ms"], color=colors[role])
         c.text(role, runs[role]["ms"], f"{runs[role]['ms']:.1f} ms", ha="center", va="bottom")
         r, g = rdf(runs[role]["frames"], "O")
         d.plot(r, g, color=colors[role], label=role)
     a.set(title="Temperature", xlabel="time (ps)", ylabel="K")
-    b.set(title="Potential energy against the teacher's start", xlabel="time (ps)", ylabel="meV per molecule")
+    b.set(title="Potential energy from the common start", xlabel="time (ps)", ylabel="meV per molecule")
     c.set(title=f"Cost of a step, {runs['teacher']['n_atoms']} atoms, one core", ylabel="ms")
     c.margins(y=0.15)
     d.set(title="Oxygen-oxygen radial distribution", xlabel="r (A)", ylabel="g(r)", xlim=(2.0, None))

