@@ -1,0 +1,195 @@
+/* test_cli.c: the program `mlff`: what its commands print and their exit status. */
+#define _POSIX_C_SOURCE 200809L
+
+#include "testmodel.h"
+
+#include "reference.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char dir[256], model_path[512], xyz_path[512], output[65536];
+
+/* Runs `mlff ARGUMENTS`, keeps what it printed to both streams in `output`, and returns its exit status. */
+static int run(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static int run(const char *format, ...)
+{
+  char arguments[2048], command[4096];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(arguments, sizeof arguments, format, args);
+  va_end(args);
+  snprintf(command, sizeof command, "'%s/mlff' %s 2>&1", MLFF_TEST_BINARY_DIR, arguments);
+  FILE *pipe = popen(command, "r");
+  if (!pipe) ck_abort_msg("cannot run %s", command);
+  const size_t n = fread(output, 1, sizeof output - 1, pipe);
+  output[n] = 0;
+  const int status = pclose(pipe);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void expect(int got, int expected, const char *part)
+{
+  if (got != expected || !strstr(output, part))
+    ck_abort_msg("expected exit status %d and '%s', got %d:\n%s", expected, part, got, output);
+}
+
+static void write_text(const char *path, const char *text)
+{
+  FILE *file = fopen(path, "w");
+  if (!file || fputs(text, file) < 0 || fclose(file)) ck_abort_msg("cannot write %s", path);
+}
+
+static void setup(void)
+{
+  test_model m = test_model_ani((test_model_options){.seed = 4, .is_double = 1});
+  test_tmp_make(dir, sizeof dir);
+  test_model_write(&m, dir, "test", model_path, sizeof model_path);
+  test_model_free(&m);
+  snprintf(xyz_path, sizeof xyz_path, "%s/in.xyz", dir);
+  write_text(xyz_path, "3\n"
+                       "name=drop Properties=id:I:1:species:S:1:pos:R:3:tag:I:1\n"
+                       "1 O 0 0 0.119262 5\n2 H 0 0.763239 -0.477047 6\n3 H 0 -0.763239 -0.477047 7\n"
+                       "\n"
+                       "2\n"
+                       "Lattice=\"3 0 0 0 3.5 0 0.5 0 20\" pbc=\"T T F\"\r\n"
+                       "H 0.1 0.2 0.3\r\nO 1.2 0.2 -9\r\n");
+}
+
+static void teardown(void)
+{
+  test_tmp_remove(dir);
+}
+
+START_TEST(usage)
+{
+  expect(run("--version"), 0, MLFF_VERSION);
+  expect(run("--help"), 0, "usage: mlff COMMAND");
+  expect(run("%s", ""), 2, "usage");
+  expect(run("boil"), 2, "unknown command 'boil'");
+  expect(run("time --help"), 0, "--calls");
+  expect(run("info"), 2, "MODEL.yaml");
+  expect(run("info a b"), 2, "one argument too many: 'b'");
+  expect(run("info a --json"), 2, "unknown option '--json'");
+  expect(run("verify a --device"), 2, "a value is missing after '--device'");
+  expect(run("evaluate a b --json=yes"), 2, "no value goes with '--json=yes'");
+  expect(run("time a b --calls 0"), 2, "--calls cannot be '0'");
+  expect(run("time a b --skin x"), 2, "--skin cannot be 'x'");
+}
+END_TEST
+
+START_TEST(info_and_verify)
+{
+  expect(run("info '%s'", model_path), 0, "architecture   ani");
+  expect(run("info '%s/none.yaml'", dir), 1, "cannot be opened");
+  expect(run("verify '%s'", model_path), 1, "nothing was verified");
+  expect(run("verify '%s' --precision=fp9", model_path), 1, "'fp9'");
+}
+END_TEST
+
+/* JSON holds the very numbers that the library returns. */
+START_TEST(evaluate_writes_all_digits)
+{
+  char json_path[512];
+  expect(run("evaluate '%s' '%s' --precision fp64 --json", model_path, xyz_path), 0, "\"structures\"");
+  snprintf(json_path, sizeof json_path, "%s/out.json", dir);
+  write_text(json_path, output);
+  test_json *json = test_json_read(json_path);
+  const test_json *list = test_json_get(json, "structures");
+  ck_assert_int_eq(test_json_length(list), 2);
+  ck_assert_str_eq(test_json_text(test_json_get(test_json_item(list, 0), "name")), "drop");
+  mlff_model *model = NULL;
+  mlff_error error = {.code = MLFF_OK};
+  test_ok(mlff_model_open(model_path, &(mlff_options){.precision = "fp64"}, &model, &error), error);
+  test_atoms slab = test_atoms_new(2);
+  const double cell[3][3] = {{3, 0, 0}, {0, 3.5, 0}, {0.5, 0, 20}}, pos[2][3] = {{0.1, 0.2, 0.3}, {1.2, 0.2, -9}};
+  memcpy(slab.cell, cell, sizeof cell);
+  memcpy(slab.pos, pos, sizeof pos);
+  slab.pbc[0] = slab.pbc[1] = slab.species[1] = 1;
+  test_atoms atoms[2] = {test_water(), slab};
+  for (int k = 0; k < 2; k++) {
+    test_answer a = test_evaluate(model, &atoms[k]);
+    const test_json *s = test_json_item(list, k);
+    double *forces = test_json_numbers(test_json_get(s, "forces"), NULL);
+    double *members = test_json_numbers(test_json_get(s, "member_energies"), NULL);
+    double *virial = test_json_numbers(test_json_get(s, "virial"), NULL);
+    near_one(test_json_number(test_json_get(s, "energy")), a.result.energy, 0);
+    near_all(forces, a.result.forces, 3 * atoms[k].n, 0, 0);
+    near_all(members, a.result.member_energy, 3, 0, 0);
+    near_all(virial, a.result.virial, 6, 0, 0);
+    ck_assert_int_eq((int64_t) test_json_number(test_json_get(s, "n_edges")), a.result.n_edges);
+    free(forces);
+    free(members);
+    free(virial);
+    test_answer_free(&a);
+    test_atoms_free(&atoms[k]);
+  }
+  mlff_model_close(model);
+  test_json_free(json);
+}
+END_TEST
+
+START_TEST(evaluate_and_time_print)
+{
+  expect(run("evaluate '%s' '%s' --forces --kernels generic", model_path, xyz_path), 0, "drop: 3 atoms");
+  ck_assert_ptr_nonnull(strstr(output, "     3 H   "));
+  expect(run("time '%s' '%s' --calls 7 --json", model_path, xyz_path), 0, "\"n_calls\": 7");
+  ck_assert_ptr_nonnull(strstr(output, "\"growths\": 0"));
+  expect(run("time '%s' '%s' --calls=3", model_path, xyz_path), 0, "us/atom");
+}
+END_TEST
+
+/* What to write as a structure, and what the error says. */
+static const char *const bad_structures[][2] = {
+    {"", "no structure"},
+    {"three\n", "number of atoms is expected, not 'three'"},
+    {"-1\n\n", "number of atoms"},
+    {"1\n", "in.xyz:1: the comment line"},
+    {"2\n\nH 0 0 0\n", "in.xyz:3: the file ends after 1 of 2 atoms"},
+    {"1\n\nH 0 0\n", "in.xyz:3: a symbol and three coordinates"},
+    {"1\n\nH 0 0 zero\n", "'zero' is not a finite number"},
+    {"1\n\nH 0 0 nan\n", "'nan' is not a finite number"},
+    {"1\n\nHydrogen 0 0 0\n", "not a chemical symbol"},
+    {"1\n\nXe 0 0 0\n", "'Xe', which the model does not know"},
+    {"1\nLattice=\"1 2 3\"\nH 0 0 0\n", "Lattice must be nine numbers"},
+    {"1\nLattice=\"1 0 0 0 1 0 0 0 0\"\nH 0 0 0\n", "dependent"},
+    {"1\npbc=\"T T T\"\nH 0 0 0\n", "no Lattice"},
+    {"1\nLattice=\"1 0 0 0 1 0 0 0 1\" pbc=\"T T\"\nH 0 0 0\n", "three of T and F"},
+    {"1\nProperties=species:S:1\nH 0 0 0\n", "must have species:S:1 and pos:R:3"},
+    {"2\n\nH 0 0 0\nH 0 0 0.1\n", "0.1000 A apart"},
+};
+enum { N_BAD = sizeof bad_structures / sizeof *bad_structures };
+
+START_TEST(bad_structure)
+{
+  write_text(xyz_path, bad_structures[_i][0]);
+  expect(run("evaluate '%s' '%s'", model_path, xyz_path), 1, bad_structures[_i][1]);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+  Suite *s = suite_create("cli");
+  TCase *t = tcase_create("cli");
+  tcase_add_checked_fixture(t, setup, teardown);
+  tcase_add_test(t, usage);
+  tcase_add_test(t, info_and_verify);
+  tcase_add_test(t, evaluate_writes_all_digits);
+  tcase_add_test(t, evaluate_and_time_print);
+  tcase_add_loop_test(t, bad_structure, 0, N_BAD);
+  suite_add_tcase(s, t);
+  return s;
+}
+
+int main(void)
+{
+  if (access(MLFF_TEST_BINARY_DIR "/mlff", X_OK)) {
+    test_skip("the program mlff was not built");
+    return 77;
+  }
+  return test_main(suite);
+}
