@@ -1,0 +1,250 @@
+"""Everything that can be said wrongly is one error that says what to do, on one rank and on several."""
+
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from harness import LMP, PLUGIN, Case, fails, launch, mlff, water
+from mlff_tools import modelfile
+
+STYLE = "pair_style mlff {}\npair_coeff * * {} O H\n"
+
+
+def deck(folder, pair, system=None, run="run 0\n", **more):
+    """A deck that ends with a run."""
+    return Case("bad", system or water(2), pair, **more).text(str(folder), single_point=False) + run
+
+
+def expect(text, *parts):
+    """All parts occur in an error message; line breaks do not matter."""
+    flat = " ".join(text.split())
+    for part in parts:
+        assert re.search(part, flat), f"'{part}' is not in: {flat}"
+
+
+SETTINGS = (
+    ("devise cpu", "unknown keyword 'devise'", "device, precision, kernels, self_test, masses, domain"),
+    ("cpu", "unknown keyword 'cpu'", "known are"),
+    ("device", "keyword 'device' has no value"),
+    ("device gpu", "unknown value 'gpu' of keyword 'device'", "auto cpu cuda cuda:N"),
+    ("device cuda:x", "unknown value 'cuda:x'"),
+    ("precision double", "unknown value 'double'", "fp32 fp64 mixed"),
+    ("kernels sse", "unknown value 'sse'", "generic avx2 avx512"),
+    ("self_test maybe", "unknown value 'maybe'", "yes no"),
+    ("masses off", "unknown value 'off'", "check ignore"),
+    ("domain off", "unknown value 'off'", "check ignore"),
+)
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=[s[0].replace(" ", "_") for s in SETTINGS])
+def test_settings(tmp_path, setting):
+    expect(fails(f"units metal\npair_style mlff {setting[0]}\n", tmp_path), "pair_style mlff", *setting[1:])
+
+
+COEFFS = (
+    ("* * MODEL", "0 elements", "2 atom types", r"pair_coeff \* \* MODEL.yaml ELEMENT"),
+    ("* * MODEL O", "1 elements", "2 atom types"),
+    ("* * MODEL O H H", "3 elements", "2 atom types"),
+    ("* *", "the form is"),
+    ("1 2 MODEL O H", r"must (be|start with) `?\* \*"),
+    ("* * MODEL O Xx", "Xx", "H"),
+    ("* * MODEL O NULL", "type 2 is NULL", "hybrid"),
+    ("* * MODEL NULL NULL", "NULL"),
+    ("* * MODEL H O", "type 1 is H", "15.999", "element: O", "masses ignore"),
+    ("* * MODEL O C", "element C of type 2", "did not occur in training", "domain ignore"),
+    ("* * missing.yaml O H", "missing.yaml", "LAMMPS_POTENTIALS"),
+)
+
+
+@pytest.mark.parametrize("coeff", COEFFS, ids=[s[0].replace(" ", "_") for s in COEFFS])
+def test_coeffs(zoo, tmp_path, coeff):
+    line = coeff[0].replace("MODEL", zoo["painn"])
+    expect(fails(deck(tmp_path, f"pair_style mlff\npair_coeff {line}"), tmp_path), *coeff[1:])
+
+
+def test_errors_on_ranks(zoo, tmp_path):
+    """Errors of the file, of the mapping, and in a step come once, on all ranks, and do not hang."""
+    for line, part in (("* * missing.yaml O H", "missing.yaml"), (f"* * {zoo['painn']} H O", "type 1 is H")):
+        text = fails(deck(tmp_path, f"pair_style mlff\npair_coeff {line}"), tmp_path, ranks=2)
+        expect(text, part)
+        assert text.count("ERROR") == 1, text
+    system = water(2)
+    system.x[4] = system.x[13] + 0.05
+    text = fails(deck(tmp_path, mlff(zoo["painn"]), system), tmp_path, ranks=3)
+    expect(text, "step 0", "apart", "atom (5|14) and atom (5|14)")
+
+
+def test_overrides(zoo, tmp_path):
+    """What the messages offer works."""
+    launch(deck(tmp_path, mlff(zoo["painn"], "H O", "masses ignore")), str(tmp_path))
+    launch(deck(tmp_path, mlff(zoo["painn"], "C H", "masses ignore domain ignore")), str(tmp_path))
+    heavy = deck(tmp_path, mlff(zoo["painn"]) + "\nmass 2 2.014")
+    assert "deuterium" in launch(heavy, str(tmp_path))
+
+
+def test_report(zoo, tmp_path):
+    """What runs is printed once: model, hash, architecture, precision, device, kernels, versions, units, types."""
+    sha = modelfile.read(zoo["ani"])[0]["weights"]["sha256"]
+    output = launch(deck(tmp_path, mlff(zoo["ani"], options="kernels generic"), units="real", run="run 0\nrun 0\n"), str(tmp_path))
+    for part in ("random-ani", sha[:12], "architecture: ani", "cutoff 4.2", "fp32", "cpu", "kernels generic", "LAMMPS 22 Jul 2025|LAMMPS",
+                 r"1 eV = 23\.060549 kcal/mol", r"1 -> O\s+\(15\.999, 15\.999\)", r"2 -> H\s+\(1\.008, 1\.008\)", "ensemble of 3"):
+        assert len(re.findall(part, output)) >= 1, f"'{part}' is not in {output}"
+    assert output.count("type -> element") == 1
+
+
+def test_missing_steps(zoo, tmp_path):
+    """No pair_coeff, wrong units, new settings without a new pair_coeff."""
+    expect(fails(deck(tmp_path, "pair_style mlff"), tmp_path), "pair coeffs? (are|is) not set|pair_coeff")
+    expect(fails(deck(tmp_path, mlff(zoo["painn"]), units="lj"), tmp_path), "units lj", "metal, real")
+    expect(fails(deck(tmp_path, mlff(zoo["painn"]), run="run 0\npair_style mlff precision fp64\nrun 0\n"), tmp_path), "pair_coeff|not set")
+
+
+def test_missing_neighbours(zoo, tmp_path):
+    """Commands that take neighbours away are refused: the model's sums would be wrong."""
+    pair = mlff(zoo["painn"])
+    bonded = {"style": "molecular", "bonds": True}
+    text = fails(deck(tmp_path, pair, **bonded), tmp_path)
+    expect(text, "special_bonds removes the 1-2 neighbour", "special_bonds lj/coul 1 1 1")
+    text = fails(deck(tmp_path, pair, before="special_bonds lj/coul 1 0 1", **bonded), tmp_path, ranks=2)
+    expect(text, "1-3 neighbour")
+    launch(deck(tmp_path, pair, style="molecular"), str(tmp_path))
+    for command, part in (("exclude type 1 2", "exclude type 1 2"), ("exclude group one all", "exclude group one all"),
+                          ("exclude molecule/intra all", "exclude molecule of group all"), ("include one", "include")):
+        lines = f"group one id 1:5\natom_modify first one\nneigh_modify {command}\nrun 0\n"
+        if "include" not in command:
+            lines = lines.replace("atom_modify first one\n", "")
+        expect(fails(deck(tmp_path, pair, style="molecular", run=lines), tmp_path), part, "take the command away")
+
+
+def test_bad_steps(zoo, tmp_path):
+    """Atoms on top of each other and positions that are not numbers stop the run and name the atoms."""
+    system = water(2)
+    system.x[7] = system.x[20]
+    text = fails(deck(tmp_path, mlff(zoo["painn"]), system), tmp_path)
+    expect(text, "step 0", "atom (8|21) and atom (8|21) at 0 A")
+    text = fails(deck(tmp_path, mlff(zoo["ani"]), run="fix 1 all nve\nvelocity all set 1e300 0 0\nrun 5\n"), tmp_path)
+    expect(text, "not a number|Non-numeric|Lost atoms|not finite|infinite|NaN|nan")
+    lines = "variable bad atom \"sqrt(-1.0)\"\nset atom 3 x v_bad\n"
+    text = fails(deck(tmp_path, mlff(zoo["painn"]), run="variable bad equal 0.0/0.0\nfix 1 all nve\nrun 5\n" + lines + "run 5\n"), tmp_path)
+    assert "ERROR" in text
+
+
+def test_not_available(zoo, tmp_path):
+    """What a many-body potential or this architecture cannot give is refused and not zero."""
+    for compute, part in (("centroid/stress/atom NULL virial", "centroid"), ("force/tally all", "tally")):
+        lines = f"compute c all {compute}\nrun 0\nwrite_dump all custom x.dump id c_c[1]\n"
+        expect(fails(deck(tmp_path, mlff(zoo["painn"]), run=lines), tmp_path), part)
+    text = fails(deck(tmp_path, mlff(zoo["painn"]), run="compute s all pair mlff\nthermo_style custom step c_s[1]\nrun 0\n"), tmp_path)
+    assert "ERROR" in text
+    text = fails(deck(tmp_path, mlff(zoo["painn"]), run="fix s all pair 1 mlff spread 0\nrun 0\n"), tmp_path)
+    expect(text, "spread")
+
+
+# ---- model files ----------------------------------------------------------------------------------------------------
+
+def copy(zoo, folder):
+    """A copy of a model that may be damaged."""
+    for suffix in (".yaml", ".safetensors"):
+        shutil.copy(zoo["painn"].replace(".yaml", suffix), folder / f"painn{suffix}")
+    return folder / "painn.yaml", folder / "painn.safetensors"
+
+
+def damage_nothing(yaml, weights):
+    pass
+
+
+def damage_truncated(yaml, weights):
+    weights.write_bytes(weights.read_bytes()[:-100])
+
+
+def damage_bit(yaml, weights):
+    data = bytearray(weights.read_bytes())
+    data[len(data) // 2] ^= 1
+    weights.write_bytes(bytes(data))
+
+
+def damage_missing(yaml, weights):
+    weights.unlink()
+
+
+def damage_key(yaml, weights):
+    yaml.write_text(yaml.read_text() + "temprature: 300\n")
+
+
+def damage_format(yaml, weights):
+    yaml.write_text(yaml.read_text().replace("mlff/1", "mlff/9"))
+
+
+def damage_syntax(yaml, weights):
+    yaml.write_text(yaml.read_text() + "a: [1, 2\n")
+
+
+DAMAGES = ((damage_truncated, "sha256|hash", "damaged, truncated"), (damage_bit, "sha256|hash"), (damage_missing, "painn.safetensors"),
+           (damage_key, "temprature", r"painn\.yaml:\d+"), (damage_format, "mlff/9"), (damage_syntax, r"painn\.yaml:\d+"))
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=[d[0].__name__ for d in DAMAGES])
+def test_damaged_models(zoo, tmp_path, damage):
+    yaml, weights = copy(zoo, tmp_path)
+    damage[0](yaml, weights)
+    expect(fails(deck(tmp_path, mlff("painn.yaml")), tmp_path), *damage[1:])
+
+
+def test_self_test(zoo, tmp_path):
+    """A model whose numbers are not those in its file is refused, and `self_test no` skips the comparison."""
+    head, tensors = modelfile.read(zoo["painn"])
+    head["self_test"]["structures"] = [{
+        "name": "pair", "elements": ["H", "O"], "positions": [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]], "cell": "none", "energy": -1.0,
+        "forces": [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]], "virial": [0.0] * 6}]
+    modelfile.write(str(tmp_path / "wrong"), head, {k: np.ascontiguousarray(v) for k, v in tensors.items()})
+    expect(fails(deck(tmp_path, mlff("wrong.yaml")), tmp_path), "self-test|self_test", "pair")
+    output = launch(deck(tmp_path, mlff("wrong.yaml", options="self_test no")), str(tmp_path))
+    assert "not run (self_test no)" in output
+
+
+def test_potentials_folder(zoo, tmp_path, monkeypatch):
+    """Model files are found in LAMMPS_POTENTIALS like other potentials."""
+    (tmp_path / "potentials").mkdir()
+    (tmp_path / "run").mkdir()
+    copy(zoo, tmp_path / "potentials")
+    monkeypatch.setenv("LAMMPS_POTENTIALS", str(tmp_path / "potentials"))
+    launch(deck(tmp_path / "run", mlff("painn.yaml")), str(tmp_path / "run"), 2)
+
+
+# ---- the plugin itself ----------------------------------------------------------------------------------------------
+
+def test_exports():
+    """LAMMPS opens plugins with global symbols: only the entry point may be seen."""
+    if not shutil.which("nm"):
+        pytest.skip("nm is not installed")
+    listed = subprocess.run(["nm", "-D", "--defined-only", PLUGIN], stdout=subprocess.PIPE, check=True).stdout.decode()
+    names = [line.split()[-1] for line in listed.splitlines() if line.split()[1] not in ("A",)]
+    assert names == ["lammpsplugin_init"], names
+
+
+def test_version_mismatch(tmp_path):
+    """A plugin for another release is refused in one sentence, and its styles are not there."""
+    with open(PLUGIN, "rb") as f:
+        data = f.read()
+    found = set(re.findall(rb"\d{1,2} (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) 20\d\d", data))
+    assert found, "no version in the plugin"
+    for version in found:
+        data = data.replace(version, version[:-1] + (b"3" if version[-1:] != b"3" else b"4"))
+    (tmp_path / "mlffplugin.so").write_bytes(data)
+    output = launch("plugin load ./mlffplugin.so\nunits metal\npair_style mlff\n", str(tmp_path), load=False, check=False)
+    expect(output, "plugin mlff was not loaded: it was compiled for LAMMPS", "compile it again", "Unrecognized pair style 'mlff'")
+
+
+def test_automatic_load(zoo, tmp_path, monkeypatch):
+    """In a folder of LAMMPS_PLUGIN_PATH no command is needed."""
+    shutil.copy(PLUGIN, tmp_path / "mlffplugin.so")
+    monkeypatch.setenv("LAMMPS_PLUGIN_PATH", str(tmp_path))
+    launch(deck(tmp_path, mlff(zoo["painn"])), str(tmp_path), load=False)
+
+
+def test_lmp_is_stock():
+    """The tests run the LAMMPS that they say they do."""
+    text = subprocess.run([LMP, "-h"], stdout=subprocess.PIPE, check=True).stdout.decode()
+    assert "Large-scale Atomic/Molecular Massively Parallel Simulator" in text and "PLUGIN" in text
