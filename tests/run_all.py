@@ -89,7 +89,7 @@ def run_ctest(build, env, pattern=C_LABELS):
     if not cases:
         result.fail("ctest found no test: was the build configured with MLFF_BUILD_TESTS=ON?\n" + output)
     for case in cases:
-        text = "".join(case.itertext())
+        text = "".join(case.itertext()).strip()
         status = case.get("status")
         code = {"run": 0, "notrun": 77, "disabled": 77}.get(status, 1)
         if status == "notrun" and "SKIPPED" not in text and "Checks:" not in text:
