@@ -31,11 +31,13 @@ static mlff_status reserve_rows(painn_net *net, mlff_buf *buf, int64_t n_rows, i
 static mlff_status reserve(painn_net *net, const mlff_edges *edges, mlff_error *error)
 {
   const int64_t f = net->n_padded, n_local = edges->n_local, n_nodes = edges->n_nodes;
-  const int64_t n_block = net->block = n_local < net->backend->ops->painn.block ? n_local : net->backend->ops->painn.block;
+  const int64_t n_block = net->block =
+      n_local < net->backend->ops->painn.block ? n_local : net->backend->ops->painn.block;
   const int64_t n_columns = (int64_t) net->n_slots * net->n_moment_rows;
   for (int l = 0; l < net->n_layers; l++) {
     painn_layer *layer = &net->layers[l];
-    const int64_t n_kept = l == net->n_layers - 1 ? n_block : n_local; /* the last layer's backward follows in the block */
+    const int64_t n_kept =
+        l == net->n_layers - 1 ? n_block : n_local; /* the last layer's backward follows in the block */
     if (l > 0) {
       MLFF_TRY(reserve_rows(net, &layer->state, n_nodes, 6 * f, error));
       MLFF_TRY(reserve_rows(net, &layer->context_slope, n_local, f, error));
@@ -49,25 +51,25 @@ static mlff_status reserve(painn_net *net, const mlff_edges *edges, mlff_error *
     mlff_buf *buf;
     int64_t n, width;
   } wanted[] = {
-    {&net->q, n_local, f},
-    {&net->grad[0], net->n_layers > 1 ? n_nodes : 0, 4 * f},
-    {&net->grad[1], net->n_layers > 1 ? n_nodes : 0, 4 * f},
-    {&net->node_energy, n_local, 1},
-    {&net->edge_grad, edges->n_edges, 4},
-    {&net->moments_q, n_block, n_columns + net->n_slots},
-    {&net->moments_mu, n_block, 3 * n_columns},
-    {&net->mu, n_block, 3 * f},
-    {&net->qn, n_block, 2 * f},
-    {&net->hidden, n_block, f > net->n_readout_padded ? f : net->n_readout_padded},
-    {&net->readout_slope, n_block, net->n_readout_padded},
-    {&net->grad_after, n_block, 4 * f},
-    {&net->grad_y, n_block, 3 * f},
-    {&net->grad_qn, n_block, 2 * f},
-    {&net->grad_vw, n_block, 6 * f},
-    {&net->grad_m, n_block, 3 * f},
-    {&net->grad_x, n_block, 3 * f},
-    {&net->grad_q0, n_block, f},
-    {&net->grad_mu0, n_block, 3 * f},
+      {&net->q, n_local, f},
+      {&net->grad[0], net->n_layers > 1 ? n_nodes : 0, 4 * f},
+      {&net->grad[1], net->n_layers > 1 ? n_nodes : 0, 4 * f},
+      {&net->node_energy, n_local, 1},
+      {&net->edge_grad, edges->n_edges, 4},
+      {&net->moments_q, n_block, n_columns + net->n_slots},
+      {&net->moments_mu, n_block, 3 * n_columns},
+      {&net->mu, n_block, 3 * f},
+      {&net->qn, n_block, 2 * f},
+      {&net->hidden, n_block, f > net->n_readout_padded ? f : net->n_readout_padded},
+      {&net->readout_slope, n_block, net->n_readout_padded},
+      {&net->grad_after, n_block, 4 * f},
+      {&net->grad_y, n_block, 3 * f},
+      {&net->grad_qn, n_block, 2 * f},
+      {&net->grad_vw, n_block, 6 * f},
+      {&net->grad_m, n_block, 3 * f},
+      {&net->grad_x, n_block, 3 * f},
+      {&net->grad_q0, n_block, f},
+      {&net->grad_mu0, n_block, 3 * f},
   };
   for (size_t k = 0; k < sizeof wanted / sizeof *wanted; k++)
     MLFF_TRY(reserve_rows(net, wanted[k].buf, wanted[k].n, wanted[k].width, error));
@@ -90,20 +92,20 @@ static mlff_painn_moments_args moments_args(painn_net *net, const mlff_edges *ed
 {
   const int64_t n_columns = (int64_t) net->n_slots * net->n_moment_rows;
   return (mlff_painn_moments_args){
-    .edges = edges,
-    .radial = &net->radial,
-    .n_terms = net->moment_basis->n_terms,
-    .n_rows = net->n_moment_rows,
-    .n_slots = net->n_slots,
-    .slot = net->slot.data,
-    .begin = s.begin,
-    .end = s.begin + s.n,
-    .moments_q = net->moments_q.data,
-    .ld_q = n_columns + net->n_slots,
-    .moments_mu = net->moments_mu.data,
-    .ld_mu = n_columns,
-    .edge_grad = net->edge_grad.data,
-    .accumulate = net->n_layers > 1,
+      .edges = edges,
+      .radial = &net->radial,
+      .n_terms = net->moment_basis->n_terms,
+      .n_rows = net->n_moment_rows,
+      .n_slots = net->n_slots,
+      .slot = net->slot.data,
+      .begin = s.begin,
+      .end = s.begin + s.n,
+      .moments_q = net->moments_q.data,
+      .ld_q = n_columns + net->n_slots,
+      .moments_mu = net->moments_mu.data,
+      .ld_mu = n_columns,
+      .edge_grad = net->edge_grad.data,
+      .accumulate = net->n_layers > 1,
   };
 }
 
@@ -126,8 +128,9 @@ static void first_message_backward(painn_net *net, const mlff_edges *edges, span
   const mlff_ops *ops = net->backend->ops;
   const int64_t f = net->n_padded;
   const mlff_painn_moments_args a = moments_args(net, edges, s);
-  ops->linear(net->backend, &net->moment_mu_back,
-              &(mlff_linear_args){.n_rows = 3 * s.n, .x = net->grad_mu0.data, .ldx = f, .y = a.moments_mu, .ldy = a.ld_mu});
+  ops->linear(
+      net->backend, &net->moment_mu_back,
+      &(mlff_linear_args){.n_rows = 3 * s.n, .x = net->grad_mu0.data, .ldx = f, .y = a.moments_mu, .ldy = a.ld_mu});
   ops->linear(net->backend, &net->moment_q_back,
               &(mlff_linear_args){.n_rows = s.n, .x = net->grad_q0.data, .ldx = f, .y = a.moments_q, .ldy = a.ld_q});
   ops->painn.moments_backward(net->backend, &a);
@@ -136,23 +139,23 @@ static void first_message_backward(painn_net *net, const mlff_edges *edges, span
 static mlff_painn_message_args message_args(painn_net *net, const mlff_edges *edges, int l, span s)
 {
   return (mlff_painn_message_args){
-    .edges = edges,
-    .radial = &net->radial,
-    .n_terms = net->message_basis.n_terms,
-    .n_features = net->n_padded,
-    .rows = net->layers[l].rows.data,
-    .begin = s.begin,
-    .end = s.begin + s.n,
-    .state = net->layers[l].state.data,
-    .q_in = net->q.data,
-    .q = net->qn.data,
-    .ldq = 2 * (int64_t) net->n_padded,
-    .mu = net->mu.data,
-    .grad = net->grad[l & 1].data,
-    .grad_in = net->grad_after.data,
-    .grad_x = net->grad_x.data,
-    .edge_grad = net->edge_grad.data,
-    .accumulate = l < net->n_layers - 1,
+      .edges = edges,
+      .radial = &net->radial,
+      .n_terms = net->message_basis.n_terms,
+      .n_features = net->n_padded,
+      .rows = net->layers[l].rows.data,
+      .begin = s.begin,
+      .end = s.begin + s.n,
+      .state = net->layers[l].state.data,
+      .q_in = net->q.data,
+      .q = net->qn.data,
+      .ldq = 2 * (int64_t) net->n_padded,
+      .mu = net->mu.data,
+      .grad = net->grad[l & 1].data,
+      .grad_in = net->grad_after.data,
+      .grad_x = net->grad_x.data,
+      .edge_grad = net->edge_grad.data,
+      .accumulate = l < net->n_layers - 1,
   };
 }
 
@@ -163,10 +166,19 @@ static void context(painn_net *net, int l, span s)
   const int64_t f = net->n_padded;
   painn_layer *layer = &net->layers[l];
   ops->linear(net->backend, &layer->context[0],
-              &(mlff_linear_args){.n_rows = s.n, .x = at(net, &net->q, s.begin, f), .ldx = f, .y = net->hidden.data, .ldy = f,
-                                  .act = MLFF_ACT_SILU, .slope = at(net, &layer->context_slope, s.begin, f), .ld_slope = f});
+              &(mlff_linear_args){.n_rows = s.n,
+                                  .x = at(net, &net->q, s.begin, f),
+                                  .ldx = f,
+                                  .y = net->hidden.data,
+                                  .ldy = f,
+                                  .act = MLFF_ACT_SILU,
+                                  .slope = at(net, &layer->context_slope, s.begin, f),
+                                  .ld_slope = f});
   ops->linear(net->backend, &layer->context[1],
-              &(mlff_linear_args){.n_rows = s.n, .x = net->hidden.data, .ldx = f, .y = at(net, &layer->state, s.begin, 6 * f),
+              &(mlff_linear_args){.n_rows = s.n,
+                                  .x = net->hidden.data,
+                                  .ldx = f,
+                                  .y = at(net, &layer->state, s.begin, 6 * f),
                                   .ldy = 6 * f});
 }
 
@@ -177,10 +189,19 @@ static void context_backward(painn_net *net, int l, span s)
   const int64_t f = net->n_padded;
   painn_layer *layer = &net->layers[l];
   ops->linear(net->backend, &layer->context_back[1],
-              &(mlff_linear_args){.n_rows = s.n, .x = net->grad_x.data, .ldx = 3 * f, .y = net->hidden.data, .ldy = f,
-                                  .scale = at(net, &layer->context_slope, s.begin, f), .ld_scale = f});
+              &(mlff_linear_args){.n_rows = s.n,
+                                  .x = net->grad_x.data,
+                                  .ldx = 3 * f,
+                                  .y = net->hidden.data,
+                                  .ldy = f,
+                                  .scale = at(net, &layer->context_slope, s.begin, f),
+                                  .ld_scale = f});
   ops->linear(net->backend, &layer->context_back[0],
-              &(mlff_linear_args){.n_rows = s.n, .x = net->hidden.data, .ldx = f, .y = net->grad_after.data, .ldy = 4 * f,
+              &(mlff_linear_args){.n_rows = s.n,
+                                  .x = net->hidden.data,
+                                  .ldx = f,
+                                  .y = net->grad_after.data,
+                                  .ldy = 4 * f,
                                   .accumulate = 1});
 }
 
@@ -190,26 +211,26 @@ static mlff_painn_mix_args mix_args(painn_net *net, int l, span s)
   const int last = l == net->n_layers - 1;
   painn_layer *layer = &net->layers[l];
   return (mlff_painn_mix_args){
-    .n = s.n,
-    .n_features = net->n_padded,
-    .last = last,
-    .epsilon = net->epsilon,
-    .vw = at(net, &layer->vw, kept, 6 * f),
-    .qn = net->qn.data,
-    .inv_norm = at(net, &layer->inv_norm, kept, f),
-    .y = at(net, &layer->y, kept, 3 * f),
-    .mu = net->mu.data,
-    .q_out = at(net, &net->q, s.begin, f),
-    .state_out = last ? NULL : at(net, &net->layers[l + 1].state, s.begin, 6 * f),
-    .grad = net->grad_after.data,
-    .grad_y = net->grad_y.data,
-    .grad_qn = net->grad_qn.data,
-    .grad_vw = net->grad_vw.data,
-    .grad_m = net->grad_m.data,
-    .grad_q_out = l > 0 ? at(net, &net->grad[l & 1], s.begin, 4 * f) : net->grad_q0.data,
-    .grad_mu_out = l > 0 ? at(net, &net->grad[l & 1], 4 * s.begin + 1, f) : net->grad_mu0.data,
-    .ld_grad_q = l > 0 ? 4 * f : f,
-    .ld_grad_mu = l > 0 ? 4 * f : 3 * f,
+      .n = s.n,
+      .n_features = net->n_padded,
+      .last = last,
+      .epsilon = net->epsilon,
+      .vw = at(net, &layer->vw, kept, 6 * f),
+      .qn = net->qn.data,
+      .inv_norm = at(net, &layer->inv_norm, kept, f),
+      .y = at(net, &layer->y, kept, 3 * f),
+      .mu = net->mu.data,
+      .q_out = at(net, &net->q, s.begin, f),
+      .state_out = last ? NULL : at(net, &net->layers[l + 1].state, s.begin, 6 * f),
+      .grad = net->grad_after.data,
+      .grad_y = net->grad_y.data,
+      .grad_qn = net->grad_qn.data,
+      .grad_vw = net->grad_vw.data,
+      .grad_m = net->grad_m.data,
+      .grad_q_out = l > 0 ? at(net, &net->grad[l & 1], s.begin, 4 * f) : net->grad_q0.data,
+      .grad_mu_out = l > 0 ? at(net, &net->grad[l & 1], 4 * s.begin + 1, f) : net->grad_mu0.data,
+      .ld_grad_q = l > 0 ? 4 * f : f,
+      .ld_grad_mu = l > 0 ? 4 * f : 3 * f,
   };
 }
 
@@ -229,10 +250,17 @@ static void update(painn_net *net, int l, span s)
   ops->painn.mix_norm(net->backend, &a);
   /* 3. (s, v, t) = W4 silu(W3 (q, n) + b3) + b4 */
   ops->linear(net->backend, &layer->mixing[0],
-              &(mlff_linear_args){.n_rows = s.n, .x = net->qn.data, .ldx = 2 * f, .y = net->hidden.data, .ldy = f,
-                                  .act = MLFF_ACT_SILU, .slope = slope, .ld_slope = f});
-  ops->linear(net->backend, &layer->mixing[1],
-              &(mlff_linear_args){.n_rows = s.n, .x = net->hidden.data, .ldx = f, .y = (void *) a.y, .ldy = n_parts * f});
+              &(mlff_linear_args){.n_rows = s.n,
+                                  .x = net->qn.data,
+                                  .ldx = 2 * f,
+                                  .y = net->hidden.data,
+                                  .ldy = f,
+                                  .act = MLFF_ACT_SILU,
+                                  .slope = slope,
+                                  .ld_slope = f});
+  ops->linear(
+      net->backend, &layer->mixing[1],
+      &(mlff_linear_args){.n_rows = s.n, .x = net->hidden.data, .ldx = f, .y = (void *) a.y, .ldy = n_parts * f});
   /* 4. q += s + t V.W,  mu += v W */
   ops->painn.mix_update(net->backend, &a);
 }
@@ -250,10 +278,16 @@ static void update_backward(painn_net *net, int l, span s)
   ops->painn.mix_backward_gates(net->backend, &a);
   /* 3. (s, v, t) = W4 silu(W3 (q, n) + b3) + b4 */
   ops->linear(net->backend, &layer->mixing_back[1],
-              &(mlff_linear_args){.n_rows = s.n, .x = a.grad_y, .ldx = n_parts * f, .y = net->hidden.data, .ldy = f,
-                                  .scale = slope, .ld_scale = f});
-  ops->linear(net->backend, &layer->mixing_back[0],
-              &(mlff_linear_args){.n_rows = s.n, .x = net->hidden.data, .ldx = f, .y = (void *) a.grad_qn, .ldy = 2 * f});
+              &(mlff_linear_args){.n_rows = s.n,
+                                  .x = a.grad_y,
+                                  .ldx = n_parts * f,
+                                  .y = net->hidden.data,
+                                  .ldy = f,
+                                  .scale = slope,
+                                  .ld_scale = f});
+  ops->linear(
+      net->backend, &layer->mixing_back[0],
+      &(mlff_linear_args){.n_rows = s.n, .x = net->hidden.data, .ldx = f, .y = (void *) a.grad_qn, .ldy = 2 * f});
   /* 4. and 2. n = sqrt(V.V + epsilon), towards V and W */
   ops->painn.mix_backward_vectors(net->backend, &a);
   /* 1. V, W = mu M^T */
@@ -268,19 +302,29 @@ static void readout(painn_net *net, const mlff_edges *edges, span s)
   const mlff_ops *ops = net->backend->ops;
   const int64_t f = net->n_padded, width = net->n_readout_padded;
   ops->linear(net->backend, &net->readout,
-              &(mlff_linear_args){.n_rows = s.n, .x = at(net, &net->q, s.begin, f), .ldx = f, .y = net->hidden.data,
-                                  .ldy = width, .act = MLFF_ACT_SILU, .slope = net->readout_slope.data, .ld_slope = width});
-  ops->painn.readout(net->backend, &(mlff_painn_readout_args){.n = s.n,
-                                                              .width = net->n_readout_padded,
-                                                              .h = net->hidden.data,
-                                                              .slope = net->readout_slope.data,
-                                                              .weight = net->readout_weight.data,
-                                                              .bias = net->readout_bias,
-                                                              .species = (const int32_t *) edges->center_species.data + s.begin,
-                                                              .energy = at(net, &net->node_energy, s.begin, 1),
-                                                              .grad_h = net->readout_slope.data});
+              &(mlff_linear_args){.n_rows = s.n,
+                                  .x = at(net, &net->q, s.begin, f),
+                                  .ldx = f,
+                                  .y = net->hidden.data,
+                                  .ldy = width,
+                                  .act = MLFF_ACT_SILU,
+                                  .slope = net->readout_slope.data,
+                                  .ld_slope = width});
+  ops->painn.readout(net->backend,
+                     &(mlff_painn_readout_args){.n = s.n,
+                                                .width = net->n_readout_padded,
+                                                .h = net->hidden.data,
+                                                .slope = net->readout_slope.data,
+                                                .weight = net->readout_weight.data,
+                                                .bias = net->readout_bias,
+                                                .species = (const int32_t *) edges->center_species.data + s.begin,
+                                                .energy = at(net, &net->node_energy, s.begin, 1),
+                                                .grad_h = net->readout_slope.data});
   ops->linear(net->backend, &net->readout_back,
-              &(mlff_linear_args){.n_rows = s.n, .x = net->readout_slope.data, .ldx = width, .y = net->grad_after.data,
+              &(mlff_linear_args){.n_rows = s.n,
+                                  .x = net->readout_slope.data,
+                                  .ldx = width,
+                                  .y = net->grad_after.data,
                                   .ldy = f});
 }
 
@@ -330,25 +374,8 @@ static void exchange(painn_net *net, const mlff_arch_inputs *in, mlff_buf *rows,
 {
   mlff_error *first_error = *status ? NULL : error;
   const mlff_status s =
-    net->backend->ops->exchange(net->backend, in->halo, rows->data, in->edges->n_nodes, width, first_error);
+      net->backend->ops->exchange(net->backend, in->halo, rows->data, in->edges->n_nodes, width, first_error);
   if (!*status) *status = s;
-}
-
-/* Every species that occurs must have been announced: others have no column in the moments. */
-static mlff_status check_species(painn_net *net, const mlff_graph *graph, mlff_error *error)
-{
-  if (net->list_id == graph->list_id && graph->list_id != 0) return MLFF_OK;
-  net->list_id = 0;
-  for (int32_t a = 0; a < graph->n_all; a++) {
-    const int32_t s = graph->species[a];
-    if (s >= net->n_elements || (s >= 0 && net->slot_of[s] < 0))
-      return mlff_fail(error, MLFF_E_ARG,
-                       "atom %d (index on this rank) is of species %d, which was not announced when the model was opened; "
-                       "name all elements that can occur",
-                       (int) a, (int) s);
-  }
-  net->list_id = graph->list_id;
-  return MLFF_OK;
 }
 
 static mlff_status painn_evaluate(void *opaque, const mlff_arch_inputs *in, mlff_arch_outputs *out, mlff_error *error)
@@ -357,8 +384,7 @@ static mlff_status painn_evaluate(void *opaque, const mlff_arch_inputs *in, mlff
   const mlff_edges *edges = in->edges;
   const mlff_painn_ops *ops = &net->backend->ops->painn;
   const int64_t f = net->n_padded;
-  mlff_status status = check_species(net, in->graph, error);
-  const int ready = !status; /* if not, only the exchanges are made */
+  mlff_status status = MLFF_OK;
   MLFF_TRY(reserve(net, edges, error));
   if (net->n_layers > 1 || net->moment_basis == &net->message_basis)
     MLFF_TRY(ops->radial(net->backend, &net->message_basis, edges, &net->radial, error));
@@ -366,11 +392,11 @@ static mlff_status painn_evaluate(void *opaque, const mlff_arch_inputs *in, mlff
     MLFF_TRY(ops->radial(net->backend, net->moment_basis, edges, &net->radial, error));
   for (int l = 0; l < net->n_layers; l++) {
     if (l > 0) exchange(net, in, &net->layers[l].state, 6 * f, &status, error);
-    if (ready) for_blocks(net, edges, l, forward_block);
+    for_blocks(net, edges, l, forward_block);
   }
   for (int l = net->n_layers - 1; l > 0; l--) {
     exchange(net, in, &net->grad[l & 1], 4 * f, &status, error);
-    if (ready) for_blocks(net, edges, l, backward_block);
+    for_blocks(net, edges, l, backward_block);
   }
   *out = (mlff_arch_outputs){.node_energy = net->node_energy.data, .edge_grad = net->edge_grad.data};
   return status;
@@ -396,12 +422,12 @@ static int painn_exchange_width(const void *opaque)
 }
 
 const mlff_arch mlff_arch_painn = {
-  .name = "painn",
-  .citation = "K. T. Schuett, O. T. Unke, M. Gastegger, ICML 2021, PMLR 139:9377, arXiv:2102.03150",
-  .traits = painn_traits,
-  .create = painn_create,
-  .evaluate = painn_evaluate,
-  .n_members = painn_n_members,
-  .exchange_width = painn_exchange_width,
-  .destroy = painn_destroy,
+    .name = "painn",
+    .citation = "K. T. Schuett, O. T. Unke, M. Gastegger, ICML 2021, PMLR 139:9377, arXiv:2102.03150",
+    .traits = painn_traits,
+    .create = painn_create,
+    .evaluate = painn_evaluate,
+    .n_members = painn_n_members,
+    .exchange_width = painn_exchange_width,
+    .destroy = painn_destroy,
 };

@@ -29,10 +29,7 @@ typedef struct painn_net {
   mlff_painn_basis dense_basis;         /* of layer 0 where messages use a table of the filters */
   const mlff_painn_basis *moment_basis; /* of layer 0: one of the two */
   int n_slots, n_moment_rows;           /* species in use; rows of the filter per species in the moments */
-  int n_elements;
-  int32_t *slot_of;                     /* [n_elements] on the host, -1 = not in use */
-  mlff_buf slot;                        /* the same on the backend */
-  uint64_t list_id;                     /* of the graph whose species were checked */
+  mlff_buf slot;                        /* int32 [n_elements], -1 = not in use */
   mlff_linear moment_q, moment_q_back, moment_mu, moment_mu_back;
   mlff_linear readout, readout_back;
   mlff_buf readout_weight;
@@ -45,6 +42,24 @@ typedef struct painn_net {
   mlff_buf moments_q, moments_mu, mu, qn, hidden, readout_slope;
   mlff_buf grad_after, grad_y, grad_qn, grad_vw, grad_m, grad_x, grad_q0, grad_mu0;
 } painn_net;
+
+/* filter(r) = (weight phi(r) + bias) fc(r) of a layer with Gaussian or Bessel functions (ops_painn.h). */
+typedef struct painn_filter {
+  mlff_painn_kind kind;
+  int n_basis, width; /* width = 3F */
+  double cutoff;
+  const double *first, *second; /* [n_basis] centers or freqs; 1/width^2 of Gaussians */
+  const double *weight, *bias;  /* [width][n_basis], [width]                          */
+} painn_filter;
+
+enum { PAINN_MAX_INTERVALS = 4096 };
+
+/* filter [width], or its slope, exactly; finite at r = 0. */
+void painn_exact_filter(const painn_filter *filter, double r, int want_slope, double *out);
+/* Intervals that a table for floats should have, from the basis alone: 64 .. PAINN_MAX_INTERVALS. */
+int painn_table_intervals(const painn_filter *filter);
+/* Rows [n + 3][width] of the cubic spline through it in n <= PAINN_MAX_INTERVALS intervals. */
+void painn_spline_rows(const painn_filter *filter, int n, double *rows);
 
 mlff_status painn_create(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use, void **net,
                          mlff_error *error);

@@ -4,8 +4,8 @@
  * species in use keep a slot. Filters become matrices of rows (ops_painn.h):
  *   bspline            the weights themselves, with three rows of zeros for functions that do not exist
  *   gaussian, bessel   on backends of doubles: one row per function and one for the bias, exactly;
- *                      on backends of floats: a cubic spline through the exact filter in N_INTERVALS intervals, whose
- *                      error is below float rounding (see N_INTERVALS); layer 0 uses the exact functions in moments
+ *                      on backends of floats: a cubic spline through the exact filter (painn_table.c), whose error is below
+ *                      float rounding; layer 0 uses the exact functions, which cost little in moments
  */
 #include "painn.h"
 
@@ -14,11 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum {
-  /* Measured on painn_f128_gaussian and painn_tiny_bessel: see tests/op/test_painn.c */
-  N_INTERVALS = 512
-};
 
 static const char *const basis_names[] = {"bspline", "gaussian", "bessel", NULL};
 static const mlff_painn_kind basis_kinds[] = {MLFF_PAINN_CUBIC, MLFF_PAINN_GAUSSIAN, MLFF_PAINN_BESSEL};
@@ -86,7 +81,8 @@ static double *pad_matrix(const double *w, side rows, side cols)
   for (int r = 0; out && r < n_rows; r++) {
     for (int c = 0; c < n_cols; c++) {
       const int from_r = side_source(rows, r), from_c = side_source(cols, c);
-      if (from_r >= 0 && from_c >= 0) out[(size_t) r * (size_t) n_cols + (size_t) c] = w[(size_t) from_r * (size_t) ld + (size_t) from_c];
+      if (from_r >= 0 && from_c >= 0)
+        out[(size_t) r * (size_t) n_cols + (size_t) c] = w[(size_t) from_r * (size_t) ld + (size_t) from_c];
     }
   }
   return out;
@@ -130,66 +126,6 @@ static mlff_status read_linear(loader *in, const char *name, side rows, side col
 
 /* ---- filters ------------------------------------------------------------------------------------------------------ */
 
-/* phi(r) and its slope, exactly; r = 0 is the limit. */
-static double radial_function(const loader *in, int k, double r, double *slope)
-{
-  const double f = in->first[k];
-  if (in->kind == MLFF_PAINN_GAUSSIAN) {
-    const double x = r - f, phi = exp(-0.5 * x * x * in->second[k]);
-    *slope = -x * in->second[k] * phi;
-    return phi;
-  }
-  *slope = r > 0 ? (f * cos(f * r) - sin(f * r) / r) / r : 0.0;
-  return r > 0 ? sin(f * r) / r : f;
-}
-
-/* filter [3F] = (W phi(r) + b) fc(r), or its slope. */
-static void exact_filter(const loader *in, const double *w, const double *b, double r, int want_slope, double *filter)
-{
-  const double x = 3.14159265358979323846 * r / in->cutoff;
-  const double fc = 0.5 * cos(x) + 0.5, dfc = -0.5 * 3.14159265358979323846 / in->cutoff * sin(x);
-  const int n = 3 * in->net->n_features;
-  for (int c = 0; c < n; c++) filter[c] = b[c] * (want_slope ? dfc : fc);
-  for (int k = 0; k < in->n_basis; k++) {
-    double slope, phi = radial_function(in, k, r, &slope);
-    const double term = want_slope ? slope * fc + phi * dfc : phi * fc;
-    for (int c = 0; c < n; c++) filter[c] += w[(size_t) c * (size_t) in->n_basis + (size_t) k] * term;
-  }
-}
-
-/* Rows of the cubic spline through the exact filter at N_INTERVALS + 1 points, with its slopes at both ends:
- *   (row_m + 4 row_{m+1} + row_{m+2})/6 = filter(m h),   (row_2 - row_0)/(2h) = slope(0), and so at the cutoff.
- * The first and last row are eliminated; what remains is tridiagonal with 1, 4, 1 and a 2 at either end. */
-static void spline_rows(const loader *in, const double *w, const double *b, double *rows)
-{
-  const int n = N_INTERVALS, width = 3 * in->net->n_features;
-  const double h = in->cutoff / n;
-  double ratio[N_INTERVALS + 1];
-  double *row0 = rows, *row_end = rows + (size_t) (n + 2) * (size_t) width;
-  exact_filter(in, w, b, 0.0, 1, row0);    /* slopes for now; at the cutoff both */
-  for (int c = 0; c < width; c++) row_end[c] = 0.0; /* value and slope are zero  */
-  for (int m = 0; m <= n; m++) {
-    double *row = rows + (size_t) (m + 1) * (size_t) width, *before = row - width;
-    if (m < n) exact_filter(in, w, b, m * h, 0, row);
-    else memset(row, 0, (size_t) width * sizeof *row);
-    const double lower = m == 0 ? 0.0 : m == n ? 2.0 : 1.0, upper = m == 0 ? 2.0 : 1.0;
-    const double pivot = 4.0 - (m ? lower * ratio[m - 1] : 0.0);
-    ratio[m] = upper / pivot;
-    for (int c = 0; c < width; c++) {
-      const double right = 6.0 * row[c] + (m == 0 ? 2.0 * h * row0[c] : 0.0);
-      row[c] = (right - (m ? lower * before[c] : 0.0)) / pivot;
-    }
-  }
-  for (int m = n - 1; m >= 0; m--) {
-    double *row = rows + (size_t) (m + 1) * (size_t) width;
-    for (int c = 0; c < width; c++) row[c] -= ratio[m] * row[c + width];
-  }
-  for (int c = 0; c < width; c++) {
-    row0[c] = rows[2 * (size_t) width + (size_t) c] - 2.0 * h * row0[c];
-    row_end[c] = rows[(size_t) n * (size_t) width + (size_t) c];
-  }
-}
-
 /* Reads the filter of layer l as rows [n_rows][3F] of a basis (caller frees). */
 static mlff_status read_filter(loader *in, int l, const mlff_painn_basis *basis, double **rows, int *n_rows)
 {
@@ -201,10 +137,19 @@ static mlff_status read_filter(loader *in, int l, const mlff_painn_basis *basis,
   if (!status && in->kind != MLFF_PAINN_CUBIC) status = read_tensor(in, width, 0, &b, "filter.%d.bias", l);
   if (!status && !(*rows = zeros((size_t) *n_rows * (size_t) width))) status = out_of_memory(in);
   if (!status && is_table) {
-    spline_rows(in, w, b, *rows);
+    const painn_filter exact = {.kind = in->kind,
+                                .n_basis = n,
+                                .width = width,
+                                .cutoff = in->cutoff,
+                                .first = in->first,
+                                .second = in->second,
+                                .weight = w,
+                                .bias = b};
+    painn_spline_rows(&exact, basis->n, *rows);
   } else if (!status) {
     for (int c = 0; c < width; c++) {
-      for (int k = 0; k < n; k++) (*rows)[(size_t) k * (size_t) width + (size_t) c] = w[(size_t) c * (size_t) n + (size_t) k];
+      for (int k = 0; k < n; k++)
+        (*rows)[(size_t) k * (size_t) width + (size_t) c] = w[(size_t) c * (size_t) n + (size_t) k];
       if (b) (*rows)[(size_t) n * (size_t) width + (size_t) c] = b[c];
     }
   }
@@ -270,7 +215,8 @@ static mlff_status pack_moments(loader *in, const int32_t *slot, const double *e
       q[n_columns + slot[s]] = embedding[(size_t) s * (size_t) f + (size_t) c];
     }
   }
-  if (!status) status = pack(in, mm, NULL, features, (side){1, n_columns, n_columns, -1}, &net->moment_mu, &net->moment_mu_back);
+  if (!status)
+    status = pack(in, mm, NULL, features, (side){1, n_columns, n_columns, -1}, &net->moment_mu, &net->moment_mu_back);
   if (!status) status = pack(in, mq, NULL, features, (side){1, n_q, n_q, -1}, &net->moment_q, &net->moment_q_back);
   free(mq);
   free(mm);
@@ -282,9 +228,8 @@ static mlff_status read_first_layer(loader *in)
   painn_net *net = in->net;
   double *embedding = NULL, *x = NULL, *rows = NULL;
   int n_rows = 0;
-  int32_t *slot = net->slot_of = calloc((size_t) in->n_elements, sizeof *slot);
+  int32_t *slot = calloc((size_t) in->n_elements, sizeof *slot);
   mlff_status status = slot ? MLFF_OK : out_of_memory(in);
-  net->n_elements = in->n_elements;
   for (int s = 0; slot && s < in->n_elements; s++)
     slot[s] = s < in->use->n_species && in->use->use[s] ? net->n_slots++ : -1;
   if (!status) status = read_tensor(in, in->n_elements, net->n_features, &embedding, "embedding");
@@ -295,6 +240,7 @@ static mlff_status read_first_layer(loader *in)
   const size_t bytes = (size_t) in->n_elements * sizeof *slot;
   if (!status) status = mlff_buf_reserve(net->backend, &net->slot, bytes, in->error);
   if (!status) status = net->backend->ops->upload(net->backend, net->slot.data, slot, bytes, in->error);
+  free(slot);
   free(embedding);
   free(x);
   free(rows);
@@ -339,7 +285,8 @@ static mlff_status read_update(loader *in, int l)
 static mlff_status read_readout(loader *in)
 {
   painn_net *net = in->net;
-  const side features = {1, net->n_features, net->n_padded, -1}, hidden = {1, net->n_readout, net->n_readout_padded, -1};
+  const side features = {1, net->n_features, net->n_padded, -1},
+             hidden = {1, net->n_readout, net->n_readout_padded, -1};
   double *w = NULL, *b = NULL, *wide = NULL;
   MLFF_TRY(read_linear(in, "readout.0", hidden, features, 1, &net->readout, &net->readout_back));
   mlff_status status = read_tensor(in, 1, net->n_readout, &w, "readout.1.weight");
@@ -372,7 +319,8 @@ static mlff_status read_block(loader *in)
   MLFF_TRY(mlff_yaml_choice(in->file, block, "cutoff_function", cutoff_names, &cutoff_function, in->error));
   in->kind = basis_kinds[kind];
   if (cutoff_function != (in->kind != MLFF_PAINN_CUBIC))
-    return mlff_yaml_fail(in->file, block, in->error, "cutoff_function: '%s' expected with the radial basis %s, found '%s'",
+    return mlff_yaml_fail(in->file, block, in->error,
+                          "cutoff_function: '%s' expected with the radial basis %s, found '%s'",
                           cutoff_names[in->kind != MLFF_PAINN_CUBIC], basis_names[kind], cutoff_names[cutoff_function]);
   net->n_padded = padded(net->n_features);
   net->n_readout_padded = padded(net->n_readout);
@@ -383,13 +331,10 @@ static mlff_status read_block(loader *in)
 static mlff_status read_basis(loader *in)
 {
   painn_net *net = in->net;
-  const mlff_painn_basis cubic = {.kind = MLFF_PAINN_CUBIC, .n = N_INTERVALS, .n_terms = 4, .cutoff = in->cutoff};
+  const mlff_painn_basis cubic = {.kind = MLFF_PAINN_CUBIC, .n = in->n_basis, .n_terms = 4, .cutoff = in->cutoff};
   net->message_basis = cubic;
   net->moment_basis = &net->message_basis;
-  if (in->kind == MLFF_PAINN_CUBIC) {
-    net->message_basis.n = in->n_basis;
-    return MLFF_OK;
-  }
+  if (in->kind == MLFF_PAINN_CUBIC) return MLFF_OK;
   const int n = in->n_basis, n_terms = padded(n + 1);
   const int is_exact = net->backend->real_size == sizeof(double);
   mlff_painn_basis *dense = is_exact ? &net->message_basis : &net->dense_basis;
@@ -400,6 +345,14 @@ static mlff_status read_basis(loader *in)
   if (in->kind == MLFF_PAINN_GAUSSIAN) {
     MLFF_TRY(read_tensor(in, n, 0, &in->second, "basis.widths"));
     for (int k = 0; k < n; k++) in->second[k] = 1.0 / (in->second[k] * in->second[k]);
+  }
+  if (!is_exact) {
+    const painn_filter exact = {.kind = in->kind,
+                                .n_basis = n,
+                                .cutoff = in->cutoff,
+                                .first = in->first,
+                                .second = in->second};
+    net->message_basis.n = painn_table_intervals(&exact);
   }
   double *wide = pad_matrix(in->first, (side){1, 1, 1, -1}, (side){1, n, n_terms, -1});
   mlff_status status = wide ? upload(in, &dense->first, wide, n_terms) : out_of_memory(in);
@@ -435,8 +388,10 @@ mlff_status painn_create(const mlff_modelfile *file, mlff_backend *backend, cons
   const mlff_status status = read_all(&in);
   free(in.first);
   free(in.second);
-  if (status) painn_destroy(in.net);
-  else *net = in.net;
+  if (status)
+    painn_destroy(in.net);
+  else
+    *net = in.net;
   return status;
 }
 
@@ -453,8 +408,8 @@ static void release_layer(mlff_backend *backend, painn_layer *layer)
   release_linears(backend, &layer->channel_mix_back, 1);
   release_linears(backend, layer->mixing, 2);
   release_linears(backend, layer->mixing_back, 2);
-  mlff_buf *const bufs[] = {&layer->rows, &layer->state, &layer->context_slope, &layer->vw, &layer->inv_norm, &layer->y,
-                            &layer->mix_slope};
+  mlff_buf *const bufs[] = {&layer->rows,     &layer->state, &layer->context_slope, &layer->vw,
+                            &layer->inv_norm, &layer->y,     &layer->mix_slope};
   for (size_t k = 0; k < sizeof bufs / sizeof *bufs; k++) mlff_buf_release(backend, bufs[k]);
 }
 
@@ -465,17 +420,36 @@ void painn_destroy(void *opaque)
   mlff_backend *backend = net->backend;
   for (int l = 0; net->layers && l < net->n_layers; l++) release_layer(backend, &net->layers[l]);
   free(net->layers);
-  free(net->slot_of);
-  mlff_linear *const linears[] = {&net->moment_q, &net->moment_q_back, &net->moment_mu, &net->moment_mu_back, &net->readout,
-                                  &net->readout_back};
+  mlff_linear *const linears[] = {&net->moment_q,       &net->moment_q_back, &net->moment_mu,
+                                  &net->moment_mu_back, &net->readout,       &net->readout_back};
   for (size_t k = 0; k < sizeof linears / sizeof *linears; k++) mlff_linear_release(backend, linears[k]);
-  mlff_buf *const bufs[] = {
-    &net->message_basis.first, &net->message_basis.second, &net->dense_basis.first, &net->dense_basis.second,
-    &net->slot,       &net->readout_weight, &net->radial.line, &net->radial.terms, &net->q,
-    &net->grad[0],    &net->grad[1],    &net->node_energy, &net->edge_grad,     &net->moments_q,
-    &net->moments_mu, &net->mu,         &net->qn,          &net->hidden,        &net->readout_slope,
-    &net->grad_after, &net->grad_y,     &net->grad_qn,     &net->grad_vw,       &net->grad_m,
-    &net->grad_x,     &net->grad_q0,    &net->grad_mu0};
+  mlff_buf *const bufs[] = {&net->message_basis.first,
+                            &net->message_basis.second,
+                            &net->dense_basis.first,
+                            &net->dense_basis.second,
+                            &net->slot,
+                            &net->readout_weight,
+                            &net->radial.line,
+                            &net->radial.terms,
+                            &net->q,
+                            &net->grad[0],
+                            &net->grad[1],
+                            &net->node_energy,
+                            &net->edge_grad,
+                            &net->moments_q,
+                            &net->moments_mu,
+                            &net->mu,
+                            &net->qn,
+                            &net->hidden,
+                            &net->readout_slope,
+                            &net->grad_after,
+                            &net->grad_y,
+                            &net->grad_qn,
+                            &net->grad_vw,
+                            &net->grad_m,
+                            &net->grad_x,
+                            &net->grad_q0,
+                            &net->grad_mu0};
   for (size_t k = 0; k < sizeof bufs / sizeof *bufs; k++) mlff_buf_release(backend, bufs[k]);
   free(net);
 }

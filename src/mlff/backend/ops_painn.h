@@ -91,12 +91,12 @@ typedef struct mlff_painn_message_args {
   const void *q_in;  /* real [n_local][F]              */
   void *q;           /* real [n][ldq] block            */
   int64_t ldq;
-  void *mu;          /* real [n][3][F] block           */
-  const void *grad;  /* real [n_nodes][4F]             */
-  void *grad_in;     /* real [n][4F] block             */
-  void *grad_x;      /* real [n][3F] block             */
-  void *edge_grad;   /* real [n_edges][4]              */
-  int accumulate;    /* edge_grad += instead of =      */
+  void *mu;         /* real [n][3][F] block           */
+  const void *grad; /* real [n_nodes][4F]             */
+  void *grad_in;    /* real [n][4F] block             */
+  void *grad_x;     /* real [n][3F] block             */
+  void *edge_grad;  /* real [n_edges][4]              */
+  int accumulate;   /* edge_grad += instead of =      */
 } mlff_painn_message_args;
 
 /* ---- update of an atom: painn_mix.c ---------------------------------------------------------------------------- */
@@ -115,13 +115,13 @@ typedef struct mlff_painn_mix_args {
   void *q_out;     /* real [n][F]                                              */
   void *state_out; /* real [n][6F]: its mu part is written                     */
   /* backward */
-  const void *grad;     /* real [n][4F] adjoints after the update; last: [n][F] g_q   */
-  void *grad_y;         /* real [n][3F] (last: [n][2F])                               */
-  const void *grad_qn;  /* real [n][2F]                                               */
-  void *grad_vw;        /* real [n][3][2F]                                            */
-  const void *grad_m;   /* real [n][3][F] what comes back through the channel mix     */
-  void *grad_q_out;     /* real [n][ld_grad_q] adjoints before the update             */
-  void *grad_mu_out;    /* real [n][ld_grad_mu], 3F of each row are written           */
+  const void *grad;    /* real [n][4F] adjoints after the update; last: [n][F] g_q   */
+  void *grad_y;        /* real [n][3F] (last: [n][2F])                               */
+  const void *grad_qn; /* real [n][2F]                                               */
+  void *grad_vw;       /* real [n][3][2F]                                            */
+  const void *grad_m;  /* real [n][3][F] what comes back through the channel mix     */
+  void *grad_q_out;    /* real [n][ld_grad_q] adjoints before the update             */
+  void *grad_mu_out;   /* real [n][ld_grad_mu], 3F of each row are written           */
   int64_t ld_grad_q, ld_grad_mu;
 } mlff_painn_mix_args;
 
@@ -134,8 +134,8 @@ typedef struct mlff_painn_readout_args {
   const void *weight; /* real [width]                                         */
   double bias;
   const int32_t *species; /* [n] of the atoms                                 */
-  void *energy;       /* real [n]                                             */
-  void *grad_h;       /* real [n][width]                                      */
+  void *energy;           /* real [n]                                             */
+  void *grad_h;           /* real [n][width]                                      */
 } mlff_painn_readout_args;
 
 typedef struct mlff_painn_ops {

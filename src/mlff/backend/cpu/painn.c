@@ -9,16 +9,16 @@
 /* Coefficients of the four pieces of B that are non-zero at t = r/h - first, as polynomials in t:
  * (1-t)^3/6, (3t^3 - 6t^2 + 4)/6, (-3t^3 + 3t^2 + 3t + 1)/6, t^3/6. */
 static const real piece[4][4] = {
-  {(real) (1.0 / 6), (real) (4.0 / 6), (real) (1.0 / 6), 0},
-  {(real) (-3.0 / 6), 0, (real) (3.0 / 6), 0},
-  {(real) (3.0 / 6), -1, (real) (3.0 / 6), 0},
-  {(real) (-1.0 / 6), (real) (3.0 / 6), (real) (-3.0 / 6), (real) (1.0 / 6)},
+    {(real) (1.0 / 6), (real) (4.0 / 6), (real) (1.0 / 6), 0},
+    {(real) (-3.0 / 6), 0, (real) (3.0 / 6), 0},
+    {(real) (3.0 / 6), -1, (real) (3.0 / 6), 0},
+    {(real) (-1.0 / 6), (real) (3.0 / 6), (real) (-3.0 / 6), (real) (1.0 / 6)},
 };
 
 static void fill_cubic(const mlff_painn_basis *basis, const mlff_edges *edges, real *line)
 {
   const v4 c0 = v4_load(piece[0]), c1 = v4_load(piece[1]), c2 = v4_load(piece[2]), c3 = v4_load(piece[3]);
-  const real (*vec)[4] = edges->vec.data;
+  const real(*vec)[4] = edges->vec.data;
   const int32_t *node = edges->node.data, *species = edges->species.data;
   const real inverse_h = (real) (basis->n / basis->cutoff);
   for (int64_t e = 0; e < edges->n_edges; e++, line += MLFF_PAINN_LINE) {
@@ -103,7 +103,7 @@ static void fill_terms(const mlff_painn_basis *basis, real r, real *coef, real *
 
 static void fill_dense(const mlff_painn_basis *basis, const mlff_edges *edges, real *line, real *terms)
 {
-  const real (*vec)[4] = edges->vec.data;
+  const real(*vec)[4] = edges->vec.data;
   const int32_t *node = edges->node.data, *species = edges->species.data;
   for (int64_t e = 0; e < edges->n_edges; e++, line += MLFF_PAINN_LINE, terms += 2 * basis->n_terms) {
     const real inverse = 1 / vec[e][3];
@@ -136,17 +136,17 @@ mlff_status MLFF_CPU(painn_radial_cpu)(mlff_backend *backend, const mlff_painn_b
 void MLFF_CPU(painn_ops_cpu)(mlff_painn_ops *ops)
 {
   *ops = (mlff_painn_ops){
-    .block = 24, /* 4 tiles of the matrix product; scratch of a block stays in the second-level cache */
-    .radial = MLFF_CPU(painn_radial_cpu),
-    .moments = MLFF_CPU(painn_moments_cpu),
-    .moments_backward = MLFF_CPU(painn_moments_backward_cpu),
-    .message = MLFF_CPU(painn_message_cpu),
-    .message_backward = MLFF_CPU(painn_message_backward_cpu),
-    .mix_norm = MLFF_CPU(painn_mix_norm_cpu),
-    .mix_update = MLFF_CPU(painn_mix_update_cpu),
-    .mix_backward_gates = MLFF_CPU(painn_mix_backward_gates_cpu),
-    .mix_backward_vectors = MLFF_CPU(painn_mix_backward_vectors_cpu),
-    .mix_backward_sum = MLFF_CPU(painn_mix_backward_sum_cpu),
-    .readout = MLFF_CPU(painn_readout_cpu),
+      .block = 48, /* 8 tiles of the matrix product; the scratch of a block stays in the second-level cache */
+      .radial = MLFF_CPU(painn_radial_cpu),
+      .moments = MLFF_CPU(painn_moments_cpu),
+      .moments_backward = MLFF_CPU(painn_moments_backward_cpu),
+      .message = MLFF_CPU(painn_message_cpu),
+      .message_backward = MLFF_CPU(painn_message_backward_cpu),
+      .mix_norm = MLFF_CPU(painn_mix_norm_cpu),
+      .mix_update = MLFF_CPU(painn_mix_update_cpu),
+      .mix_backward_gates = MLFF_CPU(painn_mix_backward_gates_cpu),
+      .mix_backward_vectors = MLFF_CPU(painn_mix_backward_vectors_cpu),
+      .mix_backward_sum = MLFF_CPU(painn_mix_backward_sum_cpu),
+      .readout = MLFF_CPU(painn_readout_cpu),
   };
 }

@@ -90,10 +90,14 @@ static void message_dense(const mlff_painn_message_args *a)
 void MLFF_CPU(painn_message_cpu)(mlff_backend *backend, const mlff_painn_message_args *a)
 {
   (void) backend;
-  if (a->n_terms != 4) message_dense(a);
-  else if (a->n_features == 64) message_cubic(a, 64);
-  else if (a->n_features == 128) message_cubic(a, 128);
-  else message_cubic(a, a->n_features);
+  if (a->n_terms != 4)
+    message_dense(a);
+  else if (a->n_features == 64)
+    message_cubic(a, 64);
+  else if (a->n_features == 128)
+    message_cubic(a, 128);
+  else
+    message_cubic(a, a->n_features);
 }
 
 /* ---- backward --------------------------------------------------------------------------------------------------- */
@@ -102,8 +106,10 @@ void MLFF_CPU(painn_message_cpu)(mlff_backend *backend, const mlff_painn_message
 MLFF_INLINE v4 vsum4(vreal a, vreal b, vreal c, vreal d)
 {
 #if MLFF_KERNELS_AVX512 && !MLFF_REAL_IS_DOUBLE
-  const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps((__m512) a, (__m512) b), _mm512_unpackhi_ps((__m512) a, (__m512) b));
-  const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps((__m512) c, (__m512) d), _mm512_unpackhi_ps((__m512) c, (__m512) d));
+  const __m512 ab =
+      _mm512_add_ps(_mm512_unpacklo_ps((__m512) a, (__m512) b), _mm512_unpackhi_ps((__m512) a, (__m512) b));
+  const __m512 cd =
+      _mm512_add_ps(_mm512_unpacklo_ps((__m512) c, (__m512) d), _mm512_unpackhi_ps((__m512) c, (__m512) d));
   const __m512 s = _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xee));
   const __m256 h = _mm256_add_ps(_mm512_castps512_ps256(s), _mm512_extractf32x8_ps(s, 1));
   return (v4) _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
@@ -157,7 +163,8 @@ MLFF_INLINE v4 backward_edge(const mlff_painn_message_args *a, const int64_t f, 
   const real *line = (const real *) a->radial->line.data + e * MLFF_PAINN_LINE;
   const real *terms = (const real *) a->radial->terms.data + e * 2 * a->n_terms;
   const line_index index = line_load_index(line);
-  const real *r = (const real *) a->rows + (dense ? 0 : index.first * ld), *g = (const real *) a->grad + index.node * 4 * f;
+  const real *r = (const real *) a->rows + (dense ? 0 : index.first * ld),
+             *g = (const real *) a->grad + index.node * 4 * f;
   const vreal p[4] = {vset(line[0]), vset(line[1]), vset(line[2]), vset(line[3])};
   const vreal d[4] = {vset(line[4]), vset(line[5]), vset(line[6]), vset(line[7])};
   const vreal ux = vset(line[LINE_UNIT]), uy = vset(line[LINE_UNIT + 1]), uz = vset(line[LINE_UNIT + 2]);
@@ -176,7 +183,8 @@ MLFF_INLINE v4 backward_edge(const mlff_painn_message_args *a, const int64_t f, 
     sum_x -= fbb * gx;
     sum_y -= fbb * gy;
     sum_z -= fbb * gz;
-    const filter_slope fc = dense ? combine_both_dense(terms, a->n_terms, r + 2 * f, ld) : combine_both(p, d, r + 2 * f, ld);
+    const filter_slope fc =
+        dense ? combine_both_dense(terms, a->n_terms, r + 2 * f, ld) : combine_both(p, d, r + 2 * f, ld);
     sum_r += (gx * s[SENDER_M] + gy * s[SENDER_M + 1] + gz * s[SENDER_M + 2]) * fc.d;
     s[SENDER_S] += fc.f * gx;
     s[SENDER_S + 1] += fc.f * gy;
@@ -210,7 +218,8 @@ static void sender_end(const mlff_painn_message_args *a, int64_t i, const sender
     vstore(grad_x + f + k, s[SENDER_GB]);
     vstore(grad_x + 2 * f + k, sum[0] * vload(mu + k) + sum[1] * vload(mu + f + k) + sum[2] * vload(mu + 2 * f + k));
     vstore(grad_in + k, vload(grad + k));
-    for (int d = 0; d < 3; d++) vstore(grad_in + (d + 1) * f + k, vload(grad + (d + 1) * f + k) + vload(c + k) * sum[d]);
+    for (int d = 0; d < 3; d++)
+      vstore(grad_in + (d + 1) * f + k, vload(grad + (d + 1) * f + k) + vload(c + k) * sum[d]);
   }
 }
 
@@ -233,8 +242,12 @@ MLFF_INLINE void message_backward(const mlff_painn_message_args *a, const int64_
 void MLFF_CPU(painn_message_backward_cpu)(mlff_backend *backend, const mlff_painn_message_args *a)
 {
   (void) backend;
-  if (a->n_terms != 4) message_backward(a, a->n_features, 1);
-  else if (a->n_features == 64) message_backward(a, 64, 0);
-  else if (a->n_features == 128) message_backward(a, 128, 0);
-  else message_backward(a, a->n_features, 0);
+  if (a->n_terms != 4)
+    message_backward(a, a->n_features, 1);
+  else if (a->n_features == 64)
+    message_backward(a, 64, 0);
+  else if (a->n_features == 128)
+    message_backward(a, 128, 0);
+  else
+    message_backward(a, a->n_features, 0);
 }

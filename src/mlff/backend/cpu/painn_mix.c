@@ -33,8 +33,12 @@ typedef struct mix_vectors {
 
 MLFF_INLINE mix_vectors load_vectors(const real *vw, int f)
 {
-  return (mix_vectors){.vx = vload(vw),         .wx = vload(vw + f),     .vy = vload(vw + 2 * f),
-                       .wy = vload(vw + 3 * f), .vz = vload(vw + 4 * f), .wz = vload(vw + 5 * f)};
+  return (mix_vectors){.vx = vload(vw),
+                       .wx = vload(vw + f),
+                       .vy = vload(vw + 2 * f),
+                       .wy = vload(vw + 3 * f),
+                       .vz = vload(vw + 4 * f),
+                       .wz = vload(vw + 5 * f)};
 }
 
 MLFF_INLINE vreal dot_vw(const mix_vectors *m)

@@ -67,8 +67,10 @@ void MLFF_CPU(painn_moments_cpu)(mlff_backend *backend, const mlff_painn_moments
       const line_index index = line_load_index(line);
       const int64_t first = (int64_t) a->slot[index.species] * a->n_rows;
       if (first < 0) continue;
-      if (a->n_terms == 4) moment_cubic(&m, first + index.first, line);
-      else moment_dense(&m, first, line, terms + e * 2 * a->n_terms, a->n_terms);
+      if (a->n_terms == 4)
+        moment_cubic(&m, first + index.first, line);
+      else
+        moment_dense(&m, first, line, terms + e * 2 * a->n_terms, a->n_terms);
     }
   }
 }
