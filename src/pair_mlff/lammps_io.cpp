@@ -23,8 +23,8 @@ static constexpr MLFFUnits UNITS[] = {{"metal", "eV", 1.0}, {"real", "kcal/mol",
 /* ---------------------------------------------------------------------- */
 
 MLFFIO::MLFFIO(LAMMPS *lammps, Pair *style) :
-    Pointers(lammps), pair(style), units(nullptr), cutoff(0.0), exchange_width(0), n_members(1), comm_needed(false),
-    view{}, exchange{this, forward_features}, results{}, last_list(nullptr), last_build(-1),
+    Pointers(lammps), pair(style), units(nullptr), cutoff(0.0), exchange_width(0), n_members(1),
+    comm_needed(false), view{}, exchange{this, forward_features}, results{}, last_list(nullptr), last_build(-1),
     forward_kind(Forward::OWNERS), rows(nullptr), row_bytes(0), reverse_rows(nullptr), reverse_width(0)
 {
 }
@@ -143,7 +143,8 @@ std::string MLFFIO::check_special_bonds() const
       "; a machine-learned force field needs all neighbours. Use `special_bonds lj/coul 1 1 1`, or tiny factors "
       "such as 1e-50 where another pair style must ignore bonded neighbours";
   if (atom->molecular == Atom::TEMPLATE)
-    return std::string("special_bonds removes bonded neighbours of molecule templates from the neighbour list") + advice;
+    return std::string("special_bonds removes bonded neighbours of molecule templates from the neighbour list") +
+        advice;
   for (int i = 0; i < view.n_local; i++) {
     if (species_of_type[atom->type[i]] < 0) continue;
     int k = 0;
@@ -154,7 +155,7 @@ std::string MLFFIO::check_special_bonds() const
         const int j = atom->map_style == Atom::MAP_NONE ? -1 : atom->map(partner);
         if (j >= 0 && species_of_type[atom->type[j]] < 0) continue;
         return "special_bonds removes the 1-" + std::to_string(level + 1) + " neighbour " + std::to_string(partner) +
-               " of " + atom_name(i) + " from the neighbour list" + advice;
+            " of " + atom_name(i) + " from the neighbour list" + advice;
       }
     }
   }
@@ -346,7 +347,7 @@ std::string MLFFIO::suspects() const
   char distance[32];
   snprintf(distance, sizeof(distance), "%.4g", std::sqrt(smallest));
   return "; the closest atoms on this rank are " + atom_name(closest_i) + " and " + atom_name(closest_j) + " at " +
-         distance + " A";
+      distance + " A";
 }
 
 /* ----------------------------------------------------------------------
@@ -458,6 +459,6 @@ template <class T> static double bytes_of(const std::vector<T> &v)
 double MLFFIO::memory_usage() const
 {
   return bytes_of(species) + bytes_of(node) + bytes_of(nbr) + bytes_of(row) + bytes_of(owner_rank) +
-         bytes_of(ghost_of_node) + bytes_of(listed) + bytes_of(forces) + bytes_of(virials) + bytes_of(centroids) +
-         bytes_of(atom_energies) + bytes_of(member_energies) + bytes_of(spread);
+      bytes_of(ghost_of_node) + bytes_of(listed) + bytes_of(forces) + bytes_of(virials) + bytes_of(centroids) +
+      bytes_of(atom_energies) + bytes_of(member_energies) + bytes_of(spread);
 }

@@ -107,9 +107,9 @@ class MLFFIO : protected Pointers {
   std::vector<double> forces, virials, centroids, atom_energies, member_energies, spread;
 
   Forward forward_kind;
-  char *rows;             // forward: [n_nodes][row_bytes], borrowed from the engine during an exchange
+  char *rows;    // forward: [n_nodes][row_bytes], borrowed from the engine during an exchange
   size_t row_bytes;
-  double *reverse_rows;   // reverse: [n_nodes][reverse_width]
+  double *reverse_rows;    // reverse: [n_nodes][reverse_width]
   int reverse_width;
 
   static mlff_status forward_features(void *context, void *features, size_t bytes, mlff_error *problem);

@@ -38,7 +38,8 @@ typedef void (*lammpsplugin_regfunc)(lammpsplugin_t *, void *);
 #endif
 
 #ifndef MLFF_LAMMPS_VERSION
-#error "MLFF_LAMMPS_VERSION must be the version string of the LAMMPS that the plugin is compiled for, e.g. \"22 Jul 2025\""
+#error \
+    "MLFF_LAMMPS_VERSION must be the version string of the LAMMPS that the plugin is compiled for, e.g. \"22 Jul 2025\""
 #endif
 
 using namespace LAMMPS_NS;

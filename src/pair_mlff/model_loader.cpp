@@ -118,12 +118,15 @@ std::vector<int> MLFFLoader::map_types(const mlff_info *info, const std::vector<
       known += std::string(" ") + info->elements[s];
     }
     if (species[t] < 0)
-      error->all(FLERR, "pair_coeff of mlff: model " + std::string(info->name) + " does not know element '" + name +
-                            "' of type " + std::to_string(t) + "; it knows:" + known);
+      error->all(FLERR,
+                 "pair_coeff of mlff: model " + std::string(info->name) + " does not know element '" + name +
+                     "' of type " + std::to_string(t) + "; it knows:" + known);
     if (!info->trained[species[t]] && !settings.ignore_domain)
-      error->all(FLERR, "pair_coeff of mlff: model " + std::string(info->name) + " knows element " + name + " of type " +
-                            std::to_string(t) + ", but it did not occur in training. Use another model, or say "
-                            "`pair_style mlff domain ignore` if it is meant");
+      error->all(FLERR,
+                 "pair_coeff of mlff: model " + std::string(info->name) + " knows element " + name + " of type " +
+                     std::to_string(t) +
+                     ", but it did not occur in training. Use another model, or say "
+                     "`pair_style mlff domain ignore` if it is meant");
   }
   return species;
 }
@@ -193,16 +196,14 @@ void MLFFLoader::read(const std::string &path, Files &files)
   broadcast(files.weights, files.weights_size, world);
 }
 
-MLFFModel MLFFLoader::open(const std::string &path, const std::vector<std::string> &names,
-                           const MLFFSettings &settings)
+MLFFModel MLFFLoader::open(const std::string &path, const std::vector<std::string> &names, const MLFFSettings &settings)
 {
   Files files;
   read(path, files);
 
   std::vector<const char *> elements;
   for (const std::string &name : names)
-    if (name != "NULL" &&
-        std::none_of(elements.begin(), elements.end(), [&name](const char *e) { return name == e; }))
+    if (name != "NULL" && std::none_of(elements.begin(), elements.end(), [&name](const char *e) { return name == e; }))
       elements.push_back(name.c_str());
 
   mlff_options options = {};
@@ -240,7 +241,8 @@ void MLFFLoader::report(const std::string &path, mlff_model *model, const MLFFSe
   text += std::string(lmp->version) + ", compiled for " MLFF_LAMMPS_VERSION "\n";
   text += mlff_format("  model:        %s (%s), %lld parameters, sha256 %.12s\n", info->name, path.c_str(),
                       static_cast<long long>(info->n_parameters), info->sha256);
-  text += mlff_format("  architecture: %s, cutoff %g A, elements%s", info->architecture, info->cutoff, elements.c_str());
+  text +=
+      mlff_format("  architecture: %s, cutoff %g A, elements%s", info->architecture, info->cutoff, elements.c_str());
   text += info->n_members > 1 ? mlff_format(", ensemble of %d\n", info->n_members) : std::string("\n");
   text += mlff_format("  computed on:  %s, %s, kernels %s\n", info->device, info->precision, info->kernels);
   text += mlff_format("  units:        %s, 1 eV = %.9g %s\n", units->style, units->per_ev, units->energy);

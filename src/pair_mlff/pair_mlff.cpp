@@ -31,7 +31,7 @@ struct PairMLFF::Impl {
   const mlff_info *info = nullptr;
   std::vector<int> species_of_type;    // [ntypes+1], -1 = NULL
   bool types_reported = false;
-  int spread_flag = 0;                 // set by fix pair; the spread is there in every step anyway
+  int spread_flag = 0;    // set by fix pair; the spread is there in every step anyway
 
   bool ensemble() const { return info->n_members > 1; }
 };
@@ -101,7 +101,7 @@ void PairMLFF::compute(int eflag, int vflag)
   const mlff_status status = mlff_model_evaluate(impl->model.get(), graph, io.halo(), result, &problem);
   io.stop_together(status == MLFF_OK ? std::string()
                                      : "pair_style mlff stopped in step " + std::to_string(update->ntimestep) +
-                                           " on rank " + std::to_string(comm->me) + ": " + problem.text + io.suspects());
+                           " on rank " + std::to_string(comm->me) + ": " + problem.text + io.suspects());
   io.add_forces();
   if (eflag_global) eng_vdwl += io.energy();
   if (vflag_global) io.add_virial(virial);
@@ -138,8 +138,9 @@ void PairMLFF::coeff(int narg, char **arg)
   const std::string problem = mlff_check_coeff(narg, arg, ntypes, force->pair == this);
   if (!problem.empty()) error->all(FLERR, "pair_coeff of mlff: " + problem);
   if (MLFFIO::find_units(update->unit_style) == nullptr)
-    error->all(FLERR, std::string("pair_style mlff does not support units ") + update->unit_style +
-                          "; use one of: " + MLFFIO::supported_units());
+    error->all(FLERR,
+               std::string("pair_style mlff does not support units ") + update->unit_style +
+                   "; use one of: " + MLFFIO::supported_units());
 
   const std::vector<std::string> names(arg + 3, arg + narg);
   MLFFLoader loader(lmp, impl->io);
@@ -195,8 +196,9 @@ void PairMLFF::check_lists() const
     error->all(FLERR, std::string("neigh_modify include leaves atoms out of the neighbour list") + advice);
   for (int k = 0; k < neighbor->nex_type; k++)
     if (species[neighbor->ex1_type[k]] >= 0 && species[neighbor->ex2_type[k]] >= 0)
-      error->all(FLERR, "neigh_modify exclude type " + std::to_string(neighbor->ex1_type[k]) + " " +
-                            std::to_string(neighbor->ex2_type[k]) + " removes pairs" + advice);
+      error->all(FLERR,
+                 "neigh_modify exclude type " + std::to_string(neighbor->ex1_type[k]) + " " +
+                     std::to_string(neighbor->ex2_type[k]) + " removes pairs" + advice);
 
   int present = 0, anywhere = 0;    // bits of the groups that have atoms of ours
   for (int i = 0; i < atom->nlocal; i++)
@@ -205,13 +207,15 @@ void PairMLFF::check_lists() const
   for (int k = 0; k < neighbor->nex_group; k++) {
     const int bit1 = group->bitmask[neighbor->ex1_group[k]], bit2 = group->bitmask[neighbor->ex2_group[k]];
     if ((anywhere & bit1) && (anywhere & bit2))
-      error->all(FLERR, std::string("neigh_modify exclude group ") + group->names[neighbor->ex1_group[k]] + " " +
-                            group->names[neighbor->ex2_group[k]] + " removes pairs" + advice);
+      error->all(FLERR,
+                 std::string("neigh_modify exclude group ") + group->names[neighbor->ex1_group[k]] + " " +
+                     group->names[neighbor->ex2_group[k]] + " removes pairs" + advice);
   }
   for (int k = 0; k < neighbor->nex_mol; k++)
     if (anywhere & group->bitmask[neighbor->ex_mol_group[k]])
-      error->all(FLERR, std::string("neigh_modify exclude molecule of group ") +
-                            group->names[neighbor->ex_mol_group[k]] + " removes pairs" + advice);
+      error->all(FLERR,
+                 std::string("neigh_modify exclude molecule of group ") + group->names[neighbor->ex_mol_group[k]] +
+                     " removes pairs" + advice);
 }
 
 /* Compares names with masses, and prints the table of types once for every pair_coeff. */
@@ -230,10 +234,11 @@ void PairMLFF::check_masses() const
       table += std::string(" note: the mass is that of ") + mlff_hydrogen_isotope(symbol, mass);
     table += "\n";
     if (!known || impl->settings.ignore_masses || mlff_mass_fits(symbol, mass)) continue;
-    error->all(FLERR, mlff_format("pair_style mlff: type %d is %s in pair_coeff, but its mass is %.6g (%s: %.6g; nearest "
-                                  "element: %s). Correct the order of the elements in pair_coeff or the mass, or say "
-                                  "`pair_style mlff masses ignore` if it is meant",
-                                  t, symbol, mass, symbol, mlff_element_mass(symbol), mlff_element_of_mass(mass)));
+    error->all(FLERR,
+               mlff_format("pair_style mlff: type %d is %s in pair_coeff, but its mass is %.6g (%s: %.6g; nearest "
+                           "element: %s). Correct the order of the elements in pair_coeff or the mass, or say "
+                           "`pair_style mlff masses ignore` if it is meant",
+                           t, symbol, mass, symbol, mlff_element_mass(symbol), mlff_element_of_mass(mass)));
   }
   if (!impl->types_reported && comm->me == 0) utils::logmesg(lmp, table);
   impl->types_reported = true;
@@ -289,6 +294,7 @@ void *PairMLFF::extract_peratom(const char *name, int &ncol)
 
 void PairMLFF::add_tally_callback(Compute * /*compute*/)
 {
-  error->all(FLERR, "The tally computes need forces between pairs of atoms, which a many-body potential such as "
-                    "pair_style mlff does not have; use compute stress/atom or heat/flux instead");
+  error->all(FLERR,
+             "The tally computes need forces between pairs of atoms, which a many-body potential such as "
+             "pair_style mlff does not have; use compute stress/atom or heat/flux instead");
 }
