@@ -33,16 +33,19 @@ def available():
     return shutil.which("cc") is not None
 
 
-def library(n_features, folder):
-    """The compiled message for a number of features; kept in `folder` under a name that tells source and processor."""
-    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "message.c")
+def library(name, sizes, folder, flags=()):
+    """The compiled file `name` beside this one, with -Dkey=value for `sizes`; kept in `folder` under a name that tells
+    source, sizes and processor."""
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
+    defines = [f"-D{k}={v}" for k, v in sizes.items()]
     with open(source, "rb") as f:
-        key = hashlib.sha256(f.read() + repr(FLAGS).encode()).hexdigest()[:12]
-    path = os.path.join(folder, f"message-{n_features}-{sysconfig.get_platform()}-{key}.so")
+        key = hashlib.sha256(f.read() + repr((FLAGS, flags, defines)).encode()).hexdigest()[:12]
+    path = os.path.join(folder, f"{name[:-2]}-{sysconfig.get_platform()}-{key}.so")
     if not os.path.exists(path):
         os.makedirs(folder, exist_ok=True)
         part = f"{path}.{os.getpid()}.part"
-        done = subprocess.run(["cc", *FLAGS, f"-DF={n_features}", source, "-o", part], capture_output=True, text=True, check=False)
+        done = subprocess.run(["cc", *FLAGS, *flags, *defines, source, "-o", part, "-lm"], capture_output=True, text=True,
+                              check=False)
         if done.returncode:
             raise ModelError(f"cc could not compile {source}: {done.stderr[-500:]}")
         os.replace(part, path)
@@ -147,7 +150,8 @@ class FastPaiNN:
     """The network of networks.PaiNN, with the same parameters."""
 
     def __init__(self, network, folder):
-        self.network, self.lib = network, library(network.f, folder)
+        self.network, self.batch = network, Batch
+        self.lib = library("message.c", {"F": network.f}, folder)
 
     def node_energies(self, p, species, geometry, with_weights):
         """Energies of the atoms [N]; without weights in the graph the embedding is its leaf."""
@@ -180,7 +184,7 @@ class FastPaiNN:
         return Geometry(batch.row, batch.nbr, vectors, self.network.n_basis, self.network.cutoff, wanted)
 
     def energies_forces(self, p, batch):
-        """Energies [B] and forces [N, 3] of a batch, without weights in the graph."""
+        """Energies [1, B] and forces [1, N, 3] of a batch, without weights in the graph."""
         p = {k: v.detach() for k, v in p.items()}
         geometry = self._geometry(batch, batch.vectors, True)
         nodes = self.node_energies(p, batch.species, geometry, False)
@@ -188,11 +192,15 @@ class FastPaiNN:
         energies = torch.zeros(len(batch.energy)).index_add(0, batch.frame, nodes.detach())
         g = geometry.gradient
         forces = torch.zeros(len(nodes), 3).index_add(0, batch.centre, g).index_add(0, batch.nbr.long(), -g)
-        return energies, forces
+        return energies.unsqueeze(0), forces.unsqueeze(0)
 
-    def gradient(self, p, batch, energy_weight):
-        """Gradient of the loss by each parameter (list), energy loss and force loss."""
-        energies, forces = self.energies_forces(p, batch)
+    def prepare(self, frame_class):
+        """Adds to a frames.FrameClass what a step needs."""
+        prepare(frame_class, self.network.cutoff)
+
+    def gradient(self, p, batch, energy_weight, keep):
+        """Gradient of the loss by each parameter (list), energy loss and force loss. All frames count: keep is all ones."""
+        energies, forces = (x.squeeze(0) for x in self.energies_forces(p, batch))
         d_force, d_energy = forces - batch.forces, energies - batch.energy
         energy_loss, force_loss = (d_energy / batch.n_atoms).square().mean(), d_force.square().mean()
         step = DISPLACEMENT / float(d_force.square().sum(1).mean().sqrt().clamp_min(1e-9))

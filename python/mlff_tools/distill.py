@@ -23,7 +23,7 @@ from .modelfile import ModelError
 
 try:
     import torch
-    from . import cpu, frames
+    from . import cpu, cpu_ani, frames
     from .networks import ARCHITECTURES
 except ImportError:
     torch = None
@@ -104,10 +104,11 @@ class Trainer:
         self.counts = self._counts()
         self.order = Order([len(c.frames) for c in self.classes], self.counts, self.train["seed"])
         self.fast = None
-        if device.type == "cpu" and config["architecture"] == "painn" and cpu.available():
-            self.fast = cpu.FastPaiNN(self.network, os.path.expanduser("~/.cache/mlff"))
+        if device.type == "cpu" and cpu.available():
+            kind = {"painn": cpu.FastPaiNN, "ani": cpu_ani.FastAni}[config["architecture"]]
+            self.fast = kind(self.network, os.path.expanduser("~/.cache/mlff"))
             for c in self.classes + self.validation:
-                cpu.prepare(c, self.network.cutoff)
+                self.fast.prepare(c)
         self._parameters()
         self.step, self.elapsed, self.history = 0, 0.0, []
         self.graph = None
@@ -169,9 +170,10 @@ class Trainer:
         self.update(gradient, energy_loss, force_loss)
 
     def one_fast_step(self):
-        """The same on a CPU through cpu.py (painn, which has no ensembles, so that no frame is left out)."""
-        batch = cpu.Batch(list(zip(self.classes, self.index)))
-        self.update(*self.fast.gradient(self.parameters, batch, float(self.controls[3])))
+        """The same on a CPU through cpu.py or cpu_ani.py."""
+        batch = self.fast.batch(list(zip(self.classes, self.index)))
+        keep = torch.cat([k.index_select(1, index) for k, index in zip(self.keep, self.index)], 1)
+        self.update(*self.fast.gradient(self.parameters, batch, float(self.controls[3]), keep))
 
     def update(self, gradient, energy_loss, force_loss):
         """Adam with clipping, the moving average, and the sums of the losses."""
@@ -230,8 +232,8 @@ class Trainer:
             for a in range(0, len(c.frames), size):
                 index = torch.arange(a, min(a + size, len(c.frames)), device=self.device)
                 if self.fast:
-                    batch = cpu.Batch([(c, index)])
-                    energies, forces = (x.unsqueeze(0) for x in self.fast.energies_forces(parameters, batch))
+                    batch = self.fast.batch([(c, index)])
+                    energies, forces = self.fast.energies_forces(parameters, batch)
                 else:
                     batch = self.plain_batch(c, index)
                     energies, forces = self.network(parameters, batch, training=False)
@@ -414,7 +416,7 @@ def distill(args):
     save_checkpoint(checkpoint, trainer)
     test = frames.classes(data, "test", trainer.network, device, trainer.scale, trainer.offsets)
     for c in test if trainer.fast else ():
-        cpu.prepare(c, trainer.network.cutoff)
+        trainer.fast.prepare(c)
     errors = trainer.evaluate(test, trainer.ema)
     for e in errors:
         print(f"test, {e['n_atoms']} atoms ({e['frames']} frames): force RMSE {1000 * e['force_rmse']:.2f} meV/A, "
