@@ -1,7 +1,7 @@
 """Runs one LAMMPS deck on chosen cores and reads its timings.
 
 Every measurement is a fresh `lmp`: a short warm-up run, then the run that is timed. What is read is LAMMPS' own table:
-loop time and its parts per step, on the slowest rank.
+loop time and its parts per step.
 """
 
 import os
@@ -54,7 +54,7 @@ def _last(pattern, text, what):
 def parse(text):
     """Timings of the last run in LAMMPS' output.
 
-    seconds: loop time per step; sections: seconds per step (largest of the ranks); cpu: share of a processor that each
+    seconds: loop time per step; sections: seconds per step (mean of the ranks); cpu: share of a processor that each
     rank had, 1.0 on a quiet machine; builds: neighbour lists built in the run; memory: bytes that LAMMPS accounts for.
     """
     loop, ranks, steps, atoms = _last(r"Loop time of (\S+) on (\d+) procs for (\d+) steps with (\d+) atoms", text,
@@ -65,7 +65,7 @@ def parse(text):
         rows = re.findall(rf"^{name}\s*\|([^|]*)\|([^|]*)\|([^|]*)\|", text, re.MULTILINE)
         if rows:
             numbers = [float(cell) for cell in rows[-1] if cell.strip()]
-            sections[name] = max(numbers) / steps
+            sections[name] = numbers[len(numbers) // 2] / steps  # min, avg, max; "Other" has avg alone
     memory = _last(r"Per MPI rank memory allocation \(min/avg/max\) = \S+ \| (\S+) \| ", text, "memory line")
     return {
         "seconds": float(loop) / steps, "steps": steps, "atoms": int(atoms), "ranks": int(ranks), "sections": sections,
