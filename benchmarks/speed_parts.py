@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import yaml
 
+import speed_random
 import speed_systems
 from speed_cases import LammpsCase, TorchCase, TorchProgram
 from speed_lammps import RunError
@@ -70,8 +71,7 @@ def converted(context, kind, name, *options):
     if not os.path.exists(source):
         raise Skip(f"{source} is not there (--shared names the folder of the published parameters)")
     result = os.path.join(context.work, name)
-    if not os.path.exists(result + ".yaml"):
-        _tools(context, "mlff_tools.convert", kind, source, *options, "-o", result)
+    _tools(context, "mlff_tools.convert", kind, source, *options, "-o", result)
     return result + ".yaml"
 
 
@@ -82,9 +82,7 @@ def own_model(context, role):
         if os.path.exists(path):
             return path, True
     random = os.path.join(context.work, f"random-{role}.yaml")
-    if not os.path.exists(random):
-        import speed_random
-        speed_random.write(random, role)
+    speed_random.write(random, role)
     return random, False
 
 
