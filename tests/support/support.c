@@ -277,7 +277,7 @@ test_atoms test_random(int n, double edge, double min_distance, int periodic, co
 test_atoms test_water_box(int n_side, uint64_t seed)
 {
   const double spacing = 3.1042; /* (18.0154 g/mol / (1 g/cm3 N_A))^(1/3) */
-  const test_atoms one = test_water();
+  test_atoms one = test_water();
   test_atoms atoms = test_atoms_new(3 * n_side * n_side * n_side);
   int n = 0;
   for (int k = 0; k < 3; ++k) {
@@ -298,6 +298,7 @@ test_atoms test_water_box(int n_side, uint64_t seed)
     }
     test_atoms_free(&turned);
   }
+  test_atoms_free(&one);
   return atoms;
 }
 
