@@ -1,0 +1,116 @@
+"""benchmarks/speed.py: reading LAMMPS' timings, forming ratios, writing the document. Nothing is timed here."""
+
+import os
+import sys
+import tempfile
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "benchmarks"))
+
+import speed  # noqa: E402
+import speed_lammps  # noqa: E402
+import speed_report  # noqa: E402
+from speed_parts import Ratio  # noqa: E402
+
+OUTPUT = """\
+  model:        water (models/water.yaml), 1234 parameters, sha256 0123456789ab
+  computed on:  cpu, fp32, kernels avx2
+Per MPI rank memory allocation (min/avg/max) = 3.000 | 3.500 | 4.000 Mbytes
+   Step          Temp          PotEng
+         0   300           -1.5
+Loop time of 9 on 2 procs for 10 steps with 192 atoms
+100.0% CPU use with 2 MPI tasks x 1 OpenMP threads
+Dangerous builds = 7
+Per MPI rank memory allocation (min/avg/max) = 3.000 | 3.500 | 4.000 Mbytes
+   Step          Temp          PotEng
+         0   300           -1.5
+       100   310           -1.25
+Loop time of 2 on 2 procs for 100 steps with 192 atoms
+97.5% CPU use with 2 MPI tasks x 1 OpenMP threads
+Section |  min time  |  avg time  |  max time  |%varavg| %total
+Pair    | 1.0        | 1.2        | 1.4        |   0.0 | 60.00
+Neigh   | 0.1        | 0.1        | 0.1        |   0.0 |  5.00
+Other   |            | 0.3        |            |       | 15.00
+Neighbor list builds = 4
+Dangerous builds = 0
+"""
+
+
+class Parsing(unittest.TestCase):
+    def test_last_run_is_read(self):
+        found = speed_lammps.parse(OUTPUT)
+        self.assertEqual((found["steps"], found["atoms"], found["ranks"]), (100, 192, 2))
+        self.assertAlmostEqual(found["seconds"], 0.02)
+        self.assertAlmostEqual(found["sections"]["Pair"], 0.012)
+        self.assertAlmostEqual(found["sections"]["Other"], 0.003)
+        self.assertAlmostEqual(found["cpu"], 0.975)
+        self.assertEqual((found["builds"], found["dangerous"]), (4, 0))
+        self.assertEqual(found["memory"], 2 * 3.5 * 2 ** 20)
+
+    def test_style_and_thermo(self):
+        style = speed_lammps.parse_style(OUTPUT)
+        self.assertEqual((style["model"], style["parameters"], style["kernels"]), ("water", 1234, "avx2"))
+        self.assertEqual(speed_lammps.parse_thermo(OUTPUT)["PotEng"], -1.25)
+
+    def test_output_without_a_run_is_an_error(self):
+        with self.assertRaisesRegex(speed_lammps.RunError, "loop time"):
+            speed_lammps.parse("LAMMPS (22 Jul 2025)\n")
+
+
+def case(seconds, n_atoms, ranks=1):
+    """A case as summarise() describes it, measured once per element of `seconds`."""
+    return {"label": "x", "seconds": seconds, "cpu_seconds": [0.5 * s for s in seconds], "median_s": sorted(seconds)[1],
+            "n_atoms": n_atoms, "ranks": ranks, "us_per_atom": 1.0}
+
+
+class Ratios(unittest.TestCase):
+    def test_the_fastest_of_theirs_counts(self):
+        cases = {"slow": case([9.0, 9.0, 9.0], 10), "fast": case([4.0, 6.0, 2.0], 10),
+                 "ours": case([1.0, 2.0, 2.0], 10)}
+        row = speed.ratio_row("part", Ratio("r", ["slow", "fast"], "ours", bar=3.5), cases)
+        self.assertEqual((row["theirs"], row["values"], row["median"]), ("fast", [4.0, 3.0, 1.0], 3.0))
+        self.assertIs(row["passed"], False)
+        self.assertEqual(row["by_cpu_time"], 3.0)
+
+    def test_per_atom(self):
+        cases = {"theirs": case([1.0, 1.0, 1.0], 100), "ours": case([1.0, 1.0, 1.0], 200)}
+        row = speed.ratio_row("part", Ratio("r", ["theirs"], "ours", bar=2.0, per_atom=True), cases)
+        self.assertEqual(row["median"], 2.0)
+        self.assertIs(row["passed"], True)
+
+    def test_ranks_have_no_ratio_of_cpu_times(self):
+        cases = {"one": case([2.0, 2.0, 2.0], 10), "two": case([1.0, 1.0, 1.0], 10, ranks=2)}
+        row = speed.ratio_row("part", Ratio("r", ["one"], "two"), cases)
+        self.assertIsNone(row["by_cpu_time"])
+        self.assertIsNone(row["passed"])
+
+
+class Document(unittest.TestCase):
+    RESULT = {"date": "2026-01-02T03:04:05+00:00", "rounds": 9, "seconds_per_round": 1.0, "parts": {}, "ratios": [],
+              "skipped": {"ani": "no PyTorch"},
+              "conditions": {"processor": "p", "n_processors": 2, "cores": [1, 0], "load_average_at_start": 0.5,
+                             "versions": {"lammps": "22 Jul 2025"}}}
+
+    def test_only_the_marked_part_is_replaced(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "performance.md")
+            with open(path, "w", encoding="utf-8") as out:
+                out.write(f"before\n{speed_report.BEGIN}\nold\n{speed_report.END}\nafter\n")
+            for _ in range(2):
+                speed_report.write_docs(self.RESULT, "results/speed.json", path)
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+        self.assertTrue(text.startswith(f"before\n{speed_report.BEGIN}\n"))
+        self.assertTrue(text.endswith(f"{speed_report.END}\nafter\n"))
+        self.assertIn("not measured: ani: no PyTorch", text)
+        self.assertNotIn("old", text)
+
+    def test_the_real_document_has_the_marks(self):
+        with open(os.path.join(ROOT, "docs", "performance.md"), encoding="utf-8") as file:
+            text = file.read()
+        self.assertEqual((text.count(speed_report.BEGIN), text.count(speed_report.END)), (1, 1))
+
+
+if __name__ == "__main__":
+    unittest.main()
