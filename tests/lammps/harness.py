@@ -19,7 +19,7 @@ BIN = os.path.dirname(sys.executable)
 LMP = os.environ.get("MLFF_LMP", os.path.join(BIN, "lmp"))
 MPIEXEC = os.environ.get("MLFF_MPIEXEC", os.path.join(BIN, "mpiexec"))
 PLUGIN = os.environ.get("MLFF_PLUGIN", "")
-TIMEOUT = 300
+TIMEOUT = 900    # seconds of one LAMMPS; minutes only where many share few cores
 MASSES = {"H": 1.008, "O": 15.999, "C": 12.011, "Ar": 39.95}
 
 
