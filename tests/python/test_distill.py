@@ -21,7 +21,7 @@ from mlff_tools import accuracy, dataset, modelfile, reference, structures
 
 try:
     import torch
-    from mlff_tools import distill, frames, networks
+    from mlff_tools import distill, frames, networks, soap
 except ImportError:
     torch = None
 
@@ -198,10 +198,57 @@ class Training(unittest.TestCase):
                 self.assertGreaterEqual(len(head["self_test"]["structures"]), 3)
 
     def test_resuming_changes_nothing(self):
+        for optimizer in ("adam", "soap"):
+            with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+                self.run_command("painn", one, steps=40, optimizer=optimizer)
+                text = self.run_command("painn", two, "--max-seconds", "0.01", steps=40, optimizer=optimizer)
+                self.assertIn("not finished", text)
+                self.assertIn("finished", self.run_command("painn", two, steps=40, optimizer=optimizer))
+                a, b = (modelfile.read(os.path.join(x, "small-painn"))[1] for x in (one, two))
+                for key in a:
+                    assert_near(a[key], b[key], 1e-5, key)
+
+    def test_fast_gradients(self):
+        for architecture, allowed in (("painn", 3e-3), ("ani", 1e-5)):
+            t = self.trainer(architecture)
+            if t.fast is None:
+                self.skipTest("no C compiler (cc)")
+            t.theta += 0.1 * torch.randn(t.theta.shape, generator=torch.Generator().manual_seed(2))
+            t.set_controls(0.0)
+            for index in t.index:
+                index.copy_(torch.arange(len(index)))
+            found = []
+            t.update = lambda gradient, e, f: found.append((torch.cat([x.flatten() for x in gradient]), float(e.detach()),
+                                                            float(f)))
+            t.one_step()
+            t.one_fast_step()
+            (slow, e, f), (fast, fast_e, fast_f) = found
+            assert_near([fast_e, fast_f], [e, f], 1e-5 * (e + f), architecture + ": losses")
+            assert_near(fast, slow, allowed * float(slow.norm()), architecture + ": gradient")
+
+    def test_soap_does_not_depend_on_the_basis(self):
+        rng = np.random.default_rng(8)
+        u, w = (torch.tensor(np.linalg.qr(rng.normal(size=(n, n)))[0]) for n in (4, 4))
+        spread = torch.tensor(10.0 ** np.linspace(0, -2, 16).reshape(4, 4))
+        steps = []
+        for turned in (False, True):
+            s = soap.Soap({"a.weight": (4, 4)}, torch.device("cpu"))
+            for store in (s.left, s.right):
+                store[0] = store[0].double()
+            m, v = torch.zeros(16, dtype=torch.float64), torch.zeros(16, dtype=torch.float64)
+            draw = np.random.default_rng(9)
+            for n in range(1, 3 * soap.PERIOD):
+                g = spread * torch.tensor(draw.normal(size=(4, 4)))
+                g = u @ g @ w.T if turned else g
+                step = s.direction(g.flatten(), m, v, [None, None, 1 / (1 - 0.999 ** n)]).view(4, 4)
+            steps.append(u.T @ step @ w if turned else step)
+        assert_near(steps[1], steps[0], 1e-6 * float(steps[0].norm()), "direction")
+
+    def test_start_takes_over_weights(self):
         with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
-            self.run_command("painn", one, steps=40)
-            self.assertIn("not finished", self.run_command("painn", two, "--max-seconds", "0.01", steps=40))
-            self.assertIn("finished", self.run_command("painn", two, steps=40))
+            self.run_command("painn", one, steps=60)
+            other = os.path.join(one, "small-painn.checkpoint")
+            self.run_command("painn", two, "--start", other, steps=1, learning_rate=1e-9, warmup=1)
             a, b = (modelfile.read(os.path.join(x, "small-painn"))[1] for x in (one, two))
             for key in a:
                 assert_near(a[key], b[key], 1e-6, key)
