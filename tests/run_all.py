@@ -15,7 +15,7 @@ import time
 import xml.etree.ElementTree as ElementTree
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-C_LABELS = "unit|op|model"
+C_LABELS = "unit|op|model|fuzz"
 VALGRIND_PROGRAMS = ("test_unit_modelfile", "test_unit_graph")
 ASAN = "address,undefined"
 
@@ -70,6 +70,8 @@ def count_check(result, name, output, code):
         result.failures.append(f"{name}:\n{output}")
     elif code not in (0, 77):
         result.fail(f"{name}: exit code {code}\n{output}")
+    elif name.startswith("fuzz_"):
+        result.passed += 1
     elif not lines and code != 77:
         result.fail(f"{name}: ran no test\n{output}")
 
@@ -113,7 +115,7 @@ def suite_asan(build, env):
         if code:
             result.fail(output)
             return result
-    env = {**env, "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0", "UBSAN_OPTIONS": "print_stacktrace=1",
+    env = {**env, "MLFF": os.path.join(where, "mlff"), "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0", "UBSAN_OPTIONS": "print_stacktrace=1",
            "LSAN_OPTIONS": "print_suppressions=0"}
     return run_ctest(where, env)
 
