@@ -109,7 +109,9 @@ def conditions_list(result):
         agreement = part["facts"].get("agreement")
         if agreement:
             lines.append(f"- {name}: both programs give the same result for the structure timed, within "
-                         f"{agreement['energy_ev_per_atom']:.1e} eV/atom and {agreement['forces_ev_per_ang']:.1e} eV/A")
+                         f"{agreement['energy_ev_per_atom']:.1e} eV/atom and "
+                         f"{agreement['forces_ev_per_ang']:.1e} eV/A of forces up to "
+                         f"{agreement['largest_force_ev_per_ang']:.2g}")
     lines += [f"- not measured: {name}: {reason}" for name, reason in result["skipped"].items()]
     return "\n".join(lines)
 
