@@ -214,11 +214,12 @@ def arguments():
     parser.add_argument("--student", default=os.path.join(models, "water-benzene-student.yaml"), help="model file")
     parser.add_argument("--steps", type=int, default=2000, help="MD steps of 0.5 fs for each (default: 2000)")
     parser.add_argument("--build", default="build", help="build directory")
+    parser.add_argument("--out", help="directory for results (default: demo in the build directory)")
     args = parser.parse_args()
     if args.steps < 10:
         parser.error("--steps must be 10 or more")
     args.build = os.path.abspath(args.build)
-    args.out = os.path.join(args.build, "demo")
+    args.out = os.path.abspath(args.out or os.path.join(args.build, "demo"))
     args.plugin = os.path.join(args.build, "mlffplugin.so")
     args.every = max(1, args.steps // 200)
     args.lmp = os.path.join(os.path.dirname(sys.executable), "lmp")

@@ -1,4 +1,4 @@
-"""Every deck of examples/ and benchmarks/ runs, with few steps, in a copy of its folder.
+"""Every deck of examples/ and benchmarks/ runs, with few steps, in a copy of its folder; so do the demo and the C example.
 
 A deck is a file in.NAME; what may be changed is `variable NAME index VALUE` at its top. `steps` is set to 10; variables whose
 value names an existing file relative to the deck are made absolute; `plugin` is set to the one built here.
@@ -12,9 +12,14 @@ import sys
 
 import pytest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lammps"))
+
+import models  # noqa: E402
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LMP = os.path.join(os.path.dirname(sys.executable), "lmp")
-PLUGIN = os.environ.get("MLFF_PLUGIN", os.path.join(ROOT, "build", "mlffplugin.so"))
+BUILD = os.environ.get("MLFF_BUILD_DIR", os.path.join(ROOT, "build"))
+PLUGIN = os.environ.get("MLFF_PLUGIN", os.path.join(BUILD, "mlffplugin.so"))
 
 
 def decks():
@@ -39,11 +44,12 @@ def test_deck(deck, tmp_path):
     assert "steps" in variables, f"{deck} has no `variable steps index N`, so it cannot be run shortly"
     command = [LMP, "-in", os.path.basename(path), "-log", "none", "-var", "steps", "10"]
     for name, value in variables.items():
-        where = os.path.normpath(os.path.join(folder, value))
+        places = [os.path.normpath(os.path.join(top, value)) for top in (folder, ROOT)]    # decks are run from either
+        found = [place for place in places if os.path.exists(place)]
         if name == "plugin":
             command += ["-var", name, PLUGIN]
-        elif "/" in value and os.path.exists(where):
-            command += ["-var", name, where]
+        elif "/" in value and found:
+            command += ["-var", name, found[0]]
         elif value.endswith(".yaml"):
             pytest.skip(f"{deck}: its model {value} is not there")
     work = tmp_path / "deck"
@@ -60,3 +66,30 @@ def test_deck_comment(deck):
         head = "".join(line for line in f if line.startswith("#"))[:1500]
     assert re.search(r"\d+ (atoms|molecules)", head), f"{deck}: its first comment does not say how many atoms it has"
     assert "lmp -in" in head, f"{deck}: its first comment does not show the command"
+
+
+def run(command):
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+                          timeout=600, text=True, errors="replace")
+    return done.returncode, done.stdout
+
+
+def test_demo(tmp_path):
+    """The demo's table and picture, for two models with random weights."""
+    teacher, student = models.ani(tmp_path / "ani"), models.painn(tmp_path / "painn")
+    code, output = run([sys.executable, os.path.join(ROOT, "scripts", "demo.py"), "--build", BUILD, "--out", str(tmp_path / "out"),
+                        "--teacher", str(teacher), "--student", str(student), "--steps", "20"])
+    assert code == 0, output
+    assert re.search(r"ms per step +[0-9.]+ +[0-9.]+", output) and "forces    RMSE" in output, output
+    assert (tmp_path / "out" / "demo.png").stat().st_size > 10000
+
+
+def test_demo_without_model(tmp_path):
+    code, output = run([sys.executable, os.path.join(ROOT, "scripts", "demo.py"), "--build", BUILD, "--out", str(tmp_path / "out"),
+                        "--teacher", "missing.yaml"])
+    assert code == 1 and "there is no teacher model" in output and "make demo TEACHER=" in output, output
+
+
+def test_c_example(tmp_path):
+    code, output = run([os.path.join(BUILD, "examples", "c_api", "example_water"), str(models.painn(tmp_path / "painn"))])
+    assert code == 0 and "energy" in output.lower(), output
