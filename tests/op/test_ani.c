@@ -50,7 +50,7 @@ static double *from_backend(mlff_backend *backend, const void *data, int64_t n)
 
 static void release_edges(mlff_backend *backend, mlff_edges *edges)
 {
-  mlff_buf *bufs[] = {&edges->row, &edges->nbr, &edges->node, &edges->species, &edges->vec, &edges->center_species,
+  mlff_buf *bufs[] = {&edges->row,    &edges->nbr, &edges->node, &edges->species, &edges->vec, &edges->center_species,
                       &edges->scratch};
   for (size_t k = 0; k < sizeof bufs / sizeof bufs[0]; k++) mlff_buf_release(backend, bufs[k]);
 }
@@ -58,16 +58,27 @@ static void release_edges(mlff_backend *backend, mlff_edges *edges)
 /* ---- sets of constants ----------------------------------------------------------------------------------------- */
 
 enum { N_CONSTANTS = 6, N_SHIFTS = 20 };
-static const double shifts[N_SHIFTS] = {0.8,  1.06875, 1.3375,  1.60625, 1.875,   2.14375, 2.4125, 2.68125, 2.95,  3.21875,
-                                        3.4875, 3.75625, 4.025, 4.29375, 4.5625, 4.83125, 0.9,    1.7,     2.31, 3.3};
-static const double sections[6] = {0.39269908169872414, 1.1780972450961724, 1.9634954084936207, 2.748893571891069, 0.0, 3.2};
+static const double shifts[N_SHIFTS] = {0.8,     1.06875, 1.3375,  1.60625, 1.875,   2.14375, 2.4125,
+                                        2.68125, 2.95,    3.21875, 3.4875,  3.75625, 4.025,   4.29375,
+                                        4.5625,  4.83125, 0.9,     1.7,     2.31,    3.3};
+static const double sections[6] =
+    {0.39269908169872414, 1.1780972450961724, 1.9634954084936207, 2.748893571891069, 0.0, 3.2};
 
 static mlff_aev_constants constants_of(int which)
 {
-  const mlff_aev_constants ani2x = {.radial_cutoff = 5.1, .radial_eta = 19.7, .radial_prefactor = 0.25,
-                                    .angular_cutoff = 3.5, .angular_eta = 12.5, .angular_zeta = 14.1,
-                                    .angular_prefactor = 2.0, .cos_scale = 0.95, .n_radial = 16, .n_angular = 8,
-                                    .n_sections = 4, .radial_shifts = shifts, .angular_shifts = shifts + 2,
+  const mlff_aev_constants ani2x = {.radial_cutoff = 5.1,
+                                    .radial_eta = 19.7,
+                                    .radial_prefactor = 0.25,
+                                    .angular_cutoff = 3.5,
+                                    .angular_eta = 12.5,
+                                    .angular_zeta = 14.1,
+                                    .angular_prefactor = 2.0,
+                                    .cos_scale = 0.95,
+                                    .n_radial = 16,
+                                    .n_angular = 8,
+                                    .n_sections = 4,
+                                    .radial_shifts = shifts,
+                                    .angular_shifts = shifts + 2,
                                     .angular_sections = sections};
   mlff_aev_constants c = ani2x;
   if (which == 1) { /* ANI-1x-like: zeta 32, other counts */
@@ -127,7 +138,8 @@ static aev_case make_case(const mlff_aev_constants *c, int n_atoms, unsigned use
   return t;
 }
 
-static plain_star star_of(const aev_case *t, const mlff_graph *graph, const mlff_edges *edges, int32_t center, int64_t *first)
+static plain_star star_of(const aev_case *t, const mlff_graph *graph, const mlff_edges *edges, int32_t center,
+                          int64_t *first)
 {
   const int64_t *row = edges->row.data;
   const int32_t *nbr = edges->nbr.data;
@@ -155,7 +167,8 @@ static void check_case(mlff_backend *backend, const aev_case *t, const mlff_grap
   test_ok(backend->ops->ani.aev_setup(backend, &aev, &t->c, 4, t->use, &error), error);
   ck_assert_int_eq(aev.n_columns, t->n_columns);
 
-  double *aevs = malloc((size_t) (n_rows * ld + 1) * sizeof *aevs), *weights = malloc((size_t) (n_rows * ld + 1) * sizeof *aevs);
+  double *aevs = malloc((size_t) (n_rows * ld + 1) * sizeof *aevs),
+         *weights = malloc((size_t) (n_rows * ld + 1) * sizeof *aevs);
   double *grads = malloc((size_t) (4 * edges.n_edges + 1) * sizeof *grads);
   test_rng rng = {.state = 5};
   for (int64_t k = 0; k < n_rows * ld; k++) {
@@ -219,7 +232,8 @@ START_TEST(aev_matches_plain_loops)
   if (!backend) return;
   for (int which = 0; which < N_CONSTANTS; which++) {
     const mlff_aev_constants c = constants_of(which);
-    test_atoms molecule = test_random(14, 4.0, 0.8, 0, numbers, 3, 11), liquid = test_random(40, 7.0, 0.9, 1, numbers, 3, 12);
+    test_atoms molecule = test_random(14, 4.0, 0.8, 0, numbers, 3, 11),
+               liquid = test_random(40, 7.0, 0.9, 1, numbers, 3, 12);
     test_atoms images = test_random(5, 3.1, 0.9, 1, numbers, 3, 13); /* every atom sees its own images, many times */
     check_atoms(backend, &c, &molecule, 11u);
     check_atoms(backend, &c, &liquid, 11u);
@@ -240,7 +254,8 @@ START_TEST(aev_of_few_atoms)
     for (int x = 0; x < 3; x++) pair.pos[1][x] = pair.pos[0][x] + distances[k] / sqrt(3.0);
     check_atoms(backend, &c, &pair, 11u);
   }
-  test_atoms dense = test_random(30, 3.2, 0.5, 0, numbers, 1, 15); /* one species: whole batches of triples and a rest */
+  test_atoms dense =
+      test_random(30, 3.2, 0.5, 0, numbers, 1, 15); /* one species: whole batches of triples and a rest */
   check_atoms(backend, &c, &dense, 1u);
   test_atoms none = test_atoms_new(0);
   none.species = calloc(1, sizeof *none.species);
@@ -279,8 +294,16 @@ START_TEST(aev_ends_at_its_cutoffs)
       const int64_t row[4] = {0, 2, 2, 2};
       const int32_t nbr[2] = {1, 2}, species[3] = {0, 0, 1}, node[3] = {0, 1, 2}, center = 0;
       const double pos[3][3] = {{0, 0, 0}, {0, 1.2, 0}, {r, 0, 0}};
-      const mlff_graph graph = {.n_local = 3, .n_all = 3, .n_nodes = 3, .n_pairs = 2, .list_id = 1, .species = species,
-                                .node = node, .row = row, .nbr = nbr, .pos = pos};
+      const mlff_graph graph = {.n_local = 3,
+                                .n_all = 3,
+                                .n_nodes = 3,
+                                .n_pairs = 2,
+                                .list_id = 1,
+                                .species = species,
+                                .node = node,
+                                .row = row,
+                                .nbr = nbr,
+                                .pos = pos};
       const int use[2] = {1, 1};
       mlff_error error = {0};
       mlff_edges edges = {0};
@@ -290,8 +313,11 @@ START_TEST(aev_ends_at_its_cutoffs)
       test_ok(backend->ops->ani.aev_setup(backend, &a, &c, 2, use, &error), error);
       mlff_buf rows = to_backend(backend, aev[k], a.n_columns);
       test_ok(backend->ops->ani.aev_forward(backend, &a,
-                                            &(mlff_aev_args){.edges = &edges, .centers = &center, .n_rows = 1,
-                                                             .rows = rows.data, .ld = a.n_columns},
+                                            &(mlff_aev_args){.edges = &edges,
+                                                             .centers = &center,
+                                                             .n_rows = 1,
+                                                             .rows = rows.data,
+                                                             .ld = a.n_columns},
                                             &error),
               error);
       double *got = from_backend(backend, rows.data, a.n_columns);
@@ -300,8 +326,10 @@ START_TEST(aev_ends_at_its_cutoffs)
       const int first = radial ? c.n_radial : 2 * c.n_radial + c.n_angular * c.n_sections;
       const int n = radial ? c.n_radial : c.n_angular * c.n_sections;
       for (int q = first; q < first + n; q++) {
-        if (k) ck_assert_double_eq(got[q], 0.0);
-        else ck_assert_msg(fabs(got[q]) < 2.0 * eps * eps, "column %d: %g is not of second order in %g", q, got[q], eps);
+        if (k)
+          ck_assert_double_eq(got[q], 0.0);
+        else
+          ck_assert_msg(fabs(got[q]) < 2.0 * eps * eps, "column %d: %g is not of second order in %g", q, got[q], eps);
       }
       free(got);
       mlff_buf_release(backend, &rows);
@@ -322,7 +350,8 @@ START_TEST(plain_gradients_are_derivatives)
   for (int which = 0; which < N_CONSTANTS; which++) {
     const mlff_aev_constants c = constants_of(which);
     const int n = plain_n_columns(&c, 2);
-    double *weight = malloc((size_t) n * sizeof *weight), *g = malloc((size_t) n * sizeof *g), grad[5][3], numeric[5][3];
+    double *weight = malloc((size_t) n * sizeof *weight), *g = malloc((size_t) n * sizeof *g), grad[5][3],
+           numeric[5][3];
     test_rng rng = {.state = 21};
     for (int k = 0; k < n; k++) weight[k] = test_uniform(&rng, -1.0, 1.0);
     plain_aev(&c, 2, &s, NULL, weight, grad);
@@ -353,7 +382,8 @@ START_TEST(readout_matches_plain_loops)
   for (int s = 0; s < 5; s++) {
     const int n_rows = sizes[s][0], n = sizes[s][1], ld = n + 2;
     const double bias = 0.75, factor = 0.125;
-    double *h = malloc((size_t) (n_rows * ld + 1) * sizeof *h), *slope = malloc((size_t) (n_rows * ld + 1) * sizeof *slope);
+    double *h = malloc((size_t) (n_rows * ld + 1) * sizeof *h),
+           *slope = malloc((size_t) (n_rows * ld + 1) * sizeof *slope);
     double weight[160], energy[5] = {0};
     test_rng rng = {.state = 31};
     for (int k = 0; k < n; k++) weight[k] = test_uniform(&rng, -1.0, 1.0);
@@ -370,10 +400,16 @@ START_TEST(readout_matches_plain_loops)
         slope[r * ld + k] *= weight[k] * factor;
       }
     }
-    backend->ops->ani.readout(backend, &(mlff_ani_readout_args){.n_rows = n_rows, .n = n, .hidden = dev_h.data,
-                                                                .ld_hidden = ld, .slope = dev_slope.data, .ld_slope = ld,
-                                                                .weight = dev_weight.data, .bias = bias,
-                                                                .factor = factor, .energy = dev_energy.data});
+    backend->ops->ani.readout(backend, &(mlff_ani_readout_args){.n_rows = n_rows,
+                                                                .n = n,
+                                                                .hidden = dev_h.data,
+                                                                .ld_hidden = ld,
+                                                                .slope = dev_slope.data,
+                                                                .ld_slope = ld,
+                                                                .weight = dev_weight.data,
+                                                                .bias = bias,
+                                                                .factor = factor,
+                                                                .energy = dev_energy.data});
     double *got_energy = from_backend(backend, dev_energy.data, n_rows);
     double *got_slope = from_backend(backend, dev_slope.data, n_rows * ld);
     near_all(got_energy, energy, n_rows, 4.0 * (4.0 + n) * rounding(backend), 0.0);
@@ -396,8 +432,12 @@ START_TEST(collect_orders_by_atom)
   const double node[5] = {4.5, 0.0, 7.0, 0.0, 3.0}, member[10] = {2, 0, 3, 0, 1, 7, 0, 11, 0, 5};
   mlff_buf dev_energy = to_backend(backend, energy, 6), dev_node = to_backend(backend, junk, 5);
   mlff_buf dev_member = to_backend(backend, junk, 10);
-  backend->ops->ani.collect(backend, &(mlff_ani_collect_args){.n_members = 2, .n_rows = 3, .n_local = 5, .centers = centers,
-                                                              .energy = dev_energy.data, .node = dev_node.data,
+  backend->ops->ani.collect(backend, &(mlff_ani_collect_args){.n_members = 2,
+                                                              .n_rows = 3,
+                                                              .n_local = 5,
+                                                              .centers = centers,
+                                                              .energy = dev_energy.data,
+                                                              .node = dev_node.data,
                                                               .member = dev_member.data});
   double *got_node = from_backend(backend, dev_node.data, 5), *got_member = from_backend(backend, dev_member.data, 10);
   near_all(got_node, node, 5, 0.0, 0.0);

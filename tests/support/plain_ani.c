@@ -34,17 +34,19 @@ int plain_angular_block(const mlff_aev_constants *c, int n_used, int t, int u)
 }
 
 /* One pair of neighbours j, k: columns g (+=) and, when grad is not NULL, grad += sum_columns weight dg/dD. */
-static void plain_triple(const mlff_aev_constants *c, const plain_star *s, int j, int k, double *g, const double *weight,
-                         double (*grad)[3])
+static void plain_triple(const mlff_aev_constants *c, const plain_star *s, int j, int k, double *g,
+                         const double *weight, double (*grad)[3])
 {
   const double *dj = s->d[j], *dk = s->d[k], rj = length(dj), rk = length(dk), rc = c->angular_cutoff;
-  const double cosine = (dj[0] * dk[0] + dj[1] * dk[1] + dj[2] * dk[2]) / (rj * rk), theta = acos(c->cos_scale * cosine);
+  const double cosine = (dj[0] * dk[0] + dj[1] * dk[1] + dj[2] * dk[2]) / (rj * rk),
+               theta = acos(c->cos_scale * cosine);
   double by_cos = 0.0, by_rj = 0.0, by_rk = 0.0;
   for (int a = 0; a < c->n_angular; a++) {
     const double m = 0.5 * (rj + rk) - c->angular_shifts[a], f2 = exp(-c->angular_eta * m * m);
     for (int z = 0; z < c->n_sections; z++) {
       const double phi = theta - c->angular_sections[z], x = 0.5 * (1.0 + cos(phi));
-      const double f1 = c->angular_prefactor * pow(x, c->angular_zeta), w = weight ? weight[a * c->n_sections + z] : 0.0;
+      const double f1 = c->angular_prefactor * pow(x, c->angular_zeta),
+                   w = weight ? weight[a * c->n_sections + z] : 0.0;
       const double f1_slope = -0.5 * c->angular_prefactor * c->angular_zeta * pow(x, c->angular_zeta - 1.0) * sin(phi);
       if (g) g[a * c->n_sections + z] += f1 * f2 * fc(rj, rc) * fc(rk, rc);
       by_cos += w * f1_slope * f2 * fc(rj, rc) * fc(rk, rc) * -c->cos_scale / sin(theta);
@@ -59,7 +61,7 @@ static void plain_triple(const mlff_aev_constants *c, const plain_star *s, int j
 }
 
 void plain_aev(const mlff_aev_constants *c, int n_used, const plain_star *s, double *g, const double *weight,
-                      double (*grad)[3])
+               double (*grad)[3])
 {
   if (g) memset(g, 0, (size_t) plain_n_columns(c, n_used) * sizeof *g);
   if (grad) memset(grad, 0, (size_t) s->n * sizeof *grad);

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_LAYERS = 16, MAX_WIDTH = 65536, BLOCK_ROWS = 96, ROW_MULTIPLE = 6, PAD = 16 };
+enum { MAX_LAYERS = 16, MAX_WIDTH = 65536, BLOCK_ROWS = 132, ROW_MULTIPLE = 6, PAD = 16 };
 
 typedef struct ani_layer {
   mlff_linear forward, backward;
@@ -31,27 +31,27 @@ typedef struct ani_network {
 } ani_network;
 
 typedef struct ani_element {
-  int n_layers;               /* 0 = not in use */
-  int dims[MAX_LAYERS + 1];   /* of the file; dims[0] = columns of the full AEV */
-  ani_network *members;       /* [n_members] */
+  int n_layers;             /* 0 = not in use */
+  int dims[MAX_LAYERS + 1]; /* of the file; dims[0] = columns of the full AEV */
+  ani_network *members;     /* [n_members] */
 } ani_element;
 
 typedef struct ani {
   mlff_backend *backend;
   int n_elements, n_members;
-  int *use;                /* [n_elements] */
-  ani_element *elements;   /* [n_elements] */
-  double alpha;            /* of CELU */
+  int *use;              /* [n_elements] */
+  ani_element *elements; /* [n_elements] */
+  double alpha;          /* of CELU */
   mlff_aev aev;
   mlff_aev_constants constants; /* its pointers are borrowed from the file and only valid while creating */
   int n_columns_file, n_layers_max;
-  int32_t *columns;        /* [aev.n_columns] column of the file's AEV */
+  int32_t *columns; /* [aev.n_columns] column of the file's AEV */
 
-  uint64_t list_id;        /* of the graph that the order belongs to */
-  int32_t *order;          /* [n_rows] owned atoms by element */
+  uint64_t list_id; /* of the graph that the order belongs to */
+  int32_t *order;   /* [n_rows] owned atoms by element */
   int32_t order_capacity;
-  int64_t n_rows, *first;  /* first[element], [n_elements+1] */
-  mlff_buf centers;        /* order on the backend */
+  int64_t n_rows, *first; /* first[element], [n_elements+1] */
+  mlff_buf centers;       /* order on the backend */
   mlff_buf aevs, aev_grads, hidden[MAX_LAYERS], slope[MAX_LAYERS];
   mlff_buf row_energy, node_energy, member_energy, edge_grad;
 } ani;
@@ -63,15 +63,16 @@ static int64_t pad(int64_t n)
 
 /* ---- reading the file ----------------------------------------------------------------------------------------------- */
 
-static mlff_status read_shifts(const mlff_modelfile *file, const mlff_yaml *map, const char *key, int *n, const double **values,
-                               mlff_error *error)
+static mlff_status read_shifts(const mlff_modelfile *file, const mlff_yaml *map, const char *key, int *n,
+                               const double **values, mlff_error *error)
 {
   MLFF_TRY(mlff_yaml_doubles(file, map, key, -1, values, n, error));
   if (*n < 1 || *n > 4096) return mlff_yaml_fail(file, map, error, "%s: 1 to 4096 numbers expected, found %d", key, *n);
   return MLFF_OK;
 }
 
-static mlff_status read_aev(const mlff_modelfile *file, const mlff_yaml *block, mlff_aev_constants *c, mlff_error *error)
+static mlff_status read_aev(const mlff_modelfile *file, const mlff_yaml *block, mlff_aev_constants *c,
+                            mlff_error *error)
 {
   const double cutoff = mlff_modelfile_get_head(file)->cutoff;
   const mlff_yaml *radial = NULL, *angular = NULL;
@@ -97,18 +98,19 @@ static mlff_status read_dims(const mlff_modelfile *file, const mlff_yaml *dims, 
   int n = 0;
   MLFF_TRY(mlff_yaml_doubles(file, dims, element, -1, &values, &n, error));
   if (n < 3 || n > MAX_LAYERS + 1)
-    return mlff_yaml_fail(file, dims, error, "dims of %s: 3 to %d widths expected (input, hidden layers, 1), found %d", element,
-                          MAX_LAYERS + 1, n);
+    return mlff_yaml_fail(file, dims, error, "dims of %s: 3 to %d widths expected (input, hidden layers, 1), found %d",
+                          element, MAX_LAYERS + 1, n);
   for (int k = 0; k < n; k++) {
     if (!(values[k] >= 1 && values[k] <= MAX_WIDTH && values[k] == floor(values[k])))
-      return mlff_yaml_fail(file, dims, error, "dims of %s: width %g is not a whole number from 1 to %d", element, values[k],
-                            MAX_WIDTH);
+      return mlff_yaml_fail(file, dims, error, "dims of %s: width %g is not a whole number from 1 to %d", element,
+                            values[k], MAX_WIDTH);
     e->dims[k] = (int) values[k];
   }
   e->n_layers = n - 1;
   if (e->dims[0] != n_columns)
-    return mlff_yaml_fail(file, dims, error, "dims of %s: the first width is %d, but radial and angular give %d AEV columns",
-                          element, e->dims[0], n_columns);
+    return mlff_yaml_fail(file, dims, error,
+                          "dims of %s: the first width is %d, but radial and angular give %d AEV columns", element,
+                          e->dims[0], n_columns);
   if (e->dims[n - 1] != 1)
     return mlff_yaml_fail(file, dims, error, "dims of %s: the last width must be 1, found %d", element, e->dims[n - 1]);
   return MLFF_OK;
@@ -122,7 +124,8 @@ static mlff_status read_block(ani *net, const mlff_modelfile *file, mlff_error *
   int choice = 0;
   MLFF_TRY(mlff_yaml_map(file, mlff_modelfile_root(file), "ani", &block, error));
   MLFF_TRY(mlff_yaml_int(file, block, "n_members", 1, 1024, &net->n_members, error));
-  MLFF_TRY(mlff_yaml_choice(file, block, "constants", constant_sets, &choice, error)); /* the numbers themselves say it */
+  MLFF_TRY(
+      mlff_yaml_choice(file, block, "constants", constant_sets, &choice, error)); /* the numbers themselves say it */
   MLFF_TRY(mlff_yaml_map(file, block, "activation", &activation, error));
   MLFF_TRY(mlff_yaml_choice(file, activation, "kind", activations, &choice, error));
   MLFF_TRY(mlff_yaml_double(file, activation, "alpha", 1e-3, 1e3, &net->alpha, error));
@@ -195,7 +198,8 @@ static mlff_status pack_layer(ani *net, const ani_element *e, ani_network *netwo
 }
 
 /* Reads a layer of the file; networks of elements that are not in use are checked and dropped. */
-static mlff_status load_layer(ani *net, const mlff_modelfile *file, int element, int member, int layer, mlff_error *error)
+static mlff_status load_layer(ani *net, const mlff_modelfile *file, int element, int member, int layer,
+                              mlff_error *error)
 {
   ani_element *e = &net->elements[element];
   const int64_t shape[2] = {e->dims[layer + 1], e->dims[layer]};
@@ -249,7 +253,7 @@ static void destroy(void *network)
     mlff_buf_release(backend, &net->hidden[l]);
     mlff_buf_release(backend, &net->slope[l]);
   }
-  mlff_buf *const bufs[] = {&net->centers,    &net->aevs,        &net->aev_grads,    &net->row_energy,
+  mlff_buf *const bufs[] = {&net->centers,     &net->aevs,          &net->aev_grads, &net->row_energy,
                             &net->node_energy, &net->member_energy, &net->edge_grad};
   for (size_t k = 0; k < sizeof bufs / sizeof bufs[0]; k++) mlff_buf_release(backend, bufs[k]);
   mlff_aev_release(backend, &net->aev);
@@ -268,10 +272,12 @@ static mlff_status build(ani *net, const mlff_modelfile *file, const mlff_specie
   net->use = calloc(n, sizeof *net->use);
   net->elements = calloc(n, sizeof *net->elements);
   net->first = calloc(n + 1, sizeof *net->first);
-  if (!net->use || !net->elements || !net->first) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for an ANI model");
+  if (!net->use || !net->elements || !net->first)
+    return mlff_fail(error, MLFF_E_NOMEM, "out of memory for an ANI model");
   for (int s = 0; s < net->n_elements; s++) net->use[s] = !use || !use->use || (s < use->n_species && use->use[s]);
   MLFF_TRY(read_block(net, file, error));
-  MLFF_TRY(net->backend->ops->ani.aev_setup(net->backend, &net->aev, &net->constants, net->n_elements, net->use, error));
+  MLFF_TRY(
+      net->backend->ops->ani.aev_setup(net->backend, &net->aev, &net->constants, net->n_elements, net->use, error));
   net->columns = malloc(((size_t) net->aev.n_columns + 1) * sizeof *net->columns);
   if (!net->columns) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for an ANI model");
   map_columns(net);
@@ -301,10 +307,11 @@ static mlff_status check_species(const ani *net, const mlff_graph *graph, mlff_e
   for (int32_t a = 0; a < graph->n_all; a++) {
     const int32_t s = graph->species[a];
     if (s >= net->n_elements || (s >= 0 && !net->use[s]))
-      return mlff_fail(error, MLFF_E_ARG,
-                       "atom %d (index on this rank) is of species %d, which was not announced when the model was opened; "
-                       "name all elements that can occur",
-                       (int) a, (int) s);
+      return mlff_fail(
+          error, MLFF_E_ARG,
+          "atom %d (index on this rank) is of species %d, which was not announced when the model was opened; "
+          "name all elements that can occur",
+          (int) a, (int) s);
   }
   return MLFF_OK;
 }
@@ -364,6 +371,7 @@ static void evaluate_member(ani *net, const ani_element *e, int member, int64_t 
   const mlff_ops *ops = backend->ops;
   const ani_network *network = &e->members[member];
   const int n_hidden = e->n_layers - 1;
+  const ani_layer *following = member + 1 < net->n_members ? e->members[member + 1].layers : NULL;
   const int64_t ld_aev = pad(net->aev.n_columns), ld_last = pad(e->dims[n_hidden]);
   for (int l = 0; l < n_hidden; l++) { /* 1. h_l = celu(W_l h_{l-1} + b_l), h_{-1} = AEV */
     const int64_t ld_out = pad(e->dims[l + 1]);
@@ -376,7 +384,9 @@ static void evaluate_member(ani *net, const ani_element *e, int member, int64_t 
                                     .act = MLFF_ACT_CELU,
                                     .alpha = net->alpha,
                                     .slope = net->slope[l].data,
-                                    .ld_slope = ld_out});
+                                    .ld_slope = ld_out,
+                                    .next = l + 1 < n_hidden ? &network->layers[l + 1].forward
+                                                             : &network->layers[l].backward});
   }
   /* 2. E = w h + b;  reverse: dE/d(W h + b) of the last hidden layer, over M because energies are means */
   ops->ani.readout(backend, &(mlff_ani_readout_args){.n_rows = n,
@@ -399,12 +409,16 @@ static void evaluate_member(ani *net, const ani_element *e, int member, int64_t 
                                     .ldy = ld_in,
                                     .accumulate = l == 0 && member > 0,
                                     .scale = l ? net->slope[l - 1].data : NULL,
-                                    .ld_scale = ld_in});
+                                    .ld_scale = ld_in,
+                                    .next = l           ? &network->layers[l - 1].backward
+                                            : following ? &following[0].forward
+                                                        : NULL});
   }
 }
 
 /* Rows first .. first+n-1 of one element. */
-static mlff_status evaluate_block(ani *net, const mlff_edges *edges, int element, int64_t first, int64_t n, mlff_error *error)
+static mlff_status evaluate_block(ani *net, const mlff_edges *edges, int element, int64_t first, int64_t n,
+                                  mlff_error *error)
 {
   mlff_backend *backend = net->backend;
   mlff_aev_args args = {.edges = edges,
@@ -414,7 +428,8 @@ static mlff_status evaluate_block(ani *net, const mlff_edges *edges, int element
                         .ld = pad(net->aev.n_columns)};
   MLFF_TRY(backend->ops->ani.aev_forward(backend, &net->aev, &args, error));
   for (int m = 0; m < net->n_members; m++)
-    evaluate_member(net, &net->elements[element], m, n, mlff_at(backend, net->row_energy.data, m * net->n_rows + first));
+    evaluate_member(net, &net->elements[element], m, n,
+                    mlff_at(backend, net->row_energy.data, m * net->n_rows + first));
   args.rows = net->aev_grads.data;
   args.grad = net->edge_grad.data;
   return backend->ops->ani.aev_backward(backend, &net->aev, &args, error);

@@ -27,6 +27,7 @@ typedef enum mlff_act { MLFF_ACT_NONE = 0, MLFF_ACT_SILU, MLFF_ACT_CELU } mlff_a
  *   y      real [n_rows][ldy], first n_out columns are written (accumulate: +=)
  *   slope  real [n_rows][ld_slope] or NULL: act'(x W^T + b), for the backward pass
  *   scale  real [n_rows][ld_scale] or NULL: multiplies the product element by element, after bias; not with act
+ *   next   a hint: the matrix of the product after this one (fetched ahead), or NULL
  * y must not alias x; y may alias scale. */
 typedef struct mlff_linear_args {
   int64_t n_rows;
@@ -41,6 +42,7 @@ typedef struct mlff_linear_args {
   int64_t ld_slope;
   const void *scale;
   int64_t ld_scale;
+  const mlff_linear *next;
 } mlff_linear_args;
 
 /* ---- edges.c --------------------------------------------------------------------------------------------------- */

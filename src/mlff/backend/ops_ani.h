@@ -81,7 +81,8 @@ typedef struct mlff_ani_collect_args {
 
 typedef struct mlff_ani_ops {
   /* use: host, [n_species], non-zero = in use. Also called again to change what is in use. */
-  mlff_status (*aev_setup)(mlff_backend *, mlff_aev *, const mlff_aev_constants *, int n_species, const int *use, mlff_error *);
+  mlff_status (*aev_setup)(mlff_backend *, mlff_aev *, const mlff_aev_constants *, int n_species, const int *use,
+                           mlff_error *);
   /* Can only fail for want of memory. Edges beyond the two cutoffs contribute nothing. All species that occur must be
    * in use (the caller has checked). */
   mlff_status (*aev_forward)(mlff_backend *, mlff_aev *, const mlff_aev_args *, mlff_error *);

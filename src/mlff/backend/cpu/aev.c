@@ -28,7 +28,8 @@ typedef struct work {
   const int32_t *compact;
   int n_shifts; /* radial shifts, rounded up to whole vectors */
   const real *radial_shift, *angular_shift;
-  const real *section_cos, *section_sin, *rest_cos, *rest_sin; /* of theta_z / 2; the rests: what rounding to real took */
+  const real *section_cos, *section_sin, *rest_cos,
+      *rest_sin; /* of theta_z / 2; the rests: what rounding to real took */
   int n_edges, n_near;
   const real (*vec)[4];
   const int32_t *species;
@@ -52,8 +53,8 @@ static int round_up(int n)
 
 /* ---- setup ------------------------------------------------------------------------------------------------------ */
 
-mlff_status MLFF_CPU(aev_setup_cpu)(mlff_backend *backend, mlff_aev *aev, const mlff_aev_constants *constants, int n_species,
-                                    const int *use, mlff_error *error)
+mlff_status MLFF_CPU(aev_setup_cpu)(mlff_backend *backend, mlff_aev *aev, const mlff_aev_constants *constants,
+                                    int n_species, const int *use, mlff_error *error)
 {
   const mlff_aev_constants *c = constants;
   const int n_shifts = round_up(c->n_radial);
@@ -111,12 +112,14 @@ static mlff_status prepare(mlff_backend *backend, mlff_aev *aev, const mlff_aev_
   const size_t per_edge = (size_t) longest + 32, per_triple = BATCH + 16;
   const size_t n_radial = (size_t) aev->n_used * (size_t) w->n_shifts;
   const size_t n_f1 = (size_t) BATCH * (size_t) c->n_sections, n_f2 = (size_t) BATCH * (size_t) c->n_angular;
-  const size_t n_reals = (4 + N_NEAR + N_FORCE) * (per_edge + 16) + N_BATCH * (per_triple + 16) + n_radial + n_f1 + n_f2 + 64;
+  const size_t n_reals =
+      (4 + N_NEAR + N_FORCE) * (per_edge + 16) + N_BATCH * (per_triple + 16) + n_radial + n_f1 + n_f2 + 64;
   const size_t n_ints = 2 * per_edge + (size_t) aev->n_used + 2;
   MLFF_TRY(mlff_buf_reserve(backend, &aev->scratch, n_reals * sizeof(real) + n_ints * sizeof(int32_t), error));
   real *scratch = aev->scratch.data;
-  real **const edge_arrays[] = {&w->r,       &w->fc,         &w->fc_slope, &w->pull, &w->ux, &w->uy,   &w->uz,  &w->near_r,
-                                &w->near_fc, &w->near_slope, &w->fx,       &w->fy,   &w->fz, &w->turn, &w->push};
+  real **const edge_arrays[] = {&w->r,  &w->fc, &w->fc_slope, &w->pull,    &w->ux,
+                                &w->uy, &w->uz, &w->near_r,   &w->near_fc, &w->near_slope,
+                                &w->fx, &w->fy, &w->fz,       &w->turn,    &w->push};
   real **const triple_arrays[] = {&w->cosine, &w->mean_r,    &w->weight, &w->weight_j, &w->weight_k,
                                   &w->along,  &w->along_cos, &w->push_j, &w->push_k};
   for (int k = 0; k < 4 + N_NEAR + N_FORCE; k++) *edge_arrays[k] = take(&scratch, per_edge);
@@ -315,10 +318,14 @@ static void angular_forward(work *w, real *columns)
       const real *f2 = w->f2 + a * MLFF_VLEN, *f1 = w->f1 + z * MLFF_VLEN;
       real *tile = columns + a * n_sections + z;
       const int na = n_angular - a >= 4, nz = n_sections - z >= 4;
-      if (na && nz) outer_tile(4, 4, w, f2, f1, tile);
-      else if (na) outer_tile(4, 1, w, f2, f1, tile);
-      else if (nz) outer_tile(1, 4, w, f2, f1, tile);
-      else outer_tile(1, 1, w, f2, f1, tile);
+      if (na && nz)
+        outer_tile(4, 4, w, f2, f1, tile);
+      else if (na)
+        outer_tile(4, 1, w, f2, f1, tile);
+      else if (nz)
+        outer_tile(1, 4, w, f2, f1, tile);
+      else
+        outer_tile(1, 1, w, f2, f1, tile);
     }
   }
 }
@@ -435,7 +442,8 @@ static void for_all_triples(work *w, real *row, int backward)
 
 /* ---- ops -------------------------------------------------------------------------------------------------------------- */
 
-mlff_status MLFF_CPU(aev_forward_cpu)(mlff_backend *backend, mlff_aev *aev, const mlff_aev_args *args, mlff_error *error)
+mlff_status MLFF_CPU(aev_forward_cpu)(mlff_backend *backend, mlff_aev *aev, const mlff_aev_args *args,
+                                      mlff_error *error)
 {
   work w;
   MLFF_TRY(prepare(backend, aev, args, &w, error));
@@ -468,7 +476,8 @@ static void store_gradients(const work *w, real (*grad)[4])
   }
 }
 
-mlff_status MLFF_CPU(aev_backward_cpu)(mlff_backend *backend, mlff_aev *aev, const mlff_aev_args *args, mlff_error *error)
+mlff_status MLFF_CPU(aev_backward_cpu)(mlff_backend *backend, mlff_aev *aev, const mlff_aev_args *args,
+                                       mlff_error *error)
 {
   work w;
   MLFF_TRY(prepare(backend, aev, args, &w, error));

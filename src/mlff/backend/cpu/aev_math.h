@@ -42,9 +42,9 @@ MLFF_INLINE vreal vexp_or_zero(vreal x)
   const real low = -40.0f, magic = 12582912.0f; /* 1.5 * 2^23 */
   const real ln2_high = 0x1.62e4p-1f, ln2_low = 0x1.7f7d1cp-20f;
 #endif
-  static const double inverse_factorial[14] = {1.0,        1.0,         1.0 / 2,       1.0 / 6,       1.0 / 24,
-                                               1.0 / 120,  1.0 / 720,   1.0 / 5040,    1.0 / 40320,   1.0 / 362880,
-                                               1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800.0};
+  static const double inverse_factorial[14] =
+      {1.0,        1.0,         1.0 / 2,      1.0 / 6,       1.0 / 24,       1.0 / 120,       1.0 / 720,
+       1.0 / 5040, 1.0 / 40320, 1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800.0};
   const vreal shifted = x * (real) 1.4426950408889634 + magic;
   const vreal n = shifted - magic;
   const vreal r = (x - n * ln2_high) - n * ln2_low;
@@ -82,12 +82,30 @@ static inline cutoff cutoff_of(double rc)
 MLFF_INLINE vreal vcutoff(vreal r, cutoff c, vreal *slope)
 {
   enum { ORDER = MLFF_REAL_IS_DOUBLE ? 22 : 14 };
-  static const double inverse_factorial[24] = {
-      1.0,           1.0,           1.0 / 2,       1.0 / 6,       1.0 / 24,      1.0 / 120,     1.0 / 720,     1.0 / 5040,
-      1.0 / 40320,   1.0 / 362880,  1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600.0, 1.0 / 6227020800.0,
-      1.0 / 87178291200.0, 1.0 / 1307674368000.0, 1.0 / 20922789888000.0, 1.0 / 355687428096000.0,
-      1.0 / 6402373705728000.0, 1.0 / 121645100408832000.0, 1.0 / 2432902008176640000.0,
-      1.0 / 51090942171709440000.0, 1.0 / 1124000727777607680000.0, 1.0 / 25852016738884976640000.0};
+  static const double inverse_factorial[24] = {1.0,
+                                               1.0,
+                                               1.0 / 2,
+                                               1.0 / 6,
+                                               1.0 / 24,
+                                               1.0 / 120,
+                                               1.0 / 720,
+                                               1.0 / 5040,
+                                               1.0 / 40320,
+                                               1.0 / 362880,
+                                               1.0 / 3628800,
+                                               1.0 / 39916800,
+                                               1.0 / 479001600.0,
+                                               1.0 / 6227020800.0,
+                                               1.0 / 87178291200.0,
+                                               1.0 / 1307674368000.0,
+                                               1.0 / 20922789888000.0,
+                                               1.0 / 355687428096000.0,
+                                               1.0 / 6402373705728000.0,
+                                               1.0 / 121645100408832000.0,
+                                               1.0 / 2432902008176640000.0,
+                                               1.0 / 51090942171709440000.0,
+                                               1.0 / 1124000727777607680000.0,
+                                               1.0 / 25852016738884976640000.0};
   const vreal inside = vmax((c.rc.high - r) + c.rc.low, vset(0));
   const vreal y = inside * c.factor.high + inside * c.factor.low, y2 = y * y;
   vreal sine = vset((real) inverse_factorial[ORDER + 1]), cosine = vset((real) inverse_factorial[ORDER]);

@@ -1,8 +1,8 @@
 /* ani_ops.c: the small operations around ANI's networks on the CPU, and the table of all of its operations. */
 #include "cpu.h"
 
-mlff_status MLFF_CPU(aev_setup_cpu)(mlff_backend *, mlff_aev *, const mlff_aev_constants *, int n_species, const int *use,
-                                    mlff_error *);
+mlff_status MLFF_CPU(aev_setup_cpu)(mlff_backend *, mlff_aev *, const mlff_aev_constants *, int n_species,
+                                    const int *use, mlff_error *);
 mlff_status MLFF_CPU(aev_forward_cpu)(mlff_backend *, mlff_aev *, const mlff_aev_args *, mlff_error *);
 mlff_status MLFF_CPU(aev_backward_cpu)(mlff_backend *, mlff_aev *, const mlff_aev_args *, mlff_error *);
 

@@ -3,7 +3,9 @@
  * Weights are packed once into panels of TILE_VECTORS vectors of output columns, [panel][n_in][TILE_COLS], padded with
  * zeros. A tile of TILE_ROWS x TILE_COLS outputs stays in registers while the panel streams past (on AVX-512 6 x 64
  * floats: 24 accumulators); panels are the outer loop, so that one panel is read from the first-level cache for all
- * rows. Results of a tile go through a small buffer to the epilogue (bias is where the accumulators start).
+ * rows. Results of a tile go through a small buffer to the epilogue (bias is where the accumulators start). While the
+ * tiles of a panel are computed, the next panel is fetched into the second-level cache, evenly over all of them: the
+ * weights of a large network come from the third level, and waiting for them cost a third of the time.
  */
 #include "cpu.h"
 
@@ -14,15 +16,17 @@ enum {
 #else
   TILE_VECTORS = 2, /* 12 of 16 registers are accumulators */
 #endif
-  TILE_COLS = TILE_VECTORS * MLFF_VBYTES / (int) sizeof(real)
+  TILE_COLS = TILE_VECTORS * MLFF_VBYTES / (int) sizeof(real),
+  LINE = 64 / (int) sizeof(real) /* reals in a cache line */
 };
 
-mlff_status MLFF_CPU(linear_pack_cpu)(mlff_backend *backend, mlff_linear *linear, const double *weight, const double *bias,
-                                      int n_out, int n_in, int transpose, mlff_error *error)
+mlff_status MLFF_CPU(linear_pack_cpu)(mlff_backend *backend, mlff_linear *linear, const double *weight,
+                                      const double *bias, int n_out, int n_in, int transpose, mlff_error *error)
 {
   const int rows = transpose ? n_out : n_in, cols = transpose ? n_in : n_out; /* of the product x[rows] -> y[cols] */
   const int n_panels = (cols + TILE_COLS - 1) / TILE_COLS;
-  MLFF_TRY(mlff_buf_reserve(backend, &linear->packed, (size_t) n_panels * (size_t) rows * TILE_COLS * sizeof(real), error));
+  MLFF_TRY(
+      mlff_buf_reserve(backend, &linear->packed, (size_t) n_panels * (size_t) rows * TILE_COLS * sizeof(real), error));
   MLFF_TRY(mlff_buf_reserve(backend, &linear->bias, (size_t) n_panels * TILE_COLS * sizeof(real), error));
   linear->n_in = rows;
   linear->n_out = cols;
@@ -31,8 +35,9 @@ mlff_status MLFF_CPU(linear_pack_cpu)(mlff_backend *backend, mlff_linear *linear
     for (int c = 0; c < TILE_COLS; c++) {
       const int col = panel * TILE_COLS + c;
       for (int k = 0; k < rows; k++) {
-        const double w = col >= cols ? 0.0 : transpose ? weight[(size_t) k * (size_t) n_in + (size_t) col]
-                                                       : weight[(size_t) col * (size_t) n_in + (size_t) k];
+        const double w = col >= cols ? 0.0
+                         : transpose ? weight[(size_t) k * (size_t) n_in + (size_t) col]
+                                     : weight[(size_t) col * (size_t) n_in + (size_t) k];
         packed[((size_t) panel * (size_t) rows + (size_t) k) * TILE_COLS + (size_t) c] = (real) w;
       }
       packed_bias[panel * TILE_COLS + c] = bias && col < cols ? (real) bias[col] : (real) 0;
@@ -41,16 +46,18 @@ mlff_status MLFF_CPU(linear_pack_cpu)(mlff_backend *backend, mlff_linear *linear
   return MLFF_OK;
 }
 
-/* tile[mr][nv] = bias + x[mr][n_in] * panel; mr and nv are constants at every call, so the loops unroll. */
+/* tile[mr][nv] = bias + x[mr][n_in] * panel; mr and nv are constants at every call, so the loops unroll. Fetches
+ * n_in * fetch_step reals from `fetch` on into the cache. */
 MLFF_INLINE void tile_product(const int mr, const int nv, int n_in, const real *x, int64_t ldx, const real *panel,
-                              const real *bias, real *tile)
+                              const real *bias, real *tile, const real *fetch, int64_t fetch_step)
 {
   vreal acc[TILE_ROWS][TILE_VECTORS];
 #pragma GCC unroll 6
   for (int r = 0; r < mr; r++)
 #pragma GCC unroll 4
     for (int v = 0; v < nv; v++) acc[r][v] = vload(bias + v * MLFF_VLEN);
-  for (int k = 0; k < n_in; k++, panel += TILE_COLS) {
+  for (int k = 0; k < n_in; k++, panel += TILE_COLS, fetch += fetch_step) {
+    __builtin_prefetch(fetch, 0, 2);
     vreal w[TILE_VECTORS];
 #pragma GCC unroll 4
     for (int v = 0; v < nv; v++) w[v] = vload(panel + v * MLFF_VLEN);
@@ -67,21 +74,27 @@ MLFF_INLINE void tile_product(const int mr, const int nv, int n_in, const real *
     for (int v = 0; v < nv; v++) vstore(tile + r * TILE_COLS + v * MLFF_VLEN, acc[r][v]);
 }
 
-typedef void tile_function(int n_in, const real *x, int64_t ldx, const real *panel, const real *bias, real *tile);
+typedef void tile_function(int n_in, const real *x, int64_t ldx, const real *panel, const real *bias, real *tile,
+                           const real *fetch, int64_t fetch_step);
 
-#define TILE(mr, nv)                                                                                                      \
-  static void tile_##mr##_##nv(int n_in, const real *x, int64_t ldx, const real *panel, const real *bias, real *tile)     \
-  {                                                                                                                       \
-    tile_product(mr, nv, n_in, x, ldx, panel, bias, tile);                                                                \
+#define TILE(mr, nv)                                                                                                  \
+  static void tile_##mr##_##nv(int n_in, const real *x, int64_t ldx, const real *panel, const real *bias, real *tile, \
+                               const real *fetch, int64_t fetch_step)                                                 \
+  {                                                                                                                   \
+    tile_product(mr, nv, n_in, x, ldx, panel, bias, tile, fetch, fetch_step);                                         \
   }
 #define TILES(nv) TILE(1, nv) TILE(2, nv) TILE(3, nv) TILE(4, nv) TILE(5, nv) TILE(6, nv)
-#define TILE_NAMES(nv) {tile_1_##nv, tile_2_##nv, tile_3_##nv, tile_4_##nv, tile_5_##nv, tile_6_##nv}
+#define TILE_NAMES(nv)                                                           \
+  {                                                                              \
+    tile_1_##nv, tile_2_##nv, tile_3_##nv, tile_4_##nv, tile_5_##nv, tile_6_##nv \
+  }
 TILES(1)
 TILES(2)
 #if MLFF_KERNELS_AVX512
 TILES(3)
 TILES(4)
-static tile_function *const tiles[TILE_VECTORS][TILE_ROWS] = {TILE_NAMES(1), TILE_NAMES(2), TILE_NAMES(3), TILE_NAMES(4)};
+static tile_function *const tiles[TILE_VECTORS][TILE_ROWS] = {TILE_NAMES(1), TILE_NAMES(2), TILE_NAMES(3),
+                                                              TILE_NAMES(4)};
 #else
 static tile_function *const tiles[TILE_VECTORS][TILE_ROWS] = {TILE_NAMES(1), TILE_NAMES(2)};
 #endif
@@ -103,48 +116,79 @@ MLFF_INLINE vreal activate(mlff_act act, real alpha, vreal x, vreal *slope)
   return x;
 }
 
-/* One vector of results to its place: n of its lanes are columns of y. */
-MLFF_INLINE void finish_vector(const mlff_linear_args *a, vreal v, int64_t row, int64_t col, int n)
+/* Where a tile of results goes. */
+typedef struct target {
+  real *y, *slope;
+  const real *scale;
+  int64_t ldy, ld_slope, ld_scale;
+  int accumulate;
+  real alpha;
+} target;
+
+/* One vector of results to its place; act and whole are constants at every call; n lanes are columns of y. */
+MLFF_INLINE void finish_vector(const mlff_act act, const int whole, const target *t, vreal v, int64_t row, int col,
+                               int n)
 {
-  real *y = (real *) a->y + row * a->ldy + col;
-  const int whole = n == MLFF_VLEN;
-  if (a->act != MLFF_ACT_NONE) {
+  real *y = t->y + row * t->ldy + col;
+  if (act != MLFF_ACT_NONE) {
     vreal slope;
-    v = activate(a->act, (real) a->alpha, v, &slope);
-    if (a->slope) {
-      real *s = (real *) a->slope + row * a->ld_slope + col;
-      if (whole) vstore(s, slope);
-      else vstore_part(s, slope, n);
+    v = activate(act, t->alpha, v, &slope);
+    if (t->slope) {
+      real *s = t->slope + row * t->ld_slope + col;
+      if (whole)
+        vstore(s, slope);
+      else
+        vstore_part(s, slope, n);
     }
-  } else if (a->scale) {
-    const real *s = (const real *) a->scale + row * a->ld_scale + col;
+  } else if (t->scale) {
+    const real *s = t->scale + row * t->ld_scale + col;
     v *= whole ? vload(s) : vload_part(s, n);
   }
-  if (a->accumulate) v += whole ? vload(y) : vload_part(y, n);
-  if (whole) vstore(y, v);
-  else vstore_part(y, v, n);
+  if (t->accumulate) v += whole ? vload(y) : vload_part(y, n);
+  if (whole)
+    vstore(y, v);
+  else
+    vstore_part(y, v, n);
+}
+
+/* The tile's rows and columns from (row, col) on. */
+MLFF_INLINE void finish_tile(const mlff_act act, const target *t, const real *tile, int64_t row, int rows, int col,
+                             int cols)
+{
+  const int whole = cols / MLFF_VLEN, rest = cols % MLFF_VLEN;
+  for (int r = 0; r < rows; r++, tile += TILE_COLS) {
+    for (int v = 0; v < whole; v++)
+      finish_vector(act, 1, t, vload(tile + v * MLFF_VLEN), row + r, col + v * MLFF_VLEN, MLFF_VLEN);
+    if (rest) finish_vector(act, 0, t, vload(tile + whole * MLFF_VLEN), row + r, col + whole * MLFF_VLEN, rest);
+  }
 }
 
 void MLFF_CPU(linear_cpu)(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *a)
 {
   (void) backend;
   const int n_in = linear->n_in, n_out = linear->n_out;
+  const target t = {a->y, a->slope, a->scale, a->ldy, a->ld_slope, a->ld_scale, a->accumulate, (real) a->alpha};
   real tile[TILE_ROWS * TILE_COLS] __attribute__((aligned(64)));
-  for (int first = 0; first < n_out; first += TILE_COLS) {
-    const int cols = n_out - first < TILE_COLS ? n_out - first : TILE_COLS;
+  const int64_t n_tiles = (a->n_rows + TILE_ROWS - 1) / TILE_ROWS,
+                step = n_tiles ? (TILE_COLS + n_tiles - 1) / n_tiles : 0;
+  const int64_t fetch_step = step < LINE ? step : LINE;
+  for (int col = 0; col < n_out; col += TILE_COLS) {
+    const int cols = n_out - col < TILE_COLS ? n_out - col : TILE_COLS;
     const int n_vectors = (cols + MLFF_VLEN - 1) / MLFF_VLEN;
-    const real *panel = (const real *) linear->packed.data + (size_t) first * (size_t) n_in;
-    const real *bias = (const real *) linear->bias.data + first;
+    const real *panel = (const real *) linear->packed.data + (size_t) col * (size_t) n_in;
+    const real *bias = (const real *) linear->bias.data + col, *fetch = panel + (size_t) n_in * TILE_COLS;
+    if (col + TILE_COLS >= n_out) fetch = a->next ? a->next->packed.data : panel;
     for (int64_t row = 0; row < a->n_rows; row += TILE_ROWS) {
       const int rows = a->n_rows - row < TILE_ROWS ? (int) (a->n_rows - row) : TILE_ROWS;
-      tiles[n_vectors - 1][rows - 1](n_in, (const real *) a->x + row * a->ldx, a->ldx, panel, bias, tile);
-      for (int r = 0; r < rows; r++) {
-        for (int v = 0; v < n_vectors; v++) {
-          const int left = cols - v * MLFF_VLEN;
-          finish_vector(a, vload(tile + r * TILE_COLS + v * MLFF_VLEN), row + r, first + v * MLFF_VLEN,
-                        left < MLFF_VLEN ? left : MLFF_VLEN);
-        }
-      }
+      tiles[n_vectors - 1][rows - 1](n_in, (const real *) a->x + row * a->ldx, a->ldx, panel, bias, tile, fetch,
+                                     fetch_step);
+      fetch += n_in * fetch_step;
+      if (a->act == MLFF_ACT_NONE)
+        finish_tile(MLFF_ACT_NONE, &t, tile, row, rows, col, cols);
+      else if (a->act == MLFF_ACT_SILU)
+        finish_tile(MLFF_ACT_SILU, &t, tile, row, rows, col, cols);
+      else
+        finish_tile(MLFF_ACT_CELU, &t, tile, row, rows, col, cols);
     }
   }
 }
