@@ -2,8 +2,9 @@
  *
  *   cc -shared -fPIC -O2 count_malloc.c -o count_malloc.so;  LD_PRELOAD=./count_malloc.so program
  *
- * On exit the count is written to file descriptor 2. Needs glibc, whose own functions do the work.
+ * On exit the count and the name of the program are written to file descriptor 2. Needs glibc, whose own functions do the work.
  */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -62,7 +63,8 @@ int posix_memalign(void **result, size_t alignment, size_t size)
 
 __attribute__((destructor)) static void report(void)
 {
-  char text[64];
-  const int length = snprintf(text, sizeof(text), "allocations %ld\n", atomic_load(&count));
+  char text[256];
+  const int length = snprintf(text, sizeof(text), "allocations %ld of %.100s\n", atomic_load(&count),
+                              program_invocation_short_name);
   if (length > 0 && write(STDERR_FILENO, text, (size_t)length) < 0) return;
 }

@@ -7,6 +7,7 @@ import subprocess
 import speed_lammps
 import speed_parts
 import speed_systems
+from speed_lammps import RunError
 from speed_parts import Skip
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -37,7 +38,11 @@ def _allocations_per_step(context, counter, deck, first, steps):
     counts = []
     for n in (first, first + steps):
         text = _run(context, "allocations", deck + [f"run {n}"], {"LD_PRELOAD": counter})
-        counts.append(int(re.findall(r"allocations (\d+)", text)[-1]))
+        # the program lmp of the wheel is a Python script that starts the real one
+        found = [int(n) for n, name in re.findall(r"allocations (\d+) of (\S+)", text) if "python" not in name]
+        if len(found) != 1:
+            raise RunError(f"{len(found)} programs have counted their allocations, expected lmp alone:\n{text[-1000:]}")
+        counts += found
     return (counts[1] - counts[0]) / steps
 
 
@@ -57,6 +62,10 @@ def allocations(context):
     ours = speed_parts.mlff_pair(context, model, "O H")
     stock = ["pair_style lj/cut 5.0", "pair_coeff * * 0.0 1.0"]
     found = {}
+    # what certainly allocates must be seen, or the zeros below would mean nothing
+    control = _decks(context, stock)["no new neighbour lists"] + ["fix control all print 1 \"$(step)\" screen no"]
+    if not _allocations_per_step(context, counter, control, 50, STEPS) >= 1.0:
+        raise RunError("the allocations of `fix print` in every step were not counted")
     mlff, plain = _decks(context, ours), _decks(context, stock)
     for name in mlff:
         found[name] = {"mlff": _allocations_per_step(context, counter, mlff[name], 50, STEPS),
