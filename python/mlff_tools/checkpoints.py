@@ -107,7 +107,7 @@ def _offsets(path, offsets):
     if not offsets:
         return {"mean_per_atom": 0.0, "atomref": None}
     o = offsets[0]
-    if o.add_mean and not o.is_extensive:
+    if not o.is_extensive:
         raise ModelError(f"{path}: AddOffsets with is_extensive=False is not supported")
     return {"mean_per_atom": float(o.mean) if o.add_mean else 0.0,
             "atomref": np.ravel(o.atomref.numpy()).tolist() if o.add_atomrefs else None}
@@ -130,7 +130,7 @@ def _torchani_constants(path, state):
 
     def pair(value):  # the float32 number, and the short decimal that rounds to it
         values = [float(str(np.float32(x))) for x in value]
-        return (values, list(value)) if len(value) > 1 else (values[0], float(value[0]))
+        return (values, [float(x) for x in value]) if len(value) > 1 else (values[0], float(value[0]))
 
     out = {"cutoff_function": "cosine", "radial": {"prefactor": 0.25}, "angular": {"prefactor": 2.0, "cos_scale": 0.95}}
     for part, source in (("radial", radial), ("angular", angular)):
@@ -144,7 +144,10 @@ def _torchani_constants(path, state):
 
 
 def read_torchani(path, alpha):
-    """(description, tensors) of a TorchANI ensemble saved as a state dict (2.2 and 2.7+ names)."""
+    """(description, tensors) of a TorchANI ensemble saved as a state dict (2.2 and 2.7+ names).
+
+    A state dict tells neither the activation nor the prefactors and cutoff function of the AEV: those of ANI-1x, -1ccx and
+    -2x are taken (CELU, cosine), and AEV cutoffs of ANI-2x where the file has none."""
     torch = _import_torch("a TorchANI state dict")
     state = _load(torch, path)
     state = state.get("state_dict", state) if isinstance(state, dict) else state
@@ -170,6 +173,9 @@ def read_torchani(path, alpha):
     for (m, e), layers in networks.items():
         widths = [layers[min(layers)]["weight"].shape[1]]
         for l, order in enumerate(sorted(layers)):
+            if set(layers[order]) != {"weight", "bias"}:
+                raise ModelError(f"{path}: a layer of {e} has no bias: only networks with CELU and biases, like ANI-1x, -1ccx "
+                                 "and -2x, are supported")
             tensors[f"ensemble.{m}.{e}.{l}.weight"] = layers[order]["weight"]
             tensors[f"ensemble.{m}.{e}.{l}.bias"] = layers[order]["bias"]
             widths.append(layers[order]["weight"].shape[0])

@@ -2,13 +2,14 @@
 
 import contextlib
 import copy
+import importlib.util
 import io
 import os
 import tempfile
 import unittest
 
 import helpers
-from mlff_tools import checkpoints, convert, engine, modelfile, reference, selftest
+from mlff_tools import checkpoints, convert, engine, modelfile, reference, selftest, structures
 from mlff_tools.modelfile import ModelError
 
 try:
@@ -141,6 +142,87 @@ class Checkpoints(unittest.TestCase):
         self.assertEqual(converted["energy_offsets"], {"H": -0.5, "O": -75.0})
         for key, value in tensors.items():
             helpers.assert_near(out[key], value, 0.0, key)
+
+
+def package(name):
+    """Whether a package can be imported here."""
+    return importlib.util.find_spec(name) is not None
+
+
+@unittest.skipUnless(package("schnetpack"), "SchNetPack is not installed in this Python")
+class SchNetPack(unittest.TestCase):
+    def model(self, spk, **options):
+        torch.manual_seed(0)
+        representation = spk.representation.PaiNN(
+            n_atom_basis=16, n_interactions=2, radial_basis=spk.nn.GaussianRBF(n_rbf=8, cutoff=4.2),
+            cutoff_fn=spk.nn.CosineCutoff(4.2), **options)
+        offsets = spk.transform.AddOffsets("energy", add_mean=True, add_atomrefs=True)
+        offsets.mean = torch.tensor([-3.25], dtype=torch.float64)
+        offsets.atomref = -1.5 * torch.arange(100, dtype=torch.float64)
+        return spk.model.NeuralNetworkPotential(
+            representation=representation, input_modules=[spk.atomistic.PairwiseDistances()],
+            output_modules=[spk.atomistic.Atomwise(n_in=16, output_key="energy"), spk.atomistic.Forces()],
+            postprocessors=[spk.transform.CastTo64(), offsets])
+
+    def evaluate(self, model, s):
+        import schnetpack.properties as names
+        x = torch.tensor(s["positions"])
+        distance, n = torch.cdist(x, x), len(x)
+        i, j = torch.nonzero((distance < 4.2) & (distance > 0), as_tuple=True)
+        out = model.double()({
+            names.Z: torch.tensor([modelfile.NUMBERS[e] for e in s["elements"]]), names.R: x, names.idx_i: i, names.idx_j: j,
+            names.cell: torch.zeros(1, 3, 3, dtype=torch.float64), names.pbc: torch.zeros(1, 3, dtype=torch.bool),
+            names.idx_m: torch.zeros(n, dtype=torch.long), names.n_atoms: torch.tensor([n]),
+            names.offsets: torch.zeros(len(i), 3, dtype=torch.float64)})
+        return float(out["energy"].detach()), out["forces"].detach().numpy()
+
+    def test_best_model(self):
+        spk = checkpoints._schnetpack(torch)
+        original, s = self.model(spk), structures.rattled("ethanol", 1)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "best_model")
+            torch.save(original, path)
+            source, tensors = checkpoints.read_schnetpack(path)
+        model = convert.painn_model(source, tensors, ["H", "C", "O"], path)
+        energy, forces = self.evaluate(original, s)
+        found = reference.evaluate(model, s)
+        helpers.assert_near([found[0]], [energy], 1e-10, "energy")
+        helpers.assert_near(found[1], forces, 1e-12, "forces")
+
+    def test_shared_filters_are_refused(self):
+        spk = checkpoints._schnetpack(torch)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "best_model")
+            torch.save(self.model(spk, shared_filters=True), path)
+            source, tensors = checkpoints.read_schnetpack(path)
+        with self.assertRaisesRegex(ModelError, "shared_filters"):
+            convert.painn_model(source, tensors, ["H", "C", "O"], path)
+
+
+@unittest.skipUnless(package("torchani"), "TorchANI is not installed in this Python")
+class TorchAni(unittest.TestCase):
+    def test_state_dict(self):
+        import torchani
+        symbols, s = ("H", "C", "O"), structures.rattled("ethanol", 1)
+        aev = torchani.aev.AEVComputer.like_2x(num_species=3)
+        torch.manual_seed(1)
+        networks = [torchani.nn.ANINetworks({e: torchani.nn.AtomicNetwork(
+            (aev.out_dim, 16, 12, 1), activation=torchani.nn.TightCELU(), bias=True) for e in symbols}) for _ in range(2)]
+        original = torchani.arch.ANI(symbols, aev, torchani.nn.Ensemble(networks),
+                                     torchani.sae.SelfEnergy(symbols, [-0.5, -38.0, -75.0]))
+        with tempfile.TemporaryDirectory() as folder:
+            path, name = os.path.join(folder, "state.pt"), os.path.join(folder, "out")
+            torch.save(original.state_dict(), path)
+            with contextlib.redirect_stdout(io.StringIO()):
+                convert.main(["ani", path, "-o", name])
+            model = modelfile.read(name)
+        x = torch.tensor(s["positions"])[None].requires_grad_()
+        numbers = torch.tensor([modelfile.NUMBERS[e] for e in s["elements"]])[None]
+        energy = original.double()((numbers, x)).energies.sum()
+        forces = -torch.autograd.grad(energy, x)[0][0].numpy()
+        found, hartree = reference.evaluate(model, s), modelfile.ENERGY_IN_EV["hartree"]
+        helpers.assert_near([found[0] / hartree], [float(energy.detach())], 1e-10, "energy")
+        helpers.assert_near(found[1] / hartree, forces, 5e-9, "forces (TorchANI's CELU is exact to 1e-9 only)")
 
 
 @unittest.skipIf(torch, "PyTorch is installed in this Python")
