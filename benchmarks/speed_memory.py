@@ -34,8 +34,8 @@ def _run(context, name, lines, environment=None):
 
 
 def _allocations_per_step(context, counter, deck, first, steps):
-    """(allocations of a run of first + steps) - (allocations of a run of first), per step."""
-    counts = []
+    """Of a run of first + steps, less those of a run of first, per step: (allocations, neighbour lists built)."""
+    counts, builds = [], []
     for n in (first, first + steps):
         text = _run(context, "allocations", deck + [f"run {n}"], {"LD_PRELOAD": counter})
         # the program lmp of the wheel is a Python script that starts the real one
@@ -43,7 +43,8 @@ def _allocations_per_step(context, counter, deck, first, steps):
         if len(found) != 1:
             raise RunError(f"{len(found)} programs have counted their allocations, expected lmp alone:\n{text[-1000:]}")
         counts += found
-    return (counts[1] - counts[0]) / steps
+        builds.append(speed_lammps.parse(text)["builds"])
+    return (counts[1] - counts[0]) / steps, (builds[1] - builds[0]) / steps
 
 
 def _decks(context, pair):
@@ -64,17 +65,18 @@ def allocations(context):
     found = {}
     # what certainly allocates must be seen, or the zeros below would mean nothing
     control = _decks(context, stock)["no new neighbour lists"] + ["fix control all print 1 \"$(step)\" screen no"]
-    if not _allocations_per_step(context, counter, control, 50, STEPS) >= 1.0:
+    if not _allocations_per_step(context, counter, control, 50, STEPS)[0] >= 1.0:
         raise RunError("the allocations of `fix print` in every step were not counted")
     mlff, plain = _decks(context, ours), _decks(context, stock)
     for name in mlff:
-        found[name] = {"mlff": _allocations_per_step(context, counter, mlff[name], 50, STEPS),
-                       "lj/cut": _allocations_per_step(context, counter, plain[name], 50, STEPS)}
+        found[name] = {"mlff": _allocations_per_step(context, counter, mlff[name], 50, STEPS)[0]}
+        found[name]["lj/cut"], lists = _allocations_per_step(context, counter, plain[name], 50, STEPS)
     if trained:
         data = speed_systems.water(context.work, context.lmp, 4, context.cores[0])
         deck = speed_systems.water_deck(data, ours)
-        found["dynamics of the liquid"] = {
-            "mlff": _allocations_per_step(context, counter, deck, LIQUID_STEPS, LIQUID_STEPS), "lj/cut": None}
+        per_list = found[name]["lj/cut"] / lists
+        count, lists = _allocations_per_step(context, counter, deck, LIQUID_STEPS, LIQUID_STEPS)
+        found["dynamics of the liquid"] = {"mlff": count, "lj/cut": per_list * lists}
     return found
 
 

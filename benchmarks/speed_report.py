@@ -77,9 +77,9 @@ def section_table(result):
 
 
 def memory_tables(memory):
-    rows = [[name, f"{row['mlff']:.2f}", "-" if row["lj/cut"] is None else f"{row['lj/cut']:.2f}"]
+    rows = [[name, f"{row['mlff']:.2f}", f"{row['lj/cut']:.2f}"]
             for name, row in memory["allocations_per_step"].items()]
-    header = ["heap allocations per step, student, 192 atoms", "pair_style mlff", "lj/cut in the same deck"]
+    header = ["heap allocations per step, student, 192 atoms", "pair_style mlff", "LAMMPS alone (lj/cut)"]
     text = [_table(header, rows)]
     used = memory["memory"]
     rows = [[atoms, *(f"{row[key] / 2 ** 20:.1f} MiB" for key in ("student", "teacher", "zero"))]
