@@ -64,7 +64,7 @@ int posix_memalign(void **result, size_t alignment, size_t size)
 __attribute__((destructor)) static void report(void)
 {
   char text[256];
-  const int length = snprintf(text, sizeof(text), "allocations %ld of %.100s\n", atomic_load(&count),
-                              program_invocation_short_name);
-  if (length > 0 && write(STDERR_FILENO, text, (size_t)length) < 0) return;
+  const int length =
+      snprintf(text, sizeof(text), "allocations %ld of %.100s\n", atomic_load(&count), program_invocation_short_name);
+  if (length > 0 && write(STDERR_FILENO, text, (size_t) length) < 0) return;
 }

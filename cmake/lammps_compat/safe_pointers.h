@@ -9,16 +9,16 @@
 namespace LAMMPS_NS {
 
 class SafeFilePtr {
- public:
+public:
   SafeFilePtr() = default;
   SafeFilePtr(const SafeFilePtr &) = delete;
   SafeFilePtr &operator=(const SafeFilePtr &) = delete;
 
- private:
+private:
   FILE *fp = nullptr;
   bool use_pclose = false;
 };
 
-}    // namespace LAMMPS_NS
+} // namespace LAMMPS_NS
 
 #endif

@@ -88,54 +88,55 @@ typedef struct mlff_halo {
 
 /* How to open a model. Zero-initialise, then set what you need. */
 typedef struct mlff_options {
-  const char *device;            /* "auto" (default), "cpu", "cuda", "cuda:N"                                     */
-  const char *precision;         /* "fp32" (default), "fp64", "mixed"                                             */
-  const char *kernels;           /* "auto" (default: the best that the processor has), "generic", "avx2", "avx512" */
-  const char *const *elements;   /* [n_elements] elements that will occur, NULL = all of the model's; columns and
+  const char *device;          /* "auto" (default), "cpu", "cuda", "cuda:N"                                     */
+  const char *precision;       /* "fp32" (default), "fp64", "mixed"                                             */
+  const char *kernels;         /* "auto" (default: the best that the processor has), "generic", "avx2", "avx512" */
+  const char *const *elements; /* [n_elements] elements that will occur, NULL = all of the model's; columns and
                                     networks of others are left out, which is exact and faster                    */
   int n_elements;
-  int skip_self_test;            /* non-zero: do not run the file's self-test when opening                        */
+  int skip_self_test; /* non-zero: do not run the file's self-test when opening                        */
 } mlff_options;
 
 /* What one evaluation returns. The caller owns all arrays; NULL = not wanted. Arrays are overwritten. */
 typedef struct mlff_result {
-  double energy;             /* sum of the energies of owned atoms, eV                                                  */
-  double virial[6];          /* xx yy zz xy xz yz, sum over this rank's edges of (x_i - x_j) f_ij, eV (LAMMPS sign)      */
-  double (*forces)[3];       /* [n_nodes][3] eV/A; rows n_local.. are this rank's contributions to atoms of other ranks
+  double energy;       /* sum of the energies of owned atoms, eV                                                  */
+  double virial[6];    /* xx yy zz xy xz yz, sum over this rank's edges of (x_i - x_j) f_ij, eV (LAMMPS sign)      */
+  double (*forces)[3]; /* [n_nodes][3] eV/A; rows n_local.. are this rank's contributions to atoms of other ranks
                                 and must be added by their owners. Required.                                            */
-  double *atom_energy;       /* [n_local] eV, sums to energy                                                            */
-  double (*atom_virial)[9];  /* [n_nodes][9] xx yy zz xy xz yz yx zx zy, eV: half of each edge's term to both ends; sums
+  double *atom_energy; /* [n_local] eV, sums to energy                                                            */
+  double (*atom_virial)[9]; /* [n_nodes][9] xx yy zz xy xz yz yx zx zy, eV: half of each edge's term to both ends; sums
                                 to virial over all ranks                                                                */
-  double (*atom_centroid)[9];/* [n_nodes][9] same order: each edge's whole term to the neighbour, which is the exact form
+  double (
+      *atom_centroid)[9]; /* [n_nodes][9] same order: each edge's whole term to the neighbour, which is the exact form
                                 for heat flux of strictly local models; MLFF_E_UNSUPPORTED for others                   */
-  double *member_energy;     /* [n_members] eV, energies of the ensemble's members summed over owned atoms              */
-  double *atom_spread;       /* [n_local] eV, standard deviation (n-1) of an atom's energy over the members             */
-  int64_t n_edges;           /* active edges r < cutoff                                                                 */
-  double min_distance;       /* smallest distance between neighbours seen (A); infinity without edges                   */
+  double *member_energy;  /* [n_members] eV, energies of the ensemble's members summed over owned atoms              */
+  double *atom_spread;    /* [n_local] eV, standard deviation (n-1) of an atom's energy over the members             */
+  int64_t n_edges;        /* active edges r < cutoff                                                                 */
+  double min_distance;    /* smallest distance between neighbours seen (A); infinity without edges                   */
 } mlff_result;
 
 /* What a model is. Strings live as long as the model. */
 typedef struct mlff_info {
-  const char *name;          /* `name:` of the file                                                     */
-  const char *architecture;  /* "painn", "ani", ...                                                     */
-  const char *citation;      /* paper of the architecture                                               */
-  const char *sha256;        /* of the weights, 64 hex digits                                           */
-  const char *device;        /* device in use, "cpu"                                                    */
-  const char *precision;     /* precision in use                                                        */
-  const char *kernels;       /* kernel path in use, e.g. "avx512"                                       */
-  unsigned traits;           /* MLFF_CONSERVATIVE | ...                                                 */
-  double cutoff;             /* A                                                                       */
-  int n_elements;            /* of the model                                                            */
+  const char *name;            /* `name:` of the file                                                     */
+  const char *architecture;    /* "painn", "ani", ...                                                     */
+  const char *citation;        /* paper of the architecture                                               */
+  const char *sha256;          /* of the weights, 64 hex digits                                           */
+  const char *device;          /* device in use, "cpu"                                                    */
+  const char *precision;       /* precision in use                                                        */
+  const char *kernels;         /* kernel path in use, e.g. "avx512"                                       */
+  unsigned traits;             /* MLFF_CONSERVATIVE | ...                                                 */
+  double cutoff;               /* A                                                                       */
+  int n_elements;              /* of the model                                                            */
   const char *const *elements; /* [n_elements] chemical symbols; species index = position here           */
-  const int *trained;        /* [n_elements] 1 = element occurred in training, 0 = unknown or not        */
-  int n_members;             /* ensemble size, 1 for single networks                                    */
+  const int *trained;          /* [n_elements] 1 = element occurred in training, 0 = unknown or not        */
+  int n_members;               /* ensemble size, 1 for single networks                                    */
   int64_t n_parameters;
-  int exchange_width;        /* largest number of bytes per row that a halo exchange uses; 0 = none      */
+  int exchange_width; /* largest number of bytes per row that a halo exchange uses; 0 = none      */
 } mlff_info;
 
 /* Memory and growth counters since opening. */
 typedef struct mlff_memory {
-  size_t bytes;      /* held by buffers and packed weights now         */
+  size_t bytes; /* held by buffers and packed weights now         */
   size_t peak_bytes;
   int64_t n_growths; /* times a buffer grew: constant in a settled run */
 } mlff_memory;
@@ -144,7 +145,8 @@ typedef struct mlff_model mlff_model;
 
 /* Opens model file `path` (the YAML; weights are found beside it), checks every key, shape and hash, prepares the
  * network on the device, and runs the file's self-test there unless told not to. Close with mlff_model_close. */
-MLFF_API mlff_status mlff_model_open(const char *path, const mlff_options *options, mlff_model **model, mlff_error *error);
+MLFF_API mlff_status mlff_model_open(const char *path, const mlff_options *options, mlff_model **model,
+                                     mlff_error *error);
 
 /* The same from memory: `yaml` [yaml_size] and `weights` [weights_size] as read by mlff_model_read; `path` is used in
  * error texts only. Both may be freed after the call. */
@@ -171,11 +173,11 @@ MLFF_API mlff_status mlff_model_evaluate(mlff_model *model, const mlff_graph *gr
 
 /* One line of a self-test. */
 typedef struct mlff_self_test {
-  char name[64];           /* of the structure                                               */
+  char name[64]; /* of the structure                                               */
   int n_atoms;
-  double energy_error;     /* |E - E_ref| / n_atoms, eV/atom                                 */
-  double force_error;      /* max |F - F_ref|, eV/A                                          */
-  double virial_error;     /* max |W - W_ref| / n_atoms, eV/atom                             */
+  double energy_error; /* |E - E_ref| / n_atoms, eV/atom                                 */
+  double force_error;  /* max |F - F_ref|, eV/A                                          */
+  double virial_error; /* max |W - W_ref| / n_atoms, eV/atom                             */
   double energy_tolerance, force_tolerance, virial_tolerance; /* of this precision           */
   int passed;
 } mlff_self_test;

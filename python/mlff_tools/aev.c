@@ -59,7 +59,7 @@ static void radial(const constants *c, const frame *f, int push, float (*g)[M], 
       const float x = r - c->radial_shifts[k];
       slope[k] = c->radial_prefactor * expf(-c->radial_eta * x * x) * (dfc - 2.0f * c->radial_eta * x * fc);
     }
-    float (*block)[M] = g + (int64_t) f->i[e] * c->length + f->species[f->j[e]] * NR;
+    float(*block)[M] = g + (int64_t) f->i[e] * c->length + f->species[f->j[e]] * NR;
     if (push) {
       for (int k = 0; k < 3; k++)
         for (int m = 0; m < M; m++) along[m] += s->u[k] * d[e][k][m];
@@ -75,8 +75,8 @@ static void radial(const constants *c, const frame *f, int push, float (*g)[M], 
 }
 
 /* Coefficients of a triple: value along u_a, along u_b, and along the turn of the angle, [NA] each. */
-static void coefficients(const constants *c, const edge *p, const edge *q, float cosine_of, float *along_a, float *along_b,
-                         float *turn)
+static void coefficients(const constants *c, const edge *p, const edge *q, float cosine_of, float *along_a,
+                         float *along_b, float *turn)
 {
   const float ca = c->cos_scale * cosine_of, sa = sqrtf(1.0f - ca * ca);
   float f1[NZ], df1[NZ];
@@ -111,8 +111,8 @@ static void angular(const constants *c, const frame *f, int push, float (*g)[M],
       ta[k] = (q->u[k] - cos_ab * p->u[k]) / p->r;
       tb[k] = (p->u[k] - cos_ab * q->u[k]) / q->r;
     }
-    float (*block)[M] = g + (int64_t) f->i[a] * c->length + c->n_species * NR +
-                        NA * pair_index(f->species[f->j[a]], f->species[f->j[b]], c->n_species);
+    float(*block)[M] = g + (int64_t) f->i[a] * c->length + c->n_species * NR +
+                       NA * pair_index(f->species[f->j[a]], f->species[f->j[b]], c->n_species);
     if (push) {
       for (int k = 0; k < 3; k++)
         for (int m = 0; m < M; m++) {
@@ -142,7 +142,7 @@ static void angular(const constants *c, const frame *f, int push, float (*g)[M],
 void aev_pull(const constants *c, const frame *f, float (*g)[M], float (*force)[3][M], void *scratch)
 {
   edge *edges = scratch;
-  float (*d)[3][M] = (float (*)[3][M])(edges + f->n_edges);
+  float(*d)[3][M] = (float(*)[3][M])(edges + f->n_edges);
   memset(d, 0, (size_t) f->n_edges * sizeof *d);
   radial(c, f, 0, g, d, edges);
   angular(c, f, 0, g, d, edges);
@@ -157,7 +157,7 @@ void aev_pull(const constants *c, const frame *f, float (*g)[M], float (*force)[
 void aev_push(const constants *c, const frame *f, float (*g)[M], float (*x)[3][M], void *scratch)
 {
   edge *edges = scratch;
-  float (*d)[3][M] = (float (*)[3][M])(edges + f->n_edges);
+  float(*d)[3][M] = (float(*)[3][M])(edges + f->n_edges);
   for (int64_t e = 0; e < f->n_edges; e++)
     for (int k = 0; k < 3; k++)
       for (int m = 0; m < M; m++) d[e][k][m] = x[f->i[e]][k][m] - x[f->j[e]][k][m];

@@ -59,9 +59,9 @@ void message_forward(const edges *g, int64_t first, int64_t last, int width, con
  * edge j -> i is the message i <- j seen from the other end, so the unit vector has the other sign.
  *   gx_j, gv_j (from messages; =);  gR += (when not NULL);  grad[e] = dE/d(vector of list edge e) (when not NULL) */
 void message_backward(const edges *g, int64_t first, int64_t last, int width, const float *restrict R,
-                      const float *restrict x, const float *restrict v, const float *restrict gq, const float *restrict gv,
-                      const float *restrict inverse_r, float *restrict gx, float *restrict gv_in, float *restrict gR,
-                      float (*restrict grad)[3])
+                      const float *restrict x, const float *restrict v, const float *restrict gq,
+                      const float *restrict gv, const float *restrict inverse_r, float *restrict gx,
+                      float *restrict gv_in, float *restrict gR, float (*restrict grad)[3])
 {
   float w[3 * F], slope[3 * F], gw[3 * F];
   for (int64_t j = first; j < last; j++) {

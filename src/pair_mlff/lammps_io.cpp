@@ -144,7 +144,7 @@ std::string MLFFIO::check_special_bonds() const
       "such as 1e-50 where another pair style must ignore bonded neighbours";
   if (atom->molecular == Atom::TEMPLATE)
     return std::string("special_bonds removes bonded neighbours of molecule templates from the neighbour list") +
-        advice;
+           advice;
   for (int i = 0; i < view.n_local; i++) {
     if (species_of_type[atom->type[i]] < 0) continue;
     int k = 0;
@@ -155,7 +155,7 @@ std::string MLFFIO::check_special_bonds() const
         const int j = atom->map_style == Atom::MAP_NONE ? -1 : atom->map(partner);
         if (j >= 0 && species_of_type[atom->type[j]] < 0) continue;
         return "special_bonds removes the 1-" + std::to_string(level + 1) + " neighbour " + std::to_string(partner) +
-            " of " + atom_name(i) + " from the neighbour list" + advice;
+               " of " + atom_name(i) + " from the neighbour list" + advice;
       }
     }
   }
@@ -347,7 +347,7 @@ std::string MLFFIO::suspects() const
   char distance[32];
   snprintf(distance, sizeof(distance), "%.4g", std::sqrt(smallest));
   return "; the closest atoms on this rank are " + atom_name(closest_i) + " and " + atom_name(closest_j) + " at " +
-      distance + " A";
+         distance + " A";
 }
 
 /* ----------------------------------------------------------------------
@@ -459,6 +459,6 @@ template <class T> static double bytes_of(const std::vector<T> &v)
 double MLFFIO::memory_usage() const
 {
   return bytes_of(species) + bytes_of(node) + bytes_of(nbr) + bytes_of(row) + bytes_of(owner_rank) +
-      bytes_of(ghost_of_node) + bytes_of(listed) + bytes_of(forces) + bytes_of(virials) + bytes_of(centroids) +
-      bytes_of(atom_energies) + bytes_of(member_energies) + bytes_of(spread);
+         bytes_of(ghost_of_node) + bytes_of(listed) + bytes_of(forces) + bytes_of(virials) + bytes_of(centroids) +
+         bytes_of(atom_energies) + bytes_of(member_energies) + bytes_of(spread);
 }

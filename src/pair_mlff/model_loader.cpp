@@ -54,7 +54,7 @@ std::string MLFFSettings::parse(int narg, const char *const *arg)
   for (int i = 0; i < narg; i += 2) {
     const std::string key = arg[i];
     const bool any = key == "device" || key == "precision" || key == "kernels" || key == "self_test" ||
-        key == "masses" || key == "domain";
+                     key == "masses" || key == "domain";
     if (!any) return "unknown keyword '" + key + "'; known are: " + known;
     if (i + 1 >= narg) return "keyword '" + key + "' has no value";
     const char *value = arg[i + 1];
@@ -90,17 +90,17 @@ std::string LAMMPS_NS::mlff_check_coeff(int narg, const char *const *arg, int nt
   if (narg < 3) return syntax + std::to_string(ntypes) + " atom types";
   if (strcmp(arg[0], "*") != 0 || strcmp(arg[1], "*") != 0)
     return std::string("the first two arguments must be `* *`, not `") + arg[0] + " " + arg[1] + "`; " + syntax +
-        std::to_string(ntypes) + " atom types";
+           std::to_string(ntypes) + " atom types";
   if (narg - 3 != ntypes)
     return std::to_string(narg - 3) + " elements after the model file, but there are " + std::to_string(ntypes) +
-        " atom types; " + syntax + std::to_string(ntypes) + " atom types (NULL for types of other styles in hybrid)";
+           " atom types; " + syntax + std::to_string(ntypes) + " atom types (NULL for types of other styles in hybrid)";
   bool mapped = false;
   for (int t = 1; t <= ntypes; t++) {
     const bool null = strcmp(arg[t + 2], "NULL") == 0;
     mapped = mapped || !null;
     if (null && alone)
       return "type " + std::to_string(t) +
-          " is NULL, which is for types of other styles in pair_style hybrid; give it an element";
+             " is NULL, which is for types of other styles in pair_style hybrid; give it an element";
   }
   return mapped ? "" : "all types are NULL; give at least one an element";
 }
@@ -118,15 +118,13 @@ std::vector<int> MLFFLoader::map_types(const mlff_info *info, const std::vector<
       known += std::string(" ") + info->elements[s];
     }
     if (species[t] < 0)
-      error->all(FLERR,
-                 "pair_coeff of mlff: model " + std::string(info->name) + " does not know element '" + name +
-                     "' of type " + std::to_string(t) + "; it knows:" + known);
+      error->all(FLERR, "pair_coeff of mlff: model " + std::string(info->name) + " does not know element '" + name +
+                            "' of type " + std::to_string(t) + "; it knows:" + known);
     if (!info->trained[species[t]] && !settings.ignore_domain)
-      error->all(FLERR,
-                 "pair_coeff of mlff: model " + std::string(info->name) + " knows element " + name + " of type " +
-                     std::to_string(t) +
-                     ", but it did not occur in training. Use another model, or say "
-                     "`pair_style mlff domain ignore` if it is meant");
+      error->all(FLERR, "pair_coeff of mlff: model " + std::string(info->name) + " knows element " + name +
+                            " of type " + std::to_string(t) +
+                            ", but it did not occur in training. Use another model, or say "
+                            "`pair_style mlff domain ignore` if it is meant");
   }
   return species;
 }
@@ -175,7 +173,7 @@ void MLFFLoader::read(const std::string &path, Files &files)
     mlff_error error_text = {};
     if (found.empty())
       problem = "pair_coeff of mlff: cannot read model file '" + path +
-          "', neither here nor in the folders of LAMMPS_POTENTIALS";
+                "', neither here nor in the folders of LAMMPS_POTENTIALS";
     else if (mlff_model_read(found.c_str(), &files.yaml, &files.yaml_size, &files.weights, &files.weights_size,
                              &error_text))
       problem = std::string("pair_coeff of mlff: ") + error_text.text;

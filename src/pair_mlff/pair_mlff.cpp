@@ -99,9 +99,10 @@ void PairMLFF::compute(int eflag, int vflag)
 
   mlff_error problem = {};
   const mlff_status status = mlff_model_evaluate(impl->model.get(), graph, io.halo(), result, &problem);
-  io.stop_together(status == MLFF_OK ? std::string()
-                                     : "pair_style mlff stopped in step " + std::to_string(update->ntimestep) +
-                           " on rank " + std::to_string(comm->me) + ": " + problem.text + io.suspects());
+  io.stop_together(status == MLFF_OK
+                       ? std::string()
+                       : "pair_style mlff stopped in step " + std::to_string(update->ntimestep) + " on rank " +
+                             std::to_string(comm->me) + ": " + problem.text + io.suspects());
   io.add_forces();
   if (eflag_global) eng_vdwl += io.energy();
   if (vflag_global) io.add_virial(virial);
@@ -138,9 +139,8 @@ void PairMLFF::coeff(int narg, char **arg)
   const std::string problem = mlff_check_coeff(narg, arg, ntypes, force->pair == this);
   if (!problem.empty()) error->all(FLERR, "pair_coeff of mlff: " + problem);
   if (MLFFIO::find_units(update->unit_style) == nullptr)
-    error->all(FLERR,
-               std::string("pair_style mlff does not support units ") + update->unit_style +
-                   "; use one of: " + MLFFIO::supported_units());
+    error->all(FLERR, std::string("pair_style mlff does not support units ") + update->unit_style +
+                          "; use one of: " + MLFFIO::supported_units());
 
   const std::vector<std::string> names(arg + 3, arg + narg);
   MLFFLoader loader(lmp, impl->io);
@@ -196,9 +196,8 @@ void PairMLFF::check_lists() const
     error->all(FLERR, std::string("neigh_modify include leaves atoms out of the neighbour list") + advice);
   for (int k = 0; k < neighbor->nex_type; k++)
     if (species[neighbor->ex1_type[k]] >= 0 && species[neighbor->ex2_type[k]] >= 0)
-      error->all(FLERR,
-                 "neigh_modify exclude type " + std::to_string(neighbor->ex1_type[k]) + " " +
-                     std::to_string(neighbor->ex2_type[k]) + " removes pairs" + advice);
+      error->all(FLERR, "neigh_modify exclude type " + std::to_string(neighbor->ex1_type[k]) + " " +
+                            std::to_string(neighbor->ex2_type[k]) + " removes pairs" + advice);
 
   int present = 0, anywhere = 0;    // bits of the groups that have atoms of ours
   for (int i = 0; i < atom->nlocal; i++)
@@ -207,15 +206,13 @@ void PairMLFF::check_lists() const
   for (int k = 0; k < neighbor->nex_group; k++) {
     const int bit1 = group->bitmask[neighbor->ex1_group[k]], bit2 = group->bitmask[neighbor->ex2_group[k]];
     if ((anywhere & bit1) && (anywhere & bit2))
-      error->all(FLERR,
-                 std::string("neigh_modify exclude group ") + group->names[neighbor->ex1_group[k]] + " " +
-                     group->names[neighbor->ex2_group[k]] + " removes pairs" + advice);
+      error->all(FLERR, std::string("neigh_modify exclude group ") + group->names[neighbor->ex1_group[k]] + " " +
+                            group->names[neighbor->ex2_group[k]] + " removes pairs" + advice);
   }
   for (int k = 0; k < neighbor->nex_mol; k++)
     if (anywhere & group->bitmask[neighbor->ex_mol_group[k]])
-      error->all(FLERR,
-                 std::string("neigh_modify exclude molecule of group ") + group->names[neighbor->ex_mol_group[k]] +
-                     " removes pairs" + advice);
+      error->all(FLERR, std::string("neigh_modify exclude molecule of group ") +
+                            group->names[neighbor->ex_mol_group[k]] + " removes pairs" + advice);
 }
 
 /* Compares names with masses, and prints the table of types once for every pair_coeff. */
@@ -294,7 +291,6 @@ void *PairMLFF::extract_peratom(const char *name, int &ncol)
 
 void PairMLFF::add_tally_callback(Compute * /*compute*/)
 {
-  error->all(FLERR,
-             "The tally computes need forces between pairs of atoms, which a many-body potential such as "
-             "pair_style mlff does not have; use compute stress/atom or heat/flux instead");
+  error->all(FLERR, "The tally computes need forces between pairs of atoms, which a many-body potential such as "
+                    "pair_style mlff does not have; use compute stress/atom or heat/flux instead");
 }

@@ -93,15 +93,23 @@ static void run_linear(mlff_backend *backend, const linear_case *c, test_rng *rn
   mlff_buf dev_slope = to_backend(backend, y, size), dev_scale = to_backend(backend, scale, size);
   mlff_linear linear = {0};
   mlff_error error = {0};
-  test_ok(backend->ops->linear_pack(backend, &linear, weight, c->with_bias ? bias : NULL, c->n_out, c->n_in, c->transpose,
-                                    &error),
+  test_ok(backend->ops->linear_pack(backend, &linear, weight, c->with_bias ? bias : NULL, c->n_out, c->n_in,
+                                    c->transpose, &error),
           error);
   ck_assert_int_eq(linear.n_in, n_x);
   ck_assert_int_eq(linear.n_out, n_y);
-  const mlff_linear_args args = {.n_rows = c->n_rows, .x = dev_x.data, .ldx = ldx, .y = dev_y.data, .ldy = ldy,
-                                 .accumulate = c->accumulate, .act = c->act, .alpha = alpha,
-                                 .slope = c->act ? dev_slope.data : NULL, .ld_slope = ldy,
-                                 .scale = c->scaled ? dev_scale.data : NULL, .ld_scale = ldy};
+  const mlff_linear_args args = {.n_rows = c->n_rows,
+                                 .x = dev_x.data,
+                                 .ldx = ldx,
+                                 .y = dev_y.data,
+                                 .ldy = ldy,
+                                 .accumulate = c->accumulate,
+                                 .act = c->act,
+                                 .alpha = alpha,
+                                 .slope = c->act ? dev_slope.data : NULL,
+                                 .ld_slope = ldy,
+                                 .scale = c->scaled ? dev_scale.data : NULL,
+                                 .ld_scale = ldy};
   backend->ops->linear(backend, &linear, &args);
 
   double *ref_y = malloc((size_t) size * sizeof *ref_y), *ref_slope = malloc((size_t) size * sizeof *ref_slope);
@@ -138,15 +146,21 @@ START_TEST(linear_matches_plain_loops)
 {
   mlff_backend *backend = open_backend(_i);
   if (!backend) return;
-  static const int sizes[][3] = {{0, 5, 7}, {1, 1, 1}, {2, 3, 17}, {5, 20, 33}, {6, 64, 64}, {7, 65, 127}, {13, 128, 97},
-                                 {23, 31, 130}};
+  static const int sizes[][3] = {{0, 5, 7},   {1, 1, 1},    {2, 3, 17},    {5, 20, 33},
+                                 {6, 64, 64}, {7, 65, 127}, {13, 128, 97}, {23, 31, 130}};
   test_rng rng = {.state = 7};
   for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
     for (int variant = 0; variant < 8; variant++) {
-      const linear_case c = {.n_rows = sizes[s][0], .n_in = sizes[s][1], .n_out = sizes[s][2], .transpose = variant >= 6,
-                             .with_bias = variant < 6 && variant != 1, .accumulate = variant == 2 || variant == 7,
+      const linear_case c = {.n_rows = sizes[s][0],
+                             .n_in = sizes[s][1],
+                             .n_out = sizes[s][2],
+                             .transpose = variant >= 6,
+                             .with_bias = variant < 6 && variant != 1,
+                             .accumulate = variant == 2 || variant == 7,
                              .scaled = variant == 3 || variant >= 6,
-                             .act = variant == 4 ? MLFF_ACT_SILU : variant == 5 ? MLFF_ACT_CELU : MLFF_ACT_NONE};
+                             .act = variant == 4   ? MLFF_ACT_SILU
+                                    : variant == 5 ? MLFF_ACT_CELU
+                                                   : MLFF_ACT_NONE};
       run_linear(backend, &c, &rng);
     }
   }
@@ -165,8 +179,15 @@ START_TEST(activations_have_limits)
   test_ok(backend->ops->linear_pack(backend, &linear, &one, NULL, 1, 1, 0, &error), error);
   mlff_buf dev_x = to_backend(backend, x, 6), dev_y = to_backend(backend, x, 6), dev_slope = to_backend(backend, x, 6);
   for (mlff_act act = MLFF_ACT_SILU; act <= MLFF_ACT_CELU; act++) {
-    const mlff_linear_args args = {.n_rows = 6, .x = dev_x.data, .ldx = 1, .y = dev_y.data, .ldy = 1, .act = act,
-                                   .alpha = 0.1, .slope = dev_slope.data, .ld_slope = 1};
+    const mlff_linear_args args = {.n_rows = 6,
+                                   .x = dev_x.data,
+                                   .ldx = 1,
+                                   .y = dev_y.data,
+                                   .ldy = 1,
+                                   .act = act,
+                                   .alpha = 0.1,
+                                   .slope = dev_slope.data,
+                                   .ld_slope = 1};
     backend->ops->linear(backend, &linear, &args);
     double *y = from_backend(backend, dev_y.data, 6), *slope = from_backend(backend, dev_slope.data, 6);
     const double low = act == MLFF_ACT_SILU ? 0.0 : -0.1, middle = act == MLFF_ACT_SILU ? 0.5 : 1.0;
@@ -191,7 +212,7 @@ END_TEST
 
 static void release_edges(mlff_backend *backend, mlff_edges *edges)
 {
-  mlff_buf *bufs[] = {&edges->row, &edges->nbr, &edges->node, &edges->species, &edges->vec, &edges->center_species,
+  mlff_buf *bufs[] = {&edges->row,    &edges->nbr, &edges->node, &edges->species, &edges->vec, &edges->center_species,
                       &edges->scratch};
   for (size_t k = 0; k < sizeof bufs / sizeof bufs[0]; k++) mlff_buf_release(backend, bufs[k]);
 }
@@ -261,8 +282,16 @@ START_TEST(edges_refuse_positions_that_are_not_finite)
   const int64_t row[3] = {0, 1, 2};
   const int32_t nbr[2] = {1, 0}, species[2] = {0, 0}, node[2] = {0, 1};
   double pos[2][3] = {{0, 0, 0}, {1, 0, 0}};
-  const mlff_graph graph = {.n_local = 2, .n_all = 2, .n_nodes = 2, .n_pairs = 2, .list_id = 1, .species = species,
-                            .node = node, .row = row, .nbr = nbr, .pos = (const double(*)[3]) pos};
+  const mlff_graph graph = {.n_local = 2,
+                            .n_all = 2,
+                            .n_nodes = 2,
+                            .n_pairs = 2,
+                            .list_id = 1,
+                            .species = species,
+                            .node = node,
+                            .row = row,
+                            .nbr = nbr,
+                            .pos = (const double(*)[3]) pos};
   mlff_edges edges = {0};
   mlff_error error = {0};
   const double bad[] = {NAN, INFINITY, -INFINITY};
@@ -291,8 +320,16 @@ START_TEST(forces_of_a_dimer_by_hand)
   const int64_t row[3] = {0, 1, 2};
   const int32_t nbr[2] = {1, 0}, species[2] = {0, 0}, node[2] = {0, 1};
   const double pos[2][3] = {{0, 0, 0}, {1, 2, 0.5}};
-  const mlff_graph graph = {.n_local = 2, .n_all = 2, .n_nodes = 2, .n_pairs = 2, .list_id = 1, .species = species,
-                            .node = node, .row = row, .nbr = nbr, .pos = pos};
+  const mlff_graph graph = {.n_local = 2,
+                            .n_all = 2,
+                            .n_nodes = 2,
+                            .n_pairs = 2,
+                            .list_id = 1,
+                            .species = species,
+                            .node = node,
+                            .row = row,
+                            .nbr = nbr,
+                            .pos = pos};
   mlff_edges edges = {0};
   mlff_error error = {0};
   test_ok(backend->ops->edges(backend, &graph, 9.0, &edges, &error), error);

@@ -26,8 +26,8 @@ static mlff_status choose_kernels(const char *asked, const char **kernels, mlff_
   for (int k = 0; k < 3; k++) {
     if (!is(asked, paths[k])) continue;
     if (!mlff_cpu_has_kernels(asked))
-      return mlff_fail(error, MLFF_E_UNSUPPORTED, "kernels '%s': this processor cannot run them; use 'auto' (here: %s)", asked,
-                       mlff_cpu_best_kernels());
+      return mlff_fail(error, MLFF_E_UNSUPPORTED, "kernels '%s': this processor cannot run them; use 'auto' (here: %s)",
+                       asked, mlff_cpu_best_kernels());
     *kernels = paths[k];
     return MLFF_OK;
   }
@@ -38,7 +38,8 @@ static mlff_status check_device(const char *device, mlff_error *error)
 {
   if (!device || is(device, "auto") || is(device, "cpu")) return MLFF_OK;
   if (strncmp(device, "cuda", 4) == 0 && (device[4] == '\0' || device[4] == ':'))
-    return mlff_fail(error, MLFF_E_UNSUPPORTED, "device '%s': this build has no CUDA backend; use 'device cpu'", device);
+    return mlff_fail(error, MLFF_E_UNSUPPORTED, "device '%s': this build has no CUDA backend; use 'device cpu'",
+                     device);
   return mlff_fail(error, MLFF_E_ARG, "device '%s' is unknown; use auto, cpu, cuda or cuda:N", device);
 }
 
@@ -81,7 +82,8 @@ mlff_status mlff_buf_reserve(mlff_backend *backend, mlff_buf *buf, size_t bytes,
   const size_t wanted = buf->capacity && bytes < SIZE_MAX / 2 ? bytes + bytes / 4 : bytes;
   void *data = backend->ops->alloc(backend, wanted);
   if (!data)
-    return mlff_fail(error, MLFF_E_NOMEM, "out of memory: %.1f MB more wanted on %s, %.1f MB in use; use fewer atoms per rank",
+    return mlff_fail(error, MLFF_E_NOMEM,
+                     "out of memory: %.1f MB more wanted on %s, %.1f MB in use; use fewer atoms per rank",
                      (double) wanted / 1e6, backend->name, (double) backend->memory.bytes / 1e6);
   backend->ops->release(backend, buf->data);
   backend->memory.bytes += wanted - buf->capacity;

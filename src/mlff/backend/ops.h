@@ -53,14 +53,14 @@ typedef struct mlff_edges {
   int32_t n_local, n_nodes;
   int64_t n_edges;
   double cutoff, min_distance;
-  int32_t closest[2];  /* graph indices of the closest pair */
-  mlff_buf row;     /* int64 [n_local+1]                                                           */
-  mlff_buf nbr;     /* int32 [n_edges]     graph index j, 0..n_all-1                               */
-  mlff_buf node;    /* int32 [n_edges]     node of j                                               */
-  mlff_buf species; /* int32 [n_edges]     species of j                                            */
-  mlff_buf vec;     /* real  [n_edges][4]  x_j - x_i and r, formed in double and then rounded      */
+  int32_t closest[2];      /* graph indices of the closest pair */
+  mlff_buf row;            /* int64 [n_local+1]                                                           */
+  mlff_buf nbr;            /* int32 [n_edges]     graph index j, 0..n_all-1                               */
+  mlff_buf node;           /* int32 [n_edges]     node of j                                               */
+  mlff_buf species;        /* int32 [n_edges]     species of j                                            */
+  mlff_buf vec;            /* real  [n_edges][4]  x_j - x_i and r, formed in double and then rounded      */
   mlff_buf center_species; /* int32 [n_nodes] species of the nodes                                 */
-  uint64_t list_id; /* of the graph that index uploads belong to                                   */
+  uint64_t list_id;        /* of the graph that index uploads belong to                                   */
   mlff_buf scratch;
 } mlff_edges;
 
@@ -89,12 +89,13 @@ struct mlff_ops {
   mlff_status (*upload_reals)(mlff_backend *, void *dst, const double *src, int64_t n, mlff_error *);
   mlff_status (*download_reals)(mlff_backend *, double *dst, const void *src, int64_t n, mlff_error *);
   /* Calls halo->forward on node rows: real [n_nodes][width]. Nothing when halo is NULL. */
-  mlff_status (*exchange)(mlff_backend *, const mlff_halo *halo, void *rows, int64_t n_nodes, int64_t width, mlff_error *);
+  mlff_status (*exchange)(mlff_backend *, const mlff_halo *halo, void *rows, int64_t n_nodes, int64_t width,
+                          mlff_error *);
 
   /* linear.c. weight: double [n_out][n_in] row-major, bias [n_out] or NULL. transpose: pack so that linear computes
    * y[n_in] = x[n_out] W, the product of the backward pass (bias must be NULL). */
-  mlff_status (*linear_pack)(mlff_backend *, mlff_linear *, const double *weight, const double *bias, int n_out, int n_in,
-                             int transpose, mlff_error *);
+  mlff_status (*linear_pack)(mlff_backend *, mlff_linear *, const double *weight, const double *bias, int n_out,
+                             int n_in, int transpose, mlff_error *);
   void (*linear)(mlff_backend *, const mlff_linear *, const mlff_linear_args *);
 
   /* edges.c. Uploads what changed and finds the active edges. NaN distances are dropped by r < cutoff, so positions are

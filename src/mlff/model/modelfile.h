@@ -23,36 +23,45 @@ typedef struct mlff_modelfile_head {
   const char *name, *architecture, *sha256;
   int n_elements;
   const char *const *elements;
-  const int *trained;         /* [n_elements] from domain.elements */
-  double cutoff;              /* A */
-  double energy_in_ev;        /* units.energy_in_eV: one unit of energy of the weights in eV */
-  const double *offsets;      /* [n_elements] energy_offsets in the file's energy unit */
-  double min_distance;        /* domain.min_distance, A: closer atoms are an error */
+  const int *trained;    /* [n_elements] from domain.elements */
+  double cutoff;         /* A */
+  double energy_in_ev;   /* units.energy_in_eV: one unit of energy of the weights in eV */
+  const double *offsets; /* [n_elements] energy_offsets in the file's energy unit */
+  double min_distance;   /* domain.min_distance, A: closer atoms are an error */
 } mlff_modelfile_head;
 const mlff_modelfile_head *mlff_modelfile_get_head(const mlff_modelfile *file);
 
 /* The root mapping, and children by key. A missing or mistyped key is an error naming the line of its parent.
  * `optional` getters give found = 0 instead. Strings live as long as the file. */
 const mlff_yaml *mlff_modelfile_root(const mlff_modelfile *file);
-mlff_status mlff_yaml_map(const mlff_modelfile *, const mlff_yaml *parent, const char *key, const mlff_yaml **child, mlff_error *);
-mlff_status mlff_yaml_optional(const mlff_modelfile *, const mlff_yaml *parent, const char *key, const mlff_yaml **child_or_null);
-mlff_status mlff_yaml_int(const mlff_modelfile *, const mlff_yaml *parent, const char *key, int low, int high, int *value, mlff_error *);
+mlff_status mlff_yaml_map(const mlff_modelfile *, const mlff_yaml *parent, const char *key, const mlff_yaml **child,
+                          mlff_error *);
+mlff_status mlff_yaml_optional(const mlff_modelfile *, const mlff_yaml *parent, const char *key,
+                               const mlff_yaml **child_or_null);
+mlff_status mlff_yaml_int(const mlff_modelfile *, const mlff_yaml *parent, const char *key, int low, int high,
+                          int *value, mlff_error *);
 /* low <= value <= high, finite */
-mlff_status mlff_yaml_double(const mlff_modelfile *, const mlff_yaml *parent, const char *key, double low, double high, double *value, mlff_error *);
-mlff_status mlff_yaml_string(const mlff_modelfile *, const mlff_yaml *parent, const char *key, const char **value, mlff_error *);
+mlff_status mlff_yaml_double(const mlff_modelfile *, const mlff_yaml *parent, const char *key, double low, double high,
+                             double *value, mlff_error *);
+mlff_status mlff_yaml_string(const mlff_modelfile *, const mlff_yaml *parent, const char *key, const char **value,
+                             mlff_error *);
 /* One of `choices` (ended by NULL); *value is its index. */
-mlff_status mlff_yaml_choice(const mlff_modelfile *, const mlff_yaml *parent, const char *key, const char *const *choices, int *value, mlff_error *);
+mlff_status mlff_yaml_choice(const mlff_modelfile *, const mlff_yaml *parent, const char *key,
+                             const char *const *choices, int *value, mlff_error *);
 /* Sequence of numbers; *values is borrowed [n]. n_expected < 0 = any length. */
-mlff_status mlff_yaml_doubles(const mlff_modelfile *, const mlff_yaml *parent, const char *key, int n_expected, const double **values, int *n, mlff_error *);
+mlff_status mlff_yaml_doubles(const mlff_modelfile *, const mlff_yaml *parent, const char *key, int n_expected,
+                              const double **values, int *n, mlff_error *);
 /* Sequence of strings; *values is borrowed [n]. */
-mlff_status mlff_yaml_strings(const mlff_modelfile *, const mlff_yaml *parent, const char *key, const char *const **values, int *n, mlff_error *);
+mlff_status mlff_yaml_strings(const mlff_modelfile *, const mlff_yaml *parent, const char *key,
+                              const char *const **values, int *n, mlff_error *);
 /* Error with file and line of `node`: for checks that only the architecture can make. */
 mlff_status mlff_yaml_fail(const mlff_modelfile *, const mlff_yaml *node, mlff_error *, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
 /* A tensor of the weights as doubles, row-major; caller frees with free(). shape is what it must have (rank <= 4);
  * F32 and F64 are accepted; NaN or infinity is an error. Marks it as used. */
-mlff_status mlff_modelfile_tensor(const mlff_modelfile *, const char *name, int rank, const int64_t *shape, double **values, mlff_error *);
+mlff_status mlff_modelfile_tensor(const mlff_modelfile *, const char *name, int rank, const int64_t *shape,
+                                  double **values, mlff_error *);
 /* 1 if the weights hold such a tensor. Does not mark it. */
 int mlff_modelfile_has_tensor(const mlff_modelfile *, const char *name);
 /* Number of parameters in all tensors. */

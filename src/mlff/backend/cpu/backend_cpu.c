@@ -60,8 +60,8 @@ static mlff_status download_reals_cpu(mlff_backend *backend, double *dst, const 
   return MLFF_OK;
 }
 
-static mlff_status exchange_cpu(mlff_backend *backend, const mlff_halo *halo, void *rows, int64_t n_nodes, int64_t width,
-                                mlff_error *error)
+static mlff_status exchange_cpu(mlff_backend *backend, const mlff_halo *halo, void *rows, int64_t n_nodes,
+                                int64_t width, mlff_error *error)
 {
   (void) n_nodes;
   if (!halo) return MLFF_OK;
@@ -92,8 +92,8 @@ int mlff_cpu_has_kernels(const char *kernels)
 #endif
 #if MLFF_HAVE_AVX512
   if (strcmp(kernels, "avx512") == 0)
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
 #endif
   return 0;
 }
@@ -115,10 +115,10 @@ int mlff_cpu_fill_ops(mlff_ops *ops, size_t real_size, const char *kernels)
   ops->download_reals = download_reals_cpu;
   ops->exchange = exchange_cpu;
   const char *real_name = real_size == sizeof(float) ? "f32" : "f64";
-#define FILL(real, path)                                                  \
-  if (strcmp(real_name, #real) == 0 && strcmp(kernels, #path) == 0) {     \
-    ops_cpu_##real##_##path(ops);                                         \
-    return 1;                                                             \
+#define FILL(real, path)                                              \
+  if (strcmp(real_name, #real) == 0 && strcmp(kernels, #path) == 0) { \
+    ops_cpu_##real##_##path(ops);                                     \
+    return 1;                                                         \
   }
   KERNEL_PATHS(FILL)
   return 0;

@@ -5,8 +5,8 @@
 #include "../ops.h"
 #include "simd.h"
 
-mlff_status MLFF_CPU(linear_pack_cpu)(mlff_backend *, mlff_linear *, const double *weight, const double *bias, int n_out,
-                                      int n_in, int transpose, mlff_error *);
+mlff_status MLFF_CPU(linear_pack_cpu)(mlff_backend *, mlff_linear *, const double *weight, const double *bias,
+                                      int n_out, int n_in, int transpose, mlff_error *);
 void MLFF_CPU(linear_cpu)(mlff_backend *, const mlff_linear *, const mlff_linear_args *);
 mlff_status MLFF_CPU(edges_cpu)(mlff_backend *, const mlff_graph *, double cutoff, mlff_edges *, mlff_error *);
 mlff_status MLFF_CPU(forces_cpu)(mlff_backend *, const mlff_forces_args *, mlff_error *);

@@ -61,7 +61,8 @@ mlff_status MLFF_CPU(forces_cpu)(mlff_backend *backend, const mlff_forces_args *
     double fx = 0.0, fy = 0.0, fz = 0.0;
     for (int64_t e = row[i]; e < row[i + 1]; e++) {
       const double d[3] = {(double) vec[e][0], (double) vec[e][1], (double) vec[e][2]};
-      const double g[3] = {a->scale * (double) grad[e][0], a->scale * (double) grad[e][1], a->scale * (double) grad[e][2]};
+      const double g[3] = {a->scale * (double) grad[e][0], a->scale * (double) grad[e][1],
+                           a->scale * (double) grad[e][2]};
       double we[9];
       double *fj = forces[node[e]];
       fx += g[0];

@@ -151,9 +151,9 @@ MLFF_INLINE vreal vexp(vreal x)
   const real low = -87.0f, high = 88.0f, magic = 12582912.0f; /* 1.5 * 2^23 */
   const real ln2_high = 0x1.62e4p-1f, ln2_low = 0x1.7f7d1cp-20f;
 #endif
-  static const double inverse_factorial[14] = {1.0,        1.0,         1.0 / 2,       1.0 / 6,       1.0 / 24,
-                                               1.0 / 120,  1.0 / 720,   1.0 / 5040,    1.0 / 40320,   1.0 / 362880,
-                                               1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800.0};
+  static const double inverse_factorial[14] =
+      {1.0,        1.0,         1.0 / 2,      1.0 / 6,       1.0 / 24,       1.0 / 120,       1.0 / 720,
+       1.0 / 5040, 1.0 / 40320, 1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800.0};
   const vreal y = vmin(vset(high), vmax(vset(low), x));
   const vreal shifted = y * (real) 1.4426950408889634 + magic; /* n in the low bits of the mantissa */
   const vreal n = shifted - magic;
