@@ -55,7 +55,7 @@ typedef struct painn_filter {
 enum { PAINN_MAX_INTERVALS = 4096 };
 
 /* filter [width], or its slope, exactly; finite at r = 0. */
-void painn_exact_filter(const painn_filter *filter, double r, int want_slope, double *out);
+void painn_exact_filter(const painn_filter *in, double r, int want_slope, double *filter);
 /* Intervals that a table for floats should have, from the basis alone: 64 .. PAINN_MAX_INTERVALS. */
 int painn_table_intervals(const painn_filter *filter);
 /* Rows [n + 3][width] of the cubic spline through it in n <= PAINN_MAX_INTERVALS intervals. */
