@@ -92,7 +92,8 @@ def run_ctest(build, env, pattern=C_LABELS):
         result.fail("ctest found no test: was the build configured with MLFF_BUILD_TESTS=ON?\n" + output)
     for case in cases:
         text = "".join(case.itertext()).strip()
-        status = case.get("status")
+        status, failure = case.get("status"), case.find("failure")
+        text += "\n" + failure.get("message", "") if failure is not None else ""
         code = {"run": 0, "notrun": 77, "disabled": 77}.get(status, 1)
         if status == "notrun" and "SKIPPED" not in text and "Checks:" not in text:
             code = 77 if case.find("skipped") is not None and "SKIP_RETURN_CODE" in ElementTree.tostring(case).decode() else 1
