@@ -128,7 +128,7 @@ def noisy(result):
 
 def markdown(result):
     blocks = [noisy(result), "Ratios\n\n" + ratio_table(result) if result["ratios"] else "",
-              "Where a step goes\n\n" + section_table(result)]
+              "Where a step goes\n\n" + section_table(result) if result["parts"] else ""]
     for part in result["parts"].values():
         blocks.append(part["title"] + "\n\n" + case_table(part["cases"]))
     if "memory" in result:
