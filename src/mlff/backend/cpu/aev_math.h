@@ -51,7 +51,7 @@ MLFF_INLINE vreal vexp_or_zero(vreal x)
   vreal p = vset((real) inverse_factorial[DEGREE]);
 #pragma GCC unroll 16
   for (int k = DEGREE - 1; k >= 0; k--) p = p * r + (real) inverse_factorial[k];
-  const vreal y = (vreal) ((vmask) p + ((vmask) shifted << MANTISSA));
+  const vreal y = (vreal) ((vbits) p + ((vbits) shifted << MANTISSA));
   return vselect(x < low, vset(0), y);
 }
 

@@ -29,10 +29,12 @@
 #if MLFF_REAL_IS_DOUBLE
 typedef double real;
 typedef int64_t mlff_vint_lane;
+typedef uint64_t mlff_vbits_lane;
 #define MLFF_REAL_NAME f64
 #else
 typedef float real;
 typedef int32_t mlff_vint_lane;
+typedef uint32_t mlff_vbits_lane;
 #define MLFF_REAL_NAME f32
 #endif
 
@@ -45,6 +47,7 @@ typedef int32_t mlff_vint_lane;
 
 typedef real vreal __attribute__((vector_size(MLFF_VBYTES)));
 typedef mlff_vint_lane vmask __attribute__((vector_size(MLFF_VBYTES)));
+typedef mlff_vbits_lane vbits __attribute__((vector_size(MLFF_VBYTES))); /* wraps around when it overflows */
 typedef real mlff_vreal_unaligned __attribute__((vector_size(MLFF_VBYTES), aligned(sizeof(real)), may_alias));
 
 MLFF_INLINE vreal vload(const real *p)
@@ -161,7 +164,7 @@ MLFF_INLINE vreal vexp(vreal x)
   vreal p = vset((real) inverse_factorial[DEGREE]);
 #pragma GCC unroll 16
   for (int k = DEGREE - 1; k >= 0; k--) p = p * r + (real) inverse_factorial[k];
-  const vmask exponent = ((vmask) shifted - (vmask) vset(magic) + BIAS) << MANTISSA;
+  const vbits exponent = ((vbits) shifted - (vbits) vset(magic) + BIAS) << MANTISSA;
   return p * (vreal) exponent;
 }
 
