@@ -4,6 +4,11 @@
  * first-level cache. Forward owns the receiver: q and mu of some channels stay in registers over its edges. Backward
  * owns the sender over the same list, which is symmetric: it gathers adjoints and needs no atomics, so results do not
  * depend on anything but the list's order.
+ *
+ * Measured on an Ice Lake core (AVX-512, float, 54 neighbours, 192 atoms of water), us per atom: F = 64 forward 1.5, backward
+ * 2.9; F = 128 3.6 and 6.4, with a table of 513 intervals 6.8 and 7.7. That core loads 1.4 vectors of 64 bytes per cycle
+ * and not 2, so forward is bound by loads. What lost: one vector of channels at a time forward (2.0), differences of rows
+ * for value and slope (backward 3 % faster, tables 20 % slower), unrolling the channels of the backward pass (8 % slower).
  */
 #include "painn.h"
 
@@ -40,7 +45,7 @@ MLFF_INLINE void message_channels(const mlff_painn_message_args *a, const int64_
     z[b] = vload(mu_in + 2 * f + b * MLFF_VLEN);
   }
   for (int64_t e = row[i]; e < row[i + 1]; e++) {
-    const real *line = lines + e * MLFF_PAINN_LINE, *coef = terms + e * 2 * a->n_terms;
+    const real *line = lines + e * MLFF_PAINN_LINE, *coef = dense ? terms + e * 2 * a->n_terms : NULL;
     const line_index index = line_load_index(line);
     const real *r = rows + (dense ? 0 : index.first * ld), *s = state + index.node * 6 * f;
     const vreal k[4] = {vset(line[0]), vset(line[1]), vset(line[2]), vset(line[3])};
@@ -161,7 +166,7 @@ MLFF_INLINE v4 backward_edge(const mlff_painn_message_args *a, const int64_t f, 
 {
   const int64_t ld = 3 * f;
   const real *line = (const real *) a->radial->line.data + e * MLFF_PAINN_LINE;
-  const real *terms = (const real *) a->radial->terms.data + e * 2 * a->n_terms;
+  const real *terms = dense ? (const real *) a->radial->terms.data + e * 2 * a->n_terms : NULL;
   const line_index index = line_load_index(line);
   const real *r = (const real *) a->rows + (dense ? 0 : index.first * ld),
              *g = (const real *) a->grad + index.node * 4 * f;
