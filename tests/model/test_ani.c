@@ -211,7 +211,6 @@ START_TEST(far_molecules_add_up)
   test_model model = shape_of(2);
   mlff_model *open = test_model_open(&model, precisions[is_double]);
   test_atoms one = test_random(N, 3.6, 0.9, 0, random_numbers, 3, 81), many = test_atoms_new(N * COPIES);
-  many.species = malloc(sizeof *many.species * N * COPIES);
   for (int k = 0; k < N * COPIES; k++) {
     many.number[k] = one.number[k % N];
     many.species[k] = one.species[k % N];
@@ -238,7 +237,6 @@ START_TEST(small_cells_equal_their_supercells)
   test_model model = shape_of(0);
   mlff_model *open = test_model_open(&model, "fp64");
   test_atoms cell = test_random(4, 2.9, 1.0, 1, random_numbers, 3, 91), super = test_atoms_new(32);
-  super.species = malloc(32 * sizeof *super.species);
   for (int x = 0; x < 3; x++) {
     super.pbc[x] = 1;
     for (int y = 0; y < 3; y++) super.cell[x][y] = 2.0 * cell.cell[x][y];

@@ -258,7 +258,6 @@ START_TEST(aev_of_few_atoms)
       test_random(30, 3.2, 0.5, 0, numbers, 1, 15); /* one species: whole batches of triples and a rest */
   check_atoms(backend, &c, &dense, 1u);
   test_atoms none = test_atoms_new(0);
-  none.species = calloc(1, sizeof *none.species);
   check_atoms(backend, &c, &none, 11u);
   mlff_backend_close(backend);
 }
