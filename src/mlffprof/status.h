@@ -1,0 +1,21 @@
+/* status.h: raising and passing on errors inside the profiler library. */
+#ifndef MLFFPROF_STATUS_H
+#define MLFFPROF_STATUS_H
+
+#include "mlff/mlffprof.h"
+
+/* Writes code and printf-style text into error (NULL allowed) and returns code. */
+mlffprof_status mlffprof_fail(mlffprof_error *error, mlffprof_status code, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 3, 4)))
+#endif
+    ;
+
+/* Returns from the calling function when `call` fails. Only where nothing is owned. */
+#define MLFFPROF_TRY(call)                                 \
+  do {                                                     \
+    const mlffprof_status mlffprof_try_status_ = (call);   \
+    if (mlffprof_try_status_) return mlffprof_try_status_; \
+  } while (0)
+
+#endif
