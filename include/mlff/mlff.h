@@ -171,6 +171,52 @@ MLFF_API mlff_memory mlff_model_memory(const mlff_model *model);
 MLFF_API mlff_status mlff_model_evaluate(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo,
                                          mlff_result *result, mlff_error *error);
 
+/* ---- where the time goes ---------------------------------------------------------------------------------------- */
+
+/* Parts of an evaluation that are timed while spans are on. MLFF_SPAN_EVALUATE is the whole; the others lie within it,
+ * do not overlap, and leave out what is small. */
+typedef enum mlff_span_id {
+  MLFF_SPAN_EVALUATE = 0,        /* "evaluate"            all of mlff_model_evaluate                                */
+  MLFF_SPAN_EDGES,               /* "edges"               candidates -> active edges                                */
+  MLFF_SPAN_DESCRIPTOR,          /* "descriptor"          ANI: AEVs; PaiNN: radial functions                        */
+  MLFF_SPAN_MESSAGE,             /* "message"             PaiNN: sums over neighbours                               */
+  MLFF_SPAN_DENSE,               /* "dense"               layers of atoms: products, activations, readout           */
+  MLFF_SPAN_DESCRIPTOR_BACKWARD, /* "descriptor_backward" the same on the way back, towards the forces              */
+  MLFF_SPAN_MESSAGE_BACKWARD,    /* "message_backward"                                                              */
+  MLFF_SPAN_DENSE_BACKWARD,      /* "dense_backward"                                                                */
+  MLFF_SPAN_FORCES,              /* "forces"              edge gradients -> forces and virials                      */
+  MLFF_SPAN_EXCHANGE,            /* "exchange"            halo exchanges, with the waiting for other ranks          */
+  MLFF_SPAN_COPY,                /* "copy"                between host and device                                   */
+  MLFF_N_SPANS
+} mlff_span_id;
+
+/* What a part has taken since mlff_spans_start. `part` says what it is needed for: "energy", "forces" (virials come with
+ * them) or NULL = both. */
+typedef struct mlff_span {
+  const char *name, *part;
+  double seconds;
+  int64_t calls;
+} mlff_span;
+
+/* One call, for a trace: seconds of the monotonic clock (CLOCK_MONOTONIC). */
+typedef struct mlff_stamp {
+  mlff_span_id span;
+  double begin, end;
+} mlff_stamp;
+
+/* Starts timing from zero, with room for n_stamps calls (0 = sums only). While spans are off (the default) evaluations
+ * run the very code that they would run without them; on, each operation reads the clock twice. Results are the same. */
+MLFF_API mlff_status mlff_spans_start(mlff_model *model, size_t n_stamps, mlff_error *error);
+/* Spans off; sums and stamps remain readable. */
+MLFF_API void mlff_spans_stop(mlff_model *model);
+/* The sums, [MLFF_N_SPANS], valid until the model is closed and growing while spans are on. Never NULL: before the first
+ * start everything is 0. */
+MLFF_API const mlff_span *mlff_spans_read(const mlff_model *model);
+/* The stamps since the start or the last call of this function, in the order of their ends, valid until the next
+ * evaluation; *n is their number. They are forgotten by this call. *n_dropped (NULL is fine): how many more there would
+ * have been with more room. */
+MLFF_API const mlff_stamp *mlff_spans_take(mlff_model *model, size_t *n, size_t *n_dropped);
+
 /* One line of a self-test. */
 typedef struct mlff_self_test {
   char name[64]; /* of the structure                                               */

@@ -13,6 +13,7 @@
 
 typedef struct mlff_ops mlff_ops;
 typedef struct mlff_backend mlff_backend;
+typedef struct mlff_spans mlff_spans;
 
 /* A persistent array of the backend. Zero-initialise; mlff_buf_reserve grows it; contents are lost when it grows. */
 typedef struct mlff_buf {
@@ -27,7 +28,8 @@ struct mlff_backend {
   size_t real_size;      /* sizeof(real): 4 or 8                          */
   const mlff_ops *ops;
   mlff_memory memory;
-  void *impl; /* the backend's own state */
+  mlff_spans *spans; /* while spans are on: what the timed ops add to (model/spans.c); else NULL */
+  void *impl;        /* the backend's own state */
 };
 
 /* Opens a backend. device: NULL, "auto", "cpu", "cuda[:N]"; precision: NULL, "fp32", "fp64", "mixed"; kernels: NULL,

@@ -17,6 +17,7 @@
 /* A packed weight matrix, made once at load. Opaque; each backend packs as it likes. */
 typedef struct mlff_linear {
   int n_in, n_out; /* of the product that it performs (after transposition) */
+  int transposed;  /* packed for the backward pass                           */
   mlff_buf packed, bias;
 } mlff_linear;
 

@@ -5,6 +5,7 @@
  * thousands of eV, never pass through single precision.
  */
 #include "model_impl.h"
+#include "spans.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -165,13 +166,11 @@ static mlff_status check_distance(const mlff_model *m, const mlff_graph *graph, 
                    e->min_distance, m->head->min_distance);
 }
 
-mlff_status mlff_model_evaluate(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
-                                mlff_error *error)
+static mlff_status evaluate(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
+                            mlff_error *error)
 {
-  mlff_model *m = model;
   mlff_arch_outputs out = {.node_energy = NULL};
   mlff_error ignored;
-  MLFF_TRY(check_arguments(m, graph, halo, result, error));
 
   /* A bad position leaves no edges; the network is evaluated all the same for the sake of its exchanges. */
   mlff_status status = m->backend->ops->edges(m->backend, graph, m->head->cutoff, &m->edges, error);
@@ -189,4 +188,16 @@ mlff_status mlff_model_evaluate(mlff_model *model, const mlff_graph *graph, cons
   result->n_edges = m->edges.n_edges;
   result->min_distance = m->edges.min_distance;
   return check_finite(m, graph, result, error);
+}
+
+mlff_status mlff_model_evaluate(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
+                                mlff_error *error)
+{
+  MLFF_TRY(check_arguments(model, graph, halo, result, error));
+  mlff_spans *spans = model->backend->spans;
+  if (!spans) return evaluate(model, graph, halo, result, error);
+  const double begin = mlff_spans_now();
+  const mlff_status status = evaluate(model, graph, halo, result, error);
+  mlff_spans_add(spans, MLFF_SPAN_EVALUATE, begin);
+  return status;
 }

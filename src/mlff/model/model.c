@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include "model_impl.h"
+#include "spans.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -191,6 +192,7 @@ static void release_edges(mlff_backend *backend, mlff_edges *edges)
 void mlff_model_close(mlff_model *model)
 {
   if (!model) return;
+  mlff_spans_free(model->spans, model->backend);
   if (model->arch) model->arch->destroy(model->net);
   if (model->backend) {
     release_edges(model->backend, &model->edges);

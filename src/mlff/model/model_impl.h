@@ -38,6 +38,7 @@ struct mlff_model {
   double scale; /* the file's energy unit in eV */
   mlff_test_set tests;
   mlff_info info;
+  mlff_spans *spans; /* of the last mlff_spans_start; the backend has it too while spans are on */
 };
 
 /* Reads the file's self_test block. */

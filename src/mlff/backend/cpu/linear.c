@@ -30,6 +30,7 @@ mlff_status MLFF_CPU(linear_pack_cpu)(mlff_backend *backend, mlff_linear *linear
   MLFF_TRY(mlff_buf_reserve(backend, &linear->bias, (size_t) n_panels * TILE_COLS * sizeof(real), error));
   linear->n_in = rows;
   linear->n_out = cols;
+  linear->transposed = transpose;
   real *packed = linear->packed.data, *packed_bias = linear->bias.data;
   for (int panel = 0; panel < n_panels; panel++) {
     for (int c = 0; c < TILE_COLS; c++) {

@@ -1,0 +1,238 @@
+/* spans.c: where the time of an evaluation goes.
+ *
+ * An architecture calls operations through the backend's table. Spans on: the backend gets a table whose entries read the
+ * clock, call the plain operation, and read the clock again. Spans off: the plain table, so being off costs nothing.
+ *
+ * Operations are timed as the caller sees them. A backend that returns before its work is done has to wait for it in its
+ * timed operations.
+ */
+#define _POSIX_C_SOURCE 200809L
+
+#include "spans.h"
+
+#include "model_impl.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+struct mlff_spans {
+  const mlff_ops *plain;
+  mlff_ops timed;
+  mlff_span sums[MLFF_N_SPANS];
+  mlff_stamp *stamps; /* [n_room] */
+  size_t n_stamps, n_room, n_dropped;
+};
+
+static const mlff_span no_spans[MLFF_N_SPANS] = {
+    [MLFF_SPAN_EVALUATE] = {.name = "evaluate"},
+    [MLFF_SPAN_EDGES] = {.name = "edges", .part = "energy"},
+    [MLFF_SPAN_DESCRIPTOR] = {.name = "descriptor", .part = "energy"},
+    [MLFF_SPAN_MESSAGE] = {.name = "message", .part = "energy"},
+    [MLFF_SPAN_DENSE] = {.name = "dense", .part = "energy"},
+    [MLFF_SPAN_DESCRIPTOR_BACKWARD] = {.name = "descriptor_backward", .part = "forces"},
+    [MLFF_SPAN_MESSAGE_BACKWARD] = {.name = "message_backward", .part = "forces"},
+    [MLFF_SPAN_DENSE_BACKWARD] = {.name = "dense_backward", .part = "forces"},
+    [MLFF_SPAN_FORCES] = {.name = "forces", .part = "forces"},
+    [MLFF_SPAN_EXCHANGE] = {.name = "exchange"},
+    [MLFF_SPAN_COPY] = {.name = "copy"},
+};
+
+double mlff_spans_now(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
+}
+
+void mlff_spans_add(mlff_spans *spans, mlff_span_id span, double begin)
+{
+  const double end = mlff_spans_now();
+  spans->sums[span].seconds += end - begin;
+  spans->sums[span].calls++;
+  if (spans->n_stamps < spans->n_room)
+    spans->stamps[spans->n_stamps++] = (mlff_stamp){.span = span, .begin = begin, .end = end};
+  else if (spans->n_room)
+    spans->n_dropped++;
+}
+
+/* ---- timed operations ------------------------------------------------------------------------------------------- */
+
+/* Times the statement `call`, in which `plain` is the plain table, for `span`. */
+#define TIMED(span, call)                                    \
+  do {                                                       \
+    const mlff_ops *plain = backend->spans->plain;           \
+    const double begin = mlff_spans_now();                   \
+    call;                                                    \
+    mlff_spans_add(backend->spans, MLFF_SPAN_##span, begin); \
+  } while (0)
+
+/* The same for an operation that can fail. */
+#define TIMED_STATUS(span, call)  \
+  do {                            \
+    mlff_status status;           \
+    TIMED(span, status = (call)); \
+    return status;                \
+  } while (0)
+
+static mlff_status timed_upload(mlff_backend *backend, void *to, const void *from, size_t bytes, mlff_error *error)
+{
+  TIMED_STATUS(COPY, plain->upload(backend, to, from, bytes, error));
+}
+
+static mlff_status timed_download(mlff_backend *backend, void *to, const void *from, size_t bytes, mlff_error *error)
+{
+  TIMED_STATUS(COPY, plain->download(backend, to, from, bytes, error));
+}
+
+static mlff_status timed_upload_reals(mlff_backend *backend, void *to, const double *from, int64_t n, mlff_error *error)
+{
+  TIMED_STATUS(COPY, plain->upload_reals(backend, to, from, n, error));
+}
+
+static mlff_status timed_download_reals(mlff_backend *backend, double *to, const void *from, int64_t n,
+                                        mlff_error *error)
+{
+  TIMED_STATUS(COPY, plain->download_reals(backend, to, from, n, error));
+}
+
+static mlff_status timed_exchange(mlff_backend *backend, const mlff_halo *halo, void *rows, int64_t n_nodes,
+                                  int64_t width, mlff_error *error)
+{
+  TIMED_STATUS(EXCHANGE, plain->exchange(backend, halo, rows, n_nodes, width, error));
+}
+
+static void timed_linear(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *args)
+{
+  if (linear->transposed)
+    TIMED(DENSE_BACKWARD, plain->linear(backend, linear, args));
+  else
+    TIMED(DENSE, plain->linear(backend, linear, args));
+}
+
+static mlff_status timed_edges(mlff_backend *backend, const mlff_graph *graph, double cutoff, mlff_edges *edges,
+                               mlff_error *error)
+{
+  TIMED_STATUS(EDGES, plain->edges(backend, graph, cutoff, edges, error));
+}
+
+static mlff_status timed_forces(mlff_backend *backend, const mlff_forces_args *args, mlff_error *error)
+{
+  TIMED_STATUS(FORCES, plain->forces(backend, args, error));
+}
+
+static mlff_status timed_radial(mlff_backend *backend, const mlff_painn_basis *basis, const mlff_edges *edges,
+                                mlff_painn_radial *radial, mlff_error *error)
+{
+  TIMED_STATUS(DESCRIPTOR, plain->painn.radial(backend, basis, edges, radial, error));
+}
+
+static mlff_status timed_aev_forward(mlff_backend *backend, mlff_aev *aev, const mlff_aev_args *args, mlff_error *error)
+{
+  TIMED_STATUS(DESCRIPTOR, plain->ani.aev_forward(backend, aev, args, error));
+}
+
+static mlff_status timed_aev_backward(mlff_backend *backend, mlff_aev *aev, const mlff_aev_args *args,
+                                      mlff_error *error)
+{
+  TIMED_STATUS(DESCRIPTOR_BACKWARD, plain->ani.aev_backward(backend, aev, args, error));
+}
+
+/* Operations of an architecture that have one argument and cannot fail: family, name, type of the argument, span. */
+#define SIMPLE_OPS(X)                                                   \
+  X(painn, moments, mlff_painn_moments_args, MESSAGE)                   \
+  X(painn, moments_backward, mlff_painn_moments_args, MESSAGE_BACKWARD) \
+  X(painn, message, mlff_painn_message_args, MESSAGE)                   \
+  X(painn, message_backward, mlff_painn_message_args, MESSAGE_BACKWARD) \
+  X(painn, mix_norm, mlff_painn_mix_args, DENSE)                        \
+  X(painn, mix_update, mlff_painn_mix_args, DENSE)                      \
+  X(painn, mix_backward_gates, mlff_painn_mix_args, DENSE_BACKWARD)     \
+  X(painn, mix_backward_vectors, mlff_painn_mix_args, DENSE_BACKWARD)   \
+  X(painn, mix_backward_sum, mlff_painn_mix_args, DENSE_BACKWARD)       \
+  X(painn, readout, mlff_painn_readout_args, DENSE)                     \
+  X(ani, readout, mlff_ani_readout_args, DENSE)                         \
+  X(ani, collect, mlff_ani_collect_args, DENSE)
+
+#define DEFINE_SIMPLE(family, name, type, span)                                \
+  static void timed_##family##_##name(mlff_backend *backend, const type *args) \
+  {                                                                            \
+    TIMED(span, plain->family.name(backend, args));                            \
+  }
+SIMPLE_OPS(DEFINE_SIMPLE)
+
+static void fill_timed(mlff_spans *spans)
+{
+  mlff_ops *ops = &spans->timed;
+  *ops = *spans->plain;
+  ops->upload = timed_upload;
+  ops->download = timed_download;
+  ops->upload_reals = timed_upload_reals;
+  ops->download_reals = timed_download_reals;
+  ops->exchange = timed_exchange;
+  ops->linear = timed_linear;
+  ops->edges = timed_edges;
+  ops->forces = timed_forces;
+  ops->painn.radial = timed_radial;
+  ops->ani.aev_forward = timed_aev_forward;
+  ops->ani.aev_backward = timed_aev_backward;
+#define FILL_SIMPLE(family, name, type, span) ops->family.name = timed_##family##_##name;
+  SIMPLE_OPS(FILL_SIMPLE)
+}
+
+/* ---- on, off, reading ---------------------------------------------------------------------------------------------- */
+
+mlff_status mlff_spans_start(mlff_model *model, size_t n_stamps, mlff_error *error)
+{
+  if (!model) return mlff_fail(error, MLFF_E_ARG, "mlff_spans_start: the model is NULL");
+  if (n_stamps > SIZE_MAX / sizeof(mlff_stamp))
+    return mlff_fail(error, MLFF_E_ARG, "mlff_spans_start: %zu stamps are too many", n_stamps);
+  mlff_spans *spans = calloc(1, sizeof *spans);
+  mlff_stamp *stamps = n_stamps ? malloc(n_stamps * sizeof *stamps) : NULL;
+  if (!spans || (n_stamps && !stamps)) {
+    free(spans);
+    free(stamps);
+    return mlff_fail(error, MLFF_E_NOMEM, "out of memory for %zu stamps", n_stamps);
+  }
+  mlff_spans_stop(model);
+  mlff_spans_free(model->spans, model->backend);
+  spans->plain = model->backend->ops;
+  spans->stamps = stamps;
+  spans->n_room = n_stamps;
+  for (int k = 0; k < MLFF_N_SPANS; k++) spans->sums[k] = no_spans[k];
+  fill_timed(spans);
+  model->spans = model->backend->spans = spans;
+  model->backend->ops = &spans->timed;
+  return MLFF_OK;
+}
+
+void mlff_spans_stop(mlff_model *model)
+{
+  if (!model || !model->backend->spans) return;
+  model->backend->ops = model->backend->spans->plain;
+  model->backend->spans = NULL;
+}
+
+const mlff_span *mlff_spans_read(const mlff_model *model)
+{
+  return model && model->spans ? model->spans->sums : no_spans;
+}
+
+const mlff_stamp *mlff_spans_take(mlff_model *model, size_t *n, size_t *n_dropped)
+{
+  mlff_spans *spans = model ? model->spans : NULL;
+  *n = spans ? spans->n_stamps : 0;
+  if (n_dropped) *n_dropped = spans ? spans->n_dropped : 0;
+  if (!spans) return NULL;
+  spans->n_stamps = spans->n_dropped = 0;
+  return spans->stamps;
+}
+
+void mlff_spans_free(mlff_spans *spans, mlff_backend *backend)
+{
+  if (!spans) return;
+  if (backend && backend->spans == spans) {
+    backend->ops = spans->plain;
+    backend->spans = NULL;
+  }
+  free(spans->stamps);
+  free(spans);
+}
