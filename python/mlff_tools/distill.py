@@ -8,7 +8,8 @@ have the same shapes and a GPU can replay one captured graph. On a CPU with a C 
 (cpu.py, cpu_ani.py).
 
 A run stops when its steps are done, or its budget of seconds is spent, or at --max-seconds; it writes a checkpoint and
-the model either way, and a later call goes on from the checkpoint. With --budget-seconds the schedule follows the time
+the model either way, and a later call goes on from the checkpoint. When the validation error jumps (by JUMP), the weights
+of the best validation come back and the learning rate is lowered. With --budget-seconds the schedule follows the time
 spent instead of the steps, so that the learning rate has always come down at the end.
 """
 
@@ -33,6 +34,7 @@ except ImportError:
 TRAIN_DEFAULTS = {"seed": 1, "steps": 50000, "learning_rate": 1.0e-3, "final_learning_rate": 1.0e-6, "warmup": 500,
                   "energy_weight": 100.0, "final_energy_weight": None, "ema": 0.999, "clip": 10.0, "validate_every": 1000,
                   "keep": 0.8, "batch": None, "optimizer": "adam"}
+JUMP, BRAKE = 1.5, 0.7  # of the validation error, that a run does not go on from; of the learning rate afterwards
 CHUNK = 256  # steps whose frame indices are drawn and moved to the device at once
 
 
@@ -116,6 +118,7 @@ class Trainer:
             raise ModelError(f"train.optimizer '{self.train['optimizer']}' is not adam or soap")
         self.soap = soap.Soap(self.shapes, device) if self.train["optimizer"] == "soap" else None
         self.step, self.elapsed, self.history = 0, 0.0, []
+        self.brake, self.best, self.best_error = 1.0, None, math.inf
         self.graph = None
         self.controls = torch.zeros(5, device=device)  # rate, Adam's two corrections, energy weight, 1 - ema
         self.index = [torch.zeros(k, dtype=torch.long, device=device) for k in self.counts]
@@ -200,7 +203,7 @@ class Trainer:
         t = self.train
         cosine = 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
         rate = t["final_learning_rate"] + (t["learning_rate"] - t["final_learning_rate"]) * cosine
-        rate *= min(1.0, (self.step + 1) / t["warmup"])
+        rate *= self.brake * min(1.0, (self.step + 1) / t["warmup"])
         weight = t["energy_weight"]
         if t["final_energy_weight"] is not None:
             weight = weight * (t["final_energy_weight"] / weight) ** min(progress, 1.0)
@@ -209,6 +212,21 @@ class Trainer:
                   1 - min(t["ema"], n / (n + 10))]
         self.controls.copy_(torch.tensor(values), non_blocking=True)
         return rate
+
+    def keep_or_return(self, error):
+        """Keeps the state when the validation error (eV/A) is the smallest so far; returns to that state when the error has
+        jumped. True when it returned."""
+        live = (self.theta, self.ema, self.m, self.v)
+        if error < self.best_error:
+            self.best, self.best_error = [x.clone() for x in live], error
+        elif self.best is None:
+            raise ModelError(f"the validation error is not finite at step {self.step}: lower train.learning_rate")
+        elif not error < JUMP * self.best_error:
+            for x, good in zip(live, self.best):
+                x.copy_(good)
+            self.brake *= BRAKE
+            return True
+        return False
 
     def capture(self):
         """Captures one_step as a CUDA graph; the state is as before afterwards. Without a graph if that fails."""
@@ -262,7 +280,7 @@ class Trainer:
 
     def state(self):
         return {"config": self.config, "data_sha256": self.data_sha256, "step": self.step, "elapsed": self.elapsed,
-                "history": self.history, "soap": self.soap.state() if self.soap else None,
+                "history": self.history, "brake": self.brake, "soap": self.soap.state() if self.soap else None,
                 **{k: getattr(self, k).cpu() for k in ("theta", "ema", "m", "v")}}
 
     def start(self, state, path):
@@ -280,6 +298,7 @@ class Trainer:
         if self.soap and state.get("soap"):
             self.soap.restore(state["soap"])
         self.step, self.elapsed, self.history = state["step"], state["elapsed"], state["history"]
+        self.brake = state.get("brake", 1.0)
 
 
 def save_checkpoint(path, trainer):
@@ -393,8 +412,11 @@ def loop(trainer, args, checkpoint, curve):
             print(f"step {trainer.step} {trainer.elapsed:.0f} s ({speed:.1f} steps/s) lr {rate:.1e} train "
                   f"{1000 * row['train_force_rmse']:.1f} meV/A, validation {1000 * row['force_rmse_all']:.1f} meV/A "
                   f"{1000 * row['energy_rmse_all']:.2f} meV/atom", flush=True)
-            if not math.isfinite(row["train_force_rmse"] + row["force_rmse_all"]):
-                raise ModelError(f"the loss is no longer finite at step {trainer.step}: lower train.learning_rate")
+            if trainer.keep_or_return(row["force_rmse_all"]):
+                print(f"the validation error has jumped: back to {1000 * trainer.best_error:.1f} meV/A, learning rate times "
+                      f"{trainer.brake:.2f}", flush=True)
+                if trainer.brake < 0.05:
+                    raise ModelError(f"training diverges again and again (step {trainer.step}): lower train.learning_rate")
             write_curve(curve, trainer.history)
             if time.monotonic() > save_at:
                 save_checkpoint(checkpoint, trainer)

@@ -10,6 +10,9 @@ import math
 import torch
 
 BETA, BETA_SECOND, PERIOD = 0.95, 0.999, 20
+# Second moments lag behind a basis that turns; where they are of another direction, a step could be of any size. With
+# moments that fit, no element exceeds (1 - BETA) / sqrt(1 - BETA_SECOND) = 1.6.
+LARGEST = 2.0
 
 
 class Soap:
@@ -74,7 +77,7 @@ class Soap:
                 self._rotate_bases(at, vp)
             ql, qr = self.q_left[at], self.q_right[at]
             vp.lerp_((ql.mT @ gp @ qr).square(), 1 - BETA_SECOND)
-            step = first * (ql.mT @ mp @ qr) / ((vp * second).sqrt() + 1e-8)
+            step = (first * (ql.mT @ mp @ qr) / ((vp * second).sqrt() + 1e-8)).clamp_(-LARGEST, LARGEST)
             out[at:at + n] = (ql @ step @ qr.mT).flatten()
             if self.count % PERIOD == 0:
                 self._rotate_bases(at, vp)

@@ -104,6 +104,32 @@ class Training(unittest.TestCase):
                           "--device", "cpu", *arguments])
         return text.getvalue()
 
+    def test_a_jump_of_the_error_is_taken_back(self):
+        trainer = self.trainer()
+        good = trainer.theta.clone()
+        self.assertFalse(trainer.keep_or_return(0.030))
+        trainer.theta.add_(1.0)
+        self.assertFalse(trainer.keep_or_return(0.040))
+        self.assertTrue(trainer.keep_or_return(0.050))
+        self.assertTrue(torch.equal(trainer.theta, good))
+        self.assertEqual(trainer.brake, distill.BRAKE)
+        trainer.theta.add_(1.0)
+        self.assertTrue(trainer.keep_or_return(float("nan")))
+        self.assertTrue(torch.equal(trainer.theta, good))
+        with self.assertRaisesRegex(modelfile.ModelError, "not finite at step 0: lower train.learning_rate"):
+            self.trainer().keep_or_return(float("nan"))
+
+    def test_soap_steps_are_bounded(self):
+        optimizer = soap.Soap({"weight": (4, 3)}, torch.device("cpu"))
+        m, v, controls = torch.zeros(12), torch.zeros(12), torch.tensor([0.0, 0.0, 1.0])
+        generator = torch.Generator().manual_seed(0)
+        for k in range(60):  # tiny gradients of one direction, then a large one of another: moments that do not fit
+            g = 1e-6 * torch.outer(torch.arange(1.0, 5.0), torch.ones(3)).flatten() if k < 50 else \
+                torch.randn(12, generator=generator)
+            step = optimizer.direction(g, m, v, controls)
+            self.assertLessEqual(float(step.norm()), soap.LARGEST * 12 ** 0.5 * 1.001)
+        self.assertGreater(float(step.norm()), 0.0)
+
     def test_splines(self):
         r = np.linspace(0.1, 4.3, 50)
         phi, slope = networks.bspline(torch.tensor(r), 12, 4.0)
