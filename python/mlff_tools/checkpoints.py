@@ -1,11 +1,16 @@
-"""Readers of PyTorch checkpoints. Files are loaded with weights_only=True: no code from a pickle is ever run.
+"""Readers of PyTorch checkpoints. No code from a pickle is ever run: PyTorch loads with weights_only=True, and the reader
+of plain state dicts, which does without PyTorch, knows tensors and dictionaries and refuses all else.
 
-Both return (description, tensors) in the form of the published parameters that convert.py reads.
+read_schnetpack and read_torchani return (description, tensors) in the form of the published parameters that convert.py
+reads, read_state_dict the tensors.
 """
 
+import collections
 import os
+import pickle
 import re
 import typing
+import zipfile
 
 import numpy as np
 
@@ -191,3 +196,60 @@ def read_torchani(path, alpha):
         "self_energies": {e: float(x) for e, x in zip(elements, energies)},
         "networks": {"activation": "celu", "alpha": alpha, "last_activation": "identity", "dims": dims},
     }, tensors
+
+
+STORAGES = {"FloatStorage": np.float32, "DoubleStorage": np.float64, "HalfStorage": np.float16, "LongStorage": np.int64,
+            "IntStorage": np.int32, "BoolStorage": np.bool_}
+
+
+class _StateDictReader(pickle.Unpickler):
+    """Unpickles what a state dict is made of; every other name in the file is an error before anything is called."""
+
+    def __init__(self, file, archive, folder):
+        super().__init__(file)
+        self.archive, self.folder = archive, folder
+
+    def find_class(self, module, name):
+        if (module, name) == ("collections", "OrderedDict"):
+            return collections.OrderedDict
+        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
+            return self.tensor
+        if (module, name) == ("torch._utils", "_rebuild_parameter"):
+            return lambda tensor, requires_grad, hooks: tensor
+        if module == "torch" and name in STORAGES:
+            return STORAGES[name]
+        raise ModelError(f"'{module}.{name}' is needed, which is not part of a state dict and is not run: save the "
+                         "model with torch.save(model.state_dict(), FILE)")
+
+    def persistent_load(self, pid):
+        kind, dtype, key, _, size = pid
+        data = np.frombuffer(self.archive.read(f"{self.folder}/data/{key}"), dtype)
+        if kind != "storage" or len(data) < size:
+            raise ModelError(f"storage {key} holds {len(data)} numbers, expected {size}")
+        return data
+
+    @staticmethod
+    def tensor(storage, offset, size, stride, *_):
+        last = offset + sum((n - 1) * step for n, step in zip(size, stride))
+        if min(size, default=1) < 0 or min(stride, default=0) < 0 or offset < 0 or (0 not in size and last >= len(storage)):
+            raise ModelError(f"a tensor of shape {list(size)} reaches beyond its storage")
+        strides = [step * storage.itemsize for step in stride]
+        return np.ascontiguousarray(np.lib.stride_tricks.as_strided(storage[offset:], size, strides)).reshape(size)
+
+
+def read_state_dict(path):
+    """name -> array of a state dict that PyTorch (1.6 or newer) saved; without PyTorch, and without running its code."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            found = [n for n in archive.namelist() if n.count("/") == 1 and n.endswith("/data.pkl")]
+            if len(found) != 1:
+                raise ModelError("it is no PyTorch file")
+            with archive.open(found[0]) as file:
+                state = _StateDictReader(file, archive, found[0].split("/")[0]).load()
+    except (ModelError, zipfile.BadZipFile, pickle.UnpicklingError, KeyError, ValueError, TypeError, EOFError, IndexError,
+            AttributeError) as e:
+        raise ModelError(f"{path}: cannot be read as a state dict: {e}") from e
+    state = state.get("state_dict", state) if isinstance(state, dict) else state
+    if not isinstance(state, dict) or not all(isinstance(v, np.ndarray) for v in state.values()):
+        raise ModelError(f"{path}: not a state dict (a mapping of names to tensors): save model.state_dict()")
+    return {str(name): value for name, value in state.items()}

@@ -4,6 +4,9 @@
   python -m mlff_tools.convert ani   state_dict.pt   -o NAME    a TorchANI state dict (needs PyTorch)
   python -m mlff_tools.convert painn painn.yaml      -o NAME    a description with safetensors weights
   python -m mlff_tools.convert painn best_model      -o NAME    a SchNetPack model (needs PyTorch and SchNetPack)
+  python -m mlff_tools.convert orb   orb-v2.ckpt     -o NAME    a checkpoint of orb-models (Orb-v2 and its variants)
+  python -m mlff_tools.convert orb   orb.yaml        -o NAME    a description with safetensors weights
+  python -m mlff_tools.convert orb   --random SEED   -o NAME    a full-size Orb-v2 with random weights
 
 Writes NAME.yaml and NAME.safetensors, or nothing. Whatever an option of the source asks for that the engine does not
 have is refused by name.
@@ -16,13 +19,14 @@ import sys
 
 import numpy as np
 
-from . import checkpoints, modelfile, selftest
+from . import checkpoints, convert_orb, modelfile, selftest
 from .modelfile import ModelError
 
 CITATIONS = {
     "ani-2x": "C. Devereux et al., J. Chem. Theory Comput. 16, 4192 (2020), doi:10.1021/acs.jctc.0c00121",
     "ani": "J. S. Smith, O. Isayev, A. E. Roitberg, Chem. Sci. 8, 3192 (2017), doi:10.1039/C6SC05720A",
     "painn": "K. T. Schuett, O. T. Unke, M. Gastegger, ICML 2021, PMLR 139, 9377, arXiv:2102.03150",
+    "orb": convert_orb.CITATION,
 }
 # Elements of the molecules of the (r)MD17 sets, whose PaiNN models have untrained embeddings for all others.
 MD17_ELEMENTS = {"ethanol": "HCO", "aspirin": "HCO", "malonaldehyde": "HCO", "salicylic": "HCO", "benzene": "HC",
@@ -190,10 +194,16 @@ def _provenance(source, where, architecture, unit, extra):
 def convert(args):
     """Converts as the command line says; returns (yaml path, complete head)."""
     path = args.source
-    if not os.path.exists(path):
+    if path is None and getattr(args, "random", None) is None:
+        raise ModelError("no IN given: name a checkpoint or a description, or say --random SEED")
+    if path is not None and not os.path.exists(path):
         raise ModelError(f"{path}: no such file")
-    described = path.endswith((".yaml", ".yml"))
-    if args.architecture == "ani":
+    described = path is not None and path.endswith((".yaml", ".yml"))
+    if args.architecture == "orb":
+        source, head, out = convert_orb.read(args, read_description)
+        path = path or source["source"]
+        trained, extra = [e for e in head["elements"] if e in convert_orb.TRAINED], ""
+    elif args.architecture == "ani":
         source, tensors = read_description(path, "ani") if described else checkpoints.read_torchani(path, args.alpha)
         head, out = ani_model(source, tensors, args.constants, path)
         trained, extra = head["elements"], f" with {args.constants} constants"
@@ -228,7 +238,7 @@ def convert(args):
 def main(argv=None):
     parser = argparse.ArgumentParser(prog="python -m mlff_tools.convert", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="architecture", required=True, metavar="ani|painn")
+    commands = parser.add_subparsers(dest="architecture", required=True, metavar="ani|painn|orb")
     ani = commands.add_parser("ani", help="ANI networks: ani-2x.yaml or a TorchANI state dict")
     ani.add_argument("--constants", choices=("float32-rounded", "exact"), default="float32-rounded",
                      help="AEV constants: rounded to float32 as TorchANI computes (default), or the published decimals")
@@ -239,8 +249,10 @@ def main(argv=None):
                        help="elements to keep (default: those of the training set, if the file tells)")
     painn.add_argument("--energy-unit", choices=modelfile.ENERGY_UNITS,
                        help="unit of the model's energies (default: as the file says, else eV)")
-    for p in (ani, painn):
-        p.add_argument("source", help="description (.yaml) or checkpoint")
+    orb = commands.add_parser("orb", help="Orb-v2: a checkpoint of orb-models, a description, or random weights")
+    convert_orb.add_arguments(orb)
+    for p in (ani, painn, orb):
+        p.add_argument("source", nargs="?" if p is orb else None, help="description (.yaml) or checkpoint")
         p.add_argument("-o", "--output", required=True, metavar="NAME", help="writes NAME.yaml and NAME.safetensors")
         p.add_argument("--min-distance", type=float, default=0.5, metavar="A",
                        help="atoms closer than this are an error at run time (default: %(default)s A)")

@@ -85,11 +85,40 @@ def ani_shapes(head):
     return shapes
 
 
+def orb_shapes(head):
+    """Name -> shape of every tensor of an `orb` model."""
+    p = head["orb"]
+    f, hidden = p["n_features"], p["n_hidden"]
+    shapes = {"embedding": (len(head["elements"]), f)}
+
+    def mlp(name, widths, norm=True):
+        for l, (n_in, n_out) in enumerate(zip(widths[:-1], widths[1:])):
+            shapes[f"{name}.{l}.weight"] = (n_out, n_in)
+            shapes[f"{name}.{l}.bias"] = (n_out,)
+        if norm:
+            shapes[name + ".norm.weight"] = shapes[name + ".norm.bias"] = (f,)
+
+    mlp("node_encoder", (f, hidden, hidden, f))
+    mlp("edge_encoder", (p["radial_basis"]["n"] + 3, hidden, hidden, f))
+    for l in range(p["n_interactions"]):
+        mlp(f"layer.{l}.edge", (3 * f, hidden, hidden, f))
+        mlp(f"layer.{l}.node", (3 * f, hidden, hidden, f))
+        for gate in ("receive", "send"):
+            shapes[f"layer.{l}.{gate}.weight"] = (1, f)
+            shapes[f"layer.{l}.{gate}.bias"] = (1,)
+    for name, n_out in (("energy", 1), ("forces", 3), ("stress", 6)):
+        mlp(name, (f, p["n_readout"], n_out), norm=False)
+    return shapes
+
+
+SHAPES = {"painn": painn_shapes, "ani": ani_shapes, "orb": orb_shapes}
+
+
 def check(head, tensors):
     """Raises ModelError unless `tensors` (name -> array) are exactly those that `head` describes, and finite."""
     architecture = head.get("architecture")
-    if architecture not in ("painn", "ani"):
-        raise ModelError(f"architecture '{architecture}' is not known: use painn or ani")
+    if architecture not in SHAPES:
+        raise ModelError(f"architecture '{architecture}' is not known: use one of {', '.join(SHAPES)}")
     elements = head["elements"]
     unknown = [e for e in elements if e not in NUMBERS or e == "X"]
     if unknown or len(set(elements)) != len(elements) or not elements:
@@ -98,7 +127,7 @@ def check(head, tensors):
         raise ModelError(f"energy_offsets has {sorted(head['energy_offsets'])}, elements are {elements}")
     if head["units"]["energy"] not in ENERGY_UNITS:
         raise ModelError(f"units.energy is '{head['units']['energy']}': use one of {', '.join(ENERGY_UNITS)}")
-    shapes = painn_shapes(head) if architecture == "painn" else ani_shapes(head)
+    shapes = SHAPES[architecture](head)
     for name, shape in shapes.items():
         if name not in tensors:
             raise ModelError(f"tensor '{name}' {list(shape)} is missing")

@@ -8,7 +8,7 @@ import numpy as np
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "python"))
 
-from mlff_tools import modelfile, selftest  # noqa: E402
+from mlff_tools import convert_orb, modelfile, selftest  # noqa: E402
 
 SHARED = os.environ.get("MLFF_SHARED_DIR", os.path.join(os.path.dirname(ROOT), "shared"))
 PUBLISHED = os.path.join(SHARED, "models")
@@ -43,7 +43,7 @@ def common_head(name, architecture, elements, cutoff):
 def random_tensors(head, seed):
     """Weights of moderate size for a head with its architecture's block."""
     rng = np.random.default_rng(seed)
-    shapes = modelfile.painn_shapes(head) if head["architecture"] == "painn" else modelfile.ani_shapes(head)
+    shapes = modelfile.SHAPES[head["architecture"]](head)
     out = {}
     for name, shape in shapes.items():
         scale = 1.0 / np.sqrt(shape[-1]) if len(shape) > 1 else 0.1
@@ -77,3 +77,13 @@ def ani(n_members=2, elements=("H", "C", "O"), seed=0):
                    "activation": {"kind": "celu", "alpha": 0.1}, "dims": {}}
     head["ani"]["dims"] = {e: [modelfile.aev_length(head), 12, 8, 1] for e in elements}
     return head, random_tensors(head, seed)
+
+
+def orb(n_features=12, n_hidden=20, n_interactions=2, elements=("H", "C", "O"), cutoff=6.0, n_neighbours=20, seed=0):
+    """A random Orb-v2, narrow, as (head, tensors)."""
+    head = common_head("random-orb", "orb", list(elements), cutoff)
+    head["orb"] = {"n_features": n_features, "n_hidden": n_hidden, "n_interactions": n_interactions, "n_readout": 10,
+                   "n_neighbours": n_neighbours, "radial_basis": {"kind": "gaussian", "n": 20, "radius": 10.0},
+                   "norm_epsilon": 1e-5,
+                   "normalizers": {"energy": [-0.37, 1.9], "forces": [0.0125, 0.61], "stress": [-0.0031, 0.0144]}}
+    return head, convert_orb.random_tensors(head, seed)
