@@ -1,0 +1,32 @@
+/* make.h: the parts of a report that have a file of their own. All take a recorder and write into a report whose arena
+ * exists; what runs out of memory marks the arena. */
+#ifndef MLFFPROF_MAKE_H
+#define MLFFPROF_MAKE_H
+
+#include "arena.h"
+#include "recorder.h"
+
+/* A report with an arena and nothing measured. NULL when memory is out. */
+mlffprof_report *mlffprof_report_empty(void);
+
+void mlffprof_make_memory(const mlffprof_recorder *r, mlffprof_report *report);
+void mlffprof_make_energy(const mlffprof_recorder *r, mlffprof_report *report);
+void mlffprof_make_accuracy(const mlffprof_recorder *r, mlffprof_report *report);
+/* Needs components, tags, ranks, atoms and context. */
+void mlffprof_make_hotspots(mlffprof_report *report);
+
+/* Verdict about points x, y (w > 0 samples each) after warm-up of a memory series; growth, slope, error, verdict and
+ * reason of result. */
+void mlffprof_memory_judge(const double *x, const double *y, const int64_t *w, int n, double tolerance_bytes,
+                           mlffprof_memory_result *result, mlffprof_arena *arena);
+
+/* A copy of n doubles or integers in the arena; NULL when memory is out. */
+double *mlffprof_arena_doubles(mlffprof_arena *arena, const double *values, int n);
+int64_t *mlffprof_arena_integers(mlffprof_arena *arena, const int64_t *values, int n);
+const char *mlffprof_arena_printf(mlffprof_arena *arena, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 2, 3)))
+#endif
+    ;
+
+#endif

@@ -1,0 +1,269 @@
+/* make_report.c: recorder -> report: latencies, components, slow steps, tags, ranks, context. */
+#include "make.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_SLOWEST_RANKS = 16 };
+static const double slow_factor = 2;
+
+/* ---- memory of a report ------------------------------------------------------------------------------------------ */
+
+static mlffprof_stats no_stats(void)
+{
+  return (mlffprof_stats){0, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
+}
+
+static mlffprof_memory_result no_memory(void)
+{
+  return (mlffprof_memory_result){.initial_bytes = NAN,
+                                  .peak_bytes = NAN,
+                                  .final_bytes = NAN,
+                                  .delta_bytes = NAN,
+                                  .growth_bytes = NAN,
+                                  .growth_per_1000_steps = NAN,
+                                  .growth_error = NAN};
+}
+
+static void set_unmeasured(mlffprof_report *p)
+{
+  p->schema_version = MLFFPROF_SCHEMA_VERSION;
+  p->warmup = p->latency = no_stats();
+  p->n_atoms = MLFFPROF_UNKNOWN;
+  p->n_ranks = 1;
+  p->quantiles_exact = 1;
+  p->latencies_stride = 1;
+  p->total_time_s = p->steps_per_second = p->ns_per_day = p->us_per_atom = NAN;
+  p->energy_time_ms = p->forces_time_ms = p->stress_time_ms = p->drift = p->slow_share = NAN;
+  p->memory.host = p->memory.device = no_memory();
+  p->memory.stride = p->energy.stride = p->accuracy.stride = 1;
+  p->energy.time_ps = NAN;
+  p->energy.finite = 1;
+  p->energy.first_bad_step = p->accuracy.worst_step = MLFFPROF_UNKNOWN;
+}
+
+mlffprof_report *mlffprof_report_empty(void)
+{
+  mlffprof_report *p = calloc(1, sizeof *p);
+  if (!p) return NULL;
+  p->arena = mlffprof_arena_create();
+  if (!p->arena) {
+    free(p);
+    return NULL;
+  }
+  set_unmeasured(p);
+  return p;
+}
+
+void mlffprof_report_free(mlffprof_report *report)
+{
+  if (!report) return;
+  mlffprof_arena_free(report->arena);
+  free(report);
+}
+
+double *mlffprof_arena_doubles(mlffprof_arena *arena, const double *values, int n)
+{
+  double *copy = mlffprof_arena_alloc(arena, (size_t) n, sizeof *copy);
+  if (copy && n) memcpy(copy, values, (size_t) n * sizeof *copy);
+  return copy;
+}
+
+int64_t *mlffprof_arena_integers(mlffprof_arena *arena, const int64_t *values, int n)
+{
+  int64_t *copy = mlffprof_arena_alloc(arena, (size_t) n, sizeof *copy);
+  if (copy && n) memcpy(copy, values, (size_t) n * sizeof *copy);
+  return copy;
+}
+
+const char *mlffprof_arena_printf(mlffprof_arena *arena, const char *format, ...)
+{
+  char text[512];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  return mlffprof_arena_text(arena, text);
+}
+
+/* ---- latencies --------------------------------------------------------------------------------------------------- */
+
+static void make_quantiles(const mlffprof_recorder *r, mlffprof_report *p)
+{
+  static const double q[3] = {0.5, 0.95, 0.99};
+  double values[3];
+  p->quantiles_exact = r->kept_stride == 1;
+  p->quantile_error = p->quantiles_exact ? 0 : MLFFPROF_SKETCH_ERROR;
+  mlffprof_sketch_quantiles(&r->sketch, q, 3, values);
+  mlffprof_sketch_above(&r->sketch, slow_factor * values[0], &p->n_slow, &p->slow_share);
+  p->slow_share = r->total_seconds > 0 ? p->slow_share / r->total_seconds : NAN;
+  if (p->quantiles_exact) {
+    double *sorted = mlffprof_arena_doubles(p->arena, r->kept, (int) r->n_kept);
+    if (!sorted) return;
+    mlffprof_sort(sorted, r->n_kept);
+    for (int k = 0; k < 3; k++) values[k] = mlffprof_quantile(sorted, r->n_kept, q[k]);
+  }
+  p->latency.median = 1e3 * values[0];
+  p->latency.p95 = 1e3 * values[1];
+  p->latency.p99 = 1e3 * values[2];
+}
+
+/* Every 2nd, 4th, ... of the kept steps, so that the bound of the report holds. */
+static void make_latencies(const mlffprof_recorder *r, mlffprof_report *p)
+{
+  int64_t every = 1;
+  while ((r->n_kept + every - 1) / every > r->n_latencies) every *= 2;
+  const int n = (int) ((r->n_kept + every - 1) / every);
+  double *ms = mlffprof_arena_alloc(p->arena, (size_t) n, sizeof *ms);
+  if (!ms) return;
+  for (int k = 0; k < n; k++) ms[k] = 1e3 * r->kept[k * every];
+  p->latencies_ms = ms;
+  p->n_latencies = n;
+  p->latencies_stride = every * r->kept_stride;
+}
+
+static void make_steps(const mlffprof_recorder *r, mlffprof_report *p)
+{
+  mlffprof_summary s;
+  mlffprof_recorder_summary(r, &s);
+  p->n_steps = r->latency.n;
+  p->n_warmup = r->warmup.n;
+  p->warmup = mlffprof_moments_stats(&r->warmup, 1e3);
+  p->latency = mlffprof_moments_stats(&r->latency, 1e3);
+  p->n_atoms = r->n_atoms > 0 ? r->n_atoms : MLFFPROF_UNKNOWN;
+  p->n_ranks = r->n_ranks;
+  p->total_time_s = p->n_steps ? r->total_seconds : NAN;
+  p->steps_per_second = s.steps_per_second;
+  p->ns_per_day = r->lj_units ? NAN : s.ns_per_day;
+  p->us_per_atom = s.us_per_atom;
+  make_quantiles(r, p);
+  make_latencies(r, p);
+}
+
+/* ---- components, slow steps, tags, ranks ------------------------------------------------------------------------- */
+
+static void make_components(const mlffprof_recorder *r, mlffprof_report *p)
+{
+  const mlffprof_component_sum *other = &r->components[r->n_components];
+  mlffprof_component_result *list = mlffprof_arena_alloc(p->arena, (size_t) r->n_components + 1, sizeof *list);
+  double role_ms[MLFFPROF_ROLE_STRESS + 1] = {NAN, NAN, NAN, NAN};
+  if (!list) return;
+  for (int k = 0; k <= r->n_components; k++) {
+    const mlffprof_component_sum *c = &r->components[k];
+    const double n = (double) c->n;
+    if (c == other && !c->n) continue;
+    list[p->n_components++] = (mlffprof_component_result){
+        .name = c == other ? "other" : mlffprof_arena_text(p->arena, c->name),
+        .parent = c->parent >= 0 ? list[c->parent].name : NULL,
+        .role = c->role,
+        .n = c->n,
+        .mean_ms = c->n ? 1e3 * c->seconds / n : NAN,
+        .max_ms = c->n ? 1e3 * c->max : NAN,
+        .share = c->wall > 0 ? c->seconds / c->wall : NAN,
+    };
+    if (c->n) role_ms[c->role] = (isnan(role_ms[c->role]) ? 0 : role_ms[c->role]) + 1e3 * c->seconds / n;
+  }
+  p->components = list;
+  p->energy_time_ms = role_ms[MLFFPROF_ROLE_ENERGY];
+  p->forces_time_ms = role_ms[MLFFPROF_ROLE_FORCES];
+  p->stress_time_ms = role_ms[MLFFPROF_ROLE_STRESS];
+}
+
+static void make_slow_steps(const mlffprof_recorder *r, mlffprof_report *p)
+{
+  mlffprof_slow_step *list = mlffprof_arena_alloc(p->arena, (size_t) r->n_slow, sizeof *list);
+  if (!list) return;
+  for (int k = 0; k < r->n_slow; k++) {
+    const double ms = 1e3 * r->slow[k].seconds;
+    list[k] = (mlffprof_slow_step){r->slow[k].step, ms, p->latency.median > 0 ? ms / p->latency.median : NAN,
+                                   r->slow[k].tags, r->slow[k].rank};
+  }
+  p->slow_steps = list;
+  p->n_slow_steps = r->n_slow;
+}
+
+static void make_tags(const mlffprof_recorder *r, mlffprof_report *p)
+{
+  const mlffprof_tag_sum *none = &r->tags[MLFFPROF_N_TAGS];
+  const double plain_ms = none->n ? 1e3 * none->seconds / (double) none->n : NAN;
+  mlffprof_tag_result *list = mlffprof_arena_alloc(p->arena, MLFFPROF_N_TAGS + 1, sizeof *list);
+  if (!list) return;
+  for (int bit = 0; bit <= MLFFPROF_N_TAGS; bit++) {
+    const mlffprof_tag_sum *t = &r->tags[bit];
+    if (!t->n) continue;
+    const double ms = 1e3 * t->seconds / (double) t->n;
+    list[p->n_tags++] = (mlffprof_tag_result){t == none ? "untagged" : mlffprof_tag_name(bit), t->n, ms,
+                                              r->total_seconds > 0 ? t->seconds / r->total_seconds : NAN,
+                                              plain_ms > 0 ? ms / plain_ms : NAN};
+  }
+  p->tags = list;
+}
+
+static void make_ranks(const mlffprof_recorder *r, mlffprof_report *p)
+{
+  int *rank = mlffprof_arena_alloc(p->arena, N_SLOWEST_RANKS, sizeof *rank);
+  int64_t *steps = mlffprof_arena_alloc(p->arena, N_SLOWEST_RANKS, sizeof *steps);
+  int n = 0;
+  if (!rank || !steps || r->n_ranks == 1) return;
+  for (int k = 0; k < r->n_ranks; k++) {
+    const int64_t here = r->rank_steps[k];
+    if (!here || (n == N_SLOWEST_RANKS && here <= steps[n - 1])) continue;
+    int at = n < N_SLOWEST_RANKS ? n++ : n - 1;
+    for (; at > 0 && steps[at - 1] < here; at--) {
+      steps[at] = steps[at - 1];
+      rank[at] = rank[at - 1];
+    }
+    steps[at] = here;
+    rank[at] = k;
+  }
+  p->slowest_rank = rank;
+  p->slowest_rank_steps = steps;
+  p->n_slowest_ranks = n;
+}
+
+static void make_context(const mlffprof_recorder *r, mlffprof_report *p)
+{
+  mlffprof_context_entry *list = mlffprof_arena_alloc(p->arena, (size_t) r->n_context, sizeof *list);
+  if (!list) return;
+  for (int k = 0; k < r->n_context; k++)
+    list[k] = (mlffprof_context_entry){mlffprof_arena_text(p->arena, r->context[k].key),
+                                       mlffprof_arena_text(p->arena, r->context[k].text), r->context[k].number};
+  p->context = list;
+  p->n_context = r->n_context;
+}
+
+static void make_texts(const mlffprof_recorder *r, mlffprof_report *p)
+{
+  p->name = mlffprof_arena_text(p->arena, r->text.name);
+  p->model_name = mlffprof_arena_text(p->arena, r->text.model_name);
+  p->device = mlffprof_arena_text(p->arena, r->text.device);
+  p->ensemble = mlffprof_arena_text(p->arena, r->text.ensemble);
+  p->notes = mlffprof_arena_text(p->arena, r->text.notes);
+  p->timestamp = mlffprof_arena_text(p->arena, r->text.timestamp);
+}
+
+mlffprof_status mlffprof_recorder_report(const mlffprof_recorder *r, mlffprof_report **report, mlffprof_error *error)
+{
+  mlffprof_report *p = mlffprof_report_empty();
+  *report = NULL;
+  if (!p) return mlffprof_fail(error, MLFFPROF_E_NOMEM, "out of memory for a report");
+  make_texts(r, p);
+  make_steps(r, p);
+  make_components(r, p);
+  make_slow_steps(r, p);
+  make_tags(r, p);
+  make_ranks(r, p);
+  make_context(r, p);
+  mlffprof_make_memory(r, p);
+  mlffprof_make_energy(r, p);
+  mlffprof_make_accuracy(r, p);
+  mlffprof_make_hotspots(p);
+  if (mlffprof_arena_failed(p->arena)) {
+    mlffprof_report_free(p);
+    return mlffprof_fail(error, MLFFPROF_E_NOMEM, "out of memory for a report");
+  }
+  *report = p;
+  return mlffprof_report_targets(p, NULL, error);
+}

@@ -1,0 +1,204 @@
+/* rules.c: reading rules, and targets of a report. */
+#include "rules.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const kind_names[MLFFPROF_N_RULE_KINDS] = {"below", "above", "ratio_below", "ratio_above",
+                                                              "change_below"};
+
+const char *mlffprof_rule_kind_name(mlffprof_rule_kind kind)
+{
+  return kind_names[kind];
+}
+
+int mlffprof_rule_applies(const mlffprof_rule *rule, const mlffprof_report *report)
+{
+  return !rule->model || (report->model_name && !strcmp(rule->model, report->model_name));
+}
+
+static int is_metric(const char *name)
+{
+  for (int k = 0; mlffprof_metric_name(k); k++)
+    if (!strcmp(mlffprof_metric_name(k), name)) return 1;
+  return 0;
+}
+
+static int is_latency(const char *metric)
+{
+  static const char *const names[] = {"mean_latency_ms", "median_latency_ms", "p95_latency_ms", "p99_latency_ms"};
+  for (int k = 0; k < 4; k++)
+    if (!strcmp(names[k], metric)) return 1;
+  return 0;
+}
+
+static mlffprof_rules *rules_new(int n)
+{
+  mlffprof_rules *r = calloc(1, sizeof *r);
+  if (!r) return NULL;
+  r->arena = mlffprof_arena_create();
+  r->list = r->arena ? mlffprof_arena_alloc(r->arena, (size_t) n, sizeof *r->list) : NULL;
+  if (r->list) return r;
+  mlffprof_rules_free(r);
+  return NULL;
+}
+
+void mlffprof_rules_free(mlffprof_rules *rules)
+{
+  if (!rules) return;
+  if (rules->arena) mlffprof_arena_free(rules->arena);
+  free(rules);
+}
+
+mlffprof_status mlffprof_rules_default(mlffprof_rules **rules, mlffprof_error *error)
+{
+  static const mlffprof_rule bars[] = {{"p95_over_mean", NULL, MLFFPROF_BELOW, 2, 0},
+                                       {"p99_over_mean", NULL, MLFFPROF_BELOW, 3, 0},
+                                       {"cv", NULL, MLFFPROF_BELOW, 0.2, 0},
+                                       {"memory_delta_mb", NULL, MLFFPROF_BELOW, 10, 0}};
+  const int n = sizeof bars / sizeof *bars;
+  *rules = rules_new(n);
+  if (!*rules) return mlffprof_fail(error, MLFFPROF_E_NOMEM, "out of memory for rules");
+  memcpy((*rules)->list, bars, sizeof bars);
+  (*rules)->n = n;
+  return MLFFPROF_OK;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+static mlffprof_status check_keys(mlffprof_document *d, const mlffprof_node *m, const char *const *known, int n_known,
+                                  const char *list)
+{
+  for (int k = 0; k < mlffprof_n_pairs(m); k++) {
+    mlffprof_node *value = NULL;
+    const char *key = mlffprof_pair(d, m, k, &value);
+    int i = 0;
+    while (i < n_known && strcmp(known[i], key)) i++;
+    if (i == n_known) return mlffprof_document_fail(d, value, "unknown key '%.60s'; known are %s", key, list);
+  }
+  return MLFFPROF_OK;
+}
+
+/* The one bound of a rule. */
+static mlffprof_status read_bound(mlffprof_document *d, const mlffprof_node *m, mlffprof_rule *rule)
+{
+  int n = 0;
+  for (int k = 0; k < MLFFPROF_N_RULE_KINDS; k++) {
+    double bound = NAN;
+    MLFFPROF_TRY(mlffprof_get_number(d, m, kind_names[k], &bound));
+    if (isnan(bound)) continue;
+    rule->kind = (mlffprof_rule_kind) k;
+    rule->bound = bound;
+    n++;
+  }
+  if (n == 1) return MLFFPROF_OK;
+  return mlffprof_document_fail(d, m,
+                                "a rule has one of below, above, ratio_below, ratio_above and change_below, not %d", n);
+}
+
+static mlffprof_status read_rule(mlffprof_document *d, const mlffprof_node *m, mlffprof_rule *rule)
+{
+  static const char *const known[] = {"metric", "model",       "significant", "below",
+                                      "above",  "ratio_below", "ratio_above", "change_below"};
+  if (m->type != YAML_MAPPING_NODE)
+    return mlffprof_document_fail(d, m, "a rule is written {metric: NAME, below: NUMBER}");
+  MLFFPROF_TRY(check_keys(d, m, known, (int) (sizeof known / sizeof *known),
+                          "metric, model, significant, below, above, ratio_below, ratio_above, change_below"));
+  MLFFPROF_TRY(mlffprof_get_text(d, m, "metric", &rule->metric));
+  MLFFPROF_TRY(mlffprof_get_text(d, m, "model", &rule->model));
+  MLFFPROF_TRY(mlffprof_get_bool(d, m, "significant", 0, &rule->significant));
+  if (!rule->metric) return mlffprof_document_fail(d, m, "a rule without metric");
+  if (!is_metric(rule->metric))
+    return mlffprof_document_fail(d, m, "unknown metric '%.60s'; docs/benchmarks.md lists them", rule->metric);
+  MLFFPROF_TRY(read_bound(d, m, rule));
+  const int is_ratio = rule->kind == MLFFPROF_RATIO_BELOW || rule->kind == MLFFPROF_RATIO_ABOVE;
+  if (rule->significant && !(is_ratio && is_latency(rule->metric)))
+    return mlffprof_document_fail(d, m, "significant goes with ratios of mean, median, p95 and p99 latencies only");
+  return MLFFPROF_OK;
+}
+
+static int same_rule(const mlffprof_rule *a, const mlffprof_rule *b)
+{
+  return a->kind == b->kind && !strcmp(a->metric, b->metric) &&
+         (a->model && b->model ? !strcmp(a->model, b->model) : a->model == b->model);
+}
+
+static mlffprof_status read_rules(mlffprof_document *d, mlffprof_rules **rules)
+{
+  static const char *const known[] = {"rules"};
+  const mlffprof_node *root = mlffprof_document_root(d);
+  mlffprof_node *list = NULL;
+  int n = 0;
+  MLFFPROF_TRY(check_keys(d, root, known, 1, "rules"));
+  MLFFPROF_TRY(mlffprof_get_list(d, root, "rules", &list, &n));
+  if (n == 0) return mlffprof_document_fail(d, root, "there are no rules");
+  *rules = rules_new(n);
+  if (!*rules) return mlffprof_fail(d->error, MLFFPROF_E_NOMEM, "%s: out of memory", d->path);
+  d->arena = (*rules)->arena; /* texts of the rules live as long as they */
+  for (int k = 0; k < n; k++) {
+    const mlffprof_node *item = mlffprof_item(d, list, k);
+    mlffprof_rule *rule = &(*rules)->list[k];
+    MLFFPROF_TRY(read_rule(d, item, rule));
+    for (int i = 0; i < k; i++)
+      if (same_rule(&(*rules)->list[i], rule))
+        return mlffprof_document_fail(d, item, "a second rule '%s' about %s", kind_names[rule->kind], rule->metric);
+    (*rules)->n = k + 1;
+  }
+  return MLFFPROF_OK;
+}
+
+mlffprof_status mlffprof_rules_read(const char *path, mlffprof_rules **rules, mlffprof_error *error)
+{
+  mlffprof_document d;
+  char *text = NULL;
+  size_t size = 0;
+  *rules = NULL;
+  MLFFPROF_TRY(mlffprof_file_read(path, &text, &size, error));
+  mlffprof_arena *arena = mlffprof_arena_create();
+  mlffprof_status status = arena ? mlffprof_document_parse(path, text, size, arena, &d, error)
+                                 : mlffprof_fail(error, MLFFPROF_E_NOMEM, "%s: out of memory", path);
+  free(text);
+  if (!status) {
+    status = read_rules(&d, rules);
+    mlffprof_document_free(&d);
+  }
+  if (arena) mlffprof_arena_free(arena);
+  if (!status) return MLFFPROF_OK;
+  mlffprof_rules_free(*rules);
+  *rules = NULL;
+  return status;
+}
+
+/* ---- targets ----------------------------------------------------------------------------------------------------- */
+
+static mlffprof_status fill_targets(mlffprof_report *p, const mlffprof_rules *rules, mlffprof_error *error)
+{
+  mlffprof_target *list = mlffprof_arena_alloc(p->arena, (size_t) rules->n, sizeof *list);
+  int n = 0;
+  for (int k = 0; list && k < rules->n; k++) {
+    const mlffprof_rule *rule = &rules->list[k];
+    if (rule->kind > MLFFPROF_ABOVE || !mlffprof_rule_applies(rule, p)) continue;
+    mlffprof_target *t = &list[n++];
+    *t = (mlffprof_target){.metric = mlffprof_arena_text(p->arena, rule->metric),
+                           .relation = rule->kind == MLFFPROF_BELOW ? "<" : ">",
+                           .bound = rule->bound,
+                           .value = NAN};
+    mlffprof_report_metric(p, rule->metric, &t->value);
+    t->passed = isnan(t->value) ? -1 : rule->kind == MLFFPROF_BELOW ? t->value < t->bound : t->value > t->bound;
+  }
+  if (mlffprof_arena_failed(p->arena)) return mlffprof_fail(error, MLFFPROF_E_NOMEM, "out of memory for targets");
+  p->targets = list;
+  p->n_targets = n;
+  return MLFFPROF_OK;
+}
+
+mlffprof_status mlffprof_report_targets(mlffprof_report *report, const mlffprof_rules *rules, mlffprof_error *error)
+{
+  mlffprof_rules *bars = NULL;
+  if (rules) return fill_targets(report, rules, error);
+  MLFFPROF_TRY(mlffprof_rules_default(&bars, error));
+  const mlffprof_status status = fill_targets(report, bars, error);
+  mlffprof_rules_free(bars);
+  return status;
+}

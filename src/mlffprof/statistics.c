@@ -1,0 +1,149 @@
+/* statistics.c: see statistics.h. */
+#include "statistics.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+void mlffprof_moments_add(mlffprof_moments *m, double x)
+{
+  const double n = (double) (m->n + 1), d = x - m->mean, part = d / n, spread = d * part * (n - 1);
+  if (m->n == 0) m->first = m->min = m->max = x;
+  m->n++;
+  m->last = x;
+  m->min = fmin(m->min, x);
+  m->max = fmax(m->max, x);
+  m->excursion = fmax(m->excursion, fabs(x - m->first));
+  m->m3 += spread * part * (n - 2) - 3 * part * m->m2;
+  m->m2 += spread;
+  m->mean += part;
+}
+
+double mlffprof_moments_std(const mlffprof_moments *m)
+{
+  return m->n > 1 ? sqrt(m->m2 / (double) (m->n - 1)) : NAN;
+}
+
+double mlffprof_moments_skew(const mlffprof_moments *m)
+{
+  const double n = (double) m->n;
+  return m->n > 2 && m->m2 > 0 ? m->m3 / n / pow(m->m2 / n, 1.5) : NAN;
+}
+
+mlffprof_stats mlffprof_moments_stats(const mlffprof_moments *m, double factor)
+{
+  mlffprof_stats s = {.n = m->n, .median = NAN, .p95 = NAN, .p99 = NAN};
+  const int any = m->n > 0;
+  s.mean = any ? factor * m->mean : NAN;
+  s.min = any ? factor * m->min : NAN;
+  s.max = any ? factor * m->max : NAN;
+  s.std = factor * mlffprof_moments_std(m);
+  s.cv = s.mean > 0 ? s.std / s.mean : NAN;
+  return s;
+}
+
+static int by_value(const void *a, const void *b)
+{
+  const double x = *(const double *) a, y = *(const double *) b;
+  return (x > y) - (x < y);
+}
+
+void mlffprof_sort(double *values, int64_t n)
+{
+  if (n > 1) qsort(values, (size_t) n, sizeof *values, by_value);
+}
+
+double mlffprof_quantile(const double *sorted, int64_t n, double q)
+{
+  if (n < 1) return NAN;
+  const double at = q * (double) (n - 1);
+  const int64_t low = (int64_t) at, high = low + 1 < n ? low + 1 : low;
+  return sorted[low] + (at - (double) low) * (sorted[high] - sorted[low]);
+}
+
+double mlffprof_t975(int64_t degrees)
+{
+  static const double table[] = {NAN,      12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624,
+                                 2.306004, 2.262157,  2.228139, 2.200985, 2.178813, 2.160369, 2.144787, 2.131450};
+  const double z = 1.959963985, z3 = z * z * z, z5 = z3 * z * z, n = (double) degrees;
+  if (degrees < 16) return degrees < 1 ? NAN : table[degrees];
+  /* Cornish-Fisher, within 1e-4 from here on */
+  return z + (z3 + z) / (4 * n) + (5 * z5 + 16 * z3 + 3 * z) / (96 * n * n);
+}
+
+double mlffprof_normal_tail(double z)
+{
+  return 0.5 * erfc(z / sqrt(2.0));
+}
+
+/* A slope and the half-width of its 95 % interval if the points were independent. */
+typedef struct fit {
+  double slope, error;
+} fit;
+
+typedef struct mean_point {
+  double x, y, w;
+} mean_point;
+
+/* Mean of the points [begin, end). */
+static mean_point block(const double *x, const double *y, const int64_t *w, int begin, int end)
+{
+  mean_point p = {0, 0, 0};
+  for (int k = begin; k < end; k++) {
+    const double weight = (double) w[k];
+    if (w[k] == 0) continue;
+    p.x += weight * x[k];
+    p.y += weight * y[k];
+    p.w += weight;
+  }
+  if (p.w > 0) {
+    p.x /= p.w;
+    p.y /= p.w;
+  }
+  return p;
+}
+
+/* Line through the means of `size` neighbouring points each. */
+static fit fit_blocks(const double *x, const double *y, const int64_t *w, int n, int size)
+{
+  const mean_point all = block(x, y, w, 0, n);
+  double sxx = 0, sxy = 0, rest = 0;
+  int m = 0;
+  for (int k = 0; k < n; k += size) {
+    const mean_point p = block(x, y, w, k, k + size < n ? k + size : n);
+    sxx += p.w * (p.x - all.x) * (p.x - all.x);
+    sxy += p.w * (p.x - all.x) * (p.y - all.y);
+    m += p.w > 0;
+  }
+  if (m < 2 || !(sxx > 0)) return (fit){NAN, NAN};
+  const double slope = sxy / sxx;
+  for (int k = 0; k < n; k += size) {
+    const mean_point p = block(x, y, w, k, k + size < n ? k + size : n);
+    const double r = p.y - all.y - slope * (p.x - all.x);
+    rest += p.w * r * r;
+  }
+  return (fit){slope, m > 2 ? mlffprof_t975(m - 2) * sqrt(rest / (m - 2) / sxx) : NAN};
+}
+
+mlffprof_slope mlffprof_regression(const double *x, const double *y, const int64_t *w, int n)
+{
+  const fit all = fit_blocks(x, y, w, n, 1);
+  mlffprof_slope s = {all.slope, all.error};
+  for (int size = 2; n / size >= 10; size *= 2) s.error = fmax(s.error, fit_blocks(x, y, w, n, size).error);
+  return s;
+}
+
+double mlffprof_walk_error(const double *x, const double *y, const int64_t *w, int n)
+{
+  enum { N_BLOCKS = 10 };
+  mean_point p[N_BLOCKS];
+  double mean = 0, square = 0;
+  if (n < N_BLOCKS) return NAN;
+  for (int k = 0; k < N_BLOCKS; k++) {
+    p[k] = block(x, y, w, (int) ((int64_t) n * k / N_BLOCKS), (int) ((int64_t) n * (k + 1) / N_BLOCKS));
+    if (!(p[k].w > 0)) return NAN;
+  }
+  const double spacing = (p[N_BLOCKS - 1].x - p[0].x) / (N_BLOCKS - 1);
+  for (int k = 1; k < N_BLOCKS; k++) mean += (p[k].y - p[k - 1].y) / (N_BLOCKS - 1);
+  for (int k = 1; k < N_BLOCKS; k++) square += pow(p[k].y - p[k - 1].y - mean, 2) / (N_BLOCKS - 2);
+  return spacing > 0 ? mlffprof_t975(N_BLOCKS - 2) * sqrt(square / (N_BLOCKS - 1)) / spacing : NAN;
+}

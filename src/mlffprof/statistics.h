@@ -1,0 +1,48 @@
+/* statistics.h: moments of a stream, quantiles of an array, slopes with error bars, and the distributions they need.
+ * */
+#ifndef MLFFPROF_STATISTICS_H
+#define MLFFPROF_STATISTICS_H
+
+#include "mlff/mlffprof.h"
+
+/* Moments of a stream by Welford's update, which does not cancel for long steady runs. */
+typedef struct mlffprof_moments {
+  int64_t n;
+  double mean, m2, m3; /* m2 = sum (x - mean)^2, m3 = sum (x - mean)^3 */
+  double min, max, first, last, excursion;
+} mlffprof_moments;
+
+void mlffprof_moments_add(mlffprof_moments *m, double x);
+double mlffprof_moments_std(const mlffprof_moments *m);  /* NaN for n < 2                                      */
+double mlffprof_moments_skew(const mlffprof_moments *m); /* m3 / n / (m2 / n)^1.5; NaN for n < 3 or no spread  */
+
+/* Everything but quantiles, times a factor; NaN for n = 0. */
+mlffprof_stats mlffprof_moments_stats(const mlffprof_moments *m, double factor);
+
+void mlffprof_sort(double *values, int64_t n);
+/* Quantile of sorted values, linear between neighbours; NaN for n = 0. */
+double mlffprof_quantile(const double *sorted, int64_t n, double q);
+
+/* 97.5 % point of Student's distribution, for two-sided 95 % intervals. */
+double mlffprof_t975(int64_t degrees);
+/* P(Z > z) of the normal distribution. */
+double mlffprof_normal_tail(double z);
+
+/* A slope with the half-width of its 95 % interval; NaN where there are too few points. */
+typedef struct mlffprof_slope {
+  double slope, error;
+} mlffprof_slope;
+
+/* Least squares of y over x, weights w. The points are means of w samples each, in order of x; points with w = 0 are
+ * left out. The error takes autocorrelation into account by blocking (H. Flyvbjerg, H. G. Petersen, J. Chem. Phys.
+ * 91, 461, 1989): the line is fitted again to means of 1, 2, 4, ... neighbouring points, as long as ten means are
+ * left, and the largest error of all is taken. NaN slope for fewer than 2 points or equal x, NaN error for fewer than
+ * 3. */
+mlffprof_slope mlffprof_regression(const double *x, const double *y, const int64_t *w, int n);
+
+/* Half-width of the 95 % interval of the slope if y is a random walk: from the differences of the means of ten
+ * blocks. A few jumps of a quantity that is otherwise constant are such a walk, and give no significant slope. NaN
+ * for n < 10. */
+double mlffprof_walk_error(const double *x, const double *y, const int64_t *w, int n);
+
+#endif
