@@ -1,0 +1,199 @@
+/* compare.c: one report against another. */
+#include "blocks.h"
+#include "number.h"
+#include "statistics.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+enum { N_RESAMPLES = 1000 };
+
+/* Statistic of the latencies that a metric is: a quantile, -1 for the mean, NaN for none. */
+static double statistic_of(const char *metric)
+{
+  static const struct {
+    const char *name;
+    double q;
+  } known[] = {{"mean_latency_ms", -1}, {"median_latency_ms", 0.5}, {"p95_latency_ms", 0.95}, {"p99_latency_ms", 0.99}};
+  for (int k = 0; k < 4; k++)
+    if (!strcmp(known[k].name, metric)) return known[k].q;
+  return NAN;
+}
+
+static double quotient(double a, double b)
+{
+  return a > 0 && b >= 0 ? b / a : NAN;
+}
+
+static void fill_interval(const mlffprof_blocks *a, const mlffprof_blocks *b, double q, mlffprof_ratio *ratio)
+{
+  double values[N_RESAMPLES];
+  uint64_t random = 20200531;
+  for (int k = 0; k < N_RESAMPLES; k++) {
+    const double from = mlffprof_blocks_resample(a, q, &random);
+    values[k] = quotient(from, mlffprof_blocks_resample(b, q, &random));
+  }
+  mlffprof_sort(values, N_RESAMPLES);
+  ratio->low = mlffprof_quantile(values, N_RESAMPLES, 0.025);
+  ratio->high = mlffprof_quantile(values, N_RESAMPLES, 0.975);
+}
+
+mlffprof_status mlffprof_compare_latency(const mlffprof_report *a, const mlffprof_report *b, const char *metric,
+                                         mlffprof_ratio *ratio, mlffprof_error *error)
+{
+  mlffprof_blocks of_a, of_b;
+  double value_a = NAN, value_b = NAN;
+  const double q = statistic_of(metric);
+  if (isnan(q))
+    return mlffprof_fail(error, MLFFPROF_E_ARG, "'%s' is not one of mean_, median_, p95_ and p99_latency_ms", metric);
+  mlffprof_report_metric(a, metric, &value_a);
+  mlffprof_report_metric(b, metric, &value_b);
+  *ratio = (mlffprof_ratio){.ratio = quotient(value_a, value_b), .low = NAN, .high = NAN, .p = NAN};
+  const int made_a = mlffprof_blocks_make(a, &of_a), made_b = mlffprof_blocks_make(b, &of_b);
+  if (made_a && made_b) {
+    ratio->n_a = of_a.n_blocks;
+    ratio->n_b = of_b.n_blocks;
+    if (of_a.n_blocks >= MLFFPROF_MIN_BLOCKS && of_b.n_blocks >= MLFFPROF_MIN_BLOCKS) {
+      fill_interval(&of_a, &of_b, q, ratio);
+      ratio->p = mlffprof_mann_whitney(of_a.median, of_a.n_blocks, of_b.median, of_b.n_blocks);
+    }
+  }
+  if (made_a) mlffprof_blocks_free(&of_a);
+  if (made_b) mlffprof_blocks_free(&of_b);
+  return made_a && made_b ? MLFFPROF_OK : mlffprof_fail(error, MLFFPROF_E_NOMEM, "out of memory for a comparison");
+}
+
+/* ---- table ------------------------------------------------------------------------------------------------------- */
+
+/* Numbers of one line as text. */
+typedef struct cells {
+  char text[8][MLFFPROF_NUMBER_SIZE];
+  int next;
+} cells;
+
+static const char *cell(cells *c, double value, int digits)
+{
+  return isfinite(value) ? mlffprof_number_format(value, digits, c->text[c->next++ % 8]) : "-";
+}
+
+static void print_report_line(FILE *out, const char *letter, const mlffprof_report *p)
+{
+  fprintf(out, "%s  %s: %s on %s", letter, p->name ? p->name : "-", p->model_name ? p->model_name : "-",
+          p->device ? p->device : "-");
+  if (p->n_atoms >= 0) fprintf(out, ", %lld atoms", (long long) p->n_atoms);
+  fprintf(out, ", %d rank%s, %lld steps%s%s\n", p->n_ranks, p->n_ranks == 1 ? "" : "s", (long long) p->n_steps,
+          p->timestamp ? ", " : "", p->timestamp ? p->timestamp : "");
+}
+
+static const char *context_text(const mlffprof_report *p, const char *key)
+{
+  for (int k = 0; k < p->n_context; k++)
+    if (!strcmp(p->context[k].key, key)) return p->context[k].text;
+  return NULL;
+}
+
+/* What makes times of two reports incomparable, or comparable in another sense than it seems. */
+static void print_differences(FILE *out, const mlffprof_report *a, const mlffprof_report *b)
+{
+  static const char *const keys[] = {"host", "cpu", "gpu"};
+  if (a->n_atoms != b->n_atoms)
+    fprintf(out, "   note: %lld and %lld atoms\n", (long long) a->n_atoms, (long long) b->n_atoms);
+  if (a->n_ranks != b->n_ranks) fprintf(out, "   note: %d and %d ranks\n", a->n_ranks, b->n_ranks);
+  for (int k = 0; k < 3; k++) {
+    const char *x = context_text(a, keys[k]), *y = context_text(b, keys[k]);
+    if (x && y && strcmp(x, y)) fprintf(out, "   note: %s differs: %s, %s\n", keys[k], x, y);
+  }
+}
+
+static mlffprof_status print_latencies(const mlffprof_report *a, const mlffprof_report *b, FILE *out,
+                                       mlffprof_error *error)
+{
+  static const char *const metrics[] = {"mean_latency_ms", "median_latency_ms", "p95_latency_ms", "p99_latency_ms"};
+  mlffprof_ratio ratio = {.p = NAN};
+  fprintf(out, "\n%-28s%12s%12s%10s   %s\n", "", "A", "B", "B / A", "95 % interval");
+  for (int k = 0; k < 4; k++) {
+    cells c = {.next = 0};
+    double x = NAN, y = NAN;
+    mlffprof_report_metric(a, metrics[k], &x);
+    mlffprof_report_metric(b, metrics[k], &y);
+    MLFFPROF_TRY(mlffprof_compare_latency(a, b, metrics[k], &ratio, error));
+    fprintf(out, "%-28s%12s%12s%10s", metrics[k], cell(&c, x, 5), cell(&c, y, 5), cell(&c, ratio.ratio, 4));
+    if (isnan(ratio.low))
+      fputs("   -\n", out);
+    else
+      fprintf(out, "   %s to %s\n", cell(&c, ratio.low, 4), cell(&c, ratio.high, 4));
+  }
+  cells c = {.next = 0};
+  if (isnan(ratio.p)) {
+    fprintf(out, "not enough samples for intervals and a test: %d and %d, %d are needed\n", ratio.n_a, ratio.n_b,
+            (int) MLFFPROF_MIN_BLOCKS);
+    return MLFFPROF_OK;
+  }
+  fprintf(out, "Mann-Whitney test on the medians of %d and %d blocks of steps: p = %s, %s\n", ratio.n_a, ratio.n_b,
+          cell(&c, ratio.p, 2), ratio.p < 0.05 ? "the medians differ" : "no difference is shown");
+  return MLFFPROF_OK;
+}
+
+/* Metrics side by side; those that neither report has are left out. */
+static void print_side_by_side(const mlffprof_report *a, const mlffprof_report *b, FILE *out)
+{
+  static const char *const metrics[] = {"cv",
+                                        "us_per_atom",
+                                        "steps_per_second",
+                                        "ns_per_day",
+                                        "memory_initial_gb",
+                                        "memory_peak_gb",
+                                        "memory_delta_mb",
+                                        "memory_growth_mb_per_1000_steps",
+                                        "drift",
+                                        "drift_percent",
+                                        "energy_change_percent",
+                                        "energy_fluctuation",
+                                        "temperature_mean",
+                                        "temperature_std",
+                                        "pressure_mean",
+                                        "pressure_std",
+                                        "energy_mae",
+                                        "force_rmse",
+                                        "force_max",
+                                        "force_cosine"};
+  for (size_t k = 0; k < sizeof metrics / sizeof *metrics; k++) {
+    cells c = {.next = 0};
+    double x = NAN, y = NAN;
+    mlffprof_report_metric(a, metrics[k], &x);
+    mlffprof_report_metric(b, metrics[k], &y);
+    if (isnan(x) && isnan(y)) continue;
+    fprintf(out, "%-28s%12s%12s%10s\n", metrics[k], cell(&c, x, 5), cell(&c, y, 5), cell(&c, quotient(x, y), 4));
+  }
+  if (a->memory.n_points || b->memory.n_points)
+    fprintf(out, "%-28s%12s%12s\n", "memory verdict", mlffprof_verdict_name(a->memory.verdict),
+            mlffprof_verdict_name(b->memory.verdict));
+  if (a->energy.n_samples || b->energy.n_samples)
+    fprintf(out, "%-28s%12s%12s\n", "exploded",
+            a->energy.exploded    ? "YES"
+            : a->energy.n_samples ? "no"
+                                  : "-",
+            b->energy.exploded    ? "YES"
+            : b->energy.n_samples ? "no"
+                                  : "-");
+}
+
+mlffprof_status mlffprof_compare_print(const mlffprof_report *a, const mlffprof_report *b, FILE *out,
+                                       mlffprof_error *error)
+{
+  cells c = {.next = 0};
+  const double ratio = quotient(a->latency.median, b->latency.median);
+  print_report_line(out, "A", a);
+  print_report_line(out, "B", b);
+  print_differences(out, a, b);
+  MLFFPROF_TRY(print_latencies(a, b, out, error));
+  fputc('\n', out);
+  print_side_by_side(a, b, out);
+  if (ratio > 0)
+    fprintf(out, "\nB takes %s times as long as A per step (median): %s times the speed\n", cell(&c, ratio, 4),
+            cell(&c, 1 / ratio, 4));
+  if (fflush(out) || ferror(out))
+    return mlffprof_fail(error, MLFFPROF_E_IO, "a comparison cannot be written: %s", strerror(errno));
+  return MLFFPROF_OK;
+}
