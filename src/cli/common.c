@@ -9,6 +9,12 @@ int cli_fail(const mlff_error *error)
   return CLI_FAILED;
 }
 
+int cli_fail_report(const mlffprof_error *error)
+{
+  fprintf(stderr, "mlff: %s\n", error->text);
+  return CLI_FAILED;
+}
+
 void cli_json_text(FILE *out, const char *text)
 {
   fputc('"', out);

@@ -6,14 +6,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { ANY_NUMBER = 1 << 20 };
+
 static const cli_command commands[] = {
-    {"info", "MODEL.yaml", 1, "", "print what a model is, where it comes from and what it was made for", cli_info},
-    {"verify", "MODEL.yaml", 1, "device precision kernels", "run the model's self-test here and print a table",
+    {"info", "MODEL.yaml", 1, 1, "", "print what a model is, where it comes from and what it was made for", cli_info},
+    {"verify", "MODEL.yaml", 1, 1, "device precision kernels", "run the model's self-test here and print a table",
      cli_verify},
-    {"evaluate", "MODEL.yaml STRUCTURES.xyz", 2, "device precision kernels forces json",
+    {"evaluate", "MODEL.yaml STRUCTURES.xyz", 2, 2, "device precision kernels forces json",
      "energy, forces and virial of each structure", cli_evaluate},
-    {"time", "MODEL.yaml STRUCTURE.xyz", 2, "device precision kernels calls skin json",
+    {"time", "MODEL.yaml STRUCTURE.xyz", 2, 2, "device precision kernels calls skin json file trace",
      "time repeated evaluations of the first structure", cli_time},
+    {"soak", "MODEL.yaml STRUCTURE.xyz", 2, 2, "device precision kernels calls skin json file",
+     "does memory grow over many evaluations? fails when it does", cli_soak},
+    {"show", "REPORT.json...", 1, ANY_NUMBER, "targets", "print one report, or a table of many", cli_show},
+    {"compare", "A.json [B.json]", 1, 2, "gate", "B against A: ratios, intervals, test; or rules with --gate",
+     cli_compare},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -25,16 +32,30 @@ static const struct {
     {"kernels", "NAME", "auto (default), generic, avx2 or avx512"},
     {"forces", "", "print the forces as well (always in JSON)"},
     {"json", "", "write JSON with all digits"},
-    {"calls", "N", "number of timed evaluations, 100 by default; a tenth as many warm up"},
+    {"calls", "N", "number of evaluations, 100 by default (soak: 2000); a tenth as many warm up"},
     {"skin", "LENGTH", "A, added to the cutoff of the neighbour list as in dynamics, 2 by default"},
+    {"file", "FILE", "write the report as JSON (docs/benchmarks.md)"},
+    {"trace", "FILE", "write the calls for a trace viewer (ui.perfetto.dev)"},
+    {"targets", "FILE", "rules to hold the reports against instead of the project's own bars"},
+    {"gate", "FILE", "hold A, or the change from A to B, against rules; fails when one is broken"},
 };
 enum { N_OPTIONS = sizeof option_texts / sizeof *option_texts };
+
+/* Commands of the Python package mlff_tools. */
+static const struct {
+  const char *name, *summary;
+} scripts[] = {
+    {"bench", "run the benchmark suite (Python)"},
+    {"report", "make a page of reports (Python)"},
+};
+enum { N_SCRIPTS = sizeof scripts / sizeof *scripts };
 
 static void print_usage(FILE *out)
 {
   fprintf(out, "usage: mlff COMMAND ARGUMENTS [OPTIONS]\n\n");
   for (int k = 0; k < N_COMMANDS; k++)
     fprintf(out, "  mlff %-9s%-28s%s\n", commands[k].name, commands[k].arguments, commands[k].summary);
+  for (int k = 0; k < N_SCRIPTS; k++) fprintf(out, "  mlff %-9s%-28s%s\n", scripts[k].name, "...", scripts[k].summary);
   fprintf(out, "\n  mlff COMMAND --help     options of a command\n  mlff --version          version\n\n"
                "Exit status: 0 success, 1 failure, 2 wrong usage.\n");
 }
@@ -80,6 +101,10 @@ static int set_option(cli_options *o, const char *name, const char *value)
   if (!strcmp(name, "kernels")) o->open.kernels = value;
   if (!strcmp(name, "forces")) o->forces = 1;
   if (!strcmp(name, "json")) o->json = 1;
+  if (!strcmp(name, "file")) o->file = value;
+  if (!strcmp(name, "trace")) o->trace = value;
+  if (!strcmp(name, "gate")) o->gate = value;
+  if (!strcmp(name, "targets")) o->targets = value;
   if (!strcmp(name, "calls")) {
     if (!read_number(value, 1, 1e7, &number) || number != floor(number)) return 0;
     o->n_calls = (int) number;
@@ -114,26 +139,36 @@ static int read_option(const cli_command *command, int argc, char **argv, int *a
   return CLI_OK;
 }
 
-static int run_command(const cli_command *command, int argc, char **argv)
+/* Options and arguments into o, or a usage error. -1: help was printed. */
+static int read_line(const cli_command *command, int argc, char **argv, cli_options *o)
 {
-  cli_options o = {.n_calls = 100, .skin = 2.0};
   for (int at = 0; at < argc; at++) {
     if (!strcmp(argv[at], "--help") || !strcmp(argv[at], "-h")) {
       print_command(command);
-      return CLI_OK;
+      return -1;
     }
     if (!strncmp(argv[at], "--", 2)) {
-      const int code = read_option(command, argc, argv, &at, &o);
+      const int code = read_option(command, argc, argv, &at, o);
       if (code) return code;
-    } else if (o.n_arguments == command->n_arguments) {
+    } else if (o->n_arguments == command->n_most) {
       return wrong_usage(command, "one argument too many:", argv[at]);
     } else {
-      o.arguments[o.n_arguments++] = argv[at];
+      o->arguments[o->n_arguments++] = argv[at];
     }
   }
-  if (o.n_arguments < command->n_arguments)
+  if (o->n_arguments < command->n_arguments)
     return wrong_usage(command, "arguments are missing; expected", command->arguments);
-  return command->run(&o);
+  return CLI_OK;
+}
+
+static int run_command(const cli_command *command, int argc, char **argv)
+{
+  cli_options o = {.skin = 2.0, .arguments = calloc((size_t) argc + 1, sizeof *o.arguments)};
+  if (!o.arguments) return CLI_FAILED;
+  int code = read_line(command, argc, argv, &o);
+  code = code < 0 ? CLI_OK : code ? code : command->run(&o);
+  free(o.arguments);
+  return code;
 }
 
 int main(int argc, char **argv)
@@ -152,5 +187,7 @@ int main(int argc, char **argv)
   }
   for (int k = 0; k < N_COMMANDS; k++)
     if (!strcmp(argv[1], commands[k].name)) return run_command(&commands[k], argc - 2, argv + 2);
+  for (int k = 0; k < N_SCRIPTS; k++)
+    if (!strcmp(argv[1], scripts[k].name)) return cli_python(scripts[k].name, argc - 2, argv + 2);
   return wrong_usage(NULL, "unknown command", argv[1]);
 }

@@ -1,133 +1,109 @@
-/* time.c: mlff time: what one evaluation costs, without LAMMPS. */
-#define _POSIX_C_SOURCE 200809L
-
+/* time.c: mlff time and mlff soak: what an evaluation costs, and whether memory grows, without LAMMPS. */
 #include "cli.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
-typedef struct statistics {
-  double mean, sd, median, min, max, p95;
-} statistics;
-
-static double now_ms(void)
+static void print_number(const char *name, double value)
 {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return 1e3 * (double) t.tv_sec + 1e-6 * (double) t.tv_nsec;
+  printf(", \"%s\": ", name);
+  if (isfinite(value))
+    printf("%.6g", value);
+  else
+    printf("null");
 }
 
-static int by_value(const void *a, const void *b)
+/* Microseconds per atom of the median call; NaN without atoms. */
+static double per_atom(const cli_calls *c)
 {
-  const double x = *(const double *) a, y = *(const double *) b;
-  return (x > y) - (x < y);
+  return c->frames[0].n_atoms ? 1e3 * c->report->latency.median / c->frames[0].n_atoms : NAN;
 }
 
-/* Quantile of sorted values, linear between neighbours. */
-static double quantile(const double *sorted, int n, double q)
+static void print_json(const cli_options *o, const cli_calls *c)
 {
-  const double at = q * (n - 1);
-  const int low = (int) at, high = low + 1 < n ? low + 1 : low;
-  return sorted[low] + (at - low) * (sorted[high] - sorted[low]);
+  const mlff_info *info = mlff_model_info(c->model);
+  const mlffprof_stats *s = &c->report->latency;
+  printf("{\"model\": ");
+  cli_json_text(stdout, info->name);
+  printf(", \"device\": \"%s\", \"precision\": \"%s\", \"kernels\": \"%s\", \"n_atoms\": %d, \"n_edges\": %lld, "
+         "\"n_calls\": %d, \"skin\": %g",
+         info->device, info->precision, info->kernels, (int) c->frames[0].n_atoms, (long long) c->result.n_edges,
+         c->n_calls, o->skin);
+  print_number("median_ms", s->median);
+  print_number("mean_ms", s->mean);
+  print_number("std_ms", s->std);
+  print_number("min_ms", s->min);
+  print_number("max_ms", s->max);
+  print_number("p95_ms", s->p95);
+  print_number("p99_ms", s->p99);
+  print_number("us_per_atom", per_atom(c));
+  printf(", \"memory_bytes\": %zu, \"growths\": %lld}\n", c->memory.bytes, (long long) c->n_growths);
 }
 
-static statistics summarise(double *ms, int n)
+static void print_head(const cli_options *o, const cli_calls *c)
 {
-  statistics s = {.mean = 0};
-  for (int k = 0; k < n; k++) s.mean += ms[k] / n;
-  for (int k = 0; k < n; k++) s.sd += (ms[k] - s.mean) * (ms[k] - s.mean);
-  s.sd = n > 1 ? sqrt(s.sd / (n - 1)) : 0;
-  qsort(ms, (size_t) n, sizeof *ms, by_value);
-  s.min = ms[0];
-  s.max = ms[n - 1];
-  s.median = quantile(ms, n, 0.5);
-  s.p95 = quantile(ms, n, 0.95);
-  return s;
-}
-
-static void report(const cli_options *o, const mlff_info *info, const cli_frame *frame, const mlff_result *r,
-                   statistics s, mlff_memory memory, int64_t growths)
-{
-  const double per_atom = frame->n_atoms ? 1e3 * s.median / frame->n_atoms : 0.0;
-  if (o->json) {
-    printf("{\"model\": ");
-    cli_json_text(stdout, info->name);
-    printf(
-        ", \"device\": \"%s\", \"precision\": \"%s\", \"kernels\": \"%s\", \"n_atoms\": %d, \"n_edges\": %lld, "
-        "\"n_calls\": %d, \"skin\": %g,\n \"median_ms\": %.6g, \"mean_ms\": %.6g, \"std_ms\": %.6g, \"min_ms\": %.6g, "
-        "\"max_ms\": %.6g, \"p95_ms\": %.6g, \"us_per_atom\": %.6g, \"memory_bytes\": %zu, \"growths\": %lld}\n",
-        info->device, info->precision, info->kernels, (int) frame->n_atoms, (long long) r->n_edges, o->n_calls, o->skin,
-        s.median, s.mean, s.sd, s.min, s.max, s.p95, per_atom, memory.bytes, (long long) growths);
-    return;
-  }
+  const mlff_info *info = mlff_model_info(c->model);
+  const int n_atoms = (int) c->frames[0].n_atoms;
   printf("%s (%s) on %s, %s, kernels %s: %d atoms, %.1f neighbours each, skin %g A\n", info->name, info->architecture,
-         info->device, info->precision, info->kernels, (int) frame->n_atoms,
-         frame->n_atoms ? (double) r->n_edges / frame->n_atoms : 0.0, o->skin);
-  printf("  calls    %d\n  median   %.4f ms   (%.3f us/atom)\n  mean     %.4f ms   sd %.4f\n", o->n_calls, s.median,
-         per_atom, s.mean, s.sd);
-  printf("  min      %.4f ms\n  p95      %.4f ms\n  max      %.4f ms\n", s.min, s.p95, s.max);
-  printf("  memory   %.2f MB, grown %lld times while timing\n", (double) memory.bytes / 1e6, (long long) growths);
+         info->device, info->precision, info->kernels, n_atoms, n_atoms ? (double) c->result.n_edges / n_atoms : 0.0,
+         o->skin);
 }
 
-static int time_frame(const cli_options *o, mlff_model *model, cli_frame *frame)
+static void print_text(const cli_options *o, const cli_calls *c)
 {
-  const mlff_info *info = mlff_model_info(model);
-  mlff_error error = {.code = MLFF_OK};
-  mlff_system *system = NULL;
-  const int n_warm = 1 + o->n_calls / 10;
-  mlff_memory before = mlff_model_memory(model);
-  if (cli_frame_species(frame, info, o->arguments[1], &error)) return cli_fail(&error);
-  if (cli_frame_system(frame, info->cutoff + o->skin, &system, &error)) return cli_fail(&error);
-  mlff_result result = {.forces = malloc(((size_t) frame->n_atoms + 1) * sizeof *result.forces)};
-  double *ms = malloc((size_t) o->n_calls * sizeof *ms);
-  int code = result.forces && ms ? CLI_OK : CLI_FAILED;
-  for (int k = -n_warm; k < o->n_calls && !code; k++) {
-    if (k == 0) before = mlff_model_memory(model);
-    const double start = now_ms();
-    if (mlff_model_evaluate(model, mlff_system_graph(system), NULL, &result, &error)) code = cli_fail(&error);
-    if (k >= 0) ms[k] = now_ms() - start;
-  }
-  if (!code) {
-    const mlff_memory after = mlff_model_memory(model);
-    report(o, info, frame, &result, summarise(ms, o->n_calls), after, after.n_growths - before.n_growths);
-  }
-  mlff_system_free(system);
-  free(result.forces);
-  free(ms);
-  return code;
-}
-
-/* Opens the model for just the elements of the frame, as a simulation does. */
-static mlff_status open_for(const cli_options *o, const cli_frame *frame, mlff_model **model, mlff_error *error)
-{
-  const char *elements[128];
-  mlff_options open = o->open;
-  int n = 0;
-  for (int32_t i = 0; i < frame->n_atoms; i++) {
-    int k = 0;
-    while (k < n && strcmp(elements[k], frame->elements[i])) k++;
-    if (k == n && n < 128) elements[n++] = frame->elements[i];
-  }
-  open.elements = elements;
-  open.n_elements = n;
-  return mlff_model_open(o->arguments[0], &open, model, error);
+  const mlffprof_stats *s = &c->report->latency;
+  print_head(o, c);
+  printf("  calls    %d\n  median   %.4f ms   (%.3f us/atom)\n  mean     %.4f ms   sd %.4f\n", c->n_calls, s->median,
+         per_atom(c), s->mean, s->std);
+  printf("  min      %.4f ms\n  p95      %.4f ms\n  p99      %.4f ms\n  max      %.4f ms\n", s->min, s->p95, s->p99,
+         s->max);
+  printf("  memory   %.2f MB, grown %lld times while timing\n", (double) c->memory.bytes / 1e6,
+         (long long) c->n_growths);
 }
 
 int cli_time(const cli_options *options)
 {
-  mlff_error error = {.code = MLFF_OK};
-  mlff_model *model = NULL;
-  cli_frame *frames = NULL;
-  int n_frames = 0;
-  if (cli_read_xyz(options->arguments[1], &frames, &n_frames, &error)) return cli_fail(&error);
-  int code = CLI_FAILED;
-  if (open_for(options, &frames[0], &model, &error))
-    cli_fail(&error);
-  else
-    code = time_frame(options, model, &frames[0]);
-  mlff_model_close(model);
-  cli_frames_free(frames, n_frames);
+  cli_calls calls;
+  const int n = options->n_calls ? options->n_calls : 100;
+  const int code = cli_calls_run(options, n, options->file ? 1 + n / 200 : 0, &calls);
+  if (!code && options->json)
+    print_json(options, &calls);
+  else if (!code)
+    print_text(options, &calls);
+  cli_calls_free(&calls);
+  return code;
+}
+
+/* Passed when memory is stable; what cannot be judged has not passed. */
+static int print_soak(const cli_options *o, const cli_calls *c)
+{
+  mlffprof_error error = {.code = MLFFPROF_OK};
+  const mlffprof_memory_result *m = &c->report->memory.host;
+  const int stable = m->verdict == MLFFPROF_VERDICT_STABLE && c->n_growths == 0;
+  if (o->json) {
+    if (mlffprof_report_json(c->report, stdout, &error)) return cli_fail_report(&error);
+    return stable ? CLI_OK : CLI_FAILED;
+  }
+  print_head(o, c);
+  printf("  calls    %d, median %.4f ms, p99 %.4f ms\n", c->n_calls, c->report->latency.median, c->report->latency.p99);
+  if (m->n)
+    printf("  host     %.2f MB after warm-up, %.2f MB at the end, peak %.2f MB\n", m->initial_bytes / 1e6,
+           m->final_bytes / 1e6, m->peak_bytes / 1e6);
+  printf("  engine   %.2f MB, grown %lld times after warm-up\n", (double) c->memory.bytes / 1e6,
+         (long long) c->n_growths);
+  printf("  verdict  %s: %s\n", c->n_growths ? "growing" : mlffprof_verdict_name(m->verdict),
+         c->n_growths ? "the engine's buffers grew"
+         : m->reason  ? m->reason
+                      : "memory cannot be measured on this system");
+  return stable ? CLI_OK : CLI_FAILED;
+}
+
+int cli_soak(const cli_options *options)
+{
+  enum { N_SAMPLES = 200 };
+  cli_calls calls;
+  const int n = options->n_calls ? options->n_calls : 2000;
+  int code = cli_calls_run(options, n, n < N_SAMPLES ? 1 : n / N_SAMPLES, &calls);
+  if (!code) code = print_soak(options, &calls);
+  cli_calls_free(&calls);
   return code;
 }

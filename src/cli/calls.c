@@ -1,0 +1,147 @@
+/* calls.c: repeated evaluations of one structure, recorded by the profiler library; for mlff time and mlff soak. */
+#define _DEFAULT_SOURCE
+
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Opens the model for just the elements of the frame, as a simulation does. */
+static mlff_status open_for(const cli_options *o, const cli_frame *frame, mlff_model **model, mlff_error *error)
+{
+  const char *elements[128];
+  mlff_options open = o->open;
+  int n = 0;
+  for (int32_t i = 0; i < frame->n_atoms; i++) {
+    int k = 0;
+    while (k < n && strcmp(elements[k], frame->elements[i])) k++;
+    if (k == n && n < 128) elements[n++] = frame->elements[i];
+  }
+  open.elements = elements;
+  open.n_elements = n;
+  return mlff_model_open(o->arguments[0], &open, model, error);
+}
+
+static mlffprof_status add_context(mlffprof_recorder *r, const cli_options *o, const mlff_info *info,
+                                   mlffprof_error *error)
+{
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  const char *const texts[][2] = {{"host", host},
+                                  {"mlff", MLFF_VERSION},
+                                  {"architecture", info->architecture},
+                                  {"model_sha256", info->sha256},
+                                  {"precision", info->precision},
+                                  {"kernels", info->kernels},
+                                  {"structure", o->arguments[1]}};
+  mlffprof_status status = MLFFPROF_OK;
+  for (size_t k = 0; k < sizeof texts / sizeof *texts && !status; k++)
+    status = mlffprof_recorder_context(r, texts[k][0], texts[k][1], error);
+  return status ? status : mlffprof_recorder_context_number(r, "skin", o->skin, error);
+}
+
+/* What one timed call needs. */
+typedef struct bench {
+  const cli_options *o;
+  cli_calls *calls;
+  mlff_system *system;
+  mlffprof_recorder *recorder;
+  mlffprof_trace *trace;
+  int n_warm, memory_every;
+} bench;
+
+static mlffprof_status sample_memory(bench *b, int64_t step, double time, mlffprof_error *error)
+{
+  mlffprof_memory_sample s = {.step = step, .device_bytes = MLFFPROF_UNKNOWN};
+  mlffprof_host_memory(&s.host_bytes, &s.host_peak_bytes, NULL);
+  mlffprof_status status = mlffprof_recorder_memory(b->recorder, &s, error);
+  if (!status && b->trace && s.host_bytes >= 0)
+    status = mlffprof_trace_counter(b->trace, 0, "host MB", time, (double) s.host_bytes / 1e6, error);
+  return status;
+}
+
+/* Call k, warm-up for k < 0. */
+static int one_call(bench *b, int k)
+{
+  mlff_error error = {.code = MLFF_OK};
+  mlffprof_error prof = {.code = MLFFPROF_OK};
+  mlff_model *model = b->calls->model;
+  const int64_t growths = mlff_model_memory(model).n_growths;
+  const double start = mlffprof_seconds();
+  if (mlff_model_evaluate(model, mlff_system_graph(b->system), NULL, &b->calls->result, &error))
+    return cli_fail(&error);
+  const double seconds = mlffprof_seconds() - start;
+  const int64_t grown = mlff_model_memory(model).n_growths - growths;
+  const mlffprof_step step = {.step = k,
+                              .seconds = seconds,
+                              .n_atoms = b->calls->frames[0].n_atoms,
+                              .tags = grown ? MLFFPROF_TAG_BUFFER_GROWTH : 0,
+                              .slowest_rank = MLFFPROF_UNKNOWN};
+  if (k >= 0) b->calls->n_growths += grown;
+  mlffprof_status status = mlffprof_recorder_step(b->recorder, &step, &prof);
+  if (!status && b->trace)
+    status = mlffprof_trace_span(b->trace, 0, 0, k < 0 ? "warm-up" : "evaluate", start, seconds, k, step.tags, &prof);
+  if (!status && b->memory_every && (k + b->n_warm) % b->memory_every == 0)
+    status = sample_memory(b, k, start + seconds, &prof);
+  return status ? cli_fail_report(&prof) : CLI_OK;
+}
+
+static int run_all(bench *b)
+{
+  mlffprof_error error = {.code = MLFFPROF_OK};
+  int code = CLI_OK;
+  for (int k = -b->n_warm; k < b->calls->n_calls && !code; k++) code = one_call(b, k);
+  if (code) return code;
+  b->calls->memory = mlff_model_memory(b->calls->model);
+  if (mlffprof_recorder_report(b->recorder, &b->calls->report, &error)) return cli_fail_report(&error);
+  if (b->o->file && mlffprof_report_write(b->calls->report, b->o->file, &error)) return cli_fail_report(&error);
+  return CLI_OK;
+}
+
+static int record(bench *b)
+{
+  const cli_options *o = b->o;
+  const mlff_info *info = mlff_model_info(b->calls->model);
+  mlffprof_error error = {.code = MLFFPROF_OK};
+  const int n = b->calls->n_calls;
+  const mlffprof_options options = {.name = b->calls->frames[0].name,
+                                    .model_name = info->name,
+                                    .device = info->device,
+                                    .n_atoms = b->calls->frames[0].n_atoms,
+                                    .n_warmup = b->n_warm,
+                                    .n_exact = n < 1000000 ? n : 1000000};
+  mlffprof_status status = mlffprof_recorder_create(&options, &b->recorder, &error);
+  if (!status) status = add_context(b->recorder, o, info, &error);
+  if (!status && o->trace) status = mlffprof_trace_open(o->trace, 0, &b->trace, &error);
+  if (!status && b->trace) status = mlffprof_trace_row(b->trace, 0, 0, info->name, "calls", &error);
+  int code = status ? cli_fail_report(&error) : run_all(b);
+  if (mlffprof_trace_close(b->trace, &error) && !code) code = cli_fail_report(&error);
+  mlffprof_recorder_free(b->recorder);
+  return code;
+}
+
+int cli_calls_run(const cli_options *o, int n_calls, int memory_every, cli_calls *calls)
+{
+  mlff_error error = {.code = MLFF_OK};
+  bench b = {.o = o, .calls = calls, .n_warm = 1 + n_calls / 10, .memory_every = memory_every};
+  *calls = (cli_calls){.n_calls = n_calls};
+  if (cli_read_xyz(o->arguments[1], &calls->frames, &calls->n_frames, &error)) return cli_fail(&error);
+  cli_frame *frame = &calls->frames[0];
+  if (open_for(o, frame, &calls->model, &error)) return cli_fail(&error);
+  const mlff_info *info = mlff_model_info(calls->model);
+  if (cli_frame_species(frame, info, o->arguments[1], &error)) return cli_fail(&error);
+  if (cli_frame_system(frame, info->cutoff + o->skin, &b.system, &error)) return cli_fail(&error);
+  calls->result.forces = malloc(((size_t) frame->n_atoms + 1) * sizeof *calls->result.forces);
+  const int code = calls->result.forces ? record(&b) : CLI_FAILED;
+  mlff_system_free(b.system);
+  return code;
+}
+
+void cli_calls_free(cli_calls *calls)
+{
+  mlffprof_report_free(calls->report);
+  mlff_model_close(calls->model);
+  cli_frames_free(calls->frames, calls->n_frames);
+  free(calls->result.forces);
+}

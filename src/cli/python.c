@@ -1,0 +1,75 @@
+/* python.c: commands that live in the Python package mlff_tools. */
+#define _POSIX_C_SOURCE 200809L
+
+#include "cli.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Says what is missing before running the module as `python3 -m` would. */
+static const char program[] =
+    "import importlib.util, runpy, sys\n"
+    "name = sys.argv.pop(1)\n"
+    "package, _, part = name.partition('.')\n"
+    "if not importlib.util.find_spec(package):\n"
+    "    sys.exit(f'mlff: {sys.executable} has no package {package}, which mlff {part} needs: install it with pip '\n"
+    "             'install . in the source directory of mlff, or add its folder python to PYTHONPATH')\n"
+    "if not importlib.util.find_spec(name):\n"
+    "    sys.exit(f'mlff: this version of the package {package} has no command {part}')\n"
+    "runpy.run_module(name, run_name='__main__', alter_sys=True)\n";
+
+/* The Python of the directory that this program lies in, as in an environment made by pip. 0 when there is none. */
+static int python_beside(char *path, size_t size)
+{
+  const ssize_t n = readlink("/proc/self/exe", path, size - 1);
+  if (n <= 0) return 0;
+  path[n] = 0;
+  char *slash = strrchr(path, '/');
+  const size_t room = slash ? size - (size_t) (slash + 1 - path) : 0;
+  return slash && snprintf(slash + 1, room, "python3") < (int) room && !access(path, X_OK);
+}
+
+/* For a build in the source tree, whose package is not installed. */
+static void add_source_path(void)
+{
+#ifdef MLFF_SOURCE_PYTHON
+  char value[8192];
+  const char *old = getenv("PYTHONPATH");
+  if (access(MLFF_SOURCE_PYTHON, R_OK)) return;
+  const int n =
+      snprintf(value, sizeof value, "%s%s%s", old && *old ? old : "", old && *old ? ":" : "", MLFF_SOURCE_PYTHON);
+  if (n > 0 && (size_t) n < sizeof value) setenv("PYTHONPATH", value, 1);
+#endif
+}
+
+/* The Python that the build was made for, where there is one. */
+static const char *python_of_build(void)
+{
+#ifdef MLFF_BUILD_PYTHON
+  if (!access(MLFF_BUILD_PYTHON, X_OK)) return MLFF_BUILD_PYTHON;
+#endif
+  return NULL;
+}
+
+int cli_python(const char *name, int argc, char **argv)
+{
+  char beside[PATH_MAX], module[64];
+  const char *python = python_beside(beside, sizeof beside) ? beside : python_of_build();
+  char **arguments = calloc((size_t) argc + 5, sizeof *arguments);
+  if (!arguments) return CLI_FAILED;
+  snprintf(module, sizeof module, "mlff_tools.%s", name);
+  arguments[0] = (char *) (python ? python : "python3");
+  arguments[1] = (char *) "-c";
+  arguments[2] = (char *) program;
+  arguments[3] = module;
+  for (int k = 0; k < argc; k++) arguments[4 + k] = argv[k];
+  add_source_path();
+  execvp(arguments[0], arguments);
+  fprintf(stderr, "mlff %s: cannot run %s: %s; it needs Python 3 beside this program or on the PATH\n", name,
+          arguments[0], strerror(errno));
+  free(arguments);
+  return CLI_FAILED;
+}
