@@ -24,6 +24,7 @@ from torch.nn.functional import silu
 from .modelfile import ModelError
 
 DISPLACEMENT = 0.008  # A, root mean square
+LARGEST = 4.0  # DISPLACEMENTs of an atom; residuals beyond count with this size, and no atom is pushed to where none ever was
 FLAGS = ["-O3", "-march=native", "-mprefer-vector-width=512", "-fno-math-errno", "-fno-trapping-math",
          "-fno-signed-zeros", "-fassociative-math", "-fPIC", "-shared"]
 
@@ -204,7 +205,7 @@ class FastPaiNN:
         d_force, d_energy = forces - batch.forces, energies - batch.energy
         energy_loss, force_loss = (d_energy / batch.n_atoms).square().mean(), d_force.square().mean()
         step = DISPLACEMENT / float(d_force.square().sum(1).mean().sqrt().clamp_min(1e-9))
-        limit = (20 * DISPLACEMENT / (step * d_force.norm(dim=1, keepdim=True)).clamp_min(1e-12)).clamp_max(1.0)
+        limit = (LARGEST * DISPLACEMENT / (step * d_force.norm(dim=1, keepdim=True)).clamp_min(1e-12)).clamp_max(1.0)
         along = d_force * limit
         shift = step * (along[batch.nbr.long()] - along[batch.centre])
         total = None

@@ -284,11 +284,29 @@ class Trainer:
                 **{k: getattr(self, k).cpu() for k in ("theta", "ema", "m", "v")}}
 
     def start(self, state, path):
-        """Takes over the averaged weights of another run of the same network."""
-        if state["config"]["model"] != self.config["model"]:
+        """Takes over the averaged weights of another run of the same network, or of one with a longer cutoff and splines of the
+        same spacing, whose outermost splines are dropped."""
+        mine, theirs = self.config["model"], state["config"]["model"]
+        n, n_theirs = (m.get("radial_basis", {}).get("n", 0) for m in (mine, theirs))
+        longer = {**mine, "cutoff": theirs["cutoff"], "radial_basis": {**mine["radial_basis"], "n": n_theirs}} \
+            if n_theirs > n and mine["radial_basis"]["kind"] == "bspline" else None
+        if longer == theirs and math.isclose(mine["cutoff"] / n, theirs["cutoff"] / n_theirs):
+            self._take_inner_splines(state["ema"], n, n_theirs)
+        elif mine == theirs:
+            self.theta.copy_(state["ema"])
+        else:
             raise ModelError(f"{path}: the checkpoint is of another network")
-        self.theta.copy_(state["ema"])
-        self.ema.copy_(state["ema"])
+        self.ema.copy_(self.theta)
+
+    def _take_inner_splines(self, flat, n, n_theirs):
+        """Weights from a flat vector in which filters have n_theirs columns, of which the first n count."""
+        at = 0
+        for name, mine in self.views(self.theta).items():
+            wide = name.startswith("filter.") and mine.shape[-1] == n
+            shape = (*mine.shape[:-1], n_theirs) if wide else mine.shape
+            size = math.prod(shape)
+            mine.copy_(flat[at:at + size].view(shape)[..., :n] if wide else flat[at:at + size].view(shape))
+            at += size
 
     def restore(self, state, path):
         if state["config"]["model"] != self.config["model"] or state["data_sha256"] != self.data_sha256:

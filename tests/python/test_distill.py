@@ -130,6 +130,21 @@ class Training(unittest.TestCase):
             self.assertLessEqual(float(step.norm()), soap.LARGEST * 12 ** 0.5 * 1.001)
         self.assertGreater(float(step.norm()), 0.0)
 
+    def test_a_shorter_cutoff_starts_from_a_longer_one(self):
+        long = self.trainer()
+        config = distill.read_config(self.config())
+        config["model"] = {**PAINN, "cutoff": 3.0, "radial_basis": {"kind": "bspline", "n": 9}}
+        short = distill.Trainer(config, self.data, self.sha256, torch.device("cpu"))
+        short.start(long.state(), "long")
+        a, b = long.views(long.theta), short.views(short.ema)
+        for name in a:
+            self.assertTrue(torch.equal(a[name][..., :9] if name.startswith("filter.") else a[name], b[name]), name)
+        with self.assertRaisesRegex(modelfile.ModelError, "of another network"):
+            long.start(short.state(), "short")
+        config["model"] = {**PAINN, "cutoff": 3.5, "radial_basis": {"kind": "bspline", "n": 9}}
+        with self.assertRaisesRegex(modelfile.ModelError, "of another network"):
+            distill.Trainer(config, self.data, self.sha256, torch.device("cpu")).start(long.state(), "long")
+
     def test_splines(self):
         r = np.linspace(0.1, 4.3, 50)
         phi, slope = networks.bspline(torch.tensor(r), 12, 4.0)
