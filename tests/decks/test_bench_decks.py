@@ -23,25 +23,47 @@ SIZES = ("small", "medium", "large")
 def table():
     """System -> (atoms of each size, reference potentials), from the comment of in.bench."""
     with open(os.path.join(FOLDER, "in.bench"), encoding="utf-8") as f:
-        rows = re.findall(r"^# \| (\w+) +\| (\d+) atoms +\| (\d+) atoms +\| (\d+) atoms +\|[^|]*\|([^|]*)\|$", f.read(), re.M)
+        rows = re.findall(
+            r"^# \| (\w+) +\| (\d+) atoms +\| (\d+) atoms +\| (\d+) atoms +\|[^|]*\|([^|]*)\|$", f.read(), re.M
+        )
     potentials = {"sw", "snap", "pod", "eam", "airebo"}
     return {r[0]: ([int(n) for n in r[1:4]], [w for w in re.findall(r"\w+", r[4]) if w in potentials]) for r in rows}
 
 
 TABLE = table()
-CASES = ([(s, "small", p, "auto") for s in TABLE for p in ("nve", "nvt", "npt") if (s, p) != ("benzene_gas", "npt")]
-         + [(s, z, "nve", "auto") for s in TABLE for z in SIZES[1:]]
-         + [(s, "small", "nve", p) for s in TABLE for p in TABLE[s][1]])
+CASES = (
+    [(s, "small", p, "auto") for s in TABLE for p in ("nve", "nvt", "npt") if (s, p) != ("benzene_gas", "npt")]
+    + [(s, z, "nve", "auto") for s in TABLE for z in SIZES[1:]]
+    + [(s, "small", "nve", p) for s in TABLE for p in TABLE[s][1]]
+)
 
 
 def run(deck, place, **variables):
     """(exit code, output) of a deck with 2 steps, run in `place`."""
-    variables = {"plugin": PLUGIN, "model": MODEL, "folder": FOLDER, "profile": PROFILE, "steps": 2, "equilibrate": 2, **variables}
+    variables = {
+        "plugin": PLUGIN,
+        "model": MODEL,
+        "folder": FOLDER,
+        "profile": PROFILE,
+        "steps": 2,
+        "equilibrate": 2,
+        **variables,
+    }
     command = [find_lmp(), "-in", os.path.join(FOLDER, deck), "-log", "none", "-nocite"]
     for name, value in variables.items():
         command += ["-var", name, str(value)]
-    done = subprocess.run(command, cwd=place, env=environment(find_lmp()), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, errors="replace", timeout=300, check=False)
+    done = subprocess.run(
+        command,
+        cwd=place,
+        env=environment(find_lmp()),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        timeout=300,
+        check=False,
+    )
     return done.returncode, done.stdout
 
 
@@ -64,9 +86,16 @@ def test_combination(system, size, protocol, potential, tmp_path):
     assert chosen and chosen.groups() == (system, size, protocol, expected), output[:2000]
 
 
-@pytest.mark.parametrize("change,text", [
-    ({"system": "gold"}, "system is gold"), ({"size": "tiny"}, "size is tiny"), ({"protocol": "nvx"}, "protocol is nvx"),
-    ({"potential": "lj"}, "potential is lj: for water"), ({"system": "benzene_gas", "protocol": "npt"}, "benzene_gas has no npt")])
+@pytest.mark.parametrize(
+    "change,text",
+    [
+        ({"system": "gold"}, "system is gold"),
+        ({"size": "tiny"}, "size is tiny"),
+        ({"protocol": "nvx"}, "protocol is nvx"),
+        ({"potential": "lj"}, "potential is lj: for water"),
+        ({"system": "benzene_gas", "protocol": "npt"}, "benzene_gas has no npt"),
+    ],
+)
 def test_refuses(change, text, tmp_path):
     code, output = run("in.bench", tmp_path, **change)
     assert code != 0 and f"ERROR: {text}" in output, output[-2000:]
@@ -78,17 +107,28 @@ def replicas(path):
     samples, at = {}, 0
     while at < len(lines):
         step, n = map(int, lines[at])
-        samples[step] = np.array(lines[at + 1:at + 1 + n], float)
+        samples[step] = np.array(lines[at + 1 : at + 1 + n], float)
         at += 1 + n
     return samples
 
 
 def test_replicas_are_independent(tmp_path):
     """Each replica keeps its own energy, although its kinetic part comes and goes: nothing passes between them."""
-    code, output = run("in.replicas", tmp_path, nx=2, ny=2, nz=2, out=tmp_path / "out", protocol="nve", equilibrate=100, steps=400,
-                       sample=40, timestep=0.00025)
+    code, output = run(
+        "in.replicas",
+        tmp_path,
+        nx=2,
+        ny=2,
+        nz=2,
+        out=tmp_path / "out",
+        protocol="nve",
+        equilibrate=100,
+        steps=400,
+        sample=40,
+        timestep=0.00025,
+    )
     assert code == 0, output[-3000:]
-    series = np.array(list(replicas(tmp_path / "out").values()))    # [samples, replicas, columns]
+    series = np.array(list(replicas(tmp_path / "out").values()))  # [samples, replicas, columns]
     kinetic, total = series[:, :, 2], series[:, :, 1] + series[:, :, 2]
     assert series.shape == (11, 8, 4)
     assert np.ptp(kinetic, axis=0).min() > 0.05, "eV"
@@ -96,7 +136,9 @@ def test_replicas_are_independent(tmp_path):
 
 
 def test_replica_energies_add_up(tmp_path):
-    code, output = run("in.replicas", tmp_path, nx=2, ny=2, nz=1, out=tmp_path / "out", steps=10, equilibrate=20, sample=10, thermo=10)
+    code, output = run(
+        "in.replicas", tmp_path, nx=2, ny=2, nz=1, out=tmp_path / "out", steps=10, equilibrate=20, sample=10, thermo=10
+    )
     assert code == 0, output[-3000:]
     samples = replicas(tmp_path / "out")
     thermo = [line.split() for line in output.splitlines() if re.match(r"\s+10\s+[\d.]+\s+-\d", line)][-1]

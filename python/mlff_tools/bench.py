@@ -1,0 +1,399 @@
+"""mlff bench: runs the benchmark suite, benchmarks/decks in its combinations, and writes a folder of reports.
+
+    mlff bench                                          the whole suite with the shipped student
+    mlff bench --model STUDENT.yaml --model TEACHER.yaml --system water --protocol nvt
+    mlff bench --system water --system-sizes 32,64,128,256
+    mlff bench --suite quick --against OTHER_BUILD      two builds (or, with a .yaml, two models), interleaved
+    mlff bench --list
+
+Every case runs `--repeats` times; each round takes all cases in a new random order, so that a slow minute of the machine hits
+different ones. An interrupted suite goes on where it was when it is started again with the same --out. The folder gets
+runs/CASE.rN.json, MODEL_profile.json, MODEL_scaling_*.json, comparison_*.json, suite.json and summary.txt; `mlff report DIR` makes
+a page of them. Exit code: 0 done, 1 a run failed, 2 wrong usage or missing files. docs/benchmarks.md explains the numbers.
+"""
+
+import argparse
+import hashlib
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+from . import bench_cases, bench_results, profiles
+from .lammps import LammpsError, environment, find_lmp, find_mpiexec, find_plugin
+
+FORMAT = "mlff-bench/1"
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+
+
+class Progress:
+    """A bar on a terminal, one line per run elsewhere; the time left follows from the cost of what is left."""
+
+    def __init__(self, total_cost, n_runs):
+        self.left, self.done, self.n_runs, self.at = total_cost, 0.0, n_runs, 0
+        self.live, self.begin = sys.stderr.isatty(), time.monotonic()
+
+    def show(self, name, text=""):
+        spent = time.monotonic() - self.begin
+        eta = f"{spent / self.done * self.left:5.0f} s left" if self.done > 0 else ""
+        if self.live:
+            filled = round(24 * self.done / max(self.done + self.left, 1e-9))
+            bar = "=" * filled + " " * (24 - filled)
+            print(f"\r\033[K[{bar}] {self.at:3d}/{self.n_runs}  {eta}  {name}", end="", file=sys.stderr, flush=True)
+        elif text:
+            print(f"{self.at:3d}/{self.n_runs}  {name:58s} {text}", file=sys.stderr, flush=True)
+
+    def advance(self, name, cost, text):
+        self.at, self.done, self.left = self.at + 1, self.done + cost, self.left - cost
+        self.show(name, text)
+
+    def end(self):
+        if self.live:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+# ---- running -------------------------------------------------------------------------------------------------------
+
+
+def command(case, args, report, repeat):
+    """Argument list that runs a case and writes its report."""
+    plugin = args.sides[case.side]["plugin"]
+    values = {
+        **case.variables(),
+        "plugin": plugin or "none",
+        "folder": args.decks,
+        "steps": args.steps,
+        "warmup": args.warmup,
+        "equilibrate": args.equilibrate,
+        "file": report,
+        "name": case.name,
+        "thermo": max(1, args.steps // 10),
+        "settings": args.settings,
+        "seed": 4711 + repeat,
+        **args.variables,
+    }
+    if args.reference and case.model and case.model != args.reference:
+        values["options"] = f"components yes compare {args.reference} every {args.every}"
+    words = [args.lmp, "-in", os.path.join(args.decks, case.deck), "-log", "none", "-nocite", "-screen", "log.txt"]
+    for name, value in values.items():
+        words += ["-var", name, str(value)]
+    if case.ranks > 1:
+        mpiexec = find_mpiexec(args.lmp)
+        if not mpiexec:
+            raise LammpsError(
+                "mpiexec was not found beside lmp or on PATH: install the Python package mpich, or use --ranks 1"
+            )
+        words = [mpiexec, "-n", str(case.ranks), *words]
+    return words
+
+
+def run_case(case, args, repeat, target):
+    """Runs a case once; its report arrives at `target` only when it is complete. Returns the report."""
+    with tempfile.TemporaryDirectory(prefix="mlff-bench-") as place:
+        report = os.path.join(place, "report.json")
+        words = command(case, args, report, repeat)
+        done = subprocess.run(
+            words,
+            cwd=place,
+            env=environment(args.lmp, case.threads),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        log = os.path.join(place, "log.txt")
+        text = done.stdout + (open(log, encoding="utf-8", errors="replace").read() if os.path.exists(log) else "")
+        if done.returncode or not os.path.exists(report):
+            profiles.write_text(os.path.join(args.out, "failed.log"), " ".join(words) + "\n\n" + text)
+            errors = [line.strip() for line in text.splitlines() if "ERROR" in line]
+            why = errors[0] if errors else "it wrote no report; does the plugin have fix mlffprof?"
+            raise LammpsError(
+                f"{case.name}: LAMMPS failed: {why}\nAll it said is in {os.path.join(args.out, 'failed.log')}"
+            )
+        profile = profiles.read(report)
+        expected = args.steps - args.warmup
+        if profile["n_steps"] < expected:
+            raise LammpsError(f"{case.name}: the report has {profile['n_steps']} steps instead of {expected}")
+        with open(report, encoding="utf-8") as f:
+            profiles.write_text(target, f.read())
+    return profile
+
+
+def plan(cases, args):
+    """[(case, repeat)] in the order of running: every round shuffled anew, the sides of a pair beside each other."""
+    order = []
+    for repeat in range(1, args.repeats + 1):
+        generator = random.Random(1000 * args.seed + repeat)
+        works = {}
+        for case in cases:
+            works.setdefault((case.work, case.potential_name if args.by_build else ""), []).append(case)
+        groups = list(works.values())
+        generator.shuffle(groups)
+        for group in groups:
+            generator.shuffle(group)
+            order += [(case, repeat) for case in group]
+    return order
+
+
+def run_all(cases, args):
+    """Runs what is not there yet. Returns case -> [report of each repeat]."""
+    order = plan(cases, args)
+    results = {case: [None] * args.repeats for case in cases}
+    todo = []
+    for case, repeat in order:
+        path = os.path.join(args.out, "runs", f"{case.name}.r{repeat}.json")
+        if os.path.exists(path):
+            results[case][repeat - 1] = profiles.read(path)
+        else:
+            todo.append((case, repeat, path))
+    if len(todo) < len(order):
+        print(f"{len(order) - len(todo)} of {len(order)} runs are there already, {len(todo)} to go", file=sys.stderr)
+
+    def cost(case):
+        return 0.5 + 1e-6 * case.cost * (args.steps + args.equilibrate)
+
+    progress = Progress(sum(cost(case) for case, _, _ in todo), len(todo))
+    for case, repeat, path in todo:
+        progress.show(f"{case.name} r{repeat}")
+        profile = run_case(case, args, repeat, path)
+        results[case][repeat - 1] = profile
+        progress.advance(f"{case.name} r{repeat}", cost(case), f"{profile['median_latency_ms']:9.4f} ms/step")
+    progress.end()
+    return results
+
+
+# ---- what the command line says ------------------------------------------------------------------------------------
+
+
+def sha256(path):
+    digest = hashlib.sha256()
+    with open(path, "rb") as f:
+        for block in iter(lambda: f.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def settings(cases, args):
+    """What must be the same for runs to belong to one suite."""
+    files = {c.model for c in cases if c.model} | {s["plugin"] for s in args.sides.values() if s["plugin"]}
+    files |= {args.reference} if args.reference else set()
+    files |= {os.path.join(args.decks, c.deck) for c in cases}
+    return {
+        "steps": args.steps,
+        "warmup": args.warmup,
+        "equilibrate": args.equilibrate,
+        "pair_settings": args.settings,
+        "variables": args.variables,
+        "lmp": args.lmp,
+        "reference": args.reference,
+        "every": args.every,
+        "sha256": {os.path.basename(p) + " " + bench_results.side_of(p, args): sha256(p) for p in sorted(files)},
+    }
+
+
+def open_folder(cases, args):
+    """Makes or re-opens --out; an error when it belongs to other settings."""
+    path, mine = os.path.join(args.out, "suite.json"), settings(cases, args)
+    if args.fresh:
+        for name in ("runs", "suite.json", "summary.txt"):
+            place = os.path.join(args.out, name)
+            if os.path.isdir(place):
+                shutil.rmtree(place)
+            elif os.path.exists(place):
+                os.remove(place)
+    if os.path.exists(path):
+        try:
+            with open(path, encoding="utf-8") as f:
+                found = profiles.json.load(f).get("settings", {})
+        except ValueError as e:
+            raise LammpsError(f"{path} is damaged ({e}): use another --out, or --fresh to begin anew") from e
+        for key, value in mine.items():
+            if key != "sha256" and found.get(key) != value:
+                raise LammpsError(
+                    f"{args.out} holds runs with {key} = {found.get(key)!r}, and now it is {value!r}: use another --out, or "
+                    "--fresh to begin anew"
+                )
+        for name, value in mine["sha256"].items():
+            if found["sha256"].get(name, value) != value:
+                raise LammpsError(
+                    f"{args.out} holds runs with another {name.strip()}: use another --out, or --fresh to begin anew"
+                )
+        mine["sha256"] = {**found["sha256"], **mine["sha256"]}
+    elif os.path.isdir(os.path.join(args.out, "runs")) and os.listdir(os.path.join(args.out, "runs")):
+        raise LammpsError(f"{args.out} holds runs but no suite.json: use another --out, or --fresh to begin anew")
+    os.makedirs(os.path.join(args.out, "runs"), exist_ok=True)
+    args.record = {"format": FORMAT, "settings": mine, "date": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())}
+    profiles.write_json(path, args.record)
+
+
+def words(text):
+    return [w for w in text.split(",") if w]
+
+
+def numbers(text):
+    values = [int(w) for w in text.split(",")]
+    if not values or min(values) < 1:
+        raise ValueError
+    return values
+
+
+numbers.__name__ = "list of positive whole numbers"  # argparse names the type in its error
+
+
+def positive(text):
+    value = int(text)
+    if value < 1:
+        raise ValueError
+    return value
+
+
+positive.__name__ = "positive whole number"
+
+
+def parser():
+    p = argparse.ArgumentParser(
+        prog="mlff bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    p.add_argument("names", nargs="*", help="cases by name, * and ? allowed, for example 'water-*-nvt*'")
+    p.add_argument("--suite", choices=("full", "quick"), default="full")
+    p.add_argument(
+        "--model",
+        action="append",
+        dest="models",
+        metavar="FILE",
+        help="model file, may be repeated; default: the shipped student",
+    )
+    p.add_argument("--system", type=words, dest="systems", help=", ".join(bench_cases.SYSTEMS))
+    p.add_argument("--size", type=words, dest="sizes", help="small, medium, large")
+    p.add_argument("--protocol", type=words, dest="protocols", help="nve, nvt, npt")
+    p.add_argument(
+        "--potential",
+        help="mlff or a reference potential, instead of those of the suite: sw snap eam pod airebo; mlff also "
+        "where no shipped model covers the system",
+    )
+    p.add_argument(
+        "--system-sizes", type=numbers, metavar="N,N", help="scaling: the nearest sizes that the system's unit allows"
+    )
+    p.add_argument("--ranks", type=numbers, default=[1], help="MPI ranks, a list (default 1)")
+    p.add_argument("--threads", type=numbers, default=[1], help="OMP_NUM_THREADS, a list (default 1)")
+    p.add_argument("--steps", type=positive, default=1000, help="profiled steps, warm-up included (default 1000)")
+    p.add_argument("--warmup", type=int, default=20, help="of them left out of the statistics (default 20)")
+    p.add_argument("--equilibrate", type=int, default=200, help="steps before (default 200)")
+    p.add_argument("--repeats", type=positive, default=3, help="rounds (default 3)")
+    p.add_argument(
+        "--against",
+        metavar="BUILD|MODEL",
+        help="run every case twice, interleaved: this build folder, plugin or model as B",
+    )
+    p.add_argument(
+        "--reference", metavar="FILE", help="evaluate this model on the same positions every --every steps (accuracy)"
+    )
+    p.add_argument("--every", type=positive, default=100, help="see --reference (default 100)")
+    p.add_argument("--settings", default="precision fp32", help="of pair_style mlff")
+    p.add_argument("--var", action="append", default=[], metavar="NAME=VALUE", help="another variable of the deck")
+    p.add_argument("--build", help="build folder (default: build here, else the installed plugin)")
+    p.add_argument("--lmp", help="the program lmp")
+    p.add_argument("--decks", help="folder of the decks")
+    p.add_argument("--out", default="bench-results", help="folder for results (default bench-results)")
+    p.add_argument("--seed", type=int, default=1, help="of the order")
+    p.add_argument("--fresh", action="store_true", help="forget the runs that --out holds")
+    p.add_argument("--list", action="store_true", help="print the names of the cases and end")
+    return p
+
+
+def check(args):
+    """Completes the arguments; LammpsError for what cannot be."""
+    known = (("systems", bench_cases.SYSTEMS), ("sizes", bench_cases.SIZES), ("protocols", bench_cases.PROTOCOLS))
+    for what, values in known:
+        for word in getattr(args, what) or []:
+            if word not in values:
+                raise LammpsError(f"--{what[:-1]} {word}: there are {', '.join(values)}")
+    if "benzene_gas" in (args.systems or []) and args.protocols == ["npt"]:
+        raise LammpsError("benzene_gas has no npt: its molecules are apart and have no pressure to couple to")
+    if not 0 <= args.warmup < args.steps or args.equilibrate < 0:
+        raise LammpsError(
+            f"--warmup must be below --steps and --equilibrate not negative (now {args.warmup}, {args.steps}, {args.equilibrate})"
+        )
+    args.variables = dict(v.partition("=")[::2] for v in args.var)
+    if any("=" not in v for v in args.var):
+        raise LammpsError(f"--var {[v for v in args.var if '=' not in v][0]}: use NAME=VALUE")
+    args.decks = next(
+        (
+            os.path.abspath(p)
+            for p in (args.decks, os.path.join(ROOT, "benchmarks", "decks"), os.path.join(HERE, "decks"))
+            if p and os.path.exists(os.path.join(p, "in.bench"))
+        ),
+        None,
+    )
+    if not args.decks:
+        raise LammpsError("the decks were not found: give their folder with --decks (benchmarks/decks of the source)")
+    if not args.models:
+        student = os.path.join(ROOT, "models", "water-benzene-student.yaml")
+        args.models = [student] if os.path.exists(student) else []
+    for path in args.models + ([args.reference] if args.reference else []):
+        if not os.path.isfile(path):
+            raise LammpsError(f"there is no model file {path}")
+    args.models = [os.path.abspath(m) for m in args.models]
+    args.reference = os.path.abspath(args.reference) if args.reference else None
+    args.out = os.path.abspath(args.out)
+    build = args.build or next(
+        (b for b in ("build", os.path.join(ROOT, "build")) if os.path.exists(os.path.join(b, "mlffplugin.so"))), None
+    )
+    args.lmp = find_lmp(args.lmp)
+    args.sides = {"": {"plugin": find_plugin(build), "label": "A"}}
+    _check_against(args)
+
+
+def _check_against(args):
+    args.by_build = False
+    if not args.against:
+        return
+    if not os.path.exists(args.against):
+        raise LammpsError(f"--against {args.against}: there is no such build folder, plugin or model file")
+    own = args.sides[""]["plugin"]
+    if args.against.endswith((".yaml", ".yml")):
+        args.models.append(os.path.abspath(args.against))
+    else:
+        args.by_build = True
+        args.sides.update(A={"plugin": own}, B={"plugin": find_plugin(args.against)})
+
+
+def main(argv=None):
+    p = parser()
+    args = p.parse_args(argv)
+    try:
+        check(args)
+        cases = bench_cases.chosen(args)
+        if args.by_build:
+            cases = [bench_cases.dataclasses.replace(c, side=s) for c in cases if c.model for s in "AB"]
+        if args.list:
+            print("\n".join(f"{c.name:60s} {c.n_atoms:6d} atoms" for c in cases))
+            return 0
+        open_folder(cases, args)
+    except (LammpsError, profiles.ProfileError) as e:
+        print(f"mlff bench: error: {e}", file=sys.stderr)
+        return 2
+    except OSError as e:
+        print(f"mlff bench: error: {e.filename}: {e.strerror}", file=sys.stderr)
+        return 2
+    begin = time.monotonic()
+    try:
+        results = run_all(cases, args)
+        print(bench_results.write(results, args, time.monotonic() - begin))
+    except (LammpsError, profiles.ProfileError) as e:
+        print(f"\nmlff bench: error: {e}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"\nmlff bench: stopped; the same command goes on with what {args.out} holds", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

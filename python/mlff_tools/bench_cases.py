@@ -1,0 +1,186 @@
+"""The cases of the benchmark suite: which system, size, protocol, potential and ranks, and how a deck is told so."""
+
+import dataclasses
+import fnmatch
+import os
+
+from .lammps import LammpsError
+
+SIZES = ("small", "medium", "large")
+PROTOCOLS = ("nve", "nvt", "npt")
+# System: atoms per size, atoms of the unit that is copied for other sizes, whether a shipped model knows it, reference
+# potentials with their rough cost (us per atom and step, for the estimate of time only). The same as the table of in.bench.
+SYSTEMS = {
+    "water": ((63, 192, 768), 63, True, {}),
+    "benzene_gas": ((48, 192, 768), 12, True, {"airebo": 25}),
+    "benzene": ((48, 192, 768), 48, False, {"airebo": 25}),
+    "silicon": ((64, 216, 512), 8, False, {"sw": 0.6, "snap": 60}),
+    "aluminium": ((32, 256, 864), 4, False, {"eam": 1}),
+    "iron": ((54, 250, 1024), 2, False, {"eam": 1}),
+    "tantalum": ((54, 250, 1024), 2, False, {"snap": 55, "pod": 25}),
+}
+MLFF_COST = 12  # us per atom and step, for the estimate of time only
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One run of a deck. `model` is a path, or None for a reference potential; `copies` replaces the size."""
+
+    system: str
+    size: str
+    protocol: str
+    potential: str
+    model: str = None
+    ranks: int = 1
+    threads: int = 1
+    copies: tuple = None
+    deck: str = "in.bench"
+    side: str = ""  # "A" or "B" of --against
+
+    @property
+    def n_atoms(self):
+        atoms, unit = SYSTEMS[self.system][:2]
+        if self.copies:
+            return unit * self.copies[0] * self.copies[1] * self.copies[2]
+        return atoms[SIZES.index(self.size)]
+
+    @property
+    def potential_name(self):
+        """What stands for the potential in file names: the model's name or the pair style."""
+        return clean(os.path.splitext(os.path.basename(self.model))[0]) if self.model else self.potential
+
+    @property
+    def work(self):
+        """Name without the potential: cases of equal work are compared with each other."""
+        size = f"{self.n_atoms}" if self.copies else self.size
+        name = (
+            f"replicas-{size}-{self.protocol}"
+            if self.deck == "in.replicas"
+            else f"{self.system}-{size}-{self.protocol}"
+        )
+        return name + (f"-r{self.ranks}" if self.ranks > 1 else "") + (f"-t{self.threads}" if self.threads > 1 else "")
+
+    @property
+    def name(self):
+        return f"{self.work}-{self.potential_name}" + (f"-{self.side}" if self.side else "")
+
+    @property
+    def cost(self):
+        """Rough microseconds per step, for the estimate of time only."""
+        return self.n_atoms * (MLFF_COST if self.model else SYSTEMS[self.system][3][self.potential]) / self.ranks
+
+    def variables(self):
+        """Of the deck."""
+        values = {"potential": self.potential, "protocol": self.protocol}
+        if self.deck == "in.bench":
+            values.update(system=self.system, size=self.size)
+        if self.copies:
+            values.update(zip(("nx", "ny", "nz"), self.copies))
+        if self.model:
+            values["model"] = self.model
+        return values
+
+
+def clean(name):
+    """A name as it stands in file names of reports: orb-v2 -> orb_v2."""
+    return "".join(c if c.isalnum() else "_" for c in name)
+
+
+def copies_for(system, wanted):
+    """Copies (nx, ny, nz) of the system's unit with the number of atoms nearest to `wanted`: halves and doubles, so that
+    boxes stay compact. Two copies along each axis at least for crystals, which would be thinner than a cutoff."""
+    unit, crystal = SYSTEMS[system][1], system not in ("water", "benzene", "benzene_gas")
+    best = None
+    for power in range(12):
+        copies = [2 ** ((power + 2 - axis) // 3) for axis in range(3)]
+        if crystal:
+            copies = [max(2, c) for c in sorted(copies)]
+        n = unit * copies[0] * copies[1] * copies[2]
+        if best is None or abs(n - wanted) < abs(best[0] - wanted):
+            best = (n, tuple(copies))
+    return best[1]
+
+
+def protocols_of(system):
+    return PROTOCOLS[:2] if system == "benzene_gas" else PROTOCOLS
+
+
+def full(model):
+    """All of the suite for one model (path or None): covered systems with the model, the others with reference potentials."""
+    cases = []
+    for system, (_, _, covered, references) in SYSTEMS.items():
+        fast = [p for p, cost in references.items() if cost < 10]
+        for size in SIZES:
+            for protocol in protocols_of(system):
+                if covered and model:
+                    cases.append(Case(system, size, protocol, "mlff", model))
+                cases += [Case(system, size, protocol, p) for p in fast]
+    cases += [Case("benzene", size, "nvt", "airebo") for size in SIZES[:2]]
+    cases += [
+        Case("silicon", "small", "nvt", "snap"),
+        Case("tantalum", "small", "nvt", "snap"),
+        Case("tantalum", "small", "nvt", "pod"),
+    ]
+    if model:
+        cases += [
+            Case("benzene_gas", "small", "nvt", "mlff", model, copies=c, deck="in.replicas")
+            for c in ((1, 1, 1), (2, 2, 1), (2, 2, 2), (4, 2, 2))
+        ]
+    return cases
+
+
+def quick(model):
+    """A small part, for CI: seconds per round."""
+    cases = [Case("silicon", "small", "nve", "sw"), Case("aluminium", "small", "nvt", "eam")]
+    if model:
+        cases += [Case("water", size, "nvt", "mlff", model) for size in SIZES[:2]]
+        cases += [Case("water", "small", "nve", "mlff", model), Case("benzene_gas", "small", "nve", "mlff", model)]
+    return cases
+
+
+def chosen(args):
+    """The cases that the command line asks for, each model in turn; LammpsError when there is none."""
+    explicit = args.potential not in (None, "auto")
+    models = args.models if args.potential in (None, "auto", "mlff") else []
+    cases = []
+    if args.system_sizes:
+        for system in args.systems or ["water"]:
+            for n in args.system_sizes:
+                for protocol in args.protocols or ["nvt"]:
+                    cases += _of(system, "small", protocol, args, models, copies_for(system, n))
+    elif explicit:
+        for system in args.systems or ["water"]:
+            for size in args.sizes or SIZES:
+                for protocol in args.protocols or protocols_of(system):
+                    cases += _of(system, size, protocol, args, models, None)
+    else:
+        for k, model in enumerate(models or [None]):
+            suite = (full if args.suite == "full" else quick)(model)
+            cases += [c for c in suite if c.model or k == 0]
+    cases = [c for c in cases if _wanted(c, args)]
+    cases = [dataclasses.replace(c, ranks=r, threads=t) for c in cases for r in args.ranks for t in args.threads]
+    unique = list(dict.fromkeys(cases))
+    if not unique:
+        raise LammpsError("no case fits this choice; `mlff bench --list` shows all names")
+    return unique
+
+
+def _of(system, size, protocol, args, models, copies):
+    """Cases of one system, size and protocol with the wanted potential."""
+    covered, references = SYSTEMS[system][2:]
+    if args.potential in (None, "auto", "mlff") and (covered or args.potential == "mlff") and models:
+        return [Case(system, size, protocol, "mlff", m, copies=copies) for m in models]
+    if args.potential in references:
+        return [Case(system, size, protocol, args.potential, copies=copies)]
+    if args.potential in (None, "auto") and references:
+        return [Case(system, size, protocol, next(iter(references)), copies=copies)]
+    known = ", ".join(["mlff", *references])
+    raise LammpsError(f"--potential {args.potential}: for {system} there is {known}")
+
+
+def _wanted(case, args):
+    if args.systems and case.system not in args.systems or args.protocols and case.protocol not in args.protocols:
+        return False
+    if args.sizes and not case.copies and case.size not in args.sizes:
+        return False
+    return not args.names or any(fnmatch.fnmatch(case.name, n) or fnmatch.fnmatch(case.work, n) for n in args.names)

@@ -1,0 +1,254 @@
+"""What the benchmark suite writes at its end: summary table, profiles by model, scaling files, comparisons, the noise verdict."""
+
+import os
+import shutil
+
+from . import profiles
+from .bench_cases import SYSTEMS, clean
+
+NOISE = 0.05  # spread of the medians of repeats above which a case counts as noisy
+
+
+def side_of(path, args):
+    """A or B for the plugins of --against BUILD, else nothing: equal names must not collide."""
+    return next((side for side, s in args.sides.items() if side and s["plugin"] == path), "")
+
+
+def middle(values):
+    """Index of the median of an odd number of values; of the lower one of the two in the middle otherwise."""
+    return sorted(range(len(values)), key=lambda k: values[k])[(len(values) - 1) // 2]
+
+
+def median(values):
+    ordered = sorted(values)
+    n = len(ordered)
+    return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
+
+
+def summarise(case, reports):
+    """One row of the summary. `file` is the repeat whose median is in the middle."""
+    medians = [r["median_latency_ms"] for r in reports]
+    chosen = middle(medians)
+    report = reports[chosen]
+    mean = profiles.number(report["mean_latency_ms"])
+
+    def over_mean(key):
+        value = profiles.number(report.get(key))
+        return value / mean if value is not None and mean else None
+
+    return {
+        "case": case.name,
+        "work": case.work,
+        "potential": case.potential_name,
+        "system": case.system,
+        "size": case.size,
+        "protocol": case.protocol,
+        "n_atoms": report["n_atoms"],
+        "ranks": case.ranks,
+        "threads": case.threads,
+        "file": f"runs/{case.name}.r{chosen + 1}.json",
+        "medians_ms": medians,
+        "median_ms": median(medians),
+        "spread": (max(medians) - min(medians)) / median(medians) if len(medians) > 1 and median(medians) > 0 else None,
+        "us_per_atom": profiles.number(report.get("us_per_atom")),
+        "ns_per_day": profiles.number(report.get("ns_per_day")),
+        "p95_over_mean": over_mean("p95_latency_ms"),
+        "p99_over_mean": over_mean("p99_latency_ms"),
+        "cv": profiles.number(report.get("cv")),
+        "drift": profiles.number(report.get("drift")),
+        "memory": profiles.get(report, "memory", "verdict"),
+    }
+
+
+def verdict(rows):
+    """(quiet or not or None, the sentence about noise)."""
+    spreads = [(row["spread"], row["case"]) for row in rows if row["spread"] is not None]
+    if not spreads:
+        return None, "Noise: not measured, because each case ran once; use --repeats 3."
+    noisy = sorted((s for s in spreads if s[0] > NOISE), reverse=True)
+    worst, name = max(spreads)
+    if not noisy:
+        return True, f"Noise: the medians of the repeats agree within {100 * worst:.1f} % (worst: {name})."
+    return False, (
+        f"THE MACHINE WAS TOO NOISY: the medians of {len(noisy)} of {len(spreads)} cases spread by more than {100 * NOISE:.0f} % "
+        f"(worst: {name}, {100 * worst:.0f} %). Do not quote these numbers; run again on a quiet machine."
+    )
+
+
+def cell(value, form, scale=1.0):
+    return "-" if value is None else form.format(scale * value)
+
+
+def table(rows):
+    """The summary as text."""
+    heads = (
+        "case",
+        "atoms",
+        "ms/step",
+        "us/atom",
+        "ns/day",
+        "P95/mean",
+        "P99/mean",
+        "CV %",
+        "drift ueV/atom/ps",
+        "memory",
+        "spread %",
+    )
+    lines = [heads]
+    for row in rows:
+        lines.append(
+            (
+                row["case"],
+                str(row["n_atoms"]),
+                cell(row["median_ms"], "{:.4g}"),
+                cell(row["us_per_atom"], "{:.3g}"),
+                cell(row["ns_per_day"], "{:.3g}"),
+                cell(row["p95_over_mean"], "{:.2f}"),
+                cell(row["p99_over_mean"], "{:.2f}"),
+                cell(row["cv"], "{:.0f}", 100),
+                cell(row["drift"], "{:.2g}", 1e6),
+                row["memory"] or "-",
+                cell(row["spread"], "{:.1f}", 100),
+            )
+        )
+    widths = [max(len(line[k]) for line in lines) for k in range(len(heads))]
+    return "\n".join(
+        "  ".join(c.ljust(w) if k == 0 else c.rjust(w) for k, (c, w) in enumerate(zip(line, widths))).rstrip()
+        for line in lines
+    )
+
+
+def compare(a_rows, b_rows, a, b):
+    """Ratios of B to A for work that both did, round by round."""
+    by_work = {row["work"]: row for row in a_rows}
+    cases = []
+    for row in b_rows:
+        other = by_work.get(row["work"])
+        if other is None:
+            continue
+        ratios = [y / x for x, y in zip(other["medians_ms"], row["medians_ms"])]
+        cases.append(
+            {
+                "work": row["work"],
+                "n_atoms": row["n_atoms"],
+                "a": other["file"],
+                "b": row["file"],
+                "a_median_ms": other["median_ms"],
+                "b_median_ms": row["median_ms"],
+                "ratio": median(ratios),
+                "ratio_min": min(ratios),
+                "ratio_max": max(ratios),
+                "speedup": 1 / median(ratios),
+                "rounds": len(ratios),
+            }
+        )
+    return {
+        "format": "mlff-comparison/1",
+        "a": a,
+        "b": b,
+        "ratio_of": "median_latency_ms, B / A, within each round",
+        "cases": cases,
+    }
+
+
+def comparison_text(comparison):
+    head = f"\n{comparison['b']} against {comparison['a']}: time per step B / A, median over rounds [lowest, highest]"
+    lines = [
+        f"  {c['work']:34s} {c['ratio']:7.3f}  [{c['ratio_min']:.3f}, {c['ratio_max']:.3f}]   speed-up {c['speedup']:.2f}x"
+        for c in comparison["cases"]
+    ]
+    return "\n".join([head, *lines])
+
+
+def comparisons(rows, args):
+    """All pairs of models (or the two builds), as dictionaries, those without common work left out."""
+    groups = {}
+    for row in rows:
+        side = row["case"].rpartition("-")[2] if args.by_build else ""
+        if row["potential"] in {clean(os.path.splitext(os.path.basename(m))[0]) for m in args.models} or args.by_build:
+            groups.setdefault(side or row["potential"], []).append(row)
+    names = list(groups)
+    if not args.by_build:  # the slower one is A, so that ratios are speed-ups of B
+        names.sort(key=lambda n: -sum(r["median_ms"] / r["n_atoms"] for r in groups[n]) / len(groups[n]))
+    if args.by_build:  # rows of several potentials are told apart by their work
+        for side in groups:
+            groups[side] = [{**r, "work": f"{r['work']} {r['potential']}"} for r in groups[side]]
+    found = [compare(groups[a], groups[b], a, b) for k, a in enumerate(names) for b in names[k + 1 :]]
+    return [c for c in found if c["cases"]]
+
+
+def headline(rows):
+    """The row that stands for a model: liquid water of medium size at constant temperature, or what comes nearest."""
+
+    def rank(row):
+        return (
+            row["system"] != "water",
+            row["size"] != "medium",
+            row["protocol"] != "nvt",
+            row["ranks"] * row["threads"],
+        )
+
+    return min(rows, key=rank)
+
+
+def scaling(rows):
+    """Rows of one potential that differ in the number of atoms only, per system: the protocol with most sizes."""
+    groups = {}
+    for row in rows:
+        if row["ranks"] == row["threads"] == 1 and not row["work"].startswith("replicas"):
+            groups.setdefault((row["system"], row["protocol"]), {})[row["n_atoms"]] = row
+    best = {}
+    for (system, _), sizes in groups.items():
+        if len(sizes) > max(1, len(best.get(system, ()))):
+            best[system] = sizes
+    return best
+
+
+def write(results, args, seconds):
+    """Writes all files of --out; returns the text for the terminal."""
+    order = list(SYSTEMS)
+    cases = sorted(
+        results, key=lambda c: (c.deck, order.index(c.system), c.n_atoms, c.protocol, c.potential_name, c.side)
+    )
+    rows = [summarise(case, results[case]) for case in cases]
+    quiet, sentence = verdict(rows)
+    remove_old(args.out)
+    for potential in dict.fromkeys(row["potential"] for row in rows):
+        own = [row for row in rows if row["potential"] == potential]
+        copy(args.out, headline(own)["file"], f"{clean(potential)}_profile.json")
+        for system, sizes in scaling(own).items():
+            for n, row in sizes.items():
+                copy(args.out, row["file"], f"{clean(potential)}_scaling_{system}_{n}.json")
+    found = comparisons(rows, args)
+    for c in found:
+        profiles.write_json(os.path.join(args.out, f"comparison_{clean(c['a'])}_vs_{clean(c['b'])}.json"), c)
+    text = "\n".join([table(rows), "", sentence] + [comparison_text(c) for c in found]) + "\n"
+    profiles.write_text(os.path.join(args.out, "summary.txt"), text)
+    profiles.write_json(
+        os.path.join(args.out, "suite.json"),
+        {
+            **args.record,
+            "cases": rows,
+            "quiet": quiet,
+            "noise": sentence,
+            "repeats": args.repeats,
+            "seconds": round(seconds, 1),
+        },
+    )
+    return (
+        text
+        + f"\n{len(rows)} cases, {args.repeats} rounds, {seconds:.0f} s. Written to {args.out}; a page of it: mlff report {args.out}"
+    )
+
+
+def remove_old(folder):
+    """Profiles, scaling files and comparisons of an earlier choice of cases; runs stay."""
+    for name in os.listdir(folder):
+        if name.endswith(".json") and ("_profile" in name or "_scaling_" in name or name.startswith("comparison_")):
+            os.remove(os.path.join(folder, name))
+
+
+def copy(folder, source, name):
+    target = os.path.join(folder, name)
+    shutil.copyfile(os.path.join(folder, source), target + ".part")
+    os.replace(target + ".part", target)

@@ -1,0 +1,81 @@
+"""Reading reports of fix mlffprof (docs/profile.schema.json) and writing files that are whole or absent."""
+
+import json
+import math
+import os
+import tempfile
+
+SCHEMA_VERSION = 1
+NEEDED = (
+    "schema_version",
+    "name",
+    "n_steps",
+    "latencies_ms",
+    "median_latency_ms",
+    "mean_latency_ms",
+    "n_atoms",
+    "context",
+)
+
+
+class ProfileError(Exception):
+    """A file is not a report; the text says which and why."""
+
+
+def _reject(text):
+    raise ValueError(f"{text} is no JSON")
+
+
+def read(path):
+    """One report as a dictionary. ProfileError when the file is none."""
+    try:
+        with open(path, encoding="utf-8") as f:
+            report = json.load(f, parse_constant=_reject)
+    except OSError as e:
+        raise ProfileError(f"{path}: {e.strerror}") from e
+    except ValueError as e:
+        raise ProfileError(f"{path}: not JSON: {e}") from e
+    missing = [key for key in NEEDED if not isinstance(report, dict) or key not in report]
+    if missing:
+        raise ProfileError(f"{path}: not a report of mlffprof: it has no `{missing[0]}`")
+    if report["schema_version"] != SCHEMA_VERSION:
+        raise ProfileError(
+            f"{path}: schema version {report['schema_version']}, and this program reads {SCHEMA_VERSION}: update it"
+        )
+    return report
+
+
+def number(value):
+    """The value if it is a finite number, else None."""
+    ok = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return value if ok else None
+
+
+def get(report, *keys):
+    """report[a][b]... or None where a block is missing or null."""
+    for key in keys:
+        if not isinstance(report, dict) or report.get(key) is None:
+            return None
+        report = report[key]
+    return report
+
+
+def write_text(path, text):
+    """Writes a file so that it is the old one or the whole new one at any moment."""
+    folder = os.path.dirname(os.path.abspath(path))
+    os.makedirs(folder, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".part-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as f:
+            f.write(text)
+            f.flush()
+            os.fsync(f.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def write_json(path, value):
+    write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")

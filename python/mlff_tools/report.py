@@ -1,0 +1,154 @@
+"""mlff report: one HTML page of a folder of reports. Self-contained: no scripts, no network; it prints.
+
+    mlff report DIR [-o FILE.html]        default: DIR/report.html
+
+Reads every report of fix mlffprof below DIR (docs/profile.schema.json), and, where they are, the suite.json and comparison_*.json of
+`mlff bench` and the validation.json of mlff_tools.validate. Of repeated runs of a suite the one with the median in the middle is
+shown. What was not measured says so. Exit code: 0 done, 2 nothing to show or wrong usage.
+"""
+
+import argparse
+import os
+import sys
+import time
+
+from . import profiles
+from .charts import short, text
+from .profiles import ProfileError, get, number
+from .report_data import Folder
+from .report_details import details
+from .report_parts import (
+    component_section,
+    conservation_section,
+    latency_section,
+    pairs_section,
+    scaling_section,
+    summary,
+    value,
+)
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def facts(folder):
+    runs = folder.runs
+    fastest = min(
+        (r for r in runs if number(r.report.get("us_per_atom"))), key=lambda r: r.report["us_per_atom"], default=None
+    )
+    atoms = [r.n_atoms for r in runs if r.n_atoms]
+    missed = sum(any(t["status"] == "fail" for t in r.report.get("targets") or []) for r in runs)
+    leaks = sum(get(r.report, "memory", "verdict") == "leak" for r in runs)
+    judged = sum(get(r.report, "memory", "verdict") not in (None, "unknown") for r in runs)
+    cells = [
+        (len(runs), "runs"),
+        (len({r.potential for r in runs}), "potentials"),
+        (f"{min(atoms):.0f} to {max(atoms):.0f}" if atoms else "not measured", "atoms"),
+        (short(sum(r.report["n_steps"] for r in runs)), "steps measured"),
+        (
+            f"{short(fastest.report['us_per_atom'])} µs" if fastest else "not measured",
+            f"lowest cost of an atom ({fastest.potential})" if fastest else "cost of an atom",
+        ),
+        (missed or "none", "runs that miss a target"),
+        (f"{leaks or 'none'} of {judged}" if judged else "not measured", "runs with a memory leak"),
+    ]
+    return (
+        '<div class="facts">'
+        + "".join(f"<div><b>{text(a)}</b><span>{text(b)}</span></div>" for a, b in cells)
+        + "</div>"
+    )
+
+
+def banners(folder):
+    out = []
+    if folder.suite and folder.suite.get("noise"):
+        css = {True: "good", False: "bad"}.get(folder.suite.get("quiet"), "")
+        out.append(f'<p class="banner {css}">{text(folder.suite["noise"])}</p>')
+    v = folder.validation
+    if v:
+        word = "PASS" if v["passed"] else "FAIL: " + "; ".join(v["failures"])
+        numbers = (
+            (
+                f"{value(v.get('picoseconds'))} ps, drift {value(v.get('drift_meV_per_atom_per_ps'))} meV/atom/ps, {value(v.get('temperature_mean_K'))} K"
+            )
+            if v
+            else ""
+        )
+        out.append(
+            f'<p class="banner {"good" if v["passed"] else "bad"}">NVE validation of {text(v["model"])}: <b>{text(word)}</b> ({numbers})</p>'
+        )
+    return "".join(out)
+
+
+def page(folder, title):
+    runs = folder.runs
+    for k, potential in enumerate(dict.fromkeys(r.potential for r in runs)):
+        for run in runs:
+            if run.potential == potential:
+                run.css = f"c{k % 7}"
+    first = runs[0].report
+    lammps = get(first, "context", "lammps")
+    machine = " · ".join(
+        text(v)
+        for v in (get(first, "context", "cpu"), get(first, "context", "gpu"), lammps and f"LAMMPS {lammps}")
+        if v
+    )
+    sections = [
+        latency_section(runs),
+        scaling_section(runs),
+        component_section(runs),
+        conservation_section(runs),
+        pairs_section(folder),
+    ]
+    names = [
+        ("runs", "Summary"),
+        ("latency", "Latency"),
+        ("scaling", "Scaling"),
+        ("components", "Components"),
+        ("memory", "Memory and energy"),
+        ("compare", "Model against model"),
+        ("details", "Each run"),
+    ]
+    body = "".join(s for s in sections if s)
+    nav = "".join(f'<a href="#{k}">{text(n)}</a>' for k, n in names if f'id="{k}"' in body or k in ("runs", "details"))
+    with open(os.path.join(HERE, "report.css"), encoding="utf-8") as f:
+        css = f.read()
+    skipped = "".join(f"<br>Not read: {text(why)}" for _, why in folder.skipped)
+    made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    return (
+        f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{text(title)}</title><style>{css}</style></head><body><main><header><h1>{text(title)}</h1><p>{machine or 'machine not recorded'}</p>"
+        f"</header><nav>{nav}</nav>{banners(folder)}{facts(folder)}"
+        f'<h2 id="runs">Summary</h2><p>Wall time of single steps, warm-up left out. Drift is that of the conserved quantity. Targets: P95 below twice and P99 '
+        f"below three times the mean, CV below 20 %, memory growth below 10 MB, unless the run names others.</p>{summary(runs)}{body}"
+        f'<h2 id="details">Each run</h2>{"".join(details(run) for run in runs)}'
+        f"<footer>{made} · {len(runs)} reports of {text(os.path.basename(os.path.abspath(folder.path)))}{skipped}</footer></main></body></html>\n"
+    )
+
+
+def main(argv=None):
+    p = argparse.ArgumentParser(
+        prog="mlff report", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    p.add_argument("folder", metavar="DIR", help="folder of reports")
+    p.add_argument("-o", "--out", metavar="FILE", help="default: DIR/report.html")
+    p.add_argument("--title", help="of the page")
+    args = p.parse_args(argv)
+    out = args.out or os.path.join(args.folder, "report.html")
+    try:
+        folder = Folder(args.folder)
+        title = args.title or "Molecular dynamics, step by step"
+        profiles.write_text(out, page(folder, title))
+    except ProfileError as e:
+        print(f"mlff report: error: {e}", file=sys.stderr)
+        return 2
+    except OSError as e:
+        print(f"mlff report: error: {e.filename}: {e.strerror}", file=sys.stderr)
+        return 2
+    for path, why in folder.skipped:
+        print(f"mlff report: warning: {why}", file=sys.stderr)
+    print(f"{len(folder.runs)} reports: {out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

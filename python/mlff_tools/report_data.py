@@ -1,0 +1,91 @@
+"""What a folder of reports holds, for the HTML page."""
+
+import hashlib
+import json
+import os
+
+from . import profiles
+from .profiles import ProfileError, get, number
+
+
+class Run:
+    """One report and how it is labelled. `row`: its line of suite.json, or None."""
+
+    def __init__(self, path, report, row=None):
+        self.path, self.report, self.row = path, report, row
+        deck = get(report, "context", "deck") or {}
+        self.potential = (
+            (row or {}).get("potential")
+            or report.get("model_name")
+            or get(report, "context", "pair_style")
+            or report["name"]
+        )
+        self.system = (row or {}).get("system") or deck.get("system") or ""
+        self.protocol = (row or {}).get("protocol") or report.get("ensemble") or ""
+        self.ranks = report.get("n_ranks") or 1
+        self.n_atoms = number(report["n_atoms"])
+        self.replicas = bool(row) and row["work"].startswith("replicas")
+        self.latencies = [v for v in report["latencies_ms"] if number(v) is not None]
+        self.median = number(report["median_latency_ms"])
+        self.css = "c0"
+
+    @property
+    def what(self):
+        """Which work it did, without the potential."""
+        if self.row:
+            return self.row["work"]
+        words = [self.system, f"{self.n_atoms:g} atoms" if self.n_atoms else "", self.protocol]
+        return " ".join(w for w in words if w) or self.report["name"]
+
+    @property
+    def label(self):
+        return f"{self.what} · {self.potential}"
+
+    @property
+    def work(self):
+        """Runs with the same key did equal work."""
+        return (self.row or {}).get("work") or (self.system, self.n_atoms, self.protocol, self.ranks)
+
+
+class Folder:
+    """Everything that DIR holds."""
+
+    def __init__(self, path):
+        if not os.path.isdir(path):
+            raise ProfileError(f"{path}: there is no such folder")
+        self.path, self.suite, self.comparisons, self.validation, self.skipped, self.runs = path, None, [], None, [], []
+        found = {}
+        for place, folders, names in os.walk(path):
+            folders.sort()
+            for name in sorted(n for n in names if n.endswith(".json") and not n.startswith(".")):
+                self._take(os.path.join(place, name), found)
+        rows = {os.path.normpath(r["file"]): r for r in (self.suite or {}).get("cases", [])}
+        seen = set()
+        for file, (report, digest) in sorted(found.items(), key=lambda f: (f[0] not in rows, f[0])):
+            repeat = self.suite is not None and file not in rows and os.path.dirname(file) == "runs"
+            if digest not in seen and not repeat:  # the copies under other names, and the other repeats
+                self.runs.append(Run(file, report, rows.get(file)))
+                seen.add(digest)
+        if not self.runs:
+            raise ProfileError(
+                f"{path}: holds no report of fix mlffprof" + (f" ({self.skipped[0][1]})" if self.skipped else "")
+            )
+
+    def _take(self, path, found):
+        try:
+            with open(path, "rb") as f:
+                data = f.read()
+            value = json.loads(data)
+            kind = value.get("format", "") if isinstance(value, dict) else ""
+            if kind.startswith("mlff-bench/"):
+                self.suite = value if value.get("cases") else self.suite
+            elif kind.startswith("mlff-comparison/"):
+                self.comparisons.append(value)
+            elif isinstance(value, dict) and "thermal_energy_eV" in value:
+                self.validation = value
+            else:
+                found[os.path.relpath(path, self.path)] = (profiles.read(path), hashlib.sha256(data).hexdigest())
+        except ProfileError as e:
+            self.skipped.append((path, str(e)))
+        except (OSError, ValueError) as e:
+            self.skipped.append((path, f"{path}: {e}"))

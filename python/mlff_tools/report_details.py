@@ -1,0 +1,120 @@
+"""What the HTML page shows of each run: charts, targets, causes of slow steps, advice, conditions."""
+
+from . import charts
+from .charts import short, text
+from .report_parts import NOT, anchor, energy_chart, marks, memory_chart, percent, table, value
+
+
+def details(run):
+    r = run.report
+    plots = []
+    if run.latencies:
+        plots = [
+            charts.histogram(run.latencies, run.css, "Latency", marks(run)),
+            charts.series(run.latencies, r.get("latencies_stride") or 1, run.css, "Latency over the run", run.median),
+        ]
+    plots += [memory_chart(run), energy_chart(run)]
+    facts = (
+        f"{value(run.median)} ms per step · {value(r['n_steps'], '{:.0f}'.format)} steps after {r.get('warmup', {}).get('n_steps', 0)} of warm-up · {value(r.get('us_per_atom'))} "
+        "µs/atom"
+    )
+    tables = [targets_table(r), tags_table(r), slow_table(r), hotspots(r), context_table(r)]
+    return (
+        f'<details id="{anchor(run)}"><summary><b>{text(run.label)}</b><span>{facts}</span></summary>'
+        f'<div class="charts">{"".join(p for p in plots if p)}</div><div class="two">{"".join(t for t in tables if t)}</div></details>'
+    )
+
+
+def targets_table(r):
+    rows = [
+        [
+            text(t["metric"]),
+            f'{text(t["relation"])} {short(t["bound"])}',
+            value(t["value"]),
+            f'<span class="{ {"pass": "pass", "fail": "fail"}.get(t["status"], "nm") }">{text(t["status"])}</span>',
+        ]
+        for t in r.get("targets") or []
+    ]
+    return (
+        block(
+            "Targets", table([("metric", "", True), ("bar", "", False), ("measured", "", False), ("", "", False)], rows)
+        )
+        if rows
+        else ""
+    )
+
+
+def tags_table(r):
+    rows = [
+        [
+            text(t["name"].replace("_", " ")),
+            text(t["n_steps"]),
+            value(t["mean_latency_ms"]),
+            value(t["share"], percent),
+            value(t["times_untagged"], "{:.2f}x".format),
+        ]
+        for t in r.get("tags") or []
+    ]
+    heads = [
+        ("steps with", "", True),
+        ("steps", "", False),
+        ("mean", "ms", False),
+        ("of the time", "", False),
+        ("against untagged", "", False),
+    ]
+    return block("Causes", table(heads, rows)) if rows else ""
+
+
+def slow_table(r):
+    rows = [
+        [
+            text(s["step"]),
+            value(s["latency_ms"]),
+            value(s["times_median"], "{:.1f}x".format),
+            text(", ".join(t.replace("_", " ") for t in s["tags"]) or "none known"),
+        ]
+        for s in (r.get("slow_steps") or [])[:8]
+    ]
+    return (
+        block(
+            "Slowest steps",
+            table([("step", "", True), ("time", "ms", False), ("over median", "", False), ("causes", "", True)], rows),
+        )
+        if rows
+        else ""
+    )
+
+
+def hotspots(r):
+    rows = [[text(h["component"]), percent(h["share"]), text(h["advice"])] for h in r.get("hotspots") or []]
+    return (
+        block(
+            "Above a tenth of the step",
+            table([("part", "", True), ("share", "", False), ("advice", "", True)], rows).replace(
+                '<td class="t">', '<td class="t wrap">'
+            ),
+        )
+        if rows
+        else ""
+    )
+
+
+def context_table(r):
+    flat = []
+
+    def walk(prefix, node):
+        for key, v in node.items():
+            if isinstance(v, dict):
+                walk(f"{prefix}{key}/", v)
+            else:
+                flat.append([text(prefix + key), NOT if v is None else text(short(v) if isinstance(v, float) else v)])
+
+    walk("", r.get("context") or {})
+    flat = [["report", text(r.get("timestamp") or "")], ["notes", text(r.get("notes") or "none")]] + flat
+    return block(
+        "Conditions", table([("", "", True), ("", "", True)], flat).replace('<td class="t">', '<td class="t wrap">')
+    )
+
+
+def block(name, inner):
+    return f"<div><h3>{text(name)}</h3>{inner}</div>"

@@ -1,0 +1,219 @@
+"""The HTML report: what it shows is what the reports say, it is well-formed and self-contained, and a browser draws it."""
+
+import html.parser
+import json
+import os
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+from profile_samples import bare, full, write
+
+from mlff_tools import charts, report
+
+
+def make(folder):
+    """A folder of reports, written as a page. Returns the page's text."""
+    assert report.main([str(folder)]) == 0
+    return (folder / "report.html").read_text(encoding="utf-8")
+
+
+class Balance(html.parser.HTMLParser):
+    """Remembers tags that were closed wrongly or never."""
+
+    VOID = {"meta", "br", "circle", "line", "polyline", "polygon", "rect"}
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.wrong = [], []
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in self.VOID or tag in ("rect", "circle") and not self.get_starttag_text().endswith("/>"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        pass
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write(tmp_path / "student.json", full("s64", "student", 64, 0.5, system="water", protocol="nvt"))
+    write(tmp_path / "student2.json", full("s192", "student", 192, 1.5, seed=2, system="water", protocol="nvt"))
+    write(tmp_path / "sub" / "teacher.json", full("t64", "teacher", 64, 5.0, seed=3, system="water", protocol="nvt"))
+    write(tmp_path / "bare.json", bare())
+    return tmp_path
+
+
+def test_page_is_sound(folder):
+    page = make(folder)
+    checker = Balance()
+    checker.feed(page)
+    assert not checker.wrong and not checker.open, (checker.wrong, checker.open)
+    pictures = re.findall(r"<svg.*?</svg>", page, re.S)
+    assert len(pictures) > 12
+    for picture in pictures:
+        ElementTree.fromstring(picture)
+        numbers = re.findall(r'(?:x|y|x1|x2|y1|y2|cx|cy|width|height|points)="([^"]*)"', picture)
+        assert "nan" not in " ".join(numbers) and "inf" not in " ".join(numbers)
+    assert not re.search(r"https?://|<script|@import|url\(|src=", page), "the page must not need a network or scripts"
+    for anchor in re.findall(r'href="#(\w+)"', page):
+        assert f'id="{anchor}"' in page, f"the link to {anchor} leads nowhere"
+
+
+def test_numbers_are_those_of_the_reports(folder):
+    page = make(folder)
+    for name in ("student", "student2", "sub/teacher"):
+        value = json.loads((folder / f"{name}.json").read_text())
+        assert f">{charts.short(value['median_latency_ms'])}<" in page
+        assert f">{charts.short(value['us_per_atom'])}<" in page
+    teacher, student = (
+        json.loads((folder / f"{n}.json").read_text())["median_latency_ms"] for n in ("sub/teacher", "student")
+    )
+    assert f"{teacher / student:.2f}x" in page, "teacher against student, on equal work"
+
+
+def test_null_is_not_zero(tmp_path):
+    write(tmp_path / "bare.json", bare())
+    page = make(tmp_path)
+    row = re.search(r"<tbody><tr>(.*?)</tr>", page, re.S).group(1)
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", row, re.S)
+    assert (
+        sum("not measured" in c for c in cells) == 7
+    ), cells  # atoms, cost, ns/day, memory, its verdict, drift, targets
+    assert not any(re.fullmatch(r"0(\.0*)?", re.sub("<.*?>", "", c)) for c in cells)
+    assert "Memory and energy over time</h2><p>Not measured" in page
+
+
+def test_names_are_escaped(tmp_path):
+    write(tmp_path / "a.json", full("<b>x</b>", '<script>alert("1")</script>'))
+    page = make(tmp_path)
+    assert "<script" not in page and "&lt;script&gt;" in page
+
+
+def test_suite_shows_one_of_the_repeats(tmp_path):
+    rows = []
+    for model, scale in (("a", 1.0), ("b", 3.0)):
+        for k in (1, 2, 3):
+            write(tmp_path / "runs" / f"w-{model}.r{k}.json", full(f"w-{model}", model, 64, scale + 0.1 * k, seed=k))
+        rows.append(
+            {
+                "case": f"w-{model}",
+                "work": "w",
+                "potential": model,
+                "system": "water",
+                "protocol": "nvt",
+                "file": f"runs/w-{model}.r2.json",
+            }
+        )
+    write(
+        tmp_path / "suite.json",
+        {"format": "mlff-bench/1", "cases": rows, "quiet": False, "noise": "THE MACHINE WAS TOO NOISY: really"},
+    )
+    shutil.copy(tmp_path / "runs" / "w-a.r2.json", tmp_path / "a_profile.json")
+    page = make(tmp_path)
+    assert page.count("<details") == 2, "repeats and copies are not runs of their own"
+    assert "THE MACHINE WAS TOO NOISY" in page
+
+
+@pytest.mark.parametrize(
+    "content,reason",
+    [
+        (None, "no such folder"),
+        ({}, "holds no report"),
+        ({"x.json": "{"}, "x.json"),
+        ({"x.json": '{"a": 1}'}, "not a report of mlffprof"),
+        ({"x.json": json.dumps({**bare(), "schema_version": 99})}, "schema version 99"),
+    ],
+)
+def test_bad_folder(content, reason, tmp_path, capsys):
+    folder = tmp_path / "in"
+    if content is not None:
+        folder.mkdir()
+        for name, text in content.items():
+            (folder / name).write_text(text)
+    assert report.main([str(folder)]) == 2
+    error = capsys.readouterr().err
+    assert reason in error and "Traceback" not in error, error
+    assert not (folder / "report.html").exists()
+
+
+def test_unwritable_page(folder, capsys):
+    assert report.main([str(folder), "-o", str(folder / "student.json" / "x.html")]) == 2
+    assert "error" in capsys.readouterr().err
+
+
+def test_quantiles_and_ticks():
+    values = np.random.default_rng(3).gamma(2.0, size=1001)
+    for share in (0.0, 0.5, 0.95, 0.99, 1.0):
+        assert charts.quantile(sorted(values), share) == pytest.approx(np.quantile(values, share), rel=1e-12)
+    for low, high in ((0, 1), (0.013, 0.0141), (-5e-7, 3e-6), (1e6, 3.3e6)):
+        ticks = charts.linear_ticks(low, high)
+        assert 3 <= len(ticks) <= 11 and min(ticks) >= low - 1e-9 * abs(high) and max(ticks) <= high * (1 + 1e-9)
+    assert (
+        charts.short(0.00012345) == "0.000123"
+        and charts.short(1234.5) in ("1234", "1235")
+        and charts.short(0.5) == "0.5"
+    )
+
+
+def test_histogram_counts_every_step():
+    values = np.random.default_rng(4).gamma(2.0, size=777).tolist()
+    picture = charts.histogram(values, "c0", "t")
+    assert sum(int(n) for n in re.findall(r"ms: (\d+) steps", picture)) == 777
+
+
+def test_constant_latency_can_be_drawn(tmp_path):
+    value = full()
+    value["latencies_ms"] = [1.0] * 50
+    write(tmp_path / "a.json", value)
+    value["latencies_ms"] = [1.0]
+    write(tmp_path / "b.json", value)
+    value["latencies_ms"] = []
+    write(tmp_path / "c.json", value)
+    make(tmp_path)
+
+
+def browser():
+    return next(
+        (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+    )
+
+
+def test_a_browser_draws_it(folder, tmp_path):
+    if not browser():
+        pytest.skip("no Chromium here: apt-get install chromium")
+    make(folder)
+    picture = tmp_path / "page.png"
+    subprocess.run(
+        [
+            browser(),
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            f"--user-data-dir={tmp_path / 'profile'}",
+            f"--screenshot={picture}",
+            "--window-size=1280,2000",
+            f"file://{folder / 'report.html'}",
+        ],
+        check=False,
+        timeout=180,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "HOME": str(tmp_path)},
+    )
+    assert picture.exists(), "the browser made no picture"
+    from PIL import Image
+
+    pixels = np.asarray(Image.open(picture).convert("RGB")).astype(int)
+    assert pixels.shape[:2] == (2000, 1280)
+    inked = (np.abs(pixels - pixels[3, 3]).sum(2) > 60).mean(1) > 0
+    assert inked.mean() > 0.4, "most of the page is empty"
+    assert (np.abs(pixels[:, 1262:] - pixels[3, 3]).sum(2) < 60).all(), "something runs over the right margin"
