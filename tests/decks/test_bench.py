@@ -1,0 +1,271 @@
+"""The suite runner `mlff bench` and the validation, with real but short runs of LAMMPS."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "python"))
+
+from mlff_tools import bench, bench_cases, bench_results, profiles, report, validate  # noqa: E402
+from mlff_tools.lammps import environment, find_lmp  # noqa: E402
+
+PLUGIN = os.environ.get("MLFF_PLUGIN", os.path.join(ROOT, "build", "mlffplugin.so"))
+STUDENT = os.path.join(ROOT, "models", "water-benzene-student.yaml")
+needs_fix = pytest.mark.skipif(
+    not os.path.exists(os.path.join(ROOT, "src", "fix_mlffprof")), reason="no fix mlffprof yet"
+)
+SHORT = ["--steps", "30", "--warmup", "5", "--equilibrate", "2", "--build", PLUGIN]
+
+
+def run(*arguments):
+    """Exit code of `mlff bench`."""
+    try:
+        return bench.main([str(a) for a in arguments])
+    except SystemExit as e:
+        return e.code
+
+
+def read(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+@needs_fix
+def test_suite_is_written_and_goes_on(tmp_path, capsys):
+    """A suite of two rounds; a lost run is made again and nothing else; the page shows one report of each case."""
+    out = tmp_path / "out"
+    choice = [
+        "silicon-small-nve-sw",
+        "aluminium-small-nvt-*",
+        "water-small-nvt-*",
+        "--repeats",
+        2,
+        "--out",
+        out,
+        *SHORT,
+    ]
+    assert run(*choice) == 0, capsys.readouterr().err
+    runs = sorted(p.name for p in (out / "runs").iterdir())
+    assert len(runs) == 6 and all(re.search(r"\.r[12]\.json$", n) for n in runs), runs
+    suite = read(out / "suite.json")
+    row = next(r for r in suite["cases"] if r["case"].startswith("silicon"))
+    medians = [read(out / "runs" / f"silicon-small-nve-sw.r{k}.json")["median_latency_ms"] for k in (1, 2)]
+    assert (
+        row["medians_ms"] == medians and row["n_atoms"] == 64 and row["median_ms"] == pytest.approx(np.median(medians))
+    )
+    assert row["spread"] == pytest.approx((max(medians) - min(medians)) / np.median(medians))
+    assert read(out / "water_benzene_student_profile.json")["n_steps"] == 25
+    times = {p: p.stat().st_mtime_ns for p in (out / "runs").iterdir()}
+    lost = out / "runs" / runs[2]
+    lost.unlink()
+    assert run(*choice) == 0
+    assert {p for p in times if p.stat().st_mtime_ns != times[p]} == {lost}
+    assert run(*choice, "--steps", 40) == 2, "runs of other settings must not be mixed"
+    assert "holds runs with steps = 30" in capsys.readouterr().err
+    assert report.main([str(out)]) == 0
+    assert (out / "report.html").read_text(encoding="utf-8").count("<details") == 3
+
+
+@needs_fix
+def test_against_is_interleaved(tmp_path, capsys):
+    """The same build as A and B: both sides run in every round, and their ratio is reported for each case."""
+    out = tmp_path / "out"
+    assert (
+        run("benzene_gas-small-nve-*", "--against", PLUGIN, "--repeats", 2, "--out", out, *SHORT) == 0
+    ), capsys.readouterr().err
+    comparison = read(out / "comparison_A_vs_B.json")
+    assert [c["rounds"] for c in comparison["cases"]] == [2] and comparison["cases"][0]["n_atoms"] == 48
+    case = comparison["cases"][0]
+    files = [
+        [read(out / "runs" / f"benzene_gas-small-nve-water_benzene_student-{s}.r{k}.json") for k in (1, 2)]
+        for s in "AB"
+    ]
+    ratios = [b["median_latency_ms"] / a["median_latency_ms"] for a, b in zip(*files)]
+    assert case["ratio"] == pytest.approx(np.median(ratios)) and case["ratio_min"] == min(ratios)
+
+
+@needs_fix
+def test_a_failing_run_is_one_error(tmp_path, capsys):
+    assert (
+        run(
+            "--system", "iron", "--potential", "mlff", "--size", "small", "--protocol", "nve", "--out", tmp_path, *SHORT
+        )
+        == 1
+    )
+    error = capsys.readouterr().err
+    assert "LAMMPS failed" in error and "failed.log" in error and "Traceback" not in error
+    assert not list((tmp_path / "runs").iterdir()) and (tmp_path / "failed.log").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments,text",
+    [
+        (["--system", "gold"], "--system gold: there are water"),
+        (["--size", "tiny"], "--size tiny"),
+        (["--protocol", "nvx"], "--protocol nvx"),
+        (["--model", "none.yaml"], "no model file none.yaml"),
+        (["--against", "nowhere"], "--against nowhere"),
+        (["--build", "nowhere"], "nowhere holds no mlffplugin.so"),
+        (["--steps", "10", "--warmup", "10"], "--warmup must be below"),
+        (["--steps", "0"], "invalid positive whole number"),
+        (["--system-sizes", "32,x"], "list of positive whole numbers"),
+        (["no-such-case"], "no case fits"),
+        (["--potential", "sw"], "for water there is mlff"),
+        (["--var", "x"], "use NAME=VALUE"),
+        (["--system", "benzene_gas", "--protocol", "npt"], "benzene_gas has no npt"),
+        (["--decks", "nowhere", "--lmp", "nowhere"], "no such program"),
+    ],
+)
+def test_bad_input_is_one_error(arguments, text, tmp_path, capsys):
+    assert run(*arguments, "--out", tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert text in error and "Traceback" not in error, error
+    assert not (tmp_path / "out").exists(), "nothing half-written"
+
+
+def test_foreign_folders_are_left_alone(tmp_path, capsys):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "mine.json").write_text("{}")
+    assert run("silicon-small-nve-sw", "--out", tmp_path, *SHORT) == 2
+    assert "holds runs but no suite.json" in capsys.readouterr().err
+    (tmp_path / "suite.json").write_text("{")
+    assert run("silicon-small-nve-sw", "--out", tmp_path, *SHORT) == 2
+    assert "is damaged" in capsys.readouterr().err and (tmp_path / "runs" / "mine.json").exists()
+
+
+def test_cases_agree_with_the_deck():
+    """Numbers of atoms and reference potentials of bench_cases.SYSTEMS are those of in.bench's table."""
+    from test_bench_decks import TABLE
+
+    for system, (atoms, _, _, references) in bench_cases.SYSTEMS.items():
+        assert list(atoms) == TABLE[system][0] and sorted(references) == sorted(TABLE[system][1])
+
+
+@pytest.mark.parametrize("system", bench_cases.SYSTEMS)
+def test_system_sizes_are_the_nearest(system):
+    unit = bench_cases.SYSTEMS[system][1]
+    for wanted in (32, 64, 128, 256, 1024):
+        copies = bench_cases.copies_for(system, wanted)
+        n = unit * int(np.prod(copies))
+        assert max(wanted, unit) / 2 <= n <= max(wanted, unit) * 2 or n == 8 * unit, (wanted, n)
+        assert max(copies) <= 4 * min(copies)
+
+
+def test_order_is_shuffled_in_rounds():
+    """Every round has every case once; rounds differ in order, a seed repeats it; sides of a pair stand together."""
+    import argparse
+
+    cases = [
+        bench_cases.Case("water", s, p, "mlff", STUDENT, side=x)
+        for s in bench_cases.SIZES
+        for p in bench_cases.PROTOCOLS
+        for x in "AB"
+    ]
+    args = argparse.Namespace(repeats=3, seed=1, by_build=True)
+    order = bench.plan(cases, args)
+    rounds = [[c for c, r in order if r == k] for k in (1, 2, 3)]
+    assert all(sorted(c.name for c in r) == sorted(c.name for c in cases) for r in rounds)
+    assert rounds[0] != rounds[1] and order == bench.plan(cases, args)
+    for r in rounds:
+        assert all(r[k].work == r[k + 1].work for k in range(0, len(r), 2))
+
+
+def test_noise_is_said():
+    rows = [{"case": "a", "spread": 0.01}, {"case": "b", "spread": 0.049}]
+    assert bench_results.verdict(rows)[0] is True
+    quiet, text = bench_results.verdict(rows + [{"case": "c", "spread": 0.07}])
+    assert quiet is False and "TOO NOISY" in text and "worst: c, 7 %" in text
+    assert bench_results.verdict([{"case": "a", "spread": None}])[0] is None
+
+
+# ---- validation ------------------------------------------------------------------------------------------------------
+
+
+def trajectory(drift=0.0, wave=0.0, kelvin=300.0, n=2001):
+    """Rows of a run of 10 ps: `drift` eV/ps, `wave` eV."""
+    t = np.linspace(0, 10, n)
+    total = -6318.0 + 0.8 + drift * t + wave * np.sin(40 * t)
+    return np.stack([np.arange(n) * 10, t, np.full(n, kelvin), total - 0.4, np.full(n, 0.4), total], 1)
+
+
+class Wanted:
+    steps, temperature = 20000, 300.0
+
+
+@pytest.mark.parametrize(
+    "change,failure",
+    [
+        ({}, None),
+        ({"drift": 5e-4}, None),
+        ({"drift": 7e-4}, "drift_meV"),
+        ({"wave": 0.005}, None),
+        ({"wave": 0.006}, "fluctuation_percent_of_thermal"),
+        ({"kelvin": 319.0}, None),
+        ({"kelvin": 321.0}, "mean temperature"),
+        ({"n": 2000}, "steps done"),
+        ({"kelvin": np.nan}, "NaN"),
+        ({"drift": 7.0}, "change_percent"),
+        ({"wave": 50.0}, "fluctuation_percent is"),
+    ],
+)
+def test_verdict(change, failure):
+    """Bars hold where they are: 0.05 meV/atom/ps, 0.5 % of the thermal energy, 20 K, 1 % and 0.5 % of the total energy."""
+    result = validate.judge(trajectory(**change), -6318.0, Wanted)
+    if failure:
+        assert any(failure in f for f in result["failures"]), result
+    else:
+        assert result["failures"] == []
+
+
+def test_validation_measures_drift():
+    result = validate.judge(trajectory(drift=3e-4, wave=1e-3), -6318.0, Wanted)
+    assert result["drift_meV_per_atom_per_ps"] == pytest.approx(1000 * 3e-4 / 12, rel=0.01)
+    assert result["fluctuation_percent_of_thermal"] == pytest.approx(100 * 1e-3 / np.sqrt(2) / 0.8, rel=0.01)
+
+
+def test_validation_runs(tmp_path, capsys):
+    code = validate.main([STUDENT, "--build", PLUGIN, "--out", str(tmp_path), "--steps", "4000"])
+    output = capsys.readouterr().out
+    result = read(tmp_path / "validation.json")
+    assert code == (0 if result["passed"] else 1) and output.startswith("PASS" if result["passed"] else "FAIL"), output
+    assert result["steps_done"] == 4000 and result["records"] == 401
+    rows = np.loadtxt(tmp_path / "data.csv", delimiter=",", skiprows=1)
+    assert rows.shape == (401, 6) and np.allclose(rows[:, 3] + rows[:, 4], rows[:, 5], atol=1e-5)
+    assert rows[0, 2] == pytest.approx(600, abs=0.1), "starts with twice the temperature, in 30 degrees of freedom"
+    assert rows[0, 4] == pytest.approx(15 * 8.617333e-5 * 600, rel=1e-3)
+    assert (tmp_path / "energy.svg").stat().st_size > 10000 and "steps done" in (tmp_path / "report.txt").read_text()
+
+
+def test_validation_that_cannot_run(tmp_path, capsys):
+    assert validate.main([str(tmp_path / "none.yaml"), "--out", str(tmp_path / "out")]) == 2
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("format: nothing\n")
+    assert validate.main([str(broken), "--build", PLUGIN, "--out", str(tmp_path / "out"), "--steps", "400"]) == 2
+    assert "LAMMPS did not run" in capsys.readouterr().err and not os.listdir(tmp_path / "out")
+
+
+def test_files_are_whole_or_absent(tmp_path):
+    profiles.write_json(tmp_path / "a.json", {"x": 1})
+    with pytest.raises(ValueError):
+        profiles.write_json(tmp_path / "a.json", {"x": float("nan")})
+    assert read(tmp_path / "a.json") == {"x": 1} and [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_program_finds_the_suite():
+    """`mlff bench` and `mlff report` of the C program are these."""
+    program = os.environ.get("MLFF", os.path.join(ROOT, "build", "mlff"))
+    for name in ("bench", "report"):
+        done = subprocess.run(
+            [program, name, "--help"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            env=environment(find_lmp()),
+        )
+        assert done.returncode == 0 and f"usage: mlff {name}" in done.stdout, done.stdout
