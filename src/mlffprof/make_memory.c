@@ -58,11 +58,14 @@ void mlffprof_memory_judge(const double *x, const double *y, const int64_t *w, i
     return;
   }
   const mlffprof_slope line = mlffprof_regression(x + begin, y + begin, w + begin, left);
-  const double walk = mlffprof_walk_error(x + begin, y + begin, w + begin, left);
+  double *scratch = mlffprof_arena_alloc(arena, (size_t) left, sizeof *scratch);
+  if (!scratch) return;
+  const mlffprof_slope walk = mlffprof_walk(x + begin, y + begin, w + begin, left, scratch);
+  const double walk_error = walk.error + fabs(walk.slope - line.slope); /* holds the interval of the walk */
   m->growth_bytes = mean_of(y, w, n - tenth, n) - mean_of(y, w, begin, begin + tenth);
   m->growth_per_1000_steps = 1e3 * line.slope;
-  m->growth_error = 1e3 * (line.error > walk ? line.error : walk);
-  if (isnan(line.slope) || isnan(line.error) || isnan(walk)) {
+  m->growth_error = 1e3 * (line.error > walk_error ? line.error : walk_error);
+  if (isnan(line.slope) || isnan(line.error) || isnan(walk_error)) {
     m->verdict = MLFFPROF_VERDICT_UNKNOWN;
     m->reason = mlffprof_arena_text(arena, "the samples are all of the same step");
     return;

@@ -42,7 +42,8 @@ static double clamp(const mlffprof_sketch *s, double value)
  * decrease from call to call. */
 static double value_of_rank(const mlffprof_sketch *s, double rank, int *k, int64_t *seen)
 {
-  if (rank < (double) s->n_zero) return s->min;
+  if (rank <= 0 || rank < (double) s->n_zero) return s->min;
+  if (rank >= (double) (s->n - 1)) return s->max;
   while (*k < MLFFPROF_SKETCH_BUCKETS - 1 && (double) (*seen + s->count[*k]) <= rank) *seen += s->count[(*k)++];
   return clamp(s, bucket_value(*k));
 }

@@ -4,7 +4,7 @@
  * guarantees", PVLDB 12(12), 2019, with all buckets allocated at once. With a = MLFFPROF_SKETCH_ERROR and
  * g = (1 + a) / (1 - a), bucket i counts the values in (g^(i-1), g^i] and stands for 2 g^i / (g + 1), which is within
  * a factor 1 +- a of each of them. Values below MLFFPROF_SKETCH_SMALLEST count as 0, those above the largest bucket
- * are put into it; answers are clamped to the smallest and the largest value, which are kept exactly.
+ * are put into it; the smallest and the largest value are kept exactly.
  */
 #ifndef MLFFPROF_SKETCH_H
 #define MLFFPROF_SKETCH_H

@@ -64,10 +64,12 @@ double mlffprof_t975(int64_t degrees)
 {
   static const double table[] = {NAN,      12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624,
                                  2.306004, 2.262157,  2.228139, 2.200985, 2.178813, 2.160369, 2.144787, 2.131450};
-  const double z = 1.959963985, z3 = z * z * z, z5 = z3 * z * z, n = (double) degrees;
+  const double z = 1.959963985, z3 = z * z * z, z5 = z3 * z * z, z7 = z5 * z * z;
+  const double n = (double) degrees;
   if (degrees < 16) return degrees < 1 ? NAN : table[degrees];
   /* Cornish-Fisher, within 1e-4 from here on */
-  return z + (z3 + z) / (4 * n) + (5 * z5 + 16 * z3 + 3 * z) / (96 * n * n);
+  return z + (z3 + z) / (4 * n) + (5 * z5 + 16 * z3 + 3 * z) / (96 * n * n) +
+         (3 * z7 + 19 * z5 + 17 * z3 - 15 * z) / (384 * n * n * n);
 }
 
 double mlffprof_normal_tail(double z)
@@ -132,18 +134,30 @@ mlffprof_slope mlffprof_regression(const double *x, const double *y, const int64
   return s;
 }
 
-double mlffprof_walk_error(const double *x, const double *y, const int64_t *w, int n)
+/* Median of the points [begin, end) with w > 0, by a copy in scratch; NaN when there are none. */
+static double block_median(const double *y, const int64_t *w, int begin, int end, double *scratch)
+{
+  int n = 0;
+  for (int k = begin; k < end; k++)
+    if (w[k] > 0) scratch[n++] = y[k];
+  mlffprof_sort(scratch, n);
+  return mlffprof_quantile(scratch, n, 0.5);
+}
+
+mlffprof_slope mlffprof_walk(const double *x, const double *y, const int64_t *w, int n, double *scratch)
 {
   enum { N_BLOCKS = 10 };
-  mean_point p[N_BLOCKS];
-  double mean = 0, square = 0;
-  if (n < N_BLOCKS) return NAN;
+  double at[N_BLOCKS], middle[N_BLOCKS], mean = 0, square = 0;
+  if (n < N_BLOCKS) return (mlffprof_slope){NAN, NAN};
   for (int k = 0; k < N_BLOCKS; k++) {
-    p[k] = block(x, y, w, (int) ((int64_t) n * k / N_BLOCKS), (int) ((int64_t) n * (k + 1) / N_BLOCKS));
-    if (!(p[k].w > 0)) return NAN;
+    const int begin = (int) ((int64_t) n * k / N_BLOCKS), end = (int) ((int64_t) n * (k + 1) / N_BLOCKS);
+    at[k] = block(x, y, w, begin, end).x;
+    middle[k] = block_median(y, w, begin, end, scratch);
   }
-  const double spacing = (p[N_BLOCKS - 1].x - p[0].x) / (N_BLOCKS - 1);
-  for (int k = 1; k < N_BLOCKS; k++) mean += (p[k].y - p[k - 1].y) / (N_BLOCKS - 1);
-  for (int k = 1; k < N_BLOCKS; k++) square += pow(p[k].y - p[k - 1].y - mean, 2) / (N_BLOCKS - 2);
-  return spacing > 0 ? mlffprof_t975(N_BLOCKS - 2) * sqrt(square / (N_BLOCKS - 1)) / spacing : NAN;
+  const double spacing = (at[N_BLOCKS - 1] - at[0]) / (N_BLOCKS - 1);
+  for (int k = 1; k < N_BLOCKS; k++) mean += (middle[k] - middle[k - 1]) / (N_BLOCKS - 1);
+  for (int k = 1; k < N_BLOCKS; k++) square += pow(middle[k] - middle[k - 1] - mean, 2) / (N_BLOCKS - 2);
+  if (!(spacing > 0)) return (mlffprof_slope){NAN, NAN};
+  const double error = mlffprof_t975(N_BLOCKS - 2) * sqrt(square / (N_BLOCKS - 1));
+  return (mlffprof_slope){mean / spacing, error / spacing};
 }
