@@ -2,6 +2,15 @@
 #include "profsample.h"
 
 #include <math.h>
+#include <stdlib.h>
+
+/* Ends the program: also used where no Check runner is. */
+static void must(mlffprof_status status, const mlffprof_error *error)
+{
+  if (!status) return;
+  fprintf(stderr, "%s: %s\n", mlffprof_status_name(status), error->text);
+  exit(1);
+}
 
 static const mlffprof_component parts[] = {{"pair", NULL, MLFFPROF_ROLE_NONE},
                                            {"message", "pair", MLFFPROF_ROLE_ENERGY},
@@ -18,7 +27,7 @@ static void add_step(mlffprof_recorder *r, int k, test_rng *rng)
   const unsigned tags = (rebuild ? MLFFPROF_TAG_NEIGHBOR_REBUILD : 0) | (grown ? MLFFPROF_TAG_BUFFER_GROWTH : 0);
   const mlffprof_step step =
       {.step = k, .seconds = t, .dt_ps = 5e-4, .tags = tags, .slowest_rank = k % 3 == 0, .components = seconds};
-  prof_ok(mlffprof_recorder_step(r, &step, &error), error);
+  must(mlffprof_recorder_step(r, &step, &error), &error);
 }
 
 static void add_samples(mlffprof_recorder *r, int k, test_rng *rng)
@@ -35,9 +44,9 @@ static void add_samples(mlffprof_recorder *r, int k, test_rng *rng)
   energy.value[MLFFPROF_TEMPERATURE] = 300 + 5 * test_normal(rng);
   energy.value[MLFFPROF_PRESSURE] = 1000 * test_normal(rng);
   energy.value[MLFFPROF_VOLUME] = 1900;
-  prof_ok(mlffprof_recorder_memory(r, &memory, &error), error);
-  prof_ok(mlffprof_recorder_energy(r, &energy, &error), error);
-  if (k % 20 == 0) prof_ok(mlffprof_recorder_accuracy(r, &accuracy, &error), error);
+  must(mlffprof_recorder_memory(r, &memory, &error), &error);
+  must(mlffprof_recorder_energy(r, &energy, &error), &error);
+  if (k % 20 == 0) must(mlffprof_recorder_accuracy(r, &accuracy, &error), &error);
 }
 
 mlffprof_recorder *prof_sample_recorder(int n_steps)
@@ -58,16 +67,16 @@ mlffprof_recorder *prof_sample_recorder(int n_steps)
                                     .reference = "teacher",
                                     .elements = elements,
                                     .n_elements = 2};
-  prof_ok(mlffprof_recorder_create(&options, &r, &error), error);
+  must(mlffprof_recorder_create(&options, &r, &error), &error);
   for (int k = 0; k < n_steps; k++) {
     add_step(r, k, &rng);
     if (k % 10 == 0) add_samples(r, k, &rng);
   }
-  prof_ok(mlffprof_recorder_context(r, "host", "box", &error), error);
-  prof_ok(mlffprof_recorder_context(r, "deck/steps", "1000", &error), error);
-  prof_ok(mlffprof_recorder_context_number(r, "ranks", 2, &error), error);
-  prof_ok(mlffprof_recorder_context(r, "deck/model/name", "a", &error), error);
-  prof_ok(mlffprof_recorder_context(r, "gpu", NULL, &error), error);
+  must(mlffprof_recorder_context(r, "host", "box", &error), &error);
+  must(mlffprof_recorder_context(r, "deck/steps", "1000", &error), &error);
+  must(mlffprof_recorder_context_number(r, "ranks", 2, &error), &error);
+  must(mlffprof_recorder_context(r, "deck/model/name", "a", &error), &error);
+  must(mlffprof_recorder_context(r, "gpu", NULL, &error), &error);
   return r;
 }
 
@@ -76,7 +85,7 @@ mlffprof_report *prof_sample(int n_steps)
   mlffprof_error error = {.code = MLFFPROF_OK};
   mlffprof_recorder *r = prof_sample_recorder(n_steps);
   mlffprof_report *p = NULL;
-  prof_ok(mlffprof_recorder_report(r, &p, &error), error);
+  must(mlffprof_recorder_report(r, &p, &error), &error);
   mlffprof_recorder_free(r);
   return p;
 }
@@ -87,13 +96,13 @@ mlffprof_report *prof_report_of(const double *ms, int n, double mean_ms, double 
   mlffprof_recorder *r = NULL;
   mlffprof_report *p = NULL;
   test_rng rng = {seed};
-  prof_ok(mlffprof_recorder_create(NULL, &r, &error), error);
+  must(mlffprof_recorder_create(NULL, &r, &error), &error);
   for (int k = 0; k < n; k++) {
     const double value = ms ? ms[k] : mean_ms + std_ms * test_normal(&rng);
     const mlffprof_step step = {.step = k, .seconds = 1e-3 * value, .n_atoms = 10};
-    prof_ok(mlffprof_recorder_step(r, &step, &error), error);
+    must(mlffprof_recorder_step(r, &step, &error), &error);
   }
-  prof_ok(mlffprof_recorder_report(r, &p, &error), error);
+  must(mlffprof_recorder_report(r, &p, &error), &error);
   mlffprof_recorder_free(r);
   return p;
 }

@@ -143,6 +143,57 @@ START_TEST(evaluate_and_time_print)
 }
 END_TEST
 
+/* A report that mlff time wrote is shown, compared and gated. */
+START_TEST(reports)
+{
+  char a[512], trace[512], rules[512];
+  snprintf(a, sizeof a, "%s/a.json", dir);
+  snprintf(trace, sizeof trace, "%s/trace.json", dir);
+  snprintf(rules, sizeof rules, "%s/rules.yaml", dir);
+  expect(run("time '%s' '%s' --calls 40 --file '%s' --trace '%s'", model_path, xyz_path, a, trace), 0, "p99");
+  test_json *spans = test_json_read(trace);
+  ck_assert_int_gt(test_json_length(spans), 45); /* two names, 5 calls of warm-up and 40, memory */
+  test_json_free(spans);
+  expect(run("show '%s'", a), 0, "40 steps measured, 5 of warm-up");
+  ck_assert_ptr_nonnull(strstr(output, "drop: "));
+  expect(run("show '%s' '%s' '%s'", a, a, a), 0, "us/atom");
+  expect(run("compare '%s' '%s'", a, a), 0, "Mann-Whitney");
+  expect(run("compare '%s'", a), 2, "two reports are expected");
+  write_text(rules, "rules:\n  - {metric: median_latency_ms, ratio_below: 1.1}\n  - {metric: cv, below: 1000}\n");
+  expect(run("compare '%s' '%s' --gate '%s'", a, a, rules), 0, "2 of 2 rules passed");
+  expect(run("compare '%s' --gate '%s'", a, rules), 1, "needs a second report");
+  write_text(rules, "rules: [{metric: force_rmse, below: 1}]\n");
+  expect(run("compare '%s' '%s' --gate '%s'", a, a, rules), 1, "not measured");
+  write_text(rules, "rules: [{metric: mean_latency_ms, above: 0}]\n");
+  expect(run("show '%s' --targets '%s'", a, rules), 0, "mean_latency_ms");
+  ck_assert_ptr_null(strstr(output, "p95_over_mean"));
+  write_text(rules, "rules: [{metric: mean, below: 1}]\n");
+  expect(run("compare '%s' --gate '%s'", a, rules), 1, "unknown metric 'mean'");
+  expect(run("show '%s'", model_path), 1, "not a report of mlffprof");
+  expect(run("show '%s/none.json'", dir), 1, "cannot be opened");
+  expect(run("time '%s' '%s' --calls 4 --file '%s/none/a.json'", model_path, xyz_path, dir), 1, "cannot be written");
+  expect(run("time '%s' '%s' --calls 4 --trace '%s'", model_path, xyz_path, dir), 1, "cannot be opened");
+}
+END_TEST
+
+/* The engine's memory is stable over repeated calls; too few of them are no proof. */
+START_TEST(soak)
+{
+  expect(run("soak '%s' '%s' --calls 400", model_path, xyz_path), 0, "verdict  stable");
+  expect(run("soak '%s' '%s' --calls 400 --json", model_path, xyz_path), 0, "\"schema_version\": 1");
+  expect(run("soak '%s' '%s' --calls 5", model_path, xyz_path), 1, "too few for a verdict");
+}
+END_TEST
+
+/* Arguments reach Python as they are; the names of commands do not depend on what is installed. */
+START_TEST(python_commands)
+{
+  expect(run("--help"), 0, "mlff bench");
+  ck_assert_int_ne(run("bench --no-such-option"), 0);
+  ck_assert_ptr_null(strstr(output, "unknown command"));
+}
+END_TEST
+
 /* What to write as a structure, and what the error says. */
 static const char *const bad_structures[][2] = {
     {"", "no structure"},
@@ -180,6 +231,9 @@ static Suite *suite(void)
   tcase_add_test(t, info_and_verify);
   tcase_add_test(t, evaluate_writes_all_digits);
   tcase_add_test(t, evaluate_and_time_print);
+  tcase_add_test(t, reports);
+  tcase_add_test(t, soak);
+  tcase_add_test(t, python_commands);
   tcase_add_loop_test(t, bad_structure, 0, N_BAD);
   suite_add_tcase(s, t);
   return s;

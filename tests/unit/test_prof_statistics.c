@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- moments and quantiles ----------------------------------------------------------------------------------------- */
+/* ---- moments and quantiles --------------------------------------------------------------------------------------- */
 
 /* 1..n: mean (n+1)/2, sample variance n(n+1)/12, no skew. */
 START_TEST(moments_of_the_first_numbers)
@@ -75,7 +75,7 @@ START_TEST(quantiles_are_linear_between_neighbours)
 }
 END_TEST
 
-/* ---- sketch -------------------------------------------------------------------------------------------------------- */
+/* ---- sketch ------------------------------------------------------------------------------------------------------ */
 
 static const double levels[] = {0, 0.01, 0.1, 0.5, 0.9, 0.95, 0.99, 0.999, 1};
 enum { N_LEVELS = sizeof levels / sizeof *levels };
@@ -134,7 +134,7 @@ START_TEST(sketch_of_extremes)
 }
 END_TEST
 
-/* ---- slopes -------------------------------------------------------------------------------------------------------- */
+/* ---- slopes ------------------------------------------------------------------------------------------------------ */
 
 START_TEST(student_quantiles)
 {
@@ -225,8 +225,8 @@ START_TEST(error_bars_cover)
 }
 END_TEST
 
-/* A random walk has no trend: it is taken for growth in the 2.5 % that a two-sided 95 % interval allows, and a trend is
- * still seen. */
+/* A random walk has no trend: it is taken for growth in the 2.5 % that a two-sided 95 % interval allows, and a trend
+ * is still seen. */
 START_TEST(walks_have_no_trend)
 {
   enum { N_TRIALS = 1000 };
@@ -246,7 +246,7 @@ START_TEST(walks_have_no_trend)
 }
 END_TEST
 
-/* ---- series -------------------------------------------------------------------------------------------------------- */
+/* ---- series ------------------------------------------------------------------------------------------------------ */
 
 /* 100,000 samples of a line with gaps in 64 points: bounded, evenly spaced, and every sample is in the slope. */
 START_TEST(series_is_bounded_and_loses_nothing)
@@ -273,7 +273,7 @@ START_TEST(series_is_bounded_and_loses_nothing)
 }
 END_TEST
 
-/* ---- rank test ----------------------------------------------------------------------------------------------------- */
+/* ---- rank test --------------------------------------------------------------------------------------------------- */
 
 START_TEST(rank_test_values)
 {

@@ -1,0 +1,444 @@
+/* test_prof_report.c: JSON there and back, files that are whole at any moment, locales, tables, traces. */
+#define _XOPEN_SOURCE 700
+
+#include "profsample.h"
+#include "reference.h"
+
+#include <dirent.h>
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static mlffprof_error error;
+static char dir[256], path[512], other[512];
+
+static void setup(void)
+{
+  test_tmp_make(dir, sizeof dir);
+  snprintf(path, sizeof path, "%s/a.json", dir);
+  snprintf(other, sizeof other, "%s/b.json", dir);
+}
+
+static void teardown(void)
+{
+  test_tmp_remove(dir);
+}
+
+static char *slurp(const char *name)
+{
+  FILE *file = fopen(name, "rb");
+  if (!file) ck_abort_msg("cannot open %s", name);
+  char *text = calloc(1, 4 << 20);
+  ck_assert_ptr_nonnull(text);
+  ck_assert_uint_lt(fread(text, 1, (4 << 20) - 1, file), (4 << 20) - 1);
+  fclose(file);
+  return text;
+}
+
+static void same_files(const char *a, const char *b)
+{
+  char *x = slurp(a), *y = slurp(b);
+  ck_assert_str_eq(x, y);
+  free(x);
+  free(y);
+}
+
+static int n_files(void)
+{
+  DIR *d = opendir(dir);
+  int n = 0;
+  ck_assert_ptr_nonnull(d);
+  for (const struct dirent *e = readdir(d); e; e = readdir(d)) n += e->d_name[0] != '.';
+  closedir(d);
+  return n;
+}
+
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
+
+/* Written, read and written again: the same bytes, with few steps and many, and with nothing measured. */
+START_TEST(there_and_back)
+{
+  static const int lengths[] = {0, 1, 11, 12, 3000, 30000};
+  mlffprof_report *a = prof_sample(lengths[_i]), *b = NULL;
+  prof_ok(mlffprof_report_write(a, path, &error), error);
+  prof_ok(mlffprof_report_read(path, &b, &error), error);
+  prof_ok(mlffprof_report_write(b, other, &error), error);
+  same_files(path, other);
+  ck_assert_str_eq(a->model_name, b->model_name);
+  for (int k = 0; mlffprof_metric_name(k); k++) {
+    double x = 0, y = 0;
+    ck_assert(mlffprof_report_metric(a, mlffprof_metric_name(k), &x));
+    ck_assert(mlffprof_report_metric(b, mlffprof_metric_name(k), &y));
+    if (isnan(x))
+      prof_unmeasured(y);
+    else
+      near_one(y, x, 1e-14 * fabs(x));
+  }
+  mlffprof_report_free(a);
+  mlffprof_report_free(b);
+}
+END_TEST
+
+/* An independent reader finds the field names that users know. */
+START_TEST(field_names)
+{
+  static const char *const names[] = {"name",
+                                      "model_name",
+                                      "n_steps",
+                                      "device",
+                                      "latencies_ms",
+                                      "mean_latency_ms",
+                                      "median_latency_ms",
+                                      "std_latency_ms",
+                                      "min_latency_ms",
+                                      "max_latency_ms",
+                                      "p95_latency_ms",
+                                      "p99_latency_ms",
+                                      "energy_time_ms",
+                                      "forces_time_ms",
+                                      "memory_initial_gb",
+                                      "memory_final_gb",
+                                      "memory_peak_gb",
+                                      "memory_per_step_gb",
+                                      "n_atoms",
+                                      "system_size",
+                                      "total_time_s",
+                                      "steps_per_second",
+                                      "timestamp",
+                                      "notes",
+                                      "us_per_atom",
+                                      "cv",
+                                      "drift",
+                                      "context"};
+  mlffprof_report *p = prof_sample(2000);
+  prof_ok(mlffprof_report_write(p, path, &error), error);
+  test_json *json = test_json_read(path);
+  for (size_t k = 0; k < sizeof names / sizeof *names; k++) test_json_get(json, names[k]);
+  ck_assert_str_eq(test_json_text(test_json_get(json, "system_size")), "192 atoms");
+  ck_assert(test_json_is_null(test_json_get(json, "stress_time_ms")));
+  ck_assert_str_eq(test_json_text(test_json_get(json, "context.deck.model.name")), "a");
+  ck_assert_str_eq(test_json_text(test_json_get(json, "memory_of")), "device");
+  near_one(test_json_number(test_json_get(json, "memory_peak_gb")), 2, 0);
+  near_one(test_json_number(test_json_get(json, "mean_latency_ms")), p->latency.mean, 0);
+  ck_assert_int_eq(test_json_length(test_json_get(json, "latencies_ms")), 1990);
+  test_json_free(json);
+  mlffprof_report_free(p);
+}
+END_TEST
+
+/* Bytes that are no UTF-8 become U+FFFD; the rest comes back as it was. */
+START_TEST(texts)
+{
+  static const char *const cases[][2] = {{"plain", "plain"},
+                                         {"\xff", "\xef\xbf\xbd"},
+                                         {"a\xc0\xaf", "a\xef\xbf\xbd\xef\xbf\xbd"},
+                                         {"\xe2\x82", "\xef\xbf\xbd\xef\xbf\xbd"},
+                                         {"\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
+                                         {"\xf0\x9f\x98\x80\\\"/\n\r\t\b", "\xf0\x9f\x98\x80\\\"/\n\r\t\b"},
+                                         {"\x7f\xc2\x85\xe2\x80\xa8\xef\xbb\xbf",
+                                          "\x7f\xc2\x85\xe2\x80\xa8\xef\xbb\xbf"},
+                                         {"\xf4\x8f\xbf\xbf", "\xf4\x8f\xbf\xbf"},
+                                         {"null", "null"},
+                                         {"12", "12"},
+                                         {" # & * ! ", " # & * ! "}};
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    mlffprof_recorder *r = NULL;
+    mlffprof_report *a = NULL, *b = NULL;
+    const mlffprof_options options = {.name = cases[k][0]};
+    prof_ok(mlffprof_recorder_create(&options, &r, &error), error);
+    prof_ok(mlffprof_recorder_report(r, &a, &error), error);
+    prof_ok(mlffprof_report_write(a, path, &error), error);
+    prof_ok(mlffprof_report_read(path, &b, &error), error);
+    ck_assert_str_eq(b->name, cases[k][1]);
+    mlffprof_report_free(a);
+    mlffprof_report_free(b);
+    mlffprof_recorder_free(r);
+  }
+}
+END_TEST
+
+static const struct {
+  const char *text, *part;
+  mlffprof_status status;
+} foreign[] = {
+    {"", "empty", MLFFPROF_E_FORMAT},
+    {"[1, 2]", "names and values", MLFFPROF_E_FORMAT},
+    {"{\"a\": 1", "x.json:2: not valid", MLFFPROF_E_FORMAT},
+    {"{\"a\": 1}", "not a report", MLFFPROF_E_FORMAT},
+    {"{\"schema_version\": 1}", "not a report", MLFFPROF_E_FORMAT},
+    {"{\"schema_version\": 2, \"latencies_ms\": []}", "schema version 2", MLFFPROF_E_UNSUPPORTED},
+    {"{\"schema_version\": \"1\", \"latencies_ms\": []}", "schema_version is not an integer", MLFFPROF_E_FORMAT},
+    {"{\"schema_version\": 1, \"latencies_ms\": 5}", "latencies_ms is not a list", MLFFPROF_E_FORMAT},
+    {"{\"schema_version\": 1, \"latencies_ms\": [1, \"2\"]}", "entry 1 of latencies_ms", MLFFPROF_E_FORMAT},
+    {"{\"schema_version\": 1, \"latencies_ms\": [NaN]}", "not a finite number", MLFFPROF_E_FORMAT},
+    {"{\"schema_version\": 1,\n \"latencies_ms\": [],\n \"cv\": [3]}", "x.json:3: cv is not", MLFFPROF_E_FORMAT},
+    {"{\"schema_version\": 1, \"latencies_ms\": [], \"n_steps\": -4}", "n_steps is -4", MLFFPROF_E_FORMAT},
+    {"{\"schema_version\": 1, \"latencies_ms\": [], \"cv\": 1, \"cv\": 2}", "'cv' is there twice", MLFFPROF_E_FORMAT},
+    {"{\"schema_version\": 1, \"latencies_ms\": [], \"memory\": {}}", "series is missing", MLFFPROF_E_FORMAT},
+    {"{\"schema_version\": 1, \"latencies_ms\": [], \"memory\": {\"series\": {\"step\": [1, 2], \"host_bytes\": [1]}}}",
+     "host_bytes has 1 entries", MLFFPROF_E_FORMAT},
+    {"{\"schema_version\": 1, \"latencies_ms\": [], \"components\": [{\"name\": \"a\", \"parent\": \"a\"}]}",
+     "parent 'a' is not there", MLFFPROF_E_FORMAT},
+    {"{\"schema_version\": 1, \"latencies_ms\": [], \"components\": [7]}", "not a block", MLFFPROF_E_FORMAT},
+    {"{\"schema_version\": 1, \"latencies_ms\": [], \"context\": {\"a\": [1]}}", "list, or nested", MLFFPROF_E_FORMAT},
+    {"{\"schema_version\": 1, \"latencies_ms\": [], \"name\": \"a\\u0000b\"}", "zero byte", MLFFPROF_E_FORMAT},
+    {"{\"schema_version\": 1, \"latencies_ms\": []}\n---\n{}", "more than one document", MLFFPROF_E_FORMAT},
+    {"{\"schema_version\": 1, \"latencies_ms\": []} tail", "not valid", MLFFPROF_E_FORMAT},
+};
+enum { N_FOREIGN = sizeof foreign / sizeof *foreign };
+
+START_TEST(foreign_files)
+{
+  mlffprof_report *p = NULL;
+  prof_fails(mlffprof_report_parse("x.json", foreign[_i].text, strlen(foreign[_i].text), &p, &error), error,
+             foreign[_i].status, foreign[_i].part);
+  ck_assert_ptr_null(p);
+}
+END_TEST
+
+START_TEST(missing_files)
+{
+  mlffprof_report *p = NULL;
+  prof_fails(mlffprof_report_read(path, &p, &error), error, MLFFPROF_E_IO, "cannot be opened");
+  prof_fails(mlffprof_report_read(dir, &p, &error), error, MLFFPROF_E_IO, dir);
+}
+END_TEST
+
+/* What a later version may add, and what another program may write: fields unknown, escapes by surrogates, no
+ * indentation. */
+START_TEST(other_writers)
+{
+  const char *text =
+      "{\"schema_version\":1,\"later\":{\"x\":[1,{}]},\"name\":\"\\ud83d\\ude00 \\\\ud83d \\ud800 \\u00e9\\/\","
+      "\"latencies_ms\":[1,2.5e0,null],\"n_steps\":3,\"slow_steps\":[{\"step\":1,\"latency_ms\":2,\"tags\":"
+      "[\"later\",\"output\"]}]}";
+  mlffprof_report *p = NULL;
+  prof_ok(mlffprof_report_parse("x.json", text, strlen(text), &p, &error), error);
+  ck_assert_str_eq(p->name, "\xf0\x9f\x98\x80 \\ud83d \xef\xbf\xbd \xc3\xa9/");
+  ck_assert_int_eq(p->n_latencies, 3);
+  near_one(p->latencies_ms[1], 2.5, 0);
+  prof_unmeasured(p->latencies_ms[2]);
+  prof_unmeasured(p->latency.mean);
+  ck_assert_uint_eq(p->slow_steps[0].tags, MLFFPROF_TAG_OUTPUT);
+  ck_assert_int_eq(p->slow_steps[0].slowest_rank, MLFFPROF_UNKNOWN);
+  mlffprof_report_free(p);
+}
+END_TEST
+
+/* ---- files ------------------------------------------------------------------------------------------------------- */
+
+START_TEST(files_are_replaced_whole)
+{
+  mlffprof_report *a = prof_sample(50), *b = prof_sample(60), *back = NULL;
+  char link_path[512];
+  struct stat s;
+  prof_ok(mlffprof_report_write(a, path, &error), error);
+  prof_ok(mlffprof_report_write(b, path, &error), error);
+  prof_ok(mlffprof_report_read(path, &back, &error), error);
+  ck_assert_int_eq(back->n_steps, b->n_steps);
+  ck_assert_int_eq(n_files(), 1); /* nothing temporary is left */
+  snprintf(link_path, sizeof link_path, "%s/link.json", dir);
+  ck_assert_int_eq(symlink(path, link_path), 0);
+  prof_ok(mlffprof_report_write(a, link_path, &error), error);
+  ck_assert_int_eq(lstat(link_path, &s), 0);
+  ck_assert(S_ISLNK(s.st_mode)); /* the link stays a link */
+  mlffprof_report_free(back);
+  prof_ok(mlffprof_report_read(path, &back, &error), error);
+  ck_assert_int_eq(back->n_steps, a->n_steps);
+  mlffprof_report_free(a);
+  mlffprof_report_free(b);
+  mlffprof_report_free(back);
+}
+END_TEST
+
+START_TEST(unwritable_files)
+{
+  mlffprof_report *p = prof_sample(3000);
+  char name[600];
+  snprintf(name, sizeof name, "%s/none/a.json", dir);
+  prof_fails(mlffprof_report_write(p, name, &error), error, MLFFPROF_E_IO, "none/a.json: cannot be written");
+  prof_fails(mlffprof_report_write(p, dir, &error), error, MLFFPROF_E_IO, "it is a directory");
+  prof_fails(mlffprof_report_write(p, "", &error), error, MLFFPROF_E_ARG, "empty");
+  if (!access("/dev/full", W_OK)) {
+    struct stat s;
+    prof_fails(mlffprof_report_write(p, "/dev/full", &error), error, MLFFPROF_E_IO, "cannot be written");
+    ck_assert(!stat("/dev/full", &s) && S_ISCHR(s.st_mode)); /* a device is not replaced by a file */
+  }
+  ck_assert_int_eq(n_files(), 0);
+  mlffprof_report_free(p);
+}
+END_TEST
+
+/* ---- locale ------------------------------------------------------------------------------------------------------ */
+
+/* Copies a file and replaces its decimal point, as bytes and as a wide character. */
+static int copy_with_comma(const char *from, const char *to)
+{
+  unsigned char data[4096];
+  FILE *in = fopen(from, "rb");
+  const size_t n = in ? fread(data, 1, sizeof data, in) : 0;
+  if (in) fclose(in);
+  FILE *out = n ? fopen(to, "wb") : NULL;
+  if (!out) return 0;
+  for (size_t k = 0; k < n; k++)
+    if (data[k] == '.') data[k] = ',';
+  const int good = fwrite(data, 1, n, out) == n;
+  return !fclose(out) && good;
+}
+
+/* A locale with a decimal comma: one that is installed, or one made of the C locale's file. */
+static int set_comma_locale(void)
+{
+  static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "nl_NL.UTF-8", "de_DE"};
+  char text[32], to[600];
+  for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+    if (setlocale(LC_ALL, names[k])) break;
+  snprintf(text, sizeof text, "%.1f", 0.5);
+  if (!strcmp(text, "0,5")) return 1;
+  snprintf(to, sizeof to, "%s/comma", dir);
+  if (mkdir(to, 0777)) return 0;
+  snprintf(to, sizeof to, "%s/comma/LC_NUMERIC", dir);
+  if (!copy_with_comma("/usr/lib/locale/C.utf8/LC_NUMERIC", to)) return 0;
+  setenv("LOCPATH", dir, 1);
+  setlocale(LC_NUMERIC, "comma");
+  snprintf(text, sizeof text, "%.1f", 0.5);
+  unlink(to);
+  to[strlen(to) - strlen("/LC_NUMERIC")] = 0;
+  rmdir(to);
+  return !strcmp(text, "0,5");
+}
+
+/* JSON, tables, verdicts, comparisons and rules are the same, byte for byte, where the locale has a decimal comma. */
+START_TEST(comma_locale)
+{
+  char *tables[2] = {NULL, NULL};
+  for (int with = 0; with < 2; with++) {
+    if (with && !set_comma_locale()) {
+      test_skip("no locale with a decimal comma can be set");
+      free(tables[0]);
+      return;
+    }
+    mlffprof_recorder *r = prof_sample_recorder(3000);
+    mlffprof_report *p = NULL, *back = NULL;
+    prof_ok(mlffprof_recorder_report(r, &p, &error), error);
+    p->timestamp = "then";
+    prof_ok(mlffprof_report_write(p, with ? other : path, &error), error);
+    prof_ok(mlffprof_report_read(path, &back, &error), error);
+    near_one(back->latency.mean, p->latency.mean, 0);
+    size_t size = 0;
+    FILE *out = open_memstream(&tables[with], &size);
+    ck_assert_ptr_nonnull(out);
+    prof_ok(mlffprof_report_print(p, out, &error), error);
+    prof_ok(mlffprof_compare_print(p, back, out, &error), error);
+    prof_ok(mlffprof_reports_print((const mlffprof_report *const[]){p, back}, 2, out, &error), error);
+    fclose(out);
+    mlffprof_report_free(p);
+    mlffprof_report_free(back);
+    mlffprof_recorder_free(r);
+  }
+  setlocale(LC_ALL, "C");
+  same_files(path, other);
+  ck_assert_str_eq(tables[0], tables[1]);
+  free(tables[0]);
+  free(tables[1]);
+}
+END_TEST
+
+/* ---- table and trace --------------------------------------------------------------------------------------------- */
+
+START_TEST(table_shows_all_parts)
+{
+  static const char *const parts[] = {"sample: water",   "latency per step", "  message", "slowest steps",
+                                      "buffer_growth",   "memory, MB",       "conserved", "temperature",
+                                      "against teacher", "targets",          "hotspots",  "deck/steps",
+                                      "rank 0 in"};
+  mlffprof_report *p = prof_sample(3000);
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  ck_assert_ptr_nonnull(out);
+  prof_ok(mlffprof_report_print(p, out, &error), error);
+  fclose(out);
+  for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
+    if (!strstr(text, parts[k])) ck_abort_msg("'%s' is not in the table:\n%s", parts[k], text);
+  ck_assert_ptr_null(strstr(text, "nan"));
+  free(text);
+  mlffprof_report_free(p);
+}
+END_TEST
+
+START_TEST(table_of_nothing)
+{
+  mlffprof_report *p = prof_sample(0);
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  ck_assert_ptr_nonnull(out);
+  prof_ok(mlffprof_report_print(p, out, &error), error);
+  fclose(out);
+  ck_assert_ptr_nonnull(strstr(text, "not measured"));
+  ck_assert_ptr_null(strstr(text, "nan"));
+  free(text);
+  mlffprof_report_free(p);
+}
+END_TEST
+
+START_TEST(traces)
+{
+  mlffprof_trace *t = NULL;
+  prof_ok(mlffprof_trace_open(path, 3, &t, &error), error);
+  prof_ok(mlffprof_trace_row(t, 1, 2, "rank 1", "pair", &error), error);
+  prof_ok(mlffprof_trace_span(t, 1, 2, "step \"1\"", 100.5, 0.25, 7, MLFFPROF_TAG_OUTPUT, &error), error);
+  prof_ok(mlffprof_trace_counter(t, 1, "host MB", 101.0, 12.5, &error), error);
+  prof_ok(mlffprof_trace_span(t, 1, 2, "b", 100.75, 1e-9, MLFFPROF_UNKNOWN, 0, &error), error);
+  prof_ok(mlffprof_trace_span(t, 1, 2, "one too many", 100.75, 0, MLFFPROF_UNKNOWN, 0, &error), error);
+  prof_fails(mlffprof_trace_span(t, 1, 2, "c", 1, -1, 0, 0, &error), error, MLFFPROF_E_ARG, "'c'");
+  prof_fails(mlffprof_trace_span(t, 1, 2, "c", NAN, 1, 0, 0, &error), error, MLFFPROF_E_ARG, "'c'");
+  prof_ok(mlffprof_trace_close(t, &error), error);
+  test_json *json = test_json_read(path);
+  ck_assert_int_eq(test_json_length(json), 6); /* two names, three events, the number that was dropped */
+  const test_json *span = test_json_item(json, 2), *counter = test_json_item(json, 3), *last = test_json_item(json, 5);
+  ck_assert_str_eq(test_json_text(test_json_get(span, "name")), "step \"1\"");
+  ck_assert_str_eq(test_json_text(test_json_get(span, "ph")), "X");
+  near_one(test_json_number(test_json_get(span, "ts")), 0, 0);
+  near_one(test_json_number(test_json_get(span, "dur")), 250000, 0);
+  near_one(test_json_number(test_json_get(span, "args.step")), 7, 0);
+  near_one(test_json_number(test_json_get(counter, "ts")), 500000, 0);
+  near_one(test_json_number(test_json_get(counter, "args.value")), 12.5, 0);
+  near_one(test_json_number(test_json_get(test_json_item(json, 4), "dur")), 0.001, 1e-12);
+  ck_assert_ptr_nonnull(strstr(test_json_text(test_json_get(last, "args.name")), "1 events were dropped"));
+  test_json_free(json);
+  prof_fails(mlffprof_trace_open(dir, 0, &t, &error), error, MLFFPROF_E_IO, "cannot be opened");
+  prof_ok(mlffprof_trace_close(NULL, &error), error);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+  Suite *s = suite_create("prof_report");
+  TCase *t = tcase_create("report");
+  tcase_set_timeout(t, 120);
+  tcase_add_checked_fixture(t, setup, teardown);
+  tcase_add_loop_test(t, there_and_back, 0, 6);
+  tcase_add_test(t, field_names);
+  tcase_add_test(t, texts);
+  tcase_add_loop_test(t, foreign_files, 0, N_FOREIGN);
+  tcase_add_test(t, missing_files);
+  tcase_add_test(t, other_writers);
+  tcase_add_test(t, files_are_replaced_whole);
+  tcase_add_test(t, unwritable_files);
+  tcase_add_test(t, comma_locale);
+  tcase_add_test(t, table_shows_all_parts);
+  tcase_add_test(t, table_of_nothing);
+  tcase_add_test(t, traces);
+  suite_add_tcase(s, t);
+  return s;
+}
+
+int main(void)
+{
+  return test_main(suite);
+}
