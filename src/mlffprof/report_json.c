@@ -8,6 +8,8 @@
 
 #include "atomic_file.h"
 
+/* Digits of numbers in long lists: of energies all, because a drift is a small difference of them. */
+enum { SHORT = 9, ALL_DIGITS = 0 };
 static const double ms_per_s = 1e3, bytes_per_gb = 1e9;
 
 static void write_count(mlffprof_writer *w, const char *key, int64_t value)
@@ -29,7 +31,7 @@ static const mlffprof_memory_result *headline_memory(const mlffprof_report *p, c
 
 static void write_latencies(mlffprof_writer *w, const mlffprof_report *p)
 {
-  mlffprof_write_numbers(w, "latencies_ms", p->latencies_ms, p->n_latencies, 1);
+  mlffprof_write_numbers(w, "latencies_ms", p->latencies_ms, p->n_latencies, 1, SHORT);
   mlffprof_write_integer(w, "latencies_stride", p->latencies_stride);
   mlffprof_write_number(w, "mean_latency_ms", p->latency.mean);
   mlffprof_write_number(w, "median_latency_ms", p->latency.median);
@@ -52,7 +54,7 @@ static void write_memory_gb(mlffprof_writer *w, const mlffprof_report *p)
   mlffprof_write_number(w, "memory_initial_gb", m->initial_bytes / bytes_per_gb);
   mlffprof_write_number(w, "memory_final_gb", m->final_bytes / bytes_per_gb);
   mlffprof_write_number(w, "memory_peak_gb", m->peak_bytes / bytes_per_gb);
-  mlffprof_write_numbers(w, "memory_per_step_gb", series, of ? p->memory.n_points : 0, 1 / bytes_per_gb);
+  mlffprof_write_numbers(w, "memory_per_step_gb", series, of ? p->memory.n_points : 0, 1 / bytes_per_gb, SHORT);
   mlffprof_write_text(w, "memory_of", of);
 }
 
@@ -188,8 +190,8 @@ static void write_memory(mlffprof_writer *w, const mlffprof_report *p)
   mlffprof_write_object(w, "series");
   mlffprof_write_integer(w, "stride", m->stride);
   mlffprof_write_integers(w, "step", m->step, m->n_points);
-  mlffprof_write_numbers(w, "host_bytes", m->host_bytes, isnan(m->host.final_bytes) ? 0 : m->n_points, 1);
-  mlffprof_write_numbers(w, "device_bytes", m->device_bytes, isnan(m->device.final_bytes) ? 0 : m->n_points, 1);
+  mlffprof_write_numbers(w, "host_bytes", m->host_bytes, isnan(m->host.final_bytes) ? 0 : m->n_points, 1, SHORT);
+  mlffprof_write_numbers(w, "device_bytes", m->device_bytes, isnan(m->device.final_bytes) ? 0 : m->n_points, 1, SHORT);
   mlffprof_write_end(w);
   mlffprof_write_end(w);
 }
@@ -250,10 +252,11 @@ static void write_energy(mlffprof_writer *w, const mlffprof_report *p)
   mlffprof_write_object(w, "series");
   mlffprof_write_integer(w, "stride", e->stride);
   mlffprof_write_integers(w, "step", e->step, e->n_points);
-  mlffprof_write_numbers(w, "time_ps", e->time, e->n_points, 1);
+  mlffprof_write_numbers(w, "time_ps", e->time, e->n_points, 1, ALL_DIGITS);
   for (int k = 0; k < MLFFPROF_N_QUANTITIES; k++)
     if (e->value[k].n)
-      mlffprof_write_numbers(w, mlffprof_quantity_name((mlffprof_quantity_id) k), e->series[k], e->n_points, 1);
+      mlffprof_write_numbers(w, mlffprof_quantity_name((mlffprof_quantity_id) k), e->series[k], e->n_points, 1,
+                             ALL_DIGITS);
   mlffprof_write_end(w);
   mlffprof_write_end(w);
 }
@@ -296,10 +299,10 @@ static void write_accuracy(mlffprof_writer *w, const mlffprof_report *p)
   mlffprof_write_object(w, "series");
   mlffprof_write_integer(w, "stride", a->stride);
   mlffprof_write_integers(w, "step", a->step, a->n_points);
-  mlffprof_write_numbers(w, "energy_error", a->energy_error, a->n_points, 1);
-  mlffprof_write_numbers(w, "force_rmse", a->force_rmse_series, a->n_points, 1);
-  mlffprof_write_numbers(w, "force_max", a->force_max_series, a->n_points, 1);
-  mlffprof_write_numbers(w, "force_cosine", a->cosine_series, a->n_points, 1);
+  mlffprof_write_numbers(w, "energy_error", a->energy_error, a->n_points, 1, SHORT);
+  mlffprof_write_numbers(w, "force_rmse", a->force_rmse_series, a->n_points, 1, SHORT);
+  mlffprof_write_numbers(w, "force_max", a->force_max_series, a->n_points, 1, SHORT);
+  mlffprof_write_numbers(w, "force_cosine", a->cosine_series, a->n_points, 1, SHORT);
   mlffprof_write_end(w);
   mlffprof_write_end(w);
 }

@@ -157,13 +157,14 @@ static void begin_item(mlffprof_writer *w, int64_t k)
   if (k && k % NUMBERS_PER_LINE == 0) begin_line(w);
 }
 
-void mlffprof_write_numbers(mlffprof_writer *w, const char *key, const double *values, int64_t n, double factor)
+void mlffprof_write_numbers(mlffprof_writer *w, const char *key, const double *values, int64_t n, double factor,
+                            int digits)
 {
   begin_value(w, key);
   fputc('[', w->out);
   for (int64_t k = 0; k < n; k++) {
     begin_item(w, k);
-    write_digits(w->out, values[k] * factor, 9);
+    write_digits(w->out, values[k] * factor, digits);
   }
   fputc(']', w->out);
 }

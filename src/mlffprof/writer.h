@@ -26,8 +26,9 @@ void mlffprof_write_bool(mlffprof_writer *w, const char *key, int value);
 void mlffprof_write_integer(mlffprof_writer *w, const char *key, int64_t value);
 void mlffprof_write_number(mlffprof_writer *w, const char *key, double value);   /* all digits; not finite: null */
 void mlffprof_write_text(mlffprof_writer *w, const char *key, const char *text); /* NULL: null                  */
-/* [n] numbers with nine digits, times a factor. */
-void mlffprof_write_numbers(mlffprof_writer *w, const char *key, const double *values, int64_t n, double factor);
+/* [n] numbers with up to `digits` significant digits (0: all), times a factor. */
+void mlffprof_write_numbers(mlffprof_writer *w, const char *key, const double *values, int64_t n, double factor,
+                            int digits);
 void mlffprof_write_integers(mlffprof_writer *w, const char *key, const int64_t *values, int64_t n);
 
 /* Text in quotes: escapes, and U+FFFD for bytes that are not UTF-8. */
