@@ -3,6 +3,7 @@
 
 #include "cli.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,12 +24,27 @@ static mlff_status open_for(const cli_options *o, const cli_frame *frame, mlff_m
   return mlff_model_open(o->arguments[0], &open, model, error);
 }
 
+/* The processor's name as Linux has it; "" where it does not. */
+static void read_cpu(char *cpu, size_t size)
+{
+  char line[256];
+  FILE *file = fopen("/proc/cpuinfo", "r");
+  *cpu = 0;
+  while (file && !*cpu && fgets(line, sizeof line, file)) {
+    const char *colon = strncmp(line, "model name", 10) ? NULL : strchr(line, ':');
+    if (colon) snprintf(cpu, size, "%.*s", (int) strcspn(colon + 2, "\n"), colon + 2);
+  }
+  if (file) fclose(file);
+}
+
 static mlffprof_status add_context(mlffprof_recorder *r, const cli_options *o, const mlff_info *info,
                                    mlffprof_error *error)
 {
-  char host[256] = "";
+  char host[256] = "", cpu[256];
+  read_cpu(cpu, sizeof cpu);
   gethostname(host, sizeof host - 1);
   const char *const texts[][2] = {{"host", host},
+                                  {"cpu", *cpu ? cpu : NULL},
                                   {"mlff", MLFF_VERSION},
                                   {"architecture", info->architecture},
                                   {"model_sha256", info->sha256},
@@ -49,7 +65,55 @@ typedef struct bench {
   mlffprof_recorder *recorder;
   mlffprof_trace *trace;
   int n_warm, memory_every;
+  mlffprof_component parts[MLFF_N_SPANS]; /* with --trace: those of the engine, without the whole */
+  double before[MLFF_N_SPANS], seconds[MLFF_N_SPANS];
+  int n_parts;
 } bench;
+
+enum { N_STAMPS = 65536 };
+
+/* The engine's parts become components; evaluations run timed from here on. */
+static mlff_status start_spans(bench *b, mlff_error *error)
+{
+  const mlff_status status = mlff_spans_start(b->calls->model, N_STAMPS, error);
+  const mlff_span *spans = mlff_spans_read(b->calls->model);
+  for (int k = 1; k < MLFF_N_SPANS && !status; k++) {
+    const char *part = spans[k].part;
+    const mlffprof_role role = !part                     ? MLFFPROF_ROLE_NONE
+                               : !strcmp(part, "energy") ? MLFFPROF_ROLE_ENERGY
+                               : !strcmp(part, "forces") ? MLFFPROF_ROLE_FORCES
+                                                         : MLFFPROF_ROLE_NONE;
+    b->parts[b->n_parts++] = (mlffprof_component){spans[k].name, NULL, role};
+  }
+  return status;
+}
+
+/* Times of the parts in the last call; parts that this model has not had are not measured. */
+static const double *take_parts(bench *b)
+{
+  const mlff_span *spans = mlff_spans_read(b->calls->model);
+  for (int k = 0; k < b->n_parts; k++) {
+    const mlff_span *s = &spans[k + 1];
+    b->seconds[k] = s->calls ? s->seconds - b->before[k] : NAN;
+    b->before[k] = s->seconds;
+  }
+  return b->n_parts ? b->seconds : NULL;
+}
+
+static mlffprof_status trace_call(bench *b, int k, double start, double seconds, unsigned tags, mlffprof_error *error)
+{
+  size_t n = 0;
+  const mlff_span *spans = mlff_spans_read(b->calls->model);
+  const mlff_stamp *stamps = mlff_spans_take(b->calls->model, &n, NULL);
+  mlffprof_status status =
+      mlffprof_trace_span(b->trace, 0, 0, k < 0 ? "warm-up" : "evaluate", start, seconds, k, tags, error);
+  for (size_t i = 0; i < n && !status; i++) {
+    if (stamps[i].span == MLFF_SPAN_EVALUATE) continue;
+    status = mlffprof_trace_span(b->trace, 0, 0, spans[stamps[i].span].name, stamps[i].begin,
+                                 stamps[i].end - stamps[i].begin, MLFFPROF_UNKNOWN, 0, error);
+  }
+  return status;
+}
 
 static mlffprof_status sample_memory(bench *b, int64_t step, double time, mlffprof_error *error)
 {
@@ -77,11 +141,11 @@ static int one_call(bench *b, int k)
                               .seconds = seconds,
                               .n_atoms = b->calls->frames[0].n_atoms,
                               .tags = grown ? MLFFPROF_TAG_BUFFER_GROWTH : 0,
-                              .slowest_rank = MLFFPROF_UNKNOWN};
+                              .slowest_rank = MLFFPROF_UNKNOWN,
+                              .components = take_parts(b)};
   if (k >= 0) b->calls->n_growths += grown;
   mlffprof_status status = mlffprof_recorder_step(b->recorder, &step, &prof);
-  if (!status && b->trace)
-    status = mlffprof_trace_span(b->trace, 0, 0, k < 0 ? "warm-up" : "evaluate", start, seconds, k, step.tags, &prof);
+  if (!status && b->trace) status = trace_call(b, k, start, seconds, step.tags, &prof);
   if (!status && b->memory_every && (k + b->n_warm) % b->memory_every == 0)
     status = sample_memory(b, k, start + seconds, &prof);
   return status ? cli_fail_report(&prof) : CLI_OK;
@@ -105,11 +169,15 @@ static int record(bench *b)
   const mlff_info *info = mlff_model_info(b->calls->model);
   mlffprof_error error = {.code = MLFFPROF_OK};
   const int n = b->calls->n_calls;
+  mlff_error engine = {.code = MLFF_OK};
+  if (o->trace && start_spans(b, &engine)) return cli_fail(&engine);
   const mlffprof_options options = {.name = b->calls->frames[0].name,
                                     .model_name = info->name,
                                     .device = info->device,
                                     .n_atoms = b->calls->frames[0].n_atoms,
                                     .n_warmup = b->n_warm,
+                                    .components = b->parts,
+                                    .n_components = b->n_parts,
                                     .n_exact = n < 1000000 ? n : 1000000};
   mlffprof_status status = mlffprof_recorder_create(&options, &b->recorder, &error);
   if (!status) status = add_context(b->recorder, o, info, &error);

@@ -90,9 +90,11 @@ static const char *advise(const mlffprof_report *p, const mlffprof_component_res
   if (!strcmp(name, "exchange")) return advise_comm(p, "exchange of features of the model's layers");
   if (!strcmp(name, "output")) return advise_output(p);
   if (!strcmp(name, "modify")) return "fixes and computes: look for expensive ones, or let them act every N steps";
-  if (!strcmp(name, "message") || !strcmp(name, "descriptor"))
+  if (!strcmp(name, "edges"))
+    return "pairs within cutoff + skin are checked in every step: a smaller neighbor skin leaves fewer";
+  if (!strncmp(name, "message", 7) || !strncmp(name, "descriptor", 10))
     return "proportional to the neighbours within the cutoff: a model with a smaller cutoff or fewer layers";
-  if (!strcmp(name, "dense")) return "matrix products: lower precision, or a model with fewer features or members";
+  if (!strncmp(name, "dense", 5)) return "matrix products: lower precision, or a model with fewer features or members";
   if (!strcmp(name, "copy")) return "copies between host and device: more atoms per device, or LAMMPS' Kokkos package";
   if (!strcmp(name, "other"))
     return "time outside of all timed parts: other programs on this processor, or untimed work";

@@ -217,7 +217,7 @@ static void print_targets(table *t, const mlffprof_report *p)
   }
   if (p->n_hotspots) fprintf(t->out, "\nhotspots\n");
   for (int k = 0; k < p->n_hotspots; k++)
-    fprintf(t->out, "  %-10s%5s %%  %s\n", p->hotspots[k].component, fixed(t, 100 * p->hotspots[k].share, 0),
+    fprintf(t->out, "  %-20s%5s %%  %s\n", p->hotspots[k].component, fixed(t, 100 * p->hotspots[k].share, 0),
             p->hotspots[k].advice);
 }
 
