@@ -8,7 +8,7 @@
 
 Every case runs `--repeats` times; each round takes all cases in a new random order, so that a slow minute of the machine hits
 different ones. An interrupted suite goes on where it was when it is started again with the same --out. The folder gets
-runs/CASE.rN.json, MODEL_profile.json, MODEL_scaling_*.json, comparison_*.json, suite.json and summary.txt; `mlff report DIR` makes
+runs/CASE.rN.json, cases/CASE.json (the repeat in the middle), MODEL_profile.json, MODEL_scaling_*.json, comparison_*.json, suite.json and summary.txt; `mlff report DIR` makes
 a page of them. Exit code: 0 done, 1 a run failed, 2 wrong usage or missing files. docs/benchmarks.md explains the numbers.
 """
 

@@ -213,6 +213,8 @@ def write(results, args, seconds):
     rows = [summarise(case, results[case]) for case in cases]
     quiet, sentence = verdict(rows)
     remove_old(args.out)
+    for row in rows:    # under a name without the number of the repeat, to be stored and compared
+        copy(args.out, row["file"], os.path.join("cases", f"{row['case']}.json"))
     for potential in dict.fromkeys(row["potential"] for row in rows):
         own = [row for row in rows if row["potential"] == potential]
         copy(args.out, headline(own)["file"], f"{clean(potential)}_profile.json")
@@ -242,7 +244,9 @@ def write(results, args, seconds):
 
 
 def remove_old(folder):
-    """Profiles, scaling files and comparisons of an earlier choice of cases; runs stay."""
+    """Cases, profiles, scaling files and comparisons of an earlier choice; runs stay."""
+    shutil.rmtree(os.path.join(folder, "cases"), ignore_errors=True)
+    os.makedirs(os.path.join(folder, "cases"))
     for name in os.listdir(folder):
         if name.endswith(".json") and ("_profile" in name or "_scaling_" in name or name.startswith("comparison_")):
             os.remove(os.path.join(folder, name))

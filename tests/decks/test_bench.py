@@ -17,9 +17,8 @@ from mlff_tools.lammps import environment, find_lmp  # noqa: E402
 
 PLUGIN = os.environ.get("MLFF_PLUGIN", os.path.join(ROOT, "build", "mlffplugin.so"))
 STUDENT = os.path.join(ROOT, "models", "water-benzene-student.yaml")
-needs_fix = pytest.mark.skipif(
-    not os.path.exists(os.path.join(ROOT, "src", "fix_mlffprof")), reason="no fix mlffprof yet"
-)
+HAS_FIX = os.path.exists(os.path.join(ROOT, "src", "fix_mlffprof"))
+needs_fix = pytest.mark.skipif(not HAS_FIX, reason="no fix mlffprof yet")
 SHORT = ["--steps", "30", "--warmup", "5", "--equilibrate", "2", "--build", PLUGIN]
 
 
