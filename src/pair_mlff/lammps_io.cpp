@@ -4,7 +4,9 @@
 #include "atom.h"
 #include "comm.h"
 #include "error.h"
+#include "fix.h"
 #include "force.h"
+#include "lammps.h"
 #include "neigh_list.h"
 #include "neighbor.h"
 #include "pair.h"
@@ -22,12 +24,17 @@ static constexpr MLFFUnits UNITS[] = {{"metal", "eV", 1.0}, {"real", "kcal/mol",
 
 /* ---------------------------------------------------------------------- */
 
-MLFFIO::MLFFIO(LAMMPS *lammps, Pair *style) :
-    Pointers(lammps), pair(style), units(nullptr), cutoff(0.0), exchange_width(0), n_members(1),
+MLFFIO::MLFFIO(LAMMPS *lammps, Pair *pair_style, Fix *fix_style) :
+    Pointers(lammps), pair(pair_style), fix(fix_style), units(nullptr), cutoff(0.0), exchange_width(0), n_members(1),
     comm_needed(false), view{}, exchange{this, forward_features}, results{}, last_list(nullptr), last_build(-1),
-    forward_kind(Forward::OWNERS), rows(nullptr), row_bytes(0), reverse_rows(nullptr), reverse_width(0)
+    forward_kind(Forward::OWNERS), rows(nullptr), row_bytes(0), reverse_rows(nullptr), reverse_width(0),
+    reverse_atoms(false)
 {
 }
+
+MLFFIO::MLFFIO(LAMMPS *lammps, Pair *style) : MLFFIO(lammps, style, nullptr) {}
+
+MLFFIO::MLFFIO(LAMMPS *lammps, Fix *style) : MLFFIO(lammps, nullptr, style) {}
 
 const MLFFUnits *MLFFIO::find_units(const char *name)
 {
@@ -245,6 +252,19 @@ void MLFFIO::add_forces()
     for (int d = 0; d < 3; d++) f[ghost_of_node[k]][d] += scale * values[3 * k + d];
 }
 
+const double (*MLFFIO::owned_forces())[3]
+{
+  if (comm_needed) reverse(forces.data(), 3);
+  return reinterpret_cast<const double(*)[3]>(forces.data());
+}
+
+void MLFFIO::add_ghosts(double (*values)[3])
+{
+  reverse_atoms = true;
+  reverse(&values[0][0], 3);
+  reverse_atoms = false;
+}
+
 void MLFFIO::add_virial(double *virial) const
 {
   for (int k = 0; k < 6; k++) virial[k] += units->per_ev * results.virial[k];
@@ -303,19 +323,20 @@ void MLFFIO::reduce_spread(double *three)
    failures
 ------------------------------------------------------------------------- */
 
-void MLFFIO::stop_together(const std::string &problem)
+void LAMMPS_NS::mlff_stop_together(LAMMPS *lmp, const std::string &problem)
 {
-  if (comm->nprocs == 1) {
-    if (!problem.empty()) error->all(FLERR, problem);
+  const int me = lmp->comm->me, n_ranks = lmp->comm->nprocs;
+  if (n_ranks == 1) {
+    if (!problem.empty()) lmp->error->all(FLERR, problem);
     return;
   }
-  int mine = problem.empty() ? comm->nprocs : comm->me, lowest;
-  MPI_Allreduce(&mine, &lowest, 1, MPI_INT, MPI_MIN, world);
-  if (lowest == comm->nprocs) return;
+  int mine = problem.empty() ? n_ranks : me, lowest;
+  MPI_Allreduce(&mine, &lowest, 1, MPI_INT, MPI_MIN, lmp->world);
+  if (lowest == n_ranks) return;
   char text[2048] = "";
-  if (comm->me == lowest) snprintf(text, sizeof(text), "%s", problem.c_str());
-  MPI_Bcast(text, sizeof(text), MPI_CHAR, lowest, world);
-  error->all(FLERR, std::string(text));
+  if (me == lowest) snprintf(text, sizeof(text), "%s", problem.c_str());
+  MPI_Bcast(text, sizeof(text), MPI_CHAR, lowest, lmp->world);
+  lmp->error->all(FLERR, std::string(text));
 }
 
 std::string MLFFIO::atom_name(int i) const
@@ -375,8 +396,12 @@ mlff_status MLFFIO::forward_features(void *context, void *features, size_t bytes
 /* LAMMPS takes the width from the pair style. That it can also be an argument is too new for the oldest release. */
 void MLFFIO::forward(Forward kind, int width)
 {
-  const int saved = pair->comm_forward;
   forward_kind = kind;
+  if (fix) {
+    comm->forward_comm(fix, width);
+    return;
+  }
+  const int saved = pair->comm_forward;
   pair->comm_forward = width;
   comm->forward_comm(pair);
   pair->comm_forward = saved;
@@ -386,9 +411,13 @@ void MLFFIO::forward(Forward kind, int width)
  * Of the two widths, comm_style brick takes the larger and comm_style tiled the first. */
 void MLFFIO::reverse(double *values, int width)
 {
-  const int saved = pair->comm_reverse, saved_off = pair->comm_reverse_off;
   reverse_rows = values;
   reverse_width = width;
+  if (fix) {
+    comm->reverse_comm(fix, width);
+    return;
+  }
+  const int saved = pair->comm_reverse, saved_off = pair->comm_reverse_off;
   pair->comm_reverse = pair->comm_reverse_off = width;
   comm->reverse_comm(pair);
   pair->comm_reverse = saved;
@@ -432,6 +461,11 @@ void MLFFIO::unpack_forward(int n, int first, const double *buf)
 int MLFFIO::pack_reverse(int n, int first, double *buf) const
 {
   const auto width = static_cast<size_t>(reverse_width);
+  if (reverse_atoms) {
+    const double *from = reverse_rows + static_cast<size_t>(first) * width;
+    std::copy(from, from + static_cast<size_t>(n) * width, buf);
+    return n * reverse_width;
+  }
   for (int k = 0; k < n; k++, buf += width) {
     const int v = node[first + k];
     const double *from = reverse_rows + static_cast<size_t>(v) * width;
@@ -444,7 +478,7 @@ void MLFFIO::unpack_reverse(int n, const int *atoms, const double *buf)
 {
   const auto width = static_cast<size_t>(reverse_width);
   for (int k = 0; k < n; k++, buf += width) {
-    double *to = reverse_rows + static_cast<size_t>(node[atoms[k]]) * width;
+    double *to = reverse_rows + static_cast<size_t>(reverse_atoms ? atoms[k] : node[atoms[k]]) * width;
     for (size_t c = 0; c < width; c++) to[c] += buf[c];
   }
 }

@@ -20,6 +20,7 @@
 
 namespace LAMMPS_NS {
 
+class Fix;
 class Pair;
 class NeighList;
 
@@ -29,10 +30,14 @@ struct MLFFUnits {
   double per_ev;
 };
 
+/* If `problem` is not empty on any rank, stops all of them with the text of the lowest such rank. Collective. */
+void mlff_stop_together(class LAMMPS *lammps, const std::string &problem);
+
 class MLFFIO : protected Pointers {
  public:
-  /* `style` is the pair style that LAMMPS calls back while it communicates. */
+  /* The style that LAMMPS calls back while it communicates is a pair style, or a fix that evaluates a second model. */
   MLFFIO(class LAMMPS *lammps, Pair *style);
+  MLFFIO(class LAMMPS *lammps, Fix *style);
 
   /* Units of the input script; nullptr when they are not supported. */
   static const MLFFUnits *find_units(const char *name);
@@ -43,6 +48,8 @@ class MLFFIO : protected Pointers {
 
   /* This step's graph. Collective when the lists are new; a problem on any rank stops all of them. */
   const mlff_graph *graph(NeighList *list);
+  /* Makes the next graph read the list again although it is not new: for a style that does not see all steps. */
+  void forget_list() { last_list = nullptr; }
   /* Exchange of features between ranks; nullptr on a single rank. */
   const mlff_halo *halo() const { return comm_needed ? &exchange : nullptr; }
 
@@ -54,6 +61,10 @@ class MLFFIO : protected Pointers {
 
   /* Results into the arrays of LAMMPS. add_forces and the virials are collective. */
   void add_forces();
+  /* Forces of owned atoms [n_local][3] in eV/A, with the contributions of other ranks. Collective. */
+  const double (*owned_forces())[3];
+  /* Sums values [n_local + n_ghost][3] of ghosts into their owners, as LAMMPS does with forces. Collective. */
+  void add_ghosts(double (*values)[3]);
   double energy() const { return units->per_ev * results.energy; }
   void add_virial(double *virial) const;
   void add_atom_energies(double *eatom) const;
@@ -67,8 +78,7 @@ class MLFFIO : protected Pointers {
   /* [n_local] std of each atom's energy over the ensemble; nullptr before the first evaluation. */
   double *atom_spread() { return spread.empty() ? nullptr : spread.data(); }
 
-  /* If `problem` is not empty on any rank, stops all of them with the text of the lowest such rank. Collective. */
-  void stop_together(const std::string &problem);
+  void stop_together(const std::string &problem) { mlff_stop_together(lmp, problem); }
   /* Names the atoms behind a numerical failure, by their IDs; empty if none stands out. */
   std::string suspects() const;
 
@@ -87,7 +97,8 @@ class MLFFIO : protected Pointers {
  private:
   enum class Forward { OWNERS, ROWS };
 
-  Pair *pair;
+  Pair *pair;    // one of the two
+  Fix *fix;
   const MLFFUnits *units;
   std::vector<int> species_of_type;
   double cutoff;
@@ -109,8 +120,11 @@ class MLFFIO : protected Pointers {
   Forward forward_kind;
   char *rows;    // forward: [n_nodes][row_bytes], borrowed from the engine during an exchange
   size_t row_bytes;
-  double *reverse_rows;    // reverse: [n_nodes][reverse_width]
+  double *reverse_rows;    // reverse: [n_nodes][reverse_width], or of atoms
   int reverse_width;
+  bool reverse_atoms;
+
+  MLFFIO(class LAMMPS *lammps, Pair *pair_style, Fix *fix_style);
 
   static mlff_status forward_features(void *context, void *features, size_t bytes, mlff_error *problem);
   void forward(Forward kind, int width);

@@ -2,6 +2,8 @@
  * file lies in a folder of LAMMPS_PLUGIN_PATH. Only lammpsplugin_init is exported. */
 #include "pair_mlff.h"
 
+#include "../fix_mlffprof/fix_mlffprof.h"
+
 #include "comm.h"
 #include "lammps.h"
 #include "lmptype.h"
@@ -54,6 +56,11 @@ int lammps_extract_setting(void *, const char *) __attribute__((weak));
 static void *create_pair_mlff(void *lmp)
 {
   return new PairMLFF(static_cast<LAMMPS *>(lmp));
+}
+
+static void *create_fix_mlffprof(void *lmp, int narg, char **arg)
+{
+  return new FixMLFFProf(static_cast<LAMMPS *>(lmp), narg, arg);
 }
 
 /* "22 Jul 2025" -> 20250722; 0 if it is not a date. */
@@ -118,6 +125,8 @@ static const struct {
   lammpsplugin_factory2 *create2;
 } STYLES[] = {
     {"pair", "mlff", "mlff " MLFF_VERSION ", pair style for machine-learned force fields", create_pair_mlff, nullptr},
+    {"fix", "mlffprof", "mlff " MLFF_VERSION ", fix for latency, memory, drift and accuracy of any pair style", nullptr,
+     create_fix_mlffprof},
 };
 
 extern "C" __attribute__((visibility("default"))) void lammpsplugin_init(void *lmp, void *handle, void *regfunc)

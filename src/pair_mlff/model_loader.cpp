@@ -2,6 +2,7 @@
 #include "model_loader.h"
 
 #include "lammps_io.h"
+#include "point_locale.h"
 
 #include "comm.h"
 #include "error.h"
@@ -19,6 +20,7 @@ using namespace LAMMPS_NS;
 
 std::string LAMMPS_NS::mlff_format(const char *format, ...)
 {
+  const MLFFPointLocale points;
   char text[1024];
   va_list args;
   va_start(args, format);
@@ -118,11 +120,11 @@ std::vector<int> MLFFLoader::map_types(const mlff_info *info, const std::vector<
       known += std::string(" ") + info->elements[s];
     }
     if (species[t] < 0)
-      error->all(FLERR, "pair_coeff of mlff: model " + std::string(info->name) + " does not know element '" + name +
+      error->all(FLERR, caller + ": model " + std::string(info->name) + " does not know element '" + name +
                             "' of type " + std::to_string(t) + "; it knows:" + known);
     if (!info->trained[species[t]] && !settings.ignore_domain)
-      error->all(FLERR, "pair_coeff of mlff: model " + std::string(info->name) + " knows element " + name +
-                            " of type " + std::to_string(t) +
+      error->all(FLERR, caller + ": model " + std::string(info->name) + " knows element " + name + " of type " +
+                            std::to_string(t) +
                             ", but it did not occur in training. Use another model, or say "
                             "`pair_style mlff domain ignore` if it is meant");
   }
@@ -172,11 +174,11 @@ void MLFFLoader::read(const std::string &path, Files &files)
     const std::string found = utils::get_potential_file_path(path);
     mlff_error error_text = {};
     if (found.empty())
-      problem = "pair_coeff of mlff: cannot read model file '" + path +
-                "', neither here nor in the folders of LAMMPS_POTENTIALS";
+      problem =
+          caller + ": cannot read model file '" + path + "', neither here nor in the folders of LAMMPS_POTENTIALS";
     else if (mlff_model_read(found.c_str(), &files.yaml, &files.yaml_size, &files.weights, &files.weights_size,
                              &error_text))
-      problem = std::string("pair_coeff of mlff: ") + error_text.text;
+      problem = caller + ": " + error_text.text;
   }
   io.stop_together(problem);
 
@@ -187,7 +189,7 @@ void MLFFLoader::read(const std::string &path, Files &files)
     files.weights_size = sizes[1];
     files.yaml = static_cast<char *>(malloc(sizes[0] + 1));
     files.weights = malloc(sizes[1] + 1);
-    if (!files.yaml || !files.weights) problem = "pair_coeff of mlff: out of memory for model file '" + path + "'";
+    if (!files.yaml || !files.weights) problem = caller + ": out of memory for model file '" + path + "'";
   }
   io.stop_together(problem);
   broadcast(files.yaml, files.yaml_size, world);
@@ -217,7 +219,7 @@ MLFFModel MLFFLoader::open(const std::string &path, const std::vector<std::strin
   const mlff_status status = mlff_model_open_memory(path.c_str(), files.yaml, files.yaml_size, files.weights,
                                                     files.weights_size, &options, &model, &problem);
   MLFFModel owner(model);
-  io.stop_together(status ? std::string("pair_coeff of mlff: ") + problem.text : "");
+  io.stop_together(status ? caller + ": " + problem.text : "");
   return owner;
 }
 

@@ -40,7 +40,11 @@ std::string mlff_check_coeff(int narg, const char *const *arg, int ntypes, bool 
 /* Everything here is collective on `world`, and every problem is one error on all ranks. */
 class MLFFLoader : protected Pointers {
  public:
-  MLFFLoader(class LAMMPS *lammps, MLFFIO &lammps_io) : Pointers(lammps), io(lammps_io) {}
+  /* `who` begins every error text. */
+  MLFFLoader(class LAMMPS *lammps, MLFFIO &lammps_io, const std::string &who = "pair_coeff of mlff") :
+      Pointers(lammps), io(lammps_io), caller(who)
+  {
+  }
 
   /* Reads on rank 0, opens on all ranks with the elements in `names`, and runs the self-test unless told not to. */
   MLFFModel open(const std::string &path, const std::vector<std::string> &names, const MLFFSettings &settings);
@@ -53,6 +57,7 @@ class MLFFLoader : protected Pointers {
 
  private:
   MLFFIO &io;
+  const std::string caller;
   struct Files;
   void read(const std::string &path, Files &files);
 };

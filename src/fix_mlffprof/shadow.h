@@ -1,0 +1,77 @@
+/* shadow.h: a second model on the positions of a running trajectory, compared with the forces that move it.
+ *
+ * The forces of the run are taken after all of the force field and before fixes change them, so the order of fixes does
+ * not matter. The second model gets a full neighbour list of its own and the communication of pair style mlff.
+ */
+#ifndef LMP_MLFF_SHADOW_H
+#define LMP_MLFF_SHADOW_H
+
+#include "prof_settings.h"
+
+#include "../pair_mlff/lammps_io.h"
+#include "../pair_mlff/model_loader.h"
+
+#include "mlff/mlffprof.h"
+#include "pointers.h"
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace LAMMPS_NS {
+
+class ProfShadow : protected Pointers {
+ public:
+  ProfShadow(class LAMMPS *lammps, class Fix *fix, const ProfSettings &settings);
+
+  /* Opens the model (once), and asks for a neighbour list, ghosts and room in LAMMPS' communication. Collective. */
+  void init();
+  void set_list(class NeighList *full) { list = full; }
+  bool is_due(bigint step) const { return step % settings.compare_every == 0; }
+  bigint next_due(bigint step) const { return (step / settings.compare_every + 1) * settings.compare_every; }
+
+  /* Compares; before the reverse communication of forces. Sample, to rank 0's recorder. Collective. */
+  std::string compare(mlffprof_recorder *recorder);
+  /* Largest error of an atom in the last comparison, eV/A; the same on all ranks. */
+  double largest() const { return worst; }
+
+  MLFFIO &io() { return exchange; }
+  const std::vector<std::string> &elements() const { return symbols; }
+  const char *model_name() const { return info ? info->name : nullptr; }
+  /* [n_local][4]: F - F_model (x, y, z) and its length, in units of the script; zero before the first comparison. */
+  double **errors(int n_atoms);
+  double memory_usage() const;
+
+ private:
+  const ProfSettings &settings;
+  class Fix *owner;
+  MLFFIO exchange;
+  MLFFModel model;
+  const mlff_info *info;
+  const MLFFUnits *units;
+  class NeighList *list;
+  std::vector<std::string> symbols;     // elements in use
+  std::vector<int> element_of_type;     // index into symbols
+  std::vector<double> forces, table;    // of the run [n_all][3]; of the atoms [n][4]
+  std::vector<double *> rows;
+  double worst;
+  struct Closer {
+    void operator()(FILE *file) const { fclose(file); }
+  };
+  std::unique_ptr<FILE, Closer> frames;
+
+  void name_types();
+  void check_ghosts() const;
+  void take_run_forces();
+  double energy_difference(double reference) const;
+  void add_atom(int i, const double *reference, std::vector<double> &sums);
+  std::string record(mlffprof_recorder *recorder, const std::vector<double> &sums, double energy) const;
+  void open_frames();
+  void write_frame(const double (*reference)[3], double reference_energy);
+  void print_frame(const std::vector<double> &all, double energy);
+};
+
+}    // namespace LAMMPS_NS
+
+#endif
