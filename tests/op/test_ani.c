@@ -2,34 +2,11 @@
  * gradients are themselves checked by finite differences. */
 #include "plain_ani.h"
 
-#include "backend/ops.h"
+#include "backends.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char *const precisions[] = {"fp32", "fp64"};
-static const char *const kernel_paths[] = {"generic", "avx2", "avx512"};
-enum { N_BACKENDS = 6 };
-
-static mlff_backend *open_backend(int which)
-{
-  mlff_error error = {0};
-  mlff_backend *backend = NULL;
-  const char *kernels = kernel_paths[which / 2];
-  if (!mlff_cpu_has_kernels(kernels)) {
-    test_skip("kernel path %s is not available here", kernels);
-    return NULL;
-  }
-  test_ok(mlff_backend_open("cpu", precisions[which % 2], kernels, &backend, &error), error);
-  return backend;
-}
-
-static double rounding(const mlff_backend *backend)
-{
-  return backend->real_size == sizeof(float) ? FLT_EPSILON : DBL_EPSILON;
-}
 
 static mlff_buf to_backend(mlff_backend *backend, const double *x, int64_t n)
 {
@@ -46,13 +23,6 @@ static double *from_backend(mlff_backend *backend, const void *data, int64_t n)
   double *x = malloc((size_t) (n + 1) * sizeof *x);
   test_ok(backend->ops->download_reals(backend, x, data, n, &error), error);
   return x;
-}
-
-static void release_edges(mlff_backend *backend, mlff_edges *edges)
-{
-  mlff_buf *bufs[] = {&edges->row,    &edges->nbr, &edges->node, &edges->species, &edges->vec, &edges->center_species,
-                      &edges->scratch};
-  for (size_t k = 0; k < sizeof bufs / sizeof bufs[0]; k++) mlff_buf_release(backend, bufs[k]);
 }
 
 /* ---- sets of constants ----------------------------------------------------------------------------------------- */
@@ -138,11 +108,9 @@ static aev_case make_case(const mlff_aev_constants *c, int n_atoms, unsigned use
   return t;
 }
 
-static plain_star star_of(const aev_case *t, const mlff_graph *graph, const mlff_edges *edges, int32_t center,
-                          int64_t *first)
+static plain_star star_of(const aev_case *t, const mlff_graph *graph, const int64_t *row, const int32_t *nbr,
+                          int32_t center, int64_t *first)
 {
-  const int64_t *row = edges->row.data;
-  const int32_t *nbr = edges->nbr.data;
   plain_star s = {.n = (int) (row[center + 1] - row[center])};
   s.d = malloc((size_t) (s.n + 1) * sizeof *s.d);
   s.species = malloc((size_t) (s.n + 1) * sizeof *s.species);
@@ -178,9 +146,12 @@ static void check_case(mlff_backend *backend, const aev_case *t, const mlff_grap
   for (int64_t k = 0; k < 4 * edges.n_edges; k++) grads[k] = guard;
   mlff_buf dev_aevs = to_backend(backend, aevs, n_rows * ld), dev_weights = to_backend(backend, weights, n_rows * ld);
   mlff_buf dev_grads = to_backend(backend, grads, 4 * edges.n_edges);
+  mlff_buf dev_centers = bytes_to_backend(backend, t->centers, (size_t) n_rows * sizeof *t->centers);
+  int64_t *row = bytes_from_backend(backend, edges.row.data, ((size_t) graph->n_local + 1) * sizeof *row);
+  int32_t *nbr = bytes_from_backend(backend, edges.nbr.data, (size_t) edges.n_edges * sizeof *nbr);
   for (int k = 0; k < t->n_centers; k++) {
     int64_t first;
-    plain_star s = star_of(t, graph, &edges, t->centers[k], &first);
+    plain_star s = star_of(t, graph, row, nbr, t->centers[k], &first);
     double(*grad)[3] = malloc((size_t) (s.n + 1) * sizeof *grad);
     plain_aev(&t->c, t->n_used, &s, aevs + k * ld, weights + k * ld, grad);
     for (int e = 0; e < s.n; e++) {
@@ -192,7 +163,11 @@ static void check_case(mlff_backend *backend, const aev_case *t, const mlff_grap
     free(grad);
   }
 
-  mlff_aev_args args = {.edges = &edges, .centers = t->centers, .n_rows = n_rows, .rows = dev_aevs.data, .ld = ld};
+  mlff_aev_args args = {.edges = &edges,
+                        .centers = dev_centers.data,
+                        .n_rows = n_rows,
+                        .rows = dev_aevs.data,
+                        .ld = ld};
   test_ok(backend->ops->ani.aev_forward(backend, &aev, &args, &error), error);
   args.rows = dev_weights.data;
   args.grad = dev_grads.data;
@@ -202,8 +177,10 @@ static void check_case(mlff_backend *backend, const aev_case *t, const mlff_grap
   near_all(got_aevs, aevs, n_rows * ld, 8.0 * rounding(backend), 16.0 * rounding(backend));
   near_all(got_grads, grads, 4 * edges.n_edges, 64.0 * rounding(backend), 16.0 * rounding(backend));
 
-  mlff_buf *bufs[] = {&dev_aevs, &dev_weights, &dev_grads};
-  for (int k = 0; k < 3; k++) mlff_buf_release(backend, bufs[k]);
+  mlff_buf *bufs[] = {&dev_aevs, &dev_weights, &dev_grads, &dev_centers};
+  for (int k = 0; k < 4; k++) mlff_buf_release(backend, bufs[k]);
+  free(row);
+  free(nbr);
   double *owned[] = {aevs, weights, grads, got_aevs, got_grads};
   for (int k = 0; k < 5; k++) free(owned[k]);
   mlff_aev_release(backend, &aev);
@@ -311,9 +288,10 @@ START_TEST(aev_ends_at_its_cutoffs)
       ck_assert_int_eq(edges.n_edges, 2);
       test_ok(backend->ops->ani.aev_setup(backend, &a, &c, 2, use, &error), error);
       mlff_buf rows = to_backend(backend, aev[k], a.n_columns);
+      mlff_buf dev_center = bytes_to_backend(backend, &center, sizeof center);
       test_ok(backend->ops->ani.aev_forward(backend, &a,
                                             &(mlff_aev_args){.edges = &edges,
-                                                             .centers = &center,
+                                                             .centers = dev_center.data,
                                                              .n_rows = 1,
                                                              .rows = rows.data,
                                                              .ld = a.n_columns},
@@ -332,6 +310,7 @@ START_TEST(aev_ends_at_its_cutoffs)
       }
       free(got);
       mlff_buf_release(backend, &rows);
+      mlff_buf_release(backend, &dev_center);
       mlff_aev_release(backend, &a);
       release_edges(backend, &edges);
     }
@@ -431,18 +410,19 @@ START_TEST(collect_orders_by_atom)
   const double node[5] = {4.5, 0.0, 7.0, 0.0, 3.0}, member[10] = {2, 0, 3, 0, 1, 7, 0, 11, 0, 5};
   mlff_buf dev_energy = to_backend(backend, energy, 6), dev_node = to_backend(backend, junk, 5);
   mlff_buf dev_member = to_backend(backend, junk, 10);
+  mlff_buf dev_centers = bytes_to_backend(backend, centers, sizeof centers);
   backend->ops->ani.collect(backend, &(mlff_ani_collect_args){.n_members = 2,
                                                               .n_rows = 3,
                                                               .n_local = 5,
-                                                              .centers = centers,
+                                                              .centers = dev_centers.data,
                                                               .energy = dev_energy.data,
                                                               .node = dev_node.data,
                                                               .member = dev_member.data});
   double *got_node = from_backend(backend, dev_node.data, 5), *got_member = from_backend(backend, dev_member.data, 10);
   near_all(got_node, node, 5, 0.0, 0.0);
   near_all(got_member, member, 10, 0.0, 0.0);
-  mlff_buf *bufs[] = {&dev_energy, &dev_node, &dev_member};
-  for (int k = 0; k < 3; k++) mlff_buf_release(backend, bufs[k]);
+  mlff_buf *bufs[] = {&dev_energy, &dev_node, &dev_member, &dev_centers};
+  for (int k = 0; k < 4; k++) mlff_buf_release(backend, bufs[k]);
   free(got_node);
   free(got_member);
   mlff_backend_close(backend);
@@ -455,12 +435,12 @@ static Suite *suite(void)
   TCase *c = tcase_create("aev");
   tcase_set_timeout(c, 120);
   tcase_add_test(c, plain_gradients_are_derivatives);
-  tcase_add_loop_test(c, aev_matches_plain_loops, 0, N_BACKENDS);
-  tcase_add_loop_test(c, aev_of_few_atoms, 0, N_BACKENDS);
-  tcase_add_loop_test(c, aev_of_collinear_atoms, 0, N_BACKENDS);
-  tcase_add_loop_test(c, aev_ends_at_its_cutoffs, 0, N_BACKENDS);
-  tcase_add_loop_test(c, readout_matches_plain_loops, 0, N_BACKENDS);
-  tcase_add_loop_test(c, collect_orders_by_atom, 0, N_BACKENDS);
+  tcase_add_loop_test(c, aev_matches_plain_loops, 0, n_backends());
+  tcase_add_loop_test(c, aev_of_few_atoms, 0, n_backends());
+  tcase_add_loop_test(c, aev_of_collinear_atoms, 0, n_backends());
+  tcase_add_loop_test(c, aev_ends_at_its_cutoffs, 0, n_backends());
+  tcase_add_loop_test(c, readout_matches_plain_loops, 0, n_backends());
+  tcase_add_loop_test(c, collect_orders_by_atom, 0, n_backends());
   suite_add_tcase(s, c);
   return s;
 }

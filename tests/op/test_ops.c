@@ -1,36 +1,10 @@
 /* test_ops.c: the ops that all architectures share (linear, edges, forces, buffers) on every backend and kernel path,
  * against plain loops in double. Guard words around outputs catch writes outside; sizes are odd on purpose. */
-#include "support.h"
+#include "backends.h"
 
-#include "backend/ops.h"
-
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char *const precisions[] = {"fp32", "fp64"};
-static const char *const kernel_paths[] = {"generic", "avx2", "avx512"};
-enum { N_BACKENDS = 6 };
-
-/* Backend number `which`, or NULL (and a visible skip) when this processor or build lacks it. */
-static mlff_backend *open_backend(int which)
-{
-  mlff_error error = {0};
-  mlff_backend *backend = NULL;
-  const char *kernels = kernel_paths[which / 2];
-  if (!mlff_cpu_has_kernels(kernels)) {
-    test_skip("kernel path %s is not available here", kernels);
-    return NULL;
-  }
-  test_ok(mlff_backend_open("cpu", precisions[which % 2], kernels, &backend, &error), error);
-  return backend;
-}
-
-static double rounding(const mlff_backend *backend)
-{
-  return backend->real_size == sizeof(float) ? FLT_EPSILON : DBL_EPSILON;
-}
 
 static double *random_array(test_rng *rng, int64_t n)
 {
@@ -210,13 +184,6 @@ END_TEST
 
 /* ---- edges and forces ------------------------------------------------------------------------------------------ */
 
-static void release_edges(mlff_backend *backend, mlff_edges *edges)
-{
-  mlff_buf *bufs[] = {&edges->row,    &edges->nbr, &edges->node, &edges->species, &edges->vec, &edges->center_species,
-                      &edges->scratch};
-  for (size_t k = 0; k < sizeof bufs / sizeof bufs[0]; k++) mlff_buf_release(backend, bufs[k]);
-}
-
 START_TEST(edges_are_the_pairs_within_the_cutoff)
 {
   mlff_backend *backend = open_backend(_i);
@@ -235,8 +202,11 @@ START_TEST(edges_are_the_pairs_within_the_cutoff)
     test_ok(backend->ops->edges(backend, graph, cutoff, &edges, &error), error);
     if (round) ck_assert_msg(growths == backend->memory.n_growths, "a settled step must not allocate");
     double *vec = from_backend(backend, edges.vec.data, 4 * edges.n_edges);
-    const int64_t *row = edges.row.data;
-    const int32_t *nbr = edges.nbr.data, *node = edges.node.data, *species = edges.species.data;
+    const size_t index_bytes = (size_t) edges.n_edges * sizeof(int32_t);
+    int64_t *row = bytes_from_backend(backend, edges.row.data, ((size_t) graph->n_local + 1) * sizeof *row);
+    int32_t *nbr = bytes_from_backend(backend, edges.nbr.data, index_bytes),
+            *node = bytes_from_backend(backend, edges.node.data, index_bytes),
+            *species = bytes_from_backend(backend, edges.species.data, index_bytes);
     int64_t e = 0;
     double closest = INFINITY;
     for (int32_t i = 0; i < graph->n_local; i++) {
@@ -266,7 +236,8 @@ START_TEST(edges_are_the_pairs_within_the_cutoff)
     double between = 0;
     for (int c = 0; c < 3; c++) between += pow(pos[edges.closest[0]][c] - pos[edges.closest[1]][c], 2);
     near_one(sqrt(between), closest, 1e-12);
-    free(vec);
+    void *owned[] = {vec, row, nbr, node, species};
+    for (size_t k = 0; k < sizeof owned / sizeof *owned; k++) free(owned[k]);
   }
   release_edges(backend, &edges);
   mlff_system_free(system);
@@ -373,10 +344,41 @@ START_TEST(backends_open_by_name)
   test_fails(mlff_backend_open("cpu", "mixed", NULL, &backend, &error), error, MLFF_E_UNSUPPORTED, "fp32 or fp64");
   test_fails(mlff_backend_open("cpu", "fp32", "sse9", &backend, &error), error, MLFF_E_ARG, "avx512");
   ck_assert_ptr_null(backend);
-  test_ok(mlff_backend_open(NULL, NULL, NULL, &backend, &error), error);
+  test_fails(mlff_backend_open("cuda:x", NULL, NULL, &backend, &error), error, MLFF_E_ARG, "number from 0 on");
+  test_fails(mlff_backend_open("cuda", NULL, "avx2", &backend, &error), error, MLFF_E_ARG, "device cpu");
+  ck_assert_ptr_null(backend);
+  test_ok(mlff_backend_open("cpu", NULL, NULL, &backend, &error), error);
   ck_assert_str_eq(backend->name, "cpu");
   ck_assert_str_eq(backend->kernels, mlff_cpu_best_kernels());
+  ck_assert_str_eq(backend->why, "");
   mlff_backend_close(backend);
+  test_ok(mlff_backend_open("auto", "fp64", "generic", &backend, &error), error);
+  ck_assert_str_eq(backend->name, "cpu64");
+  mlff_backend_close(backend);
+}
+END_TEST
+
+/* Without a GPU: 'cuda' is one clear error, 'auto' takes the CPU and says why. With one: both take it. */
+START_TEST(gpu_or_a_reason)
+{
+  mlff_error error = {0};
+  mlff_backend *backend = NULL;
+  const int has_gpu = n_backends() > N_CPU_BACKENDS;
+  test_ok(mlff_backend_open(NULL, NULL, NULL, &backend, &error), error);
+  ck_assert_str_eq(backend->name, has_gpu ? "cuda" : "cpu");
+  ck_assert_int_eq(backend->why[0] == 0, has_gpu);
+  mlff_backend_close(backend);
+  backend = NULL;
+  const mlff_status status = mlff_backend_open("cuda", NULL, NULL, &backend, &error);
+  if (has_gpu) {
+    ck_assert_int_eq(status, MLFF_OK);
+    mlff_backend_close(backend);
+    test_fails(mlff_backend_open("cuda:99", NULL, NULL, &backend, &error), error, MLFF_E_DEVICE, "cuda:99");
+  } else {
+    ck_assert(status == MLFF_E_UNSUPPORTED || status == MLFF_E_DEVICE);
+    ck_assert_msg(strstr(error.text, "use 'device cpu'") != NULL, "%s", error.text);
+    ck_assert_ptr_null(backend);
+  }
 }
 END_TEST
 
@@ -408,16 +410,17 @@ static Suite *make_suite(void)
 {
   Suite *suite = suite_create("ops");
   TCase *linear = tcase_create("linear");
-  tcase_add_loop_test(linear, linear_matches_plain_loops, 0, N_BACKENDS);
-  tcase_add_loop_test(linear, activations_have_limits, 0, N_BACKENDS);
+  tcase_add_loop_test(linear, linear_matches_plain_loops, 0, n_backends());
+  tcase_add_loop_test(linear, activations_have_limits, 0, n_backends());
   suite_add_tcase(suite, linear);
   TCase *edges = tcase_create("edges and forces");
-  tcase_add_loop_test(edges, edges_are_the_pairs_within_the_cutoff, 0, N_BACKENDS);
-  tcase_add_loop_test(edges, edges_refuse_positions_that_are_not_finite, 0, N_BACKENDS);
-  tcase_add_loop_test(edges, forces_of_a_dimer_by_hand, 0, N_BACKENDS);
+  tcase_add_loop_test(edges, edges_are_the_pairs_within_the_cutoff, 0, n_backends());
+  tcase_add_loop_test(edges, edges_refuse_positions_that_are_not_finite, 0, n_backends());
+  tcase_add_loop_test(edges, forces_of_a_dimer_by_hand, 0, n_backends());
   suite_add_tcase(suite, edges);
   TCase *backend = tcase_create("backend");
   tcase_add_test(backend, backends_open_by_name);
+  tcase_add_test(backend, gpu_or_a_reason);
   tcase_add_test(backend, buffers_grow_and_are_counted);
   suite_add_tcase(suite, backend);
   return suite;

@@ -284,13 +284,14 @@ START_TEST(readout)
   array h = random_array(b, &rng, N * WIDTH), slope = random_array(b, &rng, N * WIDTH + 3),
         weight = random_array(b, &rng, WIDTH);
   array energy = random_array(b, &rng, N + 3);
+  mlff_buf dev_species = bytes_to_backend(b, species, sizeof species);
   const mlff_painn_readout_args a = {.n = N,
                                      .width = WIDTH,
                                      .h = h.buf.data,
                                      .slope = slope.buf.data,
                                      .weight = weight.buf.data,
                                      .bias = -0.75,
-                                     .species = species,
+                                     .species = dev_species.data,
                                      .energy = energy.buf.data,
                                      .grad_h = slope.buf.data};
   b->ops->painn.readout(b, &a);
@@ -303,6 +304,7 @@ START_TEST(readout)
   }
   check_array(b, "energy", &energy, 30);
   check_array(b, "grad_h", &slope, 2);
+  mlff_buf_release(b, &dev_species);
   array *all[] = {&h, &slope, &weight, &energy};
   for (size_t k = 0; k < sizeof all / sizeof *all; k++) array_free(b, all[k]);
   mlff_backend_close(b);
@@ -314,9 +316,9 @@ static Suite *painn_suite(void)
   Suite *suite = suite_create("painn ops");
   TCase *tcase = tcase_create("all");
   tcase_set_timeout(tcase, 300);
-  tcase_add_loop_test(tcase, messages, 0, N_BACKENDS);
-  tcase_add_loop_test(tcase, updates, 0, N_BACKENDS);
-  tcase_add_loop_test(tcase, readout, 0, N_BACKENDS);
+  tcase_add_loop_test(tcase, messages, 0, n_backends());
+  tcase_add_loop_test(tcase, updates, 0, n_backends());
+  tcase_add_loop_test(tcase, readout, 0, n_backends());
   suite_add_tcase(suite, tcase);
   return suite;
 }

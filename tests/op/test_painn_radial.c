@@ -132,12 +132,13 @@ static void check_moments(scene *s, test_rng *rng, int64_t begin, int64_t end, i
   array q = random_array(backend, rng, n * ld_q + 7), mu = random_array(backend, rng, 3 * n * ld_mu + 7);
   array gq = random_array(backend, rng, n * ld_q), gmu = random_array(backend, rng, 3 * n * ld_mu);
   array grad = random_array(backend, rng, 4 * s->edges.n_edges + 4);
+  mlff_buf dev_slot = bytes_to_backend(backend, slot, sizeof slot);
   mlff_painn_moments_args a = {.edges = &s->edges,
                                .radial = &s->radial,
                                .n_terms = s->basis.basis.n_terms,
                                .n_rows = n_rows,
                                .n_slots = N_SLOTS,
-                               .slot = slot,
+                               .slot = dev_slot.data,
                                .begin = begin,
                                .end = end,
                                .moments_q = q.buf.data,
@@ -193,6 +194,7 @@ static void check_moments(scene *s, test_rng *rng, int64_t begin, int64_t end, i
   array_free(backend, &gq);
   array_free(backend, &gmu);
   array_free(backend, &grad);
+  mlff_buf_release(backend, &dev_slot);
 }
 
 START_TEST(moments)
@@ -216,8 +218,8 @@ static Suite *painn_suite(void)
   Suite *suite = suite_create("painn radial");
   TCase *tcase = tcase_create("all");
   tcase_set_timeout(tcase, 300);
-  tcase_add_loop_test(tcase, radial_functions, 0, N_BACKENDS);
-  tcase_add_loop_test(tcase, moments, 0, N_BACKENDS);
+  tcase_add_loop_test(tcase, radial_functions, 0, n_backends());
+  tcase_add_loop_test(tcase, moments, 0, n_backends());
   suite_add_tcase(suite, tcase);
   return suite;
 }

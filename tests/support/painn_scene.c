@@ -1,30 +1,8 @@
 #include "painn_scene.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char *const precisions[] = {"fp32", "fp64"};
-static const char *const kernel_paths[] = {"generic", "avx2", "avx512"};
-
-mlff_backend *open_backend(int which)
-{
-  mlff_error error = {0};
-  mlff_backend *backend = NULL;
-  const char *kernels = kernel_paths[which / 2];
-  if (!mlff_cpu_has_kernels(kernels)) {
-    test_skip("kernel path %s is not available here", kernels);
-    return NULL;
-  }
-  test_ok(mlff_backend_open("cpu", precisions[which % 2], kernels, &backend, &error), error);
-  return backend;
-}
-
-double rounding(const mlff_backend *backend)
-{
-  return backend->real_size == sizeof(float) ? FLT_EPSILON : DBL_EPSILON;
-}
 
 array array_of(mlff_backend *backend, const double *x, int64_t n)
 {
@@ -62,13 +40,6 @@ void check_array(mlff_backend *backend, const char *name, const array *a, double
     ck_abort_msg("%s %s: %s", backend->kernels, backend->precision, text);
   mark_point();
   free(got);
-}
-
-void release_edges(mlff_backend *backend, mlff_edges *edges)
-{
-  mlff_buf *bufs[] = {&edges->row,    &edges->nbr, &edges->node, &edges->species, &edges->vec, &edges->center_species,
-                      &edges->scratch};
-  for (size_t k = 0; k < sizeof bufs / sizeof bufs[0]; k++) mlff_buf_release(backend, bufs[k]);
 }
 
 /* ---- radial data ------------------------------------------------------------------------------------------------ */
@@ -156,9 +127,9 @@ scene make_scene(mlff_backend *backend, mlff_painn_kind kind, int n_atoms)
   s.basis = make_basis(backend, kind, 9, 3.5);
   test_ok(backend->ops->edges(backend, mlff_system_graph(s.system), 3.5, &s.edges, &error), error);
   test_ok(backend->ops->painn.radial(backend, &s.basis.basis, &s.edges, &s.radial, &error), error);
-  s.row = s.edges.row.data; /* the CPU's arrays are the host's */
-  s.node = s.edges.node.data;
-  s.species = s.edges.species.data;
+  s.row = bytes_from_backend(backend, s.edges.row.data, ((size_t) n_atoms + 1) * sizeof *s.row);
+  s.node = bytes_from_backend(backend, s.edges.node.data, (size_t) s.edges.n_edges * sizeof *s.node);
+  s.species = bytes_from_backend(backend, s.edges.species.data, (size_t) s.edges.n_edges * sizeof *s.species);
   s.vec = malloc((size_t) (4 * s.edges.n_edges + 1) * sizeof *s.vec);
   test_ok(backend->ops->download_reals(backend, s.vec, s.edges.vec.data, 4 * s.edges.n_edges, &error), error);
   ck_assert(n_atoms == 0 || s.edges.n_edges > 5 * n_atoms);
@@ -173,6 +144,9 @@ void free_scene(scene *s)
   free_basis(s->backend, &s->basis);
   mlff_system_free(s->system);
   test_atoms_free(&s->atoms);
+  free(s->row);
+  free(s->node);
+  free(s->species);
   free(s->vec);
 }
 

@@ -3,15 +3,7 @@
 #ifndef MLFF_TEST_PAINN_SCENE_H
 #define MLFF_TEST_PAINN_SCENE_H
 
-#include "support.h"
-
-#include "backend/ops.h"
-
-enum { N_BACKENDS = 6 }; /* kernel paths times precisions */
-
-/* Backend number `which`, or NULL (and a visible skip) when this processor or build lacks it. */
-mlff_backend *open_backend(int which);
-double rounding(const mlff_backend *backend);
+#include "backends.h"
 
 /* An array on the host, in double and rounded to the backend's reals, and on the backend. */
 typedef struct array {
@@ -26,8 +18,6 @@ array random_array(mlff_backend *backend, test_rng *rng, int64_t n);
 void array_free(mlff_backend *backend, array *a);
 /* Backend against host: |difference| <= factor * rounding * (1 + max|host|). */
 void check_array(mlff_backend *backend, const char *name, const array *a, double factor);
-
-void release_edges(mlff_backend *backend, mlff_edges *edges);
 
 /* A basis with its parameters, as the architecture makes it. */
 typedef struct basis_setup {
@@ -53,8 +43,8 @@ typedef struct scene {
   basis_setup basis;
   int n_atoms, n_species;
   /* on the host: */
-  const int64_t *row;
-  const int32_t *node, *species;
+  int64_t *row;
+  int32_t *node, *species;
   double *vec; /* [n_edges][4] */
 } scene;
 

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_LAYERS = 16, MAX_WIDTH = 65536, BLOCK_ROWS = 132, ROW_MULTIPLE = 6, PAD = 16 };
+enum { MAX_LAYERS = 16, MAX_WIDTH = 65536, ROW_MULTIPLE = 6, PAD = 16 };
 
 typedef struct ani_layer {
   mlff_linear forward, backward;
@@ -343,10 +343,20 @@ static mlff_status order_atoms(ani *net, const mlff_graph *graph, mlff_error *er
   return MLFF_OK;
 }
 
+/* Rows of the largest block: those of an element, at most what the backend likes. */
+static int64_t block_rows(const ani *net)
+{
+  int64_t most = 0;
+  for (int e = 0; e < net->n_elements; e++)
+    if (net->first[e + 1] - net->first[e] > most) most = net->first[e + 1] - net->first[e];
+  const int64_t block = net->backend->ops->ani.block;
+  return most < block ? most : block;
+}
+
 static mlff_status reserve(ani *net, const mlff_arch_inputs *in, mlff_error *error)
 {
   mlff_backend *backend = net->backend;
-  const size_t real_size = backend->real_size, block = (BLOCK_ROWS + ROW_MULTIPLE) * real_size;
+  const size_t real_size = backend->real_size, block = (size_t) (block_rows(net) + ROW_MULTIPLE) * real_size;
   const size_t n_members = (size_t) net->n_members, n_local = (size_t) in->graph->n_local;
   for (int l = 0; l + 1 < net->n_layers_max; l++) {
     int64_t width = 0;
@@ -442,8 +452,8 @@ static mlff_status evaluate(void *network, const mlff_arch_inputs *in, mlff_arch
   MLFF_TRY(order_atoms(net, in->graph, error));
   MLFF_TRY(reserve(net, in, error));
   for (int e = 0; e < net->n_elements; e++) {
-    const int64_t n = net->first[e + 1] - net->first[e];
-    const int64_t n_blocks = (n + BLOCK_ROWS - 1) / BLOCK_ROWS;
+    const int64_t n = net->first[e + 1] - net->first[e], most = backend->ops->ani.block;
+    const int64_t n_blocks = (n + most - 1) / most;
     int64_t size = n_blocks ? (n + n_blocks - 1) / n_blocks : 0; /* blocks of equal size, in whole tiles of `linear` */
     size = (size + ROW_MULTIPLE - 1) / ROW_MULTIPLE * ROW_MULTIPLE;
     for (int64_t start = 0; start < n; start += size)

@@ -2,7 +2,9 @@
 #include "backend.h"
 
 #include "cpu/backend_cpu.h"
+#include "cuda.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,34 +36,77 @@ static mlff_status choose_kernels(const char *asked, const char **kernels, mlff_
   return mlff_fail(error, MLFF_E_ARG, "kernels '%s' is unknown; use auto, generic, avx2 or avx512", asked);
 }
 
-static mlff_status check_device(const char *device, mlff_error *error)
+/* ---- which device -------------------------------------------------------------------------------------------------- */
+
+enum { DEVICE_AUTO = -2, DEVICE_CPU = -1 }; /* else the number of a GPU */
+
+static mlff_status read_device(const char *device, int *number, mlff_error *error)
 {
+  *number = !device || is(device, "auto") ? DEVICE_AUTO : DEVICE_CPU;
   if (!device || is(device, "auto") || is(device, "cpu")) return MLFF_OK;
-  if (strncmp(device, "cuda", 4) == 0 && (device[4] == '\0' || device[4] == ':'))
-    return mlff_fail(error, MLFF_E_UNSUPPORTED, "device '%s': this build has no CUDA backend; use 'device cpu'",
-                     device);
-  return mlff_fail(error, MLFF_E_ARG, "device '%s' is unknown; use auto, cpu, cuda or cuda:N", device);
+  if (strncmp(device, "cuda", 4) != 0 || (device[4] != '\0' && device[4] != ':'))
+    return mlff_fail(error, MLFF_E_ARG, "device '%s' is unknown; use auto, cpu, cuda or cuda:N", device);
+  *number = 0;
+  if (device[4] == '\0') return MLFF_OK;
+  char *end = NULL;
+  const long n = strtol(device + 5, &end, 10);
+  if (end == device + 5 || *end || n < 0 || n > 999)
+    return mlff_fail(error, MLFF_E_ARG, "device '%s': N of cuda:N is a number from 0 on", device);
+  *number = (int) n;
+  return MLFF_OK;
 }
 
-mlff_status mlff_backend_open(const char *device, const char *precision, const char *kernels, mlff_backend **backend,
-                              mlff_error *error)
+static int n_gpus(char *why, size_t size)
+{
+#if MLFF_HAVE_CUDA
+  return mlff_cuda_n_devices(why, size);
+#else
+  snprintf(why, size, "this build has no CUDA backend (MLFF_CUDA)");
+  return 0;
+#endif
+}
+
+static mlff_status open_gpu(int number, int is_double, mlff_backend **backend, mlff_error *error)
+{
+#if MLFF_HAVE_CUDA
+  return mlff_cuda_open(number, is_double, backend, error);
+#else
+  (void) is_double;
+  (void) backend;
+  return mlff_fail(error, MLFF_E_UNSUPPORTED,
+                   "device 'cuda:%d': this build has no CUDA backend; use 'device cpu', or build with -DMLFF_CUDA=ON",
+                   number);
+#endif
+}
+
+static mlff_status check_precision(const char *precision, int *is_double, mlff_error *error)
+{
+  *is_double = precision && is(precision, "fp64");
+  if (!precision || *is_double || is(precision, "fp32")) return MLFF_OK;
+  if (is(precision, "mixed"))
+    return mlff_fail(error, MLFF_E_UNSUPPORTED, "precision 'mixed' is not available yet; use fp32 or fp64");
+  return mlff_fail(error, MLFF_E_ARG, "precision '%s' is unknown; use fp32, fp64 or mixed", precision);
+}
+
+/* ---- opening and closing -------------------------------------------------------------------------------------------- */
+
+static void close_cpu(mlff_backend *backend)
+{
+  free(backend); /* the base is the first member of what was allocated */
+}
+
+static mlff_status open_cpu(const char *kernels, int is_double, mlff_backend **backend, mlff_error *error)
 {
   const char *path = NULL;
-  MLFF_TRY(check_device(device, error));
-  const int is_double = precision && is(precision, "fp64");
-  if (precision && is(precision, "mixed"))
-    return mlff_fail(error, MLFF_E_UNSUPPORTED, "precision 'mixed' is not available on the cpu; use fp32 or fp64");
-  if (precision && !is_double && !is(precision, "fp32"))
-    return mlff_fail(error, MLFF_E_ARG, "precision '%s' is unknown; use fp32, fp64 or mixed", precision);
   MLFF_TRY(choose_kernels(kernels, &path, error));
-
   cpu_backend *cpu = calloc(1, sizeof *cpu);
   if (!cpu) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a backend");
   cpu->base = (mlff_backend){.name = is_double ? "cpu64" : "cpu",
                              .kernels = path,
                              .precision = is_double ? "fp64" : "fp32",
                              .real_size = is_double ? sizeof(double) : sizeof(float),
-                             .ops = &cpu->ops};
+                             .ops = &cpu->ops,
+                             .close = close_cpu};
   if (!mlff_cpu_fill_ops(&cpu->ops, cpu->base.real_size, path)) {
     free(cpu);
     return mlff_fail(error, MLFF_E_UNSUPPORTED, "kernels '%s' were not compiled into this build; use 'auto'", path);
@@ -70,9 +115,73 @@ mlff_status mlff_backend_open(const char *device, const char *precision, const c
   return MLFF_OK;
 }
 
+/* The first GPU, unless there is none or this build has no code for it; then NULL, and why. */
+static mlff_backend *try_gpu(const char *kernels, int is_double, char *why, size_t size)
+{
+  mlff_error error = {0};
+  mlff_backend *backend = NULL;
+  if (kernels && !is(kernels, "auto")) {
+    snprintf(why, size, "kernels '%.20s' are the CPU's", kernels);
+    return NULL;
+  }
+  if (n_gpus(why, size) == 0) return NULL;
+  if (open_gpu(0, is_double, &backend, &error)) snprintf(why, size, "%.*s", (int) size - 1, error.text);
+  return backend;
+}
+
+mlff_status mlff_backend_open(const char *device, const char *precision, const char *kernels, mlff_backend **backend,
+                              mlff_error *error)
+{
+  int number = DEVICE_CPU, is_double = 0;
+  char why[sizeof((mlff_backend *) 0)->why] = "";
+  MLFF_TRY(read_device(device, &number, error));
+  MLFF_TRY(check_precision(precision, &is_double, error));
+  if (number >= 0) {
+    if (kernels && !is(kernels, "auto"))
+      return mlff_fail(error, MLFF_E_ARG, "kernels '%s' are for 'device cpu'; a GPU has kernels 'auto' only", kernels);
+    return open_gpu(number, is_double, backend, error);
+  }
+  if (number == DEVICE_AUTO) {
+    mlff_backend *gpu = try_gpu(kernels, is_double, why, sizeof why);
+    if (gpu) {
+      *backend = gpu;
+      return MLFF_OK;
+    }
+  }
+  MLFF_TRY(open_cpu(kernels, is_double, backend, error));
+  memcpy((*backend)->why, why, sizeof why);
+  return MLFF_OK;
+}
+
 void mlff_backend_close(mlff_backend *backend)
 {
-  free(backend); /* the base is the first member of what was allocated */
+  if (backend) backend->close(backend);
+}
+
+mlff_status mlff_edges_bad_position(int32_t atom, mlff_error *error)
+{
+  return mlff_fail(error, MLFF_E_NUMERIC,
+                   "position of atom %d (index on this rank) is not finite: the simulation has become unstable; "
+                   "reduce the time step or check the starting structure",
+                   (int) atom);
+}
+
+/* ---- buffers -------------------------------------------------------------------------------------------------------- */
+
+static mlff_status out_of_memory(mlff_backend *backend, size_t wanted, mlff_error *error)
+{
+  size_t free_bytes = 0, total_bytes = 0;
+  if (!backend->ops->memory)
+    return mlff_fail(error, MLFF_E_NOMEM,
+                     "out of memory: %.1f MB more wanted on %s, %.1f MB in use; use fewer atoms per rank",
+                     (double) wanted / 1e6, backend->name, (double) backend->memory.bytes / 1e6);
+  backend->ops->memory(backend, &free_bytes, &total_bytes);
+  return mlff_fail(
+      error, MLFF_E_NOMEM,
+      "out of memory: %.1f MB more wanted on %s, where %.1f of %.1f MB are free and %.1f MB in use by this "
+      "model; use fewer atoms per rank",
+      (double) wanted / 1e6, backend->name, (double) free_bytes / 1e6, (double) total_bytes / 1e6,
+      (double) backend->memory.bytes / 1e6);
 }
 
 mlff_status mlff_buf_reserve(mlff_backend *backend, mlff_buf *buf, size_t bytes, mlff_error *error)
@@ -81,10 +190,7 @@ mlff_status mlff_buf_reserve(mlff_backend *backend, mlff_buf *buf, size_t bytes,
   if (bytes <= buf->capacity) return MLFF_OK;
   const size_t wanted = buf->capacity && bytes < SIZE_MAX / 2 ? bytes + bytes / 4 : bytes;
   void *data = backend->ops->alloc(backend, wanted);
-  if (!data)
-    return mlff_fail(error, MLFF_E_NOMEM,
-                     "out of memory: %.1f MB more wanted on %s, %.1f MB in use; use fewer atoms per rank",
-                     (double) wanted / 1e6, backend->name, (double) backend->memory.bytes / 1e6);
+  if (!data) return out_of_memory(backend, wanted, error);
   backend->ops->release(backend, buf->data);
   backend->memory.bytes += wanted - buf->capacity;
   if (backend->memory.bytes > backend->memory.peak_bytes) backend->memory.peak_bytes = backend->memory.bytes;

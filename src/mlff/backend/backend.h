@@ -22,24 +22,27 @@ typedef struct mlff_buf {
 } mlff_buf;
 
 struct mlff_backend {
-  const char *name;      /* "cpu", "cpu64", "cuda"                        */
-  const char *kernels;   /* "generic", "avx2", "avx512", ...              */
+  const char *name;      /* "cpu", "cpu64", "cuda", "cuda64"              */
+  const char *kernels;   /* "generic", "avx2", "avx512"; "sm_90" of GPUs  */
   const char *precision; /* "fp32", "fp64", "mixed"                       */
   size_t real_size;      /* sizeof(real): 4 or 8                          */
   const mlff_ops *ops;
   mlff_memory memory;
-  mlff_spans *spans; /* while spans are on: what the timed ops add to (model/spans.c); else NULL */
-  void *impl;        /* the backend's own state */
+  mlff_spans *spans;     /* while spans are on: what the timed ops add to (model/spans.c); else NULL */
+  char kernels_text[16]; /* kernels, where it is made at run time */
+  char why[200];         /* why 'auto' did not take a GPU, empty when it did or was not asked */
+  void (*close)(mlff_backend *);
 };
 
 /* Opens a backend. device: NULL, "auto", "cpu", "cuda[:N]"; precision: NULL, "fp32", "fp64", "mixed"; kernels: NULL,
- * "auto", "generic", "avx2", "avx512". An unknown or unavailable one is an error that lists what there is. */
+ * "auto", "generic", "avx2", "avx512". An unknown or unavailable one is an error that lists what there is. "auto" is the
+ * first GPU that can be used, else the CPU, and `why` says why; naming kernels of the CPU means the CPU. */
 mlff_status mlff_backend_open(const char *device, const char *precision, const char *kernels, mlff_backend **backend,
                               mlff_error *error);
 void mlff_backend_close(mlff_backend *backend);
 
 /* Makes room for `bytes` (at least; grows by a quarter more than asked for once it has grown before). Data are aligned
- * to 64 bytes and followed by 64 readable bytes. */
+ * to 64 bytes and, on the CPU, followed by 64 readable bytes. */
 mlff_status mlff_buf_reserve(mlff_backend *backend, mlff_buf *buf, size_t bytes, mlff_error *error);
 void mlff_buf_release(mlff_backend *backend, mlff_buf *buf);
 

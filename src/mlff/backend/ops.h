@@ -51,8 +51,9 @@ typedef struct mlff_linear_args {
 /* Active edges, made every step from candidate pairs: r_ij < cutoff. Edge e of centre i: row[i] <= e < row[i+1], in the
  * order of the graph's list. Index arrays are on the backend. */
 typedef struct mlff_edges {
-  int32_t n_local, n_nodes;
-  int64_t n_edges;
+  int32_t n_local, n_nodes, n_all; /* of the graph */
+  int32_t longest_row;             /* most candidates of a centre: no centre has more edges */
+  int64_t n_pairs, n_edges;
   double cutoff, min_distance;
   int32_t closest[2];      /* graph indices of the closest pair */
   mlff_buf row;            /* int64 [n_local+1]                                                           */
@@ -80,9 +81,10 @@ typedef struct mlff_forces_args {
 } mlff_forces_args;
 
 struct mlff_ops {
-  /* backend_*.c: memory. alloc returns NULL when there is none. */
+  /* backend_*.c: memory. alloc returns NULL when there is none. memory: of the device, NULL where it is the host's. */
   void *(*alloc)(mlff_backend *, size_t bytes);
   void (*release)(mlff_backend *, void *data);
+  void (*memory)(mlff_backend *, size_t *free_bytes, size_t *total_bytes);
   mlff_status (*upload)(mlff_backend *, void *dst, const void *host_src, size_t bytes, mlff_error *);
   mlff_status (*download)(mlff_backend *, void *host_dst, const void *src, size_t bytes, mlff_error *);
   void (*zero)(mlff_backend *, void *data, size_t bytes);
@@ -109,6 +111,9 @@ struct mlff_ops {
   mlff_painn_ops painn; /* ops_painn.h */
   mlff_ani_ops ani;     /* ops_ani.h   */
 };
+
+/* The error of `edges` for a position that is not finite (backend.c). */
+mlff_status mlff_edges_bad_position(int32_t atom, mlff_error *error);
 
 /* Releases both buffers of a packed matrix. */
 static inline void mlff_linear_release(mlff_backend *backend, mlff_linear *linear)

@@ -1,4 +1,4 @@
-/* ops_ani.h: operations that only ANI needs (cpu/aev.c and cpu/aev_setup.c, cuda/aev.cu).
+/* ops_ani.h: operations that only ANI needs (cpu/aev.c and cpu/ani_ops.c; CUDA twins: cuda/).
  *
  * The atomic environment vector (AEV) of a centre i, after Smith, Isayev, Roitberg, Chem. Sci. 8, 3192 (2017), with the
  * factors of the published parameters as constants (prefactors p, scale s of the cosine):
@@ -80,6 +80,7 @@ typedef struct mlff_ani_collect_args {
 } mlff_ani_collect_args;
 
 typedef struct mlff_ani_ops {
+  int64_t block; /* rows of AEVs and activations to have at a time: few stay in cache, many fill a GPU */
   /* use: host, [n_species], non-zero = in use. Also called again to change what is in use. */
   mlff_status (*aev_setup)(mlff_backend *, mlff_aev *, const mlff_aev_constants *, int n_species, const int *use,
                            mlff_error *);

@@ -1,4 +1,4 @@
-/* ops_painn.h: operations that only PaiNN needs (cpu/painn*.c; CUDA twin: cuda/painn.cu).
+/* ops_painn.h: operations that only PaiNN needs (cpu/painn*.c; CUDA twins: cuda/painn*.cu).
  *
  * K. T. Schuett, O. T. Unke, M. Gastegger, ICML 2021. Symbols of the paper used here: F features (n_features), q scalar
  * and mu vector features of an atom, u unit vector of an edge, phi_k radial functions; a, b, c are the three parts of a
@@ -57,7 +57,7 @@ typedef struct mlff_painn_radial {
  * so edges cost nothing that depends on F and the rest is a matrix product.
  *   moments_q   real [n][ld] block: n_slots * n_rows moments, then n_slots columns that are 1 at the slot of atom i
  *   moments_mu  real [n][3][ld_mu] block
- *   slot        int32 [n_species]: position of a species, -1 if it cannot occur */
+ *   slot        int32 [n_species], on the backend: position of a species, -1 if it cannot occur */
 typedef struct mlff_painn_moments_args {
   const struct mlff_edges *edges;
   const mlff_painn_radial *radial;
@@ -133,7 +133,7 @@ typedef struct mlff_painn_readout_args {
   const void *slope;  /* real [n][width]                                      */
   const void *weight; /* real [width]                                         */
   double bias;
-  const int32_t *species; /* [n] of the atoms                                 */
+  const int32_t *species; /* [n] of the atoms, on the backend                 */
   void *energy;           /* real [n]                                             */
   void *grad_h;           /* real [n][width]                                      */
 } mlff_painn_readout_args;

@@ -49,6 +49,7 @@ static void collect_cpu(mlff_backend *backend, const mlff_ani_collect_args *a)
 
 void MLFF_CPU(ani_ops_cpu)(mlff_ani_ops *ops)
 {
+  ops->block = 132; /* 22 tiles of the matrix product; activations stay in the second-level cache */
   ops->aev_setup = MLFF_CPU(aev_setup_cpu);
   ops->aev_forward = MLFF_CPU(aev_forward_cpu);
   ops->aev_backward = MLFF_CPU(aev_backward_cpu);

@@ -5,6 +5,10 @@
 #include "../ops.h"
 #include "simd.h"
 
+typedef vreal mlff_value;
+#define MLFF_MATH MLFF_INLINE
+#include "../ops_math.h"
+
 mlff_status MLFF_CPU(linear_pack_cpu)(mlff_backend *, mlff_linear *, const double *weight, const double *bias,
                                       int n_out, int n_in, int transpose, mlff_error *);
 void MLFF_CPU(linear_cpu)(mlff_backend *, const mlff_linear *, const mlff_linear_args *);

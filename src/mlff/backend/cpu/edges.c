@@ -71,6 +71,9 @@ mlff_status MLFF_CPU(edges_cpu)(mlff_backend *backend, const mlff_graph *graph, 
   MLFF_TRY(mlff_buf_reserve(backend, &edges->scratch, (size_t) (longest + 1) * sizeof(double), error));
   edges->n_local = graph->n_local;
   edges->n_nodes = graph->n_nodes;
+  edges->n_all = graph->n_all;
+  edges->n_pairs = graph->n_pairs;
+  edges->longest_row = (int32_t) longest;
   edges->cutoff = cutoff;
   if (edges->list_id != graph->list_id || edges->list_id == 0) fill_center_species(graph, edges);
   edges->list_id = graph->list_id;
@@ -101,10 +104,5 @@ mlff_status MLFF_CPU(edges_cpu)(mlff_backend *backend, const mlff_graph *graph, 
   row[graph->n_local] = n_edges;
   edges->n_edges = n_edges;
   edges->min_distance = sqrt(closest2);
-  if (bad >= 0)
-    return mlff_fail(error, MLFF_E_NUMERIC,
-                     "position of atom %d (index on this rank) is not finite: the simulation has become unstable; "
-                     "reduce the time step or check the starting structure",
-                     (int) bad);
-  return MLFF_OK;
+  return bad < 0 ? MLFF_OK : mlff_edges_bad_position(bad, error);
 }

@@ -6,19 +6,6 @@
  */
 #include "cpu.h"
 
-MLFF_INLINE void edge_virial(double scale, const double d[3], const double g[3], double w[9])
-{
-  w[0] = -scale * d[0] * g[0];
-  w[1] = -scale * d[1] * g[1];
-  w[2] = -scale * d[2] * g[2];
-  w[3] = -scale * d[0] * g[1];
-  w[4] = -scale * d[0] * g[2];
-  w[5] = -scale * d[1] * g[2];
-  w[6] = -scale * d[1] * g[0];
-  w[7] = -scale * d[2] * g[0];
-  w[8] = -scale * d[2] * g[1];
-}
-
 /* Per-atom virials: half of each edge to both ends, or all of it to the neighbour (centroid). */
 static void atom_virials(const mlff_forces_args *a)
 {
@@ -35,7 +22,7 @@ static void atom_virials(const mlff_forces_args *a)
       const double d[3] = {(double) vec[e][0], (double) vec[e][1], (double) vec[e][2]};
       const double g[3] = {(double) grad[e][0], (double) grad[e][1], (double) grad[e][2]};
       double w[9];
-      edge_virial(a->scale, d, g, w);
+      mlff_edge_virial(a->scale, d, g, w);
       for (int c = 0; half && c < 9; c++) {
         half[i][c] += 0.5 * w[c];
         half[node[e]][c] += 0.5 * w[c];
@@ -71,18 +58,14 @@ mlff_status MLFF_CPU(forces_cpu)(mlff_backend *backend, const mlff_forces_args *
       fj[0] -= g[0];
       fj[1] -= g[1];
       fj[2] -= g[2];
-      edge_virial(1.0, d, g, we);
+      mlff_edge_virial(1.0, d, g, we);
       for (int c = 0; c < 9; c++) w[c] += we[c];
     }
     forces[i][0] += fx;
     forces[i][1] += fy;
     forces[i][2] += fz;
   }
-  double *virial = a->result->virial;
-  for (int c = 0; c < 3; c++) {
-    virial[c] = w[c];
-    virial[3 + c] = 0.5 * (w[3 + c] + w[6 + c]);
-  }
+  mlff_virial_six(w, a->result->virial);
   if (a->result->atom_virial || a->result->atom_centroid) atom_virials(a);
   return MLFF_OK;
 }

@@ -103,16 +103,9 @@ static tile_function *const tiles[TILE_VECTORS][TILE_ROWS] = {TILE_NAMES(1), TIL
 /* value and slope of the activation */
 MLFF_INLINE vreal activate(mlff_act act, real alpha, vreal x, vreal *slope)
 {
-  if (act == MLFF_ACT_SILU) { /* x s(x);  s (1 + x (1 - s)) */
-    const vreal s = vsigmoid(x);
-    *slope = s + x * s * ((real) 1 - s);
-    return x * s;
-  }
-  if (act == MLFF_ACT_CELU) { /* x or alpha (exp(x/alpha) - 1);  1 or exp(x/alpha): both at once, since exp(0) is 1 */
-    const vreal e = vexp(vmin(vset(0), x) * ((real) 1 / alpha));
-    *slope = e;
-    return vmax(vset(0), x) + alpha * (e - (real) 1);
-  }
+  if (act == MLFF_ACT_SILU) return mlff_silu(x, vsigmoid(x), slope);
+  if (act == MLFF_ACT_CELU)
+    return mlff_celu(vmax(vset(0), x), vexp(vmin(vset(0), x) * ((real) 1 / alpha)), alpha, slope);
   *slope = vset(1);
   return x;
 }

@@ -6,14 +6,7 @@
 
 /* ---- cubic B-splines -------------------------------------------------------------------------------------------- */
 
-/* Coefficients of the four pieces of B that are non-zero at t = r/h - first, as polynomials in t:
- * (1-t)^3/6, (3t^3 - 6t^2 + 4)/6, (-3t^3 + 3t^2 + 3t + 1)/6, t^3/6. */
-static const real piece[4][4] = {
-    {(real) (1.0 / 6), (real) (4.0 / 6), (real) (1.0 / 6), 0},
-    {(real) (-3.0 / 6), 0, (real) (3.0 / 6), 0},
-    {(real) (3.0 / 6), -1, (real) (3.0 / 6), 0},
-    {(real) (-1.0 / 6), (real) (3.0 / 6), (real) (-3.0 / 6), (real) (1.0 / 6)},
-};
+static const real piece[4][4] = MLFF_SPLINE_PIECES;
 
 static void fill_cubic(const mlff_painn_basis *basis, const mlff_edges *edges, real *line)
 {

@@ -26,13 +26,6 @@ MLFF_INLINE v4 v4_sums(v4 a, v4 b, v4 c, v4 d)
   return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
 }
 
-/* A line of mlff_painn_radial. */
-enum { LINE_COEF = 0, LINE_SLOPE = 4, LINE_UNIT = 8, LINE_INVERSE = 11, LINE_INDEX = 12 };
-
-typedef struct line_index {
-  int32_t first, node, species, unused;
-} line_index;
-
 MLFF_INLINE line_index line_load_index(const real *line)
 {
   line_index index;

@@ -1,0 +1,466 @@
+/* aev.cu: atomic environment vectors of ANI and their gradients on the GPU. Twin: cpu/aev.c, where the formulas are
+ * explained: f1[z], f2[a], the half-angle form of the cosine, K = dE/dcos.
+ *
+ * A warp owns a centre. Neighbours within the angular cutoff are ordered by species in its workspace. Forward, lanes expand
+ * 32 triples at a time and then own columns. Backward, a lane owns a neighbour and walks over all others: every triple is
+ * computed from both of its ends, so that nothing is scattered.
+ */
+#include "ops_cuda.h"
+
+#include <cstdlib>
+
+enum { N_NEAR = 6, MAX_SHARED = 48 * 1024, MAX_GRID = 4096, STRIDE = WARP + 1 };
+
+namespace { /* kernels and their arguments differ between element types */
+
+/* A constant as the sum of two reals: in float a rounded constant would bias every atom the same way. */
+typedef struct split {
+  real high, low;
+} split;
+
+/* A cutoff function fc(r) = (cos(pi r / rc) + 1) / 2. */
+typedef struct cutoff {
+  split rc, factor; /* pi / (2 rc) */
+  real slope;       /* -pi / rc */
+} cutoff;
+
+typedef struct aev_arrays {
+  int64_t n_rows, ld, bytes; /* bytes: of a centre's workspace */
+  const int64_t *row;
+  const real *vec; /* [n_edges][4] */
+  const int32_t *species, *centers, *compact;
+  const real *radial_shift, *angular_shift;
+  const real *section_cos, *section_sin, *rest_cos,
+      *rest_sin; /* of theta_z / 2; the rests: what rounding to real took */
+  real *rows;    /* [n_rows][ld] */
+  real *grad;    /* [n_edges][4] */
+  char *scratch; /* NULL: workspaces are in shared memory */
+  cutoff radial_cutoff, angular_cutoff;
+  split scale;
+  real radial_eta, radial_prefactor, angular_eta, angular_zeta, angular_prefactor;
+  int n_used, n_radial, n_angular, n_sections, longest;
+} aev_arrays;
+
+/* A warp's workspace. */
+typedef struct work {
+  real *ux, *uy, *uz, *r, *fc, *slope; /* [longest] near neighbours, ordered by species */
+  real *factors;                       /* [n_sections + n_angular][STRIDE] f1 and f2 of 32 triples, or f2 of 32 lanes */
+  real *radial_fc;                     /* [longest] of all edges */
+  int *edge;                           /* [longest] edge of a near neighbour, from the centre's first */
+  int *first;                          /* [n_used + 1] where a species starts */
+} work;
+
+MLFF_DEVICE work work_of(const aev_arrays &a, char *base)
+{
+  work w;
+  real *at = (real *) (void *) base;
+  w.ux = at;
+  w.uy = w.ux + a.longest;
+  w.uz = w.uy + a.longest;
+  w.r = w.uz + a.longest;
+  w.fc = w.r + a.longest;
+  w.slope = w.fc + a.longest;
+  w.radial_fc = w.slope + a.longest;
+  w.factors = w.radial_fc + a.longest;
+  w.edge = (int *) (void *) (w.factors + (a.n_sections + a.n_angular) * STRIDE);
+  w.first = w.edge + a.longest;
+  return w;
+}
+
+/* fc(r) = sin(y)^2 with y = pi (rc - r) / (2 rc), and its derivative; both 0 from rc on. Twin: vcutoff. */
+MLFF_DEVICE real cutoff_value(real r, const cutoff &c, real *slope)
+{
+  real inside = (c.rc.high - r) + c.rc.low;
+  inside = inside > 0 ? inside : (real) 0;
+  const real y = inside * c.factor.high + inside * c.factor.low, sine = real_sin(y), cosine = real_cos(y);
+  *slope = sine * cosine * c.slope;
+  return sine * sine;
+}
+
+/* Near neighbours of the centre whose edges start at e0, ordered by species and then as in the list. Twin: load_near. */
+MLFF_DEVICE void load_near(const aev_arrays &a, const work &w, int64_t e0, int n_edges, int lane)
+{
+  int n = 0;
+  for (int s = 0; s < a.n_used; s++) {
+    if (lane == 0) w.first[s] = n;
+    for (int k0 = 0; k0 < n_edges; k0 += WARP) {
+      const int k = k0 + lane;
+      const bool own =
+          k < n_edges && a.compact[a.species[e0 + k]] == s && a.vec[4 * (e0 + k) + 3] < a.angular_cutoff.rc.high;
+      const unsigned votes = __ballot_sync(FULL_WARP, own);
+      if (own) w.edge[n + __popc(votes & ((1u << lane) - 1))] = k;
+      n += __popc(votes);
+    }
+  }
+  if (lane == 0) w.first[a.n_used] = n;
+  __syncwarp();
+  for (int q = lane; q < n; q += WARP) {
+    const real *v = a.vec + 4 * (e0 + w.edge[q]), inverse = (real) 1 / v[3];
+    w.ux[q] = v[0] * inverse;
+    w.uy[q] = v[1] * inverse;
+    w.uz[q] = v[2] * inverse;
+    w.r[q] = v[3];
+    w.fc[q] = cutoff_value(v[3], a.angular_cutoff, &w.slope[q]);
+  }
+  __syncwarp();
+}
+
+/* sin((theta - theta_z) / 2). Twin: section_sine. */
+MLFF_DEVICE real section_sine(const aev_arrays &a, int z, real half_cos, real half_sin)
+{
+  const real rest = half_sin * a.rest_cos[z] - half_cos * a.rest_sin[z];
+  return half_sin * a.section_cos[z] - (half_cos * a.section_sin[z] - rest);
+}
+
+/* ln of (1 + cos(theta - theta_z)) / 2 from that sine, kept finite where it is 0. Twin: section_log. */
+MLFF_DEVICE real section_log(real sine)
+{
+  const real most = MLFF_REAL_IS_DOUBLE ? (real) (1 - 0x1p-53) : (real) (1 - 0x1p-24), q = sine * sine;
+  return real_log1p(-(q > most ? most : q));
+}
+
+/* ---- forward -------------------------------------------------------------------------------------------------------- */
+
+/* G_R[t][s] = sum_{j of t} p exp(-eta (r_j - R_s)^2) fc(r_j). A lane owns columns (t, s). Twin: radial_forward. */
+MLFF_DEVICE void radial_forward(const aev_arrays &a, const work &w, int64_t e0, int n_edges, int lane, real *row)
+{
+  real unused;
+  for (int k = lane; k < n_edges; k += WARP)
+    w.radial_fc[k] = a.radial_prefactor * cutoff_value(a.vec[4 * (e0 + k) + 3], a.radial_cutoff, &unused);
+  __syncwarp();
+  for (int c = lane; c < a.n_used * a.n_radial; c += WARP) {
+    const int t = c / a.n_radial;
+    const real shift = a.radial_shift[c % a.n_radial];
+    real sum = 0;
+    for (int k = 0; k < n_edges; k++) {
+      if (a.compact[a.species[e0 + k]] != t) continue;
+      const real d = a.vec[4 * (e0 + k) + 3] - shift;
+      sum += w.radial_fc[k] * real_exp(-a.radial_eta * d * d);
+    }
+    row[c] = sum;
+  }
+}
+
+/* Pair number q of the triangle 0 <= j < k < n, row by row. */
+MLFF_DEVICE void triangle_pair(int64_t q, int n, int *j, int *k)
+{
+  const double b = 2.0 * n - 1.0;
+  int64_t row = (int64_t) ((b - sqrt(b * b - 8.0 * (double) q)) / 2.0);
+  while (row > 0 && row * (2 * (int64_t) n - row - 1) / 2 > q) row--;
+  while ((row + 1) * (2 * (int64_t) n - row - 2) / 2 <= q) row++;
+  *j = (int) row;
+  *k = (int) (q - row * (2 * (int64_t) n - row - 1) / 2 + row + 1);
+}
+
+/* f1[z] and f2[a] of the triple (j, k), or zeros, into this lane's column of factors. Twin: expand, angular_factors. */
+MLFF_DEVICE void expand(const aev_arrays &a, const work &w, int inside, int j, int k, int lane)
+{
+  real *f1 = w.factors + lane, *f2 = f1 + a.n_sections * STRIDE;
+  if (!inside) {
+    for (int c = 0; c < a.n_sections + a.n_angular; c++) f1[c * STRIDE] = 0;
+    return;
+  }
+  const real half = (real) 0.5, dot = w.ux[j] * w.ux[k] + w.uy[j] * w.uy[k] + w.uz[j] * w.uz[k];
+  const real cosine = a.scale.high * dot + a.scale.low * dot, mean_r = half * (w.r[j] + w.r[k]);
+  const real weight = a.angular_prefactor * w.fc[j] * w.fc[k];
+  const real half_cos = real_sqrt(half + half * cosine), half_sin = real_sqrt(half - half * cosine);
+  for (int z = 0; z < a.n_sections; z++)
+    f1[z * STRIDE] = real_exp(a.angular_zeta * section_log(section_sine(a, z, half_cos, half_sin)));
+  for (int q = 0; q < a.n_angular; q++) {
+    const real d = mean_r - a.angular_shift[q];
+    f2[q * STRIDE] = weight * real_exp(-a.angular_eta * d * d);
+  }
+}
+
+/* columns[a][z] = sum over the triples of species t <= u of f2[a] f1[z]. Twin: angular_forward, flush. */
+MLFF_DEVICE void angular_forward(const aev_arrays &a, const work &w, int t, int u, int lane, real *columns)
+{
+  const int j0 = w.first[t], k0 = w.first[u], n_t = w.first[t + 1] - j0, n_u = w.first[u + 1] - k0;
+  const int64_t n = t == u ? (int64_t) n_t * (n_t - 1) / 2 : (int64_t) n_t * n_u;
+  const int n_columns = a.n_angular * a.n_sections;
+  for (int c = lane; c < n_columns; c += WARP) columns[c] = 0;
+  for (int64_t q0 = 0; q0 < n; q0 += WARP) {
+    int j = 0, k = 0;
+    if (q0 + lane < n && t == u) triangle_pair(q0 + lane, n_t, &j, &k);
+    if (q0 + lane < n && t != u) {
+      j = (int) ((q0 + lane) / n_u);
+      k = (int) ((q0 + lane) % n_u);
+    }
+    expand(a, w, q0 + lane < n, j0 + j, k0 + k, lane);
+    __syncwarp();
+    for (int c = lane; c < n_columns; c += WARP) {
+      const real *f1 = w.factors + c % a.n_sections * STRIDE,
+                 *f2 = w.factors + (a.n_sections + c / a.n_sections) * STRIDE;
+      real sum = 0;
+      for (int p = 0; p < WARP; p++) sum += f2[p] * f1[p];
+      columns[c] += sum;
+    }
+    __syncwarp();
+  }
+}
+
+/* rows[k] = AEV of centre centers[k], columns as in ops_ani.h. One warp is a block and walks over every gridDim-th centre;
+ * its workspace is in shared memory, or in scratch [gridDim][bytes] where that is too small. Sums in a fixed order:
+ * deterministic. Twin: aev_forward_cpu. */
+__global__ void __launch_bounds__(WARP) aev_forward_kernel(aev_arrays a)
+{
+  MLFF_SHARED_DYNAMIC(char, shared);
+  const int lane = (int) threadIdx.x;
+  const work w = work_of(a, a.scratch ? a.scratch + blockIdx.x * a.bytes : shared);
+  for (int64_t k = blockIdx.x; k < a.n_rows; k += gridDim.x) {
+    const int64_t e0 = a.row[a.centers[k]];
+    const int n_edges = (int) (a.row[a.centers[k] + 1] - e0);
+    real *columns = a.rows + k * a.ld;
+    load_near(a, w, e0, n_edges, lane);
+    radial_forward(a, w, e0, n_edges, lane, columns);
+    columns += a.n_used * a.n_radial;
+    for (int t = 0; t < a.n_used; t++)
+      for (int u = t; u < a.n_used; u++, columns += a.n_angular * a.n_sections)
+        angular_forward(a, w, t, u, lane, columns);
+    __syncwarp();
+  }
+}
+
+/* ---- backward ------------------------------------------------------------------------------------------------------- */
+
+/* grad[e] = D_e/r sum_s g_s p (fc' - 2 eta (r - R_s) fc) exp(-eta (r - R_s)^2). A lane owns an edge. Twin: radial_backward. */
+MLFF_DEVICE void radial_backward(const aev_arrays &a, int64_t e0, int n_edges, int lane, const real *row)
+{
+  for (int k = lane; k < n_edges; k += WARP) {
+    const real *v = a.vec + 4 * (e0 + k), *g = row + a.compact[a.species[e0 + k]] * a.n_radial;
+    real slope, sum = 0, *grad = a.grad + 4 * (e0 + k);
+    const real fc = cutoff_value(v[3], a.radial_cutoff, &slope);
+    for (int s = 0; s < a.n_radial; s++) {
+      const real d = v[3] - a.radial_shift[s];
+      sum += g[s] * (slope - 2 * a.radial_eta * d * fc) * real_exp(-a.radial_eta * d * d);
+    }
+    const real pull = a.radial_prefactor * sum / v[3];
+    for (int c = 0; c < 3; c++) grad[c] = pull * v[c];
+    grad[3] = 0;
+  }
+}
+
+/* What a neighbour gathers: sum K u_other, sum K cos, sum dE/dr. */
+typedef struct near_sums {
+  real fx, fy, fz, turn, push;
+} near_sums;
+
+/* Adds the triple (j, k) as j sees it; g: gradient of the columns of its species. With f2 of this lane in factors:
+ *   v = sum f2 g f1,  v_r = sum df2/dr g f1,  v_t = sum f2 g df1/dtheta   (f2 without w here)
+ *   K = dE/dcos = -w v_t s / sin(theta),  dE/dr_j = w v_r + dw/dr_j v. Twin: angular_gradients, scatter_gradients. */
+MLFF_DEVICE void gather_triple(const aev_arrays &a, const work &w, int j, int k, const real *g, real *f2,
+                               near_sums *sums)
+{
+  const real half = (real) 0.5, eta = a.angular_eta, zeta = a.angular_zeta;
+  const real dot = w.ux[j] * w.ux[k] + w.uy[j] * w.uy[k] + w.uz[j] * w.uz[k];
+  const real cosine = a.scale.high * dot + a.scale.low * dot, mean_r = half * (w.r[j] + w.r[k]);
+  const real half_cos = real_sqrt(half + half * cosine), half_sin = real_sqrt(half - half * cosine);
+  real value = 0, by_r = 0, by_theta = 0;
+  for (int q = 0; q < a.n_angular; q++) {
+    const real d = mean_r - a.angular_shift[q];
+    f2[q * STRIDE] = real_exp(-eta * d * d);
+  }
+  for (int z = 0; z < a.n_sections; z++) {
+    const real sine = section_sine(a, z, half_cos, half_sin);
+    const real other = half_cos * a.section_cos[z] + half_sin * a.section_sin[z]; /* cos((theta - theta_z) / 2) */
+    const real power = real_exp((zeta - 1) * section_log(sine));
+    const real f1 = power * (other * other), df1 = -zeta * power * sine * other;
+    real sum = 0, sum_r = 0;
+    for (int q = 0; q < a.n_angular; q++) {
+      const real gf2 = g[q * a.n_sections + z] * f2[q * STRIDE];
+      sum += gf2;
+      sum_r -= eta * (mean_r - a.angular_shift[q]) * gf2;
+    }
+    value += f1 * sum;
+    by_r += f1 * sum_r;
+    by_theta += df1 * sum;
+  }
+  const real weight = a.angular_prefactor * w.fc[j] * w.fc[k], weight_j = a.angular_prefactor * w.slope[j] * w.fc[k];
+  const real along = -half * a.scale.high * weight * by_theta / (half_sin * half_cos);
+  sums->fx += along * w.ux[k];
+  sums->fy += along * w.uy[k];
+  sums->fz += along * w.uz[k];
+  sums->turn += along * dot;
+  sums->push += weight * by_r + weight_j * value;
+}
+
+/* Where the block of species t <= u starts behind the radial columns. */
+MLFF_DEVICE int block_of(const aev_arrays &a, int t, int u)
+{
+  const int low = t < u ? t : u, high = t < u ? u : t;
+  return (low * a.n_used - low * (low - 1) / 2 + high - low) * a.n_angular * a.n_sections;
+}
+
+/* grad[e] += push u + (f - turn u) / r for near neighbours. A lane owns a neighbour j and walks over all others in order.
+ * Twin: for_all_triples, store_gradients. */
+MLFF_DEVICE void angular_backward(const aev_arrays &a, const work &w, int64_t e0, int lane, const real *row)
+{
+  const int n = w.first[a.n_used];
+  for (int j = lane; j < n; j += WARP) {
+    near_sums sums = {0, 0, 0, 0, 0};
+    int t = 0;
+    while (w.first[t + 1] <= j) t++;
+    for (int u = 0; u < a.n_used; u++) {
+      const real *g = row + a.n_used * a.n_radial + block_of(a, t, u);
+      for (int k = w.first[u]; k < w.first[u + 1]; k++)
+        if (k != j) gather_triple(a, w, j, k, g, w.factors + lane, &sums);
+    }
+    const real inverse = (real) 1 / w.r[j], radial = sums.push - sums.turn * inverse;
+    real *grad = a.grad + 4 * (e0 + w.edge[j]);
+    grad[0] += radial * w.ux[j] + sums.fx * inverse;
+    grad[1] += radial * w.uy[j] + sums.fy * inverse;
+    grad[2] += radial * w.uz[j] + sums.fz * inverse;
+  }
+}
+
+/* grad[e] = dE/dD_e of the edges of centers[k] from rows[k] = dE/dAEV. Grid, workspace and order as in aev_forward_kernel;
+ * deterministic. Twin: aev_backward_cpu. */
+__global__ void __launch_bounds__(WARP) aev_backward_kernel(aev_arrays a)
+{
+  MLFF_SHARED_DYNAMIC(char, shared);
+  const int lane = (int) threadIdx.x;
+  const work w = work_of(a, a.scratch ? a.scratch + blockIdx.x * a.bytes : shared);
+  for (int64_t k = blockIdx.x; k < a.n_rows; k += gridDim.x) {
+    const int64_t e0 = a.row[a.centers[k]];
+    const int n_edges = (int) (a.row[a.centers[k] + 1] - e0);
+    const real *row = a.rows + k * a.ld;
+    load_near(a, w, e0, n_edges, lane);
+    radial_backward(a, e0, n_edges, lane, row);
+    __syncwarp();
+    angular_backward(a, w, e0, lane, row);
+    __syncwarp();
+  }
+}
+
+} // namespace
+
+/* ---- setup ---------------------------------------------------------------------------------------------------------- */
+
+static split split_of(double x)
+{
+  const split s = {(real) x, (real) (x - (double) (real) x)};
+  return s;
+}
+
+static cutoff cutoff_of(double rc)
+{
+  const double pi = 3.14159265358979323846;
+  const cutoff c = {split_of(rc), split_of(pi / (2 * rc)), (real) (-pi / rc)};
+  return c;
+}
+
+/* Tables: radial shifts, angular shifts, then cos and sin of half the sections and what rounding took of them. */
+static mlff_status upload_tables(mlff_backend *backend, mlff_aev *aev, const mlff_aev_constants *c, mlff_error *error)
+{
+  const size_t n_shifts = (size_t) c->n_radial + (size_t) c->n_angular, n = n_shifts + 4 * (size_t) c->n_sections;
+  double *table = (double *) malloc(n * sizeof *table), *sections = table + n_shifts;
+  if (!table) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for tables of the AEV");
+  for (int k = 0; k < c->n_radial; k++) table[k] = c->radial_shifts[k];
+  for (int k = 0; k < c->n_angular; k++) table[c->n_radial + k] = c->angular_shifts[k];
+  for (int z = 0; z < c->n_sections; z++) {
+    const split cosine = split_of(cos(c->angular_sections[z] / 2)), sine = split_of(sin(c->angular_sections[z] / 2));
+    sections[z] = (double) cosine.high;
+    sections[c->n_sections + z] = (double) sine.high;
+    sections[2 * c->n_sections + z] = (double) cosine.low;
+    sections[3 * c->n_sections + z] = (double) sine.low;
+  }
+  mlff_status status = mlff_buf_reserve(backend, &aev->tables, n * sizeof(real), error);
+  if (!status) status = backend->ops->upload_reals(backend, aev->tables.data, table, (int64_t) n, error);
+  free(table);
+  return status;
+}
+
+mlff_status MLFF_CUDA(aev_setup_cuda)(mlff_backend *backend, mlff_aev *aev, const mlff_aev_constants *constants,
+                                      int n_species, const int *use, mlff_error *error)
+{
+  const mlff_aev_constants *c = constants;
+  const size_t bytes = (size_t) n_species * sizeof(int32_t);
+  MLFF_TRY(mlff_buf_reserve(backend, &aev->compact, bytes, error));
+  int32_t *compact = (int32_t *) malloc(bytes + 1);
+  if (!compact) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for tables of the AEV");
+  aev->constants = *c;
+  aev->constants.radial_shifts = aev->constants.angular_shifts = aev->constants.angular_sections = NULL;
+  aev->n_species = n_species;
+  aev->n_used = 0;
+  for (int s = 0; s < n_species; s++) compact[s] = use[s] ? aev->n_used++ : -1;
+  aev->n_columns = aev->n_used * c->n_radial + aev->n_used * (aev->n_used + 1) / 2 * c->n_angular * c->n_sections;
+  const mlff_status status = backend->ops->upload(backend, aev->compact.data, compact, bytes, error);
+  free(compact);
+  return status ? status : upload_tables(backend, aev, c, error);
+}
+
+/* ---- ops -------------------------------------------------------------------------------------------------------------- */
+
+static void fill_constants(const mlff_aev *aev, aev_arrays *a)
+{
+  const mlff_aev_constants *c = &aev->constants;
+  a->radial_cutoff = cutoff_of(c->radial_cutoff);
+  a->angular_cutoff = cutoff_of(c->angular_cutoff);
+  a->scale = split_of(c->cos_scale);
+  a->radial_eta = (real) c->radial_eta;
+  a->radial_prefactor = (real) c->radial_prefactor;
+  a->angular_eta = (real) c->angular_eta;
+  a->angular_zeta = (real) c->angular_zeta;
+  a->angular_prefactor = (real) c->angular_prefactor;
+  a->n_used = aev->n_used;
+  a->n_radial = c->n_radial;
+  a->n_angular = c->n_angular;
+  a->n_sections = c->n_sections;
+  a->compact = (const int32_t *) aev->compact.data;
+  a->radial_shift = (const real *) aev->tables.data;
+  a->angular_shift = a->radial_shift + c->n_radial;
+  a->section_cos = a->angular_shift + c->n_angular;
+  a->section_sin = a->section_cos + c->n_sections;
+  a->rest_cos = a->section_sin + c->n_sections;
+  a->rest_sin = a->rest_cos + c->n_sections;
+}
+
+/* Arguments of both kernels; a workspace that does not fit into shared memory goes to scratch. */
+static mlff_status prepare(mlff_backend *backend, mlff_aev *aev, const mlff_aev_args *args, aev_arrays *a,
+                           unsigned *n_blocks, size_t *shared, mlff_error *error)
+{
+  const mlff_edges *edges = args->edges;
+  memset(a, 0, sizeof *a);
+  fill_constants(aev, a);
+  a->n_rows = args->n_rows;
+  a->ld = args->ld;
+  a->row = (const int64_t *) edges->row.data;
+  a->vec = (const real *) edges->vec.data;
+  a->species = (const int32_t *) edges->species.data;
+  a->centers = args->centers;
+  a->rows = (real *) args->rows;
+  a->grad = (real *) args->grad;
+  a->longest = edges->longest_row;
+  const size_t n_reals = (size_t) a->longest * (N_NEAR + 1) + (size_t) (a->n_sections + a->n_angular) * STRIDE;
+  const size_t bytes = n_reals * sizeof(real) + ((size_t) a->longest + (size_t) a->n_used + 1) * sizeof(int);
+  a->bytes = (int64_t) ((bytes + 255) / 256 * 256);
+  *n_blocks = (unsigned) (a->n_rows < MAX_GRID ? a->n_rows : (int64_t) MAX_GRID);
+  *shared = (size_t) a->bytes;
+  if (*shared <= MAX_SHARED) return MLFF_OK;
+  *shared = 16; /* unused */
+  MLFF_TRY(mlff_buf_reserve(backend, &aev->scratch, *n_blocks * (size_t) a->bytes, error));
+  a->scratch = (char *) aev->scratch.data;
+  return MLFF_OK;
+}
+
+mlff_status MLFF_CUDA(aev_forward_cuda)(mlff_backend *backend, mlff_aev *aev, const mlff_aev_args *args,
+                                        mlff_error *error)
+{
+  aev_arrays a;
+  unsigned n_blocks;
+  size_t shared;
+  MLFF_TRY(prepare(backend, aev, args, &a, &n_blocks, &shared, error));
+  MLFF_LAUNCH(backend, aev_forward_kernel, n_blocks, WARP, shared, a);
+  return MLFF_OK;
+}
+
+mlff_status MLFF_CUDA(aev_backward_cuda)(mlff_backend *backend, mlff_aev *aev, const mlff_aev_args *args,
+                                         mlff_error *error)
+{
+  aev_arrays a;
+  unsigned n_blocks;
+  size_t shared;
+  MLFF_TRY(prepare(backend, aev, args, &a, &n_blocks, &shared, error));
+  MLFF_LAUNCH(backend, aev_backward_kernel, n_blocks, WARP, shared, a);
+  return MLFF_OK;
+}

@@ -1,0 +1,106 @@
+/* ani_ops.cu: the small operations around ANI's networks on the GPU, and the table of all of its operations.
+ * Twin: cpu/ani_ops.c. */
+#include "ops_cuda.h"
+
+enum { READOUT_WARPS = 4, COLLECT_THREADS = 128 };
+
+mlff_status MLFF_CUDA(aev_setup_cuda)(mlff_backend *, mlff_aev *, const mlff_aev_constants *, int n_species,
+                                      const int *use, mlff_error *);
+mlff_status MLFF_CUDA(aev_forward_cuda)(mlff_backend *, mlff_aev *, const mlff_aev_args *, mlff_error *);
+mlff_status MLFF_CUDA(aev_backward_cuda)(mlff_backend *, mlff_aev *, const mlff_aev_args *, mlff_error *);
+
+namespace { /* kernels and their arguments differ between element types */
+
+typedef struct ani_readout_arrays {
+  int64_t n_rows, ld_hidden, ld_slope;
+  const real *hidden, *weight;
+  real *slope, *energy;
+  real bias, factor;
+  int n;
+} ani_readout_arrays;
+
+/* energy[r] = bias + sum_k w[k] h[r][k],  slope[r][k] *= w[k] factor;  h [n_rows][ld_hidden], slope [n_rows][ld_slope]
+ * A warp owns row r, a lane every 32nd k; the sum goes through shuffles. A block has READOUT_WARPS warps; no shared memory;
+ * deterministic. Twin: readout_cpu. */
+__global__ void __launch_bounds__(WARP *READOUT_WARPS) ani_readout_kernel(ani_readout_arrays a)
+{
+  const int lane = (int) threadIdx.x % WARP;
+  const int64_t r = (int64_t) blockIdx.x * READOUT_WARPS + threadIdx.x / WARP;
+  if (r >= a.n_rows) return;
+  real sum = 0;
+  for (int k = lane; k < a.n; k += WARP) {
+    sum += a.weight[k] * a.hidden[r * a.ld_hidden + k];
+    a.slope[r * a.ld_slope + k] *= a.weight[k] * a.factor;
+  }
+  sum = warp_sum(sum);
+  if (lane == 0) a.energy[r] = sum + a.bias;
+}
+
+typedef struct collect_arrays {
+  int64_t n_rows, n_local;
+  const int32_t *centers;
+  const real *energy;  /* [n_members][n_rows]  */
+  real *node, *member; /* [n_local], [n_members][n_local] */
+  int n_members;
+} collect_arrays;
+
+/* member[m][centers[r]] = energy[m][r],  node[centers[r]] = mean over m, summed in double. One thread per row; no centre occurs
+ * twice, so deterministic. Twin: collect_cpu. */
+__global__ void __launch_bounds__(COLLECT_THREADS) collect_kernel(collect_arrays a)
+{
+  const int64_t r = (int64_t) blockIdx.x * COLLECT_THREADS + threadIdx.x;
+  if (r >= a.n_rows) return;
+  const int32_t i = a.centers[r];
+  double sum = 0;
+  for (int m = 0; m < a.n_members; m++) {
+    const real e = a.energy[m * a.n_rows + r];
+    a.member[m * a.n_local + i] = e;
+    sum += (double) e;
+  }
+  a.node[i] = (real) (sum / a.n_members);
+}
+
+} // namespace
+
+static void readout_cuda(mlff_backend *backend, const mlff_ani_readout_args *args)
+{
+  ani_readout_arrays a;
+  memset(&a, 0, sizeof a);
+  a.n_rows = args->n_rows;
+  a.ld_hidden = args->ld_hidden;
+  a.ld_slope = args->ld_slope;
+  a.hidden = (const real *) args->hidden;
+  a.weight = (const real *) args->weight;
+  a.slope = (real *) args->slope;
+  a.energy = (real *) args->energy;
+  a.bias = (real) args->bias;
+  a.factor = (real) args->factor;
+  a.n = args->n;
+  MLFF_LAUNCH(backend, ani_readout_kernel, mlff_cuda_blocks(a.n_rows, READOUT_WARPS), WARP * READOUT_WARPS, 0, a);
+}
+
+static void collect_cuda(mlff_backend *backend, const mlff_ani_collect_args *args)
+{
+  collect_arrays a;
+  memset(&a, 0, sizeof a);
+  a.n_rows = args->n_rows;
+  a.n_local = args->n_local;
+  a.centers = args->centers;
+  a.energy = (const real *) args->energy;
+  a.node = (real *) args->node;
+  a.member = (real *) args->member;
+  a.n_members = args->n_members;
+  backend->ops->zero(backend, args->node, (size_t) args->n_local * sizeof(real));
+  backend->ops->zero(backend, args->member, (size_t) args->n_members * (size_t) args->n_local * sizeof(real));
+  MLFF_LAUNCH_INDEPENDENT(backend, collect_kernel, mlff_cuda_blocks(a.n_rows, COLLECT_THREADS), COLLECT_THREADS, a);
+}
+
+void MLFF_CUDA(ani_ops_cuda)(mlff_ani_ops *ops)
+{
+  ops->block = 16384; /* rows in flight: enough for every multiprocessor, 200 MB for the largest published networks */
+  ops->aev_setup = MLFF_CUDA(aev_setup_cuda);
+  ops->aev_forward = MLFF_CUDA(aev_forward_cuda);
+  ops->aev_backward = MLFF_CUDA(aev_backward_cuda);
+  ops->readout = readout_cuda;
+  ops->collect = collect_cuda;
+}

@@ -1,0 +1,259 @@
+/* backend_cuda.cpp: opening a device, its memory, copies, and failures. Has no kernels, so the C++ compiler compiles it.
+ * Twin: src/mlff/backend/cpu/backend_cpu.c. */
+#include "backend_cuda.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+/* ---- failures ---------------------------------------------------------------------------------------------------- */
+
+void mlff_cuda_remember(mlff_cuda_backend *cuda, cudaError_t error, const char *what)
+{
+  if (cuda->failure.code) return;
+  mlff_fail(
+      &cuda->failure, MLFF_E_DEVICE,
+      "GPU %d failed in %s: %s (%s). Nothing that it computes can be trusted any more: restart from the last restart "
+      "file. When it happens again, run with 'device cpu', and look for an 'Xid' in the system's log (dmesg)",
+      cuda->device, what, cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+mlff_status mlff_cuda_status(mlff_cuda_backend *cuda, mlff_error *error)
+{
+  if (!cuda->failure.code) return MLFF_OK;
+  if (error) *error = cuda->failure;
+  return cuda->failure.code;
+}
+
+mlff_status mlff_cuda_check(mlff_cuda_backend *cuda, cudaError_t call, const char *what, mlff_error *error)
+{
+  if (call != cudaSuccess) {
+    mlff_cuda_remember(cuda, call, what);
+    cudaGetLastError(); /* or the next launch would report it again */
+  }
+  return mlff_cuda_status(cuda, error);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static void *alloc_cuda(mlff_backend *backend, size_t bytes)
+{
+  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  void *data = NULL;
+  cudaSetDevice(cuda->device);
+  const cudaError_t error = cudaMalloc(&data, bytes);
+  if (error == cudaSuccess) return data;
+  cudaGetLastError();
+  if (error != cudaErrorMemoryAllocation) mlff_cuda_remember(cuda, error, "cudaMalloc");
+  return NULL;
+}
+
+static void release_cuda(mlff_backend *backend, void *data)
+{
+  cudaSetDevice(mlff_cuda_of(backend)->device);
+  if (data && cudaFree(data) != cudaSuccess) cudaGetLastError(); /* a lost device has lost its memory too */
+}
+
+static void memory_cuda(mlff_backend *backend, size_t *free_bytes, size_t *total_bytes)
+{
+  cudaSetDevice(mlff_cuda_of(backend)->device);
+  if (cudaMemGetInfo(free_bytes, total_bytes) == cudaSuccess) return;
+  cudaGetLastError();
+  *free_bytes = *total_bytes = 0;
+}
+
+mlff_status mlff_cuda_upload(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error)
+{
+  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  MLFF_TRY(mlff_cuda_status(cuda, error));
+  if (!bytes) return MLFF_OK;
+  return mlff_cuda_check(cuda, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice, cuda->stream), "an upload",
+                         error);
+}
+
+mlff_status mlff_cuda_download(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error)
+{
+  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  MLFF_TRY(mlff_cuda_status(cuda, error));
+  if (!bytes) return MLFF_OK;
+  MLFF_TRY(mlff_cuda_check(cuda, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, cuda->stream), "a download",
+                           error));
+  return mlff_cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "waiting for results", error);
+}
+
+/* The source may be changed or freed as soon as this returns. */
+static mlff_status upload_cuda(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error)
+{
+  MLFF_TRY(mlff_cuda_upload(backend, dst, src, bytes, error));
+  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  return mlff_cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "an upload", error);
+}
+
+static void zero_cuda(mlff_backend *backend, void *data, size_t bytes)
+{
+  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  if (cuda->failure.code || !bytes) return;
+  mlff_cuda_check(cuda, cudaMemsetAsync(data, 0, bytes, cuda->stream), "cudaMemsetAsync", NULL);
+}
+
+static mlff_status upload_reals_cuda(mlff_backend *backend, void *dst, const double *src, int64_t n, mlff_error *error)
+{
+  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  if (backend->real_size == sizeof(double)) return upload_cuda(backend, dst, src, (size_t) n * sizeof(double), error);
+  const int64_t most = MLFF_CUDA_STAGING / sizeof(float);
+  float *staging = (float *) (void *) cuda->staging;
+  for (int64_t k = 0; k < n; k += most) {
+    const int64_t part = n - k < most ? n - k : most;
+    for (int64_t q = 0; q < part; q++) staging[q] = (float) src[k + q];
+    MLFF_TRY(upload_cuda(backend, (float *) dst + k, staging, (size_t) part * sizeof(float), error));
+  }
+  return mlff_cuda_status(cuda, error);
+}
+
+static mlff_status download_reals_cuda(mlff_backend *backend, double *dst, const void *src, int64_t n,
+                                       mlff_error *error)
+{
+  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  if (backend->real_size == sizeof(double))
+    return mlff_cuda_download(backend, dst, src, (size_t) n * sizeof(double), error);
+  const int64_t most = MLFF_CUDA_STAGING / sizeof(float);
+  const float *staging = (const float *) (const void *) cuda->staging;
+  for (int64_t k = 0; k < n; k += most) {
+    const int64_t part = n - k < most ? n - k : most;
+    MLFF_TRY(mlff_cuda_download(backend, cuda->staging, (const float *) src + k, (size_t) part * sizeof(float), error));
+    for (int64_t q = 0; q < part; q++) dst[k + q] = (double) staging[q];
+  }
+  return mlff_cuda_status(cuda, error);
+}
+
+/* Through host memory. The halo is called even when the device has failed, so that no rank waits for this one. */
+static mlff_status exchange_cuda(mlff_backend *backend, const mlff_halo *halo, void *rows, int64_t n_nodes,
+                                 int64_t width, mlff_error *error)
+{
+  if (!halo) return MLFF_OK;
+  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  const size_t row_bytes = (size_t) width * backend->real_size, bytes = (size_t) n_nodes * row_bytes;
+  if (bytes > cuda->rows_bytes) {
+    char *more = (char *) realloc(cuda->rows, bytes + bytes / 4);
+    if (!more)
+      return mlff_fail(error, MLFF_E_NOMEM, "out of memory for %.1f MB of a halo exchange", (double) bytes / 1e6);
+    memset(more + cuda->rows_bytes, 0, bytes + bytes / 4 - cuda->rows_bytes);
+    cuda->rows = more;
+    cuda->rows_bytes = bytes + bytes / 4;
+    backend->memory.n_growths++;
+  }
+  const mlff_status down = mlff_cuda_download(backend, cuda->rows, rows, bytes, error);
+  const mlff_status halo_status = halo->forward(halo->context, cuda->rows, row_bytes, down ? NULL : error);
+  if (down) return down;
+  if (halo_status) return halo_status;
+  return upload_cuda(backend, rows, cuda->rows, bytes, error);
+}
+
+/* ---- opening and closing ----------------------------------------------------------------------------------------- */
+
+extern "C" int mlff_cuda_n_devices(char *why, size_t why_size)
+{
+  int n = 0, driver = 0, runtime = 0;
+  const cudaError_t error = cudaGetDeviceCount(&n);
+  if (error == cudaSuccess && n > 0) return n;
+  cudaGetLastError();
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  if (error == cudaErrorInsufficientDriver && driver > 0)
+    snprintf(why, why_size, "the NVIDIA driver supports CUDA %d.%d, this build needs CUDA %d.%d: update the driver",
+             driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+  else if (error == cudaErrorInsufficientDriver)
+    snprintf(why, why_size, "no NVIDIA driver is installed");
+  else
+    snprintf(why, why_size, "no NVIDIA GPU is visible (%s)", cudaGetErrorString(error));
+  return 0;
+}
+
+static void close_cuda(mlff_backend *backend)
+{
+  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  cudaSetDevice(cuda->device);
+  mlff_buf_release(backend, &cuda->virial_parts);
+  if (cuda->summary) cudaFreeHost(cuda->summary);
+  if (cuda->virial) cudaFreeHost(cuda->virial);
+  if (cuda->staging) cudaFreeHost(cuda->staging);
+  if (cuda->stream) cudaStreamDestroy(cuda->stream);
+  cudaGetLastError();
+  free(cuda->rows);
+  free(cuda);
+}
+
+static mlff_status check_device(int device, char *kernels, size_t size, mlff_error *error)
+{
+  char why[200] = "";
+  const int n = mlff_cuda_n_devices(why, sizeof why);
+  if (n == 0) return mlff_fail(error, MLFF_E_DEVICE, "device cuda: %s; use 'device cpu'", why);
+  if (device < 0 || device >= n)
+    return mlff_fail(error, MLFF_E_DEVICE, "device cuda:%d: this machine has %d GPU%s, cuda:0 to cuda:%d", device, n,
+                     n == 1 ? "" : "s", n - 1);
+  cudaDeviceProp prop;
+  cudaError_t failed = cudaSetDevice(device);
+  if (failed == cudaSuccess) failed = cudaGetDeviceProperties(&prop, device);
+  if (failed == cudaSuccess) {
+    failed = mlff_cuda_probe_f32();
+    if (failed != cudaSuccess && failed != cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      return mlff_fail(error, MLFF_E_UNSUPPORTED,
+                       "device cuda:%d is a %s (sm_%d%d), for which this build has no code (%s): build again with "
+                       "-DMLFF_CUDA_ARCHITECTURES=%d%d, or use 'device cpu'",
+                       device, prop.name, prop.major, prop.minor, cudaGetErrorName(failed), prop.major, prop.minor);
+    }
+  }
+  cudaGetLastError();
+  if (failed != cudaSuccess)
+    return mlff_fail(error, MLFF_E_DEVICE, "device cuda:%d cannot be used: %s (%s); use another one or 'device cpu'",
+                     device, cudaGetErrorString(failed), cudaGetErrorName(failed));
+  snprintf(kernels, size, "sm_%d%d", prop.major, prop.minor);
+  return MLFF_OK;
+}
+
+static void fill_ops(mlff_ops *ops, int is_double)
+{
+  ops->alloc = alloc_cuda;
+  ops->release = release_cuda;
+  ops->memory = memory_cuda;
+  ops->upload = upload_cuda;
+  ops->download = mlff_cuda_download;
+  ops->zero = zero_cuda;
+  ops->upload_reals = upload_reals_cuda;
+  ops->download_reals = download_reals_cuda;
+  ops->exchange = exchange_cuda;
+  if (is_double)
+    mlff_cuda_ops_f64(ops);
+  else
+    mlff_cuda_ops_f32(ops);
+}
+
+extern "C" mlff_status mlff_cuda_open(int device, int is_double, mlff_backend **backend, mlff_error *error)
+{
+  char kernels[sizeof((mlff_backend *) 0)->kernels_text];
+  MLFF_TRY(check_device(device, kernels, sizeof kernels, error));
+  mlff_cuda_backend *cuda = (mlff_cuda_backend *) calloc(1, sizeof *cuda);
+  if (!cuda) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a backend");
+  memcpy(cuda->base.kernels_text, kernels, sizeof kernels);
+  cuda->base.name = is_double ? "cuda64" : "cuda";
+  cuda->base.kernels = cuda->base.kernels_text;
+  cuda->base.precision = is_double ? "fp64" : "fp32";
+  cuda->base.real_size = is_double ? sizeof(double) : sizeof(float);
+  cuda->base.ops = &cuda->ops;
+  cuda->base.close = close_cuda;
+  cuda->device = device;
+  fill_ops(&cuda->ops, is_double);
+  cudaError_t failed = cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking);
+  if (failed == cudaSuccess) failed = cudaMallocHost(&cuda->summary, sizeof *cuda->summary);
+  if (failed == cudaSuccess) failed = cudaMallocHost(&cuda->virial, 9 * sizeof(double));
+  if (failed == cudaSuccess) failed = cudaMallocHost(&cuda->staging, MLFF_CUDA_STAGING);
+  if (failed != cudaSuccess) {
+    close_cuda(&cuda->base);
+    return mlff_fail(error, failed == cudaErrorMemoryAllocation ? MLFF_E_NOMEM : MLFF_E_DEVICE,
+                     "device cuda:%d cannot be used: %s (%s); use another one or 'device cpu'", device,
+                     cudaGetErrorString(failed), cudaGetErrorName(failed));
+  }
+  *backend = &cuda->base;
+  return MLFF_OK;
+}

@@ -1,0 +1,359 @@
+/* edges.cu: candidate pairs -> active edges, every step, on the GPU. Twin: cpu/edges.c.
+ *
+ * Count the active candidates of each centre, scan the counts, fill. Index arrays of the graph are uploaded, and the list
+ * of incoming pairs that forces.cu needs is made, only when the list is new. Differences are formed in double.
+ */
+#include "edges.h"
+
+#include <climits>
+#include <cstdlib>
+
+enum { EDGE_THREADS = 128, EDGE_WARPS = EDGE_THREADS / WARP };
+
+namespace { /* kernels and their arguments differ between element types */
+
+typedef struct edge_arrays {
+  graph_arrays g;
+  int32_t n_local, n_nodes, n_all;
+  double cutoff2;
+  int64_t *row;
+  int32_t *nbr, *node, *species, *center_species;
+  real *vec; /* [n_edges][4] */
+} edge_arrays;
+
+/* ---- with a new list ---------------------------------------------------------------------------------------------- */
+
+/* center_species[i] = species of owned atom i, -1 for nodes of other ranks. One thread per node; deterministic.
+ * Twin: fill_center_species. */
+__global__ void owned_species_kernel(edge_arrays a)
+{
+  const int i = (int) (blockIdx.x * blockDim.x + threadIdx.x);
+  if (i < a.n_nodes) a.center_species[i] = i < a.n_local ? a.g.species[i] : -1;
+}
+
+/* center_species[node[b]] = species[b] for ghosts b of other ranks' atoms. One thread per ghost; all ghosts of a node write
+ * the same number. Twin: fill_center_species. */
+__global__ void ghost_species_kernel(edge_arrays a)
+{
+  const int b = a.n_local + (int) (blockIdx.x * blockDim.x + threadIdx.x);
+  if (b < a.n_all && a.g.node[b] >= a.n_local) a.center_species[a.g.node[b]] = a.g.species[b];
+}
+
+} // namespace
+
+/* in_row, in_pair: candidates sorted by the node of their neighbour, in the order of the list; made on the host. */
+static mlff_status upload_incoming(mlff_backend *backend, const mlff_graph *graph, const graph_arrays *g,
+                                   mlff_error *error)
+{
+  const size_t n_nodes = (size_t) graph->n_nodes, n_pairs = (size_t) graph->n_pairs;
+  int64_t *in_row = (int64_t *) calloc(n_nodes + 2, sizeof *in_row);
+  int32_t *in_pair = (int32_t *) malloc((n_pairs + 1) * sizeof *in_pair);
+  mlff_status status = MLFF_OK;
+  if (!in_row || !in_pair) {
+    status = mlff_fail(error, MLFF_E_NOMEM, "out of memory for the reversed list of %zu pairs", n_pairs);
+  } else {
+    int64_t *next = in_row + 1; /* next[k] becomes the end of node k's pairs, which is in_row[k + 1] */
+    for (size_t p = 0; p < n_pairs; p++) next[graph->node[graph->nbr[p]] + 1]++;
+    for (size_t k = 0; k < n_nodes; k++) next[k + 1] += next[k];
+    for (size_t p = 0; p < n_pairs; p++) in_pair[next[graph->node[graph->nbr[p]]]++] = (int32_t) p;
+    status = mlff_cuda_upload(backend, g->in_row, in_row, (n_nodes + 1) * sizeof *in_row, error);
+    if (!status) status = backend->ops->upload(backend, g->in_pair, in_pair, n_pairs * sizeof *in_pair, error);
+  }
+  free(in_row);
+  free(in_pair);
+  return status;
+}
+
+static mlff_status upload_graph(mlff_backend *backend, const mlff_graph *graph, const edge_arrays *a, mlff_error *error)
+{
+  const size_t n_all = (size_t) graph->n_all;
+  const graph_arrays *g = &a->g;
+  MLFF_TRY(mlff_cuda_upload(backend, g->row, graph->row, ((size_t) graph->n_local + 1) * sizeof *g->row, error));
+  MLFF_TRY(mlff_cuda_upload(backend, g->nbr, graph->nbr, (size_t) graph->n_pairs * sizeof *g->nbr, error));
+  MLFF_TRY(mlff_cuda_upload(backend, g->species, graph->species, n_all * sizeof *g->species, error));
+  MLFF_TRY(mlff_cuda_upload(backend, g->node, graph->node, n_all * sizeof *g->node, error));
+  MLFF_TRY(upload_incoming(backend, graph, g, error));
+  MLFF_LAUNCH_INDEPENDENT(backend, owned_species_kernel, mlff_cuda_blocks(graph->n_nodes, EDGE_THREADS), EDGE_THREADS,
+                          *a);
+  MLFF_LAUNCH_INDEPENDENT(backend, ghost_species_kernel, mlff_cuda_blocks(graph->n_all - graph->n_local, EDGE_THREADS),
+                          EDGE_THREADS, *a);
+  return MLFF_OK;
+}
+
+/* ---- every step --------------------------------------------------------------------------------------------------- */
+
+namespace { /* kernels and their arguments differ between element types */
+
+/* summary.bad = min index of a position that is not finite. One thread per atom; an atomic minimum, so deterministic.
+ * Twin: find_bad_position. */
+__global__ void bad_position_kernel(edge_arrays a)
+{
+  const int b = (int) (blockIdx.x * blockDim.x + threadIdx.x);
+  if (b >= a.n_all) return;
+  const double *x = a.g.pos + 3 * (int64_t) b;
+  if (!(isfinite(x[0]) && isfinite(x[1]) && isfinite(x[2]))) atomicMin(&a.g.summary->bad, b);
+}
+
+/* d = x_j - x_i and r^2 of candidate p; 1 when it is an edge. */
+MLFF_DEVICE int candidate(const edge_arrays &a, int i, int64_t p, double d[3], double *r2, int32_t *j)
+{
+  *j = a.g.nbr[p];
+  const double *xi = a.g.pos + 3 * (int64_t) i, *xj = a.g.pos + 3 * (int64_t) *j;
+  for (int c = 0; c < 3; c++) d[c] = xj[c] - xi[c];
+  *r2 = d[0] * d[0] + d[1] * d[1] + d[2] * d[2];
+  return *r2 < a.cutoff2 && a.g.species[*j] >= 0;
+}
+
+/* 1 when b is to be named before a as the closest pair. */
+MLFF_DEVICE int is_closer(double r2_b, int64_t order_b, double r2_a, int64_t order_a)
+{
+  return r2_b < r2_a || (r2_b == r2_a && order_b < order_a);
+}
+
+/* row[i] = number of j with r_ij < cutoff, closest[i] = (min r^2, its j). A warp owns a centre, its lanes every 32nd
+ * candidate; a block has EDGE_WARPS of them. No shared memory; deterministic. Twin: fill_row. */
+__global__ void __launch_bounds__(EDGE_THREADS) edge_count_kernel(edge_arrays a)
+{
+  const int i = (int) (blockIdx.x * EDGE_WARPS + threadIdx.x / WARP), lane = (int) threadIdx.x % WARP;
+  if (i >= a.n_local) return;
+  const bool none = a.g.summary->bad != INT_MAX || a.g.species[i] < 0;
+  const int64_t begin = a.g.row[i], end = none ? begin : a.g.row[i + 1];
+  double closest2 = INFINITY;
+  int64_t closest_p = INT64_MAX;
+  int n = 0;
+  for (int64_t p0 = begin; p0 < end; p0 += WARP) {
+    const int64_t p = p0 + lane;
+    double d[3], r2 = INFINITY;
+    int32_t j;
+    const int active = p < end && candidate(a, i, p, d, &r2, &j);
+    n += __popc(__ballot_sync(FULL_WARP, active));
+    if (active && r2 < closest2) {
+      closest2 = r2;
+      closest_p = p;
+    }
+  }
+  for (int with = WARP / 2; with > 0; with /= 2) {
+    const double r2 = __shfl_xor_sync(FULL_WARP, closest2, with);
+    const int64_t p = __shfl_xor_sync(FULL_WARP, closest_p, with);
+    if (is_closer(r2, p, closest2, closest_p)) {
+      closest2 = r2;
+      closest_p = p;
+    }
+  }
+  if (lane) return;
+  a.row[i] = n;
+  a.g.closest[i].r2 = closest2;
+  a.g.closest[i].i = n ? i : -1;
+  a.g.closest[i].j = n ? a.g.nbr[closest_p] : -1;
+}
+
+/* Reduces the block's pairs to the first; all threads call it. pair: shared, [SCAN_THREADS]. */
+MLFF_DEVICE void closest_of_block(closest_pair *pair)
+{
+  const int t = (int) threadIdx.x;
+  for (int n = SCAN_THREADS / 2; n > 0; n /= 2) {
+    __syncthreads();
+    if (t < n && is_closer(pair[t + n].r2, pair[t + n].i, pair[t].r2, pair[t].i)) pair[t] = pair[t + n];
+  }
+  __syncthreads();
+}
+
+/* Inclusive sums of value[SCAN_THREADS], shared; all threads call it. */
+MLFF_DEVICE void scan_block(int64_t *value)
+{
+  const int t = (int) threadIdx.x;
+  for (int by = 1; by < SCAN_THREADS; by *= 2) {
+    __syncthreads();
+    const int64_t before = t >= by ? value[t - by] : 0;
+    __syncthreads();
+    value[t] += before;
+  }
+  __syncthreads();
+}
+
+/* row[i] = sum of the counts before i within the block's SCAN_THREADS centres, block_edges[b] = sum of all, and the closest
+ * pair of the block. One thread per centre; shared: a sum and a pair per thread; deterministic. */
+__global__ void __launch_bounds__(SCAN_THREADS) edge_scan_kernel(edge_arrays a)
+{
+  MLFF_SHARED(int64_t, sum, SCAN_THREADS);
+  MLFF_SHARED(closest_pair, pair, SCAN_THREADS);
+  const int t = (int) threadIdx.x, i = (int) blockIdx.x * SCAN_THREADS + t;
+  const int64_t n = i < a.n_local ? a.row[i] : 0;
+  const closest_pair none = {INFINITY, -1, -1};
+  sum[t] = n;
+  pair[t] = i < a.n_local ? a.g.closest[i] : none;
+  scan_block(sum);
+  closest_of_block(pair);
+  if (i < a.n_local) a.row[i] = sum[t] - n;
+  if (t == SCAN_THREADS - 1) a.g.block_edges[blockIdx.x] = sum[t];
+  if (t == 0) a.g.block_closest[blockIdx.x] = pair[0];
+}
+
+/* block_edges[b] = sum of those before b; row[n_local] and the summary. One block that walks over all n_blocks;
+ * shared: a sum and a pair per thread; deterministic. */
+__global__ void __launch_bounds__(SCAN_THREADS) edge_total_kernel(edge_arrays a, int n_blocks)
+{
+  MLFF_SHARED(int64_t, sum, SCAN_THREADS);
+  MLFF_SHARED(closest_pair, pair, SCAN_THREADS);
+  const int t = (int) threadIdx.x;
+  int64_t before = 0;
+  closest_pair first = {INFINITY, -1, -1};
+  for (int b0 = 0; b0 < n_blocks; b0 += SCAN_THREADS) {
+    const int b = b0 + t;
+    const int64_t n = b < n_blocks ? a.g.block_edges[b] : 0;
+    sum[t] = n;
+    scan_block(sum);
+    if (b < n_blocks) {
+      a.g.block_edges[b] = before + sum[t] - n;
+      const closest_pair p = a.g.block_closest[b];
+      if (is_closer(p.r2, p.i, first.r2, first.i)) first = p;
+    }
+    before += sum[SCAN_THREADS - 1];
+    __syncthreads();
+  }
+  pair[t] = first;
+  closest_of_block(pair);
+  if (t) return;
+  a.row[a.n_local] = before;
+  a.g.summary->n_edges = before;
+  a.g.summary->closest2 = pair[0].r2;
+  a.g.summary->closest[0] = pair[0].i;
+  a.g.summary->closest[1] = pair[0].j;
+}
+
+/* Writes the edges of centre i from row[i] on, in the order of the list:
+ *   vec[e] = (x_j - x_i, r_ij), nbr[e] = j, node[e], species[e];  edge[p] = e or -1
+ * A warp owns a centre, its lanes every 32nd candidate. No shared memory; deterministic. Twin: fill_row, edges_cpu. */
+__global__ void __launch_bounds__(EDGE_THREADS) edge_fill_kernel(edge_arrays a)
+{
+  const int i = (int) (blockIdx.x * EDGE_WARPS + threadIdx.x / WARP), lane = (int) threadIdx.x % WARP;
+  if (i >= a.n_local) return;
+  const bool none = a.g.summary->bad != INT_MAX || a.g.species[i] < 0;
+  const int64_t begin = a.g.row[i], end = a.g.row[i + 1];
+  const int64_t start = a.row[i] + a.g.block_edges[i / SCAN_THREADS];
+  int64_t next = start;
+  for (int64_t p0 = begin; p0 < end; p0 += WARP) {
+    const int64_t p = p0 + lane;
+    double d[3], r2;
+    int32_t j;
+    const int active = p < end && !none && candidate(a, i, p, d, &r2, &j);
+    const unsigned votes = __ballot_sync(FULL_WARP, active);
+    const int64_t e = next + __popc(votes & ((1u << lane) - 1));
+    next += __popc(votes);
+    if (p < end) a.g.edge[p] = active ? (int32_t) e : -1;
+    if (!active) continue;
+    for (int c = 0; c < 3; c++) a.vec[4 * e + c] = (real) d[c];
+    a.vec[4 * e + 3] = (real) sqrt(r2);
+    a.nbr[e] = j;
+    a.node[e] = a.g.node[j];
+    a.species[e] = a.g.species[j];
+  }
+  __syncwarp();
+  if (lane == 0) a.row[i] = start;
+}
+
+} // namespace
+
+static mlff_status reserve(mlff_backend *backend, const mlff_graph *graph, mlff_edges *edges, mlff_error *error)
+{
+  const size_t n = (size_t) graph->n_pairs;
+  const void *before = edges->scratch.data;
+  graph_arrays unused;
+  if (graph->n_pairs > INT32_MAX)
+    return mlff_fail(error, MLFF_E_UNSUPPORTED,
+                     "%lld candidate pairs on one GPU, %d are possible: use more ranks and GPUs",
+                     (long long) graph->n_pairs, INT32_MAX);
+  MLFF_TRY(mlff_buf_reserve(backend, &edges->row, ((size_t) graph->n_local + 1) * sizeof(int64_t), error));
+  MLFF_TRY(mlff_buf_reserve(backend, &edges->nbr, n * sizeof(int32_t), error));
+  MLFF_TRY(mlff_buf_reserve(backend, &edges->node, n * sizeof(int32_t), error));
+  MLFF_TRY(mlff_buf_reserve(backend, &edges->species, n * sizeof(int32_t), error));
+  MLFF_TRY(mlff_buf_reserve(backend, &edges->vec, n * 4 * sizeof(real), error));
+  MLFF_TRY(mlff_buf_reserve(backend, &edges->center_species, (size_t) graph->n_nodes * sizeof(int32_t), error));
+  const size_t bytes = graph_layout(NULL, graph->n_local, graph->n_nodes, graph->n_all, graph->n_pairs, &unused);
+  MLFF_TRY(mlff_buf_reserve(backend, &edges->scratch, bytes, error));
+  if (edges->scratch.data != before) edges->list_id = 0; /* contents are lost when it grows */
+  return MLFF_OK;
+}
+
+static edge_arrays arrays_of(const mlff_edges *edges)
+{
+  edge_arrays a;
+  memset(&a, 0, sizeof a);
+  a.g = graph_of(edges);
+  a.n_local = edges->n_local;
+  a.n_nodes = edges->n_nodes;
+  a.n_all = edges->n_all;
+  a.cutoff2 = edges->cutoff * edges->cutoff;
+  a.row = (int64_t *) edges->row.data;
+  a.nbr = (int32_t *) edges->nbr.data;
+  a.node = (int32_t *) edges->node.data;
+  a.species = (int32_t *) edges->species.data;
+  a.center_species = (int32_t *) edges->center_species.data;
+  a.vec = (real *) edges->vec.data;
+  return a;
+}
+
+static void set_sizes(const mlff_graph *graph, double cutoff, mlff_edges *edges)
+{
+  edges->n_local = graph->n_local;
+  edges->n_nodes = graph->n_nodes;
+  edges->n_all = graph->n_all;
+  edges->n_pairs = graph->n_pairs;
+  edges->cutoff = cutoff;
+  edges->n_edges = 0;
+  edges->min_distance = INFINITY;
+  edges->closest[0] = edges->closest[1] = -1;
+}
+
+static void set_longest(const mlff_graph *graph, mlff_edges *edges)
+{
+  edges->longest_row = 0;
+  for (int32_t i = 0; i < graph->n_local; i++)
+    if (graph->row[i + 1] - graph->row[i] > edges->longest_row)
+      edges->longest_row = (int32_t) (graph->row[i + 1] - graph->row[i]);
+}
+
+/* Positions and an empty summary go up; small systems through pinned memory. */
+static mlff_status upload_positions(mlff_backend *backend, const mlff_graph *graph, const edge_arrays *a,
+                                    mlff_error *error)
+{
+  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  const size_t bytes = (size_t) graph->n_all * 3 * sizeof(double);
+  const void *src = graph->n_all ? &graph->pos[0][0] : NULL;
+  if (bytes && bytes <= MLFF_CUDA_STAGING) src = memcpy(cuda->staging, src, bytes);
+  MLFF_TRY(mlff_cuda_upload(backend, a->g.pos, src, bytes, error));
+  memset(cuda->summary, 0, sizeof *cuda->summary);
+  cuda->summary->bad = INT32_MAX;
+  return mlff_cuda_upload(backend, a->g.summary, cuda->summary, sizeof *cuda->summary, error);
+}
+
+mlff_status MLFF_CUDA(edges_cuda)(mlff_backend *backend, const mlff_graph *graph, double cutoff, mlff_edges *edges,
+                                  mlff_error *error)
+{
+  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  const bool is_new = edges->list_id != graph->list_id || graph->list_id == 0;
+  set_sizes(graph, cutoff, edges);
+  MLFF_TRY(mlff_cuda_check(cuda, cudaSetDevice(cuda->device), "cudaSetDevice", error));
+  MLFF_TRY(reserve(backend, graph, edges, error));
+  const edge_arrays a = arrays_of(edges);
+  if (is_new || edges->list_id == 0) {
+    edges->list_id = 0;
+    set_longest(graph, edges);
+    MLFF_TRY(upload_graph(backend, graph, &a, error));
+    edges->list_id = graph->list_id;
+  }
+  MLFF_TRY(upload_positions(backend, graph, &a, error));
+  const int n_scan = (int) mlff_cuda_blocks(graph->n_local, SCAN_THREADS);
+  const unsigned n_blocks = mlff_cuda_blocks(graph->n_local, EDGE_WARPS);
+  MLFF_LAUNCH_INDEPENDENT(backend, bad_position_kernel, mlff_cuda_blocks(graph->n_all, EDGE_THREADS), EDGE_THREADS, a);
+  MLFF_LAUNCH(backend, edge_count_kernel, n_blocks, EDGE_THREADS, 0, a);
+  MLFF_LAUNCH(backend, edge_scan_kernel, (unsigned) n_scan, SCAN_THREADS, 0, a);
+  MLFF_LAUNCH(backend, edge_total_kernel, 1, SCAN_THREADS, 0, a, n_scan);
+  MLFF_LAUNCH(backend, edge_fill_kernel, n_blocks, EDGE_THREADS, 0, a);
+  MLFF_TRY(mlff_cuda_download(backend, cuda->summary, a.g.summary, sizeof *cuda->summary, error));
+  edges->n_edges = cuda->summary->n_edges;
+  edges->min_distance = sqrt(cuda->summary->closest2);
+  edges->closest[0] = cuda->summary->closest[0];
+  edges->closest[1] = cuda->summary->closest[1];
+  return cuda->summary->bad == INT32_MAX ? MLFF_OK : mlff_edges_bad_position(cuda->summary->bad, error);
+}

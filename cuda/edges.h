@@ -1,0 +1,67 @@
+/* edges.h: what the GPU keeps of a neighbour graph in mlff_edges.scratch, for edges.cu and forces.cu. */
+#ifndef MLFF_CUDA_EDGES_H
+#define MLFF_CUDA_EDGES_H
+
+#include "ops_cuda.h"
+
+enum { SCAN_THREADS = 256 }; /* centres of a block of the scan */
+
+/* The closest pair of some centres: smallest r^2, then the first centre, then the first neighbour of its list. */
+typedef struct closest_pair {
+  double r2;
+  int32_t i, j;
+} closest_pair;
+
+/* Arrays on the device. `pair` is the index of a candidate in the graph's list. */
+typedef struct graph_arrays {
+  /* new with the list */
+  int64_t *row;     /* [n_local+1] candidates of a centre                                     */
+  int32_t *nbr;     /* [n_pairs]                                                              */
+  int32_t *species; /* [n_all]                                                                */
+  int32_t *node;    /* [n_all]                                                                */
+  int64_t *in_row;  /* [n_nodes+1] candidates whose neighbour has this node                   */
+  int32_t *in_pair; /* [n_pairs]   in the order of the list                                   */
+  /* new every step */
+  double *pos;                 /* [n_all][3]                                               */
+  int32_t *edge;               /* [n_pairs]   edge of a candidate, -1: not active          */
+  closest_pair *closest;       /* [n_local]                                                */
+  int64_t *block_edges;        /* [n_scan_blocks] edges of a block; then: of those before it */
+  closest_pair *block_closest; /* [n_scan_blocks]                                          */
+  mlff_cuda_summary *summary;
+} graph_arrays;
+
+/* Lays the arrays out from `base` on (NULL: to learn the size); returns the bytes. */
+static inline size_t graph_layout(void *base, int64_t n_local, int64_t n_nodes, int64_t n_all, int64_t n_pairs,
+                                  graph_arrays *g)
+{
+  const int64_t n_blocks = (n_local + SCAN_THREADS - 1) / SCAN_THREADS;
+  size_t at = 0;
+#define TAKE(array, type, n)                               \
+  do {                                                     \
+    g->array = (type *) (void *) ((char *) base + at);     \
+    at += ((size_t) (n) * sizeof(type) + 255) / 256 * 256; \
+  } while (0)
+  TAKE(row, int64_t, n_local + 1);
+  TAKE(nbr, int32_t, n_pairs);
+  TAKE(species, int32_t, n_all);
+  TAKE(node, int32_t, n_all);
+  TAKE(in_row, int64_t, n_nodes + 1);
+  TAKE(in_pair, int32_t, n_pairs);
+  TAKE(pos, double, 3 * n_all);
+  TAKE(edge, int32_t, n_pairs);
+  TAKE(closest, closest_pair, n_local);
+  TAKE(block_edges, int64_t, n_blocks + 1);
+  TAKE(block_closest, closest_pair, n_blocks + 1);
+  TAKE(summary, mlff_cuda_summary, 1);
+#undef TAKE
+  return at;
+}
+
+static inline graph_arrays graph_of(const mlff_edges *edges)
+{
+  graph_arrays g;
+  graph_layout(edges->scratch.data, edges->n_local, edges->n_nodes, edges->n_all, edges->n_pairs, &g);
+  return g;
+}
+
+#endif

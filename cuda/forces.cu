@@ -1,0 +1,161 @@
+/* forces.cu: gradients by edge vectors -> forces and virials on the GPU. Twin: cpu/forces.c, signs in ops_math.h.
+ *
+ * A node gathers: what its own edges give, and through the reversed list what edges that end at it give. So there are no
+ * atomics, and results do not depend on the order in which blocks run.
+ */
+#include "edges.h"
+
+enum { FORCE_THREADS = 128, REDUCE_THREADS = 256 };
+
+namespace { /* kernels and their arguments differ between element types */
+
+typedef struct force_arrays {
+  const int64_t *row, *in_row;
+  const int32_t *in_pair, *edge;
+  const real *vec, *grad;  /* [n_edges][4] */
+  double *forces;          /* [n_nodes][3] */
+  double *parts;           /* [n_blocks][9] virial of a block's centres */
+  double *half, *centroid; /* [n_nodes][9] or NULL */
+  double *virial;          /* [9] */
+  double scale;
+  int32_t n_local, n_nodes;
+} force_arrays;
+
+MLFF_DEVICE void load_edge(const force_arrays &a, int64_t e, double d[3], double g[3])
+{
+  for (int c = 0; c < 3; c++) {
+    d[c] = (double) a.vec[4 * e + c];
+    g[c] = a.scale * (double) a.grad[4 * e + c];
+  }
+}
+
+/* F_i = scale (sum_{e of i} g_e - sum_{e to i} g_e),  parts[b] = - scale sum_{e of the block's centres} d_e g_e^T
+ * A thread owns node i = 0 .. n_nodes-1 and reads its edges and the edges that end at it; a block of FORCE_THREADS sums nine
+ * numbers per thread as a tree in shared memory. All in double; deterministic. Twin: forces_cpu. */
+__global__ void __launch_bounds__(FORCE_THREADS) forces_kernel(force_arrays a)
+{
+  MLFF_SHARED(double, sums, FORCE_THREADS);
+  const int t = (int) threadIdx.x, i = (int) blockIdx.x * FORCE_THREADS + t;
+  double f[3] = {0, 0, 0}, w[9] = {0, 0, 0, 0, 0, 0, 0, 0, 0}, d[3], g[3], we[9];
+  if (i < a.n_local) {
+    for (int64_t e = a.row[i]; e < a.row[i + 1]; e++) {
+      load_edge(a, e, d, g);
+      mlff_edge_virial(1.0, d, g, we);
+      for (int c = 0; c < 3; c++) f[c] += g[c];
+      for (int c = 0; c < 9; c++) w[c] += we[c];
+    }
+  }
+  if (i < a.n_nodes) {
+    for (int64_t q = a.in_row[i]; q < a.in_row[i + 1]; q++) {
+      const int32_t e = a.edge[a.in_pair[q]];
+      if (e < 0) continue;
+      for (int c = 0; c < 3; c++) f[c] -= a.scale * (double) a.grad[4 * (int64_t) e + c];
+    }
+    for (int c = 0; c < 3; c++) a.forces[3 * (int64_t) i + c] = f[c];
+  }
+  for (int c = 0; c < 9; c++) {
+    sums[t] = w[c];
+    for (int n = FORCE_THREADS / 2; n > 0; n /= 2) {
+      __syncthreads();
+      if (t < n) sums[t] += sums[t + n];
+    }
+    if (t == 0) a.parts[9 * (int64_t) blockIdx.x + c] = sums[0];
+    __syncthreads();
+  }
+}
+
+/* virial[c] = sum_b parts[b][c] for c = 0 .. 8. One block; a thread sums every REDUCE_THREADS-th part, then a tree in shared
+ * memory; deterministic. Twin: forces_cpu. */
+__global__ void __launch_bounds__(REDUCE_THREADS) virial_kernel(force_arrays a, int n_parts)
+{
+  MLFF_SHARED(double, sums, REDUCE_THREADS);
+  const int t = (int) threadIdx.x;
+  for (int c = 0; c < 9; c++) {
+    double sum = 0;
+    for (int64_t b = t; b < n_parts; b += REDUCE_THREADS) sum += a.parts[9 * b + c];
+    sums[t] = sum;
+    for (int n = REDUCE_THREADS / 2; n > 0; n /= 2) {
+      __syncthreads();
+      if (t < n) sums[t] += sums[t + n];
+    }
+    if (t == 0) a.virial[c] = sums[0];
+    __syncthreads();
+  }
+}
+
+/* half[i] = (sum_{e of i} w_e + sum_{e to i} w_e) / 2,  centroid[i] = sum_{e to i} w_e,  w_e = - scale d_e g_e^T
+ * One thread per node, in double; deterministic. Twin: atom_virials. */
+__global__ void atom_virials_kernel(force_arrays a)
+{
+  const int i = (int) (blockIdx.x * blockDim.x + threadIdx.x);
+  if (i >= a.n_nodes) return;
+  double own[9] = {0, 0, 0, 0, 0, 0, 0, 0, 0}, in[9] = {0, 0, 0, 0, 0, 0, 0, 0, 0}, d[3], g[3], w[9];
+  if (i < a.n_local) {
+    for (int64_t e = a.row[i]; e < a.row[i + 1]; e++) {
+      load_edge(a, e, d, g);
+      mlff_edge_virial(1.0, d, g, w);
+      for (int c = 0; c < 9; c++) own[c] += w[c];
+    }
+  }
+  for (int64_t q = a.in_row[i]; q < a.in_row[i + 1]; q++) {
+    const int32_t e = a.edge[a.in_pair[q]];
+    if (e < 0) continue;
+    load_edge(a, e, d, g);
+    mlff_edge_virial(1.0, d, g, w);
+    for (int c = 0; c < 9; c++) in[c] += w[c];
+  }
+  for (int c = 0; c < 9; c++) {
+    if (a.half) a.half[9 * (int64_t) i + c] = 0.5 * (own[c] + in[c]);
+    if (a.centroid) a.centroid[9 * (int64_t) i + c] = in[c];
+  }
+}
+
+} // namespace
+
+/* Doubles of one evaluation on the device: forces, virial, parts, per-atom virials. */
+static mlff_status make_arrays(mlff_backend *backend, const mlff_forces_args *args, unsigned n_blocks, force_arrays *a,
+                               mlff_error *error)
+{
+  const mlff_edges *edges = args->edges;
+  const graph_arrays g = graph_of(edges);
+  mlff_buf *buf = &mlff_cuda_of(backend)->virial_parts;
+  const size_t n = (size_t) edges->n_nodes, n_parts = 9 * (size_t) n_blocks;
+  const size_t n_half = args->result->atom_virial ? 9 * n : 0, n_centroid = args->result->atom_centroid ? 9 * n : 0;
+  MLFF_TRY(mlff_buf_reserve(backend, buf, (3 * n + 9 + n_parts + n_half + n_centroid) * sizeof(double), error));
+  memset(a, 0, sizeof *a);
+  a->row = (const int64_t *) edges->row.data;
+  a->in_row = g.in_row;
+  a->in_pair = g.in_pair;
+  a->edge = g.edge;
+  a->vec = (const real *) edges->vec.data;
+  a->grad = (const real *) args->grad;
+  a->virial = (double *) buf->data;
+  a->forces = a->virial + 9;
+  a->parts = a->forces + 3 * n;
+  if (n_half) a->half = a->parts + n_parts;
+  if (n_centroid) a->centroid = a->parts + n_parts + n_half;
+  a->scale = args->scale;
+  a->n_local = edges->n_local;
+  a->n_nodes = edges->n_nodes;
+  return MLFF_OK;
+}
+
+mlff_status MLFF_CUDA(forces_cuda)(mlff_backend *backend, const mlff_forces_args *args, mlff_error *error)
+{
+  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  mlff_result *result = args->result;
+  const size_t n = (size_t) args->edges->n_nodes;
+  const unsigned n_blocks = mlff_cuda_blocks((int64_t) n, FORCE_THREADS);
+  force_arrays a;
+  MLFF_TRY(make_arrays(backend, args, n_blocks, &a, error));
+  MLFF_LAUNCH(backend, forces_kernel, n_blocks, FORCE_THREADS, 0, a);
+  MLFF_LAUNCH(backend, virial_kernel, 1, REDUCE_THREADS, 0, a, (int) n_blocks);
+  if (a.half || a.centroid) MLFF_LAUNCH_INDEPENDENT(backend, atom_virials_kernel, n_blocks, FORCE_THREADS, a);
+  MLFF_TRY(mlff_cuda_download(backend, result->forces, a.forces, 3 * n * sizeof(double), error));
+  if (a.half) MLFF_TRY(mlff_cuda_download(backend, result->atom_virial, a.half, 9 * n * sizeof(double), error));
+  if (a.centroid)
+    MLFF_TRY(mlff_cuda_download(backend, result->atom_centroid, a.centroid, 9 * n * sizeof(double), error));
+  MLFF_TRY(mlff_cuda_download(backend, cuda->virial, a.virial, 9 * sizeof(double), error));
+  mlff_virial_six(cuda->virial, result->virial);
+  return MLFF_OK;
+}

@@ -1,0 +1,54 @@
+/* launch.h: the one way to launch a kernel and to declare shared memory, on a GPU and in tests/cudasim.
+ *
+ *   MLFF_LAUNCH(backend, kernel, grid, block, shared_bytes, arguments ...)
+ *   MLFF_LAUNCH_INDEPENDENT(backend, kernel, grid, block, arguments ...)   threads that never wait for each other: no
+ *                                                                          barrier, vote, shuffle or shared memory
+ * Both do nothing for a grid of 0 blocks or when the backend has failed. Errors are kept by the backend and returned by
+ * the next op that returns a status.
+ *   MLFF_SHARED(type, name, n)           __shared__ type name[n]
+ *   MLFF_SHARED_DYNAMIC(type, name)      the shared_bytes of the launch
+ */
+#ifndef MLFF_CUDA_LAUNCH_H
+#define MLFF_CUDA_LAUNCH_H
+
+#include "backend_cuda.h"
+
+#if MLFF_CUDASIM
+#define MLFF_SHARED(type, name, n) CUDASIM_SHARED(type, name, n)
+#define MLFF_SHARED_DYNAMIC(type, name) CUDASIM_SHARED_DYNAMIC(type, name)
+#else
+#define MLFF_SHARED(type, name, n) __shared__ type name[n]
+#define MLFF_SHARED_DYNAMIC(type, name)                \
+  extern __shared__ __align__(16) char name##_bytes[]; \
+  type *const name = (type *) name##_bytes
+#endif
+
+/* Blocks that n items need. A grid has 2^31 - 1 blocks at most; more items than that fit no device's memory. */
+static inline unsigned mlff_cuda_blocks(int64_t n, int per_block)
+{
+  return (unsigned) ((n + per_block - 1) / per_block);
+}
+
+template <typename... P, typename... A>
+static void mlff_cuda_launch(mlff_backend *backend, const char *name, int independent, void (*kernel)(P...), dim3 grid,
+                             dim3 block, size_t shared, A... arguments)
+{
+  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  if (cuda->failure.code || grid.x == 0 || grid.y == 0) return;
+#if MLFF_CUDASIM
+  const cudasim_launch_info info = {name, grid, block, shared, independent};
+  const cudaError_t error = cudasim_launch_kernel(info, cuda->stream, kernel, arguments...);
+#else
+  (void) independent;
+  kernel<<<grid, block, shared, cuda->stream>>>(arguments...);
+  const cudaError_t error = cudaGetLastError();
+#endif
+  if (error != cudaSuccess) mlff_cuda_remember(cuda, error, name);
+}
+
+#define MLFF_LAUNCH(backend, kernel, grid, block, shared, ...) \
+  mlff_cuda_launch(backend, #kernel, 0, kernel, grid, block, shared, __VA_ARGS__)
+#define MLFF_LAUNCH_INDEPENDENT(backend, kernel, grid, block, ...) \
+  mlff_cuda_launch(backend, #kernel, 1, kernel, grid, block, 0, __VA_ARGS__)
+
+#endif

@@ -1,0 +1,68 @@
+/* ops_cuda.h: the ops of the CUDA backend, declared under their name of this compilation: every file of ops is compiled
+ * once with MLFF_REAL_IS_DOUBLE=0 and once with 1. Twin: src/mlff/backend/cpu/cpu.h and simd.h. */
+#ifndef MLFF_OPS_CUDA_H
+#define MLFF_OPS_CUDA_H
+
+#include "launch.h"
+
+#if MLFF_REAL_IS_DOUBLE
+typedef double real;
+#define MLFF_CUDA(name) name##_f64
+#else
+typedef float real;
+#define MLFF_CUDA(name) name##_f32
+#endif
+
+typedef real mlff_value;
+#define MLFF_MATH static __host__ __device__ __forceinline__
+#define MLFF_DEVICE static __device__ __forceinline__
+
+#include "../src/mlff/backend/ops_math.h"
+
+enum { WARP = 32 };
+#define FULL_WARP 0xffffffffu
+
+/* Functions of the element type. */
+#if MLFF_REAL_IS_DOUBLE
+#define REAL_FUNCTION(name)            \
+  MLFF_DEVICE real real_##name(real x) \
+  {                                    \
+    return name(x);                    \
+  }
+#else
+#define REAL_FUNCTION(name)            \
+  MLFF_DEVICE real real_##name(real x) \
+  {                                    \
+    return name##f(x);                 \
+  }
+#endif
+REAL_FUNCTION(exp)
+REAL_FUNCTION(log1p)
+REAL_FUNCTION(sqrt)
+REAL_FUNCTION(sin)
+REAL_FUNCTION(cos)
+
+/* 1/(1 + exp(-x)): 0 and 1 far out, NaN stays NaN */
+MLFF_DEVICE real real_sigmoid(real x)
+{
+  return (real) 1 / ((real) 1 + real_exp(-x));
+}
+
+/* Sum over the 32 lanes, in a fixed order, to all of them. */
+MLFF_DEVICE real warp_sum(real x)
+{
+  for (int with = WARP / 2; with > 0; with /= 2) x += __shfl_xor_sync(FULL_WARP, x, with);
+  return x;
+}
+
+mlff_status MLFF_CUDA(linear_pack_cuda)(mlff_backend *, mlff_linear *, const double *weight, const double *bias,
+                                        int n_out, int n_in, int transpose, mlff_error *);
+void MLFF_CUDA(linear_cuda)(mlff_backend *, const mlff_linear *, const mlff_linear_args *);
+mlff_status MLFF_CUDA(edges_cuda)(mlff_backend *, const mlff_graph *, double cutoff, mlff_edges *, mlff_error *);
+mlff_status MLFF_CUDA(forces_cuda)(mlff_backend *, const mlff_forces_args *, mlff_error *);
+
+/* Fill in the architectures' ops: painn.cu, ani_ops.cu. */
+void MLFF_CUDA(painn_ops_cuda)(mlff_painn_ops *);
+void MLFF_CUDA(ani_ops_cuda)(mlff_ani_ops *);
+
+#endif

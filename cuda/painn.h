@@ -1,0 +1,37 @@
+/* painn.h: what the PaiNN ops of the GPU share. Twin: cpu/painn.h. */
+#ifndef MLFF_CUDA_PAINN_H
+#define MLFF_CUDA_PAINN_H
+
+#include "ops_cuda.h"
+
+MLFF_DEVICE line_index line_load_index(const real *line)
+{
+  const int4 raw = *(const int4 *) (const void *) (line + LINE_INDEX);
+  const line_index index = {raw.x, raw.y, raw.z, raw.w};
+  return index;
+}
+
+MLFF_DEVICE void line_store_index(real *line, line_index index)
+{
+  int4 raw;
+  raw.x = index.first;
+  raw.y = index.node;
+  raw.z = index.species;
+  raw.w = index.unused;
+  *(int4 *) (void *) (line + LINE_INDEX) = raw;
+}
+
+mlff_status MLFF_CUDA(painn_radial_cuda)(mlff_backend *, const mlff_painn_basis *, const mlff_edges *,
+                                         mlff_painn_radial *, mlff_error *);
+void MLFF_CUDA(painn_moments_cuda)(mlff_backend *, const mlff_painn_moments_args *);
+void MLFF_CUDA(painn_moments_backward_cuda)(mlff_backend *, const mlff_painn_moments_args *);
+void MLFF_CUDA(painn_message_cuda)(mlff_backend *, const mlff_painn_message_args *);
+void MLFF_CUDA(painn_message_backward_cuda)(mlff_backend *, const mlff_painn_message_args *);
+void MLFF_CUDA(painn_mix_norm_cuda)(mlff_backend *, const mlff_painn_mix_args *);
+void MLFF_CUDA(painn_mix_update_cuda)(mlff_backend *, const mlff_painn_mix_args *);
+void MLFF_CUDA(painn_mix_backward_gates_cuda)(mlff_backend *, const mlff_painn_mix_args *);
+void MLFF_CUDA(painn_mix_backward_vectors_cuda)(mlff_backend *, const mlff_painn_mix_args *);
+void MLFF_CUDA(painn_mix_backward_sum_cuda)(mlff_backend *, const mlff_painn_mix_args *);
+void MLFF_CUDA(painn_readout_cuda)(mlff_backend *, const mlff_painn_readout_args *);
+
+#endif

@@ -1,0 +1,28 @@
+/* table.cu: the op table of the CUDA backend; compiled once for each element type. Twin: cpu/table.c. */
+#include "ops_cuda.h"
+
+namespace { /* kernels differ between element types */
+
+/* Does nothing; whether it can be found tells whether this build has code for the device. */
+__global__ void probe_kernel(int *unused)
+{
+  (void) unused;
+}
+
+} // namespace
+
+cudaError_t MLFF_CUDA(mlff_cuda_probe)(void)
+{
+  cudaFuncAttributes attributes;
+  return cudaFuncGetAttributes(&attributes, probe_kernel);
+}
+
+void MLFF_CUDA(mlff_cuda_ops)(mlff_ops *ops)
+{
+  ops->linear_pack = MLFF_CUDA(linear_pack_cuda);
+  ops->linear = MLFF_CUDA(linear_cuda);
+  ops->edges = MLFF_CUDA(edges_cuda);
+  ops->forces = MLFF_CUDA(forces_cuda);
+  MLFF_CUDA(painn_ops_cuda)(&ops->painn);
+  MLFF_CUDA(ani_ops_cuda)(&ops->ani);
+}

@@ -1,0 +1,13 @@
+/* cuda.h: what the engine knows of the GPU backend, which lies in cuda/ and is linked in when MLFF_HAVE_CUDA is set. */
+#ifndef MLFF_BACKEND_CUDA_H
+#define MLFF_BACKEND_CUDA_H
+
+#include "backend.h"
+
+/* Number of devices that can be used; when 0, why says what is missing. */
+int mlff_cuda_n_devices(char *why, size_t why_size);
+
+/* Opens device number `device`. An absent one, one that this build has no code for and one without memory are errors. */
+mlff_status mlff_cuda_open(int device, int is_double, mlff_backend **backend, mlff_error *error);
+
+#endif

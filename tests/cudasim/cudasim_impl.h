@@ -1,0 +1,61 @@
+/* cudasim_impl.h: what the simulator's files share. Not seen by the code under test. */
+#ifndef MLFF_CUDASIM_IMPL_H
+#define MLFF_CUDASIM_IMPL_H
+
+#include "cuda_runtime.h"
+#undef threadIdx
+#undef blockIdx
+#undef blockDim
+#undef gridDim
+
+#if defined(__SANITIZE_ADDRESS__)
+#define CUDASIM_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define CUDASIM_ASAN 1
+#endif
+#endif
+#ifndef CUDASIM_ASAN
+#define CUDASIM_ASAN 0
+#endif
+#if CUDASIM_ASAN
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(address, size) ((void) (address), (void) (size))
+#define ASAN_UNPOISON_MEMORY_REGION(address, size) ((void) (address), (void) (size))
+#endif
+
+namespace cudasim {
+
+/* What tests set, and counters. */
+struct settings {
+  int n_devices = 1, has_code = 1;
+  size_t memory = (size_t) 4 << 30;
+  unsigned shuffle = 0;
+  long fail_allocation = 0, fail_launch = 0;
+  long n_allocations = 0, n_launches = 0, n_copied = 0;
+  cudaError_t lost = cudaSuccess;       /* once the device failed, everything does */
+  cudaError_t last_error = cudaSuccess; /* of cudaGetLastError */
+};
+extern settings state;
+
+/* Ends the program with a message that names the running kernel, block and thread. */
+[[noreturn]] void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* 1 when [data, data+bytes) lies within one device allocation; is_device: when it points into device memory at all. */
+int is_allocated(const void *data, size_t bytes);
+int is_device(const void *data);
+
+/* Device memory can be touched while one of these exists: in kernels and copies, not by host code in between. */
+struct device_access {
+  device_access();
+  ~device_access();
+};
+
+/* Runs one launch, now: fibers.cpp. */
+void run_grid(const cudasim_launch_info &info, const std::function<void()> &thread);
+
+} // namespace cudasim
+
+#endif

@@ -1,0 +1,150 @@
+/* kernels.cu: small kernels that use each feature of the simulator once, right and wrong, for test_cudasim.cpp. Compiled for
+ * a GPU as well: so the simulator's dialect is CUDA's. */
+#include "kernels.h"
+
+#include "launch.h"
+
+/* y[k] = 2 x[k] */
+__global__ void twice_kernel(const float *x, float *y, int n)
+{
+  const int k = (int) (blockIdx.x * blockDim.x + threadIdx.x);
+  if (k < n) y[k] = 2 * x[k];
+}
+
+/* y[block] = sum of x over the block, as a tree in shared memory. */
+__global__ void tree_sum_kernel(const float *x, float *y)
+{
+  MLFF_SHARED(float, sums, 96);
+  const int t = (int) threadIdx.x;
+  sums[t] = x[blockIdx.x * 96 + threadIdx.x];
+  for (int n = 48; n >= 3; n /= 2) {
+    __syncthreads();
+    if (t < n) sums[t] += sums[t + n];
+  }
+  __syncthreads();
+  if (t == 0) y[blockIdx.x] = sums[0] + sums[1] + sums[2];
+}
+
+/* y[t] = sum of all lanes of the warp by xor; then what up, down and indexed shuffles and votes give. */
+__global__ void shuffle_kernel(int *sum, int *up, int *down, int *from3, unsigned *votes)
+{
+  const int t = (int) threadIdx.x, lane = t % 32;
+  int x = t;
+  for (int with = 16; with > 0; with /= 2) x += __shfl_xor_sync(0xffffffffu, x, with);
+  sum[t] = x;
+  up[t] = __shfl_up_sync(0xffffffffu, t, 2);
+  down[t] = __shfl_down_sync(0xffffffffu, t, 3, 8);
+  from3[t] = __shfl_sync(0xffffffffu, t, 3, 16);
+  votes[t] = __ballot_sync(0xffffffffu, lane % 3 == 0);
+  if (lane < 20) votes[t] += __popc(__ballot_sync(0x000fffffu, lane > 4));
+}
+
+/* Every thread adds its number to counter, and the block's to the block's place. */
+__global__ void atomic_kernel(int *counter, int *least, int *order)
+{
+  atomicAdd(counter, (int) threadIdx.x);
+  atomicMin(least, 100 - (int) threadIdx.x);
+  if (threadIdx.x == 0) order[atomicAdd(order, 1) + 1] = (int) blockIdx.x;
+}
+
+/* Dynamic shared memory, reversed within the block. */
+__global__ void reverse_kernel(const float *x, float *y)
+{
+  MLFF_SHARED_DYNAMIC(float, all);
+  const int t = (int) threadIdx.x, n = (int) blockDim.x;
+  all[t] = x[blockIdx.x * blockDim.x + threadIdx.x];
+  __syncthreads();
+  y[blockIdx.x * blockDim.x + threadIdx.x] = all[n - 1 - t];
+}
+
+/* y[t] = what shared memory holds before anything was written. */
+__global__ void fresh_shared_kernel(float *y)
+{
+  MLFF_SHARED(float, fresh, 32);
+  y[threadIdx.x] = fresh[threadIdx.x];
+  __syncthreads();
+  fresh[threadIdx.x] = 1;
+}
+
+/* ---- wrong ones ---- */
+
+__global__ void divergent_block_kernel(float *y)
+{
+  if (threadIdx.x < 16) __syncthreads();
+  y[threadIdx.x] = 1;
+}
+
+__global__ void divergent_lines_kernel(float *y)
+{
+  if (threadIdx.x < 16)
+    __syncthreads();
+  else
+    __syncthreads();
+  y[threadIdx.x] = 1;
+}
+
+__global__ void divergent_warp_kernel(int *y)
+{
+  if (threadIdx.x == 7) return;
+  y[threadIdx.x] = __shfl_xor_sync(0xffffffffu, 1, 1);
+}
+
+__global__ void foreign_mask_kernel(int *y)
+{
+  y[threadIdx.x] = (int) __ballot_sync(0x0000ffffu, 1);
+}
+
+__global__ void shared_overrun_kernel(float *y, int at)
+{
+  MLFF_SHARED(float, first, 32);
+  MLFF_SHARED(float, second, 32);
+  first[threadIdx.x] = second[threadIdx.x] = 0;
+  __syncthreads();
+  y[threadIdx.x] = first[at + (int) threadIdx.x];
+}
+
+void launch_twice(mlff_backend *b, const float *x, float *y, int n)
+{
+  MLFF_LAUNCH_INDEPENDENT(b, twice_kernel, mlff_cuda_blocks(n, 64), 64, x, y, n);
+}
+
+void launch_tree_sum(mlff_backend *b, const float *x, float *y, int n_blocks)
+{
+  MLFF_LAUNCH(b, tree_sum_kernel, (unsigned) n_blocks, 96, 0, x, y);
+}
+
+void launch_tree_sum_as_independent(mlff_backend *b, const float *x, float *y)
+{
+  MLFF_LAUNCH_INDEPENDENT(b, tree_sum_kernel, 1, 96, x, y);
+}
+
+void launch_shuffle(mlff_backend *b, int *sum, int *up, int *down, int *from3, unsigned *votes)
+{
+  MLFF_LAUNCH(b, shuffle_kernel, 1, 64, 0, sum, up, down, from3, votes);
+}
+
+void launch_atomic(mlff_backend *b, int *counter, int *least, int *order, int n_blocks)
+{
+  MLFF_LAUNCH(b, atomic_kernel, (unsigned) n_blocks, 64, 0, counter, least, order);
+}
+
+void launch_reverse(mlff_backend *b, const float *x, float *y, int n_blocks, int n_threads, int shared_bytes)
+{
+  MLFF_LAUNCH(b, reverse_kernel, (unsigned) n_blocks, (unsigned) n_threads, (size_t) shared_bytes, x, y);
+}
+
+void launch_fresh_shared(mlff_backend *b, float *y)
+{
+  MLFF_LAUNCH(b, fresh_shared_kernel, 2, 32, 0, y);
+}
+
+void launch_wrong(mlff_backend *b, int which, float *y)
+{
+  int *ints = (int *) (void *) y;
+  if (which == WRONG_BLOCK) MLFF_LAUNCH(b, divergent_block_kernel, 1, 64, 0, y);
+  if (which == WRONG_LINES) MLFF_LAUNCH(b, divergent_lines_kernel, 1, 64, 0, y);
+  if (which == WRONG_WARP) MLFF_LAUNCH(b, divergent_warp_kernel, 1, 64, 0, ints);
+  if (which == WRONG_MASK) MLFF_LAUNCH(b, foreign_mask_kernel, 1, 64, 0, ints);
+  if (which == WRONG_SHARED) MLFF_LAUNCH(b, shared_overrun_kernel, 1, 32, 0, y, 1);
+  if (which == WRONG_DEVICE) MLFF_LAUNCH_INDEPENDENT(b, twice_kernel, 2, 64, (const float *) y, y, 128);
+}

@@ -1,0 +1,529 @@
+/* runtime.cpp: devices, memory, streams, events, graphs and launches of the simulator.
+ *
+ * Device memory is a range of addresses of its own that only kernels and copies can touch: host code that dereferences a
+ * device pointer dies. Fresh memory is full of NaN. Under AddressSanitizer everything around an allocation is poisoned.
+ */
+#include "cudasim_impl.h"
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <vector>
+
+namespace cudasim {
+
+settings state;
+
+/* ---- memory ---- */
+
+enum { GRAIN = 256 };
+static const size_t ARENA_BYTES = (size_t) 1 << 36;
+
+static struct {
+  char *base;
+  size_t high;                     /* end of the highest allocation ever, whole pages */
+  std::map<size_t, size_t> blocks; /* offset -> bytes asked for */
+  std::map<void *, size_t> host;   /* of cudaMallocHost */
+  size_t in_use;
+  int open; /* device_access objects */
+} arena;
+
+static size_t room_of(size_t bytes)
+{
+  return (bytes + GRAIN - 1) / GRAIN * GRAIN + GRAIN; /* and a zone behind */
+}
+
+static void touched_device_memory(int signal, siginfo_t *info, void *)
+{
+  const char *at = (const char *) info->si_addr;
+  if (at >= arena.base && at < arena.base + ARENA_BYTES && !arena.open) {
+    static const char text[] = "cudasim: host code touched device memory outside of a kernel or copy\n";
+    if (write(2, text, sizeof text - 1) < 0) _exit(1);
+  }
+  ::signal(signal, SIG_DFL);
+  raise(signal);
+}
+
+static void make_arena()
+{
+  if (arena.base) return;
+  void *base = mmap(nullptr, ARENA_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED) die("no addresses for device memory");
+  arena.base = (char *) base;
+  if (CUDASIM_ASAN) return; /* it reports such accesses itself */
+  struct sigaction action = {};
+  action.sa_sigaction = touched_device_memory;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGSEGV, &action, nullptr);
+}
+
+device_access::device_access()
+{
+  if (arena.open++ == 0 && arena.high) mprotect(arena.base, arena.high, PROT_READ | PROT_WRITE);
+}
+
+device_access::~device_access()
+{
+  if (--arena.open == 0 && arena.high) mprotect(arena.base, arena.high, PROT_NONE);
+}
+
+int is_device(const void *data)
+{
+  return arena.base && (const char *) data >= arena.base && (const char *) data < arena.base + ARENA_BYTES;
+}
+
+int is_allocated(const void *data, size_t bytes)
+{
+  if (!is_device(data)) return 0;
+  const size_t offset = (size_t) ((const char *) data - arena.base);
+  auto after = arena.blocks.upper_bound(offset);
+  if (after == arena.blocks.begin()) return 0;
+  --after;
+  return offset - after->first <= after->second && bytes <= after->second - (offset - after->first);
+}
+
+static cudaError_t fail(cudaError_t error)
+{
+  if (error) state.last_error = error;
+  return error;
+}
+
+/* The error that every call gives when there is no device or it was lost. */
+static cudaError_t usable()
+{
+  return fail(state.n_devices < 1 ? cudaErrorNoDevice : state.lost);
+}
+
+/* ---- streams ---- */
+
+} // namespace cudasim
+
+struct cudasim_stream {
+  cudasim_graph *capture;
+};
+struct cudasim_event {
+  double time;
+};
+struct cudasim_graph {
+  std::vector<std::function<void()>> nodes;
+};
+
+namespace cudasim {
+
+static cudasim_stream default_stream;
+
+/* Does the work now, or adds it to the graph that the stream records. */
+static void submit(cudaStream_t stream, std::function<void()> work)
+{
+  cudasim_stream *s = stream ? stream : &default_stream;
+  if (s->capture)
+    s->capture->nodes.push_back(std::move(work));
+  else
+    work();
+}
+
+/* ---- checks of a launch ---- */
+
+/* A word that is the address of host memory: kernels must not get those. */
+static int is_host_address(uint64_t word)
+{
+  if (word < 0x10000 || word >> 47) return 0;
+  if (is_device((const void *) word)) return 0;
+  return msync((void *) (word & ~(uint64_t) 4095), 4096, MS_ASYNC) == 0;
+}
+
+static void check_arguments(const char *name, const void *const *arguments, const size_t *sizes, int n)
+{
+  for (int a = 0; a < n; a++) {
+    for (size_t at = 0; at + 8 <= sizes[a]; at += 8) {
+      uint64_t word;
+      std::memcpy(&word, (const char *) arguments[a] + at, 8);
+      if (is_host_address(word))
+        die("kernel %s: argument %d holds host address %p at byte %zu", name, a, (void *) word, at);
+      if (is_device((const void *) word) && !is_allocated((const void *) word, 0))
+        die("kernel %s: argument %d holds address %p at byte %zu, which is not or no longer allocated", name, a,
+            (void *) word, at);
+    }
+  }
+}
+
+} // namespace cudasim
+
+using namespace cudasim;
+
+cudaError_t cudasim_launch(const cudasim_launch_info &info, cudaStream_t stream, const std::function<void()> &thread,
+                           const void *const *arguments, const size_t *sizes, int n_arguments)
+{
+  if (usable()) return state.last_error;
+  const uint64_t n_threads = (uint64_t) info.block.x * info.block.y * info.block.z;
+  if (!n_threads || n_threads > 1024 || !info.grid.x || !info.grid.y || !info.grid.z || info.grid.x > 0x7fffffffu ||
+      info.grid.y > 65535 || info.grid.z > 65535 || info.block.z > 64)
+    return fail(cudaErrorInvalidConfiguration);
+  if (info.shared > 49152) return fail(cudaErrorInvalidValue);
+  size_t bytes = 0;
+  for (int a = 0; a < n_arguments; a++) bytes += sizes[a];
+  if (bytes > 4000) die("kernel %s: %zu bytes of arguments, 4096 at most", info.name, bytes);
+  if (!state.has_code) return fail(cudaErrorNoKernelImageForDevice);
+  state.n_launches++;
+  if (state.fail_launch && --state.fail_launch == 0) return fail(state.lost = cudaErrorLaunchFailure);
+  check_arguments(info.name, arguments, sizes, n_arguments);
+  submit(stream, [info, thread] { run_grid(info, thread); });
+  return cudaSuccess;
+}
+
+cudaError_t cudasim_malloc(void **data, size_t bytes)
+{
+  if (usable()) return state.last_error;
+  make_arena();
+  state.n_allocations++;
+  *data = nullptr;
+  if (state.fail_allocation && --state.fail_allocation == 0) return fail(cudaErrorMemoryAllocation);
+  if (bytes > state.memory || arena.in_use + bytes > state.memory) return fail(cudaErrorMemoryAllocation);
+  if (bytes == 0) return cudaSuccess;
+  size_t offset = GRAIN;
+  for (const auto &b : arena.blocks) {
+    if (b.first >= offset + room_of(bytes)) break;
+    offset = b.first + room_of(b.second);
+  }
+  if (offset + room_of(bytes) > ARENA_BYTES) return fail(cudaErrorMemoryAllocation);
+  arena.blocks[offset] = bytes;
+  arena.in_use += bytes;
+  const size_t end = (offset + room_of(bytes) + 4095) / 4096 * 4096;
+  if (end > arena.high) {
+    if (arena.open) mprotect(arena.base, end, PROT_READ | PROT_WRITE);
+    arena.high = end;
+  }
+  device_access access;
+  char *p = arena.base + offset;
+  ASAN_POISON_MEMORY_REGION(p - GRAIN, GRAIN + room_of(bytes));
+  ASAN_UNPOISON_MEMORY_REGION(p, bytes);
+  std::memset(p, 0xff, bytes);
+  *data = p;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *data)
+{
+  if (!data) return cudaSuccess;
+  const auto b = is_device(data) ? arena.blocks.find((size_t) ((char *) data - arena.base)) : arena.blocks.end();
+  if (b == arena.blocks.end()) die("cudaFree(%p): that was not allocated", data);
+  ASAN_POISON_MEMORY_REGION(data, b->second);
+  arena.in_use -= b->second;
+  arena.blocks.erase(b);
+  return usable();
+}
+
+cudaError_t cudasim_malloc_host(void **data, size_t bytes)
+{
+  if (usable()) return state.last_error;
+  state.n_allocations++;
+  *data = nullptr;
+  if (state.fail_allocation && --state.fail_allocation == 0) return fail(cudaErrorMemoryAllocation);
+  *data = std::malloc(bytes ? bytes : 1);
+  if (!*data) return fail(cudaErrorMemoryAllocation);
+  std::memset(*data, 0xff, bytes);
+  arena.host[*data] = bytes;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void *data)
+{
+  if (data && !arena.host.erase(data)) die("cudaFreeHost(%p): that was not allocated", data);
+  std::free(data);
+  return usable();
+}
+
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream)
+{
+  if (usable()) return state.last_error;
+  const int to_device = kind != cudaMemcpyDeviceToHost, from_device = kind != cudaMemcpyHostToDevice;
+  if (!bytes) return cudaSuccess;
+  if (to_device ? !is_allocated(dst, bytes) : is_device(dst))
+    die("cudaMemcpyAsync: %zu bytes to %p: not there", bytes, dst);
+  if (from_device ? !is_allocated(src, bytes) : is_device(src))
+    die("cudaMemcpyAsync: %zu bytes from %p: not there", bytes, src);
+  if (kind != cudaMemcpyDeviceToDevice) state.n_copied++;
+  submit(stream, [=] {
+    device_access access;
+    std::memcpy(dst, src, bytes);
+  });
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *data, int byte, size_t bytes, cudaStream_t stream)
+{
+  if (usable()) return state.last_error;
+  if (!bytes) return cudaSuccess;
+  if (!is_allocated(data, bytes)) die("cudaMemsetAsync: %zu bytes at %p: not there", bytes, data);
+  submit(stream, [=] {
+    device_access access;
+    std::memset(data, byte, bytes);
+  });
+  return cudaSuccess;
+}
+
+/* ---- devices ---- */
+
+const char *cudaGetErrorName(cudaError_t error)
+{
+  switch (error) {
+  case cudaSuccess: return "cudaSuccess";
+  case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
+  case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+  case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
+  case cudaErrorInsufficientDriver: return "cudaErrorInsufficientDriver";
+  case cudaErrorNoDevice: return "cudaErrorNoDevice";
+  case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
+  case cudaErrorNoKernelImageForDevice: return "cudaErrorNoKernelImageForDevice";
+  case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
+  case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
+  case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
+  }
+  return "unknown error";
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+  return cudaGetErrorName(error);
+}
+
+cudaError_t cudaGetLastError()
+{
+  const cudaError_t error = state.last_error;
+  state.last_error = state.lost;
+  return error;
+}
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+  *count = state.n_devices;
+  return fail(state.n_devices ? cudaSuccess : cudaErrorNoDevice);
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+  if (device < 0 || device >= state.n_devices) return fail(cudaErrorInvalidDevice);
+  return usable();
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+  *device = 0;
+  return usable();
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *prop, int device)
+{
+  if (device < 0 || device >= state.n_devices) return fail(cudaErrorInvalidDevice);
+  *prop = cudaDeviceProp{};
+  std::snprintf(prop->name, sizeof prop->name, "simulated device");
+  prop->totalGlobalMem = state.memory;
+  prop->sharedMemPerBlock = 49152;
+  prop->major = 9;
+  prop->multiProcessorCount = 2;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+  *version = 13000;
+  return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+  *version = 13000;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
+{
+  *total = state.memory;
+  *free = state.memory - arena.in_use;
+  return usable();
+}
+
+cudaError_t cudasim_attributes(cudaFuncAttributes *attributes)
+{
+  *attributes = cudaFuncAttributes{90, 90, 32};
+  if (usable()) return state.last_error;
+  return state.has_code ? cudaSuccess : fail(cudaErrorNoKernelImageForDevice);
+}
+
+/* ---- streams, events, graphs ---- */
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
+{
+  if (usable()) return state.last_error;
+  *stream = new cudasim_stream();
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+  delete stream;
+  return usable();
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+  if (stream && stream->capture) return fail(cudaErrorStreamCaptureUnsupported);
+  return usable();
+}
+
+cudaError_t cudaDeviceSynchronize()
+{
+  return usable();
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
+{
+  if (usable()) return state.last_error;
+  *event = new cudasim_event();
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *event)
+{
+  return cudaEventCreateWithFlags(event, 0);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+  delete event;
+  return usable();
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+  submit(stream, [=] {
+    using namespace std::chrono;
+    event->time = duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
+  });
+  return usable();
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t)
+{
+  return usable();
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
+{
+  *ms = (float) (end->time - start->time);
+  return usable();
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
+{
+  if (!stream || stream->capture) return fail(cudaErrorStreamCaptureUnsupported);
+  stream->capture = new cudasim_graph();
+  return usable();
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
+{
+  if (!stream || !stream->capture) return fail(cudaErrorStreamCaptureUnsupported);
+  *graph = stream->capture;
+  stream->capture = nullptr;
+  return usable();
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
+{
+  *exec = new cudasim_graph(*graph);
+  return usable();
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
+{
+  if (usable()) return state.last_error;
+  state.n_launches++;
+  if (state.fail_launch && --state.fail_launch == 0) return fail(state.lost = cudaErrorLaunchFailure);
+  for (const auto &node : exec->nodes) submit(stream, node);
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph)
+{
+  delete graph;
+  return usable();
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
+{
+  delete exec;
+  return usable();
+}
+
+/* ---- what tests ask ---- */
+
+static long from_environment(const char *name, long otherwise)
+{
+  const char *text = std::getenv(name);
+  return text ? std::atol(text) : otherwise;
+}
+
+void cudasim_reset()
+{
+  state = settings();
+  state.n_devices = (int) from_environment("MLFF_CUDASIM_DEVICES", 1);
+  state.shuffle = (unsigned) from_environment("MLFF_CUDASIM_SHUFFLE", 0);
+}
+
+static const int initialised = (cudasim_reset(), 0);
+
+void cudasim_set_devices(int n)
+{
+  state.n_devices = n;
+}
+
+void cudasim_set_memory(size_t bytes)
+{
+  state.memory = bytes;
+}
+
+void cudasim_set_code(int has_code)
+{
+  state.has_code = has_code;
+}
+
+void cudasim_set_shuffle(unsigned seed)
+{
+  state.shuffle = seed;
+}
+
+void cudasim_fail_allocation(long n)
+{
+  state.fail_allocation = n;
+}
+
+void cudasim_fail_launch(long n)
+{
+  state.fail_launch = n;
+}
+
+long cudasim_n_allocations()
+{
+  return state.n_allocations;
+}
+
+long cudasim_n_launches()
+{
+  return state.n_launches;
+}
+
+long cudasim_n_copied()
+{
+  return state.n_copied;
+}
+
+size_t cudasim_bytes_in_use()
+{
+  return arena.in_use + 0 * (size_t) initialised;
+}

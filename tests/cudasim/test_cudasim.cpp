@@ -1,0 +1,291 @@
+/* test_cudasim.cpp: the simulated device itself: that right kernels give right numbers and wrong ones are stopped. */
+#include "kernels.h"
+
+#include <check.h>
+#include <csignal>
+#include <cstdlib>
+#include <vector>
+
+extern "C" {
+#include "support.h"
+}
+
+static mlff_backend *open_gpu(void)
+{
+  mlff_error error = {};
+  mlff_backend *backend = nullptr;
+  cudasim_reset();
+  test_ok(mlff_cuda_open(0, 0, &backend, &error), error);
+  return backend;
+}
+
+template <typename T> static T *on_device(const std::vector<T> &x)
+{
+  T *data = nullptr;
+  ck_assert_int_eq(cudaMalloc(&data, x.size() * sizeof(T)), cudaSuccess);
+  ck_assert_int_eq(cudaMemcpyAsync(data, x.data(), x.size() * sizeof(T), cudaMemcpyHostToDevice, nullptr), cudaSuccess);
+  return data;
+}
+
+template <typename T> static std::vector<T> to_host(const T *data, size_t n)
+{
+  std::vector<T> x(n);
+  ck_assert_int_eq(cudaMemcpyAsync(x.data(), data, n * sizeof(T), cudaMemcpyDeviceToHost, nullptr), cudaSuccess);
+  return x;
+}
+
+static std::vector<float> numbers(int n)
+{
+  std::vector<float> x((size_t) n);
+  for (int k = 0; k < n; k++) x[(size_t) k] = (float) (k % 17);
+  return x;
+}
+
+static void check_ok(mlff_backend *backend)
+{
+  mlff_error error = {};
+  test_ok(mlff_cuda_status(mlff_cuda_of(backend), &error), error);
+}
+
+START_TEST(blocks_and_threads_cover_everything)
+{
+  for (int n = 0; n < 200; n += 67) {
+    mlff_backend *b = open_gpu();
+    cudasim_set_shuffle((unsigned) _i);
+    float *x = on_device(numbers(n + 1)), *y = on_device(std::vector<float>((size_t) n + 1, -1));
+    launch_twice(b, x, y, n);
+    check_ok(b);
+    const std::vector<float> got = to_host(y, (size_t) n + 1);
+    for (int k = 0; k < n; k++) ck_assert_float_eq(got[(size_t) k], 2 * (float) (k % 17));
+    ck_assert_float_eq(got[(size_t) n], -1);
+    cudaFree(x);
+    cudaFree(y);
+    mlff_backend_close(b);
+    ck_assert_uint_eq(cudasim_bytes_in_use(), 0);
+  }
+}
+END_TEST
+
+START_TEST(barriers_and_shared_memory)
+{
+  mlff_backend *b = open_gpu();
+  cudasim_set_shuffle((unsigned) _i);
+  const std::vector<float> x = numbers(5 * 96);
+  float *dx = on_device(x), *dy = on_device(std::vector<float>(5 * 96));
+  launch_tree_sum(b, dx, dy, 5);
+  check_ok(b);
+  std::vector<float> got = to_host(dy, 5 * 96);
+  for (int k = 0; k < 5; k++) {
+    float sum = 0;
+    for (int t = 0; t < 96; t++) sum += x[(size_t) (96 * k + t)];
+    ck_assert_float_eq(got[(size_t) k], sum);
+  }
+  launch_reverse(b, dx, dy, 4, 120, 120 * (int) sizeof(float));
+  check_ok(b);
+  got = to_host(dy, 5 * 96);
+  for (int k = 0; k < 480; k++) ck_assert_float_eq(got[(size_t) k], x[(size_t) (k / 120 * 120 + 119 - k % 120)]);
+  launch_fresh_shared(b, dy);
+  got = to_host(dy, 32);
+  for (int k = 0; k < 32; k++)
+    ck_assert_msg(std::isnan(got[(size_t) k]), "shared memory must not be carried to the next block");
+  cudaFree(dx);
+  cudaFree(dy);
+  mlff_backend_close(b);
+}
+END_TEST
+
+START_TEST(shuffles_and_votes)
+{
+  mlff_backend *b = open_gpu();
+  cudasim_set_shuffle((unsigned) _i);
+  int *out[4];
+  for (int k = 0; k < 4; k++) out[k] = on_device(std::vector<int>(64));
+  unsigned *dv = on_device(std::vector<unsigned>(64));
+  launch_shuffle(b, out[0], out[1], out[2], out[3], dv);
+  check_ok(b);
+  const std::vector<int> sum = to_host(out[0], 64), up = to_host(out[1], 64), down = to_host(out[2], 64),
+                         from3 = to_host(out[3], 64);
+  const std::vector<unsigned> votes = to_host(dv, 64);
+  for (int t = 0; t < 64; t++) {
+    const size_t k = (size_t) t;
+    ck_assert_int_eq(sum[k], t < 32 ? 31 * 16 : 31 * 16 + 32 * 32);
+    ck_assert_int_eq(up[k], t % 32 < 2 ? t : t - 2);
+    ck_assert_int_eq(down[k], t % 8 < 5 ? t + 3 : t);
+    ck_assert_int_eq(from3[k], t / 16 * 16 + 3);
+    ck_assert_uint_eq(votes[k], 0x49249249u + (t % 32 < 20 ? 15 : 0));
+  }
+  for (int k = 0; k < 4; k++) cudaFree(out[k]);
+  cudaFree(dv);
+  mlff_backend_close(b);
+}
+END_TEST
+
+/* Blocks run in another order when asked to, and all of them do. */
+START_TEST(atomics_and_the_order_of_blocks)
+{
+  mlff_backend *b = open_gpu();
+  int orders_in_sequence = 0;
+  for (unsigned seed = 0; seed < 4; seed++) {
+    cudasim_set_shuffle(seed);
+    int *counter = on_device(std::vector<int>{0, 1000}), *order = on_device(std::vector<int>(21));
+    launch_atomic(b, counter, counter + 1, order, 20);
+    check_ok(b);
+    const std::vector<int> c = to_host(counter, 2), o = to_host(order, 21);
+    ck_assert_int_eq(c[0], 20 * 63 * 32);
+    ck_assert_int_eq(c[1], 37);
+    int sorted = 1, seen = 0;
+    for (int k = 0; k < 20; k++) {
+      seen |= 1 << o[(size_t) k + 1];
+      sorted &= o[(size_t) k + 1] == k;
+    }
+    ck_assert_int_eq(seen, (1 << 20) - 1);
+    ck_assert(sorted || seed);
+    orders_in_sequence += sorted;
+    cudaFree(counter);
+    cudaFree(order);
+  }
+  ck_assert_int_eq(orders_in_sequence, 1);
+  mlff_backend_close(b);
+}
+END_TEST
+
+START_TEST(graphs_are_recorded_and_replayed)
+{
+  mlff_backend *b = open_gpu();
+  cudaStream_t stream = mlff_cuda_of(b)->stream;
+  float *x = on_device(numbers(70)), *y = on_device(std::vector<float>(70, 5)), *z = on_device(std::vector<float>(70));
+  cudaGraph_t graph;
+  cudaGraphExec_t exec;
+  ck_assert_int_eq(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  launch_twice(b, x, y, 70);
+  launch_twice(b, y, z, 70);
+  ck_assert_int_eq(cudaStreamSynchronize(stream), cudaErrorStreamCaptureUnsupported);
+  ck_assert_int_eq(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  ck_assert_float_eq(to_host(y, 1)[0], 5); /* recorded, not run */
+  ck_assert_int_eq(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+  cudaGraphDestroy(graph);
+  for (int round = 1; round < 3; round++) {
+    const std::vector<float> fresh(70, (float) round);
+    cudaMemcpyAsync(x, fresh.data(), 70 * sizeof(float), cudaMemcpyHostToDevice, stream);
+    ck_assert_int_eq(cudaGraphLaunch(exec, stream), cudaSuccess);
+    const std::vector<float> got = to_host(z, 70);
+    for (float v : got) ck_assert_float_eq(v, 4 * (float) round);
+  }
+  cudaGraphExecDestroy(exec);
+  float *all[] = {x, y, z};
+  for (float *p : all) cudaFree(p);
+  mlff_backend_close(b);
+}
+END_TEST
+
+START_TEST(fresh_memory_is_nan_and_failures_come_when_asked)
+{
+  mlff_backend *b = open_gpu();
+  float *x = nullptr;
+  ck_assert_int_eq(cudaMalloc(&x, 40), cudaSuccess);
+  ck_assert(std::isnan(to_host(x, 10)[9]));
+  cudaFree(x);
+  cudasim_fail_allocation(2);
+  ck_assert_int_eq(cudaMalloc(&x, 40), cudaSuccess);
+  float *second = nullptr;
+  ck_assert_int_eq(cudaMalloc(&second, 40), cudaErrorMemoryAllocation);
+  ck_assert_int_eq(cudaMalloc(&second, 40), cudaSuccess);
+  cudaGetLastError();
+  cudaFree(second);
+  cudasim_set_memory(1 << 20);
+  ck_assert_int_eq(cudaMalloc(&second, 1 << 20), cudaErrorMemoryAllocation);
+  cudaGetLastError();
+  cudasim_fail_launch(2);
+  launch_twice(b, x, x, 10);
+  check_ok(b);
+  launch_twice(b, x, x, 10);
+  mlff_error error = {};
+  ck_assert_int_eq(mlff_cuda_status(mlff_cuda_of(b), &error), MLFF_E_DEVICE);
+  ck_assert_msg(strstr(error.text, "twice_kernel") != nullptr, "%s", error.text);
+  cudaFree(x);
+  mlff_backend_close(b);
+}
+END_TEST
+
+/* ---- what must be stopped ---- */
+
+START_TEST(wrong_kernels_are_stopped)
+{
+  mlff_backend *b = open_gpu();
+  float *y = on_device(std::vector<float>(64));
+  launch_wrong(b, _i, y);
+}
+END_TEST
+
+START_TEST(barrier_in_independent_threads_is_stopped)
+{
+  mlff_backend *b = open_gpu();
+  float *x = on_device(numbers(96));
+  launch_tree_sum_as_independent(b, x, x);
+}
+END_TEST
+
+START_TEST(host_pointer_in_a_kernel_is_stopped)
+{
+  mlff_backend *b = open_gpu();
+  std::vector<float> x = numbers(70);
+  launch_twice(b, x.data(), x.data(), 70);
+}
+END_TEST
+
+START_TEST(freed_pointer_in_a_kernel_is_stopped)
+{
+  mlff_backend *b = open_gpu();
+  float *x = on_device(numbers(70));
+  cudaFree(x);
+  launch_twice(b, x, x, 70);
+}
+END_TEST
+
+START_TEST(copy_beyond_the_end_is_stopped)
+{
+  std::vector<float> x(11);
+  float *y = on_device(numbers(10));
+  cudaMemcpyAsync(y, x.data(), 44, cudaMemcpyHostToDevice, nullptr);
+}
+END_TEST
+
+START_TEST(device_pointer_on_the_host_is_stopped)
+{
+  volatile float *x = on_device(numbers(70));
+  x[0] = 1;
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+  Suite *suite = suite_create("cudasim");
+  TCase *right = tcase_create("right");
+  tcase_add_loop_test(right, blocks_and_threads_cover_everything, 0, 3);
+  tcase_add_loop_test(right, barriers_and_shared_memory, 0, 3);
+  tcase_add_loop_test(right, shuffles_and_votes, 0, 3);
+  tcase_add_test(right, atomics_and_the_order_of_blocks);
+  tcase_add_test(right, graphs_are_recorded_and_replayed);
+  tcase_add_test(right, fresh_memory_is_nan_and_failures_come_when_asked);
+  suite_add_tcase(suite, right);
+  TCase *wrong = tcase_create("wrong");
+  for (int which = WRONG_BLOCK; which <= WRONG_MASK; which++)
+    tcase_add_loop_test_raise_signal(wrong, wrong_kernels_are_stopped, SIGABRT, which, which + 1);
+  tcase_add_test_raise_signal(wrong, barrier_in_independent_threads_is_stopped, SIGABRT);
+  tcase_add_test_raise_signal(wrong, host_pointer_in_a_kernel_is_stopped, SIGABRT);
+  tcase_add_test_raise_signal(wrong, freed_pointer_in_a_kernel_is_stopped, SIGABRT);
+  tcase_add_test_raise_signal(wrong, copy_beyond_the_end_is_stopped, SIGABRT);
+#if defined(__SANITIZE_ADDRESS__) /* ends the program with exit code 1 and a report */
+  tcase_add_loop_exit_test(wrong, wrong_kernels_are_stopped, 1, WRONG_SHARED, WRONG_DEVICE + 1);
+  tcase_add_exit_test(wrong, device_pointer_on_the_host_is_stopped, 1);
+#else
+  tcase_add_test_raise_signal(wrong, device_pointer_on_the_host_is_stopped, SIGSEGV);
+#endif
+  suite_add_tcase(suite, wrong);
+  return suite;
+}
+
+int main(void)
+{
+  return test_main(make_suite);
+}

@@ -1,0 +1,67 @@
+#include "backends.h"
+
+#include <float.h>
+#include <stdlib.h>
+
+#if MLFF_HAVE_CUDA
+#include "backend/cuda.h"
+#endif
+
+static const char *const precisions[] = {"fp32", "fp64"};
+static const char *const kernel_paths[] = {"generic", "avx2", "avx512"};
+
+int n_backends(void)
+{
+#if MLFF_HAVE_CUDA
+  char why[200];
+  return mlff_cuda_n_devices(why, sizeof why) > 0 ? N_CPU_BACKENDS + 2 : N_CPU_BACKENDS;
+#else
+  return N_CPU_BACKENDS;
+#endif
+}
+
+mlff_backend *open_backend(int which)
+{
+  mlff_error error = {0};
+  mlff_backend *backend = NULL;
+  if (which >= N_CPU_BACKENDS) {
+    test_ok(mlff_backend_open("cuda", precisions[which % 2], NULL, &backend, &error), error);
+    return backend;
+  }
+  const char *kernels = kernel_paths[which / 2];
+  if (!mlff_cpu_has_kernels(kernels)) {
+    test_skip("kernel path %s is not available here", kernels);
+    return NULL;
+  }
+  test_ok(mlff_backend_open("cpu", precisions[which % 2], kernels, &backend, &error), error);
+  return backend;
+}
+
+double rounding(const mlff_backend *backend)
+{
+  return backend->real_size == sizeof(float) ? FLT_EPSILON : DBL_EPSILON;
+}
+
+mlff_buf bytes_to_backend(mlff_backend *backend, const void *data, size_t bytes)
+{
+  mlff_error error = {0};
+  mlff_buf buf = {0};
+  test_ok(mlff_buf_reserve(backend, &buf, bytes, &error), error);
+  test_ok(backend->ops->upload(backend, buf.data, data, bytes, &error), error);
+  return buf;
+}
+
+void *bytes_from_backend(mlff_backend *backend, const void *data, size_t bytes)
+{
+  mlff_error error = {0};
+  void *copy = malloc(bytes + 1);
+  test_ok(backend->ops->download(backend, copy, data, bytes, &error), error);
+  return copy;
+}
+
+void release_edges(mlff_backend *backend, mlff_edges *edges)
+{
+  mlff_buf *bufs[] = {&edges->row,    &edges->nbr, &edges->node, &edges->species, &edges->vec, &edges->center_species,
+                      &edges->scratch};
+  for (size_t k = 0; k < sizeof bufs / sizeof bufs[0]; k++) mlff_buf_release(backend, bufs[k]);
+}

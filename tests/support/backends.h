@@ -1,0 +1,25 @@
+/* backends.h: every backend that this machine has, for tests of ops: the CPU's kernel paths and, where one can be used, a
+ * GPU (in builds with MLFF_CUDASIM a simulated one), each in both precisions. Arrays are on the backend: tests download. */
+#ifndef MLFF_TEST_BACKENDS_H
+#define MLFF_TEST_BACKENDS_H
+
+#include "support.h"
+
+#include "backend/ops.h"
+
+/* Kernel paths of the CPU times precisions; GPUs come behind. */
+enum { N_CPU_BACKENDS = 6 };
+/* Number of backends to loop over. */
+int n_backends(void);
+/* Backend number `which`, or NULL (and a visible skip) when this processor or build lacks it. */
+mlff_backend *open_backend(int which);
+/* Relative rounding error of its reals. */
+double rounding(const mlff_backend *backend);
+
+/* A copy on the backend of n bytes, and on the host; both are released by the caller. */
+mlff_buf bytes_to_backend(mlff_backend *backend, const void *data, size_t bytes);
+void *bytes_from_backend(mlff_backend *backend, const void *data, size_t bytes);
+
+void release_edges(mlff_backend *backend, mlff_edges *edges);
+
+#endif
