@@ -54,19 +54,19 @@ static void release_cuda(mlff_backend *backend, void *data)
   if (data && cudaFree(data) != cudaSuccess) cudaGetLastError(); /* a lost device has lost its memory too */
 }
 
-static void memory_cuda(mlff_backend *backend, size_t *free_bytes, size_t *total_bytes)
+static mlff_status memory_cuda(mlff_backend *backend, size_t *free_bytes, size_t *total_bytes, mlff_error *error)
 {
-  cudaSetDevice(mlff_cuda_of(backend)->device);
-  if (cudaMemGetInfo(free_bytes, total_bytes) == cudaSuccess) return;
-  cudaGetLastError();
-  *free_bytes = *total_bytes = 0;
+  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  MLFF_TRY(mlff_cuda_status(cuda, error));
+  MLFF_TRY(mlff_cuda_check(cuda, cudaSetDevice(cuda->device), "cudaSetDevice", error));
+  return mlff_cuda_check(cuda, cudaMemGetInfo(free_bytes, total_bytes), "cudaMemGetInfo", error);
 }
 
 mlff_status mlff_cuda_upload(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   MLFF_TRY(mlff_cuda_status(cuda, error));
-  if (!bytes) return MLFF_OK;
+  if (!bytes || backend->forecast) return MLFF_OK;
   return mlff_cuda_check(cuda, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice, cuda->stream), "an upload",
                          error);
 }
@@ -75,7 +75,7 @@ mlff_status mlff_cuda_download(mlff_backend *backend, void *dst, const void *src
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   MLFF_TRY(mlff_cuda_status(cuda, error));
-  if (!bytes) return MLFF_OK;
+  if (!bytes || backend->forecast) return MLFF_OK;
   MLFF_TRY(mlff_cuda_check(cuda, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, cuda->stream), "a download",
                            error));
   return mlff_cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "waiting for results", error);
@@ -92,7 +92,7 @@ static mlff_status upload_cuda(mlff_backend *backend, void *dst, const void *src
 static void zero_cuda(mlff_backend *backend, void *data, size_t bytes)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-  if (cuda->failure.code || !bytes) return;
+  if (cuda->failure.code || !bytes || backend->forecast) return;
   mlff_cuda_check(cuda, cudaMemsetAsync(data, 0, bytes, cuda->stream), "cudaMemsetAsync", NULL);
 }
 
@@ -250,9 +250,14 @@ extern "C" mlff_status mlff_cuda_open(int device, int is_double, mlff_backend **
   if (failed == cudaSuccess) failed = cudaMallocHost(&cuda->staging, MLFF_CUDA_STAGING);
   if (failed != cudaSuccess) {
     close_cuda(&cuda->base);
-    return mlff_fail(error, failed == cudaErrorMemoryAllocation ? MLFF_E_NOMEM : MLFF_E_DEVICE,
-                     "device cuda:%d cannot be used: %s (%s); use another one or 'device cpu'", device,
-                     cudaGetErrorString(failed), cudaGetErrorName(failed));
+    if (failed == cudaErrorMemoryAllocation)
+      return mlff_fail(
+          error, MLFF_E_NOMEM,
+          "device cuda:%d is out of memory before anything was computed: other programs use it (nvidia-smi "
+          "lists them); use another one or 'device cpu'",
+          device);
+    return mlff_fail(error, MLFF_E_DEVICE, "device cuda:%d cannot be used: %s (%s); use another one or 'device cpu'",
+                     device, cudaGetErrorString(failed), cudaGetErrorName(failed));
   }
   *backend = &cuda->base;
   return MLFF_OK;

@@ -34,7 +34,7 @@ static void mlff_cuda_launch(mlff_backend *backend, const char *name, int indepe
                              dim3 block, size_t shared, A... arguments)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-  if (cuda->failure.code || grid.x == 0 || grid.y == 0) return;
+  if (cuda->failure.code || backend->forecast || grid.x == 0 || grid.y == 0) return;
 #if MLFF_CUDASIM
   const cudasim_launch_info info = {name, grid, block, shared, independent};
   const cudaError_t error = cudasim_launch_kernel(info, cuda->stream, kernel, arguments...);
@@ -44,6 +44,8 @@ static void mlff_cuda_launch(mlff_backend *backend, const char *name, int indepe
   const cudaError_t error = cudaGetLastError();
 #endif
   if (error != cudaSuccess) mlff_cuda_remember(cuda, error, name);
+  if (backend->spans)
+    mlff_cuda_check(cuda, cudaStreamSynchronize(cuda->stream), name, NULL); /* spans time what is done */
 }
 
 #define MLFF_LAUNCH(backend, kernel, grid, block, shared, ...) \

@@ -88,7 +88,7 @@ typedef struct mlff_halo {
 
 /* How to open a model. Zero-initialise, then set what you need. */
 typedef struct mlff_options {
-  const char *device;          /* "auto" (default), "cpu", "cuda", "cuda:N"                                     */
+  const char *device;          /* "auto" (default): the first GPU that can be used, else the CPU; "cpu", "cuda", "cuda:N" */
   const char *precision;       /* "fp32" (default), "fp64", "mixed"                                             */
   const char *kernels;         /* "auto" (default: the best that the processor has), "generic", "avx2", "avx512" */
   const char *const *elements; /* [n_elements] elements that will occur, NULL = all of the model's; columns and
@@ -121,9 +121,10 @@ typedef struct mlff_info {
   const char *architecture;    /* "painn", "ani", ...                                                     */
   const char *citation;        /* paper of the architecture                                               */
   const char *sha256;          /* of the weights, 64 hex digits                                           */
-  const char *device;          /* device in use, "cpu"                                                    */
+  const char *device;          /* device in use, "cpu" or "cuda"                                          */
+  const char *device_why;      /* why "auto" did not take a GPU; "" when it did or was not asked          */
   const char *precision;       /* precision in use                                                        */
-  const char *kernels;         /* kernel path in use, e.g. "avx512"                                       */
+  const char *kernels;         /* kernel path in use, e.g. "avx512", "sm_90" on a GPU                     */
   unsigned traits;             /* MLFF_CONSERVATIVE | ...                                                 */
   double cutoff;               /* A                                                                       */
   int n_elements;              /* of the model                                                            */

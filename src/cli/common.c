@@ -71,6 +71,7 @@ int cli_verify(const cli_options *options)
   const int n = mlff_model_n_self_tests(model);
   printf("%s (%s), sha256 %.12s, on %s, %s, kernels %s\n", info->name, info->architecture, info->sha256, info->device,
          info->precision, info->kernels);
+  if (info->device_why[0]) printf("no GPU: %s\n", info->device_why);
   printf("%-24s %7s  %-21s  %-21s  %-21s\n", "structure", "atoms", "energy eV/atom", "forces eV/A", "virial eV/atom");
   printf("%-24s %7s  %-21s  %-21s  %-21s\n", "", "", "error / allowed", "error / allowed", "error / allowed");
   for (int k = 0; k < n; k++) {

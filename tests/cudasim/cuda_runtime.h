@@ -254,20 +254,6 @@ cudaError_t cudasim_launch_kernel(const cudasim_launch_info &info, cudaStream_t 
       info, stream, [=] { kernel(a...); }, arguments, sizes, (int) sizeof...(A));
 }
 
-/* ---- what tests ask of the simulator ---- */
-
-extern "C" {
-void cudasim_reset();                    /* as at the start of the program; memory must have been freed           */
-void cudasim_set_devices(int n);         /* 0: no device                                                       */
-void cudasim_set_memory(size_t bytes);   /* of the device                                                      */
-void cudasim_set_code(int has_code);     /* 0: the build has no code for the device                            */
-void cudasim_set_shuffle(unsigned seed); /* 0: blocks and warps in order; else an order of its own per launch  */
-void cudasim_fail_allocation(long n);    /* the n-th allocation from now on fails; 0: none                     */
-void cudasim_fail_launch(long n);        /* the n-th launch from now on fails, and everything after it         */
-long cudasim_n_allocations();            /* since the start                                                    */
-long cudasim_n_launches();
-long cudasim_n_copied(); /* copies between host and device                                     */
-size_t cudasim_bytes_in_use();
-}
+#include "cudasim.h"
 
 #endif

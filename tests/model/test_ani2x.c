@@ -6,7 +6,7 @@
 #include "reference.h"
 #include "testmodel.h"
 
-#include "backend/backend.h"
+#include "backends.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -15,7 +15,6 @@
 #include <string.h>
 
 static const char *const precisions[] = {"fp32", "fp64"};
-static const char *const kernel_paths[] = {"generic", "avx2", "avx512"};
 
 static const char *const ani2x_elements[] = {"H", "C", "N", "O", "S", "F", "Cl"};
 
@@ -143,11 +142,11 @@ static int ani2x_model(int rounded, int with_offsets, test_model *model)
 }
 
 /* Opens for the elements of the atoms only (pruned) or for all. */
-static mlff_model *open_for(const test_model *model, const char *precision, const char *kernels,
-                            const test_atoms *atoms)
+static mlff_model *open_for(const test_model *model, int which, const test_atoms *atoms)
 {
   const char *symbols[128];
-  mlff_options options = {.precision = precision, .kernels = kernels, .skip_self_test = 1};
+  mlff_options options = {.skip_self_test = 1};
+  choose_backend(which, &options);
   for (int i = 0; atoms && i < atoms->n; i++) {
     int known = 0;
     for (int k = 0; k < options.n_elements; k++) known |= !strcmp(symbols[k], test_symbol(atoms->number[i]));
@@ -209,23 +208,20 @@ START_TEST(ani2x_matches_its_reference)
   test_json *reference = read_reference();
   if (!reference || !ani2x_model(1, 0, &published)) return;
   const int is_double = _i % 2;
-  const char *kernels = kernel_paths[_i / 2];
-  if (mlff_cpu_has_kernels(kernels)) {
+  if (choose_backend(_i, &(mlff_options){.device = NULL})) {
     const test_json *structures = test_json_get(reference, "structures");
-    mlff_model *whole = open_for(&published, precisions[is_double], kernels, NULL);
+    mlff_model *whole = open_for(&published, _i, NULL);
     ck_assert_int_ge(test_json_length(structures), 5);
     for (int k = 0; k < test_json_length(structures); k++) {
       const test_json *structure = test_json_item(structures, k);
       test_atoms atoms = test_json_atoms(structure);
-      mlff_model *pruned = open_for(&published, precisions[is_double], kernels, &atoms);
+      mlff_model *pruned = open_for(&published, _i, &atoms);
       check_structure(pruned, structure, is_double);
       if (atoms.n < 40) check_structure(whole, structure, is_double);
       mlff_model_close(pruned);
       test_atoms_free(&atoms);
     }
     mlff_model_close(whole);
-  } else {
-    test_skip("kernel path %s is not available here", kernels);
   }
   test_model_free(&published);
   test_json_free(reference);
@@ -291,7 +287,7 @@ static Suite *suite(void)
   Suite *s = suite_create("model/ani2x");
   TCase *c = tcase_create("ani2x");
   tcase_set_timeout(c, 300);
-  tcase_add_loop_test(c, ani2x_matches_its_reference, 0, 6);
+  tcase_add_loop_test(c, ani2x_matches_its_reference, 0, n_backends());
   tcase_add_test(c, ani2x_with_exact_constants);
   tcase_add_test(c, ani2x_totals_keep_their_digits);
   suite_add_tcase(s, c);

@@ -6,6 +6,7 @@
  * cutoff, P3 bias inside the cutoff, P4 filters sliced by layer, P5 mu before the layer, P6 V and W, P7 offsets per atom,
  * P8 direction of edges.
  */
+#include "backends.h"
 #include "plain_painn.h"
 
 #include "arch/painn.h"
@@ -14,16 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const precisions[] = {"fp32", "fp64"};
-static const char *const kernel_paths[] = {"generic", "avx2", "avx512"};
 static const char *const hco[] = {"H", "C", "O"};
-enum { N_BACKENDS = 6 };
 
 static mlff_model *open_on(const test_model *file, int which)
 {
-  const mlff_options options = {.precision = precisions[which % 2],
-                                .kernels = kernel_paths[which / 2],
-                                .skip_self_test = 1};
+  mlff_options options = {.skip_self_test = 1};
+  choose_backend(which, &options);
   mlff_model *model = NULL;
   mlff_error error = {.code = MLFF_OK};
   test_ok(mlff_model_open_memory("test.yaml", file->yaml, file->yaml_size, file->weights, file->weights_size, &options,
@@ -34,9 +31,7 @@ static mlff_model *open_on(const test_model *file, int which)
 
 static int missing(int which)
 {
-  if (mlff_cpu_has_kernels(kernel_paths[which / 2])) return 0;
-  test_skip("kernel path %s is not available here", kernel_paths[which / 2]);
-  return 1;
+  return !choose_backend(which, &(mlff_options){.device = NULL});
 }
 
 /* What test models add per atom. P7: per atom, never through single precision. */
@@ -220,8 +215,8 @@ static Suite *painn_suite(void)
   Suite *suite = suite_create("painn models");
   TCase *tcase = tcase_create("all");
   tcase_set_timeout(tcase, 300);
-  tcase_add_loop_test(tcase, energies_match_plain_loops, 0, N_BACKENDS);
-  tcase_add_loop_test(tcase, published_models_match_their_references, 0, N_BACKENDS);
+  tcase_add_loop_test(tcase, energies_match_plain_loops, 0, n_backends());
+  tcase_add_loop_test(tcase, published_models_match_their_references, 0, n_backends());
   tcase_add_loop_test(tcase, tables_are_exact_to_float, 0, 2);
   suite_add_tcase(suite, tcase);
   return suite;

@@ -20,20 +20,28 @@ int n_backends(void)
 #endif
 }
 
+const char *auto_device(void)
+{
+  return n_backends() > N_CPU_BACKENDS ? "cuda" : "cpu";
+}
+
+int choose_backend(int which, mlff_options *options)
+{
+  options->precision = precisions[which % 2];
+  options->device = which < N_CPU_BACKENDS ? "cpu" : "cuda";
+  options->kernels = which < N_CPU_BACKENDS ? kernel_paths[which / 2] : NULL;
+  if (which >= N_CPU_BACKENDS || mlff_cpu_has_kernels(options->kernels)) return 1;
+  test_skip("kernel path %s is not available here", options->kernels);
+  return 0;
+}
+
 mlff_backend *open_backend(int which)
 {
   mlff_error error = {0};
+  mlff_options options = {0};
   mlff_backend *backend = NULL;
-  if (which >= N_CPU_BACKENDS) {
-    test_ok(mlff_backend_open("cuda", precisions[which % 2], NULL, &backend, &error), error);
-    return backend;
-  }
-  const char *kernels = kernel_paths[which / 2];
-  if (!mlff_cpu_has_kernels(kernels)) {
-    test_skip("kernel path %s is not available here", kernels);
-    return NULL;
-  }
-  test_ok(mlff_backend_open("cpu", precisions[which % 2], kernels, &backend, &error), error);
+  if (choose_backend(which, &options))
+    test_ok(mlff_backend_open(options.device, options.precision, options.kernels, &backend, &error), error);
   return backend;
 }
 

@@ -13,6 +13,10 @@ enum { N_CPU_BACKENDS = 6 };
 int n_backends(void);
 /* Backend number `which`, or NULL (and a visible skip) when this processor or build lacks it. */
 mlff_backend *open_backend(int which);
+/* Sets device, precision and kernels so that a model opens on that backend. 0 (and a visible skip) when it is not here. */
+int choose_backend(int which, mlff_options *options);
+/* What device 'auto' is here: "cuda" or "cpu". */
+const char *auto_device(void);
 /* Relative rounding error of its reals. */
 double rounding(const mlff_backend *backend);
 

@@ -1,4 +1,5 @@
 /* test_model.c: opening models, their self-tests, and what is refused, for every architecture alike. */
+#include "backends.h"
 #include "testmodel.h"
 
 #include <math.h>
@@ -35,7 +36,7 @@ START_TEST(info_says_what_the_file_says)
   const mlff_info *info = mlff_model_info(model);
   ck_assert_str_eq(info->name, "test");
   ck_assert_str_eq(info->architecture, _i < 3 ? "painn" : "ani");
-  ck_assert_str_eq(info->device, "cpu");
+  ck_assert_str_eq(info->device, auto_device());
   ck_assert_str_eq(info->precision, "fp64");
   ck_assert_uint_eq(strlen(info->sha256), 64);
   ck_assert(strlen(info->citation) > 10);
@@ -184,7 +185,7 @@ START_TEST(self_test_fails)
   mlff_model *model = NULL;
   mlff_self_test t;
   test_fails(open_model(&file, &(mlff_options){.precision = "fp64"}, &model, &error), error, MLFF_E_NUMERIC,
-             "self-test 'box' failed on cpu");
+             "self-test 'box' failed on ");
   ck_assert_ptr_null(model);
   model = test_model_open(&file, "fp64"); /* without */
   test_ok(mlff_model_self_test(model, 0, &t, &error), error);

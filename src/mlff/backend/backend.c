@@ -175,7 +175,7 @@ static mlff_status out_of_memory(mlff_backend *backend, size_t wanted, mlff_erro
     return mlff_fail(error, MLFF_E_NOMEM,
                      "out of memory: %.1f MB more wanted on %s, %.1f MB in use; use fewer atoms per rank",
                      (double) wanted / 1e6, backend->name, (double) backend->memory.bytes / 1e6);
-  backend->ops->memory(backend, &free_bytes, &total_bytes);
+  MLFF_TRY(backend->ops->memory(backend, &free_bytes, &total_bytes, error)); /* it may have failed for good */
   return mlff_fail(
       error, MLFF_E_NOMEM,
       "out of memory: %.1f MB more wanted on %s, where %.1f of %.1f MB are free and %.1f MB in use by this "
@@ -188,6 +188,10 @@ mlff_status mlff_buf_reserve(mlff_backend *backend, mlff_buf *buf, size_t bytes,
 {
   if (bytes == 0) bytes = 1; /* an empty array has an address too */
   if (bytes <= buf->capacity) return MLFF_OK;
+  if (backend->forecast) {
+    *backend->forecast += bytes - buf->capacity;
+    return MLFF_OK;
+  }
   const size_t wanted = buf->capacity && bytes < SIZE_MAX / 2 ? bytes + bytes / 4 : bytes;
   void *data = backend->ops->alloc(backend, wanted);
   if (!data) return out_of_memory(backend, wanted, error);

@@ -81,10 +81,11 @@ typedef struct mlff_forces_args {
 } mlff_forces_args;
 
 struct mlff_ops {
-  /* backend_*.c: memory. alloc returns NULL when there is none. memory: of the device, NULL where it is the host's. */
+  /* backend_*.c: memory. alloc returns NULL when there is none. memory: of the device, or its
+   * failure; NULL where it is the host's. */
   void *(*alloc)(mlff_backend *, size_t bytes);
   void (*release)(mlff_backend *, void *data);
-  void (*memory)(mlff_backend *, size_t *free_bytes, size_t *total_bytes);
+  mlff_status (*memory)(mlff_backend *, size_t *free_bytes, size_t *total_bytes, mlff_error *);
   mlff_status (*upload)(mlff_backend *, void *dst, const void *host_src, size_t bytes, mlff_error *);
   mlff_status (*download)(mlff_backend *, void *host_dst, const void *src, size_t bytes, mlff_error *);
   void (*zero)(mlff_backend *, void *data, size_t bytes);

@@ -169,20 +169,27 @@ static mlff_status check_distance(const mlff_model *m, const mlff_graph *graph, 
 static mlff_status evaluate(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
                             mlff_error *error)
 {
+  const int has_memory = m->backend->ops->memory != NULL; /* of its own, so a forecast makes sense */
   mlff_arch_outputs out = {.node_energy = NULL};
   mlff_error ignored;
 
-  /* A bad position leaves no edges; the network is evaluated all the same for the sake of its exchanges. */
+  /* A bad position or a failed device leaves no edges; the network is evaluated all the same for its exchanges. */
   mlff_status status = m->backend->ops->edges(m->backend, graph, m->head->cutoff, &m->edges, error);
-  if (status && status != MLFF_E_NUMERIC) return status;
+  if (status == MLFF_E_NOMEM && has_memory) return mlff_forecast_memory(m, graph, halo, -1, result, error);
+  if (status && status != MLFF_E_NUMERIC && status != MLFF_E_DEVICE) return status;
   if (!status) status = check_distance(m, graph, error);
   const mlff_arch_inputs in = {.graph = graph, .edges = &m->edges, .halo = halo};
   const mlff_status network = m->arch->evaluate(m->net, &in, &out, status ? &ignored : error);
   if (status) return status;
+  if (network == MLFF_E_NOMEM && has_memory)
+    return mlff_forecast_memory(m, graph, halo, m->edges.n_edges, result, error);
   if (network) return network;
 
   const mlff_forces_args forces = {.edges = &m->edges, .grad = out.edge_grad, .scale = m->scale, .result = result};
-  MLFF_TRY(m->backend->ops->forces(m->backend, &forces, error));
+  status = m->backend->ops->forces(m->backend, &forces, error);
+  if (status == MLFF_E_NOMEM && has_memory)
+    return mlff_forecast_memory(m, graph, NULL, m->edges.n_edges, result, error);
+  if (status) return status;
   MLFF_TRY(sum_energies(m, graph, &out, result, error));
   MLFF_TRY(sum_members(m, graph, &out, result, error));
   result->n_edges = m->edges.n_edges;

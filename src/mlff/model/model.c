@@ -121,7 +121,8 @@ static void fill_info(mlff_model *m)
                         .architecture = m->arch->name,
                         .citation = m->arch->citation,
                         .sha256 = h->sha256,
-                        .device = strncmp(m->backend->name, "cpu", 3) ? m->backend->name : "cpu",
+                        .device = strncmp(m->backend->name, "cpu", 3) ? "cuda" : "cpu",
+                        .device_why = m->backend->why,
                         .precision = m->backend->precision,
                         .kernels = m->backend->kernels,
                         .traits = m->arch->traits(m->net),
@@ -147,6 +148,7 @@ static mlff_status open_parts(mlff_model *m, const mlff_options *options, mlff_e
   MLFF_TRY(m->arch->create(m->file, m->backend, &use, &m->net, error));
   MLFF_TRY(mlff_modelfile_finish(m->file, error));
   fill_info(m);
+  m->own_bytes = m->backend->memory.bytes;
   if (!options || !options->skip_self_test) MLFF_TRY(mlff_selftest_run_all(m, error));
   m->file->weights = NULL; /* the caller's; not needed any more */
   return MLFF_OK;

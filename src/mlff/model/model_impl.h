@@ -35,11 +35,17 @@ struct mlff_model {
   uint64_t checked_list_id; /* graph whose species were checked */
   double *host;             /* downloaded node and member energies */
   size_t host_capacity, n_host_growths;
-  double scale; /* the file's energy unit in eV */
+  size_t own_bytes; /* of the backend's memory after opening: what does not depend on the number of atoms */
+  double scale;     /* the file's energy unit in eV */
   mlff_test_set tests;
   mlff_info info;
   mlff_spans *spans; /* of the last mlff_spans_start; the backend has it too while spans are on */
 };
+
+/* After the device ran out of memory: makes the exchanges of the step that is lost and says what would have been needed.
+ * n_edges of the graph, -1 when not known. Always fails. */
+mlff_status mlff_forecast_memory(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, int64_t n_edges,
+                                 mlff_result *result, mlff_error *error);
 
 /* Reads the file's self_test block. */
 mlff_status mlff_selftest_read(mlff_modelfile *file, mlff_test_set *set, mlff_error *error);

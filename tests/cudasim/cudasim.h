@@ -1,0 +1,27 @@
+/* cudasim.h: what tests ask of the simulated device. */
+#ifndef MLFF_CUDASIM_H
+#define MLFF_CUDASIM_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+void cudasim_reset(void);              /* as at the start of the program; memory must have been freed                 */
+void cudasim_set_devices(int n);       /* 0: no device                                                             */
+void cudasim_set_memory(size_t bytes); /* of the device                                                            */
+void cudasim_set_code(int has_code);   /* 0: the build has no code for the device                                  */
+void cudasim_set_shuffle(unsigned seed); /* 0: blocks and warps in order; else in an order of its own at each launch */
+void cudasim_fail_allocation(long n);    /* the n-th allocation from now on fails; 0: none                           */
+void cudasim_fail_launch(long n);        /* the n-th launch from now on fails, and everything after it               */
+long cudasim_n_allocations(void);        /* since the last reset                                                     */
+long cudasim_n_launches(void);
+long cudasim_n_copied(void); /* copies between host and device */
+size_t cudasim_bytes_in_use(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

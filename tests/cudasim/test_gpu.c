@@ -1,0 +1,209 @@
+/* test_gpu.c: what only a GPU can do wrong: failures that come at any moment, memory that runs out, traffic in settled
+ * steps. Needs the simulated device: on a real one failures cannot be ordered. */
+#include "backends.h"
+#include "cudasim.h"
+#include "testmodel.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const hco[] = {"H", "C", "O"};
+
+/* Architectures that are tried: a two-layer PaiNN and an ensemble of ANI. */
+enum { N_MODELS = 2 };
+static test_model make_model(int which)
+{
+  return test_model_nth(which == 0 ? 0 : 3, (test_model_options){.elements = hco, .n_elements = 3, .is_double = 1});
+}
+
+static mlff_status try_open(const test_model *file, mlff_model **model, mlff_error *error)
+{
+  const mlff_options options = {.device = "cuda", .skip_self_test = 1};
+  return mlff_model_open_memory("test.yaml", file->yaml, file->yaml_size, file->weights, file->weights_size, &options,
+                                model, error);
+}
+
+/* One evaluation of a box of water; forces in a new array when it works. */
+static mlff_status try_evaluate(mlff_model *model, int n_side, double **forces, int *n_atoms, mlff_error *error)
+{
+  test_atoms atoms = test_water_box(n_side, 5);
+  test_atoms_species(&atoms, hco, 3);
+  mlff_system *system = test_system(&atoms, mlff_model_info(model)->cutoff + 0.5);
+  mlff_result result = {.forces = malloc((size_t) atoms.n * sizeof *result.forces)};
+  const mlff_status status = mlff_model_evaluate(model, mlff_system_graph(system), NULL, &result, error);
+  if (n_atoms) *n_atoms = atoms.n;
+  if (forces && !status)
+    *forces = &result.forces[0][0];
+  else
+    free(result.forces);
+  mlff_system_free(system);
+  test_atoms_free(&atoms);
+  return status;
+}
+
+/* The n-th allocation fails, for every n until none does: one error, nothing leaks, and the next attempt works. */
+START_TEST(every_allocation_may_fail)
+{
+  test_model file = make_model(_i);
+  mlff_error error = {.code = MLFF_OK};
+  int n_failed = 0;
+  for (long n = 1;; n++) {
+    mlff_model *model = NULL;
+    cudasim_reset();
+    cudasim_fail_allocation(n);
+    mlff_status status = try_open(&file, &model, &error);
+    if (!status) status = try_evaluate(model, 1, NULL, NULL, &error);
+    const int reached = cudasim_n_allocations() >= n;
+    if (reached) {
+      ck_assert_msg(status == MLFF_E_NOMEM, "allocation %ld: %s: %s", n, mlff_status_name(status), error.text);
+      ck_assert_msg(strstr(error.text, "memory") != NULL, "%s", error.text);
+      if (model) test_ok(try_evaluate(model, 1, NULL, NULL, &error), error);
+      n_failed++;
+    }
+    mlff_model_close(model);
+    ck_assert_uint_eq(cudasim_bytes_in_use(), 0);
+    if (!reached) break;
+  }
+  ck_assert_int_gt(n_failed, 20);
+  test_model_free(&file);
+}
+END_TEST
+
+/* The n-th launch fails, and everything after it: one error that names a kernel, again at the next call, and it closes. */
+START_TEST(every_launch_may_fail)
+{
+  test_model file = make_model(_i);
+  mlff_error error = {.code = MLFF_OK};
+  long n_launches = 1;
+  for (long n = 1; n <= n_launches; n += 1 + n / 8) {
+    mlff_model *model = NULL;
+    cudasim_reset();
+    test_ok(try_open(&file, &model, &error), error);
+    const long before = cudasim_n_launches();
+    if (n == 1) {
+      test_ok(try_evaluate(model, 1, NULL, NULL, &error), error);
+      n_launches = cudasim_n_launches() - before;
+    }
+    cudasim_fail_launch(n);
+    test_fails(try_evaluate(model, 1, NULL, NULL, &error), error, MLFF_E_DEVICE, "_kernel");
+    test_fails(try_evaluate(model, 1, NULL, NULL, &error), error, MLFF_E_DEVICE, "restart");
+    mlff_model_close(model);
+  }
+  ck_assert_int_gt(n_launches, 20);
+  test_model_free(&file);
+}
+END_TEST
+
+/* The error says how many atoms fit, and about so many do. */
+START_TEST(out_of_memory_says_what_fits)
+{
+  test_model file = make_model(_i);
+  mlff_error error = {.code = MLFF_OK};
+  mlff_model *model = NULL;
+  int n_atoms = 0, fit = 0;
+  cudasim_reset();
+  test_ok(try_open(&file, &model, &error), error);
+  const size_t own = cudasim_bytes_in_use();
+  test_ok(try_evaluate(model, 5, NULL, &n_atoms, &error), error);
+  const size_t all = cudasim_bytes_in_use();
+  mlff_model_close(model);
+  test_ok(try_open(&file, &model, &error), error);
+  cudasim_set_memory(own + (all - own) / 2);
+  test_fails(try_evaluate(model, 5, NULL, NULL, &error), error, MLFF_E_NOMEM, "atoms fit");
+  const char *about = strstr(error.text, "about ");
+  ck_assert_int_eq(sscanf(about, "about %d", &fit), 1);
+  ck_assert_msg(fit > 0 && fit < n_atoms, "%s", error.text);
+  mlff_model_close(model);
+  int n_side = 1;
+  while (3 * (n_side + 1) * (n_side + 1) * (n_side + 1) <= fit) n_side++;
+  test_ok(try_open(&file, &model, &error), error);
+  test_ok(try_evaluate(model, n_side, NULL, NULL, &error), error);
+  mlff_model_close(model);
+  test_ok(try_open(&file, &model, &error), error);
+  n_side = 1;
+  while (3 * n_side * n_side * n_side < 2 * fit) n_side++;
+  test_fails(try_evaluate(model, n_side, NULL, NULL, &error), error, MLFF_E_NOMEM, "atoms fit");
+  mlff_model_close(model);
+  test_model_free(&file);
+}
+END_TEST
+
+START_TEST(missing_devices_and_code_are_clear)
+{
+  test_model file = make_model(_i);
+  mlff_error error = {.code = MLFF_OK};
+  mlff_model *model = NULL;
+  cudasim_reset();
+  cudasim_set_devices(0);
+  test_fails(try_open(&file, &model, &error), error, MLFF_E_DEVICE, "use 'device cpu'");
+  model = test_model_open(&file, "fp32");
+  ck_assert_str_eq(mlff_model_info(model)->device, "cpu");
+  ck_assert_msg(strstr(mlff_model_info(model)->device_why, "no NVIDIA GPU"), "%s", mlff_model_info(model)->device_why);
+  mlff_model_close(model);
+  model = NULL;
+  cudasim_reset();
+  cudasim_set_code(0);
+  test_fails(try_open(&file, &model, &error), error, MLFF_E_UNSUPPORTED, "MLFF_CUDA_ARCHITECTURES");
+  model = test_model_open(&file, "fp32");
+  ck_assert_str_eq(mlff_model_info(model)->device, "cpu");
+  mlff_model_close(model);
+  test_model_free(&file);
+}
+END_TEST
+
+/* Blocks and warps in any order: the same bits. And a settled step allocates nothing and copies little. */
+START_TEST(order_does_not_matter_and_settled_steps_are_quiet)
+{
+  test_model file = make_model(_i);
+  mlff_error error = {.code = MLFF_OK};
+  mlff_model *model = NULL;
+  double *first = NULL;
+  int n_atoms = 0;
+  cudasim_reset();
+  test_ok(try_open(&file, &model, &error), error);
+  test_ok(try_evaluate(model, 2, &first, &n_atoms, &error), error);
+  for (unsigned seed = 1; seed < 4; seed++) {
+    double *again = NULL;
+    cudasim_set_shuffle(seed);
+    test_ok(try_evaluate(model, 2, &again, NULL, &error), error);
+    ck_assert_int_eq(memcmp(first, again, (size_t) n_atoms * 3 * sizeof *first), 0);
+    free(again);
+  }
+  free(first);
+  test_atoms atoms = test_water_box(2, 5);
+  test_atoms_species(&atoms, hco, 3);
+  mlff_system *system = test_system(&atoms, mlff_model_info(model)->cutoff + 0.5);
+  mlff_result result = {.forces = malloc((size_t) atoms.n * sizeof *result.forces)};
+  for (int step = 0; step < 3; step++) {
+    const long allocations = cudasim_n_allocations(), copies = cudasim_n_copied();
+    test_ok(mlff_model_evaluate(model, mlff_system_graph(system), NULL, &result, &error), error);
+    if (step == 0) continue;
+    ck_assert_int_eq(cudasim_n_allocations(), allocations);
+    ck_assert_int_le(cudasim_n_copied() - copies, 6); /* positions, summary up and down, forces, virial, energies */
+  }
+  free(result.forces);
+  mlff_system_free(system);
+  test_atoms_free(&atoms);
+  mlff_model_close(model);
+  test_model_free(&file);
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+  Suite *suite = suite_create("gpu");
+  TCase *tcase = tcase_create("all");
+  tcase_set_timeout(tcase, 300);
+  tcase_add_loop_test(tcase, every_allocation_may_fail, 0, N_MODELS);
+  tcase_add_loop_test(tcase, every_launch_may_fail, 0, N_MODELS);
+  tcase_add_loop_test(tcase, out_of_memory_says_what_fits, 0, N_MODELS);
+  tcase_add_loop_test(tcase, missing_devices_and_code_are_clear, 0, N_MODELS);
+  tcase_add_loop_test(tcase, order_does_not_matter_and_settled_steps_are_quiet, 0, N_MODELS);
+  suite_add_tcase(suite, tcase);
+  return suite;
+}
+
+int main(void)
+{
+  return test_main(make_suite);
+}
