@@ -1,9 +1,9 @@
 /* aev.cu: atomic environment vectors of ANI and their gradients on the GPU. Twin: cpu/aev.c, where the formulas are
  * explained: f1[z], f2[a], the half-angle form of the cosine, K = dE/dcos.
  *
- * A warp owns a centre. Neighbours within the angular cutoff are ordered by species in its workspace. Forward, lanes expand
- * 32 triples at a time and then own columns. Backward, a lane owns a neighbour and walks over all others: every triple is
- * computed from both of its ends, so that nothing is scattered.
+ * A warp owns a centre. Neighbours within the angular cutoff are ordered by species in its workspace. Forward, lanes
+ * expand 32 triples at a time and then own columns. Backward, a lane owns a neighbour and walks over all others:
+ * every triple is computed from both of its ends, so that nothing is scattered.
  */
 #include "ops_cuda.h"
 
@@ -77,7 +77,8 @@ MLFF_DEVICE real cutoff_value(real r, const cutoff &c, real *slope)
   return sine * sine;
 }
 
-/* Near neighbours of the centre whose edges start at e0, ordered by species and then as in the list. Twin: load_near. */
+/* Near neighbours of the centre whose edges start at e0, ordered by species and then as in the list. Twin:
+ * load_near. */
 MLFF_DEVICE void load_near(const aev_arrays &a, const work &w, int64_t e0, int n_edges, int lane)
 {
   int n = 0;
@@ -119,7 +120,7 @@ MLFF_DEVICE real section_log(real sine)
   return real_log1p(-(q > most ? most : q));
 }
 
-/* ---- forward -------------------------------------------------------------------------------------------------------- */
+/* ---- forward ----------------------------------------------------------------------------------------------------- */
 
 /* G_R[t][s] = sum_{j of t} p exp(-eta (r_j - R_s)^2) fc(r_j). A lane owns columns (t, s). Twin: radial_forward. */
 MLFF_DEVICE void radial_forward(const aev_arrays &a, const work &w, int64_t e0, int n_edges, int lane, real *row)
@@ -199,9 +200,9 @@ MLFF_DEVICE void angular_forward(const aev_arrays &a, const work &w, int t, int 
   }
 }
 
-/* rows[k] = AEV of centre centers[k], columns as in ops_ani.h. One warp is a block and walks over every gridDim-th centre;
- * its workspace is in shared memory, or in scratch [gridDim][bytes] where that is too small. Sums in a fixed order:
- * deterministic. Twin: aev_forward_cpu. */
+/* rows[k] = AEV of centre centers[k], columns as in ops_ani.h. One warp is a block and walks over every gridDim-th
+ * centre; its workspace is in shared memory, or in scratch [gridDim][bytes] where that is too small. Sums in a fixed
+ * order: deterministic. Twin: aev_forward_cpu. */
 __global__ void __launch_bounds__(WARP) aev_forward_kernel(aev_arrays a)
 {
   MLFF_SHARED_DYNAMIC(char, shared);
@@ -221,9 +222,10 @@ __global__ void __launch_bounds__(WARP) aev_forward_kernel(aev_arrays a)
   }
 }
 
-/* ---- backward ------------------------------------------------------------------------------------------------------- */
+/* ---- backward ---------------------------------------------------------------------------------------------------- */
 
-/* grad[e] = D_e/r sum_s g_s p (fc' - 2 eta (r - R_s) fc) exp(-eta (r - R_s)^2). A lane owns an edge. Twin: radial_backward. */
+/* grad[e] = D_e/r sum_s g_s p (fc' - 2 eta (r - R_s) fc) exp(-eta (r - R_s)^2). A lane owns an edge. Twin:
+ * radial_backward. */
 MLFF_DEVICE void radial_backward(const aev_arrays &a, int64_t e0, int n_edges, int lane, const real *row)
 {
   for (int k = lane; k < n_edges; k += WARP) {
@@ -291,8 +293,8 @@ MLFF_DEVICE int block_of(const aev_arrays &a, int t, int u)
   return (low * a.n_used - low * (low - 1) / 2 + high - low) * a.n_angular * a.n_sections;
 }
 
-/* grad[e] += push u + (f - turn u) / r for near neighbours. A lane owns a neighbour j and walks over all others in order.
- * Twin: for_all_triples, store_gradients. */
+/* grad[e] += push u + (f - turn u) / r for near neighbours. A lane owns a neighbour j and walks over all others in
+ * order. Twin: for_all_triples, store_gradients. */
 MLFF_DEVICE void angular_backward(const aev_arrays &a, const work &w, int64_t e0, int lane, const real *row)
 {
   const int n = w.first[a.n_used];
@@ -313,8 +315,8 @@ MLFF_DEVICE void angular_backward(const aev_arrays &a, const work &w, int64_t e0
   }
 }
 
-/* grad[e] = dE/dD_e of the edges of centers[k] from rows[k] = dE/dAEV. Grid, workspace and order as in aev_forward_kernel;
- * deterministic. Twin: aev_backward_cpu. */
+/* grad[e] = dE/dD_e of the edges of centers[k] from rows[k] = dE/dAEV. Grid, workspace and order as in
+ * aev_forward_kernel; deterministic. Twin: aev_backward_cpu. */
 __global__ void __launch_bounds__(WARP) aev_backward_kernel(aev_arrays a)
 {
   MLFF_SHARED_DYNAMIC(char, shared);
@@ -334,7 +336,7 @@ __global__ void __launch_bounds__(WARP) aev_backward_kernel(aev_arrays a)
 
 } // namespace
 
-/* ---- setup ---------------------------------------------------------------------------------------------------------- */
+/* ---- setup ------------------------------------------------------------------------------------------------------- */
 
 static split split_of(double x)
 {
@@ -389,7 +391,7 @@ mlff_status MLFF_CUDA(aev_setup_cuda)(mlff_backend *backend, mlff_aev *aev, cons
   return status ? status : upload_tables(backend, aev, c, error);
 }
 
-/* ---- ops -------------------------------------------------------------------------------------------------------------- */
+/* ---- ops --------------------------------------------------------------------------------------------------------- */
 
 static void fill_constants(const mlff_aev *aev, aev_arrays *a)
 {

@@ -20,8 +20,8 @@ typedef struct ani_readout_arrays {
 } ani_readout_arrays;
 
 /* energy[r] = bias + sum_k w[k] h[r][k],  slope[r][k] *= w[k] factor;  h [n_rows][ld_hidden], slope [n_rows][ld_slope]
- * A warp owns row r, a lane every 32nd k; the sum goes through shuffles. A block has READOUT_WARPS warps; no shared memory;
- * deterministic. Twin: readout_cpu. */
+ * A warp owns row r, a lane every 32nd k; the sum goes through shuffles. A block has READOUT_WARPS warps; no shared
+ * memory; deterministic. Twin: readout_cpu. */
 __global__ void __launch_bounds__(WARP *READOUT_WARPS) ani_readout_kernel(ani_readout_arrays a)
 {
   const int lane = (int) threadIdx.x % WARP;
@@ -44,8 +44,8 @@ typedef struct collect_arrays {
   int n_members;
 } collect_arrays;
 
-/* member[m][centers[r]] = energy[m][r],  node[centers[r]] = mean over m, summed in double. One thread per row; no centre occurs
- * twice, so deterministic. Twin: collect_cpu. */
+/* member[m][centers[r]] = energy[m][r],  node[centers[r]] = mean over m, summed in double. One thread per row; no
+ * centre occurs twice, so deterministic. Twin: collect_cpu. */
 __global__ void __launch_bounds__(COLLECT_THREADS) collect_kernel(collect_arrays a)
 {
   const int64_t r = (int64_t) blockIdx.x * COLLECT_THREADS + threadIdx.x;

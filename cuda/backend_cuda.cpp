@@ -1,5 +1,5 @@
-/* backend_cuda.cpp: opening a device, its memory, copies, and failures. Has no kernels, so the C++ compiler compiles it.
- * Twin: src/mlff/backend/cpu/backend_cpu.c. */
+/* backend_cuda.cpp: opening a device, its memory, copies, and failures. Has no kernels, so the C++ compiler compiles
+ * it. Twin: src/mlff/backend/cpu/backend_cpu.c. */
 #include "backend_cuda.h"
 
 #include <cstdio>

@@ -1,7 +1,7 @@
 /* edges.cu: candidate pairs -> active edges, every step, on the GPU. Twin: cpu/edges.c.
  *
- * Count the active candidates of each centre, scan the counts, fill. Index arrays of the graph are uploaded, and the list
- * of incoming pairs that forces.cu needs is made, only when the list is new. Differences are formed in double.
+ * Count the active candidates of each centre, scan the counts, fill. Index arrays of the graph are uploaded, and the
+ * list of incoming pairs that forces.cu needs is made, only when the list is new. Differences are formed in double.
  */
 #include "edges.h"
 
@@ -21,7 +21,7 @@ typedef struct edge_arrays {
   real *vec; /* [n_edges][4] */
 } edge_arrays;
 
-/* ---- with a new list ---------------------------------------------------------------------------------------------- */
+/* ---- with a new list --------------------------------------------------------------------------------------------- */
 
 /* center_species[i] = species of owned atom i, -1 for nodes of other ranks. One thread per node; deterministic.
  * Twin: fill_center_species. */
@@ -31,8 +31,8 @@ __global__ void owned_species_kernel(edge_arrays a)
   if (i < a.n_nodes) a.center_species[i] = i < a.n_local ? a.g.species[i] : -1;
 }
 
-/* center_species[node[b]] = species[b] for ghosts b of other ranks' atoms. One thread per ghost; all ghosts of a node write
- * the same number. Twin: fill_center_species. */
+/* center_species[node[b]] = species[b] for ghosts b of other ranks' atoms. One thread per ghost; all ghosts of a
+ * node write the same number. Twin: fill_center_species. */
 __global__ void ghost_species_kernel(edge_arrays a)
 {
   const int b = a.n_local + (int) (blockIdx.x * blockDim.x + threadIdx.x);
@@ -80,7 +80,7 @@ static mlff_status upload_graph(mlff_backend *backend, const mlff_graph *graph, 
   return MLFF_OK;
 }
 
-/* ---- every step --------------------------------------------------------------------------------------------------- */
+/* ---- every step -------------------------------------------------------------------------------------------------- */
 
 namespace { /* kernels and their arguments differ between element types */
 
@@ -171,8 +171,8 @@ MLFF_DEVICE void scan_block(int64_t *value)
   __syncthreads();
 }
 
-/* row[i] = sum of the counts before i within the block's SCAN_THREADS centres, block_edges[b] = sum of all, and the closest
- * pair of the block. One thread per centre; shared: a sum and a pair per thread; deterministic. */
+/* row[i] = sum of the counts before i within the block's SCAN_THREADS centres, block_edges[b] = sum of all, and the
+ * closest pair of the block. One thread per centre; shared: a sum and a pair per thread; deterministic. */
 __global__ void __launch_bounds__(SCAN_THREADS) edge_scan_kernel(edge_arrays a)
 {
   MLFF_SHARED(int64_t, sum, SCAN_THREADS);

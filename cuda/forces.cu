@@ -1,7 +1,7 @@
 /* forces.cu: gradients by edge vectors -> forces and virials on the GPU. Twin: cpu/forces.c, signs in ops_math.h.
  *
- * A node gathers: what its own edges give, and through the reversed list what edges that end at it give. So there are no
- * atomics, and results do not depend on the order in which blocks run.
+ * A node gathers: what its own edges give, and through the reversed list what edges that end at it give. So there
+ * are no atomics, and results do not depend on the order in which blocks run.
  */
 #include "edges.h"
 
@@ -30,8 +30,8 @@ MLFF_DEVICE void load_edge(const force_arrays &a, int64_t e, double d[3], double
 }
 
 /* F_i = scale (sum_{e of i} g_e - sum_{e to i} g_e),  parts[b] = - scale sum_{e of the block's centres} d_e g_e^T
- * A thread owns node i = 0 .. n_nodes-1 and reads its edges and the edges that end at it; a block of FORCE_THREADS sums nine
- * numbers per thread as a tree in shared memory. All in double; deterministic. Twin: forces_cpu. */
+ * A thread owns node i = 0 .. n_nodes-1 and reads its edges and the edges that end at it; a block of FORCE_THREADS
+ * sums nine numbers per thread as a tree in shared memory. All in double; deterministic. Twin: forces_cpu. */
 __global__ void __launch_bounds__(FORCE_THREADS) forces_kernel(force_arrays a)
 {
   MLFF_SHARED(double, sums, FORCE_THREADS);
@@ -64,8 +64,8 @@ __global__ void __launch_bounds__(FORCE_THREADS) forces_kernel(force_arrays a)
   }
 }
 
-/* virial[c] = sum_b parts[b][c] for c = 0 .. 8. One block; a thread sums every REDUCE_THREADS-th part, then a tree in shared
- * memory; deterministic. Twin: forces_cpu. */
+/* virial[c] = sum_b parts[b][c] for c = 0 .. 8. One block; a thread sums every REDUCE_THREADS-th part, then a tree
+ * in shared memory; deterministic. Twin: forces_cpu. */
 __global__ void __launch_bounds__(REDUCE_THREADS) virial_kernel(force_arrays a, int n_parts)
 {
   MLFF_SHARED(double, sums, REDUCE_THREADS);

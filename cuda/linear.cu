@@ -61,9 +61,9 @@ MLFF_DEVICE void finish_value(const linear_arrays &a, real v, int64_t row, int c
 
 /* y[i][o] = act(b[o] + sum_k x[i][k] w[k][o]) (+ y[i][o]), slope[i][o] = act', or y[i][o] = (...) scale[i][o].
  *   x [n_rows][ldx], w [n_in][n_out], b [n_out], y slope scale [n_rows][ld]
- * Grid: x over tiles of TILE_COLS columns, y over tiles of TILE_ROWS rows. A block owns one tile of y and walks through k in
- * steps of TILE_DEPTH, whose parts of x and w it keeps in shared memory (TILE_DEPTH (TILE_ROWS + 1 + TILE_COLS) reals). A
- * thread owns THREAD_ROWS x THREAD_COLS values, summed over k in order: deterministic.
+ * Grid: x over tiles of TILE_COLS columns, y over tiles of TILE_ROWS rows. A block owns one tile of y and walks
+ * through k in steps of TILE_DEPTH, whose parts of x and w it keeps in shared memory (TILE_DEPTH (TILE_ROWS + 1 +
+ * TILE_COLS) reals). A thread owns THREAD_ROWS x THREAD_COLS values, summed over k in order: deterministic.
  * Twin: linear_cpu. */
 __global__ void __launch_bounds__(LINEAR_THREADS) linear_kernel(linear_arrays a)
 {

@@ -18,7 +18,7 @@ typedef struct radial_arrays {
   int kind, n, n_terms;
 } radial_arrays;
 
-/* ---- cubic B-splines -------------------------------------------------------------------------------------------- */
+/* ---- cubic B-splines --------------------------------------------------------------------------------------------- */
 
 /* line[e] = coef_t = sum_k piece[k][t] x^k, slope_t = its derivative / h, u = vec/r, 1/r, indices;  x = r/h - first,
  * first = floor(r/h). One thread per edge; deterministic. Twin: fill_cubic. */
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(RADIAL_THREADS) radial_cubic_kernel(radial_arr
   line_store_index(line, index);
 }
 
-/* ---- Gaussian and Bessel functions with a cosine cutoff --------------------------------------------------------- */
+/* ---- Gaussian and Bessel functions with a cosine cutoff ---------------------------------------------------------- */
 
 /* u, 1/r and indices of the line; terms[e] = (phi_k fc, fc at k = n, zeros), and their slopes by r.
  * One thread per edge; deterministic. Twin: fill_dense, fill_terms. */

@@ -26,14 +26,14 @@ template <int DENSE> MLFF_DEVICE real combine(const real *coef, int n_terms, con
   return sum;
 }
 
-/* ---- forward ---------------------------------------------------------------------------------------------------- */
+/* ---- forward ----------------------------------------------------------------------------------------------------- */
 
 /* With j the node of the neighbour at edge e of i and (f_a, f_b, f_c) = sum_t coef_t R[first + t]:
  *   q[i][k]  = q_in[i][k] + sum_e f_a x_j[0][k]
  *   mu[i][k] = mu_i[k] + sum_e (f_b x_j[1][k] u_e + f_c x_j[2][k] mu_j[k])
  *   rows R [n_rows][3F], state (x, mu) [n_nodes][6F], q [n][ldq], mu [n][3][F]
- * A block owns receiver i, a thread every blockDim-th channel k; sums in registers over the edges in order. No shared memory;
- * deterministic. Twin: painn_message_cpu, message_channels. */
+ * A block owns receiver i, a thread every blockDim-th channel k; sums in registers over the edges in order. No
+ * shared memory; deterministic. Twin: painn_message_cpu, message_channels. */
 template <int DENSE> __global__ void __launch_bounds__(MESSAGE_THREADS) message_kernel(message_arrays a)
 {
   const int64_t block = blockIdx.x, i = a.begin + block, f = a.n_features, ld = 3 * f, end = a.row[i + 1];
@@ -60,9 +60,10 @@ template <int DENSE> __global__ void __launch_bounds__(MESSAGE_THREADS) message_
   }
 }
 
-/* ---- backward --------------------------------------------------------------------------------------------------- */
+/* ---- backward ---------------------------------------------------------------------------------------------------- */
 
-/* Sums of a, b, c, d over the warp: lanes 0-7 get that of a, 8-15 b, 16-23 c, 24-31 d. Each step halves what a lane keeps. */
+/* Sums of a, b, c, d over the warp: lanes 0-7 get that of a, 8-15 b, 16-23 c, 24-31 d. Each step halves what a lane
+ * keeps. */
 MLFF_DEVICE real warp_sum4(real a, real b, real c, real d, int lane)
 {
   const bool high = (lane & 16) != 0, odd = (lane & 8) != 0;
@@ -133,8 +134,8 @@ MLFF_DEVICE void backward_channel(const message_arrays &a, const real *line, con
  *   g_x[j] = sum_e (g_q[i], g_mu[i].u, g_mu[i].mu_j) * filter,  grad_in[j] = grad[j] + (0, sum_e g_mu[i] f_c c)
  *   edge_grad[e] = or += (dE/du, dE/dr)
  *   grad [n_nodes][4F], grad_x [n][3F], grad_in [n][4F], edge_grad [n_edges][4]
- * A warp owns sender j, a lane PER channels of a chunk of 32 PER; chunks follow one another and add to edge_grad. A block has
- * BACKWARD_WARPS warps. The four sums of an edge go through shuffles. No shared memory; deterministic.
+ * A warp owns sender j, a lane PER channels of a chunk of 32 PER; chunks follow one another and add to edge_grad. A
+ * block has BACKWARD_WARPS warps. The four sums of an edge go through shuffles. No shared memory; deterministic.
  * Twin: painn_message_backward_cpu, backward_edge. */
 template <int DENSE, int PER>
 __global__ void __launch_bounds__(WARP *BACKWARD_WARPS) message_backward_kernel(message_arrays a)

@@ -1,5 +1,5 @@
-/* painn_mix.cu: the steps of an atom's update between its matrix products, and the readout, on the GPU. What reverses what
- * is told in its twin, cpu/painn_mix.c. */
+/* painn_mix.cu: the steps of an atom's update between its matrix products, and the readout, on the GPU. What
+ * reverses what is told in its twin, cpu/painn_mix.c. */
 #include "painn.h"
 
 enum { MIX_THREADS = 128, READOUT_WARPS = 4 };
@@ -71,7 +71,8 @@ __global__ void __launch_bounds__(MIX_THREADS) mix_update_kernel(mix_arrays a)
   mu_out[2 * f] = mu[2 * f] + v * m.wz;
 }
 
-/* Reverses mix_update towards s, v, t:  g_s = g_q,  g_v = g_mu.W,  g_t = g_q V.W. Twin: painn_mix_backward_gates_cpu. */
+/* Reverses mix_update towards s, v, t:  g_s = g_q,  g_v = g_mu.W,  g_t = g_q V.W. Twin:
+ * painn_mix_backward_gates_cpu. */
 __global__ void __launch_bounds__(MIX_THREADS) mix_backward_gates_kernel(mix_arrays a)
 {
   int64_t i, f = a.f;
@@ -107,7 +108,8 @@ __global__ void __launch_bounds__(MIX_THREADS) mix_backward_vectors_kernel(mix_a
   gw[4 * f] = gdot * m.vz + (a.last ? (real) 0 : v * grad[3 * f]);
 }
 
-/* grad_q_out = g_q + grad_qn (its q part),  grad_mu_out = g_mu + grad_m (last: grad_m). Twin: painn_mix_backward_sum_cpu. */
+/* grad_q_out = g_q + grad_qn (its q part),  grad_mu_out = g_mu + grad_m (last: grad_m). Twin:
+ * painn_mix_backward_sum_cpu. */
 __global__ void __launch_bounds__(MIX_THREADS) mix_backward_sum_kernel(mix_arrays a)
 {
   int64_t i, f = a.f;
@@ -160,7 +162,7 @@ MIX_OP(painn_mix_backward_gates_cuda, mix_backward_gates_kernel)
 MIX_OP(painn_mix_backward_vectors_cuda, mix_backward_vectors_kernel)
 MIX_OP(painn_mix_backward_sum_cuda, mix_backward_sum_kernel)
 
-/* ---- readout ------------------------------------------------------------------------------------------------------- */
+/* ---- readout ----------------------------------------------------------------------------------------------------- */
 
 namespace { /* kernels and their arguments differ between element types */
 
@@ -174,8 +176,8 @@ typedef struct readout_arrays {
 } readout_arrays;
 
 /* energy[i] = bias + sum_k w[k] h[i][k] (0 for species -1),  grad_h[i][k] = w[k] slope[i][k];  h, slope [n][width]
- * A warp owns atom i, a lane every 32nd k; the sum goes through shuffles. A block has READOUT_WARPS warps; no shared memory;
- * deterministic. Twin: painn_readout_cpu. */
+ * A warp owns atom i, a lane every 32nd k; the sum goes through shuffles. A block has READOUT_WARPS warps; no shared
+ * memory; deterministic. Twin: painn_readout_cpu. */
 __global__ void __launch_bounds__(WARP *READOUT_WARPS) painn_readout_kernel(readout_arrays a)
 {
   const int lane = (int) threadIdx.x % WARP;

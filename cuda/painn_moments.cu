@@ -15,9 +15,9 @@ typedef struct moment_arrays {
   int n_terms, n_rows, n_slots, accumulate;
 } moment_arrays;
 
-/* m_q[i][s][k] = sum_{j of s} coef_k(r_ij),  m_mu[i][s][k] = sum_{j of s} coef_k(r_ij) u_ij,  and 1 at the slot of atom i
- * A block owns atom i, a thread every MOMENT_THREADS-th column (s, k) and the columns behind; it reads all edges of the atom
- * in order. No shared memory; deterministic. Twin: painn_moments_cpu. */
+/* m_q[i][s][k] = sum_{j of s} coef_k(r_ij),  m_mu[i][s][k] = sum_{j of s} coef_k(r_ij) u_ij,  and 1 at the slot of
+ * atom i A block owns atom i, a thread every MOMENT_THREADS-th column (s, k) and the columns behind; it reads all
+ * edges of the atom in order. No shared memory; deterministic. Twin: painn_moments_cpu. */
 __global__ void __launch_bounds__(MOMENT_THREADS) moments_kernel(moment_arrays a)
 {
   const int64_t block = blockIdx.x, i = a.begin + block, begin = a.row[i], end = a.row[i + 1];

@@ -105,20 +105,61 @@ def suite_c(build, env):
     return run_ctest(build, env)
 
 
+def build_apart(result, env, where, options, targets=(), limit=None):
+    """Configures another build in the directory `where` with CMake options and builds it; 1 when that worked."""
+    configure = ["cmake", "-S", ROOT, "-B", where, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DMLFF_BUILD_TESTS=ON",
+                 "-DMLFF_WARNINGS_AS_ERRORS=ON", "-DMLFF_BUILD_PLUGIN=OFF", "-DMLFF_BUILD_EXAMPLES=OFF", *options]
+    build = ["ninja", "-C", where, *targets]
+    if limit:
+        build = ["timeout", str(limit), *build]
+    for command in ([] if os.path.exists(os.path.join(where, "build.ninja")) else [configure]) + [build]:
+        code, output = run(command, env)
+        if code == 124 and limit:
+            result.skips.append(f"{' '.join(targets)} was not built within {limit} s; again goes on from there")
+            return 0
+        if code:
+            result.fail(output)
+            return 0
+    return 1
+
+
+def with_sanitizers(env, where):
+    return {**env, "MLFF": os.path.join(where, "mlff"), "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0",
+            "UBSAN_OPTIONS": "print_stacktrace=1", "LSAN_OPTIONS": "print_suppressions=0"}
+
+
 def suite_asan(build, env):
     """The C suites again, built with AddressSanitizer and UndefinedBehaviorSanitizer, in BUILD/asan."""
     result, where = Result(), os.path.join(build, "asan")
-    configure = ["cmake", "-S", ROOT, "-B", where, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                 "-DCMAKE_C_FLAGS_RELEASE=-O1 -g1", f"-DMLFF_SANITIZE={ASAN}", "-DMLFF_BUILD_TESTS=ON",
-                 "-DMLFF_WARNINGS_AS_ERRORS=ON", "-DMLFF_BUILD_PLUGIN=OFF", "-DMLFF_BUILD_EXAMPLES=OFF"]
-    for command in ([] if os.path.exists(os.path.join(where, "build.ninja")) else [configure]) + [["ninja", "-C", where]]:
-        code, output = run(command, env)
-        if code:
-            result.fail(output)
-            return result
-    env = {**env, "MLFF": os.path.join(where, "mlff"), "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0", "UBSAN_OPTIONS": "print_stacktrace=1",
-           "LSAN_OPTIONS": "print_suppressions=0"}
-    return run_ctest(where, env)
+    options = ["-DCMAKE_C_FLAGS_RELEASE=-O1 -g1", f"-DMLFF_SANITIZE={ASAN}", "-DMLFF_CUDA=OFF"]
+    return run_ctest(where, with_sanitizers(env, where)) if build_apart(result, env, where, options) else result
+
+
+def suite_cudasim(build, env):
+    """The GPU backend on a simulated device, under AddressSanitizer, in BUILD/cudasim: ops, models, failures."""
+    result, where = Result(), os.path.join(build, "cudasim")
+    options = ["-DMLFF_CUDASIM=ON", "-DMLFF_KERNELS_X86=OFF", "-DMLFF_SANITIZE=address", "-DMLFF_WARNINGS_AS_ERRORS=OFF",
+               "-DCMAKE_C_FLAGS_RELEASE=-O1 -g1", "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -g1"]
+    if not build_apart(result, env, where, options):
+        return result
+    result = run_ctest(where, with_sanitizers(env, where), "op|model|cudasim")
+    result.skips = [text for text in result.skips if "kernel path avx" not in text]  # left out of this build on purpose
+    return result
+
+
+def suite_cuda(build, env):
+    """The GPU backend compiled by nvcc for all its targets, warnings and register spills being errors, in BUILD/cuda."""
+    result, where = Result(), os.path.join(build, "cuda")
+    if not shutil.which("nvcc") and not os.path.exists("/usr/local/cuda/bin/nvcc"):
+        result.skips.append("nvcc is not installed: the GPU backend was not compiled for GPUs")
+        return result
+    options = ["-DMLFF_CUDA=ON", "-DMLFF_KERNELS_X86=OFF"]
+    if build_apart(result, env, where, options, ["mlff_cuda", "test_op_ops"], 900):
+        result.passed += 1
+        code, output = run([os.path.join(where, "tests", "test_op_ops")], env, os.path.join(ROOT, "tests"))
+        count_check(result, "op_ops with the GPU backend", output, code)  # with a GPU on it, else how it is refused
+        result.skips = [text for text in result.skips if "kernel path avx" not in text]
+    return result
 
 
 def suite_valgrind(build, env):
@@ -176,7 +217,7 @@ def pytest_suite(name):
 SUITES = {
     "lint": pytest_suite("lint"), "c": suite_c, "lammps": pytest_suite("lammps"), "python": pytest_suite("python"),
     "decks": pytest_suite("decks"), "build": pytest_suite("build"), "package": pytest_suite("package"),
-    "valgrind": suite_valgrind, "asan": suite_asan,
+    "valgrind": suite_valgrind, "asan": suite_asan, "cudasim": suite_cudasim, "cuda": suite_cuda,
 }
 
 

@@ -88,9 +88,9 @@ typedef struct mlff_halo {
 
 /* How to open a model. Zero-initialise, then set what you need. */
 typedef struct mlff_options {
-  const char *device;          /* "auto" (default): the first GPU that can be used, else the CPU; "cpu", "cuda", "cuda:N" */
-  const char *precision;       /* "fp32" (default), "fp64", "mixed"                                             */
-  const char *kernels;         /* "auto" (default: the best that the processor has), "generic", "avx2", "avx512" */
+  const char *device;    /* "auto" (default): the first GPU that can be used, else the CPU; "cpu", "cuda", "cuda:N" */
+  const char *precision; /* "fp32" (default), "fp64", "mixed"                                             */
+  const char *kernels;   /* "auto" (default: the best that the processor has), "generic", "avx2", "avx512" */
   const char *const *elements; /* [n_elements] elements that will occur, NULL = all of the model's; columns and
                                     networks of others are left out, which is exact and faster                    */
   int n_elements;

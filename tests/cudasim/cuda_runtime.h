@@ -1,8 +1,9 @@
-/* cuda_runtime.h: the part of CUDA that cuda/ uses, for the host's C++ compiler. Found instead of NVIDIA's header when a
- * .cu file is compiled with -DMLFF_CUDASIM=1; see cudasim.cpp for what is simulated and what is checked.
+/* cuda_runtime.h: the part of CUDA that cuda/ uses, for the host's C++ compiler. Found instead of NVIDIA's header
+ * when a .cu file is compiled with -DMLFF_CUDASIM=1; see cudasim.cpp for what is simulated and what is checked.
  *
- * A thread of a block is a fiber, or, in kernels that were launched as independent threads, one turn of a loop. Blocks run
- * one after the other, everything on a stream at once. Not simulated: races within a warp, caches, clocks, textures.
+ * A thread of a block is a fiber, or, in kernels that were launched as independent threads, one turn of a loop.
+ * Blocks run one after the other, everything on a stream at once. Not simulated: races within a warp, caches,
+ * clocks, textures.
  */
 #ifndef MLFF_CUDASIM_CUDA_RUNTIME_H
 #define MLFF_CUDASIM_CUDA_RUNTIME_H
@@ -51,7 +52,8 @@ enum { warpSize = 32 };
 
 void cudasim_block_barrier(int line);
 void cudasim_warp_barrier(unsigned mask, const char *what, int line);
-/* Every lane of mask gives 8 bytes and reads those of lane `source` (of 0..31; its own when that is outside of width). */
+/* Every lane of mask gives 8 bytes and reads those of lane `source` (of 0..31; its own when that is outside of
+ * width). */
 uint64_t cudasim_warp_exchange(unsigned mask, uint64_t bits, int source, const char *what, int line);
 unsigned cudasim_warp_vote(unsigned mask, int predicate, const char *what, int line);
 int cudasim_lane();

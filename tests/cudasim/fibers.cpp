@@ -1,7 +1,8 @@
 /* fibers.cpp: threads of a block as fibers, with barriers, votes, shuffles and shared memory.
  *
- * A block's warps are resumed in turn; a fiber runs until it waits at a barrier or ends. When nobody can run and not all have
- * ended, or threads wait at different places, the program ends with the kernel's name: on a GPU that is a hang or worse.
+ * A block's warps are resumed in turn; a fiber runs until it waits at a barrier or ends. When nobody can run and not
+ * all have ended, or threads wait at different places, the program ends with the kernel's name: on a GPU that is a
+ * hang or worse.
  */
 #include "cudasim_impl.h"
 

@@ -1,5 +1,5 @@
-/* kernels.cu: small kernels that use each feature of the simulator once, right and wrong, for test_cudasim.cpp. Compiled for
- * a GPU as well: so the simulator's dialect is CUDA's. */
+/* kernels.cu: small kernels that use each feature of the simulator once, right and wrong, for test_cudasim.cpp.
+ * Compiled for a GPU as well: so the simulator's dialect is CUDA's. */
 #include "kernels.h"
 
 #include "launch.h"

@@ -1,7 +1,8 @@
 /* runtime.cpp: devices, memory, streams, events, graphs and launches of the simulator.
  *
- * Device memory is a range of addresses of its own that only kernels and copies can touch: host code that dereferences a
- * device pointer dies. Fresh memory is full of NaN. Under AddressSanitizer everything around an allocation is poisoned.
+ * Device memory is a range of addresses of its own that only kernels and copies can touch: host code that
+ * dereferences a device pointer dies. Fresh memory is full of NaN. Under AddressSanitizer everything around an
+ * allocation is poisoned.
  */
 #include "cudasim_impl.h"
 

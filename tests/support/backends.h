@@ -1,5 +1,6 @@
-/* backends.h: every backend that this machine has, for tests of ops: the CPU's kernel paths and, where one can be used, a
- * GPU (in builds with MLFF_CUDASIM a simulated one), each in both precisions. Arrays are on the backend: tests download. */
+/* backends.h: every backend that this machine has, for tests of ops: the CPU's kernel paths and, where one can be
+ * used, a GPU (in builds with MLFF_CUDASIM a simulated one), each in both precisions. Arrays are on the backend:
+ * tests download. */
 #ifndef MLFF_TEST_BACKENDS_H
 #define MLFF_TEST_BACKENDS_H
 
@@ -13,7 +14,8 @@ enum { N_CPU_BACKENDS = 6 };
 int n_backends(void);
 /* Backend number `which`, or NULL (and a visible skip) when this processor or build lacks it. */
 mlff_backend *open_backend(int which);
-/* Sets device, precision and kernels so that a model opens on that backend. 0 (and a visible skip) when it is not here. */
+/* Sets device, precision and kernels so that a model opens on that backend. 0 (and a visible skip) when it is not
+ * here. */
 int choose_backend(int which, mlff_options *options);
 /* What device 'auto' is here: "cuda" or "cpu". */
 const char *auto_device(void);

@@ -36,7 +36,7 @@ static mlff_status choose_kernels(const char *asked, const char **kernels, mlff_
   return mlff_fail(error, MLFF_E_ARG, "kernels '%s' is unknown; use auto, generic, avx2 or avx512", asked);
 }
 
-/* ---- which device -------------------------------------------------------------------------------------------------- */
+/* ---- which device ------------------------------------------------------------------------------------------------ */
 
 enum { DEVICE_AUTO = -2, DEVICE_CPU = -1 }; /* else the number of a GPU */
 
@@ -88,7 +88,7 @@ static mlff_status check_precision(const char *precision, int *is_double, mlff_e
   return mlff_fail(error, MLFF_E_ARG, "precision '%s' is unknown; use fp32, fp64 or mixed", precision);
 }
 
-/* ---- opening and closing -------------------------------------------------------------------------------------------- */
+/* ---- opening and closing ----------------------------------------------------------------------------------------- */
 
 static void close_cpu(mlff_backend *backend)
 {
@@ -166,7 +166,7 @@ mlff_status mlff_edges_bad_position(int32_t atom, mlff_error *error)
                    (int) atom);
 }
 
-/* ---- buffers -------------------------------------------------------------------------------------------------------- */
+/* ---- buffers ----------------------------------------------------------------------------------------------------- */
 
 static mlff_status out_of_memory(mlff_backend *backend, size_t wanted, mlff_error *error)
 {

@@ -36,8 +36,8 @@ struct mlff_backend {
 };
 
 /* Opens a backend. device: NULL, "auto", "cpu", "cuda[:N]"; precision: NULL, "fp32", "fp64", "mixed"; kernels: NULL,
- * "auto", "generic", "avx2", "avx512". An unknown or unavailable one is an error that lists what there is. "auto" is the
- * first GPU that can be used, else the CPU, and `why` says why; naming kernels of the CPU means the CPU. */
+ * "auto", "generic", "avx2", "avx512". An unknown or unavailable one is an error that lists what there is. "auto" is
+ * the first GPU that can be used, else the CPU, and `why` says why; naming kernels of the CPU means the CPU. */
 mlff_status mlff_backend_open(const char *device, const char *precision, const char *kernels, mlff_backend **backend,
                               mlff_error *error);
 void mlff_backend_close(mlff_backend *backend);

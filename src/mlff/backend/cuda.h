@@ -7,7 +7,8 @@
 /* Number of devices that can be used; when 0, why says what is missing. */
 int mlff_cuda_n_devices(char *why, size_t why_size);
 
-/* Opens device number `device`. An absent one, one that this build has no code for and one without memory are errors. */
+/* Opens device number `device`. An absent one, one that this build has no code for and one without memory are
+ * errors. */
 mlff_status mlff_cuda_open(int device, int is_double, mlff_backend **backend, mlff_error *error);
 
 #endif

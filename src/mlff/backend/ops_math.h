@@ -1,7 +1,7 @@
 /* ops_math.h: scalar formulas that the CPU and CUDA implementations of ops share, so that they exist once.
  *
- * The includer defines first: `real`, the element type; `mlff_value`, a real or a vector of reals (+ - * / work on it, also
- * with a real); MLFF_MATH, what stands before a function, e.g. static inline.
+ * The includer defines first: `real`, the element type; `mlff_value`, a real or a vector of reals (+ - * / work on
+ * it, also with a real); MLFF_MATH, what stands before a function, e.g. static inline.
  */
 #ifndef MLFF_OPS_MATH_H
 #define MLFF_OPS_MATH_H
