@@ -245,7 +245,8 @@ void MLFFLoader::report(const std::string &path, mlff_model *model, const MLFFSe
       mlff_format("  architecture: %s, cutoff %g A, elements%s", info->architecture, info->cutoff, elements.c_str());
   text += info->n_members > 1 ? mlff_format(", ensemble of %d\n", info->n_members) : std::string("\n");
   text += mlff_format("  computed on:  %s, %s, kernels %s\n", info->device, info->precision, info->kernels);
-  if (settings.device == "auto" && info->device_why[0]) text += std::string("  no GPU:       ") + info->device_why + "\n";
+  if (settings.device == "auto" && info->device_why[0])
+    text += std::string("  no GPU:       ") + info->device_why + "\n";
   text += mlff_format("  units:        %s, 1 eV = %.9g %s\n", units->style, units->per_ev, units->energy);
   text += "  self-test:    " + tests + "\n";
   utils::logmesg(lmp, text);
