@@ -19,6 +19,8 @@
  * Locale: numbers are written and read with a point in every locale. Texts are UTF-8; bytes that are not become
  * U+FFFD.
  *
+ * This file is longer than 500 lines because every field of the report is described where it is declared.
+ *
  * Threads: different objects may be used from different threads at once; one object from one thread at a time.
  */
 #ifndef MLFF_MLFFPROF_H

@@ -191,7 +191,8 @@ static void write_memory(mlffprof_writer *w, const mlffprof_report *p)
   mlffprof_write_integer(w, "stride", m->stride);
   mlffprof_write_integers(w, "step", m->step, m->n_points);
   mlffprof_write_numbers(w, "host_bytes", m->host_bytes, isnan(m->host.final_bytes) ? 0 : m->n_points, 1, ALL_DIGITS);
-  mlffprof_write_numbers(w, "device_bytes", m->device_bytes, isnan(m->device.final_bytes) ? 0 : m->n_points, 1, ALL_DIGITS);
+  mlffprof_write_numbers(w, "device_bytes", m->device_bytes, isnan(m->device.final_bytes) ? 0 : m->n_points, 1,
+                         ALL_DIGITS);
   mlffprof_write_end(w);
   mlffprof_write_end(w);
 }
