@@ -27,7 +27,7 @@ from .modelfile import ModelError
 try:
     import torch
     from . import cpu, cpu_ani, frames, soap
-    from .networks import ARCHITECTURES
+    from .networks import ARCHITECTURES, splines_onto
 except ImportError:
     torch = None
 
@@ -284,29 +284,26 @@ class Trainer:
                 **{k: getattr(self, k).cpu() for k in ("theta", "ema", "m", "v")}}
 
     def start(self, state, path):
-        """Takes over the averaged weights of another run of the same network, or of one with a longer cutoff and splines of the
-        same spacing, whose outermost splines are dropped."""
+        """Takes over the averaged weights of another run of the same network, or of one with wider splines or a longer cutoff
+        (networks.splines_onto)."""
         mine, theirs = self.config["model"], state["config"]["model"]
-        n, n_theirs = (m.get("radial_basis", {}).get("n", 0) for m in (mine, theirs))
-        longer = {**mine, "cutoff": theirs["cutoff"], "radial_basis": {**mine["radial_basis"], "n": n_theirs}} \
-            if n_theirs > n and mine["radial_basis"]["kind"] == "bspline" else None
-        if longer == theirs and math.isclose(mine["cutoff"] / n, theirs["cutoff"] / n_theirs):
-            self._take_inner_splines(state["ema"], n, n_theirs)
-        elif mine == theirs:
-            self.theta.copy_(state["ema"])
-        else:
+        if {**theirs, "cutoff": 0, "radial_basis": 0} != {**mine, "cutoff": 0, "radial_basis": 0} or (
+                theirs != mine and any(m["radial_basis"]["kind"] != "bspline" for m in (mine, theirs))):
             raise ModelError(f"{path}: the checkpoint is of another network")
-        self.ema.copy_(self.theta)
-
-    def _take_inner_splines(self, flat, n, n_theirs):
-        """Weights from a flat vector in which filters have n_theirs columns, of which the first n count."""
         at = 0
-        for name, mine in self.views(self.theta).items():
-            wide = name.startswith("filter.") and mine.shape[-1] == n
-            shape = (*mine.shape[:-1], n_theirs) if wide else mine.shape
-            size = math.prod(shape)
-            mine.copy_(flat[at:at + size].view(shape)[..., :n] if wide else flat[at:at + size].view(shape))
+        for name, weight in self.views(self.theta).items():
+            splines = theirs != mine and name.startswith("filter.")
+            n = theirs["radial_basis"]["n"] if splines else weight.shape[-1]
+            size = weight.numel() // weight.shape[-1] * n
+            found = state["ema"][at:at + size].view(*weight.shape[:-1], n)
+            if splines:
+                found = splines_onto(found, theirs["cutoff"], n, weight.shape[-1], mine["cutoff"])
+            if found is None:
+                raise ModelError(f"{path}: the splines of the checkpoint (cutoff {theirs['cutoff']}, {n}) cannot become those of "
+                                 f"this network: their spacing must be the same, twice as wide, ..., and their cutoff not shorter")
+            weight.copy_(found)
             at += size
+        self.ema.copy_(self.theta)
 
     def restore(self, state, path):
         if state["config"]["model"] != self.config["model"] or state["data_sha256"] != self.data_sha256:

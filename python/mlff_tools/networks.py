@@ -24,6 +24,24 @@ def bspline(r, n, cutoff):
     return value, slope
 
 
+def splines_onto(weight, cutoff, n, new_n, new_cutoff):
+    """Weights [..., new_n] of the splines up to new_cutoff that make the same function as weights [..., n] of those up to
+    cutoff, but for splines that reach beyond new_cutoff, which are dropped; None unless the new spacing is the old one
+    divided by 1, 2, 4, .... A spline of spacing h is five of spacing h/2, with weights 1 4 6 4 1 over 8."""
+    if new_cutoff > cutoff * (1 + 1e-9):
+        return None
+    doublings = math.log2(cutoff / n * new_n / new_cutoff)
+    if doublings < -1e-9 or abs(doublings - round(doublings)) > 1e-9:
+        return None
+    for _ in range(round(doublings)):
+        finer = weight.new_zeros(*weight.shape[:-1], 2 * weight.shape[-1])
+        for j, binomial in enumerate((1, 4, 6, 4, 1)):  # k becomes 2k - 3 + j; those that end below r = 0 are left out
+            first = max(0, (4 - j) // 2)
+            finer[..., 2 * first - 3 + j::2][..., :weight.shape[-1] - first].add_(weight[..., first:], alpha=binomial / 8)
+        weight = finer
+    return weight[..., :new_n]
+
+
 def cosine_cutoff(r, cutoff):
     """fc and d fc/dr of r in A."""
     x = (r / cutoff).clamp_max(1.0) * math.pi

@@ -130,20 +130,37 @@ class Training(unittest.TestCase):
             self.assertLessEqual(float(step.norm()), soap.LARGEST * 12 ** 0.5 * 1.001)
         self.assertGreater(float(step.norm()), 0.0)
 
-    def test_a_shorter_cutoff_starts_from_a_longer_one(self):
-        long = self.trainer()
+    def variant(self, n, cutoff, kind="bspline"):
         config = distill.read_config(self.config())
-        config["model"] = {**PAINN, "cutoff": 3.0, "radial_basis": {"kind": "bspline", "n": 9}}
-        short = distill.Trainer(config, self.data, self.sha256, torch.device("cpu"))
+        config["model"] = {**PAINN, "cutoff": cutoff, "radial_basis": {"kind": kind, "n": n}}
+        return distill.Trainer(config, self.data, self.sha256, torch.device("cpu"))
+
+    def test_finer_splines_make_the_same_function(self):
+        weight = torch.randn(3, 12, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        r = torch.linspace(0.01, 4.2, 97, dtype=torch.float64)
+        expected = networks.bspline(r, 12, 4.0)[0] @ weight.T
+        for n in (12, 24, 48):
+            assert_near(networks.bspline(r, n, 4.0)[0] @ networks.splines_onto(weight, 4.0, 12, n, 4.0).T, expected, 1e-13, n)
+        inner = r < 2.0  # the splines that end at 3.0 or before are all there is below 2.0 for spacing 1/3
+        assert_near((networks.bspline(r, 18, 3.0)[0] @ networks.splines_onto(weight, 4.0, 12, 18, 3.0).T)[inner],
+                    expected[inner], 1e-13, "cutoff 3")
+        for n, cutoff in ((13, 4.0), (6, 4.0), (15, 5.0)):
+            self.assertIsNone(networks.splines_onto(weight, 4.0, 12, n, cutoff))
+
+    def test_start_from_wider_splines_and_a_longer_cutoff(self):
+        long = self.trainer()
+        finer = self.variant(24, 4.0)
+        finer.start(long.state(), "long")
+        for a, b in zip(long.evaluate(long.validation, long.ema), finer.evaluate(finer.validation, finer.ema)):
+            assert_near(b["force_rmse"], a["force_rmse"], 1e-5, "the same network")
+        short = self.variant(9, 3.0)
         short.start(long.state(), "long")
         a, b = long.views(long.theta), short.views(short.ema)
         for name in a:
             self.assertTrue(torch.equal(a[name][..., :9] if name.startswith("filter.") else a[name], b[name]), name)
-        with self.assertRaisesRegex(modelfile.ModelError, "of another network"):
-            long.start(short.state(), "short")
-        config["model"] = {**PAINN, "cutoff": 3.5, "radial_basis": {"kind": "bspline", "n": 9}}
-        with self.assertRaisesRegex(modelfile.ModelError, "of another network"):
-            distill.Trainer(config, self.data, self.sha256, torch.device("cpu")).start(long.state(), "long")
+        for other, message in ((self.variant(9, 3.5), "cannot become"), (self.variant(12, 4.0, "gaussian"), "another network")):
+            with self.assertRaisesRegex(modelfile.ModelError, message):
+                other.start(long.state(), "long")
 
     def test_splines(self):
         r = np.linspace(0.1, 4.3, 50)
