@@ -195,7 +195,8 @@ void ProfSteps::gather()
   if (comm->nprocs == 1) return;
   MPI_Reduce(latency.data(), most_latency.data(), n, MPI_DOUBLE_INT, MPI_MAXLOC, 0, world);
   MPI_Reduce(busy.data(), most_busy.data(), n, MPI_DOUBLE_INT, MPI_MAXLOC, 0, world);
-  MPI_Reduce(tags.data(), all_tags.data(), n, MPI_INT, MPI_BOR, 0, world);
+  // the same on all ranks but for one bit, of the growth of buffers; stubs of MPI have no MPI_BOR
+  MPI_Reduce(tags.data(), all_tags.data(), n, MPI_INT, MPI_MAX, 0, world);
   MPI_Reduce(sums.data(), all_sums.data(), n_sums, MPI_DOUBLE, MPI_SUM, 0, world);
 }
 
