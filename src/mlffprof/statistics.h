@@ -40,8 +40,9 @@ typedef struct mlffprof_slope {
  * 3. */
 mlffprof_slope mlffprof_regression(const double *x, const double *y, const int64_t *w, int n);
 
-/* The slope and its error if y is a random walk: from the differences between the medians of ten blocks. A few jumps of a
- * quantity that is otherwise constant are such a walk, and give no significant slope. NaN for n < 10. scratch [n]. */
+/* The slope and its error if y is a random walk: from the differences between the medians of ten blocks. A few jumps
+ * of a quantity that is otherwise constant are such a walk, and give no significant slope. NaN for n < 10. scratch
+ * [n]. */
 mlffprof_slope mlffprof_walk(const double *x, const double *y, const int64_t *w, int n, double *scratch);
 
 #endif

@@ -216,8 +216,8 @@ START_TEST(host_memory_is_read)
 }
 END_TEST
 
-/* Recording itself takes no memory after creation: 200,000 steps and 20,000 samples stay below what a verdict calls noise
- * (sanitizers take some for their own books). */
+/* Recording itself takes no memory after creation: 200,000 steps and 20,000 samples stay below what a verdict calls
+ * noise (sanitizers take some for their own books). */
 START_TEST(recording_takes_no_memory)
 {
   mlffprof_recorder *r = NULL;
