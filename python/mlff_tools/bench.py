@@ -23,7 +23,7 @@ import tempfile
 import time
 
 from . import bench_cases, bench_results, profiles
-from .lammps import LammpsError, environment, find_lmp, find_mpiexec, find_plugin
+from .lammps import LammpsError, environment, find_decks, find_lmp, find_mpiexec, find_plugin
 
 FORMAT = "mlff-bench/1"
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -323,14 +323,7 @@ def check(args):
     args.variables = dict(v.partition("=")[::2] for v in args.var)
     if any("=" not in v for v in args.var):
         raise LammpsError(f"--var {[v for v in args.var if '=' not in v][0]}: use NAME=VALUE")
-    args.decks = next(
-        (
-            os.path.abspath(p)
-            for p in (args.decks, os.path.join(ROOT, "benchmarks", "decks"), os.path.join(HERE, "decks"))
-            if p and os.path.exists(os.path.join(p, "in.bench"))
-        ),
-        None,
-    )
+    args.decks = find_decks("in.bench", args.decks)
     if not args.decks:
         raise LammpsError("the decks were not found: give their folder with --decks (benchmarks/decks of the source)")
     if not args.models:

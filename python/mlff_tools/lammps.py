@@ -5,6 +5,8 @@ import os
 import shutil
 import sys
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+
 
 class LammpsError(Exception):
     """Something is not there or LAMMPS failed; the text says what to do."""
@@ -57,17 +59,13 @@ def find_plugin(build):
     return ""
 
 
-def find_program(build):
-    """The program mlff: of the build folder, else beside this Python, else on PATH; an empty string when there is none."""
-    folder = os.path.dirname(find_plugin(build)) if build else ""
-    for path in (
-        os.environ.get("MLFF", ""),
-        os.path.join(folder, "mlff") if folder else "",
-        os.path.join(os.path.dirname(sys.executable), "mlff"),
-    ):
-        if path and os.access(path, os.X_OK):
-            return path
-    return shutil.which("mlff") or ""
+def find_decks(name, given=None):
+    """Folder of the benchmark decks that has `name`: the given one, else that of the source, else that of the installed package."""
+    source = os.path.join(os.path.dirname(os.path.dirname(HERE)), "benchmarks", "decks")
+    for folder in (given,) if given else (source, os.path.join(HERE, "decks")):
+        if os.path.exists(os.path.join(folder, name)):
+            return os.path.abspath(folder)
+    return None
 
 
 def environment(lmp, threads=1):

@@ -30,7 +30,7 @@ import numpy as np
 
 from . import profiles
 from .bench import sha256
-from .lammps import LammpsError, environment, find_lmp, find_plugin
+from .lammps import LammpsError, environment, find_decks, find_lmp, find_plugin
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CHANGE, FLUCTUATION, KELVIN, DRIFT = 1.0, 0.5, 20.0, 0.05  # bounds: percent, percent, K, meV/atom/ps
@@ -219,7 +219,7 @@ def arguments(argv):
     p.add_argument("--settings", default="precision fp32", help="of pair_style mlff")
     p.add_argument("--build", help="build folder (default: build here, else the installed plugin)")
     p.add_argument("--lmp")
-    p.add_argument("--decks", default=os.path.join(ROOT, "benchmarks", "decks"))
+    p.add_argument("--decks", default=find_decks("in.validate"), help="folder of in.validate")
     args = p.parse_args(argv)
     if args.steps < 100 or args.every < 1 or args.steps // args.every < 20:
         p.error("--steps must be at least 100, and 20 times --every")

@@ -83,7 +83,10 @@ def test_demo(tmp_path):
                         "--teacher", str(teacher), "--student", str(student), "--steps", "20"])
     assert code == 0, output
     assert re.search(r"ms per step +[0-9.]+ +[0-9.]+", output) and "forces    RMSE" in output, output
+    assert re.search(r"P95 and P99 of a step, over mean +[0-9.]+x [0-9.]+x +[0-9.]+x", output), output
     assert (tmp_path / "out" / "demo.png").stat().st_size > 10000
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert str(tmp_path / "out" / "report.html") in output and page.count("<details") == 2
 
 
 def test_demo_without_model(tmp_path):

@@ -48,6 +48,11 @@ def test_program(environment):
     assert "mlff info" in output, (code, output)
 
 
+def test_suite_has_its_decks(environment, tmp_path):
+    code, output = run([str(environment / "mlff"), "bench", "--list", "--out", str(tmp_path / "out")], cwd=tmp_path)
+    assert code == 0 and "silicon-small-nve-sw" in output, output
+
+
 def test_other_release_is_refused_in_one_sentence(environment):
     code = ("from importlib import metadata; import mlff_lammps; metadata.version = lambda name: '2024.8.29.3.0'; "
             "print(mlff_lammps.plugin_dir())")
