@@ -17,8 +17,6 @@ from mlff_tools.lammps import environment, find_lmp  # noqa: E402
 
 PLUGIN = os.environ.get("MLFF_PLUGIN", os.path.join(ROOT, "build", "mlffplugin.so"))
 STUDENT = os.path.join(ROOT, "models", "water-benzene-student.yaml")
-HAS_FIX = os.path.exists(os.path.join(ROOT, "src", "fix_mlffprof"))
-needs_fix = pytest.mark.skipif(not HAS_FIX, reason="no fix mlffprof yet")
 SHORT = ["--steps", "30", "--warmup", "5", "--equilibrate", "2", "--build", PLUGIN]
 
 
@@ -34,7 +32,6 @@ def read(path):
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-@needs_fix
 def test_suite_is_written_and_goes_on(tmp_path, capsys):
     """A suite of two rounds; a lost run is made again and nothing else; the page shows one report of each case."""
     out = tmp_path / "out"
@@ -70,7 +67,6 @@ def test_suite_is_written_and_goes_on(tmp_path, capsys):
     assert (out / "report.html").read_text(encoding="utf-8").count("<details") == 3
 
 
-@needs_fix
 def test_against_is_interleaved(tmp_path, capsys):
     """The same build as A and B: both sides run in every round, and their ratio is reported for each case."""
     out = tmp_path / "out"
@@ -88,7 +84,6 @@ def test_against_is_interleaved(tmp_path, capsys):
     assert case["ratio"] == pytest.approx(np.median(ratios)) and case["ratio_min"] == min(ratios)
 
 
-@needs_fix
 def test_a_failing_run_is_one_error(tmp_path, capsys):
     assert (
         run(

@@ -15,7 +15,6 @@ from mlff_tools.lammps import environment, find_lmp  # noqa: E402
 
 FOLDER = os.path.join(ROOT, "benchmarks", "decks")
 MODEL = os.path.join(ROOT, "models", "water-benzene-student.yaml")
-PROFILE = "yes" if os.path.exists(os.path.join(ROOT, "src", "fix_mlffprof")) else "no"
 PLUGIN = os.environ.get("MLFF_PLUGIN", os.path.join(ROOT, "build", "mlffplugin.so"))
 SIZES = ("small", "medium", "large")
 
@@ -44,7 +43,6 @@ def run(deck, place, **variables):
         "plugin": PLUGIN,
         "model": MODEL,
         "folder": FOLDER,
-        "profile": PROFILE,
         "steps": 2,
         "equilibrate": 2,
         **variables,

@@ -13,8 +13,6 @@ BUILD = os.environ.get("MLFF_BUILD_DIR", os.path.join(ROOT, "build"))
 PLUGIN = os.environ.get("MLFF_PLUGIN", os.path.join(BUILD, "mlffplugin.so"))
 CI = os.path.join(ROOT, "examples", "ci")
 STUDENT, TEACHER = (os.path.join(ROOT, "models", f"water-benzene-{role}.yaml") for role in ("student", "teacher"))
-HAS_FIX = os.path.exists(os.path.join(ROOT, "src", "fix_mlffprof"))
-needs_fix = pytest.mark.skipif(not HAS_FIX, reason="no fix mlffprof yet")
 
 
 def gate(place, *arguments, bench="--steps 220 --every 50 --equilibrate 50"):
@@ -38,7 +36,6 @@ def gate(place, *arguments, bench="--steps 220 --every 50 --equilibrate 50"):
     return done.returncode, done.stdout
 
 
-@needs_fix
 def test_student_beats_teacher(tmp_path):
     """This project's own gate."""
     code, output = gate(tmp_path, STUDENT, TEACHER)
@@ -48,7 +45,6 @@ def test_student_beats_teacher(tmp_path):
     assert swapped == 1, f"the teacher is not faster than its student\n{output}"
 
 
-@needs_fix
 def test_baseline(tmp_path):
     """Reports of this machine are stored; doctored ones that were faster, or a case that is gone, break the gate."""
     short = "--steps 60 --equilibrate 5"

@@ -48,8 +48,6 @@ def test_deck(deck, tmp_path):
         found = [place for place in places if os.path.exists(place)]
         if name == "plugin":
             command += ["-var", name, PLUGIN]
-        elif name == "profile" and not os.path.exists(os.path.join(ROOT, "src", "fix_mlffprof")):
-            command += ["-var", name, "no"]
         elif "/" in value and found:
             command += ["-var", name, found[0]]
         elif value.endswith(".yaml"):
