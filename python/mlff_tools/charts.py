@@ -214,8 +214,9 @@ def histogram(values, css, title, marks=(), bins=48):
             )
     for row, (value, label) in enumerate((v, name) for v, name in marks if v is not None and low <= v <= high):
         plot.vertical(value, f"{label} {short(value)}", row=row)
+    plural = "s" if above > 1 else ""
     if above:
-        plot.x_label += f"; the last bar holds {above} steps up to {short(ordered[-1])} ms"
+        plot.x_label += f"; the last bar holds {above} step{plural} up to {short(ordered[-1])} ms"
     return plot.svg()
 
 

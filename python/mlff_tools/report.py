@@ -42,7 +42,7 @@ def facts(folder):
     cells = [
         (len(runs), "runs"),
         (len({r.potential for r in runs}), "potentials"),
-        (f"{min(atoms):.0f} to {max(atoms):.0f}" if atoms else "not measured", "atoms"),
+        (span(atoms), "atoms"),
         (short(sum(r.report["n_steps"] for r in runs)), "steps measured"),
         (
             f"{short(fastest.report['us_per_atom'])} µs" if fastest else "not measured",
@@ -56,6 +56,12 @@ def facts(folder):
         + "".join(f"<div><b>{text(a)}</b><span>{text(b)}</span></div>" for a, b in cells)
         + "</div>"
     )
+
+
+def span(values):
+    if not values:
+        return "not measured"
+    return short(min(values)) if min(values) == max(values) else f"{short(min(values))} to {short(max(values))}"
 
 
 def banners(folder):

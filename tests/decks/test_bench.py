@@ -112,7 +112,8 @@ def test_a_failing_run_is_one_error(tmp_path, capsys):
         (["--potential", "sw"], "for water there is mlff"),
         (["--var", "x"], "use NAME=VALUE"),
         (["--system", "benzene_gas", "--protocol", "npt"], "benzene_gas has no npt"),
-        (["--decks", "nowhere", "--lmp", "nowhere"], "no such program"),
+        (["--decks", "nowhere"], "the decks were not found"),
+        (["--lmp", "nowhere"], "no such program"),
     ],
 )
 def test_bad_input_is_one_error(arguments, text, tmp_path, capsys):
