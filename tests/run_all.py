@@ -16,7 +16,7 @@ import xml.etree.ElementTree as ElementTree
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 C_LABELS = "unit|op|model|fuzz"
-VALGRIND_PROGRAMS = ("test_unit_modelfile", "test_unit_graph")
+VALGRIND_PROGRAMS = ("test_unit_modelfile", "test_unit_safetensors", "test_unit_graph")
 ASAN = "address,undefined"
 
 

@@ -14,26 +14,6 @@
 
 static const char *const precisions[] = {"fp32", "fp64"};
 
-/* Opens for the elements of the atoms only (pruned) or for all. */
-static mlff_model *open_for(const test_model *model, const char *precision, const char *kernels,
-                            const test_atoms *atoms)
-{
-  const char *symbols[128];
-  mlff_options options = {.precision = precision, .kernels = kernels, .skip_self_test = 1};
-  for (int i = 0; atoms && i < atoms->n; i++) {
-    int known = 0;
-    for (int k = 0; k < options.n_elements; k++) known |= !strcmp(symbols[k], test_symbol(atoms->number[i]));
-    if (!known) symbols[options.n_elements++] = test_symbol(atoms->number[i]);
-  }
-  options.elements = atoms ? symbols : NULL;
-  mlff_model *open = NULL;
-  mlff_error error = {.code = MLFF_OK};
-  test_ok(mlff_model_open_memory("test.yaml", model->yaml, model->yaml_size, model->weights, model->weights_size,
-                                 &options, &open, &error),
-          error);
-  return open;
-}
-
 /* ---- random models against plain loops -------------------------------------------------------------------------- */
 
 static const char *const four[] = {"Cl", "H", "O", "C"}; /* not in the order of the periodic table */
@@ -79,7 +59,7 @@ START_TEST(random_models_match_plain_loops)
                         test_random(1, 9.0, 0.8, 0, random_numbers, 1, 53)};
   for (int k = 0; k < 3; k++) {
     mlff_model *whole = test_model_open(&model, precisions[is_double]);
-    mlff_model *pruned = open_for(&model, precisions[is_double], NULL, &atoms[k]);
+    mlff_model *pruned = test_model_open_for(&model, precisions[is_double], NULL, &atoms[k]);
     const mlff_info *info = mlff_model_info(whole);
     const int n = atoms[k].n, n_members = info->n_members;
     double *energy = malloc((size_t) (n * n_members) * sizeof *energy), *mean = calloc((size_t) n, sizeof *mean);
@@ -338,7 +318,7 @@ START_TEST(elements_left_out_are_an_error)
   test_atoms_species(&water, four, 4);
   test_atoms_species(&other, four, 4);
   other.species[1] = 0;
-  mlff_model *open = open_for(&model, "fp64", NULL, &water);
+  mlff_model *open = test_model_open_for(&model, "fp64", NULL, &water);
   test_answer a = test_evaluate(open, &water);
   mlff_error error = {.code = MLFF_OK};
   mlff_system *system = test_system(&other, 4.2);

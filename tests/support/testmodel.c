@@ -284,6 +284,12 @@ test_model test_model_ani(test_model_options options)
   return finish(&w, &t, o.is_double);
 }
 
+test_model_options test_three_elements(void)
+{
+  static const char *const hco[] = {"H", "C", "O"};
+  return (test_model_options){.elements = hco, .n_elements = 3, .is_double = 1};
+}
+
 test_model test_model_nth(int which, test_model_options options)
 {
   static const char *const bases[] = {"bspline", "gaussian", "bessel"};
@@ -330,6 +336,19 @@ void test_model_set_weights(test_model *model, const void *weights, size_t size)
   memcpy(at + strlen("sha256: "), hex, 64);
 }
 
+void test_model_set_two_tensors(test_model *model)
+{
+  test_weights weights = {.rng = {5}};
+  test_weights_add(&weights, 1.0, NULL, 2, (int64_t[]){2, 3}, "a.weight");
+  test_weights_add(&weights, 1.0, NULL, 1, (int64_t[]){4}, "b");
+  void *data = NULL;
+  size_t size = 0;
+  test_weights_pack(&weights, 0, &data, &size);
+  test_model_set_weights(model, data, size);
+  free(data);
+  test_weights_free(&weights);
+}
+
 static void write_file(const char *path, const void *data, size_t size)
 {
   FILE *file = fopen(path, "wb");
@@ -344,14 +363,45 @@ void test_model_write(const test_model *model, const char *dir, const char *name
   write_file(path, model->yaml, model->yaml_size);
 }
 
+mlff_status test_model_parse(const test_model *model, mlff_modelfile **file, mlff_error *error)
+{
+  return mlff_modelfile_parse("dir/test.yaml", model->yaml, model->yaml_size, model->weights, model->weights_size, file,
+                              error);
+}
+
+mlff_modelfile *test_model_must_parse(const test_model *model)
+{
+  mlff_modelfile *file = NULL;
+  mlff_error error = {.code = MLFF_OK};
+  test_ok(test_model_parse(model, &file, &error), error);
+  return file;
+}
+
+mlff_status test_model_try(const test_model *model, const mlff_options *options, mlff_model **open, mlff_error *error)
+{
+  return mlff_model_open_memory("dir/test.yaml", model->yaml, model->yaml_size, model->weights, model->weights_size,
+                                options, open, error);
+}
+
 mlff_model *test_model_open(const test_model *model, const char *precision)
 {
-  const mlff_options options = {.precision = precision, .skip_self_test = 1};
+  return test_model_open_for(model, precision, NULL, NULL);
+}
+
+mlff_model *test_model_open_for(const test_model *model, const char *precision, const char *kernels,
+                                const test_atoms *atoms)
+{
+  const char *symbols[128];
+  mlff_options options = {.precision = precision, .kernels = kernels, .skip_self_test = 1};
+  for (int i = 0; atoms && i < atoms->n; i++) {
+    int known = 0;
+    for (int k = 0; k < options.n_elements; k++) known |= !strcmp(symbols[k], test_symbol(atoms->number[i]));
+    if (!known) symbols[options.n_elements++] = test_symbol(atoms->number[i]);
+  }
+  options.elements = atoms ? symbols : NULL;
   mlff_model *open = NULL;
   mlff_error error = {.code = MLFF_OK};
-  test_ok(mlff_model_open_memory("test.yaml", model->yaml, model->yaml_size, model->weights, model->weights_size,
-                                 &options, &open, &error),
-          error);
+  test_ok(test_model_try(model, &options, &open, &error), error);
   return open;
 }
 
@@ -380,4 +430,12 @@ void test_answer_free(test_answer *answer)
   free(answer->result.member_energy);
   free(answer->result.atom_spread);
   *answer = (test_answer){.n_nodes = 0};
+}
+
+double test_energy(mlff_model *model, const test_atoms *atoms)
+{
+  test_answer a = test_evaluate(model, atoms);
+  const double energy = a.result.energy;
+  test_answer_free(&a);
+  return energy;
 }

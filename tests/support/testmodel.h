@@ -8,6 +8,8 @@
 
 #include "support.h"
 
+#include "model/modelfile.h"
+
 /* Tensors on their way into a safetensors file. */
 typedef struct test_tensor {
   char name[80];
@@ -64,6 +66,9 @@ typedef struct test_model_options {
   int n_hidden;              /* [2] hidden layers                                             */
 } test_model_options;
 
+/* H, C, O; weights stored as F64. */
+test_model_options test_three_elements(void);
+
 test_model test_model_painn(test_model_options options);
 test_model test_model_ani(test_model_options options);
 
@@ -76,11 +81,23 @@ void test_model_edit(test_model *model, const char *old, const char *with);
 /* Packs changed weights into the model and puts their hash into the YAML. */
 void test_model_set_weights(test_model *model, const void *weights, size_t size);
 
+/* Replaces the weights by two tensors of random numbers, a.weight [2, 3] and b [4]. */
+void test_model_set_two_tensors(test_model *model);
+
+/* Parses the file "dir/test.yaml" and makes no network. test_model_must_parse aborts the test on failure. */
+mlff_status test_model_parse(const test_model *model, mlff_modelfile **file, mlff_error *error);
+mlff_modelfile *test_model_must_parse(const test_model *model);
+
 /* Writes dir/name.yaml and dir/name.safetensors; path gets the first. `name` must be that of the options. */
 void test_model_write(const test_model *model, const char *dir, const char *name, char *path, size_t path_size);
 
+/* Opens it as mlff_model_open_memory does. */
+mlff_status test_model_try(const test_model *model, const mlff_options *options, mlff_model **open, mlff_error *error);
 /* Opens it with the given precision ("fp64", ...) and no self-test; aborts the test on failure. */
 mlff_model *test_model_open(const test_model *model, const char *precision);
+/* The same on a kernel path (NULL: the best), for the elements of the atoms only (NULL: for all of the model). */
+mlff_model *test_model_open_for(const test_model *model, const char *precision, const char *kernels,
+                                const test_atoms *atoms);
 
 /* Evaluates atoms with a model; arrays are the caller's to free by test_answer_free. Aborts the test on failure. */
 typedef struct test_answer {
@@ -90,5 +107,7 @@ typedef struct test_answer {
 
 test_answer test_evaluate(mlff_model *model, const test_atoms *atoms);
 void test_answer_free(test_answer *answer);
+/* The energy alone, eV. */
+double test_energy(mlff_model *model, const test_atoms *atoms);
 
 #endif

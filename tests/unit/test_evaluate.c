@@ -1,4 +1,5 @@
 /* test_evaluate.c: energies, forces, virials and spreads of models, for every architecture alike. */
+#include "backends.h"
 #include "testmodel.h"
 
 #include <math.h>
@@ -7,30 +8,11 @@
 
 static const char *const hco[] = {"H", "C", "O"};
 
-static test_model_options three_elements(void)
-{
-  return (test_model_options){.elements = hco, .n_elements = 3, .is_double = 1};
-}
-
-static mlff_status open_model(const test_model *m, const mlff_options *options, mlff_model **model, mlff_error *error)
-{
-  return mlff_model_open_memory("dir/test.yaml", m->yaml, m->yaml_size, m->weights, m->weights_size, options, model,
-                                error);
-}
-
-static double energy_of(mlff_model *model, const test_atoms *atoms)
-{
-  test_answer a = test_evaluate(model, atoms);
-  const double energy = a.result.energy;
-  test_answer_free(&a);
-  return energy;
-}
-
 /* ---- energies --------------------------------------------------------------------------------------------------- */
 
 START_TEST(parts_sum_to_the_whole)
 {
-  test_model file = test_model_nth(_i, three_elements());
+  test_model file = test_model_nth(_i, test_three_elements());
   mlff_model *model = test_model_open(&file, "fp64");
   test_atoms atoms = test_triclinic();
   test_answer a = test_evaluate(model, &atoms);
@@ -61,7 +43,7 @@ END_TEST
 /* The spread of an atom is the standard deviation over members: for atoms far apart, that of single-atom systems. */
 START_TEST(spread_is_the_standard_deviation)
 {
-  test_model file = test_model_nth(3, three_elements());
+  test_model file = test_model_nth(3, test_three_elements());
   mlff_model *model = test_model_open(&file, "fp64");
   test_atoms one = test_atoms_new(1);
   test_answer a = test_evaluate(model, &one);
@@ -88,7 +70,7 @@ static const double stencil[4] = {2, 1, -1, -2};
 
 START_TEST(forces_are_the_gradient)
 {
-  test_model file = test_model_nth(_i, three_elements());
+  test_model file = test_model_nth(_i, test_three_elements());
   mlff_model *model = test_model_open(&file, "fp64");
   test_atoms atoms = test_triclinic();
   test_answer a = test_evaluate(model, &atoms);
@@ -99,7 +81,7 @@ START_TEST(forces_are_the_gradient)
     for (int s = 0; s < 4; s++) {
       test_atoms moved = test_atoms_copy(&atoms);
       moved.pos[i][c] += stencil[s] * h;
-      energy[s] = energy_of(model, &moved);
+      energy[s] = test_energy(model, &moved);
       test_atoms_free(&moved);
     }
     near_one(a.result.forces[i][c], -derivative(energy, h), 1e-6);
@@ -114,7 +96,7 @@ END_TEST
 START_TEST(virial_is_the_strain_derivative)
 {
   static const int pairs[6][2] = {{0, 0}, {1, 1}, {2, 2}, {0, 1}, {0, 2}, {1, 2}};
-  test_model file = test_model_nth(_i, three_elements());
+  test_model file = test_model_nth(_i, test_three_elements());
   mlff_model *model = test_model_open(&file, "fp64");
   test_atoms atoms = test_triclinic();
   test_answer a = test_evaluate(model, &atoms);
@@ -128,7 +110,7 @@ START_TEST(virial_is_the_strain_derivative)
       e[pairs[k][1]][pairs[k][0]] += 0.5 * stencil[s] * h;
       test_atoms strained = test_atoms_copy(&atoms);
       test_atoms_strain(&strained, e);
-      energy[s] = energy_of(model, &strained);
+      energy[s] = test_energy(model, &strained);
       test_atoms_free(&strained);
     }
     numeric[k] = -derivative(energy, h);
@@ -143,7 +125,7 @@ END_TEST
 
 START_TEST(centroid_virial)
 {
-  test_model file = test_model_nth(_i, three_elements());
+  test_model file = test_model_nth(_i, test_three_elements());
   mlff_model *model = test_model_open(&file, "fp64");
   test_atoms atoms = test_triclinic();
   test_answer a = test_evaluate(model, &atoms);
@@ -174,12 +156,12 @@ START_TEST(units_are_converted)
 {
   static const char *const units[] = {"hartree", "kcal/mol"};
   static const double in_ev[] = {27.211386024367243, 1 / 23.060548012};
-  test_model file = test_model_nth(_i, three_elements());
+  test_model file = test_model_nth(_i, test_three_elements());
   mlff_model *model = test_model_open(&file, "fp64");
   test_atoms atoms = test_triclinic();
   test_answer a = test_evaluate(model, &atoms);
   for (int u = 0; u < 2; u++) {
-    test_model_options o = three_elements();
+    test_model_options o = test_three_elements();
     o.energy_unit = units[u];
     test_model other_file = test_model_nth(_i, o);
     mlff_model *other = test_model_open(&other_file, "fp64");
@@ -206,7 +188,7 @@ END_TEST
 START_TEST(precisions_and_kernels_agree)
 {
   static const char *const paths[] = {"generic", "avx2", "avx512"};
-  test_model file = test_model_nth(_i, three_elements());
+  test_model file = test_model_nth(_i, test_three_elements());
   mlff_model *model = test_model_open(&file, "fp64");
   test_atoms atoms = test_triclinic();
   test_answer a = test_evaluate(model, &atoms);
@@ -218,7 +200,7 @@ START_TEST(precisions_and_kernels_agree)
                                   .skip_self_test = 1};
     mlff_error error = {.code = MLFF_OK};
     mlff_model *other = NULL;
-    const mlff_status status = open_model(&file, &options, &other, &error);
+    const mlff_status status = test_model_try(&file, &options, &other, &error);
     if (status == MLFF_E_UNSUPPORTED) continue; /* this processor has no such instructions */
     test_ok(status, error);
     ck_assert_str_eq(mlff_model_info(other)->kernels, paths[k % 3]);
@@ -243,11 +225,11 @@ END_TEST
 START_TEST(leaving_out_elements_is_exact)
 {
   static const char *const water[] = {"O", "H", "O"};
-  test_model file = test_model_nth(_i, three_elements());
+  test_model file = test_model_nth(_i, test_three_elements());
   mlff_model *all = test_model_open(&file, "fp64"), *some = NULL;
   mlff_error error = {.code = MLFF_OK};
   const mlff_options options = {.precision = "fp64", .elements = water, .n_elements = 3};
-  test_ok(open_model(&file, &options, &some, &error), error);
+  test_ok(test_model_try(&file, &options, &some, &error), error);
   test_atoms atoms = test_water_box(2, 1);
   test_atoms_species(&atoms, hco, 3);
   test_answer a = test_evaluate(all, &atoms), b = test_evaluate(some, &atoms);
@@ -271,7 +253,7 @@ END_TEST
 /* Atoms of species -1 belong to another style: they are as if they were not there. */
 START_TEST(foreign_atoms_are_invisible)
 {
-  test_model file = test_model_nth(_i, three_elements());
+  test_model file = test_model_nth(_i, test_three_elements());
   mlff_model *model = test_model_open(&file, "fp64");
   test_atoms atoms = test_triclinic(), ours = test_triclinic();
   ours.n = 6; /* the last two are foreign */
@@ -296,7 +278,7 @@ END_TEST
 
 START_TEST(empty_and_isolated)
 {
-  test_model file = test_model_nth(_i, three_elements());
+  test_model file = test_model_nth(_i, test_three_elements());
   mlff_model *model = test_model_open(&file, "fp32");
   test_atoms none = test_atoms_new(0), one = test_atoms_new(1);
   test_answer a = test_evaluate(model, &none);
@@ -318,16 +300,16 @@ END_TEST
 
 START_TEST(settled_runs_allocate_nothing)
 {
-  test_model file = test_model_nth(_i, three_elements());
+  test_model file = test_model_nth(_i, test_three_elements());
   mlff_model *model = test_model_open(&file, "fp32");
   test_atoms atoms = test_water_box(3, 2), small = test_triclinic();
   test_atoms_species(&atoms, hco, 3);
-  const double first = energy_of(model, &atoms);
+  const double first = test_energy(model, &atoms);
   const mlff_memory before = mlff_model_memory(model);
   ck_assert(before.bytes > 1000 && before.peak_bytes >= before.bytes);
   for (int k = 0; k < 5; k++) {
-    near_one(energy_of(model, &atoms), first, 0); /* and the same numbers, bit for bit */
-    energy_of(model, &small);
+    near_one(test_energy(model, &atoms), first, 0); /* and the same numbers, bit for bit */
+    test_energy(model, &small);
   }
   const mlff_memory after = mlff_model_memory(model);
   ck_assert_int_eq(after.n_growths, before.n_growths);

@@ -8,30 +8,11 @@
 
 static const char *const hco[] = {"H", "C", "O"};
 
-static test_model_options three_elements(void)
-{
-  return (test_model_options){.elements = hco, .n_elements = 3, .is_double = 1};
-}
-
-static mlff_status open_model(const test_model *m, const mlff_options *options, mlff_model **model, mlff_error *error)
-{
-  return mlff_model_open_memory("dir/test.yaml", m->yaml, m->yaml_size, m->weights, m->weights_size, options, model,
-                                error);
-}
-
-static double energy_of(mlff_model *model, const test_atoms *atoms)
-{
-  test_answer a = test_evaluate(model, atoms);
-  const double energy = a.result.energy;
-  test_answer_free(&a);
-  return energy;
-}
-
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
 
 START_TEST(info_says_what_the_file_says)
 {
-  test_model file = test_model_nth(_i, three_elements());
+  test_model file = test_model_nth(_i, test_three_elements());
   mlff_model *model = test_model_open(&file, "fp64");
   const mlff_info *info = mlff_model_info(model);
   ck_assert_str_eq(info->name, "test");
@@ -57,7 +38,7 @@ END_TEST
 
 START_TEST(files_and_memory_give_the_same_model)
 {
-  test_model file = test_model_nth(_i, three_elements());
+  test_model file = test_model_nth(_i, test_three_elements());
   mlff_error error = {.code = MLFF_OK};
   mlff_model *from_file = NULL, *from_memory = test_model_open(&file, "fp32");
   char dir[256], path[512];
@@ -65,7 +46,7 @@ START_TEST(files_and_memory_give_the_same_model)
   test_model_write(&file, dir, "test", path, sizeof path);
   test_ok(mlff_model_open(path, NULL, &from_file, &error), error);
   test_atoms atoms = test_triclinic();
-  near_one(energy_of(from_file, &atoms), energy_of(from_memory, &atoms), 0);
+  near_one(test_energy(from_file, &atoms), test_energy(from_memory, &atoms), 0);
   ck_assert_str_eq(mlff_model_info(from_file)->precision, "fp32");
   FILE *out = tmpfile();
   mlff_model_print(from_file, out);
@@ -81,7 +62,7 @@ END_TEST
 
 START_TEST(missing_files)
 {
-  test_model file = test_model_nth(0, three_elements());
+  test_model file = test_model_nth(0, test_three_elements());
   mlff_error error = {.code = MLFF_OK};
   mlff_model *model = NULL;
   char dir[256], path[512], weights[512];
@@ -102,14 +83,14 @@ END_TEST
 
 START_TEST(impossible_options)
 {
-  test_model file = test_model_nth(3, three_elements());
+  test_model file = test_model_nth(3, test_three_elements());
   mlff_error error = {.code = MLFF_OK};
   mlff_model *model = NULL;
   const char *const nitrogen[] = {"H", "N"};
-  test_fails(open_model(&file, &(mlff_options){.device = "tpu"}, &model, &error), error, MLFF_E_ARG, "tpu");
-  test_fails(open_model(&file, &(mlff_options){.precision = "fp8"}, &model, &error), error, MLFF_E_ARG, "fp8");
-  test_fails(open_model(&file, &(mlff_options){.kernels = "sse9"}, &model, &error), error, MLFF_E_ARG, "sse9");
-  test_fails(open_model(&file, &(mlff_options){.elements = nitrogen, .n_elements = 2}, &model, &error), error,
+  test_fails(test_model_try(&file, &(mlff_options){.device = "tpu"}, &model, &error), error, MLFF_E_ARG, "tpu");
+  test_fails(test_model_try(&file, &(mlff_options){.precision = "fp8"}, &model, &error), error, MLFF_E_ARG, "fp8");
+  test_fails(test_model_try(&file, &(mlff_options){.kernels = "sse9"}, &model, &error), error, MLFF_E_ARG, "sse9");
+  test_fails(test_model_try(&file, &(mlff_options){.elements = nitrogen, .n_elements = 2}, &model, &error), error,
              MLFF_E_ARG, "'N'");
   ck_assert_ptr_null(model);
   test_model_free(&file);
@@ -144,7 +125,7 @@ static char *write_self_test(mlff_model *model, double shift)
 
 static test_model with_self_test(int which, double shift)
 {
-  test_model_options o = three_elements();
+  test_model_options o = test_three_elements();
   test_model plain = test_model_nth(which, o);
   mlff_model *model = test_model_open(&plain, "fp64");
   char *text = write_self_test(model, shift);
@@ -164,7 +145,7 @@ START_TEST(self_test_passes)
     mlff_error error = {.code = MLFF_OK};
     mlff_model *model = NULL;
     mlff_self_test t;
-    test_ok(open_model(&file, &(mlff_options){.precision = precisions[p]}, &model, &error), error);
+    test_ok(test_model_try(&file, &(mlff_options){.precision = precisions[p]}, &model, &error), error);
     ck_assert_int_eq(mlff_model_n_self_tests(model), 1);
     test_ok(mlff_model_self_test(model, 0, &t, &error), error);
     ck_assert_int_eq(t.passed, 1);
@@ -184,7 +165,7 @@ START_TEST(self_test_fails)
   mlff_error error = {.code = MLFF_OK};
   mlff_model *model = NULL;
   mlff_self_test t;
-  test_fails(open_model(&file, &(mlff_options){.precision = "fp64"}, &model, &error), error, MLFF_E_NUMERIC,
+  test_fails(test_model_try(&file, &(mlff_options){.precision = "fp64"}, &model, &error), error, MLFF_E_NUMERIC,
              "self-test 'box' failed on ");
   ck_assert_ptr_null(model);
   model = test_model_open(&file, "fp64"); /* without */
@@ -205,13 +186,13 @@ START_TEST(self_test_with_elements_left_out)
   mlff_error error = {.code = MLFF_OK};
   mlff_model *model = NULL;
   mlff_self_test t;
-  test_fails(open_model(&bad, &options, &model, &error), error, MLFF_E_NUMERIC, "failed");
-  test_ok(open_model(&good, &options, &model, &error), error);
+  test_fails(test_model_try(&bad, &options, &model, &error), error, MLFF_E_NUMERIC, "failed");
+  test_ok(test_model_try(&good, &options, &model, &error), error);
   test_fails(mlff_model_self_test(model, 0, &t, &error), error, MLFF_E_UNSUPPORTED, "without");
   test_atoms atoms = test_water_box(2, 1);
   test_atoms_species(&atoms, hco, 3);
   mlff_model *all = test_model_open(&good, "fp64");
-  near_one(energy_of(model, &atoms), energy_of(all, &atoms), 1e-9);
+  near_one(test_energy(model, &atoms), test_energy(all, &atoms), 1e-9);
   mlff_model_close(all);
   mlff_model_close(model);
   test_atoms_free(&atoms);
@@ -234,7 +215,7 @@ static mlff_status count_exchange(void *context, void *rows, size_t row_bytes, m
 /* A bad position or an overlap is named, and the exchanges of the step are made nevertheless. */
 START_TEST(numeric_errors_keep_the_exchanges)
 {
-  test_model file = test_model_nth(_i, three_elements());
+  test_model file = test_model_nth(_i, test_three_elements());
   mlff_model *model = test_model_open(&file, "fp32");
   test_atoms atoms = test_triclinic();
   int counts[3] = {0, 0, 0};
@@ -263,7 +244,7 @@ START_TEST(numeric_errors_keep_the_exchanges)
   ck_assert_int_eq(counts[1], counts[0]);
   ck_assert_int_eq(counts[2], counts[0]);
   ck_assert_int_eq(counts[0] > 0, _i < 3);
-  near_one(energy_of(model, &atoms), energy_of(model, &atoms), 0); /* and the model still works */
+  near_one(test_energy(model, &atoms), test_energy(model, &atoms), 0); /* and the model still works */
   test_atoms_free(&atoms);
   mlff_model_close(model);
   test_model_free(&file);
@@ -281,7 +262,7 @@ static mlff_status refuse_exchange(void *context, void *rows, size_t row_bytes, 
 
 START_TEST(bad_arguments)
 {
-  test_model file = test_model_nth(_i, three_elements());
+  test_model file = test_model_nth(_i, test_three_elements());
   mlff_model *model = test_model_open(&file, "fp32");
   test_atoms atoms = test_triclinic();
   mlff_error error = {.code = MLFF_OK};

@@ -1,9 +1,6 @@
-/* test_modelfile.c: good model files are read, and every kind of damage is refused with its line. Longer than other
- * files for its tables of damages. */
+/* test_modelfile.c: good model files are read, and every kind of damage to the YAML is refused with its line. */
 #include "testmodel.h"
 
-#include "model/modelfile.h"
-#include "model/safetensors.h"
 #include "model/sha256.h"
 #include "model/yaml.h"
 
@@ -36,30 +33,8 @@ static test_model make_file(void)
   free(m.yaml);
   m.yaml = yaml;
   m.yaml_size = strlen(yaml);
-
-  test_weights w = {.rng = {5}};
-  test_weights_add(&w, 1.0, NULL, 2, (int64_t[]){2, 3}, "a.weight");
-  test_weights_add(&w, 1.0, NULL, 1, (int64_t[]){4}, "b");
-  void *data = NULL;
-  size_t size = 0;
-  test_weights_pack(&w, 0, &data, &size);
-  test_model_set_weights(&m, data, size);
-  free(data);
-  test_weights_free(&w);
+  test_model_set_two_tensors(&m);
   return m;
-}
-
-static mlff_status parse(const test_model *m, mlff_modelfile **file, mlff_error *error)
-{
-  return mlff_modelfile_parse("dir/test.yaml", m->yaml, m->yaml_size, m->weights, m->weights_size, file, error);
-}
-
-static mlff_modelfile *must_parse(const test_model *m)
-{
-  mlff_modelfile *file = NULL;
-  mlff_error error = {.code = MLFF_OK};
-  test_ok(parse(m, &file, &error), error);
-  return file;
 }
 
 /* "dir/test.yaml:LINE: " of the first line that holds `part`. */
@@ -79,7 +54,7 @@ static const char *line_with(const test_model *m, const char *part)
 START_TEST(head_is_read)
 {
   test_model m = make_file();
-  mlff_modelfile *file = must_parse(&m);
+  mlff_modelfile *file = test_model_must_parse(&m);
   const mlff_modelfile_head *h = mlff_modelfile_get_head(file);
   ck_assert_str_eq(h->name, "test");
   ck_assert_str_eq(h->architecture, "ani");
@@ -145,7 +120,7 @@ static void read_tensors(mlff_modelfile *file, const char *name, int rank, int64
 START_TEST(getters_and_unused_parts)
 {
   test_model m = make_file();
-  mlff_modelfile *file = must_parse(&m);
+  mlff_modelfile *file = test_model_must_parse(&m);
   mlff_error error = {.code = MLFF_OK};
   test_fails(mlff_modelfile_finish(file, &error), error, MLFF_E_FORMAT, "ani: unknown key");
   read_all(file);
@@ -156,7 +131,7 @@ START_TEST(getters_and_unused_parts)
   *strstr(m.yaml, "self_test:") = 0; /* without that block */
   m.yaml_size = strlen(m.yaml);
   test_model_edit(&m, "accuracy", "self_test: none\naccuracy");
-  file = must_parse(&m);
+  file = test_model_must_parse(&m);
   read_all(file);
   test_fails(mlff_modelfile_finish(file, &error), error, MLFF_E_FORMAT, "tensor 'a.weight'");
   read_tensors(file, "a.weight", 2, 2, 3);
@@ -277,7 +252,7 @@ START_TEST(damaged_yaml)
   mlff_error error = {.code = MLFF_OK};
   mlff_modelfile *file = NULL;
   test_model_edit(&m, d->old, d->with);
-  test_fails(parse(&m, &file, &error), error, MLFF_E_FORMAT,
+  test_fails(test_model_parse(&m, &file, &error), error, MLFF_E_FORMAT,
              d->text ? d->text : "'N' is not among the model's elements");
   ck_assert_ptr_null(file);
   if (d->where && !d->text)
@@ -288,7 +263,7 @@ START_TEST(damaged_yaml)
   } else {
     ck_assert_ptr_eq(strstr(error.text, "dir/test.yaml:"), error.text);
   }
-  ck_assert_int_eq(parse(&m, &file, NULL), MLFF_E_FORMAT); /* without a place for the text */
+  ck_assert_int_eq(test_model_parse(&m, &file, NULL), MLFF_E_FORMAT); /* without a place for the text */
   test_model_free(&m);
 }
 END_TEST
@@ -322,7 +297,7 @@ END_TEST
 START_TEST(wrong_types_in_a_block)
 {
   test_model m = make_file();
-  mlff_modelfile *file = must_parse(&m);
+  mlff_modelfile *file = test_model_must_parse(&m);
   mlff_error error = {.code = MLFF_OK};
   const mlff_yaml *b = NULL, *child = NULL;
   const double *v = NULL;
@@ -348,144 +323,6 @@ START_TEST(wrong_types_in_a_block)
   test_fails(mlff_yaml_fail(file, b, &error, "too %s", "odd"), error, MLFF_E_FORMAT, "ani: too odd");
   mlff_modelfile_free(file);
   test_model_free(&m);
-}
-END_TEST
-
-/* ---- damaged weights -------------------------------------------------------------------------------------------- */
-
-START_TEST(wrong_hash)
-{
-  test_model m = make_file();
-  mlff_error error = {.code = MLFF_OK};
-  mlff_modelfile *file = NULL;
-  ((char *) m.weights)[m.weights_size - 3] ^= 1;
-  test_fails(parse(&m, &file, &error), error, MLFF_E_FORMAT, "dir/test.safetensors has hash");
-  ((char *) m.weights)[m.weights_size - 3] ^= 1;
-  m.weights_size -= 4;
-  test_fails(parse(&m, &file, &error), error, MLFF_E_FORMAT, "truncated");
-  test_model_free(&m);
-}
-END_TEST
-
-/* A header in JSON and n_data bytes of zeros; the hash is that of the damaged file. */
-static void check_header(const char *json, size_t n_data, const char *text)
-{
-  test_model m = make_file();
-  mlff_error error = {.code = MLFF_OK};
-  mlff_modelfile *file = NULL;
-  const size_t n = strlen(json);
-  unsigned char *bytes = calloc(1, 8 + n + n_data);
-  for (int k = 0; k < 8; k++) bytes[k] = (unsigned char) (n >> 8 * k);
-  memcpy(bytes + 8, json, n);
-  test_model_set_weights(&m, bytes, 8 + n + n_data);
-  if (text)
-    test_fails(parse(&m, &file, &error), error, MLFF_E_FORMAT, text);
-  else
-    test_ok(parse(&m, &file, &error), error);
-  mlff_modelfile_free(file);
-  free(bytes);
-  test_model_free(&m);
-}
-
-#define T(dtype, shape, begin, end) "{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" begin "," end "]}"
-
-START_TEST(damaged_headers)
-{
-  check_header("{}", 0, NULL);
-  check_header("{\"a\":" T("F32", "[2]", "0", "8") "}  ", 8, NULL);
-  check_header("{ \"a\" :\n" T("F64", "[]", "0", "8") ", \"__metadata__\":{\"k\":\"v\\\"w\"}}", 8, NULL);
-  check_header("{\"a\":" T("F32", "[2]", "0", "8") "}", 7, "truncated");
-  check_header("{\"a\":" T("F32", "[2]", "0", "8") "}", 9, "1 bytes after the last tensor");
-  check_header("{\"a\":" T("F32", "[3]", "0", "8") "}", 8, "its shape and type need 12");
-  check_header("{\"a\":" T("F32", "[2]", "8", "0") "}", 8, "truncated or damaged");
-  check_header("{\"a\":" T("F32", "[4294967296,4294967296,4294967296]", "0", "8") "}", 8, "impossibly large");
-  check_header("{\"a\":" T("F32", "[99999999999999999999]", "0", "8") "}", 8, "number is too large");
-  check_header("{\"a\":" T("F32", "[-2]", "0", "8") "}", 8, "whole number is missing");
-  check_header("{\"a\":" T("F99", "[2]", "0", "8") "}", 8, "unknown type 'F99'");
-  check_header("{\"a\":" T("F32", "[1]", "0", "4") ",\"b\":" T("F32", "[1]", "2", "6") "}", 6, "overlaps");
-  check_header("{\"a\":" T("F32", "[1]", "0", "4") ",\"b\":" T("F32", "[1]", "8", "12") "}", 12, "gap");
-  check_header("{\"a\":" T("F32", "[1]", "0", "4") ",\"a\":" T("F32", "[1]", "4", "8") "}", 8, "'a' is there twice");
-  check_header("{\"a\":{\"dtype\":\"F32\",\"shape\":[2]}}            ", 8, "lacks dtype, shape or data_offsets");
-  check_header("{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[2]}}", 8, "repeated key");
-  check_header("{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1]}}", 8, "too many numbers");
-  check_header("{\"a\":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]}", 8, "'{' is missing");
-  check_header("{\"a\\u0041\":" T("F32", "[2]", "0", "8") "}", 8, "escape");
-  check_header("{\"a\":" T("F32", "[2]", "0", "8") "} x", 8, "text after the end");
-  check_header("{\"a\":" T("F32", "[2]", "0", "8"), 8, "'}' is missing");
-  check_header("{\"a", 8, "a string does not end");
-  check_header("", 8, "'{' is missing");
-}
-END_TEST
-
-START_TEST(impossible_header_length)
-{
-  static const unsigned char huge[16] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
-  test_model m = make_file();
-  mlff_error error = {.code = MLFF_OK};
-  mlff_modelfile *file = NULL;
-  test_model_set_weights(&m, huge, sizeof huge);
-  test_fails(parse(&m, &file, &error), error, MLFF_E_FORMAT, "truncated, damaged or no safetensors file");
-  test_model_set_weights(&m, huge, 5);
-  test_fails(parse(&m, &file, &error), error, MLFF_E_FORMAT, "5 bytes are no safetensors file");
-  test_model_set_weights(&m, (unsigned char[9]){2, 0, 0, 0, 0, 0, 0, 0, '{'}, 9);
-  test_fails(parse(&m, &file, &error), error, MLFF_E_FORMAT, "header of 2 bytes in a file of 9");
-  test_model_free(&m);
-}
-END_TEST
-
-START_TEST(wrong_tensors)
-{
-  test_model m = make_file();
-  mlff_modelfile *file = must_parse(&m);
-  mlff_error error = {.code = MLFF_OK};
-  double *v = NULL;
-  test_fails(mlff_modelfile_tensor(file, "c", 1, (int64_t[]){4}, &v, &error), error, MLFF_E_FORMAT,
-             "tensor 'c' is missing");
-  test_fails(mlff_modelfile_tensor(file, "a.weight", 2, (int64_t[]){3, 2}, &v, &error), error, MLFF_E_FORMAT,
-             "has shape [2, 3], expected [3, 2]");
-  test_fails(mlff_modelfile_tensor(file, "a.weight", 1, (int64_t[]){6}, &v, &error), error, MLFF_E_FORMAT,
-             "expected [6]");
-  test_fails(mlff_modelfile_tensor(file, "b", 0, NULL, &v, &error), error, MLFF_E_FORMAT, "expected []");
-  ck_assert_ptr_null(v);
-  mlff_modelfile_free(file);
-
-  static const char *const types[] = {"F16", "BF16"};
-  for (int k = 0; k < 2; k++) {
-    char json[128];
-    const int n = snprintf(json, sizeof json,
-                           "        {\"h\":{\"dtype\":\"%s\",\"shape\":[2],\"data_offsets\":[0,4]}}....", types[k]);
-    json[0] = (char) (n - 12);
-    memset(json + 1, 0, 7);
-    test_model_set_weights(&m, json, (size_t) n);
-    file = must_parse(&m);
-    test_fails(mlff_modelfile_tensor(file, "h", 1, (int64_t[]){2}, &v, &error), error, MLFF_E_UNSUPPORTED, types[k]);
-    mlff_modelfile_free(file);
-  }
-  test_model_free(&m);
-}
-END_TEST
-
-START_TEST(values_that_are_not_finite)
-{
-  static const double bad[] = {NAN, INFINITY, -INFINITY};
-  for (int k = 0; k < 6; k++) {
-    test_model m = make_file();
-    mlff_error error = {.code = MLFF_OK};
-    test_weights w = {.rng = {1}};
-    double *values = test_weights_add(&w, 1, NULL, 1, (int64_t[]){5}, "t");
-    void *data = NULL;
-    size_t size = 0;
-    values[3] = bad[k % 3];
-    test_weights_pack(&w, k / 3, &data, &size);
-    test_model_set_weights(&m, data, size);
-    mlff_modelfile *file = must_parse(&m);
-    test_fails(mlff_modelfile_tensor(file, "t", 1, (int64_t[]){5}, &values, &error), error, MLFF_E_FORMAT,
-               "not finite at element 3");
-    mlff_modelfile_free(file);
-    free(data);
-    test_weights_free(&w);
-    test_model_free(&m);
-  }
 }
 END_TEST
 
@@ -519,9 +356,7 @@ START_TEST(damaged_models)
   mlff_error error = {.code = MLFF_OK};
   mlff_model *model = NULL;
   test_model_edit(&m, d->old, d->with);
-  test_fails(mlff_model_open_memory("dir/test.yaml", m.yaml, m.yaml_size, m.weights, m.weights_size, NULL, &model,
-                                    &error),
-             error, MLFF_E_FORMAT, d->text);
+  test_fails(test_model_try(&m, NULL, &model, &error), error, MLFF_E_FORMAT, d->text);
   if (d->where) {
     const char *line = line_with(&m, d->where);
     if (strncmp(error.text, line, strlen(line))) ck_abort_msg("expected %s..., got: %s", line, error.text);
@@ -547,13 +382,6 @@ static Suite *suite(void)
   tcase_add_test(yaml, wrong_types_in_a_block);
   tcase_add_loop_test(yaml, damaged_models, 0, N_MODEL_DAMAGES);
   suite_add_tcase(s, yaml);
-  TCase *weights = tcase_create("weights");
-  tcase_add_test(weights, wrong_hash);
-  tcase_add_test(weights, damaged_headers);
-  tcase_add_test(weights, impossible_header_length);
-  tcase_add_test(weights, wrong_tensors);
-  tcase_add_test(weights, values_that_are_not_finite);
-  suite_add_tcase(s, weights);
   return s;
 }
 
