@@ -5,6 +5,7 @@
 #include "../fix_mlffprof/fix_mlffprof.h"
 
 #include "comm.h"
+#include "force.h"
 #include "lammps.h"
 #include "lmptype.h"
 #include "utils.h"
@@ -118,16 +119,26 @@ static std::string check_mpi()
 #endif
 }
 
-/* Every style of the plugin is one entry here. */
-static const struct {
+struct style_entry {
   const char *style, *name, *info;
   lammpsplugin_factory1 *create1;
   lammpsplugin_factory2 *create2;
-} STYLES[] = {
+};
+
+/* Every style of the plugin is one entry here. */
+static const style_entry STYLES[] = {
     {"pair", "mlff", "mlff " MLFF_VERSION ", pair style for machine-learned force fields", create_pair_mlff, nullptr},
     {"fix", "mlffprof", "mlff " MLFF_VERSION ", fix for latency, memory, drift and accuracy of any pair style", nullptr,
      create_fix_mlffprof},
 };
+
+/* LAMMPS registers a plugin once per process and ignores the `plugin load` of every other LAMMPS in it (those that a
+ * Python script made before, and all but the first in 29Aug2024): these are told here. What is registered stays. */
+static void add_to_this_lammps(LAMMPS *lammps, const style_entry &entry)
+{
+  if (!strcmp(entry.style, "pair"))
+    lammps->force->pair_map->emplace(entry.name, reinterpret_cast<Force::PairCreator>(entry.create1));
+}
 
 extern "C" __attribute__((visibility("default"))) void lammpsplugin_init(void *lmp, void *handle, void *regfunc)
 {
@@ -151,5 +162,6 @@ extern "C" __attribute__((visibility("default"))) void lammpsplugin_init(void *l
     if (entry.create2) plugin.creator.v2 = entry.create2;
     plugin.handle = handle;
     reinterpret_cast<lammpsplugin_regfunc>(regfunc)(&plugin, lmp);
+    add_to_this_lammps(static_cast<LAMMPS *>(lmp), entry);
   }
 }

@@ -1,6 +1,6 @@
 """What the LAMMPS tests share: water boxes, decks, running `lmp` on some ranks, and reading what it wrote.
 
-A deck is made of cases. Each case starts with `clear`, and ends with a single point whose energy, pressure tensor,
+A deck is made of cases. Each case starts with CLEAR, and ends with a single point whose energy, pressure tensor,
 forces and per-atom quantities are written with all digits. Several cases run in one LAMMPS, since starting processes
 is what costs time here.
 
@@ -19,6 +19,8 @@ BIN = os.path.dirname(sys.executable)
 LMP = os.environ.get("MLFF_LMP", os.path.join(BIN, "lmp"))
 MPIEXEC = os.environ.get("MLFF_MPIEXEC", os.path.join(BIN, "mpiexec"))
 PLUGIN = os.environ.get("MLFF_PLUGIN", "")
+# A new start within a deck. LAMMPS 29Aug2024 unloads plugins at `clear`; newer ones keep them and ignore the second load.
+CLEAR = f"clear\nplugin load {os.path.abspath(PLUGIN)}\n"
 TIMEOUT = 900    # seconds of one LAMMPS; minutes only where many share few cores
 MASSES = {"H": 1.008, "O": 15.999, "C": 12.011, "Ar": 39.95}
 
@@ -137,7 +139,7 @@ class Case:
             f.write(self.system.data(self.style, self.bonds))
         bond_style = "bond_style zero\n" if self.bonds else ""
         more = "bond_coeff *\n" if self.bonds else ""
-        lines = (f"clear\nunits {self.units}\natom_style {self.style}\nnewton {self.newton}\nboundary {self.boundary}\n"
+        lines = (f"{CLEAR}units {self.units}\natom_style {self.style}\nnewton {self.newton}\nboundary {self.boundary}\n"
                  f"{bond_style}{self.before}\nread_data {data}\n{more}{self.pair}\n{self.after}\n")
         if single_point:
             lines += SINGLE_POINT.format(name=self.name, columns=self.columns, more=self.more)

