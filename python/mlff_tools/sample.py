@@ -123,10 +123,14 @@ def parse_dump(path, n_atoms, n_frames):
 
 
 def run(trajectory, folder, potential, elements, lmp):
-    """Runs one trajectory in `folder`/name and writes result.npz there; does nothing if that is there already."""
+    """Runs one trajectory in `folder`/name and writes result.npz there; does nothing if that is there already.
+
+    `potential`: lines of the input and what they depend on, from potential_lines.
+    """
+    potential, identity = potential
     place = os.path.join(folder, trajectory["name"])
     result = os.path.join(place, "result.npz")
-    stamp = hashlib.sha256(json.dumps([trajectory, potential, elements], sort_keys=True).encode()).hexdigest()
+    stamp = hashlib.sha256(json.dumps([trajectory, identity, elements], sort_keys=True).encode()).hexdigest()
     if os.path.exists(result):
         with np.load(result) as f:
             if str(f["stamp"]) == stamp:
@@ -203,13 +207,16 @@ def check_labels(data, model, per_trajectory=1):
 
 
 def potential_lines(config, args, elements):
-    """LAMMPS lines that set the potential: the configuration's own `potential`, or pair_style mlff with the model."""
+    """LAMMPS lines that set the potential: the configuration's own `potential`, or pair_style mlff with the model; and
+    what their results depend on: the model file's content, and not the places of model and plugin."""
     if "potential" in config:
-        return config["potential"]
+        return config["potential"], config["potential"]
     lines = [] if args.installed else [f"plugin load {engine.find_plugin(args.plugin)}"]
     path = os.path.abspath(modelfile.model_paths(args.model)[0])
-    return lines + [f"pair_style mlff precision {config.get('precision', 'fp32')}",
-                    f"pair_coeff * * {path} {' '.join(elements)}"]
+    style = f"pair_style mlff precision {config.get('precision', 'fp32')}"
+    with open(path, "rb") as f:
+        model = hashlib.sha256(f.read()).hexdigest()    # names the weights by their hash
+    return lines + [style, f"pair_coeff * * {path} {' '.join(elements)}"], [style, model]
 
 
 def sample(args):

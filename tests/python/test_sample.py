@@ -1,5 +1,6 @@
 """Sampling: the list of trajectories, the LAMMPS input, and a short run of LAMMPS with a stand-in for the model."""
 
+import argparse
 import contextlib
 import io
 import os
@@ -11,7 +12,7 @@ import yaml
 
 import helpers
 from helpers import assert_near
-from mlff_tools import dataset, engine, sample, structures
+from mlff_tools import dataset, engine, modelfile, sample, structures
 from mlff_tools.modelfile import ModelError
 
 CONFIG = {"name": "trial", "elements": ["H", "C", "O"], "timestep": 0.5, "damp": 100.0,
@@ -56,6 +57,23 @@ class Lists(unittest.TestCase):
         text = sample.input_script(sample.expand(CONFIG)[0], ["pair_style none"])
         self.assertLess(text.index("store/force"), text.index("langevin"))
 
+    def test_places_do_not_count(self):
+        """What trajectories depend on is the model's content, and not where the plugin and the model's file lie."""
+        with tempfile.TemporaryDirectory() as folder:
+            found = []
+            for place, seed in (("a", 1), ("b", 1), ("c", 2)):
+                os.mkdir(os.path.join(folder, place))
+                model, plugin = os.path.join(folder, place, "m"), os.path.join(folder, place, "mlffplugin.so")
+                modelfile.write(model, *helpers.ani(seed=seed))
+                open(plugin, "wb").close()
+                args = argparse.Namespace(installed=False, plugin=plugin, model=model + ".yaml")
+                found.append(sample.potential_lines({}, args, ["H", "O"]))
+        lines, identity = zip(*found)
+        self.assertIn(os.path.join("a", "mlffplugin.so"), lines[0][0])
+        self.assertNotEqual(lines[0], lines[1])
+        self.assertEqual(identity[0], identity[1])
+        self.assertNotEqual(identity[0], identity[2])
+
     def test_start(self):
         for t in sample.expand(CONFIG)[:1]:
             s = sample.start(t)
@@ -79,6 +97,10 @@ class Runs(unittest.TestCase):
                 texts.append(out.getvalue())
             self.assertNotIn("kept", texts[0])
             self.assertEqual(texts[1].count("kept"), 3)
+            moved = (["# another place", *CONFIG["potential"]], CONFIG["potential"])
+            elements, results = CONFIG["elements"], os.path.join(folder, CONFIG["name"])
+            _, seconds = sample.run(sample.expand(CONFIG)[0], results, moved, elements, lmp())
+            self.assertEqual(seconds, 0.0)
             data, sha256 = dataset.load(os.path.join(folder, "trial.npz"))
             self.assertIn(sha256, texts[0])
             self.assertIn(sha256, texts[1])
