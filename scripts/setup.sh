@@ -41,6 +41,7 @@ find_missing() {
     need 'pkg-config --exists check' check
     need 'have valgrind' valgrind
     need 'have cppcheck' cppcheck
+    need 'have shellcheck' shellcheck
   fi
 }
 
@@ -107,8 +108,9 @@ build() {
       { cat "$2.log" >&2; rm -f "$2.log"; die "cmake failed"; }
     grep -e '-- LAMMPS' "$2.log" || true
     rm -f "$2.log"
+    say "building $2 (a minute or two)"
   fi
-  ninja -C "$2" --quiet
+  output=$(ninja -C "$2" --quiet 2>&1) || { printf '%s\n' "$output" >&2; die "the build failed"; }
 }
 
 mode=${1:-build}

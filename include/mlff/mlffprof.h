@@ -22,6 +22,8 @@
  * This file is longer than 500 lines because every field of the report is described where it is declared.
  *
  * Threads: different objects may be used from different threads at once; one object from one thread at a time.
+ *
+ * It is longer than 500 lines because it is the whole public API with the meaning of every field.
  */
 #ifndef MLFF_MLFFPROF_H
 #define MLFF_MLFFPROF_H

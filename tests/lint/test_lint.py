@@ -103,7 +103,7 @@ def test_shell_scripts():
     shellcheck = shutil.which("shellcheck")
     if not shellcheck:
         pytest.skip("shellcheck is not installed")
-    code, output = run(shellcheck, "scripts/setup.sh", ".ci/run")
+    code, output = run(shellcheck, "scripts/setup.sh", "tests/lammps_releases.sh", ".ci/run")
     assert code == 0, output
 
 
