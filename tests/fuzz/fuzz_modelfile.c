@@ -1,8 +1,8 @@
 /* fuzz_modelfile.c: random bytes as model files.
  *
- * LLVMFuzzerTestOneInput is the entry that libFuzzer calls (clang -fsanitize=fuzzer,address -DMLFF_LIBFUZZER). Without
- * libFuzzer, main mutates two good models for some seconds (first argument, default 3; second argument: seed). It
- * passes when nothing crashes, under the sanitizers that the build has, and when the outcomes make sense: a failure has
+ * LLVMFuzzerTestOneInput is the entry that libFuzzer calls (tests/README.md says how to build it). Without libFuzzer, main
+ * mutates two good models for some seconds (first argument, default 3; second argument: seed; third: a folder that gets
+ * the good inputs, as a corpus for libFuzzer). It passes when nothing crashes, under the sanitizers that the build has, and when the outcomes make sense: a failure has
  * a text, a success can be evaluated to finite numbers or a status.
  *
  * Input: 4 bytes little-endian n, n bytes of YAML, then the weights. The hash in the YAML is put right, because
@@ -167,6 +167,19 @@ static void run_mutant(test_rng *rng, const input *good)
   free(data);
 }
 
+static int save(const input *good, const char *folder, int k)
+{
+  char path[512];
+  snprintf(path, sizeof path, "%s/good-%d", folder, k);
+  FILE *file = fopen(path, "wb");
+  const int is_written = file && fwrite(good->data, 1, good->size, file) == good->size;
+  if (!file || fclose(file) || !is_written) {
+    fprintf(stderr, "cannot write %s\n", path);
+    return 0;
+  }
+  return 1;
+}
+
 static double seconds(void)
 {
   struct timespec t;
@@ -198,6 +211,7 @@ int main(int argc, char **argv)
       fprintf(stderr, "the unchanged model %d is refused\n", k);
       is_good = 0;
     }
+    if (argc > 3 && !save(&good, argv[3], k)) return 1;
     while (seconds() - start < budget * (k + 1) / 2) {
       run_mutant(&rng, &good);
       n_runs++;
