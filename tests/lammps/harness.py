@@ -165,7 +165,7 @@ def launch(deck, folder, ranks=1, arguments=(), load=True, check=True):
     done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           timeout=TIMEOUT, check=False)
     output = done.stdout.decode("utf-8", "replace")
-    if check and (done.returncode or "ERROR" in output):
+    if check and (done.returncode or re.search("^ERROR", output, re.M)):    # MPI libraries have ERRORs of their own
         raise Failed(output[-4000:])
     return output
 

@@ -30,7 +30,7 @@ def environment(tmp_path_factory):
     if run(probe)[0]:
         pytest.skip("no package index can be reached")
     code, output = run([str(programs / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check",
-                        "-C", f"build-dir={place / 'build'}", ROOT])
+                        "--config-settings", f"build-dir={place / 'build'}", ROOT])
     assert code == 0, output[-4000:]
     return programs
 
