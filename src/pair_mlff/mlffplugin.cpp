@@ -8,6 +8,7 @@
 #include "force.h"
 #include "lammps.h"
 #include "lmptype.h"
+#include "modify.h"
 #include "utils.h"
 
 #include "mlff/mlff.h"
@@ -138,6 +139,8 @@ static void add_to_this_lammps(LAMMPS *lammps, const style_entry &entry)
 {
   if (!strcmp(entry.style, "pair"))
     lammps->force->pair_map->emplace(entry.name, reinterpret_cast<Force::PairCreator>(entry.create1));
+  else if (!strcmp(entry.style, "fix"))
+    lammps->modify->fix_map->emplace(entry.name, reinterpret_cast<Modify::FixCreator>(entry.create2));
 }
 
 extern "C" __attribute__((visibility("default"))) void lammpsplugin_init(void *lmp, void *handle, void *regfunc)

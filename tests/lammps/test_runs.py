@@ -205,6 +205,8 @@ def test_two_instances(zoo, tmp_path):
     body = """
 first, second = create(), create()
 a, b = start(PAINN, first), start(ANI, second)
+for lmp in (a, b):
+    lmp.command("fix profile all mlffprof 1 table no")
 for _ in range(3):
     a.command("run 2")
     b.command("run 2")
