@@ -58,6 +58,14 @@ enum {
   MLFF_NODE_ENERGIES = 1u << 4   /* the total is a sum of node energies, so per-atom energies exist   */
 };
 
+/* Whether the system is periodic. Models with a stress need to know; others do not look. */
+typedef enum mlff_boundary {
+  MLFF_BOUNDARY_UNKNOWN = 0,
+  MLFF_BOUNDARY_OPEN,     /* in no direction       */
+  MLFF_BOUNDARY_PERIODIC, /* in all three          */
+  MLFF_BOUNDARY_MIXED     /* in one or two of them */
+} mlff_boundary;
+
 /* One rank's view of the system, on the host. Angstrom.
  *
  * Atoms 0..n_local-1 are owned, n_local..n_all-1 are ghosts (images or atoms of other ranks). Nodes carry features:
@@ -70,20 +78,33 @@ typedef struct mlff_graph {
   int32_t n_local, n_all;
   int32_t n_nodes;
   int64_t n_pairs;
-  uint64_t list_id;       /* changes whenever row, nbr, node or species change                              */
+  uint64_t list_id;       /* changes whenever row, nbr, node, species or tag change                         */
   const int32_t *species; /* [n_all]     index into the model's element list; -1 = not ours (hybrid)        */
   const int32_t *node;    /* [n_all]     node that atom's features live in, 0..n_nodes-1                    */
   const int64_t *row;     /* [n_local+1] CSR offsets into nbr                                               */
   const int32_t *nbr;     /* [n_pairs]   neighbour j in 0..n_all-1, within cutoff + skin                    */
   const double (*pos)[3]; /* [n_all][3]  positions, new every step                                          */
+  /* Read by models that are not conservative (see mlff_info), which refuse MLFF_BOUNDARY_UNKNOWN and _MIXED: */
+  mlff_boundary boundary;
+  double volume;      /* A^3 of the periodic cell; new every step; not read when open                       */
+  const int64_t *tag; /* [n_all]     number of the atom, the same on all ranks, its images and ghosts included;
+                         NULL = its node, which needs n_nodes == n_local                                      */
 } mlff_graph;
 
-/* Exchange of features between ranks. `rows` is host memory [n_nodes][row_bytes]; rows 0..n_local-1 are filled; on
- * return rows n_local..n_nodes-1 hold what their owners have. Every rank calls it the same number of times per
- * evaluation, also with no atoms. NULL halo = single rank (then n_nodes must equal n_local). */
+/* Exchange between ranks. Every rank calls each function the same number of times per evaluation, in the same order,
+ * also with no atoms. NULL halo = single rank (then n_nodes must equal n_local).
+ *
+ * forward: copies features. `rows` is host memory [n_nodes][row_bytes]; rows 0..n_local-1 are filled; on
+ * return rows n_local..n_nodes-1 hold what their owners have.
+ * reverse: sums features. `rows` is float or double (real_size 4 or 8) host memory [n_nodes][width]; on return rows
+ * 0..n_local-1 have been added what other ranks hold for them; the other rows are undefined.
+ * reduce: values[n] are summed over all ranks and returned to all of them, equal on every rank.
+ * reverse and reduce may be NULL for models whose reverse_width (mlff_info) is 0. */
 typedef struct mlff_halo {
   void *context;
   mlff_status (*forward)(void *context, void *rows, size_t row_bytes, mlff_error *error);
+  mlff_status (*reverse)(void *context, void *rows, int width, size_t real_size, mlff_error *error);
+  mlff_status (*reduce)(void *context, double *values, int n, mlff_error *error);
 } mlff_halo;
 
 /* How to open a model. Zero-initialise, then set what you need. */
@@ -97,7 +118,12 @@ typedef struct mlff_options {
   int skip_self_test; /* non-zero: do not run the file's self-test when opening                        */
 } mlff_options;
 
-/* What one evaluation returns. The caller owns all arrays; NULL = not wanted. Arrays are overwritten. */
+/* What one evaluation returns. The caller owns all arrays; NULL = not wanted. Arrays are overwritten.
+ *
+ * Models without MLFF_CONSERVATIVE have forces and a stress of their own instead of gradients: virial is then this rank's
+ * share of -stress * volume, in open systems that of sum (x_i - centroid) f_i; energy is this rank's share of a function
+ * of all atoms; forces of other ranks' rows are zero; atom_energy (without MLFF_NODE_ENERGIES), atom_virial and
+ * atom_centroid are MLFF_E_UNSUPPORTED. */
 typedef struct mlff_result {
   double energy;       /* sum of the energies of owned atoms, eV                                                  */
   double virial[6];    /* xx yy zz xy xz yz, sum over this rank's edges of (x_i - x_j) f_ij, eV (LAMMPS sign)      */
@@ -133,6 +159,7 @@ typedef struct mlff_info {
   int n_members;               /* ensemble size, 1 for single networks                                    */
   int64_t n_parameters;
   int exchange_width; /* largest number of bytes per row that a halo exchange uses; 0 = none      */
+  int reverse_width;  /* largest width of the halo's `reverse`; 0 = neither reverse nor reduce is called */
 } mlff_info;
 
 /* Memory and growth counters since opening. */

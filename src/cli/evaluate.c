@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 typedef struct answer {
-  mlff_result result;
+  mlff_result result; /* atom_energy is NULL for models without energies of atoms */
   double *members, *spread;
 } answer;
 
@@ -22,10 +22,12 @@ static mlff_status evaluate(mlff_model *model, const cli_frame *frame, answer *a
   const size_t n = (size_t) frame->n_atoms + 1;
   const mlff_info *info = mlff_model_info(model);
   mlff_system *system = NULL;
-  *a = (answer){.result = {.forces = malloc(n * sizeof *a->result.forces), .atom_energy = malloc(n * sizeof(double))},
+  const int has_atom_energy = (info->traits & MLFF_NODE_ENERGIES) != 0;
+  *a = (answer){.result = {.forces = malloc(n * sizeof *a->result.forces),
+                           .atom_energy = has_atom_energy ? malloc(n * sizeof(double)) : NULL},
                 .members = malloc((size_t) info->n_members * sizeof(double)),
                 .spread = malloc(n * sizeof(double))};
-  if (!a->result.forces || !a->result.atom_energy || !a->members || !a->spread) {
+  if (!a->result.forces || (has_atom_energy && !a->result.atom_energy) || !a->members || !a->spread) {
     snprintf(error->text, sizeof error->text, "out of memory");
     return error->code = MLFF_E_NOMEM;
   }
@@ -64,7 +66,7 @@ static void print_json(const mlff_info *info, const cli_frame *frame, const answ
   cli_json_number(stdout, r->energy);
   json_numbers("virial", r->virial, 6, 0);
   json_numbers("forces", &r->forces[0][0], 3 * (int64_t) frame->n_atoms, 3);
-  json_numbers("atom_energies", r->atom_energy, frame->n_atoms, 0);
+  if (r->atom_energy) json_numbers("atom_energies", r->atom_energy, frame->n_atoms, 0);
   if (info->n_members > 1) {
     json_numbers("member_energies", a->members, info->n_members, 0);
     json_numbers("atom_spread", a->spread, frame->n_atoms, 0);

@@ -22,10 +22,18 @@ import numpy as np
 
 import helpers
 from helpers import assert_near
-from mlff_tools import checkpoints, convert, convert_orb, modelfile, reference, reference_orb, structures
+from mlff_tools import checkpoints, convert, convert_orb, engine, modelfile, reference, reference_orb, structures
 from mlff_tools.modelfile import ModelError
 
 TINY = os.path.join(helpers.PUBLISHED, "orb_tiny.yaml")
+
+
+def program():
+    """The program mlff, or None."""
+    try:
+        return engine.find_program()
+    except ModelError:
+        return None
 
 
 def box(n=8, seed=3):
@@ -168,6 +176,30 @@ class Published(unittest.TestCase):
         head, tensors = convert_orb.orb_model(old, convert_orb.TRAINED, "file")
         self.assertEqual(head, self.model[0])
         self.assertTrue(all((tensors[k] == v).all() for k, v in self.model[1].items()))
+
+
+@unittest.skipUnless(program(), "the program mlff was not found ($MLFF)")
+class Engine(unittest.TestCase):
+    """The C engine in double against numpy, on random models of many shapes."""
+
+    def test_random_models(self):
+        systems = [box(), structures.rattled("ethanol", 2), structures.rattled("water", 5),
+                   {"name": "tiny cell", "elements": ["O"], "positions": np.array([[0.1, 0.2, 0.3]]),
+                    "cell": np.array([[2.1, 0, 0], [0.4, 2.6, 0], [-0.3, 0.2, 2.9]])},
+                   {"name": "apart", "elements": ["O", "H", "H"], "cell": np.eye(3) * 30.0,
+                    "positions": np.array([[1.0, 2, 3], [1.9, 2, 3.2], [15, 15, 15]])}]
+        shapes = [{}, {"n_features": 1, "n_hidden": 3}, {"n_features": 33, "n_hidden": 17, "n_interactions": 4},
+                  {"n_neighbours": 1}, {"n_neighbours": 37, "cutoff": 4.5, "n_interactions": 1}]
+        with tempfile.TemporaryDirectory() as folder:
+            for k, shape in enumerate(shapes):
+                model, path = helpers.orb(seed=k, **shape), os.path.join(folder, f"orb{k}")
+                modelfile.write(path, *model)
+                results, _ = engine.evaluate(path + ".yaml", systems)
+                for s, (energy, forces, virial) in zip(systems, results):
+                    expected = reference.evaluate(model, s)
+                    assert_near([energy], [expected[0]], 1e-10, f"{shape}, {s['name']}: energy")
+                    assert_near(forces, expected[1], 1e-10, f"{shape}, {s['name']}: forces")
+                    assert_near(virial, expected[2], 1e-9, f"{shape}, {s['name']}: virial")
 
 
 def state_dict(n=8, hidden=12, layers=2, seed=0):

@@ -290,6 +290,57 @@ test_model_options test_three_elements(void)
   return (test_model_options){.elements = hco, .n_elements = 3, .is_double = 1};
 }
 
+static void add_orb_mlp(test_weights *w, const test_model_options *o, int n_in, int n_layers, int n_out,
+                        const char *name)
+{
+  const int widths[4] = {n_in, n_layers == 3 ? o->width : o->n_readout, n_layers == 3 ? o->width : n_out, n_out};
+  const int64_t n = n_out;
+  char layer[64];
+  for (int k = 0; k < n_layers; k++) {
+    snprintf(layer, sizeof layer, "%s.%d", name, k);
+    add_linear(w, layer, widths[k + 1], widths[k], 1, 1.3);
+  }
+  if (n_layers < 3) return;
+  double *gain = test_weights_add(w, 0.2, NULL, 1, &n, "%s.norm.weight", name);
+  for (int k = 0; k < n_out; k++) gain[k] += 1.0;
+  test_weights_add(w, 0.1, NULL, 1, &n, "%s.norm.bias", name);
+}
+
+test_model test_model_orb(test_model_options options)
+{
+  test_model_options o = with_defaults(options);
+  if (options.cutoff == 0) o.cutoff = 6.0;
+  if (!o.width) o.width = 24;
+  if (!o.n_neighbours) o.n_neighbours = 20;
+  const int64_t f = o.n_features, embedding[2] = {o.n_elements, f};
+  writer w = {.text = NULL};
+  test_weights t = {.rng = {o.seed + 1}};
+  char name[64];
+  put_head(&w, &o, "orb");
+  put(&w, "orb:\n  n_features: %d\n  n_hidden: %d\n  n_interactions: %d\n  n_readout: %d\n  n_neighbours: %d\n",
+      o.n_features, o.width, o.n_interactions, o.n_readout, o.n_neighbours);
+  put(&w, "  radial_basis: {kind: gaussian, n: 20, radius: 10.0}\n  norm_epsilon: 1.0e-5\n");
+  put(&w, "  normalizers: {energy: [-0.37, 1.9], forces: [0.0125, 0.61], stress: [-0.0031, 0.0144]}\n");
+  put_tail(&w, &o);
+  test_weights_add(&t, 1.0, NULL, 2, embedding, "embedding");
+  add_orb_mlp(&t, &o, o.n_features, 3, o.n_features, "node_encoder");
+  add_orb_mlp(&t, &o, 23, 3, o.n_features, "edge_encoder");
+  for (int l = 0; l < o.n_interactions; l++) {
+    snprintf(name, sizeof name, "layer.%d.edge", l);
+    add_orb_mlp(&t, &o, 3 * o.n_features, 3, o.n_features, name);
+    snprintf(name, sizeof name, "layer.%d.node", l);
+    add_orb_mlp(&t, &o, 3 * o.n_features, 3, o.n_features, name);
+    snprintf(name, sizeof name, "layer.%d.receive", l);
+    add_linear(&t, name, 1, f, 1, 1.5);
+    snprintf(name, sizeof name, "layer.%d.send", l);
+    add_linear(&t, name, 1, f, 1, 1.5);
+  }
+  add_orb_mlp(&t, &o, o.n_features, 2, 1, "energy");
+  add_orb_mlp(&t, &o, o.n_features, 2, 3, "forces");
+  add_orb_mlp(&t, &o, o.n_features, 2, 6, "stress");
+  return finish(&w, &t, o.is_double);
+}
+
 test_model test_model_nth(int which, test_model_options options)
 {
   static const char *const bases[] = {"bspline", "gaussian", "bessel"};
@@ -413,8 +464,8 @@ test_answer test_evaluate(mlff_model *model, const test_atoms *atoms)
   mlff_system *system = test_system(atoms, info->cutoff);
   test_answer answer = {.n_nodes = atoms->n};
   answer.result.forces = must(malloc(n * sizeof *answer.result.forces));
-  answer.result.atom_energy = must(malloc(n * sizeof(double)));
-  answer.result.atom_virial = must(malloc(n * sizeof *answer.result.atom_virial));
+  if (info->traits & MLFF_NODE_ENERGIES) answer.result.atom_energy = must(malloc(n * sizeof(double)));
+  if (info->traits & MLFF_CONSERVATIVE) answer.result.atom_virial = must(malloc(n * sizeof *answer.result.atom_virial));
   answer.result.member_energy = must(malloc((size_t) info->n_members * sizeof(double)));
   answer.result.atom_spread = must(malloc(n * sizeof(double)));
   test_ok(mlff_model_evaluate(model, mlff_system_graph(system), NULL, &answer.result, &error), error);

@@ -64,6 +64,9 @@ typedef struct test_model_options {
   int n_angular, n_sections; /* [3, 2]                                                        */
   double angular_cutoff;     /* [0.75 of the cutoff]                                          */
   int n_hidden;              /* [2] hidden layers                                             */
+  /* orb; n_features, n_interactions, n_readout as painn, cutoff [6.0 A] */
+  int width;        /* [24] of hidden layers                                         */
+  int n_neighbours; /* [20]                                                          */
 } test_model_options;
 
 /* H, C, O; weights stored as F64. */
@@ -71,8 +74,9 @@ test_model_options test_three_elements(void);
 
 test_model test_model_painn(test_model_options options);
 test_model test_model_ani(test_model_options options);
+test_model test_model_orb(test_model_options options);
 
-/* One of TEST_N_MODELS kinds that differ in what the engine has to do: painn with its three bases, ani. */
+/* One of TEST_N_MODELS conservative kinds that differ in what the engine has to do: painn with its three bases, ani. */
 enum { TEST_N_MODELS = 4 };
 test_model test_model_nth(int which, test_model_options options);
 
@@ -99,7 +103,7 @@ mlff_model *test_model_open(const test_model *model, const char *precision);
 mlff_model *test_model_open_for(const test_model *model, const char *precision, const char *kernels,
                                 const test_atoms *atoms);
 
-/* Evaluates atoms with a model; arrays are the caller's to free by test_answer_free. Aborts the test on failure. */
+/* Evaluates atoms with a model (atom_energy and atom_virial are NULL for models without them); arrays are the caller's to free by test_answer_free. Aborts the test on failure. */
 typedef struct test_answer {
   mlff_result result;
   int n_nodes;

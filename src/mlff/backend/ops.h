@@ -10,6 +10,7 @@
 
 #include "backend.h"
 #include "ops_ani.h"
+#include "ops_orb.h"
 #include "ops_painn.h"
 
 /* ---- linear.c ------------------------------------------------------------------------------------------------- */
@@ -21,7 +22,8 @@ typedef struct mlff_linear {
   mlff_buf packed, bias;
 } mlff_linear;
 
-typedef enum mlff_act { MLFF_ACT_NONE = 0, MLFF_ACT_SILU, MLFF_ACT_CELU } mlff_act;
+/* SSP is the shifted softplus log(1 + exp(x)) - ln 2, x - ln 2 above 20. */
+typedef enum mlff_act { MLFF_ACT_NONE = 0, MLFF_ACT_SILU, MLFF_ACT_CELU, MLFF_ACT_SSP } mlff_act;
 
 /* y = act(x W^T + b), or y = (x W^T) * scale, for n_rows rows.
  *   x      real [n_rows][ldx], first n_in columns are read
@@ -95,6 +97,10 @@ struct mlff_ops {
   /* Calls halo->forward on node rows: real [n_nodes][width]. Nothing when halo is NULL. */
   mlff_status (*exchange)(mlff_backend *, const mlff_halo *halo, void *rows, int64_t n_nodes, int64_t width,
                           mlff_error *);
+  /* Calls halo->reverse on node rows: adds rows of nodes of other ranks to those of their owners. Nothing when halo is
+   * NULL. */
+  mlff_status (*exchange_sum)(mlff_backend *, const mlff_halo *halo, void *rows, int64_t n_nodes, int64_t width,
+                              mlff_error *);
 
   /* linear.c. weight: double [n_out][n_in] row-major, bias [n_out] or NULL. transpose: pack so that linear computes
    * y[n_in] = x[n_out] W, the product of the backward pass (bias must be NULL). */
@@ -111,6 +117,7 @@ struct mlff_ops {
 
   mlff_painn_ops painn; /* ops_painn.h */
   mlff_ani_ops ani;     /* ops_ani.h   */
+  mlff_orb_ops orb;     /* ops_orb.h   */
 };
 
 /* The error of `edges` for a position that is not finite (backend.c). */

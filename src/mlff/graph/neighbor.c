@@ -27,6 +27,7 @@ typedef struct lattice {
   double to_frac[3][3];   /* s_k = sum_c to_frac[k][c] x_c                        */
   double reach[3];        /* cutoff / h_k                                         */
   double low[3], high[3]; /* range of s over the owned atoms, after wrapping    */
+  double volume;          /* of the cell as completed by complete_cell          */
 } lattice;
 
 typedef struct bins {
@@ -98,6 +99,7 @@ static mlff_status make_lattice(const double (*cell)[3], const int *pbc, double 
   if (!(fabs(volume) > 1e-10 * lengths) || !(lengths > 0))
     return mlff_fail(error, MLFF_E_ARG,
                      "the periodic cell vectors are zero or (nearly) linearly dependent: volume %g A^3", volume);
+  l->volume = fabs(volume);
   for (int k = 0; k < 3; k++) {
     for (int c = 0; c < 3; c++) l->to_frac[k][c] = normal[k][c] / volume;
     l->reach[k] = cutoff * sqrt(dot(l->to_frac[k], l->to_frac[k])) * (1 + 1e-8);
@@ -258,9 +260,12 @@ static uint64_t hash_bytes(uint64_t hash, const void *data, size_t n)
   return hash;
 }
 
-static void finish_graph(mlff_system *s, const int32_t *species)
+static void finish_graph(mlff_system *s, const lattice *l, const int32_t *species)
 {
   mlff_graph *g = &s->graph;
+  const int n_periodic = l->pbc[0] + l->pbc[1] + l->pbc[2];
+  g->boundary = n_periodic == 3 ? MLFF_BOUNDARY_PERIODIC : n_periodic == 0 ? MLFF_BOUNDARY_OPEN : MLFF_BOUNDARY_MIXED;
+  g->volume = n_periodic == 3 ? l->volume : 0.0;
   for (int32_t a = 0; a < g->n_all; a++) {
     if (a < g->n_local) s->node[a] = a;
     s->species[a] = species ? species[s->node[a]] : 0;
@@ -326,7 +331,7 @@ mlff_status mlff_system_create(int32_t n_atoms, const int32_t *species, const do
   if (!status) status = make_bins(&l, s->graph.n_all, (const double(*)[3]) frac, &b, error);
   if (!status) status = make_rows(s, &b, cutoff, error);
   if (!status) {
-    finish_graph(s, species);
+    finish_graph(s, &l, species);
     *system = s;
   } else {
     mlff_system_free(s);

@@ -17,11 +17,20 @@ typedef struct mlff_arch_inputs {
   const mlff_halo *halo; /* NULL on one rank */
 } mlff_arch_inputs;
 
+/* What a model whose forces and stress are outputs of the network gives instead of node energies and edge gradients. On
+ * the host; sums over ranks are those of the whole system. */
+typedef struct mlff_direct {
+  double energy;             /* this rank's share, without the element offsets     */
+  double virial[6];          /* this rank's share, xx yy zz xy xz yz, LAMMPS' sign */
+  const double (*forces)[3]; /* [n_local]                                          */
+} mlff_direct;
+
 /* Buffers belong to the network and stay valid until its next evaluation. Units are the model file's. */
 typedef struct mlff_arch_outputs {
   const void *node_energy;   /* real [n_local], without the element offsets                              */
   const void *edge_grad;     /* real [n_edges][4] dE/d(x_j - x_i), E summed over ALL ranks' nodes        */
   const void *member_energy; /* real [n_members][n_local] or NULL when the model is no ensemble          */
+  const mlff_direct *direct; /* of models that are not MLFF_CONSERVATIVE; then the other members are NULL */
 } mlff_arch_outputs;
 
 typedef struct mlff_arch {
@@ -36,7 +45,9 @@ typedef struct mlff_arch {
   mlff_status (*evaluate)(void *net, const mlff_arch_inputs *in, mlff_arch_outputs *out, mlff_error *error);
   int (*n_members)(const void *net);
   int (*exchange_width)(const void *net); /* largest row of a halo exchange in reals, 0 = none */
-  void (*destroy)(void *net);             /* NULL is fine */
+  int (*reverse_width)(
+      const void *net);       /* the same of the halo's `reverse`; NULL = neither reverse nor reduce is used */
+  void (*destroy)(void *net); /* NULL is fine */
 } mlff_arch;
 
 /* All architectures, ended by NULL. Generated from the mlff_add_arch() lines of src/mlff/CMakeLists.txt. */

@@ -34,6 +34,40 @@ static mlff_status check_species(mlff_model *m, const mlff_graph *graph, mlff_er
   return MLFF_OK;
 }
 
+/* What models with forces and stress of their own need to know, and what they do not have. */
+static mlff_status check_direct(const mlff_model *m, const mlff_graph *graph, const mlff_halo *halo,
+                                const mlff_result *result, mlff_error *error)
+{
+  const char *const name = m->info.architecture;
+  if (halo && (!halo->reverse || !halo->reduce))
+    return mlff_fail(error, MLFF_E_ARG, "this %s model sums over ranks, but halo.reverse or halo.reduce is NULL", name);
+  if (graph->n_nodes != graph->n_local && !graph->tag)
+    return mlff_fail(error, MLFF_E_ARG,
+                     "this %s model orders neighbours by graph.tag, which is NULL although there are other ranks",
+                     name);
+  if (graph->boundary != MLFF_BOUNDARY_OPEN && graph->boundary != MLFF_BOUNDARY_PERIODIC)
+    return mlff_fail(
+        error, MLFF_E_UNSUPPORTED,
+        "%s models are made for systems that are periodic in all three directions or in none (graph.boundary "
+        "is %d)",
+        name, (int) graph->boundary);
+  if (graph->boundary == MLFF_BOUNDARY_PERIODIC && !(graph->volume > 0.0 && isfinite(graph->volume)))
+    return mlff_fail(error, MLFF_E_ARG, "graph.volume is %g A^3, but this %s model needs the volume of the cell",
+                     graph->volume, name);
+  if (result->atom_energy)
+    return mlff_fail(error, MLFF_E_UNSUPPORTED,
+                     "energies of atoms do not exist: the energy of this %s model is a function of the mean feature of "
+                     "all atoms, not a sum over atoms",
+                     name);
+  if (result->atom_virial || result->atom_centroid)
+    return mlff_fail(
+        error, MLFF_E_UNSUPPORTED,
+        "per-atom virials do not exist: the stress of this %s model is an output for the whole cell, and its "
+        "forces are no sums over pairs",
+        name);
+  return MLFF_OK;
+}
+
 static mlff_status check_arguments(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo,
                                    const mlff_result *result, mlff_error *error)
 {
@@ -46,6 +80,7 @@ static mlff_status check_arguments(mlff_model *m, const mlff_graph *graph, const
   if (!halo && graph->n_nodes != graph->n_local)
     return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: %d nodes of other ranks, but no halo",
                      (int) (graph->n_nodes - graph->n_local));
+  if (!(m->info.traits & MLFF_CONSERVATIVE)) MLFF_TRY(check_direct(m, graph, halo, result, error));
   if (result->atom_centroid && !(m->info.traits & MLFF_STRICTLY_LOCAL))
     return mlff_fail(
         error, MLFF_E_UNSUPPORTED,
@@ -90,6 +125,17 @@ static mlff_status sum_energies(mlff_model *m, const mlff_graph *graph, const ml
   }
   result->energy = (network + offsets) * m->scale;
   return MLFF_OK;
+}
+
+/* Results of a model whose forces and stress are outputs of the network. */
+static void take_direct(const mlff_model *m, const mlff_graph *graph, const mlff_direct *direct, mlff_result *result)
+{
+  double offsets = 0;
+  for (int32_t i = 0; i < graph->n_nodes; i++)
+    for (int c = 0; c < 3; c++) result->forces[i][c] = i < graph->n_local ? direct->forces[i][c] * m->scale : 0.0;
+  for (int32_t i = 0; i < graph->n_local; i++) offsets += offset_of(m, graph, i);
+  for (int k = 0; k < 6; k++) result->virial[k] = direct->virial[k] * m->scale;
+  result->energy = (direct->energy + offsets) * m->scale;
 }
 
 /* Energies of the members, and their standard deviation (n-1) for every atom. */
@@ -166,6 +212,15 @@ static mlff_status check_distance(const mlff_model *m, const mlff_graph *graph, 
                    e->min_distance, m->head->min_distance);
 }
 
+static mlff_status finish_result(mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out,
+                                 mlff_result *result, mlff_error *error)
+{
+  MLFF_TRY(sum_members(m, graph, out, result, error));
+  result->n_edges = m->edges.n_edges;
+  result->min_distance = m->edges.min_distance;
+  return check_finite(m, graph, result, error);
+}
+
 static mlff_status evaluate(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
                             mlff_error *error)
 {
@@ -185,16 +240,17 @@ static mlff_status evaluate(mlff_model *m, const mlff_graph *graph, const mlff_h
     return mlff_forecast_memory(m, graph, halo, m->edges.n_edges, result, error);
   if (network) return network;
 
+  if (out.direct) {
+    take_direct(m, graph, out.direct, result);
+    return finish_result(m, graph, &out, result, error);
+  }
   const mlff_forces_args forces = {.edges = &m->edges, .grad = out.edge_grad, .scale = m->scale, .result = result};
   status = m->backend->ops->forces(m->backend, &forces, error);
   if (status == MLFF_E_NOMEM && has_memory)
     return mlff_forecast_memory(m, graph, NULL, m->edges.n_edges, result, error);
   if (status) return status;
   MLFF_TRY(sum_energies(m, graph, &out, result, error));
-  MLFF_TRY(sum_members(m, graph, &out, result, error));
-  result->n_edges = m->edges.n_edges;
-  result->min_distance = m->edges.min_distance;
-  return check_finite(m, graph, result, error);
+  return finish_result(m, graph, &out, result, error);
 }
 
 mlff_status mlff_model_evaluate(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,

@@ -116,6 +116,7 @@ static void fill_info(mlff_model *m)
 {
   const mlff_modelfile_head *h = m->head;
   const int width = m->arch->exchange_width ? m->arch->exchange_width(m->net) : 0;
+  const int reverse_width = m->arch->reverse_width ? m->arch->reverse_width(m->net) : 0;
   m->scale = h->energy_in_ev;
   m->info = (mlff_info){.name = h->name,
                         .architecture = m->arch->name,
@@ -132,7 +133,8 @@ static void fill_info(mlff_model *m)
                         .trained = h->trained,
                         .n_members = m->arch->n_members ? m->arch->n_members(m->net) : 1,
                         .n_parameters = mlff_modelfile_n_parameters(m->file),
-                        .exchange_width = width * (int) m->backend->real_size};
+                        .exchange_width = width * (int) m->backend->real_size,
+                        .reverse_width = reverse_width};
   if (m->info.n_members < 1) m->info.n_members = 1;
 }
 

@@ -28,6 +28,7 @@ static void print_traits(const mlff_model *m, FILE *out)
   fprintf(out, "promises       ");
   for (size_t k = 0; k < sizeof traits / sizeof *traits; k++)
     if (m->info.traits & traits[k].bit) fprintf(out, "%s%s", n++ ? ", " : "", traits[k].name);
+  if (!n) fprintf(out, "none: forces and stress are outputs of the network, not derivatives of the energy");
   fprintf(out, "\n");
 }
 

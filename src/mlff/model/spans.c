@@ -101,6 +101,12 @@ static mlff_status timed_exchange(mlff_backend *backend, const mlff_halo *halo, 
   TIMED_STATUS(EXCHANGE, plain->exchange(backend, halo, rows, n_nodes, width, error));
 }
 
+static mlff_status timed_exchange_sum(mlff_backend *backend, const mlff_halo *halo, void *rows, int64_t n_nodes,
+                                      int64_t width, mlff_error *error)
+{
+  TIMED_STATUS(EXCHANGE, plain->exchange_sum(backend, halo, rows, n_nodes, width, error));
+}
+
 static void timed_linear(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *args)
 {
   if (linear->transposed)
@@ -137,6 +143,12 @@ static mlff_status timed_aev_backward(mlff_backend *backend, mlff_aev *aev, cons
   TIMED_STATUS(DESCRIPTOR_BACKWARD, plain->ani.aev_backward(backend, aev, args, error));
 }
 
+static mlff_status timed_orb_graph(mlff_backend *backend, const mlff_graph *graph, const mlff_edges *edges,
+                                   int n_neighbours, mlff_orb_graph *out, mlff_error *error)
+{
+  TIMED_STATUS(EDGES, plain->orb.graph(backend, graph, edges, n_neighbours, out, error));
+}
+
 /* Operations of an architecture that have one argument and cannot fail: family, name, type of the argument, span. */
 #define SIMPLE_OPS(X)                                                   \
   X(painn, moments, mlff_painn_moments_args, MESSAGE)                   \
@@ -150,7 +162,13 @@ static mlff_status timed_aev_backward(mlff_backend *backend, mlff_aev *aev, cons
   X(painn, mix_backward_sum, mlff_painn_mix_args, DENSE_BACKWARD)       \
   X(painn, readout, mlff_painn_readout_args, DENSE)                     \
   X(ani, readout, mlff_ani_readout_args, DENSE)                         \
-  X(ani, collect, mlff_ani_collect_args, DENSE)
+  X(ani, collect, mlff_ani_collect_args, DENSE)                         \
+  X(orb, features, mlff_orb_features_args, DESCRIPTOR)                  \
+  X(orb, gather, mlff_orb_gather_args, MESSAGE)                         \
+  X(orb, norm, mlff_orb_norm_args, DENSE)                               \
+  X(orb, message, mlff_orb_message_args, MESSAGE)                       \
+  X(orb, concat, mlff_orb_concat_args, DENSE)                           \
+  X(orb, embed, mlff_orb_embed_args, DENSE)
 
 #define DEFINE_SIMPLE(family, name, type, span)                                \
   static void timed_##family##_##name(mlff_backend *backend, const type *args) \
@@ -168,10 +186,12 @@ static void fill_timed(mlff_spans *spans)
   ops->upload_reals = timed_upload_reals;
   ops->download_reals = timed_download_reals;
   ops->exchange = timed_exchange;
+  ops->exchange_sum = timed_exchange_sum;
   ops->linear = timed_linear;
   ops->edges = timed_edges;
   ops->forces = timed_forces;
   ops->painn.radial = timed_radial;
+  ops->orb.graph = timed_orb_graph;
   ops->ani.aev_forward = timed_aev_forward;
   ops->ani.aev_backward = timed_aev_backward;
 #define FILL_SIMPLE(family, name, type, span) ops->family.name = timed_##family##_##name;

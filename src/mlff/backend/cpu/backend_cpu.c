@@ -68,6 +68,14 @@ static mlff_status exchange_cpu(mlff_backend *backend, const mlff_halo *halo, vo
   return halo->forward(halo->context, rows, (size_t) width * backend->real_size, error);
 }
 
+static mlff_status exchange_sum_cpu(mlff_backend *backend, const mlff_halo *halo, void *rows, int64_t n_nodes,
+                                    int64_t width, mlff_error *error)
+{
+  (void) n_nodes;
+  if (!halo) return MLFF_OK;
+  return halo->reverse(halo->context, rows, (int) width, backend->real_size, error);
+}
+
 /* Paths of this build; cmake/CpuKernels.cmake defines MLFF_HAVE_*. */
 #define KERNEL_PATHS(X) X(f32, generic) X(f64, generic) AVX2_PATHS(X) AVX512_PATHS(X)
 #if MLFF_HAVE_AVX2
@@ -114,6 +122,7 @@ int mlff_cpu_fill_ops(mlff_ops *ops, size_t real_size, const char *kernels)
   ops->upload_reals = upload_reals_cpu;
   ops->download_reals = download_reals_cpu;
   ops->exchange = exchange_cpu;
+  ops->exchange_sum = exchange_sum_cpu;
   const char *real_name = real_size == sizeof(float) ? "f32" : "f64";
 #define FILL(real, path)                                              \
   if (strcmp(real_name, #real) == 0 && strcmp(kernels, #path) == 0) { \

@@ -15,9 +15,10 @@ void MLFF_CPU(linear_cpu)(mlff_backend *, const mlff_linear *, const mlff_linear
 mlff_status MLFF_CPU(edges_cpu)(mlff_backend *, const mlff_graph *, double cutoff, mlff_edges *, mlff_error *);
 mlff_status MLFF_CPU(forces_cpu)(mlff_backend *, const mlff_forces_args *, mlff_error *);
 
-/* Fill in the architectures' ops: painn.c, aev.c. */
+/* Fill in the architectures' ops: painn.c, aev.c, orb.c. */
 void MLFF_CPU(painn_ops_cpu)(mlff_painn_ops *);
 void MLFF_CPU(ani_ops_cpu)(mlff_ani_ops *);
+void MLFF_CPU(orb_ops_cpu)(mlff_orb_ops *);
 
 /* table.c: fills the table of this compilation. */
 void MLFF_CPU(ops_cpu)(mlff_ops *);

@@ -106,6 +106,10 @@ MLFF_INLINE vreal activate(mlff_act act, real alpha, vreal x, vreal *slope)
   if (act == MLFF_ACT_SILU) return mlff_silu(x, vsigmoid(x), slope);
   if (act == MLFF_ACT_CELU)
     return mlff_celu(vmax(vset(0), x), vexp(vmin(vset(0), x) * ((real) 1 / alpha)), alpha, slope);
+  if (act == MLFF_ACT_SSP) {
+    *slope = vsigmoid(x);
+    return vssp(x);
+  }
   *slope = vset(1);
   return x;
 }
@@ -181,6 +185,8 @@ void MLFF_CPU(linear_cpu)(mlff_backend *backend, const mlff_linear *linear, cons
         finish_tile(MLFF_ACT_NONE, &t, tile, row, rows, col, cols);
       else if (a->act == MLFF_ACT_SILU)
         finish_tile(MLFF_ACT_SILU, &t, tile, row, rows, col, cols);
+      else if (a->act == MLFF_ACT_SSP)
+        finish_tile(MLFF_ACT_SSP, &t, tile, row, rows, col, cols);
       else
         finish_tile(MLFF_ACT_CELU, &t, tile, row, rows, col, cols);
     }

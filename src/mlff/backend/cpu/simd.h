@@ -174,4 +174,27 @@ MLFF_INLINE vreal vsigmoid(vreal x)
   return (real) 1 / ((real) 1 + vexp(-x));
 }
 
+/* log(1 + y) for 0 <= y <= 1: 2 artanh(y/(2 + y)) by its series in s^2 <= 1/9; to rounding, also for small y. */
+MLFF_INLINE vreal vlog1p(vreal y)
+{
+#if MLFF_REAL_IS_DOUBLE
+  enum { TERMS = 17 };
+#else
+  enum { TERMS = 8 };
+#endif
+  const vreal s = y / (y + (real) 2), s2 = s * s;
+  vreal p = vset((real) (2.0 / (2 * TERMS - 1)));
+#pragma GCC unroll 17
+  for (int k = TERMS - 2; k >= 0; k--) p = p * s2 + (real) (2.0 / (2 * k + 1));
+  return p * s;
+}
+
+/* Shifted softplus log(1 + exp(x)) - ln 2, with x - ln 2 above 20 as in PyTorch (a step of 2e-9). NaN stays NaN. */
+MLFF_INLINE vreal vssp(vreal x)
+{
+  const real ln2 = (real) 0.69314718055994530942;
+  const vreal smooth = vmax(vset(0), x) + vlog1p(vexp(vmin(x, -x)));
+  return vselect(x > (real) 20, x, smooth) - ln2;
+}
+
 #endif

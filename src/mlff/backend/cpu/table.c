@@ -9,4 +9,5 @@ void MLFF_CPU(ops_cpu)(mlff_ops *ops)
   ops->forces = MLFF_CPU(forces_cpu);
   MLFF_CPU(painn_ops_cpu)(&ops->painn);
   MLFF_CPU(ani_ops_cpu)(&ops->ani);
+  MLFF_CPU(orb_ops_cpu)(&ops->orb);
 }
