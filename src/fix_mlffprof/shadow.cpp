@@ -102,7 +102,7 @@ void ProfShadow::init()
   }
   check_ghosts();
   owner->comm_forward = exchange.forward_width();
-  owner->comm_reverse = 3;
+  owner->comm_reverse = exchange.reverse_comm_width();
   // one that is made only when it is asked for, at the list's own cutoff
   auto *request = neighbor->add_request(owner, NeighConst::REQ_FULL | NeighConst::REQ_OCCASIONAL);
   request->set_cutoff(info->cutoff + neighbor->skin);

@@ -3,6 +3,7 @@
 
 #include "atom.h"
 #include "comm.h"
+#include "domain.h"
 #include "error.h"
 #include "fix.h"
 #include "force.h"
@@ -25,10 +26,11 @@ static constexpr MLFFUnits UNITS[] = {{"metal", "eV", 1.0}, {"real", "kcal/mol",
 /* ---------------------------------------------------------------------- */
 
 MLFFIO::MLFFIO(LAMMPS *lammps, Pair *pair_style, Fix *fix_style) :
-    Pointers(lammps), pair(pair_style), fix(fix_style), units(nullptr), cutoff(0.0), exchange_width(0), n_members(1),
-    comm_needed(false), view{}, exchange{this, forward_features}, results{}, last_list(nullptr), last_build(-1),
-    forward_kind(Forward::OWNERS), rows(nullptr), row_bytes(0), reverse_rows(nullptr), reverse_width(0),
-    reverse_atoms(false)
+    Pointers(lammps), pair(pair_style), fix(fix_style), units(nullptr), cutoff(0.0), exchange_width(0),
+    reverse_comm(VIRIAL_WIDTH), n_members(1), tags_needed(false),
+    comm_needed(false), view{}, exchange{this, forward_features, reverse_features, reduce_values}, results{},
+    last_list(nullptr), last_build(-1), forward_kind(Forward::OWNERS), rows(nullptr), row_bytes(0),
+    reverse_rows(nullptr), reverse_width(0), reverse_floats(false), reverse_atoms(false)
 {
 }
 
@@ -56,6 +58,8 @@ void MLFFIO::set_model(const mlff_info *info, const std::vector<int> &mapping)
   species_of_type = mapping;
   cutoff = info->cutoff;
   exchange_width = info->exchange_width;
+  reverse_comm = std::max(VIRIAL_WIDTH, info->reverse_width);
+  tags_needed = info->reverse_width > 0;
   n_members = info->n_members;
   comm_needed = comm->nprocs > 1;
   member_energies.assign(static_cast<size_t>(n_members), 0.0);
@@ -66,6 +70,11 @@ int MLFFIO::forward_width() const
 {
   const int features = (exchange_width + static_cast<int>(sizeof(double)) - 1) / static_cast<int>(sizeof(double));
   return std::max(2, features);
+}
+
+int MLFFIO::reverse_comm_width() const
+{
+  return reverse_comm;
 }
 
 /* ----------------------------------------------------------------------
@@ -82,6 +91,7 @@ const mlff_graph *MLFFIO::graph(NeighList *list)
     find_owners();
     std::string problem = assign_nodes();
     if (problem.empty()) problem = check_special_bonds();
+    if (problem.empty() && tags_needed) problem = copy_tags();
     stop_together(problem);
     update_species();
     copy_list(list);
@@ -89,12 +99,30 @@ const mlff_graph *MLFFIO::graph(NeighList *list)
   // some fixes swap types without reneighbouring
   if (update_species() || rebuilt) view.list_id++;
 
+  set_boundary();
+  view.tag = tags_needed ? tags.data() : nullptr;
   view.species = species.data();
   view.node = node.data();
   view.row = row.data();
   view.nbr = nbr.data();
   view.pos = view.n_all > 0 ? reinterpret_cast<const double(*)[3]>(atom->x[0]) : nullptr;
   return &view;
+}
+
+void MLFFIO::set_boundary()
+{
+  const int n_periodic = (domain->xperiodic != 0) + (domain->yperiodic != 0) + (domain->zperiodic != 0);
+  view.boundary = n_periodic == 3 ? MLFF_BOUNDARY_PERIODIC : n_periodic == 0 ? MLFF_BOUNDARY_OPEN : MLFF_BOUNDARY_MIXED;
+  view.volume = domain->xprd * domain->yprd * domain->zprd;
+}
+
+std::string MLFFIO::copy_tags()
+{
+  if (!atom->tag_enable) return "This model needs atom IDs to order neighbours; take `atom_modify id no` away";
+  // never empty, so that data() is not null when a rank has no atoms
+  tags.assign(static_cast<size_t>(view.n_all) + 1, 0);
+  for (int i = 0; i < view.n_all; i++) tags[i] = atom->tag[i];
+  return "";
 }
 
 /* Returns true if any atom's species changed. */
@@ -243,7 +271,7 @@ void MLFFIO::add_forces()
   double **f = atom->f;
   const double scale = units->per_ev;
   const double *values = forces.data();
-  if (comm_needed && !force->newton_pair) reverse(forces.data(), 3);
+  if (comm_needed && !force->newton_pair) reverse(forces.data(), 3, false);
   for (int i = 0; i < view.n_local; i++)
     for (int d = 0; d < 3; d++) f[i][d] += scale * values[3 * i + d];
   if (!force->newton_pair) return;
@@ -254,14 +282,14 @@ void MLFFIO::add_forces()
 
 const double (*MLFFIO::owned_forces())[3]
 {
-  if (comm_needed) reverse(forces.data(), 3);
+  if (comm_needed) reverse(forces.data(), 3, false);
   return reinterpret_cast<const double(*)[3]>(forces.data());
 }
 
 void MLFFIO::add_ghosts(double (*values)[3])
 {
   reverse_atoms = true;
-  reverse(&values[0][0], 3);
+  reverse(&values[0][0], 3, false);
   reverse_atoms = false;
 }
 
@@ -279,14 +307,14 @@ void MLFFIO::add_atom_energies(double *eatom) const
  * newton settings and between plain and hybrid styles. */
 void MLFFIO::add_atom_virials(double **vatom)
 {
-  if (comm_needed) reverse(virials.data(), 9);
+  if (comm_needed) reverse(virials.data(), VIRIAL_WIDTH, false);
   for (int i = 0; i < view.n_local; i++)
     for (int k = 0; k < 6; k++) vatom[i][k] += units->per_ev * virials[9 * static_cast<size_t>(i) + k];
 }
 
 void MLFFIO::add_centroid_virials(double **cvatom)
 {
-  if (comm_needed) reverse(centroids.data(), 9);
+  if (comm_needed) reverse(centroids.data(), VIRIAL_WIDTH, false);
   for (int i = 0; i < view.n_local; i++)
     for (int k = 0; k < 9; k++) cvatom[i][k] += units->per_ev * centroids[9 * static_cast<size_t>(i) + k];
 }
@@ -371,118 +399,6 @@ std::string MLFFIO::suspects() const
          distance + " A";
 }
 
-/* ----------------------------------------------------------------------
-   communication
-------------------------------------------------------------------------- */
-
-mlff_status MLFFIO::forward_features(void *context, void *features, size_t bytes, mlff_error *problem)
-{
-  auto *io = static_cast<MLFFIO *>(context);
-  const size_t width = (bytes + sizeof(double) - 1) / sizeof(double);
-  if (bytes > static_cast<size_t>(io->exchange_width)) {
-    if (problem) {
-      problem->code = MLFF_E_ARG;
-      snprintf(problem->text, sizeof(problem->text), "exchange of %zu bytes per atom, but the model announced %d",
-               bytes, io->exchange_width);
-    }
-    return MLFF_E_ARG;
-  }
-  io->rows = static_cast<char *>(features);
-  io->row_bytes = bytes;
-  io->forward(Forward::ROWS, static_cast<int>(width));
-  return MLFF_OK;
-}
-
-/* LAMMPS takes the width from the pair style. That it can also be an argument is too new for the oldest release. */
-void MLFFIO::forward(Forward kind, int width)
-{
-  forward_kind = kind;
-  if (fix) {
-    comm->forward_comm(fix, width);
-    return;
-  }
-  const int saved = pair->comm_forward;
-  pair->comm_forward = width;
-  comm->forward_comm(pair);
-  pair->comm_forward = saved;
-}
-
-/* Adds the rows of nodes of other ranks to those of their owners. values: [n_nodes][width].
- * Of the two widths, comm_style brick takes the larger and comm_style tiled the first. */
-void MLFFIO::reverse(double *values, int width)
-{
-  reverse_rows = values;
-  reverse_width = width;
-  if (fix) {
-    comm->reverse_comm(fix, width);
-    return;
-  }
-  const int saved = pair->comm_reverse, saved_off = pair->comm_reverse_off;
-  pair->comm_reverse = pair->comm_reverse_off = width;
-  comm->reverse_comm(pair);
-  pair->comm_reverse = saved;
-  pair->comm_reverse_off = saved_off;
-}
-
-int MLFFIO::pack_forward(int n, const int *atoms, double *buf) const
-{
-  if (forward_kind == Forward::OWNERS) {
-    for (int k = 0; k < n; k++) {
-      buf[2 * k] = owner_rank[atoms[k]];
-      buf[2 * k + 1] = node[atoms[k]];
-    }
-    return 2 * n;
-  }
-  const size_t width = (row_bytes + sizeof(double) - 1) / sizeof(double);
-  for (int k = 0; k < n; k++, buf += width) {
-    buf[width - 1] = 0.0;
-    memcpy(buf, rows + static_cast<size_t>(node[atoms[k]]) * row_bytes, row_bytes);
-  }
-  return n * static_cast<int>(width);
-}
-
-void MLFFIO::unpack_forward(int n, int first, const double *buf)
-{
-  if (forward_kind == Forward::OWNERS) {
-    for (int k = 0; k < n; k++) {
-      owner_rank[first + k] = static_cast<int>(buf[2 * k]);
-      node[first + k] = static_cast<int>(buf[2 * k + 1]);
-    }
-    return;
-  }
-  const size_t width = (row_bytes + sizeof(double) - 1) / sizeof(double);
-  for (int k = 0; k < n; k++, buf += width) {
-    const int v = node[first + k];
-    if (v >= view.n_local) memcpy(rows + static_cast<size_t>(v) * row_bytes, buf, row_bytes);
-  }
-}
-
-/* Images of own atoms have nothing to send: they share their owner's row. */
-int MLFFIO::pack_reverse(int n, int first, double *buf) const
-{
-  const auto width = static_cast<size_t>(reverse_width);
-  if (reverse_atoms) {
-    const double *from = reverse_rows + static_cast<size_t>(first) * width;
-    std::copy(from, from + static_cast<size_t>(n) * width, buf);
-    return n * reverse_width;
-  }
-  for (int k = 0; k < n; k++, buf += width) {
-    const int v = node[first + k];
-    const double *from = reverse_rows + static_cast<size_t>(v) * width;
-    for (size_t c = 0; c < width; c++) buf[c] = v >= view.n_local ? from[c] : 0.0;
-  }
-  return n * reverse_width;
-}
-
-void MLFFIO::unpack_reverse(int n, const int *atoms, const double *buf)
-{
-  const auto width = static_cast<size_t>(reverse_width);
-  for (int k = 0; k < n; k++, buf += width) {
-    double *to = reverse_rows + static_cast<size_t>(reverse_atoms ? atoms[k] : node[atoms[k]]) * width;
-    for (size_t c = 0; c < width; c++) to[c] += buf[c];
-  }
-}
-
 /* ---------------------------------------------------------------------- */
 
 template <class T> static double bytes_of(const std::vector<T> &v)
@@ -492,7 +408,7 @@ template <class T> static double bytes_of(const std::vector<T> &v)
 
 double MLFFIO::memory_usage() const
 {
-  return bytes_of(species) + bytes_of(node) + bytes_of(nbr) + bytes_of(row) + bytes_of(owner_rank) +
+  return bytes_of(species) + bytes_of(node) + bytes_of(nbr) + bytes_of(row) + bytes_of(tags) + bytes_of(owner_rank) +
          bytes_of(ghost_of_node) + bytes_of(listed) + bytes_of(forces) + bytes_of(virials) + bytes_of(centroids) +
          bytes_of(atom_energies) + bytes_of(member_energies) + bytes_of(spread);
 }

@@ -90,11 +90,12 @@ class MLFFIO : protected Pointers {
 
   /* Doubles per atom that communication needs at most. */
   int forward_width() const;
-  static constexpr int REVERSE_WIDTH = 9;
+  int reverse_comm_width() const;
 
   double memory_usage() const;
 
  private:
+  static constexpr int VIRIAL_WIDTH = 9;
   enum class Forward { OWNERS, ROWS };
 
   Pair *pair;    // one of the two
@@ -102,8 +103,8 @@ class MLFFIO : protected Pointers {
   const MLFFUnits *units;
   std::vector<int> species_of_type;
   double cutoff;
-  int exchange_width, n_members;
-  bool comm_needed;
+  int exchange_width, reverse_comm, n_members;    // reverse_comm: numbers per atom that go home at most
+  bool tags_needed, comm_needed;
 
   mlff_graph view;
   mlff_halo exchange;
@@ -113,22 +114,28 @@ class MLFFIO : protected Pointers {
   bigint last_build;
 
   std::vector<int32_t> species, node, nbr;
-  std::vector<int64_t> row;
+  std::vector<int64_t> row, tags;
   std::vector<int> owner_rank, ghost_of_node, listed;
   std::vector<double> forces, virials, centroids, atom_energies, member_energies, spread;
 
   Forward forward_kind;
   char *rows;    // forward: [n_nodes][row_bytes], borrowed from the engine during an exchange
   size_t row_bytes;
-  double *reverse_rows;    // reverse: [n_nodes][reverse_width], or of atoms
+  void *reverse_rows;    // reverse: [n_nodes][reverse_width] of double or float, or of atoms
   int reverse_width;
-  bool reverse_atoms;
+  bool reverse_floats, reverse_atoms;
 
   MLFFIO(class LAMMPS *lammps, Pair *pair_style, Fix *fix_style);
 
   static mlff_status forward_features(void *context, void *features, size_t bytes, mlff_error *problem);
+  static mlff_status reverse_features(void *context, void *features, int width, size_t real_size, mlff_error *problem);
+  static mlff_status reduce_values(void *context, double *values, int n, mlff_error *problem);
   void forward(Forward kind, int width);
-  void reverse(double *values, int width);
+  void reverse(void *values, int width, bool floats);
+  template <class Real> int pack_rows(int n, int first, double *buf) const;
+  template <class Real> void add_rows(int n, const int *atoms, const double *buf);
+  void set_boundary();
+  std::string copy_tags();
   bool update_species();
   void find_owners();
   std::string assign_nodes();

@@ -244,6 +244,10 @@ void MLFFLoader::report(const std::string &path, mlff_model *model, const MLFFSe
   text +=
       mlff_format("  architecture: %s, cutoff %g A, elements%s", info->architecture, info->cutoff, elements.c_str());
   text += info->n_members > 1 ? mlff_format(", ensemble of %d\n", info->n_members) : std::string("\n");
+  if (!(info->traits & MLFF_CONSERVATIVE))
+    text +=
+        "  note:         forces and stress are outputs of the network: not conservative, not exact under rotation, no "
+        "energies or stress of atoms\n";
   text += mlff_format("  computed on:  %s, %s, kernels %s\n", info->device, info->precision, info->kernels);
   if (settings.device == "auto" && info->device_why[0])
     text += std::string("  no GPU:       ") + info->device_why + "\n";

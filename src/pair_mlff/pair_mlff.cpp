@@ -8,6 +8,7 @@
 #include "atom.h"
 #include "citeme.h"
 #include "comm.h"
+#include "domain.h"
 #include "error.h"
 #include "force.h"
 #include "group.h"
@@ -49,7 +50,7 @@ PairMLFF::PairMLFF(LAMMPS *lammps) : Pair(lammps), impl(new Impl(lammps, this))
   no_virial_fdotr_compute = 1;
   // known when the model is; hybrid reads it before, and then refuses centroid virials
   centroidstressflag = CENTROID_NOTAVAIL;
-  comm_reverse_off = MLFFIO::REVERSE_WIDTH;
+  comm_reverse_off = impl->io.reverse_comm_width();
   pvector = new double[3]{0.0, 0.0, 0.0};
 }
 
@@ -94,6 +95,7 @@ void PairMLFF::compute(int eflag, int vflag)
   ev_init(eflag, vflag);
   MLFFIO &io = impl->io;
   const bool ensemble = impl->ensemble();
+  check_wanted();
   const mlff_graph *graph = io.graph(list);
   mlff_result *result = io.result({eflag_atom != 0, vflag_atom != 0, cvflag_atom != 0, ensemble});
 
@@ -111,6 +113,41 @@ void PairMLFF::compute(int eflag, int vflag)
   if (cvflag_atom) io.add_centroid_virials(cvatom);
   if (ensemble) io.scale_spread();
   if (ensemble && eflag_global) io.reduce_spread(pvector);
+}
+
+/* Quantities that do not exist for models with forces and stress of their own are errors, never zeros. */
+void PairMLFF::check_wanted() const
+{
+  const unsigned traits = impl->info->traits;
+  const std::string model = std::string("pair_style mlff: this model (") + impl->info->architecture + ") ";
+  if (eflag_atom && !(traits & MLFF_NODE_ENERGIES))
+    error->all(FLERR, model +
+                          "has no energies of atoms, because its energy is a function of the mean feature of all atoms "
+                          "and not a sum over atoms: take `compute pe/atom` and what uses it away");
+  if ((vflag_atom || cvflag_atom) && !(traits & MLFF_CONSERVATIVE))
+    error->all(FLERR, model +
+                          "has no per-atom stress, because its stress is an output for the whole cell and its forces "
+                          "are no sums over pairs: take `compute stress/atom` and what uses it away; the pressure of "
+                          "the system is available");
+}
+
+/* Minimizers with a line search look for the minimum of an energy whose gradient the forces are not. */
+void PairMLFF::check_direct() const
+{
+  if (impl->info->traits & MLFF_CONSERVATIVE) return;
+  const int n_periodic = (domain->xperiodic != 0) + (domain->yperiodic != 0) + (domain->zperiodic != 0);
+  if (n_periodic == 1 || n_periodic == 2)
+    error->all(FLERR,
+               mlff_format("pair_style mlff: %s models are made for systems that are periodic in all three directions "
+                           "or in none, and this box is in %d; use `boundary p p p` with a layer of vacuum",
+                           impl->info->architecture, n_periodic));
+  const char *style = update->minimize_style;
+  if (update->whichflag == 2 && strncmp(style, "fire", 4) != 0 && strncmp(style, "quickmin", 8) != 0)
+    error->all(FLERR,
+               mlff_format("pair_style mlff: the forces of this model (%s) are not the gradient of its energy, so "
+                           "min_style %s, which compares energies along the forces, would stop at once or nowhere; use "
+                           "`min_style fire` or `min_style quickmin` with an energy tolerance of 0",
+                           impl->info->architecture, style));
 }
 
 /* ----------------------------------------------------------------------
@@ -155,6 +192,7 @@ void PairMLFF::coeff(int narg, char **arg)
   // exact centroid form would need the paths through the network.
   centroidstressflag = (impl->info->traits & MLFF_STRICTLY_LOCAL) ? CENTROID_AVAIL : CENTROID_NOTAVAIL;
   comm_forward = impl->io.forward_width();
+  comm_reverse_off = impl->io.reverse_comm_width();
   nextra = impl->ensemble() ? 3 : 0;
   loader.report(arg[2], impl->model.get(), impl->settings);
   if (lmp->citeme) lmp->citeme->add(loader.citation(impl->info));
@@ -172,6 +210,7 @@ void PairMLFF::set_type_flags()
 void PairMLFF::init_style()
 {
   if (!impl->model) error->all(FLERR, "pair_style mlff needs `pair_coeff * * MODEL.yaml ELEMENT ...`");
+  check_direct();
   check_lists();
   check_masses();
   neighbor->add_request(this, NeighConst::REQ_FULL);

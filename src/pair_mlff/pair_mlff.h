@@ -45,6 +45,8 @@ class PairMLFF : public Pair {
   void allocate();
   void close_model();
   void set_type_flags();
+  void check_wanted() const;
+  void check_direct() const;
   void check_lists() const;
   void check_masses() const;
 };

@@ -19,4 +19,5 @@ def zoo(tmp_path_factory):
         "gaussian": models.painn(folder / "gaussian", seed=3, kind="gaussian", n_interactions=3),
         "local": models.painn(folder / "local", seed=4, n_interactions=1),
         "ani": models.ani(folder / "ani"),
+        "orb": models.orb(folder / "orb"),
     }

@@ -92,15 +92,16 @@ def water(n, spacing=3.1, seed=5, tilt=(0.0, 0.0, 0.0)):
 
 # ---- decks ----------------------------------------------------------------------------------------------------------
 
+# Models without energies and stress of atoms get zeros in their columns.
+PER_ATOM = "compute pe_{name} all pe/atom\ncompute stress_{name} all stress/atom NULL virial\n"
+NO_PER_ATOM = "variable zero_{name} atom 0.0\n"
 SINGLE_POINT = """
-compute pe_{name} all pe/atom
-compute stress_{name} all stress/atom NULL virial
-compute press_{name} all pressure NULL virial
+{per_atom}compute press_{name} all pressure NULL virial
 {more}
 thermo_style custom step pe c_press_{name}[*] atoms
 thermo_modify format float %.16e
 run 0 post no
-write_dump all custom {name}.dump id type x y z fx fy fz c_pe_{name} c_stress_{name}[*] {columns} &
+write_dump all custom {name}.dump id type x y z fx fy fz {atom_columns} {columns} &
   modify sort id format float %.17g
 print "RESULT {name} $(pe:%.17g) $(c_press_{name}[1]:%.17g) $(c_press_{name}[2]:%.17g) $(c_press_{name}[3]:%.17g) &
  $(c_press_{name}[4]:%.17g) $(c_press_{name}[5]:%.17g) $(c_press_{name}[6]:%.17g) $(vol:%.17g)"
@@ -128,10 +129,10 @@ class Case:
     """One single point. `pair` are the lines of pair_style and pair_coeff, `before` and `after` lines around them."""
 
     def __init__(self, name, system, pair, units="metal", style="atomic", newton="on", boundary="p p p", before="",
-                 after="", columns="", more="", bonds=False):
+                 after="", columns="", more="", bonds=False, per_atom=True):
         self.name, self.system, self.pair, self.units, self.style, self.newton = name, system, pair, units, style, newton
         self.boundary, self.before, self.after, self.columns, self.more = boundary, before, after, columns, more
-        self.bonds = bonds
+        self.bonds, self.per_atom = bonds, per_atom
 
     def text(self, folder, single_point=True):
         data = f"{self.name}.data"
@@ -142,7 +143,10 @@ class Case:
         lines = (f"{CLEAR}units {self.units}\natom_style {self.style}\nnewton {self.newton}\nboundary {self.boundary}\n"
                  f"{bond_style}{self.before}\nread_data {data}\n{more}{self.pair}\n{self.after}\n")
         if single_point:
-            lines += SINGLE_POINT.format(name=self.name, columns=self.columns, more=self.more)
+            columns = "c_pe_{name} c_stress_{name}[*]" if self.per_atom else " ".join(["v_zero_{name}"] * 7)
+            per_atom = (PER_ATOM if self.per_atom else NO_PER_ATOM).format(name=self.name)
+            lines += SINGLE_POINT.format(name=self.name, columns=self.columns, more=self.more, per_atom=per_atom,
+                                         atom_columns=columns.format(name=self.name))
         return lines
 
 

@@ -6,7 +6,7 @@ H, O and C are known; C did not occur in "training", which the tests of `domain`
 
 import numpy as np
 
-from mlff_tools import modelfile
+from mlff_tools import convert_orb, modelfile
 
 ELEMENTS = ["H", "C", "O"]
 
@@ -59,6 +59,15 @@ def ani(path, seed=2, n_members=3, cutoff=4.2, scale=3.0):
         "activation": {"kind": "celu", "alpha": 0.1}, "dims": {}})
     h["ani"]["dims"] = {e: [modelfile.aev_length(h), 24, 16, 1] for e in ELEMENTS}
     return write(path, h, random_tensors(modelfile.ani_shapes(h), seed, scale))
+
+
+def orb(path, seed=5, n_features=12, n_interactions=3, n_neighbours=20, cutoff=6.0, **more):
+    h = head("random-orb", "orb", cutoff, {
+        "n_features": n_features, "n_hidden": 24, "n_interactions": n_interactions, "n_readout": 10,
+        "n_neighbours": n_neighbours, "radial_basis": {"kind": "gaussian", "n": 20, "radius": 10.0}, "norm_epsilon": 1.0e-5,
+        "normalizers": {"energy": [-0.37, 1.9], "forces": [0.0125, 0.61], "stress": [-0.0031, 0.0144]}})
+    h.update(more)
+    return write(path, h, convert_orb.random_tensors(h, seed))
 
 
 def write(path, h, tensors):
