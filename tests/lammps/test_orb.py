@@ -123,6 +123,23 @@ def test_npt_on_ranks(zoo, tmp_path):
     close(ends[3][2], ends[1][2], 1e-6, "volume after 25 steps")
 
 
+@pytest.mark.parametrize("teacher", ("orb", "ani"))
+def test_multiple_time_steps(zoo, tmp_path, teacher):
+    """The recipe of pair_mlff.md: the student inside, teacher - student outside. With one inner step it is the teacher."""
+    pair = f"pair_style hybrid/scaled 1.0 mlff {FP64} 1.0 mlff {FP64} -1.0 mlff {FP64}\n" + "\n".join(
+        f"pair_coeff * * mlff {k} {zoo[model]} O H" for k, model in ((1, "painn"), (2, teacher), (3, "painn")))
+    ends = {}
+    for name, lines, style in (("teacher", mlff(zoo[teacher], options=FP64), ""), ("one", pair, "run_style respa 2 1 hybrid 1 2 2"),
+                               ("four", pair, "run_style respa 2 4 hybrid 1 2 2")):
+        deck = start(zoo, tmp_path, pair=lines) + (f"{style}\ntimestep 0.0001\nfix 1 all nve\nthermo_style custom step pe press\n"
+                                                   'run 20 post no\nprint "END $(pe:%.17g) $(press:%.17g)"\n')
+        ends[name] = [float(x) for x in re.search(r"^END (.*)$", launch(deck, str(tmp_path)), re.M).group(1).split()]
+    close(ends["one"][0], ends["teacher"][0], 1e-8, "energy with one inner step")
+    close(ends["one"][1], ends["teacher"][1], 1e-2, "pressure with one inner step")
+    close(ends["four"][0], ends["teacher"][0], 0.01, "energy with four inner steps")
+    assert ends["four"][0] != ends["one"][0], "the inner steps make no difference"
+
+
 def test_minimizers(zoo, tmp_path):
     """fire and quickmin follow forces; cg, sd and hftn search along an energy whose gradient they are not."""
     for style in ("fire", "quickmin"):

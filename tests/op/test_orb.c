@@ -1,4 +1,4 @@
-/* test_orb.c: operations of Orb on every backend and kernel path, against plain loops in double that follow the formulas
+/* test_orb.c: operations of Orb on every kernel path of the CPU, against plain loops in double that follow the formulas
  * of backend/ops_orb.h literally; and the shifted softplus of linear. */
 #include "painn_scene.h"
 
@@ -465,14 +465,14 @@ static Suite *orb_suite(void)
   Suite *suite = suite_create("orb ops");
   TCase *tcase = tcase_create("all");
   tcase_set_timeout(tcase, 120);
-  tcase_add_loop_test(tcase, nearest_neighbours, 0, N_BACKENDS);
-  tcase_add_loop_test(tcase, ties_go_by_tag, 0, N_BACKENDS);
-  tcase_add_loop_test(tcase, ties_of_images_go_by_vector, 0, N_BACKENDS);
-  tcase_add_loop_test(tcase, features_and_gather, 0, N_BACKENDS);
-  tcase_add_loop_test(tcase, norms, 0, N_BACKENDS);
-  tcase_add_loop_test(tcase, messages, 0, N_BACKENDS);
-  tcase_add_loop_test(tcase, rows, 0, N_BACKENDS);
-  tcase_add_loop_test(tcase, linear_with_ssp, 0, N_BACKENDS);
+  tcase_add_loop_test(tcase, nearest_neighbours, 0, N_CPU_BACKENDS);
+  tcase_add_loop_test(tcase, ties_go_by_tag, 0, N_CPU_BACKENDS);
+  tcase_add_loop_test(tcase, ties_of_images_go_by_vector, 0, N_CPU_BACKENDS);
+  tcase_add_loop_test(tcase, features_and_gather, 0, N_CPU_BACKENDS);
+  tcase_add_loop_test(tcase, norms, 0, N_CPU_BACKENDS);
+  tcase_add_loop_test(tcase, messages, 0, N_CPU_BACKENDS);
+  tcase_add_loop_test(tcase, rows, 0, N_CPU_BACKENDS);
+  tcase_add_loop_test(tcase, linear_with_ssp, 0, N_CPU_BACKENDS);
   suite_add_tcase(suite, tcase);
   return suite;
 }

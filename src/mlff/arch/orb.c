@@ -371,6 +371,7 @@ static int orb_exchange_width(const void *opaque)
 const mlff_arch mlff_arch_orb = {
     .name = "orb",
     .citation = "M. Neumann et al., Orb: A Fast, Scalable Neural Network Potential, arXiv:2410.22570 (2024)",
+    .cpu_only = 1,
     .traits = orb_traits,
     .create = orb_create,
     .evaluate = orb_evaluate,

@@ -144,8 +144,10 @@ static mlff_status open_parts(mlff_model *m, const mlff_options *options, mlff_e
   MLFF_TRY(find_arch(m, error));
   MLFF_TRY(choose_species(m, options, error));
   MLFF_TRY(mlff_selftest_read(m->file, &m->tests, error));
-  MLFF_TRY(mlff_backend_open(options ? options->device : NULL, options ? options->precision : NULL,
-                             options ? options->kernels : NULL, &m->backend, error));
+  const char *device = options ? options->device : NULL;
+  if (m->arch->cpu_only && (!device || !strcmp(device, "auto"))) device = "cpu";
+  MLFF_TRY(mlff_backend_open(device, options ? options->precision : NULL, options ? options->kernels : NULL,
+                             &m->backend, error));
   const mlff_species_use use = {.n_species = m->head->n_elements, .use = m->use};
   MLFF_TRY(m->arch->create(m->file, m->backend, &use, &m->net, error));
   MLFF_TRY(mlff_modelfile_finish(m->file, error));
