@@ -1,6 +1,9 @@
 /* test_cudasim.cpp: the simulated device itself: that right kernels give right numbers and wrong ones are stopped. */
 #include "kernels.h"
 
+#include "cuda_bf16.h"
+#include "cuda_fp16.h"
+
 #include <check.h>
 #include <csignal>
 #include <cstdlib>
@@ -207,6 +210,36 @@ START_TEST(fresh_memory_is_nan_and_failures_come_when_asked)
 }
 END_TEST
 
+/* Known numbers, the limits, ties, and all 65536 patterns there and back. */
+START_TEST(small_floats_round_to_nearest_even)
+{
+  static const struct {
+    float x;
+    unsigned half, bfloat;
+  } known[] = {{0.0f, 0x0000, 0x0000},       {-0.0f, 0x8000, 0x8000},      {1.0f, 0x3c00, 0x3f80},
+               {-2.5f, 0xc100, 0xc020},      {65504.0f, 0x7bff, 0x4780},   {65519.0f, 0x7bff, 0x4780},
+               {65520.0f, 0x7c00, 0x4780},   {INFINITY, 0x7c00, 0x7f80},   {0x1p-24f, 0x0001, 0x3380},
+               {0x1p-25f, 0x0000, 0x3300},   {0x1.8p-25f, 0x0001, 0x3340}, {0x1p-14f, 0x0400, 0x3880},
+               {0x1.004p0f, 0x3c01, 0x3f80}, {0x1.002p0f, 0x3c00, 0x3f80}, {0x1.006p0f, 0x3c02, 0x3f80},
+               {0x1.03p0f, 0x3c0c, 0x3f82},  {0x1.01p0f, 0x3c04, 0x3f80},  {3.4e38f, 0x7c00, 0x7f80}};
+  for (const auto &k : known) {
+    ck_assert_uint_eq(__float2half(k.x).bits, k.half);
+    ck_assert_uint_eq(__float2bfloat16(k.x).bits, k.bfloat);
+  }
+  ck_assert(std::isnan(__half2float(__float2half(NAN))) && std::isnan(__bfloat162float(__float2bfloat16(NAN))));
+  for (unsigned b = 0; b < 65536; b++) {
+    __half h;
+    __nv_bfloat16 q;
+    h.bits = q.bits = (uint16_t) b;
+    const float x = __half2float(h), y = __bfloat162float(q);
+    if (!std::isnan(x)) ck_assert_uint_eq(__float2half(x).bits, b);
+    if (!std::isnan(y)) ck_assert_uint_eq(__float2bfloat16(y).bits, b);
+  }
+  ck_assert_uint_eq(__hfma(__half(3.0), __half(0x1.004p0), __half(-3.0)).bits, __half(0x3p-10).bits);
+  ck_assert_uint_eq((__half(1.0) / __half(3.0)).bits, 0x3555);
+}
+END_TEST
+
 /* ---- what must be stopped ---- */
 
 START_TEST(wrong_kernels_are_stopped)
@@ -267,6 +300,7 @@ static Suite *make_suite(void)
   tcase_add_test(right, atomics_and_the_order_of_blocks);
   tcase_add_test(right, graphs_are_recorded_and_replayed);
   tcase_add_test(right, fresh_memory_is_nan_and_failures_come_when_asked);
+  tcase_add_test(right, small_floats_round_to_nearest_even);
   suite_add_tcase(suite, right);
   TCase *wrong = tcase_create("wrong");
   for (int which = WRONG_BLOCK; which <= WRONG_MASK; which++)
