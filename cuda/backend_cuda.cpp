@@ -196,7 +196,8 @@ static mlff_status check_device(int device, char *kernels, size_t size, mlff_err
   if (failed == cudaSuccess) failed = cudaGetDeviceProperties(&prop, device);
   if (failed == cudaSuccess) {
     failed = mlff_cuda_probe_f32();
-    if (failed != cudaSuccess && failed != cudaErrorMemoryAllocation) {
+    if (failed == cudaErrorNoKernelImageForDevice || failed == cudaErrorInvalidDeviceFunction ||
+        failed == cudaErrorUnsupportedPtxVersion) {
       cudaGetLastError();
       return mlff_fail(error, MLFF_E_UNSUPPORTED,
                        "device cuda:%d is a %s (sm_%d%d), for which this build has no code (%s): build again with "

@@ -218,6 +218,6 @@ void MLFF_CUDA(painn_message_backward_cuda)(mlff_backend *backend, const mlff_pa
              : a.n_features <= 2 * WARP ? message_backward_kernel<0, 2>
                                         : message_backward_kernel<0, 4>;
   else
-    kernel = a.n_features <= WARP ? message_backward_kernel<1, 1> : message_backward_kernel<1, 2>;
+    kernel = message_backward_kernel<1, 2>;
   mlff_cuda_launch(backend, "message_backward_kernel", 0, kernel, n_blocks, n_threads, 0, a);
 }

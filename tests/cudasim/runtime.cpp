@@ -278,6 +278,8 @@ const char *cudaGetErrorName(cudaError_t error)
   case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
   case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
   case cudaErrorInsufficientDriver: return "cudaErrorInsufficientDriver";
+  case cudaErrorInvalidDeviceFunction: return "cudaErrorInvalidDeviceFunction";
+  case cudaErrorUnsupportedPtxVersion: return "cudaErrorUnsupportedPtxVersion";
   case cudaErrorNoDevice: return "cudaErrorNoDevice";
   case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
   case cudaErrorNoKernelImageForDevice: return "cudaErrorNoKernelImageForDevice";
