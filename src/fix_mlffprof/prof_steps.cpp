@@ -217,7 +217,10 @@ mlffprof_step ProfSteps::step_of(size_t k, std::vector<double> &values) const
     const double others = (all_sums[k * width] - most_busy[k].value) / (n_ranks - 1);
     if (most_busy[k].value - others > CLEARLY * step.seconds) step.tags |= MLFFPROF_TAG_OTHER_RANK;
   }
-  for (size_t c = 0; c < parts.size(); c++) values[c] = all_sums[k * width + 1 + c] / n_ranks;
+  for (size_t c = 0; c < parts.size(); c++) {
+    values[c] = all_sums[k * width + 1 + c] / n_ranks;
+    if (spans[c] >= 0 && values[c] == 0.0) values[c] = NONE;    // a part that this model does not have
+  }
   step.components = parts.empty() ? nullptr : values.data();
   return step;
 }
