@@ -118,7 +118,7 @@ def test_engine_spans(zoo, tmp_path):
         for key in (part, "dense", part + "_backward", "dense_backward", "forces"):
             assert parts[key]["mean_ms"] > 0.0, key
         missing = {c["name"] for c in inside if c["mean_ms"] is None}
-        assert missing == ({"descriptor_backward"} if name == "painn" else {"message", "message_backward"})
+        assert missing == ({"descriptor_backward"} if name == "painn" else {"message", "message_backward", "exchange"})
         assert sum(c["mean_ms"] or 0.0 for c in inside) <= parts["pair"]["mean_ms"] * 1.001
         assert 0 < report["energy_time_ms"] < parts["pair"]["mean_ms"]
         assert 0 < report["forces_time_ms"] < parts["pair"]["mean_ms"]

@@ -1,0 +1,50 @@
+/* ani.h: an ANI network in memory; made by ani_load.c, evaluated by ani.c. */
+#ifndef MLFF_ARCH_ANI_H
+#define MLFF_ARCH_ANI_H
+
+#include "../model/arch.h"
+
+enum { ANI_MAX_LAYERS = 16 };
+
+typedef struct ani_layer {
+  mlff_linear forward, backward;
+} ani_layer;
+
+/* One network: n_layers - 1 hidden layers and the readout. */
+typedef struct ani_network {
+  ani_layer *layers; /* [n_layers-1] */
+  mlff_buf readout;  /* real [width of the last hidden layer] */
+  double readout_bias;
+} ani_network;
+
+typedef struct ani_element {
+  int n_layers;                 /* 0 = not in use */
+  int dims[ANI_MAX_LAYERS + 1]; /* of the file; dims[0] = columns of the full AEV */
+  ani_network *members;         /* [n_members] */
+} ani_element;
+
+typedef struct ani_net {
+  mlff_backend *backend;
+  int n_elements, n_members;
+  int *use;              /* [n_elements] */
+  ani_element *elements; /* [n_elements] */
+  double alpha;          /* of CELU */
+  mlff_aev aev;
+  mlff_aev_constants constants; /* its pointers are borrowed from the file and only valid while creating */
+  int n_columns_file, n_layers_max;
+  int32_t *columns; /* [aev.n_columns] column of the file's AEV */
+
+  uint64_t list_id; /* of the graph that the order belongs to */
+  int32_t *order;   /* [n_rows] owned atoms by element */
+  int32_t order_capacity;
+  int64_t n_rows, *first; /* first[element], [n_elements+1] */
+  mlff_buf centers;       /* order on the backend */
+  mlff_buf aevs, aev_grads, hidden[ANI_MAX_LAYERS], slope[ANI_MAX_LAYERS];
+  mlff_buf row_energy, node_energy, member_energy, edge_grad;
+} ani_net;
+
+mlff_status ani_create(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use, void **out,
+                       mlff_error *error);
+void ani_destroy(void *network);
+
+#endif
