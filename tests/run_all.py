@@ -1,10 +1,11 @@
 """Runs every suite on a finished build and ends with one line: `N passed, N failed, N skipped`. See tests/README.md.
 
-`make test` calls it. Suites are run one after the other; each has a line of its own, failures are shown in full, and all
+`make test` calls it. Two suites run at a time; each has a line of its own, failures are shown in full, and all
 skipped tests are listed with their reasons at the end. Exit code 1 when anything failed or nothing ran.
 """
 
 import argparse
+import concurrent.futures
 import glob
 import os
 import re
@@ -18,6 +19,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 C_LABELS = "unit|op|model|fuzz"
 VALGRIND_PROGRAMS = ("test_unit_modelfile", "test_unit_safetensors", "test_unit_graph")
 ASAN = "address,undefined"
+AT_ONCE = 2  # suites
 
 
 class Result:
@@ -221,6 +223,16 @@ SUITES = {
 }
 
 
+# The order of starting, so that both processors are busy to the end: what takes long first.
+LONGEST_FIRST = ["lammps", "package", "decks", "asan", "cudasim", "cuda", "c", "lint", "python", "valgrind", "build"]
+
+
+def timed(name, build, env):
+    """(result, seconds) of one suite."""
+    begin = time.monotonic()
+    return SUITES[name](build, env), time.monotonic() - begin
+
+
 def report(results):
     """Prints skipped tests by reason and the closing line; returns the exit code."""
     skips = [f"{suite}: {text}" for suite, r in results.items() for text in r.skips]
@@ -247,14 +259,16 @@ def main():
     build = os.path.abspath(args.build)
     if not glob.glob(os.path.join(build, "CMakeCache.txt")):
         parser.error(f"{build} is not a build directory: run `make test` or scripts/setup.sh test")
-    env, results = environment(build), {}
-    for name in wanted:
-        print(f"{name:9s} ", end="", flush=True)
-        begin = time.monotonic()
-        r = results[name] = SUITES[name](build, env)
-        print(f"{r.passed:5d} passed {r.failed:4d} failed {len(r.skips):4d} skipped {time.monotonic() - begin:7.1f} s", flush=True)
-        for text in r.failures:
-            print("\n".join("    " + line for line in text.splitlines()), flush=True)
+    env = environment(build)
+    with concurrent.futures.ThreadPoolExecutor(min(AT_ONCE, os.cpu_count() or 1)) as pool:
+        waiting = {pool.submit(timed, name, build, env): name for name in sorted(wanted, key=LONGEST_FIRST.index)}
+        found = {}
+        for done in concurrent.futures.as_completed(waiting):
+            r, seconds = found[waiting[done]] = done.result()
+            print(f"{waiting[done]:9s} {r.passed:5d} passed {r.failed:4d} failed {len(r.skips):4d} skipped {seconds:7.1f} s", flush=True)
+            for text in r.failures:
+                print("\n".join("    " + line for line in text.splitlines()), flush=True)
+    results = {name: found[name][0] for name in wanted}
     return report(results)
 
 
