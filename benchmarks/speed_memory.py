@@ -13,7 +13,7 @@ from speed_parts import Skip
 HERE = os.path.dirname(os.path.abspath(__file__))
 STEPS = 100
 # Steps of real dynamics whose allocations are counted, after as many that let the buffers settle.
-LIQUID_STEPS = 500
+LIQUID_STEPS = 2000
 
 
 def _counter(context):

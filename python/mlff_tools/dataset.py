@@ -77,3 +77,9 @@ def frames_of(data, split):
     if split not in SPLITS:
         raise ModelError(f"split '{split}' is not one of {', '.join(SPLITS)}")
     return np.nonzero(data["split"] == SPLITS.index(split))[0]
+
+
+def seen_together(data):
+    """The sets of elements that occur in one frame of the training set, each once."""
+    found = {tuple(np.unique(data["species"][data["first"][k]:data["first"][k + 1]])) for k in frames_of(data, "train")}
+    return [{data["elements"][i] for i in indices} for indices in sorted(found)]

@@ -107,7 +107,8 @@ def self_test_structures(elements):
     """Structures of at most 24 atoms for a self-test, those made of `elements` only; positions rounded to 1e-6 A."""
     box = molecule_box("water", 8, 0.95, 3)
     box.update(name="8 waters, periodic")
-    candidates = [rattled("water", 1), box, rattled("benzene", 2), rattled("ethanol", 4),
+    water = _triclinic("water", [[4.4, 0, 0], [0.5, 4.1, 0], [-0.3, 0.6, 4.0]], 6)
+    candidates = [rattled("water", 1), box, water, rattled("benzene", 2), rattled("ethanol", 4),
                   _triclinic("ethanol", [[6.1, 0, 0], [0.7, 5.4, 0], [-0.4, 0.9, 5.2]], 5), _mix7()]
     chosen = [s for s in candidates if set(s["elements"]) <= set(elements)]
     for s in chosen:
