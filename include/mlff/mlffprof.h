@@ -19,8 +19,6 @@
  * Locale: numbers are written and read with a point in every locale. Texts are UTF-8; bytes that are not become
  * U+FFFD.
  *
- * This file is longer than 500 lines because every field of the report is described where it is declared.
- *
  * Threads: different objects may be used from different threads at once; one object from one thread at a time.
  *
  * It is longer than 500 lines because it is the whole public API with the meaning of every field.
@@ -251,6 +249,8 @@ typedef struct mlffprof_summary {
   int exploded; /* 1 = not finite, or above explosion_temperature or explosion_energy                */
 } mlffprof_summary;
 MLFFPROF_API void mlffprof_recorder_summary(const mlffprof_recorder *recorder, mlffprof_summary *summary);
+/* `exploded` of the summary, and `finite` (NULL is fine), at no cost: for a look at every sample. */
+MLFFPROF_API int mlffprof_recorder_exploded(const mlffprof_recorder *recorder, int *finite);
 
 /* A report of everything recorded so far; the recorder goes on. Free with mlffprof_report_free. */
 MLFFPROF_API mlffprof_status mlffprof_recorder_report(const mlffprof_recorder *recorder, mlffprof_report **report,

@@ -368,7 +368,7 @@ void FixMLFFProf::Impl::check_bounds()
   char why[512] = "";
   if (report->recorder()) {
     mlffprof_summary now = {};
-    mlffprof_recorder_summary(report->recorder(), &now);
+    if (!settings.bounds.empty()) mlffprof_recorder_summary(report->recorder(), &now);
     for (ProfBound &bound : settings.bounds) {
       const double value = prof_bound_value(bound, now);
       if (bound.reported || !(value > bound.limit)) continue;
@@ -380,10 +380,12 @@ void FixMLFFProf::Impl::check_bounds()
       else
         error->warning(FLERR, "fix mlffprof: step " + std::to_string(update->ntimestep) + ": " + text);
     }
-    if (now.exploded && settings.explosion != "ignore" && !explosion_reported) {
+    int finite = 1;
+    const bool exploded = mlffprof_recorder_exploded(report->recorder(), &finite) != 0;
+    if (exploded && settings.explosion != "ignore" && !explosion_reported) {
       explosion_reported = true;
       const std::string text =
-          now.finite ? "temperature or energy have exploded" : "an energy or temperature is not a number";
+          finite ? "temperature or energy have exploded" : "an energy or temperature is not a number";
       if (settings.explosion == "stop")
         snprintf(why, sizeof(why), "%s", text.c_str());
       else

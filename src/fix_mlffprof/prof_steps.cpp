@@ -25,9 +25,9 @@ static constexpr double BATCH_SECONDS = 0.5;
 static constexpr double CLEARLY = 0.2;
 
 ProfSteps::ProfSteps(LAMMPS *lammps) :
-    Pointers(lammps), comm_part(-1), exchange_part(-1), engine(nullptr), opened(false), timed(false), open_step(-1),
-    start(0.0), dt_ps(0.0), own(0.0), own_modify(0.0), own_output(0.0), batch_seconds(0.0), mean_seconds(0.0),
-    growths(0), builds(0), box{}, open_tags(0), batch(1)
+    Pointers(lammps), engine(nullptr), opened(false), timed(false), open_step(-1), start(0.0), dt_ps(0.0),
+    busy_before(0.0), own(0.0), own_modify(0.0), own_output(0.0), batch_seconds(0.0), mean_seconds(0.0), growths(0),
+    builds(0), box{}, open_tags(0), batch(1)
 {
 }
 
@@ -41,12 +41,10 @@ void ProfSteps::choose_components(bool wanted, const mlff_model *model)
   parts.clear();
   timers.clear();
   spans.clear();
-  comm_part = exchange_part = -1;
   if (!wanted) return;
   for (const auto &part : known) {
     if (part.timer == Timer::BOND && atom->molecular == Atom::ATOMIC) continue;
     if (part.timer == Timer::KSPACE && !force->kspace) continue;
-    if (part.timer == Timer::COMM) comm_part = static_cast<int>(parts.size());
     parts.push_back({part.name, nullptr, MLFFPROF_ROLE_NONE});
     timers.push_back(part.timer);
     spans.push_back(-1);
@@ -55,7 +53,6 @@ void ProfSteps::choose_components(bool wanted, const mlff_model *model)
   for (int k = 0; model && k < MLFF_N_SPANS; k++) {
     if (k == MLFF_SPAN_EVALUATE) continue;
     const char *role = engine_spans[k].part ? engine_spans[k].part : "";
-    if (k == MLFF_SPAN_EXCHANGE) exchange_part = static_cast<int>(parts.size());
     parts.push_back({engine_spans[k].name, "pair",
                      strcmp(role, "energy") == 0   ? MLFFPROF_ROLE_ENERGY
                      : strcmp(role, "forces") == 0 ? MLFFPROF_ROLE_FORCES
@@ -105,6 +102,15 @@ void ProfSteps::read(std::vector<double> &values) const
   }
 }
 
+/* Seconds of work that differs between ranks, without waiting for others. What LAMMPS times as Comm, Modify and Output has
+ * waiting in it, and so has what it does not time. */
+double ProfSteps::read_busy() const
+{
+  const mlff_span *engine_spans = engine ? mlff_spans_read(engine) : nullptr;
+  return timer->get_wall(Timer::PAIR) + timer->get_wall(Timer::BOND) + timer->get_wall(Timer::NEIGH) -
+         (engine_spans ? engine_spans[MLFF_SPAN_EXCHANGE].seconds : 0.0);
+}
+
 void ProfSteps::read_box(double *lengths) const
 {
   for (int d = 0; d < 3; d++) {
@@ -124,6 +130,7 @@ void ProfSteps::open(bigint number, double now)
   own = 0.0;
   open_tags = output->next == number ? static_cast<unsigned>(MLFFPROF_TAG_OUTPUT) : 0u;
   if (!parts.empty()) read(before);
+  if (timed) busy_before = read_busy();
 }
 
 void ProfSteps::add_own(double seconds, bool in_modify)
@@ -158,7 +165,6 @@ unsigned ProfSteps::tags_now()
 void ProfSteps::close(double now)
 {
   const double seconds = std::max(0.0, now - start - own);
-  double waited = 0.0;
   numbers.push_back(open_step);
   tags.push_back(static_cast<int>(tags_now()));
   sums.push_back(0.0);
@@ -169,12 +175,10 @@ void ProfSteps::close(double now)
     if (timers[k] == Timer::MODIFY) value -= own_modify;
     if (timers[k] == Timer::OUTPUT) value -= own_output;
     if (value < 0.0) value = 0.0;    // NaN stays
-    if (static_cast<int>(k) == comm_part || static_cast<int>(k) == exchange_part)
-      waited += std::isnan(value) ? 0.0 : value;
     sums.push_back(value);
   }
   latency.push_back({seconds, comm->me});
-  busy.push_back({std::max(0.0, seconds - waited), comm->me});
+  busy.push_back({timed ? std::max(0.0, read_busy() - busy_before) : seconds, comm->me});
   sums[busy_at] = busy.back().value;
   batch_seconds += seconds;
   own_modify = own_output = 0.0;

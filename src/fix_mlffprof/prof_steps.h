@@ -62,12 +62,11 @@ class ProfSteps : protected Pointers {
   };
   std::vector<mlffprof_component> parts;
   std::vector<int> timers, spans;    // of the parts: index into Timer, into the engine's spans
-  int comm_part, exchange_part;
 
   mlff_model *engine;
   bool opened, timed;
   bigint open_step;
-  double start, dt_ps, own, own_modify, own_output, batch_seconds, mean_seconds;
+  double start, dt_ps, busy_before, own, own_modify, own_output, batch_seconds, mean_seconds;
   std::vector<double> before, now_values;    // [parts] readings when the step began, and at its end
   int64_t growths;
   bigint builds;
@@ -82,6 +81,7 @@ class ProfSteps : protected Pointers {
   std::vector<bigint> numbers;
 
   void read(std::vector<double> &values) const;
+  double read_busy() const;
   void read_box(double *lengths) const;
   unsigned tags_now();
   void gather();

@@ -52,10 +52,34 @@ static const char *advise_neigh(const mlffprof_report *p)
                                percent);
 }
 
+/* What to say where ranks wait for each other; NULL where they do not. */
+static const char *advise_balance(const mlffprof_report *p)
+{
+  const double waiting = tag_fraction(p, "other_rank");
+  if (p->n_ranks < 2 || waiting < 0.2 || p->n_slowest_ranks < 1 || p->n_steps < 1) return NULL;
+  return mlffprof_arena_printf(p->arena,
+                               "ranks wait for each other in %.0f %% of the steps, for rank %d in %.0f %%: balance, or "
+                               "another grid of processors",
+                               100 * waiting, p->slowest_rank[0],
+                               100 * (double) p->slowest_rank_steps[0] / (double) p->n_steps);
+}
+
+static const char *advise_other(const mlffprof_report *p)
+{
+  const char *balance = advise_balance(p);
+  if (balance) return balance;
+  if (p->n_ranks > 1)
+    return "time outside of all timed parts: waiting for other ranks before neighbour lists are checked, or other "
+           "programs";
+  return "time outside of all timed parts: other programs on this processor, or untimed work";
+}
+
 static const char *advise_comm(const mlffprof_report *p, const char *what)
 {
   if (p->n_ranks == 1)
     return "one rank, so this is copying of periodic images: a box that is large compared with the cutoff has fewer";
+  const char *balance = advise_balance(p);
+  if (balance) return balance;
   if (p->n_atoms > 0)
     return mlffprof_arena_printf(p->arena, "%s between %d ranks with %.0f atoms each: fewer ranks, or more atoms", what,
                                  p->n_ranks, (double) p->n_atoms / p->n_ranks);
@@ -96,8 +120,7 @@ static const char *advise(const mlffprof_report *p, const mlffprof_component_res
     return "proportional to the neighbours within the cutoff: a model with a smaller cutoff or fewer layers";
   if (!strncmp(name, "dense", 5)) return "matrix products: lower precision, or a model with fewer features or members";
   if (!strcmp(name, "copy")) return "copies between host and device: more atoms per device, or LAMMPS' Kokkos package";
-  if (!strcmp(name, "other"))
-    return "time outside of all timed parts: other programs on this processor, or untimed work";
+  if (!strcmp(name, "other")) return advise_other(p);
   const mlffprof_component_result *child = largest_child(p, name);
   if (child)
     return mlffprof_arena_printf(p->arena, "its largest part is '%s', %.0f %% of the step", child->name,

@@ -126,6 +126,18 @@ static fit fit_blocks(const double *x, const double *y, const int64_t *w, int n,
   return (fit){slope, m > 2 ? mlffprof_t975(m - 2) * sqrt(rest / (m - 2) / sxx) : NAN};
 }
 
+double mlffprof_regression_slope(const double *x, const double *y, const int64_t *w, int n)
+{
+  const mean_point all = block(x, y, w, 0, n);
+  double sxx = 0, sxy = 0;
+  for (int k = 0; k < n; k++) {
+    if (w[k] == 0) continue;
+    sxx += (double) w[k] * (x[k] - all.x) * (x[k] - all.x);
+    sxy += (double) w[k] * (x[k] - all.x) * (y[k] - all.y);
+  }
+  return sxx > 0 ? sxy / sxx : NAN;
+}
+
 mlffprof_slope mlffprof_regression(const double *x, const double *y, const int64_t *w, int n)
 {
   const fit all = fit_blocks(x, y, w, n, 1);

@@ -39,6 +39,8 @@ typedef struct mlffprof_slope {
  * left, and the largest error of all is taken. NaN slope for fewer than 2 points or equal x, NaN error for fewer than
  * 3. */
 mlffprof_slope mlffprof_regression(const double *x, const double *y, const int64_t *w, int n);
+/* Its slope alone, which costs a hundredth. */
+double mlffprof_regression_slope(const double *x, const double *y, const int64_t *w, int n);
 
 /* The slope and its error if y is a random walk: from the differences between the medians of ten blocks. A few jumps
  * of a quantity that is otherwise constant are such a walk, and give no significant slope. NaN for n < 10. scratch

@@ -35,13 +35,20 @@ static void summarise_energy(const mlffprof_recorder *r, mlffprof_summary *s)
   s->exploded = r->exploded;
   if (id == MLFFPROF_N_QUANTITIES) return;
   const mlffprof_moments *e = &r->quantity[id];
-  const double slope = mlffprof_quantity_slope(r, id, 1).slope;
+  const mlffprof_series *series = &r->energy;
+  const double slope = mlffprof_regression_slope(series->mean_x[id], series->mean[id], series->count[id], series->n);
   if (r->n_atoms > 0) {
     s->drift = slope / (double) r->n_atoms;
     s->excursion = e->excursion / (double) r->n_atoms;
   }
   if (fabs(e->first) > 0)
     s->drift_percent = 100 * slope * (r->energy_last_time - r->energy_first_time) / fabs(e->first);
+}
+
+int mlffprof_recorder_exploded(const mlffprof_recorder *r, int *finite)
+{
+  if (finite) *finite = r->finite;
+  return r->exploded;
 }
 
 void mlffprof_recorder_summary(const mlffprof_recorder *r, mlffprof_summary *s)

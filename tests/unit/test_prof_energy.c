@@ -158,6 +158,9 @@ START_TEST(explosions)
     ck_assert_int_eq(p->energy.finite, cases[k].finite);
     ck_assert_int_eq(p->energy.exploded, cases[k].exploded);
     ck_assert_int_eq(s.exploded, cases[k].exploded);
+    int finite = -1;
+    ck_assert_int_eq(mlffprof_recorder_exploded(r, &finite), cases[k].exploded);
+    ck_assert_int_eq(finite, cases[k].finite);
     ck_assert_int_eq(p->energy.first_bad_step, cases[k].exploded ? 7 : MLFFPROF_UNKNOWN);
     ck_assert_int_eq(p->energy.value[cases[k].id].n, cases[k].finite ? 3 : 2);
     mlffprof_report_free(p);

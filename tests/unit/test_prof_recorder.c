@@ -213,6 +213,30 @@ START_TEST(advice_is_about_this_run)
 }
 END_TEST
 
+/* Where ranks wait for each other, the advice is about balance and names the rank. */
+START_TEST(advice_is_about_balance)
+{
+  static const mlffprof_component parts[] = {{"comm", NULL, MLFFPROF_ROLE_NONE}};
+  const double seconds[] = {0.6e-3};
+  mlffprof_recorder *r =
+      recorder_of((mlffprof_options){.components = parts, .n_components = 1, .n_ranks = 4, .n_atoms = 400});
+  for (int k = 0; k < 100; k++) {
+    const mlffprof_step s = {.step = k,
+                             .seconds = 1e-3,
+                             .components = seconds,
+                             .tags = k % 2 ? MLFFPROF_TAG_OTHER_RANK : 0,
+                             .slowest_rank = k % 4 ? 2 : 1};
+    prof_ok(mlffprof_recorder_step(r, &s, &error), error);
+  }
+  mlffprof_report *p = report_of(r);
+  ck_assert_int_eq(p->n_hotspots, 2); /* comm and other */
+  for (int k = 0; k < 2; k++)
+    ck_assert_ptr_nonnull(strstr(p->hotspots[k].advice, "in 50 % of the steps, for rank 2 in 75 %: balance"));
+  mlffprof_report_free(p);
+  mlffprof_recorder_free(r);
+}
+END_TEST
+
 /* Beyond the exact limit: quantiles within the bound, moments exact, latencies thinned out evenly, memory bounded. */
 START_TEST(long_runs_are_bounded)
 {
@@ -315,6 +339,8 @@ START_TEST(summary_is_the_report)
   near_one(s.device_mb, 2000, 1e-9);
   near_one(s.force_rmse, 0.03, 0);
   ck_assert(s.finite && !s.exploded);
+  int finite = 0;
+  ck_assert(!mlffprof_recorder_exploded(r, &finite) && finite && !mlffprof_recorder_exploded(r, NULL));
   mlffprof_report_free(p);
   mlffprof_recorder_free(r);
 }
@@ -421,6 +447,7 @@ static Suite *suite(void)
   tcase_add_test(t, slow_steps_have_their_tags);
   tcase_add_test(t, components_make_a_tree);
   tcase_add_test(t, advice_is_about_this_run);
+  tcase_add_test(t, advice_is_about_balance);
   tcase_add_test(t, long_runs_are_bounded);
   tcase_add_test(t, bad_steps);
   tcase_add_test(t, bad_options);
