@@ -9,7 +9,7 @@
 Every case runs `--repeats` times; each round takes all cases in a new random order, so that a slow minute of the machine hits
 different ones. An interrupted suite goes on where it was when it is started again with the same --out. The folder gets
 runs/CASE.rN.json, cases/CASE.json (the repeat in the middle), MODEL_profile.json, MODEL_scaling_*.json, comparison_*.json, suite.json and summary.txt; `mlff report DIR` makes
-a page of them. Exit code: 0 done, 1 a run failed, 2 wrong usage or missing files. docs/benchmarks.md explains the numbers.
+a page of them. With --publish the results go to another folder as well, as small files to be kept in a repository. Exit code: 0 done, 1 a run failed, 2 wrong usage or missing files. docs/benchmarks.md explains the numbers.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 
-from . import bench_cases, bench_results, profiles
+from . import bench_cases, bench_publish, bench_results, profiles
 from .lammps import LammpsError, environment, find_decks, find_lmp, find_mpiexec, find_plugin
 
 FORMAT = "mlff-bench/1"
@@ -200,6 +200,7 @@ def settings(cases, args):
 def open_folder(cases, args):
     """Makes or re-opens --out; an error when it belongs to other settings."""
     path, mine = os.path.join(args.out, "suite.json"), settings(cases, args)
+    args.seconds_before = 0.0
     if args.fresh:
         for name in ("runs", "suite.json", "summary.txt"):
             place = os.path.join(args.out, name)
@@ -210,7 +211,8 @@ def open_folder(cases, args):
     if os.path.exists(path):
         try:
             with open(path, encoding="utf-8") as f:
-                found = profiles.json.load(f).get("settings", {})
+                before = profiles.json.load(f)
+            found, args.seconds_before = before.get("settings", {}), before.get("seconds", 0.0)
         except ValueError as e:
             raise LammpsError(f"{path} is damaged ({e}): use another --out, or --fresh to begin anew") from e
         for key, value in mine.items():
@@ -228,7 +230,8 @@ def open_folder(cases, args):
     elif os.path.isdir(os.path.join(args.out, "runs")) and os.listdir(os.path.join(args.out, "runs")):
         raise LammpsError(f"{args.out} holds runs but no suite.json: use another --out, or --fresh to begin anew")
     os.makedirs(os.path.join(args.out, "runs"), exist_ok=True)
-    args.record = {"format": FORMAT, "settings": mine, "date": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())}
+    date = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
+    args.record = {"format": FORMAT, "settings": mine, "date": date, "seconds": args.seconds_before}
     profiles.write_json(path, args.record)
 
 
@@ -301,6 +304,9 @@ def parser():
     p.add_argument("--lmp", help="the program lmp")
     p.add_argument("--decks", help="folder of the decks")
     p.add_argument("--out", default="bench-results", help="folder for results (default bench-results)")
+    p.add_argument(
+        "--publish", metavar="DIR", help="write the results there too, in brief: without most of the raw series, host and paths"
+    )
     p.add_argument("--seed", type=int, default=1, help="of the order")
     p.add_argument("--fresh", action="store_true", help="forget the runs that --out holds")
     p.add_argument("--list", action="store_true", help="print the names of the cases and end")
@@ -378,9 +384,15 @@ def main(argv=None):
     begin = time.monotonic()
     try:
         results = run_all(cases, args)
-        print(bench_results.write(results, args, time.monotonic() - begin))
+        print(bench_results.write(results, args, args.seconds_before + time.monotonic() - begin))
+        if args.publish:
+            n_files = bench_publish.publish(args.out, args.publish)
+            print(f"{n_files} files in brief: {args.publish}")
     except (LammpsError, profiles.ProfileError) as e:
         print(f"\nmlff bench: error: {e}", file=sys.stderr)
+        return 1
+    except OSError as e:
+        print(f"\nmlff bench: error: {e.filename}: {e.strerror}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"\nmlff bench: stopped; the same command goes on with what {args.out} holds", file=sys.stderr)

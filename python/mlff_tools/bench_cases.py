@@ -116,11 +116,7 @@ def full(model):
                     cases.append(Case(system, size, protocol, "mlff", model))
                 cases += [Case(system, size, protocol, p) for p in fast]
     cases += [Case("benzene", size, "nvt", "airebo") for size in SIZES[:2]]
-    cases += [
-        Case("silicon", "small", "nvt", "snap"),
-        Case("tantalum", "small", "nvt", "snap"),
-        Case("tantalum", "small", "nvt", "pod"),
-    ]
+    cases += [Case("tantalum", "small", "nvt", "snap"), Case("tantalum", "small", "nvt", "pod")]
     if model:
         cases += [
             Case("benzene_gas", "small", "nvt", "mlff", model, copies=c, deck="in.replicas")

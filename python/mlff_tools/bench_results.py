@@ -204,6 +204,28 @@ def scaling(rows):
     return best
 
 
+def batches(rows):
+    """[{"potential", "n_atoms", "copies", "speedup"}]: replicas in one run against as many runs of one, one after the other."""
+    groups = {}
+    for row in rows:
+        if row["work"].startswith("replicas"):
+            key = (row["case"].removeprefix(f"replicas-{row['n_atoms']}"), row["potential"])
+            groups.setdefault(key, {})[row["n_atoms"]] = row["median_ms"]
+    return [
+        {"potential": potential, "n_atoms": n, "copies": copies, "speedup": speedup}
+        for (_, potential), medians in groups.items()
+        for n, copies, speedup in profiles.batched_speedups(medians)
+    ]
+
+
+def batches_text(found):
+    lines = [
+        f"  {b['potential']:34s} {b['copies']:4d} replicas in one run: {b['speedup']:.2f}x as fast as one by one"
+        for b in found
+    ]
+    return "\n".join(["\nBatches: time of so many runs of one replica over the time of one run of all", *lines]) if lines else ""
+
+
 def write(results, args, seconds):
     """Writes all files of --out; returns the text for the terminal."""
     order = list(SYSTEMS)
@@ -224,13 +246,16 @@ def write(results, args, seconds):
     found = comparisons(rows, args)
     for c in found:
         profiles.write_json(os.path.join(args.out, f"comparison_{clean(c['a'])}_vs_{clean(c['b'])}.json"), c)
-    text = "\n".join([table(rows), "", sentence] + [comparison_text(c) for c in found]) + "\n"
+    batched = batches(rows)
+    parts = [table(rows), "", sentence, batches_text(batched), *(comparison_text(c) for c in found)]
+    text = "\n".join(p for k, p in enumerate(parts) if p or k == 1) + "\n"
     profiles.write_text(os.path.join(args.out, "summary.txt"), text)
     profiles.write_json(
         os.path.join(args.out, "suite.json"),
         {
             **args.record,
             "cases": rows,
+            "batches": batched,
             "quiet": quiet,
             "noise": sentence,
             "repeats": args.repeats,

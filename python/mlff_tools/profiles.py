@@ -60,6 +60,14 @@ def get(report, *keys):
     return report
 
 
+def batched_speedups(medians):
+    """[(atoms, copies, speed-up)] of {atoms: time of a step}: n copies in one run against n runs of the smallest."""
+    if len(medians) < 2:
+        return []
+    single = min(medians)
+    return [(n, n // single, n // single * medians[single] / medians[n]) for n in sorted(medians) if n > single]
+
+
 def write_text(path, text):
     """Writes a file so that it is the old one or the whole new one at any moment."""
     folder = os.path.dirname(os.path.abspath(path))

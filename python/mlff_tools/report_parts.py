@@ -4,7 +4,7 @@ import hashlib
 
 from . import charts
 from .charts import short, text
-from .profiles import get, number
+from .profiles import batched_speedups, get, number
 
 NOT = '<span class="nm">not measured</span>'
 PARTS = {
@@ -16,6 +16,19 @@ PARTS = {
     "kspace": "p5",
     "bond": "p6",
     "other": "p7",
+}
+# parts of the network in `pair_style mlff`
+INSIDE = {
+    "edges": "p0",
+    "descriptor": "p1",
+    "message": "p2",
+    "dense": "p3",
+    "message_backward": "p4",
+    "dense_backward": "p5",
+    "descriptor_backward": "p8",
+    "forces": "p6",
+    "exchange": "p7",
+    "copy": "p9",
 }
 
 
@@ -186,7 +199,29 @@ def scaling_section(runs):
             costs, "atoms", "median (µs/atom)", "Cost of an atom (flat is linear scaling)", log=True, dots=True
         ),
     ]
-    return section("Scaling with atoms", "One rank, one thread where the run does not say otherwise.", plots)
+    return section("Scaling with atoms", "One rank, one thread where the run does not say otherwise.", plots) + batches(runs)
+
+
+def batches(runs):
+    """Replicas in one run against as many runs of one."""
+    groups = {}
+    for run in runs:
+        if run.replicas and run.n_atoms and run.median and run.ranks == 1:
+            groups.setdefault((run.potential, run.protocol), {})[run.n_atoms] = run.median
+    rows = [
+        [text(potential), text(protocol), f"{copies:.0f}", f"{n:.0f}", value(medians[n]), f"<b>{speedup:.2f}x</b>"]
+        for (potential, protocol), medians in groups.items()
+        for n, copies, speedup in batched_speedups(medians)
+    ]
+    heads = [
+        ("potential", "", True),
+        ("protocol", "", True),
+        ("replicas", "in one run", False),
+        ("atoms", "", False),
+        ("median", "ms/step", False),
+        ("speed-up", "over one by one", False),
+    ]
+    return '<p class="lead">Many copies of a molecule in one run.</p>' + table(heads, rows) if rows else ""
 
 
 def component_rows(run):
@@ -209,7 +244,7 @@ def component_section(runs, most=20):
             if c["parent"] == "pair" and number(c["mean_ms"]) and c["mean_ms"] > 0
         ]
         if inside:
-            inner.append((run.label, [(c["name"], f"p{k % 8}", c["mean_ms"]) for k, c in enumerate(inside)]))
+            inner.append((run.label, [(c["name"], INSIDE.get(c["name"], "p7"), c["mean_ms"]) for c in inside]))
     if not rows:
         return section("Components", "Not measured in any of these runs.", [])
     plots = [charts.stacked(rows, "Share of a step")]
@@ -271,7 +306,7 @@ def energy_chart(run, limit=500):
             )
         ],
         "time (ps)",
-        f"{name} - first ({unit})",
+        f"difference ({unit})",
         title,
     )
 
@@ -375,6 +410,7 @@ def accuracy_table(runs):
         ("cosine", "mean", False),
         ("energy RMSE", "meV/atom", False),
         ("energy bias", "meV/atom", False),
+        ("force RMSE by element", "meV/A", True),
     ]
     rows = []
     for run in runs:
@@ -394,6 +430,14 @@ def accuracy_table(runs):
                 value(a["force_cosine"], "{:.5f}".format),
                 milli("energy_rmse"),
                 milli("energy_bias"),
+                text(
+                    ", ".join(
+                        f"{e['name']} {short(1000 * e['force_rmse'])}"
+                        for e in a.get("elements") or []
+                        if number(e["force_rmse"]) is not None
+                    )
+                )
+                or NOT,
             ]
         )
     return "<p class=lead>Against a reference model, on the same positions during the run.</p>" + table(heads, rows)

@@ -12,7 +12,7 @@ import pytest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "python"))
 
-from mlff_tools import bench, bench_cases, bench_results, profiles, report, validate  # noqa: E402
+from mlff_tools import bench, bench_cases, bench_publish, bench_results, profiles, report, validate  # noqa: E402
 from mlff_tools.lammps import environment, find_lmp  # noqa: E402
 
 PLUGIN = os.environ.get("MLFF_PLUGIN", os.path.join(ROOT, "build", "mlffplugin.so"))
@@ -65,6 +65,67 @@ def test_suite_is_written_and_goes_on(tmp_path, capsys):
     assert "holds runs with steps = 30" in capsys.readouterr().err
     assert report.main([str(out)]) == 0
     assert (out / "report.html").read_text(encoding="utf-8").count("<details") == 3
+    check_publication(tmp_path, out, choice, capsys)
+
+
+def check_publication(tmp_path, out, choice, capsys):
+    """--publish: the same numbers in small files without places and host, replaced by the next one, and nothing else touched."""
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "mine_profile.json").write_text("mine")
+    seconds = read(out / "suite.json")["seconds"]
+    assert run(*choice, "--publish", kept) == 0, capsys.readouterr().err
+    assert read(out / "suite.json")["seconds"] >= seconds > 1, "runs that were there already keep their time"
+    files = {p.relative_to(kept).as_posix(): p for p in kept.rglob("*.json")}
+    names = {"water_benzene_student_profile.json", "sw_profile.json", "suite.json", "cases/silicon-small-nve-sw.json"}
+    assert names < set(files)
+    for name, path in files.items():
+        text = path.read_text(encoding="utf-8")
+        assert len(text) < 60000 and str(tmp_path) not in text and ROOT not in text and os.uname().nodename + '"' not in text, name
+        if name.startswith("cases/"):
+            small, full = json.loads(text), read(out / name)
+            for key in ("median_latency_ms", "p99_latency_ms", "drift", "n_steps", "components", "memory_peak_gb", "slow_steps"):
+                assert small[key] == full[key], (name, key)
+            assert small["energy"]["series"]["total"] == pytest.approx(full["energy"]["series"]["total"], rel=1e-11)
+    program = os.environ.get("MLFF", os.path.join(ROOT, "build", "mlff"))
+    shown = [program, "show", files["sw_profile.json"], files["water_benzene_student_profile.json"]]
+    table = subprocess.run(shown, stdout=subprocess.PIPE, check=False, text=True)
+    assert table.returncode == 0 and "silicon-small-nve-sw" in table.stdout, table
+    assert report.main([str(kept), "-o", str(tmp_path / "kept.html")]) == 0
+    assert (tmp_path / "kept.html").read_text(encoding="utf-8").count("<details") == 3
+    assert run("silicon-small-nve-sw", *choice[3:], "--publish", kept) == 0
+    left = {p.relative_to(kept).as_posix() for p in kept.rglob("*.json")}
+    assert left == {"suite.json", "sw_profile.json", "cases/silicon-small-nve-sw.json", "mine_profile.json"}, left
+    assert run("silicon-small-nve-sw", *choice[3:], "--publish", out) == 1
+    assert "use another folder" in capsys.readouterr().err
+
+
+def test_publication_is_brief():
+    """Of long series every k-th value stays, and strides say so; a variable of the deck loses its folders, not its words."""
+    n = 10000
+    numbers = [1.0 + 1e-9 * k for k in range(n)]
+    series = {"stride": 4, "step": list(range(n)), "total": numbers, "conserved": None}
+    value = {
+        "latencies_ms": numbers, "latencies_stride": 2, "memory_per_step_gb": None, "energy": {"mean": 1 / 3, "series": series},
+        "context": {"host": "h", "cpu": "c", "deck": {"plugin": "/a/b.so", "options": "compare /x/y/teacher.yaml every 100"}},
+    }
+    small = bench_publish.brief(value)
+    assert len(small["latencies_ms"]) == 250 and small["latencies_stride"] == 2 * 40
+    block = small["energy"]["series"]
+    assert block["step"] == list(range(0, n, 200)) and block["stride"] == 800 and block["conserved"] is None
+    assert block["total"] == pytest.approx(numbers[::200], rel=1e-11) and small["energy"]["mean"] == 1 / 3
+    assert small["context"] == {"cpu": "c", "deck": {"options": "compare teacher.yaml every 100"}}
+
+
+def test_batches():
+    """Replicas against one by one: 4 copies in 2 ms, where one takes 1 ms, are twice as fast."""
+    rows = [
+        {"case": f"replicas-{n}-nvt-m", "work": f"replicas-{n}-nvt", "potential": "m", "n_atoms": n, "median_ms": t}
+        for n, t in ((48, 2.0), (12, 1.0))
+    ] + [{"case": "water-small-nvt-m", "work": "water-small-nvt", "potential": "m", "n_atoms": 63, "median_ms": 1.0}]
+    assert bench_results.batches(rows) == [{"potential": "m", "n_atoms": 48, "copies": 4, "speedup": 2.0}]
+    assert "4 replicas in one run: 2.00x" in bench_results.batches_text(bench_results.batches(rows))
+    assert bench_results.batches(rows[1:]) == [] and bench_results.batches_text([]) == ""
 
 
 def test_against_is_interleaved(tmp_path, capsys):

@@ -8,6 +8,8 @@ import subprocess
 import numpy as np
 import pytest
 
+from mlff_tools import bench_publish
+
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema of scripts/requirements-test.txt is not installed")
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -48,6 +50,13 @@ def test_schema_is_one():
 @pytest.mark.parametrize("n", [0, 1, 2, 11, 500, 30000])
 def test_reports_fit(tmp_path, n):
     errors = list(jsonschema.Draft202012Validator(strict(schema())).iter_errors(sample(tmp_path, n)))
+    assert not errors, "\n".join(f"{list(e.absolute_path)}: {e.message[:200]}" for e in errors[:10])
+
+
+@pytest.mark.parametrize("n", [0, 500, 30000])
+def test_published_reports_fit(tmp_path, n):
+    """What `mlff bench --publish` keeps of a report is a report."""
+    errors = list(jsonschema.Draft202012Validator(strict(schema())).iter_errors(bench_publish.brief(sample(tmp_path, n))))
     assert not errors, "\n".join(f"{list(e.absolute_path)}: {e.message[:200]}" for e in errors[:10])
 
 

@@ -1,0 +1,124 @@
+"""mlff bench --publish DIR: the results of a suite as small files to be kept in a repository.
+
+Reports keep all their numbers; of the raw series every k-th value stays, with `latencies_stride` and `stride` saying so, in six digits
+(energies, whose differences count, in twelve).
+Where things lay on the machine that measured, and its name, are left out. A later publication replaces the files of the earlier one,
+which its suite.json lists, and nothing else.
+"""
+
+import json
+import os
+
+from . import profiles
+from .lammps import LammpsError
+
+MAX_LATENCIES, MAX_POINTS = 250, 50
+PRIVATE = ("host",)    # of the context
+PLACES = ("plugin", "folder", "file")    # of the deck's variables: where things were, not what was run
+
+
+def rounded(value, digits=6):
+    """Numbers with so many digits, in lists and blocks too."""
+    if isinstance(value, float):
+        return float(f"{value:.{digits}g}")
+    if isinstance(value, list):
+        return [rounded(v, digits) for v in value]
+    if isinstance(value, dict):
+        return {k: rounded(v, digits) for k, v in value.items()}
+    return value
+
+
+def thin(block, limit, digits):
+    """A block {"stride": s, NAME: [n values] or null, ...} with at most `limit` values of each."""
+    longest = max((len(v) for v in block.values() if isinstance(v, list)), default=0)
+    every = -(-longest // limit) if longest else 1
+    thinned = {k: rounded(v[::every], digits) if isinstance(v, list) else v for k, v in block.items()}
+    return {**thinned, "stride": block["stride"] * every}, every
+
+
+def without_places(text):
+    """A deck's variable without folders: `compare /some/where/teacher.yaml every 100` -> `compare teacher.yaml every 100`."""
+    return " ".join(os.path.basename(word) if "/" in word else word for word in text.split(" "))
+
+
+def brief(report):
+    """A report of few kilobytes that says the same."""
+    small = dict(report)
+    every = max(1, -(-len(report["latencies_ms"]) // MAX_LATENCIES))
+    small["latencies_ms"] = rounded(report["latencies_ms"][::every])
+    small["latencies_stride"] = report.get("latencies_stride", 1) * every
+    for name in ("memory", "energy", "accuracy"):
+        series = profiles.get(report, name, "series")
+        if not series:
+            continue
+        block, every = thin(series, MAX_POINTS, 12 if name == "energy" else 6)
+        small[name] = {**report[name], "series": block}
+        if name == "memory" and report.get("memory_per_step_gb"):
+            small["memory_per_step_gb"] = rounded(report["memory_per_step_gb"][::every])
+    context = {k: v for k, v in report["context"].items() if k not in PRIVATE}
+    deck = context.get("deck")
+    if isinstance(deck, dict):
+        context["deck"] = {
+            k: without_places(v) if isinstance(v, str) else v for k, v in deck.items() if k not in PLACES
+        }
+    return {**small, "context": context}
+
+
+def dumps(value, indent=0):
+    """JSON with lists of plain values on one line each: small, and differences between two versions can be read."""
+    pad = " " * (indent + 1)
+    if isinstance(value, dict) and value:
+        rows = [f"{pad}{json.dumps(k)}: {dumps(v, indent + 1)}" for k, v in value.items()]
+        return "{\n" + ",\n".join(rows) + "\n" + " " * indent + "}"
+    if isinstance(value, list) and any(isinstance(v, (dict, list)) for v in value):
+        return "[\n" + ",\n".join(pad + json.dumps(v, allow_nan=False) for v in value) + "\n" + " " * indent + "]"
+    return json.dumps(value, allow_nan=False)
+
+
+def remove_old(folder):
+    """Files of the publication before this one."""
+    path = os.path.join(folder, "suite.json")
+    if not os.path.exists(path):
+        return
+    try:
+        names = read_json(folder, "suite.json")["published"]
+    except (ValueError, KeyError, TypeError) as e:
+        raise LammpsError(f"--publish: {path} was not written by `mlff bench --publish`: use another folder") from e
+    for name in names:
+        place = os.path.normpath(os.path.join(folder, name))
+        if place.startswith(os.path.abspath(folder) + os.sep) and os.path.exists(place):
+            os.remove(place)
+
+
+def read_json(folder, name):
+    with open(os.path.join(folder, name), encoding="utf-8") as f:
+        return json.load(f)
+
+
+def publish(source, folder):
+    """Writes what `mlff bench` left in `source` to `folder`, in brief. Returns the number of files."""
+    folder = os.path.abspath(folder)
+    suite = read_json(source, "suite.json")
+    remove_old(folder)
+    names = sorted(os.path.join("cases", n) for n in os.listdir(os.path.join(source, "cases")))
+    names += sorted(n for n in os.listdir(source) if n.endswith(".json") and ("_profile" in n or "_scaling_" in n))
+    for name in names:
+        report = brief(profiles.read(os.path.join(source, name)))
+        profiles.write_text(os.path.join(folder, name), dumps(report) + "\n")
+    by_file = {row["file"]: os.path.join("cases", f"{row['case']}.json") for row in suite["cases"]}
+    for name in sorted(n for n in os.listdir(source) if n.startswith("comparison_") and n.endswith(".json")):
+        comparison = read_json(source, name)
+        for case in comparison["cases"]:
+            case.update(a=by_file[case["a"]], b=by_file[case["b"]])
+        profiles.write_text(os.path.join(folder, name), dumps(rounded(comparison)) + "\n")
+        names.append(name)
+    with open(os.path.join(source, "summary.txt"), encoding="utf-8") as f:
+        profiles.write_text(os.path.join(folder, "summary.txt"), f.read())
+    names.append("summary.txt")
+    kept = {k: suite["settings"][k] for k in ("steps", "warmup", "equilibrate", "pair_settings", "variables", "sha256")}
+    reference = suite["settings"].get("reference")
+    kept.update(reference=reference and os.path.basename(reference), every=suite["settings"]["every"])
+    rows = [{**row, "file": by_file[row["file"]]} for row in suite["cases"]]
+    record = {**suite, "settings": kept, "cases": rounded(rows), "published": names}
+    profiles.write_text(os.path.join(folder, "suite.json"), dumps(record) + "\n")
+    return len(names) + 1
