@@ -14,6 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Under AddressSanitizer, where an evaluation takes a hundred times as long, only small structures are looked at. */
+#if defined(__SANITIZE_ADDRESS__)
+enum { MAX_ATOMS = 12 };
+#else
+enum { MAX_ATOMS = 1000 };
+#endif
+
 static const char *const precisions[] = {"fp32", "fp64"};
 
 static const char *const ani2x_elements[] = {"H", "C", "N", "O", "S", "F", "Cl"};
@@ -215,10 +222,12 @@ START_TEST(ani2x_matches_its_reference)
     for (int k = 0; k < test_json_length(structures); k++) {
       const test_json *structure = test_json_item(structures, k);
       test_atoms atoms = test_json_atoms(structure);
-      mlff_model *pruned = open_for(&published, _i, &atoms);
-      check_structure(pruned, structure, is_double);
-      if (atoms.n < 40) check_structure(whole, structure, is_double);
-      mlff_model_close(pruned);
+      if (atoms.n <= MAX_ATOMS) {
+        mlff_model *pruned = open_for(&published, _i, &atoms);
+        check_structure(pruned, structure, is_double);
+        if (atoms.n < 40) check_structure(whole, structure, is_double);
+        mlff_model_close(pruned);
+      }
       test_atoms_free(&atoms);
     }
     mlff_model_close(whole);
@@ -260,10 +269,10 @@ START_TEST(ani2x_totals_keep_their_digits)
   test_model published;
   test_json *reference = read_reference();
   if (!reference || !ani2x_model(1, 1, &published)) return;
-  const char *const names[] = {"structures.water64", "structures.small_triclinic"};
+  const char *const names[] = {"structures.small_triclinic", "structures.water64"};
   for (int p = 0; p < 2; p++) {
     mlff_model *model = test_model_open(&published, precisions[p]);
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < (MAX_ATOMS < 192 ? 1 : 2); k++) {
       const test_json *structure = test_json_get(reference, names[k]);
       test_atoms atoms = test_json_atoms(structure);
       test_atoms_species(&atoms, ani2x_elements, 7);
