@@ -115,7 +115,9 @@ typedef struct mlff_options {
   const char *const *elements; /* [n_elements] elements that will occur, NULL = all of the model's; columns and
                                     networks of others are left out, which is exact and faster                    */
   int n_elements;
-  int skip_self_test; /* non-zero: do not run the file's self-test when opening                        */
+  int skip_self_test;  /* non-zero: do not run the file's self-test when opening                        */
+  const char *members; /* of an ensemble, from 0: NULL or "all", or "0:2,5" = members 0, 1, 2 and 5; the energy is their
+                          mean. The self-test when opening is that of the whole ensemble all the same          */
 } mlff_options;
 
 /* What one evaluation returns. The caller owns all arrays; NULL = not wanted. Arrays are overwritten.
@@ -137,8 +139,12 @@ typedef struct mlff_result {
                                 for heat flux of strictly local models; MLFF_E_UNSUPPORTED for others                   */
   double *member_energy;  /* [n_members] eV, energies of the ensemble's members summed over owned atoms              */
   double *atom_spread;    /* [n_local] eV, standard deviation (n-1) of an atom's energy over the members             */
-  int64_t n_edges;        /* active edges r < cutoff                                                                 */
-  double min_distance;    /* smallest distance between neighbours seen (A); infinity without edges                   */
+  double (
+      *member_forces)[3]; /* [n_members][n_nodes][3] as `forces`, of each member by itself: the networks run once more
+                                  for every member, so ask now and then. MLFF_E_UNSUPPORTED for models without members */
+  double (*member_virial)[6]; /* [n_members][6] as `virial`; written when member_forces is wanted                     */
+  int64_t n_edges;     /* active edges r < cutoff                                                                 */
+  double min_distance; /* smallest distance between neighbours seen (A); infinity without edges                   */
 } mlff_result;
 
 /* What a model is. Strings live as long as the model. */
@@ -156,7 +162,8 @@ typedef struct mlff_info {
   int n_elements;              /* of the model                                                            */
   const char *const *elements; /* [n_elements] chemical symbols; species index = position here           */
   const int *trained;          /* [n_elements] 1 = element occurred in training, 0 = unknown or not        */
-  int n_members;               /* ensemble size, 1 for single networks                                    */
+  int n_members;               /* ensemble size as opened, 1 for single networks                          */
+  int n_members_of_file;       /* members that the file has; more than n_members when some were chosen    */
   int64_t n_parameters;
   int exchange_width; /* largest number of bytes per row that a halo exchange uses; 0 = none      */
   int reverse_width;  /* largest width of the halo's `reverse`; 0 = neither reverse nor reduce is called */

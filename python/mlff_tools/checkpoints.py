@@ -118,7 +118,22 @@ def _offsets(path, offsets):
             "atomref": np.ravel(o.atomref.numpy()).tolist() if o.add_atomrefs else None}
 
 
-def _torchani_constants(path, state):
+# Radial and angular cutoff of the published AEVs by (eta radial, eta angular, zeta).
+PUBLISHED_CUTOFFS = {(16.0, 8.0, 32.0): (5.2, 3.5), (19.7, 12.5, 14.1): (5.1, 3.5)}
+
+
+def _cutoffs(path, constants, cutoffs):
+    """(radial, angular) in A: as given, else those of the published model with these constants."""
+    found = tuple(float(str(np.float32(x))) for x in constants)
+    if cutoffs:
+        return tuple(cutoffs)
+    if found not in PUBLISHED_CUTOFFS:
+        raise ModelError(f"{path}: holds no cutoffs, and eta {found[0]:g} and {found[1]:g} with zeta {found[2]:g} are of no "
+                         "published ANI: give them as --cutoffs RADIAL ANGULAR")
+    return PUBLISHED_CUTOFFS[found]
+
+
+def _torchani_constants(path, state, cutoffs):
     """The aev part of the description from a state dict, old or new names."""
     def find(*names):
         for key, value in state.items():
@@ -142,23 +157,47 @@ def _torchani_constants(path, state):
         for key, value in source.items():
             out[part][key], out[part][key + "_f32"] = pair(value)
     out["radial"]["shifts"] = [float(x) for x in np.atleast_1d(out["radial"]["shifts"])]
-    for part, default, names in (("radial", 5.1, ("radial.cutoff", "Rcr")), ("angular", 3.5, ("angular.cutoff", "Rca"))):
-        keys = [k for k in state if k.endswith(names)]
-        out[part]["cutoff"] = float(str(np.float32(state[keys[0]]))) if keys else default
+    stored = [next((float(str(np.float32(v))) for k, v in state.items() if k.endswith(names)), None)
+              for names in (("radial.cutoff", "Rcr"), ("angular.cutoff", "Rca"))]
+    if None in stored:
+        stored = _cutoffs(path, (radial["eta"][0], angular["eta"][0], angular["zeta"][0]), cutoffs)
+    out["radial"]["cutoff"], out["angular"]["cutoff"] = stored
     return out
 
 
-def read_torchani(path, alpha):
-    """(description, tensors) of a TorchANI ensemble saved as a state dict (2.2 and 2.7+ names).
-
-    A state dict tells neither the activation nor the prefactors and cutoff function of the AEV: those of ANI-1x, -1ccx and
-    -2x are taken (CELU, cosine), and AEV cutoffs of ANI-2x where the file has none."""
-    torch = _import_torch("a TorchANI state dict")
+def _torchani_state(path):
+    """name -> array. Files of PyTorch before 1.6, which are no zip archives, need PyTorch."""
+    if zipfile.is_zipfile(path):
+        return read_state_dict(path)
+    torch = _import_torch("a TorchANI state dict of PyTorch before 1.6")
     state = _load(torch, path)
     state = state.get("state_dict", state) if isinstance(state, dict) else state
     if not isinstance(state, dict) or not all(hasattr(v, "shape") for v in state.values()):
         raise ModelError(f"{path}: not a state dict (a mapping of names to tensors): save model.state_dict()")
-    state = {k: v.detach().to(torch.float64).numpy() if v.is_floating_point() else v.numpy() for k, v in state.items()}
+    return {k: v.detach().numpy() for k, v in state.items()}
+
+
+# Self energies (hartree) of the published models, which TorchANI keeps rounded to float32: up to 3e-5 hartree each.
+PUBLISHED_SELF_ENERGIES = {
+    ("H", -0.5978583943827134), ("C", -38.08933878049795), ("N", -54.711968298621066), ("O", -75.19106774742086),
+    ("S", -398.1577125334925), ("F", -99.80348506781634), ("Cl", -460.1681939421027),
+    ("H", -0.60095298), ("C", -38.08316124), ("N", -54.7077577), ("O", -75.19446356)}
+
+
+def unrounded_self_energy(element, value):
+    """The published number if `value` is that rounded to float32, else the value."""
+    for symbol, published in PUBLISHED_SELF_ENERGIES:
+        if symbol == element and np.float32(published) == value:
+            return published
+    return float(value)
+
+
+def read_torchani(path, alpha, cutoffs=None):
+    """(description, tensors) of a TorchANI ensemble saved as a state dict (2.2 and 2.7+ names).
+
+    A state dict tells neither the activation nor the prefactors and cutoff function of the AEV: those of ANI-1x, -1ccx and
+    -2x are taken (CELU, cosine). Where it has no AEV cutoffs, they are told by the published model's constants."""
+    state = _torchani_state(path)
     networks = {}  # (member, element) -> {order of the layer: {weight, bias}}
     pattern = re.compile(r"neural_networks\.(?:members\.)?(\d+)\.(?:atomics\.)?([A-Z][a-z]?)\."
                          r"(?:layers\.)?(\d+|final_layer)\.(weight|bias)$")
@@ -192,8 +231,8 @@ def read_torchani(path, alpha):
     return {
         "architecture": "ani", "model": "ani-2x" if n_members == 8 and len(elements) == 7 else "TorchANI ensemble",
         "source": f"TorchANI state dict {path}", "units": {"energy": "hartree"}, "species": elements,
-        "ensemble_size": n_members, "ensemble_reduction": "mean", "aev": _torchani_constants(path, state),
-        "self_energies": {e: float(x) for e, x in zip(elements, energies)},
+        "ensemble_size": n_members, "ensemble_reduction": "mean", "aev": _torchani_constants(path, state, cutoffs),
+        "self_energies": {e: unrounded_self_energy(e, x) for e, x in zip(elements, energies)},
         "networks": {"activation": "celu", "alpha": alpha, "last_activation": "identity", "dims": dims},
     }, tensors
 

@@ -1,7 +1,9 @@
 """Turns published parameters into model files.
 
   python -m mlff_tools.convert ani   ani-2x.yaml     -o NAME    a description with safetensors weights
-  python -m mlff_tools.convert ani   state_dict.pt   -o NAME    a TorchANI state dict (needs PyTorch)
+  python -m mlff_tools.convert ani   state_dict.pt   -o NAME    a TorchANI state dict (old files need PyTorch)
+  python -m mlff_tools.convert ani   FOLDER|NAME.info -o NAME   NeuroChem files, as ANI-1x, -1ccx and -2x were published
+  python -m mlff_tools.convert fennol FILE.fnx|FOLDER -o NAME   ANI in a model of FeNNol, or a folder of single members
   python -m mlff_tools.convert painn painn.yaml      -o NAME    a description with safetensors weights
   python -m mlff_tools.convert painn best_model      -o NAME    a SchNetPack model (needs PyTorch and SchNetPack)
   python -m mlff_tools.convert orb   orb-v2.ckpt     -o NAME    a checkpoint of orb-models (Orb-v2 and its variants)
@@ -19,11 +21,13 @@ import sys
 
 import numpy as np
 
-from . import checkpoints, convert_orb, modelfile, selftest
+from . import checkpoints, convert_orb, fennol, modelfile, neurochem, selftest
 from .modelfile import ModelError
 
 CITATIONS = {
     "ani-2x": "C. Devereux et al., J. Chem. Theory Comput. 16, 4192 (2020), doi:10.1021/acs.jctc.0c00121",
+    "ani-1ccx": "J. S. Smith et al., Nat. Commun. 10, 2903 (2019), doi:10.1038/s41467-019-10827-4",
+    "ani-1x": "J. S. Smith et al., J. Chem. Phys. 148, 241733 (2018), doi:10.1063/1.5023802",
     "ani": "J. S. Smith, O. Isayev, A. E. Roitberg, Chem. Sci. 8, 3192 (2017), doi:10.1039/C6SC05720A",
     "painn": "K. T. Schuett, O. T. Unke, M. Gastegger, ICML 2021, PMLR 139, 9377, arXiv:2102.03150",
     "orb": convert_orb.CITATION,
@@ -181,10 +185,41 @@ def painn_elements(source, asked, where):
     raise ModelError(f"{where}: does not say which elements the model was trained on: give them as --elements H,C,O")
 
 
+def read_ani(args):
+    """(description, tensors) of ANI networks, from any of the kinds of input."""
+    path = args.source
+    if args.architecture == "fennol":
+        return fennol.read(path)
+    if os.path.isdir(path) or path.endswith(".info"):
+        return neurochem.read(path)
+    if path.endswith((".yaml", ".yml")):
+        return read_description(path, "ani")
+    if path.endswith(".fnx"):
+        raise ModelError(f"{path}: is a model of FeNNol: say `convert fennol`")
+    return checkpoints.read_torchani(path, args.alpha, args.cutoffs)
+
+
+def published_name(source):
+    """Which published ANI a description is, by its elements, constants and self energies; its own name otherwise."""
+    if source.get("architecture") != "ani":
+        return str(source.get("model", "")).lower()
+    elements, zeta = list(source["species"]), float(source["aev"]["angular"]["zeta_f32"])
+    carbon = source["self_energies"].get("C", 0.0)
+    for name, symbols, z, energy in (("ani-2x", "H C N O S F Cl", 14.1, -38.08933878), ("ani-1x", "H C N O", 32.0, -38.08316124),
+                                     ("ani-1ccx", "H C N O", 32.0, -38.03750806)):
+        if elements == symbols.split() and abs(zeta - z) < 1e-5 and abs(carbon - energy) < 1e-5:
+            return name
+    return str(source.get("model", "")).lower()
+
+
+LABELS = {"ani-2x": "wB97X/6-31G(d) (ANI-2x training set)", "ani-1x": "wB97X/6-31G(d) (ANI-1x training set)",
+          "ani-1ccx": "CCSD(T)*/CBS after wB97X/6-31G(d) (ANI-1ccx training set)"}
+
+
 def _provenance(source, where, architecture, unit, extra):
     origin = source.get("source") or os.path.basename(where)
-    name = str(source.get("model", "")).lower()
-    labels = {"ani-2x": "wB97X/6-31G(d) (ANI-2x training set)"}.get(name, "see the source")
+    name = published_name(source)
+    labels = LABELS.get(name, "see the source")
     return {"labels": labels, "data": "see the citation and the source", "data_sha256": "none",
             "code": f"converted by mlff_tools.convert from {origin}{extra}{_unit_note(unit)}",
             "license": source.get("license", "unknown: see the source"),
@@ -198,16 +233,18 @@ def convert(args):
         raise ModelError("no IN given: name a checkpoint or a description, or say --random SEED")
     if path is not None and not os.path.exists(path):
         raise ModelError(f"{path}: no such file")
-    described = path is not None and path.endswith((".yaml", ".yml"))
     if args.architecture == "orb":
         source, head, out = convert_orb.read(args, read_description)
         path = path or source["source"]
         trained, extra = [e for e in head["elements"] if e in convert_orb.TRAINED], ""
-    elif args.architecture == "ani":
-        source, tensors = read_description(path, "ani") if described else checkpoints.read_torchani(path, args.alpha)
+    elif args.architecture in ("ani", "fennol"):
+        source, tensors = read_ani(args)
         head, out = ani_model(source, tensors, args.constants, path)
         trained, extra = head["elements"], f" with {args.constants} constants"
+        if not any(head["energy_offsets"].values()):
+            extra += "; energies are without self energies, as the source has them"
     else:
+        described = path.endswith((".yaml", ".yml"))
         source, tensors = read_description(path, "painn") if described else checkpoints.read_schnetpack(path)
         if args.energy_unit:
             source.setdefault("units", {})["energy"] = args.energy_unit
@@ -219,7 +256,7 @@ def convert(args):
     head.update(
         format=modelfile.FORMAT, name=os.path.basename(name),
         description=f"{source.get('model', os.path.basename(path))}, converted from published parameters",
-        provenance=_provenance(source, path, args.architecture, head["units"]["energy"], extra),
+        provenance=_provenance(source, path, head["architecture"], head["units"]["energy"], extra),
         domain={"elements": list(trained), "min_distance": args.min_distance,
                 "description": "as the source: see the citation"},
         accuracy={"description": "as published: see the citation"}, self_test=selftest.empty())
@@ -238,10 +275,15 @@ def convert(args):
 def main(argv=None):
     parser = argparse.ArgumentParser(prog="python -m mlff_tools.convert", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="architecture", required=True, metavar="ani|painn|orb")
-    ani = commands.add_parser("ani", help="ANI networks: ani-2x.yaml or a TorchANI state dict")
+    commands = parser.add_subparsers(dest="architecture", required=True, metavar="ani|fennol|painn|orb")
+    ani = commands.add_parser("ani", help="ANI networks: NeuroChem files, a TorchANI state dict, ani-2x.yaml")
     ani.add_argument("--constants", choices=("float32-rounded", "exact"), default="float32-rounded",
                      help="AEV constants: rounded to float32 as TorchANI computes (default), or the published decimals")
+    ani.add_argument("--cutoffs", type=float, nargs=2, metavar=("RADIAL", "ANGULAR"), help="cutoffs (A) of the AEV, which "
+                     "a state dict may lack (default: those of ANI-1x, -1ccx and -2x, told by their eta and zeta)")
+    fnx = commands.add_parser("fennol", help="ANI networks in a model file of FeNNol")
+    fnx.add_argument("--constants", choices=("float32-rounded", "exact"), default="exact",
+                     help="AEV constants: the decimals that FeNNol computes with in double (default), or rounded as TorchANI")
     ani.add_argument("--alpha", type=float, default=0.1,
                      help="alpha of CELU, which a state dict does not hold (default: %(default)s)")
     painn = commands.add_parser("painn", help="SchNetPack's PaiNN: a description or a best_model file")
@@ -251,7 +293,7 @@ def main(argv=None):
                        help="unit of the model's energies (default: as the file says, else eV)")
     orb = commands.add_parser("orb", help="Orb-v2: a checkpoint of orb-models, a description, or random weights")
     convert_orb.add_arguments(orb)
-    for p in (ani, painn, orb):
+    for p in (ani, fnx, painn, orb):
         p.add_argument("source", nargs="?" if p is orb else None, help="description (.yaml) or checkpoint")
         p.add_argument("-o", "--output", required=True, metavar="NAME", help="writes NAME.yaml and NAME.safetensors")
         p.add_argument("--min-distance", type=float, default=0.5, metavar="A",

@@ -12,11 +12,11 @@ static const cli_command commands[] = {
     {"info", "MODEL.yaml", 1, 1, "", "print what a model is, where it comes from and what it was made for", cli_info},
     {"verify", "MODEL.yaml", 1, 1, "device precision kernels", "run the model's self-test here and print a table",
      cli_verify},
-    {"evaluate", "MODEL.yaml STRUCTURES.xyz", 2, 2, "device precision kernels forces json",
+    {"evaluate", "MODEL.yaml STRUCTURES.xyz", 2, 2, "device precision kernels members forces json",
      "energy, forces and virial of each structure", cli_evaluate},
-    {"time", "MODEL.yaml STRUCTURE.xyz", 2, 2, "device precision kernels calls skin json file trace",
+    {"time", "MODEL.yaml STRUCTURE.xyz", 2, 2, "device precision kernels members calls skin json file trace",
      "time repeated evaluations of the first structure", cli_time},
-    {"soak", "MODEL.yaml STRUCTURE.xyz", 2, 2, "device precision kernels calls skin json file",
+    {"soak", "MODEL.yaml STRUCTURE.xyz", 2, 2, "device precision kernels members calls skin json file",
      "does memory grow over many evaluations? fails when it does", cli_soak},
     {"show", "REPORT.json...", 1, ANY_NUMBER, "targets", "print one report, or a table of many", cli_show},
     {"compare", "A.json [B.json]", 1, 2, "gate", "B against A: ratios, intervals, test; or rules with --gate",
@@ -30,6 +30,7 @@ static const struct {
     {"device", "NAME", "auto (default), cpu, cuda or cuda:N"},
     {"precision", "NAME", "fp32 (default), fp64 or mixed"},
     {"kernels", "NAME", "auto (default), generic, avx2 or avx512"},
+    {"members", "LIST", "of an ensemble: all (default), or from 0 as in 0:2,5"},
     {"forces", "", "print the forces as well (always in JSON)"},
     {"json", "", "write JSON with all digits"},
     {"calls", "N", "number of evaluations, 100 by default (soak: 2000); a tenth as many warm up"},
@@ -99,6 +100,7 @@ static int set_option(cli_options *o, const char *name, const char *value)
   if (!strcmp(name, "device")) o->open.device = value;
   if (!strcmp(name, "precision")) o->open.precision = value;
   if (!strcmp(name, "kernels")) o->open.kernels = value;
+  if (!strcmp(name, "members")) o->open.members = value;
   if (!strcmp(name, "forces")) o->forces = 1;
   if (!strcmp(name, "json")) o->json = 1;
   if (!strcmp(name, "file")) o->file = value;

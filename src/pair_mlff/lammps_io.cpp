@@ -262,6 +262,13 @@ mlff_result *MLFFIO::result(const Wanted &wanted)
     results.atom_spread = spread.data();
     results.member_energy = member_energies.data();
   }
+  if (wanted.members) {
+    const size_t size = 3 * n_nodes * static_cast<size_t>(n_members) + 3;
+    if (member_forces.size() < size) member_forces.resize(size);
+    member_virials.resize(6 * static_cast<size_t>(n_members));
+    results.member_forces = reinterpret_cast<double(*)[3]>(member_forces.data());
+    results.member_virial = reinterpret_cast<double(*)[6]>(member_virials.data());
+  }
   return &results;
 }
 
@@ -284,6 +291,13 @@ const double (*MLFFIO::owned_forces())[3]
 {
   if (comm_needed) reverse(forces.data(), 3, false);
   return reinterpret_cast<const double(*)[3]>(forces.data());
+}
+
+const double (*MLFFIO::owned_member_forces(int k))[3]
+{
+  double *rows_of_member = member_forces.data() + 3 * static_cast<size_t>(view.n_nodes) * static_cast<size_t>(k);
+  if (comm_needed) reverse(rows_of_member, 3, false);
+  return reinterpret_cast<const double(*)[3]>(rows_of_member);
 }
 
 void MLFFIO::add_ghosts(double (*values)[3])
@@ -410,5 +424,5 @@ double MLFFIO::memory_usage() const
 {
   return bytes_of(species) + bytes_of(node) + bytes_of(nbr) + bytes_of(row) + bytes_of(tags) + bytes_of(owner_rank) +
          bytes_of(ghost_of_node) + bytes_of(listed) + bytes_of(forces) + bytes_of(virials) + bytes_of(centroids) +
-         bytes_of(atom_energies) + bytes_of(member_energies) + bytes_of(spread);
+         bytes_of(atom_energies) + bytes_of(member_energies) + bytes_of(spread) + bytes_of(member_forces);
 }

@@ -54,7 +54,7 @@ class MLFFIO : protected Pointers {
   const mlff_halo *halo() const { return comm_needed ? &exchange : nullptr; }
 
   struct Wanted {
-    bool atom_energy, atom_virial, atom_centroid, spread;
+    bool atom_energy, atom_virial, atom_centroid, spread, members;
   };
   /* Cleared result with the arrays that are wanted. */
   mlff_result *result(const Wanted &wanted);
@@ -75,6 +75,17 @@ class MLFFIO : protected Pointers {
   /* Ensemble: std of the total energy, rms and largest std of an atom's energy; on rank 0, zeros elsewhere, because
    * LAMMPS sums over ranks. Collective. */
   void reduce_spread(double *three);
+  /* Forces [n_local][3] of owned atoms, and virials [6] of this rank's share, of member k alone, in eV and A, when they
+   * were wanted. Collective. */
+  const double (*owned_member_forces(int k))[3];
+  /* The same once more, without communication. */
+  const double *member_forces_of(int k) const
+  {
+    return &member_forces[3 * static_cast<size_t>(view.n_nodes) * static_cast<size_t>(k)];
+  }
+  const double *member_virial(int k) const { return &member_virials[6 * static_cast<size_t>(k)]; }
+  const mlff_graph &last_graph() const { return view; }
+  double per_ev() const { return units->per_ev; }
   /* [n_local] std of each atom's energy over the ensemble; nullptr before the first evaluation. */
   double *atom_spread() { return spread.empty() ? nullptr : spread.data(); }
 
@@ -116,7 +127,7 @@ class MLFFIO : protected Pointers {
   std::vector<int32_t> species, node, nbr;
   std::vector<int64_t> row, tags;
   std::vector<int> owner_rank, ghost_of_node, listed;
-  std::vector<double> forces, virials, centroids, atom_energies, member_energies, spread;
+  std::vector<double> forces, virials, centroids, atom_energies, member_energies, spread, member_forces, member_virials;
 
   Forward forward_kind;
   char *rows;    // forward: [n_nodes][row_bytes], borrowed from the engine during an exchange

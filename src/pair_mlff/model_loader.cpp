@@ -52,11 +52,12 @@ static std::string check_device(const char *value)
 
 std::string MLFFSettings::parse(int narg, const char *const *arg)
 {
-  static const char *const known = "device, precision, kernels, self_test, masses, domain";
+  static const char *const known =
+      "device, precision, kernels, members, self_test, masses, domain, " MLFF_DEVIATION_KEYWORDS;
   for (int i = 0; i < narg; i += 2) {
     const std::string key = arg[i];
     const bool any = key == "device" || key == "precision" || key == "kernels" || key == "self_test" ||
-                     key == "masses" || key == "domain";
+                     key == "masses" || key == "domain" || key == "members" || MLFFDeviationSettings::knows(key);
     if (!any) return "unknown keyword '" + key + "'; known are: " + known;
     if (i + 1 >= narg) return "keyword '" + key + "' has no value";
     const char *value = arg[i + 1];
@@ -70,6 +71,10 @@ std::string MLFFSettings::parse(int narg, const char *const *arg)
     } else if (key == "kernels") {
       problem = one_of("kernels", value, {"auto", "generic", "avx2", "avx512"});
       kernels = value;
+    } else if (key == "members") {
+      members = value;
+    } else if (MLFFDeviationSettings::knows(key)) {
+      problem = deviation.set(key, value);
     } else if (key == "self_test") {
       problem = one_of("self_test", value, {"yes", "no"});
       self_test = strcmp(value, "yes") == 0;
@@ -213,6 +218,7 @@ MLFFModel MLFFLoader::open(const std::string &path, const std::vector<std::strin
   options.elements = elements.data();
   options.n_elements = static_cast<int>(elements.size());
   options.skip_self_test = !settings.self_test;
+  options.members = settings.members.c_str();
 
   mlff_model *model = nullptr;
   mlff_error problem = {};
@@ -243,7 +249,9 @@ void MLFFLoader::report(const std::string &path, mlff_model *model, const MLFFSe
                       static_cast<long long>(info->n_parameters), info->sha256);
   text +=
       mlff_format("  architecture: %s, cutoff %g A, elements%s", info->architecture, info->cutoff, elements.c_str());
-  text += info->n_members > 1 ? mlff_format(", ensemble of %d\n", info->n_members) : std::string("\n");
+  if (info->n_members_of_file > 1) text += mlff_format(", ensemble of %d", info->n_members_of_file);
+  if (info->n_members < info->n_members_of_file) text += ", members " + settings.members;
+  text += "\n";
   if (!(info->traits & MLFF_CONSERVATIVE))
     text +=
         "  note:         forces and stress are outputs of the network: not conservative, not exact under rotation, no "

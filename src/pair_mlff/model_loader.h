@@ -2,6 +2,7 @@
 #ifndef LMP_MLFF_MODEL_LOADER_H
 #define LMP_MLFF_MODEL_LOADER_H
 
+#include "deviation.h"
 #include "mlff/mlff.h"
 #include "pointers.h"
 
@@ -27,7 +28,8 @@ std::string mlff_format(const char *format, ...)
 
 /* Arguments of pair_style mlff. */
 struct MLFFSettings {
-  std::string device = "auto", precision = "fp32", kernels = "auto";
+  std::string device = "auto", precision = "fp32", kernels = "auto", members = "all";
+  MLFFDeviationSettings deviation;
   bool self_test = true, ignore_masses = false, ignore_domain = false;
 
   /* Empty, or what is wrong and what is known. */

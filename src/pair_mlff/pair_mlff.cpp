@@ -1,6 +1,7 @@
 /* pair_mlff.cpp: see pair_mlff.h. */
 #include "pair_mlff.h"
 
+#include "deviation.h"
 #include "elements.h"
 #include "lammps_io.h"
 #include "model_loader.h"
@@ -24,15 +25,17 @@
 using namespace LAMMPS_NS;
 
 struct PairMLFF::Impl {
-  Impl(LAMMPS *lammps, Pair *pair) : io(lammps, pair) {}
+  Impl(LAMMPS *lammps, Pair *pair) : io(lammps, pair), deviation(lammps, io) {}
 
   MLFFIO io;
+  MLFFDeviation deviation;
   MLFFSettings settings;
   MLFFModel model;
   const mlff_info *info = nullptr;
   std::vector<int> species_of_type;    // [ntypes+1], -1 = NULL
   bool types_reported = false;
-  int spread_flag = 0;    // set by fix pair; the spread is there in every step anyway
+  // set by fix pair; the spread is there in every step anyway
+  int spread_flag = 0, deviation_flag = 0;
 
   bool ensemble() const { return info->n_members > 1; }
 };
@@ -96,8 +99,9 @@ void PairMLFF::compute(int eflag, int vflag)
   MLFFIO &io = impl->io;
   const bool ensemble = impl->ensemble();
   check_wanted();
+  const bool deviation = ensemble && (impl->deviation_flag || impl->deviation.is_due());
   const mlff_graph *graph = io.graph(list);
-  mlff_result *result = io.result({eflag_atom != 0, vflag_atom != 0, cvflag_atom != 0, ensemble});
+  mlff_result *result = io.result({eflag_atom != 0, vflag_atom != 0, cvflag_atom != 0, ensemble, deviation});
 
   mlff_error problem = {};
   const mlff_status status = mlff_model_evaluate(impl->model.get(), graph, io.halo(), result, &problem);
@@ -113,6 +117,7 @@ void PairMLFF::compute(int eflag, int vflag)
   if (cvflag_atom) io.add_centroid_virials(cvatom);
   if (ensemble) io.scale_spread();
   if (ensemble && eflag_global) io.reduce_spread(pvector);
+  if (deviation) impl->deviation.take(impl->info->n_members);
 }
 
 /* Quantities that do not exist for models with forces and stress of their own are errors, never zeros. */
@@ -186,6 +191,10 @@ void PairMLFF::coeff(int narg, char **arg)
   impl->model = std::move(model);
   impl->info = mlff_model_info(impl->model.get());
   impl->io.set_model(impl->info, impl->species_of_type);
+  if (impl->settings.deviation.wanted() && !impl->ensemble())
+    error->all(FLERR, "pair_coeff of mlff: out_file and the devi_ thresholds compare the members of an ensemble, and " +
+                          std::string(impl->info->name) + " has one network in use");
+  impl->deviation.start(impl->settings.deviation);
   set_type_flags();
 
   // An edge's virial belongs whole to the neighbour only if its energy is that of the centre alone; with messages the
@@ -307,7 +316,7 @@ void PairMLFF::unpack_reverse_comm(int n, int *atoms, double *buf)
 double PairMLFF::memory_usage()
 {
   const double engine = impl->model ? static_cast<double>(mlff_model_memory(impl->model.get()).bytes) : 0.0;
-  return Pair::memory_usage() + engine + impl->io.memory_usage();
+  return Pair::memory_usage() + engine + impl->io.memory_usage() + impl->deviation.memory_usage();
 }
 
 /* "mlff_model" and "mlff_info" give fix mlffprof the engine's model and its description. */
@@ -317,6 +326,7 @@ void *PairMLFF::extract(const char *name, int &dim)
   if (!impl->model) return nullptr;
   if (strcmp(name, "mlff_model") == 0) return impl->model.get();
   if (strcmp(name, "mlff_info") == 0) return const_cast<mlff_info *>(impl->info);
+  if (strcmp(name, "deviation_flag") == 0 && impl->ensemble()) return &impl->deviation_flag;
   if (strcmp(name, "spread_flag") == 0 && impl->ensemble()) return &impl->spread_flag;
   return nullptr;
 }
@@ -324,8 +334,9 @@ void *PairMLFF::extract(const char *name, int &dim)
 void *PairMLFF::extract_peratom(const char *name, int &ncol)
 {
   ncol = 0;
-  if (!impl->model || !impl->ensemble() || strcmp(name, "spread") != 0) return nullptr;
-  return impl->io.atom_spread();
+  if (!impl->model || !impl->ensemble()) return nullptr;
+  if (strcmp(name, "deviation") == 0) return impl->deviation.of_atoms();
+  return strcmp(name, "spread") == 0 ? impl->io.atom_spread() : nullptr;
 }
 
 void PairMLFF::add_tally_callback(Compute * /*compute*/)

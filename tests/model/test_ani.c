@@ -371,6 +371,60 @@ START_TEST(empty_ranks_and_settled_runs)
 }
 END_TEST
 
+/* Forces of each member are those of the member opened alone; chosen members are averaged; what cannot be chosen. */
+START_TEST(members_apart)
+{
+  enum { N = 24, MEMBERS = 3 };
+  test_model model = shape_of(0);
+  mlff_model *whole = test_model_open(&model, precisions[_i]), *two = NULL, *none = NULL;
+  const double rounding = _i ? 1e-12 : 1e-4;
+  test_atoms atoms = test_random(N, 5.5, 0.9, 1, random_numbers, 3, 97);
+  mlff_error error = {.code = MLFF_OK};
+  double forces[N][3], apart[MEMBERS][N][3], virial[MEMBERS][6], mean[N][3] = {{0}}, mean_virial[6] = {0};
+  mlff_result result = {.forces = forces, .member_forces = &apart[0][0], .member_virial = virial};
+  ck_assert_int_eq(mlff_model_info(whole)->n_members, MEMBERS);
+  mlff_system *system = test_system(&atoms, mlff_model_info(whole)->cutoff);
+  test_ok(mlff_model_evaluate(whole, mlff_system_graph(system), NULL, &result, &error), error);
+  mlff_system_free(system);
+  for (int m = 0; m < MEMBERS; m++) {
+    char name[8];
+    mlff_model *alone = NULL;
+    snprintf(name, sizeof name, "%d", m);
+    test_ok(test_model_try(&model, &(mlff_options){.precision = precisions[_i], .members = name}, &alone, &error),
+            error);
+    test_answer a = test_evaluate(alone, &atoms);
+    ck_assert_int_eq(mlff_model_info(alone)->n_members, 1);
+    ck_assert_int_eq(mlff_model_info(alone)->n_members_of_file, MEMBERS);
+    near_all(apart[m], a.result.forces, 3 * N, rounding, 0.0);
+    near_all(virial[m], a.result.virial, 6, N * rounding, 0.0);
+    result.forces = a.result.forces;
+    system = test_system(&atoms, mlff_model_info(alone)->cutoff);
+    ck_assert_int_eq(mlff_model_evaluate(alone, mlff_system_graph(system), NULL, &result, &error), MLFF_E_UNSUPPORTED);
+    mlff_system_free(system);
+    for (int i = 0; i < 3 * N; i++) mean[i / 3][i % 3] += apart[m][i / 3][i % 3] / MEMBERS;
+    for (int k = 0; k < 6; k++) mean_virial[k] += virial[m][k] / MEMBERS;
+    test_answer_free(&a);
+    mlff_model_close(alone);
+  }
+  near_all(forces, mean, 3 * N, rounding, 0.0);
+  near_all(result.virial, mean_virial, 6, N * rounding, 0.0);
+  test_ok(test_model_try(&model, &(mlff_options){.precision = precisions[_i], .members = "2,0:0"}, &two, &error),
+          error);
+  test_answer both = test_evaluate(two, &atoms);
+  for (int i = 0; i < 3 * N; i++) mean[i / 3][i % 3] = (apart[0][i / 3][i % 3] + apart[2][i / 3][i % 3]) / 2.0;
+  near_all(both.result.forces, mean, 3 * N, rounding, 0.0);
+  static const char *const bad[] = {"",     "3",  "1:3", "2:1", "0:",  ":1",
+                                    "0,,1", "0,", "-1",  "x",   "0 1", "99999999999999"};
+  for (size_t k = 0; k < sizeof bad / sizeof *bad; k++)
+    ck_assert_int_eq(test_model_try(&model, &(mlff_options){.members = bad[k]}, &none, &error), MLFF_E_ARG);
+  test_answer_free(&both);
+  mlff_model_close(two);
+  mlff_model_close(whole);
+  test_atoms_free(&atoms);
+  test_model_free(&model);
+}
+END_TEST
+
 static Suite *suite(void)
 {
   Suite *s = suite_create("model/ani");
@@ -385,6 +439,7 @@ static Suite *suite(void)
   tcase_add_loop_test(c, impossible_files_are_refused, 0, N_REFUSED);
   tcase_add_test(c, elements_left_out_are_an_error);
   tcase_add_loop_test(c, empty_ranks_and_settled_runs, 0, 2);
+  tcase_add_loop_test(c, members_apart, 0, 2);
   suite_add_tcase(s, c);
   return s;
 }

@@ -119,7 +119,7 @@ class Checkpoints(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "evil.pt")
             torch.save({"x": os.system}, path)
-            with self.assertRaisesRegex(ModelError, "without running code"):
+            with self.assertRaisesRegex(ModelError, "is not run"):
                 checkpoints.read_torchani(path, 0.1)
 
     def test_state_dict(self):
@@ -136,7 +136,7 @@ class Checkpoints(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "state.pt")
             torch.save(state, path)
-            source, found = checkpoints.read_torchani(path, 0.1)
+            source, found = checkpoints.read_torchani(path, 0.1, (4.5, 3.2))
         converted, out = convert.ani_model(source, found, "exact", path)
         self.assertEqual(converted["ani"]["angular"]["sections"], a["sections"])
         self.assertEqual(converted["energy_offsets"], {"H": -0.5, "O": -75.0})

@@ -94,8 +94,9 @@ static mlff_status reserve(ani_net *net, const mlff_arch_inputs *in, mlff_error 
   return mlff_buf_reserve(backend, &net->edge_grad, (size_t) in->edges->n_edges * 4 * real_size, error);
 }
 
-/* Energies of one member for n rows of AEVs, and dE/dAEV: = for the first member, += for the others. */
-static void evaluate_member(ani_net *net, const ani_element *e, int member, int64_t n, void *energy)
+/* Energies of one member for n rows of AEVs, and dE/dAEV times `factor`: =, or += what other members have left. */
+static void evaluate_member(ani_net *net, const ani_element *e, int member, int64_t n, double factor, int accumulate,
+                            void *energy)
 {
   mlff_backend *backend = net->backend;
   const mlff_ops *ops = backend->ops;
@@ -118,7 +119,7 @@ static void evaluate_member(ani_net *net, const ani_element *e, int member, int6
                                     .next = l + 1 < n_hidden ? &network->layers[l + 1].forward
                                                              : &network->layers[l].backward});
   }
-  /* 2. E = w h + b;  reverse: dE/d(W h + b) of the last hidden layer, over M because energies are means */
+  /* 2. E = w h + b;  reverse: dE/d(W h + b) of the last hidden layer, times 1/M because energies are means */
   ops->ani.readout(backend, &(mlff_ani_readout_args){.n_rows = n,
                                                      .n = e->dims[n_hidden],
                                                      .hidden = net->hidden[n_hidden - 1].data,
@@ -127,7 +128,7 @@ static void evaluate_member(ani_net *net, const ani_element *e, int member, int6
                                                      .ld_slope = ld_last,
                                                      .weight = network->readout.data,
                                                      .bias = network->readout_bias,
-                                                     .factor = 1.0 / net->n_members,
+                                                     .factor = factor,
                                                      .energy = energy});
   for (int l = n_hidden - 1; l >= 0; l--) { /* reverse of 1: slope[l] holds dE/d(W_l h_{l-1} + b_l) */
     const int64_t ld_in = l ? pad(e->dims[l]) : ld_aev;
@@ -137,7 +138,7 @@ static void evaluate_member(ani_net *net, const ani_element *e, int member, int6
                                     .ldx = pad(e->dims[l + 1]),
                                     .y = l ? net->slope[l - 1].data : net->aev_grads.data,
                                     .ldy = ld_in,
-                                    .accumulate = l == 0 && member > 0,
+                                    .accumulate = l == 0 && accumulate,
                                     .scale = l ? net->slope[l - 1].data : NULL,
                                     .ld_scale = ld_in,
                                     .next = l           ? &network->layers[l - 1].backward
@@ -146,9 +147,14 @@ static void evaluate_member(ani_net *net, const ani_element *e, int member, int6
   }
 }
 
+/* Members that an evaluation runs. */
+typedef struct member_range {
+  int begin, end;
+} member_range;
+
 /* Rows first .. first+n-1 of one element. */
-static mlff_status evaluate_block(ani_net *net, const mlff_edges *edges, int element, int64_t first, int64_t n,
-                                  mlff_error *error)
+static mlff_status evaluate_block(ani_net *net, const mlff_edges *edges, member_range members, int element,
+                                  int64_t first, int64_t n, mlff_error *error)
 {
   mlff_backend *backend = net->backend;
   mlff_aev_args args = {.edges = edges,
@@ -157,8 +163,8 @@ static mlff_status evaluate_block(ani_net *net, const mlff_edges *edges, int ele
                         .rows = net->aevs.data,
                         .ld = pad(net->aev.n_columns)};
   MLFF_TRY(backend->ops->ani.aev_forward(backend, &net->aev, &args, error));
-  for (int m = 0; m < net->n_members; m++)
-    evaluate_member(net, &net->elements[element], m, n,
+  for (int m = members.begin; m < members.end; m++)
+    evaluate_member(net, &net->elements[element], m, n, 1.0 / (members.end - members.begin), m > members.begin,
                     mlff_at(backend, net->row_energy.data, m * net->n_rows + first));
   args.rows = net->aev_grads.data;
   args.grad = net->edge_grad.data;
@@ -169,6 +175,8 @@ static mlff_status evaluate(void *network, const mlff_arch_inputs *in, mlff_arch
 {
   ani_net *net = network;
   mlff_backend *backend = net->backend;
+  const member_range members =
+      in->single ? (member_range){in->member, in->member + 1} : (member_range){0, net->n_members};
   MLFF_TRY(order_atoms(net, in->graph, error));
   MLFF_TRY(reserve(net, in, error));
   for (int e = 0; e < net->n_elements; e++) {
@@ -177,8 +185,11 @@ static mlff_status evaluate(void *network, const mlff_arch_inputs *in, mlff_arch
     int64_t size = n_blocks ? (n + n_blocks - 1) / n_blocks : 0; /* blocks of equal size, in whole tiles of `linear` */
     size = (size + ROW_MULTIPLE - 1) / ROW_MULTIPLE * ROW_MULTIPLE;
     for (int64_t start = 0; start < n; start += size)
-      MLFF_TRY(evaluate_block(net, in->edges, e, net->first[e] + start, n - start < size ? n - start : size, error));
+      MLFF_TRY(evaluate_block(net, in->edges, members, e, net->first[e] + start, n - start < size ? n - start : size,
+                              error));
   }
+  *out = (mlff_arch_outputs){.edge_grad = net->edge_grad.data};
+  if (in->single) return MLFF_OK;
   backend->ops->ani.collect(backend, &(mlff_ani_collect_args){.n_members = net->n_members,
                                                               .n_rows = net->n_rows,
                                                               .n_local = in->graph->n_local,
@@ -200,9 +211,11 @@ static unsigned traits(const void *network)
   return MLFF_CONSERVATIVE | MLFF_ROTATION_EXACT | MLFF_SMOOTH | MLFF_STRICTLY_LOCAL | MLFF_NODE_ENERGIES;
 }
 
-static int n_members(const void *network)
+static int n_members(const void *network, int *of_file)
 {
-  return ((const ani_net *) network)->n_members;
+  const ani_net *net = network;
+  *of_file = net->n_members_file;
+  return net->n_members;
 }
 
 static int exchange_width(const void *network)

@@ -25,10 +25,10 @@ typedef struct ani_element {
 
 typedef struct ani_net {
   mlff_backend *backend;
-  int n_elements, n_members;
-  int *use;              /* [n_elements] */
-  ani_element *elements; /* [n_elements] */
-  double alpha;          /* of CELU */
+  int n_elements, n_members, n_members_file; /* members in use, and in the file */
+  int *use;                                  /* [n_elements] */
+  ani_element *elements;                     /* [n_elements] */
+  double alpha;                              /* of CELU */
   mlff_aev aev;
   mlff_aev_constants constants; /* its pointers are borrowed from the file and only valid while creating */
   int n_columns_file, n_layers_max;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_WIDTH = 65536 };
+enum { MAX_WIDTH = 65536, ANI_MAX_MEMBERS = 1024 };
 
 static mlff_status read_shifts(const mlff_modelfile *file, const mlff_yaml *map, const char *key, int *n,
                                const double **values, mlff_error *error)
@@ -71,7 +71,7 @@ static mlff_status read_block(ani_net *net, const mlff_modelfile *file, mlff_err
   const mlff_yaml *block = NULL, *activation = NULL, *dims = NULL;
   int choice = 0;
   MLFF_TRY(mlff_yaml_map(file, mlff_modelfile_root(file), "ani", &block, error));
-  MLFF_TRY(mlff_yaml_int(file, block, "n_members", 1, 1024, &net->n_members, error));
+  MLFF_TRY(mlff_yaml_int(file, block, "n_members", 1, ANI_MAX_MEMBERS, &net->n_members_file, error));
   MLFF_TRY(
       mlff_yaml_choice(file, block, "constants", constant_sets, &choice, error)); /* the numbers themselves say it */
   MLFF_TRY(mlff_yaml_map(file, block, "activation", &activation, error));
@@ -145,9 +145,10 @@ static mlff_status pack_layer(ani_net *net, const ani_element *e, ani_network *n
   return backend->ops->linear_pack(backend, &l->backward, *weight, NULL, n_out, n_in, 1, error);
 }
 
-/* Reads a layer of the file; networks of elements that are not in use are checked and dropped. */
-static mlff_status load_layer(ani_net *net, const mlff_modelfile *file, int element, int member, int layer,
-                              mlff_error *error)
+/* Reads a layer of the file; networks of elements that are not in use are checked and dropped, and so are those of
+ * members that are not (`place` is NULL). */
+static mlff_status load_layer(ani_net *net, const mlff_modelfile *file, int element, int member, ani_network *place,
+                              int layer, mlff_error *error)
 {
   ani_element *e = &net->elements[element];
   const int64_t shape[2] = {e->dims[layer + 1], e->dims[layer]};
@@ -158,13 +159,14 @@ static mlff_status load_layer(ani_net *net, const mlff_modelfile *file, int elem
   mlff_status status = mlff_modelfile_tensor(file, name, 2, shape, &weight, error);
   snprintf(name, sizeof name, "member.%d.%s.%d.bias", member, symbol, layer);
   if (!status) status = mlff_modelfile_tensor(file, name, 1, shape, &bias, error);
-  if (!status && net->use[element]) status = pack_layer(net, e, &e->members[member], layer, &weight, bias, error);
+  if (!status && place) status = pack_layer(net, e, place, layer, &weight, bias, error);
   free(weight);
   free(bias);
   return status;
 }
 
-static mlff_status load_element(ani_net *net, const mlff_modelfile *file, int element, mlff_error *error)
+static mlff_status load_element(ani_net *net, const mlff_modelfile *file, int element, const int *member_used,
+                                mlff_error *error)
 {
   ani_element *e = &net->elements[element];
   if (net->use[element]) {
@@ -175,8 +177,12 @@ static mlff_status load_element(ani_net *net, const mlff_modelfile *file, int el
       if (!e->members[m].layers) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for ANI networks");
     }
   }
-  for (int m = 0; m < net->n_members; m++)
-    for (int l = 0; l < e->n_layers; l++) MLFF_TRY(load_layer(net, file, element, m, l, error));
+  int n_used = 0;
+  for (int m = 0; m < net->n_members_file; m++) {
+    ani_network *place = net->use[element] && member_used[m] ? &e->members[n_used] : NULL;
+    for (int l = 0; l < e->n_layers; l++) MLFF_TRY(load_layer(net, file, element, m, place, l, error));
+    n_used += member_used[m];
+  }
   return MLFF_OK;
 }
 
@@ -223,13 +229,16 @@ static mlff_status build(ani_net *net, const mlff_modelfile *file, const mlff_sp
   if (!net->use || !net->elements || !net->first)
     return mlff_fail(error, MLFF_E_NOMEM, "out of memory for an ANI model");
   for (int s = 0; s < net->n_elements; s++) net->use[s] = !use || !use->use || (s < use->n_species && use->use[s]);
+  int member_used[ANI_MAX_MEMBERS];
   MLFF_TRY(read_block(net, file, error));
+  MLFF_TRY(mlff_members_parse(use ? use->members : NULL, net->n_members_file, member_used, error));
+  for (int m = 0; m < net->n_members_file; m++) net->n_members += member_used[m];
   MLFF_TRY(
       net->backend->ops->ani.aev_setup(net->backend, &net->aev, &net->constants, net->n_elements, net->use, error));
   net->columns = malloc(((size_t) net->aev.n_columns + 1) * sizeof *net->columns);
   if (!net->columns) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for an ANI model");
   map_columns(net);
-  for (int e = 0; e < net->n_elements; e++) MLFF_TRY(load_element(net, file, e, error));
+  for (int e = 0; e < net->n_elements; e++) MLFF_TRY(load_element(net, file, e, member_used, error));
   return MLFF_OK;
 }
 

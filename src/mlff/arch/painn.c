@@ -409,12 +409,6 @@ static unsigned painn_traits(const void *opaque)
          (net->n_layers == 1 ? MLFF_STRICTLY_LOCAL : 0u);
 }
 
-static int painn_n_members(const void *opaque)
-{
-  (void) opaque;
-  return 1;
-}
-
 static int painn_exchange_width(const void *opaque)
 {
   const painn_net *net = opaque;
@@ -427,7 +421,6 @@ const mlff_arch mlff_arch_painn = {
     .traits = painn_traits,
     .create = painn_create,
     .evaluate = painn_evaluate,
-    .n_members = painn_n_members,
     .exchange_width = painn_exchange_width,
     .destroy = painn_destroy,
 };

@@ -5,16 +5,20 @@
 #include "../backend/ops.h"
 #include "modelfile.h"
 
-/* Which species occur in this run: use[s] != 0 for s < n_species. Networks and columns of others may be left out. */
+/* What of a model is needed in this run: species use[s] != 0 for s < n_species, networks and columns of others may be left
+ * out; members as in mlff_options, which architectures without n_members never see. */
 typedef struct mlff_species_use {
   int n_species;
   const int *use;
+  const char *members;
 } mlff_species_use;
 
 typedef struct mlff_arch_inputs {
   const mlff_graph *graph;
   const mlff_edges *edges;
   const mlff_halo *halo; /* NULL on one rank */
+  /* With `single`, after an evaluation of the same graph: the edge gradients of member `member` alone, nothing else. */
+  int single, member;
 } mlff_arch_inputs;
 
 /* What a model whose forces and stress are outputs of the network gives instead of node energies and edge gradients. On
@@ -44,12 +48,15 @@ typedef struct mlff_arch {
                         mlff_error *error);
   /* Even when it fails, all halo exchanges of a step must have been made (unless memory ran out). */
   mlff_status (*evaluate)(void *net, const mlff_arch_inputs *in, mlff_arch_outputs *out, mlff_error *error);
-  int (*n_members)(const void *net);
-  int (*exchange_width)(const void *net); /* largest row of a halo exchange in reals, 0 = none */
+  int (*n_members)(const void *net, int *of_file); /* in use and in the file; NULL = architecture without ensembles */
+  int (*exchange_width)(const void *net);          /* largest row of a halo exchange in reals, 0 = none */
   int (*reverse_width)(
       const void *net);       /* the same of the halo's `reverse`; NULL = neither reverse nor reduce is used */
   void (*destroy)(void *net); /* NULL is fine */
 } mlff_arch;
+
+/* use[k] = 1 for the members of n that `text` names (mlff_options). */
+mlff_status mlff_members_parse(const char *text, int n, int *use, mlff_error *error);
 
 /* All architectures, ended by NULL. Generated from the mlff_add_arch() lines of src/mlff/CMakeLists.txt. */
 extern const mlff_arch *const mlff_archs[];

@@ -81,6 +81,9 @@ static mlff_status check_arguments(mlff_model *m, const mlff_graph *graph, const
     return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: %d nodes of other ranks, but no halo",
                      (int) (graph->n_nodes - graph->n_local));
   if (!(m->info.traits & MLFF_CONSERVATIVE)) MLFF_TRY(check_direct(m, graph, halo, result, error));
+  if (result->member_forces && m->info.n_members < 2)
+    return mlff_fail(error, MLFF_E_UNSUPPORTED,
+                     "forces of members do not exist: this %s model has a single network in use", m->info.architecture);
   if (result->atom_centroid && !(m->info.traits & MLFF_STRICTLY_LOCAL))
     return mlff_fail(
         error, MLFF_E_UNSUPPORTED,
@@ -250,6 +253,7 @@ static mlff_status evaluate(mlff_model *m, const mlff_graph *graph, const mlff_h
     return mlff_forecast_memory(m, graph, NULL, m->edges.n_edges, result, error);
   if (status) return status;
   MLFF_TRY(sum_energies(m, graph, &out, result, error));
+  if (result->member_forces) MLFF_TRY(mlff_members_evaluate(m, graph, result, error));
   return finish_result(m, graph, &out, result, error);
 }
 

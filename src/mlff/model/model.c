@@ -117,6 +117,8 @@ static void fill_info(mlff_model *m)
   const mlff_modelfile_head *h = m->head;
   const int width = m->arch->exchange_width ? m->arch->exchange_width(m->net) : 0;
   const int reverse_width = m->arch->reverse_width ? m->arch->reverse_width(m->net) : 0;
+  int n_of_file = 1;
+  const int n_members = m->arch->n_members ? m->arch->n_members(m->net, &n_of_file) : 1;
   m->scale = h->energy_in_ev;
   m->info = (mlff_info){.name = h->name,
                         .architecture = m->arch->name,
@@ -131,11 +133,11 @@ static void fill_info(mlff_model *m)
                         .n_elements = h->n_elements,
                         .elements = h->elements,
                         .trained = h->trained,
-                        .n_members = m->arch->n_members ? m->arch->n_members(m->net) : 1,
+                        .n_members = n_members,
+                        .n_members_of_file = n_of_file,
                         .n_parameters = mlff_modelfile_n_parameters(m->file),
                         .exchange_width = width * (int) m->backend->real_size,
                         .reverse_width = reverse_width};
-  if (m->info.n_members < 1) m->info.n_members = 1;
 }
 
 static mlff_status open_parts(mlff_model *m, const mlff_options *options, mlff_error *error)
@@ -148,7 +150,11 @@ static mlff_status open_parts(mlff_model *m, const mlff_options *options, mlff_e
   if (m->arch->cpu_only && (!device || !strcmp(device, "auto"))) device = "cpu";
   MLFF_TRY(mlff_backend_open(device, options ? options->precision : NULL, options ? options->kernels : NULL,
                              &m->backend, error));
-  const mlff_species_use use = {.n_species = m->head->n_elements, .use = m->use};
+  const char *members = options ? options->members : NULL;
+  if (members && strcmp(members, "all") && !m->arch->n_members)
+    return mlff_fail(error, MLFF_E_UNSUPPORTED, "%s: members %.40s: %s models are no ensembles", m->file->path, members,
+                     m->arch->name);
+  const mlff_species_use use = {.n_species = m->head->n_elements, .use = m->use, .members = members};
   MLFF_TRY(m->arch->create(m->file, m->backend, &use, &m->net, error));
   MLFF_TRY(mlff_modelfile_finish(m->file, error));
   fill_info(m);

@@ -54,7 +54,7 @@ void mlff_model_print(const mlff_model *model, FILE *out)
   print_elements(model, out);
   fprintf(out, "cutoff         %g A\n", i->cutoff);
   fprintf(out, "parameters     %lld", (long long) i->n_parameters);
-  if (i->n_members > 1) fprintf(out, " in %d members", i->n_members);
+  if (i->n_members_of_file > 1) fprintf(out, " in %d members", i->n_members_of_file);
   fprintf(out, "\nweights        %s, sha256 %s\n", a->weights_file, i->sha256);
   print_traits(model, out);
   print_domain(model, out);

@@ -176,11 +176,11 @@ static mlff_status run_each(mlff_model *model, mlff_error *error)
 
 mlff_status mlff_selftest_run_all(mlff_model *model, mlff_error *error)
 {
-  int covered = 1;
+  int covered = model->info.n_members == model->info.n_members_of_file;
   for (int k = 0; k < model->tests.n; k++) covered &= mlff_selftest_is_covered(model, k);
   if (covered) return run_each(model, error);
 
-  /* Species of the structures were left out: the same backend runs a network that has them, for this once. */
+  /* Species of the structures or members were left out: the same backend runs a network that has them, for this once. */
   int *const use = model->use;
   void *const net = model->net, *all_net = NULL;
   int *all = calloc((size_t) model->head->n_elements, sizeof *all);
@@ -215,5 +215,10 @@ mlff_status mlff_model_self_test(mlff_model *model, int k, mlff_self_test *test,
     return mlff_fail(error, MLFF_E_UNSUPPORTED,
                      "self-test '%.60s' has elements that the model was opened without; open it with all elements",
                      model->tests.structures[k].name);
+  if (model->info.n_members != model->info.n_members_of_file)
+    return mlff_fail(
+        error, MLFF_E_UNSUPPORTED,
+        "self-test '%.60s' is of all %d members and the model was opened with %d; open it with all of them",
+        model->tests.structures[k].name, model->info.n_members_of_file, model->info.n_members);
   return mlff_selftest_run(model, k, test, error);
 }

@@ -1,0 +1,264 @@
+/* deviation.cpp: see deviation.h. */
+#include "deviation.h"
+
+#include "lammps_io.h"
+#include "model_loader.h"
+#include "point_locale.h"
+
+#include "atom.h"
+#include "comm.h"
+#include "domain.h"
+#include "error.h"
+#include "update.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+using namespace LAMMPS_NS;
+
+static constexpr int ROW = 6;    // of a frame: ID, type, x, y, z, deviation
+
+/* ----------------------------------------------------------------------
+   settings
+------------------------------------------------------------------------- */
+
+bool MLFFDeviationSettings::knows(const std::string &key)
+{
+  return key == "out_file" || key == "out_freq" || key == "devi_warn" || key == "devi_dump" || key == "devi_stop" ||
+         key == "dump_file";
+}
+
+std::string MLFFDeviationSettings::set(const std::string &key, const char *value)
+{
+  if (key == "out_file" || key == "dump_file") {
+    (key == "out_file" ? out_file : dump_file) = value;
+    return "";
+  }
+  char *end = nullptr;
+  const double number = strtod(value, &end);
+  const bool is_number = end != value && *end == '\0' && std::isfinite(number);
+  if (key == "out_freq") {
+    if (!is_number || number < 1.0 || number > 2.0e9 || number != std::floor(number))
+      return "out_freq is a number of steps from 1, not '" + std::string(value) + "'";
+    out_freq = static_cast<int>(number);
+    return "";
+  }
+  if (!is_number || number <= 0.0) return key + " is a force above 0, not '" + std::string(value) + "'";
+  (key == "devi_warn" ? warn : key == "devi_dump" ? dump : stop) = number;
+  return "";
+}
+
+/* ---------------------------------------------------------------------- */
+
+MLFFDeviation::MLFFDeviation(LAMMPS *lammps, MLFFIO &lammps_io) :
+    Pointers(lammps), io(lammps_io), file(nullptr), last_written(-1), dumped(false)
+{
+}
+
+MLFFDeviation::~MLFFDeviation()
+{
+  if (file) fclose(file);
+}
+
+void MLFFDeviation::start(const MLFFDeviationSettings &how)
+{
+  if (file) fclose(file);
+  file = nullptr;
+  settings = how;
+  last_written = -1;
+  dumped = false;
+  deviations.clear();
+  std::string problem;
+  if (!settings.out_file.empty() && comm->me == 0) {
+    file = fopen(settings.out_file.c_str(), "w");
+    if (!file) problem = "pair_style mlff: out_file '" + settings.out_file + "' cannot be written: " + strerror(errno);
+  }
+  mlff_stop_together(lmp, problem);
+  if (!file) return;
+  fprintf(file, "#%11s%19s%19s%19s%19s%19s%19s\n", "step", "max_devi_v", "min_devi_v", "avg_devi_v", "max_devi_f",
+          "min_devi_f", "avg_devi_f");
+  fflush(file);
+}
+
+bool MLFFDeviation::is_due() const
+{
+  return settings.wanted() && update->ntimestep % settings.out_freq == 0;
+}
+
+double MLFFDeviation::memory_usage() const
+{
+  return static_cast<double>((deviations.capacity() + means.capacity()) * sizeof(double));
+}
+
+/* ----------------------------------------------------------------------
+   measuring
+------------------------------------------------------------------------- */
+
+void MLFFDeviation::measure_atoms(int n_members)
+{
+  const auto n_local = static_cast<size_t>(io.last_graph().n_local);
+  const double scale = io.per_ev();
+  // never empty, so that data() is not null when a rank has no atoms
+  deviations.assign(n_local + 1, 0.0);
+  means.assign(3 * n_local + 3, 0.0);
+  for (int k = 0; k < n_members; k++) {
+    const double *forces = &io.owned_member_forces(k)[0][0];
+    for (size_t c = 0; c < 3 * n_local; c++) means[c] += forces[c] / n_members;
+  }
+  for (int k = 0; k < n_members; k++) {
+    const double *forces = io.member_forces_of(k);
+    for (size_t c = 0; c < 3 * n_local; c++)
+      deviations[c / 3] += (forces[c] - means[c]) * (forces[c] - means[c]) / n_members;
+  }
+  for (size_t i = 0; i < n_local; i++)
+    deviations[i] = io.last_graph().species[i] < 0 ? 0.0 : scale * std::sqrt(deviations[i]);
+}
+
+/* worst: ID of the atom with the largest deviation, 0 when atoms have none. */
+MLFFDeviation::Extremes MLFFDeviation::forces_extremes(tagint &worst) const
+{
+  struct {
+    double value;
+    int rank;
+  } mine = {-1.0, comm->me}, most = {-1.0, 0};
+  double lowest = HUGE_VAL, sum = 0.0, total = 0.0, smallest = 0.0;
+  const mlff_graph &graph = io.last_graph();
+  worst = 0;
+  for (int i = 0; i < graph.n_local; i++) {
+    if (graph.species[i] < 0) continue;
+    if (deviations[i] > mine.value) {
+      mine.value = deviations[i];
+      worst = atom->tag_enable ? atom->tag[i] : 0;
+    }
+    lowest = std::min(lowest, deviations[i]);
+    sum += deviations[i];
+  }
+  MPI_Allreduce(&mine, &most, 1, MPI_DOUBLE_INT, MPI_MAXLOC, world);
+  MPI_Bcast(&worst, 1, MPI_LMP_TAGINT, most.rank, world);
+  MPI_Allreduce(&lowest, &smallest, 1, MPI_DOUBLE, MPI_MIN, world);
+  MPI_Allreduce(&sum, &total, 1, MPI_DOUBLE, MPI_SUM, world);
+  const double n_atoms = count_atoms();
+  if (n_atoms == 0.0) return {0.0, 0.0, 0.0};
+  return {most.value, smallest, total / n_atoms};
+}
+
+double MLFFDeviation::count_atoms() const
+{
+  const mlff_graph &graph = io.last_graph();
+  double mine = 0.0, all = 0.0;
+  for (int i = 0; i < graph.n_local; i++) mine += graph.species[i] >= 0 ? 1.0 : 0.0;
+  MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, world);
+  return all;
+}
+
+/* Over the nine components; the average is the root of the mean square, as DeePMD-kit has it. */
+MLFFDeviation::Extremes MLFFDeviation::virial_extremes(int n_members, double n_atoms) const
+{
+  const auto n = 6 * static_cast<size_t>(n_members);
+  std::vector<double> mine(n), all(n);
+  for (int k = 0; k < n_members; k++)
+    memcpy(&mine[6 * static_cast<size_t>(k)], io.member_virial(k), 6 * sizeof(double));
+  MPI_Allreduce(mine.data(), all.data(), static_cast<int>(n), MPI_DOUBLE, MPI_SUM, world);
+  Extremes found = {0.0, HUGE_VAL, 0.0};
+  for (size_t c = 0; c < 6; c++) {
+    double mean = 0.0, variance = 0.0;
+    for (size_t k = c; k < n; k += 6) mean += all[k] / n_members;
+    for (size_t k = c; k < n; k += 6) variance += (all[k] - mean) * (all[k] - mean) / n_members;
+    const double deviation = io.per_ev() * std::sqrt(variance) / std::max(n_atoms, 1.0);
+    found.highest = std::max(found.highest, deviation);
+    found.lowest = std::min(found.lowest, deviation);
+    found.average += (c < 3 ? 1.0 : 2.0) / 9.0 * deviation * deviation;
+  }
+  found.average = std::sqrt(found.average);
+  return found;
+}
+
+void MLFFDeviation::take(int n_members)
+{
+  measure_atoms(n_members);
+  if (!is_due() || update->ntimestep == last_written) return;
+  last_written = update->ntimestep;
+  tagint worst;
+  const Extremes forces = forces_extremes(worst), virials = virial_extremes(n_members, count_atoms());
+  write(virials, forces);
+
+  const bool dump = settings.dump > 0.0 && forces.highest > settings.dump;
+  const bool stop = settings.stop > 0.0 && forces.highest > settings.stop;
+  if (dump || stop) dump_frame();
+  std::string text = "pair_style mlff: in step " + std::to_string(update->ntimestep) +
+                     " the members of the ensemble disagree about the force on atom " + std::to_string(worst) +
+                     mlff_format(" by %.6g, ", forces.highest);
+  const char *const advice = ": this structure is unlike those of the training";
+  if (stop)
+    error->all(FLERR, text + mlff_format("more than devi_stop %.6g", settings.stop) + advice + "; the frame is in " +
+                          settings.dump_file);
+  if (settings.warn > 0.0 && forces.highest > settings.warn && comm->me == 0)
+    error->warning(FLERR, text + mlff_format("more than devi_warn %.6g", settings.warn) + advice);
+}
+
+/* ----------------------------------------------------------------------
+   writing
+------------------------------------------------------------------------- */
+
+void MLFFDeviation::write(const Extremes &virials, const Extremes &forces)
+{
+  if (!file) return;
+  const MLFFPointLocale points;
+  fprintf(file, "%12lld %18.6e %18.6e %18.6e %18.6e %18.6e %18.6e\n", static_cast<long long>(update->ntimestep),
+          virials.highest, virials.lowest, virials.average, forces.highest, forces.lowest, forces.average);
+  fflush(file);
+}
+
+/* Adds the frame to the dump file, atoms in order of their IDs. */
+void MLFFDeviation::dump_frame()
+{
+  const int n_local = atom->nlocal, n_mine = ROW * n_local;
+  std::vector<double> mine;
+  for (int i = 0; i < n_local; i++) {
+    const double id = atom->tag_enable ? static_cast<double>(atom->tag[i]) : 0.0;
+    mine.insert(mine.end(),
+                {id, static_cast<double>(atom->type[i]), atom->x[i][0], atom->x[i][1], atom->x[i][2], deviations[i]});
+  }
+  std::vector<int> sizes(static_cast<size_t>(comm->nprocs)), starts(sizes.size(), 0);
+  MPI_Gather(&n_mine, 1, MPI_INT, sizes.data(), 1, MPI_INT, 0, world);
+  for (size_t k = 1; k < sizes.size(); k++) starts[k] = starts[k - 1] + sizes[k - 1];
+  std::vector<double> all(comm->me == 0 ? static_cast<size_t>(starts.back() + sizes.back()) : 0);
+  MPI_Gatherv(mine.data(), n_mine, MPI_DOUBLE, all.data(), sizes.data(), starts.data(), MPI_DOUBLE, 0, world);
+  if (comm->me == 0) write_frame(all);
+  dumped = true;
+}
+
+void MLFFDeviation::write_frame(const std::vector<double> &rows)
+{
+  const MLFFPointLocale points;
+  FILE *out = fopen(settings.dump_file.c_str(), dumped ? "a" : "w");
+  if (!out) {
+    error->warning(FLERR,
+                   "pair_style mlff: dump_file '" + settings.dump_file + "' cannot be written: " + strerror(errno));
+    return;
+  }
+  std::vector<const double *> order;
+  for (size_t k = 0; k < rows.size(); k += ROW) order.push_back(&rows[k]);
+  std::sort(order.begin(), order.end(), [](const double *a, const double *b) { return a[0] < b[0]; });
+
+  char boundary[16];
+  domain->boundary_string(boundary);
+  const bool tilted = domain->triclinic != 0;
+  const double *low = tilted ? domain->boxlo_bound : domain->boxlo;
+  const double *high = tilted ? domain->boxhi_bound : domain->boxhi;
+  const double tilt[3] = {domain->xy, domain->xz, domain->yz};
+  fprintf(out, "ITEM: TIMESTEP\n%lld\nITEM: NUMBER OF ATOMS\n%zu\n", static_cast<long long>(update->ntimestep),
+          order.size());
+  fprintf(out, "ITEM: BOX BOUNDS %s%s\n", tilted ? "xy xz yz " : "", boundary);
+  for (int d = 0; d < 3; d++) {
+    fprintf(out, "%.16g %.16g", low[d], high[d]);
+    if (tilted) fprintf(out, " %.16g", tilt[d]);
+    fprintf(out, "\n");
+  }
+  fprintf(out, "ITEM: ATOMS id type x y z deviation\n");
+  for (const double *r : order) fprintf(out, "%.0f %.0f %.10g %.10g %.10g %.6e\n", r[0], r[1], r[2], r[3], r[4], r[5]);
+  fclose(out);
+}
