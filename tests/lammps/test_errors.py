@@ -25,7 +25,7 @@ def expect(text, *parts):
 
 
 SETTINGS = (
-    ("devise cpu", "unknown keyword 'devise'", "device, precision, kernels, self_test, masses, domain"),
+    ("devise cpu", "unknown keyword 'devise'", "device, precision, kernels, members, self_test, masses, domain, out_file"),
     ("cpu", "unknown keyword 'cpu'", "known are"),
     ("device", "keyword 'device' has no value"),
     ("device gpu", "unknown value 'gpu' of keyword 'device'", "auto cpu cuda cuda:N"),
