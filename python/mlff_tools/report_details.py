@@ -18,7 +18,7 @@ def details(run):
         f"{value(run.median)} ms per step · {value(r['n_steps'], '{:.0f}'.format)} steps after {r.get('warmup', {}).get('n_steps', 0)} of warm-up · {value(r.get('us_per_atom'))} "
         "µs/atom"
     )
-    tables = [targets_table(r), tags_table(r), slow_table(r), hotspots(r), context_table(r)]
+    tables = [targets_table(r), tags_table(r), slow_table(r), thermal_table(r), hotspots(r), context_table(r)]
     return (
         f'<details id="{anchor(run)}"><summary><b>{text(run.label)}</b><span>{facts}</span></summary>'
         f'<div class="charts">{"".join(p for p in plots if p)}</div><div class="two">{"".join(t for t in tables if t)}</div></details>'
@@ -83,6 +83,34 @@ def slow_table(r):
         if rows
         else ""
     )
+
+
+def thermal_table(r):
+    """Energies, temperature, pressure, volume: where they stood, how they fluctuated, and whether they went anywhere."""
+    energy = r.get("energy") or {}
+    metal = energy.get("units") == "metal"
+    rows = []
+    for name, unit, rate in (
+        ("total", "eV", "eV/atom/ps"),
+        ("conserved", "eV", "eV/atom/ps"),
+        ("temperature", "K", "K/ps"),
+        ("pressure", "bar", "bar/ps"),
+        ("volume", "Å³", "Å³/ps"),
+    ):
+        q = energy.get(name)
+        if not q:
+            continue
+        trend = f"{value(q['drift'], '{:.3g}'.format)} ± {value(q['drift_error'], '{:.2g}'.format)}"
+        rows.append(
+            [
+                text(f"{name}, {unit}" if metal else name),
+                value(q["mean"]),
+                value(q["std"], "{:.3g}".format),
+                trend + (f" {rate}" if metal else ""),
+            ]
+        )
+    heads = [("quantity", "", True), ("mean", "", False), ("std", "", False), ("trend", "with its 95 % interval", False)]
+    return block("Energy, temperature, pressure", table(heads, rows)) if rows else ""
 
 
 def hotspots(r):

@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <glob.h>
 #include <sys/utsname.h>
 
 using namespace LAMMPS_NS;
@@ -67,6 +68,23 @@ static void describe_machine(LAMMPS *lmp, mlffprof_recorder *recorder)
   mlffprof_recorder_context(recorder, "plugin_compiled_for", MLFF_LAMMPS_VERSION, nullptr);
 }
 
+/* What the driver of NVIDIA GPUs says about itself and the devices of this machine; nothing where there is none. */
+static void describe_gpus(mlffprof_recorder *recorder)
+{
+  const std::string driver = line_of("/proc/driver/nvidia/version", "NVRM version");
+  if (!driver.empty()) mlffprof_recorder_context(recorder, "driver", driver.c_str(), nullptr);
+  std::string names;
+  glob_t found = {};
+  if (glob("/proc/driver/nvidia/gpus/*/information", 0, nullptr, &found) == 0) {
+    for (size_t k = 0; k < found.gl_pathc; k++) {
+      const std::string name = line_of(found.gl_pathv[k], "Model");
+      if (!name.empty()) names += (names.empty() ? "" : ", ") + name;
+    }
+  }
+  globfree(&found);
+  if (!names.empty()) mlffprof_recorder_context(recorder, "gpu", names.c_str(), nullptr);
+}
+
 static void describe_model(const mlff_info *info, mlffprof_recorder *recorder)
 {
   if (!info) return;
@@ -74,6 +92,7 @@ static void describe_model(const mlff_info *info, mlffprof_recorder *recorder)
   mlffprof_recorder_context(recorder, "architecture", info->architecture, nullptr);
   mlffprof_recorder_context(recorder, "precision", info->precision, nullptr);
   mlffprof_recorder_context(recorder, "kernels", info->kernels, nullptr);
+  if (strcmp(info->device, "cpu") != 0) describe_gpus(recorder);
 }
 
 /* Whether variable k is plain text, so that reading it evaluates nothing. LAMMPS describes it as

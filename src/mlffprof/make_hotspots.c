@@ -116,7 +116,7 @@ static const char *advise(const mlffprof_report *p, const mlffprof_component_res
   if (!strcmp(name, "modify")) return "fixes and computes: look for expensive ones, or let them act every N steps";
   if (!strcmp(name, "edges"))
     return "pairs within cutoff + skin are checked in every step: a smaller neighbor skin leaves fewer";
-  if (!strncmp(name, "message", 7) || !strncmp(name, "descriptor", 10))
+  if (!strncmp(name, "message", 7) || !strncmp(name, "descriptor", 10) || !strcmp(name, "forces"))
     return "proportional to the neighbours within the cutoff: a model with a smaller cutoff or fewer layers";
   if (!strncmp(name, "dense", 5)) return "matrix products: lower precision, or a model with fewer features or members";
   if (!strcmp(name, "copy")) return "copies between host and device: more atoms per device, or LAMMPS' Kokkos package";

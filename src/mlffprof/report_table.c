@@ -170,7 +170,7 @@ static void print_drift(table *t, const mlffprof_report *p, const char *name, co
 static void print_energy(table *t, const mlffprof_report *p)
 {
   static const int plain[] = {MLFFPROF_TEMPERATURE, MLFFPROF_PRESSURE, MLFFPROF_VOLUME};
-  static const char *const units[] = {"K", "bar", "A^3"};
+  static const char *const units[] = {" K", " bar", " A^3"}, *const rates[] = {" K/ps", " bar/ps", " A^3/ps"};
   const mlffprof_energy_report *e = &p->energy;
   if (!e->n_samples) return;
   fprintf(t->out, "\nenergy: %lld samples over %s %s\n", (long long) e->n_samples, cell(t, e->time_ps, 5),
@@ -180,9 +180,10 @@ static void print_energy(table *t, const mlffprof_report *p)
   for (int k = 0; k < 3; k++) {
     const mlffprof_quantity *q = &e->value[plain[k]];
     if (!q->n) continue;
-    fprintf(t->out, "  %-12s %s +- %s %s, from %s to %s\n", mlffprof_quantity_name((mlffprof_quantity_id) plain[k]),
-            cell(t, q->mean, 5), cell(t, q->std, 3), e->lj_units ? "" : units[k], cell(t, q->min, 5),
-            cell(t, q->max, 5));
+    fprintf(t->out, "  %-12s %s +- %s%s, from %s to %s, trend %s +- %s%s\n",
+            mlffprof_quantity_name((mlffprof_quantity_id) plain[k]), cell(t, q->mean, 5), cell(t, q->std, 3),
+            e->lj_units ? "" : units[k], cell(t, q->min, 5), cell(t, q->max, 5), cell(t, q->drift, 3),
+            cell(t, q->drift_error, 2), e->lj_units ? " /tau" : rates[k]);
   }
   if (e->exploded)
     fprintf(t->out, "  EXPLODED at step %lld%s\n", (long long) e->first_bad_step,
@@ -259,17 +260,30 @@ static int n_failed(const mlffprof_report *p)
   return n;
 }
 
+/* Of the column of names: names are told apart by their ends, so only very long ones are cut. */
+static int name_width(const mlffprof_report *const *reports, int n_reports)
+{
+  enum { LEAST = 21, MOST = 60 };
+  size_t longest = LEAST;
+  for (int k = 0; k < n_reports; k++) {
+    const size_t length = strlen(or_dash(reports[k]->name));
+    longest = length > longest ? length : longest;
+  }
+  return 1 + (longest < MOST ? (int) longest : MOST);
+}
+
 mlffprof_status mlffprof_reports_print(const mlffprof_report *const *reports, int n_reports, FILE *out,
                                        mlffprof_error *error)
 {
   table t = {.out = out};
-  fprintf(out, "%-22s%8s%9s%9s%9s%9s%9s%9s%10s  %s\n", "name", "atoms", "steps", "median", "p95", "p99", "us/atom",
-          "ns/day", "drift", "memory, bars");
-  fprintf(out, "%-22s%8s%9s%9s%9s%9s%9s%9s%10s\n", "", "", "", "ms", "ms", "ms", "", "", "eV/at/ps");
+  const int width = name_width(reports, n_reports);
+  fprintf(out, "%-*s%8s%9s%9s%9s%9s%9s%9s%10s  %s\n", width, "name", "atoms", "steps", "median", "p95", "p99",
+          "us/atom", "ns/day", "drift", "memory, bars");
+  fprintf(out, "%-*s%8s%9s%9s%9s%9s%9s%9s%10s\n", width, "", "", "", "ms", "ms", "ms", "", "", "eV/at/ps");
   for (int k = 0; k < n_reports; k++) {
     const mlffprof_report *p = reports[k];
     const int bad = n_failed(p);
-    fprintf(out, "%-22.22s%8s%9lld%9s%9s%9s%9s%9s%10s  %s", or_dash(p->name),
+    fprintf(out, "%-*.*s%8s%9lld%9s%9s%9s%9s%9s%10s  %s", width, width - 1, or_dash(p->name),
             p->n_atoms < 0 ? "-" : cell(&t, (double) p->n_atoms, 8), (long long) p->n_steps,
             cell(&t, p->latency.median, 4), cell(&t, p->latency.p95, 4), cell(&t, p->latency.p99, 4),
             cell(&t, p->us_per_atom, 4), cell(&t, p->ns_per_day, 4), cell(&t, p->drift, 2),

@@ -186,10 +186,14 @@ def browser():
     )
 
 
-def test_a_browser_draws_it(folder, tmp_path):
+@pytest.mark.parametrize("width,height,media", [(1280, 2000, "screen"), (500, 3000, "screen"), (1032, 2000, "print")])
+def test_a_browser_draws_it(folder, tmp_path, width, height, media):
+    """On a screen, on a telephone, and as it is printed on A4: it is drawn, and nothing runs over the right margin."""
     if not browser():
         pytest.skip("no Chromium here: apt-get install chromium")
-    make(folder)
+    page = make(folder)
+    if media == "print":  # what would be printed, as a picture
+        (folder / "report.html").write_text(re.sub(r"@page {[^}]*}", "", page).replace("@media print", "@media all"))
     picture = tmp_path / "page.png"
     subprocess.run(
         [
@@ -200,7 +204,7 @@ def test_a_browser_draws_it(folder, tmp_path):
             "--hide-scrollbars",
             f"--user-data-dir={tmp_path / 'profile'}",
             f"--screenshot={picture}",
-            "--window-size=1280,2000",
+            f"--window-size={width},{height}",
             f"file://{folder / 'report.html'}",
         ],
         check=False,
@@ -213,7 +217,9 @@ def test_a_browser_draws_it(folder, tmp_path):
     from PIL import Image
 
     pixels = np.asarray(Image.open(picture).convert("RGB")).astype(int)
-    assert pixels.shape[:2] == (2000, 1280)
-    inked = (np.abs(pixels - pixels[3, 3]).sum(2) > 60).mean(1) > 0
+    assert pixels.shape[:2] == (height, width)
+    paper = pixels[:, :3].reshape(-1, 3).max(0) if media == "print" else pixels[3, 3]
+    inked = (np.abs(pixels - paper).sum(2) > 60).mean(1) > 0
     assert inked.mean() > 0.4, "most of the page is empty"
-    assert (np.abs(pixels[:, 1262:] - pixels[3, 3]).sum(2) < 60).all(), "something runs over the right margin"
+    if media == "screen":
+        assert (np.abs(pixels[:, -18:] - paper).sum(2) < 60).all(), "something runs over the right margin"

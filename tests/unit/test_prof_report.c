@@ -351,10 +351,10 @@ END_TEST
 
 START_TEST(table_shows_all_parts)
 {
-  static const char *const parts[] = {"sample: water",   "latency per step", "  message", "slowest steps",
-                                      "buffer_growth",   "memory, MB",       "conserved", "temperature",
-                                      "against teacher", "targets",          "hotspots",  "deck/steps",
-                                      "rank 0 in"};
+  static const char *const parts[] =
+      {"sample: water", "latency per step", "  message", "slowest steps", "buffer_growth", "memory, MB", "conserved",
+       "temperature",   "against teacher",  "targets",   "hotspots",      "deck/steps",    "rank 0 in",  "K/ps",
+       "trend "};
   mlffprof_report *p = prof_sample(3000);
   char *text = NULL;
   size_t size = 0;
@@ -367,6 +367,24 @@ START_TEST(table_shows_all_parts)
   ck_assert_ptr_null(strstr(text, "nan"));
   free(text);
   mlffprof_report_free(p);
+}
+END_TEST
+
+/* Names of cases differ at their ends, so the table of many shows them whole. */
+START_TEST(table_of_many_shows_whole_names)
+{
+  mlffprof_report *p[2] = {prof_sample(30), prof_sample(30)};
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  ck_assert_ptr_nonnull(out);
+  p[0]->name = "water-medium-npt-water_benzene_student";
+  p[1]->name = "water-medium-npt-water_benzene_teacher";
+  prof_ok(mlffprof_reports_print((const mlffprof_report *const *) p, 2, out, &error), error);
+  fclose(out);
+  for (int k = 0; k < 2; k++) ck_assert_ptr_nonnull(strstr(text, p[k]->name));
+  free(text);
+  for (int k = 0; k < 2; k++) mlffprof_report_free(p[k]);
 }
 END_TEST
 
@@ -432,6 +450,7 @@ static Suite *suite(void)
   tcase_add_test(t, unwritable_files);
   tcase_add_test(t, comma_locale);
   tcase_add_test(t, table_shows_all_parts);
+  tcase_add_test(t, table_of_many_shows_whole_names);
   tcase_add_test(t, table_of_nothing);
   tcase_add_test(t, traces);
   suite_add_tcase(s, t);
