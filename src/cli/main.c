@@ -10,8 +10,8 @@ enum { ANY_NUMBER = 1 << 20 };
 
 static const cli_command commands[] = {
     {"info", "MODEL.yaml", 1, 1, "", "print what a model is, where it comes from and what it was made for", cli_info},
-    {"verify", "MODEL.yaml", 1, 1, "device precision kernels", "run the model's self-test here and print a table",
-     cli_verify},
+    {"verify", "MODEL.yaml", 1, 1, "device precision kernels",
+     "run the model's self-test here, or compare it --against a package", cli_verify},
     {"evaluate", "MODEL.yaml STRUCTURES.xyz", 2, 2, "device precision kernels members forces json",
      "energy, forces and virial of each structure", cli_evaluate},
     {"time", "MODEL.yaml STRUCTURE.xyz", 2, 2, "device precision kernels members calls skin json file trace",
@@ -187,6 +187,8 @@ int main(int argc, char **argv)
     printf("mlff %s\n", MLFF_VERSION);
     return CLI_OK;
   }
+  for (int k = 2; k < argc && !strcmp(argv[1], "verify"); k++)
+    if (!strncmp(argv[k], "--against", 9)) return cli_python("against", argc - 2, argv + 2);
   for (int k = 0; k < N_COMMANDS; k++)
     if (!strcmp(argv[1], commands[k].name)) return run_command(&commands[k], argc - 2, argv + 2);
   for (int k = 0; k < N_SCRIPTS; k++)

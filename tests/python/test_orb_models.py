@@ -14,7 +14,7 @@ import unittest
 import numpy as np
 
 from helpers import assert_near
-from mlff_tools import convert, engine, modelfile, reference, structures
+from mlff_tools import against, convert, engine, modelfile, reference, structures
 from mlff_tools.modelfile import ModelError
 from test_orb import silicon
 
@@ -101,6 +101,13 @@ class FullSize(unittest.TestCase):
     @unittest.skipUnless(program(), "the program mlff was not found ($MLFF)")
     def test_engine(self):
         self.compare(engine.evaluate(self.path + ".yaml", self.systems, "fp64")[0], 1e-10, 1e-11, 1e-12)
+
+    @unittest.skipUnless(program(), "the program mlff was not found ($MLFF)")
+    def test_verify_against(self):
+        rows = against.compare(self.path, "orb-models", self.systems[1:])
+        self.torch.set_default_dtype(self.torch.float32)
+        text, good = against.table(rows, against.LIMITS["orb-models"])
+        self.assertTrue(good, text)
 
     @unittest.skipUnless(program(), "the program mlff was not found ($MLFF)")
     def test_engine_in_single_precision(self):
