@@ -25,9 +25,9 @@ static constexpr double BATCH_SECONDS = 0.5;
 static constexpr double CLEARLY = 0.2;
 
 ProfSteps::ProfSteps(LAMMPS *lammps) :
-    Pointers(lammps), engine(nullptr), opened(false), timed(false), open_step(-1), start(0.0), dt_ps(0.0),
-    busy_before(0.0), own(0.0), own_modify(0.0), own_output(0.0), batch_seconds(0.0), mean_seconds(0.0), growths(0),
-    builds(0), box{}, open_tags(0), batch(1)
+    Pointers(lammps), engine(nullptr), opened(false), timed(false), compares(false), open_step(-1), start(0.0),
+    dt_ps(0.0), busy_before(0.0), own(0.0), own_modify(0.0), own_output(0.0), batch_seconds(0.0), mean_seconds(0.0),
+    growths(0), builds(0), box{}, open_tags(0), batch(1)
 {
 }
 
@@ -69,6 +69,7 @@ bool ProfSteps::start_run(mlff_model *model, double step_ps)
   opened = false;
   own = own_modify = own_output = 0.0;
   timed = timer->has_normal();
+  compares = timed && comm->nprocs > 1;
   builds = neighbor->ncalls;
   growths = engine ? mlff_model_memory(engine).n_growths : 0;
   read_box(box);
@@ -130,7 +131,7 @@ void ProfSteps::open(bigint number, double now)
   own = 0.0;
   open_tags = output->next == number ? static_cast<unsigned>(MLFFPROF_TAG_OUTPUT) : 0u;
   if (!parts.empty()) read(before);
-  if (timed) busy_before = read_busy();
+  if (compares) busy_before = read_busy();
 }
 
 void ProfSteps::add_own(double seconds, bool in_modify)
@@ -178,7 +179,7 @@ void ProfSteps::close(double now)
     sums.push_back(value);
   }
   latency.push_back({seconds, comm->me});
-  busy.push_back({timed ? std::max(0.0, read_busy() - busy_before) : seconds, comm->me});
+  busy.push_back({compares ? std::max(0.0, read_busy() - busy_before) : seconds, comm->me});
   sums[busy_at] = busy.back().value;
   batch_seconds += seconds;
   own_modify = own_output = 0.0;

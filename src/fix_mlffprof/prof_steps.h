@@ -64,7 +64,7 @@ class ProfSteps : protected Pointers {
   std::vector<int> timers, spans;    // of the parts: index into Timer, into the engine's spans
 
   mlff_model *engine;
-  bool opened, timed;
+  bool opened, timed, compares;    // LAMMPS' timers run; and tell which of several ranks works longest
   bigint open_step;
   double start, dt_ps, busy_before, own, own_modify, own_output, batch_seconds, mean_seconds;
   std::vector<double> before, now_values;    // [parts] readings when the step began, and at its end

@@ -330,6 +330,30 @@ def test_bounds(tmp_path):
     assert load(tmp_path)["energy"]["exploded"] is True
 
 
+def test_every_bound_is_about_its_metric(zoo, tmp_path):
+    """Each metric that can be bounded is said once, with the value that the report has for that step."""
+    units = {"drift": "eV/atom/ps", "drift_percent": "%", "excursion": "eV/atom", "temperature": "K", "force_rmse": "eV/A",
+             "force_max": "eV/A", "energy_error": "eV/atom", "mean": "ms", "p99": "ms"}
+    warn = " ".join(f"warn {metric} 1e-12" for metric in units)
+    deck = pair_deck(water(2), tmp_path, mlff(zoo["painn"])) + prof(f"file r.json warmup 2 {warn} compare {zoo['gaussian']} every 5", 5)
+    output = launch(deck + "\nrun 30\n", str(tmp_path))
+    said = {m: (int(step), float(x), unit) for step, m, x, unit in
+            re.findall(r"WARNING: fix mlffprof: step (\d+): (\w+) is (\S+) (\S+), above 1e-12", output)}
+    assert output.count(", above 1e-12") == len(units) and {m: s[2] for m, s in said.items()} == units, output[-4000:]
+    report = load(tmp_path)
+    energy, accuracy = report["energy"]["series"], report["accuracy"]["series"]
+    for metric, series, name in (("temperature", energy, "temperature"), ("force_rmse", accuracy, "force_rmse"),
+                                 ("force_max", accuracy, "force_max"), ("energy_error", accuracy, "energy_error")):
+        step, value, _ = said[metric]
+        expected = abs(series[name][series["step"].index(step)])
+        close(value, expected, 1e-5 * expected, metric)
+    step, value, _ = said["excursion"]
+    at = energy["step"].index(step)
+    expected = np.abs(np.array(energy["total"][:at + 1]) - energy["total"][0]).max() / report["n_atoms"]
+    close(value, expected, 1e-5 * expected + 1e-12, "excursion")
+    assert 0 < said["mean"][1] <= said["p99"][1] * 1.01
+
+
 # ---- ranks -----------------------------------------------------------------------------------------------------------
 
 def test_ranks_agree(zoo, tmp_path):
