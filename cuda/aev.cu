@@ -37,8 +37,8 @@ typedef struct aev_arrays {
   char *scratch; /* NULL: workspaces are in shared memory */
   cutoff radial_cutoff, angular_cutoff;
   split scale;
-  real radial_eta, radial_prefactor, angular_eta, angular_zeta, angular_prefactor;
-  int n_used, n_radial, n_angular, n_sections, longest;
+  real radial_eta, radial_prefactor, angular_eta, angular_zeta, angular_prefactor, unused_real;
+  int n_used, n_radial, n_angular, n_sections, longest, unused;
 } aev_arrays;
 
 /* A warp's workspace. */
@@ -432,7 +432,7 @@ static mlff_status prepare(mlff_backend *backend, mlff_aev *aev, const mlff_aev_
   a->centers = args->centers;
   a->rows = (real *) args->rows;
   a->grad = (real *) args->grad;
-  a->longest = edges->longest_row;
+  a->longest = (edges->longest_row + WARP - 1) / WARP * WARP; /* the same for similar lists: replay.cpp */
   const size_t n_reals = (size_t) a->longest * (N_NEAR + 1) + (size_t) (a->n_sections + a->n_angular) * STRIDE;
   const size_t bytes = n_reals * sizeof(real) + ((size_t) a->longest + (size_t) a->n_used + 1) * sizeof(int);
   a->bytes = (int64_t) ((bytes + 255) / 256 * 256);

@@ -11,6 +11,11 @@
 void mlff_cuda_remember(mlff_cuda_backend *cuda, cudaError_t error, const char *what)
 {
   if (cuda->failure.code) return;
+  if (cuda->replay.mode == MLFF_CUDA_RECORDING && mlff_cuda_is_recording_error(error)) {
+    cuda->replay.problem = error;
+    cuda->replay.problem_in = what;
+    return;
+  }
   mlff_fail(
       &cuda->failure, MLFF_E_DEVICE,
       "GPU %d failed in %s: %s (%s). Nothing that it computes can be trusted any more: restart from the last restart "
@@ -42,6 +47,7 @@ static void *alloc_cuda(mlff_backend *backend, size_t bytes)
   void *data = NULL;
   cudaSetDevice(cuda->device);
   const cudaError_t error = cudaMalloc(&data, bytes);
+  mlff_cuda_forget(cuda); /* arrays move, and the recorded step knows the old ones */
   if (error == cudaSuccess) return data;
   cudaGetLastError();
   if (error != cudaErrorMemoryAllocation) mlff_cuda_remember(cuda, error, "cudaMalloc");
@@ -71,14 +77,66 @@ mlff_status mlff_cuda_upload(mlff_backend *backend, void *dst, const void *src, 
                          error);
 }
 
+mlff_status mlff_cuda_pin(mlff_backend *backend, mlff_cuda_pinned *pinned, size_t bytes, mlff_error *error)
+{
+  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  if (bytes <= pinned->bytes) return MLFF_OK;
+  MLFF_TRY(mlff_cuda_status(cuda, error));
+  const size_t wanted = pinned->bytes ? bytes + bytes / 4 : bytes;
+  char *data = NULL;
+  mlff_cuda_forget(cuda);
+  const cudaError_t failed = cudaMallocHost(&data, wanted);
+  if (failed == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return mlff_fail(error, MLFF_E_NOMEM, "out of memory of this computer: %.1f MB that do not move (pinned) wanted",
+                     (double) wanted / 1e6);
+  }
+  MLFF_TRY(mlff_cuda_check(cuda, failed, "cudaMallocHost", error));
+  if (pinned->data) cudaFreeHost(pinned->data);
+  pinned->data = data;
+  pinned->bytes = wanted;
+  backend->memory.n_growths++;
+  return MLFF_OK;
+}
+
+/* The next `bytes` of this step's results. They stay where they are while results do not grow: a plain step has taken
+ * what it needs when they do, and steps are recorded after plain ones. */
+static mlff_status take_slot(mlff_backend *backend, size_t bytes, char **slot, mlff_error *error)
+{
+  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  if (!cuda->in_step) cuda->results_used = 0; /* nothing to remember */
+  const size_t end = cuda->results_used + (bytes + 63) / 64 * 64;
+  MLFF_TRY(mlff_cuda_pin(backend, &cuda->results, end, error));
+  *slot = cuda->results.data + cuda->results_used;
+  cuda->results_used = end;
+  return MLFF_OK;
+}
+
+static mlff_status copy_down(mlff_cuda_backend *cuda, void *dst, const void *src, size_t bytes, mlff_error *error)
+{
+  const void *const what[] = {dst, src, (const void *) bytes};
+  mlff_cuda_note(cuda, what, sizeof what);
+  return mlff_cuda_check(cuda, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, cuda->stream), "a download",
+                         error);
+}
+
+static mlff_status wait_for(mlff_cuda_backend *cuda, mlff_error *error)
+{
+  return mlff_cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "waiting for results", error);
+}
+
 mlff_status mlff_cuda_download(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   MLFF_TRY(mlff_cuda_status(cuda, error));
   if (!bytes || backend->forecast) return MLFF_OK;
-  MLFF_TRY(mlff_cuda_check(cuda, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, cuda->stream), "a download",
-                           error));
-  return mlff_cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "waiting for results", error);
+  char *slot = NULL;
+  MLFF_TRY(take_slot(backend, bytes, &slot, error));
+  if (cuda->replay.mode != MLFF_CUDA_HANDING_OUT) MLFF_TRY(copy_down(cuda, slot, src, bytes, error));
+  if (cuda->replay.mode == MLFF_CUDA_RECORDING) return MLFF_OK;
+  if (cuda->replay.mode == MLFF_CUDA_PLAIN) MLFF_TRY(wait_for(cuda, error));
+  memcpy(dst, slot, bytes);
+  return MLFF_OK;
 }
 
 /* The source may be changed or freed as soon as this returns. */
@@ -92,7 +150,9 @@ static mlff_status upload_cuda(mlff_backend *backend, void *dst, const void *src
 static void zero_cuda(mlff_backend *backend, void *data, size_t bytes)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-  if (cuda->failure.code || !bytes || backend->forecast) return;
+  if (cuda->failure.code || !bytes || backend->forecast || cuda->replay.mode == MLFF_CUDA_HANDING_OUT) return;
+  const void *const what[] = {data, (const void *) bytes};
+  mlff_cuda_note(cuda, what, sizeof what);
   mlff_cuda_check(cuda, cudaMemsetAsync(data, 0, bytes, cuda->stream), "cudaMemsetAsync", NULL);
 }
 
@@ -116,14 +176,17 @@ static mlff_status download_reals_cuda(mlff_backend *backend, double *dst, const
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   if (backend->real_size == sizeof(double))
     return mlff_cuda_download(backend, dst, src, (size_t) n * sizeof(double), error);
-  const int64_t most = MLFF_CUDA_STAGING / sizeof(float);
-  const float *staging = (const float *) (const void *) cuda->staging;
-  for (int64_t k = 0; k < n; k += most) {
-    const int64_t part = n - k < most ? n - k : most;
-    MLFF_TRY(mlff_cuda_download(backend, cuda->staging, (const float *) src + k, (size_t) part * sizeof(float), error));
-    for (int64_t q = 0; q < part; q++) dst[k + q] = (double) staging[q];
-  }
-  return mlff_cuda_status(cuda, error);
+  const size_t bytes = (size_t) n * sizeof(float);
+  char *slot = NULL;
+  MLFF_TRY(mlff_cuda_status(cuda, error));
+  if (!bytes || backend->forecast) return MLFF_OK;
+  MLFF_TRY(take_slot(backend, bytes, &slot, error));
+  if (cuda->replay.mode != MLFF_CUDA_HANDING_OUT) MLFF_TRY(copy_down(cuda, slot, src, bytes, error));
+  if (cuda->replay.mode == MLFF_CUDA_RECORDING) return MLFF_OK;
+  if (cuda->replay.mode == MLFF_CUDA_PLAIN) MLFF_TRY(wait_for(cuda, error));
+  const float *reals = (const float *) (const void *) slot;
+  for (int64_t k = 0; k < n; k++) dst[k] = (double) reals[k];
+  return MLFF_OK;
 }
 
 /* Through host memory. The halo is called even when the device has failed, so that no rank waits for this one. */
@@ -142,7 +205,9 @@ static mlff_status exchange_cuda(mlff_backend *backend, const mlff_halo *halo, v
     cuda->rows_bytes = bytes + bytes / 4;
     backend->memory.n_growths++;
   }
-  const mlff_status down = mlff_cuda_download(backend, cuda->rows, rows, bytes, error);
+  mlff_status down = mlff_cuda_status(cuda, error);
+  if (!down && bytes && !backend->forecast) down = copy_down(cuda, cuda->rows, rows, bytes, error);
+  if (!down) down = wait_for(cuda, error);
   const mlff_status halo_status = halo->forward(halo->context, cuda->rows, row_bytes, down ? NULL : error);
   if (down) return down;
   if (halo_status) return halo_status;
@@ -175,7 +240,10 @@ static void close_cuda(mlff_backend *backend)
   cudaSetDevice(cuda->device);
   mlff_buf_release(backend, &cuda->virial_parts);
   if (cuda->summary) cudaFreeHost(cuda->summary);
-  if (cuda->virial) cudaFreeHost(cuda->virial);
+  mlff_cuda_forget(cuda);
+  mlff_cuda_timing_close(cuda);
+  if (cuda->positions.data) cudaFreeHost(cuda->positions.data);
+  if (cuda->results.data) cudaFreeHost(cuda->results.data);
   if (cuda->staging) cudaFreeHost(cuda->staging);
   if (cuda->stream) cudaStreamDestroy(cuda->stream);
   cudaGetLastError();
@@ -183,7 +251,7 @@ static void close_cuda(mlff_backend *backend)
   free(cuda);
 }
 
-static mlff_status check_device(int device, char *kernels, size_t size, mlff_error *error)
+mlff_status mlff_cuda_check_device(int device, char *kernels, size_t size, mlff_error *error)
 {
   char why[200] = "";
   const int n = mlff_cuda_n_devices(why, sizeof why);
@@ -224,6 +292,8 @@ static void fill_ops(mlff_ops *ops, int is_double)
   ops->upload_reals = upload_reals_cuda;
   ops->download_reals = download_reals_cuda;
   ops->exchange = exchange_cuda;
+  mlff_cuda_replay_ops(&ops->replay);
+  mlff_cuda_timing_ops(&ops->timing);
   if (is_double)
     mlff_cuda_ops_f64(ops);
   else
@@ -233,7 +303,7 @@ static void fill_ops(mlff_ops *ops, int is_double)
 extern "C" mlff_status mlff_cuda_open(int device, int is_double, mlff_backend **backend, mlff_error *error)
 {
   char kernels[sizeof((mlff_backend *) 0)->kernels_text];
-  MLFF_TRY(check_device(device, kernels, sizeof kernels, error));
+  MLFF_TRY(mlff_cuda_check_device(device, kernels, sizeof kernels, error));
   mlff_cuda_backend *cuda = (mlff_cuda_backend *) calloc(1, sizeof *cuda);
   if (!cuda) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a backend");
   memcpy(cuda->base.kernels_text, kernels, sizeof kernels);
@@ -247,7 +317,6 @@ extern "C" mlff_status mlff_cuda_open(int device, int is_double, mlff_backend **
   fill_ops(&cuda->ops, is_double);
   cudaError_t failed = cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking);
   if (failed == cudaSuccess) failed = cudaMallocHost(&cuda->summary, sizeof *cuda->summary);
-  if (failed == cudaSuccess) failed = cudaMallocHost(&cuda->virial, 9 * sizeof(double));
   if (failed == cudaSuccess) failed = cudaMallocHost(&cuda->staging, MLFF_CUDA_STAGING);
   if (failed != cudaSuccess) {
     close_cuda(&cuda->base);

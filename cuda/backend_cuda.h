@@ -15,9 +15,29 @@ typedef struct mlff_cuda_summary {
   int64_t n_edges;
   double closest2; /* smallest r^2, infinity without edges; min() of all, the first pair of the list that has it */
   int32_t closest[2];
-  int32_t bad; /* first position that is not finite, INT32_MAX: none */
+  int32_t bad; /* first position that is not finite, MLFF_CUDA_NONE_BAD: none */
   int32_t unused;
 } mlff_cuda_summary;
+
+enum { MLFF_CUDA_NONE_BAD = 0x7f7f7f7f }; /* of bytes of one value, so that a memset writes it; beyond any atom */
+
+/* What ops do; see mlff_replay_ops in backend/ops.h. */
+typedef enum mlff_cuda_mode { MLFF_CUDA_PLAIN = 0, MLFF_CUDA_RECORDING, MLFF_CUDA_HANDING_OUT } mlff_cuda_mode;
+
+/* Pinned host memory that grows. */
+typedef struct mlff_cuda_pinned {
+  char *data;
+  size_t bytes;
+} mlff_cuda_pinned;
+
+/* Recorded steps: replay.cpp. */
+typedef struct mlff_cuda_replay {
+  mlff_cuda_mode mode;
+  cudaGraphExec_t exec;    /* NULL: none */
+  uint64_t hash, recorded; /* of what the step put on the stream since its positions; of the recorded one */
+  cudaError_t problem;     /* why the recording that is being made is useless */
+  const char *problem_in;
+} mlff_cuda_replay;
 
 typedef struct mlff_cuda_backend {
   mlff_backend base; /* first member: the engine's pointer is a pointer to this */
@@ -26,11 +46,16 @@ typedef struct mlff_cuda_backend {
   cudaStream_t stream;
   mlff_error failure;         /* the first failure of the device; code 0: none */
   mlff_cuda_summary *summary; /* pinned */
-  double *virial;             /* pinned [9] */
   char *staging;              /* pinned [MLFF_CUDA_STAGING]: conversions and uploads of lists */
   char *rows;                 /* host memory for halo exchanges */
   size_t rows_bytes;
-  mlff_buf virial_parts; /* double [n][9] and the sum: forces.cu */
+  mlff_buf virial_parts;               /* double [n][9] and the sum: forces.cu */
+  mlff_cuda_pinned positions, results; /* what goes up in a step, and what comes down */
+  size_t results_used;                 /* by this step so far */
+  int in_step;                         /* from the op `edges` to the end of the evaluation */
+  mlff_cuda_replay replay;
+  cudaEvent_t *stamps; /* [stamps_room] of a step, made when they are first needed */
+  int n_stamps, stamps_room;
 } mlff_cuda_backend;
 
 enum { MLFF_CUDA_STAGING = 1 << 18 };
@@ -46,13 +71,37 @@ void mlff_cuda_remember(mlff_cuda_backend *cuda, cudaError_t error, const char *
 mlff_status mlff_cuda_status(mlff_cuda_backend *cuda, mlff_error *error);
 /* Remembers when error is one; then as mlff_cuda_status. */
 mlff_status mlff_cuda_check(mlff_cuda_backend *cuda, cudaError_t call, const char *what, mlff_error *error);
-/* Copies on the stream; `download` waits until the bytes are there. */
+/* Copies on the stream; `download` waits until the bytes are there, but see mlff_replay_ops. */
 mlff_status mlff_cuda_upload(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error);
 mlff_status mlff_cuda_download(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error);
+
+/* At least `bytes` of pinned memory; contents are lost when it grows. */
+mlff_status mlff_cuda_pin(mlff_backend *backend, mlff_cuda_pinned *pinned, size_t bytes, mlff_error *error);
+
+/* replay.cpp. begin_step: forgets what the last step put on the stream. note: adds to it. */
+void mlff_cuda_begin_step(mlff_cuda_backend *cuda);
+void mlff_cuda_note(mlff_cuda_backend *cuda, const void *data, size_t bytes);
+/* Positions into pinned memory, zeros behind them. What came down of the edges into `edges`. */
+void mlff_cuda_set_positions(mlff_cuda_backend *cuda, const mlff_graph *graph, const mlff_edges *edges);
+void mlff_cuda_take_summary(const mlff_cuda_backend *cuda, mlff_edges *edges);
+void mlff_cuda_replay_ops(mlff_replay_ops *ops);
+void mlff_cuda_forget(mlff_cuda_backend *cuda); /* the recording */
+/* 1 when the error says that a step cannot be recorded, not that the device failed. */
+int mlff_cuda_is_recording_error(cudaError_t error);
+
+/* timing.cpp */
+void mlff_cuda_timing_ops(mlff_timing_ops *ops);
+void mlff_cuda_timing_close(mlff_cuda_backend *cuda);
+
+/* Whether this build can use the device; makes it the current one. kernels: its architecture, e.g. "sm_90". */
+mlff_status mlff_cuda_check_device(int device, char *kernels, size_t size, mlff_error *error);
 
 /* table.cu, compiled once for each element type. probe: cudaSuccess when this build has code for the current device. */
 cudaError_t mlff_cuda_probe_f32(void);
 cudaError_t mlff_cuda_probe_f64(void);
+/* A kernel that does nothing. */
+cudaError_t mlff_cuda_launch_empty_f32(cudaStream_t stream);
+cudaError_t mlff_cuda_launch_empty_f64(cudaStream_t stream);
 void mlff_cuda_ops_f32(mlff_ops *ops);
 void mlff_cuda_ops_f64(mlff_ops *ops);
 

@@ -14,7 +14,9 @@ namespace { /* kernels and their arguments differ between element types */
 
 typedef struct edge_arrays {
   graph_arrays g;
-  int32_t n_local, n_nodes, n_all;
+  int32_t n_local, n_nodes, n_all,
+      unused;     /* in a step: n_all has the atoms that there is room for; those behind are at 0 */
+  int64_t n_room; /* edges that there is room for */
   double cutoff2;
   int64_t *row;
   int32_t *nbr, *node, *species, *center_species;
@@ -84,8 +86,8 @@ static mlff_status upload_graph(mlff_backend *backend, const mlff_graph *graph, 
 
 namespace { /* kernels and their arguments differ between element types */
 
-/* summary.bad = min index of a position that is not finite. One thread per atom; an atomic minimum, so deterministic.
- * Twin: find_bad_position. */
+/* summary.bad = min index of a position that is not finite; before, it is MLFF_CUDA_NONE_BAD. One thread per atom; an
+ * atomic minimum, so deterministic. Twin: find_bad_position. */
 __global__ void bad_position_kernel(edge_arrays a)
 {
   const int b = (int) (blockIdx.x * blockDim.x + threadIdx.x);
@@ -116,7 +118,7 @@ __global__ void __launch_bounds__(EDGE_THREADS) edge_count_kernel(edge_arrays a)
 {
   const int i = (int) (blockIdx.x * EDGE_WARPS + threadIdx.x / WARP), lane = (int) threadIdx.x % WARP;
   if (i >= a.n_local) return;
-  const bool none = a.g.summary->bad != INT_MAX || a.g.species[i] < 0;
+  const bool none = a.g.summary->bad != MLFF_CUDA_NONE_BAD || a.g.species[i] < 0;
   const int64_t begin = a.g.row[i], end = none ? begin : a.g.row[i + 1];
   double closest2 = INFINITY;
   int64_t closest_p = INT64_MAX;
@@ -189,7 +191,8 @@ __global__ void __launch_bounds__(SCAN_THREADS) edge_scan_kernel(edge_arrays a)
   if (t == 0) a.g.block_closest[blockIdx.x] = pair[0];
 }
 
-/* block_edges[b] = sum of those before b; row[n_local] and the summary. One block that walks over all n_blocks;
+/* block_edges[b] = sum of those before b; row[n_local] = number of edges, or 0 when there is no room for so many; the
+ * summary. One block that walks over all n_blocks;
  * shared: a sum and a pair per thread; deterministic. */
 __global__ void __launch_bounds__(SCAN_THREADS) edge_total_kernel(edge_arrays a, int n_blocks)
 {
@@ -214,7 +217,7 @@ __global__ void __launch_bounds__(SCAN_THREADS) edge_total_kernel(edge_arrays a,
   pair[t] = first;
   closest_of_block(pair);
   if (t) return;
-  a.row[a.n_local] = before;
+  a.row[a.n_local] = before <= a.n_room ? before : 0;
   a.g.summary->n_edges = before;
   a.g.summary->closest2 = pair[0].r2;
   a.g.summary->closest[0] = pair[0].i;
@@ -223,14 +226,16 @@ __global__ void __launch_bounds__(SCAN_THREADS) edge_total_kernel(edge_arrays a,
 
 /* Writes the edges of centre i from row[i] on, in the order of the list:
  *   vec[e] = (x_j - x_i, r_ij), nbr[e] = j, node[e], species[e];  edge[p] = e or -1
+ * When there is no room for all edges, there are none: all that follows finds empty rows.
  * A warp owns a centre, its lanes every 32nd candidate. No shared memory; deterministic. Twin: fill_row, edges_cpu. */
 __global__ void __launch_bounds__(EDGE_THREADS) edge_fill_kernel(edge_arrays a)
 {
   const int i = (int) (blockIdx.x * EDGE_WARPS + threadIdx.x / WARP), lane = (int) threadIdx.x % WARP;
   if (i >= a.n_local) return;
-  const bool none = a.g.summary->bad != INT_MAX || a.g.species[i] < 0;
+  const bool fits = a.g.summary->n_edges <= a.n_room;
+  const bool none = !fits || a.g.summary->bad != MLFF_CUDA_NONE_BAD || a.g.species[i] < 0;
   const int64_t begin = a.g.row[i], end = a.g.row[i + 1];
-  const int64_t start = a.row[i] + a.g.block_edges[i / SCAN_THREADS];
+  const int64_t start = fits ? a.row[i] + a.g.block_edges[i / SCAN_THREADS] : 0;
   int64_t next = start;
   for (int64_t p0 = begin; p0 < end; p0 += WARP) {
     const int64_t p = p0 + lane;
@@ -254,25 +259,44 @@ __global__ void __launch_bounds__(EDGE_THREADS) edge_fill_kernel(edge_arrays a)
 
 } // namespace
 
-static mlff_status reserve(mlff_backend *backend, const mlff_graph *graph, mlff_edges *edges, mlff_error *error)
+/* What to make room for: n and a little more, so that similar steps and lists look the same to a recorded step. */
+static int64_t room_for(int64_t n, int64_t before)
 {
-  const size_t n = (size_t) graph->n_pairs;
+  if (n <= before && before <= 2 * n + 1024) return before;
+  return (n + n / 16 + 64) / 64 * 64;
+}
+
+/* Room for what the list says. */
+static mlff_status reserve_list(mlff_backend *backend, const mlff_graph *graph, mlff_edges *edges, mlff_error *error)
+{
   const void *before = edges->scratch.data;
+  const int64_t all_room = edges->all_room, pairs_room = edges->pairs_room;
   graph_arrays unused;
   if (graph->n_pairs > INT32_MAX)
     return mlff_fail(error, MLFF_E_UNSUPPORTED,
                      "%lld candidate pairs on one GPU, %d are possible: use more ranks and GPUs",
                      (long long) graph->n_pairs, INT32_MAX);
+  edges->all_room = room_for(graph->n_all, all_room);
+  edges->pairs_room = room_for(graph->n_pairs, pairs_room);
   MLFF_TRY(mlff_buf_reserve(backend, &edges->row, ((size_t) graph->n_local + 1) * sizeof(int64_t), error));
+  MLFF_TRY(mlff_buf_reserve(backend, &edges->center_species, (size_t) graph->n_nodes * sizeof(int32_t), error));
+  const size_t bytes = graph_layout(NULL, graph->n_local, graph->n_nodes, edges->all_room, edges->pairs_room, &unused);
+  MLFF_TRY(mlff_buf_reserve(backend, &edges->scratch, bytes, error));
+  const size_t position_bytes = (size_t) edges->all_room * 3 * sizeof(double);
+  if (!backend->forecast) MLFF_TRY(mlff_cuda_pin(backend, &mlff_cuda_of(backend)->positions, position_bytes, error));
+  if (edges->scratch.data != before || edges->all_room != all_room || edges->pairs_room != pairs_room)
+    edges->list_id = 0; /* its arrays were lost or lie elsewhere */
+  return MLFF_OK;
+}
+
+/* Room for edges->n_room edges. */
+static mlff_status reserve_edges(mlff_backend *backend, mlff_edges *edges, mlff_error *error)
+{
+  const size_t n = (size_t) edges->n_room;
   MLFF_TRY(mlff_buf_reserve(backend, &edges->nbr, n * sizeof(int32_t), error));
   MLFF_TRY(mlff_buf_reserve(backend, &edges->node, n * sizeof(int32_t), error));
   MLFF_TRY(mlff_buf_reserve(backend, &edges->species, n * sizeof(int32_t), error));
-  MLFF_TRY(mlff_buf_reserve(backend, &edges->vec, n * 4 * sizeof(real), error));
-  MLFF_TRY(mlff_buf_reserve(backend, &edges->center_species, (size_t) graph->n_nodes * sizeof(int32_t), error));
-  const size_t bytes = graph_layout(NULL, graph->n_local, graph->n_nodes, graph->n_all, graph->n_pairs, &unused);
-  MLFF_TRY(mlff_buf_reserve(backend, &edges->scratch, bytes, error));
-  if (edges->scratch.data != before) edges->list_id = 0; /* contents are lost when it grows */
-  return MLFF_OK;
+  return mlff_buf_reserve(backend, &edges->vec, n * 4 * sizeof(real), error);
 }
 
 static edge_arrays arrays_of(const mlff_edges *edges)
@@ -283,6 +307,7 @@ static edge_arrays arrays_of(const mlff_edges *edges)
   a.n_local = edges->n_local;
   a.n_nodes = edges->n_nodes;
   a.n_all = edges->n_all;
+  a.n_room = edges->n_room;
   a.cutoff2 = edges->cutoff * edges->cutoff;
   a.row = (int64_t *) edges->row.data;
   a.nbr = (int32_t *) edges->nbr.data;
@@ -295,6 +320,7 @@ static edge_arrays arrays_of(const mlff_edges *edges)
 
 static void set_sizes(const mlff_graph *graph, double cutoff, mlff_edges *edges)
 {
+  if (edges->n_local != graph->n_local || edges->n_nodes != graph->n_nodes) edges->list_id = 0; /* another layout */
   edges->n_local = graph->n_local;
   edges->n_nodes = graph->n_nodes;
   edges->n_all = graph->n_all;
@@ -313,47 +339,69 @@ static void set_longest(const mlff_graph *graph, mlff_edges *edges)
       edges->longest_row = (int32_t) (graph->row[i + 1] - graph->row[i]);
 }
 
-/* Positions and an empty summary go up; small systems through pinned memory. */
-static mlff_status upload_positions(mlff_backend *backend, const mlff_graph *graph, const edge_arrays *a,
-                                    mlff_error *error)
+/* Everything of a step up to the edges and their summary on the way to the host. Positions are in pinned memory. */
+static mlff_status enqueue_step(mlff_backend *backend, const mlff_edges *edges, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-  const size_t bytes = (size_t) graph->n_all * 3 * sizeof(double);
-  const void *src = graph->n_all ? &graph->pos[0][0] : NULL;
-  if (bytes && bytes <= MLFF_CUDA_STAGING) src = memcpy(cuda->staging, src, bytes);
-  MLFF_TRY(mlff_cuda_upload(backend, a->g.pos, src, bytes, error));
-  memset(cuda->summary, 0, sizeof *cuda->summary);
-  cuda->summary->bad = INT32_MAX;
-  return mlff_cuda_upload(backend, a->g.summary, cuda->summary, sizeof *cuda->summary, error);
+  edge_arrays a = arrays_of(edges);
+  a.n_all = (int32_t) edges->all_room;
+  const int n_scan = (int) mlff_cuda_blocks(a.n_local, SCAN_THREADS);
+  const unsigned n_blocks = mlff_cuda_blocks(a.n_local, EDGE_WARPS);
+  mlff_cuda_begin_step(cuda);
+  MLFF_TRY(mlff_cuda_upload(backend, a.g.pos, cuda->positions.data, (size_t) a.n_all * 3 * sizeof(double), error));
+  if (!backend->forecast && !cuda->failure.code)
+    MLFF_TRY(mlff_cuda_check(cuda, cudaMemsetAsync(a.g.summary, 0x7f, sizeof *a.g.summary, cuda->stream),
+                             "cudaMemsetAsync", error));
+  MLFF_LAUNCH_INDEPENDENT(backend, bad_position_kernel, mlff_cuda_blocks(a.n_all, EDGE_THREADS), EDGE_THREADS, a);
+  MLFF_LAUNCH(backend, edge_count_kernel, n_blocks, EDGE_THREADS, 0, a);
+  MLFF_LAUNCH(backend, edge_scan_kernel, (unsigned) n_scan, SCAN_THREADS, 0, a);
+  MLFF_LAUNCH(backend, edge_total_kernel, 1, SCAN_THREADS, 0, a, n_scan);
+  MLFF_LAUNCH(backend, edge_fill_kernel, n_blocks, EDGE_THREADS, 0, a);
+  MLFF_TRY(mlff_cuda_status(cuda, error));
+  if (backend->forecast) return MLFF_OK;
+  return mlff_cuda_check(cuda,
+                         cudaMemcpyAsync(cuda->summary, a.g.summary, sizeof *cuda->summary, cudaMemcpyDeviceToHost,
+                                         cuda->stream),
+                         "a download", error);
+}
+
+/* A plain step; when there are more edges than there is room for, room is made and they are found again. */
+static mlff_status run_step(mlff_backend *backend, mlff_edges *edges, mlff_error *error)
+{
+  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  for (int attempt = 0; attempt < 2; attempt++) {
+    MLFF_TRY(enqueue_step(backend, edges, error));
+    if (backend->forecast) return MLFF_OK;
+    MLFF_TRY(mlff_cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "waiting for the edges", error));
+    mlff_cuda_take_summary(cuda, edges);
+    const int64_t room = room_for(edges->n_edges, edges->n_room);
+    if (room == edges->n_room) break;
+    edges->n_room = room;
+    MLFF_TRY(reserve_edges(backend, edges, error));
+  }
+  return MLFF_OK;
 }
 
 mlff_status MLFF_CUDA(edges_cuda)(mlff_backend *backend, const mlff_graph *graph, double cutoff, mlff_edges *edges,
                                   mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  if (cuda->replay.mode == MLFF_CUDA_RECORDING) return enqueue_step(backend, edges, error); /* the list is here */
   const bool is_new = edges->list_id != graph->list_id || graph->list_id == 0;
   set_sizes(graph, cutoff, edges);
   MLFF_TRY(mlff_cuda_check(cuda, cudaSetDevice(cuda->device), "cudaSetDevice", error));
-  MLFF_TRY(reserve(backend, graph, edges, error));
-  const edge_arrays a = arrays_of(edges);
+  MLFF_TRY(reserve_list(backend, graph, edges, error));
+  MLFF_TRY(reserve_edges(backend, edges, error));
   if (is_new || edges->list_id == 0) {
+    const edge_arrays a = arrays_of(edges);
     edges->list_id = 0;
     set_longest(graph, edges);
     MLFF_TRY(upload_graph(backend, graph, &a, error));
     edges->list_id = graph->list_id;
   }
-  MLFF_TRY(upload_positions(backend, graph, &a, error));
-  const int n_scan = (int) mlff_cuda_blocks(graph->n_local, SCAN_THREADS);
-  const unsigned n_blocks = mlff_cuda_blocks(graph->n_local, EDGE_WARPS);
-  MLFF_LAUNCH_INDEPENDENT(backend, bad_position_kernel, mlff_cuda_blocks(graph->n_all, EDGE_THREADS), EDGE_THREADS, a);
-  MLFF_LAUNCH(backend, edge_count_kernel, n_blocks, EDGE_THREADS, 0, a);
-  MLFF_LAUNCH(backend, edge_scan_kernel, (unsigned) n_scan, SCAN_THREADS, 0, a);
-  MLFF_LAUNCH(backend, edge_total_kernel, 1, SCAN_THREADS, 0, a, n_scan);
-  MLFF_LAUNCH(backend, edge_fill_kernel, n_blocks, EDGE_THREADS, 0, a);
-  MLFF_TRY(mlff_cuda_download(backend, cuda->summary, a.g.summary, sizeof *cuda->summary, error));
-  edges->n_edges = cuda->summary->n_edges;
-  edges->min_distance = sqrt(cuda->summary->closest2);
-  edges->closest[0] = cuda->summary->closest[0];
-  edges->closest[1] = cuda->summary->closest[1];
-  return cuda->summary->bad == INT32_MAX ? MLFF_OK : mlff_edges_bad_position(cuda->summary->bad, error);
+  if (!backend->forecast) mlff_cuda_set_positions(cuda, graph, edges);
+  MLFF_TRY(run_step(backend, edges, error));
+  if (backend->forecast || cuda->summary->bad == MLFF_CUDA_NONE_BAD) return MLFF_OK;
+  edges->n_edges = 0;
+  return mlff_edges_bad_position(cuda->summary->bad, error);
 }

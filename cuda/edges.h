@@ -60,7 +60,7 @@ static inline size_t graph_layout(void *base, int64_t n_local, int64_t n_nodes, 
 static inline graph_arrays graph_of(const mlff_edges *edges)
 {
   graph_arrays g;
-  graph_layout(edges->scratch.data, edges->n_local, edges->n_nodes, edges->n_all, edges->n_pairs, &g);
+  graph_layout(edges->scratch.data, edges->n_local, edges->n_nodes, edges->all_room, edges->pairs_room, &g);
   return g;
 }
 

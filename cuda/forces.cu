@@ -142,8 +142,8 @@ static mlff_status make_arrays(mlff_backend *backend, const mlff_forces_args *ar
 
 mlff_status MLFF_CUDA(forces_cuda)(mlff_backend *backend, const mlff_forces_args *args, mlff_error *error)
 {
-  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   mlff_result *result = args->result;
+  double virial[9] = {0};
   const size_t n = (size_t) args->edges->n_nodes;
   const unsigned n_blocks = mlff_cuda_blocks((int64_t) n, FORCE_THREADS);
   force_arrays a;
@@ -155,7 +155,7 @@ mlff_status MLFF_CUDA(forces_cuda)(mlff_backend *backend, const mlff_forces_args
   if (a.half) MLFF_TRY(mlff_cuda_download(backend, result->atom_virial, a.half, 9 * n * sizeof(double), error));
   if (a.centroid)
     MLFF_TRY(mlff_cuda_download(backend, result->atom_centroid, a.centroid, 9 * n * sizeof(double), error));
-  MLFF_TRY(mlff_cuda_download(backend, cuda->virial, a.virial, 9 * sizeof(double), error));
-  mlff_virial_six(cuda->virial, result->virial);
+  MLFF_TRY(mlff_cuda_download(backend, virial, a.virial, sizeof virial, error));
+  mlff_virial_six(virial, result->virial);
   return MLFF_OK;
 }

@@ -3,6 +3,8 @@
  *   MLFF_LAUNCH(backend, kernel, grid, block, shared_bytes, arguments ...)
  *   MLFF_LAUNCH_INDEPENDENT(backend, kernel, grid, block, arguments ...)   threads that never wait for each other: no
  *                                                                          barrier, vote, shuffle or shared memory
+ * Arguments are part of what a recorded step is known by (replay.cpp), so structures of them have no padding, whose bytes
+ * would be anything: tests/lint looks for it.
  * Both do nothing for a grid of 0 blocks or when the backend has failed. Errors are kept by the backend and returned by
  * the next op that returns a status.
  *   MLFF_SHARED(type, name, n)           __shared__ type name[n]
@@ -30,22 +32,33 @@ static inline unsigned mlff_cuda_blocks(int64_t n, int per_block)
 }
 
 template <typename... P, typename... A>
+static cudaError_t mlff_cuda_start(const char *name, int independent, void (*kernel)(P...), dim3 grid, dim3 block,
+                                   size_t shared, cudaStream_t stream, A... arguments)
+{
+#if MLFF_CUDASIM
+  const cudasim_launch_info info = {name, grid, block, shared, independent};
+  return cudasim_launch_kernel(info, stream, kernel, arguments...);
+#else
+  (void) name;
+  (void) independent;
+  kernel<<<grid, block, shared, stream>>>(arguments...);
+  return cudaGetLastError();
+#endif
+}
+
+template <typename... P, typename... A>
 static void mlff_cuda_launch(mlff_backend *backend, const char *name, int independent, void (*kernel)(P...), dim3 grid,
                              dim3 block, size_t shared, A... arguments)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   if (cuda->failure.code || backend->forecast || grid.x == 0 || grid.y == 0) return;
-#if MLFF_CUDASIM
-  const cudasim_launch_info info = {name, grid, block, shared, independent};
-  const cudaError_t error = cudasim_launch_kernel(info, cuda->stream, kernel, arguments...);
-#else
-  (void) independent;
-  kernel<<<grid, block, shared, cuda->stream>>>(arguments...);
-  const cudaError_t error = cudaGetLastError();
-#endif
+  if (cuda->replay.mode == MLFF_CUDA_HANDING_OUT) return; /* it ran when the recorded step was started */
+  const unsigned shape[] = {grid.x, grid.y, block.x, (unsigned) shared};
+  mlff_cuda_note(cuda, shape, sizeof shape);
+  mlff_cuda_note(cuda, (const void *) &kernel, sizeof kernel);
+  (mlff_cuda_note(cuda, &arguments, sizeof arguments), ...);
+  const cudaError_t error = mlff_cuda_start(name, independent, kernel, grid, block, shared, cuda->stream, arguments...);
   if (error != cudaSuccess) mlff_cuda_remember(cuda, error, name);
-  if (backend->spans)
-    mlff_cuda_check(cuda, cudaStreamSynchronize(cuda->stream), name, NULL); /* spans time what is done */
 }
 
 #define MLFF_LAUNCH(backend, kernel, grid, block, shared, ...) \

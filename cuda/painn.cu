@@ -9,13 +9,13 @@ enum { RADIAL_THREADS = 128 };
 namespace { /* kernels and their arguments differ between element types */
 
 typedef struct radial_arrays {
-  int64_t n_edges;
-  const real *vec; /* [n_edges][4] */
+  const int64_t *n_edges; /* on the device: the host may know no more than how many there is room for */
+  const real *vec;        /* [n_edges][4] */
   const int32_t *node, *species;
   real *line, *terms; /* [n_edges][MLFF_PAINN_LINE], [n_edges][2][n_terms] */
   const real *first, *second;
   double cutoff;
-  int kind, n, n_terms;
+  int kind, n, n_terms, unused;
 } radial_arrays;
 
 /* ---- cubic B-splines --------------------------------------------------------------------------------------------- */
@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(RADIAL_THREADS) radial_cubic_kernel(radial_arr
 {
   const real piece[4][4] = MLFF_SPLINE_PIECES;
   const int64_t e = (int64_t) blockIdx.x * RADIAL_THREADS + threadIdx.x;
-  if (e >= a.n_edges) return;
+  if (e >= *a.n_edges) return;
   real *line = a.line + e * MLFF_PAINN_LINE;
   const real inverse_h = (real) (a.n / a.cutoff);
   const real r = a.vec[4 * e + 3], x = r * inverse_h, inverse = 1 / r;
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(RADIAL_THREADS) radial_cubic_kernel(radial_arr
 __global__ void __launch_bounds__(RADIAL_THREADS) radial_dense_kernel(radial_arrays a)
 {
   const int64_t e = (int64_t) blockIdx.x * RADIAL_THREADS + threadIdx.x;
-  if (e >= a.n_edges) return;
+  if (e >= *a.n_edges) return;
   real *line = a.line + e * MLFF_PAINN_LINE, *coef = a.terms + e * 2 * a.n_terms, *slope = coef + a.n_terms;
   const double pi = 3.14159265358979323846;
   const real r = a.vec[4 * e + 3], inverse = 1 / r;
@@ -88,14 +88,14 @@ __global__ void __launch_bounds__(RADIAL_THREADS) radial_dense_kernel(radial_arr
 mlff_status MLFF_CUDA(painn_radial_cuda)(mlff_backend *backend, const mlff_painn_basis *basis, const mlff_edges *edges,
                                          mlff_painn_radial *radial, mlff_error *error)
 {
-  const size_t n = (size_t) edges->n_edges;
+  const size_t n = (size_t) edges->n_room;
   const bool cubic = basis->kind == MLFF_PAINN_CUBIC;
   MLFF_TRY(mlff_buf_reserve(backend, &radial->line, n * MLFF_PAINN_LINE * sizeof(real), error));
   if (!cubic)
     MLFF_TRY(mlff_buf_reserve(backend, &radial->terms, n * 2 * (size_t) basis->n_terms * sizeof(real), error));
   radial_arrays a;
   memset(&a, 0, sizeof a);
-  a.n_edges = edges->n_edges;
+  a.n_edges = (const int64_t *) edges->row.data + edges->n_local;
   a.vec = (const real *) edges->vec.data;
   a.node = (const int32_t *) edges->node.data;
   a.species = (const int32_t *) edges->species.data;
@@ -107,7 +107,7 @@ mlff_status MLFF_CUDA(painn_radial_cuda)(mlff_backend *backend, const mlff_painn
   a.kind = (int) basis->kind;
   a.n = basis->n;
   a.n_terms = basis->n_terms;
-  const unsigned n_blocks = mlff_cuda_blocks(a.n_edges, RADIAL_THREADS);
+  const unsigned n_blocks = mlff_cuda_blocks(edges->n_room, RADIAL_THREADS);
   if (cubic)
     MLFF_LAUNCH_INDEPENDENT(backend, radial_cubic_kernel, n_blocks, RADIAL_THREADS, a);
   else

@@ -17,6 +17,11 @@ cudaError_t MLFF_CUDA(mlff_cuda_probe)(void)
   return cudaFuncGetAttributes(&attributes, probe_kernel);
 }
 
+cudaError_t MLFF_CUDA(mlff_cuda_launch_empty)(cudaStream_t stream)
+{
+  return mlff_cuda_start("probe_kernel", 1, probe_kernel, 1, WARP, 0, stream, (int *) NULL);
+}
+
 void MLFF_CUDA(mlff_cuda_ops)(mlff_ops *ops)
 {
   ops->linear_pack = MLFF_CUDA(linear_pack_cuda);

@@ -109,15 +109,17 @@ typedef struct mlff_halo {
 
 /* How to open a model. Zero-initialise, then set what you need. */
 typedef struct mlff_options {
-  const char *device;    /* "auto" (default): the first GPU that can be used, else the CPU; "cpu", "cuda", "cuda:N" */
-  const char *precision; /* "fp32" (default), "fp64", "mixed"                                             */
-  const char *kernels;   /* "auto" (default: the best that the processor has), "generic", "avx2", "avx512" */
+  const char *device; /* "auto" or "auto:N" (default auto:0): that GPU when it can be used, else the CPU; "cpu", "cuda",
+                            "cuda:N" */
+  const char *precision;       /* "fp32" (default), "fp64", "mixed"                                             */
+  const char *kernels;         /* "auto" (default: the best that the processor has), "generic", "avx2", "avx512" */
   const char *const *elements; /* [n_elements] elements that will occur, NULL = all of the model's; columns and
                                     networks of others are left out, which is exact and faster                    */
   int n_elements;
   int skip_self_test;  /* non-zero: do not run the file's self-test when opening                        */
   const char *members; /* of an ensemble, from 0: NULL or "all", or "0:2,5" = members 0, 1, 2 and 5; the energy is their
                           mean. The self-test when opening is that of the whole ensemble all the same          */
+  const char *graph;   /* "on" (default): settled steps on a GPU are recorded once and replayed; "off"   */
 } mlff_options;
 
 /* What one evaluation returns. The caller owns all arrays; NULL = not wanted. Arrays are overwritten.
@@ -206,6 +208,22 @@ MLFF_API mlff_memory mlff_model_memory(const mlff_model *model);
 MLFF_API mlff_status mlff_model_evaluate(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo,
                                          mlff_result *result, mlff_error *error);
 
+/* ---- recorded steps ------------------------------------------------------------------------------------------------ */
+
+/* On a GPU a step is recorded as one CUDA graph when it follows one with the same list, and replayed from then on, with
+ * the same bits as without. Steps run op by op when their list is new and where features of other ranks' atoms are
+ * needed. Never on a CPU. */
+typedef struct mlff_replays {
+  int is_on;       /* steps are recorded where they can be                                          */
+  const char *why; /* "" or why nothing is (any more); lives as long as the model                   */
+  int64_t n_steps, n_replayed, n_recorded;
+  int64_t n_overflows;   /* replayed steps with more edges than there was room for; run again plainly */
+  double record_seconds; /* spent on recording                                                        */
+} mlff_replays;
+
+/* Since opening, without self-tests. */
+MLFF_API mlff_replays mlff_model_replays(const mlff_model *model);
+
 /* ---- where the time goes ---------------------------------------------------------------------------------------- */
 
 /* Parts of an evaluation that are timed while spans are on. MLFF_SPAN_EVALUATE is the whole; the others lie within it,
@@ -240,7 +258,8 @@ typedef struct mlff_stamp {
 } mlff_stamp;
 
 /* Starts timing from zero, with room for n_stamps calls (0 = sums only). While spans are off (the default) evaluations
- * run the very code that they would run without them; on, each operation reads the clock twice. Results are the same. */
+ * run the very code that they would run without them; on, each operation reads the clock twice. On a GPU parts are timed by
+ * events on its stream, in replayed steps too, and are ranges in NVIDIA's profilers. Results are the same. */
 MLFF_API mlff_status mlff_spans_start(mlff_model *model, size_t n_stamps, mlff_error *error);
 /* Spans off; sums and stamps remain readable. */
 MLFF_API void mlff_spans_stop(mlff_model *model);
@@ -279,10 +298,45 @@ MLFF_API mlff_status mlff_system_create(int32_t n_atoms, const int32_t *species,
                                         const double (*cell)[3], const int *pbc, double cutoff, mlff_system **system,
                                         mlff_error *error);
 MLFF_API const mlff_graph *mlff_system_graph(const mlff_system *system);
+/* n systems as one, so that one evaluation computes all of them: atoms of the first, of the second, ..., all owned ones before
+ * all images. Forces and energies of atoms are those of each system alone; a system's energy is the sum of its atoms'.
+ * Not for models whose energy is no sum over atoms (they refuse it). The parts are not needed any more afterwards. */
+MLFF_API mlff_status mlff_system_join(const mlff_system *const *systems, int n, mlff_system **joined,
+                                      mlff_error *error);
 MLFF_API void mlff_system_free(mlff_system *system);
 
 /* Checks the laws of a graph (offsets, index ranges, node map) in O(n_pairs); for tests and debugging. */
 MLFF_API mlff_status mlff_graph_check(const mlff_graph *graph, int n_species, mlff_error *error);
+
+/* What this computer and this build have. */
+typedef struct mlff_platform {
+  const char *version, *compiler, *yaml; /* of this library, what compiled it, of libyaml                     */
+  char kernels[64];                      /* CPU kernel paths that can be run here, the best last            */
+  int has_cuda;                          /* the GPU backend is in this build                                */
+  const char *gpu_code;                  /* architectures that it has code for, as CMAKE_CUDA_ARCHITECTURES */
+  int driver, runtime;                   /* CUDA versions, 1000 major + 10 minor; 0: none                   */
+  int n_devices;
+  char why[200]; /* why there is none, else "" */
+} mlff_platform;
+
+/* A GPU. Numbers that are not known or were not measured are NaN. */
+typedef struct mlff_device {
+  int number; /* of cuda:N */
+  char name[256];
+  int major, minor; /* compute capability */
+  int n_multiprocessors;
+  size_t total_bytes, free_bytes;
+  double clock_mhz, memory_clock_mhz;
+  double up_gbs, down_gbs, copy_gbs; /* copies from and to pinned memory; read and written by one on the device   */
+  double launch_us, round_trip_us;   /* of a kernel that does nothing: one of many, and with waiting for each     */
+  double node_us;                    /* the same as one of many in a CUDA graph                                     */
+  int can_run;                       /* this build can use it */
+  char why[400];                     /* why not, else "" */
+} mlff_device;
+
+MLFF_API void mlff_platform_read(mlff_platform *platform);
+/* with_times: measures copies and launches, in well under a second. MLFF_OK also when can_run is 0. */
+MLFF_API mlff_status mlff_device_read(int number, int with_times, mlff_device *device, mlff_error *error);
 
 /* Name of a status, e.g. "MLFF_E_FORMAT". */
 MLFF_API const char *mlff_status_name(mlff_status status);

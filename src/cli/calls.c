@@ -139,7 +139,7 @@ static int one_call(bench *b, int k)
   const int64_t grown = mlff_model_memory(model).n_growths - growths;
   const mlffprof_step step = {.step = k,
                               .seconds = seconds,
-                              .n_atoms = b->calls->frames[0].n_atoms,
+                              .n_atoms = b->calls->n_atoms,
                               .tags = grown ? MLFFPROF_TAG_BUFFER_GROWTH : 0,
                               .slowest_rank = MLFFPROF_UNKNOWN,
                               .components = take_parts(b)};
@@ -174,7 +174,7 @@ static int record(bench *b)
   const mlffprof_options options = {.name = b->calls->frames[0].name,
                                     .model_name = info->name,
                                     .device = info->device,
-                                    .n_atoms = b->calls->frames[0].n_atoms,
+                                    .n_atoms = b->calls->n_atoms,
                                     .n_warmup = b->n_warm,
                                     .components = b->parts,
                                     .n_components = b->n_parts,
@@ -189,6 +189,24 @@ static int record(bench *b)
   return code;
 }
 
+/* n copies in the place of one. */
+static mlff_status replicate(mlff_system **system, int n, mlff_error *error)
+{
+  mlff_system *one = *system, *all = NULL;
+  const mlff_system **copies = malloc((size_t) n * sizeof *copies);
+  if (!copies) {
+    *error = (mlff_error){.code = MLFF_E_NOMEM, .text = "out of memory for replicas"};
+    return MLFF_E_NOMEM;
+  }
+  for (int k = 0; k < n; k++) copies[k] = one;
+  const mlff_status status = mlff_system_join(copies, n, &all, error);
+  free(copies);
+  if (status) return status;
+  mlff_system_free(one);
+  *system = all;
+  return MLFF_OK;
+}
+
 int cli_calls_run(const cli_options *o, int n_calls, int memory_every, cli_calls *calls)
 {
   mlff_error error = {.code = MLFF_OK};
@@ -200,7 +218,12 @@ int cli_calls_run(const cli_options *o, int n_calls, int memory_every, cli_calls
   const mlff_info *info = mlff_model_info(calls->model);
   if (cli_frame_species(frame, info, o->arguments[1], &error)) return cli_fail(&error);
   if (cli_frame_system(frame, info->cutoff + o->skin, &b.system, &error)) return cli_fail(&error);
-  calls->result.forces = malloc(((size_t) frame->n_atoms + 1) * sizeof *calls->result.forces);
+  if (o->n_replicas > 1 && replicate(&b.system, o->n_replicas, &error)) {
+    mlff_system_free(b.system);
+    return cli_fail(&error);
+  }
+  calls->n_atoms = mlff_system_graph(b.system)->n_local;
+  calls->result.forces = malloc(((size_t) calls->n_atoms + 1) * sizeof *calls->result.forces);
   const int code = calls->result.forces ? record(&b) : CLI_FAILED;
   mlff_system_free(b.system);
   return code;

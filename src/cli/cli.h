@@ -5,7 +5,7 @@
 #include "mlff/mlff.h"
 #include "mlff/mlffprof.h"
 
-enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_NO_GPU = 3 };
 
 /* What stands after the command. Strings are borrowed from argv. */
 typedef struct cli_options {
@@ -14,6 +14,7 @@ typedef struct cli_options {
   mlff_options open;
   int forces, json;
   int n_calls; /* 0 = the command's default */
+  int n_replicas;
   double skin;
   const char *file, *trace, *gate, *targets;
 } cli_options;
@@ -27,6 +28,7 @@ typedef struct cli_command {
   int (*run)(const cli_options *options);
 } cli_command;
 
+int cli_check(const cli_options *options);
 int cli_info(const cli_options *options);
 int cli_verify(const cli_options *options);
 int cli_evaluate(const cli_options *options);
@@ -71,6 +73,7 @@ typedef struct cli_calls {
   int n_frames, n_calls;
   int64_t n_growths; /* of buffers, after warm-up */
   mlff_result result;
+  int n_atoms;        /* of all replicas */
   mlff_memory memory; /* afterwards */
   mlffprof_report *report;
 } cli_calls;

@@ -9,14 +9,17 @@
 enum { ANY_NUMBER = 1 << 20 };
 
 static const cli_command commands[] = {
+    {"check", "", 0, 0, "json-file",
+     "print what this computer, its GPUs and this build can do; status 3: no GPU to use", cli_check},
     {"info", "MODEL.yaml", 1, 1, "", "print what a model is, where it comes from and what it was made for", cli_info},
-    {"verify", "MODEL.yaml", 1, 1, "device precision kernels",
+    {"verify", "MODEL.yaml", 1, 1, "device precision kernels graph",
      "run the model's self-test here, or compare it --against a package", cli_verify},
-    {"evaluate", "MODEL.yaml STRUCTURES.xyz", 2, 2, "device precision kernels members forces json",
+    {"evaluate", "MODEL.yaml STRUCTURES.xyz", 2, 2, "device precision kernels graph members forces json",
      "energy, forces and virial of each structure", cli_evaluate},
-    {"time", "MODEL.yaml STRUCTURE.xyz", 2, 2, "device precision kernels members calls skin json file trace",
+    {"time", "MODEL.yaml STRUCTURE.xyz", 2, 2,
+     "device precision kernels graph members calls replicas skin json file trace",
      "time repeated evaluations of the first structure", cli_time},
-    {"soak", "MODEL.yaml STRUCTURE.xyz", 2, 2, "device precision kernels members calls skin json file",
+    {"soak", "MODEL.yaml STRUCTURE.xyz", 2, 2, "device precision kernels graph members calls skin json file",
      "does memory grow over many evaluations? fails when it does", cli_soak},
     {"show", "REPORT.json...", 1, ANY_NUMBER, "targets", "print one report, or a table of many", cli_show},
     {"compare", "A.json [B.json]", 1, 2, "gate", "B against A: ratios, intervals, test; or rules with --gate",
@@ -27,13 +30,16 @@ enum { N_COMMANDS = sizeof commands / sizeof *commands };
 static const struct {
   const char *name, *value, *text;
 } option_texts[] = {
+    {"json-file", "FILE", "write what is printed as JSON"}, /* --json of commands that print text as well */
     {"device", "NAME", "auto (default), cpu, cuda or cuda:N"},
     {"precision", "NAME", "fp32 (default), fp64 or mixed"},
     {"kernels", "NAME", "auto (default), generic, avx2 or avx512"},
+    {"graph", "on|off", "on (default): settled steps on a GPU are recorded once and replayed"},
     {"members", "LIST", "of an ensemble: all (default), or from 0 as in 0:2,5"},
     {"forces", "", "print the forces as well (always in JSON)"},
     {"json", "", "write JSON with all digits"},
     {"calls", "N", "number of evaluations, 100 by default (soak: 2000); a tenth as many warm up"},
+    {"replicas", "N", "that many copies of the structure in one evaluation, 1 by default"},
     {"skin", "LENGTH", "A, added to the cutoff of the neighbour list as in dynamics, 2 by default"},
     {"file", "FILE", "write the report as JSON (docs/benchmarks.md)"},
     {"trace", "FILE", "write the calls for a trace viewer (ui.perfetto.dev)"},
@@ -41,6 +47,12 @@ static const struct {
     {"gate", "FILE", "hold A, or the change from A to B, against rules; fails when one is broken"},
 };
 enum { N_OPTIONS = sizeof option_texts / sizeof *option_texts };
+
+/* What stands on the command line for option k. */
+static const char *typed(int k)
+{
+  return strcmp(option_texts[k].name, "json-file") ? option_texts[k].name : "json";
+}
 
 /* Commands of the Python package mlff_tools. */
 static const struct {
@@ -58,7 +70,7 @@ static void print_usage(FILE *out)
     fprintf(out, "  mlff %-9s%-28s%s\n", commands[k].name, commands[k].arguments, commands[k].summary);
   for (int k = 0; k < N_SCRIPTS; k++) fprintf(out, "  mlff %-9s%-28s%s\n", scripts[k].name, "...", scripts[k].summary);
   fprintf(out, "\n  mlff COMMAND --help     options of a command\n  mlff --version          version\n\n"
-               "Exit status: 0 success, 1 failure, 2 wrong usage.\n");
+               "Exit status: 0 success, 1 failure, 2 wrong usage; of check: 3 no GPU that this build can use.\n");
 }
 
 static int takes_option(const cli_command *command, const char *name)
@@ -75,7 +87,7 @@ static void print_command(const cli_command *command)
          command->summary);
   for (int k = 0; k < N_OPTIONS; k++)
     if (takes_option(command, option_texts[k].name))
-      printf("  --%-10s%-8s%s\n", option_texts[k].name, option_texts[k].value, option_texts[k].text);
+      printf("  --%-10s%-8s%s\n", typed(k), option_texts[k].value, option_texts[k].text);
 }
 
 static int wrong_usage(const cli_command *command, const char *what, const char *which)
@@ -101,15 +113,20 @@ static int set_option(cli_options *o, const char *name, const char *value)
   if (!strcmp(name, "precision")) o->open.precision = value;
   if (!strcmp(name, "kernels")) o->open.kernels = value;
   if (!strcmp(name, "members")) o->open.members = value;
+  if (!strcmp(name, "graph")) o->open.graph = value;
   if (!strcmp(name, "forces")) o->forces = 1;
   if (!strcmp(name, "json")) o->json = 1;
-  if (!strcmp(name, "file")) o->file = value;
+  if (!strcmp(name, "file") || !strcmp(name, "json-file")) o->file = value;
   if (!strcmp(name, "trace")) o->trace = value;
   if (!strcmp(name, "gate")) o->gate = value;
   if (!strcmp(name, "targets")) o->targets = value;
   if (!strcmp(name, "calls")) {
     if (!read_number(value, 1, 1e7, &number) || number != floor(number)) return 0;
     o->n_calls = (int) number;
+  }
+  if (!strcmp(name, "replicas")) {
+    if (!read_number(value, 1, 1e6, &number) || number != floor(number)) return 0;
+    o->n_replicas = (int) number;
   }
   if (!strcmp(name, "skin") && !read_number(value, 0, 100, &o->skin)) return 0;
   return 1;
@@ -125,8 +142,8 @@ static int read_option(const cli_command *command, int argc, char **argv, int *a
   if (n >= sizeof name) return wrong_usage(command, "unknown option", argv[*at]);
   memcpy(name, text, n);
   name[n] = 0;
-  while (k < N_OPTIONS && strcmp(option_texts[k].name, name)) k++;
-  if (k == N_OPTIONS || !takes_option(command, name)) return wrong_usage(command, "unknown option", argv[*at]);
+  while (k < N_OPTIONS && !(!strcmp(typed(k), name) && takes_option(command, option_texts[k].name))) k++;
+  if (k == N_OPTIONS) return wrong_usage(command, "unknown option", argv[*at]);
   const int wants_value = *option_texts[k].value != 0;
   if (value)
     value++;
@@ -134,7 +151,7 @@ static int read_option(const cli_command *command, int argc, char **argv, int *a
     value = argv[++*at];
   if (!wants_value != !value)
     return wrong_usage(command, wants_value ? "a value is missing after" : "no value goes with", argv[*at]);
-  if (!set_option(o, name, value)) {
+  if (!set_option(o, option_texts[k].name, value)) {
     fprintf(stderr, "mlff %s: --%s cannot be '%s'\n", command->name, name, value);
     return CLI_USAGE;
   }
@@ -165,7 +182,7 @@ static int read_line(const cli_command *command, int argc, char **argv, cli_opti
 
 static int run_command(const cli_command *command, int argc, char **argv)
 {
-  cli_options o = {.skin = 2.0, .arguments = calloc((size_t) argc + 1, sizeof *o.arguments)};
+  cli_options o = {.skin = 2.0, .n_replicas = 1, .arguments = calloc((size_t) argc + 1, sizeof *o.arguments)};
   if (!o.arguments) return CLI_FAILED;
   int code = read_line(command, argc, argv, &o);
   code = code < 0 ? CLI_OK : code ? code : command->run(&o);

@@ -2,6 +2,7 @@
 #include "cli.h"
 
 #include <math.h>
+#include <string.h>
 
 static void print_number(const char *name, double value)
 {
@@ -15,7 +16,7 @@ static void print_number(const char *name, double value)
 /* Microseconds per atom of the median call; NaN without atoms. */
 static double per_atom(const cli_calls *c)
 {
-  return c->frames[0].n_atoms ? 1e3 * c->report->latency.median / c->frames[0].n_atoms : NAN;
+  return c->n_atoms ? 1e3 * c->report->latency.median / c->n_atoms : NAN;
 }
 
 static void print_json(const cli_options *o, const cli_calls *c)
@@ -25,9 +26,9 @@ static void print_json(const cli_options *o, const cli_calls *c)
   printf("{\"model\": ");
   cli_json_text(stdout, info->name);
   printf(", \"device\": \"%s\", \"precision\": \"%s\", \"kernels\": \"%s\", \"n_atoms\": %d, \"n_edges\": %lld, "
-         "\"n_calls\": %d, \"skin\": %g",
-         info->device, info->precision, info->kernels, (int) c->frames[0].n_atoms, (long long) c->result.n_edges,
-         c->n_calls, o->skin);
+         "\"n_calls\": %d, \"n_replicas\": %d, \"graph\": \"%s\", \"skin\": %g",
+         info->device, info->precision, info->kernels, c->n_atoms, (long long) c->result.n_edges, c->n_calls,
+         o->n_replicas, mlff_model_replays(c->model).is_on ? "on" : "off", o->skin);
   print_number("median_ms", s->median);
   print_number("mean_ms", s->mean);
   print_number("std_ms", s->std);
@@ -36,13 +37,17 @@ static void print_json(const cli_options *o, const cli_calls *c)
   print_number("p95_ms", s->p95);
   print_number("p99_ms", s->p99);
   print_number("us_per_atom", per_atom(c));
+  const mlff_replays replays = mlff_model_replays(c->model);
+  printf(", \"n_steps\": %lld, \"n_replayed\": %lld, \"n_recorded\": %lld", (long long) replays.n_steps,
+         (long long) replays.n_replayed, (long long) replays.n_recorded);
+  print_number("record_ms", 1e3 * replays.record_seconds);
   printf(", \"memory_bytes\": %zu, \"growths\": %lld}\n", c->memory.bytes, (long long) c->n_growths);
 }
 
 static void print_head(const cli_options *o, const cli_calls *c)
 {
   const mlff_info *info = mlff_model_info(c->model);
-  const int n_atoms = (int) c->frames[0].n_atoms;
+  const int n_atoms = c->n_atoms;
   printf("%s (%s) on %s, %s, kernels %s: %d atoms, %.1f neighbours each, skin %g A\n", info->name, info->architecture,
          info->device, info->precision, info->kernels, n_atoms, n_atoms ? (double) c->result.n_edges / n_atoms : 0.0,
          o->skin);
@@ -58,6 +63,12 @@ static void print_text(const cli_options *o, const cli_calls *c)
          s->max);
   printf("  memory   %.2f MB, grown %lld times while timing\n", (double) c->memory.bytes / 1e6,
          (long long) c->n_growths);
+  const mlff_replays r = mlff_model_replays(c->model);
+  if (r.is_on)
+    printf("  graph    %lld of %lld steps replayed, %lld recorded in %.2f ms\n", (long long) r.n_replayed,
+           (long long) r.n_steps, (long long) r.n_recorded, 1e3 * r.record_seconds);
+  else if (strcmp(mlff_model_info(c->model)->device, "cpu"))
+    printf("  graph    not used: %s\n", r.why);
 }
 
 int cli_time(const cli_options *options)

@@ -1,6 +1,7 @@
 /* model_loader.cpp: see model_loader.h. */
 #include "model_loader.h"
 
+#include "device.h"
 #include "lammps_io.h"
 #include "point_locale.h"
 
@@ -53,11 +54,12 @@ static std::string check_device(const char *value)
 std::string MLFFSettings::parse(int narg, const char *const *arg)
 {
   static const char *const known =
-      "device, precision, kernels, members, self_test, masses, domain, " MLFF_DEVIATION_KEYWORDS;
+      "device, precision, kernels, graph, members, self_test, masses, domain, " MLFF_DEVIATION_KEYWORDS;
   for (int i = 0; i < narg; i += 2) {
     const std::string key = arg[i];
     const bool any = key == "device" || key == "precision" || key == "kernels" || key == "self_test" ||
-                     key == "masses" || key == "domain" || key == "members" || MLFFDeviationSettings::knows(key);
+                     key == "masses" || key == "domain" || key == "members" || key == "graph" ||
+                     MLFFDeviationSettings::knows(key);
     if (!any) return "unknown keyword '" + key + "'; known are: " + known;
     if (i + 1 >= narg) return "keyword '" + key + "' has no value";
     const char *value = arg[i + 1];
@@ -75,6 +77,9 @@ std::string MLFFSettings::parse(int narg, const char *const *arg)
       members = value;
     } else if (MLFFDeviationSettings::knows(key)) {
       problem = deviation.set(key, value);
+    } else if (key == "graph") {
+      problem = one_of("graph", value, {"on", "off"});
+      graph = value;
     } else if (key == "self_test") {
       problem = one_of("self_test", value, {"yes", "no"});
       self_test = strcmp(value, "yes") == 0;
@@ -211,10 +216,16 @@ MLFFModel MLFFLoader::open(const std::string &path, const std::vector<std::strin
     if (name != "NULL" && std::none_of(elements.begin(), elements.end(), [&name](const char *e) { return name == e; }))
       elements.push_back(name.c_str());
 
+  MLFFDevice device = {settings.device, "", ""};    // kernels of the CPU mean the CPU
+  if (settings.kernels == "auto") device = mlff_choose_device(settings.device, world);
+  if (!device.problem.empty()) error->all(FLERR, caller + ": device " + settings.device + ": " + device.problem);
+  if (comm->me == 0 && !device.map.empty()) utils::logmesg(lmp, caller + ": devices: " + device.map + "\n");
+
   mlff_options options = {};
-  options.device = settings.device.c_str();
+  options.device = device.name.c_str();
   options.precision = settings.precision.c_str();
   options.kernels = settings.kernels.c_str();
+  options.graph = settings.graph.c_str();
   options.elements = elements.data();
   options.n_elements = static_cast<int>(elements.size());
   options.skip_self_test = !settings.self_test;
@@ -262,6 +273,21 @@ void MLFFLoader::report(const std::string &path, mlff_model *model, const MLFFSe
   text += mlff_format("  units:        %s, 1 eV = %.9g %s\n", units->style, units->per_ev, units->energy);
   text += "  self-test:    " + tests + "\n";
   utils::logmesg(lmp, text);
+}
+
+void MLFFLoader::report_replays(const mlff_model *model, const MLFFSettings &settings) const
+{
+  if (comm->me != 0 || strcmp(mlff_model_info(model)->device, "cpu") == 0) return;
+  const mlff_replays r = mlff_model_replays(model);
+  if (!r.is_on && settings.graph == "on")
+    error->warning(FLERR, caller + ": " + r.why + "; steps run op by op, which is slower for small systems");
+  if (r.is_on)
+    utils::logmesg(
+        lmp,
+        mlff_format("pair_style mlff: %lld of %lld steps so far were replayed, %lld recorded in %.3g s, %lld "
+                    "repeated for more edges than room\n",
+                    static_cast<long long>(r.n_replayed), static_cast<long long>(r.n_steps),
+                    static_cast<long long>(r.n_recorded), r.record_seconds, static_cast<long long>(r.n_overflows)));
 }
 
 std::string MLFFLoader::citation(const mlff_info *info)

@@ -28,7 +28,7 @@ std::string mlff_format(const char *format, ...)
 
 /* Arguments of pair_style mlff. */
 struct MLFFSettings {
-  std::string device = "auto", precision = "fp32", kernels = "auto", members = "all";
+  std::string device = "auto", precision = "fp32", kernels = "auto", members = "all", graph = "on";
   MLFFDeviationSettings deviation;
   bool self_test = true, ignore_masses = false, ignore_domain = false;
 
@@ -55,6 +55,8 @@ class MLFFLoader : protected Pointers {
                              const MLFFSettings &settings) const;
   /* Prints once what is going to run. */
   void report(const std::string &path, mlff_model *model, const MLFFSettings &settings) const;
+  /* Prints, at the end of a run, how many steps were replayed, and a warning when recording did not work. */
+  void report_replays(const mlff_model *model, const MLFFSettings &settings) const;
   static std::string citation(const mlff_info *info);
 
  private:

@@ -313,6 +313,12 @@ void PairMLFF::unpack_reverse_comm(int n, int *atoms, double *buf)
 
 /* ---------------------------------------------------------------------- */
 
+/* LAMMPS calls this at the end of a run. */
+void PairMLFF::finish()
+{
+  if (impl->model) MLFFLoader(lmp, impl->io, "pair_style mlff").report_replays(impl->model.get(), impl->settings);
+}
+
 double PairMLFF::memory_usage()
 {
   const double engine = impl->model ? static_cast<double>(mlff_model_memory(impl->model.get()).bytes) : 0.0;

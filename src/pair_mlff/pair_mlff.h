@@ -33,6 +33,7 @@ class PairMLFF : public Pair {
   int pack_reverse_comm(int, int, double *) override;
   void unpack_reverse_comm(int, int *, double *) override;
 
+  void finish() override;
   double memory_usage() override;
   void *extract(const char *, int &) override;
   void *extract_peratom(const char *, int &) override;

@@ -15,7 +15,11 @@ void cudasim_set_code(int has_code);   /* 0: the build has no code for the devic
 void cudasim_set_shuffle(unsigned seed); /* 0: blocks and warps in order; else in an order of its own at each launch */
 void cudasim_fail_allocation(long n);    /* the n-th allocation from now on fails; 0: none                           */
 void cudasim_fail_launch(long n);        /* the n-th launch from now on fails, and everything after it               */
-long cudasim_n_allocations(void);        /* since the last reset                                                     */
+void cudasim_fail_capture(
+    int which); /* from now on 1: capturing cannot begin, 2: does not end well, 3: no graph is made */
+long cudasim_n_graph_launches(void);
+long cudasim_n_synchronisations(void);
+long cudasim_n_allocations(void); /* since the last reset                                                     */
 long cudasim_n_launches(void);
 long cudasim_n_copied(void); /* copies between host and device */
 size_t cudasim_bytes_in_use(void);

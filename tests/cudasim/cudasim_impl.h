@@ -34,7 +34,8 @@ struct settings {
   size_t memory = (size_t) 4 << 30;
   unsigned shuffle = 0;
   long fail_allocation = 0, fail_launch = 0;
-  long n_allocations = 0, n_launches = 0, n_copied = 0;
+  int fail_capture = 0;
+  long n_allocations = 0, n_launches = 0, n_copied = 0, n_graph_launches = 0, n_synchronisations = 0;
   cudaError_t lost = cudaSuccess;       /* once the device failed, everything does */
   cudaError_t last_error = cudaSuccess; /* of cudaGetLastError */
 };

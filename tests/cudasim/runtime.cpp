@@ -112,11 +112,21 @@ struct cudasim_event {
 };
 struct cudasim_graph {
   std::vector<std::function<void()>> nodes;
+  bool is_spoilt = false; /* by a call that must not be made while a stream records */
 };
 
 namespace cudasim {
 
 static cudasim_stream default_stream;
+static cudasim_graph *recording; /* of the stream that records; one at a time */
+
+/* Calls that allocate or wait for the device spoil what is being recorded, as on a device. */
+static cudaError_t forbidden_in_capture()
+{
+  if (!recording) return cudaSuccess;
+  recording->is_spoilt = true;
+  return fail(cudaErrorStreamCaptureUnsupported);
+}
 
 /* Does the work now, or adds it to the graph that the stream records. */
 static void submit(cudaStream_t stream, std::function<void()> work)
@@ -180,7 +190,7 @@ cudaError_t cudasim_launch(const cudasim_launch_info &info, cudaStream_t stream,
 
 cudaError_t cudasim_malloc(void **data, size_t bytes)
 {
-  if (usable()) return state.last_error;
+  if (usable() || forbidden_in_capture()) return state.last_error;
   make_arena();
   state.n_allocations++;
   *data = nullptr;
@@ -212,6 +222,7 @@ cudaError_t cudasim_malloc(void **data, size_t bytes)
 cudaError_t cudaFree(void *data)
 {
   if (!data) return cudaSuccess;
+  if (forbidden_in_capture()) return state.last_error;
   const auto b = is_device(data) ? arena.blocks.find((size_t) ((char *) data - arena.base)) : arena.blocks.end();
   if (b == arena.blocks.end()) die("cudaFree(%p): that was not allocated", data);
   ASAN_POISON_MEMORY_REGION(data, b->second);
@@ -222,7 +233,7 @@ cudaError_t cudaFree(void *data)
 
 cudaError_t cudasim_malloc_host(void **data, size_t bytes)
 {
-  if (usable()) return state.last_error;
+  if (usable() || forbidden_in_capture()) return state.last_error;
   state.n_allocations++;
   *data = nullptr;
   if (state.fail_allocation && --state.fail_allocation == 0) return fail(cudaErrorMemoryAllocation);
@@ -240,6 +251,15 @@ cudaError_t cudaFreeHost(void *data)
   return usable();
 }
 
+static bool is_pinned(const void *data, size_t bytes)
+{
+  for (const auto &h : arena.host)
+    if ((const char *) data >= (const char *) h.first &&
+        (const char *) data + bytes <= (const char *) h.first + h.second)
+      return true;
+  return false;
+}
+
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream)
 {
   if (usable()) return state.last_error;
@@ -249,6 +269,9 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpy
     die("cudaMemcpyAsync: %zu bytes to %p: not there", bytes, dst);
   if (from_device ? !is_allocated(src, bytes) : is_device(src))
     die("cudaMemcpyAsync: %zu bytes from %p: not there", bytes, src);
+  const void *const host = to_device ? src : dst;
+  if (recording && kind != cudaMemcpyDeviceToDevice && !is_pinned(host, bytes))
+    die("cudaMemcpyAsync in a recorded step: host memory %p is not pinned", host);
   if (kind != cudaMemcpyDeviceToDevice) state.n_copied++;
   submit(stream, [=] {
     device_access access;
@@ -286,7 +309,10 @@ const char *cudaGetErrorName(cudaError_t error)
   case cudaErrorNoKernelImageForDevice: return "cudaErrorNoKernelImageForDevice";
   case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
   case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
+  case cudaErrorNotSupported: return "cudaErrorNotSupported";
   case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
+  case cudaErrorStreamCaptureInvalidated: return "cudaErrorStreamCaptureInvalidated";
+  case cudaErrorGraphExecUpdateFailure: return "cudaErrorGraphExecUpdateFailure";
   }
   return "unknown error";
 }
@@ -376,12 +402,16 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-  if (stream && stream->capture) return fail(cudaErrorStreamCaptureUnsupported);
+  if (forbidden_in_capture()) return state.last_error;
+  state.n_synchronisations++;
+  (void) stream;
   return usable();
 }
 
 cudaError_t cudaDeviceSynchronize()
 {
+  if (forbidden_in_capture()) return state.last_error;
+  state.n_synchronisations++;
   return usable();
 }
 
@@ -412,6 +442,20 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
   return usable();
 }
 
+/* As on a device: events that a graph records for others to read have to be recorded as external ones. */
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags)
+{
+  if ((flags == cudaEventRecordExternal) != (recording != nullptr)) return fail(cudaErrorStreamCaptureUnsupported);
+  return cudaEventRecord(event, stream);
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device)
+{
+  if (device < 0 || device >= state.n_devices) return fail(cudaErrorInvalidDevice);
+  *value = attribute == cudaDevAttrClockRate ? 1000000 : 2000000;
+  return cudaSuccess;
+}
+
 cudaError_t cudaEventSynchronize(cudaEvent_t)
 {
   return usable();
@@ -425,8 +469,8 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
 {
-  if (!stream || stream->capture) return fail(cudaErrorStreamCaptureUnsupported);
-  stream->capture = new cudasim_graph();
+  if (!stream || recording || state.fail_capture == 1) return fail(cudaErrorStreamCaptureUnsupported);
+  recording = stream->capture = new cudasim_graph();
   return usable();
 }
 
@@ -434,12 +478,18 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 {
   if (!stream || !stream->capture) return fail(cudaErrorStreamCaptureUnsupported);
   *graph = stream->capture;
-  stream->capture = nullptr;
+  recording = stream->capture = nullptr;
+  if ((*graph)->is_spoilt || state.fail_capture == 2) {
+    delete *graph;
+    *graph = nullptr;
+    return fail(cudaErrorStreamCaptureInvalidated);
+  }
   return usable();
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
 {
+  if (state.fail_capture == 3) return fail(cudaErrorMemoryAllocation);
   *exec = new cudasim_graph(*graph);
   return usable();
 }
@@ -448,6 +498,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
   if (usable()) return state.last_error;
   state.n_launches++;
+  state.n_graph_launches++;
   if (state.fail_launch && --state.fail_launch == 0) return fail(state.lost = cudaErrorLaunchFailure);
   for (const auto &node : exec->nodes) submit(stream, node);
   return cudaSuccess;
@@ -510,6 +561,21 @@ void cudasim_fail_allocation(long n)
 void cudasim_fail_launch(long n)
 {
   state.fail_launch = n;
+}
+
+void cudasim_fail_capture(int which)
+{
+  state.fail_capture = which;
+}
+
+long cudasim_n_graph_launches()
+{
+  return state.n_graph_launches;
+}
+
+long cudasim_n_synchronisations()
+{
+  return state.n_synchronisations;
 }
 
 long cudasim_n_allocations()

@@ -162,7 +162,6 @@ START_TEST(graphs_are_recorded_and_replayed)
   ck_assert_int_eq(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
   launch_twice(b, x, y, 70);
   launch_twice(b, y, z, 70);
-  ck_assert_int_eq(cudaStreamSynchronize(stream), cudaErrorStreamCaptureUnsupported);
   ck_assert_int_eq(cudaStreamEndCapture(stream, &graph), cudaSuccess);
   ck_assert_float_eq(to_host(y, 1)[0], 5); /* recorded, not run */
   ck_assert_int_eq(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
@@ -178,6 +177,39 @@ START_TEST(graphs_are_recorded_and_replayed)
   float *all[] = {x, y, z};
   for (float *p : all) cudaFree(p);
   mlff_backend_close(b);
+}
+END_TEST
+
+/* What cannot be done while a stream records spoils the recording, and copies need pinned memory. */
+START_TEST(recordings_can_be_spoilt)
+{
+  mlff_backend *b = open_gpu();
+  cudaStream_t stream = mlff_cuda_of(b)->stream;
+  float *x = on_device(numbers(70)), *y = nullptr;
+  cudaGraph_t graph;
+  for (int which = 0; which < 4; which++) {
+    ck_assert_int_eq(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    cudaError_t error = cudaSuccess;
+    if (which == 0) error = cudaStreamSynchronize(stream);
+    if (which == 1) error = cudaMalloc(&y, 40);
+    if (which == 2) error = cudaFree(x);
+    if (which == 3) error = cudaDeviceSynchronize();
+    ck_assert_int_eq(error, cudaErrorStreamCaptureUnsupported);
+    ck_assert_int_eq(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
+  }
+  cudaGetLastError();
+  cudaFree(x);
+  mlff_backend_close(b);
+}
+END_TEST
+
+START_TEST(pageable_memory_in_a_recording_is_stopped)
+{
+  mlff_backend *b = open_gpu();
+  std::vector<float> host(70);
+  float *x = on_device(numbers(70));
+  cudaStreamBeginCapture(mlff_cuda_of(b)->stream, cudaStreamCaptureModeThreadLocal);
+  cudaMemcpyAsync(host.data(), x, 280, cudaMemcpyDeviceToHost, mlff_cuda_of(b)->stream);
 }
 END_TEST
 
@@ -299,6 +331,7 @@ static Suite *make_suite(void)
   tcase_add_loop_test(right, shuffles_and_votes, 0, 3);
   tcase_add_test(right, atomics_and_the_order_of_blocks);
   tcase_add_test(right, graphs_are_recorded_and_replayed);
+  tcase_add_test(right, recordings_can_be_spoilt);
   tcase_add_test(right, fresh_memory_is_nan_and_failures_come_when_asked);
   tcase_add_test(right, small_floats_round_to_nearest_even);
   suite_add_tcase(suite, right);
@@ -309,6 +342,7 @@ static Suite *make_suite(void)
   tcase_add_test_raise_signal(wrong, host_pointer_in_a_kernel_is_stopped, SIGABRT);
   tcase_add_test_raise_signal(wrong, freed_pointer_in_a_kernel_is_stopped, SIGABRT);
   tcase_add_test_raise_signal(wrong, copy_beyond_the_end_is_stopped, SIGABRT);
+  tcase_add_test_raise_signal(wrong, pageable_memory_in_a_recording_is_stopped, SIGABRT);
 #if defined(__SANITIZE_ADDRESS__) /* ends the program with exit code 1 and a report */
   tcase_add_loop_exit_test(wrong, wrong_kernels_are_stopped, 1, WRONG_SHARED, WRONG_DEVICE + 1);
   tcase_add_exit_test(wrong, device_pointer_on_the_host_is_stopped, 1);

@@ -4,6 +4,7 @@
 #include "cudasim.h"
 #include "testmodel.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -190,6 +191,40 @@ START_TEST(order_does_not_matter_and_settled_steps_are_quiet)
 }
 END_TEST
 
+/* What mlff check says: a device, one without code, one without memory to measure in, none. */
+START_TEST(devices_are_described)
+{
+  mlff_platform platform;
+  mlff_device device;
+  mlff_error error = {.code = MLFF_OK};
+  cudasim_reset();
+  mlff_platform_read(&platform);
+  ck_assert_int_eq(platform.n_devices, 1);
+  ck_assert(platform.has_cuda && !*platform.why && strstr(platform.kernels, "generic") && *platform.yaml);
+  test_ok(mlff_device_read(0, 1, &device, &error), error);
+  ck_assert_msg(device.can_run && !*device.why, "%s", device.why);
+  ck_assert_str_eq(device.name, "simulated device");
+  ck_assert(device.free_bytes > 0 && device.free_bytes <= device.total_bytes && device.clock_mhz > 0);
+  ck_assert(device.up_gbs > 0 && device.down_gbs > 0 && device.copy_gbs > 0);
+  ck_assert(device.launch_us > 0 && device.round_trip_us > 0 && device.node_us > 0);
+  ck_assert_uint_eq(cudasim_bytes_in_use(), 0);
+  test_ok(mlff_device_read(0, 0, &device, &error), error);
+  ck_assert(device.can_run && isnan(device.copy_gbs));
+  cudasim_set_code(0);
+  test_ok(mlff_device_read(0, 1, &device, &error), error);
+  ck_assert_msg(!device.can_run && strstr(device.why, "no code"), "%s", device.why);
+  cudasim_reset();
+  cudasim_set_memory(1 << 20);
+  test_ok(mlff_device_read(0, 1, &device, &error), error);
+  ck_assert_msg(!device.can_run && strstr(device.why, "memory"), "%s", device.why);
+  ck_assert_uint_eq(cudasim_bytes_in_use(), 0);
+  test_fails(mlff_device_read(1, 0, &device, &error), error, MLFF_E_DEVICE, "cuda:1");
+  cudasim_set_devices(0);
+  mlff_platform_read(&platform);
+  ck_assert_msg(platform.n_devices == 0 && strstr(platform.why, "no NVIDIA GPU"), "%s", platform.why);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
   Suite *suite = suite_create("gpu");
@@ -200,6 +235,7 @@ static Suite *make_suite(void)
   tcase_add_loop_test(tcase, out_of_memory_says_what_fits, 0, N_MODELS);
   tcase_add_loop_test(tcase, missing_devices_and_code_are_clear, 0, N_MODELS);
   tcase_add_loop_test(tcase, order_does_not_matter_and_settled_steps_are_quiet, 0, N_MODELS);
+  tcase_add_test(tcase, devices_are_described);
   suite_add_tcase(suite, tcase);
   return suite;
 }

@@ -25,11 +25,13 @@ def expect(text, *parts):
 
 
 SETTINGS = (
-    ("devise cpu", "unknown keyword 'devise'", "device, precision, kernels, members, self_test, masses, domain, out_file"),
+    ("devise cpu", "unknown keyword 'devise'",
+     "device, precision, kernels, graph, members, self_test, masses, domain, out_file"),
     ("cpu", "unknown keyword 'cpu'", "known are"),
     ("device", "keyword 'device' has no value"),
     ("device gpu", "unknown value 'gpu' of keyword 'device'", "auto cpu cuda cuda:N"),
     ("device cuda:x", "unknown value 'cuda:x'"),
+    ("graph yes", "unknown value 'yes' of keyword 'graph'", "on off"),
     ("precision double", "unknown value 'double'", "fp32 fp64 mixed"),
     ("kernels sse", "unknown value 'sse'", "generic avx2 avx512"),
     ("self_test maybe", "unknown value 'maybe'", "yes no"),

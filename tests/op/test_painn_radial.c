@@ -12,7 +12,8 @@
 static mlff_edges edges_at(mlff_backend *backend, const double *r, int n)
 {
   mlff_error error = {0};
-  mlff_edges e = {.n_local = 1, .n_nodes = 1, .n_edges = n};
+  const int64_t row[2] = {0, n};
+  mlff_edges e = {.n_local = 1, .n_nodes = 1, .n_edges = n, .n_room = n};
   double *vec = malloc((size_t) n * 4 * sizeof *vec);
   int32_t *index = malloc((size_t) n * sizeof *index);
   for (int k = 0; k < n; k++) {
@@ -22,6 +23,8 @@ static mlff_edges edges_at(mlff_backend *backend, const double *r, int n)
   }
   array a = array_of(backend, vec, 4 * n);
   e.vec = a.buf;
+  test_ok(mlff_buf_reserve(backend, &e.row, sizeof row, &error), error);
+  test_ok(backend->ops->upload(backend, e.row.data, row, sizeof row, &error), error);
   test_ok(mlff_buf_reserve(backend, &e.node, (size_t) n * sizeof *index, &error), error);
   test_ok(mlff_buf_reserve(backend, &e.species, (size_t) n * sizeof *index, &error), error);
   test_ok(backend->ops->upload(backend, e.node.data, index, (size_t) n * sizeof *index, &error), error);

@@ -91,7 +91,7 @@ static mlff_status reserve(ani_net *net, const mlff_arch_inputs *in, mlff_error 
   MLFF_TRY(mlff_buf_reserve(backend, &net->row_energy, (size_t) net->n_rows * n_members * real_size, error));
   MLFF_TRY(mlff_buf_reserve(backend, &net->node_energy, n_local * real_size, error));
   MLFF_TRY(mlff_buf_reserve(backend, &net->member_energy, n_local * n_members * real_size, error));
-  return mlff_buf_reserve(backend, &net->edge_grad, (size_t) in->edges->n_edges * 4 * real_size, error);
+  return mlff_buf_reserve(backend, &net->edge_grad, (size_t) in->edges->n_room * 4 * real_size, error);
 }
 
 /* Energies of one member for n rows of AEVs, and dE/dAEV times `factor`: =, or += what other members have left. */

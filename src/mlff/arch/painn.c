@@ -55,7 +55,7 @@ static mlff_status reserve(painn_net *net, const mlff_edges *edges, mlff_error *
       {&net->grad[0], net->n_layers > 1 ? n_nodes : 0, 4 * f},
       {&net->grad[1], net->n_layers > 1 ? n_nodes : 0, 4 * f},
       {&net->node_energy, n_local, 1},
-      {&net->edge_grad, edges->n_edges, 4},
+      {&net->edge_grad, edges->n_room, 4},
       {&net->moments_q, n_block, n_columns + net->n_slots},
       {&net->moments_mu, n_block, 3 * n_columns},
       {&net->mu, n_block, 3 * f},

@@ -38,15 +38,18 @@ static mlff_status choose_kernels(const char *asked, const char **kernels, mlff_
 
 /* ---- which device ------------------------------------------------------------------------------------------------ */
 
-enum { DEVICE_AUTO = -2, DEVICE_CPU = -1 }; /* else the number of a GPU */
+enum { DEVICE_CPU = -1 }; /* else the number of a GPU */
 
-static mlff_status read_device(const char *device, int *number, mlff_error *error)
+/* is_auto: that GPU, or else the CPU. */
+static mlff_status read_device(const char *device, int *number, int *is_auto, mlff_error *error)
 {
-  *number = !device || is(device, "auto") ? DEVICE_AUTO : DEVICE_CPU;
-  if (!device || is(device, "auto") || is(device, "cpu")) return MLFF_OK;
-  if (strncmp(device, "cuda", 4) != 0 || (device[4] != '\0' && device[4] != ':'))
-    return mlff_fail(error, MLFF_E_ARG, "device '%s' is unknown; use auto, cpu, cuda or cuda:N", device);
+  *number = DEVICE_CPU;
+  *is_auto = !device || !strncmp(device, "auto", 4);
+  if (device && is(device, "cpu")) return MLFF_OK;
   *number = 0;
+  if (!device) return MLFF_OK;
+  if ((strncmp(device, "cuda", 4) != 0 && !*is_auto) || (device[4] != '\0' && device[4] != ':'))
+    return mlff_fail(error, MLFF_E_ARG, "device '%s' is unknown; use auto, cpu, cuda or cuda:N", device);
   if (device[4] == '\0') return MLFF_OK;
   char *end = NULL;
   const long n = strtol(device + 5, &end, 10);
@@ -115,8 +118,8 @@ static mlff_status open_cpu(const char *kernels, int is_double, mlff_backend **b
   return MLFF_OK;
 }
 
-/* The first GPU, unless there is none or this build has no code for it; then NULL, and why. */
-static mlff_backend *try_gpu(const char *kernels, int is_double, char *why, size_t size)
+/* The GPU, unless it is not there or this build has no code for it; then NULL, and why. */
+static mlff_backend *try_gpu(int number, const char *kernels, int is_double, char *why, size_t size)
 {
   mlff_error error = {0};
   mlff_backend *backend = NULL;
@@ -125,24 +128,24 @@ static mlff_backend *try_gpu(const char *kernels, int is_double, char *why, size
     return NULL;
   }
   if (n_gpus(why, size) == 0) return NULL;
-  if (open_gpu(0, is_double, &backend, &error)) snprintf(why, size, "%.*s", (int) size - 1, error.text);
+  if (open_gpu(number, is_double, &backend, &error)) snprintf(why, size, "%.*s", (int) size - 1, error.text);
   return backend;
 }
 
 mlff_status mlff_backend_open(const char *device, const char *precision, const char *kernels, mlff_backend **backend,
                               mlff_error *error)
 {
-  int number = DEVICE_CPU, is_double = 0;
+  int number = DEVICE_CPU, is_auto = 0, is_double = 0;
   char why[sizeof((mlff_backend *) 0)->why] = "";
-  MLFF_TRY(read_device(device, &number, error));
+  MLFF_TRY(read_device(device, &number, &is_auto, error));
   MLFF_TRY(check_precision(precision, &is_double, error));
-  if (number >= 0) {
+  if (number >= 0 && !is_auto) {
     if (kernels && !is(kernels, "auto"))
       return mlff_fail(error, MLFF_E_ARG, "kernels '%s' are for 'device cpu'; a GPU has kernels 'auto' only", kernels);
     return open_gpu(number, is_double, backend, error);
   }
-  if (number == DEVICE_AUTO) {
-    mlff_backend *gpu = try_gpu(kernels, is_double, why, sizeof why);
+  if (is_auto) {
+    mlff_backend *gpu = try_gpu(number, kernels, is_double, why, sizeof why);
     if (gpu) {
       *backend = gpu;
       return MLFF_OK;

@@ -29,6 +29,7 @@ struct mlff_backend {
   const mlff_ops *ops;
   mlff_memory memory;
   mlff_spans *spans;     /* while spans are on: what the timed ops add to (model/spans.c); else NULL */
+  int records;           /* steps are going to be recorded (model/replay.c) */
   size_t *forecast;      /* not NULL: nothing is allocated or computed, bytes that would be allocated are added here */
   char kernels_text[16]; /* kernels, where it is made at run time */
   char why[200];         /* why 'auto' did not take a GPU, empty when it did or was not asked */

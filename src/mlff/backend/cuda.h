@@ -11,4 +11,8 @@ int mlff_cuda_n_devices(char *why, size_t why_size);
  * errors. */
 mlff_status mlff_cuda_open(int device, int is_double, mlff_backend **backend, mlff_error *error);
 
+/* What `mlff check` says of CUDA and of a GPU: mlff.h, mlff_platform and mlff_device. */
+void mlff_cuda_read_platform(mlff_platform *platform);
+mlff_status mlff_cuda_read_device(int number, int with_times, mlff_device *device, mlff_error *error);
+
 #endif

@@ -56,15 +56,17 @@ typedef struct mlff_edges {
   int32_t n_local, n_nodes, n_all; /* of the graph */
   int32_t longest_row;             /* most candidates of a centre: no centre has more edges */
   int64_t n_pairs, n_edges;
+  int64_t n_room; /* edges that arrays of edges need room for: n_edges, or more where a recorded step may find more */
   double cutoff, min_distance;
-  int32_t closest[2];      /* graph indices of the closest pair */
-  mlff_buf row;            /* int64 [n_local+1]                                                           */
-  mlff_buf nbr;            /* int32 [n_edges]     graph index j, 0..n_all-1                               */
-  mlff_buf node;           /* int32 [n_edges]     node of j                                               */
-  mlff_buf species;        /* int32 [n_edges]     species of j                                            */
-  mlff_buf vec;            /* real  [n_edges][4]  x_j - x_i and r, formed in double and then rounded      */
-  mlff_buf center_species; /* int32 [n_nodes] species of the nodes                                 */
-  uint64_t list_id;        /* of the graph that index uploads belong to                                   */
+  int32_t closest[2];           /* graph indices of the closest pair */
+  mlff_buf row;                 /* int64 [n_local+1]                                                           */
+  mlff_buf nbr;                 /* int32 [n_edges]     graph index j, 0..n_all-1                               */
+  mlff_buf node;                /* int32 [n_edges]     node of j                                               */
+  mlff_buf species;             /* int32 [n_edges]     species of j                                            */
+  mlff_buf vec;                 /* real  [n_edges][4]  x_j - x_i and r, formed in double and then rounded      */
+  mlff_buf center_species;      /* int32 [n_nodes] species of the nodes                                 */
+  uint64_t list_id;             /* of the graph that index uploads belong to                                   */
+  int64_t all_room, pairs_room; /* backends that record steps: what scratch has room for                      */
   mlff_buf scratch;
 } mlff_edges;
 
@@ -81,6 +83,41 @@ typedef struct mlff_forces_args {
   double scale;
   mlff_result *result;
 } mlff_forces_args;
+
+/* ---- cuda/replay.cpp ------------------------------------------------------------------------------------------- */
+
+/* A step recorded once and then started with one call; all NULL where a backend cannot. The model's order of calls is in
+ * model/replay.c.
+ *   begin     after a plain step with the same list: ops are recorded from now on, not run. Downloads leave their
+ *             destinations untouched.
+ *   end       of recording. MLFF_E_UNSUPPORTED: it did not work, nothing is lost, and steps can be run plainly.
+ *   state     whether there is a recording, and whether the last plain step was the same: every array and size
+ *   start     runs the recording with new positions and waits. edges gets what the op `edges` gives. *overflow: 1 when
+ *             there were more edges than n_room, so that nothing was computed. MLFF_OK: `forces` and downloads of the
+ *             same sizes, in the order in which they were recorded, hand out the results, until `finish`.
+ *   finish    at the end of every step, plain or not: ops run plainly again */
+typedef enum mlff_replay_state { MLFF_REPLAY_NONE = 0, MLFF_REPLAY_OTHER, MLFF_REPLAY_SAME } mlff_replay_state;
+
+typedef struct mlff_replay_ops {
+  mlff_status (*begin)(mlff_backend *, mlff_error *);
+  mlff_status (*end)(mlff_backend *, mlff_error *);
+  mlff_replay_state (*state)(mlff_backend *);
+  mlff_status (*start)(mlff_backend *, const mlff_graph *, mlff_edges *, int *overflow, mlff_error *);
+  void (*finish)(mlff_backend *);
+} mlff_replay_ops;
+
+/* ---- cuda/timing.cpp ------------------------------------------------------------------------------------------- */
+
+/* Time on a device that works after the call has returned; all NULL where ops are done when they return.
+ *   restart   a step begins: its stamps are numbered from 0
+ *   stamp     a moment on the device's stream; its number, or -1 when results of a replayed step are handed out. `range`: name
+ *             of the part that begins, for NVIDIA's profilers; NULL: the last one ends
+ *   seconds   between two stamps of the last step, or of its recording; waits for them */
+typedef struct mlff_timing_ops {
+  void (*restart)(mlff_backend *);
+  int (*stamp)(mlff_backend *, const char *range);
+  double (*seconds)(mlff_backend *, int from, int to);
+} mlff_timing_ops;
 
 struct mlff_ops {
   /* backend_*.c: memory. alloc returns NULL when there is none. memory: of the device, or its
@@ -114,6 +151,9 @@ struct mlff_ops {
 
   /* forces.c */
   mlff_status (*forces)(mlff_backend *, const mlff_forces_args *, mlff_error *);
+
+  mlff_replay_ops replay;
+  mlff_timing_ops timing;
 
   mlff_painn_ops painn; /* ops_painn.h */
   mlff_ani_ops ani;     /* ops_ani.h   */

@@ -9,17 +9,11 @@
  * radius r spans s_k +- r/h_k.
  */
 #include "../status.h"
+#include "system.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct mlff_system {
-  mlff_graph graph;
-  int32_t *species, *node, *nbr;
-  int64_t *row;
-  double (*pos)[3];
-};
 
 typedef struct lattice {
   int pbc[3];
@@ -271,11 +265,7 @@ static void finish_graph(mlff_system *s, const lattice *l, const int32_t *specie
     s->species[a] = species ? species[s->node[a]] : 0;
   }
   g->n_nodes = g->n_local;
-  g->species = s->species;
-  g->node = s->node;
-  g->row = s->row;
-  g->nbr = s->nbr;
-  g->pos = (const double(*)[3]) s->pos;
+  mlff_system_point(s);
   uint64_t hash = 0xcbf29ce484222325u;
   hash = hash_bytes(hash, s->row, ((size_t) g->n_local + 1) * sizeof *s->row);
   hash = hash_bytes(hash, s->nbr, (size_t) g->n_pairs * sizeof *s->nbr);

@@ -97,7 +97,7 @@ static mlff_status reserve_host(mlff_model *m, size_t n, mlff_error *error)
 {
   if (n <= m->host_capacity && m->host) return MLFF_OK;
   const size_t wanted = m->host_capacity ? n + n / 4 : n + 1;
-  double *data = malloc(wanted * sizeof *data);
+  double *data = calloc(wanted, sizeof *data);
   if (!data) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for %zu energies", n);
   free(m->host);
   m->host = data;
@@ -141,6 +141,12 @@ static void take_direct(const mlff_model *m, const mlff_graph *graph, const mlff
   result->energy = (direct->energy + offsets) * m->scale;
 }
 
+/* 1 when energies of the members have to come down. */
+static int wants_members(const mlff_model *m, const mlff_arch_outputs *out, const mlff_result *result)
+{
+  return (result->member_energy || result->atom_spread) && out->member_energy && m->info.n_members > 1;
+}
+
 /* Energies of the members, and their standard deviation (n-1) for every atom. */
 static mlff_status sum_members(mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out,
                                mlff_result *result, mlff_error *error)
@@ -148,7 +154,7 @@ static mlff_status sum_members(mlff_model *m, const mlff_graph *graph, const mlf
   const int32_t n = graph->n_local;
   const int n_members = m->info.n_members;
   if (!result->member_energy && !result->atom_spread) return MLFF_OK;
-  if (!out->member_energy || n_members < 2) {
+  if (!wants_members(m, out, result)) {
     if (result->member_energy) result->member_energy[0] = result->energy;
     for (int32_t i = 0; result->atom_spread && i < n; i++) result->atom_spread[i] = 0.0;
     return MLFF_OK;
@@ -201,7 +207,7 @@ static mlff_status check_finite(const mlff_model *m, const mlff_graph *graph, co
   return mlff_fail(error, MLFF_E_NUMERIC, "the energy of this rank's atoms is %g eV: %s", result->energy, unstable);
 }
 
-static mlff_status check_distance(const mlff_model *m, const mlff_graph *graph, mlff_error *error)
+mlff_status mlff_evaluate_check_distance(const mlff_model *m, const mlff_graph *graph, mlff_error *error)
 {
   const mlff_edges *e = &m->edges;
   if (!(e->min_distance < m->head->min_distance)) return MLFF_OK;
@@ -224,18 +230,44 @@ static mlff_status finish_result(mlff_model *m, const mlff_graph *graph, const m
   return check_finite(m, graph, result, error);
 }
 
-static mlff_status evaluate(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
-                            mlff_error *error)
+mlff_status mlff_evaluate_downloads(mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out,
+                                    mlff_result *result, mlff_error *error)
+{
+  const mlff_forces_args forces = {.edges = &m->edges, .grad = out->edge_grad, .scale = m->scale, .result = result};
+  const int64_t n = graph->n_local, n_members = wants_members(m, out, result) ? m->info.n_members : 0;
+  MLFF_TRY(reserve_host(m, (size_t) (n * (n_members ? n_members : 1)), error));
+  MLFF_TRY(m->backend->ops->forces(m->backend, &forces, error));
+  MLFF_TRY(m->backend->ops->download_reals(m->backend, m->host, out->node_energy, n, error));
+  if (!n_members) return MLFF_OK;
+  return m->backend->ops->download_reals(m->backend, m->host, out->member_energy, n * n_members, error);
+}
+
+mlff_status mlff_evaluate_results(mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out,
+                                  mlff_result *result, mlff_error *error)
+{
+  const mlff_forces_args forces = {.edges = &m->edges, .grad = out->edge_grad, .scale = m->scale, .result = result};
+  const mlff_status status = m->backend->ops->forces(m->backend, &forces, error);
+  if (status == MLFF_E_NOMEM && m->backend->ops->memory)
+    return mlff_forecast_memory(m, graph, NULL, m->edges.n_edges, result, error);
+  if (status) return status;
+  MLFF_TRY(sum_energies(m, graph, out, result, error));
+  return finish_result(m, graph, out, result, error);
+}
+
+mlff_status mlff_evaluate_plain(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
+                                mlff_error *error)
 {
   const int has_memory = m->backend->ops->memory != NULL; /* of its own, so a forecast makes sense */
   mlff_arch_outputs out = {.node_energy = NULL};
   mlff_error ignored;
+  mlff_spans_restart(m->backend);
 
   /* A bad position or a failed device leaves no edges; the network is evaluated all the same for its exchanges. */
   mlff_status status = m->backend->ops->edges(m->backend, graph, m->head->cutoff, &m->edges, error);
-  if (status == MLFF_E_NOMEM && has_memory) return mlff_forecast_memory(m, graph, halo, -1, result, error);
+  if (status == MLFF_E_NOMEM && has_memory)
+    return mlff_forecast_memory(m, graph, halo, m->edges.n_edges ? m->edges.n_edges : -1, result, error);
   if (status && status != MLFF_E_NUMERIC && status != MLFF_E_DEVICE) return status;
-  if (!status) status = check_distance(m, graph, error);
+  if (!status) status = mlff_evaluate_check_distance(m, graph, error);
   const mlff_arch_inputs in = {.graph = graph, .edges = &m->edges, .halo = halo};
   const mlff_status network = m->arch->evaluate(m->net, &in, &out, status ? &ignored : error);
   if (status) return status;
@@ -247,14 +279,8 @@ static mlff_status evaluate(mlff_model *m, const mlff_graph *graph, const mlff_h
     take_direct(m, graph, out.direct, result);
     return finish_result(m, graph, &out, result, error);
   }
-  const mlff_forces_args forces = {.edges = &m->edges, .grad = out.edge_grad, .scale = m->scale, .result = result};
-  status = m->backend->ops->forces(m->backend, &forces, error);
-  if (status == MLFF_E_NOMEM && has_memory)
-    return mlff_forecast_memory(m, graph, NULL, m->edges.n_edges, result, error);
-  if (status) return status;
-  MLFF_TRY(sum_energies(m, graph, &out, result, error));
-  if (result->member_forces) MLFF_TRY(mlff_members_evaluate(m, graph, result, error));
-  return finish_result(m, graph, &out, result, error);
+  MLFF_TRY(mlff_evaluate_results(m, graph, &out, result, error));
+  return result->member_forces ? mlff_members_evaluate(m, graph, result, error) : MLFF_OK;
 }
 
 mlff_status mlff_model_evaluate(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
@@ -262,9 +288,10 @@ mlff_status mlff_model_evaluate(mlff_model *model, const mlff_graph *graph, cons
 {
   MLFF_TRY(check_arguments(model, graph, halo, result, error));
   mlff_spans *spans = model->backend->spans;
-  if (!spans) return evaluate(model, graph, halo, result, error);
+  if (!spans) return mlff_replay_step(model, graph, halo, result, error);
   const double begin = mlff_spans_now();
-  const mlff_status status = evaluate(model, graph, halo, result, error);
+  const mlff_status status = mlff_replay_step(model, graph, halo, result, error);
+  if (!status) mlff_spans_settle(model->backend, begin);
   mlff_spans_add(spans, MLFF_SPAN_EVALUATE, begin);
   return status;
 }

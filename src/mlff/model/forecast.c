@@ -17,15 +17,16 @@ static size_t bytes_missing(mlff_model *m, const mlff_graph *graph, const mlff_h
   const mlff_arch_inputs in = {.graph = &fresh, .edges = &m->edges, .halo = halo};
   mlff_backend *backend = m->backend;
   backend->forecast = &missing;
+  m->edges.n_room = n_edges < 0 ? graph->n_pairs : n_edges;
   (void) backend->ops->edges(backend, &fresh, m->head->cutoff, &m->edges, &ignored);
-  m->edges.n_edges = n_edges < 0 ? graph->n_pairs : n_edges;
+  m->edges.n_edges = m->edges.n_room;
   (void) m->arch->evaluate(m->net, &in, &out, &ignored);
   (void) backend->ops
       ->forces(backend,
                &(mlff_forces_args){.edges = &m->edges, .grad = out.edge_grad, .scale = m->scale, .result = result},
                &ignored);
   backend->forecast = NULL;
-  m->edges.n_edges = 0;
+  m->edges.n_edges = m->edges.n_room = 0;
   return missing;
 }
 
@@ -36,6 +37,7 @@ mlff_status mlff_forecast_memory(mlff_model *m, const mlff_graph *graph, const m
   mlff_backend *backend = m->backend;
   const size_t in_use = backend->memory.bytes, missing = bytes_missing(m, graph, halo, n_edges, result);
   MLFF_TRY(backend->ops->memory(backend, &free_bytes, &total_bytes, error));
+  if (missing < free_bytes / 2) return MLFF_E_NOMEM; /* it was not the device's: error says what it was */
   const double own = (double) m->own_bytes, mb = 1e-6;
   const double needed = (double) in_use + (double) missing - own; /* what grows with the number of atoms */
   const double room = (double) in_use + (double) free_bytes - own;

@@ -147,7 +147,7 @@ static mlff_status open_parts(mlff_model *m, const mlff_options *options, mlff_e
   MLFF_TRY(choose_species(m, options, error));
   MLFF_TRY(mlff_selftest_read(m->file, &m->tests, error));
   const char *device = options ? options->device : NULL;
-  if (m->arch->cpu_only && (!device || !strcmp(device, "auto"))) device = "cpu";
+  if (m->arch->cpu_only && (!device || !strncmp(device, "auto", 4))) device = "cpu";
   MLFF_TRY(mlff_backend_open(device, options ? options->precision : NULL, options ? options->kernels : NULL,
                              &m->backend, error));
   const char *members = options ? options->members : NULL;
@@ -158,8 +158,10 @@ static mlff_status open_parts(mlff_model *m, const mlff_options *options, mlff_e
   MLFF_TRY(m->arch->create(m->file, m->backend, &use, &m->net, error));
   MLFF_TRY(mlff_modelfile_finish(m->file, error));
   fill_info(m);
+  MLFF_TRY(mlff_replay_open(m, options, error));
   m->own_bytes = m->backend->memory.bytes;
   if (!options || !options->skip_self_test) MLFF_TRY(mlff_selftest_run_all(m, error));
+  mlff_replay_restart(m);
   m->file->weights = NULL; /* the caller's; not needed any more */
   return MLFF_OK;
 }

@@ -24,6 +24,18 @@ typedef struct mlff_test_set {
   double tolerance[3][3]; /* fp64, fp32, mixed x energy, forces, virial; NaN = the file has none */
 } mlff_test_set;
 
+/* Steps recorded and replayed: replay.c. */
+typedef struct mlff_replay {
+  int is_on;             /* wanted, and this backend and model can */
+  uint64_t list_id;      /* of the last step that was run plainly from its beginning to its end; 0: none */
+  int is_recorded;       /* and still fits steps with the list */
+  int is_other;          /* the last step wanted other results than the recording has */
+  unsigned wants;        /* which results the recording has */
+  mlff_arch_outputs out; /* of the recorded step */
+  char why[300];         /* why nothing is recorded */
+  mlff_replays counts;
+} mlff_replay;
+
 struct mlff_model {
   mlff_modelfile *file; /* its weights are released after opening */
   const mlff_modelfile_head *head;
@@ -39,8 +51,28 @@ struct mlff_model {
   double scale;     /* the file's energy unit in eV */
   mlff_test_set tests;
   mlff_info info;
+  mlff_replay replay;
   mlff_spans *spans; /* of the last mlff_spans_start; the backend has it too while spans are on */
 };
+
+/* evaluate.c: a step op by op; and its end: forces, energies, virials of the network's outputs into result. */
+mlff_status mlff_evaluate_plain(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
+                                mlff_error *error);
+mlff_status mlff_evaluate_results(mlff_model *model, const mlff_graph *graph, const mlff_arch_outputs *out,
+                                  mlff_result *result, mlff_error *error);
+/* The forces op and downloads that mlff_evaluate_results makes, in its order, without looking at what they bring. */
+mlff_status mlff_evaluate_downloads(mlff_model *model, const mlff_graph *graph, const mlff_arch_outputs *out,
+                                    mlff_result *result, mlff_error *error);
+mlff_status mlff_evaluate_check_distance(const mlff_model *model, const mlff_graph *graph, mlff_error *error);
+
+/* replay.c: whether steps are recorded, decided when the model is opened; and a step, replayed where that can be. */
+mlff_status mlff_replay_open(mlff_model *model, const mlff_options *options, mlff_error *error);
+/* The next step is not replayed. */
+void mlff_replay_forget(mlff_model *model);
+/* Forgets the recording and the counts: after self-tests, which may have run another network. */
+void mlff_replay_restart(mlff_model *model);
+mlff_status mlff_replay_step(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
+                             mlff_error *error);
 
 /* After the device ran out of memory: makes the exchanges of the step that is lost and says what would have been needed.
  * n_edges of the graph, -1 when not known. Always fails. */

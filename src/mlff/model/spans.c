@@ -3,8 +3,8 @@
  * An architecture calls operations through the backend's table. Spans on: the backend gets a table whose entries read the
  * clock, call the plain operation, and read the clock again. Spans off: the plain table, so being off costs nothing.
  *
- * Operations are timed as the caller sees them. A backend that returns before its work is done has to wait for it in its
- * timed operations.
+ * Operations are timed as the caller sees them. A backend that returns before its work is done has stamps on its own stream
+ * instead (ops.h: mlff_timing_ops), which are read when the step is over; a replayed step has those of its recording.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -15,12 +15,20 @@
 #include <stdlib.h>
 #include <time.h>
 
+/* A part between two stamps of the device. */
+typedef struct device_part {
+  mlff_span_id span;
+  int from, to;
+} device_part;
+
 struct mlff_spans {
   const mlff_ops *plain;
   mlff_ops timed;
   mlff_span sums[MLFF_N_SPANS];
   mlff_stamp *stamps; /* [n_room] */
   size_t n_stamps, n_room, n_dropped;
+  device_part *parts; /* [parts_room] of the last step that was not replayed, in the order of their ends */
+  size_t n_parts, parts_room;
 };
 
 static const mlff_span no_spans[MLFF_N_SPANS] = {
@@ -44,9 +52,8 @@ double mlff_spans_now(void)
   return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
 }
 
-void mlff_spans_add(mlff_spans *spans, mlff_span_id span, double begin)
+static void add(mlff_spans *spans, mlff_span_id span, double begin, double end)
 {
-  const double end = mlff_spans_now();
   spans->sums[span].seconds += end - begin;
   spans->sums[span].calls++;
   if (spans->n_stamps < spans->n_room)
@@ -55,15 +62,76 @@ void mlff_spans_add(mlff_spans *spans, mlff_span_id span, double begin)
     spans->n_dropped++;
 }
 
+void mlff_spans_add(mlff_spans *spans, mlff_span_id span, double begin)
+{
+  add(spans, span, begin, mlff_spans_now());
+}
+
+/* ---- time on a device ---------------------------------------------------------------------------------------------- */
+
+void mlff_spans_restart(mlff_backend *backend)
+{
+  if (!backend->spans) return;
+  backend->spans->n_parts = 0;
+  if (backend->ops->timing.restart) backend->ops->timing.restart(backend);
+}
+
+/* Keeps a part; without memory for it the rest of the step is not kept either, so that sums stay sums of whole parts. */
+static void keep_part(mlff_spans *spans, mlff_span_id span, int from, int to)
+{
+  if (from < 0 || to < 0) return;
+  if (spans->n_parts == spans->parts_room) {
+    const size_t room = spans->parts_room ? 2 * spans->parts_room : 256;
+    device_part *parts = realloc(spans->parts, room * sizeof *parts);
+    if (!parts) return;
+    spans->parts = parts;
+    spans->parts_room = room;
+  }
+  spans->parts[spans->n_parts++] = (device_part){.span = span, .from = from, .to = to};
+}
+
+void mlff_spans_settle(mlff_backend *backend, double begin)
+{
+  mlff_spans *spans = backend->spans;
+  const mlff_timing_ops *timing = &backend->ops->timing;
+  for (size_t k = 0; spans && k < spans->n_parts; k++) {
+    const device_part *p = &spans->parts[k];
+    const double start = begin + timing->seconds(backend, spans->parts[0].from, p->from);
+    add(spans, p->span, start, start + timing->seconds(backend, p->from, p->to));
+  }
+}
+
 /* ---- timed operations ------------------------------------------------------------------------------------------- */
 
+/* When a part begins: on the host's clock, or as a stamp of the device. */
+typedef struct moment {
+  double seconds;
+  int stamp;
+} moment;
+
+static moment begin_part(mlff_backend *backend, mlff_span_id span)
+{
+  const mlff_timing_ops *timing = &backend->ops->timing;
+  if (timing->stamp) return (moment){.stamp = timing->stamp(backend, no_spans[span].name)};
+  return (moment){.seconds = mlff_spans_now()};
+}
+
+static void end_part(mlff_backend *backend, mlff_span_id span, moment begin)
+{
+  const mlff_timing_ops *timing = &backend->ops->timing;
+  if (timing->stamp)
+    keep_part(backend->spans, span, begin.stamp, timing->stamp(backend, NULL));
+  else
+    mlff_spans_add(backend->spans, span, begin.seconds);
+}
+
 /* Times the statement `call`, in which `plain` is the plain table, for `span`. */
-#define TIMED(span, call)                                    \
-  do {                                                       \
-    const mlff_ops *plain = backend->spans->plain;           \
-    const double begin = mlff_spans_now();                   \
-    call;                                                    \
-    mlff_spans_add(backend->spans, MLFF_SPAN_##span, begin); \
+#define TIMED(span, call)                                       \
+  do {                                                          \
+    const mlff_ops *plain = backend->spans->plain;              \
+    const moment begin = begin_part(backend, MLFF_SPAN_##span); \
+    call;                                                       \
+    end_part(backend, MLFF_SPAN_##span, begin);                 \
   } while (0)
 
 /* The same for an operation that can fail. */
@@ -219,6 +287,7 @@ mlff_status mlff_spans_start(mlff_model *model, size_t n_stamps, mlff_error *err
   spans->n_room = n_stamps;
   for (int k = 0; k < MLFF_N_SPANS; k++) spans->sums[k] = no_spans[k];
   fill_timed(spans);
+  mlff_replay_forget(model); /* a recording has the stamps of its parts, or has none */
   model->spans = model->backend->spans = spans;
   model->backend->ops = &spans->timed;
   return MLFF_OK;
@@ -227,6 +296,7 @@ mlff_status mlff_spans_start(mlff_model *model, size_t n_stamps, mlff_error *err
 void mlff_spans_stop(mlff_model *model)
 {
   if (!model || !model->backend->spans) return;
+  mlff_replay_forget(model);
   model->backend->ops = model->backend->spans->plain;
   model->backend->spans = NULL;
 }
@@ -254,5 +324,6 @@ void mlff_spans_free(mlff_spans *spans, mlff_backend *backend)
     backend->spans = NULL;
   }
   free(spans->stamps);
+  free(spans->parts);
   free(spans);
 }

@@ -1,0 +1,163 @@
+/* replay.c: steps recorded once and then started with one call, on backends that can (ops.h: mlff_replay_ops).
+ *
+ * A step with a new list runs op by op, which uploads the list and settles all sizes. When the next one has the same list,
+ * it is recorded and replayed from then on. After the next rebuild of the list another plain step decides: if it put the
+ * very same things on the stream, the recording goes on to serve. A replayed step with more edges than the arrays have room
+ * for computes nothing, and is run again op by op.
+ */
+#include "model_impl.h"
+#include "spans.h"
+
+#include <string.h>
+
+static int wants_members(const mlff_result *result)
+{
+  return result->member_energy || result->atom_spread;
+}
+
+/* Results that take operations or downloads of their own. */
+static unsigned wants_of(const mlff_result *result)
+{
+  return (result->atom_virial ? 1u : 0u) | (result->atom_centroid ? 2u : 0u) | (wants_members(result) ? 4u : 0u) |
+         (result->member_forces ? 8u : 0u);
+}
+
+mlff_status mlff_replay_open(mlff_model *m, const mlff_options *options, mlff_error *error)
+{
+  mlff_replay *r = &m->replay;
+  const char *graph = options && options->graph ? options->graph : "on";
+  if (strcmp(graph, "on") && strcmp(graph, "off"))
+    return mlff_fail(error, MLFF_E_ARG, "graph '%s' is unknown; use on or off", graph);
+  r->is_on = !strcmp(graph, "on") && m->backend->ops->replay.begin && (m->info.traits & MLFF_CONSERVATIVE);
+  if (!strcmp(graph, "off"))
+    snprintf(r->why, sizeof r->why, "graph off");
+  else if (!r->is_on)
+    snprintf(r->why, sizeof r->why, "%s", m->backend->ops->replay.begin ? "not for this architecture" : "not on a CPU");
+  m->backend->records = r->is_on;
+  return MLFF_OK;
+}
+
+/* 1 when this step may be started from a recording or recorded. */
+static int can_replay(const mlff_model *m, const mlff_graph *graph, const mlff_halo *halo, const mlff_result *result)
+{
+  if (result->member_forces) return 0; /* evaluations of their own */
+  if (!m->replay.is_on || graph->list_id == 0) return 0;
+  if (halo && (m->info.exchange_width || m->info.reverse_width)) return 0;
+  return m->replay.list_id == graph->list_id && m->edges.list_id == graph->list_id;
+}
+
+/* A step op by op; then whether a recording still fits. */
+static mlff_status plain_step(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
+                              mlff_error *error)
+{
+  mlff_replay *r = &m->replay;
+  const mlff_replay_ops *ops = &m->backend->ops->replay;
+  const int is_new = r->list_id != graph->list_id;
+  r->list_id = 0;
+  const mlff_status status = mlff_evaluate_plain(m, graph, halo, result, error);
+  if (ops->finish) ops->finish(m->backend);
+  if (status || !r->is_on) return status;
+  r->list_id = graph->list_id;
+  /* a step with the recorded list but other results says nothing about the recording */
+  if (is_new && (r->wants != wants_of(result) || ops->state(m->backend) != MLFF_REPLAY_SAME)) r->is_recorded = 0;
+  return MLFF_OK;
+}
+
+/* Runs the step's calls while the backend records them. Results are not there yet. */
+static mlff_status record_calls(mlff_model *m, const mlff_graph *graph, mlff_result *result, mlff_error *error)
+{
+  const mlff_arch_inputs in = {.graph = graph, .edges = &m->edges, .halo = NULL};
+  m->replay.out = (mlff_arch_outputs){.node_energy = NULL};
+  mlff_spans_restart(m->backend);
+  MLFF_TRY(m->backend->ops->edges(m->backend, graph, m->head->cutoff, &m->edges, error));
+  MLFF_TRY(m->arch->evaluate(m->net, &in, &m->replay.out, error));
+  return mlff_evaluate_downloads(m, graph, &m->replay.out, result, error);
+}
+
+/* MLFF_E_UNSUPPORTED when it did not work, and `why` says so. */
+static mlff_status record(mlff_model *m, const mlff_graph *graph, mlff_result *result, mlff_error *error)
+{
+  mlff_replay *r = &m->replay;
+  const mlff_replay_ops *ops = &m->backend->ops->replay;
+  mlff_error why = {.code = MLFF_OK};
+  const double begin = mlff_spans_now();
+  r->is_recorded = 0;
+  mlff_status status = ops->begin(m->backend, &why);
+  if (!status) {
+    const mlff_status calls = record_calls(m, graph, result, &why);
+    status = ops->end(m->backend, calls ? NULL : &why);
+    if (calls && calls != MLFF_E_DEVICE) status = MLFF_E_UNSUPPORTED;
+  }
+  r->counts.record_seconds += mlff_spans_now() - begin;
+  if (status == MLFF_E_UNSUPPORTED) {
+    r->is_on = m->backend->records = 0;
+    snprintf(r->why, sizeof r->why, "%.*s", (int) sizeof r->why - 1, why.text);
+    return status;
+  }
+  if (status) {
+    if (error) *error = why;
+    return status;
+  }
+  r->is_recorded = 1;
+  r->wants = wants_of(result);
+  r->counts.n_recorded++;
+  return MLFF_OK;
+}
+
+static mlff_status hand_out(mlff_model *m, const mlff_graph *graph, mlff_result *result, mlff_error *error)
+{
+  MLFF_TRY(mlff_evaluate_check_distance(m, graph, error));
+  return mlff_evaluate_results(m, graph, &m->replay.out, result, error);
+}
+
+mlff_status mlff_replay_step(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
+                             mlff_error *error)
+{
+  mlff_replay *r = &m->replay;
+  const mlff_replay_ops *ops = &m->backend->ops->replay;
+  int overflow = 0;
+  r->counts.n_steps++;
+  if (!can_replay(m, graph, halo, result)) return plain_step(m, graph, halo, result, error);
+  const int fits = r->is_recorded && r->wants == wants_of(result) && ops->state(m->backend) != MLFF_REPLAY_NONE;
+  if (!fits) {
+    /* other results for once, e.g. stress of atoms in some steps: not worth a recording */
+    if (r->is_recorded && !r->is_other && ops->state(m->backend) != MLFF_REPLAY_NONE) {
+      r->is_other = 1;
+      return plain_step(m, graph, halo, result, error);
+    }
+    const mlff_status status = record(m, graph, result, error);
+    if (status == MLFF_E_UNSUPPORTED) return plain_step(m, graph, halo, result, error);
+    MLFF_TRY(status);
+  }
+  r->is_other = 0;
+  mlff_status status = ops->start(m->backend, graph, &m->edges, &overflow, error);
+  if (!status && overflow) {
+    r->counts.n_overflows++;
+    r->is_recorded = 0;
+    return plain_step(m, graph, halo, result, error);
+  }
+  if (!status) status = hand_out(m, graph, result, error);
+  ops->finish(m->backend);
+  if (!status) r->counts.n_replayed++;
+  return status;
+}
+
+void mlff_replay_forget(mlff_model *m)
+{
+  m->replay.list_id = 0;
+  m->replay.is_recorded = m->replay.is_other = 0;
+}
+
+void mlff_replay_restart(mlff_model *m)
+{
+  mlff_replay_forget(m);
+  m->replay.counts = (mlff_replays){.is_on = 0};
+}
+
+mlff_replays mlff_model_replays(const mlff_model *model)
+{
+  mlff_replays counts = model->replay.counts;
+  counts.is_on = model->replay.is_on;
+  counts.why = model->replay.why;
+  return counts;
+}

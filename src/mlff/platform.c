@@ -1,0 +1,51 @@
+/* platform.c: what this computer and this build have, for `mlff check` and for choosing devices. */
+#include "backend/backend.h"
+#include "backend/cuda.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <yaml.h>
+
+#if defined(__VERSION__)
+#define COMPILER __VERSION__
+#else
+#define COMPILER "unknown"
+#endif
+
+void mlff_platform_read(mlff_platform *platform)
+{
+  static const char *const paths[] = {"generic", "avx2", "avx512"};
+  *platform = (mlff_platform){.version = MLFF_VERSION, .compiler = COMPILER, .yaml = yaml_get_version_string()};
+  for (int k = 0; k < 3; k++) {
+    const size_t at = strlen(platform->kernels);
+    if (mlff_cpu_has_kernels(paths[k]))
+      snprintf(platform->kernels + at, sizeof platform->kernels - at, "%s%s", at ? " " : "", paths[k]);
+  }
+  platform->gpu_code = "";
+#if MLFF_HAVE_CUDA
+  mlff_cuda_read_platform(platform);
+#else
+  snprintf(platform->why, sizeof platform->why, "this build has no CUDA backend (MLFF_CUDA)");
+#endif
+}
+
+mlff_status mlff_device_read(int number, int with_times, mlff_device *device, mlff_error *error)
+{
+  if (!device) return mlff_fail(error, MLFF_E_ARG, "mlff_device_read: device is NULL");
+  *device = (mlff_device){.number = number,
+                          .clock_mhz = NAN,
+                          .memory_clock_mhz = NAN,
+                          .up_gbs = NAN,
+                          .down_gbs = NAN,
+                          .copy_gbs = NAN,
+                          .launch_us = NAN,
+                          .round_trip_us = NAN,
+                          .node_us = NAN};
+#if MLFF_HAVE_CUDA
+  return mlff_cuda_read_device(number, with_times, device, error);
+#else
+  (void) with_times;
+  return mlff_fail(error, MLFF_E_UNSUPPORTED, "cuda:%d: this build has no CUDA backend (MLFF_CUDA)", number);
+#endif
+}
