@@ -2,7 +2,12 @@
 packages.
 
   bench.py compare --mlff PROGRAM --models FOLDER                              fails when energies or forces differ
-  bench.py time    --mlff PROGRAM --models FOLDER --seconds N --out FILE.json  times, sizes from 24 to a million atoms
+  bench.py water   --structures FOLDER                                         writes the boxes of water
+  bench.py time    --mlff PROGRAM --models FOLDER --structures FOLDER --seconds N --out FILE.json
+  bench.py join    PART.json ... --out FILE.json                               all results in one file
+
+A time is that of mlff_model_evaluate, the C API that pair_style mlff calls, copies of positions and forces included;
+steps of LAMMPS itself are not in it, as LAMMPS need not be on the machine.
 """
 
 import argparse
@@ -16,20 +21,23 @@ import sys
 import tempfile
 import time
 
-SIDES = (2, 3, 4, 7, 15, 32, 69)  # molecules along an edge: 24, 81, 192, 1029, 10k, 98k, 986k atoms
+# molecules along the edges: 24, 72, 192, 1029, 10k, 98k, 986k atoms
+BOXES = ((2, 2, 2), (2, 3, 4), (4, 4, 4), (7, 7, 7), (15, 15, 15), (32, 32, 32), (69, 69, 69))
+REPLICAS = (16, 256)  # of the two smallest
+MOST_CPU, MOST_FP64 = 1100, 11000  # atoms
 EDGE = 3.104  # A, of a molecule's share of liquid water at 0.1 atoms per A^3
 TOLERANCE = {"fp64": (1e-8, 1e-7), "fp32": (1e-5, 1e-3)}  # eV/atom, eV/A: see compare()
 
 
-def water(path, side, seed=1):
-    """side^3 water molecules on a lattice, each turned at random, as extended XYZ."""
+def water(path, sides, seed=1):
+    """Water molecules on a lattice, each turned at random, as extended XYZ."""
     rng = random.Random(seed)
-    box = side * EDGE
+    (x, y, z), (a, b, c) = sides, (EDGE * n for n in sides)
     with open(path, "w", encoding="utf-8") as f:
-        f.write(f'{3 * side ** 3}\nLattice="{box} 0 0 0 {box} 0 0 0 {box}" pbc="T T T" '
+        f.write(f'{3 * x * y * z}\nLattice="{a} 0 0 0 {b} 0 0 0 {c}" pbc="T T T" '
                 'Properties=species:S:1:pos:R:3\n')
-        for n in range(side ** 3):
-            at = [(k + 0.5) * EDGE for k in (n % side, n // side % side, n // side ** 2)]
+        for n in range(x * y * z):
+            at = [(k + 0.5) * EDGE for k in (n % x, n // x % y, n // x // y)]
             u, v = unit(rng), unit(rng)
             dot = sum(a * b for a, b in zip(u, v))
             w = [b - dot * a for a, b in zip(u, v)]
@@ -66,7 +74,7 @@ def compare(args, folder):
     """Every model and precision; the tolerances are those of the self-tests of the shipped models."""
     for side in args.sides:
         path = os.path.join(folder, f"water{side}.xyz")
-        water(path, side)
+        water(path, (side, side, side))
         for model in models(args.models):
             for precision, (energy_tolerance, force_tolerance) in TOLERANCE.items():
                 base = [args.mlff, "evaluate", model, path, "--json", "--forces", "--precision", precision]
@@ -82,37 +90,86 @@ def compare(args, folder):
                     sys.exit(1)
 
 
-def measure(args, folder):
-    """From small to large systems until the time is over; each case is a line of the result."""
+def cases(n_atoms):
+    """(options of mlff time) for a structure: recorded steps and plain ones, precisions, replicas, the CPU."""
+    out = [("cuda", "fp32", "on", 1), ("cuda", "fp32", "off", 1)]
+    if n_atoms <= MOST_FP64:
+        out.append(("cuda", "fp64", "on", 1))
+    if n_atoms <= MOST_CPU:
+        out.append(("cpu", "fp32", "on", 1))
+    if n_atoms < 100:
+        out += [("cuda", "fp32", "on", n) for n in REPLICAS]
+    return out
+
+
+def write_structures(folder, n_boxes):
+    os.makedirs(folder, exist_ok=True)
+    for sides in BOXES[:n_boxes]:
+        path = os.path.join(folder, f"water{3 * sides[0] * sides[1] * sides[2]}.xyz")
+        if not os.path.exists(path):
+            water(path, sides)
+
+
+def measure(args):
+    """From small to large systems until the time is over; each case is a row of the result."""
     end, rows = time.monotonic() + args.seconds, []
-    for side in SIDES:
-        path = os.path.join(folder, f"water{side}.xyz")
-        water(path, side)
+    for path in sorted(glob.glob(os.path.join(args.structures, "water*.xyz")), key=os.path.getsize):
+        with open(path, encoding="utf-8") as f:
+            n_atoms = int(f.readline())
         for model in models(args.models):
-            for device, precision in (("cuda", "fp32"), ("cuda", "fp64"), ("cpu", "fp32")):
-                if (device == "cpu" and side > 15) or time.monotonic() > end - 20:
+            for device, precision, graph, n_replicas in cases(n_atoms):
+                if time.monotonic() > end - min(60, 5e-5 * n_atoms * n_replicas):
+                    rows.append({"n_atoms": n_atoms, "model": os.path.basename(model), "left_out": "time"})
                     continue
-                calls = str(max(10, min(500, 200000 // side ** 3)))
+                n_calls = max(10, min(args.calls, 600000 // (n_atoms * n_replicas)))
                 row = call([args.mlff, "time", model, path, "--json", "--device", device, "--precision", precision,
-                            "--calls", calls])
+                            "--graph", graph, "--replicas", str(n_replicas), "--calls", str(n_calls)])
                 rows.append(row)
-                print(f"{row['n_atoms']:8d} atoms  {row['model']:28s} {device} {precision}  "
-                      f"median {row['median_ms']:9.4f} ms  {row['us_per_atom']:9.4f} us/atom", flush=True)
-                with open(args.out, "w", encoding="utf-8") as f:
-                    json.dump({"host": os.uname().nodename, "unix_time": time.time(), "rows": rows}, f, indent=1)
+                print(f"{row['n_atoms']:8d} atoms  {row['model']:24s} {device:4s} {precision} graph {row['graph']:3s} "
+                      f"replicas {n_replicas:3d}  median {row['median_ms']:9.4f} ms  {row['us_per_atom']:9.4f} us/atom",
+                      flush=True)
+                save(args.out, {"host": os.uname().nodename, "unix_time": time.time(), "rows": rows})
+
+
+def save(path, value):
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(value, f, indent=1)
+
+
+def join(args):
+    """One file of parts named check.json, bench.json, torch.json; those that are missing are null."""
+    out = {"mlff_time_is": "mlff_model_evaluate through the C API, with copies; no step of LAMMPS"}
+    for path in args.parts:
+        name = os.path.splitext(os.path.basename(path))[0]
+        out[name] = None
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as f:
+                out[name] = json.load(f)
+    save(args.out, out)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("what", choices=("compare", "time"))
-    parser.add_argument("--mlff", required=True)
-    parser.add_argument("--models", required=True)
+    parser.add_argument("what", choices=("compare", "water", "time", "join"))
+    parser.add_argument("parts", nargs="*", help="join: results to put into one file")
+    parser.add_argument("--mlff", help="the program")
+    parser.add_argument("--models", help="folder")
+    parser.add_argument("--structures", help="folder")
+    parser.add_argument("--boxes", type=int, default=len(BOXES), help="water: how many of the sizes, from the smallest")
+    parser.add_argument("--calls", type=int, default=500, help="time: evaluations of a case, at most")
     parser.add_argument("--sides", type=int, nargs="+", default=[4, 7], help="compare: molecules along an edge")
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--out", default="gpu.json")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        (compare if args.what == "compare" else measure)(args, folder)
+    if args.what == "compare":
+        with tempfile.TemporaryDirectory() as folder:
+            compare(args, folder)
+    elif args.what == "water":
+        write_structures(args.structures, args.boxes)
+    elif args.what == "time":
+        measure(args)
+    else:
+        join(args)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,23 @@
 # On a machine with a GPU, in one call of under ten minutes: builds, compares the GPU with the CPU, looks for wrong
 # accesses and races, then measures. Stops at the first thing that is wrong, so there are no numbers of wrong results.
 #
-#   benchmarks/gpu/run.sh [OUT]     OUT: directory for logs and gpu.json (default: build-gpu/results)
+#   benchmarks/gpu/run.sh [OUT]              OUT: directory for logs and gpu.json (default: build-gpu/results)
+#   benchmarks/gpu/run.sh --pack             builds only, and puts what the other call needs into gpu-pack/: for a machine
+#                                            that has a GPU but not all of the packages below; copy the whole checkout
+#   benchmarks/gpu/run.sh --simulated [OUT]  everything with the simulated device, small: a test of this script
 #
-# Needs cmake, ninja or make, nvcc, libyaml with headers, python3; Check (libcheck) for the suites, compute-sanitizer
-# for step 3: without them these steps are left out, and the summary says so. SECONDS_LEFT changes the limit of 570 s.
+# Building needs cmake, ninja or make, nvcc, libyaml and Check with headers, python3 with numpy and PyYAML; with gpu-pack/
+# nothing but python3 is needed. PyTorch is compared with where python3 ($PYTHON) has it; compute-sanitizer runs where it
+# is installed. What is left out is said in the summary. SECONDS_LEFT changes the limit of 570 s.
 set -eu
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
-OUT=${1:-$ROOT/build-gpu/results}
-BUILD=$ROOT/build-gpu
+HERE=$ROOT/benchmarks/gpu
+PACK=$ROOT/gpu-pack
+BUILD=${MLFF_GPU_BUILD:-$ROOT/build-gpu}
+PYTHON=${PYTHON:-python3}
+WHAT=run
+case ${1:-} in --pack | --simulated) WHAT=${1#--}; shift ;; esac
+OUT=${1:-$BUILD/results}
 LIMIT=${SECONDS_LEFT:-570}
 BEGIN=$(date +%s)
 mkdir -p "$OUT"
@@ -30,44 +39,87 @@ run() {
     die "$name failed or ran out of time, see $OUT/$name.log"
   fi
 }
+# The same where failing is no reason to stop.
+try() {
+  name=$1
+  shift
+  timeout "$(left)" "$@" >"$OUT/$name.log" 2>&1 || note "$name failed or ran out of time, see $OUT/$name.log"
+}
 
-PATH=$PATH:/usr/local/cuda/bin
-have nvcc || die "nvcc was not found"
-if have nvidia-smi; then
-  nvidia-smi --query-gpu=name,memory.total,driver_version,clocks.max.sm --format=csv | tee -a "$SUMMARY"
-fi
+# 1. build, or what was built elsewhere
+build() {
+  if [ "$WHAT" = simulated ]; then
+    BACKEND="-DMLFF_CUDASIM=ON -DMLFF_KERNELS_X86=OFF"
+  else
+    PATH=$PATH:/usr/local/cuda/bin
+    have nvcc || die "nvcc was not found; a machine without it needs gpu-pack/, see the top of this script"
+    NATIVE=native
+    [ "$WHAT" = run ] || NATIVE="80-real;90"
+    BACKEND="-DMLFF_CUDA=ON -DMLFF_CUDA_ARCHITECTURES=${MLFF_CUDA_ARCHITECTURES:-$NATIVE}"
+  fi
+  GENERATOR=
+  if have ninja; then GENERATOR="-G Ninja"; fi
+  # shellcheck disable=SC2086  # words, or none
+  run configure cmake -S "$ROOT" -B "$BUILD" $GENERATOR -DCMAKE_BUILD_TYPE=Release $BACKEND \
+    -DMLFF_BUILD_PLUGIN=OFF -DMLFF_BUILD_EXAMPLES=OFF -DMLFF_BUILD_TESTS=ON
+  run build cmake --build "$BUILD" -j "${JOBS:-$(nproc)}"
+  run models "$PYTHON" "$HERE/shapes.py" "$BUILD/bench-models"
+}
 
-# 1. build
-TESTS=OFF
-if have pkg-config && pkg-config --exists check; then
-  TESTS=ON
+# Programs, test programs, the libraries that a bare machine lacks, and models.
+pack() {
+  rm -rf "$PACK"
+  mkdir -p "$PACK/tests" "$PACK/lib"
+  cp "$BUILD/mlff" "$PACK"
+  cp -r "$BUILD/bench-models" "$PACK/models"
+  for program in "$BUILD"/tests/test_op_* "$BUILD"/tests/test_model_*; do
+    [ ! -x "$program" ] || cp "$program" "$PACK/tests"
+  done
+  for program in "$PACK"/mlff "$PACK"/tests/*; do
+    ldd "$program" | sed -n 's/.*=> \(.*lib\(yaml\|check\|subunit\)[^ ]*\) .*/\1/p'
+  done | sort -u | while read -r library; do cp -L "$library" "$PACK/lib"; done
+  note "packed: $PACK, $(du -sh "$PACK" | cut -f1)"
+}
+
+if [ "$WHAT" = run ] && [ -x "$PACK/mlff" ]; then
+  MLFF=$PACK/mlff TESTS=$PACK/tests MODELS=$PACK/models
+  export LD_LIBRARY_PATH="$PACK/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+  note "built elsewhere: $PACK"
 else
-  note "left out: suites (libcheck is not installed)"
+  build
+  MLFF=$BUILD/mlff TESTS=$BUILD/tests MODELS=$BUILD/bench-models
+  note "built"
 fi
-GENERATOR=
-if have ninja; then GENERATOR="-G Ninja"; fi
-# shellcheck disable=SC2086  # two words or none
-run configure cmake -S "$ROOT" -B "$BUILD" $GENERATOR -DCMAKE_BUILD_TYPE=Release -DMLFF_CUDA=ON \
-  -DMLFF_BUILD_PLUGIN=OFF -DMLFF_BUILD_EXAMPLES=OFF -DMLFF_BUILD_TESTS=$TESTS \
-  -DMLFF_CUDA_ARCHITECTURES="${MLFF_CUDA_ARCHITECTURES:-native}"
-run build cmake --build "$BUILD" -j "$(nproc)"
-note "built"
+if [ "$WHAT" = pack ]; then
+  pack
+  exit 0
+fi
+SIDES="4 7" BOXES=7 CALLS=500 DEVICE=cuda SUITES="op_ops op_ani op_painn op_painn_radial model_ani model_painn model_painn_properties"
+if [ "$WHAT" = simulated ]; then
+  SIDES="1" BOXES=1 CALLS=3 DEVICE=cpu SUITES=op_ops
+fi
+STRUCTURES=$OUT/structures
 
-# 2. right before fast: suites on the device, then the shipped models on GPU and CPU
-if [ $TESTS = ON ]; then
-  run suites ctest --test-dir "$BUILD" -L "op|model" -j 4 --output-on-failure
-  grep -h "tests passed" "$OUT/suites.log" | tee -a "$SUMMARY"
-fi
-run against_cpu python3 "$ROOT/benchmarks/gpu/bench.py" compare --mlff "$BUILD/mlff" --models "$ROOT/models"
+# 2. what is here: launch floor and bandwidths
+run check "$MLFF" check --json "$OUT/check.json"
+cat "$OUT/check.log"
+
+# 3. right before fast: suites on the device, then the models on GPU and CPU
+for suite in $SUITES; do
+  (cd "$ROOT/tests" && run "$suite" "$TESTS/test_$suite")
+  note "$suite: $(grep '^[0-9]*%: Checks' "$OUT/$suite.log")"
+done
+# shellcheck disable=SC2086  # a list of numbers
+run against_cpu "$PYTHON" "$HERE/bench.py" compare --mlff "$MLFF" --models "$MODELS" --sides $SIDES
 note "GPU and CPU agree"
 
-# 3. wrong accesses, uninitialised reads, races, barriers
-if [ $TESTS = ON ] && have compute-sanitizer; then
+# 4. wrong accesses, uninitialised reads, races, barriers
+if [ "$WHAT" = run ] && have compute-sanitizer; then
   for tool in memcheck initcheck racecheck synccheck; do
-    [ "$(left)" -gt 240 ] || { note "left out: compute-sanitizer $tool (time)"; continue; }
-    for suite in test_op_ops test_op_painn_radial; do
-      run "$tool-$suite" env CK_FORK=no CK_DEFAULT_TIMEOUT=0 \
-        compute-sanitizer --tool $tool --error-exitcode 9 "$BUILD/tests/$suite"
+    [ "$(left)" -gt 330 ] || { note "left out: compute-sanitizer $tool (time)"; continue; }
+    for suite in op_ops op_painn_radial; do
+      (cd "$ROOT/tests" && run "$tool-$suite" env CK_FORK=no CK_DEFAULT_TIMEOUT=0 \
+        compute-sanitizer --tool $tool --error-exitcode 9 "$TESTS/test_$suite")
     done
     note "compute-sanitizer $tool: clean"
   done
@@ -75,8 +127,25 @@ else
   note "left out: compute-sanitizer"
 fi
 
-# 4. measure
-run bench python3 "$ROOT/benchmarks/gpu/bench.py" time --mlff "$BUILD/mlff" --models "$ROOT/models" \
-  --seconds "$(($(left) - 15))" --out "$OUT/gpu.json"
+# 5. measure, then PyTorch on the same structures
+run water "$PYTHON" "$HERE/bench.py" water --structures "$STRUCTURES" --boxes $BOXES
+TORCH=no
+if "$PYTHON" -c 'import torch' 2>/dev/null; then TORCH=yes; fi
+SHARE=$(($(left) - 15))
+[ "$TORCH" = no ] || SHARE=$((SHARE * 6 / 10))
+run bench "$PYTHON" "$HERE/bench.py" time --mlff "$MLFF" --models "$MODELS" --structures "$STRUCTURES" \
+  --calls $CALLS --seconds $SHARE --out "$OUT/bench.json"
 cat "$OUT/bench.log"
+if [ "$TORCH" = yes ]; then
+  FAST=
+  [ "$WHAT" = run ] || FAST="--each 0.1 --no-compile"
+  # shellcheck disable=SC2086  # words, or none
+  try torch "$PYTHON" "$HERE/torch_bench.py" --models "$MODELS" --structures "$STRUCTURES" --mlff "$MLFF" \
+    --device $DEVICE --seconds "$(($(left) - 10))" --out "$OUT/torch.json" $FAST
+  cat "$OUT/torch.log"
+else
+  note "left out: PyTorch ($PYTHON has none)"
+fi
+run join "$PYTHON" "$HERE/bench.py" join "$OUT/check.json" "$OUT/bench.json" "$OUT/torch.json" --out "$OUT/gpu.json"
+rm -r "$STRUCTURES"
 note "measured: $OUT/gpu.json"

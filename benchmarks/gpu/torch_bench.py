@@ -1,0 +1,217 @@
+"""Times the same networks in PyTorch, eager and compiled, on the same structures. Needs PyTorch; called by run.sh.
+
+  torch_bench.py --models FOLDER --structures FOLDER --out FILE.json [--device cuda] [--seconds N] [--mlff PROGRAM]
+
+FOLDER of models: as shapes.py makes it. Neighbours are found once and not timed, as on our side; a call is energy and
+forces. The networks are those that the project trains with (python/mlff_tools/networks.py): batched matrix products,
+index_select and index_add, one autograd pass. With --mlff forces of the smallest structure are compared first, so that
+both sides have computed the same.
+"""
+
+import argparse
+import glob
+import importlib.util
+import json
+import math
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+
+import torch
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+MOST_ATOMS = 11000  # neighbours are found by brute force
+
+
+def load_networks():
+    """networks.py alone: the package around it needs more than PyTorch."""
+    path = os.path.join(ROOT, "python", "mlff_tools", "networks.py")
+    spec = importlib.util.spec_from_file_location("networks", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def load_tensors(path):
+    with open(path, "rb") as f:
+        data = f.read()
+    n = int.from_bytes(data[:8], "little")
+    out = {}
+    for name, about in json.loads(data[8:8 + n]).items():
+        if name == "__metadata__":
+            continue
+        begin, end = about["data_offsets"]
+        kind = {"F32": torch.float32, "F64": torch.float64}[about["dtype"]]
+        raw = torch.frombuffer(bytearray(data[8 + n + begin:8 + n + end]), dtype=kind)
+        out[name] = raw.reshape(about["shape"]).float()
+    return out
+
+
+def load_model(path, device):
+    """(head, network, parameters) of NAME.json and NAME.safetensors."""
+    with open(path, encoding="utf-8") as f:
+        head = json.load(f)
+    tensors = load_tensors(path[:-len("json")] + "safetensors")
+    networks, kind = load_networks(), head["architecture"]
+    if kind == "painn":
+        spec = {**head["painn"], "cutoff": head["cutoff"]}
+        p = tensors
+    elif kind == "ani":
+        block = head["ani"]
+        spec = {**block, "hidden": {e: d[1:-1] for e, d in block["dims"].items()}}
+        p = {f"{e}.{l}.{part}": torch.stack([tensors[f"member.{m}.{e}.{l}.{part}"] for m in range(block["n_members"])])
+             for e, d in block["dims"].items() for l in range(len(d) - 1) for part in ("weight", "bias")}
+    else:
+        return head, None, None
+    network = networks.ARCHITECTURES[kind](spec, head["elements"])
+    if kind == "ani":  # shipped and random models have the normalisation of descriptors in their weights
+        network.deviation = torch.ones_like(network.deviation)
+    return head, network, {k: v.to(device) for k, v in p.items()}
+
+
+def read_water(path):
+    """(elements, positions [N, 3], box [3]) of the files that bench.py writes."""
+    with open(path, encoding="utf-8") as f:
+        n, comment = int(f.readline()), f.readline()
+        rows = [f.readline().split() for _ in range(n)]
+    cell = [float(x) for x in re.search(r'Lattice="([^"]*)"', comment).group(1).split()]
+    return ([r[0] for r in rows], torch.tensor([[float(x) for x in r[1:4]] for r in rows], dtype=torch.float64),
+            torch.tensor([cell[0], cell[4], cell[8]], dtype=torch.float64))
+
+
+def neighbours(pos, box, cutoff):
+    """i, j and x_j + S - x_i of all pairs within the cutoff."""
+    found, n = [], len(pos)
+    reach = [math.ceil(cutoff / float(b)) for b in box]
+    rows = max(1, 20_000_000 // n)
+    for s0 in range(-reach[0], reach[0] + 1):
+        for s1 in range(-reach[1], reach[1] + 1):
+            for s2 in range(-reach[2], reach[2] + 1):
+                shifted = pos + torch.tensor([s0, s1, s2], dtype=pos.dtype, device=pos.device) * box
+                for begin in range(0, n, rows):
+                    r = torch.cdist(pos[begin:begin + rows], shifted)
+                    i, j = torch.nonzero((r < cutoff) & (r > 1e-6), as_tuple=True)
+                    found.append((i + begin, j, shifted[j] - pos[i + begin]))
+    i, j, vectors = (torch.cat(x) for x in zip(*found))
+    order = torch.argsort(i, stable=True)
+    return i[order], j[order], vectors[order]
+
+
+class Batch:
+    """What the networks read of a structure."""
+
+    def __init__(self, head, network, path, device):
+        elements, pos, box = read_water(path)
+        pos, box = pos.to(device), box.to(device)
+        self.i, self.j, vectors = neighbours(pos, box, network.cutoff)
+        self.vectors = vectors.float()
+        self.species = torch.tensor([head["elements"].index(e) for e in elements], device=device)
+        self.frame = torch.zeros(len(pos), dtype=torch.long, device=device)
+        self.n_frames = 1
+        self.of_element = [torch.nonzero(self.species == s).squeeze(1) for s in range(len(head["elements"]))]
+        if network.needs_triples:
+            self.a, self.b = self._triples(network.angular_cutoff)
+
+    def _triples(self, cutoff):
+        """Edges a and b of the same centre, each pair once."""
+        near = torch.nonzero(self.vectors.norm(dim=1) < cutoff).squeeze(1)
+        centre, a, b, apart = self.i[near], [], [], 1
+        while True:
+            same = torch.nonzero(centre[apart:] == centre[:-apart]).squeeze(1)
+            if len(same) == 0:
+                break
+            a.append(near[same])
+            b.append(near[same + apart])
+            apart += 1
+        return torch.cat(a), torch.cat(b)
+
+
+def time_calls(call, device, seconds):
+    """Median milliseconds of a call, by events on a GPU, and the number of calls."""
+    for _ in range(3):
+        call()
+    times, end = [], time.monotonic() + seconds
+    while time.monotonic() < end and len(times) < 200 or len(times) < 5:
+        if device == "cuda":
+            begin, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            begin.record()
+            call()
+            stop.record()
+            torch.cuda.synchronize()
+            times.append(begin.elapsed_time(stop))
+        else:
+            begin = time.perf_counter()
+            call()
+            times.append(1e3 * (time.perf_counter() - begin))
+    return statistics.median(times), len(times)
+
+
+def compare(mlff, model, path, forces, device):
+    """Ends the program unless `mlff` has the same forces."""
+    done = subprocess.run([mlff, "evaluate", model, path, "--json", "--forces", "--device", device],
+                          stdout=subprocess.PIPE, check=True)
+    ours = torch.tensor(json.loads(done.stdout)["structures"][0]["forces"])
+    apart = float((ours - forces.cpu()).abs().max())
+    if not apart <= 2e-3:
+        sys.exit(f"{model}: forces of PyTorch and mlff are {apart:.2e} eV/A apart: they do not compute the same")
+    return apart
+
+
+def measure(path, structure, args):
+    """Rows of one model and structure."""
+    head, network, p = load_model(path, args.device)
+    if network is None:
+        return []
+    batch = Batch(head, network, structure, args.device)
+    row = {"model": head["name"], "device": args.device, "precision": "fp32", "n_atoms": len(batch.species),
+           "n_edges": len(batch.i)}
+    apart = None
+    if args.mlff and row["n_atoms"] < 100:
+        forces = network(p, batch, False)[1].mean(0)
+        apart = compare(args.mlff, path[:-len("json")] + "yaml", structure, forces, args.device)
+    rows = []
+    for how in ("eager", "compiled"):
+        out = {**row, "how": "PyTorch " + how, "force_difference": apart}
+        try:
+            if how == "compiled":
+                network.node_energies = torch.compile(network.node_energies)
+            out["median_ms"], out["n_calls"] = time_calls(lambda: network(p, batch, False), args.device, args.each)
+        except Exception as e:  # whatever the compiler or the memory of the device does not manage
+            out["why_not"] = f"{type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}"[:300]
+        rows.append(out)
+        took = f"median {out['median_ms']:9.4f} ms" if "median_ms" in out else out["why_not"]
+        print(f"{row['n_atoms']:8d} atoms  {row['model']:28s} {out['how']:17s} {took}", flush=True)
+        if args.no_compile or row["n_atoms"] > args.compile_atoms:
+            break
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--models", required=True)
+    parser.add_argument("--structures", required=True)
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--mlff")
+    parser.add_argument("--seconds", type=float, default=120, help="for everything")
+    parser.add_argument("--each", type=float, default=1.5, help="seconds for one case")
+    parser.add_argument("--compile-atoms", type=int, default=1100, help="larger structures are not compiled for")
+    parser.add_argument("--no-compile", action="store_true")
+    args = parser.parse_args()
+    end, rows = time.monotonic() + args.seconds, []
+    structures = sorted(glob.glob(os.path.join(args.structures, "water*.xyz")), key=os.path.getsize)
+    for structure in structures:
+        if len(read_water(structure)[0]) > MOST_ATOMS:
+            break
+        for path in sorted(glob.glob(os.path.join(args.models, "*.json"))):
+            if time.monotonic() < end:
+                rows += measure(path, structure, args)
+            with open(args.out, "w", encoding="utf-8") as f:
+                json.dump({"torch": torch.__version__, "rows": rows}, f, indent=1)
+
+
+if __name__ == "__main__":
+    main()
