@@ -180,7 +180,7 @@ enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
 struct cudaDeviceProp {
   char name[256];
   size_t totalGlobalMem, sharedMemPerBlock;
-  int major, minor, multiProcessorCount;
+  int major, minor, multiProcessorCount, pciDomainID, pciBusID, pciDeviceID;
 };
 struct cudaFuncAttributes {
   int binaryVersion, ptxVersion, numRegs;
