@@ -373,7 +373,7 @@ START_TEST(gpu_or_a_reason)
   if (has_gpu) {
     ck_assert_int_eq(status, MLFF_OK);
     mlff_backend_close(backend);
-    test_fails(mlff_backend_open("cuda:99", NULL, NULL, &backend, &error), error, MLFF_E_DEVICE, "cuda:99");
+    test_fails(mlff_backend_open("cuda:99", 0, NULL, NULL, &backend, &error), error, MLFF_E_DEVICE, "cuda:99");
   } else {
     ck_assert(status == MLFF_E_UNSUPPORTED || status == MLFF_E_DEVICE);
     ck_assert_msg(strstr(error.text, "use 'device cpu'") != NULL, "%s", error.text);
