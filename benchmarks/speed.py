@@ -4,7 +4,7 @@
   benchmarks/speed.py --write-docs FILE.json        fills docs/performance.md from a result
   benchmarks/speed.py --list
 
-Parts: ani (TorchANI), painn (SchNetPack), student (LAMMPS' own POD and SNAP), ranks (two MPI ranks), teacher (teacher
+Parts: ani (TorchANI), painn (SchNetPack), orb (orb-models), student (LAMMPS' own POD and SNAP), ranks (two MPI ranks), teacher (teacher
 and student), kernels (generic, AVX2, AVX-512), memory (allocations and bytes per atom).
 
 Each round times every case once, in turn, so that the two sides of a ratio are measured within the same seconds; a

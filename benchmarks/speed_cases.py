@@ -21,8 +21,9 @@ SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "speed_torch.p
 class LammpsCase:
     """A deck run by `lmp` on one core per rank; every round is a process of its own."""
 
-    def __init__(self, context, name, label, deck, ranks=1):
+    def __init__(self, context, name, label, deck, ranks=1, fewest=20):
         self.context, self.name, self.label, self.deck, self.ranks = context, name, label, deck, ranks
+        self.fewest = fewest  # steps of a round at least
         self.cores = context.cores[:ranks]
         self.path = os.path.join(context.work, f"in.{name}")
         self.n_atoms = self.steps = None
@@ -37,14 +38,14 @@ class LammpsCase:
         """Chooses the number of steps, so that one round takes about context.seconds."""
         if self.steps:
             return
-        text = self._run(["run 5", "run 20"])
+        text = self._run(["run 5" if self.fewest > 5 else "run 1", f"run {self.fewest}"])
         found = speed_lammps.parse(text)
         self.style = speed_lammps.parse_style(text)
         self.n_atoms = found["atoms"]
-        self.steps = max(20, min(20000, round(self.context.seconds / found["seconds"])))
+        self.steps = max(self.fewest, min(20000, round(self.context.seconds / found["seconds"])))
 
     def measure(self):
-        text = self._run([f"run {speed_lammps.WARM_UP_STEPS}", f"run {self.steps}"])
+        text = self._run([f"run {min(speed_lammps.WARM_UP_STEPS, self.fewest)}", f"run {self.steps}"])
         return speed_lammps.parse(text)
 
     def first_step(self):
@@ -62,11 +63,12 @@ class LammpsCase:
 
 
 class TorchProgram:
-    """A process of speed_torch.py pinned to one core; it sleeps while others are timed."""
+    """A process of speed_torch.py pinned to as many cores as threads; it sleeps while others are timed."""
 
-    def __init__(self, context, program, weights, tuned):
-        env = dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", **(TUNED_MALLOC if tuned else {}))
-        arguments = ["taskset", "-c", str(context.cores[0]), context.torch_python, SCRIPT, program, weights]
+    def __init__(self, context, program, weights, tuned, threads=1):
+        env = dict(os.environ, OMP_NUM_THREADS=str(threads), MKL_NUM_THREADS=str(threads), **(TUNED_MALLOC if tuned else {}))
+        cores = ",".join(map(str, context.cores[:threads]))
+        arguments = ["taskset", "-c", cores, context.torch_python, SCRIPT, program, weights, str(threads)]
         self.process = subprocess.Popen(arguments, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(self, **request):

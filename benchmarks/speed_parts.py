@@ -177,6 +177,37 @@ def painn(context):
     return Part("PaiNN (128 features, 3 layers), 192 atoms of water", [ours] + theirs, [ratio], facts)
 
 
+def orb(context):
+    """Orb-v2 of full size with random weights in LAMMPS against orb-models."""
+    _torch(context)
+    done = subprocess.run([context.torch_python, "-c", "import orb_models"], capture_output=True, check=False)
+    if done.returncode != 0:
+        raise Skip("the Python of MLFF_TORCH_PYTHON has no orb-models")
+    weights, model = os.path.join(context.work, "orb-random.ckpt"), os.path.join(context.work, "orb-random")
+    cases, ratios, facts = [], [], {}
+    for structure in (speed_systems.rattled_silicon(), speed_systems.reference_water(context.shared)):
+        n, label = len(structure["numbers"]), "64 Si" if structure["numbers"][0] == 14 else "64 waters"
+        programs = [TorchProgram(context, "orb", weights, tuned) for tuned in (True, False)]
+        theirs, found = [], None
+        for program, malloc in zip(programs, ("tuned", "default")):
+            context.closing.append(program.close)
+            answer = program.ask(do="system", **{k: structure[k] for k in ("numbers", "positions", "cell")})
+            found = found or program.ask(do="check", variant="predict")
+            theirs.append(TorchCase(context, f"orb-torch-{n}-{malloc}", f"orb-models, {label}, malloc {malloc}", program,
+                                    "predict", n))
+        context.versions.update(answer["versions"])
+        _tools(context, "mlff_tools.convert", "orb", weights, "--elements", "H,O,Si", "--no-self-test", "-o", model)
+        data = os.path.join(context.work, f"orb-{n}.data")
+        types, masses = speed_systems.write_elements(data, structure)
+        deck = speed_systems.water_deck(data, mlff_pair(context, model + ".yaml", " ".join(types)), real=False,
+                                        velocities=False)
+        ours = LammpsCase(context, f"orb-{n}", f"Orb-v2 (random weights), {label}, pair_style mlff", deck, fewest=3)
+        facts[label] = _compare(ours, found["energy"], found["forces"])
+        cases += [ours, *theirs]
+        ratios.append(Ratio(f"Orb-v2, {label}: orb-models / mlff", [c.name for c in theirs], ours.name, bar=1.4, aim=1.7))
+    return Part("Orb-v2 (15 layers, 25 million parameters, random weights)", cases, ratios, facts)
+
+
 def student(context):
     """The student against the descriptor potentials of LAMMPS, per atom and step."""
     cases = [own_case(context, "student", 192), own_case(context, "student", 648)]
@@ -237,4 +268,4 @@ def kernels(context):
     return Part("Kernel paths", cases, ratios)
 
 
-PARTS = {"ani": ani, "painn": painn, "student": student, "ranks": ranks, "teacher": teacher, "kernels": kernels}
+PARTS = {"ani": ani, "painn": painn, "orb": orb, "student": student, "ranks": ranks, "teacher": teacher, "kernels": kernels}

@@ -112,6 +112,30 @@ def reference_water(shared):
         return json.load(file)["structures"]["water64"]
 
 
+def rattled_silicon(seed=3):
+    """64 atoms of diamond cubic silicon, rattled by 0.05 A, in the form of reference_water."""
+    unit = np.array([[0, 0, 0], [0, 2, 2], [2, 0, 2], [2, 2, 0], [1, 1, 1], [1, 3, 3], [3, 1, 3], [3, 3, 1]]) * 5.43 / 4
+    grid = np.stack(np.meshgrid(*[np.arange(2)] * 3, indexing="ij"), -1).reshape(-1, 3) * 5.43
+    x = (unit[None] + grid[:, None]).reshape(-1, 3)
+    x = x + 0.05 * np.random.default_rng(seed).normal(size=x.shape)
+    return {"numbers": [14] * len(x), "positions": x.tolist(), "cell": (2 * 5.43 * np.eye(3)).tolist()}
+
+
+def write_elements(path, structure):
+    """LAMMPS data file of a structure of H, O and Si in metal units; (elements of the types, their masses)."""
+    symbols, masses = {1: "H", 8: "O", 14: "Si"}, {"H": 1.008, "O": 15.999, "Si": 28.085}
+    present = sorted(set(structure["numbers"]))
+    types = [symbols[z] for z in present]
+    lines = ["structure", "", f"{len(structure['numbers'])} atoms", f"{len(types)} atom types", ""]
+    lines += [f"0 {structure['cell'][k][k]:.15g} {c}lo {c}hi" for k, c in enumerate("xyz")]
+    lines += ["", "Masses", ""] + [f"{k + 1} {masses[e]}" for k, e in enumerate(types)] + ["", "Atoms # atomic", ""]
+    for i, (z, p) in enumerate(zip(structure["numbers"], structure["positions"])):
+        lines.append(f"{i + 1} {present.index(z) + 1} {p[0]:.15g} {p[1]:.15g} {p[2]:.15g}")
+    with open(path, "w", encoding="ascii") as out:
+        out.write("\n".join(lines) + "\n")
+    return types, [masses[e] for e in types]
+
+
 def water_deck(data, pair, real=True, velocities=True):
     """NVE of the water in `data`.
 

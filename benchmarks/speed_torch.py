@@ -1,6 +1,6 @@
-"""PyTorch side of the speed comparison: TorchANI or SchNetPack, evaluated in a process of its own.
+"""PyTorch side of the speed comparison: TorchANI, SchNetPack or orb-models, evaluated in a process of its own.
 
-  $MLFF_TORCH_PYTHON speed_torch.py ani|painn WEIGHTS.safetensors
+  $MLFF_TORCH_PYTHON speed_torch.py ani|painn|orb WEIGHTS [THREADS]
 
 The process reads one JSON object per line and answers with one per line, so that the caller can interleave its
 evaluations with those of other programs:
@@ -9,7 +9,7 @@ evaluations with those of other programs:
   {"do": "check", "variant": NAME}          energy (eV) and forces (eV/A), to compare results before speed
   {"do": "time", "variant": NAME, "n": N}   wall and CPU seconds of each of N evaluations of energy and forces
 
-It has PyTorch and the packages themselves to import, and nothing of this project. One thread, float32.
+It has PyTorch and the packages themselves to import, and nothing of this project. One thread unless told otherwise, float32.
 """
 
 import json
@@ -25,11 +25,11 @@ PAINN_CUTOFF = 5.0
 
 
 def import_torch():
-    """The module torch, with one thread."""
+    """The module torch, with one thread or as many as the third argument says."""
     os.environ["TORCHANI_NO_WARN_EXTENSIONS"] = "1"
     warnings.filterwarnings("ignore")
     import torch
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(sys.argv[3]) if len(sys.argv) > 3 else 1)
     return torch
 
 
@@ -174,6 +174,43 @@ class SchNetPack:
         return float(energy.detach().double()), forces.detach().double().tolist()
 
 
+class Orb:
+    """Orb-v2 of full size in orb-models, random weights of a seed: the cost does not depend on them. One variant: predict,
+    as its calculator calls it: graph, energy, forces and stress."""
+
+    def __init__(self, weights):
+        from orb_models.forcefield.atomic_system import SystemConfig, ase_atoms_to_atom_graphs
+        from orb_models.forcefield.pretrained import orb_v2_architecture
+        self.graphs, self.config = ase_atoms_to_atom_graphs, SystemConfig(radius=6.0, max_num_neighbors=20)
+        torch.manual_seed(1)
+        torch.set_float32_matmul_precision("highest")
+        self.model = orb_v2_architecture(system_config=self.config, device="cpu").eval()
+        self.model.requires_grad_(False)
+        for head in ("energy", "forces", "stress"):
+            bn = self.model.heads[head].normalizer.bn
+            bn.running_mean, bn.running_var = torch.tensor([0.0125]), torch.tensor([0.61])
+        if not os.path.exists(weights):
+            torch.save(self.model.state_dict(), weights)
+
+    def versions(self):
+        from importlib.metadata import version
+        return {"orb-models": version("orb-models")}
+
+    def set_system(self, numbers, positions, cell):
+        from ase import Atoms
+        self.atoms = Atoms(numbers=numbers, positions=positions, cell=cell, pbc=True)
+
+    def evaluate(self, variant):
+        if variant != "predict":
+            raise ValueError(f"variant '{variant}' is not known")
+        with torch.no_grad():
+            out = self.model.predict(self.graphs(self.atoms, system_config=self.config, device=torch.device("cpu")))
+        return out["energy"], out["forces"]
+
+    def in_ev(self, energy, forces):
+        return float(energy.double()), forces.double().tolist()
+
+
 def answer(program, request):
     """Dictionary that answers `request`."""
     if request["do"] == "system":
@@ -197,7 +234,7 @@ def main():
     # Packages print while they are imported; the answers get the real standard output to themselves.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    program = {"ani": TorchANI, "painn": SchNetPack}[sys.argv[1]](sys.argv[2])
+    program = {"ani": TorchANI, "painn": SchNetPack, "orb": Orb}[sys.argv[1]](sys.argv[2])
     for line in sys.stdin:
         try:
             reply = answer(program, json.loads(line))

@@ -251,7 +251,8 @@ static void close_cuda(mlff_backend *backend)
   free(cuda);
 }
 
-mlff_status mlff_cuda_check_device(int device, char *kernels, size_t size, mlff_error *error)
+/* kernels [16] and id [24]: as in mlff_backend. */
+mlff_status mlff_cuda_check_device(int device, char *kernels, char *id, mlff_error *error)
 {
   char why[200] = "";
   const int n = mlff_cuda_n_devices(why, sizeof why);
@@ -277,7 +278,9 @@ mlff_status mlff_cuda_check_device(int device, char *kernels, size_t size, mlff_
   if (failed != cudaSuccess)
     return mlff_fail(error, MLFF_E_DEVICE, "device cuda:%d cannot be used: %s (%s); use another one or 'device cpu'",
                      device, cudaGetErrorString(failed), cudaGetErrorName(failed));
-  snprintf(kernels, size, "sm_%d%d", prop.major, prop.minor);
+  snprintf(kernels, sizeof((mlff_backend *) 0)->kernels_text, "sm_%d%d", prop.major, prop.minor);
+  snprintf(id, sizeof((mlff_backend *) 0)->device_id, "%04x:%02x:%02x", (unsigned) prop.pciDomainID,
+           (unsigned) prop.pciBusID, (unsigned) prop.pciDeviceID);
   return MLFF_OK;
 }
 
@@ -302,11 +305,13 @@ static void fill_ops(mlff_ops *ops, int is_double)
 
 extern "C" mlff_status mlff_cuda_open(int device, int is_double, mlff_backend **backend, mlff_error *error)
 {
-  char kernels[sizeof((mlff_backend *) 0)->kernels_text];
-  MLFF_TRY(mlff_cuda_check_device(device, kernels, sizeof kernels, error));
+  char kernels[sizeof((mlff_backend *) 0)->kernels_text], id[sizeof((mlff_backend *) 0)->device_id];
+  MLFF_TRY(mlff_cuda_check_device(device, kernels, id, error));
   mlff_cuda_backend *cuda = (mlff_cuda_backend *) calloc(1, sizeof *cuda);
   if (!cuda) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a backend");
   memcpy(cuda->base.kernels_text, kernels, sizeof kernels);
+  memcpy(cuda->base.device_id, id, sizeof id);
+  cuda->base.number = device;
   cuda->base.name = is_double ? "cuda64" : "cuda";
   cuda->base.kernels = cuda->base.kernels_text;
   cuda->base.precision = is_double ? "fp64" : "fp32";

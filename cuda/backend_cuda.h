@@ -93,8 +93,9 @@ int mlff_cuda_is_recording_error(cudaError_t error);
 void mlff_cuda_timing_ops(mlff_timing_ops *ops);
 void mlff_cuda_timing_close(mlff_cuda_backend *cuda);
 
-/* Whether this build can use the device; makes it the current one. kernels: its architecture, e.g. "sm_90". */
-mlff_status mlff_cuda_check_device(int device, char *kernels, size_t size, mlff_error *error);
+/* Whether this build can use the device; makes it the current one. kernels [16] and id [24]:
+ * as in mlff_backend. */
+mlff_status mlff_cuda_check_device(int device, char *kernels, char *id, mlff_error *error);
 
 /* table.cu, compiled once for each element type. probe: cudaSuccess when this build has code for the current device. */
 cudaError_t mlff_cuda_probe_f32(void);

@@ -134,7 +134,7 @@ static cudaError_t measure(mlff_device *device)
 
 extern "C" mlff_status mlff_cuda_read_device(int number, int with_times, mlff_device *device, mlff_error *error)
 {
-  char kernels[16];
+  char kernels[16], id[24];
   mlff_error why = {MLFF_OK, ""};
   cudaDeviceProp prop;
   int khz = 0, memory_khz = 0;
@@ -152,7 +152,7 @@ extern "C" mlff_status mlff_cuda_read_device(int number, int with_times, mlff_de
   if (cudaDeviceGetAttribute(&khz, cudaDevAttrClockRate, number) == cudaSuccess) device->clock_mhz = 1e-3 * khz;
   if (cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate, number) == cudaSuccess)
     device->memory_clock_mhz = 1e-3 * memory_khz;
-  device->can_run = mlff_cuda_check_device(number, kernels, sizeof kernels, &why) == MLFF_OK;
+  device->can_run = mlff_cuda_check_device(number, kernels, id, &why) == MLFF_OK;
   if (device->can_run) {
     failed = cudaMemGetInfo(&device->free_bytes, &device->total_bytes);
     if (failed == cudaSuccess && with_times) failed = measure(device);

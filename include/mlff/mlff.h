@@ -109,10 +109,10 @@ typedef struct mlff_halo {
 
 /* How to open a model. Zero-initialise, then set what you need. */
 typedef struct mlff_options {
-  const char *device; /* "auto" or "auto:N" (default auto:0): that GPU when it can be used, else the CPU; "cpu", "cuda",
-                            "cuda:N" */
-  const char *precision;       /* "fp32" (default), "fp64", "mixed"                                             */
-  const char *kernels;         /* "auto" (default: the best that the processor has), "generic", "avx2", "avx512" */
+  const char *device;    /* "auto" (default): a GPU that can be used, else the CPU; "cpu", "cuda", "cuda:N"     */
+  int local_rank;        /* of this process on its node: "auto" and "cuda" take GPU local_rank modulo their number */
+  const char *precision; /* "fp32" (default), "fp64", "mixed"                                             */
+  const char *kernels;   /* "auto" (default: the best that the processor has), "generic", "avx2", "avx512" */
   const char *const *elements; /* [n_elements] elements that will occur, NULL = all of the model's; columns and
                                     networks of others are left out, which is exact and faster                    */
   int n_elements;
@@ -156,6 +156,8 @@ typedef struct mlff_info {
   const char *citation;        /* paper of the architecture                                               */
   const char *sha256;          /* of the weights, 64 hex digits                                           */
   const char *device;          /* device in use, "cpu" or "cuda"                                          */
+  int device_number;           /* of the GPU, as in cuda:N; -1 on the CPU                                 */
+  const char *device_id;       /* PCI address of the GPU, which tells ranks that share one; "" on the CPU */
   const char *device_why;      /* why "auto" did not take a GPU; "" when it did or was not asked          */
   const char *precision;       /* precision in use                                                        */
   const char *kernels;         /* kernel path in use, e.g. "avx512", "sm_90" on a GPU                     */
@@ -177,6 +179,17 @@ typedef struct mlff_memory {
   size_t peak_bytes;
   int64_t n_growths; /* times a buffer grew: constant in a settled run */
 } mlff_memory;
+
+/* Memory of evaluations before the first one is made. "Device" is where the model computes, be it the host. */
+typedef struct mlff_forecast {
+  size_t model_bytes; /* of held_bytes: weights and tables, whatever the number of atoms                          */
+  size_t held_bytes;  /* on the device now                                                                         */
+  size_t first_bytes; /* on the device after the first evaluation of the graph                                     */
+  size_t later_bytes; /* on the device when arrays of pairs and edges, with other ranks those of atoms, too, have
+                         grown once, which they do by a quarter; while one grows, it is there twice                 */
+  size_t host_bytes;  /* on the host besides, still to come                                                        */
+  size_t free_bytes, total_bytes; /* of a GPU; 0 on the CPU                                                        */
+} mlff_forecast;
 
 typedef struct mlff_model mlff_model;
 
@@ -201,6 +214,10 @@ MLFF_API void mlff_model_close(mlff_model *model);
 /* Never NULL for an open model; lives as long as the model. */
 MLFF_API const mlff_info *mlff_model_info(const mlff_model *model);
 MLFF_API mlff_memory mlff_model_memory(const mlff_model *model);
+
+/* What evaluating `graph` with the arrays of `wanted` will take. Nothing is allocated or evaluated; no exchanges. */
+MLFF_API mlff_status mlff_model_forecast(mlff_model *model, const mlff_graph *graph, mlff_result *wanted,
+                                         mlff_forecast *forecast, mlff_error *error);
 
 /* Energy, forces and virial of `graph`. Fails with MLFF_E_NUMERIC on NaN or infinity and on atoms closer than the
  * model's smallest distance; then the arrays in `result` are undefined, but all halo exchanges have been made, so that

@@ -35,8 +35,9 @@ std::string LAMMPS_NS::prof_partition_file(LAMMPS *lmp, const std::string &path)
 }
 
 ProfReport::ProfReport(LAMMPS *lammps, const ProfSettings &all) :
-    Pointers(lammps), settings(all), opened(false), complained(false), last_write(0.0), write_cost(0.0), trace(nullptr),
-    trace_origin(0.0), file(prof_partition_file(lammps, all.file)), trace_file(prof_partition_file(lammps, all.trace))
+    Pointers(lammps), settings(all), opened(false), complained(false), file_is_new(false), last_write(0.0),
+    write_cost(0.0), trace(nullptr), trace_origin(0.0), file(prof_partition_file(lammps, all.file)),
+    trace_file(prof_partition_file(lammps, all.trace))
 {
 }
 
@@ -154,6 +155,8 @@ std::string ProfReport::write_file()
   if (problem.empty() && mlffprof_report_write(report.get(), file.c_str(), &trouble)) problem = trouble.text;
   last_write = mlffprof_seconds();
   write_cost = last_write - begin;
+  file_is_new = problem.empty();
+  if (!problem.empty() && problem.find(file) == std::string::npos) problem = file + ": " + problem;
   return problem;
 }
 
@@ -181,7 +184,9 @@ void ProfReport::print()
   complain(problem);
   if (text && problem.empty()) {
     utils::logmesg(lmp, "\n" + std::string(text));
-    if (!file.empty()) utils::logmesg(lmp, "fix mlffprof: this report is in " + file + "\n");
+    if (!file.empty())
+      utils::logmesg(lmp, "fix mlffprof: " +
+                              std::string(file_is_new ? "this report is in " : "an older report is in ") + file + "\n");
   }
   free(text);
 }

@@ -54,7 +54,7 @@ class ProfReport : protected Pointers {
 
  private:
   const ProfSettings &settings;
-  bool opened, complained;
+  bool opened, complained, file_is_new;
   std::string model_name;
   double last_write, write_cost;
   struct Closer {

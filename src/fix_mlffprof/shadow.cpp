@@ -25,7 +25,9 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <unistd.h>
 
 #if __has_include("neigh_request.h")
 #include "neigh_request.h"
@@ -245,6 +247,7 @@ void ProfShadow::open_frames()
   std::string problem;
   if (comm->me == 0 && !settings.frames.empty()) {
     frames.reset(fopen(settings.frames.c_str(), "w"));
+    if (frames) setvbuf(frames.get(), nullptr, _IONBF, 0);    // one write for a frame
     if (!frames) problem = std::string(WHO) + ": cannot write " + settings.frames + ": " + strerror(errno);
   }
   exchange.stop_together(problem);
@@ -271,16 +274,20 @@ void ProfShadow::write_frame(const double (*reference)[3], double reference_ener
   MPI_Gatherv(mine.data(), count, MPI_DOUBLE, all.data(), counts.data(), offsets.data(), MPI_DOUBLE, 0, world);
   double energy = 0.0;
   MPI_Reduce(&reference_energy, &energy, 1, MPI_DOUBLE, MPI_SUM, 0, world);
-  if (comm->me == 0) print_frame(all, energy);
+  if (frames) print_frame(all, energy);    // on rank 0
 }
 
+/* A frame is written at once, or not at all: what cannot be written whole is taken away again, and it was the last one. */
 void ProfShadow::print_frame(const std::vector<double> &all, double energy)
 {
   const MLFFPointLocale points;
   std::vector<const double *> order;
   for (size_t k = 0; k < all.size(); k += FRAME_WIDTH) order.push_back(&all[k]);
   std::sort(order.begin(), order.end(), [](const double *a, const double *b) { return a[0] < b[0]; });
-  FILE *out = frames.get();
+  char *text = nullptr;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  if (!out) return;
   fprintf(out, "%zu\nLattice=\"%.10g 0 0 %.10g %.10g 0 %.10g %.10g %.10g\" ", order.size(), domain->prd[0],
           domain->triclinic ? domain->xy : 0.0, domain->prd[1], domain->triclinic ? domain->xz : 0.0,
           domain->triclinic ? domain->yz : 0.0, domain->prd[2]);
@@ -290,7 +297,16 @@ void ProfShadow::print_frame(const std::vector<double> &all, double energy)
   for (const double *a : order)
     fprintf(out, "%s %.10g %.10g %.10g %.10g %.10g %.10g %.6g\n",
             symbols[element_of_type[static_cast<int>(a[1])]].c_str(), a[2], a[3], a[4], a[5], a[6], a[7], a[8]);
-  fflush(out);
+  fclose(out);
+  FILE *file = frames.get();
+  const off_t begin = ftello(file);
+  const bool whole = fwrite(text, 1, size, file) == size && fflush(file) == 0;
+  free(text);
+  if (whole) return;
+  std::string problem = std::string(WHO) + ": cannot write " + settings.frames + ": " + strerror(errno);
+  if (ftruncate(fileno(file), begin) != 0) problem += "; its last frame is incomplete";
+  error->warning(FLERR, problem + "; no more frames are written, and the run goes on");
+  frames.reset();
 }
 
 double ProfShadow::memory_usage() const

@@ -1,8 +1,8 @@
 /* model_loader.cpp: see model_loader.h. */
 #include "model_loader.h"
 
-#include "device.h"
 #include "lammps_io.h"
+#include "node.h"
 #include "point_locale.h"
 
 #include "comm.h"
@@ -216,13 +216,10 @@ MLFFModel MLFFLoader::open(const std::string &path, const std::vector<std::strin
     if (name != "NULL" && std::none_of(elements.begin(), elements.end(), [&name](const char *e) { return name == e; }))
       elements.push_back(name.c_str());
 
-  MLFFDevice device = {settings.device, "", ""};    // kernels of the CPU mean the CPU
-  if (settings.kernels == "auto") device = mlff_choose_device(settings.device, world);
-  if (!device.problem.empty()) error->all(FLERR, caller + ": device " + settings.device + ": " + device.problem);
-  if (comm->me == 0 && !device.map.empty()) utils::logmesg(lmp, caller + ": devices: " + device.map + "\n");
-
+  const MLFFNode node(world);
   mlff_options options = {};
-  options.device = device.name.c_str();
+  options.local_rank = node.rank;
+  options.device = settings.device.c_str();
   options.precision = settings.precision.c_str();
   options.kernels = settings.kernels.c_str();
   options.graph = settings.graph.c_str();
@@ -237,7 +234,25 @@ MLFFModel MLFFLoader::open(const std::string &path, const std::vector<std::strin
                                                     files.weights_size, &options, &model, &problem);
   MLFFModel owner(model);
   io.stop_together(status ? caller + ": " + problem.text : "");
+  warn_of_shared_gpu(node, mlff_model_info(model)->device_id);
   return owner;
+}
+
+/* device_id: empty without a GPU. */
+void MLFFLoader::warn_of_shared_gpu(const MLFFNode &node, const char *device_id) const
+{
+  char mine[24] = "";
+  snprintf(mine, sizeof(mine), "%s", device_id);
+  std::vector<char> all(sizeof(mine) * static_cast<size_t>(node.size));
+  MPI_Allgather(mine, sizeof(mine), MPI_BYTE, all.data(), sizeof(mine), MPI_BYTE, node.comm);
+  int sharing = 0, most = 0;
+  for (int k = 0; mine[0] && k < node.size; k++)
+    sharing += strcmp(all.data() + sizeof(mine) * static_cast<size_t>(k), mine) == 0;
+  MPI_Allreduce(&sharing, &most, 1, MPI_INT, MPI_MAX, world);
+  if (most > 1 && comm->me == 0)
+    error->warning(FLERR, caller + ": " + std::to_string(most) +
+                              " ranks share a GPU, each with a copy of the model and launches of its own; one rank per "
+                              "GPU is the fastest for most systems");
 }
 
 /* ----------------------------------------------------------------------

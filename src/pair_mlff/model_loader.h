@@ -13,6 +13,7 @@
 namespace LAMMPS_NS {
 
 class MLFFIO;
+class MLFFNode;
 
 struct MLFFModelCloser {
   void operator()(mlff_model *model) const { mlff_model_close(model); }
@@ -64,6 +65,7 @@ class MLFFLoader : protected Pointers {
   const std::string caller;
   struct Files;
   void read(const std::string &path, Files &files);
+  void warn_of_shared_gpu(const MLFFNode &node, const char *device_id) const;
 };
 
 }    // namespace LAMMPS_NS

@@ -4,6 +4,7 @@
 #include "deviation.h"
 #include "elements.h"
 #include "lammps_io.h"
+#include "memory_forecast.h"
 #include "model_loader.h"
 
 #include "atom.h"
@@ -24,6 +25,11 @@
 
 using namespace LAMMPS_NS;
 
+/* What a restart file has of a model: enough to notice another one. */
+struct Identity {
+  char sha256[68], name[188];
+};
+
 struct PairMLFF::Impl {
   Impl(LAMMPS *lammps, Pair *pair) : io(lammps, pair), deviation(lammps, io) {}
 
@@ -34,10 +40,22 @@ struct PairMLFF::Impl {
   const mlff_info *info = nullptr;
   std::vector<int> species_of_type;    // [ntypes+1], -1 = NULL
   bool types_reported = false;
+  bigint n_forecast = -1;    // atoms that the memory was foreseen for
+  bool restored = false;     // by read_restart, and pair_style not given since
+  Identity before = {};      // of the model that the run before the restart used; empty: none
   // set by fix pair; the spread is there in every step anyway
   int spread_flag = 0, deviation_flag = 0;
 
   bool ensemble() const { return info->n_members > 1; }
+
+  /* Empty, or that a restart was written with another model. */
+  std::string other_model(const mlff_info *now, const char *path) const
+  {
+    if (before.sha256[0] == '\0' || strcmp(before.sha256, now->sha256) == 0) return "";
+    return mlff_format("the run that wrote this restart used model %s, sha256 %.12s, but %s is %s, sha256 %.12s. Give "
+                       "the same model, or say `pair_style none` before `pair_style mlff` to go on with another one",
+                       before.name, before.sha256, path, now->name, now->sha256);
+  }
 };
 
 /* ---------------------------------------------------------------------- */
@@ -45,7 +63,7 @@ struct PairMLFF::Impl {
 PairMLFF::PairMLFF(LAMMPS *lammps) : Pair(lammps), impl(new Impl(lammps, this))
 {
   single_enable = 0;
-  restartinfo = 0;
+  restartinfo = 1;
   one_coeff = 1;
   manybody_flag = 1;
   respa_enable = 0;
@@ -85,6 +103,7 @@ void PairMLFF::close_model()
   impl->model.reset();
   impl->info = nullptr;
   impl->types_reported = false;
+  impl->n_forecast = -1;
   nextra = 0;
   if (!allocated) return;
   for (int i = 0; i <= atom->ntypes; i++)
@@ -166,6 +185,7 @@ void PairMLFF::settings(int narg, char **arg)
   impl->settings = MLFFSettings();
   const std::string problem = impl->settings.parse(narg, arg);
   if (!problem.empty()) error->all(FLERR, "pair_style mlff: " + problem);
+  impl->restored = false;
 }
 
 /* ----------------------------------------------------------------------
@@ -178,6 +198,9 @@ void PairMLFF::coeff(int narg, char **arg)
   if (!allocated) allocate();
   close_model();
 
+  if (impl->restored)
+    error->all(FLERR, "pair_coeff of mlff: give `pair_style mlff` with its keywords again after read_restart, which "
+                      "does not bring them back");
   const std::string problem = mlff_check_coeff(narg, arg, ntypes, force->pair == this);
   if (!problem.empty()) error->all(FLERR, "pair_coeff of mlff: " + problem);
   if (MLFFIO::find_units(update->unit_style) == nullptr)
@@ -188,6 +211,8 @@ void PairMLFF::coeff(int narg, char **arg)
   MLFFLoader loader(lmp, impl->io);
   MLFFModel model = loader.open(arg[2], names, impl->settings);
   impl->species_of_type = loader.map_types(mlff_model_info(model.get()), names, impl->settings);
+  const std::string other = impl->other_model(mlff_model_info(model.get()), arg[2]);
+  if (!other.empty()) error->all(FLERR, "pair_coeff of mlff: " + other);
   impl->model = std::move(model);
   impl->info = mlff_model_info(impl->model.get());
   impl->io.set_model(impl->info, impl->species_of_type);
@@ -233,6 +258,18 @@ double PairMLFF::init_one(int i, int j)
 {
   if (setflag[i][j] == 0) error->all(FLERR, "pair_style mlff: all pair coeffs are not set");
   return impl->info->cutoff;
+}
+
+/* Called when lists are there and nothing has been computed yet. */
+void PairMLFF::setup()
+{
+  if (impl->n_forecast == atom->natoms) return;
+  impl->n_forecast = atom->natoms;
+  MLFFIO &io = impl->io;
+  const mlff_graph *graph = io.graph(list);
+  const bool ensemble = impl->ensemble(), deviation = ensemble && (impl->deviation_flag || impl->deviation.is_due());
+  mlff_result *wanted = io.result({false, false, false, ensemble, deviation});
+  MLFFMemoryForecast(lmp, io).check(impl->model.get(), graph, wanted);
 }
 
 /* Neighbours that neigh_modify leaves out would be missing from the model's sums. */
@@ -287,6 +324,30 @@ void PairMLFF::check_masses() const
   }
   if (!impl->types_reported && comm->me == 0) utils::logmesg(lmp, table);
   impl->types_reported = true;
+}
+
+/* ----------------------------------------------------------------------
+   restart files have the hash of the weights, so that going on with another model is noticed
+------------------------------------------------------------------------- */
+
+void PairMLFF::write_restart(FILE *fp)
+{
+  Identity mine = impl->before;
+  if (impl->info) {
+    snprintf(mine.sha256, sizeof(mine.sha256), "%s", impl->info->sha256);
+    snprintf(mine.name, sizeof(mine.name), "%s", impl->info->name);
+  }
+  fwrite(&mine, sizeof(mine), 1, fp);
+}
+
+void PairMLFF::read_restart(FILE *fp)
+{
+  Identity &before = impl->before;
+  if (comm->me == 0) utils::sfread(FLERR, &before, sizeof(before), 1, fp, nullptr, error);
+  MPI_Bcast(&before, sizeof(before), MPI_BYTE, 0, world);
+  before.sha256[sizeof(before.sha256) - 1] = before.name[sizeof(before.name) - 1] = '\0';
+  impl->restored = true;
+  if (!allocated) allocate();
 }
 
 /* ---------------------------------------------------------------------- */

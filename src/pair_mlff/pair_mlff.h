@@ -26,7 +26,11 @@ class PairMLFF : public Pair {
   void settings(int, char **) override;
   void coeff(int, char **) override;
   void init_style() override;
+  void setup() override;
   double init_one(int, int) override;
+
+  void write_restart(FILE *) override;
+  void read_restart(FILE *) override;
 
   int pack_forward_comm(int, int *, double *, int, int *) override;
   void unpack_forward_comm(int, int, double *) override;

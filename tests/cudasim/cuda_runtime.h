@@ -185,7 +185,7 @@ enum cudaDeviceAttr { cudaDevAttrClockRate = 13, cudaDevAttrMemoryClockRate = 36
 struct cudaDeviceProp {
   char name[256];
   size_t totalGlobalMem, sharedMemPerBlock;
-  int major, minor, multiProcessorCount;
+  int major, minor, multiProcessorCount, pciDomainID, pciBusID, pciDeviceID;
 };
 struct cudaFuncAttributes {
   int binaryVersion, ptxVersion, numRegs;

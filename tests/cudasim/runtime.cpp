@@ -356,6 +356,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *prop, int device)
   prop->sharedMemPerBlock = 49152;
   prop->major = 9;
   prop->multiProcessorCount = 2;
+  prop->pciBusID = 16 + device;
   return cudaSuccess;
 }
 

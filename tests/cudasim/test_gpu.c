@@ -153,6 +153,61 @@ START_TEST(missing_devices_and_code_are_clear)
 }
 END_TEST
 
+/* Ranks of a node take GPUs in turn, under "cuda" and "auto"; a number is taken as it is. */
+START_TEST(ranks_take_gpus_in_turn)
+{
+  test_model file = make_model(_i);
+  mlff_error error = {.code = MLFF_OK};
+  static const char *const ids[] = {"0000:10:00", "0000:11:00", "0000:12:00"};
+  static const char *const devices[] = {"cuda", "auto", "cuda:1"};
+  cudasim_reset();
+  cudasim_set_devices(3);
+  for (int d = 0; d < 3; d++) {
+    for (int rank = 0; rank < 5; rank++) {
+      mlff_model *model = NULL;
+      const mlff_options options = {.device = devices[d], .local_rank = rank, .skip_self_test = 1};
+      test_ok(mlff_model_open_memory("test.yaml", file.yaml, file.yaml_size, file.weights, file.weights_size, &options,
+                                     &model, &error),
+              error);
+      const int number = d == 2 ? 1 : rank % 3;
+      ck_assert_int_eq(mlff_model_info(model)->device_number, number);
+      ck_assert_str_eq(mlff_model_info(model)->device_id, ids[number]);
+      mlff_model_close(model);
+    }
+  }
+  test_model_free(&file);
+}
+END_TEST
+
+/* What is foreseen before the first evaluation is what the device holds after it. */
+START_TEST(forecast_is_what_happens)
+{
+  test_model file = make_model(_i);
+  mlff_error error = {.code = MLFF_OK};
+  mlff_model *model = NULL;
+  mlff_forecast forecast;
+  cudasim_reset();
+  test_ok(try_open(&file, &model, &error), error);
+  test_atoms atoms = test_water_box(3, 5);
+  test_atoms_species(&atoms, hco, 3);
+  mlff_system *system = test_system(&atoms, mlff_model_info(model)->cutoff + 0.5);
+  mlff_result result = {.forces = malloc((size_t) atoms.n * sizeof *result.forces)};
+  const long allocations = cudasim_n_allocations();
+  test_ok(mlff_model_forecast(model, mlff_system_graph(system), &result, &forecast, &error), error);
+  ck_assert_int_eq(cudasim_n_allocations(), allocations);
+  ck_assert_uint_gt(forecast.total_bytes, forecast.free_bytes);
+  test_ok(mlff_model_evaluate(model, mlff_system_graph(system), NULL, &result, &error), error);
+  const double held = (double) mlff_model_memory(model).bytes;
+  const double foreseen = (double) (forecast.first_bytes + forecast.host_bytes);
+  ck_assert_msg(foreseen > 0.99 * held && foreseen < 1.01 * held, "foreseen %g, held %g", foreseen, held);
+  free(result.forces);
+  mlff_system_free(system);
+  test_atoms_free(&atoms);
+  mlff_model_close(model);
+  test_model_free(&file);
+}
+END_TEST
+
 /* Blocks and warps in any order: the same bits. And a settled step allocates nothing and copies little. */
 START_TEST(order_does_not_matter_and_settled_steps_are_quiet)
 {
@@ -234,6 +289,8 @@ static Suite *make_suite(void)
   tcase_add_loop_test(tcase, every_launch_may_fail, 0, N_MODELS);
   tcase_add_loop_test(tcase, out_of_memory_says_what_fits, 0, N_MODELS);
   tcase_add_loop_test(tcase, missing_devices_and_code_are_clear, 0, N_MODELS);
+  tcase_add_loop_test(tcase, ranks_take_gpus_in_turn, 0, 1);
+  tcase_add_loop_test(tcase, forecast_is_what_happens, 0, N_MODELS);
   tcase_add_loop_test(tcase, order_does_not_matter_and_settled_steps_are_quiet, 0, N_MODELS);
   tcase_add_test(tcase, devices_are_described);
   suite_add_tcase(suite, tcase);

@@ -338,21 +338,21 @@ START_TEST(backends_open_by_name)
 {
   mlff_error error = {0};
   mlff_backend *backend = NULL;
-  test_fails(mlff_backend_open("tpu", NULL, NULL, &backend, &error), error, MLFF_E_ARG, "use auto, cpu");
-  test_fails(mlff_backend_open("cudax", NULL, NULL, &backend, &error), error, MLFF_E_ARG, "cudax");
-  test_fails(mlff_backend_open("cpu", "fp16", NULL, &backend, &error), error, MLFF_E_ARG, "use fp32");
-  test_fails(mlff_backend_open("cpu", "mixed", NULL, &backend, &error), error, MLFF_E_UNSUPPORTED, "fp32 or fp64");
-  test_fails(mlff_backend_open("cpu", "fp32", "sse9", &backend, &error), error, MLFF_E_ARG, "avx512");
+  test_fails(mlff_backend_open("tpu", 0, NULL, NULL, &backend, &error), error, MLFF_E_ARG, "use auto, cpu");
+  test_fails(mlff_backend_open("cudax", 0, NULL, NULL, &backend, &error), error, MLFF_E_ARG, "cudax");
+  test_fails(mlff_backend_open("cpu", 0, "fp16", NULL, &backend, &error), error, MLFF_E_ARG, "use fp32");
+  test_fails(mlff_backend_open("cpu", 0, "mixed", NULL, &backend, &error), error, MLFF_E_UNSUPPORTED, "fp32 or fp64");
+  test_fails(mlff_backend_open("cpu", 0, "fp32", "sse9", &backend, &error), error, MLFF_E_ARG, "avx512");
   ck_assert_ptr_null(backend);
-  test_fails(mlff_backend_open("cuda:x", NULL, NULL, &backend, &error), error, MLFF_E_ARG, "number from 0 on");
-  test_fails(mlff_backend_open("cuda", NULL, "avx2", &backend, &error), error, MLFF_E_ARG, "device cpu");
+  test_fails(mlff_backend_open("cuda:x", 0, NULL, NULL, &backend, &error), error, MLFF_E_ARG, "number from 0 on");
+  test_fails(mlff_backend_open("cuda", 0, NULL, "avx2", &backend, &error), error, MLFF_E_ARG, "device cpu");
   ck_assert_ptr_null(backend);
-  test_ok(mlff_backend_open("cpu", NULL, NULL, &backend, &error), error);
+  test_ok(mlff_backend_open("cpu", 0, NULL, NULL, &backend, &error), error);
   ck_assert_str_eq(backend->name, "cpu");
   ck_assert_str_eq(backend->kernels, mlff_cpu_best_kernels());
   ck_assert_str_eq(backend->why, "");
   mlff_backend_close(backend);
-  test_ok(mlff_backend_open("auto", "fp64", "generic", &backend, &error), error);
+  test_ok(mlff_backend_open("auto", 0, "fp64", "generic", &backend, &error), error);
   ck_assert_str_eq(backend->name, "cpu64");
   mlff_backend_close(backend);
 }
@@ -364,16 +364,16 @@ START_TEST(gpu_or_a_reason)
   mlff_error error = {0};
   mlff_backend *backend = NULL;
   const int has_gpu = n_backends() > N_CPU_BACKENDS;
-  test_ok(mlff_backend_open(NULL, NULL, NULL, &backend, &error), error);
+  test_ok(mlff_backend_open(NULL, 0, NULL, NULL, &backend, &error), error);
   ck_assert_str_eq(backend->name, has_gpu ? "cuda" : "cpu");
   ck_assert_int_eq(backend->why[0] == 0, has_gpu);
   mlff_backend_close(backend);
   backend = NULL;
-  const mlff_status status = mlff_backend_open("cuda", NULL, NULL, &backend, &error);
+  const mlff_status status = mlff_backend_open("cuda", 0, NULL, NULL, &backend, &error);
   if (has_gpu) {
     ck_assert_int_eq(status, MLFF_OK);
     mlff_backend_close(backend);
-    test_fails(mlff_backend_open("cuda:99", NULL, NULL, &backend, &error), error, MLFF_E_DEVICE, "cuda:99");
+    test_fails(mlff_backend_open("cuda:99", 0, NULL, NULL, &backend, &error), error, MLFF_E_DEVICE, "cuda:99");
   } else {
     ck_assert(status == MLFF_E_UNSUPPORTED || status == MLFF_E_DEVICE);
     ck_assert_msg(strstr(error.text, "use 'device cpu'") != NULL, "%s", error.text);
@@ -387,7 +387,7 @@ START_TEST(buffers_grow_and_are_counted)
   mlff_error error = {0};
   mlff_backend *backend = NULL;
   mlff_buf buf = {0};
-  test_ok(mlff_backend_open("cpu", "fp32", NULL, &backend, &error), error);
+  test_ok(mlff_backend_open("cpu", 0, "fp32", NULL, &backend, &error), error);
   test_ok(mlff_buf_reserve(backend, &buf, 0, &error), error);
   ck_assert_ptr_nonnull(buf.data);
   test_ok(mlff_buf_reserve(backend, &buf, 1000, &error), error);

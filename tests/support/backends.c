@@ -41,7 +41,7 @@ mlff_backend *open_backend(int which)
   mlff_options options = {0};
   mlff_backend *backend = NULL;
   if (choose_backend(which, &options))
-    test_ok(mlff_backend_open(options.device, options.precision, options.kernels, &backend, &error), error);
+    test_ok(mlff_backend_open(options.device, 0, options.precision, options.kernels, &backend, &error), error);
   return backend;
 }
 

@@ -321,6 +321,45 @@ START_TEST(settled_runs_allocate_nothing)
 }
 END_TEST
 
+/* What the forecast says is what is held afterwards, and after atoms have moved; asking changes nothing. */
+START_TEST(forecast_is_what_happens)
+{
+  test_model file =
+      _i < TEST_N_MODELS ? test_model_nth(_i, test_three_elements()) : test_model_orb(test_three_elements());
+  mlff_error error = {.code = MLFF_OK};
+  for (int is_double = 0; is_double < 2; is_double++) {
+    mlff_model *model = test_model_open(&file, is_double ? "fp64" : "fp32");
+    test_atoms atoms = test_water_box(4, 2);
+    test_atoms_species(&atoms, hco, 3);
+    mlff_system *system = test_system(&atoms, mlff_model_info(model)->cutoff + 0.5);
+    const mlff_graph *graph = mlff_system_graph(system);
+    mlff_result result = {.forces = malloc((size_t) atoms.n * sizeof *result.forces),
+                          .atom_spread = malloc((size_t) atoms.n * sizeof(double))};
+    mlff_graph real = *graph;
+    real.boundary = MLFF_BOUNDARY_PERIODIC;
+    real.volume = atoms.cell[0][0] * atoms.cell[1][1] * atoms.cell[2][2];
+    mlff_forecast f;
+    const mlff_memory before = mlff_model_memory(model);
+    test_ok(mlff_model_forecast(model, &real, &result, &f, &error), error);
+    const mlff_memory asked = mlff_model_memory(model);
+    ck_assert_uint_eq(asked.bytes, before.bytes);
+    ck_assert_int_eq(asked.n_growths, before.n_growths);
+    test_ok(mlff_model_evaluate(model, &real, NULL, &result, &error), error);
+    const double first = (double) mlff_model_memory(model).bytes, foreseen = (double) (f.first_bytes + f.host_bytes);
+    ck_assert_msg(foreseen > 0.93 * first && foreseen < 1.07 * first, "foreseen %g, held %g", foreseen, first);
+    ck_assert(first > 1.2 * (double) before.bytes && f.later_bytes > f.first_bytes);
+    test_ok(mlff_model_forecast(model, &real, &result, &f, &error), error); /* nothing is missing any more */
+    ck_assert((double) (f.first_bytes - f.held_bytes) < 0.01 * first);
+    free(result.forces);
+    free(result.atom_spread);
+    mlff_system_free(system);
+    test_atoms_free(&atoms);
+    mlff_model_close(model);
+  }
+  test_model_free(&file);
+}
+END_TEST
+
 static void add_for_all(TCase *t, const TTest *test)
 {
   tcase_add_loop_test(t, test, 0, TEST_N_MODELS);
@@ -345,6 +384,7 @@ static Suite *suite(void)
   TCase *sizes = tcase_create("sizes");
   add_for_all(sizes, empty_and_isolated);
   add_for_all(sizes, settled_runs_allocate_nothing);
+  tcase_add_loop_test(sizes, forecast_is_what_happens, 0, TEST_N_MODELS + 1);
   suite_add_tcase(s, sizes);
   return s;
 }

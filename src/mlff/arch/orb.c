@@ -52,7 +52,7 @@ static mlff_status reserve(orb_net *net, const mlff_edges *edges, mlff_error *er
   };
   for (size_t k = 0; k < sizeof wanted / sizeof *wanted; k++)
     MLFF_TRY(reserve_rows(net, wanted[k].buf, wanted[k].n, wanted[k].width, error));
-  if (n_local < net->host_room) return MLFF_OK;
+  if (n_local < net->host_room || net->backend->forecast) return MLFF_OK;
   const int64_t room = n_local + n_local / 4 + 1;
   void *grown = realloc(net->host_force, (size_t) room * sizeof *net->host_force);
   if (!grown) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for the forces of %lld atoms", (long long) room);
@@ -342,6 +342,7 @@ static mlff_status orb_evaluate(void *opaque, const mlff_arch_inputs *in, mlff_a
   mlff_status status = MLFF_OK;
   MLFF_TRY(ops->orb.graph(net->backend, in->graph, edges, net->n_neighbours, &net->graph, error));
   MLFF_TRY(reserve(net, edges, error));
+  if (net->backend->forecast) return MLFF_OK; /* sums over all ranks follow, of which there is nothing to foresee */
   const int64_t *row = net->graph.row.data;
   ops->orb.embed(net->backend, &(mlff_orb_embed_args){.n = edges->n_nodes,
                                                       .width = net->n_features,

@@ -52,7 +52,7 @@ static mlff_status reserve(painn_net *net, const mlff_edges *edges, mlff_error *
     int64_t n, width;
   } wanted[] = {
       {&net->q, n_local, f},
-      {&net->grad[0], net->n_layers > 1 ? n_nodes : 0, 4 * f},
+      {&net->grad[0], net->n_layers > 2 ? n_nodes : 0, 4 * f}, /* of layers 2, 4, ... */
       {&net->grad[1], net->n_layers > 1 ? n_nodes : 0, 4 * f},
       {&net->node_energy, n_local, 1},
       {&net->edge_grad, edges->n_room, 4},

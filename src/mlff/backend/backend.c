@@ -3,6 +3,7 @@
 
 #include "cpu/backend_cpu.h"
 #include "cuda.h"
+#include "dry.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 
 typedef struct cpu_backend {
   mlff_backend base;
-  mlff_ops ops;
+  mlff_ops ops, dry;
 } cpu_backend;
 
 static int is(const char *text, const char *word)
@@ -38,18 +39,15 @@ static mlff_status choose_kernels(const char *asked, const char **kernels, mlff_
 
 /* ---- which device ------------------------------------------------------------------------------------------------ */
 
-enum { DEVICE_CPU = -1 }; /* else the number of a GPU */
+enum { DEVICE_ANY_GPU = -3, DEVICE_AUTO = -2, DEVICE_CPU = -1 }; /* else the number of a GPU */
 
-/* is_auto: that GPU, or else the CPU. */
-static mlff_status read_device(const char *device, int *number, int *is_auto, mlff_error *error)
+static mlff_status read_device(const char *device, int *number, mlff_error *error)
 {
-  *number = DEVICE_CPU;
-  *is_auto = !device || !strncmp(device, "auto", 4);
-  if (device && is(device, "cpu")) return MLFF_OK;
-  *number = 0;
-  if (!device) return MLFF_OK;
-  if ((strncmp(device, "cuda", 4) != 0 && !*is_auto) || (device[4] != '\0' && device[4] != ':'))
+  *number = !device || is(device, "auto") ? DEVICE_AUTO : DEVICE_CPU;
+  if (!device || is(device, "auto") || is(device, "cpu")) return MLFF_OK;
+  if (strncmp(device, "cuda", 4) != 0 || (device[4] != '\0' && device[4] != ':'))
     return mlff_fail(error, MLFF_E_ARG, "device '%s' is unknown; use auto, cpu, cuda or cuda:N", device);
+  *number = DEVICE_ANY_GPU;
   if (device[4] == '\0') return MLFF_OK;
   char *end = NULL;
   const long n = strtol(device + 5, &end, 10);
@@ -109,17 +107,28 @@ static mlff_status open_cpu(const char *kernels, int is_double, mlff_backend **b
                              .precision = is_double ? "fp64" : "fp32",
                              .real_size = is_double ? sizeof(double) : sizeof(float),
                              .ops = &cpu->ops,
+                             .dry = &cpu->dry,
+                             .number = -1,
                              .close = close_cpu};
   if (!mlff_cpu_fill_ops(&cpu->ops, cpu->base.real_size, path)) {
     free(cpu);
     return mlff_fail(error, MLFF_E_UNSUPPORTED, "kernels '%s' were not compiled into this build; use 'auto'", path);
   }
+  mlff_ops_fill_dry(&cpu->dry, &cpu->ops);
   *backend = &cpu->base;
   return MLFF_OK;
 }
 
-/* The GPU, unless it is not there or this build has no code for it; then NULL, and why. */
-static mlff_backend *try_gpu(int number, const char *kernels, int is_double, char *why, size_t size)
+/* GPU local_rank modulo their number; 0 when there is none, which opening it will say. */
+static int gpu_of_rank(int local_rank)
+{
+  char why[200] = "";
+  const int n = n_gpus(why, sizeof why);
+  return n > 0 && local_rank > 0 ? local_rank % n : 0;
+}
+
+/* A GPU, unless there is none or this build has no code for it; then NULL, and why. */
+static mlff_backend *try_gpu(int local_rank, const char *kernels, int is_double, char *why, size_t size)
 {
   mlff_error error = {0};
   mlff_backend *backend = NULL;
@@ -128,24 +137,26 @@ static mlff_backend *try_gpu(int number, const char *kernels, int is_double, cha
     return NULL;
   }
   if (n_gpus(why, size) == 0) return NULL;
-  if (open_gpu(number, is_double, &backend, &error)) snprintf(why, size, "%.*s", (int) size - 1, error.text);
+  if (open_gpu(gpu_of_rank(local_rank), is_double, &backend, &error))
+    snprintf(why, size, "%.*s", (int) size - 1, error.text);
   return backend;
 }
 
-mlff_status mlff_backend_open(const char *device, const char *precision, const char *kernels, mlff_backend **backend,
-                              mlff_error *error)
+mlff_status mlff_backend_open(const char *device, int local_rank, const char *precision, const char *kernels,
+                              mlff_backend **backend, mlff_error *error)
 {
-  int number = DEVICE_CPU, is_auto = 0, is_double = 0;
+  int number = DEVICE_CPU, is_double = 0;
   char why[sizeof((mlff_backend *) 0)->why] = "";
-  MLFF_TRY(read_device(device, &number, &is_auto, error));
+  MLFF_TRY(read_device(device, &number, error));
   MLFF_TRY(check_precision(precision, &is_double, error));
-  if (number >= 0 && !is_auto) {
+  if (number == DEVICE_ANY_GPU) number = gpu_of_rank(local_rank);
+  if (number >= 0) {
     if (kernels && !is(kernels, "auto"))
       return mlff_fail(error, MLFF_E_ARG, "kernels '%s' are for 'device cpu'; a GPU has kernels 'auto' only", kernels);
     return open_gpu(number, is_double, backend, error);
   }
-  if (is_auto) {
-    mlff_backend *gpu = try_gpu(number, kernels, is_double, why, sizeof why);
+  if (number == DEVICE_AUTO) {
+    mlff_backend *gpu = try_gpu(local_rank, kernels, is_double, why, sizeof why);
     if (gpu) {
       *backend = gpu;
       return MLFF_OK;
@@ -192,7 +203,10 @@ mlff_status mlff_buf_reserve(mlff_backend *backend, mlff_buf *buf, size_t bytes,
   if (bytes == 0) bytes = 1; /* an empty array has an address too */
   if (bytes <= buf->capacity) return MLFF_OK;
   if (backend->forecast) {
-    *backend->forecast += bytes - buf->capacity;
+    const size_t before = buf->forecast == backend->n_forecasts ? buf->foreseen : buf->capacity;
+    if (bytes > before) *backend->forecast += bytes - before;
+    buf->foreseen = bytes > before ? bytes : before;
+    buf->forecast = backend->n_forecasts;
     return MLFF_OK;
   }
   const size_t wanted = buf->capacity && bytes < SIZE_MAX / 2 ? bytes + bytes / 4 : bytes;

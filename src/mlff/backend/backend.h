@@ -19,6 +19,8 @@ typedef struct mlff_spans mlff_spans;
 typedef struct mlff_buf {
   void *data;
   size_t capacity; /* bytes */
+  size_t foreseen; /* bytes that forecast number `forecast` has counted for it */
+  unsigned forecast;
 } mlff_buf;
 
 struct mlff_backend {
@@ -28,9 +30,13 @@ struct mlff_backend {
   size_t real_size;      /* sizeof(real): 4 or 8                          */
   const mlff_ops *ops;
   mlff_memory memory;
-  mlff_spans *spans;     /* while spans are on: what the timed ops add to (model/spans.c); else NULL */
-  int records;           /* steps are going to be recorded (model/replay.c) */
-  size_t *forecast;      /* not NULL: nothing is allocated or computed, bytes that would be allocated are added here */
+  mlff_spans *spans;    /* while spans are on: what the timed ops add to (model/spans.c); else NULL */
+  int records;          /* steps are going to be recorded (model/replay.c) */
+  size_t *forecast;     /* not NULL: nothing is allocated or computed, bytes that would be allocated are added here */
+  unsigned n_forecasts; /* number of the forecast in progress, or of the last one */
+  const mlff_ops *dry;  /* operations for forecasts, which only reserve; NULL where the plain ones know of `forecast` */
+  int number;           /* of the GPU; -1 on the CPU */
+  char device_id[24];   /* of the GPU, whatever its number: its PCI address; empty on the CPU */
   char kernels_text[16]; /* kernels, where it is made at run time */
   char why[200];         /* why 'auto' did not take a GPU, empty when it did or was not asked */
   void (*close)(mlff_backend *);
@@ -38,9 +44,10 @@ struct mlff_backend {
 
 /* Opens a backend. device: NULL, "auto", "cpu", "cuda[:N]"; precision: NULL, "fp32", "fp64", "mixed"; kernels: NULL,
  * "auto", "generic", "avx2", "avx512". An unknown or unavailable one is an error that lists what there is. "auto" is
- * the first GPU that can be used, else the CPU, and `why` says why; naming kernels of the CPU means the CPU. */
-mlff_status mlff_backend_open(const char *device, const char *precision, const char *kernels, mlff_backend **backend,
-                              mlff_error *error);
+ * a GPU that can be used, else the CPU, and `why` says why; naming kernels of the CPU means the CPU. "auto" and "cuda"
+ * take GPU local_rank modulo the number of GPUs. */
+mlff_status mlff_backend_open(const char *device, int local_rank, const char *precision, const char *kernels,
+                              mlff_backend **backend, mlff_error *error);
 void mlff_backend_close(mlff_backend *backend);
 
 /* Makes room for `bytes` (at least; grows by a quarter more than asked for once it has grown before). Data are aligned

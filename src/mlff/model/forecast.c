@@ -1,9 +1,11 @@
-/* forecast.c: what to tell a user whose system does not fit into the memory of a device.
+/* forecast.c: the memory that an evaluation takes, before it is made or after a device had no room for it.
  *
- * The evaluation is repeated with a backend that only adds up what it would allocate. Halo exchanges are made all the
- * same: memory runs out before the first one of a step, and other ranks wait for this one.
+ * The evaluation is repeated with a backend that only adds up what it would allocate. After a failure halo exchanges are
+ * made all the same: memory runs out before the first one of a step, and other ranks wait for this one.
  */
 #include "model_impl.h"
+
+#include <string.h>
 
 /* Bytes that evaluating the graph would still allocate. n_edges: of the step that failed, -1 when not known. */
 static size_t bytes_missing(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo, int64_t n_edges,
@@ -16,7 +18,10 @@ static size_t bytes_missing(mlff_model *m, const mlff_graph *graph, const mlff_h
   fresh.list_id = 0; /* nothing is uploaded, so nothing may be taken for uploaded later */
   const mlff_arch_inputs in = {.graph = &fresh, .edges = &m->edges, .halo = halo};
   mlff_backend *backend = m->backend;
+  const mlff_ops *plain = backend->ops;
+  if (backend->dry) backend->ops = backend->dry;
   backend->forecast = &missing;
+  backend->n_forecasts++;
   m->edges.n_room = n_edges < 0 ? graph->n_pairs : n_edges;
   (void) backend->ops->edges(backend, &fresh, m->head->cutoff, &m->edges, &ignored);
   m->edges.n_edges = m->edges.n_room;
@@ -26,6 +31,7 @@ static size_t bytes_missing(mlff_model *m, const mlff_graph *graph, const mlff_h
                &(mlff_forces_args){.edges = &m->edges, .grad = out.edge_grad, .scale = m->scale, .result = result},
                &ignored);
   backend->forecast = NULL;
+  backend->ops = plain;
   m->edges.n_edges = m->edges.n_room = 0;
   return missing;
 }
@@ -47,4 +53,56 @@ mlff_status mlff_forecast_memory(mlff_model *m, const mlff_graph *graph, const m
       "out of memory on the GPU: %d atoms of this rank need %.1f MB and the model %.1f MB, %.1f of %.1f MB are free; "
       "about %.0f atoms fit: use more GPUs, a smaller system or neighbor skin, or 'device cpu'",
       (int) graph->n_local, needed * mb, own * mb, (room + own) * mb, (double) total_bytes * mb, 0.95 * fit);
+}
+
+/* ---- before the first step ---------------------------------------------------------------------------------------- */
+
+/* Candidates within the cutoff now. */
+static int64_t count_edges(const mlff_graph *graph, double cutoff)
+{
+  int64_t n = 0;
+  for (int32_t i = 0; i < graph->n_local; i++) {
+    const double *x = graph->pos[i];
+    for (int64_t p = graph->row[i]; p < graph->row[i + 1]; p++) {
+      const double *y = graph->pos[graph->nbr[p]];
+      const double dx = y[0] - x[0], dy = y[1] - x[1], dz = y[2] - x[2];
+      if (graph->species[graph->nbr[p]] < 0) continue;
+      n += dx * dx + dy * dy + dz * dz < cutoff * cutoff;
+    }
+  }
+  return n;
+}
+
+/* Arrays that have to grow get a quarter more than they need (mlff_buf_reserve): on one rank those of pairs and edges,
+ * which are what the graph takes less what it would take without them, on several those of atoms, too. */
+static size_t bytes_later(mlff_model *m, const mlff_graph *graph, size_t first, mlff_result *result)
+{
+  if (graph->n_nodes > graph->n_local) return first + (first - m->own_bytes) / 4;
+  mlff_graph without = *graph;
+  without.n_pairs = 0;
+  const size_t atoms = m->backend->memory.bytes + bytes_missing(m, &without, NULL, 0, result);
+  return first + (first - atoms) / 4;
+}
+
+mlff_status mlff_model_forecast(mlff_model *model, const mlff_graph *graph, mlff_result *wanted,
+                                mlff_forecast *forecast, mlff_error *error)
+{
+  if (!model || !graph || !wanted || !forecast)
+    return mlff_fail(error, MLFF_E_ARG, "mlff_model_forecast: an argument is NULL");
+  if (graph->n_local < 0 || graph->n_nodes < graph->n_local || graph->n_all < graph->n_nodes || !graph->row)
+    return mlff_fail(error, MLFF_E_ARG, "mlff_model_forecast: impossible graph (n_local %d, n_nodes %d, n_all %d)",
+                     (int) graph->n_local, (int) graph->n_nodes, (int) graph->n_all);
+  const mlff_backend *backend = model->backend;
+  const int64_t n_edges = count_edges(graph, model->head->cutoff);
+  const size_t n_members = (size_t) model->info.n_members;
+  size_t n_values = (size_t) graph->n_local; /* sum_energies, then sum_members, whose array is grown from it */
+  if (n_members > 1 && (wanted->member_energy || wanted->atom_spread)) n_values = n_values * n_members * 5 / 4;
+  memset(forecast, 0, sizeof *forecast);
+  forecast->model_bytes = model->own_bytes;
+  forecast->held_bytes = backend->memory.bytes;
+  forecast->first_bytes = backend->memory.bytes + bytes_missing(model, graph, NULL, n_edges, wanted);
+  forecast->later_bytes = bytes_later(model, graph, forecast->first_bytes, wanted);
+  if (n_values > model->host_capacity) forecast->host_bytes = (n_values - model->host_capacity) * sizeof(double);
+  if (!backend->ops->memory) return MLFF_OK;
+  return backend->ops->memory(model->backend, &forecast->free_bytes, &forecast->total_bytes, error);
 }

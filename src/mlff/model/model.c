@@ -125,6 +125,8 @@ static void fill_info(mlff_model *m)
                         .citation = m->arch->citation,
                         .sha256 = h->sha256,
                         .device = strncmp(m->backend->name, "cpu", 3) ? "cuda" : "cpu",
+                        .device_number = m->backend->number,
+                        .device_id = m->backend->device_id,
                         .device_why = m->backend->why,
                         .precision = m->backend->precision,
                         .kernels = m->backend->kernels,
@@ -147,9 +149,9 @@ static mlff_status open_parts(mlff_model *m, const mlff_options *options, mlff_e
   MLFF_TRY(choose_species(m, options, error));
   MLFF_TRY(mlff_selftest_read(m->file, &m->tests, error));
   const char *device = options ? options->device : NULL;
-  if (m->arch->cpu_only && (!device || !strncmp(device, "auto", 4))) device = "cpu";
-  MLFF_TRY(mlff_backend_open(device, options ? options->precision : NULL, options ? options->kernels : NULL,
-                             &m->backend, error));
+  if (m->arch->cpu_only && (!device || !strcmp(device, "auto"))) device = "cpu";
+  MLFF_TRY(mlff_backend_open(device, options ? options->local_rank : 0, options ? options->precision : NULL,
+                             options ? options->kernels : NULL, &m->backend, error));
   const char *members = options ? options->members : NULL;
   if (members && strcmp(members, "all") && !m->arch->n_members)
     return mlff_fail(error, MLFF_E_UNSUPPORTED, "%s: members %.40s: %s models are no ensembles", m->file->path, members,

@@ -10,6 +10,7 @@
 
 #include "spans.h"
 
+#include "../backend/ops_simple.h"
 #include "model_impl.h"
 
 #include <stdlib.h>
@@ -217,33 +218,12 @@ static mlff_status timed_orb_graph(mlff_backend *backend, const mlff_graph *grap
   TIMED_STATUS(EDGES, plain->orb.graph(backend, graph, edges, n_neighbours, out, error));
 }
 
-/* Operations of an architecture that have one argument and cannot fail: family, name, type of the argument, span. */
-#define SIMPLE_OPS(X)                                                   \
-  X(painn, moments, mlff_painn_moments_args, MESSAGE)                   \
-  X(painn, moments_backward, mlff_painn_moments_args, MESSAGE_BACKWARD) \
-  X(painn, message, mlff_painn_message_args, MESSAGE)                   \
-  X(painn, message_backward, mlff_painn_message_args, MESSAGE_BACKWARD) \
-  X(painn, mix_norm, mlff_painn_mix_args, DENSE)                        \
-  X(painn, mix_update, mlff_painn_mix_args, DENSE)                      \
-  X(painn, mix_backward_gates, mlff_painn_mix_args, DENSE_BACKWARD)     \
-  X(painn, mix_backward_vectors, mlff_painn_mix_args, DENSE_BACKWARD)   \
-  X(painn, mix_backward_sum, mlff_painn_mix_args, DENSE_BACKWARD)       \
-  X(painn, readout, mlff_painn_readout_args, DENSE)                     \
-  X(ani, readout, mlff_ani_readout_args, DENSE)                         \
-  X(ani, collect, mlff_ani_collect_args, DENSE)                         \
-  X(orb, features, mlff_orb_features_args, DESCRIPTOR)                  \
-  X(orb, gather, mlff_orb_gather_args, MESSAGE)                         \
-  X(orb, norm, mlff_orb_norm_args, DENSE)                               \
-  X(orb, message, mlff_orb_message_args, MESSAGE)                       \
-  X(orb, concat, mlff_orb_concat_args, DENSE)                           \
-  X(orb, embed, mlff_orb_embed_args, DENSE)
-
 #define DEFINE_SIMPLE(family, name, type, span)                                \
   static void timed_##family##_##name(mlff_backend *backend, const type *args) \
   {                                                                            \
     TIMED(span, plain->family.name(backend, args));                            \
   }
-SIMPLE_OPS(DEFINE_SIMPLE)
+MLFF_SIMPLE_OPS(DEFINE_SIMPLE)
 
 static void fill_timed(mlff_spans *spans)
 {
@@ -263,7 +243,7 @@ static void fill_timed(mlff_spans *spans)
   ops->ani.aev_forward = timed_aev_forward;
   ops->ani.aev_backward = timed_aev_backward;
 #define FILL_SIMPLE(family, name, type, span) ops->family.name = timed_##family##_##name;
-  SIMPLE_OPS(FILL_SIMPLE)
+  MLFF_SIMPLE_OPS(FILL_SIMPLE)
 }
 
 /* ---- on, off, reading ---------------------------------------------------------------------------------------------- */

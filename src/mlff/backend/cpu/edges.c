@@ -75,6 +75,7 @@ mlff_status MLFF_CPU(edges_cpu)(mlff_backend *backend, const mlff_graph *graph, 
   edges->n_pairs = graph->n_pairs;
   edges->longest_row = (int32_t) longest;
   edges->cutoff = cutoff;
+  if (backend->forecast) return MLFF_OK;
   if (edges->list_id != graph->list_id || edges->list_id == 0) fill_center_species(graph, edges);
   edges->list_id = graph->list_id;
 

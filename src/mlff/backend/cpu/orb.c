@@ -65,23 +65,33 @@ static void write_edge(mlff_orb_graph *out, int64_t e, const candidate *c, doubl
   ((int32_t *) out->node.data)[e] = c->node;
 }
 
+/* Edges that stay, and the most candidates of an atom. */
+static void count_edges(const mlff_edges *edges, int n_neighbours, int64_t *longest, int64_t *n_edges)
+{
+  const int64_t *from = edges->row.data;
+  *longest = *n_edges = 0;
+  for (int32_t i = 0; i < edges->n_local; i++) {
+    const int64_t n = from[i + 1] - from[i];
+    if (n > *longest) *longest = n;
+    *n_edges += n < n_neighbours ? n : n_neighbours;
+  }
+}
+
 static mlff_status graph_cpu(mlff_backend *backend, const mlff_graph *graph, const mlff_edges *edges, int n_neighbours,
                              mlff_orb_graph *out, mlff_error *error)
 {
   const int64_t *from = edges->row.data;
   const int32_t *nbr = edges->nbr.data, *node = edges->node.data;
-  int64_t longest = 0, n_edges = 0;
-  for (int32_t i = 0; i < edges->n_local; i++) {
-    const int64_t n = from[i + 1] - from[i];
-    if (n > longest) longest = n;
-    n_edges += n < n_neighbours ? n : n_neighbours;
-  }
+  int64_t longest = edges->longest_row, n_edges = (int64_t) edges->n_local * n_neighbours;
+  if (!backend->forecast) count_edges(edges, n_neighbours, &longest, &n_edges);
   const size_t n = (size_t) n_edges, n_scratch = (size_t) (longest + n_neighbours);
   MLFF_TRY(mlff_buf_reserve(backend, &out->row, ((size_t) edges->n_local + 1) * sizeof(int64_t), error));
   MLFF_TRY(mlff_buf_reserve(backend, &out->node, n * sizeof(int32_t), error));
   MLFF_TRY(mlff_buf_reserve(backend, &out->vec, n * 4 * sizeof(real), error));
   MLFF_TRY(mlff_buf_reserve(backend, &out->env, n * sizeof(real), error));
   MLFF_TRY(mlff_buf_reserve(backend, &out->scratch, n_scratch * sizeof(candidate), error));
+  out->n_edges = n_edges;
+  if (backend->forecast) return MLFF_OK;
   int64_t *row = out->row.data;
   candidate *all = out->scratch.data, *chosen = all + longest;
   row[0] = 0;
@@ -92,7 +102,6 @@ static mlff_status graph_cpu(mlff_backend *backend, const mlff_graph *graph, con
     for (int k = 0; k < n_chosen; k++) write_edge(out, row[i] + k, &chosen[k], edges->cutoff);
     row[i + 1] = row[i] + n_chosen;
   }
-  out->n_edges = row[edges->n_local];
   return MLFF_OK;
 }
 

@@ -115,12 +115,13 @@ mlff_status MLFF_CPU(painn_radial_cpu)(mlff_backend *backend, const mlff_painn_b
 {
   const size_t n = (size_t) edges->n_edges;
   MLFF_TRY(mlff_buf_reserve(backend, &radial->line, n * MLFF_PAINN_LINE * sizeof(real), error));
-  if (basis->kind == MLFF_PAINN_CUBIC) {
+  if (basis->kind != MLFF_PAINN_CUBIC)
+    MLFF_TRY(mlff_buf_reserve(backend, &radial->terms, n * 2 * (size_t) basis->n_terms * sizeof(real), error));
+  if (backend->forecast) return MLFF_OK;
+  if (basis->kind == MLFF_PAINN_CUBIC)
     fill_cubic(basis, edges, radial->line.data);
-    return MLFF_OK;
-  }
-  MLFF_TRY(mlff_buf_reserve(backend, &radial->terms, n * 2 * (size_t) basis->n_terms * sizeof(real), error));
-  fill_dense(basis, edges, radial->line.data, radial->terms.data);
+  else
+    fill_dense(basis, edges, radial->line.data, radial->terms.data);
   return MLFF_OK;
 }
 

@@ -1,0 +1,240 @@
+"""What the published teachers cost over system size: in LAMMPS as profiles, and in their own packages as baselines.
+
+  benchmarks/teachers.py profiles  [options]   writes results/orb_v2_profile.json and results/ani2x_profile.json
+  benchmarks/teachers.py baselines [options]   writes results/teacher-baselines.json
+
+profiles: reports of fix mlffprof for Orb-v2 on silicon and ANI-2x on water (docs/profile.schema.json), with a list `scaling`
+over 32 to about 1024 atoms beside the usual fields. Orb-v2 has random weights of full size, and says so in name and notes:
+the published ones do not come with this project, and the cost does not depend on them. ANI-2x is made from the published
+parameters in the folder of --shared.
+
+baselines: orb-models, TorchANI and SchNetPack in the Python that MLFF_TORCH_PYTHON names, on structures of the same sizes,
+with one and two threads, in turn, with glibc told to keep large buffers (its default costs PyTorch up to half of its time).
+
+Timings only mean something on a machine with nothing else to do.
+"""
+
+import argparse
+import datetime
+import os
+import statistics
+import subprocess
+import sys
+
+import numpy as np
+
+import speed_conditions
+import speed_lammps
+import speed_systems
+from speed_cases import TorchProgram
+from speed_parts import Skip, _tools, converted
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "python"))
+from mlff_tools import profiles  # noqa: E402
+
+# Cells of silicon and molecules of water along each direction: 32 to 1024 and 36 to 1029 atoms.
+SILICON = ((2, 2, 1), (2, 2, 2), (4, 2, 2), (4, 4, 2), (4, 4, 4), (8, 4, 4))
+WATER = ((2, 2, 3), (2, 3, 4), (4, 4, 4), (5, 5, 5), (6, 6, 6), (7, 7, 7))
+MAIN = {"orb_v2": 64, "ani2x": 192}  # atoms of the report itself
+SPACING = speed_systems.EDGE_64 / 4  # A between molecules: 1 g/cm3
+MOLECULE = np.array([[0.0, 0.0, 0.0], [0.7675, 0.589, 0.0], [-0.7675, 0.589, 0.0]])
+RANDOM = "random weights of full size, without physics: for timings only"
+
+
+def silicon(cells, seed=3):
+    """Diamond cubic silicon, rattled by 0.05 A."""
+    unit = np.array([[0, 0, 0], [0, 2, 2], [2, 0, 2], [2, 2, 0], [1, 1, 1], [1, 3, 3], [3, 1, 3], [3, 3, 1]]) * 5.43 / 4
+    grid = np.stack(np.meshgrid(*[np.arange(n) for n in cells], indexing="ij"), -1).reshape(-1, 3) * 5.43
+    x = (unit[None] + grid[:, None]).reshape(-1, 3)
+    x = x + 0.05 * np.random.default_rng(seed).normal(size=x.shape)
+    return {"numbers": [14] * len(x), "positions": x.tolist(), "cell": np.diag(5.43 * np.array(cells)).tolist()}
+
+
+def water(counts, seed=5):
+    """Water molecules on a grid, turned at random, at 1 g/cm3."""
+    rng, x = np.random.default_rng(seed), []
+    grid = np.stack(np.meshgrid(*[np.arange(n) for n in counts], indexing="ij"), -1).reshape(-1, 3)
+    for corner in grid:
+        x.append(MOLECULE @ speed_systems._random_rotation(rng).T + (corner + 0.5) * SPACING)
+    return {"numbers": [8, 1, 1] * len(grid), "positions": np.concatenate(x).tolist(),
+            "cell": np.diag(SPACING * np.array(counts)).tolist()}
+
+
+class Context:
+    """What parts of speed.py need."""
+
+    def __init__(self, args):
+        self.lmp = args.lmp or speed_conditions.find_lmp()
+        self.plugin = speed_conditions.find_plugin(args.build)
+        self.work, self.shared = os.path.abspath(args.work), os.path.abspath(args.shared)
+        self.torch_python = os.environ.get("MLFF_TORCH_PYTHON", "")
+        self.cores, self.seconds = speed_conditions.choose_cores(args.core), args.seconds
+        self.closing = []
+        os.makedirs(self.work, exist_ok=True)
+
+
+# ---- profiles ---------------------------------------------------------------------------------------------------------
+
+def profile(context, name, model, structure, steps, notes):
+    """Report of fix mlffprof of one structure whose atoms move by nothing (a time step of 1e-9 ps)."""
+    n = len(structure["numbers"])
+    data, report = (os.path.join(context.work, f"{name}-{n}.{end}") for end in ("data", "json"))
+    types, _ = speed_systems.write_elements(data, structure)
+    deck = ["units metal", "atom_style atomic", f"read_data {data}", f"plugin load {context.plugin}",
+            "pair_style mlff self_test no", f"pair_coeff * * {model} {' '.join(types)}",
+            "velocity all create 300.0 4711 mom yes rot no dist gaussian", "neighbor 1.0 bin",
+            "neigh_modify every 20 delay 0 check no", "timestep 1.0e-9", "fix 1 all nve", "thermo 1000000000",
+            f'fix prof all mlffprof 1 file {report} name {name} notes "{notes}" warmup {max(1, steps // 5)} table no',
+            f"run {steps + max(1, steps // 5)}"]
+    path = os.path.join(context.work, f"in.{name}-{n}")
+    with open(path, "w", encoding="ascii") as out:
+        out.write("\n".join(deck) + "\n")
+    speed_lammps.run(context.lmp, path, context.cores[:1])
+    return profiles.read(report)
+
+
+def scaling_row(report):
+    keys = ("n_atoms", "n_steps", "mean_latency_ms", "median_latency_ms", "p95_latency_ms", "us_per_atom", "memory_peak_gb")
+    return {key: report.get(key) for key in keys}
+
+
+def write_profile(context, out, name, model, structures, notes):
+    """Writes OUT/NAME_profile.json: the report of the main size, and `scaling` over all."""
+    main, rows = None, []
+    for structure in structures:
+        first = profile(context, name, model, structure, 3, notes)
+        steps = max(3, min(500, round(1000.0 * context.seconds / first["median_latency_ms"])))
+        report = profile(context, name, model, structure, steps, notes)
+        rows.append(scaling_row(report))
+        print(f"{name}: {report['n_atoms']} atoms: median {report['median_latency_ms']:.3f} ms over {steps} steps", flush=True)
+        if report["n_atoms"] == MAIN[name]:
+            main = report
+    main["scaling"] = rows
+    path = os.path.join(out, f"{name}_profile.json")
+    profiles.write_json(path, main)
+    print(f"written: {path} ({os.path.getsize(path)} bytes)")
+
+
+def run_profiles(context, args):
+    chosen = lambda all_sizes: all_sizes[:args.sizes] if args.sizes else all_sizes
+    orb = os.path.join(context.work, "orb-v2-random")
+    _tools(context, "mlff_tools.convert", "orb", "--random", "1", "--elements", "H,O,Si", "--no-self-test", "-o", orb)
+    write_profile(context, args.out, "orb_v2", orb + ".yaml", [silicon(c) for c in chosen(SILICON)],
+                  f"Orb-v2, silicon; {RANDOM}")
+    try:
+        ani = converted(context, "ani", "ani-2x")
+    except Skip as reason:
+        print(f"skipped: ani2x: {reason}")
+        return
+    write_profile(context, args.out, "ani2x", ani, [water(c) for c in chosen(WATER)], "ANI-2x, 8 networks, water on a grid")
+
+
+# ---- baselines --------------------------------------------------------------------------------------------------------
+
+PACKAGES = (("orb", "orb_models", "orb-models", "predict", silicon, SILICON),
+            ("ani", "torchani", "TorchANI", "infer/cell_list", water, WATER),
+            ("painn", "schnetpack", "SchNetPack", "frozen", water, WATER))
+WEIGHTS = {"ani": "ani-2x.safetensors", "painn": "painn_f128_gaussian.safetensors"}
+
+
+class BaselineCase:
+    """One structure in a program that evaluates many; a round is the median of some evaluations after one to warm up."""
+
+    def __init__(self, context, label, program, variant, structure, threads):
+        self.context, self.label, self.program, self.variant = context, label, program, variant
+        self.structure, self.threads, self.n_atoms = structure, threads, len(structure["numbers"])
+        self.rounds = []
+
+    def measure(self):
+        versions = self.program.ask(do="system", **self.structure)["versions"]
+        first = self.program.ask(do="time", variant=self.variant, n=1)["seconds"][0]
+        count = max(2, min(200, round(self.context.seconds / first)))
+        reply = self.program.ask(do="time", variant=self.variant, n=count)
+        seconds, cpu = reply["seconds"], reply["cpu_seconds"]
+        self.rounds.append({"seconds": statistics.median(seconds), "cpu": sum(cpu) / sum(seconds)})
+        return versions
+
+    def row(self):
+        low, middle, high = np.percentile([1000.0 * r["seconds"] for r in self.rounds], (25, 50, 75))
+        return {"package": self.label, "n_atoms": self.n_atoms, "threads": self.threads, "median_ms": float(middle),
+                "q25_ms": float(low), "q75_ms": float(high),
+                "lowest_cpu_share": float(min(r["cpu"] for r in self.rounds) / self.threads)}
+
+
+def baseline_cases(context, args):
+    """Cases of every package, size and number of threads that can run here, and what cannot and why."""
+    cases, skipped = [], {}
+    for kind, module, label, variant, make, sizes in PACKAGES:
+        weights = os.path.join(context.shared, "models", WEIGHTS[kind]) if kind in WEIGHTS else os.path.join(
+            context.work, "orb-random.ckpt")
+        found = subprocess.run([context.torch_python, "-c", f"import {module}"], capture_output=True, check=False)
+        if found.returncode or kind in WEIGHTS and not os.path.exists(weights):
+            skipped[label] = f"{weights} is not there" if not found.returncode else "not installed in MLFF_TORCH_PYTHON"
+            continue
+        for threads in (1, 2)[:len(context.cores)]:
+            program = TorchProgram(context, kind, weights, True, threads)
+            context.closing.append(program.close)
+            for counts in sizes[:args.sizes] if args.sizes else sizes:
+                cases.append(BaselineCase(context, label, program, variant, make(counts), threads))
+    return cases, skipped
+
+
+def run_baselines(context, args):
+    if not context.torch_python:
+        raise Skip("MLFF_TORCH_PYTHON does not name a Python with orb-models, TorchANI or SchNetPack")
+    cases, skipped = baseline_cases(context, args)
+    versions = {}
+    for k in range(args.rounds):
+        for case in cases:
+            versions.update(case.measure())
+        print(f"round {k + 1} of {args.rounds}", flush=True)
+    rows = [case.row() for case in cases]
+    for row in rows:
+        print(f"{row['package']:12s}{row['n_atoms']:6d} atoms {row['threads']} threads {row['median_ms']:10.2f} ms")
+    conditions = speed_conditions.describe(context)
+    conditions["versions"].update(versions)
+    now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+    notes = {"orb-models": f"Orb-v2 on silicon: graph, energy, forces, stress; {RANDOM}",
+             "TorchANI": "ANI-2x, 8 networks, on water: neighbours, energy, forces", "malloc": "tuned",
+             "SchNetPack": "PaiNN, 128 features, 3 layers, random weights, on water: energy, forces, without neighbours"}
+    path = os.path.join(args.out, "teacher-baselines.json")
+    profiles.write_json(path, {"format": "mlff-baselines/1", "date": now, "rounds": args.rounds, "notes": notes,
+                               "conditions": conditions, "rows": rows, "skipped": skipped})
+    print("written: " + path + "".join(f"\nskipped: {k}: {v}" for k, v in skipped.items()))
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(prog="teachers.py", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("profiles", "baselines"))
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"), help="build folder (default: build)")
+    parser.add_argument("--lmp", help="LAMMPS program (default: beside this Python)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of the baselines (default 3)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="wanted length of one measurement (default 5)")
+    parser.add_argument("--sizes", type=int, help="only the smallest sizes, so many (default: all)")
+    parser.add_argument("--core", type=int, help="core to pin to (default: the last); two threads also use the one before")
+    parser.add_argument("--work", default=os.path.join(ROOT, "build", "speed"), help="folder of decks and models")
+    parser.add_argument("--shared", default=os.environ.get("MLFF_SHARED_DIR", os.path.join(ROOT, "..", "shared")),
+                        help="folder with the published parameters (default: $MLFF_SHARED_DIR, ../shared)")
+    parser.add_argument("--out", default=os.path.join(ROOT, "benchmarks", "results"), help="folder of the results")
+    args = parser.parse_args(argv)
+    if args.rounds < 1 or args.seconds <= 0.0 or args.sizes is not None and args.sizes < 2:
+        parser.error("--rounds and --seconds must be positive, --sizes at least 2")
+    if args.what == "profiles" and args.sizes is not None and args.sizes < 3:
+        parser.error("profiles need --sizes of at least 3, because the third size of water is that of the report")
+    context = None
+    try:
+        context = Context(args)
+        (run_profiles if args.what == "profiles" else run_baselines)(context, args)
+    except (speed_lammps.RunError, profiles.ProfileError, Skip) as problem:
+        print(f"teachers.py: error: {problem}", file=sys.stderr)
+        return 1
+    finally:
+        for close in context.closing if context else []:
+            close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""benchmarks/teachers.py: structures, and the rows of the baselines with programs that answer made-up times."""
+
+import contextlib
+import io
+import json
+import os
+import sys
+import tempfile
+import types
+import unittest
+import unittest.mock
+
+import numpy as np
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "benchmarks"))
+
+import teachers  # noqa: E402
+
+
+class Program:
+    """Answers like speed_torch.py: ten milliseconds for each atom, shared by its threads."""
+
+    def __init__(self, context, kind, weights, tuned, threads=1):
+        self.kind, self.threads, self.n = kind, threads, 0
+
+    def ask(self, do, variant=None, n=0, numbers=(), **_):
+        if do == "system":
+            self.n = len(numbers)
+            return {"versions": {self.kind: "1.0"}}
+        seconds = [0.01 * self.n / self.threads] * n
+        return {"seconds": seconds, "cpu_seconds": [s * self.threads for s in seconds]}
+
+    def close(self):
+        pass
+
+
+class Teachers(unittest.TestCase):
+    def test_structures(self):
+        """32 to 1024 atoms of silicon, 36 to 1029 of water, the sizes of the reports among them; no atoms overlap."""
+        silicon = [len(teachers.silicon(c)["numbers"]) for c in teachers.SILICON]
+        water = [len(teachers.water(c)["numbers"]) for c in teachers.WATER]
+        self.assertEqual(silicon, [32, 64, 128, 256, 512, 1024])
+        self.assertEqual((water[0], water[-1]), (36, 1029))
+        self.assertIn(teachers.MAIN["orb_v2"], silicon)
+        self.assertIn(teachers.MAIN["ani2x"], water)
+        for s, least in ((teachers.silicon((2, 2, 2)), 2.0), (teachers.water((2, 3, 4)), 0.9)):
+            x, cell = np.array(s["positions"]), np.diag(s["cell"])
+            d = x[:, None] - x[None]
+            d -= cell * np.round(d / cell)
+            r = np.linalg.norm(d, axis=-1)[~np.eye(len(x), dtype=bool)]
+            self.assertGreater(r.min(), least)
+
+    def test_baselines(self):
+        with tempfile.TemporaryDirectory() as folder:
+            context = types.SimpleNamespace(torch_python=sys.executable, shared=folder, work=folder, cores=[1, 0], seconds=0.5,
+                                            closing=[], lmp="lmp", plugin=os.path.join(folder, "mlffplugin.so"))
+            args = types.SimpleNamespace(sizes=2, rounds=2, out=folder)
+            packages = [(kind, "json", *rest[1:]) for kind, *rest in teachers.PACKAGES]
+            with unittest.mock.patch.multiple(teachers, TorchProgram=Program, PACKAGES=packages), \
+                    unittest.mock.patch.object(teachers.speed_conditions, "describe", lambda c: {"versions": {}}), \
+                    contextlib.redirect_stdout(io.StringIO()):
+                teachers.run_baselines(context, args)
+            with open(os.path.join(folder, "teacher-baselines.json"), encoding="utf-8") as f:
+                found = json.load(f)
+        self.assertEqual(sorted(found["skipped"]), ["SchNetPack", "TorchANI"])  # their weights are not there
+        self.assertEqual([(r["package"], r["n_atoms"], r["threads"]) for r in found["rows"]],
+                         [("orb-models", 32, 1), ("orb-models", 64, 1), ("orb-models", 32, 2), ("orb-models", 64, 2)])
+        for row, expected in zip(found["rows"], (320.0, 640.0, 160.0, 320.0)):
+            self.assertAlmostEqual(row["median_ms"], expected)
+            self.assertAlmostEqual(row["lowest_cpu_share"], 1.0)
+        self.assertEqual(found["conditions"]["versions"], {"orb": "1.0"})
+        self.assertIn("random weights", found["notes"]["orb-models"])
+
+
+if __name__ == "__main__":
+    unittest.main()
