@@ -103,6 +103,7 @@ static double measure_graph(bench &b)
   cudaGraph_t graph = NULL;
   cudaGraphExec_t exec = NULL;
   double seconds = NAN;
+  if (b.failed != cudaSuccess) return NAN; /* nothing may be left recording */
   b.keep(cudaStreamBeginCapture(b.stream, cudaStreamCaptureModeThreadLocal));
   if (b.failed != cudaSuccess) return NAN;
   for (int k = 0; k < N_NODES; k++) b.keep(mlff_cuda_launch_empty_f32(b.stream));
