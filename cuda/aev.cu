@@ -37,8 +37,8 @@ typedef struct aev_arrays {
   char *scratch; /* NULL: workspaces are in shared memory */
   cutoff radial_cutoff, angular_cutoff;
   split scale;
-  real radial_eta, radial_prefactor, angular_eta, angular_zeta, angular_prefactor;
-  int n_used, n_radial, n_angular, n_sections, longest;
+  real radial_eta, radial_prefactor, angular_eta, angular_zeta, angular_prefactor, unused_real;
+  int n_used, n_radial, n_angular, n_sections, longest, unused;
 } aev_arrays;
 
 /* A warp's workspace. */

@@ -16,7 +16,7 @@ typedef struct ani_readout_arrays {
   const real *hidden, *weight;
   real *slope, *energy;
   real bias, factor;
-  int n;
+  int n, unused;
 } ani_readout_arrays;
 
 /* energy[r] = bias + sum_k w[k] h[r][k],  slope[r][k] *= w[k] factor;  h [n_rows][ld_hidden], slope [n_rows][ld_slope]
@@ -41,7 +41,7 @@ typedef struct collect_arrays {
   const int32_t *centers;
   const real *energy;  /* [n_members][n_rows]  */
   real *node, *member; /* [n_local], [n_members][n_local] */
-  int n_members;
+  int n_members, unused;
 } collect_arrays;
 
 /* member[m][centers[r]] = energy[m][r],  node[centers[r]] = mean over m, summed in double. One thread per row; no

@@ -14,7 +14,7 @@ namespace { /* kernels and their arguments differ between element types */
 
 typedef struct edge_arrays {
   graph_arrays g;
-  int32_t n_local, n_nodes, n_all;
+  int32_t n_local, n_nodes, n_all, unused;
   double cutoff2;
   int64_t *row;
   int32_t *nbr, *node, *species, *center_species;

@@ -37,7 +37,7 @@ typedef struct linear_arrays {
   int64_t n_rows, ldx, ldy, ld_slope, ld_scale;
   const real *x, *weight, *bias, *scale;
   real *y, *slope;
-  real alpha;
+  double alpha;
   int n_in, n_out, act, accumulate;
 } linear_arrays;
 
@@ -50,7 +50,7 @@ MLFF_DEVICE void finish_value(const linear_arrays &a, real v, int64_t row, int c
     if (a.act == MLFF_ACT_SILU)
       v = mlff_silu(v, real_sigmoid(v), &slope);
     else
-      v = mlff_celu(v < 0 ? (real) 0 : v, v > 0 ? (real) 1 : real_exp(v / a.alpha), a.alpha, &slope);
+      v = mlff_celu(v < 0 ? (real) 0 : v, v > 0 ? (real) 1 : real_exp(v / (real) a.alpha), (real) a.alpha, &slope);
     if (a.slope) a.slope[row * a.ld_slope + col] = slope;
   } else if (a.scale) {
     v *= a.scale[row * a.ld_scale + col];
@@ -134,7 +134,7 @@ void MLFF_CUDA(linear_cuda)(mlff_backend *backend, const mlff_linear *linear, co
     a.ld_scale = args->ld_scale;
     a.weight = (const real *) linear->packed.data;
     a.bias = (const real *) linear->bias.data;
-    a.alpha = (real) args->alpha;
+    a.alpha = args->alpha;
     a.n_in = linear->n_in;
     a.n_out = linear->n_out;
     a.act = (int) args->act;

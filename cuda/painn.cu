@@ -15,7 +15,7 @@ typedef struct radial_arrays {
   real *line, *terms; /* [n_edges][MLFF_PAINN_LINE], [n_edges][2][n_terms] */
   const real *first, *second;
   double cutoff;
-  int kind, n, n_terms;
+  int kind, n, n_terms, unused;
 } radial_arrays;
 
 /* ---- cubic B-splines --------------------------------------------------------------------------------------------- */

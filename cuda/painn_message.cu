@@ -14,7 +14,7 @@ typedef struct message_arrays {
   const int64_t *row;
   const real *lines, *terms, *rows, *state, *q_in, *grad;
   real *q, *mu, *grad_in, *grad_x, *edge_grad;
-  int n_terms, n_features, accumulate;
+  int n_terms, n_features, accumulate, unused;
 } message_arrays;
 
 /* sum_t coef[t] R[t] at one channel; n_terms is a constant 4 for cubic splines. */

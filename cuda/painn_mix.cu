@@ -10,7 +10,7 @@ typedef struct mix_arrays {
   int64_t n, ld_grad_q, ld_grad_mu;
   const real *vw, *y, *mu, *grad, *grad_qn, *grad_m;
   real *qn, *inv_norm, *q_out, *state_out, *grad_y, *grad_vw, *grad_q_out, *grad_mu_out;
-  real epsilon;
+  double epsilon;
   int f, last;
 } mix_arrays;
 
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(MIX_THREADS) mix_norm_kernel(mix_arrays a)
   int k;
   if (!own_channel(a, &i, &k)) return;
   const mix_vectors m = load_vectors(a.vw + i * 6 * f + k, f);
-  const real n = real_sqrt(m.vx * m.vx + m.vy * m.vy + m.vz * m.vz + a.epsilon);
+  const real n = real_sqrt(m.vx * m.vx + m.vy * m.vy + m.vz * m.vz + (real) a.epsilon);
   a.qn[i * 2 * f + f + k] = n;
   a.inv_norm[i * f + k] = 1 / n;
 }
@@ -144,7 +144,7 @@ static mix_arrays arrays_of(const mlff_painn_mix_args *args)
   a.grad_vw = (real *) args->grad_vw;
   a.grad_q_out = (real *) args->grad_q_out;
   a.grad_mu_out = (real *) args->grad_mu_out;
-  a.epsilon = (real) args->epsilon;
+  a.epsilon = args->epsilon;
   a.f = args->n_features;
   a.last = args->last;
   return a;
@@ -171,8 +171,8 @@ typedef struct readout_arrays {
   const real *h, *slope, *weight;
   const int32_t *species;
   real *energy, *grad_h;
-  real bias;
-  int width;
+  double bias;
+  int width, unused;
 } readout_arrays;
 
 /* energy[i] = bias + sum_k w[k] h[i][k] (0 for species -1),  grad_h[i][k] = w[k] slope[i][k];  h, slope [n][width]
@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(WARP *READOUT_WARPS) painn_readout_kernel(read
     a.grad_h[i * a.width + k] = w * a.slope[i * a.width + k];
   }
   sum = warp_sum(sum);
-  if (lane == 0) a.energy[i] = a.species[i] < 0 ? (real) 0 : a.bias + sum;
+  if (lane == 0) a.energy[i] = a.species[i] < 0 ? (real) 0 : (real) a.bias + sum;
 }
 
 } // namespace
@@ -206,7 +206,7 @@ void MLFF_CUDA(painn_readout_cuda)(mlff_backend *backend, const mlff_painn_reado
   a.species = args->species;
   a.energy = (real *) args->energy;
   a.grad_h = (real *) args->grad_h;
-  a.bias = (real) args->bias;
+  a.bias = args->bias;
   a.width = args->width;
   MLFF_LAUNCH(backend, painn_readout_kernel, mlff_cuda_blocks(a.n, READOUT_WARPS), WARP * READOUT_WARPS, 0, a);
 }

@@ -225,7 +225,7 @@ SUITES = {
 
 
 # The order of starting, so that both processors are busy to the end: what takes long first.
-LONGEST_FIRST = ["lammps", "package", "decks", "asan", "cudasim", "cuda", "c", "lint", "slurm", "python", "valgrind", "build"]
+LONGEST_FIRST = ["cudasim", "lammps", "asan", "package", "cuda", "decks", "c", "lint", "slurm", "python", "valgrind", "build"]
 
 
 def timed(name, build, env):

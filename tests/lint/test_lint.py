@@ -99,6 +99,18 @@ def test_exported_symbols():
     assert names == ["lammpsplugin_init"], f"{plugin} exports {names}"
 
 
+@pytest.mark.parametrize("path", sources(".cu", folders=("cuda",)))
+def test_kernel_arguments_have_no_padding(path):
+    """The simulator looks for host addresses in the bytes of kernel arguments, and padding is never set."""
+    for is_double in "01":
+        code, output = run("g++", "-x", "c++", "-std=c++17", "-fsyntax-only", "-Wpadded", "-DMLFF_CUDASIM=1",
+                           f"-DMLFF_REAL_IS_DOUBLE={is_double}", "-Iinclude", "-Itests/cudasim", path)
+        assert code == 0, output[:2000]
+        found = [line for line in output.splitlines() if "-Wpadded" in line and re.match(r"cuda/\w+\.(cu|h):", line) and
+                 not line.startswith("cuda/backend_cuda.h")]
+        assert not found, "\n".join(found)
+
+
 def test_shell_scripts():
     shellcheck = shutil.which("shellcheck")
     if not shellcheck:
