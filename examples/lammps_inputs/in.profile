@@ -7,6 +7,7 @@
 variable model       index ../../models/water-benzene-student.yaml
 variable reference   index ../../models/water-benzene-teacher.yaml
 variable compare     index yes         # with the reference
+variable ghosts      index 6.0         # A, how far ghost atoms must reach for the reference: its cutoff + 1
 variable plugin      index ../../build/mlffplugin.so   # loaded if it is there; not needed after `pip install .`
 variable data        index data.water64
 variable steps       index 400
@@ -31,6 +32,7 @@ pair_coeff      * * ${model} H O
 
 neighbor        1.0 bin
 neigh_modify    every 1 delay 0 check yes
+if "${compare} == yes" then "comm_modify cutoff ${ghosts}"
 timestep        ${timestep}
 velocity        all create ${temperature} ${seed}
 

@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 
-from . import bench_cases, bench_publish, bench_results, profiles
+from . import bench_cases, bench_publish, bench_results, modelfile, profiles
 from .lammps import LammpsError, environment, find_decks, find_lmp, find_mpiexec, find_plugin
 
 FORMAT = "mlff-bench/1"
@@ -78,6 +78,7 @@ def command(case, args, report, repeat):
     }
     if args.reference and case.model and case.model != args.reference:
         values["options"] = f"components yes compare {args.reference} every {args.every}"
+        values["ghosts"] = modelfile.load_yaml(args.reference)["cutoff"] + 1.0  # the decks' skin
     words = [args.lmp, "-in", os.path.join(args.decks, case.deck), "-log", "none", "-nocite", "-screen", "log.txt"]
     for name, value in values.items():
         words += ["-var", name, str(value)]

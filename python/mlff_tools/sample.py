@@ -2,7 +2,7 @@
 
 Every trajectory of the configuration (see models/train/data.yaml) is one LAMMPS run with Langevin dynamics under
 `pair_style mlff`; every few steps its positions, energy and forces (those of the model, without the thermostat's) are
-kept. Finished trajectories are kept in FOLDER and not run again; an interrupted one starts over. At the end all are
+kept. Groups with `distort` have molecules of their frames bent and stretched, and labelled anew. Finished trajectories are kept in FOLDER and not run again; an interrupted one starts over. At the end all are
 packed into FOLDER/NAME.npz (mlff_tools.dataset), a few labels of each trajectory are compared with the float64 numpy
 evaluation of the model, and the file's sha256 is printed.
 """
@@ -25,9 +25,10 @@ from . import dataset, engine, modelfile, reference
 from .modelfile import ModelError
 from .structures import MASS, molecule, molecule_box
 
+CONTACT = 1.4  # A, between a distorted molecule and others
 DEFAULTS = {"density": [None], "seeds": 1, "equilibrate": 4000, "hot": None}
 GROUP_KEYS = {"name", "molecule", "molecules", "temperature", "density", "seed", "seeds", "split", "frames", "every",
-              "equilibrate", "hot"}
+              "equilibrate", "hot", "distort"}
 
 
 def expand(config):
@@ -51,7 +52,7 @@ def expand(config):
                 "molecules": g.get("molecules", 1), "temperature": float(temperature), "density": density,
                 "seed": int(g["seed"]) + k, "split": g["split"], "frames": int(g["frames"]), "every": int(g["every"]),
                 "equilibrate": int(g["equilibrate"]), "hot": g["hot"], "timestep": float(config["timestep"]),
-                "damp": float(config["damp"])})
+                "damp": float(config["damp"]), **({"distort": g["distort"]} if "distort" in g else {})})
     names = [t["name"] for t in trajectories]
     if len(set(names)) != len(names):
         raise ModelError(f"two trajectories have the same name '{[n for n in names if names.count(n) > 1][0]}'")
@@ -122,10 +123,55 @@ def parse_dump(path, n_atoms, n_frames):
     return np.array([int(f[1]) for f in frames]), table[0, :, 1].astype(int), table[:, :, 2:]
 
 
-def run(trajectory, folder, potential, elements, lmp):
+def distorted_water(positions, cell, wanted, rng):
+    """Water with some molecules bent and stretched: new positions [N, 3], atoms as O, H, H, O, H, H, ...
+
+    wanted: `fraction` of the molecules, HOH `angle` (degrees) and OH `bond` (A) as ranges. A molecule that would come
+    closer than CONTACT to another one stays as it was.
+    """
+    x = positions.copy()
+    for first in range(0, len(x), 3):
+        if rng.random() >= wanted["fraction"]:
+            continue
+        oh = x[first + 1:first + 3] - x[first]
+        oh -= np.round(oh @ np.linalg.inv(cell)) @ cell
+        unit = oh / np.linalg.norm(oh, axis=1)[:, None]
+        middle, across = unit[0] + unit[1], unit[0] - unit[1]
+        half = np.radians(rng.uniform(*wanted["angle"])) / 2
+        new = [x[first] + rng.uniform(*wanted["bond"]) * (np.cos(half) * middle / np.linalg.norm(middle)
+                                                          + sign * np.sin(half) * across / np.linalg.norm(across))
+               for sign in (1, -1)]
+        others = np.delete(x, range(first, first + 3), 0)
+        gaps = np.array(new)[:, None] - others
+        gaps -= np.round(gaps @ np.linalg.inv(cell)) @ cell
+        if np.linalg.norm(gaps, axis=2).min() >= CONTACT:
+            x[first + 1:first + 3] = new
+    return x
+
+
+def distorted(trajectory, structure, positions, seed):
+    """Positions [N, 3] of one frame, distorted as the trajectory's group asks: {fraction, angle, bond} for water, or
+    {sigma}: normal displacements of all atoms, A, of a width that is drawn for each frame up to sigma."""
+    wanted, rng = trajectory["distort"], np.random.default_rng(seed)
+    if "sigma" in wanted:
+        return positions + rng.uniform(0.2, 1.0) * wanted["sigma"] * rng.normal(size=positions.shape)
+    return distorted_water(positions, structure["cell"], wanted, rng)
+
+
+def relabelled(trajectory, structure, values, steps, label):
+    """Values [F, N, 6] and energies by step of a trajectory's frames after distortion. label(structures): [(E, F)]."""
+    frames = [{**structure, "positions": distorted(trajectory, structure, v[:, :3], [trajectory["seed"], k])}
+              for k, v in enumerate(values)]
+    labels = label(frames)
+    values = np.array([np.concatenate([f["positions"], forces], 1) for f, (_, forces) in zip(frames, labels)])
+    return values, {int(s): energy for s, (energy, _) in zip(steps, labels)}
+
+
+def run(trajectory, folder, potential, elements, lmp, label=None):
     """Runs one trajectory in `folder`/name and writes result.npz there; does nothing if that is there already.
 
-    `potential`: lines of the input and what they depend on, from potential_lines.
+    `potential`: lines of the input and what they depend on, from potential_lines. `label`: gives energies and forces of
+    structures, for trajectories with distorted frames.
     """
     potential, identity = potential
     place = os.path.join(folder, trajectory["name"])
@@ -159,6 +205,8 @@ def run(trajectory, folder, potential, elements, lmp):
     if not np.isfinite(values).all():
         raise ModelError(f"trajectory {trajectory['name']}: NaN or infinity in {place}/frames.dump")
     cell = np.zeros((3, 3)) if structure["cell"] is None else structure["cell"]
+    if "distort" in trajectory:
+        values, energies = relabelled(trajectory, structure, values, steps, label)
     np.savez_compressed(result, stamp=stamp, types=types, values=values, cell=cell, seconds=seconds,
                         energies=np.array([energies[int(s)] for s in steps]), temperature=rows[1:, 2].mean())
     os.unlink(os.path.join(place, "frames.dump"))
@@ -240,8 +288,13 @@ def sample(args):
     os.makedirs(folder, exist_ok=True)
     lmp = args.lmp or engine.find_lmp()
     results = [None] * len(trajectories)
+
+    def label(structures):
+        found, _ = engine.evaluate(args.model, structures, config.get("precision", "fp32"), args.mlff)
+        return [(energy, forces) for energy, forces, _ in found]
+
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        running = {pool.submit(run, t, folder, potential, elements, lmp): k for k, t in enumerate(trajectories)}
+        running = {pool.submit(run, t, folder, potential, elements, lmp, label): k for k, t in enumerate(trajectories)}
         try:
             for done, future in enumerate(concurrent.futures.as_completed(running), 1):
                 k = running[future]
@@ -285,6 +338,7 @@ def main(argv=None):
     parser.add_argument("--only", metavar="REGEX", help="only trajectories whose name matches (for trials)")
     parser.add_argument("--check", type=int, default=1, metavar="N", help="labels to check per trajectory")
     parser.add_argument("--lmp", help="the LAMMPS program (default: beside this Python, else PATH)")
+    parser.add_argument("--mlff", help="the program mlff, for distorted frames (default: $MLFF, build folders, PATH)")
     parser.add_argument("--plugin", help="mlffplugin.so (default: $MLFF_PLUGIN, build folders)")
     parser.add_argument("--installed", action="store_true", help="LAMMPS loads the plugin itself (pip installed)")
     args = parser.parse_args(argv)

@@ -101,7 +101,8 @@ def test_exported_symbols():
 
 @pytest.mark.parametrize("path", sources(".cu", folders=("cuda",)))
 def test_kernel_arguments_have_no_padding(path):
-    """Recorded steps are known by the bytes of their kernels' arguments (cuda/replay.cpp), and padding is never set."""
+    """Padding is never set, and the bytes of kernel arguments are looked at: by the simulator for host addresses, and to
+    know recorded steps again (cuda/replay.cpp)."""
     for is_double in "01":
         code, output = run("g++", "-x", "c++", "-std=c++17", "-fsyntax-only", "-Wpadded", "-DMLFF_CUDASIM=1",
                            f"-DMLFF_REAL_IS_DOUBLE={is_double}", "-Iinclude", "-Itests/cudasim", path)
@@ -115,7 +116,8 @@ def test_shell_scripts():
     shellcheck = shutil.which("shellcheck")
     if not shellcheck:
         pytest.skip("shellcheck is not installed")
-    code, output = run(shellcheck, "scripts/setup.sh", "tests/lammps_releases.sh", ".ci/run")
+    code, output = run(shellcheck, "scripts/setup.sh", "tests/lammps_releases.sh", ".ci/run", "examples/slurm/long.sbatch",
+                       "examples/slurm/array.sbatch")
     assert code == 0, output
 
 

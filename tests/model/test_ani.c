@@ -387,7 +387,7 @@ START_TEST(members_apart)
   test_ok(mlff_model_evaluate(whole, mlff_system_graph(system), NULL, &result, &error), error);
   mlff_system_free(system);
   for (int m = 0; m < MEMBERS; m++) {
-    char name[8];
+    char name[16];
     mlff_model *alone = NULL;
     snprintf(name, sizeof name, "%d", m);
     test_ok(test_model_try(&model, &(mlff_options){.precision = precisions[_i], .members = name}, &alone, &error),

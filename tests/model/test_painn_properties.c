@@ -302,13 +302,13 @@ static void free_part(part *p)
   for (size_t k = 0; k < sizeof owned / sizeof *owned; k++) free((void *) (uintptr_t) owned[k]);
 }
 
-/* One rank. Nothing of Check here: it is not made for threads. */
+/* One rank, on the CPU. Nothing of Check or of the simulated GPU here: they are not made for threads. */
 static void *run_part(void *argument)
 {
   part *p = argument;
   mlff_model *model = NULL;
   const mlff_halo halo = {.context = p, .forward = exchange};
-  const mlff_options options = {.precision = p->w->precision, .skip_self_test = 1};
+  const mlff_options options = {.device = "cpu", .precision = p->w->precision, .skip_self_test = 1};
   p->status = mlff_model_open_memory("test.yaml", p->w->file->yaml, p->w->file->yaml_size, p->w->file->weights,
                                      p->w->file->weights_size, &options, &model, &p->error);
   if (p->status) return NULL;

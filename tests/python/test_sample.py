@@ -74,6 +74,46 @@ class Lists(unittest.TestCase):
         self.assertEqual(identity[0], identity[1])
         self.assertNotEqual(identity[0], identity[2])
 
+    def test_distorted_water(self):
+        """Only inner coordinates change, within what was asked for; no molecule comes too close to another one."""
+        box = structures.molecule_box("water", 32, 1.0, 5)
+        x, cell = box["positions"], box["cell"]
+        wanted = {"fraction": 0.5, "angle": [40, 150], "bond": [0.78, 1.3]}
+        new = sample.distorted_water(x, cell, wanted, np.random.default_rng(1))
+        oh = (new.reshape(-1, 3, 3)[:, 1:] - new.reshape(-1, 3, 3)[:, :1])
+        bonds = np.linalg.norm(oh, axis=2)
+        angles = np.degrees(np.arccos((oh[:, 0] * oh[:, 1]).sum(1) / bonds.prod(1)))
+        changed = np.abs(new - x).reshape(-1, 9).max(1) > 0
+        self.assertTrue(5 < changed.sum() < 27)
+        np.testing.assert_array_equal(new[::3], x[::3])
+        self.assertTrue((angles[changed] >= 40).all() and (angles[changed] <= 150).all())
+        self.assertTrue((bonds[changed] >= 0.78).all() and (bonds[changed] <= 1.3).all())
+        self.assertLess(angles[changed].min(), 70)
+        gaps = new[:, None] - new
+        gaps -= np.round(gaps @ np.linalg.inv(cell)) @ cell
+        gaps = np.linalg.norm(gaps, axis=2)
+        apart = np.arange(96)[:, None] // 3 != np.arange(96) // 3
+        moved = np.repeat(changed, 3)[:, None] & (np.arange(96) % 3 > 0)[:, None] & apart
+        self.assertGreaterEqual(gaps[moved].min(), min(sample.CONTACT, gaps[~moved & apart].min()))
+        none = sample.distorted_water(x, cell, {**wanted, "fraction": 0.0}, np.random.default_rng(1))
+        np.testing.assert_array_equal(none, x)
+
+    def test_distorted_frames_are_labelled_anew(self):
+        trajectory = {"seed": 4, "distort": {"sigma": 0.1}}
+        structure = {"elements": ["H", "H"], "positions": np.zeros((2, 3)), "cell": None}
+        values = np.zeros((3, 2, 6))
+        values[:, :, :3] = np.arange(18).reshape(3, 2, 3)
+
+        def label(frames):
+            return [(f["positions"].sum(), 2 * f["positions"]) for f in frames]
+
+        new, energies = sample.relabelled(trajectory, structure, values, [10, 20, 30], label)
+        np.testing.assert_array_equal(new[..., 3:], 2 * new[..., :3])
+        for k, step in enumerate((10, 20, 30)):
+            self.assertEqual(energies[step], new[k, :, :3].sum())
+        moved = np.abs(new[..., :3] - values[..., :3])
+        self.assertTrue(0.0 < moved.max() < 0.6)
+
     def test_start(self):
         for t in sample.expand(CONFIG)[:1]:
             s = sample.start(t)
