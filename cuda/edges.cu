@@ -388,9 +388,10 @@ mlff_status MLFF_CUDA(edges_cuda)(mlff_backend *backend, const mlff_graph *graph
   if (cuda->replay.mode == MLFF_CUDA_RECORDING) return enqueue_step(backend, edges, error); /* the list is here */
   const bool is_new = edges->list_id != graph->list_id || graph->list_id == 0;
   set_sizes(graph, cutoff, edges);
+  if (backend->forecast) edges->n_room = room_for(edges->n_room, 0); /* which the number of edges was put into */
   MLFF_TRY(mlff_cuda_check(cuda, cudaSetDevice(cuda->device), "cudaSetDevice", error));
   MLFF_TRY(reserve_list(backend, graph, edges, error));
-  MLFF_TRY(reserve_edges(backend, edges, error));
+  if (edges->n_room) MLFF_TRY(reserve_edges(backend, edges, error)); /* else when it is known how many there are */
   if (is_new || edges->list_id == 0) {
     const edge_arrays a = arrays_of(edges);
     edges->list_id = 0;
