@@ -59,6 +59,23 @@ MLFF_DEVICE void finish_value(const linear_arrays &a, real v, int64_t row, int c
   *y = v;
 }
 
+/* sum[r][c] += sum_k x[k][r] w[k][c] for this thread's rows and columns, from the tiles in shared memory. */
+MLFF_DEVICE void add_products(const real *x_tile, const real *w_tile, real sum[THREAD_ROWS][THREAD_COLS])
+{
+#pragma unroll
+  for (int k = 0; k < TILE_DEPTH; k++) {
+    real x[THREAD_ROWS], w[THREAD_COLS];
+#pragma unroll
+    for (int r = 0; r < THREAD_ROWS; r++) x[r] = x_tile[k * (TILE_ROWS + 1) + r];
+#pragma unroll
+    for (int c = 0; c < THREAD_COLS; c++) w[c] = w_tile[k * TILE_COLS + c * (TILE_COLS / THREAD_COLS)];
+#pragma unroll
+    for (int r = 0; r < THREAD_ROWS; r++)
+#pragma unroll
+      for (int c = 0; c < THREAD_COLS; c++) sum[r][c] += x[r] * w[c];
+  }
+}
+
 /* y[i][o] = act(b[o] + sum_k x[i][k] w[k][o]) (+ y[i][o]), slope[i][o] = act', or y[i][o] = (...) scale[i][o].
  *   x [n_rows][ldx], w [n_in][n_out], b [n_out], y slope scale [n_rows][ld]
  * Grid: x over tiles of TILE_COLS columns, y over tiles of TILE_ROWS rows. A block owns one tile of y and walks
@@ -72,6 +89,7 @@ __global__ void __launch_bounds__(LINEAR_THREADS) linear_kernel(linear_arrays a)
   const int t = (int) threadIdx.x, col0 = (int) blockIdx.x * TILE_COLS;
   const int64_t row0 = (int64_t) blockIdx.y * TILE_ROWS;
   const int my_col = t % (TILE_COLS / THREAD_COLS), my_row = t / (TILE_COLS / THREAD_COLS) * THREAD_ROWS;
+  const bool has_rows = row0 + my_row < a.n_rows; /* of few atoms, most warps have none */
   real sum[THREAD_ROWS][THREAD_COLS];
 #pragma unroll
   for (int c = 0; c < THREAD_COLS; c++) {
@@ -91,18 +109,7 @@ __global__ void __launch_bounds__(LINEAR_THREADS) linear_kernel(linear_arrays a)
       w_tile[k * TILE_COLS + c] = inside ? a.weight[(int64_t) (k0 + k) * a.n_out + col0 + c] : (real) 0;
     }
     __syncthreads();
-#pragma unroll
-    for (int k = 0; k < TILE_DEPTH; k++) {
-      real x[THREAD_ROWS], w[THREAD_COLS];
-#pragma unroll
-      for (int r = 0; r < THREAD_ROWS; r++) x[r] = x_tile[k * (TILE_ROWS + 1) + my_row + r];
-#pragma unroll
-      for (int c = 0; c < THREAD_COLS; c++) w[c] = w_tile[k * TILE_COLS + my_col + c * (TILE_COLS / THREAD_COLS)];
-#pragma unroll
-      for (int r = 0; r < THREAD_ROWS; r++)
-#pragma unroll
-        for (int c = 0; c < THREAD_COLS; c++) sum[r][c] += x[r] * w[c];
-    }
+    if (has_rows) add_products(x_tile + my_row, w_tile + my_col, sum);
     __syncthreads();
   }
 #pragma unroll

@@ -1,6 +1,6 @@
 /* backends.h: every backend that this machine has, for tests of ops: the CPU's kernel paths and, where one can be
- * used, a GPU (in builds with MLFF_CUDASIM a simulated one), each in both precisions. Arrays are on the backend:
- * tests download. */
+ * used, a GPU, each in both precisions. Builds with MLFF_CUDASIM are for the simulated GPU, so there it is alone: the
+ * suites asan and c have the CPU. Arrays are on the backend: tests download. */
 #ifndef MLFF_TEST_BACKENDS_H
 #define MLFF_TEST_BACKENDS_H
 
@@ -9,7 +9,11 @@
 #include "backend/ops.h"
 
 /* Kernel paths of the CPU times precisions; GPUs come behind. */
+#if MLFF_CUDASIM
+enum { N_CPU_BACKENDS = 0 };
+#else
 enum { N_CPU_BACKENDS = 6 };
+#endif
 /* Number of backends to loop over. */
 int n_backends(void);
 /* Backend number `which`, or NULL (and a visible skip) when this processor or build lacks it. */
