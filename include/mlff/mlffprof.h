@@ -484,6 +484,9 @@ MLFFPROF_API mlffprof_status mlffprof_report_print(const mlffprof_report *report
 /* One line per report under one heading. */
 MLFFPROF_API mlffprof_status mlffprof_reports_print(const mlffprof_report *const *reports, int n_reports, FILE *out,
                                                     mlffprof_error *error);
+/* A report of `mlff scaling` as a table. *is_scaling = 0, and nothing is printed, when the file is something else. */
+MLFFPROF_API mlffprof_status mlffprof_scaling_print(const char *path, FILE *out, int *is_scaling,
+                                                    mlffprof_error *error);
 
 /* ---- metrics, targets, comparison ------------------------------------------------------------------------------- */
 
