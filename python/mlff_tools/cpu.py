@@ -200,10 +200,13 @@ class FastPaiNN:
         prepare(frame_class, self.network.cutoff)
 
     def gradient(self, p, batch, energy_weight, keep):
-        """Gradient of the loss by each parameter (list), energy loss and force loss. All frames count: keep is all ones."""
+        """Gradient of the loss by each parameter (list), energy loss and force loss. keep [1, B]: weights of the frames."""
         energies, forces = (x.squeeze(0) for x in self.energies_forces(p, batch))
-        d_force, d_energy = forces - batch.forces, energies - batch.energy
-        energy_loss, force_loss = (d_energy / batch.n_atoms).square().mean(), d_force.square().mean()
+        d_force, d_energy, keep = forces - batch.forces, energies - batch.energy, keep.squeeze(0)
+        per_atom = keep[batch.frame].unsqueeze(1)
+        energy_loss = ((d_energy / batch.n_atoms).square() * keep).mean()
+        force_loss = (d_force.square() * per_atom).mean()
+        d_force, d_energy = d_force * per_atom, d_energy * keep  # half the gradients by forces and energies, from here on
         step = DISPLACEMENT / float(d_force.square().sum(1).mean().sqrt().clamp_min(1e-9))
         limit = (LARGEST * DISPLACEMENT / (step * d_force.norm(dim=1, keepdim=True)).clamp_min(1e-12)).clamp_max(1.0)
         along = d_force * limit

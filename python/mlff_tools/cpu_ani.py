@@ -113,15 +113,15 @@ class FastAni:
     def gradient(self, p, batch, energy_weight, keep):
         """Gradient of the loss of Trainer.one_step by each parameter (list), energy loss and force loss.
 
-        keep [members, B]: 1 for the frames that a member is trained on, else 0.
+        keep [members, B]: weights of the frames, 0 for those that a member is not trained on.
         """
         m = self.network.n_members
         nodes, g, forces = self._evaluate(p, batch, True)
-        d_force = (forces - batch.forces.unsqueeze(2)) * keep[:, batch.frame].t().unsqueeze(1)
+        d_force, per_atom = forces - batch.forces.unsqueeze(2), keep[:, batch.frame].t().unsqueeze(1)
         d_energy = (self._frame_sums(nodes, batch) - batch.energy) / batch.n_atoms
         energy_loss = (d_energy.square() * keep).sum() / keep.numel()
-        force_loss = d_force.square().sum() / d_force.numel()
-        by_force = (2 * m / d_force.numel() * d_force).contiguous()
+        force_loss = (d_force.square() * per_atom).sum() / d_force.numel()
+        by_force = (2 * m / d_force.numel() * d_force * per_atom).contiguous()
         by_g = torch.zeros(len(batch.aev), self.network.length, m)
         self._call(self.lib.aev_push, batch, by_g, by_force)
         gradient = torch.autograd.grad([m * energy_weight * energy_loss, g], list(p.values()),

@@ -33,7 +33,7 @@ except ImportError:
 
 TRAIN_DEFAULTS = {"seed": 1, "steps": 50000, "learning_rate": 1.0e-3, "final_learning_rate": 1.0e-6, "warmup": 500,
                   "energy_weight": 100.0, "final_energy_weight": None, "ema": 0.999, "clip": 10.0, "validate_every": 1000,
-                  "keep": 0.8, "batch": None, "optimizer": "adam"}
+                  "keep": 0.8, "batch": None, "optimizer": "adam", "force_ceiling": None}
 JUMP, BRAKE = 1.5, 0.7  # of the validation error, that a run does not go on from; of the learning rate afterwards
 CHUNK = 256  # steps whose frame indices are drawn and moved to the device at once
 
@@ -143,12 +143,22 @@ class Trainer:
         self.theta = torch.cat([v.flatten() for v in initial.values()]).to(self.device)
         self.ema, self.m, self.v = self.theta.clone(), torch.zeros_like(self.theta), torch.zeros_like(self.theta)
         self.parameters = {k: p.requires_grad_() for k, p in self.views(self.theta).items()}
-        # Members of an ensemble leave out some of the frames, each others: [members, frames of a class], 0 or 1.
+        # Weights of the frames in the loss [members, frames of a class]: members of an ensemble leave out some, each others.
         rng = np.random.default_rng([self.train["seed"], 77])
         keep = [rng.random((self.network.n_members, len(c.frames))) < self.train["keep"] for c in self.classes]
         if self.network.n_members == 1:
             keep = [np.ones_like(k) for k in keep]
-        self.keep = [torch.as_tensor(k.astype(np.float32), device=self.device) for k in keep]
+        self.keep = [torch.as_tensor(k * self._weights(c), dtype=torch.float32, device=self.device)
+                     for k, c in zip(keep, self.classes)]
+
+    def _weights(self, frame_class):
+        """Weights [frames] (numpy): a frame whose root mean square force f exceeds train.force_ceiling counts by
+        (ceiling / f)^2, so that few far distorted frames do not drown all others."""
+        ceiling = self.train["force_ceiling"]
+        if ceiling is None:
+            return np.ones(len(frame_class.frames))
+        f = frame_class.forces.square().mean((1, 2)).sqrt().cpu().numpy() * self.scale
+        return np.minimum(1.0, (ceiling / f) ** 2)
 
     def views(self, flat):
         """name -> view of a flat vector."""
