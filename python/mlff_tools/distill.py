@@ -389,7 +389,8 @@ def export(trainer, name, errors):
                      "energy_rmse_mev_per_atom": round(1000 * total["energy_rmse"], 4)},
         "self_test": selftest.empty()}
     model = (head, tensors)
-    head["self_test"] = selftest.block(model, selftest.structures_for(model, [], dataset.seen_together(trainer.data)))
+    head["self_test"] = selftest.block(model, selftest.structures_for(model, [], dataset.seen_together(trainer.data)),
+                                       "reference")
     return modelfile.write(name, head, tensors, {"name": config["name"], "license": head["provenance"]["license"]})
 
 
