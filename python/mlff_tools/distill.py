@@ -33,7 +33,8 @@ except ImportError:
 
 TRAIN_DEFAULTS = {"seed": 1, "steps": 50000, "learning_rate": 1.0e-3, "final_learning_rate": 1.0e-6, "warmup": 500,
                   "energy_weight": 100.0, "final_energy_weight": None, "ema": 0.999, "clip": 10.0, "validate_every": 1000,
-                  "keep": 0.8, "batch": None, "optimizer": "adam", "force_ceiling": None}
+                  "keep": 0.8, "batch": None, "optimizer": "adam", "force_ceiling": None,
+                  "force_limit": None, "energy_limit": None}
 JUMP, BRAKE = 1.5, 0.7  # of the validation error, that a run does not go on from; of the learning rate afterwards
 CHUNK = 256  # steps whose frame indices are drawn and moved to the device at once
 
@@ -102,6 +103,7 @@ class Trainer:
         train = dataset.frames_of(data, "train")
         atoms = np.concatenate([np.arange(data["first"][k], data["first"][k + 1]) for k in train])
         self.scale = float(np.sqrt(np.mean(data["forces"][atoms].astype(float) ** 2)))
+        self.limits = [x and x / self.scale for x in (self.train["force_limit"], self.train["energy_limit"])]
         self.offsets = fit_offsets(data)
         self.classes = frames.classes(data, "train", self.network, device, self.scale, self.offsets)
         self.validation = frames.classes(data, "validation", self.network, device, self.scale, self.offsets)
@@ -179,10 +181,12 @@ class Trainer:
         batch = frames.batch(list(zip(self.classes, self.index)), self.atoms_of)
         energies, forces = self.network(self.parameters, batch, training=True)
         keep = torch.cat([k.index_select(1, index) for k, index in zip(self.keep, self.index)], 1)
-        per_atom = keep[:, batch.frame].unsqueeze(2)
         n = keep.shape[1] * self.network.n_members
-        energy_loss = (((energies - batch.energy) / batch.n_atoms).square() * keep).sum() / n
-        force_loss = ((forces - batch.forces).square() * per_atom).sum() / forces.numel()
+        energy_square = ((energies - batch.energy) / batch.n_atoms).square()
+        of_frame = frames.mean_squares(forces - batch.forces, batch)
+        share = 3 * batch.n_atoms / forces.numel()
+        energy_loss = (frames.bounded(energy_square, self.limits[1]) * keep).sum() / n
+        force_loss = (frames.bounded(of_frame, self.limits[0]) * keep * share).sum()
         loss = self.network.n_members * (force_loss + self.controls[3] * energy_loss)
         gradient = torch.autograd.grad(loss, list(self.parameters.values()), materialize_grads=True)
         self.update(gradient, energy_loss, force_loss)
@@ -191,7 +195,7 @@ class Trainer:
         """The same on a CPU through cpu.py or cpu_ani.py."""
         batch = self.fast.batch(list(zip(self.classes, self.index)))
         keep = torch.cat([k.index_select(1, index) for k, index in zip(self.keep, self.index)], 1)
-        self.update(*self.fast.gradient(self.parameters, batch, float(self.controls[3]), keep))
+        self.update(*self.fast.gradient(self.parameters, batch, float(self.controls[3]), keep, self.limits))
 
     def update(self, gradient, energy_loss, force_loss):
         """Adam or SOAP with clipping, the moving average, and the sums of the losses."""
