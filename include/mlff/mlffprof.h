@@ -139,6 +139,9 @@ typedef struct mlffprof_step {
   int slowest_rank;         /* rank that took `seconds`; MLFFPROF_UNKNOWN allowed                                   */
   const double *components; /* [n_components] seconds, in the order of the options; NaN = this one was not measured in
                                this step; NULL = none was. On several ranks: of the slowest rank, or means    */
+  double busy_most, busy_mean; /* seconds of work without waiting, of the rank with most and the mean over ranks; 0 =
+                                  not measured                                                                */
+  int64_t atoms_most;          /* of the rank with most atoms; 0 = not known                                   */
 } mlffprof_step;
 
 /* Memory, all ranks together. */
@@ -417,6 +420,15 @@ typedef struct mlffprof_context_entry {
   double number;
 } mlffprof_context_entry;
 
+/* How evenly the ranks work: means over the steps in which it was measured. "balance" in the JSON. */
+typedef struct mlffprof_balance {
+  int64_t n;                         /* "n_steps"                                                         */
+  double busy_most_ms, busy_mean_ms; /* of the rank that worked longest, and the mean of all              */
+  double imbalance;                  /* most / mean                                                       */
+  double waiting;                    /* "waiting": (most - mean) / time of a step                         */
+  double atoms_imbalance;            /* atoms of the rank with most / mean; NaN: not known                */
+} mlffprof_balance;
+
 struct mlffprof_report {
   int schema_version;
   const char *name, *model_name, *device, *ensemble, *notes, *timestamp;
@@ -446,6 +458,7 @@ struct mlffprof_report {
   const mlffprof_slow_step *slow_steps; /* slowest first                                                          */
   int n_tags;
   const mlffprof_tag_result *tags; /* tags that occurred, and "untagged"                                          */
+  mlffprof_balance balance;        /* null when n = 0                                                                 */
   int n_slowest_ranks;     /* "slowest_ranks": [{"rank", "n_steps"}], most frequent first, at most 16; empty on */
   const int *slowest_rank; /* one rank                                                                    */
   const int64_t *slowest_rank_steps;
@@ -483,6 +496,9 @@ MLFFPROF_API mlffprof_status mlffprof_report_parse(const char *path, const char 
 MLFFPROF_API mlffprof_status mlffprof_report_print(const mlffprof_report *report, FILE *out, mlffprof_error *error);
 /* One line per report under one heading. */
 MLFFPROF_API mlffprof_status mlffprof_reports_print(const mlffprof_report *const *reports, int n_reports, FILE *out,
+                                                    mlffprof_error *error);
+/* A report of `mlff scaling` as a table. *is_scaling = 0, and nothing is printed, when the file is something else. */
+MLFFPROF_API mlffprof_status mlffprof_scaling_print(const char *path, FILE *out, int *is_scaling,
                                                     mlffprof_error *error);
 
 /* ---- metrics, targets, comparison ------------------------------------------------------------------------------- */

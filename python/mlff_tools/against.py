@@ -26,6 +26,10 @@ ARCHITECTURES = {"torchani": "ani", "orb-models": "orb", "schnetpack": "painn"}
 LIMITS = {"torchani": (1e-9, 1e-7, 1e-8), "orb-models": (1e-9, 1e-9, 1e-10), "schnetpack": (1e-9, 1e-8, 1e-9)}
 
 
+class Unsupported(ModelError):
+    """The package has no such network."""
+
+
 def _fill(torch, module, values):
     """Puts name -> array into the parameters and buffers of a module; every one of both must have its match."""
     state = module.state_dict()
@@ -46,7 +50,7 @@ class TorchANI:
         radial, angular, symbols = a["radial"], a["angular"], head["elements"]
         known = (radial["prefactor"], angular["prefactor"], angular["cos_scale"], a["activation"]["alpha"])
         if known != (0.25, 2.0, 0.95, 0.1):
-            raise ModelError(f"TorchANI has prefactors 0.25 and 2, cos_scale 0.95 and alpha 0.1; the file has {known}")
+            raise Unsupported(f"TorchANI has prefactors 0.25 and 2, cos_scale 0.95 and alpha 0.1; the file has {known}")
         aev = torchani.aev.AEVComputer.from_constants(
             radial_cutoff=radial["cutoff"], angular_cutoff=angular["cutoff"], radial_eta=radial["eta"],
             radial_shifts=radial["shifts"], angular_eta=angular["eta"], angular_zeta=angular["zeta"],
@@ -102,7 +106,7 @@ class Orb:
         from orb_models.forcefield.pretrained import orb_v2_architecture
         self.torch, self.graphs, o = torch, ase_atoms_to_atom_graphs, head["orb"]
         if (o["n_features"], o["n_hidden"], o["n_interactions"], o["n_neighbours"]) != (256, 512, 15, 20):
-            raise ModelError("orb-models builds the network of orb-v2 (256 features, 15 layers, 20 neighbours); this is another")
+            raise Unsupported("orb-models builds the network of orb-v2 (256 features, 15 layers, 20 neighbours); this is another")
         self.config = SystemConfig(radius=head["cutoff"], max_num_neighbors=20)
         self.model = orb_v2_architecture(system_config=self.config, device="cpu").eval()
         state = {k: v.detach().numpy().copy() for k, v in self.model.state_dict().items()}
@@ -167,7 +171,7 @@ class SchNetPack:
         self.torch, self.spk, p, self.cutoff = torch, spk, head["painn"], head["cutoff"]
         basis = {"gaussian": spk.nn.GaussianRBF, "bessel": spk.nn.BesselRBF}.get(p["radial_basis"]["kind"])
         if basis is None:
-            raise ModelError(f"SchNetPack has no radial basis '{p['radial_basis']['kind']}'")
+            raise Unsupported(f"SchNetPack has no radial basis '{p['radial_basis']['kind']}'")
         network = spk.representation.PaiNN(n_atom_basis=p["n_features"], n_interactions=p["n_interactions"],
                                            radial_basis=basis(n_rbf=p["radial_basis"]["n"], cutoff=self.cutoff),
                                            cutoff_fn=spk.nn.CosineCutoff(self.cutoff), epsilon=p["epsilon"])

@@ -263,8 +263,8 @@ def convert(args):
     modelfile.check(head, out)
     if not args.no_self_test:
         structures = selftest.structures_for((head, out), args.structures)
-        if args.origin == "reference":
-            head["self_test"] = selftest.block((head, out), structures)
+        if args.origin != "mlff":
+            head["self_test"] = selftest.block((head, out), structures, args.origin)
     head = modelfile.write(name, head, out, {"name": head["name"], "license": head["provenance"]["license"]})
     if not args.no_self_test and args.origin == "mlff":
         head["self_test"] = selftest.block((head, out), structures, "mlff", name + ".yaml", args.mlff)
@@ -300,8 +300,9 @@ def main(argv=None):
                        help="atoms closer than this are an error at run time (default: %(default)s A)")
         p.add_argument("--no-self-test", action="store_true", help="write no self-test structures")
         p.add_argument("--structures", nargs="+", default=[], metavar="XYZ", help="self-test structures of your own")
-        p.add_argument("--origin", choices=("reference", "mlff"), default="reference",
-                       help="what computes the self-test: numpy in double (default) or the program mlff")
+        p.add_argument("--origin", choices=selftest.ORIGINS, default="auto", help="what computes the self-test in double: "
+                       "the package that the network is of, numpy, or the program mlff (default: the first, or the second where it "
+                       "is not installed)")
         p.add_argument("--mlff", metavar="PATH", help="the program mlff (else $MLFF, build folders, PATH)")
     args = parser.parse_args(argv)
     try:
@@ -309,7 +310,8 @@ def main(argv=None):
     except ModelError as e:
         sys.exit(f"mlff_tools.convert: error: {e}")
     print(f"{path}: {head['architecture']} model '{head['name']}' for {', '.join(head['elements'])}, "
-          f"{len(head['self_test']['structures'])} self-test structures")
+          f"{len(head['self_test']['structures'])} self-test structures"
+          + (f" from {head['self_test']['origin']}" if head["self_test"]["structures"] else ""))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch.nn.functional import silu
 
+from . import frames
 from .modelfile import ModelError
 
 DISPLACEMENT = 0.008  # A, root mean square
@@ -199,11 +200,18 @@ class FastPaiNN:
         """Adds to a frames.FrameClass what a step needs."""
         prepare(frame_class, self.network.cutoff)
 
-    def gradient(self, p, batch, energy_weight, keep):
-        """Gradient of the loss by each parameter (list), energy loss and force loss. All frames count: keep is all ones."""
+    def gradient(self, p, batch, energy_weight, keep, limits=(None, None)):
+        """Gradient of the loss by each parameter (list), energy loss and force loss.
+
+        keep [1, B]: weights of the frames; limits: of force and energy errors, see frames.bounded."""
         energies, forces = (x.squeeze(0) for x in self.energies_forces(p, batch))
-        d_force, d_energy = forces - batch.forces, energies - batch.energy
-        energy_loss, force_loss = (d_energy / batch.n_atoms).square().mean(), d_force.square().mean()
+        d_force, d_energy, keep = forces - batch.forces, energies - batch.energy, keep.squeeze(0)
+        energy_square, of_frame = (d_energy / batch.n_atoms).square(), frames.mean_squares(d_force, batch)
+        energy_loss = (frames.bounded(energy_square, limits[1]) * keep).mean()
+        force_loss = (frames.bounded(of_frame, limits[0]) * keep * batch.n_atoms).sum() / len(d_force)
+        # Half the gradients by forces and energies, from here on.
+        d_force = d_force * (keep * frames.bounded_slope(of_frame, limits[0]))[batch.frame].unsqueeze(1)
+        d_energy = d_energy * keep * frames.bounded_slope(energy_square, limits[1])
         step = DISPLACEMENT / float(d_force.square().sum(1).mean().sqrt().clamp_min(1e-9))
         limit = (LARGEST * DISPLACEMENT / (step * d_force.norm(dim=1, keepdim=True)).clamp_min(1e-12)).clamp_max(1.0)
         along = d_force * limit

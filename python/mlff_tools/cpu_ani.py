@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import torch
 
-from . import cpu
+from . import cpu, frames
 
 
 def _constants(network):
@@ -110,18 +110,21 @@ class FastAni:
         nodes, _, forces = self._evaluate({k: v.detach() for k, v in p.items()}, batch, False)
         return self._frame_sums(nodes.detach(), batch), forces.permute(2, 0, 1)
 
-    def gradient(self, p, batch, energy_weight, keep):
+    def gradient(self, p, batch, energy_weight, keep, limits=(None, None)):
         """Gradient of the loss of Trainer.one_step by each parameter (list), energy loss and force loss.
 
-        keep [members, B]: 1 for the frames that a member is trained on, else 0.
+        keep [members, B]: weights of the frames, 0 for those that a member is not trained on; limits: of force and energy
+        errors, see frames.bounded.
         """
         m = self.network.n_members
         nodes, g, forces = self._evaluate(p, batch, True)
-        d_force = (forces - batch.forces.unsqueeze(2)) * keep[:, batch.frame].t().unsqueeze(1)
-        d_energy = (self._frame_sums(nodes, batch) - batch.energy) / batch.n_atoms
-        energy_loss = (d_energy.square() * keep).sum() / keep.numel()
-        force_loss = d_force.square().sum() / d_force.numel()
-        by_force = (2 * m / d_force.numel() * d_force).contiguous()
+        d_force = forces - batch.forces.unsqueeze(2)
+        of_frame = frames.mean_squares(d_force.permute(2, 0, 1), batch)
+        energy_square = ((self._frame_sums(nodes, batch) - batch.energy) / batch.n_atoms).square()
+        energy_loss = (frames.bounded(energy_square, limits[1]) * keep).sum() / keep.numel()
+        force_loss = (frames.bounded(of_frame, limits[0]) * keep * batch.n_atoms).sum() * 3 / d_force.numel()
+        factor = (keep * frames.bounded_slope(of_frame, limits[0]))[:, batch.frame].t().unsqueeze(1)
+        by_force = (2 * m / d_force.numel() * d_force * factor).contiguous()
         by_g = torch.zeros(len(batch.aev), self.network.length, m)
         self._call(self.lib.aev_push, batch, by_g, by_force)
         gradient = torch.autograd.grad([m * energy_weight * energy_loss, g], list(p.values()),

@@ -33,7 +33,8 @@ except ImportError:
 
 TRAIN_DEFAULTS = {"seed": 1, "steps": 50000, "learning_rate": 1.0e-3, "final_learning_rate": 1.0e-6, "warmup": 500,
                   "energy_weight": 100.0, "final_energy_weight": None, "ema": 0.999, "clip": 10.0, "validate_every": 1000,
-                  "keep": 0.8, "batch": None, "optimizer": "adam"}
+                  "keep": 0.8, "batch": None, "optimizer": "adam", "force_ceiling": None,
+                  "force_limit": None, "energy_limit": None}
 JUMP, BRAKE = 1.5, 0.7  # of the validation error, that a run does not go on from; of the learning rate afterwards
 CHUNK = 256  # steps whose frame indices are drawn and moved to the device at once
 
@@ -102,6 +103,7 @@ class Trainer:
         train = dataset.frames_of(data, "train")
         atoms = np.concatenate([np.arange(data["first"][k], data["first"][k + 1]) for k in train])
         self.scale = float(np.sqrt(np.mean(data["forces"][atoms].astype(float) ** 2)))
+        self.limits = [x and x / self.scale for x in (self.train["force_limit"], self.train["energy_limit"])]
         self.offsets = fit_offsets(data)
         self.classes = frames.classes(data, "train", self.network, device, self.scale, self.offsets)
         self.validation = frames.classes(data, "validation", self.network, device, self.scale, self.offsets)
@@ -143,12 +145,22 @@ class Trainer:
         self.theta = torch.cat([v.flatten() for v in initial.values()]).to(self.device)
         self.ema, self.m, self.v = self.theta.clone(), torch.zeros_like(self.theta), torch.zeros_like(self.theta)
         self.parameters = {k: p.requires_grad_() for k, p in self.views(self.theta).items()}
-        # Members of an ensemble leave out some of the frames, each others: [members, frames of a class], 0 or 1.
+        # Weights of the frames in the loss [members, frames of a class]: members of an ensemble leave out some, each others.
         rng = np.random.default_rng([self.train["seed"], 77])
         keep = [rng.random((self.network.n_members, len(c.frames))) < self.train["keep"] for c in self.classes]
         if self.network.n_members == 1:
             keep = [np.ones_like(k) for k in keep]
-        self.keep = [torch.as_tensor(k.astype(np.float32), device=self.device) for k in keep]
+        self.keep = [torch.as_tensor(k * self._weights(c), dtype=torch.float32, device=self.device)
+                     for k, c in zip(keep, self.classes)]
+
+    def _weights(self, frame_class):
+        """Weights [frames] (numpy): a frame whose root mean square force f exceeds train.force_ceiling counts by
+        (ceiling / f)^2, so that few far distorted frames do not drown all others."""
+        ceiling = self.train["force_ceiling"]
+        if ceiling is None:
+            return np.ones(len(frame_class.frames))
+        f = frame_class.forces.square().mean((1, 2)).sqrt().cpu().numpy() * self.scale
+        return np.minimum(1.0, (ceiling / f) ** 2)
 
     def views(self, flat):
         """name -> view of a flat vector."""
@@ -169,10 +181,12 @@ class Trainer:
         batch = frames.batch(list(zip(self.classes, self.index)), self.atoms_of)
         energies, forces = self.network(self.parameters, batch, training=True)
         keep = torch.cat([k.index_select(1, index) for k, index in zip(self.keep, self.index)], 1)
-        per_atom = keep[:, batch.frame].unsqueeze(2)
         n = keep.shape[1] * self.network.n_members
-        energy_loss = (((energies - batch.energy) / batch.n_atoms).square() * keep).sum() / n
-        force_loss = ((forces - batch.forces).square() * per_atom).sum() / forces.numel()
+        energy_square = ((energies - batch.energy) / batch.n_atoms).square()
+        of_frame = frames.mean_squares(forces - batch.forces, batch)
+        share = 3 * batch.n_atoms / forces.numel()
+        energy_loss = (frames.bounded(energy_square, self.limits[1]) * keep).sum() / n
+        force_loss = (frames.bounded(of_frame, self.limits[0]) * keep * share).sum()
         loss = self.network.n_members * (force_loss + self.controls[3] * energy_loss)
         gradient = torch.autograd.grad(loss, list(self.parameters.values()), materialize_grads=True)
         self.update(gradient, energy_loss, force_loss)
@@ -181,7 +195,7 @@ class Trainer:
         """The same on a CPU through cpu.py or cpu_ani.py."""
         batch = self.fast.batch(list(zip(self.classes, self.index)))
         keep = torch.cat([k.index_select(1, index) for k, index in zip(self.keep, self.index)], 1)
-        self.update(*self.fast.gradient(self.parameters, batch, float(self.controls[3]), keep))
+        self.update(*self.fast.gradient(self.parameters, batch, float(self.controls[3]), keep, self.limits))
 
     def update(self, gradient, energy_loss, force_loss):
         """Adam or SOAP with clipping, the moving average, and the sums of the losses."""
@@ -379,7 +393,8 @@ def export(trainer, name, errors):
                      "energy_rmse_mev_per_atom": round(1000 * total["energy_rmse"], 4)},
         "self_test": selftest.empty()}
     model = (head, tensors)
-    head["self_test"] = selftest.block(model, selftest.structures_for(model, [], dataset.seen_together(trainer.data)))
+    head["self_test"] = selftest.block(model, selftest.structures_for(model, [], dataset.seen_together(trainer.data)),
+                                       "reference")
     return modelfile.write(name, head, tensors, {"name": config["name"], "license": head["provenance"]["license"]})
 
 

@@ -134,3 +134,20 @@ def batch(parts, atoms_of):
         atoms, edges_before, frames_before = atoms + k * c.n_atoms, edges_before + k * c.n_edges, frames_before + k
     fields = {k: torch.cat(v) for k, v in out.items()}
     return SimpleNamespace(**fields, n_frames=frames_before, of_element=atoms_of)
+
+
+def bounded(square, limit):
+    """Huber's loss from the squares of errors: beyond `limit` it grows with the error itself. limit None: the squares."""
+    return square if limit is None else square.clamp_max(limit ** 2) + 2 * limit * (square.clamp_min(limit ** 2).sqrt() - limit)
+
+
+def bounded_slope(square, limit):
+    """d bounded / d square: 1 within the limit, limit / error beyond."""
+    return torch.ones_like(square) if limit is None else limit / square.clamp_min(limit ** 2).sqrt()
+
+
+def mean_squares(d_force, batch):
+    """Mean squares of d_force [..., N, 3] in each frame [..., B]."""
+    per_atom = d_force.square().sum(-1)
+    total = torch.zeros(*per_atom.shape[:-1], len(batch.energy), dtype=per_atom.dtype, device=per_atom.device)
+    return total.index_add(-1, batch.frame, per_atom) / (3 * batch.n_atoms)

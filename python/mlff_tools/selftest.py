@@ -1,27 +1,78 @@
 """Fills the self_test block of a model file: `python -m mlff_tools.selftest MODEL.yaml [STRUCTURES.xyz ...]`.
 
-The numbers come from the float64 numpy evaluation of mlff_tools.reference (independent of the engine that will have to
-reproduce them), or with --origin mlff from the program `mlff` in double precision.
+The numbers come from the package that the network is of (TorchANI, orb-models, SchNetPack) in double where this Python has
+it, else from the float64 numpy evaluation of mlff_tools.reference; both are independent of the engine that will have to
+reproduce them. --origin chooses: package, reference, or mlff, the program in double precision. The block says which it was.
 """
 
 import argparse
+import importlib.metadata
+import importlib.util
 import sys
+import warnings
 
 import numpy as np
 
-from . import engine, modelfile, reference
+from . import against, engine, modelfile, reference
 from .modelfile import ModelError
 from .structures import read_xyz, self_test_structures
 
+ORIGINS = ("auto", "package", "reference", "mlff")
 
-def block(model, structures, origin="reference", yaml_path=None, program=None):
-    """The self_test mapping of a model file for `structures`."""
+
+def _package_of(head):
+    """The package that a network is of (a key of against.PACKAGES), or None."""
+    if head["architecture"] == "painn" and head["painn"]["radial_basis"]["kind"] == "bspline":
+        return None
+    return next((p for p, architecture in against.ARCHITECTURES.items() if architecture == head["architecture"]), None)
+
+
+def _from_package(package, model, structures, numpy_results):
+    """Energies, forces and virials of the package, and its name and version. What it has no virial for is numpy's. An error
+    when both differ by more than `mlff verify --against` allows."""
+    head = model[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        original = against.PACKAGES[package](head, model[1])
+        found = [original.evaluate(s) for s in structures]
+    results = []
+    for s, (energy, forces, virial), (e, f, w) in zip(structures, found, numpy_results):
+        volume = None if s["cell"] is None else abs(np.linalg.det(s["cell"]))
+        differences = (abs(energy - e) / len(f), float(np.max(np.abs(forces - f))),
+                       0.0 if virial is None or volume is None else float(np.max(np.abs(virial - w))) / volume)
+        if not all(d <= limit for d, limit in zip(differences, against.LIMITS[package])):
+            raise ModelError(f"structure '{s['name']}': {package} and mlff_tools.reference differ by %.2e eV/atom, %.2e eV/A and "
+                             "%.2e eV/A^3: is this version of the package supported? --origin reference does without it"
+                             % differences)
+        results.append((energy, forces, w if virial is None or volume is None else virial))
+    return results, f"{package} {importlib.metadata.version(package)}, float64"
+
+
+def _results(model, structures, origin):
+    """Energies, forces and virials of the structures, and what they are from. `auto`: without the package, the next best."""
+    results, text = [reference.evaluate(model, s) for s in structures], "mlff_tools.reference, numpy float64"
+    package = _package_of(model[0])
+    here = package and importlib.util.find_spec(against.MODULES[package])
+    if origin == "package" and not here:
+        why = f"{package} is not installed in {sys.executable}: pip install {package}" if package else "no package has this network"
+        raise ModelError(f"--origin package: {why}, or take --origin reference")
+    if origin == "reference" or not here:
+        return results, text
+    try:
+        return _from_package(package, model, structures, results)
+    except (against.Unsupported, ImportError) as e:
+        if origin == "package":
+            raise
+        return results, f"{text} ({e})"
+
+
+def block(model, structures, origin="auto", yaml_path=None, program=None):
+    """The self_test mapping of a model file for `structures`; `origin` is one of ORIGINS."""
     lines = []
     if origin == "mlff":
         results, text = engine.evaluate(yaml_path, structures, precision="fp64", program=program)
     else:
-        results = [reference.evaluate(model, s) for s in structures]
-        text = "mlff_tools.reference, numpy float64"
+        results, text = _results(model, structures, origin)
     for s, (energy, forces, virial) in zip(structures, results):
         if not (np.isfinite(energy) and np.isfinite(forces).all() and np.isfinite(virial).all()):
             raise ModelError(f"structure '{s['name']}': energy, forces or virial are not finite")
@@ -62,7 +113,8 @@ def main(argv=None):
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="model file, NAME.yaml")
     parser.add_argument("structures", nargs="*", help="XYZ files; without any: standard molecules and boxes")
-    parser.add_argument("--origin", choices=("reference", "mlff"), default="reference", help="what computes the numbers")
+    parser.add_argument("--origin", choices=ORIGINS, default="auto", help="what computes the numbers (default: the "
+                        "package that the network is of if this Python has it, else numpy)")
     parser.add_argument("--mlff", metavar="PATH", help="the program mlff (else $MLFF, build folders, PATH)")
     args = parser.parse_args(argv)
     try:

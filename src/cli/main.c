@@ -59,6 +59,7 @@ static const struct {
   const char *name, *summary;
 } scripts[] = {
     {"bench", "run the benchmark suite (Python)"},
+    {"scaling", "measure strong and weak scaling over ranks, and replicas (Python)"},
     {"report", "make a page of reports (Python)"},
 };
 enum { N_SCRIPTS = sizeof scripts / sizeof *scripts };

@@ -12,6 +12,19 @@ static int print_reports(mlffprof_report *const *reports, int n)
   return status ? cli_fail_report(&error) : CLI_OK;
 }
 
+/* Prints the files of `mlff scaling`; the others are left in `rest`. */
+static int show_scaling(const cli_options *o, cli_options *rest)
+{
+  for (int k = 0; k < o->n_arguments; k++) {
+    mlffprof_error error = {.code = MLFFPROF_OK};
+    int is_scaling = 0;
+    if (mlffprof_scaling_print(o->arguments[k], stdout, &is_scaling, &error)) return cli_fail_report(&error);
+    if (!is_scaling) rest->arguments[rest->n_arguments++] = o->arguments[k];
+    if (is_scaling && k + 1 < o->n_arguments) putchar('\n');
+  }
+  return CLI_OK;
+}
+
 /* Reads all reports, with the targets of --targets instead of those in the files. */
 static int read_reports(const cli_options *o, mlffprof_report **reports)
 {
@@ -34,11 +47,15 @@ static void free_reports(mlffprof_report **reports, int n)
 
 int cli_show(const cli_options *o)
 {
+  cli_options rest = *o;
+  rest.n_arguments = 0;
+  rest.arguments = calloc((size_t) o->n_arguments, sizeof *rest.arguments);
   mlffprof_report **reports = calloc((size_t) o->n_arguments, sizeof *reports);
-  if (!reports) return CLI_FAILED;
-  int code = read_reports(o, reports);
-  if (!code) code = print_reports(reports, o->n_arguments);
-  free_reports(reports, o->n_arguments);
+  int code = rest.arguments && reports ? show_scaling(o, &rest) : CLI_FAILED;
+  if (!code) code = read_reports(&rest, reports);
+  if (!code && rest.n_arguments) code = print_reports(reports, rest.n_arguments);
+  if (reports) free_reports(reports, rest.n_arguments);
+  free(rest.arguments);
   return code;
 }
 

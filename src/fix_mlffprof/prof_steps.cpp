@@ -78,7 +78,7 @@ bool ProfSteps::start_run(mlff_model *model, double step_ps)
   // all room at once, so that it does not look like growth of the program
   for (auto *list : {&latency, &busy, &most_latency, &most_busy}) list->reserve(MAX_BATCH);
   for (auto *list : {&sums, &all_sums}) list->reserve(MAX_BATCH * (parts.size() + 1));
-  for (auto *list : {&tags, &all_tags}) list->reserve(MAX_BATCH);
+  for (auto *list : {&tags, &all_tags, &atoms, &all_atoms}) list->reserve(MAX_BATCH);
   numbers.reserve(MAX_BATCH);
   return timed;
 }
@@ -168,6 +168,7 @@ void ProfSteps::close(double now)
   const double seconds = std::max(0.0, now - start - own);
   numbers.push_back(open_step);
   tags.push_back(static_cast<int>(tags_now()));
+  atoms.push_back(atom->nlocal);
   sums.push_back(0.0);
   const size_t busy_at = sums.size() - 1;
   if (!parts.empty()) read(now_values);
@@ -196,12 +197,14 @@ void ProfSteps::gather()
   most_latency = latency;
   most_busy = busy;
   all_tags = tags;
+  all_atoms = atoms;
   all_sums = sums;
   if (comm->nprocs == 1) return;
   MPI_Reduce(latency.data(), most_latency.data(), n, MPI_DOUBLE_INT, MPI_MAXLOC, 0, world);
   MPI_Reduce(busy.data(), most_busy.data(), n, MPI_DOUBLE_INT, MPI_MAXLOC, 0, world);
   // the same on all ranks but for one bit, of the growth of buffers; stubs of MPI have no MPI_BOR
   MPI_Reduce(tags.data(), all_tags.data(), n, MPI_INT, MPI_MAX, 0, world);
+  MPI_Reduce(atoms.data(), all_atoms.data(), n, MPI_INT, MPI_MAX, 0, world);
   MPI_Reduce(sums.data(), all_sums.data(), n_sums, MPI_DOUBLE, MPI_SUM, 0, world);
 }
 
@@ -221,6 +224,11 @@ mlffprof_step ProfSteps::step_of(size_t k, std::vector<double> &values) const
   if (n_ranks > 1) {
     const double others = (all_sums[k * width] - most_busy[k].value) / (n_ranks - 1);
     if (most_busy[k].value - others > CLEARLY * step.seconds) step.tags |= MLFFPROF_TAG_OTHER_RANK;
+    if (compares) {
+      step.busy_most = most_busy[k].value;
+      step.busy_mean = std::min(step.busy_most, all_sums[k * width] / n_ranks);    // rounding
+      step.atoms_most = all_atoms[k];
+    }
   }
   for (size_t c = 0; c < parts.size(); c++) {
     values[c] = all_sums[k * width + 1 + c] / n_ranks;
@@ -246,6 +254,7 @@ std::string ProfSteps::flush(mlffprof_recorder *recorder)
   latency.clear();
   busy.clear();
   tags.clear();
+  atoms.clear();
   sums.clear();
   numbers.clear();
   return problem;
@@ -262,5 +271,5 @@ int ProfSteps::next_batch() const
 double ProfSteps::memory_usage() const
 {
   const size_t width = parts.size() + 1;
-  return static_cast<double>(MAX_BATCH * (4 * sizeof(Ranked) + 2 * width * sizeof(double) + 2 * sizeof(int)));
+  return static_cast<double>(MAX_BATCH * (4 * sizeof(Ranked) + 2 * width * sizeof(double) + 4 * sizeof(int)));
 }

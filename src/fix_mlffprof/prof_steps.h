@@ -76,8 +76,8 @@ class ProfSteps : protected Pointers {
   size_t batch;
   // of the steps in the batch
   std::vector<Ranked> latency, busy, most_latency, most_busy;
-  std::vector<int> tags, all_tags;
-  std::vector<double> sums, all_sums;    // busy, then parts, of every step
+  std::vector<int> tags, all_tags, atoms, all_atoms;    // atoms: of this rank, and of the rank with most
+  std::vector<double> sums, all_sums;                   // busy, then parts, of every step
   std::vector<bigint> numbers;
 
   void read(std::vector<double> &values) const;

@@ -1,9 +1,11 @@
-/* make_hotspots.c: components above a tenth of the step, each with advice that holds for this run: it is chosen by
- * what was recorded (how often lists were rebuilt, ranks, atoms, children of the component) and quotes it. */
+/* make_hotspots.c: components above a tenth of the step, and the waiting for the busiest rank, each with advice that
+ * holds for this run: it is chosen by what was recorded (how often lists were rebuilt, ranks, atoms, children of the
+ * component) and quotes it. */
 #include "make.h"
 #include "number.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const double hot = 0.1;
@@ -62,6 +64,29 @@ static const char *advise_balance(const mlffprof_report *p)
                                "another grid of processors",
                                100 * waiting, p->slowest_rank[0],
                                100 * (double) p->slowest_rank_steps[0] / (double) p->n_steps);
+}
+
+/* Ranks wait for the busiest one. What helps depends on whether it has more atoms, or its atoms cost more. */
+static const char *advise_imbalance(const mlffprof_report *p)
+{
+  const mlffprof_balance *b = &p->balance;
+  char work[MLFFPROF_NUMBER_SIZE], atoms[MLFFPROF_NUMBER_SIZE], who[64] = "";
+  mlffprof_number_fixed(b->imbalance, 2, work);
+  mlffprof_number_fixed(b->atoms_imbalance, 2, atoms);
+  if (p->n_slowest_ranks > 0 && p->n_steps > 0)
+    snprintf(who, sizeof who, ", rank %d in %.0f %% of the steps,", p->slowest_rank[0],
+             100 * (double) p->slowest_rank_steps[0] / (double) p->n_steps);
+  if (b->atoms_imbalance - 1 > 0.5 * (b->imbalance - 1))
+    return mlffprof_arena_printf(p->arena,
+                                 "the busiest rank%s works %s times as long as the mean, with %s times the atoms: "
+                                 "balance 1.05 shift xyz 20 1.05, or comm_style tiled and fix balance with rcb",
+                                 who, work, atoms);
+  return mlffprof_arena_printf(p->arena,
+                               "the busiest rank%s works %s times as long as the mean%s%s%s: its atoms have more "
+                               "neighbours, or its processor is slower or shared; fix balance with weight time 1.0 "
+                               "evens out work instead of atoms",
+                               who, work, b->atoms_imbalance > 0 ? ", with " : "", b->atoms_imbalance > 0 ? atoms : "",
+                               b->atoms_imbalance > 0 ? " times the atoms" : "");
 }
 
 static const char *advise_other(const mlffprof_report *p)
@@ -128,16 +153,22 @@ static const char *advise(const mlffprof_report *p, const mlffprof_component_res
   return "a tenth of the step or more: worth a look with a trace";
 }
 
+/* By share, largest first. */
+static void add_hotspot(mlffprof_report *p, mlffprof_hotspot *list, const char *name, double share, const char *text)
+{
+  int at = p->n_hotspots++;
+  for (; at > 0 && list[at - 1].share < share; at--) list[at] = list[at - 1];
+  list[at] = (mlffprof_hotspot){name, share, text};
+}
+
 void mlffprof_make_hotspots(mlffprof_report *p)
 {
-  mlffprof_hotspot *list = mlffprof_arena_alloc(p->arena, (size_t) p->n_components, sizeof *list);
+  mlffprof_hotspot *list = mlffprof_arena_alloc(p->arena, (size_t) p->n_components + 1, sizeof *list);
   if (!list) return;
   for (int k = 0; k < p->n_components; k++) {
     const mlffprof_component_result *c = &p->components[k];
-    if (!(c->share > hot)) continue;
-    int at = p->n_hotspots++;
-    for (; at > 0 && list[at - 1].share < c->share; at--) list[at] = list[at - 1];
-    list[at] = (mlffprof_hotspot){c->name, c->share, advise(p, c)};
+    if (c->share > hot) add_hotspot(p, list, c->name, c->share, advise(p, c));
   }
+  if (p->balance.waiting > hot) add_hotspot(p, list, "imbalance", p->balance.waiting, advise_imbalance(p));
   p->hotspots = list;
 }

@@ -38,6 +38,11 @@ static void set_unmeasured(mlffprof_report *p)
   p->total_time_s = p->steps_per_second = p->ns_per_day = p->us_per_atom = NAN;
   p->energy_time_ms = p->forces_time_ms = p->stress_time_ms = p->drift = p->slow_share = NAN;
   p->memory.host = p->memory.device = no_memory();
+  p->balance = (mlffprof_balance){.busy_most_ms = NAN,
+                                  .busy_mean_ms = NAN,
+                                  .imbalance = NAN,
+                                  .waiting = NAN,
+                                  .atoms_imbalance = NAN};
   p->memory.stride = p->energy.stride = p->accuracy.stride = 1;
   p->energy.time_ps = NAN;
   p->energy.finite = 1;
@@ -223,6 +228,18 @@ static void make_ranks(const mlffprof_recorder *r, mlffprof_report *p)
   p->n_slowest_ranks = n;
 }
 
+static void make_balance(const mlffprof_recorder *r, mlffprof_report *p)
+{
+  const double n = (double) r->n_busy;
+  if (!r->n_busy) return;
+  p->balance.n = r->n_busy;
+  p->balance.busy_most_ms = 1e3 * r->busy_most / n;
+  p->balance.busy_mean_ms = 1e3 * r->busy_mean / n;
+  if (r->busy_mean > 0) p->balance.imbalance = r->busy_most / r->busy_mean;
+  if (r->busy_wall > 0) p->balance.waiting = (r->busy_most - r->busy_mean) / r->busy_wall;
+  if (r->n_counted) p->balance.atoms_imbalance = r->atoms_ratio / (double) r->n_counted;
+}
+
 static void make_context(const mlffprof_recorder *r, mlffprof_report *p)
 {
   mlffprof_context_entry *list = mlffprof_arena_alloc(p->arena, (size_t) r->n_context, sizeof *list);
@@ -255,6 +272,7 @@ mlffprof_status mlffprof_recorder_report(const mlffprof_recorder *r, mlffprof_re
   make_slow_steps(r, p);
   make_tags(r, p);
   make_ranks(r, p);
+  make_balance(r, p);
   make_context(r, p);
   mlffprof_make_memory(r, p);
   mlffprof_make_energy(r, p);

@@ -28,6 +28,9 @@ static mlffprof_status check_step(const mlffprof_recorder *r, const mlffprof_ste
     return mlffprof_fail(error, MLFFPROF_E_ARG, "step %lld has unknown tags: 0x%x", step, s->tags);
   if (s->slowest_rank < MLFFPROF_UNKNOWN || s->slowest_rank >= r->n_ranks)
     return mlffprof_fail(error, MLFFPROF_E_ARG, "step %lld: rank %d of %d", step, s->slowest_rank, r->n_ranks);
+  if (!(s->busy_mean >= 0) || !(s->busy_most >= s->busy_mean) || !isfinite(s->busy_most) || s->atoms_most < 0)
+    return mlffprof_fail(error, MLFFPROF_E_ARG, "step %lld: ranks worked %g s on average and %g s at most: not times",
+                         step, s->busy_mean, s->busy_most);
   for (int k = 0; s->components && k < r->n_components; k++)
     if (s->components[k] < smallest_seconds || isinf(s->components[k]))
       return mlffprof_fail(error, MLFFPROF_E_ARG, "step %lld: component '%s' took %g s: not a time", step,
@@ -91,6 +94,19 @@ static void add_components(mlffprof_recorder *r, const mlffprof_step *s)
   if (n_top) add_component(&r->components[r->n_components], rest, s->seconds);
 }
 
+/* How evenly ranks work; nothing on one rank. */
+static void add_balance(mlffprof_recorder *r, const mlffprof_step *s)
+{
+  if (r->n_ranks < 2 || s->busy_most <= 0) return;
+  r->n_busy++;
+  r->busy_most += s->busy_most;
+  r->busy_mean += s->busy_mean;
+  r->busy_wall += s->seconds;
+  if (s->atoms_most <= 0 || r->n_atoms <= 0) return;
+  r->n_counted++;
+  r->atoms_ratio += (double) s->atoms_most * r->n_ranks / (double) r->n_atoms;
+}
+
 mlffprof_status mlffprof_recorder_step(mlffprof_recorder *r, const mlffprof_step *s, mlffprof_error *error)
 {
   MLFFPROF_TRY(check_step(r, s, error));
@@ -115,6 +131,7 @@ mlffprof_status mlffprof_recorder_step(mlffprof_recorder *r, const mlffprof_step
   add_tags(r, s);
   if (s->components) add_components(r, s);
   if (s->slowest_rank >= 0) r->rank_steps[s->slowest_rank]++;
+  add_balance(r, s);
   return MLFFPROF_OK;
 }
 

@@ -76,6 +76,8 @@ struct mlffprof_recorder {
   mlffprof_component_sum *components;         /* [n_components + 1] last: other */
   int n_components;
   int64_t *rank_steps; /* [n_ranks] how often each was the slowest */
+  int64_t n_busy, n_counted;
+  double busy_most, busy_mean, busy_wall, atoms_ratio; /* sums over the steps in which they were measured */
 
   /* memory, bytes */
   mlffprof_series memory;

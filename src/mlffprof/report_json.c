@@ -145,6 +145,18 @@ static void write_tags(mlffprof_writer *w, const mlffprof_report *p)
     mlffprof_write_end(w);
   }
   mlffprof_write_end(w);
+  const mlffprof_balance *b = &p->balance;
+  if (b->n) {
+    mlffprof_write_object(w, "balance");
+    mlffprof_write_integer(w, "n_steps", b->n);
+    mlffprof_write_number(w, "busy_most_ms", b->busy_most_ms);
+    mlffprof_write_number(w, "busy_mean_ms", b->busy_mean_ms);
+    mlffprof_write_number(w, "imbalance", b->imbalance);
+    mlffprof_write_number(w, "waiting", b->waiting);
+    mlffprof_write_number(w, "atoms_imbalance", b->atoms_imbalance);
+    mlffprof_write_end(w);
+  } else
+    mlffprof_write_null(w, "balance");
   mlffprof_write_array(w, "slowest_ranks");
   for (int k = 0; k < p->n_slowest_ranks; k++) {
     mlffprof_write_object(w, NULL);

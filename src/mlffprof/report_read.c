@@ -255,6 +255,21 @@ static mlffprof_status read_tags(reading *r)
   return MLFFPROF_OK;
 }
 
+static mlffprof_status read_balance(reading *r)
+{
+  mlffprof_balance *b = &r->p->balance;
+  mlffprof_node *m = NULL;
+  const number_field fields[] = {{"busy_most_ms", &b->busy_most_ms},
+                                 {"busy_mean_ms", &b->busy_mean_ms},
+                                 {"imbalance", &b->imbalance},
+                                 {"waiting", &b->waiting},
+                                 {"atoms_imbalance", &b->atoms_imbalance}};
+  MLFFPROF_TRY(mlffprof_get_mapping(&r->d, r->root, "balance", &m));
+  if (!m) return MLFFPROF_OK;
+  MLFFPROF_TRY(read_count(r, m, "n_steps", &b->n));
+  return READ_FIELDS(r, m, fields);
+}
+
 static mlffprof_status read_ranks(reading *r)
 {
   mlffprof_node *list = NULL;
@@ -272,7 +287,7 @@ static mlffprof_status read_ranks(reading *r)
   r->p->slowest_rank = rank;
   r->p->slowest_rank_steps = steps;
   r->p->n_slowest_ranks = n;
-  return MLFFPROF_OK;
+  return read_balance(r);
 }
 
 static mlffprof_status read_targets(reading *r)

@@ -135,8 +135,13 @@ static void print_tags(table *t, const mlffprof_report *p)
     fprintf(t->out, "  %-22s%10lld%10s%9s%%%12s\n", g->name, (long long) g->n_steps, cell(t, g->mean_latency_ms, 4),
             fixed(t, 100 * g->share, 1), fixed(t, g->times_untagged, 2));
   }
+  if (p->balance.n)
+    fprintf(t->out,
+            "\nbusiest rank %s ms, mean of the ranks %s ms: imbalance %s, of atoms %s; waiting %s %% of a step\n",
+            cell(t, p->balance.busy_most_ms, 4), cell(t, p->balance.busy_mean_ms, 4), cell(t, p->balance.imbalance, 3),
+            cell(t, p->balance.atoms_imbalance, 3), fixed(t, 100 * p->balance.waiting, 1));
   if (!p->n_slowest_ranks) return;
-  fprintf(t->out, "\nslowest rank:");
+  fprintf(t->out, "%sslowest rank:", p->balance.n ? "" : "\n");
   for (int k = 0; k < p->n_slowest_ranks && k < 6; k++)
     fprintf(t->out, "%s rank %d in %lld steps", k ? "," : "", p->slowest_rank[k], (long long) p->slowest_rank_steps[k]);
   fputc('\n', t->out);

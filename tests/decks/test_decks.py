@@ -18,6 +18,7 @@ import models  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LMP = os.path.join(os.path.dirname(sys.executable), "lmp")
+MPIEXEC = os.path.join(os.path.dirname(sys.executable), "mpiexec")
 BUILD = os.environ.get("MLFF_BUILD_DIR", os.path.join(ROOT, "build"))
 PLUGIN = os.environ.get("MLFF_PLUGIN", os.path.join(BUILD, "mlffplugin.so"))
 
@@ -42,7 +43,11 @@ def test_deck(deck, tmp_path):
     folder = os.path.dirname(path)
     variables = dict(index_variables(path))
     assert "steps" in variables, f"{deck} has no `variable steps index N`, so it cannot be run shortly"
+    with open(path, encoding="utf-8") as f:
+        partition = re.search(r"^#.*mpiexec -n (\d+) lmp -in \S+ -partition (\S+)", f.read(), re.M)
     command = [LMP, "-in", os.path.basename(path), "-log", "none", "-var", "steps", "10"]
+    if partition:
+        command = [MPIEXEC, "-n", partition[1], LMP, "-partition", partition[2], *command[1:]]
     for name, value in variables.items():
         places = [os.path.normpath(os.path.join(top, value)) for top in (folder, ROOT)]    # decks are run from either
         found = [place for place in places if os.path.exists(place)]
@@ -57,7 +62,8 @@ def test_deck(deck, tmp_path):
     done = subprocess.run(command, cwd=work, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           check=False, timeout=300, text=True, errors="replace")
     assert done.returncode == 0, done.stdout[-3000:]
-    assert "Loop time" in done.stdout, f"{deck} ran no steps\n{done.stdout[-3000:]}"
+    output = (work / "screen.0").read_text(encoding="utf-8") if partition else done.stdout
+    assert "Loop time" in output or partition and "Step" in done.stdout, f"{deck} ran no steps\n{done.stdout[-3000:]}"
 
 
 @pytest.mark.parametrize("deck", decks())

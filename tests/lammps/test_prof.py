@@ -180,6 +180,11 @@ def test_waiting_for_another_rank_is_tagged(tmp_path):
     waited = tags(found["uneven"]).get("other_rank", 0)
     assert waited > 25 and found["uneven"]["slowest_ranks"][0]["rank"] == 0, found["uneven"]
     assert "for rank 0 in" in {h["component"]: h["advice"] for h in found["uneven"]["hotspots"]}["comm"], found["uneven"]["hotspots"]
+    balance = found["uneven"]["balance"]
+    assert balance["atoms_imbalance"] > 1.5 and balance["imbalance"] > 1.5 and 0.1 < balance["waiting"] < 1, balance
+    advice = {h["component"]: h["advice"] for h in found["uneven"]["hotspots"]}["imbalance"]
+    assert "balance 1.05 shift" in advice and "rank 0 in" in advice, advice
+    assert found["even"]["balance"]["atoms_imbalance"] < 1.2, found["even"]["balance"]
     # where other programs share the processors, either rank waits in some steps
     assert tags(found["even"]).get("other_rank", 0) < waited, found["even"]["tags"]
 

@@ -95,6 +95,37 @@ class Command(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("DIFFERS", text)
 
+    @unittest.skipUnless(importlib.util.find_spec("torchani"), "TorchANI is not installed")
+    def test_self_tests_come_from_the_package(self):
+        model = helpers.ani()
+        model[0]["ani"]["constants"] = "exact"
+        some = selftest.structures_for(model, [])
+        block = selftest.block(model, some)
+        self.assertRegex(block["origin"], r"^torchani [0-9.]+, float64$")
+        own = selftest.block(model, some, "reference")
+        self.assertIn("numpy", own["origin"])
+        self.assertNotEqual(block["structures"][0]["forces"], own["structures"][0]["forces"])
+        for a, b in zip(block["structures"], own["structures"]):
+            helpers.assert_near(a["forces"], b["forces"], 1e-7, "forces")
+            helpers.assert_near(a["virial"], b["virial"], 1e-6, "virial")
+        good = against.TorchANI.evaluate
+        self.addCleanup(setattr, against.TorchANI, "evaluate", good)
+        against.TorchANI.evaluate = lambda original, s: (good(original, s)[0] + 1e-5, *good(original, s)[1:])
+        with self.assertRaisesRegex(ModelError, "torchani and mlff_tools.reference differ"):
+            selftest.block(model, some)
+
+    def test_self_tests_without_the_package(self):
+        model = helpers.painn("gaussian")
+        some = selftest.structures_for(model, [])[:1]
+        with unittest.mock.patch("importlib.util.find_spec", return_value=None):
+            self.assertIn("numpy", selftest.block(model, some)["origin"])
+            with self.assertRaisesRegex(ModelError, "schnetpack is not installed.*--origin reference"):
+                selftest.block(model, some, "package")
+        splines = helpers.painn("bspline")
+        self.assertIn("numpy", selftest.block(splines, some)["origin"])
+        with self.assertRaisesRegex(ModelError, "no package has this network"):
+            selftest.block(splines, some, "package")
+
     def test_table(self):
         rows = [("a", 3, 1e-10, 1e-9, None), ("b", 3, 1e-10, 1e-9, 1e-7)]
         self.assertEqual(against.table(rows, (1e-9, 1e-8, 1e-6))[1], True)

@@ -25,8 +25,15 @@ static void add_step(mlffprof_recorder *r, int k, test_rng *rng)
   const double t = 1e-3 * (1 + 0.05 * test_uniform(rng, 0, 1)) * (rebuild ? 1.5 : 1) * (grown ? 9 : 1);
   const double seconds[] = {0.8 * t, 0.5 * t, 0.2 * t, rebuild ? 0.12 * t : 0};
   const unsigned tags = (rebuild ? MLFFPROF_TAG_NEIGHBOR_REBUILD : 0) | (grown ? MLFFPROF_TAG_BUFFER_GROWTH : 0);
-  const mlffprof_step step =
-      {.step = k, .seconds = t, .dt_ps = 5e-4, .tags = tags, .slowest_rank = k % 3 == 0, .components = seconds};
+  const mlffprof_step step = {.step = k,
+                              .seconds = t,
+                              .dt_ps = 5e-4,
+                              .tags = tags,
+                              .slowest_rank = k % 3 == 0,
+                              .components = seconds,
+                              .busy_most = 0.8 * t,
+                              .busy_mean = 0.6 * t,
+                              .atoms_most = 110};
   must(mlffprof_recorder_step(r, &step, &error), &error);
 }
 

@@ -143,6 +143,35 @@ START_TEST(evaluate_and_time_print)
 }
 END_TEST
 
+/* A report of mlff scaling is shown as a table: columns without numbers are left out, null is a dash. */
+START_TEST(scaling_reports)
+{
+  char a[512];
+  snprintf(a, sizeof a, "%s/scaling.json", dir);
+  write_text(a, "{\"format\": \"mlff-scaling/1\", \"mode\": \"strong\", \"model\": \"m\", \"device\": \"cpu\", "
+                "\"context\": {\"cpu\": \"Z80\"}, \"rows\": ["
+                "{\"ranks\": 1, \"n_atoms\": 192, \"median_ms\": 2.5, \"efficiency\": 1},"
+                "{\"ranks\": 4, \"n_atoms\": 192, \"median_ms\": 7, \"efficiency\": null, \"oversubscribed\": true}],"
+                "\"checks\": [{\"ranks\": 4, \"n_atoms\": 192, \"passed\": false, \"energy_per_atom\": 1e-3, "
+                "\"force\": 0.25, \"pressure\": 12}]}");
+  expect(run("show '%s'", a), 0, "strong scaling: m on cpu, Z80");
+  ck_assert_ptr_nonnull(strstr(output, "         1       192       2.5       100\n"));
+  ck_assert_ptr_nonnull(strstr(output, "         4       192         7         -  *\n"));
+  ck_assert_ptr_nonnull(strstr(output, "no measure of speed"));
+  ck_assert_ptr_nonnull(strstr(output, "DIFFERS  4 ranks against one, 192 atoms"));
+  ck_assert_ptr_nonnull(strstr(output, "forces 0.25 eV/A"));
+  ck_assert_ptr_null(strstr(output, "replica"));
+  write_text(a, "{\"format\": \"mlff-scaling/1\", \"rows\": []}");
+  expect(run("show '%s'", a), 1, "without rows");
+  write_text(a, "{\"format\": \"mlff-scaling/1\", \"rows\": [{\"ranks\": \"two\"}]}");
+  expect(run("show '%s'", a), 1, "ranks is");
+  write_text(a, "{\"format\": \"mlff-scaling/1\", \"rows\": [{\"ranks\": 2}], \"checks\": [{\"ranks\": 2}]}");
+  expect(run("show '%s'", a), 1, "entry 0 of checks has no energy_per_atom");
+  write_text(a, "{\"format\": \"mlff-scaling/2\", \"rows\": []}");
+  expect(run("show '%s'", a), 1, "not a report of mlffprof");
+}
+END_TEST
+
 /* A report that mlff time wrote is shown, compared and gated. */
 START_TEST(reports)
 {
@@ -235,6 +264,7 @@ static Suite *suite(void)
   tcase_add_test(t, evaluate_writes_all_digits);
   tcase_add_test(t, evaluate_and_time_print);
   tcase_add_test(t, reports);
+  tcase_add_test(t, scaling_reports);
   tcase_add_test(t, soak);
   tcase_add_test(t, python_commands);
   tcase_add_loop_test(t, bad_structure, 0, N_BAD);

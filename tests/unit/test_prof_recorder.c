@@ -237,6 +237,65 @@ START_TEST(advice_is_about_balance)
 }
 END_TEST
 
+/* Four ranks that work 0.9 ms at most and 0.5 ms on average of a step of 1 ms. */
+static mlffprof_report *uneven_report(double busy_mean, int64_t atoms_most)
+{
+  static const mlffprof_component parts[] = {{"pair", NULL, MLFFPROF_ROLE_NONE}};
+  const double seconds[] = {0.5e-3};
+  mlffprof_recorder *r =
+      recorder_of((mlffprof_options){.components = parts, .n_components = 1, .n_ranks = 4, .n_atoms = 400});
+  for (int k = 0; k < 100; k++) {
+    const mlffprof_step s = {.step = k,
+                             .seconds = 1e-3,
+                             .components = seconds,
+                             .slowest_rank = k % 10 ? 3 : 1,
+                             .busy_most = 0.9e-3,
+                             .busy_mean = busy_mean,
+                             .atoms_most = atoms_most};
+    prof_ok(mlffprof_recorder_step(r, &s, &error), error);
+  }
+  mlffprof_report *p = report_of(r);
+  mlffprof_recorder_free(r);
+  return p;
+}
+
+static const char *advice_on(const mlffprof_report *p, const char *component)
+{
+  for (int k = 0; k < p->n_hotspots; k++)
+    if (!strcmp(p->hotspots[k].component, component)) return p->hotspots[k].advice;
+  return NULL;
+}
+
+/* A rank with more atoms asks for another division of the box, one whose atoms cost more for one by time; where all are
+ * about equal, there is no such hotspot. */
+START_TEST(advice_tells_atoms_from_time)
+{
+  mlffprof_report *more = uneven_report(0.5e-3, 170), *slower = uneven_report(0.5e-3, 104);
+  mlffprof_report *even = uneven_report(0.82e-3, 104), *unknown = uneven_report(0.5e-3, 0);
+  near_one(more->balance.imbalance, 1.8, 1e-12);
+  near_one(more->balance.waiting, 0.4, 1e-12);
+  near_one(more->balance.atoms_imbalance, 1.7, 1e-12);
+  near_one(more->balance.busy_most_ms, 0.9, 1e-12);
+  near_one(more->balance.busy_mean_ms, 0.5, 1e-12);
+  ck_assert_int_eq(more->balance.n, 100);
+  const char *text = advice_on(more, "imbalance");
+  ck_assert_ptr_nonnull(strstr(text, "rank 3 in 90 % of the steps, works 1.80 times as long as the mean, with 1.70"));
+  ck_assert_ptr_nonnull(strstr(text, "balance 1.05 shift"));
+  ck_assert_ptr_null(strstr(text, "weight time"));
+  ck_assert_ptr_nonnull(strstr(advice_on(slower, "imbalance"), "weight time"));
+  ck_assert_ptr_nonnull(strstr(advice_on(slower, "imbalance"), "with 1.04 times the atoms"));
+  ck_assert_ptr_null(advice_on(even, "imbalance"));
+  near_one(even->balance.waiting, 0.08, 1e-12);
+  prof_unmeasured(unknown->balance.atoms_imbalance);
+  ck_assert_ptr_nonnull(strstr(advice_on(unknown, "imbalance"), "weight time"));
+  ck_assert_ptr_null(strstr(advice_on(unknown, "imbalance"), "times the atoms"));
+  mlffprof_report_free(more);
+  mlffprof_report_free(slower);
+  mlffprof_report_free(even);
+  mlffprof_report_free(unknown);
+}
+END_TEST
+
 /* Beyond the exact limit: quantiles within the bound, moments exact, latencies thinned out evenly, memory bounded. */
 START_TEST(long_runs_are_bounded)
 {
@@ -448,6 +507,7 @@ static Suite *suite(void)
   tcase_add_test(t, components_make_a_tree);
   tcase_add_test(t, advice_is_about_this_run);
   tcase_add_test(t, advice_is_about_balance);
+  tcase_add_test(t, advice_tells_atoms_from_time);
   tcase_add_test(t, long_runs_are_bounded);
   tcase_add_test(t, bad_steps);
   tcase_add_test(t, bad_options);
