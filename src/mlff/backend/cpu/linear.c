@@ -3,7 +3,8 @@
  * Weights are packed once into panels of TILE_VECTORS vectors of output columns, [panel][n_in][TILE_COLS], padded with
  * zeros. A tile of TILE_ROWS x TILE_COLS outputs stays in registers while the panel streams past (on AVX-512 6 x 64
  * floats: 24 accumulators); panels are the outer loop, so that one panel is read from the first-level cache for all
- * rows. Results of a tile go through a small buffer to the epilogue (bias is where the accumulators start). While the
+ * rows. Results of a tile go through a small buffer to the epilogue (bias is where the accumulators start), or to their
+ * place where there is nothing else to do. While the
  * tiles of a panel are computed, the next panel is fetched into the second-level cache, evenly over all of them: the
  * weights of a large network come from the third level, and waiting for them cost a third of the time.
  */
@@ -47,10 +48,10 @@ mlff_status MLFF_CPU(linear_pack_cpu)(mlff_backend *backend, mlff_linear *linear
   return MLFF_OK;
 }
 
-/* tile[mr][nv] = bias + x[mr][n_in] * panel; mr and nv are constants at every call, so the loops unroll. Fetches
- * n_in * fetch_step reals from `fetch` on into the cache. */
+/* tile[mr][nv] = bias + x[mr][n_in] * panel, rows of the tile ld reals apart; mr and nv are constants at every call, so
+ * the loops unroll. Fetches n_in * fetch_step reals from `fetch` on into the cache. */
 MLFF_INLINE void tile_product(const int mr, const int nv, int n_in, const real *x, int64_t ldx, const real *panel,
-                              const real *bias, real *tile, const real *fetch, int64_t fetch_step)
+                              const real *bias, real *tile, int64_t ld, const real *fetch, int64_t fetch_step)
 {
   vreal acc[TILE_ROWS][TILE_VECTORS];
 #pragma GCC unroll 6
@@ -72,17 +73,17 @@ MLFF_INLINE void tile_product(const int mr, const int nv, int n_in, const real *
 #pragma GCC unroll 6
   for (int r = 0; r < mr; r++)
 #pragma GCC unroll 4
-    for (int v = 0; v < nv; v++) vstore(tile + r * TILE_COLS + v * MLFF_VLEN, acc[r][v]);
+    for (int v = 0; v < nv; v++) vstore(tile + r * ld + v * MLFF_VLEN, acc[r][v]);
 }
 
 typedef void tile_function(int n_in, const real *x, int64_t ldx, const real *panel, const real *bias, real *tile,
-                           const real *fetch, int64_t fetch_step);
+                           int64_t ld, const real *fetch, int64_t fetch_step);
 
 #define TILE(mr, nv)                                                                                                  \
   static void tile_##mr##_##nv(int n_in, const real *x, int64_t ldx, const real *panel, const real *bias, real *tile, \
-                               const real *fetch, int64_t fetch_step)                                                 \
+                               int64_t ld, const real *fetch, int64_t fetch_step)                                     \
   {                                                                                                                   \
-    tile_product(mr, nv, n_in, x, ldx, panel, bias, tile, fetch, fetch_step);                                         \
+    tile_product(mr, nv, n_in, x, ldx, panel, bias, tile, ld, fetch, fetch_step);                                     \
   }
 #define TILES(nv) TILE(1, nv) TILE(2, nv) TILE(3, nv) TILE(4, nv) TILE(5, nv) TILE(6, nv)
 #define TILE_NAMES(nv)                                                           \
@@ -161,6 +162,19 @@ MLFF_INLINE void finish_tile(const mlff_act act, const target *t, const real *ti
   }
 }
 
+static void finish(const mlff_linear_args *a, const target *t, const real *tile, int64_t row, int rows, int col,
+                   int cols)
+{
+  if (a->act == MLFF_ACT_NONE)
+    finish_tile(MLFF_ACT_NONE, t, tile, row, rows, col, cols);
+  else if (a->act == MLFF_ACT_SILU)
+    finish_tile(MLFF_ACT_SILU, t, tile, row, rows, col, cols);
+  else if (a->act == MLFF_ACT_SSP)
+    finish_tile(MLFF_ACT_SSP, t, tile, row, rows, col, cols);
+  else
+    finish_tile(MLFF_ACT_CELU, t, tile, row, rows, col, cols);
+}
+
 void MLFF_CPU(linear_cpu)(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *a)
 {
   (void) backend;
@@ -170,25 +184,19 @@ void MLFF_CPU(linear_cpu)(mlff_backend *backend, const mlff_linear *linear, cons
   const int64_t n_tiles = (a->n_rows + TILE_ROWS - 1) / TILE_ROWS,
                 step = n_tiles ? (TILE_COLS + n_tiles - 1) / n_tiles : 0;
   const int64_t fetch_step = step < LINE ? step : LINE;
+  const int is_plain = a->act == MLFF_ACT_NONE && !a->scale && !a->accumulate;
   for (int col = 0; col < n_out; col += TILE_COLS) {
     const int cols = n_out - col < TILE_COLS ? n_out - col : TILE_COLS;
-    const int n_vectors = (cols + MLFF_VLEN - 1) / MLFF_VLEN;
+    const int n_vectors = (cols + MLFF_VLEN - 1) / MLFF_VLEN, in_place = is_plain && cols % MLFF_VLEN == 0;
     const real *panel = (const real *) linear->packed.data + (size_t) col * (size_t) n_in;
     const real *bias = (const real *) linear->bias.data + col, *fetch = panel + (size_t) n_in * TILE_COLS;
     if (col + TILE_COLS >= n_out) fetch = a->next ? a->next->packed.data : panel;
-    for (int64_t row = 0; row < a->n_rows; row += TILE_ROWS) {
+    for (int64_t row = 0; row < a->n_rows; row += TILE_ROWS, fetch += n_in * fetch_step) {
       const int rows = a->n_rows - row < TILE_ROWS ? (int) (a->n_rows - row) : TILE_ROWS;
-      tiles[n_vectors - 1][rows - 1](n_in, (const real *) a->x + row * a->ldx, a->ldx, panel, bias, tile, fetch,
+      tiles[n_vectors - 1][rows - 1](n_in, (const real *) a->x + row * a->ldx, a->ldx, panel, bias,
+                                     in_place ? t.y + row * a->ldy + col : tile, in_place ? a->ldy : TILE_COLS, fetch,
                                      fetch_step);
-      fetch += n_in * fetch_step;
-      if (a->act == MLFF_ACT_NONE)
-        finish_tile(MLFF_ACT_NONE, &t, tile, row, rows, col, cols);
-      else if (a->act == MLFF_ACT_SILU)
-        finish_tile(MLFF_ACT_SILU, &t, tile, row, rows, col, cols);
-      else if (a->act == MLFF_ACT_SSP)
-        finish_tile(MLFF_ACT_SSP, &t, tile, row, rows, col, cols);
-      else
-        finish_tile(MLFF_ACT_CELU, &t, tile, row, rows, col, cols);
+      if (!in_place) finish(a, &t, tile, row, rows, col, cols);
     }
   }
 }
