@@ -81,7 +81,12 @@ int MLFFIO::reverse_comm_width() const
    towards the engine
 ------------------------------------------------------------------------- */
 
-const mlff_graph *MLFFIO::graph(NeighList *list)
+MLFFRows LAMMPS_NS::mlff_plain_rows(const NeighList *list)
+{
+  return {list->inum, list->ilist, list->numneigh, list->firstneigh, nullptr, 0, 1};
+}
+
+const mlff_graph *MLFFIO::graph(const NeighList *list, const MLFFRows &neighbours)
 {
   // neighbor->ncalls also tells of lists that were rebuilt between two steps, e.g. by fix gcmc
   const bool rebuilt = neighbor->ago == 0 || neighbor->ncalls != last_build || list != last_list;
@@ -94,7 +99,7 @@ const mlff_graph *MLFFIO::graph(NeighList *list)
     if (problem.empty() && tags_needed) problem = copy_tags();
     stop_together(problem);
     update_species();
-    copy_list(list);
+    copy_list(neighbours);
   }
   // some fixes swap types without reneighbouring
   if (update_species() || rebuilt) view.list_id++;
@@ -199,7 +204,7 @@ std::string MLFFIO::check_special_bonds() const
 
 /* Rows in the order of the atoms; atoms that are not in the list (hybrid) have empty rows. Pairs beyond cutoff + skin
  * are left out: they are there when another style has a longer cutoff, and cannot matter before the next rebuild. */
-void MLFFIO::copy_list(NeighList *list)
+void MLFFIO::copy_list(const MLFFRows &neighbours)
 {
   const int n_local = view.n_local;
   const double reach = (cutoff + neighbor->skin) * (cutoff + neighbor->skin);
@@ -207,11 +212,11 @@ void MLFFIO::copy_list(NeighList *list)
 
   listed.assign(static_cast<size_t>(n_local), 0);
   size_t n_candidates = 0;
-  for (int ii = 0; ii < list->inum; ii++) {
-    const int i = list->ilist[ii];
+  for (int ii = 0; ii < neighbours.n; ii++) {
+    const int i = neighbours.atoms[ii];
     if (species[i] < 0) continue;
     listed[i] = 1;
-    n_candidates += static_cast<size_t>(list->numneigh[i]);
+    n_candidates += static_cast<size_t>(neighbours.counts[i]);
   }
   row.resize(static_cast<size_t>(n_local) + 1);
   if (nbr.size() < n_candidates) nbr.resize(n_candidates);
@@ -220,9 +225,9 @@ void MLFFIO::copy_list(NeighList *list)
   for (int i = 0; i < n_local; i++) {
     row[i] = n;
     if (!listed[i]) continue;
-    const int *neighbours = list->firstneigh[i];
-    for (int k = 0; k < list->numneigh[i]; k++) {
-      const int j = neighbours[k] & NEIGHMASK;
+    const int *entry = neighbours.of(i);
+    for (int k = 0; k < neighbours.counts[i]; k++, entry += neighbours.step) {
+      const int j = *entry & NEIGHMASK;
       if (species[j] < 0) continue;
       const double dx = x[j][0] - x[i][0], dy = x[j][1] - x[i][1], dz = x[j][2] - x[i][2];
       // written so that a NaN stays in and is reported by the engine

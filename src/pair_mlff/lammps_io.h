@@ -30,6 +30,20 @@ struct MLFFUnits {
   double per_ev;
 };
 
+/* A full neighbour list, however it is stored: neighbour k of atom i is of(i)[k * step]. */
+struct MLFFRows {
+  int n;                        // atoms that have a row
+  const int *atoms, *counts;    // [n] their indices; how many neighbours atom i has is counts[i]
+  const int *const *first;      // of plain lists: where row i begins; nullptr: at table + i * stride
+  const int *table;
+  size_t stride, step;
+
+  const int *of(int i) const { return first ? first[i] : table + static_cast<size_t>(i) * stride; }
+};
+
+/* Those of a list that is not one of Kokkos. */
+MLFFRows mlff_plain_rows(const NeighList *list);
+
 /* If `problem` is not empty on any rank, stops all of them with the text of the lowest such rank. Collective. */
 void mlff_stop_together(class LAMMPS *lammps, const std::string &problem);
 
@@ -47,7 +61,7 @@ class MLFFIO : protected Pointers {
   void set_model(const mlff_info *info, const std::vector<int> &mapping);
 
   /* This step's graph. Collective when the lists are new; a problem on any rank stops all of them. */
-  const mlff_graph *graph(NeighList *list);
+  const mlff_graph *graph(const NeighList *list, const MLFFRows &neighbours);
   /* Makes the next graph read the list again although it is not new: for a style that does not see all steps. */
   void forget_list() { last_list = nullptr; }
   /* Exchange of features between ranks; nullptr on a single rank. */
@@ -121,7 +135,7 @@ class MLFFIO : protected Pointers {
   mlff_halo exchange;
   mlff_result results;
 
-  NeighList *last_list;
+  const NeighList *last_list;
   bigint last_build;
 
   std::vector<int32_t> species, node, nbr;
@@ -151,7 +165,7 @@ class MLFFIO : protected Pointers {
   void find_owners();
   std::string assign_nodes();
   std::string check_special_bonds() const;
-  void copy_list(NeighList *list);
+  void copy_list(const MLFFRows &neighbours);
   std::string atom_name(int i) const;
 };
 

@@ -119,7 +119,7 @@ void PairMLFF::compute(int eflag, int vflag)
   const bool ensemble = impl->ensemble();
   check_wanted();
   const bool deviation = ensemble && (impl->deviation_flag || impl->deviation.is_due());
-  const mlff_graph *graph = io.graph(list);
+  const mlff_graph *graph = io.graph(list, rows());
   mlff_result *result = io.result({eflag_atom != 0, vflag_atom != 0, cvflag_atom != 0, ensemble, deviation});
 
   mlff_error problem = {};
@@ -137,6 +137,11 @@ void PairMLFF::compute(int eflag, int vflag)
   if (ensemble) io.scale_spread();
   if (ensemble && eflag_global) io.reduce_spread(pvector);
   if (deviation) impl->deviation.take(impl->info->n_members);
+}
+
+MLFFRows PairMLFF::rows() const
+{
+  return mlff_plain_rows(list);
 }
 
 /* Quantities that do not exist for models with forces and stress of their own are errors, never zeros. */
@@ -266,7 +271,7 @@ void PairMLFF::setup()
   if (impl->n_forecast == atom->natoms) return;
   impl->n_forecast = atom->natoms;
   MLFFIO &io = impl->io;
-  const mlff_graph *graph = io.graph(list);
+  const mlff_graph *graph = io.graph(list, rows());
   const bool ensemble = impl->ensemble(), deviation = ensemble && (impl->deviation_flag || impl->deviation.is_due());
   mlff_result *wanted = io.result({false, false, false, ensemble, deviation});
   MLFFMemoryForecast(lmp, io).check(impl->model.get(), graph, wanted);

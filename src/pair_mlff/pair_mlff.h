@@ -47,6 +47,9 @@ class PairMLFF : public Pair {
   struct Impl;
   Impl *impl;
 
+  /* The neighbours of `list`. A style that keeps them elsewhere has its own. */
+  virtual struct MLFFRows rows() const;
+
   void allocate();
   void close_model();
   void set_type_flags();
