@@ -151,6 +151,17 @@ def suite_cudasim(build, env):
     return run_ctest(where, with_sanitizers(env, where), "op|model|cudasim", "orb")
 
 
+def suite_gpu(build, env):
+    """The plugin with the simulated device, in BUILD/gpu: LAMMPS with `device cuda` against `device cpu`."""
+    result, where = Result(), os.path.join(build, "gpu")
+    options = ["-DMLFF_CUDASIM=ON", "-DMLFF_BUILD_TESTS=OFF", "-DMLFF_BUILD_PLUGIN=ON", f"-DMLFF_PYTHON={sys.executable}",
+               "-DMLFF_WARNINGS_AS_ERRORS=OFF"]
+    if not build_apart(result, env, where, options):
+        return result
+    there = {**env, "MLFF": os.path.join(where, "mlff"), "MLFF_PLUGIN": os.path.join(where, "mlffplugin.so")}
+    return run_pytest(os.path.join(ROOT, "tests", "gpu"), build, there)
+
+
 def suite_cuda(build, env):
     """The GPU backend compiled by nvcc for all its targets, warnings and register spills being errors, in BUILD/cuda."""
     result, where = Result(), os.path.join(build, "cuda")
@@ -222,12 +233,13 @@ SUITES = {
     "lint": pytest_suite("lint"), "c": suite_c, "lammps": pytest_suite("lammps"), "python": pytest_suite("python"),
     "decks": pytest_suite("decks"), "build": pytest_suite("build"), "package": pytest_suite("package"),
     "slurm": pytest_suite("slurm"),
-    "valgrind": suite_valgrind, "asan": suite_asan, "cudasim": suite_cudasim, "cuda": suite_cuda,
+    "valgrind": suite_valgrind, "asan": suite_asan, "cudasim": suite_cudasim, "gpu": suite_gpu,
+    "cuda": suite_cuda,
 }
 
 
 # The order of starting, so that both processors are busy to the end: what takes long first.
-LONGEST_FIRST = ["cudasim", "lammps", "asan", "package", "cuda", "decks", "c", "lint", "slurm", "python", "valgrind", "build"]
+LONGEST_FIRST = ["cudasim", "lammps", "asan", "package", "gpu", "cuda", "decks", "c", "lint", "slurm", "python", "valgrind", "build"]
 
 
 def timed(name, build, env):

@@ -530,6 +530,7 @@ void cudasim_reset()
   state = settings();
   state.n_devices = (int) from_environment("MLFF_CUDASIM_DEVICES", 1);
   state.shuffle = (unsigned) from_environment("MLFF_CUDASIM_SHUFFLE", 0);
+  state.memory = (size_t) from_environment("MLFF_CUDASIM_MEMORY", (long) state.memory);
 }
 
 static const int initialised = (cudasim_reset(), 0);

@@ -1,0 +1,119 @@
+"""pair_style mlff and fix mlffprof in LAMMPS on a GPU: the simulated one (tests/cudasim).
+
+What `device cuda` gives is compared with `device cpu` in the same LAMMPS. The simulated GPU has the memory and the number that the
+environment says (MLFF_CUDASIM_MEMORY in bytes, MLFF_CUDASIM_DEVICES).
+"""
+
+import json
+import re
+
+import pytest
+from harness import Case, fails, launch, mlff, run, same, water
+
+MODELS = ("painn", "gaussian", "local", "ani")
+
+
+def dynamics(name, folder, options, model, n=3, steps=20, more=""):
+    """A deck of `steps` steps of NVE at 0.1 fs, a new list every 10; the model's GPU or CPU is in `options`."""
+    case = Case(name, water(n), mlff(model, options=options))
+    return case.text(str(folder), single_point=False) + f"""
+velocity all create 300 4711
+neigh_modify every 10 delay 0 check no
+timestep 0.0001
+fix move all nve
+{more}
+thermo_style custom step pe press
+thermo 5
+thermo_modify format float %.17g
+run {steps}
+write_dump all custom {name}.dump id x y z fx fy fz modify sort id format float %.17g
+"""
+
+
+def printed(output):
+    """The lines of thermodynamics."""
+    return re.findall(r"^ +\d+ +-?[\d.]+(?:e[-+]\d+)? +-?[\d.]+(?:e[-+]\d+)? *$", output, re.M)
+
+
+@pytest.mark.parametrize("newton", ("on", "off"))
+def test_same_as_cpu(zoo, tmp_path, newton):
+    """Energy, forces, pressure, energy and stress of atoms in double, in a tilted box smaller than twice the cutoff."""
+    cases = [Case(f"{model}_{device}", water(2, tilt=(1.0, 0.7, -0.9)), mlff(zoo[model], options=f"precision fp64 device {device}"),
+                  newton=newton) for model in MODELS for device in ("cpu", "cuda")]
+    results = run(cases, tmp_path)
+    for model in MODELS:
+        same(results[f"{model}_cuda"], results[f"{model}_cpu"], 1e-9, f"{model}, newton {newton}")
+
+
+@pytest.mark.parametrize("ranks", (2, 3))
+def test_ranks(zoo, tmp_path, ranks):
+    """Several ranks that share a GPU: features travel over the host; the numbers are those of one rank on the CPU."""
+    pairs = {f"{model}_{device}": mlff(zoo[model], options=f"precision fp64 device {device}") for model in ("painn", "gaussian", "ani")
+             for device in ("cpu", "cuda")}
+    system = water((4, 3, 2))
+    one = run([Case(name, system, pair) for name, pair in pairs.items() if name.endswith("cpu")], tmp_path)
+    more = run([Case(name, system, pair) for name, pair in pairs.items() if name.endswith("cuda")], tmp_path, ranks)
+    for name, result in more.items():
+        same(result, one[name.replace("cuda", "cpu")], 1e-8, f"{name}, {ranks} ranks")
+
+
+def test_log_names_it(zoo, tmp_path):
+    """`device auto` takes the GPU, and the log says so; naming kernels of the CPU, or device cpu, does not."""
+    system = water(1)
+    for options, expected in (("", "cuda, fp32"), ("device cuda:0 precision fp64", "cuda, fp64"), ("device cpu", "cpu, fp32")):
+        output = launch(Case("log", system, mlff(zoo["painn"], options=options)).text(str(tmp_path)), str(tmp_path))
+        assert re.search(rf"computed on: +{expected}, kernels", output), output
+    error = fails(Case("none", system, mlff(zoo["painn"], options="device cuda:7")).text(str(tmp_path)), tmp_path)
+    assert "cuda:7" in error and "GPU" in error
+
+
+@pytest.mark.parametrize("model", ("painn", "ani"))
+def test_recorded_steps(zoo, tmp_path, model):
+    """Steps that are replayed give the same bits as steps that are launched one by one."""
+    lines = {}
+    for graph in ("on", "off"):
+        output = launch(dynamics("graph", tmp_path, f"device cuda graph {graph}", zoo[model]), str(tmp_path))
+        replayed = int(re.search(r"(\d+) of \d+ steps so far were replayed", output).group(1)) if graph == "on" else 0
+        assert (replayed > 10) == (graph == "on"), output
+        lines[graph] = (printed(output), (tmp_path / "graph.dump").read_text(encoding="ascii"))
+        assert len(lines[graph][0]) == 5, output
+    assert lines["on"] == lines["off"]
+
+
+def profile(folder, output_name="prof.json"):
+    with open(folder / output_name, encoding="utf-8") as f:
+        return json.load(f)
+
+
+def test_memory_of_the_device(zoo, tmp_path):
+    """The profiler reports what the model holds on the GPU: constant in a settled run, and as much as was foreseen."""
+    output = launch(dynamics("memory", tmp_path, "device cuda", zoo["painn"], steps=60,
+                             more="fix prof all mlffprof 2 warmup 20 file prof.json"), str(tmp_path))
+    report = profile(tmp_path)
+    device, series = report["memory"]["device"], report["memory"]["series"]
+    assert report["device"].startswith("cuda") and report["memory_of"] == "device"
+    assert device["n_samples"] >= 10 and device["verdict"] == "stable" and device["delta_bytes"] == 0, device
+    assert device["initial_bytes"] == device["final_bytes"] == device["peak_bytes"] == series["device_bytes"][-1] > 0
+    assert report["memory_peak_gb"] == pytest.approx(device["peak_bytes"] / 1e9)
+    first, grown = (float(x) for x in re.search(r"on its GPU: +([\d.]+) after the first step, ([\d.]+) when", output).groups())
+    assert 0.85 * first - 0.06 <= device["final_bytes"] / 1e6 <= 1.15 * grown + 0.06
+    assert report["memory"]["host"]["final_bytes"] > 0
+
+
+def test_no_device_no_number(zoo, tmp_path):
+    """On the CPU nothing is said about a device, not zero."""
+    launch(dynamics("host", tmp_path, "device cpu", zoo["painn"], more="fix prof all mlffprof 2 warmup 5 file prof.json"), str(tmp_path))
+    report = profile(tmp_path)
+    assert report["device"] == "cpu" and report["memory_of"] == "host"
+    assert report["memory"]["device"] is None and report["memory"]["series"]["device_bytes"] == []
+
+
+def test_too_large(zoo, tmp_path, monkeypatch):
+    """What does not fit on the GPU is refused before the first step, with the size that does; and that size runs."""
+    monkeypatch.setenv("MLFF_CUDASIM_MEMORY", "6000000")
+    error = fails(dynamics("large", tmp_path, "device cuda", zoo["gaussian"], n=8, steps=0), tmp_path)
+    found = re.search(r"its (\d+) atoms need .* About (\d+) atoms would fit there", error, re.S)
+    assert found and "GPU" in error and "device cpu" in error, error
+    atoms, fit = int(found.group(1)), int(found.group(2))
+    assert atoms == 3 * 8 ** 3 and 0 < fit < atoms
+    launch(dynamics("fits", tmp_path, "device cuda", zoo["gaussian"], n=int((fit / 3) ** (1 / 3)), steps=0), str(tmp_path))
