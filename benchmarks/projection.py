@@ -8,12 +8,13 @@ A step of one rank with n atoms, g ghosts and a box of edges l takes
 
   overhead + atom n + ghost g + latency (messages + reductions log2(ranks)) + bytes / bandwidth
 
-An exchange is LAMMPS' communication with the neighbours in x, then y, then z: two messages for every direction in which
-the box is divided (more where a rank's box is thinner than `reach` = cutoff + skin), and so many bytes for each ghost
-that another rank owns: 24 for positions, 24 for forces, and for message passing 6 F numbers of the features forward
-and 4 F of their gradients back for each layer but the first (docs/architecture.md). Ghosts come from geometry: a slab
-of thickness `reach` on each side, which grows with those of the directions before. Ranks wait for the slowest; density
-is taken to be even, so nothing is lost by imbalance, and computation and exchange do not overlap.
+Positions (24 bytes for each ghost of another rank) and forces (24 bytes) go through LAMMPS' communication with the
+neighbours in x, then y, then z: two messages for every direction in which the box is divided, more where a rank's box
+is thinner than `reach` = cutoff + skin. Features of message passing go straight from the owner of an atom to each rank
+that needs it, all messages at once: 6 F numbers forward and 4 F of gradients back for each layer but the first
+(docs/architecture.md). Ghosts come from geometry: a slab of thickness `reach` on each side, which grows with those of
+the directions before. Ranks wait for the slowest; density is taken to be even, so nothing is lost by imbalance, and
+computation and exchange do not overlap.
 
 What is not known is asked for, or taken from a publication that is named. No constant of a GPU was measured by this
 project: projections for GPUs rest on published programs, or on what you give.
@@ -75,6 +76,12 @@ def halo(edges, grid, reach):
     return sent, messages
 
 
+def others(edges, box, grid, reach):
+    """Volume of what other ranks own within `reach` of a rank's box, each atom once however many images it has."""
+    reached = (min(e + 2 * reach, b) if k > 1 else e for e, b, k in zip(edges, box, grid))
+    return math.prod(reached) - math.prod(edges)
+
+
 def ghosts(edges, density, reach):
     """Ghost atoms of a rank: all that lie within `reach` of its box."""
     return density * (math.prod(e + 2 * reach for e in edges) - math.prod(edges))
@@ -85,11 +92,13 @@ def ghosts(edges, density, reach):
 
 @dataclasses.dataclass(frozen=True)
 class Pattern:
-    """What a potential sends. `exchanges`: bytes per ghost atom, one entry for each exchange in a step."""
+    """What a potential sends. Bytes of an atom, one entry for each exchange in a step: by LAMMPS, and straight from
+    owners."""
 
     name: str
     reach: float  # A, cutoff + skin
     exchanges: tuple = (24, 24)
+    features: tuple = ()
     reductions: int = 1  # over all ranks, in a step: whether neighbour lists are too old
     density: float = WATER
 
@@ -97,7 +106,14 @@ class Pattern:
     def painn(features, layers, cutoff, skin, bytes_per_number=4, density=WATER):
         messages = (6 * features * bytes_per_number, 4 * features * bytes_per_number) * (layers - 1)
         name = f"PaiNN, {features} features, {layers} layers, cutoff {cutoff:g} A, skin {skin:g} A"
-        return Pattern(name, cutoff + skin, (24, 24) + messages, 2, density)  # and whether a rank has failed
+        return Pattern(name, cutoff + skin, (24, 24), messages, 2, density)  # 2: and whether a rank has failed
+
+    @property
+    def sends(self):
+        parts = f"{sum(self.exchanges)} bytes per ghost in {len(self.exchanges)} exchanges"
+        if self.features:
+            parts += f", {sum(self.features)} bytes per atom of another rank in {len(self.features)}"
+        return f"{parts}, {self.reductions} reductions"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,8 +136,10 @@ def terms(pattern, n_atoms, ranks, box=None):
     density = n_atoms / math.prod(box)
     sent, messages = halo(edges, grid, pattern.reach)
     waits = len(pattern.exchanges) * messages + pattern.reductions * math.ceil(math.log2(ranks))
+    waits += len(pattern.features) * (ranks > 1)
     n_ghosts = ghosts(edges, density, pattern.reach)
-    return np.array([1.0, n_atoms / ranks, n_ghosts, waits, density * sent * sum(pattern.exchanges)])
+    direct = others(edges, box, grid, pattern.reach) * sum(pattern.features)
+    return np.array([1.0, n_atoms / ranks, n_ghosts, waits, density * (sent * sum(pattern.exchanges) + direct)])
 
 
 def step_seconds(machine, pattern, n_atoms, ranks, box=None):
@@ -233,7 +251,7 @@ def pattern_of(report):
         raise SystemExit(f"projection.py: {path} is not there: its network says what is exchanged")
     model = modelfile.load_yaml(path)
     if model["architecture"] != "painn":
-        return Pattern(model["name"], model["cutoff"] + report["context"]["skin"], (24, 24), 2)
+        return Pattern(model["name"], model["cutoff"] + report["context"]["skin"], reductions=2)
     network = model["painn"]
     return Pattern.painn(network["n_features"], network["n_interactions"], model["cutoff"], report["context"]["skin"])
 
@@ -368,7 +386,7 @@ def show_measured(args):
     machine = fit(rows, seconds)
     print("Assumptions: ranks alike, even density, liquid water; messages cost what they cost between the measured")
     print("ranks, which share one machine. Between machines latency and bandwidth are others.")
-    print(f"Sends: {pattern.name}; {sum(pattern.exchanges)} bytes per ghost in {len(pattern.exchanges)} exchanges")
+    print(f"{pattern.name} sends {pattern.sends}")
     print(f"Fitted to {len(rows)} runs: {describe(machine)}")
     print(f"{'mode':>8} {'atoms':>8} {'ranks':>6} {'measured':>10} {'model':>9}  ms, difference")
     for (mode, n, p), row, took in zip(labels, rows, seconds):
@@ -402,8 +420,7 @@ def show_gpus(args):
     link = LINK_SOURCE if args.bandwidth == 25 else "given on the command line"
     print(f"     bandwidth: {link}; overhead, ghost and latency: those of A unless given")
     print("     no constant of a GPU is a measurement of this project")
-    n = len(pattern.exchanges)
-    print(f"     sends {sum(pattern.exchanges)} bytes per ghost in {n} exchanges, {pattern.reductions} reductions")
+    print(f"     sends {pattern.sends}")
     show_published()
     projections = []
     for label, machine, what in (("A: ANI-2x, one network, as published", ani, LAMMPS_ANI["pattern"]),

@@ -139,10 +139,10 @@ def processors():
 # ---- the same numbers on every number of ranks -----------------------------------------------------------------------
 
 
-def check_run(args, case, place):
-    """{step: (energy, pressures [6], rows of id, x, y, z, fx, fy, fz)} before and after a few steps in double."""
+def check_run(args, case, place, settings="precision fp64"):
+    """{step: (energy, pressures [6], rows of id, x, y, z, fx, fy, fz)} before and after a few steps."""
     os.makedirs(place, exist_ok=True)
-    variables = {"steps": args.check_steps, "warmup": 0, "every": args.check_steps, "settings": "precision fp64"}
+    variables = {"steps": args.check_steps, "warmup": 0, "every": args.check_steps, "settings": settings}
     output = launch(args, case, {**variables, "check": "check"}, place)
     found = {}
     for step, energy, *pressures in (line.split() for line in re.findall(r"^CHECK (.*)$", output, re.M)):

@@ -7,14 +7,12 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 
 using namespace LAMMPS_NS;
 
-mlff_status MLFFIO::forward_features(void *context, void *features, size_t bytes, mlff_error *problem)
+mlff_status MLFFIO::forward_features(void *context, void *values, size_t bytes, mlff_error *problem)
 {
   auto *io = static_cast<MLFFIO *>(context);
-  const size_t width = (bytes + sizeof(double) - 1) / sizeof(double);
   if (bytes > static_cast<size_t>(io->exchange_width)) {
     if (problem) {
       problem->code = MLFF_E_ARG;
@@ -23,13 +21,11 @@ mlff_status MLFFIO::forward_features(void *context, void *features, size_t bytes
     }
     return MLFF_E_ARG;
   }
-  io->rows = static_cast<char *>(features);
-  io->row_bytes = bytes;
-  io->forward(Forward::ROWS, static_cast<int>(width));
+  io->features.forward(static_cast<char *>(values), io->view.n_local, bytes);
   return MLFF_OK;
 }
 
-mlff_status MLFFIO::reverse_features(void *context, void *features, int width, size_t real_size, mlff_error *problem)
+mlff_status MLFFIO::reverse_features(void *context, void *values, int width, size_t real_size, mlff_error *problem)
 {
   auto *io = static_cast<MLFFIO *>(context);
   if (width > io->reverse_comm) {
@@ -40,7 +36,7 @@ mlff_status MLFFIO::reverse_features(void *context, void *features, int width, s
     }
     return MLFF_E_ARG;
   }
-  io->reverse(features, width, real_size == sizeof(float));
+  io->reverse(values, width, real_size == sizeof(float));
   return MLFF_OK;
 }
 
@@ -51,16 +47,16 @@ mlff_status MLFFIO::reduce_values(void *context, double *values, int n, mlff_err
   return MLFF_OK;
 }
 
-/* LAMMPS takes the width from the pair style. That it can also be an argument is too new for the oldest release. */
-void MLFFIO::forward(Forward kind, int width)
+/* Every ghost gets its owner's rank and index there. LAMMPS takes the width from the pair style. That it can also be an
+ * argument is too new for the oldest release. */
+void MLFFIO::forward_owners()
 {
-  forward_kind = kind;
   if (fix) {
-    comm->forward_comm(fix, width);
+    comm->forward_comm(fix, FORWARD_WIDTH);
     return;
   }
   const int saved = pair->comm_forward;
-  pair->comm_forward = width;
+  pair->comm_forward = FORWARD_WIDTH;
   comm->forward_comm(pair);
   pair->comm_forward = saved;
 }
@@ -85,38 +81,23 @@ void MLFFIO::reverse(void *values, int width, bool floats)
 
 int MLFFIO::pack_forward(int n, const int *atoms, double *buf) const
 {
-  if (forward_kind == Forward::OWNERS) {
-    for (int k = 0; k < n; k++) {
-      buf[2 * k] = owner_rank[atoms[k]];
-      buf[2 * k + 1] = node[atoms[k]];
-    }
-    return 2 * n;
+  for (int k = 0; k < n; k++) {
+    buf[2 * k] = owner_rank[atoms[k]];
+    buf[2 * k + 1] = node[atoms[k]];
   }
-  const size_t width = (row_bytes + sizeof(double) - 1) / sizeof(double);
-  for (int k = 0; k < n; k++, buf += width) {
-    buf[width - 1] = 0.0;
-    memcpy(buf, rows + static_cast<size_t>(node[atoms[k]]) * row_bytes, row_bytes);
-  }
-  return n * static_cast<int>(width);
+  return FORWARD_WIDTH * n;
 }
 
 void MLFFIO::unpack_forward(int n, int first, const double *buf)
 {
-  if (forward_kind == Forward::OWNERS) {
-    for (int k = 0; k < n; k++) {
-      owner_rank[first + k] = static_cast<int>(buf[2 * k]);
-      node[first + k] = static_cast<int>(buf[2 * k + 1]);
-    }
-    return;
-  }
-  const size_t width = (row_bytes + sizeof(double) - 1) / sizeof(double);
-  for (int k = 0; k < n; k++, buf += width) {
-    const int v = node[first + k];
-    if (v >= view.n_local) memcpy(rows + static_cast<size_t>(v) * row_bytes, buf, row_bytes);
+  for (int k = 0; k < n; k++) {
+    owner_rank[first + k] = static_cast<int>(buf[2 * k]);
+    node[first + k] = static_cast<int>(buf[2 * k + 1]);
   }
 }
 
-/* Images of own atoms have nothing to send: they share their owner's row. */
+/* Images of own atoms have nothing to send: they share their owner's row. Of images of an atom of another rank, which
+ * share a row as well, one sends it. */
 template <class Real> int MLFFIO::pack_rows(int n, int first, double *buf) const
 {
   const auto width = static_cast<size_t>(reverse_width);
@@ -128,7 +109,8 @@ template <class Real> int MLFFIO::pack_rows(int n, int first, double *buf) const
   for (int k = 0; k < n; k++, buf += width) {
     const int v = node[first + k];
     const Real *from = static_cast<const Real *>(reverse_rows) + static_cast<size_t>(v) * width;
-    for (size_t c = 0; c < width; c++) buf[c] = v >= view.n_local ? static_cast<double>(from[c]) : 0.0;
+    const bool sends = v >= view.n_local && ghost_of_node[static_cast<size_t>(v - view.n_local)] == first + k;
+    for (size_t c = 0; c < width; c++) buf[c] = sends ? static_cast<double>(from[c]) : 0.0;
   }
   return n * reverse_width;
 }

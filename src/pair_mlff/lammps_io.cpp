@@ -29,8 +29,8 @@ MLFFIO::MLFFIO(LAMMPS *lammps, Pair *pair_style, Fix *fix_style) :
     Pointers(lammps), pair(pair_style), fix(fix_style), units(nullptr), cutoff(0.0), exchange_width(0),
     reverse_comm(VIRIAL_WIDTH), n_members(1), tags_needed(false),
     comm_needed(false), view{}, exchange{this, forward_features, reverse_features, reduce_values}, results{},
-    last_list(nullptr), last_build(-1), forward_kind(Forward::OWNERS), rows(nullptr), row_bytes(0),
-    reverse_rows(nullptr), reverse_width(0), reverse_floats(false), reverse_atoms(false)
+    last_list(nullptr), last_build(-1), features(lammps->world), reverse_rows(nullptr), reverse_width(0),
+    reverse_floats(false), reverse_atoms(false)
 {
 }
 
@@ -68,8 +68,7 @@ void MLFFIO::set_model(const mlff_info *info, const std::vector<int> &mapping)
 
 int MLFFIO::forward_width() const
 {
-  const int features = (exchange_width + static_cast<int>(sizeof(double)) - 1) / static_cast<int>(sizeof(double));
-  return std::max(2, features);
+  return FORWARD_WIDTH;
 }
 
 int MLFFIO::reverse_comm_width() const
@@ -98,6 +97,7 @@ const mlff_graph *MLFFIO::graph(const NeighList *list, const MLFFRows &neighbour
     if (problem.empty()) problem = check_special_bonds();
     if (problem.empty() && tags_needed) problem = copy_tags();
     stop_together(problem);
+    if (comm_needed && exchange_width > 0) features.build(remote_rank, remote_index);
     update_species();
     copy_list(neighbours);
   }
@@ -158,17 +158,31 @@ void MLFFIO::find_owners()
     owner_rank[i] = comm->me;
     node[i] = i;
   }
-  forward(Forward::OWNERS, 2);
+  forward_owners();
 }
 
+/* Nodes of other ranks stand in the order of their owners. */
 std::string MLFFIO::assign_nodes()
 {
-  ghost_of_node.clear();
+  std::vector<int> ghosts;
   for (int g = view.n_local; g < view.n_all; g++) {
     if (owner_rank[g] < 0) return "Ghost atom without an owner: communication of this LAMMPS is not understood";
-    if (owner_rank[g] == comm->me) continue;
-    node[g] = view.n_local + static_cast<int>(ghost_of_node.size());
-    ghost_of_node.push_back(g);
+    if (owner_rank[g] != comm->me) ghosts.push_back(g);
+  }
+  std::sort(ghosts.begin(), ghosts.end(), [this](int a, int b) {
+    if (owner_rank[a] != owner_rank[b]) return owner_rank[a] < owner_rank[b];
+    return node[a] != node[b] ? node[a] < node[b] : a < b;
+  });
+  remote_rank.clear();
+  remote_index.clear();
+  ghost_of_node.clear();
+  for (const int g : ghosts) {
+    if (remote_rank.empty() || remote_rank.back() != owner_rank[g] || remote_index.back() != node[g]) {
+      remote_rank.push_back(owner_rank[g]);
+      remote_index.push_back(node[g]);
+      ghost_of_node.push_back(g);
+    }
+    node[g] = view.n_local + static_cast<int>(ghost_of_node.size()) - 1;
   }
   view.n_nodes = view.n_local + static_cast<int>(ghost_of_node.size());
   return "";
@@ -429,5 +443,6 @@ double MLFFIO::memory_usage() const
 {
   return bytes_of(species) + bytes_of(node) + bytes_of(nbr) + bytes_of(row) + bytes_of(tags) + bytes_of(owner_rank) +
          bytes_of(ghost_of_node) + bytes_of(listed) + bytes_of(forces) + bytes_of(virials) + bytes_of(centroids) +
-         bytes_of(atom_energies) + bytes_of(member_energies) + bytes_of(spread) + bytes_of(member_forces);
+         bytes_of(atom_energies) + bytes_of(member_energies) + bytes_of(spread) + bytes_of(member_forces) +
+         bytes_of(remote_rank) + bytes_of(remote_index) + features.memory_usage();
 }

@@ -6,11 +6,14 @@
  *
  * Ghosts and nodes. At each reneighbouring one forward communication tells every ghost the rank and the local index of
  * its owner. A ghost owned by this rank is a periodic image: it shares its owner's node, so its forces and virials
- * land on the owner without communication. A ghost owned by another rank gets a node of its own, and its rows travel:
- * features by forward communication, forces and virials by reverse communication. No tags and no atom map are needed.
+ * land on the owner without communication. An atom of another rank gets a node, which all ghosts that are images of it
+ * share. Features of these nodes come from their owners (feature_exchange.h); forces and virials go home by LAMMPS'
+ * reverse communication, from one of the ghosts. No tags and no atom map are needed.
  */
 #ifndef LMP_MLFF_LAMMPS_IO_H
 #define LMP_MLFF_LAMMPS_IO_H
+
+#include "feature_exchange.h"
 
 #include "mlff/mlff.h"
 #include "pointers.h"
@@ -59,6 +62,9 @@ class MLFFIO : protected Pointers {
 
   /* mapping[t]: index of atom type t into the model's elements, -1 = not ours. Entry 0 is unused. */
   void set_model(const mlff_info *info, const std::vector<int> &mapping);
+
+  /* Features travel as 16-bit integers (half_rows.h); only for models in single precision. After set_model. */
+  void set_half(bool wanted) { features.set_half(wanted); }
 
   /* This step's graph. Collective when the lists are new; a problem on any rank stops all of them. */
   const mlff_graph *graph(const NeighList *list, const MLFFRows &neighbours);
@@ -121,7 +127,7 @@ class MLFFIO : protected Pointers {
 
  private:
   static constexpr int VIRIAL_WIDTH = 9;
-  enum class Forward { OWNERS, ROWS };
+  static constexpr int FORWARD_WIDTH = 2;
 
   Pair *pair;    // one of the two
   Fix *fix;
@@ -140,22 +146,20 @@ class MLFFIO : protected Pointers {
 
   std::vector<int32_t> species, node, nbr;
   std::vector<int64_t> row, tags;
-  std::vector<int> owner_rank, ghost_of_node, listed;
+  std::vector<int> owner_rank, ghost_of_node, listed, remote_rank, remote_index;    // remote_: of the other nodes
   std::vector<double> forces, virials, centroids, atom_energies, member_energies, spread, member_forces, member_virials;
 
-  Forward forward_kind;
-  char *rows;    // forward: [n_nodes][row_bytes], borrowed from the engine during an exchange
-  size_t row_bytes;
-  void *reverse_rows;    // reverse: [n_nodes][reverse_width] of double or float, or of atoms
+  MLFFFeatureExchange features;
+  void *reverse_rows;    // [n_nodes][reverse_width] of double or float, or of atoms
   int reverse_width;
   bool reverse_floats, reverse_atoms;
 
   MLFFIO(class LAMMPS *lammps, Pair *pair_style, Fix *fix_style);
 
-  static mlff_status forward_features(void *context, void *features, size_t bytes, mlff_error *problem);
-  static mlff_status reverse_features(void *context, void *features, int width, size_t real_size, mlff_error *problem);
+  static mlff_status forward_features(void *context, void *values, size_t bytes, mlff_error *problem);
+  static mlff_status reverse_features(void *context, void *values, int width, size_t real_size, mlff_error *problem);
   static mlff_status reduce_values(void *context, double *values, int n, mlff_error *problem);
-  void forward(Forward kind, int width);
+  void forward_owners();
   void reverse(void *values, int width, bool floats);
   template <class Real> int pack_rows(int n, int first, double *buf) const;
   template <class Real> void add_rows(int n, const int *atoms, const double *buf);

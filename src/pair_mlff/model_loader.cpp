@@ -54,11 +54,11 @@ static std::string check_device(const char *value)
 std::string MLFFSettings::parse(int narg, const char *const *arg)
 {
   static const char *const known =
-      "device, precision, kernels, graph, members, self_test, masses, domain, " MLFF_DEVIATION_KEYWORDS;
+      "device, precision, kernels, graph, members, self_test, masses, domain, exchange, " MLFF_DEVIATION_KEYWORDS;
   for (int i = 0; i < narg; i += 2) {
     const std::string key = arg[i];
     const bool any = key == "device" || key == "precision" || key == "kernels" || key == "self_test" ||
-                     key == "masses" || key == "domain" || key == "members" || key == "graph" ||
+                     key == "masses" || key == "domain" || key == "members" || key == "graph" || key == "exchange" ||
                      MLFFDeviationSettings::knows(key);
     if (!any) return "unknown keyword '" + key + "'; known are: " + known;
     if (i + 1 >= narg) return "keyword '" + key + "' has no value";
@@ -80,6 +80,9 @@ std::string MLFFSettings::parse(int narg, const char *const *arg)
     } else if (key == "graph") {
       problem = one_of("graph", value, {"on", "off"});
       graph = value;
+    } else if (key == "exchange") {
+      problem = one_of("exchange", value, {"full", "half"});
+      half_exchange = strcmp(value, "half") == 0;
     } else if (key == "self_test") {
       problem = one_of("self_test", value, {"yes", "no"});
       self_test = strcmp(value, "yes") == 0;
@@ -89,6 +92,9 @@ std::string MLFFSettings::parse(int narg, const char *const *arg)
     }
     if (!problem.empty()) return problem;
   }
+  if (half_exchange && precision == "fp64")
+    return "exchange half rounds the features of other ranks' atoms, which precision fp64 is not for: use exchange "
+           "full";
   return "";
 }
 

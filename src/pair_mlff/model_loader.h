@@ -31,7 +31,7 @@ std::string mlff_format(const char *format, ...)
 struct MLFFSettings {
   std::string device = "auto", precision = "fp32", kernels = "auto", members = "all", graph = "on";
   MLFFDeviationSettings deviation;
-  bool self_test = true, ignore_masses = false, ignore_domain = false;
+  bool self_test = true, ignore_masses = false, ignore_domain = false, half_exchange = false;
 
   /* Empty, or what is wrong and what is known. */
   std::string parse(int narg, const char *const *arg);

@@ -76,10 +76,12 @@ def test_messages():
 
 
 def test_what_is_sent():
-    """Positions and forces, and for each layer but the first 6 F numbers forward and 4 F back."""
-    assert projection.Pattern.painn(64, 2, 4.5, 1.0).exchanges == (24, 24, 1536, 1024)
-    assert projection.Pattern.painn(64, 1, 4.5, 1.0).exchanges == (24, 24)
-    assert sum(projection.Pattern.painn(64, 3, 4.5, 1.0, bytes_per_number=2).exchanges) == 48 + 2 * 1280
+    """For each layer but the first 6 F numbers forward and 4 F back; of an atom with several images once."""
+    assert projection.Pattern.painn(64, 2, 4.5, 1.0).features == (1536, 1024)
+    assert projection.Pattern.painn(64, 1, 4.5, 1.0).features == ()
+    assert sum(projection.Pattern.painn(64, 3, 4.5, 1.0, bytes_per_number=2).features) == 2 * 1280
+    assert projection.others((10, 10, 5), (10, 10, 10), (1, 1, 2), 6) == 10 * 10 * 5
+    assert projection.others((10, 10, 5), (10, 20, 20), (1, 2, 4), 3) == 10 * 16 * 11 - 500
 
 
 PLANTED = projection.Machine(overhead=3e-4, atom=1.2e-5, ghost=4e-7, latency=2.5e-5, byte=1 / 8e9)

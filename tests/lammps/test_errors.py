@@ -26,7 +26,7 @@ def expect(text, *parts):
 
 SETTINGS = (
     ("devise cpu", "unknown keyword 'devise'",
-     "device, precision, kernels, graph, members, self_test, masses, domain, out_file"),
+     "device, precision, kernels, graph, members, self_test, masses, domain, exchange, out_file"),
     ("cpu", "unknown keyword 'cpu'", "known are"),
     ("device", "keyword 'device' has no value"),
     ("device gpu", "unknown value 'gpu' of keyword 'device'", "auto cpu cuda cuda:N"),
@@ -37,6 +37,8 @@ SETTINGS = (
     ("self_test maybe", "unknown value 'maybe'", "yes no"),
     ("masses off", "unknown value 'off'", "check ignore"),
     ("domain off", "unknown value 'off'", "check ignore"),
+    ("exchange quarter", "unknown value 'quarter'", "full half"),
+    ("exchange half precision fp64", "exchange half rounds", "use exchange full"),
 )
 
 

@@ -1,0 +1,85 @@
+/* feature_exchange.cpp: see feature_exchange.h. */
+#include "feature_exchange.h"
+
+#include "half_rows.h"
+
+#include <cstring>
+
+using namespace LAMMPS_NS;
+
+static constexpr int TAG = 6253;    // LAMMPS' own messages have 0
+
+void MLFFFeatureExchange::build(const std::vector<int> &rank, const std::vector<int> &index)
+{
+  int n_ranks = 1;
+  MPI_Comm_size(world, &n_ranks);
+  std::vector<int> wanted(static_cast<size_t>(n_ranks), 0), asked(wanted), wanted_first(wanted), asked_first(wanted);
+  for (const int r : rank) wanted[static_cast<size_t>(r)]++;
+  MPI_Alltoall(wanted.data(), 1, MPI_INT, asked.data(), 1, MPI_INT, world);
+
+  senders.clear();
+  receivers.clear();
+  int n_wanted = 0, n_asked = 0;
+  for (int r = 0; r < n_ranks; r++) {
+    const auto k = static_cast<size_t>(r);
+    wanted_first[k] = n_wanted;
+    asked_first[k] = n_asked;
+    if (wanted[k] > 0) senders.push_back({r, static_cast<size_t>(n_wanted), wanted[k]});
+    if (asked[k] > 0) receivers.push_back({r, static_cast<size_t>(n_asked), asked[k]});
+    n_wanted += wanted[k];
+    n_asked += asked[k];
+  }
+  // never empty, so that data() is not null
+  std::vector<int> rows_wanted(index);
+  rows_wanted.resize(static_cast<size_t>(n_wanted) + 1);
+  outgoing.resize(static_cast<size_t>(n_asked) + 1);
+  MPI_Alltoallv(rows_wanted.data(), wanted.data(), wanted_first.data(), MPI_INT, outgoing.data(), asked.data(),
+                asked_first.data(), MPI_INT, world);
+  outgoing.pop_back();
+}
+
+void MLFFFeatureExchange::pack(const Peer &peer, const char *rows, size_t row_bytes, size_t packed_bytes)
+{
+  char *to = send_buffer.data() + peer.first * packed_bytes;
+  for (size_t k = peer.first; k < peer.first + static_cast<size_t>(peer.count); k++, to += packed_bytes) {
+    const char *from = rows + static_cast<size_t>(outgoing[k]) * row_bytes;
+    if (half)
+      mlff_half_pack(reinterpret_cast<const float *>(from), row_bytes / sizeof(float), to);
+    else
+      memcpy(to, from, packed_bytes);
+  }
+}
+
+void MLFFFeatureExchange::forward(char *rows, int n_local, size_t row_bytes)
+{
+  const size_t n_numbers = row_bytes / sizeof(float), packed_bytes = half ? mlff_half_bytes(n_numbers) : row_bytes;
+  size_t n_wanted = 0;
+  for (const Peer &peer : senders) n_wanted += static_cast<size_t>(peer.count);
+  if (send_buffer.size() < outgoing.size() * packed_bytes) send_buffer.resize(outgoing.size() * packed_bytes);
+  if (half && receive_buffer.size() < n_wanted * packed_bytes) receive_buffer.resize(n_wanted * packed_bytes);
+  char *place = rows + static_cast<size_t>(n_local) * row_bytes;
+  char *arrival = half ? receive_buffer.data() : place;
+
+  MPI_Datatype row;    // counts of rows stay far below the largest int; bytes would not
+  MPI_Type_contiguous(static_cast<int>(packed_bytes), MPI_BYTE, &row);
+  MPI_Type_commit(&row);
+  requests.resize(senders.size() + receivers.size());
+  MPI_Request *request = requests.data();
+  for (const Peer &peer : senders)
+    MPI_Irecv(arrival + peer.first * packed_bytes, peer.count, row, peer.rank, TAG, world, request++);
+  for (const Peer &peer : receivers) {
+    pack(peer, rows, row_bytes, packed_bytes);
+    MPI_Isend(send_buffer.data() + peer.first * packed_bytes, peer.count, row, peer.rank, TAG, world, request++);
+  }
+  std::vector<MPI_Status> states(requests.size());
+  MPI_Waitall(static_cast<int>(requests.size()), requests.data(), states.data());
+  MPI_Type_free(&row);
+  if (!half) return;
+  for (size_t k = 0; k < n_wanted; k++)
+    mlff_half_unpack(arrival + k * packed_bytes, n_numbers, reinterpret_cast<float *>(place + k * row_bytes));
+}
+
+double MLFFFeatureExchange::memory_usage() const
+{
+  return static_cast<double>(send_buffer.capacity() + receive_buffer.capacity() + outgoing.capacity() * sizeof(int));
+}

@@ -1,0 +1,51 @@
+/* feature_exchange.h: rows of nodes of other ranks, straight from the ranks that own them.
+ *
+ * LAMMPS' own forward communication passes rows on in x, then y, then z, and copies all images of atoms, also of those
+ * that a rank owns. That is right for positions, which differ between images. Features do not, and are long: here each
+ * row travels once from its owner to each rank that needs it, into its place.
+ */
+#ifndef LMP_MLFF_FEATURE_EXCHANGE_H
+#define LMP_MLFF_FEATURE_EXCHANGE_H
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <vector>
+
+namespace LAMMPS_NS {
+
+class MLFFFeatureExchange {
+ public:
+  explicit MLFFFeatureExchange(MPI_Comm communicator) : world(communicator), half(false) {}
+
+  /* Rows of floats travel as 16-bit integers (half_rows.h). */
+  void set_half(bool wanted) { half = wanted; }
+
+  /* Wanted row k is row index[k] of rank[k]. Sorted by rank, no rank is this one. Collective. */
+  void build(const std::vector<int> &rank, const std::vector<int> &index);
+
+  /* rows: [n_local + wanted][row_bytes]; fills those behind the first n_local. Collective. */
+  void forward(char *rows, int n_local, size_t row_bytes);
+
+  double memory_usage() const;
+
+ private:
+  struct Peer {
+    int rank;
+    size_t first;    // of its rows in what is sent or wanted
+    int count;
+  };
+
+  MPI_Comm world;
+  bool half;
+  std::vector<Peer> senders, receivers;    // ranks that send to this one, and that this one sends to
+  std::vector<int> outgoing;               // rows of this rank that are sent, peer after peer
+  std::vector<char> send_buffer, receive_buffer;
+  std::vector<MPI_Request> requests;
+
+  void pack(const Peer &peer, const char *rows, size_t row_bytes, size_t packed_bytes);
+};
+
+}    // namespace LAMMPS_NS
+
+#endif
