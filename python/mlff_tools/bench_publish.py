@@ -101,7 +101,8 @@ def publish(source, folder):
     suite = read_json(source, "suite.json")
     remove_old(folder)
     names = sorted(os.path.join("cases", n) for n in os.listdir(os.path.join(source, "cases")))
-    names += sorted(n for n in os.listdir(source) if n.endswith(".json") and ("_profile" in n or "_scaling_" in n))
+    reports = [n for n in os.listdir(source) if n.endswith(".json") and not n.endswith(profiles.SCALING_REPORTS)]
+    names += sorted(n for n in reports if "_profile" in n or "_scaling_" in n)
     for name in names:
         report = brief(profiles.read(os.path.join(source, name)))
         profiles.write_text(os.path.join(folder, name), dumps(report) + "\n")

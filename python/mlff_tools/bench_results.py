@@ -273,6 +273,8 @@ def remove_old(folder):
     shutil.rmtree(os.path.join(folder, "cases"), ignore_errors=True)
     os.makedirs(os.path.join(folder, "cases"))
     for name in os.listdir(folder):
+        if name.endswith(profiles.SCALING_REPORTS):
+            continue
         if name.endswith(".json") and ("_profile" in name or "_scaling_" in name or name.startswith("comparison_")):
             os.remove(os.path.join(folder, name))
 

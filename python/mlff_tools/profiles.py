@@ -18,6 +18,10 @@ NEEDED = (
 )
 
 
+# Files of `mlff scaling`, which are no reports of single runs.
+SCALING_REPORTS = ("_scaling_strong.json", "_scaling_weak.json", "_scaling_replicas.json")
+
+
 class ProfileError(Exception):
     """A file is not a report; the text says which and why."""
 

@@ -26,6 +26,7 @@ from .report_parts import (
     summary,
     value,
 )
+from .report_ranks import ranks_section
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -101,6 +102,7 @@ def page(folder, title):
     sections = [
         latency_section(runs),
         scaling_section(runs),
+        ranks_section(folder),
         component_section(runs),
         conservation_section(runs),
         pairs_section(folder),
@@ -109,6 +111,7 @@ def page(folder, title):
         ("runs", "Summary"),
         ("latency", "Latency"),
         ("scaling", "Scaling"),
+        ("ranks", "Ranks and replicas"),
         ("components", "Components"),
         ("memory", "Memory and energy"),
         ("compare", "Model against model"),

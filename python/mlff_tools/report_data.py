@@ -54,6 +54,7 @@ class Folder:
         if not os.path.isdir(path):
             raise ProfileError(f"{path}: there is no such folder")
         self.path, self.suite, self.comparisons, self.validation, self.skipped, self.runs = path, None, [], None, [], []
+        self.scalings = []
         found = {}
         for place, folders, names in os.walk(path):
             folders.sort()
@@ -81,6 +82,8 @@ class Folder:
                 self.suite = value if value.get("cases") else self.suite
             elif kind.startswith("mlff-comparison/"):
                 self.comparisons.append(value)
+            elif kind.startswith("mlff-scaling/"):
+                self.scalings.append(value)
             elif isinstance(value, dict) and "thermal_energy_eV" in value:
                 self.validation = value
             else:

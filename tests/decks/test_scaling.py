@@ -12,7 +12,7 @@ import pytest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "python"))
 
-from mlff_tools import scaling  # noqa: E402
+from mlff_tools import bench_results, scaling  # noqa: E402
 from mlff_tools.lammps import LammpsError  # noqa: E402
 
 PLUGIN = os.environ.get("MLFF_PLUGIN", os.path.join(ROOT, "build", "mlffplugin.so"))
@@ -125,6 +125,14 @@ def test_efficiencies():
     assert (weak[1]["speedup"], weak[1]["efficiency"]) == (3.2, 0.8)
     with pytest.raises(LammpsError):
         scaling.add_efficiencies("strong", [row(1, 100, 8.0), row(2, 200, 8.0)])
+
+
+def test_the_suite_leaves_these_files_alone(tmp_path):
+    """`mlff bench` removes its own scaling files of an earlier choice from its folder, not those of `mlff scaling`."""
+    for name in ("m_scaling_strong.json", "m_scaling_replicas.json", "m_scaling_water_63.json", "m_profile.json"):
+        (tmp_path / name).write_text("{}")
+    bench_results.remove_old(str(tmp_path))
+    assert sorted(p.name for p in tmp_path.glob("*.json")) == ["m_scaling_replicas.json", "m_scaling_strong.json"]
 
 
 def test_doubled():

@@ -79,6 +79,31 @@ def test_numbers_are_those_of_the_reports(folder):
     assert f"{teacher / student:.2f}x" in page, "teacher against student, on equal work"
 
 
+def scaling_row(box, ranks, n_atoms, ms, efficiency):
+    return {"box": box, "ranks": ranks, "n_atoms": n_atoms, "median_ms": ms, "efficiency": efficiency, "exchange_ms": 0.25}
+
+
+def test_scaling_reports_are_shown(folder):
+    """Files of `mlff scaling` beside the reports: charts, tables, and what the checks found."""
+    head = {"format": "mlff-scaling/1", "model": "student", "context": {"cpu": "a <cpu>"}, "timestamp": "today"}
+    rows = [scaling_row("1x1x1", 1, 192, 2.5, 1.0), scaling_row("1x1x1", 2, 192, 1.6, 0.78125)]
+    rows.append(scaling_row("1x1x1", 8, 192, 99.0, None))
+    check = {"ranks": 8, "n_atoms": 192, "passed": False, "force": 0.125}
+    write(folder / "student_scaling_strong.json", {**head, "mode": "strong", "rows": rows, "checks": [check]})
+    copies = [{"replicas": n, "n_atoms": 12 * n, "replica_steps_per_second": 4321.0 * n, "cost_against_one": c}
+              for n, c in ((1, 1.0), (4, 0.75))]
+    write(folder / "student_scaling_replicas.json", {**head, "mode": "replicas", "rows": copies, "checks": []})
+    page = make(folder)
+    checker = Balance()
+    checker.feed(page)
+    assert not checker.wrong and not checker.open, (checker.wrong, checker.open)
+    section = page[page.index('id="ranks"'):page.index('id="components"')]
+    assert len(re.findall("<svg", section)) == 4 and "a &lt;cpu&gt;" in section
+    assert "0.7812" in section and "17284" in section and "not measured" in section
+    assert "8 ranks, 192 atoms" in section and "<b>differs from</b> one rank within 1.2e-01" in section
+    assert "Not read" not in page and 'href="#ranks"' in page
+
+
 def test_null_is_not_zero(tmp_path):
     write(tmp_path / "bare.json", bare())
     page = make(tmp_path)
