@@ -1,5 +1,6 @@
 """`mlff scaling`: the same numbers on any number of ranks, efficiencies from times, reports that `mlff show` prints."""
 
+import glob
 import json
 import os
 import re
@@ -12,7 +13,7 @@ import pytest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "python"))
 
-from mlff_tools import bench_results, scaling  # noqa: E402
+from mlff_tools import bench_results, profiles, scaling  # noqa: E402
 from mlff_tools.lammps import LammpsError  # noqa: E402
 
 PLUGIN = os.environ.get("MLFF_PLUGIN", os.path.join(ROOT, "build", "mlffplugin.so"))
@@ -133,6 +134,18 @@ def test_the_suite_leaves_these_files_alone(tmp_path):
         (tmp_path / name).write_text("{}")
     bench_results.remove_old(str(tmp_path))
     assert sorted(p.name for p in tmp_path.glob("*.json")) == ["m_scaling_replicas.json", "m_scaling_strong.json"]
+
+
+RESULTS = sorted(glob.glob(os.path.join(ROOT, "benchmarks", "results", "*_scaling_*.json")))
+
+
+@pytest.mark.parametrize("path", [p for p in RESULTS if p.endswith(profiles.SCALING_REPORTS)], ids=os.path.basename)
+def test_published_results(path):
+    """What is in benchmarks/results can be shown, and its checks passed."""
+    with open(path, encoding="utf-8") as f:
+        report = json.load(f)
+    assert "scaling: water-benzene-student on cpu" in show(path) and "host" not in report["context"]
+    assert report["rows"] and all(c["passed"] for c in report["checks"])
 
 
 def test_doubled():
