@@ -139,13 +139,15 @@ def test_the_suite_leaves_these_files_alone(tmp_path):
 RESULTS = sorted(glob.glob(os.path.join(ROOT, "benchmarks", "results", "*_scaling_*.json")))
 
 
-@pytest.mark.parametrize("path", [p for p in RESULTS if p.endswith(profiles.SCALING_REPORTS)], ids=os.path.basename)
-def test_published_results(path):
-    """What is in benchmarks/results can be shown, and its checks passed."""
-    with open(path, encoding="utf-8") as f:
-        report = json.load(f)
-    assert "scaling: water-benzene-student on cpu" in show(path) and "host" not in report["context"]
-    assert report["rows"] and all(c["passed"] for c in report["checks"])
+def test_published_results():
+    """What there is in benchmarks/results can be shown, and its checks passed."""
+    for path in RESULTS:
+        if not path.endswith(profiles.SCALING_REPORTS):
+            continue
+        with open(path, encoding="utf-8") as f:
+            report = json.load(f)
+        assert "scaling: water-benzene-student on cpu" in show(path) and "host" not in report["context"], path
+        assert report["rows"] and all(c["passed"] for c in report["checks"]), path
 
 
 def test_doubled():
