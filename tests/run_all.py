@@ -196,13 +196,13 @@ def suite_valgrind(build, env):
 
 # ---- Python suites (pytest) -----------------------------------------------------------------------------------------
 
-def run_pytest(folder, build, env):
-    """Runs one folder of tests by pytest and reads its JUnit file."""
+def run_pytest(folder, build, env, python=(sys.executable,)):
+    """Runs one folder of tests by pytest and reads its JUnit file. python: the command that is Python."""
     result = Result()
     report = os.path.join(build, f"pytest-{os.path.basename(folder)}.xml")
     if os.path.exists(report):
         os.remove(report)
-    code, output = run([sys.executable, "-m", "pytest", "-q", "-rs", "--tb=short", "-p", "no:cacheprovider",
+    code, output = run([*python, "-m", "pytest", "-q", "-rs", "--tb=short", "-p", "no:cacheprovider",
                         f"--junitxml={report}", "--rootdir", ROOT, folder], env)
     if not os.path.exists(report):
         result.fail(output)
@@ -229,17 +229,47 @@ def pytest_suite(name):
     return lambda build, env: run_pytest(os.path.join(ROOT, "tests", name), build, env)
 
 
+# ---- LAMMPS with Kokkos, in a Debian of its own -----------------------------------------------------------------------
+
+KOKKOS_ROOT = os.path.join(ROOT, "scripts", "kokkos_root.sh")
+KOKKOS_LAMMPS = ["-DMLFF_LAMMPS=source", "-DLAMMPS_SOURCE_DIR=/opt/lammps/tree", "-DMLFF_LMP=/opt/lammps/build/lmp",
+                 "-DMPI_CXX_COMPILER=/usr/bin/mpicxx.mpich", "-DMLFF_PYTHON=/usr/bin/python3", "-DMLFF_KOKKOS=ON"]
+
+
+def suite_kokkos(build, env):
+    """pair_style mlff/kk against mlff: the plugin for the LAMMPS of scripts/kokkos_root.sh, in BUILD/kokkos, and its tests."""
+    result, where = Result(), os.path.join(build, "kokkos")
+    env = {**env, "FOLDERS": build}
+    code, output = run([KOKKOS_ROOT, "ready"], env)
+    if code:
+        result.skips.append(output.strip())
+        return result
+    configure = ["cmake", "-S", ROOT, "-B", where, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DMLFF_BUILD_TESTS=OFF",
+                 "-DMLFF_BUILD_CLI=OFF", "-DMLFF_BUILD_EXAMPLES=OFF", "-DMLFF_KERNELS_X86=OFF", *KOKKOS_LAMMPS]
+    for command in [configure, ["ninja", "-C", where]]:
+        code, output = run([KOKKOS_ROOT, "run", *command], env)
+        if code:
+            result.fail(output)
+            return result
+    settings = {"MLFF_PLUGIN": os.path.join(where, "mlffplugin.so"), "MLFF_LMP": "/opt/lammps/build/lmp",
+                "MLFF_MPIEXEC": "/usr/bin/mpiexec.mpich", "PYTHONPATH": os.path.join(ROOT, "python"),
+                "PYTHONDONTWRITEBYTECODE": "1", "OMP_PROC_BIND": "false", "OMP_WAIT_POLICY": "passive"}
+    python = [KOKKOS_ROOT, "run", "env", *(f"{key}={value}" for key, value in settings.items()), "python3"]
+    return run_pytest(os.path.join(ROOT, "tests", "kokkos"), build, env, python)
+
+
 SUITES = {
     "lint": pytest_suite("lint"), "c": suite_c, "lammps": pytest_suite("lammps"), "python": pytest_suite("python"),
     "decks": pytest_suite("decks"), "build": pytest_suite("build"), "package": pytest_suite("package"),
-    "slurm": pytest_suite("slurm"),
+    "slurm": pytest_suite("slurm"), "kokkos": suite_kokkos,
     "valgrind": suite_valgrind, "asan": suite_asan, "cudasim": suite_cudasim, "gpu": suite_gpu,
     "cuda": suite_cuda,
 }
 
 
 # The order of starting, so that both processors are busy to the end: what takes long first.
-LONGEST_FIRST = ["cudasim", "lammps", "asan", "package", "gpu", "cuda", "decks", "c", "lint", "slurm", "python", "valgrind", "build"]
+LONGEST_FIRST = ["cudasim", "lammps", "asan", "package", "kokkos", "gpu", "cuda", "decks", "c", "lint", "slurm",
+                 "python", "valgrind", "build"]
 
 
 def timed(name, build, env):

@@ -1,6 +1,9 @@
 /* mlffplugin.cpp: what LAMMPS calls when it loads the plugin, by `plugin load mlffplugin.so` or on its own when the
  * file lies in a folder of LAMMPS_PLUGIN_PATH. Only lammpsplugin_init is exported. */
 #include "pair_mlff.h"
+#if MLFF_HAVE_KOKKOS
+#include "pair_mlff_kokkos.h"
+#endif
 
 #include "../fix_mlffprof/fix_mlffprof.h"
 
@@ -59,6 +62,18 @@ static void *create_pair_mlff(void *lmp)
 {
   return new PairMLFF(static_cast<LAMMPS *>(lmp));
 }
+
+#if MLFF_HAVE_KOKKOS
+static void *create_pair_mlff_kk_host(void *lmp)
+{
+  return new PairMLFFKokkos(static_cast<LAMMPS *>(lmp), false);
+}
+
+static void *create_pair_mlff_kk(void *lmp)
+{
+  return new PairMLFFKokkos(static_cast<LAMMPS *>(lmp), true);
+}
+#endif
 
 static void *create_fix_mlffprof(void *lmp, int narg, char **arg)
 {
@@ -129,6 +144,12 @@ struct style_entry {
 /* Every style of the plugin is one entry here. */
 static const style_entry STYLES[] = {
     {"pair", "mlff", "mlff " MLFF_VERSION ", pair style for machine-learned force fields", create_pair_mlff, nullptr},
+#if MLFF_HAVE_KOKKOS
+    {"pair", "mlff/kk", "mlff " MLFF_VERSION ", pair style mlff for Kokkos", create_pair_mlff_kk, nullptr},
+    {"pair", "mlff/kk/device", "mlff " MLFF_VERSION ", pair style mlff for Kokkos", create_pair_mlff_kk, nullptr},
+    {"pair", "mlff/kk/host", "mlff " MLFF_VERSION ", pair style mlff for Kokkos, host", create_pair_mlff_kk_host,
+     nullptr},
+#endif
     {"fix", "mlffprof", "mlff " MLFF_VERSION ", fix for latency, memory, drift and accuracy of any pair style", nullptr,
      create_fix_mlffprof},
 };

@@ -1,4 +1,5 @@
 """cmake/LammpsHeaders.cmake: finds a LAMMPS in its three forms and refuses, with advice, what could not work.
+cmake/LammpsKokkos.cmake: builds mlff/kk for the Kokkos of that LAMMPS and for no other one.
 
 LAMMPS is imitated by small trees: headers that are never compiled, an mpi.h that says whose it is, and a program `lmp` that
 prints what `lmp -h` prints.
@@ -21,16 +22,24 @@ include(LammpsHeaders)
 get_target_property(dirs LAMMPS::headers INTERFACE_INCLUDE_DIRECTORIES)
 get_target_property(defs LAMMPS::headers INTERFACE_COMPILE_DEFINITIONS)
 message(STATUS "RESULT ${MLFF_LAMMPS_VERSION}|${defs}|${dirs}")
+include(LammpsKokkos)
+message(STATUS "KOKKOS ${MLFF_HAVE_KOKKOS}")
+if(MLFF_HAVE_KOKKOS)
+  get_target_property(dirs LAMMPS::kokkos INTERFACE_INCLUDE_DIRECTORIES)
+  get_target_property(defs LAMMPS::kokkos INTERFACE_COMPILE_DEFINITIONS)
+  get_target_property(features LAMMPS::kokkos INTERFACE_COMPILE_FEATURES)
+  message(STATUS "KOKKOS_TARGET ${defs}|${dirs}|${features}")
+endif()
 """ % ROOT
 
 MPI = {"MPICH": "#define MPICH_VERSION \"4.0\"\n", "OpenMPI": "#define OMPI_MAJOR_VERSION 4\n", "stubs": "#define MPI_STUBS\n"}
 MPI_LINE = {"MPICH": "MPICH Version: 4.0", "OpenMPI": "Open MPI v4.1.4", "stubs": "LAMMPS MPI STUBS for LAMMPS version"}
 
 
-def lmp_program(path, version="4 Jul 2026", sizes="SMALLBIG", mpi="stubs", packages="KSPACE PLUGIN"):
+def lmp_program(path, version="4 Jul 2026", sizes="SMALLBIG", mpi="stubs", packages="KSPACE PLUGIN", more=""):
     path.parent.mkdir(parents=True, exist_ok=True)
     text = (f"\nLarge-scale Atomic/Molecular Massively Parallel Simulator - {version}\n\nMPI v3.1: {MPI_LINE[mpi]}\n\n"
-            f"Active compile time flags:\n\n-DLAMMPS_{sizes}\n\nInstalled packages:\n\n{packages} \n\n"
+            f"Active compile time flags:\n\n-DLAMMPS_{sizes}\n\n{more}Installed packages:\n\n{packages} \n\n"
             "List of individual style options included in this LAMMPS executable\n")
     path.write_text("#!/bin/sh\ncat <<'EOF'\n" + text + "EOF\n")
     path.chmod(0o755)
@@ -165,6 +174,67 @@ def test_not_a_tree(configure, tmp_path):
 def test_unknown_choice(configure):
     code, text = configure("-DMLFF_LAMMPS=guess")
     assert code != 0 and "is not one of auto, wheel, config, source" in text, text
+
+
+KOKKOS = ("Accelerator configuration:\n\nKOKKOS package API: OpenMP Serial\nKOKKOS package precision: {precision}\n"
+          "KOKKOS package view layout: legacy\nKokkos library version: 5.2.2\n\n")
+
+
+def kokkos_tree(path, precision="double", headers=True, packages="KOKKOS PLUGIN"):
+    """Options for a LAMMPS with Kokkos: source tree and program."""
+    tree = source_tree(path / "lammps")
+    if headers:
+        (tree / "src" / "KOKKOS").mkdir()
+        (tree / "src" / "KOKKOS" / "kokkos_type.h").write_text("")
+    lmp = lmp_program(path / "bin" / "lmp", packages=packages, more=KOKKOS.format(precision=precision))
+    return [f"-DLAMMPS_SOURCE_DIR={tree}", f"-DMLFF_LMP={lmp}", "-DMLFF_LAMMPS_MPI=stubs"]
+
+
+def kokkos_library(path, version="5.2.2", devices="OPENMP;SERIAL"):
+    place = path / "kokkos" / "lib" / "cmake" / "Kokkos"
+    place.mkdir(parents=True)
+    (place / "KokkosConfig.cmake").write_text(
+        f'set(Kokkos_DEVICES "{devices}")\nadd_library(Kokkos::kokkos INTERFACE IMPORTED)\n')
+    (place / "KokkosConfigVersion.cmake").write_text(
+        f'set(PACKAGE_VERSION "{version}")\nset(PACKAGE_VERSION_COMPATIBLE TRUE)\n')
+    return f"-DKokkos_ROOT={path / 'kokkos'}"
+
+
+@pytest.mark.parametrize("precision, definition", [("double", "DOUBLE_DOUBLE"), ("mixed", "SINGLE_DOUBLE"),
+                                                   ("single", "SINGLE_SINGLE")])
+def test_kokkos(configure, tmp_path, precision, definition):
+    code, text = configure(*kokkos_tree(tmp_path, precision), kokkos_library(tmp_path))
+    assert code == 0 and "KOKKOS 1" in text, text
+    assert f"KOKKOS_TARGET LMP_KOKKOS;LMP_KOKKOS_{definition};LMP_KOKKOS_LAYOUT_LEGACY;" in text, text
+    assert "/lammps/src/KOKKOS;" in text and "cxx_std_20" in text, text
+
+
+def test_kokkos_of_version_4(configure, tmp_path):
+    """An older LAMMPS, which does not say which version it was built with."""
+    options = kokkos_tree(tmp_path)
+    lmp = tmp_path / "bin" / "lmp"
+    lmp.write_text(lmp.read_text().replace("Kokkos library version: 5.2.2", "").replace("view layout: legacy", ""))
+    code, text = configure(*options, kokkos_library(tmp_path, "4.6.1"))
+    assert code == 0 and "LMP_KOKKOS_LAYOUT_LEGACY" in text and "cxx_std_17" in text, text
+
+
+@pytest.mark.parametrize("tree, library, part", [
+    ({}, None, "CMake does not find Kokkos"),
+    ({}, {"version": "5.1.0"}, "is Kokkos 5.1.0, and LAMMPS was built with 5.2.2"),
+    ({}, {"devices": "CUDA;OPENMP;SERIAL"}, "is a Kokkos for CUDA;OPENMP;SERIAL, and LAMMPS was built with one for OPENMP;SERIAL"),
+    ({"headers": False}, {}, "no KOKKOS/kokkos_type.h"),
+    ({"packages": "PLUGIN"}, {}, "was built without the package KOKKOS"),
+])
+def test_kokkos_refused(configure, tmp_path, tree, library, part):
+    """AUTO leaves the style out and says why where LAMMPS has the package; ON makes an error of it."""
+    options = kokkos_tree(tmp_path, **tree) + ([] if library is None else [kokkos_library(tmp_path, **library)])
+    options.append("-DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF")
+    code, text = configure(*options)
+    assert code == 0 and "KOKKOS 0" in text and (part in text) == ("packages" not in tree), text
+    code, text = configure(*options, "-DMLFF_KOKKOS=ON")
+    assert code != 0 and part in text, text
+    code, text = configure(*options, "-DMLFF_KOKKOS=OFF")
+    assert code == 0 and "KOKKOS 0" in text and part not in text, text
 
 
 def test_setup_names_missing_packages(tmp_path):

@@ -116,7 +116,7 @@ def test_shell_scripts():
     shellcheck = shutil.which("shellcheck")
     if not shellcheck:
         pytest.skip("shellcheck is not installed")
-    code, output = run(shellcheck, "scripts/setup.sh", "tests/lammps_releases.sh", ".ci/run", "examples/slurm/long.sbatch",
+    code, output = run(shellcheck, "scripts/setup.sh", "scripts/kokkos_root.sh", "tests/lammps_releases.sh", ".ci/run", "examples/slurm/long.sbatch",
                        "examples/slurm/array.sbatch")
     assert code == 0, output
 
