@@ -1,6 +1,6 @@
 #!/bin/sh
 # A Debian sid with Kokkos and a LAMMPS that has the packages KOKKOS and PLUGIN, in a folder of its own: with it pair_style
-# mlff/kk is tested. Needs root, debootstrap and the network (deb.debian.org), 6 GB, and minutes to compile LAMMPS.
+# mlff/kk is tested. Needs root, debootstrap and the network (deb.debian.org), 3 GB, and minutes to compile LAMMPS.
 #
 #   scripts/kokkos_root.sh make              makes it, or goes on where the last time ended
 #   scripts/kokkos_root.sh ready             exit code 0 when it is there, else it says why not
