@@ -1,7 +1,7 @@
 """Speed of pair_style mlff against other programs, as ratios measured in one interleaved run on one pinned core.
 
   benchmarks/speed.py [options] all | PART ...      measures, writes results/speed-DATE.json and .md
-  benchmarks/speed.py --write-docs FILE.json        fills docs/performance.md from a result
+  benchmarks/speed.py --write-docs FILE.json ...    fills docs/performance.md from results
   benchmarks/speed.py --list
 
 Parts: ani (TorchANI), painn (SchNetPack), orb (orb-models), student (LAMMPS' own POD and SNAP), ranks (two MPI ranks), teacher (teacher
@@ -157,7 +157,8 @@ def parse_arguments(argv):
                         help="folder with the published parameters (default: $MLFF_SHARED_DIR, ../shared)")
     parser.add_argument("--out", default=os.path.join(ROOT, "benchmarks", "results"), help="folder of the results")
     parser.add_argument("--list", action="store_true", help="print the parts and end")
-    parser.add_argument("--write-docs", metavar="FILE", help="fill docs/performance.md from a result and end")
+    parser.add_argument("--write-docs", nargs="+", metavar="FILE",
+                        help="fill docs/performance.md from results, later ones in place of parts of earlier ones, and end")
     args = parser.parse_args(argv)
     unknown = [p for p in args.parts if p not in ("all", "memory", *PARTS)]
     if unknown:
@@ -177,8 +178,11 @@ def main(argv=None):
         print(f"{'memory':10s}{speed_memory.__doc__}")
         return 0
     if args.write_docs:
-        with open(args.write_docs, encoding="utf-8") as file:
-            speed_report.write_docs(json.load(file), args.write_docs, os.path.join(ROOT, "docs", "performance.md"))
+        results = []
+        for path in args.write_docs:
+            with open(path, encoding="utf-8") as file:
+                results.append(json.load(file))
+        speed_report.write_docs(results, args.write_docs, os.path.join(ROOT, "docs", "performance.md"))
         return 0
     names = [*PARTS, "memory"] if "all" in args.parts else args.parts
     context = None

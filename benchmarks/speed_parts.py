@@ -14,7 +14,7 @@ import yaml
 
 import speed_random
 import speed_systems
-from speed_cases import LammpsCase, TorchCase, TorchProgram
+from speed_cases import LammpsCase, TorchCase, TorchProgram, TwoRuns
 from speed_lammps import RunError
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -241,9 +241,11 @@ def ranks(context):
     cases, ratios = [], []
     for atoms in WATER:
         one, two = own_case(context, "student", atoms), own_case(context, "student", atoms, ranks=2)
-        cases += [one, two]
+        both = TwoRuns(context, one)
+        cases += [one, two, both]
         ratios.append(Ratio(f"student, {atoms} atoms: 1 rank / 2 ranks", [one.name], two.name,
                             bar=1.8 if atoms <= 648 else None))
+        ratios.append(Ratio(f"student, {atoms} atoms: two separate runs at once / one", [both.name], one.name))
     return Part("Student on two ranks", cases, ratios)
 
 

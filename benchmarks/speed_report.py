@@ -149,15 +149,30 @@ def write(result, folder):
     return base + ".json", base + ".md"
 
 
-def write_docs(result, source, path):
-    """Replaces what lies between the two marks in the document `path` by the tables of `result`."""
+def _without_later(results):
+    """Of several results, each without the parts that a later one has."""
+    left, later = [], set()
+    for result in reversed(results):
+        parts = {name: part for name, part in result["parts"].items() if name not in later}
+        ratios = [row for row in result["ratios"] if row["part"] not in later]
+        kept = {**result, "parts": parts, "ratios": ratios}
+        if "memory" in later:
+            kept.pop("memory", None)
+        later |= set(result["parts"]) | ({"memory"} if "memory" in result else set())
+        left.append(kept)
+    return left[::-1]
+
+
+def write_docs(results, sources, path):
+    """Replaces what lies between the two marks in the document `path` by the tables of `results`, whose files are `sources`."""
     with open(path, encoding="utf-8") as file:
         text = file.read()
     if text.count(BEGIN) != 1 or text.count(END) != 1:
         raise ValueError(f"{path} must have each of these lines once: {BEGIN} and {END}")
     head, tail = text[:text.index(BEGIN)], text[text.index(END):]
-    name = os.path.basename(source)
-    text = f"{head}{BEGIN}\nFrom `benchmarks/results/{name}`.\n\n{markdown(result)}\n{tail}"
+    blocks = [f"From `benchmarks/results/{os.path.basename(source)}`.\n\n{markdown(result)}\n"
+              for result, source in zip(_without_later(results), sources)]
+    text = f"{head}{BEGIN}\n{''.join(blocks)}{tail}"
     temporary = path + ".part"
     with open(temporary, "w", encoding="utf-8") as out:
         out.write(text)

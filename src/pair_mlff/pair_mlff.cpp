@@ -148,16 +148,16 @@ MLFFRows PairMLFF::rows() const
 void PairMLFF::check_wanted() const
 {
   const unsigned traits = impl->info->traits;
-  const std::string model = std::string("pair_style mlff: this model (") + impl->info->architecture + ") ";
+  const char *problem = nullptr;
   if (eflag_atom && !(traits & MLFF_NODE_ENERGIES))
-    error->all(FLERR, model +
-                          "has no energies of atoms, because its energy is a function of the mean feature of all atoms "
-                          "and not a sum over atoms: take `compute pe/atom` and what uses it away");
-  if ((vflag_atom || cvflag_atom) && !(traits & MLFF_CONSERVATIVE))
-    error->all(FLERR, model +
-                          "has no per-atom stress, because its stress is an output for the whole cell and its forces "
-                          "are no sums over pairs: take `compute stress/atom` and what uses it away; the pressure of "
-                          "the system is available");
+    problem = "has no energies of atoms, because its energy is a function of the mean feature of all atoms "
+              "and not a sum over atoms: take `compute pe/atom` and what uses it away";
+  else if ((vflag_atom || cvflag_atom) && !(traits & MLFF_CONSERVATIVE))
+    problem = "has no per-atom stress, because its stress is an output for the whole cell and its forces "
+              "are no sums over pairs: take `compute stress/atom` and what uses it away; the pressure of "
+              "the system is available";
+  if (problem)
+    error->all(FLERR, std::string("pair_style mlff: this model (") + impl->info->architecture + ") " + problem);
 }
 
 /* Minimizers with a line search look for the minimum of an energy whose gradient the forces are not. */

@@ -98,13 +98,23 @@ class Document(unittest.TestCase):
             with open(path, "w", encoding="utf-8") as out:
                 out.write(f"before\n{speed_report.BEGIN}\nold\n{speed_report.END}\nafter\n")
             for _ in range(2):
-                speed_report.write_docs(self.RESULT, "results/speed.json", path)
+                speed_report.write_docs([self.RESULT], ["results/speed.json"], path)
             with open(path, encoding="utf-8") as file:
                 text = file.read()
         self.assertTrue(text.startswith(f"before\n{speed_report.BEGIN}\n"))
         self.assertTrue(text.endswith(f"{speed_report.END}\nafter\n"))
         self.assertIn("not measured: ani: no PyTorch", text)
         self.assertNotIn("old", text)
+
+    def test_later_results_replace_parts(self):
+        def row(part):
+            return {"part": part, "name": f"ratio of {part}"}
+
+        first = {**self.RESULT, "parts": {"ani": "old", "ranks": "old"}, "ratios": [row("ani"), row("ranks")], "memory": "old"}
+        second = {**self.RESULT, "parts": {"ranks": "new"}, "ratios": [row("ranks")], "memory": "new"}
+        a, b = speed_report._without_later([first, second])
+        self.assertEqual((a["parts"], a["ratios"], "memory" in a), ({"ani": "old"}, [row("ani")], False))
+        self.assertEqual(b, second)
 
     def test_the_real_document_has_the_marks(self):
         with open(os.path.join(ROOT, "docs", "performance.md"), encoding="utf-8") as file:
