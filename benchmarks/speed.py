@@ -28,6 +28,9 @@ import speed_parts
 import speed_report
 from speed_parts import PARTS, ROOT, Skip
 
+sys.path.insert(0, os.path.join(ROOT, "python"))
+from mlff_tools.lammps import find_potentials  # noqa: E402
+
 FORMAT = "mlff-speed/1"
 
 
@@ -42,7 +45,7 @@ class Context:
         self.torch_python = os.environ.get("MLFF_TORCH_PYTHON", "")
         self.nep_plugin = os.environ.get("MLFF_BENCH_NEP_PLUGIN", "")
         self.nep_model = os.environ.get("MLFF_BENCH_NEP_MODEL", "")
-        self.potentials = speed_conditions.find_potentials(self.lmp)
+        self.potentials = find_potentials(self.lmp)
         self.cores = speed_conditions.choose_cores(args.core)
         self.seconds = args.seconds
         self.skipped, self.closing, self.versions = {}, [], {}

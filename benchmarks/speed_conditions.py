@@ -1,6 +1,5 @@
 """Under which conditions speed was measured: machine, versions, cores, and what else ran."""
 
-import glob
 import os
 import platform
 import re
@@ -27,18 +26,6 @@ def find_plugin(build):
         if os.path.exists(path):
             return path
     raise RunError(f"{build} has no mlffplugin.so: run `make build`, or give --build")
-
-
-def find_potentials(lmp):
-    """Folder of LAMMPS' potential files; an empty string when there is none."""
-    named = os.environ.get("LAMMPS_POTENTIALS", "").split(":")
-    prefix = os.path.dirname(os.path.dirname(os.path.abspath(lmp)))
-    package = os.path.join(prefix, "lib", "python3*", "site-packages", "lammps")
-    around = glob.glob(os.path.join(package, "share", "lammps", "potentials"))
-    for folder in [*named, *around, os.path.join(prefix, "share", "lammps", "potentials")]:
-        if folder and os.path.isdir(folder):
-            return folder
-    return ""
 
 
 def choose_cores(core):

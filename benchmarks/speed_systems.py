@@ -112,13 +112,13 @@ def reference_water(shared):
         return json.load(file)["structures"]["water64"]
 
 
-def rattled_silicon(seed=3):
-    """64 atoms of diamond cubic silicon, rattled by 0.05 A, in the form of reference_water."""
+def rattled_silicon(cells=(2, 2, 2), seed=3):
+    """Diamond cubic silicon of so many cubic cells, 8 atoms each, rattled by 0.05 A, in the form of reference_water."""
     unit = np.array([[0, 0, 0], [0, 2, 2], [2, 0, 2], [2, 2, 0], [1, 1, 1], [1, 3, 3], [3, 1, 3], [3, 3, 1]]) * 5.43 / 4
-    grid = np.stack(np.meshgrid(*[np.arange(2)] * 3, indexing="ij"), -1).reshape(-1, 3) * 5.43
+    grid = np.stack(np.meshgrid(*[np.arange(n) for n in cells], indexing="ij"), -1).reshape(-1, 3) * 5.43
     x = (unit[None] + grid[:, None]).reshape(-1, 3)
     x = x + 0.05 * np.random.default_rng(seed).normal(size=x.shape)
-    return {"numbers": [14] * len(x), "positions": x.tolist(), "cell": (2 * 5.43 * np.eye(3)).tolist()}
+    return {"numbers": [14] * len(x), "positions": x.tolist(), "cell": np.diag(5.43 * np.array(cells)).tolist()}
 
 
 def write_elements(path, structure):

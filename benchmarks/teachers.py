@@ -26,6 +26,7 @@ import numpy as np
 import speed_conditions
 import speed_lammps
 import speed_systems
+from speed import Context
 from speed_cases import TorchProgram
 from speed_parts import Skip, _tools, converted
 
@@ -42,15 +43,6 @@ MOLECULE = np.array([[0.0, 0.0, 0.0], [0.7675, 0.589, 0.0], [-0.7675, 0.589, 0.0
 RANDOM = "random weights of full size, without physics: for timings only"
 
 
-def silicon(cells, seed=3):
-    """Diamond cubic silicon, rattled by 0.05 A."""
-    unit = np.array([[0, 0, 0], [0, 2, 2], [2, 0, 2], [2, 2, 0], [1, 1, 1], [1, 3, 3], [3, 1, 3], [3, 3, 1]]) * 5.43 / 4
-    grid = np.stack(np.meshgrid(*[np.arange(n) for n in cells], indexing="ij"), -1).reshape(-1, 3) * 5.43
-    x = (unit[None] + grid[:, None]).reshape(-1, 3)
-    x = x + 0.05 * np.random.default_rng(seed).normal(size=x.shape)
-    return {"numbers": [14] * len(x), "positions": x.tolist(), "cell": np.diag(5.43 * np.array(cells)).tolist()}
-
-
 def water(counts, seed=5):
     """Water molecules on a grid, turned at random, at 1 g/cm3."""
     rng, x = np.random.default_rng(seed), []
@@ -59,19 +51,6 @@ def water(counts, seed=5):
         x.append(MOLECULE @ speed_systems._random_rotation(rng).T + (corner + 0.5) * SPACING)
     return {"numbers": [8, 1, 1] * len(grid), "positions": np.concatenate(x).tolist(),
             "cell": np.diag(SPACING * np.array(counts)).tolist()}
-
-
-class Context:
-    """What parts of speed.py need."""
-
-    def __init__(self, args):
-        self.lmp = args.lmp or speed_conditions.find_lmp()
-        self.plugin = speed_conditions.find_plugin(args.build)
-        self.work, self.shared = os.path.abspath(args.work), os.path.abspath(args.shared)
-        self.torch_python = os.environ.get("MLFF_TORCH_PYTHON", "")
-        self.cores, self.seconds = speed_conditions.choose_cores(args.core), args.seconds
-        self.closing = []
-        os.makedirs(self.work, exist_ok=True)
 
 
 # ---- profiles ---------------------------------------------------------------------------------------------------------
@@ -120,7 +99,7 @@ def run_profiles(context, args):
     chosen = lambda all_sizes: all_sizes[:args.sizes] if args.sizes else all_sizes
     orb = os.path.join(context.work, "orb-v2-random")
     _tools(context, "mlff_tools.convert", "orb", "--random", "1", "--elements", "H,O,Si", "--no-self-test", "-o", orb)
-    write_profile(context, args.out, "orb_v2", orb + ".yaml", [silicon(c) for c in chosen(SILICON)],
+    write_profile(context, args.out, "orb_v2", orb + ".yaml", [speed_systems.rattled_silicon(c) for c in chosen(SILICON)],
                   f"Orb-v2, silicon; {RANDOM}")
     try:
         ani = converted(context, "ani", "ani-2x")
@@ -132,7 +111,7 @@ def run_profiles(context, args):
 
 # ---- baselines --------------------------------------------------------------------------------------------------------
 
-PACKAGES = (("orb", "orb_models", "orb-models", "predict", silicon, SILICON),
+PACKAGES = (("orb", "orb_models", "orb-models", "predict", speed_systems.rattled_silicon, SILICON),
             ("ani", "torchani", "TorchANI", "infer/cell_list", water, WATER),
             ("painn", "schnetpack", "SchNetPack", "frozen", water, WATER))
 WEIGHTS = {"ani": "ani-2x.safetensors", "painn": "painn_f128_gaussian.safetensors"}

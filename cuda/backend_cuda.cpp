@@ -125,17 +125,27 @@ static mlff_status wait_for(mlff_cuda_backend *cuda, mlff_error *error)
   return mlff_cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "waiting for results", error);
 }
 
-mlff_status mlff_cuda_download(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error)
+/* *slot: this step's copy of src in pinned memory; NULL when there is nothing to look at, as in a recording. */
+static mlff_status bring_down(mlff_backend *backend, const void *src, size_t bytes, char **slot, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  char *place = NULL;
+  *slot = NULL;
   MLFF_TRY(mlff_cuda_status(cuda, error));
   if (!bytes || backend->forecast) return MLFF_OK;
-  char *slot = NULL;
-  MLFF_TRY(take_slot(backend, bytes, &slot, error));
-  if (cuda->replay.mode != MLFF_CUDA_HANDING_OUT) MLFF_TRY(copy_down(cuda, slot, src, bytes, error));
+  MLFF_TRY(take_slot(backend, bytes, &place, error));
+  if (cuda->replay.mode != MLFF_CUDA_HANDING_OUT) MLFF_TRY(copy_down(cuda, place, src, bytes, error));
   if (cuda->replay.mode == MLFF_CUDA_RECORDING) return MLFF_OK;
   if (cuda->replay.mode == MLFF_CUDA_PLAIN) MLFF_TRY(wait_for(cuda, error));
-  memcpy(dst, slot, bytes);
+  *slot = place;
+  return MLFF_OK;
+}
+
+mlff_status mlff_cuda_download(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error)
+{
+  char *slot = NULL;
+  MLFF_TRY(bring_down(backend, src, bytes, &slot, error));
+  if (slot) memcpy(dst, slot, bytes);
   return MLFF_OK;
 }
 
@@ -173,19 +183,12 @@ static mlff_status upload_reals_cuda(mlff_backend *backend, void *dst, const dou
 static mlff_status download_reals_cuda(mlff_backend *backend, double *dst, const void *src, int64_t n,
                                        mlff_error *error)
 {
-  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   if (backend->real_size == sizeof(double))
     return mlff_cuda_download(backend, dst, src, (size_t) n * sizeof(double), error);
-  const size_t bytes = (size_t) n * sizeof(float);
   char *slot = NULL;
-  MLFF_TRY(mlff_cuda_status(cuda, error));
-  if (!bytes || backend->forecast) return MLFF_OK;
-  MLFF_TRY(take_slot(backend, bytes, &slot, error));
-  if (cuda->replay.mode != MLFF_CUDA_HANDING_OUT) MLFF_TRY(copy_down(cuda, slot, src, bytes, error));
-  if (cuda->replay.mode == MLFF_CUDA_RECORDING) return MLFF_OK;
-  if (cuda->replay.mode == MLFF_CUDA_PLAIN) MLFF_TRY(wait_for(cuda, error));
+  MLFF_TRY(bring_down(backend, src, (size_t) n * sizeof(float), &slot, error));
   const float *reals = (const float *) (const void *) slot;
-  for (int64_t k = 0; k < n; k++) dst[k] = (double) reals[k];
+  for (int64_t k = 0; slot && k < n; k++) dst[k] = (double) reals[k];
   return MLFF_OK;
 }
 

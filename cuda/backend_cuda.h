@@ -81,9 +81,10 @@ mlff_status mlff_cuda_pin(mlff_backend *backend, mlff_cuda_pinned *pinned, size_
 /* replay.cpp. begin_step: forgets what the last step put on the stream. note: adds to it. */
 void mlff_cuda_begin_step(mlff_cuda_backend *cuda);
 void mlff_cuda_note(mlff_cuda_backend *cuda, const void *data, size_t bytes);
-/* Positions into pinned memory, zeros behind them. What came down of the edges into `edges`. */
+/* Positions into pinned memory, zeros behind them. What came down of the edges into `edges`; an error when a position is
+ * not finite. */
 void mlff_cuda_set_positions(mlff_cuda_backend *cuda, const mlff_graph *graph, const mlff_edges *edges);
-void mlff_cuda_take_summary(const mlff_cuda_backend *cuda, mlff_edges *edges);
+mlff_status mlff_cuda_take_summary(const mlff_cuda_backend *cuda, mlff_edges *edges, mlff_error *error);
 void mlff_cuda_replay_ops(mlff_replay_ops *ops);
 void mlff_cuda_forget(mlff_cuda_backend *cuda); /* the recording */
 /* 1 when the error says that a step cannot be recorded, not that the device failed. */

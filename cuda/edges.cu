@@ -372,7 +372,7 @@ static mlff_status run_step(mlff_backend *backend, mlff_edges *edges, mlff_error
     MLFF_TRY(enqueue_step(backend, edges, error));
     if (backend->forecast) return MLFF_OK;
     MLFF_TRY(mlff_cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "waiting for the edges", error));
-    mlff_cuda_take_summary(cuda, edges);
+    MLFF_TRY(mlff_cuda_take_summary(cuda, edges, error));
     const int64_t room = room_for(edges->n_edges, edges->n_room);
     if (room == edges->n_room) break;
     edges->n_room = room;
@@ -400,8 +400,5 @@ mlff_status MLFF_CUDA(edges_cuda)(mlff_backend *backend, const mlff_graph *graph
     edges->list_id = graph->list_id;
   }
   if (!backend->forecast) mlff_cuda_set_positions(cuda, graph, edges);
-  MLFF_TRY(run_step(backend, edges, error));
-  if (backend->forecast || cuda->summary->bad == MLFF_CUDA_NONE_BAD) return MLFF_OK;
-  edges->n_edges = 0;
-  return mlff_edges_bad_position(cuda->summary->bad, error);
+  return run_step(backend, edges, error);
 }

@@ -46,12 +46,15 @@ void mlff_cuda_set_positions(mlff_cuda_backend *cuda, const mlff_graph *graph, c
   if (room > bytes) memset(cuda->positions.data + bytes, 0, room - bytes);
 }
 
-void mlff_cuda_take_summary(const mlff_cuda_backend *cuda, mlff_edges *edges)
+mlff_status mlff_cuda_take_summary(const mlff_cuda_backend *cuda, mlff_edges *edges, mlff_error *error)
 {
   edges->n_edges = cuda->summary->n_edges;
   edges->min_distance = sqrt(cuda->summary->closest2);
   edges->closest[0] = cuda->summary->closest[0];
   edges->closest[1] = cuda->summary->closest[1];
+  if (cuda->summary->bad == MLFF_CUDA_NONE_BAD) return MLFF_OK;
+  edges->n_edges = 0;
+  return mlff_edges_bad_position(cuda->summary->bad, error);
 }
 
 /* ---- recording --------------------------------------------------------------------------------------------------- */
@@ -129,11 +132,7 @@ static mlff_status start_cuda(mlff_backend *backend, const mlff_graph *graph, ml
   mlff_cuda_set_positions(cuda, graph, edges);
   MLFF_TRY(mlff_cuda_check(cuda, cudaGraphLaunch(cuda->replay.exec, cuda->stream), "a recorded step", error));
   MLFF_TRY(mlff_cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "a recorded step", error));
-  mlff_cuda_take_summary(cuda, edges);
-  if (cuda->summary->bad != MLFF_CUDA_NONE_BAD) {
-    edges->n_edges = 0;
-    return mlff_edges_bad_position(cuda->summary->bad, error);
-  }
+  MLFF_TRY(mlff_cuda_take_summary(cuda, edges, error));
   *overflow = edges->n_edges > edges->n_room;
   if (*overflow) return MLFF_OK;
   cuda->replay.mode = MLFF_CUDA_HANDING_OUT;

@@ -235,6 +235,19 @@ def _six(m):
     return np.array([m[0, 0], m[1, 1], m[2, 2], m[0, 1], m[0, 2], m[1, 2]])
 
 
+def differences(structure, a, b):
+    """Of two (energy, forces, virial) of a structure: eV/atom, eV/A and, where both have a virial and there is a cell, eV/A^3."""
+    stress = None
+    if structure["cell"] is not None and a[2] is not None and b[2] is not None:
+        stress = float(np.max(np.abs(a[2] - b[2])) / abs(np.linalg.det(structure["cell"])))
+    return abs(a[0] - b[0]) / len(a[1]), float(np.max(np.abs(a[1] - b[1]))), stress
+
+
+def within(found, limits):
+    """Whether all differences that there are keep to the limits; NaN does not."""
+    return all(d is None or d <= limit for d, limit in zip(found, limits))
+
+
 def compare(path, package, structures, program=None):
     """[(name, atoms, energy eV/atom, forces eV/A, virial eV/A^3 or None)]: differences between the package and mlff."""
     head, tensors = modelfile.read(path)
@@ -243,24 +256,19 @@ def compare(path, package, structures, program=None):
     warnings.filterwarnings("ignore")
     original, rows = PACKAGES[package](head, tensors), []
     ours, _ = engine.evaluate(modelfile.model_paths(path)[0], structures, "fp64", program)
-    for s, (energy, forces, virial) in zip(structures, ours):
-        theirs = original.evaluate(s)
-        apart = None
-        if s["cell"] is not None and theirs[2] is not None:
-            apart = float(np.max(np.abs(virial - theirs[2])) / abs(np.linalg.det(s["cell"])))
-        rows.append((s["name"], len(forces), abs(energy - theirs[0]) / len(forces), float(np.max(np.abs(forces - theirs[1]))),
-                     apart))
+    for s, own in zip(structures, ours):
+        rows.append((s["name"], len(s["elements"]), *differences(s, own, original.evaluate(s))))
     return rows
 
 
 def table(rows, limits):
     """(text, whether all differences are within the limits)."""
     lines, good = [f"{'structure':28s}{'atoms':>6s}{'energy eV/atom':>18s}{'forces eV/A':>16s}{'stress eV/A^3':>16s}"], True
-    for name, n, *differences in rows:
-        within = all(d is None or d <= limit for d, limit in zip(differences, limits))
-        good = good and within
-        cells = "".join(f"{'-' if d is None else format(d, '.2e'):>{w}s}" for d, w in zip(differences, (18, 16, 16)))
-        lines.append(f"{name[:27]:28s}{n:6d}{cells}  {'ok' if within else 'DIFFERS'}")
+    for name, n, *found in rows:
+        passed = within(found, limits)
+        good = good and passed
+        cells = "".join(f"{'-' if d is None else format(d, '.2e'):>{w}s}" for d, w in zip(found, (18, 16, 16)))
+        lines.append(f"{name[:27]:28s}{n:6d}{cells}  {'ok' if passed else 'DIFFERS'}")
     lines.append(f"{'allowed':34s}" + "".join(f"{limit:{w}.0e}" for limit, w in zip(limits, (18, 16, 16))))
     return "\n".join(lines), good
 

@@ -23,7 +23,7 @@ import tempfile
 import time
 
 from . import bench_cases, bench_publish, bench_results, modelfile, profiles
-from .lammps import LammpsError, environment, find_decks, find_lmp, find_mpiexec, find_plugin
+from .lammps import LammpsError, errors_in, find_build, find_decks, find_lmp, find_plugin, on_ranks, process_options
 
 FORMAT = "mlff-bench/1"
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -82,14 +82,7 @@ def command(case, args, report, repeat):
     words = [args.lmp, "-in", os.path.join(args.decks, case.deck), "-log", "none", "-nocite", "-screen", "log.txt"]
     for name, value in values.items():
         words += ["-var", name, str(value)]
-    if case.ranks > 1:
-        mpiexec = find_mpiexec(args.lmp)
-        if not mpiexec:
-            raise LammpsError(
-                "mpiexec was not found beside lmp or on PATH: install the Python package mpich, or use --ranks 1"
-            )
-        words = [mpiexec, "-n", str(case.ranks), *words]
-    return words
+    return on_ranks(words, case.ranks, args.lmp)
 
 
 def run_case(case, args, repeat, target):
@@ -97,22 +90,12 @@ def run_case(case, args, repeat, target):
     with tempfile.TemporaryDirectory(prefix="mlff-bench-") as place:
         report = os.path.join(place, "report.json")
         words = command(case, args, report, repeat)
-        done = subprocess.run(
-            words,
-            cwd=place,
-            env=environment(args.lmp, case.threads),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            check=False,
-        )
+        done = subprocess.run(words, check=False, **process_options(args.lmp, place, case.threads))
         log = os.path.join(place, "log.txt")
         text = done.stdout + (open(log, encoding="utf-8", errors="replace").read() if os.path.exists(log) else "")
         if done.returncode or not os.path.exists(report):
             profiles.write_text(os.path.join(args.out, "failed.log"), " ".join(words) + "\n\n" + text)
-            errors = [line.strip() for line in text.splitlines() if "ERROR" in line]
+            errors = errors_in(text)
             why = errors[0] if errors else "it wrote no report; does the plugin have fix mlffprof?"
             raise LammpsError(
                 f"{case.name}: LAMMPS failed: {why}\nAll it said is in {os.path.join(args.out, 'failed.log')}"
@@ -342,11 +325,8 @@ def check(args):
     args.models = [os.path.abspath(m) for m in args.models]
     args.reference = os.path.abspath(args.reference) if args.reference else None
     args.out = os.path.abspath(args.out)
-    build = args.build or next(
-        (b for b in ("build", os.path.join(ROOT, "build")) if os.path.exists(os.path.join(b, "mlffplugin.so"))), None
-    )
     args.lmp = find_lmp(args.lmp)
-    args.sides = {"": {"plugin": find_plugin(build), "label": "A"}}
+    args.sides = {"": {"plugin": find_plugin(find_build(args.build)), "label": "A"}}
     _check_against(args)
 
 

@@ -3,6 +3,7 @@
 import glob
 import os
 import shutil
+import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -59,6 +60,12 @@ def find_plugin(build):
     return ""
 
 
+def find_build(given=None):
+    """The given build folder, else `build` here or in the source if the plugin is in it, else None."""
+    source = os.path.join(os.path.dirname(os.path.dirname(HERE)), "build")
+    return given or next((b for b in ("build", source) if os.path.exists(os.path.join(b, "mlffplugin.so"))), None)
+
+
 def find_decks(name, given=None):
     """Folder of the benchmark decks that has `name`: the given one, else that of the source, else that of the installed package."""
     source = os.path.join(os.path.dirname(os.path.dirname(HERE)), "benchmarks", "decks")
@@ -75,3 +82,24 @@ def environment(lmp, threads=1):
     if potentials:
         env["LAMMPS_POTENTIALS"] = potentials
     return env
+
+
+def on_ranks(words, ranks, lmp):
+    """The command `words` on so many ranks."""
+    if ranks == 1:
+        return words
+    mpiexec = find_mpiexec(lmp)
+    if not mpiexec:
+        raise LammpsError("mpiexec was not found beside lmp or on PATH: install the Python package mpich, or use --ranks 1")
+    return [mpiexec, "-n", str(ranks), *words]
+
+
+def process_options(lmp, place, threads=1):
+    """Keyword arguments of subprocess for a run of LAMMPS in the folder `place` whose text is read."""
+    return {"cwd": place, "env": environment(lmp, threads), "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE,
+            "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
+
+
+def errors_in(text):
+    """Lines of LAMMPS' output that say what went wrong."""
+    return [line.strip() for line in text.splitlines() if "ERROR" in line]

@@ -2,9 +2,10 @@
 
 Every trajectory of the configuration (see models/train/data.yaml) is one LAMMPS run with Langevin dynamics under
 `pair_style mlff`; every few steps its positions, energy and forces (those of the model, without the thermostat's) are
-kept. Groups with `distort` have molecules of their frames bent and stretched, and labelled anew. Finished trajectories are kept in FOLDER and not run again; an interrupted one starts over. At the end all are
-packed into FOLDER/NAME.npz (mlff_tools.dataset), a few labels of each trajectory are compared with the float64 numpy
-evaluation of the model, and the file's sha256 is printed.
+kept. Groups with `distort` have molecules of their frames bent and stretched, and labelled anew. Finished trajectories
+are kept in FOLDER and not run again; an interrupted one starts over. At the end all are packed into FOLDER/NAME.npz
+(mlff_tools.dataset), a few labels of each trajectory are compared with the float64 numpy evaluation of the model, and the
+file's sha256 is printed.
 """
 
 import argparse

@@ -32,7 +32,7 @@ from .bench import numbers, positive
 from .bench_cases import clean
 from .bench_publish import rounded
 from .bench_results import median, middle
-from .lammps import LammpsError, environment, find_decks, find_lmp, find_mpiexec, find_plugin
+from .lammps import LammpsError, errors_in, find_build, find_decks, find_lmp, find_plugin, on_ranks, process_options
 
 FORMAT = "mlff-scaling/1"
 DECKS = {"strong": "in.scaling", "weak": "in.scaling", "replicas": "in.replicas"}
@@ -74,32 +74,17 @@ def command(args, case, variables):
     words = [args.lmp, "-in", os.path.join(args.decks, DECKS[case.mode]), "-log", "none", "-nocite"]
     for name, value in values.items():
         words += ["-var", name, str(value)]
-    if case.ranks == 1:
-        return words
-    mpiexec = find_mpiexec(args.lmp)
-    if not mpiexec:
-        raise LammpsError("mpiexec was not found beside lmp or on PATH: pip install mpich, or use --ranks 1 --no-check")
-    return [mpiexec, "-n", str(case.ranks), *words]
+    return on_ranks(words, case.ranks, args.lmp)
 
 
 def launch(args, case, variables, place):
     """Runs the deck in the folder `place`; what LAMMPS said."""
     words = command(args, case, variables)
-    done = subprocess.run(
-        words,
-        cwd=place,
-        env=environment(args.lmp),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        check=False,
-    )
+    done = subprocess.run(words, check=False, **process_options(args.lmp, place))
     if done.returncode:
         log = os.path.join(args.out, "failed.log")
         profiles.write_text(log, " ".join(words) + "\n\n" + done.stdout)
-        errors = [line.strip() for line in done.stdout.splitlines() if "ERROR" in line]
+        errors = errors_in(done.stdout)
         why = errors[0] if errors else f"exit code {done.returncode}"
         raise LammpsError(f"{case.name}: LAMMPS failed: {why}\nAll it said is in {log}")
     return done.stdout
@@ -399,10 +384,7 @@ def prepare(args):
     args.model = os.path.abspath(args.model or os.path.join(ROOT, "models", "water-benzene-student.yaml"))
     if not os.path.isfile(args.model):
         raise LammpsError(f"there is no model file {args.model}: give one with --model")
-    build = args.build or next(
-        (b for b in ("build", os.path.join(ROOT, "build")) if os.path.exists(os.path.join(b, "mlffplugin.so"))), None
-    )
-    args.plugin, args.lmp = find_plugin(build), find_lmp(args.lmp)
+    args.plugin, args.lmp = find_plugin(find_build(args.build)), find_lmp(args.lmp)
     args.out, args.processors = os.path.abspath(args.out), processors()
 
 

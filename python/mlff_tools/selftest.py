@@ -36,15 +36,13 @@ def _from_package(package, model, structures, numpy_results):
         original = against.PACKAGES[package](head, model[1])
         found = [original.evaluate(s) for s in structures]
     results = []
-    for s, (energy, forces, virial), (e, f, w) in zip(structures, found, numpy_results):
-        volume = None if s["cell"] is None else abs(np.linalg.det(s["cell"]))
-        differences = (abs(energy - e) / len(f), float(np.max(np.abs(forces - f))),
-                       0.0 if virial is None or volume is None else float(np.max(np.abs(virial - w))) / volume)
-        if not all(d <= limit for d, limit in zip(differences, against.LIMITS[package])):
+    for s, theirs, ours in zip(structures, found, numpy_results):
+        apart = against.differences(s, theirs, ours)
+        if not against.within(apart, against.LIMITS[package]):
             raise ModelError(f"structure '{s['name']}': {package} and mlff_tools.reference differ by %.2e eV/atom, %.2e eV/A and "
                              "%.2e eV/A^3: is this version of the package supported? --origin reference does without it"
-                             % differences)
-        results.append((energy, forces, w if virial is None or volume is None else virial))
+                             % (*apart[:2], apart[2] or 0.0))
+        results.append((*theirs[:2], ours[2] if apart[2] is None else theirs[2]))
     return results, f"{package} {importlib.metadata.version(package)}, float64"
 
 

@@ -30,7 +30,7 @@ import numpy as np
 
 from . import profiles
 from .bench import sha256
-from .lammps import LammpsError, environment, find_decks, find_lmp, find_plugin
+from .lammps import LammpsError, errors_in, find_build, find_decks, find_lmp, find_plugin, process_options
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CHANGE, FLUCTUATION, KELVIN, DRIFT = 1.0, 0.5, 20.0, 0.05  # bounds: percent, percent, K, meV/atom/ps
@@ -55,16 +55,7 @@ def simulate(args, place):
     for name, value in values.items():
         words += ["-var", name, str(value)]
     rows, begun, minimum, text, begin = [], False, None, [], time.monotonic()
-    with subprocess.Popen(
-        words,
-        cwd=place,
-        env=environment(args.lmp),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    ) as process:
+    with subprocess.Popen(words, **process_options(args.lmp, place)) as process:
         for line in process.stdout:
             parts = line.split()
             if line.startswith("validate: energy of the minimum"):
@@ -78,7 +69,7 @@ def simulate(args, place):
                 text.append(line)
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
-    errors = [line.strip() for line in text if "ERROR" in line]
+    errors = errors_in("".join(text))
     if not rows or minimum is None:
         raise LammpsError(f"LAMMPS did not run: {errors[0] if errors else ''.join(text[-5:]).strip()}")
     return np.array(rows), minimum, errors
@@ -237,10 +228,7 @@ def prepare(args):
             f"{args.decks} has no in.validate: give the folder benchmarks/decks of the source with --decks"
         )
     args.model, args.decks, args.out = (os.path.abspath(p) for p in (args.model, args.decks, args.out))
-    build = args.build or next(
-        (b for b in ("build", os.path.join(ROOT, "build")) if os.path.exists(os.path.join(b, "mlffplugin.so"))), None
-    )
-    args.plugin, args.lmp = find_plugin(build), find_lmp(args.lmp)
+    args.plugin, args.lmp = find_plugin(find_build(args.build)), find_lmp(args.lmp)
     os.makedirs(args.out, exist_ok=True)
 
 

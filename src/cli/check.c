@@ -3,6 +3,8 @@
 
 #include "cli.h"
 
+#include "../mlffprof/atomic_file.h"
+
 #include <gnu/libc-version.h>
 #include <math.h>
 #include <stdlib.h>
@@ -135,8 +137,10 @@ static void json_device(FILE *out, const mlff_device *d)
   json_text(out, "why_not", d->why, "}");
 }
 
-static void write_json(const check *c, FILE *out)
+static mlffprof_status write_json(FILE *out, const void *user, mlffprof_error *error)
 {
+  const check *c = user;
+  (void) error;
   const mlff_platform *p = &c->platform;
   fputs("{\n  ", out);
   json_text(out, "mlff", p->version, ",\n  ");
@@ -157,15 +161,13 @@ static void write_json(const check *c, FILE *out)
   }
   fprintf(out, "],\n  \"mpi\": {\"gpu_aware\": %s, ", c->gpu_aware < 0 ? "null" : c->gpu_aware ? "true" : "false");
   json_text(out, "from", c->gpu_aware_from, "}\n}\n");
+  return MLFFPROF_OK;
 }
 
 static int save_json(const check *c, const char *path)
 {
-  FILE *out = fopen(path, "w");
-  if (out) write_json(c, out);
-  if (out && !ferror(out) && !fclose(out)) return CLI_OK;
-  fprintf(stderr, "mlff check: %s cannot be written\n", path);
-  return CLI_FAILED;
+  mlffprof_error error = {.code = MLFFPROF_OK};
+  return mlffprof_atomic_write(path, write_json, c, &error) ? cli_fail_report(&error) : CLI_OK;
 }
 
 int cli_check(const cli_options *options)

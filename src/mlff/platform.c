@@ -26,7 +26,7 @@ void mlff_platform_read(mlff_platform *platform)
 #if MLFF_HAVE_CUDA
   mlff_cuda_read_platform(platform);
 #else
-  snprintf(platform->why, sizeof platform->why, "this build has no CUDA backend (MLFF_CUDA)");
+  snprintf(platform->why, sizeof platform->why, MLFF_NO_CUDA);
 #endif
 }
 
@@ -46,6 +46,6 @@ mlff_status mlff_device_read(int number, int with_times, mlff_device *device, ml
   return mlff_cuda_read_device(number, with_times, device, error);
 #else
   (void) with_times;
-  return mlff_fail(error, MLFF_E_UNSUPPORTED, "cuda:%d: this build has no CUDA backend (MLFF_CUDA)", number);
+  return mlff_fail(error, MLFF_E_UNSUPPORTED, "cuda:%d: " MLFF_NO_CUDA, number);
 #endif
 }

@@ -287,7 +287,7 @@ static mlffprof_status read_ranks(reading *r)
   r->p->slowest_rank = rank;
   r->p->slowest_rank_steps = steps;
   r->p->n_slowest_ranks = n;
-  return read_balance(r);
+  return MLFFPROF_OK;
 }
 
 static mlffprof_status read_targets(reading *r)
@@ -566,10 +566,10 @@ static mlffprof_status read_context(reading *r)
 
 static mlffprof_status read_all(reading *r)
 {
-  static mlffprof_status (*const parts[])(reading *) = {read_identity,   read_texts,      read_steps,    read_warmup,
-                                                        read_components, read_slow_steps, read_tags,     read_ranks,
-                                                        read_memory,     read_energy,     read_accuracy, read_targets,
-                                                        read_hotspots,   read_context};
+  static mlffprof_status (*const parts[])(reading *) = {read_identity,   read_texts,      read_steps,  read_warmup,
+                                                        read_components, read_slow_steps, read_tags,   read_balance,
+                                                        read_ranks,      read_memory,     read_energy, read_accuracy,
+                                                        read_targets,    read_hotspots,   read_context};
   for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) MLFFPROF_TRY(parts[k](r));
   return MLFFPROF_OK;
 }

@@ -19,19 +19,22 @@ void MLFFFeatureExchange::build(const std::vector<int> &rank, const std::vector<
 
   senders.clear();
   receivers.clear();
-  int n_wanted = 0, n_asked = 0;
+  int first_wanted = 0, n_asked = 0;
   for (int r = 0; r < n_ranks; r++) {
     const auto k = static_cast<size_t>(r);
-    wanted_first[k] = n_wanted;
+    wanted_first[k] = first_wanted;
     asked_first[k] = n_asked;
-    if (wanted[k] > 0) senders.push_back({r, static_cast<size_t>(n_wanted), wanted[k]});
+    if (wanted[k] > 0) senders.push_back({r, static_cast<size_t>(first_wanted), wanted[k]});
     if (asked[k] > 0) receivers.push_back({r, static_cast<size_t>(n_asked), asked[k]});
-    n_wanted += wanted[k];
+    first_wanted += wanted[k];
     n_asked += asked[k];
   }
+  n_wanted = index.size();
+  requests.resize(senders.size() + receivers.size());
+  states.resize(requests.size());
   // never empty, so that data() is not null
   std::vector<int> rows_wanted(index);
-  rows_wanted.resize(static_cast<size_t>(n_wanted) + 1);
+  rows_wanted.resize(n_wanted + 1);
   outgoing.resize(static_cast<size_t>(n_asked) + 1);
   MPI_Alltoallv(rows_wanted.data(), wanted.data(), wanted_first.data(), MPI_INT, outgoing.data(), asked.data(),
                 asked_first.data(), MPI_INT, world);
@@ -53,8 +56,6 @@ void MLFFFeatureExchange::pack(const Peer &peer, const char *rows, size_t row_by
 void MLFFFeatureExchange::forward(char *rows, int n_local, size_t row_bytes)
 {
   const size_t n_numbers = row_bytes / sizeof(float), packed_bytes = half ? mlff_half_bytes(n_numbers) : row_bytes;
-  size_t n_wanted = 0;
-  for (const Peer &peer : senders) n_wanted += static_cast<size_t>(peer.count);
   if (send_buffer.size() < outgoing.size() * packed_bytes) send_buffer.resize(outgoing.size() * packed_bytes);
   if (half && receive_buffer.size() < n_wanted * packed_bytes) receive_buffer.resize(n_wanted * packed_bytes);
   char *place = rows + static_cast<size_t>(n_local) * row_bytes;
@@ -63,7 +64,6 @@ void MLFFFeatureExchange::forward(char *rows, int n_local, size_t row_bytes)
   MPI_Datatype row;    // counts of rows stay far below the largest int; bytes would not
   MPI_Type_contiguous(static_cast<int>(packed_bytes), MPI_BYTE, &row);
   MPI_Type_commit(&row);
-  requests.resize(senders.size() + receivers.size());
   MPI_Request *request = requests.data();
   for (const Peer &peer : senders)
     MPI_Irecv(arrival + peer.first * packed_bytes, peer.count, row, peer.rank, TAG, world, request++);
@@ -71,7 +71,6 @@ void MLFFFeatureExchange::forward(char *rows, int n_local, size_t row_bytes)
     pack(peer, rows, row_bytes, packed_bytes);
     MPI_Isend(send_buffer.data() + peer.first * packed_bytes, peer.count, row, peer.rank, TAG, world, request++);
   }
-  std::vector<MPI_Status> states(requests.size());
   MPI_Waitall(static_cast<int>(requests.size()), requests.data(), states.data());
   MPI_Type_free(&row);
   if (!half) return;

@@ -16,7 +16,7 @@ namespace LAMMPS_NS {
 
 class MLFFFeatureExchange {
  public:
-  explicit MLFFFeatureExchange(MPI_Comm communicator) : world(communicator), half(false) {}
+  explicit MLFFFeatureExchange(MPI_Comm communicator) : world(communicator), half(false), n_wanted(0) {}
 
   /* Rows of floats travel as 16-bit integers (half_rows.h). */
   void set_half(bool wanted) { half = wanted; }
@@ -41,7 +41,9 @@ class MLFFFeatureExchange {
   std::vector<Peer> senders, receivers;    // ranks that send to this one, and that this one sends to
   std::vector<int> outgoing;               // rows of this rank that are sent, peer after peer
   std::vector<char> send_buffer, receive_buffer;
-  std::vector<MPI_Request> requests;
+  std::vector<MPI_Request> requests;    // of one exchange
+  std::vector<MPI_Status> states;
+  size_t n_wanted;
 
   void pack(const Peer &peer, const char *rows, size_t row_bytes, size_t packed_bytes);
 };

@@ -47,6 +47,8 @@ struct PairMLFF::Impl {
   int spread_flag = 0, deviation_flag = 0;
 
   bool ensemble() const { return info->n_members > 1; }
+  /* How far the members' forces differ is wanted in this step. */
+  bool wants_deviation() const { return ensemble() && (deviation_flag || deviation.is_due()); }
 
   /* Empty, or that a restart was written with another model. */
   std::string other_model(const mlff_info *now, const char *path) const
@@ -118,7 +120,7 @@ void PairMLFF::compute(int eflag, int vflag)
   MLFFIO &io = impl->io;
   const bool ensemble = impl->ensemble();
   check_wanted();
-  const bool deviation = ensemble && (impl->deviation_flag || impl->deviation.is_due());
+  const bool deviation = impl->wants_deviation();
   const mlff_graph *graph = io.graph(list, rows());
   mlff_result *result = io.result({eflag_atom != 0, vflag_atom != 0, cvflag_atom != 0, ensemble, deviation});
 
@@ -273,8 +275,7 @@ void PairMLFF::setup()
   impl->n_forecast = atom->natoms;
   MLFFIO &io = impl->io;
   const mlff_graph *graph = io.graph(list, rows());
-  const bool ensemble = impl->ensemble(), deviation = ensemble && (impl->deviation_flag || impl->deviation.is_due());
-  mlff_result *wanted = io.result({false, false, false, ensemble, deviation});
+  mlff_result *wanted = io.result({false, false, false, impl->ensemble(), impl->wants_deviation()});
   MLFFMemoryForecast(lmp, io).check(impl->model.get(), graph, wanted);
 }
 

@@ -20,8 +20,7 @@ static test_model make_model(int which)
 static mlff_status try_open(const test_model *file, mlff_model **model, mlff_error *error)
 {
   const mlff_options options = {.device = "cuda", .skip_self_test = 1};
-  return mlff_model_open_memory("test.yaml", file->yaml, file->yaml_size, file->weights, file->weights_size, &options,
-                                model, error);
+  return test_model_try(file, &options, model, error);
 }
 
 /* One evaluation of a box of water; forces in a new array when it works. */
@@ -166,9 +165,7 @@ START_TEST(ranks_take_gpus_in_turn)
     for (int rank = 0; rank < 5; rank++) {
       mlff_model *model = NULL;
       const mlff_options options = {.device = devices[d], .local_rank = rank, .skip_self_test = 1};
-      test_ok(mlff_model_open_memory("test.yaml", file.yaml, file.yaml_size, file.weights, file.weights_size, &options,
-                                     &model, &error),
-              error);
+      test_ok(test_model_try(&file, &options, &model, &error), error);
       const int number = d == 2 ? 1 : rank % 3;
       ck_assert_int_eq(mlff_model_info(model)->device_number, number);
       ck_assert_str_eq(mlff_model_info(model)->device_id, ids[number]);

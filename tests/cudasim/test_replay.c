@@ -25,9 +25,7 @@ static mlff_model *open_model(const test_model *file, int which, const char *gra
                                 .precision = which < 2 ? "fp32" : "fp64",
                                 .graph = graph,
                                 .skip_self_test = 1};
-  test_ok(mlff_model_open_memory("test.yaml", file->yaml, file->yaml_size, file->weights, file->weights_size, &options,
-                                 &model, &error),
-          error);
+  test_ok(test_model_try(file, &options, &model, &error), error);
   return model;
 }
 

@@ -1,12 +1,17 @@
-"""The harness and the random models of the LAMMPS tests."""
+"""The harness of the LAMMPS tests and their random models."""
 
-import importlib.util
 import os
 import sys
 
-LAMMPS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lammps")
-sys.path.insert(0, LAMMPS)
-spec = importlib.util.spec_from_file_location("lammps_conftest", os.path.join(LAMMPS, "conftest.py"))
-module = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
-zoo = module.zoo
+import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "..", "lammps"), os.path.join(HERE, "..", "..", "python")]
+
+import models  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def zoo(tmp_path_factory):
+    """name -> path of a model file."""
+    return models.zoo(tmp_path_factory.mktemp("models"))

@@ -80,8 +80,8 @@ def test_recorded_steps(zoo, tmp_path, model):
     assert lines["on"] == lines["off"]
 
 
-def profile(folder, output_name="prof.json"):
-    with open(folder / output_name, encoding="utf-8") as f:
+def profile(folder):
+    with open(folder / "prof.json", encoding="utf-8") as f:
         return json.load(f)
 
 

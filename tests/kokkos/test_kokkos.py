@@ -18,10 +18,7 @@ CENTROID = {"more": "compute cent all centroid/stress/atom NULL virial", "column
 @pytest.fixture(scope="module")
 def zoo(tmp_path_factory):
     """name -> path of a model file."""
-    folder = tmp_path_factory.mktemp("models")
-    return {"painn": models.painn(folder / "painn"), "ani": models.ani(folder / "ani"),
-            "orb": models.orb(folder / "orb"),
-            "gaussian": models.painn(folder / "gaussian", seed=3, kind="gaussian", n_interactions=3)}
+    return models.zoo(tmp_path_factory.mktemp("models"))
 
 
 def kokkos(threads=1, package=()):
@@ -107,8 +104,6 @@ def test_same_numbers(places, plain, place, base):
         found = places(place)[f"{base}_{newton}"]
         same(found, expected, tolerance, f"{base} on {place}, newton {newton}")
         close(found.extra, expected.extra, 1e-3, f"{base} on {place}, newton {newton}: centroid")
-
-
 
 
 @pytest.mark.parametrize("style", ("mlff", "mlff/kk", "mlff/kk/host", "mlff/kk/device"))

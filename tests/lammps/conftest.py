@@ -13,11 +13,4 @@ import models  # noqa: E402
 @pytest.fixture(scope="session")
 def zoo(tmp_path_factory):
     """name -> path of a model file."""
-    folder = tmp_path_factory.mktemp("models")
-    return {
-        "painn": models.painn(folder / "painn"),
-        "gaussian": models.painn(folder / "gaussian", seed=3, kind="gaussian", n_interactions=3),
-        "local": models.painn(folder / "local", seed=4, n_interactions=1),
-        "ani": models.ani(folder / "ani"),
-        "orb": models.orb(folder / "orb"),
-    }
+    return models.zoo(tmp_path_factory.mktemp("models"))

@@ -11,6 +11,17 @@ from mlff_tools import convert_orb, modelfile
 ELEMENTS = ["H", "C", "O"]
 
 
+def zoo(folder):
+    """name -> path of a model file, one of each kind, written into `folder`."""
+    return {
+        "painn": painn(folder / "painn"),
+        "gaussian": painn(folder / "gaussian", seed=3, kind="gaussian", n_interactions=3),
+        "local": painn(folder / "local", seed=4, n_interactions=1),
+        "ani": ani(folder / "ani"),
+        "orb": orb(folder / "orb"),
+    }
+
+
 def head(name, architecture, cutoff, block):
     return {
         "format": "mlff/1", "name": name, "architecture": architecture, "elements": ELEMENTS, "cutoff": cutoff,

@@ -8,12 +8,20 @@ import numpy as np
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "python"))
 
-from mlff_tools import convert_orb, modelfile, selftest  # noqa: E402
+from mlff_tools import convert_orb, engine, modelfile, selftest  # noqa: E402
 
 SHARED = os.environ.get("MLFF_SHARED_DIR", os.path.join(os.path.dirname(ROOT), "shared"))
 PUBLISHED = os.path.join(SHARED, "models")
 HAS_PUBLISHED = os.path.exists(os.path.join(PUBLISHED, "ani-2x.yaml"))
 NO_PUBLISHED = f"no published parameters in {PUBLISHED} (MLFF_SHARED_DIR)"
+
+
+def program():
+    """The program mlff, or None."""
+    try:
+        return engine.find_program()
+    except modelfile.ModelError:
+        return None
 
 
 def assert_near(actual, expected, tolerance, what):

@@ -12,16 +12,8 @@ import unittest.mock
 
 import helpers
 import numpy as np
-from mlff_tools import against, engine, modelfile, selftest, structures
+from mlff_tools import against, modelfile, selftest, structures
 from mlff_tools.modelfile import ModelError
-
-
-def program():
-    """Whether the program mlff is there."""
-    try:
-        return bool(engine.find_program())
-    except ModelError:
-        return False
 
 
 TORCH_PYTHON = os.environ.get("MLFF_TORCH_PYTHON")
@@ -65,7 +57,7 @@ class Command(unittest.TestCase):
         status, text = self.verify("--against", package, xyz)
         self.assertEqual((status, text.count(" ok")), (0, 1), text)
 
-    @unittest.skipUnless(importlib.util.find_spec("torchani") and program(), "TorchANI or the program mlff is not installed")
+    @unittest.skipUnless(importlib.util.find_spec("torchani") and helpers.program(), "TorchANI or the program mlff is not installed")
     def test_torchani(self):
         for constants in ("exact", "float32-rounded"):
             head, tensors = helpers.ani()
@@ -79,13 +71,13 @@ class Command(unittest.TestCase):
             self.write((head, tensors))
             self.agrees("torchani")
 
-    @unittest.skipUnless(importlib.util.find_spec("schnetpack") and program(), "SchNetPack or the program mlff is not installed")
+    @unittest.skipUnless(importlib.util.find_spec("schnetpack") and helpers.program(), "SchNetPack or the program mlff is not installed")
     def test_schnetpack(self):
         for kind in ("gaussian", "bessel"):
             self.write(helpers.painn(kind))
             self.agrees("schnetpack")
 
-    @unittest.skipUnless(importlib.util.find_spec("schnetpack") and program(), "SchNetPack or the program mlff is not installed")
+    @unittest.skipUnless(importlib.util.find_spec("schnetpack") and helpers.program(), "SchNetPack or the program mlff is not installed")
     def test_differences_are_found(self):
         self.write(helpers.painn("gaussian"))
         good = against.SchNetPack.evaluate

@@ -22,14 +22,6 @@ def published(name):
     return os.path.join(helpers.PUBLISHED, name)
 
 
-def program():
-    """The program mlff, or None."""
-    try:
-        return engine.find_program()
-    except ModelError:
-        return None
-
-
 @unittest.skipUnless(helpers.HAS_PUBLISHED, helpers.NO_PUBLISHED)
 class Convert(unittest.TestCase):
     def setUp(self):
@@ -100,7 +92,7 @@ class Convert(unittest.TestCase):
         with self.assertRaisesRegex(ModelError, "filter_net"):
             convert.painn_model(source, {k: v for k, v in tensors.items() if "filter_net" not in k}, ["H"], "file")
 
-    @unittest.skipUnless(program(), "the program mlff was not found ($MLFF)")
+    @unittest.skipUnless(helpers.program(), "the program mlff was not found ($MLFF)")
     def test_engine_agrees(self):
         name = os.path.join(self.folder.name, "out")
         model = self.convert("painn", published("painn_md_ethanol.yaml"))

@@ -22,6 +22,7 @@ from mlff_tools import accuracy, dataset, modelfile, reference, structures
 try:
     import torch
     from mlff_tools import distill, frames, networks, soap
+    from mlff_tools.trainer import BRAKE, Order, Trainer, fit_offsets
 except ImportError:
     torch = None
 
@@ -95,7 +96,7 @@ class Training(unittest.TestCase):
         return path
 
     def trainer(self, architecture="painn", **train):
-        return distill.Trainer(distill.read_config(self.config(architecture, **train)), self.data, self.sha256,
+        return Trainer(distill.read_config(self.config(architecture, **train)), self.data, self.sha256,
                                torch.device("cpu"))
 
     def run_command(self, architecture, out, *arguments, **train):
@@ -112,7 +113,7 @@ class Training(unittest.TestCase):
         self.assertFalse(trainer.keep_or_return(0.040))
         self.assertTrue(trainer.keep_or_return(0.050))
         self.assertTrue(torch.equal(trainer.theta, good))
-        self.assertEqual(trainer.brake, distill.BRAKE)
+        self.assertEqual(trainer.brake, BRAKE)
         trainer.theta.add_(1.0)
         self.assertTrue(trainer.keep_or_return(float("nan")))
         self.assertTrue(torch.equal(trainer.theta, good))
@@ -133,7 +134,7 @@ class Training(unittest.TestCase):
     def variant(self, n, cutoff, kind="bspline"):
         config = distill.read_config(self.config())
         config["model"] = {**PAINN, "cutoff": cutoff, "radial_basis": {"kind": kind, "n": n}}
-        return distill.Trainer(config, self.data, self.sha256, torch.device("cpu"))
+        return Trainer(config, self.data, self.sha256, torch.device("cpu"))
 
     def test_finer_splines_make_the_same_function(self):
         weight = torch.randn(3, 12, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -221,10 +222,10 @@ class Training(unittest.TestCase):
                     at, frame = at + c.n_atoms, frame + 1
 
     def test_order_is_a_function_of_seed_and_step(self):
-        order = distill.Order([5, 7], [2, 3], 9)
+        order = Order([5, 7], [2, 3], 9)
         all_at_once = order.steps(0, 40)
         for first in (0, 7, 23):
-            again = distill.Order([5, 7], [2, 3], 9).steps(first, 4)
+            again = Order([5, 7], [2, 3], 9).steps(first, 4)
             for a, b in zip(all_at_once, again):
                 np.testing.assert_array_equal(a[first:first + 4], b)
         for rows, size in zip(all_at_once, (5, 7)):
@@ -233,7 +234,7 @@ class Training(unittest.TestCase):
                 self.assertEqual(sorted(flat[a:a + size]), list(range(size)))
 
     def test_offsets_fit(self):
-        offsets = distill.fit_offsets(self.data)
+        offsets = fit_offsets(self.data)
         train = dataset.frames_of(self.data, "train")
         sums = [offsets[self.data["species"][self.data["first"][k]:self.data["first"][k + 1]]].sum() for k in train]
         rest = (self.data["energy"][train] - sums)

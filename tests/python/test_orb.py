@@ -28,14 +28,6 @@ from mlff_tools.modelfile import ModelError
 TINY = os.path.join(helpers.PUBLISHED, "orb_tiny.yaml")
 
 
-def program():
-    """The program mlff, or None."""
-    try:
-        return engine.find_program()
-    except ModelError:
-        return None
-
-
 def box(n=8, seed=3):
     return structures.molecule_box("water", n, 0.95, seed)
 
@@ -178,7 +170,7 @@ class Published(unittest.TestCase):
         self.assertTrue(all((tensors[k] == v).all() for k, v in self.model[1].items()))
 
 
-@unittest.skipUnless(program(), "the program mlff was not found ($MLFF)")
+@unittest.skipUnless(helpers.program(), "the program mlff was not found ($MLFF)")
 class Engine(unittest.TestCase):
     """The C engine in double against numpy, on random models of many shapes."""
 

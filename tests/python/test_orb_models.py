@@ -13,9 +13,9 @@ import unittest
 
 import numpy as np
 
+import helpers
 from helpers import assert_near
 from mlff_tools import against, convert, engine, modelfile, reference, structures
-from mlff_tools.modelfile import ModelError
 from test_orb import silicon
 
 TORCH_PYTHON = os.environ.get("MLFF_TORCH_PYTHON")
@@ -26,14 +26,6 @@ def elsewhere():
     """Whether MLFF_TORCH_PYTHON can import orb-models."""
     return bool(TORCH_PYTHON) and subprocess.run([TORCH_PYTHON, "-c", "import orb_models"], capture_output=True,
                                                  check=False).returncode == 0
-
-
-def program():
-    """Path of the program mlff, or None."""
-    try:
-        return engine.find_program()
-    except ModelError:
-        return None
 
 
 class Elsewhere(unittest.TestCase):
@@ -98,18 +90,18 @@ class FullSize(unittest.TestCase):
         model = modelfile.read(self.path)
         self.compare([reference.evaluate(model, s) for s in self.systems], 1e-10, 1e-11, 1e-12)
 
-    @unittest.skipUnless(program(), "the program mlff was not found ($MLFF)")
+    @unittest.skipUnless(helpers.program(), "the program mlff was not found ($MLFF)")
     def test_engine(self):
         self.compare(engine.evaluate(self.path + ".yaml", self.systems, "fp64")[0], 1e-10, 1e-11, 1e-12)
 
-    @unittest.skipUnless(program(), "the program mlff was not found ($MLFF)")
+    @unittest.skipUnless(helpers.program(), "the program mlff was not found ($MLFF)")
     def test_verify_against(self):
         rows = against.compare(self.path, "orb-models", self.systems[1:])
         self.torch.set_default_dtype(self.torch.float32)
         text, good = against.table(rows, against.LIMITS["orb-models"])
         self.assertTrue(good, text)
 
-    @unittest.skipUnless(program(), "the program mlff was not found ($MLFF)")
+    @unittest.skipUnless(helpers.program(), "the program mlff was not found ($MLFF)")
     def test_engine_in_single_precision(self):
         """Bounds: what orb-models in float32 was measured to be off itself on 64 silicon atoms."""
         self.compare(engine.evaluate(self.path + ".yaml", self.systems, "fp32")[0], 9e-6, 1.6e-6, 1e-7)

@@ -1,24 +1,18 @@
-"""Shipped models have no holes: what dynamics seldom visits costs energy there too."""
+"""Shipped models have no holes: what dynamics seldom visits costs energy there too. What is published of them is of them."""
 
 import glob
+import json
 import os
+import re
 import unittest
 
 import numpy as np
 
 import helpers
-from mlff_tools import engine
-from mlff_tools.modelfile import ModelError
+from mlff_tools import engine, modelfile
 
 MODELS = sorted(glob.glob(os.path.join(helpers.ROOT, "models", "*.yaml")))
 BOND, ANGLE = 0.967, 104.5
-
-
-def program():
-    try:
-        return engine.find_program()
-    except ModelError:
-        return None
 
 
 def water(angle=ANGLE, bonds=(BOND, BOND)):
@@ -28,7 +22,7 @@ def water(angle=ANGLE, bonds=(BOND, BOND)):
             "cell": None}
 
 
-@unittest.skipUnless(program(), "the program mlff was not built")
+@unittest.skipUnless(helpers.program(), "the program mlff was not built")
 class Holes(unittest.TestCase):
     def rises(self, model, structures, at_the_end):
         """Energies rise from structure to structure, from the first one by at least `at_the_end` (eV) in all."""
@@ -46,6 +40,37 @@ class Holes(unittest.TestCase):
                 self.rises(model, [water(a) for a in (110, 115, 120, 130, 140, 150)], 0.4)
                 self.rises(model, [water(bonds=(b, b)) for b in (0.95, 0.92, 0.9, 0.88, 0.85, 0.82, 0.8)], 0.7)
                 self.rises(model, [water(bonds=(BOND, b)) for b in (0.99, 1.05, 1.1, 1.15, 1.2, 1.25)], 0.7)
+
+
+class Published(unittest.TestCase):
+    """Weights were once exchanged without what is said about them, and the other way round."""
+
+    def test_readme(self):
+        with open(os.path.join(helpers.ROOT, "README.md"), encoding="utf-8") as file:
+            rows = re.findall(r"^\| `([\w-]+)` \|.*\| ([\d.]+) meV/A \| ([\d.]+) meV/atom \|$", file.read(), re.M)
+        self.assertEqual(len(rows), len(MODELS))
+        for name, forces, energy in rows:
+            accuracy = modelfile.load_yaml(os.path.join(helpers.ROOT, "models", f"{name}.yaml"))["accuracy"]
+            with self.subTest(model=name):
+                self.assertEqual(forces, f"{accuracy['force_rmse_mev_per_ang']:.1f}")
+                self.assertEqual(energy, f"{accuracy['energy_rmse_mev_per_atom']:.2f}")
+
+    def test_results(self):
+        """Reports, stability and validation name the weights that are shipped."""
+        shipped = {modelfile.load_yaml(m)["weights"]["sha256"] for m in MODELS}
+        of_a_model = 0
+        for path in glob.glob(os.path.join(helpers.ROOT, "benchmarks", "results", "**", "*.json"), recursive=True):
+            with open(path, encoding="utf-8") as file:
+                result = json.load(file)
+            if not isinstance(result, dict):
+                continue
+            name = str(result.get("model_name") or result.get("model") or "")
+            sha256 = result.get("sha256") or result.get("context", {}).get("model_sha256")
+            if name.startswith("water-benzene-"):
+                of_a_model += 1
+                with self.subTest(result=os.path.relpath(path, helpers.ROOT)):
+                    self.assertIn(sha256, shipped)
+        self.assertGreater(of_a_model, 40)
 
 
 if __name__ == "__main__":

@@ -38,13 +38,13 @@ class Program:
 class Teachers(unittest.TestCase):
     def test_structures(self):
         """32 to 1024 atoms of silicon, 36 to 1029 of water, the sizes of the reports among them; no atoms overlap."""
-        silicon = [len(teachers.silicon(c)["numbers"]) for c in teachers.SILICON]
+        silicon = [len(teachers.speed_systems.rattled_silicon(c)["numbers"]) for c in teachers.SILICON]
         water = [len(teachers.water(c)["numbers"]) for c in teachers.WATER]
         self.assertEqual(silicon, [32, 64, 128, 256, 512, 1024])
         self.assertEqual((water[0], water[-1]), (36, 1029))
         self.assertIn(teachers.MAIN["orb_v2"], silicon)
         self.assertIn(teachers.MAIN["ani2x"], water)
-        for s, least in ((teachers.silicon((2, 2, 2)), 2.0), (teachers.water((2, 3, 4)), 0.9)):
+        for s, least in ((teachers.speed_systems.rattled_silicon((2, 2, 2)), 2.0), (teachers.water((2, 3, 4)), 0.9)):
             x, cell = np.array(s["positions"]), np.diag(s["cell"])
             d = x[:, None] - x[None]
             d -= cell * np.round(d / cell)

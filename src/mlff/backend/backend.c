@@ -62,7 +62,7 @@ static int n_gpus(char *why, size_t size)
 #if MLFF_HAVE_CUDA
   return mlff_cuda_n_devices(why, size);
 #else
-  snprintf(why, size, "this build has no CUDA backend (MLFF_CUDA)");
+  snprintf(why, size, MLFF_NO_CUDA);
   return 0;
 #endif
 }
@@ -74,9 +74,7 @@ static mlff_status open_gpu(int number, int is_double, mlff_backend **backend, m
 #else
   (void) is_double;
   (void) backend;
-  return mlff_fail(error, MLFF_E_UNSUPPORTED,
-                   "device 'cuda:%d': this build has no CUDA backend; use 'device cpu', or build with -DMLFF_CUDA=ON",
-                   number);
+  return mlff_fail(error, MLFF_E_UNSUPPORTED, "device 'cuda:%d': " MLFF_NO_CUDA "; use 'device cpu'", number);
 #endif
 }
 

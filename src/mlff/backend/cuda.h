@@ -4,6 +4,9 @@
 
 #include "backend.h"
 
+/* What is said where it is not. */
+#define MLFF_NO_CUDA "this build has no CUDA backend (-DMLFF_CUDA=ON)"
+
 /* Number of devices that can be used; when 0, why says what is missing. */
 int mlff_cuda_n_devices(char *why, size_t why_size);
 

@@ -38,14 +38,14 @@ static void copy_part(mlff_system *whole, const mlff_system *part, place p)
 static mlff_status count(const mlff_system *const *systems, int n, mlff_graph *sum, mlff_error *error)
 {
   int64_t n_local = 0, n_all = 0;
-  uint64_t hash = 0xcbf29ce484222325u;
+  uint64_t hash = mlff_hash_begin;
   for (int s = 0; s < n; s++) {
     if (!systems[s]) return mlff_fail(error, MLFF_E_ARG, "mlff_system_join: system %d is NULL", s);
     const mlff_graph *g = &systems[s]->graph;
     n_local += g->n_local;
     n_all += g->n_all;
     sum->n_pairs += g->n_pairs;
-    hash = (hash ^ g->list_id) * 0x100000001b3u;
+    hash = mlff_hash_bytes(hash, &g->list_id, sizeof g->list_id);
   }
   if (n_all > INT32_MAX - 1)
     return mlff_fail(error, MLFF_E_ARG, "mlff_system_join: %lld atoms with images, %d are possible: join fewer systems",

@@ -246,14 +246,6 @@ static mlff_status make_rows(mlff_system *s, const bins *b, double cutoff, mlff_
   return MLFF_OK;
 }
 
-/* FNV-1a over the arrays that list_id stands for: equal lists have equal ids, different ones different ids. */
-static uint64_t hash_bytes(uint64_t hash, const void *data, size_t n)
-{
-  const unsigned char *bytes = data;
-  for (size_t k = 0; k < n; k++) hash = (hash ^ bytes[k]) * 0x100000001b3u;
-  return hash;
-}
-
 static void finish_graph(mlff_system *s, const lattice *l, const int32_t *species)
 {
   mlff_graph *g = &s->graph;
@@ -266,11 +258,11 @@ static void finish_graph(mlff_system *s, const lattice *l, const int32_t *specie
   }
   g->n_nodes = g->n_local;
   mlff_system_point(s);
-  uint64_t hash = 0xcbf29ce484222325u;
-  hash = hash_bytes(hash, s->row, ((size_t) g->n_local + 1) * sizeof *s->row);
-  hash = hash_bytes(hash, s->nbr, (size_t) g->n_pairs * sizeof *s->nbr);
-  hash = hash_bytes(hash, s->node, (size_t) g->n_all * sizeof *s->node);
-  hash = hash_bytes(hash, s->species, (size_t) g->n_all * sizeof *s->species);
+  uint64_t hash = mlff_hash_begin;
+  hash = mlff_hash_bytes(hash, s->row, ((size_t) g->n_local + 1) * sizeof *s->row);
+  hash = mlff_hash_bytes(hash, s->nbr, (size_t) g->n_pairs * sizeof *s->nbr);
+  hash = mlff_hash_bytes(hash, s->node, (size_t) g->n_all * sizeof *s->node);
+  hash = mlff_hash_bytes(hash, s->species, (size_t) g->n_all * sizeof *s->species);
   g->list_id = hash ? hash : 1;
 }
 

@@ -11,6 +11,16 @@ struct mlff_system {
   double (*pos)[3];
 };
 
+/* FNV-1a over what a list_id stands for: equal lists have equal ids, different ones different ids. */
+static const uint64_t mlff_hash_begin = 0xcbf29ce484222325u;
+
+static inline uint64_t mlff_hash_bytes(uint64_t hash, const void *data, size_t n)
+{
+  const unsigned char *bytes = data;
+  for (size_t k = 0; k < n; k++) hash = (hash ^ bytes[k]) * 0x100000001b3u;
+  return hash;
+}
+
 /* Lets the graph point to the arrays. */
 static inline void mlff_system_point(mlff_system *s)
 {

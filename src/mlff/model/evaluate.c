@@ -144,7 +144,7 @@ static void take_direct(const mlff_model *m, const mlff_graph *graph, const mlff
 /* 1 when energies of the members have to come down. */
 static int wants_members(const mlff_model *m, const mlff_arch_outputs *out, const mlff_result *result)
 {
-  return (result->member_energy || result->atom_spread) && out->member_energy && m->info.n_members > 1;
+  return mlff_wants_members(m, result) && out->member_energy;
 }
 
 /* Energies of the members, and their standard deviation (n-1) for every atom. */

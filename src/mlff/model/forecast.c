@@ -94,9 +94,8 @@ mlff_status mlff_model_forecast(mlff_model *model, const mlff_graph *graph, mlff
                      (int) graph->n_local, (int) graph->n_nodes, (int) graph->n_all);
   const mlff_backend *backend = model->backend;
   const int64_t n_edges = count_edges(graph, model->head->cutoff);
-  const size_t n_members = (size_t) model->info.n_members;
   size_t n_values = (size_t) graph->n_local; /* sum_energies, then sum_members, whose array is grown from it */
-  if (n_members > 1 && (wanted->member_energy || wanted->atom_spread)) n_values = n_values * n_members * 5 / 4;
+  if (mlff_wants_members(model, wanted)) n_values = n_values * (size_t) model->info.n_members * 5 / 4;
   memset(forecast, 0, sizeof *forecast);
   forecast->model_bytes = model->own_bytes;
   forecast->held_bytes = backend->memory.bytes;

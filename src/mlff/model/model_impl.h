@@ -55,6 +55,12 @@ struct mlff_model {
   mlff_spans *spans; /* of the last mlff_spans_start; the backend has it too while spans are on */
 };
 
+/* Whether energies of the single members of an ensemble are wanted. */
+static inline int mlff_wants_members(const mlff_model *model, const mlff_result *result)
+{
+  return model->info.n_members > 1 && (result->member_energy || result->atom_spread);
+}
+
 /* evaluate.c: a step op by op; and its end: forces, energies, virials of the network's outputs into result. */
 mlff_status mlff_evaluate_plain(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
                                 mlff_error *error);

@@ -10,16 +10,11 @@
 
 #include <string.h>
 
-static int wants_members(const mlff_result *result)
-{
-  return result->member_energy || result->atom_spread;
-}
-
 /* Results that take operations or downloads of their own. */
-static unsigned wants_of(const mlff_result *result)
+static unsigned wants_of(const mlff_model *m, const mlff_result *result)
 {
-  return (result->atom_virial ? 1u : 0u) | (result->atom_centroid ? 2u : 0u) | (wants_members(result) ? 4u : 0u) |
-         (result->member_forces ? 8u : 0u);
+  return (result->atom_virial ? 1u : 0u) | (result->atom_centroid ? 2u : 0u) |
+         (mlff_wants_members(m, result) ? 4u : 0u) | (result->member_forces ? 8u : 0u);
 }
 
 mlff_status mlff_replay_open(mlff_model *m, const mlff_options *options, mlff_error *error)
@@ -59,7 +54,7 @@ static mlff_status plain_step(mlff_model *m, const mlff_graph *graph, const mlff
   if (status || !r->is_on) return status;
   r->list_id = graph->list_id;
   /* a step with the recorded list but other results says nothing about the recording */
-  if (is_new && (r->wants != wants_of(result) || ops->state(m->backend) != MLFF_REPLAY_SAME)) r->is_recorded = 0;
+  if (is_new && (r->wants != wants_of(m, result) || ops->state(m->backend) != MLFF_REPLAY_SAME)) r->is_recorded = 0;
   return MLFF_OK;
 }
 
@@ -99,7 +94,7 @@ static mlff_status record(mlff_model *m, const mlff_graph *graph, mlff_result *r
     return status;
   }
   r->is_recorded = 1;
-  r->wants = wants_of(result);
+  r->wants = wants_of(m, result);
   r->counts.n_recorded++;
   return MLFF_OK;
 }
@@ -118,7 +113,7 @@ mlff_status mlff_replay_step(mlff_model *m, const mlff_graph *graph, const mlff_
   int overflow = 0;
   r->counts.n_steps++;
   if (!can_replay(m, graph, halo, result)) return plain_step(m, graph, halo, result, error);
-  const int fits = r->is_recorded && r->wants == wants_of(result) && ops->state(m->backend) != MLFF_REPLAY_NONE;
+  const int fits = r->is_recorded && r->wants == wants_of(m, result) && ops->state(m->backend) != MLFF_REPLAY_NONE;
   if (!fits) {
     /* other results for once, e.g. stress of atoms in some steps: not worth a recording */
     if (r->is_recorded && !r->is_other && ops->state(m->backend) != MLFF_REPLAY_NONE) {
