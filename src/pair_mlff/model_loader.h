@@ -65,7 +65,8 @@ class MLFFLoader : protected Pointers {
   const std::string caller;
   struct Files;
   void read(const std::string &path, Files &files);
-  void warn_of_shared_gpu(const MLFFNode &node, const char *device_id) const;
+  void map_gpus(const MLFFNode &node, const mlff_info *info);
+  std::string gpu_table;    // a line for each rank; empty on CPUs
 };
 
 }    // namespace LAMMPS_NS
