@@ -55,12 +55,12 @@ static std::string check_device(const char *value)
 std::string MLFFSettings::parse(int narg, const char *const *arg)
 {
   static const char *const known =
-      "device, precision, kernels, graph, members, self_test, masses, domain, exchange, " MLFF_DEVIATION_KEYWORDS;
+      "device, precision, kernels, graph, fuse, members, self_test, masses, domain, exchange, " MLFF_DEVIATION_KEYWORDS;
   for (int i = 0; i < narg; i += 2) {
     const std::string key = arg[i];
     const bool any = key == "device" || key == "precision" || key == "kernels" || key == "self_test" ||
-                     key == "masses" || key == "domain" || key == "members" || key == "graph" || key == "exchange" ||
-                     MLFFDeviationSettings::knows(key);
+                     key == "masses" || key == "domain" || key == "members" || key == "graph" || key == "fuse" ||
+                     key == "exchange" || MLFFDeviationSettings::knows(key);
     if (!any) return "unknown keyword '" + key + "'; known are: " + known;
     if (i + 1 >= narg) return "keyword '" + key + "' has no value";
     const char *value = arg[i + 1];
@@ -84,6 +84,9 @@ std::string MLFFSettings::parse(int narg, const char *const *arg)
     } else if (key == "exchange") {
       problem = one_of("exchange", value, {"full", "half"});
       half_exchange = strcmp(value, "half") == 0;
+    } else if (key == "fuse") {
+      problem = one_of("fuse", value, {"on", "off"});
+      fuse = value;
     } else if (key == "self_test") {
       problem = one_of("self_test", value, {"yes", "no"});
       self_test = strcmp(value, "yes") == 0;
@@ -230,6 +233,7 @@ MLFFModel MLFFLoader::open(const std::string &path, const std::vector<std::strin
   options.precision = settings.precision.c_str();
   options.kernels = settings.kernels.c_str();
   options.graph = settings.graph.c_str();
+  options.fuse = settings.fuse.c_str();
   options.elements = elements.data();
   options.n_elements = static_cast<int>(elements.size());
   options.skip_self_test = !settings.self_test;

@@ -29,7 +29,7 @@ std::string mlff_format(const char *format, ...)
 
 /* Arguments of pair_style mlff. */
 struct MLFFSettings {
-  std::string device = "auto", precision = "fp32", kernels = "auto", members = "all", graph = "on";
+  std::string device = "auto", precision = "fp32", kernels = "auto", members = "all", graph = "on", fuse = "on";
   MLFFDeviationSettings deviation;
   bool self_test = true, ignore_masses = false, ignore_domain = false, half_exchange = false;
 

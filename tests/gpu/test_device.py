@@ -80,6 +80,20 @@ def test_map_of_ranks(zoo, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("model", ("painn", "ani"))
+def test_fused_and_mixed(zoo, tmp_path, model):
+    """Fused operations give the bits of plain ones on a trajectory; mixed precision runs, and is near but not equal."""
+    lines = {}
+    for options in ("fuse on", "fuse off", "precision mixed"):
+        output = launch(dynamics("fuse", tmp_path, f"device cuda {options}", zoo[model]), str(tmp_path))
+        assert ("cuda, mixed" in output) == ("mixed" in options), output
+        lines[options] = printed(output)
+        assert len(lines[options]) == 5, output
+    assert lines["fuse on"] == lines["fuse off"] != lines["precision mixed"]
+    plain, mixed = (float(lines[options][0].split()[1]) for options in ("fuse on", "precision mixed"))
+    assert mixed == pytest.approx(plain, rel=1e-3)
+
+
+@pytest.mark.parametrize("model", ("painn", "ani"))
 def test_recorded_steps(zoo, tmp_path, model):
     """Steps that are replayed give the same bits as steps that are launched one by one."""
     lines = {}
