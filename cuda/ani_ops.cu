@@ -2,7 +2,7 @@
  * Twin: cpu/ani_ops.c. */
 #include "ops_cuda.h"
 
-enum { READOUT_WARPS = 4, COLLECT_THREADS = 128 };
+enum { READOUT_WARPS = 4, COLLECT_THREADS = 128, SUM_THREADS = 128 };
 
 mlff_status MLFF_CUDA(aev_setup_cuda)(mlff_backend *, mlff_aev *, const mlff_aev_constants *, int n_species,
                                       const int *use, mlff_error *);
@@ -19,11 +19,17 @@ typedef struct ani_readout_arrays {
   int n, unused;
 } ani_readout_arrays;
 
+enum { MANY = 32 };
+template <int N> struct ani_readout_group {
+  ani_readout_arrays of[N];
+};
+
 /* energy[r] = bias + sum_k w[k] h[r][k],  slope[r][k] *= w[k] factor;  h [n_rows][ld_hidden], slope [n_rows][ld_slope]
- * A warp owns row r, a lane every 32nd k; the sum goes through shuffles. A block has READOUT_WARPS warps; no shared
- * memory; deterministic. Twin: readout_cpu. */
-__global__ void __launch_bounds__(WARP *READOUT_WARPS) ani_readout_kernel(ani_readout_arrays a)
+ * A warp owns row r of the network blockIdx.y, a lane every 32nd k; the sum goes through shuffles. A block has
+ * READOUT_WARPS warps; no shared memory; deterministic. Twin: readout_cpu. */
+template <int N> __global__ void __launch_bounds__(WARP *READOUT_WARPS) ani_readout_kernel(ani_readout_group<N> group)
 {
+  const ani_readout_arrays &a = group.of[N == 1 ? 0 : blockIdx.y];
   const int lane = (int) threadIdx.x % WARP;
   const int64_t r = (int64_t) blockIdx.x * READOUT_WARPS + threadIdx.x / WARP;
   if (r >= a.n_rows) return;
@@ -34,6 +40,25 @@ __global__ void __launch_bounds__(WARP *READOUT_WARPS) ani_readout_kernel(ani_re
   }
   sum = warp_sum(sum);
   if (lane == 0) a.energy[r] = sum + a.bias;
+}
+
+typedef struct sum_arrays {
+  int64_t n_rows, ld;
+  const real *members; /* [n_members][n_rows][ld] */
+  real *sum;           /* [n_rows][ld] */
+  int n_members, n_columns;
+} sum_arrays;
+
+/* sum[r][c] = sum_m members[m][r][c], in the order of the members. A block owns a row, a thread every SUM_THREADS-th
+ * column; no shared memory; deterministic. */
+__global__ void __launch_bounds__(SUM_THREADS) ani_sum_kernel(sum_arrays a)
+{
+  const int64_t row = (int64_t) blockIdx.x * a.ld, step = a.n_rows * a.ld;
+  for (int c = (int) threadIdx.x; c < a.n_columns; c += SUM_THREADS) {
+    real sum = a.members[row + c];
+    for (int m = 1; m < a.n_members; m++) sum += a.members[m * step + row + c];
+    a.sum[row + c] = sum;
+  }
 }
 
 typedef struct collect_arrays {
@@ -62,7 +87,7 @@ __global__ void __launch_bounds__(COLLECT_THREADS) collect_kernel(collect_arrays
 
 } // namespace
 
-static void readout_cuda(mlff_backend *backend, const mlff_ani_readout_args *args)
+static ani_readout_arrays arrays_of(const mlff_ani_readout_args *args)
 {
   ani_readout_arrays a;
   memset(&a, 0, sizeof a);
@@ -76,7 +101,43 @@ static void readout_cuda(mlff_backend *backend, const mlff_ani_readout_args *arg
   a.bias = (real) args->bias;
   a.factor = (real) args->factor;
   a.n = args->n;
-  MLFF_LAUNCH(backend, ani_readout_kernel, mlff_cuda_blocks(a.n_rows, READOUT_WARPS), WARP * READOUT_WARPS, 0, a);
+  return a;
+}
+
+static void readout_cuda(mlff_backend *backend, const mlff_ani_readout_args *args)
+{
+  const ani_readout_group<1> group = {{arrays_of(args)}};
+  MLFF_LAUNCH(backend, ani_readout_kernel<1>, mlff_cuda_blocks(args->n_rows, READOUT_WARPS), WARP * READOUT_WARPS, 0,
+              group);
+}
+
+static void readout_many_cuda(mlff_backend *backend, int n, const mlff_ani_readout_args *args)
+{
+  for (int begin = 0; begin < n; begin += MANY) {
+    const int n_here = n - begin < MANY ? n - begin : MANY;
+    ani_readout_group<MANY> group;
+    int64_t n_rows = 0;
+    memset(&group, 0, sizeof group);
+    for (int k = 0; k < n_here; k++) {
+      group.of[k] = arrays_of(&args[begin + k]);
+      n_rows = group.of[k].n_rows > n_rows ? group.of[k].n_rows : n_rows;
+    }
+    MLFF_LAUNCH(backend, ani_readout_kernel<MANY>, dim3(mlff_cuda_blocks(n_rows, READOUT_WARPS), (unsigned) n_here),
+                WARP * READOUT_WARPS, 0, group);
+  }
+}
+
+static void sum_cuda(mlff_backend *backend, const mlff_ani_sum_args *args)
+{
+  sum_arrays a;
+  memset(&a, 0, sizeof a);
+  a.n_rows = args->n_rows;
+  a.ld = args->ld;
+  a.members = (const real *) args->members;
+  a.sum = (real *) args->sum;
+  a.n_members = args->n_members;
+  a.n_columns = args->n_columns;
+  MLFF_LAUNCH_INDEPENDENT(backend, ani_sum_kernel, (unsigned) a.n_rows, SUM_THREADS, a);
 }
 
 static void collect_cuda(mlff_backend *backend, const mlff_ani_collect_args *args)
@@ -103,4 +164,6 @@ void MLFF_CUDA(ani_ops_cuda)(mlff_ani_ops *ops)
   ops->aev_backward = MLFF_CUDA(aev_backward_cuda);
   ops->readout = readout_cuda;
   ops->collect = collect_cuda;
+  ops->readout_many = readout_many_cuda;
+  ops->sum = sum_cuda;
 }

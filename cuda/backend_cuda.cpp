@@ -287,7 +287,7 @@ mlff_status mlff_cuda_check_device(int device, char *kernels, char *id, mlff_err
   return MLFF_OK;
 }
 
-static void fill_ops(mlff_ops *ops, int is_double)
+static void fill_ops(mlff_ops *ops, const char *precision)
 {
   ops->alloc = alloc_cuda;
   ops->release = release_cuda;
@@ -300,14 +300,16 @@ static void fill_ops(mlff_ops *ops, int is_double)
   ops->exchange = exchange_cuda;
   mlff_cuda_replay_ops(&ops->replay);
   mlff_cuda_timing_ops(&ops->timing);
-  if (is_double)
+  if (strcmp(precision, "fp64") == 0)
     mlff_cuda_ops_f64(ops);
   else
     mlff_cuda_ops_f32(ops);
+  if (strcmp(precision, "mixed") == 0) mlff_cuda_ops_mixed(ops);
 }
 
-extern "C" mlff_status mlff_cuda_open(int device, int is_double, mlff_backend **backend, mlff_error *error)
+extern "C" mlff_status mlff_cuda_open(int device, const char *precision, mlff_backend **backend, mlff_error *error)
 {
+  const bool is_double = strcmp(precision, "fp64") == 0;
   char kernels[sizeof((mlff_backend *) 0)->kernels_text], id[sizeof((mlff_backend *) 0)->device_id];
   MLFF_TRY(mlff_cuda_check_device(device, kernels, id, error));
   mlff_cuda_backend *cuda = (mlff_cuda_backend *) calloc(1, sizeof *cuda);
@@ -317,13 +319,14 @@ extern "C" mlff_status mlff_cuda_open(int device, int is_double, mlff_backend **
   cuda->base.number = device;
   cuda->base.name = is_double ? "cuda64" : "cuda";
   cuda->base.kernels = cuda->base.kernels_text;
-  cuda->base.precision = is_double ? "fp64" : "fp32";
+  cuda->base.precision = precision;
   cuda->base.real_size = is_double ? sizeof(double) : sizeof(float);
   cuda->base.ops = &cuda->ops;
   cuda->base.close = close_cuda;
   cuda->device = device;
-  fill_ops(&cuda->ops, is_double);
-  cudaError_t failed = cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking);
+  fill_ops(&cuda->ops, precision);
+  cudaError_t failed = cudaDeviceGetAttribute(&cuda->n_multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  if (failed == cudaSuccess) failed = cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking);
   if (failed == cudaSuccess) failed = cudaMallocHost(&cuda->summary, sizeof *cuda->summary);
   if (failed == cudaSuccess) failed = cudaMallocHost(&cuda->staging, MLFF_CUDA_STAGING);
   if (failed != cudaSuccess) {

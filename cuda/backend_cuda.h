@@ -39,6 +39,15 @@ typedef struct mlff_cuda_replay {
   const char *problem_in;
 } mlff_cuda_replay;
 
+/* Operations that were put off: atoms.cu. */
+enum { MLFF_CUDA_QUEUE_BYTES = 4000 };
+typedef struct mlff_cuda_queue {
+  int64_t n_atoms;               /* 0: nothing is put off */
+  void (*start)(mlff_backend *); /* does them */
+  int n, unused;
+  alignas(16) char steps[MLFF_CUDA_QUEUE_BYTES];
+} mlff_cuda_queue;
+
 typedef struct mlff_cuda_backend {
   mlff_backend base; /* first member: the engine's pointer is a pointer to this */
   mlff_ops ops;
@@ -54,6 +63,8 @@ typedef struct mlff_cuda_backend {
   size_t results_used;                 /* by this step so far */
   int in_step;                         /* from the op `edges` to the end of the evaluation */
   mlff_cuda_replay replay;
+  mlff_cuda_queue queue;
+  int n_multiprocessors;
   cudaEvent_t *stamps; /* [stamps_room] of a step, made when they are first needed */
   int n_stamps, stamps_room;
 } mlff_cuda_backend;
@@ -106,5 +117,7 @@ cudaError_t mlff_cuda_launch_empty_f32(cudaStream_t stream);
 cudaError_t mlff_cuda_launch_empty_f64(cudaStream_t stream);
 void mlff_cuda_ops_f32(mlff_ops *ops);
 void mlff_cuda_ops_f64(mlff_ops *ops);
+/* After mlff_cuda_ops_f32: products on tensor cores. linear.cu. */
+void mlff_cuda_ops_mixed(mlff_ops *ops);
 
 #endif

@@ -51,9 +51,10 @@ static void mlff_cuda_launch(mlff_backend *backend, const char *name, int indepe
                              dim3 block, size_t shared, A... arguments)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  if (cuda->queue.n) cuda->queue.start(backend); /* before this one, as they were called */
   if (cuda->failure.code || backend->forecast || grid.x == 0 || grid.y == 0) return;
   if (cuda->replay.mode == MLFF_CUDA_HANDING_OUT) return; /* it ran when the recorded step was started */
-  const unsigned shape[] = {grid.x, grid.y, block.x, (unsigned) shared};
+  const unsigned shape[] = {grid.x, grid.y, grid.z, block.x, (unsigned) shared};
   mlff_cuda_note(cuda, shape, sizeof shape);
   mlff_cuda_note(cuda, (const void *) &kernel, sizeof kernel);
   (mlff_cuda_note(cuda, &arguments, sizeof arguments), ...);

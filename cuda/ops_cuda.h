@@ -58,6 +58,7 @@ MLFF_DEVICE real warp_sum(real x)
 mlff_status MLFF_CUDA(linear_pack_cuda)(mlff_backend *, mlff_linear *, const double *weight, const double *bias,
                                         int n_out, int n_in, int transpose, mlff_error *);
 void MLFF_CUDA(linear_cuda)(mlff_backend *, const mlff_linear *, const mlff_linear_args *);
+void MLFF_CUDA(linear_many_cuda)(mlff_backend *, int n, const mlff_linear *const *, const mlff_linear_args *);
 mlff_status MLFF_CUDA(edges_cuda)(mlff_backend *, const mlff_graph *, double cutoff, mlff_edges *, mlff_error *);
 mlff_status MLFF_CUDA(forces_cuda)(mlff_backend *, const mlff_forces_args *, mlff_error *);
 

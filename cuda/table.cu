@@ -1,5 +1,5 @@
 /* table.cu: the op table of the CUDA backend; compiled once for each element type. Twin: cpu/table.c. */
-#include "ops_cuda.h"
+#include "atoms.h"
 
 namespace { /* kernels differ between element types */
 
@@ -26,6 +26,9 @@ void MLFF_CUDA(mlff_cuda_ops)(mlff_ops *ops)
 {
   ops->linear_pack = MLFF_CUDA(linear_pack_cuda);
   ops->linear = MLFF_CUDA(linear_cuda);
+  ops->linear_many = MLFF_CUDA(linear_many_cuda);
+  ops->atoms_begin = MLFF_CUDA(atoms_begin_cuda);
+  ops->atoms_end = MLFF_CUDA(atoms_end_cuda);
   ops->edges = MLFF_CUDA(edges_cuda);
   ops->forces = MLFF_CUDA(forces_cuda);
   MLFF_CUDA(painn_ops_cuda)(&ops->painn);

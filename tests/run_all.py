@@ -145,7 +145,9 @@ def suite_cudasim(build, env):
     names = [f"{kind}_{os.path.basename(path)[5:-2]}" for kind in ("op", "model")
              for path in glob.glob(os.path.join(ROOT, "tests", kind, "test_*.c"))]
     on_gpus = [f"test_{name}" for name in names if not name.endswith("orb")]
-    targets = [*on_gpus, "test_cudasim", "test_cudasim_gpu", "test_cudasim_replay"]
+    own = [os.path.splitext(os.path.basename(path))[0][5:]
+           for path in glob.glob(os.path.join(ROOT, "tests", "cudasim", "test_*.c*"))]
+    targets = [*on_gpus, *("test_cudasim" + ("" if name == "cudasim" else "_" + name) for name in own)]
     if not build_apart(result, env, where, options, targets):
         return result
     return run_ctest(where, with_sanitizers(env, where), "op|model|cudasim", "orb")

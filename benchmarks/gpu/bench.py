@@ -27,6 +27,7 @@ REPLICAS = (16, 256)  # of the two smallest
 MOST_CPU, MOST_FP64 = 1100, 11000  # atoms
 EDGE = 3.104  # A, of a molecule's share of liquid water at 0.1 atoms per A^3
 TOLERANCE = {"fp64": (1e-8, 1e-7), "fp32": (1e-5, 1e-3)}  # eV/atom, eV/A: see compare()
+MOST_MIXED = 0.01  # of the root mean square force
 
 
 def water(path, sides, seed=1):
@@ -76,29 +77,53 @@ def compare(args, folder):
         path = os.path.join(folder, f"water{side}.xyz")
         water(path, (side, side, side))
         for model in models(args.models):
+            base = [args.mlff, "evaluate", model, path, "--json", "--forces", "--precision"]
+            name = os.path.basename(model)
             for precision, (energy_tolerance, force_tolerance) in TOLERANCE.items():
-                base = [args.mlff, "evaluate", model, path, "--json", "--forces", "--precision", precision]
-                gpu = call(base + ["--device", "cuda"])["structures"][0]
-                cpu = call(base + ["--device", "cpu"])["structures"][0]
+                cpu = call([*base, precision, "--device", "cpu"])["structures"][0]
+                gpu = call([*base, precision, "--device", "cuda"])["structures"][0]
                 n = len(cpu["forces"])
                 energy = abs(gpu["energy"] - cpu["energy"]) / n
-                force = max(abs(a - b) for x, y in zip(gpu["forces"], cpu["forces"]) for a, b in zip(x, y))
+                force = max(abs(a - b) for a, b in components(gpu, cpu))
                 good = energy <= energy_tolerance and force <= force_tolerance
-                print(f"{os.path.basename(model)} {precision} {n} atoms: energy {energy:.2e} eV/atom, forces "
-                      f"{force:.2e} eV/A: {'ok' if good else 'DIFFERENT'}", flush=True)
+                print(f"{name} {precision} {n} atoms: energy {energy:.2e} eV/atom, forces {force:.2e} eV/A: "
+                      f"{'ok' if good else 'DIFFERENT'}", flush=True)
                 if not good:
                     sys.exit(1)
+            plain = call([*base, "fp32", "--device", "cuda", "--fuse", "off", "--graph", "off"])["structures"][0]
+            same_bits(call([*base, "fp32", "--device", "cuda"])["structures"][0], plain, name)
+            near_single(call([*base, "mixed", "--device", "cuda"])["structures"][0], plain, name)
+
+
+def components(a, b):
+    """Pairs of the components of the forces."""
+    return [(p, q) for x, y in zip(a["forces"], b["forces"]) for p, q in zip(x, y)]
+
+
+def same_bits(fused, plain, name):
+    """With and without fused operations and recorded steps."""
+    if fused["energy"] != plain["energy"] or fused["forces"] != plain["forces"]:
+        sys.exit(f"{name}: fused operations give other bits than plain ones")
+
+
+def near_single(mixed, single, name):
+    apart = sum((p - q) ** 2 for p, q in components(mixed, single))
+    part = math.sqrt(apart / sum(q ** 2 for _, q in components(mixed, single)))
+    print(f"{name} mixed: forces {100 * part:.3f} % from fp32: {'ok' if part <= MOST_MIXED else 'TOO FAR'}", flush=True)
+    if not part <= MOST_MIXED:
+        sys.exit(1)
 
 
 def cases(n_atoms):
-    """(options of mlff time) for a structure: recorded steps and plain ones, precisions, replicas, the CPU."""
-    out = [("cuda", "fp32", "on", 1), ("cuda", "fp32", "off", 1)]
+    """(device, precision, graph, fuse, replicas) for a structure."""
+    out = [("cuda", "fp32", "on", "on", 1), ("cuda", "mixed", "on", "on", 1), ("cuda", "fp32", "off", "on", 1),
+           ("cuda", "fp32", "on", "off", 1)]
     if n_atoms <= MOST_FP64:
-        out.append(("cuda", "fp64", "on", 1))
+        out.append(("cuda", "fp64", "on", "on", 1))
     if n_atoms <= MOST_CPU:
-        out.append(("cpu", "fp32", "on", 1))
+        out.append(("cpu", "fp32", "on", "on", 1))
     if n_atoms < 100:
-        out += [("cuda", "fp32", "on", n) for n in REPLICAS]
+        out += [("cuda", "fp32", "on", "on", n) for n in REPLICAS]
     return out
 
 
@@ -117,17 +142,17 @@ def measure(args):
         with open(path, encoding="utf-8") as f:
             n_atoms = int(f.readline())
         for model in models(args.models):
-            for device, precision, graph, n_replicas in cases(n_atoms):
+            for device, precision, graph, fuse, n_replicas in cases(n_atoms):
                 if time.monotonic() > end - min(60, 5e-5 * n_atoms * n_replicas):
                     rows.append({"n_atoms": n_atoms, "model": os.path.basename(model), "left_out": "time"})
                     continue
                 n_calls = max(10, min(args.calls, 600000 // (n_atoms * n_replicas)))
                 row = call([args.mlff, "time", model, path, "--json", "--device", device, "--precision", precision,
-                            "--graph", graph, "--replicas", str(n_replicas), "--calls", str(n_calls)])
-                rows.append(row)
-                print(f"{row['n_atoms']:8d} atoms  {row['model']:24s} {device:4s} {precision} graph {row['graph']:3s} "
-                      f"replicas {n_replicas:3d}  median {row['median_ms']:9.4f} ms  {row['us_per_atom']:9.4f} us/atom",
-                      flush=True)
+                            "--graph", graph, "--fuse", fuse, "--replicas", str(n_replicas), "--calls", str(n_calls)])
+                rows.append({**row, "fuse": fuse})
+                print(f"{row['n_atoms']:8d} atoms  {row['model']:24s} {device:4s} {precision:5s} graph {row['graph']:3s} "
+                      f"fuse {fuse:3s} replicas {n_replicas:3d}  median {row['median_ms']:9.4f} ms  "
+                      f"{row['us_per_atom']:9.4f} us/atom", flush=True)
                 save(args.out, {"host": os.uname().nodename, "unix_time": time.time(), "rows": rows})
 
 

@@ -94,7 +94,7 @@ if [ "$WHAT" = pack ]; then
   pack
   exit 0
 fi
-SIDES="4 7" BOXES=7 CALLS=500 DEVICE=cuda SUITES="op_ops op_ani op_painn op_painn_radial model_ani model_painn model_painn_properties"
+SIDES="4 7" BOXES=7 CALLS=500 DEVICE=cuda SUITES="op_ops op_linear op_ani op_painn op_painn_radial model_ani model_painn model_painn_properties"
 if [ "$WHAT" = simulated ]; then
   SIDES="1" BOXES=1 CALLS=3 DEVICE=cpu SUITES=op_ops
 fi
@@ -117,7 +117,7 @@ note "GPU and CPU agree"
 if [ "$WHAT" = run ] && have compute-sanitizer; then
   for tool in memcheck initcheck racecheck synccheck; do
     [ "$(left)" -gt 330 ] || { note "left out: compute-sanitizer $tool (time)"; continue; }
-    for suite in op_ops op_painn_radial; do
+    for suite in op_ops op_linear op_painn_radial; do
       (cd "$ROOT/tests" && run "$tool-$suite" env CK_FORK=no CK_DEFAULT_TIMEOUT=0 \
         compute-sanitizer --tool $tool --error-exitcode 9 "$TESTS/test_$suite")
     done

@@ -120,6 +120,7 @@ typedef struct mlff_options {
   const char *members; /* of an ensemble, from 0: NULL or "all", or "0:2,5" = members 0, 1, 2 and 5; the energy is their
                           mean. The self-test when opening is that of the whole ensemble all the same          */
   const char *graph;   /* "on" (default): settled steps on a GPU are recorded once and replayed; "off"   */
+  const char *fuse;    /* "on" (default): what a GPU can do at once is done at once, with the same bits; "off" */
 } mlff_options;
 
 /* What one evaluation returns. The caller owns all arrays; NULL = not wanted. Arrays are overwritten.

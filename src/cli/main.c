@@ -12,14 +12,14 @@ static const cli_command commands[] = {
     {"check", "", 0, 0, "json-file",
      "print what this computer, its GPUs and this build can do; status 3: no GPU to use", cli_check},
     {"info", "MODEL.yaml", 1, 1, "", "print what a model is, where it comes from and what it was made for", cli_info},
-    {"verify", "MODEL.yaml", 1, 1, "device precision kernels graph",
+    {"verify", "MODEL.yaml", 1, 1, "device precision kernels graph fuse",
      "run the model's self-test here, or compare it --against a package", cli_verify},
-    {"evaluate", "MODEL.yaml STRUCTURES.xyz", 2, 2, "device precision kernels graph members forces json",
+    {"evaluate", "MODEL.yaml STRUCTURES.xyz", 2, 2, "device precision kernels graph fuse members forces json",
      "energy, forces and virial of each structure", cli_evaluate},
     {"time", "MODEL.yaml STRUCTURE.xyz", 2, 2,
-     "device precision kernels graph members calls replicas skin json file trace",
+     "device precision kernels graph fuse members calls replicas skin json file trace",
      "time repeated evaluations of the first structure", cli_time},
-    {"soak", "MODEL.yaml STRUCTURE.xyz", 2, 2, "device precision kernels graph members calls skin json file",
+    {"soak", "MODEL.yaml STRUCTURE.xyz", 2, 2, "device precision kernels graph fuse members calls skin json file",
      "does memory grow over many evaluations? fails when it does", cli_soak},
     {"show", "REPORT.json...", 1, ANY_NUMBER, "targets", "print one report, or a table of many", cli_show},
     {"compare", "A.json [B.json]", 1, 2, "gate", "B against A: ratios, intervals, test; or rules with --gate",
@@ -35,6 +35,7 @@ static const struct {
     {"precision", "NAME", "fp32 (default), fp64 or mixed"},
     {"kernels", "NAME", "auto (default), generic, avx2 or avx512"},
     {"graph", "on|off", "on (default): settled steps on a GPU are recorded once and replayed"},
+    {"fuse", "on|off", "on (default): a GPU does many products at once"},
     {"members", "LIST", "of an ensemble: all (default), or from 0 as in 0:2,5"},
     {"forces", "", "print the forces as well (always in JSON)"},
     {"json", "", "write JSON with all digits"},
@@ -115,6 +116,7 @@ static int set_option(cli_options *o, const char *name, const char *value)
   if (!strcmp(name, "kernels")) o->open.kernels = value;
   if (!strcmp(name, "members")) o->open.members = value;
   if (!strcmp(name, "graph")) o->open.graph = value;
+  if (!strcmp(name, "fuse")) o->open.fuse = value;
   if (!strcmp(name, "forces")) o->forces = 1;
   if (!strcmp(name, "json")) o->json = 1;
   if (!strcmp(name, "file") || !strcmp(name, "json-file")) o->file = value;

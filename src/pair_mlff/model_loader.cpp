@@ -1,6 +1,7 @@
 /* model_loader.cpp: see model_loader.h. */
 #include "model_loader.h"
 
+#include "gpu_map.h"
 #include "lammps_io.h"
 #include "node.h"
 #include "point_locale.h"
@@ -54,12 +55,12 @@ static std::string check_device(const char *value)
 std::string MLFFSettings::parse(int narg, const char *const *arg)
 {
   static const char *const known =
-      "device, precision, kernels, graph, members, self_test, masses, domain, exchange, " MLFF_DEVIATION_KEYWORDS;
+      "device, precision, kernels, graph, fuse, members, self_test, masses, domain, exchange, " MLFF_DEVIATION_KEYWORDS;
   for (int i = 0; i < narg; i += 2) {
     const std::string key = arg[i];
     const bool any = key == "device" || key == "precision" || key == "kernels" || key == "self_test" ||
-                     key == "masses" || key == "domain" || key == "members" || key == "graph" || key == "exchange" ||
-                     MLFFDeviationSettings::knows(key);
+                     key == "masses" || key == "domain" || key == "members" || key == "graph" || key == "fuse" ||
+                     key == "exchange" || MLFFDeviationSettings::knows(key);
     if (!any) return "unknown keyword '" + key + "'; known are: " + known;
     if (i + 1 >= narg) return "keyword '" + key + "' has no value";
     const char *value = arg[i + 1];
@@ -83,6 +84,9 @@ std::string MLFFSettings::parse(int narg, const char *const *arg)
     } else if (key == "exchange") {
       problem = one_of("exchange", value, {"full", "half"});
       half_exchange = strcmp(value, "half") == 0;
+    } else if (key == "fuse") {
+      problem = one_of("fuse", value, {"on", "off"});
+      fuse = value;
     } else if (key == "self_test") {
       problem = one_of("self_test", value, {"yes", "no"});
       self_test = strcmp(value, "yes") == 0;
@@ -229,6 +233,7 @@ MLFFModel MLFFLoader::open(const std::string &path, const std::vector<std::strin
   options.precision = settings.precision.c_str();
   options.kernels = settings.kernels.c_str();
   options.graph = settings.graph.c_str();
+  options.fuse = settings.fuse.c_str();
   options.elements = elements.data();
   options.n_elements = static_cast<int>(elements.size());
   options.skip_self_test = !settings.self_test;
@@ -240,25 +245,28 @@ MLFFModel MLFFLoader::open(const std::string &path, const std::vector<std::strin
                                                     files.weights_size, &options, &model, &problem);
   MLFFModel owner(model);
   io.stop_together(status ? caller + ": " + problem.text : "");
-  warn_of_shared_gpu(node, mlff_model_info(model)->device_id);
+  map_gpus(node, mlff_model_info(model));
   return owner;
 }
 
-/* device_id: empty without a GPU. */
-void MLFFLoader::warn_of_shared_gpu(const MLFFNode &node, const char *device_id) const
+/* Gathers where the ranks compute: a table for the report, and a warning when GPUs are shared. */
+void MLFFLoader::map_gpus(const MLFFNode &node, const mlff_info *info)
 {
-  char mine[24] = "";
-  snprintf(mine, sizeof(mine), "%s", device_id);
-  std::vector<char> all(sizeof(mine) * static_cast<size_t>(node.size));
-  MPI_Allgather(mine, sizeof(mine), MPI_BYTE, all.data(), sizeof(mine), MPI_BYTE, node.comm);
-  int sharing = 0, most = 0;
-  for (int k = 0; mine[0] && k < node.size; k++)
-    sharing += strcmp(all.data() + sizeof(mine) * static_cast<size_t>(k), mine) == 0;
-  MPI_Allreduce(&sharing, &most, 1, MPI_INT, MPI_MAX, world);
-  if (most > 1 && comm->me == 0)
-    error->warning(FLERR, caller + ": " + std::to_string(most) +
-                              " ranks share a GPU, each with a copy of the model and launches of its own; one rank per "
-                              "GPU is the fastest for most systems");
+  int length = 0;
+  char host[1024] = "";    // longer than any MPI_MAX_PROCESSOR_NAME
+  MLFFRankDevice mine = {};
+  MPI_Get_processor_name(host, &length);
+  mine.rank = comm->me;
+  mine.local_rank = node.rank;
+  mine.number = info->device_number;
+  snprintf(mine.id, sizeof(mine.id), "%s", info->device_id);
+  snprintf(mine.host, sizeof(mine.host), "%.63s", host);
+  std::vector<MLFFRankDevice> all(static_cast<size_t>(comm->nprocs));
+  MPI_Allgather(&mine, sizeof(mine), MPI_BYTE, all.data(), sizeof(mine), MPI_BYTE, world);
+  if (std::all_of(all.begin(), all.end(), [](const MLFFRankDevice &r) { return r.number < 0; })) return;
+  gpu_table = mlff_gpu_table(all);
+  const std::string shared = mlff_shared_gpus(all);
+  if (!shared.empty() && comm->me == 0) error->warning(FLERR, caller + ": " + shared);
 }
 
 /* ----------------------------------------------------------------------
@@ -291,6 +299,7 @@ void MLFFLoader::report(const std::string &path, mlff_model *model, const MLFFSe
   text += mlff_format("  computed on:  %s, %s, kernels %s\n", info->device, info->precision, info->kernels);
   if (settings.device == "auto" && info->device_why[0])
     text += std::string("  no GPU:       ") + info->device_why + "\n";
+  text += gpu_table;
   text += mlff_format("  units:        %s, 1 eV = %.9g %s\n", units->style, units->per_ev, units->energy);
   text += "  self-test:    " + tests + "\n";
   utils::logmesg(lmp, text);

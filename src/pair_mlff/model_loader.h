@@ -29,7 +29,7 @@ std::string mlff_format(const char *format, ...)
 
 /* Arguments of pair_style mlff. */
 struct MLFFSettings {
-  std::string device = "auto", precision = "fp32", kernels = "auto", members = "all", graph = "on";
+  std::string device = "auto", precision = "fp32", kernels = "auto", members = "all", graph = "on", fuse = "on";
   MLFFDeviationSettings deviation;
   bool self_test = true, ignore_masses = false, ignore_domain = false, half_exchange = false;
 
@@ -65,7 +65,8 @@ class MLFFLoader : protected Pointers {
   const std::string caller;
   struct Files;
   void read(const std::string &path, Files &files);
-  void warn_of_shared_gpu(const MLFFNode &node, const char *device_id) const;
+  void map_gpus(const MLFFNode &node, const mlff_info *info);
+  std::string gpu_table;    // a line for each rank; empty on CPUs
 };
 
 }    // namespace LAMMPS_NS

@@ -453,7 +453,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device)
 {
   if (device < 0 || device >= state.n_devices) return fail(cudaErrorInvalidDevice);
-  *value = attribute == cudaDevAttrClockRate ? 1000000 : 2000000;
+  *value = attribute == cudaDevAttrMultiProcessorCount ? 2 : attribute == cudaDevAttrClockRate ? 1000000 : 2000000;
   return cudaSuccess;
 }
 

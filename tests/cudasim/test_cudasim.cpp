@@ -18,7 +18,7 @@ static mlff_backend *open_gpu(void)
   mlff_error error = {};
   mlff_backend *backend = nullptr;
   cudasim_reset();
-  test_ok(mlff_cuda_open(0, 0, &backend, &error), error);
+  test_ok(mlff_cuda_open(0, "fp32", &backend, &error), error);
   return backend;
 }
 

@@ -254,7 +254,7 @@ END_TEST
 START_TEST(launches_that_fail_while_recording)
 {
   mlff_error error = {.code = MLFF_OK};
-  for (long n = 1; n < 20; n += 6) {
+  for (long n = 1; n < 14; n += 4) {
     scene s = make_scene(_i);
     answer a = make_answer(&s, 0);
     test_ok(mlff_model_evaluate(s.on, &s.graph, NULL, &a.result, &error), error);

@@ -67,6 +67,32 @@ def test_log_names_it(zoo, tmp_path):
     assert "cuda:7" in error and "GPU" in error
 
 
+def test_map_of_ranks(zoo, tmp_path, monkeypatch):
+    """The log has the GPU of every rank, and one warning when there are more ranks than GPUs."""
+    text = Case("map", water(2), mlff(zoo["painn"], options="device cuda")).text(str(tmp_path))
+    for n_gpus in (2, 3):
+        monkeypatch.setenv("MLFF_CUDASIM_DEVICES", str(n_gpus))
+        output = launch(text, str(tmp_path), 3)
+        found = re.findall(r"rank (\d+), host \S+, local rank (\d+): cuda:(\d+) \(0000:\d+:00\)", output)
+        assert found == [(str(r), str(r), str(r % n_gpus)) for r in range(3)] * (len(found) // 3) and found, output
+        warned = re.findall(r"WARNING.*more ranks than GPUs: 3 ranks of host \S+ use 2 GPUs, up to 2 of them cuda:0", output)
+        assert bool(warned) == (n_gpus == 2) and output.count("more ranks than GPUs") == len(warned), output
+
+
+@pytest.mark.parametrize("model", ("painn", "ani"))
+def test_fused_and_mixed(zoo, tmp_path, model):
+    """Fused operations give the bits of plain ones on a trajectory; mixed precision runs, and is near but not equal."""
+    lines = {}
+    for options in ("fuse on", "fuse off", "precision mixed"):
+        output = launch(dynamics("fuse", tmp_path, f"device cuda {options}", zoo[model]), str(tmp_path))
+        assert ("cuda, mixed" in output) == ("mixed" in options), output
+        lines[options] = printed(output)
+        assert len(lines[options]) == 5, output
+    assert lines["fuse on"] == lines["fuse off"] != lines["precision mixed"]
+    plain, mixed = (float(lines[options][0].split()[1]) for options in ("fuse on", "precision mixed"))
+    assert mixed == pytest.approx(plain, rel=1e-3)
+
+
 @pytest.mark.parametrize("model", ("painn", "ani"))
 def test_recorded_steps(zoo, tmp_path, model):
     """Steps that are replayed give the same bits as steps that are launched one by one."""

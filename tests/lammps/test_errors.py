@@ -26,12 +26,13 @@ def expect(text, *parts):
 
 SETTINGS = (
     ("devise cpu", "unknown keyword 'devise'",
-     "device, precision, kernels, graph, members, self_test, masses, domain, exchange, out_file"),
+     "device, precision, kernels, graph, fuse, members, self_test, masses, domain, exchange, out_file"),
     ("cpu", "unknown keyword 'cpu'", "known are"),
     ("device", "keyword 'device' has no value"),
     ("device gpu", "unknown value 'gpu' of keyword 'device'", "auto cpu cuda cuda:N"),
     ("device cuda:x", "unknown value 'cuda:x'"),
     ("graph yes", "unknown value 'yes' of keyword 'graph'", "on off"),
+    ("fuse 1", "unknown value '1' of keyword 'fuse'", "on off"),
     ("precision double", "unknown value 'double'", "fp32 fp64 mixed"),
     ("kernels sse", "unknown value 'sse'", "generic avx2 avx512"),
     ("self_test maybe", "unknown value 'maybe'", "yes no"),

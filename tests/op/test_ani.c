@@ -8,23 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static mlff_buf to_backend(mlff_backend *backend, const double *x, int64_t n)
-{
-  mlff_error error = {0};
-  mlff_buf buf = {0};
-  test_ok(mlff_buf_reserve(backend, &buf, (size_t) n * backend->real_size, &error), error);
-  test_ok(backend->ops->upload_reals(backend, buf.data, x, n, &error), error);
-  return buf;
-}
-
-static double *from_backend(mlff_backend *backend, const void *data, int64_t n)
-{
-  mlff_error error = {0};
-  double *x = malloc((size_t) (n + 1) * sizeof *x);
-  test_ok(backend->ops->download_reals(backend, x, data, n, &error), error);
-  return x;
-}
-
 /* ---- sets of constants ----------------------------------------------------------------------------------------- */
 
 enum { N_CONSTANTS = 6, N_SHIFTS = 20 };
@@ -144,8 +127,9 @@ static void check_case(mlff_backend *backend, const aev_case *t, const mlff_grap
     weights[k] = (double) (float) test_uniform(&rng, -1.0, 1.0);
   }
   for (int64_t k = 0; k < 4 * edges.n_edges; k++) grads[k] = guard;
-  mlff_buf dev_aevs = to_backend(backend, aevs, n_rows * ld), dev_weights = to_backend(backend, weights, n_rows * ld);
-  mlff_buf dev_grads = to_backend(backend, grads, 4 * edges.n_edges);
+  mlff_buf dev_aevs = reals_to_backend(backend, aevs, n_rows * ld),
+           dev_weights = reals_to_backend(backend, weights, n_rows * ld);
+  mlff_buf dev_grads = reals_to_backend(backend, grads, 4 * edges.n_edges);
   mlff_buf dev_centers = bytes_to_backend(backend, t->centers, (size_t) n_rows * sizeof *t->centers);
   int64_t *row = bytes_from_backend(backend, edges.row.data, ((size_t) graph->n_local + 1) * sizeof *row);
   int32_t *nbr = bytes_from_backend(backend, edges.nbr.data, (size_t) edges.n_edges * sizeof *nbr);
@@ -172,8 +156,8 @@ static void check_case(mlff_backend *backend, const aev_case *t, const mlff_grap
   args.rows = dev_weights.data;
   args.grad = dev_grads.data;
   test_ok(backend->ops->ani.aev_backward(backend, &aev, &args, &error), error);
-  double *got_aevs = from_backend(backend, dev_aevs.data, n_rows * ld);
-  double *got_grads = from_backend(backend, dev_grads.data, 4 * edges.n_edges);
+  double *got_aevs = reals_from_backend(backend, dev_aevs.data, n_rows * ld);
+  double *got_grads = reals_from_backend(backend, dev_grads.data, 4 * edges.n_edges);
   near_all(got_aevs, aevs, n_rows * ld, 8.0 * rounding(backend), 16.0 * rounding(backend));
   near_all(got_grads, grads, 4 * edges.n_edges, 64.0 * rounding(backend), 16.0 * rounding(backend));
 
@@ -287,7 +271,7 @@ START_TEST(aev_ends_at_its_cutoffs)
       test_ok(backend->ops->edges(backend, &graph, cutoff, &edges, &error), error);
       ck_assert_int_eq(edges.n_edges, 2);
       test_ok(backend->ops->ani.aev_setup(backend, &a, &c, 2, use, &error), error);
-      mlff_buf rows = to_backend(backend, aev[k], a.n_columns);
+      mlff_buf rows = reals_to_backend(backend, aev[k], a.n_columns);
       mlff_buf dev_center = bytes_to_backend(backend, &center, sizeof center);
       test_ok(backend->ops->ani.aev_forward(backend, &a,
                                             &(mlff_aev_args){.edges = &edges,
@@ -297,7 +281,7 @@ START_TEST(aev_ends_at_its_cutoffs)
                                                              .ld = a.n_columns},
                                             &error),
               error);
-      double *got = from_backend(backend, rows.data, a.n_columns);
+      double *got = reals_from_backend(backend, rows.data, a.n_columns);
       memcpy(aev[k], got, (size_t) a.n_columns * sizeof *got);
       /* what only the far neighbour contributes to: its radial block, its angular block with the near one */
       const int first = radial ? c.n_radial : 2 * c.n_radial + c.n_angular * c.n_sections;
@@ -369,8 +353,9 @@ START_TEST(readout_matches_plain_loops)
       h[k] = test_uniform(&rng, -1.0, 1.0);
       slope[k] = test_uniform(&rng, -1.0, 1.0);
     }
-    mlff_buf dev_h = to_backend(backend, h, n_rows * ld), dev_slope = to_backend(backend, slope, n_rows * ld);
-    mlff_buf dev_weight = to_backend(backend, weight, n), dev_energy = to_backend(backend, energy, n_rows);
+    mlff_buf dev_h = reals_to_backend(backend, h, n_rows * ld),
+             dev_slope = reals_to_backend(backend, slope, n_rows * ld);
+    mlff_buf dev_weight = reals_to_backend(backend, weight, n), dev_energy = reals_to_backend(backend, energy, n_rows);
     for (int r = 0; r < n_rows; r++) {
       energy[r] = bias;
       for (int k = 0; k < n; k++) {
@@ -388,8 +373,8 @@ START_TEST(readout_matches_plain_loops)
                                                                 .bias = bias,
                                                                 .factor = factor,
                                                                 .energy = dev_energy.data});
-    double *got_energy = from_backend(backend, dev_energy.data, n_rows);
-    double *got_slope = from_backend(backend, dev_slope.data, n_rows * ld);
+    double *got_energy = reals_from_backend(backend, dev_energy.data, n_rows);
+    double *got_slope = reals_from_backend(backend, dev_slope.data, n_rows * ld);
     near_all(got_energy, energy, n_rows, 4.0 * (4.0 + n) * rounding(backend), 0.0);
     near_all(got_slope, slope, n_rows * ld, 4.0 * rounding(backend), 0.0);
     mlff_buf *bufs[] = {&dev_h, &dev_slope, &dev_weight, &dev_energy};
@@ -408,8 +393,8 @@ START_TEST(collect_orders_by_atom)
   const int32_t centers[3] = {4, 0, 2}; /* atoms 1 and 3 are not ours */
   const double energy[6] = {1.0, 2.0, 3.0, 5.0, 7.0, 11.0}, junk[10] = {9, 9, 9, 9, 9, 9, 9, 9, 9, 9};
   const double node[5] = {4.5, 0.0, 7.0, 0.0, 3.0}, member[10] = {2, 0, 3, 0, 1, 7, 0, 11, 0, 5};
-  mlff_buf dev_energy = to_backend(backend, energy, 6), dev_node = to_backend(backend, junk, 5);
-  mlff_buf dev_member = to_backend(backend, junk, 10);
+  mlff_buf dev_energy = reals_to_backend(backend, energy, 6), dev_node = reals_to_backend(backend, junk, 5);
+  mlff_buf dev_member = reals_to_backend(backend, junk, 10);
   mlff_buf dev_centers = bytes_to_backend(backend, centers, sizeof centers);
   backend->ops->ani.collect(backend, &(mlff_ani_collect_args){.n_members = 2,
                                                               .n_rows = 3,
@@ -418,7 +403,8 @@ START_TEST(collect_orders_by_atom)
                                                               .energy = dev_energy.data,
                                                               .node = dev_node.data,
                                                               .member = dev_member.data});
-  double *got_node = from_backend(backend, dev_node.data, 5), *got_member = from_backend(backend, dev_member.data, 10);
+  double *got_node = reals_from_backend(backend, dev_node.data, 5),
+         *got_member = reals_from_backend(backend, dev_member.data, 10);
   near_all(got_node, node, 5, 0.0, 0.0);
   near_all(got_member, member, 10, 0.0, 0.0);
   mlff_buf *bufs[] = {&dev_energy, &dev_node, &dev_member, &dev_centers};

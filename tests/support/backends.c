@@ -67,6 +67,23 @@ void *bytes_from_backend(mlff_backend *backend, const void *data, size_t bytes)
   return copy;
 }
 
+mlff_buf reals_to_backend(mlff_backend *backend, const double *x, int64_t n)
+{
+  mlff_error error = {0};
+  mlff_buf buf = {0};
+  test_ok(mlff_buf_reserve(backend, &buf, (size_t) n * backend->real_size, &error), error);
+  test_ok(backend->ops->upload_reals(backend, buf.data, x, n, &error), error);
+  return buf;
+}
+
+double *reals_from_backend(mlff_backend *backend, const void *data, int64_t n)
+{
+  mlff_error error = {0};
+  double *x = malloc((size_t) (n + 1) * sizeof *x);
+  test_ok(backend->ops->download_reals(backend, x, data, n, &error), error);
+  return x;
+}
+
 void release_edges(mlff_backend *backend, mlff_edges *edges)
 {
   mlff_buf *bufs[] = {&edges->row,    &edges->nbr, &edges->node, &edges->species, &edges->vec, &edges->center_species,

@@ -30,6 +30,10 @@ double rounding(const mlff_backend *backend);
 mlff_buf bytes_to_backend(mlff_backend *backend, const void *data, size_t bytes);
 void *bytes_from_backend(mlff_backend *backend, const void *data, size_t bytes);
 
+/* The same of n numbers, rounded to the reals of the backend. */
+mlff_buf reals_to_backend(mlff_backend *backend, const double *x, int64_t n);
+double *reals_from_backend(mlff_backend *backend, const void *data, int64_t n);
+
 void release_edges(mlff_backend *backend, mlff_edges *edges);
 
 #endif

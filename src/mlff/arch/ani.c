@@ -8,7 +8,7 @@
  * Only columns and networks of elements in use are kept; the columns of absent elements are exactly zero. Centres are
  * ordered by element and handled in blocks: AEVs, then one member after another forward and backward, with dE/dAEV
  * summed over members, then the gradients of the AEVs. So the activations of a block and the weights of a member stay
- * in cache.
+ * in cache. On a GPU all networks are taken at once instead: ani_many.c.
  */
 #include "ani.h"
 
@@ -73,25 +73,43 @@ static int64_t block_rows(const ani_net *net)
   return most < block ? most : block;
 }
 
-static mlff_status reserve(ani_net *net, const mlff_arch_inputs *in, mlff_error *error)
+/* Leading dimensions with room for every element. */
+static void choose_widths(ani_net *net)
 {
-  mlff_backend *backend = net->backend;
-  const size_t real_size = backend->real_size, block = (size_t) (block_rows(net) + ROW_MULTIPLE) * real_size;
-  const size_t n_members = (size_t) net->n_members, n_local = (size_t) in->graph->n_local;
+  net->ld_aev = pad(net->aev.n_columns);
   for (int l = 0; l + 1 < net->n_layers_max; l++) {
     int64_t width = 0;
     for (int e = 0; e < net->n_elements; e++)
       if (net->use[e] && l + 1 < net->elements[e].n_layers && net->elements[e].dims[l + 1] > width)
         width = net->elements[e].dims[l + 1];
-    MLFF_TRY(mlff_buf_reserve(backend, &net->hidden[l], block * (size_t) pad(width), error));
-    MLFF_TRY(mlff_buf_reserve(backend, &net->slope[l], block * (size_t) pad(width), error));
+    net->ld[l] = pad(width);
   }
-  MLFF_TRY(mlff_buf_reserve(backend, &net->aevs, block * (size_t) pad(net->aev.n_columns), error));
-  MLFF_TRY(mlff_buf_reserve(backend, &net->aev_grads, block * (size_t) pad(net->aev.n_columns), error));
+}
+
+/* What does not depend on how the networks are taken. */
+static mlff_status reserve_results(ani_net *net, const mlff_arch_inputs *in, mlff_error *error)
+{
+  mlff_backend *backend = net->backend;
+  const size_t real_size = backend->real_size, n_members = (size_t) net->n_members;
+  const size_t n_local = (size_t) in->graph->n_local;
+  choose_widths(net);
   MLFF_TRY(mlff_buf_reserve(backend, &net->row_energy, (size_t) net->n_rows * n_members * real_size, error));
   MLFF_TRY(mlff_buf_reserve(backend, &net->node_energy, n_local * real_size, error));
   MLFF_TRY(mlff_buf_reserve(backend, &net->member_energy, n_local * n_members * real_size, error));
   return mlff_buf_reserve(backend, &net->edge_grad, (size_t) in->edges->n_room * 4 * real_size, error);
+}
+
+/* For one network after another. */
+static mlff_status reserve_block(ani_net *net, mlff_error *error)
+{
+  mlff_backend *backend = net->backend;
+  const size_t block = (size_t) (block_rows(net) + ROW_MULTIPLE) * backend->real_size;
+  for (int l = 0; l + 1 < net->n_layers_max; l++) {
+    MLFF_TRY(mlff_buf_reserve(backend, &net->hidden[l], block * (size_t) net->ld[l], error));
+    MLFF_TRY(mlff_buf_reserve(backend, &net->slope[l], block * (size_t) net->ld[l], error));
+  }
+  MLFF_TRY(mlff_buf_reserve(backend, &net->aevs, block * (size_t) net->ld_aev, error));
+  return mlff_buf_reserve(backend, &net->aev_grads, block * (size_t) net->ld_aev, error);
 }
 
 /* Energies of one member for n rows of AEVs, and dE/dAEV times `factor`: =, or += what other members have left. */
@@ -103,7 +121,7 @@ static void evaluate_member(ani_net *net, const ani_element *e, int member, int6
   const ani_network *network = &e->members[member];
   const int n_hidden = e->n_layers - 1;
   const ani_layer *following = member + 1 < net->n_members ? e->members[member + 1].layers : NULL;
-  const int64_t ld_aev = pad(net->aev.n_columns), ld_last = pad(e->dims[n_hidden]);
+  const int64_t ld_aev = net->ld_aev, ld_last = pad(e->dims[n_hidden]);
   for (int l = 0; l < n_hidden; l++) { /* 1. h_l = celu(W_l h_{l-1} + b_l), h_{-1} = AEV */
     const int64_t ld_out = pad(e->dims[l + 1]);
     ops->linear(backend, &network->layers[l].forward,
@@ -161,7 +179,7 @@ static mlff_status evaluate_block(ani_net *net, const mlff_edges *edges, member_
                         .centers = (const int32_t *) net->centers.data + first,
                         .n_rows = n,
                         .rows = net->aevs.data,
-                        .ld = pad(net->aev.n_columns)};
+                        .ld = net->ld_aev};
   MLFF_TRY(backend->ops->ani.aev_forward(backend, &net->aev, &args, error));
   for (int m = members.begin; m < members.end; m++)
     evaluate_member(net, &net->elements[element], m, n, 1.0 / (members.end - members.begin), m > members.begin,
@@ -171,6 +189,22 @@ static mlff_status evaluate_block(ani_net *net, const mlff_edges *edges, member_
   return backend->ops->ani.aev_backward(backend, &net->aev, &args, error);
 }
 
+/* One element after another, in blocks of rows, one member after another. */
+static mlff_status evaluate_blocks(ani_net *net, const mlff_edges *edges, member_range members, mlff_error *error)
+{
+  MLFF_TRY(reserve_block(net, error));
+  for (int e = 0; e < net->n_elements; e++) {
+    const int64_t n = net->first[e + 1] - net->first[e], most = net->backend->ops->ani.block;
+    const int64_t n_blocks = (n + most - 1) / most;
+    int64_t size = n_blocks ? (n + n_blocks - 1) / n_blocks : 0; /* blocks of equal size, in whole tiles of `linear` */
+    size = (size + ROW_MULTIPLE - 1) / ROW_MULTIPLE * ROW_MULTIPLE;
+    for (int64_t start = 0; start < n; start += size)
+      MLFF_TRY(
+          evaluate_block(net, edges, members, e, net->first[e] + start, n - start < size ? n - start : size, error));
+  }
+  return MLFF_OK;
+}
+
 static mlff_status evaluate(void *network, const mlff_arch_inputs *in, mlff_arch_outputs *out, mlff_error *error)
 {
   ani_net *net = network;
@@ -178,16 +212,11 @@ static mlff_status evaluate(void *network, const mlff_arch_inputs *in, mlff_arch
   const member_range members =
       in->single ? (member_range){in->member, in->member + 1} : (member_range){0, net->n_members};
   MLFF_TRY(order_atoms(net, in->graph, error));
-  MLFF_TRY(reserve(net, in, error));
-  for (int e = 0; e < net->n_elements; e++) {
-    const int64_t n = net->first[e + 1] - net->first[e], most = backend->ops->ani.block;
-    const int64_t n_blocks = (n + most - 1) / most;
-    int64_t size = n_blocks ? (n + n_blocks - 1) / n_blocks : 0; /* blocks of equal size, in whole tiles of `linear` */
-    size = (size + ROW_MULTIPLE - 1) / ROW_MULTIPLE * ROW_MULTIPLE;
-    for (int64_t start = 0; start < n; start += size)
-      MLFF_TRY(evaluate_block(net, in->edges, members, e, net->first[e] + start, n - start < size ? n - start : size,
-                              error));
-  }
+  MLFF_TRY(reserve_results(net, in, error));
+  if (backend->fuses)
+    MLFF_TRY(ani_evaluate_many(net, in->edges, members.begin, members.end - members.begin, error));
+  else
+    MLFF_TRY(evaluate_blocks(net, in->edges, members, error));
   *out = (mlff_arch_outputs){.edge_grad = net->edge_grad.data};
   if (in->single) return MLFF_OK;
   backend->ops->ani.collect(backend, &(mlff_ani_collect_args){.n_members = net->n_members,

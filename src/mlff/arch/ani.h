@@ -37,14 +37,21 @@ typedef struct ani_net {
   uint64_t list_id; /* of the graph that the order belongs to */
   int32_t *order;   /* [n_rows] owned atoms by element */
   int32_t order_capacity;
-  int64_t n_rows, *first; /* first[element], [n_elements+1] */
-  mlff_buf centers;       /* order on the backend */
-  mlff_buf aevs, aev_grads, hidden[ANI_MAX_LAYERS], slope[ANI_MAX_LAYERS];
+  int64_t n_rows, *first;                 /* first[element], [n_elements+1] */
+  int64_t ld_aev, ld[ANI_MAX_LAYERS];     /* leading dimensions of AEVs and of activations of all elements together */
+  mlff_buf centers;                       /* order on the backend */
+  mlff_buf aevs, aev_grads, member_grads; /* the last one: dE/dAEV of each member by itself */
+  mlff_buf hidden[ANI_MAX_LAYERS], slope[ANI_MAX_LAYERS];
   mlff_buf row_energy, node_energy, member_energy, edge_grad;
 } ani_net;
 
 mlff_status ani_create(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use, void **out,
                        mlff_error *error);
 void ani_destroy(void *network);
+
+/* Energies of rows and gradients of edges with all networks at once: ani_many.c. The atoms are in order, and what does not
+ * depend on the batch is reserved. */
+mlff_status ani_evaluate_many(ani_net *net, const mlff_edges *edges, int member_begin, int n_members,
+                              mlff_error *error);
 
 #endif

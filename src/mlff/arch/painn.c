@@ -60,7 +60,8 @@ static mlff_status reserve(painn_net *net, const mlff_edges *edges, mlff_error *
       {&net->moments_mu, n_block, 3 * n_columns},
       {&net->mu, n_block, 3 * f},
       {&net->qn, n_block, 2 * f},
-      {&net->hidden, n_block, f > net->n_readout_padded ? f : net->n_readout_padded},
+      {&net->hidden, n_block, f},
+      {&net->readout_hidden, n_block, net->n_readout_padded},
       {&net->readout_slope, n_block, net->n_readout_padded},
       {&net->grad_after, n_block, 4 * f},
       {&net->grad_y, n_block, 3 * f},
@@ -305,7 +306,7 @@ static void readout(painn_net *net, const mlff_edges *edges, span s)
               &(mlff_linear_args){.n_rows = s.n,
                                   .x = at(net, &net->q, s.begin, f),
                                   .ldx = f,
-                                  .y = net->hidden.data,
+                                  .y = net->readout_hidden.data,
                                   .ldy = width,
                                   .act = MLFF_ACT_SILU,
                                   .slope = net->readout_slope.data,
@@ -313,7 +314,7 @@ static void readout(painn_net *net, const mlff_edges *edges, span s)
   ops->painn.readout(net->backend,
                      &(mlff_painn_readout_args){.n = s.n,
                                                 .width = net->n_readout_padded,
-                                                .h = net->hidden.data,
+                                                .h = net->readout_hidden.data,
                                                 .slope = net->readout_slope.data,
                                                 .weight = net->readout_weight.data,
                                                 .bias = net->readout_bias,
@@ -362,9 +363,13 @@ static void backward_block(painn_net *net, const mlff_edges *edges, int l, span 
 static void for_blocks(painn_net *net, const mlff_edges *edges, int l,
                        void (*step)(painn_net *, const mlff_edges *, int l, span))
 {
+  const mlff_ops *ops = net->backend->ops;
   for (int64_t begin = 0; begin < edges->n_local; begin += net->block) {
     const int64_t left = edges->n_local - begin;
-    step(net, edges, l, (span){begin, left < net->block ? left : net->block});
+    const span s = {begin, left < net->block ? left : net->block};
+    if (ops->atoms_begin) ops->atoms_begin(net->backend, s.n);
+    step(net, edges, l, s);
+    if (ops->atoms_end) ops->atoms_end(net->backend);
   }
 }
 

@@ -39,7 +39,7 @@ typedef struct painn_net {
   int64_t block;
   mlff_painn_radial radial;
   mlff_buf q, grad[2], node_energy, edge_grad;
-  mlff_buf moments_q, moments_mu, mu, qn, hidden, readout_slope;
+  mlff_buf moments_q, moments_mu, mu, qn, hidden, readout_hidden, readout_slope;
   mlff_buf grad_after, grad_y, grad_qn, grad_vw, grad_m, grad_x, grad_q0, grad_mu0;
 } painn_net;
 

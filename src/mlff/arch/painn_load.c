@@ -441,6 +441,7 @@ void painn_destroy(void *opaque)
                             &net->mu,
                             &net->qn,
                             &net->hidden,
+                            &net->readout_hidden,
                             &net->readout_slope,
                             &net->grad_after,
                             &net->grad_y,

@@ -67,24 +67,27 @@ static int n_gpus(char *why, size_t size)
 #endif
 }
 
-static mlff_status open_gpu(int number, int is_double, mlff_backend **backend, mlff_error *error)
+static mlff_status open_gpu(int number, const char *precision, mlff_backend **backend, mlff_error *error)
 {
 #if MLFF_HAVE_CUDA
-  return mlff_cuda_open(number, is_double, backend, error);
+  return mlff_cuda_open(number, precision, backend, error);
 #else
-  (void) is_double;
+  (void) precision;
   (void) backend;
   return mlff_fail(error, MLFF_E_UNSUPPORTED, "device 'cuda:%d': " MLFF_NO_CUDA "; use 'device cpu'", number);
 #endif
 }
 
-static mlff_status check_precision(const char *precision, int *is_double, mlff_error *error)
+/* *precision: one of the three names. */
+static mlff_status check_precision(const char *asked, const char **precision, mlff_error *error)
 {
-  *is_double = precision && is(precision, "fp64");
-  if (!precision || *is_double || is(precision, "fp32")) return MLFF_OK;
-  if (is(precision, "mixed"))
-    return mlff_fail(error, MLFF_E_UNSUPPORTED, "precision 'mixed' is not available yet; use fp32 or fp64");
-  return mlff_fail(error, MLFF_E_ARG, "precision '%s' is unknown; use fp32, fp64 or mixed", precision);
+  static const char *const names[] = {"fp32", "fp64", "mixed"};
+  for (int k = 0; k < 3; k++) {
+    if (asked && !is(asked, names[k])) continue;
+    *precision = names[k];
+    return MLFF_OK;
+  }
+  return mlff_fail(error, MLFF_E_ARG, "precision '%s' is unknown; use fp32, fp64 or mixed", asked);
 }
 
 /* ---- opening and closing ----------------------------------------------------------------------------------------- */
@@ -94,15 +97,19 @@ static void close_cpu(mlff_backend *backend)
   free(backend); /* the base is the first member of what was allocated */
 }
 
-static mlff_status open_cpu(const char *kernels, int is_double, mlff_backend **backend, mlff_error *error)
+static mlff_status open_cpu(const char *kernels, const char *precision, mlff_backend **backend, mlff_error *error)
 {
+  const int is_double = is(precision, "fp64");
   const char *path = NULL;
+  if (is(precision, "mixed"))
+    return mlff_fail(error, MLFF_E_UNSUPPORTED,
+                     "precision 'mixed' is for GPUs, whose tensor cores it uses; with 'device cpu' use fp32 or fp64");
   MLFF_TRY(choose_kernels(kernels, &path, error));
   cpu_backend *cpu = calloc(1, sizeof *cpu);
   if (!cpu) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a backend");
   cpu->base = (mlff_backend){.name = is_double ? "cpu64" : "cpu",
                              .kernels = path,
-                             .precision = is_double ? "fp64" : "fp32",
+                             .precision = precision,
                              .real_size = is_double ? sizeof(double) : sizeof(float),
                              .ops = &cpu->ops,
                              .dry = &cpu->dry,
@@ -126,7 +133,7 @@ static int gpu_of_rank(int local_rank)
 }
 
 /* A GPU, unless there is none or this build has no code for it; then NULL, and why. */
-static mlff_backend *try_gpu(int local_rank, const char *kernels, int is_double, char *why, size_t size)
+static mlff_backend *try_gpu(int local_rank, const char *kernels, const char *precision, char *why, size_t size)
 {
   mlff_error error = {0};
   mlff_backend *backend = NULL;
@@ -135,7 +142,7 @@ static mlff_backend *try_gpu(int local_rank, const char *kernels, int is_double,
     return NULL;
   }
   if (n_gpus(why, size) == 0) return NULL;
-  if (open_gpu(gpu_of_rank(local_rank), is_double, &backend, &error))
+  if (open_gpu(gpu_of_rank(local_rank), precision, &backend, &error))
     snprintf(why, size, "%.*s", (int) size - 1, error.text);
   return backend;
 }
@@ -143,24 +150,24 @@ static mlff_backend *try_gpu(int local_rank, const char *kernels, int is_double,
 mlff_status mlff_backend_open(const char *device, int local_rank, const char *precision, const char *kernels,
                               mlff_backend **backend, mlff_error *error)
 {
-  int number = DEVICE_CPU, is_double = 0;
+  int number = DEVICE_CPU;
   char why[sizeof((mlff_backend *) 0)->why] = "";
   MLFF_TRY(read_device(device, &number, error));
-  MLFF_TRY(check_precision(precision, &is_double, error));
+  MLFF_TRY(check_precision(precision, &precision, error));
   if (number == DEVICE_ANY_GPU) number = gpu_of_rank(local_rank);
   if (number >= 0) {
     if (kernels && !is(kernels, "auto"))
       return mlff_fail(error, MLFF_E_ARG, "kernels '%s' are for 'device cpu'; a GPU has kernels 'auto' only", kernels);
-    return open_gpu(number, is_double, backend, error);
+    return open_gpu(number, precision, backend, error);
   }
   if (number == DEVICE_AUTO) {
-    mlff_backend *gpu = try_gpu(local_rank, kernels, is_double, why, sizeof why);
+    mlff_backend *gpu = try_gpu(local_rank, kernels, precision, why, sizeof why);
     if (gpu) {
       *backend = gpu;
       return MLFF_OK;
     }
   }
-  MLFF_TRY(open_cpu(kernels, is_double, backend, error));
+  MLFF_TRY(open_cpu(kernels, precision, backend, error));
   memcpy((*backend)->why, why, sizeof why);
   return MLFF_OK;
 }

@@ -10,9 +10,9 @@
 /* Number of devices that can be used; when 0, why says what is missing. */
 int mlff_cuda_n_devices(char *why, size_t why_size);
 
-/* Opens device number `device`. An absent one, one that this build has no code for and one without memory are
- * errors. */
-mlff_status mlff_cuda_open(int device, int is_double, mlff_backend **backend, mlff_error *error);
+/* Opens device number `device` with precision "fp32", "fp64" or "mixed". An absent one, one that this build has no code
+ * for and one without memory are errors. */
+mlff_status mlff_cuda_open(int device, const char *precision, mlff_backend **backend, mlff_error *error);
 
 /* What `mlff check` says of CUDA and of a GPU: mlff.h, mlff_platform and mlff_device. */
 void mlff_cuda_read_platform(mlff_platform *platform);

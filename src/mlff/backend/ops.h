@@ -144,6 +144,14 @@ struct mlff_ops {
   mlff_status (*linear_pack)(mlff_backend *, mlff_linear *, const double *weight, const double *bias, int n_out,
                              int n_in, int transpose, mlff_error *);
   void (*linear)(mlff_backend *, const mlff_linear *, const mlff_linear_args *);
+  /* n products at once, of any shapes; none reads what another one writes. Where backend->fuses can be set. */
+  void (*linear_many)(mlff_backend *, int n, const mlff_linear *const *, const mlff_linear_args *);
+
+  /* From atoms_begin to atoms_end, `linear`, painn.mix_* and painn.readout on rows of n_atoms atoms may be put off and done
+   * together. None of them reads rows that another one writes for another atom, and an array has the same rows of atoms in
+   * all of them. Any other operation sees their results. NULL where nothing is put off. */
+  void (*atoms_begin)(mlff_backend *, int64_t n_atoms);
+  void (*atoms_end)(mlff_backend *);
 
   /* edges.c. Uploads what changed and finds the active edges. NaN distances are dropped by r < cutoff, so positions are
    * checked here: a non-finite one is MLFF_E_NUMERIC naming the atom (edges are then empty but valid). */

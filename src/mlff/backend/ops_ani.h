@@ -67,6 +67,16 @@ typedef struct mlff_ani_readout_args {
   void *energy;
 } mlff_ani_readout_args;
 
+/* Gradients of members to one. First n_columns columns; in the order of the members.
+ *   members  real [n_members][n_rows][ld]
+ *   sum      real [n_rows][ld]            = sum over members */
+typedef struct mlff_ani_sum_args {
+  int n_members, n_columns;
+  int64_t n_rows, ld;
+  const void *members;
+  void *sum;
+} mlff_ani_sum_args;
+
 /* Row-ordered energies of members to atoms.
  *   energy  real [n_members][n_rows]
  *   node    real [n_local]             = mean over members;  0 for atoms that no row belongs to
@@ -90,6 +100,9 @@ typedef struct mlff_ani_ops {
   mlff_status (*aev_backward)(mlff_backend *, mlff_aev *, const mlff_aev_args *, mlff_error *);
   void (*readout)(mlff_backend *, const mlff_ani_readout_args *);
   void (*collect)(mlff_backend *, const mlff_ani_collect_args *);
+  /* Where backend->fuses can be set: n readouts at once, and sums of what networks left apart. */
+  void (*readout_many)(mlff_backend *, int n, const mlff_ani_readout_args *);
+  void (*sum)(mlff_backend *, const mlff_ani_sum_args *);
 } mlff_ani_ops;
 
 static inline void mlff_aev_release(mlff_backend *backend, mlff_aev *aev)

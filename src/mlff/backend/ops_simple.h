@@ -18,6 +18,7 @@
   X(painn, readout, mlff_painn_readout_args, DENSE)                     \
   X(ani, readout, mlff_ani_readout_args, DENSE)                         \
   X(ani, collect, mlff_ani_collect_args, DENSE)                         \
+  X(ani, sum, mlff_ani_sum_args, DENSE_BACKWARD)                        \
   X(orb, features, mlff_orb_features_args, DESCRIPTOR)                  \
   X(orb, gather, mlff_orb_gather_args, MESSAGE)                         \
   X(orb, norm, mlff_orb_norm_args, DENSE)                               \

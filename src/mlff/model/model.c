@@ -142,6 +142,16 @@ static void fill_info(mlff_model *m)
                         .reverse_width = reverse_width};
 }
 
+/* Whether operations are done together where the backend can. */
+static mlff_status choose_fuse(mlff_model *m, const mlff_options *options, mlff_error *error)
+{
+  const char *fuse = options && options->fuse ? options->fuse : "on";
+  if (strcmp(fuse, "on") && strcmp(fuse, "off"))
+    return mlff_fail(error, MLFF_E_ARG, "fuse '%s' is unknown; use on or off", fuse);
+  m->backend->fuses = !strcmp(fuse, "on") && m->backend->ops->linear_many;
+  return MLFF_OK;
+}
+
 static mlff_status open_parts(mlff_model *m, const mlff_options *options, mlff_error *error)
 {
   m->head = mlff_modelfile_get_head(m->file);
@@ -152,6 +162,7 @@ static mlff_status open_parts(mlff_model *m, const mlff_options *options, mlff_e
   if (m->arch->cpu_only && (!device || !strcmp(device, "auto"))) device = "cpu";
   MLFF_TRY(mlff_backend_open(device, options ? options->local_rank : 0, options ? options->precision : NULL,
                              options ? options->kernels : NULL, &m->backend, error));
+  MLFF_TRY(choose_fuse(m, options, error));
   const char *members = options ? options->members : NULL;
   if (members && strcmp(members, "all") && !m->arch->n_members)
     return mlff_fail(error, MLFF_E_UNSUPPORTED, "%s: members %.40s: %s models are no ensembles", m->file->path, members,

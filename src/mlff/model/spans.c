@@ -184,6 +184,20 @@ static void timed_linear(mlff_backend *backend, const mlff_linear *linear, const
     TIMED(DENSE, plain->linear(backend, linear, args));
 }
 
+static void timed_linear_many(mlff_backend *backend, int n, const mlff_linear *const *linears,
+                              const mlff_linear_args *args)
+{
+  if (n && linears[0]->transposed)
+    TIMED(DENSE_BACKWARD, plain->linear_many(backend, n, linears, args));
+  else
+    TIMED(DENSE, plain->linear_many(backend, n, linears, args));
+}
+
+static void timed_readout_many(mlff_backend *backend, int n, const mlff_ani_readout_args *args)
+{
+  TIMED(DENSE, plain->ani.readout_many(backend, n, args));
+}
+
 static mlff_status timed_edges(mlff_backend *backend, const mlff_graph *graph, double cutoff, mlff_edges *edges,
                                mlff_error *error)
 {
@@ -236,6 +250,10 @@ static void fill_timed(mlff_spans *spans)
   ops->exchange = timed_exchange;
   ops->exchange_sum = timed_exchange_sum;
   ops->linear = timed_linear;
+  ops->linear_many = timed_linear_many;
+  ops->atoms_begin = NULL; /* what is timed is not put off */
+  ops->atoms_end = NULL;
+  ops->ani.readout_many = timed_readout_many;
   ops->edges = timed_edges;
   ops->forces = timed_forces;
   ops->painn.radial = timed_radial;

@@ -1,0 +1,190 @@
+/* atoms.h: operations on rows of the same atoms, which are put off and then done by one kernel (atoms.cu): their arguments,
+ * and what is done for one row or channel, which the kernels of single operations share.
+ */
+#ifndef MLFF_CUDA_ATOMS_H
+#define MLFF_CUDA_ATOMS_H
+
+#include "ops_cuda.h"
+
+#define ATOMS MLFF_CUDA(atoms)
+
+namespace ATOMS { /* structures differ between element types */
+
+/* ---- products: linear.cu ----------------------------------------------------------------------------------------- */
+
+typedef struct linear_arrays {
+  int64_t n_rows, ldx, ldy, ld_slope, ld_scale;
+  const real *x, *weight, *bias, *scale;
+  real *y, *slope;
+  double alpha;
+  int n_in, n_out, act, accumulate;
+} linear_arrays;
+
+/* Twin: finish_vector of cpu/linear.c. */
+MLFF_DEVICE void finish_value(const linear_arrays &a, real v, int64_t row, int col)
+{
+  real *y = a.y + row * a.ldy + col;
+  if (a.act != MLFF_ACT_NONE) {
+    real slope;
+    if (a.act == MLFF_ACT_SILU)
+      v = mlff_silu(v, real_sigmoid(v), &slope);
+    else
+      v = mlff_celu(v < 0 ? (real) 0 : v, v > 0 ? (real) 1 : real_exp(v / (real) a.alpha), (real) a.alpha, &slope);
+    if (a.slope) a.slope[row * a.ld_slope + col] = slope;
+  } else if (a.scale) {
+    v *= a.scale[row * a.ld_scale + col];
+  }
+  if (a.accumulate) v += *y;
+  *y = v;
+}
+
+/* ---- updates of atoms: painn_mix.cu; i: atom, k: channel --------------------------------------------------------- */
+
+typedef struct mix_arrays {
+  int64_t n, ld_grad_q, ld_grad_mu;
+  const real *vw, *y, *mu, *grad, *grad_qn, *grad_m;
+  real *qn, *inv_norm, *q_out, *state_out, *grad_y, *grad_vw, *grad_q_out, *grad_mu_out;
+  double epsilon;
+  int f, last;
+} mix_arrays;
+
+/* The vector parts of one atom at one channel: V and W are [3][2F]. */
+typedef struct mix_vectors {
+  real vx, vy, vz, wx, wy, wz;
+} mix_vectors;
+
+MLFF_DEVICE mix_vectors load_vectors(const real *vw, int64_t f)
+{
+  const mix_vectors m = {vw[0], vw[2 * f], vw[4 * f], vw[f], vw[3 * f], vw[5 * f]};
+  return m;
+}
+
+MLFF_DEVICE real dot_vw(const mix_vectors &m)
+{
+  return m.vx * m.wx + m.vy * m.wy + m.vz * m.wz;
+}
+
+/* n[i][k] = sqrt(V.V + epsilon) into qn[i][F + k], 1/n into inv_norm[i][k]. Twin: painn_mix_norm_cpu. */
+MLFF_DEVICE void mix_norm(const mix_arrays &a, int64_t i, int k)
+{
+  const int64_t f = a.f;
+  const mix_vectors m = load_vectors(a.vw + i * 6 * f + k, f);
+  const real n = real_sqrt(m.vx * m.vx + m.vy * m.vy + m.vz * m.vz + (real) a.epsilon);
+  a.qn[i * 2 * f + f + k] = n;
+  a.inv_norm[i * f + k] = 1 / n;
+}
+
+/* q_out = q + s + t V.W,  mu_out = mu + v W with (s, v, t) = y [n][3F] (last: (s, t) [n][2F] and no mu_out).
+ * Twin: painn_mix_update_cpu. */
+MLFF_DEVICE void mix_update(const mix_arrays &a, int64_t i, int k)
+{
+  const int64_t f = a.f;
+  const int n_parts = a.last ? 2 : 3;
+  const mix_vectors m = load_vectors(a.vw + i * 6 * f + k, f);
+  const real *y = a.y + i * n_parts * f + k;
+  a.q_out[i * f + k] = a.qn[i * 2 * f + k] + y[0] + y[(n_parts - 1) * f] * dot_vw(m);
+  if (a.last) return;
+  const real *mu = a.mu + i * 3 * f + k, v = y[f];
+  real *mu_out = a.state_out + i * 6 * f + 3 * f + k;
+  mu_out[0] = mu[0] + v * m.wx;
+  mu_out[f] = mu[f] + v * m.wy;
+  mu_out[2 * f] = mu[2 * f] + v * m.wz;
+}
+
+/* Reverses mix_update towards s, v, t:  g_s = g_q,  g_v = g_mu.W,  g_t = g_q V.W. Twin:
+ * painn_mix_backward_gates_cpu. */
+MLFF_DEVICE void mix_backward_gates(const mix_arrays &a, int64_t i, int k)
+{
+  const int64_t f = a.f;
+  const int n_parts = a.last ? 2 : 3;
+  const mix_vectors m = load_vectors(a.vw + i * 6 * f + k, f);
+  const real *grad = a.grad + i * (a.last ? 1 : 4) * f + k;
+  real *gy = a.grad_y + i * n_parts * f + k;
+  gy[0] = grad[0];
+  gy[(n_parts - 1) * f] = grad[0] * dot_vw(m);
+  if (!a.last) gy[f] = grad[f] * m.wx + grad[2 * f] * m.wy + grad[3 * f] * m.wz;
+}
+
+/* Reverses mix_update and mix_norm towards V and W:  g_V = g_q t W + g_n/n V,  g_W = g_mu v + g_q t V.
+ * Twin: painn_mix_backward_vectors_cpu. */
+MLFF_DEVICE void mix_backward_vectors(const mix_arrays &a, int64_t i, int k)
+{
+  const int64_t f = a.f;
+  const int n_parts = a.last ? 2 : 3;
+  const mix_vectors m = load_vectors(a.vw + i * 6 * f + k, f);
+  const real *grad = a.grad + i * (a.last ? 1 : 4) * f + k, *y = a.y + i * n_parts * f + k;
+  const real gdot = grad[0] * y[(n_parts - 1) * f], gnn = a.grad_qn[i * 2 * f + f + k] * a.inv_norm[i * f + k];
+  real *gv = a.grad_vw + i * 6 * f + k, *gw = gv + f;
+  gv[0] = gdot * m.wx + gnn * m.vx;
+  gv[2 * f] = gdot * m.wy + gnn * m.vy;
+  gv[4 * f] = gdot * m.wz + gnn * m.vz;
+  const real v = a.last ? (real) 0 : y[f];
+  gw[0] = gdot * m.vx + (a.last ? (real) 0 : v * grad[f]);
+  gw[2 * f] = gdot * m.vy + (a.last ? (real) 0 : v * grad[2 * f]);
+  gw[4 * f] = gdot * m.vz + (a.last ? (real) 0 : v * grad[3 * f]);
+}
+
+/* grad_q_out = g_q + grad_qn (its q part),  grad_mu_out = g_mu + grad_m (last: grad_m). Twin:
+ * painn_mix_backward_sum_cpu. */
+MLFF_DEVICE void mix_backward_sum(const mix_arrays &a, int64_t i, int k)
+{
+  const int64_t f = a.f;
+  const real *grad = a.grad + i * (a.last ? 1 : 4) * f + k, *through = a.grad_m + i * 3 * f + k;
+  real *gmu_out = a.grad_mu_out + i * a.ld_grad_mu + k;
+  a.grad_q_out[i * a.ld_grad_q + k] = grad[0] + a.grad_qn[i * 2 * f + k];
+  for (int c = 0; c < 3; c++) gmu_out[c * f] = a.last ? through[c * f] : grad[(1 + c) * f] + through[c * f];
+}
+
+typedef struct readout_arrays {
+  int64_t n;
+  const real *h, *slope, *weight;
+  const int32_t *species;
+  real *energy, *grad_h;
+  double bias;
+  int width, unused;
+} readout_arrays;
+
+/* energy[i] = bias + sum_k w[k] h[i][k] (0 for species -1),  grad_h[i][k] = w[k] slope[i][k];  h, slope [n][width]. The
+ * lanes of a warp own every 32nd k; the sum goes through shuffles. Twin: painn_readout_cpu. */
+MLFF_DEVICE void readout_atom(const readout_arrays &a, int64_t i, int lane)
+{
+  real sum = 0;
+  for (int k = lane; k < a.width; k += WARP) {
+    const real w = a.weight[k];
+    sum += w * a.h[i * a.width + k];
+    a.grad_h[i * a.width + k] = w * a.slope[i * a.width + k];
+  }
+  sum = warp_sum(sum);
+  if (lane == 0) a.energy[i] = a.species[i] < 0 ? (real) 0 : (real) a.bias + sum;
+}
+
+/* ---- putting off ------------------------------------------------------------------------------------------------- */
+
+enum step_kind {
+  STEP_LINEAR = 0,
+  STEP_NORM,
+  STEP_UPDATE,
+  STEP_BACKWARD_GATES,
+  STEP_BACKWARD_VECTORS,
+  STEP_BACKWARD_SUM,
+  STEP_READOUT
+};
+
+typedef struct atom_step {
+  int kind, rows_per_atom; /* rows: of products */
+  union {
+    linear_arrays linear;
+    mix_arrays mix;
+    readout_arrays readout;
+  } of;
+} atom_step;
+
+} // namespace ATOMS
+
+/* Between them, operations that know how are put off. See ops.h. */
+void MLFF_CUDA(atoms_begin_cuda)(mlff_backend *, int64_t n_atoms);
+void MLFF_CUDA(atoms_end_cuda)(mlff_backend *);
+/* Whether it was put off. */
+bool MLFF_CUDA(put_off)(mlff_backend *, const ATOMS::atom_step &);
+
+#endif
