@@ -48,10 +48,16 @@ extern settings state;
 int is_allocated(const void *data, size_t bytes);
 int is_device(const void *data);
 
-/* Device memory can be touched while one of these exists: in kernels and copies, not by host code in between. */
+/* Device memory can be touched while one of these exists: in kernels and copies, not by host code in between. Of a copy
+ * only the pages that it touches: changing the protection of all of them took most of the time of the tests. */
 struct device_access {
   device_access();
+  device_access(const void *data, size_t bytes); /* host memory is left alone */
+  device_access(const device_access &) = delete;
   ~device_access();
+  int is_whole;
+  char *begin;
+  size_t bytes;
 };
 
 /* Runs one launch, now: fibers.cpp. */

@@ -31,7 +31,7 @@ static struct {
   std::map<size_t, size_t> blocks; /* offset -> bytes asked for */
   std::map<void *, size_t> host;   /* of cudaMallocHost */
   size_t in_use;
-  int open; /* device_access objects */
+  int open; /* device_access objects for all of it */
 } arena;
 
 static size_t room_of(size_t bytes)
@@ -63,14 +63,29 @@ static void make_arena()
   sigaction(SIGSEGV, &action, nullptr);
 }
 
-device_access::device_access()
+static void protect(char *begin, size_t bytes, int protection)
 {
-  if (arena.open++ == 0 && arena.high) mprotect(arena.base, arena.high, PROT_READ | PROT_WRITE);
+  if (bytes && mprotect(begin, bytes, protection)) die("mprotect failed at %p", (void *) begin);
+}
+
+device_access::device_access() : is_whole(1), begin(arena.base), bytes(arena.open++ ? 0 : arena.high)
+{
+  protect(begin, bytes, PROT_READ | PROT_WRITE);
+}
+
+device_access::device_access(const void *data, size_t n) : is_whole(0), begin(arena.base), bytes(0)
+{
+  if (arena.open || !is_device(data)) return;
+  const size_t offset = (size_t) ((const char *) data - arena.base), first = offset / 4096 * 4096;
+  begin += first;
+  bytes = (offset + n - first + 4095) / 4096 * 4096;
+  protect(begin, bytes, PROT_READ | PROT_WRITE);
 }
 
 device_access::~device_access()
 {
-  if (--arena.open == 0 && arena.high) mprotect(arena.base, arena.high, PROT_NONE);
+  arena.open -= is_whole;
+  protect(begin, bytes, PROT_NONE);
 }
 
 int is_device(const void *data)
@@ -207,10 +222,10 @@ cudaError_t cudasim_malloc(void **data, size_t bytes)
   arena.in_use += bytes;
   const size_t end = (offset + room_of(bytes) + 4095) / 4096 * 4096;
   if (end > arena.high) {
-    if (arena.open) mprotect(arena.base, end, PROT_READ | PROT_WRITE);
+    if (arena.open) protect(arena.base, end, PROT_READ | PROT_WRITE);
     arena.high = end;
   }
-  device_access access;
+  device_access access(arena.base + offset, bytes);
   char *p = arena.base + offset;
   ASAN_POISON_MEMORY_REGION(p - GRAIN, GRAIN + room_of(bytes));
   ASAN_UNPOISON_MEMORY_REGION(p, bytes);
@@ -274,7 +289,7 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpy
     die("cudaMemcpyAsync in a recorded step: host memory %p is not pinned", host);
   if (kind != cudaMemcpyDeviceToDevice) state.n_copied++;
   submit(stream, [=] {
-    device_access access;
+    const device_access to(dst, bytes), from(src, bytes);
     std::memcpy(dst, src, bytes);
   });
   return cudaSuccess;
@@ -286,7 +301,7 @@ cudaError_t cudaMemsetAsync(void *data, int byte, size_t bytes, cudaStream_t str
   if (!bytes) return cudaSuccess;
   if (!is_allocated(data, bytes)) die("cudaMemsetAsync: %zu bytes at %p: not there", bytes, data);
   submit(stream, [=] {
-    device_access access;
+    const device_access access(data, bytes);
     std::memset(data, byte, bytes);
   });
   return cudaSuccess;
