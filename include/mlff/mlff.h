@@ -330,6 +330,7 @@ MLFF_API mlff_status mlff_graph_check(const mlff_graph *graph, int n_species, ml
 typedef struct mlff_platform {
   const char *version, *compiler, *yaml; /* of this library, what compiled it, of libyaml                     */
   char kernels[64];                      /* CPU kernel paths that can be run here, the best last            */
+  char huge_pages[16];                   /* of the kernel: "always", "madvise" (both do), "never"; "" unknown */
   int has_cuda;                          /* the GPU backend is in this build                                */
   const char *gpu_code;                  /* architectures that it has code for, as CMAKE_CUDA_ARCHITECTURES */
   int driver, runtime;                   /* CUDA versions, 1000 major + 10 minor; 0: none                   */

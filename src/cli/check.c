@@ -88,6 +88,10 @@ static void print_text(const check *c)
   printf("mlff       %s, compiler %s, libyaml %s, glibc %s\n", p->version, p->compiler, p->yaml,
          gnu_get_libc_version());
   printf("cpu        %ld processors, kernels %s\n", sysconf(_SC_NPROCESSORS_ONLN), p->kernels);
+  printf("memory     huge pages %s\n", !*p->huge_pages ? "not known"
+                                       : strcmp(p->huge_pages, "never")
+                                           ? p->huge_pages
+                                           : "never: large boxes are slower on the CPU (docs/performance.md)");
   printf("cuda       %s%s\n", p->has_cuda ? "in this build, code for " : "not in this build", p->gpu_code);
   if (p->has_cuda) {
     print_version("driver", p->driver);
@@ -149,6 +153,7 @@ static mlffprof_status write_json(FILE *out, const void *user, mlffprof_error *e
   json_text(out, "glibc", gnu_get_libc_version(), ",\n  ");
   fprintf(out, "\"processors\": %ld,\n  ", sysconf(_SC_NPROCESSORS_ONLN));
   json_text(out, "kernels", p->kernels, ",\n  ");
+  json_text(out, "huge_pages", p->huge_pages, ",\n  ");
   fprintf(out, "\"cuda\": {\"in_this_build\": %s, ", p->has_cuda ? "true" : "false");
   json_text(out, "code", p->gpu_code, ", ");
   fprintf(out, "\"driver\": %d, \"runtime\": %d, \"n_devices\": %d, \"n_usable\": %d, ", p->driver, p->runtime,

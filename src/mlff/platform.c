@@ -13,6 +13,17 @@
 #define COMPILER "unknown"
 #endif
 
+/* The word in brackets, of "always [madvise] never". */
+static void read_huge_pages(char *word, size_t size)
+{
+  char line[64] = "";
+  FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");
+  if (!file) return;
+  const char *begin = fgets(line, sizeof line, file) ? strchr(line, '[') : NULL;
+  if (begin) snprintf(word, size, "%.*s", (int) strcspn(begin + 1, "]"), begin + 1);
+  fclose(file);
+}
+
 void mlff_platform_read(mlff_platform *platform)
 {
   static const char *const paths[] = {"generic", "avx2", "avx512"};
@@ -22,6 +33,7 @@ void mlff_platform_read(mlff_platform *platform)
     if (mlff_cpu_has_kernels(paths[k]))
       snprintf(platform->kernels + at, sizeof platform->kernels - at, "%s%s", at ? " " : "", paths[k]);
   }
+  read_huge_pages(platform->huge_pages, sizeof platform->huge_pages);
   platform->gpu_code = "";
 #if MLFF_HAVE_CUDA
   mlff_cuda_read_platform(platform);

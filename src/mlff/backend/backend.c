@@ -9,11 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct cpu_backend {
-  mlff_backend base;
-  mlff_ops ops, dry;
-} cpu_backend;
-
 static int is(const char *text, const char *word)
 {
   return strcmp(text, word) == 0;
@@ -105,7 +100,7 @@ static mlff_status open_cpu(const char *kernels, const char *precision, mlff_bac
     return mlff_fail(error, MLFF_E_UNSUPPORTED,
                      "precision 'mixed' is for GPUs, whose tensor cores it uses; with 'device cpu' use fp32 or fp64");
   MLFF_TRY(choose_kernels(kernels, &path, error));
-  cpu_backend *cpu = calloc(1, sizeof *cpu);
+  mlff_cpu_backend *cpu = calloc(1, sizeof *cpu);
   if (!cpu) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a backend");
   cpu->base = (mlff_backend){.name = is_double ? "cpu64" : "cpu",
                              .kernels = path,

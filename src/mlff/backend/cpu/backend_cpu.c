@@ -1,25 +1,21 @@
 /* backend_cpu.c: memory of the CPU backends and the choice of kernel path at run time. */
 #include "backend_cpu.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-enum { ALIGNMENT = 64, TAIL = 64 };
+enum { TAIL = 64 };
 
 static void *alloc_cpu(mlff_backend *backend, size_t bytes)
 {
-  (void) backend;
-  const size_t rounded = (bytes + TAIL + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-  if (rounded < bytes) return NULL;
-  char *data = aligned_alloc(ALIGNMENT, rounded);
-  if (data) memset(data + bytes, 0, rounded - bytes);
+  if (bytes > SIZE_MAX - TAIL) return NULL;
+  char *data = mlff_pages_alloc(&((mlff_cpu_backend *) backend)->pages, bytes + TAIL);
+  if (data) memset(data + bytes, 0, TAIL);
   return data;
 }
 
 static void release_cpu(mlff_backend *backend, void *data)
 {
-  (void) backend;
-  free(data);
+  mlff_pages_release(&((mlff_cpu_backend *) backend)->pages, data);
 }
 
 static mlff_status copy_cpu(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error)

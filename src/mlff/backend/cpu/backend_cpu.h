@@ -3,8 +3,15 @@
 #define MLFF_BACKEND_CPU_H
 
 #include "../ops.h"
+#include "../pages.h"
 
-/* Fills the table for an element type (4 or 8 bytes) and kernel path; 0 when that path was not compiled. */
+typedef struct mlff_cpu_backend {
+  mlff_backend base;
+  mlff_ops ops, dry;
+  mlff_pages pages;
+} mlff_cpu_backend;
+
+/* Fills the table of an mlff_cpu_backend for an element type (4 or 8 bytes) and kernel path; 0 when that path was not compiled. */
 int mlff_cpu_fill_ops(mlff_ops *ops, size_t real_size, const char *kernels);
 
 #endif

@@ -1,0 +1,103 @@
+/* test_pages.c: memory in few regions: blocks are aligned, never overlap, keep what is in them, and all of it goes back. */
+#include "backend/pages.h"
+
+#include "support.h"
+
+#include <check.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_BLOCKS = 64 };
+
+typedef struct owned {
+  unsigned char *data;
+  size_t bytes;
+  unsigned char mark;
+} owned;
+
+static unsigned next_number(uint64_t *state)
+{
+  *state = *state * 6364136223846793005u + 1442695040888963407u;
+  return (unsigned) (*state >> 33);
+}
+
+static void check_marks(const owned *o)
+{
+  for (size_t k = 0; k < o->bytes; k++) ck_assert_msg(o->data[k] == o->mark, "byte %zu of %zu changed", k, o->bytes);
+}
+
+START_TEST(blocks_do_not_touch_each_other)
+{
+  mlff_pages pages = {0};
+  owned blocks[N_BLOCKS] = {0};
+  uint64_t state = 4711;
+  for (int step = 0; step < 3000; step++) {
+    owned *o = &blocks[next_number(&state) % N_BLOCKS];
+    if (o->data) {
+      check_marks(o);
+      mlff_pages_release(&pages, o->data);
+      *o = (owned){0};
+      continue;
+    }
+    const unsigned scale = next_number(&state) % 22; /* up to 4 MB, beyond a huge page */
+    *o = (owned){.bytes = 1 + next_number(&state) % (1u << scale), .mark = (unsigned char) step};
+    o->data = mlff_pages_alloc(&pages, o->bytes);
+    ck_assert_ptr_nonnull(o->data);
+    ck_assert_uint_eq((uintptr_t) o->data % 64, 0);
+    memset(o->data, o->mark, o->bytes);
+  }
+  for (int k = 0; k < N_BLOCKS; k++) {
+    if (blocks[k].data) check_marks(&blocks[k]);
+    mlff_pages_release(&pages, blocks[k].data);
+  }
+  ck_assert_ptr_null(pages.regions);
+  ck_assert_uint_eq(pages.bytes, 0);
+}
+END_TEST
+
+/* What is released is used again, also when it was released in pieces and in any order. */
+START_TEST(released_blocks_join)
+{
+  mlff_pages pages = {0};
+  void *parts[4];
+  for (int k = 0; k < 4; k++) parts[k] = mlff_pages_alloc(&pages, 300000);
+  const size_t bytes = pages.bytes;
+  mlff_pages_release(&pages, parts[1]);
+  mlff_pages_release(&pages, parts[3]);
+  mlff_pages_release(&pages, parts[2]);
+  void *whole = mlff_pages_alloc(&pages, 900000);
+  ck_assert_uint_eq(pages.bytes, bytes);
+  mlff_pages_release(&pages, parts[0]);
+  mlff_pages_release(&pages, whole);
+  ck_assert_ptr_null(pages.regions);
+}
+END_TEST
+
+START_TEST(too_much_is_null)
+{
+  mlff_pages pages = {0};
+  ck_assert_ptr_null(mlff_pages_alloc(&pages, SIZE_MAX - 10));
+#ifndef __SANITIZE_ADDRESS__ /* which ends the program */
+  ck_assert_ptr_null(mlff_pages_alloc(&pages, SIZE_MAX / 4));
+#endif
+  ck_assert_ptr_null(pages.regions);
+  mlff_pages_release(&pages, NULL);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+  Suite *s = suite_create("pages");
+  TCase *t = tcase_create("pages");
+  tcase_add_test(t, blocks_do_not_touch_each_other);
+  tcase_add_test(t, released_blocks_join);
+  tcase_add_test(t, too_much_is_null);
+  suite_add_tcase(s, t);
+  return s;
+}
+
+int main(void)
+{
+  return test_main(suite);
+}
