@@ -26,31 +26,53 @@ static inline size_t mlff_half_block(size_t left)
   return left < most ? left : most;
 }
 
-/* A block with a number that is not finite comes back as NaN, whole, so that nothing is hidden. */
+/* One block; m is a constant for whole ones, so that compilers make vectors of the loops. A block with a number that is not
+ * finite comes back as NaN, whole, so that nothing is hidden. */
+static inline void mlff_half_pack_block(const float *from, size_t m, float *scale_out, int16_t *packed)
+{
+  int32_t bits[MLFF_HALF_BLOCK], largest = 0; /* of magnitudes, whose bits are in the order of the numbers */
+  memcpy(bits, from, m * sizeof *bits);
+  for (size_t k = 0; k < m; k++) {
+    const int32_t size = bits[k] & INT32_MAX;
+    largest = size > largest ? size : largest;
+  }
+  float most, scale, inverse;
+  memcpy(&most, &largest, sizeof most);
+  const int bad = !(most <= FLT_MAX);
+  scale = bad ? (float) NAN : most / (float) MLFF_HALF_MOST;
+  if (scale * (float) MLFF_HALF_MOST > FLT_MAX) scale = nextafterf(scale, 0.0f);
+  /* A scale below the smallest normal float would lose digits: such numbers are nothing. */
+  inverse = scale >= FLT_MIN ? 1.0f / scale : 0.0f;
+  *scale_out = scale;
+  if (bad) {
+    memset(packed, 0, m * sizeof *packed);
+    return;
+  }
+  for (size_t k = 0; k < m; k++) {
+    const float value = from[k] * inverse;
+    packed[k] = (int16_t) (value + (value < 0.0f ? -0.5f : 0.5f));
+  }
+}
+
 static inline void mlff_half_pack(const float *from, size_t n, char *to)
 {
   for (size_t first = 0; first < n; first += MLFF_HALF_BLOCK) {
     const size_t m = mlff_half_block(n - first);
     int16_t packed[MLFF_HALF_BLOCK];
-    float most = 0.0f, scale;
-    int bad = 0;
-    for (size_t k = 0; k < m; k++) {
-      const float size = fabsf(from[first + k]);
-      bad |= !(size <= FLT_MAX);
-      most = size > most ? size : most;
-    }
-    scale = bad ? (float) NAN : most / (float) MLFF_HALF_MOST;
-    if (scale * (float) MLFF_HALF_MOST > FLT_MAX) scale = nextafterf(scale, 0.0f);
-    /* A scale below the smallest normal float would lose digits: such numbers are nothing. */
-    const float inverse = scale >= FLT_MIN ? 1.0f / scale : 0.0f;
-    for (size_t k = 0; k < m; k++) {
-      const float value = bad ? 0.0f : from[first + k] * inverse;
-      packed[k] = (int16_t) (value < 0.0f ? value - 0.5f : value + 0.5f);
-    }
+    float scale;
+    if (m == MLFF_HALF_BLOCK)
+      mlff_half_pack_block(from + first, MLFF_HALF_BLOCK, &scale, packed);
+    else
+      mlff_half_pack_block(from + first, m, &scale, packed);
     memcpy(to, &scale, sizeof scale);
     memcpy(to + sizeof scale, packed, m * sizeof *packed);
     to += sizeof scale + m * sizeof *packed;
   }
+}
+
+static inline void mlff_half_unpack_block(float scale, const int16_t *packed, size_t m, float *to)
+{
+  for (size_t k = 0; k < m; k++) to[k] = scale * (float) packed[k];
 }
 
 static inline void mlff_half_unpack(const char *from, size_t n, float *to)
@@ -61,7 +83,10 @@ static inline void mlff_half_unpack(const char *from, size_t n, float *to)
     float scale;
     memcpy(&scale, from, sizeof scale);
     memcpy(packed, from + sizeof scale, m * sizeof *packed);
-    for (size_t k = 0; k < m; k++) to[first + k] = scale * (float) packed[k];
+    if (m == MLFF_HALF_BLOCK)
+      mlff_half_unpack_block(scale, packed, MLFF_HALF_BLOCK, to + first);
+    else
+      mlff_half_unpack_block(scale, packed, m, to + first);
     from += sizeof scale + m * sizeof *packed;
   }
 }
