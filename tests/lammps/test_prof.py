@@ -645,7 +645,11 @@ def comma_locale(folder):
             return name, {}
     made = subprocess.run(["localedef", "-i", "de_DE", "-f", "UTF-8", os.path.join(str(folder), "de_DE.UTF-8")],
                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-    return ("de_DE.UTF-8", {"LOCPATH": str(folder)}) if made.returncode in (0, 1) and (folder / "de_DE.UTF-8").exists() else None
+    extra = {"LOCPATH": str(folder)}
+    # localedef leaves a folder behind where it has nothing to read, too
+    works = subprocess.run([sys.executable, "-c", "import locale; locale.setlocale(locale.LC_NUMERIC, 'de_DE.UTF-8')"],
+                           env=dict(os.environ, **extra), stderr=subprocess.DEVNULL, check=False).returncode == 0
+    return ("de_DE.UTF-8", extra) if made.returncode in (0, 1) and works else None
 
 
 def test_comma_locale(zoo, tmp_path):

@@ -123,6 +123,8 @@ def test_shell_scripts():
 
 def test_no_machine_paths():
     """Nothing that is committed names a directory of one machine or is built for one processor."""
+    if not shutil.which("git"):
+        pytest.skip("git is not installed")
     places = run("git", "grep", "-nE", "/(home/[a-z]|work/|tmp/)", "--", "*.c", "*.h", "*.cpp", "*.cmake", "*CMakeLists.txt",
                  "*.md", "*.yaml", "*.sh", "*.toml", "*.py", ":!tests/lint")
     native = run("git", "grep", "-n", "-e", "-march=native", "--", "*.cmake", "*CMakeLists.txt", "*.toml", "*.sh", "Makefile")

@@ -1,4 +1,9 @@
-/* pages.c: see pages.h. A region is a row of blocks, each behind a header; the first free one that is long enough is cut. */
+/* pages.c: see pages.h.
+ *
+ * A region is a row of blocks, each behind a header. Blocks are cut from the ends of free ones and regions grow at their
+ * beginning, where the system puts new mappings, so what is left over lies together and the next block gets it: no more
+ * than a part of one huge page is unused, unless another mapping is in the way.
+ */
 #define _GNU_SOURCE
 #include "pages.h"
 
@@ -31,7 +36,7 @@ enum { HEADER = (sizeof(block) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT };
 typedef struct mlff_region {
   struct mlff_region *next;
   size_t bytes;
-  block *first;
+  block *first; /* where it begins */
 } mlff_region;
 
 static size_t round_up(size_t bytes, size_t to)
@@ -39,58 +44,27 @@ static size_t round_up(size_t bytes, size_t to)
   return (bytes + to - 1) / to * to;
 }
 
-/* As large as a quarter of what there is, so that there are few. */
-static mlff_region *add_region(mlff_pages *pages, size_t bytes)
+/* Fresh memory of whole huge pages, at `at` or nowhere; anywhere with NULL. NULL when there is none. */
+static char *map(char *at, size_t bytes)
 {
-  const size_t least = bytes + 2 * (size_t) HEADER, more = pages->bytes / 4;
-  const size_t size = round_up(least > more ? least : more, HUGE_PAGE);
-  mlff_region *region = aligned_alloc(HUGE_PAGE, size);
-  if (!region) return NULL;
-#ifdef MADV_HUGEPAGE
-  madvise(region, size, MADV_HUGEPAGE); /* a failure costs speed, nothing else */
+  const size_t more = at ? 0 : HUGE_PAGE;
+  int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+#ifdef MAP_FIXED_NOREPLACE
+  if (at) flags |= MAP_FIXED_NOREPLACE;
 #endif
-  block *all = (block *) (void *) ((char *) region + HEADER);
-  *region = (mlff_region){.next = pages->regions, .bytes = size, .first = all};
-  *all = (block){.region = region, .bytes = size - 2 * (size_t) HEADER, .is_free = 1};
-  pages->regions = region;
-  pages->bytes += size;
-  return region;
-}
-
-static block *find(const mlff_region *region, size_t bytes)
-{
-  for (block *b = region->first; b; b = b->after)
-    if (b->is_free && b->bytes >= bytes) return b;
-  return NULL;
-}
-
-/* Cuts what is too much off the block, where that is enough for another one. */
-static void cut(block *b, size_t bytes)
-{
-  if (b->bytes < bytes + HEADER + ALIGNMENT) return;
-  block *rest = (block *) (void *) ((char *) b + HEADER + bytes);
-  *rest =
-      (block){.region = b->region, .before = b, .after = b->after, .bytes = b->bytes - bytes - HEADER, .is_free = 1};
-  if (b->after) b->after->before = rest;
-  b->after = rest;
-  b->bytes = bytes;
-}
-
-void *mlff_pages_alloc(mlff_pages *pages, size_t bytes)
-{
-  if (bytes > SIZE_MAX / 2) return NULL;
-  bytes = round_up(bytes, ALIGNMENT);
-  if (PLAIN) return aligned_alloc(ALIGNMENT, bytes);
-  block *b = NULL;
-  for (const mlff_region *r = pages->regions; r && !b; r = r->next) b = find(r, bytes);
-  if (!b) {
-    const mlff_region *region = add_region(pages, bytes);
-    if (!region) return NULL;
-    b = region->first;
+  char *data = mmap(at, bytes + more, PROT_READ | PROT_WRITE, flags, -1, 0);
+  if (data == MAP_FAILED) return NULL;
+  if (at && data != at) {
+    munmap(data, bytes);
+    return NULL;
   }
-  cut(b, bytes);
-  b->is_free = 0;
-  return (char *) b + HEADER;
+  const size_t skip = at ? 0 : round_up((uintptr_t) data, HUGE_PAGE) - (uintptr_t) data;
+  if (skip) munmap(data, skip);
+  if (more - skip) munmap(data + skip + bytes, more - skip);
+#ifdef MADV_HUGEPAGE
+  madvise(data + skip, bytes, MADV_HUGEPAGE); /* a failure costs speed, nothing else */
+#endif
+  return data + skip;
 }
 
 /* Adds the block behind b to b, if both are free. */
@@ -103,12 +77,85 @@ static void join(block *b)
   if (b->after) b->after->before = b;
 }
 
+/* A free block of new memory in front of the region's others. */
+static void put_first(mlff_pages *pages, mlff_region *region, char *data, size_t bytes)
+{
+  block *b = (block *) (void *) data;
+  *b = (block){.region = region, .after = region->first, .bytes = bytes - HEADER, .is_free = 1};
+  if (region->first) region->first->before = b;
+  region->first = b;
+  region->bytes += bytes;
+  pages->bytes += bytes;
+  join(b);
+}
+
+/* The first block of the newest region becomes one of `bytes` or more. */
+static int grow(mlff_pages *pages, size_t bytes)
+{
+  mlff_region *region = pages->regions;
+  const size_t there = region && region->first->is_free ? region->first->bytes : 0;
+  const size_t missing = round_up(bytes - there, HUGE_PAGE);
+  if (!region || (uintptr_t) region->first <= missing) return 0;
+  char *data = map((char *) region->first - missing, missing);
+  if (data) put_first(pages, region, data, missing);
+  return data != NULL;
+}
+
+static int add_region(mlff_pages *pages, size_t bytes)
+{
+  const size_t size = round_up(bytes + HEADER, HUGE_PAGE);
+  mlff_region *region = calloc(1, sizeof *region);
+  char *data = region ? map(NULL, size) : NULL;
+  if (!data) {
+    free(region);
+    return 0;
+  }
+  region->next = pages->regions;
+  pages->regions = region;
+  put_first(pages, region, data, size);
+  return 1;
+}
+
+static block *find(const mlff_pages *pages, size_t bytes)
+{
+  for (const mlff_region *r = pages->regions; r; r = r->next)
+    for (block *b = r->first; b; b = b->after)
+      if (b->is_free && b->bytes >= bytes) return b;
+  return NULL;
+}
+
+/* The end of a free block, or all of it where the rest would hold nothing. */
+static block *take(block *b, size_t bytes)
+{
+  if (b->bytes < bytes + HEADER + ALIGNMENT) return b;
+  b->bytes -= bytes + HEADER;
+  block *end = (block *) (void *) ((char *) b + HEADER + b->bytes);
+  *end = (block){.region = b->region, .before = b, .after = b->after, .bytes = bytes};
+  if (end->after) end->after->before = end;
+  b->after = end;
+  return end;
+}
+
+void *mlff_pages_alloc(mlff_pages *pages, size_t bytes)
+{
+  if (bytes > SIZE_MAX / 2) return NULL;
+  bytes = round_up(bytes, ALIGNMENT);
+  if (PLAIN) return aligned_alloc(ALIGNMENT, bytes);
+  block *b = find(pages, bytes);
+  if (!b && (grow(pages, bytes + HEADER) || add_region(pages, bytes))) b = find(pages, bytes);
+  if (!b) return NULL;
+  b = take(b, bytes);
+  b->is_free = 0;
+  return (char *) b + HEADER;
+}
+
 static void drop_region(mlff_pages *pages, mlff_region *region)
 {
   mlff_region **link = &pages->regions;
   while (*link != region) link = &(*link)->next;
   *link = region->next;
   pages->bytes -= region->bytes;
+  munmap(region->first, region->bytes);
   free(region);
 }
 
