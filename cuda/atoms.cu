@@ -215,12 +215,14 @@ void MLFF_CUDA(atoms_end_cuda)(mlff_backend *backend)
   mlff_cuda_of(backend)->queue.n_atoms = 0;
 }
 
-bool MLFF_CUDA(put_off)(mlff_backend *backend, const atom_step &step)
+bool MLFF_CUDA(put_off)(mlff_backend *backend, atom_step *step, int64_t n_rows, int most_per_atom)
 {
   mlff_cuda_queue *queue = &mlff_cuda_of(backend)->queue;
-  const int64_t n_in = step.kind == STEP_LINEAR ? (int64_t) step.rows_per_atom * step.of.linear.n_in : 0;
-  if (!queue->n_atoms || n_in * (int64_t) sizeof(real) > MOST_SHARED) return false;
+  if (!queue->n_atoms || n_rows % queue->n_atoms || n_rows > most_per_atom * queue->n_atoms) return false;
+  step->rows_per_atom = (int) (n_rows / queue->n_atoms);
+  const int64_t n_in = step->kind == STEP_LINEAR ? (int64_t) step->rows_per_atom * step->of.linear.n_in : 0;
+  if (n_in * (int64_t) sizeof(real) > MOST_SHARED) return false;
   if (queue->n == MOST_STEPS) start_steps(backend);
-  memcpy(queue->steps + (size_t) queue->n++ * sizeof step, &step, sizeof step);
+  memcpy(queue->steps + (size_t) queue->n++ * sizeof *step, step, sizeof *step);
   return true;
 }

@@ -234,14 +234,11 @@ static const linear_kernels plain = {"linear_kernel", linear_kernel<1>, linear_k
 /* Whether the product was put off: its rows are those of atoms, one or some for each. */
 static bool put_off(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *args)
 {
-  const int64_t n_atoms = mlff_cuda_of(backend)->queue.n_atoms;
-  if (!n_atoms || args->n_rows % n_atoms || args->n_rows > 3 * n_atoms) return false;
   atom_step step;
   memset(&step, 0, sizeof step);
   step.kind = STEP_LINEAR;
-  step.rows_per_atom = (int) (args->n_rows / n_atoms);
   step.of.linear = arrays_of(linear, args, 0, args->n_rows);
-  return MLFF_CUDA(put_off)(backend, step);
+  return MLFF_CUDA(put_off)(backend, &step, args->n_rows, 3);
 }
 
 void MLFF_CUDA(linear_cuda)(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *args)

@@ -67,7 +67,7 @@ static bool put_off(mlff_backend *backend, int kind, const mix_arrays &a)
   memset(&step, 0, sizeof step);
   step.kind = kind;
   step.of.mix = a;
-  return a.n == mlff_cuda_of(backend)->queue.n_atoms && MLFF_CUDA(put_off)(backend, step);
+  return MLFF_CUDA(put_off)(backend, &step, a.n, 1);
 }
 
 #define MIX_OP(name, step_kind)                                                                \
@@ -112,6 +112,6 @@ void MLFF_CUDA(painn_readout_cuda)(mlff_backend *backend, const mlff_painn_reado
   a.grad_h = (real *) args->grad_h;
   a.bias = args->bias;
   a.width = args->width;
-  if (a.n == mlff_cuda_of(backend)->queue.n_atoms && MLFF_CUDA(put_off)(backend, step)) return;
+  if (MLFF_CUDA(put_off)(backend, &step, a.n, 1)) return;
   MLFF_LAUNCH(backend, painn_readout_kernel, mlff_cuda_blocks(a.n, READOUT_WARPS), WARP * READOUT_WARPS, 0, a);
 }

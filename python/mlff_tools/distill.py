@@ -8,9 +8,9 @@ have the same shapes and a GPU can replay one captured graph. On a CPU with a C 
 (cpu.py, cpu_ani.py).
 
 A run stops when its steps are done, or its budget of seconds is spent, or at --max-seconds; it writes a checkpoint and
-the model either way, and a later call goes on from the checkpoint. When the validation error jumps (by trainer.JUMP), the weights
-of the best validation come back and the learning rate is lowered. With --budget-seconds the schedule follows the time
-spent instead of the steps, so that the learning rate has always come down at the end.
+the model either way, and a later call goes on from the checkpoint. When the validation error jumps (by trainer.JUMP),
+the weights of the best validation come back and the learning rate is lowered. With --budget-seconds the schedule
+follows the time spent instead of the steps, so that the learning rate has always come down at the end.
 """
 
 import argparse

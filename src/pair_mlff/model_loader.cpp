@@ -52,16 +52,27 @@ static std::string check_device(const char *value)
   return problem.empty() ? problem : problem + " cuda:N";
 }
 
+static const char *const KEYWORDS[] = {"device",  "precision", "kernels", "graph",  "fuse",
+                                       "members", "self_test", "masses",  "domain", "exchange"};
+
+static bool is_known(const std::string &key)
+{
+  return std::find(std::begin(KEYWORDS), std::end(KEYWORDS), key) != std::end(KEYWORDS) ||
+         MLFFDeviationSettings::knows(key);
+}
+
+static std::string known_keywords()
+{
+  std::string text;
+  for (const char *keyword : KEYWORDS) text += std::string(keyword) + ", ";
+  return text + MLFF_DEVIATION_KEYWORDS;
+}
+
 std::string MLFFSettings::parse(int narg, const char *const *arg)
 {
-  static const char *const known =
-      "device, precision, kernels, graph, fuse, members, self_test, masses, domain, exchange, " MLFF_DEVIATION_KEYWORDS;
   for (int i = 0; i < narg; i += 2) {
     const std::string key = arg[i];
-    const bool any = key == "device" || key == "precision" || key == "kernels" || key == "self_test" ||
-                     key == "masses" || key == "domain" || key == "members" || key == "graph" || key == "fuse" ||
-                     key == "exchange" || MLFFDeviationSettings::knows(key);
-    if (!any) return "unknown keyword '" + key + "'; known are: " + known;
+    if (!is_known(key)) return "unknown keyword '" + key + "'; known are: " + known_keywords();
     if (i + 1 >= narg) return "keyword '" + key + "' has no value";
     const char *value = arg[i + 1];
     std::string problem;

@@ -40,9 +40,7 @@ static mlff_model *open_model(const test_model *file, mlff_options options)
   mlff_model *model = NULL;
   options.device = "cuda";
   options.skip_self_test = 1;
-  test_ok(mlff_model_open_memory("test.yaml", file->yaml, file->yaml_size, file->weights, file->weights_size, &options,
-                                 &model, &error),
-          error);
+  test_ok(test_model_try(file, &options, &model, &error), error);
   return model;
 }
 
@@ -74,18 +72,43 @@ static long count_launches(mlff_model *model, const mlff_graph *graph)
   return cudasim_n_launches() - before;
 }
 
+/* One model with and without fused operations, and eight atoms for it. */
+typedef struct scene {
+  test_model file;
+  mlff_model *on, *off;
+  test_atoms atoms;
+  mlff_system *system;
+} scene;
+
+/* graph: of `on` */
+static scene make_scene(int which, const char *precision, const char *graph)
+{
+  scene s = {.file = make_model(which), .atoms = test_triclinic()};
+  cudasim_reset();
+  s.on = open_model(&s.file, (mlff_options){.precision = precision, .graph = graph});
+  s.off = open_model(&s.file, (mlff_options){.precision = precision, .graph = "off", .fuse = "off"});
+  test_atoms_species(&s.atoms, hco, 3);
+  s.system = test_system(&s.atoms, mlff_model_info(s.on)->cutoff);
+  return s;
+}
+
+static void free_scene(scene *s)
+{
+  mlff_system_free(s->system);
+  test_atoms_free(&s->atoms);
+  mlff_model_close(s->on);
+  mlff_model_close(s->off);
+  test_model_free(&s->file);
+  ck_assert_uint_eq(cudasim_bytes_in_use(), 0);
+}
+
 START_TEST(fused_steps_have_the_same_bits)
 {
-  test_model file = make_model(_i);
   const char *precision = _i / 2 % 2 ? "fp64" : "fp32";
-  cudasim_reset();
-  mlff_model *on = open_model(&file, (mlff_options){.precision = precision, .graph = "off"});
-  mlff_model *off = open_model(&file, (mlff_options){.precision = precision, .graph = "off", .fuse = "off"});
+  scene s = make_scene(_i, precision, "off");
+  mlff_model *on = s.on, *off = s.off;
   if (_i >= N_CASES / 2) set_block(on, 10); /* five rows */
-  test_atoms atoms = test_triclinic();
-  test_atoms_species(&atoms, hco, 3);
-  mlff_system *system = test_system(&atoms, mlff_model_info(on)->cutoff);
-  const mlff_graph *graph = mlff_system_graph(system);
+  const mlff_graph *graph = mlff_system_graph(s.system);
   const long n_on = count_launches(on, graph), n_off = count_launches(off, graph);
   printf("%s %s: %ld launches, %ld without\n", mlff_model_info(on)->architecture, precision, n_on, n_off);
   if (_i < N_CASES / 2) ck_assert_int_lt(2 * n_on, n_off);
@@ -98,12 +121,7 @@ START_TEST(fused_steps_have_the_same_bits)
     free(a.numbers);
   }
   free(b.numbers);
-  mlff_system_free(system);
-  test_atoms_free(&atoms);
-  mlff_model_close(on);
-  mlff_model_close(off);
-  test_model_free(&file);
-  ck_assert_uint_eq(cudasim_bytes_in_use(), 0);
+  free_scene(&s);
 }
 END_TEST
 
@@ -179,31 +197,22 @@ END_TEST
 /* Mixed steps, too, are the same bits recorded, fused and in any order. */
 START_TEST(mixed_steps_have_the_same_bits)
 {
-  test_model file = make_model(_i);
-  cudasim_reset();
-  mlff_model *on = open_model(&file, (mlff_options){.precision = "mixed"});
-  mlff_model *off = open_model(&file, (mlff_options){.precision = "mixed", .graph = "off", .fuse = "off"});
-  test_atoms atoms = test_triclinic();
-  test_atoms_species(&atoms, hco, 3);
-  mlff_system *system = test_system(&atoms, mlff_model_info(on)->cutoff);
-  const size_t bytes = (size_t) atoms.n * 3 * sizeof(double);
-  answer b = evaluate(off, mlff_system_graph(system), 0);
+  scene s = make_scene(_i, "mixed", "on");
+  const mlff_graph *graph = mlff_system_graph(s.system);
+  const size_t bytes = (size_t) s.atoms.n * 3 * sizeof(double);
+  answer b = evaluate(s.off, graph, 0);
   for (unsigned step = 0; step < 3; step++) {
     mlff_error error = {.code = MLFF_OK};
     double forces[8][3];
     mlff_result result = {.forces = forces};
     cudasim_set_shuffle(step);
-    test_ok(mlff_model_evaluate(on, mlff_system_graph(system), NULL, &result, &error), error);
+    test_ok(mlff_model_evaluate(s.on, graph, NULL, &result, &error), error);
     ck_assert_int_eq(memcmp(forces, b.numbers, bytes), 0);
     ck_assert(result.energy == b.result.energy);
   }
-  ck_assert_int_eq(mlff_model_replays(on).n_replayed, 2);
+  ck_assert_int_eq(mlff_model_replays(s.on).n_replayed, 2);
   free(b.numbers);
-  mlff_system_free(system);
-  test_atoms_free(&atoms);
-  mlff_model_close(on);
-  mlff_model_close(off);
-  test_model_free(&file);
+  free_scene(&s);
 }
 END_TEST
 

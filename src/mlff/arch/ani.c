@@ -15,12 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAD = 16, ROW_MULTIPLE = 6 };
-
-static int64_t pad(int64_t n)
-{
-  return (n + PAD - 1) / PAD * PAD;
-}
+enum { ROW_MULTIPLE = 6 };
 
 static mlff_status check_species(const ani_net *net, const mlff_graph *graph, mlff_error *error)
 {
@@ -73,26 +68,12 @@ static int64_t block_rows(const ani_net *net)
   return most < block ? most : block;
 }
 
-/* Leading dimensions with room for every element. */
-static void choose_widths(ani_net *net)
-{
-  net->ld_aev = pad(net->aev.n_columns);
-  for (int l = 0; l + 1 < net->n_layers_max; l++) {
-    int64_t width = 0;
-    for (int e = 0; e < net->n_elements; e++)
-      if (net->use[e] && l + 1 < net->elements[e].n_layers && net->elements[e].dims[l + 1] > width)
-        width = net->elements[e].dims[l + 1];
-    net->ld[l] = pad(width);
-  }
-}
-
 /* What does not depend on how the networks are taken. */
 static mlff_status reserve_results(ani_net *net, const mlff_arch_inputs *in, mlff_error *error)
 {
   mlff_backend *backend = net->backend;
   const size_t real_size = backend->real_size, n_members = (size_t) net->n_members;
   const size_t n_local = (size_t) in->graph->n_local;
-  choose_widths(net);
   MLFF_TRY(mlff_buf_reserve(backend, &net->row_energy, (size_t) net->n_rows * n_members * real_size, error));
   MLFF_TRY(mlff_buf_reserve(backend, &net->node_energy, n_local * real_size, error));
   MLFF_TRY(mlff_buf_reserve(backend, &net->member_energy, n_local * n_members * real_size, error));
@@ -121,13 +102,13 @@ static void evaluate_member(ani_net *net, const ani_element *e, int member, int6
   const ani_network *network = &e->members[member];
   const int n_hidden = e->n_layers - 1;
   const ani_layer *following = member + 1 < net->n_members ? e->members[member + 1].layers : NULL;
-  const int64_t ld_aev = net->ld_aev, ld_last = pad(e->dims[n_hidden]);
+  const int64_t ld_aev = net->ld_aev, ld_last = ani_pad(e->dims[n_hidden]);
   for (int l = 0; l < n_hidden; l++) { /* 1. h_l = celu(W_l h_{l-1} + b_l), h_{-1} = AEV */
-    const int64_t ld_out = pad(e->dims[l + 1]);
+    const int64_t ld_out = ani_pad(e->dims[l + 1]);
     ops->linear(backend, &network->layers[l].forward,
                 &(mlff_linear_args){.n_rows = n,
                                     .x = l ? net->hidden[l - 1].data : net->aevs.data,
-                                    .ldx = l ? pad(e->dims[l]) : ld_aev,
+                                    .ldx = l ? ani_pad(e->dims[l]) : ld_aev,
                                     .y = net->hidden[l].data,
                                     .ldy = ld_out,
                                     .act = MLFF_ACT_CELU,
@@ -149,11 +130,11 @@ static void evaluate_member(ani_net *net, const ani_element *e, int member, int6
                                                      .factor = factor,
                                                      .energy = energy});
   for (int l = n_hidden - 1; l >= 0; l--) { /* reverse of 1: slope[l] holds dE/d(W_l h_{l-1} + b_l) */
-    const int64_t ld_in = l ? pad(e->dims[l]) : ld_aev;
+    const int64_t ld_in = l ? ani_pad(e->dims[l]) : ld_aev;
     ops->linear(backend, &network->layers[l].backward,
                 &(mlff_linear_args){.n_rows = n,
                                     .x = net->slope[l].data,
-                                    .ldx = pad(e->dims[l + 1]),
+                                    .ldx = ani_pad(e->dims[l + 1]),
                                     .y = l ? net->slope[l - 1].data : net->aev_grads.data,
                                     .ldy = ld_in,
                                     .accumulate = l == 0 && accumulate,

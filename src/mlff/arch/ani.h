@@ -45,6 +45,13 @@ typedef struct ani_net {
   mlff_buf row_energy, node_energy, member_energy, edge_grad;
 } ani_net;
 
+/* Leading dimension of arrays with n columns. */
+static inline int64_t ani_pad(int64_t n)
+{
+  enum { PAD = 16 };
+  return (n + PAD - 1) / PAD * PAD;
+}
+
 mlff_status ani_create(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use, void **out,
                        mlff_error *error);
 void ani_destroy(void *network);

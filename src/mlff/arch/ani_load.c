@@ -219,6 +219,19 @@ void ani_destroy(void *network)
   free(net);
 }
 
+/* Leading dimensions with room for every element. */
+static void choose_widths(ani_net *net)
+{
+  net->ld_aev = ani_pad(net->aev.n_columns);
+  for (int l = 0; l + 1 < net->n_layers_max; l++) {
+    int64_t width = 0;
+    for (int e = 0; e < net->n_elements; e++)
+      if (net->use[e] && l + 1 < net->elements[e].n_layers && net->elements[e].dims[l + 1] > width)
+        width = net->elements[e].dims[l + 1];
+    net->ld[l] = ani_pad(width);
+  }
+}
+
 static mlff_status build(ani_net *net, const mlff_modelfile *file, const mlff_species_use *use, mlff_error *error)
 {
   net->n_elements = mlff_modelfile_get_head(file)->n_elements;
@@ -239,6 +252,7 @@ static mlff_status build(ani_net *net, const mlff_modelfile *file, const mlff_sp
   if (!net->columns) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for an ANI model");
   map_columns(net);
   for (int e = 0; e < net->n_elements; e++) MLFF_TRY(load_element(net, file, e, member_used, error));
+  choose_widths(net);
   return MLFF_OK;
 }
 

@@ -142,13 +142,19 @@ static void fill_info(mlff_model *m)
                         .reverse_width = reverse_width};
 }
 
+mlff_status mlff_choose_on_off(const char *option, const char *value, int *is_on, mlff_error *error)
+{
+  *is_on = !value || !strcmp(value, "on");
+  if (*is_on || !strcmp(value, "off")) return MLFF_OK;
+  return mlff_fail(error, MLFF_E_ARG, "%s '%s' is unknown; use on or off", option, value);
+}
+
 /* Whether operations are done together where the backend can. */
 static mlff_status choose_fuse(mlff_model *m, const mlff_options *options, mlff_error *error)
 {
-  const char *fuse = options && options->fuse ? options->fuse : "on";
-  if (strcmp(fuse, "on") && strcmp(fuse, "off"))
-    return mlff_fail(error, MLFF_E_ARG, "fuse '%s' is unknown; use on or off", fuse);
-  m->backend->fuses = !strcmp(fuse, "on") && m->backend->ops->linear_many;
+  int is_on;
+  MLFF_TRY(mlff_choose_on_off("fuse", options ? options->fuse : NULL, &is_on, error));
+  m->backend->fuses = is_on && m->backend->ops->linear_many;
   return MLFF_OK;
 }
 

@@ -61,6 +61,9 @@ static inline int mlff_wants_members(const mlff_model *model, const mlff_result 
   return model->info.n_members > 1 && (result->member_energy || result->atom_spread);
 }
 
+/* model.c: *is_on from "on", which NULL stands for, or "off"; anything else is an error that names the option. */
+mlff_status mlff_choose_on_off(const char *option, const char *value, int *is_on, mlff_error *error);
+
 /* evaluate.c: a step op by op; and its end: forces, energies, virials of the network's outputs into result. */
 mlff_status mlff_evaluate_plain(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
                                 mlff_error *error);

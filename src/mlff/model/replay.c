@@ -20,11 +20,10 @@ static unsigned wants_of(const mlff_model *m, const mlff_result *result)
 mlff_status mlff_replay_open(mlff_model *m, const mlff_options *options, mlff_error *error)
 {
   mlff_replay *r = &m->replay;
-  const char *graph = options && options->graph ? options->graph : "on";
-  if (strcmp(graph, "on") && strcmp(graph, "off"))
-    return mlff_fail(error, MLFF_E_ARG, "graph '%s' is unknown; use on or off", graph);
-  r->is_on = !strcmp(graph, "on") && m->backend->ops->replay.begin && (m->info.traits & MLFF_CONSERVATIVE);
-  if (!strcmp(graph, "off"))
+  int is_wanted;
+  MLFF_TRY(mlff_choose_on_off("graph", options ? options->graph : NULL, &is_wanted, error));
+  r->is_on = is_wanted && m->backend->ops->replay.begin && (m->info.traits & MLFF_CONSERVATIVE);
+  if (!is_wanted)
     snprintf(r->why, sizeof r->why, "graph off");
   else if (!r->is_on)
     snprintf(r->why, sizeof r->why, "%s", m->backend->ops->replay.begin ? "not for this architecture" : "not on a CPU");
