@@ -1,8 +1,8 @@
 /* fibers.cpp: threads of a block as fibers, with barriers, votes, shuffles and shared memory.
  *
- * A block's warps are resumed in turn; a fiber runs until it waits at a barrier or ends. When nobody can run and not
- * all have ended, or threads wait at different places, the program ends with the kernel's name: on a GPU that is a
- * hang or worse.
+ * A block's warps are resumed in turn; a fiber runs until it waits at a barrier or ends, and then hands over to the next
+ * one itself. When nobody can run and not all have ended, or threads wait at different places, the program ends with the
+ * kernel's name: on a GPU that is a hang or worse.
  */
 #include "cudasim_impl.h"
 
@@ -25,25 +25,23 @@ enum {
   MAX_WARPS = 32,
   SHARED_BYTES = 49152,
   ZONE = 64,
-  STACK_BYTES = CUDASIM_ASAN ? 1 << 18 : 1 << 16
+  STACK_ROOM = CUDASIM_ASAN ? 1 << 18 : 1 << 16,
+  STACK_BYTES = STACK_ROOM - 4096 /* above a page that cannot be touched */
 };
 
-enum fiber_state { READY, AT_WARP, AT_BLOCK, ENDED };
+#if defined(__x86_64__)
+typedef void *cpu_context; /* the stack pointer; the registers are on the stack */
+#else
+typedef ucontext_t cpu_context;
+#endif
 
 struct fiber {
-#if defined(__x86_64__)
-  void *sp;
-#else
-  ucontext_t context;
-#endif
-  char *stack; /* lowest address; a page before it cannot be touched */
-  fiber_state state;
+  cpu_context context;
   dim3 place;
-  void *fake_stack; /* of AddressSanitizer */
 };
 
 struct warp {
-  unsigned waiting, mask, ended; /* lanes; mask: whom the waiting ones wait for */
+  unsigned ready, waiting, mask, ended; /* lanes; mask: whom the waiting ones wait for */
   const char *what;
   int line;
   uint64_t given[32], taken[32];
@@ -55,17 +53,18 @@ static struct {
   const std::function<void()> *thread;
   fiber fibers[MAX_THREADS];
   warp warps[MAX_WARPS];
+  int order[MAX_WARPS], n_warps;           /* the order in which warps are resumed */
+  int turn;                                /* of whom in it the current fiber is */
   int n_threads, n_ended, n_waiting, line; /* of the block barrier */
   int current;                             /* -1: no fiber runs */
-#if defined(__x86_64__)
-  void *scheduler_sp;
-#else
-  ucontext_t scheduler;
-#endif
-  void *scheduler_fake;
-  const void *scheduler_stack;
+  cpu_context scheduler;
+  const void *scheduler_stack; /* as AddressSanitizer knows it */
   size_t scheduler_stack_bytes;
 } block = {};
+
+/* Of all fibers, one behind the other. AddressSanitizer is told of a change of stacks when the first fiber of a block begins
+ * and when the last one has ended: from fiber to fiber it stays within these. */
+static char *stacks;
 
 /* ---- shared memory ---- */
 
@@ -99,7 +98,9 @@ static void *take_shared(int key, size_t bytes)
 
 static void begin_shared()
 {
-  ASAN_POISON_MEMORY_REGION(shared.bytes, sizeof shared.bytes);
+  static bool is_poisoned;
+  ASAN_POISON_MEMORY_REGION(shared.bytes, is_poisoned ? shared.used : sizeof shared.bytes);
+  is_poisoned = true;
   shared.used = shared.total = 0;
   shared.arrays.clear();
   if (block.info->shared) take_shared(-1, block.info->shared);
@@ -153,50 +154,59 @@ cudasim_switch:
 )");
 #endif
 
-static void to_scheduler(bool for_good)
+/* Continues at `to`; returns when somebody continues at what is kept in `from`. */
+static void switch_to(cpu_context *from, cpu_context *to)
 {
-  fiber &f = block.fibers[block.current];
-#if CUDASIM_ASAN
-  __sanitizer_start_switch_fiber(for_good ? nullptr : &f.fake_stack, block.scheduler_stack,
-                                 block.scheduler_stack_bytes);
-#else
-  (void) for_good;
-#endif
 #if defined(__x86_64__)
-  cudasim_switch(&f.sp, block.scheduler_sp);
+  cudasim_switch(from, *to);
 #else
-  swapcontext(&f.context, &block.scheduler);
-#endif
-#if CUDASIM_ASAN
-  __sanitizer_finish_switch_fiber(f.fake_stack, &block.scheduler_stack, &block.scheduler_stack_bytes);
+  swapcontext(from, to);
 #endif
 }
 
-static void to_fiber(int k)
+/* The next fiber that can run, behind the current one in its warp, then in the warps after it, in turn; -1: none can. */
+static int next_fiber(void)
 {
-  fiber &f = block.fibers[k];
+  const int lane = block.current % 32;
+  unsigned ready = block.warps[block.current / 32].ready & ~(((unsigned) 2 << lane) - 1); /* none for lane 31 */
+  for (int k = 0; k <= block.n_warps; k++) {
+    if (ready) return block.order[block.turn] * 32 + __builtin_ctz(ready);
+    if (++block.turn == block.n_warps) block.turn = 0;
+    ready = block.warps[block.order[block.turn]].ready;
+  }
+  return -1;
+}
+
+static void run_fiber(cpu_context *from, int k)
+{
   block.current = k;
-  cudasim_here.threadIdx = f.place;
+  block.warps[k / 32].ready &= ~(1u << k % 32);
+  cudasim_here.threadIdx = block.fibers[k].place;
+  switch_to(from, &block.fibers[k].context);
+}
+
+/* The current fiber waits, or has ended: others run. */
+static void hand_over()
+{
+  const int own = block.current, next = next_fiber();
+  cpu_context *context = &block.fibers[own].context;
+  if (next >= 0) {
+    run_fiber(context, next);
+  } else if (block.n_ended == block.n_threads) {
 #if CUDASIM_ASAN
-  __sanitizer_start_switch_fiber(&block.scheduler_fake, f.stack, STACK_BYTES);
+    __sanitizer_start_switch_fiber(nullptr, block.scheduler_stack, block.scheduler_stack_bytes);
 #endif
-#if defined(__x86_64__)
-  cudasim_switch(&block.scheduler_sp, f.sp);
-#else
-  swapcontext(&block.scheduler, &f.context);
-#endif
-#if CUDASIM_ASAN
-  __sanitizer_finish_switch_fiber(block.scheduler_fake, nullptr, nullptr);
-#endif
-  block.current = -1;
+    switch_to(context, &block.scheduler);
+  } else {
+    die("divergent barrier: %d of %d threads of the block have ended, %d wait at __syncthreads, the others in warps",
+        block.n_ended, block.n_threads, block.n_waiting);
+  }
 }
 
 /* Wakes a barrier's waiting threads once the last one is there; threads that have ended never come. */
 static void end_thread()
 {
-  fiber &f = block.fibers[block.current];
   warp &w = block.warps[block.current / 32];
-  f.state = ENDED;
   block.n_ended++;
   w.ended |= 1u << (block.current % 32);
   if (block.n_waiting) die("has ended, but others of its block wait at __syncthreads (line %d)", block.line);
@@ -208,37 +218,44 @@ static void end_thread()
 static void fiber_main()
 {
 #if CUDASIM_ASAN
-  __sanitizer_finish_switch_fiber(nullptr, &block.scheduler_stack, &block.scheduler_stack_bytes);
+  if (!block.scheduler_stack)
+    __sanitizer_finish_switch_fiber(nullptr, &block.scheduler_stack, &block.scheduler_stack_bytes);
 #endif
   (*block.thread)();
   end_thread();
-  to_scheduler(true);
+  hand_over();
   std::abort(); /* an ended fiber is not resumed */
 }
 
-static void start_fiber(int k)
+/* Stacks for n fibers at least. */
+static void make_stacks(int n)
+{
+  static int n_made;
+  if (!stacks) {
+    const size_t bytes = (size_t) MAX_THREADS * STACK_ROOM;
+    void *memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) die("no memory for the stacks of fibers");
+    stacks = (char *) memory;
+  }
+  for (; n_made < n; n_made++)
+    if (mprotect(stacks + (size_t) n_made * STACK_ROOM, 4096, PROT_NONE)) die("mprotect failed for a fiber's stack");
+}
+
+static void start_fiber(int k, dim3 place)
 {
   fiber &f = block.fibers[k];
-  if (!f.stack) {
-    char *memory =
-        (char *) mmap(nullptr, STACK_BYTES + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) die("no memory for a fiber's stack");
-    mprotect(memory, 4096, PROT_NONE);
-    f.stack = memory + 4096;
-  }
-  f.state = READY;
-  f.fake_stack = nullptr;
-  const dim3 &d = cudasim_here.blockDim;
-  f.place = dim3(k % d.x, k / d.x % d.y, k / d.x / d.y);
+  char *const top = stacks + (size_t) (k + 1) * STACK_ROOM;
+  f.place = place;
+  block.warps[k / 32].ready |= 1u << k % 32;
 #if defined(__x86_64__)
-  void **top = (void **) (void *) (f.stack + STACK_BYTES);
-  top[-1] = nullptr;
-  top[-2] = (void *) fiber_main;
-  for (int r = 3; r <= 8; r++) top[-r] = nullptr;
-  f.sp = top - 8;
+  void **words = (void **) (void *) top;
+  words[-1] = nullptr;
+  words[-2] = (void *) fiber_main;
+  for (int r = 3; r <= 8; r++) words[-r] = nullptr;
+  f.context = words - 8;
 #else
   getcontext(&f.context);
-  f.context.uc_stack.ss_sp = f.stack;
+  f.context.uc_stack.ss_sp = top - STACK_BYTES;
   f.context.uc_stack.ss_size = STACK_BYTES;
   f.context.uc_link = nullptr;
   makecontext(&f.context, fiber_main, 0);
@@ -254,48 +271,56 @@ static unsigned random_next(unsigned *seed)
 }
 
 /* 0 .. n-1 in order, or in another one when seed is not 0. */
-static void make_order(std::vector<int> &order, int n, unsigned *seed)
+static void make_order(int *order, int n, unsigned *seed)
 {
-  order.resize((size_t) n);
-  for (int k = 0; k < n; k++) order[(size_t) k] = k;
-  for (int k = n - 1; *seed && k > 0; k--) std::swap(order[(size_t) k], order[random_next(seed) % (unsigned) (k + 1)]);
+  for (int k = 0; k < n; k++) order[k] = k;
+  for (int k = n - 1; *seed && k > 0; k--) std::swap(order[k], order[random_next(seed) % (unsigned) (k + 1)]);
+}
+
+/* The place of the thread behind this one. */
+static void step_place(dim3 *place, const dim3 &size)
+{
+  if (++place->x < size.x) return;
+  place->x = 0;
+  if (++place->y < size.y) return;
+  place->y = 0;
+  place->z++;
 }
 
 static void run_fibers(unsigned *seed)
 {
-  static std::vector<int> order;
-  const int n = block.n_threads, n_warps = (n + 31) / 32;
-  block.n_ended = block.n_waiting = 0;
-  for (int w = 0; w < n_warps; w++) {
-    block.warps[w] = warp{};
-    for (int lane = 0; lane < 32; lane++)
-      if (w * 32 + lane >= n) block.warps[w].ended |= 1u << lane;
+  const int n = block.n_threads;
+  dim3 place(0, 0, 0);
+  make_stacks(n);
+  block.n_ended = block.n_waiting = block.turn = 0;
+  block.n_warps = (n + 31) / 32;
+  for (int w = 0; w < block.n_warps; w++) {
+    warp &own = block.warps[w];
+    own.ready = own.waiting = own.ended = 0;
+    for (int lane = n - w * 32; lane < 32; lane++) own.ended |= 1u << lane;
   }
-  for (int k = 0; k < n; k++) start_fiber(k);
-  make_order(order, n_warps, seed);
-  while (block.n_ended < n) {
-    bool moved = false;
-    for (int w : order) {
-      const int end = w * 32 + 32 < n ? w * 32 + 32 : n;
-      for (int k = w * 32; k < end; k++) {
-        if (block.fibers[k].state != READY) continue;
-        moved = true;
-        to_fiber(k);
-      }
-    }
-    if (!moved)
-      die("divergent barrier: %d of %d threads of the block have ended, %d wait at __syncthreads, the others in warps",
-          block.n_ended, n, block.n_waiting);
-  }
+  for (int k = 0; k < n; k++, step_place(&place, cudasim_here.blockDim)) start_fiber(k, place);
+  make_order(block.order, block.n_warps, seed);
+#if CUDASIM_ASAN
+  void *fake_stack = nullptr;
+  block.scheduler_stack = nullptr;
+  __sanitizer_start_switch_fiber(&fake_stack, stacks, (size_t) n * STACK_ROOM);
+#endif
+  run_fiber(&block.scheduler, block.order[0] * 32);
+#if CUDASIM_ASAN
+  __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
+#endif
+  block.current = -1;
 }
 
 static void run_loop(unsigned seed)
 {
   const int n = block.n_threads;
   const dim3 &d = cudasim_here.blockDim;
-  for (int t = 0; t < n; t++) {
-    const int k = seed ? n - 1 - t : t;
-    cudasim_here.threadIdx = dim3(k % d.x, k / d.x % d.y, k / d.x / d.y);
+  dim3 place(0, 0, 0);
+  for (int t = 0; t < n; t++, step_place(&place, d)) {
+    const int k = n - 1 - t;
+    cudasim_here.threadIdx = seed ? dim3(k % d.x, k / d.x % d.y, k / d.x / d.y) : place;
     (*block.thread)();
   }
 }
@@ -313,31 +338,31 @@ void run_grid(const cudasim_launch_info &info, const std::function<void()> &thre
   block.current = -1;
   cudasim_here.gridDim = info.grid;
   cudasim_here.blockDim = info.block;
-  make_order(order, (int) (g.x * g.y * g.z), &seed);
+  order.resize((size_t) g.x * g.y * g.z);
+  make_order(order.data(), (int) order.size(), &seed);
   for (int k : order) {
     cudasim_here.blockIdx = dim3(k % g.x, k / g.x % g.y, k / g.x / g.y);
-    begin_shared();
-    if (info.independent)
+    if (info.independent) {
       run_loop(seed);
-    else
+    } else {
+      begin_shared();
       run_fibers(&seed);
+    }
   }
   block.info = nullptr;
 }
 
 /* ---- barriers ---- */
 
-static fiber &waiting_fiber(const char *what)
+static void check_may_wait(const char *what)
 {
   if (!block.info) die("%s outside of a kernel", what);
   if (block.info->independent) die("%s in a kernel that was launched as independent threads", what);
-  return block.fibers[block.current];
 }
 
 /* Waits for the lanes of mask, which all must come to the same place. The last one hands out what was given. */
 static void wait_for_warp(unsigned mask, const char *what, int line)
 {
-  fiber &f = waiting_fiber(what);
   warp &w = block.warps[block.current / 32];
   const unsigned own = 1u << (block.current % 32);
   if (!(mask & own)) die("%s (line %d) by a lane that is not in its mask %08x", what, line, mask);
@@ -347,16 +372,16 @@ static void wait_for_warp(unsigned mask, const char *what, int line)
     w.what = what;
     w.line = line;
   }
-  if (w.mask != mask || w.line != line || std::strcmp(w.what, what))
+  if (w.mask != mask || w.line != line || (w.what != what && std::strcmp(w.what, what)))
     die("divergent barrier: %s (line %d, mask %08x), but other lanes of the warp wait at %s (line %d, mask %08x)", what,
         line, mask, w.what, w.line, w.mask);
   w.waiting |= own;
   if (w.waiting != w.mask) {
-    f.state = AT_WARP;
-    to_scheduler(false);
+    hand_over();
     return;
   }
   w.waiting = 0;
+  w.ready |= mask & ~own;
   uint64_t votes = 0;
   for (int lane = 0; lane < 32; lane++)
     if (mask >> lane & 1 && w.given[lane]) votes |= (uint64_t) 1 << lane;
@@ -366,7 +391,6 @@ static void wait_for_warp(unsigned mask, const char *what, int line)
     if (from >= 0 && !(mask >> from & 1))
       die("%s (line %d) reads lane %d, which is not in mask %08x", what, line, from, mask);
     w.taken[lane] = from < 0 ? votes : w.given[from];
-    block.fibers[block.current / 32 * 32 + lane].state = READY;
   }
 }
 
@@ -376,19 +400,19 @@ using namespace cudasim;
 
 void cudasim_block_barrier(int line)
 {
-  fiber &f = waiting_fiber("__syncthreads");
+  check_may_wait("__syncthreads");
   if (block.n_ended)
     die("divergent barrier: __syncthreads (line %d), but %d threads of the block have ended", line, block.n_ended);
   if (block.n_waiting && block.line != line)
     die("divergent barrier: __syncthreads (line %d), but others wait at line %d", line, block.line);
   block.line = line;
   if (++block.n_waiting < block.n_threads) {
-    f.state = AT_BLOCK;
-    to_scheduler(false);
+    hand_over();
     return;
   }
   block.n_waiting = 0;
-  for (int k = 0; k < block.n_threads; k++) block.fibers[k].state = READY;
+  for (int w = 0; w < block.n_warps; w++) block.warps[w].ready = ~block.warps[w].ended;
+  block.warps[block.current / 32].ready &= ~(1u << block.current % 32);
 }
 
 int cudasim_lane()
@@ -398,7 +422,7 @@ int cudasim_lane()
 
 uint64_t cudasim_warp_exchange(unsigned mask, uint64_t bits, int source, const char *what, int line)
 {
-  waiting_fiber(what);
+  check_may_wait(what);
   warp &w = block.warps[block.current / 32];
   const int lane = cudasim_lane();
   w.given[lane] = bits;
@@ -419,13 +443,13 @@ void cudasim_warp_barrier(unsigned mask, const char *what, int line)
 
 void *cudasim_shared_array(int key, size_t bytes)
 {
-  waiting_fiber("shared memory");
+  check_may_wait("shared memory");
   return take_shared(key, bytes);
 }
 
 void *cudasim_shared_dynamic()
 {
-  waiting_fiber("shared memory");
+  check_may_wait("shared memory");
   if (!block.info->shared) die("was launched without dynamic shared memory");
   return shared.bytes;
 }
