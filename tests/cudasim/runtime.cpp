@@ -24,6 +24,9 @@ settings state;
 
 enum { GRAIN = 256 };
 static const size_t ARENA_BYTES = (size_t) 1 << 36;
+/* What is opened and closed: whole huge pages, where the kernel gives them, because the time of a change goes with the number
+ * of pages; of small ones it took most of the time of tests with large models. */
+static const size_t PAGE = (size_t) 1 << 21;
 
 static struct {
   char *base;
@@ -53,10 +56,11 @@ static void touched_device_memory(int signal, siginfo_t *info, void *)
 static void make_arena()
 {
   if (arena.base) return;
-  void *base = mmap(nullptr, ARENA_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void *base = mmap(nullptr, ARENA_BYTES + PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) die("no addresses for device memory");
-  arena.base = (char *) base;
-  if (CUDASIM_ASAN) return; /* it reports such accesses itself */
+  arena.base = (char *) (((uintptr_t) base + PAGE - 1) / PAGE * PAGE);
+  madvise(arena.base, ARENA_BYTES, MADV_HUGEPAGE); /* fails where there are none, which does no harm */
+  if (CUDASIM_ASAN) return;                        /* it reports such accesses itself */
   struct sigaction action = {};
   action.sa_sigaction = touched_device_memory;
   action.sa_flags = SA_SIGINFO;
@@ -76,9 +80,9 @@ device_access::device_access() : is_whole(1), begin(arena.base), bytes(arena.ope
 device_access::device_access(const void *data, size_t n) : is_whole(0), begin(arena.base), bytes(0)
 {
   if (arena.open || !is_device(data)) return;
-  const size_t offset = (size_t) ((const char *) data - arena.base), first = offset / 4096 * 4096;
+  const size_t offset = (size_t) ((const char *) data - arena.base), first = offset / PAGE * PAGE;
   begin += first;
-  bytes = (offset + n - first + 4095) / 4096 * 4096;
+  bytes = (offset + n - first + PAGE - 1) / PAGE * PAGE;
   protect(begin, bytes, PROT_READ | PROT_WRITE);
 }
 
@@ -220,7 +224,7 @@ cudaError_t cudasim_malloc(void **data, size_t bytes)
   if (offset + room_of(bytes) > ARENA_BYTES) return fail(cudaErrorMemoryAllocation);
   arena.blocks[offset] = bytes;
   arena.in_use += bytes;
-  const size_t end = (offset + room_of(bytes) + 4095) / 4096 * 4096;
+  const size_t end = (offset + room_of(bytes) + PAGE - 1) / PAGE * PAGE;
   if (end > arena.high) {
     if (arena.open) protect(arena.base, end, PROT_READ | PROT_WRITE);
     arena.high = end;
