@@ -2,6 +2,7 @@
  * it. Twin: src/mlff/backend/cpu/backend_cpu.c. */
 #include "backend_cuda.h"
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -192,29 +193,63 @@ static mlff_status download_reals_cuda(mlff_backend *backend, double *dst, const
   return MLFF_OK;
 }
 
-/* Through host memory. The halo is called even when the device has failed, so that no rank waits for this one. */
-static mlff_status exchange_cuda(mlff_backend *backend, const mlff_halo *halo, void *rows, int64_t n_nodes,
-                                 int64_t width, mlff_error *error)
+/* ---- exchange: through pinned memory ------------------------------------------------------------------------------- */
+
+/* Where row 0 would be: what is pinned begins with that of the first atom that is not interior. */
+static char *pinned_rows(const mlff_cuda_backend *cuda, const mlff_exchange_args *a, size_t row_bytes)
 {
-  if (!halo) return MLFF_OK;
+  return (char *) ((uintptr_t) cuda->rows.data - (uintptr_t) a->edges->n_interior * row_bytes);
+}
+
+static mlff_status pin_rows(mlff_cuda_backend *cuda, size_t bytes, mlff_error *error)
+{
+  if (!cuda->rows_are_there)
+    MLFF_TRY(mlff_cuda_check(cuda, cudaEventCreateWithFlags(&cuda->rows_are_there, cudaEventDisableTiming),
+                             "cudaEventCreate", error));
+  if (bytes <= cuda->rows.bytes) return MLFF_OK;
+  MLFF_TRY(wait_for(cuda, error)); /* for the last exchange, which may still be going up from there */
+  return mlff_cuda_pin(&cuda->base, &cuda->rows, bytes, error);
+}
+
+/* Rows for other ranks come down behind what the stream does for them; the host does not wait. */
+static mlff_status exchange_begin_cuda(mlff_backend *backend, const mlff_exchange_args *a, mlff_error *error)
+{
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-  const size_t row_bytes = (size_t) width * backend->real_size, bytes = (size_t) n_nodes * row_bytes;
-  if (bytes > cuda->rows_bytes) {
-    char *more = (char *) realloc(cuda->rows, bytes + bytes / 4);
-    if (!more)
-      return mlff_fail(error, MLFF_E_NOMEM, "out of memory for %.1f MB of a halo exchange", (double) bytes / 1e6);
-    memset(more + cuda->rows_bytes, 0, bytes + bytes / 4 - cuda->rows_bytes);
-    cuda->rows = more;
-    cuda->rows_bytes = bytes + bytes / 4;
-    backend->memory.n_growths++;
-  }
+  const mlff_edges *edges = a->edges;
+  const size_t row_bytes = (size_t) a->width * backend->real_size;
+  const size_t first = (size_t) edges->n_interior, n_sent = (size_t) edges->n_local - first;
+  if (!a->halo) return MLFF_OK;
+  MLFF_TRY(mlff_cuda_status(cuda, error));
+  MLFF_TRY(pin_rows(cuda, ((size_t) edges->n_nodes - first) * row_bytes + 1, error));
+  if (n_sent && !backend->forecast)
+    MLFF_TRY(copy_down(cuda, cuda->rows.data, (const char *) a->rows + first * row_bytes, n_sent * row_bytes, error));
+  return mlff_cuda_check(cuda, cudaEventRecord(cuda->rows_are_there, cuda->stream), "cudaEventRecord", error);
+}
+
+/* The device works on its own. */
+static void exchange_progress_cuda(mlff_backend *backend, const mlff_exchange_args *a)
+{
+  (void) backend, (void) a;
+}
+
+/* While the host waits and talks to other ranks, the stream goes on with what was put on it since begin. The halo is called
+ * even when the device has failed, so that no rank waits for this one. */
+static mlff_status exchange_finish_cuda(mlff_backend *backend, const mlff_exchange_args *a, mlff_error *error)
+{
+  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  const mlff_edges *edges = a->edges;
+  const size_t row_bytes = (size_t) a->width * backend->real_size, first = (size_t) edges->n_local;
+  if (!a->halo) return MLFF_OK;
+  if (((size_t) edges->n_nodes - (size_t) edges->n_interior) * row_bytes + 1 > cuda->rows.bytes)
+    return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a halo exchange");
   mlff_status down = mlff_cuda_status(cuda, error);
-  if (!down && bytes && !backend->forecast) down = copy_down(cuda, cuda->rows, rows, bytes, error);
-  if (!down) down = wait_for(cuda, error);
-  const mlff_status halo_status = halo->forward(halo->context, cuda->rows, row_bytes, down ? NULL : error);
+  if (!down) down = mlff_cuda_check(cuda, cudaEventSynchronize(cuda->rows_are_there), "waiting for features", error);
+  char *rows = pinned_rows(cuda, a, row_bytes);
+  const mlff_status passed = a->halo->forward(a->halo->context, rows, row_bytes, down ? NULL : error);
   if (down) return down;
-  if (halo_status) return halo_status;
-  return upload_cuda(backend, rows, cuda->rows, bytes, error);
+  if (passed) return passed;
+  return mlff_cuda_upload(backend, (char *) a->rows + first * row_bytes, rows + first * row_bytes,
+                          ((size_t) edges->n_nodes - first) * row_bytes, error);
 }
 
 /* ---- opening and closing ----------------------------------------------------------------------------------------- */
@@ -247,10 +282,11 @@ static void close_cuda(mlff_backend *backend)
   mlff_cuda_timing_close(cuda);
   if (cuda->positions.data) cudaFreeHost(cuda->positions.data);
   if (cuda->results.data) cudaFreeHost(cuda->results.data);
+  if (cuda->rows.data) cudaFreeHost(cuda->rows.data);
   if (cuda->staging) cudaFreeHost(cuda->staging);
+  if (cuda->rows_are_there) cudaEventDestroy(cuda->rows_are_there);
   if (cuda->stream) cudaStreamDestroy(cuda->stream);
   cudaGetLastError();
-  free(cuda->rows);
   free(cuda);
 }
 
@@ -297,7 +333,9 @@ static void fill_ops(mlff_ops *ops, const char *precision)
   ops->zero = zero_cuda;
   ops->upload_reals = upload_reals_cuda;
   ops->download_reals = download_reals_cuda;
-  ops->exchange = exchange_cuda;
+  ops->exchange_begin = exchange_begin_cuda;
+  ops->exchange_progress = exchange_progress_cuda;
+  ops->exchange_finish = exchange_finish_cuda;
   mlff_cuda_replay_ops(&ops->replay);
   mlff_cuda_timing_ops(&ops->timing);
   if (strcmp(precision, "fp64") == 0)

@@ -53,15 +53,15 @@ typedef struct mlff_cuda_backend {
   mlff_ops ops;
   int device;
   cudaStream_t stream;
-  mlff_error failure;         /* the first failure of the device; code 0: none */
-  mlff_cuda_summary *summary; /* pinned */
-  char *staging;              /* pinned [MLFF_CUDA_STAGING]: conversions and uploads of lists */
-  char *rows;                 /* host memory for halo exchanges */
-  size_t rows_bytes;
+  mlff_error failure;                  /* the first failure of the device; code 0: none */
+  mlff_cuda_summary *summary;          /* pinned */
+  char *staging;                       /* pinned [MLFF_CUDA_STAGING]: conversions and uploads of lists */
   mlff_buf virial_parts;               /* double [n][9] and the sum: forces.cu */
   mlff_cuda_pinned positions, results; /* what goes up in a step, and what comes down */
-  size_t results_used;                 /* by this step so far */
-  int in_step;                         /* from the op `edges` to the end of the evaluation */
+  mlff_cuda_pinned rows;               /* of an exchange */
+  cudaEvent_t rows_are_there;
+  size_t results_used; /* by this step so far */
+  int in_step;         /* from the op `edges` to the end of the evaluation */
   mlff_cuda_replay replay;
   mlff_cuda_queue queue;
   int n_multiprocessors;

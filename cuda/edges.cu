@@ -320,6 +320,7 @@ static edge_arrays arrays_of(const mlff_edges *edges)
 static void set_sizes(const mlff_graph *graph, double cutoff, mlff_edges *edges)
 {
   if (edges->n_local != graph->n_local || edges->n_nodes != graph->n_nodes) edges->list_id = 0; /* another layout */
+  edges->n_interior = graph->n_interior;
   edges->n_local = graph->n_local;
   edges->n_nodes = graph->n_nodes;
   edges->n_all = graph->n_all;

@@ -73,10 +73,14 @@ typedef enum mlff_boundary {
  * image of an atom of this rank has node[ghost] = its owner's index and so shares its owner's features at no cost.
  *
  * The list is full: if j is a candidate of i then i (or its image) is a candidate of j, or of j's owner on its rank.
+ *
+ * The first n_interior owned atoms are those that have to do with this rank only: none has a candidate that another rank
+ * owns, and no other rank has one of them as a node. They are computed while features travel. 0 is always right.
  */
 typedef struct mlff_graph {
   int32_t n_local, n_all;
   int32_t n_nodes;
+  int32_t n_interior;
   int64_t n_pairs;
   uint64_t list_id;       /* changes whenever row, nbr, node, species or tag change                         */
   const int32_t *species; /* [n_all]     index into the model's element list; -1 = not ours (hybrid)        */
@@ -94,8 +98,11 @@ typedef struct mlff_graph {
 /* Exchange between ranks. Every rank calls each function the same number of times per evaluation, in the same order,
  * also with no atoms. NULL halo = single rank (then n_nodes must equal n_local).
  *
- * forward: copies features. `rows` is host memory [n_nodes][row_bytes]; rows 0..n_local-1 are filled; on
- * return rows n_local..n_nodes-1 hold what their owners have.
+ * forward: copies features. `rows` is host memory [n_nodes][row_bytes]; rows n_interior..n_local-1 of the graph are
+ * filled, those before must not be touched; on return rows n_local..n_nodes-1 hold what their owners have.
+ * begin, finish: the same in two parts, or both NULL. finish is called whatever begin returned; until then `rows` stays
+ * where it is and only those before n_interior change. There is one exchange at a time.
+ * progress: called now and then between the two, where moving messages takes a call. May be NULL.
  * reverse: sums features. `rows` is float or double (real_size 4 or 8) host memory [n_nodes][width]; on return rows
  * 0..n_local-1 have been added what other ranks hold for them; the other rows are undefined.
  * reduce: values[n] are summed over all ranks and returned to all of them, equal on every rank.
@@ -103,6 +110,9 @@ typedef struct mlff_graph {
 typedef struct mlff_halo {
   void *context;
   mlff_status (*forward)(void *context, void *rows, size_t row_bytes, mlff_error *error);
+  mlff_status (*begin)(void *context, void *rows, size_t row_bytes, mlff_error *error);
+  mlff_status (*finish)(void *context, mlff_error *error);
+  void (*progress)(void *context);
   mlff_status (*reverse)(void *context, void *rows, int width, size_t real_size, mlff_error *error);
   mlff_status (*reduce)(void *context, double *values, int n, mlff_error *error);
 } mlff_halo;
@@ -269,7 +279,7 @@ typedef struct mlff_span {
   int64_t calls;
 } mlff_span;
 
-/* One call, for a trace: seconds of the monotonic clock (CLOCK_MONOTONIC). */
+/* One call, or a part of one (an exchange has several), for a trace: seconds of the monotonic clock (CLOCK_MONOTONIC). */
 typedef struct mlff_stamp {
   mlff_span_id span;
   double begin, end;

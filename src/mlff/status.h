@@ -11,6 +11,12 @@ mlff_status mlff_fail(mlff_error *error, mlff_status code, const char *format, .
 #endif
     ;
 
+/* Keeps the first failure where a step goes on after one, so that no rank waits for this one. */
+static inline void mlff_keep_first(mlff_status *first, mlff_status now)
+{
+  if (!*first) *first = now;
+}
+
 /* Returns from the calling function when `call` fails. Only where nothing is owned; otherwise `goto done`. */
 #define MLFF_TRY(call)                             \
   do {                                             \

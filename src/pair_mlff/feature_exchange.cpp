@@ -41,24 +41,31 @@ void MLFFFeatureExchange::build(const std::vector<int> &rank, const std::vector<
   outgoing.pop_back();
 }
 
-void MLFFFeatureExchange::pack(const Peer &peer, const char *rows, size_t row_bytes, size_t packed_bytes)
+void MLFFFeatureExchange::renumber(const std::vector<int> &row_of)
 {
+  for (int &row : outgoing) row = row_of[static_cast<size_t>(row)];
+}
+
+void MLFFFeatureExchange::pack(const Peer &peer, const char *rows)
+{
+  const size_t n_numbers = row_bytes / sizeof(float);
   char *to = send_buffer.data() + peer.first * packed_bytes;
   for (size_t k = peer.first; k < peer.first + static_cast<size_t>(peer.count); k++, to += packed_bytes) {
     const char *from = rows + static_cast<size_t>(outgoing[k]) * row_bytes;
     if (half)
-      mlff_half_pack(reinterpret_cast<const float *>(from), row_bytes / sizeof(float), to);
+      mlff_half_pack(reinterpret_cast<const float *>(from), n_numbers, to);
     else
       memcpy(to, from, packed_bytes);
   }
 }
 
-void MLFFFeatureExchange::forward(char *rows, int n_local, size_t row_bytes)
+void MLFFFeatureExchange::begin(char *rows, int n_local, size_t bytes)
 {
-  const size_t n_numbers = row_bytes / sizeof(float), packed_bytes = half ? mlff_half_bytes(n_numbers) : row_bytes;
+  row_bytes = bytes;
+  packed_bytes = half ? mlff_half_bytes(row_bytes / sizeof(float)) : row_bytes;
   if (send_buffer.size() < outgoing.size() * packed_bytes) send_buffer.resize(outgoing.size() * packed_bytes);
   if (half && receive_buffer.size() < n_wanted * packed_bytes) receive_buffer.resize(n_wanted * packed_bytes);
-  char *place = rows + static_cast<size_t>(n_local) * row_bytes;
+  place = rows + static_cast<size_t>(n_local) * row_bytes;
   char *arrival = half ? receive_buffer.data() : place;
 
   MPI_Datatype row;    // counts of rows stay far below the largest int; bytes would not
@@ -68,14 +75,26 @@ void MLFFFeatureExchange::forward(char *rows, int n_local, size_t row_bytes)
   for (const Peer &peer : senders)
     MPI_Irecv(arrival + peer.first * packed_bytes, peer.count, row, peer.rank, TAG, world, request++);
   for (const Peer &peer : receivers) {
-    pack(peer, rows, row_bytes, packed_bytes);
+    pack(peer, rows);
     MPI_Isend(send_buffer.data() + peer.first * packed_bytes, peer.count, row, peer.rank, TAG, world, request++);
   }
+  MPI_Type_free(&row);    // once the messages are through
+}
+
+/* Most MPI libraries move large messages only within their functions. */
+void MLFFFeatureExchange::progress()
+{
+  int done;
+  MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, states.data());
+}
+
+void MLFFFeatureExchange::finish()
+{
   MPI_Waitall(static_cast<int>(requests.size()), requests.data(), states.data());
-  MPI_Type_free(&row);
   if (!half) return;
   for (size_t k = 0; k < n_wanted; k++)
-    mlff_half_unpack(arrival + k * packed_bytes, n_numbers, reinterpret_cast<float *>(place + k * row_bytes));
+    mlff_half_unpack(receive_buffer.data() + k * packed_bytes, row_bytes / sizeof(float),
+                     reinterpret_cast<float *>(place + k * row_bytes));
 }
 
 double MLFFFeatureExchange::memory_usage() const

@@ -16,7 +16,10 @@ namespace LAMMPS_NS {
 
 class MLFFFeatureExchange {
  public:
-  explicit MLFFFeatureExchange(MPI_Comm communicator) : world(communicator), half(false), n_wanted(0) {}
+  explicit MLFFFeatureExchange(MPI_Comm communicator) :
+      world(communicator), half(false), n_wanted(0), place(nullptr), row_bytes(0), packed_bytes(0)
+  {
+  }
 
   /* Rows of floats travel as 16-bit integers (half_rows.h). */
   void set_half(bool wanted) { half = wanted; }
@@ -24,8 +27,16 @@ class MLFFFeatureExchange {
   /* Wanted row k is row index[k] of rank[k]. Sorted by rank, no rank is this one. Collective. */
   void build(const std::vector<int> &rank, const std::vector<int> &index);
 
-  /* rows: [n_local + wanted][row_bytes]; fills those behind the first n_local. Collective. */
-  void forward(char *rows, int n_local, size_t row_bytes);
+  /* Rows of this rank that others want, peer after peer, so with repetitions. */
+  const std::vector<int> &sent() const { return outgoing; }
+  /* What was row r when exchange was built is row_of[r] from now on. */
+  void renumber(const std::vector<int> &row_of);
+
+  /* rows: [n_local + wanted][bytes]; fills those behind the first n_local until `finish` returns. progress may be called
+   * between the two. Collective. */
+  void begin(char *rows, int n_local, size_t bytes);
+  void progress();
+  void finish();
 
   double memory_usage() const;
 
@@ -44,8 +55,10 @@ class MLFFFeatureExchange {
   std::vector<MPI_Request> requests;    // of one exchange
   std::vector<MPI_Status> states;
   size_t n_wanted;
+  char *place;    // of this exchange: where rows arrive, and their sizes in memory and in messages
+  size_t row_bytes, packed_bytes;
 
-  void pack(const Peer &peer, const char *rows, size_t row_bytes, size_t packed_bytes);
+  void pack(const Peer &peer, const char *rows);
 };
 
 }    // namespace LAMMPS_NS

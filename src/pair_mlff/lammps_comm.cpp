@@ -10,9 +10,10 @@
 
 using namespace LAMMPS_NS;
 
-mlff_status MLFFIO::forward_features(void *context, void *values, size_t bytes, mlff_error *problem)
+mlff_status MLFFIO::begin_features(void *context, void *values, size_t bytes, mlff_error *problem)
 {
   auto *io = static_cast<MLFFIO *>(context);
+  io->travelling = false;
   if (bytes > static_cast<size_t>(io->exchange_width)) {
     if (problem) {
       problem->code = MLFF_E_ARG;
@@ -21,8 +22,29 @@ mlff_status MLFFIO::forward_features(void *context, void *values, size_t bytes, 
     }
     return MLFF_E_ARG;
   }
-  io->features.forward(static_cast<char *>(values), io->view.n_local, bytes);
+  io->features.begin(static_cast<char *>(values), io->view.n_local, bytes);
+  io->travelling = true;
   return MLFF_OK;
+}
+
+mlff_status MLFFIO::finish_features(void *context, mlff_error * /*problem*/)
+{
+  auto *io = static_cast<MLFFIO *>(context);
+  if (io->travelling) io->features.finish();
+  io->travelling = false;
+  return MLFF_OK;
+}
+
+void MLFFIO::move_features(void *context)
+{
+  auto *io = static_cast<MLFFIO *>(context);
+  if (io->travelling) io->features.progress();
+}
+
+mlff_status MLFFIO::forward_features(void *context, void *values, size_t bytes, mlff_error *problem)
+{
+  const mlff_status begun = begin_features(context, values, bytes, problem);
+  return begun ? begun : finish_features(context, problem);
 }
 
 mlff_status MLFFIO::reverse_features(void *context, void *values, int width, size_t real_size, mlff_error *problem)
@@ -119,8 +141,8 @@ template <class Real> void MLFFIO::add_rows(int n, const int *atoms, const doubl
 {
   const auto width = static_cast<size_t>(reverse_width);
   for (int k = 0; k < n; k++, buf += width) {
-    Real *to =
-        static_cast<Real *>(reverse_rows) + static_cast<size_t>(reverse_atoms ? atoms[k] : node[atoms[k]]) * width;
+    const int a = atoms[k], r = reverse_atoms ? a : a < view.n_local ? row_of[a] : node[a];
+    Real *to = static_cast<Real *>(reverse_rows) + static_cast<size_t>(r) * width;
     for (size_t c = 0; c < width; c++) to[c] += static_cast<Real>(buf[c]);
   }
 }

@@ -27,11 +27,17 @@ static constexpr MLFFUnits UNITS[] = {{"metal", "eV", 1.0}, {"real", "kcal/mol",
 
 MLFFIO::MLFFIO(LAMMPS *lammps, Pair *pair_style, Fix *fix_style) :
     Pointers(lammps), pair(pair_style), fix(fix_style), units(nullptr), cutoff(0.0), exchange_width(0),
-    reverse_comm(VIRIAL_WIDTH), n_members(1), tags_needed(false),
-    comm_needed(false), view{}, exchange{this, forward_features, reverse_features, reduce_values}, results{},
-    last_list(nullptr), last_build(-1), features(lammps->world), reverse_rows(nullptr), reverse_width(0),
-    reverse_floats(false), reverse_atoms(false)
+    reverse_comm(VIRIAL_WIDTH), n_members(1), tags_needed(false), comm_needed(false),
+    reorders(false), view{}, exchange{}, results{}, last_list(nullptr), last_build(-1), features(lammps->world),
+    reverse_rows(nullptr), reverse_width(0), reverse_floats(false), reverse_atoms(false), travelling(false)
 {
+  exchange.context = this;
+  exchange.forward = forward_features;
+  exchange.begin = begin_features;
+  exchange.progress = move_features;
+  exchange.finish = finish_features;
+  exchange.reverse = reverse_features;
+  exchange.reduce = reduce_values;
 }
 
 MLFFIO::MLFFIO(LAMMPS *lammps, Pair *style) : MLFFIO(lammps, style, nullptr) {}
@@ -62,6 +68,7 @@ void MLFFIO::set_model(const mlff_info *info, const std::vector<int> &mapping)
   tags_needed = info->reverse_width > 0;
   n_members = info->n_members;
   comm_needed = comm->nprocs > 1;
+  reorders = comm_needed && exchange_width > 0 && n_members == 1;
   member_energies.assign(static_cast<size_t>(n_members), 0.0);
   last_list = nullptr;
 }
@@ -74,183 +81,6 @@ int MLFFIO::forward_width() const
 int MLFFIO::reverse_comm_width() const
 {
   return reverse_comm;
-}
-
-/* ----------------------------------------------------------------------
-   towards the engine
-------------------------------------------------------------------------- */
-
-MLFFRows LAMMPS_NS::mlff_plain_rows(const NeighList *list)
-{
-  return {list->inum, list->ilist, list->numneigh, list->firstneigh, nullptr, 0, 1};
-}
-
-const mlff_graph *MLFFIO::graph(const NeighList *list, const MLFFRows &neighbours)
-{
-  // neighbor->ncalls also tells of lists that were rebuilt between two steps, e.g. by fix gcmc
-  const bool rebuilt = neighbor->ago == 0 || neighbor->ncalls != last_build || list != last_list;
-  if (rebuilt) {
-    last_build = neighbor->ncalls;
-    last_list = list;
-    find_owners();
-    std::string problem = assign_nodes();
-    if (problem.empty()) problem = check_special_bonds();
-    if (problem.empty() && tags_needed) problem = copy_tags();
-    stop_together(problem);
-    if (comm_needed && exchange_width > 0) features.build(remote_rank, remote_index);
-    update_species();
-    copy_list(neighbours);
-  }
-  // some fixes swap types without reneighbouring
-  if (update_species() || rebuilt) view.list_id++;
-
-  set_boundary();
-  view.tag = tags_needed ? tags.data() : nullptr;
-  view.species = species.data();
-  view.node = node.data();
-  view.row = row.data();
-  view.nbr = nbr.data();
-  view.pos = view.n_all > 0 ? reinterpret_cast<const double(*)[3]>(atom->x[0]) : nullptr;
-  return &view;
-}
-
-void MLFFIO::set_boundary()
-{
-  const int n_periodic = (domain->xperiodic != 0) + (domain->yperiodic != 0) + (domain->zperiodic != 0);
-  view.boundary = n_periodic == 3 ? MLFF_BOUNDARY_PERIODIC : n_periodic == 0 ? MLFF_BOUNDARY_OPEN : MLFF_BOUNDARY_MIXED;
-  view.volume = domain->xprd * domain->yprd * domain->zprd;
-}
-
-std::string MLFFIO::copy_tags()
-{
-  if (!atom->tag_enable) return "This model needs atom IDs to order neighbours; take `atom_modify id no` away";
-  // never empty, so that data() is not null when a rank has no atoms
-  tags.assign(static_cast<size_t>(view.n_all) + 1, 0);
-  for (int i = 0; i < view.n_all; i++) tags[i] = atom->tag[i];
-  return "";
-}
-
-/* Returns true if any atom's species changed. */
-bool MLFFIO::update_species()
-{
-  const int *type = atom->type;
-  bool changed = false;
-  species.resize(static_cast<size_t>(view.n_all), -1);
-  for (int i = 0; i < view.n_all; i++) {
-    const int s = species_of_type[type[i]];
-    if (species[i] == s) continue;
-    species[i] = s;
-    changed = true;
-  }
-  return changed;
-}
-
-/* Every ghost learns its owner's rank (owner_rank) and local index there (node, for now). */
-void MLFFIO::find_owners()
-{
-  const int n_local = atom->nlocal, n_all = atom->nlocal + atom->nghost;
-  view.n_local = n_local;
-  view.n_all = n_all;
-  owner_rank.resize(static_cast<size_t>(n_all));
-  node.resize(static_cast<size_t>(n_all));
-  std::fill(owner_rank.begin(), owner_rank.end(), -1);
-  for (int i = 0; i < n_local; i++) {
-    owner_rank[i] = comm->me;
-    node[i] = i;
-  }
-  forward_owners();
-}
-
-/* Nodes of other ranks stand in the order of their owners. */
-std::string MLFFIO::assign_nodes()
-{
-  std::vector<int> ghosts;
-  for (int g = view.n_local; g < view.n_all; g++) {
-    if (owner_rank[g] < 0) return "Ghost atom without an owner: communication of this LAMMPS is not understood";
-    if (owner_rank[g] != comm->me) ghosts.push_back(g);
-  }
-  std::sort(ghosts.begin(), ghosts.end(), [this](int a, int b) {
-    if (owner_rank[a] != owner_rank[b]) return owner_rank[a] < owner_rank[b];
-    return node[a] != node[b] ? node[a] < node[b] : a < b;
-  });
-  remote_rank.clear();
-  remote_index.clear();
-  ghost_of_node.clear();
-  for (const int g : ghosts) {
-    if (remote_rank.empty() || remote_rank.back() != owner_rank[g] || remote_index.back() != node[g]) {
-      remote_rank.push_back(owner_rank[g]);
-      remote_index.push_back(node[g]);
-      ghost_of_node.push_back(g);
-    }
-    node[g] = view.n_local + static_cast<int>(ghost_of_node.size()) - 1;
-  }
-  view.n_nodes = view.n_local + static_cast<int>(ghost_of_node.size());
-  return "";
-}
-
-/* LAMMPS leaves bonded neighbours with a special_bonds factor of zero out of the neighbour list. */
-std::string MLFFIO::check_special_bonds() const
-{
-  const int *flag = neighbor->special_flag;
-  if (atom->molecular == Atom::ATOMIC || (flag[1] && flag[2] && flag[3])) return "";
-  static const char *const advice =
-      "; a machine-learned force field needs all neighbours. Use `special_bonds lj/coul 1 1 1`, or tiny factors "
-      "such as 1e-50 where another pair style must ignore bonded neighbours";
-  if (atom->molecular == Atom::TEMPLATE)
-    return std::string("special_bonds removes bonded neighbours of molecule templates from the neighbour list") +
-           advice;
-  for (int i = 0; i < view.n_local; i++) {
-    if (species_of_type[atom->type[i]] < 0) continue;
-    int k = 0;
-    for (int level = 1; level <= 3; level++) {
-      for (; k < atom->nspecial[i][level - 1]; k++) {
-        if (flag[level]) continue;
-        const tagint partner = atom->special[i][k];
-        const int j = atom->map_style == Atom::MAP_NONE ? -1 : atom->map(partner);
-        if (j >= 0 && species_of_type[atom->type[j]] < 0) continue;
-        return "special_bonds removes the 1-" + std::to_string(level + 1) + " neighbour " + std::to_string(partner) +
-               " of " + atom_name(i) + " from the neighbour list" + advice;
-      }
-    }
-  }
-  return "";
-}
-
-/* Rows in the order of the atoms; atoms that are not in the list (hybrid) have empty rows. Pairs beyond cutoff + skin
- * are left out: they are there when another style has a longer cutoff, and cannot matter before the next rebuild. */
-void MLFFIO::copy_list(const MLFFRows &neighbours)
-{
-  const int n_local = view.n_local;
-  const double reach = (cutoff + neighbor->skin) * (cutoff + neighbor->skin);
-  const double *const *x = atom->x;
-
-  listed.assign(static_cast<size_t>(n_local), 0);
-  size_t n_candidates = 0;
-  for (int ii = 0; ii < neighbours.n; ii++) {
-    const int i = neighbours.atoms[ii];
-    if (species[i] < 0) continue;
-    listed[i] = 1;
-    n_candidates += static_cast<size_t>(neighbours.counts[i]);
-  }
-  row.resize(static_cast<size_t>(n_local) + 1);
-  if (nbr.size() < n_candidates) nbr.resize(n_candidates);
-
-  int64_t n = 0;
-  for (int i = 0; i < n_local; i++) {
-    row[i] = n;
-    if (!listed[i]) continue;
-    const int *entry = neighbours.of(i);
-    for (int k = 0; k < neighbours.counts[i]; k++, entry += neighbours.step) {
-      const int j = *entry & NEIGHMASK;
-      if (species[j] < 0) continue;
-      const double dx = x[j][0] - x[i][0], dy = x[j][1] - x[i][1], dz = x[j][2] - x[i][2];
-      // written so that a NaN stays in and is reported by the engine
-      if (dx * dx + dy * dy + dz * dz > reach) continue;
-      nbr[n++] = j;
-    }
-  }
-  row[n_local] = n;
-  view.n_pairs = n;
 }
 
 /* ----------------------------------------------------------------------
@@ -299,7 +129,7 @@ void MLFFIO::add_forces()
   const double *values = forces.data();
   if (comm_needed && !force->newton_pair) reverse(forces.data(), 3, false);
   for (int i = 0; i < view.n_local; i++)
-    for (int d = 0; d < 3; d++) f[i][d] += scale * values[3 * i + d];
+    for (int d = 0; d < 3; d++) f[i][d] += scale * values[3 * row_of[i] + d];
   if (!force->newton_pair) return;
   values += 3 * static_cast<size_t>(view.n_local);
   for (size_t k = 0; k < ghost_of_node.size(); k++)
@@ -309,7 +139,10 @@ void MLFFIO::add_forces()
 const double (*MLFFIO::owned_forces())[3]
 {
   if (comm_needed) reverse(forces.data(), 3, false);
-  return reinterpret_cast<const double(*)[3]>(forces.data());
+  if (!reorders) return reinterpret_cast<const double(*)[3]>(forces.data());
+  ordered.resize(3 * static_cast<size_t>(view.n_local) + 3);
+  for (int i = 0; i < view.n_local; i++) std::copy_n(&forces[3 * row_of[i]], 3, &ordered[3 * i]);
+  return reinterpret_cast<const double(*)[3]>(ordered.data());
 }
 
 const double (*MLFFIO::owned_member_forces(int k))[3]
@@ -333,7 +166,7 @@ void MLFFIO::add_virial(double *virial) const
 
 void MLFFIO::add_atom_energies(double *eatom) const
 {
-  for (int i = 0; i < view.n_local; i++) eatom[i] += units->per_ev * atom_energies[i];
+  for (int i = 0; i < view.n_local; i++) eatom[i] += units->per_ev * atom_energies[row_of[i]];
 }
 
 /* The shares of atoms of other ranks go home here and not through the ghosts of vatom, whose treatment differs between
@@ -342,14 +175,14 @@ void MLFFIO::add_atom_virials(double **vatom)
 {
   if (comm_needed) reverse(virials.data(), VIRIAL_WIDTH, false);
   for (int i = 0; i < view.n_local; i++)
-    for (int k = 0; k < 6; k++) vatom[i][k] += units->per_ev * virials[9 * static_cast<size_t>(i) + k];
+    for (int k = 0; k < 6; k++) vatom[i][k] += units->per_ev * virials[9 * static_cast<size_t>(row_of[i]) + k];
 }
 
 void MLFFIO::add_centroid_virials(double **cvatom)
 {
   if (comm_needed) reverse(centroids.data(), VIRIAL_WIDTH, false);
   for (int i = 0; i < view.n_local; i++)
-    for (int k = 0; k < 9; k++) cvatom[i][k] += units->per_ev * centroids[9 * static_cast<size_t>(i) + k];
+    for (int k = 0; k < 9; k++) cvatom[i][k] += units->per_ev * centroids[9 * static_cast<size_t>(row_of[i]) + k];
 }
 
 void MLFFIO::scale_spread()
@@ -408,9 +241,10 @@ std::string MLFFIO::atom_name(int i) const
 
 std::string MLFFIO::suspects() const
 {
-  const double *const *x = atom->x;
+  const double(*x)[3] = view.pos;
   for (int i = 0; i < view.n_all; i++)
-    if (!std::isfinite(x[i][0] + x[i][1] + x[i][2])) return "; the position of " + atom_name(i) + " is not a number";
+    if (!std::isfinite(x[i][0] + x[i][1] + x[i][2]))
+      return "; the position of " + atom_name(atom_of(i)) + " is not a number";
 
   int closest_i = -1, closest_j = -1;
   double smallest = cutoff * cutoff;
@@ -428,8 +262,8 @@ std::string MLFFIO::suspects() const
   if (closest_i < 0) return "";
   char distance[32];
   snprintf(distance, sizeof(distance), "%.4g", std::sqrt(smallest));
-  return "; the closest atoms on this rank are " + atom_name(closest_i) + " and " + atom_name(closest_j) + " at " +
-         distance + " A";
+  return "; the closest atoms on this rank are " + atom_name(atom_of(closest_i)) + " and " +
+         atom_name(atom_of(closest_j)) + " at " + distance + " A";
 }
 
 /* ---------------------------------------------------------------------- */
@@ -442,7 +276,8 @@ template <class T> static double bytes_of(const std::vector<T> &v)
 double MLFFIO::memory_usage() const
 {
   return bytes_of(species) + bytes_of(node) + bytes_of(nbr) + bytes_of(row) + bytes_of(tags) + bytes_of(owner_rank) +
-         bytes_of(ghost_of_node) + bytes_of(listed) + bytes_of(forces) + bytes_of(virials) + bytes_of(centroids) +
-         bytes_of(atom_energies) + bytes_of(member_energies) + bytes_of(spread) + bytes_of(member_forces) +
-         bytes_of(remote_rank) + bytes_of(remote_index) + features.memory_usage();
+         bytes_of(ghost_of_node) + bytes_of(listed) + bytes_of(row_of) + bytes_of(owned) + bytes_of(at_boundary) +
+         bytes_of(wanted_ghost) + bytes_of(positions) + bytes_of(ordered) + bytes_of(forces) + bytes_of(virials) +
+         bytes_of(centroids) + bytes_of(atom_energies) + bytes_of(member_energies) + bytes_of(spread) +
+         bytes_of(member_forces) + bytes_of(remote_rank) + bytes_of(remote_index) + features.memory_usage();
 }

@@ -9,6 +9,9 @@
  * land on the owner without communication. An atom of another rank gets a node, which all ghosts that are images of it
  * share. Features of these nodes come from their owners (feature_exchange.h); forces and virials go home by LAMMPS'
  * reverse communication, from one of the ghosts. No tags and no atom map are needed.
+ *
+ * Order. The engine has owned atoms in the order of LAMMPS, except where features travel: then those that have to do with
+ * this rank only stand first, so that they can be computed meanwhile. Ghosts have the same index on both sides.
  */
 #ifndef LMP_MLFF_LAMMPS_IO_H
 #define LMP_MLFF_LAMMPS_IO_H
@@ -135,7 +138,7 @@ class MLFFIO : protected Pointers {
   std::vector<int> species_of_type;
   double cutoff;
   int exchange_width, reverse_comm, n_members;    // reverse_comm: numbers per atom that go home at most
-  bool tags_needed, comm_needed;
+  bool tags_needed, comm_needed, reorders;
 
   mlff_graph view;
   mlff_halo exchange;
@@ -146,17 +149,27 @@ class MLFFIO : protected Pointers {
 
   std::vector<int32_t> species, node, nbr;
   std::vector<int64_t> row, tags;
-  std::vector<int> owner_rank, ghost_of_node, listed, remote_rank, remote_index;    // remote_: of the other nodes
+  std::vector<int> owner_rank, ghost_of_node, listed;
+  std::vector<int> remote_rank, remote_index;    // of the nodes of other ranks that get features
+  std::vector<int> row_of, owned;    // [n_local] row of owned atom i in the engine's arrays; and its inverse
+  std::vector<char> at_boundary, wanted_ghost;
+  std::vector<double> positions, ordered;
   std::vector<double> forces, virials, centroids, atom_energies, member_energies, spread, member_forces, member_virials;
 
   MLFFFeatureExchange features;
   void *reverse_rows;    // [n_nodes][reverse_width] of double or float, or of atoms
   int reverse_width;
-  bool reverse_floats, reverse_atoms;
+  bool reverse_floats, reverse_atoms, travelling;
 
   MLFFIO(class LAMMPS *lammps, Pair *pair_style, Fix *fix_style);
 
+  /* LAMMPS' index of atom a of the engine. */
+  int atom_of(int a) const { return a < view.n_local ? owned[static_cast<size_t>(a)] : a; }
+
   static mlff_status forward_features(void *context, void *values, size_t bytes, mlff_error *problem);
+  static mlff_status begin_features(void *context, void *values, size_t bytes, mlff_error *problem);
+  static mlff_status finish_features(void *context, mlff_error *problem);
+  static void move_features(void *context);
   static mlff_status reverse_features(void *context, void *values, int width, size_t real_size, mlff_error *problem);
   static mlff_status reduce_values(void *context, double *values, int n, mlff_error *problem);
   void forward_owners();
@@ -164,10 +177,14 @@ class MLFFIO : protected Pointers {
   template <class Real> int pack_rows(int n, int first, double *buf) const;
   template <class Real> void add_rows(int n, const int *atoms, const double *buf);
   void set_boundary();
-  std::string copy_tags();
+  const double (*this_step())[3];
+  void copy_tags();
   bool update_species();
   void find_owners();
+  template <class Use> void for_neighbours(const MLFFRows &neighbours, int i, Use use) const;
+  void find_boundary(const MLFFRows &neighbours);
   std::string assign_nodes();
+  void order_atoms();
   std::string check_special_bonds() const;
   void copy_list(const MLFFRows &neighbours);
   std::string atom_name(int i) const;

@@ -205,7 +205,8 @@ typedef struct world {
   int n_ranks;
   const int *rank_of; /* [n_local of whole] */
   pthread_barrier_t barrier;
-  char *rows; /* of all atoms, for one exchange */
+  char *rows;   /* of all atoms, for one exchange */
+  int in_parts; /* exchanges are begun and finished, with work on interior atoms between */
 } world;
 
 /* A part of the whole graph, and what its thread finds. */
@@ -215,26 +216,56 @@ typedef struct part {
   mlff_graph graph;
   int32_t *global; /* [n_nodes] atom of the whole that a node is */
   int n_exchanges;
+  char *under_way; /* rows of an exchange that has been begun */
+  size_t row_bytes;
   mlff_result result;
   mlff_status status;
   mlff_error error;
 } part;
 
-static mlff_status exchange(void *context, void *rows, size_t row_bytes, mlff_error *error)
+/* Sends rows of atoms that are not interior. What is on its way is NaN, so that whoever reads it too early shows. */
+static mlff_status begin_exchange(void *context, void *rows, size_t row_bytes, mlff_error *error)
 {
   part *p = context;
   (void) error;
-  for (int32_t i = 0; i < p->graph.n_local; i++)
+  for (int32_t i = p->graph.n_interior; i < p->graph.n_local; i++)
     memcpy(p->w->rows + (size_t) p->global[i] * row_bytes, (char *) rows + (size_t) i * row_bytes, row_bytes);
+  memset((char *) rows + (size_t) p->graph.n_local * row_bytes, 0xff,
+         (size_t) (p->graph.n_nodes - p->graph.n_local) * row_bytes);
+  p->under_way = rows;
+  p->row_bytes = row_bytes;
+  return MLFF_OK;
+}
+
+static mlff_status finish_exchange(void *context, mlff_error *error)
+{
+  part *p = context;
+  const size_t row_bytes = p->row_bytes;
+  (void) error;
   pthread_barrier_wait(&p->w->barrier);
   for (int32_t i = p->graph.n_local; i < p->graph.n_nodes; i++)
-    memcpy((char *) rows + (size_t) i * row_bytes, p->w->rows + (size_t) p->global[i] * row_bytes, row_bytes);
+    memcpy(p->under_way + (size_t) i * row_bytes, p->w->rows + (size_t) p->global[i] * row_bytes, row_bytes);
   pthread_barrier_wait(&p->w->barrier);
   p->n_exchanges++;
   return MLFF_OK;
 }
 
-/* Owned atoms in order, then one ghost for each atom of the whole graph that is a neighbour and not owned. */
+static mlff_status exchange(void *context, void *rows, size_t row_bytes, mlff_error *error)
+{
+  begin_exchange(context, rows, row_bytes, error);
+  return finish_exchange(context, error);
+}
+
+/* Atom i of the whole has neighbours on its own rank only; lists are full, so nobody else has it as one either. */
+static int is_interior(const world *w, int32_t i)
+{
+  const mlff_graph *g = w->whole;
+  for (int64_t e = g->row[i]; e < g->row[i + 1]; e++)
+    if (w->rank_of[g->node[g->nbr[e]]] != w->rank_of[i]) return 0;
+  return 1;
+}
+
+/* Owned atoms, interior ones first, then one ghost for each atom of the whole graph that is a neighbour and not owned. */
 static void build_part(part *p)
 {
   const mlff_graph *g = p->w->whole;
@@ -243,12 +274,16 @@ static void build_part(part *p)
   int64_t n_pairs = 0;
   for (int32_t a = 0; a < g->n_all; a++) mine[a] = -1;
   for (int32_t i = 0; i < g->n_local; i++) node_of[i] = -1;
-  for (int32_t i = 0; i < g->n_local; i++) {
-    if (p->w->rank_of[i] != p->rank) continue;
-    from[n_all] = i;
-    node_of[i] = n_all;
-    mine[i] = n_all++;
-    n_pairs += g->row[i + 1] - g->row[i];
+  int32_t n_interior = 0;
+  for (int inner = 1; inner >= 0; inner--) {
+    for (int32_t i = 0; i < g->n_local; i++) {
+      if (p->w->rank_of[i] != p->rank || is_interior(p->w, i) != inner) continue;
+      from[n_all] = i;
+      node_of[i] = n_all;
+      mine[i] = n_all++;
+      n_interior += inner;
+      n_pairs += g->row[i + 1] - g->row[i];
+    }
   }
   const int32_t n_local = n_nodes = n_all;
   int32_t *nbr = malloc((size_t) (n_pairs + 1) * sizeof *nbr);
@@ -279,7 +314,8 @@ static void build_part(part *p)
     node[a] = node_of[g->node[from[a]]];
     memcpy(pos[a], g->pos[from[a]], sizeof pos[a]);
   }
-  p->graph = (mlff_graph){.n_local = n_local,
+  p->graph = (mlff_graph){.n_interior = n_interior,
+                          .n_local = n_local,
                           .n_all = n_all,
                           .n_nodes = n_nodes,
                           .n_pairs = n,
@@ -307,7 +343,11 @@ static void *run_part(void *argument)
 {
   part *p = argument;
   mlff_model *model = NULL;
-  const mlff_halo halo = {.context = p, .forward = exchange};
+  const int in_parts = p->w->in_parts;
+  const mlff_halo halo = {.context = p,
+                          .forward = exchange,
+                          .begin = in_parts ? begin_exchange : NULL,
+                          .finish = in_parts ? finish_exchange : NULL};
   const mlff_options options = {.device = "cpu", .precision = p->w->precision, .skip_self_test = 1};
   p->status = mlff_model_open_memory("test.yaml", p->w->file->yaml, p->w->file->yaml_size, p->w->file->weights,
                                      p->w->file->weights_size, &options, &model, &p->error);
@@ -321,16 +361,18 @@ static void *run_part(void *argument)
   return NULL;
 }
 
-/* Evaluates the atoms on n ranks and compares with one. */
-static void compare_ranks(const test_model *file, const char *precision, const test_atoms *atoms, int n_ranks,
-                          const int *rank_of, int n_layers, double tolerance)
+/* Evaluates the atoms on n ranks and compares with one. Returns the number of interior atoms. */
+static int compare_ranks(const test_model *file, const char *precision, const test_atoms *atoms, int n_ranks,
+                         const int *rank_of, int n_layers, double tolerance)
 {
+  int n_interior = 0;
   mlff_system *system = test_system(atoms, cutoff + 0.5);
   world w = {.file = file,
              .precision = precision,
              .whole = mlff_system_graph(system),
              .n_ranks = n_ranks,
-             .rank_of = rank_of};
+             .rank_of = rank_of,
+             .in_parts = strcmp(precision, "fp64") == 0};
   part parts[MAX_RANKS] = {{.rank = 0}};
   pthread_t threads[MAX_RANKS];
   w.rows = malloc((size_t) atoms->n * 6 * 32 * sizeof(double));
@@ -339,6 +381,9 @@ static void compare_ranks(const test_model *file, const char *precision, const t
     parts[r].w = &w;
     parts[r].rank = r;
     build_part(&parts[r]);
+    n_interior += parts[r].graph.n_interior;
+    mlff_error problem;
+    test_ok(mlff_graph_check(&parts[r].graph, 3, &problem), problem);
   }
   for (int r = 0; r < n_ranks; r++) ck_assert_int_eq(pthread_create(&threads[r], NULL, run_part, &parts[r]), 0);
   for (int r = 0; r < n_ranks; r++) ck_assert_int_eq(pthread_join(threads[r], NULL), 0);
@@ -369,7 +414,41 @@ static void compare_ranks(const test_model *file, const char *precision, const t
   test_answer_free(&a);
   mlff_model_close(model);
   mlff_system_free(system);
+  return n_interior;
 }
+
+/* In a long box slabs have an interior, which is computed while features travel. */
+START_TEST(interior_atoms_first)
+{
+  enum { N = 24, N_COPIES = 6 };
+  test_atoms one = liquid(N, 9), atoms = test_atoms_new(N * N_COPIES);
+  const double edge = one.cell[0][0];
+  memcpy(atoms.cell, one.cell, sizeof one.cell);
+  memcpy(atoms.pbc, one.pbc, sizeof one.pbc);
+  atoms.cell[0][0] *= N_COPIES;
+  for (int i = 0; i < atoms.n; i++) { /* copies in turn, so that interior atoms are not the first ones */
+    const int copy = i % N_COPIES, k = i / N_COPIES;
+    memcpy(atoms.pos[i], one.pos[k], sizeof one.pos[k]);
+    atoms.pos[i][0] += copy * edge + 0.05 * copy;
+    atoms.number[i] = one.number[k];
+    atoms.species[i] = one.species[k];
+  }
+  for (int layers = 1; layers < 4; layers++) {
+    test_model file = make(_i, layers);
+    for (int n_ranks = 1; n_ranks <= 3; n_ranks++) {
+      int rank_of[N * N_COPIES];
+      for (int i = 0; i < atoms.n; i++) rank_of[i] = i % N_COPIES * n_ranks / N_COPIES;
+      const int n = compare_ranks(&file, "fp64", &atoms, n_ranks, rank_of, layers, 1e-11);
+      ck_assert_int_eq(compare_ranks(&file, "fp32", &atoms, n_ranks, rank_of, layers, 2e-5), n);
+      ck_assert_int_gt(n, N / 2);
+      if (n_ranks > 1) ck_assert_int_lt(n, atoms.n);
+    }
+    test_model_free(&file);
+  }
+  test_atoms_free(&one);
+  test_atoms_free(&atoms);
+}
+END_TEST
 
 START_TEST(ranks_agree_with_one)
 {
@@ -403,6 +482,7 @@ static Suite *properties_suite(void)
   tcase_add_loop_test(tcase, smooth_at_the_cutoff, 0, N_BASES);
   tcase_add_loop_test(tcase, bits_are_reproducible, 0, N_BASES);
   tcase_add_loop_test(tcase, ranks_agree_with_one, 0, N_BASES);
+  tcase_add_loop_test(tcase, interior_atoms_first, 0, N_BASES);
   suite_add_tcase(suite, tcase);
   return suite;
 }

@@ -303,6 +303,9 @@ START_TEST(laws)
   LAW(p.graph.n_local = -1, "impossible sizes");
   LAW(p.graph.n_nodes = 1, "impossible sizes");
   LAW(p.graph.n_nodes = 5, "impossible sizes");
+  LAW(p.graph.n_interior = -1, "impossible sizes");
+  LAW(p.graph.n_interior = p.graph.n_local + 1, "impossible sizes");
+  LAW(p.graph.n_interior = p.graph.n_local, "is interior");
   LAW(p.graph.nbr = NULL, "NULL");
   LAW(p.graph.row = NULL, "NULL");
   LAW(p.row[0] = 1, "row[0]");

@@ -278,6 +278,11 @@ START_TEST(bad_arguments)
   bad.n_nodes = good->n_local + 1;
   test_fails(mlff_model_evaluate(model, &bad, NULL, &result, &error), error, MLFF_E_ARG, "no halo");
   bad = *good;
+  bad.n_interior = good->n_local + 1;
+  test_fails(mlff_model_evaluate(model, &bad, NULL, &result, &error), error, MLFF_E_ARG, "n_interior");
+  test_fails(mlff_model_evaluate(model, good, &(mlff_halo){.begin = refuse_exchange}, &result, &error), error,
+             MLFF_E_ARG, "halo.finish");
+  bad = *good;
   bad.list_id = 0;
   int32_t *species = malloc((size_t) good->n_all * sizeof *species);
   memcpy(species, good->species, (size_t) good->n_all * sizeof *species);

@@ -174,12 +174,6 @@ static void for_blocks(orb_net *net, const mlff_edges *edges, const int64_t *row
 
 /* ---- layers ------------------------------------------------------------------------------------------------------ */
 
-/* The first failure of an exchange is kept and the step goes on, so that no rank waits for this one. */
-static void keep(mlff_status *status, mlff_status new_status)
-{
-  if (!*status) *status = new_status;
-}
-
 static void run_layer(orb_net *net, const mlff_arch_inputs *in, int l, const int64_t *row, mlff_status *status,
                       mlff_error *error)
 {
@@ -187,14 +181,14 @@ static void run_layer(orb_net *net, const mlff_arch_inputs *in, int l, const int
   const mlff_edges *edges = in->edges;
   const orb_layer *layer = &net->layers[l];
   const int64_t f = net->n_features, n_atoms = atoms_per_block(net), n_rows = n_atoms * net->n_neighbours;
-  if (l > 0)
-    keep(status, ops->exchange(net->backend, in->halo, net->h.data, edges->n_nodes, f, *status ? NULL : error));
+  const mlff_exchange_args exchange = {.halo = in->halo, .edges = edges, .rows = net->h.data, .width = f};
+  if (l > 0) mlff_keep_first(status, mlff_exchange(net->backend, &exchange, *status ? NULL : error));
   linear(net, &layer->from_sender, edges->n_local, net->h.data, net->from_sender.data, MLFF_ACT_NONE);
   linear(net, &layer->from_receiver, edges->n_nodes, net->h.data, net->from_receiver.data, MLFF_ACT_NONE);
   ops->zero(net->backend, net->received.data, (size_t) (edges->n_nodes * f) * net->backend->real_size);
   for_blocks(net, edges, row, n_atoms, layer, send_messages);
-  keep(status,
-       ops->exchange_sum(net->backend, in->halo, net->received.data, edges->n_nodes, f, *status ? NULL : error));
+  mlff_keep_first(status, ops->exchange_sum(net->backend, in->halo, net->received.data, edges->n_nodes, f,
+                                            *status ? NULL : error));
   for_blocks(net, edges, NULL, n_rows, layer, update_nodes);
 }
 
@@ -208,11 +202,12 @@ static void reduce(const mlff_arch_inputs *in, double *values, int n, mlff_statu
   for (int k = 0; k < n; k++) probe += values[k] * 0.0;
   if (probe != 0.0) {
     for (int k = 0; k < n; k++) values[k] = 0.0;
-    keep(status, mlff_fail(*status ? NULL : error, MLFF_E_NUMERIC,
-                           "the network's features are not finite: the simulation has become unstable or left the "
-                           "model's domain; reduce the time step or check the structure"));
+    mlff_keep_first(status,
+                    mlff_fail(*status ? NULL : error, MLFF_E_NUMERIC,
+                              "the network's features are not finite: the simulation has become unstable or left the "
+                              "model's domain; reduce the time step or check the structure"));
   }
-  if (in->halo) keep(status, in->halo->reduce(in->halo->context, values, n, *status ? NULL : error));
+  if (in->halo) mlff_keep_first(status, in->halo->reduce(in->halo->context, values, n, *status ? NULL : error));
 }
 
 static void cross(const double a[3], const double b[3], double c[3])
@@ -315,7 +310,7 @@ static void finish(orb_net *net, const mlff_arch_inputs *in, mlff_status *status
 {
   const int f = net->n_features;
   double *sums = net->sums, energy = 0.0;
-  keep(status, sum_atoms(net, in, sums, *status ? NULL : error));
+  mlff_keep_first(status, sum_atoms(net, in, sums, *status ? NULL : error));
   const double n_own = sums[f];
   reduce(in, sums, f + 7, status, error);
   const double n_atoms = sums[f], share = n_atoms > 0.0 ? n_own / n_atoms : 0.0;

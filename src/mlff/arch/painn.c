@@ -12,8 +12,9 @@
  *
  * Exact specialisations: in layer 0 x is a table by species and mu is zero, so the message is a matrix product of
  * moments; the last layer has no v. Node-local steps of a layer run block by block of atoms right after their message, so
- * that their arrays stay in cache; between layers lies one exchange, forward of (x, mu) and backward of (g_q, g_mu).
- * Layer 0 needs no exchange. Loading is in painn_load.c.
+ * that their arrays stay in cache; between layers lies one exchange, forward of (x, mu) and backward of (g_q, g_mu),
+ * while interior atoms, which have nothing to do with other ranks, are computed. Layer 0 needs no exchange. Loading is in
+ * painn_load.c.
  */
 #include "painn.h"
 
@@ -360,27 +361,73 @@ static void backward_block(painn_net *net, const mlff_edges *edges, int l, span 
   if (l == 1) first_message_backward(net, edges, s);
 }
 
-static void for_blocks(painn_net *net, const mlff_edges *edges, int l,
-                       void (*step)(painn_net *, const mlff_edges *, int l, span))
+typedef void painn_step(painn_net *, const mlff_edges *, int l, span);
+
+/* Atoms begin .. end in blocks; `travelling`: an exchange that wants to be moved on meanwhile, or NULL. */
+static void for_blocks(painn_net *net, const mlff_edges *edges, int l, painn_step *step, int64_t begin, int64_t end,
+                       const mlff_exchange_args *travelling)
 {
   const mlff_ops *ops = net->backend->ops;
-  for (int64_t begin = 0; begin < edges->n_local; begin += net->block) {
-    const int64_t left = edges->n_local - begin;
-    const span s = {begin, left < net->block ? left : net->block};
+  for (; begin < end; begin += net->block) {
+    const span s = {begin, end - begin < net->block ? end - begin : net->block};
     if (ops->atoms_begin) ops->atoms_begin(net->backend, s.n);
     step(net, edges, l, s);
     if (ops->atoms_end) ops->atoms_end(net->backend);
+    if (travelling) ops->exchange_progress(net->backend, travelling);
   }
 }
 
-/* Fills rows of other ranks; a failure is remembered and the step goes on, so that no rank waits for this one. */
-static void exchange(painn_net *net, const mlff_arch_inputs *in, mlff_buf *rows, int64_t width, mlff_status *status,
-                     mlff_error *error)
+static mlff_exchange_args exchange_args(const mlff_arch_inputs *in, const mlff_buf *rows, int64_t width)
 {
-  mlff_error *first_error = *status ? NULL : error;
-  const mlff_status s =
-      net->backend->ops->exchange(net->backend, in->halo, rows->data, in->edges->n_nodes, width, first_error);
-  if (!*status) *status = s;
+  return (mlff_exchange_args){.halo = in->halo, .edges = in->edges, .rows = rows->data, .width = width};
+}
+
+static mlff_exchange_args state_args(const painn_net *net, const mlff_arch_inputs *in, int l)
+{
+  return exchange_args(in, &net->layers[l].state, 6 * (int64_t) net->n_padded);
+}
+
+static mlff_exchange_args grad_args(const painn_net *net, const mlff_arch_inputs *in, int l)
+{
+  return exchange_args(in, &net->grad[l & 1], 4 * (int64_t) net->n_padded);
+}
+
+/* A layer that reads what is under way: interior atoms meanwhile, then those at the boundary. */
+static void for_atoms(painn_net *net, const mlff_edges *edges, int l, painn_step *step, const mlff_exchange_args *a,
+                      mlff_status *status, mlff_error *error)
+{
+  const mlff_ops *ops = net->backend->ops;
+  for_blocks(net, edges, l, step, 0, edges->n_interior, a);
+  mlff_keep_first(status, ops->exchange_finish(net->backend, a, *status ? NULL : error));
+  for_blocks(net, edges, l, step, edges->n_interior, edges->n_local, NULL);
+}
+
+/* Layer 0 reads nothing of others: it starts at the boundary, whose rows travel during the rest of it. */
+static mlff_status forward(painn_net *net, const mlff_arch_inputs *in, mlff_error *error)
+{
+  const mlff_edges *edges = in->edges;
+  const mlff_ops *ops = net->backend->ops;
+  mlff_status status = MLFF_OK;
+  for_blocks(net, edges, 0, forward_block, edges->n_interior, edges->n_local, NULL);
+  for (int l = 1; l < net->n_layers; l++) {
+    const mlff_exchange_args a = state_args(net, in, l);
+    mlff_keep_first(&status, ops->exchange_begin(net->backend, &a, status ? NULL : error));
+    if (l == 1) for_blocks(net, edges, 0, forward_block, 0, edges->n_interior, &a);
+    for_atoms(net, edges, l, forward_block, &a, &status, error);
+  }
+  if (net->n_layers == 1) for_blocks(net, edges, 0, forward_block, 0, edges->n_interior, NULL);
+  return status;
+}
+
+static mlff_status backward(painn_net *net, const mlff_arch_inputs *in, mlff_error *error)
+{
+  mlff_status status = MLFF_OK;
+  for (int l = net->n_layers - 1; l > 0; l--) {
+    const mlff_exchange_args a = grad_args(net, in, l);
+    mlff_keep_first(&status, net->backend->ops->exchange_begin(net->backend, &a, status ? NULL : error));
+    for_atoms(net, in->edges, l, backward_block, &a, &status, error);
+  }
+  return status;
 }
 
 static mlff_status painn_evaluate(void *opaque, const mlff_arch_inputs *in, mlff_arch_outputs *out, mlff_error *error)
@@ -388,21 +435,14 @@ static mlff_status painn_evaluate(void *opaque, const mlff_arch_inputs *in, mlff
   painn_net *net = opaque;
   const mlff_edges *edges = in->edges;
   const mlff_painn_ops *ops = &net->backend->ops->painn;
-  const int64_t f = net->n_padded;
-  mlff_status status = MLFF_OK;
+  mlff_error later;
   MLFF_TRY(reserve(net, edges, error));
   if (net->n_layers > 1 || net->moment_basis == &net->message_basis)
     MLFF_TRY(ops->radial(net->backend, &net->message_basis, edges, &net->radial, error));
   if (net->moment_basis != &net->message_basis)
     MLFF_TRY(ops->radial(net->backend, net->moment_basis, edges, &net->radial, error));
-  for (int l = 0; l < net->n_layers; l++) {
-    if (l > 0) exchange(net, in, &net->layers[l].state, 6 * f, &status, error);
-    for_blocks(net, edges, l, forward_block);
-  }
-  for (int l = net->n_layers - 1; l > 0; l--) {
-    exchange(net, in, &net->grad[l & 1], 4 * f, &status, error);
-    for_blocks(net, edges, l, backward_block);
-  }
+  mlff_status status = forward(net, in, error);
+  mlff_keep_first(&status, backward(net, in, status ? &later : error));
   *out = (mlff_arch_outputs){.node_energy = net->node_energy.data, .edge_grad = net->edge_grad.data};
   return status;
 }

@@ -30,8 +30,14 @@ static mlff_status dry_download_reals(mlff_backend *backend, double *to, const v
   return MLFF_OK;
 }
 
-static mlff_status dry_exchange(mlff_backend *backend, const mlff_halo *halo, void *rows, int64_t n_nodes,
-                                int64_t width, mlff_error *error)
+static mlff_status dry_exchange(mlff_backend *backend, const mlff_exchange_args *args, mlff_error *error)
+{
+  (void) backend, (void) args, (void) error;
+  return MLFF_OK;
+}
+
+static mlff_status dry_exchange_sum(mlff_backend *backend, const mlff_halo *halo, void *rows, int64_t n_nodes,
+                                    int64_t width, mlff_error *error)
 {
   (void) backend, (void) halo, (void) rows, (void) n_nodes, (void) width, (void) error;
   return MLFF_OK;
@@ -68,7 +74,8 @@ void mlff_ops_fill_dry(mlff_ops *dry, const mlff_ops *plain)
   dry->zero = dry_zero;
   dry->upload_reals = dry_upload_reals;
   dry->download_reals = dry_download_reals;
-  dry->exchange = dry->exchange_sum = dry_exchange;
+  dry->exchange_begin = dry->exchange_finish = dry_exchange;
+  dry->exchange_sum = dry_exchange_sum;
   dry->linear = dry_linear;
   dry->forces = dry_forces;
   dry->ani.aev_forward = dry->ani.aev_backward = dry_aev;

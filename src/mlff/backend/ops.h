@@ -53,8 +53,8 @@ typedef struct mlff_linear_args {
 /* Active edges, made every step from candidate pairs: r_ij < cutoff. Edge e of centre i: row[i] <= e < row[i+1], in the
  * order of the graph's list. Index arrays are on the backend. */
 typedef struct mlff_edges {
-  int32_t n_local, n_nodes, n_all; /* of the graph */
-  int32_t longest_row;             /* most candidates of a centre: no centre has more edges */
+  int32_t n_interior, n_local, n_nodes, n_all; /* of the graph */
+  int32_t longest_row;                         /* most candidates of a centre: no centre has more edges */
   int64_t n_pairs, n_edges;
   int64_t n_room; /* edges that arrays of edges need room for: n_edges, or more where a recorded step may find more */
   double cutoff, min_distance;
@@ -69,6 +69,19 @@ typedef struct mlff_edges {
   int64_t all_room, pairs_room; /* backends that record steps: what scratch has room for                      */
   mlff_buf scratch;
 } mlff_edges;
+
+/* ---- exchange: backend_*.c ------------------------------------------------------------------------------------- */
+
+/* Rows of nodes of other ranks, from their owners. Nothing when halo is NULL.
+ *   edges  n_interior, n_local and n_nodes of the graph
+ *   rows   real [n_nodes][width]: from n_interior to n_local as they are sent, those behind are filled. Not to be touched
+ *          from begin to finish, but for those before n_interior */
+typedef struct mlff_exchange_args {
+  const mlff_halo *halo;
+  const mlff_edges *edges;
+  void *rows;
+  int64_t width;
+} mlff_exchange_args;
 
 /* ---- forces.c -------------------------------------------------------------------------------------------------- */
 
@@ -131,9 +144,11 @@ struct mlff_ops {
   /* Reals on the backend from doubles on the host: n elements; and back. */
   mlff_status (*upload_reals)(mlff_backend *, void *dst, const double *src, int64_t n, mlff_error *);
   mlff_status (*download_reals)(mlff_backend *, double *dst, const void *src, int64_t n, mlff_error *);
-  /* Calls halo->forward on node rows: real [n_nodes][width]. Nothing when halo is NULL. */
-  mlff_status (*exchange)(mlff_backend *, const mlff_halo *halo, void *rows, int64_t n_nodes, int64_t width,
-                          mlff_error *);
+  /* An exchange in parts, with work on interior atoms between them; `progress` may be called in that work. finish is
+   * called whatever begin returned. */
+  mlff_status (*exchange_begin)(mlff_backend *, const mlff_exchange_args *, mlff_error *);
+  void (*exchange_progress)(mlff_backend *, const mlff_exchange_args *);
+  mlff_status (*exchange_finish)(mlff_backend *, const mlff_exchange_args *, mlff_error *);
   /* Calls halo->reverse on node rows: adds rows of nodes of other ranks to those of their owners. Nothing when halo is
    * NULL. */
   mlff_status (*exchange_sum)(mlff_backend *, const mlff_halo *halo, void *rows, int64_t n_nodes, int64_t width,
@@ -170,6 +185,14 @@ struct mlff_ops {
 
 /* The error of `edges` for a position that is not finite (backend.c). */
 mlff_status mlff_edges_bad_position(int32_t atom, mlff_error *error);
+
+/* The whole exchange at once. */
+static inline mlff_status mlff_exchange(mlff_backend *backend, const mlff_exchange_args *args, mlff_error *error)
+{
+  const mlff_status begun = backend->ops->exchange_begin(backend, args, error);
+  const mlff_status finished = backend->ops->exchange_finish(backend, args, begun ? NULL : error);
+  return begun ? begun : finished;
+}
 
 /* Releases both buffers of a packed matrix. */
 static inline void mlff_linear_release(mlff_backend *backend, mlff_linear *linear)

@@ -5,12 +5,14 @@
 
 static mlff_status check_sizes(const mlff_graph *graph, mlff_error *error)
 {
-  if (graph->n_local < 0 || graph->n_all < graph->n_local || graph->n_nodes < graph->n_local ||
-      graph->n_nodes > graph->n_all || graph->n_pairs < 0)
-    return mlff_fail(error, MLFF_E_ARG,
-                     "graph: impossible sizes n_local %d, n_nodes %d, n_all %d, n_pairs %lld (expected 0 <= n_local <= "
-                     "n_nodes <= n_all)",
-                     (int) graph->n_local, (int) graph->n_nodes, (int) graph->n_all, (long long) graph->n_pairs);
+  if (graph->n_interior < 0 || graph->n_local < graph->n_interior || graph->n_all < graph->n_local ||
+      graph->n_nodes < graph->n_local || graph->n_nodes > graph->n_all || graph->n_pairs < 0)
+    return mlff_fail(
+        error, MLFF_E_ARG,
+        "graph: impossible sizes n_interior %d, n_local %d, n_nodes %d, n_all %d, n_pairs %lld (expected 0 "
+        "<= n_interior <= n_local <= n_nodes <= n_all)",
+        (int) graph->n_interior, (int) graph->n_local, (int) graph->n_nodes, (int) graph->n_all,
+        (long long) graph->n_pairs);
   if (!graph->row || (graph->n_all && (!graph->species || !graph->node || !graph->pos)) ||
       (graph->n_pairs && !graph->nbr))
     return mlff_fail(error, MLFF_E_ARG, "graph: an array is NULL (row, nbr, node, species and pos are all needed)");
@@ -93,6 +95,10 @@ static mlff_status check_pairs(const mlff_graph *graph, mlff_error *error)
         return mlff_fail(error, MLFF_E_ARG, "graph: nbr[%lld] of atom %d is %d, expected 0..%d and not the atom itself",
                          (long long) p, (int) i, (int) j, (int) graph->n_all - 1);
       const int32_t owner = graph->node[j];
+      if (owner >= graph->n_local && i < graph->n_interior)
+        return mlff_fail(error, MLFF_E_ARG,
+                         "graph: atom %d, which is interior (below %d), has neighbour %d of another rank", (int) i,
+                         (int) graph->n_interior, (int) j);
       if (owner < graph->n_local)
         imbalance += mix((uint64_t) i, (uint64_t) owner) - mix((uint64_t) owner, (uint64_t) i);
     }

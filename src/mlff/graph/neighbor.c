@@ -256,7 +256,7 @@ static void finish_graph(mlff_system *s, const lattice *l, const int32_t *specie
     if (a < g->n_local) s->node[a] = a;
     s->species[a] = species ? species[s->node[a]] : 0;
   }
-  g->n_nodes = g->n_local;
+  g->n_interior = g->n_nodes = g->n_local;
   mlff_system_point(s);
   uint64_t hash = mlff_hash_begin;
   hash = mlff_hash_bytes(hash, s->row, ((size_t) g->n_local + 1) * sizeof *s->row);

@@ -72,14 +72,18 @@ static mlff_status check_arguments(mlff_model *m, const mlff_graph *graph, const
                                    const mlff_result *result, mlff_error *error)
 {
   if (!m || !graph || !result) return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: an argument is NULL");
-  if (graph->n_local < 0 || graph->n_nodes < graph->n_local || graph->n_all < graph->n_nodes || !graph->row)
-    return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: impossible graph (n_local %d, n_nodes %d, n_all %d)",
-                     (int) graph->n_local, (int) graph->n_nodes, (int) graph->n_all);
+  if (graph->n_local < 0 || graph->n_nodes < graph->n_local || graph->n_all < graph->n_nodes || !graph->row ||
+      graph->n_interior < 0 || graph->n_interior > graph->n_local)
+    return mlff_fail(error, MLFF_E_ARG,
+                     "mlff_model_evaluate: impossible graph (n_interior %d, n_local %d, n_nodes %d, n_all %d)",
+                     (int) graph->n_interior, (int) graph->n_local, (int) graph->n_nodes, (int) graph->n_all);
   if (!result->forces && graph->n_nodes)
     return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: result.forces is NULL");
   if (!halo && graph->n_nodes != graph->n_local)
     return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: %d nodes of other ranks, but no halo",
                      (int) (graph->n_nodes - graph->n_local));
+  if (halo && !halo->begin != !halo->finish)
+    return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: of halo.begin and halo.finish one is NULL");
   if (!(m->info.traits & MLFF_CONSERVATIVE)) MLFF_TRY(check_direct(m, graph, halo, result, error));
   if (result->member_forces && m->info.n_members < 2)
     return mlff_fail(error, MLFF_E_UNSUPPORTED,

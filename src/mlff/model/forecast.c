@@ -89,9 +89,11 @@ mlff_status mlff_model_forecast(mlff_model *model, const mlff_graph *graph, mlff
 {
   if (!model || !graph || !wanted || !forecast)
     return mlff_fail(error, MLFF_E_ARG, "mlff_model_forecast: an argument is NULL");
-  if (graph->n_local < 0 || graph->n_nodes < graph->n_local || graph->n_all < graph->n_nodes || !graph->row)
-    return mlff_fail(error, MLFF_E_ARG, "mlff_model_forecast: impossible graph (n_local %d, n_nodes %d, n_all %d)",
-                     (int) graph->n_local, (int) graph->n_nodes, (int) graph->n_all);
+  if (graph->n_local < 0 || graph->n_nodes < graph->n_local || graph->n_all < graph->n_nodes || !graph->row ||
+      graph->n_interior < 0 || graph->n_interior > graph->n_local)
+    return mlff_fail(error, MLFF_E_ARG,
+                     "mlff_model_forecast: impossible graph (n_interior %d, n_local %d, n_nodes %d, n_all %d)",
+                     (int) graph->n_interior, (int) graph->n_local, (int) graph->n_nodes, (int) graph->n_all);
   const mlff_backend *backend = model->backend;
   const int64_t n_edges = count_edges(graph, model->head->cutoff);
   size_t n_values = (size_t) graph->n_local; /* sum_energies, then sum_members, whose array is grown from it */

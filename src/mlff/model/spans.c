@@ -19,7 +19,7 @@
 /* A part between two stamps of the device. */
 typedef struct device_part {
   mlff_span_id span;
-  int from, to;
+  int n_calls, from, to;
 } device_part;
 
 struct mlff_spans {
@@ -53,10 +53,11 @@ double mlff_spans_now(void)
   return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
 }
 
-static void add(mlff_spans *spans, mlff_span_id span, double begin, double end)
+/* n_calls: 1, or 0 for another part of the same call. */
+static void add(mlff_spans *spans, mlff_span_id span, int n_calls, double begin, double end)
 {
   spans->sums[span].seconds += end - begin;
-  spans->sums[span].calls++;
+  spans->sums[span].calls += n_calls;
   if (spans->n_stamps < spans->n_room)
     spans->stamps[spans->n_stamps++] = (mlff_stamp){.span = span, .begin = begin, .end = end};
   else if (spans->n_room)
@@ -65,7 +66,7 @@ static void add(mlff_spans *spans, mlff_span_id span, double begin, double end)
 
 void mlff_spans_add(mlff_spans *spans, mlff_span_id span, double begin)
 {
-  add(spans, span, begin, mlff_spans_now());
+  add(spans, span, 1, begin, mlff_spans_now());
 }
 
 /* ---- time on a device ---------------------------------------------------------------------------------------------- */
@@ -78,7 +79,7 @@ void mlff_spans_restart(mlff_backend *backend)
 }
 
 /* Keeps a part; without memory for it the rest of the step is not kept either, so that sums stay sums of whole parts. */
-static void keep_part(mlff_spans *spans, mlff_span_id span, int from, int to)
+static void keep_part(mlff_spans *spans, mlff_span_id span, int n_calls, int from, int to)
 {
   if (from < 0 || to < 0) return;
   if (spans->n_parts == spans->parts_room) {
@@ -88,7 +89,7 @@ static void keep_part(mlff_spans *spans, mlff_span_id span, int from, int to)
     spans->parts = parts;
     spans->parts_room = room;
   }
-  spans->parts[spans->n_parts++] = (device_part){.span = span, .from = from, .to = to};
+  spans->parts[spans->n_parts++] = (device_part){.span = span, .n_calls = n_calls, .from = from, .to = to};
 }
 
 void mlff_spans_settle(mlff_backend *backend, double begin)
@@ -98,7 +99,7 @@ void mlff_spans_settle(mlff_backend *backend, double begin)
   for (size_t k = 0; spans && k < spans->n_parts; k++) {
     const device_part *p = &spans->parts[k];
     const double start = begin + timing->seconds(backend, spans->parts[0].from, p->from);
-    add(spans, p->span, start, start + timing->seconds(backend, p->from, p->to));
+    add(spans, p->span, p->n_calls, start, start + timing->seconds(backend, p->from, p->to));
   }
 }
 
@@ -117,23 +118,24 @@ static moment begin_part(mlff_backend *backend, mlff_span_id span)
   return (moment){.seconds = mlff_spans_now()};
 }
 
-static void end_part(mlff_backend *backend, mlff_span_id span, moment begin)
+static void end_part(mlff_backend *backend, mlff_span_id span, int n_calls, moment begin)
 {
   const mlff_timing_ops *timing = &backend->ops->timing;
   if (timing->stamp)
-    keep_part(backend->spans, span, begin.stamp, timing->stamp(backend, NULL));
+    keep_part(backend->spans, span, n_calls, begin.stamp, timing->stamp(backend, NULL));
   else
-    mlff_spans_add(backend->spans, span, begin.seconds);
+    add(backend->spans, span, n_calls, begin.seconds, mlff_spans_now());
 }
 
 /* Times the statement `call`, in which `plain` is the plain table, for `span`. */
-#define TIMED(span, call)                                       \
+#define TIMED_PART(span, n_calls, call)                         \
   do {                                                          \
     const mlff_ops *plain = backend->spans->plain;              \
     const moment begin = begin_part(backend, MLFF_SPAN_##span); \
     call;                                                       \
-    end_part(backend, MLFF_SPAN_##span, begin);                 \
+    end_part(backend, MLFF_SPAN_##span, n_calls, begin);        \
   } while (0)
+#define TIMED(span, call) TIMED_PART(span, 1, call)
 
 /* The same for an operation that can fail. */
 #define TIMED_STATUS(span, call)  \
@@ -164,10 +166,23 @@ static mlff_status timed_download_reals(mlff_backend *backend, double *to, const
   TIMED_STATUS(COPY, plain->download_reals(backend, to, from, n, error));
 }
 
-static mlff_status timed_exchange(mlff_backend *backend, const mlff_halo *halo, void *rows, int64_t n_nodes,
-                                  int64_t width, mlff_error *error)
+static mlff_status timed_exchange_begin(mlff_backend *backend, const mlff_exchange_args *args, mlff_error *error)
 {
-  TIMED_STATUS(EXCHANGE, plain->exchange(backend, halo, rows, n_nodes, width, error));
+  mlff_status status;
+  if (!args->halo) return MLFF_OK;
+  TIMED_PART(EXCHANGE, 0, status = plain->exchange_begin(backend, args, error));
+  return status;
+}
+
+static void timed_exchange_progress(mlff_backend *backend, const mlff_exchange_args *args)
+{
+  if (args->halo) TIMED_PART(EXCHANGE, 0, plain->exchange_progress(backend, args));
+}
+
+static mlff_status timed_exchange_finish(mlff_backend *backend, const mlff_exchange_args *args, mlff_error *error)
+{
+  if (!args->halo) return MLFF_OK;
+  TIMED_STATUS(EXCHANGE, plain->exchange_finish(backend, args, error));
 }
 
 static mlff_status timed_exchange_sum(mlff_backend *backend, const mlff_halo *halo, void *rows, int64_t n_nodes,
@@ -247,7 +262,9 @@ static void fill_timed(mlff_spans *spans)
   ops->download = timed_download;
   ops->upload_reals = timed_upload_reals;
   ops->download_reals = timed_download_reals;
-  ops->exchange = timed_exchange;
+  ops->exchange_begin = timed_exchange_begin;
+  ops->exchange_progress = timed_exchange_progress;
+  ops->exchange_finish = timed_exchange_finish;
   ops->exchange_sum = timed_exchange_sum;
   ops->linear = timed_linear;
   ops->linear_many = timed_linear_many;

@@ -56,12 +56,24 @@ static mlff_status download_reals_cpu(mlff_backend *backend, double *dst, const 
   return MLFF_OK;
 }
 
-static mlff_status exchange_cpu(mlff_backend *backend, const mlff_halo *halo, void *rows, int64_t n_nodes,
-                                int64_t width, mlff_error *error)
+static mlff_status exchange_begin_cpu(mlff_backend *backend, const mlff_exchange_args *a, mlff_error *error)
 {
-  (void) n_nodes;
+  if (!a->halo || !a->halo->begin) return MLFF_OK;
+  return a->halo->begin(a->halo->context, a->rows, (size_t) a->width * backend->real_size, error);
+}
+
+static void exchange_progress_cpu(mlff_backend *backend, const mlff_exchange_args *a)
+{
+  (void) backend;
+  if (a->halo && a->halo->begin && a->halo->progress) a->halo->progress(a->halo->context);
+}
+
+static mlff_status exchange_finish_cpu(mlff_backend *backend, const mlff_exchange_args *a, mlff_error *error)
+{
+  const mlff_halo *halo = a->halo;
   if (!halo) return MLFF_OK;
-  return halo->forward(halo->context, rows, (size_t) width * backend->real_size, error);
+  if (halo->begin) return halo->finish(halo->context, error);
+  return halo->forward(halo->context, a->rows, (size_t) a->width * backend->real_size, error);
 }
 
 static mlff_status exchange_sum_cpu(mlff_backend *backend, const mlff_halo *halo, void *rows, int64_t n_nodes,
@@ -117,7 +129,9 @@ int mlff_cpu_fill_ops(mlff_ops *ops, size_t real_size, const char *kernels)
   ops->zero = zero_cpu;
   ops->upload_reals = upload_reals_cpu;
   ops->download_reals = download_reals_cpu;
-  ops->exchange = exchange_cpu;
+  ops->exchange_begin = exchange_begin_cpu;
+  ops->exchange_progress = exchange_progress_cpu;
+  ops->exchange_finish = exchange_finish_cpu;
   ops->exchange_sum = exchange_sum_cpu;
   const char *real_name = real_size == sizeof(float) ? "f32" : "f64";
 #define FILL(real, path)                                              \

@@ -69,6 +69,7 @@ mlff_status MLFF_CPU(edges_cpu)(mlff_backend *backend, const mlff_graph *graph, 
   for (int32_t i = 0; i < graph->n_local; i++)
     if (graph->row[i + 1] - graph->row[i] > longest) longest = graph->row[i + 1] - graph->row[i];
   MLFF_TRY(mlff_buf_reserve(backend, &edges->scratch, (size_t) (longest + 1) * sizeof(double), error));
+  edges->n_interior = graph->n_interior;
   edges->n_local = graph->n_local;
   edges->n_nodes = graph->n_nodes;
   edges->n_all = graph->n_all;
