@@ -122,7 +122,9 @@ typedef struct mlff_options {
   const char *device;    /* "auto" (default): a GPU that can be used, else the CPU; "cpu", "cuda", "cuda:N"     */
   int local_rank;        /* of this process on its node: "auto" and "cuda" take GPU local_rank modulo their number */
   const char *precision; /* "fp32" (default), "fp64", "mixed"                                             */
-  const char *kernels;   /* "auto" (default: the best that the processor has), "generic", "avx2", "avx512" */
+  const char *kernels;   /* "auto" (default: the best that the processor has), "generic", "avx2", "avx512"; with
+                            precision mixed also "avx512_bf16", "amx": products in bf16 by instructions for them, which
+                            "auto" wants and the others compute slowly                                       */
   const char *const *elements; /* [n_elements] elements that will occur, NULL = all of the model's; columns and
                                     networks of others are left out, which is exact and faster                    */
   int n_elements;
@@ -340,6 +342,7 @@ MLFF_API mlff_status mlff_graph_check(const mlff_graph *graph, int n_species, ml
 typedef struct mlff_platform {
   const char *version, *compiler, *yaml; /* of this library, what compiled it, of libyaml                     */
   char kernels[64];                      /* CPU kernel paths that can be run here, the best last            */
+  char mixed[160];                       /* the same of precision mixed on the CPU, or why not              */
   char huge_pages[16];                   /* of the kernel: "always", "madvise" (both do), "never"; "" unknown */
   int has_cuda;                          /* the GPU backend is in this build                                */
   const char *gpu_code;                  /* architectures that it has code for, as CMAKE_CUDA_ARCHITECTURES */

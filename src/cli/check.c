@@ -88,6 +88,7 @@ static void print_text(const check *c)
   printf("mlff       %s, compiler %s, libyaml %s, glibc %s\n", p->version, p->compiler, p->yaml,
          gnu_get_libc_version());
   printf("cpu        %ld processors, kernels %s\n", sysconf(_SC_NPROCESSORS_ONLN), p->kernels);
+  printf("  mixed    %s\n", p->mixed);
   printf("memory     huge pages %s\n", !*p->huge_pages ? "not known"
                                        : strcmp(p->huge_pages, "never")
                                            ? p->huge_pages
@@ -153,6 +154,7 @@ static mlffprof_status write_json(FILE *out, const void *user, mlffprof_error *e
   json_text(out, "glibc", gnu_get_libc_version(), ",\n  ");
   fprintf(out, "\"processors\": %ld,\n  ", sysconf(_SC_NPROCESSORS_ONLN));
   json_text(out, "kernels", p->kernels, ",\n  ");
+  json_text(out, "mixed", p->mixed, ",\n  ");
   json_text(out, "huge_pages", p->huge_pages, ",\n  ");
   fprintf(out, "\"cuda\": {\"in_this_build\": %s, ", p->has_cuda ? "true" : "false");
   json_text(out, "code", p->gpu_code, ", ");

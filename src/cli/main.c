@@ -33,7 +33,7 @@ static const struct {
     {"json-file", "FILE", "write what is printed as JSON"}, /* --json of commands that print text as well */
     {"device", "NAME", "auto (default), cpu, cuda or cuda:N"},
     {"precision", "NAME", "fp32 (default), fp64 or mixed"},
-    {"kernels", "NAME", "auto (default), generic, avx2 or avx512"},
+    {"kernels", "NAME", "auto (default), generic, avx2 or avx512; of mixed also avx512_bf16, amx"},
     {"graph", "on|off", "on (default): settled steps on a GPU are recorded once and replayed"},
     {"fuse", "on|off", "on (default): a GPU does many products at once"},
     {"members", "LIST", "of an ensemble: all (default), or from 0 as in 0:2,5"},

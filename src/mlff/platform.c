@@ -1,6 +1,7 @@
 /* platform.c: what this computer and this build have, for `mlff check` and for choosing devices. */
 #include "backend/backend.h"
 #include "backend/cuda.h"
+#include "backend/kernels.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -33,6 +34,7 @@ void mlff_platform_read(mlff_platform *platform)
     if (mlff_cpu_has_kernels(paths[k]))
       snprintf(platform->kernels + at, sizeof platform->kernels - at, "%s%s", at ? " " : "", paths[k]);
   }
+  mlff_cpu_describe_mixed(platform->mixed, sizeof platform->mixed);
   read_huge_pages(platform->huge_pages, sizeof platform->huge_pages);
   platform->gpu_code = "";
 #if MLFF_HAVE_CUDA

@@ -83,7 +83,7 @@ std::string MLFFSettings::parse(int narg, const char *const *arg)
       problem = one_of("precision", value, {"fp32", "fp64", "mixed"});
       precision = value;
     } else if (key == "kernels") {
-      problem = one_of("kernels", value, {"auto", "generic", "avx2", "avx512"});
+      problem = one_of("kernels", value, {"auto", "generic", "avx2", "avx512", "avx512_bf16", "amx"});
       kernels = value;
     } else if (key == "members") {
       members = value;

@@ -34,7 +34,7 @@ SETTINGS = (
     ("graph yes", "unknown value 'yes' of keyword 'graph'", "on off"),
     ("fuse 1", "unknown value '1' of keyword 'fuse'", "on off"),
     ("precision double", "unknown value 'double'", "fp32 fp64 mixed"),
-    ("kernels sse", "unknown value 'sse'", "generic avx2 avx512"),
+    ("kernels sse", "unknown value 'sse'", "generic avx2 avx512 avx512_bf16 amx"),
     ("self_test maybe", "unknown value 'maybe'", "yes no"),
     ("masses off", "unknown value 'off'", "check ignore"),
     ("domain off", "unknown value 'off'", "check ignore"),
@@ -67,6 +67,22 @@ COEFFS = (
 def test_coeffs(zoo, tmp_path, coeff):
     line = coeff[0].replace("MODEL", zoo["painn"])
     expect(fails(deck(tmp_path, f"pair_style mlff\npair_coeff {line}"), tmp_path), *coeff[1:])
+
+
+def test_mixed_is_refused(zoo, tmp_path):
+    """Instructions for products in bf16 are for precision mixed, and it is refused where they are missing, with what to do."""
+    with open("/proc/cpuinfo", encoding="utf-8") as f:
+        flags = f.read().split()
+    text = fails(deck(tmp_path, mlff(zoo["painn"], options="device cpu kernels amx")), tmp_path)
+    expect(text, "kernels 'amx' are for precision mixed", "use 'auto'")
+    for name, flag in (("amx", "amx_bf16"), ("avx512_bf16", "avx512_bf16")):
+        if flag not in flags:
+            text = fails(deck(tmp_path, mlff(zoo["painn"], options=f"device cpu precision mixed kernels {name}")), tmp_path)
+            expect(text, f"kernels '{name}': not in this processor", "use precision fp32")
+    if "avx512_bf16" in flags:
+        pytest.skip("this processor has instructions for precision mixed")
+    text = fails(deck(tmp_path, mlff(zoo["painn"], options="device cpu precision mixed")), tmp_path)
+    expect(text, "precision 'mixed' of the CPU needs", "amx no: not in this processor", "avx512_bf16 no", "use fp32", "generic")
 
 
 def test_errors_on_ranks(zoo, tmp_path):

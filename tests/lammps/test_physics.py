@@ -103,3 +103,19 @@ def test_precision_and_kernels(zoo, tmp_path):
         results = run(cases, tmp_path)
         for path in paths:
             same(results[path], results["fp64"], 2e-5, f"{model}, {path}")
+
+
+def test_mixed(zoo, tmp_path):
+    """Products in bf16 without instructions for them, named as such: near fp64, not the numbers of fp32, on any number of ranks."""
+    system = water(3)
+    for model in ("painn", "ani"):
+        pairs = {"fp64": FP64, "fp32": "device cpu kernels generic", "mixed": "device cpu precision mixed kernels generic"}
+        cases = [Case(name, system, mlff(zoo[model], options=options)) for name, options in pairs.items()]
+        results = run(cases, tmp_path)
+        assert np.abs(results["mixed"].f - results["fp32"].f).max() > 1e-7
+        results["mixed on two ranks"] = run(cases[2:], tmp_path, ranks=2)["mixed"]
+        for name in ("mixed", "mixed on two ranks"):
+            near, exact = results[name], results["fp64"]
+            assert np.linalg.norm(near.f - exact.f) <= 1e-4 * np.linalg.norm(exact.f), f"{model}, {name}"
+            close(near.energy, exact.energy, 1e-4 * len(exact.f), f"{model}, {name}: energy")
+            close(near.eatom.sum(), near.energy, 1e-5 * len(exact.f), f"{model}, {name}: energies of atoms")

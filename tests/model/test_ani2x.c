@@ -7,6 +7,7 @@
 #include "testmodel.h"
 
 #include "backends.h"
+#include "mixed.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -297,12 +298,44 @@ START_TEST(ani2x_totals_keep_their_digits)
 }
 END_TEST
 
+/* Precision mixed of the CPU keeps its promise with the published networks, too. */
+START_TEST(ani2x_in_bf16)
+{
+  enum { MOST = 16 };
+  const char *path = mixed_path(_i);
+  test_model published;
+  test_json *reference = path ? read_reference() : NULL;
+  if (!reference || !ani2x_model(1, 0, &published)) return;
+  const test_json *structures = test_json_get(reference, "structures");
+  test_atoms atoms[MOST];
+  int n = 0;
+  for (int k = 0; k < test_json_length(structures) && n < MOST; k++) {
+    atoms[n] = test_json_atoms(test_json_item(structures, k));
+    test_atoms_species(&atoms[n], ani2x_elements, 7);
+    if (atoms[n].n > 1 && atoms[n].n <= MAX_WHOLE)
+      n++;
+    else
+      test_atoms_free(&atoms[n]);
+  }
+  ck_assert_int_gt(n, 0);
+  mlff_model *mixed = test_model_open_for(&published, "mixed", path, NULL),
+             *single = test_model_open(&published, "fp32");
+  mixed_is_near_single("ani-2x", mixed, single, atoms, n);
+  mlff_model_close(mixed);
+  mlff_model_close(single);
+  while (n) test_atoms_free(&atoms[--n]);
+  test_model_free(&published);
+  test_json_free(reference);
+}
+END_TEST
+
 static Suite *suite(void)
 {
   Suite *s = suite_create("model/ani2x");
   TCase *c = tcase_create("ani2x");
   tcase_set_timeout(c, 300);
   tcase_add_loop_test(c, ani2x_matches_its_reference, 0, n_backends());
+  if (N_CPU_BACKENDS) tcase_add_loop_test(c, ani2x_in_bf16, 0, N_MIXED_PATHS);
   tcase_add_test(c, ani2x_with_exact_constants);
   tcase_add_test(c, ani2x_totals_keep_their_digits);
   suite_add_tcase(s, c);

@@ -5,6 +5,7 @@
  * three linear layers, O3 ties, O5 mean features, O6 net force, O7 torque, O8 orientation, O9 order of the stress, O10
  * numbers of the file, O11 order of inputs, O16 atoms without neighbours.
  */
+#include "mixed.h"
 #include "reference.h"
 #include "testmodel.h"
 
@@ -247,6 +248,34 @@ START_TEST(published_numbers)
   for (int k = 0; k < test_json_length(structures); k++)
     check_structure(model, test_json_item(structures, k), elements, _i % 2);
   mlff_model_close(model);
+  test_model_free(&file);
+  test_json_free(json);
+}
+END_TEST
+
+/* Precision mixed of the CPU keeps its promise there. */
+START_TEST(published_in_bf16)
+{
+  static const char *const elements[4] = {"H", "C", "O", "Si"};
+  enum { MOST = 16 };
+  char shared[512];
+  const char *path = mixed_path(_i);
+  test_model file;
+  if (!path || !published_orb(&file)) return;
+  ck_assert(test_shared("models/orb_tiny_reference.json", shared, sizeof shared));
+  test_json *json = test_json_read(shared);
+  const test_json *structures = test_json_get(json, "structures");
+  test_atoms atoms[MOST];
+  int n = 0;
+  for (; n < test_json_length(structures) && n < MOST; n++) {
+    atoms[n] = test_json_atoms(test_json_item(structures, n));
+    test_atoms_species(&atoms[n], elements, 4);
+  }
+  mlff_model *mixed = test_model_open_for(&file, "mixed", path, NULL), *single = test_model_open(&file, "fp32");
+  mixed_is_near_single("orb_tiny", mixed, single, atoms, n);
+  mlff_model_close(mixed);
+  mlff_model_close(single);
+  while (n) test_atoms_free(&atoms[--n]);
   test_model_free(&file);
   test_json_free(json);
 }
@@ -507,6 +536,7 @@ static Suite *orb_suite(void)
   TCase *tcase = tcase_create("all");
   tcase_set_timeout(tcase, 120);
   tcase_add_loop_test(tcase, published_numbers, 0, N_BACKENDS);
+  tcase_add_loop_test(tcase, published_in_bf16, 0, N_MIXED_PATHS);
   tcase_add_test(tcase, traits_are_honest);
   tcase_add_test(tcase, net_force_and_torque);
   tcase_add_test(tcase, few_atoms);

@@ -1,6 +1,9 @@
-/* test_linear.c: products of matrices on every backend and kernel path, against plain loops in double; on GPUs also many at
- * once and on tensor cores. Guard words around outputs catch writes outside; sizes are odd on purpose. */
+/* test_linear.c: products of matrices on every backend and kernel path, against plain loops in double; in bf16, by the twins
+ * of instructions where there are none; on GPUs also many at once and on tensor cores. Guard words around outputs catch writes outside; sizes are odd on purpose. */
 #include "backends.h"
+
+#include "backend/cpu/backend_cpu.h"
+#include "backend/kernels.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -15,13 +18,21 @@ static double *random_array(test_rng *rng, int64_t n)
 
 typedef struct linear_case {
   int n_rows, n_in, n_out, transpose, with_bias, accumulate, scaled;
-  int coarse; /* x and weights have few bits, which rounding to TF32 keeps */
+  double coarse;  /* 0, or x and weights are multiples of 1 / coarse, which rounding in precision mixed keeps */
+  double rounded; /* else relative error of a product that it may cost */
   mlff_act act;
 } linear_case;
 
-static void make_coarse(double *x, int64_t n)
+static void make_coarse(double coarse, double *x, int64_t n)
 {
-  for (int64_t k = 0; k < n; k++) x[k] = round(512.0 * x[k]) / 512.0;
+  for (int64_t k = 0; k < n; k++) x[k] = round(coarse * x[k]) / coarse;
+}
+
+/* Bytes that stay when all arrays of a test are released. */
+static size_t bytes_kept(const mlff_backend *backend)
+{
+  const int rounds = !strcmp(backend->name, "cpu") && !strcmp(backend->precision, "mixed");
+  return rounds ? ((const mlff_cpu_backend *) backend)->rounded.capacity : 0;
 }
 
 static double act_value(mlff_act act, double alpha, double x, double *slope)
@@ -48,8 +59,8 @@ static void run_linear(mlff_backend *backend, const linear_case *c, test_rng *rn
   double *weight = random_array(rng, (int64_t) c->n_out * c->n_in), *bias = random_array(rng, n_y);
   double *x = random_array(rng, c->n_rows * ldx), *y = random_array(rng, size), *scale = random_array(rng, size);
   if (c->coarse) {
-    make_coarse(weight, (int64_t) c->n_out * c->n_in);
-    make_coarse(x, c->n_rows * ldx);
+    make_coarse(c->coarse, weight, (int64_t) c->n_out * c->n_in);
+    make_coarse(c->coarse, x, c->n_rows * ldx);
   }
   for (int64_t k = 0; k < size; k++)
     if (k / ldy >= c->n_rows || k % ldy >= n_y) y[k] = guard;
@@ -91,7 +102,8 @@ static void run_linear(mlff_backend *backend, const linear_case *c, test_rng *rn
   }
   double *got_y = reals_from_backend(backend, dev_y.data, size),
          *got_slope = reals_from_backend(backend, dev_slope.data, size);
-  const double tolerance = 8.0 * rounding(backend) * (4.0 + n_x);
+  /* numbers are below 1, so a sum of n_x products is below n_x */
+  const double tolerance = 8.0 * rounding(backend) * (4.0 + n_x) + c->rounded * n_x;
   near_all(got_y, ref_y, size, tolerance, 0.0);
   near_all(got_slope, ref_slope, size, (c->act == MLFF_ACT_CELU ? 10.0 : 1.0) * tolerance, 0.0);
   for (int64_t k = 0; k < size; k++)
@@ -102,13 +114,13 @@ static void run_linear(mlff_backend *backend, const linear_case *c, test_rng *rn
   mlff_buf_release(backend, &dev_y);
   mlff_buf_release(backend, &dev_slope);
   mlff_buf_release(backend, &dev_scale);
-  ck_assert_uint_eq(backend->memory.bytes, 0);
+  ck_assert_uint_eq(backend->memory.bytes, bytes_kept(backend));
   double *owned[] = {weight, bias, x, y, scale, ref_y, ref_slope, got_y, got_slope};
   for (size_t k = 0; k < sizeof owned / sizeof owned[0]; k++) free(owned[k]);
 }
 
 /* All kinds of products in all sizes. */
-static void run_all_linear(mlff_backend *backend, int coarse)
+static void run_all_linear(mlff_backend *backend, double coarse, double rounded)
 {
   static const int sizes[][3] = {{0, 5, 7},    {1, 1, 1},     {2, 3, 17},    {5, 20, 33}, {6, 64, 64},
                                  {7, 65, 127}, {13, 128, 97}, {23, 31, 130}, {70, 9, 65}};
@@ -119,6 +131,7 @@ static void run_all_linear(mlff_backend *backend, int coarse)
                              .n_in = sizes[s][1],
                              .n_out = sizes[s][2],
                              .coarse = coarse,
+                             .rounded = rounded,
                              .transpose = variant >= 6,
                              .with_bias = variant < 6 && variant != 1,
                              .accumulate = variant == 2 || variant == 7,
@@ -135,7 +148,7 @@ START_TEST(linear_matches_plain_loops)
 {
   mlff_backend *backend = open_backend(_i);
   if (!backend) return;
-  run_all_linear(backend, 0);
+  run_all_linear(backend, 0, 0);
   mlff_backend_close(backend);
 }
 END_TEST
@@ -165,12 +178,165 @@ START_TEST(linear_on_tensor_cores)
   mlff_error error = {0};
   mlff_backend *backend = NULL;
   test_ok(mlff_backend_open("cuda", 0, "mixed", NULL, &backend, &error), error);
-  run_all_linear(backend, 1);
+  run_all_linear(backend, 512, 0);
   near_one(one_product(backend, 1 + 0x1p-12, 1), 1, 0.0);
   near_one(one_product(backend, 1 + 0x1p-11, 1), 1 + 0x1p-10, 0.0);
   near_one(one_product(backend, -1 - 0x1p-11, 1 + 0x1p-10), -(1 + 0x1p-10) * (1 + 0x1p-10), 0x1p-23);
   near_one(one_product(backend, 1e30, 1) / 1e30, 1, 0x1p-11);
   ck_assert(isinf(one_product(backend, INFINITY, 1)) && isnan(one_product(backend, NAN, 1)));
+  mlff_backend_close(backend);
+}
+END_TEST
+
+/* ---- bf16 on the CPU ------------------------------------------------------------------------------------------------- */
+
+static const char *const mixed_paths[] = {"generic", "avx2", "avx512", "avx512_bf16", "amx"};
+enum { N_MIXED = 10 }; /* each with one bf16 for a number and with two */
+
+/* NULL, and a visible skip, where the path is not here. */
+static mlff_backend *open_mixed(int which)
+{
+  mlff_error error = {0};
+  mlff_backend *backend = NULL;
+  if (mlff_cpu_has_kernels(mixed_paths[which / 2])) {
+    test_ok(mlff_backend_open("cpu", 0, "mixed", mixed_paths[which / 2], &backend, &error), error);
+    ck_assert_str_eq(backend->kernels, mixed_paths[which / 2]);
+    ck_assert_int_eq(backend->splits, 1);
+    backend->splits = which % 2;
+  } else {
+    test_skip("kernel path %s is not available here", mixed_paths[which / 2]);
+  }
+  return backend;
+}
+
+/* Numbers that bf16 can hold are multiplied as in fp32. All others are rounded, to 8 bits (each of both by at most 2^-8 of
+ * it), or to 16 in two parts, of whose products the smallest is left out: 2^-16 of it three times. */
+START_TEST(linear_in_bf16)
+{
+  mlff_backend *backend = open_mixed(_i);
+  if (!backend) return;
+  run_all_linear(backend, 128, 0);
+  run_all_linear(backend, 0, backend->splits ? 3.1 * 0x1p-16 : 2.1 * 0x1p-8);
+  mlff_backend_close(backend);
+}
+END_TEST
+
+START_TEST(rounding_to_bf16)
+{
+  mlff_backend *backend = open_mixed(_i);
+  if (!backend) return;
+  const double x[] = {1 + 0x1.8p-9,
+                      1 + 0x1p-8,
+                      1 + 0x1.8p-8,
+                      -1 - 0x1.01p-8,
+                      1 + 3 * 0x1p-8,
+                      -1 - 3 * 0x1p-8,
+                      0x1p-126,
+                      0x1.fffep-127,
+                      1 + 0x1p-14,
+                      3e38,
+                      0};
+  const double high[] = {1, 1, 1 + 0x1p-7, -1 - 0x1p-7, 1 + 0x1p-6, -1 - 0x1p-6, 0x1p-126, 0, 1, 3e38, 0};
+  for (size_t k = 0; k < sizeof x / sizeof *x; k++) {
+    /* weights and rows are rounded by other code */
+    const double relative = x[k] > 1e38 ? 0x1p-8 : 0, wanted = backend->splits && k != 7 ? x[k] : high[k];
+    near_one(one_product(backend, x[k], 1), wanted, relative * x[k]);
+    near_one(one_product(backend, 1, x[k]), wanted, relative * x[k]);
+  }
+  near_one(one_product(backend, 1 + 0x1.01p-8, 1 + 0x1.01p-8), 1 + (backend->splits ? 0x1.02p-7 : 0x1p-6 + 0x1p-14),
+           0x1p-15);
+  ck_assert(isnan(one_product(backend, NAN, 1)) && isnan(one_product(backend, 1, NAN)));
+  ck_assert(!isfinite(one_product(backend, INFINITY, 1)) && !isfinite(one_product(backend, -INFINITY, 1)));
+  mlff_backend_close(backend);
+}
+END_TEST
+
+/* A row's numbers do not depend on the rows beside it, nor on where blocks of rows end: ranks may share them out. */
+START_TEST(rows_in_bf16_are_on_their_own)
+{
+  enum { ROWS = 500, IN = 301, OUT = 50 };
+  mlff_backend *backend = open_mixed(_i);
+  if (!backend) return;
+  mlff_error error = {0};
+  mlff_linear linear = {0};
+  test_rng rng = {.state = 5};
+  double *weight = random_array(&rng, IN * OUT), *x = random_array(&rng, ROWS * IN);
+  test_ok(backend->ops->linear_pack(backend, &linear, weight, NULL, OUT, IN, 0, &error), error);
+  mlff_buf dev_x = reals_to_backend(backend, x, ROWS * IN), y[2];
+  for (int k = 0; k < 2; k++) y[k] = reals_to_backend(backend, x, ROWS * OUT);
+  mlff_linear_args args = {.n_rows = ROWS, .x = dev_x.data, .ldx = IN, .y = y[0].data, .ldy = OUT};
+  backend->ops->linear(backend, &linear, &args);
+  for (int64_t row = 0, n = 1; row < ROWS; row += n, n = n % 41 + 5) {
+    args.n_rows = ROWS - row < n ? ROWS - row : n;
+    args.x = mlff_at(backend, dev_x.data, row * IN);
+    args.y = mlff_at(backend, y[1].data, row * OUT);
+    backend->ops->linear(backend, &linear, &args);
+  }
+  ck_assert_int_eq(memcmp(y[0].data, y[1].data, ROWS * OUT * sizeof(float)), 0);
+  mlff_linear_release(backend, &linear);
+  mlff_buf_release(backend, &dev_x);
+  for (int k = 0; k < 2; k++) mlff_buf_release(backend, &y[k]);
+  free(weight);
+  free(x);
+  mlff_backend_close(backend);
+}
+END_TEST
+
+/* One bf16 for a number takes half of the memory of floats, two take the same. */
+START_TEST(bf16_takes_half_of_the_memory)
+{
+  mlff_backend *backend = open_mixed(_i);
+  if (!backend) return;
+  mlff_error error = {0};
+  mlff_linear linear = {0};
+  test_rng rng = {.state = 5};
+  double *weight = random_array(&rng, 256 * 256);
+  test_ok(backend->ops->linear_pack(backend, &linear, weight, NULL, 256, 256, 0, &error), error);
+  ck_assert_uint_eq(linear.packed.capacity, 256 * 256 * (backend->splits ? 4 : 2));
+  ck_assert_uint_eq(backend->memory.bytes, linear.packed.capacity + linear.bias.capacity + bytes_kept(backend));
+  mlff_linear_release(backend, &linear);
+  free(weight);
+  mlff_backend_close(backend);
+}
+END_TEST
+
+static const mlff_ops *right_ops;
+
+static void linear_off_by_one(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *args)
+{
+  right_ops->linear(backend, linear, args);
+  ((float *) args->y)[args->ldy * (args->n_rows - 1) + linear->n_out - 1] += 1.0F;
+}
+
+static void linear_off_by_rounding(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *args)
+{
+  right_ops->linear(backend, linear, args);
+  ((float *) args->y)[0] += (float) linear->n_in * 0x1p-17F * ((float *) args->y)[0];
+}
+
+/* Backends with instructions compare them with their twins when they are opened: wrong products are an error, in one place
+ * and by little. */
+START_TEST(wrong_instructions_are_found)
+{
+  mlff_error error = {0};
+  mlff_backend *backend = open_mixed(1);
+  const mlff_ops *own = backend->ops;
+  mlff_ops other;
+  right_ops = own;
+  for (int path = 0; path < 3; path++) {
+    if (!mlff_cpu_fill_mixed(&other, mixed_paths[path]) || !mlff_cpu_has_kernels(mixed_paths[path])) continue;
+    test_ok(mlff_cpu_compare_products(backend, &other, &error), error);
+    ck_assert_int_eq(backend->splits, 1);
+  }
+  void (*const wrong[])(mlff_backend *, const mlff_linear *, const mlff_linear_args *) = {linear_off_by_one,
+                                                                                          linear_off_by_rounding};
+  for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+    mlff_ops broken = *own;
+    broken.linear = wrong[k];
+    backend->ops = &broken;
+    test_fails(mlff_cpu_compare_products(backend, own, &error), error, MLFF_E_NUMERIC, "use precision fp32");
+  }
+  backend->ops = own;
   mlff_backend_close(backend);
 }
 END_TEST
@@ -273,6 +439,13 @@ static Suite *make_suite(void)
   TCase *tcase = tcase_create("all");
   tcase_add_loop_test(tcase, linear_matches_plain_loops, 0, n_backends());
   tcase_add_loop_test(tcase, activations_have_limits, 0, n_backends());
+  if (N_CPU_BACKENDS) {
+    tcase_add_loop_test(tcase, linear_in_bf16, 0, N_MIXED);
+    tcase_add_loop_test(tcase, rounding_to_bf16, 0, N_MIXED);
+    tcase_add_loop_test(tcase, rows_in_bf16_are_on_their_own, 0, N_MIXED);
+    tcase_add_loop_test(tcase, bf16_takes_half_of_the_memory, 0, N_MIXED);
+    tcase_add_test(tcase, wrong_instructions_are_found);
+  }
   tcase_add_loop_test(tcase, linear_on_tensor_cores, 0, n_backends() > N_CPU_BACKENDS);
   tcase_add_loop_test(tcase, many_products_are_as_one_by_one, N_CPU_BACKENDS, n_backends());
   suite_add_tcase(suite, tcase);

@@ -2,6 +2,8 @@
  * and kernel path, against plain loops in double. */
 #include "backends.h"
 
+#include "backend/kernels.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,8 +167,8 @@ START_TEST(backends_open_by_name)
   test_fails(mlff_backend_open("tpu", 0, NULL, NULL, &backend, &error), error, MLFF_E_ARG, "use auto, cpu");
   test_fails(mlff_backend_open("cudax", 0, NULL, NULL, &backend, &error), error, MLFF_E_ARG, "cudax");
   test_fails(mlff_backend_open("cpu", 0, "fp16", NULL, &backend, &error), error, MLFF_E_ARG, "use fp32");
-  test_fails(mlff_backend_open("cpu", 0, "mixed", NULL, &backend, &error), error, MLFF_E_UNSUPPORTED, "fp32 or fp64");
   test_fails(mlff_backend_open("cpu", 0, "fp32", "sse9", &backend, &error), error, MLFF_E_ARG, "avx512");
+  test_fails(mlff_backend_open("cpu", 0, "fp32", "amx", &backend, &error), error, MLFF_E_ARG, "precision mixed");
   ck_assert_ptr_null(backend);
   test_fails(mlff_backend_open("cuda:x", 0, NULL, NULL, &backend, &error), error, MLFF_E_ARG, "number from 0 on");
   test_fails(mlff_backend_open("cuda", 0, NULL, "avx2", &backend, &error), error, MLFF_E_ARG, "device cpu");
@@ -179,6 +181,38 @@ START_TEST(backends_open_by_name)
   test_ok(mlff_backend_open("auto", 0, "fp64", "generic", &backend, &error), error);
   ck_assert_str_eq(backend->name, "cpu64");
   mlff_backend_close(backend);
+}
+END_TEST
+
+/* Precision mixed of the CPU: instructions where they are, else an error that says which ones are missing; products without
+ * them only by name. */
+START_TEST(mixed_or_a_reason)
+{
+  static const char *const paths[] = {"amx", "avx512_bf16", "avx512", "avx2", "generic"};
+  mlff_error error = {0};
+  mlff_backend *backend = NULL;
+  for (int k = 0; k < 5; k++) {
+    const mlff_status status = mlff_backend_open("cpu", 0, "mixed", paths[k], &backend, &error);
+    ck_assert_int_eq(status, mlff_cpu_has_kernels(paths[k]) ? MLFF_OK : MLFF_E_UNSUPPORTED);
+    ck_assert_int_eq(!status, !mlff_cpu_lacks(paths[k]));
+    if (status) {
+      ck_assert_msg(strstr(error.text, mlff_cpu_lacks(paths[k])) && strstr(error.text, "precision fp32"), "%s",
+                    error.text);
+      continue;
+    }
+    ck_assert_str_eq(backend->precision, "mixed");
+    ck_assert_uint_eq(backend->real_size, sizeof(float));
+    mlff_backend_close(backend);
+  }
+  if (mlff_cpu_has_kernels("avx512_bf16")) {
+    test_ok(mlff_backend_open("cpu", 0, "mixed", NULL, &backend, &error), error);
+    ck_assert_str_eq(backend->kernels, mlff_cpu_has_kernels("amx") ? "amx" : "avx512_bf16");
+    mlff_backend_close(backend);
+    return;
+  }
+  test_fails(mlff_backend_open("cpu", 0, "mixed", "auto", &backend, &error), error, MLFF_E_UNSUPPORTED, "use fp32");
+  ck_assert_msg(strstr(error.text, "amx no") && strstr(error.text, "avx512_bf16 no") && strstr(error.text, "generic"),
+                "%s", error.text);
 }
 END_TEST
 
@@ -240,6 +274,7 @@ static Suite *make_suite(void)
   suite_add_tcase(suite, edges);
   TCase *backend = tcase_create("backend");
   tcase_add_test(backend, backends_open_by_name);
+  tcase_add_test(backend, mixed_or_a_reason);
   tcase_add_test(backend, gpu_or_a_reason);
   tcase_add_test(backend, buffers_grow_and_are_counted);
   suite_add_tcase(suite, backend);

@@ -20,7 +20,7 @@ class Check(unittest.TestCase):
         done = check()
         text = done.stdout.decode()
         self.assertEqual(done.returncode, 3, text)
-        for word in ("libyaml", "kernels generic", "huge pages ", "cuda ", "GPU-aware", "no GPU can be used: "):
+        for word in ("libyaml", "kernels generic", "mixed    amx ", "avx512_bf16 ", "huge pages ", "cuda ", "GPU-aware", "no GPU can be used: "):
             self.assertIn(word, text)
 
     def test_json(self):
@@ -33,6 +33,8 @@ class Check(unittest.TestCase):
         self.assertEqual(found["cuda"]["n_usable"], 0)
         self.assertTrue(found["cuda"]["why_none"])
         self.assertIn("generic", found["kernels"])
+        for name in ("amx", "avx512_bf16"):
+            self.assertRegex(found["mixed"], rf"{name} (yes|no: not [a-z]+)")
         self.assertIn(found["huge_pages"], ("always", "madvise", "never", ""))
         self.assertGreater(found["processors"], 0)
 

@@ -327,8 +327,9 @@ START_TEST(forecast_is_what_happens)
   test_model file =
       _i < TEST_N_MODELS ? test_model_nth(_i, test_three_elements()) : test_model_orb(test_three_elements());
   mlff_error error = {.code = MLFF_OK};
-  for (int is_double = 0; is_double < 2; is_double++) {
-    mlff_model *model = test_model_open(&file, is_double ? "fp64" : "fp32");
+  static const char *const precisions[] = {"fp32", "fp64", "mixed"};
+  for (int p = 0; p < 3; p++) {
+    mlff_model *model = test_model_open_for(&file, precisions[p], p == 2 ? "generic" : NULL, NULL);
     test_atoms atoms = test_water_box(4, 2);
     test_atoms_species(&atoms, hco, 3);
     mlff_system *system = test_system(&atoms, mlff_model_info(model)->cutoff + 0.5);

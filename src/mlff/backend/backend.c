@@ -4,6 +4,7 @@
 #include "cpu/backend_cpu.h"
 #include "cuda.h"
 #include "dry.h"
+#include "kernels.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,24 +13,6 @@
 static int is(const char *text, const char *word)
 {
   return strcmp(text, word) == 0;
-}
-
-static mlff_status choose_kernels(const char *asked, const char **kernels, mlff_error *error)
-{
-  static const char *const paths[] = {"generic", "avx2", "avx512"};
-  if (!asked || is(asked, "auto")) {
-    *kernels = mlff_cpu_best_kernels();
-    return MLFF_OK;
-  }
-  for (int k = 0; k < 3; k++) {
-    if (!is(asked, paths[k])) continue;
-    if (!mlff_cpu_has_kernels(asked))
-      return mlff_fail(error, MLFF_E_UNSUPPORTED, "kernels '%s': this processor cannot run them; use 'auto' (here: %s)",
-                       asked, mlff_cpu_best_kernels());
-    *kernels = paths[k];
-    return MLFF_OK;
-  }
-  return mlff_fail(error, MLFF_E_ARG, "kernels '%s' is unknown; use auto, generic, avx2 or avx512", asked);
 }
 
 /* ---- which device ------------------------------------------------------------------------------------------------ */
@@ -89,17 +72,30 @@ static mlff_status check_precision(const char *asked, const char **precision, ml
 
 static void close_cpu(mlff_backend *backend)
 {
+  mlff_buf_release(backend, &((mlff_cpu_backend *) backend)->rounded);
   free(backend); /* the base is the first member of what was allocated */
+}
+
+static mlff_status fill_cpu(mlff_cpu_backend *cpu, mlff_error *error)
+{
+  const mlff_backend *b = &cpu->base;
+  const int is_mixed = is(b->precision, "mixed");
+  mlff_ops portable; /* compute the same without instructions for it */
+  const char *common = mlff_cpu_common_kernels(b->kernels), *twin = is(b->kernels, "amx") ? "generic" : "avx512";
+  if (!mlff_cpu_fill_ops(&cpu->ops, b->real_size, common) || (is_mixed && !mlff_cpu_fill_mixed(&cpu->ops, b->kernels)))
+    return mlff_fail(error, MLFF_E_UNSUPPORTED, "kernels '%s' were not compiled into this build; use 'auto'",
+                     b->kernels);
+  mlff_ops_fill_dry(&cpu->dry, &cpu->ops);
+  if (is(common, b->kernels)) return MLFF_OK;
+  mlff_cpu_fill_mixed(&portable, twin);
+  return mlff_cpu_compare_products(&cpu->base, &portable, error);
 }
 
 static mlff_status open_cpu(const char *kernels, const char *precision, mlff_backend **backend, mlff_error *error)
 {
   const int is_double = is(precision, "fp64");
   const char *path = NULL;
-  if (is(precision, "mixed"))
-    return mlff_fail(error, MLFF_E_UNSUPPORTED,
-                     "precision 'mixed' is for GPUs, whose tensor cores it uses; with 'device cpu' use fp32 or fp64");
-  MLFF_TRY(choose_kernels(kernels, &path, error));
+  MLFF_TRY(mlff_cpu_choose_kernels(kernels, precision, &path, error));
   mlff_cpu_backend *cpu = calloc(1, sizeof *cpu);
   if (!cpu) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a backend");
   cpu->base = (mlff_backend){.name = is_double ? "cpu64" : "cpu",
@@ -108,15 +104,15 @@ static mlff_status open_cpu(const char *kernels, const char *precision, mlff_bac
                              .real_size = is_double ? sizeof(double) : sizeof(float),
                              .ops = &cpu->ops,
                              .dry = &cpu->dry,
+                             .splits = is(precision, "mixed"), /* docs/decisions/0008 */
                              .number = -1,
                              .close = close_cpu};
-  if (!mlff_cpu_fill_ops(&cpu->ops, cpu->base.real_size, path)) {
-    free(cpu);
-    return mlff_fail(error, MLFF_E_UNSUPPORTED, "kernels '%s' were not compiled into this build; use 'auto'", path);
-  }
-  mlff_ops_fill_dry(&cpu->dry, &cpu->ops);
-  *backend = &cpu->base;
-  return MLFF_OK;
+  const mlff_status status = fill_cpu(cpu, error);
+  if (status)
+    close_cpu(&cpu->base);
+  else
+    *backend = &cpu->base;
+  return status;
 }
 
 /* GPU local_rank modulo their number; 0 when there is none, which opening it will say. */

@@ -25,7 +25,7 @@ typedef struct mlff_buf {
 
 struct mlff_backend {
   const char *name;      /* "cpu", "cpu64", "cuda", "cuda64"              */
-  const char *kernels;   /* "generic", "avx2", "avx512"; "sm_90" of GPUs  */
+  const char *kernels;   /* as below; "sm_90" of GPUs                     */
   const char *precision; /* "fp32", "fp64", "mixed"                       */
   size_t real_size;      /* sizeof(real): 4 or 8                          */
   const mlff_ops *ops;
@@ -36,6 +36,7 @@ struct mlff_backend {
   size_t *forecast;     /* not NULL: nothing is allocated or computed, bytes that would be allocated are added here */
   unsigned n_forecasts; /* number of the forecast in progress, or of the last one */
   const mlff_ops *dry;  /* operations for forecasts, which only reserve; NULL where the plain ones know of `forecast` */
+  int splits;           /* precision mixed of the CPU: matrices are packed as sums of two bf16; 0 in tests, one */
   int number;           /* of the GPU; -1 on the CPU */
   char device_id[24];   /* of the GPU, whatever its number: its PCI address; empty on the CPU */
   char kernels_text[16]; /* kernels, where it is made at run time */
@@ -44,7 +45,7 @@ struct mlff_backend {
 };
 
 /* Opens a backend. device: NULL, "auto", "cpu", "cuda[:N]"; precision: NULL, "fp32", "fp64", "mixed"; kernels: NULL,
- * "auto", "generic", "avx2", "avx512". An unknown or unavailable one is an error that lists what there is. "auto" is
+ * "auto" or a path (kernels.h). An unknown or unavailable one is an error that lists what there is. "auto" is
  * a GPU that can be used, else the CPU, and `why` says why; naming kernels of the CPU means the CPU. "auto" and "cuda"
  * take GPU local_rank modulo the number of GPUs. */
 mlff_status mlff_backend_open(const char *device, int local_rank, const char *precision, const char *kernels,
@@ -64,7 +65,7 @@ static inline void *mlff_at(const mlff_backend *backend, const void *array, int6
 
 /* Best kernel path of this processor: "avx512", "avx2" or "generic". */
 const char *mlff_cpu_best_kernels(void);
-/* 1 if this processor and this build can run the kernel path. */
+/* 1 if this processor and this build can run the kernel path (kernels.h says why not). */
 int mlff_cpu_has_kernels(const char *kernels);
 
 #endif

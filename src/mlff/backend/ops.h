@@ -19,6 +19,7 @@
 typedef struct mlff_linear {
   int n_in, n_out; /* of the product that it performs (after transposition) */
   int transposed;  /* packed for the backward pass                           */
+  int n_parts;     /* cpu/linear_mixed.c: bf16 numbers that a number is the sum of, 1 or 2 */
   mlff_buf packed, bias;
 } mlff_linear;
 

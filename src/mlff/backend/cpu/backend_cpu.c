@@ -1,4 +1,4 @@
-/* backend_cpu.c: memory of the CPU backends and the choice of kernel path at run time. */
+/* backend_cpu.c: memory of the CPU backends, and the operations of a kernel path. */
 #include "backend_cpu.h"
 
 #include <string.h>
@@ -99,25 +99,30 @@ static mlff_status exchange_sum_cpu(mlff_backend *backend, const mlff_halo *halo
 #define DECLARE(real, kernels) void ops_cpu_##real##_##kernels(mlff_ops *);
 KERNEL_PATHS(DECLARE)
 
-int mlff_cpu_has_kernels(const char *kernels)
-{
-  if (strcmp(kernels, "generic") == 0) return 1;
+/* The same of products in bf16. */
+#define MIXED_PATHS(X) X(generic) AVX2_MIXED(X) AVX512_MIXED(X) AVX512_BF16_MIXED(X) AMX_MIXED(X)
 #if MLFF_HAVE_AVX2
-  __builtin_cpu_init();
-  if (strcmp(kernels, "avx2") == 0) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#define AVX2_MIXED(X) X(avx2)
+#else
+#define AVX2_MIXED(X)
 #endif
 #if MLFF_HAVE_AVX512
-  if (strcmp(kernels, "avx512") == 0)
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
+#define AVX512_MIXED(X) X(avx512)
+#else
+#define AVX512_MIXED(X)
 #endif
-  return 0;
-}
-
-const char *mlff_cpu_best_kernels(void)
-{
-  return mlff_cpu_has_kernels("avx512") ? "avx512" : mlff_cpu_has_kernels("avx2") ? "avx2" : "generic";
-}
+#if MLFF_HAVE_AVX512_BF16
+#define AVX512_BF16_MIXED(X) X(avx512_bf16)
+#else
+#define AVX512_BF16_MIXED(X)
+#endif
+#if MLFF_HAVE_AMX
+#define AMX_MIXED(X) X(amx)
+#else
+#define AMX_MIXED(X)
+#endif
+#define DECLARE_MIXED(kernels) void ops_mixed_f32_##kernels(mlff_ops *);
+MIXED_PATHS(DECLARE_MIXED)
 
 int mlff_cpu_fill_ops(mlff_ops *ops, size_t real_size, const char *kernels)
 {
@@ -140,5 +145,16 @@ int mlff_cpu_fill_ops(mlff_ops *ops, size_t real_size, const char *kernels)
     return 1;                                                         \
   }
   KERNEL_PATHS(FILL)
+  return 0;
+}
+
+int mlff_cpu_fill_mixed(mlff_ops *ops, const char *kernels)
+{
+#define FILL_MIXED(path)             \
+  if (strcmp(kernels, #path) == 0) { \
+    ops_mixed_f32_##path(ops);       \
+    return 1;                        \
+  }
+  MIXED_PATHS(FILL_MIXED)
   return 0;
 }

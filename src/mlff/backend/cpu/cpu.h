@@ -12,6 +12,11 @@ typedef vreal mlff_value;
 mlff_status MLFF_CPU(linear_pack_cpu)(mlff_backend *, mlff_linear *, const double *weight, const double *bias,
                                       int n_out, int n_in, int transpose, mlff_error *);
 void MLFF_CPU(linear_cpu)(mlff_backend *, const mlff_linear *, const mlff_linear_args *);
+/* linear_mixed.c: the same in bf16; and both into a table. */
+mlff_status MLFF_CPU(linear_pack_mixed)(mlff_backend *, mlff_linear *, const double *weight, const double *bias,
+                                        int n_out, int n_in, int transpose, mlff_error *);
+void MLFF_CPU(linear_mixed)(mlff_backend *, const mlff_linear *, const mlff_linear_args *);
+void MLFF_CPU(ops_mixed)(mlff_ops *);
 mlff_status MLFF_CPU(edges_cpu)(mlff_backend *, const mlff_graph *, double cutoff, mlff_edges *, mlff_error *);
 mlff_status MLFF_CPU(forces_cpu)(mlff_backend *, const mlff_forces_args *, mlff_error *);
 

@@ -1,0 +1,201 @@
+/* kernels.c: the choice of a kernel path of the CPU, and whether it can be run. */
+#if defined(__linux__)
+#define _GNU_SOURCE /* syscall */
+#endif
+
+#include "kernels.h"
+
+#include "backend.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#if MLFF_HAVE_AVX2
+#include <cpuid.h>
+#endif
+#if MLFF_HAVE_AMX && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+static int is(const char *text, const char *word)
+{
+  return strcmp(text, word) == 0;
+}
+
+/* ---- what there is --------------------------------------------------------------------------------------------------- */
+
+#define NO_BUILD "not in this build"
+#define NO_PROCESSOR "not in this processor"
+#define NO_SYSTEM "not enabled by the operating system"
+
+static const char *lacks_avx2(void)
+{
+#if MLFF_HAVE_AVX2
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? NULL : NO_PROCESSOR;
+#else
+  return NO_BUILD;
+#endif
+}
+
+static const char *lacks_avx512(void)
+{
+#if MLFF_HAVE_AVX512
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                 __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+                 __builtin_cpu_supports("fma")
+             ? NULL
+             : NO_PROCESSOR;
+#else
+  return NO_BUILD;
+#endif
+}
+
+#if MLFF_HAVE_AVX512_BF16 || MLFF_HAVE_AMX
+enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, AVX512_BF16 = 1 << 5 }; /* leaf 7: EDX of 0, EAX of 1 */
+
+static unsigned features_of_leaf7(int sub_leaf)
+{
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__get_cpuid_count(7, (unsigned) sub_leaf, &a, &b, &c, &d)) return 0;
+  return sub_leaf ? a : d;
+}
+#endif
+
+static const char *lacks_avx512_bf16(void)
+{
+#if MLFF_HAVE_AVX512_BF16
+  if (lacks_avx512()) return lacks_avx512(); /* with it the system keeps its registers */
+  return features_of_leaf7(1) & AVX512_BF16 ? NULL : NO_PROCESSOR;
+#else
+  return NO_BUILD;
+#endif
+}
+
+#if MLFF_HAVE_AMX && defined(__linux__)
+enum { ARCH_GET_XCOMP_SUPP = 0x1021, ARCH_REQ_XCOMP_PERM = 0x1023, XTILE_CFG = 17, XTILE_DATA = 18 };
+
+static int system_keeps_tiles(void)
+{
+  uint32_t low, high;
+  uint64_t supported = 0;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0)); /* which registers are kept */
+  return low >> XTILE_CFG & low >> XTILE_DATA & 1u && !syscall(SYS_arch_prctl, ARCH_GET_XCOMP_SUPP, &supported) &&
+         supported >> XTILE_DATA & 1u;
+}
+
+/* Programs have to ask for the 8 KiB of tiles, once; it holds for all threads that are started after it and for this one. */
+static int may_use_tiles(void)
+{
+  return !syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XTILE_DATA);
+}
+
+static const char *lacks_amx(void)
+{
+  const unsigned wanted = AMX_TILE | AMX_BF16;
+  if (lacks_avx512_bf16()) return lacks_avx512_bf16(); /* for what is not a product */
+  if ((features_of_leaf7(0) & wanted) != wanted) return NO_PROCESSOR;
+  return system_keeps_tiles() ? NULL : NO_SYSTEM;
+}
+#else
+static int may_use_tiles(void)
+{
+  return 0;
+}
+
+static const char *lacks_amx(void)
+{
+  return NO_BUILD;
+}
+#endif
+
+static const struct {
+  const char *name;
+  const char *(*lacks)(void);
+} paths[] = {{"avx2", lacks_avx2}, {"avx512", lacks_avx512}, {"avx512_bf16", lacks_avx512_bf16}, {"amx", lacks_amx}};
+
+const char *mlff_cpu_lacks(const char *kernels)
+{
+  for (size_t k = 0; k < sizeof paths / sizeof *paths; k++)
+    if (is(kernels, paths[k].name)) return paths[k].lacks();
+  return is(kernels, "generic") ? NULL : "not known";
+}
+
+int mlff_cpu_has_kernels(const char *kernels)
+{
+  return !mlff_cpu_lacks(kernels);
+}
+
+const char *mlff_cpu_best_kernels(void)
+{
+  return mlff_cpu_has_kernels("avx512") ? "avx512" : mlff_cpu_has_kernels("avx2") ? "avx2" : "generic";
+}
+
+static int is_for_products(const char *kernels)
+{
+  return is(kernels, "amx") || is(kernels, "avx512_bf16");
+}
+
+const char *mlff_cpu_common_kernels(const char *kernels)
+{
+  return is_for_products(kernels) ? "avx512" : kernels;
+}
+
+void mlff_cpu_describe_mixed(char *text, size_t size)
+{
+  const char *const no_amx = mlff_cpu_lacks("amx"), *const no_dot = mlff_cpu_lacks("avx512_bf16");
+  snprintf(text, size, "amx %s%s, avx512_bf16 %s%s", no_amx ? "no: " : "yes", no_amx ? no_amx : "",
+           no_dot ? "no: " : "yes", no_dot ? no_dot : "");
+}
+
+/* ---- the choice ------------------------------------------------------------------------------------------------------ */
+
+static mlff_status choose_for_mixed(const char **kernels, mlff_error *error)
+{
+  char found[200];
+  *kernels = !mlff_cpu_lacks("amx") && may_use_tiles() ? "amx" : "avx512_bf16";
+  if (!mlff_cpu_lacks(*kernels)) return MLFF_OK;
+  mlff_cpu_describe_mixed(found, sizeof found);
+  return mlff_fail(error, MLFF_E_UNSUPPORTED,
+                   "precision 'mixed' of the CPU needs instructions for products in bf16 (%s): use fp32; or, to try it "
+                   "and slower than fp32, name kernels that compute the same without them: generic, avx2 or avx512",
+                   found);
+}
+
+static mlff_status check_path(const char *asked, int is_mixed, mlff_error *error)
+{
+  const char *const lacks = mlff_cpu_lacks(asked);
+  if (is_for_products(asked) && !is_mixed)
+    return mlff_fail(error, MLFF_E_ARG, "kernels '%s' are for precision mixed; use 'auto' (here: %s)", asked,
+                     mlff_cpu_best_kernels());
+  if (lacks)
+    return mlff_fail(error, MLFF_E_UNSUPPORTED, "kernels '%s': %s; use %s'auto' (here: %s)", asked, lacks,
+                     is_mixed ? "precision fp32 and " : "", mlff_cpu_best_kernels());
+  if (is(asked, "amx") && !may_use_tiles())
+    return mlff_fail(
+        error, MLFF_E_UNSUPPORTED,
+        "kernels 'amx': the operating system does not allow this program to use tiles (an alternate signal "
+        "stack may be too small for them); use 'avx512_bf16', or precision fp32");
+  return MLFF_OK;
+}
+
+mlff_status mlff_cpu_choose_kernels(const char *asked, const char *precision, const char **kernels, mlff_error *error)
+{
+  static const char *const names[] = {"generic", "avx2", "avx512", "avx512_bf16", "amx"};
+  const int is_mixed = is(precision, "mixed");
+  if (!asked || is(asked, "auto")) {
+    *kernels = mlff_cpu_best_kernels();
+    return is_mixed ? choose_for_mixed(kernels, error) : MLFF_OK;
+  }
+  for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+    if (!is(asked, names[k])) continue;
+    MLFF_TRY(check_path(asked, is_mixed, error));
+    *kernels = names[k];
+    return MLFF_OK;
+  }
+  return mlff_fail(error, MLFF_E_ARG, "kernels '%s' is unknown; use auto, generic, avx2, avx512, avx512_bf16 or amx",
+                   asked);
+}
