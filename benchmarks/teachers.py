@@ -2,6 +2,7 @@
 
   benchmarks/teachers.py profiles  [options]   writes results/orb_v2_profile.json and results/ani2x_profile.json
   benchmarks/teachers.py baselines [options]   writes results/teacher-baselines.json
+  benchmarks/teachers.py precisions [options]  writes results/teacher-precisions.json
 
 profiles: reports of fix mlffprof for Orb-v2 on silicon and ANI-2x on water (docs/profile.schema.json), with a list `scaling`
 over 32 to about 1024 atoms beside the usual fields. Orb-v2 has random weights of full size, and says so in name and notes:
@@ -11,11 +12,15 @@ parameters in the folder of --shared.
 baselines: orb-models, TorchANI and SchNetPack in the Python that MLFF_TORCH_PYTHON names, on structures of the same sizes,
 with one and two threads, in turn, with glibc told to keep large buffers (its default costs PyTorch up to half of its time).
 
+precisions: `mlff time` of both with precision fp32 and mixed, in turn, on one core of a CPU that has AMX or AVX512-BF16 (an error
+elsewhere; with --kernels generic, avx2 or avx512 the slow form of mixed that needs neither).
+
 Timings only mean something on a machine with nothing else to do.
 """
 
 import argparse
 import datetime
+import json
 import os
 import statistics
 import subprocess
@@ -32,7 +37,8 @@ from speed_parts import Skip, _tools, converted
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "python"))
-from mlff_tools import profiles  # noqa: E402
+from mlff_tools import engine, profiles  # noqa: E402
+from mlff_tools import structures as xyz  # noqa: E402
 
 # Cells of silicon and molecules of water along each direction: 32 to 1024 and 36 to 1029 atoms.
 SILICON = ((2, 2, 1), (2, 2, 2), (4, 2, 2), (4, 4, 2), (4, 4, 4), (8, 4, 4))
@@ -183,13 +189,81 @@ def run_baselines(context, args):
     print("written: " + path + "".join(f"\nskipped: {k}: {v}" for k, v in skipped.items()))
 
 
+# ---- precisions -------------------------------------------------------------------------------------------------------
+
+SYMBOLS = {1: "H", 8: "O", 14: "Si"}
+PRECISIONS = ("fp32", "mixed")
+
+
+def write_structure(path, structure):
+    xyz.write_xyz(path, [{"name": "timed", "elements": [SYMBOLS[z] for z in structure["numbers"]],
+                          "positions": np.array(structure["positions"]), "cell": np.array(structure["cell"])}])
+
+
+def time_model(context, program, model, structure, precision, kernels, calls):
+    """What `mlff time --json` says of one model on one core."""
+    command = ["taskset", "-c", str(context.cores[0]), program, "time", model, structure, "--device", "cpu", "--json",
+               "--precision", precision, "--kernels", kernels if precision == "mixed" else "auto", "--calls", str(calls)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        raise speed_lammps.RunError(f"{' '.join(command)}: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
+def compare_precisions(context, program, name, model, structure, args):
+    """A row: medians over rounds of the medians of both precisions, measured in turn."""
+    path = os.path.join(context.work, f"{name}-{len(structure['numbers'])}.xyz")
+    write_structure(path, structure)
+    found = {p: time_model(context, program, model, path, p, args.kernels, 2) for p in PRECISIONS}
+    calls = max(2, round(1000.0 * context.seconds / found["fp32"]["median_ms"]))
+    medians = {p: [] for p in PRECISIONS}
+    for _ in range(args.rounds):
+        for p in PRECISIONS:
+            found[p] = time_model(context, program, model, path, p, args.kernels, calls)
+            medians[p].append(found[p]["median_ms"])
+    middle = {p: statistics.median(medians[p]) for p in PRECISIONS}
+    ratios = [a / b for a, b in zip(medians["fp32"], medians["mixed"])]
+    return {"model": name, "n_atoms": len(structure["numbers"]), "calls": calls, "rounds": args.rounds,
+            "kernels": {p: found[p]["kernels"] for p in PRECISIONS}, "median_ms": middle,
+            "gain": statistics.median(ratios), "gain_lowest": min(ratios), "gain_highest": max(ratios)}
+
+
+def run_precisions(context, args):
+    program = engine.find_program(os.path.join(args.build, "mlff") if os.path.exists(os.path.join(args.build, "mlff")) else None)
+    orb = os.path.join(context.work, "orb-v2-random")
+    _tools(context, "mlff_tools.convert", "orb", "--random", "1", "--elements", "H,O,Si", "--no-self-test", "-o", orb)
+    models, skipped = [("orb_v2", orb + ".yaml", speed_systems.rattled_silicon, SILICON)], {}
+    try:
+        models.append(("ani2x", converted(context, "ani", "ani-2x"), water, WATER))
+    except Skip as reason:
+        skipped["ani2x"] = str(reason)
+    rows = []
+    for name, model, make, sizes in models:
+        structures = [make(c) for c in sizes[:args.sizes]] if args.sizes else [make(c) for c in sizes]
+        for structure in structures:
+            row = compare_precisions(context, program, name, model, structure, args)
+            rows.append(row)
+            print(f"{name:8s}{row['n_atoms']:6d} atoms: fp32 ({row['kernels']['fp32']}) {row['median_ms']['fp32']:10.2f} ms, mixed "
+                  f"({row['kernels']['mixed']}) {row['median_ms']['mixed']:10.2f} ms: {row['gain']:.2f} times as fast "
+                  f"({row['gain_lowest']:.2f} to {row['gain_highest']:.2f})", flush=True)
+    now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+    path = os.path.join(args.out, "teacher-precisions.json")
+    profiles.write_json(path, {"format": "mlff-precisions/1", "date": now, "notes": {"orb_v2": RANDOM},
+                               "conditions": speed_conditions.describe(context), "rows": rows, "skipped": skipped})
+    print("written: " + path + "".join(f"\nskipped: {k}: {v}" for k, v in skipped.items()))
+
+
+PARTS = {"profiles": run_profiles, "baselines": run_baselines, "precisions": run_precisions}
+
+
 def main(argv=None):
     parser = argparse.ArgumentParser(prog="teachers.py", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("profiles", "baselines"))
+    parser.add_argument("what", choices=tuple(PARTS))
     parser.add_argument("--build", default=os.path.join(ROOT, "build"), help="build folder (default: build)")
     parser.add_argument("--lmp", help="LAMMPS program (default: beside this Python)")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of the baselines (default 3)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of baselines and precisions (default 3)")
+    parser.add_argument("--kernels", default="auto", help="kernel path of precision mixed in precisions (default: auto)")
     parser.add_argument("--seconds", type=float, default=5.0, help="wanted length of one measurement (default 5)")
     parser.add_argument("--sizes", type=int, help="only the smallest sizes, so many (default: all)")
     parser.add_argument("--core", type=int, help="core to pin to (default: the last); two threads also use the one before")
@@ -205,8 +279,8 @@ def main(argv=None):
     context = None
     try:
         context = Context(args)
-        (run_profiles if args.what == "profiles" else run_baselines)(context, args)
-    except (speed_lammps.RunError, profiles.ProfileError, Skip) as problem:
+        PARTS[args.what](context, args)
+    except (speed_lammps.RunError, profiles.ProfileError, engine.ModelError, Skip) as problem:
         print(f"teachers.py: error: {problem}", file=sys.stderr)
         return 1
     finally:

@@ -72,6 +72,31 @@ class Teachers(unittest.TestCase):
         self.assertEqual(found["conditions"]["versions"], {"orb": "1.0"})
         self.assertIn("random weights", found["notes"]["orb-models"])
 
+    def test_precisions(self):
+        """Rows of precisions with a program that takes three milliseconds in fp32 and two in mixed; and its refusals."""
+        def answer(context, program, model, structure, precision, kernels, calls):
+            self.assertTrue(os.path.exists(structure) and calls >= 2 and kernels == "amx")
+            return {"median_ms": {"fp32": 3.0, "mixed": 2.0}[precision], "kernels": {"fp32": "avx512", "mixed": "amx"}[precision]}
+
+        with tempfile.TemporaryDirectory() as folder:
+            context = types.SimpleNamespace(shared=folder, work=folder, cores=[0], seconds=0.1)
+            args = types.SimpleNamespace(sizes=2, rounds=3, out=folder, kernels="amx", build=folder)
+            with unittest.mock.patch.multiple(teachers, time_model=answer, _tools=lambda *a: None), \
+                    unittest.mock.patch.object(teachers.engine, "find_program", lambda path: "mlff"), \
+                    unittest.mock.patch.object(teachers.speed_conditions, "describe", lambda c: {"versions": {}}), \
+                    contextlib.redirect_stdout(io.StringIO()) as text:
+                teachers.run_precisions(context, args)
+            with open(os.path.join(folder, "teacher-precisions.json"), encoding="utf-8") as f:
+                found = json.load(f)
+            with self.assertRaisesRegex(teachers.speed_lammps.RunError, "nowhere.yaml"):
+                path = os.path.join(folder, "water.xyz")
+                teachers.write_structure(path, teachers.water((1, 1, 1)))
+                teachers.time_model(context, teachers.engine.find_program(), "nowhere.yaml", path, "mixed", "generic", 2)
+        self.assertEqual([(r["model"], r["n_atoms"], r["gain"]) for r in found["rows"]], [("orb_v2", 32, 1.5), ("orb_v2", 64, 1.5)])
+        self.assertEqual(found["rows"][0]["kernels"], {"fp32": "avx512", "mixed": "amx"})
+        self.assertIn("ani2x", found["skipped"])
+        self.assertIn("1.50 times as fast", text.getvalue())
+
 
 if __name__ == "__main__":
     unittest.main()
