@@ -3,17 +3,19 @@
 # accesses and races, then measures. Stops at the first thing that is wrong, so there are no numbers of wrong results.
 #
 #   benchmarks/gpu/run.sh [OUT]              OUT: directory for logs and gpu.json (default: build-gpu/results)
-#   benchmarks/gpu/run.sh --pack             builds only, and puts what the other call needs into gpu-pack/: for a machine
-#                                            that has a GPU but not all of the packages below; copy the whole checkout
+#   benchmarks/gpu/run.sh --pack             builds only, and puts what the other call needs into gpu-pack/: for a
+#                                            machine with a GPU but not all of the packages below; copy the whole checkout
 #   benchmarks/gpu/run.sh --simulated [OUT]  everything with the simulated device, small: a test of this script
 #
-# Building needs cmake, ninja or make, nvcc, libyaml and Check with headers, python3 with numpy and PyYAML; with gpu-pack/
-# nothing but python3 is needed. PyTorch is compared with where python3 ($PYTHON) has it; compute-sanitizer runs where it
-# is installed. What is left out is said in the summary. SECONDS_LEFT changes the limit of 570 s.
+# Building needs cmake, ninja or make, nvcc, libyaml and Check with headers, python3 with numpy and PyYAML; with
+# gpu-pack/ nothing but python3 is needed. PyTorch is compared with where python3 ($PYTHON) has it; compute-sanitizer runs
+# where it is installed. What is left out is said in the summary. SECONDS_LEFT changes the limit of 570 s; every part has
+# one of its own, so nothing can hang. However it ends, gpu.json has what was measured until then, and the summary.
+# Nothing uses the network. MLFF_GPU_BUILD and MLFF_GPU_PACK are other places for build-gpu/ and gpu-pack/.
 set -eu
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 HERE=$ROOT/benchmarks/gpu
-PACK=$ROOT/gpu-pack
+PACK=${MLFF_GPU_PACK:-$ROOT/gpu-pack}
 BUILD=${MLFF_GPU_BUILD:-$ROOT/build-gpu}
 PYTHON=${PYTHON:-python3}
 WHAT=run
@@ -25,25 +27,39 @@ mkdir -p "$OUT"
 OUT=$(cd "$OUT" && pwd)
 SUMMARY=$OUT/summary.txt
 : >"$SUMMARY"
+rm -f "$OUT"/check.json "$OUT"/bench.json "$OUT"/torch.json "$OUT"/gpu.json
 
 left() { echo $((LIMIT - $(date +%s) + BEGIN)); }
 note() { printf '%4d s  %s\n' "$(($(date +%s) - BEGIN))" "$*" | tee -a "$SUMMARY"; }
 die() { note "STOPPED: $*"; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
-# run NAME COMMAND...: with what is left of the time; the log is OUT/NAME.log
-run() {
-  name=$1
-  shift
-  if ! timeout "$(left)" "$@" >"$OUT/$name.log" 2>&1; then
-    tail -n 30 "$OUT/$name.log"
-    die "$name failed or ran out of time, see $OUT/$name.log"
-  fi
+# limited SECONDS NAME COMMAND...: at most so long, and no longer than what is left, but for the last 5 s; the log is
+# OUT/NAME.log. What does not end when told to is killed. 124 or 137: it ran out of time.
+limited() {
+  most=$1 name=$2
+  shift 2
+  rest=$(($(left) - 5))
+  [ "$most" -le "$rest" ] || most=$rest
+  [ "$most" -ge 1 ] || return 124 # of timeout, 0 would be no limit
+  timeout -k 3 "$most" "$@" >"$OUT/$name.log" 2>&1 </dev/null
 }
-# The same where failing is no reason to stop.
-try() {
-  name=$1
-  shift
-  timeout "$(left)" "$@" >"$OUT/$name.log" 2>&1 || note "$name failed or ran out of time, see $OUT/$name.log"
+# run SECONDS NAME COMMAND...: stops everything when it fails
+run() {
+  limited "$@" && return 0
+  code=$?
+  [ ! -s "$OUT/$name.log" ] || tail -n 30 "$OUT/$name.log"
+  case $code in 124 | 137) die "$name ran out of time" ;; esac
+  die "$name failed, see $OUT/$name.log"
+}
+# The same where that is no reason to stop.
+try() { limited "$@" || note "$name failed or ran out of time, see $OUT/$name.log"; }
+# Whatever happens, gpu.json has what there is.
+finish() {
+  code=$?
+  trap - EXIT
+  timeout -k 3 30 "$PYTHON" "$HERE/bench.py" join "$OUT/check.json" "$OUT/bench.json" "$OUT/torch.json" \
+    --summary "$SUMMARY" --out "$OUT/gpu.json" && echo "results: $OUT/gpu.json"
+  exit $code
 }
 
 # 1. build, or what was built elsewhere
@@ -60,10 +76,10 @@ build() {
   GENERATOR=
   if have ninja; then GENERATOR="-G Ninja"; fi
   # shellcheck disable=SC2086  # words, or none
-  run configure cmake -S "$ROOT" -B "$BUILD" $GENERATOR -DCMAKE_BUILD_TYPE=Release $BACKEND \
+  run 90 configure cmake -S "$ROOT" -B "$BUILD" $GENERATOR -DCMAKE_BUILD_TYPE=Release $BACKEND \
     -DMLFF_BUILD_PLUGIN=OFF -DMLFF_BUILD_EXAMPLES=OFF -DMLFF_BUILD_TESTS=ON
-  run build cmake --build "$BUILD" -j "${JOBS:-$(nproc)}"
-  run models "$PYTHON" "$HERE/shapes.py" "$BUILD/bench-models"
+  run 300 build cmake --build "$BUILD" -j "${JOBS:-$(nproc)}"
+  run 60 models "$PYTHON" "$HERE/shapes.py" "$BUILD/bench-models"
 }
 
 # Programs, test programs, the libraries that a bare machine lacks, and models.
@@ -81,7 +97,8 @@ pack() {
   note "packed: $PACK, $(du -sh "$PACK" | cut -f1)"
 }
 
-if [ "$WHAT" = run ] && [ -x "$PACK/mlff" ]; then
+[ "$WHAT" = pack ] || trap finish EXIT
+if [ "$WHAT" != pack ] && [ -x "$PACK/mlff" ]; then
   MLFF=$PACK/mlff TESTS=$PACK/tests MODELS=$PACK/models
   export LD_LIBRARY_PATH="$PACK/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
   note "built elsewhere: $PACK"
@@ -94,58 +111,66 @@ if [ "$WHAT" = pack ]; then
   pack
   exit 0
 fi
-SIDES="4 7" BOXES=7 CALLS=500 DEVICE=cuda SUITES="op_ops op_linear op_ani op_painn op_painn_radial model_ani model_painn model_painn_properties"
+SIDES="4 7" DEVICE=cuda SMALL='' SMALL_TORCH=''
+SUITES="op_ops op_linear op_ani op_painn op_painn_radial model_ani model_painn model_painn_properties"
 if [ "$WHAT" = simulated ]; then
-  SIDES="1" BOXES=1 CALLS=3 DEVICE=cpu SUITES=op_ops
+  SIDES=1 DEVICE=cpu SUITES=op_ops SMALL=--small SMALL_TORCH="--each 0.1 --no-compile --most-atoms 24"
 fi
 STRUCTURES=$OUT/structures
 
 # 2. what is here: launch floor and bandwidths
-run check "$MLFF" check --json "$OUT/check.json"
+run 60 check "$MLFF" check --json "$OUT/check.json"
 cat "$OUT/check.log"
 
 # 3. right before fast: suites on the device, then the models on GPU and CPU
 for suite in $SUITES; do
-  (cd "$ROOT/tests" && run "$suite" "$TESTS/test_$suite")
+  (cd "$ROOT/tests" && run 120 "$suite" "$TESTS/test_$suite")
   note "$suite: $(grep '^[0-9]*%: Checks' "$OUT/$suite.log")"
 done
 # shellcheck disable=SC2086  # a list of numbers
-run against_cpu "$PYTHON" "$HERE/bench.py" compare --mlff "$MLFF" --models "$MODELS" --sides $SIDES
+run 120 against_cpu "$PYTHON" "$HERE/bench.py" compare --mlff "$MLFF" --models "$MODELS" --sides $SIDES
 note "GPU and CPU agree"
 
 # 4. wrong accesses, uninitialised reads, races, barriers
+sanitize() {
+  for suite in op_ops op_linear op_painn_radial; do
+    (cd "$ROOT/tests" && limited 60 "$1-$suite" env CK_FORK=no CK_DEFAULT_TIMEOUT=0 \
+      compute-sanitizer --tool "$1" --error-exitcode 9 "$TESTS/test_$suite") && continue
+    case $? in 124 | 137) note "left out: the rest of compute-sanitizer $1 (time)"; return 0 ;; esac
+    tail -n 30 "$OUT/$1-$suite.log"
+    die "compute-sanitizer $1 found something in $suite, see $OUT/$1-$suite.log"
+  done
+  note "compute-sanitizer $1: clean"
+}
 if [ "$WHAT" = run ] && have compute-sanitizer; then
   for tool in memcheck initcheck racecheck synccheck; do
-    [ "$(left)" -gt 330 ] || { note "left out: compute-sanitizer $tool (time)"; continue; }
-    for suite in op_ops op_linear op_painn_radial; do
-      (cd "$ROOT/tests" && run "$tool-$suite" env CK_FORK=no CK_DEFAULT_TIMEOUT=0 \
-        compute-sanitizer --tool $tool --error-exitcode 9 "$TESTS/test_$suite")
-    done
-    note "compute-sanitizer $tool: clean"
+    if [ "$(left)" -gt 330 ]; then sanitize $tool; else note "left out: compute-sanitizer $tool (time)"; fi
   done
 else
   note "left out: compute-sanitizer"
 fi
 
 # 5. measure, then PyTorch on the same structures
-run water "$PYTHON" "$HERE/bench.py" water --structures "$STRUCTURES" --boxes $BOXES
+rm -rf "$STRUCTURES"
+# shellcheck disable=SC2086  # a word, or none
+run 60 water "$PYTHON" "$HERE/bench.py" water --structures "$STRUCTURES" $SMALL
 TORCH=no
-if "$PYTHON" -c 'import torch' 2>/dev/null; then TORCH=yes; fi
-SHARE=$(($(left) - 15))
+if limited 60 torch_version "$PYTHON" -c 'import torch; print(torch.__version__)'; then TORCH=yes; fi
+SHARE=$(($(left) - 20))
 [ "$TORCH" = no ] || SHARE=$((SHARE * 6 / 10))
-run bench "$PYTHON" "$HERE/bench.py" time --mlff "$MLFF" --models "$MODELS" --structures "$STRUCTURES" \
-  --calls $CALLS --seconds $SHARE --out "$OUT/bench.json"
+ATTEMPT=try
+[ "$WHAT" = run ] || ATTEMPT=run # a test of this script must not hide what fails
+# shellcheck disable=SC2086  # a word, or none
+$ATTEMPT "$((SHARE + 5))" bench "$PYTHON" "$HERE/bench.py" time --mlff "$MLFF" --models "$MODELS" \
+  --structures "$STRUCTURES" --seconds "$SHARE" --out "$OUT/bench.json" $SMALL
 cat "$OUT/bench.log"
 if [ "$TORCH" = yes ]; then
-  FAST=
-  [ "$WHAT" = run ] || FAST="--each 0.1 --no-compile"
   # shellcheck disable=SC2086  # words, or none
-  try torch "$PYTHON" "$HERE/torch_bench.py" --models "$MODELS" --structures "$STRUCTURES" --mlff "$MLFF" \
-    --device $DEVICE --seconds "$(($(left) - 10))" --out "$OUT/torch.json" $FAST
+  $ATTEMPT 600 torch "$PYTHON" "$HERE/torch_bench.py" --models "$MODELS" --structures "$STRUCTURES" --mlff "$MLFF" \
+    --device $DEVICE --seconds "$(($(left) - 15))" --out "$OUT/torch.json" $SMALL_TORCH
   cat "$OUT/torch.log"
 else
   note "left out: PyTorch ($PYTHON has none)"
 fi
-run join "$PYTHON" "$HERE/bench.py" join "$OUT/check.json" "$OUT/bench.json" "$OUT/torch.json" --out "$OUT/gpu.json"
 rm -r "$STRUCTURES"
-note "measured: $OUT/gpu.json"
+note "measured"

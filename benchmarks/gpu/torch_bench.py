@@ -152,7 +152,7 @@ def time_calls(call, device, seconds):
 def compare(mlff, model, path, forces, device):
     """Ends the program unless `mlff` has the same forces."""
     done = subprocess.run([mlff, "evaluate", model, path, "--json", "--forces", "--device", device],
-                          stdout=subprocess.PIPE, check=True)
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True, timeout=120)
     ours = torch.tensor(json.loads(done.stdout)["structures"][0]["forces"])
     apart = float((ours - forces.cpu()).abs().max())
     if not apart <= 2e-3:
@@ -160,33 +160,33 @@ def compare(mlff, model, path, forces, device):
     return apart
 
 
-def measure(path, structure, args):
-    """Rows of one model and structure."""
+def measure(path, structure, how, args):
+    """The row of one model and structure, or None when the model is not one of those that can be compared."""
     head, network, p = load_model(path, args.device)
     if network is None:
-        return []
+        return None
     batch = Batch(head, network, structure, args.device)
     row = {"model": head["name"], "device": args.device, "precision": "fp32", "n_atoms": len(batch.species),
-           "n_edges": len(batch.i)}
-    apart = None
-    if args.mlff and row["n_atoms"] < 100:
+           "n_edges": len(batch.i), "how": "PyTorch " + how}
+    if args.mlff and row["n_atoms"] < 100 and how == "eager":
         forces = network(p, batch, False)[1].mean(0)
-        apart = compare(args.mlff, path[:-len("json")] + "yaml", structure, forces, args.device)
-    rows = []
-    for how in ("eager", "compiled"):
-        out = {**row, "how": "PyTorch " + how, "force_difference": apart}
-        try:
-            if how == "compiled":
-                network.node_energies = torch.compile(network.node_energies)
-            out["median_ms"], out["n_calls"] = time_calls(lambda: network(p, batch, False), args.device, args.each)
-        except Exception as e:  # whatever the compiler or the memory of the device does not manage
-            out["why_not"] = f"{type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}"[:300]
-        rows.append(out)
-        took = f"median {out['median_ms']:9.4f} ms" if "median_ms" in out else out["why_not"]
-        print(f"{row['n_atoms']:8d} atoms  {row['model']:28s} {out['how']:17s} {took}", flush=True)
-        if args.no_compile or row["n_atoms"] > args.compile_atoms:
-            break
-    return rows
+        row["force_difference"] = compare(args.mlff, path[:-len("json")] + "yaml", structure, forces, args.device)
+    try:
+        if how == "compiled":
+            network.node_energies = torch.compile(network.node_energies)
+        row["median_ms"], row["n_calls"] = time_calls(lambda: network(p, batch, False), args.device, args.each)
+    except Exception as e:  # whatever the compiler or the memory of the device does not manage
+        row["why_not"] = f"{type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}"[:300]
+    took = f"median {row['median_ms']:9.4f} ms" if "median_ms" in row else row["why_not"]
+    print(f"{row['n_atoms']:8d} atoms  {row['model']:28s} {row['how']:17s} {took}", flush=True)
+    return row
+
+
+def save(path, rows):
+    """Whole or not at all: what was measured is there when this program is ended for taking too long."""
+    with open(path + ".new", "w", encoding="utf-8") as f:
+        json.dump({"torch": torch.__version__, "rows": rows}, f, indent=1)
+    os.replace(path + ".new", path)
 
 
 def main():
@@ -198,19 +198,21 @@ def main():
     parser.add_argument("--mlff")
     parser.add_argument("--seconds", type=float, default=120, help="for everything")
     parser.add_argument("--each", type=float, default=1.5, help="seconds for one case")
+    parser.add_argument("--most-atoms", type=int, default=MOST_ATOMS, help="larger structures are left out")
     parser.add_argument("--compile-atoms", type=int, default=1100, help="larger structures are not compiled for")
     parser.add_argument("--no-compile", action="store_true")
     args = parser.parse_args()
     end, rows = time.monotonic() + args.seconds, []
     structures = sorted(glob.glob(os.path.join(args.structures, "water*.xyz")), key=os.path.getsize)
-    for structure in structures:
-        if len(read_water(structure)[0]) > MOST_ATOMS:
-            break
-        for path in sorted(glob.glob(os.path.join(args.models, "*.json"))):
-            if time.monotonic() < end:
-                rows += measure(path, structure, args)
-            with open(args.out, "w", encoding="utf-8") as f:
-                json.dump({"torch": torch.__version__, "rows": rows}, f, indent=1)
+    for how in ("eager",) if args.no_compile else ("eager", "compiled"):
+        for structure in structures:
+            if len(read_water(structure)[0]) > (args.compile_atoms if how == "compiled" else args.most_atoms):
+                break
+            for path in sorted(glob.glob(os.path.join(args.models, "*.json"))):
+                row = measure(path, structure, how, args) if time.monotonic() < end else None
+                if row:
+                    rows.append(row)
+                    save(args.out, rows)
 
 
 if __name__ == "__main__":
