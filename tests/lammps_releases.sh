@@ -34,7 +34,7 @@ check() {
   ninja -C "$build" --quiet
   result=passed
   # shellcheck disable=SC2086  # arguments of pytest
-  MLFF_PLUGIN=$build/mlffplugin.so MLFF_BUILD_DIR=$build PYTHONPATH="$ROOT/python:${LAMMPS_PYTHON:-}" OMP_NUM_THREADS=1 \
+  MLFF=$build/mlff MLFF_PLUGIN=$build/mlffplugin.so MLFF_BUILD_DIR=$build PYTHONPATH="$ROOT/python:${LAMMPS_PYTHON:-}" OMP_NUM_THREADS=1 \
     "$python" -m pytest -q -rs --tb=short -p no:cacheprovider --rootdir "$ROOT" "$ROOT/tests/lammps" ${PYTEST:-} </dev/null ||
     result=FAILED
   RESULTS="$RESULTS$name: $result

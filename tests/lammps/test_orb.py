@@ -8,7 +8,7 @@ import re
 
 import numpy as np
 import pytest
-from harness import Case, System, close, fails, launch, mlff, run, same, water
+from harness import CLEAR, Case, System, close, fails, launch, mlff, run, same, water
 from mlff_tools import modelfile, reference
 
 FP64 = "precision fp64"
@@ -158,7 +158,7 @@ def test_refusals(zoo, tmp_path):
         assert text in error, error
     error = fails(start(zoo, tmp_path, boundary="p p f") + "run 0\n", tmp_path)
     assert "all three directions" in error and "vacuum" in error, error
-    no_ids = ("clear\nunits metal\natom_modify id no\nregion 1 block 0 9 0 9 0 9\ncreate_box 2 1\nmass 1 15.999\n"
+    no_ids = (CLEAR + "units metal\natom_modify id no\nregion 1 block 0 9 0 9 0 9\ncreate_box 2 1\nmass 1 15.999\n"
               "mass 2 1.008\ncreate_atoms 1 single 1 1 1\ncreate_atoms 2 single 2 1 1\n")
     error = fails(no_ids + mlff(zoo["orb"]) + "\nrun 0\n", tmp_path)
     assert "atom IDs" in error, error
