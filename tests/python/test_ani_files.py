@@ -23,38 +23,39 @@ SELF_ENERGIES = {"H": -0.60095298, "C": -38.08316124, "N": -54.7077577, "O": -75
 WIDTHS = {"H": (384, 12, 10, 1), "C": (384, 11, 9, 1), "N": (384, 10, 8, 1), "O": (384, 10, 8, 1)}
 
 
-def networks(n_members, seed=7):
+def networks(n_members, seed=7, widths=None):
     """{(member, element): [(weight, bias), ...]} with random numbers."""
-    rng, out = np.random.default_rng(seed), {}
+    rng, out, widths = np.random.default_rng(seed), {}, widths or WIDTHS
     for m in range(n_members):
         for e in ELEMENTS:
             out[m, e] = [((rng.normal(size=(b, a)) / np.sqrt(a)).astype("<f4"), (0.1 * rng.normal(size=b)).astype("<f4"))
-                         for a, b in zip(WIDTHS[e], WIDTHS[e][1:])]
+                         for a, b in zip(widths[e], widths[e][1:])]
     return out
 
 
 # ---- writers --------------------------------------------------------------------------------------------------------
 
-def write_neurochem(folder, n_members, info=True, activation=9):
+def write_neurochem(folder, n_members, info="ani-1x.info", activation=9, constants="rHCNO.params", energies=None, widths=None):
     """A NeuroChem folder of random networks, as the published ones look."""
+    energies = energies or SELF_ENERGIES
     listed = lambda values: "[" + ",".join(f"{x:.8e}" for x in np.ravel(values)) + "]"
-    with open(os.path.join(folder, "rHCNO.params"), "w", encoding="utf-8") as f:
+    with open(os.path.join(folder, constants), "w", encoding="utf-8") as f:
         f.write("TM = 1\n" + "".join(f"{k} = {v:.4e}\n" if k in ("Rcr", "Rca") else f"{k} = {listed(v)}\n"
                                      for k, v in ANI_1X.items()) + f"Atyp = [{','.join(ELEMENTS)}]\n")
     with open(os.path.join(folder, "sae_linfit.dat"), "w", encoding="utf-8") as f:
-        f.write("".join(f"{e},{k}={SELF_ENERGIES[e]!r}\n" for k, e in enumerate(ELEMENTS)))
+        f.write("".join(f"{e},{k}={energies[e]!r}\n" for k, e in enumerate(ELEMENTS)))
     if info:
-        with open(os.path.join(folder, "ani-1x.info"), "w", encoding="utf-8") as f:
-            f.write(f"rHCNO.params\nsae_linfit.dat\ntrain\n{n_members}\n")
-    made = networks(n_members)
+        with open(os.path.join(folder, info), "w", encoding="utf-8") as f:
+            f.write(f"{constants}\nsae_linfit.dat\ntrain\n{n_members}\n")
+    made = networks(n_members, widths=widths)
     for (m, e), layers in made.items():
         place = os.path.join(folder, f"train{m}", "networks")
         os.makedirs(place, exist_ok=True)
-        text = "!InputFile for Force Prediction Network\nsflparamsfile=rHCNO.params;\nnetwork_setup {\ninputsize=384;\n"
+        text = "!InputFile for Force Prediction Network\nsflparamsfile=" + constants + ";\nnetwork_setup {\ninputsize=384;\n"
         for l, (weight, bias) in enumerate(layers):
             weight.tofile(os.path.join(place, f"ANN-{e}.nnf-l{l + 1}.wparam"))
             bias.tofile(os.path.join(place, f"ANN-{e}.nnf-l{l + 1}.bparam"))
-            text += (f"layer [\nnodes={weight.shape[0]};\nactivation={6 if l == 2 else activation};\ntype=0;\n"
+            text += (f"layer [\nnodes={weight.shape[0]};\nactivation={6 if l == len(layers) - 1 else activation};\ntype=0;\n"
                      f"blocksize={weight.shape[1]};\ndropout=0;\ndropset=0.5;\nmaskupdate=0.1;\nmaxnorm=0;\nnorm=3.0;\n"
                      f"normupdate=0.1;\nl2norm=0;\nl2valu=0.01;\nbtchnorm=0;\nweights=FILE:ANN-{e}.nnf-l{l + 1}.wparam[{weight.size}];\n"
                      f"biases=FILE:ANN-{e}.nnf-l{l + 1}.bparam[{bias.size}];\n]\n$\n")
