@@ -26,10 +26,14 @@ MLFF_DEVICE void finish_value(const linear_arrays &a, real v, int64_t row, int c
   real *y = a.y + row * a.ldy + col;
   if (a.act != MLFF_ACT_NONE) {
     real slope;
-    if (a.act == MLFF_ACT_SILU)
+    if (a.act == MLFF_ACT_SILU) {
       v = mlff_silu(v, real_sigmoid(v), &slope);
-    else
+    } else if (a.act == MLFF_ACT_SSP) {
+      slope = real_sigmoid(v);
+      v = real_ssp(v);
+    } else {
       v = mlff_celu(v < 0 ? (real) 0 : v, v > 0 ? (real) 1 : real_exp(v / (real) a.alpha), (real) a.alpha, &slope);
+    }
     if (a.slope) a.slope[row * a.ld_slope + col] = slope;
   } else if (a.scale) {
     v *= a.scale[row * a.ld_scale + col];

@@ -252,6 +252,25 @@ static mlff_status exchange_finish_cuda(mlff_backend *backend, const mlff_exchan
                           ((size_t) edges->n_nodes - first) * row_bytes, error);
 }
 
+/* All rows, there and back. */
+static mlff_status exchange_sum_cuda(mlff_backend *backend, const mlff_halo *halo, void *rows, int64_t n_nodes,
+                                     int64_t width, mlff_error *error)
+{
+  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  const size_t bytes = (size_t) n_nodes * (size_t) width * backend->real_size;
+  if (!halo) return MLFF_OK;
+  mlff_status down = pin_rows(cuda, bytes + 1, error);
+  if (bytes + 1 > cuda->rows.bytes) return down;
+  if (!down) down = mlff_cuda_status(cuda, error);
+  if (!down && bytes && !backend->forecast) down = copy_down(cuda, cuda->rows.data, rows, bytes, error);
+  if (!down) down = wait_for(cuda, error);
+  const mlff_status passed =
+      halo->reverse(halo->context, cuda->rows.data, (int) width, backend->real_size, down ? NULL : error);
+  if (down) return down;
+  if (passed) return passed;
+  return mlff_cuda_upload(backend, rows, cuda->rows.data, bytes, error);
+}
+
 /* ---- opening and closing ----------------------------------------------------------------------------------------- */
 
 extern "C" int mlff_cuda_n_devices(char *why, size_t why_size)
@@ -277,6 +296,7 @@ static void close_cuda(mlff_backend *backend)
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   cudaSetDevice(cuda->device);
   mlff_buf_release(backend, &cuda->virial_parts);
+  mlff_buf_release(backend, &cuda->sums);
   if (cuda->summary) cudaFreeHost(cuda->summary);
   mlff_cuda_forget(cuda);
   mlff_cuda_timing_close(cuda);
@@ -336,6 +356,7 @@ static void fill_ops(mlff_ops *ops, const char *precision)
   ops->exchange_begin = exchange_begin_cuda;
   ops->exchange_progress = exchange_progress_cuda;
   ops->exchange_finish = exchange_finish_cuda;
+  ops->exchange_sum = exchange_sum_cuda;
   mlff_cuda_replay_ops(&ops->replay);
   mlff_cuda_timing_ops(&ops->timing);
   if (strcmp(precision, "fp64") == 0)

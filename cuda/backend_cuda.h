@@ -57,6 +57,7 @@ typedef struct mlff_cuda_backend {
   mlff_cuda_summary *summary;          /* pinned */
   char *staging;                       /* pinned [MLFF_CUDA_STAGING]: conversions and uploads of lists */
   mlff_buf virial_parts;               /* double [n][9] and the sum: forces.cu */
+  mlff_buf sums;                       /* double [width]: orb.cu */
   mlff_cuda_pinned positions, results; /* what goes up in a step, and what comes down */
   mlff_cuda_pinned rows;               /* of an exchange */
   cudaEvent_t rows_are_there;

@@ -30,30 +30,31 @@ typedef struct graph_arrays {
   mlff_cuda_summary *summary;
 } graph_arrays;
 
+/* Lays n elements of an array out from byte *at of `base` on, and moves *at behind them. */
+template <typename T> static inline void take_array(void *base, size_t *at, T **array, int64_t n)
+{
+  *array = (T *) (void *) ((char *) base + *at);
+  *at += ((size_t) n * sizeof(T) + 255) / 256 * 256;
+}
+
 /* Lays the arrays out from `base` on (NULL: to learn the size); returns the bytes. */
 static inline size_t graph_layout(void *base, int64_t n_local, int64_t n_nodes, int64_t n_all, int64_t n_pairs,
                                   graph_arrays *g)
 {
   const int64_t n_blocks = (n_local + SCAN_THREADS - 1) / SCAN_THREADS;
   size_t at = 0;
-#define TAKE(array, type, n)                               \
-  do {                                                     \
-    g->array = (type *) (void *) ((char *) base + at);     \
-    at += ((size_t) (n) * sizeof(type) + 255) / 256 * 256; \
-  } while (0)
-  TAKE(row, int64_t, n_local + 1);
-  TAKE(nbr, int32_t, n_pairs);
-  TAKE(species, int32_t, n_all);
-  TAKE(node, int32_t, n_all);
-  TAKE(in_row, int64_t, n_nodes + 1);
-  TAKE(in_pair, int32_t, n_pairs);
-  TAKE(pos, double, 3 * n_all);
-  TAKE(edge, int32_t, n_pairs);
-  TAKE(closest, closest_pair, n_local);
-  TAKE(block_edges, int64_t, n_blocks + 1);
-  TAKE(block_closest, closest_pair, n_blocks + 1);
-  TAKE(summary, mlff_cuda_summary, 1);
-#undef TAKE
+  take_array(base, &at, &g->row, n_local + 1);
+  take_array(base, &at, &g->nbr, n_pairs);
+  take_array(base, &at, &g->species, n_all);
+  take_array(base, &at, &g->node, n_all);
+  take_array(base, &at, &g->in_row, n_nodes + 1);
+  take_array(base, &at, &g->in_pair, n_pairs);
+  take_array(base, &at, &g->pos, 3 * n_all);
+  take_array(base, &at, &g->edge, n_pairs);
+  take_array(base, &at, &g->closest, n_local);
+  take_array(base, &at, &g->block_edges, n_blocks + 1);
+  take_array(base, &at, &g->block_closest, n_blocks + 1);
+  take_array(base, &at, &g->summary, 1);
   return at;
 }
 

@@ -48,6 +48,13 @@ MLFF_DEVICE real real_sigmoid(real x)
   return (real) 1 / ((real) 1 + real_exp(-x));
 }
 
+/* Shifted softplus log(1 + exp(x)) - ln 2, with x - ln 2 above 20 as in PyTorch; NaN stays NaN. Twin: vssp of cpu/simd.h. */
+MLFF_DEVICE real real_ssp(real x)
+{
+  const real smooth = (x < 0 ? (real) 0 : x) + real_log1p(real_exp(x < 0 ? x : -x));
+  return (x > (real) 20 ? x : smooth) - (real) 0.69314718055994530942;
+}
+
 /* Sum over the 32 lanes, in a fixed order, to all of them. */
 MLFF_DEVICE real warp_sum(real x)
 {
@@ -62,8 +69,9 @@ void MLFF_CUDA(linear_many_cuda)(mlff_backend *, int n, const mlff_linear *const
 mlff_status MLFF_CUDA(edges_cuda)(mlff_backend *, const mlff_graph *, double cutoff, mlff_edges *, mlff_error *);
 mlff_status MLFF_CUDA(forces_cuda)(mlff_backend *, const mlff_forces_args *, mlff_error *);
 
-/* Fill in the architectures' ops: painn.cu, ani_ops.cu. */
+/* Fill in the architectures' ops: painn.cu, ani_ops.cu, orb.cu. */
 void MLFF_CUDA(painn_ops_cuda)(mlff_painn_ops *);
 void MLFF_CUDA(ani_ops_cuda)(mlff_ani_ops *);
+void MLFF_CUDA(orb_ops_cuda)(mlff_orb_ops *);
 
 #endif

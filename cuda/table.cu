@@ -33,4 +33,5 @@ void MLFF_CUDA(mlff_cuda_ops)(mlff_ops *ops)
   ops->forces = MLFF_CUDA(forces_cuda);
   MLFF_CUDA(painn_ops_cuda)(&ops->painn);
   MLFF_CUDA(ani_ops_cuda)(&ops->ani);
+  MLFF_CUDA(orb_ops_cuda)(&ops->orb);
 }

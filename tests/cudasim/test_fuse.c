@@ -194,6 +194,20 @@ START_TEST(mixed_is_near_single)
 }
 END_TEST
 
+/* Orb's errors with rounded products are beyond what is promised. */
+START_TEST(mixed_is_refused_for_orb)
+{
+  test_model file = test_model_small_orb((test_model_options){.elements = hco, .n_elements = 3});
+  mlff_error error = {.code = MLFF_OK};
+  mlff_model *model = NULL;
+  const mlff_options options = {.device = "cuda", .precision = "mixed"};
+  cudasim_reset();
+  test_fails(test_model_try(&file, &options, &model, &error), error, MLFF_E_UNSUPPORTED, "use fp32 or fp64");
+  ck_assert_uint_eq(cudasim_bytes_in_use(), 0);
+  test_model_free(&file);
+}
+END_TEST
+
 /* Mixed steps, too, are the same bits recorded, fused and in any order. */
 START_TEST(mixed_steps_have_the_same_bits)
 {
@@ -224,6 +238,7 @@ static Suite *make_suite(void)
   tcase_add_loop_test(tcase, fused_steps_have_the_same_bits, 0, N_CASES);
   tcase_add_test(tcase, fuse_is_on_or_off);
   tcase_add_loop_test(tcase, mixed_is_near_single, 0, N_SHIPPED);
+  tcase_add_test(tcase, mixed_is_refused_for_orb);
   tcase_add_loop_test(tcase, mixed_steps_have_the_same_bits, 0, 2);
   suite_add_tcase(suite, tcase);
   return suite;

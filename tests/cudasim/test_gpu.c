@@ -10,11 +10,12 @@
 
 static const char *const hco[] = {"H", "C", "O"};
 
-/* Architectures that are tried: a two-layer PaiNN and an ensemble of ANI. */
-enum { N_MODELS = 2 };
+/* Architectures that are tried: a two-layer PaiNN, an ensemble of ANI, an Orb. */
+enum { N_MODELS = 3 };
 static test_model make_model(int which)
 {
-  return test_model_nth(which == 0 ? 0 : 3, (test_model_options){.elements = hco, .n_elements = 3, .is_double = 1});
+  const test_model_options options = {.elements = hco, .n_elements = 3, .is_double = 1};
+  return which == 2 ? test_model_small_orb(options) : test_model_nth(which == 0 ? 0 : 3, options);
 }
 
 static mlff_status try_open(const test_model *file, mlff_model **model, mlff_error *error)

@@ -13,5 +13,6 @@ import models  # noqa: E402
 
 @pytest.fixture(scope="session")
 def zoo(tmp_path_factory):
-    """name -> path of a model file."""
-    return models.zoo(tmp_path_factory.mktemp("models"))
+    """name -> path of a model file. Orb is smaller than on the CPU: its networks of edges take long on a simulated GPU."""
+    folder = tmp_path_factory.mktemp("models")
+    return {**models.zoo(folder), "orb": models.orb(folder / "small_orb", n_features=8, n_interactions=2, n_neighbours=8, cutoff=4.5)}

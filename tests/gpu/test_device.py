@@ -8,9 +8,14 @@ import json
 import re
 
 import pytest
-from harness import Case, fails, launch, mlff, run, same, water
+from harness import Case, crystal, fails, launch, mlff, run, same, water
 
-MODELS = ("painn", "gaussian", "local", "ani")
+MODELS = ("painn", "gaussian", "local", "ani", "orb")
+
+
+def side(model):
+    """Molecules along an edge of the box: Orb takes long on the simulated GPU."""
+    return 2 if model == "orb" else 3
 
 
 def dynamics(name, folder, options, model, n=3, steps=20, more=""):
@@ -39,7 +44,7 @@ def printed(output):
 def test_same_as_cpu(zoo, tmp_path, newton):
     """Energy, forces, pressure, energy and stress of atoms in double, in a tilted box smaller than twice the cutoff."""
     cases = [Case(f"{model}_{device}", water(2, tilt=(1.0, 0.7, -0.9)), mlff(zoo[model], options=f"precision fp64 device {device}"),
-                  newton=newton) for model in MODELS for device in ("cpu", "cuda")]
+                  newton=newton, per_atom=model != "orb") for model in MODELS for device in ("cpu", "cuda")]
     results = run(cases, tmp_path)
     for model in MODELS:
         same(results[f"{model}_cuda"], results[f"{model}_cpu"], 1e-9, f"{model}, newton {newton}")
@@ -47,12 +52,16 @@ def test_same_as_cpu(zoo, tmp_path, newton):
 
 @pytest.mark.parametrize("ranks", (2, 3))
 def test_ranks(zoo, tmp_path, ranks):
-    """Several ranks that share a GPU: features travel over the host; the numbers are those of one rank on the CPU."""
-    pairs = {f"{model}_{device}": mlff(zoo[model], options=f"precision fp64 device {device}") for model in ("painn", "gaussian", "ani")
-             for device in ("cpu", "cuda")}
-    system = water((4, 3, 2))
-    one = run([Case(name, system, pair) for name, pair in pairs.items() if name.endswith("cpu")], tmp_path)
-    more = run([Case(name, system, pair) for name, pair in pairs.items() if name.endswith("cuda")], tmp_path, ranks)
+    """Several ranks that share a GPU: features and sums of messages travel over the host; the numbers are those of one rank on the
+    CPU. In the crystal tags decide which of the atoms that are equally far are neighbours."""
+    systems = {"painn": water((4, 3, 2)), "gaussian": water((4, 3, 2)), "ani": water((4, 3, 2)), "orb": water((4, 3, 2)),
+               "orb_crystal": crystal(), "orb_open": water((3, 2, 1))}
+
+    def cases(device):
+        return [Case(f"{name}_{device}", system, mlff(zoo[name.split("_")[0]], options=f"precision fp64 device {device}"),
+                     per_atom="orb" not in name, boundary="f f f" if "open" in name else "p p p") for name, system in systems.items()]
+
+    one, more = run(cases("cpu"), tmp_path), run(cases("cuda"), tmp_path, ranks)
     for name, result in more.items():
         same(result, one[name.replace("cuda", "cpu")], 1e-8, f"{name}, {ranks} ranks")
 
@@ -93,12 +102,18 @@ def test_fused_and_mixed(zoo, tmp_path, model):
     assert mixed == pytest.approx(plain, rel=1e-3)
 
 
-@pytest.mark.parametrize("model", ("painn", "ani"))
+def test_orb_is_not_mixed(zoo, tmp_path):
+    """One error on all ranks that says what to use instead."""
+    error = fails(Case("mixed", water(1), mlff(zoo["orb"], options="device cuda precision mixed")).text(str(tmp_path)), tmp_path, ranks=2)
+    assert error.count("ERROR") == 1 and "use fp32 or fp64" in error, error
+
+
+@pytest.mark.parametrize("model", ("painn", "ani", "orb"))
 def test_recorded_steps(zoo, tmp_path, model):
     """Steps that are replayed give the same bits as steps that are launched one by one."""
     lines = {}
     for graph in ("on", "off"):
-        output = launch(dynamics("graph", tmp_path, f"device cuda graph {graph}", zoo[model]), str(tmp_path))
+        output = launch(dynamics("graph", tmp_path, f"device cuda graph {graph}", zoo[model], n=side(model)), str(tmp_path))
         replayed = int(re.search(r"(\d+) of \d+ steps so far were replayed", output).group(1)) if graph == "on" else 0
         assert (replayed > 10) == (graph == "on"), output
         lines[graph] = (printed(output), (tmp_path / "graph.dump").read_text(encoding="ascii"))
@@ -111,9 +126,10 @@ def profile(folder):
         return json.load(f)
 
 
-def test_memory_of_the_device(zoo, tmp_path):
+@pytest.mark.parametrize("model", ("painn", "orb"))
+def test_memory_of_the_device(zoo, tmp_path, model):
     """The profiler reports what the model holds on the GPU: constant in a settled run, and as much as was foreseen."""
-    output = launch(dynamics("memory", tmp_path, "device cuda", zoo["painn"], steps=60,
+    output = launch(dynamics("memory", tmp_path, "device cuda", zoo[model], n=side(model), steps=60,
                              more="fix prof all mlffprof 2 warmup 20 file prof.json"), str(tmp_path))
     report = profile(tmp_path)
     device, series = report["memory"]["device"], report["memory"]["series"]

@@ -90,6 +90,14 @@ def water(n, spacing=3.1, seed=5, tilt=(0.0, 0.0, 0.0)):
     return system
 
 
+def crystal(n=2):
+    """Perfect diamond: the 20th neighbour lies in a shell of 12 that are equally far."""
+    unit = np.array([[0, 0, 0], [0, 2, 2], [2, 0, 2], [2, 2, 0], [1, 1, 1], [1, 3, 3], [3, 1, 3], [3, 3, 1]]) * 5.43 / 4
+    corners = np.stack(np.meshgrid(*[np.arange(n)] * 3, indexing="ij"), -1).reshape(-1, 3) * 5.43
+    x = (unit[None] + corners[:, None] + 0.4).reshape(-1, 3)
+    return System(np.ones(len(x), int), x, [5.43 * n] * 3)
+
+
 # ---- decks ----------------------------------------------------------------------------------------------------------
 
 # Models without energies and stress of atoms get zeros in their columns.

@@ -8,20 +8,12 @@ import re
 
 import numpy as np
 import pytest
-from harness import CLEAR, Case, System, close, fails, launch, mlff, run, same, water
+from harness import CLEAR, Case, System, close, crystal, fails, launch, mlff, run, same, water
 from mlff_tools import modelfile, reference
 
 FP64 = "precision fp64"
 BAR = 1.6021765e6    # 1 eV/A^3 as LAMMPS has it in units metal
 RANKS = (1, 2, 3, 4)
-
-
-def crystal(n=2):
-    """Perfect diamond: the 20th neighbour lies in a shell of 12 that are equally far."""
-    unit = np.array([[0, 0, 0], [0, 2, 2], [2, 0, 2], [2, 2, 0], [1, 1, 1], [1, 3, 3], [3, 1, 3], [3, 3, 1]]) * 5.43 / 4
-    corners = np.stack(np.meshgrid(*[np.arange(n)] * 3, indexing="ij"), -1).reshape(-1, 3) * 5.43
-    x = (unit[None] + corners[:, None] + 0.4).reshape(-1, 3)
-    return System(np.ones(len(x), int), x, [5.43 * n] * 3)
 
 
 def corner():

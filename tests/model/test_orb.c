@@ -5,6 +5,7 @@
  * three linear layers, O3 ties, O5 mean features, O6 net force, O7 torque, O8 orientation, O9 order of the stress, O10
  * numbers of the file, O11 order of inputs, O16 atoms without neighbours.
  */
+#include "backends.h"
 #include "mixed.h"
 #include "reference.h"
 #include "testmodel.h"
@@ -17,30 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const precisions[] = {"fp32", "fp64"};
-static const char *const kernel_paths[] = {"generic", "avx2", "avx512"};
 static const char *const hco[] = {"H", "C", "O"};
-enum { N_BACKENDS = 6 };
-
-static mlff_model *open_on(const test_model *file, int which)
-{
-  const mlff_options options = {.precision = precisions[which % 2],
-                                .kernels = kernel_paths[which / 2],
-                                .skip_self_test = 1};
-  mlff_model *model = NULL;
-  mlff_error error = {.code = MLFF_OK};
-  test_ok(mlff_model_open_memory("test.yaml", file->yaml, file->yaml_size, file->weights, file->weights_size, &options,
-                                 &model, &error),
-          error);
-  return model;
-}
-
-static int missing(int which)
-{
-  if (mlff_cpu_has_kernels(kernel_paths[which / 2])) return 0;
-  test_skip("kernel path %s is not available here", kernel_paths[which / 2]);
-  return 1;
-}
 
 static test_model small_orb(int seed)
 {
@@ -239,11 +217,14 @@ START_TEST(published_numbers)
   static const char *const elements[4] = {"H", "C", "O", "Si"};
   char path[512];
   test_model file;
-  if (missing(_i) || !published_orb(&file)) return;
+  mlff_options options = {.skip_self_test = 1};
+  mlff_error error = {.code = MLFF_OK};
+  mlff_model *model = NULL;
+  if (!choose_backend(_i, &options) || !published_orb(&file)) return;
   ck_assert(test_shared("models/orb_tiny_reference.json", path, sizeof path));
   test_json *json = test_json_read(path);
   const test_json *structures = test_json_get(json, "structures");
-  mlff_model *model = open_on(&file, _i);
+  test_ok(test_model_try(&file, &options, &model, &error), error);
   ck_assert_int_ge(test_json_length(structures), 3);
   for (int k = 0; k < test_json_length(structures); k++)
     check_structure(model, test_json_item(structures, k), elements, _i % 2);
@@ -535,7 +516,7 @@ static Suite *orb_suite(void)
   Suite *suite = suite_create("orb models");
   TCase *tcase = tcase_create("all");
   tcase_set_timeout(tcase, 120);
-  tcase_add_loop_test(tcase, published_numbers, 0, N_BACKENDS);
+  tcase_add_loop_test(tcase, published_numbers, 0, n_backends());
   tcase_add_loop_test(tcase, published_in_bf16, 0, N_MIXED_PATHS);
   tcase_add_test(tcase, traits_are_honest);
   tcase_add_test(tcase, net_force_and_torque);

@@ -341,6 +341,17 @@ test_model test_model_orb(test_model_options options)
   return finish(&w, &t, o.is_double);
 }
 
+test_model test_model_small_orb(test_model_options options)
+{
+  options.n_features = 8;
+  options.width = 12;
+  options.n_readout = 6;
+  options.n_neighbours = 6;
+  options.n_interactions = 2;
+  options.cutoff = 4.5;
+  return test_model_orb(options);
+}
+
 test_model test_model_nth(int which, test_model_options options)
 {
   static const char *const bases[] = {"bspline", "gaussian", "bessel"};

@@ -75,6 +75,8 @@ test_model_options test_three_elements(void);
 test_model test_model_painn(test_model_options options);
 test_model test_model_ani(test_model_options options);
 test_model test_model_orb(test_model_options options);
+/* A smaller one, which is fast on the simulated GPU too; atoms of water have more neighbours in its cutoff than it keeps. */
+test_model test_model_small_orb(test_model_options options);
 
 /* One of TEST_N_MODELS conservative kinds that differ in what the engine has to do: painn with its three bases, ani. */
 enum { TEST_N_MODELS = 4 };

@@ -22,7 +22,7 @@ static mlff_status reserve_rows(orb_net *net, mlff_buf *buf, int64_t n_rows, int
   return mlff_buf_reserve(net->backend, buf, (size_t) (n_rows * width) * net->backend->real_size, error);
 }
 
-/* Atoms that node-local and edge-local work takes at a time: at least one, at most `block` edges if possible. */
+/* Atoms whose edges are worked on at a time: at least one, at most `block` edges if possible. */
 static int64_t atoms_per_block(const orb_net *net)
 {
   const int64_t n = net->backend->ops->orb.block / net->n_neighbours;
@@ -32,7 +32,7 @@ static int64_t atoms_per_block(const orb_net *net)
 static mlff_status reserve(orb_net *net, const mlff_edges *edges, mlff_error *error)
 {
   const int64_t f = net->n_features, hidden = net->n_hidden, n_local = edges->n_local, n_nodes = edges->n_nodes;
-  const int64_t n_block = atoms_per_block(net) * net->n_neighbours;
+  const int64_t n_atoms = atoms_per_block(net), n_block = (n_atoms < n_local ? n_atoms : n_local) * net->n_neighbours;
   const int64_t n_input = net->n_basis + 3 > 3 * f ? net->n_basis + 3 : 3 * f;
   const struct {
     mlff_buf *buf;
@@ -161,21 +161,20 @@ static void force_head(orb_net *net, const orb_layer *layer, span s)
          mlff_at(net->backend, net->force_out.data, 3 * s.begin), MLFF_ACT_NONE);
 }
 
-/* Runs a step over all owned atoms, `size` atoms at a time; row: offsets of their edges, NULL when they do not matter. */
-static void for_blocks(orb_net *net, const mlff_edges *edges, const int64_t *row, int64_t size, const orb_layer *layer,
+/* Runs a step over all owned atoms, `size` atoms at a time. */
+static void for_blocks(orb_net *net, const mlff_edges *edges, int64_t size, const orb_layer *layer,
                        void (*step)(orb_net *, const orb_layer *, span))
 {
   for (int64_t begin = 0; begin < edges->n_local; begin += size) {
     const int64_t end = edges->n_local - begin < size ? edges->n_local : begin + size;
-    const int64_t first = row ? row[begin] : 0, n = row ? row[end] - first : 0;
-    step(net, layer, (span){begin, end, first, n});
+    const int64_t first = mlff_orb_first_row(&net->graph, begin);
+    step(net, layer, (span){begin, end, first, mlff_orb_first_row(&net->graph, end) - first});
   }
 }
 
 /* ---- layers ------------------------------------------------------------------------------------------------------ */
 
-static void run_layer(orb_net *net, const mlff_arch_inputs *in, int l, const int64_t *row, mlff_status *status,
-                      mlff_error *error)
+static void run_layer(orb_net *net, const mlff_arch_inputs *in, int l, mlff_status *status, mlff_error *error)
 {
   const mlff_ops *ops = net->backend->ops;
   const mlff_edges *edges = in->edges;
@@ -186,10 +185,10 @@ static void run_layer(orb_net *net, const mlff_arch_inputs *in, int l, const int
   linear(net, &layer->from_sender, edges->n_local, net->h.data, net->from_sender.data, MLFF_ACT_NONE);
   linear(net, &layer->from_receiver, edges->n_nodes, net->h.data, net->from_receiver.data, MLFF_ACT_NONE);
   ops->zero(net->backend, net->received.data, (size_t) (edges->n_nodes * f) * net->backend->real_size);
-  for_blocks(net, edges, row, n_atoms, layer, send_messages);
+  for_blocks(net, edges, n_atoms, layer, send_messages);
   mlff_keep_first(status, ops->exchange_sum(net->backend, in->halo, net->received.data, edges->n_nodes, f,
                                             *status ? NULL : error));
-  for_blocks(net, edges, NULL, n_rows, layer, update_nodes);
+  for_blocks(net, edges, n_rows, layer, update_nodes);
 }
 
 /* ---- what comes out ------------------------------------------------------------------------------------------------ */
@@ -338,15 +337,14 @@ static mlff_status orb_evaluate(void *opaque, const mlff_arch_inputs *in, mlff_a
   MLFF_TRY(ops->orb.graph(net->backend, in->graph, edges, net->n_neighbours, &net->graph, error));
   MLFF_TRY(reserve(net, edges, error));
   if (net->backend->forecast) return MLFF_OK; /* sums over all ranks follow, of which there is nothing to foresee */
-  const int64_t *row = net->graph.row.data;
   ops->orb.embed(net->backend, &(mlff_orb_embed_args){.n = edges->n_nodes,
                                                       .width = net->n_features,
                                                       .species = edges->center_species.data,
                                                       .table = net->node_table.data,
                                                       .out = net->h.data});
-  for_blocks(net, edges, row, atoms_per_block(net), NULL, encode_edges);
-  for (int l = 0; l < net->n_layers; l++) run_layer(net, in, l, row, &status, error);
-  for_blocks(net, edges, NULL, atoms_per_block(net) * net->n_neighbours, NULL, force_head);
+  for_blocks(net, edges, atoms_per_block(net), NULL, encode_edges);
+  for (int l = 0; l < net->n_layers; l++) run_layer(net, in, l, &status, error);
+  for_blocks(net, edges, atoms_per_block(net) * net->n_neighbours, NULL, force_head);
   finish(net, in, &status, error);
   *out = (mlff_arch_outputs){.direct = &net->direct};
   return status;
@@ -367,7 +365,6 @@ static int orb_exchange_width(const void *opaque)
 const mlff_arch mlff_arch_orb = {
     .name = "orb",
     .citation = "M. Neumann et al., Orb: A Fast, Scalable Neural Network Potential, arXiv:2410.22570 (2024)",
-    .cpu_only = 1,
     .traits = orb_traits,
     .create = orb_create,
     .evaluate = orb_evaluate,

@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct loader {
   orb_net *net;
@@ -283,9 +284,11 @@ static mlff_status read_all(loader *in)
 mlff_status orb_create(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use, void **net,
                        mlff_error *error)
 {
-  if (!backend->ops->orb.graph)
-    return mlff_fail(error, MLFF_E_UNSUPPORTED,
-                     "orb models run on the CPU only in this version, not on %s; use 'device cpu'", backend->name);
+  if (!strcmp(backend->precision, "mixed") && !backend->splits)
+    return mlff_fail(
+        error, MLFF_E_UNSUPPORTED,
+        "orb models have no precision mixed on GPUs: products of rounded numbers move their energies by more "
+        "than 1 meV per atom; use fp32 or fp64");
   loader in = {.file = file, .use = use, .n_elements = mlff_modelfile_get_head(file)->n_elements, .error = error};
   if (!(in.net = calloc(1, sizeof *in.net))) return out_of_memory(&in);
   in.net->backend = backend;
@@ -332,11 +335,11 @@ void orb_destroy(void *opaque)
   for (int k = 0; k < 2; k++) mlff_linear_release(backend, &net->force_head[k]);
   release_head(&net->energy_head);
   release_head(&net->stress_head);
-  mlff_buf *const bufs[] = {&net->node_table,    &net->graph.row, &net->graph.node, &net->graph.vec,
-                            &net->graph.env,     &net->h,         &net->e,          &net->received,
-                            &net->sent,          &net->raw,       &net->input,      &net->from_sender,
-                            &net->from_receiver, &net->hidden[0], &net->hidden[1],  &net->force_out,
-                            &net->graph.scratch};
+  mlff_orb_graph *graph = &net->graph;
+  mlff_buf *const bufs[] = {&graph->row,       &graph->node,        &graph->vec,     &graph->env,      &graph->in_row,
+                            &graph->in_edge,   &graph->tag,         &graph->scratch, &net->node_table, &net->h,
+                            &net->e,           &net->received,      &net->sent,      &net->raw,        &net->input,
+                            &net->from_sender, &net->from_receiver, &net->hidden[0], &net->hidden[1],  &net->force_out};
   for (size_t k = 0; k < sizeof bufs / sizeof *bufs; k++) mlff_buf_release(backend, bufs[k]);
   free(net->sums);
   free(net->host_force);

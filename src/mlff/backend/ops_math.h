@@ -39,6 +39,25 @@ typedef struct line_index {
         {(real) (-1.0 / 6), (real) (3.0 / 6), (real) (-3.0 / 6), (real) (1.0 / 6)},                         \
   }
 
+/* ---- graph of Orb: in double ---- */
+
+/* Which of two neighbours that are equally far comes first: the one with the lower tag; of images of an atom, which differ by
+ * lattice vectors, the one whose vector is smaller in x, then y, then z. */
+MLFF_MATH int mlff_orb_is_before(int64_t tag_a, const double a[3], int64_t tag_b, const double b[3])
+{
+  if (tag_a != tag_b) return tag_a < tag_b;
+  for (int c = 0; c < 3; c++)
+    if (fabs(a[c] - b[c]) > 1e-6) return a[c] < b[c];
+  return 0;
+}
+
+/* 1 - 15x^4 + 24x^5 - 10x^6, 0 from x = 1 on */
+MLFF_MATH double mlff_orb_envelope(double x)
+{
+  const double x4 = x * x * x * x;
+  return x < 1.0 ? 1.0 - x4 * (15.0 - x * (24.0 - 10.0 * x)) : 0.0;
+}
+
 /* ---- forces: signs and component order, in double ---- */
 
 /* w = -scale d g^T of one edge, d = x_j - x_i, g = dE/dd; order xx yy zz xy xz yz yx zx zy */

@@ -18,15 +18,28 @@ struct mlff_edges;
  * far less than a step of dynamics. */
 #define MLFF_ORB_TIE 1e-9
 
-/* The directed graph of one step. Edges of sender i: row[i] <= edge < row[i+1], the nearest first. */
+/* The directed graph of one step. Edges of a sender are rows of arrays of edges, the nearest first; mlff_orb_first_row tells
+ * where. Without a stride sender i has rows row[i] <= edge < row[i+1]. With one, which is n_neighbours, every sender has as
+ * many rows, so that no size depends on positions; those behind its last edge have node -1, and anything in all other
+ * arrays. GPUs have a stride, and a list of the edges that end at a node. */
 typedef struct mlff_orb_graph {
-  int64_t n_edges;
-  mlff_buf row;     /* int64 [n_local+1]                                                        */
-  mlff_buf node;    /* int32 [n_edges] node of the receiver                                     */
-  mlff_buf vec;     /* real [n_edges][4]: v/max(d, 1e-12) and d, v = x_r - x_s                  */
-  mlff_buf env;     /* real [n_edges]: 1 - 15x^4 + 24x^5 - 10x^6, x = d/cutoff                  */
-  mlff_buf scratch; /* candidates of one atom                                                   */
+  int64_t n_edges, stride;  /* n_edges: rows of arrays of edges                                              */
+  int64_t n_nodes;          /* with a stride                                                                 */
+  uint64_t list_id;         /* of the graph that `tag` belongs to                                            */
+  mlff_buf row;             /* int64 [n_local+1], on the host; without a stride                              */
+  mlff_buf node;            /* int32 [n_edges] node of the receiver                                          */
+  mlff_buf vec;             /* real [n_edges][4]: v/max(d, 1e-12) and d, v = x_r - x_s                       */
+  mlff_buf env;             /* real [n_edges]: 1 - 15x^4 + 24x^5 - 10x^6, x = d/cutoff                       */
+  mlff_buf in_row, in_edge; /* with a stride: int64 [n_nodes][2] begin and end of a node's list in in_edge,
+                               int32 [n_pairs] edges that end there, by their senders                        */
+  mlff_buf tag, scratch;    /* the backend's own                                                             */
 } mlff_orb_graph;
+
+/* Row of the first edge of sender i; of i = n_local: the number of rows. */
+static inline int64_t mlff_orb_first_row(const mlff_orb_graph *graph, int64_t i)
+{
+  return graph->stride ? i * graph->stride : ((const int64_t *) graph->row.data)[i];
+}
 
 /* out[edge][k] = exp(-(d - k spacing)^2) for k < n_basis, then the unit vector. out: real [n][n_basis + 3] block */
 typedef struct mlff_orb_features_args {

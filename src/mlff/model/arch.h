@@ -40,7 +40,6 @@ typedef struct mlff_arch_outputs {
 typedef struct mlff_arch {
   const char *name;     /* value of `architecture:` in a model file */
   const char *citation; /* one line: authors, journal, year, DOI    */
-  int cpu_only;         /* its ops have no kernels for GPUs: device auto is cpu */
   /* Traits of a network made from this file (e.g. PaiNN with one layer is strictly local). */
   unsigned (*traits)(const void *net);
   /* Reads its own block of the file. `cutoff`, `elements`, units and offsets are already read. */

@@ -239,6 +239,7 @@ mlff_status mlff_evaluate_downloads(mlff_model *m, const mlff_graph *graph, cons
 {
   const mlff_forces_args forces = {.edges = &m->edges, .grad = out->edge_grad, .scale = m->scale, .result = result};
   const int64_t n = graph->n_local, n_members = wants_members(m, out, result) ? m->info.n_members : 0;
+  if (out->direct) return MLFF_OK; /* the architecture has made them */
   MLFF_TRY(reserve_host(m, (size_t) (n * (n_members ? n_members : 1)), error));
   MLFF_TRY(m->backend->ops->forces(m->backend, &forces, error));
   MLFF_TRY(m->backend->ops->download_reals(m->backend, m->host, out->node_energy, n, error));
@@ -250,6 +251,10 @@ mlff_status mlff_evaluate_results(mlff_model *m, const mlff_graph *graph, const 
                                   mlff_result *result, mlff_error *error)
 {
   const mlff_forces_args forces = {.edges = &m->edges, .grad = out->edge_grad, .scale = m->scale, .result = result};
+  if (out->direct) {
+    take_direct(m, graph, out->direct, result);
+    return finish_result(m, graph, out, result, error);
+  }
   const mlff_status status = m->backend->ops->forces(m->backend, &forces, error);
   if (status == MLFF_E_NOMEM && m->backend->ops->memory)
     return mlff_forecast_memory(m, graph, NULL, m->edges.n_edges, result, error);
@@ -279,10 +284,6 @@ mlff_status mlff_evaluate_plain(mlff_model *m, const mlff_graph *graph, const ml
     return mlff_forecast_memory(m, graph, halo, m->edges.n_edges, result, error);
   if (network) return network;
 
-  if (out.direct) {
-    take_direct(m, graph, out.direct, result);
-    return finish_result(m, graph, &out, result, error);
-  }
   MLFF_TRY(mlff_evaluate_results(m, graph, &out, result, error));
   return result->member_forces ? mlff_members_evaluate(m, graph, result, error) : MLFF_OK;
 }

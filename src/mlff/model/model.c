@@ -164,10 +164,9 @@ static mlff_status open_parts(mlff_model *m, const mlff_options *options, mlff_e
   MLFF_TRY(find_arch(m, error));
   MLFF_TRY(choose_species(m, options, error));
   MLFF_TRY(mlff_selftest_read(m->file, &m->tests, error));
-  const char *device = options ? options->device : NULL;
-  if (m->arch->cpu_only && (!device || !strcmp(device, "auto"))) device = "cpu";
-  MLFF_TRY(mlff_backend_open(device, options ? options->local_rank : 0, options ? options->precision : NULL,
-                             options ? options->kernels : NULL, &m->backend, error));
+  MLFF_TRY(mlff_backend_open(options ? options->device : NULL, options ? options->local_rank : 0,
+                             options ? options->precision : NULL, options ? options->kernels : NULL, &m->backend,
+                             error));
   MLFF_TRY(choose_fuse(m, options, error));
   const char *members = options ? options->members : NULL;
   if (members && strcmp(members, "all") && !m->arch->n_members)

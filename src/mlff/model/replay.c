@@ -22,11 +22,8 @@ mlff_status mlff_replay_open(mlff_model *m, const mlff_options *options, mlff_er
   mlff_replay *r = &m->replay;
   int is_wanted;
   MLFF_TRY(mlff_choose_on_off("graph", options ? options->graph : NULL, &is_wanted, error));
-  r->is_on = is_wanted && m->backend->ops->replay.begin && (m->info.traits & MLFF_CONSERVATIVE);
-  if (!is_wanted)
-    snprintf(r->why, sizeof r->why, "graph off");
-  else if (!r->is_on)
-    snprintf(r->why, sizeof r->why, "%s", m->backend->ops->replay.begin ? "not for this architecture" : "not on a CPU");
+  r->is_on = is_wanted && m->backend->ops->replay.begin;
+  if (!r->is_on) snprintf(r->why, sizeof r->why, "%s", is_wanted ? "not on a CPU" : "graph off");
   m->backend->records = r->is_on;
   return MLFF_OK;
 }
@@ -98,9 +95,12 @@ static mlff_status record(mlff_model *m, const mlff_graph *graph, mlff_result *r
   return MLFF_OK;
 }
 
+/* A model with forces of its own ends on the host: its calls are made again, of which those on the device do nothing now. */
 static mlff_status hand_out(mlff_model *m, const mlff_graph *graph, mlff_result *result, mlff_error *error)
 {
+  const mlff_arch_inputs in = {.graph = graph, .edges = &m->edges, .halo = NULL};
   MLFF_TRY(mlff_evaluate_check_distance(m, graph, error));
+  if (m->replay.out.direct) MLFF_TRY(m->arch->evaluate(m->net, &in, &m->replay.out, error));
   return mlff_evaluate_results(m, graph, &m->replay.out, result, error);
 }
 

@@ -1,109 +1,9 @@
-/* orb.c: the operations of ops_orb.h on the CPU. Products are linear.c's; what is here is linear in the edges. */
+/* orb.c: the operations of ops_orb.h on the CPU, but for the graph (orb_graph.c). Products are linear.c's; what is here is
+ * linear in the edges. */
 #include "cpu.h"
 
-/* ---- the graph: nearest neighbours -------------------------------------------------------------------------------- */
-
-typedef struct candidate {
-  double d, v[3];
-  int64_t tag;
-  int32_t node;
-} candidate;
-
-static int is_nearer(const candidate *a, const candidate *b)
-{
-  return a->d < b->d;
-}
-
-/* Lower tags first, then vectors that are smaller in x, then y, then z; images of an atom differ by lattice vectors. */
-static int is_before(const candidate *a, const candidate *b)
-{
-  if (a->tag != b->tag) return a->tag < b->tag;
-  for (int c = 0; c < 3; c++)
-    if (fabs(a->v[c] - b->v[c]) > 1e-6) return a->v[c] < b->v[c];
-  return 0;
-}
-
-/* Puts *new into chosen[first .. *n), which is sorted by `less` and keeps at most `room` in all. */
-static void insert(candidate *chosen, int first, int *n, int room, const candidate *new,
-                   int (*less)(const candidate *, const candidate *))
-{
-  if (*n == room && !less(new, &chosen[room - 1])) return;
-  int at = *n < room ? (*n)++ : room - 1;
-  for (; at > first && less(new, &chosen[at - 1]); at--) chosen[at] = chosen[at - 1];
-  chosen[at] = *new;
-}
-
-/* The nearest `room` of n candidates; ties with the last one are settled by is_before. */
-static int choose(const candidate *all, int64_t n, int room, candidate *chosen)
-{
-  int n_chosen = 0, n_nearer = 0;
-  for (int64_t k = 0; k < n; k++) insert(chosen, 0, &n_chosen, room, &all[k], is_nearer);
-  if (n <= room) return n_chosen;
-  const double limit = chosen[room - 1].d;
-  while (chosen[n_nearer].d < limit - MLFF_ORB_TIE) n_nearer++;
-  n_chosen = n_nearer;
-  for (int64_t k = 0; k < n; k++)
-    if (fabs(all[k].d - limit) <= MLFF_ORB_TIE) insert(chosen, n_nearer, &n_chosen, room, &all[k], is_before);
-  return n_chosen;
-}
-
-static candidate candidate_of(const mlff_graph *graph, int32_t i, int32_t j, int32_t node)
-{
-  candidate c = {.tag = graph->tag ? graph->tag[j] : node, .node = node};
-  for (int k = 0; k < 3; k++) c.v[k] = graph->pos[j][k] - graph->pos[i][k];
-  c.d = sqrt(c.v[0] * c.v[0] + c.v[1] * c.v[1] + c.v[2] * c.v[2]);
-  return c;
-}
-
-static void write_edge(mlff_orb_graph *out, int64_t e, const candidate *c, double cutoff)
-{
-  const double x = c->d / cutoff, x4 = x * x * x * x, scale = 1.0 / (c->d > 1e-12 ? c->d : 1e-12);
-  real *vec = (real *) out->vec.data + 4 * e;
-  for (int k = 0; k < 3; k++) vec[k] = (real) (c->v[k] * scale);
-  vec[3] = (real) c->d;
-  ((real *) out->env.data)[e] = x < 1.0 ? (real) (1.0 - x4 * (15.0 - x * (24.0 - 10.0 * x))) : (real) 0;
-  ((int32_t *) out->node.data)[e] = c->node;
-}
-
-/* Edges that stay, and the most candidates of an atom. */
-static void count_edges(const mlff_edges *edges, int n_neighbours, int64_t *longest, int64_t *n_edges)
-{
-  const int64_t *from = edges->row.data;
-  *longest = *n_edges = 0;
-  for (int32_t i = 0; i < edges->n_local; i++) {
-    const int64_t n = from[i + 1] - from[i];
-    if (n > *longest) *longest = n;
-    *n_edges += n < n_neighbours ? n : n_neighbours;
-  }
-}
-
-static mlff_status graph_cpu(mlff_backend *backend, const mlff_graph *graph, const mlff_edges *edges, int n_neighbours,
-                             mlff_orb_graph *out, mlff_error *error)
-{
-  const int64_t *from = edges->row.data;
-  const int32_t *nbr = edges->nbr.data, *node = edges->node.data;
-  int64_t longest = edges->longest_row, n_edges = (int64_t) edges->n_local * n_neighbours;
-  if (!backend->forecast) count_edges(edges, n_neighbours, &longest, &n_edges);
-  const size_t n = (size_t) n_edges, n_scratch = (size_t) (longest + n_neighbours);
-  MLFF_TRY(mlff_buf_reserve(backend, &out->row, ((size_t) edges->n_local + 1) * sizeof(int64_t), error));
-  MLFF_TRY(mlff_buf_reserve(backend, &out->node, n * sizeof(int32_t), error));
-  MLFF_TRY(mlff_buf_reserve(backend, &out->vec, n * 4 * sizeof(real), error));
-  MLFF_TRY(mlff_buf_reserve(backend, &out->env, n * sizeof(real), error));
-  MLFF_TRY(mlff_buf_reserve(backend, &out->scratch, n_scratch * sizeof(candidate), error));
-  out->n_edges = n_edges;
-  if (backend->forecast) return MLFF_OK;
-  int64_t *row = out->row.data;
-  candidate *all = out->scratch.data, *chosen = all + longest;
-  row[0] = 0;
-  for (int32_t i = 0; i < edges->n_local; i++) {
-    int64_t count = 0;
-    for (int64_t e = from[i]; e < from[i + 1]; e++) all[count++] = candidate_of(graph, i, nbr[e], node[e]);
-    const int n_chosen = choose(all, count, n_neighbours, chosen);
-    for (int k = 0; k < n_chosen; k++) write_edge(out, row[i] + k, &chosen[k], edges->cutoff);
-    row[i + 1] = row[i] + n_chosen;
-  }
-  return MLFF_OK;
-}
+mlff_status MLFF_CPU(orb_graph_cpu)(mlff_backend *, const mlff_graph *, const mlff_edges *, int n_neighbours,
+                                    mlff_orb_graph *, mlff_error *);
 
 /* ---- rows of any width ---------------------------------------------------------------------------------------------- */
 
@@ -273,7 +173,7 @@ static mlff_status sum_cpu(mlff_backend *backend, const void *x, int64_t n, int6
 void MLFF_CPU(orb_ops_cpu)(mlff_orb_ops *ops)
 {
   ops->block = 160; /* with H = 512 floats, two hidden arrays are 0.6 MB */
-  ops->graph = graph_cpu;
+  ops->graph = MLFF_CPU(orb_graph_cpu);
   ops->features = features_cpu;
   ops->gather = gather_cpu;
   ops->norm = norm_cpu;

@@ -1,0 +1,378 @@
+/* orb.cu: the operations of ops_orb.h on the GPU, but for the graph. Twin: cpu/orb.c. Products are linear.cu's.
+ *
+ * Rows without an edge (orb_graph.cu) go through the products and are read by nothing else. Sums of what arrives at a node go
+ * over a list of the edges that end there, made with the graph: no atomics.
+ */
+#include "orb.h"
+
+enum { MESSAGE_THREADS = 128, SUM_THREADS = 256, SUM_COLUMNS = 8 };
+
+/* ---- rows of any width --------------------------------------------------------------------------------------------- */
+
+namespace { /* kernels and their arguments differ between element types */
+
+/* Row of this thread's warp in kernels with a warp for each row. */
+MLFF_DEVICE int64_t own_row()
+{
+  return (int64_t) blockIdx.x * ROW_WARPS + threadIdx.x / WARP;
+}
+
+/* Mean and 1/sqrt(variance + epsilon) of a row, to all lanes. */
+MLFF_DEVICE void row_moments(const real *x, int64_t width, double epsilon, int lane, real *mean, real *scale)
+{
+  real sum = 0, square = 0;
+  for (int64_t k = lane; k < width; k += WARP) sum += x[k];
+  *mean = warp_sum(sum) / (real) width;
+  for (int64_t k = lane; k < width; k += WARP) square += (x[k] - *mean) * (x[k] - *mean);
+  *scale = (real) 1 / real_sqrt(warp_sum(square) / (real) width + (real) epsilon);
+}
+
+/* ---- edges --------------------------------------------------------------------------------------------------------- */
+
+typedef struct feature_arrays {
+  int64_t first, n, n_basis; /* rows first .. first + n */
+  const int32_t *receiver;
+  const real *vec;
+  real *out;
+  double spacing;
+} feature_arrays;
+
+/* out[r][k] = exp(-(d - k spacing)^2) for k < n_basis, then the unit vector; vec [n_edges][4], out [n][n_basis + 3]
+ * A warp owns row r of the block, a lane every 32nd column; rows without an edge are left as they are. A block has
+ * ROW_WARPS warps; no shared memory; deterministic. Twin: features_cpu. */
+__global__ void __launch_bounds__(WARP *ROW_WARPS) orb_features_kernel(feature_arrays a)
+{
+  const int64_t r = own_row(), edge = a.first + r, n_columns = a.n_basis + 3;
+  if (r >= a.n || a.receiver[edge] < 0) return;
+  for (int64_t k = threadIdx.x % WARP; k < n_columns; k += WARP) {
+    const real x = a.vec[4 * edge + 3] - (real) k * (real) a.spacing;
+    a.out[r * n_columns + k] = k < a.n_basis ? real_exp(-x * x) : a.vec[4 * edge + k - a.n_basis];
+  }
+}
+
+typedef struct gather_arrays {
+  int64_t first, n, stride, width;
+  const int32_t *receiver;
+  const real *from_sender, *from_receiver;
+  real *y;
+} gather_arrays;
+
+/* y[r][k] = ssp(y[r][k] + from_sender[s][k] + from_receiver[b][k]) with the sender s and receiver b of row r;
+ * y [n][width], from_sender [n_local][width], from_receiver [n_nodes][width]
+ * A warp owns row r of the block, a lane every 32nd k; rows without an edge are left as they are. A block has ROW_WARPS
+ * warps; no shared memory; deterministic. Twin: gather_cpu. */
+__global__ void __launch_bounds__(WARP *ROW_WARPS) orb_gather_kernel(gather_arrays a)
+{
+  const int64_t r = own_row(), edge = a.first + r;
+  if (r >= a.n || a.receiver[edge] < 0) return;
+  const real *sender = a.from_sender + edge / a.stride * a.width;
+  const real *receiver = a.from_receiver + a.receiver[edge] * a.width;
+  real *y = a.y + r * a.width;
+  for (int64_t k = threadIdx.x % WARP; k < a.width; k += WARP) y[k] = real_ssp(y[k] + sender[k] + receiver[k]);
+}
+
+typedef struct norm_arrays {
+  int64_t n, width;
+  const real *x, *gain, *shift;
+  real *y;
+  double epsilon;
+  int64_t accumulate;
+} norm_arrays;
+
+/* y[r] (+)= (x[r] - mean_r) scale_r gain + shift, mean_r and 1/scale_r^2 = variance + epsilon over the row; x, y
+ * [n][width]
+ * A warp owns row r, a lane every 32nd k; sums go through shuffles. A block has ROW_WARPS warps; no shared memory;
+ * deterministic. Twin: norm_cpu. */
+__global__ void __launch_bounds__(WARP *ROW_WARPS) orb_norm_kernel(norm_arrays a)
+{
+  const int lane = (int) threadIdx.x % WARP;
+  const int64_t r = own_row();
+  if (r >= a.n) return;
+  const real *x = a.x + r * a.width;
+  real *y = a.y + r * a.width, mean, scale;
+  row_moments(x, a.width, a.epsilon, lane, &mean, &scale);
+  for (int64_t k = lane; k < a.width; k += WARP) {
+    real v = (x[k] - mean) * scale * a.gain[k] + a.shift[k];
+    if (a.accumulate) v += y[k];
+    y[k] = v;
+  }
+}
+
+typedef struct message_arrays {
+  int64_t begin, first, end, stride, width; /* first atom; its first row; end of the rows */
+  const int64_t *in_row;
+  const int32_t *in_edge, *receiver;
+  const real *x, *gates, *gain, *shift, *env;
+  real *factors, *e, *received, *sent;
+  double epsilon, gate_bias[2];
+  int64_t last;
+} message_arrays;
+
+/* The factors of one edge, by a warp. Twin: edge_message. */
+MLFF_DEVICE void make_factors(const message_arrays &a, int64_t edge, int lane)
+{
+  const real *x = a.x + (edge - a.first) * a.width, *e = a.e + edge * a.width;
+  real *out = a.factors + edge * N_FACTORS, receive = 0, send = 0, mean, scale;
+  for (int64_t k = lane; k < a.width; k += WARP) {
+    receive += a.gates[k] * e[k];
+    send += a.gates[a.width + k] * e[k];
+  }
+  receive = warp_sum(receive);
+  send = warp_sum(send);
+  row_moments(x, a.width, a.epsilon, lane, &mean, &scale);
+  if (lane) return;
+  out[FACTOR_MEAN] = mean;
+  out[FACTOR_SCALE] = scale;
+  out[FACTOR_RECEIVE] = a.env[edge] * real_sigmoid(receive + (real) a.gate_bias[0]);
+  out[FACTOR_SEND] = a.env[edge] * real_sigmoid(send + (real) a.gate_bias[1]);
+}
+
+/* m[edge][k] */
+MLFF_DEVICE real message_of(const message_arrays &a, int64_t edge, int64_t k)
+{
+  const real *factors = a.factors + edge * N_FACTORS;
+  const real x = a.x[(edge - a.first) * a.width + k];
+  return (x - factors[FACTOR_MEAN]) * factors[FACTOR_SCALE] * a.gain[k] + a.shift[k];
+}
+
+/* For the edges of sender i:  a_receive and a_send = env sigmoid(gate . e + bias) and the moments of x into factors;  with
+ * m = norm(x):  sent[i][k] = sum m[k] a_send,  e[k] += m[k] (unless `last`)
+ *   x [end - first][width], e [n_edges][width], factors [n_edges][N_FACTORS], gates [2][width], sent [n_local][width]
+ * A block owns sender i: first a warp every MESSAGE_THREADS/32-th edge, for its factors, by shuffles; then, behind a
+ * barrier, a thread every MESSAGE_THREADS-th channel, summed over the edges in order. Factors go from one to the other
+ * through global memory, where orb_receive_kernel finds them, too. Deterministic. Twin: message_cpu. */
+__global__ void __launch_bounds__(MESSAGE_THREADS) orb_send_kernel(message_arrays a)
+{
+  const int64_t i = a.begin + blockIdx.x, begin = i * a.stride, end = begin + a.stride;
+  const int warp = (int) threadIdx.x / WARP, lane = (int) threadIdx.x % WARP;
+  for (int64_t edge = begin + warp; edge < end && a.receiver[edge] >= 0; edge += MESSAGE_THREADS / WARP)
+    make_factors(a, edge, lane);
+  __syncthreads();
+  for (int64_t k = threadIdx.x; k < a.width; k += MESSAGE_THREADS) {
+    real sum = 0;
+    for (int64_t edge = begin; edge < end && a.receiver[edge] >= 0; edge++) {
+      const real m = message_of(a, edge, k);
+      sum += m * a.factors[edge * N_FACTORS + FACTOR_SEND];
+      if (!a.last) a.e[edge * a.width + k] += m;
+    }
+    a.sent[i * a.width + k] = sum;
+  }
+}
+
+/* received[b][k] += sum m[edge][k] a_receive over the edges in first .. end that end at node b, in their order
+ *   in_row [n_nodes][2], in_edge: orb_graph.cu; received [n_nodes][width]
+ * A block owns node b, a thread every MESSAGE_THREADS-th channel. After orb_send_kernel, which makes the factors. No shared
+ * memory; deterministic. Twin: message_cpu. */
+__global__ void __launch_bounds__(MESSAGE_THREADS) orb_receive_kernel(message_arrays a)
+{
+  const int64_t b = blockIdx.x, q_begin = a.in_row[2 * b], q_end = a.in_row[2 * b + 1];
+  if (q_begin == q_end || a.in_edge[q_begin] >= a.end || a.in_edge[q_end - 1] < a.first) return;
+  for (int64_t k = threadIdx.x; k < a.width; k += MESSAGE_THREADS) {
+    real sum = 0;
+    for (int64_t q = q_begin; q < q_end; q++) {
+      const int64_t edge = a.in_edge[q];
+      if (edge < a.first || edge >= a.end) continue;
+      sum += message_of(a, edge, k) * a.factors[edge * N_FACTORS + FACTOR_RECEIVE];
+    }
+    a.received[b * a.width + k] += sum;
+  }
+}
+
+} // namespace
+
+static void features_cuda(mlff_backend *backend, const mlff_orb_features_args *args)
+{
+  feature_arrays a;
+  memset(&a, 0, sizeof a);
+  a.first = mlff_orb_first_row(args->graph, args->begin);
+  a.n = mlff_orb_first_row(args->graph, args->end) - a.first;
+  a.n_basis = args->n_basis;
+  a.receiver = (const int32_t *) args->graph->node.data;
+  a.vec = (const real *) args->graph->vec.data;
+  a.out = (real *) args->out;
+  a.spacing = args->spacing;
+  MLFF_LAUNCH_INDEPENDENT(backend, orb_features_kernel, mlff_cuda_blocks(a.n, ROW_WARPS), WARP * ROW_WARPS, a);
+}
+
+static void gather_cuda(mlff_backend *backend, const mlff_orb_gather_args *args)
+{
+  gather_arrays a;
+  memset(&a, 0, sizeof a);
+  a.first = mlff_orb_first_row(args->graph, args->begin);
+  a.n = mlff_orb_first_row(args->graph, args->end) - a.first;
+  a.stride = args->graph->stride;
+  a.width = args->width;
+  a.receiver = (const int32_t *) args->graph->node.data;
+  a.from_sender = (const real *) args->from_sender;
+  a.from_receiver = (const real *) args->from_receiver;
+  a.y = (real *) args->y;
+  MLFF_LAUNCH_INDEPENDENT(backend, orb_gather_kernel, mlff_cuda_blocks(a.n, ROW_WARPS), WARP * ROW_WARPS, a);
+}
+
+static void norm_cuda(mlff_backend *backend, const mlff_orb_norm_args *args)
+{
+  norm_arrays a;
+  memset(&a, 0, sizeof a);
+  a.n = args->n;
+  a.width = args->width;
+  a.x = (const real *) args->x;
+  a.gain = (const real *) args->norm->gain.data;
+  a.shift = (const real *) args->norm->shift.data;
+  a.y = (real *) args->y;
+  a.epsilon = args->norm->epsilon;
+  a.accumulate = args->accumulate;
+  MLFF_LAUNCH(backend, orb_norm_kernel, mlff_cuda_blocks(a.n, ROW_WARPS), WARP * ROW_WARPS, 0, a);
+}
+
+static void message_cuda(mlff_backend *backend, const mlff_orb_message_args *args)
+{
+  const mlff_orb_graph *graph = args->graph;
+  message_arrays a;
+  memset(&a, 0, sizeof a);
+  a.begin = args->begin;
+  a.first = mlff_orb_first_row(graph, args->begin);
+  a.end = mlff_orb_first_row(graph, args->end);
+  a.stride = graph->stride;
+  a.width = args->width;
+  a.in_row = (const int64_t *) graph->in_row.data;
+  a.in_edge = (const int32_t *) graph->in_edge.data;
+  a.receiver = (const int32_t *) graph->node.data;
+  a.x = (const real *) args->x;
+  a.gates = (const real *) args->gates;
+  a.gain = (const real *) args->norm->gain.data;
+  a.shift = (const real *) args->norm->shift.data;
+  a.env = (const real *) graph->env.data;
+  a.factors = (real *) graph->scratch.data;
+  a.e = (real *) args->e;
+  a.received = (real *) args->received;
+  a.sent = (real *) args->sent;
+  a.epsilon = args->norm->epsilon;
+  for (int k = 0; k < 2; k++) a.gate_bias[k] = args->gate_bias[k];
+  a.last = args->last;
+  MLFF_LAUNCH(backend, orb_send_kernel, (unsigned) (args->end - args->begin), MESSAGE_THREADS, 0, a);
+  MLFF_LAUNCH_INDEPENDENT(backend, orb_receive_kernel, (unsigned) graph->n_nodes, MESSAGE_THREADS, a);
+}
+
+/* ---- nodes --------------------------------------------------------------------------------------------------------- */
+
+namespace { /* kernels and their arguments differ between element types */
+
+typedef struct concat_arrays {
+  int64_t n, width;
+  const real *part[3];
+  real *out;
+} concat_arrays;
+
+/* out[i] = (a[i], b[i], c[i]); parts [n][width], out [n][3 width]. A warp owns a row of out, a lane every 32nd column. A
+ * block has ROW_WARPS warps; no shared memory; deterministic. Twin: concat_cpu. */
+__global__ void __launch_bounds__(WARP *ROW_WARPS) orb_concat_kernel(concat_arrays a)
+{
+  const int64_t i = own_row();
+  if (i >= a.n) return;
+  for (int p = 0; p < 3; p++) {
+    const real *part = a.part[p] + i * a.width;
+    real *out = a.out + (3 * i + p) * a.width;
+    for (int64_t k = threadIdx.x % WARP; k < a.width; k += WARP) out[k] = part[k];
+  }
+}
+
+typedef struct embed_arrays {
+  int64_t n, width;
+  const int32_t *species;
+  const real *table;
+  real *out;
+} embed_arrays;
+
+/* out[i] = table[species[i]], zeros for species -1; out [n][width]. A warp owns row i, a lane every 32nd column. A block has
+ * ROW_WARPS warps; no shared memory; deterministic. Twin: embed_cpu. */
+__global__ void __launch_bounds__(WARP *ROW_WARPS) orb_embed_kernel(embed_arrays a)
+{
+  const int64_t i = own_row();
+  if (i >= a.n) return;
+  const int32_t s = a.species[i];
+  for (int64_t k = threadIdx.x % WARP; k < a.width; k += WARP)
+    a.out[i * a.width + k] = s < 0 ? (real) 0 : a.table[s * a.width + k];
+}
+
+typedef struct sum_arrays {
+  int64_t n, width;
+  const real *x;
+  const int32_t *species;
+  double *sum;
+} sum_arrays;
+
+/* sum[k] = sum over i with species[i] >= 0 of x[i][k], in double; x [n][width]
+ * A block owns SUM_COLUMNS columns, a thread every SUM_THREADS/SUM_COLUMNS-th row of one of them; then a tree in shared
+ * memory (a double per thread). Deterministic. Twin: sum_cpu. */
+__global__ void __launch_bounds__(SUM_THREADS) orb_sum_kernel(sum_arrays a)
+{
+  MLFF_SHARED(double, sums, SUM_THREADS);
+  const int t = (int) threadIdx.x;
+  const int64_t k = (int64_t) blockIdx.x * SUM_COLUMNS + t % SUM_COLUMNS;
+  double sum = 0;
+  for (int64_t i = t / SUM_COLUMNS; i < a.n && k < a.width; i += SUM_THREADS / SUM_COLUMNS)
+    if (a.species[i] >= 0) sum += (double) a.x[i * a.width + k];
+  sums[t] = sum;
+  for (int n = SUM_THREADS / 2; n >= SUM_COLUMNS; n /= 2) {
+    __syncthreads();
+    if (t < n) sums[t] += sums[t + n];
+  }
+  if (t < SUM_COLUMNS && k < a.width) a.sum[k] = sums[t];
+}
+
+} // namespace
+
+static void concat_cuda(mlff_backend *backend, const mlff_orb_concat_args *args)
+{
+  concat_arrays a;
+  memset(&a, 0, sizeof a);
+  a.n = args->n;
+  a.width = args->width;
+  a.part[0] = (const real *) args->a;
+  a.part[1] = (const real *) args->b;
+  a.part[2] = (const real *) args->c;
+  a.out = (real *) args->out;
+  MLFF_LAUNCH_INDEPENDENT(backend, orb_concat_kernel, mlff_cuda_blocks(a.n, ROW_WARPS), WARP * ROW_WARPS, a);
+}
+
+static void embed_cuda(mlff_backend *backend, const mlff_orb_embed_args *args)
+{
+  embed_arrays a;
+  memset(&a, 0, sizeof a);
+  a.n = args->n;
+  a.width = args->width;
+  a.species = args->species;
+  a.table = (const real *) args->table;
+  a.out = (real *) args->out;
+  MLFF_LAUNCH_INDEPENDENT(backend, orb_embed_kernel, mlff_cuda_blocks(a.n, ROW_WARPS), WARP * ROW_WARPS, a);
+}
+
+static mlff_status sum_cuda(mlff_backend *backend, const void *x, int64_t n, int64_t width, const int32_t *species,
+                            double *sum, mlff_error *error)
+{
+  mlff_buf *buf = &mlff_cuda_of(backend)->sums;
+  const size_t bytes = (size_t) width * sizeof *sum;
+  sum_arrays a;
+  MLFF_TRY(mlff_buf_reserve(backend, buf, bytes, error));
+  memset(&a, 0, sizeof a);
+  a.n = n;
+  a.width = width;
+  a.x = (const real *) x;
+  a.species = species;
+  a.sum = (double *) buf->data;
+  MLFF_LAUNCH(backend, orb_sum_kernel, mlff_cuda_blocks(width, SUM_COLUMNS), SUM_THREADS, 0, a);
+  return mlff_cuda_download(backend, sum, a.sum, bytes, error);
+}
+
+void MLFF_CUDA(orb_ops_cuda)(mlff_orb_ops *ops)
+{
+  ops->block = 32768; /* enough for every multiprocessor; with H = 512 floats, arrays of a block are 270 MB */
+  ops->graph = MLFF_CUDA(orb_graph_cuda);
+  ops->features = features_cuda;
+  ops->gather = gather_cuda;
+  ops->norm = norm_cuda;
+  ops->message = message_cuda;
+  ops->concat = concat_cuda;
+  ops->embed = embed_cuda;
+  ops->sum = sum_cuda;
+}

@@ -1,0 +1,16 @@
+/* orb.h: what orb_graph.cu and orb.cu share. */
+#ifndef MLFF_CUDA_ORB_H
+#define MLFF_CUDA_ORB_H
+
+#include "ops_cuda.h"
+
+enum { ROW_WARPS = 4 }; /* of a block, in kernels with a warp for each row */
+
+/* Of an edge, in mlff_orb_graph.scratch: mean and 1/sqrt(variance + epsilon) of the row that its message is made of, and
+ * a_receive and a_send. */
+enum { FACTOR_MEAN = 0, FACTOR_SCALE, FACTOR_RECEIVE, FACTOR_SEND, N_FACTORS };
+
+mlff_status MLFF_CUDA(orb_graph_cuda)(mlff_backend *, const mlff_graph *, const mlff_edges *, int n_neighbours,
+                                      mlff_orb_graph *, mlff_error *);
+
+#endif
