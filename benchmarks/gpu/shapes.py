@@ -1,13 +1,14 @@
-"""Models for the GPU benchmark, into a folder: the shipped ones, and networks of ANI-2x's published shape with random weights,
-with 1 and with 8 members. Times do not depend on weights.
+"""Models for the GPU benchmark, into a folder: the shipped ones, and with random weights networks of the published shapes
+of ANI-2x, with 1 and with 8 members, and Orb-v2. Times do not depend on weights.
 
-  shapes.py FOLDER
+  shapes.py FOLDER [--small]     --small: a narrow Orb of one layer, for the simulated device
 
 The ANI-2x networks are those of H and O, with the columns of the descriptor that water can reach: leaving the others out is
 exact, and the engine does it by itself. Each model has its head as NAME.json too, for torch_bench.py, which has no YAML.
 """
 
 import glob
+import hashlib
 import json
 import math
 import os
@@ -19,9 +20,23 @@ import numpy as np
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "python"))
 
-from mlff_tools import modelfile, selftest  # noqa: E402
+import orb_weights  # noqa: E402
+from mlff_tools import convert_orb, modelfile, selftest  # noqa: E402
 
 HIDDEN = {"H": [256, 192, 160], "O": [192, 160, 128]}
+
+
+def head_of(name, architecture, elements, cutoff, block):
+    return {
+        "format": modelfile.FORMAT, "name": name, "architecture": architecture,
+        "description": "random weights, for benchmarks only", "elements": list(elements), "cutoff": cutoff,
+        "units": {"length": "angstrom", "energy": "eV", "energy_in_eV": 1.0},
+        "energy_offsets": {e: 0.0 for e in elements}, architecture: block,
+        "provenance": {"labels": "none", "data": "none", "data_sha256": "none", "code": "benchmarks/gpu/shapes.py",
+                       "license": "MIT", "citation": "none"},
+        "domain": {"elements": list(elements), "min_distance": 0.1, "temperature": [0.0, 1000.0],
+                   "description": "none: random weights"},
+        "accuracy": {"description": "none: random weights"}, "self_test": selftest.empty()}
 
 
 def ani2x(n_members):
@@ -34,16 +49,7 @@ def ani2x(n_members):
     dims = {e: [length, *hidden, 1] for e, hidden in HIDDEN.items()}
     block = {"n_members": n_members, "constants": "exact", "radial": radial, "angular": angular,
              "activation": {"kind": "celu", "alpha": 0.1}, "dims": dims}
-    head = {
-        "format": modelfile.FORMAT, "name": f"random-ani2x-{n_members}", "architecture": "ani",
-        "description": "random weights, for benchmarks only", "elements": list(HIDDEN), "cutoff": 5.1,
-        "units": {"length": "angstrom", "energy": "eV", "energy_in_eV": 1.0},
-        "energy_offsets": {e: 0.0 for e in HIDDEN}, "ani": block,
-        "provenance": {"labels": "none", "data": "none", "data_sha256": "none", "code": "benchmarks/gpu/shapes.py",
-                       "license": "MIT", "citation": "none"},
-        "domain": {"elements": list(HIDDEN), "min_distance": 0.1, "temperature": [0.0, 1000.0],
-                   "description": "none: random weights"},
-        "accuracy": {"description": "none: random weights"}, "self_test": selftest.empty()}
+    head = head_of(f"random-ani2x-{n_members}", "ani", HIDDEN, 5.1, block)
     rng = np.random.default_rng(1)
     tensors = {}
     for name, shape in modelfile.ani_shapes(head).items():
@@ -52,11 +58,28 @@ def ani2x(n_members):
     return head, tensors
 
 
+def write_orb(folder, is_small):
+    """Orb-v2 with 15 layers; weights are those of orb_weights.py."""
+    block = convert_orb.random_model(1, 1 if is_small else 15, list(HIDDEN))[0]["orb"]
+    if is_small:
+        block.update(n_features=16, n_hidden=24, n_readout=8)
+    head = head_of("random-orb-v2", "orb", HIDDEN, convert_orb.CUTOFF, block)
+    tensors = {name: list(shape) for name, shape in modelfile.orb_shapes(head).items()}
+    data = orb_weights.weights(tensors)
+    path = os.path.join(folder, head["name"])
+    head["weights"] = {"file": head["name"] + ".safetensors", "sha256": hashlib.sha256(data).hexdigest()}
+    modelfile.write_bytes(path + ".safetensors", data)
+    modelfile.write_head(path + ".yaml", head)
+    return {head["name"]: tensors}
+
+
 def main():
-    if len(sys.argv) != 2:
+    is_small = sys.argv[2:] == ["--small"]
+    if len(sys.argv) != 2 + is_small:
         sys.exit(__doc__)
     folder = sys.argv[1]
     os.makedirs(folder, exist_ok=True)
+    made_later = write_orb(folder, is_small)
     for n_members in (1, 8):
         head, tensors = ani2x(n_members)
         modelfile.write(os.path.join(folder, head["name"]), head, tensors)
@@ -66,6 +89,8 @@ def main():
     for path in glob.glob(os.path.join(folder, "*.yaml")):
         head = modelfile.load_yaml(path)
         del head["self_test"]
+        if head["name"] in made_later:
+            head["tensors"] = made_later[head["name"]]
         with open(path[:-len("yaml")] + "json", "w", encoding="utf-8") as f:
             json.dump(head, f)
 

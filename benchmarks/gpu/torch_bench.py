@@ -4,7 +4,8 @@
 
 FOLDER of models: as shapes.py makes it. Neighbours are found once and not timed, as on our side; a call is energy and
 forces. The networks are those that the project trains with (python/mlff_tools/networks.py): batched matrix products,
-index_select and index_add, one autograd pass. With --mlff forces of the smallest structure are compared first, so that
+index_select and index_add, one autograd pass; Orb-v2 is that of orb-models, where it can be imported, with random weights
+of its own. With --mlff forces of the smallest structure are compared first, so that
 both sides have computed the same.
 """
 
@@ -54,18 +55,18 @@ def load_model(path, device):
     """(head, network, parameters) of NAME.json and NAME.safetensors."""
     with open(path, encoding="utf-8") as f:
         head = json.load(f)
-    tensors = load_tensors(path[:-len("json")] + "safetensors")
     networks, kind = load_networks(), head["architecture"]
+    if kind not in ("painn", "ani"):
+        return head, None, None
+    tensors = load_tensors(path[:-len("json")] + "safetensors")
     if kind == "painn":
         spec = {**head["painn"], "cutoff": head["cutoff"]}
         p = tensors
-    elif kind == "ani":
+    else:
         block = head["ani"]
         spec = {**block, "hidden": {e: d[1:-1] for e, d in block["dims"].items()}}
         p = {f"{e}.{l}.{part}": torch.stack([tensors[f"member.{m}.{e}.{l}.{part}"] for m in range(block["n_members"])])
              for e, d in block["dims"].items() for l in range(len(d) - 1) for part in ("weight", "bias")}
-    else:
-        return head, None, None
     network = networks.ARCHITECTURES[kind](spec, head["elements"])
     if kind == "ani":  # shipped and random models have the normalisation of descriptors in their weights
         network.deviation = torch.ones_like(network.deviation)
@@ -160,9 +161,45 @@ def compare(mlff, model, path, forces, device):
     return apart
 
 
+def orb_call(structure, device):
+    """(call, atoms, edges) of orb-models, for energy, forces and stress with the graph found before; None without it."""
+    if not importlib.util.find_spec("orb_models"):
+        return None
+    from ase import Atoms
+    from orb_models.forcefield.atomic_system import SystemConfig, ase_atoms_to_atom_graphs
+    from orb_models.forcefield.pretrained import orb_v2_architecture
+    elements, pos, box = read_water(structure)
+    config = SystemConfig(radius=6.0, max_num_neighbors=20)
+    torch.manual_seed(1)
+    torch.set_float32_matmul_precision("highest")
+    model = orb_v2_architecture(system_config=config, device=device).eval().requires_grad_(False)
+    graph = ase_atoms_to_atom_graphs(Atoms(elements, positions=pos.numpy(), cell=box.numpy(), pbc=True),
+                                     system_config=config, device=torch.device(device))
+    return lambda: model.predict(graph), len(elements), int(graph.n_edge.sum())
+
+
+def measure_orb(name, structure, args):
+    """The row of orb-models, or None where it is not installed."""
+    row = {"model": name, "device": args.device, "precision": "fp32", "how": "orb-models, random weights of its own"}
+    try:
+        found = orb_call(structure, args.device)
+        if not found:
+            return None
+        call, row["n_atoms"], row["n_edges"] = found
+        with torch.no_grad():
+            row["median_ms"], row["n_calls"] = time_calls(call, args.device, args.each)
+    except Exception as e:  # whatever the package or the memory of the device does not manage
+        row["why_not"] = f"{type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}"[:300]
+    took = f"median {row['median_ms']:9.4f} ms" if "median_ms" in row else row["why_not"]
+    print(f"{row.get('n_atoms', 0):8d} atoms  {name:28s} orb-models        {took}", flush=True)
+    return row
+
+
 def measure(path, structure, how, args):
     """The row of one model and structure, or None when the model is not one of those that can be compared."""
     head, network, p = load_model(path, args.device)
+    if head["architecture"] == "orb" and how == "eager":
+        return measure_orb(head["name"], structure, args)
     if network is None:
         return None
     batch = Batch(head, network, structure, args.device)
