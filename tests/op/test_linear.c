@@ -1,6 +1,7 @@
 /* test_linear.c: products of matrices on every backend and kernel path, against plain loops in double; in bf16, by the twins
- * of instructions where there are none; on GPUs also many at once and on tensor cores. Guard words around outputs catch writes outside; sizes are odd on purpose. */
+ * of instructions and by the instructions, emulated where the processor has none; on GPUs also many at once and on tensor cores. Guard words around outputs catch writes outside; sizes are odd on purpose. */
 #include "backends.h"
+#include "emulate.h"
 
 #include "backend/cpu/backend_cpu.h"
 #include "backend/kernels.h"
@@ -58,7 +59,7 @@ static void run_linear(mlff_backend *backend, const linear_case *c, test_rng *rn
   const int64_t ldx = n_x + 5, ldy = n_y + GUARD, size = (int64_t) c->n_rows * ldy + GUARD;
   double *weight = random_array(rng, (int64_t) c->n_out * c->n_in), *bias = random_array(rng, n_y);
   double *x = random_array(rng, c->n_rows * ldx), *y = random_array(rng, size), *scale = random_array(rng, size);
-  if (c->coarse) {
+  if (c->coarse > 0) {
     make_coarse(c->coarse, weight, (int64_t) c->n_out * c->n_in);
     make_coarse(c->coarse, x, c->n_rows * ldx);
   }
@@ -191,21 +192,28 @@ END_TEST
 /* ---- bf16 on the CPU ------------------------------------------------------------------------------------------------- */
 
 static const char *const mixed_paths[] = {"generic", "avx2", "avx512", "avx512_bf16", "amx"};
-enum { N_MIXED = 10 }; /* each with one bf16 for a number and with two */
+enum { N_MIXED = 10, N_PORTABLE = 6 }; /* each with one bf16 for a number and with two */
 
-/* NULL, and a visible skip, where the path is not here. */
+/* Instructions that the processor lacks are emulated; NULL, and a visible skip, where that is not possible. */
 static mlff_backend *open_mixed(int which)
 {
+  const char *path = mixed_paths[which / 2];
+  const int is_here = mlff_cpu_has_kernels(path);
   mlff_error error = {0};
   mlff_backend *backend = NULL;
-  if (mlff_cpu_has_kernels(mixed_paths[which / 2])) {
-    test_ok(mlff_backend_open("cpu", 0, "mixed", mixed_paths[which / 2], &backend, &error), error);
-    ck_assert_str_eq(backend->kernels, mixed_paths[which / 2]);
-    ck_assert_int_eq(backend->splits, 1);
-    backend->splits = which % 2;
-  } else {
-    test_skip("kernel path %s is not available here", mixed_paths[which / 2]);
+  mlff_ops found;
+  if (!is_here && !(mlff_cpu_fill_mixed(&found, path) && emulate_bf16())) {
+    test_skip("kernel path %s is not available here", path);
+    return NULL;
   }
+  test_ok(mlff_backend_open("cpu", 0, "mixed", is_here ? path : mlff_cpu_common_kernels(path), &backend, &error),
+          error);
+  if (is_here)
+    ck_assert_str_eq(backend->kernels, path);
+  else
+    ck_assert_int_eq(mlff_cpu_fill_mixed(&((mlff_cpu_backend *) backend)->ops, path), 1);
+  ck_assert_int_eq(backend->splits, 1);
+  backend->splits = which % 2;
   return backend;
 }
 
@@ -296,6 +304,39 @@ START_TEST(bf16_takes_half_of_the_memory)
   ck_assert_uint_eq(backend->memory.bytes, linear.packed.capacity + linear.bias.capacity + bytes_kept(backend));
   mlff_linear_release(backend, &linear);
   free(weight);
+  mlff_backend_close(backend);
+}
+END_TEST
+
+/* Each path and its twin give the same bits: they add in the same order. Elsewhere sums may be rounded otherwise, so this is
+ * for emulated instructions. */
+START_TEST(instructions_and_twins_have_the_same_bits)
+{
+  enum { ROWS = 45, IN = 83, OUT = 77 };
+  mlff_backend *backend = open_mixed(_i);
+  if (!backend) return;
+  const char *path = mixed_paths[_i / 2];
+  mlff_ops twin;
+  mlff_error error = {0};
+  test_rng rng = {.state = 9};
+  double *weight = random_array(&rng, IN * OUT), *x = random_array(&rng, ROWS * IN);
+  ck_assert(mlff_cpu_fill_mixed(&twin, !strcmp(path, "amx") ? "generic" : "avx512"));
+  mlff_buf dev_x = reals_to_backend(backend, x, ROWS * IN), y[2];
+  const mlff_ops *const both[2] = {backend->ops, &twin};
+  for (int k = 0; k < 2; k++) {
+    mlff_linear linear = {0};
+    y[k] = reals_to_backend(backend, x, ROWS * OUT);
+    test_ok(both[k]->linear_pack(backend, &linear, weight, NULL, OUT, IN, 0, &error), error);
+    both[k]->linear(backend, &linear,
+                    &(mlff_linear_args){.n_rows = ROWS, .x = dev_x.data, .ldx = IN, .y = y[k].data, .ldy = OUT});
+    mlff_linear_release(backend, &linear);
+  }
+  ck_assert_int_eq(memcmp(y[0].data, y[1].data, ROWS * OUT * sizeof(float)), 0);
+  test_ok(mlff_cpu_compare_products(backend, &twin, &error), error);
+  mlff_buf_release(backend, &dev_x);
+  for (int k = 0; k < 2; k++) mlff_buf_release(backend, &y[k]);
+  free(weight);
+  free(x);
   mlff_backend_close(backend);
 }
 END_TEST
@@ -442,8 +483,12 @@ static Suite *make_suite(void)
   if (N_CPU_BACKENDS) {
     tcase_add_loop_test(tcase, linear_in_bf16, 0, N_MIXED);
     tcase_add_loop_test(tcase, rounding_to_bf16, 0, N_MIXED);
-    tcase_add_loop_test(tcase, rows_in_bf16_are_on_their_own, 0, N_MIXED);
+    const int n_own =
+        mlff_cpu_has_kernels("amx") ? N_MIXED : N_PORTABLE; /* emulation would take long for what are loops */
+    tcase_add_loop_test(tcase, rows_in_bf16_are_on_their_own, 0, n_own);
     tcase_add_loop_test(tcase, bf16_takes_half_of_the_memory, 0, N_MIXED);
+    if (!mlff_cpu_has_kernels("avx512_bf16"))
+      tcase_add_loop_test(tcase, instructions_and_twins_have_the_same_bits, N_PORTABLE, N_MIXED);
     tcase_add_test(tcase, wrong_instructions_are_found);
   }
   tcase_add_loop_test(tcase, linear_on_tensor_cores, 0, n_backends() > N_CPU_BACKENDS);

@@ -55,7 +55,7 @@ MLFF_INLINE int padded_pairs(int n_in, int step)
 
 MLFF_INLINE int n_units(const mlff_linear *linear)
 {
-  return linear->n_parts * padded_pairs(linear->n_in, PAIR_STEP);
+  return parts_of(linear) * padded_pairs(linear->n_in, PAIR_STEP);
 }
 
 #include "linear_loops.h"
@@ -71,7 +71,7 @@ MLFF_INLINE vbits part_bits(vreal x, int part)
 
 static uint32_t weight_unit(const mlff_linear *linear, const weights *w, int u, int col)
 {
-  const int n = n_units(linear) / linear->n_parts, part = u / n, k = 2 * (u % n);
+  const int n = n_units(linear) / parts_of(linear), part = u / n, k = 2 * (u % n);
   const vbits even = part_bits(vset((float) weight_at(w, k, col)), part),
               odd = part_bits(vset((float) weight_at(w, k + 1, col)), part);
   return even[0] >> 16 | odd[0];
@@ -79,7 +79,7 @@ static uint32_t weight_unit(const mlff_linear *linear, const weights *w, int u, 
 
 static int64_t units_of_row(const mlff_linear *linear)
 {
-  return (int64_t) linear->n_parts * padded_pairs(linear->n_in, ROW_PAIRS);
+  return (int64_t) parts_of(linear) * padded_pairs(linear->n_in, ROW_PAIRS);
 }
 
 static int64_t rows_of_block(const mlff_linear *linear)
@@ -116,7 +116,7 @@ static void round_row(const mlff_linear *linear, const float *x, unit *out)
       v[half] = left >= MLFF_VLEN ? vload(x + at) : vload_part(x + at, left > 0 ? left : 0);
     }
     store_pairs(out + k / 2, v[0], v[1]);
-    if (linear->n_parts == 2) store_pairs(out + n_pairs + k / 2, without_high(v[0]), without_high(v[1]));
+    if (parts_of(linear) == 2) store_pairs(out + n_pairs + k / 2, without_high(v[0]), without_high(v[1]));
   }
 }
 
@@ -129,7 +129,7 @@ MLFF_INLINE void tile_product(const int two_rows, const int two_cols, const mlff
                               int64_t ldx, const unit *panel, const real *bias, real *tile, int64_t ld,
                               const unit *fetch, int64_t fetch_step)
 {
-  const int n = n_units(linear) / linear->n_parts;
+  const int n = n_units(linear) / parts_of(linear);
   const size_t x_bytes = (size_t) ldx * sizeof(unit), panel_bytes = TILE_COLS * sizeof(unit),
                tile_bytes = (size_t) ld * sizeof(real);
   amx_tiles tiles;
@@ -137,10 +137,10 @@ MLFF_INLINE void tile_product(const int two_rows, const int two_cols, const mlff
   if (two_cols) AMX_LOAD(&tiles, 1, bias + AMX_PAIRS, 0);
   if (two_rows) AMX_LOAD(&tiles, 2, bias, 0);
   if (two_rows && two_cols) AMX_LOAD(&tiles, 3, bias + AMX_PAIRS, 0);
-  for (int term = 0; term < terms_of(linear->n_parts); term++) {
-    const unit *xt = x + x_part(term) * (ldx / linear->n_parts), *wt = panel + (int64_t) w_part(term) * n * TILE_COLS;
+  for (int term = 0; term < terms_of(parts_of(linear)); term++) {
+    const unit *xt = x + x_part(term) * (ldx / parts_of(linear)), *wt = panel + (int64_t) w_part(term) * n * TILE_COLS;
     for (int k = 0; k < n; k += AMX_PAIRS, xt += AMX_PAIRS, wt += AMX_PAIRS * TILE_COLS) {
-      if (term < linear->n_parts)
+      if (term < parts_of(linear))
         for (const unit *end = fetch + AMX_PAIRS * fetch_step; fetch < end; fetch += LINE)
           __builtin_prefetch(fetch, 0, 2);
       AMX_LOAD(&tiles, 4, xt, x_bytes);
