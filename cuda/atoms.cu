@@ -50,7 +50,7 @@ MLFF_DEVICE void product_step(const linear_arrays &a, int64_t row0, int n_rows, 
     }
 #pragma unroll
     for (int r = 0; r < ROWS_AT_ONCE; r++)
-      if (first + r < n_rows) finish_value(a, sum[r], row0 + first + r, col);
+      if (first + r < n_rows) finish_value<0>(a, sum[r], row0 + first + r, col);
   }
 }
 

@@ -20,15 +20,15 @@ typedef struct linear_arrays {
   int n_in, n_out, act, accumulate;
 } linear_arrays;
 
-/* Twin: finish_vector of cpu/linear.c. */
-MLFF_DEVICE void finish_value(const linear_arrays &a, real v, int64_t row, int col)
+/* Twin: finish_vector of cpu/linear.c. Products that are put off have no SSP, which would take registers that they need. */
+template <int HAS_SSP> MLFF_DEVICE void finish_value(const linear_arrays &a, real v, int64_t row, int col)
 {
   real *y = a.y + row * a.ldy + col;
   if (a.act != MLFF_ACT_NONE) {
     real slope;
     if (a.act == MLFF_ACT_SILU) {
       v = mlff_silu(v, real_sigmoid(v), &slope);
-    } else if (a.act == MLFF_ACT_SSP) {
+    } else if (HAS_SSP && a.act == MLFF_ACT_SSP) {
       slope = real_sigmoid(v);
       v = real_ssp(v);
     } else {

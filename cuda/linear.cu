@@ -111,7 +111,7 @@ template <int N> __global__ void __launch_bounds__(LINEAR_THREADS) linear_kernel
 #pragma unroll
     for (int c = 0; c < THREAD_COLS; c++) {
       const int col = col0 + my_col + c * (TILE_COLS / THREAD_COLS);
-      if (col < a.n_out && row0 + my_row + r < a.n_rows) finish_value(a, sum[r][c], row0 + my_row + r, col);
+      if (col < a.n_out && row0 + my_row + r < a.n_rows) finish_value<1>(a, sum[r][c], row0 + my_row + r, col);
     }
 }
 
@@ -153,7 +153,7 @@ template <int N> __global__ void __launch_bounds__(LINEAR_THREADS) linear_mixed_
   for (int q = (int) threadIdx.x; q < TILE_ROWS * TILE_COLS; q += LINEAR_THREADS) {
     const int r = q / TILE_COLS, c = q % TILE_COLS;
     if (col0 + c < a.n_out && row0 + r < a.n_rows)
-      finish_value(a, a.bias[col0 + c] + y_tile[r * W_LD + c], row0 + r, col0 + c);
+      finish_value<1>(a, a.bias[col0 + c] + y_tile[r * W_LD + c], row0 + r, col0 + c);
   }
 }
 #endif
@@ -235,6 +235,7 @@ static const linear_kernels plain = {"linear_kernel", linear_kernel<1>, linear_k
 static bool put_off(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *args)
 {
   atom_step step;
+  if (args->act == MLFF_ACT_SSP) return false;
   memset(&step, 0, sizeof step);
   step.kind = STEP_LINEAR;
   step.of.linear = arrays_of(linear, args, 0, args->n_rows);

@@ -4,6 +4,8 @@
 #include "cudasim.h"
 #include "testmodel.h"
 
+#include "model/model_impl.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -244,6 +246,30 @@ START_TEST(order_does_not_matter_and_settled_steps_are_quiet)
 }
 END_TEST
 
+/* Orb's edges a few at a time, as in large systems: sums are taken in another order, nothing else differs. */
+START_TEST(orb_in_blocks)
+{
+  test_model file = make_model(2);
+  mlff_error error = {.code = MLFF_OK};
+  const mlff_options options = {.device = "cuda", .precision = "fp64", .skip_self_test = 1};
+  double *forces[2] = {NULL, NULL};
+  int n_atoms = 0;
+  for (int k = 0; k < 2; k++) {
+    mlff_model *model = NULL;
+    cudasim_reset();
+    test_ok(test_model_try(&file, &options, &model, &error), error);
+    if (k) ((mlff_ops *) (uintptr_t) model->backend->ops)->orb.block = 31; /* five atoms with six neighbours */
+    test_ok(try_evaluate(model, 2, &forces[k], &n_atoms, &error), error);
+    mlff_model_close(model);
+  }
+  near_all(forces[1], forces[0], 3 * n_atoms, 1e-12, 0);
+  ck_assert(memcmp(forces[1], forces[0], (size_t) n_atoms * 3 * sizeof **forces) != 0);
+  free(forces[0]);
+  free(forces[1]);
+  test_model_free(&file);
+}
+END_TEST
+
 /* What mlff check says: a device, one without code, one without memory to measure in, none. */
 START_TEST(devices_are_described)
 {
@@ -290,6 +316,7 @@ static Suite *make_suite(void)
   tcase_add_loop_test(tcase, ranks_take_gpus_in_turn, 0, 1);
   tcase_add_loop_test(tcase, forecast_is_what_happens, 0, N_MODELS);
   tcase_add_loop_test(tcase, order_does_not_matter_and_settled_steps_are_quiet, 0, N_MODELS);
+  tcase_add_test(tcase, orb_in_blocks);
   tcase_add_test(tcase, devices_are_described);
   suite_add_tcase(suite, tcase);
   return suite;
