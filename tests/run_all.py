@@ -108,14 +108,18 @@ def suite_c(build, env):
 
 
 def build_apart(result, env, where, options, targets=(), limit=None):
-    """Configures another build in the directory `where` with CMake options and builds it; 1 when that worked."""
+    """Configures another build in the directory `where` with CMake options and builds it; 1 when that worked. What the
+    compilers say is added to build.log there."""
     configure = ["cmake", "-S", ROOT, "-B", where, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DMLFF_BUILD_TESTS=ON",
                  "-DMLFF_WARNINGS_AS_ERRORS=ON", "-DMLFF_BUILD_PLUGIN=OFF", "-DMLFF_BUILD_EXAMPLES=OFF", *options]
     build = ["ninja", "-C", where, *targets]
     if limit:
         build = ["timeout", str(limit), *build]
+    os.makedirs(where, exist_ok=True)
     for command in ([] if os.path.exists(os.path.join(where, "build.ninja")) else [configure]) + [build]:
         code, output = run(command, env)
+        with open(os.path.join(where, "build.log"), "a", encoding="utf-8") as f:
+            f.write(output)
         if code == 124 and limit:
             result.skips.append(f"{' '.join(targets)} was not built within {limit} s; again goes on from there")
             return 0
@@ -164,14 +168,30 @@ def suite_gpu(build, env):
 
 
 def suite_cuda(build, env):
-    """The GPU backend compiled by nvcc for all its targets, warnings and register spills being errors, in BUILD/cuda."""
+    """The GPU backend compiled by nvcc for all its targets, warnings and register spills being errors, in BUILD/cuda;
+    registers of all kernels in registers.txt there."""
     result, where = Result(), os.path.join(build, "cuda")
     if not shutil.which("nvcc") and not os.path.exists("/usr/local/cuda/bin/nvcc"):
         result.skips.append("nvcc is not installed: the GPU backend was not compiled for GPUs")
         return result
-    options = ["-DMLFF_CUDA=ON", "-DMLFF_KERNELS_X86=OFF"]
+    log, table = (os.path.join(where, name) for name in ("build.log", "registers.txt"))
+    if os.path.exists(where) and not os.path.exists(log):
+        shutil.rmtree(where)  # made when nobody kept what nvcc says
+    options = ["-DMLFF_CUDA=ON", "-DMLFF_KERNELS_X86=OFF", "-DCMAKE_CUDA_FLAGS=-Xptxas=-v"]
     if build_apart(result, env, where, options, ["mlff_cuda", "test_op_ops"], 900):
         result.passed += 1
+        code, output = run([sys.executable, os.path.join(ROOT, "benchmarks", "gpu", "registers.py"), "--log", log], env)
+        with open(table, "w", encoding="utf-8") as f:
+            f.write(output)
+        if code:
+            result.fail("registers.py: " + output.splitlines()[-1])
+        else:
+            result.passed += 1
+        code, output = run(["nm", os.path.join(where, "cuda", "libmlff_cuda.a")], env)
+        if code or "nvtxRangePush" not in output:
+            result.fail("cuda/timing.cpp was compiled without NVTX: profilers would see no ranges")
+        else:
+            result.passed += 1
         code, output = run([os.path.join(where, "tests", "test_op_ops")], env, os.path.join(ROOT, "tests"))
         count_check(result, "op_ops with the GPU backend", output, code)  # with a GPU on it, else how it is refused
         result.skips = [text for text in result.skips if "kernel path avx" not in text]

@@ -1,6 +1,8 @@
-"""Registers, shared memory and spills of every kernel, as `nvcc -Xptxas -v` tells them; fails when a kernel spills.
+"""Registers, shared memory and spills of every kernel, as `nvcc -Xptxas -v` tells them; fails when a kernel spills or is
+missing.
 
-  registers.py [ARCHITECTURE ...]      default: sm_80 sm_90
+  registers.py [ARCHITECTURE ...]      compiles; default: sm_80 sm_90
+  registers.py --log BUILD.log         reads what a build with -DCMAKE_CUDA_FLAGS=-Xptxas=-v printed: of each file the last
 """
 
 import glob
@@ -13,6 +15,7 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 ENTRY = re.compile(r"entry function '(\w+)' for '(\w+)'")
 SPILL = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+BUILDING = re.compile(r"Building CUDA object cuda/CMakeFiles/mlff_cuda_(f32|f64)\.dir/(\w+\.cu)\.o")
 USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
 
 
@@ -40,14 +43,12 @@ def kernels(text):
     return found
 
 
-def main():
-    wanted = sys.argv[1:] or ["sm_80", "sm_90"]
-    n_spilled = 0
-    print(f"{'kernel':40s} {'real':7s} {'gpu':6s} registers  shared  spilled")
+def compile_all(architectures):
+    """(file, real, nvcc's messages) of every file and element type."""
     for path in sorted(glob.glob(os.path.join(ROOT, "cuda", "*.cu"))):
         for is_double, real in enumerate(("float", "double")):
             with tempfile.TemporaryDirectory() as folder:
-                codes = [f"-gencode=arch=compute_{a[3:]},code={a}" for a in wanted]
+                codes = [f"-gencode=arch=compute_{a[3:]},code={a}" for a in architectures]
                 options = ["-std=c++17", f"-DMLFF_REAL_IS_DOUBLE={is_double}", "-I", os.path.join(ROOT, "include")]
                 done = subprocess.run(["nvcc", *options, *codes, "-Xptxas", "-v", "-c", path, "-o",
                                        os.path.join(folder, "x.o")],
@@ -55,9 +56,41 @@ def main():
             text = done.stdout.decode("utf-8", "replace")
             if done.returncode:
                 sys.exit(text)
-            for name, gpu, registers, shared, spilled in kernels(text):
-                print(f"{name:40s} {real:7s} {gpu:6s} {registers:9d} {shared:7d} {spilled:8d}")
-                n_spilled += spilled > 0
+            yield os.path.basename(path), real, text
+
+
+def read_log(path):
+    """The same from the output of a build."""
+    with open(path, encoding="utf-8", errors="replace") as f:
+        parts = BUILDING.split(f.read())
+    last = {(file, real): text for real, file, text in zip(parts[1::3], parts[2::3], parts[3::3])}
+    for (file, real), text in sorted(last.items()):
+        if not os.path.exists(os.path.join(ROOT, "cuda", file)):
+            continue  # it is gone
+        yield file, {"f32": "float", "f64": "double"}[real], text
+
+
+def missing_kernels(rows):
+    """Kernels of the sources that no row is of, with the GPU."""
+    wanted = set()
+    for path in glob.glob(os.path.join(ROOT, "cuda", "*.cu")):
+        with open(path, encoding="utf-8") as f:
+            wanted.update(re.findall(r"__global__ void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+_kernel)\(", f.read()))
+    found = {(name.split("<")[0], gpu) for name, _, gpu, *_ in rows}
+    gpus = {gpu for _, gpu in found} or {"any GPU"}
+    return [f"{name} for {gpu}" for gpu in sorted(gpus) for name in sorted(wanted) if (name, gpu) not in found]
+
+
+def main():
+    arguments = sys.argv[1:]
+    parts = read_log(arguments[1]) if arguments[:1] == ["--log"] else compile_all(arguments or ["sm_80", "sm_90"])
+    rows = [(name, real, gpu, *numbers) for _, real, text in parts for name, gpu, *numbers in kernels(text)]
+    print(f"{'kernel':40s} {'real':7s} {'gpu':6s} registers  shared  spilled")
+    for name, real, gpu, registers, shared, spilled in rows:
+        print(f"{name:40s} {real:7s} {gpu:6s} {registers:9d} {shared:7d} {spilled:8d}")
+    missing, n_spilled = missing_kernels(rows), sum(row[-1] > 0 for row in rows)
+    if missing:
+        sys.exit("nothing is known of " + ", ".join(missing))
     if n_spilled:
         sys.exit(f"{n_spilled} kernels spill registers")
 
