@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#if !MLFF_CUDASIM && defined(__has_include)
+#if defined(__has_include)
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
 #define RANGE_BEGIN(name) nvtxRangePushA(name)

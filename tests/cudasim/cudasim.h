@@ -24,6 +24,13 @@ long cudasim_n_launches(void);
 long cudasim_n_copied(void); /* copies between host and device */
 size_t cudasim_bytes_in_use(void);
 
+/* Ranges of NVTX: open ones, all since the last reset, and the name of the last one, "" for none. */
+int cudasim_push_range(const char *name);
+int cudasim_pop_range(void);
+long cudasim_open_ranges(void);
+long cudasim_n_ranges(void);
+const char *cudasim_last_range(void);
+
 #ifdef __cplusplus
 }
 #endif

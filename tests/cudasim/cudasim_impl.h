@@ -36,6 +36,8 @@ struct settings {
   long fail_allocation = 0, fail_launch = 0;
   int fail_capture = 0;
   long n_allocations = 0, n_launches = 0, n_copied = 0, n_graph_launches = 0, n_synchronisations = 0;
+  long open_ranges = 0, n_ranges = 0;
+  const char *last_range = "";
   cudaError_t lost = cudaSuccess;       /* once the device failed, everything does */
   cudaError_t last_error = cudaSuccess; /* of cudaGetLastError */
 };

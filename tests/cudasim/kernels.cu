@@ -47,6 +47,12 @@ __global__ void atomic_kernel(int *counter, int *least, int *order)
   if (threadIdx.x == 0) order[atomicAdd(order, 1) + 1] = (int) blockIdx.x;
 }
 
+/* order = number of warps so far, then their numbers in the order in which they came. */
+__global__ void warp_order_kernel(int *order)
+{
+  if (threadIdx.x % 32 == 0) order[atomicAdd(order, 1) + 1] = (int) threadIdx.x / 32;
+}
+
 /* Dynamic shared memory, reversed within the block. */
 __global__ void reverse_kernel(const float *x, float *y)
 {
@@ -126,6 +132,11 @@ void launch_shuffle(mlff_backend *b, int *sum, int *up, int *down, int *from3, u
 void launch_atomic(mlff_backend *b, int *counter, int *least, int *order, int n_blocks)
 {
   MLFF_LAUNCH(b, atomic_kernel, (unsigned) n_blocks, 64, 0, counter, least, order);
+}
+
+void launch_warp_order(mlff_backend *b, int *order, int n_warps)
+{
+  MLFF_LAUNCH(b, warp_order_kernel, 1, 32 * (unsigned) n_warps, 0, order);
 }
 
 void launch_reverse(mlff_backend *b, const float *x, float *y, int n_blocks, int n_threads, int shared_bytes)

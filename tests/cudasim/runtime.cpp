@@ -544,12 +544,22 @@ static long from_environment(const char *name, long otherwise)
   return text ? std::atol(text) : otherwise;
 }
 
+/* The rank of this process as MPICH tells it; 0 when it was not started by mpiexec. */
+static long own_rank()
+{
+  return from_environment("PMI_RANK", 0);
+}
+
+/* From the environment, for whole programs: tests/gpu. */
 void cudasim_reset()
 {
   state = settings();
   state.n_devices = (int) from_environment("MLFF_CUDASIM_DEVICES", 1);
   state.shuffle = (unsigned) from_environment("MLFF_CUDASIM_SHUFFLE", 0);
   state.memory = (size_t) from_environment("MLFF_CUDASIM_MEMORY", (long) state.memory);
+  state.has_code = (int) from_environment("MLFF_CUDASIM_CODE", 1);
+  if (own_rank() == from_environment("MLFF_CUDASIM_FAIL_RANK", 0))
+    state.fail_launch = from_environment("MLFF_CUDASIM_FAIL_LAUNCH", 0);
 }
 
 static const int initialised = (cudasim_reset(), 0);
@@ -617,4 +627,32 @@ long cudasim_n_copied()
 size_t cudasim_bytes_in_use()
 {
   return arena.in_use + 0 * (size_t) initialised;
+}
+
+int cudasim_push_range(const char *name)
+{
+  state.last_range = name;
+  state.n_ranges++;
+  return (int) state.open_ranges++;
+}
+
+int cudasim_pop_range()
+{
+  if (state.open_ranges < 1) die("a range of NVTX ends that did not begin");
+  return (int) --state.open_ranges;
+}
+
+long cudasim_open_ranges()
+{
+  return state.open_ranges;
+}
+
+long cudasim_n_ranges()
+{
+  return state.n_ranges;
+}
+
+const char *cudasim_last_range()
+{
+  return state.last_range;
 }

@@ -265,16 +265,29 @@ START_TEST(wrong_positions_and_lost_devices)
 }
 END_TEST
 
-/* The n-th launch of the step that is being recorded fails: that is the device's failure, not the recording's. */
+/* The n-th launch of the step that is being recorded fails: that is the device's failure, not the recording's. A recorded step
+ * has the launches of a plain one, and then that of the recording itself. */
 START_TEST(launches_that_fail_while_recording)
 {
   mlff_error error = {.code = MLFF_OK};
-  for (long n = 1; n < 14; n += 4) {
+  long n_plain = 1;
+  for (long n = 1; n <= n_plain + 2; n++) {
     scene s = make_scene(_i);
     answer a = make_answer(&s, 0);
     test_ok(mlff_model_evaluate(s.on, &s.graph, NULL, &a.result, &error), error);
+    if (n == 1) {
+      test_ok(mlff_model_evaluate(s.off, &s.graph, NULL, &a.result, &error), error);
+      const long before = cudasim_n_launches();
+      test_ok(mlff_model_evaluate(s.off, &s.graph, NULL, &a.result, &error), error);
+      n_plain = cudasim_n_launches() - before;
+      ck_assert_int_gt(n_plain, 10);
+    }
     cudasim_fail_launch(n);
-    test_fails(mlff_model_evaluate(s.on, &s.graph, NULL, &a.result, &error), error, MLFF_E_DEVICE, "_kernel");
+    const char *where = n <= n_plain ? "_kernel" : "recorded step";
+    if (n <= n_plain + 1)
+      test_fails(mlff_model_evaluate(s.on, &s.graph, NULL, &a.result, &error), error, MLFF_E_DEVICE, where);
+    else
+      test_ok(mlff_model_evaluate(s.on, &s.graph, NULL, &a.result, &error), error);
     free(a.numbers);
     free_scene(&s);
   }
@@ -315,6 +328,42 @@ START_TEST(parts_of_replayed_steps_are_timed)
 }
 END_TEST
 
+/* Ranges for NVIDIA's profilers: as many as calls that are timed, with the names of the spans, all of them ended; in replayed
+ * steps, which call no operation, those of copies alone, and none while nothing is timed. */
+START_TEST(ranges_are_those_of_the_spans)
+{
+  scene s = make_scene(_i);
+  mlff_error error = {.code = MLFF_OK};
+  answer a = make_answer(&s, 0);
+  test_ok(mlff_model_evaluate(s.off, &s.graph, NULL, &a.result, &error), error);
+  ck_assert_int_eq(cudasim_n_ranges(), 0);
+  mlff_model *const models[] = {s.off, s.on};
+  for (int which = 0; which < 2; which++) {
+    test_ok(mlff_spans_start(models[which], 0, &error), error);
+    for (int k = 0; k < 4; k++) {
+      const long before = cudasim_n_ranges();
+      int64_t n_calls = 0, n_copies = 0;
+      test_ok(mlff_model_evaluate(models[which], &s.graph, NULL, &a.result, &error), error);
+      const mlff_span *spans = mlff_spans_read(models[which]);
+      for (int p = 0; p < MLFF_N_SPANS; p++)
+        *(p == MLFF_SPAN_COPY ? &n_copies : &n_calls) += spans[p].calls; /* of copies, those of the host have none */
+      ck_assert_int_eq(cudasim_open_ranges(), 0);
+      const int is_replayed = which == 1 && k > 1;
+      if (!is_replayed) ck_assert_int_gt(cudasim_n_ranges() - before, 10);
+      if (is_replayed && _i != 2) /* copies hand results out; of an Orb, all calls do */
+        ck_assert(cudasim_n_ranges() - before < 5 && !strcmp(cudasim_last_range(), spans[MLFF_SPAN_COPY].name));
+      if (which == 0) ck_assert(cudasim_n_ranges() >= n_calls && cudasim_n_ranges() <= n_calls + n_copies);
+      int is_known = 0;
+      for (int p = 0; p < MLFF_N_SPANS; p++) is_known |= !strcmp(spans[p].name, cudasim_last_range());
+      ck_assert_msg(is_known, "%s", cudasim_last_range());
+    }
+    mlff_spans_stop(models[which]);
+  }
+  free(a.numbers);
+  free_scene(&s);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
   Suite *suite = suite_create("replay");
@@ -328,6 +377,7 @@ static Suite *make_suite(void)
   tcase_add_loop_test(tcase, wrong_positions_and_lost_devices, 0, N_MODELS);
   tcase_add_loop_test(tcase, launches_that_fail_while_recording, 0, N_MODELS);
   tcase_add_loop_test(tcase, parts_of_replayed_steps_are_timed, 0, N_MODELS);
+  tcase_add_loop_test(tcase, ranges_are_those_of_the_spans, 0, N_MODELS);
   suite_add_tcase(suite, tcase);
   return suite;
 }

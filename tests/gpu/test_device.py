@@ -159,3 +159,56 @@ def test_too_large(zoo, tmp_path, monkeypatch):
     atoms, fit = int(found.group(1)), int(found.group(2))
     assert atoms == 3 * 8 ** 3 and 0 < fit < atoms
     launch(dynamics("fits", tmp_path, "device cuda", zoo["gaussian"], n=int((fit / 3) ** (1 / 3)), steps=0), str(tmp_path))
+
+
+# ---- failures ---------------------------------------------------------------------------------------------------------
+
+def one_error(text, folder, ranks):
+    """What LAMMPS says when it ends: once, however many ranks there are."""
+    output = launch(text, str(folder), ranks, check=False)
+    errors = re.findall(r"^ERROR.*", output, re.M)
+    assert len(errors) == 1, output
+    return errors[0]
+
+
+def frames(path):
+    """Numbers of rows of the frames of a dump, which must be those that they say."""
+    counts = []
+    for frame in path.read_text(encoding="ascii").split("ITEM: TIMESTEP\n")[1:]:
+        head, rows = re.split(r"ITEM: ATOMS.*\n", frame)
+        counts.append(len(rows.splitlines()))
+        assert counts[-1] == int(re.search(r"NUMBER OF ATOMS\n(\d+)", head).group(1))
+        assert rows.endswith("\n")
+    return counts
+
+
+@pytest.mark.parametrize("ranks, graph", ((1, "off"), (1, "on"), (2, "on")))
+def test_lost_device(zoo, tmp_path, monkeypatch, ranks, graph):
+    """A GPU fails in the middle of a run, for the last rank alone: one error for all, and what was written is whole."""
+    monkeypatch.setenv("MLFF_CUDASIM_FAIL_LAUNCH", "200" if graph == "on" and ranks == 1 else "400")
+    monkeypatch.setenv("MLFF_CUDASIM_FAIL_RANK", str(ranks - 1))
+    more = """dump each all custom 2 each.dump id x y z
+dump_modify each flush yes
+fix prof all mlffprof 1 warmup 2 file prof.json"""
+    text = dynamics("lost", tmp_path, f"device cuda graph {graph}", zoo["painn"], n=2, steps=100, more=more)
+    error = one_error(text, tmp_path, ranks)
+    assert "GPU 0 failed in" in error and "restart" in error, error
+    assert 2 < len(frames(tmp_path / "each.dump")) < 45
+    assert not (tmp_path / "lost.dump").exists() and profile(tmp_path)["n_ranks"] == ranks
+
+
+def test_no_code_for_this_gpu(zoo, tmp_path, monkeypatch):
+    """`device cuda` says what to build for, once for all ranks; `device auto` takes the CPU and says why."""
+    monkeypatch.setenv("MLFF_CUDASIM_CODE", "0")
+    text = Case("code", water(2), mlff(zoo["painn"], options="device cuda")).text(str(tmp_path))
+    error = one_error(text, tmp_path, 2)
+    assert "no code" in error and "MLFF_CUDA_ARCHITECTURES=90" in error, error
+    output = launch(Case("code", water(2), mlff(zoo["painn"])).text(str(tmp_path)), str(tmp_path), 2)
+    assert re.search(r"computed on: +cpu", output) and re.search(r"no GPU: .*no code", output), output
+
+
+def test_full_gpu(zoo, tmp_path, monkeypatch):
+    """Others have left so little of the GPU's memory that not even the model fits."""
+    monkeypatch.setenv("MLFF_CUDASIM_MEMORY", "20000")
+    error = one_error(Case("full", water(2), mlff(zoo["painn"], options="device cuda")).text(str(tmp_path)), tmp_path, 2)
+    assert "out of memory" in error and "are free" in error and "no other rank or program uses" in error, error
