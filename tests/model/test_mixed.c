@@ -1,6 +1,5 @@
 /* test_mixed.c: `precision mixed` of the CPU with whole models, against fp32: the shipped ones, and small random ones of
  * every architecture. ANI-2x and the small Orb of the shared directory are in test_ani2x.c and test_orb.c. */
-#include "backends.h"
 #include "mixed.h"
 
 #include <stdio.h>
@@ -74,7 +73,6 @@ END_TEST
 static Suite *suite(void)
 {
   Suite *s = suite_create("model/mixed");
-  if (!N_CPU_BACKENDS) return s; /* builds for the simulated GPU */
   TCase *c = tcase_create("mixed");
   tcase_set_timeout(c, 300);
   tcase_add_loop_test(c, shipped_models, 0, 2 * N_MIXED_PATHS);
