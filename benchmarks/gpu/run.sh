@@ -4,13 +4,13 @@
 #
 #   benchmarks/gpu/run.sh [OUT]              OUT: directory for logs and gpu.json (default: build-gpu/results)
 #   benchmarks/gpu/run.sh --pack             builds only, and puts what the other call needs into gpu-pack/: for a
-#                                            machine with a GPU but not all of the packages below; copy the whole checkout
+#                                            machine with a GPU but not all of the packages below; copy all of it
 #   benchmarks/gpu/run.sh --simulated [OUT]  everything with the simulated device, small: a test of this script
 #
 # Building needs cmake, ninja or make, nvcc, libyaml and Check with headers, python3 with numpy and PyYAML; with
-# gpu-pack/ nothing but python3 is needed. PyTorch is compared with where python3 ($PYTHON) has it; compute-sanitizer runs
-# where it is installed. What is left out is said in the summary. SECONDS_LEFT changes the limit of 570 s; every part has
-# one of its own, so nothing can hang. However it ends, gpu.json has what was measured until then, and the summary.
+# gpu-pack/ nothing but python3 is needed. PyTorch is compared with where python3 ($PYTHON) has it; compute-sanitizer
+# runs where it is installed. What is left out is said in the summary. SECONDS_LEFT changes the limit of 570 s; every part
+# has one of its own, so nothing can hang. However it ends, gpu.json has what was measured until then, and the summary.
 # Nothing uses the network. MLFF_GPU_BUILD and MLFF_GPU_PACK are other places for build-gpu/ and gpu-pack/.
 set -eu
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
