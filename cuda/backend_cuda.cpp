@@ -78,6 +78,15 @@ mlff_status mlff_cuda_upload(mlff_backend *backend, void *dst, const void *src, 
                          error);
 }
 
+mlff_status mlff_cuda_copy(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error)
+{
+  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  MLFF_TRY(mlff_cuda_status(cuda, error));
+  if (!bytes || backend->forecast) return MLFF_OK;
+  return mlff_cuda_check(cuda, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, cuda->stream), "a copy",
+                         error);
+}
+
 mlff_status mlff_cuda_pin(mlff_backend *backend, mlff_cuda_pinned *pinned, size_t bytes, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
@@ -271,6 +280,44 @@ static mlff_status exchange_sum_cuda(mlff_backend *backend, const mlff_halo *hal
   return mlff_cuda_upload(backend, rows, cuda->rows.data, bytes, error);
 }
 
+/* ---- graphs of others ---------------------------------------------------------------------------------------------- */
+
+/* array: [n > 0] of `name`; memory that all devices can read, which Kokkos may use, is fine. */
+static mlff_status owns_array(mlff_cuda_backend *cuda, const char *name, const void *array, int64_t n,
+                              mlff_error *error)
+{
+  cudaPointerAttributes found = {};
+  if (n == 0) return MLFF_OK;
+  if (!array) return mlff_fail(error, MLFF_E_ARG, "graph.%s is NULL", name);
+  const cudaError_t failed = cudaPointerGetAttributes(&found, array);
+  if (failed != cudaErrorInvalidValue)
+    MLFF_TRY(mlff_cuda_check(cuda, failed, "cudaPointerGetAttributes", error));
+  else
+    cudaGetLastError(); /* some drivers' way to say that it is not theirs */
+  if (found.type == cudaMemoryTypeManaged) return MLFF_OK;
+  if (failed != cudaSuccess || found.type != cudaMemoryTypeDevice)
+    return mlff_fail(error, MLFF_E_ARG,
+                     "graph.%s is not in the memory of a GPU, but graph.on_device is set: give arrays of GPU %d, or of "
+                     "the host without on_device",
+                     name, cuda->device);
+  if (found.device == cuda->device) return MLFF_OK;
+  return mlff_fail(error, MLFF_E_ARG,
+                   "graph.%s is in the memory of GPU %d, and the model computes on GPU %d: open it with device cuda:%d",
+                   name, found.device, cuda->device, found.device);
+}
+
+static mlff_status owns_graph_cuda(mlff_backend *backend, const mlff_graph *graph, int is_new, mlff_error *error)
+{
+  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  MLFF_TRY(mlff_cuda_check(cuda, cudaSetDevice(cuda->device), "cudaSetDevice", error));
+  MLFF_TRY(owns_array(cuda, "pos", graph->pos, graph->n_all, error));
+  if (!is_new) return MLFF_OK;
+  MLFF_TRY(owns_array(cuda, "row", graph->row, graph->n_local + 1, error));
+  MLFF_TRY(owns_array(cuda, "nbr", graph->nbr, graph->n_pairs, error));
+  MLFF_TRY(owns_array(cuda, "node", graph->node, graph->n_all, error));
+  return owns_array(cuda, "species", graph->species, graph->n_all, error);
+}
+
 /* ---- opening and closing ----------------------------------------------------------------------------------------- */
 
 extern "C" int mlff_cuda_n_devices(char *why, size_t why_size)
@@ -297,6 +344,7 @@ static void close_cuda(mlff_backend *backend)
   cudaSetDevice(cuda->device);
   mlff_buf_release(backend, &cuda->virial_parts);
   mlff_buf_release(backend, &cuda->sums);
+  mlff_buf_release(backend, &cuda->device_forces);
   if (cuda->summary) cudaFreeHost(cuda->summary);
   mlff_cuda_forget(cuda);
   mlff_cuda_timing_close(cuda);
@@ -357,6 +405,7 @@ static void fill_ops(mlff_ops *ops, const char *precision)
   ops->exchange_progress = exchange_progress_cuda;
   ops->exchange_finish = exchange_finish_cuda;
   ops->exchange_sum = exchange_sum_cuda;
+  ops->owns_graph = owns_graph_cuda;
   mlff_cuda_replay_ops(&ops->replay);
   mlff_cuda_timing_ops(&ops->timing);
   if (strcmp(precision, "fp64") == 0)

@@ -1,12 +1,12 @@
 /* edges.cu: candidate pairs -> active edges, every step, on the GPU. Twin: cpu/edges.c.
  *
- * Count the active candidates of each centre, scan the counts, fill. Index arrays of the graph are uploaded, and the
- * list of incoming pairs that forces.cu needs is made, only when the list is new. Differences are formed in double.
+ * Count the active candidates of each centre, scan the counts, fill. Index arrays of the graph are brought here, from
+ * the host or from arrays on the device, and the list of incoming pairs that forces.cu needs is made, only when the list is
+ * new. Differences are formed in double.
  */
 #include "edges.h"
 
 #include <climits>
-#include <cstdlib>
 
 enum { EDGE_THREADS = 128, EDGE_WARPS = EDGE_THREADS / WARP };
 
@@ -16,11 +16,25 @@ typedef struct edge_arrays {
   graph_arrays g;
   int32_t n_local, n_nodes, n_all, unused; /* in a step, n_all: atoms that there is room for, those behind at 0 */
   int64_t n_room;                          /* edges that there is room for */
+  int64_t n_pairs;                         /* with a new list; else 0: not part of what a recorded step is known by */
   double cutoff2;
   int64_t *row;
   int32_t *nbr, *node, *species, *center_species;
   real *vec; /* [n_edges][4] */
 } edge_arrays;
+
+/* Inclusive sums of value[SCAN_THREADS], shared; all threads call it. */
+MLFF_DEVICE void scan_block(int64_t *value)
+{
+  const int t = (int) threadIdx.x;
+  for (int by = 1; by < SCAN_THREADS; by *= 2) {
+    __syncthreads();
+    const int64_t before = t >= by ? value[t - by] : 0;
+    __syncthreads();
+    value[t] += before;
+  }
+  __syncthreads();
+}
 
 /* ---- with a new list --------------------------------------------------------------------------------------------- */
 
@@ -40,45 +54,84 @@ __global__ void ghost_species_kernel(edge_arrays a)
   if (b < a.n_all && a.g.node[b] >= a.n_local) a.center_species[a.g.node[b]] = a.g.species[b];
 }
 
-} // namespace
-
-/* in_row, in_pair: candidates sorted by the node of their neighbour, in the order of the list; made on the host. */
-static mlff_status upload_incoming(mlff_backend *backend, const mlff_graph *graph, const graph_arrays *g,
-                                   mlff_error *error)
+/* in_row[k + 2] = number of candidates whose neighbour has node k; before, all are 0. One thread per candidate; atomic
+ * sums of integers, so deterministic. This and the next three are a counting sort; the CPU
+ * scatters forces and needs none. */
+__global__ void incoming_count_kernel(edge_arrays a)
 {
-  const size_t n_nodes = (size_t) graph->n_nodes, n_pairs = (size_t) graph->n_pairs;
-  int64_t *in_row = (int64_t *) calloc(n_nodes + 2, sizeof *in_row);
-  int32_t *in_pair = (int32_t *) malloc((n_pairs + 1) * sizeof *in_pair);
-  mlff_status status = MLFF_OK;
-  if (!in_row || !in_pair) {
-    status = mlff_fail(error, MLFF_E_NOMEM, "out of memory for the reversed list of %zu pairs", n_pairs);
-  } else {
-    int64_t *next = in_row + 1; /* next[k] becomes the end of node k's pairs, which is in_row[k + 1] */
-    for (size_t p = 0; p < n_pairs; p++) next[graph->node[graph->nbr[p]] + 1]++;
-    for (size_t k = 0; k < n_nodes; k++) next[k + 1] += next[k];
-    for (size_t p = 0; p < n_pairs; p++) in_pair[next[graph->node[graph->nbr[p]]]++] = (int32_t) p;
-    status = mlff_cuda_upload(backend, g->in_row, in_row, (n_nodes + 1) * sizeof *in_row, error);
-    if (!status) status = backend->ops->upload(backend, g->in_pair, in_pair, n_pairs * sizeof *in_pair, error);
-  }
-  free(in_row);
-  free(in_pair);
-  return status;
+  const int64_t p = (int64_t) blockIdx.x * blockDim.x + threadIdx.x;
+  if (p < a.n_pairs) atomicAdd((unsigned long long *) &a.g.in_row[a.g.node[a.g.nbr[p]] + 2], 1ull);
 }
 
-static mlff_status upload_graph(mlff_backend *backend, const mlff_graph *graph, const edge_arrays *a, mlff_error *error)
+/* in_row[k] = sum of in_row[0 .. k], k = 0 .. n_nodes+1. One block that walks over all; shared: a sum per thread;
+ * deterministic. */
+__global__ void __launch_bounds__(SCAN_THREADS) incoming_scan_kernel(edge_arrays a)
+{
+  MLFF_SHARED(int64_t, sum, SCAN_THREADS);
+  const int t = (int) threadIdx.x;
+  int64_t before = 0;
+  for (int64_t k0 = 0; k0 < (int64_t) a.n_nodes + 2; k0 += SCAN_THREADS) {
+    const int64_t k = k0 + t;
+    sum[t] = k < (int64_t) a.n_nodes + 2 ? a.g.in_row[k] : 0;
+    scan_block(sum);
+    if (k < (int64_t) a.n_nodes + 2) a.g.in_row[k] = before + sum[t];
+    before += sum[SCAN_THREADS - 1];
+    __syncthreads();
+  }
+}
+
+/* edge[q] = p for the candidates p of each node, in any order; in_row[k + 1] goes from the begin of node k's to their end.
+ * One thread per candidate; places are drawn by atomics, so the order differs, which the next kernel mends. */
+__global__ void incoming_fill_kernel(edge_arrays a)
+{
+  const int64_t p = (int64_t) blockIdx.x * blockDim.x + threadIdx.x;
+  if (p >= a.n_pairs) return;
+  const auto q = atomicAdd((unsigned long long *) &a.g.in_row[a.g.node[a.g.nbr[p]] + 1], 1ull);
+  a.g.edge[q] = (int32_t) p;
+}
+
+/* in_pair[in_row[k] + number of candidates of node k before p] = p. One thread per place q of edge[], which reads all
+ * candidates of its node; deterministic. */
+__global__ void incoming_order_kernel(edge_arrays a)
+{
+  const int64_t q = (int64_t) blockIdx.x * blockDim.x + threadIdx.x;
+  if (q >= a.n_pairs) return;
+  const int32_t p = a.g.edge[q], k = a.g.node[a.g.nbr[p]];
+  int64_t place = a.g.in_row[k];
+  for (int64_t other = a.g.in_row[k]; other < a.g.in_row[k + 1]; other++) place += a.g.edge[other] < p;
+  a.g.in_pair[place] = p;
+}
+
+} // namespace
+
+/* in_row, in_pair: candidates sorted by the node of their neighbour, in the order of the list. edge[] is free until the
+ * edges of the step are found. */
+static void make_incoming(mlff_backend *backend, const edge_arrays *a)
+{
+  const unsigned n_blocks = mlff_cuda_blocks(a->n_pairs, EDGE_THREADS);
+  backend->ops->zero(backend, a->g.in_row, ((size_t) a->n_nodes + 2) * sizeof *a->g.in_row);
+  MLFF_LAUNCH_INDEPENDENT(backend, incoming_count_kernel, n_blocks, EDGE_THREADS, *a);
+  MLFF_LAUNCH(backend, incoming_scan_kernel, 1, SCAN_THREADS, 0, *a);
+  MLFF_LAUNCH_INDEPENDENT(backend, incoming_fill_kernel, n_blocks, EDGE_THREADS, *a);
+  MLFF_LAUNCH_INDEPENDENT(backend, incoming_order_kernel, n_blocks, EDGE_THREADS, *a);
+}
+
+static mlff_status bring_graph(mlff_backend *backend, const mlff_graph *graph, const edge_arrays *a, mlff_error *error)
 {
   const size_t n_all = (size_t) graph->n_all;
   const graph_arrays *g = &a->g;
-  MLFF_TRY(mlff_cuda_upload(backend, g->row, graph->row, ((size_t) graph->n_local + 1) * sizeof *g->row, error));
-  MLFF_TRY(mlff_cuda_upload(backend, g->nbr, graph->nbr, (size_t) graph->n_pairs * sizeof *g->nbr, error));
-  MLFF_TRY(mlff_cuda_upload(backend, g->species, graph->species, n_all * sizeof *g->species, error));
-  MLFF_TRY(mlff_cuda_upload(backend, g->node, graph->node, n_all * sizeof *g->node, error));
-  MLFF_TRY(upload_incoming(backend, graph, g, error));
+  mlff_status (*bring)(mlff_backend *, void *, const void *, size_t, mlff_error *) =
+      graph->on_device ? mlff_cuda_copy : mlff_cuda_upload;
+  MLFF_TRY(bring(backend, g->row, graph->row, ((size_t) graph->n_local + 1) * sizeof *g->row, error));
+  MLFF_TRY(bring(backend, g->nbr, graph->nbr, (size_t) graph->n_pairs * sizeof *g->nbr, error));
+  MLFF_TRY(bring(backend, g->species, graph->species, n_all * sizeof *g->species, error));
+  MLFF_TRY(bring(backend, g->node, graph->node, n_all * sizeof *g->node, error));
+  make_incoming(backend, a);
   MLFF_LAUNCH_INDEPENDENT(backend, owned_species_kernel, mlff_cuda_blocks(graph->n_nodes, EDGE_THREADS), EDGE_THREADS,
                           *a);
   MLFF_LAUNCH_INDEPENDENT(backend, ghost_species_kernel, mlff_cuda_blocks(graph->n_all - graph->n_local, EDGE_THREADS),
                           EDGE_THREADS, *a);
-  return MLFF_OK;
+  return mlff_cuda_status(mlff_cuda_of(backend), error);
 }
 
 /* ---- every step -------------------------------------------------------------------------------------------------- */
@@ -155,19 +208,6 @@ MLFF_DEVICE void closest_of_block(closest_pair *pair)
   for (int n = SCAN_THREADS / 2; n > 0; n /= 2) {
     __syncthreads();
     if (t < n && is_closer(pair[t + n].r2, pair[t + n].i, pair[t].r2, pair[t].i)) pair[t] = pair[t + n];
-  }
-  __syncthreads();
-}
-
-/* Inclusive sums of value[SCAN_THREADS], shared; all threads call it. */
-MLFF_DEVICE void scan_block(int64_t *value)
-{
-  const int t = (int) threadIdx.x;
-  for (int by = 1; by < SCAN_THREADS; by *= 2) {
-    __syncthreads();
-    const int64_t before = t >= by ? value[t - by] : 0;
-    __syncthreads();
-    value[t] += before;
   }
   __syncthreads();
 }
@@ -268,6 +308,7 @@ static int64_t room_for(int64_t n, int64_t before)
 /* Room for what the list says. */
 static mlff_status reserve_list(mlff_backend *backend, const mlff_graph *graph, mlff_edges *edges, mlff_error *error)
 {
+  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   const void *before = edges->scratch.data;
   const int64_t all_room = edges->all_room, pairs_room = edges->pairs_room;
   graph_arrays unused;
@@ -282,7 +323,9 @@ static mlff_status reserve_list(mlff_backend *backend, const mlff_graph *graph, 
   const size_t bytes = graph_layout(NULL, graph->n_local, graph->n_nodes, edges->all_room, edges->pairs_room, &unused);
   MLFF_TRY(mlff_buf_reserve(backend, &edges->scratch, bytes, error));
   const size_t position_bytes = (size_t) edges->all_room * 3 * sizeof(double);
-  if (!backend->forecast) MLFF_TRY(mlff_cuda_pin(backend, &mlff_cuda_of(backend)->positions, position_bytes, error));
+  if (!backend->forecast && !graph->on_device)
+    MLFF_TRY(mlff_cuda_pin(backend, &cuda->positions, position_bytes, error));
+  cuda->device_positions = graph_of(edges).pos;
   if (edges->scratch.data != before || edges->all_room != all_room || edges->pairs_room != pairs_room)
     edges->list_id = 0; /* its arrays were lost or lie elsewhere */
   return MLFF_OK;
@@ -333,14 +376,16 @@ static void set_sizes(const mlff_graph *graph, double cutoff, mlff_edges *edges)
 
 static void set_longest(const mlff_graph *graph, mlff_edges *edges)
 {
+  if (graph->on_device) return; /* the caller has */
   edges->longest_row = 0;
   for (int32_t i = 0; i < graph->n_local; i++)
     if (graph->row[i + 1] - graph->row[i] > edges->longest_row)
       edges->longest_row = (int32_t) (graph->row[i + 1] - graph->row[i]);
 }
 
-/* Everything of a step up to the edges and their summary on the way to the host. Positions are in pinned memory. */
-static mlff_status enqueue_step(mlff_backend *backend, const mlff_edges *edges, mlff_error *error)
+/* Everything of a step up to the edges and their summary on the way to the host. Positions are in pinned memory or, of a graph on
+ * the device, in their place already. */
+static mlff_status enqueue_step(mlff_backend *backend, const mlff_edges *edges, int on_device, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   edge_arrays a = arrays_of(edges);
@@ -348,7 +393,9 @@ static mlff_status enqueue_step(mlff_backend *backend, const mlff_edges *edges, 
   const int n_scan = (int) mlff_cuda_blocks(a.n_local, SCAN_THREADS);
   const unsigned n_blocks = mlff_cuda_blocks(a.n_local, EDGE_WARPS);
   mlff_cuda_begin_step(cuda);
-  MLFF_TRY(mlff_cuda_upload(backend, a.g.pos, cuda->positions.data, (size_t) a.n_all * 3 * sizeof(double), error));
+  mlff_cuda_note(cuda, &on_device, sizeof on_device);
+  if (!on_device)
+    MLFF_TRY(mlff_cuda_upload(backend, a.g.pos, cuda->positions.data, (size_t) a.n_all * 3 * sizeof(double), error));
   if (!backend->forecast && !cuda->failure.code)
     MLFF_TRY(mlff_cuda_check(cuda, cudaMemsetAsync(a.g.summary, 0x7f, sizeof *a.g.summary, cuda->stream),
                              "cudaMemsetAsync", error));
@@ -366,11 +413,11 @@ static mlff_status enqueue_step(mlff_backend *backend, const mlff_edges *edges, 
 }
 
 /* A plain step; when there are more edges than there is room for, room is made and they are found again. */
-static mlff_status run_step(mlff_backend *backend, mlff_edges *edges, mlff_error *error)
+static mlff_status run_step(mlff_backend *backend, mlff_edges *edges, int on_device, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   for (int attempt = 0; attempt < 2; attempt++) {
-    MLFF_TRY(enqueue_step(backend, edges, error));
+    MLFF_TRY(enqueue_step(backend, edges, on_device, error));
     if (backend->forecast) return MLFF_OK;
     MLFF_TRY(mlff_cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "waiting for the edges", error));
     MLFF_TRY(mlff_cuda_take_summary(cuda, edges, error));
@@ -386,7 +433,8 @@ mlff_status MLFF_CUDA(edges_cuda)(mlff_backend *backend, const mlff_graph *graph
                                   mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-  if (cuda->replay.mode == MLFF_CUDA_RECORDING) return enqueue_step(backend, edges, error); /* the list is here */
+  /* the list is here */
+  if (cuda->replay.mode == MLFF_CUDA_RECORDING) return enqueue_step(backend, edges, graph->on_device, error);
   const bool is_new = edges->list_id != graph->list_id || graph->list_id == 0;
   set_sizes(graph, cutoff, edges);
   if (backend->forecast) edges->n_room = room_for(edges->n_room, 0); /* which the number of edges was put into */
@@ -394,12 +442,13 @@ mlff_status MLFF_CUDA(edges_cuda)(mlff_backend *backend, const mlff_graph *graph
   MLFF_TRY(reserve_list(backend, graph, edges, error));
   if (edges->n_room) MLFF_TRY(reserve_edges(backend, edges, error)); /* else when it is known how many there are */
   if (is_new || edges->list_id == 0) {
-    const edge_arrays a = arrays_of(edges);
+    edge_arrays a = arrays_of(edges);
+    a.n_pairs = edges->n_pairs;
     edges->list_id = 0;
     set_longest(graph, edges);
-    MLFF_TRY(upload_graph(backend, graph, &a, error));
+    MLFF_TRY(bring_graph(backend, graph, &a, error));
     edges->list_id = graph->list_id;
   }
-  if (!backend->forecast) mlff_cuda_set_positions(cuda, graph, edges);
-  return run_step(backend, edges, error);
+  if (!backend->forecast) MLFF_TRY(mlff_cuda_set_positions(cuda, graph, edges, error));
+  return run_step(backend, edges, graph->on_device, error);
 }

@@ -19,7 +19,7 @@ typedef struct graph_arrays {
   int32_t *nbr;     /* [n_pairs]                                                              */
   int32_t *species; /* [n_all]                                                                */
   int32_t *node;    /* [n_all]                                                                */
-  int64_t *in_row;  /* [n_nodes+1] candidates whose neighbour has this node                   */
+  int64_t *in_row;  /* [n_nodes+2] candidates whose neighbour has this node; the last is for making it */
   int32_t *in_pair; /* [n_pairs]   in the order of the list                                   */
   /* new every step */
   double *pos;                 /* [n_all][3]                                               */
@@ -47,7 +47,7 @@ static inline size_t graph_layout(void *base, int64_t n_local, int64_t n_nodes, 
   take_array(base, &at, &g->nbr, n_pairs);
   take_array(base, &at, &g->species, n_all);
   take_array(base, &at, &g->node, n_all);
-  take_array(base, &at, &g->in_row, n_nodes + 1);
+  take_array(base, &at, &g->in_row, n_nodes + 2);
   take_array(base, &at, &g->in_pair, n_pairs);
   take_array(base, &at, &g->pos, 3 * n_all);
   take_array(base, &at, &g->edge, n_pairs);

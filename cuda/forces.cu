@@ -16,7 +16,8 @@ typedef struct force_arrays {
   double *forces;          /* [n_nodes][3] */
   double *parts;           /* [n_blocks][9] virial of a block's centres */
   double *half, *centroid; /* [n_nodes][9] or NULL */
-  double *virial;          /* [9] */
+  double *virial;          /* [10]: 9, and bad */
+  int32_t *bad;            /* [1]: n_nodes less the first node whose force is not finite, 0: none */
   double scale;
   int32_t n_local, n_nodes;
 } force_arrays;
@@ -110,9 +111,20 @@ __global__ void atom_virials_kernel(force_arrays a)
   }
 }
 
+/* bad = n_nodes - min index of a force that is not finite; before, it is 0. One thread per node; an atomic maximum, so
+ * deterministic. Twin: check_finite of model/evaluate.c. */
+__global__ void bad_force_kernel(force_arrays a)
+{
+  const int i = (int) (blockIdx.x * blockDim.x + threadIdx.x);
+  if (i >= a.n_nodes) return;
+  const double *f = a.forces + 3 * (int64_t) i;
+  if (!(isfinite(f[0]) && isfinite(f[1]) && isfinite(f[2]))) atomicMax(a.bad, a.n_nodes - i);
+}
+
 } // namespace
 
-/* Doubles of one evaluation on the device: forces, virial, parts, per-atom virials. */
+/* Doubles of one evaluation on the device: virial, forces, parts, per-atom virials. Forces that stay have an array of their
+ * own, which those of members do not overwrite. */
 static mlff_status make_arrays(mlff_backend *backend, const mlff_forces_args *args, unsigned n_blocks, force_arrays *a,
                                mlff_error *error)
 {
@@ -121,7 +133,10 @@ static mlff_status make_arrays(mlff_backend *backend, const mlff_forces_args *ar
   mlff_buf *buf = &mlff_cuda_of(backend)->virial_parts;
   const size_t n = (size_t) edges->n_nodes, n_parts = 9 * (size_t) n_blocks;
   const size_t n_half = args->result->atom_virial ? 9 * n : 0, n_centroid = args->result->atom_centroid ? 9 * n : 0;
-  MLFF_TRY(mlff_buf_reserve(backend, buf, (3 * n + 9 + n_parts + n_half + n_centroid) * sizeof(double), error));
+  const size_t n_forces = args->on_device ? 0 : 3 * n;
+  mlff_buf *own = &mlff_cuda_of(backend)->device_forces;
+  if (args->on_device) MLFF_TRY(mlff_buf_reserve(backend, own, (3 * n + 3) * sizeof(double), error));
+  MLFF_TRY(mlff_buf_reserve(backend, buf, (n_forces + 10 + n_parts + n_half + n_centroid) * sizeof(double), error));
   memset(a, 0, sizeof *a);
   a->row = (const int64_t *) edges->row.data;
   a->in_row = g.in_row;
@@ -130,8 +145,9 @@ static mlff_status make_arrays(mlff_backend *backend, const mlff_forces_args *ar
   a->vec = (const real *) edges->vec.data;
   a->grad = (const real *) args->grad;
   a->virial = (double *) buf->data;
-  a->forces = a->virial + 9;
-  a->parts = a->forces + 3 * n;
+  a->bad = (int32_t *) (void *) (a->virial + 9);
+  a->parts = a->virial + 10 + n_forces;
+  a->forces = args->on_device ? (double *) own->data : a->virial + 10;
   if (n_half) a->half = a->parts + n_parts;
   if (n_centroid) a->centroid = a->parts + n_parts + n_half;
   a->scale = args->scale;
@@ -140,22 +156,38 @@ static mlff_status make_arrays(mlff_backend *backend, const mlff_forces_args *ar
   return MLFF_OK;
 }
 
+/* The virial, and whether forces that stay are finite. */
+static mlff_status take_virial(mlff_backend *backend, const mlff_forces_args *args, const force_arrays *a,
+                               mlff_error *error)
+{
+  double virial[10] = {0};
+  int32_t bad = 0;
+  MLFF_TRY(mlff_cuda_download(backend, virial, a->virial, (args->on_device ? 10 : 9) * sizeof(double), error));
+  mlff_virial_six(virial, args->result->virial);
+  if (!args->on_device) return MLFF_OK;
+  memcpy(&bad, virial + 9, sizeof bad);
+  args->result->device_forces = (const double(*)[3]) a->forces;
+  return bad ? mlff_forces_bad(a->n_nodes - bad, error) : MLFF_OK;
+}
+
 mlff_status MLFF_CUDA(forces_cuda)(mlff_backend *backend, const mlff_forces_args *args, mlff_error *error)
 {
   mlff_result *result = args->result;
-  double virial[9] = {0};
   const size_t n = (size_t) args->edges->n_nodes;
   const unsigned n_blocks = mlff_cuda_blocks((int64_t) n, FORCE_THREADS);
   force_arrays a;
   MLFF_TRY(make_arrays(backend, args, n_blocks, &a, error));
   MLFF_LAUNCH(backend, forces_kernel, n_blocks, FORCE_THREADS, 0, a);
   MLFF_LAUNCH(backend, virial_kernel, 1, REDUCE_THREADS, 0, a, (int) n_blocks);
+  if (args->on_device) {
+    backend->ops->zero(backend, a.bad, sizeof(double));
+    MLFF_LAUNCH_INDEPENDENT(backend, bad_force_kernel, n_blocks, FORCE_THREADS, a);
+  }
   if (a.half || a.centroid) MLFF_LAUNCH_INDEPENDENT(backend, atom_virials_kernel, n_blocks, FORCE_THREADS, a);
-  MLFF_TRY(mlff_cuda_download(backend, result->forces, a.forces, 3 * n * sizeof(double), error));
+  if (result->forces || !args->on_device)
+    MLFF_TRY(mlff_cuda_download(backend, result->forces, a.forces, 3 * n * sizeof(double), error));
   if (a.half) MLFF_TRY(mlff_cuda_download(backend, result->atom_virial, a.half, 9 * n * sizeof(double), error));
   if (a.centroid)
     MLFF_TRY(mlff_cuda_download(backend, result->atom_centroid, a.centroid, 9 * n * sizeof(double), error));
-  MLFF_TRY(mlff_cuda_download(backend, virial, a.virial, sizeof virial, error));
-  mlff_virial_six(virial, result->virial);
-  return MLFF_OK;
+  return take_virial(backend, args, &a, error);
 }

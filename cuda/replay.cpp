@@ -38,12 +38,20 @@ void mlff_cuda_note(mlff_cuda_backend *cuda, const void *data, size_t bytes)
 
 /* ---- positions and summary --------------------------------------------------------------------------------------- */
 
-void mlff_cuda_set_positions(mlff_cuda_backend *cuda, const mlff_graph *graph, const mlff_edges *edges)
+mlff_status mlff_cuda_set_positions(mlff_cuda_backend *cuda, const mlff_graph *graph, const mlff_edges *edges,
+                                    mlff_error *error)
 {
   const size_t bytes = (size_t) graph->n_all * 3 * sizeof(double);
   const size_t room = (size_t) edges->all_room * 3 * sizeof(double);
+  if (graph->on_device) {
+    char *behind = (char *) cuda->device_positions + bytes;
+    MLFF_TRY(mlff_cuda_copy(&cuda->base, cuda->device_positions, graph->pos, bytes, error));
+    if (room == bytes) return MLFF_OK;
+    return mlff_cuda_check(cuda, cudaMemsetAsync(behind, 0, room - bytes, cuda->stream), "cudaMemsetAsync", error);
+  }
   if (bytes) memcpy(cuda->positions.data, graph->pos, bytes);
   if (room > bytes) memset(cuda->positions.data + bytes, 0, room - bytes);
+  return MLFF_OK;
 }
 
 mlff_status mlff_cuda_take_summary(const mlff_cuda_backend *cuda, mlff_edges *edges, mlff_error *error)
@@ -129,7 +137,7 @@ static mlff_status start_cuda(mlff_backend *backend, const mlff_graph *graph, ml
   *overflow = 0;
   MLFF_TRY(mlff_cuda_status(cuda, error));
   MLFF_TRY(mlff_cuda_check(cuda, cudaSetDevice(cuda->device), "cudaSetDevice", error));
-  mlff_cuda_set_positions(cuda, graph, edges);
+  MLFF_TRY(mlff_cuda_set_positions(cuda, graph, edges, error));
   MLFF_TRY(mlff_cuda_check(cuda, cudaGraphLaunch(cuda->replay.exec, cuda->stream), "a recorded step", error));
   MLFF_TRY(mlff_cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "a recorded step", error));
   MLFF_TRY(mlff_cuda_take_summary(cuda, edges, error));

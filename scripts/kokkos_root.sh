@@ -145,7 +145,7 @@ make_root() {
   step sources sources
   step archives archives
   step lammps lammps
-  echo "$RECIPE" >"$CACHE/ready"
+  [ -f "$CACHE/ready" ] || echo "$RECIPE" >"$CACHE/ready"
 }
 
 case ${1:-} in

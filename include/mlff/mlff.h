@@ -66,7 +66,7 @@ typedef enum mlff_boundary {
   MLFF_BOUNDARY_MIXED     /* in one or two of them */
 } mlff_boundary;
 
-/* One rank's view of the system, on the host. Angstrom.
+/* One rank's view of the system. Angstrom.
  *
  * Atoms 0..n_local-1 are owned, n_local..n_all-1 are ghosts (images or atoms of other ranks). Nodes carry features:
  * node i < n_local is owned atom i; nodes n_local..n_nodes-1 are atoms owned by other ranks. A ghost that is a periodic
@@ -76,6 +76,11 @@ typedef enum mlff_boundary {
  *
  * The first n_interior owned atoms are those that have to do with this rank only: none has a candidate that another rank
  * owns, and no other rank has one of them as a node. They are computed while features travel. 0 is always right.
+ *
+ * Arrays are in host memory, or, with on_device, species, node, row, nbr and pos in memory of the GPU that the model was
+ * opened on (mlff_info.device_number), written completely before the call: the engine has a stream of its own. Then only
+ * species, node and row come to the host, once for each list. A model on the CPU refuses on_device, as do functions that
+ * do not say that they take it; a GPU refuses arrays that are not its own. Results are the same, to the bit.
  */
 typedef struct mlff_graph {
   int32_t n_local, n_all;
@@ -93,6 +98,7 @@ typedef struct mlff_graph {
   double volume;      /* A^3 of the periodic cell; new every step; not read when open                       */
   const int64_t *tag; /* [n_all]     number of the atom, the same on all ranks, its images and ghosts included;
                          NULL = its node, which needs n_nodes == n_local                                      */
+  int on_device;      /* non-zero: arrays are in the memory of the model's GPU                                */
 } mlff_graph;
 
 /* Exchange between ranks. Every rank calls each function the same number of times per evaluation, in the same order,
@@ -145,7 +151,7 @@ typedef struct mlff_result {
   double energy;       /* sum of the energies of owned atoms, eV                                                  */
   double virial[6];    /* xx yy zz xy xz yz, sum over this rank's edges of (x_i - x_j) f_ij, eV (LAMMPS sign)      */
   double (*forces)[3]; /* [n_nodes][3] eV/A; rows n_local.. are this rank's contributions to atoms of other ranks
-                                and must be added by their owners. Required.                                            */
+                                and must be added by their owners. Required, but for graphs on the device                 */
   double *atom_energy; /* [n_local] eV, sums to energy                                                            */
   double (*atom_virial)[9]; /* [n_nodes][9] xx yy zz xy xz yz yx zx zy, eV: half of each edge's term to both ends; sums
                                 to virial over all ranks                                                                */
@@ -158,8 +164,11 @@ typedef struct mlff_result {
       *member_forces)[3]; /* [n_members][n_nodes][3] as `forces`, of each member by itself: the networks run once more
                                   for every member, so ask now and then. MLFF_E_UNSUPPORTED for models without members */
   double (*member_virial)[6]; /* [n_members][6] as `virial`; written when member_forces is wanted                     */
-  int64_t n_edges;     /* active edges r < cutoff                                                                 */
-  double min_distance; /* smallest distance between neighbours seen (A); infinity without edges                   */
+  const double (
+      *device_forces)[3]; /* set for graphs on the device, else untouched: `forces` in the memory of the GPU, the
+                                engine's, valid until the model's next call; complete when the evaluation returns       */
+  int64_t n_edges;        /* active edges r < cutoff                                                                 */
+  double min_distance;    /* smallest distance between neighbours seen (A); infinity without edges                   */
 } mlff_result;
 
 /* What a model is. Strings live as long as the model. */
@@ -228,7 +237,8 @@ MLFF_API void mlff_model_close(mlff_model *model);
 MLFF_API const mlff_info *mlff_model_info(const mlff_model *model);
 MLFF_API mlff_memory mlff_model_memory(const mlff_model *model);
 
-/* What evaluating `graph` with the arrays of `wanted` will take. Nothing is allocated or evaluated; no exchanges. */
+/* What evaluating `graph`, on the host, with the arrays of `wanted` will take. Nothing is allocated or evaluated; no
+ * exchanges. */
 MLFF_API mlff_status mlff_model_forecast(mlff_model *model, const mlff_graph *graph, mlff_result *wanted,
                                          mlff_forecast *forecast, mlff_error *error);
 

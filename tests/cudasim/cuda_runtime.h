@@ -190,6 +190,17 @@ struct cudaDeviceProp {
 struct cudaFuncAttributes {
   int binaryVersion, ptxVersion, numRegs;
 };
+enum cudaMemoryType {
+  cudaMemoryTypeUnregistered = 0,
+  cudaMemoryTypeHost = 1,
+  cudaMemoryTypeDevice = 2,
+  cudaMemoryTypeManaged = 3
+};
+struct cudaPointerAttributes {
+  cudaMemoryType type;
+  int device;
+  void *devicePointer, *hostPointer;
+};
 typedef struct cudasim_stream *cudaStream_t;
 typedef struct cudasim_event *cudaEvent_t;
 typedef struct cudasim_graph *cudaGraph_t;
@@ -215,6 +226,7 @@ template <typename T> cudaError_t cudaMallocHost(T **data, size_t bytes)
 {
   return cudasim_malloc_host((void **) data, bytes);
 }
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *attributes, const void *data);
 cudaError_t cudaFree(void *data);
 cudaError_t cudaFreeHost(void *data);
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);

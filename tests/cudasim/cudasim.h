@@ -21,7 +21,8 @@ long cudasim_n_graph_launches(void);
 long cudasim_n_synchronisations(void);
 long cudasim_n_allocations(void); /* since the last reset                                                     */
 long cudasim_n_launches(void);
-long cudasim_n_copied(void); /* copies between host and device */
+long cudasim_n_copied(void);       /* copies between host and device */
+long cudasim_n_bytes_copied(void); /* in these, and when they are replayed */
 size_t cudasim_bytes_in_use(void);
 
 /* Ranges of NVTX: open ones, all since the last reset, and the name of the last one, "" for none. */
@@ -30,6 +31,12 @@ int cudasim_pop_range(void);
 long cudasim_open_ranges(void);
 long cudasim_n_ranges(void);
 const char *cudasim_last_range(void);
+
+/* Arrays on the device that tests hand to code under test: bytes of `host`; changed and read; given back. */
+void *cudasim_array(int device, const void *host, size_t bytes);
+void cudasim_write(void *array, const void *host, size_t bytes);
+void cudasim_read(void *host, const void *array, size_t bytes);
+void cudasim_free(void *array);
 
 #ifdef __cplusplus
 }

@@ -32,6 +32,7 @@ static struct {
   char *base;
   size_t high;                     /* end of the highest allocation ever, whole pages */
   std::map<size_t, size_t> blocks; /* offset -> bytes asked for */
+  std::map<size_t, int> devices;   /* offset -> device that was the current one */
   std::map<void *, size_t> host;   /* of cudaMallocHost */
   size_t in_use;
   int open; /* device_access objects for all of it */
@@ -223,6 +224,7 @@ cudaError_t cudasim_malloc(void **data, size_t bytes)
   }
   if (offset + room_of(bytes) > ARENA_BYTES) return fail(cudaErrorMemoryAllocation);
   arena.blocks[offset] = bytes;
+  arena.devices[offset] = state.device;
   arena.in_use += bytes;
   const size_t end = (offset + room_of(bytes) + PAGE - 1) / PAGE * PAGE;
   if (end > arena.high) {
@@ -246,8 +248,33 @@ cudaError_t cudaFree(void *data)
   if (b == arena.blocks.end()) die("cudaFree(%p): that was not allocated", data);
   ASAN_POISON_MEMORY_REGION(data, b->second);
   arena.in_use -= b->second;
+  arena.devices.erase(b->first);
   arena.blocks.erase(b);
   return usable();
+}
+
+static bool is_pinned(const void *data, size_t bytes)
+{
+  for (const auto &h : arena.host)
+    if ((const char *) data >= (const char *) h.first &&
+        (const char *) data + bytes <= (const char *) h.first + h.second)
+      return true;
+  return false;
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *attributes, const void *data)
+{
+  *attributes = cudaPointerAttributes{};
+  if (usable()) return state.last_error;
+  attributes->hostPointer = (void *) data;
+  attributes->type = is_pinned(data, 0) ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
+  if (!is_device(data)) return cudaSuccess;
+  if (!is_allocated(data, 0)) return fail(cudaErrorInvalidValue);
+  attributes->type = cudaMemoryTypeDevice;
+  attributes->device = (--arena.devices.upper_bound((size_t) ((const char *) data - arena.base)))->second;
+  attributes->devicePointer = (void *) data;
+  attributes->hostPointer = nullptr;
+  return cudaSuccess;
 }
 
 cudaError_t cudasim_malloc_host(void **data, size_t bytes)
@@ -270,15 +297,6 @@ cudaError_t cudaFreeHost(void *data)
   return usable();
 }
 
-static bool is_pinned(const void *data, size_t bytes)
-{
-  for (const auto &h : arena.host)
-    if ((const char *) data >= (const char *) h.first &&
-        (const char *) data + bytes <= (const char *) h.first + h.second)
-      return true;
-  return false;
-}
-
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream)
 {
   if (usable()) return state.last_error;
@@ -294,6 +312,7 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpy
   if (kind != cudaMemcpyDeviceToDevice) state.n_copied++;
   submit(stream, [=] {
     const device_access to(dst, bytes), from(src, bytes);
+    if (kind != cudaMemcpyDeviceToDevice) state.n_bytes_copied += (long) bytes;
     std::memcpy(dst, src, bytes);
   });
   return cudaSuccess;
@@ -357,12 +376,13 @@ cudaError_t cudaGetDeviceCount(int *count)
 cudaError_t cudaSetDevice(int device)
 {
   if (device < 0 || device >= state.n_devices) return fail(cudaErrorInvalidDevice);
+  state.device = device;
   return usable();
 }
 
 cudaError_t cudaGetDevice(int *device)
 {
-  *device = 0;
+  *device = state.device;
   return usable();
 }
 
@@ -624,6 +644,11 @@ long cudasim_n_copied()
   return state.n_copied;
 }
 
+long cudasim_n_bytes_copied()
+{
+  return state.n_bytes_copied;
+}
+
 size_t cudasim_bytes_in_use()
 {
   return arena.in_use + 0 * (size_t) initialised;
@@ -655,4 +680,30 @@ long cudasim_n_ranges()
 const char *cudasim_last_range()
 {
   return state.last_range;
+}
+
+void *cudasim_array(int device, const void *host, size_t bytes)
+{
+  const int before = state.device;
+  void *array = nullptr;
+  state.device = device;
+  if (cudasim_malloc(&array, bytes ? bytes : 1)) die("no device memory for an array of %zu bytes", bytes);
+  state.device = before;
+  cudasim_write(array, host, bytes);
+  return array;
+}
+
+void cudasim_write(void *array, const void *host, size_t bytes)
+{
+  if (cudaMemcpyAsync(array, host, bytes, cudaMemcpyHostToDevice, nullptr)) die("an array cannot be written");
+}
+
+void cudasim_read(void *host, const void *array, size_t bytes)
+{
+  if (cudaMemcpyAsync(host, array, bytes, cudaMemcpyDeviceToHost, nullptr)) die("an array cannot be read");
+}
+
+void cudasim_free(void *array)
+{
+  cudaFree(array); /* of a lost device, too */
 }

@@ -176,6 +176,15 @@ mlff_status mlff_edges_bad_position(int32_t atom, mlff_error *error)
                    (int) atom);
 }
 
+mlff_status mlff_forces_bad(int32_t node, mlff_error *error)
+{
+  return mlff_fail(
+      error, MLFF_E_NUMERIC,
+      "the force on atom %d (index on this rank) is not finite: the simulation has become unstable or left "
+      "the model's domain; reduce the time step or check the structure",
+      (int) node);
+}
+
 /* ---- buffers ----------------------------------------------------------------------------------------------------- */
 
 static mlff_status out_of_memory(mlff_backend *backend, size_t wanted, mlff_error *error)

@@ -55,7 +55,8 @@ typedef struct mlff_linear_args {
  * order of the graph's list. Index arrays are on the backend. */
 typedef struct mlff_edges {
   int32_t n_interior, n_local, n_nodes, n_all; /* of the graph */
-  int32_t longest_row;                         /* most candidates of a centre: no centre has more edges */
+  int32_t longest_row; /* most candidates of a centre: no centre has more edges. Of a graph on the device the
+                          caller of the op `edges` sets it */
   int64_t n_pairs, n_edges;
   int64_t n_room; /* edges that arrays of edges need room for: n_edges, or more where a recorded step may find more */
   double cutoff, min_distance;
@@ -89,12 +90,14 @@ typedef struct mlff_exchange_args {
 /* Turns gradients of the energy by edge vectors into forces and virials; the one place for signs and component order.
  *   grad   real [n_edges][4]: dE/d(x_j - x_i) of directed edge e, in units of the model; fourth element ignored
  *   scale  converts to eV/A
- *   result forces [n_nodes][3] =, virial [6] =, atom_virial and atom_centroid [n_nodes][9] = when not NULL
+ *   on_device  forces stay where the backend computes, as result->device_forces; MLFF_E_NUMERIC when one is not finite
+ *   result forces [n_nodes][3] = (on_device: when not NULL), virial [6] =, atom_virial and atom_centroid [n_nodes][9] = when not NULL
  *   F_i += g_e;  F_node(j) -= g_e;  W_ab -= r_a g_b (symmetrised for `virial`) */
 typedef struct mlff_forces_args {
   const mlff_edges *edges;
   const void *grad;
   double scale;
+  int on_device;
   mlff_result *result;
 } mlff_forces_args;
 
@@ -169,6 +172,10 @@ struct mlff_ops {
   void (*atoms_begin)(mlff_backend *, int64_t n_atoms);
   void (*atoms_end)(mlff_backend *);
 
+  /* backend_cuda.cpp. MLFF_OK when the arrays of a graph with on_device are in this backend's memory; of a list that is
+   * not new only positions are looked at. NULL: this backend has no memory that others could write. */
+  mlff_status (*owns_graph)(mlff_backend *, const mlff_graph *, int is_new, mlff_error *);
+
   /* edges.c. Uploads what changed and finds the active edges. NaN distances are dropped by r < cutoff, so positions are
    * checked here: a non-finite one is MLFF_E_NUMERIC naming the atom (edges are then empty but valid). */
   mlff_status (*edges)(mlff_backend *, const mlff_graph *, double cutoff, mlff_edges *, mlff_error *);
@@ -186,6 +193,7 @@ struct mlff_ops {
 
 /* The error of `edges` for a position that is not finite (backend.c). */
 mlff_status mlff_edges_bad_position(int32_t atom, mlff_error *error);
+mlff_status mlff_forces_bad(int32_t node, mlff_error *error);
 
 /* The whole exchange at once. */
 static inline mlff_status mlff_exchange(mlff_backend *backend, const mlff_exchange_args *args, mlff_error *error)

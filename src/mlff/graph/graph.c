@@ -112,6 +112,8 @@ static mlff_status check_pairs(const mlff_graph *graph, mlff_error *error)
 mlff_status mlff_graph_check(const mlff_graph *graph, int n_species, mlff_error *error)
 {
   if (!graph) return mlff_fail(error, MLFF_E_ARG, "graph is NULL");
+  if (graph->on_device)
+    return mlff_fail(error, MLFF_E_UNSUPPORTED, "graph: only graphs on the host can be checked (on_device is set)");
   MLFF_TRY(check_sizes(graph, error));
   MLFF_TRY(check_offsets(graph, error));
   MLFF_TRY(check_atoms(graph, n_species, error));

@@ -45,6 +45,11 @@ static mlff_status check_direct(const mlff_model *m, const mlff_graph *graph, co
     return mlff_fail(error, MLFF_E_ARG,
                      "this %s model orders neighbours by graph.tag, which is NULL although there are other ranks",
                      name);
+  if (graph->on_device)
+    return mlff_fail(error, MLFF_E_UNSUPPORTED,
+                     "the graph is in the memory of a GPU (graph.on_device), but forces of this %s model are made on the "
+                     "host: give arrays of the host",
+                     name);
   if (graph->boundary != MLFF_BOUNDARY_OPEN && graph->boundary != MLFF_BOUNDARY_PERIODIC)
     return mlff_fail(
         error, MLFF_E_UNSUPPORTED,
@@ -77,7 +82,7 @@ static mlff_status check_arguments(mlff_model *m, const mlff_graph *graph, const
     return mlff_fail(error, MLFF_E_ARG,
                      "mlff_model_evaluate: impossible graph (n_interior %d, n_local %d, n_nodes %d, n_all %d)",
                      (int) graph->n_interior, (int) graph->n_local, (int) graph->n_nodes, (int) graph->n_all);
-  if (!result->forces && graph->n_nodes)
+  if (!result->forces && graph->n_nodes && !graph->on_device)
     return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: result.forces is NULL");
   if (!halo && graph->n_nodes != graph->n_local)
     return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: %d nodes of other ranks, but no halo",
@@ -93,7 +98,8 @@ static mlff_status check_arguments(mlff_model *m, const mlff_graph *graph, const
         error, MLFF_E_UNSUPPORTED,
         "per-atom centroid virials are exact for strictly local models only; this %s model passes messages",
         m->info.architecture);
-  return check_species(m, graph, error);
+  MLFF_TRY(mlff_see_graph(m, graph, error));
+  return check_species(m, &m->seen.graph, error);
 }
 
 /* Room for n doubles on the host. */
@@ -195,10 +201,11 @@ static mlff_status check_finite(const mlff_model *m, const mlff_graph *graph, co
                                 mlff_error *error)
 {
   double probe = result->energy * 0.0;
-  for (int32_t i = 0; i < graph->n_nodes; i++)
+  const int32_t n_forces = result->forces ? graph->n_nodes : 0; /* else the op has looked at them */
+  for (int32_t i = 0; i < n_forces; i++)
     probe += result->forces[i][0] * 0.0 + result->forces[i][1] * 0.0 + result->forces[i][2] * 0.0;
   if (probe == 0.0) return MLFF_OK;
-  for (int32_t i = 0; i < graph->n_nodes; i++) {
+  for (int32_t i = 0; i < n_forces; i++) {
     const double *f = result->forces[i];
     if (!isfinite(f[0]) || !isfinite(f[1]) || !isfinite(f[2]))
       return mlff_fail(error, MLFF_E_NUMERIC, "force on atom %d (index on this rank) is (%g, %g, %g) eV/A: %s", (int) i,
@@ -234,10 +241,19 @@ static mlff_status finish_result(mlff_model *m, const mlff_graph *graph, const m
   return check_finite(m, graph, result, error);
 }
 
+static mlff_forces_args forces_args(const mlff_model *m, const mlff_arch_outputs *out, mlff_result *result)
+{
+  return (mlff_forces_args){.edges = &m->edges,
+                            .grad = out->edge_grad,
+                            .scale = m->scale,
+                            .on_device = m->seen.is_on_device,
+                            .result = result};
+}
+
 mlff_status mlff_evaluate_downloads(mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out,
                                     mlff_result *result, mlff_error *error)
 {
-  const mlff_forces_args forces = {.edges = &m->edges, .grad = out->edge_grad, .scale = m->scale, .result = result};
+  const mlff_forces_args forces = forces_args(m, out, result);
   const int64_t n = graph->n_local, n_members = wants_members(m, out, result) ? m->info.n_members : 0;
   if (out->direct) return MLFF_OK; /* the architecture has made them */
   MLFF_TRY(reserve_host(m, (size_t) (n * (n_members ? n_members : 1)), error));
@@ -250,7 +266,7 @@ mlff_status mlff_evaluate_downloads(mlff_model *m, const mlff_graph *graph, cons
 mlff_status mlff_evaluate_results(mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out,
                                   mlff_result *result, mlff_error *error)
 {
-  const mlff_forces_args forces = {.edges = &m->edges, .grad = out->edge_grad, .scale = m->scale, .result = result};
+  const mlff_forces_args forces = forces_args(m, out, result);
   if (out->direct) {
     take_direct(m, graph, out->direct, result);
     return finish_result(m, graph, out, result, error);
@@ -267,6 +283,7 @@ mlff_status mlff_evaluate_plain(mlff_model *m, const mlff_graph *graph, const ml
                                 mlff_error *error)
 {
   const int has_memory = m->backend->ops->memory != NULL; /* of its own, so a forecast makes sense */
+  const mlff_graph *seen = &m->seen.graph;
   mlff_arch_outputs out = {.node_energy = NULL};
   mlff_error ignored;
   mlff_spans_restart(m->backend);
@@ -274,18 +291,18 @@ mlff_status mlff_evaluate_plain(mlff_model *m, const mlff_graph *graph, const ml
   /* A bad position or a failed device leaves no edges; the network is evaluated all the same for its exchanges. */
   mlff_status status = m->backend->ops->edges(m->backend, graph, m->head->cutoff, &m->edges, error);
   if (status == MLFF_E_NOMEM && has_memory)
-    return mlff_forecast_memory(m, graph, halo, m->edges.n_edges ? m->edges.n_edges : -1, result, error);
+    return mlff_forecast_memory(m, seen, halo, m->edges.n_edges ? m->edges.n_edges : -1, result, error);
   if (status && status != MLFF_E_NUMERIC && status != MLFF_E_DEVICE) return status;
-  if (!status) status = mlff_evaluate_check_distance(m, graph, error);
-  const mlff_arch_inputs in = {.graph = graph, .edges = &m->edges, .halo = halo};
+  if (!status) status = mlff_evaluate_check_distance(m, seen, error);
+  const mlff_arch_inputs in = {.graph = seen, .edges = &m->edges, .halo = halo};
   const mlff_status network = m->arch->evaluate(m->net, &in, &out, status ? &ignored : error);
   if (status) return status;
   if (network == MLFF_E_NOMEM && has_memory)
-    return mlff_forecast_memory(m, graph, halo, m->edges.n_edges, result, error);
+    return mlff_forecast_memory(m, seen, halo, m->edges.n_edges, result, error);
   if (network) return network;
 
-  MLFF_TRY(mlff_evaluate_results(m, graph, &out, result, error));
-  return result->member_forces ? mlff_members_evaluate(m, graph, result, error) : MLFF_OK;
+  MLFF_TRY(mlff_evaluate_results(m, seen, &out, result, error));
+  return result->member_forces ? mlff_members_evaluate(m, seen, result, error) : MLFF_OK;
 }
 
 mlff_status mlff_model_evaluate(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,

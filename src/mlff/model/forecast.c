@@ -26,10 +26,13 @@ static size_t bytes_missing(mlff_model *m, const mlff_graph *graph, const mlff_h
   (void) backend->ops->edges(backend, &fresh, m->head->cutoff, &m->edges, &ignored);
   m->edges.n_edges = m->edges.n_room;
   (void) m->arch->evaluate(m->net, &in, &out, &ignored);
-  (void) backend->ops
-      ->forces(backend,
-               &(mlff_forces_args){.edges = &m->edges, .grad = out.edge_grad, .scale = m->scale, .result = result},
-               &ignored);
+  (void) backend->ops->forces(backend,
+                              &(mlff_forces_args){.edges = &m->edges,
+                                                  .grad = out.edge_grad,
+                                                  .scale = m->scale,
+                                                  .on_device = m->seen.is_on_device,
+                                                  .result = result},
+                              &ignored);
   backend->forecast = NULL;
   backend->ops = plain;
   m->edges.n_edges = m->edges.n_room = 0;
@@ -94,6 +97,9 @@ mlff_status mlff_model_forecast(mlff_model *model, const mlff_graph *graph, mlff
     return mlff_fail(error, MLFF_E_ARG,
                      "mlff_model_forecast: impossible graph (n_interior %d, n_local %d, n_nodes %d, n_all %d)",
                      (int) graph->n_interior, (int) graph->n_local, (int) graph->n_nodes, (int) graph->n_all);
+  if (graph->on_device)
+    return mlff_fail(error, MLFF_E_UNSUPPORTED,
+                     "mlff_model_forecast takes graphs on the host (graph.on_device is set)");
   const mlff_backend *backend = model->backend;
   const int64_t n_edges = count_edges(graph, model->head->cutoff);
   size_t n_values = (size_t) graph->n_local; /* sum_energies, then sum_members, whose array is grown from it */

@@ -233,6 +233,7 @@ void mlff_model_close(mlff_model *model)
   mlff_modelfile_free(model->file);
   free(model->use);
   free(model->host);
+  free(model->seen.data);
   free(model);
 }
 
@@ -244,8 +245,9 @@ const mlff_info *mlff_model_info(const mlff_model *model)
 mlff_memory mlff_model_memory(const mlff_model *model)
 {
   mlff_memory memory = model->backend->memory;
-  memory.bytes += model->host_capacity * sizeof *model->host;
-  memory.peak_bytes += model->host_capacity * sizeof *model->host;
-  memory.n_growths += (int64_t) model->n_host_growths;
+  const size_t host_bytes = model->host_capacity * sizeof *model->host + model->seen.capacity;
+  memory.bytes += host_bytes;
+  memory.peak_bytes += host_bytes;
+  memory.n_growths += (int64_t) (model->n_host_growths + model->seen.n_growths);
   return memory;
 }

@@ -36,6 +36,16 @@ typedef struct mlff_replay {
   mlff_replays counts;
 } mlff_replay;
 
+/* What the host reads of the graph of a step: seen.c. */
+typedef struct mlff_seen {
+  mlff_graph graph; /* with arrays on the host; nbr and pos are NULL when the step's are on a device */
+  int is_on_device; /* the step's arrays */
+  uint64_t list_id; /* of the list on the device that `data` is a copy of; 0: none */
+  void *data;       /* row, species, node */
+  int32_t longest_row;
+  size_t capacity, n_growths;
+} mlff_seen;
+
 struct mlff_model {
   mlff_modelfile *file; /* its weights are released after opening */
   const mlff_modelfile_head *head;
@@ -44,6 +54,7 @@ struct mlff_model {
   void *net;
   int *use; /* [n_elements] species that the network was made for */
   mlff_edges edges;
+  mlff_seen seen;
   uint64_t checked_list_id; /* graph whose species were checked */
   double *host;             /* downloaded node and member energies */
   size_t host_capacity, n_host_growths;
@@ -63,6 +74,9 @@ static inline int mlff_wants_members(const mlff_model *model, const mlff_result 
 
 /* model.c: *is_on from "on", which NULL stands for, or "off"; anything else is an error that names the option. */
 mlff_status mlff_choose_on_off(const char *option, const char *value, int *is_on, mlff_error *error);
+
+/* seen.c: sets model->seen for a step with the graph; an error when it is on a device that is not the model's. */
+mlff_status mlff_see_graph(mlff_model *model, const mlff_graph *graph, mlff_error *error);
 
 /* evaluate.c: a step op by op; and its end: forces, energies, virials of the network's outputs into result. */
 mlff_status mlff_evaluate_plain(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,

@@ -1,0 +1,89 @@
+/* seen.c: what the host reads of a graph. That is the graph itself; of one in a device's memory it is a copy of the arrays
+ * that are new with the list, without pairs: elements for energies and errors, rows for sizes. */
+#include "model_impl.h"
+
+#include <stdlib.h>
+
+static mlff_status make_room(mlff_seen *seen, const mlff_graph *graph, mlff_error *error)
+{
+  const size_t bytes = ((size_t) graph->n_local + 1) * sizeof(int64_t) + 2 * (size_t) graph->n_all * sizeof(int32_t);
+  if (bytes <= seen->capacity) return MLFF_OK;
+  const size_t wanted = seen->capacity ? bytes + bytes / 4 : bytes;
+  void *data = malloc(wanted);
+  if (!data) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a list of %d atoms", (int) graph->n_all);
+  free(seen->data);
+  seen->data = data;
+  seen->list_id = 0;
+  seen->capacity = wanted;
+  seen->n_growths++;
+  return MLFF_OK;
+}
+
+static int32_t longest_row(const mlff_graph *graph)
+{
+  int64_t longest = 0;
+  for (int32_t i = 0; i < graph->n_local; i++)
+    if (graph->row[i + 1] - graph->row[i] > longest) longest = graph->row[i + 1] - graph->row[i];
+  return (int32_t) longest;
+}
+
+/* Copies of a list on the device. */
+static mlff_status bring_down(mlff_model *m, const mlff_graph *graph, mlff_error *error)
+{
+  mlff_seen *seen = &m->seen;
+  const mlff_ops *ops = m->backend->ops;
+  const size_t n_all = (size_t) graph->n_all, n_rows = (size_t) graph->n_local + 1;
+  seen->list_id = 0;
+  int64_t *row = seen->data;
+  int32_t *species = (int32_t *) (void *) (row + n_rows), *node = species + n_all;
+  MLFF_TRY(ops->download(m->backend, row, graph->row, n_rows * sizeof *row, error));
+  MLFF_TRY(ops->download(m->backend, species, graph->species, n_all * sizeof *species, error));
+  MLFF_TRY(ops->download(m->backend, node, graph->node, n_all * sizeof *node, error));
+  seen->list_id = graph->list_id;
+  return MLFF_OK;
+}
+
+/* No pairs, no elements. */
+static void forget_list(mlff_seen *seen, const mlff_graph *graph)
+{
+  int64_t *row = seen->data;
+  int32_t *species = (int32_t *) (void *) (row + graph->n_local + 1);
+  seen->list_id = 0;
+  for (int32_t i = 0; i <= graph->n_local; i++) row[i] = 0;
+  for (int32_t a = 0; a < graph->n_all; a++) {
+    species[a] = -1;
+    species[graph->n_all + a] = 0;
+  }
+}
+
+mlff_status mlff_see_graph(mlff_model *m, const mlff_graph *graph, mlff_error *error)
+{
+  mlff_seen *seen = &m->seen;
+  seen->graph = *graph;
+  seen->is_on_device = graph->on_device != 0;
+  if (!graph->on_device) return MLFF_OK;
+  if (!m->backend->ops->owns_graph)
+    return mlff_fail(error, MLFF_E_UNSUPPORTED,
+                     "the graph is in the memory of a GPU (graph.on_device), but this model computes on the CPU: give "
+                     "arrays of the host, or open it with device cuda");
+  const int is_new = graph->list_id == 0 || seen->list_id != graph->list_id;
+  if (is_new) MLFF_TRY(make_room(seen, graph, error));
+  mlff_status status = m->backend->ops->owns_graph(m->backend, graph, is_new, error);
+  if (!status && is_new) status = bring_down(m, graph, error);
+  /* the op `edges` fails as well, when exchanges can still be made: other ranks wait for them */
+  if (status == MLFF_E_DEVICE)
+    forget_list(seen, graph);
+  else if (status)
+    return status;
+  int64_t *row = seen->data;
+  int32_t *species = (int32_t *) (void *) (row + graph->n_local + 1);
+  seen->graph.row = row;
+  seen->graph.species = species;
+  seen->graph.node = species + graph->n_all;
+  seen->graph.nbr = NULL;
+  seen->graph.pos = NULL;
+  seen->graph.on_device = 0;
+  if (is_new) seen->longest_row = longest_row(&seen->graph);
+  m->edges.longest_row = seen->longest_row;
+  return MLFF_OK;
+}
