@@ -195,7 +195,21 @@ def suite_cuda(build, env):
         code, output = run([os.path.join(where, "tests", "test_op_ops")], env, os.path.join(ROOT, "tests"))
         count_check(result, "op_ops with the GPU backend", output, code)  # with a GPU on it, else how it is refused
         result.skips = [text for text in result.skips if "kernel path avx" not in text]
+    compile_kokkos_cuda(result, build, env)
     return result
+
+
+def compile_kokkos_cuda(result, build, env):
+    """pair_style mlff/kk compiled by nvcc for a Kokkos that has atoms on a GPU, with the headers of suite kokkos."""
+    code, output = run([KOKKOS_ROOT, "ready"], env)
+    if code:
+        result.skips.append("pair_style mlff/kk was not compiled for a Kokkos with CUDA: " + output.strip())
+        return
+    code, output = run([os.path.join(ROOT, "tests", "kokkos", "compile_cuda.sh"), os.path.join(build, "kokkos_cuda")], env)
+    if code:
+        result.fail("pair_style mlff/kk for a Kokkos with CUDA\n" + output)
+    else:
+        result.passed += 1
 
 
 def suite_valgrind(build, env):

@@ -213,7 +213,7 @@ std::string ProfShadow::compare(mlffprof_recorder *recorder)
 {
   neighbor->build_one(list);
   exchange.forget_list();
-  const mlff_graph *graph = exchange.graph(list, mlff_plain_rows(list));
+  const mlff_graph *graph = exchange.graph(list);
   mlff_result *result = exchange.result({false, false, false, false, false});
   mlff_error problem = {};
   const mlff_status status = mlff_model_evaluate(model.get(), graph, exchange.halo(), result, &problem);

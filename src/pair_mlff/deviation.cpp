@@ -113,8 +113,8 @@ void MLFFDeviation::measure_atoms(int n_members)
     for (size_t c = 0; c < 3 * n_local; c++)
       deviations[c / 3] += (forces[c] - means[c]) * (forces[c] - means[c]) / n_members;
   }
-  for (size_t i = 0; i < n_local; i++)
-    deviations[i] = io.last_graph().species[i] < 0 ? 0.0 : scale * std::sqrt(deviations[i]);
+  const int32_t *species = io.species_on_host();
+  for (size_t i = 0; i < n_local; i++) deviations[i] = species[i] < 0 ? 0.0 : scale * std::sqrt(deviations[i]);
 }
 
 /* worst: ID of the atom with the largest deviation, 0 when atoms have none. */
@@ -126,9 +126,10 @@ MLFFDeviation::Extremes MLFFDeviation::forces_extremes(tagint &worst) const
   } mine = {-1.0, comm->me}, most = {-1.0, 0};
   double lowest = HUGE_VAL, sum = 0.0, total = 0.0, smallest = 0.0;
   const mlff_graph &graph = io.last_graph();
+  const int32_t *species = io.species_on_host();
   worst = 0;
   for (int i = 0; i < graph.n_local; i++) {
-    if (graph.species[i] < 0) continue;
+    if (species[i] < 0) continue;
     if (deviations[i] > mine.value) {
       mine.value = deviations[i];
       worst = atom->tag_enable ? atom->tag[i] : 0;
@@ -148,8 +149,9 @@ MLFFDeviation::Extremes MLFFDeviation::forces_extremes(tagint &worst) const
 double MLFFDeviation::count_atoms() const
 {
   const mlff_graph &graph = io.last_graph();
+  const int32_t *species = io.species_on_host();
   double mine = 0.0, all = 0.0;
-  for (int i = 0; i < graph.n_local; i++) mine += graph.species[i] >= 0 ? 1.0 : 0.0;
+  for (int i = 0; i < graph.n_local; i++) mine += species[i] >= 0 ? 1.0 : 0.0;
   MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, world);
   return all;
 }

@@ -78,8 +78,11 @@ void MLFFIO::forward_owners()
     return;
   }
   const int saved = pair->comm_forward;
+  const ExecutionSpace space = pair->execution_space;
   pair->comm_forward = FORWARD_WIDTH;
+  pair->execution_space = Host;    // what is sent is there, wherever the style computes
   comm->forward_comm(pair);
+  pair->execution_space = space;
   pair->comm_forward = saved;
 }
 
@@ -95,8 +98,11 @@ void MLFFIO::reverse(void *values, int width, bool floats)
     return;
   }
   const int saved = pair->comm_reverse, saved_off = pair->comm_reverse_off;
+  const ExecutionSpace space = pair->execution_space;
+  pair->execution_space = Host;
   pair->comm_reverse = pair->comm_reverse_off = width;
   comm->reverse_comm(pair);
+  pair->execution_space = space;
   pair->comm_reverse = saved;
   pair->comm_reverse_off = saved_off;
 }

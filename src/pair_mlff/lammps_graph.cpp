@@ -11,36 +11,58 @@
 
 using namespace LAMMPS_NS;
 
-MLFFRows LAMMPS_NS::mlff_plain_rows(const NeighList *list)
+void MLFFIO::set_arrays(MLFFArrays *others)
 {
-  return {list->inum, list->ilist, list->numneigh, list->firstneigh, nullptr, 0, 1};
+  if (others != arrays) forget_list();
+  arrays = others;
 }
 
-const mlff_graph *MLFFIO::graph(const NeighList *list, const MLFFRows &neighbours)
+/* Candidates are pairs up to here. Those beyond are there when another style has a longer cutoff, and cannot matter before
+ * the next rebuild. */
+double MLFFIO::reach() const
+{
+  return cutoff + neighbor->skin;
+}
+
+/* A new list: whose features every ghost carries, the order of atoms, and the candidates. */
+void MLFFIO::take_list(NeighList *list)
+{
+  last_build = neighbor->ncalls;
+  last_list = list;
+  find_owners();
+  find_boundary(list);
+  std::string problem = assign_nodes();
+  if (problem.empty()) problem = check_special_bonds();
+  if (problem.empty() && tags_needed && !atom->tag_enable)
+    problem = "This model needs atom IDs to order neighbours; take `atom_modify id no` away";
+  stop_together(problem);
+  if (comm_needed && exchange_width > 0) features.build(remote_rank, remote_index);
+  order_atoms();
+  if (tags_needed) copy_tags();
+  static const std::vector<int> same;
+  if (arrays) arrays->set_order(reorders ? owned : same, reorders ? row_of : same, node, ghost_of_node);
+  update_species();
+  if (arrays)
+    view.n_pairs = arrays->copy_list(list, atoms_now(), reach());
+  else
+    copy_list(list);
+}
+
+const mlff_graph *MLFFIO::graph(NeighList *list)
 {
   // neighbor->ncalls also tells of lists that were rebuilt between two steps, e.g. by fix gcmc
   const bool rebuilt = neighbor->ago == 0 || neighbor->ncalls != last_build || list != last_list;
-  if (rebuilt) {
-    last_build = neighbor->ncalls;
-    last_list = list;
-    find_owners();
-    find_boundary(neighbours);
-    std::string problem = assign_nodes();
-    if (problem.empty()) problem = check_special_bonds();
-    if (problem.empty() && tags_needed && !atom->tag_enable)
-      problem = "This model needs atom IDs to order neighbours; take `atom_modify id no` away";
-    stop_together(problem);
-    if (comm_needed && exchange_width > 0) features.build(remote_rank, remote_index);
-    order_atoms();
-    if (tags_needed) copy_tags();
-    update_species();
-    copy_list(neighbours);
-  }
+  if (rebuilt) take_list(list);
   // some fixes swap types without reneighbouring
   if (update_species() || rebuilt) view.list_id++;
 
   set_boundary();
   view.tag = tags_needed ? tags.data() : nullptr;
+  view.on_device = 0;
+  if (arrays) {
+    arrays->fill(view);
+    return &view;
+  }
   view.species = species.data();
   view.node = node.data();
   view.row = row.data();
@@ -71,6 +93,7 @@ const double (*MLFFIO::this_step())[3]
 
 void MLFFIO::copy_tags()
 {
+  if (arrays) arrays->sync_atom();
   // never empty, so that data() is not null when a rank has no atoms
   tags.assign(static_cast<size_t>(view.n_all) + 1, 0);
   for (int a = 0; a < view.n_all; a++) tags[a] = atom->tag[atom_of(a)];
@@ -79,6 +102,7 @@ void MLFFIO::copy_tags()
 /* Returns true if any atom's species changed. */
 bool MLFFIO::update_species()
 {
+  if (arrays) return arrays->update_species(atoms_now());
   const int *type = atom->type;
   bool changed = false;
   species.resize(static_cast<size_t>(view.n_all), -1);
@@ -111,33 +135,36 @@ void MLFFIO::find_owners()
   forward_owners();
 }
 
-/* Calls use(j) for each neighbour j of atom i that the model has an element for. Pairs beyond cutoff + skin are left out:
- * they are there when another style has a longer cutoff, and cannot matter before the next rebuild. */
-template <class Use> void MLFFIO::for_neighbours(const MLFFRows &neighbours, int i, Use use) const
+/* Calls use(j) for each candidate j of atom i that the model has an element for. */
+template <class Use> void MLFFIO::for_neighbours(const NeighList *list, int i, Use use) const
 {
-  const double reach = (cutoff + neighbor->skin) * (cutoff + neighbor->skin);
+  const double reach2 = reach() * reach();
   const double *const *x = atom->x;
-  const int *entry = neighbours.of(i), *type = atom->type;
-  for (int k = 0; k < neighbours.counts[i]; k++, entry += neighbours.step) {
-    const int j = *entry & NEIGHMASK;
+  const int *entry = list->firstneigh[i], *type = atom->type;
+  for (int k = 0; k < list->numneigh[i]; k++) {
+    const int j = entry[k] & NEIGHMASK;
     if (species_of_type[type[j]] < 0) continue;
     const double dx = x[j][0] - x[i][0], dy = x[j][1] - x[i][1], dz = x[j][2] - x[i][2];
     // written so that a NaN stays in and is reported by the engine
-    if (dx * dx + dy * dy + dz * dz > reach) continue;
+    if (dx * dx + dy * dy + dz * dz > reach2) continue;
     use(j);
   }
 }
 
 /* Which owned atoms have neighbours of other ranks, and which ghosts are such neighbours: only their features travel. */
-void MLFFIO::find_boundary(const MLFFRows &neighbours)
+void MLFFIO::find_boundary(NeighList *list)
 {
   at_boundary.assign(static_cast<size_t>(view.n_local), 0);
   wanted_ghost.assign(static_cast<size_t>(view.n_all), 0);
   if (!reorders) return;
-  for (int ii = 0; ii < neighbours.n; ii++) {
-    const int i = neighbours.atoms[ii];
+  if (arrays) {
+    arrays->find_boundary(list, atoms_now(), reach(), owner_rank, comm->me, at_boundary, wanted_ghost);
+    return;
+  }
+  for (int ii = 0; ii < list->inum; ii++) {
+    const int i = list->ilist[ii];
     if (species_of_type[atom->type[i]] < 0) continue;
-    for_neighbours(neighbours, i, [this, i](int j) {
+    for_neighbours(list, i, [this, i](int j) {
       if (j < view.n_local || owner_rank[j] == comm->me) return;
       at_boundary[i] = 1;
       wanted_ghost[j] = 1;
@@ -218,6 +245,7 @@ std::string MLFFIO::check_special_bonds() const
 {
   const int *flag = neighbor->special_flag;
   if (atom->molecular == Atom::ATOMIC || (flag[1] && flag[2] && flag[3])) return "";
+  if (arrays) arrays->sync_atom();
   static const char *const advice =
       "; a machine-learned force field needs all neighbours. Use `special_bonds lj/coul 1 1 1`, or tiny factors "
       "such as 1e-50 where another pair style must ignore bonded neighbours";
@@ -246,16 +274,16 @@ std::string MLFFIO::check_special_bonds() const
 ------------------------------------------------------------------------- */
 
 /* Rows in the order of the engine; atoms that are not in the list (hybrid) have empty rows. */
-void MLFFIO::copy_list(const MLFFRows &neighbours)
+void MLFFIO::copy_list(const NeighList *list)
 {
   const int n_local = view.n_local;
   listed.assign(static_cast<size_t>(n_local), 0);
   size_t n_candidates = 0;
-  for (int ii = 0; ii < neighbours.n; ii++) {
-    const int i = neighbours.atoms[ii];
+  for (int ii = 0; ii < list->inum; ii++) {
+    const int i = list->ilist[ii];
     if (species_of_type[atom->type[i]] < 0) continue;
     listed[i] = 1;
-    n_candidates += static_cast<size_t>(neighbours.counts[i]);
+    n_candidates += static_cast<size_t>(list->numneigh[i]);
   }
   row.resize(static_cast<size_t>(n_local) + 1);
   if (nbr.size() < n_candidates) nbr.resize(n_candidates);
@@ -264,7 +292,7 @@ void MLFFIO::copy_list(const MLFFRows &neighbours)
   for (int r = 0; r < n_local; r++) {
     row[r] = n;
     if (!listed[owned[r]]) continue;
-    for_neighbours(neighbours, owned[r], [this, &n](int j) { nbr[n++] = j < view.n_local ? row_of[j] : j; });
+    for_neighbours(list, owned[r], [this, &n](int j) { nbr[n++] = j < view.n_local ? row_of[j] : j; });
   }
   row[n_local] = n;
   view.n_pairs = n;

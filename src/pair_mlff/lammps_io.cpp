@@ -26,7 +26,7 @@ static constexpr MLFFUnits UNITS[] = {{"metal", "eV", 1.0}, {"real", "kcal/mol",
 /* ---------------------------------------------------------------------- */
 
 MLFFIO::MLFFIO(LAMMPS *lammps, Pair *pair_style, Fix *fix_style) :
-    Pointers(lammps), pair(pair_style), fix(fix_style), units(nullptr), cutoff(0.0), exchange_width(0),
+    Pointers(lammps), pair(pair_style), fix(fix_style), arrays(nullptr), units(nullptr), cutoff(0.0), exchange_width(0),
     reverse_comm(VIRIAL_WIDTH), n_members(1), tags_needed(false), comm_needed(false),
     reorders(false), view{}, exchange{}, results{}, last_list(nullptr), last_build(-1), features(lammps->world),
     reverse_rows(nullptr), reverse_width(0), reverse_floats(false), reverse_atoms(false), travelling(false)
@@ -90,10 +90,12 @@ int MLFFIO::reverse_comm_width() const
 mlff_result *MLFFIO::result(const Wanted &wanted)
 {
   const auto n_local = static_cast<size_t>(view.n_local), n_nodes = static_cast<size_t>(view.n_nodes);
-  // never empty, so that data() is not null when a rank has no atoms
-  if (forces.size() < 3 * n_nodes + 3) forces.resize(3 * n_nodes + 3);
   results = {};
-  results.forces = reinterpret_cast<double(*)[3]>(forces.data());
+  if (!view.on_device || forces_go_home()) {
+    // never empty, so that data() is not null when a rank has no atoms
+    if (forces.size() < 3 * n_nodes + 3) forces.resize(3 * n_nodes + 3);
+    results.forces = reinterpret_cast<double(*)[3]>(forces.data());
+  }
   if (wanted.atom_energy) {
     if (atom_energies.size() < n_local + 1) atom_energies.resize(n_local + 1);
     results.atom_energy = atom_energies.data();
@@ -121,13 +123,29 @@ mlff_result *MLFFIO::result(const Wanted &wanted)
   return &results;
 }
 
-/* With newton_pair on, LAMMPS sends what is in f of the ghosts home; otherwise it is done here. */
+/* With newton_pair on, LAMMPS sends what is in f of the ghosts home; otherwise it is done here, on the host. */
+bool MLFFIO::forces_go_home() const
+{
+  return comm_needed && !force->newton_pair;
+}
+
 void MLFFIO::add_forces()
+{
+  if (forces_go_home()) reverse(forces.data(), 3, false);
+  if (!arrays) {
+    add_plain_forces();
+    return;
+  }
+  const bool on_host = results.forces != nullptr;
+  arrays->add_forces(on_host ? forces.data() : &results.device_forces[0][0], on_host, units->per_ev, view.n_local,
+                     force->newton_pair != 0);
+}
+
+void MLFFIO::add_plain_forces()
 {
   double **f = atom->f;
   const double scale = units->per_ev;
   const double *values = forces.data();
-  if (comm_needed && !force->newton_pair) reverse(forces.data(), 3, false);
   for (int i = 0; i < view.n_local; i++)
     for (int d = 0; d < 3; d++) f[i][d] += scale * values[3 * row_of[i] + d];
   if (!force->newton_pair) return;
@@ -187,15 +205,17 @@ void MLFFIO::add_centroid_virials(double **cvatom)
 
 void MLFFIO::scale_spread()
 {
-  for (int i = 0; i < view.n_local; i++) spread[i] = species[i] < 0 ? 0.0 : spread[i] * units->per_ev;
+  const int32_t *element = species_on_host();
+  for (int i = 0; i < view.n_local; i++) spread[i] = element[i] < 0 ? 0.0 : spread[i] * units->per_ev;
 }
 
 void MLFFIO::reduce_spread(double *three)
 {
   double sums[2] = {0.0, 0.0}, totals[2], largest = 0.0, overall;
+  const int32_t *element = species_on_host();
   for (int i = 0; i < view.n_local; i++) {
     sums[0] += spread[i] * spread[i];
-    sums[1] += species[i] >= 0 ? 1.0 : 0.0;
+    sums[1] += element[i] >= 0 ? 1.0 : 0.0;
     largest = std::max(largest, spread[i]);
   }
   MPI_Reduce(sums, totals, 2, MPI_DOUBLE, MPI_SUM, 0, world);
@@ -235,22 +255,24 @@ void LAMMPS_NS::mlff_stop_together(LAMMPS *lmp, const std::string &problem)
 
 std::string MLFFIO::atom_name(int i) const
 {
+  if (arrays) arrays->sync_atom();
   if (!atom->tag_enable) return "atom " + std::to_string(i) + " of rank " + std::to_string(comm->me);
   return "atom " + std::to_string(atom->tag[i]);
 }
 
 std::string MLFFIO::suspects() const
 {
-  const double(*x)[3] = view.pos;
-  for (int i = 0; i < view.n_all; i++)
+  const mlff_graph g = graph_on_host();
+  const double(*x)[3] = g.pos;
+  for (int i = 0; i < g.n_all; i++)
     if (!std::isfinite(x[i][0] + x[i][1] + x[i][2]))
       return "; the position of " + atom_name(atom_of(i)) + " is not a number";
 
   int closest_i = -1, closest_j = -1;
   double smallest = cutoff * cutoff;
-  for (int i = 0; i < view.n_local; i++) {
-    for (int64_t p = row[i]; p < row[i + 1]; p++) {
-      const int j = nbr[p];
+  for (int i = 0; i < g.n_local; i++) {
+    for (int64_t p = g.row[i]; p < g.row[i + 1]; p++) {
+      const int j = g.nbr[p];
       const double dx = x[j][0] - x[i][0], dy = x[j][1] - x[i][1], dz = x[j][2] - x[i][2];
       const double rsq = dx * dx + dy * dy + dz * dz;
       if (rsq >= smallest) continue;
@@ -279,5 +301,6 @@ double MLFFIO::memory_usage() const
          bytes_of(ghost_of_node) + bytes_of(listed) + bytes_of(row_of) + bytes_of(owned) + bytes_of(at_boundary) +
          bytes_of(wanted_ghost) + bytes_of(positions) + bytes_of(ordered) + bytes_of(forces) + bytes_of(virials) +
          bytes_of(centroids) + bytes_of(atom_energies) + bytes_of(member_energies) + bytes_of(spread) +
-         bytes_of(member_forces) + bytes_of(remote_rank) + bytes_of(remote_index) + features.memory_usage();
+         bytes_of(member_forces) + bytes_of(remote_rank) + bytes_of(remote_index) + features.memory_usage() +
+         (arrays ? arrays->memory_usage() : 0.0);
 }

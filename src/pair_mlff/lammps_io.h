@@ -36,19 +36,43 @@ struct MLFFUnits {
   double per_ev;
 };
 
-/* A full neighbour list, however it is stored: neighbour k of atom i is of(i)[k * step]. */
-struct MLFFRows {
-  int n;                        // atoms that have a row
-  const int *atoms, *counts;    // [n] their indices; how many neighbours atom i has is counts[i]
-  const int *const *first;      // of plain lists: where row i begins; nullptr: at table + i * stride
-  const int *table;
-  size_t stride, step;
+/* Atoms and their graph in arrays that are not those of Atom: on the host or on a GPU, as the style has them (kokkos_arrays.h).
+ * MLFFIO says when something is new and in which order the engine has atoms; these do what goes over all atoms or pairs. */
+class MLFFArrays {
+ public:
+  virtual ~MLFFArrays() = default;
 
-  const int *of(int i) const { return first ? first[i] : table + static_cast<size_t>(i) * stride; }
+  /* Who has which atom: a number of each element for each type, -1 = not ours; owned atoms, and those with ghosts. */
+  struct Atoms {
+    const std::vector<int> &species_of_type;
+    int n_local, n_all;
+  };
+
+  /* With a new list: marks owned atoms that have candidates of other ranks, and those candidates. reach: cutoff and skin. */
+  virtual void find_boundary(NeighList *list, const Atoms &atoms, double reach, const std::vector<int> &owner_rank,
+                             int me, std::vector<char> &at_boundary, std::vector<char> &wanted_ghost) = 0;
+  /* With a new list: row r of the engine is owned[r], and atom i is row row_of[i] (empty: the order of LAMMPS); node of every
+   * row and ghost; the ghost that gets the forces of each node of other ranks. */
+  virtual void set_order(const std::vector<int> &owned, const std::vector<int> &row_of,
+                         const std::vector<int32_t> &node, const std::vector<int> &ghost_of_node) = 0;
+  /* Elements of rows and ghosts; returns true if one has changed. */
+  virtual bool update_species(const Atoms &atoms) = 0;
+  /* Rows of the candidates within reach, for atoms of the list that have an element; returns the number of pairs. */
+  virtual int64_t copy_list(NeighList *list, const Atoms &atoms, double reach) = 0;
+  /* Sets the graph's arrays; on return they are complete. */
+  virtual void fill(mlff_graph &view) = 0;
+  /* Adds scale times forces [n_local] to f of owned atoms and, with_ghosts, the rows behind them to those of ghosts.
+   * on_host: where `forces` is, else where the arrays are. */
+  virtual void add_forces(const double *forces, bool on_host, double scale, int n_local, bool with_ghosts) = 0;
+
+  /* Elements where the host reads them. */
+  virtual const int32_t *species_on_host(int n_all) = 0;
+  /* The graph where the host reads it; valid until the next call of any of these. */
+  virtual mlff_graph graph_on_host(const mlff_graph &view) = 0;
+  /* Brings Atom's positions, types, IDs and bonded neighbours up to date. */
+  virtual void sync_atom() = 0;
+  virtual double memory_usage() const = 0;
 };
-
-/* Those of a list that is not one of Kokkos. */
-MLFFRows mlff_plain_rows(const NeighList *list);
 
 /* If `problem` is not empty on any rank, stops all of them with the text of the lowest such rank. Collective. */
 void mlff_stop_together(class LAMMPS *lammps, const std::string &problem);
@@ -69,8 +93,11 @@ class MLFFIO : protected Pointers {
   /* Features travel as 16-bit integers (half_rows.h); only for models in single precision. After set_model. */
   void set_half(bool wanted) { features.set_half(wanted); }
 
+  /* Atoms and lists are in these arrays from now on; nullptr: in those of Atom and of a plain list. Not owned. */
+  void set_arrays(MLFFArrays *others);
+
   /* This step's graph. Collective when the lists are new; a problem on any rank stops all of them. */
-  const mlff_graph *graph(const NeighList *list, const MLFFRows &neighbours);
+  const mlff_graph *graph(NeighList *list);
   /* Makes the next graph read the list again although it is not new: for a style that does not see all steps. */
   void forget_list() { last_list = nullptr; }
   /* Exchange of features between ranks; nullptr on a single rank. */
@@ -108,6 +135,9 @@ class MLFFIO : protected Pointers {
   }
   const double *member_virial(int k) const { return &member_virials[6 * static_cast<size_t>(k)]; }
   const mlff_graph &last_graph() const { return view; }
+  /* The same where the host reads it. */
+  mlff_graph graph_on_host() const { return arrays ? arrays->graph_on_host(view) : view; }
+  const int32_t *species_on_host() const { return arrays ? arrays->species_on_host(view.n_all) : view.species; }
   double per_ev() const { return units->per_ev; }
   /* [n_local] std of each atom's energy over the ensemble; nullptr before the first evaluation. */
   double *atom_spread() { return spread.empty() ? nullptr : spread.data(); }
@@ -134,6 +164,7 @@ class MLFFIO : protected Pointers {
 
   Pair *pair;    // one of the two
   Fix *fix;
+  MLFFArrays *arrays;
   const MLFFUnits *units;
   std::vector<int> species_of_type;
   double cutoff;
@@ -181,12 +212,17 @@ class MLFFIO : protected Pointers {
   void copy_tags();
   bool update_species();
   void find_owners();
-  template <class Use> void for_neighbours(const MLFFRows &neighbours, int i, Use use) const;
-  void find_boundary(const MLFFRows &neighbours);
+  MLFFArrays::Atoms atoms_now() const { return {species_of_type, view.n_local, view.n_all}; }
+  double reach() const;
+  template <class Use> void for_neighbours(const NeighList *list, int i, Use use) const;
+  void find_boundary(NeighList *list);
   std::string assign_nodes();
   void order_atoms();
   std::string check_special_bonds() const;
-  void copy_list(const MLFFRows &neighbours);
+  void copy_list(const NeighList *list);
+  void take_list(NeighList *list);
+  bool forces_go_home() const;
+  void add_plain_forces();
   std::string atom_name(int i) const;
 };
 

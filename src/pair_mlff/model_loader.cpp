@@ -227,7 +227,8 @@ void MLFFLoader::read(const std::string &path, Files &files)
   broadcast(files.weights, files.weights_size, world);
 }
 
-MLFFModel MLFFLoader::open(const std::string &path, const std::vector<std::string> &names, const MLFFSettings &settings)
+MLFFModel MLFFLoader::open(const std::string &path, const std::vector<std::string> &names, const MLFFSettings &settings,
+                           int gpu)
 {
   Files files;
   read(path, files);
@@ -239,7 +240,7 @@ MLFFModel MLFFLoader::open(const std::string &path, const std::vector<std::strin
 
   const MLFFNode node(world);
   mlff_options options = {};
-  options.local_rank = node.rank;
+  options.local_rank = gpu >= 0 ? gpu : node.rank;
   options.device = settings.device.c_str();
   options.precision = settings.precision.c_str();
   options.kernels = settings.kernels.c_str();

@@ -50,7 +50,8 @@ class MLFFLoader : protected Pointers {
   }
 
   /* Reads on rank 0, opens on all ranks with the elements in `names`, and runs the self-test unless told not to. */
-  MLFFModel open(const std::string &path, const std::vector<std::string> &names, const MLFFSettings &settings);
+  MLFFModel open(const std::string &path, const std::vector<std::string> &names, const MLFFSettings &settings,
+                 int gpu = -1);
   /* [ntypes+1] species of every atom type, -1 for NULL. */
   std::vector<int> map_types(const mlff_info *info, const std::vector<std::string> &names,
                              const MLFFSettings &settings) const;

@@ -121,7 +121,7 @@ void PairMLFF::compute(int eflag, int vflag)
   const bool ensemble = impl->ensemble();
   check_wanted();
   const bool deviation = impl->wants_deviation();
-  const mlff_graph *graph = io.graph(list, rows());
+  const mlff_graph *graph = io.graph(list);
   mlff_result *result = io.result({eflag_atom != 0, vflag_atom != 0, cvflag_atom != 0, ensemble, deviation});
 
   mlff_error problem = {};
@@ -141,9 +141,14 @@ void PairMLFF::compute(int eflag, int vflag)
   if (deviation) impl->deviation.take(impl->info->n_members);
 }
 
-MLFFRows PairMLFF::rows() const
+void PairMLFF::set_arrays(MLFFArrays *arrays)
 {
-  return mlff_plain_rows(list);
+  impl->io.set_arrays(arrays);
+}
+
+int PairMLFF::gpu_of_model() const
+{
+  return (impl->info->traits & MLFF_CONSERVATIVE) ? impl->info->device_number : -1;
 }
 
 /* Quantities that do not exist for models with forces and stress of their own are errors, never zeros. */
@@ -216,7 +221,7 @@ void PairMLFF::coeff(int narg, char **arg)
 
   const std::vector<std::string> names(arg + 3, arg + narg);
   MLFFLoader loader(lmp, impl->io);
-  MLFFModel model = loader.open(arg[2], names, impl->settings);
+  MLFFModel model = loader.open(arg[2], names, impl->settings, gpu_of_atoms());
   impl->species_of_type = loader.map_types(mlff_model_info(model.get()), names, impl->settings);
   const std::string other = impl->other_model(mlff_model_info(model.get()), arg[2]);
   if (!other.empty()) error->all(FLERR, "pair_coeff of mlff: " + other);
@@ -274,9 +279,10 @@ void PairMLFF::setup()
   if (impl->n_forecast == atom->natoms) return;
   impl->n_forecast = atom->natoms;
   MLFFIO &io = impl->io;
-  const mlff_graph *graph = io.graph(list, rows());
+  io.graph(list);
+  const mlff_graph graph = io.graph_on_host();
   mlff_result *wanted = io.result({false, false, false, impl->ensemble(), impl->wants_deviation()});
-  MLFFMemoryForecast(lmp, io).check(impl->model.get(), graph, wanted);
+  MLFFMemoryForecast(lmp, io).check(impl->model.get(), &graph, wanted);
 }
 
 /* Neighbours that neigh_modify leaves out would be missing from the model's sums. */

@@ -1,78 +1,110 @@
-/* pair_mlff_kokkos.cpp: see pair_mlff_kokkos.h. The only file that sees Kokkos. */
+/* pair_mlff_kokkos.cpp: see pair_mlff_kokkos.h. With kokkos_arrays.h all that sees Kokkos. */
 #include "pair_mlff_kokkos.h"
 
-#include "lammps_io.h"
+#include "kokkos_arrays.h"
 
-#include "atom_kokkos.h"
-#include "atom_masks.h"
+#include "comm.h"
 #include "error.h"
 #include "kokkos.h"
-#include "neigh_list_kokkos.h"
 #include "neigh_request.h"
 #include "neighbor.h"
 
+#include <string>
 #include <type_traits>
 
 using namespace LAMMPS_NS;
 
-/* In a LAMMPS whose Kokkos has no GPU, its "device" is the host. */
-static constexpr bool DEVICE_IS_HOST = std::is_same_v<LMPDeviceType, LMPHostType>;
+/* Whether Kokkos has a GPU, and whether the engine knows its memory. */
+static constexpr bool HAS_GPU = !std::is_same<LMPDeviceType, LMPHostType>::value;
+#ifdef KOKKOS_ENABLE_CUDA
+static constexpr bool HAS_CUDA = true;
+#else
+static constexpr bool HAS_CUDA = false;
+#endif
 
-// What the inherited code reads and writes. Molecules: it looks for bonded neighbours that the list does not have.
-static constexpr uint64_t READ = X_MASK | F_MASK | TYPE_MASK | TAG_MASK | SPECIAL_MASK | ENERGY_MASK | VIRIAL_MASK;
+// What the loops over atoms read and write; what else the inherited code looks at it asks for (MLFFArrays::sync_atom).
+static constexpr uint64_t READ = X_MASK | F_MASK | TYPE_MASK | ENERGY_MASK | VIRIAL_MASK;
 static constexpr uint64_t MODIFY = F_MASK | ENERGY_MASK | VIRIAL_MASK;
 
 /* ---------------------------------------------------------------------- */
 
-/* `Host` are the arrays of Atom: x[n][3] and f[n][3] of doubles, as the engine wants them. Where Kokkos has such doubles,
- * too, which is so without a GPU unless LAMMPS was built for single precision, they are its own memory and nothing is
- * copied. With `HostKK`, Kokkos' own types, the engine would have to be given a copy. */
-PairMLFFKokkos::PairMLFFKokkos(LAMMPS *lammps, bool on_device) : PairMLFF(lammps)
+PairMLFFKokkos::PairMLFFKokkos(LAMMPS *lammps, bool on_device) : PairMLFF(lammps), wants_device(on_device)
 {
-  if (on_device && !DEVICE_IS_HOST)
-    error->all(FLERR, "pair_style mlff/kk does not take its atoms from the memory of a GPU, and this LAMMPS' Kokkos "
-                      "keeps them there. Use `pair_style mlff/kk/host`, or `suffix off` and `pair_style mlff`; the "
-                      "network runs on the GPU with either (`device cuda`)");
   kokkosable = 1;
   atomKK = dynamic_cast<AtomKokkos *>(atom);    // as all of LAMMPS' styles do
-  execution_space = Host;
+  execution_space = HostKK;
   datamask_read = READ;
   datamask_modify = MODIFY;
+}
+
+PairMLFFKokkos::~PairMLFFKokkos()
+{
+  set_arrays(nullptr);
+}
+
+/* The network is computed on the GPU that has the atoms. */
+int PairMLFFKokkos::gpu_of_atoms() const
+{
+#ifdef KOKKOS_ENABLE_CUDA
+  if (wants_device) return Kokkos::Cuda().cuda_device();
+#endif
+  return -1;
+}
+
+/* On Kokkos' GPU when the network is computed on one, else on the host, where LAMMPS brings the atoms in every step. */
+void PairMLFFKokkos::choose_place()
+{
+  const int mine = gpu_of_model(), kokkos_gpu = gpu_of_atoms();
+  const bool on_gpu = HAS_CUDA && wants_device && mine >= 0;
+  std::string problem;
+  if (on_gpu && mine != kokkos_gpu)
+    problem = "pair_style mlff/kk: the network is computed on cuda:" + std::to_string(mine) +
+              ", and Kokkos has the atoms on GPU " + std::to_string(kokkos_gpu) +
+              ": say `device cuda`, which takes that one";
+  mlff_stop_together(lmp, problem);
+  set_arrays(nullptr);
+  if (on_gpu) {
+    arrays = std::make_unique<MLFFKokkosArrays<LMPDeviceType>>(atomKK);
+    execution_space = ExecutionSpaceFromDevice<LMPDeviceType>::space;
+  } else {
+    arrays = std::make_unique<MLFFKokkosArrays<LMPHostType>>(atomKK);
+    execution_space = HostKK;
+  }
+  if (HAS_GPU && wants_device && !on_gpu && comm->me == 0)
+    error->warning(FLERR, "pair_style mlff/kk: Kokkos has the atoms on a GPU, and this model reads them on the host: "
+                          "positions and forces are copied in every step");
 }
 
 void PairMLFFKokkos::init_style()
 {
   atomKK->sync(Host, TYPE_MASK | MASK_MASK);
   PairMLFF::init_style();
+  choose_place();
+  const bool is_device = execution_space == Device || !HAS_GPU;
   NeighRequest *request = neighbor->find_request(this);
-  request->set_kokkos_host(!DEVICE_IS_HOST);
-  request->set_kokkos_device(DEVICE_IS_HOST);
+  request->set_kokkos_host(!is_device);
+  request->set_kokkos_device(is_device);
+}
+
+/* Lists that Kokkos has not made are read as those of the plain style. */
+void PairMLFFKokkos::bring_atoms()
+{
+  set_arrays(list->kokkos ? arrays.get() : nullptr);
+  if (list->kokkos)
+    atomKK->sync(execution_space, datamask_read);
+  else
+    atomKK->sync(Host, datamask_read | TAG_MASK | SPECIAL_MASK);
 }
 
 void PairMLFFKokkos::setup()
 {
-  atomKK->sync(Host, datamask_read);
+  bring_atoms();
   PairMLFF::setup();
 }
 
 void PairMLFFKokkos::compute(int eflag, int vflag)
 {
-  atomKK->sync(Host, datamask_read);
+  bring_atoms();
   PairMLFF::compute(eflag, vflag);
-  atomKK->modified(Host, datamask_modify);
-}
-
-MLFFRows PairMLFFKokkos::rows() const
-{
-  if (!list->kokkos) return PairMLFF::rows();
-  const auto *kokkos_list = static_cast<const NeighListKokkos<LMPHostType> *>(list);
-  const auto &table = kokkos_list->d_neighbors;
-  MLFFRows found = {};
-  found.n = list->inum;
-  found.atoms = kokkos_list->d_ilist.data();
-  found.counts = kokkos_list->d_numneigh.data();
-  found.table = table.data();
-  found.stride = table.stride(0);
-  found.step = table.stride(1);
-  return found;
+  atomKK->modified(list->kokkos ? execution_space : Host, datamask_modify);
 }

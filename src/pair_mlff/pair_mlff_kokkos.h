@@ -1,8 +1,7 @@
 /* pair_mlff_kokkos.h: pair_style mlff/kk, the same as mlff where atoms and neighbour lists belong to Kokkos.
  *
- * Everything that is computed is inherited. What differs is who brings the arrays up to date and where the neighbours
- * are: positions, types and tags are asked of AtomKokkos, forces are reported to it, and the list is one that Kokkos'
- * threads have built.
+ * Everything that is computed is inherited. What differs is who brings the arrays up to date and which they are: those of
+ * Kokkos on the host, or on its GPU when the network is computed there, too (kokkos_arrays.h).
  */
 #ifdef PAIR_CLASS
 // clang-format off
@@ -17,19 +16,29 @@ PairStyle(mlff/kk/host,PairMLFFKokkos);
 
 #include "pair_mlff.h"
 
+#include <memory>
+
 namespace LAMMPS_NS {
 
 class PairMLFFKokkos : public PairMLFF {
  public:
-  /* on_device: asked for as mlff/kk or mlff/kk/device, which are errors where that is a GPU. */
+  /* on_device: asked for as mlff/kk or mlff/kk/device. */
   PairMLFFKokkos(class LAMMPS *, bool on_device);
+  ~PairMLFFKokkos() override;
 
   void compute(int, int) override;
   void init_style() override;
   void setup() override;
 
  protected:
-  struct MLFFRows rows() const override;
+  int gpu_of_atoms() const override;
+
+ private:
+  const bool wants_device;
+  std::unique_ptr<class MLFFArrays> arrays;
+
+  void choose_place();
+  void bring_atoms();
 };
 
 }    // namespace LAMMPS_NS
