@@ -2,7 +2,6 @@
  * it. Twin: src/mlff/backend/cpu/backend_cpu.c. */
 #include "backend_cuda.h"
 
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -122,7 +121,7 @@ static mlff_status take_slot(mlff_backend *backend, size_t bytes, char **slot, m
   return MLFF_OK;
 }
 
-static mlff_status copy_down(mlff_cuda_backend *cuda, void *dst, const void *src, size_t bytes, mlff_error *error)
+mlff_status mlff_cuda_copy_down(mlff_cuda_backend *cuda, void *dst, const void *src, size_t bytes, mlff_error *error)
 {
   const void *const what[] = {dst, src, (const void *) bytes};
   mlff_cuda_note(cuda, what, sizeof what);
@@ -130,7 +129,7 @@ static mlff_status copy_down(mlff_cuda_backend *cuda, void *dst, const void *src
                          error);
 }
 
-static mlff_status wait_for(mlff_cuda_backend *cuda, mlff_error *error)
+mlff_status mlff_cuda_wait(mlff_cuda_backend *cuda, mlff_error *error)
 {
   return mlff_cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "waiting for results", error);
 }
@@ -144,9 +143,9 @@ static mlff_status bring_down(mlff_backend *backend, const void *src, size_t byt
   MLFF_TRY(mlff_cuda_status(cuda, error));
   if (!bytes || backend->forecast) return MLFF_OK;
   MLFF_TRY(take_slot(backend, bytes, &place, error));
-  if (cuda->replay.mode != MLFF_CUDA_HANDING_OUT) MLFF_TRY(copy_down(cuda, place, src, bytes, error));
+  if (cuda->replay.mode != MLFF_CUDA_HANDING_OUT) MLFF_TRY(mlff_cuda_copy_down(cuda, place, src, bytes, error));
   if (cuda->replay.mode == MLFF_CUDA_RECORDING) return MLFF_OK;
-  if (cuda->replay.mode == MLFF_CUDA_PLAIN) MLFF_TRY(wait_for(cuda, error));
+  if (cuda->replay.mode == MLFF_CUDA_PLAIN) MLFF_TRY(mlff_cuda_wait(cuda, error));
   *slot = place;
   return MLFF_OK;
 }
@@ -200,84 +199,6 @@ static mlff_status download_reals_cuda(mlff_backend *backend, double *dst, const
   const float *reals = (const float *) (const void *) slot;
   for (int64_t k = 0; slot && k < n; k++) dst[k] = (double) reals[k];
   return MLFF_OK;
-}
-
-/* ---- exchange: through pinned memory ------------------------------------------------------------------------------- */
-
-/* Where row 0 would be: what is pinned begins with that of the first atom that is not interior. */
-static char *pinned_rows(const mlff_cuda_backend *cuda, const mlff_exchange_args *a, size_t row_bytes)
-{
-  return (char *) ((uintptr_t) cuda->rows.data - (uintptr_t) a->edges->n_interior * row_bytes);
-}
-
-static mlff_status pin_rows(mlff_cuda_backend *cuda, size_t bytes, mlff_error *error)
-{
-  if (!cuda->rows_are_there)
-    MLFF_TRY(mlff_cuda_check(cuda, cudaEventCreateWithFlags(&cuda->rows_are_there, cudaEventDisableTiming),
-                             "cudaEventCreate", error));
-  if (bytes <= cuda->rows.bytes) return MLFF_OK;
-  MLFF_TRY(wait_for(cuda, error)); /* for the last exchange, which may still be going up from there */
-  return mlff_cuda_pin(&cuda->base, &cuda->rows, bytes, error);
-}
-
-/* Rows for other ranks come down behind what the stream does for them; the host does not wait. */
-static mlff_status exchange_begin_cuda(mlff_backend *backend, const mlff_exchange_args *a, mlff_error *error)
-{
-  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-  const mlff_edges *edges = a->edges;
-  const size_t row_bytes = (size_t) a->width * backend->real_size;
-  const size_t first = (size_t) edges->n_interior, n_sent = (size_t) edges->n_local - first;
-  if (!a->halo) return MLFF_OK;
-  MLFF_TRY(mlff_cuda_status(cuda, error));
-  MLFF_TRY(pin_rows(cuda, ((size_t) edges->n_nodes - first) * row_bytes + 1, error));
-  if (n_sent && !backend->forecast)
-    MLFF_TRY(copy_down(cuda, cuda->rows.data, (const char *) a->rows + first * row_bytes, n_sent * row_bytes, error));
-  return mlff_cuda_check(cuda, cudaEventRecord(cuda->rows_are_there, cuda->stream), "cudaEventRecord", error);
-}
-
-/* The device works on its own. */
-static void exchange_progress_cuda(mlff_backend *backend, const mlff_exchange_args *a)
-{
-  (void) backend, (void) a;
-}
-
-/* While the host waits and talks to other ranks, the stream goes on with what was put on it since begin. The halo is called
- * even when the device has failed, so that no rank waits for this one. */
-static mlff_status exchange_finish_cuda(mlff_backend *backend, const mlff_exchange_args *a, mlff_error *error)
-{
-  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-  const mlff_edges *edges = a->edges;
-  const size_t row_bytes = (size_t) a->width * backend->real_size, first = (size_t) edges->n_local;
-  if (!a->halo) return MLFF_OK;
-  if (((size_t) edges->n_nodes - (size_t) edges->n_interior) * row_bytes + 1 > cuda->rows.bytes)
-    return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a halo exchange");
-  mlff_status down = mlff_cuda_status(cuda, error);
-  if (!down) down = mlff_cuda_check(cuda, cudaEventSynchronize(cuda->rows_are_there), "waiting for features", error);
-  char *rows = pinned_rows(cuda, a, row_bytes);
-  const mlff_status passed = a->halo->forward(a->halo->context, rows, row_bytes, down ? NULL : error);
-  if (down) return down;
-  if (passed) return passed;
-  return mlff_cuda_upload(backend, (char *) a->rows + first * row_bytes, rows + first * row_bytes,
-                          ((size_t) edges->n_nodes - first) * row_bytes, error);
-}
-
-/* All rows, there and back. */
-static mlff_status exchange_sum_cuda(mlff_backend *backend, const mlff_halo *halo, void *rows, int64_t n_nodes,
-                                     int64_t width, mlff_error *error)
-{
-  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-  const size_t bytes = (size_t) n_nodes * (size_t) width * backend->real_size;
-  if (!halo) return MLFF_OK;
-  mlff_status down = pin_rows(cuda, bytes + 1, error);
-  if (bytes + 1 > cuda->rows.bytes) return down;
-  if (!down) down = mlff_cuda_status(cuda, error);
-  if (!down && bytes && !backend->forecast) down = copy_down(cuda, cuda->rows.data, rows, bytes, error);
-  if (!down) down = wait_for(cuda, error);
-  const mlff_status passed =
-      halo->reverse(halo->context, cuda->rows.data, (int) width, backend->real_size, down ? NULL : error);
-  if (down) return down;
-  if (passed) return passed;
-  return mlff_cuda_upload(backend, rows, cuda->rows.data, bytes, error);
 }
 
 /* ---- graphs of others ---------------------------------------------------------------------------------------------- */
@@ -345,6 +266,8 @@ static void close_cuda(mlff_backend *backend)
   mlff_buf_release(backend, &cuda->virial_parts);
   mlff_buf_release(backend, &cuda->sums);
   mlff_buf_release(backend, &cuda->device_forces);
+  mlff_buf_release(backend, &cuda->sent);
+  mlff_buf_release(backend, &cuda->packed);
   if (cuda->summary) cudaFreeHost(cuda->summary);
   mlff_cuda_forget(cuda);
   mlff_cuda_timing_close(cuda);
@@ -401,10 +324,7 @@ static void fill_ops(mlff_ops *ops, const char *precision)
   ops->zero = zero_cuda;
   ops->upload_reals = upload_reals_cuda;
   ops->download_reals = download_reals_cuda;
-  ops->exchange_begin = exchange_begin_cuda;
-  ops->exchange_progress = exchange_progress_cuda;
-  ops->exchange_finish = exchange_finish_cuda;
-  ops->exchange_sum = exchange_sum_cuda;
+  mlff_cuda_exchange_ops(ops);
   ops->owns_graph = owns_graph_cuda;
   mlff_cuda_replay_ops(&ops->replay);
   mlff_cuda_timing_ops(&ops->timing);

@@ -62,6 +62,8 @@ typedef struct mlff_cuda_backend {
   double *device_positions;            /* [all_room][3] of the last list: edges.cu */
   mlff_cuda_pinned positions, results; /* what goes up in a step, and what comes down */
   mlff_cuda_pinned rows;               /* of an exchange */
+  mlff_buf sent, packed;               /* of one without the host: rows that are sent, int32, and what they hold */
+  uint64_t sent_list_id;               /* of the list that `sent` belongs to; 0: none */
   cudaEvent_t rows_are_there;
   size_t results_used; /* by this step so far */
   int in_step;         /* from the op `edges` to the end of the evaluation */
@@ -90,6 +92,10 @@ mlff_status mlff_cuda_upload(mlff_backend *backend, void *dst, const void *src, 
 mlff_status mlff_cuda_copy(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error);
 mlff_status mlff_cuda_download(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error);
 
+/* Starts a copy to the host; what is on the stream is done. */
+mlff_status mlff_cuda_copy_down(mlff_cuda_backend *cuda, void *dst, const void *src, size_t bytes, mlff_error *error);
+mlff_status mlff_cuda_wait(mlff_cuda_backend *cuda, mlff_error *error);
+
 /* At least `bytes` of pinned memory; contents are lost when it grows. */
 mlff_status mlff_cuda_pin(mlff_backend *backend, mlff_cuda_pinned *pinned, size_t bytes, mlff_error *error);
 
@@ -105,6 +111,9 @@ void mlff_cuda_replay_ops(mlff_replay_ops *ops);
 void mlff_cuda_forget(mlff_cuda_backend *cuda); /* the recording */
 /* 1 when the error says that a step cannot be recorded, not that the device failed. */
 int mlff_cuda_is_recording_error(cudaError_t error);
+
+/* exchange.cpp */
+void mlff_cuda_exchange_ops(mlff_ops *ops);
 
 /* timing.cpp */
 void mlff_cuda_timing_ops(mlff_timing_ops *ops);
@@ -122,6 +131,11 @@ cudaError_t mlff_cuda_launch_empty_f32(cudaStream_t stream);
 cudaError_t mlff_cuda_launch_empty_f64(cudaStream_t stream);
 void mlff_cuda_ops_f32(mlff_ops *ops);
 void mlff_cuda_ops_f64(mlff_ops *ops);
+/* packed[k] = rows[sent[k]], rows of `width` numbers; all on the device. rows.cu */
+void mlff_cuda_pack_rows_f32(mlff_backend *backend, const void *rows, const int32_t *sent, int64_t n_sent,
+                             int64_t width, void *packed);
+void mlff_cuda_pack_rows_f64(mlff_backend *backend, const void *rows, const int32_t *sent, int64_t n_sent,
+                             int64_t width, void *packed);
 /* After mlff_cuda_ops_f32: products on tensor cores. linear.cu. */
 void mlff_cuda_ops_mixed(mlff_ops *ops);
 

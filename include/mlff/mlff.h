@@ -109,6 +109,11 @@ typedef struct mlff_graph {
  * begin, finish: the same in two parts, or both NULL. finish is called whatever begin returned; until then `rows` stays
  * where it is and only those before n_interior change. There is one exchange at a time.
  * progress: called now and then between the two, where moving messages takes a call. May be NULL.
+ * sent, n_sent, forward_device: where messages may lie in the memory of a GPU; forward_device NULL: they may not, and rows go
+ * through the host. A model on a GPU then packs rows sent[0..n_sent-1] (host memory, new with list_id) itself and calls
+ * forward_device instead of the three above: `packed` [n_sent][row_bytes] and `arrivals` [n_nodes - n_local][row_bytes] are
+ * in the GPU's memory, complete and unused by the GPU until it returns, when arrivals holds what the owners have. With a
+ * GPU that has failed `forward` is called, so that other ranks do not wait.
  * reverse: sums features. `rows` is float or double (real_size 4 or 8) host memory [n_nodes][width]; on return rows
  * 0..n_local-1 have been added what other ranks hold for them; the other rows are undefined.
  * reduce: values[n] are summed over all ranks and returned to all of them, equal on every rank.
@@ -119,6 +124,9 @@ typedef struct mlff_halo {
   mlff_status (*begin)(void *context, void *rows, size_t row_bytes, mlff_error *error);
   mlff_status (*finish)(void *context, mlff_error *error);
   void (*progress)(void *context);
+  const int32_t *sent;
+  int32_t n_sent;
+  mlff_status (*forward_device)(void *context, const void *packed, void *arrivals, size_t row_bytes, mlff_error *error);
   mlff_status (*reverse)(void *context, void *rows, int width, size_t real_size, mlff_error *error);
   mlff_status (*reduce)(void *context, double *values, int n, mlff_error *error);
 } mlff_halo;

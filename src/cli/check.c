@@ -99,7 +99,7 @@ static void print_text(const check *c)
     print_version("runtime", p->runtime);
   }
   for (int k = 0; k < c->n_devices; k++) print_device(&c->devices[k]);
-  printf("mpi        GPU-aware: %s (%s); not needed, data of other ranks travel through host memory\n",
+  printf("mpi        GPU-aware: %s (%s); without it features of other ranks travel through host memory\n",
          c->gpu_aware < 0 ? "not known"
          : c->gpu_aware   ? "yes"
                           : "no",

@@ -68,17 +68,29 @@ void MLFFFeatureExchange::begin(char *rows, int n_local, size_t bytes)
   place = rows + static_cast<size_t>(n_local) * row_bytes;
   char *arrival = half ? receive_buffer.data() : place;
 
+  for (const Peer &peer : receivers) pack(peer, rows);
+  start(send_buffer.data(), arrival);
+}
+
+/* Posts all messages, of rows of packed_bytes. */
+void MLFFFeatureExchange::start(const char *send, char *arrival)
+{
   MPI_Datatype row;    // counts of rows stay far below the largest int; bytes would not
   MPI_Type_contiguous(static_cast<int>(packed_bytes), MPI_BYTE, &row);
   MPI_Type_commit(&row);
   MPI_Request *request = requests.data();
   for (const Peer &peer : senders)
     MPI_Irecv(arrival + peer.first * packed_bytes, peer.count, row, peer.rank, TAG, world, request++);
-  for (const Peer &peer : receivers) {
-    pack(peer, rows);
-    MPI_Isend(send_buffer.data() + peer.first * packed_bytes, peer.count, row, peer.rank, TAG, world, request++);
-  }
+  for (const Peer &peer : receivers)
+    MPI_Isend(send + peer.first * packed_bytes, peer.count, row, peer.rank, TAG, world, request++);
   MPI_Type_free(&row);    // once the messages are through
+}
+
+void MLFFFeatureExchange::pass(const char *packed, char *arrivals, size_t bytes)
+{
+  packed_bytes = bytes;
+  start(packed, arrivals);
+  MPI_Waitall(static_cast<int>(requests.size()), requests.data(), states.data());
 }
 
 /* Most MPI libraries move large messages only within their functions. */

@@ -38,6 +38,10 @@ class MLFFFeatureExchange {
   void progress();
   void finish();
 
+  /* At once, from and to any memory that MPI takes: packed has the rows of `sent`, arrivals [wanted][bytes] gets those
+   * behind n_local. Collective, together with `begin` and `finish` of ranks that do it so. */
+  void pass(const char *packed, char *arrivals, size_t bytes);
+
   double memory_usage() const;
 
  private:
@@ -59,6 +63,7 @@ class MLFFFeatureExchange {
   size_t row_bytes, packed_bytes;
 
   void pack(const Peer &peer, const char *rows);
+  void start(const char *send, char *arrival);
 };
 
 }    // namespace LAMMPS_NS

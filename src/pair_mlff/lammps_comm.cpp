@@ -10,20 +10,32 @@
 
 using namespace LAMMPS_NS;
 
+/* As much as the model announced. */
+mlff_status MLFFIO::check_features(size_t bytes, mlff_error *problem) const
+{
+  if (bytes <= static_cast<size_t>(exchange_width)) return MLFF_OK;
+  if (!problem) return MLFF_E_ARG;
+  problem->code = MLFF_E_ARG;
+  snprintf(problem->text, sizeof(problem->text), "exchange of %zu bytes per atom, but the model announced %d", bytes,
+           exchange_width);
+  return MLFF_E_ARG;
+}
+
 mlff_status MLFFIO::begin_features(void *context, void *values, size_t bytes, mlff_error *problem)
 {
   auto *io = static_cast<MLFFIO *>(context);
   io->travelling = false;
-  if (bytes > static_cast<size_t>(io->exchange_width)) {
-    if (problem) {
-      problem->code = MLFF_E_ARG;
-      snprintf(problem->text, sizeof(problem->text), "exchange of %zu bytes per atom, but the model announced %d",
-               bytes, io->exchange_width);
-    }
-    return MLFF_E_ARG;
-  }
+  if (const mlff_status status = io->check_features(bytes, problem)) return status;
   io->features.begin(static_cast<char *>(values), io->view.n_local, bytes);
   io->travelling = true;
+  return MLFF_OK;
+}
+
+mlff_status MLFFIO::pass_features(void *context, const void *packed, void *arrivals, size_t bytes, mlff_error *problem)
+{
+  auto *io = static_cast<MLFFIO *>(context);
+  if (const mlff_status status = io->check_features(bytes, problem)) return status;
+  io->features.pass(static_cast<const char *>(packed), static_cast<char *>(arrivals), bytes);
   return MLFF_OK;
 }
 

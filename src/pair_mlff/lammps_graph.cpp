@@ -38,6 +38,8 @@ void MLFFIO::take_list(NeighList *list)
   stop_together(problem);
   if (comm_needed && exchange_width > 0) features.build(remote_rank, remote_index);
   order_atoms();
+  exchange.sent = features.sent().data();
+  exchange.n_sent = static_cast<int32_t>(features.sent().size());
   if (tags_needed) copy_tags();
   static const std::vector<int> same;
   if (arrays) arrays->set_order(reorders ? owned : same, reorders ? row_of : same, node, ghost_of_node);

@@ -90,6 +90,9 @@ class MLFFIO : protected Pointers {
   /* mapping[t]: index of atom type t into the model's elements, -1 = not ours. Entry 0 is unused. */
   void set_model(const mlff_info *info, const std::vector<int> &mapping);
 
+  /* Features travel from GPU to GPU; only with an MPI that takes their memory, and not as 16-bit integers. After set_model. */
+  void set_direct(bool wanted) { exchange.forward_device = wanted ? pass_features : nullptr; }
+
   /* Features travel as 16-bit integers (half_rows.h); only for models in single precision. After set_model. */
   void set_half(bool wanted) { features.set_half(wanted); }
 
@@ -201,6 +204,9 @@ class MLFFIO : protected Pointers {
   static mlff_status begin_features(void *context, void *values, size_t bytes, mlff_error *problem);
   static mlff_status finish_features(void *context, mlff_error *problem);
   static void move_features(void *context);
+  static mlff_status pass_features(void *context, const void *packed, void *arrivals, size_t bytes,
+                                   mlff_error *problem);
+  mlff_status check_features(size_t bytes, mlff_error *problem) const;
   static mlff_status reverse_features(void *context, void *values, int width, size_t real_size, mlff_error *problem);
   static mlff_status reduce_values(void *context, double *values, int n, mlff_error *problem);
   void forward_owners();

@@ -2,6 +2,7 @@
 #include "model_loader.h"
 
 #include "gpu_map.h"
+#include "gpu_mpi.h"
 #include "lammps_io.h"
 #include "node.h"
 #include "point_locale.h"
@@ -52,8 +53,8 @@ static std::string check_device(const char *value)
   return problem.empty() ? problem : problem + " cuda:N";
 }
 
-static const char *const KEYWORDS[] = {"device",  "precision", "kernels", "graph",  "fuse",
-                                       "members", "self_test", "masses",  "domain", "exchange"};
+static const char *const KEYWORDS[] = {"device",    "precision", "kernels", "graph",    "fuse",   "members",
+                                       "self_test", "masses",    "domain",  "exchange", "gpu_mpi"};
 
 static bool is_known(const std::string &key)
 {
@@ -95,6 +96,9 @@ std::string MLFFSettings::parse(int narg, const char *const *arg)
     } else if (key == "exchange") {
       problem = one_of("exchange", value, {"full", "half"});
       half_exchange = strcmp(value, "half") == 0;
+    } else if (key == "gpu_mpi") {
+      problem = one_of("gpu_mpi", value, {"auto", "on", "off"});
+      gpu_mpi = value;
     } else if (key == "fuse") {
       problem = one_of("fuse", value, {"on", "off"});
       fuse = value;
@@ -261,6 +265,14 @@ MLFFModel MLFFLoader::open(const std::string &path, const std::vector<std::strin
   return owner;
 }
 
+bool MLFFLoader::travels_direct(const mlff_info *info, const MLFFSettings &settings)
+{
+  if (comm->nprocs == 1 || info->exchange_width == 0 || info->device_number < 0) return false;
+  const MLFFGpuMPI found = mlff_gpu_mpi(settings.gpu_mpi, settings.half_exchange);
+  exchange_text = "  features:     " + found.text + "\n";
+  return found.is_direct;
+}
+
 /* Gathers where the ranks compute: a table for the report, and a warning when GPUs are shared. */
 void MLFFLoader::map_gpus(const MLFFNode &node, const mlff_info *info)
 {
@@ -311,7 +323,7 @@ void MLFFLoader::report(const std::string &path, mlff_model *model, const MLFFSe
   text += mlff_format("  computed on:  %s, %s, kernels %s\n", info->device, info->precision, info->kernels);
   if (settings.device == "auto" && info->device_why[0])
     text += std::string("  no GPU:       ") + info->device_why + "\n";
-  text += gpu_table;
+  text += gpu_table + exchange_text;
   text += mlff_format("  units:        %s, 1 eV = %.9g %s\n", units->style, units->per_ev, units->energy);
   text += "  self-test:    " + tests + "\n";
   utils::logmesg(lmp, text);

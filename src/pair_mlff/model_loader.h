@@ -29,7 +29,8 @@ std::string mlff_format(const char *format, ...)
 
 /* Arguments of pair_style mlff. */
 struct MLFFSettings {
-  std::string device = "auto", precision = "fp32", kernels = "auto", members = "all", graph = "on", fuse = "on";
+  std::string device = "auto", precision = "fp32", kernels = "auto", members = "all", graph = "on", fuse = "on",
+              gpu_mpi = "auto";
   MLFFDeviationSettings deviation;
   bool self_test = true, ignore_masses = false, ignore_domain = false, half_exchange = false;
 
@@ -49,6 +50,8 @@ class MLFFLoader : protected Pointers {
   {
   }
 
+  /* Whether features travel from GPU to GPU; a line of the report says so. */
+  bool travels_direct(const mlff_info *info, const MLFFSettings &settings);
   /* Reads on rank 0, opens on all ranks with the elements in `names`, and runs the self-test unless told not to. */
   MLFFModel open(const std::string &path, const std::vector<std::string> &names, const MLFFSettings &settings,
                  int gpu = -1);
@@ -67,7 +70,7 @@ class MLFFLoader : protected Pointers {
   struct Files;
   void read(const std::string &path, Files &files);
   void map_gpus(const MLFFNode &node, const mlff_info *info);
-  std::string gpu_table;    // a line for each rank; empty on CPUs
+  std::string gpu_table, exchange_text;    // a line for each rank; empty on CPUs
 };
 
 }    // namespace LAMMPS_NS

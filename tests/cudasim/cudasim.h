@@ -32,6 +32,9 @@ long cudasim_open_ranges(void);
 long cudasim_n_ranges(void);
 const char *cudasim_last_range(void);
 
+/* 1: host code, such as MPI, may touch device memory until it is called with 0. */
+void cudasim_let_others_in(int come);
+
 /* Arrays on the device that tests hand to code under test: bytes of `host`; changed and read; given back. */
 void *cudasim_array(int device, const void *host, size_t bytes);
 void cudasim_write(void *array, const void *host, size_t bytes);

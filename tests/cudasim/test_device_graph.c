@@ -134,6 +134,20 @@ static mlff_status forward(void *context, void *rows, size_t row_bytes, mlff_err
   return MLFF_OK;
 }
 
+/* The same from packed rows on the device, which only copies may touch. */
+static mlff_status forward_device(void *context, const void *packed, void *arrivals, size_t row_bytes,
+                                  mlff_error *error)
+{
+  const twins *t = context;
+  const size_t bytes = (size_t) (t->host.n_nodes - t->host.n_local) * row_bytes;
+  void *rows = malloc(bytes);
+  (void) error;
+  cudasim_read(rows, packed, bytes); /* every node that plays another rank's is sent once, in order */
+  cudasim_write(arrivals, rows, bytes);
+  free(rows);
+  return MLFF_OK;
+}
+
 /* ---- answers ------------------------------------------------------------------------------------------------------- */
 
 typedef struct answer {
@@ -162,14 +176,22 @@ static void same_bits(const answer *a, const answer *b)
   ck_assert_int_eq(a->result.n_edges, b->result.n_edges);
 }
 
-/* One step of both; `wanted`: bit 0 stress of atoms, bit 1 forces on the host, too. */
+/* One step of both; `wanted`: bit 0 stress of atoms, bit 1 forces on the host, too,
+ * bit 2 features from GPU to GPU. */
 static void step(mlff_model *on_host, mlff_model *on_device, twins *t, int wanted)
 {
   mlff_error error = {.code = MLFF_OK};
-  const mlff_halo halo = {.context = t, .forward = forward}, *ranks = t->host.n_nodes > t->host.n_local ? &halo : NULL;
+  const mlff_halo halo = {.context = t, .forward = forward};
+  const mlff_halo direct = {.context = t,
+                            .forward = forward,
+                            .sent = t->owner,
+                            .n_sent = t->host.n_nodes - t->host.n_local,
+                            .forward_device = forward_device};
+  const int has_ranks = t->host.n_nodes > t->host.n_local;
   answer a = make_answer(&t->host, wanted & 1), b = make_answer(&t->host, wanted & 1);
   if (!(wanted & 2)) b.result.forces = NULL;
-  test_ok(mlff_model_evaluate(on_host, &t->host, ranks, &a.result, &error), error);
+  test_ok(mlff_model_evaluate(on_host, &t->host, has_ranks ? &halo : NULL, &a.result, &error), error);
+  const mlff_halo *ranks = has_ranks ? (wanted & 4 ? &direct : &halo) : NULL;
   test_ok(mlff_model_evaluate(on_device, &t->device, ranks, &b.result, &error), error);
   ck_assert_ptr_null(a.result.device_forces);
   if (wanted & 2) {
@@ -233,11 +255,53 @@ START_TEST(same_bits_on_ranks)
   twins t = make_twins(mlff_model_info(a)->cutoff + 0.5, 2, 1);
   ck_assert_int_gt(t.host.n_nodes, t.host.n_local);
   for (int k = 0; k < 4; k++) {
-    step(a, b, &t, k == 2);
+    step(a, b, &t, k == 2 ? 1 : k == 3 ? 4 : k);
     move(&t);
+  }
+  for (int list = 0; list < 2; list++) { /* GPU to GPU from the first step on, with lists of other sizes */
+    free_twins(&t);
+    t = make_twins(mlff_model_info(a)->cutoff + 0.3 + 0.4 * list, 2, 1);
+    for (int k = 0; k < 3; k++) {
+      const long copied = cudasim_n_bytes_copied();
+      step(a, b, &t, 4);
+      ck_assert_int_gt(cudasim_n_bytes_copied(), copied);
+      move(&t);
+    }
   }
   free_twins(&t);
   close_models(a, b, &file);
+}
+END_TEST
+
+/* A GPU that has failed sends zeros from the host, so that no rank waits, for each exchange of the step. */
+static int n_from_host;
+static mlff_status count_forward(void *context, void *rows, size_t row_bytes, mlff_error *error)
+{
+  n_from_host++;
+  return forward(context, rows, row_bytes, error);
+}
+
+START_TEST(exchanges_of_a_lost_device)
+{
+  cudasim_reset();
+  test_model file = make_model(0);
+  mlff_error error = {.code = MLFF_OK};
+  mlff_model *model = open_model(&file, "cuda", "fp32", "on");
+  twins t = make_twins(mlff_model_info(model)->cutoff + 0.5, 2, 1);
+  mlff_result result = {.forces = NULL};
+  const mlff_halo halo = {.context = &t,
+                          .forward = count_forward,
+                          .sent = t.owner,
+                          .n_sent = t.host.n_nodes - t.host.n_local,
+                          .forward_device = forward_device};
+  n_from_host = 0;
+  test_ok(mlff_model_evaluate(model, &t.device, &halo, &result, &error), error);
+  ck_assert_int_eq(n_from_host, 0);
+  cudasim_fail_launch(2);
+  test_fails(mlff_model_evaluate(model, &t.device, &halo, &result, &error), error, MLFF_E_DEVICE, "_kernel");
+  ck_assert_int_eq(n_from_host, 2); /* forward and backward, of two layers */
+  free_twins(&t);
+  close_models(model, NULL, &file);
 }
 END_TEST
 
@@ -352,6 +416,12 @@ START_TEST(wrong_use_is_refused)
     test_fails(mlff_model_evaluate(gpu, &mixed, NULL, &result, &error), error, MLFF_E_ARG, names[k]);
   }
   test_ok(mlff_model_evaluate(gpu, &t.device, NULL, &result, &error), error);
+  test_model orb = test_model_orb((test_model_options){.elements = hco, .n_elements = 3});
+  mlff_model *direct = open_model(&orb, "cuda:0", "fp32", "on");
+  test_fails(mlff_model_evaluate(direct, &t.device, NULL, &result, &error), error, MLFF_E_UNSUPPORTED,
+             "made on the host");
+  mlff_model_close(direct);
+  test_model_free(&orb);
   free_twins(&t);
   mlff_model_close(cpu);
   close_models(gpu, other, &file);
@@ -432,6 +502,7 @@ static Suite *make_suite(void)
   tcase_set_timeout(tcase, 300);
   tcase_add_loop_test(tcase, same_bits_as_from_the_host, 0, N_CASES);
   tcase_add_loop_test(tcase, same_bits_on_ranks, 0, 4);
+  tcase_add_test(tcase, exchanges_of_a_lost_device);
   tcase_add_loop_test(tcase, from_both_sides_in_turn, 0, 2);
   tcase_add_loop_test(tcase, a_settled_step_is_one_launch_and_one_wait, 0, 2);
   tcase_add_loop_test(tcase, no_atoms, 0, 2);

@@ -66,6 +66,24 @@ def test_ranks(zoo, tmp_path, ranks):
         same(result, one[name.replace("cuda", "cpu")], 1e-8, f"{name}, {ranks} ranks")
 
 
+@pytest.mark.parametrize("model,ranks", (("painn", 2), ("painn", 3), ("orb", 2)))
+def test_features_from_gpu_to_gpu(zoo, tmp_path, model, ranks):
+    """`gpu_mpi on`: MPI sends and fills device memory, here that of the simulator, with the bits of the way through the host."""
+    system, results = water((4, 3, 2)), {}
+    for way, said in (("on", "from GPU to GPU by MPI"), ("off", "through pinned host memory"), ("auto", "through pinned host memory")):
+        case = Case(way, system, mlff(zoo[model], options=f"device cuda gpu_mpi {way}"), per_atom=model != "orb")
+        folder = tmp_path / way
+        folder.mkdir()
+        results[way] = run([case], folder, ranks)[way]
+        if model == "painn":
+            output = launch(case.text(str(folder)), str(folder), ranks)
+            assert re.search(rf"features: +{said}", output), output
+    for way in ("off", "auto"):
+        assert (results["on"].f == results[way].f).all() and results["on"].energy == results[way].energy
+    error = fails(Case("bad", system, mlff(zoo[model], options="gpu_mpi perhaps")).text(str(tmp_path)), tmp_path)
+    assert "gpu_mpi" in error and "auto" in error, error
+
+
 def test_log_names_it(zoo, tmp_path):
     """`device auto` takes the GPU, and the log says so; naming kernels of the CPU, or device cpu, does not."""
     system = water(1)

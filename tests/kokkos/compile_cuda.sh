@@ -14,7 +14,9 @@ shift
 
 mkdir -p "$FOLDER/include/desul/atomics"
 from=$ROOT/usr/include/kokkos to=$FOLDER/include
-enable() { sed -E "s%/\* #undef ($1) \*/%#define \1%" "$2" >"$3"; }
+switch_on() { sed -E "s%/\* #undef ($1) \*/%#define \1%" "$2" >"$3"; }
+switch_on 'KOKKOS_ENABLE_CUDA|KOKKOS_ARCH_AMPERE|KOKKOS_ARCH_AMPERE80' "$from/KokkosCore_config.h" "$to/KokkosCore_config.h"
+switch_on DESUL_ATOMICS_ENABLE_CUDA "$from/desul/atomics/Config.hpp" "$to/desul/atomics/Config.hpp"
 # each back end has a header for each of these three; those of other devices stand before the host's, declarations behind
 before() { awk -v line="$2" '{ print } /#define KOKKOS_[A-Z]+_HPP_/ { print line }' "$from/$1" >"$to/$1"; }
 behind() { awk -v line="$2" '/#endif/ { print line } { print }' "$from/$1" >"$to/$1"; }

@@ -116,8 +116,8 @@ def test_shell_scripts():
     shellcheck = shutil.which("shellcheck")
     if not shellcheck:
         pytest.skip("shellcheck is not installed")
-    code, output = run(shellcheck, "scripts/setup.sh", "scripts/kokkos_root.sh", "tests/lammps_releases.sh", ".ci/run",
-                       "examples/slurm/long.sbatch", "examples/slurm/array.sbatch", "benchmarks/gpu/run.sh")
+    code, output = run(shellcheck, "scripts/setup.sh", "scripts/kokkos_root.sh", "tests/kokkos/compile_cuda.sh",
+                       "tests/lammps_releases.sh", ".ci/run", "examples/slurm/long.sbatch", "examples/slurm/array.sbatch", "benchmarks/gpu/run.sh")
     assert code == 0, output
 
 

@@ -46,10 +46,11 @@ static mlff_status check_direct(const mlff_model *m, const mlff_graph *graph, co
                      "this %s model orders neighbours by graph.tag, which is NULL although there are other ranks",
                      name);
   if (graph->on_device)
-    return mlff_fail(error, MLFF_E_UNSUPPORTED,
-                     "the graph is in the memory of a GPU (graph.on_device), but forces of this %s model are made on the "
-                     "host: give arrays of the host",
-                     name);
+    return mlff_fail(
+        error, MLFF_E_UNSUPPORTED,
+        "the graph is in the memory of a GPU (graph.on_device), but forces of this %s model are made on the "
+        "host: give arrays of the host",
+        name);
   if (graph->boundary != MLFF_BOUNDARY_OPEN && graph->boundary != MLFF_BOUNDARY_PERIODIC)
     return mlff_fail(
         error, MLFF_E_UNSUPPORTED,

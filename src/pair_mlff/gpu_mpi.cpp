@@ -1,0 +1,46 @@
+/* gpu_mpi.cpp: see gpu_mpi.h. */
+#include "gpu_mpi.h"
+
+#include <dlfcn.h>
+
+using namespace LAMMPS_NS;
+
+static constexpr int MPICH_CUDA = 0;    // MPIX_GPU_SUPPORT_CUDA of its mpi.h
+
+/* What the MPI library says; empty when it has no such function. */
+static std::string ask(MLFFLookup find, bool &takes_gpu)
+{
+  takes_gpu = false;
+  // Open MPI and its kin (mpi-ext.h)
+  if (void *query = find("MPIX_Query_cuda_support")) {
+    takes_gpu = reinterpret_cast<int (*)()>(query)() == 1;
+    return "MPIX_Query_cuda_support";
+  }
+  // MPICH and its kin
+  if (void *query = find("MPIX_GPU_query_support")) {
+    int answer = 0;
+    const int failed = reinterpret_cast<int (*)(int, int *)>(query)(MPICH_CUDA, &answer);
+    takes_gpu = failed == 0 && answer != 0;
+    return "MPIX_GPU_query_support";
+  }
+  return "";
+}
+
+MLFFGpuMPI LAMMPS_NS::mlff_gpu_mpi(const std::string &wanted, bool half, MLFFLookup find)
+{
+  static const char *const staged = "through pinned host memory";
+  static const char *const direct = "from GPU to GPU by MPI";
+  if (half) return {false, std::string(staged) + " (exchange half)"};
+  if (wanted == "on") return {true, std::string(direct) + " (gpu_mpi on)"};
+  if (wanted == "off") return {false, std::string(staged) + " (gpu_mpi off)"};
+  bool takes_gpu = false;
+  const std::string who = ask(find, takes_gpu);
+  if (who.empty()) return {false, std::string(staged) + " (MPI does not say that it takes the memory of GPUs)"};
+  if (!takes_gpu) return {false, std::string(staged) + " (" + who + ": MPI does not take the memory of GPUs)"};
+  return {true, std::string(direct) + " (" + who + ")"};
+}
+
+MLFFGpuMPI LAMMPS_NS::mlff_gpu_mpi(const std::string &wanted, bool half)
+{
+  return mlff_gpu_mpi(wanted, half, [](const char *name) { return dlsym(RTLD_DEFAULT, name); });
+}
