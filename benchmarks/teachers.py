@@ -3,6 +3,7 @@
   benchmarks/teachers.py profiles  [options]   writes results/orb_v2_profile.json and results/ani2x_profile.json
   benchmarks/teachers.py baselines [options]   writes results/teacher-baselines.json
   benchmarks/teachers.py precisions [options]  writes results/teacher-precisions.json
+  benchmarks/teachers.py table                 writes profiles and baselines side by side into docs/teachers/README.md
 
 profiles: reports of fix mlffprof for Orb-v2 on silicon and ANI-2x on water (docs/profile.schema.json), with a list `scaling`
 over 32 to about 1024 atoms beside the usual fields. Orb-v2 has random weights of full size, and says so in name and notes:
@@ -153,7 +154,8 @@ def baseline_cases(context, args):
     for kind, module, label, variant, make, sizes in PACKAGES:
         weights = os.path.join(context.shared, "models", WEIGHTS[kind]) if kind in WEIGHTS else os.path.join(
             context.work, "orb-random.ckpt")
-        found = subprocess.run([context.torch_python, "-c", f"import {module}"], capture_output=True, check=False)
+        look = f"import importlib.util, sys; sys.exit(importlib.util.find_spec('{module}') is None)"
+        found = subprocess.run([context.torch_python, "-c", look], capture_output=True, check=False)
         if found.returncode or kind in WEIGHTS and not os.path.exists(weights):
             skipped[label] = f"{weights} is not there" if not found.returncode else "not installed in MLFF_TORCH_PYTHON"
             continue
@@ -256,10 +258,59 @@ def run_precisions(context, args):
 PARTS = {"profiles": run_profiles, "baselines": run_baselines, "precisions": run_precisions}
 
 
+# ---- table -----------------------------------------------------------------------------------------------------------
+
+BEGIN = "<!-- begin: written by benchmarks/teachers.py table -->"
+END = "<!-- end: written by benchmarks/teachers.py table -->"
+PROFILES = {"orb-models": ("Orb-v2, silicon", "orb_v2_profile.json"), "TorchANI": ("ANI-2x, 8 networks, water", "ani2x_profile.json"),
+            "SchNetPack": ("PaiNN 128/3, water", None)}
+
+
+def read_json(*path):
+    with open(os.path.join(*path), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def table(results):
+    """Markdown: times of this package in LAMMPS (profiles) and of the packages (baselines) by network and size."""
+    baselines = read_json(results, "teacher-baselines.json")
+    lines = ["| network | atoms | this package, 1 core, ms | package | 1 thread, ms | 2 threads, ms | this package, MB |",
+             "|---|---:|---:|---|---:|---:|---:|"]
+    times = {(r["package"], r["n_atoms"], r["threads"]): r["median_ms"] for r in baselines["rows"]}
+    measured = []
+    for package, (network, file) in PROFILES.items():
+        report = read_json(results, file) if file else {"scaling": []}
+        if file:
+            measured.append(f"{network} {report['timestamp'][:10]}")
+        own = {row["n_atoms"]: row for row in report["scaling"]}
+        for n in sorted({n for name, n, _ in times if name == package} | set(own)):
+            cells = [network, str(n), f"{own[n]['median_latency_ms']:.4g}" if n in own else "-", package,
+                     *(f"{times[package, n, t]:.4g}" if (package, n, t) in times else "-" for t in (1, 2)),
+                     f"{1000 * own[n]['memory_peak_gb']:.0f}" if n in own else "-"]
+            lines.append("| " + " | ".join(cells) + " |")
+    conditions = baselines["conditions"]
+    versions = conditions["versions"]
+    names = ", ".join(f"{name} {versions[name]}" for name in ("torch", "orb-models", "torchani", "schnetpack") if name in versions)
+    missing = "".join(f" {name}: {why}." for name, why in baselines["skipped"].items())
+    head = (f"Median time of a step, {conditions['processor']}, {conditions['n_processors']} cores; packages {baselines['date'][:10]} "
+            f"({names}), this package: {', '.join(measured)}. Orb-v2 has random weights of full size here and there, without physics: "
+            "its cost does not depend on them. The two sides were measured one after the other on the same machine and not in turn, so "
+            f"ratios are good to a fifth; those measured in turn are in [performance.md](../performance.md).{missing}")
+    return head + "\n\n" + "\n".join(lines) + "\n"
+
+
+def write_table(results, path):
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    if text.count(BEGIN) != 1 or text.count(END) != 1:
+        raise Skip(f"{path} must have each of these lines once: {BEGIN} and {END}")
+    profiles.write_text(path, text[:text.index(BEGIN)] + f"{BEGIN}\n{table(results)}" + text[text.index(END):])
+
+
 def main(argv=None):
     parser = argparse.ArgumentParser(prog="teachers.py", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=tuple(PARTS))
+    parser.add_argument("what", choices=(*PARTS, "table"))
     parser.add_argument("--build", default=os.path.join(ROOT, "build"), help="build folder (default: build)")
     parser.add_argument("--lmp", help="LAMMPS program (default: beside this Python)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of baselines and precisions (default 3)")
@@ -278,6 +329,9 @@ def main(argv=None):
         parser.error("profiles need --sizes of at least 3, because the third size of water is that of the report")
     context = None
     try:
+        if args.what == "table":
+            write_table(args.out, os.path.join(ROOT, "docs", "teachers", "README.md"))
+            return 0
         context = Context(args)
         PARTS[args.what](context, args)
     except (speed_lammps.RunError, profiles.ProfileError, engine.ModelError, Skip) as problem:

@@ -35,6 +35,21 @@ class Program:
         pass
 
 
+class Table(unittest.TestCase):
+    def test_published(self):
+        """docs/teachers/README.md has the table of the published results, with both networks at every size."""
+        text = teachers.table(os.path.join(ROOT, "benchmarks", "results"))
+        with open(os.path.join(ROOT, "docs", "teachers", "README.md"), encoding="utf-8") as file:
+            self.assertIn(f"{teachers.BEGIN}\n{text}{teachers.END}\n", file.read())
+        for n, _ in [(8 * np.prod(c), c) for c in teachers.SILICON] + [(3 * np.prod(c), c) for c in teachers.WATER]:
+            self.assertRegex(text, rf"\| {n} \| [\d.]+ \|")
+
+    def test_marks(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".md") as file:
+            with self.assertRaisesRegex(teachers.Skip, "each of these lines once"):
+                teachers.write_table(os.path.join(ROOT, "benchmarks", "results"), file.name)
+
+
 class Teachers(unittest.TestCase):
     def test_structures(self):
         """32 to 1024 atoms of silicon, 36 to 1029 of water, the sizes of the reports among them; no atoms overlap."""
