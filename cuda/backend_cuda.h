@@ -87,7 +87,8 @@ void mlff_cuda_remember(mlff_cuda_backend *cuda, cudaError_t error, const char *
 mlff_status mlff_cuda_status(mlff_cuda_backend *cuda, mlff_error *error);
 /* Remembers when error is one; then as mlff_cuda_status. */
 mlff_status mlff_cuda_check(mlff_cuda_backend *cuda, cudaError_t call, const char *what, mlff_error *error);
-/* Copies on the stream; `copy`: within the device, not part of a recording; `download` waits until the bytes are there, but see mlff_replay_ops. */
+/* Copies on the stream; `copy`: within the device, not part of a recording; `download` waits until the bytes are there,
+ * but see mlff_replay_ops. */
 mlff_status mlff_cuda_upload(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error);
 mlff_status mlff_cuda_copy(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error);
 mlff_status mlff_cuda_download(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error);
@@ -102,10 +103,10 @@ mlff_status mlff_cuda_pin(mlff_backend *backend, mlff_cuda_pinned *pinned, size_
 /* replay.cpp. begin_step: forgets what the last step put on the stream. note: adds to it. */
 void mlff_cuda_begin_step(mlff_cuda_backend *cuda);
 void mlff_cuda_note(mlff_cuda_backend *cuda, const void *data, size_t bytes);
-/* Positions into pinned memory, those of a graph on the device to device_positions; zeros behind them. What came down of the edges into `edges`; an error when a position is
- * not finite. */
+/* Positions into pinned memory, those of a graph on the device to device_positions; zeros behind them. */
 mlff_status mlff_cuda_set_positions(mlff_cuda_backend *cuda, const mlff_graph *graph, const mlff_edges *edges,
                                     mlff_error *error);
+/* What came down of the edges into `edges`; an error when a position is not finite. */
 mlff_status mlff_cuda_take_summary(const mlff_cuda_backend *cuda, mlff_edges *edges, mlff_error *error);
 void mlff_cuda_replay_ops(mlff_replay_ops *ops);
 void mlff_cuda_forget(mlff_cuda_backend *cuda); /* the recording */

@@ -374,17 +374,8 @@ static void set_sizes(const mlff_graph *graph, double cutoff, mlff_edges *edges)
   edges->closest[0] = edges->closest[1] = -1;
 }
 
-static void set_longest(const mlff_graph *graph, mlff_edges *edges)
-{
-  if (graph->on_device) return; /* the caller has */
-  edges->longest_row = 0;
-  for (int32_t i = 0; i < graph->n_local; i++)
-    if (graph->row[i + 1] - graph->row[i] > edges->longest_row)
-      edges->longest_row = (int32_t) (graph->row[i + 1] - graph->row[i]);
-}
-
-/* Everything of a step up to the edges and their summary on the way to the host. Positions are in pinned memory or, of a graph on
- * the device, in their place already. */
+/* Everything of a step up to the edges and their summary on the way to the host. Positions are in pinned memory or, of a
+ * graph on the device, in their place already. */
 static mlff_status enqueue_step(mlff_backend *backend, const mlff_edges *edges, int on_device, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
@@ -445,7 +436,7 @@ mlff_status MLFF_CUDA(edges_cuda)(mlff_backend *backend, const mlff_graph *graph
     edge_arrays a = arrays_of(edges);
     a.n_pairs = edges->n_pairs;
     edges->list_id = 0;
-    set_longest(graph, edges);
+    if (!graph->on_device) edges->longest_row = mlff_longest_row(graph); /* else the caller has set it */
     MLFF_TRY(bring_graph(backend, graph, &a, error));
     edges->list_id = graph->list_id;
   }

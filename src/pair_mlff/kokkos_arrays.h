@@ -183,7 +183,6 @@ template <class DeviceType> class MLFFKokkosArrays : public MLFFArrays {
 
  private:
   template <class T> using Array = Kokkos::View<T *, typename DeviceType::memory_space>;
-  using Range = Kokkos::RangePolicy<DeviceType>;
   using Unmanaged = Kokkos::MemoryTraits<Kokkos::Unmanaged>;
 
   AtomKokkos *atom;

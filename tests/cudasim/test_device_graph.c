@@ -218,6 +218,29 @@ static void close_models(mlff_model *a, mlff_model *b, test_model *file)
 
 /* ---- tests --------------------------------------------------------------------------------------------------------- */
 
+/* What most tests work with: a fresh simulator, one model on its GPU, and a box of water on both sides. */
+typedef struct scene {
+  test_model file;
+  mlff_model *model;
+  twins t;
+} scene;
+
+static scene open_scene(int which, int with_ranks)
+{
+  scene s;
+  cudasim_reset();
+  s.file = make_model(which);
+  s.model = open_model(&s.file, "cuda", "fp32", "on");
+  s.t = make_twins(mlff_model_info(s.model)->cutoff + 0.5, 2, with_ranks);
+  return s;
+}
+
+static void close_scene(scene *s)
+{
+  free_twins(&s->t);
+  close_models(s->model, NULL, &s->file);
+}
+
 START_TEST(same_bits_as_from_the_host)
 {
   cudasim_reset();
@@ -283,71 +306,62 @@ static mlff_status count_forward(void *context, void *rows, size_t row_bytes, ml
 
 START_TEST(exchanges_of_a_lost_device)
 {
-  cudasim_reset();
-  test_model file = make_model(0);
+  scene s = open_scene(0, 1);
   mlff_error error = {.code = MLFF_OK};
-  mlff_model *model = open_model(&file, "cuda", "fp32", "on");
-  twins t = make_twins(mlff_model_info(model)->cutoff + 0.5, 2, 1);
   mlff_result result = {.forces = NULL};
-  const mlff_halo halo = {.context = &t,
+  const mlff_halo halo = {.context = &s.t,
                           .forward = count_forward,
-                          .sent = t.owner,
-                          .n_sent = t.host.n_nodes - t.host.n_local,
+                          .sent = s.t.owner,
+                          .n_sent = s.t.host.n_nodes - s.t.host.n_local,
                           .forward_device = forward_device};
   n_from_host = 0;
-  test_ok(mlff_model_evaluate(model, &t.device, &halo, &result, &error), error);
+  test_ok(mlff_model_evaluate(s.model, &s.t.device, &halo, &result, &error), error);
   ck_assert_int_eq(n_from_host, 0);
   cudasim_fail_launch(2);
-  test_fails(mlff_model_evaluate(model, &t.device, &halo, &result, &error), error, MLFF_E_DEVICE, "_kernel");
+  test_fails(mlff_model_evaluate(s.model, &s.t.device, &halo, &result, &error), error, MLFF_E_DEVICE, "_kernel");
   ck_assert_int_eq(n_from_host, 2); /* forward and backward, of two layers */
-  free_twins(&t);
-  close_models(model, NULL, &file);
+  close_scene(&s);
 }
 END_TEST
 
 /* One model gets graphs from both sides in turn, with one list. */
 START_TEST(from_both_sides_in_turn)
 {
-  cudasim_reset();
-  test_model file = make_model(_i);
+  scene s = open_scene(_i, 0);
   mlff_error error = {.code = MLFF_OK};
-  mlff_model *a = open_model(&file, "cuda", "fp32", "on"), *b = open_model(&file, "cuda", "fp32", "on");
-  twins t = make_twins(mlff_model_info(a)->cutoff + 0.5, 2, 0);
+  mlff_model *a = s.model, *b = open_model(&s.file, "cuda", "fp32", "on");
   for (int k = 0; k < 12; k++) {
-    step(a, b, &t, 0);
-    move(&t);
+    step(a, b, &s.t, 0);
+    move(&s.t);
     if (k % 4 < 2) continue;
-    answer x = make_answer(&t.host, 0), y = make_answer(&t.host, 0);
-    test_ok(mlff_model_evaluate(a, &t.host, NULL, &x.result, &error), error);
-    test_ok(mlff_model_evaluate(b, &t.host, NULL, &y.result, &error), error);
+    answer x = make_answer(&s.t.host, 0), y = make_answer(&s.t.host, 0);
+    test_ok(mlff_model_evaluate(a, &s.t.host, NULL, &x.result, &error), error);
+    test_ok(mlff_model_evaluate(b, &s.t.host, NULL, &y.result, &error), error);
     same_bits(&x, &y);
     free(x.numbers);
     free(y.numbers);
   }
-  free_twins(&t);
-  close_models(a, b, &file);
+  mlff_model_close(b);
+  close_scene(&s);
 }
 END_TEST
 
 /* A settled step copies no positions to the GPU and no forces from it. */
 START_TEST(a_settled_step_is_one_launch_and_one_wait)
 {
-  cudasim_reset();
-  test_model file = make_model(_i);
+  scene s = open_scene(_i, 0);
   mlff_error error = {.code = MLFF_OK};
-  mlff_model *model = open_model(&file, "cuda", "fp32", "on");
-  twins t = make_twins(mlff_model_info(model)->cutoff + 0.5, 2, 0);
   mlff_result result = {.forces = NULL};
   long copied[2] = {0, 0};
   for (int on_device = 0; on_device < 2; on_device++) {
-    answer a = make_answer(&t.host, 0);
-    t.host.list_id++;
-    t.device.list_id++;
+    answer a = make_answer(&s.t.host, 0);
+    s.t.host.list_id++;
+    s.t.device.list_id++;
     for (int k = 0; k < 4; k++) {
       const long launches = cudasim_n_launches(), waits = cudasim_n_synchronisations();
       const long allocations = cudasim_n_allocations();
       copied[on_device] = cudasim_n_bytes_copied();
-      test_ok(mlff_model_evaluate(model, on_device ? &t.device : &t.host, NULL, on_device ? &result : &a.result,
+      test_ok(mlff_model_evaluate(s.model, on_device ? &s.t.device : &s.t.host, NULL, on_device ? &result : &a.result,
                                   &error),
               error);
       copied[on_device] = cudasim_n_bytes_copied() - copied[on_device];
@@ -359,10 +373,9 @@ START_TEST(a_settled_step_is_one_launch_and_one_wait)
     free(a.numbers);
   }
   /* positions of all atoms, with some room, and forces of the nodes stay */
-  const long saved = 24 * ((long) t.host.n_all + t.host.n_nodes);
+  const long saved = 24 * ((long) s.t.host.n_all + s.t.host.n_nodes);
   ck_assert_msg(copied[0] - copied[1] >= saved - 64, "%ld and %ld bytes", copied[0], copied[1]);
-  free_twins(&t);
-  close_models(model, NULL, &file);
+  close_scene(&s);
 }
 END_TEST
 
@@ -431,37 +444,35 @@ END_TEST
 /* Numbers that are not finite, elements that are not the model's, a device that is lost. */
 START_TEST(errors_name_atoms)
 {
-  cudasim_reset();
-  test_model file = make_model(_i);
+  scene s = open_scene(_i, 0);
   mlff_error error = {.code = MLFF_OK};
-  mlff_model *model = open_model(&file, "cuda", "fp32", "on");
-  twins t = make_twins(mlff_model_info(model)->cutoff + 0.5, 2, 0);
+  mlff_model *model = s.model;
+  twins *t = &s.t;
   mlff_result result = {.forces = NULL};
-  for (int k = 0; k < 3; k++) test_ok(mlff_model_evaluate(model, &t.device, NULL, &result, &error), error);
-  const double before = t.pos[4][1];
-  t.pos[4][1] = NAN;
-  write_positions(&t);
-  test_fails(mlff_model_evaluate(model, &t.device, NULL, &result, &error), error, MLFF_E_NUMERIC, "atom 4");
-  t.pos[4][1] = before;
-  memcpy(t.pos[7], t.pos[4], sizeof t.pos[4]);
-  write_positions(&t);
-  test_fails(mlff_model_evaluate(model, &t.device, NULL, &result, &error), error, MLFF_E_NUMERIC, "apart");
+  for (int k = 0; k < 3; k++) test_ok(mlff_model_evaluate(model, &t->device, NULL, &result, &error), error);
+  const double before = t->pos[4][1];
+  t->pos[4][1] = NAN;
+  write_positions(t);
+  test_fails(mlff_model_evaluate(model, &t->device, NULL, &result, &error), error, MLFF_E_NUMERIC, "atom 4");
+  t->pos[4][1] = before;
+  memcpy(t->pos[7], t->pos[4], sizeof t->pos[4]);
+  write_positions(t);
+  test_fails(mlff_model_evaluate(model, &t->device, NULL, &result, &error), error, MLFF_E_NUMERIC, "apart");
   const int32_t wrong = 17;
-  t.device.list_id++;
-  cudasim_write((int32_t *) (uintptr_t) t.device.species + 5, &wrong, sizeof wrong);
-  test_fails(mlff_model_evaluate(model, &t.device, NULL, &result, &error), error, MLFF_E_ARG,
+  t->device.list_id++;
+  cudasim_write((int32_t *) (uintptr_t) t->device.species + 5, &wrong, sizeof wrong);
+  test_fails(mlff_model_evaluate(model, &t->device, NULL, &result, &error), error, MLFF_E_ARG,
              "species of atom 5 is 17");
-  cudasim_write((int32_t *) (uintptr_t) t.device.species, t.host.species, (size_t) t.host.n_all * sizeof wrong);
-  memcpy(t.pos, mlff_system_graph(t.system)->pos, (size_t) t.host.n_all * sizeof *t.pos);
-  write_positions(&t);
-  t.device.list_id++;
-  test_ok(mlff_model_evaluate(model, &t.device, NULL, &result, &error), error);
+  cudasim_write((int32_t *) (uintptr_t) t->device.species, t->host.species, (size_t) t->host.n_all * sizeof wrong);
+  memcpy(t->pos, mlff_system_graph(t->system)->pos, (size_t) t->host.n_all * sizeof *t->pos);
+  write_positions(t);
+  t->device.list_id++;
+  test_ok(mlff_model_evaluate(model, &t->device, NULL, &result, &error), error);
   cudasim_fail_launch(3);
-  t.device.list_id++;
-  test_fails(mlff_model_evaluate(model, &t.device, NULL, &result, &error), error, MLFF_E_DEVICE, "_kernel");
-  test_fails(mlff_model_evaluate(model, &t.device, NULL, &result, &error), error, MLFF_E_DEVICE, "restart");
-  free_twins(&t);
-  close_models(model, NULL, &file);
+  t->device.list_id++;
+  test_fails(mlff_model_evaluate(model, &t->device, NULL, &result, &error), error, MLFF_E_DEVICE, "_kernel");
+  test_fails(mlff_model_evaluate(model, &t->device, NULL, &result, &error), error, MLFF_E_DEVICE, "restart");
+  close_scene(&s);
 }
 END_TEST
 

@@ -1,7 +1,9 @@
 /* test_linear.c: products of matrices on every backend and kernel path, against plain loops in double; in bf16, by the twins
- * of instructions and by the instructions, emulated where the processor has none; on GPUs also many at once and on tensor cores. Guard words around outputs catch writes outside; sizes are odd on purpose. */
+ * of instructions and by the instructions, emulated where the processor has none; on GPUs also many at once and on tensor
+ * cores. Guard words around outputs catch writes outside; sizes are odd on purpose. */
 #include "backends.h"
 #include "emulate.h"
+#include "mixed.h"
 
 #include "backend/cpu/backend_cpu.h"
 #include "backend/kernels.h"
@@ -191,13 +193,12 @@ END_TEST
 
 /* ---- bf16 on the CPU ------------------------------------------------------------------------------------------------- */
 
-static const char *const mixed_paths[] = {"generic", "avx2", "avx512", "avx512_bf16", "amx"};
-enum { N_MIXED = 10, N_PORTABLE = 6 }; /* each with one bf16 for a number and with two */
+enum { N_MIXED = 2 * N_MIXED_PATHS, N_PORTABLE = 6 }; /* each with one bf16 for a number and with two */
 
 /* Instructions that the processor lacks are emulated; NULL, and a visible skip, where that is not possible. */
 static mlff_backend *open_mixed(int which)
 {
-  const char *path = mixed_paths[which / 2];
+  const char *path = mixed_path_names[which / 2];
   const int is_here = mlff_cpu_has_kernels(path);
   mlff_error error = {0};
   mlff_backend *backend = NULL;
@@ -315,7 +316,7 @@ START_TEST(instructions_and_twins_have_the_same_bits)
   enum { ROWS = 45, IN = 83, OUT = 77 };
   mlff_backend *backend = open_mixed(_i);
   if (!backend) return;
-  const char *path = mixed_paths[_i / 2];
+  const char *path = mixed_path_names[_i / 2];
   mlff_ops twin;
   mlff_error error = {0};
   test_rng rng = {.state = 9};
@@ -365,7 +366,7 @@ START_TEST(wrong_instructions_are_found)
   mlff_ops other;
   right_ops = own;
   for (int path = 0; path < 3; path++) {
-    if (!mlff_cpu_fill_mixed(&other, mixed_paths[path]) || !mlff_cpu_has_kernels(mixed_paths[path])) continue;
+    if (!mlff_cpu_fill_mixed(&other, mixed_path_names[path]) || !mlff_cpu_has_kernels(mixed_path_names[path])) continue;
     test_ok(mlff_cpu_compare_products(backend, &other, &error), error);
     ck_assert_int_eq(backend->splits, 1);
   }

@@ -5,11 +5,13 @@
 
 #include <math.h>
 
+const char *const mixed_path_names[N_MIXED_PATHS] = {"generic", "avx2", "avx512", "avx512_bf16", "amx"};
+
 const char *mixed_path(int which)
 {
-  static const char *const paths[N_MIXED_PATHS] = {"generic", "avx2", "avx512", "avx512_bf16", "amx"};
-  if (mlff_cpu_has_kernels(paths[which])) return paths[which];
-  test_skip("kernel path %s is not available here", paths[which]);
+  const char *path = mixed_path_names[which];
+  if (mlff_cpu_has_kernels(path)) return path;
+  test_skip("kernel path %s is not available here", path);
   return NULL;
 }
 

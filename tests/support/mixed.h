@@ -6,6 +6,7 @@
 
 /* Paths with instructions for bf16, and those that compute the same without them. */
 enum { N_MIXED_PATHS = 5 };
+extern const char *const mixed_path_names[N_MIXED_PATHS];
 /* Name of a path, or NULL (and a visible skip) where it cannot be run. */
 const char *mixed_path(int which);
 

@@ -112,16 +112,26 @@ static const char *lacks_amx(void)
 }
 #endif
 
+static const char *lacks_nothing(void)
+{
+  return NULL;
+}
+
 static const struct {
   const char *name;
   const char *(*lacks)(void);
-} paths[] = {{"avx2", lacks_avx2}, {"avx512", lacks_avx512}, {"avx512_bf16", lacks_avx512_bf16}, {"amx", lacks_amx}};
+} paths[] = {{"generic", lacks_nothing},
+             {"avx2", lacks_avx2},
+             {"avx512", lacks_avx512},
+             {"avx512_bf16", lacks_avx512_bf16},
+             {"amx", lacks_amx}};
+enum { N_PATHS = sizeof paths / sizeof *paths };
 
 const char *mlff_cpu_lacks(const char *kernels)
 {
-  for (size_t k = 0; k < sizeof paths / sizeof *paths; k++)
+  for (size_t k = 0; k < N_PATHS; k++)
     if (is(kernels, paths[k].name)) return paths[k].lacks();
-  return is(kernels, "generic") ? NULL : "not known";
+  return "not known";
 }
 
 int mlff_cpu_has_kernels(const char *kernels)
@@ -184,16 +194,15 @@ static mlff_status check_path(const char *asked, int is_mixed, mlff_error *error
 
 mlff_status mlff_cpu_choose_kernels(const char *asked, const char *precision, const char **kernels, mlff_error *error)
 {
-  static const char *const names[] = {"generic", "avx2", "avx512", "avx512_bf16", "amx"};
   const int is_mixed = is(precision, "mixed");
   if (!asked || is(asked, "auto")) {
     *kernels = mlff_cpu_best_kernels();
     return is_mixed ? choose_for_mixed(kernels, error) : MLFF_OK;
   }
-  for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
-    if (!is(asked, names[k])) continue;
+  for (size_t k = 0; k < N_PATHS; k++) {
+    if (!is(asked, paths[k].name)) continue;
     MLFF_TRY(check_path(asked, is_mixed, error));
-    *kernels = names[k];
+    *kernels = paths[k].name;
     return MLFF_OK;
   }
   return mlff_fail(error, MLFF_E_ARG, "kernels '%s' is unknown; use auto, generic, avx2, avx512, avx512_bf16 or amx",

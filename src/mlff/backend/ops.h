@@ -51,6 +51,15 @@ typedef struct mlff_linear_args {
 
 /* ---- edges.c --------------------------------------------------------------------------------------------------- */
 
+/* Most candidates of a centre of a graph on the host. */
+static inline int32_t mlff_longest_row(const mlff_graph *graph)
+{
+  int64_t longest = 0;
+  for (int32_t i = 0; i < graph->n_local; i++)
+    if (graph->row[i + 1] - graph->row[i] > longest) longest = graph->row[i + 1] - graph->row[i];
+  return (int32_t) longest;
+}
+
 /* Active edges, made every step from candidate pairs: r_ij < cutoff. Edge e of centre i: row[i] <= e < row[i+1], in the
  * order of the graph's list. Index arrays are on the backend. */
 typedef struct mlff_edges {

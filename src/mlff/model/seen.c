@@ -19,12 +19,18 @@ static mlff_status make_room(mlff_seen *seen, const mlff_graph *graph, mlff_erro
   return MLFF_OK;
 }
 
-static int32_t longest_row(const mlff_graph *graph)
+/* The arrays in seen->data. */
+typedef struct copies {
+  int64_t *row;
+  int32_t *species, *node;
+} copies;
+
+static copies copies_of(const mlff_seen *seen, const mlff_graph *graph)
 {
-  int64_t longest = 0;
-  for (int32_t i = 0; i < graph->n_local; i++)
-    if (graph->row[i + 1] - graph->row[i] > longest) longest = graph->row[i + 1] - graph->row[i];
-  return (int32_t) longest;
+  copies c = {.row = seen->data};
+  c.species = (int32_t *) (void *) (c.row + graph->n_local + 1);
+  c.node = c.species + graph->n_all;
+  return c;
 }
 
 /* Copies of a list on the device. */
@@ -32,13 +38,12 @@ static mlff_status bring_down(mlff_model *m, const mlff_graph *graph, mlff_error
 {
   mlff_seen *seen = &m->seen;
   const mlff_ops *ops = m->backend->ops;
-  const size_t n_all = (size_t) graph->n_all, n_rows = (size_t) graph->n_local + 1;
+  const copies c = copies_of(seen, graph);
+  const size_t n_all = (size_t) graph->n_all;
   seen->list_id = 0;
-  int64_t *row = seen->data;
-  int32_t *species = (int32_t *) (void *) (row + n_rows), *node = species + n_all;
-  MLFF_TRY(ops->download(m->backend, row, graph->row, n_rows * sizeof *row, error));
-  MLFF_TRY(ops->download(m->backend, species, graph->species, n_all * sizeof *species, error));
-  MLFF_TRY(ops->download(m->backend, node, graph->node, n_all * sizeof *node, error));
+  MLFF_TRY(ops->download(m->backend, c.row, graph->row, ((size_t) graph->n_local + 1) * sizeof *c.row, error));
+  MLFF_TRY(ops->download(m->backend, c.species, graph->species, n_all * sizeof *c.species, error));
+  MLFF_TRY(ops->download(m->backend, c.node, graph->node, n_all * sizeof *c.node, error));
   seen->list_id = graph->list_id;
   return MLFF_OK;
 }
@@ -46,13 +51,12 @@ static mlff_status bring_down(mlff_model *m, const mlff_graph *graph, mlff_error
 /* No pairs, no elements. */
 static void forget_list(mlff_seen *seen, const mlff_graph *graph)
 {
-  int64_t *row = seen->data;
-  int32_t *species = (int32_t *) (void *) (row + graph->n_local + 1);
+  const copies c = copies_of(seen, graph);
   seen->list_id = 0;
-  for (int32_t i = 0; i <= graph->n_local; i++) row[i] = 0;
+  for (int32_t i = 0; i <= graph->n_local; i++) c.row[i] = 0;
   for (int32_t a = 0; a < graph->n_all; a++) {
-    species[a] = -1;
-    species[graph->n_all + a] = 0;
+    c.species[a] = -1;
+    c.node[a] = 0;
   }
 }
 
@@ -75,15 +79,14 @@ mlff_status mlff_see_graph(mlff_model *m, const mlff_graph *graph, mlff_error *e
     forget_list(seen, graph);
   else if (status)
     return status;
-  int64_t *row = seen->data;
-  int32_t *species = (int32_t *) (void *) (row + graph->n_local + 1);
-  seen->graph.row = row;
-  seen->graph.species = species;
-  seen->graph.node = species + graph->n_all;
+  const copies c = copies_of(seen, graph);
+  seen->graph.row = c.row;
+  seen->graph.species = c.species;
+  seen->graph.node = c.node;
   seen->graph.nbr = NULL;
   seen->graph.pos = NULL;
   seen->graph.on_device = 0;
-  if (is_new) seen->longest_row = longest_row(&seen->graph);
+  if (is_new) seen->longest_row = mlff_longest_row(&seen->graph);
   m->edges.longest_row = seen->longest_row;
   return MLFF_OK;
 }

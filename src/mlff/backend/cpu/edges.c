@@ -26,7 +26,8 @@ static mlff_status reserve(mlff_backend *backend, const mlff_graph *graph, mlff_
   MLFF_TRY(mlff_buf_reserve(backend, &edges->node, n * sizeof(int32_t), error));
   MLFF_TRY(mlff_buf_reserve(backend, &edges->species, n * sizeof(int32_t), error));
   MLFF_TRY(mlff_buf_reserve(backend, &edges->vec, n * 4 * sizeof(real), error));
-  return mlff_buf_reserve(backend, &edges->center_species, (size_t) graph->n_nodes * sizeof(int32_t), error);
+  MLFF_TRY(mlff_buf_reserve(backend, &edges->center_species, (size_t) graph->n_nodes * sizeof(int32_t), error));
+  return mlff_buf_reserve(backend, &edges->scratch, ((size_t) edges->longest_row + 1) * sizeof(double), error);
 }
 
 /* Species of nodes: those of owned atoms, and of other ranks' atoms through any ghost that carries them. */
@@ -64,20 +65,20 @@ static int64_t fill_row(const mlff_graph *graph, int32_t i, double cutoff2, doub
 mlff_status MLFF_CPU(edges_cpu)(mlff_backend *backend, const mlff_graph *graph, double cutoff, mlff_edges *edges,
                                 mlff_error *error)
 {
+  const int is_new = edges->list_id != graph->list_id || graph->list_id == 0;
+  if (is_new) {
+    edges->list_id = 0;
+    edges->longest_row = mlff_longest_row(graph);
+  }
   MLFF_TRY(reserve(backend, graph, edges, error));
-  int64_t longest = 0;
-  for (int32_t i = 0; i < graph->n_local; i++)
-    if (graph->row[i + 1] - graph->row[i] > longest) longest = graph->row[i + 1] - graph->row[i];
-  MLFF_TRY(mlff_buf_reserve(backend, &edges->scratch, (size_t) (longest + 1) * sizeof(double), error));
   edges->n_interior = graph->n_interior;
   edges->n_local = graph->n_local;
   edges->n_nodes = graph->n_nodes;
   edges->n_all = graph->n_all;
   edges->n_pairs = graph->n_pairs;
-  edges->longest_row = (int32_t) longest;
   edges->cutoff = cutoff;
   if (backend->forecast) return MLFF_OK;
-  if (edges->list_id != graph->list_id || edges->list_id == 0) fill_center_species(graph, edges);
+  if (is_new) fill_center_species(graph, edges);
   edges->list_id = graph->list_id;
 
   int64_t *row = edges->row.data, n_edges = 0;
