@@ -144,6 +144,12 @@ static int one_call(bench *b, int k)
                               .slowest_rank = MLFFPROF_UNKNOWN,
                               .components = take_parts(b)};
   if (k >= 0) b->calls->n_growths += grown;
+  if (k == -b->n_warm) {
+    b->calls->first_seconds = seconds;
+    if (mlff_model_record(model, mlff_system_graph(b->system), NULL, &b->calls->result, &b->calls->record_seconds,
+                          &error))
+      return cli_fail(&error);
+  }
   mlffprof_status status = mlffprof_recorder_step(b->recorder, &step, &prof);
   if (!status && b->trace) status = trace_call(b, k, start, seconds, step.tags, &prof);
   if (!status && b->memory_every && (k + b->n_warm) % b->memory_every == 0)

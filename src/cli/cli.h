@@ -73,8 +73,9 @@ typedef struct cli_calls {
   int n_frames, n_calls;
   int64_t n_growths; /* of buffers, after warm-up */
   mlff_result result;
-  int n_atoms;        /* of all replicas */
-  mlff_memory memory; /* afterwards */
+  int n_atoms;                          /* of all replicas */
+  mlff_memory memory;                   /* afterwards */
+  double first_seconds, record_seconds; /* of the first call, and of recording a step (mlff_model_record) */
   mlffprof_report *report;
 } cli_calls;
 

@@ -41,6 +41,7 @@ static void print_json(const cli_options *o, const cli_calls *c)
   printf(", \"n_steps\": %lld, \"n_replayed\": %lld, \"n_recorded\": %lld", (long long) replays.n_steps,
          (long long) replays.n_replayed, (long long) replays.n_recorded);
   print_number("record_ms", 1e3 * replays.record_seconds);
+  print_number("first_ms", 1e3 * c->first_seconds);
   printf(", \"memory_bytes\": %zu, \"growths\": %lld}\n", c->memory.bytes, (long long) c->n_growths);
 }
 
@@ -63,7 +64,10 @@ static void print_text(const cli_options *o, const cli_calls *c)
          s->max);
   printf("  memory   %.2f MB, grown %lld times while timing\n", (double) c->memory.bytes / 1e6,
          (long long) c->n_growths);
+  printf("  warm-up  first call %.2f ms", 1e3 * c->first_seconds);
+  if (c->record_seconds > 0) printf(", recording %.2f ms", 1e3 * c->record_seconds);
   const mlff_replays r = mlff_model_replays(c->model);
+  printf("\n");
   if (r.is_on)
     printf("  graph    %lld of %lld steps replayed, %lld recorded in %.2f ms\n", (long long) r.n_replayed,
            (long long) r.n_steps, (long long) r.n_recorded, 1e3 * r.record_seconds);

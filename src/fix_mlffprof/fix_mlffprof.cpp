@@ -78,6 +78,7 @@ struct FixMLFFProf::Impl : protected Pointers {
 
   void init();
   void announce();
+  void start_spans();
   void begin_run(bool dynamics);
   void boundary(bigint step);
   void close(double now, bool last);
@@ -179,7 +180,17 @@ void FixMLFFProf::Impl::init()
   } else {
     report->describe(info);
   }
+  start_spans();
   announce();
+}
+
+/* Before the evaluations of the set-up, so that what a GPU records there has the parts timed. */
+void FixMLFFProf::Impl::start_spans()
+{
+  mlff_error problem = {};
+  const size_t n_stamps = report->traces() ? 65536 : 0;
+  if (!engine || !(settings.components || report->traces())) return;
+  if (mlff_spans_start(engine, n_stamps, &problem)) report->complain(problem.text);
 }
 
 /* The next steps in which energies or the virial are read; LAMMPS computes them in steps that were announced only. */
@@ -210,10 +221,8 @@ void FixMLFFProf::min_setup(int /*vflag*/)
 
 void FixMLFFProf::Impl::begin_run(bool dynamics)
 {
-  mlff_error problem = {};
-  const size_t n_stamps = report->traces() ? 65536 : 0;
-  const bool spans = engine && (settings.components || report->traces());
-  if (spans && mlff_spans_start(engine, n_stamps, &problem)) report->complain(problem.text);
+  size_t n_before = 0;
+  if (engine) mlff_spans_take(engine, &n_before, nullptr);    // stamps of the set-up are of no step
   const bool timed = steps.start_run(engine, dynamics ? update->dt * prof_find_units(update->unit_style)->time : 0.0);
   if (settings.components && !timed && !timers_reported && comm->me == 0)
     error->warning(FLERR,

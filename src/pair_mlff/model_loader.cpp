@@ -329,6 +329,24 @@ void MLFFLoader::report(const std::string &path, mlff_model *model, const MLFFSe
   utils::logmesg(lmp, text);
 }
 
+void MLFFLoader::report_warm_up(const mlff_model *model, double first_seconds, double record_seconds) const
+{
+  if (comm->me != 0 || strcmp(mlff_model_info(model)->device, "cpu") == 0) return;
+  const mlff_replays r = mlff_model_replays(model);
+  const bool tried = record_seconds > 0.0;
+  const double ms = 1e3;
+  std::string text = mlff_format("%s: GPU warm-up %.3g ms: first evaluation %.3g ms", caller.c_str(),
+                                 ms * (first_seconds + record_seconds), ms * first_seconds);
+  if (tried) text += mlff_format(", recording %.3g ms", ms * record_seconds);
+  if (r.is_on && tried)
+    text += " (recorded steps on)\n";
+  else if (r.is_on)
+    text += " (recorded steps off while features of other ranks' atoms are needed)\n";
+  else
+    text += std::string(tried ? " (recorded steps off, refused: " : " (recorded steps off: ") + r.why + ")\n";
+  utils::logmesg(lmp, text);
+}
+
 void MLFFLoader::report_replays(const mlff_model *model, const MLFFSettings &settings) const
 {
   if (comm->me != 0 || strcmp(mlff_model_info(model)->device, "cpu") == 0) return;

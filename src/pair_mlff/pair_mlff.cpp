@@ -16,6 +16,7 @@
 #include "group.h"
 #include "memory.h"
 #include "neighbor.h"
+#include "platform.h"
 #include "update.h"
 #include "utils.h"
 
@@ -41,6 +42,8 @@ struct PairMLFF::Impl {
   std::vector<int> species_of_type;    // [ntypes+1], -1 = NULL
   bool types_reported = false;
   bigint n_forecast = -1;    // atoms that the memory was foreseen for
+  bool starts = false;       // a run: steps of the kind of the next one will follow
+  bool warmed = false;       // said what the first run with this model had to do before its steps
   bool restored = false;     // by read_restart, and pair_style not given since
   Identity before = {};      // of the model that the run before the restart used; empty: none
   // set by fix pair; the spread is there in every step anyway
@@ -106,6 +109,7 @@ void PairMLFF::close_model()
   impl->info = nullptr;
   impl->types_reported = false;
   impl->n_forecast = -1;
+  impl->warmed = false;
   nextra = 0;
   if (!allocated) return;
   for (int i = 0; i <= atom->ntypes; i++)
@@ -125,7 +129,9 @@ void PairMLFF::compute(int eflag, int vflag)
   mlff_result *result = io.result({eflag_atom != 0, vflag_atom != 0, cvflag_atom != 0, ensemble, deviation});
 
   mlff_error problem = {};
+  const double begin = platform::walltime();
   const mlff_status status = mlff_model_evaluate(impl->model.get(), graph, io.halo(), result, &problem);
+  const double seconds = platform::walltime() - begin;
   io.stop_together(status == MLFF_OK
                        ? std::string()
                        : "pair_style mlff stopped in step " + std::to_string(update->ntimestep) + " on rank " +
@@ -139,6 +145,28 @@ void PairMLFF::compute(int eflag, int vflag)
   if (ensemble) io.scale_spread();
   if (ensemble && eflag_global) io.reduce_spread(pvector);
   if (deviation) impl->deviation.take(impl->info->n_members);
+  if (impl->starts) warm_up(seconds);
+}
+
+/* After the evaluation before the first step of a run: records, on a GPU, a step with the results that most steps want, where
+ * the first steps would. That evaluation has brought the list to the GPU and said whether an older recording still fits, so
+ * nothing is computed here but what the recording needs; its results have the same bits. Collective. */
+void PairMLFF::warm_up(double first_seconds)
+{
+  impl->starts = false;
+  if (!update->setupflag) return;    // `pair_modify compute no` left the evaluation out
+  MLFFIO &io = impl->io;
+  mlff_result *result = io.result({false, false, false, impl->ensemble(), false});
+  mlff_error problem = {};
+  double mine[2] = {first_seconds, 0.0}, longest[2];
+  const mlff_status status =
+      mlff_model_record(impl->model.get(), &io.last_graph(), io.halo(), result, &mine[1], &problem);
+  io.stop_together(status ? std::string("pair_style mlff, recording a step on the GPU: ") + problem.text : "");
+  if (impl->ensemble() && mine[1] > 0.0) io.scale_spread();
+  MPI_Allreduce(mine, longest, 2, MPI_DOUBLE, MPI_MAX, world);
+  if (!impl->warmed || longest[1] > 0.0)
+    MLFFLoader(lmp, io, "pair_style mlff").report_warm_up(impl->model.get(), longest[0], longest[1]);
+  impl->warmed = true;
 }
 
 void PairMLFF::set_arrays(MLFFArrays *arrays)
@@ -277,6 +305,7 @@ double PairMLFF::init_one(int i, int j)
 /* Called when lists are there and nothing has been computed yet. */
 void PairMLFF::setup()
 {
+  impl->starts = update->nsteps > 0;
   if (impl->n_forecast == atom->natoms) return;
   impl->n_forecast = atom->natoms;
   MLFFIO &io = impl->io;

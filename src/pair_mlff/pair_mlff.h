@@ -57,6 +57,7 @@ class PairMLFF : public Pair {
   void close_model();
   void set_type_flags();
   void check_wanted() const;
+  void warm_up(double first_seconds);
   void check_direct() const;
   void check_lists() const;
   void check_masses() const;

@@ -578,6 +578,7 @@ void cudasim_reset()
   state.shuffle = (unsigned) from_environment("MLFF_CUDASIM_SHUFFLE", 0);
   state.memory = (size_t) from_environment("MLFF_CUDASIM_MEMORY", (long) state.memory);
   state.has_code = (int) from_environment("MLFF_CUDASIM_CODE", 1);
+  state.fail_capture = (int) from_environment("MLFF_CUDASIM_FAIL_CAPTURE", 0);
   if (own_rank() == from_environment("MLFF_CUDASIM_FAIL_RANK", 0))
     state.fail_launch = from_environment("MLFF_CUDASIM_FAIL_LAUNCH", 0);
 }

@@ -227,6 +227,80 @@ START_TEST(more_edges_than_room)
 }
 END_TEST
 
+static double record_now(scene *s, mlff_model *model, int with_stress)
+{
+  mlff_error error = {.code = MLFF_OK};
+  double seconds = NAN;
+  answer a = make_answer(s, with_stress), b = make_answer(s, with_stress);
+  test_ok(mlff_model_record(model, &s->graph, NULL, &a.result, &seconds, &error), error);
+  if (seconds > 0) { /* then the results are those of an evaluation */
+    test_ok(mlff_model_evaluate(s->off, &s->graph, NULL, &b.result, &error), error);
+    ck_assert_int_eq(memcmp(a.numbers, b.numbers, a.n * sizeof *a.numbers), 0);
+    ck_assert(a.result.energy == b.result.energy);
+  }
+  free(a.numbers);
+  free(b.numbers);
+  return seconds;
+}
+
+/* Recorded before the steps: the first of them is one launch. Nothing is done twice, and nothing where nothing is recorded. */
+START_TEST(recorded_before_the_first_step)
+{
+  scene s = make_scene(_i);
+  ck_assert(record_now(&s, s.on, 0) == 0); /* its list has not been evaluated */
+  step(&s, has_atoms(&s));                 /* wants more than the steps to come */
+  ck_assert(record_now(&s, s.on, 0) > 0);
+  ck_assert(record_now(&s, s.on, 0) == 0 && record_now(&s, s.off, 0) == 0);
+  check_counts(&s, 1, 0, 1, 0);
+  move(&s, 0.1, 1.0);
+  const long graphs = cudasim_n_graph_launches();
+  step(&s, 0);
+  ck_assert_int_eq(cudasim_n_graph_launches() - graphs, 1);
+  check_counts(&s, 2, 1, 1, 0);
+  s.graph.list_id++; /* another list of the same sizes: its plain step finds that the recording fits */
+  step(&s, 0);
+  ck_assert(record_now(&s, s.on, 0) == 0);
+  step(&s, 0);
+  check_counts(&s, 4, 2, 1, 0);
+  set_list(&s, 2.0); /* and of others: it does not */
+  step(&s, 0);
+  ck_assert(record_now(&s, s.on, 0) > 0);
+  step(&s, 0);
+  check_counts(&s, 6, 3, 2, 0);
+  if (has_atoms(&s)) { /* asked for by name, other results take the place of the recorded ones */
+    ck_assert(record_now(&s, s.on, 1) > 0);
+    step(&s, 1);
+    check_counts(&s, 7, 4, mlff_model_replays(s.on).n_recorded, 0);
+  }
+  free_scene(&s);
+}
+END_TEST
+
+START_TEST(refused_before_the_first_step)
+{
+  scene s = make_scene(_i);
+  mlff_error error = {.code = MLFF_OK};
+  answer a = make_answer(&s, 0);
+  double seconds;
+  cudasim_fail_capture(1 + _i % 3);
+  step(&s, 0);
+  ck_assert(record_now(&s, s.on, 0) > 0);
+  ck_assert(!mlff_model_replays(s.on).is_on && strstr(mlff_model_replays(s.on).why, "could not be recorded"));
+  ck_assert(record_now(&s, s.on, 0) == 0);
+  step(&s, 0);
+  ck_assert_int_eq(mlff_model_replays(s.on).n_steps, 2);
+  test_fails(mlff_model_record(s.on, &s.graph, NULL, NULL, &seconds, &error), error, MLFF_E_ARG, "NULL");
+  cudasim_fail_capture(0);
+  mlff_model_close(s.on);
+  s.on = open_model(&s.file, _i, "on");
+  step(&s, 0);
+  cudasim_fail_launch(3);
+  test_fails(mlff_model_record(s.on, &s.graph, NULL, &a.result, &seconds, &error), error, MLFF_E_DEVICE, "_kernel");
+  free(a.numbers);
+  free_scene(&s);
+}
+END_TEST
+
 START_TEST(recordings_that_fail_are_said_and_done_without)
 {
   static const char *const where[] = {"cudaStreamBeginCapture", "cudaStreamEndCapture", "cudaGraphInstantiate"};
@@ -373,6 +447,8 @@ static Suite *make_suite(void)
   tcase_add_loop_test(tcase, a_settled_step_is_one_launch_and_one_wait, 0, N_MODELS);
   tcase_add_loop_test(tcase, lists_and_wishes_change, 0, N_MODELS);
   tcase_add_loop_test(tcase, more_edges_than_room, 0, N_MODELS);
+  tcase_add_loop_test(tcase, recorded_before_the_first_step, 0, N_CASES);
+  tcase_add_loop_test(tcase, refused_before_the_first_step, 0, N_MODELS);
   tcase_add_loop_test(tcase, recordings_that_fail_are_said_and_done_without, 0, 2);
   tcase_add_loop_test(tcase, wrong_positions_and_lost_devices, 0, N_MODELS);
   tcase_add_loop_test(tcase, launches_that_fail_while_recording, 0, N_MODELS);

@@ -139,6 +139,68 @@ def test_recorded_steps(zoo, tmp_path, model):
     assert lines["on"] == lines["off"]
 
 
+WARM_UP = r"GPU warm-up [\d.e+]+ ms: first evaluation [\d.e+]+ ms(.*)"
+
+
+def replays(output):
+    """(replayed, steps, recorded) so far, at the end of each run."""
+    found = re.findall(r"(\d+) of (\d+) steps so far were replayed, (\d+) recorded", output)
+    return [tuple(int(x) for x in numbers) for numbers in found]
+
+
+@pytest.mark.parametrize("model", ("painn", "ani", "orb"))
+def test_warm_up(zoo, tmp_path, model):
+    """The recording is there before the first step, said in one line, and serves later runs: steps whose list is not new are
+    all replayed. The set-up wants stress of atoms where the model has it; `run 0` has no steps to record for."""
+    compute = "compute s all stress/atom NULL\ncompute sum all reduce sum c_s[1]\nthermo_style custom step pe press c_sum"
+    runs = ("" if model == "orb" else compute) + "\nrun 0\nrun 5\nrun 5\nrun 5 pre no\nmin_style fire\nminimize 0 0 3 10\nquit"
+    lines = {}
+    for graph in ("on", "off"):
+        text = dynamics("warm", tmp_path, f"device cuda graph {graph}", zoo[model], n=side(model), steps=0)
+        text = text.replace("check no", "check yes").replace("run 0", runs)
+        output = launch(text, str(tmp_path))
+        lines[graph] = re.findall(r"^ +\d+(?: +-?[\d.]+(?:e[-+]\d+)?)+ *$", output, re.M)
+        assert len(lines[graph]) >= 9, output
+        said = re.findall(WARM_UP, output)
+        if graph == "off":
+            assert said == [" (recorded steps off: graph off)"]
+            continue
+        assert re.fullmatch(r", recording [\d.e+]+ ms \(recorded steps on\)", said[0]), said
+        counts = replays(output)
+        assert counts[0] == (0, 1, 0) and output.index("GPU warm-up") > output.index("0 of 1 steps so far")
+        if model == "orb":    # wants the same in every step
+            assert len(said) == 1 and counts[1:4] == [(5, 7, 1), (10, 13, 1), (15, 18, 1)], (said, counts)
+    assert lines["on"] == lines["off"]
+
+
+def test_warm_up_with_new_lists(zoo, tmp_path):
+    """With a new list in every step none of them is recorded; the warm-up does it all the same, once, also with parts timed."""
+    for more in ("", "fix prof all mlffprof 2 warmup 2 components yes file prof.json"):
+        text = dynamics("lists", tmp_path, "device cuda", zoo["painn"], steps=4, more=more).replace("every 10", "every 1")
+        output = launch(text, str(tmp_path))
+        assert len(re.findall(WARM_UP, output)) == 1 and replays(output) == [(0, 5, 1)], output
+        text = text.replace("every 1 ", "every 10 ")
+        output = launch(text, str(tmp_path))
+        assert len(re.findall(WARM_UP, output)) == 1 and replays(output) == [(4, 5, 1)], output
+    assert profile(tmp_path)["n_steps"] == 4 - 2    # without its own warm-up
+
+
+def test_warm_up_refused(zoo, tmp_path, monkeypatch):
+    """When the driver refuses to record, the warm-up says so, the run ends with a warning, and steps run op by op."""
+    monkeypatch.setenv("MLFF_CUDASIM_FAIL_CAPTURE", "1")
+    output = launch(dynamics("refused", tmp_path, "device cuda", zoo["painn"], steps=4), str(tmp_path))
+    assert re.search(WARM_UP, output).group(1).endswith(" in cudaStreamBeginCapture)"), output
+    assert "recorded steps off, refused: a step could not be recorded" in output and "WARNING" in output
+
+
+def test_warm_up_of_ranks(zoo, tmp_path):
+    """Each rank records its own steps where no features travel; where they do the line says why none are recorded."""
+    for model, end in (("local", r", recording [\d.e+]+ ms \(recorded steps on\)"), ("painn", r" \(recorded steps off while features.*")):
+        output = launch(dynamics("ranks", tmp_path, "device cuda", zoo[model], steps=4), str(tmp_path), 2)
+        found = re.findall(WARM_UP, output)
+        assert len(found) == 1 and re.fullmatch(end, found[0]), output
+
+
 def profile(folder):
     with open(folder / "prof.json", encoding="utf-8") as f:
         return json.load(f)

@@ -1,9 +1,9 @@
 /* replay.c: steps recorded once and then started with one call, on backends that can (ops.h: mlff_replay_ops).
  *
  * A step with a new list runs op by op, which uploads the list and settles all sizes. When the next one has the same list,
- * it is recorded and replayed from then on. After the next rebuild of the list another plain step decides: if it put the
- * very same things on the stream, the recording goes on to serve. A replayed step with more edges than the arrays have room
- * for computes nothing, and is run again op by op.
+ * it is recorded and replayed from then on; mlff_model_record does that before the steps of a run. After the next rebuild of
+ * the list another plain step decides: if it put the very same things on the stream, the recording goes on to serve. A
+ * replayed step with more edges than the arrays have room for computes nothing, and is run again op by op.
  */
 #include "model_impl.h"
 #include "spans.h"
@@ -106,6 +106,13 @@ static mlff_status hand_out(mlff_model *m, mlff_result *result, mlff_error *erro
   return mlff_evaluate_results(m, graph, &m->replay.out, result, error);
 }
 
+/* 1 when there is a recording of a step with these results. */
+static int is_recorded(const mlff_model *m, const mlff_result *result)
+{
+  return m->replay.is_recorded && m->replay.wants == wants_of(m, result) &&
+         m->backend->ops->replay.state(m->backend) != MLFF_REPLAY_NONE;
+}
+
 mlff_status mlff_replay_step(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
                              mlff_error *error)
 {
@@ -114,8 +121,7 @@ mlff_status mlff_replay_step(mlff_model *m, const mlff_graph *graph, const mlff_
   int overflow = 0;
   r->counts.n_steps++;
   if (!can_replay(m, graph, halo, result)) return plain_step(m, graph, halo, result, error);
-  const int fits = r->is_recorded && r->wants == wants_of(m, result) && ops->state(m->backend) != MLFF_REPLAY_NONE;
-  if (!fits) {
+  if (!is_recorded(m, result)) {
     /* other results for once, e.g. stress of atoms in some steps: not worth a recording */
     if (r->is_recorded && !r->is_other && ops->state(m->backend) != MLFF_REPLAY_NONE) {
       r->is_other = 1;
@@ -135,6 +141,24 @@ mlff_status mlff_replay_step(mlff_model *m, const mlff_graph *graph, const mlff_
   if (!status) status = hand_out(m, result, error);
   ops->finish(m->backend);
   if (!status) r->counts.n_replayed++;
+  return status;
+}
+
+mlff_status mlff_model_record(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
+                              double *seconds, mlff_error *error)
+{
+  if (!model || !graph || !result || !seconds)
+    return mlff_fail(error, MLFF_E_ARG, "mlff_model_record: an argument is NULL");
+  mlff_replay *r = &model->replay;
+  *seconds = 0.0;
+  if (!can_replay(model, graph, halo, result) || is_recorded(model, result)) return MLFF_OK;
+  const mlff_replays before = r->counts;
+  const double begin = mlff_spans_now();
+  r->is_recorded = 0; /* one of other results gives way at once */
+  const mlff_status status = mlff_model_evaluate(model, graph, halo, result, error);
+  *seconds = mlff_spans_now() - begin;
+  r->counts.n_steps = before.n_steps;
+  r->counts.n_replayed = before.n_replayed;
   return status;
 }
 
