@@ -267,9 +267,13 @@ static void linear_many_mixed_cuda(mlff_backend *backend, int n, const mlff_line
   start_many(backend, mixed, n, linears, args);
 }
 
+/* Arrays that one step of an atom leaves to the next are those of a block of atoms, also in large systems: more launches, less
+ * memory. In float and double, a PaiNN takes all atoms at once. */
 void mlff_cuda_ops_mixed(mlff_ops *ops)
 {
   ops->linear = linear_mixed_cuda;
   ops->linear_many = linear_many_mixed_cuda;
+  ops->painn.block = 16384;
+  ops->ani.block = 4096; /* with eight members 2048 atoms, 16384 rows of products */
 }
 #endif

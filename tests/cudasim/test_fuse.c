@@ -44,10 +44,11 @@ static mlff_model *open_model(const test_model *file, mlff_options options)
   return model;
 }
 
-/* Rows that ANI takes at a time, so that few atoms are many batches. */
+/* Rows that ANI and atoms that PaiNN takes at a time, so that few atoms are many batches. */
 static void set_block(mlff_model *model, int64_t block)
 {
-  ((mlff_ops *) (uintptr_t) model->backend->ops)->ani.block = block;
+  mlff_ops *ops = (mlff_ops *) (uintptr_t) model->backend->ops;
+  ops->ani.block = ops->painn.block = block;
 }
 
 /* ---- fuse ---------------------------------------------------------------------------------------------------------- */
@@ -132,7 +133,7 @@ START_TEST(fused_steps_have_the_same_bits)
   const char *precision = _i / 2 % 2 ? "fp64" : "fp32";
   scene s = make_scene(_i, precision, "off");
   mlff_model *on = s.on, *off = s.off;
-  if (_i >= N_CASES / 2) set_block(on, 10); /* five rows */
+  if (_i >= N_CASES / 2 && _i % 2) set_block(on, 10); /* five rows */
   const mlff_graph *graph = mlff_system_graph(s.system);
   printf("%s %s: ", mlff_model_info(on)->architecture, precision);
   check_launches("fuse on", count_both(on, graph), fused[_i % 2][_i >= N_CASES / 2]);
@@ -219,6 +220,102 @@ START_TEST(mixed_is_near_single)
 }
 END_TEST
 
+/* ---- memory of mixed ----------------------------------------------------------------------------------------------- */
+
+enum { N_SIZED = N_SHIPPED + 1 };
+
+/* The shipped models, and an ensemble of about the size of ANI-2x with random weights; without self-test. */
+static mlff_model *open_sized(int which, const char *precision)
+{
+  static const char *const elements[] = {"H", "O"};
+  mlff_error error = {.code = MLFF_OK};
+  mlff_model *model = NULL;
+  char path[600];
+  if (which < N_SHIPPED) {
+    const mlff_options options = {.device = "cuda",
+                                  .precision = precision,
+                                  .elements = elements,
+                                  .n_elements = 2,
+                                  .skip_self_test = 1};
+    snprintf(path, sizeof path, "%s/models/%s.yaml", MLFF_TEST_SOURCE_DIR, shipped[which]);
+    test_ok(mlff_model_open(path, &options, &model, &error), error);
+    return model;
+  }
+  test_model file = test_model_ani((test_model_options){.cutoff = 5.1,
+                                                        .angular_cutoff = 3.5,
+                                                        .n_members = 8,
+                                                        .n_radial = 16,
+                                                        .n_angular = 8,
+                                                        .n_sections = 4,
+                                                        .n_hidden = 3,
+                                                        .width = 256});
+  model = open_model(&file, (mlff_options){.precision = precision});
+  test_model_free(&file);
+  return model;
+}
+
+static mlff_system *water_of(const mlff_model *model, int n_side, double skin)
+{
+  test_atoms atoms = test_water_box(n_side, 5);
+  test_atoms_species(&atoms, mlff_model_info(model)->elements, mlff_model_info(model)->n_elements);
+  mlff_system *system = test_system(&atoms, mlff_model_info(model)->cutoff + skin);
+  test_atoms_free(&atoms);
+  return system;
+}
+
+static double foresee(mlff_model *model, const mlff_graph *graph)
+{
+  mlff_error error = {.code = MLFF_OK};
+  mlff_forecast forecast;
+  mlff_result result = {.forces = malloc((size_t) graph->n_local * sizeof *result.forces)};
+  test_ok(mlff_model_forecast(model, graph, &result, &forecast, &error), error);
+  free(result.forces);
+  return (double) forecast.first_bytes + (double) forecast.host_bytes;
+}
+
+/* The promise of docs/gpu.md for 100 thousand atoms. */
+START_TEST(mixed_takes_less_memory)
+{
+  cudasim_reset();
+  mlff_model *mixed = open_sized(_i, "mixed"), *single = open_sized(_i, "fp32");
+  mlff_system *system = water_of(mixed, 32, 1.0);
+  const double a = foresee(mixed, mlff_system_graph(system)), b = foresee(single, mlff_system_graph(system));
+  printf("%s, %d atoms: %.0f MB mixed, %.0f MB fp32\n", mlff_model_info(mixed)->name,
+         (int) mlff_system_graph(system)->n_local, a / 1e6, b / 1e6);
+  ck_assert_msg(a < 0.7 * b, "%g of %g", a, b);
+  mlff_system_free(system);
+  mlff_model_close(mixed);
+  mlff_model_close(single);
+}
+END_TEST
+
+/* The same held and not only foreseen, in a small system and as much smaller blocks; and with the bits of one block. */
+START_TEST(blocks_of_mixed)
+{
+  cudasim_reset();
+  const int is_ani = _i == N_SHIPPED;
+  mlff_model *blocks = open_sized(_i, "mixed"), *one = open_sized(_i, "mixed"), *single = open_sized(_i, "fp32");
+  set_block(blocks, is_ani ? 8 : 5); /* with eight members 4 rows */
+  mlff_system *system = water_of(blocks, is_ani ? 2 : 3, 0.5);
+  const mlff_graph *graph = mlff_system_graph(system);
+  const double foreseen = foresee(blocks, graph);
+  answer a = evaluate(blocks, graph, 0), b = evaluate(one, graph, 0), c = evaluate(single, graph, 0);
+  ck_assert_int_eq(memcmp(a.numbers, b.numbers, a.n * sizeof *a.numbers), 0);
+  ck_assert(a.result.energy == b.result.energy && fabs(a.numbers[0]) > 0);
+  const double held = (double) mlff_model_memory(blocks).bytes, full = (double) mlff_model_memory(single).bytes;
+  const double own = (double) blocks->own_bytes;
+  ck_assert_msg(foreseen > 0.98 * held && foreseen < 1.02 * held, "foreseen %g, held %g", foreseen, held);
+  ck_assert_msg(held - own < 0.7 * (full - own), "%g of %g", held - own, full - own);
+  free(a.numbers);
+  free(b.numbers);
+  free(c.numbers);
+  mlff_system_free(system);
+  mlff_model_close(blocks);
+  mlff_model_close(one);
+  mlff_model_close(single);
+}
+END_TEST
+
 /* Orb's errors with rounded products are beyond what is promised. */
 START_TEST(mixed_is_refused_for_orb)
 {
@@ -263,6 +360,8 @@ static Suite *make_suite(void)
   tcase_add_loop_test(tcase, fused_steps_have_the_same_bits, 0, N_CASES);
   tcase_add_test(tcase, fuse_is_on_or_off);
   tcase_add_loop_test(tcase, mixed_is_near_single, 0, N_SHIPPED);
+  tcase_add_loop_test(tcase, mixed_takes_less_memory, 0, N_SIZED);
+  tcase_add_loop_test(tcase, blocks_of_mixed, 0, N_SIZED);
   tcase_add_test(tcase, mixed_is_refused_for_orb);
   tcase_add_loop_test(tcase, mixed_steps_have_the_same_bits, 0, 2);
   suite_add_tcase(suite, tcase);

@@ -241,6 +241,12 @@ test_model test_model_painn(test_model_options options)
   return finish(&w, &t, o.is_double);
 }
 
+/* Numbers that hidden layer l has for element s. */
+static int ani_width(const test_model_options *o, int l, int s)
+{
+  return o->width - o->width / 5 * l + s;
+}
+
 static void put_ani(writer *w, const test_model_options *o, int n_aev)
 {
   const double low = 0.8, pi = 3.141592653589793;
@@ -254,7 +260,7 @@ static void put_ani(writer *w, const test_model_options *o, int n_aev)
   put(w, "}\n  activation: {kind: celu, alpha: 0.1}\n  dims: {");
   for (int s = 0; s < o->n_elements; s++) {
     put(w, "%s%s: [%d", s ? ", " : "", o->elements[s], n_aev);
-    for (int l = 0; l < o->n_hidden; l++) put(w, ", %d", 20 - 4 * l + s);
+    for (int l = 0; l < o->n_hidden; l++) put(w, ", %d", ani_width(o, l, s));
     put(w, ", 1]");
   }
   put(w, "}\n");
@@ -262,7 +268,8 @@ static void put_ani(writer *w, const test_model_options *o, int n_aev)
 
 test_model test_model_ani(test_model_options options)
 {
-  const test_model_options o = with_defaults(options);
+  test_model_options o = with_defaults(options);
+  if (!o.width) o.width = 20;
   const int n_aev = o.n_elements * o.n_radial + o.n_elements * (o.n_elements + 1) / 2 * o.n_angular * o.n_sections;
   writer w = {.text = NULL};
   test_weights t = {.rng = {o.seed + 1}};
@@ -274,7 +281,7 @@ test_model test_model_ani(test_model_options options)
     for (int s = 0; s < o.n_elements; s++) {
       int n_in = n_aev;
       for (int l = 0; l <= o.n_hidden; l++) {
-        const int n_out = l < o.n_hidden ? 20 - 4 * l + s : 1;
+        const int n_out = l < o.n_hidden ? ani_width(&o, l, s) : 1;
         snprintf(name, sizeof name, "member.%d.%s.%d", m, o.elements[s], l);
         add_linear(&t, name, n_out, n_in, 1, l ? 1.2 : 4.0);
         n_in = n_out;

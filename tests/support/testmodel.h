@@ -65,7 +65,7 @@ typedef struct test_model_options {
   double angular_cutoff;     /* [0.75 of the cutoff]                                          */
   int n_hidden;              /* [2] hidden layers                                             */
   /* orb; n_features, n_interactions, n_readout as painn, cutoff [6.0 A] */
-  int width;        /* [24] of hidden layers                                         */
+  int width;        /* [24] of hidden layers; of the first one of ANI [20]           */
   int n_neighbours; /* [20]                                                          */
 } test_model_options;
 
