@@ -176,6 +176,7 @@ template <class DeviceType> class MLFFKokkosArrays : public MLFFArrays {
   int64_t copy_list(NeighList *list, const Atoms &atoms, double reach) override;
   void fill(mlff_graph &view) override;
   void add_forces(const double *forces, bool on_host, double scale, int n_local, bool with_ghosts) override;
+  void wait() override { DeviceType().fence(); }
   const int32_t *species_on_host(int n_all) override;
   mlff_graph graph_on_host(const mlff_graph &view) override;
   void sync_atom() override { atom->sync(Host, X_MASK | TYPE_MASK | TAG_MASK | SPECIAL_MASK); }

@@ -64,6 +64,8 @@ class MLFFArrays {
   /* Adds scale times forces [n_local] to f of owned atoms and, with_ghosts, the rows behind them to those of ghosts.
    * on_host: where `forces` is, else where the arrays are. */
   virtual void add_forces(const double *forces, bool on_host, double scale, int n_local, bool with_ghosts) = 0;
+  /* On return that is done: a GPU may read `forces` after add_forces has returned. */
+  virtual void wait() = 0;
 
   /* Elements where the host reads them. */
   virtual const int32_t *species_on_host(int n_all) = 0;
@@ -111,6 +113,12 @@ class MLFFIO : protected Pointers {
   };
   /* Cleared result with the arrays that are wanted. */
   mlff_result *result(const Wanted &wanted);
+
+  /* Before the same graph is evaluated again: until its results are in the arrays of LAMMPS. */
+  void wait_for_arrays()
+  {
+    if (arrays) arrays->wait();
+  }
 
   /* Results into the arrays of LAMMPS. add_forces and the virials are collective. */
   void add_forces();

@@ -156,6 +156,7 @@ void PairMLFF::warm_up(double first_seconds)
   impl->starts = false;
   if (!update->setupflag) return;    // `pair_modify compute no` left the evaluation out
   MLFFIO &io = impl->io;
+  io.wait_for_arrays();
   mlff_result *result = io.result({false, false, false, impl->ensemble(), false});
   mlff_error problem = {};
   double mine[2] = {first_seconds, 0.0}, longest[2];
