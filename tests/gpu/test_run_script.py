@@ -59,8 +59,8 @@ def test_all_of_it(tmp_path):
     code, _, found = run(make_pack(tmp_path, (*MODELS, ORB)), tmp_path, 300)
     assert code == 0 and found["check"]["cuda"]["n_usable"] == 1
     rows = found["bench"]["rows"]
-    assert len(rows) == 8 * len(MODELS) + 4 and {row["model"] for row in rows} == {*MODELS, ORB}
-    assert {row["precision"] for row in rows if row["model"] == ORB} == {"fp32", "fp64"}
+    assert len(rows) == 8 * len(MODELS) + 5 and {row["model"] for row in rows} == {*MODELS, ORB}
+    assert {row["precision"] for row in rows if row["model"] == ORB} == {"fp32", "mixed", "fp64"}
     assert all(row["median_ms"] > 0 and row["n_atoms"] == 24 * row["n_replicas"] for row in rows)
     assert {(row["device"], row["precision"], row["graph"], row["fuse"]) for row in rows} == {
         ("cuda", "fp32", "on", "on"), ("cuda", "mixed", "on", "on"), ("cuda", "fp32", "off", "on"),

@@ -234,13 +234,14 @@ START_TEST(published_numbers)
 }
 END_TEST
 
-/* Precision mixed of the CPU keeps its promise there. */
-START_TEST(published_in_bf16)
+/* Precision mixed keeps its promise there: on the CPU's paths, and behind them on a GPU. */
+START_TEST(published_in_mixed)
 {
   static const char *const elements[4] = {"H", "C", "O", "Si"};
   enum { MOST = 16 };
   char shared[512];
-  const char *path = mixed_path(_i);
+  const int on_gpu = _i == N_MIXED_PATHS;
+  const char *path = on_gpu ? "auto" : mixed_path(_i);
   test_model file;
   if (!path || !published_orb(&file)) return;
   ck_assert(test_shared("models/orb_tiny_reference.json", shared, sizeof shared));
@@ -517,7 +518,8 @@ static Suite *orb_suite(void)
   TCase *tcase = tcase_create("all");
   tcase_set_timeout(tcase, 120);
   tcase_add_loop_test(tcase, published_numbers, 0, n_backends());
-  if (N_CPU_BACKENDS) tcase_add_loop_test(tcase, published_in_bf16, 0, N_MIXED_PATHS);
+  tcase_add_loop_test(tcase, published_in_mixed, N_CPU_BACKENDS ? 0 : N_MIXED_PATHS,
+                      N_MIXED_PATHS + (n_backends() > N_CPU_BACKENDS));
   tcase_add_test(tcase, traits_are_honest);
   tcase_add_test(tcase, net_force_and_torque);
   tcase_add_test(tcase, few_atoms);

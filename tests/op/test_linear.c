@@ -175,7 +175,7 @@ static double one_product(mlff_backend *backend, double x, double w)
 }
 
 /* Precision mixed, on GPUs: numbers that TF32 can hold are multiplied as in fp32, all others are rounded to it, to the
- * nearest and away from zero, and nothing is lost at the ends. */
+ * nearest and away from zero, and nothing is lost at the ends. Two parts to a number leave 22 bits of it. */
 START_TEST(linear_on_tensor_cores)
 {
   mlff_error error = {0};
@@ -187,6 +187,14 @@ START_TEST(linear_on_tensor_cores)
   near_one(one_product(backend, -1 - 0x1p-11, 1 + 0x1p-10), -(1 + 0x1p-10) * (1 + 0x1p-10), 0x1p-23);
   near_one(one_product(backend, 1e30, 1) / 1e30, 1, 0x1p-11);
   ck_assert(isinf(one_product(backend, INFINITY, 1)) && isnan(one_product(backend, NAN, 1)));
+  backend->splits = 1;
+  run_all_linear(backend, 512, 0);
+  run_all_linear(backend, 0, 3.1 * 0x1p-22);
+  near_one(one_product(backend, 1 + 0x1p-20, 1), 1 + 0x1p-20, 0.0);
+  near_one(one_product(backend, 1, 1 - 0x1p-20), 1 - 0x1p-20, 0.0);
+  near_one(one_product(backend, 1 + 0x1p-11, 1 + 0x1p-13), 1 + 0x1p-11 + 0x1p-13, 0x1p-22);
+  near_one(one_product(backend, 1e30, 1) / 1e30, 1, 0x1p-22);
+  ck_assert(!isfinite(one_product(backend, INFINITY, 1)) && isnan(one_product(backend, NAN, 1)));
   mlff_backend_close(backend);
 }
 END_TEST
