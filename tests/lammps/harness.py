@@ -25,6 +25,12 @@ TIMEOUT = 900    # seconds of one LAMMPS; minutes only where many share few core
 MASSES = {"H": 1.008, "O": 15.999, "C": 12.011, "Ar": 39.95}
 
 
+def with_libraries(**extra):
+    """The environment of a Python that loads LAMMPS as a library: MPI of the Python package, and what is set already."""
+    folders = [os.path.join(sys.prefix, "lib"), os.environ.get("LD_LIBRARY_PATH", "")]
+    return {**os.environ, "LD_LIBRARY_PATH": ":".join(x for x in folders if x), **extra}
+
+
 class Failed(Exception):
     """LAMMPS ended with an error; the text is its output."""
 

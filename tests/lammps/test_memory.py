@@ -77,7 +77,7 @@ def limit(folder, monkeypatch, kilobytes):
     monkeypatch.setattr(harness, "LMP", str(script))
 
 
-@pytest.mark.parametrize("ranks, n, kilobytes", [(1, 18, 400000), (2, 22, 600000)])
+@pytest.mark.parametrize("ranks, n, kilobytes", [(1, 18, 400000), (2, 22, 500000)])
 def test_refusal(tmp_path, monkeypatch, ranks, n, kilobytes):
     """What does not fit is refused before the first step, with the size that does; and that size runs."""
     limit(tmp_path, monkeypatch, kilobytes)

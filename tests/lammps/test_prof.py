@@ -15,7 +15,7 @@ import time
 import numpy as np
 import pytest
 
-from harness import BIN, CLEAR, LMP, MPIEXEC, PLUGIN, close, fails, launch, mlff, read_dump, water
+from harness import CLEAR, LMP, MPIEXEC, PLUGIN, close, fails, launch, mlff, read_dump, water, with_libraries
 
 ARGON = """
 units {units}
@@ -610,7 +610,7 @@ def test_leak_of_the_program(tmp_path):
     deck = f"plugin load {PLUGIN}\n" + argon("fix ext all external pf/callback 1 1\n" + prof("file r.json"), "")
     (tmp_path / "in.leak").write_text(deck)
     (tmp_path / "leak.py").write_text(LEAK)
-    environment = dict(os.environ, LD_LIBRARY_PATH=os.path.join(os.path.dirname(BIN), "lib"))
+    environment = with_libraries()
     for leaks, expected in ((1, "leak"), (0, "stable")):
         done = subprocess.run([sys.executable, "leak.py", str(leaks)], cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=300)
@@ -665,7 +665,7 @@ def test_comma_locale(zoo, tmp_path):
     (tmp_path / "in.comma").write_text(f"plugin load {PLUGIN}\n" + head)
     (tmp_path / "in.rest").write_text("fix prof" + tail)
     (tmp_path / "comma.py").write_text(COMMA)
-    environment = dict(os.environ, LD_LIBRARY_PATH=os.path.join(os.path.dirname(BIN), "lib"), **extra)
+    environment = with_libraries(**extra)
     done = subprocess.run([sys.executable, "comma.py", name], cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=300)
     output = done.stdout.decode("utf-8", "replace")

