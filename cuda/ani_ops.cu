@@ -8,6 +8,9 @@ mlff_status MLFF_CUDA(aev_setup_cuda)(mlff_backend *, mlff_aev *, const mlff_aev
                                       const int *use, mlff_error *);
 mlff_status MLFF_CUDA(aev_forward_cuda)(mlff_backend *, mlff_aev *, const mlff_aev_args *, mlff_error *);
 mlff_status MLFF_CUDA(aev_backward_cuda)(mlff_backend *, mlff_aev *, const mlff_aev_args *, mlff_error *);
+mlff_status MLFF_CUDA(ani_networks_setup_cuda)(mlff_backend *, mlff_ani_networks *, int n, const mlff_ani_network *,
+                                               mlff_error *);
+int MLFF_CUDA(ani_networks_cuda)(mlff_backend *, const mlff_ani_networks *, const mlff_ani_networks_args *);
 
 namespace { /* kernels and their arguments differ between element types */
 
@@ -166,4 +169,6 @@ void MLFF_CUDA(ani_ops_cuda)(mlff_ani_ops *ops)
   ops->collect = collect_cuda;
   ops->readout_many = readout_many_cuda;
   ops->sum = sum_cuda;
+  ops->networks_setup = MLFF_CUDA(ani_networks_setup_cuda);
+  ops->networks = MLFF_CUDA(ani_networks_cuda);
 }

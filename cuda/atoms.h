@@ -20,6 +20,11 @@ typedef struct linear_arrays {
   int n_in, n_out, act, accumulate;
 } linear_arrays;
 
+MLFF_DEVICE real celu_value(real v, real alpha, real *slope)
+{
+  return mlff_celu(v < 0 ? (real) 0 : v, v > 0 ? (real) 1 : real_exp(v / alpha), alpha, slope);
+}
+
 /* Twin: finish_vector of cpu/linear.c. Products that are put off have no SSP, which would take registers that they need. */
 template <int HAS_SSP> MLFF_DEVICE void finish_value(const linear_arrays &a, real v, int64_t row, int col)
 {
@@ -32,7 +37,7 @@ template <int HAS_SSP> MLFF_DEVICE void finish_value(const linear_arrays &a, rea
       slope = real_sigmoid(v);
       v = real_ssp(v);
     } else {
-      v = mlff_celu(v < 0 ? (real) 0 : v, v > 0 ? (real) 1 : real_exp(v / (real) a.alpha), (real) a.alpha, &slope);
+      v = celu_value(v, (real) a.alpha, &slope);
     }
     if (a.slope) a.slope[row * a.ld_slope + col] = slope;
   } else if (a.scale) {

@@ -21,7 +21,7 @@
 #else
 #define MLFF_SHARED(type, name, n) __shared__ type name[n]
 #define MLFF_SHARED_DYNAMIC(type, name)                \
-  extern __shared__ __align__(16) char name##_bytes[]; \
+  extern __shared__ __align__(32) char name##_bytes[]; \
   type *const name = (type *) name##_bytes
 #endif
 
@@ -36,7 +36,7 @@ static cudaError_t mlff_cuda_start(const char *name, int independent, void (*ker
                                    size_t shared, cudaStream_t stream, A... arguments)
 {
 #if MLFF_CUDASIM
-  const cudasim_launch_info info = {name, grid, block, shared, independent};
+  const cudasim_launch_info info = {name, grid, block, shared, independent, NULL};
   return cudasim_launch_kernel(info, stream, kernel, arguments...);
 #else
   (void) name;

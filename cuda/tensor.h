@@ -106,5 +106,18 @@ MLFF_DEVICE void tensor_store(const tensor_sum *sum, float *y, int ldy)
 #endif
 }
 
+/* y[c][r] = sum[r][c], otherwise as tensor_store. */
+MLFF_DEVICE void tensor_store_columns(const tensor_sum *sum, float *y, int ldy)
+{
+#if MLFF_TENSOR_CORES
+  nvcuda::wmma::store_matrix_sync(y, sum->of, (unsigned) ldy, nvcuda::wmma::mem_col_major);
+#else
+  for (int q = 0; q < TENSOR_SIZE * TENSOR_SIZE / WARP; q++) {
+    const int at = (int) threadIdx.x % WARP + WARP * q;
+    y[at % TENSOR_SIZE * ldy + at / TENSOR_SIZE] = sum->of[q];
+  }
+#endif
+}
+
 #endif
 #endif

@@ -181,7 +181,13 @@ enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cu
 enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal };
 enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
 enum { cudaEventRecordDefault = 0, cudaEventRecordExternal = 1 };
-enum cudaDeviceAttr { cudaDevAttrClockRate = 13, cudaDevAttrMultiProcessorCount = 16, cudaDevAttrMemoryClockRate = 36 };
+enum cudaDeviceAttr {
+  cudaDevAttrClockRate = 13,
+  cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrMemoryClockRate = 36,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
+};
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 struct cudaDeviceProp {
   char name[256];
   size_t totalGlobalMem, sharedMemPerBlock;
@@ -255,6 +261,13 @@ template <typename F> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attr
   return cudasim_attributes(attributes);
 }
 
+/* More than 48 kB of dynamic shared memory: those of the kernel's blocks must be asked for. */
+cudaError_t cudasim_set_attribute(const void *kernel, cudaFuncAttribute attribute, int value);
+template <typename F> cudaError_t cudaFuncSetAttribute(F *kernel, cudaFuncAttribute attribute, int value)
+{
+  return cudasim_set_attribute((const void *) kernel, attribute, value);
+}
+
 /* ---- launching ---- */
 
 /* One thread's run of a kernel with its arguments; how it is to be run. */
@@ -262,15 +275,17 @@ struct cudasim_launch_info {
   const char *name;
   dim3 grid, block;
   size_t shared;
-  int independent; /* no barrier, vote, shuffle or shared memory: threads one after the other */
+  int independent;    /* no barrier, vote, shuffle or shared memory: threads one after the other */
+  const void *kernel; /* set by cudasim_launch_kernel */
 };
 cudaError_t cudasim_launch(const cudasim_launch_info &info, cudaStream_t stream, const std::function<void()> &thread,
                            const void *const *arguments, const size_t *sizes, int n_arguments);
 
 /* kernel<<<grid, block, shared, stream>>>(arguments ...) */
 template <typename... P, typename... A>
-cudaError_t cudasim_launch_kernel(const cudasim_launch_info &info, cudaStream_t stream, void (*kernel)(P...), A... a)
+cudaError_t cudasim_launch_kernel(cudasim_launch_info info, cudaStream_t stream, void (*kernel)(P...), A... a)
 {
+  info.kernel = (const void *) kernel;
   const void *arguments[] = {&a..., nullptr};
   const size_t sizes[] = {sizeof(a)..., 0};
   return cudasim_launch(

@@ -44,6 +44,12 @@ struct settings {
 };
 extern settings state;
 
+/* Bytes of shared memory of a block: without asking for more, and with (those of sm_80, which later GPUs have too). */
+enum { DEFAULT_SHARED = 49152, MOST_SHARED = 166912 };
+/* shared.cpp. most_shared: what a launch of the kernel may have. forget_copies: of the last block. */
+size_t most_shared(const void *kernel);
+void forget_copies();
+
 /* Ends the program with a message that names the running kernel, block and thread. */
 [[noreturn]] void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

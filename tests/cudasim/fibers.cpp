@@ -23,7 +23,6 @@ namespace cudasim {
 enum {
   MAX_THREADS = 1024,
   MAX_WARPS = 32,
-  SHARED_BYTES = 49152,
   ZONE = 64,
   STACK_ROOM = CUDASIM_ASAN ? 1 << 18 : 1 << 16,
   STACK_BYTES = STACK_ROOM - 4096 /* above a page that cannot be touched */
@@ -73,7 +72,7 @@ struct shared_array {
   size_t offset, bytes;
 };
 static struct {
-  alignas(64) char bytes[SHARED_BYTES + 64 * ZONE];
+  alignas(64) char bytes[MOST_SHARED + 64 * ZONE];
   size_t used, total; /* used: with zones, total: without */
   std::vector<shared_array> arrays;
 } shared;
@@ -87,7 +86,8 @@ static void *take_shared(int key, size_t bytes)
   }
   const size_t room = (bytes + ZONE - 1) / ZONE * ZONE + ZONE;
   shared.total += bytes;
-  if (shared.total > SHARED_BYTES) die("%zu bytes of shared memory, %d are there", shared.total, (int) SHARED_BYTES);
+  const size_t most = block.info->shared > DEFAULT_SHARED ? block.info->shared : (size_t) DEFAULT_SHARED;
+  if (shared.total > most) die("%zu bytes of shared memory, %zu are there", shared.total, most);
   const size_t offset = shared.used;
   shared.used += room;
   shared.arrays.push_back({key, offset, bytes});
@@ -103,6 +103,7 @@ static void begin_shared()
   is_poisoned = true;
   shared.used = shared.total = 0;
   shared.arrays.clear();
+  forget_copies();
   if (block.info->shared) take_shared(-1, block.info->shared);
 }
 

@@ -4,6 +4,8 @@
 
 #include "launch.h"
 
+#include <cuda_pipeline_primitives.h>
+
 /* y[k] = 2 x[k] */
 __global__ void twice_kernel(const float *x, float *y, int n)
 {
@@ -70,6 +72,24 @@ __global__ void fresh_shared_kernel(float *y)
   y[threadIdx.x] = fresh[threadIdx.x];
   __syncthreads();
   fresh[threadIdx.x] = 1;
+}
+
+/* What shared memory holds of two groups of copies, x[t] and x[32 + t], y [4][32]: the first before it was waited for, both
+ * after waiting for the first, the second after waiting for it. */
+__global__ void async_copy_kernel(const float *x, float *y)
+{
+  MLFF_SHARED(float, copy, 64);
+  const int t = (int) threadIdx.x;
+  for (int group = 0; group < 2; group++) {
+    __pipeline_memcpy_async(copy + 32 * group + t, x + 32 * group + t, sizeof *x);
+    __pipeline_commit();
+  }
+  y[t] = copy[t];
+  __pipeline_wait_prior(1);
+  y[32 + t] = copy[t];
+  y[64 + t] = copy[32 + t];
+  __pipeline_wait_prior(0);
+  y[96 + t] = copy[32 + t];
 }
 
 /* ---- wrong ones ---- */
@@ -147,6 +167,16 @@ void launch_reverse(mlff_backend *b, const float *x, float *y, int n_blocks, int
 void launch_fresh_shared(mlff_backend *b, float *y)
 {
   MLFF_LAUNCH(b, fresh_shared_kernel, 2, 32, 0, y);
+}
+
+void launch_async_copy(mlff_backend *b, const float *x, float *y)
+{
+  MLFF_LAUNCH(b, async_copy_kernel, 2, 32, 0, x, y);
+}
+
+cudaError_t allow_reverse(int shared_bytes)
+{
+  return cudaFuncSetAttribute(reverse_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
 }
 
 void launch_wrong(mlff_backend *b, int which, float *y)

@@ -14,6 +14,9 @@ void launch_atomic(mlff_backend *b, int *counter, int *least, int *order, int n_
 void launch_warp_order(mlff_backend *b, int *order, int n_warps);
 void launch_reverse(mlff_backend *b, const float *x, float *y, int n_blocks, int n_threads, int shared_bytes);
 void launch_fresh_shared(mlff_backend *b, float *y);
+void launch_async_copy(mlff_backend *b, const float *x, float *y);
+/* Shared memory that launches of launch_reverse may have from now on. */
+cudaError_t allow_reverse(int shared_bytes);
 /* One that the simulator must stop; y has 32 floats. */
 void launch_wrong(mlff_backend *b, int which, float *y);
 

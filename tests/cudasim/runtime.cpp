@@ -196,7 +196,7 @@ cudaError_t cudasim_launch(const cudasim_launch_info &info, cudaStream_t stream,
   if (!n_threads || n_threads > 1024 || !info.grid.x || !info.grid.y || !info.grid.z || info.grid.x > 0x7fffffffu ||
       info.grid.y > 65535 || info.grid.z > 65535 || info.block.z > 64)
     return fail(cudaErrorInvalidConfiguration);
-  if (info.shared > 49152) return fail(cudaErrorInvalidValue);
+  if (info.shared > most_shared(info.kernel)) return fail(cudaErrorInvalidValue);
   size_t bytes = 0;
   for (int a = 0; a < n_arguments; a++) bytes += sizes[a];
   if (bytes > 4000) die("kernel %s: %zu bytes of arguments, 4096 at most", info.name, bytes);
@@ -392,7 +392,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *prop, int device)
   *prop = cudaDeviceProp{};
   std::snprintf(prop->name, sizeof prop->name, "simulated device");
   prop->totalGlobalMem = state.memory;
-  prop->sharedMemPerBlock = 49152;
+  prop->sharedMemPerBlock = DEFAULT_SHARED;
   prop->major = 9;
   prop->multiProcessorCount = 2;
   prop->pciBusID = 16 + device;
@@ -492,7 +492,10 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device)
 {
   if (device < 0 || device >= state.n_devices) return fail(cudaErrorInvalidDevice);
-  *value = attribute == cudaDevAttrMultiProcessorCount ? 2 : attribute == cudaDevAttrClockRate ? 1000000 : 2000000;
+  *value = attribute == cudaDevAttrMultiProcessorCount            ? 2
+           : attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? (int) MOST_SHARED
+           : attribute == cudaDevAttrClockRate                    ? 1000000
+                                                                  : 2000000;
   return cudaSuccess;
 }
 

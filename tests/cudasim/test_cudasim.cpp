@@ -97,6 +97,45 @@ START_TEST(barriers_and_shared_memory)
 }
 END_TEST
 
+START_TEST(copies_arrive_when_waited_for)
+{
+  mlff_backend *b = open_gpu();
+  const std::vector<float> x = numbers(64);
+  float *dx = on_device(x), *dy = on_device(std::vector<float>(128));
+  launch_async_copy(b, dx, dy);
+  check_ok(b);
+  const std::vector<float> got = to_host(dy, 128);
+  for (size_t t = 0; t < 32; t++) {
+    ck_assert(std::isnan(got[t]) && std::isnan(got[64 + t]));
+    ck_assert_float_eq(got[32 + t], x[t]);
+    ck_assert_float_eq(got[96 + t], x[32 + t]);
+  }
+  cudaFree(dx);
+  cudaFree(dy);
+  mlff_backend_close(b);
+}
+END_TEST
+
+START_TEST(much_shared_memory_is_asked_for)
+{
+  enum { BYTES = 60000, TOO_MUCH = 1 << 20 };
+  mlff_backend *b = open_gpu();
+  mlff_error error = {};
+  const std::vector<float> x = numbers(64);
+  float *dx = on_device(x), *dy = on_device(std::vector<float>(64));
+  ck_assert(allow_reverse(TOO_MUCH) != cudaSuccess);
+  ck_assert(allow_reverse(BYTES) == cudaSuccess);
+  launch_reverse(b, dx, dy, 1, 64, BYTES);
+  check_ok(b);
+  ck_assert_float_eq(to_host(dy, 64)[0], x[63]);
+  launch_reverse(b, dx, dy, 1, 64, BYTES + 4);
+  ck_assert(mlff_cuda_status(mlff_cuda_of(b), &error) == MLFF_E_DEVICE);
+  cudaFree(dx);
+  cudaFree(dy);
+  mlff_backend_close(b);
+}
+END_TEST
+
 START_TEST(shuffles_and_votes)
 {
   mlff_backend *b = open_gpu();
@@ -346,6 +385,8 @@ static Suite *make_suite(void)
   TCase *right = tcase_create("right");
   tcase_add_loop_test(right, blocks_and_threads_cover_everything, 0, 3);
   tcase_add_loop_test(right, barriers_and_shared_memory, 0, 3);
+  tcase_add_test(right, copies_arrive_when_waited_for);
+  tcase_add_test(right, much_shared_memory_is_asked_for);
   tcase_add_loop_test(right, shuffles_and_votes, 0, 3);
   tcase_add_test(right, atomics_and_the_order_of_blocks);
   tcase_add_test(right, the_order_of_warps);

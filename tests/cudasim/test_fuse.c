@@ -128,7 +128,7 @@ static void check_launches(const char *what, launches got, launches expected)
 START_TEST(fused_steps_have_the_same_bits)
 {
   static const launches fused[2][2] = {{{26, 15}, {26, 15}},
-                                       {{29, 18}, {39, 28}}}; /* painn, ani: at once, in batches */
+                                       {{23, 12}, {27, 16}}}; /* painn, ani: at once, in batches */
   static const launches plain[2] = {{56, 45}, {193, 182}};
   const char *precision = _i / 2 % 2 ? "fp64" : "fp32";
   scene s = make_scene(_i, precision, "off");
@@ -147,6 +147,39 @@ START_TEST(fused_steps_have_the_same_bits)
     free(a.numbers);
   }
   free(b.numbers);
+  free_scene(&s);
+}
+END_TEST
+
+/* Large systems and steps whose parts are timed take ANI's networks layer by layer, with the same bits. */
+START_TEST(ani_layers_have_the_same_bits)
+{
+  static const launches whole = {23, 12}, layers = {29, 18};
+  mlff_error error = {.code = MLFF_OK};
+  scene s = make_scene(1, "fp32", "off"), water = make_scene(1, "fp32", "off");
+  mlff_system_free(water.system);
+  test_atoms_free(&water.atoms);
+  water.atoms = test_water_box(2, 11); /* 24 atoms, none of them carbon, eight members */
+  test_atoms_species(&water.atoms, hco, 3);
+  water.system = test_system(&water.atoms, mlff_model_info(water.on)->cutoff);
+  check_launches("few atoms", count_both(s.on, mlff_system_graph(s.system)), whole);
+  check_launches("many atoms", count_both(water.on, mlff_system_graph(water.system)), layers);
+  test_ok(mlff_spans_start(s.on, 0, &error), error);
+  ck_assert_int_eq(count_launches(s.on, mlff_system_graph(s.system)), layers.settled);
+  for (const scene *of = &s; of; of = of == &s ? &water : NULL) {
+    answer a = evaluate(of->on, mlff_system_graph(of->system), 1),
+           b = evaluate(of->off, mlff_system_graph(of->system), 1);
+    ck_assert_int_eq(memcmp(a.numbers, b.numbers, a.n * sizeof *a.numbers), 0);
+    free(a.numbers);
+    free(b.numbers);
+  }
+  mlff_spans_stop(s.on);
+  check_launches("few atoms", count_both(s.on, mlff_system_graph(s.system)), (launches){12, 12});
+  mlff_model_close(water.on);
+  mlff_model_close(water.off);
+  mlff_system_free(water.system);
+  test_atoms_free(&water.atoms);
+  test_model_free(&water.file);
   free_scene(&s);
 }
 END_TEST
@@ -343,6 +376,7 @@ static Suite *make_suite(void)
   TCase *tcase = tcase_create("all");
   tcase_set_timeout(tcase, 300);
   tcase_add_loop_test(tcase, fused_steps_have_the_same_bits, 0, N_CASES);
+  tcase_add_test(tcase, ani_layers_have_the_same_bits);
   tcase_add_test(tcase, fuse_is_on_or_off);
   tcase_add_loop_test(tcase, mixed_keeps_the_promise, 0, N_SHIPPED);
   tcase_add_loop_test(tcase, mixed_takes_less_memory, 0, N_SIZED);

@@ -30,6 +30,7 @@ typedef struct ani_net {
   ani_element *elements;                     /* [n_elements] */
   double alpha;                              /* of CELU */
   mlff_aev aev;
+  mlff_ani_networks networks;   /* those in use: all members of an element, then of the next one */
   mlff_aev_constants constants; /* its pointers are borrowed from the file and only valid while creating */
   int n_columns_file, n_layers_max;
   int32_t *columns; /* [aev.n_columns] column of the file's AEV */
@@ -55,6 +56,9 @@ static inline int64_t ani_pad(int64_t n)
 mlff_status ani_create(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use, void **out,
                        mlff_error *error);
 void ani_destroy(void *network);
+
+/* Prepares the networks for being done whole, where the backend can: ani_many.c. */
+mlff_status ani_setup_networks(ani_net *net, mlff_error *error);
 
 /* Energies of rows and gradients of edges with all networks at once: ani_many.c. The atoms are in order, and what does not
  * depend on the batch is reserved. */

@@ -211,6 +211,7 @@ void ani_destroy(void *network)
                             &net->row_energy, &net->node_energy, &net->member_energy, &net->edge_grad};
   for (size_t k = 0; k < sizeof bufs / sizeof bufs[0]; k++) mlff_buf_release(backend, bufs[k]);
   mlff_aev_release(backend, &net->aev);
+  mlff_ani_networks_release(backend, &net->networks);
   free(net->use);
   free(net->elements);
   free(net->columns);
@@ -253,7 +254,7 @@ static mlff_status build(ani_net *net, const mlff_modelfile *file, const mlff_sp
   map_columns(net);
   for (int e = 0; e < net->n_elements; e++) MLFF_TRY(load_element(net, file, e, member_used, error));
   choose_widths(net);
-  return MLFF_OK;
+  return ani_setup_networks(net, error);
 }
 
 mlff_status ani_create(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use, void **out,

@@ -1,11 +1,13 @@
-/* ani_many.c: the networks of all elements and members of ANI at once, layer by layer, for backends that are kept busy by
- * many products at a time (backend->fuses); ani.c takes one after another. Every number comes from the same products and
- * sums in the same order, so the bits are the same.
+/* ani_many.c: the networks of all elements and members of ANI at once, for backends that are kept busy by many products at a
+ * time (backend->fuses): of few rows whole networks, where the backend does that, else layer by layer. ani.c takes one
+ * after another. Every number comes from the same products and sums in the same order, so the bits are the same.
  *
  * A batch is a range of rows, which are atoms ordered by element. Activations are [n_members][rows of the batch][ld] with
  * one ld for all elements.
  */
 #include "ani.h"
+
+#include <stdlib.h>
 
 enum { MOST = 32 }; /* products handed over at a time */
 
@@ -28,6 +30,65 @@ static int64_t rows_of(const batch *b, int e, int64_t *begin)
 static void *row_of(const batch *b, const mlff_buf *buf, int m, int64_t row, int64_t ld)
 {
   return mlff_at(b->net->backend, buf->data, (m * b->n + row) * ld);
+}
+
+/* ---- whole networks -------------------------------------------------------------------------------------------------- */
+
+static mlff_ani_network network_of(const ani_element *e, int member)
+{
+  const ani_network *from = &e->members[member];
+  mlff_ani_network network = {.n_hidden = e->n_layers - 1,
+                              .readout = from->readout.data,
+                              .readout_bias = from->readout_bias};
+  for (int l = 0; l < network.n_hidden; l++) {
+    network.forward[l] = &from->layers[l].forward;
+    network.backward[l] = &from->layers[l].backward;
+  }
+  return network;
+}
+
+mlff_status ani_setup_networks(ani_net *net, mlff_error *error)
+{
+  mlff_backend *backend = net->backend;
+  if (!backend->ops->ani.networks_setup || net->n_layers_max - 1 > MLFF_ANI_MOST_HIDDEN) return MLFF_OK;
+  mlff_ani_network *networks = malloc(((size_t) net->n_elements * (size_t) net->n_members + 1) * sizeof *networks);
+  if (!networks) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for %d ANI networks", net->n_members);
+  int n = 0;
+  for (int e = 0; e < net->n_elements; e++)
+    for (int m = 0; net->use[e] && m < net->n_members; m++) networks[n++] = network_of(&net->elements[e], m);
+  const mlff_status status = backend->ops->ani.networks_setup(backend, &net->networks, n, networks, error);
+  free(networks);
+  return status;
+}
+
+/* 1 and 2 below and their reverse for all networks of the batch; 0: not done. */
+static int evaluate_whole(const batch *b)
+{
+  const ani_net *net = b->net;
+  mlff_backend *backend = net->backend;
+  mlff_ani_rows groups[MLFF_ANI_MOST_GROUPS];
+  int n_groups = 0, network = b->member_begin;
+  if (!net->networks.n || !backend->ops->ani.networks) return 0;
+  for (int e = 0; e < net->n_elements; e++) {
+    int64_t row;
+    const int64_t n = rows_of(b, e, &row);
+    if (n && n_groups == MLFF_ANI_MOST_GROUPS) return 0;
+    if (n) groups[n_groups++] = (mlff_ani_rows){.row = row, .n_rows = n, .network = network};
+    network += net->use[e] ? net->n_members : 0;
+  }
+  void *energy = mlff_at(backend, net->row_energy.data, b->member_begin * net->n_rows + b->first);
+  return backend->ops->ani.networks(backend, &net->networks,
+                                    &(mlff_ani_networks_args){.n_groups = n_groups,
+                                                              .n_members = b->n_members,
+                                                              .groups = groups,
+                                                              .n_rows = b->n,
+                                                              .ld = net->ld_aev,
+                                                              .ld_energy = net->n_rows,
+                                                              .alpha = net->alpha,
+                                                              .factor = 1.0 / b->n_members,
+                                                              .aevs = net->aevs.data,
+                                                              .energy = energy,
+                                                              .grads = net->member_grads.data});
 }
 
 /* ---- products -------------------------------------------------------------------------------------------------------- */
@@ -134,6 +195,19 @@ static void backward(const batch *b, int l)
   hand_over(b, &p);
 }
 
+static mlff_status evaluate_layers(ani_net *net, const batch *b, mlff_error *error)
+{
+  const size_t n = (size_t) (b->n * b->n_members) * net->backend->real_size;
+  for (int l = 0; l + 1 < net->n_layers_max; l++) {
+    MLFF_TRY(mlff_buf_reserve(net->backend, &net->hidden[l], n * (size_t) net->ld[l], error));
+    MLFF_TRY(mlff_buf_reserve(net->backend, &net->slope[l], n * (size_t) net->ld[l], error));
+  }
+  for (int l = 0; l + 1 < net->n_layers_max; l++) forward(b, l);
+  read_out(b);
+  for (int l = net->n_layers_max - 2; l >= 0; l--) backward(b, l);
+  return MLFF_OK;
+}
+
 /* ---- all rows -------------------------------------------------------------------------------------------------------- */
 
 /* The descriptor's kernels want thousands of rows, and the activations of a batch are those of all members. */
@@ -146,10 +220,6 @@ static int64_t batch_rows(const ani_net *net)
 static mlff_status reserve(ani_net *net, mlff_error *error)
 {
   const size_t n = (size_t) batch_rows(net) * net->backend->real_size, n_members = (size_t) net->n_members;
-  for (int l = 0; l + 1 < net->n_layers_max; l++) {
-    MLFF_TRY(mlff_buf_reserve(net->backend, &net->hidden[l], n * n_members * (size_t) net->ld[l], error));
-    MLFF_TRY(mlff_buf_reserve(net->backend, &net->slope[l], n * n_members * (size_t) net->ld[l], error));
-  }
   MLFF_TRY(mlff_buf_reserve(net->backend, &net->member_grads, n * n_members * (size_t) net->ld_aev, error));
   MLFF_TRY(mlff_buf_reserve(net->backend, &net->aevs, n * (size_t) net->ld_aev, error));
   return mlff_buf_reserve(net->backend, &net->aev_grads, n * (size_t) net->ld_aev, error);
@@ -164,9 +234,7 @@ static mlff_status evaluate_batch(ani_net *net, const mlff_edges *edges, const b
                         .rows = net->aevs.data,
                         .ld = net->ld_aev};
   MLFF_TRY(ops->aev_forward(net->backend, &net->aev, &args, error));
-  for (int l = 0; l + 1 < net->n_layers_max; l++) forward(b, l);
-  read_out(b);
-  for (int l = net->n_layers_max - 2; l >= 0; l--) backward(b, l);
+  if (!evaluate_whole(b)) MLFF_TRY(evaluate_layers(net, b, error));
   ops->sum(net->backend, &(mlff_ani_sum_args){.n_members = b->n_members,
                                               .n_rows = b->n,
                                               .n_columns = net->aev.n_columns,

@@ -16,6 +16,7 @@
 #include "backend.h"
 
 struct mlff_edges;
+struct mlff_linear;
 
 /* What an AEV is made of; all in A, A^-2 and radian. zeta >= 1 (below that forces are not continuous). */
 typedef struct mlff_aev_constants {
@@ -89,6 +90,47 @@ typedef struct mlff_ani_collect_args {
   void *node, *member;
 } mlff_ani_collect_args;
 
+enum { MLFF_ANI_MOST_HIDDEN = 4, MLFF_ANI_MOST_GROUPS = 32 };
+
+/* A whole network: hidden layers with CELU between AEV and readout. At most MLFF_ANI_MOST_HIDDEN of them.
+ *   forward, backward  packed matrices of the hidden layers, and transposed
+ *   readout            real [width of the last hidden layer], on the backend */
+typedef struct mlff_ani_network {
+  int n_hidden;
+  const struct mlff_linear *forward[MLFF_ANI_MOST_HIDDEN], *backward[MLFF_ANI_MOST_HIDDEN];
+  const void *readout;
+  double readout_bias;
+} mlff_ani_network;
+
+/* The networks of a model as a backend likes them. Zero-initialise; made by networks_setup, released by
+ * mlff_ani_networks_release; the matrices stay where they were. */
+typedef struct mlff_ani_networks {
+  int n;
+  int reals_per_row; /* of intermediate results, in the largest network; 0: cannot be done whole */
+  int most_shared;   /* bytes of fast memory that a part of the GPU has */
+  mlff_buf table;
+} mlff_ani_networks;
+
+/* Rows row .. row + n_rows, which belong to networks network .. network + n_members. */
+typedef struct mlff_ani_rows {
+  int64_t row, n_rows;
+  int network;
+} mlff_ani_rows;
+
+/* What all networks of some groups of rows do, from AEVs to gradients: hidden layers, readout, and all of it backward, with
+ * the numbers of linear, readout and linear one after another.
+ *   aevs    real [n_rows][ld]
+ *   energy  real [n_members][ld_energy]   = of the rows of the groups
+ *   grads   real [n_members][n_rows][ld]  = d(energy)/dAEV times factor */
+typedef struct mlff_ani_networks_args {
+  int n_groups, n_members;
+  const mlff_ani_rows *groups;
+  int64_t n_rows, ld, ld_energy;
+  double alpha, factor; /* alpha: of CELU */
+  const void *aevs;
+  void *energy, *grads;
+} mlff_ani_networks_args;
+
 typedef struct mlff_ani_ops {
   int64_t block; /* rows of AEVs and activations to have at a time: few stay in cache, many fill a GPU */
   /* use: host, [n_species], non-zero = in use. Also called again to change what is in use. */
@@ -103,6 +145,10 @@ typedef struct mlff_ani_ops {
   /* Where backend->fuses can be set: n readouts at once, and sums of what networks left apart. */
   void (*readout_many)(mlff_backend *, int n, const mlff_ani_readout_args *);
   void (*sum)(mlff_backend *, const mlff_ani_sum_args *);
+  /* Where few rows are done faster by whole networks than layer by layer; NULL elsewhere. networks_setup: at load.
+   * networks: 1 when it was done, 0 when these rows and networks are to be done layer by layer, and nothing was done. */
+  mlff_status (*networks_setup)(mlff_backend *, mlff_ani_networks *, int n, const mlff_ani_network *, mlff_error *);
+  int (*networks)(mlff_backend *, const mlff_ani_networks *, const mlff_ani_networks_args *);
 } mlff_ani_ops;
 
 static inline void mlff_aev_release(mlff_backend *backend, mlff_aev *aev)
@@ -110,6 +156,11 @@ static inline void mlff_aev_release(mlff_backend *backend, mlff_aev *aev)
   mlff_buf_release(backend, &aev->compact);
   mlff_buf_release(backend, &aev->tables);
   mlff_buf_release(backend, &aev->scratch);
+}
+
+static inline void mlff_ani_networks_release(mlff_backend *backend, mlff_ani_networks *networks)
+{
+  mlff_buf_release(backend, &networks->table);
 }
 
 #endif

@@ -270,6 +270,7 @@ static void fill_timed(mlff_spans *spans)
   ops->linear_many = timed_linear_many;
   ops->atoms_begin = NULL; /* what is timed is not put off */
   ops->atoms_end = NULL;
+  ops->ani.networks = NULL; /* forward and backward are parts of their own */
   ops->ani.readout_many = timed_readout_many;
   ops->edges = timed_edges;
   ops->forces = timed_forces;
