@@ -4,7 +4,6 @@
 #include "cudasim_impl.h"
 
 #include <map>
-#include <vector>
 
 namespace cudasim {
 
@@ -14,28 +13,28 @@ struct async_copy {
   size_t bytes, group;
 };
 
-/* Of one thread: copies that are under way, and how many groups were committed. */
+/* Of one thread: copies that are under way, in a ring, and how many groups were committed. */
+enum { MOST_COPIES = 64, MOST_THREADS = 1024 };
 struct pipeline {
-  std::vector<async_copy> copies;
-  size_t n_groups;
+  async_copy copies[MOST_COPIES];
+  size_t n_begun, n_done, n_groups;
 };
 
-static std::vector<pipeline> pipelines;
-static bool is_used;
+static pipeline pipelines[MOST_THREADS];
+static size_t n_used; /* of them by the running block */
 
 static pipeline &own()
 {
   const dim3 &t = cudasim_here.threadIdx, &d = cudasim_here.blockDim;
   const size_t k = t.x + (size_t) d.x * (t.y + (size_t) d.y * t.z);
-  if (pipelines.size() <= k) pipelines.resize(k + 1);
-  is_used = true;
+  if (n_used <= k) n_used = k + 1;
   return pipelines[k];
 }
 
 void forget_copies()
 {
-  if (is_used) pipelines.clear();
-  is_used = false;
+  for (size_t k = 0; k < n_used; k++) pipelines[k].n_begun = pipelines[k].n_done = pipelines[k].n_groups = 0;
+  n_used = 0;
 }
 
 /* Bytes that kernels have asked for. */
@@ -65,7 +64,8 @@ void __pipeline_memcpy_async(void *shared, const void *global, size_t bytes)
   if ((uintptr_t) shared % bytes || (uintptr_t) global % bytes)
     die("__pipeline_memcpy_async of %zu bytes from %p to %p, which are not aligned to that", bytes, global, shared);
   pipeline &p = own();
-  p.copies.push_back({shared, global, bytes, p.n_groups});
+  if (p.n_begun - p.n_done == MOST_COPIES) die("more than %d copies of a thread are under way", (int) MOST_COPIES);
+  p.copies[p.n_begun++ % MOST_COPIES] = {shared, global, bytes, p.n_groups};
 }
 
 void __pipeline_commit()
@@ -76,10 +76,8 @@ void __pipeline_commit()
 void __pipeline_wait_prior(size_t n)
 {
   pipeline &p = own();
-  size_t n_done = 0;
-  while (n_done < p.copies.size() && p.copies[n_done].group + n < p.n_groups) {
-    const async_copy &c = p.copies[n_done++];
+  while (p.n_done < p.n_begun && p.copies[p.n_done % MOST_COPIES].group + n < p.n_groups) {
+    const async_copy &c = p.copies[p.n_done++ % MOST_COPIES];
     std::memcpy(c.to, c.from, c.bytes);
   }
-  p.copies.erase(p.copies.begin(), p.copies.begin() + (std::ptrdiff_t) n_done);
 }
