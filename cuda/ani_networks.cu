@@ -229,8 +229,8 @@ template <int ROWS> struct plain_sums {
 };
 
 #if !MLFF_REAL_IS_DOUBLE
-/* The same with x and w rounded to TF32: a warp's sums of 16 rows by 32 columns on tensor cores, in steps of TENSOR_DEPTH
- * as in linear_mixed_kernel. */
+/* The same with x and w as sums of two numbers of TF32: a warp's sums of 16 rows by 32 columns on tensor cores, in steps of
+ * TENSOR_DEPTH as in linear_mixed_kernel. */
 struct tensor_sums {
   enum { ROWS = TENSOR_SIZE };
   tensor_sum low, high; /* columns 0-15 and 16-31 */
@@ -248,9 +248,9 @@ struct tensor_sums {
   __device__ __forceinline__ void add(const real *x_tile, const real *w_tile, int, int n_left)
   {
     for (int k = 0; k < TILE_DEPTH; k += TENSOR_DEPTH) {
-      if (col < n_left) tensor_add<1>(&low, x_tile + k * ROWS, ROWS, w_tile + k * TILE_LD + col, TILE_LD);
+      if (col < n_left) tensor_add(&low, x_tile + k * ROWS, ROWS, w_tile + k * TILE_LD + col, TILE_LD);
       if (col + TENSOR_SIZE < n_left)
-        tensor_add<1>(&high, x_tile + k * ROWS, ROWS, w_tile + k * TILE_LD + col + TENSOR_SIZE, TILE_LD);
+        tensor_add(&high, x_tile + k * ROWS, ROWS, w_tile + k * TILE_LD + col + TENSOR_SIZE, TILE_LD);
     }
   }
 
@@ -469,7 +469,7 @@ int MLFF_CUDA(ani_networks_cuda)(mlff_backend *backend, const mlff_ani_networks 
     n_blocks_of_8 += (rows->n_rows + 7) / 8 * args->n_members;
     most_rows = rows->n_rows > most_rows ? rows->n_rows : most_rows;
   }
-  if (n_rows > (int64_t) ROWS_PER_SM * n_multiprocessors || backend->splits) return 0; /* splits: of layers alone */
+  if (n_rows > (int64_t) ROWS_PER_SM * n_multiprocessors) return 0;
   const int rows = choose_rows(backend, networks, n_blocks_of_8, n_multiprocessors);
   if (!rows) return 0;
   a.n_rows = args->n_rows;

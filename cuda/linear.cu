@@ -121,10 +121,10 @@ static_assert(LINEAR_THREADS / WARP * TENSOR_SIZE == TILE_COLS && TILE_ROWS == 2
               "a warp owns 16 columns");
 static_assert(TILE_DEPTH % TENSOR_DEPTH == 0, "whole steps");
 
-/* The same with x and w rounded to TF32, in one or two PARTS, on tensor cores; bias, activation and everything behind in
- * float. Grid and tiles as in linear_kernel; a warp owns 16 columns of the tile as two sums of 16 x 16. Shared memory: both tiles, and
+/* The same on tensor cores, x and w being sums of two numbers of TF32; bias, activation and everything behind in float. Grid
+ * and tiles as in linear_kernel; a warp owns 16 columns of the tile as two sums of 16 x 16. Shared memory: both tiles, and
  * the tile of y on its way from the sums to the threads. Twin: linear_cpu; deterministic. */
-template <int N, int PARTS> __global__ void __launch_bounds__(LINEAR_THREADS) linear_mixed_kernel(linear_group<N> group)
+template <int N> __global__ void __launch_bounds__(LINEAR_THREADS) linear_mixed_kernel(linear_group<N> group)
 {
   MLFF_SHARED(float4, x_shared, TILE_DEPTH * X_LD / 4);
   MLFF_SHARED(float4, w_shared, TILE_DEPTH * W_LD / 4);
@@ -141,9 +141,9 @@ template <int N, int PARTS> __global__ void __launch_bounds__(LINEAR_THREADS) li
     load_tiles(a, row0, col0, k0, x_tile, X_LD, w_tile, W_LD);
     __syncthreads();
     for (int k = 0; k < TILE_DEPTH; k += TENSOR_DEPTH) {
-      tensor_add<PARTS>(&low, x_tile + k * X_LD, X_LD, w_tile + k * W_LD + my_col, W_LD);
+      tensor_add(&low, x_tile + k * X_LD, X_LD, w_tile + k * W_LD + my_col, W_LD);
       if (row0 + TENSOR_SIZE < a.n_rows)
-        tensor_add<PARTS>(&high, x_tile + k * X_LD + TENSOR_SIZE, X_LD, w_tile + k * W_LD + my_col, W_LD);
+        tensor_add(&high, x_tile + k * X_LD + TENSOR_SIZE, X_LD, w_tile + k * W_LD + my_col, W_LD);
     }
     __syncthreads();
   }
@@ -254,21 +254,17 @@ void MLFF_CUDA(linear_many_cuda)(mlff_backend *backend, int n, const mlff_linear
 }
 
 #if !MLFF_REAL_IS_DOUBLE
-/* By mlff_backend.splits. */
-static const linear_kernels mixed[2] = {{"linear_mixed_kernel", linear_mixed_kernel<1, 1>,
-                                         linear_mixed_kernel<MANY, 1>},
-                                        {"linear_mixed_kernel", linear_mixed_kernel<1, 2>,
-                                         linear_mixed_kernel<MANY, 2>}};
+static const linear_kernels mixed = {"linear_mixed_kernel", linear_mixed_kernel<1>, linear_mixed_kernel<MANY>};
 
 static void linear_mixed_cuda(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *args)
 {
-  start_one(backend, mixed[backend->splits], linear, args);
+  start_one(backend, mixed, linear, args);
 }
 
 static void linear_many_mixed_cuda(mlff_backend *backend, int n, const mlff_linear *const *linears,
                                    const mlff_linear_args *args)
 {
-  start_many(backend, mixed[backend->splits], n, linears, args);
+  start_many(backend, mixed, n, linears, args);
 }
 
 /* Arrays that one step of an atom leaves to the next are those of a block of atoms, also in large systems: more launches, less

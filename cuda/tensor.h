@@ -1,6 +1,6 @@
-/* tensor.h: products of matrices on tensor cores, for `precision mixed`: inputs rounded to TF32 (10 bits of mantissa, the
- * exponents of float), or taken as the sum of two such numbers, its rounding and that of what is left; sums in float. The
- * only place that knows of tensor cores; where there are none, and on the simulated device, the same numbers are rounded
+/* tensor.h: products of matrices on tensor cores, for `precision mixed`: inputs taken as the sum of two numbers of TF32
+ * (10 bits of mantissa, the exponents of float), the rounding of a number and that of what is left; sums in float. The only
+ * place that knows of tensor cores; where there are none, and on the simulated device, the same numbers are rounded
  * and summed one by one.
  */
 #ifndef MLFF_CUDA_TENSOR_H
@@ -48,23 +48,23 @@ MLFF_DEVICE float tensor_round(float x)
   return x;
 }
 
-/* x = its rounding; of two parts, rest = the rounding of what is left. */
-template <int PARTS> MLFF_DEVICE void tensor_split(float *x, float *rest)
+/* x = its rounding, rest = the rounding of what is left. */
+MLFF_DEVICE void tensor_split(float *x, float *rest)
 {
 #if MLFF_TENSOR_CORES
   const float high = nvcuda::wmma::__float_to_tf32(*x);
-  if (PARTS == 2) *rest = nvcuda::wmma::__float_to_tf32(*x - high);
+  *rest = nvcuda::wmma::__float_to_tf32(*x - high);
 #else
   const float high = tensor_round(*x);
-  if (PARTS == 2) *rest = tensor_round(*x - high);
+  *rest = tensor_round(*x - high);
 #endif
   *x = high;
 }
 
-/* sum[r][c] += sum_k x[k][r] w[k][c],  k < TENSOR_DEPTH; with two parts to a number the sum of three products, without that
- * of the rests, which is below rounding. All lanes of a warp call it. x [TENSOR_DEPTH][ldx] and
+/* sum[r][c] += sum_k x[k][r] w[k][c],  k < TENSOR_DEPTH, as the sum of three products, without that of the rests, which is
+ * below rounding. All lanes of a warp call it. x [TENSOR_DEPTH][ldx] and
  * w [TENSOR_DEPTH][ldw] are in shared memory, aligned to 32 bytes; ldx and ldw are multiples of 4. */
-template <int PARTS> MLFF_DEVICE void tensor_add(tensor_sum *sum, const float *x, int ldx, const float *w, int ldw)
+MLFF_DEVICE void tensor_add(tensor_sum *sum, const float *x, int ldx, const float *w, int ldw)
 {
 #if MLFF_TENSOR_CORES
   using namespace nvcuda;
@@ -72,21 +72,19 @@ template <int PARTS> MLFF_DEVICE void tensor_add(tensor_sum *sum, const float *x
   wmma::fragment<wmma::matrix_b, TENSOR_SIZE, TENSOR_SIZE, TENSOR_DEPTH, wmma::precision::tf32, wmma::row_major> b, rb;
   wmma::load_matrix_sync(a, x, (unsigned) ldx);
   wmma::load_matrix_sync(b, w, (unsigned) ldw);
-  for (int q = 0; q < a.num_elements; q++) tensor_split<PARTS>(&a.x[q], &ra.x[q]);
-  for (int q = 0; q < b.num_elements; q++) tensor_split<PARTS>(&b.x[q], &rb.x[q]);
-  if (PARTS == 2) {
-    wmma::mma_sync(sum->of, ra, b, sum->of);
-    wmma::mma_sync(sum->of, a, rb, sum->of);
-  }
+  for (int q = 0; q < a.num_elements; q++) tensor_split(&a.x[q], &ra.x[q]);
+  for (int q = 0; q < b.num_elements; q++) tensor_split(&b.x[q], &rb.x[q]);
+  wmma::mma_sync(sum->of, ra, b, sum->of);
+  wmma::mma_sync(sum->of, a, rb, sum->of);
   wmma::mma_sync(sum->of, a, b, sum->of);
 #else
   for (int q = 0; q < TENSOR_SIZE * TENSOR_SIZE / WARP; q++) {
     const int at = (int) threadIdx.x % WARP + WARP * q, row = at / TENSOR_SIZE, col = at % TENSOR_SIZE;
     for (int k = 0; k < TENSOR_DEPTH; k++) {
-      float a = x[k * ldx + row], b = w[k * ldw + col], ra = 0, rb = 0;
-      tensor_split<PARTS>(&a, &ra);
-      tensor_split<PARTS>(&b, &rb);
-      if (PARTS == 2) sum->of[q] += ra * b + a * rb;
+      float a = x[k * ldx + row], b = w[k * ldw + col], ra, rb;
+      tensor_split(&a, &ra);
+      tensor_split(&b, &rb);
+      sum->of[q] += ra * b + a * rb;
       sum->of[q] += a * b;
     }
   }

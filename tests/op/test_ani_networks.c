@@ -250,7 +250,7 @@ static mlff_backend *open_it(const char *device, const char *precision)
 static const struct {
   const char *precision;
   double tolerance; /* against cpu64, of numbers up to 7: some roundings of each layer */
-} ways[] = {{"fp32", 8e-6}, {"fp64", 2e-14}, {"mixed", 6e-3}};
+} ways[] = {{"fp32", 8e-6}, {"fp64", 2e-14}, {"mixed", 8e-6}};
 enum { N_WAYS = sizeof ways / sizeof *ways };
 
 START_TEST(networks_are_their_layers)
@@ -299,8 +299,6 @@ START_TEST(many_rows_and_wide_networks_are_left)
   mlff_backend *gpu = open_it("cuda", ways[_i].precision);
   check_left(gpu, &narrow, 1000000);
   check_left(gpu, &wide, 3);
-  gpu->splits = 1; /* products of sums of two numbers */
-  check_left(gpu, &narrow, 3);
   mlff_backend_close(gpu);
 }
 END_TEST

@@ -1,4 +1,4 @@
-/* mixed.h: how far `precision mixed` of the CPU is from fp32, on every kernel path that can be run here. */
+/* mixed.h: how far `precision mixed` is from fp32, and the kernel paths of the CPU that can be run here. */
 #ifndef MLFF_TEST_MIXED_H
 #define MLFF_TEST_MIXED_H
 
@@ -18,7 +18,7 @@ typedef struct mixed_errors {
 
 mixed_errors compare_with_single(mlff_model *mixed, mlff_model *single, const test_atoms *atoms, int n);
 
-/* Holds what docs/pair_mlff.md promises, 1e-4 for both, and that products are not those of fp32; prints the errors. */
+/* Holds what docs/pair_mlff.md and docs/gpu.md promise, 1e-4 for both, and that products are not those of fp32; prints the errors. */
 void mixed_is_near_single(const char *name, mlff_model *mixed, mlff_model *single, const test_atoms *atoms, int n);
 
 #endif

@@ -284,8 +284,6 @@ static mlff_status read_all(loader *in)
 mlff_status orb_create(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use, void **net,
                        mlff_error *error)
 {
-  /* one rounded number in place of each moves energies by meV per atom, also with the 10 bits of TF32 */
-  if (!strcmp(backend->precision, "mixed")) backend->splits = 1;
   loader in = {.file = file, .use = use, .n_elements = mlff_modelfile_get_head(file)->n_elements, .error = error};
   if (!(in.net = calloc(1, sizeof *in.net))) return out_of_memory(&in);
   in.net->backend = backend;

@@ -36,7 +36,7 @@ struct mlff_backend {
   size_t *forecast;     /* not NULL: nothing is allocated or computed, bytes that would be allocated are added here */
   unsigned n_forecasts; /* number of the forecast in progress, or of the last one */
   const mlff_ops *dry;  /* operations for forecasts, which only reserve; NULL where the plain ones know of `forecast` */
-  int splits;           /* precision mixed: numbers in products are sums of two; on GPUs set by architectures */
+  int splits;           /* precision mixed of the CPU: matrices are packed as sums of two bf16; 0 in tests, one */
   int number;           /* of the GPU; -1 on the CPU */
   char device_id[24];   /* of the GPU, whatever its number: its PCI address; empty on the CPU */
   char kernels_text[16]; /* kernels, where it is made at run time */
