@@ -156,6 +156,33 @@ START_TEST(linear_matches_plain_loops)
 }
 END_TEST
 
+/* 4096 times 0.7 in every output: one sum in float, which grows to 2867, is off by 4e-5 of it; of parts of 64, by 1e-6. */
+START_TEST(long_sums_keep_their_digits)
+{
+  enum { ROWS = 7, IN = 4096, OUT = 70 };
+  mlff_backend *backend = open_backend(_i);
+  if (!backend) return;
+  mlff_error error = {0};
+  mlff_linear linear = {0};
+  double *weight = malloc(IN * OUT * sizeof *weight), *x = malloc(ROWS * IN * sizeof *x);
+  for (int k = 0; k < IN * OUT; k++) weight[k] = (double) 0.7F;
+  for (int k = 0; k < ROWS * IN; k++) x[k] = 1.0;
+  test_ok(backend->ops->linear_pack(backend, &linear, weight, NULL, OUT, IN, 0, &error), error);
+  mlff_buf dev_x = reals_to_backend(backend, x, ROWS * IN), dev_y = reals_to_backend(backend, x, ROWS * OUT);
+  backend->ops->linear(backend, &linear,
+                       &(mlff_linear_args){.n_rows = ROWS, .x = dev_x.data, .ldx = IN, .y = dev_y.data, .ldy = OUT});
+  double *y = reals_from_backend(backend, dev_y.data, ROWS * OUT);
+  for (int k = 0; k < ROWS * OUT; k++) near_one(y[k], IN * (double) 0.7F, 2e-6 * IN);
+  mlff_linear_release(backend, &linear);
+  mlff_buf_release(backend, &dev_x);
+  mlff_buf_release(backend, &dev_y);
+  free(weight);
+  free(x);
+  free(y);
+  mlff_backend_close(backend);
+}
+END_TEST
+
 /* y = x w of one number each. */
 static double one_product(mlff_backend *backend, double x, double w)
 {
@@ -482,6 +509,7 @@ static Suite *make_suite(void)
   Suite *suite = suite_create("linear");
   TCase *tcase = tcase_create("all");
   tcase_add_loop_test(tcase, linear_matches_plain_loops, 0, n_backends());
+  tcase_add_loop_test(tcase, long_sums_keep_their_digits, 0, N_CPU_BACKENDS);
   tcase_add_loop_test(tcase, activations_have_limits, 0, n_backends());
   if (N_CPU_BACKENDS) {
     tcase_add_loop_test(tcase, linear_in_bf16, 0, N_MIXED);

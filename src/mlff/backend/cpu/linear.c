@@ -3,12 +3,15 @@
  * Weights are packed once into panels of TILE_VECTORS vectors of output columns, [panel][n_in][TILE_COLS], padded with
  * zeros. A tile of TILE_ROWS x TILE_COLS outputs stays in registers while the panel streams past (on AVX-512 6 x 64
  * floats: 24 accumulators); panels are the outer loop, so that one panel is read from the first-level cache for all
- * rows. Results of a tile go through a small buffer to the epilogue (bias is where the accumulators start), or to their
- * place where there is nothing else to do. While the tiles of a panel are computed, the next panel is fetched into the
+ * rows. Of every 64 products in float the sum is added to the tile. Results of a tile go through a small buffer to the
+ * epilogue (bias is where the accumulators start), or to their place where there is nothing else to do. While the tiles of
+ * a panel are computed, the next panel is fetched into the
  * second-level cache, evenly over all of them: the weights of a large network come from the third level, and waiting for
  * them cost a third of the time.
  */
 #include "cpu.h"
+
+#include <limits.h>
 
 enum {
   TILE_ROWS = 6,
@@ -19,7 +22,8 @@ enum {
 #endif
   TILE_COLS = TILE_VECTORS * MLFF_VLEN,
   ROW_STEP = 1,
-  COL_STEP = MLFF_VLEN
+  COL_STEP = MLFF_VLEN,
+  SUM_UNITS = MLFF_REAL_IS_DOUBLE ? INT_MAX : 64
 };
 
 typedef real unit;

@@ -13,6 +13,8 @@
 #include "bf16.h"
 #include "cpu.h"
 
+#include <limits.h>
+
 #define MLFF_TILES_AMX (MLFF_KERNELS_AMX || MLFF_KERNELS_GENERIC)
 #if MLFF_TILES_AMX
 #include "amx.h"
@@ -36,6 +38,7 @@ enum {
   ROW_STEP = 1,
   COL_STEP = MLFF_VLEN,
   PAIR_STEP = 1,
+  SUM_UNITS = INT_MAX, /* tiles of AMX sum up all of them, too */
 #endif
   ROW_PAIRS = 16,       /* pairs of a part of x are padded to multiples of this */
   BLOCK_BYTES = 1 << 18 /* of rows of x that are rounded at a time */

@@ -1,7 +1,8 @@
 /* linear_tiles.h: tiles of a product whose sums stay in vector registers: the inner loops of linear.c, and of linear_mixed.c
  * without AMX. Sizes for six rows: on AVX-512 6 x 64 floats are 24 accumulators; else 12 of 16 registers are.
  *
- * Included behind linear_loops.h by a file that has defined TILE_ROWS = 6, TILE_VECTORS, and for its units
+ * Included behind linear_loops.h by a file that has defined TILE_ROWS = 6, TILE_VECTORS, SUM_UNITS (how many units one float
+ * sums up), and for its units
  *   vunit                       a vector of MLFF_VLEN units
  *   set_units(x), load_units(p) the same unit everywhere, and MLFF_VLEN of them from memory
  *   multiply_add(acc, x, w)     acc + x w; of pairs: the sum of both products
@@ -9,8 +10,23 @@
 #ifndef MLFF_LINEAR_TILES_H
 #define MLFF_LINEAR_TILES_H
 
+/* tile[mr][nv] = or += sums, which are then 0. */
+MLFF_INLINE void put_sums(const int mr, const int nv, vreal sums[TILE_ROWS][TILE_VECTORS], real *tile, int64_t ld,
+                          const int accumulate)
+{
+#pragma GCC unroll 6
+  for (int r = 0; r < mr; r++)
+#pragma GCC unroll 4
+    for (int v = 0; v < nv; v++) {
+      real *to = tile + r * ld + v * MLFF_VLEN;
+      vstore(to, accumulate ? vload(to) + sums[r][v] : sums[r][v]);
+      sums[r][v] = vset(0);
+    }
+}
+
 /* tile[mr][nv] = bias + x[mr][units] * panel, rows of the tile ld reals apart; mr and nv are constants at every call, so
- * the loops unroll. Fetches n_units * fetch_step units from `fetch` on into the cache. */
+ * the loops unroll. Every SUM_UNITS units the sums go to the tile, since a sum that has grown long rounds more off. Fetches
+ * n_units * fetch_step units from `fetch` on into the cache. */
 MLFF_INLINE void tile_product(const int mr, const int nv, const mlff_linear *linear, const unit *x, int64_t ldx,
                               const unit *panel, const real *bias, real *tile, int64_t ld, const unit *fetch,
                               int64_t fetch_step)
@@ -21,25 +37,27 @@ MLFF_INLINE void tile_product(const int mr, const int nv, const mlff_linear *lin
   for (int r = 0; r < mr; r++)
 #pragma GCC unroll 4
     for (int v = 0; v < nv; v++) acc[r][v] = vload(bias + v * MLFF_VLEN);
+  int n_put = 0;
   for (int term = 0; term < terms_of(n_parts); term++) {
     const unit *xt = x + x_part(term) * (ldx / n_parts), *wt = panel + (int64_t) w_part(term) * n * TILE_COLS;
-    for (int k = 0; k < n; k++, wt += TILE_COLS) {
-      if (term < n_parts) __builtin_prefetch(fetch, 0, 2), fetch += fetch_step;
-      vunit w[TILE_VECTORS];
+    for (int begin = 0, end; begin < n; begin = end) {
+      if (begin) put_sums(mr, nv, acc, tile, ld, n_put++ > 0);
+      end = n - begin > SUM_UNITS ? begin + SUM_UNITS : n;
+      for (int k = begin; k < end; k++, wt += TILE_COLS) {
+        if (term < n_parts) __builtin_prefetch(fetch, 0, 2), fetch += fetch_step;
+        vunit w[TILE_VECTORS];
 #pragma GCC unroll 4
-      for (int v = 0; v < nv; v++) w[v] = load_units(wt + v * MLFF_VLEN);
+        for (int v = 0; v < nv; v++) w[v] = load_units(wt + v * MLFF_VLEN);
 #pragma GCC unroll 6
-      for (int r = 0; r < mr; r++) {
-        const vunit xr = set_units(xt[r * ldx + k]);
+        for (int r = 0; r < mr; r++) {
+          const vunit xr = set_units(xt[r * ldx + k]);
 #pragma GCC unroll 4
-        for (int v = 0; v < nv; v++) acc[r][v] = multiply_add(acc[r][v], xr, w[v]);
+          for (int v = 0; v < nv; v++) acc[r][v] = multiply_add(acc[r][v], xr, w[v]);
+        }
       }
     }
   }
-#pragma GCC unroll 6
-  for (int r = 0; r < mr; r++)
-#pragma GCC unroll 4
-    for (int v = 0; v < nv; v++) vstore(tile + r * ld + v * MLFF_VLEN, acc[r][v]);
+  put_sums(mr, nv, acc, tile, ld, n_put > 0);
 }
 
 #define TILE(mr, nv)                                                                                            \
