@@ -3,11 +3,28 @@
 
 #include "half_rows.h"
 
+#include <algorithm>
 #include <cstring>
+
+#include <sched.h>
 
 using namespace LAMMPS_NS;
 
-static constexpr int TAG = 6253;    // LAMMPS' own messages have 0
+static constexpr int TAG = 6253;             // LAMMPS' own messages have 0
+static constexpr int EAGER_LOOKS = 20000;    // at another core's number: well below a millisecond
+
+std::string MLFFFeatureExchange::share_memory(bool wanted)
+{
+  memory.reset();
+  senders.clear();
+  receivers.clear();
+  if (!wanted) return "by messages of MPI (node_memory off)";
+  memory.reset(new MLFFNodeMemory(world));
+  const std::string why = memory->why_not();
+  if (why.empty()) return "through memory that ranks of one machine share";
+  memory.reset();
+  return "by messages of MPI, as no memory can be shared: " + why;
+}
 
 void MLFFFeatureExchange::build(const std::vector<int> &rank, const std::vector<int> &index)
 {
@@ -24,14 +41,17 @@ void MLFFFeatureExchange::build(const std::vector<int> &rank, const std::vector<
     const auto k = static_cast<size_t>(r);
     wanted_first[k] = first_wanted;
     asked_first[k] = n_asked;
-    if (wanted[k] > 0) senders.push_back({r, static_cast<size_t>(first_wanted), wanted[k]});
-    if (asked[k] > 0) receivers.push_back({r, static_cast<size_t>(n_asked), asked[k]});
+    if (wanted[k] > 0) senders.push_back({r, static_cast<size_t>(first_wanted), wanted[k], is_near(r)});
+    if (asked[k] > 0) receivers.push_back({r, static_cast<size_t>(n_asked), asked[k], is_near(r)});
     first_wanted += wanted[k];
     n_asked += asked[k];
   }
+  if (memory) memory->forget_readers();
+  for (const Peer &peer : receivers)
+    if (peer.near) memory->add_reader(peer.rank, peer.first);
   n_wanted = index.size();
-  requests.resize(senders.size() + receivers.size());
-  states.resize(requests.size());
+  requests.reserve(senders.size() + receivers.size());
+  states.resize(senders.size() + receivers.size());
   // never empty, so that data() is not null
   std::vector<int> rows_wanted(index);
   rows_wanted.resize(n_wanted + 1);
@@ -46,50 +66,95 @@ void MLFFFeatureExchange::renumber(const std::vector<int> &row_of)
   for (int &row : outgoing) row = row_of[static_cast<size_t>(row)];
 }
 
-void MLFFFeatureExchange::pack(const Peer &peer, const char *rows)
+/* Another rank of this machine is hardly ever late. When it is, perhaps because ranks share a core, others go first. */
+template <class Condition> void MLFFFeatureExchange::wait_until(Condition is_so)
+{
+  for (int looks = 0; !is_so(); looks++) {
+    if (looks < EAGER_LOOKS) continue;
+    progress();
+    sched_yield();
+  }
+}
+
+void MLFFFeatureExchange::pack(const char *rows, char *to) const
 {
   const size_t n_numbers = row_bytes / sizeof(float);
-  char *to = send_buffer.data() + peer.first * packed_bytes;
-  for (size_t k = peer.first; k < peer.first + static_cast<size_t>(peer.count); k++, to += packed_bytes) {
-    const char *from = rows + static_cast<size_t>(outgoing[k]) * row_bytes;
+  for (const int row : outgoing) {
+    const char *from = rows + static_cast<size_t>(row) * row_bytes;
     if (half)
       mlff_half_pack(reinterpret_cast<const float *>(from), n_numbers, to);
     else
       memcpy(to, from, packed_bytes);
+    to += packed_bytes;
   }
 }
 
-void MLFFFeatureExchange::begin(char *rows, int n_local, size_t bytes)
+void MLFFFeatureExchange::unpack(const Peer &peer, const char *packed)
+{
+  const auto n = static_cast<size_t>(peer.count);
+  char *to = place + peer.first * row_bytes;
+  if (!half) {
+    memcpy(to, packed, n * packed_bytes);
+    return;
+  }
+  for (size_t k = 0; k < n; k++)
+    mlff_half_unpack(packed + k * packed_bytes, row_bytes / sizeof(float),
+                     reinterpret_cast<float *>(to + k * row_bytes));
+}
+
+bool MLFFFeatureExchange::begin(char *rows, int n_local, size_t bytes)
 {
   row_bytes = bytes;
   packed_bytes = half ? mlff_half_bytes(row_bytes / sizeof(float)) : row_bytes;
-  if (send_buffer.size() < outgoing.size() * packed_bytes) send_buffer.resize(outgoing.size() * packed_bytes);
-  if (half && receive_buffer.size() < n_wanted * packed_bytes) receive_buffer.resize(n_wanted * packed_bytes);
+  const size_t n_packed = outgoing.size() * packed_bytes;
+  const bool from_far = std::any_of(senders.begin(), senders.end(), [](const Peer &peer) { return !peer.near; });
+  if (half && from_far && receive_buffer.size() < n_wanted * packed_bytes)
+    receive_buffer.resize(n_wanted * packed_bytes);
   place = rows + static_cast<size_t>(n_local) * row_bytes;
-  char *arrival = half ? receive_buffer.data() : place;
-
-  for (const Peer &peer : receivers) pack(peer, rows);
-  start(send_buffer.data(), arrival);
+  number++;
+  char *send = nullptr;
+  if (memory) {
+    wait_until([this] { return memory->is_taken(); });
+    send = memory->write(n_packed);
+    if (!send) return false;
+  } else {
+    if (send_buffer.size() < n_packed) send_buffer.resize(n_packed);
+    send = send_buffer.data();
+  }
+  pack(rows, send);
+  if (memory) memory->give(number);
+  start(send, half ? receive_buffer.data() : place, false);
+  return true;
 }
 
 /* Posts all messages, of rows of packed_bytes. */
-void MLFFFeatureExchange::start(const char *send, char *arrival)
+void MLFFFeatureExchange::start(const char *send, char *arrival, bool to_near)
 {
+  const auto is_sent = [to_near](const Peer &peer) { return to_near || !peer.near; };
+  requests.clear();
+  if (std::none_of(senders.begin(), senders.end(), is_sent) &&
+      std::none_of(receivers.begin(), receivers.end(), is_sent))
+    return;
   MPI_Datatype row;    // counts of rows stay far below the largest int; bytes would not
   MPI_Type_contiguous(static_cast<int>(packed_bytes), MPI_BYTE, &row);
   MPI_Type_commit(&row);
-  MPI_Request *request = requests.data();
-  for (const Peer &peer : senders)
-    MPI_Irecv(arrival + peer.first * packed_bytes, peer.count, row, peer.rank, TAG, world, request++);
-  for (const Peer &peer : receivers)
-    MPI_Isend(send + peer.first * packed_bytes, peer.count, row, peer.rank, TAG, world, request++);
+  for (const Peer &peer : senders) {
+    if (!is_sent(peer)) continue;
+    requests.emplace_back();
+    MPI_Irecv(arrival + peer.first * packed_bytes, peer.count, row, peer.rank, TAG, world, &requests.back());
+  }
+  for (const Peer &peer : receivers) {
+    if (!is_sent(peer)) continue;
+    requests.emplace_back();
+    MPI_Isend(send + peer.first * packed_bytes, peer.count, row, peer.rank, TAG, world, &requests.back());
+  }
   MPI_Type_free(&row);    // once the messages are through
 }
 
 void MLFFFeatureExchange::pass(const char *packed, char *arrivals, size_t bytes)
 {
   packed_bytes = bytes;
-  start(packed, arrivals);
+  start(packed, arrivals, true);
   MPI_Waitall(static_cast<int>(requests.size()), requests.data(), states.data());
 }
 
@@ -97,19 +162,29 @@ void MLFFFeatureExchange::pass(const char *packed, char *arrivals, size_t bytes)
 void MLFFFeatureExchange::progress()
 {
   int done;
-  MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, states.data());
+  if (!requests.empty()) MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, states.data());
 }
 
-void MLFFFeatureExchange::finish()
+bool MLFFFeatureExchange::finish()
 {
-  MPI_Waitall(static_cast<int>(requests.size()), requests.data(), states.data());
-  if (!half) return;
-  for (size_t k = 0; k < n_wanted; k++)
-    mlff_half_unpack(receive_buffer.data() + k * packed_bytes, row_bytes / sizeof(float),
-                     reinterpret_cast<float *>(place + k * row_bytes));
+  for (const Peer &peer : senders) {
+    if (!peer.near) continue;
+    wait_until([this, &peer] { return memory->is_given(peer.rank, number); });
+    const char *packed = memory->take(peer.rank, packed_bytes);
+    if (!packed) return false;
+    unpack(peer, packed);
+    memory->done(peer.rank, number);
+  }
+  if (!requests.empty()) MPI_Waitall(static_cast<int>(requests.size()), requests.data(), states.data());
+  if (!half) return true;
+  for (const Peer &peer : senders)
+    if (!peer.near) unpack(peer, receive_buffer.data() + peer.first * packed_bytes);
+  return true;
 }
 
 double MLFFFeatureExchange::memory_usage() const
 {
-  return static_cast<double>(send_buffer.capacity() + receive_buffer.capacity() + outgoing.capacity() * sizeof(int));
+  const double shared = memory ? memory->bytes() : 0.0;
+  return shared +
+         static_cast<double>(send_buffer.capacity() + receive_buffer.capacity() + outgoing.capacity() * sizeof(int));
 }

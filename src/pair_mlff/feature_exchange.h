@@ -2,14 +2,17 @@
  *
  * LAMMPS' own forward communication passes rows on in x, then y, then z, and copies all images of atoms, also of those
  * that a rank owns. That is right for positions, which differ between images. Features do not, and are long: here each
- * row travels once from its owner to each rank that needs it, into its place.
+ * row travels once from its owner to each rank that needs it, into its place: through memory that the ranks of a machine
+ * share (node_memory.h), or as a message.
  */
 #ifndef LMP_MLFF_FEATURE_EXCHANGE_H
 #define LMP_MLFF_FEATURE_EXCHANGE_H
 
-#include <mpi.h>
+#include "node_memory.h"
 
 #include <cstddef>
+#include <memory>
+#include <string>
 #include <vector>
 
 namespace LAMMPS_NS {
@@ -17,12 +20,16 @@ namespace LAMMPS_NS {
 class MLFFFeatureExchange {
  public:
   explicit MLFFFeatureExchange(MPI_Comm communicator) :
-      world(communicator), half(false), n_wanted(0), place(nullptr), row_bytes(0), packed_bytes(0)
+      world(communicator), half(false), number(0), n_wanted(0), place(nullptr), row_bytes(0), packed_bytes(0)
   {
   }
 
   /* Rows of floats travel as 16-bit integers (half_rows.h). */
   void set_half(bool wanted) { half = wanted; }
+
+  /* Whether ranks of one machine share memory. Says how rows travel then, and why no memory is shared where it is wanted.
+   * Before `build`. Collective. */
+  std::string share_memory(bool wanted);
 
   /* Wanted row k is row index[k] of rank[k]. Sorted by rank, no rank is this one. Collective. */
   void build(const std::vector<int> &rank, const std::vector<int> &index);
@@ -33,10 +40,10 @@ class MLFFFeatureExchange {
   void renumber(const std::vector<int> &row_of);
 
   /* rows: [n_local + wanted][bytes]; fills those behind the first n_local until `finish` returns. progress may be called
-   * between the two. Collective. */
-  void begin(char *rows, int n_local, size_t bytes);
+   * between the two. False when there is no memory for them. Collective. */
+  bool begin(char *rows, int n_local, size_t bytes);
   void progress();
-  void finish();
+  bool finish();
 
   /* At once, from and to any memory that MPI takes: packed has the rows of `sent`, arrivals [wanted][bytes] gets those
    * behind n_local. Collective, together with `begin` and `finish` of ranks that do it so. */
@@ -49,12 +56,15 @@ class MLFFFeatureExchange {
     int rank;
     size_t first;    // of its rows in what is sent or wanted
     int count;
+    bool near;    // shares memory with this one
   };
 
   MPI_Comm world;
   bool half;
-  std::vector<Peer> senders, receivers;    // ranks that send to this one, and that this one sends to
-  std::vector<int> outgoing;               // rows of this rank that are sent, peer after peer
+  std::unique_ptr<MLFFNodeMemory> memory;    // or no memory is shared
+  uint64_t number;                           // of the exchange, the same on all ranks
+  std::vector<Peer> senders, receivers;      // ranks that send to this one, and that this one sends to
+  std::vector<int> outgoing;                 // rows of this rank that are sent, peer after peer
   std::vector<char> send_buffer, receive_buffer;
   std::vector<MPI_Request> requests;    // of one exchange
   std::vector<MPI_Status> states;
@@ -62,8 +72,11 @@ class MLFFFeatureExchange {
   char *place;    // of this exchange: where rows arrive, and their sizes in memory and in messages
   size_t row_bytes, packed_bytes;
 
-  void pack(const Peer &peer, const char *rows);
-  void start(const char *send, char *arrival);
+  bool is_near(int rank) const { return memory && memory->is_near(rank); }
+  template <class Condition> void wait_until(Condition is_so);
+  void pack(const char *rows, char *to) const;
+  void unpack(const Peer &peer, const char *packed);
+  void start(const char *send, char *arrival, bool to_near);
 };
 
 }    // namespace LAMMPS_NS

@@ -2,6 +2,7 @@
 #include "lammps_io.h"
 
 #include "comm.h"
+#include "error.h"
 #include "fix.h"
 #include "pair.h"
 
@@ -21,12 +22,20 @@ mlff_status MLFFIO::check_features(size_t bytes, mlff_error *problem) const
   return MLFF_E_ARG;
 }
 
+/* The other ranks wait for this one, so that it cannot go on and tell later. */
+void MLFFIO::no_room_for_features() const
+{
+  error->one(FLERR,
+             "pair_style mlff: no memory for the features that the ranks of this machine share; use more machines, "
+             "fewer atoms or `pair_style mlff node_memory off`");
+}
+
 mlff_status MLFFIO::begin_features(void *context, void *values, size_t bytes, mlff_error *problem)
 {
   auto *io = static_cast<MLFFIO *>(context);
   io->travelling = false;
   if (const mlff_status status = io->check_features(bytes, problem)) return status;
-  io->features.begin(static_cast<char *>(values), io->view.n_local, bytes);
+  if (!io->features.begin(static_cast<char *>(values), io->view.n_local, bytes)) io->no_room_for_features();
   io->travelling = true;
   return MLFF_OK;
 }
@@ -42,7 +51,7 @@ mlff_status MLFFIO::pass_features(void *context, const void *packed, void *arriv
 mlff_status MLFFIO::finish_features(void *context, mlff_error * /*problem*/)
 {
   auto *io = static_cast<MLFFIO *>(context);
-  if (io->travelling) io->features.finish();
+  if (io->travelling && !io->features.finish()) io->no_room_for_features();
   io->travelling = false;
   return MLFF_OK;
 }

@@ -97,6 +97,8 @@ class MLFFIO : protected Pointers {
 
   /* Features travel as 16-bit integers (half_rows.h); only for models in single precision. After set_model. */
   void set_half(bool wanted) { features.set_half(wanted); }
+  /* Whether features of ranks of one machine travel through memory that they share; says how they do. Collective. */
+  std::string set_node_memory(bool wanted) { return features.share_memory(wanted); }
 
   /* Atoms and lists are in these arrays from now on; nullptr: in those of Atom and of a plain list. Not owned. */
   void set_arrays(MLFFArrays *others);
@@ -215,6 +217,7 @@ class MLFFIO : protected Pointers {
   static mlff_status pass_features(void *context, const void *packed, void *arrivals, size_t bytes,
                                    mlff_error *problem);
   mlff_status check_features(size_t bytes, mlff_error *problem) const;
+  void no_room_for_features() const;
   static mlff_status reverse_features(void *context, void *values, int width, size_t real_size, mlff_error *problem);
   static mlff_status reduce_values(void *context, double *values, int n, mlff_error *problem);
   void forward_owners();

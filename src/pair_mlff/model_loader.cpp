@@ -53,8 +53,8 @@ static std::string check_device(const char *value)
   return problem.empty() ? problem : problem + " cuda:N";
 }
 
-static const char *const KEYWORDS[] = {"device",    "precision", "kernels", "graph",    "fuse",   "members",
-                                       "self_test", "masses",    "domain",  "exchange", "gpu_mpi"};
+static const char *const KEYWORDS[] = {"device",    "precision", "kernels", "graph",    "fuse",    "members",
+                                       "self_test", "masses",    "domain",  "exchange", "gpu_mpi", "node_memory"};
 
 static bool is_known(const std::string &key)
 {
@@ -99,6 +99,9 @@ std::string MLFFSettings::parse(int narg, const char *const *arg)
     } else if (key == "gpu_mpi") {
       problem = one_of("gpu_mpi", value, {"auto", "on", "off"});
       gpu_mpi = value;
+    } else if (key == "node_memory") {
+      problem = one_of("node_memory", value, {"on", "off"});
+      node_memory = strcmp(value, "on") == 0;
     } else if (key == "fuse") {
       problem = one_of("fuse", value, {"on", "off"});
       fuse = value;
@@ -265,12 +268,21 @@ MLFFModel MLFFLoader::open(const std::string &path, const std::vector<std::strin
   return owner;
 }
 
-bool MLFFLoader::travels_direct(const mlff_info *info, const MLFFSettings &settings)
+void MLFFLoader::connect_ranks(const mlff_info *info, const MLFFSettings &settings)
 {
-  if (comm->nprocs == 1 || info->exchange_width == 0 || info->device_number < 0) return false;
-  const MLFFGpuMPI found = mlff_gpu_mpi(settings.gpu_mpi, settings.half_exchange);
-  exchange_text = "  features:     " + found.text + "\n";
-  return found.is_direct;
+  io.set_half(settings.half_exchange);
+  io.set_direct(false);
+  if (comm->nprocs == 1 || info->exchange_width == 0) return;
+  int direct = 0, direct_anywhere = 0;
+  if (info->device_number >= 0) {
+    const MLFFGpuMPI found = mlff_gpu_mpi(settings.gpu_mpi, settings.half_exchange);
+    direct = found.is_direct;
+    exchange_text = "  features:     " + found.text + "\n";
+  }
+  io.set_direct(direct != 0);
+  MPI_Allreduce(&direct, &direct_anywhere, 1, MPI_INT, MPI_MAX, world);
+  const std::string about = io.set_node_memory(settings.node_memory && !direct_anywhere);
+  if (!direct_anywhere) exchange_text += "  features:     " + about + "\n";
 }
 
 /* Gathers where the ranks compute: a table for the report, and a warning when GPUs are shared. */

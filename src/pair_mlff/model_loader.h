@@ -33,6 +33,7 @@ struct MLFFSettings {
               gpu_mpi = "auto";
   MLFFDeviationSettings deviation;
   bool self_test = true, ignore_masses = false, ignore_domain = false, half_exchange = false;
+  bool node_memory = true;
 
   /* Empty, or what is wrong and what is known. */
   std::string parse(int narg, const char *const *arg);
@@ -50,8 +51,8 @@ class MLFFLoader : protected Pointers {
   {
   }
 
-  /* Whether features travel from GPU to GPU; a line of the report says so. */
-  bool travels_direct(const mlff_info *info, const MLFFSettings &settings);
+  /* Chooses how features of atoms travel between ranks; the report says it. */
+  void connect_ranks(const mlff_info *info, const MLFFSettings &settings);
   /* Reads on rank 0, opens on all ranks with the elements in `names`, and runs the self-test unless told not to. */
   MLFFModel open(const std::string &path, const std::vector<std::string> &names, const MLFFSettings &settings,
                  int gpu = -1);
@@ -72,7 +73,8 @@ class MLFFLoader : protected Pointers {
   struct Files;
   void read(const std::string &path, Files &files);
   void map_gpus(const MLFFNode &node, const mlff_info *info);
-  std::string gpu_table, exchange_text;    // a line for each rank; empty on CPUs
+  std::string gpu_table;        // a line for each rank; empty on CPUs
+  std::string exchange_text;    // empty on one rank
 };
 
 }    // namespace LAMMPS_NS

@@ -257,8 +257,7 @@ void PairMLFF::coeff(int narg, char **arg)
   impl->model = std::move(model);
   impl->info = mlff_model_info(impl->model.get());
   impl->io.set_model(impl->info, impl->species_of_type);
-  impl->io.set_half(impl->settings.half_exchange);
-  impl->io.set_direct(loader.travels_direct(impl->info, impl->settings));
+  loader.connect_ranks(impl->info, impl->settings);
   if (impl->settings.deviation.wanted() && !impl->ensemble())
     error->all(FLERR, "pair_coeff of mlff: out_file and the devi_ thresholds compare the members of an ensemble, and " +
                           std::string(impl->info->name) + " has one network in use");

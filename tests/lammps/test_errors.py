@@ -26,7 +26,7 @@ def expect(text, *parts):
 
 SETTINGS = (
     ("devise cpu", "unknown keyword 'devise'",
-     "device, precision, kernels, graph, fuse, members, self_test, masses, domain, exchange, gpu_mpi, out_file"),
+     "device, precision, kernels, graph, fuse, members, self_test, masses, domain, exchange, gpu_mpi, node_memory, out_file"),
     ("cpu", "unknown keyword 'cpu'", "known are"),
     ("device", "keyword 'device' has no value"),
     ("device gpu", "unknown value 'gpu' of keyword 'device'", "auto cpu cuda cuda:N"),
