@@ -182,9 +182,12 @@ bool MLFFFeatureExchange::finish()
   return true;
 }
 
+/* With the rows that this rank reads in the memory of others. */
 double MLFFFeatureExchange::memory_usage() const
 {
-  const double shared = memory ? memory->bytes() : 0.0;
+  double shared = memory ? memory->bytes() : 0.0;
+  for (const Peer &peer : senders)
+    if (peer.near) shared += static_cast<double>(peer.count) * static_cast<double>(packed_bytes);
   return shared +
          static_cast<double>(send_buffer.capacity() + receive_buffer.capacity() + outgoing.capacity() * sizeof(int));
 }

@@ -255,10 +255,3 @@ void MLFFNodeMemory::done(int rank, uint64_t number)
 {
   reader(rank, here)->taken.store(number, std::memory_order_release);
 }
-
-double MLFFNodeMemory::bytes() const
-{
-  double sum = 0.0;
-  for (const Region &region : regions) sum += static_cast<double>(region.bytes);
-  return sum;
-}

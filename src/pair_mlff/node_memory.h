@@ -46,7 +46,8 @@ class MLFFNodeMemory {
   const char *take(int rank, size_t bytes);
   void done(int rank, uint64_t number);
 
-  double bytes() const;
+  /* Of this rank's memory. */
+  double bytes() const { return static_cast<double>(regions[static_cast<size_t>(me)].bytes); }
 
  private:
   struct Header;
