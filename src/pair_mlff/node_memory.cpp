@@ -131,7 +131,7 @@ char *MLFFNodeMemory::write(size_t bytes)
   return mine.begin + data_at;
 }
 
-/* The same for all processes that could be asked, and for no two regions. */
+/* Another number for every region. */
 static uint64_t new_token(int rank)
 {
   timespec now = {};

@@ -15,6 +15,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path[:0] = [os.path.join(ROOT, "python"), os.path.join(ROOT, "benchmarks")]
 
 import projection  # noqa: E402
+from mlff_tools import modelfile  # noqa: E402
 from mlff_tools.lammps import environment, find_lmp, find_mpiexec  # noqa: E402
 
 DECKS = os.path.join(ROOT, "benchmarks", "decks")
@@ -61,10 +62,9 @@ def test_geometry_of_the_deck(ranks, tmp_path):
     words = [w for name, value in values.items() for w in ("-var", name, value)]
     grid, found = lammps(tmp_path, ranks, "-in", os.path.join(DECKS, "in.scaling"), *words)
     box = [2 * projection.UNIT] * 3
-    with open(MODEL, encoding="utf-8") as file:
-        cutoff = float(re.search(r"^cutoff: (\S+)$", file.read(), re.M).group(1))
     assert projection.grid_of(ranks, box) == grid
-    expected = projection.ghosts([b / k for b, k in zip(box, grid)], 1536 / math.prod(box), cutoff + 1.0)
+    expected = projection.ghosts([b / k for b, k in zip(box, grid)], 1536 / math.prod(box),
+                                 modelfile.load_yaml(MODEL)["cutoff"] + 1.0)
     assert found == pytest.approx(expected, rel=0.10)
 
 

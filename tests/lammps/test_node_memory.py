@@ -12,9 +12,9 @@ SHARED = "through memory that ranks of one machine share"
 MESSAGES = "by messages of MPI"
 
 
-def dynamics(zoo, folder, options, steps=30):
+def dynamics(zoo, folder, options, model="painn", steps=30):
     """A run with atoms that change their rank, lists that are rebuilt, and more ghosts in its second part."""
-    return (start(zoo, folder, name="md", n=(6, 2, 2), options=options, core=True) +
+    return (start(zoo, folder, model=model, n=(6, 2, 2), options=options, core=True) +
             "timestep 0.0003\nneighbor 0.3 bin\nneigh_modify every 2 delay 0 check no\nfix 1 all nve\nthermo 2\n"
             "thermo_style custom step pe ke press\nthermo_modify format float %.17g\n"
             f"run {steps}\nneighbor 1.5 bin\nrun {steps}\n")
@@ -34,8 +34,7 @@ def table(output):
                                                    (2, "painn", "exchange half"), (4, "painn", "")])
 def test_same_bits_as_messages(zoo, tmp_path, ranks, model, options):
     """More ranks than cores as well, which have to wait for each other."""
-    zoo = {"painn": zoo[model]}
-    shared, messages = (launch(dynamics(zoo, tmp_path, f"{options} node_memory {way}"), str(tmp_path), ranks)
+    shared, messages = (launch(dynamics(zoo, tmp_path, f"{options} node_memory {way}", model), str(tmp_path), ranks)
                         for way in ("on", "off"))
     assert ways(shared) == [SHARED] and ways(messages) == [f"{MESSAGES} (node_memory off)"]
     assert table(shared) == table(messages)
