@@ -95,8 +95,10 @@ def own_case(context, role, atoms, ranks=1, kernels=None):
     label = f"{role}, {atoms} atoms of water" + (f", {ranks} ranks" if ranks > 1 else "")
     label += (f", kernels {kernels}" if kernels else "") + ("" if trained else " (random weights)")
     deck = speed_systems.water_deck(data, mlff_pair(context, model, "O H", kernels), real=trained)
-    if ranks > 1:    # halves of a small box of liquid differ by up to 16 of 192 atoms
-        deck = deck + ["fix even all balance 100 1.02 shift xyz 10 1.01"]
+    if ranks > 1:
+        # LAMMPS would cut a cube across z, whose messages also carry the ghosts of x and y (docs/clusters.md); halves of a
+        # small box of liquid differ by up to 16 of 192 atoms
+        deck = [f"processors {ranks} 1 1", *deck, "fix even all balance 100 1.02 shift x 10 1.01"]
     return LammpsCase(context, name, label, deck, ranks)
 
 

@@ -76,13 +76,16 @@ template <class Condition> void MLFFFeatureExchange::wait_until(Condition is_so)
   }
 }
 
-void MLFFFeatureExchange::pack(const char *rows, char *to) const
+void MLFFFeatureExchange::pack(const char *rows, char *to)
 {
-  const size_t n_numbers = row_bytes / sizeof(float);
   for (const int row : outgoing) {
     const char *from = rows + static_cast<size_t>(row) * row_bytes;
-    if (half)
-      mlff_half_pack(reinterpret_cast<const float *>(from), n_numbers, to);
+    if (half) {
+      mlff_half_pack(reinterpret_cast<const float *>(from), row_bytes / sizeof(float), half_row.data());
+      from = half_row.data();
+    }
+    if (memory)
+      MLFFNodeMemory::put(to, from, packed_bytes);
     else
       memcpy(to, from, packed_bytes);
     to += packed_bytes;
@@ -105,7 +108,12 @@ void MLFFFeatureExchange::unpack(const Peer &peer, const char *packed)
 bool MLFFFeatureExchange::begin(char *rows, int n_local, size_t bytes)
 {
   row_bytes = bytes;
-  packed_bytes = half ? mlff_half_bytes(row_bytes / sizeof(float)) : row_bytes;
+  packed_bytes = row_bytes;
+  if (half) {
+    constexpr size_t UNIT = 16;    // of what MLFFNodeMemory puts
+    packed_bytes = (mlff_half_bytes(row_bytes / sizeof(float)) + UNIT - 1) / UNIT * UNIT;
+    half_row.resize(packed_bytes);
+  }
   const size_t n_packed = outgoing.size() * packed_bytes;
   const bool from_far = std::any_of(senders.begin(), senders.end(), [](const Peer &peer) { return !peer.near; });
   if (half && from_far && receive_buffer.size() < n_wanted * packed_bytes)

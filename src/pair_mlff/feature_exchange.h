@@ -65,7 +65,7 @@ class MLFFFeatureExchange {
   uint64_t number;                           // of the exchange, the same on all ranks
   std::vector<Peer> senders, receivers;      // ranks that send to this one, and that this one sends to
   std::vector<int> outgoing;                 // rows of this rank that are sent, peer after peer
-  std::vector<char> send_buffer, receive_buffer;
+  std::vector<char> send_buffer, receive_buffer, half_row;
   std::vector<MPI_Request> requests;    // of one exchange
   std::vector<MPI_Status> states;
   size_t n_wanted;
@@ -74,7 +74,7 @@ class MLFFFeatureExchange {
 
   bool is_near(int rank) const { return memory && memory->is_near(rank); }
   template <class Condition> void wait_until(Condition is_so);
-  void pack(const char *rows, char *to) const;
+  void pack(const char *rows, char *to);
   void unpack(const Peer &peer, const char *packed);
   void start(const char *send, char *arrival, bool to_near);
 };

@@ -10,6 +10,9 @@
 #include <ctime>
 #include <new>
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 #ifdef __linux__
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -233,8 +236,23 @@ bool MLFFNodeMemory::is_taken() const
   return true;
 }
 
+void MLFFNodeMemory::put(char *to, const char *from, size_t bytes)
+{
+  size_t done = 0;
+#ifdef __SSE2__
+  if (reinterpret_cast<uintptr_t>(to) % sizeof(__m128i) == 0)
+    for (; done + sizeof(__m128i) <= bytes; done += sizeof(__m128i))
+      _mm_stream_si128(reinterpret_cast<__m128i *>(to + done),
+                       _mm_loadu_si128(reinterpret_cast<const __m128i *>(from + done)));
+#endif
+  memcpy(to + done, from + done, bytes - done);
+}
+
 void MLFFNodeMemory::give(uint64_t number)
 {
+#ifdef __SSE2__
+  _mm_sfence();    // what was put past the caches is there before its number
+#endif
   given = number;
   header(me)->given.store(number, std::memory_order_release);
 }
