@@ -4,6 +4,7 @@
 #include "half_rows.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include <sched.h>
@@ -46,6 +47,7 @@ void MLFFFeatureExchange::build(const std::vector<int> &rank, const std::vector<
     first_wanted += wanted[k];
     n_asked += asked[k];
   }
+  choices.resize(static_cast<size_t>(n_ranks));
   if (memory) memory->forget_readers();
   for (const Peer &peer : receivers)
     if (peer.near) memory->add_reader(peer.rank, peer.first);
@@ -76,19 +78,32 @@ template <class Condition> void MLFFFeatureExchange::wait_until(Condition is_so)
   }
 }
 
-void MLFFFeatureExchange::pack(const char *rows, char *to)
+void MLFFFeatureExchange::pack_rows(const Peer &peer, const char *rows, char *to, bool past_caches)
 {
-  for (const int row : outgoing) {
-    const char *from = rows + static_cast<size_t>(row) * row_bytes;
+  auto row = outgoing.begin() + static_cast<std::ptrdiff_t>(peer.first);
+  for (const auto end = row + peer.count; row != end; ++row, to += packed_bytes) {
+    const char *from = rows + static_cast<size_t>(*row) * row_bytes;
     if (half) {
       mlff_half_pack(reinterpret_cast<const float *>(from), row_bytes / sizeof(float), half_row.data());
       from = half_row.data();
     }
-    if (memory)
+    if (past_caches)
       MLFFNodeMemory::put(to, from, packed_bytes);
     else
       memcpy(to, from, packed_bytes);
-    to += packed_bytes;
+  }
+}
+
+/* Rows of all receivers. */
+void MLFFFeatureExchange::pack(const char *rows, char *send)
+{
+  using clock = std::chrono::steady_clock;
+  for (const Peer &peer : receivers) {
+    mlff_store_choice &choice = choices[static_cast<size_t>(peer.rank)];
+    const auto begin = clock::now();
+    pack_rows(peer, rows, send + peer.first * packed_bytes, peer.near && mlff_store_past_caches(&choice));
+    const std::chrono::duration<double> took = clock::now() - begin;
+    mlff_store_took(&choice, took.count(), static_cast<size_t>(peer.count) * packed_bytes);
   }
 }
 

@@ -9,6 +9,7 @@
 #define LMP_MLFF_FEATURE_EXCHANGE_H
 
 #include "node_memory.h"
+#include "store_choice.h"
 
 #include <cstddef>
 #include <memory>
@@ -62,6 +63,7 @@ class MLFFFeatureExchange {
   MPI_Comm world;
   bool half;
   std::unique_ptr<MLFFNodeMemory> memory;    // or no memory is shared
+  std::vector<mlff_store_choice> choices;    // [ranks of world]; counts for those that share memory
   uint64_t number;                           // of the exchange, the same on all ranks
   std::vector<Peer> senders, receivers;      // ranks that send to this one, and that this one sends to
   std::vector<int> outgoing;                 // rows of this rank that are sent, peer after peer
@@ -74,7 +76,8 @@ class MLFFFeatureExchange {
 
   bool is_near(int rank) const { return memory && memory->is_near(rank); }
   template <class Condition> void wait_until(Condition is_so);
-  void pack(const char *rows, char *to);
+  void pack(const char *rows, char *send);
+  void pack_rows(const Peer &peer, const char *rows, char *to, bool past_caches);
   void unpack(const Peer &peer, const char *packed);
   void start(const char *send, char *arrival, bool to_near);
 };

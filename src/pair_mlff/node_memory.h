@@ -38,8 +38,7 @@ class MLFFNodeMemory {
    * system has no more. */
   bool is_taken() const;
   char *write(size_t bytes);
-  /* Copies into that room, past the caches. A reader has read what stood there before, and to take each of its lines back
-   * costs ten times as much where the two cores share no cache. */
+  /* Copies into that room, past the caches (store_choice.h). */
   static void put(char *to, const char *from, size_t bytes);
   void give(uint64_t number);
 
