@@ -31,8 +31,12 @@ static inline void mlff_store_took(mlff_store_choice *choice, double seconds, si
     choice->left--;
     return;
   }
-  const int longer = choice->patience ? 2 * choice->patience : MLFF_STORE_LEAST;
-  choice->patience = seconds * line <= slow * (double) bytes ? 0 : longer < MLFF_STORE_MOST ? longer : MLFF_STORE_MOST;
+  if (seconds * line <= slow * (double) bytes)
+    choice->patience = 0;
+  else if (choice->patience == 0)
+    choice->patience = MLFF_STORE_LEAST;
+  else if (choice->patience < MLFF_STORE_MOST)
+    choice->patience *= 2;
   choice->left = choice->patience;
 }
 
