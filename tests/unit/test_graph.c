@@ -208,6 +208,10 @@ START_TEST(no_atoms)
   test_ok(mlff_system_create(0, NULL, NULL, cell, NULL, 5.0, &system, &error), error);
   ck_assert_int_eq(mlff_system_graph(system)->n_all, 0);
   mlff_system_free(system);
+  const double tiny[3][3] = {{1e-9, 0, 0}, {0, 1e-9, 0}, {0, 0, 1e-9}}; /* its images would be without end */
+  test_ok(mlff_system_create(0, NULL, NULL, tiny, NULL, 5.0, &system, &error), error);
+  ck_assert_int_eq(mlff_system_graph(system)->n_all, 0);
+  mlff_system_free(system);
   mlff_system_free(NULL);
 }
 END_TEST
@@ -252,6 +256,47 @@ START_TEST(bad_input)
   test_fails(mlff_system_create(2, species, pos, NULL, pbc, 5, &system, &error), error, MLFF_E_ARG, "no cell");
   ck_assert_ptr_null(system);
   ck_assert_int_eq(mlff_system_create(2, species, lost, NULL, NULL, 5, &system, NULL), MLFF_E_NUMERIC);
+}
+END_TEST
+
+/* Cells much smaller than the cutoff: up to a number of images, of one atom and of many; without periodicity any size. */
+START_TEST(too_many_images)
+{
+  enum { N = 3000 };
+  mlff_error error = {.code = MLFF_OK};
+  mlff_system *system = NULL;
+  int32_t species[N] = {0};
+  double pos[N][3] = {{0}};
+  for (int i = 0; i < N; i++) pos[i][2] = 0.9 * i;
+  const int wire[3] = {1, 1, 0}, none[3] = {0, 0, 0};
+  static const double edges[][2] = {{0.2, 1},
+                                    {0.1, 0},
+                                    {0.02, 0},
+                                    {1e-6, 0},
+                                    {1e-12, 0}}; /* and whether it can be done */
+  for (size_t k = 0; k < sizeof edges / sizeof *edges; k++) {
+    const double a = edges[k][0], cell[3][3] = {{a, 0, 0}, {0, a, 0}, {0, 0, a}};
+    if (edges[k][1] > 0) {
+      test_ok(mlff_system_create(1, species, (const double(*)[3]) pos, cell, NULL, 5, &system, &error), error);
+      ck_assert_int_gt(mlff_system_graph(system)->n_all, 100000);
+      mlff_system_free(system);
+    } else {
+      system = NULL;
+      test_fails(mlff_system_create(1, species, (const double(*)[3]) pos, cell, NULL, 5, &system, &error), error,
+                 MLFF_E_ARG, "too small");
+      ck_assert_ptr_null(system);
+    }
+    test_ok(mlff_system_create(1, species, (const double(*)[3]) pos, cell, none, 5, &system, &error), error);
+    ck_assert_int_eq(mlff_system_graph(system)->n_all, 1);
+    mlff_system_free(system);
+  }
+  double cell[3][3] = {{1, 0, 0}, {0, 1, 0}, {0, 0, 3000}};
+  test_ok(mlff_system_create(N, species, (const double(*)[3]) pos, cell, wire, 5, &system, &error), error);
+  ck_assert_int_eq(mlff_system_graph(system)->n_all, N * 121); /* 11 x 11 */
+  mlff_system_free(system);
+  cell[0][0] = cell[1][1] = 0.5;
+  test_fails(mlff_system_create(N, species, (const double(*)[3]) pos, cell, wire, 5, &system, &error), error,
+             MLFF_E_ARG, "images of 3000 atoms");
 }
 END_TEST
 
@@ -341,6 +386,7 @@ static Suite *suite(void)
   tcase_add_test(t, no_atoms);
   tcase_add_test(t, list_id_follows_the_list);
   tcase_add_test(t, bad_input);
+  tcase_add_test(t, too_many_images);
   suite_add_tcase(s, t);
   TCase *laws_case = tcase_create("laws");
   tcase_add_test(laws_case, laws);

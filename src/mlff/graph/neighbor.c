@@ -26,9 +26,15 @@ typedef struct lattice {
 
 typedef struct bins {
   int n[3];
-  double low[3], per_unit[3]; /* bin = (s - low) * per_unit */
-  int32_t *bin, *start, *order;
+  double low[3], per_unit[3]; /* bin = (s - low) * per_unit                             */
+  int32_t *bin, *start;       /* of an atom; [bin] of the first atom of a bin in `order` */
+  int32_t *order;             /* atoms bin by bin                                       */
+  double *x, *y, *z;          /* [n_all] positions in this order                        */
 } bins;
+
+/* More images than these are a mistake: those of one atom in a cell whose edge is a thirtieth of the cutoff, or 200 of each of
+ * many atoms. */
+enum { MOST_IMAGES = 200000, MOST_IMAGES_EACH = 200 };
 
 static void cross(const double a[3], const double b[3], double c[3])
 {
@@ -126,47 +132,98 @@ static mlff_status place_owned(lattice *l, int32_t n, const double (*x)[3], doub
   return MLFF_OK;
 }
 
-/* Counts the images (pos NULL) or writes them after the owned atoms. */
-static int64_t place_images(const lattice *l, int32_t n, int64_t limit, double (*pos)[3], double (*frac)[3],
-                            int32_t *node)
+/* Of the n owned atoms in `from` (NULL: 0, 1, ...) those whose images, `shift` cells along direction k, are in reach, into
+ * `near`, in the same order. Returns how many. */
+static int32_t select_near(const lattice *l, int k, int shift, const double (*frac)[3], const int32_t *from, int32_t n,
+                           int32_t *near)
 {
-  int64_t n_all = n;
-  int first[3], last[3];
+  const double low = l->low[k] - l->reach[k], high = l->high[k] + l->reach[k];
+  int32_t n_near = 0;
+  for (int32_t m = 0; m < n; m++) {
+    const int32_t i = from ? from[m] : m;
+    const double s = frac[i][k] + shift;
+    near[n_near] = i;
+    n_near += (s >= low) & (s <= high);
+  }
+  return n_near;
+}
+
+/* Atoms as they are placed: owned ones, then images. */
+typedef struct atoms {
+  double (*pos)[3], (*frac)[3];
+  int32_t *node; /* of images */
+  int32_t n_owned, n, room;
+} atoms;
+
+static mlff_status make_room(atoms *a, int64_t n, mlff_error *error)
+{
+  if (n <= a->room) return MLFF_OK;
+  const int64_t room = n + n / 4 < INT32_MAX ? n + n / 4 : INT32_MAX;
+  void *pos = realloc(a->pos, (size_t) room * sizeof *a->pos);
+  if (pos) a->pos = pos;
+  void *frac = realloc(a->frac, (size_t) room * sizeof *a->frac);
+  if (frac) a->frac = frac;
+  void *node = realloc(a->node, (size_t) room * sizeof *a->node);
+  if (node) a->node = node;
+  if (!pos || !frac || !node) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for %lld atoms", (long long) room);
+  a->room = (int32_t) room;
+  return MLFF_OK;
+}
+
+/* Adds the images of n owned atoms, `shift` cells away. */
+static mlff_status add_images(const lattice *l, const int shift[3], const int32_t *near, int32_t n, atoms *a,
+                              mlff_error *error)
+{
+  const int64_t most = MOST_IMAGES + (int64_t) MOST_IMAGES_EACH * a->n_owned, wanted = (int64_t) a->n + n;
+  double vector[3];
+  if (wanted - a->n_owned > most || wanted > INT32_MAX / 2)
+    return mlff_fail(error, MLFF_E_ARG,
+                     "the cutoff reaches more than %lld images of %d atoms: the cell is too small for it",
+                     (long long) (wanted - a->n_owned), (int) a->n_owned);
+  MLFF_TRY(make_room(a, wanted, error));
+  for (int c = 0; c < 3; c++) vector[c] = shift[0] * l->a[0][c] + shift[1] * l->a[1][c] + shift[2] * l->a[2][c];
+  for (int32_t m = 0; m < n; m++, a->n++) {
+    for (int c = 0; c < 3; c++) {
+      a->pos[a->n][c] = a->pos[near[m]][c] + vector[c];
+      a->frac[a->n][c] = a->frac[near[m]][c] + shift[c];
+    }
+    a->node[a->n] = near[m];
+  }
+  return MLFF_OK;
+}
+
+/* Adds all images in reach, cell by cell; `near` has room for three lists of the owned atoms. */
+static mlff_status place_images(const lattice *l, atoms *a, int32_t *near, mlff_error *error)
+{
+  const int32_t n = a->n_owned;
+  int32_t *const near_p = near, *const near_q = near + n, *const near_r = near + 2 * (size_t) n;
+  int last[3];
   for (int k = 0; k < 3; k++) {
     const double span = l->pbc[k] ? ceil(l->reach[k] + (l->high[k] - l->low[k])) : 0.0;
-    first[k] = -(int) span;
+    if (span > MOST_IMAGES + MOST_IMAGES_EACH * (double) n)
+      return mlff_fail(error, MLFF_E_ARG, "the cutoff reaches %g images of the cell: the cell is too small for it",
+                       span);
     last[k] = (int) span;
   }
-  for (int p = first[0]; p <= last[0]; p++) {
-    for (int q = first[1]; q <= last[1]; q++) {
-      for (int r = first[2]; r <= last[2]; r++) {
+  for (int p = -last[0]; p <= last[0]; p++) {
+    const int32_t n_p = select_near(l, 0, p, a->frac, NULL, n, near_p);
+    for (int q = -last[1]; q <= last[1] && n_p; q++) {
+      const int32_t n_q = select_near(l, 1, q, a->frac, near_p, n_p, near_q);
+      for (int r = -last[2]; r <= last[2] && n_q; r++) {
         const int shift[3] = {p, q, r};
         if (!p && !q && !r) continue;
-        for (int32_t i = 0; i < n; i++) {
-          int near = 1;
-          for (int k = 0; k < 3; k++) {
-            const double s = frac[i][k] + shift[k];
-            near &= s >= l->low[k] - l->reach[k] && s <= l->high[k] + l->reach[k];
-          }
-          if (!near) continue;
-          if (pos) {
-            for (int c = 0; c < 3; c++) {
-              pos[n_all][c] = pos[i][c] + (p * l->a[0][c] + q * l->a[1][c] + r * l->a[2][c]);
-              frac[n_all][c] = frac[i][c] + shift[c];
-            }
-            node[n_all] = i;
-          }
-          if (++n_all > limit) return n_all;
-        }
+        const int32_t n_r = select_near(l, 2, r, a->frac, near_q, n_q, near_r);
+        MLFF_TRY(add_images(l, shift, near_r, n_r, a, error));
       }
     }
   }
-  return n_all;
+  return MLFF_OK;
 }
 
 /* Bins at least one cutoff thick over owned atoms and ghosts; never many more bins than atoms. */
-static mlff_status make_bins(const lattice *l, int32_t n_all, const double (*frac)[3], bins *b, mlff_error *error)
+static mlff_status make_bins(const lattice *l, const atoms *all, bins *b, mlff_error *error)
 {
+  const int32_t n_all = all->n;
   double count[3], extent[3];
   for (int k = 0; k < 3; k++) {
     const double margin = l->pbc[k] ? l->reach[k] : 0.0;
@@ -188,11 +245,13 @@ static mlff_status make_bins(const lattice *l, int32_t n_all, const double (*fra
   b->bin = malloc(((size_t) n_all + 1) * sizeof *b->bin);
   b->order = malloc(((size_t) n_all + 1) * sizeof *b->order);
   b->start = calloc((size_t) n_bins + 2, sizeof *b->start);
-  if (!b->bin || !b->order || !b->start) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a neighbour list");
+  b->x = malloc(((size_t) n_all + 1) * 3 * sizeof *b->x);
+  if (!b->bin || !b->order || !b->start || !b->x)
+    return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a neighbour list");
   for (int32_t a = 0; a < n_all; a++) {
     int32_t at = 0;
     for (int k = 0; k < 3; k++) {
-      int c = (int) ((frac[a][k] - b->low[k]) * b->per_unit[k]);
+      int c = (int) ((all->frac[a][k] - b->low[k]) * b->per_unit[k]);
       c = c < 0 ? 0 : c >= b->n[k] ? b->n[k] - 1 : c;
       at = at * b->n[k] + c;
     }
@@ -200,16 +259,23 @@ static mlff_status make_bins(const lattice *l, int32_t n_all, const double (*fra
     b->start[at + 2]++;
   }
   for (int32_t k = 2; k <= n_bins + 1; k++) b->start[k] += b->start[k - 1];
-  for (int32_t a = 0; a < n_all; a++) b->order[b->start[b->bin[a] + 1]++] = a;
+  b->y = b->x + n_all;
+  b->z = b->y + n_all;
+  for (int32_t a = 0; a < n_all; a++) {
+    const int32_t at = b->start[b->bin[a] + 1]++;
+    b->order[at] = a;
+    b->x[at] = all->pos[a][0];
+    b->y[at] = all->pos[a][1];
+    b->z[at] = all->pos[a][2];
+  }
   return MLFF_OK;
 }
 
-/* Neighbours of owned atom i: counts them (nbr NULL) or writes them. */
-static int64_t scan_atom(const bins *b, const double (*pos)[3], int32_t i, double cutoff2, int32_t *nbr)
+/* Where the candidates of owned atom i are in `order`: up to nine stretches, from[k] to to[k] - 1. Returns how many. */
+static int find_stretches(const bins *b, int32_t i, int32_t from[9], int32_t to[9])
 {
   const int at[3] = {b->bin[i] / (b->n[1] * b->n[2]), b->bin[i] / b->n[2] % b->n[1], b->bin[i] % b->n[2]};
-  int first[3], last[3];
-  int64_t n = 0;
+  int first[3], last[3], n = 0;
   for (int k = 0; k < 3; k++) {
     first[k] = at[k] > 0 ? at[k] - 1 : 0;
     last[k] = at[k] < b->n[k] - 1 ? at[k] + 1 : at[k];
@@ -217,14 +283,22 @@ static int64_t scan_atom(const bins *b, const double (*pos)[3], int32_t i, doubl
   for (int p = first[0]; p <= last[0]; p++) {
     for (int q = first[1]; q <= last[1]; q++) {
       const int32_t line = (p * b->n[1] + q) * b->n[2];
-      for (int32_t m = b->start[line + first[2]]; m < b->start[line + last[2] + 1]; m++) {
-        const int32_t j = b->order[m];
-        const double x = pos[j][0] - pos[i][0], y = pos[j][1] - pos[i][1], z = pos[j][2] - pos[i][2];
-        if (!(x * x + y * y + z * z < cutoff2) || j == i) continue;
-        if (nbr) nbr[n] = j;
-        n++;
-      }
+      from[n] = b->start[line + first[2]];
+      to[n++] = b->start[line + last[2] + 1];
     }
+  }
+  return n;
+}
+
+/* Those of the candidates from..to-1 that are neighbours of atom i at x, into nbr, which has room for all of them: each is
+ * written, and stays when it is near, so that there is no branch to be guessed. Returns how many. */
+static int64_t scan(const bins *b, int32_t from, int32_t to, int32_t i, const double x[3], double cutoff2, int32_t *nbr)
+{
+  int64_t n = 0;
+  for (int32_t m = from; m < to; m++) {
+    const double dx = b->x[m] - x[0], dy = b->y[m] - x[1], dz = b->z[m] - x[2];
+    nbr[n] = b->order[m];
+    n += (dx * dx + dy * dy + dz * dz < cutoff2) & (b->order[m] != i);
   }
   return n;
 }
@@ -232,26 +306,42 @@ static int64_t scan_atom(const bins *b, const double (*pos)[3], int32_t i, doubl
 static mlff_status make_rows(mlff_system *s, const bins *b, double cutoff, mlff_error *error)
 {
   mlff_graph *g = &s->graph;
-  const double(*pos)[3] = (const double(*)[3]) s->pos;
   const double reach2 = cutoff * cutoff * (1 + 1e-9); /* rounding must not make a shell at the cutoff one-sided */
+  int32_t from[9], to[9];
+  int64_t room = 0, n = 0;
   s->row = malloc(((size_t) g->n_local + 1) * sizeof *s->row);
   if (!s->row) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a neighbour list");
   s->row[0] = 0;
-  for (int32_t i = 0; i < g->n_local; i++) s->row[i + 1] = s->row[i] + scan_atom(b, pos, i, reach2, NULL);
-  g->n_pairs = s->row[g->n_local];
-  s->nbr = malloc(((size_t) g->n_pairs + 1) * sizeof *s->nbr);
-  if (!s->nbr)
-    return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a neighbour list of %lld pairs", (long long) g->n_pairs);
-  for (int32_t i = 0; i < g->n_local; i++) scan_atom(b, pos, i, reach2, s->nbr + s->row[i]);
+  for (int32_t i = 0; i < g->n_local; i++) {
+    const int n_stretches = find_stretches(b, i, from, to);
+    int64_t most = n;
+    for (int k = 0; k < n_stretches; k++) most += to[k] - from[k];
+    if (most > room) {
+      room = most + most / 2;
+      int32_t *grown = realloc(s->nbr, (size_t) room * sizeof *grown);
+      if (!grown)
+        return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a neighbour list of %lld pairs", (long long) room);
+      s->nbr = grown;
+    }
+    for (int k = 0; k < n_stretches; k++) n += scan(b, from[k], to[k], i, s->pos[i], reach2, s->nbr + n);
+    s->row[i + 1] = n;
+  }
+  int32_t *fitting = realloc(s->nbr, ((size_t) n + 1) * sizeof *fitting);
+  if (!fitting)
+    return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a neighbour list of %lld pairs", (long long) n);
+  s->nbr = fitting;
+  g->n_pairs = n;
   return MLFF_OK;
 }
 
-static void finish_graph(mlff_system *s, const lattice *l, const int32_t *species)
+static mlff_status finish_graph(mlff_system *s, const lattice *l, const int32_t *species, mlff_error *error)
 {
   mlff_graph *g = &s->graph;
   const int n_periodic = l->pbc[0] + l->pbc[1] + l->pbc[2];
   g->boundary = n_periodic == 3 ? MLFF_BOUNDARY_PERIODIC : n_periodic == 0 ? MLFF_BOUNDARY_OPEN : MLFF_BOUNDARY_MIXED;
   g->volume = n_periodic == 3 ? l->volume : 0.0;
+  s->species = malloc(((size_t) g->n_all + 1) * sizeof *s->species);
+  if (!s->species) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for %d atoms", (int) g->n_all);
   for (int32_t a = 0; a < g->n_all; a++) {
     if (a < g->n_local) s->node[a] = a;
     s->species[a] = species ? species[s->node[a]] : 0;
@@ -264,35 +354,21 @@ static void finish_graph(mlff_system *s, const lattice *l, const int32_t *specie
   hash = mlff_hash_bytes(hash, s->node, (size_t) g->n_all * sizeof *s->node);
   hash = mlff_hash_bytes(hash, s->species, (size_t) g->n_all * sizeof *s->species);
   g->list_id = hash ? hash : 1;
+  return MLFF_OK;
 }
 
-/* Reserves for n owned atoms and their images and places both; *frac is the caller's to free. */
-static mlff_status place_atoms(mlff_system *s, lattice *l, int32_t n, const double (*x)[3], double (**frac)[3],
-                               mlff_error *error)
+/* Owned atoms and their images; the arrays of `a` are the caller's to free or to keep in any case. */
+static mlff_status place_atoms(lattice *l, int32_t n, const double (*x)[3], atoms *a, mlff_error *error)
 {
-  double images = n;
-  s->pos = malloc(((size_t) n + 1) * sizeof *s->pos);
-  *frac = malloc(((size_t) n + 1) * sizeof **frac);
-  if (!s->pos || !*frac) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for %d atoms", (int) n);
-  MLFF_TRY(place_owned(l, n, x, s->pos, *frac, error));
-  for (int k = 0; k < 3; k++)
-    if (l->pbc[k]) images *= l->high[k] - l->low[k] + 2 * l->reach[k] + 1;
-  if (images > 4e8)
-    return mlff_fail(error, MLFF_E_ARG,
-                     "the cutoff reaches about %.3g images of %d atoms: the cell is too small for it", images, (int) n);
-  const int64_t n_all = place_images(l, n, INT32_MAX - 1, NULL, *frac, NULL);
-  void *pos = realloc(s->pos, ((size_t) n_all + 1) * sizeof *s->pos);
-  if (pos) s->pos = pos;
-  void *grown = realloc(*frac, ((size_t) n_all + 1) * sizeof **frac);
-  if (grown) *frac = grown;
-  s->node = malloc(((size_t) n_all + 1) * sizeof *s->node);
-  s->species = malloc(((size_t) n_all + 1) * sizeof *s->species);
-  if (!pos || !grown || !s->node || !s->species)
-    return mlff_fail(error, MLFF_E_NOMEM, "out of memory for %lld images of %d atoms", (long long) n_all, (int) n);
-  place_images(l, n, INT32_MAX - 1, s->pos, *frac, s->node);
-  s->graph.n_local = n;
-  s->graph.n_all = (int32_t) n_all;
-  return MLFF_OK;
+  MLFF_TRY(make_room(a, (int64_t) n + 1, error));
+  MLFF_TRY(place_owned(l, n, x, a->pos, a->frac, error));
+  a->n = a->n_owned = n;
+  if (!n) return MLFF_OK;
+  int32_t *near = malloc((size_t) n * 3 * sizeof *near);
+  if (!near) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for %d atoms", (int) n);
+  const mlff_status status = place_images(l, a, near, error);
+  free(near);
+  return status;
 }
 
 mlff_status mlff_system_create(int32_t n_atoms, const int32_t *species, const double (*pos)[3], const double (*cell)[3],
@@ -300,7 +376,7 @@ mlff_status mlff_system_create(int32_t n_atoms, const int32_t *species, const do
 {
   lattice l;
   bins b = {.bin = NULL};
-  double(*frac)[3] = NULL;
+  atoms a = {.pos = NULL};
   if (!system || n_atoms < 0 || (n_atoms && (!species || !pos)))
     return mlff_fail(error, MLFF_E_ARG, "mlff_system_create: n_atoms %d, or species, pos or system is NULL",
                      (int) n_atoms);
@@ -309,19 +385,23 @@ mlff_status mlff_system_create(int32_t n_atoms, const int32_t *species, const do
   MLFF_TRY(make_lattice(cell, pbc, cutoff, &l, error));
   mlff_system *s = calloc(1, sizeof *s);
   if (!s) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a system");
-  mlff_status status = place_atoms(s, &l, n_atoms, pos, &frac, error);
-  if (!status) status = make_bins(&l, s->graph.n_all, (const double(*)[3]) frac, &b, error);
+  mlff_status status = place_atoms(&l, n_atoms, pos, &a, error);
+  s->pos = a.pos;
+  s->node = a.node;
+  s->graph.n_local = a.n_owned;
+  s->graph.n_all = a.n;
+  if (!status) status = make_bins(&l, &a, &b, error);
   if (!status) status = make_rows(s, &b, cutoff, error);
-  if (!status) {
-    finish_graph(s, &l, species);
+  if (!status) status = finish_graph(s, &l, species, error);
+  if (!status)
     *system = s;
-  } else {
+  else
     mlff_system_free(s);
-  }
-  free(frac);
+  free(a.frac);
   free(b.bin);
   free(b.order);
   free(b.start);
+  free(b.x);
   return status;
 }
 

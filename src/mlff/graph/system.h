@@ -4,6 +4,8 @@
 
 #include "mlff/mlff.h"
 
+#include <string.h>
+
 struct mlff_system {
   mlff_graph graph;
   int32_t *species, *node, *nbr;
@@ -11,13 +13,20 @@ struct mlff_system {
   double (*pos)[3];
 };
 
-/* FNV-1a over what a list_id stands for: equal lists have equal ids, different ones different ids. */
+/* A hash like FNV-1a, of words instead of bytes, over what a list_id stands for: equal lists have equal ids, different ones
+ * different ids. */
 static const uint64_t mlff_hash_begin = 0xcbf29ce484222325u;
 
 static inline uint64_t mlff_hash_bytes(uint64_t hash, const void *data, size_t n)
 {
   const unsigned char *bytes = data;
-  for (size_t k = 0; k < n; k++) hash = (hash ^ bytes[k]) * 0x100000001b3u;
+  for (; n >= 8; n -= 8, bytes += 8) {
+    uint64_t word;
+    memcpy(&word, bytes, 8);
+    hash = (hash ^ word) * 0x100000001b3u;
+    hash ^= hash >> 29;
+  }
+  for (; n; n--, bytes++) hash = (hash ^ *bytes) * 0x100000001b3u;
   return hash;
 }
 
