@@ -1,9 +1,14 @@
 /* sha256.c: SHA-256 after FIPS 180-4; names of the standard: K constants, w message schedule, a..h working variables
- * (h is `last` here). */
+ * (h is `last` here). Blocks are hashed by the processor's instructions for it where it has them. */
 #include "sha256.h"
 
 #include <stdint.h>
 #include <string.h>
+
+#if MLFF_HAVE_AVX2 /* kernel paths of x86 processors are in this build */
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
 
 static const uint32_t K[64] = {0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4,
                                0xab1c5ed5, 0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe,
@@ -16,7 +21,7 @@ static const uint32_t K[64] = {0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0
                                0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7,
                                0xc67178f2};
 
-/* Sanitizers would make the hash of a large file take minutes; these two only see whole blocks. */
+/* Sanitizers would make the hash of a large file take minutes; these only see whole blocks. */
 #define UNINSTRUMENTED __attribute__((no_sanitize("address", "undefined")))
 
 UNINSTRUMENTED static inline uint32_t turn(uint32_t x, int n)
@@ -46,18 +51,83 @@ UNINSTRUMENTED static void hash_block(uint32_t h[8], const unsigned char block[6
   for (int k = 0; k < 8; k++) h[k] += s[k];
 }
 
+UNINSTRUMENTED static void hash_blocks(uint32_t h[8], const unsigned char *bytes, size_t n_blocks)
+{
+  for (size_t k = 0; k < n_blocks; k++) hash_block(h, bytes + 64 * k);
+}
+
+#if MLFF_HAVE_AVX2
+enum { SSSE3 = 1 << 9, SSE41 = 1 << 19, SHA = 1 << 29 }; /* leaf 1: ECX of the first two; leaf 7: EBX */
+
+static int has_instructions(void)
+{
+  const unsigned sse = SSSE3 | SSE41;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || (c & sse) != sse) return 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && b & SHA;
+}
+
+/* The same as hash_blocks, four rounds at a time: the instructions hold the variables as (f e b a) and (h g d c), lowest
+ * first, make two rounds of w + K, and four words of w. */
+__attribute__((target("sha,sse4.1,ssse3"))) static void hash_blocks_sha(uint32_t h[8], const unsigned char *bytes,
+                                                                        size_t n_blocks)
+{
+  const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
+  const __m128i cdab = _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *) h), 0xb1);
+  const __m128i efgh = _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *) (h + 4)), 0x1b);
+  __m128i abef = _mm_alignr_epi8(cdab, efgh, 8), cdgh = _mm_blend_epi16(efgh, cdab, 0xf0), w[16];
+  for (; n_blocks; n_blocks--, bytes += 64) {
+    const __m128i abef_before = abef, cdgh_before = cdgh;
+    for (int t = 0; t < 16; t++) {
+      if (t < 4)
+        w[t] = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *) (bytes + 16 * t)), big_endian);
+      else
+        w[t] = _mm_sha256msg2_epu32(_mm_add_epi32(_mm_sha256msg1_epu32(w[t - 4], w[t - 3]),
+                                                  _mm_alignr_epi8(w[t - 1], w[t - 2], 4)),
+                                    w[t - 1]);
+      const __m128i wk = _mm_add_epi32(w[t], _mm_loadu_si128((const __m128i *) (K + 4 * t)));
+      cdgh = _mm_sha256rnds2_epu32(cdgh, abef, wk);
+      abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(wk, 0x0e));
+    }
+    abef = _mm_add_epi32(abef, abef_before);
+    cdgh = _mm_add_epi32(cdgh, cdgh_before);
+  }
+  const __m128i feba = _mm_shuffle_epi32(abef, 0x1b), dchg = _mm_shuffle_epi32(cdgh, 0xb1);
+  _mm_storeu_si128((__m128i *) h, _mm_blend_epi16(feba, dchg, 0xf0));
+  _mm_storeu_si128((__m128i *) (h + 4), _mm_alignr_epi8(dchg, feba, 8));
+}
+#else
+static int has_instructions(void)
+{
+  return 0;
+}
+
+static void hash_blocks_sha(uint32_t h[8], const unsigned char *bytes, size_t n_blocks)
+{
+  hash_blocks(h, bytes, n_blocks);
+}
+#endif
+
 void mlff_sha256_hex(const void *data, size_t size, char hex[65])
+{
+  mlff_sha256_hex_by(has_instructions(), data, size, hex);
+}
+
+int mlff_sha256_hex_by(int instructions, const void *data, size_t size, char hex[65])
 {
   static const char digits[] = "0123456789abcdef";
   const unsigned char *bytes = data;
+  if (instructions && !has_instructions()) return 0;
+  void (*const hash)(uint32_t *, const unsigned char *, size_t) = instructions ? hash_blocks_sha : hash_blocks;
   uint32_t h[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   unsigned char tail[128] = {0};
   const size_t n_tail = size % 64, n_padded = n_tail < 56 ? 64 : 128;
-  for (size_t k = 0; k + 64 <= size; k += 64) hash_block(h, bytes + k);
+  hash(h, bytes, size / 64);
   if (n_tail) memcpy(tail, bytes + (size - n_tail), n_tail);
   tail[n_tail] = 0x80;
   for (int k = 0; k < 8; k++) tail[n_padded - 1 - (size_t) k] = (unsigned char) ((uint64_t) size * 8 >> 8 * k);
-  for (size_t k = 0; k < n_padded; k += 64) hash_block(h, tail + k);
+  hash(h, tail, n_padded / 64);
   for (int k = 0; k < 64; k++) hex[k] = digits[h[k / 8] >> (28 - 4 * (k % 8)) & 15];
   hex[64] = 0;
+  return 1;
 }

@@ -7,4 +7,7 @@
 /* Hash of data[size] as 64 lower-case hex digits and a zero. */
 void mlff_sha256_hex(const void *data, size_t size, char hex[65]);
 
+/* The same with the processor's instructions for it, or without; 0 and nothing done when it has none. For tests. */
+int mlff_sha256_hex_by(int instructions, const void *data, size_t size, char hex[65]);
+
 #endif
