@@ -33,9 +33,10 @@ typedef struct mlff_cuda_pinned {
 /* Recorded steps: replay.cpp. */
 typedef struct mlff_cuda_replay {
   mlff_cuda_mode mode;
-  cudaGraphExec_t exec;    /* NULL: none */
-  uint64_t hash, recorded; /* of what the step put on the stream since its positions; of the recorded one */
-  cudaError_t problem;     /* why the recording that is being made is useless */
+  cudaGraphExec_t exec;       /* NULL: none */
+  uint64_t hash, recorded;    /* of what the step put on the stream since its positions; of the recorded one */
+  int64_t n_nodes, n_kernels; /* of exec */
+  cudaError_t problem;        /* why the recording that is being made is useless */
   const char *problem_in;
 } mlff_cuda_replay;
 

@@ -8,6 +8,7 @@
 #include "backend_cuda.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 /* ---- what a step puts on the stream ------------------------------------------------------------------------------ */
@@ -77,6 +78,7 @@ void mlff_cuda_forget(mlff_cuda_backend *cuda)
 {
   if (cuda->replay.exec && cudaGraphExecDestroy(cuda->replay.exec) != cudaSuccess) cudaGetLastError();
   cuda->replay.exec = NULL;
+  cuda->replay.n_nodes = cuda->replay.n_kernels = 0;
 }
 
 static mlff_status cannot_record(cudaError_t problem, const char *what, mlff_error *error)
@@ -100,6 +102,23 @@ static mlff_status begin_cuda(mlff_backend *backend, mlff_error *error)
   return MLFF_OK;
 }
 
+/* What a recorded step consists of. Only told: where it cannot be found out, it is nothing. */
+static void count_nodes(mlff_cuda_replay *replay, cudaGraph_t graph)
+{
+  size_t n = 0;
+  if (cudaGraphGetNodes(graph, NULL, &n) != cudaSuccess) n = 0;
+  cudaGraphNode_t *nodes = n ? (cudaGraphNode_t *) malloc(n * sizeof *nodes) : NULL;
+  if (nodes && cudaGraphGetNodes(graph, nodes, &n) == cudaSuccess) {
+    replay->n_nodes = (int64_t) n;
+    for (size_t k = 0; k < n; k++) {
+      cudaGraphNodeType type;
+      if (cudaGraphNodeGetType(nodes[k], &type) == cudaSuccess && type == cudaGraphNodeTypeKernel) replay->n_kernels++;
+    }
+  }
+  free(nodes);
+  cudaGetLastError();
+}
+
 static mlff_status end_cuda(mlff_backend *backend, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
@@ -111,7 +130,10 @@ static mlff_status end_cuda(mlff_backend *backend, mlff_error *error)
   if (problem == cudaSuccess && !cuda->failure.code && replay->problem == cudaSuccess) {
     what = "cudaGraphInstantiate";
     problem = cudaGraphInstantiate(&replay->exec, graph, 0);
-    if (problem != cudaSuccess) replay->exec = NULL;
+    if (problem == cudaSuccess)
+      count_nodes(replay, graph);
+    else
+      replay->exec = NULL;
   }
   if (graph) cudaGraphDestroy(graph);
   MLFF_TRY(mlff_cuda_status(cuda, error));
@@ -149,6 +171,12 @@ static mlff_status start_cuda(mlff_backend *backend, const mlff_graph *graph, ml
   return MLFF_OK;
 }
 
+static void count_cuda(mlff_backend *backend, int64_t *n_nodes, int64_t *n_kernels)
+{
+  *n_nodes = mlff_cuda_of(backend)->replay.n_nodes;
+  *n_kernels = mlff_cuda_of(backend)->replay.n_kernels;
+}
+
 static void finish_cuda(mlff_backend *backend)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
@@ -163,4 +191,5 @@ void mlff_cuda_replay_ops(mlff_replay_ops *ops)
   ops->state = state_cuda;
   ops->start = start_cuda;
   ops->finish = finish_cuda;
+  ops->count = count_cuda;
 }

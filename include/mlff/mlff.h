@@ -267,6 +267,8 @@ typedef struct mlff_replays {
   int64_t n_steps, n_replayed, n_recorded;
   int64_t n_overflows;   /* replayed steps with more edges than there was room for; run again plainly */
   double record_seconds; /* spent on recording                                                        */
+  int64_t n_nodes;       /* of the recording that there is: kernels, copies, fills and events; 0: none */
+  int64_t n_kernels;     /* those that are kernels                                                    */
 } mlff_replays;
 
 /* Since opening, without self-tests. */

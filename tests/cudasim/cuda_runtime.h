@@ -211,6 +211,13 @@ typedef struct cudasim_stream *cudaStream_t;
 typedef struct cudasim_event *cudaEvent_t;
 typedef struct cudasim_graph *cudaGraph_t;
 typedef struct cudasim_graph *cudaGraphExec_t;
+typedef struct cudasim_node *cudaGraphNode_t;
+enum cudaGraphNodeType {
+  cudaGraphNodeTypeKernel,
+  cudaGraphNodeTypeMemcpy,
+  cudaGraphNodeTypeMemset,
+  cudaGraphNodeTypeEventRecord = 7
+};
 
 const char *cudaGetErrorString(cudaError_t error);
 const char *cudaGetErrorName(cudaError_t error);
@@ -252,6 +259,8 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end);
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags);
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *n_nodes);
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType *type);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);

@@ -6,6 +6,7 @@
  */
 #include "cudasim_impl.h"
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -130,8 +131,12 @@ struct cudasim_stream {
 struct cudasim_event {
   double time;
 };
+struct cudasim_node {
+  cudaGraphNodeType type;
+  std::function<void()> work;
+};
 struct cudasim_graph {
-  std::vector<std::function<void()>> nodes;
+  std::vector<cudasim_node> nodes;
   bool is_spoilt = false; /* by a call that must not be made while a stream records */
 };
 
@@ -149,11 +154,11 @@ static cudaError_t forbidden_in_capture()
 }
 
 /* Does the work now, or adds it to the graph that the stream records. */
-static void submit(cudaStream_t stream, std::function<void()> work)
+static void submit(cudaStream_t stream, cudaGraphNodeType type, std::function<void()> work)
 {
   cudasim_stream *s = stream ? stream : &default_stream;
   if (s->capture)
-    s->capture->nodes.push_back(std::move(work));
+    s->capture->nodes.push_back({type, std::move(work)});
   else
     work();
 }
@@ -204,7 +209,7 @@ cudaError_t cudasim_launch(const cudasim_launch_info &info, cudaStream_t stream,
   state.n_launches++;
   if (state.fail_launch && --state.fail_launch == 0) return fail(state.lost = cudaErrorLaunchFailure);
   check_arguments(info.name, arguments, sizes, n_arguments);
-  submit(stream, [info, thread] { run_grid(info, thread); });
+  submit(stream, cudaGraphNodeTypeKernel, [info, thread] { run_grid(info, thread); });
   return cudaSuccess;
 }
 
@@ -310,7 +315,7 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpy
   if (recording && kind != cudaMemcpyDeviceToDevice && !is_pinned(host, bytes))
     die("cudaMemcpyAsync in a recorded step: host memory %p is not pinned", host);
   if (kind != cudaMemcpyDeviceToDevice) state.n_copied++;
-  submit(stream, [=] {
+  submit(stream, cudaGraphNodeTypeMemcpy, [=] {
     const device_access to(dst, bytes), from(src, bytes);
     if (kind != cudaMemcpyDeviceToDevice) state.n_bytes_copied += (long) bytes;
     std::memcpy(dst, src, bytes);
@@ -323,7 +328,7 @@ cudaError_t cudaMemsetAsync(void *data, int byte, size_t bytes, cudaStream_t str
   if (usable()) return state.last_error;
   if (!bytes) return cudaSuccess;
   if (!is_allocated(data, bytes)) die("cudaMemsetAsync: %zu bytes at %p: not there", bytes, data);
-  submit(stream, [=] {
+  submit(stream, cudaGraphNodeTypeMemset, [=] {
     const device_access access(data, bytes);
     std::memset(data, byte, bytes);
   });
@@ -475,7 +480,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
-  submit(stream, [=] {
+  submit(stream, cudaGraphNodeTypeEventRecord, [=] {
     using namespace std::chrono;
     event->time = duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
   });
@@ -537,13 +542,30 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
   return usable();
 }
 
+/* As on a device: without `nodes` how many there are, with it at most *n_nodes of them. */
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *n_nodes)
+{
+  if (!graph || !n_nodes) return fail(cudaErrorInvalidValue);
+  const size_t n = nodes ? std::min(*n_nodes, graph->nodes.size()) : graph->nodes.size();
+  for (size_t k = 0; nodes && k < n; k++) nodes[k] = &graph->nodes[k];
+  *n_nodes = n;
+  return usable();
+}
+
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType *type)
+{
+  if (!node) return fail(cudaErrorInvalidValue);
+  *type = node->type;
+  return usable();
+}
+
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
   if (usable()) return state.last_error;
   state.n_launches++;
   state.n_graph_launches++;
   if (state.fail_launch && --state.fail_launch == 0) return fail(state.lost = cudaErrorLaunchFailure);
-  for (const auto &node : exec->nodes) submit(stream, node);
+  for (const auto &node : exec->nodes) submit(stream, node.type, node.work);
   return cudaSuccess;
 }
 

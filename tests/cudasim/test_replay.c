@@ -180,6 +180,37 @@ START_TEST(a_settled_step_is_one_launch_and_one_wait)
 }
 END_TEST
 
+/* What a recording consists of: the kernels of a step op by op, and copies and fills besides; timed, events as well. */
+START_TEST(nodes_of_a_recording)
+{
+  scene s = make_scene(_i);
+  mlff_error error = {.code = MLFF_OK};
+  answer a = make_answer(&s, 0);
+  long n_plain = 0;
+  for (int k = 0; k < 2; k++) {
+    const long before = cudasim_n_launches();
+    test_ok(mlff_model_evaluate(s.off, &s.graph, NULL, &a.result, &error), error);
+    n_plain = cudasim_n_launches() - before;
+  }
+  step(&s, 0);
+  ck_assert_int_eq(mlff_model_replays(s.on).n_nodes + mlff_model_replays(s.on).n_kernels, 0);
+  step(&s, 0);
+  const mlff_replays r = mlff_model_replays(s.on), off = mlff_model_replays(s.off);
+  ck_assert_int_eq(r.n_kernels, n_plain);
+  ck_assert_int_gt(r.n_nodes, r.n_kernels);
+  ck_assert_int_lt(r.n_nodes, 2 * r.n_kernels);
+  ck_assert_int_eq(off.n_nodes + off.n_kernels, 0);
+  test_ok(mlff_spans_start(s.on, 0, &error), error);
+  ck_assert_int_eq(mlff_model_replays(s.on).n_nodes, 0); /* it is made again */
+  step(&s, 0);
+  step(&s, 0);
+  ck_assert_int_eq(mlff_model_replays(s.on).n_kernels, n_plain);
+  ck_assert_int_gt(mlff_model_replays(s.on).n_nodes, r.n_nodes);
+  free(a.numbers);
+  free_scene(&s);
+}
+END_TEST
+
 /* A list of the same sizes keeps the recording, another one does not, and what was wanted for once is not recorded. */
 START_TEST(lists_and_wishes_change)
 {
@@ -445,6 +476,7 @@ static Suite *make_suite(void)
   tcase_set_timeout(tcase, 300);
   tcase_add_loop_test(tcase, replayed_steps_have_the_same_bits, 0, N_CASES);
   tcase_add_loop_test(tcase, a_settled_step_is_one_launch_and_one_wait, 0, N_MODELS);
+  tcase_add_loop_test(tcase, nodes_of_a_recording, 0, N_CASES);
   tcase_add_loop_test(tcase, lists_and_wishes_change, 0, N_MODELS);
   tcase_add_loop_test(tcase, more_edges_than_room, 0, N_MODELS);
   tcase_add_loop_test(tcase, recorded_before_the_first_step, 0, N_CASES);

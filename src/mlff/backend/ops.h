@@ -121,7 +121,8 @@ typedef struct mlff_forces_args {
  *   start     runs the recording with new positions and waits. edges gets what the op `edges` gives. *overflow: 1 when
  *             there were more edges than n_room, so that nothing was computed. MLFF_OK: `forces` and downloads of the
  *             same sizes, in the order in which they were recorded, hand out the results, until `finish`.
- *   finish    at the end of every step, plain or not: ops run plainly again */
+ *   finish    at the end of every step, plain or not: ops run plainly again
+ *   count     nodes of the recording, and those of them that are kernels; 0 when there is none */
 typedef enum mlff_replay_state { MLFF_REPLAY_NONE = 0, MLFF_REPLAY_OTHER, MLFF_REPLAY_SAME } mlff_replay_state;
 
 typedef struct mlff_replay_ops {
@@ -130,6 +131,7 @@ typedef struct mlff_replay_ops {
   mlff_replay_state (*state)(mlff_backend *);
   mlff_status (*start)(mlff_backend *, const mlff_graph *, mlff_edges *, int *overflow, mlff_error *);
   void (*finish)(mlff_backend *);
+  void (*count)(mlff_backend *, int64_t *n_nodes, int64_t *n_kernels);
 } mlff_replay_ops;
 
 /* ---- cuda/timing.cpp ------------------------------------------------------------------------------------------- */

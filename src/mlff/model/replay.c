@@ -179,5 +179,7 @@ mlff_replays mlff_model_replays(const mlff_model *model)
   mlff_replays counts = model->replay.counts;
   counts.is_on = model->replay.is_on;
   counts.why = model->replay.why;
+  const mlff_replay_ops *ops = &model->backend->ops->replay;
+  if (model->replay.is_recorded && ops->count) ops->count(model->backend, &counts.n_nodes, &counts.n_kernels);
   return counts;
 }
