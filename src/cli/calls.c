@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 /* Opens the model for just the elements of the frame, as a simulation does. */
-static mlff_status open_for(const cli_options *o, const cli_frame *frame, mlff_model **model, mlff_error *error)
+static mlff_status open_for(const cli_options *o, mlff_options open, const cli_frame *frame, mlff_model **model,
+                            mlff_error *error)
 {
   const char *elements[128];
-  mlff_options open = o->open;
   int n = 0;
   for (int32_t i = 0; i < frame->n_atoms; i++) {
     int k = 0;
@@ -61,7 +61,7 @@ static mlffprof_status add_context(mlffprof_recorder *r, const cli_options *o, c
 typedef struct bench {
   const cli_options *o;
   cli_calls *calls;
-  mlff_system *system;
+  cli_list *list;
   mlffprof_recorder *recorder;
   mlffprof_trace *trace;
   int n_warm, memory_every;
@@ -133,8 +133,7 @@ static int one_call(bench *b, int k)
   mlff_model *model = b->calls->model;
   const int64_t growths = mlff_model_memory(model).n_growths;
   const double start = mlffprof_seconds();
-  if (mlff_model_evaluate(model, mlff_system_graph(b->system), NULL, &b->calls->result, &error))
-    return cli_fail(&error);
+  if (mlff_model_evaluate(model, cli_list_graph(b->list), NULL, &b->calls->result, &error)) return cli_fail(&error);
   const double seconds = mlffprof_seconds() - start;
   const int64_t grown = mlff_model_memory(model).n_growths - growths;
   const mlffprof_step step = {.step = k,
@@ -146,8 +145,7 @@ static int one_call(bench *b, int k)
   if (k >= 0) b->calls->n_growths += grown;
   if (k == -b->n_warm) {
     b->calls->first_seconds = seconds;
-    if (mlff_model_record(model, mlff_system_graph(b->system), NULL, &b->calls->result, &b->calls->record_seconds,
-                          &error))
+    if (mlff_model_record(model, cli_list_graph(b->list), NULL, &b->calls->result, &b->calls->record_seconds, &error))
       return cli_fail(&error);
   }
   mlffprof_status status = mlffprof_recorder_step(b->recorder, &step, &prof);
@@ -161,7 +159,12 @@ static int run_all(bench *b)
 {
   mlffprof_error error = {.code = MLFFPROF_OK};
   int code = CLI_OK;
-  for (int k = -b->n_warm; k < b->calls->n_calls && !code; k++) code = one_call(b, k);
+  for (int k = -b->n_warm; k < b->calls->n_calls && !code; k++) {
+    if (k == 0 && b->o->against)
+      code =
+          cli_against_end(&b->calls->against, mlff_model_info(b->calls->model), &b->calls->result, b->calls->n_atoms);
+    if (!code) code = one_call(b, k);
+  }
   if (code) return code;
   b->calls->memory = mlff_model_memory(b->calls->model);
   if (mlffprof_recorder_report(b->recorder, &b->calls->report, &error)) return cli_fail_report(&error);
@@ -177,7 +180,7 @@ static int record(bench *b)
   const int n = b->calls->n_calls;
   mlff_error engine = {.code = MLFF_OK};
   if (o->trace && start_spans(b, &engine)) return cli_fail(&engine);
-  const mlffprof_options options = {.name = b->calls->frames[0].name,
+  const mlffprof_options options = {.name = b->calls->file->frames[0].name,
                                     .model_name = info->name,
                                     .device = info->device,
                                     .n_atoms = b->calls->n_atoms,
@@ -195,22 +198,15 @@ static int record(bench *b)
   return code;
 }
 
-/* n copies in the place of one. */
-static mlff_status replicate(mlff_system **system, int n, mlff_error *error)
+/* The evaluation in double precision, before the model is warmed up, so that its device does not idle in between. */
+static mlff_status evaluate_reference(bench *b, mlff_error *error)
 {
-  mlff_system *one = *system, *all = NULL;
-  const mlff_system **copies = malloc((size_t) n * sizeof *copies);
-  if (!copies) {
-    *error = (mlff_error){.code = MLFF_E_NOMEM, .text = "out of memory for replicas"};
-    return MLFF_E_NOMEM;
-  }
-  for (int k = 0; k < n; k++) copies[k] = one;
-  const mlff_status status = mlff_system_join(copies, n, &all, error);
-  free(copies);
-  if (status) return status;
-  mlff_system_free(one);
-  *system = all;
-  return MLFF_OK;
+  const mlff_options open = {.device = "cpu", .precision = "fp64", .members = b->o->open.members};
+  mlff_model *model = NULL;
+  if (open_for(b->o, open, &b->calls->file->frames[0], &model, error)) return error->code;
+  const mlff_status status = cli_against_begin(model, cli_list_graph(b->list), &b->calls->against, error);
+  mlff_model_close(model);
+  return status;
 }
 
 int cli_calls_run(const cli_options *o, int n_calls, int memory_every, cli_calls *calls)
@@ -218,20 +214,18 @@ int cli_calls_run(const cli_options *o, int n_calls, int memory_every, cli_calls
   mlff_error error = {.code = MLFF_OK};
   bench b = {.o = o, .calls = calls, .n_warm = 1 + n_calls / 10, .memory_every = memory_every};
   *calls = (cli_calls){.n_calls = n_calls};
-  if (cli_read_xyz(o->arguments[1], &calls->frames, &calls->n_frames, &error)) return cli_fail(&error);
-  cli_frame *frame = &calls->frames[0];
-  if (open_for(o, frame, &calls->model, &error)) return cli_fail(&error);
+  if (cli_file_take(o->arguments[1], &calls->file, &error)) return cli_fail(&error);
+  cli_frame *frame = &calls->file->frames[0];
+  if (open_for(o, o->open, frame, &calls->model, &error)) return cli_fail(&error);
   const mlff_info *info = mlff_model_info(calls->model);
   if (cli_frame_species(frame, info, o->arguments[1], &error)) return cli_fail(&error);
-  if (cli_frame_system(frame, info->cutoff + o->skin, &b.system, &error)) return cli_fail(&error);
-  if (o->n_replicas > 1 && replicate(&b.system, o->n_replicas, &error)) {
-    mlff_system_free(b.system);
-    return cli_fail(&error);
-  }
-  calls->n_atoms = mlff_system_graph(b.system)->n_local;
+  if (cli_list_take(calls->file, 0, info->cutoff + o->skin, o->n_replicas, &b.list, &error)) return cli_fail(&error);
+  calls->n_atoms = cli_list_graph(b.list)->n_local;
   calls->result.forces = malloc(((size_t) calls->n_atoms + 1) * sizeof *calls->result.forces);
-  const int code = calls->result.forces ? record(&b) : CLI_FAILED;
-  mlff_system_free(b.system);
+  int code = calls->result.forces ? CLI_OK : cli_error(CLI_FAILED, NULL, "out of memory for %d forces", calls->n_atoms);
+  if (!code && o->against && evaluate_reference(&b, &error)) code = cli_fail(&error);
+  if (!code) code = record(&b);
+  cli_list_give_back(b.list);
   return code;
 }
 
@@ -239,6 +233,7 @@ void cli_calls_free(cli_calls *calls)
 {
   mlffprof_report_free(calls->report);
   mlff_model_close(calls->model);
-  cli_frames_free(calls->frames, calls->n_frames);
+  cli_file_give_back(calls->file);
   free(calls->result.forces);
+  free(calls->against.forces);
 }

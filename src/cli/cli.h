@@ -17,6 +17,7 @@ typedef struct cli_options {
   int n_replicas;
   double skin;
   const char *file, *trace, *gate, *targets;
+  const char *against; /* "cpu" */
 } cli_options;
 
 typedef struct cli_command {
@@ -36,11 +37,22 @@ int cli_time(const cli_options *options);
 int cli_soak(const cli_options *options);
 int cli_show(const cli_options *options);
 int cli_compare(const cli_options *options);
+int cli_batch(const cli_options *options);
+
+/* Runs the command of a whole command line, argv[0] included. in_batch: without commands that become another process, and
+ * without batch. Returns its exit status. */
+int cli_run(int argc, char **argv, int in_batch);
 
 /* Becomes `python3 -m mlff_tools.NAME ARGUMENTS`; returns only when there is no Python, with CLI_FAILED. */
 int cli_python(const char *name, int argc, char **argv);
 
-/* Prints "mlff: text" to stderr and returns CLI_FAILED. */
+/* Prints "mlff WHO: text", or "mlff: text" when who is NULL, to stderr, and returns `code`. All errors are printed by it. */
+int cli_error(int code, const char *who, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* What the first error since cli_error_forget said; "" when there was none. */
+const char *cli_error_text(void);
+void cli_error_forget(void);
+
+/* The same for an error of the engine; returns CLI_FAILED. */
 int cli_fail(const mlff_error *error);
 
 /* The same for an error of the profiler library. */
@@ -66,15 +78,49 @@ mlff_status cli_frame_species(cli_frame *frame, const mlff_info *info, const cha
 /* Neighbour graph of a frame. */
 mlff_status cli_frame_system(const cli_frame *frame, double cutoff, mlff_system **system, mlff_error *error);
 
+/* Structures of a file, to be given back by the command that has taken them; then they may be kept (structures.c). */
+typedef struct cli_file {
+  cli_frame *frames;
+  int n_frames;
+} cli_file;
+mlff_status cli_file_take(const char *path, cli_file **file, mlff_error *error);
+void cli_file_give_back(cli_file *file); /* NULL is fine */
+
+/* The neighbour list of a structure, or of n_replicas copies of it, whose species have been looked up; to be given back before
+ * its file. */
+typedef struct cli_list cli_list;
+mlff_status cli_list_take(cli_file *file, int frame, double reach, int n_replicas, cli_list **list, mlff_error *error);
+void cli_list_give_back(cli_list *list); /* NULL is fine */
+const mlff_graph *cli_list_graph(const cli_list *list);
+
+/* How much of what was given back is kept from now on; 0, as at first: nothing. */
+void cli_structures_keep(size_t bytes);
+/* What structures and lists take now. */
+size_t cli_structures_bytes(void);
+
+/* An evaluation held against one in double precision on the CPU. */
+typedef struct cli_against {
+  double energy, (*forces)[3]; /* of the CPU, [n_atoms]; free(forces) */
+  double energy_difference;    /* eV/atom                             */
+  double force_difference;     /* largest, eV/A                       */
+  double force_rms_ratio;      /* root mean squares: of the differences to that of the forces */
+} cli_against;
+
+/* Evaluates the reference, opened on the CPU with fp64. */
+mlff_status cli_against_begin(mlff_model *reference, const mlff_graph *graph, cli_against *against, mlff_error *error);
+/* Compares. An error is printed when the differences are beyond what the precision may have: CLI_FAILED. */
+int cli_against_end(cli_against *against, const mlff_info *info, const mlff_result *result, int32_t n_atoms);
+
 /* Repeated evaluations of the first structure of a file, on a recorder. */
 typedef struct cli_calls {
   mlff_model *model;
-  cli_frame *frames;
-  int n_frames, n_calls;
+  cli_file *file;
+  int n_calls;
   int64_t n_growths; /* of buffers, after warm-up */
   mlff_result result;
   int n_atoms;                          /* of all replicas */
   mlff_memory memory;                   /* afterwards */
+  cli_against against;                  /* of o->against */
   double first_seconds, record_seconds; /* of the first call, and of recording a step (mlff_model_record) */
   mlffprof_report *report;
 } cli_calls;

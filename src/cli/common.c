@@ -2,17 +2,40 @@
 #include "cli.h"
 
 #include <math.h>
+#include <stdarg.h>
+
+static char first_error[2048];
+
+int cli_error(int code, const char *who, const char *format, ...)
+{
+  char text[sizeof first_error];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  fprintf(stderr, "mlff%s%s: %s\n", who ? " " : "", who ? who : "", text);
+  if (!*first_error) snprintf(first_error, sizeof first_error, "%s", text);
+  return code;
+}
+
+const char *cli_error_text(void)
+{
+  return first_error;
+}
+
+void cli_error_forget(void)
+{
+  *first_error = 0;
+}
 
 int cli_fail(const mlff_error *error)
 {
-  fprintf(stderr, "mlff: %s\n", error->text);
-  return CLI_FAILED;
+  return cli_error(CLI_FAILED, NULL, "%s", error->text);
 }
 
 int cli_fail_report(const mlffprof_error *error)
 {
-  fprintf(stderr, "mlff: %s\n", error->text);
-  return CLI_FAILED;
+  return cli_error(CLI_FAILED, NULL, "%s", error->text);
 }
 
 void cli_json_text(FILE *out, const char *text)

@@ -17,11 +17,11 @@ static void answer_free(answer *a)
   free(a->spread);
 }
 
-static mlff_status evaluate(mlff_model *model, const cli_frame *frame, answer *a, mlff_error *error)
+static mlff_status evaluate(mlff_model *model, cli_file *file, int frame, answer *a, mlff_error *error)
 {
-  const size_t n = (size_t) frame->n_atoms + 1;
+  const size_t n = (size_t) file->frames[frame].n_atoms + 1;
   const mlff_info *info = mlff_model_info(model);
-  mlff_system *system = NULL;
+  cli_list *list = NULL;
   const int has_atom_energy = (info->traits & MLFF_NODE_ENERGIES) != 0;
   *a = (answer){.result = {.forces = malloc(n * sizeof *a->result.forces),
                            .atom_energy = has_atom_energy ? malloc(n * sizeof(double)) : NULL},
@@ -35,9 +35,9 @@ static mlff_status evaluate(mlff_model *model, const cli_frame *frame, answer *a
     a->result.member_energy = a->members;
     a->result.atom_spread = a->spread;
   }
-  mlff_status status = cli_frame_system(frame, info->cutoff, &system, error);
-  if (!status) status = mlff_model_evaluate(model, mlff_system_graph(system), NULL, &a->result, error);
-  mlff_system_free(system);
+  mlff_status status = cli_list_take(file, frame, info->cutoff, 1, &list, error);
+  if (!status) status = mlff_model_evaluate(model, cli_list_graph(list), NULL, &a->result, error);
+  cli_list_give_back(list);
   return status;
 }
 
@@ -107,8 +107,10 @@ static void print_json_head(const mlff_info *info)
          info->sha256, MLFF_VERSION, info->device, info->precision, info->kernels);
 }
 
-static int evaluate_all(const cli_options *o, mlff_model *model, cli_frame *frames, int n_frames)
+static int evaluate_all(const cli_options *o, mlff_model *model, cli_file *file)
 {
+  cli_frame *const frames = file->frames;
+  const int n_frames = file->n_frames;
   const mlff_info *info = mlff_model_info(model);
   mlff_error error = {.code = MLFF_OK};
   for (int k = 0; k < n_frames; k++)
@@ -116,7 +118,7 @@ static int evaluate_all(const cli_options *o, mlff_model *model, cli_frame *fram
   if (o->json) print_json_head(info);
   for (int k = 0; k < n_frames; k++) {
     answer a;
-    const mlff_status status = evaluate(model, &frames[k], &a, &error);
+    const mlff_status status = evaluate(model, file, k, &a, &error);
     if (!status) {
       if (o->json && k) printf(",\n");
       if (o->json)
@@ -125,10 +127,9 @@ static int evaluate_all(const cli_options *o, mlff_model *model, cli_frame *fram
         print_text(info, &frames[k], &a, o->forces);
     }
     answer_free(&a);
-    if (status) {
-      fprintf(stderr, "mlff: %s, structure %d (%s): %s\n", o->arguments[1], k + 1, frames[k].name, error.text);
-      return CLI_FAILED;
-    }
+    if (status)
+      return cli_error(CLI_FAILED, NULL, "%s, structure %d (%s): %s", o->arguments[1], k + 1, frames[k].name,
+                       error.text);
   }
   if (o->json) printf("\n ]}\n");
   return fflush(stdout) ? CLI_FAILED : CLI_OK;
@@ -138,15 +139,14 @@ int cli_evaluate(const cli_options *options)
 {
   mlff_error error = {.code = MLFF_OK};
   mlff_model *model = NULL;
-  cli_frame *frames = NULL;
-  int n_frames = 0;
-  if (cli_read_xyz(options->arguments[1], &frames, &n_frames, &error)) return cli_fail(&error);
+  cli_file *file = NULL;
+  if (cli_file_take(options->arguments[1], &file, &error)) return cli_fail(&error);
   int code = CLI_FAILED;
   if (mlff_model_open(options->arguments[0], &options->open, &model, &error))
     cli_fail(&error);
   else
-    code = evaluate_all(options, model, frames, n_frames);
+    code = evaluate_all(options, model, file);
   mlff_model_close(model);
-  cli_frames_free(frames, n_frames);
+  cli_file_give_back(file);
   return code;
 }

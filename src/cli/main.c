@@ -17,13 +17,15 @@ static const cli_command commands[] = {
     {"evaluate", "MODEL.yaml STRUCTURES.xyz", 2, 2, "device precision kernels graph fuse members forces json",
      "energy, forces and virial of each structure", cli_evaluate},
     {"time", "MODEL.yaml STRUCTURE.xyz", 2, 2,
-     "device precision kernels graph fuse members calls replicas skin json file trace",
+     "device precision kernels graph fuse members calls replicas skin against json file trace",
      "time repeated evaluations of the first structure", cli_time},
     {"soak", "MODEL.yaml STRUCTURE.xyz", 2, 2, "device precision kernels graph fuse members calls skin json file",
      "does memory grow over many evaluations? fails when it does", cli_soak},
     {"show", "REPORT.json...", 1, ANY_NUMBER, "targets", "print one report, or a table of many", cli_show},
     {"compare", "A.json [B.json]", 1, 2, "gate", "B against A: ratios, intervals, test; or rules with --gate",
      cli_compare},
+    {"batch", "", 0, 0, "", "run commands from standard input, one a line, in one process; a line of JSON after each",
+     cli_batch},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -42,6 +44,7 @@ static const struct {
     {"calls", "N", "number of evaluations, 100 by default (soak: 2000); a tenth as many warm up"},
     {"replicas", "N", "that many copies of the structure in one evaluation, 1 by default"},
     {"skin", "LENGTH", "A, added to the cutoff of the neighbour list as in dynamics, 2 by default"},
+    {"against", "cpu", "first compare with fp64 on the CPU; fails when energies or forces differ too much"},
     {"file", "FILE", "write the report as JSON (docs/benchmarks.md)"},
     {"trace", "FILE", "write the calls for a trace viewer (ui.perfetto.dev)"},
     {"targets", "FILE", "rules to hold the reports against instead of the project's own bars"},
@@ -94,7 +97,7 @@ static void print_command(const cli_command *command)
 
 static int wrong_usage(const cli_command *command, const char *what, const char *which)
 {
-  fprintf(stderr, "mlff%s%s: %s '%s'\n", command ? " " : "", command ? command->name : "", what, which);
+  cli_error(CLI_USAGE, command ? command->name : NULL, "%s '%s'", what, which);
   fprintf(stderr, "Try 'mlff%s%s --help'.\n", command ? " " : "", command ? command->name : "");
   return CLI_USAGE;
 }
@@ -123,6 +126,10 @@ static int set_option(cli_options *o, const char *name, const char *value)
   if (!strcmp(name, "trace")) o->trace = value;
   if (!strcmp(name, "gate")) o->gate = value;
   if (!strcmp(name, "targets")) o->targets = value;
+  if (!strcmp(name, "against")) {
+    if (strcmp(value, "cpu")) return 0;
+    o->against = value;
+  }
   if (!strcmp(name, "calls")) {
     if (!read_number(value, 1, 1e7, &number) || number != floor(number)) return 0;
     o->n_calls = (int) number;
@@ -154,10 +161,8 @@ static int read_option(const cli_command *command, int argc, char **argv, int *a
     value = argv[++*at];
   if (!wants_value != !value)
     return wrong_usage(command, wants_value ? "a value is missing after" : "no value goes with", argv[*at]);
-  if (!set_option(o, option_texts[k].name, value)) {
-    fprintf(stderr, "mlff %s: --%s cannot be '%s'\n", command->name, name, value);
-    return CLI_USAGE;
-  }
+  if (!set_option(o, option_texts[k].name, value))
+    return cli_error(CLI_USAGE, command->name, "--%s cannot be '%s'", name, value);
   return CLI_OK;
 }
 
@@ -193,12 +198,15 @@ static int run_command(const cli_command *command, int argc, char **argv)
   return code;
 }
 
-int main(int argc, char **argv)
+/* A command of Python, which takes the place of this process. */
+static int run_python(const char *name, int argc, char **argv, int in_batch)
 {
-  if (argc < 2) {
-    print_usage(stderr);
-    return CLI_USAGE;
-  }
+  if (!in_batch) return cli_python(name, argc - 2, argv + 2);
+  return cli_error(CLI_USAGE, argv[1], "becomes another process, after which a batch cannot go on: run it by itself");
+}
+
+int cli_run(int argc, char **argv, int in_batch)
+{
   if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
     print_usage(stdout);
     return CLI_OK;
@@ -208,10 +216,18 @@ int main(int argc, char **argv)
     return CLI_OK;
   }
   for (int k = 2; k < argc && !strcmp(argv[1], "verify"); k++)
-    if (!strncmp(argv[k], "--against", 9)) return cli_python("against", argc - 2, argv + 2);
+    if (!strncmp(argv[k], "--against", 9)) return run_python("against", argc, argv, in_batch);
+  if (in_batch && !strcmp(argv[1], "batch")) return cli_error(CLI_USAGE, "batch", "a batch cannot run a batch");
   for (int k = 0; k < N_COMMANDS; k++)
     if (!strcmp(argv[1], commands[k].name)) return run_command(&commands[k], argc - 2, argv + 2);
   for (int k = 0; k < N_SCRIPTS; k++)
-    if (!strcmp(argv[1], scripts[k].name)) return cli_python(scripts[k].name, argc - 2, argv + 2);
+    if (!strcmp(argv[1], scripts[k].name)) return run_python(scripts[k].name, argc, argv, in_batch);
   return wrong_usage(NULL, "unknown command", argv[1]);
+}
+
+int main(int argc, char **argv)
+{
+  if (argc > 1) return cli_run(argc, argv, 0);
+  print_usage(stderr);
+  return CLI_USAGE;
 }

@@ -75,10 +75,8 @@ static int run_gate(const cli_options *o, mlffprof_report *const *reports)
 int cli_compare(const cli_options *o)
 {
   mlffprof_error error = {.code = MLFFPROF_OK};
-  if (!o->gate && o->n_arguments < 2) {
-    fprintf(stderr, "mlff compare: two reports are expected; one is enough with --gate RULES.yaml\n");
-    return CLI_USAGE;
-  }
+  if (!o->gate && o->n_arguments < 2)
+    return cli_error(CLI_USAGE, "compare", "two reports are expected; one is enough with --gate RULES.yaml");
   mlffprof_report **reports = calloc((size_t) o->n_arguments, sizeof *reports);
   if (!reports) return CLI_FAILED;
   int code = read_reports(o, reports);

@@ -40,8 +40,14 @@ static void print_json(const cli_options *o, const cli_calls *c)
   const mlff_replays replays = mlff_model_replays(c->model);
   printf(", \"n_steps\": %lld, \"n_replayed\": %lld, \"n_recorded\": %lld", (long long) replays.n_steps,
          (long long) replays.n_replayed, (long long) replays.n_recorded);
+  printf(", \"n_nodes\": %lld, \"n_kernels\": %lld", (long long) replays.n_nodes, (long long) replays.n_kernels);
   print_number("record_ms", 1e3 * replays.record_seconds);
   print_number("first_ms", 1e3 * c->first_seconds);
+  if (o->against) {
+    print_number("energy_difference", c->against.energy_difference);
+    print_number("force_difference", c->against.force_difference);
+    print_number("force_rms_ratio", c->against.force_rms_ratio);
+  }
   printf(", \"memory_bytes\": %zu, \"growths\": %lld}\n", c->memory.bytes, (long long) c->n_growths);
 }
 
@@ -64,13 +70,17 @@ static void print_text(const cli_options *o, const cli_calls *c)
          s->max);
   printf("  memory   %.2f MB, grown %lld times while timing\n", (double) c->memory.bytes / 1e6,
          (long long) c->n_growths);
+  if (o->against)
+    printf("  against  fp64 on the CPU: energy %.2e eV/atom, forces %.2e eV/A, root mean square %.2e of theirs\n",
+           c->against.energy_difference, c->against.force_difference, c->against.force_rms_ratio);
   printf("  warm-up  first call %.2f ms", 1e3 * c->first_seconds);
   if (c->record_seconds > 0) printf(", recording %.2f ms", 1e3 * c->record_seconds);
   const mlff_replays r = mlff_model_replays(c->model);
   printf("\n");
   if (r.is_on)
-    printf("  graph    %lld of %lld steps replayed, %lld recorded in %.2f ms\n", (long long) r.n_replayed,
-           (long long) r.n_steps, (long long) r.n_recorded, 1e3 * r.record_seconds);
+    printf("  graph    %lld of %lld steps replayed, %lld recorded in %.2f ms; of %lld nodes, %lld of them kernels\n",
+           (long long) r.n_replayed, (long long) r.n_steps, (long long) r.n_recorded, 1e3 * r.record_seconds,
+           (long long) r.n_nodes, (long long) r.n_kernels);
   else if (strcmp(mlff_model_info(c->model)->device, "cpu"))
     printf("  graph    not used: %s\n", r.why);
 }

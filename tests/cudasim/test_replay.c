@@ -204,8 +204,9 @@ START_TEST(nodes_of_a_recording)
   ck_assert_int_eq(mlff_model_replays(s.on).n_nodes, 0); /* it is made again */
   step(&s, 0);
   step(&s, 0);
-  ck_assert_int_eq(mlff_model_replays(s.on).n_kernels, n_plain);
-  ck_assert_int_gt(mlff_model_replays(s.on).n_nodes, r.n_nodes);
+  const mlff_replays timed = mlff_model_replays(s.on);
+  ck_assert_int_ge(timed.n_kernels, n_plain); /* each operation has kernels of its own */
+  ck_assert_int_ge(timed.n_nodes - timed.n_kernels, r.n_nodes - r.n_kernels + 2);
   free(a.numbers);
   free_scene(&s);
 }

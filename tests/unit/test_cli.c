@@ -226,6 +226,51 @@ START_TEST(python_commands)
 }
 END_TEST
 
+/* Multiplies all tensors, which are doubles. */
+static void scale_weights(test_model *m, double scale)
+{
+  uint64_t header = 0;
+  char *data = malloc(m->weights_size);
+  memcpy(data, m->weights, m->weights_size);
+  memcpy(&header, data, sizeof header);
+  for (size_t at = sizeof header + header; at + sizeof scale <= m->weights_size; at += sizeof scale) {
+    double number;
+    memcpy(&number, data + at, sizeof number);
+    number *= scale;
+    memcpy(data + at, &number, sizeof number);
+  }
+  test_model_set_weights(m, data, m->weights_size);
+  free(data);
+}
+
+/* Held against double precision on the CPU before it is timed; nothing is timed when it is too far from it. */
+START_TEST(time_against_cpu)
+{
+  char scaled_path[512];
+  expect(run("time '%s' '%s' --calls 3 --against cpu --json", model_path, xyz_path), 0, "\"force_rms_ratio\": ");
+  ck_assert_ptr_nonnull(strstr(output, "\"n_nodes\": 0, \"n_kernels\": 0"));
+  const char *ratio = strstr(output, "\"force_rms_ratio\": ") + strlen("\"force_rms_ratio\": ");
+  ck_assert(strtod(ratio, NULL) > 0 && strtod(ratio, NULL) < 1e-4);
+  expect(run("time '%s' '%s' --calls 3 --against=cpu --precision fp64 --json --kernels generic", model_path, xyz_path),
+         0, "\"energy_difference\": ");
+  expect(run("time '%s' '%s' --calls 3 --against cpu --precision mixed --kernels generic --replicas 2", model_path,
+             xyz_path),
+         0, "against  fp64 on the CPU");
+  expect(run("time '%s' '%s' --calls 3 --json", model_path, xyz_path), 0, "\"growths\"");
+  ck_assert_ptr_null(strstr(output, "_difference"));
+  expect(run("time '%s' '%s' --against cuda", model_path, xyz_path), 2, "--against cannot be 'cuda'");
+  test_model m = test_model_ani((test_model_options){.name = "scaled", .seed = 4, .is_double = 1});
+  scale_weights(&m, 30); /* energies, and so rounding errors, become large */
+  test_model_write(&m, dir, "scaled", scaled_path, sizeof scaled_path);
+  test_model_free(&m);
+  expect(run("time '%s' '%s' --calls 3", scaled_path, xyz_path), 0, "median");
+  expect(run("time '%s' '%s' --calls 3 --against cpu", scaled_path, xyz_path), 1, "fp32 on cpu (");
+  ck_assert_ptr_nonnull(strstr(output, "is too far from fp64 on the CPU: energy by "));
+  ck_assert_ptr_nonnull(strstr(output, "(allowed 1e-05), forces by "));
+  ck_assert_ptr_null(strstr(output, "median"));
+}
+END_TEST
+
 /* What to write as a structure, and what the error says. */
 static const char *const bad_structures[][2] = {
     {"", "no structure"},
@@ -266,6 +311,7 @@ static Suite *suite(void)
   tcase_add_test(t, reports);
   tcase_add_test(t, scaling_reports);
   tcase_add_test(t, soak);
+  tcase_add_test(t, time_against_cpu);
   tcase_add_test(t, python_commands);
   tcase_add_loop_test(t, bad_structure, 0, N_BAD);
   suite_add_tcase(s, t);
