@@ -158,7 +158,7 @@ def suite_cudasim(build, env):
 
 def suite_gpu(build, env):
     """The plugin with the simulated device, in BUILD/gpu: LAMMPS with `device cuda` against `device cpu`."""
-    result, where = Result(), os.path.join(build, "gpu")
+    result, where = Result(), os.path.join(build, "gpu", "simulated")
     options = ["-DMLFF_CUDASIM=ON", "-DMLFF_BUILD_TESTS=OFF", "-DMLFF_BUILD_PLUGIN=ON", f"-DMLFF_PYTHON={sys.executable}",
                "-DMLFF_WARNINGS_AS_ERRORS=OFF"]
     if not build_apart(result, env, where, options):

@@ -1,8 +1,9 @@
-"""Times the same networks in PyTorch, eager and compiled, on the same structures. Needs PyTorch; called by run.sh.
+"""Times the same networks in PyTorch, eager and compiled, on the same structures. Needs PyTorch; called by run.py.
 
-  torch_bench.py --models FOLDER --structures FOLDER --out FILE.json [--device cuda] [--seconds N] [--mlff PROGRAM]
+  torch_bench.py --models FOLDER --how eager|compiled --out FILE.json [--device cuda] [--seconds N] [--mlff PROGRAM] STRUCTURE ...
 
-FOLDER of models: as shapes.py makes it. Neighbours are found once and not timed, as on our side; a call is energy and
+FOLDER of models: as shapes.py makes it. Structures and models are measured in turn, the most telling first; what there is no time
+for is left out. Neighbours are found once and not timed, as on our side; a call is energy and
 forces. The networks are those that the project trains with (python/mlff_tools/networks.py): batched matrix products,
 index_select and index_add, one autograd pass; Orb-v2 is that of orb-models, where it can be imported, with random weights
 of its own. With --mlff forces of the smallest structure are compared first, so that
@@ -10,7 +11,6 @@ both sides have computed the same.
 """
 
 import argparse
-import glob
 import importlib.util
 import json
 import math
@@ -23,8 +23,10 @@ import time
 
 import torch
 
+import cases
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-MOST_ATOMS = 11000  # neighbours are found by brute force
+MODES = {"eager": (None,), "compiled": ("default", "reduce-overhead")}  # of torch.compile
 
 
 def load_networks():
@@ -74,7 +76,7 @@ def load_model(path, device):
 
 
 def read_water(path):
-    """(elements, positions [N, 3], box [3]) of the files that bench.py writes."""
+    """(elements, positions [N, 3], box [3]) of the files that structures.py writes."""
     with open(path, encoding="utf-8") as f:
         n, comment = int(f.readline()), f.readline()
         rows = [f.readline().split() for _ in range(n)]
@@ -151,13 +153,13 @@ def time_calls(call, device, seconds):
 
 
 def compare(mlff, model, path, forces, device):
-    """Ends the program unless `mlff` has the same forces."""
+    """Largest difference to the forces of `mlff`, eV/A; an error when both have not computed the same."""
     done = subprocess.run([mlff, "evaluate", model, path, "--json", "--forces", "--device", device],
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True, timeout=120)
     ours = torch.tensor(json.loads(done.stdout)["structures"][0]["forces"])
     apart = float((ours - forces.cpu()).abs().max())
     if not apart <= 2e-3:
-        sys.exit(f"{model}: forces of PyTorch and mlff are {apart:.2e} eV/A apart: they do not compute the same")
+        raise RuntimeError(f"not timed: forces of PyTorch and mlff are {apart:.2e} eV/A apart")
     return apart
 
 
@@ -178,44 +180,49 @@ def orb_call(structure, device):
     return lambda: model.predict(graph), len(elements), int(graph.n_edge.sum())
 
 
-def measure_orb(name, structure, args):
-    """The row of orb-models, or None where it is not installed."""
-    row = {"model": name, "device": args.device, "precision": "fp32", "how": "orb-models, random weights of its own"}
-    try:
-        found = orb_call(structure, args.device)
-        if not found:
-            return None
-        call, row["n_atoms"], row["n_edges"] = found
-        with torch.no_grad():
-            row["median_ms"], row["n_calls"] = time_calls(call, args.device, args.each)
-    except Exception as e:  # whatever the package or the memory of the device does not manage
-        row["why_not"] = f"{type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}"[:300]
-    took = f"median {row['median_ms']:9.4f} ms" if "median_ms" in row else row["why_not"]
-    print(f"{row.get('n_atoms', 0):8d} atoms  {name:28s} orb-models        {took}", flush=True)
-    return row
+def measure_orb(row, structure, args):
+    """orb-models, where it is installed."""
+    found = orb_call(structure, args.device)
+    if not found:
+        raise RuntimeError("orb-models is not installed")
+    row["how"] = "orb-models, random weights of its own"
+    call, row["n_atoms"], row["n_edges"] = found
+    with torch.no_grad():
+        row["median_ms"], row["n_calls"] = time_calls(call, args.device, args.each)
 
 
-def measure(path, structure, how, args):
-    """The row of one model and structure, or None when the model is not one of those that can be compared."""
-    head, network, p = load_model(path, args.device)
-    if head["architecture"] == "orb" and how == "eager":
-        return measure_orb(head["name"], structure, args)
-    if network is None:
-        return None
+def measure_network(row, loaded, path, structure, mode, args):
+    """The networks that the project trains with; mode: of torch.compile, None = eager."""
+    head, network, p = loaded
     batch = Batch(head, network, structure, args.device)
-    row = {"model": head["name"], "device": args.device, "precision": "fp32", "n_atoms": len(batch.species),
-           "n_edges": len(batch.i), "how": "PyTorch " + how}
-    if args.mlff and row["n_atoms"] < 100 and how == "eager":
+    row["n_atoms"], row["n_edges"] = len(batch.species), len(batch.i)
+    if args.mlff and row["n_atoms"] < 100:
         forces = network(p, batch, False)[1].mean(0)
         row["force_difference"] = compare(args.mlff, path[:-len("json")] + "yaml", structure, forces, args.device)
+    if mode:
+        begin = time.monotonic()
+        torch._dynamo.reset()
+        network.node_energies = torch.compile(network.node_energies, mode=mode)
+        network(p, batch, False)
+        row["compile_s"] = time.monotonic() - begin
+    row["median_ms"], row["n_calls"] = time_calls(lambda: network(p, batch, False), args.device, args.each)
+
+
+def measure(path, structure, mode, args):
+    """One row; whatever the package, the compiler or the memory of the device does not manage is a row that says why not."""
+    how = f"PyTorch compiled, {mode}" if mode else "PyTorch eager"
+    loaded = load_model(path, args.device)
+    row = {"model": loaded[0]["name"], "device": args.device, "precision": "fp32", "how": how,
+           "n_atoms": len(read_water(structure)[0])}
     try:
-        if how == "compiled":
-            network.node_energies = torch.compile(network.node_energies)
-        row["median_ms"], row["n_calls"] = time_calls(lambda: network(p, batch, False), args.device, args.each)
-    except Exception as e:  # whatever the compiler or the memory of the device does not manage
+        if loaded[0]["architecture"] == "orb":
+            measure_orb(row, structure, args)
+        else:
+            measure_network(row, loaded, path, structure, mode, args)
+    except Exception as e:
         row["why_not"] = f"{type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}"[:300]
     took = f"median {row['median_ms']:9.4f} ms" if "median_ms" in row else row["why_not"]
-    print(f"{row['n_atoms']:8d} atoms  {row['model']:28s} {row['how']:17s} {took}", flush=True)
+    print(f"{row['n_atoms']:8d} atoms  {row['model']:28s} {row['how']:32s} {took}", flush=True)
     return row
 
 
@@ -228,28 +235,24 @@ def save(path, rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("structures", nargs="+", metavar="STRUCTURE")
     parser.add_argument("--models", required=True)
-    parser.add_argument("--structures", required=True)
+    parser.add_argument("--how", required=True, choices=("eager", "compiled"))
     parser.add_argument("--out", required=True)
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--mlff")
     parser.add_argument("--seconds", type=float, default=120, help="for everything")
-    parser.add_argument("--each", type=float, default=1.5, help="seconds for one case")
-    parser.add_argument("--most-atoms", type=int, default=MOST_ATOMS, help="larger structures are left out")
-    parser.add_argument("--compile-atoms", type=int, default=1100, help="larger structures are not compiled for")
-    parser.add_argument("--no-compile", action="store_true")
+    parser.add_argument("--each", type=float, default=0.5, help="seconds for one case")
     args = parser.parse_args()
     end, rows = time.monotonic() + args.seconds, []
-    structures = sorted(glob.glob(os.path.join(args.structures, "water*.xyz")), key=os.path.getsize)
-    for how in ("eager",) if args.no_compile else ("eager", "compiled"):
-        for structure in structures:
-            if len(read_water(structure)[0]) > (args.compile_atoms if how == "compiled" else args.most_atoms):
-                break
-            for path in sorted(glob.glob(os.path.join(args.models, "*.json"))):
-                row = measure(path, structure, how, args) if time.monotonic() < end else None
-                if row:
-                    rows.append(row)
-                    save(args.out, rows)
+    for mode in MODES[args.how]:
+        for structure in args.structures:
+            for name in cases.MODELS:
+                path = os.path.join(args.models, name + ".json")
+                if not os.path.exists(path) or time.monotonic() > end or (mode and name == cases.ORB):
+                    continue
+                rows.append(measure(path, structure, mode, args))
+                save(args.out, rows)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def why_not():
             return f"a bare root needs the program {name}"
     if not os.path.exists(LOADER):
         return f"a bare root needs {LOADER}"
-    done = subprocess.run(["unshare", "--mount", "--net", "true"], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    done = subprocess.run(["unshare", "--mount", "--net", "--pid", "--fork", "true"], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
                           check=False)
     return f"a bare root needs mounts of its own: {done.stderr.decode().strip()}" if done.returncode else None
 
@@ -104,7 +104,7 @@ def run(root, command, binds=None, env=None, timeout=60):
                 pass
         places += [here, inside]
     values = [f"{key}={value}" for key, value in {"PATH": "/usr/bin:/bin", **(env or {})}.items()]
-    words = ["unshare", "--mount", "--net", "--propagation", "private", "sh", "-euc", SCRIPT, "sh", root, *places, "--",
+    words = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--propagation", "private", "sh", "-euc", SCRIPT, "sh", root, *places, "--",
              shutil.which("env"), "-i", *values, shutil.which("chroot"), root, *command]
     with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           start_new_session=True) as process:

@@ -1,100 +1,386 @@
-"""benchmarks/gpu/run.sh on the simulated device: that it measures everything, and that nothing which hangs keeps it
-from ending in time with what was measured until then."""
+"""benchmarks/gpu/run.sh, both calls, in a root that has only what a bare machine has, with the simulated device: that everything is
+measured and tested there, that results are whole at every moment, and that nothing which fails, hangs or is wrong ends a call."""
 
+import contextlib
+import importlib.util
 import json
 import os
+import shutil
+import signal
 import stat
 import subprocess
 import sys
+import sysconfig
+import tarfile
+import threading
 import time
 
+import bare_root
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-RUN = os.path.join(ROOT, "benchmarks", "gpu", "run.sh")
-SHAPES = os.path.join(ROOT, "benchmarks", "gpu", "shapes.py")
-PASSES = 'echo "100%: Checks: 1, Failures: 0, Errors: 0"'
-HANGS = "trap '' TERM; while :; do sleep 1; done"
-MODELS, ORB = ("random-ani2x-1", "water-benzene-student"), "random-orb-v2"
+HERE = os.path.join(ROOT, "benchmarks", "gpu")
+sys.path.insert(0, HERE)
+
+import cases  # noqa: E402
+import kernels  # noqa: E402
+import pack  # noqa: E402
+import parts  # noqa: E402
+import session  # noqa: E402
+import steps  # noqa: E402
+
+BUILD = os.environ["MLFF_BUILD_DIR"]
+WORK = os.path.join(BUILD, "gpu")  # what the suite has built lies in WORK/simulated
+MOST_FILES, MOST_BYTES = 8, 16e6
+# What such a machine has and this one has not: Nsight Compute, whose table has a line of names, one of units and one for each
+# launch, and compute-sanitizer.
+NCU = """#!{python}
+import subprocess, sys
+words, found = sys.argv[1:], {{"--launch-count": "1"}}
+if words == ["--version"]:
+    sys.exit()
+while words[0].startswith("-"):
+    name = words.pop(0)
+    if name not in ("--csv", "--force-overwrite"):
+        found[name] = words.pop(0)
+done = subprocess.run(words, check=True)
+if "--export" in found:
+    with open(found["--export"] + ".ncu-rep", "w") as f:
+        f.write("profile")
+if "--log-file" in found:
+    metrics = found["--metrics"].split(",")
+    rows = [["ID", "Kernel Name", *metrics], ["", "", *("ns" for _ in metrics)]]
+    rows += [[str(k), f"void <unnamed>::k{{k % 3}}_kernel<(int)8>(args)", *("2,000" for _ in metrics)]
+             for k in range(int(found["--launch-count"]))]
+    with open(found["--log-file"], "w") as f:
+        f.write("==PROF== Connected\\n" + "".join(",".join(f'"{{x}}"' for x in row) + "\\n" for row in rows))
+"""
+SANITIZER = r"""#!/bin/sh
+[ "$1" != --version ] || exit 0
+shift 4
+"$@" || exit
+echo "========= ERROR SUMMARY: 0 errors"
+"""
+
+
+def copy_repository(target):
+    """The files that travel: those of git, and those that it does not ignore."""
+    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                            stdout=subprocess.PIPE, check=True).stdout
+    for name in listed.decode().split("\0"):
+        path = os.path.join(ROOT, name)
+        if name and os.path.isfile(path) and not os.path.islink(path):
+            os.makedirs(os.path.dirname(os.path.join(target, name)), exist_ok=True)
+            shutil.copy(path, os.path.join(target, name))
 
 
 def write_program(path, text):
-    path.write_text("#!/bin/sh\n" + text + "\n", encoding="ascii")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+    os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+
+
+@pytest.fixture(scope="session")
+def pack_file():
+    """run.sh --pack, with the simulated device."""
+    path = os.path.join(WORK, "gpu-pack.tar.xz")
+    done = subprocess.run([os.path.join(HERE, "run.sh"), "--pack", "--simulated", "--preset", "0", "--pack-file", path, "--work", WORK],
+                          env={**os.environ, "PYTHON": sys.executable}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, check=False)
+    text = done.stdout.decode("utf-8", "replace")
+    assert done.returncode == 0 and " MB travel" in text, text
+    return path
+
+
+def add_python(root):
+    """The Python that runs this, with its library and no packages."""
+    program, library = os.path.realpath(sys.executable), sysconfig.get_path("stdlib")
+    bare_root.add(root, program)
+    unwanted = shutil.ignore_patterns("site-packages", "test", "idlelib", "tkinter", "ensurepip", "__pycache__", "config-*")
+    shutil.copytree(library, root + library, ignore=unwanted, dirs_exist_ok=True)
+    specs = [importlib.util.find_spec(name) for name in ("_lzma", "_bz2", "zlib", "_hashlib")]
+    modules = [spec.origin for spec in specs if spec and spec.origin and os.path.exists(spec.origin)]
+    for _, path in (library for file in (program, *modules) for library in bare_root.needed(file)):
+        bare_root.add(root, path)
+
+
+@pytest.fixture(scope="session")
+def bare(pack_file, tmp_path_factory):
+    """A root with sh, Python without packages, the profilers' stand-ins, the repository and the pack."""
+    why_not = bare_root.why_not()
+    if why_not:
+        pytest.skip(why_not)
+    root = str(tmp_path_factory.mktemp("bare") / "root")
+    bare_root.make(root, programs=["sh", "dirname"])
+    add_python(root)
+    copy_repository(os.path.join(root, "repository"))
+    shutil.copy(pack_file, os.path.join(root, "repository", "gpu-pack.tar.xz"))
+    if not os.path.exists(os.path.join(root, "bin")):
+        os.symlink(os.path.dirname(shutil.which("sh")).lstrip("/"), os.path.join(root, "bin"))
+    write_program(os.path.join(root, "bin", "ncu"), NCU.format(python=os.path.realpath(sys.executable)))
+    write_program(os.path.join(root, "bin", "compute-sanitizer"), SANITIZER)
+    return root
+
+
+def enter(root, *arguments, timeout):
+    """(exit code or None, output) of run.sh inside."""
+    return bare_root.run(root, ["/bin/sh", "/repository/benchmarks/gpu/run.sh", "--simulated", "/out", *arguments],
+                         env={"PYTHON": os.path.realpath(sys.executable), "PYTHONDONTWRITEBYTECODE": "1"}, timeout=timeout)
+
+
+def check_results(out, kind=None):
+    """gpu.json, once all that lies there has been found whole; the section of `kind` must exist if given."""
+    names = os.listdir(out)
+    assert len(names) <= MOST_FILES, names
+    state = None
+    for name in names:
+        path = os.path.join(out, name)
+        try:
+            assert os.path.getsize(path) < MOST_BYTES, name
+            if name == "gpu.json":
+                with open(path, encoding="utf-8") as f:
+                    state = json.load(f)
+                assert state["format"] == session.FORMAT and "time" in state or "check" in state
+            elif name.endswith(".tar.gz"):
+                with tarfile.open(path) as archive:
+                    assert archive.getnames()
+        except FileNotFoundError:
+            assert name == "new.tmp", name  # it has just been renamed
+    assert kind is None or kind in state
+    return state
+
+
+class Watcher(threading.Thread):
+    """Looks at results again and again while they are written: what lies there at a moment is what a call that is killed then
+    leaves."""
+
+    def __init__(self, out):
+        super().__init__()
+        self.out, self.n, self.fault, self.stop = out, 0, None, threading.Event()
+
+    def run(self):
+        while not self.stop.wait(0.1) and not self.fault:
+            try:
+                check_results(self.out)
+                self.n += 1
+            except Exception as e:  # told by the test
+                self.fault = repr(e)
+
+
+@contextlib.contextmanager
+def watched(out):
+    watcher = Watcher(out)
+    watcher.start()
+    try:
+        yield watcher
+    finally:
+        watcher.stop.set()
+        watcher.join()
+    assert watcher.fault is None and watcher.n > 10, (watcher.fault, watcher.n, os.listdir(out))
+
+
+@pytest.fixture(scope="session")
+def results(bare):
+    """kind -> (exit code, gpu.json) of both calls, which fill the same folder, watched."""
+    out, found = os.path.join(bare, "out"), {}
+    os.makedirs(out)
+    for kind in ("time", "check"):
+        with watched(out):
+            code, text = enter(bare, "--" + kind, timeout=600)
+            print(text)
+        found[kind] = code, check_results(out, kind)
+    return found
+
+
+def test_measures_everything(results):
+    code, state = results["time"]
+    timed = state["time"]
+    assert code == 0 and timed["state"] == "complete", timed["notes"]
+    status = {part["part"]: part["status"] for part in timed["parts"]}
+    assert list(status) == [row[0] for row in cases.plan()]
+    left_out = {name for name, text in status.items() if text.startswith("left out")}
+    assert left_out == {cases.EAGER[0], cases.COMPILED[0]} and "no PyTorch" in status[cases.EAGER[0]]  # it is not in a bare root
+    assert timed["device"]["cuda"]["n_usable"] == 1
+    rows = timed["cases"] + timed["cases_2"]
+    assert all(row["median_ms"] > 0 for row in rows), [row for row in rows if "median_ms" not in row]
+    assert {row["model"] for row in rows} == set(cases.MODELS)
+    assert {(row["precision"], row["graph"], row["fuse"]) for row in rows} == {
+        ("fp32", "on", "on"), ("mixed", "on", "on"), ("fp32", "off", "on"), ("fp32", "on", "off"), ("fp64", "on", "on")}
+    compared = {(row["model"], row["precision"]) for row in rows if "force_difference" in row}
+    assert compared >= {(model, precision) for model in cases.MODELS for precision in ("fp32", "mixed")}
+    assert all(row["force_rms_ratio"] < 1e-4 for row in rows if "force_rms_ratio" in row)
+    assert any(row["replicas"] == 2 and row["n_atoms"] == 48 for row in rows)
+
+
+def test_says_why(results):
+    """Kernels, spans, memory and whole steps."""
+    timed = results["time"][1]["time"]
+    (kernel_row,), (spans,) = timed["kernels"], timed["spans"]
+    assert kernel_row["n_kernels"] > 5 and sum(k["launches"] for k in kernel_row["kernels"]) == kernel_row["n_kernels"]
+    assert kernel_row["us"] == pytest.approx(2 * kernel_row["n_kernels"]) and "full_profile" not in kernel_row
+    assert spans["mean_ms"] > 0 and {"edges", "message", "dense"} <= set(spans["components_ms"])
+    (run,) = timed["steps"]
+    assert run["mean_ms"] > 0 and run["n_steps"] == 20 and run["device"].startswith("cuda"), run
+    assert {v["what"]: v["verdict"] for v in timed["verdicts"]}["mean_ms"] in ("PASS", "FAIL")
+    assert all(row["memory_bytes_per_atom"] > 0 for row in timed["cases"])
+
+
+def test_checks_everything(results):
+    code, state = results["check"]
+    checked = state["check"]
+    assert code == 0 and checked["state"] == "complete", checked["notes"]
+    assert [row["suite"] for row in checked["suites"]] == pack.suites()
+    whole = {"test_op_painn_radial", "test_cuda_replay"}  # the others show that they start
+    for row in checked["suites"]:
+        assert row["status"] == ("passed" if row["suite"] in whole else "started"), row
+        assert bool(row["checks"]) == (row["suite"] in whole), row
+    assert {(row["tool"], row["status"]) for row in checked["sanitizers"]} == {(tool, "clean") for tool in parts.TOOLS}
+    assert state["time"]["state"] == "complete"  # of the call before
+
+
+@pytest.mark.parametrize("seconds", (0.7, 4, 9))
+def test_a_call_that_is_killed(bare, seconds):
+    """As a batch system does it: everything at once, without a warning."""
+    out = os.path.join(bare, "out")
+    shutil.rmtree(out, ignore_errors=True)
+    os.makedirs(out)
+    code, _ = enter(bare, "--time", timeout=seconds)
+    assert code is None
+    if os.listdir(out):
+        assert check_results(out)["time"]["state"].startswith("running")
+    else:
+        assert seconds < 1  # before Python had started
+
+
+@pytest.mark.parametrize("missing,where", (("deps/lib", cases.PREPARE[0]), ("models", "cases, first round"), ("lammps/lib", cases.STEPS[0])))
+def test_what_is_missing_is_noticed(bare, results, missing, where):
+    """A pack without one of its parts: the call ends as usual, says where it failed, and has not succeeded."""
+    assert results["time"][0] == 0
+    out, part = os.path.join(bare, "out"), os.path.join(bare, "repository", "build-gpu", "work-time", "unpacked", "pack", missing)
+    shutil.rmtree(out, ignore_errors=True)
+    os.rename(part, part + ".away")
+    try:
+        code, text = enter(bare, "--time", "--seconds", "45", timeout=60)
+    finally:
+        os.rename(part + ".away", part)
+    timed = check_results(out, "time")["time"]
+    status = {row["part"]: row["status"] for row in timed["parts"]}
+    assert code == 1, text
+    if where == cases.PREPARE[0]:
+        assert status[where].startswith("failed") and timed["state"] == "stopped: no programs", text
+        assert any("libyaml" in note for note in timed["notes"]), timed["notes"]
+    else:
+        rows = timed["steps" if where == cases.STEPS[0] else "cases"]
+        assert all("failed" in row or "left_out" in row for row in rows), rows
+        assert status[where].startswith("failed"), status
+
+
+def test_a_stale_pack_is_not_used(pack_file, tmp_path):
+    """Programs are built anew where the sources differ; without LAMMPS, and the call says so."""
+    folder, manifest = pack.unpack(pack_file, str(tmp_path / "unpacked"))
+    manifest["sources"] = "others"
+    with open(os.path.join(folder, "manifest.json"), "w", encoding="utf-8") as f:
+        json.dump(manifest, f)
+    stale = str(tmp_path / "stale.tar.xz")
+    with tarfile.open(stale, "w:xz", preset=0) as archive:
+        archive.add(folder, "pack")
+    out = tmp_path / "out"
+    done = subprocess.run([os.path.join(HERE, "run.sh"), "--simulated", str(out), "--check", "--pack-file", stale, "--work", WORK],
+                          env={**os.environ, "PYTHON": sys.executable}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, check=False)
+    state = check_results(out, "check")["check"]
+    assert "made from other sources" in state["notes"][0], done.stdout.decode()
+    assert {row["status"] for row in state["suites"]} == {"passed", "started"}, state["suites"]
+
+
+# ---- without programs -------------------------------------------------------------------------------------------------------
+
+FAKE = """#!{python}
+import json, sys, time
+for k, line in enumerate(sys.stdin, 1):
+    reply, status, error = {{"median_ms": 1.0, "memory_bytes": 2400, "n_kernels": 3}}, 0, ""
+    {behaviour}
+    if reply is not None:
+        print(json.dumps(reply))
+    print(json.dumps({{"batch": k, "status": status, "seconds": 0.1, "error": error}}), flush=True)
+"""
 
 
 @pytest.fixture
-def pack(tmp_path):
-    """What run.sh --pack makes, with two models; tests may put other programs in the place of these."""
-    return make_pack(tmp_path, MODELS)
+def call(tmp_path):
+    """A call of run.py whose program behaves as the text says."""
+    def make(behaviour, seconds=60):
+        program = tmp_path / "mlff"
+        write_program(program, FAKE.format(python=sys.executable, behaviour=behaviour))
+        one = session.Session("time", str(tmp_path / "out"), str(tmp_path / "work"), seconds)
+
+        class Place:
+            mlff, models, env = str(program), str(tmp_path), {}
+
+        return parts.Call(one, Place, True)
+    return make
 
 
-def make_pack(tmp_path, models):
-    """The weights of Orb are left out as run.sh leaves them out."""
-    folder = tmp_path / "pack"
-    (folder / "tests").mkdir(parents=True)
-    subprocess.run([sys.executable, SHAPES, str(folder / "models"), "--small"], check=True, stdin=subprocess.DEVNULL)
-    for path in (folder / "models").iterdir():
-        if path.stem not in models or path.name == ORB + ".safetensors":
-            path.unlink()
-    write_program(folder / "mlff", f'exec "{os.environ["MLFF"]}" "$@"')
-    write_program(folder / "tests" / "test_op_ops", PASSES)
-    return folder
+def measure(call, wanted):
+    call.session.part("cases", 30, lambda: parts.measure_cases(call, wanted, "cases"))
+    return call.out["cases"]
 
 
-def run(pack, tmp_path, seconds):
-    """(exit code, seconds that it took, gpu.json)"""
-    out, begin = tmp_path / "out", time.monotonic()
-    env = {**os.environ, "MLFF_GPU_PACK": str(pack), "MLFF_GPU_BUILD": str(tmp_path / "build"),
-           "PYTHON": sys.executable, "SECONDS_LEFT": str(seconds)}
-    done = subprocess.run([RUN, "--simulated", str(out)], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, check=False)
-    took = time.monotonic() - begin
-    print(done.stdout.decode("utf-8", "replace"))
-    with open(out / "gpu.json", encoding="utf-8") as f:
-        return done.returncode, took, json.load(f)
+WANTED = [cases.Small(cases.STUDENT, 24), cases.Small(cases.ANI_1, 24, "mixed"), cases.Small(cases.STUDENT, 1152),
+          cases.Small(cases.ANI_1, 1152, "mixed"), cases.Small(cases.ANI_1, 24)]
 
 
-def test_all_of_it(tmp_path):
-    code, _, found = run(make_pack(tmp_path, (*MODELS, ORB)), tmp_path, 300)
-    assert code == 0 and found["check"]["cuda"]["n_usable"] == 1
-    rows = found["bench"]["rows"]
-    assert len(rows) == 8 * len(MODELS) + 5 and {row["model"] for row in rows} == {*MODELS, ORB}
-    assert {row["precision"] for row in rows if row["model"] == ORB} == {"fp32", "mixed", "fp64"}
-    assert all(row["median_ms"] > 0 and row["n_atoms"] == 24 * row["n_replicas"] for row in rows)
-    assert {(row["device"], row["precision"], row["graph"], row["fuse"]) for row in rows} == {
-        ("cuda", "fp32", "on", "on"), ("cuda", "mixed", "on", "on"), ("cuda", "fp32", "off", "on"),
-        ("cuda", "fp32", "on", "off"), ("cuda", "fp64", "on", "on"), ("cpu", "fp32", "off", "on")}
-    assert any("GPU and CPU agree" in line for line in found["summary"]), found["summary"]
+def test_wrong_forces_are_not_timed(call):
+    """A network whose forces differ is timed at no size; others are."""
+    rows = measure(call('if "mixed" in line: reply, status, error = None, 1, "its forces differ by 3 eV/A"'), WANTED)
+    assert [sorted({"median_ms", "failed", "left_out"} & set(row)) for row in rows] == [
+        ["median_ms"], ["failed"], ["median_ms"], ["left_out"], ["median_ms"]]
+    assert "differ" in rows[3]["left_out"]
 
 
-def test_a_suite_that_hangs(pack, tmp_path):
-    write_program(pack / "tests" / "test_op_ops", HANGS)
-    code, took, found = run(pack, tmp_path, 12)
-    assert code == 1 and took < 25
-    assert "STOPPED: op_ops ran out of time" in found["summary"][-1]
-    assert found["check"]["cuda"]["n_usable"] == 1 and found["bench"] is None
+@pytest.mark.parametrize("behaviour,why", (('if "1152" in line: time.sleep(100)', "limit"), ('if "1152" in line: sys.exit(9)', "ended with")))
+def test_a_case_that_hangs_or_dies(call, monkeypatch, behaviour, why):
+    """It costs its own limit and a new process."""
+    monkeypatch.setattr(cases.Small, "limit", lambda case: 3)
+    begin = time.monotonic()
+    rows = measure(call(behaviour), WANTED)
+    assert why in rows[2]["failed"] and rows[0]["median_ms"] and rows[4]["median_ms"] and time.monotonic() - begin < 25
 
 
-def test_a_case_that_hangs(pack, tmp_path):
-    write_program(pack / "mlff", f'case "$*" in *time*mixed*) {HANGS} ;; esac\nexec "{os.environ["MLFF"]}" "$@"')
-    code, took, found = run(pack, tmp_path, 40)
-    rows = found["bench"]["rows"]
-    assert code == 1 and took < 55
-    assert all(row["median_ms"] > 0 for row in rows[:len(MODELS)]), rows
-    assert "took more than" in rows[len(MODELS)]["failed"]
-    assert all(row["left_out"] == "time" for row in rows[len(MODELS) + 1:]) and len(rows) == 8 * len(MODELS)
+def test_time_is_never_exceeded(call):
+    rows = measure(call("time.sleep(0.5)", seconds=session.CLOSING + 2), WANTED * 10)
+    assert any("median_ms" in row for row in rows) and rows[-1]["left_out"] == "no time"
 
 
-def test_wrong_numbers_stop_it(pack, tmp_path):
-    """Nothing is measured when GPU and CPU differ."""
-    change = r's/\("energy": -\{0,1\}\)\([0-9]\)/\11\2/'  # a digit in front
-    mlff = os.environ["MLFF"]
-    write_program(pack / "mlff", f'''case "$*" in
-  *evaluate*"fp64 --device cuda"*) "{mlff}" "$@" | sed '{change}'; exit ;;
-esac
-exec "{mlff}" "$@"''')
-    code, _, found = run(pack, tmp_path, 120)
-    assert code == 1 and found["bench"] is None
-    assert "STOPPED: against_cpu failed" in found["summary"][-1]
-    assert "DIFFERENT" in (tmp_path / "out" / "against_cpu.log").read_text(encoding="utf-8")
+def test_signals_end_it_whole(pack_file, tmp_path):
+    out = tmp_path / "out"
+    process = subprocess.Popen([sys.executable, os.path.join(HERE, "run.py"), "--simulated", str(out), "--time", "--pack-file", pack_file,
+                                "--work", str(tmp_path / "work")], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    while not (out / "gpu.json").exists():
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) != 0
+    assert check_results(out, "time")["time"]["state"] == "stopped"
+
+
+def test_logs_and_profiles_stay_small(tmp_path):
+    (tmp_path / "a.log").write_bytes(b"x" * 10_000_000)
+    (tmp_path / "b.ncu-rep").write_bytes(os.urandom(2_000_000))
+    (tmp_path / "c.ncu-rep").write_bytes(os.urandom(300_000))
+    data, left_out = session.pack_folder(str(tmp_path), 1_000_000)
+    assert len(data) < 1_000_000 and left_out == ["b.ncu-rep (2000000 bytes)"]
+
+
+def test_plan_leaves_a_third():
+    """Both calls, by the model of cost, take at most two thirds of ten minutes."""
+    for plan in (cases.plan(), cases.check_plan()):
+        assert 0 < sum(row[2] for row in plan) <= 400, plan
+
+
+def test_kernel_names():
+    assert kernels.short_name("void <unnamed>::linear_kernel<(int)1>(linear_arrays)") == "linear_kernel<1>"
+    assert kernels.short_name("(anonymous namespace)::message_kernel(message_arrays)") == "message_kernel"
+
+
+def test_box_sizes_have_decks():
+    assert {n for _, n, _ in parts.STEPS} <= {63, 1152, 98304} and all(steps.box(n) for _, n, _ in parts.STEPS)

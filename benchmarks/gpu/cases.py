@@ -1,0 +1,151 @@
+"""What run.py --time measures, in which order, and about how long it should take on an H200: the table of `run.py --plan`.
+
+Times here are a model, from a reading of the compiled kernels (docs/gpu.md); they decide how many evaluations are timed and how
+much of a call a part may use, and nothing that is reported comes from them.
+"""
+
+import dataclasses
+
+STUDENT, TEACHER, ANI_8, ANI_1, ORB = (
+    "water-benzene-student", "water-benzene-teacher", "random-ani2x-8", "random-ani2x-1", "random-orb-v2")
+MODELS = (STUDENT, ANI_8, TEACHER, ANI_1, ORB)  # the most telling first
+SIZES = (63, 1152, 98304, 24, 943296, 192, 10368)  # likewise
+MOST_ORB, MOST_COMPARED, MOST_COMPARED_ORB = 98304, 192, 63
+MOST_GRAPH_OFF = 1152
+TOLD = (63, 1152)  # sizes that the ways which nobody runs by default are measured at
+REPLICAS = (16, 256)
+# model -> (us of a step of few atoms, us per atom more, s to open it); H200, fp32
+COST = {STUDENT: (210, 0.11, 0.4), TEACHER: (500, 0.38, 0.5), ANI_8: (135, 0.30, 0.4), ANI_1: (120, 0.10, 0.4), ORB: (3000, 20, 2.0)}
+CPU_COST = {STUDENT: 10, TEACHER: 60, ANI_8: 42, ANI_1: 8, ORB: 4000}  # us per atom on one core
+LIST_COST = 4e-6  # s per atom: reading and neighbours
+SECONDS, MOST_CALLS, FEWEST_CALLS = 0.25, 300, 5  # of a case
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One line of the table of results."""
+
+    model: str
+    n_atoms: int
+    precision: str = "fp32"
+    graph: str = "on"
+    fuse: str = "on"
+    replicas: int = 1
+    device: str = "cuda"
+
+    @property
+    def n_all(self):
+        return self.n_atoms * self.replicas
+
+    def seconds_per_call(self):
+        """By the model, on an H200 or one core."""
+        if self.device == "cpu":
+            return 1e-6 * CPU_COST[self.model] * self.n_all
+        base, per_atom, _ = COST[self.model]
+        slower = {"fp32": 1, "mixed": 1, "fp64": 3}[self.precision] * (1.5 if self.graph == "off" else 1)
+        return 1e-6 * slower * (base + per_atom * self.n_all)
+
+    def n_calls(self):
+        if self.device == "cpu":
+            return max(3, min(30, int(SECONDS / self.seconds_per_call())))
+        return max(FEWEST_CALLS, min(MOST_CALLS, int(SECONDS / self.seconds_per_call())))
+
+    def is_compared(self):
+        """Whether it is held against the CPU in double precision before it is timed."""
+        return self.device == "cuda" and self.replicas == 1 and self.n_atoms <= (
+            MOST_COMPARED_ORB if self.model == ORB else MOST_COMPARED)
+
+    def estimate(self):
+        """Seconds of the whole case: opening with its self-test, list, evaluation on the CPU, warm-up, calls."""
+        compared = 2e-6 * CPU_COST[self.model] * self.n_all if self.is_compared() else 0
+        is_first = (self.precision, self.graph, self.fuse, self.device) == ("fp32", "on", "on", "cuda")  # lists are kept
+        listed = LIST_COST * self.n_all if is_first else 0
+        return COST[self.model][2] + listed + compared + 1.2 * self.n_calls() * self.seconds_per_call() + 0.05
+
+    def limit(self):
+        """Seconds after which it is given up."""
+        return 10 + 5 * self.estimate()
+
+    def words(self, model_file, structure):
+        """The command of `mlff batch`."""
+        words = ["time", model_file, structure, "--json", "--device", self.device, "--precision", self.precision, "--graph", self.graph,
+                 "--fuse", self.fuse, "--replicas", str(self.replicas), "--calls", str(self.n_calls())]
+        return words + ["--against", "cpu"] if self.is_compared() else words
+
+
+def first_round():
+    """Every network at every size in single and mixed precision, small ones also without recorded steps."""
+    for n in SIZES:
+        for model in MODELS:
+            if model == ORB and n >= MOST_ORB:
+                continue
+            yield Case(model, n)
+            yield Case(model, n, "mixed")
+            if n <= MOST_GRAPH_OFF:
+                yield Case(model, n, graph="off")
+
+
+def second_round():
+    """Replicas, unfused operations, double precision, and one core of the CPU. Orb's energy is of one system, and its fused
+    operations are the plain ones."""
+    for model in MODELS[:-1]:
+        for n in (63, 24):
+            for replicas in REPLICAS:
+                yield Case(model, n, replicas=replicas)
+                yield Case(model, n, "mixed", replicas=replicas)
+    for n in TOLD:
+        for model in MODELS:
+            if model != ORB:
+                yield Case(model, n, fuse="off")
+            if not (model == ORB and n > TOLD[0]):
+                yield Case(model, n, device="cpu")
+            yield Case(model, n, "fp64")
+    yield Case(ORB, MOST_ORB)
+
+
+def small(cases):
+    """For the simulated device: the two smallest sizes of two networks, the smallest of the others, two replicas, few calls."""
+    for case in cases:
+        if case.replicas == REPLICAS[0]:
+            case = dataclasses.replace(case, replicas=2)
+        if case.replicas <= 2 and case.n_atoms <= (63 if case.model in (STUDENT, ANI_1) and case.replicas == 1 else 24):
+            yield Small(**dataclasses.asdict(case))
+
+
+class Small(Case):
+    def n_calls(self):
+        return 2
+
+    def limit(self):
+        return 120
+
+
+# (part, limit in s, estimate in s on an H200): what is not a case
+STEPS = ("whole steps of LAMMPS", 70, 35)
+EAGER = ("PyTorch, eager", 60, 45)
+COMPILED = ("PyTorch, compiled", 80, 60)
+TRACES = ("span traces", 30, 10)
+KERNELS = ("Nsight Compute", 75, 50)
+PREPARE = ("unpack, or build", 150, 6)
+DEVICE = ("launch floor, bandwidths", 60, 5)
+
+
+def estimate(cases):
+    return sum(case.estimate() for case in cases)
+
+
+def plan():
+    """[(part, number of cases, estimate in s)] of a --time call, in its order."""
+    rounds = [("cases, first round", list(first_round())), ("cases, second round", list(second_round()))]
+    one, two = ((name, len(cases), estimate(cases)) for name, cases in rounds)
+    return [(PREPARE[0], 0, PREPARE[2]), (DEVICE[0], 0, DEVICE[2]), one, *((p[0], 0, p[2]) for p in (STEPS, EAGER, KERNELS, TRACES)),
+            two, (COMPILED[0], 0, COMPILED[2])]
+
+
+# A --check call. Suites run four at a time, the sanitizer six; what one takes on a device is a guess from its simulated time.
+SUITES = ("suites on the device", 220, 120)
+SANITIZERS = ("compute-sanitizer", 330, 240)
+
+
+def check_plan():
+    return [(PREPARE[0], 0, PREPARE[2]), (SUITES[0], 0, SUITES[2]), (SANITIZERS[0], 0, SANITIZERS[2])]

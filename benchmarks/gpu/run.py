@@ -1,0 +1,170 @@
+"""First contact with a GPU: what is right on it, how fast it is, and why. See run.sh, which calls this."""
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import cases
+import orb_weights
+import pack
+import parts
+import session as session_module
+import summary
+
+ROOT = pack.ROOT
+LIMIT = 570  # s of a call; SECONDS_LEFT changes it
+
+
+class Place:
+    """Where programs and models are: in a pack, or built here."""
+
+    def __init__(self, folder, manifest, programs=None):
+        self.manifest, self.models = manifest, os.path.join(folder, "models")
+        self.mlff = os.path.join(programs or folder, "mlff")
+        self.tests, self.test_folder = os.path.join(programs or folder, "tests"), os.path.join(ROOT, "tests")
+        self.lammps = None if programs else os.path.join(folder, "lammps")  # with the plugin
+        path = [os.path.join(folder, "deps", "lib"), os.environ.get("LD_LIBRARY_PATH", "")]
+        self.env = {"LD_LIBRARY_PATH": ":".join(p for p in path if p), "MLFF_SHARED_DIR": os.path.join(folder, "shared")}
+
+
+def prepare(session, args):
+    """The programs of the pack; where there is none, where it was made from other sources or does not start, what is built here."""
+    folder, manifest, why = None, None, f"there is no {args.pack_file}"
+    if os.path.exists(args.pack_file):
+        folder, manifest = pack.unpack(args.pack_file, os.path.join(session.work, "unpacked"))
+        place = Place(folder, manifest)
+        if manifest["sources"] != pack.source_hash():
+            why = "the pack was made from other sources than these"
+        else:
+            done = session.run("start", [place.mlff, "--version"], 30, place.env)
+            why = "" if done.code == 0 else f"the pack's programs do not start here: {done.why()}"
+    if why:
+        session.note(why + ": building")
+        place = build(session, args, folder)
+    weights = os.path.join(place.models, pack.ORB + ".json")
+    if os.path.exists(weights):
+        orb_weights.make(weights)
+    return place
+
+
+def build(session, args, folder):
+    """Without a LAMMPS; libyaml, Check and models are the pack's where there is one."""
+    where = os.path.join(args.work, "simulated" if args.simulated else "cuda")
+    prefix = os.path.join(folder, "deps") if folder else None
+    if not args.simulated:
+        os.environ["PATH"] += os.pathsep + "/usr/local/cuda/bin"
+    configure = pack.configure(where, args.simulated, None, prefix, "native")
+    jobs = str(max(2, os.cpu_count() or 2))
+    make = ["cmake", "--build", where, "-j", jobs, *pack.targets(False)]
+    for name, command in (("configure", configure), ("build", make)):
+        done = session.run(name, command, cases.PREPARE[1])
+        if done.code != 0:
+            raise RuntimeError(f"{name} failed: {done.why()}; its log is in logs")
+    if not folder:
+        folder = os.path.join(where, "pack")
+        small = ["--small"] if args.simulated else []
+        done = session.run("models", [sys.executable, os.path.join(pack.HERE, "shapes.py"), os.path.join(folder, "models"), *small], 60)
+        if done.code != 0:
+            raise RuntimeError(f"models could not be made: {done.why()}; `run.sh --pack` on another machine makes them")
+    return Place(folder, {"suites": pack.suites()}, where)
+
+
+def time_parts(call):
+    """(name, limit, function) in the order of `run.py --plan`."""
+    first, second = list(cases.first_round()), list(cases.second_round())
+    if call.simulated:
+        first, second = list(cases.small(first)), list(cases.small(second))
+    every = {
+        cases.DEVICE[0]: (cases.DEVICE[1], lambda: parts.device(call)),
+        "cases, first round": (200, lambda: parts.measure_cases(call, first, "cases")),
+        cases.STEPS[0]: (cases.STEPS[1], lambda: parts.whole_steps(call)),
+        cases.EAGER[0]: (cases.EAGER[1], lambda: parts.torch(call, "eager", cases.EAGER[1])),
+        cases.KERNELS[0]: (cases.KERNELS[1], lambda: parts.profile_kernels(call)),
+        cases.TRACES[0]: (cases.TRACES[1], lambda: parts.traces(call)),
+        "cases, second round": (120, lambda: parts.measure_cases(call, second, "cases_2")),
+        cases.COMPILED[0]: (cases.COMPILED[1], lambda: parts.torch(call, "compiled", cases.COMPILED[1])),
+    }
+    return [(name, *every[name]) for name, _, _ in cases.plan() if name in every]
+
+
+def check_parts(call):
+    return [(cases.SUITES[0], cases.SUITES[1], lambda: parts.suites(call)),
+            (cases.SANITIZERS[0], cases.SANITIZERS[1], lambda: parts.sanitizers(call))]
+
+
+def one_call(kind, args):
+    """A call of --time or --check; True when every part was done."""
+    work = os.path.join(args.work, "work-" + kind)
+    for name in ("logs", "profiles"):
+        shutil.rmtree(os.path.join(work, name), ignore_errors=True)
+    session = session_module.Session(kind, args.out, work, args.seconds)
+    session.summarise = summary.lines
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped by a signal"))
+    state = "stopped"
+    try:
+        found = []
+        session.part(cases.PREPARE[0], cases.PREPARE[1], lambda: found.append(prepare(session, args)))
+        if found:
+            call = parts.Call(session, found[0], args.simulated)
+            for name, limit, function in time_parts(call) if kind == "time" else check_parts(call):
+                session.part(name, limit, function)
+        state = "complete" if found else "stopped: no programs"
+    finally:
+        session.close(state)
+    print(f"results: {args.out}", flush=True)
+    return state == "complete" and not any(part["status"].startswith("failed") for part in session.mine["parts"])
+
+
+def make_pack(args):
+    print("building", flush=True)
+    python = os.path.join(ROOT, ".venv", "bin", "python")
+    size, own = pack.make(args.pack_file, os.path.join(args.work, "simulated" if args.simulated else "cuda"), args.simulated,
+                          python if os.path.exists(python) else sys.executable, args.preset, args.architectures)
+    print(f"{args.pack_file}: {size / 1e6:.1f} MB; with the repository's files {(size + own) / 1e6:.1f} MB travel")
+
+
+def print_plan():
+    for title, rows in (("--time", cases.plan()), ("--check", cases.check_plan())):
+        print(f"{title:32s} cases  estimated s (H200, a model)")
+        for name, n, seconds in rows:
+            print(f"  {name:30s} {n or '':>5}  {seconds:6.0f}")
+        print(f"  {'together':30s} {'':5}  {sum(row[2] for row in rows):6.0f}  of {LIMIT}")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="run.sh", description=__doc__)
+    parser.add_argument("out", nargs="?", help="folder for the results")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--time", action="store_true", help="measurements alone")
+    what.add_argument("--check", action="store_true", help="suites and compute-sanitizer alone")
+    what.add_argument("--pack", action="store_true", help="make the pack, and stop")
+    what.add_argument("--plan", action="store_true", help="print what is done, and about how long it takes")
+    parser.add_argument("--simulated", action="store_true", help="everything with the simulated device, small")
+    parser.add_argument("--seconds", type=float, default=float(os.environ.get("SECONDS_LEFT", LIMIT)), help="limit of a call (570)")
+    parser.add_argument("--pack-file", default=os.environ.get("MLFF_GPU_PACK", os.path.join(ROOT, "gpu-pack.tar.xz")))
+    parser.add_argument("--work", default=os.environ.get("MLFF_GPU_WORK", os.path.join(ROOT, "build-gpu")), help="for everything else")
+    parser.add_argument("--preset", type=int, default=6, help="of xz, for the pack")
+    parser.add_argument("--architectures", help="of the pack's GPU code, as CMake has them (80-real;90)")
+    args = parser.parse_args()
+    if args.plan:
+        print_plan()
+        return 0
+    if not args.pack and not args.out:
+        parser.error("a folder for the results is missing")
+    try:
+        if args.pack:
+            make_pack(args)
+            return 0
+        args.out = os.path.abspath(args.out)
+        kinds = ["time"] if args.time else ["check"] if args.check else ["time", "check"]
+        return 0 if all([one_call(kind, args) for kind in kinds]) else 1
+    except (pack.Failed, subprocess.SubprocessError, OSError) as e:
+        print(f"run.sh: {e}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

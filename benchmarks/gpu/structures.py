@@ -1,0 +1,66 @@
+"""Boxes of water for the GPU benchmark: the equilibrated ones of benchmarks/decks, repeated along the edges, so that distances and
+numbers of neighbours are those of dynamics."""
+
+import os
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+DECKS = os.path.join(ROOT, "benchmarks", "decks")
+# atoms -> (molecules of the box in benchmarks/decks, copies along the edges)
+BOXES = {63: (21, (1, 1, 1)), 192: (64, (1, 1, 1)), 1152: (64, (1, 2, 3)), 10368: (64, (3, 3, 6)), 98304: (64, (8, 8, 8)),
+         943296: (64, (17, 17, 17))}
+SMALLEST = 24  # atoms: 8 molecules that are cut out of the box of 21 keep no density, so these stand on a lattice
+GEOMETRY = ((0.0, 0.0, 0.0), (0.96, 0.0, 0.0), (-0.24, 0.93, 0.0))  # O, H, H; A
+SIZES = (SMALLEST, *BOXES)
+
+
+def read_box(n_molecules):
+    """(length of the edge in A, [(element, x, y, z)]) of a data file of the decks."""
+    with open(os.path.join(DECKS, f"data.water{n_molecules}"), encoding="utf-8") as f:
+        lines = f.read().splitlines()
+    length = next(float(line.split()[1]) for line in lines if line.endswith("xlo xhi"))
+    begin = next(k for k, line in enumerate(lines) if line.startswith("Atoms")) + 2
+    atoms = []
+    for line in lines[begin:]:
+        words = line.split()
+        if not words:
+            break
+        atoms.append(("HO"[int(words[1]) - 1], *(float(x) for x in words[2:5])))
+    return length, atoms
+
+
+def lattice():
+    """8 molecules, alike and turned by the axes, at 0.1 atoms per A^3."""
+    edge, atoms = 3.104, []
+    for n in range(8):
+        at = [(n >> k & 1) * edge + 0.5 * edge for k in range(3)]
+        for name, r in zip("OHH", GEOMETRY):
+            turned = r[n % 3:] + r[:n % 3]
+            atoms.append((name, *(a + (-1) ** (n >> 1) * b for a, b in zip(at, turned))))
+    return 2 * edge, atoms
+
+
+def write(path, n_atoms):
+    """Extended XYZ of one of SIZES."""
+    if n_atoms == SMALLEST:
+        (length, atoms), copies = lattice(), (1, 1, 1)
+    else:
+        n_molecules, copies = BOXES[n_atoms]
+        length, atoms = read_box(n_molecules)
+    a, b, c = (n * length for n in copies)
+    with open(path + ".new", "w", encoding="utf-8") as f:
+        f.write(f'{n_atoms}\nLattice="{a} 0 0 0 {b} 0 0 0 {c}" pbc="T T T" Properties=species:S:1:pos:R:3\n')
+        for i in range(copies[0]):
+            for j in range(copies[1]):
+                for k in range(copies[2]):
+                    dx, dy, dz = i * length, j * length, k * length
+                    f.write("".join("%s %.6f %.6f %.6f\n" % (e, x + dx, y + dy, z + dz) for e, x, y, z in atoms))
+    os.replace(path + ".new", path)
+
+
+def path_of(folder, n_atoms):
+    """The file of this size, which is written when it is first asked for."""
+    path = os.path.join(folder, f"water{n_atoms}.xyz")
+    if not os.path.exists(path):
+        os.makedirs(folder, exist_ok=True)
+        write(path, n_atoms)
+    return path
