@@ -247,24 +247,26 @@ static void scale_weights(test_model *m, double scale)
 START_TEST(time_against_cpu)
 {
   char scaled_path[512];
-  expect(run("time '%s' '%s' --calls 3 --against cpu --json", model_path, xyz_path), 0, "\"force_rms_ratio\": ");
+  expect(run("time '%s' '%s' --device cpu --calls 3 --against cpu --json", model_path, xyz_path), 0,
+         "\"force_rms_ratio\": ");
   ck_assert_ptr_nonnull(strstr(output, "\"n_nodes\": 0, \"n_kernels\": 0"));
   const char *ratio = strstr(output, "\"force_rms_ratio\": ") + strlen("\"force_rms_ratio\": ");
   ck_assert(strtod(ratio, NULL) > 0 && strtod(ratio, NULL) < 1e-4);
-  expect(run("time '%s' '%s' --calls 3 --against=cpu --precision fp64 --json --kernels generic", model_path, xyz_path),
+  expect(run("time '%s' '%s' --device cpu --calls 3 --against=cpu --precision fp64 --json --kernels generic",
+             model_path, xyz_path),
          0, "\"energy_difference\": ");
-  expect(run("time '%s' '%s' --calls 3 --against cpu --precision mixed --kernels generic --replicas 2", model_path,
-             xyz_path),
+  expect(run("time '%s' '%s' --device cpu --calls 3 --against cpu --precision mixed --kernels generic --replicas 2",
+             model_path, xyz_path),
          0, "against  fp64 on the CPU");
-  expect(run("time '%s' '%s' --calls 3 --json", model_path, xyz_path), 0, "\"growths\"");
+  expect(run("time '%s' '%s' --device cpu --calls 3 --json", model_path, xyz_path), 0, "\"growths\"");
   ck_assert_ptr_null(strstr(output, "_difference"));
   expect(run("time '%s' '%s' --against cuda", model_path, xyz_path), 2, "--against cannot be 'cuda'");
   test_model m = test_model_ani((test_model_options){.name = "scaled", .seed = 4, .is_double = 1});
   scale_weights(&m, 30); /* energies, and so rounding errors, become large */
   test_model_write(&m, dir, "scaled", scaled_path, sizeof scaled_path);
   test_model_free(&m);
-  expect(run("time '%s' '%s' --calls 3", scaled_path, xyz_path), 0, "median");
-  expect(run("time '%s' '%s' --calls 3 --against cpu", scaled_path, xyz_path), 1, "fp32 on cpu (");
+  expect(run("time '%s' '%s' --device cpu --calls 3", scaled_path, xyz_path), 0, "median");
+  expect(run("time '%s' '%s' --device cpu --calls 3 --against cpu", scaled_path, xyz_path), 1, "fp32 on cpu (");
   ck_assert_ptr_nonnull(strstr(output, "is too far from fp64 on the CPU: energy by "));
   ck_assert_ptr_nonnull(strstr(output, "(allowed 1e-05), forces by "));
   ck_assert_ptr_null(strstr(output, "median"));
