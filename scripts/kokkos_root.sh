@@ -14,7 +14,7 @@ CACHE=${MLFF_CACHE:-$HOME/.cache/mlff}/kokkos-sid
 ROOT=$CACHE/root
 MIRROR=http://deb.debian.org/debian
 RECIPE=1    # another number: what was made before is not ready
-PACKAGES="g++ cmake ninja-build pkg-config libkokkos-dev libmpich-dev mpich libyaml-dev
+PACKAGES="g++ cmake ninja-build libkokkos-dev libmpich-dev mpich libyaml-dev
   python3-numpy python3-yaml python3-safetensors python3-pytest"
 
 say() { printf '%s\n' "mlff kokkos: $*"; }

@@ -22,6 +22,14 @@ need() {
   eval "$probe" >/dev/null 2>&1 || MISSING="$MISSING $*"
 }
 
+# has_library HEADER LIBRARY: whether a program with it can be compiled; CMake looks into CMAKE_PREFIX_PATH as well.
+has_library() {
+  flags=$(printf '%s\n' "${CMAKE_PREFIX_PATH:-}" | tr ':;' '\n' | sed -n 's|..*|-I&/include -L&/lib -L&/lib64|p')
+  # shellcheck disable=SC2086  # one word per flag
+  printf '#include <%s>\nint main(void) { return 0; }\n' "$1" |
+    "${CC:-cc}" -x c - $flags -l"$2" -o /dev/null
+}
+
 python_is_usable() {
   have python3 && python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))'
 }
@@ -32,13 +40,12 @@ find_missing() {
   need 'have g++ || have c++' g++
   need 'have cmake' cmake
   need 'have ninja' ninja-build
-  need 'have pkg-config' pkg-config
-  need 'pkg-config --exists yaml-0.1' libyaml-dev
+  need 'has_library yaml.h yaml' libyaml-dev
   need 'have nm' binutils
   need python_is_usable python3
   [ -x "$VENV/bin/python" ] || need 'python3 -c "import ensurepip, venv"' python3-venv
   if [ "$1" = test ]; then
-    need 'pkg-config --exists check' check
+    need 'has_library check.h check || has_library check.h check_pic' check
     need 'have valgrind' valgrind
     need 'have cppcheck' cppcheck
     need 'have shellcheck' shellcheck
