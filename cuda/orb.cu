@@ -31,19 +31,18 @@ MLFF_DEVICE void row_moments(const real *x, int64_t width, double epsilon, int l
 
 typedef struct feature_arrays {
   int64_t first, n, n_basis; /* rows first .. first + n */
-  const int32_t *receiver;
   const real *vec;
   real *out;
   double spacing;
 } feature_arrays;
 
 /* out[r][k] = exp(-(d - k spacing)^2) for k < n_basis, then the unit vector; vec [n_edges][4], out [n][n_basis + 3]
- * A warp owns row r of the block, a lane every 32nd column; rows without an edge are left as they are. A block has
- * ROW_WARPS warps; no shared memory; deterministic. Twin: features_cpu. */
+ * A warp owns row r of the block, a lane every 32nd column; those of rows without an edge are of a vector of
+ * zeros. A block has ROW_WARPS warps; no shared memory; deterministic. Twin: features_cpu. */
 __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_features_kernel(feature_arrays a)
 {
   const int64_t r = own_row(), edge = a.first + r, n_columns = a.n_basis + 3;
-  if (r >= a.n || a.receiver[edge] < 0) return;
+  if (r >= a.n) return;
   for (int64_t k = threadIdx.x % WARP; k < n_columns; k += WARP) {
     const real x = a.vec[4 * edge + 3] - (real) k * (real) a.spacing;
     a.out[r * n_columns + k] = k < a.n_basis ? real_exp(-x * x) : a.vec[4 * edge + k - a.n_basis];
@@ -187,7 +186,6 @@ static void features_cuda(mlff_backend *backend, const mlff_orb_features_args *a
   a.first = mlff_orb_first_row(args->graph, args->begin);
   a.n = mlff_orb_first_row(args->graph, args->end) - a.first;
   a.n_basis = args->n_basis;
-  a.receiver = (const int32_t *) args->graph->node.data;
   a.vec = (const real *) args->graph->vec.data;
   a.out = (real *) args->out;
   a.spacing = args->spacing;

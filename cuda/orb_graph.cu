@@ -77,9 +77,18 @@ MLFF_DEVICE void write_edge(const choice_arrays &a, int64_t i, int64_t e, int64_
   a.receiver[row] = a.node[e];
 }
 
+MLFF_DEVICE void clear_edge(const choice_arrays &a, int64_t row, bool has_none)
+{
+  a.receiver[row] = -1;
+  if (!has_none) return;
+  for (int c = 0; c < 4; c++) a.vec[4 * row + c] = 0;
+  a.env[row] = 0;
+}
+
 /* With n active edges of atom i, r_k the number of those that are nearer than k, and D the distance of the last one that
  * there is room for (infinity when there is room for all): edge k has row i stride + r_k when d_k < D - MLFF_ORB_TIE, and
- * when |d_k - D| <= MLFF_ORB_TIE the next ones in the order of mlff_orb_is_before. Others are not chosen.
+ * when |d_k - D| <= MLFF_ORB_TIE the next ones in the order of mlff_orb_is_before. Others are not chosen. Rows without an
+ * edge have receiver -1 and zeros, which products read.
  *   row, nbr, node: the active edges; distance, row_of [n_room]; receiver, vec, env [n_local][stride]
  * A warp owns atom i, a lane every 32nd of its edges, whose rank it finds by reading all distances, which are the same
  * for all lanes at a time. A block has ROW_WARPS warps; no shared memory; deterministic. Twin: orb_graph_cpu, choose. */
@@ -94,7 +103,7 @@ __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_choose_kernel(choice_arra
   int32_t *rank = a.row_of + first;
   int n_nearer = 0;
   for (int k = lane; k < n; k += WARP) d[k] = displacement(a, i, first + k, v);
-  for (int k = lane; k < room; k += WARP) a.receiver[begin + k] = -1;
+  for (int k = lane; k < room; k += WARP) clear_edge(a, begin + k, k >= n);
   __syncwarp();
   for (int k = lane; k < n; k += WARP) {
     rank[k] = rank_of(d, n, k);

@@ -58,9 +58,7 @@ __global__ void __launch_bounds__(RADIAL_THREADS) radial_dense_kernel(radial_arr
   const real r = a.vec[4 * e + 3], inverse = 1 / r;
   for (int c = 0; c < 3; c++) line[LINE_UNIT + c] = a.vec[4 * e + c] * inverse;
   line[LINE_INVERSE] = inverse;
-  line_index index = line_load_index(line);
-  index.node = a.node[e];
-  index.species = a.species[e];
+  const line_index index = {0, a.node[e], a.species[e], 0};
   line_store_index(line, index);
   const double x = (double) r * pi / a.cutoff;
   const real fc = (real) (0.5 * cos(x) + 0.5), dfc = (real) (-0.5 * pi / a.cutoff * sin(x));

@@ -107,6 +107,10 @@ static void check_graph(const orb_scene *s, int n_neighbours)
       near_one(v[0] * v[0] + v[1] * v[1] + v[2] * v[2], 1.0, tolerance);
       near_one(s->env[e], 1 - 15 * pow(x, 4) + 24 * pow(x, 5) - 10 * pow(x, 6), 20 * tolerance);
     }
+    for (int64_t e = s->end[i]; e < s->row[i + 1]; e++) {
+      const double *v = s->vec + 4 * e;
+      ck_assert(v[0] == 0 && v[1] == 0 && v[2] == 0 && v[3] == 0 && s->env[e] == 0);
+    }
   }
 }
 
@@ -237,7 +241,7 @@ START_TEST(features_and_gather)
         {.graph = &s.graph, .begin = begin, .end = end, .n_basis = k, .spacing = 10.0 / k, .out = out.buf.data};
     backend->ops->orb.features(backend, &features);
     for (int64_t i = begin; i < end; i++)
-      for (int64_t e = s.row[i]; e < s.end[i]; e++)
+      for (int64_t e = s.row[i]; e < s.row[i + 1]; e++) /* those without an edge have a vector of zeros */
         for (int c = 0; c < k + 3; c++) {
           const double *v = s.vec + 4 * e, x = v[3] - c * (10.0 / k);
           out.host[(e - first) * (k + 3) + c] = c < k ? exp(-x * x) : v[c - k];

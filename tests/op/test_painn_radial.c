@@ -65,6 +65,8 @@ static void check_radial(mlff_backend *backend, const mlff_edges *edges, const d
     line_index(backend, &radial, e, index);
     ck_assert_int_eq(index[1], 1000 + e);
     ck_assert_int_eq(index[2], e % 3);
+    ck_assert_int_eq(index[3], 0); /* all four are read at once */
+    if (dense) ck_assert_int_eq(index[0], 0);
     near_all(l + 8, expected, 4, 4 * rounding(backend) * (1 + 1 / re), 0);
     for (int k = 0; k < n_rows_of(basis); k++) {
       double slope, phi = radial_function(basis, s->first.host, s->second.host, k, re, &slope);

@@ -437,10 +437,10 @@ static mlff_status painn_evaluate(void *opaque, const mlff_arch_inputs *in, mlff
   const mlff_painn_ops *ops = &net->backend->ops->painn;
   mlff_error later;
   MLFF_TRY(reserve(net, edges, error));
-  if (net->n_layers > 1 || net->moment_basis == &net->message_basis)
-    MLFF_TRY(ops->radial(net->backend, &net->message_basis, edges, &net->radial, error));
   if (net->moment_basis != &net->message_basis)
     MLFF_TRY(ops->radial(net->backend, net->moment_basis, edges, &net->radial, error));
+  if (net->n_layers > 1 || net->moment_basis == &net->message_basis)
+    MLFF_TRY(ops->radial(net->backend, &net->message_basis, edges, &net->radial, error));
   mlff_status status = forward(net, in, error);
   mlff_keep_first(&status, backward(net, in, status ? &later : error));
   *out = (mlff_arch_outputs){.node_energy = net->node_energy.data, .edge_grad = net->edge_grad.data};

@@ -20,8 +20,8 @@ struct mlff_edges;
 
 /* The directed graph of one step. Edges of a sender are rows of arrays of edges, the nearest first; mlff_orb_first_row tells
  * where. Without a stride sender i has rows row[i] <= edge < row[i+1]. With one, which is n_neighbours, every sender has as
- * many rows, so that no size depends on positions; those behind its last edge have node -1, and anything in all other
- * arrays. GPUs have a stride, and a list of the edges that end at a node. */
+ * many rows, so that no size depends on positions; those behind its last edge have node -1, zeros in vec and env, and
+ * anything in all other arrays. GPUs have a stride, and a list of the edges that end at a node. */
 typedef struct mlff_orb_graph {
   int64_t n_edges, stride;  /* n_edges: rows of arrays of edges                                              */
   int64_t n_nodes;          /* with a stride                                                                 */

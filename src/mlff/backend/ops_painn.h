@@ -43,7 +43,7 @@ typedef struct mlff_painn_basis {
 
 /* Radial data of all edges, made once per step and used by all layers, forward and backward.
  * A line holds what an edge needs: coef[4], slope[4] (CUBIC only), u = vec/r, 1/r, and from the address of element 12 on
- * four int32: first row (CUBIC only), node of the neighbour, species of the neighbour, unused. */
+ * four int32: first row (CUBIC, else 0), node of the neighbour, species of the neighbour, 0. */
 typedef struct mlff_painn_radial {
   mlff_buf line;  /* real [n_edges][MLFF_PAINN_LINE]                                  */
   mlff_buf terms; /* real [n_edges][2][n_terms] coef and slope of GAUSSIAN and BESSEL */
@@ -141,8 +141,8 @@ typedef struct mlff_painn_readout_args {
 typedef struct mlff_painn_ops {
   int64_t block; /* atoms that node-local work should take at a time, so that it stays in cache; INT64_MAX: all */
 
-  /* Reserve and fill radial data. CUBIC fills whole lines, the others u, 1/r and indices of lines, and terms: called one
-   * after the other on the same radial data they complement each other. */
+  /* Reserve and fill radial data. CUBIC fills whole lines; the others terms and of lines u, 1/r and indices, with 0 as the
+   * first row: of two on the same radial data CUBIC comes last. */
   mlff_status (*radial)(mlff_backend *, const mlff_painn_basis *, const struct mlff_edges *, mlff_painn_radial *,
                         mlff_error *);
 

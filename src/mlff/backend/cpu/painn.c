@@ -102,9 +102,7 @@ static void fill_dense(const mlff_painn_basis *basis, const mlff_edges *edges, r
     const real inverse = 1 / vec[e][3];
     v4_store(line + LINE_UNIT, v4_load(vec[e]) * inverse);
     line[LINE_INVERSE] = inverse;
-    line_index index = line_load_index(line);
-    index.node = node[e];
-    index.species = species[e];
+    const line_index index = {0, node[e], species[e], 0};
     memcpy(line + LINE_INDEX, &index, sizeof index);
     fill_terms(basis, vec[e][3], terms, terms + basis->n_terms);
   }
