@@ -141,6 +141,13 @@ def suite_asan(build, env):
     return run_ctest(where, with_sanitizers(env, where)) if build_apart(result, env, where, options) else result
 
 
+def device_checks(folder):
+    """Names of the programs of tests/cuda or tests/cudasim."""
+    names = (os.path.splitext(os.path.basename(path))[0][5:]
+             for path in sorted(glob.glob(os.path.join(ROOT, "tests", folder, "test_*.c*"))))
+    return [folder if name == folder else f"{folder}_{name}" for name in names]
+
+
 def suite_cudasim(build, env):
     """The GPU backend on a simulated device, under AddressSanitizer, in BUILD/cudasim: ops, models, failures."""
     result, where = Result(), os.path.join(build, "cudasim")
@@ -148,12 +155,10 @@ def suite_cudasim(build, env):
                "-DCMAKE_C_FLAGS_RELEASE=-O1 -g1", "-DCMAKE_CXX_FLAGS_RELEASE=-O2 -g1"]
     names = [f"{kind}_{os.path.basename(path)[5:-2]}" for kind in ("op", "model")
              for path in glob.glob(os.path.join(ROOT, "tests", kind, "test_*.c")) if not path.endswith("test_mixed.c")]
-    own = [os.path.splitext(os.path.basename(path))[0][5:]
-           for path in glob.glob(os.path.join(ROOT, "tests", "cudasim", "test_*.c*"))]
-    targets = [*(f"test_{name}" for name in names), *("test_cudasim" + ("" if name == "cudasim" else "_" + name) for name in own)]
+    targets = [f"test_{name}" for name in names + device_checks("cuda") + device_checks("cudasim")]
     if not build_apart(result, env, where, options, targets):
         return result
-    return run_ctest(where, with_sanitizers(env, where), "op|model|cudasim")
+    return run_ctest(where, with_sanitizers(env, where), "op|model|cuda")
 
 
 def suite_gpu(build, env):
@@ -178,7 +183,8 @@ def suite_cuda(build, env):
     if os.path.exists(where) and not os.path.exists(log):
         shutil.rmtree(where)  # made when nobody kept what nvcc says
     options = ["-DMLFF_CUDA=ON", "-DMLFF_KERNELS_X86=OFF", "-DCMAKE_CUDA_FLAGS=-Xptxas=-v"]
-    if build_apart(result, env, where, options, ["mlff_cuda", "test_op_ops"], 900):
+    checks = ["op_ops", "op_ani_networks", *device_checks("cuda")]
+    if build_apart(result, env, where, options, ["mlff_cuda", *(f"test_{name}" for name in checks)], 900):
         result.passed += 1
         code, output = run([sys.executable, os.path.join(ROOT, "benchmarks", "gpu", "registers.py"), "--log", log], env)
         with open(table, "w", encoding="utf-8") as f:
@@ -192,8 +198,9 @@ def suite_cuda(build, env):
             result.fail("cuda/timing.cpp was compiled without NVTX: profilers would see no ranges")
         else:
             result.passed += 1
-        code, output = run([os.path.join(where, "tests", "test_op_ops")], env, os.path.join(ROOT, "tests"))
-        count_check(result, "op_ops with the GPU backend", output, code)  # with a GPU on it, else how it is refused
+        for name in checks:  # with a GPU on it, else how it is refused
+            code, output = run([os.path.join(where, "tests", f"test_{name}")], env, os.path.join(ROOT, "tests"))
+            count_check(result, f"{name} with the GPU backend", output, code)
         result.skips = [text for text in result.skips if "kernel path avx" not in text]
     compile_kokkos_cuda(result, build, env)
     return result

@@ -8,10 +8,10 @@
 extern "C" {
 #endif
 
-void cudasim_reset(void);              /* as at the start of the program; memory must have been freed                 */
-void cudasim_set_devices(int n);       /* 0: no device                                                             */
-void cudasim_set_memory(size_t bytes); /* of the device                                                            */
-void cudasim_set_code(int has_code);   /* 0: the build has no code for the device                                  */
+void cudasim_reset(void);        /* as at the start of the program but for memory, which should have been freed  */
+void cudasim_set_devices(int n); /* 0: no device                                                             */
+void cudasim_set_memory(size_t bytes);   /* of the device                                                            */
+void cudasim_set_code(int has_code);     /* 0: the build has no code for the device                                  */
 void cudasim_set_shuffle(unsigned seed); /* 0: blocks and warps in order; else in an order of its own at each launch */
 void cudasim_fail_allocation(long n);    /* the n-th allocation from now on fails; 0: none                           */
 void cudasim_fail_launch(long n);        /* the n-th launch from now on fails, and everything after it               */
@@ -23,7 +23,7 @@ long cudasim_n_allocations(void); /* since the last reset                       
 long cudasim_n_launches(void);
 long cudasim_n_copied(void);       /* copies between host and device */
 long cudasim_n_bytes_copied(void); /* in these, and when they are replayed */
-size_t cudasim_bytes_in_use(void);
+size_t cudasim_bytes_in_use(void); /* less those since before the last reset */
 
 /* Ranges of NVTX: open ones, all since the last reset, and the name of the last one, "" for none. */
 int cudasim_push_range(const char *name);
@@ -34,12 +34,6 @@ const char *cudasim_last_range(void);
 
 /* 1: host code, such as MPI, may touch device memory until it is called with 0. */
 void cudasim_let_others_in(int come);
-
-/* Arrays on the device that tests hand to code under test: bytes of `host`; changed and read; given back. */
-void *cudasim_array(int device, const void *host, size_t bytes);
-void cudasim_write(void *array, const void *host, size_t bytes);
-void cudasim_read(void *host, const void *array, size_t bytes);
-void cudasim_free(void *array);
 
 #ifdef __cplusplus
 }

@@ -35,8 +35,8 @@ static struct {
   std::map<size_t, size_t> blocks; /* offset -> bytes asked for */
   std::map<size_t, int> devices;   /* offset -> device that was the current one */
   std::map<void *, size_t> host;   /* of cudaMallocHost */
-  size_t in_use;
-  int open; /* device_access objects for all of it */
+  size_t in_use, left;             /* left: when the last test ended, as one does that fails */
+  int open;                        /* device_access objects for all of it */
 } arena;
 
 static size_t room_of(size_t bytes)
@@ -115,10 +115,18 @@ static cudaError_t fail(cudaError_t error)
   return error;
 }
 
+/* As the driver does, refuses processes that were forked from one that has called CUDA. */
+static cudaError_t initialise()
+{
+  static const pid_t owner = getpid();
+  return owner == getpid() ? cudaSuccess : cudaErrorInitializationError;
+}
+
 /* The error that every call gives when there is no device or it was lost. */
 static cudaError_t usable()
 {
-  return fail(state.n_devices < 1 ? cudaErrorNoDevice : state.lost);
+  const cudaError_t error = initialise();
+  return fail(error ? error : state.n_devices < 1 ? cudaErrorNoDevice : state.lost);
 }
 
 /* ---- streams ---- */
@@ -248,6 +256,7 @@ cudaError_t cudasim_malloc(void **data, size_t bytes)
 cudaError_t cudaFree(void *data)
 {
   if (!data) return cudaSuccess;
+  if (initialise()) return fail(cudaErrorInitializationError);
   if (forbidden_in_capture()) return state.last_error;
   const auto b = is_device(data) ? arena.blocks.find((size_t) ((char *) data - arena.base)) : arena.blocks.end();
   if (b == arena.blocks.end()) die("cudaFree(%p): that was not allocated", data);
@@ -343,6 +352,7 @@ const char *cudaGetErrorName(cudaError_t error)
   case cudaSuccess: return "cudaSuccess";
   case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
   case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+  case cudaErrorInitializationError: return "cudaErrorInitializationError";
   case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
   case cudaErrorInsufficientDriver: return "cudaErrorInsufficientDriver";
   case cudaErrorInvalidDeviceFunction: return "cudaErrorInvalidDeviceFunction";
@@ -374,15 +384,17 @@ cudaError_t cudaGetLastError()
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
-  *count = state.n_devices;
-  return fail(state.n_devices ? cudaSuccess : cudaErrorNoDevice);
+  const cudaError_t error = initialise();
+  *count = error ? 0 : state.n_devices;
+  return fail(error ? error : *count ? cudaSuccess : cudaErrorNoDevice);
 }
 
 cudaError_t cudaSetDevice(int device)
 {
+  if (usable()) return state.last_error;
   if (device < 0 || device >= state.n_devices) return fail(cudaErrorInvalidDevice);
   state.device = device;
-  return usable();
+  return cudaSuccess;
 }
 
 cudaError_t cudaGetDevice(int *device)
@@ -393,6 +405,7 @@ cudaError_t cudaGetDevice(int *device)
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *prop, int device)
 {
+  if (initialise()) return fail(cudaErrorInitializationError);
   if (device < 0 || device >= state.n_devices) return fail(cudaErrorInvalidDevice);
   *prop = cudaDeviceProp{};
   std::snprintf(prop->name, sizeof prop->name, "simulated device");
@@ -599,6 +612,8 @@ static long own_rank()
 void cudasim_reset()
 {
   state = settings();
+  arena.left = arena.in_use;
+  recording = nullptr;
   state.n_devices = (int) from_environment("MLFF_CUDASIM_DEVICES", 1);
   state.shuffle = (unsigned) from_environment("MLFF_CUDASIM_SHUFFLE", 0);
   state.memory = (size_t) from_environment("MLFF_CUDASIM_MEMORY", (long) state.memory);
@@ -677,7 +692,7 @@ long cudasim_n_bytes_copied()
 
 size_t cudasim_bytes_in_use()
 {
-  return arena.in_use + 0 * (size_t) initialised;
+  return arena.in_use - arena.left + 0 * (size_t) initialised;
 }
 
 int cudasim_push_range(const char *name)
@@ -715,30 +730,4 @@ void cudasim_let_others_in(int come)
     guest.reset(new device_access());
   else
     guest.reset();
-}
-
-void *cudasim_array(int device, const void *host, size_t bytes)
-{
-  const int before = state.device;
-  void *array = nullptr;
-  state.device = device;
-  if (cudasim_malloc(&array, bytes ? bytes : 1)) die("no device memory for an array of %zu bytes", bytes);
-  state.device = before;
-  cudasim_write(array, host, bytes);
-  return array;
-}
-
-void cudasim_write(void *array, const void *host, size_t bytes)
-{
-  if (cudaMemcpyAsync(array, host, bytes, cudaMemcpyHostToDevice, nullptr)) die("an array cannot be written");
-}
-
-void cudasim_read(void *host, const void *array, size_t bytes)
-{
-  if (cudaMemcpyAsync(host, array, bytes, cudaMemcpyDeviceToHost, nullptr)) die("an array cannot be read");
-}
-
-void cudasim_free(void *array)
-{
-  cudaFree(array); /* of a lost device, too */
 }

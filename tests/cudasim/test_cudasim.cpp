@@ -7,6 +7,8 @@
 #include <check.h>
 #include <csignal>
 #include <cstdlib>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <vector>
 
 extern "C" {
@@ -329,6 +331,43 @@ START_TEST(small_floats_round_to_nearest_even)
 }
 END_TEST
 
+/* What a process sees of CUDA that was forked when its parent had called it: 0 when it is refused as by the driver. */
+static int refused_in_child(float *x)
+{
+  int n = 7;
+  float *y = nullptr;
+  char why[200] = "";
+  mlff_error error = {};
+  mlff_backend *b = nullptr;
+  if (cudaGetDeviceCount(&n) != cudaErrorInitializationError || n != 0) return 1;
+  if (cudaMalloc(&y, 40) != cudaErrorInitializationError || y) return 2;
+  if (cudaFree(x) != cudaErrorInitializationError) return 3;
+  if (cudaSetDevice(0) != cudaErrorInitializationError) return 4;
+  if (cudaGetLastError() != cudaErrorInitializationError) return 5;
+  if (mlff_cuda_n_devices(why, sizeof why) != 0 || !strstr(why, "InitializationError")) return 6;
+  if (mlff_cuda_open(0, "fp32", &b, &error) != MLFF_E_DEVICE) return 7;
+  return 0;
+}
+
+START_TEST(forked_processes_are_refused)
+{
+  mlff_backend *b = open_gpu();
+  float *x = on_device(numbers(70)), *y = on_device(std::vector<float>(70));
+  int status = -1;
+  const pid_t child = fork();
+  if (child == 0) _exit(refused_in_child(x));
+  ck_assert(child > 0 && waitpid(child, &status, 0) == child);
+  ck_assert_msg(WIFEXITED(status), "%d", status);
+  ck_assert_int_eq(WEXITSTATUS(status), 0);
+  launch_twice(b, x, y, 70); /* nothing has happened to the parent */
+  check_ok(b);
+  ck_assert_float_eq(to_host(y, 70)[3], 6);
+  cudaFree(x);
+  cudaFree(y);
+  mlff_backend_close(b);
+}
+END_TEST
+
 /* ---- what must be stopped ---- */
 
 START_TEST(wrong_kernels_are_stopped)
@@ -394,6 +433,7 @@ static Suite *make_suite(void)
   tcase_add_test(right, recordings_can_be_spoilt);
   tcase_add_test(right, fresh_memory_is_nan_and_failures_come_when_asked);
   tcase_add_test(right, small_floats_round_to_nearest_even);
+  tcase_add_test(right, forked_processes_are_refused);
   suite_add_tcase(suite, right);
   TCase *wrong = tcase_create("wrong");
   for (int which = WRONG_BLOCK; which <= WRONG_MASK; which++)
@@ -415,5 +455,5 @@ static Suite *make_suite(void)
 
 int main(void)
 {
-  return test_main(make_suite);
+  return test_main_forked(make_suite);
 }

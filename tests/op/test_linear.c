@@ -412,7 +412,8 @@ START_TEST(wrong_instructions_are_found)
 }
 END_TEST
 
-/* Products at once, more than go into one launch, with and without rows: the bits of one after another. */
+/* Products at once, more than go into one launch, with and without rows: the bits of one after another. On a
+ * real GPU they are other kernels, which may round otherwise. */
 START_TEST(many_products_are_as_one_by_one)
 {
   enum { N = 37, LD = 80 };
@@ -451,7 +452,7 @@ START_TEST(many_products_are_as_one_by_one)
     const int64_t size = (args[k].n_rows + 1) * LD;
     double *many = reals_from_backend(backend, y[k][0].data, size),
            *one = reals_from_backend(backend, y[k][1].data, size);
-    near_all(many, one, size, 0.0, 0.0);
+    near_all(many, one, size, _i < N_CPU_BACKENDS || between_kernels(1) == 0 ? 0.0 : LD * rounding(backend), 0.0);
     free(many);
     free(one);
     mlff_linear_release(backend, &linears[k]);

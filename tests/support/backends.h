@@ -26,6 +26,11 @@ const char *auto_device(void);
 /* Relative rounding error of its reals. */
 double rounding(const mlff_backend *backend);
 
+/* How far the results of different kernels of the GPU that do the same may be apart, relative to the largest: 0 on the
+ * simulated one. On a real one the compiler contracts products and sums in each kernel as it likes: the numbers are those of
+ * test_ani.c for sums in another order. */
+double between_kernels(int is_double);
+
 /* A copy on the backend of n bytes, and on the host; both are released by the caller. */
 mlff_buf bytes_to_backend(mlff_backend *backend, const void *data, size_t bytes);
 void *bytes_from_backend(mlff_backend *backend, const void *data, size_t bytes);

@@ -56,12 +56,13 @@ void test_skip(const char *format, ...)
   if (skipped) __atomic_add_fetch(skipped, 1, __ATOMIC_SEQ_CST);
 }
 
-int test_main(test_make_suite *make)
+static int run_suite(test_make_suite *make, enum fork_status fork_status)
 {
   setenv("CK_DEFAULT_TIMEOUT", "300", 0);
   skipped = mmap(NULL, sizeof *skipped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (skipped == MAP_FAILED) skipped = NULL;
   SRunner *runner = srunner_create(make());
+  srunner_set_fork_status(runner, fork_status);
   srunner_run_all(runner, CK_NORMAL);
   const int n_failed = srunner_ntests_failed(runner), n_run = srunner_ntests_run(runner);
   const int n_skipped = skipped ? *skipped : 0;
@@ -73,6 +74,21 @@ int test_main(test_make_suite *make)
   }
   if (n_failed) return 1;
   return n_skipped >= n_run ? 77 : 0;
+}
+
+/* CUDA is of the process that calls it first, and make() does when it asks for backends: children could not use it. */
+int test_main(test_make_suite *make)
+{
+#if MLFF_HAVE_CUDA
+  return run_suite(make, CK_NOFORK);
+#else
+  return run_suite(make, CK_FORK_GETENV);
+#endif
+}
+
+int test_main_forked(test_make_suite *make)
+{
+  return run_suite(make, CK_FORK);
 }
 
 int test_shared(const char *relative, char *path, size_t path_size)

@@ -64,8 +64,11 @@ void test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 typedef Suite *test_make_suite(void);
 
 /* Runs the suite that `make` makes, reports how many tests were skipped, and returns main's exit code: 0 passed, 1
- * failed, 77 when every test was skipped. */
+ * failed, 77 when every test was skipped. Each test is a process of its own, but in builds with CUDA, where none is: a failed
+ * test leaves its memory behind, and the others run all the same. */
 int test_main(test_make_suite *make);
+/* A process for each test in all builds, for tests that end theirs. CUDA must not be called but in tests. */
+int test_main_forked(test_make_suite *make);
 
 /* Writes the path of a file in the shared directory (environment variable MLFF_SHARED_DIR, else the directory given at
  * compile time) into path. Returns 0, and skips by test_skip, when there is no such file. */

@@ -1,4 +1,5 @@
 /* test_spans.c: the timed parts of an evaluation: nothing changes by being watched, and what is counted is there. */
+#include "backends.h"
 #include "testmodel.h"
 
 #include "model/model_impl.h"
@@ -19,7 +20,8 @@ static int is_ani(const mlff_model *model)
   return strcmp(mlff_model_info(model)->architecture, "ani") == 0;
 }
 
-/* Bit for bit the same results, and with spans off the very same table of operations. */
+/* Bit for bit the same results (but for rounding on a real GPU, which takes other kernels meanwhile), and with spans off the
+ * very same table of operations. */
 START_TEST(results_are_the_same)
 {
   test_model file;
@@ -34,9 +36,10 @@ START_TEST(results_are_the_same)
   mlff_spans_stop(model);
   ck_assert_ptr_eq(model->backend->ops, plain);
   ck_assert_ptr_null(model->backend->spans);
-  ck_assert(before.result.energy == during.result.energy);
-  ck_assert(!memcmp(before.result.forces, during.result.forces, (size_t) atoms.n * sizeof *before.result.forces));
-  ck_assert(!memcmp(before.result.virial, during.result.virial, sizeof before.result.virial));
+  const double apart = strcmp(mlff_model_info(model)->device, "cpu") ? between_kernels(1) : 0.0;
+  near_all(&during.result.energy, &before.result.energy, 1, 0.0, apart);
+  near_all(during.result.forces, before.result.forces, 3 * atoms.n, 0.0, apart);
+  near_all(during.result.virial, before.result.virial, 6, 0.0, apart);
   test_answer_free(&before);
   test_answer_free(&during);
   test_atoms_free(&atoms);

@@ -1,0 +1,19 @@
+/* gpu_scene.h: models on a GPU and one evaluation of water, either of which may fail. */
+#ifndef MLFF_TEST_GPU_SCENE_H
+#define MLFF_TEST_GPU_SCENE_H
+
+#include "device.h"
+#include "testmodel.h"
+
+/* Architectures that are tried: a two-layer PaiNN, an ensemble of ANI, an Orb. */
+enum { N_MODELS = 3 };
+test_model make_model(int which);
+
+mlff_status try_open_with(const test_model *file, const char *fuse, mlff_model **model, mlff_error *error);
+mlff_status try_open(const test_model *file, mlff_model **model, mlff_error *error);
+/* Water with a list for this model. */
+mlff_system *water_for(const mlff_model *model, int n_side, int *n_atoms);
+/* One evaluation of a box of water; forces in a new array when it works. */
+mlff_status try_evaluate(mlff_model *model, int n_side, double **forces, int *n_atoms, mlff_error *error);
+
+#endif

@@ -1,0 +1,156 @@
+/* replay_scene.c: see replay_scene.h. */
+#include "replay_scene.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const hco[] = {"H", "C", "O"};
+
+static test_model make_model(int which)
+{
+  const test_model_options options = {.elements = hco, .n_elements = 3, .is_double = 1};
+  if (which % N_MODELS == 2) return test_model_small_orb(options);
+  return test_model_nth(which % N_MODELS ? 3 : 0, options);
+}
+
+mlff_model *open_model(const test_model *file, int which, const char *graph)
+{
+  mlff_error error = {.code = MLFF_OK};
+  mlff_model *model = NULL;
+  const mlff_options options = {.device = "cuda",
+                                .precision = which < N_MODELS ? "fp32" : "fp64",
+                                .graph = graph,
+                                .skip_self_test = 1};
+  test_ok(test_model_try(file, &options, &model, &error), error);
+  return model;
+}
+
+void set_list(scene *s, double skin)
+{
+  test_atoms atoms = test_water_box(2, 5);
+  test_atoms_species(&atoms, hco, 3);
+  mlff_system_free(s->system);
+  s->system = test_system(&atoms, mlff_model_info(s->on)->cutoff + skin);
+  const uint64_t list_id = s->graph.list_id;
+  s->graph = *mlff_system_graph(s->system);
+  s->graph.list_id = list_id + 1;
+  const size_t bytes = (size_t) s->graph.n_all * sizeof *s->pos;
+  s->pos = realloc(s->pos, bytes);
+  s->start = realloc(s->start, bytes);
+  memcpy(s->pos, s->graph.pos, bytes);
+  memcpy(s->start, s->graph.pos, bytes);
+  s->graph.pos = (const double(*)[3]) s->pos;
+  test_atoms_free(&atoms);
+}
+
+scene make_scene(int which)
+{
+  device_reset(1);
+  scene s = {.file = make_model(which), .rng = 7};
+  s.on = open_model(&s.file, which, "on");
+  s.off = open_model(&s.file, which, "off");
+  set_list(&s, 0.5);
+  return s;
+}
+
+void free_scene(scene *s)
+{
+  mlff_model_close(s->on);
+  mlff_model_close(s->off);
+  mlff_system_free(s->system);
+  free(s->pos);
+  free(s->start);
+  test_model_free(&s->file);
+  device_is_empty();
+}
+
+void move(scene *s, double size, double scale)
+{
+  const mlff_graph *g = &s->graph;
+  for (int32_t a = 0; a < g->n_all; a++)
+    for (int k = 0; k < 3; k++) {
+      s->rng = s->rng * 6364136223846793005u + 1442695040888963407u;
+      const double r = (double) (s->rng >> 40) / (double) (1 << 24) - 0.5;
+      const double shift = a < g->n_local ? size * r : s->pos[g->node[a]][k] / scale - s->start[g->node[a]][k];
+      s->pos[a][k] = scale * (s->start[a][k] + shift);
+    }
+}
+
+int has_atoms(const scene *s)
+{
+  return (mlff_model_info(s->on)->traits & MLFF_CONSERVATIVE) != 0;
+}
+
+answer make_answer(const scene *s, int with_stress)
+{
+  const size_t n = (size_t) s->graph.n_local;
+  answer a = {.n = n * (3 + 1 + 9) + 64};
+  a.numbers = calloc(a.n, sizeof *a.numbers);
+  a.result.forces = (double(*)[3]) a.numbers;
+  if (has_atoms(s)) a.result.atom_energy = a.numbers + 3 * n;
+  if (with_stress) a.result.atom_virial = (double(*)[9])(a.numbers + 4 * n);
+  a.result.member_energy = a.numbers + 13 * n;
+  return a;
+}
+
+static void evaluate_both(scene *s, answer *a, answer *b)
+{
+  mlff_error error = {.code = MLFF_OK};
+  test_ok(mlff_model_evaluate(s->on, &s->graph, NULL, &a->result, &error), error);
+  test_ok(mlff_model_evaluate(s->off, &s->graph, NULL, &b->result, &error), error);
+  ck_assert_int_eq(a->result.n_edges, b->result.n_edges);
+  ck_assert(fabs(a->numbers[0]) > 0 && a->result.min_distance == b->result.min_distance);
+}
+
+void step(scene *s, int with_stress)
+{
+  answer a = make_answer(s, with_stress), b = make_answer(s, with_stress);
+  evaluate_both(s, &a, &b);
+  ck_assert_int_eq(memcmp(a.numbers, b.numbers, a.n * sizeof *a.numbers), 0);
+  ck_assert_int_eq(memcmp(a.result.virial, b.result.virial, sizeof a.result.virial), 0);
+  ck_assert(a.result.energy == b.result.energy);
+  free(a.numbers);
+  free(b.numbers);
+}
+
+void timed_step(scene *s)
+{
+  const char *precision = mlff_model_info(s->on)->precision;
+  const int64_t n = s->graph.n_local;
+  answer a = make_answer(s, 0), b = make_answer(s, 0);
+  evaluate_both(s, &a, &b);
+  same_of_kernels("energy", &a.result.energy, &b.result.energy, 1, precision);
+  same_of_kernels("forces", a.numbers, b.numbers, 3 * n, precision);
+  same_of_kernels("energies", a.numbers + 3 * n, b.numbers + 3 * n, (int64_t) a.n - 3 * n, precision);
+  same_of_kernels("virial", a.result.virial, b.result.virial, 6, precision);
+  free(a.numbers);
+  free(b.numbers);
+}
+
+void check_counts(const scene *s, int64_t n_steps, int64_t n_replayed, int64_t n_recorded, int64_t n_overflows)
+{
+  const mlff_replays on = mlff_model_replays(s->on), off = mlff_model_replays(s->off);
+  ck_assert(on.is_on && !*on.why && !off.is_on && strstr(off.why, "graph off"));
+  ck_assert_int_eq(on.n_steps, n_steps);
+  ck_assert_int_eq(on.n_replayed, n_replayed);
+  ck_assert_int_eq(on.n_recorded, n_recorded);
+  ck_assert_int_eq(on.n_overflows, n_overflows);
+  ck_assert_int_eq(off.n_replayed + off.n_recorded, 0);
+}
+
+double record_now(scene *s, mlff_model *model, int with_stress)
+{
+  mlff_error error = {.code = MLFF_OK};
+  double seconds = NAN;
+  answer a = make_answer(s, with_stress), b = make_answer(s, with_stress);
+  test_ok(mlff_model_record(model, &s->graph, NULL, &a.result, &seconds, &error), error);
+  if (seconds > 0) { /* then the results are those of an evaluation */
+    test_ok(mlff_model_evaluate(s->off, &s->graph, NULL, &b.result, &error), error);
+    ck_assert_int_eq(memcmp(a.numbers, b.numbers, a.n * sizeof *a.numbers), 0);
+    ck_assert(a.result.energy == b.result.energy);
+  }
+  free(a.numbers);
+  free(b.numbers);
+  return seconds;
+}

@@ -1,0 +1,171 @@
+/* test_replay.c: steps that are recorded as CUDA graphs and replayed: the same bits as op by op, lists and sizes that change,
+ * parts that are timed. What a step puts on the GPU is counted in ../cudasim/test_replay.c. */
+#include "replay_scene.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+START_TEST(replayed_steps_have_the_same_bits)
+{
+  scene s = make_scene(_i);
+  for (int k = 0; k < 6; k++) {
+    device_shuffle((unsigned) k);
+    step(&s, 0);
+    move(&s, 0.1, 1.0);
+  }
+  check_counts(&s, 6, 5, 1, 0);
+  free_scene(&s);
+}
+END_TEST
+
+/* A list of the same sizes keeps the recording, another one does not, and what was wanted for once is not recorded. */
+START_TEST(lists_and_wishes_change)
+{
+  scene s = make_scene(_i);
+  for (int k = 0; k < 3; k++) step(&s, 0);
+  check_counts(&s, 3, 2, 1, 0);
+  s.graph.list_id++;
+  for (int k = 0; k < 3; k++) step(&s, 0);
+  check_counts(&s, 6, 4, 1, 0);
+  if (!has_atoms(&s)) { /* nothing else can be wanted */
+    set_list(&s, 2.0);
+    for (int k = 0; k < 3; k++) step(&s, 0);
+    check_counts(&s, 9, 6, 2, 0);
+    free_scene(&s);
+    return;
+  }
+  step(&s, 1);
+  step(&s, 0);
+  check_counts(&s, 8, 5, mlff_model_replays(s.on).n_recorded, 0);
+  const int64_t before = mlff_model_replays(s.on).n_recorded;
+  ck_assert_int_le(before, 2); /* room for the stress of atoms may have moved arrays, once */
+  step(&s, 1);
+  step(&s, 0);
+  check_counts(&s, 10, 6, before, 0);
+  set_list(&s, 2.0);
+  for (int k = 0; k < 3; k++) step(&s, 0);
+  check_counts(&s, 13, 8, before + 1, 0);
+  for (int k = 0; k < 3; k++) step(&s, 1); /* wanted from now on: recorded at the second time */
+  check_counts(&s, 16, 10, before + 2, 0);
+  free_scene(&s);
+}
+END_TEST
+
+/* Atoms come closer until there are more edges than the recording has room for. */
+START_TEST(more_edges_than_room)
+{
+  scene s = make_scene(_i);
+  set_list(&s, 2.5);
+  for (int k = 0; k < 3; k++) step(&s, 0);
+  check_counts(&s, 3, 2, 1, 0);
+  move(&s, 0.0, 0.85);
+  for (int k = 0; k < 3; k++) step(&s, 0);
+  check_counts(&s, 6, 4, 2, 1);
+  free_scene(&s);
+}
+END_TEST
+
+/* Recorded before the steps: the first of them is one launch. Nothing is done twice, and nothing where nothing is recorded. */
+START_TEST(recorded_before_the_first_step)
+{
+  scene s = make_scene(_i);
+  ck_assert(record_now(&s, s.on, 0) == 0); /* its list has not been evaluated */
+  step(&s, has_atoms(&s));                 /* wants more than the steps to come */
+  ck_assert(record_now(&s, s.on, 0) > 0);
+  ck_assert(record_now(&s, s.on, 0) == 0 && record_now(&s, s.off, 0) == 0);
+  check_counts(&s, 1, 0, 1, 0);
+  move(&s, 0.1, 1.0);
+  step(&s, 0);
+  check_counts(&s, 2, 1, 1, 0);
+  s.graph.list_id++; /* another list of the same sizes: its plain step finds that the recording fits */
+  step(&s, 0);
+  ck_assert(record_now(&s, s.on, 0) == 0);
+  step(&s, 0);
+  check_counts(&s, 4, 2, 1, 0);
+  set_list(&s, 2.0); /* and of others: it does not */
+  step(&s, 0);
+  ck_assert(record_now(&s, s.on, 0) > 0);
+  step(&s, 0);
+  check_counts(&s, 6, 3, 2, 0);
+  if (has_atoms(&s)) { /* asked for by name, other results take the place of the recorded ones */
+    ck_assert(record_now(&s, s.on, 1) > 0);
+    step(&s, 1);
+    check_counts(&s, 7, 4, mlff_model_replays(s.on).n_recorded, 0);
+  }
+  free_scene(&s);
+}
+END_TEST
+
+START_TEST(wrong_positions)
+{
+  scene s = make_scene(_i);
+  mlff_error error = {.code = MLFF_OK};
+  answer a = make_answer(&s, 0);
+  for (int k = 0; k < 3; k++) step(&s, 0);
+  s.pos[4][1] = NAN;
+  test_fails(mlff_model_evaluate(s.on, &s.graph, NULL, &a.result, &error), error, MLFF_E_NUMERIC, "atom 4");
+  memcpy(s.pos, s.start, (size_t) s.graph.n_all * sizeof *s.pos);
+  memcpy(s.pos[4], s.pos[s.graph.nbr[s.graph.row[4]]], sizeof s.pos[4]);
+  test_fails(mlff_model_evaluate(s.on, &s.graph, NULL, &a.result, &error), error, MLFF_E_NUMERIC, "apart");
+  memcpy(s.pos, s.start, (size_t) s.graph.n_all * sizeof *s.pos);
+  step(&s, 0);
+  ck_assert_int_eq(mlff_model_replays(s.on).n_recorded, 1);
+  free(a.numbers);
+  free_scene(&s);
+}
+END_TEST
+
+/* Parts are timed by events, plainly and replayed, with the same results; one that starts or stops timing is plain. */
+START_TEST(parts_of_replayed_steps_are_timed)
+{
+  scene s = make_scene(_i);
+  mlff_error error = {.code = MLFF_OK};
+  double seconds[MLFF_N_SPANS] = {0};
+  int64_t calls[MLFF_N_SPANS] = {0};
+  size_t n = 0;
+  step(&s, 0);
+  test_ok(mlff_spans_start(s.on, 10000, &error), error);
+  for (int k = 1; k <= 5; k++) {
+    timed_step(&s);
+    const mlff_span *spans = mlff_spans_read(s.on);
+    for (int p = 0; p < MLFF_N_SPANS; p++) {
+      if (k == 1) calls[p] = spans[p].calls;
+      ck_assert_int_eq(spans[p].calls, k * calls[p]);
+      ck_assert(calls[p] == 0 || p == MLFF_SPAN_COPY || spans[p].seconds > seconds[p]);
+      seconds[p] = spans[p].seconds;
+    }
+    const mlff_stamp *stamps = mlff_spans_take(s.on, &n, NULL);
+    for (size_t q = 0; q < n; q++) ck_assert(stamps[q].end >= stamps[q].begin && stamps[q].begin > 0);
+    ck_assert_uint_gt(n, 10);
+  }
+  ck_assert_int_eq(calls[MLFF_SPAN_EDGES], has_atoms(&s) ? 1 : 2); /* Orb chooses neighbours among the edges */
+  ck_assert_int_eq(calls[MLFF_SPAN_FORCES], has_atoms(&s) ? 1 : 0);
+  ck_assert_int_gt(calls[MLFF_SPAN_DENSE], 1);
+  check_counts(&s, 6, 4, 1, 0);
+  mlff_spans_stop(s.on);
+  for (int k = 0; k < 3; k++) step(&s, 0);
+  check_counts(&s, 9, 6, 2, 0);
+  free_scene(&s);
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+  Suite *suite = suite_create("replay");
+  TCase *tcase = tcase_create("all");
+  tcase_set_timeout(tcase, 300);
+  tcase_add_loop_test(tcase, replayed_steps_have_the_same_bits, 0, N_CASES);
+  tcase_add_loop_test(tcase, lists_and_wishes_change, 0, N_MODELS);
+  tcase_add_loop_test(tcase, more_edges_than_room, 0, N_MODELS);
+  tcase_add_loop_test(tcase, recorded_before_the_first_step, 0, N_CASES);
+  tcase_add_loop_test(tcase, wrong_positions, 0, N_MODELS);
+  tcase_add_loop_test(tcase, parts_of_replayed_steps_are_timed, 0, N_MODELS);
+  suite_add_tcase(suite, tcase);
+  return suite;
+}
+
+int main(void)
+{
+  return device_main("cuda_replay", make_suite);
+}
