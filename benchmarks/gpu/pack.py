@@ -62,8 +62,8 @@ def configure(build, simulated, python=None, prefix=None, architectures=None):
 
 def suites():
     """Names of the test programs that a device can run, one of each file."""
-    files = (path for kind in SUITES for path in glob.glob(os.path.join(ROOT, "tests", kind, "test_*.c")))
-    names = (f"test_{os.path.basename(os.path.dirname(path))}_{os.path.basename(path)[5:-2]}" for path in files)
+    files = (path for kind in SUITES for path in glob.glob(os.path.join(ROOT, "tests", kind, "test_*.c*")))
+    names = (f"test_{os.path.basename(os.path.dirname(path))}_{os.path.splitext(os.path.basename(path))[0][5:]}" for path in files)
     return sorted(name for name in names if name != "test_model_mixed")  # which is about the CPU
 
 

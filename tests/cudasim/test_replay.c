@@ -201,6 +201,7 @@ static Suite *make_suite(void)
   TCase *tcase = tcase_create("all");
   tcase_set_timeout(tcase, 300);
   tcase_add_loop_test(tcase, a_settled_step_is_one_launch_and_one_wait, 0, N_MODELS);
+  tcase_add_loop_test(tcase, nodes_of_a_recording, 0, N_CASES);
   tcase_add_loop_test(tcase, recorded_before_the_first_step, 0, N_CASES);
   tcase_add_loop_test(tcase, refused_before_the_first_step, 0, N_MODELS);
   tcase_add_loop_test(tcase, recordings_that_fail_are_said_and_done_without, 0, 2);
