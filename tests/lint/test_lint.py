@@ -49,7 +49,7 @@ def test_header_alone(path):
         if language == "c++" and not path.startswith("include/"):
             continue
         code, output = run(compiler, f"-std={standard}", "-x", language, "-Wall", "-Wextra", "-pedantic", "-Werror",
-                           "-Wno-pragma-once-outside-header", "-fsyntax-only", "-Iinclude", "-Isrc/mlff", path)
+                           "-Wno-pragma-once-outside-header", "-fsyntax-only", "-Iinclude", "-Isrc/mlff", "-Isrc/mlffprof", path)
         assert code == 0, f"{path} does not compile alone as {standard}\n{output}"
 
 

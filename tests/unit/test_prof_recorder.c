@@ -1,7 +1,7 @@
 /* test_prof_recorder.c: steps, warm-up, tags, components, ranks, bounds on memory, context, timing a function. */
 #include "profsample.h"
 
-#include "mlffprof/statistics.h"
+#include "mlffprof/recorder/statistics.h"
 
 #include <math.h>
 #include <stdlib.h>

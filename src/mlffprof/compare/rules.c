@@ -1,5 +1,5 @@
 /* rules.c: reading rules, and targets of a report. */
-#include "rules.h"
+#include "compare/rules.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* report_json.c: a report as JSON, docs/profile.schema.json. */
+/* json.c: a report as JSON, docs/profile.schema.json. */
 #include "status.h"
 #include "writer.h"
 

@@ -1,7 +1,7 @@
 /* compare.c: one report against another. */
-#include "blocks.h"
+#include "compare/blocks.h"
 #include "number.h"
-#include "statistics.h"
+#include "recorder/statistics.h"
 
 #include <errno.h>
 #include <math.h>

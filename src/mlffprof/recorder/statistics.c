@@ -1,5 +1,5 @@
 /* statistics.c: see statistics.h. */
-#include "statistics.h"
+#include "recorder/statistics.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* clock.c: the two things that the library measures: time and host memory; and timing a function with both. */
 #define _DEFAULT_SOURCE
 
-#include "recorder.h"
+#include "recorder/recorder.h"
 
 #include <time.h>
 #if defined(__linux__)

@@ -1,5 +1,5 @@
 /* record.c: one step, one sample of memory, energy or accuracy. */
-#include "recorder.h"
+#include "recorder/recorder.h"
 
 #include <math.h>
 

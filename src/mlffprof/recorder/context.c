@@ -1,7 +1,7 @@
 /* context.c: the block `context` of a report while it is collected. */
 #define _POSIX_C_SOURCE 200809L
 
-#include "recorder.h"
+#include "recorder/recorder.h"
 
 #include <math.h>
 #include <stdlib.h>

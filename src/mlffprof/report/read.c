@@ -1,7 +1,7 @@
-/* report_read.c: JSON -> report: the fields of report_json.c in the same order. It is longer than 500 lines because
+/* read.c: JSON -> report: the fields of json.c in the same order. It is longer than 500 lines because
  * each field stands here once with its kind, as it does there. */
 #include "document.h"
-#include "make.h"
+#include "report/make.h"
 
 #include <limits.h>
 #include <math.h>

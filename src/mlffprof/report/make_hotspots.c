@@ -1,7 +1,7 @@
 /* make_hotspots.c: components above a tenth of the step, and the waiting for the busiest rank, each with advice that
  * holds for this run: it is chosen by what was recorded (how often lists were rebuilt, ranks, atoms, children of the
  * component) and quotes it. */
-#include "make.h"
+#include "report/make.h"
 #include "number.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* summary.c: numbers of the moment, without sorting. */
-#include "recorder.h"
+#include "recorder/recorder.h"
 
 #include <math.h>
 

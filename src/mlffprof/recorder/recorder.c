@@ -1,7 +1,7 @@
 /* recorder.c: making and freeing a recorder. */
 #define _POSIX_C_SOURCE 200809L
 
-#include "recorder.h"
+#include "recorder/recorder.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #define MLFFPROF_MAKE_H
 
 #include "arena.h"
-#include "recorder.h"
+#include "recorder/recorder.h"
 
 /* A report with an arena and nothing measured. NULL when memory is out. */
 mlffprof_report *mlffprof_report_empty(void);

@@ -1,7 +1,7 @@
 /* blocks.c: see blocks.h. */
-#include "blocks.h"
+#include "compare/blocks.h"
 
-#include "statistics.h"
+#include "recorder/statistics.h"
 
 #include <math.h>
 #include <stdlib.h>

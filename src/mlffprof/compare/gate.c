@@ -1,6 +1,6 @@
 /* gate.c: reports against rules; what was not measured fails. */
 #include "number.h"
-#include "rules.h"
+#include "compare/rules.h"
 
 #include <errno.h>
 #include <math.h>

@@ -5,7 +5,7 @@
  * for which a few jumps of an otherwise constant size are no trend (see statistics.h). Growth below `noise_bytes` is
  * what an allocator does by itself, and no verdict is based on it.
  */
-#include "make.h"
+#include "report/make.h"
 #include "number.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* report_table.c: a report as text, at most 100 columns wide. */
+/* table.c: a report as text, at most 100 columns wide. */
 #include "number.h"
 #include "status.h"
 

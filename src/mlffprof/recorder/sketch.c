@@ -1,5 +1,5 @@
 /* sketch.c: see sketch.h. */
-#include "sketch.h"
+#include "recorder/sketch.h"
 
 #include <math.h>
 

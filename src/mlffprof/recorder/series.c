@@ -1,5 +1,5 @@
 /* series.c: see series.h. */
-#include "series.h"
+#include "recorder/series.h"
 
 #include <math.h>
 #include <stdlib.h>

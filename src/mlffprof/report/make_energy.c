@@ -1,5 +1,5 @@
 /* make_energy.c: statistics of energies, temperature, pressure, and of errors against another model. */
-#include "make.h"
+#include "report/make.h"
 
 #include <math.h>
 

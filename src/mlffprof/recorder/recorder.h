@@ -3,9 +3,9 @@
 #ifndef MLFFPROF_RECORDER_H
 #define MLFFPROF_RECORDER_H
 
-#include "series.h"
-#include "sketch.h"
-#include "statistics.h"
+#include "recorder/series.h"
+#include "recorder/sketch.h"
+#include "recorder/statistics.h"
 #include "status.h"
 
 enum { MLFFPROF_MAX_COMPONENTS = 64, MLFFPROF_MAX_ELEMENTS = 118, MLFFPROF_MAX_RANKS = 1 << 20 };
