@@ -30,6 +30,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "mlff/mlffprof_fields.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -274,9 +276,9 @@ MLFFPROF_API double mlffprof_seconds(void);
 MLFFPROF_API mlffprof_status mlffprof_host_memory(int64_t *resident, int64_t *peak, mlffprof_error *error);
 
 /* ---- report -------------------------------------------------------------------------------------------------------
- * Plain data, made by mlffprof_recorder_report or mlffprof_report_read, to be read and not written. New members are
- * only ever added at the end of a struct, and reports are allocated by the library alone. The names in quotes are
- * those of the JSON where they differ. */
+ * Plain data, made by mlffprof_recorder_report or mlffprof_report_read, to be read and not written; reports are
+ * allocated by the library alone. Most members stand in mlffprof_fields.h, with their names in the JSON, units and
+ * meanings, one row each; arrays, and what the JSON has at other places, stand here. */
 
 /* Statistics of n numbers. std is that of a sample (n - 1), NaN for n < 2; cv = std / mean; quantiles are linear
  * between neighbours (numpy's default). All NaN for n = 0. */
@@ -286,28 +288,16 @@ typedef struct mlffprof_stats {
 } mlffprof_stats;
 
 typedef struct mlffprof_component_result {
-  const char *name, *parent; /* parent: NULL = top level                                                      */
-  mlffprof_role role;        /* "role": null, "energy", "forces" or "stress"                                  */
-  int64_t n;                 /* "n_steps" in which it was measured                                            */
-  double mean_ms, max_ms;    /* per step in which it was measured                                             */
-  double share;              /* of the wall time of the steps in which it was measured, 0..1                  */
+  MLFFPROF_COMPONENT_FIELDS(MLFFPROF_MEMBER, )
 } mlffprof_component_result;
 
 typedef struct mlffprof_slow_step {
-  int64_t step;
-  double latency_ms;
-  double times_median; /* latency / median                                                                    */
-  unsigned tags;       /* "tags": array of names, empty when none was set                                     */
-  int slowest_rank;    /* MLFFPROF_UNKNOWN: null                                                              */
+  MLFFPROF_SLOW_STEP_FIELDS(MLFFPROF_MEMBER, )
 } mlffprof_slow_step;
 
 /* Steps with a tag (a step with two tags is in both), and "untagged". */
 typedef struct mlffprof_tag_result {
-  const char *name;
-  int64_t n_steps;
-  double mean_latency_ms;
-  double share;          /* of the total time, 0..1                                                            */
-  double times_untagged; /* mean / mean of steps without any tag; NaN where there are none                     */
+  MLFFPROF_TAG_RESULT_FIELDS(MLFFPROF_MEMBER, )
 } mlffprof_tag_result;
 
 typedef enum mlffprof_verdict {
@@ -320,98 +310,60 @@ MLFFPROF_API const char *mlffprof_verdict_name(mlffprof_verdict verdict);
 
 /* Memory of one kind (host or device). Bytes as doubles; NaN = not measured. */
 typedef struct mlffprof_memory_result {
-  int64_t n;            /* "n_samples" after warm-up                                                    */
-  double initial_bytes; /* first sample after warm-up                                                   */
-  double peak_bytes;    /* largest of all samples (and of the process, where it is known)               */
-  double final_bytes;   /* last sample                                                                  */
-  double delta_bytes;   /* final - initial                                                              */
-  double growth_bytes;  /* what the verdict is about: mean of the last tenth - of the first tenth, once settled */
-  double growth_per_1000_steps; /* "growth_per_1000_steps_bytes": slope                                          */
-  double growth_error;          /* "growth_error_bytes": half-width of its 95 % interval, per 1000 steps         */
-  mlffprof_verdict verdict;
-  const char *reason; /* one sentence                                                                 */
+  MLFFPROF_MEMORY_KIND_FIELDS(MLFFPROF_MEMBER, )
 } mlffprof_memory_result;
 
 typedef struct mlffprof_memory_report {
-  double tolerance_mb;
-  mlffprof_verdict verdict; /* the worse of both                                                                 */
-  mlffprof_memory_result host, device;
-  int n_points;               /* of the series, warm-up included                                                  */
-  int64_t stride;             /* samples per point                                                                */
-  const int64_t *step;        /* [n_points]                                                                       */
-  const double *host_bytes;   /* [n_points]                                                                       */
-  const double *device_bytes; /* [n_points]                                                                       */
+  MLFFPROF_MEMORY_FIELDS(MLFFPROF_MEMBER, )
+  int n_points; /* of the series */
+  int64_t stride;
+  const int64_t *step;        /* [n_points] */
+  const double *host_bytes;   /* [n_points] */
+  const double *device_bytes; /* [n_points] */
 } mlffprof_memory_report;
 
 enum { MLFFPROF_N_BINS = 40 };
 
 /* Statistics of one quantity over all samples. Energies of the whole system in eV, unless `drift` says per atom. */
 typedef struct mlffprof_quantity {
-  int64_t n; /* "n_samples"                                                                                       */
-  double initial, final, mean, std, min, max, skew;
-  double fluctuation;         /* std / |mean|                                                                     */
-  double max_excursion;       /* largest |value - initial|                                                        */
-  double change_percent;      /* 100 (final - initial) / |initial|                                                */
-  double drift;               /* slope per ps by linear regression; energies: per atom and ps                     */
-  double drift_error;         /* half-width of its 95 % interval, autocorrelation included                        */
-  double drift_percent;       /* 100 slope x time / |initial|                                                     */
-  double drift_percent_error; /* half-width of its 95 % interval                                                  */
-  double bin_low, bin_high;   /* "histogram": {"low", "high", "counts"}, of the points of the series              */
+  MLFFPROF_QUANTITY_FIELDS(MLFFPROF_MEMBER, )
+  double bin_low, bin_high; /* "histogram" */
   int64_t bins[MLFFPROF_N_BINS];
 } mlffprof_quantity;
 
 typedef struct mlffprof_energy_report {
-  int64_t n_samples;
-  int lj_units; /* "units": "metal" or "lj"                                                             */
-  int64_t first_step, last_step;
-  double time_ps;         /* simulated time between the first and the last sample                                 */
-  int finite;             /* "finite"                                                                             */
-  int exploded;           /* "exploded"                                                                           */
-  int64_t first_bad_step; /* step at which `exploded` was first true; MLFFPROF_UNKNOWN: null                      */
-  mlffprof_quantity value[MLFFPROF_N_QUANTITIES]; /* "potential": {...}, ... null when n = 0                      */
-  int n_points;
+  MLFFPROF_ENERGY_FIELDS(MLFFPROF_MEMBER, )
+  mlffprof_quantity value[MLFFPROF_N_QUANTITIES]; /* null in the JSON when n = 0 */
+  int n_points;                                   /* of the series */
   int64_t stride;
-  const int64_t *step;                         /* [n_points] "series": {"stride", "step", "time_ps", "total", ...} */
-  const double *time;                          /* [n_points] ps                                                    */
-  const double *series[MLFFPROF_N_QUANTITIES]; /* [n_points] each; NaN where not measured                          */
+  const int64_t *step;                         /* [n_points] */
+  const double *time;                          /* [n_points] "time_ps" */
+  const double *series[MLFFPROF_N_QUANTITIES]; /* [n_points] each; NaN where not measured */
 } mlffprof_energy_report;
 
 typedef struct mlffprof_element_result {
-  const char *name;
-  int64_t n; /* "n_samples" in which it occurred */
-  double force_rmse, force_mae;
+  MLFFPROF_ELEMENT_FIELDS(MLFFPROF_MEMBER, )
 } mlffprof_element_result;
 
 /* Against the reference model, over all samples. RMSE is the root of the mean square. */
 typedef struct mlffprof_accuracy_report {
-  const char *reference;
-  int64_t n_samples;
-  double energy_mae, energy_rmse, energy_bias, energy_max; /* eV/atom; bias: mean of (E - E_ref)               */
-  double force_rmse, force_mae, force_max;                 /* eV/A                                             */
-  double force_cosine, force_cosine_min;                   /* mean and smallest                                */
-  int64_t worst_step;                                      /* of force_max; MLFFPROF_UNKNOWN: null             */
+  MLFFPROF_ACCURACY_FIELDS(MLFFPROF_MEMBER, )
   int n_elements;
-  const mlffprof_element_result *elements; /* [n_elements]                                                      */
-  int n_points;
+  const mlffprof_element_result *elements; /* [n_elements] */
+  int n_points;                            /* of the series */
   int64_t stride;
-  const int64_t *step;                                                               /* [n_points] "series"         */
-  const double *energy_error, *force_rmse_series, *force_max_series, *cosine_series; /* [n_points] "energy_error",
-                                                                    "force_rmse", "force_max", "force_cosine"   */
+  const int64_t *step;                                                               /* [n_points] */
+  const double *energy_error, *force_rmse_series, *force_max_series, *cosine_series; /* [n_points] */
 } mlffprof_accuracy_report;
 
 /* A bar and how the run stands against it. */
 typedef struct mlffprof_target {
-  const char *metric;   /* see mlffprof_report_metric                                                       */
-  const char *relation; /* "<" or ">"                                                                       */
-  double bound, value;  /* value: NaN when not measured                                                     */
-  int passed;           /* "status": 1 "pass", 0 "fail", -1 "not measured"                                  */
+  MLFFPROF_TARGET_FIELDS(MLFFPROF_MEMBER, )
 } mlffprof_target;
 
 /* A component above a tenth of the step, and what to do about it in this run. */
 typedef struct mlffprof_hotspot {
-  const char *component;
-  double share;
-  const char *advice;
+  MLFFPROF_HOTSPOT_FIELDS(MLFFPROF_MEMBER, )
 } mlffprof_hotspot;
 
 typedef struct mlffprof_context_entry {
@@ -422,51 +374,27 @@ typedef struct mlffprof_context_entry {
 
 /* How evenly the ranks work: means over the steps in which it was measured. "balance" in the JSON. */
 typedef struct mlffprof_balance {
-  int64_t n;                         /* "n_steps"                                                         */
-  double busy_most_ms, busy_mean_ms; /* of the rank that worked longest, and the mean of all              */
-  double imbalance;                  /* most / mean                                                       */
-  double waiting;                    /* "waiting": (most - mean) / time of a step                         */
-  double atoms_imbalance;            /* atoms of the rank with most / mean; NaN: not known                */
+  MLFFPROF_BALANCE_FIELDS(MLFFPROF_MEMBER, )
 } mlffprof_balance;
 
 struct mlffprof_report {
-  int schema_version;
-  const char *name, *model_name, *device, *ensemble, *notes, *timestamp;
-  int64_t n_steps;       /* measured: without warm-up                                                           */
-  int64_t n_warmup;      /* "warmup": {"n_steps", "mean_latency_ms", "max_latency_ms", "total_time_s"}          */
-  mlffprof_stats warmup; /* n, mean, std, min, max and cv only                                                  */
-  int64_t n_atoms;       /* of the last step; MLFFPROF_UNKNOWN: null                                            */
-  int n_ranks;
-  mlffprof_stats latency;  /* ms: "mean_latency_ms" ... "p99_latency_ms", "cv"                                    */
-  int quantiles_exact;     /* "quantiles": {"exact", "relative_error"}                                            */
-  double quantile_error;   /* bound on the relative error of median, p95 and p99; 0 when exact                    */
-  double total_time_s;     /* of the measured steps                                                               */
-  double steps_per_second; /* n_steps / total_time_s                                                              */
-  double ns_per_day;
-  double us_per_atom; /* mean latency / atoms of the step                                                    */
-  double energy_time_ms, forces_time_ms, stress_time_ms;
-  double drift;         /* eV/atom/ps: of the conserved quantity when there is one, otherwise of the total energy */
-  const char *drift_of; /* "conserved", "total" or NULL                                                        */
+  MLFFPROF_REPORT_FIELDS(MLFFPROF_MEMBER, )
+  int64_t n_warmup;
+  mlffprof_stats warmup;  /* ms: n, mean, std, min, max and cv only; of a file n, mean and max */
+  mlffprof_stats latency; /* ms */
+  int quantiles_exact;
+  double quantile_error; /* relative */
   int n_latencies;
-  int64_t latencies_stride;   /* every stride-th step is in latencies_ms                                          */
-  const double *latencies_ms; /* [n_latencies]                                                                    */
+  const double *latencies_ms; /* [n_latencies] */
   int n_components;
-  const mlffprof_component_result *components; /* parents before their children, "other" last of the top level    */
-  int64_t n_slow;                              /* "n_slow_steps": steps above twice the median (of the sketch)      */
-  double slow_share;                           /* "slow_share": their share of the total time                       */
+  const mlffprof_component_result *components;
   int n_slow_steps;
-  const mlffprof_slow_step *slow_steps; /* slowest first                                                          */
+  const mlffprof_slow_step *slow_steps;
   int n_tags;
-  const mlffprof_tag_result *tags; /* tags that occurred, and "untagged"                                          */
-  mlffprof_balance balance;        /* null when n = 0                                                                 */
-  int n_slowest_ranks;     /* "slowest_ranks": [{"rank", "n_steps"}], most frequent first, at most 16; empty on */
-  const int *slowest_rank; /* one rank                                                                    */
+  const mlffprof_tag_result *tags;
+  int n_slowest_ranks;
+  const int *slowest_rank; /* [n_slowest_ranks] */
   const int64_t *slowest_rank_steps;
-  /* "memory_initial_gb", "memory_final_gb", "memory_peak_gb", "memory_per_step_gb" (the series) are in GB = 1e9 bytes:
-   * of the device where device memory was measured, otherwise of the host ("memory_of": "device", "host" or null). */
-  mlffprof_memory_report memory;
-  mlffprof_energy_report energy;     /* null when n_samples = 0                                                   */
-  mlffprof_accuracy_report accuracy; /* null when n_samples = 0                                                   */
   int n_targets;
   const mlffprof_target *targets;
   int n_hotspots;

@@ -1,4 +1,5 @@
 /* make_report.c: recorder -> report: latencies, components, slow steps, tags, ranks, context. */
+#include "report/fields.h"
 #include "report/make.h"
 
 #include <math.h>
@@ -16,39 +17,6 @@ static mlffprof_stats no_stats(void)
   return (mlffprof_stats){0, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
 }
 
-static mlffprof_memory_result no_memory(void)
-{
-  return (mlffprof_memory_result){.initial_bytes = NAN,
-                                  .peak_bytes = NAN,
-                                  .final_bytes = NAN,
-                                  .delta_bytes = NAN,
-                                  .growth_bytes = NAN,
-                                  .growth_per_1000_steps = NAN,
-                                  .growth_error = NAN};
-}
-
-static void set_unmeasured(mlffprof_report *p)
-{
-  p->schema_version = MLFFPROF_SCHEMA_VERSION;
-  p->warmup = p->latency = no_stats();
-  p->n_atoms = MLFFPROF_UNKNOWN;
-  p->n_ranks = 1;
-  p->quantiles_exact = 1;
-  p->latencies_stride = 1;
-  p->total_time_s = p->steps_per_second = p->ns_per_day = p->us_per_atom = NAN;
-  p->energy_time_ms = p->forces_time_ms = p->stress_time_ms = p->drift = p->slow_share = NAN;
-  p->memory.host = p->memory.device = no_memory();
-  p->balance = (mlffprof_balance){.busy_most_ms = NAN,
-                                  .busy_mean_ms = NAN,
-                                  .imbalance = NAN,
-                                  .waiting = NAN,
-                                  .atoms_imbalance = NAN};
-  p->memory.stride = p->energy.stride = p->accuracy.stride = 1;
-  p->energy.time_ps = NAN;
-  p->energy.finite = 1;
-  p->energy.first_bad_step = p->accuracy.worst_step = MLFFPROF_UNKNOWN;
-}
-
 mlffprof_report *mlffprof_report_empty(void)
 {
   mlffprof_report *p = calloc(1, sizeof *p);
@@ -58,7 +26,8 @@ mlffprof_report *mlffprof_report_empty(void)
     free(p);
     return NULL;
   }
-  set_unmeasured(p);
+  mlffprof_block_clear(&mlffprof_report_kind, p);
+  p->warmup = p->latency = no_stats();
   return p;
 }
 
