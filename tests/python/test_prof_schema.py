@@ -1,5 +1,6 @@
 """Reports of the profiler library against docs/profile.schema.json, by a validator that knows nothing of the library."""
 
+import glob
 import json
 import math
 import os
@@ -15,6 +16,8 @@ jsonschema = pytest.importorskip("jsonschema", reason="jsonschema of scripts/req
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("MLFF_BUILD_DIR", os.path.join(ROOT, "build"))
 WRITER = os.path.join(BUILD, "tests", "write_profile_sample")
+SCHEMA_WRITER = os.path.join(BUILD, "tests", "write_profile_schema")
+PUBLISHED = sorted(glob.glob(os.path.join(ROOT, "benchmarks", "results", "**", "*.json"), recursive=True))
 
 
 def schema():
@@ -45,6 +48,29 @@ def sample(tmp_path, n):
 
 def test_schema_is_one():
     jsonschema.Draft202012Validator.check_schema(schema())
+
+
+def test_schema_is_that_of_the_table():
+    """docs/profile.schema.json says what the library's table of fields says, field by field."""
+    assert os.path.exists(SCHEMA_WRITER), f"{SCHEMA_WRITER} is not built (MLFF_BUILD_TESTS=ON)"
+    made = subprocess.run([SCHEMA_WRITER], check=True, capture_output=True, encoding="utf-8").stdout
+    with open(os.path.join(ROOT, "docs", "profile.schema.json"), encoding="utf-8") as f:
+        assert f.read() == made, "build/tests/write_profile_schema > docs/profile.schema.json"
+
+
+def test_reports_of_earlier_versions_fit():
+    """A field that was added later is never required: reports of the measurements that are published stay reports."""
+    reports = []
+    for path in PUBLISHED:
+        with open(path, encoding="utf-8") as f:
+            report = json.load(f)
+        if "latencies_ms" in report:
+            reports.append((path, report))
+    assert len(reports) > 50
+    validator = jsonschema.Draft202012Validator(schema())
+    errors = [f"{os.path.basename(path)}: {list(e.absolute_path)}: {e.message[:200]}"
+              for path, report in reports for e in validator.iter_errors(report)]
+    assert not errors, "\n".join(errors[:10])
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 11, 500, 30000])

@@ -2,7 +2,7 @@
 #ifndef MLFFPROF_FIELDS_H
 #define MLFFPROF_FIELDS_H
 
-#include "status.h"
+#include "mlff/mlffprof.h"
 
 /* How values are kept. */
 typedef enum mlffprof_shape {
@@ -48,8 +48,8 @@ struct mlffprof_kind {
   const char *name;  /* blocks: of the definition in the schema                                          */
   const mlffprof_field *fields;
   int n_fields;
-  int most;                 /* blocks: how many a list may have; 0 = any number */
-  int is_inside;            /* blocks: the fields are members of the struct around it, of a list arrays there   */
+  int most;      /* blocks: how many a list may have; integers: the largest; 0 = any                                 */
+  int is_inside; /* blocks: the fields are members of the struct around it, of a list arrays there   */
   mlffprof_shape key_shape; /* blocks: null where the member at `key` is NaN (NUMBER) or 0 (INTEGER: int64_t,   */
   size_t key;               /* BOOL: int); NONE = never                                                         */
 };
