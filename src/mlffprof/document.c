@@ -128,19 +128,42 @@ static mlffprof_status check_document(mlffprof_document *d)
 
 static mlffprof_status parse_error(const mlffprof_document *d, const yaml_parser_t *p)
 {
-  if (p->error == YAML_MEMORY_ERROR) return mlffprof_fail(d->error, MLFFPROF_E_NOMEM, "%s: out of memory", d->path);
+  if (p->error == YAML_MEMORY_ERROR || p->error == YAML_NO_ERROR)
+    return mlffprof_fail(d->error, MLFFPROF_E_NOMEM, "%s: out of memory", d->path);
   return mlffprof_fail(d->error, MLFFPROF_E_FORMAT, "%s:%lu: not valid JSON or YAML: %s", d->path,
                        (unsigned long) p->problem_mark.line + 1, p->problem ? p->problem : "syntax error");
 }
 
-/* 1 when nothing follows the document. */
-static int at_end(yaml_parser_t *parser)
+/* A parser of text; free it with yaml_parser_delete, also when memory is out. */
+static mlffprof_status parser_on(const mlffprof_document *d, const char *text, size_t size, yaml_parser_t *parser)
 {
-  yaml_document_t second;
-  if (!yaml_parser_load(parser, &second)) return 0;
-  const int none = !yaml_document_get_root_node(&second);
-  yaml_document_delete(&second);
-  return none;
+  if (!yaml_parser_initialize(parser)) return mlffprof_fail(d->error, MLFFPROF_E_NOMEM, "%s: out of memory", d->path);
+  yaml_parser_set_input_string(parser, (const unsigned char *) text, size);
+  yaml_parser_set_encoding(parser, YAML_UTF8_ENCODING);
+  return MLFFPROF_OK;
+}
+
+/* Is it one document, and none that is nested deeper than a report? libyaml takes a time that grows with the square of
+ * the depth, so this ends where it is too deep, before anything is built. */
+static mlffprof_status check_events(mlffprof_document *d, yaml_parser_t *parser)
+{
+  int depth = 0, n_documents = 0, at_end = 0;
+  while (!at_end) {
+    yaml_event_t event;
+    if (!yaml_parser_parse(parser, &event)) return parse_error(d, parser);
+    const yaml_event_type_t type = event.type;
+    const unsigned long line = (unsigned long) event.start_mark.line + 1;
+    yaml_event_delete(&event);
+    at_end = type == YAML_STREAM_END_EVENT;
+    n_documents += type == YAML_DOCUMENT_START_EVENT;
+    depth += type == YAML_SEQUENCE_START_EVENT || type == YAML_MAPPING_START_EVENT;
+    depth -= type == YAML_SEQUENCE_END_EVENT || type == YAML_MAPPING_END_EVENT;
+    if (depth > MLFFPROF_MAX_DEPTH)
+      return mlffprof_fail(d->error, MLFFPROF_E_FORMAT, "%s:%lu: nested more than %d deep", d->path, line,
+                           (int) MLFFPROF_MAX_DEPTH);
+    if (n_documents > 1) return mlffprof_document_fail(d, NULL, "more than one document");
+  }
+  return MLFFPROF_OK;
 }
 
 mlffprof_status mlffprof_document_parse(const char *path, const char *text, size_t size, mlffprof_arena *arena,
@@ -150,21 +173,19 @@ mlffprof_status mlffprof_document_parse(const char *path, const char *text, size
   *d = (mlffprof_document){.path = path, .error = error, .arena = arena};
   if (size > MLFFPROF_MAX_FILE) return mlffprof_document_fail(d, NULL, "too large");
   char *copy = mlffprof_arena_alloc(arena, size + 1, 1);
-  if (!copy || !yaml_parser_initialize(&parser))
-    return mlffprof_fail(error, MLFFPROF_E_NOMEM, "%s: out of memory", path);
+  if (!copy) return mlffprof_fail(error, MLFFPROF_E_NOMEM, "%s: out of memory", path);
   if (size) memcpy(copy, text, size);
-  yaml_parser_set_input_string(&parser, (const unsigned char *) copy, join_surrogates(copy, size));
-  yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
-  mlffprof_status status = MLFFPROF_OK;
-  if (!yaml_parser_load(&parser, &d->yaml)) {
-    status = parse_error(d, &parser);
-  } else {
-    status = check_document(d);
-    if (!status && !at_end(&parser))
-      status = parser.error ? parse_error(d, &parser) : mlffprof_document_fail(d, NULL, "more than one document");
-    if (status) yaml_document_delete(&d->yaml);
-  }
+  size = join_surrogates(copy, size);
+  mlffprof_status status = parser_on(d, copy, size, &parser);
+  if (!status) status = check_events(d, &parser);
   yaml_parser_delete(&parser);
+  if (status) return status;
+  status = parser_on(d, copy, size, &parser);
+  if (!status && !yaml_parser_load(&parser, &d->yaml)) status = parse_error(d, &parser);
+  yaml_parser_delete(&parser);
+  if (status) return status;
+  status = check_document(d);
+  if (status) yaml_document_delete(&d->yaml);
   return status;
 }
 

@@ -11,7 +11,7 @@
 
 #include <yaml.h>
 
-enum { MLFFPROF_MAX_FILE = 64 << 20, MLFFPROF_MAX_KEYS = 1000 };
+enum { MLFFPROF_MAX_FILE = 64 << 20, MLFFPROF_MAX_KEYS = 1000, MLFFPROF_MAX_DEPTH = 32 };
 
 typedef struct mlffprof_document {
   const char *path;

@@ -1,7 +1,20 @@
 /* status.c: errors. */
 #include "status.h"
 
+#include "writer.h"
+
 #include <stdarg.h>
+
+/* Texts quote files, and quotations are cut: what is not UTF-8, or a control character, becomes a question mark. */
+static void repair(char *text)
+{
+  for (unsigned char *s = (unsigned char *) text; *s;) {
+    unsigned code = 0;
+    const int n = mlffprof_utf8_decode(s, &code);
+    if (n == 0 || (code < 0x20 && code != '\n') || code == 0x7f) *s = '?';
+    s += n ? n : 1;
+  }
+}
 
 mlffprof_status mlffprof_fail(mlffprof_error *error, mlffprof_status code, const char *format, ...)
 {
@@ -10,6 +23,7 @@ mlffprof_status mlffprof_fail(mlffprof_error *error, mlffprof_status code, const
     va_start(args, format);
     vsnprintf(error->text, sizeof error->text, format, args);
     va_end(args);
+    repair(error->text);
     error->code = code;
   }
   return code;

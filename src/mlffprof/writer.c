@@ -12,8 +12,7 @@ mlffprof_writer mlffprof_writer_on(FILE *out, int breaks)
   return (mlffprof_writer){.out = out, .breaks = breaks};
 }
 
-/* Length of the UTF-8 sequence at s and its code point; 0 when it is none (overlong, surrogate, cut short). */
-static int utf8_decode(const unsigned char *s, unsigned *code)
+int mlffprof_utf8_decode(const unsigned char *s, unsigned *code)
 {
   static const unsigned smallest[] = {0, 0, 0x80, 0x800, 0x10000};
   const int n = *s < 0x80 ? 1 : *s < 0xc2 ? 0 : *s < 0xe0 ? 2 : *s < 0xf0 ? 3 : *s < 0xf5 ? 4 : 0;
@@ -53,7 +52,7 @@ void mlffprof_write_quoted(FILE *out, const char *text)
   fputc('"', out);
   for (const unsigned char *s = (const unsigned char *) text; *s;) {
     unsigned code = 0;
-    const int n = utf8_decode(s, &code);
+    const int n = mlffprof_utf8_decode(s, &code);
     if (n == 0)
       fputs("\xef\xbf\xbd", out);
     else if (code == '"' || code == '\\')

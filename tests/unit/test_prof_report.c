@@ -160,71 +160,11 @@ START_TEST(texts)
 }
 END_TEST
 
-static const struct {
-  const char *text, *part;
-  mlffprof_status status;
-} foreign[] = {
-    {"", "empty", MLFFPROF_E_FORMAT},
-    {"[1, 2]", "names and values", MLFFPROF_E_FORMAT},
-    {"{\"a\": 1", "x.json:2: not valid", MLFFPROF_E_FORMAT},
-    {"{\"a\": 1}", "not a report", MLFFPROF_E_FORMAT},
-    {"{\"schema_version\": 1}", "not a report", MLFFPROF_E_FORMAT},
-    {"{\"schema_version\": 2, \"latencies_ms\": []}", "schema version 2", MLFFPROF_E_UNSUPPORTED},
-    {"{\"schema_version\": \"1\", \"latencies_ms\": []}", "schema_version is not an integer", MLFFPROF_E_FORMAT},
-    {"{\"schema_version\": 1, \"latencies_ms\": 5}", "latencies_ms is not a list", MLFFPROF_E_FORMAT},
-    {"{\"schema_version\": 1, \"latencies_ms\": [1, \"2\"]}", "entry 1 of latencies_ms", MLFFPROF_E_FORMAT},
-    {"{\"schema_version\": 1, \"latencies_ms\": [NaN]}", "not a finite number", MLFFPROF_E_FORMAT},
-    {"{\"schema_version\": 1,\n \"latencies_ms\": [],\n \"cv\": [3]}", "x.json:3: cv is not", MLFFPROF_E_FORMAT},
-    {"{\"schema_version\": 1, \"latencies_ms\": [], \"n_steps\": -4}", "n_steps is -4", MLFFPROF_E_FORMAT},
-    {"{\"schema_version\": 1, \"latencies_ms\": [], \"cv\": 1, \"cv\": 2}", "'cv' is there twice", MLFFPROF_E_FORMAT},
-    {"{\"schema_version\": 1, \"latencies_ms\": [], \"memory\": {}}", "series is missing", MLFFPROF_E_FORMAT},
-    {"{\"schema_version\": 1, \"latencies_ms\": [], \"memory\": {\"series\": {\"step\": [1, 2], \"host_bytes\": [1]}}}",
-     "host_bytes has 1 entries", MLFFPROF_E_FORMAT},
-    {"{\"schema_version\": 1, \"latencies_ms\": [], \"components\": [{\"name\": \"a\", \"parent\": \"a\"}]}",
-     "parent 'a' is not there", MLFFPROF_E_FORMAT},
-    {"{\"schema_version\": 1, \"latencies_ms\": [], \"components\": [7]}", "not a block", MLFFPROF_E_FORMAT},
-    {"{\"schema_version\": 1, \"latencies_ms\": [], \"context\": {\"a\": [1]}}", "list, or nested", MLFFPROF_E_FORMAT},
-    {"{\"schema_version\": 1, \"latencies_ms\": [], \"name\": \"a\\u0000b\"}", "zero byte", MLFFPROF_E_FORMAT},
-    {"{\"schema_version\": 1, \"latencies_ms\": []}\n---\n{}", "more than one document", MLFFPROF_E_FORMAT},
-    {"{\"schema_version\": 1, \"latencies_ms\": []} tail", "not valid", MLFFPROF_E_FORMAT},
-};
-enum { N_FOREIGN = sizeof foreign / sizeof *foreign };
-
-START_TEST(foreign_files)
+/* Every metric has a name of its own, whether it is of the table or worked out. */
+START_TEST(metric_names)
 {
-  mlffprof_report *p = NULL;
-  prof_fails(mlffprof_report_parse("x.json", foreign[_i].text, strlen(foreign[_i].text), &p, &error), error,
-             foreign[_i].status, foreign[_i].part);
-  ck_assert_ptr_null(p);
-}
-END_TEST
-
-START_TEST(missing_files)
-{
-  mlffprof_report *p = NULL;
-  prof_fails(mlffprof_report_read(path, &p, &error), error, MLFFPROF_E_IO, "cannot be opened");
-  prof_fails(mlffprof_report_read(dir, &p, &error), error, MLFFPROF_E_IO, dir);
-}
-END_TEST
-
-/* What a later version may add, and what another program may write: fields unknown, escapes by surrogates, no
- * indentation. */
-START_TEST(other_writers)
-{
-  const char *text =
-      "{\"schema_version\":1,\"later\":{\"x\":[1,{}]},\"name\":\"\\ud83d\\ude00 \\\\ud83d \\ud800 \\u00e9\\/\","
-      "\"latencies_ms\":[1,2.5e0,null],\"n_steps\":3,\"slow_steps\":[{\"step\":1,\"latency_ms\":2,\"tags\":"
-      "[\"later\",\"output\"]}]}";
-  mlffprof_report *p = NULL;
-  prof_ok(mlffprof_report_parse("x.json", text, strlen(text), &p, &error), error);
-  ck_assert_str_eq(p->name, "\xf0\x9f\x98\x80 \\ud83d \xef\xbf\xbd \xc3\xa9/");
-  ck_assert_int_eq(p->n_latencies, 3);
-  near_one(p->latencies_ms[1], 2.5, 0);
-  prof_unmeasured(p->latencies_ms[2]);
-  prof_unmeasured(p->latency.mean);
-  ck_assert_uint_eq(p->slow_steps[0].tags, MLFFPROF_TAG_OUTPUT);
-  ck_assert_int_eq(p->slow_steps[0].slowest_rank, MLFFPROF_UNKNOWN);
-  mlffprof_report_free(p);
+  for (int k = 0; mlffprof_metric_name(k); k++)
+    for (int i = 0; i < k; i++) ck_assert_str_ne(mlffprof_metric_name(i), mlffprof_metric_name(k));
 }
 END_TEST
 
@@ -443,9 +383,7 @@ static Suite *suite(void)
   tcase_add_loop_test(t, there_and_back, 0, 6);
   tcase_add_test(t, field_names);
   tcase_add_test(t, texts);
-  tcase_add_loop_test(t, foreign_files, 0, N_FOREIGN);
-  tcase_add_test(t, missing_files);
-  tcase_add_test(t, other_writers);
+  tcase_add_test(t, metric_names);
   tcase_add_test(t, files_are_replaced_whole);
   tcase_add_test(t, unwritable_files);
   tcase_add_test(t, comma_locale);

@@ -133,6 +133,7 @@ static mlffprof_status read_rules(mlffprof_document *d, mlffprof_rules **rules)
   MLFFPROF_TRY(check_keys(d, root, known, 1, "rules"));
   MLFFPROF_TRY(mlffprof_get_list(d, root, "rules", &list, &n));
   if (n == 0) return mlffprof_document_fail(d, root, "there are no rules");
+  if (n > MLFFPROF_MAX_KEYS) return mlffprof_document_fail(d, list, "more than %d rules", (int) MLFFPROF_MAX_KEYS);
   *rules = rules_new(n);
   if (!*rules) return mlffprof_fail(d->error, MLFFPROF_E_NOMEM, "%s: out of memory", d->path);
   d->arena = (*rules)->arena; /* texts of the rules live as long as they */

@@ -34,9 +34,9 @@ static const char *or_dash(const char *text)
 
 static void print_bar(FILE *out, double share)
 {
-  const int n = share > 0 ? (int) (share * BAR + 0.5) : 0;
+  const int n = share > 0 ? (int) (fmin(share, 1) * BAR + 0.5) : 0;
   fputs("  ", out);
-  for (int k = 0; k < n && k < BAR; k++) fputc('#', out);
+  for (int k = 0; k < n; k++) fputc('#', out);
   fputc('\n', out);
 }
 
