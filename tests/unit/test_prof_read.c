@@ -118,6 +118,46 @@ START_TEST(impossible_shares)
 }
 END_TEST
 
+/* The linker puts this in the place of the library's calloc (tests/CMakeLists.txt): call number fail_at fails. */
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+static long n_calls, fail_at;
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+  return ++n_calls == fail_at ? NULL : __real_calloc(n, size);
+}
+
+/* Wherever memory runs out, the error says so. */
+START_TEST(out_of_memory)
+{
+  mlffprof_report *sample = prof_sample(12), *p = NULL;
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  ck_assert_ptr_nonnull(out);
+  prof_ok(mlffprof_report_json(sample, out, &error), error);
+  fclose(out);
+  n_calls = 0;
+  prof_ok(mlffprof_report_parse("x.json", text, size, &p, &error), error);
+  mlffprof_report_free(p);
+  const long n = n_calls;
+  ck_assert_int_gt(n, 50);
+  for (long k = 1; k <= n; k++) {
+    n_calls = 0;
+    fail_at = k;
+    const mlffprof_status status = mlffprof_report_parse("x.json", text, size, &p, &error);
+    fail_at = 0;
+    ck_assert_int_eq(status, MLFFPROF_E_NOMEM);
+    ck_assert_str_eq(error.text, "x.json: out of memory");
+    ck_assert_ptr_null(p);
+    error.text[0] = 0;
+  }
+  mlffprof_report_free(sample);
+  free(text);
+}
+END_TEST
+
 START_TEST(missing_files)
 {
   mlffprof_report *p = NULL;
@@ -157,6 +197,7 @@ static Suite *suite(void)
   tcase_add_loop_test(t, deep_nesting, 0, 5);
   tcase_add_test(t, error_texts_are_utf8);
   tcase_add_test(t, impossible_shares);
+  tcase_add_test(t, out_of_memory);
   tcase_add_test(t, missing_files);
   tcase_add_test(t, other_writers);
   suite_add_tcase(s, t);
