@@ -15,7 +15,9 @@
 #ifndef MLFF_MLFFPROF_FIELDS_H
 #define MLFF_MLFFPROF_FIELDS_H
 
-// clang-format off: rows are lines
+#include <stdint.h>
+
+// clang-format off
 
 /* Kinds of fields and their types in C. NaN, NULL and MLFFPROF_UNKNOWN are null in the JSON. */
 #define MLFFPROF_C_NUMBER      double

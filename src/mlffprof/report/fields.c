@@ -129,7 +129,7 @@ const mlffprof_kind mlffprof_report_kind = {.shape = MLFFPROF_BLOCK, .size = siz
 
 int mlffprof_block_is_shown(const mlffprof_kind *block, const void *base)
 {
-  const char *key = (const char *) base + block->key;
+  const void *key = (const char *) base + block->key;
   switch (block->key_shape) {
   case MLFFPROF_NUMBER: return !isnan(*(const double *) key);
   case MLFFPROF_INTEGER: return *(const int64_t *) key != 0;
