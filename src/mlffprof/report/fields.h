@@ -36,22 +36,22 @@ struct mlffprof_kind {
   mlffprof_shape shape;
   size_t size;
   int is_nullable, is_metric;
-  int is_needed;            /* reading fails without it                                                         */
-  int is_bound;             /* numbers: >= 0, and 0 where it is missing                                         */
-  int64_t low, missing;     /* integers, bools: the smallest, and what stands for one that is missing           */
-  const char *const *words; /* of words, tags, and texts that are always one of them; NULL stands for null      */
+  int is_needed;            /* reading fails without it                                                     */
+  int is_bound;             /* numbers: >= 0, and 0 where it is missing                                     */
+  int64_t low, missing;     /* integers, bools: the smallest, and what stands for one that is missing       */
+  int most;                 /* integers: the largest; blocks: how many a list may have; 0 = any             */
+  const char *const *words; /* of words, tags, texts that are always one of them; NULL among them: null     */
   int n_words, first;
-  const char *title; /* text that is written for NULL                                                    */
-  double scale;      /* arrays: factor to the unit of the JSON                                           */
-  int digits;        /* arrays: significant digits, 0 = all                                              */
-  int is_left_out;   /* columns: where they were not measured; others are empty there                    */
-  const char *name;  /* blocks: of the definition in the schema                                          */
+  const char *title; /* text that is written for NULL                                                */
+  double scale;      /* arrays: factor to the unit of the JSON                                       */
+  int digits;        /* arrays: significant digits, 0 = all                                          */
+  int is_left_out;   /* columns: not written where they were not measured; others are empty there    */
+  const char *name;  /* blocks: of the definition in the schema                                      */
   const mlffprof_field *fields;
   int n_fields;
-  int most;      /* blocks: how many a list may have; integers: the largest; 0 = any                                 */
-  int is_inside; /* blocks: the fields are members of the struct around it, of a list arrays there   */
-  mlffprof_shape key_shape; /* blocks: null where the member at `key` is NaN (NUMBER) or 0 (INTEGER: int64_t,   */
-  size_t key;               /* BOOL: int); NONE = never                                                         */
+  int is_inside;            /* blocks: the fields are members of the struct around it; of a list: arrays    */
+  mlffprof_shape key_shape; /* blocks: null where the member at `key` is NaN (NUMBER: double) or 0          */
+  size_t key;               /* (INTEGER: int64_t, BOOL: int); NONE: never                                   */
 };
 
 /* The whole report. */

@@ -13,7 +13,8 @@ typedef struct writing {
   mlffprof_derived derived;
 } writing;
 
-static void write_block(writing *o, const char *name, const mlffprof_kind *block, const void *base);
+static void write_field(writing *o, const mlffprof_field *f, const char *base);
+static void write_block(writing *o, const char *name, const mlffprof_kind *block, const char *base);
 
 /* First entry before k that lies in the block `prefix` of length n: the block of k was written there. */
 static int written_before(const mlffprof_report *p, int k, const char *prefix, size_t n)
@@ -63,8 +64,8 @@ static void write_tags(mlffprof_writer *w, const mlffprof_field *f, unsigned tag
   mlffprof_write_end(w);
 }
 
-/* A field that is no array of the struct at base. */
-static void write_value(writing *o, const mlffprof_field *f, const void *at, const void *base)
+/* A field that is no array; base is the struct that it is in. */
+static void write_value(writing *o, const mlffprof_field *f, const void *at, const char *base)
 {
   const mlffprof_kind *kind = f->kind;
   mlffprof_writer *w = &o->w;
@@ -90,22 +91,21 @@ static void write_list(writing *o, const mlffprof_field *f, const char *items, i
   const mlffprof_kind *block = f->kind;
   mlffprof_write_array(&o->w, f->name);
   for (int k = 0; k < n; k++) {
-    const char *item = items + (size_t) k * block->size;
     mlffprof_write_object(&o->w, NULL);
     for (const mlffprof_field *g = block->fields; g < block->fields + block->n_fields; g++)
       if (block->is_inside)
         write_value(o, g, (const char *) *(const void *const *) (base + g->at) + (size_t) k * g->kind->size, base);
       else
-        write_value(o, g, item + g->at, item);
+        write_field(o, g, items + (size_t) k * block->size);
     mlffprof_write_end(&o->w);
   }
   mlffprof_write_end(&o->w);
 }
 
-static void write_array(writing *o, const mlffprof_field *f, const void *items, int n, const void *base)
+static void write_array(writing *o, const mlffprof_field *f, const void *items, int n, const char *base)
 {
   const mlffprof_kind *kind = f->kind;
-  const int measured = !f->of || mlffprof_block_is_shown(f->of, (const char *) base + f->of_at);
+  const int measured = !f->of || mlffprof_block_is_shown(f->of, base + f->of_at);
   if (kind->shape == MLFFPROF_BLOCK) {
     write_list(o, f, items, n, base);
   } else if (kind->shape == MLFFPROF_CONTEXT) {
@@ -119,20 +119,24 @@ static void write_array(writing *o, const mlffprof_field *f, const void *items, 
   }
 }
 
-static void write_block(writing *o, const char *name, const mlffprof_kind *block, const void *base)
+/* A field of the struct at base. */
+static void write_field(writing *o, const mlffprof_field *f, const char *base)
+{
+  const char *from = f->is_derived ? (const char *) &o->derived : base;
+  if (f->is_list || f->kind->shape == MLFFPROF_NUMBERS)
+    write_array(o, f, *(const void *const *) (from + f->at), *(const int *) (from + f->length_at), base);
+  else
+    write_value(o, f, from + f->at, base);
+}
+
+static void write_block(writing *o, const char *name, const mlffprof_kind *block, const char *base)
 {
   if (!mlffprof_block_is_shown(block, base)) {
     mlffprof_write_null(&o->w, name);
     return;
   }
   mlffprof_write_object(&o->w, name);
-  for (const mlffprof_field *f = block->fields; f < block->fields + block->n_fields; f++) {
-    const char *from = f->is_derived ? (const char *) &o->derived : base;
-    if (f->is_list || f->kind->shape == MLFFPROF_NUMBERS)
-      write_array(o, f, *(const void *const *) (from + f->at), *(const int *) (from + f->length_at), base);
-    else
-      write_value(o, f, from + f->at, base);
-  }
+  for (const mlffprof_field *f = block->fields; f < block->fields + block->n_fields; f++) write_field(o, f, base);
   mlffprof_write_end(&o->w);
 }
 
@@ -140,7 +144,7 @@ mlffprof_status mlffprof_report_json(const mlffprof_report *p, FILE *out, mlffpr
 {
   writing o = {.w = mlffprof_writer_on(out, 2), .report = p};
   mlffprof_derive(p, &o.derived);
-  write_block(&o, NULL, &mlffprof_report_kind, p);
+  write_block(&o, NULL, &mlffprof_report_kind, (const char *) p);
   if (fflush(out) || ferror(out))
     return mlffprof_fail(error, MLFFPROF_E_IO, "a report cannot be written: %s", strerror(errno));
   return MLFFPROF_OK;
