@@ -29,33 +29,34 @@ static const cli_command commands[] = {
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
-static const struct {
-  const char *name, *value, *text;
-} option_texts[] = {
-    {"json-file", "FILE", "write what is printed as JSON"}, /* --json of commands that print text as well */
-    {"device", "NAME", "auto (default), cpu, cuda or cuda:N"},
-    {"precision", "NAME", "fp32 (default), fp64 or mixed"},
-    {"kernels", "NAME", "auto (default), generic, avx2 or avx512; of mixed also avx512_bf16, amx"},
-    {"graph", "on|off", "on (default): settled steps on a GPU are recorded once and replayed"},
-    {"fuse", "on|off", "on (default): a GPU does many products at once"},
-    {"members", "LIST", "of an ensemble: all (default), or from 0 as in 0:2,5"},
-    {"forces", "", "print the forces as well (always in JSON)"},
-    {"json", "", "write JSON with all digits"},
-    {"calls", "N", "number of evaluations, 100 by default (soak: 2000); a tenth as many warm up"},
-    {"replicas", "N", "that many copies of the structure in one evaluation, 1 by default"},
-    {"skin", "LENGTH", "A, added to the cutoff of the neighbour list as in dynamics, 2 by default"},
-    {"against", "cpu", "first compare with fp64 on the CPU; fails when energies or forces differ too much"},
-    {"file", "FILE", "write the report as JSON (docs/benchmarks.md)"},
-    {"trace", "FILE", "write the calls for a trace viewer (ui.perfetto.dev)"},
-    {"targets", "FILE", "rules to hold the reports against instead of the project's own bars"},
-    {"gate", "FILE", "hold A, or the change from A to B, against rules; fails when one is broken"},
+/* Options of the commands beside those of models. values: NULL where none follows. */
+static const mlff_option own_options[] = {
+    {"json-file", "FILE", NULL, "write what is printed as JSON"}, /* --json of commands that print text as well */
+    {"forces", NULL, NULL, "print the forces as well (always in JSON)"},
+    {"json", NULL, NULL, "write JSON with all digits"},
+    {"calls", "N", NULL, "number of evaluations, 100 by default (soak: 2000); a tenth as many warm up"},
+    {"replicas", "N", "1", "that many copies of the structure in one evaluation"},
+    {"skin", "LENGTH", "2", "A, added to the cutoff of the neighbour list as in dynamics"},
+    {"against", "cpu", NULL, "first compare with fp64 on the CPU; fails when energies or forces differ too much"},
+    {"file", "FILE", NULL, "write the report as JSON (docs/benchmarks.md)"},
+    {"trace", "FILE", NULL, "write the calls for a trace viewer (ui.perfetto.dev)"},
+    {"targets", "FILE", NULL, "rules to hold the reports against instead of the project's own bars"},
+    {"gate", "FILE", NULL, "hold A, or the change from A to B, against rules; fails when one is broken"},
 };
-enum { N_OPTIONS = sizeof option_texts / sizeof *option_texts };
+enum { N_OWN = sizeof own_options / sizeof *own_options };
 
-/* What stands on the command line for option k. */
-static const char *typed(int k)
+/* Option k, first those of models; NULL after the last one. */
+static const mlff_option *option_at(int k)
 {
-  return strcmp(option_texts[k].name, "json-file") ? option_texts[k].name : "json";
+  int n = 0;
+  while (n < k && mlff_option_at(n)) n++;
+  return mlff_option_at(n) ? mlff_option_at(n) : k - n < N_OWN ? &own_options[k - n] : NULL;
+}
+
+/* What stands on the command line for it. */
+static const char *typed(const mlff_option *option)
+{
+  return strcmp(option->name, "json-file") ? option->name : "json";
 }
 
 /* Commands of the Python package mlff_tools. */
@@ -90,9 +91,12 @@ static void print_command(const cli_command *command)
 {
   printf("usage: mlff %s %s%s\n\n%s\n", command->name, command->arguments, *command->options ? " [OPTIONS]" : "",
          command->summary);
-  for (int k = 0; k < N_OPTIONS; k++)
-    if (takes_option(command, option_texts[k].name))
-      printf("  --%-10s%-8s%s\n", typed(k), option_texts[k].value, option_texts[k].text);
+  for (int k = 0; option_at(k); k++) {
+    const mlff_option *o = option_at(k);
+    if (!takes_option(command, o->name)) continue;
+    printf("  --%-10s%s%s%s%s%s%s\n", typed(o), o->values ? o->values : "", o->values ? ": " : "", o->help,
+           o->standard ? " (default " : "", o->standard ? o->standard : "", o->standard ? ")" : "");
+  }
 }
 
 static int wrong_usage(const cli_command *command, const char *what, const char *which)
@@ -110,16 +114,10 @@ static int read_number(const char *text, double low, double high, double *value)
   return end != text && !*end && !errno && *value >= low && *value <= high;
 }
 
-/* Sets one option from its text; 0 when the text is no possible value. */
+/* Sets one of own_options from its text; 0 when the text is no possible value. */
 static int set_option(cli_options *o, const char *name, const char *value)
 {
   double number = 0;
-  if (!strcmp(name, "device")) o->open.device = value;
-  if (!strcmp(name, "precision")) o->open.precision = value;
-  if (!strcmp(name, "kernels")) o->open.kernels = value;
-  if (!strcmp(name, "members")) o->open.members = value;
-  if (!strcmp(name, "graph")) o->open.graph = value;
-  if (!strcmp(name, "fuse")) o->open.fuse = value;
   if (!strcmp(name, "forces")) o->forces = 1;
   if (!strcmp(name, "json")) o->json = 1;
   if (!strcmp(name, "file") || !strcmp(name, "json-file")) o->file = value;
@@ -152,16 +150,21 @@ static int read_option(const cli_command *command, int argc, char **argv, int *a
   if (n >= sizeof name) return wrong_usage(command, "unknown option", argv[*at]);
   memcpy(name, text, n);
   name[n] = 0;
-  while (k < N_OPTIONS && !(!strcmp(typed(k), name) && takes_option(command, option_texts[k].name))) k++;
-  if (k == N_OPTIONS) return wrong_usage(command, "unknown option", argv[*at]);
-  const int wants_value = *option_texts[k].value != 0;
+  while (option_at(k) && !(!strcmp(typed(option_at(k)), name) && takes_option(command, option_at(k)->name))) k++;
+  const mlff_option *option = option_at(k);
+  if (!option) return wrong_usage(command, "unknown option", argv[*at]);
+  const int wants_value = option->values != NULL;
   if (value)
     value++;
   else if (wants_value && *at + 1 < argc)
     value = argv[++*at];
   if (!wants_value != !value)
     return wrong_usage(command, wants_value ? "a value is missing after" : "no value goes with", argv[*at]);
-  if (!set_option(o, option_texts[k].name, value))
+  mlff_error error = {.code = MLFF_OK};
+  const int of_model = mlff_option_at(k) != NULL;
+  if (of_model && mlff_options_set(&o->open, option->name, value, &error))
+    return cli_error(CLI_USAGE, command->name, "%s", error.text);
+  if (!of_model && !set_option(o, option->name, value))
     return cli_error(CLI_USAGE, command->name, "--%s cannot be '%s'", name, value);
   return CLI_OK;
 }

@@ -5,6 +5,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum { MLFFPROF_NUMBER_SIZE = 40 };
 
 /* Writes a finite value with up to `digits` significant digits (1..17); digits = 0: as few as give the same double
@@ -18,4 +22,7 @@ const char *mlffprof_number_fixed(double value, int decimals, char text[MLFFPROF
 int mlffprof_number_parse(const char *text, double *value);
 int mlffprof_integer_parse(const char *text, int64_t *value);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -87,7 +87,9 @@ START_TEST(info_and_verify)
   expect(run("info '%s'", model_path), 0, "architecture   ani");
   expect(run("info '%s/none.yaml'", dir), 1, "cannot be opened");
   expect(run("verify '%s'", model_path), 1, "nothing was verified");
-  expect(run("verify '%s' --precision=fp9", model_path), 1, "'fp9'");
+  expect(run("verify '%s' --precision=fp9", model_path), 2,
+         "unknown value 'fp9' of 'precision'; known are: fp32 fp64 mixed");
+  expect(run("verify --help"), 0, "yes no (default yes)");
 }
 END_TEST
 

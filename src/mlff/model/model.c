@@ -142,32 +142,17 @@ static void fill_info(mlff_model *m)
                         .reverse_width = reverse_width};
 }
 
-mlff_status mlff_choose_on_off(const char *option, const char *value, int *is_on, mlff_error *error)
-{
-  *is_on = !value || !strcmp(value, "on");
-  if (*is_on || !strcmp(value, "off")) return MLFF_OK;
-  return mlff_fail(error, MLFF_E_ARG, "%s '%s' is unknown; use on or off", option, value);
-}
-
-/* Whether operations are done together where the backend can. */
-static mlff_status choose_fuse(mlff_model *m, const mlff_options *options, mlff_error *error)
-{
-  int is_on;
-  MLFF_TRY(mlff_choose_on_off("fuse", options ? options->fuse : NULL, &is_on, error));
-  m->backend->fuses = is_on && m->backend->ops->linear_many;
-  return MLFF_OK;
-}
-
 static mlff_status open_parts(mlff_model *m, const mlff_options *options, mlff_error *error)
 {
   m->head = mlff_modelfile_get_head(m->file);
+  MLFF_TRY(mlff_options_check(options, error));
   MLFF_TRY(find_arch(m, error));
   MLFF_TRY(choose_species(m, options, error));
   MLFF_TRY(mlff_selftest_read(m->file, &m->tests, error));
   MLFF_TRY(mlff_backend_open(options ? options->device : NULL, options ? options->local_rank : 0,
                              options ? options->precision : NULL, options ? options->kernels : NULL, &m->backend,
                              error));
-  MLFF_TRY(choose_fuse(m, options, error));
+  m->backend->fuses = mlff_option_is_on(options ? options->fuse : NULL) && m->backend->ops->linear_many;
   const char *members = options ? options->members : NULL;
   if (members && strcmp(members, "all") && !m->arch->n_members)
     return mlff_fail(error, MLFF_E_UNSUPPORTED, "%s: members %.40s: %s models are no ensembles", m->file->path, members,
@@ -176,7 +161,7 @@ static mlff_status open_parts(mlff_model *m, const mlff_options *options, mlff_e
   MLFF_TRY(m->arch->create(m->file, m->backend, &use, &m->net, error));
   MLFF_TRY(mlff_modelfile_finish(m->file, error));
   fill_info(m);
-  MLFF_TRY(mlff_replay_open(m, options, error));
+  mlff_replay_open(m, options);
   m->own_bytes = m->backend->memory.bytes;
   if (!options || !options->skip_self_test) MLFF_TRY(mlff_selftest_run_all(m, error));
   mlff_replay_restart(m);

@@ -72,8 +72,12 @@ static inline int mlff_wants_members(const mlff_model *model, const mlff_result 
   return model->info.n_members > 1 && (result->member_energy || result->atom_spread);
 }
 
-/* model.c: *is_on from "on", which NULL stands for, or "off"; anything else is an error that names the option. */
-mlff_status mlff_choose_on_off(const char *option, const char *value, int *is_on, mlff_error *error);
+/* options.c: whether all values are known; and of one that is yes or no and was checked, yes being what NULL stands for. */
+mlff_status mlff_options_check(const mlff_options *options, mlff_error *error);
+static inline int mlff_option_is_on(const char *value)
+{
+  return !value || mlff_yes_or_no(value) == 1;
+}
 
 /* seen.c: sets model->seen for a step with the graph; an error when it is on a device that is not the model's. */
 mlff_status mlff_see_graph(mlff_model *model, const mlff_graph *graph, mlff_error *error);
@@ -89,7 +93,7 @@ mlff_status mlff_evaluate_downloads(mlff_model *model, const mlff_graph *graph, 
 mlff_status mlff_evaluate_check_distance(const mlff_model *model, const mlff_graph *graph, mlff_error *error);
 
 /* replay.c: whether steps are recorded, decided when the model is opened; and a step, replayed where that can be. */
-mlff_status mlff_replay_open(mlff_model *model, const mlff_options *options, mlff_error *error);
+void mlff_replay_open(mlff_model *model, const mlff_options *options);
 /* The next step is not replayed. */
 void mlff_replay_forget(mlff_model *model);
 /* Forgets the recording and the counts: after self-tests, which may have run another network. */

@@ -18,15 +18,13 @@ static unsigned wants_of(const mlff_model *m, const mlff_result *result)
          (mlff_wants_members(m, result) ? 4u : 0u) | (result->member_forces ? 8u : 0u) | place;
 }
 
-mlff_status mlff_replay_open(mlff_model *m, const mlff_options *options, mlff_error *error)
+void mlff_replay_open(mlff_model *m, const mlff_options *options)
 {
   mlff_replay *r = &m->replay;
-  int is_wanted;
-  MLFF_TRY(mlff_choose_on_off("graph", options ? options->graph : NULL, &is_wanted, error));
+  const int is_wanted = mlff_option_is_on(options ? options->graph : NULL);
   r->is_on = is_wanted && m->backend->ops->replay.begin;
-  if (!r->is_on) snprintf(r->why, sizeof r->why, "%s", is_wanted ? "not on a CPU" : "graph off");
+  if (!r->is_on) snprintf(r->why, sizeof r->why, "%s", is_wanted ? "not on a CPU" : "graph no");
   m->backend->records = r->is_on;
-  return MLFF_OK;
 }
 
 /* 1 when this step may be started from a recording or recorded. */

@@ -1,0 +1,79 @@
+/* options.c: the options of a model that are words, one row each: for the C API, pair_style mlff, fix mlffprof and the
+ * program mlff. */
+#include "model_impl.h"
+
+#include <stddef.h>
+#include <string.h>
+
+static const struct {
+  mlff_option option;
+  size_t at; /* of its field in mlff_options */
+} rows[] = {
+    {{"device", "auto cpu cuda cuda:N", "auto", "where the network is evaluated; auto: a GPU, else the CPU"},
+     offsetof(mlff_options, device)},
+    {{"precision", "fp32 fp64 mixed", "fp32", "of the network; mixed: faster products of matrices"},
+     offsetof(mlff_options, precision)},
+    {{"kernels", "auto generic avx2 avx512 avx512_bf16 amx", "auto", "instructions; the last two: of precision mixed"},
+     offsetof(mlff_options, kernels)},
+    {{"graph", "yes no", "yes", "settled steps on a GPU are recorded once and replayed"},
+     offsetof(mlff_options, graph)},
+    {{"fuse", "yes no", "yes", "a GPU does at once what can be done at once"}, offsetof(mlff_options, fuse)},
+    {{"members", "all LIST", "all", "members of an ensemble to use, from 0 as in 0:2,5"},
+     offsetof(mlff_options, members)},
+};
+enum { N_ROWS = sizeof rows / sizeof *rows };
+
+const mlff_option *mlff_option_at(int k)
+{
+  return k >= 0 && k < N_ROWS ? &rows[k].option : NULL;
+}
+
+int mlff_yes_or_no(const char *text)
+{
+  static const char *const words[] = {"no", "yes", "off", "on", "false", "true"};
+  for (int k = 0; k < 6; k++)
+    if (!strcmp(text, words[k])) return k % 2;
+  return -1;
+}
+
+/* The n letters of a word of `values` stand for the value: themselves, N for a number, capitals for any text. */
+static int stands_for(const char *word, size_t n, const char *value)
+{
+  if (*word >= 'A' && *word <= 'Z') return *value != 0;
+  if (word[n - 1] != 'N') return strlen(value) == n && !strncmp(word, value, n);
+  const char *number = value + n - 1;
+  return !strncmp(word, value, n - 1) && *number && strspn(number, "0123456789") == strlen(number);
+}
+
+mlff_status mlff_option_check(const mlff_option *option, const char *value, mlff_error *error)
+{
+  if (strstr(option->values, "yes no") && mlff_yes_or_no(value) >= 0) return MLFF_OK;
+  for (const char *word = option->values; *word; word += strspn(word, " ")) {
+    const size_t n = strcspn(word, " ");
+    if (stands_for(word, n, value)) return MLFF_OK;
+    word += n;
+  }
+  return mlff_fail(error, MLFF_E_ARG, "unknown value '%.40s' of '%s'; known are: %s", value, option->name,
+                   option->values);
+}
+
+mlff_status mlff_options_set(mlff_options *options, const char *name, const char *value, mlff_error *error)
+{
+  for (int k = 0; k < N_ROWS; k++) {
+    if (strcmp(rows[k].option.name, name) != 0) continue;
+    MLFF_TRY(mlff_option_check(&rows[k].option, value, error));
+    memcpy((char *) options + rows[k].at, &value, sizeof value);
+    return MLFF_OK;
+  }
+  return mlff_fail(error, MLFF_E_ARG, "option '%.40s' is unknown", name);
+}
+
+mlff_status mlff_options_check(const mlff_options *options, mlff_error *error)
+{
+  for (int k = 0; options && k < N_ROWS; k++) {
+    const char *value;
+    memcpy(&value, (const char *) options + rows[k].at, sizeof value);
+    if (value) MLFF_TRY(mlff_option_check(&rows[k].option, value, error));
+  }
+  return MLFF_OK;
+}
