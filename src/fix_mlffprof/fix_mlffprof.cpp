@@ -5,6 +5,8 @@
  */
 #include "fix_mlffprof.h"
 
+#include "../pair_mlff/errors.h"
+
 #include "prof_report.h"
 #include "prof_samples.h"
 #include "prof_settings.h"
@@ -467,20 +469,20 @@ double FixMLFFProf::memory_usage()
 
 int FixMLFFProf::pack_forward_comm(int n, int *atoms, double *buf, int /*pbc_flag*/, int * /*pbc*/)
 {
-  return impl->shadow->io().pack_forward(n, atoms, buf);
+  return impl->shadow->between_ranks().pack_forward(n, atoms, buf);
 }
 
 void FixMLFFProf::unpack_forward_comm(int n, int first, double *buf)
 {
-  impl->shadow->io().unpack_forward(n, first, buf);
+  impl->shadow->between_ranks().unpack_forward(n, first, buf);
 }
 
 int FixMLFFProf::pack_reverse_comm(int n, int first, double *buf)
 {
-  return impl->shadow->io().pack_reverse(n, first, buf);
+  return impl->shadow->between_ranks().pack_reverse(n, first, buf);
 }
 
 void FixMLFFProf::unpack_reverse_comm(int n, int *atoms, double *buf)
 {
-  impl->shadow->io().unpack_reverse(n, atoms, buf);
+  impl->shadow->between_ranks().unpack_reverse(n, atoms, buf);
 }

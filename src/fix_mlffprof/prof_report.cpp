@@ -3,8 +3,7 @@
 
 #include "prof_context.h"
 
-#include "../pair_mlff/lammps_io.h"
-#include "../pair_mlff/model_loader.h"
+#include "../pair_mlff/errors.h"
 
 #include "atom.h"
 #include "comm.h"

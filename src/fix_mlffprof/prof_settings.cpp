@@ -1,9 +1,9 @@
 /* prof_settings.cpp: see prof_settings.h. */
 #include "prof_settings.h"
 
-#include <cerrno>
+#include "../mlffprof/number.h"
+
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 
@@ -13,52 +13,12 @@ static const char *const SYNTAX = "the form is `fix ID all mlffprof N keyword va
 static const char *const KEYWORDS = "file, name, notes, warmup, exact, components, memory, energy, table, targets, "
                                     "trace, explosion, warn, stop, compare";
 
-/* ----------------------------------------------------------------------
-   numbers. strtod would read a decimal comma in some locales, so digits are read here.
-------------------------------------------------------------------------- */
-
 static bool read_whole(const std::string &text, long &value)
 {
-  if (text.empty() || text.size() > 18) return false;
-  long sum = 0;
-  for (const char c : text) {
-    if (c < '0' || c > '9') return false;
-    sum = 10 * sum + (c - '0');
-  }
-  value = sum;
+  int64_t number = 0;
+  if (!mlffprof_integer_parse(text.c_str(), &number) || number < 0) return false;
+  value = static_cast<long>(number);
   return true;
-}
-
-/* A non-negative number such as 10, 0.5, .5 or 1e-3. */
-static bool read_number(const std::string &text, double &value)
-{
-  double mantissa = 0.0;
-  int digits = 0, exponent = 0;
-  size_t k = 0;
-  for (bool point = false; k < text.size(); k++) {
-    const char c = text[k];
-    if (c == '.' && !point) {
-      point = true;
-    } else if (c >= '0' && c <= '9') {
-      mantissa = 10.0 * mantissa + (c - '0');
-      digits++;
-      exponent -= point;
-    } else {
-      break;
-    }
-  }
-  if (digits == 0) return false;
-  if (k < text.size() && (text[k] == 'e' || text[k] == 'E')) {
-    long power = 0;
-    const bool negative = k + 1 < text.size() && text[k + 1] == '-';
-    const bool sign = negative || (k + 1 < text.size() && text[k + 1] == '+');
-    if (!read_whole(text.substr(k + 1 + sign), power) || power > 300) return false;
-    exponent += static_cast<int>(negative ? -power : power);
-    k = text.size();
-  }
-  // a division by an exact power of ten is rounded once
-  value = exponent < 0 ? mantissa / std::pow(10.0, -exponent) : mantissa * std::pow(10.0, exponent);
-  return k == text.size() && std::isfinite(value);
 }
 
 /* ----------------------------------------------------------------------
@@ -108,7 +68,7 @@ std::string ProfSettings::parse_bound(int narg, const char *const *arg, int &i)
   bool known = false;
   for (const auto &metric : METRICS) known = known || bound.metric == metric.name;
   if (!known) return "unknown metric '" + bound.metric + "' of '" + key + "'; known are: " + prof_bound_metrics();
-  if (!read_number(arg[i + 2], bound.limit) || bound.limit <= 0.0)
+  if (!mlffprof_number_parse(arg[i + 2], &bound.limit) || bound.limit <= 0.0)
     return std::string("bound '") + arg[i + 2] + "' of '" + key + " " + bound.metric + "' is not a positive number";
   bounds.push_back(bound);
   i += 3;
@@ -116,7 +76,7 @@ std::string ProfSettings::parse_bound(int narg, const char *const *arg, int &i)
 }
 
 /* ----------------------------------------------------------------------
-   compare MODEL every M [elements E ...] [precision P] [dump FILE] [above X] [stop X]
+   compare MODEL every M [elements E ...] [dump FILE] [above X] [stop X] [keyword value of pair_style mlff ...]
 ------------------------------------------------------------------------- */
 
 std::string ProfSettings::parse_compare(int narg, const char *const *arg, int &i, int n_types)
@@ -127,10 +87,11 @@ std::string ProfSettings::parse_compare(int narg, const char *const *arg, int &i
   model = arg[i + 1];
   for (i += 4; i < narg;) {
     const std::string key = arg[i];
-    const bool mine = key == "elements" || key == "precision" || key == "dump" || key == "above" || key == "stop";
+    const bool mine = key == "elements" || key == "dump" || key == "above" || key == "stop";
+    const bool of_model = !mine && MLFFSettings::is_for_models(key);
     // `stop METRIC X` is a bound of the fix, `stop X` one of compare
     double number = 0.0;
-    if (!mine || (key == "stop" && i + 1 < narg && !read_number(arg[i + 1], number))) break;
+    if ((!mine && !of_model) || (key == "stop" && i + 1 < narg && !mlffprof_number_parse(arg[i + 1], &number))) break;
     if (key == "elements") {
       if (i + n_types >= narg)
         return "elements of 'compare' must name one element for each of the " + std::to_string(n_types) + " atom types";
@@ -140,12 +101,14 @@ std::string ProfSettings::parse_compare(int narg, const char *const *arg, int &i
     }
     if (i + 1 >= narg) return "keyword '" + key + "' of 'compare' has no value";
     const std::string value = arg[i + 1];
-    if (key == "precision" && value != "fp32" && value != "fp64" && value != "mixed")
-      return "unknown precision '" + value + "' of 'compare'; known are: fp32 fp64 mixed";
-    if (key == "precision") precision = value;
+    if (of_model) {
+      const std::string problem = MLFFSettings().set(key, value);
+      if (!problem.empty()) return problem + " (of 'compare')";
+      model_keywords[key] = value;
+    }
     if (key == "dump") frames = value;
     if (key == "above" || key == "stop") {
-      if (!read_number(value, number) || number <= 0.0)
+      if (!mlffprof_number_parse(value.c_str(), &number) || number <= 0.0)
         return "value '" + value + "' of '" + key + "' is not a positive number (eV/A)";
       (key == "above" ? frames_above : compare_stop) = number;
     }
@@ -161,9 +124,9 @@ std::string ProfSettings::parse_compare(int narg, const char *const *arg, int &i
 
 std::string ProfSettings::parse_flag(const std::string &key, const std::string &value)
 {
-  if (value != "yes" && value != "no")
-    return "unknown value '" + value + "' of keyword '" + key + "'; known are: yes no";
-  const bool on = value == "yes";
+  const int answer = mlff_yes_or_no(value.c_str());
+  if (answer < 0) return "unknown value '" + value + "' of keyword '" + key + "'; known are: yes no";
+  const bool on = answer == 1;
   if (key == "components") components = on;
   if (key == "memory") memory = on;
   if (key == "energy") energy = on;

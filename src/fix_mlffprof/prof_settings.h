@@ -2,6 +2,8 @@
 #ifndef LMP_MLFF_PROF_SETTINGS_H
 #define LMP_MLFF_PROF_SETTINGS_H
 
+#include "../pair_mlff/settings.h"
+
 #include "mlff/mlffprof.h"
 
 #include <string>
@@ -25,7 +27,8 @@ struct ProfSettings {
   std::vector<ProfBound> bounds;
 
   // compare MODEL
-  std::string model, frames, precision = "fp32";
+  std::string model, frames;
+  MLFFSettings::Words model_keywords;    // of pair_style mlff, checked one by one
   long compare_every = 0;
   double frames_above = 0.0, compare_stop = 0.0;    // eV/A; stop 0 = never
   std::vector<std::string> elements;

@@ -2,6 +2,7 @@
 #include "shadow.h"
 
 #include "../pair_mlff/elements.h"
+#include "../pair_mlff/errors.h"
 #include "../pair_mlff/point_locale.h"
 
 #include "angle.h"
@@ -46,8 +47,8 @@ using namespace LAMMPS_NS;
 static const char *const WHO = "fix mlffprof compare";
 
 ProfShadow::ProfShadow(LAMMPS *lammps, Fix *fix, const ProfSettings &all) :
-    Pointers(lammps), settings(all), owner(fix), exchange(lammps, fix), info(nullptr), units(nullptr), list(nullptr),
-    worst(0.0)
+    Pointers(lammps), settings(all), owner(fix), halo(lammps, nullptr, fix), graph(lammps, halo),
+    results(lammps, graph, halo), info(nullptr), units(nullptr), list(nullptr), worst(0.0)
 {
 }
 
@@ -56,7 +57,7 @@ ProfShadow::ProfShadow(LAMMPS *lammps, Fix *fix, const ProfSettings &all) :
 ------------------------------------------------------------------------- */
 
 /* Elements of the types: as the command says, or the ones whose masses the types have. */
-void ProfShadow::name_types()
+std::vector<std::string> ProfShadow::name_types() const
 {
   std::vector<std::string> names = settings.elements;
   for (int t = 1; settings.elements.empty() && t <= atom->ntypes; t++) {
@@ -67,13 +68,28 @@ void ProfShadow::name_types()
                             " is that of no element; name the elements of all types with `elements E1 E2 ...`");
     names.push_back(symbol);
   }
-  MLFFLoader loader(lmp, exchange, WHO);
-  MLFFSettings how;
-  how.precision = settings.precision;
-  model = loader.open(settings.model, names, how);
+  return names;
+}
+
+/* As the pair style of the run was opened, if that is mlff, and on its GPU, but for what `compare` says itself. */
+void ProfShadow::open()
+{
+  int dim = 0;
+  const auto *of_run = static_cast<const MLFFSettings *>(force->pair->extract("mlff_settings", dim));
+  const auto *run = static_cast<const mlff_info *>(force->pair->extract("mlff_info", dim));
+  const MLFFSettings how = (of_run ? *of_run : MLFFSettings()).for_second_model(settings.model_keywords);
+  const bool same_device = of_run && run && settings.model_keywords.count("device") == 0;
+  const std::string problem = how.check();
+  if (!problem.empty()) error->all(FLERR, std::string(WHO) + ": " + problem);
+
+  const std::vector<std::string> names = name_types();
+  MLFFLoader loader(lmp, WHO);
+  model = loader.open(settings.model, names, how, same_device ? run->device_number : -1);
   info = mlff_model_info(model.get());
-  const std::vector<int> species = loader.map_types(info, names, how);
-  exchange.set_model(info, species);
+  graph.set_model(info, loader.map_types(info, names, how));
+  halo.set_model(info);
+  results.set_model(info);
+  loader.connect_ranks(halo, info, how);
 
   symbols.clear();
   element_of_type.assign(static_cast<size_t>(atom->ntypes) + 1, -1);
@@ -84,27 +100,27 @@ void ProfShadow::name_types()
   }
   std::string text = std::string(WHO) + ": every " + std::to_string(settings.compare_every) + " steps with " +
                      info->name +
-                     mlff_format(" (%s), sha256 %.12s, %s, kernels %s; types:", info->architecture, info->sha256,
-                                 info->precision, info->kernels);
+                     mlff_format(" (%s), sha256 %.12s, %s, %s, kernels %s; types:", info->architecture, info->sha256,
+                                 info->device, info->precision, info->kernels);
   for (const std::string &name : names) text += " " + name;
   if (comm->me == 0) utils::logmesg(lmp, text + "\n");
 }
 
 void ProfShadow::init()
 {
-  units = MLFFIO::find_units(update->unit_style);
+  units = MLFFResults::find_units(update->unit_style);
   if (!units)
     error->all(FLERR, std::string(WHO) + " does not support units " + update->unit_style +
-                          "; use one of: " + MLFFIO::supported_units());
+                          "; use one of: " + MLFFResults::supported_units());
   if (utils::strmatch(update->integrate_style, "^respa") && update->whichflag == 1)
     error->all(FLERR, std::string(WHO) + " cannot be used with run_style respa");
   if (!model) {
-    name_types();
+    open();
     open_frames();
   }
   check_ghosts();
-  owner->comm_forward = exchange.forward_width();
-  owner->comm_reverse = exchange.reverse_comm_width();
+  owner->comm_forward = halo.forward_width();
+  owner->comm_reverse = halo.reverse_width();
   // one that is made only when it is asked for, at the list's own cutoff
   auto *request = neighbor->add_request(owner, NeighConst::REQ_FULL | NeighConst::REQ_OCCASIONAL);
   request->set_cutoff(info->cutoff + neighbor->skin);
@@ -131,7 +147,7 @@ void ProfShadow::take_run_forces()
   const size_t n_all = static_cast<size_t>(atom->nlocal) + static_cast<size_t>(atom->nghost);
   if (forces.size() < 3 * n_all + 3) forces.resize(3 * n_all + 3 + n_all / 4);
   if (n_all > 0) std::copy(atom->f[0], atom->f[0] + 3 * n_all, forces.data());
-  if (force->newton) exchange.add_ghosts(reinterpret_cast<double(*)[3]>(forces.data()));
+  if (force->newton) halo.add_ghosts(reinterpret_cast<double(*)[3]>(forces.data()));
 }
 
 /* Energy of the run's force field minus that of the model, eV; on rank 0. */
@@ -212,16 +228,16 @@ std::string ProfShadow::record(mlffprof_recorder *recorder, const std::vector<do
 std::string ProfShadow::compare(mlffprof_recorder *recorder)
 {
   neighbor->build_one(list);
-  exchange.forget_list();
-  const mlff_graph *graph = exchange.graph(list);
-  mlff_result *result = exchange.result({false, false, false, false, false});
+  graph.forget_list();
+  const mlff_graph *now = graph.update(list);
+  mlff_result *result = results.request({false, false, false, false, false});
   mlff_error problem = {};
-  const mlff_status status = mlff_model_evaluate(model.get(), graph, exchange.halo(), result, &problem);
-  exchange.stop_together(status == MLFF_OK
-                             ? std::string()
-                             : std::string(WHO) + " stopped in step " + std::to_string(update->ntimestep) + ": " +
-                                   problem.text + exchange.suspects());
-  const double(*reference)[3] = exchange.owned_forces();
+  const mlff_status status = mlff_model_evaluate(model.get(), now, halo.calls(), result, &problem);
+  mlff_stop_together(lmp, status == MLFF_OK
+                              ? std::string()
+                              : std::string(WHO) + " stopped in step " + std::to_string(update->ntimestep) + ": " +
+                                    problem.text + graph.suspects());
+  const double(*reference)[3] = results.owned_forces();
   take_run_forces();
 
   std::vector<double> sums(FIRST_ELEMENT + 3 * symbols.size(), 0.0), totals(sums);
@@ -250,7 +266,7 @@ void ProfShadow::open_frames()
     if (frames) setvbuf(frames.get(), nullptr, _IONBF, 0);    // one write for a frame
     if (!frames) problem = std::string(WHO) + ": cannot write " + settings.frames + ": " + strerror(errno);
   }
-  exchange.stop_together(problem);
+  mlff_stop_together(lmp, problem);
 }
 
 static constexpr int FRAME_WIDTH = 9;    // id, type, x, F of the model, error
@@ -312,6 +328,6 @@ void ProfShadow::print_frame(const std::vector<double> &all, double energy)
 double ProfShadow::memory_usage() const
 {
   const double engine = model ? static_cast<double>(mlff_model_memory(model.get()).bytes) : 0.0;
-  return engine + exchange.memory_usage() +
+  return engine + halo.memory_usage() + graph.memory_usage() + results.memory_usage() +
          static_cast<double>((forces.capacity() + table.capacity()) * sizeof(double));
 }

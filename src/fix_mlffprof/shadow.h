@@ -8,8 +8,10 @@
 
 #include "prof_settings.h"
 
-#include "../pair_mlff/lammps_io.h"
+#include "../pair_mlff/halo.h"
 #include "../pair_mlff/model_loader.h"
+#include "../pair_mlff/neighbour_graph.h"
+#include "../pair_mlff/results.h"
 
 #include "mlff/mlffprof.h"
 #include "pointers.h"
@@ -36,7 +38,7 @@ class ProfShadow : protected Pointers {
   /* Largest error of an atom in the last comparison, eV/A; the same on all ranks. */
   double largest() const { return worst; }
 
-  MLFFIO &io() { return exchange; }
+  MLFFHalo &between_ranks() { return halo; }
   const std::vector<std::string> &elements() const { return symbols; }
   const char *model_name() const { return info ? info->name : nullptr; }
   /* [n_local][4]: F - F_model (x, y, z) and its length, in units of the script; zero before the first comparison. */
@@ -46,7 +48,9 @@ class ProfShadow : protected Pointers {
  private:
   const ProfSettings &settings;
   class Fix *owner;
-  MLFFIO exchange;
+  MLFFHalo halo;
+  MLFFNeighbourGraph graph;
+  MLFFResults results;
   MLFFModel model;
   const mlff_info *info;
   const MLFFUnits *units;
@@ -61,7 +65,8 @@ class ProfShadow : protected Pointers {
   };
   std::unique_ptr<FILE, Closer> frames;
 
-  void name_types();
+  std::vector<std::string> name_types() const;
+  void open();
   void check_ghosts() const;
   void take_run_forces();
   double energy_difference(double reference) const;

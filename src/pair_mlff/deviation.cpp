@@ -1,9 +1,10 @@
 /* deviation.cpp: see deviation.h. */
 #include "deviation.h"
 
-#include "lammps_io.h"
-#include "model_loader.h"
+#include "errors.h"
+#include "neighbour_graph.h"
 #include "point_locale.h"
+#include "results.h"
 
 #include "atom.h"
 #include "comm.h"
@@ -14,47 +15,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 
 using namespace LAMMPS_NS;
 
 static constexpr int ROW = 6;    // of a frame: ID, type, x, y, z, deviation
 
-/* ----------------------------------------------------------------------
-   settings
-------------------------------------------------------------------------- */
-
-bool MLFFDeviationSettings::knows(const std::string &key)
-{
-  return key == "out_file" || key == "out_freq" || key == "devi_warn" || key == "devi_dump" || key == "devi_stop" ||
-         key == "dump_file";
-}
-
-std::string MLFFDeviationSettings::set(const std::string &key, const char *value)
-{
-  if (key == "out_file" || key == "dump_file") {
-    (key == "out_file" ? out_file : dump_file) = value;
-    return "";
-  }
-  char *end = nullptr;
-  const double number = strtod(value, &end);
-  const bool is_number = end != value && *end == '\0' && std::isfinite(number);
-  if (key == "out_freq") {
-    if (!is_number || number < 1.0 || number > 2.0e9 || number != std::floor(number))
-      return "out_freq is a number of steps from 1, not '" + std::string(value) + "'";
-    out_freq = static_cast<int>(number);
-    return "";
-  }
-  if (!is_number || number <= 0.0) return key + " is a force above 0, not '" + std::string(value) + "'";
-  (key == "devi_warn" ? warn : key == "devi_dump" ? dump : stop) = number;
-  return "";
-}
-
 /* ---------------------------------------------------------------------- */
 
-MLFFDeviation::MLFFDeviation(LAMMPS *lammps, MLFFIO &lammps_io) :
-    Pointers(lammps), io(lammps_io), file(nullptr), last_written(-1), dumped(false)
+MLFFDeviation::MLFFDeviation(LAMMPS *lammps, const MLFFNeighbourGraph &of_step, MLFFResults &of_engine) :
+    Pointers(lammps), graph(of_step), results(of_engine), file(nullptr), last_written(-1), dumped(false)
 {
 }
 
@@ -63,7 +33,7 @@ MLFFDeviation::~MLFFDeviation()
   if (file) fclose(file);
 }
 
-void MLFFDeviation::start(const MLFFDeviationSettings &how)
+void MLFFDeviation::start(const MLFFSettings &how)
 {
   if (file) fclose(file);
   file = nullptr;
@@ -85,7 +55,7 @@ void MLFFDeviation::start(const MLFFDeviationSettings &how)
 
 bool MLFFDeviation::is_due() const
 {
-  return settings.wanted() && update->ntimestep % settings.out_freq == 0;
+  return settings.wants_deviation() && update->ntimestep % settings.out_freq == 0;
 }
 
 double MLFFDeviation::memory_usage() const
@@ -99,21 +69,21 @@ double MLFFDeviation::memory_usage() const
 
 void MLFFDeviation::measure_atoms(int n_members)
 {
-  const auto n_local = static_cast<size_t>(io.last_graph().n_local);
-  const double scale = io.per_ev();
+  const auto n_local = static_cast<size_t>(graph.view().n_local);
+  const double scale = results.per_ev();
   // never empty, so that data() is not null when a rank has no atoms
   deviations.assign(n_local + 1, 0.0);
   means.assign(3 * n_local + 3, 0.0);
   for (int k = 0; k < n_members; k++) {
-    const double *forces = &io.owned_member_forces(k)[0][0];
+    const double *forces = results.owned_member_forces(k);
     for (size_t c = 0; c < 3 * n_local; c++) means[c] += forces[c] / n_members;
   }
   for (int k = 0; k < n_members; k++) {
-    const double *forces = io.member_forces_of(k);
+    const double *forces = results.member_forces_of(k);
     for (size_t c = 0; c < 3 * n_local; c++)
       deviations[c / 3] += (forces[c] - means[c]) * (forces[c] - means[c]) / n_members;
   }
-  const int32_t *species = io.species_on_host();
+  const int32_t *species = graph.species_on_host();
   for (size_t i = 0; i < n_local; i++) deviations[i] = species[i] < 0 ? 0.0 : scale * std::sqrt(deviations[i]);
 }
 
@@ -125,10 +95,9 @@ MLFFDeviation::Extremes MLFFDeviation::forces_extremes(tagint &worst) const
     int rank;
   } mine = {-1.0, comm->me}, most = {-1.0, 0};
   double lowest = HUGE_VAL, sum = 0.0, total = 0.0, smallest = 0.0;
-  const mlff_graph &graph = io.last_graph();
-  const int32_t *species = io.species_on_host();
+  const int32_t *species = graph.species_on_host();
   worst = 0;
-  for (int i = 0; i < graph.n_local; i++) {
+  for (int i = 0; i < graph.view().n_local; i++) {
     if (species[i] < 0) continue;
     if (deviations[i] > mine.value) {
       mine.value = deviations[i];
@@ -148,10 +117,9 @@ MLFFDeviation::Extremes MLFFDeviation::forces_extremes(tagint &worst) const
 
 double MLFFDeviation::count_atoms() const
 {
-  const mlff_graph &graph = io.last_graph();
-  const int32_t *species = io.species_on_host();
+  const int32_t *species = graph.species_on_host();
   double mine = 0.0, all = 0.0;
-  for (int i = 0; i < graph.n_local; i++) mine += species[i] >= 0 ? 1.0 : 0.0;
+  for (int i = 0; i < graph.view().n_local; i++) mine += species[i] >= 0 ? 1.0 : 0.0;
   MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, world);
   return all;
 }
@@ -162,14 +130,14 @@ MLFFDeviation::Extremes MLFFDeviation::virial_extremes(int n_members, double n_a
   const auto n = 6 * static_cast<size_t>(n_members);
   std::vector<double> mine(n), all(n);
   for (int k = 0; k < n_members; k++)
-    memcpy(&mine[6 * static_cast<size_t>(k)], io.member_virial(k), 6 * sizeof(double));
+    memcpy(&mine[6 * static_cast<size_t>(k)], results.member_virial(k), 6 * sizeof(double));
   MPI_Allreduce(mine.data(), all.data(), static_cast<int>(n), MPI_DOUBLE, MPI_SUM, world);
   Extremes found = {0.0, HUGE_VAL, 0.0};
   for (size_t c = 0; c < 6; c++) {
     double mean = 0.0, variance = 0.0;
     for (size_t k = c; k < n; k += 6) mean += all[k] / n_members;
     for (size_t k = c; k < n; k += 6) variance += (all[k] - mean) * (all[k] - mean) / n_members;
-    const double deviation = io.per_ev() * std::sqrt(variance) / std::max(n_atoms, 1.0);
+    const double deviation = results.per_ev() * std::sqrt(variance) / std::max(n_atoms, 1.0);
     found.highest = std::max(found.highest, deviation);
     found.lowest = std::min(found.lowest, deviation);
     found.average += (c < 3 ? 1.0 : 2.0) / 9.0 * deviation * deviation;
@@ -187,18 +155,18 @@ void MLFFDeviation::take(int n_members)
   const Extremes forces = forces_extremes(worst), virials = virial_extremes(n_members, count_atoms());
   write(virials, forces);
 
-  const bool dump = settings.dump > 0.0 && forces.highest > settings.dump;
-  const bool stop = settings.stop > 0.0 && forces.highest > settings.stop;
+  const bool dump = settings.devi_dump > 0.0 && forces.highest > settings.devi_dump;
+  const bool stop = settings.devi_stop > 0.0 && forces.highest > settings.devi_stop;
   if (dump || stop) dump_frame();
   std::string text = "pair_style mlff: in step " + std::to_string(update->ntimestep) +
                      " the members of the ensemble disagree about the force on atom " + std::to_string(worst) +
                      mlff_format(" by %.6g, ", forces.highest);
   const char *const advice = ": this structure is unlike those of the training";
   if (stop)
-    error->all(FLERR, text + mlff_format("more than devi_stop %.6g", settings.stop) + advice + "; the frame is in " +
-                          settings.dump_file);
-  if (settings.warn > 0.0 && forces.highest > settings.warn && comm->me == 0)
-    error->warning(FLERR, text + mlff_format("more than devi_warn %.6g", settings.warn) + advice);
+    error->all(FLERR, text + mlff_format("more than devi_stop %.6g", settings.devi_stop) + advice +
+                          "; the frame is in " + settings.dump_file);
+  if (settings.devi_warn > 0.0 && forces.highest > settings.devi_warn && comm->me == 0)
+    error->warning(FLERR, text + mlff_format("more than devi_warn %.6g", settings.devi_warn) + advice);
 }
 
 /* ----------------------------------------------------------------------

@@ -7,6 +7,8 @@
 #ifndef LMP_MLFF_DEVIATION_H
 #define LMP_MLFF_DEVIATION_H
 
+#include "settings.h"
+
 #include "pointers.h"
 
 #include <cstdio>
@@ -15,33 +17,20 @@
 
 namespace LAMMPS_NS {
 
-class MLFFIO;
-
-#define MLFF_DEVIATION_KEYWORDS "out_file, out_freq, devi_warn, devi_dump, devi_stop, dump_file"
-
-/* Keywords of pair_style. Limits are of the largest deviation of an atom, in the script's units of force; 0 = none. */
-struct MLFFDeviationSettings {
-  std::string out_file, dump_file = "deviation.dump";
-  int out_freq = 100;
-  double warn = 0.0, dump = 0.0, stop = 0.0;
-
-  bool wanted() const { return !out_file.empty() || warn > 0.0 || dump > 0.0 || stop > 0.0; }
-  static bool knows(const std::string &key);
-  /* Empty, or what is wrong. */
-  std::string set(const std::string &key, const char *value);
-};
+class MLFFNeighbourGraph;
+class MLFFResults;
 
 class MLFFDeviation : protected Pointers {
  public:
-  MLFFDeviation(class LAMMPS *lammps, MLFFIO &lammps_io);
+  MLFFDeviation(class LAMMPS *lammps, const MLFFNeighbourGraph &of_step, MLFFResults &of_engine);
   MLFFDeviation(const MLFFDeviation &) = delete;
   MLFFDeviation &operator=(const MLFFDeviation &) = delete;
   ~MLFFDeviation();
 
-  void start(const MLFFDeviationSettings &how);
+  void start(const MLFFSettings &how);
   /* Whether forces of members are wanted in this step. */
   bool is_due() const;
-  /* Deviations from the forces of members that io has; writes, warns, dumps, stops. Collective. */
+  /* Deviations from the forces of members that the results have; writes, warns, dumps, stops. Collective. */
   void take(int n_members);
   /* [n_local] deviation of each atom, in the script's units; nullptr before the first. */
   double *of_atoms() { return deviations.empty() ? nullptr : deviations.data(); }
@@ -52,8 +41,9 @@ class MLFFDeviation : protected Pointers {
     double highest, lowest, average;
   };
 
-  MLFFIO &io;
-  MLFFDeviationSettings settings;
+  const MLFFNeighbourGraph &graph;
+  MLFFResults &results;
+  MLFFSettings settings;
   FILE *file;
   bigint last_written;
   bool dumped;                              // the dump file was begun

@@ -1,10 +1,9 @@
 /* memory_forecast.cpp: see memory_forecast.h. */
 #include "memory_forecast.h"
 
+#include "errors.h"
+#include "exchange/machine.h"
 #include "host_room.h"
-#include "lammps_io.h"
-#include "model_loader.h"
-#include "node.h"
 
 #include "atom.h"
 #include "comm.h"
@@ -99,19 +98,19 @@ std::string MLFFMemoryForecast::judge_gpu(const Share *shares, int n, double &fi
   return "";
 }
 
-void MLFFMemoryForecast::check(mlff_model *model, const mlff_graph *graph, mlff_result *wanted)
+void MLFFMemoryForecast::check(mlff_model *model, const mlff_graph *graph, mlff_result *wanted, double bytes)
 {
   const mlff_info *info = mlff_model_info(model);
   mlff_forecast f;
   mlff_error problem = {};
   const mlff_status status = mlff_model_forecast(model, graph, wanted, &f, &problem);
-  io.stop_together(status ? std::string("pair_style mlff: ") + problem.text : "");
+  mlff_stop_together(lmp, status ? std::string("pair_style mlff: ") + problem.text : "");
 
   const bool gpu = info->device_id[0] != '\0';
   Share mine = {};
   mine.n_atoms = graph->n_local;
   mine.lammps = atom->memory_usage() + neighbor->memory_usage() + comm->memory_usage();
-  mine.pair = io.memory_usage();
+  mine.pair = bytes;
   mine.model = static_cast<double>(f.model_bytes);
   mine.held = static_cast<double>(f.held_bytes);
   mine.first = static_cast<double>(f.first_bytes);
@@ -123,16 +122,16 @@ void MLFFMemoryForecast::check(mlff_model *model, const mlff_graph *graph, mlff_
   mine.gpu_free = static_cast<double>(f.free_bytes);
   snprintf(mine.gpu, sizeof(mine.gpu), "%s", info->device_id);
 
-  const MLFFNode node(world);
-  std::vector<Share> shares(static_cast<size_t>(node.size));
-  MPI_Allgather(&mine, sizeof(mine), MPI_BYTE, shares.data(), sizeof(mine), MPI_BYTE, node.comm);
+  const MLFFMachine machine(world);
+  std::vector<Share> shares(static_cast<size_t>(machine.size));
+  MPI_Allgather(&mine, sizeof(mine), MPI_BYTE, shares.data(), sizeof(mine), MPI_BYTE, machine.comm);
   double here = INFINITY, factor = INFINITY, smallest = INFINITY, atoms = 0.0;
-  const std::string refusal = judge(shares.data(), node.size, here);
+  const std::string refusal = judge(shares.data(), machine.size, here);
   for (const Share &s : shares) atoms += s.n_atoms;
   if (atoms > 0.0) factor = here / atoms;
   MPI_Allreduce(&factor, &smallest, 1, MPI_DOUBLE, MPI_MIN, world);
   print(mine, gpu ? "GPU" : nullptr, smallest * static_cast<double>(atom->natoms));
-  io.stop_together(refusal);
+  mlff_stop_together(lmp, refusal);
 }
 
 /* Smallest and largest of all ranks, on rank 0. */

@@ -9,18 +9,15 @@
 
 namespace LAMMPS_NS {
 
-class MLFFIO;
-
 class MLFFMemoryForecast : protected Pointers {
  public:
-  MLFFMemoryForecast(class LAMMPS *lammps, MLFFIO &lammps_io) : Pointers(lammps), io(lammps_io) {}
+  explicit MLFFMemoryForecast(class LAMMPS *lammps) : Pointers(lammps) {}
 
-  /* Prints the forecast for this graph, and stops the run when it does not fit. Collective. */
-  void check(mlff_model *model, const mlff_graph *graph, mlff_result *wanted);
+  /* Prints the forecast for this graph on the host, and stops the run when it does not fit. bytes: of the style's
+   * arrays now. Collective. */
+  void check(mlff_model *model, const mlff_graph *graph, mlff_result *wanted, double bytes);
 
  private:
-  MLFFIO &io;
-
   struct Share;
   std::string judge(const Share *shares, int n, double &fit) const;
   std::string judge_gpu(const Share *shares, int n, double &fit) const;

@@ -2,7 +2,7 @@
  * file lies in a folder of LAMMPS_PLUGIN_PATH. Only lammpsplugin_init is exported. */
 #include "pair_mlff.h"
 #if MLFF_HAVE_KOKKOS
-#include "pair_mlff_kokkos.h"
+#include "kokkos/pair_mlff_kokkos.h"
 #endif
 
 #include "../fix_mlffprof/fix_mlffprof.h"

@@ -1,11 +1,12 @@
 /* model_loader.cpp: see model_loader.h. */
 #include "model_loader.h"
 
+#include "errors.h"
+#include "exchange/gpu_mpi.h"
+#include "exchange/machine.h"
 #include "gpu_map.h"
-#include "gpu_mpi.h"
-#include "lammps_io.h"
-#include "node.h"
-#include "point_locale.h"
+#include "halo.h"
+#include "results.h"
 
 #include "comm.h"
 #include "error.h"
@@ -13,112 +14,12 @@
 #include "utils.h"
 
 #include <algorithm>
-#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <sched.h>
 
 using namespace LAMMPS_NS;
-
-std::string LAMMPS_NS::mlff_format(const char *format, ...)
-{
-  const MLFFPointLocale points;
-  char text[1024];
-  va_list args;
-  va_start(args, format);
-  vsnprintf(text, sizeof(text), format, args);
-  va_end(args);
-  return text;
-}
-
-/* ----------------------------------------------------------------------
-   pair_style mlff keyword value ...
-------------------------------------------------------------------------- */
-
-static std::string one_of(const char *keyword, const char *value, const std::vector<std::string> &known)
-{
-  if (std::find(known.begin(), known.end(), value) != known.end()) return "";
-  std::string text = std::string("unknown value '") + value + "' of keyword '" + keyword + "'; known are:";
-  for (const std::string &name : known) text += " " + name;
-  return text;
-}
-
-/* cpu, auto, cuda or cuda:N */
-static std::string check_device(const char *value)
-{
-  if (strncmp(value, "cuda:", 5) == 0 && value[5] != '\0' && strspn(value + 5, "0123456789") == strlen(value + 5))
-    return "";
-  const std::string problem = one_of("device", value, {"auto", "cpu", "cuda"});
-  return problem.empty() ? problem : problem + " cuda:N";
-}
-
-static const char *const KEYWORDS[] = {"device",    "precision", "kernels", "graph",    "fuse",    "members",
-                                       "self_test", "masses",    "domain",  "exchange", "gpu_mpi", "node_memory"};
-
-static bool is_known(const std::string &key)
-{
-  return std::find(std::begin(KEYWORDS), std::end(KEYWORDS), key) != std::end(KEYWORDS) ||
-         MLFFDeviationSettings::knows(key);
-}
-
-static std::string known_keywords()
-{
-  std::string text;
-  for (const char *keyword : KEYWORDS) text += std::string(keyword) + ", ";
-  return text + MLFF_DEVIATION_KEYWORDS;
-}
-
-std::string MLFFSettings::parse(int narg, const char *const *arg)
-{
-  for (int i = 0; i < narg; i += 2) {
-    const std::string key = arg[i];
-    if (!is_known(key)) return "unknown keyword '" + key + "'; known are: " + known_keywords();
-    if (i + 1 >= narg) return "keyword '" + key + "' has no value";
-    const char *value = arg[i + 1];
-    std::string problem;
-    if (key == "device") {
-      problem = check_device(value);
-      device = value;
-    } else if (key == "precision") {
-      problem = one_of("precision", value, {"fp32", "fp64", "mixed"});
-      precision = value;
-    } else if (key == "kernels") {
-      problem = one_of("kernels", value, {"auto", "generic", "avx2", "avx512", "avx512_bf16", "amx"});
-      kernels = value;
-    } else if (key == "members") {
-      members = value;
-    } else if (MLFFDeviationSettings::knows(key)) {
-      problem = deviation.set(key, value);
-    } else if (key == "graph") {
-      problem = one_of("graph", value, {"on", "off"});
-      graph = value;
-    } else if (key == "exchange") {
-      problem = one_of("exchange", value, {"full", "half"});
-      half_exchange = strcmp(value, "half") == 0;
-    } else if (key == "gpu_mpi") {
-      problem = one_of("gpu_mpi", value, {"auto", "on", "off"});
-      gpu_mpi = value;
-    } else if (key == "node_memory") {
-      problem = one_of("node_memory", value, {"on", "off"});
-      node_memory = strcmp(value, "on") == 0;
-    } else if (key == "fuse") {
-      problem = one_of("fuse", value, {"on", "off"});
-      fuse = value;
-    } else if (key == "self_test") {
-      problem = one_of("self_test", value, {"yes", "no"});
-      self_test = strcmp(value, "yes") == 0;
-    } else {
-      problem = one_of(key.c_str(), value, {"check", "ignore"});
-      (key == "masses" ? ignore_masses : ignore_domain) = strcmp(value, "ignore") == 0;
-    }
-    if (!problem.empty()) return problem;
-  }
-  if (half_exchange && precision == "fp64")
-    return "exchange half rounds the features of other ranks' atoms, which precision fp64 is not for: use exchange "
-           "full";
-  return "";
-}
 
 /* ----------------------------------------------------------------------
    pair_coeff * * FILE ELEMENT ...
@@ -160,11 +61,11 @@ std::vector<int> MLFFLoader::map_types(const mlff_info *info, const std::vector<
     if (species[t] < 0)
       error->all(FLERR, caller + ": model " + std::string(info->name) + " does not know element '" + name +
                             "' of type " + std::to_string(t) + "; it knows:" + known);
-    if (!info->trained[species[t]] && !settings.ignore_domain)
+    if (!info->trained[species[t]] && settings.domain)
       error->all(FLERR, caller + ": model " + std::string(info->name) + " knows element " + name + " of type " +
                             std::to_string(t) +
                             ", but it did not occur in training. Use another model, or say "
-                            "`pair_style mlff domain ignore` if it is meant");
+                            "`pair_style mlff domain no` if it is meant");
   }
   return species;
 }
@@ -218,7 +119,7 @@ void MLFFLoader::read(const std::string &path, Files &files)
                              &error_text))
       problem = caller + ": " + error_text.text;
   }
-  io.stop_together(problem);
+  mlff_stop_together(lmp, problem);
 
   uint64_t sizes[2] = {files.yaml_size, files.weights_size};
   MPI_Bcast(sizes, sizeof(sizes), MPI_BYTE, 0, world);
@@ -229,7 +130,7 @@ void MLFFLoader::read(const std::string &path, Files &files)
     files.weights = malloc(sizes[1] + 1);
     if (!files.yaml || !files.weights) problem = caller + ": out of memory for model file '" + path + "'";
   }
-  io.stop_together(problem);
+  mlff_stop_together(lmp, problem);
   broadcast(files.yaml, files.yaml_size, world);
   broadcast(files.weights, files.weights_size, world);
 }
@@ -245,55 +146,47 @@ MLFFModel MLFFLoader::open(const std::string &path, const std::vector<std::strin
     if (name != "NULL" && std::none_of(elements.begin(), elements.end(), [&name](const char *e) { return name == e; }))
       elements.push_back(name.c_str());
 
-  const MLFFNode node(world);
+  const MLFFMachine machine(world);
   mlff_options options = {};
-  options.local_rank = gpu >= 0 ? gpu : node.rank;
-  options.device = settings.device.c_str();
-  options.precision = settings.precision.c_str();
-  options.kernels = settings.kernels.c_str();
-  options.graph = settings.graph.c_str();
-  options.fuse = settings.fuse.c_str();
+  options.local_rank = gpu >= 0 ? gpu : machine.rank;
+  settings.fill(options);
   options.elements = elements.data();
   options.n_elements = static_cast<int>(elements.size());
   options.skip_self_test = !settings.self_test;
-  options.members = settings.members.c_str();
 
   mlff_model *model = nullptr;
   mlff_error problem = {};
   const mlff_status status = mlff_model_open_memory(path.c_str(), files.yaml, files.yaml_size, files.weights,
                                                     files.weights_size, &options, &model, &problem);
   MLFFModel owner(model);
-  io.stop_together(status ? caller + ": " + problem.text : "");
-  map_gpus(node, mlff_model_info(model));
+  mlff_stop_together(lmp, status ? caller + ": " + problem.text : "");
+  map_gpus(machine, mlff_model_info(model));
   return owner;
 }
 
-void MLFFLoader::connect_ranks(const mlff_info *info, const MLFFSettings &settings)
+void MLFFLoader::connect_ranks(MLFFHalo &halo, const mlff_info *info, const MLFFSettings &settings)
 {
-  io.set_half(settings.half_exchange);
-  io.set_direct(false);
-  if (comm->nprocs == 1 || info->exchange_width == 0) return;
+  const bool half = settings.exchange == "half";
   int direct = 0, direct_anywhere = 0;
-  if (info->device_number >= 0) {
-    const MLFFGpuMPI found = mlff_gpu_mpi(settings.gpu_mpi, settings.half_exchange);
+  if (halo.has_features() && info->device_number >= 0) {
+    const MLFFGpuMPI found = mlff_gpu_mpi(settings.gpu_mpi, half);
     direct = found.is_direct;
     exchange_text = "  features:     " + found.text + "\n";
   }
-  io.set_direct(direct != 0);
   MPI_Allreduce(&direct, &direct_anywhere, 1, MPI_INT, MPI_MAX, world);
-  const std::string about = io.set_node_memory(settings.node_memory && !direct_anywhere);
-  if (!direct_anywhere) exchange_text += "  features:     " + about + "\n";
+  const std::string about = halo.set_ways(direct != 0, half, settings.node_memory && !direct_anywhere);
+  if (halo.has_features() && !direct_anywhere) exchange_text += "  features:     " + about + "\n";
 }
 
 /* Gathers where the ranks compute: a table for the report, and a warning when GPUs are shared. */
-void MLFFLoader::map_gpus(const MLFFNode &node, const mlff_info *info)
+void MLFFLoader::map_gpus(const MLFFMachine &machine, const mlff_info *info)
 {
   int length = 0;
   char host[1024] = "";    // longer than any MPI_MAX_PROCESSOR_NAME
   MLFFRankDevice mine = {};
   MPI_Get_processor_name(host, &length);
   mine.rank = comm->me;
-  mine.local_rank = node.rank;
+  mine.local_rank = machine.rank;
   mine.number = info->device_number;
   snprintf(mine.id, sizeof(mine.id), "%s", info->device_id);
   snprintf(mine.host, sizeof(mine.host), "%.63s", host);
@@ -313,7 +206,7 @@ void MLFFLoader::report(const std::string &path, mlff_model *model, const MLFFSe
 {
   if (comm->me != 0) return;
   const mlff_info *info = mlff_model_info(model);
-  const MLFFUnits *units = MLFFIO::find_units(update->unit_style);
+  const MLFFUnits *units = MLFFResults::find_units(update->unit_style);
   std::string elements, tests = "not run (self_test no)";
   for (int s = 0; s < info->n_elements; s++) elements += std::string(" ") + info->elements[s];
   if (settings.self_test) tests = std::to_string(mlff_model_n_self_tests(model)) + " structures passed";
@@ -326,15 +219,14 @@ void MLFFLoader::report(const std::string &path, mlff_model *model, const MLFFSe
   text +=
       mlff_format("  architecture: %s, cutoff %g A, elements%s", info->architecture, info->cutoff, elements.c_str());
   if (info->n_members_of_file > 1) text += mlff_format(", ensemble of %d", info->n_members_of_file);
-  if (info->n_members < info->n_members_of_file) text += ", members " + settings.members;
+  if (info->n_members < info->n_members_of_file) text += ", members " + settings.engine.at("members");
   text += "\n";
   if (!(info->traits & MLFF_CONSERVATIVE))
     text +=
         "  note:         forces and stress are outputs of the network: not conservative, not exact under rotation, no "
         "energies or stress of atoms\n";
   text += mlff_format("  computed on:  %s, %s, kernels %s\n", info->device, info->precision, info->kernels);
-  if (settings.device == "auto" && info->device_why[0])
-    text += std::string("  no GPU:       ") + info->device_why + "\n";
+  if (info->device_why[0]) text += std::string("  no GPU:       ") + info->device_why + "\n";
   text += gpu_table + exchange_text;
   text += mlff_format("  units:        %s, 1 eV = %.9g %s\n", units->style, units->per_ev, units->energy);
   text += "  self-test:    " + tests + "\n";
@@ -363,7 +255,7 @@ void MLFFLoader::report_replays(const mlff_model *model, const MLFFSettings &set
 {
   if (comm->me != 0 || strcmp(mlff_model_info(model)->device, "cpu") == 0) return;
   const mlff_replays r = mlff_model_replays(model);
-  if (!r.is_on && settings.graph == "on")
+  if (!r.is_on && mlff_yes_or_no(settings.engine.at("graph").c_str()) == 1)
     error->warning(FLERR, caller + ": " + r.why + "; steps run op by op, which is slower for small systems");
   if (r.is_on)
     utils::logmesg(

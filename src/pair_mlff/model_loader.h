@@ -1,8 +1,9 @@
-/* model_loader.h: what pair_style and pair_coeff of mlff say, and the opening of the model that they name. */
+/* model_loader.h: what pair_coeff of mlff says, and the opening of the model that it names. */
 #ifndef LMP_MLFF_MODEL_LOADER_H
 #define LMP_MLFF_MODEL_LOADER_H
 
-#include "deviation.h"
+#include "settings.h"
+
 #include "mlff/mlff.h"
 #include "pointers.h"
 
@@ -12,32 +13,13 @@
 
 namespace LAMMPS_NS {
 
-class MLFFIO;
-class MLFFNode;
+class MLFFHalo;
+class MLFFMachine;
 
 struct MLFFModelCloser {
   void operator()(mlff_model *model) const { mlff_model_close(model); }
 };
 using MLFFModel = std::unique_ptr<mlff_model, MLFFModelCloser>;
-
-/* printf into a string. */
-std::string mlff_format(const char *format, ...)
-#if defined(__GNUC__)
-    __attribute__((format(printf, 1, 2)))
-#endif
-    ;
-
-/* Arguments of pair_style mlff. */
-struct MLFFSettings {
-  std::string device = "auto", precision = "fp32", kernels = "auto", members = "all", graph = "on", fuse = "on",
-              gpu_mpi = "auto";
-  MLFFDeviationSettings deviation;
-  bool self_test = true, ignore_masses = false, ignore_domain = false, half_exchange = false;
-  bool node_memory = true;
-
-  /* Empty, or what is wrong and what is known. */
-  std::string parse(int narg, const char *const *arg);
-};
 
 /* Shape of `* * FILE ELEMENT ...`; empty, or what is wrong. `alone`: not a sub-style of hybrid, so NULL is an error. */
 std::string mlff_check_coeff(int narg, const char *const *arg, int ntypes, bool alone);
@@ -46,14 +28,15 @@ std::string mlff_check_coeff(int narg, const char *const *arg, int ntypes, bool 
 class MLFFLoader : protected Pointers {
  public:
   /* `who` begins every error text. */
-  MLFFLoader(class LAMMPS *lammps, MLFFIO &lammps_io, const std::string &who = "pair_coeff of mlff") :
-      Pointers(lammps), io(lammps_io), caller(who)
+  explicit MLFFLoader(class LAMMPS *lammps, const std::string &who = "pair_coeff of mlff") :
+      Pointers(lammps), caller(who)
   {
   }
 
   /* Chooses how features of atoms travel between ranks; the report says it. */
-  void connect_ranks(const mlff_info *info, const MLFFSettings &settings);
-  /* Reads on rank 0, opens on all ranks with the elements in `names`, and runs the self-test unless told not to. */
+  void connect_ranks(MLFFHalo &halo, const mlff_info *info, const MLFFSettings &settings);
+  /* Reads on rank 0, opens on all ranks with the elements in `names`, and runs the self-test unless told not to.
+   * gpu: the one that `auto` and `cuda` take; -1: by turns. */
   MLFFModel open(const std::string &path, const std::vector<std::string> &names, const MLFFSettings &settings,
                  int gpu = -1);
   /* [ntypes+1] species of every atom type, -1 for NULL. */
@@ -68,11 +51,10 @@ class MLFFLoader : protected Pointers {
   static std::string citation(const mlff_info *info);
 
  private:
-  MLFFIO &io;
   const std::string caller;
   struct Files;
   void read(const std::string &path, Files &files);
-  void map_gpus(const MLFFNode &node, const mlff_info *info);
+  void map_gpus(const MLFFMachine &machine, const mlff_info *info);
   std::string gpu_table;        // a line for each rank; empty on CPUs
   std::string exchange_text;    // empty on one rank
 };

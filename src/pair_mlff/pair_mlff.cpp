@@ -3,9 +3,12 @@
 
 #include "deviation.h"
 #include "elements.h"
-#include "lammps_io.h"
+#include "errors.h"
+#include "halo.h"
 #include "memory_forecast.h"
 #include "model_loader.h"
+#include "neighbour_graph.h"
+#include "results.h"
 
 #include "atom.h"
 #include "citeme.h"
@@ -32,9 +35,14 @@ struct Identity {
 };
 
 struct PairMLFF::Impl {
-  Impl(LAMMPS *lammps, Pair *pair) : io(lammps, pair), deviation(lammps, io) {}
+  Impl(LAMMPS *lammps, Pair *pair) :
+      halo(lammps, pair, nullptr), graph(lammps, halo), results(lammps, graph, halo), deviation(lammps, graph, results)
+  {
+  }
 
-  MLFFIO io;
+  MLFFHalo halo;
+  MLFFNeighbourGraph graph;
+  MLFFResults results;
   MLFFDeviation deviation;
   MLFFSettings settings;
   MLFFModel model;
@@ -52,6 +60,12 @@ struct PairMLFF::Impl {
   bool ensemble() const { return info->n_members > 1; }
   /* How far the members' forces differ is wanted in this step. */
   bool wants_deviation() const { return ensemble() && (deviation_flag || deviation.is_due()); }
+
+  /* Of what is here and not in the engine. */
+  double memory_usage() const
+  {
+    return halo.memory_usage() + graph.memory_usage() + results.memory_usage() + deviation.memory_usage();
+  }
 
   /* Empty, or that a restart was written with another model. */
   std::string other_model(const mlff_info *now, const char *path) const
@@ -76,7 +90,7 @@ PairMLFF::PairMLFF(LAMMPS *lammps) : Pair(lammps), impl(new Impl(lammps, this))
   no_virial_fdotr_compute = 1;
   // known when the model is; hybrid reads it before, and then refuses centroid virials
   centroidstressflag = CENTROID_NOTAVAIL;
-  comm_reverse_off = impl->io.reverse_comm_width();
+  comm_reverse_off = impl->halo.reverse_width();
   pvector = new double[3]{0.0, 0.0, 0.0};
 }
 
@@ -121,29 +135,29 @@ void PairMLFF::close_model()
 void PairMLFF::compute(int eflag, int vflag)
 {
   ev_init(eflag, vflag);
-  MLFFIO &io = impl->io;
+  MLFFResults &results = impl->results;
   const bool ensemble = impl->ensemble();
   check_wanted();
   const bool deviation = impl->wants_deviation();
-  const mlff_graph *graph = io.graph(list);
-  mlff_result *result = io.result({eflag_atom != 0, vflag_atom != 0, cvflag_atom != 0, ensemble, deviation});
+  const mlff_graph *graph = impl->graph.update(list);
+  mlff_result *result = results.request({eflag_atom != 0, vflag_atom != 0, cvflag_atom != 0, ensemble, deviation});
 
   mlff_error problem = {};
   const double begin = platform::walltime();
-  const mlff_status status = mlff_model_evaluate(impl->model.get(), graph, io.halo(), result, &problem);
+  const mlff_status status = mlff_model_evaluate(impl->model.get(), graph, impl->halo.calls(), result, &problem);
   const double seconds = platform::walltime() - begin;
-  io.stop_together(status == MLFF_OK
-                       ? std::string()
-                       : "pair_style mlff stopped in step " + std::to_string(update->ntimestep) + " on rank " +
-                             std::to_string(comm->me) + ": " + problem.text + io.suspects());
-  io.add_forces();
-  if (eflag_global) eng_vdwl += io.energy();
-  if (vflag_global) io.add_virial(virial);
-  if (eflag_atom) io.add_atom_energies(eatom);
-  if (vflag_atom) io.add_atom_virials(vatom);
-  if (cvflag_atom) io.add_centroid_virials(cvatom);
-  if (ensemble) io.scale_spread();
-  if (ensemble && eflag_global) io.reduce_spread(pvector);
+  mlff_stop_together(lmp, status == MLFF_OK
+                              ? std::string()
+                              : "pair_style mlff stopped in step " + std::to_string(update->ntimestep) + " on rank " +
+                                    std::to_string(comm->me) + ": " + problem.text + impl->graph.suspects());
+  results.add_forces();
+  if (eflag_global) eng_vdwl += results.energy();
+  if (vflag_global) results.add_virial(virial);
+  if (eflag_atom) results.add_atom_energies(eatom);
+  if (vflag_atom) results.add_atom_virials(vatom);
+  if (cvflag_atom) results.add_centroid_virials(cvatom);
+  if (ensemble) results.scale_spread();
+  if (ensemble && eflag_global) results.reduce_spread(pvector);
   if (deviation) impl->deviation.take(impl->info->n_members);
   if (impl->starts) warm_up(seconds);
 }
@@ -155,24 +169,23 @@ void PairMLFF::warm_up(double first_seconds)
 {
   impl->starts = false;
   if (!update->setupflag) return;    // `pair_modify compute no` left the evaluation out
-  MLFFIO &io = impl->io;
-  io.wait_for_arrays();
-  mlff_result *result = io.result({false, false, false, impl->ensemble(), false});
+  impl->graph.wait();
+  mlff_result *result = impl->results.request({false, false, false, impl->ensemble(), false});
   mlff_error problem = {};
   double mine[2] = {first_seconds, 0.0}, longest[2];
   const mlff_status status =
-      mlff_model_record(impl->model.get(), &io.last_graph(), io.halo(), result, &mine[1], &problem);
-  io.stop_together(status ? std::string("pair_style mlff, recording a step on the GPU: ") + problem.text : "");
-  if (impl->ensemble() && mine[1] > 0.0) io.scale_spread();
+      mlff_model_record(impl->model.get(), &impl->graph.view(), impl->halo.calls(), result, &mine[1], &problem);
+  mlff_stop_together(lmp, status ? std::string("pair_style mlff, recording a step on the GPU: ") + problem.text : "");
+  if (impl->ensemble() && mine[1] > 0.0) impl->results.scale_spread();
   MPI_Allreduce(mine, longest, 2, MPI_DOUBLE, MPI_MAX, world);
   if (!impl->warmed || longest[1] > 0.0)
-    MLFFLoader(lmp, io, "pair_style mlff").report_warm_up(impl->model.get(), longest[0], longest[1]);
+    MLFFLoader(lmp, "pair_style mlff").report_warm_up(impl->model.get(), longest[0], longest[1]);
   impl->warmed = true;
 }
 
 void PairMLFF::set_arrays(MLFFArrays *arrays)
 {
-  impl->io.set_arrays(arrays);
+  impl->graph.set_arrays(arrays);
 }
 
 int PairMLFF::gpu_of_model() const
@@ -244,31 +257,33 @@ void PairMLFF::coeff(int narg, char **arg)
                       "does not bring them back");
   const std::string problem = mlff_check_coeff(narg, arg, ntypes, force->pair == this);
   if (!problem.empty()) error->all(FLERR, "pair_coeff of mlff: " + problem);
-  if (MLFFIO::find_units(update->unit_style) == nullptr)
+  if (MLFFResults::find_units(update->unit_style) == nullptr)
     error->all(FLERR, std::string("pair_style mlff does not support units ") + update->unit_style +
-                          "; use one of: " + MLFFIO::supported_units());
+                          "; use one of: " + MLFFResults::supported_units());
 
   const std::vector<std::string> names(arg + 3, arg + narg);
-  MLFFLoader loader(lmp, impl->io);
+  MLFFLoader loader(lmp);
   MLFFModel model = loader.open(arg[2], names, impl->settings, gpu_of_atoms());
   impl->species_of_type = loader.map_types(mlff_model_info(model.get()), names, impl->settings);
   const std::string other = impl->other_model(mlff_model_info(model.get()), arg[2]);
   if (!other.empty()) error->all(FLERR, "pair_coeff of mlff: " + other);
   impl->model = std::move(model);
   impl->info = mlff_model_info(impl->model.get());
-  impl->io.set_model(impl->info, impl->species_of_type);
-  loader.connect_ranks(impl->info, impl->settings);
-  if (impl->settings.deviation.wanted() && !impl->ensemble())
+  impl->graph.set_model(impl->info, impl->species_of_type);
+  impl->halo.set_model(impl->info);
+  impl->results.set_model(impl->info);
+  loader.connect_ranks(impl->halo, impl->info, impl->settings);
+  if (impl->settings.wants_deviation() && !impl->ensemble())
     error->all(FLERR, "pair_coeff of mlff: out_file and the devi_ thresholds compare the members of an ensemble, and " +
                           std::string(impl->info->name) + " has one network in use");
-  impl->deviation.start(impl->settings.deviation);
+  impl->deviation.start(impl->settings);
   set_type_flags();
 
   // An edge's virial belongs whole to the neighbour only if its energy is that of the centre alone; with messages the
   // exact centroid form would need the paths through the network.
   centroidstressflag = (impl->info->traits & MLFF_STRICTLY_LOCAL) ? CENTROID_AVAIL : CENTROID_NOTAVAIL;
-  comm_forward = impl->io.forward_width();
-  comm_reverse_off = impl->io.reverse_comm_width();
+  comm_forward = impl->halo.forward_width();
+  comm_reverse_off = impl->halo.reverse_width();
   nextra = impl->ensemble() ? 3 : 0;
   loader.report(arg[2], impl->model.get(), impl->settings);
   if (lmp->citeme) lmp->citeme->add(loader.citation(impl->info));
@@ -308,11 +323,11 @@ void PairMLFF::setup()
   impl->starts = update->nsteps > 0;
   if (impl->n_forecast == atom->natoms) return;
   impl->n_forecast = atom->natoms;
-  MLFFIO &io = impl->io;
-  io.graph(list);
-  const mlff_graph graph = io.graph_on_host();
-  mlff_result *wanted = io.result({false, false, false, impl->ensemble(), impl->wants_deviation()});
-  MLFFMemoryForecast(lmp, io).check(impl->model.get(), &graph, wanted);
+  impl->graph.update(list);
+  const mlff_graph graph = impl->graph.on_host();
+  mlff_result *wanted = impl->results.request({false, false, false, impl->ensemble(), impl->wants_deviation()});
+  const double bytes = impl->memory_usage() - impl->deviation.memory_usage();
+  MLFFMemoryForecast(lmp).check(impl->model.get(), &graph, wanted, bytes);
 }
 
 /* Neighbours that neigh_modify leaves out would be missing from the model's sums. */
@@ -358,11 +373,11 @@ void PairMLFF::check_masses() const
     if (known && mlff_hydrogen_isotope(symbol, mass))
       table += std::string(" note: the mass is that of ") + mlff_hydrogen_isotope(symbol, mass);
     table += "\n";
-    if (!known || impl->settings.ignore_masses || mlff_mass_fits(symbol, mass)) continue;
+    if (!known || !impl->settings.masses || mlff_mass_fits(symbol, mass)) continue;
     error->all(FLERR,
                mlff_format("pair_style mlff: type %d is %s in pair_coeff, but its mass is %.6g (%s: %.6g; nearest "
                            "element: %s). Correct the order of the elements in pair_coeff or the mass, or say "
-                           "`pair_style mlff masses ignore` if it is meant",
+                           "`pair_style mlff masses no` if it is meant",
                            t, symbol, mass, symbol, mlff_element_mass(symbol), mlff_element_of_mass(mass)));
   }
   if (!impl->types_reported && comm->me == 0) utils::logmesg(lmp, table);
@@ -397,22 +412,22 @@ void PairMLFF::read_restart(FILE *fp)
 
 int PairMLFF::pack_forward_comm(int n, int *atoms, double *buf, int /*pbc_flag*/, int * /*pbc*/)
 {
-  return impl->io.pack_forward(n, atoms, buf);
+  return impl->halo.pack_forward(n, atoms, buf);
 }
 
 void PairMLFF::unpack_forward_comm(int n, int first, double *buf)
 {
-  impl->io.unpack_forward(n, first, buf);
+  impl->halo.unpack_forward(n, first, buf);
 }
 
 int PairMLFF::pack_reverse_comm(int n, int first, double *buf)
 {
-  return impl->io.pack_reverse(n, first, buf);
+  return impl->halo.pack_reverse(n, first, buf);
 }
 
 void PairMLFF::unpack_reverse_comm(int n, int *atoms, double *buf)
 {
-  impl->io.unpack_reverse(n, atoms, buf);
+  impl->halo.unpack_reverse(n, atoms, buf);
 }
 
 /* ---------------------------------------------------------------------- */
@@ -420,22 +435,23 @@ void PairMLFF::unpack_reverse_comm(int n, int *atoms, double *buf)
 /* LAMMPS calls this at the end of a run. */
 void PairMLFF::finish()
 {
-  if (impl->model) MLFFLoader(lmp, impl->io, "pair_style mlff").report_replays(impl->model.get(), impl->settings);
+  if (impl->model) MLFFLoader(lmp, "pair_style mlff").report_replays(impl->model.get(), impl->settings);
 }
 
 double PairMLFF::memory_usage()
 {
   const double engine = impl->model ? static_cast<double>(mlff_model_memory(impl->model.get()).bytes) : 0.0;
-  return Pair::memory_usage() + engine + impl->io.memory_usage() + impl->deviation.memory_usage();
+  return Pair::memory_usage() + engine + impl->memory_usage();
 }
 
-/* "mlff_model" and "mlff_info" give fix mlffprof the engine's model and its description. */
+/* "mlff_model", "mlff_info" and "mlff_settings" give fix mlffprof the engine's model, its description, and what opened it. */
 void *PairMLFF::extract(const char *name, int &dim)
 {
   dim = 0;
   if (!impl->model) return nullptr;
   if (strcmp(name, "mlff_model") == 0) return impl->model.get();
   if (strcmp(name, "mlff_info") == 0) return const_cast<mlff_info *>(impl->info);
+  if (strcmp(name, "mlff_settings") == 0) return &impl->settings;
   if (strcmp(name, "deviation_flag") == 0 && impl->ensemble()) return &impl->deviation_flag;
   if (strcmp(name, "spread_flag") == 0 && impl->ensemble()) return &impl->spread_flag;
   return nullptr;
@@ -446,7 +462,7 @@ void *PairMLFF::extract_peratom(const char *name, int &ncol)
   ncol = 0;
   if (!impl->model || !impl->ensemble()) return nullptr;
   if (strcmp(name, "deviation") == 0) return impl->deviation.of_atoms();
-  return strcmp(name, "spread") == 0 ? impl->io.atom_spread() : nullptr;
+  return strcmp(name, "spread") == 0 ? impl->results.atom_spread() : nullptr;
 }
 
 void PairMLFF::add_tally_callback(Compute * /*compute*/)

@@ -1,5 +1,5 @@
 /* test_gpu_mpi.cpp: when features travel from GPU to GPU: what the MPI library says of itself, and what the user says. */
-#include "../../src/pair_mlff/gpu_mpi.h"
+#include "../../src/pair_mlff/exchange/gpu_mpi.h"
 
 extern "C" {
 #include "support.h"
@@ -65,9 +65,9 @@ END_TEST
 START_TEST(the_user_decides)
 {
   openmpi_answer = 1;
-  expect(mlff_gpu_mpi("off", false, find_openmpi), false, "gpu_mpi off");
-  expect(mlff_gpu_mpi("on", false, find_none), true, "gpu_mpi on");
-  expect(mlff_gpu_mpi("on", true, find_openmpi), false, "exchange half");
+  expect(mlff_gpu_mpi("no", false, find_openmpi), false, "gpu_mpi no");
+  expect(mlff_gpu_mpi("yes", false, find_none), true, "gpu_mpi yes");
+  expect(mlff_gpu_mpi("yes", true, find_openmpi), false, "exchange half");
 }
 END_TEST
 

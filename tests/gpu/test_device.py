@@ -68,7 +68,7 @@ def test_ranks(zoo, tmp_path, ranks):
 
 @pytest.mark.parametrize("model,ranks", (("painn", 2), ("painn", 3), ("orb", 2)))
 def test_features_from_gpu_to_gpu(zoo, tmp_path, model, ranks):
-    """`gpu_mpi on`: MPI sends and fills device memory, here that of the simulator, with the bits of the way through the host."""
+    """`gpu_mpi yes`: MPI sends and fills device memory, here that of the simulator, with the bits of the way through the host."""
     system, results = water((4, 3, 2)), {}
     for way, said in (("on", "from GPU to GPU by MPI"), ("off", "through pinned host memory"), ("auto", "through pinned host memory")):
         case = Case(way, system, mlff(zoo[model], options=f"device cuda gpu_mpi {way}"), per_atom=model != "orb")
@@ -171,7 +171,7 @@ def test_warm_up(zoo, tmp_path, model):
         assert len(lines[graph]) >= 9, output
         said = re.findall(WARM_UP, output)
         if graph == "off":
-            assert said == [" (recorded steps off: graph off)"]
+            assert said == [" (recorded steps off: graph no)"]
             continue
         assert re.fullmatch(r", recording [\d.e+]+ ms \(recorded steps on\)", said[0]), said
         counts = replays(output)

@@ -30,7 +30,7 @@ mpi=$(dirname "$(find "$ROOT/usr/lib" "$ROOT/usr/include" -name mpi.h -path '*/m
 
 "$NVCC" -x cu -std=c++20 --extended-lambda -arch=sm_80 -O1 -Xcompiler -fopenmp,-fPIC -Wno-deprecated-gpu-targets \
   -DLMP_KOKKOS "$@" -I"$to" -I"$from" -I"$REPOSITORY/include" -I"$ROOT/opt/lammps/all/src/KOKKOS" \
-  -I"$ROOT/opt/lammps/all/src" -I"$mpi" -c "$REPOSITORY/src/pair_mlff/pair_mlff_kokkos.cpp" -o "$FOLDER/pair_mlff_kokkos.o"
+  -I"$ROOT/opt/lammps/all/src" -I"$mpi" -c "$REPOSITORY/src/pair_mlff/kokkos/pair_mlff_kokkos.cpp" -o "$FOLDER/pair_mlff_kokkos.o"
 
 # the loops are there as kernels of the GPU: nvcc leaves a stub of each for the host to call
 for loop in species listed mark count fill copy add; do

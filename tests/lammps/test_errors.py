@@ -29,15 +29,22 @@ SETTINGS = (
      "device, precision, kernels, graph, fuse, members, self_test, masses, domain, exchange, gpu_mpi, node_memory, out_file"),
     ("cpu", "unknown keyword 'cpu'", "known are"),
     ("device", "keyword 'device' has no value"),
-    ("device gpu", "unknown value 'gpu' of keyword 'device'", "auto cpu cuda cuda:N"),
+    ("device gpu", "unknown value 'gpu' of 'device'", "auto cpu cuda cuda:N"),
     ("device cuda:x", "unknown value 'cuda:x'"),
-    ("graph yes", "unknown value 'yes' of keyword 'graph'", "on off"),
-    ("fuse 1", "unknown value '1' of keyword 'fuse'", "on off"),
+    ("device cuda:", "unknown value 'cuda:'"),
+    ("graph full", "unknown value 'full' of 'graph'", "known are: yes no"),
+    ("fuse 1", "unknown value '1' of 'fuse'", "yes no"),
+    ("members", "keyword 'members' has no value", "all LIST"),
     ("precision double", "unknown value 'double'", "fp32 fp64 mixed"),
     ("kernels sse", "unknown value 'sse'", "generic avx2 avx512 avx512_bf16 amx"),
     ("self_test maybe", "unknown value 'maybe'", "yes no"),
-    ("masses off", "unknown value 'off'", "check ignore"),
-    ("domain off", "unknown value 'off'", "check ignore"),
+    ("self_test ignore", "unknown value 'ignore'", "yes no"),
+    ("masses warn", "unknown value 'warn' of 'masses'", "yes no"),
+    ("domain warn", "unknown value 'warn' of 'domain'", "yes no"),
+    ("node_memory maybe", "unknown value 'maybe' of 'node_memory'", "yes no"),
+    ("gpu_mpi perhaps", "unknown value 'perhaps' of 'gpu_mpi'", "auto yes no"),
+    ("out_freq 1,5", "out_freq is a number of steps from 1, not '1,5'"),
+    ("devi_stop 0", "devi_stop is a force above 0, not '0'"),
     ("exchange quarter", "unknown value 'quarter'", "full half"),
     ("exchange half precision fp64", "exchange half rounds", "use exchange full"),
 )
@@ -57,8 +64,8 @@ COEFFS = (
     ("* * MODEL O Xx", "Xx", "H"),
     ("* * MODEL O NULL", "type 2 is NULL", "hybrid"),
     ("* * MODEL NULL NULL", "NULL"),
-    ("* * MODEL H O", "type 1 is H", "15.999", "element: O", "masses ignore"),
-    ("* * MODEL O C", "element C of type 2", "did not occur in training", "domain ignore"),
+    ("* * MODEL H O", "type 1 is H", "15.999", "element: O", "masses no"),
+    ("* * MODEL O C", "element C of type 2", "did not occur in training", "domain no"),
     ("* * missing.yaml O H", "missing.yaml", "LAMMPS_POTENTIALS"),
 )
 
@@ -100,9 +107,19 @@ def test_errors_on_ranks(zoo, tmp_path):
 def test_overrides(zoo, tmp_path):
     """What the messages offer works."""
     launch(deck(tmp_path, mlff(zoo["painn"], "H O", "masses ignore")), str(tmp_path))
-    launch(deck(tmp_path, mlff(zoo["painn"], "C H", "masses ignore domain ignore")), str(tmp_path))
+    launch(deck(tmp_path, mlff(zoo["painn"], "C H", "masses no domain no")), str(tmp_path))
     heavy = deck(tmp_path, mlff(zoo["painn"]) + "\nmass 2 2.014")
     assert "deuterium" in launch(heavy, str(tmp_path))
+
+
+def test_spellings(zoo, tmp_path):
+    """Yes and no as LAMMPS spells them elsewhere, and as some keywords had them once."""
+    for yes, no, check, ignore in (("yes", "no", "yes", "no"), ("on", "off", "on", "off"), ("true", "false", "check", "ignore")):
+        options = f"self_test {no} graph {yes} fuse {no} node_memory {no} gpu_mpi {no} masses {ignore} domain {ignore}"
+        output = launch(deck(tmp_path, mlff(zoo["painn"], "C H", options)), str(tmp_path), 2)
+        assert "not run (self_test no)" in output and "(node_memory no)" in output, output
+        text = fails(deck(tmp_path, mlff(zoo["painn"], "C H", f"masses {check} domain {ignore}")), tmp_path)
+        expect(text, "type 1 is C in pair_coeff")
 
 
 def test_report(zoo, tmp_path):

@@ -469,6 +469,27 @@ def test_comparison_of_any_pair_style(zoo, tmp_path):
     close(accuracy["energy_bias"], (lj_energy - ani_energy) / len(system.types), 1e-6, "energy")
 
 
+def test_comparison_has_the_settings_of_the_run(zoo, tmp_path):
+    """The second model is opened as the pair style was, but for what `compare` says; and as ever beside another pair style."""
+    def opened(pair, compare):
+        keywords = f"compare {zoo['painn']} every 5 {compare}"
+        output = launch(pair_deck(water(3), tmp_path, pair) + prof(keywords) + "\nrun 0\n", str(tmp_path))
+        return re.search(r"^fix mlffprof compare: .*?, (cpu, \w+, kernels \w+);", output, re.M).group(1)
+
+    ours = mlff(zoo["ani"], options="precision fp64 kernels generic members 0:1 device cpu graph no")
+    hybrid = f"pair_style hybrid/overlay lj/cut 5.0 mlff precision fp64 kernels generic\npair_coeff * * lj/cut 0.001 2.0\n" \
+             f"pair_coeff * * mlff {zoo['ani']} O H"
+    lj = "pair_style lj/cut 5.0\npair_coeff * * 0.005 2.0"
+    best = opened(lj, "elements O H")
+    assert opened(ours, "") == opened(hybrid, "") == "cpu, fp64, kernels generic"
+    assert opened(ours, "precision fp32 dump f.xyz") == best == opened(lj, "") and best.startswith("cpu, fp32, ")
+    assert opened(ours, "kernels generic precision fp32 above 0.1 dump f.xyz fuse off") == "cpu, fp32, kernels generic"
+    untrained = pair_deck(water(3), tmp_path, mlff(zoo["ani"], "C H", "masses no domain no")) + "mass 1 12.011\n"
+    compare = f"compare {zoo['painn']} every 5 elements C H"
+    launch(untrained + prof(compare) + "\nrun 0\n", str(tmp_path))
+    assert "did not occur in training" in fails(untrained + prof(compare + " domain yes") + "\nrun 0\n", tmp_path)
+
+
 def test_comparison_with_itself(zoo, tmp_path):
     """A model against itself along a trajectory with reneighbouring: no difference, in steps 0, 7, 14."""
     keywords = f"file r.json compare {zoo['painn']} every 7 dump f.xyz above 1000"
@@ -663,7 +684,8 @@ def test_comma_locale(zoo, tmp_path):
     # LAMMPS itself reads no number with a point under such a locale, so it is set when the rest of the deck is read
     head, tail = deck.split("fix prof")
     (tmp_path / "in.comma").write_text(f"plugin load {PLUGIN}\n" + head)
-    (tmp_path / "in.rest").write_text("fix prof" + tail)
+    again = mlff(zoo["ani"], options="devi_warn 0.000001 out_freq 4")
+    (tmp_path / "in.rest").write_text(again + "\nfix prof" + tail)
     (tmp_path / "comma.py").write_text(COMMA)
     environment = with_libraries(**extra)
     done = subprocess.run([sys.executable, "comma.py", name], cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL,
@@ -673,6 +695,7 @@ def test_comma_locale(zoo, tmp_path):
     report = load(tmp_path)
     assert report["accuracy"]["n_samples"] == 3 and 0 < report["energy"]["temperature"]["mean"]
     assert re.search(r"temperature is \d+\.\d+ K, above 1\.5", output), output[-3000:]
+    assert re.search(r"disagree about the force on atom \d+ by \d+\.\d+, more than devi_warn 1e-06", output), output[-3000:]
     load(tmp_path, "t.json")
     assert "," not in (tmp_path / "f.xyz").read_text()
 
@@ -697,6 +720,10 @@ BAD = (
     ("all mlffprof 10 compare m.yaml every 0", "the form is `compare"),
     ("all mlffprof 10 compare m.yaml every 5 elements", "one element for each of the 1 atom types"),
     ("all mlffprof 10 compare m.yaml every 5 above 2", "needs `dump FILE`"),
+    ("all mlffprof 10 compare m.yaml every 5 precision fp16", "unknown value 'fp16' of 'precision'; known are: fp32 fp64 mixed"),
+    ("all mlffprof 10 compare m.yaml every 5 node_memory", "'node_memory' of 'compare' has no value"),
+    ("all mlffprof 10 compare m.yaml every 5 masses no", "unknown keyword 'masses'"),
+    ("all mlffprof 10 compare m.yaml every 5 elements O exchange half precision fp64", "exchange half rounds"),
     ("all mlffprof 10 compare m.yaml every 5 dump f stop x", "unknown metric 'x'|needs a metric"),
     ("all mlffprof 10 file missing/r.json", "fix mlffprof file", "missing/r.json"),
     ("all mlffprof 10 trace missing/t.json", "fix mlffprof trace", "missing/t.json"),

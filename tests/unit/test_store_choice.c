@@ -1,5 +1,5 @@
 /* test_store_choice.c: which way rows for another core are stored, by what it has cost. */
-#include "pair_mlff/store_choice.h"
+#include "pair_mlff/exchange/store_choice.h"
 
 #include "support.h"
 

@@ -35,8 +35,8 @@ def table(output):
 def test_same_bits_as_messages(zoo, tmp_path, ranks, model, options):
     """More ranks than cores as well, which have to wait for each other."""
     shared, messages = (launch(dynamics(zoo, tmp_path, f"{options} node_memory {way}", model), str(tmp_path), ranks)
-                        for way in ("on", "off"))
-    assert ways(shared) == [SHARED] and ways(messages) == [f"{MESSAGES} (node_memory off)"]
+                        for way in ("yes", "no"))
+    assert ways(shared) == [SHARED] and ways(messages) == [f"{MESSAGES} (node_memory no)"]
     assert table(shared) == table(messages)
 
 
@@ -75,8 +75,3 @@ def test_memory_goes_with_its_style(zoo, tmp_path):
     with limit(resource.RLIMIT_NOFILE, 60):
         output = launch(deck, str(tmp_path), 2)
     assert ways(output) == [SHARED] * n
-
-
-def test_values(zoo, tmp_path):
-    output = launch(start(zoo, tmp_path, options="node_memory maybe"), str(tmp_path), check=False)
-    assert "unknown value 'maybe' of keyword 'node_memory'; known are: on off" in output

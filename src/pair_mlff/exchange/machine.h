@@ -1,6 +1,6 @@
-/* node.h: the ranks of `world` that share a machine. */
-#ifndef LMP_MLFF_NODE_H
-#define LMP_MLFF_NODE_H
+/* machine.h: the ranks of `world` that share a machine. */
+#ifndef LMP_MLFF_MACHINE_H
+#define LMP_MLFF_MACHINE_H
 
 #include <mpi.h>
 
@@ -10,9 +10,9 @@
 namespace LAMMPS_NS {
 
 /* Made collectively on `world`. MPI_Comm_split_type would do, but the MPI that serial builds of LAMMPS bring has it not. */
-class MLFFNode {
+class MLFFMachine {
  public:
-  explicit MLFFNode(MPI_Comm world)
+  explicit MLFFMachine(MPI_Comm world)
   {
     int me = 0, n_ranks = 1, length = 0;
     char name[1024] = "";    // longer than any MPI_MAX_PROCESSOR_NAME
@@ -29,9 +29,9 @@ class MLFFNode {
     MPI_Comm_rank(comm, &rank);
     MPI_Comm_size(comm, &size);
   }
-  MLFFNode(const MLFFNode &) = delete;
-  MLFFNode &operator=(const MLFFNode &) = delete;
-  ~MLFFNode() { MPI_Comm_free(&comm); }
+  MLFFMachine(const MLFFMachine &) = delete;
+  MLFFMachine &operator=(const MLFFMachine &) = delete;
+  ~MLFFMachine() { MPI_Comm_free(&comm); }
 
   MPI_Comm comm;
   int rank, size;    // within the machine

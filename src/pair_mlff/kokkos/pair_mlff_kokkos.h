@@ -14,7 +14,7 @@ PairStyle(mlff/kk/host,PairMLFFKokkos);
 #ifndef LMP_PAIR_MLFF_KOKKOS_H
 #define LMP_PAIR_MLFF_KOKKOS_H
 
-#include "pair_mlff.h"
+#include "../pair_mlff.h"
 
 #include <memory>
 

@@ -1,7 +1,7 @@
 /* feature_exchange.cpp: see feature_exchange.h. */
 #include "feature_exchange.h"
 
-#include "half_rows.h"
+#include "int16_rows.h"
 
 #include <algorithm>
 #include <chrono>
@@ -19,8 +19,8 @@ std::string MLFFFeatureExchange::share_memory(bool wanted)
   memory.reset();
   senders.clear();
   receivers.clear();
-  if (!wanted) return "by messages of MPI (node_memory off)";
-  memory.reset(new MLFFNodeMemory(world));
+  if (!wanted) return "by messages of MPI (node_memory no)";
+  memory.reset(new MLFFHostMemory(world));
   const std::string why = memory->why_not();
   if (why.empty()) return "through memory that ranks of one machine share";
   memory.reset();
@@ -84,11 +84,11 @@ void MLFFFeatureExchange::pack_rows(const Peer &peer, const char *rows, char *to
   for (const auto end = row + peer.count; row != end; ++row, to += packed_bytes) {
     const char *from = rows + static_cast<size_t>(*row) * row_bytes;
     if (half) {
-      mlff_half_pack(reinterpret_cast<const float *>(from), row_bytes / sizeof(float), half_row.data());
+      mlff_int16_pack(reinterpret_cast<const float *>(from), row_bytes / sizeof(float), half_row.data());
       from = half_row.data();
     }
     if (past_caches)
-      MLFFNodeMemory::put(to, from, packed_bytes);
+      MLFFHostMemory::put(to, from, packed_bytes);
     else
       memcpy(to, from, packed_bytes);
   }
@@ -116,8 +116,8 @@ void MLFFFeatureExchange::unpack(const Peer &peer, const char *packed)
     return;
   }
   for (size_t k = 0; k < n; k++)
-    mlff_half_unpack(packed + k * packed_bytes, row_bytes / sizeof(float),
-                     reinterpret_cast<float *>(to + k * row_bytes));
+    mlff_int16_unpack(packed + k * packed_bytes, row_bytes / sizeof(float),
+                      reinterpret_cast<float *>(to + k * row_bytes));
 }
 
 bool MLFFFeatureExchange::begin(char *rows, int n_local, size_t bytes)
@@ -125,8 +125,8 @@ bool MLFFFeatureExchange::begin(char *rows, int n_local, size_t bytes)
   row_bytes = bytes;
   packed_bytes = row_bytes;
   if (half) {
-    constexpr size_t UNIT = 16;    // of what MLFFNodeMemory puts
-    packed_bytes = (mlff_half_bytes(row_bytes / sizeof(float)) + UNIT - 1) / UNIT * UNIT;
+    constexpr size_t UNIT = 16;    // of what MLFFHostMemory puts
+    packed_bytes = (mlff_int16_bytes(row_bytes / sizeof(float)) + UNIT - 1) / UNIT * UNIT;
     half_row.resize(packed_bytes);
   }
   const size_t n_packed = outgoing.size() * packed_bytes;

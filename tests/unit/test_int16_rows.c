@@ -1,5 +1,5 @@
-/* test_half_rows.c: rows of features as 16-bit integers: how far they are off, and what is not finite. */
-#include "pair_mlff/half_rows.h"
+/* test_int16_rows.c: rows of features as 16-bit integers: how far they are off, and what is not finite. */
+#include "pair_mlff/exchange/int16_rows.h"
 
 #include "support.h"
 
@@ -11,13 +11,13 @@ enum { MOST = 400 };
 /* There and back, with guards behind both buffers. */
 static void round_trip(const float *from, size_t n, float *to)
 {
-  const size_t bytes = mlff_half_bytes(n);
+  const size_t bytes = mlff_int16_bytes(n);
   char *packed = malloc(bytes + 1);
   ck_assert_ptr_nonnull(packed);
   packed[bytes] = 77;
   to[n] = 123.0f;
-  mlff_half_pack(from, n, packed);
-  mlff_half_unpack(packed, n, to);
+  mlff_int16_pack(from, n, packed);
+  mlff_int16_unpack(packed, n, to);
   ck_assert_int_eq(packed[bytes], 77);
   ck_assert(to[n] == 123.0f);
   free(packed);
@@ -33,10 +33,10 @@ START_TEST(error_is_bounded)
   test_rng rng = {5};
   for (size_t g = 0; g < sizeof magnitudes / sizeof *magnitudes; g++) {
     for (size_t k = 0; k < n; k++)
-      from[k] = magnitudes[g] * (float) (k / MLFF_HALF_BLOCK + 1) * (float) test_uniform(&rng, -1, 1);
+      from[k] = magnitudes[g] * (float) (k / MLFF_INT16_BLOCK + 1) * (float) test_uniform(&rng, -1, 1);
     round_trip(from, n, to);
-    for (size_t first = 0; first < n; first += MLFF_HALF_BLOCK) {
-      const size_t end = first + MLFF_HALF_BLOCK < n ? first + MLFF_HALF_BLOCK : n;
+    for (size_t first = 0; first < n; first += MLFF_INT16_BLOCK) {
+      const size_t end = first + MLFF_INT16_BLOCK < n ? first + MLFF_INT16_BLOCK : n;
       double most = 0, worst = 0;
       for (size_t k = first; k < end; k++) most = fmax(most, fabs((double) from[k]));
       for (size_t k = first; k < end; k++) worst = fmax(worst, fabs((double) to[k] - (double) from[k]));
@@ -50,10 +50,10 @@ END_TEST
 /* Half of the bytes but for a scale for 64 numbers. */
 START_TEST(bytes)
 {
-  ck_assert_uint_eq(mlff_half_bytes(0), 0);
-  ck_assert_uint_eq(mlff_half_bytes(1), 6);
-  ck_assert_uint_eq(mlff_half_bytes(64), 132);
-  ck_assert_uint_eq(mlff_half_bytes(384), 792);
+  ck_assert_uint_eq(mlff_int16_bytes(0), 0);
+  ck_assert_uint_eq(mlff_int16_bytes(1), 6);
+  ck_assert_uint_eq(mlff_int16_bytes(64), 132);
+  ck_assert_uint_eq(mlff_int16_bytes(384), 792);
 }
 END_TEST
 
@@ -79,8 +79,8 @@ END_TEST
 
 static Suite *suite(void)
 {
-  Suite *s = suite_create("half_rows");
-  TCase *t = tcase_create("half_rows");
+  Suite *s = suite_create("int16_rows");
+  TCase *t = tcase_create("int16_rows");
   tcase_add_loop_test(t, error_is_bounded, 0, 9);
   tcase_add_test(t, bytes);
   tcase_add_test(t, special_values);

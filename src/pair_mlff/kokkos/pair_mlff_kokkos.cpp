@@ -1,6 +1,7 @@
 /* pair_mlff_kokkos.cpp: see pair_mlff_kokkos.h. With kokkos_arrays.h all that sees Kokkos. */
 #include "pair_mlff_kokkos.h"
 
+#include "../errors.h"
 #include "kokkos_arrays.h"
 
 #include "comm.h"

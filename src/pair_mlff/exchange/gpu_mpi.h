@@ -15,7 +15,7 @@ struct MLFFGpuMPI {
 };
 
 /* Open MPI and MPICH have functions that tell; they are looked up while running, so that a plugin compiled with another release
- * finds them as well. wanted: "auto" (what they tell), "on" (it is taken for granted), "off". half: features are converted
+ * finds them as well. wanted: "auto" (what they tell), "yes" (it is taken for granted), "no". half: features are converted
  * on the host. */
 MLFFGpuMPI mlff_gpu_mpi(const std::string &wanted, bool half, MLFFLookup find);
 MLFFGpuMPI mlff_gpu_mpi(const std::string &wanted, bool half);

@@ -1,6 +1,8 @@
 /* gpu_mpi.cpp: see gpu_mpi.h. */
 #include "gpu_mpi.h"
 
+#include "mlff/mlff.h"
+
 #include <dlfcn.h>
 
 using namespace LAMMPS_NS;
@@ -31,8 +33,9 @@ MLFFGpuMPI LAMMPS_NS::mlff_gpu_mpi(const std::string &wanted, bool half, MLFFLoo
   static const char *const staged = "through pinned host memory";
   static const char *const direct = "from GPU to GPU by MPI";
   if (half) return {false, std::string(staged) + " (exchange half)"};
-  if (wanted == "on") return {true, std::string(direct) + " (gpu_mpi on)"};
-  if (wanted == "off") return {false, std::string(staged) + " (gpu_mpi off)"};
+  const int answer = mlff_yes_or_no(wanted.c_str());
+  if (answer == 1) return {true, std::string(direct) + " (gpu_mpi yes)"};
+  if (answer == 0) return {false, std::string(staged) + " (gpu_mpi no)"};
   bool takes_gpu = false;
   const std::string who = ask(find, takes_gpu);
   if (who.empty()) return {false, std::string(staged) + " (MPI does not say that it takes the memory of GPUs)"};

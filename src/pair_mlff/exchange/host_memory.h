@@ -1,11 +1,11 @@
-/* node_memory.h: memory of a rank that the other ranks of its machine read.
+/* host_memory.h: memory of a rank that the other ranks of its machine read.
  *
  * A message between two processes of a machine is copied into MPI's memory and out of it in pieces, which both have to
  * attend to. Here the reader copies once from where the writer has put it. The memory belongs to no file system (memfd), so
  * nothing of it is left behind however a run ends, and the size of /dev/shm is no limit; processes find it in /proc.
  */
-#ifndef LMP_MLFF_NODE_MEMORY_H
-#define LMP_MLFF_NODE_MEMORY_H
+#ifndef LMP_MLFF_HOST_MEMORY_H
+#define LMP_MLFF_HOST_MEMORY_H
 
 #include <mpi.h>
 
@@ -18,13 +18,13 @@ namespace LAMMPS_NS {
 
 /* What is written has a number that grows; every rank counts for itself. What has been given stays as it is until all its
  * readers have taken it. */
-class MLFFNodeMemory {
+class MLFFHostMemory {
  public:
   /* Collective. Either all ranks of a machine get memory, or none, and `why_not` says why. */
-  explicit MLFFNodeMemory(MPI_Comm world);
-  MLFFNodeMemory(const MLFFNodeMemory &) = delete;
-  MLFFNodeMemory &operator=(const MLFFNodeMemory &) = delete;
-  ~MLFFNodeMemory();
+  explicit MLFFHostMemory(MPI_Comm world);
+  MLFFHostMemory(const MLFFHostMemory &) = delete;
+  MLFFHostMemory &operator=(const MLFFHostMemory &) = delete;
+  ~MLFFHostMemory();
 
   /* Empty where memory is shared. */
   const std::string &why_not() const { return problem; }

@@ -1,7 +1,7 @@
-/* node_memory.cpp: see node_memory.h. */
-#include "node_memory.h"
+/* host_memory.cpp: see host_memory.h. */
+#include "host_memory.h"
 
-#include "node.h"
+#include "machine.h"
 
 #include <atomic>
 #include <cerrno>
@@ -26,14 +26,14 @@ using namespace LAMMPS_NS;
 static constexpr size_t LINE = 64, PAGE = 4096;
 
 /* At the beginning of a region. Only its owner writes it. */
-struct MLFFNodeMemory::Header {
+struct MLFFHostMemory::Header {
   uint64_t token;    // of this region and no other
   uint64_t bytes;    // its length
   std::atomic<uint64_t> given;
 };
 
 /* Behind the header, one for each rank of the machine. */
-struct alignas(LINE) MLFFNodeMemory::Reader {
+struct alignas(LINE) MLFFHostMemory::Reader {
   uint64_t first;                 // written by the owner
   std::atomic<uint64_t> taken;    // by the reader
 };
@@ -45,12 +45,12 @@ static size_t rounded_up(size_t bytes)
   return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
-MLFFNodeMemory::Header *MLFFNodeMemory::header(int rank) const
+MLFFHostMemory::Header *MLFFHostMemory::header(int rank) const
 {
   return reinterpret_cast<Header *>(regions[static_cast<size_t>(rank)].begin);
 }
 
-MLFFNodeMemory::Reader *MLFFNodeMemory::reader(int owner, size_t of) const
+MLFFHostMemory::Reader *MLFFHostMemory::reader(int owner, size_t of) const
 {
   return reinterpret_cast<Reader *>(regions[static_cast<size_t>(owner)].begin + LINE) + of;
 }
@@ -63,7 +63,7 @@ static std::string failed(const char *what)
 }
 
 /* A region of this rank with header and readers, and no data yet. Empty, or why not. */
-std::string MLFFNodeMemory::create(size_t n_near, uint64_t token)
+std::string MLFFHostMemory::create(size_t n_near, uint64_t token)
 {
   static_assert(sizeof(Header) <= LINE, "readers come behind it");
   rlimit limit = {};
@@ -89,7 +89,7 @@ std::string MLFFNodeMemory::create(size_t n_near, uint64_t token)
 }
 
 /* That of another rank. Processes in another namespace have other numbers: the token tells. */
-std::string MLFFNodeMemory::open_region(int rank, int process, int their_file, uint64_t token)
+std::string MLFFHostMemory::open_region(int rank, int process, int their_file, uint64_t token)
 {
   char path[64];
   snprintf(path, sizeof(path), "/proc/%d/fd/%d", process, their_file);
@@ -105,7 +105,7 @@ std::string MLFFNodeMemory::open_region(int rank, int process, int their_file, u
   return header(rank)->token == token ? "" : std::string(path) + " belongs to another process";
 }
 
-void MLFFNodeMemory::close_all()
+void MLFFHostMemory::close_all()
 {
   for (Region &region : regions) {
     if (region.begin) munmap(region.begin, region.bytes);
@@ -115,7 +115,7 @@ void MLFFNodeMemory::close_all()
   file = -1;
 }
 
-bool MLFFNodeMemory::grow(Region *region, size_t bytes)
+bool MLFFHostMemory::grow(Region *region, size_t bytes)
 {
   void *begin = mremap(region->begin, region->bytes, bytes, MREMAP_MAYMOVE);
   if (begin == MAP_FAILED) return false;
@@ -123,7 +123,7 @@ bool MLFFNodeMemory::grow(Region *region, size_t bytes)
   return true;
 }
 
-char *MLFFNodeMemory::write(size_t bytes)
+char *MLFFHostMemory::write(size_t bytes)
 {
   Region &mine = regions[static_cast<size_t>(me)];
   if (data_at + bytes > mine.bytes) {
@@ -151,24 +151,24 @@ static int this_process()
 
 #else
 
-std::string MLFFNodeMemory::create(size_t, uint64_t)
+std::string MLFFHostMemory::create(size_t, uint64_t)
 {
   return "this system is not Linux";
 }
 
-std::string MLFFNodeMemory::open_region(int, int, int, uint64_t)
+std::string MLFFHostMemory::open_region(int, int, int, uint64_t)
 {
   return "";
 }
 
-void MLFFNodeMemory::close_all() {}
+void MLFFHostMemory::close_all() {}
 
-bool MLFFNodeMemory::grow(Region *, size_t)
+bool MLFFHostMemory::grow(Region *, size_t)
 {
   return false;
 }
 
-char *MLFFNodeMemory::write(size_t)
+char *MLFFHostMemory::write(size_t)
 {
   return nullptr;
 }
@@ -185,7 +185,7 @@ static int this_process()
 
 #endif
 
-MLFFNodeMemory::MLFFNodeMemory(MPI_Comm world) : me(0), here(0), file(-1), data_at(0), given(0)
+MLFFHostMemory::MLFFHostMemory(MPI_Comm world) : me(0), here(0), file(-1), data_at(0), given(0)
 {
   struct Card {
     uint64_t token;
@@ -196,14 +196,14 @@ MLFFNodeMemory::MLFFNodeMemory(MPI_Comm world) : me(0), here(0), file(-1), data_
   MPI_Comm_size(world, &n_ranks);
   regions.resize(static_cast<size_t>(n_ranks));
   place.resize(static_cast<size_t>(n_ranks));
-  const MLFFNode node(world);
-  here = static_cast<size_t>(node.rank);
+  const MLFFMachine machine(world);
+  here = static_cast<size_t>(machine.rank);
 
   const uint64_t token = new_token(me);
-  std::string text = create(static_cast<size_t>(node.size), token);
+  std::string text = create(static_cast<size_t>(machine.size), token);
   const Card card = {token, me, this_process(), file, text.empty()};
-  std::vector<Card> cards(static_cast<size_t>(node.size));
-  MPI_Allgather(&card, sizeof(card), MPI_BYTE, cards.data(), sizeof(card), MPI_BYTE, node.comm);
+  std::vector<Card> cards(static_cast<size_t>(machine.size));
+  MPI_Allgather(&card, sizeof(card), MPI_BYTE, cards.data(), sizeof(card), MPI_BYTE, machine.comm);
   for (size_t k = 0; k < cards.size(); k++) {
     const Card &theirs = cards[k];
     place[static_cast<size_t>(theirs.rank)] = k;
@@ -211,32 +211,32 @@ MLFFNodeMemory::MLFFNodeMemory(MPI_Comm world) : me(0), here(0), file(-1), data_
     if (text.empty() && theirs.rank != me) text = open_region(theirs.rank, theirs.process, theirs.file, theirs.token);
   }
   int mine = text.empty(), all = 0;
-  MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, node.comm);
+  MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, machine.comm);
   if (all) return;
   problem = text.empty() ? "another rank cannot open this one's" : text;
   close_all();
 }
 
-MLFFNodeMemory::~MLFFNodeMemory()
+MLFFHostMemory::~MLFFHostMemory()
 {
   close_all();
 }
 
-void MLFFNodeMemory::add_reader(int rank, size_t first)
+void MLFFHostMemory::add_reader(int rank, size_t first)
 {
   readers.push_back(rank);
   reader(me, place[static_cast<size_t>(rank)])->first = first;
   reader(me, place[static_cast<size_t>(rank)])->taken.store(given);
 }
 
-bool MLFFNodeMemory::is_taken() const
+bool MLFFHostMemory::is_taken() const
 {
   for (const int rank : readers)
     if (reader(me, place[static_cast<size_t>(rank)])->taken.load(std::memory_order_acquire) < given) return false;
   return true;
 }
 
-void MLFFNodeMemory::put(char *to, const char *from, size_t bytes)
+void MLFFHostMemory::put(char *to, const char *from, size_t bytes)
 {
   size_t done = 0;
 #ifdef __SSE2__
@@ -248,7 +248,7 @@ void MLFFNodeMemory::put(char *to, const char *from, size_t bytes)
   memcpy(to + done, from + done, bytes - done);
 }
 
-void MLFFNodeMemory::give(uint64_t number)
+void MLFFHostMemory::give(uint64_t number)
 {
 #ifdef __SSE2__
   _mm_sfence();    // what was put past the caches is there before its number
@@ -257,19 +257,19 @@ void MLFFNodeMemory::give(uint64_t number)
   header(me)->given.store(number, std::memory_order_release);
 }
 
-bool MLFFNodeMemory::is_given(int rank, uint64_t number) const
+bool MLFFHostMemory::is_given(int rank, uint64_t number) const
 {
   return header(rank)->given.load(std::memory_order_acquire) >= number;
 }
 
-const char *MLFFNodeMemory::take(int rank, size_t bytes)
+const char *MLFFHostMemory::take(int rank, size_t bytes)
 {
   Region &theirs = regions[static_cast<size_t>(rank)];
   if (header(rank)->bytes > theirs.bytes && !grow(&theirs, header(rank)->bytes)) return nullptr;
   return theirs.begin + data_at + reader(rank, here)->first * bytes;
 }
 
-void MLFFNodeMemory::done(int rank, uint64_t number)
+void MLFFHostMemory::done(int rank, uint64_t number)
 {
   reader(rank, here)->taken.store(number, std::memory_order_release);
 }

@@ -1,4 +1,4 @@
-/* kokkos_arrays.h: MLFFArrays (lammps_io.h) over the arrays of LAMMPS' package KOKKOS, in the memory of DeviceType: that of the
+/* kokkos_arrays.h: MLFFArrays (arrays.h) over the arrays of LAMMPS' package KOKKOS, in the memory of DeviceType: that of the
  * host or of a GPU.
  *
  * One source for both: what goes over atoms or pairs runs where Kokkos runs, and pointers to the results are what the engine
@@ -8,7 +8,7 @@
 #ifndef LMP_MLFF_KOKKOS_ARRAYS_H
 #define LMP_MLFF_KOKKOS_ARRAYS_H
 
-#include "lammps_io.h"
+#include "../arrays.h"
 
 #include "atom.h"
 #include "atom_kokkos.h"

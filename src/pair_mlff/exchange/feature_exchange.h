@@ -3,12 +3,12 @@
  * LAMMPS' own forward communication passes rows on in x, then y, then z, and copies all images of atoms, also of those
  * that a rank owns. That is right for positions, which differ between images. Features do not, and are long: here each
  * row travels once from its owner to each rank that needs it, into its place: through memory that the ranks of a machine
- * share (node_memory.h), or as a message.
+ * share (host_memory.h), or as a message.
  */
 #ifndef LMP_MLFF_FEATURE_EXCHANGE_H
 #define LMP_MLFF_FEATURE_EXCHANGE_H
 
-#include "node_memory.h"
+#include "host_memory.h"
 #include "store_choice.h"
 
 #include <cstddef>
@@ -25,7 +25,7 @@ class MLFFFeatureExchange {
   {
   }
 
-  /* Rows of floats travel as 16-bit integers (half_rows.h). */
+  /* Rows of floats travel as 16-bit integers (int16_rows.h). */
   void set_half(bool wanted) { half = wanted; }
 
   /* Whether ranks of one machine share memory. Says how rows travel then, and why no memory is shared where it is wanted.
@@ -62,7 +62,7 @@ class MLFFFeatureExchange {
 
   MPI_Comm world;
   bool half;
-  std::unique_ptr<MLFFNodeMemory> memory;    // or no memory is shared
+  std::unique_ptr<MLFFHostMemory> memory;    // or no memory is shared
   std::vector<mlff_store_choice> choices;    // [ranks of world]; counts for those that share memory
   uint64_t number;                           // of the exchange, the same on all ranks
   std::vector<Peer> senders, receivers;      // ranks that send to this one, and that this one sends to

@@ -1,0 +1,240 @@
+/* halo.cpp: see halo.h. */
+#include "halo.h"
+
+#include "comm.h"
+#include "error.h"
+#include "fix.h"
+#include "pair.h"
+
+#include <algorithm>
+#include <cstdio>
+
+using namespace LAMMPS_NS;
+
+static constexpr int VIRIAL_WIDTH = 9, FORWARD_WIDTH = 2;
+
+/* What the engine calls (mlff_halo), and rows of either number. */
+struct MLFFHalo::Calls {
+  static MLFFHalo *of(void *context) { return static_cast<MLFFHalo *>(context); }
+
+  /* As much as the model announced. */
+  static mlff_status check(size_t wanted, const char *what, int announced, mlff_error *problem)
+  {
+    if (wanted <= static_cast<size_t>(announced)) return MLFF_OK;
+    if (!problem) return MLFF_E_ARG;
+    problem->code = MLFF_E_ARG;
+    snprintf(problem->text, sizeof(problem->text), "exchange of %zu %s per atom, but the model announced %d", wanted,
+             what, announced);
+    return MLFF_E_ARG;
+  }
+
+  /* The other ranks wait for this one, so that it cannot go on and tell later. */
+  static void no_room(const MLFFHalo *halo)
+  {
+    halo->error->one(FLERR,
+                     "pair_style mlff: no memory for the features that the ranks of this machine share; use more "
+                     "machines, fewer atoms or `pair_style mlff node_memory no`");
+  }
+
+  static mlff_status begin(void *context, void *values, size_t bytes, mlff_error *problem)
+  {
+    MLFFHalo *halo = of(context);
+    halo->travelling = false;
+    if (const mlff_status status = check(bytes, "bytes", halo->exchange_width, problem)) return status;
+    if (!halo->features.begin(static_cast<char *>(values), halo->nodes->n_local, bytes)) no_room(halo);
+    halo->travelling = true;
+    return MLFF_OK;
+  }
+
+  static void progress(void *context)
+  {
+    if (of(context)->travelling) of(context)->features.progress();
+  }
+
+  static mlff_status finish(void *context, mlff_error * /*problem*/)
+  {
+    MLFFHalo *halo = of(context);
+    if (halo->travelling && !halo->features.finish()) no_room(halo);
+    halo->travelling = false;
+    return MLFF_OK;
+  }
+
+  static mlff_status forward(void *context, void *values, size_t bytes, mlff_error *problem)
+  {
+    const mlff_status begun = begin(context, values, bytes, problem);
+    return begun ? begun : finish(context, problem);
+  }
+
+  static mlff_status pass(void *context, const void *packed, void *arrivals, size_t bytes, mlff_error *problem)
+  {
+    if (const mlff_status status = check(bytes, "bytes", of(context)->exchange_width, problem)) return status;
+    of(context)->features.pass(static_cast<const char *>(packed), static_cast<char *>(arrivals), bytes);
+    return MLFF_OK;
+  }
+
+  static mlff_status reverse(void *context, void *values, int width, size_t real_size, mlff_error *problem)
+  {
+    if (const mlff_status status = check(static_cast<size_t>(width), "numbers", of(context)->widest, problem))
+      return status;
+    of(context)->reverse(values, width, real_size == sizeof(float));
+    return MLFF_OK;
+  }
+
+  static mlff_status reduce(void *context, double *values, int n, mlff_error * /*problem*/)
+  {
+    MPI_Allreduce(MPI_IN_PLACE, values, n, MPI_DOUBLE, MPI_SUM, of(context)->world);
+    return MLFF_OK;
+  }
+
+  /* Images of own atoms have nothing to send: they share their owner's row. Of images of an atom of another rank, which
+   * share a row as well, one sends it. */
+  template <class Real> static void pack(const MLFFHalo &halo, int n, int first, double *buf)
+  {
+    const MLFFNodes &nodes = *halo.nodes;
+    const auto width = static_cast<size_t>(halo.width);
+    const auto *rows = static_cast<const Real *>(halo.going);
+    for (int g = first; g < first + n; g++, buf += width) {
+      const int v = halo.of_atoms ? g : nodes.node[g];
+      const bool sends = halo.of_atoms || (v >= nodes.n_local && nodes.ghost_of_node[v - nodes.n_local] == g);
+      for (size_t c = 0; c < width; c++)
+        buf[c] = sends ? static_cast<double>(rows[static_cast<size_t>(v) * width + c]) : 0.0;
+    }
+  }
+
+  template <class Real> static void add(const MLFFHalo &halo, int n, const int *atoms, const double *buf)
+  {
+    const MLFFNodes &nodes = *halo.nodes;
+    const auto width = static_cast<size_t>(halo.width);
+    for (int k = 0; k < n; k++, buf += width) {
+      const int a = atoms[k], r = halo.of_atoms ? a : a < nodes.n_local ? nodes.row_of[a] : nodes.node[a];
+      Real *to = static_cast<Real *>(halo.going) + static_cast<size_t>(r) * width;
+      for (size_t c = 0; c < width; c++) to[c] += static_cast<Real>(buf[c]);
+    }
+  }
+};
+
+/* ---------------------------------------------------------------------- */
+
+MLFFHalo::MLFFHalo(LAMMPS *lammps, Pair *pair_style, Fix *fix_style) :
+    Pointers(lammps), pair(pair_style), fix(fix_style), n_ranks(lammps->comm->nprocs), exchange_width(0),
+    widest(VIRIAL_WIDTH), width(0), exchange{}, features(lammps->world), nodes(nullptr), going(nullptr), floats(false),
+    of_atoms(false), travelling(false)
+{
+  exchange.context = this;
+  exchange.forward = Calls::forward;
+  exchange.begin = Calls::begin;
+  exchange.progress = Calls::progress;
+  exchange.finish = Calls::finish;
+  exchange.reverse = Calls::reverse;
+  exchange.reduce = Calls::reduce;
+}
+
+void MLFFHalo::set_model(const mlff_info *info)
+{
+  exchange_width = info->exchange_width;
+  widest = std::max(VIRIAL_WIDTH, info->reverse_width);
+}
+
+std::string MLFFHalo::set_ways(bool direct, bool half, bool shared)
+{
+  exchange.forward_device = direct ? Calls::pass : nullptr;
+  features.set_half(half);
+  return has_features() ? features.share_memory(shared) : "";
+}
+
+const std::vector<int> &MLFFHalo::connect(const std::vector<int> &rank, const std::vector<int> &index)
+{
+  if (has_features()) features.build(rank, index);
+  exchange.sent = features.sent().data();
+  exchange.n_sent = static_cast<int32_t>(features.sent().size());
+  return features.sent();
+}
+
+void MLFFHalo::set_order(const std::vector<int> &row_of)
+{
+  features.renumber(row_of);
+}
+
+/* Every ghost gets its owner's rank and index there. LAMMPS takes the width from the pair style. That it can also be an
+ * argument is too new for the oldest release. */
+void MLFFHalo::find_owners(MLFFNodes &home)
+{
+  nodes = &home;
+  if (fix) {
+    comm->forward_comm(fix, FORWARD_WIDTH);
+    return;
+  }
+  const int saved = pair->comm_forward;
+  const ExecutionSpace space = pair->execution_space;
+  pair->comm_forward = FORWARD_WIDTH;
+  pair->execution_space = Host;    // what is sent is there, wherever the style computes
+  comm->forward_comm(pair);
+  pair->execution_space = space;
+  pair->comm_forward = saved;
+}
+
+/* Adds the rows of nodes of other ranks to those of their owners. values: [n_nodes][width].
+ * Of the two widths, comm_style brick takes the larger and comm_style tiled the first. */
+void MLFFHalo::reverse(void *values, int row_width, bool of_floats)
+{
+  going = values;
+  width = row_width;
+  floats = of_floats;
+  if (fix) {
+    comm->reverse_comm(fix, width);
+    return;
+  }
+  const int saved = pair->comm_reverse, saved_off = pair->comm_reverse_off;
+  const ExecutionSpace space = pair->execution_space;
+  pair->execution_space = Host;
+  pair->comm_reverse = pair->comm_reverse_off = width;
+  comm->reverse_comm(pair);
+  pair->execution_space = space;
+  pair->comm_reverse = saved;
+  pair->comm_reverse_off = saved_off;
+}
+
+void MLFFHalo::send_home(double *rows, int row_width)
+{
+  if (is_needed()) reverse(rows, row_width, false);
+}
+
+void MLFFHalo::add_ghosts(double (*values)[3])
+{
+  of_atoms = true;
+  reverse(&values[0][0], 3, false);
+  of_atoms = false;
+}
+
+int MLFFHalo::forward_width() const
+{
+  return FORWARD_WIDTH;
+}
+
+int MLFFHalo::pack_forward(int n, const int *atoms, double *buf) const
+{
+  for (int k = 0; k < n; k++) {
+    buf[2 * k] = nodes->owner_rank[atoms[k]];
+    buf[2 * k + 1] = nodes->node[atoms[k]];
+  }
+  return FORWARD_WIDTH * n;
+}
+
+void MLFFHalo::unpack_forward(int n, int first, const double *buf)
+{
+  for (int k = 0; k < n; k++) {
+    nodes->owner_rank[first + k] = static_cast<int>(buf[2 * k]);
+    nodes->node[first + k] = static_cast<int>(buf[2 * k + 1]);
+  }
+}
+
+int MLFFHalo::pack_reverse(int n, int first, double *buf) const
+{
+  floats ? Calls::pack<float>(*this, n, first, buf) : Calls::pack<double>(*this, n, first, buf);
+  return n * width;
+}
+
+void MLFFHalo::unpack_reverse(int n, const int *atoms, const double *buf)
+{
+  floats ? Calls::add<float>(*this, n, atoms, buf) : Calls::add<double>(*this, n, atoms, buf);
+}

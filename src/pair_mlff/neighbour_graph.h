@@ -1,0 +1,65 @@
+/* neighbour_graph.h: atoms and neighbour lists of LAMMPS as the engine's graph: types become species, the full list
+ * becomes CSR offsets, ghosts get nodes, and atoms an order (nodes.h). */
+#ifndef LMP_MLFF_NEIGHBOUR_GRAPH_H
+#define LMP_MLFF_NEIGHBOUR_GRAPH_H
+
+#include "arrays.h"
+#include "nodes.h"
+
+#include "pointers.h"
+
+#include <string>
+
+namespace LAMMPS_NS {
+
+class MLFFNeighbourGraph : protected Pointers {
+ public:
+  MLFFNeighbourGraph(class LAMMPS *lammps, class MLFFHalo &between_ranks);
+  /* mapping[t]: index of atom type t into the model's elements, -1 = not ours. Entry 0 is unused. */
+  void set_model(const mlff_info *info, const std::vector<int> &mapping);
+  /* Atoms and lists are in these arrays from now on; nullptr: in those of Atom and of a plain list. Not owned. */
+  void set_arrays(MLFFArrays *others);
+
+  /* This step's graph. Collective when the lists are new; a problem on any rank stops all of them. */
+  const mlff_graph *update(NeighList *list);
+  /* Makes the next graph read the list again although it is not new: for a style that does not see all steps. */
+  void forget_list() { last_list = nullptr; }
+
+  /* The last one; the same where the host reads it; and its order. */
+  const mlff_graph &view() const { return graph; }
+  mlff_graph on_host() const { return arrays ? arrays->graph_on_host(graph) : graph; }
+  const int32_t *species_on_host() const { return arrays ? arrays->species_on_host(graph.n_all) : graph.species; }
+  const MLFFNodes &nodes() const { return home; }
+  bool has_order() const { return reorders; }
+  MLFFArrays *other_arrays() const { return arrays; }
+  /* Before the last graph is evaluated again: until what other arrays were given has been read. */
+  void wait() const;
+  /* Names the atoms behind a numerical failure, by their IDs; empty if none stands out. */
+  std::string suspects() const;
+  double memory_usage() const;
+
+ private:
+  class NewList;
+  MLFFHalo &halo;
+  MLFFArrays *arrays;
+  mlff_graph graph;
+  MLFFNodes home;
+  std::vector<int> species_of_type, listed;
+  double cutoff;
+  bool tags_needed, reorders;
+  const NeighList *last_list;
+  bigint last_build;
+  std::vector<int32_t> species, nbr;
+  std::vector<int64_t> row, tags;
+  std::vector<double> positions;
+
+  MLFFArrays::Atoms atoms_now() const { return {species_of_type, graph.n_local, graph.n_all}; }
+  bool update_species();
+  const double (*this_step())[3];
+  int atom_of(int a) const { return a < graph.n_local ? home.owned[static_cast<size_t>(a)] : a; }
+  std::string atom_name(int i) const;
+};
+
+}    // namespace LAMMPS_NS
+
+#endif

@@ -1,0 +1,195 @@
+/* results.cpp: see results.h. */
+#include "results.h"
+
+#include "halo.h"
+#include "neighbour_graph.h"
+
+#include "atom.h"
+#include "comm.h"
+#include "force.h"
+#include "update.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+using namespace LAMMPS_NS;
+
+// The factor of `real` is the one that LAMMPS itself uses when it converts potential files.
+static constexpr MLFFUnits UNITS[] = {{"metal", "eV", 1.0}, {"real", "kcal/mol", 23.060549}};
+
+static constexpr int VIRIAL_WIDTH = 9;
+
+/* ---------------------------------------------------------------------- */
+
+MLFFResults::MLFFResults(LAMMPS *lammps, MLFFNeighbourGraph &made_from, MLFFHalo &between_ranks) :
+    Pointers(lammps), graph(made_from), halo(between_ranks), view(made_from.view()), nodes(made_from.nodes()),
+    units(nullptr), results{}
+{
+}
+
+const MLFFUnits *MLFFResults::find_units(const char *name)
+{
+  for (const auto &entry : UNITS)
+    if (strcmp(entry.style, name) == 0) return &entry;
+  return nullptr;
+}
+
+std::string MLFFResults::supported_units()
+{
+  std::string text;
+  for (const auto &entry : UNITS) text += std::string(text.empty() ? "" : ", ") + entry.style;
+  return text;
+}
+
+void MLFFResults::set_model(const mlff_info *info)
+{
+  units = find_units(update->unit_style);
+  member_energies.assign(static_cast<size_t>(info->n_members), 0.0);
+}
+
+/* Room for n numbers and one row more, so that it is not null when a rank has no atoms. */
+template <class Row> static Row *room(std::vector<double> &array, size_t n)
+{
+  constexpr size_t width = sizeof(Row) / sizeof(double);
+  if (array.size() < width * (n + 1)) array.resize(width * (n + 1));
+  return reinterpret_cast<Row *>(array.data());
+}
+
+mlff_result *MLFFResults::request(const Wanted &wanted)
+{
+  using Vector = double[3];
+  using Virial = double[6];
+  using Tensor = double[9];
+  const auto n_local = static_cast<size_t>(view.n_local), n_nodes = static_cast<size_t>(view.n_nodes);
+  const size_t n_members = member_energies.size();
+  results = {};
+  if (!view.on_device || forces_go_home()) results.forces = room<Vector>(forces, n_nodes);
+  if (wanted.atom_energy) results.atom_energy = room<double>(atom_energies, n_local);
+  if (wanted.atom_virial) results.atom_virial = room<Tensor>(virials, n_nodes);
+  if (wanted.atom_centroid) results.atom_centroid = room<Tensor>(centroids, n_nodes);
+  if (wanted.spread) results.atom_spread = room<double>(spread, n_local);
+  if (wanted.spread) results.member_energy = member_energies.data();
+  if (wanted.members) results.member_forces = room<Vector>(member_forces, n_nodes * n_members);
+  if (wanted.members) results.member_virial = room<Virial>(member_virials, n_members);
+  return &results;
+}
+
+/* With newton_pair on, LAMMPS sends what is in f of the ghosts home; otherwise it is done here, on the host. */
+bool MLFFResults::forces_go_home() const
+{
+  return halo.is_needed() && !force->newton_pair;
+}
+
+void MLFFResults::add_forces()
+{
+  if (forces_go_home()) halo.send_home(forces.data(), 3);
+  MLFFArrays *arrays = graph.other_arrays();
+  if (!arrays) {
+    add_plain_forces();
+    return;
+  }
+  const bool on_host = results.forces != nullptr;
+  arrays->add_forces(on_host ? forces.data() : &results.device_forces[0][0], on_host, units->per_ev, view.n_local,
+                     force->newton_pair != 0);
+}
+
+void MLFFResults::add_plain_forces()
+{
+  double **f = atom->f;
+  const double scale = units->per_ev;
+  const double *values = forces.data();
+  for (int i = 0; i < view.n_local; i++)
+    for (int d = 0; d < 3; d++) f[i][d] += scale * values[3 * nodes.row_of[i] + d];
+  if (!force->newton_pair) return;
+  values += 3 * static_cast<size_t>(view.n_local);
+  for (size_t k = 0; k < nodes.ghost_of_node.size(); k++)
+    for (int d = 0; d < 3; d++) f[nodes.ghost_of_node[k]][d] += scale * values[3 * k + d];
+}
+
+const double (*MLFFResults::owned_forces())[3]
+{
+  halo.send_home(forces.data(), 3);
+  if (!graph.has_order()) return reinterpret_cast<const double(*)[3]>(forces.data());
+  ordered.resize(3 * static_cast<size_t>(view.n_local) + 3);
+  for (int i = 0; i < view.n_local; i++) std::copy_n(&forces[3 * nodes.row_of[i]], 3, &ordered[3 * i]);
+  return reinterpret_cast<const double(*)[3]>(ordered.data());
+}
+
+double *MLFFResults::member_forces_of(int k)
+{
+  return &member_forces[3 * static_cast<size_t>(view.n_nodes) * static_cast<size_t>(k)];
+}
+
+const double *MLFFResults::owned_member_forces(int k)
+{
+  halo.send_home(member_forces_of(k), 3);
+  return member_forces_of(k);
+}
+
+void MLFFResults::add_virial(double *virial) const
+{
+  for (int k = 0; k < 6; k++) virial[k] += units->per_ev * results.virial[k];
+}
+
+void MLFFResults::add_atom_energies(double *eatom) const
+{
+  for (int i = 0; i < view.n_local; i++) eatom[i] += units->per_ev * atom_energies[nodes.row_of[i]];
+}
+
+/* The shares of atoms of other ranks go home here and not through the ghosts of vatom, whose treatment differs between
+ * newton settings and between plain and hybrid styles. */
+void MLFFResults::add_atom_virials(double **vatom)
+{
+  halo.send_home(virials.data(), VIRIAL_WIDTH);
+  for (int i = 0; i < view.n_local; i++)
+    for (int k = 0; k < 6; k++) vatom[i][k] += units->per_ev * virials[9 * static_cast<size_t>(nodes.row_of[i]) + k];
+}
+
+void MLFFResults::add_centroid_virials(double **cvatom)
+{
+  halo.send_home(centroids.data(), VIRIAL_WIDTH);
+  for (int i = 0; i < view.n_local; i++)
+    for (int k = 0; k < 9; k++) cvatom[i][k] += units->per_ev * centroids[9 * static_cast<size_t>(nodes.row_of[i]) + k];
+}
+
+void MLFFResults::scale_spread()
+{
+  const int32_t *element = graph.species_on_host();
+  for (int i = 0; i < view.n_local; i++) spread[i] = element[i] < 0 ? 0.0 : spread[i] * units->per_ev;
+}
+
+void MLFFResults::reduce_spread(double *three)
+{
+  const int n_members = static_cast<int>(member_energies.size());
+  double sums[2] = {0.0, 0.0}, totals[2], largest = 0.0, overall;
+  const int32_t *element = graph.species_on_host();
+  for (int i = 0; i < view.n_local; i++) {
+    sums[0] += spread[i] * spread[i];
+    sums[1] += element[i] >= 0 ? 1.0 : 0.0;
+    largest = std::max(largest, spread[i]);
+  }
+  MPI_Reduce(sums, totals, 2, MPI_DOUBLE, MPI_SUM, 0, world);
+  MPI_Reduce(&largest, &overall, 1, MPI_DOUBLE, MPI_MAX, 0, world);
+  void *send = comm->me == 0 ? MPI_IN_PLACE : static_cast<void *>(member_energies.data());
+  MPI_Reduce(send, member_energies.data(), n_members, MPI_DOUBLE, MPI_SUM, 0, world);
+
+  three[0] = three[1] = three[2] = 0.0;
+  if (comm->me != 0) return;
+  double mean = 0.0, variance = 0.0;
+  for (const double e : member_energies) mean += e / n_members;
+  for (const double e : member_energies) variance += (e - mean) * (e - mean) / (n_members - 1);
+  three[0] = units->per_ev * std::sqrt(variance);
+  three[1] = totals[1] > 0.0 ? std::sqrt(totals[0] / totals[1]) : 0.0;
+  three[2] = overall;
+}
+
+/* ---------------------------------------------------------------------- */
+
+double MLFFResults::memory_usage() const
+{
+  const size_t numbers = ordered.capacity() + forces.capacity() + virials.capacity() + centroids.capacity() +
+                         atom_energies.capacity() + member_energies.capacity() + spread.capacity() +
+                         member_forces.capacity();
+  return static_cast<double>(numbers * sizeof(double));
+}

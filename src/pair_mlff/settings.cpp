@@ -1,0 +1,164 @@
+/* settings.cpp: see settings.h. */
+#include "settings.h"
+
+#include "../mlffprof/number.h"
+
+#include <cmath>
+#include <iterator>
+#include <variant>
+
+using namespace LAMMPS_NS;
+
+using S = MLFFSettings;
+
+namespace {
+
+enum Use { EVERY_MODEL, ONE_MODEL, RUN };    // a second model has it, too; takes one of its own; or does not know it
+
+struct Row {
+  mlff_option option;    // numbers and files are capitals; standard: nullptr where there is none
+  Use use;
+  std::variant<bool S::*, int S::*, double S::*, std::string S::*> member;
+};
+
+}    // namespace
+
+static const Row ROWS[] = {
+    {{"self_test", "yes no", "yes", "run the model file's self-test"}, EVERY_MODEL, &S::self_test},
+    {{"masses", "yes no", "yes", "compare element names with masses of atom types"}, RUN, &S::masses},
+    {{"domain", "yes no", "yes", "refuse elements that were not in training"}, EVERY_MODEL, &S::domain},
+    {{"exchange", "full half", "full", "features between ranks as they are, or in 16 bits"}, ONE_MODEL, &S::exchange},
+    {{"gpu_mpi", "auto yes no", "auto", "features from GPU to GPU by MPI"}, EVERY_MODEL, &S::gpu_mpi},
+    {{"node_memory", "yes no", "yes", "ranks of a machine share memory for features"}, EVERY_MODEL, &S::node_memory},
+    {{"out_file", "FILE", nullptr, "how much forces of an ensemble's members differ"}, RUN, &S::out_file},
+    {{"out_freq", "STEPS", "100", "how often that is found out"}, RUN, &S::out_freq},
+    {{"devi_warn", "FORCE", nullptr, "above it a warning"}, RUN, &S::devi_warn},
+    {{"devi_dump", "FORCE", nullptr, "above it the frame into dump_file"}, RUN, &S::devi_dump},
+    {{"devi_stop", "FORCE", nullptr, "above it the frame, and the end of the run"}, RUN, &S::devi_stop},
+    {{"dump_file", "FILE", "deviation.dump", "frames with the deviation of each atom"}, RUN, &S::dump_file},
+};
+
+/* Its row if it is one of these; and what is known of it, of the engine as well. */
+static const Row *find_row(const std::string &name)
+{
+  for (const Row &row : ROWS)
+    if (name == row.option.name) return &row;
+  return nullptr;
+}
+
+static const mlff_option *find(const std::string &name)
+{
+  for (int k = 0; mlff_option_at(k); k++)
+    if (name == mlff_option_at(k)->name) return mlff_option_at(k);
+  const Row *row = find_row(name);
+  return row ? &row->option : nullptr;
+}
+
+/* Empty, or what the value ought to be. Words have been checked. */
+static const char *read(const std::string &value, bool &to)
+{
+  to = mlff_yes_or_no(value.c_str()) == 1;
+  return "";
+}
+
+static const char *read(const std::string &value, std::string &to)
+{
+  to = value;
+  return "";
+}
+
+static const char *read(const std::string &value, double &to)
+{
+  double number = 0.0;
+  if (!mlffprof_number_parse(value.c_str(), &number) || number <= 0.0) return "a force above 0";
+  to = number;
+  return "";
+}
+
+static const char *read(const std::string &value, int &to)
+{
+  double number = 0.0;
+  if (!mlffprof_number_parse(value.c_str(), &number) || number < 1.0 || number > 2.0e9 || number != std::floor(number))
+    return "a number of steps from 1";
+  to = static_cast<int>(number);
+  return "";
+}
+
+static std::string known_keywords()
+{
+  std::string text;
+  for (int k = 0; mlff_option_at(k); k++) text += std::string(mlff_option_at(k)->name) + ", ";
+  for (const Row &row : ROWS) text += row.option.name + std::string(&row == std::end(ROWS) - 1 ? "" : ", ");
+  return text;
+}
+
+std::string MLFFSettings::set(const std::string &name, std::string value)
+{
+  const mlff_option *option = find(name);
+  const Row *row = find_row(name);
+  mlff_error problem = {};
+  if (!option) return "unknown keyword '" + name + "'; known are: " + known_keywords();
+  // as masses and domain had it once
+  if (name == "masses" || name == "domain") value = value == "check" ? "yes" : value == "ignore" ? "no" : value;
+  if (mlff_option_check(option, value.c_str(), &problem)) return problem.text;
+  if (!row) {
+    engine[name] = value;
+    return "";
+  }
+  const std::string wanted = std::visit([&](auto member) { return read(value, this->*member); }, row->member);
+  return wanted.empty() ? "" : name + " is " + wanted + ", not '" + value + "'";
+}
+
+/* ---------------------------------------------------------------------- */
+
+MLFFSettings::MLFFSettings()
+{
+  for (int k = 0; mlff_option_at(k); k++) engine[mlff_option_at(k)->name] = mlff_option_at(k)->standard;
+  for (const Row &row : ROWS)
+    if (row.option.standard) set(row.option.name, row.option.standard);
+}
+
+std::string MLFFSettings::parse(int narg, const char *const *arg)
+{
+  for (int i = 0; i < narg; i += 2) {
+    const mlff_option *option = find(arg[i]);
+    if (option && i + 1 >= narg)
+      return std::string("keyword '") + arg[i] + "' has no value; known are: " + option->values + " (" + option->help +
+             ")";
+    const std::string problem = set(arg[i], option ? arg[i + 1] : "");
+    if (!problem.empty()) return problem;
+  }
+  return check();
+}
+
+std::string MLFFSettings::check() const
+{
+  if (exchange == "half" && engine.at("precision") == "fp64")
+    return "exchange half rounds the features of other ranks' atoms, which precision fp64 is not for: use exchange "
+           "full";
+  return "";
+}
+
+bool MLFFSettings::is_for_models(const std::string &name)
+{
+  const Row *row = find_row(name);
+  return row ? row->use != RUN : find(name) != nullptr;
+}
+
+/* Kernels are those of a device and a precision, and members those of a model. */
+MLFFSettings MLFFSettings::for_second_model(const Words &own) const
+{
+  MLFFSettings second;
+  for (const Row &row : ROWS)
+    if (row.use == EVERY_MODEL) std::visit([&](auto member) { second.*member = this->*member; }, row.member);
+  for (const auto &word : engine)
+    if (word.first != "members" && !(word.first == "kernels" && (own.count("device") || own.count("precision"))))
+      second.engine[word.first] = word.second;
+  for (const auto &word : own) second.set(word.first, word.second);
+  return second;
+}
+
+void MLFFSettings::fill(mlff_options &options) const
+{
+  for (const auto &word : engine) mlff_options_set(&options, word.first.c_str(), word.second.c_str(), nullptr);
+}
