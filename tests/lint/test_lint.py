@@ -117,6 +117,32 @@ def test_kernel_arguments_have_no_padding(path):
         assert not found, "\n".join(found)
 
 
+ROW = re.compile(r'\{\{"(\w+)",\s+"([^"]+)",\s+("[^"]+"|nullptr),\s+"[^"]+"\}')
+DOCUMENTED = re.compile(r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \|", re.M)
+
+
+def test_keywords_are_documented():
+    """Each keyword of pair_style mlff is one row of a table in the source and one in the documentation, with the same values
+    and default."""
+    def read(path):
+        with open(os.path.join(ROOT, path), encoding="utf-8") as f:
+            return f.read()
+
+    sources_ = ("src/mlff/model/options.c", "src/pair_mlff/settings.cpp")
+    rows = {name: (values.split(), standard.strip('"').replace("nullptr", "none"))
+            for path in sources_ for name, values, standard in ROW.findall(read(path))}
+    tables = [DOCUMENTED.findall(read(path)) for path in ("docs/pair_mlff.md", "docs/pair_mlff_tuning.md")]
+    documented = {name: (values.replace("`", "").split(), standard.strip("` ")) for table in tables for name, values, standard in table}
+    assert len(documented) == sum(map(len, tables)), "a keyword is on both pages"
+    assert rows == documented
+    assert sum(read(path).count('{{"') for path in sources_) == len(rows), "a row is written in another way"
+    for path, other in (("pair_mlff", "pair_mlff_tuning"), ("pair_mlff_tuning", "pair_mlff")):
+        assert f"]({other}.md)" in read(f"docs/{path}.md")
+    for name, (_, standard) in rows.items():
+        default = read("docs/pair_mlff.md").split("## Default")[1] + read("docs/pair_mlff_tuning.md").split("## Default")[1]
+        assert standard == "none" or f"{name} {standard}" in default, name
+
+
 def test_shell_scripts():
     shellcheck = shutil.which("shellcheck")
     if not shellcheck:
