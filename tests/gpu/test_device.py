@@ -94,6 +94,16 @@ def test_log_names_it(zoo, tmp_path):
     assert "cuda:7" in error and "GPU" in error
 
 
+def test_second_model_computes_where_the_first_does(zoo, tmp_path, monkeypatch):
+    """`compare` of fix mlffprof has the device of the pair style, its GPU of several, and one of its own when it says so."""
+    monkeypatch.setenv("MLFF_CUDASIM_DEVICES", "2")
+    for pair, more, said in (("device cpu", "", "cpu"), ("device cuda:1", "", "cuda"), ("device auto", "", "cuda"),
+                             ("device cuda:1", "device cpu", "cpu"), ("device cpu", "device cuda:0", "cuda")):
+        fix = f"fix p all mlffprof 1 compare {zoo['painn']} every 1 {more}"
+        output = launch(dynamics("two", tmp_path, pair, zoo["painn"], n=2, steps=0, more=fix), str(tmp_path))
+        assert re.search(rf"fix mlffprof compare: .*sha256 \w+, {said}, fp32, ", output), (pair, more, output)
+
+
 def test_map_of_ranks(zoo, tmp_path, monkeypatch):
     """The log has the GPU of every rank, and one warning when there are more ranks than GPUs."""
     text = Case("map", water(2), mlff(zoo["painn"], options="device cuda")).text(str(tmp_path))

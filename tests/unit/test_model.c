@@ -97,6 +97,42 @@ START_TEST(impossible_options)
 }
 END_TEST
 
+/* Every row of the table: its default is taken, its field is the one of its name, and another word is refused with the
+ * values that are known, by the setter and when a model is opened. */
+START_TEST(options_of_the_table)
+{
+  test_model file = test_model_nth(3, test_three_elements());
+  mlff_error error = {.code = MLFF_OK};
+  int n = 0;
+  for (const mlff_option *row; (row = mlff_option_at(n)); n++) {
+    mlff_options options = {0};
+    mlff_model *model = NULL;
+    test_ok(mlff_options_set(&options, row->name, row->standard, &error), error);
+    const char *const fields[] = {options.device, options.precision, options.kernels,
+                                  options.graph,  options.fuse,      options.members};
+    ck_assert_ptr_eq(fields[n], row->standard);
+    test_ok(test_model_try(&file, &options, &model, &error), error);
+    mlff_model_close(model);
+    if (strstr(row->values, "LIST")) continue;
+    test_fails(mlff_options_set(&options, row->name, "nonsense", &error), error, MLFF_E_ARG, row->values);
+    ck_assert_ptr_eq(fields[n], row->standard);
+  }
+  ck_assert_int_eq(n, 6);
+  mlff_options options = {0};
+  mlff_model *model = NULL;
+  test_fails(mlff_options_set(&options, "speed", "high", &error), error, MLFF_E_ARG, "speed");
+  test_fails(mlff_options_set(&options, "device", "cuda:", &error), error, MLFF_E_ARG, "cuda:N");
+  test_fails(mlff_options_set(&options, "device", "cuda:1x", &error), error, MLFF_E_ARG, "cuda:N");
+  test_fails(mlff_options_set(&options, "precision", "fp3", &error), error, MLFF_E_ARG, "fp32");
+  test_ok(mlff_options_set(&options, "device", "cuda:12", &error), error);
+  test_fails(test_model_try(&file, &(mlff_options){.graph = "perhaps"}, &model, &error), error, MLFF_E_ARG, "yes no");
+  test_ok(test_model_try(&file, &(mlff_options){.graph = "false", .fuse = "on"}, &model, &error), error);
+  mlff_model_close(model);
+  ck_assert(mlff_yes_or_no("true") == 1 && mlff_yes_or_no("off") == 0 && mlff_yes_or_no("auto") == -1);
+  test_model_free(&file);
+}
+END_TEST
+
 /* ---- self-tests ------------------------------------------------------------------------------------------------- */
 
 /* A methanol-like C-O-H in a box, with the model's own double-precision numbers plus `shift` in the first force. */
@@ -315,6 +351,7 @@ static Suite *suite(void)
   add_for_all(opening, files_and_memory_give_the_same_model);
   tcase_add_test(opening, missing_files);
   tcase_add_test(opening, impossible_options);
+  tcase_add_test(opening, options_of_the_table);
   suite_add_tcase(s, opening);
   TCase *checks = tcase_create("self-test");
   add_for_all(checks, self_test_passes);
