@@ -1,7 +1,7 @@
 /* prof_settings.cpp: see prof_settings.h. */
 #include "prof_settings.h"
 
-#include "../mlffprof/number.h"
+#include "../base/number.h"
 
 #include <cmath>
 #include <cstring>
@@ -16,7 +16,7 @@ static const char *const KEYWORDS = "file, name, notes, warmup, exact, component
 static bool read_whole(const std::string &text, long &value)
 {
   int64_t number = 0;
-  if (!mlffprof_integer_parse(text.c_str(), &number) || number < 0) return false;
+  if (!mlff_integer_parse(text.c_str(), &number) || number < 0) return false;
   value = static_cast<long>(number);
   return true;
 }
@@ -68,7 +68,7 @@ std::string ProfSettings::parse_bound(int narg, const char *const *arg, int &i)
   bool known = false;
   for (const auto &metric : METRICS) known = known || bound.metric == metric.name;
   if (!known) return "unknown metric '" + bound.metric + "' of '" + key + "'; known are: " + prof_bound_metrics();
-  if (!mlffprof_number_parse(arg[i + 2], &bound.limit) || bound.limit <= 0.0)
+  if (!mlff_number_parse(arg[i + 2], &bound.limit) || bound.limit <= 0.0)
     return std::string("bound '") + arg[i + 2] + "' of '" + key + " " + bound.metric + "' is not a positive number";
   bounds.push_back(bound);
   i += 3;
@@ -91,7 +91,7 @@ std::string ProfSettings::parse_compare(int narg, const char *const *arg, int &i
     const bool of_model = !mine && MLFFSettings::is_for_models(key);
     // `stop METRIC X` is a bound of the fix, `stop X` one of compare
     double number = 0.0;
-    if ((!mine && !of_model) || (key == "stop" && i + 1 < narg && !mlffprof_number_parse(arg[i + 1], &number))) break;
+    if ((!mine && !of_model) || (key == "stop" && i + 1 < narg && !mlff_number_parse(arg[i + 1], &number))) break;
     if (key == "elements") {
       if (i + n_types >= narg)
         return "elements of 'compare' must name one element for each of the " + std::to_string(n_types) + " atom types";
@@ -108,7 +108,7 @@ std::string ProfSettings::parse_compare(int narg, const char *const *arg, int &i
     }
     if (key == "dump") frames = value;
     if (key == "above" || key == "stop") {
-      if (!mlffprof_number_parse(value.c_str(), &number) || number <= 0.0)
+      if (!mlff_number_parse(value.c_str(), &number) || number <= 0.0)
         return "value '" + value + "' of '" + key + "' is not a positive number (eV/A)";
       (key == "above" ? frames_above : compare_stop) = number;
     }

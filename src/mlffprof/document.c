@@ -1,7 +1,7 @@
 /* document.c: see document.h. */
 #include "document.h"
 
-#include "number.h"
+#include "../base/number.h"
 
 #include <errno.h>
 #include <math.h>
@@ -233,13 +233,13 @@ int mlffprof_node_is_text(const mlffprof_node *node)
 int mlffprof_node_number(const mlffprof_node *node, double *value)
 {
   return node->type == YAML_SCALAR_NODE && node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
-         mlffprof_number_parse(scalar(node), value);
+         mlff_number_parse(scalar(node), value);
 }
 
 static int node_integer(const mlffprof_node *node, int64_t *value)
 {
   return node->type == YAML_SCALAR_NODE && node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
-         mlffprof_integer_parse(scalar(node), value);
+         mlff_integer_parse(scalar(node), value);
 }
 
 mlffprof_node *mlffprof_find(mlffprof_document *d, const mlffprof_node *m, const char *key)

@@ -1,30 +1,17 @@
-/* number.c: see number.h.
- *
- * printf and strtod use the decimal point of the process' locale, which may be any bytes. What it is now is seen by
- * printing 0.5, so that neither the locale has to be changed nor localeconv's shared buffer read.
- */
+/* number.c: see number.h. */
 #include "number.h"
+
+#include "../base/number.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The locale's decimal point in text, ending in 0; returns its length. */
-static size_t decimal_point(char point[16])
-{
-  char half[24];
-  const int n = snprintf(half, sizeof half, "%.1f", 0.5);
-  const size_t length = n > 2 && n < 16 ? (size_t) n - 2 : 0;
-  memcpy(point, half + 1, length);
-  point[length] = 0;
-  return length;
-}
-
 static void to_point(char *text)
 {
   char point[16];
-  const size_t n = decimal_point(point);
+  const size_t n = mlff_decimal_point(point);
   char *at = n && strcmp(point, ".") ? strstr(text, point) : NULL;
   if (!at) return;
   *at = '.';
@@ -54,55 +41,4 @@ const char *mlffprof_number_fixed(double value, int decimals, char text[MLFFPROF
     snprintf(text, MLFFPROF_NUMBER_SIZE, fits ? "%.*f" : "%.*e", decimals, value);
   to_point(text);
   return text;
-}
-
-/* [+-] digits [. digits] [e [+-] digits], at least one digit before the exponent. */
-static int is_number(const char *text)
-{
-  int n_digits = 0;
-  if (*text == '+' || *text == '-') text++;
-  for (; *text >= '0' && *text <= '9'; text++) n_digits++;
-  if (*text == '.')
-    for (text++; *text >= '0' && *text <= '9'; text++) n_digits++;
-  if (!n_digits) return 0;
-  if (*text == 'e' || *text == 'E') {
-    text++;
-    if (*text == '+' || *text == '-') text++;
-    if (!(*text >= '0' && *text <= '9')) return 0;
-    while (*text >= '0' && *text <= '9') text++;
-  }
-  return *text == 0;
-}
-
-int mlffprof_number_parse(const char *text, double *value)
-{
-  char buffer[128], point[16];
-  const size_t n_point = decimal_point(point);
-  size_t n = 0;
-  if (!is_number(text) || strlen(text) + n_point >= sizeof buffer) return 0;
-  for (; *text; text++) {
-    if (*text == '.') {
-      memcpy(buffer + n, point, n_point);
-      n += n_point;
-    } else {
-      buffer[n++] = *text;
-    }
-  }
-  buffer[n] = 0;
-  *value = strtod(buffer, NULL);
-  return isfinite(*value) != 0;
-}
-
-int mlffprof_integer_parse(const char *text, int64_t *value)
-{
-  int64_t v = 0;
-  const int negative = *text == '-';
-  if (*text == '-') text++;
-  if (!*text || strlen(text) > 18) return 0;
-  for (; *text; text++) {
-    if (*text < '0' || *text > '9') return 0;
-    v = 10 * v + (*text - '0');
-  }
-  *value = negative ? -v : v;
-  return 1;
 }

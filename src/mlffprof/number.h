@@ -2,13 +2,6 @@
 #ifndef MLFFPROF_NUMBER_H
 #define MLFFPROF_NUMBER_H
 
-#include <stddef.h>
-#include <stdint.h>
-
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum { MLFFPROF_NUMBER_SIZE = 40 };
 
 /* Writes a finite value with up to `digits` significant digits (1..17); digits = 0: as few as give the same double
@@ -18,11 +11,4 @@ const char *mlffprof_number_format(double value, int digits, char text[MLFFPROF_
 /* The same with a fixed number of decimals; "-" for what is not finite. */
 const char *mlffprof_number_fixed(double value, int decimals, char text[MLFFPROF_NUMBER_SIZE]);
 
-/* Whole text as a JSON-like number: 1 when it is one and finite. Integers accept no fraction or exponent. */
-int mlffprof_number_parse(const char *text, double *value);
-int mlffprof_integer_parse(const char *text, int64_t *value);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -1,6 +1,5 @@
-/* results.h: what the engine has computed, in the arrays of LAMMPS and the units of the script. Forces and virials of
- * periodic images are their owners' already (nodes.h); those of other ranks' atoms go home here, or in LAMMPS' own
- * reverse communication. */
+/* results.h: what the engine has computed, in the arrays of LAMMPS and the units of the script. What belongs to atoms of
+ * other ranks (nodes.h) goes home here, or in LAMMPS' own reverse communication. */
 #ifndef LMP_MLFF_RESULTS_H
 #define LMP_MLFF_RESULTS_H
 
@@ -25,13 +24,11 @@ class MLFFResults : protected Pointers {
   /* Units of the input script; nullptr when they are not supported. */
   static const MLFFUnits *find_units(const char *name);
   static std::string supported_units();
-
   struct Wanted {
     bool atom_energy, atom_virial, atom_centroid, spread, members;
   };
   /* Cleared result for the last graph, with the arrays that are wanted. */
   mlff_result *request(const Wanted &wanted);
-
   /* Into the arrays of LAMMPS. add_forces and the virials are collective. */
   void add_forces();
   void add_virial(double *virial) const;
@@ -62,7 +59,6 @@ class MLFFResults : protected Pointers {
   mlff_result results;
   std::vector<double> forces, ordered, virials, centroids, atom_energies, spread;
   std::vector<double> member_energies, member_forces, member_virials;
-
   bool forces_go_home() const;
   void add_plain_forces();
 };

@@ -1,7 +1,7 @@
 /* settings.cpp: see settings.h. */
 #include "settings.h"
 
-#include "../mlffprof/number.h"
+#include "../base/number.h"
 
 #include <cmath>
 #include <iterator>
@@ -70,7 +70,7 @@ static const char *read(const std::string &value, std::string &to)
 static const char *read(const std::string &value, double &to)
 {
   double number = 0.0;
-  if (!mlffprof_number_parse(value.c_str(), &number) || number <= 0.0) return "a force above 0";
+  if (!mlff_number_parse(value.c_str(), &number) || number <= 0.0) return "a force above 0";
   to = number;
   return "";
 }
@@ -78,7 +78,7 @@ static const char *read(const std::string &value, double &to)
 static const char *read(const std::string &value, int &to)
 {
   double number = 0.0;
-  if (!mlffprof_number_parse(value.c_str(), &number) || number < 1.0 || number > 2.0e9 || number != std::floor(number))
+  if (!mlff_number_parse(value.c_str(), &number) || number < 1.0 || number > 2.0e9 || number != std::floor(number))
     return "a number of steps from 1";
   to = static_cast<int>(number);
   return "";

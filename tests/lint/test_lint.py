@@ -85,7 +85,7 @@ def test_file_length(path):
 FORBIDDEN = re.compile(r"\b(exit|abort|getenv|setenv|printf|puts|putchar|system)\s*\(")
 
 
-@pytest.mark.parametrize("path", [p for p in sources(".c", ".h", folders=("src/mlff", "src/mlffprof"))])
+@pytest.mark.parametrize("path", [p for p in sources(".c", ".h", folders=("src/base", "src/mlff", "src/mlffprof"))])
 def test_library_manners(path):
     with open(os.path.join(ROOT, path), encoding="utf-8") as f:
         code = re.sub(r'/\*.*?\*/|"(\\.|[^"\\])*"', "", f.read(), flags=re.S)

@@ -1,6 +1,7 @@
 /* reference.c: see reference.h. */
 #include "reference.h"
 
+#include "base/number.h"
 #include "model/yaml.h"
 
 #include <stdlib.h>
@@ -98,7 +99,7 @@ int test_json_is_null(const test_json *node)
 double test_json_number(const test_json *node)
 {
   double value = 0;
-  if (node->node.kind != MLFF_YAML_SCALAR || !mlff_yaml_to_double(node->node.text, &value))
+  if (node->node.kind != MLFF_YAML_SCALAR || !mlff_number_parse(node->node.text, &value))
     ck_abort_msg("reference line %d: '%s' is no number", node->node.line, node->node.text ? node->node.text : "list");
   return value;
 }

@@ -1,6 +1,7 @@
 /* test_modelfile.c: good model files are read, and every kind of damage to the YAML is refused with its line. */
 #include "testmodel.h"
 
+#include "base/number.h"
 #include "model/sha256.h"
 #include "model/yaml.h"
 
@@ -151,9 +152,9 @@ START_TEST(locale_does_not_matter)
   double x = 0;
   for (size_t k = 0; k < sizeof names / sizeof *names; k++)
     if (setlocale(LC_NUMERIC, names[k])) break;
-  ck_assert_int_eq(mlff_yaml_to_double("-1.25e+2", &x), 1);
+  ck_assert_int_eq(mlff_number_parse("-1.25e+2", &x), 1);
   near_one(x, -125.0, 0);
-  ck_assert_int_eq(mlff_yaml_to_double("1,5", &x), 0);
+  ck_assert_int_eq(mlff_number_parse("1,5", &x), 0);
 }
 END_TEST
 
@@ -166,13 +167,13 @@ START_TEST(numbers)
   double x = 0;
   int64_t n = 0;
   for (size_t k = 0; k < sizeof good / sizeof *good; k++) {
-    ck_assert_msg(mlff_yaml_to_double(good[k], &x), "%s", good[k]);
+    ck_assert_msg(mlff_number_parse(good[k], &x), "%s", good[k]);
     near_one(x, values[k], 0);
   }
-  for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) ck_assert_msg(!mlff_yaml_to_double(bad[k], &x), "%s", bad[k]);
-  ck_assert(mlff_yaml_to_int64("-42", &n) && n == -42);
-  ck_assert(!mlff_yaml_to_int64("1.0", &n) && !mlff_yaml_to_int64("", &n) && !mlff_yaml_to_int64("1e3", &n));
-  ck_assert(!mlff_yaml_to_int64("9999999999999999999", &n));
+  for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) ck_assert_msg(!mlff_number_parse(bad[k], &x), "%s", bad[k]);
+  ck_assert(mlff_integer_parse("-42", &n) && n == -42);
+  ck_assert(!mlff_integer_parse("1.0", &n) && !mlff_integer_parse("", &n) && !mlff_integer_parse("1e3", &n));
+  ck_assert(!mlff_integer_parse("9999999999999999999", &n));
 }
 END_TEST
 

@@ -1,8 +1,6 @@
 /* yaml.c: libyaml events -> tree. See yaml.h. */
 #include "yaml.h"
 
-#include <locale.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <yaml.h>
@@ -194,56 +192,4 @@ mlff_status mlff_yaml_parse(const char *path, const char *text, size_t size, mlf
   yaml_parser_delete(&r.parser);
   if (n_nodes) *n_nodes = r.n_nodes;
   return status;
-}
-
-/* [+-] digits [. digits] [e [+-] digits], at least one digit before the exponent. */
-static int is_number(const char *text)
-{
-  int n_digits = 0;
-  if (*text == '+' || *text == '-') text++;
-  for (; *text >= '0' && *text <= '9'; text++) n_digits++;
-  if (*text == '.')
-    for (text++; *text >= '0' && *text <= '9'; text++) n_digits++;
-  if (!n_digits) return 0;
-  if (*text == 'e' || *text == 'E') {
-    text++;
-    if (*text == '+' || *text == '-') text++;
-    if (!(*text >= '0' && *text <= '9')) return 0;
-    while (*text >= '0' && *text <= '9') text++;
-  }
-  return *text == 0;
-}
-
-int mlff_yaml_to_double(const char *text, double *value)
-{
-  char buffer[128];
-  const char *point = localeconv()->decimal_point;
-  const size_t n_point = strlen(point);
-  size_t n = 0;
-  if (!is_number(text) || strlen(text) + n_point >= sizeof buffer) return 0;
-  for (; *text; text++) {
-    if (*text == '.') {
-      memcpy(buffer + n, point, n_point);
-      n += n_point;
-    } else {
-      buffer[n++] = *text;
-    }
-  }
-  buffer[n] = 0;
-  *value = strtod(buffer, NULL);
-  return isfinite(*value) != 0;
-}
-
-int mlff_yaml_to_int64(const char *text, int64_t *value)
-{
-  int64_t v = 0;
-  const int negative = *text == '-';
-  if (*text == '+' || *text == '-') text++;
-  if (!*text || strlen(text) > 18) return 0;
-  for (; *text; text++) {
-    if (*text < '0' || *text > '9') return 0;
-    v = 10 * v + (*text - '0');
-  }
-  *value = negative ? -v : v;
-  return 1;
 }

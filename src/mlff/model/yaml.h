@@ -37,10 +37,6 @@ mlff_status mlff_yaml_parse(const char *path, const char *text, size_t size, mlf
 /* Child of a mapping, or NULL. */
 const mlff_yaml *mlff_yaml_find(const mlff_yaml *mapping, const char *key);
 
-/* Whole text as a number, in any locale: 1 when it is one and finite. Integers accept no fraction or exponent. */
-int mlff_yaml_to_double(const char *text, double *value);
-int mlff_yaml_to_int64(const char *text, int64_t *value);
-
 /* "mapping", "sequence" or "value", for error texts. */
 const char *mlff_yaml_kind_name(mlff_yaml_kind kind);
 

@@ -1,6 +1,8 @@
 /* yaml_get.c: typed getters of a model file. Each marks what it read as used; errors name file, line and key. */
 #include "modelfile_impl.h"
 
+#include "../../base/number.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
@@ -94,7 +96,7 @@ static mlff_status to_double(const mlff_modelfile *file, const mlff_yaml *node, 
 {
   if (node->kind != MLFF_YAML_SCALAR)
     return mlff_yaml_fail(file, node, error, "must be a number, not a %s", mlff_yaml_kind_name(node->kind));
-  if (node->quoted || !mlff_yaml_to_double(node->text, value))
+  if (node->quoted || !mlff_number_parse(node->text, value))
     return mlff_yaml_fail(file, node, error, "'%.40s' is not a finite number", node->text);
   return MLFF_OK;
 }
@@ -105,7 +107,7 @@ mlff_status mlff_yaml_int(const mlff_modelfile *file, const mlff_yaml *parent, c
   const mlff_yaml *node = NULL;
   int64_t v = 0;
   MLFF_TRY(get(file, parent, key, MLFF_YAML_SCALAR, &node, error));
-  if (node->quoted || !mlff_yaml_to_int64(node->text, &v))
+  if (node->quoted || !mlff_integer_parse(node->text, &v))
     return mlff_yaml_fail(file, node, error, "'%.40s' is not a whole number", node->text);
   if (v < low || v > high)
     return mlff_yaml_fail(file, node, error, "is %lld, expected %d to %d", (long long) v, low, high);

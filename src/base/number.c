@@ -1,0 +1,72 @@
+/* number.c: see number.h.
+ *
+ * printf and strtod use the decimal point of the process' locale, which may be any bytes. What it is now is seen by
+ * printing 0.5, so that neither the locale has to be changed nor localeconv's shared buffer read.
+ */
+#include "number.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+size_t mlff_decimal_point(char point[16])
+{
+  char half[24];
+  const int n = snprintf(half, sizeof half, "%.1f", 0.5);
+  const size_t length = n > 2 && n < 16 ? (size_t) n - 2 : 0;
+  memcpy(point, half + 1, length);
+  point[length] = 0;
+  return length;
+}
+
+/* [+-] digits [. digits] [e [+-] digits], at least one digit before the exponent. */
+static int is_number(const char *text)
+{
+  int n_digits = 0;
+  if (*text == '+' || *text == '-') text++;
+  for (; *text >= '0' && *text <= '9'; text++) n_digits++;
+  if (*text == '.')
+    for (text++; *text >= '0' && *text <= '9'; text++) n_digits++;
+  if (!n_digits) return 0;
+  if (*text == 'e' || *text == 'E') {
+    text++;
+    if (*text == '+' || *text == '-') text++;
+    if (!(*text >= '0' && *text <= '9')) return 0;
+    while (*text >= '0' && *text <= '9') text++;
+  }
+  return *text == 0;
+}
+
+int mlff_number_parse(const char *text, double *value)
+{
+  char buffer[128], point[16];
+  const size_t n_point = mlff_decimal_point(point);
+  size_t n = 0;
+  if (!is_number(text) || strlen(text) + n_point >= sizeof buffer) return 0;
+  for (; *text; text++) {
+    if (*text == '.') {
+      memcpy(buffer + n, point, n_point);
+      n += n_point;
+    } else {
+      buffer[n++] = *text;
+    }
+  }
+  buffer[n] = 0;
+  *value = strtod(buffer, NULL);
+  return isfinite(*value) != 0;
+}
+
+int mlff_integer_parse(const char *text, int64_t *value)
+{
+  int64_t v = 0;
+  const int negative = *text == '-';
+  if (*text == '+' || *text == '-') text++;
+  if (!*text || strlen(text) > 18) return 0;
+  for (; *text; text++) {
+    if (*text < '0' || *text > '9') return 0;
+    v = 10 * v + (*text - '0');
+  }
+  *value = negative ? -v : v;
+  return 1;
+}
