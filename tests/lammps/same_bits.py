@@ -2,9 +2,9 @@
 
     python tests/lammps/same_bits.py OLD/mlffplugin.so NEW/mlffplugin.so [--ranks 1 2 4]
 
-Energy, pressure, forces, energies and stress of atoms of every model of the LAMMPS tests, in fp32 and fp64, newton on and off, with
-both ways of features between ranks; and a trajectory with new lists and atoms that change their rank. A run of the harness has
-one plugin, so each is started apart and prints what it finds with all digits.
+Energy, pressure, forces, energies and stress of atoms of every model of the LAMMPS tests, in fp32 and fp64, newton on
+and off, with all ways of features between ranks; and trajectories with new lists and atoms that change their rank. A
+run of the harness has one plugin, so each is started apart and prints what it finds with all digits.
 """
 
 import argparse
@@ -37,11 +37,13 @@ def cases():
     from models import zoo
 
     files = zoo(pathlib.Path("."))
-    water_boxes = {"box": water(3, tilt=(1.0, 0.7, -0.9)), "line": water((12, 1, 1))}
+    plain = {"box": water(3, tilt=(1.0, 0.7, -0.9)), "line": water((12, 1, 1))}
+    of_orb = {"box": water((3, 2, 2)), "crystal": crystal()}
     for model, options, newton in itertools.product(MODELS, OPTIONS, ("on", "off")):
-        for kind, system in ({"box": water((3, 2, 2)), "crystal": crystal()} if model == "orb" else water_boxes).items():
-            yield Case(f"{model}_{kind}_{options.replace(' ', '_')}_{newton}", system, mlff(files[model], options=options),
-                       newton=newton, per_atom=model != "orb", before="processors * 1 1" if kind == "line" else "")
+        for kind, system in (of_orb if model == "orb" else plain).items():
+            name = f"{model}_{kind}_{options.replace(' ', '_')}_{newton}"
+            yield Case(name, system, mlff(files[model], options=options), newton=newton, per_atom=model != "orb",
+                       before="processors * 1 1" if kind == "line" else "")
 
 
 def measure(ranks):
@@ -56,6 +58,7 @@ def measure(ranks):
         if "_line_" in case.name:
             output = launch(case.text(".", single_point=False) + DYNAMICS, ".", ranks)
             rows = [line for line in output.splitlines() if len(line.split()) == 3 and line.split()[0].isdigit()]
+            assert len(rows) > 12, output[-3000:]
             print("dynamics", case.name, *rows)
 
 
@@ -74,8 +77,9 @@ def main():
         lines = []
         for plugin in args.plugins:
             with tempfile.TemporaryDirectory() as folder:
-                done = subprocess.run([sys.executable, os.path.abspath(__file__), "--measure", str(ranks)], cwd=folder, text=True,
-                                      env={**os.environ, "MLFF_PLUGIN": os.path.abspath(plugin)}, stdout=subprocess.PIPE, check=True)
+                environment = {**os.environ, "MLFF_PLUGIN": os.path.abspath(plugin)}
+                done = subprocess.run([sys.executable, os.path.abspath(__file__), "--measure", str(ranks)], cwd=folder,
+                                      env=environment, stdout=subprocess.PIPE, text=True, check=True)
             lines.append(done.stdout.splitlines())
         old, new = lines
         assert len(old) == len(new) and len(old) > 30, (len(old), len(new))
