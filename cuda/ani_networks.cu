@@ -323,7 +323,7 @@ MLFF_DEVICE void multiply(const block_arrays &b, const network &net, const produ
  *   aevs [n_rows][ld], energy [n_members][ld_energy], grads [n_members][n_rows][ld], weights [n_in][n_out]
  * Grid: x over tiles of ROWS atoms, y over groups and members; blocks beyond the last atom of theirs do nothing. A block
  * owns the atoms of a tile, a warp 32 columns of a product, a thread or tensor cores its sums. Dynamic shared memory: tiles
- * of weights and of AEVs, activations and slopes of all layers. Deterministic. Twins: linear_cpu, readout_cpu. */
+ * of weights and of AEVs, activations and slopes of all layers. Deterministic. Twins: linear_cpu, ani_readout_cpu. */
 template <int ROWS, typename SUMS> MLFF_DEVICE void run_network(const networks_arrays &a, real *shared)
 {
   const row_group &group = a.groups[blockIdx.y / (unsigned) a.n_members];

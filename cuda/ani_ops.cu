@@ -1,16 +1,7 @@
-/* ani_ops.cu: the small operations around ANI's networks on the GPU, and the table of all of its operations.
- * Twin: cpu/ani_ops.c. */
+/* ani_ops.cu: the small operations around ANI's networks on the GPU. Twin: cpu/ani_ops.c. */
 #include "ops_cuda.h"
 
 enum { READOUT_WARPS = 4, COLLECT_THREADS = 128, SUM_THREADS = 128 };
-
-mlff_status MLFF_CUDA(aev_setup_cuda)(mlff_backend *, mlff_aev *, const mlff_aev_constants *, int n_species,
-                                      const int *use, mlff_error *);
-mlff_status MLFF_CUDA(aev_forward_cuda)(mlff_backend *, mlff_aev *, const mlff_aev_args *, mlff_error *);
-mlff_status MLFF_CUDA(aev_backward_cuda)(mlff_backend *, mlff_aev *, const mlff_aev_args *, mlff_error *);
-mlff_status MLFF_CUDA(ani_networks_setup_cuda)(mlff_backend *, mlff_ani_networks *, int n, const mlff_ani_network *,
-                                               mlff_error *);
-int MLFF_CUDA(ani_networks_cuda)(mlff_backend *, const mlff_ani_networks *, const mlff_ani_networks_args *);
 
 namespace { /* kernels and their arguments differ between element types */
 
@@ -29,7 +20,7 @@ template <int N> struct ani_readout_group {
 
 /* energy[r] = bias + sum_k w[k] h[r][k],  slope[r][k] *= w[k] factor;  h [n_rows][ld_hidden], slope [n_rows][ld_slope]
  * A warp owns row r of the network blockIdx.y, a lane every 32nd k; the sum goes through shuffles. A block has
- * READOUT_WARPS warps; no shared memory; deterministic. Twin: readout_cpu. */
+ * READOUT_WARPS warps; no shared memory; deterministic. Twin: ani_readout_cpu. */
 template <int N> __global__ void __launch_bounds__(WARP *READOUT_WARPS) ani_readout_kernel(ani_readout_group<N> group)
 {
   const ani_readout_arrays &a = group.of[N == 1 ? 0 : blockIdx.y];
@@ -73,7 +64,7 @@ typedef struct collect_arrays {
 } collect_arrays;
 
 /* member[m][centers[r]] = energy[m][r],  node[centers[r]] = mean over m, summed in double. One thread per row; no
- * centre occurs twice, so deterministic. Twin: collect_cpu. */
+ * centre occurs twice, so deterministic. Twin: ani_collect_cpu. */
 __global__ void __launch_bounds__(COLLECT_THREADS) collect_kernel(collect_arrays a)
 {
   const int64_t r = (int64_t) blockIdx.x * COLLECT_THREADS + threadIdx.x;
@@ -107,14 +98,14 @@ static ani_readout_arrays arrays_of(const mlff_ani_readout_args *args)
   return a;
 }
 
-static void readout_cuda(mlff_backend *backend, const mlff_ani_readout_args *args)
+void MLFF_CUDA(ani_readout_cuda)(mlff_backend *backend, const mlff_ani_readout_args *args)
 {
   const ani_readout_group<1> group = {{arrays_of(args)}};
   MLFF_LAUNCH(backend, ani_readout_kernel<1>, mlff_cuda_blocks(args->n_rows, READOUT_WARPS), WARP * READOUT_WARPS, 0,
               group);
 }
 
-static void readout_many_cuda(mlff_backend *backend, int n, const mlff_ani_readout_args *args)
+void MLFF_CUDA(ani_readout_many_cuda)(mlff_backend *backend, int n, const mlff_ani_readout_args *args)
 {
   for (int begin = 0; begin < n; begin += MANY) {
     const int n_here = n - begin < MANY ? n - begin : MANY;
@@ -130,7 +121,7 @@ static void readout_many_cuda(mlff_backend *backend, int n, const mlff_ani_reado
   }
 }
 
-static void sum_cuda(mlff_backend *backend, const mlff_ani_sum_args *args)
+void MLFF_CUDA(ani_sum_cuda)(mlff_backend *backend, const mlff_ani_sum_args *args)
 {
   sum_arrays a;
   memset(&a, 0, sizeof a);
@@ -143,7 +134,7 @@ static void sum_cuda(mlff_backend *backend, const mlff_ani_sum_args *args)
   MLFF_LAUNCH_INDEPENDENT(backend, ani_sum_kernel, (unsigned) a.n_rows, SUM_THREADS, a);
 }
 
-static void collect_cuda(mlff_backend *backend, const mlff_ani_collect_args *args)
+void MLFF_CUDA(ani_collect_cuda)(mlff_backend *backend, const mlff_ani_collect_args *args)
 {
   collect_arrays a;
   memset(&a, 0, sizeof a);
@@ -157,18 +148,4 @@ static void collect_cuda(mlff_backend *backend, const mlff_ani_collect_args *arg
   backend->ops->zero(backend, args->node, (size_t) args->n_local * sizeof(real));
   backend->ops->zero(backend, args->member, (size_t) args->n_members * (size_t) args->n_local * sizeof(real));
   MLFF_LAUNCH_INDEPENDENT(backend, collect_kernel, mlff_cuda_blocks(a.n_rows, COLLECT_THREADS), COLLECT_THREADS, a);
-}
-
-void MLFF_CUDA(ani_ops_cuda)(mlff_ani_ops *ops)
-{
-  ops->block = 16384; /* rows in flight: enough for every multiprocessor, 200 MB for the largest published networks */
-  ops->aev_setup = MLFF_CUDA(aev_setup_cuda);
-  ops->aev_forward = MLFF_CUDA(aev_forward_cuda);
-  ops->aev_backward = MLFF_CUDA(aev_backward_cuda);
-  ops->readout = readout_cuda;
-  ops->collect = collect_cuda;
-  ops->readout_many = readout_many_cuda;
-  ops->sum = sum_cuda;
-  ops->networks_setup = MLFF_CUDA(ani_networks_setup_cuda);
-  ops->networks = MLFF_CUDA(ani_networks_cuda);
 }

@@ -190,9 +190,6 @@ typedef struct atom_step {
 
 } // namespace ATOMS
 
-/* Between them, operations that know how are put off. See ops.h. */
-void MLFF_CUDA(atoms_begin_cuda)(mlff_backend *, int64_t n_atoms);
-void MLFF_CUDA(atoms_end_cuda)(mlff_backend *);
 /* Whether it was put off: when that is being done, and its n_rows rows are those of the atoms, most_per_atom or less for
  * each. Sets rows_per_atom. */
 bool MLFF_CUDA(put_off)(mlff_backend *, ATOMS::atom_step *, int64_t n_rows, int most_per_atom);

@@ -41,7 +41,7 @@ mlff_status mlff_cuda_check(mlff_cuda_backend *cuda, cudaError_t call, const cha
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-static void *alloc_cuda(mlff_backend *backend, size_t bytes)
+void *alloc_cuda(mlff_backend *backend, size_t bytes)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   void *data = NULL;
@@ -54,13 +54,13 @@ static void *alloc_cuda(mlff_backend *backend, size_t bytes)
   return NULL;
 }
 
-static void release_cuda(mlff_backend *backend, void *data)
+void release_cuda(mlff_backend *backend, void *data)
 {
   cudaSetDevice(mlff_cuda_of(backend)->device);
   if (data && cudaFree(data) != cudaSuccess) cudaGetLastError(); /* a lost device has lost its memory too */
 }
 
-static mlff_status memory_cuda(mlff_backend *backend, size_t *free_bytes, size_t *total_bytes, mlff_error *error)
+mlff_status memory_cuda(mlff_backend *backend, size_t *free_bytes, size_t *total_bytes, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   MLFF_TRY(mlff_cuda_status(cuda, error));
@@ -150,7 +150,7 @@ static mlff_status bring_down(mlff_backend *backend, const void *src, size_t byt
   return MLFF_OK;
 }
 
-mlff_status mlff_cuda_download(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error)
+mlff_status download_cuda(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error)
 {
   char *slot = NULL;
   MLFF_TRY(bring_down(backend, src, bytes, &slot, error));
@@ -159,14 +159,14 @@ mlff_status mlff_cuda_download(mlff_backend *backend, void *dst, const void *src
 }
 
 /* The source may be changed or freed as soon as this returns. */
-static mlff_status upload_cuda(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error)
+mlff_status upload_cuda(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error)
 {
   MLFF_TRY(mlff_cuda_upload(backend, dst, src, bytes, error));
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   return mlff_cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "an upload", error);
 }
 
-static void zero_cuda(mlff_backend *backend, void *data, size_t bytes)
+void zero_cuda(mlff_backend *backend, void *data, size_t bytes)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   if (cuda->failure.code || !bytes || backend->forecast || cuda->replay.mode == MLFF_CUDA_HANDING_OUT) return;
@@ -175,7 +175,7 @@ static void zero_cuda(mlff_backend *backend, void *data, size_t bytes)
   mlff_cuda_check(cuda, cudaMemsetAsync(data, 0, bytes, cuda->stream), "cudaMemsetAsync", NULL);
 }
 
-static mlff_status upload_reals_cuda(mlff_backend *backend, void *dst, const double *src, int64_t n, mlff_error *error)
+mlff_status upload_reals_cuda(mlff_backend *backend, void *dst, const double *src, int64_t n, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   if (backend->real_size == sizeof(double)) return upload_cuda(backend, dst, src, (size_t) n * sizeof(double), error);
@@ -189,11 +189,9 @@ static mlff_status upload_reals_cuda(mlff_backend *backend, void *dst, const dou
   return mlff_cuda_status(cuda, error);
 }
 
-static mlff_status download_reals_cuda(mlff_backend *backend, double *dst, const void *src, int64_t n,
-                                       mlff_error *error)
+mlff_status download_reals_cuda(mlff_backend *backend, double *dst, const void *src, int64_t n, mlff_error *error)
 {
-  if (backend->real_size == sizeof(double))
-    return mlff_cuda_download(backend, dst, src, (size_t) n * sizeof(double), error);
+  if (backend->real_size == sizeof(double)) return download_cuda(backend, dst, src, (size_t) n * sizeof(double), error);
   char *slot = NULL;
   MLFF_TRY(bring_down(backend, src, (size_t) n * sizeof(float), &slot, error));
   const float *reals = (const float *) (const void *) slot;
@@ -227,7 +225,7 @@ static mlff_status owns_array(mlff_cuda_backend *cuda, const char *name, const v
                    name, found.device, cuda->device, found.device);
 }
 
-static mlff_status owns_graph_cuda(mlff_backend *backend, const mlff_graph *graph, int is_new, mlff_error *error)
+mlff_status owns_graph_cuda(mlff_backend *backend, const mlff_graph *graph, int is_new, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   MLFF_TRY(mlff_cuda_check(cuda, cudaSetDevice(cuda->device), "cudaSetDevice", error));
@@ -316,16 +314,9 @@ mlff_status mlff_cuda_check_device(int device, char *kernels, char *id, mlff_err
 
 static void fill_ops(mlff_ops *ops, const char *precision)
 {
-  ops->alloc = alloc_cuda;
-  ops->release = release_cuda;
-  ops->memory = memory_cuda;
-  ops->upload = upload_cuda;
-  ops->download = mlff_cuda_download;
-  ops->zero = zero_cuda;
-  ops->upload_reals = upload_reals_cuda;
-  ops->download_reals = download_reals_cuda;
-  mlff_cuda_exchange_ops(ops);
-  ops->owns_graph = owns_graph_cuda;
+#define OP(...)
+#define OP_HOST(name, returns, parameters, arguments, span, forecast, bodies) ops->name = name##_cuda;
+#include "../src/mlff/backend/op_list.h"
   mlff_cuda_replay_ops(&ops->replay);
   mlff_cuda_timing_ops(&ops->timing);
   if (strcmp(precision, "fp64") == 0)

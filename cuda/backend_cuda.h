@@ -88,11 +88,15 @@ void mlff_cuda_remember(mlff_cuda_backend *cuda, cudaError_t error, const char *
 mlff_status mlff_cuda_status(mlff_cuda_backend *cuda, mlff_error *error);
 /* Remembers when error is one; then as mlff_cuda_status. */
 mlff_status mlff_cuda_check(mlff_cuda_backend *cuda, cudaError_t call, const char *what, mlff_error *error);
-/* Copies on the stream; `copy`: within the device, not part of a recording; `download` waits until the bytes are there,
- * but see mlff_replay_ops. */
+/* Copies on the stream; `copy`: within the device, not part of a recording; download_cuda waits until the bytes are
+ * there, but see mlff_replay_ops. */
 mlff_status mlff_cuda_upload(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error);
 mlff_status mlff_cuda_copy(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error);
-mlff_status mlff_cuda_download(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error);
+
+/* Operations that do not depend on the element type: backend_cuda.cpp, exchange.cpp. */
+#define OP(...)
+#define OP_HOST(name, returns, parameters, arguments, span, forecast, bodies) returns name##_cuda parameters;
+#include "../src/mlff/backend/op_list.h"
 
 /* Starts a copy to the host; what is on the stream is done. */
 mlff_status mlff_cuda_copy_down(mlff_cuda_backend *cuda, void *dst, const void *src, size_t bytes, mlff_error *error);
@@ -113,9 +117,6 @@ void mlff_cuda_replay_ops(mlff_replay_ops *ops);
 void mlff_cuda_forget(mlff_cuda_backend *cuda); /* the recording */
 /* 1 when the error says that a step cannot be recorded, not that the device failed. */
 int mlff_cuda_is_recording_error(cudaError_t error);
-
-/* exchange.cpp */
-void mlff_cuda_exchange_ops(mlff_ops *ops);
 
 /* timing.cpp */
 void mlff_cuda_timing_ops(mlff_timing_ops *ops);

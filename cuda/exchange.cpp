@@ -88,7 +88,7 @@ static mlff_status pin_rows(mlff_cuda_backend *cuda, size_t bytes, mlff_error *e
 }
 
 /* Rows for other ranks come down behind what the stream does for them; the host does not wait. */
-static mlff_status exchange_begin_cuda(mlff_backend *backend, const mlff_exchange_args *a, mlff_error *error)
+mlff_status exchange_begin_cuda(mlff_backend *backend, const mlff_exchange_args *a, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   const mlff_edges *edges = a->edges;
@@ -106,14 +106,14 @@ static mlff_status exchange_begin_cuda(mlff_backend *backend, const mlff_exchang
 }
 
 /* The device works on its own. */
-static void exchange_progress_cuda(mlff_backend *backend, const mlff_exchange_args *a)
+void exchange_progress_cuda(mlff_backend *backend, const mlff_exchange_args *a)
 {
   (void) backend, (void) a;
 }
 
 /* While the host waits and talks to other ranks, the stream goes on with what was put on it since begin. The halo is called
  * even when the device has failed, so that no rank waits for this one. */
-static mlff_status exchange_finish_cuda(mlff_backend *backend, const mlff_exchange_args *a, mlff_error *error)
+mlff_status exchange_finish_cuda(mlff_backend *backend, const mlff_exchange_args *a, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   const mlff_edges *edges = a->edges;
@@ -133,8 +133,8 @@ static mlff_status exchange_finish_cuda(mlff_backend *backend, const mlff_exchan
 }
 
 /* All rows, there and back. */
-static mlff_status exchange_sum_cuda(mlff_backend *backend, const mlff_halo *halo, void *rows, int64_t n_nodes,
-                                     int64_t width, mlff_error *error)
+mlff_status exchange_sum_cuda(mlff_backend *backend, const mlff_halo *halo, void *rows, int64_t n_nodes, int64_t width,
+                              mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   const size_t bytes = (size_t) n_nodes * (size_t) width * backend->real_size;
@@ -149,12 +149,4 @@ static mlff_status exchange_sum_cuda(mlff_backend *backend, const mlff_halo *hal
   if (down) return down;
   if (passed) return passed;
   return mlff_cuda_upload(backend, rows, cuda->rows.data, bytes, error);
-}
-
-void mlff_cuda_exchange_ops(mlff_ops *ops)
-{
-  ops->exchange_begin = exchange_begin_cuda;
-  ops->exchange_progress = exchange_progress_cuda;
-  ops->exchange_finish = exchange_finish_cuda;
-  ops->exchange_sum = exchange_sum_cuda;
 }

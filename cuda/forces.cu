@@ -162,7 +162,7 @@ static mlff_status take_virial(mlff_backend *backend, const mlff_forces_args *ar
 {
   double virial[10] = {0};
   int32_t bad = 0;
-  MLFF_TRY(mlff_cuda_download(backend, virial, a->virial, (args->on_device ? 10 : 9) * sizeof(double), error));
+  MLFF_TRY(download_cuda(backend, virial, a->virial, (args->on_device ? 10 : 9) * sizeof(double), error));
   mlff_virial_six(virial, args->result->virial);
   if (!args->on_device) return MLFF_OK;
   memcpy(&bad, virial + 9, sizeof bad);
@@ -185,9 +185,8 @@ mlff_status MLFF_CUDA(forces_cuda)(mlff_backend *backend, const mlff_forces_args
   }
   if (a.half || a.centroid) MLFF_LAUNCH_INDEPENDENT(backend, atom_virials_kernel, n_blocks, FORCE_THREADS, a);
   if (result->forces || !args->on_device)
-    MLFF_TRY(mlff_cuda_download(backend, result->forces, a.forces, 3 * n * sizeof(double), error));
-  if (a.half) MLFF_TRY(mlff_cuda_download(backend, result->atom_virial, a.half, 9 * n * sizeof(double), error));
-  if (a.centroid)
-    MLFF_TRY(mlff_cuda_download(backend, result->atom_centroid, a.centroid, 9 * n * sizeof(double), error));
+    MLFF_TRY(download_cuda(backend, result->forces, a.forces, 3 * n * sizeof(double), error));
+  if (a.half) MLFF_TRY(download_cuda(backend, result->atom_virial, a.half, 9 * n * sizeof(double), error));
+  if (a.centroid) MLFF_TRY(download_cuda(backend, result->atom_centroid, a.centroid, 9 * n * sizeof(double), error));
   return take_virial(backend, args, &a, error);
 }

@@ -273,7 +273,7 @@ void mlff_cuda_ops_mixed(mlff_ops *ops)
 {
   ops->linear = linear_mixed_cuda;
   ops->linear_many = linear_many_mixed_cuda;
-  ops->painn.block = 16384;
-  ops->ani.block = 4096; /* with eight members 2048 atoms, 16384 rows of products */
+  ops->painn_block = 16384;
+  ops->ani_block = 4096; /* with eight members 2048 atoms, 16384 rows of products */
 }
 #endif

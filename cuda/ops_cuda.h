@@ -62,16 +62,8 @@ MLFF_DEVICE real warp_sum(real x)
   return x;
 }
 
-mlff_status MLFF_CUDA(linear_pack_cuda)(mlff_backend *, mlff_linear *, const double *weight, const double *bias,
-                                        int n_out, int n_in, int transpose, mlff_error *);
-void MLFF_CUDA(linear_cuda)(mlff_backend *, const mlff_linear *, const mlff_linear_args *);
-void MLFF_CUDA(linear_many_cuda)(mlff_backend *, int n, const mlff_linear *const *, const mlff_linear_args *);
-mlff_status MLFF_CUDA(edges_cuda)(mlff_backend *, const mlff_graph *, double cutoff, mlff_edges *, mlff_error *);
-mlff_status MLFF_CUDA(forces_cuda)(mlff_backend *, const mlff_forces_args *, mlff_error *);
-
-/* Fill in the architectures' ops: painn.cu, ani_ops.cu, orb.cu. */
-void MLFF_CUDA(painn_ops_cuda)(mlff_painn_ops *);
-void MLFF_CUDA(ani_ops_cuda)(mlff_ani_ops *);
-void MLFF_CUDA(orb_ops_cuda)(mlff_orb_ops *);
+#define OP(name, returns, parameters, arguments, span, forecast, bodies) returns MLFF_CUDA(name##_cuda) parameters;
+#define OP_HOST(...)
+#include "../src/mlff/backend/op_list.h"
 
 #endif

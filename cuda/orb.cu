@@ -38,7 +38,7 @@ typedef struct feature_arrays {
 
 /* out[r][k] = exp(-(d - k spacing)^2) for k < n_basis, then the unit vector; vec [n_edges][4], out [n][n_basis + 3]
  * A warp owns row r of the block, a lane every 32nd column; those of rows without an edge are of a vector of
- * zeros. A block has ROW_WARPS warps; no shared memory; deterministic. Twin: features_cpu. */
+ * zeros. A block has ROW_WARPS warps; no shared memory; deterministic. Twin: orb_features_cpu. */
 __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_features_kernel(feature_arrays a)
 {
   const int64_t r = own_row(), edge = a.first + r, n_columns = a.n_basis + 3;
@@ -59,7 +59,7 @@ typedef struct gather_arrays {
 /* y[r][k] = ssp(y[r][k] + from_sender[s][k] + from_receiver[b][k]) with the sender s and receiver b of row r;
  * y [n][width], from_sender [n_local][width], from_receiver [n_nodes][width]
  * A warp owns row r of the block, a lane every 32nd k; rows without an edge are left as they are. A block has ROW_WARPS
- * warps; no shared memory; deterministic. Twin: gather_cpu. */
+ * warps; no shared memory; deterministic. Twin: orb_gather_cpu. */
 __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_gather_kernel(gather_arrays a)
 {
   const int64_t r = own_row(), edge = a.first + r;
@@ -81,7 +81,7 @@ typedef struct norm_arrays {
 /* y[r] (+)= (x[r] - mean_r) scale_r gain + shift, mean_r and 1/scale_r^2 = variance + epsilon over the row; x, y
  * [n][width]
  * A warp owns row r, a lane every 32nd k; sums go through shuffles. A block has ROW_WARPS warps; no shared memory;
- * deterministic. Twin: norm_cpu. */
+ * deterministic. Twin: orb_norm_cpu. */
 __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_norm_kernel(norm_arrays a)
 {
   const int lane = (int) threadIdx.x % WARP;
@@ -139,7 +139,7 @@ MLFF_DEVICE real message_of(const message_arrays &a, int64_t edge, int64_t k)
  *   x [end - first][width], e [n_edges][width], factors [n_edges][N_FACTORS], gates [2][width], sent [n_local][width]
  * A block owns sender i: first a warp every MESSAGE_THREADS/32-th edge, for its factors, by shuffles; then, behind a
  * barrier, a thread every MESSAGE_THREADS-th channel, summed over the edges in order. Factors go from one to the other
- * through global memory, where orb_receive_kernel finds them, too. Deterministic. Twin: message_cpu. */
+ * through global memory, where orb_receive_kernel finds them, too. Deterministic. Twin: orb_message_cpu. */
 __global__ void __launch_bounds__(MESSAGE_THREADS) orb_send_kernel(message_arrays a)
 {
   const int64_t i = a.begin + blockIdx.x, begin = i * a.stride, end = begin + a.stride;
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(MESSAGE_THREADS) orb_send_kernel(message_array
 /* received[b][k] += sum m[edge][k] a_receive over the edges in first .. end that end at node b, in their order
  *   in_row [n_nodes][2], in_edge: orb_graph.cu; received [n_nodes][width]
  * A block owns node b, a thread every MESSAGE_THREADS-th channel. After orb_send_kernel, which makes the factors. No shared
- * memory; deterministic. Twin: message_cpu. */
+ * memory; deterministic. Twin: orb_message_cpu. */
 __global__ void __launch_bounds__(MESSAGE_THREADS) orb_receive_kernel(message_arrays a)
 {
   const int64_t b = blockIdx.x, q_begin = a.in_row[2 * b], q_end = a.in_row[2 * b + 1];
@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(MESSAGE_THREADS) orb_receive_kernel(message_ar
 
 } // namespace
 
-static void features_cuda(mlff_backend *backend, const mlff_orb_features_args *args)
+void MLFF_CUDA(orb_features_cuda)(mlff_backend *backend, const mlff_orb_features_args *args)
 {
   feature_arrays a;
   memset(&a, 0, sizeof a);
@@ -192,7 +192,7 @@ static void features_cuda(mlff_backend *backend, const mlff_orb_features_args *a
   MLFF_LAUNCH_INDEPENDENT(backend, orb_features_kernel, mlff_cuda_blocks(a.n, ROW_WARPS), WARP * ROW_WARPS, a);
 }
 
-static void gather_cuda(mlff_backend *backend, const mlff_orb_gather_args *args)
+void MLFF_CUDA(orb_gather_cuda)(mlff_backend *backend, const mlff_orb_gather_args *args)
 {
   gather_arrays a;
   memset(&a, 0, sizeof a);
@@ -207,7 +207,7 @@ static void gather_cuda(mlff_backend *backend, const mlff_orb_gather_args *args)
   MLFF_LAUNCH_INDEPENDENT(backend, orb_gather_kernel, mlff_cuda_blocks(a.n, ROW_WARPS), WARP * ROW_WARPS, a);
 }
 
-static void norm_cuda(mlff_backend *backend, const mlff_orb_norm_args *args)
+void MLFF_CUDA(orb_norm_cuda)(mlff_backend *backend, const mlff_orb_norm_args *args)
 {
   norm_arrays a;
   memset(&a, 0, sizeof a);
@@ -222,7 +222,7 @@ static void norm_cuda(mlff_backend *backend, const mlff_orb_norm_args *args)
   MLFF_LAUNCH(backend, orb_norm_kernel, mlff_cuda_blocks(a.n, ROW_WARPS), WARP * ROW_WARPS, 0, a);
 }
 
-static void message_cuda(mlff_backend *backend, const mlff_orb_message_args *args)
+void MLFF_CUDA(orb_message_cuda)(mlff_backend *backend, const mlff_orb_message_args *args)
 {
   const mlff_orb_graph *graph = args->graph;
   message_arrays a;
@@ -262,7 +262,7 @@ typedef struct concat_arrays {
 } concat_arrays;
 
 /* out[i] = (a[i], b[i], c[i]); parts [n][width], out [n][3 width]. A warp owns a row of out, a lane every 32nd column. A
- * block has ROW_WARPS warps; no shared memory; deterministic. Twin: concat_cpu. */
+ * block has ROW_WARPS warps; no shared memory; deterministic. Twin: orb_concat_cpu. */
 __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_concat_kernel(concat_arrays a)
 {
   const int64_t i = own_row();
@@ -282,7 +282,7 @@ typedef struct embed_arrays {
 } embed_arrays;
 
 /* out[i] = table[species[i]], zeros for species -1; out [n][width]. A warp owns row i, a lane every 32nd column. A block has
- * ROW_WARPS warps; no shared memory; deterministic. Twin: embed_cpu. */
+ * ROW_WARPS warps; no shared memory; deterministic. Twin: orb_embed_cpu. */
 __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_embed_kernel(embed_arrays a)
 {
   const int64_t i = own_row();
@@ -301,7 +301,7 @@ typedef struct sum_arrays {
 
 /* sum[k] = sum over i with species[i] >= 0 of x[i][k], in double; x [n][width]
  * A block owns SUM_COLUMNS columns, a thread every SUM_THREADS/SUM_COLUMNS-th row of one of them; then a tree in shared
- * memory (a double per thread). Deterministic. Twin: sum_cpu. */
+ * memory (a double per thread). Deterministic. Twin: orb_sum_cpu. */
 __global__ void __launch_bounds__(SUM_THREADS) orb_sum_kernel(sum_arrays a)
 {
   MLFF_SHARED(double, sums, SUM_THREADS);
@@ -320,7 +320,7 @@ __global__ void __launch_bounds__(SUM_THREADS) orb_sum_kernel(sum_arrays a)
 
 } // namespace
 
-static void concat_cuda(mlff_backend *backend, const mlff_orb_concat_args *args)
+void MLFF_CUDA(orb_concat_cuda)(mlff_backend *backend, const mlff_orb_concat_args *args)
 {
   concat_arrays a;
   memset(&a, 0, sizeof a);
@@ -333,7 +333,7 @@ static void concat_cuda(mlff_backend *backend, const mlff_orb_concat_args *args)
   MLFF_LAUNCH_INDEPENDENT(backend, orb_concat_kernel, mlff_cuda_blocks(a.n, ROW_WARPS), WARP * ROW_WARPS, a);
 }
 
-static void embed_cuda(mlff_backend *backend, const mlff_orb_embed_args *args)
+void MLFF_CUDA(orb_embed_cuda)(mlff_backend *backend, const mlff_orb_embed_args *args)
 {
   embed_arrays a;
   memset(&a, 0, sizeof a);
@@ -345,8 +345,8 @@ static void embed_cuda(mlff_backend *backend, const mlff_orb_embed_args *args)
   MLFF_LAUNCH_INDEPENDENT(backend, orb_embed_kernel, mlff_cuda_blocks(a.n, ROW_WARPS), WARP * ROW_WARPS, a);
 }
 
-static mlff_status sum_cuda(mlff_backend *backend, const void *x, int64_t n, int64_t width, const int32_t *species,
-                            double *sum, mlff_error *error)
+mlff_status MLFF_CUDA(orb_sum_cuda)(mlff_backend *backend, const void *x, int64_t n, int64_t width,
+                                    const int32_t *species, double *sum, mlff_error *error)
 {
   mlff_buf *buf = &mlff_cuda_of(backend)->sums;
   const size_t bytes = (size_t) width * sizeof *sum;
@@ -359,18 +359,5 @@ static mlff_status sum_cuda(mlff_backend *backend, const void *x, int64_t n, int
   a.species = species;
   a.sum = (double *) buf->data;
   MLFF_LAUNCH(backend, orb_sum_kernel, mlff_cuda_blocks(width, SUM_COLUMNS), SUM_THREADS, 0, a);
-  return mlff_cuda_download(backend, sum, a.sum, bytes, error);
-}
-
-void MLFF_CUDA(orb_ops_cuda)(mlff_orb_ops *ops)
-{
-  ops->block = 32768; /* enough for every multiprocessor; with H = 512 floats, arrays of a block are 270 MB */
-  ops->graph = MLFF_CUDA(orb_graph_cuda);
-  ops->features = features_cuda;
-  ops->gather = gather_cuda;
-  ops->norm = norm_cuda;
-  ops->message = message_cuda;
-  ops->concat = concat_cuda;
-  ops->embed = embed_cuda;
-  ops->sum = sum_cuda;
+  return download_cuda(backend, sum, a.sum, bytes, error);
 }

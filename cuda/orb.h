@@ -10,7 +10,4 @@ enum { ROW_WARPS = 4 }; /* of a block, in kernels with a warp for each row */
  * a_receive and a_send. */
 enum { FACTOR_MEAN = 0, FACTOR_SCALE, FACTOR_RECEIVE, FACTOR_SEND, N_FACTORS };
 
-mlff_status MLFF_CUDA(orb_graph_cuda)(mlff_backend *, const mlff_graph *, const mlff_edges *, int n_neighbours,
-                                      mlff_orb_graph *, mlff_error *);
-
 #endif

@@ -112,21 +112,3 @@ mlff_status MLFF_CUDA(painn_radial_cuda)(mlff_backend *backend, const mlff_painn
     MLFF_LAUNCH_INDEPENDENT(backend, radial_dense_kernel, n_blocks, RADIAL_THREADS, a);
   return MLFF_OK;
 }
-
-/* ---- the table --------------------------------------------------------------------------------------------------- */
-
-void MLFF_CUDA(painn_ops_cuda)(mlff_painn_ops *ops)
-{
-  ops->block = INT64_MAX;
-  ops->radial = MLFF_CUDA(painn_radial_cuda);
-  ops->moments = MLFF_CUDA(painn_moments_cuda);
-  ops->moments_backward = MLFF_CUDA(painn_moments_backward_cuda);
-  ops->message = MLFF_CUDA(painn_message_cuda);
-  ops->message_backward = MLFF_CUDA(painn_message_backward_cuda);
-  ops->mix_norm = MLFF_CUDA(painn_mix_norm_cuda);
-  ops->mix_update = MLFF_CUDA(painn_mix_update_cuda);
-  ops->mix_backward_gates = MLFF_CUDA(painn_mix_backward_gates_cuda);
-  ops->mix_backward_vectors = MLFF_CUDA(painn_mix_backward_vectors_cuda);
-  ops->mix_backward_sum = MLFF_CUDA(painn_mix_backward_sum_cuda);
-  ops->readout = MLFF_CUDA(painn_readout_cuda);
-}

@@ -21,17 +21,4 @@ MLFF_DEVICE void line_store_index(real *line, line_index index)
   *(int4 *) (void *) (line + LINE_INDEX) = raw;
 }
 
-mlff_status MLFF_CUDA(painn_radial_cuda)(mlff_backend *, const mlff_painn_basis *, const mlff_edges *,
-                                         mlff_painn_radial *, mlff_error *);
-void MLFF_CUDA(painn_moments_cuda)(mlff_backend *, const mlff_painn_moments_args *);
-void MLFF_CUDA(painn_moments_backward_cuda)(mlff_backend *, const mlff_painn_moments_args *);
-void MLFF_CUDA(painn_message_cuda)(mlff_backend *, const mlff_painn_message_args *);
-void MLFF_CUDA(painn_message_backward_cuda)(mlff_backend *, const mlff_painn_message_args *);
-void MLFF_CUDA(painn_mix_norm_cuda)(mlff_backend *, const mlff_painn_mix_args *);
-void MLFF_CUDA(painn_mix_update_cuda)(mlff_backend *, const mlff_painn_mix_args *);
-void MLFF_CUDA(painn_mix_backward_gates_cuda)(mlff_backend *, const mlff_painn_mix_args *);
-void MLFF_CUDA(painn_mix_backward_vectors_cuda)(mlff_backend *, const mlff_painn_mix_args *);
-void MLFF_CUDA(painn_mix_backward_sum_cuda)(mlff_backend *, const mlff_painn_mix_args *);
-void MLFF_CUDA(painn_readout_cuda)(mlff_backend *, const mlff_painn_readout_args *);
-
 #endif

@@ -70,19 +70,19 @@ static bool put_off(mlff_backend *backend, int kind, const mix_arrays &a)
   return MLFF_CUDA(put_off)(backend, &step, a.n, 1);
 }
 
-#define MIX_OP(name, step_kind)                                                                \
-  void MLFF_CUDA(painn_##name##_cuda)(mlff_backend * backend, const mlff_painn_mix_args *args) \
-  {                                                                                            \
-    const unsigned n_blocks = mlff_cuda_blocks(args->n * args->n_features, MIX_THREADS);       \
-    const mix_arrays a = arrays_of(args);                                                      \
-    if (put_off(backend, step_kind, a)) return;                                                \
-    MLFF_LAUNCH_INDEPENDENT(backend, name##_kernel, n_blocks, MIX_THREADS, a);                 \
+#define MIX_OP(op, name, step_kind)                                                      \
+  void MLFF_CUDA(op##_cuda)(mlff_backend * backend, const mlff_painn_mix_args *args)     \
+  {                                                                                      \
+    const unsigned n_blocks = mlff_cuda_blocks(args->n * args->n_features, MIX_THREADS); \
+    const mix_arrays a = arrays_of(args);                                                \
+    if (put_off(backend, step_kind, a)) return;                                          \
+    MLFF_LAUNCH_INDEPENDENT(backend, name##_kernel, n_blocks, MIX_THREADS, a);           \
   }
-MIX_OP(mix_norm, STEP_NORM)
-MIX_OP(mix_update, STEP_UPDATE)
-MIX_OP(mix_backward_gates, STEP_BACKWARD_GATES)
-MIX_OP(mix_backward_vectors, STEP_BACKWARD_VECTORS)
-MIX_OP(mix_backward_sum, STEP_BACKWARD_SUM)
+MIX_OP(painn_mix_norm, mix_norm, STEP_NORM)
+MIX_OP(painn_mix_update, mix_update, STEP_UPDATE)
+MIX_OP(painn_mix_backward_gates, mix_backward_gates, STEP_BACKWARD_GATES)
+MIX_OP(painn_mix_backward_vectors, mix_backward_vectors, STEP_BACKWARD_VECTORS)
+MIX_OP(painn_mix_backward_sum, mix_backward_sum, STEP_BACKWARD_SUM)
 
 /* ---- readout ----------------------------------------------------------------------------------------------------- */
 

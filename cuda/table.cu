@@ -1,5 +1,5 @@
 /* table.cu: the op table of the CUDA backend; compiled once for each element type. Twin: cpu/table.c. */
-#include "atoms.h"
+#include "ops_cuda.h"
 
 namespace { /* kernels differ between element types */
 
@@ -24,14 +24,8 @@ cudaError_t MLFF_CUDA(mlff_cuda_launch_empty)(cudaStream_t stream)
 
 void MLFF_CUDA(mlff_cuda_ops)(mlff_ops *ops)
 {
-  ops->linear_pack = MLFF_CUDA(linear_pack_cuda);
-  ops->linear = MLFF_CUDA(linear_cuda);
-  ops->linear_many = MLFF_CUDA(linear_many_cuda);
-  ops->atoms_begin = MLFF_CUDA(atoms_begin_cuda);
-  ops->atoms_end = MLFF_CUDA(atoms_end_cuda);
-  ops->edges = MLFF_CUDA(edges_cuda);
-  ops->forces = MLFF_CUDA(forces_cuda);
-  MLFF_CUDA(painn_ops_cuda)(&ops->painn);
-  MLFF_CUDA(ani_ops_cuda)(&ops->ani);
-  MLFF_CUDA(orb_ops_cuda)(&ops->orb);
+#define OP(name, returns, parameters, arguments, span, forecast, bodies) ops->name = MLFF_CUDA(name##_cuda);
+#define OP_HOST(...)
+#define OP_SIZE(name, cpu, gpu) ops->name = gpu;
+#include "../src/mlff/backend/op_list.h"
 }

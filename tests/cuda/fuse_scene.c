@@ -47,7 +47,7 @@ mlff_model *open_model(const test_model *file, mlff_options options)
 void set_block(mlff_model *model, int64_t block)
 {
   mlff_ops *ops = (mlff_ops *) (uintptr_t) model->backend->ops;
-  ops->ani.block = ops->painn.block = block;
+  ops->ani_block = ops->painn_block = block;
 }
 
 /* Members of other depths and widths are in one launch, and elements end within a batch. */

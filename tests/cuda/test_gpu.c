@@ -92,7 +92,7 @@ START_TEST(orb_in_blocks)
     mlff_model *model = NULL;
     device_reset(1);
     test_ok(test_model_try(&file, &options, &model, &error), error);
-    if (k) ((mlff_ops *) (uintptr_t) model->backend->ops)->orb.block = 31; /* five atoms with six neighbours */
+    if (k) ((mlff_ops *) (uintptr_t) model->backend->ops)->orb_block = 31; /* five atoms with six neighbours */
     test_ok(try_evaluate(model, 2, &forces[k], &n_atoms, &error), error);
     mlff_model_close(model);
   }

@@ -46,9 +46,10 @@ def include_paths(path):
     return ["-Iinclude", "-Isrc/mlffprof" if path.startswith("src/mlffprof/") else "-Isrc/mlff"]
 
 
-# Headers that others may include in any order. Those of pair_mlff need LAMMPS, those of cpu/ a kernel path.
+# Headers that others may include in any order. Those of pair_mlff need LAMMPS, those of cpu/ a kernel path, op_list the macros
+# that say what is made of it.
 @pytest.mark.parametrize("path", [p for p in sources(".h", folders=("include", "src"))
-                                  if not re.search(r"pair_mlff/|fix_mlffprof/|backend/cpu/|ops_math", p)])
+                                  if not re.search(r"pair_mlff/|fix_mlffprof/|backend/cpu/|ops_math|op_list", p)])
 def test_header_alone(path):
     for compiler, standard, language in (("cc", "c11", "c"), ("c++", "c++17", "c++")):
         if language == "c++" and not path.startswith("include/"):

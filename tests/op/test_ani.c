@@ -115,7 +115,7 @@ static void check_case(mlff_backend *backend, const aev_case *t, const mlff_grap
   mlff_edges edges = {0};
   mlff_aev aev = {0};
   test_ok(backend->ops->edges(backend, graph, cutoff, &edges, &error), error);
-  test_ok(backend->ops->ani.aev_setup(backend, &aev, &t->c, 4, t->use, &error), error);
+  test_ok(backend->ops->aev_setup(backend, &aev, &t->c, 4, t->use, &error), error);
   ck_assert_int_eq(aev.n_columns, t->n_columns);
 
   double *aevs = malloc((size_t) (n_rows * ld + 1) * sizeof *aevs),
@@ -152,10 +152,10 @@ static void check_case(mlff_backend *backend, const aev_case *t, const mlff_grap
                         .n_rows = n_rows,
                         .rows = dev_aevs.data,
                         .ld = ld};
-  test_ok(backend->ops->ani.aev_forward(backend, &aev, &args, &error), error);
+  test_ok(backend->ops->aev_forward(backend, &aev, &args, &error), error);
   args.rows = dev_weights.data;
   args.grad = dev_grads.data;
-  test_ok(backend->ops->ani.aev_backward(backend, &aev, &args, &error), error);
+  test_ok(backend->ops->aev_backward(backend, &aev, &args, &error), error);
   double *got_aevs = reals_from_backend(backend, dev_aevs.data, n_rows * ld);
   double *got_grads = reals_from_backend(backend, dev_grads.data, 4 * edges.n_edges);
   near_all(got_aevs, aevs, n_rows * ld, 8.0 * rounding(backend), 16.0 * rounding(backend));
@@ -270,16 +270,16 @@ START_TEST(aev_ends_at_its_cutoffs)
       mlff_aev a = {0};
       test_ok(backend->ops->edges(backend, &graph, cutoff, &edges, &error), error);
       ck_assert_int_eq(edges.n_edges, 2);
-      test_ok(backend->ops->ani.aev_setup(backend, &a, &c, 2, use, &error), error);
+      test_ok(backend->ops->aev_setup(backend, &a, &c, 2, use, &error), error);
       mlff_buf rows = reals_to_backend(backend, aev[k], a.n_columns);
       mlff_buf dev_center = bytes_to_backend(backend, &center, sizeof center);
-      test_ok(backend->ops->ani.aev_forward(backend, &a,
-                                            &(mlff_aev_args){.edges = &edges,
-                                                             .centers = dev_center.data,
-                                                             .n_rows = 1,
-                                                             .rows = rows.data,
-                                                             .ld = a.n_columns},
-                                            &error),
+      test_ok(backend->ops->aev_forward(backend, &a,
+                                        &(mlff_aev_args){.edges = &edges,
+                                                         .centers = dev_center.data,
+                                                         .n_rows = 1,
+                                                         .rows = rows.data,
+                                                         .ld = a.n_columns},
+                                        &error),
               error);
       double *got = reals_from_backend(backend, rows.data, a.n_columns);
       memcpy(aev[k], got, (size_t) a.n_columns * sizeof *got);
@@ -363,7 +363,7 @@ START_TEST(readout_matches_plain_loops)
         slope[r * ld + k] *= weight[k] * factor;
       }
     }
-    backend->ops->ani.readout(backend, &(mlff_ani_readout_args){.n_rows = n_rows,
+    backend->ops->ani_readout(backend, &(mlff_ani_readout_args){.n_rows = n_rows,
                                                                 .n = n,
                                                                 .hidden = dev_h.data,
                                                                 .ld_hidden = ld,
@@ -396,7 +396,7 @@ START_TEST(collect_orders_by_atom)
   mlff_buf dev_energy = reals_to_backend(backend, energy, 6), dev_node = reals_to_backend(backend, junk, 5);
   mlff_buf dev_member = reals_to_backend(backend, junk, 10);
   mlff_buf dev_centers = bytes_to_backend(backend, centers, sizeof centers);
-  backend->ops->ani.collect(backend, &(mlff_ani_collect_args){.n_members = 2,
+  backend->ops->ani_collect(backend, &(mlff_ani_collect_args){.n_members = 2,
                                                               .n_rows = 3,
                                                               .n_local = 5,
                                                               .centers = dev_centers.data,

@@ -146,7 +146,7 @@ static void run_layers(scene *s, int g, int member)
                                              .slope = slope[l].data,
                                              .ld_slope = width});
   }
-  backend->ops->ani.readout(backend, &(mlff_ani_readout_args){.n_rows = n,
+  backend->ops->ani_readout(backend, &(mlff_ani_readout_args){.n_rows = n,
                                                               .n = dims[n_hidden],
                                                               .hidden = hidden[n_hidden - 1].data,
                                                               .ld_hidden = dims[n_hidden],
@@ -193,7 +193,7 @@ static mlff_ani_networks set_up(scene *s)
         all[k].backward[l] = &s->networks[k].backward[l];
       }
     }
-  test_ok(s->backend->ops->ani.networks_setup(s->backend, &networks, s->of->n_groups * s->of->n_members, all, &error),
+  test_ok(s->backend->ops->ani_networks_setup(s->backend, &networks, s->of->n_groups * s->of->n_members, all, &error),
           error);
   return networks;
 }
@@ -201,7 +201,7 @@ static mlff_ani_networks set_up(scene *s)
 static int run_networks(scene *s)
 {
   mlff_ani_networks networks = set_up(s);
-  const int done = s->backend->ops->ani.networks(s->backend, &networks,
+  const int done = s->backend->ops->ani_networks(s->backend, &networks,
                                                  &(mlff_ani_networks_args){.n_groups = s->of->n_groups,
                                                                            .n_members = s->of->n_members,
                                                                            .groups = s->groups,
@@ -303,7 +303,7 @@ END_TEST
 START_TEST(cpus_work_layer_by_layer)
 {
   mlff_backend *cpu = open_it("cpu", "fp32");
-  ck_assert(!cpu->ops->ani.networks_setup && !cpu->ops->ani.networks);
+  ck_assert(!cpu->ops->ani_networks_setup && !cpu->ops->ani_networks);
   mlff_backend_close(cpu);
 }
 END_TEST

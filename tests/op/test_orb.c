@@ -51,7 +51,7 @@ static orb_scene make_orb_scene(mlff_backend *backend, const test_atoms *atoms, 
   mlff_graph tagged = *s.g;
   tagged.tag = tag;
   test_ok(backend->ops->edges(backend, &tagged, 6.0, &s.edges, &error), error);
-  test_ok(backend->ops->orb.graph(backend, &tagged, &s.edges, n_neighbours, &s.graph, &error), error);
+  test_ok(backend->ops->orb_graph(backend, &tagged, &s.edges, n_neighbours, &s.graph, &error), error);
   s.n = s.graph.n_edges;
   s.node = download(backend, &s.graph.node, (size_t) s.n * sizeof *s.node);
   s.row = malloc(((size_t) atoms->n + 1) * sizeof *s.row);
@@ -239,7 +239,7 @@ START_TEST(features_and_gather)
     array out = random_array(backend, &rng, n * (k + 3));
     const mlff_orb_features_args features =
         {.graph = &s.graph, .begin = begin, .end = end, .n_basis = k, .spacing = 10.0 / k, .out = out.buf.data};
-    backend->ops->orb.features(backend, &features);
+    backend->ops->orb_features(backend, &features);
     for (int64_t i = begin; i < end; i++)
       for (int64_t e = s.row[i]; e < s.row[i + 1]; e++) /* those without an edge have a vector of zeros */
         for (int c = 0; c < k + 3; c++) {
@@ -260,7 +260,7 @@ START_TEST(features_and_gather)
                                          .from_sender = sender.buf.data,
                                          .from_receiver = receiver.buf.data,
                                          .y = scaled.buf.data};
-    backend->ops->orb.gather(backend, &gather);
+    backend->ops->orb_gather(backend, &gather);
     for (int64_t i = begin; i < end; i++)
       for (int64_t e = s.row[i]; e < s.end[i]; e++)
         for (int c = 0; c < k; c++)
@@ -313,7 +313,7 @@ START_TEST(norms)
       array x = random_array(backend, &rng, n * k), y = random_array(backend, &rng, n * k);
       const mlff_orb_norm_args args =
           {.n = n, .width = k, .norm = &s.norm, .x = x.buf.data, .y = y.buf.data, .accumulate = accumulate};
-      backend->ops->orb.norm(backend, &args);
+      backend->ops->orb_norm(backend, &args);
       for (int i = 0; i < n; i++) {
         double row[MAX_WIDTH];
         plain_norm(x.host + i * k, k, epsilon, s.gain.host, s.shift.host, row);
@@ -381,7 +381,7 @@ START_TEST(messages)
                                         .received = received.buf.data,
                                         .sent = sent.buf.data,
                                         .last = last};
-    backend->ops->orb.message(backend, &args);
+    backend->ops->orb_message(backend, &args);
     plain_message(&s, begin, end, k, &norm, x.host, gates.host, bias, e.host, received.host, sent.host, last);
     check_array(backend, "e", &e, 20);
     check_array(backend, "received", &received, 40);
@@ -411,7 +411,7 @@ START_TEST(rows)
     for (int p = 0; p < 3; p++) part[p] = random_array(backend, &rng, N * k); /* O11: order of the three */
     const mlff_orb_concat_args concat =
         {.n = N, .width = k, .a = part[0].buf.data, .b = part[1].buf.data, .c = part[2].buf.data, .out = out.buf.data};
-    backend->ops->orb.concat(backend, &concat);
+    backend->ops->orb_concat(backend, &concat);
     for (int i = 0; i < 3 * N * k; i++) out.host[i] = part[i / k % 3].host[i / (3 * k) * k + i % k];
     check_array(backend, "concat", &out, 0);
 
@@ -423,11 +423,11 @@ START_TEST(rows)
                                        .species = species_buf.data,
                                        .table = part[0].buf.data,
                                        .out = h.buf.data};
-    backend->ops->orb.embed(backend, &embed);
+    backend->ops->orb_embed(backend, &embed);
     double sum[MAX_WIDTH], expected[MAX_WIDTH] = {0};
     for (int i = 0; i < N * k; i++) h.host[i] = species[i / k] < 0 ? 0.0 : part[0].host[species[i / k] * k + i % k];
     check_array(backend, "embed", &h, 0);
-    test_ok(backend->ops->orb.sum(backend, part[1].buf.data, N, k, species_buf.data, sum, &error), error);
+    test_ok(backend->ops->orb_sum(backend, part[1].buf.data, N, k, species_buf.data, sum, &error), error);
     for (int i = 0; i < N * k; i++) expected[i % k] += species[i / k] < 0 ? 0.0 : part[1].host[i];
     near_all(sum, expected, k, 1e-14, 0);
     mlff_buf_release(backend, &species_buf);

@@ -119,8 +119,8 @@ static void check_message(scene *s, test_rng *rng, int f, int64_t begin, int64_t
                                      .grad_x = c.grad_x.buf.data,
                                      .edge_grad = c.edge_grad.buf.data,
                                      .accumulate = accumulate};
-  b->ops->painn.message(b, &a);
-  b->ops->painn.message_backward(b, &a);
+  b->ops->painn_message(b, &a);
+  b->ops->painn_message_backward(b, &a);
   plain_message(&c);
   plain_message_backward(&c);
   check_array(b, "q", &c.q, 100);
@@ -240,13 +240,13 @@ static void check_mix(mlff_backend *b, test_rng *rng, int64_t n, int f, int last
                                  .grad_mu_out = c.grad_mu_out.buf.data,
                                  .ld_grad_q = c.ld_q,
                                  .ld_grad_mu = c.ld_mu};
-  const mlff_painn_ops *ops = &b->ops->painn;
+  const mlff_ops *ops = b->ops;
   /* everything but the norms first, with an arbitrary 1/n */
-  ops->mix_update(b, &a);
-  ops->mix_backward_gates(b, &a);
-  ops->mix_backward_vectors(b, &a);
-  ops->mix_backward_sum(b, &a);
-  ops->mix_norm(b, &a);
+  ops->painn_mix_update(b, &a);
+  ops->painn_mix_backward_gates(b, &a);
+  ops->painn_mix_backward_vectors(b, &a);
+  ops->painn_mix_backward_sum(b, &a);
+  ops->painn_mix_norm(b, &a);
   for (int64_t i = 0; i < n; i++)
     for (int k = 0; k < f; k++) plain_mix_channel(&c, i, k);
   for (int64_t i = 0; i < n; i++)
@@ -294,7 +294,7 @@ START_TEST(readout)
                                      .species = dev_species.data,
                                      .energy = energy.buf.data,
                                      .grad_h = slope.buf.data};
-  b->ops->painn.readout(b, &a);
+  b->ops->painn_readout(b, &a);
   for (int i = 0; i < N; i++) {
     energy.host[i] = species[i] < 0 ? 0 : a.bias;
     for (int k = 0; k < WIDTH; k++) {

@@ -50,7 +50,7 @@ static void check_radial(mlff_backend *backend, const mlff_edges *edges, const d
   mlff_painn_radial radial = {0};
   const mlff_painn_basis *basis = &s->basis;
   const int dense = basis->kind != MLFF_PAINN_CUBIC;
-  test_ok(backend->ops->painn.radial(backend, basis, edges, &radial, &error), error);
+  test_ok(backend->ops->painn_radial(backend, basis, edges, &radial, &error), error);
   double *line = malloc((size_t) n * MLFF_PAINN_LINE * sizeof *line);
   double *terms = malloc((size_t) n * 2 * (size_t) basis->n_terms * sizeof *terms);
   test_ok(backend->ops->download_reals(backend, line, radial.line.data, (int64_t) n * MLFF_PAINN_LINE, &error), error);
@@ -152,10 +152,10 @@ static void check_moments(scene *s, test_rng *rng, int64_t begin, int64_t end, i
                                .ld_mu = ld_mu,
                                .edge_grad = grad.buf.data,
                                .accumulate = accumulate};
-  backend->ops->painn.moments(backend, &a);
+  backend->ops->painn_moments(backend, &a);
   a.moments_q = gq.buf.data;
   a.moments_mu = gmu.buf.data;
-  backend->ops->painn.moments_backward(backend, &a);
+  backend->ops->painn_moments_backward(backend, &a);
 
   for (int64_t i = 0; i < n; i++) {
     for (int c = 0; c < n_columns; c++) q.host[i * ld_q + c] = 0;

@@ -64,7 +64,7 @@ static int64_t block_rows(const ani_net *net)
   int64_t most = 0;
   for (int e = 0; e < net->n_elements; e++)
     if (net->first[e + 1] - net->first[e] > most) most = net->first[e + 1] - net->first[e];
-  const int64_t block = net->backend->ops->ani.block;
+  const int64_t block = net->backend->ops->ani_block;
   return most < block ? most : block;
 }
 
@@ -119,7 +119,7 @@ static void evaluate_member(ani_net *net, const ani_element *e, int member, int6
                                                              : &network->layers[l].backward});
   }
   /* 2. E = w h + b;  reverse: dE/d(W h + b) of the last hidden layer, times 1/M because energies are means */
-  ops->ani.readout(backend, &(mlff_ani_readout_args){.n_rows = n,
+  ops->ani_readout(backend, &(mlff_ani_readout_args){.n_rows = n,
                                                      .n = e->dims[n_hidden],
                                                      .hidden = net->hidden[n_hidden - 1].data,
                                                      .ld_hidden = ld_last,
@@ -161,13 +161,13 @@ static mlff_status evaluate_block(ani_net *net, const mlff_edges *edges, member_
                         .n_rows = n,
                         .rows = net->aevs.data,
                         .ld = net->ld_aev};
-  MLFF_TRY(backend->ops->ani.aev_forward(backend, &net->aev, &args, error));
+  MLFF_TRY(backend->ops->aev_forward(backend, &net->aev, &args, error));
   for (int m = members.begin; m < members.end; m++)
     evaluate_member(net, &net->elements[element], m, n, 1.0 / (members.end - members.begin), m > members.begin,
                     mlff_at(backend, net->row_energy.data, m * net->n_rows + first));
   args.rows = net->aev_grads.data;
   args.grad = net->edge_grad.data;
-  return backend->ops->ani.aev_backward(backend, &net->aev, &args, error);
+  return backend->ops->aev_backward(backend, &net->aev, &args, error);
 }
 
 /* One element after another, in blocks of rows, one member after another. */
@@ -175,7 +175,7 @@ static mlff_status evaluate_blocks(ani_net *net, const mlff_edges *edges, member
 {
   MLFF_TRY(reserve_block(net, error));
   for (int e = 0; e < net->n_elements; e++) {
-    const int64_t n = net->first[e + 1] - net->first[e], most = net->backend->ops->ani.block;
+    const int64_t n = net->first[e + 1] - net->first[e], most = net->backend->ops->ani_block;
     const int64_t n_blocks = (n + most - 1) / most;
     int64_t size = n_blocks ? (n + n_blocks - 1) / n_blocks : 0; /* blocks of equal size, in whole tiles of `linear` */
     size = (size + ROW_MULTIPLE - 1) / ROW_MULTIPLE * ROW_MULTIPLE;
@@ -200,7 +200,7 @@ static mlff_status evaluate(void *network, const mlff_arch_inputs *in, mlff_arch
     MLFF_TRY(evaluate_blocks(net, in->edges, members, error));
   *out = (mlff_arch_outputs){.edge_grad = net->edge_grad.data};
   if (in->single) return MLFF_OK;
-  backend->ops->ani.collect(backend, &(mlff_ani_collect_args){.n_members = net->n_members,
+  backend->ops->ani_collect(backend, &(mlff_ani_collect_args){.n_members = net->n_members,
                                                               .n_rows = net->n_rows,
                                                               .n_local = in->graph->n_local,
                                                               .centers = net->centers.data,

@@ -247,8 +247,7 @@ static mlff_status build(ani_net *net, const mlff_modelfile *file, const mlff_sp
   MLFF_TRY(read_block(net, file, error));
   MLFF_TRY(mlff_members_parse(use ? use->members : NULL, net->n_members_file, member_used, error));
   for (int m = 0; m < net->n_members_file; m++) net->n_members += member_used[m];
-  MLFF_TRY(
-      net->backend->ops->ani.aev_setup(net->backend, &net->aev, &net->constants, net->n_elements, net->use, error));
+  MLFF_TRY(net->backend->ops->aev_setup(net->backend, &net->aev, &net->constants, net->n_elements, net->use, error));
   net->columns = malloc(((size_t) net->aev.n_columns + 1) * sizeof *net->columns);
   if (!net->columns) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for an ANI model");
   map_columns(net);

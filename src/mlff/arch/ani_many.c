@@ -50,13 +50,13 @@ static mlff_ani_network network_of(const ani_element *e, int member)
 mlff_status ani_setup_networks(ani_net *net, mlff_error *error)
 {
   mlff_backend *backend = net->backend;
-  if (!backend->ops->ani.networks_setup || net->n_layers_max - 1 > MLFF_ANI_MOST_HIDDEN) return MLFF_OK;
+  if (!backend->ops->ani_networks_setup || net->n_layers_max - 1 > MLFF_ANI_MOST_HIDDEN) return MLFF_OK;
   mlff_ani_network *networks = malloc(((size_t) net->n_elements * (size_t) net->n_members + 1) * sizeof *networks);
   if (!networks) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for %d ANI networks", net->n_members);
   int n = 0;
   for (int e = 0; e < net->n_elements; e++)
     for (int m = 0; net->use[e] && m < net->n_members; m++) networks[n++] = network_of(&net->elements[e], m);
-  const mlff_status status = backend->ops->ani.networks_setup(backend, &net->networks, n, networks, error);
+  const mlff_status status = backend->ops->ani_networks_setup(backend, &net->networks, n, networks, error);
   free(networks);
   return status;
 }
@@ -68,7 +68,7 @@ static int evaluate_whole(const batch *b)
   mlff_backend *backend = net->backend;
   mlff_ani_rows groups[MLFF_ANI_MOST_GROUPS];
   int n_groups = 0, network = b->member_begin;
-  if (!net->networks.n || !backend->ops->ani.networks) return 0;
+  if (!net->networks.n || !backend->ops->ani_networks) return 0;
   for (int e = 0; e < net->n_elements; e++) {
     int64_t row;
     const int64_t n = rows_of(b, e, &row);
@@ -77,7 +77,7 @@ static int evaluate_whole(const batch *b)
     network += net->use[e] ? net->n_members : 0;
   }
   void *energy = mlff_at(backend, net->row_energy.data, b->member_begin * net->n_rows + b->first);
-  return backend->ops->ani.networks(backend, &net->networks,
+  return backend->ops->ani_networks(backend, &net->networks,
                                     &(mlff_ani_networks_args){.n_groups = n_groups,
                                                               .n_members = b->n_members,
                                                               .groups = groups,
@@ -141,7 +141,7 @@ static void forward(const batch *b, int l)
 static void read_out(const batch *b)
 {
   const ani_net *net = b->net;
-  const mlff_ani_ops *ops = &net->backend->ops->ani;
+  const mlff_ops *ops = net->backend->ops;
   mlff_ani_readout_args args[MOST];
   int n_args = 0;
   for (int e = 0; e < net->n_elements; e++) {
@@ -152,7 +152,7 @@ static void read_out(const batch *b)
       const int member = b->member_begin + m;
       const ani_network *network = &net->elements[e].members[member];
       if (n_args == MOST) {
-        ops->readout_many(net->backend, n_args, args);
+        ops->ani_readout_many(net->backend, n_args, args);
         n_args = 0;
       }
       args[n_args++] = (mlff_ani_readout_args){.n_rows = n,
@@ -168,7 +168,7 @@ static void read_out(const batch *b)
                                                                  member * net->n_rows + b->first + row)};
     }
   }
-  if (n_args) ops->readout_many(net->backend, n_args, args);
+  if (n_args) ops->ani_readout_many(net->backend, n_args, args);
 }
 
 /* reverse of 1: slope[l] holds dE/d(W_l h_{l-1} + b_l); each member's dE/dAEV to a place of its own */
@@ -213,7 +213,7 @@ static mlff_status evaluate_layers(ani_net *net, const batch *b, mlff_error *err
 /* The descriptor's kernels want thousands of rows, and the activations of a batch are those of all members. */
 static int64_t batch_rows(const ani_net *net)
 {
-  const int64_t most = 4 * net->backend->ops->ani.block / net->n_members;
+  const int64_t most = 4 * net->backend->ops->ani_block / net->n_members;
   return net->n_rows < most ? net->n_rows : most > 1 ? most : 1;
 }
 
@@ -227,7 +227,7 @@ static mlff_status reserve(ani_net *net, mlff_error *error)
 
 static mlff_status evaluate_batch(ani_net *net, const mlff_edges *edges, const batch *b, mlff_error *error)
 {
-  const mlff_ani_ops *ops = &net->backend->ops->ani;
+  const mlff_ops *ops = net->backend->ops;
   mlff_aev_args args = {.edges = edges,
                         .centers = (const int32_t *) net->centers.data + b->first,
                         .n_rows = b->n,
@@ -235,12 +235,12 @@ static mlff_status evaluate_batch(ani_net *net, const mlff_edges *edges, const b
                         .ld = net->ld_aev};
   MLFF_TRY(ops->aev_forward(net->backend, &net->aev, &args, error));
   if (!evaluate_whole(b)) MLFF_TRY(evaluate_layers(net, b, error));
-  ops->sum(net->backend, &(mlff_ani_sum_args){.n_members = b->n_members,
-                                              .n_rows = b->n,
-                                              .n_columns = net->aev.n_columns,
-                                              .ld = net->ld_aev,
-                                              .members = net->member_grads.data,
-                                              .sum = net->aev_grads.data});
+  ops->ani_sum(net->backend, &(mlff_ani_sum_args){.n_members = b->n_members,
+                                                  .n_rows = b->n,
+                                                  .n_columns = net->aev.n_columns,
+                                                  .ld = net->ld_aev,
+                                                  .members = net->member_grads.data,
+                                                  .sum = net->aev_grads.data});
   args.rows = net->aev_grads.data;
   args.grad = net->edge_grad.data;
   return ops->aev_backward(net->backend, &net->aev, &args, error);

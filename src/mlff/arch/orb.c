@@ -25,7 +25,7 @@ static mlff_status reserve_rows(orb_net *net, mlff_buf *buf, int64_t n_rows, int
 /* Atoms whose edges are worked on at a time: at least one, at most `block` edges if possible. */
 static int64_t atoms_per_block(const orb_net *net)
 {
-  const int64_t n = net->backend->ops->orb.block / net->n_neighbours;
+  const int64_t n = net->backend->ops->orb_block / net->n_neighbours;
   return n > 0 ? n : 1;
 }
 
@@ -85,7 +85,7 @@ static void apply_mlp(orb_net *net, const orb_mlp *mlp, int64_t n, const void *x
   upper_layers(net, mlp, n);
   const mlff_orb_norm_args args =
       {.n = n, .width = net->n_features, .norm = &mlp->norm, .x = net->raw.data, .y = y, .accumulate = accumulate};
-  net->backend->ops->orb.norm(net->backend, &args);
+  net->backend->ops->orb_norm(net->backend, &args);
 }
 
 static void *rows_of(const orb_net *net, const mlff_buf *buf, int64_t row)
@@ -107,36 +107,36 @@ static void encode_edges(orb_net *net, const orb_layer *layer, span s)
                                        .n_basis = net->n_basis,
                                        .spacing = net->spacing,
                                        .out = net->input.data};
-  net->backend->ops->orb.features(net->backend, &args);
+  net->backend->ops->orb_features(net->backend, &args);
   apply_mlp(net, &net->edge_encoder, s.n_edges, net->input.data, rows_of(net, &net->e, s.first_edge), 0);
 }
 
 /* m = edge network of (e, h_s, h_r); sums of m; e += m */
 static void send_messages(orb_net *net, const orb_layer *layer, span s)
 {
-  const mlff_orb_ops *ops = &net->backend->ops->orb;
+  const mlff_ops *ops = net->backend->ops;
   linear(net, &layer->edge.linear[0], s.n_edges, rows_of(net, &net->e, s.first_edge), net->hidden[0].data,
          MLFF_ACT_NONE);
-  ops->gather(net->backend, &(mlff_orb_gather_args){.graph = &net->graph,
-                                                    .begin = s.begin,
-                                                    .end = s.end,
-                                                    .width = net->n_hidden,
-                                                    .from_sender = net->from_sender.data,
-                                                    .from_receiver = net->from_receiver.data,
-                                                    .y = net->hidden[0].data});
+  ops->orb_gather(net->backend, &(mlff_orb_gather_args){.graph = &net->graph,
+                                                        .begin = s.begin,
+                                                        .end = s.end,
+                                                        .width = net->n_hidden,
+                                                        .from_sender = net->from_sender.data,
+                                                        .from_receiver = net->from_receiver.data,
+                                                        .y = net->hidden[0].data});
   upper_layers(net, &layer->edge, s.n_edges);
-  ops->message(net->backend, &(mlff_orb_message_args){.graph = &net->graph,
-                                                      .begin = s.begin,
-                                                      .end = s.end,
-                                                      .width = net->n_features,
-                                                      .norm = &layer->edge.norm,
-                                                      .x = net->raw.data,
-                                                      .gates = layer->gates.data,
-                                                      .gate_bias = {layer->gate_bias[0], layer->gate_bias[1]},
-                                                      .e = net->e.data,
-                                                      .received = net->received.data,
-                                                      .sent = net->sent.data,
-                                                      .last = layer == &net->layers[net->n_layers - 1]});
+  ops->orb_message(net->backend, &(mlff_orb_message_args){.graph = &net->graph,
+                                                          .begin = s.begin,
+                                                          .end = s.end,
+                                                          .width = net->n_features,
+                                                          .norm = &layer->edge.norm,
+                                                          .x = net->raw.data,
+                                                          .gates = layer->gates.data,
+                                                          .gate_bias = {layer->gate_bias[0], layer->gate_bias[1]},
+                                                          .e = net->e.data,
+                                                          .received = net->received.data,
+                                                          .sent = net->sent.data,
+                                                          .last = layer == &net->layers[net->n_layers - 1]});
 }
 
 /* h += node network of (h, received, sent) */
@@ -144,7 +144,7 @@ static void update_nodes(orb_net *net, const orb_layer *layer, span s)
 {
   const int64_t n = s.end - s.begin;
   void *h = rows_of(net, &net->h, s.begin);
-  net->backend->ops->orb.concat(net->backend, &(mlff_orb_concat_args){.n = n,
+  net->backend->ops->orb_concat(net->backend, &(mlff_orb_concat_args){.n = n,
                                                                       .width = net->n_features,
                                                                       .a = h,
                                                                       .b = rows_of(net, &net->received, s.begin),
@@ -291,7 +291,7 @@ static mlff_status sum_atoms(orb_net *net, const mlff_arch_inputs *in, double *s
   const int32_t *species = in->edges->center_species.data;
   const int64_t n = in->edges->n_local, f = net->n_features;
   double *rest = sums + f;
-  MLFF_TRY(ops->orb.sum(net->backend, net->h.data, n, f, species, sums, error));
+  MLFF_TRY(ops->orb_sum(net->backend, net->h.data, n, f, species, sums, error));
   MLFF_TRY(ops->download_reals(net->backend, (double *) net->host_force, net->force_out.data, 3 * n, error));
   for (int k = 0; k < 7; k++) rest[k] = 0.0;
   for (int32_t i = 0; i < n; i++) {
@@ -334,10 +334,10 @@ static mlff_status orb_evaluate(void *opaque, const mlff_arch_inputs *in, mlff_a
   const mlff_ops *ops = net->backend->ops;
   const mlff_edges *edges = in->edges;
   mlff_status status = MLFF_OK;
-  MLFF_TRY(ops->orb.graph(net->backend, in->graph, edges, net->n_neighbours, &net->graph, error));
+  MLFF_TRY(ops->orb_graph(net->backend, in->graph, edges, net->n_neighbours, &net->graph, error));
   MLFF_TRY(reserve(net, edges, error));
   if (net->backend->forecast) return MLFF_OK; /* sums over all ranks follow, of which there is nothing to foresee */
-  ops->orb.embed(net->backend, &(mlff_orb_embed_args){.n = edges->n_nodes,
+  ops->orb_embed(net->backend, &(mlff_orb_embed_args){.n = edges->n_nodes,
                                                       .width = net->n_features,
                                                       .species = edges->center_species.data,
                                                       .table = net->node_table.data,

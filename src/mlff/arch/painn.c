@@ -33,7 +33,7 @@ static mlff_status reserve(painn_net *net, const mlff_edges *edges, mlff_error *
 {
   const int64_t f = net->n_padded, n_local = edges->n_local, n_nodes = edges->n_nodes;
   const int64_t n_block = net->block =
-      n_local < net->backend->ops->painn.block ? n_local : net->backend->ops->painn.block;
+      n_local < net->backend->ops->painn_block ? n_local : net->backend->ops->painn_block;
   const int64_t n_columns = (int64_t) net->n_slots * net->n_moment_rows;
   for (int l = 0; l < net->n_layers; l++) {
     painn_layer *layer = &net->layers[l];
@@ -117,7 +117,7 @@ static void first_message(painn_net *net, const mlff_edges *edges, span s)
   const mlff_ops *ops = net->backend->ops;
   const int64_t f = net->n_padded;
   const mlff_painn_moments_args a = moments_args(net, edges, s);
-  ops->painn.moments(net->backend, &a);
+  ops->painn_moments(net->backend, &a);
   ops->linear(net->backend, &net->moment_q,
               &(mlff_linear_args){.n_rows = s.n, .x = a.moments_q, .ldx = a.ld_q, .y = net->qn.data, .ldy = 2 * f});
   ops->linear(net->backend, &net->moment_mu,
@@ -135,7 +135,7 @@ static void first_message_backward(painn_net *net, const mlff_edges *edges, span
       &(mlff_linear_args){.n_rows = 3 * s.n, .x = net->grad_mu0.data, .ldx = f, .y = a.moments_mu, .ldy = a.ld_mu});
   ops->linear(net->backend, &net->moment_q_back,
               &(mlff_linear_args){.n_rows = s.n, .x = net->grad_q0.data, .ldx = f, .y = a.moments_q, .ldy = a.ld_q});
-  ops->painn.moments_backward(net->backend, &a);
+  ops->painn_moments_backward(net->backend, &a);
 }
 
 static mlff_painn_message_args message_args(painn_net *net, const mlff_edges *edges, int l, span s)
@@ -249,7 +249,7 @@ static void update(painn_net *net, int l, span s)
   ops->linear(net->backend, &layer->channel_mix,
               &(mlff_linear_args){.n_rows = 3 * s.n, .x = net->mu.data, .ldx = f, .y = (void *) a.vw, .ldy = 2 * f});
   /* 2. n = sqrt(V.V + epsilon) */
-  ops->painn.mix_norm(net->backend, &a);
+  ops->painn_mix_norm(net->backend, &a);
   /* 3. (s, v, t) = W4 silu(W3 (q, n) + b3) + b4 */
   ops->linear(net->backend, &layer->mixing[0],
               &(mlff_linear_args){.n_rows = s.n,
@@ -264,7 +264,7 @@ static void update(painn_net *net, int l, span s)
       net->backend, &layer->mixing[1],
       &(mlff_linear_args){.n_rows = s.n, .x = net->hidden.data, .ldx = f, .y = (void *) a.y, .ldy = n_parts * f});
   /* 4. q += s + t V.W,  mu += v W */
-  ops->painn.mix_update(net->backend, &a);
+  ops->painn_mix_update(net->backend, &a);
 }
 
 /* reverses update: adjoints in grad_after -> grad of layer l */
@@ -277,7 +277,7 @@ static void update_backward(painn_net *net, int l, span s)
   const void *slope = at(net, &layer->mix_slope, kept_row(net, l, s), f);
   const int64_t n_parts = a.last ? 2 : 3;
   /* 4. q += s + t V.W,  mu += v W */
-  ops->painn.mix_backward_gates(net->backend, &a);
+  ops->painn_mix_backward_gates(net->backend, &a);
   /* 3. (s, v, t) = W4 silu(W3 (q, n) + b3) + b4 */
   ops->linear(net->backend, &layer->mixing_back[1],
               &(mlff_linear_args){.n_rows = s.n,
@@ -291,11 +291,11 @@ static void update_backward(painn_net *net, int l, span s)
       net->backend, &layer->mixing_back[0],
       &(mlff_linear_args){.n_rows = s.n, .x = net->hidden.data, .ldx = f, .y = (void *) a.grad_qn, .ldy = 2 * f});
   /* 4. and 2. n = sqrt(V.V + epsilon), towards V and W */
-  ops->painn.mix_backward_vectors(net->backend, &a);
+  ops->painn_mix_backward_vectors(net->backend, &a);
   /* 1. V, W = mu M^T */
   ops->linear(net->backend, &layer->channel_mix_back,
               &(mlff_linear_args){.n_rows = 3 * s.n, .x = a.grad_vw, .ldx = 2 * f, .y = (void *) a.grad_m, .ldy = f});
-  ops->painn.mix_backward_sum(net->backend, &a);
+  ops->painn_mix_backward_sum(net->backend, &a);
 }
 
 /* Energies of the block, and dE/dq into grad_after [n][F]. */
@@ -312,7 +312,7 @@ static void readout(painn_net *net, const mlff_edges *edges, span s)
                                   .act = MLFF_ACT_SILU,
                                   .slope = net->readout_slope.data,
                                   .ld_slope = width});
-  ops->painn.readout(net->backend,
+  ops->painn_readout(net->backend,
                      &(mlff_painn_readout_args){.n = s.n,
                                                 .width = net->n_readout_padded,
                                                 .h = net->readout_hidden.data,
@@ -339,7 +339,7 @@ static void forward_block(painn_net *net, const mlff_edges *edges, int l, span s
     first_message(net, edges, s);
   } else {
     const mlff_painn_message_args a = message_args(net, edges, l, s);
-    net->backend->ops->painn.message(net->backend, &a);
+    net->backend->ops->painn_message(net->backend, &a);
   }
   update(net, l, s);
   if (l + 1 < net->n_layers) {
@@ -355,7 +355,7 @@ static void forward_block(painn_net *net, const mlff_edges *edges, int l, span s
 static void backward_block(painn_net *net, const mlff_edges *edges, int l, span s)
 {
   const mlff_painn_message_args a = message_args(net, edges, l, s);
-  net->backend->ops->painn.message_backward(net->backend, &a);
+  net->backend->ops->painn_message_backward(net->backend, &a);
   context_backward(net, l, s);
   update_backward(net, l - 1, s);
   if (l == 1) first_message_backward(net, edges, s);
@@ -434,13 +434,13 @@ static mlff_status painn_evaluate(void *opaque, const mlff_arch_inputs *in, mlff
 {
   painn_net *net = opaque;
   const mlff_edges *edges = in->edges;
-  const mlff_painn_ops *ops = &net->backend->ops->painn;
+  const mlff_ops *ops = net->backend->ops;
   mlff_error later;
   MLFF_TRY(reserve(net, edges, error));
   if (net->moment_basis != &net->message_basis)
-    MLFF_TRY(ops->radial(net->backend, net->moment_basis, edges, &net->radial, error));
+    MLFF_TRY(ops->painn_radial(net->backend, net->moment_basis, edges, &net->radial, error));
   if (net->n_layers > 1 || net->moment_basis == &net->message_basis)
-    MLFF_TRY(ops->radial(net->backend, &net->message_basis, edges, &net->radial, error));
+    MLFF_TRY(ops->painn_radial(net->backend, &net->message_basis, edges, &net->radial, error));
   mlff_status status = forward(net, in, error);
   mlff_keep_first(&status, backward(net, in, status ? &later : error));
   *out = (mlff_arch_outputs){.node_energy = net->node_energy.data, .edge_grad = net->edge_grad.data};

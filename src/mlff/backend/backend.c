@@ -3,8 +3,8 @@
 
 #include "cpu/backend_cpu.h"
 #include "cuda.h"
-#include "dry.h"
 #include "kernels.h"
+#include "tables.h"
 
 #include <stdio.h>
 #include <stdlib.h>

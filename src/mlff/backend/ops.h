@@ -3,7 +3,7 @@
  * `real` is float or double, the backend's element type; matrices are row-major with a leading dimension (ld, in
  * elements). Sizes of 0 are legal everywhere. Outputs never alias inputs unless a comment allows it. Outputs are `=`
  * unless stated `+=`. Ops do not allocate; they cannot fail except where they return mlff_status.
- * CPU implementations: cpu/<stem>.c; CUDA twins: cuda/<stem>.cu.
+ * CPU implementations: cpu/<stem>.c; CUDA twins: cuda/<stem>.cu. op_list.h has a row for each, from which tables are made.
  */
 #ifndef MLFF_OPS_H
 #define MLFF_OPS_H
@@ -13,7 +13,22 @@
 #include "ops_orb.h"
 #include "ops_painn.h"
 
-/* ---- linear.c ------------------------------------------------------------------------------------------------- */
+/* ---- memory: cpu/backend_cpu.c, cuda/backend_cuda.cpp ------------------------------------------------------------
+ *
+ *   alloc            NULL when there is no memory
+ *   memory           of the device, or its failure; NULL where it is the host's
+ *   upload_reals     reals on the backend from doubles on the host: n elements; download_reals: and back
+ *   owns_graph       MLFF_OK when the arrays of a graph with on_device are in this backend's memory; of a list that is not new only
+ *                    positions are looked at. NULL: this backend has no memory that others could write */
+
+/* ---- linear.c -------------------------------------------------------------------------------------------------
+ *
+ *   linear_pack      weight: double [n_out][n_in] row-major, bias [n_out] or NULL. transpose: pack so that linear computes
+ *                    y[n_in] = x[n_out] W, the product of the backward pass (bias must be NULL)
+ *   linear_many      n products at once, of any shapes; none reads what another one writes. Where backend->fuses can be set
+ *   atoms_begin      from here to atoms_end, `linear`, painn_mix_* and painn_readout on rows of n_atoms atoms may be put off and
+ *                    done together. None of them reads rows that another one writes for another atom, and an array has the
+ *                    same rows of atoms in all of them. Any other operation sees their results. NULL where nothing is put off */
 
 /* A packed weight matrix, made once at load. Opaque; each backend packs as it likes. */
 typedef struct mlff_linear {
@@ -49,7 +64,10 @@ typedef struct mlff_linear_args {
   const mlff_linear *next;
 } mlff_linear_args;
 
-/* ---- edges.c --------------------------------------------------------------------------------------------------- */
+/* ---- edges.c ---------------------------------------------------------------------------------------------------
+ *
+ *   edges            uploads what changed and finds the active edges. NaN distances are dropped by r < cutoff, so positions are
+ *                    checked here: a non-finite one is MLFF_E_NUMERIC naming the atom (edges are then empty but valid) */
 
 /* Most candidates of a centre of a graph on the host. */
 static inline int32_t mlff_longest_row(const mlff_graph *graph)
@@ -81,7 +99,13 @@ typedef struct mlff_edges {
   mlff_buf scratch;
 } mlff_edges;
 
-/* ---- exchange: backend_*.c ------------------------------------------------------------------------------------- */
+/* ---- exchange: cpu/backend_cpu.c, cuda/exchange.cpp --------------------------------------------------------------
+ *
+ *   exchange_begin, exchange_progress, exchange_finish
+ *                    an exchange in parts, with work on interior atoms between them, in which progress may be called. finish is
+ *                    called whatever begin returned
+ *   exchange_sum     calls halo->reverse on node rows [n_nodes][width]: adds rows of nodes of other ranks to those of their
+ *                    owners. Nothing when halo is NULL */
 
 /* Rows of nodes of other ranks, from their owners. Nothing when halo is NULL.
  *   edges  n_interior, n_local and n_nodes of the graph
@@ -148,58 +172,11 @@ typedef struct mlff_timing_ops {
 } mlff_timing_ops;
 
 struct mlff_ops {
-  /* backend_*.c: memory. alloc returns NULL when there is none. memory: of the device, or its
-   * failure; NULL where it is the host's. */
-  void *(*alloc)(mlff_backend *, size_t bytes);
-  void (*release)(mlff_backend *, void *data);
-  mlff_status (*memory)(mlff_backend *, size_t *free_bytes, size_t *total_bytes, mlff_error *);
-  mlff_status (*upload)(mlff_backend *, void *dst, const void *host_src, size_t bytes, mlff_error *);
-  mlff_status (*download)(mlff_backend *, void *host_dst, const void *src, size_t bytes, mlff_error *);
-  void (*zero)(mlff_backend *, void *data, size_t bytes);
-  /* Reals on the backend from doubles on the host: n elements; and back. */
-  mlff_status (*upload_reals)(mlff_backend *, void *dst, const double *src, int64_t n, mlff_error *);
-  mlff_status (*download_reals)(mlff_backend *, double *dst, const void *src, int64_t n, mlff_error *);
-  /* An exchange in parts, with work on interior atoms between them; `progress` may be called in that work. finish is
-   * called whatever begin returned. */
-  mlff_status (*exchange_begin)(mlff_backend *, const mlff_exchange_args *, mlff_error *);
-  void (*exchange_progress)(mlff_backend *, const mlff_exchange_args *);
-  mlff_status (*exchange_finish)(mlff_backend *, const mlff_exchange_args *, mlff_error *);
-  /* Calls halo->reverse on node rows: adds rows of nodes of other ranks to those of their owners. Nothing when halo is
-   * NULL. */
-  mlff_status (*exchange_sum)(mlff_backend *, const mlff_halo *halo, void *rows, int64_t n_nodes, int64_t width,
-                              mlff_error *);
-
-  /* linear.c. weight: double [n_out][n_in] row-major, bias [n_out] or NULL. transpose: pack so that linear computes
-   * y[n_in] = x[n_out] W, the product of the backward pass (bias must be NULL). */
-  mlff_status (*linear_pack)(mlff_backend *, mlff_linear *, const double *weight, const double *bias, int n_out,
-                             int n_in, int transpose, mlff_error *);
-  void (*linear)(mlff_backend *, const mlff_linear *, const mlff_linear_args *);
-  /* n products at once, of any shapes; none reads what another one writes. Where backend->fuses can be set. */
-  void (*linear_many)(mlff_backend *, int n, const mlff_linear *const *, const mlff_linear_args *);
-
-  /* From atoms_begin to atoms_end, `linear`, painn.mix_* and painn.readout on rows of n_atoms atoms may be put off and done
-   * together. None of them reads rows that another one writes for another atom, and an array has the same rows of atoms in
-   * all of them. Any other operation sees their results. NULL where nothing is put off. */
-  void (*atoms_begin)(mlff_backend *, int64_t n_atoms);
-  void (*atoms_end)(mlff_backend *);
-
-  /* backend_cuda.cpp. MLFF_OK when the arrays of a graph with on_device are in this backend's memory; of a list that is
-   * not new only positions are looked at. NULL: this backend has no memory that others could write. */
-  mlff_status (*owns_graph)(mlff_backend *, const mlff_graph *, int is_new, mlff_error *);
-
-  /* edges.c. Uploads what changed and finds the active edges. NaN distances are dropped by r < cutoff, so positions are
-   * checked here: a non-finite one is MLFF_E_NUMERIC naming the atom (edges are then empty but valid). */
-  mlff_status (*edges)(mlff_backend *, const mlff_graph *, double cutoff, mlff_edges *, mlff_error *);
-
-  /* forces.c */
-  mlff_status (*forces)(mlff_backend *, const mlff_forces_args *, mlff_error *);
-
+#define OP(name, returns, parameters, arguments, span, forecast, bodies) returns(*name) parameters;
+#define OP_SIZE(name, cpu, gpu) int64_t name;
+#include "op_list.h"
   mlff_replay_ops replay;
   mlff_timing_ops timing;
-
-  mlff_painn_ops painn; /* ops_painn.h */
-  mlff_ani_ops ani;     /* ops_ani.h   */
-  mlff_orb_ops orb;     /* ops_orb.h   */
 };
 
 /* The error of `edges` for a position that is not finite (backend.c). */

@@ -9,6 +9,8 @@
  *                  theta = arccos(s cos(angle j-i-k)),  0 < s < 1
  * Only columns of the n_used species in use exist: first the radial blocks [n_used][n_radial], then for each pair t <= u of
  * used species, in the order (0,0) (0,1) .. (1,1) .., an angular block [n_angular][n_sections].
+ *
+ * ani_block: rows of AEVs and activations to have at a time: few stay in cache, many fill a GPU.
  */
 #ifndef MLFF_OPS_ANI_H
 #define MLFF_OPS_ANI_H
@@ -26,7 +28,8 @@ typedef struct mlff_aev_constants {
   const double *radial_shifts, *angular_shifts, *angular_sections;
 } mlff_aev_constants;
 
-/* An AEV prepared for a backend. Zero-initialise; made by aev_setup, released by mlff_aev_release. */
+/* An AEV prepared for a backend. Zero-initialise; made by aev_setup, released by mlff_aev_release. aev_setup is also called
+ * again to change what is in use; use: host, [n_species], non-zero = in use. */
 typedef struct mlff_aev {
   mlff_aev_constants constants; /* its pointers are NULL */
   int n_species;                /* of the model */
@@ -37,7 +40,8 @@ typedef struct mlff_aev {
   mlff_buf scratch;
 } mlff_aev;
 
-/* Rows of AEVs. Row k belongs to centre centers[k] (owned atom, no centre twice).
+/* Rows of AEVs: aev_forward, aev_backward, which can only fail for want of memory. Edges beyond the two cutoffs contribute
+ * nothing. All species that occur must be in use (the caller has checked). Row k belongs to centre centers[k] (owned atom, no centre twice).
  *   centers  int32 [n_rows], on the backend
  *   rows     real  [n_rows][ld]: AEVs (forward: output; backward: dE/dAEV); first n_columns columns
  *   grad     real  [n_edges][4], backward only: dE/d(x_j - x_i) = of the edges of these centres, others are untouched;
@@ -51,7 +55,8 @@ typedef struct mlff_aev_args {
   void *grad;
 } mlff_aev_args;
 
-/* Last layer of a network and the seed of its backward pass.
+/* ani_readout: last layer of a network and the seed of its backward pass. ani_readout_many: n of them at once, where
+ * backend->fuses can be set.
  *   hidden  real [n_rows][ld_hidden]   h, first n columns
  *   slope   real [n_rows][ld_slope]    in: activation slope of h; out: slope * weight * factor = dE/d(pre-activation)
  *   weight  real [n], on the backend
@@ -68,7 +73,7 @@ typedef struct mlff_ani_readout_args {
   void *energy;
 } mlff_ani_readout_args;
 
-/* Gradients of members to one. First n_columns columns; in the order of the members.
+/* ani_sum: gradients of members to one, where backend->fuses can be set. First n_columns columns; in the order of the members.
  *   members  real [n_members][n_rows][ld]
  *   sum      real [n_rows][ld]            = sum over members */
 typedef struct mlff_ani_sum_args {
@@ -78,7 +83,7 @@ typedef struct mlff_ani_sum_args {
   void *sum;
 } mlff_ani_sum_args;
 
-/* Row-ordered energies of members to atoms.
+/* ani_collect: row-ordered energies of members to atoms.
  *   energy  real [n_members][n_rows]
  *   node    real [n_local]             = mean over members;  0 for atoms that no row belongs to
  *   member  real [n_members][n_local]  = energy;             0 likewise */
@@ -102,7 +107,7 @@ typedef struct mlff_ani_network {
   double readout_bias;
 } mlff_ani_network;
 
-/* The networks of a model as a backend likes them. Zero-initialise; made by networks_setup, released by
+/* The networks of a model as a backend likes them. Zero-initialise; made by ani_networks_setup at load, released by
  * mlff_ani_networks_release; the matrices stay where they were. */
 typedef struct mlff_ani_networks {
   int n;
@@ -117,8 +122,9 @@ typedef struct mlff_ani_rows {
   int network;
 } mlff_ani_rows;
 
-/* What all networks of some groups of rows do, from AEVs to gradients: hidden layers, readout, and all of it backward, with
- * the numbers of linear, readout and linear one after another.
+/* ani_networks: what all networks of some groups of rows do, from AEVs to gradients: hidden layers, readout, and all of it
+ * backward, with the numbers of linear, ani_readout and linear one after another. 1 when it was done, 0 when these rows and
+ * networks are to be done layer by layer, and nothing was done. NULL where few rows are not done faster so.
  *   aevs    real [n_rows][ld]
  *   energy  real [n_members][ld_energy]   = of the rows of the groups
  *   grads   real [n_members][n_rows][ld]  = d(energy)/dAEV times factor */
@@ -130,26 +136,6 @@ typedef struct mlff_ani_networks_args {
   const void *aevs;
   void *energy, *grads;
 } mlff_ani_networks_args;
-
-typedef struct mlff_ani_ops {
-  int64_t block; /* rows of AEVs and activations to have at a time: few stay in cache, many fill a GPU */
-  /* use: host, [n_species], non-zero = in use. Also called again to change what is in use. */
-  mlff_status (*aev_setup)(mlff_backend *, mlff_aev *, const mlff_aev_constants *, int n_species, const int *use,
-                           mlff_error *);
-  /* Can only fail for want of memory. Edges beyond the two cutoffs contribute nothing. All species that occur must be
-   * in use (the caller has checked). */
-  mlff_status (*aev_forward)(mlff_backend *, mlff_aev *, const mlff_aev_args *, mlff_error *);
-  mlff_status (*aev_backward)(mlff_backend *, mlff_aev *, const mlff_aev_args *, mlff_error *);
-  void (*readout)(mlff_backend *, const mlff_ani_readout_args *);
-  void (*collect)(mlff_backend *, const mlff_ani_collect_args *);
-  /* Where backend->fuses can be set: n readouts at once, and sums of what networks left apart. */
-  void (*readout_many)(mlff_backend *, int n, const mlff_ani_readout_args *);
-  void (*sum)(mlff_backend *, const mlff_ani_sum_args *);
-  /* Where few rows are done faster by whole networks than layer by layer; NULL elsewhere. networks_setup: at load.
-   * networks: 1 when it was done, 0 when these rows and networks are to be done layer by layer, and nothing was done. */
-  mlff_status (*networks_setup)(mlff_backend *, mlff_ani_networks *, int n, const mlff_ani_network *, mlff_error *);
-  int (*networks)(mlff_backend *, const mlff_ani_networks *, const mlff_ani_networks_args *);
-} mlff_ani_ops;
 
 static inline void mlff_aev_release(mlff_backend *backend, mlff_aev *aev)
 {

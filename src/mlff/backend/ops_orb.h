@@ -1,11 +1,14 @@
-/* ops_orb.h: operations that only Orb needs (cpu/orb.c).
+/* ops_orb.h: operations that only Orb needs (cpu/orb*.c; CUDA twins: cuda/orb*.cu).
  *
  * M. Neumann et al., arXiv:2410.22570; docs/model_file.md has the formulas. Symbols: L features (n_features), H hidden
  * width, h features of a node, e of an edge, m message of an edge, s sender and r receiver of an edge. Edges are
  * directed and belong to their sender, an owned atom; the receiver may be a node of another rank.
  *
  * Atoms of a call are begin <= i < end, its edges those that they send; arrays marked "block" start at their first edge,
- * others at edge or atom 0. Widths are arbitrary.
+ * others at edge or atom 0. Widths are arbitrary. orb_block: edges that should be worked on at a time, so that their arrays stay
+ * in cache.
+ *
+ * orb_sum: sum[k] = sum over i < n with species[i] >= 0 of x[i][k], in double; sum is on the host, [width].
  */
 #ifndef MLFF_OPS_ORB_H
 #define MLFF_OPS_ORB_H
@@ -18,7 +21,9 @@ struct mlff_edges;
  * far less than a step of dynamics. */
 #define MLFF_ORB_TIE 1e-9
 
-/* The directed graph of one step. Edges of a sender are rows of arrays of edges, the nearest first; mlff_orb_first_row tells
+/* The directed graph of one step. orb_graph chooses each atom's nearest n_neighbours of its active edges, from positions in
+ * double, so that float models and all numbers of ranks see the same graph. Of those as far as the last one (MLFF_ORB_TIE),
+ * lower tags come first, and of images of one atom those whose vector is smaller in x, then y, then z. Edges of a sender are rows of arrays of edges, the nearest first; mlff_orb_first_row tells
  * where. Without a stride sender i has rows row[i] <= edge < row[i+1]. With one, which is n_neighbours, every sender has as
  * many rows, so that no size depends on positions; those behind its last edge have node -1, zeros in vec and env, and
  * anything in all other arrays. GPUs have a stride, and a list of the edges that end at a node. */
@@ -41,7 +46,7 @@ static inline int64_t mlff_orb_first_row(const mlff_orb_graph *graph, int64_t i)
   return graph->stride ? i * graph->stride : ((const int64_t *) graph->row.data)[i];
 }
 
-/* out[edge][k] = exp(-(d - k spacing)^2) for k < n_basis, then the unit vector. out: real [n][n_basis + 3] block */
+/* orb_features. out[edge][k] = exp(-(d - k spacing)^2) for k < n_basis, then the unit vector. out: real [n][n_basis + 3] block */
 typedef struct mlff_orb_features_args {
   const mlff_orb_graph *graph;
   int64_t begin, end;
@@ -50,7 +55,7 @@ typedef struct mlff_orb_features_args {
   void *out;
 } mlff_orb_features_args;
 
-/* y[edge] = ssp(y[edge] + from_sender[s] + from_receiver[r]);  ssp(x) = softplus(x) - ln 2
+/* orb_gather. y[edge] = ssp(y[edge] + from_sender[s] + from_receiver[r]);  ssp(x) = softplus(x) - ln 2
  *   y              real [n][width] block
  *   from_sender    real [n_local][width],  from_receiver  real [n_nodes][width] */
 typedef struct mlff_orb_gather_args {
@@ -67,7 +72,7 @@ typedef struct mlff_orb_norm {
   mlff_buf gain, shift; /* real [L] */
 } mlff_orb_norm;
 
-/* y = norm(x), or y += norm(x). x and y real [n][width], y may not be x. */
+/* orb_norm. y = norm(x), or y += norm(x). x and y real [n][width], y may not be x. */
 typedef struct mlff_orb_norm_args {
   int64_t n, width;
   const mlff_orb_norm *norm;
@@ -76,7 +81,7 @@ typedef struct mlff_orb_norm_args {
   int accumulate;
 } mlff_orb_norm_args;
 
-/* m = norm(x);  a_k = env * sigmoid(gate_k . e + gate_bias_k), k = receive, send
+/* orb_message. m = norm(x);  a_k = env * sigmoid(gate_k . e + gate_bias_k), k = receive, send
  *   received[r] += m a_receive;  sent[s] = sum m a_send;  e += m (unless `last`)
  *   x         real [n][L] block          gates     real [2][L] receive, send
  *   e         real [n_edges][L]          received  real [n_nodes][L]        sent  real [n_local][L] */
@@ -92,38 +97,19 @@ typedef struct mlff_orb_message_args {
   int last;
 } mlff_orb_message_args;
 
-/* out[i] = (a[i], b[i], c[i]). a, b, c real [n][width], out real [n][3 width] */
+/* orb_concat. out[i] = (a[i], b[i], c[i]). a, b, c real [n][width], out real [n][3 width] */
 typedef struct mlff_orb_concat_args {
   int64_t n, width;
   const void *a, *b, *c;
   void *out;
 } mlff_orb_concat_args;
 
-/* out[i] = table[species[i]], zeros for species -1. out real [n][width], table real [n_species][width] */
+/* orb_embed. out[i] = table[species[i]], zeros for species -1. out real [n][width], table real [n_species][width] */
 typedef struct mlff_orb_embed_args {
   int64_t n, width;
   const int32_t *species;
   const void *table;
   void *out;
 } mlff_orb_embed_args;
-
-typedef struct mlff_orb_ops {
-  int64_t block; /* edges that should be worked on at a time, so that their arrays stay in cache */
-
-  /* Chooses each atom's nearest n_neighbours of its active edges, from positions in double, so that float models and
-   * all numbers of ranks see the same graph. Of those as far as the last one (MLFF_ORB_TIE), lower tags come first, and
-   * of images of one atom those whose vector is smaller in x, then y, then z. */
-  mlff_status (*graph)(mlff_backend *, const mlff_graph *, const struct mlff_edges *, int n_neighbours,
-                       mlff_orb_graph *, mlff_error *);
-  void (*features)(mlff_backend *, const mlff_orb_features_args *);
-  void (*gather)(mlff_backend *, const mlff_orb_gather_args *);
-  void (*norm)(mlff_backend *, const mlff_orb_norm_args *);
-  void (*message)(mlff_backend *, const mlff_orb_message_args *);
-  void (*concat)(mlff_backend *, const mlff_orb_concat_args *);
-  void (*embed)(mlff_backend *, const mlff_orb_embed_args *);
-  /* sum[k] = sum over i < n with species[i] >= 0 of x[i][k], in double; sum is on the host, [width]. */
-  mlff_status (*sum)(mlff_backend *, const void *x, int64_t n, int64_t width, const int32_t *species, double *sum,
-                     mlff_error *);
-} mlff_orb_ops;
 
 #endif

@@ -8,7 +8,8 @@
  * Row layouts, real, channels contiguous within each part:
  *   state  [n_nodes][6F]  x = (a, b, c) and mu = (x, y, z): what a layer gathers from a neighbour
  *   grad   [n_nodes][4F]  g_q and g_mu (x, y, z): what its backward pass gathers
- * Atoms of a call are begin <= i < end; arrays marked "block" start at atom `begin`, others at atom 0.
+ * Atoms of a call are begin <= i < end; arrays marked "block" start at atom `begin`, others at atom 0. painn_block: atoms that
+ * node-local work should take at a time, so that it stays in cache; INT64_MAX: all.
  */
 #ifndef MLFF_OPS_PAINN_H
 #define MLFF_OPS_PAINN_H
@@ -41,7 +42,9 @@ typedef struct mlff_painn_basis {
   mlff_buf second; /* real [n_terms] GAUSSIAN: 1/width^2                                                   */
 } mlff_painn_basis;
 
-/* Radial data of all edges, made once per step and used by all layers, forward and backward.
+/* Radial data of all edges, made once per step by painn_radial and used by all layers, forward and backward. CUBIC fills
+ * whole lines, the others terms and of lines u, 1/r and indices, with 0 as the first row: of two on the same radial data
+ * CUBIC comes last.
  * A line holds what an edge needs: coef[4], slope[4] (CUBIC only), u = vec/r, 1/r, and from the address of element 12 on
  * four int32: first row (CUBIC, else 0), node of the neighbour, species of the neighbour, 0. */
 typedef struct mlff_painn_radial {
@@ -51,7 +54,7 @@ typedef struct mlff_painn_radial {
 
 /* ---- first layer: painn_moments.c ------------------------------------------------------------------------------ */
 
-/* Without vectors and with q = embedding, the first message is linear in moments of the surroundings, for each species s
+/* painn_moments, painn_moments_backward. Without vectors and with q = embedding, the first message is linear in moments of the surroundings, for each species s
  * of neighbours and each row k of the filter:
  *   m_q[i][s][k] = sum_{j of s} coef_k(r_ij),   m_mu[i][s][k] = sum_{j of s} coef_k(r_ij) u_ij,
  * so edges cost nothing that depends on F and the rest is a matrix product.
@@ -66,16 +69,16 @@ typedef struct mlff_painn_moments_args {
   int64_t begin, end;
   void *moments_q, *moments_mu;
   int64_t ld_q, ld_mu;
-  /* backward: the arrays above hold adjoints (unit columns are ignored); edge_grad as below */
+  /* backward: the arrays above hold adjoints (unit columns are ignored); edge_grad: dE/d(x_j - x_i) of the block's edges */
   void *edge_grad;
   int accumulate; /* edge_grad holds sums of later layers */
 } mlff_painn_moments_args;
 
 /* ---- messages: painn_message.c --------------------------------------------------------------------------------- */
 
-/* forward, for receiver i over its edges, j = node of the neighbour, (a, b, c) = filter * x_j:
+/* painn_message, forward, for receiver i over its edges, j = node of the neighbour, (a, b, c) = filter * x_j:
  *   q[i] = q_in[i] + sum a;   mu[i] = mu_i of state + sum (b u + c mu_j of state)
- * backward, for sender j over its edges (the list is symmetric), i = node of the neighbour, u the unit vector from i
+ * painn_message_backward, for sender j over its edges (the list is symmetric), i = node of the neighbour, u the unit vector from i
  * to j = minus that of the list:
  *   g_x[j] = sum (g_q[i], g_mu[i].u, g_mu[i].mu_j) * filter
  *   grad_in[j] = grad[j] + (0, sum g_mu[i] c)
@@ -102,7 +105,12 @@ typedef struct mlff_painn_message_args {
 /* ---- update of an atom: painn_mix.c ---------------------------------------------------------------------------- */
 
 /* The steps between the matrix products of one update. All arrays are blocks of n atoms. `last`: no layer follows, so
- * mu is not updated, v does not exist and g_mu is zero; y and g_y then have two parts. */
+ * mu is not updated, v does not exist and g_mu is zero; y and g_y then have two parts.
+ *   painn_mix_norm              n = sqrt(V.V + epsilon) into qn, 1/n into inv_norm
+ *   painn_mix_update            q_out = q + s + t V.W,  mu_out = mu + v W
+ *   painn_mix_backward_gates    g_y = (g_q, g_mu.W, g_q V.W)
+ *   painn_mix_backward_vectors  g_W = g_mu v + g_q t V,  g_V = g_q t W + g_n/n V
+ *   painn_mix_backward_sum      grad_q_out = g_q + grad_qn (its q part),  grad_mu_out = g_mu + grad_m */
 typedef struct mlff_painn_mix_args {
   int64_t n;
   int n_features, last;
@@ -125,7 +133,7 @@ typedef struct mlff_painn_mix_args {
   int64_t ld_grad_q, ld_grad_mu;
 } mlff_painn_mix_args;
 
-/* energy[i] = bias + sum_k weight_k h[i][k] (0 for atoms of species -1); grad_h = weight * slope (may alias slope). */
+/* painn_readout. energy[i] = bias + sum_k weight_k h[i][k] (0 for atoms of species -1); grad_h = weight * slope (may alias slope). */
 typedef struct mlff_painn_readout_args {
   int64_t n;
   int width;
@@ -137,34 +145,5 @@ typedef struct mlff_painn_readout_args {
   void *energy;           /* real [n]                                             */
   void *grad_h;           /* real [n][width]                                      */
 } mlff_painn_readout_args;
-
-typedef struct mlff_painn_ops {
-  int64_t block; /* atoms that node-local work should take at a time, so that it stays in cache; INT64_MAX: all */
-
-  /* Reserve and fill radial data. CUBIC fills whole lines; the others terms and of lines u, 1/r and indices, with 0 as the
-   * first row: of two on the same radial data CUBIC comes last. */
-  mlff_status (*radial)(mlff_backend *, const mlff_painn_basis *, const struct mlff_edges *, mlff_painn_radial *,
-                        mlff_error *);
-
-  void (*moments)(mlff_backend *, const mlff_painn_moments_args *);
-  /* Writes dE/d(x_j - x_i) of the block's edges to edge_grad, including what later layers left there. */
-  void (*moments_backward)(mlff_backend *, const mlff_painn_moments_args *);
-
-  void (*message)(mlff_backend *, const mlff_painn_message_args *);
-  void (*message_backward)(mlff_backend *, const mlff_painn_message_args *);
-
-  /* n = sqrt(V.V + epsilon) into qn, 1/n into inv_norm */
-  void (*mix_norm)(mlff_backend *, const mlff_painn_mix_args *);
-  /* q_out = q + s + t V.W,  mu_out = mu + v W */
-  void (*mix_update)(mlff_backend *, const mlff_painn_mix_args *);
-  /* g_y = (g_q, g_mu.W, g_q V.W) */
-  void (*mix_backward_gates)(mlff_backend *, const mlff_painn_mix_args *);
-  /* g_W = g_mu v + g_q t V,  g_V = g_q t W + g_n/n V */
-  void (*mix_backward_vectors)(mlff_backend *, const mlff_painn_mix_args *);
-  /* grad_q_out = g_q + grad_qn (its q part),  grad_mu_out = g_mu + grad_m */
-  void (*mix_backward_sum)(mlff_backend *, const mlff_painn_mix_args *);
-
-  void (*readout)(mlff_backend *, const mlff_painn_readout_args *);
-} mlff_painn_ops;
 
 #endif

@@ -10,7 +10,6 @@
 
 #include "spans.h"
 
-#include "../backend/ops_simple.h"
 #include "model_impl.h"
 
 #include <stdlib.h>
@@ -105,181 +104,64 @@ void mlff_spans_settle(mlff_backend *backend, double begin)
 
 /* ---- timed operations ------------------------------------------------------------------------------------------- */
 
-/* When a part begins: on the host's clock, or as a stamp of the device. */
-typedef struct moment {
+/* What op_list.h names that is no span: below 0 for nothing; + TIME_ONLY for the time of a call that another part counts. */
+enum { MLFF_SPAN_NONE = -1, TIME_ONLY = MLFF_N_SPANS };
+#define MLFF_SPAN_PRODUCT (linear->transposed ? MLFF_SPAN_DENSE_BACKWARD : MLFF_SPAN_DENSE)
+#define MLFF_SPAN_PRODUCTS (n && linears[0]->transposed ? MLFF_SPAN_DENSE_BACKWARD : MLFF_SPAN_DENSE)
+#define MLFF_SPAN_HALO (args->halo ? (int) MLFF_SPAN_EXCHANGE : MLFF_SPAN_NONE)
+#define MLFF_SPAN_HALO_PART (args->halo ? TIME_ONLY + (int) MLFF_SPAN_EXCHANGE : MLFF_SPAN_NONE)
+
+/* A part that has begun: on the host's clock, or as a stamp of the device. */
+typedef struct part {
+  mlff_backend *backend;
+  int span, n_calls, stamp;
   double seconds;
-  int stamp;
-} moment;
+} part;
 
-static moment begin_part(mlff_backend *backend, mlff_span_id span)
+static part begin_part(mlff_backend *backend, int span)
 {
   const mlff_timing_ops *timing = &backend->ops->timing;
-  if (timing->stamp) return (moment){.stamp = timing->stamp(backend, no_spans[span].name)};
-  return (moment){.seconds = mlff_spans_now()};
-}
-
-static void end_part(mlff_backend *backend, mlff_span_id span, int n_calls, moment begin)
-{
-  const mlff_timing_ops *timing = &backend->ops->timing;
+  part p = {.backend = backend, .span = span, .n_calls = span < TIME_ONLY};
+  if (span < 0) return p;
+  p.span %= TIME_ONLY;
   if (timing->stamp)
-    keep_part(backend->spans, span, n_calls, begin.stamp, timing->stamp(backend, NULL));
+    p.stamp = timing->stamp(backend, no_spans[p.span].name);
   else
-    add(backend->spans, span, n_calls, begin.seconds, mlff_spans_now());
+    p.seconds = mlff_spans_now();
+  return p;
 }
 
-/* Times the statement `call`, in which `plain` is the plain table, for `span`. */
-#define TIMED_PART(span, n_calls, call)                         \
-  do {                                                          \
-    const mlff_ops *plain = backend->spans->plain;              \
-    const moment begin = begin_part(backend, MLFF_SPAN_##span); \
-    call;                                                       \
-    end_part(backend, MLFF_SPAN_##span, n_calls, begin);        \
-  } while (0)
-#define TIMED(span, call) TIMED_PART(span, 1, call)
-
-/* The same for an operation that can fail. */
-#define TIMED_STATUS(span, call)  \
-  do {                            \
-    mlff_status status;           \
-    TIMED(span, status = (call)); \
-    return status;                \
-  } while (0)
-
-static mlff_status timed_upload(mlff_backend *backend, void *to, const void *from, size_t bytes, mlff_error *error)
+static void end_part(const part *p)
 {
-  TIMED_STATUS(COPY, plain->upload(backend, to, from, bytes, error));
-}
-
-static mlff_status timed_download(mlff_backend *backend, void *to, const void *from, size_t bytes, mlff_error *error)
-{
-  TIMED_STATUS(COPY, plain->download(backend, to, from, bytes, error));
-}
-
-static mlff_status timed_upload_reals(mlff_backend *backend, void *to, const double *from, int64_t n, mlff_error *error)
-{
-  TIMED_STATUS(COPY, plain->upload_reals(backend, to, from, n, error));
-}
-
-static mlff_status timed_download_reals(mlff_backend *backend, double *to, const void *from, int64_t n,
-                                        mlff_error *error)
-{
-  TIMED_STATUS(COPY, plain->download_reals(backend, to, from, n, error));
-}
-
-static mlff_status timed_exchange_begin(mlff_backend *backend, const mlff_exchange_args *args, mlff_error *error)
-{
-  mlff_status status;
-  if (!args->halo) return MLFF_OK;
-  TIMED_PART(EXCHANGE, 0, status = plain->exchange_begin(backend, args, error));
-  return status;
-}
-
-static void timed_exchange_progress(mlff_backend *backend, const mlff_exchange_args *args)
-{
-  if (args->halo) TIMED_PART(EXCHANGE, 0, plain->exchange_progress(backend, args));
-}
-
-static mlff_status timed_exchange_finish(mlff_backend *backend, const mlff_exchange_args *args, mlff_error *error)
-{
-  if (!args->halo) return MLFF_OK;
-  TIMED_STATUS(EXCHANGE, plain->exchange_finish(backend, args, error));
-}
-
-static mlff_status timed_exchange_sum(mlff_backend *backend, const mlff_halo *halo, void *rows, int64_t n_nodes,
-                                      int64_t width, mlff_error *error)
-{
-  TIMED_STATUS(EXCHANGE, plain->exchange_sum(backend, halo, rows, n_nodes, width, error));
-}
-
-static void timed_linear(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *args)
-{
-  if (linear->transposed)
-    TIMED(DENSE_BACKWARD, plain->linear(backend, linear, args));
+  const mlff_timing_ops *timing = &p->backend->ops->timing;
+  mlff_spans *spans = p->backend->spans;
+  if (p->span < 0) return;
+  if (timing->stamp)
+    keep_part(spans, (mlff_span_id) p->span, p->n_calls, p->stamp, timing->stamp(p->backend, NULL));
   else
-    TIMED(DENSE, plain->linear(backend, linear, args));
+    add(spans, (mlff_span_id) p->span, p->n_calls, p->seconds, mlff_spans_now());
 }
 
-static void timed_linear_many(mlff_backend *backend, int n, const mlff_linear *const *linears,
-                              const mlff_linear_args *args)
-{
-  if (n && linears[0]->transposed)
-    TIMED(DENSE_BACKWARD, plain->linear_many(backend, n, linears, args));
-  else
-    TIMED(DENSE, plain->linear_many(backend, n, linears, args));
-}
-
-static void timed_readout_many(mlff_backend *backend, int n, const mlff_ani_readout_args *args)
-{
-  TIMED(DENSE, plain->ani.readout_many(backend, n, args));
-}
-
-static mlff_status timed_edges(mlff_backend *backend, const mlff_graph *graph, double cutoff, mlff_edges *edges,
-                               mlff_error *error)
-{
-  TIMED_STATUS(EDGES, plain->edges(backend, graph, cutoff, edges, error));
-}
-
-static mlff_status timed_forces(mlff_backend *backend, const mlff_forces_args *args, mlff_error *error)
-{
-  TIMED_STATUS(FORCES, plain->forces(backend, args, error));
-}
-
-static mlff_status timed_radial(mlff_backend *backend, const mlff_painn_basis *basis, const mlff_edges *edges,
-                                mlff_painn_radial *radial, mlff_error *error)
-{
-  TIMED_STATUS(DESCRIPTOR, plain->painn.radial(backend, basis, edges, radial, error));
-}
-
-static mlff_status timed_aev_forward(mlff_backend *backend, mlff_aev *aev, const mlff_aev_args *args, mlff_error *error)
-{
-  TIMED_STATUS(DESCRIPTOR, plain->ani.aev_forward(backend, aev, args, error));
-}
-
-static mlff_status timed_aev_backward(mlff_backend *backend, mlff_aev *aev, const mlff_aev_args *args,
-                                      mlff_error *error)
-{
-  TIMED_STATUS(DESCRIPTOR_BACKWARD, plain->ani.aev_backward(backend, aev, args, error));
-}
-
-static mlff_status timed_orb_graph(mlff_backend *backend, const mlff_graph *graph, const mlff_edges *edges,
-                                   int n_neighbours, mlff_orb_graph *out, mlff_error *error)
-{
-  TIMED_STATUS(EDGES, plain->orb.graph(backend, graph, edges, n_neighbours, out, error));
-}
-
-#define DEFINE_SIMPLE(family, name, type, span)                                \
-  static void timed_##family##_##name(mlff_backend *backend, const type *args) \
-  {                                                                            \
-    TIMED(span, plain->family.name(backend, args));                            \
+/* timed_NAME: the plain operation; its part ends when it has returned, whatever it returns. */
+#define OP(name, returns, parameters, arguments, span, forecast, bodies)                               \
+  static returns timed_##name parameters                                                               \
+  {                                                                                                    \
+    __attribute__((cleanup(end_part))) const part timed = begin_part(backend, (int) MLFF_SPAN_##span); \
+    return backend->spans->plain->name arguments;                                                      \
   }
-MLFF_SIMPLE_OPS(DEFINE_SIMPLE)
+#include "../backend/op_list.h"
+
+#define STAYS_BOTH 1
+#define STAYS_GPU_ONLY 1
+#define STAYS_FUSED 0
 
 static void fill_timed(mlff_spans *spans)
 {
   mlff_ops *ops = &spans->timed;
   *ops = *spans->plain;
-  ops->upload = timed_upload;
-  ops->download = timed_download;
-  ops->upload_reals = timed_upload_reals;
-  ops->download_reals = timed_download_reals;
-  ops->exchange_begin = timed_exchange_begin;
-  ops->exchange_progress = timed_exchange_progress;
-  ops->exchange_finish = timed_exchange_finish;
-  ops->exchange_sum = timed_exchange_sum;
-  ops->linear = timed_linear;
-  ops->linear_many = timed_linear_many;
-  ops->atoms_begin = NULL; /* what is timed is not put off */
-  ops->atoms_end = NULL;
-  ops->ani.networks = NULL; /* forward and backward are parts of their own */
-  ops->ani.readout_many = timed_readout_many;
-  ops->edges = timed_edges;
-  ops->forces = timed_forces;
-  ops->painn.radial = timed_radial;
-  ops->orb.graph = timed_orb_graph;
-  ops->ani.aev_forward = timed_aev_forward;
-  ops->ani.aev_backward = timed_aev_backward;
-#define FILL_SIMPLE(family, name, type, span) ops->family.name = timed_##family##_##name;
-  MLFF_SIMPLE_OPS(FILL_SIMPLE)
+#define OP(name, returns, parameters, arguments, span, forecast, bodies) \
+  ops->name = STAYS_##bodies && ops->name ? timed_##name : NULL;
+#include "../backend/op_list.h"
 }
 
 /* ---- on, off, reading ---------------------------------------------------------------------------------------------- */

@@ -1,12 +1,7 @@
-/* ani_ops.c: the small operations around ANI's networks on the CPU, and the table of all of its operations. */
+/* ani_ops.c: the small operations around ANI's networks on the CPU. */
 #include "cpu.h"
 
-mlff_status MLFF_CPU(aev_setup_cpu)(mlff_backend *, mlff_aev *, const mlff_aev_constants *, int n_species,
-                                    const int *use, mlff_error *);
-mlff_status MLFF_CPU(aev_forward_cpu)(mlff_backend *, mlff_aev *, const mlff_aev_args *, mlff_error *);
-mlff_status MLFF_CPU(aev_backward_cpu)(mlff_backend *, mlff_aev *, const mlff_aev_args *, mlff_error *);
-
-static void readout_cpu(mlff_backend *backend, const mlff_ani_readout_args *a)
+void MLFF_CPU(ani_readout_cpu)(mlff_backend *backend, const mlff_ani_readout_args *a)
 {
   (void) backend;
   const real *weight = a->weight, factor = (real) a->factor;
@@ -29,7 +24,7 @@ static void readout_cpu(mlff_backend *backend, const mlff_ani_readout_args *a)
   }
 }
 
-static void collect_cpu(mlff_backend *backend, const mlff_ani_collect_args *a)
+void MLFF_CPU(ani_collect_cpu)(mlff_backend *backend, const mlff_ani_collect_args *a)
 {
   (void) backend;
   real *node = a->node, *member = a->member;
@@ -45,14 +40,4 @@ static void collect_cpu(mlff_backend *backend, const mlff_ani_collect_args *a)
     }
     node[i] = (real) (sum / a->n_members);
   }
-}
-
-void MLFF_CPU(ani_ops_cpu)(mlff_ani_ops *ops)
-{
-  ops->block = 132; /* 22 tiles of the matrix product; activations stay in the second-level cache */
-  ops->aev_setup = MLFF_CPU(aev_setup_cpu);
-  ops->aev_forward = MLFF_CPU(aev_forward_cpu);
-  ops->aev_backward = MLFF_CPU(aev_backward_cpu);
-  ops->readout = readout_cpu;
-  ops->collect = collect_cpu;
 }

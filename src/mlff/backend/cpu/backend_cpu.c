@@ -18,12 +18,17 @@ static void release_cpu(mlff_backend *backend, void *data)
   mlff_pages_release(&((mlff_cpu_backend *) backend)->pages, data);
 }
 
-static mlff_status copy_cpu(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error)
+static mlff_status upload_cpu(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error)
 {
   (void) backend;
   (void) error;
   if (bytes) memcpy(dst, src, bytes);
   return MLFF_OK;
+}
+
+static mlff_status download_cpu(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error)
+{
+  return upload_cpu(backend, dst, src, bytes, error);
 }
 
 static void zero_cpu(mlff_backend *backend, void *data, size_t bytes)
@@ -127,17 +132,11 @@ MIXED_PATHS(DECLARE_MIXED)
 int mlff_cpu_fill_ops(mlff_ops *ops, size_t real_size, const char *kernels)
 {
   memset(ops, 0, sizeof *ops);
-  ops->alloc = alloc_cpu;
-  ops->release = release_cpu;
-  ops->upload = copy_cpu;
-  ops->download = copy_cpu;
-  ops->zero = zero_cpu;
-  ops->upload_reals = upload_reals_cpu;
-  ops->download_reals = download_reals_cpu;
-  ops->exchange_begin = exchange_begin_cpu;
-  ops->exchange_progress = exchange_progress_cpu;
-  ops->exchange_finish = exchange_finish_cpu;
-  ops->exchange_sum = exchange_sum_cpu;
+#define BODY_BOTH(body) body
+#define BODY_GPU_ONLY(body) NULL
+#define OP(...)
+#define OP_HOST(name, returns, parameters, arguments, span, forecast, bodies) ops->name = BODY_##bodies(name##_cpu);
+#include "../op_list.h"
   const char *real_name = real_size == sizeof(float) ? "f32" : "f64";
 #define FILL(real, path)                                              \
   if (strcmp(real_name, #real) == 0 && strcmp(kernels, #path) == 0) { \

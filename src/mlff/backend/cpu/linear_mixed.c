@@ -91,8 +91,8 @@ static int64_t rows_of_block(const mlff_linear *linear)
   return (n ? n : 1) * TILE_ROWS;
 }
 
-mlff_status MLFF_CPU(linear_pack_mixed)(mlff_backend *backend, mlff_linear *linear, const double *weight,
-                                        const double *bias, int n_out, int n_in, int transpose, mlff_error *error)
+static mlff_status linear_pack_mixed(mlff_backend *backend, mlff_linear *linear, const double *weight,
+                                     const double *bias, int n_out, int n_in, int transpose, mlff_error *error)
 {
   const weights w = {weight, transpose ? n_out : n_in, transpose ? n_in : n_out, transpose};
   linear->n_parts = backend->splits ? 2 : 1;
@@ -206,7 +206,7 @@ MLFF_INLINE vreal multiply_add(vreal acc, vunit x, vunit w)
 
 /* ---- the operation ------------------------------------------------------------------------------------------------- */
 
-void MLFF_CPU(linear_mixed)(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *a)
+static void linear_mixed(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *a)
 {
   unit *rounded = ((mlff_cpu_backend *) backend)->rounded.data;
   const int64_t ld = units_of_row(linear), most = rows_of_block(linear);
@@ -225,6 +225,6 @@ void MLFF_CPU(linear_mixed)(mlff_backend *backend, const mlff_linear *linear, co
 
 void MLFF_CPU(ops_mixed)(mlff_ops *ops)
 {
-  ops->linear_pack = MLFF_CPU(linear_pack_mixed);
-  ops->linear = MLFF_CPU(linear_mixed);
+  ops->linear_pack = linear_pack_mixed;
+  ops->linear = linear_mixed;
 }

@@ -2,9 +2,6 @@
  * linear in the edges. */
 #include "cpu.h"
 
-mlff_status MLFF_CPU(orb_graph_cpu)(mlff_backend *, const mlff_graph *, const mlff_edges *, int n_neighbours,
-                                    mlff_orb_graph *, mlff_error *);
-
 /* ---- rows of any width ---------------------------------------------------------------------------------------------- */
 
 /* Lanes of row element k on: all, or those that the width has left. */
@@ -46,7 +43,7 @@ MLFF_INLINE void row_moments(const real *x, int64_t width, double epsilon, real 
 
 /* ---- edges ---------------------------------------------------------------------------------------------------------- */
 
-static void features_cpu(mlff_backend *backend, const mlff_orb_features_args *a)
+void MLFF_CPU(orb_features_cpu)(mlff_backend *backend, const mlff_orb_features_args *a)
 {
   (void) backend;
   const int64_t *row = a->graph->row.data, first = row[a->begin], n_columns = a->n_basis + 3;
@@ -64,7 +61,7 @@ static void features_cpu(mlff_backend *backend, const mlff_orb_features_args *a)
   }
 }
 
-static void gather_cpu(mlff_backend *backend, const mlff_orb_gather_args *a)
+void MLFF_CPU(orb_gather_cpu)(mlff_backend *backend, const mlff_orb_gather_args *a)
 {
   (void) backend;
   const int64_t *row = a->graph->row.data, first = row[a->begin], width = a->width;
@@ -82,7 +79,7 @@ static void gather_cpu(mlff_backend *backend, const mlff_orb_gather_args *a)
   }
 }
 
-static void norm_cpu(mlff_backend *backend, const mlff_orb_norm_args *a)
+void MLFF_CPU(orb_norm_cpu)(mlff_backend *backend, const mlff_orb_norm_args *a)
 {
   (void) backend;
   const int64_t width = a->width;
@@ -119,7 +116,7 @@ MLFF_INLINE void edge_message(const mlff_orb_message_args *a, int64_t edge, cons
   }
 }
 
-static void message_cpu(mlff_backend *backend, const mlff_orb_message_args *a)
+void MLFF_CPU(orb_message_cpu)(mlff_backend *backend, const mlff_orb_message_args *a)
 {
   (void) backend;
   const int64_t *row = a->graph->row.data, first = row[a->begin], width = a->width;
@@ -134,7 +131,7 @@ static void message_cpu(mlff_backend *backend, const mlff_orb_message_args *a)
 
 /* ---- nodes ---------------------------------------------------------------------------------------------------------- */
 
-static void concat_cpu(mlff_backend *backend, const mlff_orb_concat_args *a)
+void MLFF_CPU(orb_concat_cpu)(mlff_backend *backend, const mlff_orb_concat_args *a)
 {
   (void) backend;
   const void *const parts[3] = {a->a, a->b, a->c};
@@ -144,7 +141,7 @@ static void concat_cpu(mlff_backend *backend, const mlff_orb_concat_args *a)
       memcpy((real *) a->out + (3 * i + p) * a->width, (const real *) parts[p] + i * a->width, bytes);
 }
 
-static void embed_cpu(mlff_backend *backend, const mlff_orb_embed_args *a)
+void MLFF_CPU(orb_embed_cpu)(mlff_backend *backend, const mlff_orb_embed_args *a)
 {
   (void) backend;
   const size_t bytes = (size_t) a->width * sizeof(real);
@@ -157,8 +154,8 @@ static void embed_cpu(mlff_backend *backend, const mlff_orb_embed_args *a)
   }
 }
 
-static mlff_status sum_cpu(mlff_backend *backend, const void *x, int64_t n, int64_t width, const int32_t *species,
-                           double *sum, mlff_error *error)
+mlff_status MLFF_CPU(orb_sum_cpu)(mlff_backend *backend, const void *x, int64_t n, int64_t width,
+                                  const int32_t *species, double *sum, mlff_error *error)
 {
   (void) backend;
   (void) error;
@@ -168,17 +165,4 @@ static mlff_status sum_cpu(mlff_backend *backend, const void *x, int64_t n, int6
     for (int64_t k = 0; k < width && species[i] >= 0; k++) sum[k] += (double) row[k];
   }
   return MLFF_OK;
-}
-
-void MLFF_CPU(orb_ops_cpu)(mlff_orb_ops *ops)
-{
-  ops->block = 160; /* with H = 512 floats, two hidden arrays are 0.6 MB */
-  ops->graph = MLFF_CPU(orb_graph_cpu);
-  ops->features = features_cpu;
-  ops->gather = gather_cpu;
-  ops->norm = norm_cpu;
-  ops->message = message_cpu;
-  ops->concat = concat_cpu;
-  ops->embed = embed_cpu;
-  ops->sum = sum_cpu;
 }

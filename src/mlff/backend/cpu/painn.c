@@ -122,23 +122,3 @@ mlff_status MLFF_CPU(painn_radial_cpu)(mlff_backend *backend, const mlff_painn_b
     fill_dense(basis, edges, radial->line.data, radial->terms.data);
   return MLFF_OK;
 }
-
-/* ---- the table --------------------------------------------------------------------------------------------------- */
-
-void MLFF_CPU(painn_ops_cpu)(mlff_painn_ops *ops)
-{
-  *ops = (mlff_painn_ops){
-      .block = 48, /* 8 tiles of the matrix product; the scratch of a block stays in the second-level cache */
-      .radial = MLFF_CPU(painn_radial_cpu),
-      .moments = MLFF_CPU(painn_moments_cpu),
-      .moments_backward = MLFF_CPU(painn_moments_backward_cpu),
-      .message = MLFF_CPU(painn_message_cpu),
-      .message_backward = MLFF_CPU(painn_message_backward_cpu),
-      .mix_norm = MLFF_CPU(painn_mix_norm_cpu),
-      .mix_update = MLFF_CPU(painn_mix_update_cpu),
-      .mix_backward_gates = MLFF_CPU(painn_mix_backward_gates_cpu),
-      .mix_backward_vectors = MLFF_CPU(painn_mix_backward_vectors_cpu),
-      .mix_backward_sum = MLFF_CPU(painn_mix_backward_sum_cpu),
-      .readout = MLFF_CPU(painn_readout_cpu),
-  };
-}

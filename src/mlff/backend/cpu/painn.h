@@ -33,17 +33,4 @@ MLFF_INLINE line_index line_load_index(const real *line)
   return index;
 }
 
-mlff_status MLFF_CPU(painn_radial_cpu)(mlff_backend *, const mlff_painn_basis *, const mlff_edges *,
-                                       mlff_painn_radial *, mlff_error *);
-void MLFF_CPU(painn_moments_cpu)(mlff_backend *, const mlff_painn_moments_args *);
-void MLFF_CPU(painn_moments_backward_cpu)(mlff_backend *, const mlff_painn_moments_args *);
-void MLFF_CPU(painn_message_cpu)(mlff_backend *, const mlff_painn_message_args *);
-void MLFF_CPU(painn_message_backward_cpu)(mlff_backend *, const mlff_painn_message_args *);
-void MLFF_CPU(painn_mix_norm_cpu)(mlff_backend *, const mlff_painn_mix_args *);
-void MLFF_CPU(painn_mix_update_cpu)(mlff_backend *, const mlff_painn_mix_args *);
-void MLFF_CPU(painn_mix_backward_gates_cpu)(mlff_backend *, const mlff_painn_mix_args *);
-void MLFF_CPU(painn_mix_backward_vectors_cpu)(mlff_backend *, const mlff_painn_mix_args *);
-void MLFF_CPU(painn_mix_backward_sum_cpu)(mlff_backend *, const mlff_painn_mix_args *);
-void MLFF_CPU(painn_readout_cpu)(mlff_backend *, const mlff_painn_readout_args *);
-
 #endif
