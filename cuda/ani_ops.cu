@@ -98,15 +98,14 @@ static ani_readout_arrays arrays_of(const mlff_ani_readout_args *args)
   return a;
 }
 
-void MLFF_CUDA(ani_readout_cuda)(mlff_backend *backend, const mlff_ani_readout_args *args)
+void MLFF_CUDA(ani_readout_cuda)(mlff_backend *backend, int n, const mlff_ani_readout_args *args)
 {
-  const ani_readout_group<1> group = {{arrays_of(args)}};
-  MLFF_LAUNCH(backend, ani_readout_kernel<1>, mlff_cuda_blocks(args->n_rows, READOUT_WARPS), WARP * READOUT_WARPS, 0,
-              group);
-}
-
-void MLFF_CUDA(ani_readout_many_cuda)(mlff_backend *backend, int n, const mlff_ani_readout_args *args)
-{
+  if (n == 1) {
+    const ani_readout_group<1> group = {{arrays_of(args)}};
+    MLFF_LAUNCH(backend, ani_readout_kernel<1>, mlff_cuda_blocks(args->n_rows, READOUT_WARPS), WARP * READOUT_WARPS, 0,
+                group);
+    return;
+  }
   for (int begin = 0; begin < n; begin += MANY) {
     const int n_here = n - begin < MANY ? n - begin : MANY;
     ani_readout_group<MANY> group;

@@ -202,7 +202,7 @@ static void start_steps(mlff_backend *backend)
 void MLFF_CUDA(atoms_begin_cuda)(mlff_backend *backend, int64_t n_atoms)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-  if (!backend->fuses || backend->forecast) return;
+  if (backend->forecast) return;
   if (strcmp(backend->precision, "mixed") == 0) return; /* tensor cores want many rows */
   if (n_atoms > (int64_t) ATOMS_PER_SM * cuda->n_multiprocessors) return;
   cuda->queue.n_atoms = n_atoms;

@@ -210,6 +210,10 @@ static void start_one(mlff_backend *backend, const linear_kernels &kernels, cons
 static void start_many(mlff_backend *backend, const linear_kernels &kernels, int n, const mlff_linear *const *linears,
                        const mlff_linear_args *args)
 {
+  if (n == 1) {
+    start_one(backend, kernels, linears[0], args);
+    return;
+  }
   for (int begin = 0; begin < n; begin += MANY) {
     linear_group<MANY> group;
     dim3 grid(0, 0, 0);

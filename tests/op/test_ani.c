@@ -341,8 +341,8 @@ START_TEST(readout_matches_plain_loops)
   mlff_backend *backend = open_backend(_i);
   if (!backend) return;
   const int sizes[][2] = {{0, 4}, {1, 1}, {3, 16}, {5, 37}, {2, 160}};
-  for (int s = 0; s < 5; s++) {
-    const int n_rows = sizes[s][0], n = sizes[s][1], ld = n + 2;
+  for (int s = 0; s < 10; s++) { /* all rows in one readout, or each in one of its own */
+    const int n_rows = sizes[s % 5][0], n = sizes[s % 5][1], ld = n + 2, n_apart = s < 5 ? 1 : n_rows;
     const double bias = 0.75, factor = 0.125;
     double *h = malloc((size_t) (n_rows * ld + 1) * sizeof *h),
            *slope = malloc((size_t) (n_rows * ld + 1) * sizeof *slope);
@@ -363,16 +363,19 @@ START_TEST(readout_matches_plain_loops)
         slope[r * ld + k] *= weight[k] * factor;
       }
     }
-    backend->ops->ani_readout(backend, &(mlff_ani_readout_args){.n_rows = n_rows,
-                                                                .n = n,
-                                                                .hidden = dev_h.data,
-                                                                .ld_hidden = ld,
-                                                                .slope = dev_slope.data,
-                                                                .ld_slope = ld,
-                                                                .weight = dev_weight.data,
-                                                                .bias = bias,
-                                                                .factor = factor,
-                                                                .energy = dev_energy.data});
+    mlff_ani_readout_args args[5];
+    for (int k = 0; k < n_apart; k++)
+      args[k] = (mlff_ani_readout_args){.n_rows = n_rows / n_apart,
+                                        .n = n,
+                                        .hidden = mlff_at(backend, dev_h.data, (int64_t) k * ld),
+                                        .ld_hidden = ld,
+                                        .slope = mlff_at(backend, dev_slope.data, (int64_t) k * ld),
+                                        .ld_slope = ld,
+                                        .weight = dev_weight.data,
+                                        .bias = bias,
+                                        .factor = factor,
+                                        .energy = mlff_at(backend, dev_energy.data, k)};
+    backend->ops->ani_readout(backend, n_apart, args);
     double *got_energy = reals_from_backend(backend, dev_energy.data, n_rows);
     double *got_slope = reals_from_backend(backend, dev_slope.data, n_rows * ld);
     near_all(got_energy, energy, n_rows, 4.0 * (4.0 + n) * rounding(backend), 0.0);

@@ -146,17 +146,18 @@ static void run_layers(scene *s, int g, int member)
                                              .slope = slope[l].data,
                                              .ld_slope = width});
   }
-  backend->ops->ani_readout(backend, &(mlff_ani_readout_args){.n_rows = n,
-                                                              .n = dims[n_hidden],
-                                                              .hidden = hidden[n_hidden - 1].data,
-                                                              .ld_hidden = dims[n_hidden],
-                                                              .slope = slope[n_hidden - 1].data,
-                                                              .ld_slope = dims[n_hidden],
-                                                              .weight = m->readout.data,
-                                                              .bias = m->bias,
-                                                              .factor = factor,
-                                                              .energy = mlff_at(backend, s->energy.data,
-                                                                                member * s->n_rows + row)});
+  backend->ops->ani_readout(backend, 1,
+                            &(mlff_ani_readout_args){.n_rows = n,
+                                                     .n = dims[n_hidden],
+                                                     .hidden = hidden[n_hidden - 1].data,
+                                                     .ld_hidden = dims[n_hidden],
+                                                     .slope = slope[n_hidden - 1].data,
+                                                     .ld_slope = dims[n_hidden],
+                                                     .weight = m->readout.data,
+                                                     .bias = m->bias,
+                                                     .factor = factor,
+                                                     .energy =
+                                                         mlff_at(backend, s->energy.data, member * s->n_rows + row)});
   for (int l = n_hidden - 1; l >= 0; l--) {
     void *first = mlff_at(backend, s->grads.data, (member * s->n_rows + row) * s->ld);
     backend->ops->linear(backend, &m->backward[l],

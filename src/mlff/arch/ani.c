@@ -6,9 +6,10 @@
  * The AEV and its constants: backend/ops_ani.h.
  *
  * Only columns and networks of elements in use are kept; the columns of absent elements are exactly zero. Centres are
- * ordered by element and handled in blocks: AEVs, then one member after another forward and backward, with dE/dAEV
- * summed over members, then the gradients of the AEVs. So the activations of a block and the weights of a member stay
- * in cache. On a GPU all networks are taken at once instead: ani_many.c.
+ * ordered by element and handled in batches: AEVs, then the networks forward and backward (ani_networks.c), with dE/dAEV
+ * summed over members, then the gradients of the AEVs. Networks are taken one by one or all at once, as the backend likes
+ * (ani_members): one by one, the activations of a batch and the weights of a network stay in cache. Every number comes from the
+ * same products and sums in the same order, so the bits are the same.
  */
 #include "ani.h"
 
@@ -58,146 +59,111 @@ static mlff_status order_atoms(ani_net *net, const mlff_graph *graph, mlff_error
   return MLFF_OK;
 }
 
-/* Rows of the largest block: those of an element, at most what the backend likes. */
-static int64_t block_rows(const ani_net *net)
+static int takes_all_networks(const ani_net *net)
 {
-  int64_t most = 0;
-  for (int e = 0; e < net->n_elements; e++)
-    if (net->first[e + 1] - net->first[e] > most) most = net->first[e + 1] - net->first[e];
-  const int64_t block = net->backend->ops->ani_block;
-  return most < block ? most : block;
+  return net->backend->ops->ani_members > 1;
 }
 
-/* What does not depend on how the networks are taken. */
-static mlff_status reserve_results(ani_net *net, const mlff_arch_inputs *in, mlff_error *error)
+/* Rows of the largest batch. Of networks one by one: those of an element, at most what the backend likes. Of all at once:
+ * the descriptor's kernels want thousands of rows, and the activations of a batch are those of all members. */
+static int64_t most_rows(const ani_net *net)
+{
+  const int64_t block = net->backend->ops->ani_block;
+  int64_t longest = 0;
+  if (takes_all_networks(net)) {
+    const int64_t most = 4 * block / net->n_members;
+    return net->n_rows < most ? net->n_rows : most > 1 ? most : 1;
+  }
+  for (int e = 0; e < net->n_elements; e++)
+    if (net->first[e + 1] - net->first[e] > longest) longest = net->first[e + 1] - net->first[e];
+  return (longest < block ? longest : block) + ROW_MULTIPLE;
+}
+
+/* Rows of the batch that begins at row `first`. Of networks one by one: of one element, in batches of equal size, which are
+ * whole tiles of `linear`. */
+static int64_t rows_from(const ani_net *net, int64_t first)
+{
+  const int64_t block = net->backend->ops->ani_block;
+  int e = 0;
+  if (takes_all_networks(net)) {
+    const int64_t size = most_rows(net), left = net->n_rows - first;
+    return left < size ? left : size;
+  }
+  while (net->first[e + 1] <= first) e++;
+  const int64_t n = net->first[e + 1] - net->first[e], left = net->first[e + 1] - first;
+  const int64_t n_batches = (n + block - 1) / block;
+  const int64_t size = ((n + n_batches - 1) / n_batches + ROW_MULTIPLE - 1) / ROW_MULTIPLE * ROW_MULTIPLE;
+  return left < size ? left : size;
+}
+
+static mlff_status reserve(ani_net *net, const mlff_arch_inputs *in, mlff_error *error)
 {
   mlff_backend *backend = net->backend;
   const size_t real_size = backend->real_size, n_members = (size_t) net->n_members;
-  const size_t n_local = (size_t) in->graph->n_local;
+  const size_t n_local = (size_t) in->graph->n_local, batch = (size_t) (most_rows(net) * net->ld_aev) * real_size;
   MLFF_TRY(mlff_buf_reserve(backend, &net->row_energy, (size_t) net->n_rows * n_members * real_size, error));
   MLFF_TRY(mlff_buf_reserve(backend, &net->node_energy, n_local * real_size, error));
   MLFF_TRY(mlff_buf_reserve(backend, &net->member_energy, n_local * n_members * real_size, error));
-  return mlff_buf_reserve(backend, &net->edge_grad, (size_t) in->edges->n_room * 4 * real_size, error);
+  MLFF_TRY(mlff_buf_reserve(backend, &net->edge_grad, (size_t) in->edges->n_room * 4 * real_size, error));
+  if (takes_all_networks(net)) MLFF_TRY(mlff_buf_reserve(backend, &net->member_grads, batch * n_members, error));
+  MLFF_TRY(mlff_buf_reserve(backend, &net->aevs, batch, error));
+  return mlff_buf_reserve(backend, &net->aev_grads, batch, error);
 }
 
-/* For one network after another. */
-static mlff_status reserve_block(ani_net *net, mlff_error *error)
+/* All networks of the batch at once; each leaves its gradients apart. */
+static mlff_status evaluate_at_once(ani_batch *b, mlff_error *error)
 {
-  mlff_backend *backend = net->backend;
-  const size_t block = (size_t) (block_rows(net) + ROW_MULTIPLE) * backend->real_size;
-  for (int l = 0; l + 1 < net->n_layers_max; l++) {
-    MLFF_TRY(mlff_buf_reserve(backend, &net->hidden[l], block * (size_t) net->ld[l], error));
-    MLFF_TRY(mlff_buf_reserve(backend, &net->slope[l], block * (size_t) net->ld[l], error));
-  }
-  MLFF_TRY(mlff_buf_reserve(backend, &net->aevs, block * (size_t) net->ld_aev, error));
-  return mlff_buf_reserve(backend, &net->aev_grads, block * (size_t) net->ld_aev, error);
+  ani_net *net = b->net;
+  b->grads = &net->member_grads;
+  MLFF_TRY(ani_evaluate_networks(b, error));
+  net->backend->ops->ani_sum(net->backend, &(mlff_ani_sum_args){.n_members = b->n_members,
+                                                                .n_rows = b->n,
+                                                                .n_columns = net->aev.n_columns,
+                                                                .ld = net->ld_aev,
+                                                                .members = net->member_grads.data,
+                                                                .sum = net->aev_grads.data});
+  return MLFF_OK;
 }
 
-/* Energies of one member for n rows of AEVs, and dE/dAEV times `factor`: =, or += what other members have left. */
-static void evaluate_member(ani_net *net, const ani_element *e, int member, int64_t n, double factor, int accumulate,
-                            void *energy)
+/* One member after another, each adding to the gradients. */
+static mlff_status evaluate_one_by_one(ani_batch *b, mlff_error *error)
 {
-  mlff_backend *backend = net->backend;
-  const mlff_ops *ops = backend->ops;
-  const ani_network *network = &e->members[member];
-  const int n_hidden = e->n_layers - 1;
-  const ani_layer *following = member + 1 < net->n_members ? e->members[member + 1].layers : NULL;
-  const int64_t ld_aev = net->ld_aev, ld_last = ani_pad(e->dims[n_hidden]);
-  for (int l = 0; l < n_hidden; l++) { /* 1. h_l = celu(W_l h_{l-1} + b_l), h_{-1} = AEV */
-    const int64_t ld_out = ani_pad(e->dims[l + 1]);
-    ops->linear(backend, &network->layers[l].forward,
-                &(mlff_linear_args){.n_rows = n,
-                                    .x = l ? net->hidden[l - 1].data : net->aevs.data,
-                                    .ldx = l ? ani_pad(e->dims[l]) : ld_aev,
-                                    .y = net->hidden[l].data,
-                                    .ldy = ld_out,
-                                    .act = MLFF_ACT_CELU,
-                                    .alpha = net->alpha,
-                                    .slope = net->slope[l].data,
-                                    .ld_slope = ld_out,
-                                    .next = l + 1 < n_hidden ? &network->layers[l + 1].forward
-                                                             : &network->layers[l].backward});
-  }
-  /* 2. E = w h + b;  reverse: dE/d(W h + b) of the last hidden layer, times 1/M because energies are means */
-  ops->ani_readout(backend, &(mlff_ani_readout_args){.n_rows = n,
-                                                     .n = e->dims[n_hidden],
-                                                     .hidden = net->hidden[n_hidden - 1].data,
-                                                     .ld_hidden = ld_last,
-                                                     .slope = net->slope[n_hidden - 1].data,
-                                                     .ld_slope = ld_last,
-                                                     .weight = network->readout.data,
-                                                     .bias = network->readout_bias,
-                                                     .factor = factor,
-                                                     .energy = energy});
-  for (int l = n_hidden - 1; l >= 0; l--) { /* reverse of 1: slope[l] holds dE/d(W_l h_{l-1} + b_l) */
-    const int64_t ld_in = l ? ani_pad(e->dims[l]) : ld_aev;
-    ops->linear(backend, &network->layers[l].backward,
-                &(mlff_linear_args){.n_rows = n,
-                                    .x = net->slope[l].data,
-                                    .ldx = ani_pad(e->dims[l + 1]),
-                                    .y = l ? net->slope[l - 1].data : net->aev_grads.data,
-                                    .ldy = ld_in,
-                                    .accumulate = l == 0 && accumulate,
-                                    .scale = l ? net->slope[l - 1].data : NULL,
-                                    .ld_scale = ld_in,
-                                    .next = l           ? &network->layers[l - 1].backward
-                                            : following ? &following[0].forward
-                                                        : NULL});
-  }
+  const int end = b->member_begin + b->n_members;
+  b->grads = &b->net->aev_grads;
+  for (b->n_members = 1; b->member_begin < end; b->member_begin++, b->accumulate = 1)
+    MLFF_TRY(ani_evaluate_networks(b, error));
+  return MLFF_OK;
 }
 
-/* Members that an evaluation runs. */
-typedef struct member_range {
-  int begin, end;
-} member_range;
-
-/* Rows first .. first+n-1 of one element. */
-static mlff_status evaluate_block(ani_net *net, const mlff_edges *edges, member_range members, int element,
-                                  int64_t first, int64_t n, mlff_error *error)
+static mlff_status evaluate_batch(ani_batch b, const mlff_edges *edges, mlff_error *error)
 {
-  mlff_backend *backend = net->backend;
+  ani_net *net = b.net;
+  const mlff_ops *ops = net->backend->ops;
   mlff_aev_args args = {.edges = edges,
-                        .centers = (const int32_t *) net->centers.data + first,
-                        .n_rows = n,
+                        .centers = (const int32_t *) net->centers.data + b.first,
+                        .n_rows = b.n,
                         .rows = net->aevs.data,
                         .ld = net->ld_aev};
-  MLFF_TRY(backend->ops->aev_forward(backend, &net->aev, &args, error));
-  for (int m = members.begin; m < members.end; m++)
-    evaluate_member(net, &net->elements[element], m, n, 1.0 / (members.end - members.begin), m > members.begin,
-                    mlff_at(backend, net->row_energy.data, m * net->n_rows + first));
+  MLFF_TRY(ops->aev_forward(net->backend, &net->aev, &args, error));
+  MLFF_TRY((takes_all_networks(net) ? evaluate_at_once : evaluate_one_by_one)(&b, error));
   args.rows = net->aev_grads.data;
   args.grad = net->edge_grad.data;
-  return backend->ops->aev_backward(backend, &net->aev, &args, error);
-}
-
-/* One element after another, in blocks of rows, one member after another. */
-static mlff_status evaluate_blocks(ani_net *net, const mlff_edges *edges, member_range members, mlff_error *error)
-{
-  MLFF_TRY(reserve_block(net, error));
-  for (int e = 0; e < net->n_elements; e++) {
-    const int64_t n = net->first[e + 1] - net->first[e], most = net->backend->ops->ani_block;
-    const int64_t n_blocks = (n + most - 1) / most;
-    int64_t size = n_blocks ? (n + n_blocks - 1) / n_blocks : 0; /* blocks of equal size, in whole tiles of `linear` */
-    size = (size + ROW_MULTIPLE - 1) / ROW_MULTIPLE * ROW_MULTIPLE;
-    for (int64_t start = 0; start < n; start += size)
-      MLFF_TRY(
-          evaluate_block(net, edges, members, e, net->first[e] + start, n - start < size ? n - start : size, error));
-  }
-  return MLFF_OK;
+  return ops->aev_backward(net->backend, &net->aev, &args, error);
 }
 
 static mlff_status evaluate(void *network, const mlff_arch_inputs *in, mlff_arch_outputs *out, mlff_error *error)
 {
   ani_net *net = network;
   mlff_backend *backend = net->backend;
-  const member_range members =
-      in->single ? (member_range){in->member, in->member + 1} : (member_range){0, net->n_members};
+  ani_batch b = {.net = net, .member_begin = in->single ? in->member : 0, .n_members = in->single ? 1 : net->n_members};
+  b.factor = 1.0 / b.n_members;
   MLFF_TRY(order_atoms(net, in->graph, error));
-  MLFF_TRY(reserve_results(net, in, error));
-  if (backend->fuses)
-    MLFF_TRY(ani_evaluate_many(net, in->edges, members.begin, members.end - members.begin, error));
-  else
-    MLFF_TRY(evaluate_blocks(net, in->edges, members, error));
+  MLFF_TRY(reserve(net, in, error));
+  b.room = most_rows(net);
+  for (; b.first < net->n_rows; b.first += b.n) {
+    b.n = rows_from(net, b.first);
+    MLFF_TRY(evaluate_batch(b, in->edges, error));
+  }
   *out = (mlff_arch_outputs){.edge_grad = net->edge_grad.data};
   if (in->single) return MLFF_OK;
   backend->ops->ani_collect(backend, &(mlff_ani_collect_args){.n_members = net->n_members,

@@ -57,12 +57,20 @@ mlff_status ani_create(const mlff_modelfile *file, mlff_backend *backend, const 
                        mlff_error *error);
 void ani_destroy(void *network);
 
-/* Prepares the networks for being done whole, where the backend can: ani_many.c. */
+/* Prepares the networks for being done whole, where the backend can: ani_networks.c. */
 mlff_status ani_setup_networks(ani_net *net, mlff_error *error);
 
-/* Energies of rows and gradients of edges with all networks at once: ani_many.c. The atoms are in order, and what does not
- * depend on the batch is reserved. */
-mlff_status ani_evaluate_many(ani_net *net, const mlff_edges *edges, int member_begin, int n_members,
-                              mlff_error *error);
+/* Rows first .. first + n of atoms ordered by element, and members of the ensemble that are taken with them. */
+typedef struct ani_batch {
+  ani_net *net;
+  int64_t first, n, room; /* room: of the largest batch */
+  int member_begin, n_members;
+  double factor;         /* 1/number of members that are evaluated */
+  const mlff_buf *grads; /* real [n_members][n][ld_aev]: = dE/dAEV times factor, of each member by itself */
+  int accumulate;        /* += */
+} ani_batch;
+
+/* Energies of the rows and dE/dAEV from AEVs: ani_networks.c. */
+mlff_status ani_evaluate_networks(const ani_batch *b, mlff_error *error);
 
 #endif

@@ -80,11 +80,12 @@ static mlff_status reserve(painn_net *net, const mlff_edges *edges, mlff_error *
 
 /* ---- steps of one block of atoms --------------------------------------------------------------------------------- */
 
-/* Atoms begin .. begin + n; `kept`: first row of arrays that exist for all atoms except in the last layer. */
+/* Atoms begin .. begin + n. */
 typedef struct span {
   int64_t begin, n;
 } span;
 
+/* First row of arrays that exist for all atoms except in the last layer. */
 static int64_t kept_row(const painn_net *net, int l, span s)
 {
   return l == net->n_layers - 1 ? 0 : s.begin;
@@ -367,13 +368,12 @@ typedef void painn_step(painn_net *, const mlff_edges *, int l, span);
 static void for_blocks(painn_net *net, const mlff_edges *edges, int l, painn_step *step, int64_t begin, int64_t end,
                        const mlff_exchange_args *travelling)
 {
-  const mlff_ops *ops = net->backend->ops;
   for (; begin < end; begin += net->block) {
     const span s = {begin, end - begin < net->block ? end - begin : net->block};
-    if (ops->atoms_begin) ops->atoms_begin(net->backend, s.n);
+    mlff_atoms_begin(net->backend, s.n);
     step(net, edges, l, s);
-    if (ops->atoms_end) ops->atoms_end(net->backend);
-    if (travelling) ops->exchange_progress(net->backend, travelling);
+    mlff_atoms_end(net->backend);
+    if (travelling) net->backend->ops->exchange_progress(net->backend, travelling);
   }
 }
 

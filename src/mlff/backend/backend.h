@@ -32,7 +32,6 @@ struct mlff_backend {
   mlff_memory memory;
   mlff_spans *spans;    /* while spans are on: what the timed ops add to (model/spans.c); else NULL */
   int records;          /* steps are going to be recorded (model/replay.c) */
-  int fuses;            /* operations `*_many` are to be used, which do many at once; 0 where they are not there */
   size_t *forecast;     /* not NULL: nothing is allocated or computed, bytes that would be allocated are added here */
   unsigned n_forecasts; /* number of the forecast in progress, or of the last one */
   const mlff_ops *dry;  /* operations for forecasts, which only reserve; NULL where the plain ones know of `forecast` */

@@ -15,7 +15,7 @@
  *   forecast  of memory (mlff_backend.forecast), on the CPU. RUNS: reserves buffers and stops by itself, or is never called;
  *             SKIPPED: has nothing to reserve and does nothing
  *   bodies    BOTH; GPU_ONLY: NULL on the CPU; FUSED: GPU_ONLY, and does several operations at once, so that it is NULL also
- *             while these are timed
+ *             while these are timed, and when the user wants none (mlff_options.fuse)
  */
 #define OP_SIMPLE(name, type, span) \
   OP(name, void, (mlff_backend * backend, const type *args), (backend, args), span, SKIPPED, BOTH)
@@ -60,7 +60,7 @@ OP(linear_pack, mlff_status,
 OP(linear, void, (mlff_backend * backend, const mlff_linear *linear, const mlff_linear_args *args),
    (backend, linear, args), PRODUCT, SKIPPED, BOTH)
 OP(linear_many, void, (mlff_backend * backend, int n, const mlff_linear *const *linears, const mlff_linear_args *args),
-   (backend, n, linears, args), PRODUCTS, SKIPPED, GPU_ONLY)
+   (backend, n, linears, args), PRODUCTS, SKIPPED, BOTH)
 OP(atoms_begin, void, (mlff_backend * backend, int64_t n_atoms), (backend, n_atoms), NONE, RUNS, FUSED)
 OP(atoms_end, void, (mlff_backend * backend), (backend), NONE, RUNS, FUSED)
 OP(edges, mlff_status,
@@ -93,6 +93,7 @@ OP_SIMPLE(painn_readout, mlff_painn_readout_args, DENSE)
 /* 132: 22 tiles of the matrix product; activations stay in the second-level cache. 16384: enough for every multiprocessor,
  * 200 MB for the largest published networks */
 OP_SIZE(ani_block, 132, 16384)
+OP_SIZE(ani_members, 1, INT64_MAX)
 OP(aev_setup, mlff_status,
    (mlff_backend * backend, mlff_aev *aev, const mlff_aev_constants *constants, int n_species, const int *use,
     mlff_error *error),
@@ -101,9 +102,8 @@ OP(aev_forward, mlff_status, (mlff_backend * backend, mlff_aev *aev, const mlff_
    (backend, aev, args, error), DESCRIPTOR, SKIPPED, BOTH)
 OP(aev_backward, mlff_status, (mlff_backend * backend, mlff_aev *aev, const mlff_aev_args *args, mlff_error *error),
    (backend, aev, args, error), DESCRIPTOR_BACKWARD, SKIPPED, BOTH)
-OP_SIMPLE(ani_readout, mlff_ani_readout_args, DENSE)
-OP(ani_readout_many, void, (mlff_backend * backend, int n, const mlff_ani_readout_args *args), (backend, n, args),
-   DENSE, SKIPPED, GPU_ONLY)
+OP(ani_readout, void, (mlff_backend * backend, int n, const mlff_ani_readout_args *args), (backend, n, args), DENSE,
+   SKIPPED, BOTH)
 OP(ani_sum, void, (mlff_backend * backend, const mlff_ani_sum_args *args), (backend, args), DENSE_BACKWARD, SKIPPED,
    GPU_ONLY)
 OP_SIMPLE(ani_collect, mlff_ani_collect_args, DENSE)

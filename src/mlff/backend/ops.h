@@ -25,7 +25,7 @@
  *
  *   linear_pack      weight: double [n_out][n_in] row-major, bias [n_out] or NULL. transpose: pack so that linear computes
  *                    y[n_in] = x[n_out] W, the product of the backward pass (bias must be NULL)
- *   linear_many      n products at once, of any shapes; none reads what another one writes. Where backend->fuses can be set
+ *   linear_many      n products at once, of any shapes; none reads what another one writes
  *   atoms_begin      from here to atoms_end, `linear`, painn_mix_* and painn_readout on rows of n_atoms atoms may be put off and
  *                    done together. None of them reads rows that another one writes for another atom, and an array has the
  *                    same rows of atoms in all of them. Any other operation sees their results. NULL where nothing is put off */
@@ -182,6 +182,17 @@ struct mlff_ops {
 /* The error of `edges` for a position that is not finite (backend.c). */
 mlff_status mlff_edges_bad_position(int32_t atom, mlff_error *error);
 mlff_status mlff_forces_bad(int32_t node, mlff_error *error);
+
+/* Rows of the same atoms from here on, until mlff_atoms_end: atoms_begin, where operations are put off at all. */
+static inline void mlff_atoms_begin(mlff_backend *backend, int64_t n_atoms)
+{
+  if (backend->ops->atoms_begin) backend->ops->atoms_begin(backend, n_atoms);
+}
+
+static inline void mlff_atoms_end(mlff_backend *backend)
+{
+  if (backend->ops->atoms_end) backend->ops->atoms_end(backend);
+}
 
 /* The whole exchange at once. */
 static inline mlff_status mlff_exchange(mlff_backend *backend, const mlff_exchange_args *args, mlff_error *error)

@@ -10,7 +10,8 @@
  * Only columns of the n_used species in use exist: first the radial blocks [n_used][n_radial], then for each pair t <= u of
  * used species, in the order (0,0) (0,1) .. (1,1) .., an angular block [n_angular][n_sections].
  *
- * ani_block: rows of AEVs and activations to have at a time: few stay in cache, many fill a GPU.
+ * ani_block: rows of AEVs and activations to have at a time: few stay in cache, many fill a GPU. ani_members: of the ensemble,
+ * to have at a time: 1, or all, and then those of all elements.
  */
 #ifndef MLFF_OPS_ANI_H
 #define MLFF_OPS_ANI_H
@@ -55,8 +56,7 @@ typedef struct mlff_aev_args {
   void *grad;
 } mlff_aev_args;
 
-/* ani_readout: last layer of a network and the seed of its backward pass. ani_readout_many: n of them at once, where
- * backend->fuses can be set.
+/* ani_readout, n at once: last layer of a network and the seed of its backward pass.
  *   hidden  real [n_rows][ld_hidden]   h, first n columns
  *   slope   real [n_rows][ld_slope]    in: activation slope of h; out: slope * weight * factor = dE/d(pre-activation)
  *   weight  real [n], on the backend
@@ -73,7 +73,7 @@ typedef struct mlff_ani_readout_args {
   void *energy;
 } mlff_ani_readout_args;
 
-/* ani_sum: gradients of members to one, where backend->fuses can be set. First n_columns columns; in the order of the members.
+/* ani_sum: gradients of members to one, where ani_members is more than 1. First n_columns columns; in the order of the members.
  *   members  real [n_members][n_rows][ld]
  *   sum      real [n_rows][ld]            = sum over members */
 typedef struct mlff_ani_sum_args {

@@ -1,6 +1,7 @@
 /* model.c: opening a model: file + architecture + backend -> something that evaluates graphs. */
 #define _POSIX_C_SOURCE 200809L
 
+#include "../backend/tables.h"
 #include "model_impl.h"
 #include "spans.h"
 
@@ -152,7 +153,10 @@ static mlff_status open_parts(mlff_model *m, const mlff_options *options, mlff_e
   MLFF_TRY(mlff_backend_open(options ? options->device : NULL, options ? options->local_rank : 0,
                              options ? options->precision : NULL, options ? options->kernels : NULL, &m->backend,
                              error));
-  m->backend->fuses = mlff_option_is_on(options ? options->fuse : NULL) && m->backend->ops->linear_many;
+  if (!mlff_option_is_on(options ? options->fuse : NULL)) {
+    mlff_ops_fill_unfused(&m->unfused, m->backend->ops);
+    m->backend->ops = &m->unfused;
+  }
   const char *members = options ? options->members : NULL;
   if (members && strcmp(members, "all") && !m->arch->n_members)
     return mlff_fail(error, MLFF_E_UNSUPPORTED, "%s: members %.40s: %s models are no ensembles", m->file->path, members,

@@ -50,6 +50,7 @@ struct mlff_model {
   mlff_modelfile *file; /* its weights are released after opening */
   const mlff_modelfile_head *head;
   mlff_backend *backend;
+  mlff_ops unfused; /* the backend's without fused operations, when the user wants none */
   const mlff_arch *arch;
   void *net;
   int *use; /* [n_elements] species that the network was made for */

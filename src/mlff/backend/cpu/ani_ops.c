@@ -1,9 +1,8 @@
 /* ani_ops.c: the small operations around ANI's networks on the CPU. */
 #include "cpu.h"
 
-void MLFF_CPU(ani_readout_cpu)(mlff_backend *backend, const mlff_ani_readout_args *a)
+static void read_out(const mlff_ani_readout_args *a)
 {
-  (void) backend;
   const real *weight = a->weight, factor = (real) a->factor;
   const int n_whole = a->n / MLFF_VLEN * MLFF_VLEN;
   for (int64_t r = 0; r < a->n_rows; r++) {
@@ -22,6 +21,12 @@ void MLFF_CPU(ani_readout_cpu)(mlff_backend *backend, const mlff_ani_readout_arg
     }
     ((real *) a->energy)[r] = sum + (real) a->bias;
   }
+}
+
+void MLFF_CPU(ani_readout_cpu)(mlff_backend *backend, int n, const mlff_ani_readout_args *args)
+{
+  (void) backend;
+  for (int k = 0; k < n; k++) read_out(&args[k]);
 }
 
 void MLFF_CPU(ani_collect_cpu)(mlff_backend *backend, const mlff_ani_collect_args *a)

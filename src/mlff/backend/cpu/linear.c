@@ -76,3 +76,9 @@ void MLFF_CPU(linear_cpu)(mlff_backend *backend, const mlff_linear *linear, cons
   (void) backend;
   multiply_rows(linear, a, a->x, a->ldx, 0, a->n_rows);
 }
+
+void MLFF_CPU(linear_many_cpu)(mlff_backend *backend, int n, const mlff_linear *const *linears,
+                               const mlff_linear_args *args)
+{
+  for (int k = 0; k < n; k++) MLFF_CPU(linear_cpu)(backend, linears[k], &args[k]);
+}

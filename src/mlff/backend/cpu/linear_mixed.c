@@ -223,8 +223,15 @@ static void linear_mixed(mlff_backend *backend, const mlff_linear *linear, const
 #endif
 }
 
+static void linear_many_mixed(mlff_backend *backend, int n, const mlff_linear *const *linears,
+                              const mlff_linear_args *args)
+{
+  for (int k = 0; k < n; k++) linear_mixed(backend, linears[k], &args[k]);
+}
+
 void MLFF_CPU(ops_mixed)(mlff_ops *ops)
 {
   ops->linear_pack = linear_pack_mixed;
   ops->linear = linear_mixed;
+  ops->linear_many = linear_many_mixed;
 }

@@ -1,9 +1,7 @@
-/* ani_many.c: the networks of all elements and members of ANI at once, for backends that are kept busy by many products at a
- * time (backend->fuses): of few rows whole networks, where the backend does that, else layer by layer. ani.c takes one
- * after another. Every number comes from the same products and sums in the same order, so the bits are the same.
+/* ani_networks.c: the networks of ANI, from AEVs to energies and dE/dAEV: of few rows whole networks, where the backend does
+ * that, else layer by layer, in products that are handed over together.
  *
- * A batch is a range of rows, which are atoms ordered by element. Activations are [n_members][rows of the batch][ld] with
- * one ld for all elements.
+ * Activations are [n_members][rows of the batch][ld] with one ld for all elements.
  */
 #include "ani.h"
 
@@ -11,14 +9,8 @@
 
 enum { MOST = 32 }; /* products handed over at a time */
 
-typedef struct batch {
-  const ani_net *net;
-  int64_t first, n;            /* rows */
-  int member_begin, n_members; /* that are evaluated */
-} batch;
-
 /* Rows of the batch that belong to element e: how many, and the first, counted from that of the batch. */
-static int64_t rows_of(const batch *b, int e, int64_t *begin)
+static int64_t rows_of(const ani_batch *b, int e, int64_t *begin)
 {
   const int64_t *first = b->net->first, end = b->first + b->n;
   const int64_t from = first[e] > b->first ? first[e] : b->first, to = first[e + 1] < end ? first[e + 1] : end;
@@ -27,7 +19,7 @@ static int64_t rows_of(const batch *b, int e, int64_t *begin)
 }
 
 /* Row `row` of member number m (of those that are evaluated) in an array of activations. */
-static void *row_of(const batch *b, const mlff_buf *buf, int m, int64_t row, int64_t ld)
+static void *row_of(const ani_batch *b, const mlff_buf *buf, int m, int64_t row, int64_t ld)
 {
   return mlff_at(b->net->backend, buf->data, (m * b->n + row) * ld);
 }
@@ -62,7 +54,7 @@ mlff_status ani_setup_networks(ani_net *net, mlff_error *error)
 }
 
 /* 1 and 2 below and their reverse for all networks of the batch; 0: not done. */
-static int evaluate_whole(const batch *b)
+static int evaluate_whole(const ani_batch *b)
 {
   const ani_net *net = b->net;
   mlff_backend *backend = net->backend;
@@ -85,10 +77,10 @@ static int evaluate_whole(const batch *b)
                                                               .ld = net->ld_aev,
                                                               .ld_energy = net->n_rows,
                                                               .alpha = net->alpha,
-                                                              .factor = 1.0 / b->n_members,
+                                                              .factor = b->factor,
                                                               .aevs = net->aevs.data,
                                                               .energy = energy,
-                                                              .grads = net->member_grads.data});
+                                                              .grads = b->grads->data});
 }
 
 /* ---- products -------------------------------------------------------------------------------------------------------- */
@@ -99,13 +91,13 @@ typedef struct products {
   mlff_linear_args args[MOST];
 } products;
 
-static void hand_over(const batch *b, products *p)
+static void hand_over(const ani_batch *b, products *p)
 {
   if (p->n) b->net->backend->ops->linear_many(b->net->backend, p->n, p->linears, p->args);
   p->n = 0;
 }
 
-static void add(const batch *b, products *p, const mlff_linear *linear, mlff_linear_args args)
+static void add(const ani_batch *b, products *p, const mlff_linear *linear, mlff_linear_args args)
 {
   if (p->n == MOST) hand_over(b, p);
   p->linears[p->n] = linear;
@@ -113,16 +105,19 @@ static void add(const batch *b, products *p, const mlff_linear *linear, mlff_lin
 }
 
 /* 1. h_l = celu(W_l h_{l-1} + b_l), h_{-1} = AEV */
-static void forward(const batch *b, int l)
+static void forward(const ani_batch *b, int l)
 {
   const ani_net *net = b->net;
   const int64_t ld_in = l ? net->ld[l - 1] : net->ld_aev, ld_out = net->ld[l];
-  products p = {.n = 0};
+  products p;
+  p.n = 0;
   for (int e = 0; e < net->n_elements; e++) {
     int64_t row;
     const int64_t n = rows_of(b, e, &row);
-    for (int m = 0; n && l + 1 < net->elements[e].n_layers && m < b->n_members; m++)
-      add(b, &p, &net->elements[e].members[b->member_begin + m].layers[l].forward,
+    const int n_hidden = net->elements[e].n_layers - 1;
+    for (int m = 0; n && l < n_hidden && m < b->n_members; m++) {
+      const ani_layer *layers = net->elements[e].members[b->member_begin + m].layers;
+      add(b, &p, &layers[l].forward,
           (mlff_linear_args){.n_rows = n,
                              .x = l ? row_of(b, &net->hidden[l - 1], m, row, ld_in)
                                     : row_of(b, &net->aevs, 0, row, ld_in),
@@ -132,13 +127,15 @@ static void forward(const batch *b, int l)
                              .act = MLFF_ACT_CELU,
                              .alpha = net->alpha,
                              .slope = row_of(b, &net->slope[l], m, row, ld_out),
-                             .ld_slope = ld_out});
+                             .ld_slope = ld_out,
+                             .next = l + 1 < n_hidden ? &layers[l + 1].forward : &layers[l].backward});
+    }
   }
   hand_over(b, &p);
 }
 
 /* 2. E = w h + b;  reverse: dE/d(W h + b) of the last hidden layer, times 1/M because energies are means */
-static void read_out(const batch *b)
+static void read_out(const ani_batch *b)
 {
   const ani_net *net = b->net;
   const mlff_ops *ops = net->backend->ops;
@@ -152,7 +149,7 @@ static void read_out(const batch *b)
       const int member = b->member_begin + m;
       const ani_network *network = &net->elements[e].members[member];
       if (n_args == MOST) {
-        ops->ani_readout_many(net->backend, n_args, args);
+        ops->ani_readout(net->backend, n_args, args);
         n_args = 0;
       }
       args[n_args++] = (mlff_ani_readout_args){.n_rows = n,
@@ -163,101 +160,56 @@ static void read_out(const batch *b)
                                                .ld_slope = net->ld[last],
                                                .weight = network->readout.data,
                                                .bias = network->readout_bias,
-                                               .factor = 1.0 / b->n_members,
+                                               .factor = b->factor,
                                                .energy = mlff_at(net->backend, net->row_energy.data,
                                                                  member * net->n_rows + b->first + row)};
     }
   }
-  if (n_args) ops->ani_readout_many(net->backend, n_args, args);
+  if (n_args) ops->ani_readout(net->backend, n_args, args);
 }
 
-/* reverse of 1: slope[l] holds dE/d(W_l h_{l-1} + b_l); each member's dE/dAEV to a place of its own */
-static void backward(const batch *b, int l)
+/* reverse of 1: slope[l] holds dE/d(W_l h_{l-1} + b_l) */
+static void backward(const ani_batch *b, int l)
 {
   const ani_net *net = b->net;
   const int64_t ld_out = net->ld[l], ld_in = l ? net->ld[l - 1] : net->ld_aev;
-  products p = {.n = 0};
+  products p;
+  p.n = 0;
   for (int e = 0; e < net->n_elements; e++) {
     int64_t row;
     const int64_t n = rows_of(b, e, &row);
     for (int m = 0; n && l + 1 < net->elements[e].n_layers && m < b->n_members; m++) {
+      const int member = b->member_begin + m;
+      const ani_network *network = &net->elements[e].members[member];
       void *slope = l ? row_of(b, &net->slope[l - 1], m, row, ld_in) : NULL;
-      add(b, &p, &net->elements[e].members[b->member_begin + m].layers[l].backward,
+      add(b, &p, &network->layers[l].backward,
           (mlff_linear_args){.n_rows = n,
                              .x = row_of(b, &net->slope[l], m, row, ld_out),
                              .ldx = ld_out,
-                             .y = l ? slope : row_of(b, &net->member_grads, m, row, ld_in),
+                             .y = l ? slope : row_of(b, b->grads, m, row, ld_in),
                              .ldy = ld_in,
+                             .accumulate = l == 0 && b->accumulate,
                              .scale = slope,
-                             .ld_scale = ld_in});
+                             .ld_scale = ld_in,
+                             .next = l                             ? &network->layers[l - 1].backward
+                                     : member + 1 < net->n_members ? &network[1].layers[0].forward
+                                                                   : NULL});
     }
   }
   hand_over(b, &p);
 }
 
-static mlff_status evaluate_layers(ani_net *net, const batch *b, mlff_error *error)
+mlff_status ani_evaluate_networks(const ani_batch *b, mlff_error *error)
 {
-  const size_t n = (size_t) (b->n * b->n_members) * net->backend->real_size;
+  ani_net *net = b->net;
+  const size_t room = (size_t) (b->room * b->n_members) * net->backend->real_size;
+  if (evaluate_whole(b)) return MLFF_OK;
   for (int l = 0; l + 1 < net->n_layers_max; l++) {
-    MLFF_TRY(mlff_buf_reserve(net->backend, &net->hidden[l], n * (size_t) net->ld[l], error));
-    MLFF_TRY(mlff_buf_reserve(net->backend, &net->slope[l], n * (size_t) net->ld[l], error));
+    MLFF_TRY(mlff_buf_reserve(net->backend, &net->hidden[l], room * (size_t) net->ld[l], error));
+    MLFF_TRY(mlff_buf_reserve(net->backend, &net->slope[l], room * (size_t) net->ld[l], error));
   }
   for (int l = 0; l + 1 < net->n_layers_max; l++) forward(b, l);
   read_out(b);
   for (int l = net->n_layers_max - 2; l >= 0; l--) backward(b, l);
-  return MLFF_OK;
-}
-
-/* ---- all rows -------------------------------------------------------------------------------------------------------- */
-
-/* The descriptor's kernels want thousands of rows, and the activations of a batch are those of all members. */
-static int64_t batch_rows(const ani_net *net)
-{
-  const int64_t most = 4 * net->backend->ops->ani_block / net->n_members;
-  return net->n_rows < most ? net->n_rows : most > 1 ? most : 1;
-}
-
-static mlff_status reserve(ani_net *net, mlff_error *error)
-{
-  const size_t n = (size_t) batch_rows(net) * net->backend->real_size, n_members = (size_t) net->n_members;
-  MLFF_TRY(mlff_buf_reserve(net->backend, &net->member_grads, n * n_members * (size_t) net->ld_aev, error));
-  MLFF_TRY(mlff_buf_reserve(net->backend, &net->aevs, n * (size_t) net->ld_aev, error));
-  return mlff_buf_reserve(net->backend, &net->aev_grads, n * (size_t) net->ld_aev, error);
-}
-
-static mlff_status evaluate_batch(ani_net *net, const mlff_edges *edges, const batch *b, mlff_error *error)
-{
-  const mlff_ops *ops = net->backend->ops;
-  mlff_aev_args args = {.edges = edges,
-                        .centers = (const int32_t *) net->centers.data + b->first,
-                        .n_rows = b->n,
-                        .rows = net->aevs.data,
-                        .ld = net->ld_aev};
-  MLFF_TRY(ops->aev_forward(net->backend, &net->aev, &args, error));
-  if (!evaluate_whole(b)) MLFF_TRY(evaluate_layers(net, b, error));
-  ops->ani_sum(net->backend, &(mlff_ani_sum_args){.n_members = b->n_members,
-                                                  .n_rows = b->n,
-                                                  .n_columns = net->aev.n_columns,
-                                                  .ld = net->ld_aev,
-                                                  .members = net->member_grads.data,
-                                                  .sum = net->aev_grads.data});
-  args.rows = net->aev_grads.data;
-  args.grad = net->edge_grad.data;
-  return ops->aev_backward(net->backend, &net->aev, &args, error);
-}
-
-mlff_status ani_evaluate_many(ani_net *net, const mlff_edges *edges, int member_begin, int n_members, mlff_error *error)
-{
-  MLFF_TRY(reserve(net, error));
-  const int64_t size = batch_rows(net);
-  for (int64_t first = 0; first < net->n_rows; first += size) {
-    const int64_t left = net->n_rows - first;
-    const batch b = {.net = net,
-                     .first = first,
-                     .n = left < size ? left : size,
-                     .member_begin = member_begin,
-                     .n_members = n_members};
-    MLFF_TRY(evaluate_batch(net, edges, &b, error));
-  }
   return MLFF_OK;
 }
