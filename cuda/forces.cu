@@ -112,7 +112,7 @@ __global__ void atom_virials_kernel(force_arrays a)
 }
 
 /* bad = n_nodes - min index of a force that is not finite; before, it is 0. One thread per node; an atomic maximum, so
- * deterministic. Twin: check_finite of model/evaluate.c. */
+ * deterministic. Twin: check_finite of model/step.c. */
 __global__ void bad_force_kernel(force_arrays a)
 {
   const int i = (int) (blockIdx.x * blockDim.x + threadIdx.x);

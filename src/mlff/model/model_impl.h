@@ -83,17 +83,18 @@ static inline int mlff_option_is_on(const char *value)
 /* seen.c: sets model->seen for a step with the graph; an error when it is on a device that is not the model's. */
 mlff_status mlff_see_graph(mlff_model *model, const mlff_graph *graph, mlff_error *error);
 
-/* evaluate.c: a step op by op; and its end: forces, energies, virials of the network's outputs into result. */
-mlff_status mlff_evaluate_plain(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
-                                mlff_error *error);
-mlff_status mlff_evaluate_results(mlff_model *model, const mlff_graph *graph, const mlff_arch_outputs *out,
-                                  mlff_result *result, mlff_error *error);
-/* The forces op and downloads that mlff_evaluate_results makes, in its order, without looking at what they bring. */
-mlff_status mlff_evaluate_downloads(mlff_model *model, const mlff_graph *graph, const mlff_arch_outputs *out,
-                                    mlff_result *result, mlff_error *error);
-mlff_status mlff_evaluate_check_distance(const mlff_model *model, const mlff_graph *graph, mlff_error *error);
+/* step.c: a step op by op; and its end: forces, energies, virials of the network's outputs into result. */
+mlff_status mlff_step_plain(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
+                            mlff_error *error);
+mlff_status mlff_step_results(mlff_model *model, const mlff_graph *graph, const mlff_arch_outputs *out,
+                              mlff_result *result, mlff_error *error);
+/* The forces op and downloads that mlff_step_results makes, in its order, without looking at what they bring. */
+mlff_status mlff_step_downloads(mlff_model *model, const mlff_graph *graph, const mlff_arch_outputs *out,
+                                mlff_result *result, mlff_error *error);
+mlff_status mlff_step_check_distance(const mlff_model *model, const mlff_graph *graph, mlff_error *error);
 
-/* replay.c: whether steps are recorded, decided when the model is opened; and a step, replayed where that can be. */
+/* replay.c, for backends that can record: whether steps are recorded, decided when the model is opened; and a step, replayed
+ * where that can be. */
 void mlff_replay_open(mlff_model *model, const mlff_options *options);
 /* The next step is not replayed. */
 void mlff_replay_forget(mlff_model *model);
@@ -101,6 +102,9 @@ void mlff_replay_forget(mlff_model *model);
 void mlff_replay_restart(mlff_model *model);
 mlff_status mlff_replay_step(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
                              mlff_error *error);
+
+/* 1 when the next step could be replayed, but there is no recording of it; one of other results is forgotten then. */
+int mlff_replay_make_room(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, const mlff_result *result);
 
 /* After the device ran out of memory: makes the exchanges of the step that is lost and says what would have been needed.
  * n_edges of the graph, -1 when not known. Always fails. */

@@ -44,8 +44,8 @@ static mlff_status plain_step(mlff_model *m, const mlff_graph *graph, const mlff
   const mlff_replay_ops *ops = &m->backend->ops->replay;
   const int is_new = r->list_id != graph->list_id;
   r->list_id = 0;
-  const mlff_status status = mlff_evaluate_plain(m, graph, halo, result, error);
-  if (ops->finish) ops->finish(m->backend);
+  const mlff_status status = mlff_step_plain(m, graph, halo, result, error);
+  ops->finish(m->backend);
   if (status || !r->is_on) return status;
   r->list_id = graph->list_id;
   /* a step with the recorded list but other results says nothing about the recording */
@@ -61,7 +61,7 @@ static mlff_status record_calls(mlff_model *m, const mlff_graph *graph, mlff_res
   mlff_spans_restart(m->backend);
   MLFF_TRY(m->backend->ops->edges(m->backend, graph, m->head->cutoff, &m->edges, error));
   MLFF_TRY(m->arch->evaluate(m->net, &in, &m->replay.out, error));
-  return mlff_evaluate_downloads(m, &m->seen.graph, &m->replay.out, result, error);
+  return mlff_step_downloads(m, &m->seen.graph, &m->replay.out, result, error);
 }
 
 /* MLFF_E_UNSUPPORTED when it did not work, and `why` says so. */
@@ -99,9 +99,9 @@ static mlff_status hand_out(mlff_model *m, mlff_result *result, mlff_error *erro
 {
   const mlff_graph *graph = &m->seen.graph;
   const mlff_arch_inputs in = {.graph = graph, .edges = &m->edges, .halo = NULL};
-  MLFF_TRY(mlff_evaluate_check_distance(m, graph, error));
+  MLFF_TRY(mlff_step_check_distance(m, graph, error));
   if (m->replay.out.direct) MLFF_TRY(m->arch->evaluate(m->net, &in, &m->replay.out, error));
-  return mlff_evaluate_results(m, graph, &m->replay.out, result, error);
+  return mlff_step_results(m, graph, &m->replay.out, result, error);
 }
 
 /* 1 when there is a recording of a step with these results. */
@@ -117,7 +117,6 @@ mlff_status mlff_replay_step(mlff_model *m, const mlff_graph *graph, const mlff_
   mlff_replay *r = &m->replay;
   const mlff_replay_ops *ops = &m->backend->ops->replay;
   int overflow = 0;
-  r->counts.n_steps++;
   if (!can_replay(m, graph, halo, result)) return plain_step(m, graph, halo, result, error);
   if (!is_recorded(m, result)) {
     /* other results for once, e.g. stress of atoms in some steps: not worth a recording */
@@ -142,22 +141,11 @@ mlff_status mlff_replay_step(mlff_model *m, const mlff_graph *graph, const mlff_
   return status;
 }
 
-mlff_status mlff_model_record(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
-                              double *seconds, mlff_error *error)
+int mlff_replay_make_room(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo, const mlff_result *result)
 {
-  if (!model || !graph || !result || !seconds)
-    return mlff_fail(error, MLFF_E_ARG, "mlff_model_record: an argument is NULL");
-  mlff_replay *r = &model->replay;
-  *seconds = 0.0;
-  if (!can_replay(model, graph, halo, result) || is_recorded(model, result)) return MLFF_OK;
-  const mlff_replays before = r->counts;
-  const double begin = mlff_spans_now();
-  r->is_recorded = 0; /* one of other results gives way at once */
-  const mlff_status status = mlff_model_evaluate(model, graph, halo, result, error);
-  *seconds = mlff_spans_now() - begin;
-  r->counts.n_steps = before.n_steps;
-  r->counts.n_replayed = before.n_replayed;
-  return status;
+  if (!can_replay(m, graph, halo, result) || is_recorded(m, result)) return 0;
+  m->replay.is_recorded = 0; /* one of other results gives way at once */
+  return 1;
 }
 
 void mlff_replay_forget(mlff_model *m)

@@ -1,4 +1,4 @@
-/* evaluate.c: one evaluation of a model: edges, architecture, forces, energies, checks.
+/* step.c: a step op by op: edges, architecture, forces, energies, checks.
  *
  * A numeric error on this rank must not leave other ranks waiting in a halo exchange, so the architecture is run to its
  * end first and the error is returned afterwards. Energies are summed in double; the offsets of the elements, which are
@@ -14,93 +14,6 @@
 static const char *element_of(const mlff_model *m, int32_t species)
 {
   return species >= 0 && species < m->head->n_elements ? m->head->elements[species] : "not of this model";
-}
-
-/* Species are read as array indices, so they are checked whenever the list is new. */
-static mlff_status check_species(mlff_model *m, const mlff_graph *graph, mlff_error *error)
-{
-  if (graph->list_id && graph->list_id == m->checked_list_id) return MLFF_OK;
-  m->checked_list_id = 0;
-  for (int32_t a = 0; a < graph->n_all; a++) {
-    const int32_t s = graph->species[a];
-    if (s < -1 || s >= m->head->n_elements)
-      return mlff_fail(error, MLFF_E_ARG, "species of atom %d is %d, expected -1 to %d", (int) a, (int) s,
-                       m->head->n_elements - 1);
-    if (s >= 0 && !m->use[s])
-      return mlff_fail(error, MLFF_E_ARG, "atom %d is %s, but the model was opened without that element", (int) a,
-                       m->head->elements[s]);
-  }
-  m->checked_list_id = graph->list_id;
-  return MLFF_OK;
-}
-
-/* What models with forces and stress of their own need to know, and what they do not have. */
-static mlff_status check_direct(const mlff_model *m, const mlff_graph *graph, const mlff_halo *halo,
-                                const mlff_result *result, mlff_error *error)
-{
-  const char *const name = m->info.architecture;
-  if (halo && (!halo->reverse || !halo->reduce))
-    return mlff_fail(error, MLFF_E_ARG, "this %s model sums over ranks, but halo.reverse or halo.reduce is NULL", name);
-  if (graph->n_nodes != graph->n_local && !graph->tag)
-    return mlff_fail(error, MLFF_E_ARG,
-                     "this %s model orders neighbours by graph.tag, which is NULL although there are other ranks",
-                     name);
-  if (graph->on_device)
-    return mlff_fail(
-        error, MLFF_E_UNSUPPORTED,
-        "the graph is in the memory of a GPU (graph.on_device), but forces of this %s model are made on the "
-        "host: give arrays of the host",
-        name);
-  if (graph->boundary != MLFF_BOUNDARY_OPEN && graph->boundary != MLFF_BOUNDARY_PERIODIC)
-    return mlff_fail(
-        error, MLFF_E_UNSUPPORTED,
-        "%s models are made for systems that are periodic in all three directions or in none (graph.boundary "
-        "is %d)",
-        name, (int) graph->boundary);
-  if (graph->boundary == MLFF_BOUNDARY_PERIODIC && !(graph->volume > 0.0 && isfinite(graph->volume)))
-    return mlff_fail(error, MLFF_E_ARG, "graph.volume is %g A^3, but this %s model needs the volume of the cell",
-                     graph->volume, name);
-  if (result->atom_energy)
-    return mlff_fail(error, MLFF_E_UNSUPPORTED,
-                     "energies of atoms do not exist: the energy of this %s model is a function of the mean feature of "
-                     "all atoms, not a sum over atoms",
-                     name);
-  if (result->atom_virial || result->atom_centroid)
-    return mlff_fail(
-        error, MLFF_E_UNSUPPORTED,
-        "per-atom virials do not exist: the stress of this %s model is an output for the whole cell, and its "
-        "forces are no sums over pairs",
-        name);
-  return MLFF_OK;
-}
-
-static mlff_status check_arguments(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo,
-                                   const mlff_result *result, mlff_error *error)
-{
-  if (!m || !graph || !result) return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: an argument is NULL");
-  if (graph->n_local < 0 || graph->n_nodes < graph->n_local || graph->n_all < graph->n_nodes || !graph->row ||
-      graph->n_interior < 0 || graph->n_interior > graph->n_local)
-    return mlff_fail(error, MLFF_E_ARG,
-                     "mlff_model_evaluate: impossible graph (n_interior %d, n_local %d, n_nodes %d, n_all %d)",
-                     (int) graph->n_interior, (int) graph->n_local, (int) graph->n_nodes, (int) graph->n_all);
-  if (!result->forces && graph->n_nodes && !graph->on_device)
-    return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: result.forces is NULL");
-  if (!halo && graph->n_nodes != graph->n_local)
-    return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: %d nodes of other ranks, but no halo",
-                     (int) (graph->n_nodes - graph->n_local));
-  if (halo && !halo->begin != !halo->finish)
-    return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: of halo.begin and halo.finish one is NULL");
-  if (!(m->info.traits & MLFF_CONSERVATIVE)) MLFF_TRY(check_direct(m, graph, halo, result, error));
-  if (result->member_forces && m->info.n_members < 2)
-    return mlff_fail(error, MLFF_E_UNSUPPORTED,
-                     "forces of members do not exist: this %s model has a single network in use", m->info.architecture);
-  if (result->atom_centroid && !(m->info.traits & MLFF_STRICTLY_LOCAL))
-    return mlff_fail(
-        error, MLFF_E_UNSUPPORTED,
-        "per-atom centroid virials are exact for strictly local models only; this %s model passes messages",
-        m->info.architecture);
-  MLFF_TRY(mlff_see_graph(m, graph, error));
-  return check_species(m, &m->seen.graph, error);
 }
 
 /* Room for n doubles on the host. */
@@ -219,7 +132,7 @@ static mlff_status check_finite(const mlff_model *m, const mlff_graph *graph, co
   return mlff_fail(error, MLFF_E_NUMERIC, "the energy of this rank's atoms is %g eV: %s", result->energy, unstable);
 }
 
-mlff_status mlff_evaluate_check_distance(const mlff_model *m, const mlff_graph *graph, mlff_error *error)
+mlff_status mlff_step_check_distance(const mlff_model *m, const mlff_graph *graph, mlff_error *error)
 {
   const mlff_edges *e = &m->edges;
   if (!(e->min_distance < m->head->min_distance)) return MLFF_OK;
@@ -251,8 +164,8 @@ static mlff_forces_args forces_args(const mlff_model *m, const mlff_arch_outputs
                             .result = result};
 }
 
-mlff_status mlff_evaluate_downloads(mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out,
-                                    mlff_result *result, mlff_error *error)
+mlff_status mlff_step_downloads(mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out,
+                                mlff_result *result, mlff_error *error)
 {
   const mlff_forces_args forces = forces_args(m, out, result);
   const int64_t n = graph->n_local, n_members = wants_members(m, out, result) ? m->info.n_members : 0;
@@ -264,8 +177,8 @@ mlff_status mlff_evaluate_downloads(mlff_model *m, const mlff_graph *graph, cons
   return m->backend->ops->download_reals(m->backend, m->host, out->member_energy, n * n_members, error);
 }
 
-mlff_status mlff_evaluate_results(mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out,
-                                  mlff_result *result, mlff_error *error)
+mlff_status mlff_step_results(mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out, mlff_result *result,
+                              mlff_error *error)
 {
   const mlff_forces_args forces = forces_args(m, out, result);
   if (out->direct) {
@@ -280,8 +193,8 @@ mlff_status mlff_evaluate_results(mlff_model *m, const mlff_graph *graph, const 
   return finish_result(m, graph, out, result, error);
 }
 
-mlff_status mlff_evaluate_plain(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
-                                mlff_error *error)
+mlff_status mlff_step_plain(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
+                            mlff_error *error)
 {
   const int has_memory = m->backend->ops->memory != NULL; /* of its own, so a forecast makes sense */
   const mlff_graph *seen = &m->seen.graph;
@@ -294,7 +207,7 @@ mlff_status mlff_evaluate_plain(mlff_model *m, const mlff_graph *graph, const ml
   if (status == MLFF_E_NOMEM && has_memory)
     return mlff_forecast_memory(m, seen, halo, m->edges.n_edges ? m->edges.n_edges : -1, result, error);
   if (status && status != MLFF_E_NUMERIC && status != MLFF_E_DEVICE) return status;
-  if (!status) status = mlff_evaluate_check_distance(m, seen, error);
+  if (!status) status = mlff_step_check_distance(m, seen, error);
   const mlff_arch_inputs in = {.graph = seen, .edges = &m->edges, .halo = halo};
   const mlff_status network = m->arch->evaluate(m->net, &in, &out, status ? &ignored : error);
   if (status) return status;
@@ -302,19 +215,6 @@ mlff_status mlff_evaluate_plain(mlff_model *m, const mlff_graph *graph, const ml
     return mlff_forecast_memory(m, seen, halo, m->edges.n_edges, result, error);
   if (network) return network;
 
-  MLFF_TRY(mlff_evaluate_results(m, seen, &out, result, error));
+  MLFF_TRY(mlff_step_results(m, seen, &out, result, error));
   return result->member_forces ? mlff_members_evaluate(m, seen, result, error) : MLFF_OK;
-}
-
-mlff_status mlff_model_evaluate(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
-                                mlff_error *error)
-{
-  MLFF_TRY(check_arguments(model, graph, halo, result, error));
-  mlff_spans *spans = model->backend->spans;
-  if (!spans) return mlff_replay_step(model, graph, halo, result, error);
-  const double begin = mlff_spans_now();
-  const mlff_status status = mlff_replay_step(model, graph, halo, result, error);
-  if (!status) mlff_spans_settle(model->backend, begin);
-  mlff_spans_add(spans, MLFF_SPAN_EVALUATE, begin);
-  return status;
 }
