@@ -6,10 +6,10 @@
  * The AEV and its constants: backend/ops_ani.h.
  *
  * Only columns and networks of elements in use are kept; the columns of absent elements are exactly zero. Centres are
- * ordered by element and handled in batches: AEVs, then the networks forward and backward (ani_networks.c), with dE/dAEV
- * summed over members, then the gradients of the AEVs. Networks are taken one by one or all at once, as the backend likes
- * (ani_members): one by one, the activations of a batch and the weights of a network stay in cache. Every number comes from the
- * same products and sums in the same order, so the bits are the same.
+ * ordered by element and handled in batches: AEVs, then the networks forward and backward (ani_networks.c), with
+ * dE/dAEV summed over members, then the gradients of the AEVs. Networks are taken one by one or all at once, as the
+ * backend likes (ani_members): one by one, the activations of a batch and the weights of a network stay in cache. Every
+ * number comes from the same products and sums in the same order, so the bits are the same.
  */
 #include "ani.h"
 
@@ -64,8 +64,8 @@ static int takes_all_networks(const ani_net *net)
   return net->backend->ops->ani_members > 1;
 }
 
-/* Rows of the largest batch. Of networks one by one: those of an element, at most what the backend likes. Of all at once:
- * the descriptor's kernels want thousands of rows, and the activations of a batch are those of all members. */
+/* Rows of the largest batch. Of networks one by one: those of an element, at most what the backend likes. Of all at
+ * once: the descriptor's kernels want thousands of rows, and the activations of a batch are those of all members. */
 static int64_t most_rows(const ani_net *net)
 {
   const int64_t block = net->backend->ops->ani_block;
@@ -79,8 +79,8 @@ static int64_t most_rows(const ani_net *net)
   return (longest < block ? longest : block) + ROW_MULTIPLE;
 }
 
-/* Rows of the batch that begins at row `first`. Of networks one by one: of one element, in batches of equal size, which are
- * whole tiles of `linear`. */
+/* Rows of the batch that begins at row `first`. Of networks one by one: of one element, in batches of equal size, which
+ * are whole tiles of `linear`. */
 static int64_t rows_from(const ani_net *net, int64_t first)
 {
   const int64_t block = net->backend->ops->ani_block;

@@ -1,5 +1,5 @@
-/* ani_networks.c: the networks of ANI, from AEVs to energies and dE/dAEV: of few rows whole networks, where the backend does
- * that, else layer by layer, in products that are handed over together.
+/* ani_networks.c: the networks of ANI, from AEVs to energies and dE/dAEV: of few rows whole networks, where the backend
+ * does that, else layer by layer, in products that are handed over together.
  *
  * Activations are [n_members][rows of the batch][ld] with one ld for all elements.
  */

@@ -1,21 +1,21 @@
 /* op_list.h: every operation of a backend, a row each. The table (ops.h), the declarations and the tables of the CPU
- * (cpu/cpu.h, cpu/table.c) and of GPUs (cuda/ops_cuda.h, cuda/table.cu), the operations of forecasts (tables.c) and those that
- * are timed (model/spans.c) are made from it. Included once for each, so without a guard; who includes it defines OP, and what
- * else it wants to see apart:
+ * (cpu/cpu.h, cpu/table.c) and of GPUs (cuda/ops_cuda.h, cuda/table.cu), the operations of forecasts (tables.c) and
+ * those that are timed (model/spans.c) are made from it. Included once for each, so without a guard; who includes it
+ * defines OP, and what else it wants to see apart:
  *
  *   OP(name, returns, parameters, arguments, span, forecast, bodies)
  *   OP_SIMPLE(name, type, span)   of one argument `const type *args`, which cannot fail: SKIPPED, BOTH
  *   OP_HOST(as OP)                that does not depend on the element type
  *   OP_SIZE(name, cpu, gpu)       no operation: how much a backend likes to be given at a time
  *
- *   name      in mlff_ops. Bodies are MLFF_CPU(name_cpu) in cpu/ and MLFF_CUDA(name_cuda) in ../../cuda/, of OP_HOST name_cpu and
- *             name_cuda; the contract is in the header of the family, ops.h, ops_painn.h ...
+ *   name      in mlff_ops. Bodies are MLFF_CPU(name_cpu) in cpu/ and MLFF_CUDA(name_cuda) in ../../cuda/, of OP_HOST
+ *             name_cpu and name_cuda; the contract is in the header of the family, ops.h, ops_painn.h ...
  *   span      what its time belongs to, MLFF_SPAN_*; NONE; PRODUCT, PRODUCTS: DENSE or DENSE_BACKWARD, by the matrix;
  *             HALO: EXCHANGE, unless there is no halo; HALO_PART: the same, as part of a call that HALO counts
- *   forecast  of memory (mlff_backend.forecast), on the CPU. RUNS: reserves buffers and stops by itself, or is never called;
- *             SKIPPED: has nothing to reserve and does nothing
- *   bodies    BOTH; GPU_ONLY: NULL on the CPU; FUSED: GPU_ONLY, and does several operations at once, so that it is NULL also
- *             while these are timed, and when the user wants none (mlff_options.fuse)
+ *   forecast  of memory (mlff_backend.forecast), on the CPU. RUNS: reserves buffers and stops by itself, or is never
+ *             called; SKIPPED: has nothing to reserve and does nothing
+ *   bodies    BOTH; GPU_ONLY: NULL on the CPU; FUSED: GPU_ONLY, and does several operations at once, so that it is NULL
+ *             also while these are timed, and when the user wants none (mlff_options.fuse)
  */
 #define OP_SIMPLE(name, type, span) \
   OP(name, void, (mlff_backend * backend, const type *args), (backend, args), span, SKIPPED, BOTH)
@@ -90,8 +90,8 @@ OP_SIMPLE(painn_readout, mlff_painn_readout_args, DENSE)
 
 /* ---- ANI: ops_ani.h ---------------------------------------------------------------------------------------------- */
 
-/* 132: 22 tiles of the matrix product; activations stay in the second-level cache. 16384: enough for every multiprocessor,
- * 200 MB for the largest published networks */
+/* 132: 22 tiles of the matrix product; activations stay in the second-level cache. 16384: enough for every
+ * multiprocessor, 200 MB for the largest published networks */
 OP_SIZE(ani_block, 132, 16384)
 OP_SIZE(ani_members, 1, INT64_MAX)
 OP(aev_setup, mlff_status,
@@ -115,8 +115,8 @@ OP(ani_networks, int, (mlff_backend * backend, const mlff_ani_networks *networks
 
 /* ---- Orb: ops_orb.h ---------------------------------------------------------------------------------------------- */
 
-/* 160: with H = 512 floats, two hidden arrays are 0.6 MB. 32768: enough for every multiprocessor; with H = 512 floats, arrays
- * of a block are 270 MB */
+/* 160: with H = 512 floats, two hidden arrays are 0.6 MB. 32768: enough for every multiprocessor; with H = 512 floats,
+ * arrays of a block are 270 MB */
 OP_SIZE(orb_block, 160, 32768)
 OP(orb_graph, mlff_status,
    (mlff_backend * backend, const mlff_graph *graph, const mlff_edges *edges, int n_neighbours, mlff_orb_graph *out,

@@ -3,7 +3,7 @@
  * `real` is float or double, the backend's element type; matrices are row-major with a leading dimension (ld, in
  * elements). Sizes of 0 are legal everywhere. Outputs never alias inputs unless a comment allows it. Outputs are `=`
  * unless stated `+=`. Ops do not allocate; they cannot fail except where they return mlff_status.
- * CPU implementations: cpu/<stem>.c; CUDA twins: cuda/<stem>.cu. op_list.h has a row for each, from which tables are made.
+ * CPU implementations: cpu/<stem>.c; CUDA twins: cuda/<stem>.cu. op_list.h has a row for each.
  */
 #ifndef MLFF_OPS_H
 #define MLFF_OPS_H
@@ -18,17 +18,18 @@
  *   alloc            NULL when there is no memory
  *   memory           of the device, or its failure; NULL where it is the host's
  *   upload_reals     reals on the backend from doubles on the host: n elements; download_reals: and back
- *   owns_graph       MLFF_OK when the arrays of a graph with on_device are in this backend's memory; of a list that is not new only
- *                    positions are looked at. NULL: this backend has no memory that others could write */
+ *   owns_graph       MLFF_OK when the arrays of a graph with on_device are in this backend's memory; of a list that is
+ *                    not new only positions are looked at. NULL: this backend has no memory that others could write */
 
 /* ---- linear.c -------------------------------------------------------------------------------------------------
  *
- *   linear_pack      weight: double [n_out][n_in] row-major, bias [n_out] or NULL. transpose: pack so that linear computes
- *                    y[n_in] = x[n_out] W, the product of the backward pass (bias must be NULL)
+ *   linear_pack      weight: double [n_out][n_in] row-major, bias [n_out] or NULL. transpose: pack so that linear
+ *                    computes y[n_in] = x[n_out] W, the product of the backward pass (bias must be NULL)
  *   linear_many      n products at once, of any shapes; none reads what another one writes
- *   atoms_begin      from here to atoms_end, `linear`, painn_mix_* and painn_readout on rows of n_atoms atoms may be put off and
- *                    done together. None of them reads rows that another one writes for another atom, and an array has the
- *                    same rows of atoms in all of them. Any other operation sees their results. NULL where nothing is put off */
+ *   atoms_begin      from here to atoms_end, `linear`, painn_mix_* and painn_readout on rows of n_atoms atoms may be
+ *                    put off and done together. None of them reads rows that another one writes for another atom, and
+ *                    an array has the same rows of atoms in all of them. Any other operation sees their results. NULL
+ *                    where nothing is put off */
 
 /* A packed weight matrix, made once at load. Opaque; each backend packs as it likes. */
 typedef struct mlff_linear {
@@ -66,8 +67,9 @@ typedef struct mlff_linear_args {
 
 /* ---- edges.c ---------------------------------------------------------------------------------------------------
  *
- *   edges            uploads what changed and finds the active edges. NaN distances are dropped by r < cutoff, so positions are
- *                    checked here: a non-finite one is MLFF_E_NUMERIC naming the atom (edges are then empty but valid) */
+ *   edges            uploads what changed and finds the active edges. NaN distances are dropped by r < cutoff, so
+ *                    positions are checked here: a non-finite one is MLFF_E_NUMERIC naming the atom (edges are then
+ *                    empty but valid) */
 
 /* Most candidates of a centre of a graph on the host. */
 static inline int32_t mlff_longest_row(const mlff_graph *graph)
@@ -102,10 +104,10 @@ typedef struct mlff_edges {
 /* ---- exchange: cpu/backend_cpu.c, cuda/exchange.cpp --------------------------------------------------------------
  *
  *   exchange_begin, exchange_progress, exchange_finish
- *                    an exchange in parts, with work on interior atoms between them, in which progress may be called. finish is
- *                    called whatever begin returned
- *   exchange_sum     calls halo->reverse on node rows [n_nodes][width]: adds rows of nodes of other ranks to those of their
- *                    owners. Nothing when halo is NULL */
+ *                    an exchange in parts, with work on interior atoms between them, in which progress may be called.
+ *                    finish is called whatever begin returned
+ *   exchange_sum     calls halo->reverse on node rows [n_nodes][width]: adds rows of nodes of other ranks to those of
+ *                    their owners. Nothing when halo is NULL */
 
 /* Rows of nodes of other ranks, from their owners. Nothing when halo is NULL.
  *   edges  n_interior, n_local and n_nodes of the graph

@@ -10,8 +10,8 @@
  * Only columns of the n_used species in use exist: first the radial blocks [n_used][n_radial], then for each pair t <= u of
  * used species, in the order (0,0) (0,1) .. (1,1) .., an angular block [n_angular][n_sections].
  *
- * ani_block: rows of AEVs and activations to have at a time: few stay in cache, many fill a GPU. ani_members: of the ensemble,
- * to have at a time: 1, or all, and then those of all elements.
+ * ani_block: rows of AEVs and activations to have at a time: few stay in cache, many fill a GPU. ani_members: of the
+ * ensemble, to have at a time: 1, or all, and then those of all elements.
  */
 #ifndef MLFF_OPS_ANI_H
 #define MLFF_OPS_ANI_H
@@ -29,8 +29,8 @@ typedef struct mlff_aev_constants {
   const double *radial_shifts, *angular_shifts, *angular_sections;
 } mlff_aev_constants;
 
-/* An AEV prepared for a backend. Zero-initialise; made by aev_setup, released by mlff_aev_release. aev_setup is also called
- * again to change what is in use; use: host, [n_species], non-zero = in use. */
+/* An AEV prepared for a backend. Zero-initialise; made by aev_setup, released by mlff_aev_release. aev_setup is also
+ * called again to change what is in use; use: host, [n_species], non-zero = in use. */
 typedef struct mlff_aev {
   mlff_aev_constants constants; /* its pointers are NULL */
   int n_species;                /* of the model */
@@ -41,8 +41,9 @@ typedef struct mlff_aev {
   mlff_buf scratch;
 } mlff_aev;
 
-/* Rows of AEVs: aev_forward, aev_backward, which can only fail for want of memory. Edges beyond the two cutoffs contribute
- * nothing. All species that occur must be in use (the caller has checked). Row k belongs to centre centers[k] (owned atom, no centre twice).
+/* Rows of AEVs: aev_forward, aev_backward, which can only fail for want of memory. Edges beyond the two cutoffs
+ * contribute nothing. All species that occur must be in use (the caller has checked). Row k belongs to centre
+ * centers[k] (owned atom, no centre twice).
  *   centers  int32 [n_rows], on the backend
  *   rows     real  [n_rows][ld]: AEVs (forward: output; backward: dE/dAEV); first n_columns columns
  *   grad     real  [n_edges][4], backward only: dE/d(x_j - x_i) = of the edges of these centres, others are untouched;
@@ -73,7 +74,8 @@ typedef struct mlff_ani_readout_args {
   void *energy;
 } mlff_ani_readout_args;
 
-/* ani_sum: gradients of members to one, where ani_members is more than 1. First n_columns columns; in the order of the members.
+/* ani_sum: gradients of members to one, where ani_members is more than 1. First n_columns columns; in the order of the
+ * members.
  *   members  real [n_members][n_rows][ld]
  *   sum      real [n_rows][ld]            = sum over members */
 typedef struct mlff_ani_sum_args {
@@ -122,9 +124,9 @@ typedef struct mlff_ani_rows {
   int network;
 } mlff_ani_rows;
 
-/* ani_networks: what all networks of some groups of rows do, from AEVs to gradients: hidden layers, readout, and all of it
- * backward, with the numbers of linear, ani_readout and linear one after another. 1 when it was done, 0 when these rows and
- * networks are to be done layer by layer, and nothing was done. NULL where few rows are not done faster so.
+/* ani_networks: what all networks of some groups of rows do, from AEVs to gradients: hidden layers, readout, and all of
+ * it backward, with the numbers of linear, ani_readout and linear one after another. 1 when it was done, 0 when these
+ * rows and networks are to be done layer by layer, and nothing was done. NULL where few rows are not done faster so.
  *   aevs    real [n_rows][ld]
  *   energy  real [n_members][ld_energy]   = of the rows of the groups
  *   grads   real [n_members][n_rows][ld]  = d(energy)/dAEV times factor */

@@ -1,8 +1,8 @@
-/* tables.c: tables of operations that are made of a backend's own: without fused ones, and of a forecast on a backend whose own
- * operations compute whatever they are asked.
+/* tables.c: tables of operations that are made of a backend's own: without fused ones, and of a forecast on a backend
+ * whose own operations compute whatever they are asked.
  *
- * Of a forecast, those that reserve buffers are the plain ones, which stop after that while backend->forecast is set. All others do nothing
- * (op_list.h says which). The scratch of the AEVs, some kB for one atom at a time, is left out.
+ * Of a forecast, those that reserve buffers are the plain ones, which stop after that while backend->forecast is set.
+ * All others do nothing (op_list.h says which). The scratch of the AEVs, some kB for one atom at a time, is left out.
  */
 #include "tables.h"
 

@@ -1,5 +1,5 @@
-/* run.c: an evaluation as its caller sees it: arguments are checked, and the step is made op by op (step.c) or, by backends that
- * can record steps, as replay.c decides, which ends in step.c, too.
+/* run.c: an evaluation as its caller sees it: arguments are checked, and the step is made op by op (step.c) or, by
+ * backends that can record steps, as replay.c decides, which ends in step.c, too.
  */
 #include "model_impl.h"
 #include "spans.h"
