@@ -104,7 +104,7 @@ void mlff_spans_settle(mlff_backend *backend, double begin)
 
 /* ---- timed operations ------------------------------------------------------------------------------------------- */
 
-/* Names of op_list.h that are no spans: below 0 for nothing, + TIME_ONLY for time of a call that another part counts. */
+/* Names of op_list.h that are no spans: below 0 for nothing, + TIME_ONLY for time of a call that another counts. */
 enum { MLFF_SPAN_NONE = -1, TIME_ONLY = MLFF_N_SPANS };
 #define MLFF_SPAN_PRODUCT (linear->transposed ? MLFF_SPAN_DENSE_BACKWARD : MLFF_SPAN_DENSE)
 #define MLFF_SPAN_PRODUCTS (n && linears[0]->transposed ? MLFF_SPAN_DENSE_BACKWARD : MLFF_SPAN_DENSE)
