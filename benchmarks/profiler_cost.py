@@ -34,13 +34,15 @@ thermo 0
 fix move all nve
 run {steps} post no
 """
-CASES = (("nothing: the noise", ""),
-         ("components no, no samples", "fix p all mlffprof 1000000 components no memory no energy no table no"),
-         ("components no, every 10", "fix p all mlffprof 10 components no table no"),
-         ("components yes, no samples", "fix p all mlffprof 1000000 memory no energy no table no"),
-         ("components yes, every 10", "fix p all mlffprof 10 table no"))
-STATED = CASES[1][0]    # what docs/fix_mlffprof.md states a bound for
-BOUND, NOISE = 1.0, 0.5    # us per step
+CASES = (
+    ("nothing: the noise", ""),
+    ("components no, no samples", "fix p all mlffprof 1000000 components no memory no energy no table no"),
+    ("components no, every 10", "fix p all mlffprof 10 components no table no"),
+    ("components yes, no samples", "fix p all mlffprof 1000000 memory no energy no table no"),
+    ("components yes, every 10", "fix p all mlffprof 10 table no"),
+)
+STATED = CASES[1][0]  # what docs/fix_mlffprof.md states a bound for
+BOUND, NOISE = 1.0, 0.5  # us per step
 
 
 def deck(plugin, steps, pairs):
@@ -56,13 +58,20 @@ def loop_times(lmp, plugin, steps, pairs):
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "in.cost"), "w", encoding="utf-8") as f:
             f.write(deck(plugin, steps, pairs))
-        done = subprocess.run([lmp, "-in", "in.cost", "-log", "none", "-nocite"], cwd=folder, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, text=True)
+        done = subprocess.run(
+            [lmp, "-in", "in.cost", "-log", "none", "-nocite"],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+            text=True,
+        )
     times = [float(t) for t in re.findall(r"Loop time of ([0-9.e+-]+)", done.stdout)]
     if done.returncode or len(times) != 1 + 2 * len(CASES) * pairs:
         sys.exit(f"LAMMPS did not run the deck:\n{done.stdout[-2000:]}")
-    times = times[1:]    # the first run is warm-up
-    return [[tuple(times[2 * (p * len(CASES) + c):][:2]) for c in range(len(CASES))] for p in range(pairs)]
+    times = times[1:]  # the first run is warm-up
+    return [[tuple(times[2 * (p * len(CASES) + c) :][:2]) for c in range(len(CASES))] for p in range(pairs)]
 
 
 def median_interval(values):
@@ -89,8 +98,10 @@ def main():
             for values, (without, with_it) in zip(costs, pair):
                 values.append(1e6 * (with_it - without) / options.steps)
                 base.append(1e6 * without / options.steps)
-    print(f"step without the fix: median {statistics.median(base):.2f} us; {options.repeats} LAMMPS with {options.pairs} pairs of "
-          f"segments of {options.steps} steps")
+    print(
+        f"step without the fix: median {statistics.median(base):.2f} us; {options.repeats} LAMMPS with {options.pairs} pairs of "
+        f"segments of {options.steps} steps"
+    )
     print(f"{'fix mlffprof':32} {'us per step':>12} {'95 % interval':>20}")
     code = 0
     for (name, _), values in zip(CASES, costs):
@@ -98,7 +109,9 @@ def main():
         print(f"{name:32} {middle:12.3f} {f'{low:.3f} to {high:.3f}':>20}")
         if name == STATED:
             code = 2 if high - low > NOISE else int(high > BOUND)
-            verdict = {0: f"below {BOUND:g} us", 1: f"NOT below {BOUND:g} us", 2: "THE MACHINE IS TOO NOISY to say"}[code]
+            verdict = {0: f"below {BOUND:g} us", 1: f"NOT below {BOUND:g} us", 2: "THE MACHINE IS TOO NOISY to say"}[
+                code
+            ]
     print(f"{STATED}: {verdict}")
     return code
 

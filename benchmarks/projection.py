@@ -174,10 +174,17 @@ LAMMPS_ANI = {
     "source": "github.com/roitberg-group/lammps-ani, examples/benchmark/README.md, commit 34922acf",
     "pattern": Pattern("ANI, cutoff 5.1 A, skin 2 A", 7.1),
     "runs": (
-        (50e3, 1, 65.4, True), (100e3, 1, 34.6, False), (300e3, 1, 12.07, False), (1e6, 1, 3.68, True),
-        (100e3, 8, 177, False), (100e3, 32, 254, False), (1e6, 128, 168, True),
-        (10e6, 128, 38.3, False), (51.2e6, 128, 8.27, False),
-        (100e6, 80, 2.75, False), (100e6, 128, 4.355, True),
+        (50e3, 1, 65.4, True),
+        (100e3, 1, 34.6, False),
+        (300e3, 1, 12.07, False),
+        (1e6, 1, 3.68, True),
+        (100e3, 8, 177, False),
+        (100e3, 32, 254, False),
+        (1e6, 128, 168, True),
+        (10e6, 128, 38.3, False),
+        (51.2e6, 128, 8.27, False),
+        (100e6, 80, 2.75, False),
+        (100e6, 128, 4.355, True),
     ),
 }
 ALLEGRO = {
@@ -185,7 +192,10 @@ ALLEGRO = {
     "source": "Musaelian et al., Nat. Commun. 14, 579 (2023), and SC23; numbers as in the CSV of lammps-ani",
     "pattern": Pattern("strictly local, cutoff and skin assumed: 6 A and 1 A", 7.0),
     "runs": (
-        (100e3, 4, 4.3, True), (100e3, 256, 118.9, True), (1e6, 64, 6.2, False), (1e6, 4096, 105, False),
+        (100e3, 4, 4.3, True),
+        (100e3, 256, 118.9, True),
+        (1e6, 64, 6.2, False),
+        (1e6, 4096, 105, False),
         (100e6, 5120, 4.36, True),
     ),
 }
@@ -316,7 +326,7 @@ def plot_published(axis):
         for n in dict.fromkeys(r[0] for r in data["runs"]):
             runs = [r for r in data["runs"] if r[0] == n]
             least, most = min(r[1] for r in runs), max(r[1] for r in runs)
-            xs = sorted({least, most, *(2**k for k in range(14) if least < 2**k < most)})    # even grids
+            xs = sorted({least, most, *(2**k for k in range(14) if least < 2**k < most)})  # even grids
             (line,) = axis.plot(xs, [1 / step_seconds(machine, data["pattern"], n, p) for p in xs], ".-", markersize=3)
             for _, p, rate, fitted in runs:
                 fill = line.get_color() if fitted else "none"
@@ -423,8 +433,10 @@ def show_gpus(args):
     print(f"     sends {pattern.sends}")
     show_published()
     projections = []
-    for label, machine, what in (("A: ANI-2x, one network, as published", ani, LAMMPS_ANI["pattern"]),
-                                 (f"B: PaiNN, {args.us_per_atom:.3g} us/atom (assumed)", painn, pattern)):
+    for label, machine, what in (
+        ("A: ANI-2x, one network, as published", ani, LAMMPS_ANI["pattern"]),
+        (f"B: PaiNN, {args.us_per_atom:.3g} us/atom (assumed)", painn, pattern),
+    ):
         rows = project(machine, what, args.most)
         print(f"\n{label}: " + projection_text(rows, GPUS))
         projections.append((label, rows))

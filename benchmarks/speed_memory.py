@@ -19,8 +19,13 @@ LIQUID_STEPS = 2000
 def _counter(context):
     library = os.path.join(context.work, "count_malloc.so")
     source = os.path.join(HERE, "count_malloc.c")
-    done = subprocess.run(["cc", "-shared", "-fPIC", "-O2", source, "-o", library], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run(
+        ["cc", "-shared", "-fPIC", "-O2", source, "-o", library],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
     if done.returncode != 0:
         raise Skip(f"cc cannot build {source}: {done.stdout[-500:]}")
     return library
@@ -64,7 +69,7 @@ def allocations(context):
     stock = ["pair_style lj/cut 5.0", "pair_coeff * * 0.0 1.0"]
     found = {}
     # what certainly allocates must be seen, or the zeros below would mean nothing
-    control = _decks(context, stock)["no new neighbour lists"] + ["fix control all print 1 \"$(step)\" screen no"]
+    control = _decks(context, stock)["no new neighbour lists"] + ['fix control all print 1 "$(step)" screen no']
     if not _allocations_per_step(context, counter, control, 50, STEPS)[0] >= 1.0:
         raise RunError("the allocations of `fix print` in every step were not counted")
     mlff, plain = _decks(context, ours), _decks(context, stock)

@@ -54,14 +54,23 @@ class Part:
 def mlff_pair(context, model, elements, kernels=None):
     """Commands that set up pair_style mlff. The self-test runs in `make test`, not in every round."""
     options = f" kernels {kernels}" if kernels else ""
-    return [f"plugin load {context.plugin}", f"pair_style mlff self_test no{options}",
-            f"pair_coeff * * {model} {elements}"]
+    return [
+        f"plugin load {context.plugin}",
+        f"pair_style mlff self_test no{options}",
+        f"pair_coeff * * {model} {elements}",
+    ]
 
 
 def _tools(context, *arguments):
     env = dict(os.environ, PYTHONPATH=os.path.join(ROOT, "python"))
-    done = subprocess.run([sys.executable, "-m", *arguments], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", *arguments],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
     if done.returncode != 0:
         raise RunError(f"python -m {' '.join(arguments)}:\n{done.stdout[-2000:]}")
 
@@ -115,8 +124,10 @@ def _compare(case, reference_energy, reference_forces):
     largest = float(np.max(np.abs(reference_forces)))
     difference = abs(energy - reference_energy) / n
     if not (difference <= ENERGY_AGREES and worst <= FORCES_AGREE * largest):
-        raise RunError(f"{case.label}: results differ from PyTorch by {difference:.3g} eV/atom and {worst:.3g} eV/A "
-                       f"of forces up to {largest:.3g}")
+        raise RunError(
+            f"{case.label}: results differ from PyTorch by {difference:.3g} eV/atom and {worst:.3g} eV/A "
+            f"of forces up to {largest:.3g}"
+        )
     return {"energy_ev_per_atom": difference, "forces_ev_per_ang": worst, "largest_force_ev_per_ang": largest}
 
 
@@ -134,14 +145,23 @@ def _torch_part(context, kind, name, label, variants, structure):
     for tuned in (True, False):
         program = TorchProgram(context, kind, weights, tuned)
         context.closing.append(program.close)
-        answer = program.ask(do="system", numbers=structure["numbers"], positions=structure["positions"],
-                             cell=structure["cell"])
+        answer = program.ask(
+            do="system", numbers=structure["numbers"], positions=structure["positions"], cell=structure["cell"]
+        )
         for variant in variants if tuned else variants[:1]:
             if tuned and energy_forces is None:
                 energy_forces = program.ask(do="check", variant=variant)
             malloc = "tuned" if tuned else "default"
-            cases.append(TorchCase(context, f"{kind}-torch-{variant.replace('/', '-')}-{malloc}",
-                                   f"{label} {variant}, malloc {malloc}", program, variant, len(structure["numbers"])))
+            cases.append(
+                TorchCase(
+                    context,
+                    f"{kind}-torch-{variant.replace('/', '-')}-{malloc}",
+                    f"{label} {variant}, malloc {malloc}",
+                    program,
+                    variant,
+                    len(structure["numbers"]),
+                )
+            )
     context.versions.update(answer["versions"])
     return cases, energy_forces
 
@@ -161,8 +181,14 @@ def ani(context):
     model = converted(context, "ani", "ani-2x")
     structure = speed_systems.reference_water(context.shared)
     ours = _reference_case(context, "ani-2x", "ANI-2x, 8 networks, pair_style mlff", model, structure)
-    theirs, found = _torch_part(context, "ani", "ani-2x", "TorchANI",
-                                ["infer/cell_list", "infer/verlet_cell_list", "script/cell_list"], structure)
+    theirs, found = _torch_part(
+        context,
+        "ani",
+        "ani-2x",
+        "TorchANI",
+        ["infer/cell_list", "infer/verlet_cell_list", "script/cell_list"],
+        structure,
+    )
     facts = {"agreement": _compare(ours, found["energy"] + _self_energies(model, structure), found["forces"])}
     ratio = Ratio("ANI-2x, 64 waters: TorchANI / mlff", [c.name for c in theirs], ours.name, bar=5.0, aim=10.0)
     return Part("ANI-2x (8 networks), 192 atoms of water", [ours] + theirs, [ratio], facts)
@@ -174,8 +200,9 @@ def painn(context):
     model = converted(context, "painn", "painn_f128_gaussian", "--elements", "H,O")
     structure = speed_systems.reference_water(context.shared)
     ours = _reference_case(context, "painn-f128", "PaiNN F=128 L=3, 20 Gaussians, pair_style mlff", model, structure)
-    theirs, found = _torch_part(context, "painn", "painn_f128_gaussian", "SchNetPack",
-                                ["loaded", "frozen", "script"], structure)
+    theirs, found = _torch_part(
+        context, "painn", "painn_f128_gaussian", "SchNetPack", ["loaded", "frozen", "script"], structure
+    )
     facts = {"agreement": _compare(ours, found["energy"], found["forces"])}
     ratio = Ratio("PaiNN F=128 L=3, 64 waters: SchNetPack / mlff", [c.name for c in theirs], ours.name, bar=6.0)
     return Part("PaiNN (128 features, 3 layers), 192 atoms of water", [ours] + theirs, [ratio], facts)
@@ -197,18 +224,24 @@ def orb(context):
             context.closing.append(program.close)
             answer = program.ask(do="system", **{k: structure[k] for k in ("numbers", "positions", "cell")})
             found = found or program.ask(do="check", variant="predict")
-            theirs.append(TorchCase(context, f"orb-torch-{n}-{malloc}", f"orb-models, {label}, malloc {malloc}", program,
-                                    "predict", n))
+            theirs.append(
+                TorchCase(
+                    context, f"orb-torch-{n}-{malloc}", f"orb-models, {label}, malloc {malloc}", program, "predict", n
+                )
+            )
         context.versions.update(answer["versions"])
         _tools(context, "mlff_tools.convert", "orb", weights, "--elements", "H,O,Si", "--no-self-test", "-o", model)
         data = os.path.join(context.work, f"orb-{n}.data")
         types, masses = speed_systems.write_elements(data, structure)
-        deck = speed_systems.water_deck(data, mlff_pair(context, model + ".yaml", " ".join(types)), real=False,
-                                        velocities=False)
+        deck = speed_systems.water_deck(
+            data, mlff_pair(context, model + ".yaml", " ".join(types)), real=False, velocities=False
+        )
         ours = LammpsCase(context, f"orb-{n}", f"Orb-v2 (random weights), {label}, pair_style mlff", deck, fewest=3)
         facts[label] = _compare(ours, found["energy"], found["forces"])
         cases += [ours, *theirs]
-        ratios.append(Ratio(f"Orb-v2, {label}: orb-models / mlff", [c.name for c in theirs], ours.name, bar=1.4, aim=1.7))
+        ratios.append(
+            Ratio(f"Orb-v2, {label}: orb-models / mlff", [c.name for c in theirs], ours.name, bar=1.4, aim=1.7)
+        )
     return Part("Orb-v2 (15 layers, 25 million parameters, random weights)", cases, ratios, facts)
 
 
@@ -247,8 +280,9 @@ def ranks(context):
         one, two = own_case(context, "student", atoms), own_case(context, "student", atoms, ranks=2)
         both = TwoRuns(context, one)
         cases += [one, two, both]
-        ratios.append(Ratio(f"student, {atoms} atoms: 1 rank / 2 ranks", [one.name], two.name,
-                            bar=1.8 if atoms <= 648 else None))
+        ratios.append(
+            Ratio(f"student, {atoms} atoms: 1 rank / 2 ranks", [one.name], two.name, bar=1.8 if atoms <= 648 else None)
+        )
         ratios.append(Ratio(f"student, {atoms} atoms: two separate runs at once / one", [both.name], one.name))
     return Part("Student on two ranks", cases, ratios)
 
@@ -269,9 +303,19 @@ def kernels(context):
         flags = next((line.split() for line in file if line.startswith("flags")), [])
     paths = ["generic"] + (["avx2"] if "avx2" in flags else []) + (["avx512"] if "avx512dq" in flags else [])
     cases = [own_case(context, "student", 192, kernels=k) for k in paths]
-    ratios = [Ratio(f"student, 192 atoms: kernels {k} / {paths[-1]}", [c.name], cases[-1].name)
-              for k, c in zip(paths[:-1], cases[:-1])]
+    ratios = [
+        Ratio(f"student, 192 atoms: kernels {k} / {paths[-1]}", [c.name], cases[-1].name)
+        for k, c in zip(paths[:-1], cases[:-1])
+    ]
     return Part("Kernel paths", cases, ratios)
 
 
-PARTS = {"ani": ani, "painn": painn, "orb": orb, "student": student, "ranks": ranks, "teacher": teacher, "kernels": kernels}
+PARTS = {
+    "ani": ani,
+    "painn": painn,
+    "orb": orb,
+    "student": student,
+    "ranks": ranks,
+    "teacher": teacher,
+    "kernels": kernels,
+}

@@ -18,15 +18,35 @@ def write(path, role, seed=1):
     n_features, n_interactions = SHAPES[role]
     rng = np.random.default_rng(seed)
     head = {
-        "format": modelfile.FORMAT, "name": f"random-{role}", "architecture": "painn", "elements": ELEMENTS,
-        "cutoff": 5.0, "units": {"length": "angstrom", "energy": "eV", "energy_in_eV": 1.0},
+        "format": modelfile.FORMAT,
+        "name": f"random-{role}",
+        "architecture": "painn",
+        "elements": ELEMENTS,
+        "cutoff": 5.0,
+        "units": {"length": "angstrom", "energy": "eV", "energy_in_eV": 1.0},
         "energy_offsets": {e: 0.0 for e in ELEMENTS},
-        "painn": {"n_features": n_features, "n_interactions": n_interactions, "n_readout": n_features // 2,
-                  "radial_basis": {"kind": "bspline", "n": 20}, "cutoff_function": "none", "epsilon": 1.0e-8},
-        "provenance": {"labels": "none: random weights", "data": "none", "data_sha256": "none",
-                       "code": "benchmarks/speed_random.py", "license": "MIT", "citation": "none"},
+        "painn": {
+            "n_features": n_features,
+            "n_interactions": n_interactions,
+            "n_readout": n_features // 2,
+            "radial_basis": {"kind": "bspline", "n": 20},
+            "cutoff_function": "none",
+            "epsilon": 1.0e-8,
+        },
+        "provenance": {
+            "labels": "none: random weights",
+            "data": "none",
+            "data_sha256": "none",
+            "code": "benchmarks/speed_random.py",
+            "license": "MIT",
+            "citation": "none",
+        },
         "domain": {"elements": ELEMENTS, "min_distance": 0.1, "description": "none: random weights, for timing only"},
-        "accuracy": {"description": "none: random weights"}, "self_test": selftest.empty()}
-    tensors = {name: (rng.normal(size=shape) * (0.3 / np.sqrt(shape[-1]) if len(shape) > 1 else 0.1)).astype(np.float32)
-               for name, shape in modelfile.painn_shapes(head).items()}
+        "accuracy": {"description": "none: random weights"},
+        "self_test": selftest.empty(),
+    }
+    tensors = {
+        name: (rng.normal(size=shape) * (0.3 / np.sqrt(shape[-1]) if len(shape) > 1 else 0.1)).astype(np.float32)
+        for name, shape in modelfile.painn_shapes(head).items()
+    }
     modelfile.write(path, head, tensors)

@@ -41,8 +41,16 @@ def ratio_table(result):
         for name in (r["theirs"], r["ours"]):
             case = cases[name]
             sides.append(f"{case['us_per_atom']:.3g} us/atom" if r["per_atom"] else _time(case["median_s"]))
-        rows.append([r["name"], *sides, f"**{r['median']:.2f}**", f"{r['q25']:.2f} - {r['q75']:.2f}",
-                     "-" if r["by_cpu_time"] is None else f"{r['by_cpu_time']:.2f}", _verdict(r)])
+        rows.append(
+            [
+                r["name"],
+                *sides,
+                f"**{r['median']:.2f}**",
+                f"{r['q25']:.2f} - {r['q75']:.2f}",
+                "-" if r["by_cpu_time"] is None else f"{r['by_cpu_time']:.2f}",
+                _verdict(r),
+            ]
+        )
     return _table(["ratio", "theirs", "ours", "median", "quartiles", "by CPU time", "wanted"], rows)
 
 
@@ -52,11 +60,23 @@ def case_table(cases):
         sections = case.get("sections_s", {})
         pair = _time(sections["Pair"]) if "Pair" in sections else "-"
         spread = 100.0 * (case["q75_s"] - case["q25_s"]) / case["median_s"]
-        rows.append([case["label"], case["n_atoms"], _time(case["median_s"]), pair, _time(case["cpu_median_s"]),
-                     f"{case['us_per_atom']:.3g}", f"{spread:.1f} %", f"{100.0 * case['lowest_cpu_share']:.0f} %",
-                     f"{case['others_cores']:.2f}"])
-    return _table(["what", "atoms", "step", "of it Pair", "CPU time", "us/atom", "quartile spread", "lowest CPU share",
-                   "others"], rows)
+        rows.append(
+            [
+                case["label"],
+                case["n_atoms"],
+                _time(case["median_s"]),
+                pair,
+                _time(case["cpu_median_s"]),
+                f"{case['us_per_atom']:.3g}",
+                f"{spread:.1f} %",
+                f"{100.0 * case['lowest_cpu_share']:.0f} %",
+                f"{case['others_cores']:.2f}",
+            ]
+        )
+    return _table(
+        ["what", "atoms", "step", "of it Pair", "CPU time", "us/atom", "quartile spread", "lowest CPU share", "others"],
+        rows,
+    )
 
 
 def section_table(result):
@@ -77,15 +97,22 @@ def section_table(result):
 
 
 def memory_tables(memory):
-    rows = [[name, f"{row['mlff']:.2f}", f"{row['lj/cut']:.2f}"]
-            for name, row in memory["allocations_per_step"].items()]
+    rows = [
+        [name, f"{row['mlff']:.2f}", f"{row['lj/cut']:.2f}"] for name, row in memory["allocations_per_step"].items()
+    ]
     header = ["heap allocations per step, student, 192 atoms", "pair_style mlff", "LAMMPS alone (lj/cut)"]
     text = [_table(header, rows)]
     used = memory["memory"]
-    rows = [[atoms, *(f"{row[key] / 2 ** 20:.1f} MiB" for key in ("student", "teacher", "zero"))]
-            for atoms, row in used["bytes"].items()]
-    rows.append(["each further atom", *(f"{used['bytes_per_atom'][key] / 1024:.2f} KiB"
-                                        for key in ("student", "teacher", "zero"))])
+    rows = [
+        [atoms, *(f"{row[key] / 2**20:.1f} MiB" for key in ("student", "teacher", "zero"))]
+        for atoms, row in used["bytes"].items()
+    ]
+    rows.append(
+        [
+            "each further atom",
+            *(f"{used['bytes_per_atom'][key] / 1024:.2f} KiB" for key in ("student", "teacher", "zero")),
+        ]
+    )
     text.append(_table(["atoms (memory that LAMMPS accounts for)", "student", "teacher", "pair_style zero"], rows))
     return "\n\n".join(text)
 
@@ -93,25 +120,37 @@ def memory_tables(memory):
 def conditions_list(result):
     c = result["conditions"]
     loads = c.get("load_average_of_rounds", [])
-    lines = [f"- {c['processor']}, {c['n_processors']} processors; one rank on core {c['cores'][0]}"
-             + (f", two ranks on cores {c['cores'][0]} and {c['cores'][1]}" if len(c["cores"]) > 1 else ""),
-             f"- {result['date']}, {result['rounds']} rounds of all cases in turn, "
-             f"about {result['seconds_per_round']:g} s each",
-             "- " + ", ".join(f"{name} {version}" for name, version in c["versions"].items() if version)]
+    lines = [
+        f"- {c['processor']}, {c['n_processors']} processors; one rank on core {c['cores'][0]}"
+        + (f", two ranks on cores {c['cores'][0]} and {c['cores'][1]}" if len(c["cores"]) > 1 else ""),
+        f"- {result['date']}, {result['rounds']} rounds of all cases in turn, "
+        f"about {result['seconds_per_round']:g} s each",
+        "- " + ", ".join(f"{name} {version}" for name, version in c["versions"].items() if version),
+    ]
     if c.get("compiler"):
         lines.append(f"- plugin: {c['compiler']}, {c['build_type']}")
-    paths = sorted({(case["model"], case["sha256"], case["precision"], case["kernels"])
-                    for part in result["parts"].values() for case in part["cases"].values() if "kernels" in case})
+    paths = sorted(
+        {
+            (case["model"], case["sha256"], case["precision"], case["kernels"])
+            for part in result["parts"].values()
+            for case in part["cases"].values()
+            if "kernels" in case
+        }
+    )
     lines += [f"- model {m}, sha256 {h}, {p}, kernels {k}" for m, h, p, k in paths]
-    lines.append(f"- load average {c['load_average_at_start']:.2f} at the start, "
-                 f"{', '.join(f'{x:.2f}' for x in loads)} before the rounds (one pinned program alone gives 1)")
+    lines.append(
+        f"- load average {c['load_average_at_start']:.2f} at the start, "
+        f"{', '.join(f'{x:.2f}' for x in loads)} before the rounds (one pinned program alone gives 1)"
+    )
     for name, part in result["parts"].items():
         agreement = part["facts"].get("agreement")
         if agreement:
-            lines.append(f"- {name}: both programs give the same result for the structure timed, within "
-                         f"{agreement['energy_ev_per_atom']:.1e} eV/atom and "
-                         f"{agreement['forces_ev_per_ang']:.1e} eV/A of forces up to "
-                         f"{agreement['largest_force_ev_per_ang']:.2g}")
+            lines.append(
+                f"- {name}: both programs give the same result for the structure timed, within "
+                f"{agreement['energy_ev_per_atom']:.1e} eV/atom and "
+                f"{agreement['forces_ev_per_ang']:.1e} eV/A of forces up to "
+                f"{agreement['largest_force_ev_per_ang']:.2g}"
+            )
     lines += [f"- not measured: {name}: {reason}" for name, reason in result["skipped"].items()]
     return "\n".join(lines)
 
@@ -122,13 +161,18 @@ def noisy(result):
     bad = [c["label"] for c in cases if c["lowest_cpu_share"] < 0.95 or c["q75_s"] - c["q25_s"] > 0.1 * c["median_s"]]
     if not bad:
         return ""
-    return (f"**The machine was not quiet: {len(bad)} of {len(cases)} cases had less than 95 % of their core in some "
-            "round or a quartile spread above 10 %.**")
+    return (
+        f"**The machine was not quiet: {len(bad)} of {len(cases)} cases had less than 95 % of their core in some "
+        "round or a quartile spread above 10 %.**"
+    )
 
 
 def markdown(result):
-    blocks = [noisy(result), "Ratios\n\n" + ratio_table(result) if result["ratios"] else "",
-              "Where a step goes\n\n" + section_table(result) if result["parts"] else ""]
+    blocks = [
+        noisy(result),
+        "Ratios\n\n" + ratio_table(result) if result["ratios"] else "",
+        "Where a step goes\n\n" + section_table(result) if result["parts"] else "",
+    ]
     for part in result["parts"].values():
         blocks.append(part["title"] + "\n\n" + case_table(part["cases"]))
     if "memory" in result:
@@ -169,9 +213,11 @@ def write_docs(results, sources, path):
         text = file.read()
     if text.count(BEGIN) != 1 or text.count(END) != 1:
         raise ValueError(f"{path} must have each of these lines once: {BEGIN} and {END}")
-    head, tail = text[:text.index(BEGIN)], text[text.index(END):]
-    blocks = [f"From `benchmarks/results/{os.path.basename(source)}`.\n\n{markdown(result)}\n"
-              for result, source in zip(_without_later(results), sources)]
+    head, tail = text[: text.index(BEGIN)], text[text.index(END) :]
+    blocks = [
+        f"From `benchmarks/results/{os.path.basename(source)}`.\n\n{markdown(result)}\n"
+        for result, source in zip(_without_later(results), sources)
+    ]
     text = f"{head}{BEGIN}\n{''.join(blocks)}{tail}"
     temporary = path + ".part"
     with open(temporary, "w", encoding="utf-8") as out:

@@ -40,18 +40,31 @@ write_dump all custom {out} id type x y z vx vy vz modify sort id format float %
 def _random_rotation(rng):
     q = rng.normal(size=4)
     w, x, y, z = q / np.linalg.norm(q)
-    return np.array([[1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
-                     [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
-                     [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)]])
+    return np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
+            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
+            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
+        ]
+    )
 
 
 def _write_full_data(path, n, edge, seed):
     """n^3 molecules on a lattice, turned at random, as atom_style full."""
     rng, spacing = np.random.default_rng(seed), edge / n
     molecule = np.array([[0.0, 0.0, 0.0], [0.7675, 0.589, 0.0], [-0.7675, 0.589, 0.0]])
-    count = n ** 3
-    lines = ["water", "", f"{3 * count} atoms", f"{2 * count} bonds", f"{count} angles", "2 atom types", "1 bond types",
-             "1 angle types", ""] + [f"0 {edge:.6f} {c}lo {c}hi" for c in "xyz"]
+    count = n**3
+    lines = [
+        "water",
+        "",
+        f"{3 * count} atoms",
+        f"{2 * count} bonds",
+        f"{count} angles",
+        "2 atom types",
+        "1 bond types",
+        "1 angle types",
+        "",
+    ] + [f"0 {edge:.6f} {c}lo {c}hi" for c in "xyz"]
     lines += ["", "Masses", "", f"1 {MASSES['O']}", f"2 {MASSES['H']}", "", "Atoms # full", ""]
     for m in range(count):
         centre = (np.array([m // (n * n), m // n % n, m % n]) + 0.5) * spacing
@@ -85,7 +98,7 @@ def write_data(path, kinds, positions, cell, velocities=None):
 
 def water(work, lmp, n, core, steps=6000):
     """Data file of n^3 water molecules at 300 K and 1 g/cm3, made once and kept in the folder `work`."""
-    path = os.path.join(work, f"water-{3 * n ** 3}.data")
+    path = os.path.join(work, f"water-{3 * n**3}.data")
     if os.path.exists(path):
         return path
     edge = EDGE_64 * n / 4
@@ -95,9 +108,10 @@ def water(work, lmp, n, core, steps=6000):
         out.write(EQUILIBRATION.format(data=start, out=dump, steps=steps))
     speed_lammps.run(lmp, deck, [core])
     with open(dump, encoding="ascii") as lines:
-        table = np.array([line.split() for line in lines.read().split("vx vy vz")[1].splitlines()
-                          if line.strip()], dtype=float)
-    if not np.array_equal(table[:, 0], np.arange(1, 3 * n ** 3 + 1)):
+        table = np.array(
+            [line.split() for line in lines.read().split("vx vy vz")[1].splitlines() if line.strip()], dtype=float
+        )
+    if not np.array_equal(table[:, 0], np.arange(1, 3 * n**3 + 1)):
         raise speed_lammps.RunError(f"{dump}: atoms were lost while the liquid was prepared")
     temporary = path + ".part"
     # velocities: A/fs of real units to A/ps of metal units
@@ -154,36 +168,61 @@ def water_deck(data, pair, real=True, velocities=True):
 
 def crystal_deck(lattice, size, masses, basis, pair):
     """NVE of a crystal at 300 K."""
-    lines = ["units metal", "atom_style atomic", f"lattice {lattice}",
-             f"region box block 0 {size} 0 {size} 0 {size}", f"create_box {len(masses)} box",
-             f"create_atoms 1 box {basis}".rstrip()]
+    lines = [
+        "units metal",
+        "atom_style atomic",
+        f"lattice {lattice}",
+        f"region box block 0 {size} 0 {size} 0 {size}",
+        f"create_box {len(masses)} box",
+        f"create_atoms 1 box {basis}".rstrip(),
+    ]
     lines += [f"mass {k + 1} {m}" for k, m in enumerate(masses)]
     lines += ["velocity all create 300.0 4711 mom yes rot no dist gaussian"] + pair
-    lines += ["neighbor 1.0 bin", "neigh_modify every 1 delay 0 check yes", "timestep 0.0005", "fix 1 all nve",
-              "thermo 1000000000"]
+    lines += [
+        "neighbor 1.0 bin",
+        "neigh_modify every 1 delay 0 check yes",
+        "timestep 0.0005",
+        "fix 1 all nve",
+        "thermo 1000000000",
+    ]
     return lines
 
 
 def tantalum_pod(potentials, size):
     """128 (size 4) or 686 (size 7) atoms of tantalum with LAMMPS' POD potential."""
     files = [os.path.join(potentials, name) for name in ("Ta_param.pod", "Ta_coeff.pod")]
-    return crystal_deck("bcc 3.316", size, [180.88], "",
-                        ["pair_style pod", f"pair_coeff * * {files[0]} {files[1]} Ta"]), files
+    return crystal_deck(
+        "bcc 3.316", size, [180.88], "", ["pair_style pod", f"pair_coeff * * {files[0]} {files[1]} Ta"]
+    ), files
 
 
 def tantalum_snap(potentials, size):
     """The same with SNAP (twojmax 8), as the file Ta06A.snap of LAMMPS sets it up."""
     files = [os.path.join(potentials, name) for name in ("Ta06A.snapcoeff", "Ta06A.snapparam")]
-    return crystal_deck("bcc 3.316", size, [180.88], "",
-                        ["pair_style hybrid/overlay zbl 4.0 4.8 snap", "pair_coeff 1 1 zbl 73 73",
-                         f"pair_coeff * * snap {files[0]} {files[1]} Ta"]), files
+    return crystal_deck(
+        "bcc 3.316",
+        size,
+        [180.88],
+        "",
+        [
+            "pair_style hybrid/overlay zbl 4.0 4.8 snap",
+            "pair_coeff 1 1 zbl 73 73",
+            f"pair_coeff * * snap {files[0]} {files[1]} Ta",
+        ],
+    ), files
 
 
 def lead_telluride_nep(plugin, model, size):
     """216 atoms (size 3) of PbTe with a NEP potential, from a plugin that the user has built."""
     basis = " ".join(f"basis {k} {1 if k <= 4 else 2}" for k in range(1, 9))
-    rock_salt = ("custom 6.46 a1 1 0 0 a2 0 1 0 a3 0 0 1 basis 0 0 0 basis 0 0.5 0.5 basis 0.5 0 0.5 basis 0.5 0.5 0 "
-                 "basis 0.5 0.5 0.5 basis 0.5 0 0 basis 0 0.5 0 basis 0 0 0.5")
-    return crystal_deck(rock_salt, size, [207.2, 127.6], basis,
-                        [f"plugin load {plugin}", "pair_style nep", f"pair_coeff * * {model} Pb Te"]), [plugin, model]
-
+    rock_salt = (
+        "custom 6.46 a1 1 0 0 a2 0 1 0 a3 0 0 1 basis 0 0 0 basis 0 0.5 0.5 basis 0.5 0 0.5 basis 0.5 0.5 0 "
+        "basis 0.5 0.5 0.5 basis 0.5 0 0 basis 0 0.5 0 basis 0 0 0.5"
+    )
+    return crystal_deck(
+        rock_salt,
+        size,
+        [207.2, 127.6],
+        basis,
+        [f"plugin load {plugin}", "pair_style nep", f"pair_coeff * * {model} Pb Te"],
+    ), [plugin, model]

@@ -29,6 +29,7 @@ def import_torch():
     os.environ["TORCHANI_NO_WARN_EXTENSIONS"] = "1"
     warnings.filterwarnings("ignore")
     import torch
+
     torch.set_num_threads(int(sys.argv[3]) if len(sys.argv) > 3 else 1)
     return torch
 
@@ -38,6 +39,7 @@ class TorchANI:
 
     def __init__(self, weights):
         import torchani
+
         self.torchani = torchani
         self.weights = weights
         self.models = {}
@@ -54,6 +56,7 @@ class TorchANI:
     def _assemble(self, neighbourlist):
         from torchani.arch import Assembler
         from torchani.utils import SYMBOLS_2X
+
         assembler = Assembler(periodic_table_index=True)
         assembler.set_symbols(SYMBOLS_2X)
         assembler.set_global_cutoff_fn("cosine")
@@ -66,6 +69,7 @@ class TorchANI:
     def _load(self, model):
         """Puts the published weights, named ensemble.{member}.{element}.{layer}.{kind}, into every linear layer."""
         from safetensors.torch import load_file
+
         tensors, used = load_file(self.weights), set()
         with torch.no_grad():
             for m, member in enumerate(model.nnp.neural_networks.members):
@@ -115,9 +119,11 @@ class SchNetPack:
     def __init__(self, weights):
         # PyTorch 2.13 has dropped a private name that schnetpack.data imports.
         import torch.utils.data.dataloader as dataloader
+
         if not hasattr(dataloader, "T_co"):
             dataloader.T_co = typing.TypeVar("T_co", covariant=True)
         import schnetpack
+
         self.spk = schnetpack
         self.weights = weights
         self.models = {}
@@ -131,26 +137,36 @@ class SchNetPack:
         from ase import Atoms
         from matscipy.neighbours import neighbour_list
         import schnetpack.properties as keys
+
         atoms = Atoms(numbers=numbers, positions=positions, cell=cell, pbc=True)
         i, j, shift = neighbour_list("ijS", atoms, PAINN_CUTOFF)
         order = np.argsort(i, kind="stable")
         i, j, offsets = i[order], j[order], (shift[order] @ atoms.cell.array)
         self.inputs = {
-            keys.Z: torch.tensor(atoms.numbers), keys.R: torch.tensor(atoms.positions, dtype=torch.float32),
+            keys.Z: torch.tensor(atoms.numbers),
+            keys.R: torch.tensor(atoms.positions, dtype=torch.float32),
             keys.cell: torch.tensor(atoms.cell.array, dtype=torch.float32)[None],
-            keys.pbc: torch.tensor(atoms.pbc)[None], keys.idx_m: torch.zeros(len(atoms), dtype=torch.long),
-            keys.n_atoms: torch.tensor([len(atoms)]), keys.idx_i: torch.tensor(i, dtype=torch.long),
-            keys.idx_j: torch.tensor(j, dtype=torch.long), keys.offsets: torch.tensor(offsets, dtype=torch.float32)}
+            keys.pbc: torch.tensor(atoms.pbc)[None],
+            keys.idx_m: torch.zeros(len(atoms), dtype=torch.long),
+            keys.n_atoms: torch.tensor([len(atoms)]),
+            keys.idx_i: torch.tensor(i, dtype=torch.long),
+            keys.idx_j: torch.tensor(j, dtype=torch.long),
+            keys.offsets: torch.tensor(offsets, dtype=torch.float32),
+        }
 
     def _build(self):
         from safetensors.torch import load_file
+
         spk = self.spk
         basis = spk.nn.GaussianRBF(n_rbf=20, cutoff=PAINN_CUTOFF)
-        network = spk.representation.PaiNN(n_atom_basis=128, n_interactions=3, radial_basis=basis,
-                                           cutoff_fn=spk.nn.CosineCutoff(PAINN_CUTOFF))
+        network = spk.representation.PaiNN(
+            n_atom_basis=128, n_interactions=3, radial_basis=basis, cutoff_fn=spk.nn.CosineCutoff(PAINN_CUTOFF)
+        )
         model = spk.model.NeuralNetworkPotential(
-            representation=network, input_modules=[spk.atomistic.PairwiseDistances()],
-            output_modules=[spk.atomistic.Atomwise(n_in=128, output_key="energy"), spk.atomistic.Forces()]).eval()
+            representation=network,
+            input_modules=[spk.atomistic.PairwiseDistances()],
+            output_modules=[spk.atomistic.Atomwise(n_in=128, output_key="energy"), spk.atomistic.Forces()],
+        ).eval()
         model.load_state_dict(load_file(self.weights), strict=True)
         return model
 
@@ -181,6 +197,7 @@ class Orb:
     def __init__(self, weights):
         from orb_models.forcefield.atomic_system import SystemConfig, ase_atoms_to_atom_graphs
         from orb_models.forcefield.pretrained import orb_v2_architecture
+
         self.graphs, self.config = ase_atoms_to_atom_graphs, SystemConfig(radius=6.0, max_num_neighbors=20)
         torch.manual_seed(1)
         torch.set_float32_matmul_precision("highest")
@@ -194,10 +211,12 @@ class Orb:
 
     def versions(self):
         from importlib.metadata import version
+
         return {"orb-models": version("orb-models")}
 
     def set_system(self, numbers, positions, cell):
         from ase import Atoms
+
         self.atoms = Atoms(numbers=numbers, positions=positions, cell=cell, pbc=True)
 
     def evaluate(self, variant):
@@ -215,8 +234,10 @@ def answer(program, request):
     """Dictionary that answers `request`."""
     if request["do"] == "system":
         program.set_system(request["numbers"], request["positions"], request["cell"])
-        return {"versions": {"python": sys.version.split()[0], "torch": torch.__version__, **program.versions()},
-                "threads": torch.get_num_threads()}
+        return {
+            "versions": {"python": sys.version.split()[0], "torch": torch.__version__, **program.versions()},
+            "threads": torch.get_num_threads(),
+        }
     variant = request["variant"]
     if request["do"] == "check":
         energy, forces = program.in_ev(*program.evaluate(variant))

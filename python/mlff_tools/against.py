@@ -36,8 +36,9 @@ def _fill(torch, module, values):
     missing, strange = set(state) - set(values), set(values) - set(state)
     if missing or strange:
         raise ModelError(f"the package's network and the model file differ: {sorted(missing | strange)[0]}")
-    module.load_state_dict({k: torch.tensor(np.asarray(v)).reshape(state[k].shape).to(state[k].dtype)
-                            for k, v in values.items()})
+    module.load_state_dict(
+        {k: torch.tensor(np.asarray(v)).reshape(state[k].shape).to(state[k].dtype) for k, v in values.items()}
+    )
 
 
 class TorchANI:
@@ -46,20 +47,31 @@ class TorchANI:
     def __init__(self, head, tensors):
         import torch
         import torchani
+
         a, self.torch = head["ani"], torch
         radial, angular, symbols = a["radial"], a["angular"], head["elements"]
         known = (radial["prefactor"], angular["prefactor"], angular["cos_scale"], a["activation"]["alpha"])
         if known != (0.25, 2.0, 0.95, 0.1):
             raise Unsupported(f"TorchANI has prefactors 0.25 and 2, cos_scale 0.95 and alpha 0.1; the file has {known}")
         aev = torchani.aev.AEVComputer.from_constants(
-            radial_cutoff=radial["cutoff"], angular_cutoff=angular["cutoff"], radial_eta=radial["eta"],
-            radial_shifts=radial["shifts"], angular_eta=angular["eta"], angular_zeta=angular["zeta"],
-            angular_shifts=angular["shifts"], sections=angular["sections"], num_species=len(symbols))
-        members = [torchani.nn.ANINetworks({e: self._network(torchani, a["dims"][e], tensors, m, e) for e in symbols})
-                   for m in range(a["n_members"])]
+            radial_cutoff=radial["cutoff"],
+            angular_cutoff=angular["cutoff"],
+            radial_eta=radial["eta"],
+            radial_shifts=radial["shifts"],
+            angular_eta=angular["eta"],
+            angular_zeta=angular["zeta"],
+            angular_shifts=angular["shifts"],
+            sections=angular["sections"],
+            num_species=len(symbols),
+        )
+        members = [
+            torchani.nn.ANINetworks({e: self._network(torchani, a["dims"][e], tensors, m, e) for e in symbols})
+            for m in range(a["n_members"])
+        ]
         self.offsets, self.unit = head["energy_offsets"], head["units"]["energy_in_eV"]
-        self.model = torchani.arch.ANI(symbols, aev, torchani.nn.Ensemble(members),
-                                       torchani.sae.SelfEnergy(symbols, [0.0] * len(symbols))).double()
+        self.model = torchani.arch.ANI(
+            symbols, aev, torchani.nn.Ensemble(members), torchani.sae.SelfEnergy(symbols, [0.0] * len(symbols))
+        ).double()
         if a["constants"] == "exact":
             self._exact(radial, angular)
 
@@ -74,9 +86,14 @@ class TorchANI:
     def _exact(self, radial, angular):
         """TorchANI makes its constants in float32; those of the file again, in double."""
         state = self.model.state_dict()
-        for name, value in (("radial.eta", radial["eta"]), ("radial.shifts", radial["shifts"]), ("angular.eta", angular["eta"]),
-                            ("angular.zeta", angular["zeta"]), ("angular.shifts", angular["shifts"]),
-                            ("angular.sections", angular["sections"])):
+        for name, value in (
+            ("radial.eta", radial["eta"]),
+            ("radial.shifts", radial["shifts"]),
+            ("angular.eta", angular["eta"]),
+            ("angular.zeta", angular["zeta"]),
+            ("angular.shifts", angular["shifts"]),
+            ("angular.sections", angular["sections"]),
+        ):
             key = next(k for k in state if k.endswith(name))
             state[key].copy_(self.torch.tensor(np.ravel(value)).reshape(state[key].shape))
 
@@ -104,9 +121,12 @@ class Orb:
         import torch
         from orb_models.forcefield.atomic_system import SystemConfig, ase_atoms_to_atom_graphs
         from orb_models.forcefield.pretrained import orb_v2_architecture
+
         self.torch, self.graphs, o = torch, ase_atoms_to_atom_graphs, head["orb"]
         if (o["n_features"], o["n_hidden"], o["n_interactions"], o["n_neighbours"]) != (256, 512, 15, 20):
-            raise Unsupported("orb-models builds the network of orb-v2 (256 features, 15 layers, 20 neighbours); this is another")
+            raise Unsupported(
+                "orb-models builds the network of orb-v2 (256 features, 15 layers, 20 neighbours); this is another"
+            )
         self.config = SystemConfig(radius=head["cutoff"], max_num_neighbors=20)
         self.model = orb_v2_architecture(system_config=self.config, device="cpu").eval()
         state = {k: v.detach().numpy().copy() for k, v in self.model.state_dict().items()}
@@ -130,8 +150,10 @@ class Orb:
             if part == "embedding":
                 continue
             if part == "layer":
-                place = f"model.gnn_stacks.{rest[0]}._" + {"edge": "edge_mlp", "node": "node_mlp", "receive": "receive_attn",
-                                                         "send": "send_attn"}[rest[1]]
+                place = (
+                    f"model.gnn_stacks.{rest[0]}._"
+                    + {"edge": "edge_mlp", "node": "node_mlp", "receive": "receive_attn", "send": "send_attn"}[rest[1]]
+                )
                 rest = rest[2:]
             elif part in ("node_encoder", "edge_encoder"):
                 place = "model._encoder._" + part.split("_")[0] + "_fn"
@@ -141,11 +163,15 @@ class Orb:
                 rest[0] = "layer_norm" if rest[0] == "norm" else f"mlp.NN-{rest[0]}"
             out[".".join([place, *rest])] = value
         for part, (mean, variance) in head["orb"]["normalizers"].items():
-            out[f"heads.{part}.normalizer.bn.running_mean"], out[f"heads.{part}.normalizer.bn.running_var"] = mean, variance
+            out[f"heads.{part}.normalizer.bn.running_mean"], out[f"heads.{part}.normalizer.bn.running_var"] = (
+                mean,
+                variance,
+            )
         return out
 
     def evaluate(self, s):
         from ase import Atoms
+
         torch = self.torch
         torch.set_default_dtype(torch.float64)
         atoms = Atoms(s["elements"], s["positions"], cell=s["cell"], pbc=s["cell"] is not None)
@@ -165,20 +191,32 @@ class SchNetPack:
     def __init__(self, head, tensors):
         import torch
         import torch.utils.data.dataloader as dataloader
+
         if not hasattr(dataloader, "T_co"):  # a private name that schnetpack.data imports and newer PyTorch dropped
             dataloader.T_co = typing.TypeVar("T_co", covariant=True)
         import schnetpack as spk
+
         self.torch, self.spk, p, self.cutoff = torch, spk, head["painn"], head["cutoff"]
         basis = {"gaussian": spk.nn.GaussianRBF, "bessel": spk.nn.BesselRBF}.get(p["radial_basis"]["kind"])
         if basis is None:
             raise Unsupported(f"SchNetPack has no radial basis '{p['radial_basis']['kind']}'")
-        network = spk.representation.PaiNN(n_atom_basis=p["n_features"], n_interactions=p["n_interactions"],
-                                           radial_basis=basis(n_rbf=p["radial_basis"]["n"], cutoff=self.cutoff),
-                                           cutoff_fn=spk.nn.CosineCutoff(self.cutoff), epsilon=p["epsilon"])
+        network = spk.representation.PaiNN(
+            n_atom_basis=p["n_features"],
+            n_interactions=p["n_interactions"],
+            radial_basis=basis(n_rbf=p["radial_basis"]["n"], cutoff=self.cutoff),
+            cutoff_fn=spk.nn.CosineCutoff(self.cutoff),
+            epsilon=p["epsilon"],
+        )
         readout = spk.atomistic.Atomwise(n_in=p["n_features"], n_hidden=p["n_readout"], output_key="energy")
-        self.model = spk.model.NeuralNetworkPotential(
-            representation=network, input_modules=[spk.atomistic.Strain(), spk.atomistic.PairwiseDistances()],
-            output_modules=[readout, spk.atomistic.Forces(calc_stress=True)]).double().eval()
+        self.model = (
+            spk.model.NeuralNetworkPotential(
+                representation=network,
+                input_modules=[spk.atomistic.Strain(), spk.atomistic.PairwiseDistances()],
+                output_modules=[readout, spk.atomistic.Forces(calc_stress=True)],
+            )
+            .double()
+            .eval()
+        )
         state = {k: v.detach().numpy().copy() for k, v in self.model.state_dict().items()}
         state.update(self._names(p["n_interactions"], tensors))
         state["representation.embedding.weight"][[NUMBERS[e] for e in head["elements"]]] = tensors["embedding"]
@@ -192,11 +230,16 @@ class SchNetPack:
         out = {}
         for kind in ("weight", "bias"):
             out[f"representation.filter_net.{kind}"] = np.concatenate(
-                [tensors[f"filter.{l}.{kind}"] for l in range(n_interactions)])
+                [tensors[f"filter.{l}.{kind}"] for l in range(n_interactions)]
+            )
             for l in range(n_interactions):
                 for k in ("0", "1"):
-                    out[f"representation.interactions.{l}.interatomic_context_net.{k}.{kind}"] = tensors[f"context.{l}.{k}.{kind}"]
-                    out[f"representation.mixing.{l}.intraatomic_context_net.{k}.{kind}"] = tensors[f"mixing.{l}.{k}.{kind}"]
+                    out[f"representation.interactions.{l}.interatomic_context_net.{k}.{kind}"] = tensors[
+                        f"context.{l}.{k}.{kind}"
+                    ]
+                    out[f"representation.mixing.{l}.intraatomic_context_net.{k}.{kind}"] = tensors[
+                        f"mixing.{l}.{k}.{kind}"
+                    ]
             for k in ("0", "1"):
                 out[f"output_modules.0.outnet.{k}.{kind}"] = tensors[f"readout.{k}.{kind}"]
         for l in range(n_interactions):
@@ -210,16 +253,25 @@ class SchNetPack:
         from ase import Atoms
         from ase.neighborlist import neighbor_list
         import schnetpack.properties as keys
+
         torch, cell = self.torch, s["cell"]
         atoms = Atoms(s["elements"], s["positions"], cell=cell, pbc=cell is not None)
         i, j, shift = neighbor_list("ijS", atoms, self.cutoff)
         order = np.argsort(i, kind="stable")
         real = lambda values: torch.tensor(np.asarray(values, float))
-        out = self.model({
-            keys.Z: torch.tensor(atoms.numbers), keys.R: real(atoms.positions), keys.cell: real(atoms.cell.array)[None],
-            keys.pbc: torch.tensor(atoms.pbc)[None], keys.idx_m: torch.zeros(len(atoms), dtype=torch.long),
-            keys.n_atoms: torch.tensor([len(atoms)]), keys.idx_i: torch.tensor(i[order]), keys.idx_j: torch.tensor(j[order]),
-            keys.offsets: real(shift[order] @ atoms.cell.array)})
+        out = self.model(
+            {
+                keys.Z: torch.tensor(atoms.numbers),
+                keys.R: real(atoms.positions),
+                keys.cell: real(atoms.cell.array)[None],
+                keys.pbc: torch.tensor(atoms.pbc)[None],
+                keys.idx_m: torch.zeros(len(atoms), dtype=torch.long),
+                keys.n_atoms: torch.tensor([len(atoms)]),
+                keys.idx_i: torch.tensor(i[order]),
+                keys.idx_j: torch.tensor(j[order]),
+                keys.offsets: real(shift[order] @ atoms.cell.array),
+            }
+        )
         energy = float(out["energy"].detach()) + sum(self.offsets[e] for e in s["elements"])
         virial = None
         if cell is not None:
@@ -263,7 +315,10 @@ def compare(path, package, structures, program=None):
 
 def table(rows, limits):
     """(text, whether all differences are within the limits)."""
-    lines, good = [f"{'structure':28s}{'atoms':>6s}{'energy eV/atom':>18s}{'forces eV/A':>16s}{'stress eV/A^3':>16s}"], True
+    lines, good = (
+        [f"{'structure':28s}{'atoms':>6s}{'energy eV/atom':>18s}{'forces eV/A':>16s}{'stress eV/A^3':>16s}"],
+        True,
+    )
     for name, n, *found in rows:
         passed = within(found, limits)
         good = good and passed
@@ -277,19 +332,26 @@ def _elsewhere(package, arguments):
     """Runs this command in the Python that MLFF_TORCH_PYTHON names; its exit status, or ModelError."""
     python = os.environ.get("MLFF_TORCH_PYTHON")
     if not python or os.environ.get("MLFF_AGAINST"):
-        raise ModelError(f"{package} is not installed in {sys.executable}: pip install {package}, or let MLFF_TORCH_PYTHON name "
-                         "a Python that has it")
+        raise ModelError(
+            f"{package} is not installed in {sys.executable}: pip install {package}, or let MLFF_TORCH_PYTHON name "
+            "a Python that has it"
+        )
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     env = dict(os.environ, MLFF_AGAINST="1", PYTHONPATH=here + os.pathsep + os.environ.get("PYTHONPATH", ""))
     return subprocess.run([python, "-m", "mlff_tools.against", *arguments], env=env, check=False).returncode
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(prog="mlff verify", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="mlff verify", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("model", help="model file, NAME.yaml")
-    parser.add_argument("structures", nargs="*", help="(extended) XYZ files; without any: the file's self-test structures")
-    parser.add_argument("--against", required=True, choices=sorted(PACKAGES), metavar="PACKAGE", help=", ".join(sorted(PACKAGES)))
+    parser.add_argument(
+        "structures", nargs="*", help="(extended) XYZ files; without any: the file's self-test structures"
+    )
+    parser.add_argument(
+        "--against", required=True, choices=sorted(PACKAGES), metavar="PACKAGE", help=", ".join(sorted(PACKAGES))
+    )
     parser.add_argument("--mlff", metavar="PATH", help="the program mlff (else $MLFF, build folders, PATH)")
     argv = sys.argv[1:] if argv is None else argv
     args = parser.parse_intermixed_args(argv)
@@ -298,8 +360,10 @@ def main(argv=None):
             return _elsewhere(args.against, argv)
         structures = [s for path in args.structures for s in read_xyz(path)]
         if not args.structures:
-            structures = [{**s, "cell": None if s["cell"] == "none" else s["cell"]}
-                          for s in modelfile.read(args.model)[0]["self_test"]["structures"]]
+            structures = [
+                {**s, "cell": None if s["cell"] == "none" else s["cell"]}
+                for s in modelfile.read(args.model)[0]["self_test"]["structures"]
+            ]
         if not structures:
             raise ModelError(f"{args.model} has no self-test structures: give XYZ files")
         text, good = table(compare(args.model, args.against, structures, args.mlff), LIMITS[args.against])

@@ -289,7 +289,9 @@ def parser():
     p.add_argument("--decks", help="folder of the decks")
     p.add_argument("--out", default="bench-results", help="folder for results (default bench-results)")
     p.add_argument(
-        "--publish", metavar="DIR", help="write the results there too, in brief: without most of the raw series, host and paths"
+        "--publish",
+        metavar="DIR",
+        help="write the results there too, in brief: without most of the raw series, host and paths",
     )
     p.add_argument("--seed", type=int, default=1, help="of the order")
     p.add_argument("--fresh", action="store_true", help="forget the runs that --out holds")

@@ -13,8 +13,8 @@ from . import profiles
 from .lammps import LammpsError
 
 MAX_LATENCIES, MAX_POINTS = 250, 50
-PRIVATE = ("host",)    # of the context
-PLACES = ("plugin", "folder", "file")    # of the deck's variables: where things were, not what was run
+PRIVATE = ("host",)  # of the context
+PLACES = ("plugin", "folder", "file")  # of the deck's variables: where things were, not what was run
 
 
 def rounded(value, digits=6):

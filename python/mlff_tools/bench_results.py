@@ -223,7 +223,11 @@ def batches_text(found):
         f"  {b['potential']:34s} {b['copies']:4d} replicas in one run: {b['speedup']:.2f}x as fast as one by one"
         for b in found
     ]
-    return "\n".join(["\nBatches: time of so many runs of one replica over the time of one run of all", *lines]) if lines else ""
+    return (
+        "\n".join(["\nBatches: time of so many runs of one replica over the time of one run of all", *lines])
+        if lines
+        else ""
+    )
 
 
 def write(results, args, seconds):
@@ -235,7 +239,7 @@ def write(results, args, seconds):
     rows = [summarise(case, results[case]) for case in cases]
     quiet, sentence = verdict(rows)
     remove_old(args.out)
-    for row in rows:    # under a name without the number of the repeat, to be stored and compared
+    for row in rows:  # under a name without the number of the repeat, to be stored and compared
         copy(args.out, row["file"], os.path.join("cases", f"{row['case']}.json"))
     for potential in dict.fromkeys(row["potential"] for row in rows):
         own = [row for row in rows if row["potential"] == potential]

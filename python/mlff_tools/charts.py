@@ -167,9 +167,9 @@ class Plot:
     def svg(self):
         keys = "".join(f'<span class="key"><i class="k {css}"></i>{text(label)}</span>' for css, label in self.keys)
         return (
-            f'<figure{" class=wide" if self.wide else ""}><figcaption>{text(self.title)}{"<span class=keys>" + keys + "</span>" if keys else ""}</figcaption>'
+            f"<figure{' class=wide' if self.wide else ''}><figcaption>{text(self.title)}{'<span class=keys>' + keys + '</span>' if keys else ''}</figcaption>"
             f'<svg viewBox="0 0 {self.width} {self.height}" role="img" aria-label="{text(self.title)}">'
-            f'{self._axes()}{"".join(self.marks)}</svg></figure>'
+            f"{self._axes()}{''.join(self.marks)}</svg></figure>"
         )
 
 
@@ -278,8 +278,9 @@ def lines(curves, x_label, y_label, title, log=False, dots=False, bound=None, ze
     if log:
         x_range, y_range = (min(xs) / 1.25, max(xs) * 1.25), (min(ys) / 1.5, max(ys) * 1.5)
     else:
-        x_range, y_range = (min(xs), max(xs) if max(xs) > min(xs) else min(xs) + 1), padded(
-            ys + ([bound[0]] if bound else []), zero=zero
+        x_range, y_range = (
+            (min(xs), max(xs) if max(xs) > min(xs) else min(xs) + 1),
+            padded(ys + ([bound[0]] if bound else []), zero=zero),
         )
     plot = Plot(x_range, y_range, x_label, y_label, log_x=log, log_y=log, title=title)
     for label, css, x, y in curves:

@@ -21,8 +21,10 @@ def _import_torch(what):
     try:
         import torch
     except ImportError as e:
-        raise ModelError(f"reading {what} needs PyTorch, which this Python has not: pip install torch, "
-                         "or convert on a machine that has it") from e
+        raise ModelError(
+            f"reading {what} needs PyTorch, which this Python has not: pip install torch, "
+            "or convert on a machine that has it"
+        ) from e
     return torch
 
 
@@ -37,6 +39,7 @@ def _load(torch, path):
 def _schnetpack(torch):
     try:
         import torch.utils.data.dataloader as dataloader
+
         if not hasattr(dataloader, "T_co"):  # a private name that schnetpack.data imports and newer PyTorch dropped
             dataloader.T_co = typing.TypeVar("T_co", covariant=True)
         import schnetpack
@@ -49,12 +52,33 @@ def _schnetpack(torch):
 def _allow_schnetpack(torch, spk):
     """Classes and functions that a PaiNN model of SchNetPack is made of; anything else in the file is refused."""
     nn, transform = torch.nn, spk.transform
-    torch.serialization.add_safe_globals([
-        set, spk.model.NeuralNetworkPotential, spk.representation.PaiNN, spk.representation.painn.PaiNNInteraction,
-        spk.representation.painn.PaiNNMixing, spk.atomistic.Atomwise, spk.atomistic.PairwiseDistances,
-        spk.atomistic.Forces, spk.atomistic.Strain, spk.nn.Dense, spk.nn.CosineCutoff, spk.nn.GaussianRBF,
-        spk.nn.BesselRBF, transform.AddOffsets, transform.CastTo64, transform.CastTo32, nn.functional.silu,
-        nn.init.xavier_uniform_, nn.init.zeros_, nn.ModuleList, nn.Sequential, nn.Identity, nn.Embedding])
+    torch.serialization.add_safe_globals(
+        [
+            set,
+            spk.model.NeuralNetworkPotential,
+            spk.representation.PaiNN,
+            spk.representation.painn.PaiNNInteraction,
+            spk.representation.painn.PaiNNMixing,
+            spk.atomistic.Atomwise,
+            spk.atomistic.PairwiseDistances,
+            spk.atomistic.Forces,
+            spk.atomistic.Strain,
+            spk.nn.Dense,
+            spk.nn.CosineCutoff,
+            spk.nn.GaussianRBF,
+            spk.nn.BesselRBF,
+            transform.AddOffsets,
+            transform.CastTo64,
+            transform.CastTo32,
+            nn.functional.silu,
+            nn.init.xavier_uniform_,
+            nn.init.zeros_,
+            nn.ModuleList,
+            nn.Sequential,
+            nn.Identity,
+            nn.Embedding,
+        ]
+    )
 
 
 def _activation_name(torch, function):
@@ -79,28 +103,39 @@ def read_schnetpack(path):
         raise ModelError(f"{path}: cutoff function {type(rep.cutoff_fn).__name__}: only CosineCutoff is supported")
     basis = {spk.nn.GaussianRBF: "gaussian", spk.nn.BesselRBF: "bessel"}.get(type(rep.radial_basis))
     if basis is None:
-        raise ModelError(f"{path}: radial basis {type(rep.radial_basis).__name__}: only Gaussian and Bessel are supported")
+        raise ModelError(
+            f"{path}: radial basis {type(rep.radial_basis).__name__}: only Gaussian and Bessel are supported"
+        )
     for name in ("nuclear_embedding", "electronic_embeddings"):
         if getattr(rep, name, None):
             raise ModelError(f"{path}: {name} is not supported")
     tensors = {k: v.detach().numpy() for k, v in model.state_dict().items() if not k.startswith("postprocessors")}
     dense = [m for m in heads[0].outnet if isinstance(m, spk.nn.Dense)]
     offsets = [p for p in model.postprocessors if isinstance(p, spk.transform.AddOffsets)]
-    activations = {_activation_name(torch, d.activation)
-                   for block in [x.interatomic_context_net for x in rep.interactions] +
-                   [x.intraatomic_context_net for x in rep.mixing] for d in block[:1]}
+    activations = {
+        _activation_name(torch, d.activation)
+        for block in [x.interatomic_context_net for x in rep.interactions]
+        + [x.intraatomic_context_net for x in rep.mixing]
+        for d in block[:1]
+    }
     cutoff = float(rep.cutoff_fn.cutoff[0])
     return {
-        "architecture": "painn", "model": os.path.basename(os.path.dirname(os.path.abspath(path))),
-        "source": f"SchNetPack model {path}", "n_atom_basis": rep.n_atom_basis, "n_interactions": rep.n_interactions,
-        "radial_basis": {"kind": basis, "n_rbf": rep.radial_basis.n_rbf}, "cutoff": {"kind": "cosine", "r": cutoff},
+        "architecture": "painn",
+        "model": os.path.basename(os.path.dirname(os.path.abspath(path))),
+        "source": f"SchNetPack model {path}",
+        "n_atom_basis": rep.n_atom_basis,
+        "n_interactions": rep.n_interactions,
+        "radial_basis": {"kind": basis, "n_rbf": rep.radial_basis.n_rbf},
+        "cutoff": {"kind": "cosine", "r": cutoff},
         "activation": activations.pop() if len(activations) == 1 else sorted(activations),
         "epsilon": float(rep.mixing[0].epsilon),
         "shared_interactions": len({id(x) for x in rep.interactions}) < rep.n_interactions,
         "shared_filters": bool(rep.share_filters),
-        "readout": {"layers": [dense[0].in_features] + [d.out_features for d in dense],
-                    "activation": _activation_name(torch, dense[0].activation),
-                    "aggregation": heads[0].aggregation_mode},
+        "readout": {
+            "layers": [dense[0].in_features] + [d.out_features for d in dense],
+            "activation": _activation_name(torch, dense[0].activation),
+            "aggregation": heads[0].aggregation_mode,
+        },
         "offsets": _offsets(path, offsets),
     }, tensors
 
@@ -114,8 +149,10 @@ def _offsets(path, offsets):
     o = offsets[0]
     if not o.is_extensive:
         raise ModelError(f"{path}: AddOffsets with is_extensive=False is not supported")
-    return {"mean_per_atom": float(o.mean) if o.add_mean else 0.0,
-            "atomref": np.ravel(o.atomref.numpy()).tolist() if o.add_atomrefs else None}
+    return {
+        "mean_per_atom": float(o.mean) if o.add_mean else 0.0,
+        "atomref": np.ravel(o.atomref.numpy()).tolist() if o.add_atomrefs else None,
+    }
 
 
 # Radial and angular cutoff of the published AEVs by (eta radial, eta angular, zeta).
@@ -128,13 +165,16 @@ def _cutoffs(path, constants, cutoffs):
     if cutoffs:
         return tuple(cutoffs)
     if found not in PUBLISHED_CUTOFFS:
-        raise ModelError(f"{path}: holds no cutoffs, and eta {found[0]:g} and {found[1]:g} with zeta {found[2]:g} are of no "
-                         "published ANI: give them as --cutoffs RADIAL ANGULAR")
+        raise ModelError(
+            f"{path}: holds no cutoffs, and eta {found[0]:g} and {found[1]:g} with zeta {found[2]:g} are of no "
+            "published ANI: give them as --cutoffs RADIAL ANGULAR"
+        )
     return PUBLISHED_CUTOFFS[found]
 
 
 def _torchani_constants(path, state, cutoffs):
     """The aev part of the description from a state dict, old or new names."""
+
     def find(*names):
         for key, value in state.items():
             if key.endswith(names):
@@ -142,8 +182,12 @@ def _torchani_constants(path, state, cutoffs):
         raise ModelError(f"{path}: no '{names[0]}' in the state dict: it must hold the AEV constants too")
 
     radial = {"eta": find("radial.eta", "EtaR"), "shifts": find("radial.shifts", "ShfR")}
-    angular = {"eta": find("angular.eta", "EtaA"), "zeta": find("angular.zeta", "Zeta"),
-               "shifts": find("angular.shifts", "ShfA"), "sections": find("angular.sections", "ShfZ")}
+    angular = {
+        "eta": find("angular.eta", "EtaA"),
+        "zeta": find("angular.zeta", "Zeta"),
+        "shifts": find("angular.shifts", "ShfA"),
+        "sections": find("angular.sections", "ShfZ"),
+    }
     for name, value in (("radial.eta", radial["eta"]), ("angular.eta", angular["eta"]), ("zeta", angular["zeta"])):
         if value.size != 1:
             raise ModelError(f"{path}: {name} has {value.size} values: one is supported")
@@ -157,8 +201,10 @@ def _torchani_constants(path, state, cutoffs):
         for key, value in source.items():
             out[part][key], out[part][key + "_f32"] = pair(value)
     out["radial"]["shifts"] = [float(x) for x in np.atleast_1d(out["radial"]["shifts"])]
-    stored = [next((float(str(np.float32(v))) for k, v in state.items() if k.endswith(names)), None)
-              for names in (("radial.cutoff", "Rcr"), ("angular.cutoff", "Rca"))]
+    stored = [
+        next((float(str(np.float32(v))) for k, v in state.items() if k.endswith(names)), None)
+        for names in (("radial.cutoff", "Rcr"), ("angular.cutoff", "Rca"))
+    ]
     if None in stored:
         stored = _cutoffs(path, (radial["eta"][0], angular["eta"][0], angular["zeta"][0]), cutoffs)
     out["radial"]["cutoff"], out["angular"]["cutoff"] = stored
@@ -179,10 +225,22 @@ def _torchani_state(path):
 
 # Self energies (hartree) of the published models, which TorchANI keeps rounded to float32: up to 3e-5 hartree each.
 PUBLISHED_SELF_ENERGIES = {
-    ("H", -0.5978583943827134), ("C", -38.08933878049795), ("N", -54.711968298621066), ("O", -75.19106774742086),
-    ("S", -398.1577125334925), ("F", -99.80348506781634), ("Cl", -460.1681939421027),
-    ("H", -0.60095298), ("C", -38.08316124), ("N", -54.7077577), ("O", -75.19446356),
-    ("H", -0.5991501324919538), ("C", -38.03750806057356), ("N", -54.67448347695333), ("O", -75.16043537275567)}
+    ("H", -0.5978583943827134),
+    ("C", -38.08933878049795),
+    ("N", -54.711968298621066),
+    ("O", -75.19106774742086),
+    ("S", -398.1577125334925),
+    ("F", -99.80348506781634),
+    ("Cl", -460.1681939421027),
+    ("H", -0.60095298),
+    ("C", -38.08316124),
+    ("N", -54.7077577),
+    ("O", -75.19446356),
+    ("H", -0.5991501324919538),
+    ("C", -38.03750806057356),
+    ("N", -54.67448347695333),
+    ("O", -75.16043537275567),
+}
 
 
 def unrounded_self_energy(element, value):
@@ -200,17 +258,23 @@ def read_torchani(path, alpha, cutoffs=None):
     -2x are taken (CELU, cosine). Where it has no AEV cutoffs, they are told by the published model's constants."""
     state = _torchani_state(path)
     networks = {}  # (member, element) -> {order of the layer: {weight, bias}}
-    pattern = re.compile(r"neural_networks\.(?:members\.)?(\d+)\.(?:atomics\.)?([A-Z][a-z]?)\."
-                         r"(?:layers\.)?(\d+|final_layer)\.(weight|bias)$")
+    pattern = re.compile(
+        r"neural_networks\.(?:members\.)?(\d+)\.(?:atomics\.)?([A-Z][a-z]?)\."
+        r"(?:layers\.)?(\d+|final_layer)\.(weight|bias)$"
+    )
     for key, value in state.items():
         match = pattern.search(key)
         if match:
-            order = 10 ** 6 if match[3] == "final_layer" else int(match[3])
-            networks.setdefault((int(match[1]), match[2]), {}).setdefault(order, {})[match[4]] = value.astype(np.float32)
+            order = 10**6 if match[3] == "final_layer" else int(match[3])
+            networks.setdefault((int(match[1]), match[2]), {}).setdefault(order, {})[match[4]] = value.astype(
+                np.float32
+            )
     if not networks:
         raise ModelError(f"{path}: no tensors neural_networks.MEMBER.ELEMENT...: not a TorchANI ensemble")
     elements = list(dict.fromkeys(e for _, e in networks))
-    numbers = next((np.asarray(v, int) for k, v in state.items() if k.endswith(("atomic_numbers", "species_ref"))), None)
+    numbers = next(
+        (np.asarray(v, int) for k, v in state.items() if k.endswith(("atomic_numbers", "species_ref"))), None
+    )
     if numbers is not None and sorted(NUMBERS[e] for e in elements) == sorted(numbers):
         elements = [SYMBOLS[z] for z in numbers]
     n_members = 1 + max(m for m, _ in networks)
@@ -219,8 +283,10 @@ def read_torchani(path, alpha, cutoffs=None):
         widths = [layers[min(layers)]["weight"].shape[1]]
         for l, order in enumerate(sorted(layers)):
             if set(layers[order]) != {"weight", "bias"}:
-                raise ModelError(f"{path}: a layer of {e} has no bias: only networks with CELU and biases, like ANI-1x, -1ccx "
-                                 "and -2x, are supported")
+                raise ModelError(
+                    f"{path}: a layer of {e} has no bias: only networks with CELU and biases, like ANI-1x, -1ccx "
+                    "and -2x, are supported"
+                )
             tensors[f"ensemble.{m}.{e}.{l}.weight"] = layers[order]["weight"]
             tensors[f"ensemble.{m}.{e}.{l}.bias"] = layers[order]["bias"]
             widths.append(layers[order]["weight"].shape[0])
@@ -230,16 +296,27 @@ def read_torchani(path, alpha, cutoffs=None):
     if energies is None or len(energies) != len(elements):
         raise ModelError(f"{path}: no self_energies for {elements} in the state dict")
     return {
-        "architecture": "ani", "model": "ani-2x" if n_members == 8 and len(elements) == 7 else "TorchANI ensemble",
-        "source": f"TorchANI state dict {path}", "units": {"energy": "hartree"}, "species": elements,
-        "ensemble_size": n_members, "ensemble_reduction": "mean", "aev": _torchani_constants(path, state, cutoffs),
+        "architecture": "ani",
+        "model": "ani-2x" if n_members == 8 and len(elements) == 7 else "TorchANI ensemble",
+        "source": f"TorchANI state dict {path}",
+        "units": {"energy": "hartree"},
+        "species": elements,
+        "ensemble_size": n_members,
+        "ensemble_reduction": "mean",
+        "aev": _torchani_constants(path, state, cutoffs),
         "self_energies": {e: unrounded_self_energy(e, x) for e, x in zip(elements, energies)},
         "networks": {"activation": "celu", "alpha": alpha, "last_activation": "identity", "dims": dims},
     }, tensors
 
 
-STORAGES = {"FloatStorage": np.float32, "DoubleStorage": np.float64, "HalfStorage": np.float16, "LongStorage": np.int64,
-            "IntStorage": np.int32, "BoolStorage": np.bool_}
+STORAGES = {
+    "FloatStorage": np.float32,
+    "DoubleStorage": np.float64,
+    "HalfStorage": np.float16,
+    "LongStorage": np.int64,
+    "IntStorage": np.int32,
+    "BoolStorage": np.bool_,
+}
 
 
 class _StateDictReader(pickle.Unpickler):
@@ -258,8 +335,10 @@ class _StateDictReader(pickle.Unpickler):
             return lambda tensor, requires_grad, hooks: tensor
         if module == "torch" and name in STORAGES:
             return STORAGES[name]
-        raise ModelError(f"'{module}.{name}' is needed, which is not part of a state dict and is not run: save the "
-                         "model with torch.save(model.state_dict(), FILE)")
+        raise ModelError(
+            f"'{module}.{name}' is needed, which is not part of a state dict and is not run: save the "
+            "model with torch.save(model.state_dict(), FILE)"
+        )
 
     def persistent_load(self, pid):
         kind, dtype, key, _, size = pid
@@ -271,7 +350,12 @@ class _StateDictReader(pickle.Unpickler):
     @staticmethod
     def tensor(storage, offset, size, stride, *_):
         last = offset + sum((n - 1) * step for n, step in zip(size, stride))
-        if min(size, default=1) < 0 or min(stride, default=0) < 0 or offset < 0 or (0 not in size and last >= len(storage)):
+        if (
+            min(size, default=1) < 0
+            or min(stride, default=0) < 0
+            or offset < 0
+            or (0 not in size and last >= len(storage))
+        ):
             raise ModelError(f"a tensor of shape {list(size)} reaches beyond its storage")
         strides = [step * storage.itemsize for step in stride]
         return np.ascontiguousarray(np.lib.stride_tricks.as_strided(storage[offset:], size, strides)).reshape(size)
@@ -286,8 +370,17 @@ def read_state_dict(path):
                 raise ModelError("it is no PyTorch file")
             with archive.open(found[0]) as file:
                 state = _StateDictReader(file, archive, found[0].split("/")[0]).load()
-    except (ModelError, zipfile.BadZipFile, pickle.UnpicklingError, KeyError, ValueError, TypeError, EOFError, IndexError,
-            AttributeError) as e:
+    except (
+        ModelError,
+        zipfile.BadZipFile,
+        pickle.UnpicklingError,
+        KeyError,
+        ValueError,
+        TypeError,
+        EOFError,
+        IndexError,
+        AttributeError,
+    ) as e:
         raise ModelError(f"{path}: cannot be read as a state dict: {e}") from e
     state = state.get("state_dict", state) if isinstance(state, dict) else state
     if not isinstance(state, dict) or not all(isinstance(v, np.ndarray) for v in state.values()):

@@ -33,8 +33,18 @@ CITATIONS = {
     "orb": convert_orb.CITATION,
 }
 # Elements of the molecules of the (r)MD17 sets, whose PaiNN models have untrained embeddings for all others.
-MD17_ELEMENTS = {"ethanol": "HCO", "aspirin": "HCO", "malonaldehyde": "HCO", "salicylic": "HCO", "benzene": "HC",
-                 "toluene": "HC", "naphthalene": "HC", "azobenzene": "HCN", "paracetamol": "HCNO", "uracil": "HCNO"}
+MD17_ELEMENTS = {
+    "ethanol": "HCO",
+    "aspirin": "HCO",
+    "malonaldehyde": "HCO",
+    "salicylic": "HCO",
+    "benzene": "HC",
+    "toluene": "HC",
+    "naphthalene": "HC",
+    "azobenzene": "HCN",
+    "paracetamol": "HCNO",
+    "uracil": "HCNO",
+}
 
 
 def _get(mapping, path, where):
@@ -50,8 +60,9 @@ def _get(mapping, path, where):
 def _require(where, name, value, allowed):
     """Refuses an option that the engine does not have."""
     if value not in allowed:
-        raise ModelError(f"{where}: {name} is {value!r}, which is not supported (possible: "
-                         f"{', '.join(repr(a) for a in allowed)})")
+        raise ModelError(
+            f"{where}: {name} is {value!r}, which is not supported (possible: {', '.join(repr(a) for a in allowed)})"
+        )
 
 
 def _units(energy):
@@ -61,8 +72,11 @@ def _units(energy):
 
 
 def _unit_note(energy):
-    return {"eV": "", "hartree": "; 1 hartree = 27.211386024367243 eV (CODATA 2014, as TorchANI and ASE)",
-            "kcal/mol": "; 1 eV = 23.060548012069496 kcal/mol (as ASE)"}[energy]
+    return {
+        "eV": "",
+        "hartree": "; 1 hartree = 27.211386024367243 eV (CODATA 2014, as TorchANI and ASE)",
+        "kcal/mol": "; 1 eV = 23.060548012069496 kcal/mol (as ASE)",
+    }[energy]
 
 
 def read_description(path, architecture):
@@ -105,19 +119,32 @@ def ani_model(source, tensors, constants, where):
     if len(out) != len(tensors):
         raise ModelError(f"{where}: the weights hold {len(tensors)} tensors, the description explains {len(out)}")
     head = {
-        "elements": elements, "cutoff": float(get("aev.radial.cutoff")), "units": _units(unit),
-        "energy_offsets": {e: float(get("self_energies." + e)) for e in elements}, "architecture": "ani",
+        "elements": elements,
+        "cutoff": float(get("aev.radial.cutoff")),
+        "units": _units(unit),
+        "energy_offsets": {e: float(get("self_energies." + e)) for e in elements},
+        "architecture": "ani",
         "ani": {
-            "n_members": n_members, "constants": constants,
-            "radial": {"cutoff": float(get("aev.radial.cutoff")), "eta": get("aev.radial.eta" + suffix),
-                       "prefactor": get("aev.radial.prefactor"), "shifts": get("aev.radial.shifts" + suffix)},
-            "angular": {"cutoff": float(get("aev.angular.cutoff")), "eta": get("aev.angular.eta" + suffix),
-                        "zeta": get("aev.angular.zeta" + suffix), "cos_scale": get("aev.angular.cos_scale"),
-                        "prefactor": get("aev.angular.prefactor"), "shifts": get("aev.angular.shifts" + suffix),
-                        "sections": get("aev.angular.sections_f32") if suffix else
-                        exact_sections(get("aev.angular.sections"))},
+            "n_members": n_members,
+            "constants": constants,
+            "radial": {
+                "cutoff": float(get("aev.radial.cutoff")),
+                "eta": get("aev.radial.eta" + suffix),
+                "prefactor": get("aev.radial.prefactor"),
+                "shifts": get("aev.radial.shifts" + suffix),
+            },
+            "angular": {
+                "cutoff": float(get("aev.angular.cutoff")),
+                "eta": get("aev.angular.eta" + suffix),
+                "zeta": get("aev.angular.zeta" + suffix),
+                "cos_scale": get("aev.angular.cos_scale"),
+                "prefactor": get("aev.angular.prefactor"),
+                "shifts": get("aev.angular.shifts" + suffix),
+                "sections": get("aev.angular.sections_f32") if suffix else exact_sections(get("aev.angular.sections")),
+            },
             "activation": {"kind": "celu", "alpha": get("networks.alpha")},
-            "dims": {e: dims[e] for e in elements}},
+            "dims": {e: dims[e] for e in elements},
+        },
     }
     return head, out
 
@@ -147,12 +174,14 @@ def painn_model(source, tensors, elements, where):
     embedding = take("representation.embedding.weight")
     numbers = [modelfile.NUMBERS[e] for e in elements]
     if max(numbers) >= len(embedding):
-        raise ModelError(f"{where}: the embedding has {len(embedding)} rows, none for {elements[int(np.argmax(numbers))]}")
+        raise ModelError(
+            f"{where}: the embedding has {len(embedding)} rows, none for {elements[int(np.argmax(numbers))]}"
+        )
     out = {"embedding": embedding[numbers]}
     weight, bias = take("representation.filter_net.weight"), take("representation.filter_net.bias")
     for l in range(n_interactions):
-        out[f"filter.{l}.weight"] = weight[3 * f * l:3 * f * (l + 1)]
-        out[f"filter.{l}.bias"] = bias[3 * f * l:3 * f * (l + 1)]
+        out[f"filter.{l}.weight"] = weight[3 * f * l : 3 * f * (l + 1)]
+        out[f"filter.{l}.bias"] = bias[3 * f * l : 3 * f * (l + 1)]
         for k in ("0.weight", "0.bias", "1.weight", "1.bias"):
             out[f"context.{l}.{k}"] = take(f"representation.interactions.{l}.interatomic_context_net.{k}")
             out[f"mixing.{l}.{k}"] = take(f"representation.mixing.{l}.intraatomic_context_net.{k}")
@@ -164,13 +193,27 @@ def painn_model(source, tensors, elements, where):
     cutoff = float(take("representation.cutoff_fn.cutoff")[0])
     if left:
         raise ModelError(f"{where}: nothing explains tensor '{sorted(left)[0]}'")
-    mean, atomref = float(source.get("offsets", {}).get("mean_per_atom") or 0.0), source.get("offsets", {}).get("atomref")
+    mean, atomref = (
+        float(source.get("offsets", {}).get("mean_per_atom") or 0.0),
+        source.get("offsets", {}).get("atomref"),
+    )
     head = {
-        "architecture": "painn", "elements": elements, "cutoff": cutoff, "units": _units(unit),
-        "energy_offsets": {e: mean + (float(np.ravel(atomref)[z]) if atomref else 0.0) for e, z in zip(elements, numbers)},
-        "painn": {"n_features": f, "n_interactions": n_interactions, "n_readout": layers[1],
-                  "radial_basis": {"kind": kind, "n": get("radial_basis.n_rbf")}, "cutoff_function": "cosine",
-                  "epsilon": float(get("epsilon"))}}
+        "architecture": "painn",
+        "elements": elements,
+        "cutoff": cutoff,
+        "units": _units(unit),
+        "energy_offsets": {
+            e: mean + (float(np.ravel(atomref)[z]) if atomref else 0.0) for e, z in zip(elements, numbers)
+        },
+        "painn": {
+            "n_features": f,
+            "n_interactions": n_interactions,
+            "n_readout": layers[1],
+            "radial_basis": {"kind": kind, "n": get("radial_basis.n_rbf")},
+            "cutoff_function": "cosine",
+            "epsilon": float(get("epsilon")),
+        },
+    }
     return head, out
 
 
@@ -205,25 +248,35 @@ def published_name(source):
         return str(source.get("model", "")).lower()
     elements, zeta = list(source["species"]), float(source["aev"]["angular"]["zeta_f32"])
     carbon = source["self_energies"].get("C", 0.0)
-    for name, symbols, z, energy in (("ani-2x", "H C N O S F Cl", 14.1, -38.08933878), ("ani-1x", "H C N O", 32.0, -38.08316124),
-                                     ("ani-1ccx", "H C N O", 32.0, -38.03750806)):
+    for name, symbols, z, energy in (
+        ("ani-2x", "H C N O S F Cl", 14.1, -38.08933878),
+        ("ani-1x", "H C N O", 32.0, -38.08316124),
+        ("ani-1ccx", "H C N O", 32.0, -38.03750806),
+    ):
         if elements == symbols.split() and abs(zeta - z) < 1e-5 and abs(carbon - energy) < 1e-5:
             return name
     return str(source.get("model", "")).lower()
 
 
-LABELS = {"ani-2x": "wB97X/6-31G(d) (ANI-2x training set)", "ani-1x": "wB97X/6-31G(d) (ANI-1x training set)",
-          "ani-1ccx": "CCSD(T)*/CBS after wB97X/6-31G(d) (ANI-1ccx training set)"}
+LABELS = {
+    "ani-2x": "wB97X/6-31G(d) (ANI-2x training set)",
+    "ani-1x": "wB97X/6-31G(d) (ANI-1x training set)",
+    "ani-1ccx": "CCSD(T)*/CBS after wB97X/6-31G(d) (ANI-1ccx training set)",
+}
 
 
 def _provenance(source, where, architecture, unit, extra):
     origin = source.get("source") or os.path.basename(where)
     name = published_name(source)
     labels = LABELS.get(name, "see the source")
-    return {"labels": labels, "data": "see the citation and the source", "data_sha256": "none",
-            "code": f"converted by mlff_tools.convert from {origin}{extra}{_unit_note(unit)}",
-            "license": source.get("license", "unknown: see the source"),
-            "citation": CITATIONS.get(name, CITATIONS[architecture])}
+    return {
+        "labels": labels,
+        "data": "see the citation and the source",
+        "data_sha256": "none",
+        "code": f"converted by mlff_tools.convert from {origin}{extra}{_unit_note(unit)}",
+        "license": source.get("license", "unknown: see the source"),
+        "citation": CITATIONS.get(name, CITATIONS[architecture]),
+    }
 
 
 def convert(args):
@@ -254,12 +307,18 @@ def convert(args):
             extra = "; the source names no energy unit: eV is assumed"
     name = re.sub(r"\.(yaml|safetensors)$", "", args.output)
     head.update(
-        format=modelfile.FORMAT, name=os.path.basename(name),
+        format=modelfile.FORMAT,
+        name=os.path.basename(name),
         description=f"{source.get('model', os.path.basename(path))}, converted from published parameters",
         provenance=_provenance(source, path, head["architecture"], head["units"]["energy"], extra),
-        domain={"elements": list(trained), "min_distance": args.min_distance,
-                "description": "as the source: see the citation"},
-        accuracy={"description": "as published: see the citation"}, self_test=selftest.empty())
+        domain={
+            "elements": list(trained),
+            "min_distance": args.min_distance,
+            "description": "as the source: see the citation",
+        },
+        accuracy={"description": "as published: see the citation"},
+        self_test=selftest.empty(),
+    )
     modelfile.check(head, out)
     if not args.no_self_test:
         structures = selftest.structures_for((head, out), args.structures)
@@ -273,45 +332,83 @@ def convert(args):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(prog="python -m mlff_tools.convert", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m mlff_tools.convert", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(dest="architecture", required=True, metavar="ani|fennol|painn|orb")
     ani = commands.add_parser("ani", help="ANI networks: NeuroChem files, a TorchANI state dict, ani-2x.yaml")
-    ani.add_argument("--constants", choices=("float32-rounded", "exact"), default="float32-rounded",
-                     help="AEV constants: rounded to float32 as TorchANI computes (default), or the published decimals")
-    ani.add_argument("--cutoffs", type=float, nargs=2, metavar=("RADIAL", "ANGULAR"), help="cutoffs (A) of the AEV, which "
-                     "a state dict may lack (default: those of ANI-1x, -1ccx and -2x, told by their eta and zeta)")
+    ani.add_argument(
+        "--constants",
+        choices=("float32-rounded", "exact"),
+        default="float32-rounded",
+        help="AEV constants: rounded to float32 as TorchANI computes (default), or the published decimals",
+    )
+    ani.add_argument(
+        "--cutoffs",
+        type=float,
+        nargs=2,
+        metavar=("RADIAL", "ANGULAR"),
+        help="cutoffs (A) of the AEV, which "
+        "a state dict may lack (default: those of ANI-1x, -1ccx and -2x, told by their eta and zeta)",
+    )
     fnx = commands.add_parser("fennol", help="ANI networks in a model file of FeNNol")
-    fnx.add_argument("--constants", choices=("float32-rounded", "exact"), default="exact",
-                     help="AEV constants: the decimals that FeNNol computes with in double (default), or rounded as TorchANI")
-    ani.add_argument("--alpha", type=float, default=0.1,
-                     help="alpha of CELU, which a state dict does not hold (default: %(default)s)")
+    fnx.add_argument(
+        "--constants",
+        choices=("float32-rounded", "exact"),
+        default="exact",
+        help="AEV constants: the decimals that FeNNol computes with in double (default), or rounded as TorchANI",
+    )
+    ani.add_argument(
+        "--alpha",
+        type=float,
+        default=0.1,
+        help="alpha of CELU, which a state dict does not hold (default: %(default)s)",
+    )
     painn = commands.add_parser("painn", help="SchNetPack's PaiNN: a description or a best_model file")
-    painn.add_argument("--elements", type=lambda text: text.split(","), metavar="H,C,O",
-                       help="elements to keep (default: those of the training set, if the file tells)")
-    painn.add_argument("--energy-unit", choices=modelfile.ENERGY_UNITS,
-                       help="unit of the model's energies (default: as the file says, else eV)")
+    painn.add_argument(
+        "--elements",
+        type=lambda text: text.split(","),
+        metavar="H,C,O",
+        help="elements to keep (default: those of the training set, if the file tells)",
+    )
+    painn.add_argument(
+        "--energy-unit",
+        choices=modelfile.ENERGY_UNITS,
+        help="unit of the model's energies (default: as the file says, else eV)",
+    )
     orb = commands.add_parser("orb", help="Orb-v2: a checkpoint of orb-models, a description, or random weights")
     convert_orb.add_arguments(orb)
     for p in (ani, fnx, painn, orb):
         p.add_argument("source", nargs="?" if p is orb else None, help="description (.yaml) or checkpoint")
         p.add_argument("-o", "--output", required=True, metavar="NAME", help="writes NAME.yaml and NAME.safetensors")
-        p.add_argument("--min-distance", type=float, default=0.5, metavar="A",
-                       help="atoms closer than this are an error at run time (default: %(default)s A)")
+        p.add_argument(
+            "--min-distance",
+            type=float,
+            default=0.5,
+            metavar="A",
+            help="atoms closer than this are an error at run time (default: %(default)s A)",
+        )
         p.add_argument("--no-self-test", action="store_true", help="write no self-test structures")
         p.add_argument("--structures", nargs="+", default=[], metavar="XYZ", help="self-test structures of your own")
-        p.add_argument("--origin", choices=selftest.ORIGINS, default="auto", help="what computes the self-test in double: "
-                       "the package that the network is of, numpy, or the program mlff (default: the first, or the second where it "
-                       "is not installed)")
+        p.add_argument(
+            "--origin",
+            choices=selftest.ORIGINS,
+            default="auto",
+            help="what computes the self-test in double: "
+            "the package that the network is of, numpy, or the program mlff (default: the first, or the second where it "
+            "is not installed)",
+        )
         p.add_argument("--mlff", metavar="PATH", help="the program mlff (else $MLFF, build folders, PATH)")
     args = parser.parse_args(argv)
     try:
         path, head = convert(args)
     except ModelError as e:
         sys.exit(f"mlff_tools.convert: error: {e}")
-    print(f"{path}: {head['architecture']} model '{head['name']}' for {', '.join(head['elements'])}, "
-          f"{len(head['self_test']['structures'])} self-test structures"
-          + (f" from {head['self_test']['origin']}" if head["self_test"]["structures"] else ""))
+    print(
+        f"{path}: {head['architecture']} model '{head['name']}' for {', '.join(head['elements'])}, "
+        f"{len(head['self_test']['structures'])} self-test structures"
+        + (f" from {head['self_test']['origin']}" if head["self_test"]["structures"] else "")
+    )
 
 
 if __name__ == "__main__":

@@ -17,13 +17,30 @@ CUTOFF, N_NEIGHBOURS, BASIS_RADIUS, NORM_EPSILON = 6.0, 20, 10.0, 1e-5
 OLD_HEADS = {"graph_head.": "heads.energy.", "node_head.": "heads.forces.", "stress_head.": "heads.stress."}
 N_ROWS = {"model.atom_emb.embeddings.weight": 119, "heads.energy.reference.linear.weight": 118}  # row = atomic number
 # What a description may say; the state dict itself holds none of it.
-EXPECTED = {"activation": "ssp", "norm": "layer_norm", "norm_eps": NORM_EPSILON, "attention_gate": "sigmoid",
-            "distance_cutoff": True, "num_mlp_layers": 2, "head_num_mlp_layers": 1, "envelope.order": 4,
-            "envelope.r_max": CUTOFF, "graph.radius": CUTOFF, "graph.max_num_neighbors": N_NEIGHBOURS,
-            "rbf.kind": "gaussian", "rbf.radius": BASIS_RADIUS, "rbf.scale": 1.0, "heads.energy.aggregation": "mean",
-            "heads.energy.per_atom": True, "heads.forces.remove_mean": True,
-            "heads.forces.remove_torque_nonperiodic": True, "heads.stress.aggregation": "mean",
-            "heads.stress.order": "xx yy zz yz xz xy", "units.energy": "eV", "units.length": "angstrom"}
+EXPECTED = {
+    "activation": "ssp",
+    "norm": "layer_norm",
+    "norm_eps": NORM_EPSILON,
+    "attention_gate": "sigmoid",
+    "distance_cutoff": True,
+    "num_mlp_layers": 2,
+    "head_num_mlp_layers": 1,
+    "envelope.order": 4,
+    "envelope.r_max": CUTOFF,
+    "graph.radius": CUTOFF,
+    "graph.max_num_neighbors": N_NEIGHBOURS,
+    "rbf.kind": "gaussian",
+    "rbf.radius": BASIS_RADIUS,
+    "rbf.scale": 1.0,
+    "heads.energy.aggregation": "mean",
+    "heads.energy.per_atom": True,
+    "heads.forces.remove_mean": True,
+    "heads.forces.remove_torque_nonperiodic": True,
+    "heads.stress.aggregation": "mean",
+    "heads.stress.order": "xx yy zz yz xz xy",
+    "units.energy": "eV",
+    "units.length": "angstrom",
+}
 
 
 def check_description(source, where):
@@ -42,7 +59,7 @@ def present_names(tensors):
     for name, tensor in tensors.items():
         for old, new in OLD_HEADS.items():
             if name.startswith(old):
-                name = new + name[len(old):]
+                name = new + name[len(old) :]
         if not name.startswith("model._decoder.") and not name.endswith("num_batches_tracked"):
             out[name] = tensor
     return out
@@ -56,8 +73,10 @@ class _State:
 
     def take(self, name):
         if name not in self.left:
-            raise ModelError(f"{self.where}: the weights have no tensor '{name}', so this is no Orb-v2 (LayerNorm, three "
-                             "linear layers per network, heads for energy, forces and stress)")
+            raise ModelError(
+                f"{self.where}: the weights have no tensor '{name}', so this is no Orb-v2 (LayerNorm, three "
+                "linear layers per network, heads for energy, forces and stress)"
+            )
         return self.left.pop(name)
 
     def linear(self, old, new):
@@ -108,28 +127,49 @@ def orb_model(tensors, elements, where):
         state.mlp("heads." + head, head, 2)
         normalizers[head] = [state.number(f"heads.{head}.normalizer.bn.running_{k}") for k in ("mean", "var")]
     if state.left:
-        raise ModelError(f"{where}: nothing explains tensor '{sorted(state.left)[0]}': a layer that Orb-v2 does not have")
+        raise ModelError(
+            f"{where}: nothing explains tensor '{sorted(state.left)[0]}': a layer that Orb-v2 does not have"
+        )
     hidden, n_input = state.out["edge_encoder.0.weight"].shape
     head = {
-        "architecture": "orb", "elements": list(elements), "cutoff": CUTOFF, "energy_offsets": offsets,
+        "architecture": "orb",
+        "elements": list(elements),
+        "cutoff": CUTOFF,
+        "energy_offsets": offsets,
         "units": {"length": "angstrom", "energy": "eV", "energy_in_eV": 1.0},
-        "orb": {"n_features": state.out["embedding"].shape[1], "n_hidden": hidden, "n_interactions": n_layers,
-                "n_readout": len(state.out["energy.0.bias"]), "n_neighbours": N_NEIGHBOURS,
-                "radial_basis": {"kind": "gaussian", "n": n_input - 3, "radius": BASIS_RADIUS},
-                "norm_epsilon": NORM_EPSILON, "normalizers": normalizers}}
+        "orb": {
+            "n_features": state.out["embedding"].shape[1],
+            "n_hidden": hidden,
+            "n_interactions": n_layers,
+            "n_readout": len(state.out["energy.0.bias"]),
+            "n_neighbours": N_NEIGHBOURS,
+            "radial_basis": {"kind": "gaussian", "n": n_input - 3, "radius": BASIS_RADIUS},
+            "norm_epsilon": NORM_EPSILON,
+            "normalizers": normalizers,
+        },
+    }
     return head, state.out
 
 
 def random_model(seed, n_layers, elements):
     """A full-size Orb-v2 with random weights: same shapes and cost as the published one, and no physics."""
     head = {
-        "architecture": "orb", "elements": list(elements), "cutoff": CUTOFF,
+        "architecture": "orb",
+        "elements": list(elements),
+        "cutoff": CUTOFF,
         "energy_offsets": {e: 0.0 for e in elements},
         "units": {"length": "angstrom", "energy": "eV", "energy_in_eV": 1.0},
-        "orb": {"n_features": 256, "n_hidden": 512, "n_interactions": n_layers, "n_readout": 256,
-                "n_neighbours": N_NEIGHBOURS, "radial_basis": {"kind": "gaussian", "n": 20, "radius": BASIS_RADIUS},
-                "norm_epsilon": NORM_EPSILON,
-                "normalizers": {"energy": [-0.25, 1.75], "forces": [0.0, 0.5], "stress": [-0.0625, 0.015625]}}}
+        "orb": {
+            "n_features": 256,
+            "n_hidden": 512,
+            "n_interactions": n_layers,
+            "n_readout": 256,
+            "n_neighbours": N_NEIGHBOURS,
+            "radial_basis": {"kind": "gaussian", "n": 20, "radius": BASIS_RADIUS},
+            "norm_epsilon": NORM_EPSILON,
+            "normalizers": {"energy": [-0.25, 1.75], "forces": [0.0, 0.5], "stress": [-0.0625, 0.015625]},
+        },
+    }
     return head, random_tensors(head, seed)
 
 
@@ -151,8 +191,11 @@ def read(args, read_description):
     """(source, head, tensors) as the command line says."""
     elements = args.elements or TRAINED
     if args.random is not None:
-        source = {"model": f"orb-v2 with random weights, seed {args.random}: for tests and timings, without physics",
-                  "source": f"random numbers, seed {args.random}", "license": "none: random numbers"}
+        source = {
+            "model": f"orb-v2 with random weights, seed {args.random}: for tests and timings, without physics",
+            "source": f"random numbers, seed {args.random}",
+            "license": "none: random numbers",
+        }
         return (source, *random_model(args.random, args.layers, elements))
     if args.source.endswith((".yaml", ".yml")):
         source, tensors = read_description(args.source, "orb-v2")
@@ -163,8 +206,16 @@ def read(args, read_description):
 
 
 def add_arguments(parser):
-    parser.add_argument("--elements", type=lambda text: text.split(","), metavar="H,C,O",
-                        help="elements to keep (default: the 89 of the training sets)")
+    parser.add_argument(
+        "--elements",
+        type=lambda text: text.split(","),
+        metavar="H,C,O",
+        help="elements to keep (default: the 89 of the training sets)",
+    )
     parser.add_argument("--random", type=int, metavar="SEED", help="random weights of full size instead of IN")
-    parser.add_argument("--layers", type=int, default=15, help="layers of --random (default: %(default)s; orb-d3-sm-v2 "
-                        "has 10, orb-d3-xs-v2 has 5)")
+    parser.add_argument(
+        "--layers",
+        type=int,
+        default=15,
+        help="layers of --random (default: %(default)s; orb-d3-sm-v2 has 10, orb-d3-xs-v2 has 5)",
+    )

@@ -27,9 +27,20 @@ from . import frames
 from .modelfile import ModelError
 
 DISPLACEMENT = 0.001  # A, root mean square
-LARGEST = 4.0  # DISPLACEMENTs of an atom; residuals beyond count with this size, and no atom is pushed to where none ever was
-FLAGS = ["-O3", "-march=native", "-mprefer-vector-width=512", "-fno-math-errno", "-fno-trapping-math",
-         "-fno-signed-zeros", "-fassociative-math", "-fPIC", "-shared"]
+LARGEST = (
+    4.0  # DISPLACEMENTs of an atom; residuals beyond count with this size, and no atom is pushed to where none ever was
+)
+FLAGS = [
+    "-O3",
+    "-march=native",
+    "-mprefer-vector-width=512",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fno-signed-zeros",
+    "-fassociative-math",
+    "-fPIC",
+    "-shared",
+]
 
 
 def available():
@@ -48,8 +59,9 @@ def library(name, sizes, folder, flags=()):
     if not os.path.exists(path):
         os.makedirs(folder, exist_ok=True)
         part = f"{path}.{os.getpid()}.part"
-        done = subprocess.run(["cc", *FLAGS, *flags, *defines, source, "-o", part, "-lm"], capture_output=True, text=True,
-                              check=False)
+        done = subprocess.run(
+            ["cc", *FLAGS, *flags, *defines, source, "-o", part, "-lm"], capture_output=True, text=True, check=False
+        )
         if done.returncode:
             raise ModelError(f"cc could not compile {source}: {done.stderr[-500:]}")
         os.replace(part, path)
@@ -92,8 +104,17 @@ class Message(torch.autograd.Function):
         f = width // (2 if v is None else 3)
         x, v, rows = x.contiguous(), None if v is None else v.contiguous(), rows.contiguous()
         dq, dv = x.new_empty(n, f), x.new_empty(n, 3, f)
-        lib.message_forward(ctypes.byref(geometry.edges), ctypes.c_int64(0), ctypes.c_int64(n), width, _pointer(rows),
-                            _pointer(x), _pointer(v), _pointer(dq), _pointer(dv))
+        lib.message_forward(
+            ctypes.byref(geometry.edges),
+            ctypes.c_int64(0),
+            ctypes.c_int64(n),
+            width,
+            _pointer(rows),
+            _pointer(x),
+            _pointer(v),
+            _pointer(dq),
+            _pointer(dv),
+        )
         ctx.save_for_backward(x, rows, *([] if v is None else [v]))
         ctx.geometry, ctx.lib = geometry, lib
         return dq, dv
@@ -106,9 +127,22 @@ class Message(torch.autograd.Function):
         g_rows = torch.zeros_like(rows) if ctx.needs_input_grad[2] else None
         edge = torch.empty_like(geometry.gradient) if geometry.gradient is not None else None
         gq, gv = gq.contiguous(), gv.contiguous()
-        ctx.lib.message_backward(ctypes.byref(geometry.edges), ctypes.c_int64(0), ctypes.c_int64(len(x)), x.shape[1],
-                                 _pointer(rows), _pointer(x), _pointer(v), _pointer(gq), _pointer(gv),
-                                 _pointer(geometry.inverse_r), _pointer(gx), _pointer(gv_in), _pointer(g_rows), _pointer(edge))
+        ctx.lib.message_backward(
+            ctypes.byref(geometry.edges),
+            ctypes.c_int64(0),
+            ctypes.c_int64(len(x)),
+            x.shape[1],
+            _pointer(rows),
+            _pointer(x),
+            _pointer(v),
+            _pointer(gq),
+            _pointer(gv),
+            _pointer(geometry.inverse_r),
+            _pointer(gx),
+            _pointer(gv_in),
+            _pointer(g_rows),
+            _pointer(edge),
+        )
         if edge is not None:
             geometry.gradient += edge
         return gx, gv_in, g_rows, None, None
@@ -222,8 +256,9 @@ class FastPaiNN:
         for sign in (1.0, -1.0):
             geometry = self._geometry(batch, batch.vectors + sign * shift, False)
             nodes = self.node_energies(p, batch.species, geometry, True)
-            weight = -sign * 2 / (d_force.numel() * 2 * step) + \
-                energy_weight * d_energy / (len(d_energy) * batch.n_atoms.square())
+            weight = -sign * 2 / (d_force.numel() * 2 * step) + energy_weight * d_energy / (
+                len(d_energy) * batch.n_atoms.square()
+            )
             part = torch.autograd.grad((nodes * weight[batch.frame]).sum(), list(p.values()), materialize_grads=True)
             total = part if total is None else [a + b for a, b in zip(total, part)]
         return total, energy_loss, force_loss

@@ -18,21 +18,51 @@ def _constants(network):
     spec, f = network.spec, ctypes.c_float
     radial, angular = spec["radial"], spec["angular"]
     n_r, n_s, n_z = network.n_radial, network.n_shells, network.n_sections
-    kind = type("Constants", (ctypes.Structure,), {"_fields_": [
-        ("radial_cutoff", f), ("radial_eta", f), ("radial_prefactor", f), ("radial_shifts", f * n_r),
-        ("angular_cutoff", f), ("angular_eta", f), ("zeta", f), ("cos_scale", f), ("angular_prefactor", f),
-        ("angular_shifts", f * n_s), ("cos_z", f * n_z), ("sin_z", f * n_z), ("n_species", ctypes.c_int32),
-        ("length", ctypes.c_int32)]})
+    kind = type(
+        "Constants",
+        (ctypes.Structure,),
+        {
+            "_fields_": [
+                ("radial_cutoff", f),
+                ("radial_eta", f),
+                ("radial_prefactor", f),
+                ("radial_shifts", f * n_r),
+                ("angular_cutoff", f),
+                ("angular_eta", f),
+                ("zeta", f),
+                ("cos_scale", f),
+                ("angular_prefactor", f),
+                ("angular_shifts", f * n_s),
+                ("cos_z", f * n_z),
+                ("sin_z", f * n_z),
+                ("n_species", ctypes.c_int32),
+                ("length", ctypes.c_int32),
+            ]
+        },
+    )
     z = torch.tensor(angular["sections"], dtype=torch.float64)
-    return kind(radial["cutoff"], radial["eta"], radial["prefactor"], (f * n_r)(*radial["shifts"]), angular["cutoff"],
-                angular["eta"], angular["zeta"], angular["cos_scale"], angular["prefactor"],
-                (f * n_s)(*angular["shifts"]), (f * n_z)(*torch.cos(z).tolist()), (f * n_z)(*torch.sin(z).tolist()),
-                len(network.elements), network.length)
+    return kind(
+        radial["cutoff"],
+        radial["eta"],
+        radial["prefactor"],
+        (f * n_r)(*radial["shifts"]),
+        angular["cutoff"],
+        angular["eta"],
+        angular["zeta"],
+        angular["cos_scale"],
+        angular["prefactor"],
+        (f * n_s)(*angular["shifts"]),
+        (f * n_z)(*torch.cos(z).tolist()),
+        (f * n_z)(*torch.sin(z).tolist()),
+        len(network.elements),
+        network.length,
+    )
 
 
 class _Frame(ctypes.Structure):
-    _fields_ = [("n_edges", ctypes.c_int64), ("n_triples", ctypes.c_int64)] + \
-        [(k, ctypes.c_void_p) for k in ("i", "j", "species", "vector", "a", "b")]
+    _fields_ = [("n_edges", ctypes.c_int64), ("n_triples", ctypes.c_int64)] + [
+        (k, ctypes.c_void_p) for k in ("i", "j", "species", "vector", "a", "b")
+    ]
 
 
 def _prepare(c, network):
@@ -41,8 +71,14 @@ def _prepare(c, network):
     keep, near = c.vectors.norm(dim=2) < 1.5 * network.cutoff, c.a != c.b
     c.arrays, c.c_frames, aev = [], [], []
     for k in range(len(c.frames)):
-        batch = SimpleNamespace(species=c.species, i=c.i[k][keep[k]].long(), j=c.j[k][keep[k]].long(),
-                                vectors=c.vectors[k][keep[k]], a=c.a[k][near[k]].long(), b=c.b[k][near[k]].long())
+        batch = SimpleNamespace(
+            species=c.species,
+            i=c.i[k][keep[k]].long(),
+            j=c.j[k][keep[k]].long(),
+            vectors=c.vectors[k][keep[k]],
+            a=c.a[k][near[k]].long(),
+            b=c.b[k][near[k]].long(),
+        )
         with torch.no_grad():
             aev.append(network.prepare(batch)["aev"])
         arrays = [c.i[k][keep[k]], c.j[k][keep[k]], species, batch.vectors, c.a[k][near[k]], c.b[k][near[k]]]
@@ -78,10 +114,14 @@ class FastAni:
                 count += 1
         species = torch.cat(species)
         return SimpleNamespace(
-            aev=torch.cat([c.aev[index].flatten(0, 1) for c, index in parts]), frame=torch.cat(frame), c_frames=c_frames,
+            aev=torch.cat([c.aev[index].flatten(0, 1) for c, index in parts]),
+            frame=torch.cat(frame),
+            c_frames=c_frames,
             forces=torch.cat([c.forces[index].flatten(0, 1) for c, index in parts]),
-            energy=torch.cat([c.energy[index] for c, index in parts]), n_atoms=torch.tensor(n_atoms, dtype=torch.float32),
-            of_element=[torch.nonzero(species == s).squeeze(1) for s in range(len(self.network.elements))])
+            energy=torch.cat([c.energy[index] for c, index in parts]),
+            n_atoms=torch.tensor(n_atoms, dtype=torch.float32),
+            of_element=[torch.nonzero(species == s).squeeze(1) for s in range(len(self.network.elements))],
+        )
 
     def _call(self, function, batch, g, forces):
         """aev_pull or aev_push on every frame; g [N, length, members] and forces [N, 3, members] are added to."""
@@ -89,15 +129,20 @@ class FastAni:
         if len(self.scratch) < n:
             self.scratch = torch.empty(2 * n)
         for frame, atom in batch.c_frames:
-            function(ctypes.byref(self.constants), ctypes.byref(frame), ctypes.c_void_p(g[atom].data_ptr()),
-                     ctypes.c_void_p(forces[atom].data_ptr()), ctypes.c_void_p(self.scratch.data_ptr()))
+            function(
+                ctypes.byref(self.constants),
+                ctypes.byref(frame),
+                ctypes.c_void_p(g[atom].data_ptr()),
+                ctypes.c_void_p(forces[atom].data_ptr()),
+                ctypes.c_void_p(self.scratch.data_ptr()),
+            )
 
     def _evaluate(self, p, batch, training):
         """Node energies [members, N], g = dE/dAEV [members, N, length] and forces [N, 3, members]."""
         m = self.network.n_members
         aev = batch.aev.unsqueeze(0).repeat(m, 1, 1).requires_grad_()
         nodes = self.network.node_energies(p, batch, aev)
-        g, = torch.autograd.grad(nodes.sum(), aev, create_graph=training)
+        (g,) = torch.autograd.grad(nodes.sum(), aev, create_graph=training)
         forces = torch.zeros(len(batch.aev), 3, m)
         self._call(self.lib.aev_pull, batch, g.detach().permute(1, 2, 0).contiguous(), forces)
         return nodes, g, forces
@@ -127,6 +172,10 @@ class FastAni:
         by_force = (2 * m / d_force.numel() * d_force * factor).contiguous()
         by_g = torch.zeros(len(batch.aev), self.network.length, m)
         self._call(self.lib.aev_push, batch, by_g, by_force)
-        gradient = torch.autograd.grad([m * energy_weight * energy_loss, g], list(p.values()),
-                                       [torch.ones(()), by_g.permute(2, 0, 1)], materialize_grads=True)
+        gradient = torch.autograd.grad(
+            [m * energy_weight * energy_loss, g],
+            list(p.values()),
+            [torch.ones(()), by_g.permute(2, 0, 1)],
+            materialize_grads=True,
+        )
         return gradient, energy_loss.detach(), force_loss

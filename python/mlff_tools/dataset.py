@@ -21,8 +21,22 @@ import numpy as np
 from .modelfile import ModelError, sha256_of, write_bytes
 
 SPLITS = ("train", "validation", "test")
-ARRAYS = ("elements", "offset", "species", "positions", "forces", "first", "cell", "energy", "trajectory", "split",
-          "temperature", "density", "trajectory_names", "info")
+ARRAYS = (
+    "elements",
+    "offset",
+    "species",
+    "positions",
+    "forces",
+    "first",
+    "cell",
+    "energy",
+    "trajectory",
+    "split",
+    "temperature",
+    "density",
+    "trajectory_names",
+    "info",
+)
 
 
 def save(path, arrays):
@@ -47,8 +61,13 @@ def load(path):
     if missing:
         raise ModelError(f"{path}: the data set has no {sorted(missing)}")
     n_atoms, n_frames = len(data["species"]), len(data["energy"])
-    if data["positions"].shape != (n_atoms, 3) or data["forces"].shape != (n_atoms, 3) or \
-            data["first"].shape != (n_frames + 1,) or data["first"][-1] != n_atoms or data["cell"].shape != (n_frames, 3, 3):
+    if (
+        data["positions"].shape != (n_atoms, 3)
+        or data["forces"].shape != (n_atoms, 3)
+        or data["first"].shape != (n_frames + 1,)
+        or data["first"][-1] != n_atoms
+        or data["cell"].shape != (n_frames, 3, 3)
+    ):
         raise ModelError(f"{path}: the arrays of the data set do not fit together")
     for name in ("positions", "forces", "energy", "cell"):
         if not np.isfinite(data[name]).all():
@@ -67,9 +86,14 @@ def frame(data, k):
     a, b = data["first"][k], data["first"][k + 1]
     cell = data["cell"][k] if data["cell"][k].any() else None
     name = str(data["trajectory_names"][data["trajectory"][k]])
-    return {"name": f"{name}:{k}", "elements": [data["elements"][s] for s in data["species"][a:b]],
-            "positions": data["positions"][a:b].astype(float), "cell": cell, "energy": float(data["energy"][k]),
-            "forces": data["forces"][a:b].astype(float)}
+    return {
+        "name": f"{name}:{k}",
+        "elements": [data["elements"][s] for s in data["species"][a:b]],
+        "positions": data["positions"][a:b].astype(float),
+        "cell": cell,
+        "energy": float(data["energy"][k]),
+        "forces": data["forces"][a:b].astype(float),
+    }
 
 
 def frames_of(data, split):
@@ -81,5 +105,7 @@ def frames_of(data, split):
 
 def seen_together(data):
     """The sets of elements that occur in one frame of the training set, each once."""
-    found = {tuple(np.unique(data["species"][data["first"][k]:data["first"][k + 1]])) for k in frames_of(data, "train")}
+    found = {
+        tuple(np.unique(data["species"][data["first"][k] : data["first"][k + 1]])) for k in frames_of(data, "train")
+    }
     return [{data["elements"][i] for i in indices} for indices in sorted(found)]

@@ -32,10 +32,24 @@ try:
 except ImportError:
     torch = None
 
-TRAIN_DEFAULTS = {"seed": 1, "steps": 50000, "learning_rate": 1.0e-3, "final_learning_rate": 1.0e-6, "warmup": 500,
-                  "energy_weight": 100.0, "final_energy_weight": None, "ema": 0.999, "clip": 10.0, "validate_every": 1000,
-                  "keep": 0.8, "batch": None, "optimizer": "adam", "force_ceiling": None,
-                  "force_limit": None, "energy_limit": None}
+TRAIN_DEFAULTS = {
+    "seed": 1,
+    "steps": 50000,
+    "learning_rate": 1.0e-3,
+    "final_learning_rate": 1.0e-6,
+    "warmup": 500,
+    "energy_weight": 100.0,
+    "final_energy_weight": None,
+    "ema": 0.999,
+    "clip": 10.0,
+    "validate_every": 1000,
+    "keep": 0.8,
+    "batch": None,
+    "optimizer": "adam",
+    "force_ceiling": None,
+    "force_limit": None,
+    "energy_limit": None,
+}
 CHUNK = 256  # steps whose frame indices are drawn and moved to the device at once
 
 
@@ -77,9 +91,12 @@ def describe(data):
     periodic = data["density"][train] > 0
     info = dataset.info(data)
     kinds = [f"{int((sizes == n).sum())} of {n} atoms" for n in np.unique(sizes)]
-    out = {"text": f"{len(train)} frames from {len(np.unique(data['trajectory'][train]))} trajectories "
-                   f"({', '.join(kinds)}), data set '{info['config']['name']}'", "labels": info["labels"],
-           "labels_sha256": info["model_sha256"]}
+    out = {
+        "text": f"{len(train)} frames from {len(np.unique(data['trajectory'][train]))} trajectories "
+        f"({', '.join(kinds)}), data set '{info['config']['name']}'",
+        "labels": info["labels"],
+        "labels_sha256": info["model_sha256"],
+    }
     temperature = data["temperature"][train]
     out["temperature"] = [float(temperature.min()), float(temperature.max())]
     if periodic.any():
@@ -94,31 +111,48 @@ def export(trainer, name, errors):
     elements = trainer.data["elements"]
     network, total = trainer.network, errors[-1]
     tensors = network.export(trainer.views(trainer.ema), trainer.scale)
-    kinds = ", ".join(f"{e['n_atoms']} atoms: {1000 * e['force_rmse']:.1f} meV/A, {1000 * e['energy_rmse']:.2f} meV/atom"
-                      for e in errors[:-1])
+    kinds = ", ".join(
+        f"{e['n_atoms']} atoms: {1000 * e['force_rmse']:.1f} meV/A, {1000 * e['energy_rmse']:.2f} meV/atom"
+        for e in errors[:-1]
+    )
     domain = config.get("domain", {})
     head = {
-        "format": modelfile.FORMAT, "name": config["name"], "architecture": config["architecture"],
-        "description": config.get("description", "distilled"), "elements": elements, "cutoff": float(network.cutoff),
+        "format": modelfile.FORMAT,
+        "name": config["name"],
+        "architecture": config["architecture"],
+        "description": config.get("description", "distilled"),
+        "elements": elements,
+        "cutoff": float(network.cutoff),
         "units": {"length": "angstrom", "energy": "eV", "energy_in_eV": 1.0},
         "energy_offsets": {e: float(x) for e, x in zip(elements, trainer.offsets)},
         config["architecture"]: network.block(),
         "provenance": {
-            "labels": f"{about['labels']} (weights sha256 {about['labels_sha256']})", "data": about["text"],
+            "labels": f"{about['labels']} (weights sha256 {about['labels_sha256']})",
+            "data": about["text"],
             "data_sha256": trainer.data_sha256,
             "code": f"mlff_tools.distill, {trainer.step} steps, seed {trainer.train['seed']}, "
-                    f"PyTorch {torch.__version__} on {trainer.device.type}",
-            "license": config.get("license", "MIT"), "citation": config.get("citation", "none")},
-        "domain": {"elements": elements, "min_distance": float(domain.get("min_distance", 0.5)),
-                   "temperature": about["temperature"], **({"density": about["density"]} if "density" in about else {}),
-                   "description": domain.get("description", about["text"])},
-        "accuracy": {"description": f"held-out trajectories against {about['labels']}, PyTorch float32; {kinds}",
-                     "force_rmse_mev_per_ang": round(1000 * total["force_rmse"], 3),
-                     "energy_rmse_mev_per_atom": round(1000 * total["energy_rmse"], 4)},
-        "self_test": selftest.empty()}
+            f"PyTorch {torch.__version__} on {trainer.device.type}",
+            "license": config.get("license", "MIT"),
+            "citation": config.get("citation", "none"),
+        },
+        "domain": {
+            "elements": elements,
+            "min_distance": float(domain.get("min_distance", 0.5)),
+            "temperature": about["temperature"],
+            **({"density": about["density"]} if "density" in about else {}),
+            "description": domain.get("description", about["text"]),
+        },
+        "accuracy": {
+            "description": f"held-out trajectories against {about['labels']}, PyTorch float32; {kinds}",
+            "force_rmse_mev_per_ang": round(1000 * total["force_rmse"], 3),
+            "energy_rmse_mev_per_atom": round(1000 * total["energy_rmse"], 4),
+        },
+        "self_test": selftest.empty(),
+    }
     model = (head, tensors)
-    head["self_test"] = selftest.block(model, selftest.structures_for(model, [], dataset.seen_together(trainer.data)),
-                                       "reference")
+    head["self_test"] = selftest.block(
+        model, selftest.structures_for(model, [], dataset.seen_together(trainer.data)), "reference"
+    )
     return modelfile.write(name, head, tensors, {"name": config["name"], "license": head["provenance"]["license"]})
 
 
@@ -154,23 +188,35 @@ def loop(trainer, args, checkpoint, curve):
             n = max(1.0, float(trainer.losses[2]))
             sums = trainer.losses.tolist()
             trainer.losses.zero_()
-            row = {"step": trainer.step, "seconds": trainer.elapsed, "learning_rate": rate,
-                   "train_force_rmse": trainer.scale * math.sqrt(sums[1] / n),
-                   "train_energy_rmse": trainer.scale * math.sqrt(sums[0] / n)}
+            row = {
+                "step": trainer.step,
+                "seconds": trainer.elapsed,
+                "learning_rate": rate,
+                "train_force_rmse": trainer.scale * math.sqrt(sums[1] / n),
+                "train_energy_rmse": trainer.scale * math.sqrt(sums[0] / n),
+            }
             for e in trainer.evaluate(trainer.validation, trainer.ema):
                 row[f"force_rmse_{e['n_atoms']}"] = e["force_rmse"]
                 row[f"energy_rmse_{e['n_atoms']}"] = e["energy_rmse"]
             trainer.history.append(row)
             at_validation = trainer.step
             speed = (trainer.step - first_step) / (time.monotonic() - begin)
-            print(f"step {trainer.step} {trainer.elapsed:.0f} s ({speed:.1f} steps/s) lr {rate:.1e} train "
-                  f"{1000 * row['train_force_rmse']:.1f} meV/A, validation {1000 * row['force_rmse_all']:.1f} meV/A "
-                  f"{1000 * row['energy_rmse_all']:.2f} meV/atom", flush=True)
+            print(
+                f"step {trainer.step} {trainer.elapsed:.0f} s ({speed:.1f} steps/s) lr {rate:.1e} train "
+                f"{1000 * row['train_force_rmse']:.1f} meV/A, validation {1000 * row['force_rmse_all']:.1f} meV/A "
+                f"{1000 * row['energy_rmse_all']:.2f} meV/atom",
+                flush=True,
+            )
             if trainer.keep_or_return(row["force_rmse_all"]):
-                print(f"the validation error has jumped: back to {1000 * trainer.best_error:.1f} meV/A, learning rate times "
-                      f"{trainer.brake:.2f}", flush=True)
+                print(
+                    f"the validation error has jumped: back to {1000 * trainer.best_error:.1f} meV/A, learning rate times "
+                    f"{trainer.brake:.2f}",
+                    flush=True,
+                )
                 if trainer.brake < 0.05:
-                    raise ModelError(f"training diverges again and again (step {trainer.step}): lower train.learning_rate")
+                    raise ModelError(
+                        f"training diverges again and again (step {trainer.step}): lower train.learning_rate"
+                    )
             write_curve(curve, trainer.history)
             if time.monotonic() > save_at:
                 save_checkpoint(checkpoint, trainer)
@@ -185,8 +231,13 @@ def distill(args):
     config = read_config(args.config)
     if args.seed is not None:
         config["train"]["seed"] = args.seed
-    device = torch.device("cuda" if args.device == "auto" and torch.cuda.is_available() else
-                          "cpu" if args.device == "auto" else args.device)
+    device = torch.device(
+        "cuda"
+        if args.device == "auto" and torch.cuda.is_available()
+        else "cpu"
+        if args.device == "auto"
+        else args.device
+    )
     torch.set_float32_matmul_precision("highest")
     if device.type == "cpu" and args.threads:
         torch.set_num_threads(args.threads)
@@ -204,9 +255,12 @@ def distill(args):
         trainer.restore(torch.load(checkpoint, map_location="cpu", weights_only=True), checkpoint)
     elif args.start:
         trainer.start(torch.load(args.start, map_location="cpu", weights_only=True), args.start)
-    print(f"{config['name']}: {len(trainer.theta)} parameters, {sum(len(c.frames) for c in trainer.classes)} frames, "
-          f"force scale {trainer.scale:.3f} eV/A, {device}, from step {trainer.step}, "
-          f"prepared in {time.monotonic() - start:.1f} s", flush=True)
+    print(
+        f"{config['name']}: {len(trainer.theta)} parameters, {sum(len(c.frames) for c in trainer.classes)} frames, "
+        f"force scale {trainer.scale:.3f} eV/A, {device}, from step {trainer.step}, "
+        f"prepared in {time.monotonic() - start:.1f} s",
+        flush=True,
+    )
     if device.type == "cuda" and not args.no_graph and trainer.soap is None:
         trainer.capture()
     finished = loop(trainer, args, checkpoint, curve)
@@ -216,15 +270,18 @@ def distill(args):
         trainer.fast.prepare(c)
     errors = trainer.evaluate(test, trainer.ema)
     for e in errors:
-        print(f"test, {e['n_atoms']} atoms ({e['frames']} frames): force RMSE {1000 * e['force_rmse']:.2f} meV/A, "
-              f"MAE {1000 * e['force_mae']:.2f} meV/A, energy RMSE {1000 * e['energy_rmse']:.3f} meV/atom")
+        print(
+            f"test, {e['n_atoms']} atoms ({e['frames']} frames): force RMSE {1000 * e['force_rmse']:.2f} meV/A, "
+            f"MAE {1000 * e['force_mae']:.2f} meV/A, energy RMSE {1000 * e['energy_rmse']:.3f} meV/atom"
+        )
     export(trainer, name, errors)
     print(f"{name}.yaml written, training {'finished' if finished else 'not finished'} at step {trainer.step}")
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(prog="python -m mlff_tools.distill", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m mlff_tools.distill", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("config", help="configuration, e.g. models/train/water-benzene-student.yaml")
     parser.add_argument("--data", required=True, help="data set made by mlff_tools.sample")
     parser.add_argument("--out", default="work/models", help="folder for the model (default: %(default)s)")
@@ -234,9 +291,15 @@ def main(argv=None):
     parser.add_argument("--threads", type=int, help="threads on the CPU")
     parser.add_argument("--start", metavar="CHECKPOINT", help="begin with the weights of another run of this network")
     parser.add_argument("--seed", type=int, help="instead of the configuration's")
-    parser.add_argument("--max-seconds", type=float, default=math.inf, metavar="S", help="stop this call after S seconds")
-    parser.add_argument("--budget-seconds", type=float, metavar="S",
-                        help="let the schedule follow the time, S seconds over all calls together, not the steps")
+    parser.add_argument(
+        "--max-seconds", type=float, default=math.inf, metavar="S", help="stop this call after S seconds"
+    )
+    parser.add_argument(
+        "--budget-seconds",
+        type=float,
+        metavar="S",
+        help="let the schedule follow the time, S seconds over all calls together, not the steps",
+    )
     parser.add_argument("--no-graph", action="store_true", help="do not use CUDA graphs")
     args = parser.parse_args(argv)
     try:

@@ -74,8 +74,10 @@ def evaluate(model_path, structures, precision="fp64", program=None):
         raise ModelError(f"'{' '.join(command)}' failed: {run.stderr.strip() or run.stdout.strip()}")
     try:
         answer = json.loads(run.stdout)
-        results = [(float(r["energy"]), np.array(r["forces"], float).reshape(-1, 3), np.array(r["virial"], float))
-                   for r in answer["structures"]]
+        results = [
+            (float(r["energy"]), np.array(r["forces"], float).reshape(-1, 3), np.array(r["virial"], float))
+            for r in answer["structures"]
+        ]
     except (ValueError, KeyError, TypeError) as e:
         raise ModelError(f"'{' '.join(command)}' wrote something that is not its JSON: {e!r}") from e
     if len(results) != len(structures):

@@ -24,7 +24,7 @@ class _MessagePack:
         self.data, self.at, self.depth = data, 0, 0
 
     def take(self, n):
-        part = self.data[self.at:self.at + n]
+        part = self.data[self.at : self.at + n]
         if len(part) != n:
             raise ValueError("the file ends too soon")
         self.at += n
@@ -60,26 +60,26 @@ class _MessagePack:
         code = self.take(1)[0]
         if code < 0x80:
             return code
-        if code >= 0xe0:
+        if code >= 0xE0:
             return code - 256
-        if code < 0xa0:
+        if code < 0xA0:
             return self.items(code & 15, code < 0x90)
-        if code < 0xc0:
+        if code < 0xC0:
             return self.take(code & 31).decode()
-        if code in (0xc0, 0xc2, 0xc3):
-            return {0xc0: None, 0xc2: False, 0xc3: True}[code]
-        if 0xc4 <= code <= 0xc6:
-            return self.take(self.number("BHI"[code - 0xc4]))
-        if 0xc7 <= code <= 0xc9:
-            return self.extension(self.number("BHI"[code - 0xc7]))
-        if 0xca <= code <= 0xd3:
-            return self.number("fdBHIQbhiq"[code - 0xca])
-        if 0xd4 <= code <= 0xd8:
-            return self.extension(1 << (code - 0xd4))
-        if 0xd9 <= code <= 0xdb:
-            return self.take(self.number("BHI"[code - 0xd9])).decode()
-        if 0xdc <= code <= 0xdf:
-            return self.items(self.number("HI"[code & 1]), code >= 0xde)
+        if code in (0xC0, 0xC2, 0xC3):
+            return {0xC0: None, 0xC2: False, 0xC3: True}[code]
+        if 0xC4 <= code <= 0xC6:
+            return self.take(self.number("BHI"[code - 0xC4]))
+        if 0xC7 <= code <= 0xC9:
+            return self.extension(self.number("BHI"[code - 0xC7]))
+        if 0xCA <= code <= 0xD3:
+            return self.number("fdBHIQbhiq"[code - 0xCA])
+        if 0xD4 <= code <= 0xD8:
+            return self.extension(1 << (code - 0xD4))
+        if 0xD9 <= code <= 0xDB:
+            return self.take(self.number("BHI"[code - 0xD9])).decode()
+        if 0xDC <= code <= 0xDF:
+            return self.items(self.number("HI"[code & 1]), code >= 0xDE)
         raise ValueError(f"byte {code:#x} means nothing")
 
 
@@ -125,20 +125,31 @@ def _aev(document, modules, path):
     """The `aev` part of a description; shifts as FeNNol makes them, in full."""
     o = _one(modules, "ANI_AEV", path)
     cutoff, angular = float(document["cutoff"]), _angular_cutoff(document, path)
-    n = {k: int(_option(o, k, d, path)) for k, d in (("radial_dist_divisions", 16), ("angular_dist_divisions", 4),
-                                                     ("angle_sections", 4))}
+    n = {
+        k: int(_option(o, k, d, path))
+        for k, d in (("radial_dist_divisions", 16), ("angular_dist_divisions", 4), ("angle_sections", 4))
+    }
     start = {k: float(_option(o, k, 0.8, path)) for k in ("radial_start", "angular_start")}
     grid = lambda first, last, k: np.linspace(first, last, k + 1)[:-1].tolist()
     sections = [(2 * k + 1) * np.pi / (2 * n["angle_sections"]) for k in range(n["angle_sections"])]
     parts = {
-        "radial": {"eta": float(_option(o, "radial_eta", 16.0, path)),
-                   "shifts": grid(start["radial_start"], cutoff, n["radial_dist_divisions"])},
-        "angular": {"eta": float(_option(o, "angular_eta", 8.0, path)), "zeta": float(_option(o, "zeta", 32.0, path)),
-                    "shifts": grid(start["angular_start"], angular, n["angular_dist_divisions"]), "sections": sections}}
+        "radial": {
+            "eta": float(_option(o, "radial_eta", 16.0, path)),
+            "shifts": grid(start["radial_start"], cutoff, n["radial_dist_divisions"]),
+        },
+        "angular": {
+            "eta": float(_option(o, "angular_eta", 8.0, path)),
+            "zeta": float(_option(o, "zeta", 32.0, path)),
+            "shifts": grid(start["angular_start"], angular, n["angular_dist_divisions"]),
+            "sections": sections,
+        },
+    }
     for part in parts.values():
         for key in list(part):
             value = part[key]
-            part[key + "_f32"] = [float(np.float32(x)) for x in value] if isinstance(value, list) else float(np.float32(value))
+            part[key + "_f32"] = (
+                [float(np.float32(x)) for x in value] if isinstance(value, list) else float(np.float32(value))
+            )
     parts["radial"].update(cutoff=cutoff, prefactor=0.25)
     parts["angular"].update(cutoff=angular, prefactor=2.0, cos_scale=0.95)
     elements = o["species_order"]
@@ -155,8 +166,10 @@ def _alpha(text, path):
 
 def _networks(document, modules, elements, path):
     """[(network of every element: [(weight, bias), ...]) of every member], and alpha."""
-    names = sorted((name for name, m in modules.items() if m.get("module_name") == "SPECIES_INDEX_NET"),
-                   key=lambda name: (len(name), name))
+    names = sorted(
+        (name for name, m in modules.items() if m.get("module_name") == "SPECIES_INDEX_NET"),
+        key=lambda name: (len(name), name),
+    )
     if not names:
         raise ModelError(f"{path}: no module SPECIES_INDEX_NET: only ANI networks are supported")
     parameters, members, alphas = document["variables"].get("params", {}), [], set()
@@ -180,6 +193,7 @@ def _self_energies(document, modules, elements, path):
     if "self_energy" not in document.get("energy_terms", []):
         return {e: 0.0 for e in elements}
     from .modelfile import NUMBERS
+
     written = _one(modules, "CHEMICAL_CONSTANT", path).get("value", {})
     stored = document["variables"].get("params", {}).get("self_energy", {}).get("constant")
     out = {}
@@ -197,17 +211,25 @@ def _read_file(path):
     """(common part of a description, members) of one file."""
     document = unpack(path)
     modules = _named(document["modules"])
-    unit = {"ha": "hartree", "hartree": "hartree", "ev": "eV", "kcal/mol": "kcal/mol",
-            "kcalpermol": "kcal/mol"}.get(str(document.get("energy_unit", "Ha")).lower())
+    unit = {"ha": "hartree", "hartree": "hartree", "ev": "eV", "kcal/mol": "kcal/mol", "kcalpermol": "kcal/mol"}.get(
+        str(document.get("energy_unit", "Ha")).lower()
+    )
     if unit is None:
         raise ModelError(f"{path}: energy unit '{document.get('energy_unit')}' is not supported")
     unknown = set(document.get("energy_terms", [])) - {"energy", "self_energy"}
     if unknown:
-        raise ModelError(f"{path}: energy term '{sorted(unknown)[0]}' is not supported: only networks and self energies are")
+        raise ModelError(
+            f"{path}: energy term '{sorted(unknown)[0]}' is not supported: only networks and self energies are"
+        )
     aev, elements = _aev(document, modules, path)
     members, alpha = _networks(document, modules, elements, path)
-    return {"units": {"energy": unit}, "species": elements, "aev": aev, "alpha": alpha,
-            "self_energies": _self_energies(document, modules, elements, path)}, members
+    return {
+        "units": {"energy": unit},
+        "species": elements,
+        "aev": aev,
+        "alpha": alpha,
+        "self_energies": _self_energies(document, modules, elements, path),
+    }, members
 
 
 def read(path):
@@ -218,7 +240,9 @@ def read(path):
     if not paths:
         raise ModelError(f"{path}: the folder has no .fnx files")
     if path.endswith((".pkl", ".pickle")):
-        raise ModelError(f"{path}: pickled models are not read, because that runs code from them: save it as .fnx with FeNNol")
+        raise ModelError(
+            f"{path}: pickled models are not read, because that runs code from them: save it as .fnx with FeNNol"
+        )
     common, members = _read_file(paths[0])
     for other in paths[1:]:
         more, found = _read_file(other)
@@ -235,6 +259,12 @@ def read(path):
             for l, (weight, bias) in enumerate(layers):
                 tensors[f"ensemble.{m}.{e}.{l}.weight"], tensors[f"ensemble.{m}.{e}.{l}.bias"] = weight, bias
     alpha = common.pop("alpha")
-    return {"architecture": "ani", "model": os.path.splitext(os.path.basename(path.rstrip(os.sep)))[0],
-            "source": f"FeNNol model {path}", "ensemble_size": len(members), "ensemble_reduction": "mean", **common,
-            "networks": {"activation": "celu", "alpha": alpha, "last_activation": "identity", "dims": dims}}, tensors
+    return {
+        "architecture": "ani",
+        "model": os.path.splitext(os.path.basename(path.rstrip(os.sep)))[0],
+        "source": f"FeNNol model {path}",
+        "ensemble_size": len(members),
+        "ensemble_reduction": "mean",
+        **common,
+        "networks": {"activation": "celu", "alpha": alpha, "last_activation": "identity", "dims": dims},
+    }, tensors

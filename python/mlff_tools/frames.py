@@ -79,8 +79,10 @@ class FrameClass:
     def _lists(self, data, network):
         first, parts = data["first"], []
         for k in self.frames:
-            i, j, v = edges(data["positions"][first[k]:first[k + 1]], data["cell"][k], network.cutoff, self.device)
-            parts.append((i, j, v, *(triples(i, v, self.n_atoms, network.angular_cutoff) if network.needs_triples else ())))
+            i, j, v = edges(data["positions"][first[k] : first[k + 1]], data["cell"][k], network.cutoff, self.device)
+            parts.append(
+                (i, j, v, *(triples(i, v, self.n_atoms, network.angular_cutoff) if network.needs_triples else ()))
+            )
         self.n_edges = max(len(p[0]) for p in parts) + 1
         n_frames, far = len(parts), torch.tensor([2.0 * network.cutoff, 0.0, 0.0], device=self.device)
         self.i = torch.zeros(n_frames, self.n_edges, dtype=torch.int32, device=self.device)
@@ -91,7 +93,7 @@ class FrameClass:
         self.b = self.a.clone()
         for k, p in enumerate(parts):
             for target, values in zip((self.i, self.j, self.vectors, self.a, self.b), p):
-                target[k, :len(values)] = values
+                target[k, : len(values)] = values
             parts[k] = None
 
 
@@ -99,10 +101,12 @@ def classes(data, split, network, device, scale, offsets):
     """FrameClass objects of a split, smallest first."""
     groups = {}
     for k in dataset.frames_of(data, split):
-        key = data["species"][data["first"][k]:data["first"][k + 1]].tobytes()
+        key = data["species"][data["first"][k] : data["first"][k + 1]].tobytes()
         groups.setdefault(key, []).append(k)
-    return [FrameClass(data, np.array(groups[key]), network, device, scale, offsets)
-            for key in sorted(groups, key=lambda key: (len(key), key))]
+    return [
+        FrameClass(data, np.array(groups[key]), network, device, scale, offsets)
+        for key in sorted(groups, key=lambda key: (len(key), key))
+    ]
 
 
 def of_element(parts, n_elements):
@@ -123,8 +127,12 @@ def batch(parts, atoms_of):
         k, device = len(index), c.device
         row = torch.arange(k, device=device).unsqueeze(1)
         out["species"].append(c.species.repeat(k))
-        for name, step, start in (("i", c.n_atoms, atoms), ("j", c.n_atoms, atoms), ("a", c.n_edges, edges_before),
-                                  ("b", c.n_edges, edges_before)):
+        for name, step, start in (
+            ("i", c.n_atoms, atoms),
+            ("j", c.n_atoms, atoms),
+            ("a", c.n_edges, edges_before),
+            ("b", c.n_edges, edges_before),
+        ):
             out[name].append((getattr(c, name).index_select(0, index).long() + row * step + start).flatten())
         out["vectors"].append(c.vectors.index_select(0, index).flatten(0, 1))
         out["frame"].append((row.expand(k, c.n_atoms) + frames_before).flatten())
@@ -138,12 +146,16 @@ def batch(parts, atoms_of):
 
 def bounded(square, limit):
     """Huber's loss from the squares of errors: beyond `limit` it grows with the error itself. limit None: the squares."""
-    return square if limit is None else square.clamp_max(limit ** 2) + 2 * limit * (square.clamp_min(limit ** 2).sqrt() - limit)
+    return (
+        square
+        if limit is None
+        else square.clamp_max(limit**2) + 2 * limit * (square.clamp_min(limit**2).sqrt() - limit)
+    )
 
 
 def bounded_slope(square, limit):
     """d bounded / d square: 1 within the limit, limit / error beyond."""
-    return torch.ones_like(square) if limit is None else limit / square.clamp_min(limit ** 2).sqrt()
+    return torch.ones_like(square) if limit is None else limit / square.clamp_min(limit**2).sqrt()
 
 
 def mean_squares(d_force, batch):

@@ -90,14 +90,23 @@ def on_ranks(words, ranks, lmp):
         return words
     mpiexec = find_mpiexec(lmp)
     if not mpiexec:
-        raise LammpsError("mpiexec was not found beside lmp or on PATH: install the Python package mpich, or use --ranks 1")
+        raise LammpsError(
+            "mpiexec was not found beside lmp or on PATH: install the Python package mpich, or use --ranks 1"
+        )
     return [mpiexec, "-n", str(ranks), *words]
 
 
 def process_options(lmp, place, threads=1):
     """Keyword arguments of subprocess for a run of LAMMPS in the folder `place` whose text is read."""
-    return {"cwd": place, "env": environment(lmp, threads), "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE,
-            "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
+    return {
+        "cwd": place,
+        "env": environment(lmp, threads),
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.STDOUT,
+        "text": True,
+        "errors": "replace",
+    }
 
 
 def errors_in(text):

@@ -15,9 +15,11 @@ FORMAT = "mlff/1"
 ENERGY_UNITS = ("eV", "hartree", "kcal/mol")
 # One unit of energy in eV. hartree: CODATA 2014, as used by TorchANI, ASE and FeNNol; kcal/mol: ASE.
 ENERGY_IN_EV = {"eV": 1.0, "hartree": 27.211386024367243, "kcal/mol": 1.0 / 23.060548012069496}
-SYMBOLS = ("X H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr "
-           "Rb Sr Y Zr Nb Mo Tc Ru Rh Pd Ag Cd In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Pm Sm Eu Gd Tb Dy Ho Er Tm Yb Lu "
-           "Hf Ta W Re Os Ir Pt Au Hg Tl Pb Bi Po At Rn Fr Ra Ac Th Pa U Np Pu Am Cm Bk Cf Es Fm").split()
+SYMBOLS = (
+    "X H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr "
+    "Rb Sr Y Zr Nb Mo Tc Ru Rh Pd Ag Cd In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Pm Sm Eu Gd Tb Dy Ho Er Tm Yb Lu "
+    "Hf Ta W Re Os Ir Pt Au Hg Tl Pb Bi Po At Rn Fr Ra Ac Th Pa U Np Pu Am Cm Bk Cf Es Fm"
+).split()
 NUMBERS = {symbol: z for z, symbol in enumerate(SYMBOLS)}
 TOLERANCE = {
     "fp64": {"energy": 1.0e-8, "forces": 1.0e-7, "virial": 1.0e-7},
@@ -31,8 +33,21 @@ class ModelError(Exception):
 
 def head_keys():
     """Keys of a model file in the order in which they are written; the block named by `architecture` follows weights."""
-    return ["format", "name", "architecture", "description", "elements", "cutoff", "units", "energy_offsets", "weights",
-            "provenance", "domain", "accuracy", "self_test"]
+    return [
+        "format",
+        "name",
+        "architecture",
+        "description",
+        "elements",
+        "cutoff",
+        "units",
+        "energy_offsets",
+        "weights",
+        "provenance",
+        "domain",
+        "accuracy",
+        "self_test",
+    ]
 
 
 def n_pairs(n_elements):
@@ -147,7 +162,7 @@ def model_paths(name):
     """Paths (yaml, safetensors) of model NAME, NAME.yaml or NAME.safetensors."""
     for suffix in (".yaml", ".safetensors"):
         if name.endswith(suffix):
-            name = name[:-len(suffix)]
+            name = name[: -len(suffix)]
     return name + ".yaml", name + ".safetensors"
 
 
@@ -272,5 +287,8 @@ def read(name):
 def sha256_of(path):
     """Hex sha256 of a file."""
     with open(path, "rb") as f:
-        return hashlib.file_digest(f, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else \
-            hashlib.sha256(f.read()).hexdigest()
+        return (
+            hashlib.file_digest(f, "sha256").hexdigest()
+            if hasattr(hashlib, "file_digest")
+            else hashlib.sha256(f.read()).hexdigest()
+        )

@@ -19,8 +19,8 @@ def bspline(r, n, cutoff):
     h = cutoff / n
     t = r.unsqueeze(1) / h - torch.arange(-1.0, n - 1.0, device=r.device, dtype=r.dtype)  # t = 0 at the maximum
     outer, inner = (2.0 - t.abs()).clamp_min(0.0), (1.0 - t.abs()).clamp_min(0.0)
-    value = (outer ** 3 - 4.0 * inner ** 3) / 6.0
-    slope = (4.0 * inner ** 2 - outer ** 2) * torch.sign(t) / (2.0 * h)
+    value = (outer**3 - 4.0 * inner**3) / 6.0
+    slope = (4.0 * inner**2 - outer**2) * torch.sign(t) / (2.0 * h)
     return value, slope
 
 
@@ -37,7 +37,9 @@ def splines_onto(weight, cutoff, n, new_n, new_cutoff):
         finer = weight.new_zeros(*weight.shape[:-1], 2 * weight.shape[-1])
         for j, binomial in enumerate((1, 4, 6, 4, 1)):  # k becomes 2k - 3 + j; those that end below r = 0 are left out
             first = max(0, (4 - j) // 2)
-            finer[..., 2 * first - 3 + j::2][..., :weight.shape[-1] - first].add_(weight[..., first:], alpha=binomial / 8)
+            finer[..., 2 * first - 3 + j :: 2][..., : weight.shape[-1] - first].add_(
+                weight[..., first:], alpha=binomial / 8
+            )
         weight = finer
     return weight[..., :new_n]
 
@@ -68,9 +70,14 @@ class PaiNN:
 
     def block(self):
         """The `painn` block of a model file."""
-        return {"n_features": self.f, "n_interactions": self.n_layers, "n_readout": self.n_readout,
-                "radial_basis": {"kind": "bspline", "n": self.n_basis}, "cutoff_function": "none",
-                "epsilon": self.epsilon}
+        return {
+            "n_features": self.f,
+            "n_interactions": self.n_layers,
+            "n_readout": self.n_readout,
+            "radial_basis": {"kind": "bspline", "n": self.n_basis},
+            "cutoff_function": "none",
+            "epsilon": self.epsilon,
+        }
 
     def initial(self, generator, batches=None):
         """name -> initial parameter. Filters start as smooth random functions that fall off towards the cutoff."""
@@ -96,9 +103,9 @@ class PaiNN:
             linear(f"mixing.{l}.1", 3 * f, f)
         linear("readout.0", self.n_readout, f)
         linear("readout.1", 1, self.n_readout)
-        out["filter.0.weight"][2 * f:] = 0
-        out["context.0.1.weight"][2 * f:] = 0
-        out[f"mixing.{self.n_layers - 1}.1.weight"][f:2 * f] = 0
+        out["filter.0.weight"][2 * f :] = 0
+        out["context.0.1.weight"][2 * f :] = 0
+        out[f"mixing.{self.n_layers - 1}.1.weight"][f : 2 * f] = 0
         return out
 
     def prepare(self, batch):
@@ -188,11 +195,18 @@ class Ani:
 
     def block(self):
         """The `ani` block of a model file."""
-        keys = {"radial": ("cutoff", "eta", "prefactor", "shifts"),
-                "angular": ("cutoff", "eta", "zeta", "cos_scale", "prefactor", "shifts", "sections")}
+        keys = {
+            "radial": ("cutoff", "eta", "prefactor", "shifts"),
+            "angular": ("cutoff", "eta", "zeta", "cos_scale", "prefactor", "shifts", "sections"),
+        }
         parts = {part: {k: self.spec[part][k] for k in names} for part, names in keys.items()}
-        return {"n_members": self.n_members, "constants": "exact", **parts,
-                "activation": {"kind": "celu", "alpha": self.alpha}, "dims": {e: self.dims(e) for e in self.elements}}
+        return {
+            "n_members": self.n_members,
+            "constants": "exact",
+            **parts,
+            "activation": {"kind": "celu", "alpha": self.alpha},
+            "dims": {e: self.dims(e) for e in self.elements},
+        }
 
     def initial(self, generator, batches):
         """name -> initial parameter [members, ...]; also finds mean and deviation of the AEVs over `batches`."""
@@ -218,15 +232,20 @@ class Ani:
             square.index_add_(0, species, aev.square().float())
         count = count.clamp_min(1)
         self.mean = total / count
-        self.deviation = (square / count - self.mean ** 2).clamp_min(0).sqrt() + 0.02
+        self.deviation = (square / count - self.mean**2).clamp_min(0).sqrt() + 0.02
         self._constants = {}
 
     def constants(self, device):
         """Tensors that never change, on `device`; moved there once."""
         if device not in self._constants:
-            values = {"radial_shifts": torch.tensor(self.spec["radial"]["shifts"]), "pair": self.pair,
-                      "angular_shifts": torch.tensor(self.spec["angular"]["shifts"]), "mean": self.mean,
-                      "sections": torch.tensor(self.spec["angular"]["sections"]), "deviation": self.deviation}
+            values = {
+                "radial_shifts": torch.tensor(self.spec["radial"]["shifts"]),
+                "pair": self.pair,
+                "angular_shifts": torch.tensor(self.spec["angular"]["shifts"]),
+                "mean": self.mean,
+                "sections": torch.tensor(self.spec["angular"]["sections"]),
+                "deviation": self.deviation,
+            }
             self._constants[device] = {k: v.to(device) for k, v in values.items()}
         return self._constants[device]
 
@@ -298,7 +317,7 @@ class Ani:
         aev = c["aev"].unsqueeze(0).repeat(self.n_members, 1, 1).requires_grad_()
         with torch.enable_grad():
             nodes = self.node_energies(p, batch, aev)
-            gradient, = torch.autograd.grad(nodes.sum(), aev, create_graph=training)
+            (gradient,) = torch.autograd.grad(nodes.sum(), aev, create_graph=training)
         m, n, split = self.n_members, aev.shape[1], len(self.elements) * self.n_radial
         g = gradient[..., :split].reshape(m, -1, self.n_radial).index_select(1, c["index"])
         edges = (g * c["slope"]).sum(2, keepdim=True) * c["u"]

@@ -14,7 +14,7 @@ import numpy as np
 from .modelfile import ModelError
 
 CELU, IDENTITY = 9, 6  # numbers of activations
-ALPHA = 0.1            # of NeuroChem's CELU
+ALPHA = 0.1  # of NeuroChem's CELU
 
 
 def _text(path):
@@ -60,7 +60,7 @@ def _layers(path):
     try:
         with open(path, "rb") as f:
             data = f.read()
-        text = bz2.decompress(data[data.index(b"=") + 2:]).decode("ascii", "replace")
+        text = bz2.decompress(data[data.index(b"=") + 2 :]).decode("ascii", "replace")
     except (OSError, ValueError) as e:
         raise ModelError(f"{path}: cannot be read as a network of NeuroChem: {e}") from e
     layers = []
@@ -99,21 +99,29 @@ def _network(folder, element):
     for l, layer in enumerate(layers):
         wanted = IDENTITY if l == len(layers) - 1 else CELU
         if layer["activation"] != wanted:
-            raise ModelError(f"{path}: activation {layer['activation']} of layer {l} is not supported (possible: {CELU}, "
-                             f"CELU, and {IDENTITY}, none, in the last layer)")
+            raise ModelError(
+                f"{path}: activation {layer['activation']} of layer {l} is not supported (possible: {CELU}, "
+                f"CELU, and {IDENTITY}, none, in the last layer)"
+            )
         n_in, n_out = layer["blocksize"], layer["nodes"]
         if widths and widths[-1] != n_in or n_in * n_out != layer["weights"][1] or n_out != layer["biases"][1]:
-            raise ModelError(f"{path}: layer {l} of {n_in} x {n_out} does not fit the layer before or its parameter files")
+            raise ModelError(
+                f"{path}: layer {l} of {n_in} x {n_out} does not fit the layer before or its parameter files"
+            )
         widths = (widths or [n_in]) + [n_out]
-        out.append((_values(folder, *layer["weights"], path).reshape(n_out, n_in), _values(folder, *layer["biases"], path)))
+        out.append(
+            (_values(folder, *layer["weights"], path).reshape(n_out, n_in), _values(folder, *layer["biases"], path))
+        )
     return widths, out
 
 
 def _one_file(folder, ending, what):
     found = sorted(name for name in os.listdir(folder) if name.endswith(ending))
     if len(found) != 1:
-        raise ModelError(f"{folder}: {len(found)} files *{ending}, expected one with the {what}: give a folder of NeuroChem "
-                         "files, or its .info file")
+        raise ModelError(
+            f"{folder}: {len(found)} files *{ending}, expected one with the {what}: give a folder of NeuroChem "
+            "files, or its .info file"
+        )
     return os.path.join(folder, found[0])
 
 
@@ -134,8 +142,10 @@ def _parts(path):
         return constants, os.path.join(path, energies[0]), prefix, n
     lines = [line.strip() for line in _text(path).splitlines() if line.strip()]
     if len(lines) < 4 or not lines[3].isdigit():
-        raise ModelError(f"{path}: not an .info file of NeuroChem: constants, self energies, prefix and number of members "
-                         "are expected, one a line")
+        raise ModelError(
+            f"{path}: not an .info file of NeuroChem: constants, self energies, prefix and number of members "
+            "are expected, one a line"
+        )
     return *(os.path.join(os.path.dirname(path), name) for name in lines[:3]), int(lines[3])
 
 
@@ -159,17 +169,37 @@ def read(path):
         return [float(np.float32(x)) for x in values]
 
     return {
-        "architecture": "ani", "model": os.path.splitext(os.path.basename(path.rstrip(os.sep)))[0],
-        "source": f"NeuroChem files {path}", "units": {"energy": "hartree"}, "species": elements,
-        "ensemble_size": n_members, "ensemble_reduction": "mean",
+        "architecture": "ani",
+        "model": os.path.splitext(os.path.basename(path.rstrip(os.sep)))[0],
+        "source": f"NeuroChem files {path}",
+        "units": {"energy": "hartree"},
+        "species": elements,
+        "ensemble_size": n_members,
+        "ensemble_reduction": "mean",
         "self_energies": self_energies,
         "aev": {
             "cutoff_function": "cosine",
-            "radial": {"cutoff": c["Rcr"][0], "prefactor": 0.25, "eta": c["EtaR"][0], "eta_f32": rounded(c["EtaR"])[0],
-                       "shifts": c["ShfR"], "shifts_f32": rounded(c["ShfR"])},
-            "angular": {"cutoff": c["Rca"][0], "prefactor": 2.0, "cos_scale": 0.95, "eta": c["EtaA"][0],
-                        "eta_f32": rounded(c["EtaA"])[0], "zeta": c["Zeta"][0], "zeta_f32": rounded(c["Zeta"])[0],
-                        "shifts": c["ShfA"], "shifts_f32": rounded(c["ShfA"]), "sections": c["ShfZ"],
-                        "sections_f32": rounded(c["ShfZ"])}},
+            "radial": {
+                "cutoff": c["Rcr"][0],
+                "prefactor": 0.25,
+                "eta": c["EtaR"][0],
+                "eta_f32": rounded(c["EtaR"])[0],
+                "shifts": c["ShfR"],
+                "shifts_f32": rounded(c["ShfR"]),
+            },
+            "angular": {
+                "cutoff": c["Rca"][0],
+                "prefactor": 2.0,
+                "cos_scale": 0.95,
+                "eta": c["EtaA"][0],
+                "eta_f32": rounded(c["EtaA"])[0],
+                "zeta": c["Zeta"][0],
+                "zeta_f32": rounded(c["Zeta"])[0],
+                "shifts": c["ShfA"],
+                "shifts_f32": rounded(c["ShfA"]),
+                "sections": c["ShfZ"],
+                "sections_f32": rounded(c["ShfZ"]),
+            },
+        },
         "networks": {"activation": "celu", "alpha": ALPHA, "last_activation": "identity", "dims": dims},
     }, tensors

@@ -59,8 +59,8 @@ def bspline(r, n, cutoff):
     value, slope = np.zeros_like(t), np.zeros_like(t)
     for sign, knot in ((1, 0), (-4, 1), (6, 2), (-4, 3), (1, 4)):
         u = np.maximum(t - knot, 0.0)
-        value += sign * u ** 3 / 6
-        slope += sign * u ** 2 / 2
+        value += sign * u**3 / 6
+        slope += sign * u**2 / 2
     inside = (t > 0) & (t < 4)
     return np.where(inside, value, 0.0), np.where(inside, slope / h, 0.0)
 
@@ -171,12 +171,15 @@ class _Aev:
         self._radial(radial, species[j])
         self._angular(angular, species[j], _pair_index(n))
         self.values = np.zeros((len(species), self.n_radial + self.n_angular_blocks * self.n_angular))
-        blocks = self.values[:, :self.n_radial].reshape(len(species), n, self.n_shells)
+        blocks = self.values[:, : self.n_radial].reshape(len(species), n, self.n_shells)
         np.add.at(blocks, (i, species[j]), self.g)
-        blocks = self.values[:, self.n_radial:].reshape(len(species), self.n_angular_blocks, self.n_angular)
+        blocks = self.values[:, self.n_radial :].reshape(len(species), self.n_angular_blocks, self.n_angular)
         if len(self.a):
-            np.add.at(blocks, (i[self.a], self.pair), (self.f2[:, :, None] * self.f1[:, None] *
-                                                       (self.ca * self.cb)[:, None, None]).reshape(len(self.a), -1))
+            np.add.at(
+                blocks,
+                (i[self.a], self.pair),
+                (self.f2[:, :, None] * self.f1[:, None] * (self.ca * self.cb)[:, None, None]).reshape(len(self.a), -1),
+            )
 
     def _radial(self, radial, neighbour_species):
         x = self.r[:, None] - np.array(radial["shifts"])
@@ -194,7 +197,7 @@ class _Aev:
         scaled = angular["cos_scale"] * self.cos
         theta = np.arccos(scaled)[:, None] - np.array(angular["sections"])
         half = 0.5 * (1 + np.cos(theta))
-        self.f1 = angular["prefactor"] * half ** zeta
+        self.f1 = angular["prefactor"] * half**zeta
         dtheta = -0.5 * angular["prefactor"] * zeta * half ** (zeta - 1) * np.sin(theta)
         self.df1 = dtheta * (-angular["cos_scale"] / np.sqrt(1 - scaled * scaled))[:, None]  # d f1 / d cos
         x = 0.5 * (ra + rb)[:, None] - np.array(angular["shifts"])
@@ -206,12 +209,12 @@ class _Aev:
     def edge_gradient(self, gradient):
         """dE/d r_ij [E, 3] from dE/dAEV [N, length]."""
         n = len(gradient)
-        blocks = gradient[:, :self.n_radial].reshape(n, -1, self.n_shells)
+        blocks = gradient[:, : self.n_radial].reshape(n, -1, self.n_shells)
         dr = (blocks[self.i, self.t] * self.dg).sum(1)
         d = np.zeros_like(self.vectors)
         if len(self.a):
             a, b = self.a, self.b
-            g = gradient[:, self.n_radial:].reshape(n, self.n_angular_blocks, self.f2.shape[1], self.f1.shape[1])
+            g = gradient[:, self.n_radial :].reshape(n, self.n_angular_blocks, self.f2.shape[1], self.f1.shape[1])
             g = g[self.i[a], self.pair]
             value = np.einsum("tsz,ts,tz->t", g, self.f2, self.f1)
             slope_r = np.einsum("tsz,ts,tz->t", g, self.df2, self.f1) * self.ca * self.cb
@@ -247,8 +250,13 @@ def ani(head, tensors, species, i, j, vectors):
     for s, element in enumerate(head["elements"]):
         mine = np.nonzero(species == s)[0]
         for m in range(spec["n_members"] if len(mine) else 0):
-            e, g = _mlp(tensors, f"member.{m}.{element}", len(spec["dims"][element]) - 1, aev.values[mine],
-                        spec["activation"]["alpha"])
+            e, g = _mlp(
+                tensors,
+                f"member.{m}.{element}",
+                len(spec["dims"][element]) - 1,
+                aev.values[mine],
+                spec["activation"]["alpha"],
+            )
             energy[mine] += e / spec["n_members"]
             gradient[mine] += g / spec["n_members"]
     return energy, aev.edge_gradient(gradient)
@@ -266,7 +274,9 @@ def evaluate(model, structure):
     scale = head["units"]["energy_in_eV"]
     offsets = sum(head["energy_offsets"][e] for e in structure["elements"])
     if head["architecture"] == "orb":
-        energy, forces, virial = reference_orb.evaluate(head, tensors, species, structure["positions"], structure["cell"])
+        energy, forces, virial = reference_orb.evaluate(
+            head, tensors, species, structure["positions"], structure["cell"]
+        )
         return (energy + offsets) * scale, forces * scale, virial * scale
     i, j, vectors = neighbours(structure["positions"], structure["cell"], head["cutoff"])
     energies, gradient = {"painn": painn, "ani": ani}[head["architecture"]](head, tensors, species, i, j, vectors)
@@ -275,6 +285,7 @@ def evaluate(model, structure):
     np.add.at(forces, i, gradient)
     np.add.at(forces, j, -gradient)
     w = -vectors.T @ gradient
-    virial = np.array([w[0, 0], w[1, 1], w[2, 2], 0.5 * (w[0, 1] + w[1, 0]), 0.5 * (w[0, 2] + w[2, 0]),
-                       0.5 * (w[1, 2] + w[2, 1])])
+    virial = np.array(
+        [w[0, 0], w[1, 1], w[2, 2], 0.5 * (w[0, 1] + w[1, 0]), 0.5 * (w[0, 2] + w[2, 0]), 0.5 * (w[1, 2] + w[2, 1])]
+    )
     return energy * scale, forces * scale, virial * scale

@@ -31,7 +31,7 @@ def _choose(d, j, vectors, n_neighbours):
     tied = np.nonzero(np.abs(d - limit) <= TIE)[0]
     grid = np.round(vectors[tied] / 1e-6)  # images of one atom differ by lattice vectors: compared in x, then y, then z
     order = np.lexsort((grid[:, 2], grid[:, 1], grid[:, 0], j[tied]))
-    return np.concatenate([nearer, tied[order[:n_neighbours - len(nearer)]]])
+    return np.concatenate([nearer, tied[order[: n_neighbours - len(nearer)]]])
 
 
 def graph(positions, cell, cutoff, n_neighbours):
@@ -77,7 +77,7 @@ def edge_input(vectors, basis):
     """[E, n + 3]: Gaussians of the distance, and the unit vector."""
     d = np.linalg.norm(vectors, axis=1)
     centres = np.arange(basis["n"]) * (basis["radius"] / basis["n"])
-    return np.concatenate([np.exp(-(d[:, None] - centres) ** 2), vectors / np.maximum(d, 1e-12)[:, None]], 1)
+    return np.concatenate([np.exp(-((d[:, None] - centres) ** 2)), vectors / np.maximum(d, 1e-12)[:, None]], 1)
 
 
 def features(head, tensors, species, positions, cell):
@@ -85,7 +85,7 @@ def features(head, tensors, species, positions, cell):
     p, t = head["orb"], tensors
     s, r, vectors = graph(positions, cell, head["cutoff"], p["n_neighbours"])
     x = np.linalg.norm(vectors, axis=1) / head["cutoff"]
-    envelope = np.where(x < 1, 1 - 15 * x ** 4 + 24 * x ** 5 - 10 * x ** 6, 0.0)[:, None]
+    envelope = np.where(x < 1, 1 - 15 * x**4 + 24 * x**5 - 10 * x**6, 0.0)[:, None]
     h = _mlp_norm(t, "node_encoder", t["embedding"][species], p["norm_epsilon"])
     e = _mlp_norm(t, "edge_encoder", edge_input(vectors, p["radial_basis"]), p["norm_epsilon"])
     for l in range(p["n_interactions"]):

@@ -29,7 +29,7 @@ def targets_table(r):
     rows = [
         [
             text(t["metric"]),
-            f'{text(t["relation"])} {short(t["bound"])}',
+            f"{text(t['relation'])} {short(t['bound'])}",
             value(t["value"]),
             f'<span class="{ {"pass": "pass", "fail": "fail"}.get(t["status"], "nm") }">{text(t["status"])}</span>',
         ]
@@ -109,7 +109,12 @@ def thermal_table(r):
                 trend + (f" {rate}" if metal else ""),
             ]
         )
-    heads = [("quantity", "", True), ("mean", "", False), ("std", "", False), ("trend", "with its 95 % interval", False)]
+    heads = [
+        ("quantity", "", True),
+        ("mean", "", False),
+        ("std", "", False),
+        ("trend", "with its 95 % interval", False),
+    ]
     return block("Energy, temperature, pressure", table(heads, rows)) if rows else ""
 
 

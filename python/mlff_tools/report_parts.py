@@ -199,7 +199,9 @@ def scaling_section(runs):
             costs, "atoms", "median (µs/atom)", "Cost of an atom (flat is linear scaling)", log=True, dots=True
         ),
     ]
-    return section("Scaling with atoms", "One rank, one thread where the run does not say otherwise.", plots) + batches(runs)
+    return section("Scaling with atoms", "One rank, one thread where the run does not say otherwise.", plots) + batches(
+        runs
+    )
 
 
 def batches(runs):
@@ -452,7 +454,7 @@ def accuracy_chart(run):
         [("", run.css, [p[0] for p in pairs], [1000 * p[1] for p in pairs])],
         "step",
         "force RMSE (meV/A)",
-        f"Forces against " f"{run.report['accuracy']['reference'] or 'the reference'}, {run.label}",
+        f"Forces against {run.report['accuracy']['reference'] or 'the reference'}, {run.label}",
         dots=True,
         zero=True,
     )

@@ -28,8 +28,21 @@ from .structures import MASS, molecule, molecule_box
 
 CONTACT = 1.4  # A, between a distorted molecule and others
 DEFAULTS = {"density": [None], "seeds": 1, "equilibrate": 4000, "hot": None}
-GROUP_KEYS = {"name", "molecule", "molecules", "temperature", "density", "seed", "seeds", "split", "frames", "every",
-              "equilibrate", "hot", "distort"}
+GROUP_KEYS = {
+    "name",
+    "molecule",
+    "molecules",
+    "temperature",
+    "density",
+    "seed",
+    "seeds",
+    "split",
+    "frames",
+    "every",
+    "equilibrate",
+    "hot",
+    "distort",
+}
 
 
 def expand(config):
@@ -48,12 +61,24 @@ def expand(config):
         states = itertools.product(g["temperature"], g["density"], range(g["seeds"]))
         for k, (temperature, density, copy) in enumerate(states):
             place = "vacuum" if density is None else f"{density:.2f}"
-            trajectories.append({
-                "name": f"{g['name']}-{temperature}K-{place}-{copy}", "molecule": g["molecule"],
-                "molecules": g.get("molecules", 1), "temperature": float(temperature), "density": density,
-                "seed": int(g["seed"]) + k, "split": g["split"], "frames": int(g["frames"]), "every": int(g["every"]),
-                "equilibrate": int(g["equilibrate"]), "hot": g["hot"], "timestep": float(config["timestep"]),
-                "damp": float(config["damp"]), **({"distort": g["distort"]} if "distort" in g else {})})
+            trajectories.append(
+                {
+                    "name": f"{g['name']}-{temperature}K-{place}-{copy}",
+                    "molecule": g["molecule"],
+                    "molecules": g.get("molecules", 1),
+                    "temperature": float(temperature),
+                    "density": density,
+                    "seed": int(g["seed"]) + k,
+                    "split": g["split"],
+                    "frames": int(g["frames"]),
+                    "every": int(g["every"]),
+                    "equilibrate": int(g["equilibrate"]),
+                    "hot": g["hot"],
+                    "timestep": float(config["timestep"]),
+                    "damp": float(config["damp"]),
+                    **({"distort": g["distort"]} if "distort" in g else {}),
+                }
+            )
     names = [t["name"] for t in trajectories]
     if len(set(names)) != len(names):
         raise ModelError(f"two trajectories have the same name '{[n for n in names if names.count(n) > 1][0]}'")
@@ -80,8 +105,10 @@ def data_file(structure, elements):
     lines = [structure["name"], "", f"{len(x)} atoms", f"{len(elements)} atom types", ""]
     lines += [f"{a!r} {b!r} {c}lo {c}hi" for a, b, c in zip(low.tolist(), high.tolist(), "xyz")]
     lines += ["", "Masses", ""] + [f"{k + 1} {MASS[e]}" for k, e in enumerate(elements)] + ["", "Atoms # atomic", ""]
-    lines += [f"{k + 1} {elements.index(e) + 1} {p[0]!r} {p[1]!r} {p[2]!r}"
-              for k, (e, p) in enumerate(zip(structure["elements"], x.tolist()))]
+    lines += [
+        f"{k + 1} {elements.index(e) + 1} {p[0]!r} {p[1]!r} {p[2]!r}"
+        for k, (e, p) in enumerate(zip(structure["elements"], x.tolist()))
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -93,21 +120,35 @@ def input_script(trajectory, potential):
     t, periodic = trajectory, trajectory["density"] is not None
     hot = t["hot"] or t["temperature"]
     seed = t["seed"]
-    return "\n".join([
-        "units metal", "atom_style atomic", "atom_modify map array sort 0 0.0",
-        "boundary " + ("p p p" if periodic else "m m m"), "read_data start.data", *potential,
-        "neighbor 1.0 bin", "neigh_modify every 1 delay 0 check yes", "thermo 500",
-        "minimize 0.0 0.05 60 300", "reset_timestep 0", f"timestep {t['timestep'] / 1000!r}",
-        f"velocity all create {hot} {seed} mom yes rot yes dist gaussian",
-        "fix labels all store/force", "fix move all nve",
-        f"fix bath all langevin {hot} {t['temperature']} {t['damp'] / 1000!r} {seed + 500000}",
-        f"run {t['equilibrate'] // 2}",
-        f"fix bath all langevin {t['temperature']} {t['temperature']} {t['damp'] / 1000!r} {seed + 600000}",
-        f"run {t['equilibrate'] - t['equilibrate'] // 2}", "reset_timestep 0",
-        f"dump frames all custom {t['every']} frames.dump id type x y z f_labels[1] f_labels[2] f_labels[3]",
-        'dump_modify frames sort id first no format float "%.9f"',
-        f'fix energies all print {t["every"]} "$(step) $(pe:%.12g) $(temp:%.6g)" file energies.txt screen no title ""',
-        f"run {t['frames'] * t['every']}", ""])
+    return "\n".join(
+        [
+            "units metal",
+            "atom_style atomic",
+            "atom_modify map array sort 0 0.0",
+            "boundary " + ("p p p" if periodic else "m m m"),
+            "read_data start.data",
+            *potential,
+            "neighbor 1.0 bin",
+            "neigh_modify every 1 delay 0 check yes",
+            "thermo 500",
+            "minimize 0.0 0.05 60 300",
+            "reset_timestep 0",
+            f"timestep {t['timestep'] / 1000!r}",
+            f"velocity all create {hot} {seed} mom yes rot yes dist gaussian",
+            "fix labels all store/force",
+            "fix move all nve",
+            f"fix bath all langevin {hot} {t['temperature']} {t['damp'] / 1000!r} {seed + 500000}",
+            f"run {t['equilibrate'] // 2}",
+            f"fix bath all langevin {t['temperature']} {t['temperature']} {t['damp'] / 1000!r} {seed + 600000}",
+            f"run {t['equilibrate'] - t['equilibrate'] // 2}",
+            "reset_timestep 0",
+            f"dump frames all custom {t['every']} frames.dump id type x y z f_labels[1] f_labels[2] f_labels[3]",
+            'dump_modify frames sort id first no format float "%.9f"',
+            f'fix energies all print {t["every"]} "$(step) $(pe:%.12g) $(temp:%.6g)" file energies.txt screen no title ""',
+            f"run {t['frames'] * t['every']}",
+            "",
+        ]
+    )
 
 
 def parse_dump(path, n_atoms, n_frames):
@@ -115,7 +156,7 @@ def parse_dump(path, n_atoms, n_frames):
     with open(path, encoding="ascii") as f:
         lines = f.read().splitlines()
     size = n_atoms + 9
-    frames = [lines[k:k + size] for k in range(0, len(lines), size)]
+    frames = [lines[k : k + size] for k in range(0, len(lines), size)]
     if frames and int(frames[0][1]) == 0:
         frames = frames[1:]
     if len(frames) != n_frames or len(frames[-1]) != size:
@@ -134,19 +175,22 @@ def distorted_water(positions, cell, wanted, rng):
     for first in range(0, len(x), 3):
         if rng.random() >= wanted["fraction"]:
             continue
-        oh = x[first + 1:first + 3] - x[first]
+        oh = x[first + 1 : first + 3] - x[first]
         oh -= np.round(oh @ np.linalg.inv(cell)) @ cell
         unit = oh / np.linalg.norm(oh, axis=1)[:, None]
         middle, across = unit[0] + unit[1], unit[0] - unit[1]
         half = np.radians(rng.uniform(*wanted["angle"])) / 2
-        new = [x[first] + rng.uniform(*wanted["bond"]) * (np.cos(half) * middle / np.linalg.norm(middle)
-                                                          + sign * np.sin(half) * across / np.linalg.norm(across))
-               for sign in (1, -1)]
+        new = [
+            x[first]
+            + rng.uniform(*wanted["bond"])
+            * (np.cos(half) * middle / np.linalg.norm(middle) + sign * np.sin(half) * across / np.linalg.norm(across))
+            for sign in (1, -1)
+        ]
         others = np.delete(x, range(first, first + 3), 0)
         gaps = np.array(new)[:, None] - others
         gaps -= np.round(gaps @ np.linalg.inv(cell)) @ cell
         if np.linalg.norm(gaps, axis=2).min() >= CONTACT:
-            x[first + 1:first + 3] = new
+            x[first + 1 : first + 3] = new
     return x
 
 
@@ -161,8 +205,10 @@ def distorted(trajectory, structure, positions, seed):
 
 def relabelled(trajectory, structure, values, steps, label):
     """Values [F, N, 6] and energies by step of a trajectory's frames after distortion. label(structures): [(E, F)]."""
-    frames = [{**structure, "positions": distorted(trajectory, structure, v[:, :3], [trajectory["seed"], k])}
-              for k, v in enumerate(values)]
+    frames = [
+        {**structure, "positions": distorted(trajectory, structure, v[:, :3], [trajectory["seed"], k])}
+        for k, v in enumerate(values)
+    ]
     labels = label(frames)
     values = np.array([np.concatenate([f["positions"], forces], 1) for f, (_, forces) in zip(frames, labels)])
     return values, {int(s): energy for s, (energy, _) in zip(steps, labels)}
@@ -190,14 +236,22 @@ def run(trajectory, folder, potential, elements, lmp, label=None):
             f.write(text)
     begin = time.monotonic()
     with open(os.path.join(place, "screen.txt"), "w", encoding="utf-8") as screen:
-        code = subprocess.run([lmp, "-in", "in.lmp", "-log", "log.lammps"], cwd=place, stdout=screen, check=False,
-                              stderr=subprocess.STDOUT, env={**os.environ, "OMP_NUM_THREADS": "1"}).returncode
+        code = subprocess.run(
+            [lmp, "-in", "in.lmp", "-log", "log.lammps"],
+            cwd=place,
+            stdout=screen,
+            check=False,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        ).returncode
     seconds = time.monotonic() - begin
     if code != 0:
         with open(os.path.join(place, "screen.txt"), encoding="utf-8", errors="replace") as f:
             errors = [line for line in f if "ERROR" in line] or ["no error line in screen.txt"]
         raise ModelError(f"trajectory {trajectory['name']}: LAMMPS failed ({code}) in {place}: {errors[-1].strip()}")
-    steps, types, values = parse_dump(os.path.join(place, "frames.dump"), len(structure["elements"]), trajectory["frames"])
+    steps, types, values = parse_dump(
+        os.path.join(place, "frames.dump"), len(structure["elements"]), trajectory["frames"]
+    )
     rows = np.loadtxt(os.path.join(place, "energies.txt"), ndmin=2)
     energies = {int(r[0]): r[1] for r in rows}
     missing = [int(s) for s in steps if int(s) not in energies]
@@ -208,18 +262,42 @@ def run(trajectory, folder, potential, elements, lmp, label=None):
     cell = np.zeros((3, 3)) if structure["cell"] is None else structure["cell"]
     if "distort" in trajectory:
         values, energies = relabelled(trajectory, structure, values, steps, label)
-    np.savez_compressed(result, stamp=stamp, types=types, values=values, cell=cell, seconds=seconds,
-                        energies=np.array([energies[int(s)] for s in steps]), temperature=rows[1:, 2].mean())
+    np.savez_compressed(
+        result,
+        stamp=stamp,
+        types=types,
+        values=values,
+        cell=cell,
+        seconds=seconds,
+        energies=np.array([energies[int(s)] for s in steps]),
+        temperature=rows[1:, 2].mean(),
+    )
     os.unlink(os.path.join(place, "frames.dump"))
     return result, seconds
 
 
 def pack(config, trajectories, results, elements, model, info):
     """The arrays of a data set from the trajectories' results."""
-    offset = [model[0]["energy_offsets"][e] * model[0]["units"]["energy_in_eV"] for e in elements] if model else \
-        [0.0] * len(elements)
-    parts = {k: [] for k in ("species", "positions", "forces", "n", "cell", "energy", "trajectory", "split", "temperature",
-                             "density")}
+    offset = (
+        [model[0]["energy_offsets"][e] * model[0]["units"]["energy_in_eV"] for e in elements]
+        if model
+        else [0.0] * len(elements)
+    )
+    parts = {
+        k: []
+        for k in (
+            "species",
+            "positions",
+            "forces",
+            "n",
+            "cell",
+            "energy",
+            "trajectory",
+            "split",
+            "temperature",
+            "density",
+        )
+    }
     for k, (t, path) in enumerate(zip(trajectories, results)):
         with np.load(path) as f:
             values, types, energies, cell = f["values"], f["types"], f["energies"], f["cell"]
@@ -236,9 +314,12 @@ def pack(config, trajectories, results, elements, model, info):
         parts["density"].append(np.full(n_frames, t["density"] or 0.0))
     joined = {k: np.concatenate(v) for k, v in parts.items()}
     joined["first"] = np.concatenate([[0], np.cumsum(joined.pop("n"))]).astype(np.int64)
-    joined.update(elements=np.array(elements), offset=np.array(offset),
-                  trajectory_names=np.array([t["name"] for t in trajectories]),
-                  info=np.array(json.dumps({**info, "config": config, "trajectories": trajectories}, sort_keys=True)))
+    joined.update(
+        elements=np.array(elements),
+        offset=np.array(offset),
+        trajectory_names=np.array([t["name"] for t in trajectories]),
+        info=np.array(json.dumps({**info, "config": config, "trajectories": trajectories}, sort_keys=True)),
+    )
     return joined
 
 
@@ -264,7 +345,7 @@ def potential_lines(config, args, elements):
     path = os.path.abspath(modelfile.model_paths(args.model)[0])
     style = f"pair_style mlff precision {config.get('precision', 'fp32')}"
     with open(path, "rb") as f:
-        model = hashlib.sha256(f.read()).hexdigest()    # names the weights by their hash
+        model = hashlib.sha256(f.read()).hexdigest()  # names the weights by their hash
     return lines + [style, f"pair_coeff * * {path} {' '.join(elements)}"], [style, model]
 
 
@@ -300,13 +381,20 @@ def sample(args):
             for done, future in enumerate(concurrent.futures.as_completed(running), 1):
                 k = running[future]
                 results[k], seconds = future.result()
-                print(f"[{done}/{len(running)}] {trajectories[k]['name']}: {trajectories[k]['frames']} frames, "
-                      + (f"{seconds:.1f} s" if seconds else "kept"), flush=True)
+                print(
+                    f"[{done}/{len(running)}] {trajectories[k]['name']}: {trajectories[k]['frames']} frames, "
+                    + (f"{seconds:.1f} s" if seconds else "kept"),
+                    flush=True,
+                )
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    info = {"labels": model[0]["name"] if model else "stand-in", "precision": config.get("precision", "fp32"),
-            "model_sha256": model[0]["weights"]["sha256"] if model else "none", "config_file": os.path.basename(args.config)}
+    info = {
+        "labels": model[0]["name"] if model else "stand-in",
+        "precision": config.get("precision", "fp32"),
+        "model_sha256": model[0]["weights"]["sha256"] if model else "none",
+        "config_file": os.path.basename(args.config),
+    }
     data = pack(config, trajectories, results, elements, model, info)
     path = os.path.join(args.out, config["name"] + ".npz")
     sha256 = dataset.save(path, data)
@@ -315,7 +403,9 @@ def sample(args):
         energy, force = check_labels(data, model, args.check)
         print(f"labels against numpy float64: at most {1000 * energy:.2g} meV/atom, {1000 * force:.2g} meV/A")
         if not (energy < 1e-5 and force < 2e-3):
-            raise ModelError(f"{path}: the labels differ from the numpy evaluation of the model; the data set is not usable")
+            raise ModelError(
+                f"{path}: the labels differ from the numpy evaluation of the model; the data set is not usable"
+            )
     return path, sha256, data
 
 
@@ -330,8 +420,9 @@ def report(path, sha256, data):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(prog="python -m mlff_tools.sample", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m mlff_tools.sample", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("config", help="configuration, e.g. models/train/data.yaml")
     parser.add_argument("--model", help="model file whose energies and forces are the labels")
     parser.add_argument("--out", default="work", help="folder for trajectories and the data set (default: %(default)s)")

@@ -39,9 +39,11 @@ def _from_package(package, model, structures, numpy_results):
     for s, theirs, ours in zip(structures, found, numpy_results):
         apart = against.differences(s, theirs, ours)
         if not against.within(apart, against.LIMITS[package]):
-            raise ModelError(f"structure '{s['name']}': {package} and mlff_tools.reference differ by %.2e eV/atom, %.2e eV/A and "
-                             "%.2e eV/A^3: is this version of the package supported? --origin reference does without it"
-                             % (*apart[:2], apart[2] or 0.0))
+            raise ModelError(
+                f"structure '{s['name']}': {package} and mlff_tools.reference differ by %.2e eV/atom, %.2e eV/A and "
+                "%.2e eV/A^3: is this version of the package supported? --origin reference does without it"
+                % (*apart[:2], apart[2] or 0.0)
+            )
         results.append((*theirs[:2], ours[2] if apart[2] is None else theirs[2]))
     return results, f"{package} {importlib.metadata.version(package)}, float64"
 
@@ -52,7 +54,11 @@ def _results(model, structures, origin):
     package = _package_of(model[0])
     here = package and importlib.util.find_spec(against.MODULES[package])
     if origin == "package" and not here:
-        why = f"{package} is not installed in {sys.executable}: pip install {package}" if package else "no package has this network"
+        why = (
+            f"{package} is not installed in {sys.executable}: pip install {package}"
+            if package
+            else "no package has this network"
+        )
         raise ModelError(f"--origin package: {why}, or take --origin reference")
     if origin == "reference" or not here:
         return results, text
@@ -74,10 +80,17 @@ def block(model, structures, origin="auto", yaml_path=None, program=None):
     for s, (energy, forces, virial) in zip(structures, results):
         if not (np.isfinite(energy) and np.isfinite(forces).all() and np.isfinite(virial).all()):
             raise ModelError(f"structure '{s['name']}': energy, forces or virial are not finite")
-        lines.append({
-            "name": s["name"], "elements": list(s["elements"]), "positions": np.asarray(s["positions"]).tolist(),
-            "cell": "none" if s["cell"] is None else np.asarray(s["cell"]).tolist(),
-            "energy": float(energy), "forces": np.asarray(forces).tolist(), "virial": np.asarray(virial).tolist()})
+        lines.append(
+            {
+                "name": s["name"],
+                "elements": list(s["elements"]),
+                "positions": np.asarray(s["positions"]).tolist(),
+                "cell": "none" if s["cell"] is None else np.asarray(s["cell"]).tolist(),
+                "energy": float(energy),
+                "forces": np.asarray(forces).tolist(),
+                "virial": np.asarray(virial).tolist(),
+            }
+        )
     return {"origin": text, "tolerance": {k: dict(v) for k, v in modelfile.TOLERANCE.items()}, "structures": lines}
 
 
@@ -107,12 +120,18 @@ def structures_for(model, paths, seen=None):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(prog="python -m mlff_tools.selftest", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m mlff_tools.selftest", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("model", help="model file, NAME.yaml")
     parser.add_argument("structures", nargs="*", help="XYZ files; without any: standard molecules and boxes")
-    parser.add_argument("--origin", choices=ORIGINS, default="auto", help="what computes the numbers (default: the "
-                        "package that the network is of if this Python has it, else numpy)")
+    parser.add_argument(
+        "--origin",
+        choices=ORIGINS,
+        default="auto",
+        help="what computes the numbers (default: the "
+        "package that the network is of if this Python has it, else numpy)",
+    )
     parser.add_argument("--mlff", metavar="PATH", help="the program mlff (else $MLFF, build folders, PATH)")
     args = parser.parse_args(argv)
     try:

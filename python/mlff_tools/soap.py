@@ -34,8 +34,10 @@ class Soap:
 
     def state(self):
         """Everything that direction() keeps."""
-        return {"count": self.count, **{k: {a: x.cpu() for a, x in getattr(self, k).items()}
-                                        for k in ("left", "right", "q_left", "q_right")}}
+        return {
+            "count": self.count,
+            **{k: {a: x.cpu() for a, x in getattr(self, k).items()} for k in ("left", "right", "q_left", "q_right")},
+        }
 
     def restore(self, state):
         """Takes over what state() gave."""
@@ -65,12 +67,12 @@ class Soap:
         out = torch.empty_like(g)
         m.lerp_(g, 1 - BETA)
         self.count += 1
-        first, second = 1 / (1 - BETA ** self.count), controls[2]
+        first, second = 1 / (1 - BETA**self.count), controls[2]
         for at, n, shape, matrix in self.parts:
-            gp, mp, vp = (x[at:at + n].view(shape) for x in (g, m, v))
+            gp, mp, vp = (x[at : at + n].view(shape) for x in (g, m, v))
             if not matrix:
                 vp.lerp_(gp.square(), 1 - BETA_SECOND)
-                out[at:at + n] = (first * mp / ((vp * second).sqrt() + 1e-8)).flatten()
+                out[at : at + n] = (first * mp / ((vp * second).sqrt() + 1e-8)).flatten()
                 continue
             self._statistics(at, gp)
             if at not in self.q_left:
@@ -78,7 +80,7 @@ class Soap:
             ql, qr = self.q_left[at], self.q_right[at]
             vp.lerp_((ql.mT @ gp @ qr).square(), 1 - BETA_SECOND)
             step = (first * (ql.mT @ mp @ qr) / ((vp * second).sqrt() + 1e-8)).clamp_(-LARGEST, LARGEST)
-            out[at:at + n] = (ql @ step @ qr.mT).flatten()
+            out[at : at + n] = (ql @ step @ qr.mT).flatten()
             if self.count % PERIOD == 0:
                 self._rotate_bases(at, vp)
         return out

@@ -21,7 +21,9 @@ def _tetrahedron(length):
 
 def _water():
     half, bond = np.radians(104.52 / 2), 0.9572
-    return ["O", "H", "H"], bond * np.array([[0, 0, 0], [np.sin(half), 0, np.cos(half)], [-np.sin(half), 0, np.cos(half)]])
+    return ["O", "H", "H"], bond * np.array(
+        [[0, 0, 0], [np.sin(half), 0, np.cos(half)], [-np.sin(half), 0, np.cos(half)]]
+    )
 
 
 def _benzene():
@@ -32,13 +34,24 @@ def _benzene():
 
 def _ethanol():
     return ["C", "C", "O", "H", "H", "H", "H", "H", "H"], np.array(
-        [[1.1879, -0.3829, 0.0], [0.0, 0.5526, 0.0], [-1.1867, -0.2472, 0.0], [-1.9237, 0.3850, 0.0],
-         [2.0985, 0.2306, 0.0], [1.1184, -1.0093, 0.8869], [1.1184, -1.0093, -0.8869], [-0.0227, 1.1812, 0.8852],
-         [-0.0227, 1.1812, -0.8852]])
+        [
+            [1.1879, -0.3829, 0.0],
+            [0.0, 0.5526, 0.0],
+            [-1.1867, -0.2472, 0.0],
+            [-1.9237, 0.3850, 0.0],
+            [2.0985, 0.2306, 0.0],
+            [1.1184, -1.0093, 0.8869],
+            [1.1184, -1.0093, -0.8869],
+            [-0.0227, 1.1812, 0.8852],
+            [-0.0227, 1.1812, -0.8852],
+        ]
+    )
 
 
 def _methane_like(centre, outer, length):
-    return [centre] + outer, np.concatenate([np.zeros((1, 3)), _tetrahedron(1.0)[:len(outer)] * np.array(length)[:, None]])
+    return [centre] + outer, np.concatenate(
+        [np.zeros((1, 3)), _tetrahedron(1.0)[: len(outer)] * np.array(length)[:, None]]
+    )
 
 
 MOLECULES = {
@@ -74,16 +87,24 @@ def molecule_box(name, n_molecules, density, seed):
     sites = np.stack(np.meshgrid(*[np.arange(side)] * 3, indexing="ij"), -1).reshape(-1, 3)
     sites = sites[np.sort(rng.permutation(len(sites))[:n_molecules])] * (edge / side)
     positions = np.concatenate([unit @ random_rotation(rng).T + s for s in sites])
-    return {"name": f"{name}{n_molecules}", "elements": elements * n_molecules, "positions": positions,
-            "cell": np.eye(3) * edge}
+    return {
+        "name": f"{name}{n_molecules}",
+        "elements": elements * n_molecules,
+        "positions": positions,
+        "cell": np.eye(3) * edge,
+    }
 
 
 def rattled(name, seed, amplitude=0.05):
     """A molecule with every coordinate moved by a normal deviate of `amplitude` A, so that no force vanishes by symmetry."""
     elements, positions = molecule(name)
     rng = np.random.default_rng(seed)
-    return {"name": name, "elements": elements, "positions": positions + amplitude * rng.normal(size=positions.shape),
-            "cell": None}
+    return {
+        "name": name,
+        "elements": elements,
+        "positions": positions + amplitude * rng.normal(size=positions.shape),
+        "cell": None,
+    }
 
 
 def _mix7():
@@ -108,8 +129,15 @@ def self_test_structures(elements):
     box = molecule_box("water", 8, 0.95, 3)
     box.update(name="8 waters, periodic")
     water = _triclinic("water", [[4.4, 0, 0], [0.5, 4.1, 0], [-0.3, 0.6, 4.0]], 6)
-    candidates = [rattled("water", 1), box, water, rattled("benzene", 2), rattled("ethanol", 4),
-                  _triclinic("ethanol", [[6.1, 0, 0], [0.7, 5.4, 0], [-0.4, 0.9, 5.2]], 5), _mix7()]
+    candidates = [
+        rattled("water", 1),
+        box,
+        water,
+        rattled("benzene", 2),
+        rattled("ethanol", 4),
+        _triclinic("ethanol", [[6.1, 0, 0], [0.7, 5.4, 0], [-0.4, 0.9, 5.2]], 5),
+        _mix7(),
+    ]
     chosen = [s for s in candidates if set(s["elements"]) <= set(elements)]
     for s in chosen:
         s["positions"] = np.round(s["positions"], 6)
@@ -129,7 +157,7 @@ def read_xyz(path):
     while k < len(lines) and lines[k].strip():
         try:
             n = int(lines[k])
-            rows = [line.split() for line in lines[k + 2:k + 2 + n]]
+            rows = [line.split() for line in lines[k + 2 : k + 2 + n]]
             elements = [row[0] for row in rows]
             positions = np.array([[float(x) for x in row[1:4]] for row in rows])
             if len(rows) != n or positions.shape != (n, 3) or any(e not in NUMBERS for e in elements):
@@ -146,7 +174,9 @@ def read_xyz(path):
             cell = np.array([float(x) for x in lattice[1].split()]).reshape(3, 3)
             pbc = re.search(r'pbc="([^"]*)"', comment)
             if pbc and set(pbc[1].split()) - {"T", "1", "True"}:
-                raise ModelError(f"{path}:{k + 2}: pbc=\"{pbc[1]}\": a structure is periodic in all directions or in none")
+                raise ModelError(
+                    f'{path}:{k + 2}: pbc="{pbc[1]}": a structure is periodic in all directions or in none'
+                )
         frames.append({"name": f"{path}:{len(frames)}", "elements": elements, "positions": positions, "cell": cell})
         k += n + 2
     if not frames:

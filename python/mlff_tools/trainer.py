@@ -24,7 +24,7 @@ def fit_offsets(data):
     train = dataset.frames_of(data, "train")
     counts = np.zeros((len(train), len(data["elements"])))
     for row, k in enumerate(train):
-        counts[row] = np.bincount(data["species"][data["first"][k]:data["first"][k + 1]], minlength=counts.shape[1])
+        counts[row] = np.bincount(data["species"][data["first"][k] : data["first"][k + 1]], minlength=counts.shape[1])
     residual = data["energy"][train] - counts @ data["offset"]
     n = counts.sum(1, keepdims=True)
     return data["offset"] + np.linalg.lstsq(counts / n, residual / n[:, 0], rcond=1e-8)[0]
@@ -96,14 +96,19 @@ class Trainer:
         wanted = {int(n): int(k) for n, k in (self.train["batch"] or {}).items()}
         sizes = {c.n_atoms for c in self.classes}
         if set(wanted) != sizes or min(wanted.values()) < 1:
-            raise ModelError(f"train.batch gives frames per step for {sorted(wanted)} atoms, the training set has frames "
-                             f"of {sorted(sizes)} atoms: give at least one frame for each")
+            raise ModelError(
+                f"train.batch gives frames per step for {sorted(wanted)} atoms, the training set has frames "
+                f"of {sorted(sizes)} atoms: give at least one frame for each"
+            )
         return [min(wanted[c.n_atoms], len(c.frames)) for c in self.classes]
 
     def _parameters(self):
         generator = torch.Generator().manual_seed(self.train["seed"])
-        some = (self.plain_batch(c, torch.arange(a, min(a + 4, len(c.frames)), device=self.device))
-                for c in self.classes for a in range(0, len(c.frames), max(4, len(c.frames) // 20)))
+        some = (
+            self.plain_batch(c, torch.arange(a, min(a + 4, len(c.frames)), device=self.device))
+            for c in self.classes
+            for a in range(0, len(c.frames), max(4, len(c.frames) // 20))
+        )
         initial = self.network.initial(generator, some)
         self.shapes = {k: v.shape for k, v in initial.items()}
         self.theta = torch.cat([v.flatten() for v in initial.values()]).to(self.device)
@@ -114,8 +119,10 @@ class Trainer:
         keep = [rng.random((self.network.n_members, len(c.frames))) < self.train["keep"] for c in self.classes]
         if self.network.n_members == 1:
             keep = [np.ones_like(k) for k in keep]
-        self.keep = [torch.as_tensor(k * self._weights(c), dtype=torch.float32, device=self.device)
-                     for k, c in zip(keep, self.classes)]
+        self.keep = [
+            torch.as_tensor(k * self._weights(c), dtype=torch.float32, device=self.device)
+            for k, c in zip(keep, self.classes)
+        ]
 
     def _weights(self, frame_class):
         """Weights [frames] (numpy): a frame whose root mean square force f exceeds train.force_ceiling counts by
@@ -131,7 +138,7 @@ class Trainer:
         out, at = {}, 0
         for name, shape in self.shapes.items():
             n = math.prod(shape)
-            out[name] = flat[at:at + n].view(shape).detach()
+            out[name] = flat[at : at + n].view(shape).detach()
             at += n
         return out
 
@@ -186,8 +193,7 @@ class Trainer:
         if t["final_energy_weight"] is not None:
             weight = weight * (t["final_energy_weight"] / weight) ** min(progress, 1.0)
         n = self.step + 1
-        values = [rate, 1 / (1 - 0.9 ** n), 1 / (1 - 0.999 ** n), weight,
-                  1 - min(t["ema"], n / (n + 10))]
+        values = [rate, 1 / (1 - 0.9**n), 1 / (1 - 0.999**n), weight, 1 - min(t["ema"], n / (n + 10))]
         self.controls.copy_(torch.tensor(values), non_blocking=True)
         return rate
 
@@ -247,38 +253,67 @@ class Trainer:
                 absolute += float(error.abs().sum())
                 error = (energies.detach().mean(0).double() - batch.energy.double()) / c.n_atoms
                 energy += float(error.square().sum())
-            rows.append({"n_atoms": c.n_atoms, "frames": len(c.frames), "components": 3 * c.n_atoms * len(c.frames),
-                         "square": square, "absolute": absolute, "energy": energy})
-        rows.append({"n_atoms": "all", **{k: sum(r[k] for r in rows) for k in
-                                          ("frames", "components", "square", "absolute", "energy")}})
-        return [{"n_atoms": r["n_atoms"], "frames": r["frames"],
-                 "force_rmse": self.scale * math.sqrt(r["square"] / r["components"]),
-                 "force_mae": self.scale * r["absolute"] / r["components"],
-                 "energy_rmse": self.scale * math.sqrt(r["energy"] / r["frames"])} for r in rows if r["frames"]]
+            rows.append(
+                {
+                    "n_atoms": c.n_atoms,
+                    "frames": len(c.frames),
+                    "components": 3 * c.n_atoms * len(c.frames),
+                    "square": square,
+                    "absolute": absolute,
+                    "energy": energy,
+                }
+            )
+        rows.append(
+            {
+                "n_atoms": "all",
+                **{k: sum(r[k] for r in rows) for k in ("frames", "components", "square", "absolute", "energy")},
+            }
+        )
+        return [
+            {
+                "n_atoms": r["n_atoms"],
+                "frames": r["frames"],
+                "force_rmse": self.scale * math.sqrt(r["square"] / r["components"]),
+                "force_mae": self.scale * r["absolute"] / r["components"],
+                "energy_rmse": self.scale * math.sqrt(r["energy"] / r["frames"]),
+            }
+            for r in rows
+            if r["frames"]
+        ]
 
     def state(self):
-        return {"config": self.config, "data_sha256": self.data_sha256, "step": self.step, "elapsed": self.elapsed,
-                "history": self.history, "brake": self.brake, "soap": self.soap.state() if self.soap else None,
-                **{k: getattr(self, k).cpu() for k in ("theta", "ema", "m", "v")}}
+        return {
+            "config": self.config,
+            "data_sha256": self.data_sha256,
+            "step": self.step,
+            "elapsed": self.elapsed,
+            "history": self.history,
+            "brake": self.brake,
+            "soap": self.soap.state() if self.soap else None,
+            **{k: getattr(self, k).cpu() for k in ("theta", "ema", "m", "v")},
+        }
 
     def start(self, state, path):
         """Takes over the averaged weights of another run of the same network, or of one with wider splines or a longer cutoff
         (networks.splines_onto)."""
         mine, theirs = self.config["model"], state["config"]["model"]
         if {**theirs, "cutoff": 0, "radial_basis": 0} != {**mine, "cutoff": 0, "radial_basis": 0} or (
-                theirs != mine and any(m["radial_basis"]["kind"] != "bspline" for m in (mine, theirs))):
+            theirs != mine and any(m["radial_basis"]["kind"] != "bspline" for m in (mine, theirs))
+        ):
             raise ModelError(f"{path}: the checkpoint is of another network")
         at = 0
         for name, weight in self.views(self.theta).items():
             splines = theirs != mine and name.startswith("filter.")
             n = theirs["radial_basis"]["n"] if splines else weight.shape[-1]
             size = weight.numel() // weight.shape[-1] * n
-            found = state["ema"][at:at + size].view(*weight.shape[:-1], n)
+            found = state["ema"][at : at + size].view(*weight.shape[:-1], n)
             if splines:
                 found = splines_onto(found, theirs["cutoff"], n, weight.shape[-1], mine["cutoff"])
             if found is None:
-                raise ModelError(f"{path}: the splines of the checkpoint (cutoff {theirs['cutoff']}, {n}) cannot become those of "
-                                 f"this network: their spacing must be the same, twice as wide, ..., and their cutoff not shorter")
+                raise ModelError(
+                    f"{path}: the splines of the checkpoint (cutoff {theirs['cutoff']}, {n}) cannot become those of "
+                    f"this network: their spacing must be the same, twice as wide, ..., and their cutoff not shorter"
+                )
             weight.copy_(found)
             at += size
         self.ema.copy_(self.theta)

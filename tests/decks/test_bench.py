@@ -81,10 +81,23 @@ def check_publication(tmp_path, out, choice, capsys):
     assert names < set(files)
     for name, path in files.items():
         text = path.read_text(encoding="utf-8")
-        assert len(text) < 60000 and str(tmp_path) not in text and ROOT not in text and os.uname().nodename + '"' not in text, name
+        assert (
+            len(text) < 60000
+            and str(tmp_path) not in text
+            and ROOT not in text
+            and os.uname().nodename + '"' not in text
+        ), name
         if name.startswith("cases/"):
             small, full = json.loads(text), read(out / name)
-            for key in ("median_latency_ms", "p99_latency_ms", "drift", "n_steps", "components", "memory_peak_gb", "slow_steps"):
+            for key in (
+                "median_latency_ms",
+                "p99_latency_ms",
+                "drift",
+                "n_steps",
+                "components",
+                "memory_peak_gb",
+                "slow_steps",
+            ):
                 assert small[key] == full[key], (name, key)
             assert small["energy"]["series"]["total"] == pytest.approx(full["energy"]["series"]["total"], rel=1e-11)
     program = os.environ.get("MLFF", os.path.join(ROOT, "build", "mlff"))
@@ -106,8 +119,15 @@ def test_publication_is_brief():
     numbers = [1.0 + 1e-9 * k for k in range(n)]
     series = {"stride": 4, "step": list(range(n)), "total": numbers, "conserved": None}
     value = {
-        "latencies_ms": numbers, "latencies_stride": 2, "memory_per_step_gb": None, "energy": {"mean": 1 / 3, "series": series},
-        "context": {"host": "h", "cpu": "c", "deck": {"plugin": "/a/b.so", "options": "compare /x/y/teacher.yaml every 100"}},
+        "latencies_ms": numbers,
+        "latencies_stride": 2,
+        "memory_per_step_gb": None,
+        "energy": {"mean": 1 / 3, "series": series},
+        "context": {
+            "host": "h",
+            "cpu": "c",
+            "deck": {"plugin": "/a/b.so", "options": "compare /x/y/teacher.yaml every 100"},
+        },
     }
     small = bench_publish.brief(value)
     assert len(small["latencies_ms"]) == 250 and small["latencies_stride"] == 2 * 40
@@ -131,9 +151,9 @@ def test_batches():
 def test_against_is_interleaved(tmp_path, capsys):
     """The same build as A and B: both sides run in every round, and their ratio is reported for each case."""
     out = tmp_path / "out"
-    assert (
-        run("benzene_gas-small-nve-*", "--against", PLUGIN, "--repeats", 2, "--out", out, *SHORT) == 0
-    ), capsys.readouterr().err
+    assert run("benzene_gas-small-nve-*", "--against", PLUGIN, "--repeats", 2, "--out", out, *SHORT) == 0, (
+        capsys.readouterr().err
+    )
     comparison = read(out / "comparison_A_vs_B.json")
     assert [c["rounds"] for c in comparison["cases"]] == [2] and comparison["cases"][0]["n_atoms"] == 48
     case = comparison["cases"][0]

@@ -39,14 +39,7 @@ CASES = (
 
 def run(deck, place, **variables):
     """(exit code, output) of a deck with 2 steps, run in `place`."""
-    variables = {
-        "plugin": PLUGIN,
-        "model": MODEL,
-        "folder": FOLDER,
-        "steps": 2,
-        "equilibrate": 2,
-        **variables,
-    }
+    variables = {"plugin": PLUGIN, "model": MODEL, "folder": FOLDER, "steps": 2, "equilibrate": 2, **variables}
     command = [find_lmp(), "-in", os.path.join(FOLDER, deck), "-log", "none", "-nocite"]
     for name, value in variables.items():
         command += ["-var", name, str(value)]

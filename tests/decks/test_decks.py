@@ -49,7 +49,7 @@ def test_deck(deck, tmp_path):
     if partition:
         command = [MPIEXEC, "-n", partition[1], LMP, "-partition", partition[2], *command[1:]]
     for name, value in variables.items():
-        places = [os.path.normpath(os.path.join(top, value)) for top in (folder, ROOT)]    # decks are run from either
+        places = [os.path.normpath(os.path.join(top, value)) for top in (folder, ROOT)]  # decks are run from either
         found = [place for place in places if os.path.exists(place)]
         if name == "plugin":
             command += ["-var", name, PLUGIN]
@@ -59,8 +59,17 @@ def test_deck(deck, tmp_path):
             pytest.skip(f"{deck}: its model {value} is not there")
     work = tmp_path / "deck"
     shutil.copytree(folder, work)
-    done = subprocess.run(command, cwd=work, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          check=False, timeout=300, text=True, errors="replace")
+    done = subprocess.run(
+        command,
+        cwd=work,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+        timeout=300,
+        text=True,
+        errors="replace",
+    )
     assert done.returncode == 0, done.stdout[-3000:]
     output = (work / "screen.0").read_text(encoding="utf-8") if partition else done.stdout
     assert "Loop time" in output or partition and "Step" in done.stdout, f"{deck} ran no steps\n{done.stdout[-3000:]}"
@@ -75,16 +84,38 @@ def test_deck_comment(deck):
 
 
 def run(command):
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
-                          timeout=600, text=True, errors="replace")
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+        timeout=600,
+        text=True,
+        errors="replace",
+    )
     return done.returncode, done.stdout
 
 
 def test_demo(tmp_path):
     """The demo's table and picture, for two models with random weights."""
     teacher, student = models.ani(tmp_path / "ani"), models.painn(tmp_path / "painn")
-    code, output = run([sys.executable, os.path.join(ROOT, "scripts", "demo.py"), "--build", BUILD, "--out", str(tmp_path / "out"),
-                        "--teacher", str(teacher), "--student", str(student), "--steps", "20"])
+    code, output = run(
+        [
+            sys.executable,
+            os.path.join(ROOT, "scripts", "demo.py"),
+            "--build",
+            BUILD,
+            "--out",
+            str(tmp_path / "out"),
+            "--teacher",
+            str(teacher),
+            "--student",
+            str(student),
+            "--steps",
+            "20",
+        ]
+    )
     assert code == 0, output
     assert re.search(r"ms per step +[0-9.]+ +[0-9.]+", output) and "forces    RMSE" in output, output
     assert re.search(r"P95 and P99 of a step, over mean +[0-9.]+x [0-9.]+x +[0-9.]+x", output), output
@@ -94,11 +125,23 @@ def test_demo(tmp_path):
 
 
 def test_demo_without_model(tmp_path):
-    code, output = run([sys.executable, os.path.join(ROOT, "scripts", "demo.py"), "--build", BUILD, "--out", str(tmp_path / "out"),
-                        "--teacher", "missing.yaml"])
+    code, output = run(
+        [
+            sys.executable,
+            os.path.join(ROOT, "scripts", "demo.py"),
+            "--build",
+            BUILD,
+            "--out",
+            str(tmp_path / "out"),
+            "--teacher",
+            "missing.yaml",
+        ]
+    )
     assert code == 1 and "there is no teacher model" in output and "make demo TEACHER=" in output, output
 
 
 def test_c_example(tmp_path):
-    code, output = run([os.path.join(BUILD, "examples", "c_api", "example_water"), str(models.painn(tmp_path / "painn"))])
+    code, output = run(
+        [os.path.join(BUILD, "examples", "c_api", "example_water"), str(models.painn(tmp_path / "painn"))]
+    )
     assert code == 0 and "energy" in output.lower(), output

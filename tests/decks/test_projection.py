@@ -37,8 +37,17 @@ def lammps(place, ranks, *arguments):
     """(grid, mean number of ghosts of a rank) that LAMMPS prints."""
     words = [find_lmp(), "-log", "none", "-nocite", *map(str, arguments)]
     words = [find_mpiexec(find_lmp()), "-n", str(ranks), *words] if ranks > 1 else words
-    done = subprocess.run(words, cwd=place, env=environment(find_lmp()), stdin=subprocess.DEVNULL, check=False,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
+    done = subprocess.run(
+        words,
+        cwd=place,
+        env=environment(find_lmp()),
+        stdin=subprocess.DEVNULL,
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stdout[-2000:]
     grid = re.findall(r"(\d+) by (\d+) by (\d+) MPI processor grid", done.stdout)[-1]
     return tuple(map(int, grid)), float(re.findall(r"^Nghost:\s+(\S+) ave", done.stdout, re.M)[-1])
@@ -63,8 +72,9 @@ def test_geometry_of_the_deck(ranks, tmp_path):
     grid, found = lammps(tmp_path, ranks, "-in", os.path.join(DECKS, "in.scaling"), *words)
     box = [2 * projection.UNIT] * 3
     assert projection.grid_of(ranks, box) == grid
-    expected = projection.ghosts([b / k for b, k in zip(box, grid)], 1536 / math.prod(box),
-                                 modelfile.load_yaml(MODEL)["cutoff"] + 1.0)
+    expected = projection.ghosts(
+        [b / k for b, k in zip(box, grid)], 1536 / math.prod(box), modelfile.load_yaml(MODEL)["cutoff"] + 1.0
+    )
     assert found == pytest.approx(expected, rel=0.10)
 
 
@@ -151,11 +161,24 @@ def test_measured_reports(tmp_path, capsys):
         for ranks in (1, 2):
             box = [projection.UNIT * copies] * 3
             ms = 1e3 * projection.step_seconds(PLANTED, pattern, 192 * copies**3, ranks, box)
-            rows.append({"box": f"{copies}x{copies}x{copies}", "ranks": ranks, "grid": f"1 x 1 x {ranks}",
-                         "n_atoms": 192 * copies**3, "median_ms": ms, "oversubscribed": False})
+            rows.append(
+                {
+                    "box": f"{copies}x{copies}x{copies}",
+                    "ranks": ranks,
+                    "grid": f"1 x 1 x {ranks}",
+                    "n_atoms": 192 * copies**3,
+                    "median_ms": ms,
+                    "oversubscribed": False,
+                }
+            )
     rows.append({**rows[-1], "ranks": 8, "median_ms": 1e6, "oversubscribed": True})
-    report = {"format": "mlff-scaling/1", "mode": "strong", "model": "water-benzene-student",
-              "context": {"skin": 1.0}, "rows": rows}
+    report = {
+        "format": "mlff-scaling/1",
+        "mode": "strong",
+        "model": "water-benzene-student",
+        "context": {"skin": 1.0},
+        "rows": rows,
+    }
     path = tmp_path / "a.json"
     path.write_text(json.dumps(report), encoding="utf-8")
     assert projection.main(["--measured", str(path)]) == 0

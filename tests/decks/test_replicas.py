@@ -24,9 +24,18 @@ def run(deck, place, partitions, **variables):
         words = [find_mpiexec(find_lmp()), "-n", str(partitions), *words, "-partition", f"{partitions}x1"]
     for name, value in {"plugin": PLUGIN, "model": MODEL, "folder": FOLDER, **variables}.items():
         words += ["-var", name, str(value)]
-    done = subprocess.run(words, cwd=place, env=environment(find_lmp()), stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", timeout=300,
-                          check=False)
+    done = subprocess.run(
+        words,
+        cwd=place,
+        env=environment(find_lmp()),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        timeout=300,
+        check=False,
+    )
     return done.returncode, done.stdout
 
 
@@ -71,8 +80,22 @@ def test_one_partition_is_refused(tmp_path):
 
 def test_replicas_have_thermostats_of_their_own(tmp_path):
     """Eight molecules in one run, from 150 to 850 K: each follows its own temperature."""
-    code, output = run("in.replicas", tmp_path, 1, nx=2, ny=2, nz=2, temperature=150, hottest=850, damp=0.02, steps=400,
-                       equilibrate=100, sample=5, out=tmp_path / "out", timestep=0.00025)
+    code, output = run(
+        "in.replicas",
+        tmp_path,
+        1,
+        nx=2,
+        ny=2,
+        nz=2,
+        temperature=150,
+        hottest=850,
+        damp=0.02,
+        steps=400,
+        equilibrate=100,
+        sample=5,
+        out=tmp_path / "out",
+        timestep=0.00025,
+    )
     assert code == 0, output[-3000:]
     lines = (tmp_path / "out").read_text(encoding="ascii").splitlines()
     rows = np.array([line.split() for line in lines if len(line.split()) == 4 and line[0] != "#"], float)

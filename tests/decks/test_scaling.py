@@ -18,8 +18,20 @@ from mlff_tools.lammps import LammpsError  # noqa: E402
 
 PLUGIN = os.environ.get("MLFF_PLUGIN", os.path.join(ROOT, "build", "mlffplugin.so"))
 MLFF = os.environ.get("MLFF", os.path.join(ROOT, "build", "mlff"))
-SHORT = ["--box", "1x1x1", "--steps", "4", "--warmup", "1", "--equilibrate", "1", "--check-steps", "2",
-         "--build", PLUGIN]
+SHORT = [
+    "--box",
+    "1x1x1",
+    "--steps",
+    "4",
+    "--warmup",
+    "1",
+    "--equilibrate",
+    "1",
+    "--check-steps",
+    "2",
+    "--build",
+    PLUGIN,
+]
 
 
 def run(*arguments):
@@ -30,8 +42,9 @@ def run(*arguments):
 
 
 def show(path):
-    done = subprocess.run([MLFF, "show", path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
-                          text=True)
+    done = subprocess.run(
+        [MLFF, "show", path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, text=True
+    )
     assert done.returncode == 0, done.stdout
     return done.stdout
 
@@ -106,8 +119,10 @@ def test_half_exchange_of_the_student(tmp_path):
     full, half = (found[key][2][:, 4:] for key in ("full", "half"))
     off = half - full
     energy, pressure = (abs(found["half"][k] - found["full"][k]) for k in (0, 1))
-    print(f"forces off by {np.sqrt((off**2).mean()):.2e} eV/A rms, {abs(off).max():.2e} at most; "
-          f"energy {energy:.1e} eV, pressure {pressure.max():.2g} bar")
+    print(
+        f"forces off by {np.sqrt((off**2).mean()):.2e} eV/A rms, {abs(off).max():.2e} at most; "
+        f"energy {energy:.1e} eV, pressure {pressure.max():.2g} bar"
+    )
     assert 0 < np.sqrt((off**2).mean()) < 1e-4 and abs(off).max() < 1e-3
     assert energy < 192 * 1e-5 and pressure.max() < 5
 
@@ -155,8 +170,14 @@ def test_doubled():
     assert [scaling.doubled(n) for n in (8, 16, 64)] == [(2, 2, 2), (4, 2, 2), (4, 4, 4)]
 
 
-@pytest.mark.parametrize("arguments,text", [
-    (["--box", "2x2"], "not of the form"), (["--warmup", "5", "--steps", "5"], "--warmup must be below"),
-    (["--model", "none.yaml"], "there is no model file"), (["--build", "nowhere"], "holds no mlffplugin.so")])
+@pytest.mark.parametrize(
+    "arguments,text",
+    [
+        (["--box", "2x2"], "not of the form"),
+        (["--warmup", "5", "--steps", "5"], "--warmup must be below"),
+        (["--model", "none.yaml"], "there is no model file"),
+        (["--build", "nowhere"], "holds no mlffplugin.so"),
+    ],
+)
 def test_refuses(arguments, text, capsys):
     assert run("strong", *arguments) == 2 and text in capsys.readouterr().err

@@ -42,7 +42,7 @@ def argon():
     return System(types[keep], box.x[keep], box.box, molecule=box.molecule[keep], elements=("O", "H", "Ar"))
 
 
-BASES = {    # name -> arguments of Case, tolerance
+BASES = {  # name -> arguments of Case, tolerance
     "painn": ({"system": water(3), "pair": ("painn", FP64)}, DOUBLE),
     "painn_fp32": ({"system": water(3), "pair": ("painn", "")}, SINGLE),
     "ani": ({"system": water(3), "pair": ("ani", FP64), **CENTROID}, DOUBLE),
@@ -51,13 +51,33 @@ BASES = {    # name -> arguments of Case, tolerance
     "tiny": ({"system": water(1, spacing=3.6), "pair": ("gaussian", FP64)}, DOUBLE),
     "flat": ({"system": water((2, 3, 1)), "pair": ("painn", FP64), "boundary": "s f p"}, DOUBLE),
     "tiled": ({"system": water(3), "pair": ("painn", FP64), "after": "comm_style tiled\nbalance 1.0 rcb"}, DOUBLE),
-    "bonds": ({"system": water(3), "pair": ("painn", FP64), "style": "full", "bonds": True,
-               "before": "special_bonds lj/coul 1e-50 1e-50 1e-50"}, DOUBLE),
+    "bonds": (
+        {
+            "system": water(3),
+            "pair": ("painn", FP64),
+            "style": "full",
+            "bonds": True,
+            "before": "special_bonds lj/coul 1e-50 1e-50 1e-50",
+        },
+        DOUBLE,
+    ),
     "orb": ({"system": water(3), "pair": ("orb", FP64), "per_atom": False}, DOUBLE),
-    "hybrid": ({"system": argon(), "pair": "pair_style hybrid mlff precision fp64 lj/cut 6.0\n"
-                "pair_coeff * * mlff {painn} O H NULL\npair_coeff * 3 lj/cut 0.01 3.3"}, DOUBLE),
-    "overlay": ({"system": argon(), "pair": "pair_style hybrid/overlay lj/cut 6.0 mlff precision fp64\n"
-                 "pair_coeff * * lj/cut 0.002 2.5\npair_coeff * * mlff {ani} O H NULL"}, DOUBLE),
+    "hybrid": (
+        {
+            "system": argon(),
+            "pair": "pair_style hybrid mlff precision fp64 lj/cut 6.0\n"
+            "pair_coeff * * mlff {painn} O H NULL\npair_coeff * 3 lj/cut 0.01 3.3",
+        },
+        DOUBLE,
+    ),
+    "overlay": (
+        {
+            "system": argon(),
+            "pair": "pair_style hybrid/overlay lj/cut 6.0 mlff precision fp64\n"
+            "pair_coeff * * lj/cut 0.002 2.5\npair_coeff * * mlff {ani} O H NULL",
+        },
+        DOUBLE,
+    ),
 }
 
 
@@ -91,6 +111,7 @@ def places(zoo, tmp_path_factory):
         if isinstance(found[place], Failed):
             raise found[place]
         return found[place]
+
     return get
 
 
@@ -136,7 +157,9 @@ def test_errors(zoo, tmp_path):
     case = Case("special", water(2), mlff(zoo["painn"]), style="full", bonds=True)
     error = fails(case.text(str(tmp_path), single_point=False) + "run 0\n", tmp_path, 2, arguments=kokkos(2))
     assert "special_bonds removes the 1-2 neighbour" in error, error
-    case = Case("close", water(2), mlff(zoo["painn"]), after="set atom 1 x 1.0 y 1.0 z 1.0\nset atom 4 x 1.1 y 1.0 z 1.0")
+    case = Case(
+        "close", water(2), mlff(zoo["painn"]), after="set atom 1 x 1.0 y 1.0 z 1.0\nset atom 4 x 1.1 y 1.0 z 1.0"
+    )
     error = fails(case.text(str(tmp_path), single_point=False) + "run 0\n", tmp_path, 2, arguments=kokkos(2))
     assert "closer than the 0.3 A" in error, error
 
@@ -158,7 +181,7 @@ thermo_modify format float %.15g
 """
 DUMP = "write_dump all custom {}.dump id type x y z vx vy vz fx fy fz modify sort id format float %.17g\n"
 ANI = os.path.join(ROOT, "models", "water-benzene-ensemble.yaml")
-PAIRS = {    # PaiNN alone; ANI as a part of hybrid/overlay
+PAIRS = {  # PaiNN alone; ANI as a part of hybrid/overlay
     "painn": mlff(STUDENT, options=FP64),
     "ani": f"pair_style hybrid/overlay mlff {FP64} members 0 zbl 0.5 0.9\npair_coeff * * mlff {ANI} O H\npair_coeff * * zbl 8 8",
 }
@@ -169,17 +192,22 @@ def start(tmp_path_factory):
     """A data file of warm water, moved by the student that is shipped."""
     folder = tmp_path_factory.mktemp("start")
     case = Case("start", water(3), mlff(STUDENT))
-    launch(case.text(str(folder), single_point=False) + "velocity all create 300.0 4711 loop geom\ntimestep 0.0005\n"
-           "fix 1 all nve/limit 0.02\nfix 2 all langevin 300 300 0.02 99\nrun 300 post no\n"
-           "write_data warm.data nocoeff\n", str(folder))
+    launch(
+        case.text(str(folder), single_point=False) + "velocity all create 300.0 4711 loop geom\ntimestep 0.0005\n"
+        "fix 1 all nve/limit 0.02\nfix 2 all langevin 300 300 0.02 99\nrun 300 post no\n"
+        "write_data warm.data nocoeff\n",
+        str(folder),
+    )
     return str(folder / "warm.data")
 
 
 def trajectory(pair, start, folder, ranks=1, arguments=()):
     """(thermo table, last frame, number of lists built) of STEPS steps of NVE."""
     folder.mkdir()
-    deck = (f"units metal\natom_style atomic\nread_data {start}\n{pair}\n{MD}run {STEPS} post no\n"
-            "print \"REBUILDS $(nbuild)\"\n" + DUMP.format("end"))
+    deck = (
+        f"units metal\natom_style atomic\nread_data {start}\n{pair}\n{MD}run {STEPS} post no\n"
+        'print "REBUILDS $(nbuild)"\n' + DUMP.format("end")
+    )
     output = launch(deck, str(folder), ranks, arguments)
     rows = [line.split() for line in output.splitlines() if re.match(r"^\s+\d+(\s+[-+0-9.e]+)+\s*$", line)]
     table = np.array([row for row in rows if len(row) == 9], float)
@@ -211,8 +239,10 @@ def test_dynamics(start, tmp_path, model):
 def test_profiler(zoo, tmp_path):
     """fix mlffprof finds the engine behind the Kokkos style and compares it with a second model: itself."""
     text = Case("prof", water(2), mlff(zoo["painn"], options=FP64)).text(str(tmp_path), single_point=False)
-    text += (f"velocity all create 300.0 4711\ntimestep 0.0002\nfix 1 all nve\n"
-             f"fix prof all mlffprof 10 file prof.json compare {zoo['painn']} every 10 precision fp64\nrun 40\n")
+    text += (
+        f"velocity all create 300.0 4711\ntimestep 0.0002\nfix 1 all nve\n"
+        f"fix prof all mlffprof 10 file prof.json compare {zoo['painn']} every 10 precision fp64\nrun 40\n"
+    )
     output = launch(text, str(tmp_path), 2, kokkos(2))
     assert "message" in output, output[-3000:]
     assert (tmp_path / "prof.json").exists()

@@ -21,7 +21,7 @@ MPIEXEC = os.environ.get("MLFF_MPIEXEC", os.path.join(BIN, "mpiexec"))
 PLUGIN = os.environ.get("MLFF_PLUGIN", "")
 # A new start within a deck. LAMMPS 29Aug2024 unloads plugins at `clear`; newer ones keep them and ignore the second load.
 CLEAR = f"clear\nplugin load {os.path.abspath(PLUGIN)}\n"
-TIMEOUT = 900    # seconds of one LAMMPS; minutes only where many share few cores
+TIMEOUT = 900  # seconds of one LAMMPS; minutes only where many share few cores
 MASSES = {"H": 1.008, "O": 15.999, "C": 12.011, "Ar": 39.95}
 
 
@@ -36,6 +36,7 @@ class Failed(Exception):
 
 
 # ---- systems --------------------------------------------------------------------------------------------------------
+
 
 class System:
     """types [n] from 1, x [n, 3], box [3] (lower corner 0), tilt (xy, xz, yz), molecule [n]."""
@@ -61,8 +62,12 @@ class System:
 
     def data(self, style="atomic", bonds=False):
         """Text of a data file."""
-        line = {"atomic": "{id} {type} {xyz}", "charge": "{id} {type} 0.0 {xyz}", "molecular": "{id} {mol} {type} {xyz}",
-                "full": "{id} {mol} {type} 0.0 {xyz}"}[style]
+        line = {
+            "atomic": "{id} {type} {xyz}",
+            "charge": "{id} {type} 0.0 {xyz}",
+            "molecular": "{id} {mol} {type} {xyz}",
+            "full": "{id} {mol} {type} 0.0 {xyz}",
+        }[style]
         text = ["water", "", f"{len(self.types)} atoms", f"{len(self.elements)} atom types"]
         pairs = [(i + 1, i + k + 1) for i in np.nonzero(self.types == 1)[0] for k in (1, 2)] if bonds else []
         if bonds:
@@ -128,23 +133,50 @@ class Result:
     def __init__(self, numbers, dump):
         self.energy, self.pressure, self.volume = numbers[0], np.array(numbers[1:7]), numbers[7]
         self.id, self.types = dump[:, 0].astype(int), dump[:, 1].astype(int)
-        self.x, self.f, self.eatom, self.stress, self.extra = dump[:, 2:5], dump[:, 5:8], dump[:, 8], dump[:, 9:15], dump[:, 15:]
+        self.x, self.f, self.eatom, self.stress, self.extra = (
+            dump[:, 2:5],
+            dump[:, 5:8],
+            dump[:, 8],
+            dump[:, 9:15],
+            dump[:, 15:],
+        )
 
 
 def read_dump(path):
     with open(path, encoding="utf-8") as f:
         lines = f.read().splitlines()
     first = next(k for k, line in enumerate(lines) if line.startswith("ITEM: ATOMS"))
-    rows = [[float(word) for word in line.split()] for line in lines[first + 1:]]
+    rows = [[float(word) for word in line.split()] for line in lines[first + 1 :]]
     return np.array(rows) if rows else np.zeros((0, len(lines[first].split()) - 2))
 
 
 class Case:
     """One single point. `pair` are the lines of pair_style and pair_coeff, `before` and `after` lines around them."""
 
-    def __init__(self, name, system, pair, units="metal", style="atomic", newton="on", boundary="p p p", before="",
-                 after="", columns="", more="", bonds=False, per_atom=True):
-        self.name, self.system, self.pair, self.units, self.style, self.newton = name, system, pair, units, style, newton
+    def __init__(
+        self,
+        name,
+        system,
+        pair,
+        units="metal",
+        style="atomic",
+        newton="on",
+        boundary="p p p",
+        before="",
+        after="",
+        columns="",
+        more="",
+        bonds=False,
+        per_atom=True,
+    ):
+        self.name, self.system, self.pair, self.units, self.style, self.newton = (
+            name,
+            system,
+            pair,
+            units,
+            style,
+            newton,
+        )
         self.boundary, self.before, self.after, self.columns, self.more = boundary, before, after, columns, more
         self.bonds, self.per_atom = bonds, per_atom
 
@@ -154,13 +186,20 @@ class Case:
             f.write(self.system.data(self.style, self.bonds))
         bond_style = "bond_style zero\n" if self.bonds else ""
         more = "bond_coeff *\n" if self.bonds else ""
-        lines = (f"{CLEAR}units {self.units}\natom_style {self.style}\nnewton {self.newton}\nboundary {self.boundary}\n"
-                 f"{bond_style}{self.before}\nread_data {data}\n{more}{self.pair}\n{self.after}\n")
+        lines = (
+            f"{CLEAR}units {self.units}\natom_style {self.style}\nnewton {self.newton}\nboundary {self.boundary}\n"
+            f"{bond_style}{self.before}\nread_data {data}\n{more}{self.pair}\n{self.after}\n"
+        )
         if single_point:
             columns = "c_pe_{name} c_stress_{name}[*]" if self.per_atom else " ".join(["v_zero_{name}"] * 7)
             per_atom = (PER_ATOM if self.per_atom else NO_PER_ATOM).format(name=self.name)
-            lines += SINGLE_POINT.format(name=self.name, columns=self.columns, more=self.more, per_atom=per_atom,
-                                         atom_columns=columns.format(name=self.name))
+            lines += SINGLE_POINT.format(
+                name=self.name,
+                columns=self.columns,
+                more=self.more,
+                per_atom=per_atom,
+                atom_columns=columns.format(name=self.name),
+            )
         return lines
 
 
@@ -171,6 +210,7 @@ def mlff(model, elements="O H", options="", style="mlff"):
 
 # ---- running --------------------------------------------------------------------------------------------------------
 
+
 def launch(deck, folder, ranks=1, arguments=(), load=True, check=True):
     """Runs a deck in `folder` and returns what LAMMPS printed. Raises Failed if it ends with an error."""
     if not os.path.exists(PLUGIN):
@@ -180,10 +220,17 @@ def launch(deck, folder, ranks=1, arguments=(), load=True, check=True):
     command = [LMP, "-in", "in.test", "-nocite", "-log", "log.lammps", *arguments]
     if ranks > 1:
         command = [MPIEXEC, "-n", str(ranks), *command]
-    done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          timeout=TIMEOUT, check=False)
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=TIMEOUT,
+        check=False,
+    )
     output = done.stdout.decode("utf-8", "replace")
-    if check and (done.returncode or re.search("^ERROR", output, re.M)):    # MPI libraries have ERRORs of their own
+    if check and (done.returncode or re.search("^ERROR", output, re.M)):  # MPI libraries have ERRORs of their own
         raise Failed(output[-4000:])
     return output
 
@@ -212,6 +259,7 @@ def fails(deck, folder, ranks=1, **options):
 
 # ---- comparing ------------------------------------------------------------------------------------------------------
 
+
 def close(a, b, tolerance, what):
     """|a - b| <= tolerance everywhere; NaN fails. Names the first bad index and both values."""
     a, b = np.asarray(a, float), np.asarray(b, float)
@@ -220,7 +268,9 @@ def close(a, b, tolerance, what):
     if bad.any():
         k = tuple(int(i[0]) for i in np.nonzero(np.atleast_1d(bad)))
         av, bv = np.atleast_1d(a)[k], np.atleast_1d(b)[k]
-        raise AssertionError(f"{what}{list(k)}: {av:.12g} against {bv:.12g}, difference {abs(av - bv):.3g} > {tolerance:g}")
+        raise AssertionError(
+            f"{what}{list(k)}: {av:.12g} against {bv:.12g}, difference {abs(av - bv):.3g} > {tolerance:g}"
+        )
 
 
 def same(a, b, tolerance, what, pressure=None):

@@ -24,11 +24,22 @@ def zoo(folder):
 
 def head(name, architecture, cutoff, block):
     return {
-        "format": "mlff/1", "name": name, "architecture": architecture, "elements": ELEMENTS, "cutoff": cutoff,
+        "format": "mlff/1",
+        "name": name,
+        "architecture": architecture,
+        "elements": ELEMENTS,
+        "cutoff": cutoff,
         "units": {"length": "angstrom", "energy": "eV", "energy_in_eV": 1.0},
-        "energy_offsets": {"H": -1.25, "C": -3.5, "O": -4.75}, architecture: block,
-        "provenance": {"labels": "none", "data": "none", "data_sha256": "none", "code": "tests/lammps/models.py",
-                       "license": "MIT", "citation": "none"},
+        "energy_offsets": {"H": -1.25, "C": -3.5, "O": -4.75},
+        architecture: block,
+        "provenance": {
+            "labels": "none",
+            "data": "none",
+            "data_sha256": "none",
+            "code": "tests/lammps/models.py",
+            "license": "MIT",
+            "citation": "none",
+        },
         "domain": {"elements": ["H", "O"], "min_distance": 0.3, "description": "random weights"},
         "accuracy": {"description": "random weights"},
         "self_test": {"origin": "none", "tolerance": modelfile.TOLERANCE, "structures": []},
@@ -48,10 +59,19 @@ def random_tensors(shapes, seed, scale):
 
 
 def painn(path, seed=1, kind="bspline", n_interactions=2, cutoff=4.0, n_features=16, n_basis=10, scale=1.0):
-    h = head("random-painn", "painn", cutoff, {
-        "n_features": n_features, "n_interactions": n_interactions, "n_readout": 8,
-        "radial_basis": {"kind": kind, "n": n_basis}, "cutoff_function": "none" if kind == "bspline" else "cosine",
-        "epsilon": 1.0e-8})
+    h = head(
+        "random-painn",
+        "painn",
+        cutoff,
+        {
+            "n_features": n_features,
+            "n_interactions": n_interactions,
+            "n_readout": 8,
+            "radial_basis": {"kind": kind, "n": n_basis},
+            "cutoff_function": "none" if kind == "bspline" else "cosine",
+            "epsilon": 1.0e-8,
+        },
+    )
     tensors = random_tensors(modelfile.painn_shapes(h), seed, scale)
     if kind == "gaussian":
         tensors["basis.offsets"] = np.linspace(0.0, cutoff, n_basis)
@@ -62,21 +82,47 @@ def painn(path, seed=1, kind="bspline", n_interactions=2, cutoff=4.0, n_features
 
 
 def ani(path, seed=2, n_members=3, cutoff=4.2, scale=3.0):
-    h = head("random-ani", "ani", cutoff, {
-        "n_members": n_members, "constants": "exact",
-        "radial": {"cutoff": cutoff, "eta": 8.0, "prefactor": 0.25, "shifts": np.linspace(0.8, 3.6, 6).tolist()},
-        "angular": {"cutoff": 3.2, "eta": 6.0, "zeta": 8.0, "cos_scale": 0.95, "prefactor": 2.0,
-                    "shifts": [0.9, 1.6, 2.3], "sections": ((np.arange(4) + 0.5) * np.pi / 4).tolist()},
-        "activation": {"kind": "celu", "alpha": 0.1}, "dims": {}})
+    h = head(
+        "random-ani",
+        "ani",
+        cutoff,
+        {
+            "n_members": n_members,
+            "constants": "exact",
+            "radial": {"cutoff": cutoff, "eta": 8.0, "prefactor": 0.25, "shifts": np.linspace(0.8, 3.6, 6).tolist()},
+            "angular": {
+                "cutoff": 3.2,
+                "eta": 6.0,
+                "zeta": 8.0,
+                "cos_scale": 0.95,
+                "prefactor": 2.0,
+                "shifts": [0.9, 1.6, 2.3],
+                "sections": ((np.arange(4) + 0.5) * np.pi / 4).tolist(),
+            },
+            "activation": {"kind": "celu", "alpha": 0.1},
+            "dims": {},
+        },
+    )
     h["ani"]["dims"] = {e: [modelfile.aev_length(h), 24, 16, 1] for e in ELEMENTS}
     return write(path, h, random_tensors(modelfile.ani_shapes(h), seed, scale))
 
 
 def orb(path, seed=5, n_features=12, n_interactions=3, n_neighbours=20, cutoff=6.0, **more):
-    h = head("random-orb", "orb", cutoff, {
-        "n_features": n_features, "n_hidden": 24, "n_interactions": n_interactions, "n_readout": 10,
-        "n_neighbours": n_neighbours, "radial_basis": {"kind": "gaussian", "n": 20, "radius": 10.0}, "norm_epsilon": 1.0e-5,
-        "normalizers": {"energy": [-0.37, 1.9], "forces": [0.0125, 0.61], "stress": [-0.0031, 0.0144]}})
+    h = head(
+        "random-orb",
+        "orb",
+        cutoff,
+        {
+            "n_features": n_features,
+            "n_hidden": 24,
+            "n_interactions": n_interactions,
+            "n_readout": 10,
+            "n_neighbours": n_neighbours,
+            "radial_basis": {"kind": "gaussian", "n": 20, "radius": 10.0},
+            "norm_epsilon": 1.0e-5,
+            "normalizers": {"energy": [-0.37, 1.9], "forces": [0.0125, 0.61], "stress": [-0.0031, 0.0144]},
+        },
+    )
     h.update(more)
     return write(path, h, convert_orb.random_tensors(h, seed))
 

@@ -45,13 +45,18 @@ def expected(apart):
     virial = np.array([r.pressure for r in apart]) * apart[0].volume / 1.6021765e6
     component = virial.std(axis=0) / len(atoms)
     nine = np.concatenate([component, component[3:]])
-    return atoms, (nine.max(), nine.min(), np.sqrt((nine ** 2).mean()))
+    return atoms, (nine.max(), nine.min(), np.sqrt((nine**2).mean()))
 
 
 @pytest.mark.parametrize("ranks", (1, 2))
 def test_file(model, apart, tmp_path, ranks):
     """The file has DeePMD-kit's layout, and its numbers and those of fix pair are those of the members run alone."""
-    devi(model, "out_file md.out out_freq 2", tmp_path, ranks=ranks, more="""
+    devi(
+        model,
+        "out_file md.out out_freq 2",
+        tmp_path,
+        ranks=ranks,
+        more="""
 fix each all pair 1 mlff deviation 1
 run 0
 write_dump all custom each.dump id f_each modify sort id format float %.15g
@@ -59,7 +64,8 @@ fix move all nve
 timestep 1.0e-12
 thermo 1
 run 3 pre no
-run 1""")
+run 1""",
+    )
     lines = (tmp_path / "md.out").read_text(encoding="utf-8").splitlines()
     assert lines[0] == HEADER
     rows = np.array([[float(x) for x in line.split()] for line in lines[1:]])
@@ -93,7 +99,10 @@ def test_thresholds(model, apart, tmp_path):
     quiet = devi(model, f"devi_warn {above} devi_dump {above} devi_stop {above}", tmp_path)
     assert "disagree" not in quiet and not (tmp_path / "deviation.dump").exists()
     output = devi(model, f"devi_warn {below} devi_dump {below} dump_file frames.dump", tmp_path, ranks=2)
-    assert f"WARNING: pair_style mlff: in step 0 the members of the ensemble disagree about the force on atom {worst} by" in output
+    assert (
+        f"WARNING: pair_style mlff: in step 0 the members of the ensemble disagree about the force on atom {worst} by"
+        in output
+    )
     frame = read_dump(tmp_path / "frames.dump")
     close(frame[:, 0], np.arange(1, len(atoms) + 1), 0, "IDs")
     close(frame[:, 5], atoms, 1e-6 * largest, "deviations")
@@ -104,8 +113,10 @@ def test_thresholds(model, apart, tmp_path):
     assert len(read_dump(tmp_path / "last.dump")) == len(atoms)
     # what was dumped can be read back: the same box
     text = f"{CLEAR}units metal\nlattice none 1.0\nregion all prism 0 1 0 1 0 1 0 0 0\ncreate_box 2 all\nmass * 1.0\n"
-    output = launch(text + 'read_dump last.dump 0 x y z box yes add keep\nprint "BOX $(lx:%.10g) $(xy:%.10g) $(atoms)"\n',
-                    str(tmp_path))
+    output = launch(
+        text + 'read_dump last.dump 0 x y z box yes add keep\nprint "BOX $(lx:%.10g) $(xy:%.10g) $(atoms)"\n',
+        str(tmp_path),
+    )
     assert f"BOX {box().box[0]:.10g} 0.4 {len(atoms)}" in output
 
 
@@ -116,11 +127,21 @@ def test_self_test_is_of_the_whole(tmp_path):
     assert "ensemble of 4, members 0:1" in output and "structures passed" in output
 
 
-@pytest.mark.parametrize("options,text", (
-    ("members 3", "model's members are 0 to 2"), ("members 1:0", "cannot be read"), ("members 0,", "cannot be read"),
-    ("members first", "cannot be read"), ("out_freq 0", "out_freq"), ("out_freq 1.5", "out_freq"), ("devi_warn -1", "devi_warn"),
-    ("devi_stop x", "devi_stop"), ("members 1 out_file md.out", "one network in use"),
-    (f"out_file {os.path.join('no', 'folder', 'md.out')}", "cannot be written")))
+@pytest.mark.parametrize(
+    "options,text",
+    (
+        ("members 3", "model's members are 0 to 2"),
+        ("members 1:0", "cannot be read"),
+        ("members 0,", "cannot be read"),
+        ("members first", "cannot be read"),
+        ("out_freq 0", "out_freq"),
+        ("out_freq 1.5", "out_freq"),
+        ("devi_warn -1", "devi_warn"),
+        ("devi_stop x", "devi_stop"),
+        ("members 1 out_file md.out", "one network in use"),
+        (f"out_file {os.path.join('no', 'folder', 'md.out')}", "cannot be written"),
+    ),
+)
 def test_refused(model, tmp_path, options, text):
     case = Case("bad", box(), mlff(model, options=options))
     assert text in fails(case.text(str(tmp_path), single_point=False) + "run 0\n", tmp_path)

@@ -25,8 +25,11 @@ def expect(text, *parts):
 
 
 SETTINGS = (
-    ("devise cpu", "unknown keyword 'devise'",
-     "device, precision, kernels, graph, fuse, members, self_test, masses, domain, exchange, gpu_mpi, node_memory, out_file"),
+    (
+        "devise cpu",
+        "unknown keyword 'devise'",
+        "device, precision, kernels, graph, fuse, members, self_test, masses, domain, exchange, gpu_mpi, node_memory, out_file",
+    ),
     ("cpu", "unknown keyword 'cpu'", "known are"),
     ("device", "keyword 'device' has no value"),
     ("device gpu", "unknown value 'gpu' of 'device'", "auto cpu cuda cuda:N"),
@@ -84,12 +87,21 @@ def test_mixed_is_refused(zoo, tmp_path):
     expect(text, "kernels 'amx' are for precision mixed", "use 'auto'")
     for name, flag in (("amx", "amx_bf16"), ("avx512_bf16", "avx512_bf16")):
         if flag not in flags:
-            text = fails(deck(tmp_path, mlff(zoo["painn"], options=f"device cpu precision mixed kernels {name}")), tmp_path)
+            text = fails(
+                deck(tmp_path, mlff(zoo["painn"], options=f"device cpu precision mixed kernels {name}")), tmp_path
+            )
             expect(text, f"kernels '{name}': not in this processor", "use precision fp32")
     if "avx512_bf16" in flags:
         pytest.skip("this processor has instructions for precision mixed")
     text = fails(deck(tmp_path, mlff(zoo["painn"], options="device cpu precision mixed")), tmp_path)
-    expect(text, "precision 'mixed' of the CPU needs", "amx no: not in this processor", "avx512_bf16 no", "use fp32", "generic")
+    expect(
+        text,
+        "precision 'mixed' of the CPU needs",
+        "amx no: not in this processor",
+        "avx512_bf16 no",
+        "use fp32",
+        "generic",
+    )
 
 
 def test_errors_on_ranks(zoo, tmp_path):
@@ -114,7 +126,11 @@ def test_overrides(zoo, tmp_path):
 
 def test_spellings(zoo, tmp_path):
     """Yes and no as LAMMPS spells them elsewhere, and as some keywords had them once."""
-    for yes, no, check, ignore in (("yes", "no", "yes", "no"), ("on", "off", "on", "off"), ("true", "false", "check", "ignore")):
+    for yes, no, check, ignore in (
+        ("yes", "no", "yes", "no"),
+        ("on", "off", "on", "off"),
+        ("true", "false", "check", "ignore"),
+    ):
         options = f"self_test {no} graph {yes} fuse {no} node_memory {no} gpu_mpi {no} masses {ignore} domain {ignore}"
         output = launch(deck(tmp_path, mlff(zoo["painn"], "C H", options)), str(tmp_path), 2)
         assert "not run (self_test no)" in output and "(node_memory no)" in output, output
@@ -125,9 +141,23 @@ def test_spellings(zoo, tmp_path):
 def test_report(zoo, tmp_path):
     """What runs is printed once: model, hash, architecture, precision, device, kernels, versions, units, types."""
     sha = modelfile.read(zoo["ani"])[0]["weights"]["sha256"]
-    output = launch(deck(tmp_path, mlff(zoo["ani"], options="kernels generic"), units="real", run="run 0\nrun 0\n"), str(tmp_path))
-    for part in ("random-ani", sha[:12], "architecture: ani", "cutoff 4.2", "fp32", "cpu", "kernels generic", "LAMMPS 22 Jul 2025|LAMMPS",
-                 r"1 eV = 23\.060549 kcal/mol", r"1 -> O\s+\(15\.999, 15\.999\)", r"2 -> H\s+\(1\.008, 1\.008\)", "ensemble of 3"):
+    output = launch(
+        deck(tmp_path, mlff(zoo["ani"], options="kernels generic"), units="real", run="run 0\nrun 0\n"), str(tmp_path)
+    )
+    for part in (
+        "random-ani",
+        sha[:12],
+        "architecture: ani",
+        "cutoff 4.2",
+        "fp32",
+        "cpu",
+        "kernels generic",
+        "LAMMPS 22 Jul 2025|LAMMPS",
+        r"1 eV = 23\.060549 kcal/mol",
+        r"1 -> O\s+\(15\.999, 15\.999\)",
+        r"2 -> H\s+\(1\.008, 1\.008\)",
+        "ensemble of 3",
+    ):
         assert len(re.findall(part, output)) >= 1, f"'{part}' is not in {output}"
     assert output.count("type -> element") == 1
 
@@ -136,7 +166,10 @@ def test_missing_steps(zoo, tmp_path):
     """No pair_coeff, wrong units, new settings without a new pair_coeff."""
     expect(fails(deck(tmp_path, "pair_style mlff"), tmp_path), "pair coeffs? (are|is) not set|pair_coeff")
     expect(fails(deck(tmp_path, mlff(zoo["painn"]), units="lj"), tmp_path), "units lj", "metal, real")
-    expect(fails(deck(tmp_path, mlff(zoo["painn"]), run="run 0\npair_style mlff precision fp64\nrun 0\n"), tmp_path), "pair_coeff|not set")
+    expect(
+        fails(deck(tmp_path, mlff(zoo["painn"]), run="run 0\npair_style mlff precision fp64\nrun 0\n"), tmp_path),
+        "pair_coeff|not set",
+    )
 
 
 def test_missing_neighbours(zoo, tmp_path):
@@ -148,8 +181,12 @@ def test_missing_neighbours(zoo, tmp_path):
     text = fails(deck(tmp_path, pair, before="special_bonds lj/coul 1 0 1", **bonded), tmp_path, ranks=2)
     expect(text, "1-3 neighbour")
     launch(deck(tmp_path, pair, style="molecular"), str(tmp_path))
-    for command, part in (("exclude type 1 2", "exclude type 1 2"), ("exclude group one all", "exclude group one all"),
-                          ("exclude molecule/intra all", "exclude molecule of group all"), ("include one", "include")):
+    for command, part in (
+        ("exclude type 1 2", "exclude type 1 2"),
+        ("exclude group one all", "exclude group one all"),
+        ("exclude molecule/intra all", "exclude molecule of group all"),
+        ("include one", "include"),
+    ):
         lines = f"group one id 1:5\natom_modify first one\nneigh_modify {command}\nrun 0\n"
         if "include" not in command:
             lines = lines.replace("atom_modify first one\n", "")
@@ -164,8 +201,13 @@ def test_bad_steps(zoo, tmp_path):
     expect(text, "step 0", "atom (8|21) and atom (8|21) at 0 A")
     text = fails(deck(tmp_path, mlff(zoo["ani"]), run="fix 1 all nve\nvelocity all set 1e300 0 0\nrun 5\n"), tmp_path)
     expect(text, "not a number|Non-numeric|Lost atoms|not finite|infinite|NaN|nan")
-    lines = "variable bad atom \"sqrt(-1.0)\"\nset atom 3 x v_bad\n"
-    text = fails(deck(tmp_path, mlff(zoo["painn"]), run="variable bad equal 0.0/0.0\nfix 1 all nve\nrun 5\n" + lines + "run 5\n"), tmp_path)
+    lines = 'variable bad atom "sqrt(-1.0)"\nset atom 3 x v_bad\n'
+    text = fails(
+        deck(
+            tmp_path, mlff(zoo["painn"]), run="variable bad equal 0.0/0.0\nfix 1 all nve\nrun 5\n" + lines + "run 5\n"
+        ),
+        tmp_path,
+    )
     assert "ERROR" in text
 
 
@@ -174,13 +216,17 @@ def test_not_available(zoo, tmp_path):
     for compute, part in (("centroid/stress/atom NULL virial", "centroid"), ("force/tally all", "tally")):
         lines = f"compute c all {compute}\nrun 0\nwrite_dump all custom x.dump id c_c[1]\n"
         expect(fails(deck(tmp_path, mlff(zoo["painn"]), run=lines), tmp_path), part)
-    text = fails(deck(tmp_path, mlff(zoo["painn"]), run="compute s all pair mlff\nthermo_style custom step c_s[1]\nrun 0\n"), tmp_path)
+    text = fails(
+        deck(tmp_path, mlff(zoo["painn"]), run="compute s all pair mlff\nthermo_style custom step c_s[1]\nrun 0\n"),
+        tmp_path,
+    )
     assert "ERROR" in text
     text = fails(deck(tmp_path, mlff(zoo["painn"]), run="fix s all pair 1 mlff spread 0\nrun 0\n"), tmp_path)
     expect(text, "spread")
 
 
 # ---- model files ----------------------------------------------------------------------------------------------------
+
 
 def copy(zoo, folder):
     """A copy of a model that may be damaged."""
@@ -219,8 +265,14 @@ def damage_syntax(yaml, weights):
     yaml.write_text(yaml.read_text() + "a: [1, 2\n")
 
 
-DAMAGES = ((damage_truncated, "sha256|hash", "damaged, truncated"), (damage_bit, "sha256|hash"), (damage_missing, "painn.safetensors"),
-           (damage_key, "temprature", r"painn\.yaml:\d+"), (damage_format, "mlff/9"), (damage_syntax, r"painn\.yaml:\d+"))
+DAMAGES = (
+    (damage_truncated, "sha256|hash", "damaged, truncated"),
+    (damage_bit, "sha256|hash"),
+    (damage_missing, "painn.safetensors"),
+    (damage_key, "temprature", r"painn\.yaml:\d+"),
+    (damage_format, "mlff/9"),
+    (damage_syntax, r"painn\.yaml:\d+"),
+)
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=[d[0].__name__ for d in DAMAGES])
@@ -233,9 +285,17 @@ def test_damaged_models(zoo, tmp_path, damage):
 def test_self_test(zoo, tmp_path):
     """A model whose numbers are not those in its file is refused, and `self_test no` skips the comparison."""
     head, tensors = modelfile.read(zoo["painn"])
-    head["self_test"]["structures"] = [{
-        "name": "pair", "elements": ["H", "O"], "positions": [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]], "cell": "none", "energy": -1.0,
-        "forces": [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]], "virial": [0.0] * 6}]
+    head["self_test"]["structures"] = [
+        {
+            "name": "pair",
+            "elements": ["H", "O"],
+            "positions": [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]],
+            "cell": "none",
+            "energy": -1.0,
+            "forces": [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]],
+            "virial": [0.0] * 6,
+        }
+    ]
     modelfile.write(str(tmp_path / "wrong"), head, {k: np.ascontiguousarray(v) for k, v in tensors.items()})
     expect(fails(deck(tmp_path, mlff("wrong.yaml")), tmp_path), "self-test|self_test", "pair")
     output = launch(deck(tmp_path, mlff("wrong.yaml", options="self_test no")), str(tmp_path))
@@ -252,6 +312,7 @@ def test_potentials_folder(zoo, tmp_path, monkeypatch):
 
 
 # ---- the plugin itself ----------------------------------------------------------------------------------------------
+
 
 def test_exports():
     """LAMMPS opens plugins with global symbols: only the entry point may be seen."""
@@ -271,8 +332,15 @@ def test_version_mismatch(tmp_path):
     for version in found:
         data = data.replace(version, version[:-1] + (b"3" if version[-1:] != b"3" else b"4"))
     (tmp_path / "mlffplugin.so").write_bytes(data)
-    output = launch("plugin load ./mlffplugin.so\nunits metal\npair_style mlff\n", str(tmp_path), load=False, check=False)
-    expect(output, "plugin mlff was not loaded: it was compiled for LAMMPS", "compile it again", "Unrecognized pair style 'mlff'")
+    output = launch(
+        "plugin load ./mlffplugin.so\nunits metal\npair_style mlff\n", str(tmp_path), load=False, check=False
+    )
+    expect(
+        output,
+        "plugin mlff was not loaded: it was compiled for LAMMPS",
+        "compile it again",
+        "Unrecognized pair style 'mlff'",
+    )
 
 
 def test_automatic_load(zoo, tmp_path, monkeypatch):

@@ -14,10 +14,12 @@ MESSAGES = "by messages of MPI"
 
 def dynamics(zoo, folder, options, model="painn", steps=30):
     """A run with atoms that change their rank, lists that are rebuilt, and more ghosts in its second part."""
-    return (start(zoo, folder, model=model, n=(6, 2, 2), options=options, core=True) +
-            "timestep 0.0003\nneighbor 0.3 bin\nneigh_modify every 2 delay 0 check no\nfix 1 all nve\nthermo 2\n"
-            "thermo_style custom step pe ke press\nthermo_modify format float %.17g\n"
-            f"run {steps}\nneighbor 1.5 bin\nrun {steps}\n")
+    return (
+        start(zoo, folder, model=model, n=(6, 2, 2), options=options, core=True)
+        + "timestep 0.0003\nneighbor 0.3 bin\nneigh_modify every 2 delay 0 check no\nfix 1 all nve\nthermo 2\n"
+        "thermo_style custom step pe ke press\nthermo_modify format float %.17g\n"
+        f"run {steps}\nneighbor 1.5 bin\nrun {steps}\n"
+    )
 
 
 def ways(output):
@@ -30,12 +32,16 @@ def table(output):
     return rows
 
 
-@pytest.mark.parametrize("ranks, model, options", [(2, "painn", ""), (2, "gaussian", "precision fp64"),
-                                                   (2, "painn", "exchange half"), (4, "painn", "")])
+@pytest.mark.parametrize(
+    "ranks, model, options",
+    [(2, "painn", ""), (2, "gaussian", "precision fp64"), (2, "painn", "exchange half"), (4, "painn", "")],
+)
 def test_same_bits_as_messages(zoo, tmp_path, ranks, model, options):
     """More ranks than cores as well, which have to wait for each other."""
-    shared, messages = (launch(dynamics(zoo, tmp_path, f"{options} node_memory {way}", model), str(tmp_path), ranks)
-                        for way in ("yes", "no"))
+    shared, messages = (
+        launch(dynamics(zoo, tmp_path, f"{options} node_memory {way}", model), str(tmp_path), ranks)
+        for way in ("yes", "no")
+    )
     assert ways(shared) == [SHARED] and ways(messages) == [f"{MESSAGES} (node_memory no)"]
     assert table(shared) == table(messages)
 
@@ -69,9 +75,11 @@ def test_memory_goes_with_its_style(zoo, tmp_path):
     n = 100
     system = water(2)
     (tmp_path / "w.data").write_text(system.data())
-    deck = (f"variable k loop {n}\nlabel again\n{CLEAR}units metal\nread_data w.data\n"
-            f"pair_style mlff self_test no\npair_coeff * * {zoo['painn']} O H\nrun 0 post no\n"
-            "next k\njump SELF again\n")
+    deck = (
+        f"variable k loop {n}\nlabel again\n{CLEAR}units metal\nread_data w.data\n"
+        f"pair_style mlff self_test no\npair_coeff * * {zoo['painn']} O H\nrun 0 post no\n"
+        "next k\njump SELF again\n"
+    )
     with limit(resource.RLIMIT_NOFILE, 60):
         output = launch(deck, str(tmp_path), 2)
     assert ways(output) == [SHARED] * n

@@ -7,20 +7,27 @@ import harness
 from harness import LMP, Case, fails, launch, mlff, water
 import models
 
-MIB = 2.0 ** 20 / 1.0e6    # LAMMPS prints MB of 2^20 bytes
+MIB = 2.0**20 / 1.0e6  # LAMMPS prints MB of 2^20 bytes
 
 
 def dynamics(name, folder, pair, n, run):
     """A deck of 3 n^3 atoms that asks the system for its memory before and after `run`."""
-    case = Case(name, water(n), pair, after=f"info memory\nvelocity all create 300 1\nfix 1 all nve\ntimestep 2e-5\n"
-                f"neighbor 1.0 bin\nneigh_modify every 4 delay 0 check no\nrun {run}\ninfo memory\n")
+    case = Case(
+        name,
+        water(n),
+        pair,
+        after=f"info memory\nvelocity all create 300 1\nfix 1 all nve\ntimestep 2e-5\n"
+        f"neighbor 1.0 bin\nneigh_modify every 4 delay 0 check no\nrun {run}\ninfo memory\n",
+    )
     return case.text(str(folder), single_point=False)
 
 
 def numbers(output):
     """MB: (LAMMPS, style first, style later) of the largest rank, accounted, growth of the resident set."""
     lammps = re.search(r"LAMMPS now: +(?:[\d.]+ to )?([\d.]+) ", output)
-    style = re.search(r"this style: +(?:[\d.]+ to )?([\d.]+) after the first step, (?:[\d.]+ to )?([\d.]+) when", output)
+    style = re.search(
+        r"this style: +(?:[\d.]+ to )?([\d.]+) after the first step, (?:[\d.]+ to )?([\d.]+) when", output
+    )
     assert lammps and style, output[-3000:]
     accounted = float(re.search(r"Per MPI rank memory allocation .* \| ([\d.]+) Mbytes", output).group(1)) * MIB
     resident = [float(x) * MIB for x in re.findall(r"Maximum resident set size: ([\d.]+)", output)]
@@ -31,9 +38,11 @@ def numbers(output):
 def wide(tmp_path_factory):
     """Models as wide as real ones, so that their arrays and not those of LAMMPS take the memory."""
     folder = tmp_path_factory.mktemp("wide")
-    return {"painn": models.painn(str(folder / "painn"), n_features=64),
-            "deep": models.painn(str(folder / "deep"), n_features=32, n_interactions=3, kind="gaussian"),
-            "ani": models.ani(str(folder / "ani"))}
+    return {
+        "painn": models.painn(str(folder / "painn"), n_features=64),
+        "deep": models.painn(str(folder / "deep"), n_features=32, n_interactions=3, kind="gaussian"),
+        "ani": models.ani(str(folder / "ani")),
+    }
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
@@ -51,7 +60,9 @@ def test_forecast(wide, tmp_path, name, ranks):
 
 def test_forecast_of_a_run(wide, tmp_path):
     """After new neighbour lists the style holds what was foreseen for grown arrays."""
-    output = launch(dynamics("run", tmp_path, mlff(wide["painn"], options="device cpu"), 8, 12) + "run 0\n", str(tmp_path))
+    output = launch(
+        dynamics("run", tmp_path, mlff(wide["painn"], options="device cpu"), 8, 12) + "run 0\n", str(tmp_path)
+    )
     builds = sum(int(n) for n in re.findall(r"Neighbor list builds = (\d+)", output))
     assert builds >= 3, output[-2000:]
     lammps, first, later, _, _ = numbers(output)
@@ -83,11 +94,14 @@ def test_refusal(tmp_path, monkeypatch, ranks, n, kilobytes):
     limit(tmp_path, monkeypatch, kilobytes)
     model = models.painn(str(tmp_path / "huge"), n_features=256)
     text = fails(dynamics("large", tmp_path, mlff(model, options="device cpu"), n, 0), tmp_path, ranks)
-    found = re.search(r"not enough memory for one rank: its (\d+) atoms need [\d.]+ MB more, and [\d.]+ MB are left "
-                      r"\(the limit of address space \(ulimit -v\)\)\. About (\d+) atoms would fit there", text)
+    found = re.search(
+        r"not enough memory for one rank: its (\d+) atoms need [\d.]+ MB more, and [\d.]+ MB are left "
+        r"\(the limit of address space \(ulimit -v\)\)\. About (\d+) atoms would fit there",
+        text,
+    )
     assert found, text
     atoms, fit = int(found.group(1)), int(found.group(2))
-    assert abs(atoms - 3 * n ** 3 / ranks) < 0.02 * atoms and 0 < fit < atoms
+    assert abs(atoms - 3 * n**3 / ranks) < 0.02 * atoms and 0 < fit < atoms
     if ranks == 1:
         side = int((fit / 3) ** (1 / 3))
         launch(dynamics("fits", tmp_path, mlff(model, options="device cpu"), side, 0), str(tmp_path))

@@ -12,7 +12,7 @@ from harness import CLEAR, Case, System, close, crystal, fails, launch, mlff, ru
 from mlff_tools import modelfile, reference
 
 FP64 = "precision fp64"
-BAR = 1.6021765e6    # 1 eV/A^3 as LAMMPS has it in units metal
+BAR = 1.6021765e6  # 1 eV/A^3 as LAMMPS has it in units metal
 RANKS = (1, 2, 3, 4)
 
 
@@ -25,7 +25,9 @@ def corner():
 def lone_atoms():
     """Molecules, and two atoms without any neighbour."""
     box = water(2)
-    return System([*box.types, 1, 2], np.concatenate([box.x, [[20.0, 20.0, 3.0], [3.0, 13.0, 30.0]]]), [40.0, 40.0, 40.0])
+    return System(
+        [*box.types, 1, 2], np.concatenate([box.x, [[20.0, 20.0, 3.0], [3.0, 13.0, 30.0]]]), [40.0, 40.0, 40.0]
+    )
 
 
 def cases_of(zoo):
@@ -40,8 +42,11 @@ def cases_of(zoo):
         "open": {"system": water((3, 2, 2)), "pair": pair, "boundary": "f s m"},
         "corner": {"system": corner(), "pair": pair, "boundary": "f f f", "before": "processors * 1 1"},
         "tiled": {"system": water(3), "pair": pair, "after": "comm_style tiled\nbalance 1.0 rcb"},
-        "hybrid": {"system": water(3), "pair": f"pair_style hybrid zero 5.0 nocoeff mlff {FP64}\npair_coeff * * zero\n"
-                                                f"pair_coeff * * mlff {zoo['orb']} O NULL"},
+        "hybrid": {
+            "system": water(3),
+            "pair": f"pair_style hybrid zero 5.0 nocoeff mlff {FP64}\npair_coeff * * zero\n"
+            f"pair_coeff * * mlff {zoo['orb']} O NULL",
+        },
         "single": {"system": water(3), "pair": mlff(zoo["orb"])},
     }
 
@@ -60,8 +65,11 @@ def results(zoo, tmp_path_factory):
 
     def on(ranks):
         if ranks not in found:
-            cases = [Case(f"{base}_{newton}", newton=newton, per_atom=False, **options)
-                     for base, options in cases_of(zoo).items() for newton in newtons(base)]
+            cases = [
+                Case(f"{base}_{newton}", newton=newton, per_atom=False, **options)
+                for base, options in cases_of(zoo).items()
+                for newton in newtons(base)
+            ]
             found[ranks] = run(cases, tmp_path_factory.mktemp(f"orb{ranks}"), ranks)
         return found[ranks]
 
@@ -73,8 +81,9 @@ def test_reference(zoo, results, base):
     case, r = cases_of(zoo)[base], results(1)[f"{base}_on"]
     system = case["system"].only([1]) if base == "hybrid" else case["system"]
     cell = system.cell if case.get("boundary", "p")[0] == "p" else None
-    energy, forces, virial = reference.evaluate(modelfile.read(zoo["orb"]), {
-        "elements": system.symbols, "positions": system.x, "cell": cell})
+    energy, forces, virial = reference.evaluate(
+        modelfile.read(zoo["orb"]), {"elements": system.symbols, "positions": system.x, "cell": cell}
+    )
     close(r.energy, energy, 1e-9, f"{base}: energy")
     close(r.f[case["system"].types == 1] if base == "hybrid" else r.f, forces, 1e-10, f"{base}: force")
     close(r.pressure * r.volume / BAR, virial, 1e-6 if cell is None else 1e-8, f"{base}: virial")
@@ -108,9 +117,12 @@ def test_npt_on_ranks(zoo, tmp_path):
         deck = start(zoo, tmp_path, water(3), pair=mlff(zoo["orb"], options=FP64)) + (
             "neighbor 0.3 bin\nneigh_modify every 1 delay 0 check yes\nvelocity all scale 1500\n"
             "fix 1 all npt temp 1500 1500 0.02 iso 1.0 1.0 0.2\nthermo_style custom step pe press vol\nrun 25 post no\n"
-            'print "END $(pe:%.17g) $(press:%.17g) $(vol:%.17g) $(nbuild)"\n')
-        ends[ranks] = [float(x) for x in re.search(r"^END (.*)$", launch(deck, str(tmp_path), ranks), re.M).group(1).split()]
-        assert ends[ranks][3] > 1 and abs(ends[ranks][2] - 9.3 ** 3) > 1e-3, ends
+            'print "END $(pe:%.17g) $(press:%.17g) $(vol:%.17g) $(nbuild)"\n'
+        )
+        ends[ranks] = [
+            float(x) for x in re.search(r"^END (.*)$", launch(deck, str(tmp_path), ranks), re.M).group(1).split()
+        ]
+        assert ends[ranks][3] > 1 and abs(ends[ranks][2] - 9.3**3) > 1e-3, ends
     close(ends[3][0], ends[1][0], 1e-6, "energy after 25 steps")
     close(ends[3][2], ends[1][2], 1e-6, "volume after 25 steps")
 
@@ -119,12 +131,18 @@ def test_npt_on_ranks(zoo, tmp_path):
 def test_multiple_time_steps(zoo, tmp_path, teacher):
     """The recipe of pair_mlff.md: the student inside, teacher - student outside. With one inner step it is the teacher."""
     pair = f"pair_style hybrid/scaled 1.0 mlff {FP64} 1.0 mlff {FP64} -1.0 mlff {FP64}\n" + "\n".join(
-        f"pair_coeff * * mlff {k} {zoo[model]} O H" for k, model in ((1, "painn"), (2, teacher), (3, "painn")))
+        f"pair_coeff * * mlff {k} {zoo[model]} O H" for k, model in ((1, "painn"), (2, teacher), (3, "painn"))
+    )
     ends = {}
-    for name, lines, style in (("teacher", mlff(zoo[teacher], options=FP64), ""), ("one", pair, "run_style respa 2 1 hybrid 1 2 2"),
-                               ("four", pair, "run_style respa 2 4 hybrid 1 2 2")):
-        deck = start(zoo, tmp_path, pair=lines) + (f"{style}\ntimestep 0.0001\nfix 1 all nve\nthermo_style custom step pe press\n"
-                                                   'run 20 post no\nprint "END $(pe:%.17g) $(press:%.17g)"\n')
+    for name, lines, style in (
+        ("teacher", mlff(zoo[teacher], options=FP64), ""),
+        ("one", pair, "run_style respa 2 1 hybrid 1 2 2"),
+        ("four", pair, "run_style respa 2 4 hybrid 1 2 2"),
+    ):
+        deck = start(zoo, tmp_path, pair=lines) + (
+            f"{style}\ntimestep 0.0001\nfix 1 all nve\nthermo_style custom step pe press\n"
+            'run 20 post no\nprint "END $(pe:%.17g) $(press:%.17g)"\n'
+        )
         ends[name] = [float(x) for x in re.search(r"^END (.*)$", launch(deck, str(tmp_path)), re.M).group(1).split()]
     close(ends["one"][0], ends["teacher"][0], 1e-8, "energy with one inner step")
     close(ends["one"][1], ends["teacher"][1], 1e-2, "pressure with one inner step")
@@ -135,7 +153,9 @@ def test_multiple_time_steps(zoo, tmp_path, teacher):
 def test_minimizers(zoo, tmp_path):
     """fire and quickmin follow forces; cg, sd and hftn search along an energy whose gradient they are not."""
     for style in ("fire", "quickmin"):
-        output = launch(start(zoo, tmp_path) + f"min_style {style}\nminimize 0 1e-4 3 10\nprint \"DONE $(pe)\"\n", str(tmp_path))
+        output = launch(
+            start(zoo, tmp_path) + f'min_style {style}\nminimize 0 1e-4 3 10\nprint "DONE $(pe)"\n', str(tmp_path)
+        )
         assert np.isfinite(float(re.search(r"^DONE (\S+)", output, re.M).group(1)))
     for style in ("cg", "sd", "hftn"):
         error = fails(start(zoo, tmp_path) + f"min_style {style}\nminimize 0 1e-4 3 10\n", tmp_path)
@@ -144,14 +164,18 @@ def test_minimizers(zoo, tmp_path):
 
 def test_refusals(zoo, tmp_path):
     run_with = "{}\nthermo_style custom step pe {}\nrun 0\n"
-    for compute, text in (("compute 1 all pe/atom\ncompute 2 all reduce sum c_1", "no energies of atoms"),
-                          ("compute 1 all stress/atom NULL\ncompute 2 all reduce sum c_1[1]", "no per-atom stress")):
+    for compute, text in (
+        ("compute 1 all pe/atom\ncompute 2 all reduce sum c_1", "no energies of atoms"),
+        ("compute 1 all stress/atom NULL\ncompute 2 all reduce sum c_1[1]", "no per-atom stress"),
+    ):
         error = fails(start(zoo, tmp_path) + run_with.format(compute, "c_2"), tmp_path, ranks=2)
         assert text in error, error
     error = fails(start(zoo, tmp_path, boundary="p p f") + "run 0\n", tmp_path)
     assert "all three directions" in error and "vacuum" in error, error
-    no_ids = (CLEAR + "units metal\natom_modify id no\nregion 1 block 0 9 0 9 0 9\ncreate_box 2 1\nmass 1 15.999\n"
-              "mass 2 1.008\ncreate_atoms 1 single 1 1 1\ncreate_atoms 2 single 2 1 1\n")
+    no_ids = (
+        CLEAR + "units metal\natom_modify id no\nregion 1 block 0 9 0 9 0 9\ncreate_box 2 1\nmass 1 15.999\n"
+        "mass 2 1.008\ncreate_atoms 1 single 1 1 1\ncreate_atoms 2 single 2 1 1\n"
+    )
     error = fails(no_ids + mlff(zoo["orb"]) + "\nrun 0\n", tmp_path)
     assert "atom IDs" in error, error
 
@@ -162,6 +186,6 @@ def test_log_says_what_it_is(zoo, tmp_path):
 
 def test_unstable(zoo, tmp_path):
     """An atom that is lost in NaN stops all ranks with one error that names it."""
-    deck = start(zoo, tmp_path, water(3)) + "fix 1 all nve\nvariable bad atom \"(id == 7) / (id != 7)\"\n"
+    deck = start(zoo, tmp_path, water(3)) + 'fix 1 all nve\nvariable bad atom "(id == 7) / (id != 7)"\n'
     error = fails(deck + "fix 2 all addforce v_bad 0 0\nrun 10\n", tmp_path, ranks=3)
     assert error.count("ERROR") == 1, error

@@ -9,20 +9,29 @@ from mlff_tools import modelfile, reference
 
 FP64 = "precision fp64"
 NAMES = ("painn", "gaussian", "local", "ani")
-BAR = 1.6021765e6    # 1 eV/A^3 as LAMMPS has it in units metal
+BAR = 1.6021765e6  # 1 eV/A^3 as LAMMPS has it in units metal
 
 
 def test_reference(zoo, tmp_path):
     """Energy, forces and virial of a tilted box and of a cluster are those of the numpy implementation."""
     systems = {"tilted": (water(2, tilt=(1.0, 0.7, -0.9)), "p p p"), "cluster": (water((2, 2, 1)), "f f f")}
-    cases = [Case(f"{model}_{name}", system, mlff(zoo[model], options=FP64), boundary=boundary)
-             for model in NAMES for name, (system, boundary) in systems.items()]
+    cases = [
+        Case(f"{model}_{name}", system, mlff(zoo[model], options=FP64), boundary=boundary)
+        for model in NAMES
+        for name, (system, boundary) in systems.items()
+    ]
     results = run(cases, tmp_path)
     for model in NAMES:
         contents = modelfile.read(zoo[model])
         for name, (system, boundary) in systems.items():
-            energy, forces, virial = reference.evaluate(contents, {
-                "elements": system.symbols, "positions": system.x, "cell": system.cell if boundary[0] == "p" else None})
+            energy, forces, virial = reference.evaluate(
+                contents,
+                {
+                    "elements": system.symbols,
+                    "positions": system.x,
+                    "cell": system.cell if boundary[0] == "p" else None,
+                },
+            )
             r, what = results[f"{model}_{name}"], f"{model}, {name}"
             close(r.energy, energy, 1e-8, f"{what}: energy")
             close(r.f, forces, 1e-8, f"{what}: force")
@@ -43,7 +52,7 @@ def test_images(zoo, tmp_path):
 def energies(case, steps, folder):
     """Energies at the start and after each of `steps`, groups of lines of a script."""
     text = case.text(str(folder), single_point=False)
-    point = "run 0 post no\nprint \"ENERGY $(pe:%.17g)\"\n"
+    point = 'run 0 post no\nprint "ENERGY $(pe:%.17g)"\n'
     output = launch(text + point + "".join(lines + "\n" + point for lines in steps), str(folder))
     found = [float(x) for x in re.findall(r"^ENERGY (\S+)", output, re.M)]
     assert len(found) == len(steps) + 1
@@ -62,7 +71,9 @@ def test_forces_by_differences(zoo, tmp_path, model, units, factor):
         for distance in (h, -2 * h, h):
             shift = ["0", "0", "0"]
             shift[d] = f"{distance:.17g}"
-            steps.append(f"group one id {atom + 1}\ndisplace_atoms one move {' '.join(shift)} units box\ngroup one delete")
+            steps.append(
+                f"group one id {atom + 1}\ndisplace_atoms one move {' '.join(shift)} units box\ngroup one delete"
+            )
     e = energies(case, steps, tmp_path)
     for k, (atom, d) in enumerate(moved):
         numeric = -(e[3 * k + 1] - e[3 * k + 2]) / (2 * h)
@@ -109,7 +120,11 @@ def test_mixed(zoo, tmp_path):
     """Products in bf16 without instructions for them, named as such: near fp64, not the numbers of fp32, on any number of ranks."""
     system = water(3)
     for model in ("painn", "ani"):
-        pairs = {"fp64": FP64, "fp32": "device cpu kernels generic", "mixed": "device cpu precision mixed kernels generic"}
+        pairs = {
+            "fp64": FP64,
+            "fp32": "device cpu kernels generic",
+            "mixed": "device cpu precision mixed kernels generic",
+        }
         cases = [Case(name, system, mlff(zoo[model], options=options)) for name, options in pairs.items()]
         results = run(cases, tmp_path)
         assert np.abs(results["mixed"].f - results["fp32"].f).max() > 1e-7

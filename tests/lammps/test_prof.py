@@ -40,8 +40,15 @@ thermo {every}
 
 def argon(fix="", run="run 100", thermo=10, more="", n=3, timestep=0.002, temperature=90.0, units="metal", before=""):
     epsilon = 0.0104 if units == "metal" else 0.0104 * 23.060549
-    head = ARGON.format(units=units, spacing=5.4, n=n, cutoff=6.0, epsilon=epsilon, temperature=temperature,
-                        timestep=timestep if units == "metal" else 1000 * timestep)
+    head = ARGON.format(
+        units=units,
+        spacing=5.4,
+        n=n,
+        cutoff=6.0,
+        epsilon=epsilon,
+        temperature=temperature,
+        timestep=timestep if units == "metal" else 1000 * timestep,
+    )
     return f"{head}{THERMO.format(every=thermo, more=more)}{before}\n{fix}\n{run}\n"
 
 
@@ -51,8 +58,10 @@ def prof(keywords="", every=10, move="fix move all nve"):
 
 def load(folder, name="r.json"):
     """The report; NaN and Infinity are no JSON and fail here."""
+
     def refuse(text):
         raise ValueError(f"{name} has {text}")
+
     with open(os.path.join(str(folder), name), encoding="utf-8") as f:
         return json.load(f, parse_constant=refuse)
 
@@ -81,6 +90,7 @@ def tags(report):
 
 
 # ---- steps -----------------------------------------------------------------------------------------------------------
+
 
 def test_times_are_those_of_lammps(tmp_path):
     """Step times add up to the loop time, and components to LAMMPS' own breakdown."""
@@ -128,7 +138,10 @@ def test_engine_spans(zoo, tmp_path):
         for key in (part, "dense", part + "_backward", "dense_backward", "forces"):
             assert parts[key]["mean_ms"] > 0.0, key
         missing = {c["name"] for c in inside if c["mean_ms"] is None}
-        assert missing == {"exchange", *({"descriptor_backward"} if name == "painn" else {"message", "message_backward"})}
+        assert missing == {
+            "exchange",
+            *({"descriptor_backward"} if name == "painn" else {"message", "message_backward"}),
+        }
         assert sum(c["mean_ms"] or 0.0 for c in inside) <= parts["pair"]["mean_ms"] * 1.001
         assert 0 < report["energy_time_ms"] < parts["pair"]["mean_ms"]
         assert 0 < report["forces_time_ms"] < parts["pair"]["mean_ms"]
@@ -141,13 +154,17 @@ def pair_deck(system, folder, pair, units="metal", newton="on", name="w.data"):
     with open(os.path.join(str(folder), name), "w", encoding="utf-8") as f:
         f.write(system.data())
     step = 0.0002 if units == "metal" else 0.2
-    return (f"units {units}\nnewton {newton}\nread_data {name}\n{pair}\nneighbor 1.0 bin\ntimestep {step}\n"
-            "velocity all create 100 77\n")
+    return (
+        f"units {units}\nnewton {newton}\nread_data {name}\n{pair}\nneighbor 1.0 bin\ntimestep {step}\n"
+        "velocity all create 100 77\n"
+    )
 
 
 def test_tags(tmp_path):
     """Rebuilds, output and box changes are counted as LAMMPS counts them."""
-    fix = prof("file r.json warmup 0 memory no energy no", move="neigh_modify every 5 delay 0 check no\nfix move all nve")
+    fix = prof(
+        "file r.json warmup 0 memory no energy no", move="neigh_modify every 5 delay 0 check no\nfix move all nve"
+    )
     output = launch(argon(fix, "run 60", thermo=20), str(tmp_path))
     found = tags(load(tmp_path))
     assert int(re.search(r"Neighbor list builds = (\d+)", output).group(1)) == 12 == found["neighbor_rebuild"]
@@ -171,7 +188,10 @@ def test_slow_step_is_tagged(tmp_path):
 def test_growing_buffers_are_tagged(zoo, tmp_path):
     """In a box that shrinks there are ever more neighbours, so the engine's buffers grow, and those steps say so; in a settled run none does."""
     found = {}
-    for name, more in (("settled", ""), ("shrinking", "fix d all deform 1 x scale 0.7 y scale 0.7 z scale 0.7 remap x\n")):
+    for name, more in (
+        ("settled", ""),
+        ("shrinking", "fix d all deform 1 x scale 0.7 y scale 0.7 z scale 0.7 remap x\n"),
+    ):
         deck = pair_deck(water(3), tmp_path, mlff(zoo["painn"])) + "neigh_modify every 1 delay 0 check no\n" + more
         deck += prof(f"file {name}.json warmup 1 energy no memory no", 100, move="") + "\nrun 40\n"
         launch(deck, str(tmp_path))
@@ -183,13 +203,21 @@ def test_waiting_for_another_rank_is_tagged(tmp_path):
     """Nearly all atoms on one of two ranks: the other waits, which is said, and the report names the one that works."""
     found = {}
     for name, more in (("even", ""), ("uneven", "delete_atoms region right compress no\n")):
-        deck = argon(prof("file r.json warmup 10 energy no memory no"), "run 60", n=12, temperature=5.0,
-                     before="pair_style lj/cut 14.0\npair_coeff 1 1 0.0104 3.4\nregion right block 6.2 INF INF INF INF INF\n" + more)
+        deck = argon(
+            prof("file r.json warmup 10 energy no memory no"),
+            "run 60",
+            n=12,
+            temperature=5.0,
+            before="pair_style lj/cut 14.0\npair_coeff 1 1 0.0104 3.4\nregion right block 6.2 INF INF INF INF INF\n"
+            + more,
+        )
         launch(deck.replace("create_box", "processors 2 1 1\ncreate_box"), str(tmp_path), 2)
         found[name] = load(tmp_path)
     waited = tags(found["uneven"]).get("other_rank", 0)
     assert waited > 25 and found["uneven"]["slowest_ranks"][0]["rank"] == 0, found["uneven"]
-    assert "for rank 0 in" in {h["component"]: h["advice"] for h in found["uneven"]["hotspots"]}["comm"], found["uneven"]["hotspots"]
+    assert "for rank 0 in" in {h["component"]: h["advice"] for h in found["uneven"]["hotspots"]}["comm"], found[
+        "uneven"
+    ]["hotspots"]
     balance = found["uneven"]["balance"]
     assert balance["atoms_imbalance"] > 1.5 and balance["imbalance"] > 1.5 and 0.1 < balance["waiting"] < 1, balance
     advice = {h["component"]: h["advice"] for h in found["uneven"]["hotspots"]}["imbalance"]
@@ -268,6 +296,7 @@ def test_respa(tmp_path):
 
 # ---- energies --------------------------------------------------------------------------------------------------------
 
+
 def test_energies_are_those_of_thermo(tmp_path):
     """Every quantity of the series is what thermo prints, in eV, K, bar and A^3, in both unit styles."""
     for units, energy, pressure in (("metal", 1.0, 1.0), ("real", 1.0 / 23.060549, 1.01325)):
@@ -275,8 +304,14 @@ def test_energies_are_those_of_thermo(tmp_path):
         table, energy_report = thermo_table(output), load(tmp_path)["energy"]
         series = energy_report["series"]
         assert list(table["Step"]) == series["step"] == list(range(0, 101, 10))
-        for name, column, factor in (("potential", "PotEng", energy), ("kinetic", "KinEng", energy), ("total", "TotEng", energy),
-                                     ("temperature", "Temp", 1.0), ("pressure", "Press", pressure), ("volume", "Volume", 1.0)):
+        for name, column, factor in (
+            ("potential", "PotEng", energy),
+            ("kinetic", "KinEng", energy),
+            ("total", "TotEng", energy),
+            ("temperature", "Temp", 1.0),
+            ("pressure", "Press", pressure),
+            ("volume", "Volume", 1.0),
+        ):
             expected = factor * table[column]
             close(series[name], expected, 1e-12 * np.abs(expected).max(), f"{units}: {name}")
         close(series["time_ps"], 0.002 * table["Step"], 1e-9, "time")
@@ -289,8 +324,16 @@ def test_planted_drift(tmp_path):
     """A friction that takes energy out is measured; the same run without it drifts a hundred times less."""
     drift = {}
     for name, extra in (("clean", ""), ("planted", "\nfix v all viscous 0.002")):
-        output = launch(argon(prof("file r.json", move="fix move all nve" + extra), "run 400", timestep=0.001, temperature=30.0,
-                              before="run 200\nreset_timestep 0"), str(tmp_path))
+        output = launch(
+            argon(
+                prof("file r.json", move="fix move all nve" + extra),
+                "run 400",
+                timestep=0.001,
+                temperature=30.0,
+                before="run 200\nreset_timestep 0",
+            ),
+            str(tmp_path),
+        )
         table = thermo_table(output, 1)
         drift[name] = load(tmp_path)["drift"]
         slope = np.polyfit(0.001 * table["Step"], table["TotEng"] / 108, 1)[0]
@@ -307,7 +350,9 @@ def test_conserved_quantity(tmp_path):
         report, table = load(tmp_path), thermo_table(output)
         assert report["ensemble"] == "nvt"
         if has:
-            close(report["energy"]["series"]["conserved"], table["Econserve"], 1e-12 * abs(table["Econserve"]).max(), move)
+            close(
+                report["energy"]["series"]["conserved"], table["Econserve"], 1e-12 * abs(table["Econserve"]).max(), move
+            )
             assert report["drift_of"] == "conserved"
         else:
             assert report["energy"]["conserved"] is None and report["drift_of"] == "total"
@@ -321,7 +366,7 @@ def test_thermo_access(tmp_path):
     fix = prof("file r.json warmup 0").replace("fix prof", "thermo_style custom step temp\nfix prof")
     deck = argon(fix, "", more="") + THERMO.format(every=50, more=more) + "run 200\n"
     table, report = thermo_table(launch(deck, str(tmp_path))), load(tmp_path)
-    assert list(table["f_prof[20]"]) == [0, 49, 99, 149, 199]    # the step that prints is not over yet
+    assert list(table["f_prof[20]"]) == [0, 49, 99, 149, 199]  # the step that prints is not over yet
     assert np.array_equal(table["f_prof"][1:], table["f_prof[2]"][1:]) and np.isnan(table["f_prof"][0])
     ms = np.array(report["latencies_ms"])
     close(table["f_prof[2]"][-1], ms[:199].mean(), 1e-5 * ms.mean(), "mean")
@@ -347,29 +392,49 @@ def test_bounds(tmp_path):
 
 def test_every_bound_is_about_its_metric(zoo, tmp_path):
     """Each metric that can be bounded is said once, with the value that the report has for that step."""
-    units = {"drift": "eV/atom/ps", "drift_percent": "%", "excursion": "eV/atom", "temperature": "K", "force_rmse": "eV/A",
-             "force_max": "eV/A", "energy_error": "eV/atom", "mean": "ms", "p99": "ms"}
+    units = {
+        "drift": "eV/atom/ps",
+        "drift_percent": "%",
+        "excursion": "eV/atom",
+        "temperature": "K",
+        "force_rmse": "eV/A",
+        "force_max": "eV/A",
+        "energy_error": "eV/atom",
+        "mean": "ms",
+        "p99": "ms",
+    }
     warn = " ".join(f"warn {metric} 1e-12" for metric in units)
-    deck = pair_deck(water(2), tmp_path, mlff(zoo["painn"])) + prof(f"file r.json warmup 2 {warn} compare {zoo['gaussian']} every 5", 5)
+    deck = pair_deck(water(2), tmp_path, mlff(zoo["painn"])) + prof(
+        f"file r.json warmup 2 {warn} compare {zoo['gaussian']} every 5", 5
+    )
     output = launch(deck + "\nrun 30\n", str(tmp_path))
-    said = {m: (int(step), float(x), unit) for step, m, x, unit in
-            re.findall(r"WARNING: fix mlffprof: step (\d+): (\w+) is (\S+) (\S+), above 1e-12", output)}
+    said = {
+        m: (int(step), float(x), unit)
+        for step, m, x, unit in re.findall(
+            r"WARNING: fix mlffprof: step (\d+): (\w+) is (\S+) (\S+), above 1e-12", output
+        )
+    }
     assert output.count(", above 1e-12") == len(units) and {m: s[2] for m, s in said.items()} == units, output[-4000:]
     report = load(tmp_path)
     energy, accuracy = report["energy"]["series"], report["accuracy"]["series"]
-    for metric, series, name in (("temperature", energy, "temperature"), ("force_rmse", accuracy, "force_rmse"),
-                                 ("force_max", accuracy, "force_max"), ("energy_error", accuracy, "energy_error")):
+    for metric, series, name in (
+        ("temperature", energy, "temperature"),
+        ("force_rmse", accuracy, "force_rmse"),
+        ("force_max", accuracy, "force_max"),
+        ("energy_error", accuracy, "energy_error"),
+    ):
         step, value, _ = said[metric]
         expected = abs(series[name][series["step"].index(step)])
         close(value, expected, 1e-5 * expected, metric)
     step, value, _ = said["excursion"]
     at = energy["step"].index(step)
-    expected = np.abs(np.array(energy["total"][:at + 1]) - energy["total"][0]).max() / report["n_atoms"]
+    expected = np.abs(np.array(energy["total"][: at + 1]) - energy["total"][0]).max() / report["n_atoms"]
     close(value, expected, 1e-5 * expected + 1e-12, "excursion")
     assert 0 < said["mean"][1] <= said["p99"][1] * 1.01
 
 
 # ---- ranks -----------------------------------------------------------------------------------------------------------
+
 
 def test_ranks_agree(zoo, tmp_path):
     """Energies, counts and the comparison with another model do not depend on the number of ranks."""
@@ -378,7 +443,9 @@ def test_ranks_agree(zoo, tmp_path):
         folder = tmp_path / str(ranks)
         folder.mkdir()
         keywords = f"file r.json warmup 2 compare {zoo['gaussian']} every 5"
-        deck = pair_deck(water(3), folder, mlff(zoo["painn"], options="precision fp64")) + prof(keywords, 5) + "\nrun 20\n"
+        deck = (
+            pair_deck(water(3), folder, mlff(zoo["painn"], options="precision fp64")) + prof(keywords, 5) + "\nrun 20\n"
+        )
         launch(deck, str(folder), ranks)
         reports.append(load(folder))
     first = reports[0]
@@ -410,13 +477,22 @@ def test_partitions(tmp_path):
 
 # ---- comparing with another model ------------------------------------------------------------------------------------
 
+
 def expected_errors(folder, ours, theirs, elements):
     """RMSE, MAE, max, cosine, and RMSE per element from two dumps of id, type, fx, fy, fz and element."""
     a, b = (read_dump(os.path.join(str(folder), name)) for name in (ours, theirs))
     d, f, g = a[:, 2:5] - b[:, 2:5], a[:, 2:5].ravel(), b[:, 2:5].ravel()
     by_element = {e: np.sqrt((d[a[:, 1] == t] ** 2).mean()) for t, e in enumerate(elements, 1)}
-    return {"force_rmse": np.sqrt((d ** 2).mean()), "force_mae": np.abs(d).mean(),
-            "force_max": np.sqrt((d ** 2).sum(1)).max(), "force_cosine": f @ g / np.linalg.norm(f) / np.linalg.norm(g)}, by_element, d
+    return (
+        {
+            "force_rmse": np.sqrt((d**2).mean()),
+            "force_mae": np.abs(d).mean(),
+            "force_max": np.sqrt((d**2).sum(1)).max(),
+            "force_cosine": f @ g / np.linalg.norm(f) / np.linalg.norm(g),
+        },
+        by_element,
+        d,
+    )
 
 
 FORCES = "write_dump all custom {} id type fx fy fz modify sort id format float %.17g\n"
@@ -443,14 +519,14 @@ def test_comparison(zoo, tmp_path, ranks, newton, units):
     for key, value in expected.items():
         value = value if key == "force_cosine" else value / per_ev
         close(accuracy[key], value, 2e-6 * abs(value) + 1e-7, key)
-    assert accuracy["force_rmse"] > 0.01    # the numbers are not trivially zero
+    assert accuracy["force_rmse"] > 0.01  # the numbers are not trivially zero
     for element in accuracy["elements"]:
         close(element["force_rmse"], by_element[element["name"]] / per_ev, 1e-5, element["name"])
     ours, theirs = (float(re.search(f"^{w} (.*)", output, re.M).group(1)) for w in ("OURS", "THEIRS"))
     close(accuracy["energy_bias"], (ours - theirs) / per_ev / len(system.types), 1e-6, "energy")
     table = read_dump(tmp_path / "e.dump")
     close(table[:, 1:4], d, 1e-5 * per_ev, "per-atom errors")
-    close(table[:, 4], np.sqrt((d ** 2).sum(1)), 2e-5 * per_ev, "length of the per-atom errors")
+    close(table[:, 4], np.sqrt((d**2).sum(1)), 2e-5 * per_ev, "length of the per-atom errors")
 
 
 def test_comparison_of_any_pair_style(zoo, tmp_path):
@@ -458,8 +534,16 @@ def test_comparison_of_any_pair_style(zoo, tmp_path):
     system = water(3)
     lj = "pair_style lj/cut 5.0\npair_coeff * * 0.005 2.0"
     deck = pair_deck(system, tmp_path, lj) + "run 0\n" + FORCES.format("lj.dump") + f'print "LJ $(pe:%.15g)"\n{CLEAR}'
-    deck += pair_deck(system, tmp_path, mlff(zoo["ani"])) + "run 0\n" + FORCES.format("ani.dump") + f'print "ANI $(pe:%.15g)"\n{CLEAR}'
-    deck += pair_deck(system, tmp_path, lj) + f"fix prof all mlffprof 1 file r.json compare {zoo['ani']} every 2 elements O H\nrun 0\n"
+    deck += (
+        pair_deck(system, tmp_path, mlff(zoo["ani"]))
+        + "run 0\n"
+        + FORCES.format("ani.dump")
+        + f'print "ANI $(pe:%.15g)"\n{CLEAR}'
+    )
+    deck += (
+        pair_deck(system, tmp_path, lj)
+        + f"fix prof all mlffprof 1 file r.json compare {zoo['ani']} every 2 elements O H\nrun 0\n"
+    )
     output = launch(deck, str(tmp_path), 2)
     expected, _, _ = expected_errors(tmp_path, "lj.dump", "ani.dump", "OH")
     accuracy = load(tmp_path)["accuracy"]
@@ -471,14 +555,17 @@ def test_comparison_of_any_pair_style(zoo, tmp_path):
 
 def test_comparison_has_the_settings_of_the_run(zoo, tmp_path):
     """The second model is opened as the pair style was, but for what `compare` says; and as ever beside another pair style."""
+
     def opened(pair, compare):
         keywords = f"compare {zoo['painn']} every 5 {compare}"
         output = launch(pair_deck(water(3), tmp_path, pair) + prof(keywords) + "\nrun 0\n", str(tmp_path))
         return re.search(r"^fix mlffprof compare: .*?, (cpu, \w+, kernels \w+);", output, re.M).group(1)
 
     ours = mlff(zoo["ani"], options="precision fp64 kernels generic members 0:1 device cpu graph no")
-    hybrid = f"pair_style hybrid/overlay lj/cut 5.0 mlff precision fp64 kernels generic\npair_coeff * * lj/cut 0.001 2.0\n" \
-             f"pair_coeff * * mlff {zoo['ani']} O H"
+    hybrid = (
+        f"pair_style hybrid/overlay lj/cut 5.0 mlff precision fp64 kernels generic\npair_coeff * * lj/cut 0.001 2.0\n"
+        f"pair_coeff * * mlff {zoo['ani']} O H"
+    )
     lj = "pair_style lj/cut 5.0\npair_coeff * * 0.005 2.0"
     best = opened(lj, "elements O H")
     assert opened(ours, "") == opened(hybrid, "") == "cpu, fp64, kernels generic"
@@ -493,10 +580,18 @@ def test_comparison_has_the_settings_of_the_run(zoo, tmp_path):
 def test_comparison_with_itself(zoo, tmp_path):
     """A model against itself along a trajectory with reneighbouring: no difference, in steps 0, 7, 14."""
     keywords = f"file r.json compare {zoo['painn']} every 7 dump f.xyz above 1000"
-    deck = pair_deck(water(3), tmp_path, mlff(zoo["painn"])) + "neigh_modify every 2 delay 0 check no\n" + prof(keywords, 50)
+    deck = (
+        pair_deck(water(3), tmp_path, mlff(zoo["painn"]))
+        + "neigh_modify every 2 delay 0 check no\n"
+        + prof(keywords, 50)
+    )
     launch(deck + "\nrun 15\n", str(tmp_path))
     accuracy = load(tmp_path)["accuracy"]
-    assert accuracy["series"]["step"] == [0, 7, 14] and accuracy["force_max"] < 2e-5 and accuracy["force_cosine"] > 1 - 1e-9
+    assert (
+        accuracy["series"]["step"] == [0, 7, 14]
+        and accuracy["force_max"] < 2e-5
+        and accuracy["force_cosine"] > 1 - 1e-9
+    )
     assert abs(accuracy["energy_bias"]) < 1e-6
     assert (tmp_path / "f.xyz").read_text() == ""
 
@@ -504,7 +599,9 @@ def test_comparison_with_itself(zoo, tmp_path):
 def test_frames_and_stop(zoo, tmp_path):
     """Frames above a bound are written with the model's labels, and a bound may stop the run."""
     keywords = f"file r.json compare {zoo['gaussian']} every 3 dump f.xyz above 0.001 stop 0.001"
-    deck = pair_deck(water(3), tmp_path, mlff(zoo["painn"])) + prof(keywords) + "\nrun 9\n" + FORCES.format("unused.dump")
+    deck = (
+        pair_deck(water(3), tmp_path, mlff(zoo["painn"])) + prof(keywords) + "\nrun 9\n" + FORCES.format("unused.dump")
+    )
     deck += CLEAR + pair_deck(water(3), tmp_path, mlff(zoo["gaussian"])) + "run 0\n" + FORCES.format("g.dump")
     output = launch(deck, str(tmp_path), 2)
     assert "fix mlffprof stops the run in step 0: the largest force error against random-" in output
@@ -512,12 +609,15 @@ def test_frames_and_stop(zoo, tmp_path):
     assert lines[0] == "81" and 'pbc="T T T" step=0' in lines[1] and len(lines) == 83
     rows = [line.split() for line in lines[2:]]
     assert [r[0] for r in rows[:3]] == ["O", "H", "H"]
-    close([[float(x) for x in r[4:7]] for r in rows], read_dump(tmp_path / "g.dump")[:, 2:5], 1e-5, "forces in the frame")
+    close(
+        [[float(x) for x in r[4:7]] for r in rows], read_dump(tmp_path / "g.dump")[:, 2:5], 1e-5, "forces in the frame"
+    )
     energy = float(re.search(r"energy=([-0-9.e]+)", lines[1]).group(1))
     close(energy, float(re.findall(r"^ +0 +\S+ +(\S+)", output, re.M)[-1]), 1e-3, "energy in the frame")
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
+
 
 def test_trace(zoo, tmp_path):
     """The trace is JSON of steps with the engine's spans inside them."""
@@ -543,8 +643,14 @@ def test_killed_run(tmp_path, ranks):
     command = [LMP, "-in", "in.kill", "-log", "none", "-screen", "none"]
     if ranks > 1:
         command = [MPIEXEC, "-n", str(ranks), *command]
-    run = subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                           start_new_session=True)
+    run = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
     try:
         limit = time.monotonic() + 120
         while time.monotonic() < limit and run.poll() is None:
@@ -564,13 +670,17 @@ def test_file_that_can_no_longer_be_written(tmp_path):
     (tmp_path / "gone").mkdir()
     run = "run 20 post no\nshell rm gone/r.json\nshell rmdir gone\nrun 20\nrun 20"
     output = launch(argon(prof("file gone/r.json warmup 0"), run), str(tmp_path))
-    assert len(re.findall("WARNING: fix mlffprof: .*gone/r.json", output)) == 1 and "said once; the run goes on" in output
+    assert (
+        len(re.findall("WARNING: fix mlffprof: .*gone/r.json", output)) == 1 and "said once; the run goes on" in output
+    )
     assert output.count("latency per step") == 3 and not (tmp_path / "gone").exists()
 
 
 def test_targets_file(tmp_path):
     """Bars of a file are in the report and in the table."""
-    (tmp_path / "bars.yaml").write_text("rules:\n  - {metric: us_per_atom, below: 1.0e-6}\n  - {metric: n_steps, above: 3}\n")
+    (tmp_path / "bars.yaml").write_text(
+        "rules:\n  - {metric: us_per_atom, below: 1.0e-6}\n  - {metric: n_steps, above: 3}\n"
+    )
     output = launch(argon(prof("file r.json targets bars.yaml warmup 0"), "run 5"), str(tmp_path))
     status = {t["metric"]: t["status"] for t in load(tmp_path)["targets"]}
     assert status["us_per_atom"] == "fail" and "us_per_atom" in output
@@ -580,14 +690,22 @@ def test_targets_file(tmp_path):
 
 def test_reports_validate(zoo, tmp_path):
     """Reports of dynamics with a comparison, of a minimization, and of nothing at all agree with the schema."""
-    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema of scripts/requirements-test.txt is not installed")
+    jsonschema = pytest.importorskip(
+        "jsonschema", reason="jsonschema of scripts/requirements-test.txt is not installed"
+    )
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     with open(os.path.join(root, "docs", "profile.schema.json"), encoding="utf-8") as f:
         validator = jsonschema.Draft202012Validator(json.load(f))
     compare = f"file r.json warmup 1 compare {zoo['gaussian']} every 2"
-    decks = (pair_deck(water(2), tmp_path, mlff(zoo["painn"])) + prof(compare, 2, "fix move all nvt temp 100 100 0.1") + "\nrun 12\n",
-             argon("fix prof all mlffprof 5 file r.json", "displace_atoms all random 0.1 0.1 0.1 7\nminimize 0.0 1e-8 20 200"),
-             argon(prof("file r.json"), "run 0"))
+    decks = (
+        pair_deck(water(2), tmp_path, mlff(zoo["painn"]))
+        + prof(compare, 2, "fix move all nvt temp 100 100 0.1")
+        + "\nrun 12\n",
+        argon(
+            "fix prof all mlffprof 5 file r.json", "displace_atoms all random 0.1 0.1 0.1 7\nminimize 0.0 1e-8 20 200"
+        ),
+        argon(prof("file r.json"), "run 0"),
+    )
     for deck in decks:
         launch(deck, str(tmp_path))
         problems = [e.message for e in validator.iter_errors(load(tmp_path))]
@@ -633,8 +751,16 @@ def test_leak_of_the_program(tmp_path):
     (tmp_path / "leak.py").write_text(LEAK)
     environment = with_libraries()
     for leaks, expected in ((1, "leak"), (0, "stable")):
-        done = subprocess.run([sys.executable, "leak.py", str(leaks)], cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=300)
+        done = subprocess.run(
+            [sys.executable, "leak.py", str(leaks)],
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+            timeout=300,
+        )
         output = done.stdout.decode("utf-8", "replace")
         assert done.returncode == 0, output[-3000:]
         memory = load(tmp_path)["memory"]
@@ -664,12 +790,23 @@ def comma_locale(folder):
         listed = subprocess.run(["locale", "-a"], stdout=subprocess.PIPE, check=False).stdout.decode().split()
         if name in listed:
             return name, {}
-    made = subprocess.run(["localedef", "-i", "de_DE", "-f", "UTF-8", os.path.join(str(folder), "de_DE.UTF-8")],
-                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    made = subprocess.run(
+        ["localedef", "-i", "de_DE", "-f", "UTF-8", os.path.join(str(folder), "de_DE.UTF-8")],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
     extra = {"LOCPATH": str(folder)}
     # localedef leaves a folder behind where it has nothing to read, too
-    works = subprocess.run([sys.executable, "-c", "import locale; locale.setlocale(locale.LC_NUMERIC, 'de_DE.UTF-8')"],
-                           env=dict(os.environ, **extra), stderr=subprocess.DEVNULL, check=False).returncode == 0
+    works = (
+        subprocess.run(
+            [sys.executable, "-c", "import locale; locale.setlocale(locale.LC_NUMERIC, 'de_DE.UTF-8')"],
+            env=dict(os.environ, **extra),
+            stderr=subprocess.DEVNULL,
+            check=False,
+        ).returncode
+        == 0
+    )
     return ("de_DE.UTF-8", extra) if made.returncode in (0, 1) and works else None
 
 
@@ -688,14 +825,24 @@ def test_comma_locale(zoo, tmp_path):
     (tmp_path / "in.rest").write_text(again + "\nfix prof" + tail)
     (tmp_path / "comma.py").write_text(COMMA)
     environment = with_libraries(**extra)
-    done = subprocess.run([sys.executable, "comma.py", name], cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "comma.py", name],
+        cwd=tmp_path,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+        timeout=300,
+    )
     output = done.stdout.decode("utf-8", "replace")
     assert done.returncode == 0, output[-3000:]
     report = load(tmp_path)
     assert report["accuracy"]["n_samples"] == 3 and 0 < report["energy"]["temperature"]["mean"]
     assert re.search(r"temperature is \d+\.\d+ K, above 1\.5", output), output[-3000:]
-    assert re.search(r"disagree about the force on atom \d+ by \d+\.\d+, more than devi_warn 1e-06", output), output[-3000:]
+    assert re.search(r"disagree about the force on atom \d+ by \d+\.\d+, more than devi_warn 1e-06", output), output[
+        -3000:
+    ]
     load(tmp_path, "t.json")
     assert "," not in (tmp_path / "f.xyz").read_text()
 
@@ -720,7 +867,10 @@ BAD = (
     ("all mlffprof 10 compare m.yaml every 0", "the form is `compare"),
     ("all mlffprof 10 compare m.yaml every 5 elements", "one element for each of the 1 atom types"),
     ("all mlffprof 10 compare m.yaml every 5 above 2", "needs `dump FILE`"),
-    ("all mlffprof 10 compare m.yaml every 5 precision fp16", "unknown value 'fp16' of 'precision'; known are: fp32 fp64 mixed"),
+    (
+        "all mlffprof 10 compare m.yaml every 5 precision fp16",
+        "unknown value 'fp16' of 'precision'; known are: fp32 fp64 mixed",
+    ),
     ("all mlffprof 10 compare m.yaml every 5 node_memory", "'node_memory' of 'compare' has no value"),
     ("all mlffprof 10 compare m.yaml every 5 masses no", "unknown keyword 'masses'"),
     ("all mlffprof 10 compare m.yaml every 5 elements O exchange half precision fp64", "exchange half rounds"),
@@ -766,17 +916,23 @@ def test_bad_comparisons(zoo, tmp_path):
     text = fails(short + prof(f"compare {zoo['painn']} every 5") + "\nrun 1\n", tmp_path)
     assert re.search(r"needs ghost atoms within 5 A.* within 3\.5 A.*comm_modify cutoff 5", text, re.S), text
     launch(short + prof(f"compare {zoo['painn']} every 5") + "\ncomm_modify cutoff 5.0\nrun 1\n", str(tmp_path))
-    text = fails(f"units lj\nlattice fcc 0.8\nregion b block 0 3 0 3 0 3\ncreate_box 1 b\ncreate_atoms 1 box\nmass 1 1\n"
-                 f"pair_style lj/cut 2.5\npair_coeff * * 1 1\nfix p all mlffprof 5 compare {zoo['painn']} every 5 elements O\nrun 1\n",
-                 tmp_path)
+    text = fails(
+        f"units lj\nlattice fcc 0.8\nregion b block 0 3 0 3 0 3\ncreate_box 1 b\ncreate_atoms 1 box\nmass 1 1\n"
+        f"pair_style lj/cut 2.5\npair_coeff * * 1 1\nfix p all mlffprof 5 compare {zoo['painn']} every 5 elements O\nrun 1\n",
+        tmp_path,
+    )
     assert "does not support units lj" in text and "metal, real" in text
 
 
 def test_reduced_units(tmp_path):
     """Reduced units have no eV: the drift in eV/atom/ps is null, and the rest is there."""
-    deck = ("units lj\nlattice fcc 0.8\nregion b block 0 4 0 4 0 4\ncreate_box 1 b\ncreate_atoms 1 box\nmass 1 1\n"
-            "pair_style lj/cut 2.5\npair_coeff * * 1 1\nvelocity all create 1.0 5\nfix move all nve\n"
-            "fix p all mlffprof 5 file r.json warmup 0\nrun 50\n")
+    deck = (
+        "units lj\nlattice fcc 0.8\nregion b block 0 4 0 4 0 4\ncreate_box 1 b\ncreate_atoms 1 box\nmass 1 1\n"
+        "pair_style lj/cut 2.5\npair_coeff * * 1 1\nvelocity all create 1.0 5\nfix move all nve\n"
+        "fix p all mlffprof 5 file r.json warmup 0\nrun 50\n"
+    )
     launch(deck, str(tmp_path))
     report = load(tmp_path)
-    assert report["drift"] is None and report["energy"]["units"] == "lj" and report["energy"]["total"]["drift"] is not None
+    assert (
+        report["drift"] is None and report["energy"]["units"] == "lj" and report["energy"]["total"]["drift"] is not None
+    )

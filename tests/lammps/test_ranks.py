@@ -31,13 +31,23 @@ def base_cases(zoo):
         "smallani": {"system": water(2), "pair": mlff(zoo["ani"], options=FP64), **centroid},
         "tiny": {"system": water(1, spacing=3.6), "pair": mlff(zoo["gaussian"], options=FP64)},
         "flat": {"system": water((2, 3, 1)), "pair": mlff(zoo["painn"], options=FP64), "boundary": "s f p"},
-        "corner": {"system": corner(), "pair": mlff(zoo["painn"], options=FP64), "boundary": "f f f",
-                   "before": "processors * 1 1"},
+        "corner": {
+            "system": corner(),
+            "pair": mlff(zoo["painn"], options=FP64),
+            "boundary": "f f f",
+            "before": "processors * 1 1",
+        },
         "line": {"system": line(), "pair": mlff(zoo["painn"], options=FP64), "before": "processors * 1 1"},
-        "linehalf": {"system": line(), "pair": mlff(zoo["painn"], options="exchange half"),
-                     "before": "processors * 1 1"},
-        "tiled": {"system": water(3), "pair": mlff(zoo["painn"], options=FP64),
-                  "after": "comm_style tiled\nbalance 1.0 rcb"},
+        "linehalf": {
+            "system": line(),
+            "pair": mlff(zoo["painn"], options="exchange half"),
+            "before": "processors * 1 1",
+        },
+        "tiled": {
+            "system": water(3),
+            "pair": mlff(zoo["painn"], options=FP64),
+            "after": "comm_style tiled\nbalance 1.0 rcb",
+        },
         "single": {"system": water(3), "pair": mlff(zoo["painn"])},
         "half": {"system": water(3), "pair": mlff(zoo["painn"], options="exchange half")},
     }
@@ -50,8 +60,11 @@ def name_of(base, newton):
 @pytest.fixture(scope="module")
 def results(zoo, tmp_path_factory):
     """(ranks) -> results of all cases, or the error that stopped them."""
-    cases = [Case(name_of(base, newton), newton=newton, **options)
-             for base, options in base_cases(zoo).items() for newton in ("on", "off")]
+    cases = [
+        Case(name_of(base, newton), newton=newton, **options)
+        for base, options in base_cases(zoo).items()
+        for newton in ("on", "off")
+    ]
     found = {}
     for ranks in RANKS:
         try:
@@ -100,5 +113,7 @@ def test_sums(results, base, ranks):
         close(-r.stress.sum(axis=0), r.pressure * r.volume, 1e7 * tolerance, f"{base}: sum of stresses")
         close(r.f.sum(axis=0), [0, 0, 0], tolerance, f"{base}: sum of forces")
         if r.extra.size:
-            close(-r.extra[:, :6].sum(axis=0), r.pressure * r.volume, 1e7 * tolerance, f"{base}: sum of centroid stresses")
+            close(
+                -r.extra[:, :6].sum(axis=0), r.pressure * r.volume, 1e7 * tolerance, f"{base}: sum of centroid stresses"
+            )
         assert abs(r.f).max() > 0.1, "forces are too small to show anything"

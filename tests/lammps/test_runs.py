@@ -6,7 +6,22 @@ import subprocess
 import sys
 
 import numpy as np
-from harness import CLEAR, PLUGIN, TIMEOUT, Case, System, close, fails, launch, mlff, read_dump, run, same, water, with_libraries
+from harness import (
+    CLEAR,
+    PLUGIN,
+    TIMEOUT,
+    Case,
+    System,
+    close,
+    fails,
+    launch,
+    mlff,
+    read_dump,
+    run,
+    same,
+    water,
+    with_libraries,
+)
 
 FP64 = "precision fp64"
 DUMP = "write_dump all custom {}.dump id type x y z fx fy fz modify sort id format float %.17g\n"
@@ -39,8 +54,10 @@ def test_nve_conserves_energy(zoo, tmp_path):
     drift = {}
     for model in ("painn", "ani"):
         for dt, steps in ((0.0002, 40), (0.0001, 80)):
-            deck = (start(zoo, tmp_path, model=model) + f"timestep {dt}\nfix 1 all nve\nthermo 2\n"
-                    "thermo_style custom step etotal ke\nthermo_modify format float %.15g\n" + f"run {steps}\n")
+            deck = (
+                start(zoo, tmp_path, model=model) + f"timestep {dt}\nfix 1 all nve\nthermo 2\n"
+                "thermo_style custom step etotal ke\nthermo_modify format float %.15g\n" + f"run {steps}\n"
+            )
             rows = thermo(launch(deck, str(tmp_path)))
             assert abs(np.ptp(rows[:, 2])) > 0.05, "nothing moved"
             drift[model, dt] = np.abs(rows[:, 1] - rows[0, 1]).max()
@@ -50,26 +67,33 @@ def test_nve_conserves_energy(zoo, tmp_path):
 
 def test_ensembles(zoo, tmp_path):
     """Every common integrator runs, in fp32, and ends with numbers."""
-    fixes = {"nvt": "fix 1 all nvt temp 300 300 0.05", "npt": "fix 1 all npt temp 300 300 0.05 iso 1 1 0.5",
-             "aniso": "fix 1 all npt temp 300 300 0.05 aniso 1 1 0.5",
-             "langevin": "fix 1 all nve\nfix 2 all langevin 300 300 0.05 99",
-             "tri": "change_box all triclinic\nfix 1 all npt temp 300 300 0.05 tri 1 1 0.5"}
+    fixes = {
+        "nvt": "fix 1 all nvt temp 300 300 0.05",
+        "npt": "fix 1 all npt temp 300 300 0.05 iso 1 1 0.5",
+        "aniso": "fix 1 all npt temp 300 300 0.05 aniso 1 1 0.5",
+        "langevin": "fix 1 all nve\nfix 2 all langevin 300 300 0.05 99",
+        "tri": "change_box all triclinic\nfix 1 all npt temp 300 300 0.05 tri 1 1 0.5",
+    }
     deck = ""
     for name, fix in fixes.items():
-        deck += (start(zoo, tmp_path, name, options="") + f"timestep 0.0002\n{fix}\nthermo 25\n"
-                 "thermo_style custom step temp pe etotal press vol\nrun 50\nprint \"DONE $(step) $(pe) $(press) $(vol)\"\n")
+        deck += (
+            start(zoo, tmp_path, name, options="") + f"timestep 0.0002\n{fix}\nthermo 25\n"
+            'thermo_style custom step temp pe etotal press vol\nrun 50\nprint "DONE $(step) $(pe) $(press) $(vol)"\n'
+        )
     ends = re.findall(r"^DONE (.*)$", launch(deck, str(tmp_path)), re.M)
     assert len(ends) == len(fixes)
     for name, end in zip(fixes, ends):
         values = np.array([float(x) for x in end.split()])
         assert np.isfinite(values).all() and values[0] == 50, f"{name}: {end}"
-        assert (abs(values[3] - 6.2 ** 3) > 1e-6) == (name in ("npt", "aniso", "tri")), f"{name}: volume {values[3]}"
+        assert (abs(values[3] - 6.2**3) > 1e-6) == (name in ("npt", "aniso", "tri")), f"{name}: volume {values[3]}"
 
 
 def test_minimize(zoo, tmp_path):
     """The energy falls and the forces vanish."""
-    deck = (start(zoo, tmp_path, model="ani", core=True) + "thermo_style custom step pe fnorm\nthermo 100000\n"
-            "min_style cg\nminimize 0 1e-3 2000 4000\n")
+    deck = (
+        start(zoo, tmp_path, model="ani", core=True) + "thermo_style custom step pe fnorm\nthermo 100000\n"
+        "min_style cg\nminimize 0 1e-3 2000 4000\n"
+    )
     rows = thermo(launch(deck, str(tmp_path)))
     assert rows[-1, 1] < rows[0, 1] - 0.1 and rows[-1, 2] < 0.05 * rows[0, 2], rows
 
@@ -78,8 +102,12 @@ def test_trajectory_on_ranks(zoo, tmp_path):
     """Hot atoms cross between ranks and lists are rebuilt: the trajectory is the same."""
     ends = {}
     for ranks in (1, 3):
-        deck = (start(zoo, tmp_path, n=3, core=True) + "velocity all scale 2000\ntimestep 0.0005\nneighbor 0.2 bin\nfix 1 all nve\n"
-                + f"run 30\nprint \"REBUILDS $(nbuild)\"\n" + DUMP.format(f"ranks{ranks}"))
+        deck = (
+            start(zoo, tmp_path, n=3, core=True)
+            + "velocity all scale 2000\ntimestep 0.0005\nneighbor 0.2 bin\nfix 1 all nve\n"
+            + f'run 30\nprint "REBUILDS $(nbuild)"\n'
+            + DUMP.format(f"ranks{ranks}")
+        )
         output = launch(deck, str(tmp_path), ranks)
         assert float(re.search(r"^REBUILDS (\S+)", output, re.M).group(1)) > 2, "no list was rebuilt"
         ends[ranks] = read_dump(str(tmp_path / f"ranks{ranks}.dump"))
@@ -94,48 +122,61 @@ def test_restart(zoo, tmp_path):
     output = launch(deck + "run 10\n" + DUMP.format("again"), str(tmp_path))
     assert "pair style mlff" in output
     close(read_dump(str(tmp_path / "again.dump")), read_dump(str(tmp_path / "whole.dump")), 1e-9, "after a restart")
-    error = fails(f"read_restart {tmp_path}/middle.restart\nfix 1 all nve\npair_coeff * * {zoo['painn']} O H\nrun 0\n", tmp_path)
+    error = fails(
+        f"read_restart {tmp_path}/middle.restart\nfix 1 all nve\npair_coeff * * {zoo['painn']} O H\nrun 0\n", tmp_path
+    )
     assert "pair_style" in error or "pair style" in error.lower(), error
 
 
 def test_changing_atoms(zoo, tmp_path):
     """Atoms deleted, created and displaced between runs; no atoms at all; types changed without new lists."""
     system = water(3)
-    points = DUMP.format("{0}") + "print \"ENERGY {0} $(pe:%.17g)\"\n"
+    points = DUMP.format("{0}") + 'print "ENERGY {0} $(pe:%.17g)"\n'
     deck = start(zoo, tmp_path, n=3) + "fix 1 all nve\ntimestep 0.0002\nrun 5\nvelocity all set 0 0 0\n"
     deck += "group gone id 1:9\ndelete_atoms group gone compress no\nrun 0\n" + points.format("deleted")
     deck += "create_atoms 1 single 1.0 1.0 1.0\nrun 0\n" + points.format("created")
-    deck += "delete_atoms group all\nrun 0\nprint \"ENERGY none $(pe:%.17g)\"\n"
+    deck += 'delete_atoms group all\nrun 0\nprint "ENERGY none $(pe:%.17g)"\n'
     output = launch(deck, str(tmp_path), 2)
     energy = {name: float(value) for name, value in re.findall(r"^ENERGY (\S+) (\S+)", output, re.M)}
     assert energy["none"] == 0.0
     for name in ("deleted", "created"):
         dump = read_dump(str(tmp_path / f"{name}.dump"))
-        fresh = run([Case("fresh", System(dump[:, 1].astype(int), dump[:, 2:5], system.box), mlff(zoo["painn"], options=FP64))],
-                    tmp_path)["fresh"]
+        fresh = run(
+            [Case("fresh", System(dump[:, 1].astype(int), dump[:, 2:5], system.box), mlff(zoo["painn"], options=FP64))],
+            tmp_path,
+        )["fresh"]
         close(energy[name], fresh.energy, 1e-8, f"{name}: energy")
         close(dump[:, 5:8], fresh.f, 1e-9, f"{name}: force")
 
 
 def test_swapped_types(zoo, tmp_path):
     """fix atom/swap changes types without building lists: the energy is that of the new types."""
-    deck = start(zoo, tmp_path, n=3) + ("fix s all atom/swap 1 10 815 3000.0 types 1 2 ke no\nthermo_style custom step pe f_s[*]\n"
-                                        "run 3\nprint \"SWAPS $(f_s[2])\"\nprint \"ENERGY $(pe:%.17g)\"\n") + DUMP.format("swapped")
+    deck = (
+        start(zoo, tmp_path, n=3)
+        + (
+            "fix s all atom/swap 1 10 815 3000.0 types 1 2 ke no\nthermo_style custom step pe f_s[*]\n"
+            'run 3\nprint "SWAPS $(f_s[2])"\nprint "ENERGY $(pe:%.17g)"\n'
+        )
+        + DUMP.format("swapped")
+    )
     output = launch(deck, str(tmp_path))
     assert float(re.search(r"^SWAPS (\S+)", output, re.M).group(1)) > 0, "nothing was swapped"
     dump = read_dump(str(tmp_path / "swapped.dump"))
-    fresh = run([Case("fresh", System(dump[:, 1].astype(int), dump[:, 2:5], water(3).box), mlff(zoo["painn"], options=FP64))],
-                tmp_path)["fresh"]
+    fresh = run(
+        [Case("fresh", System(dump[:, 1].astype(int), dump[:, 2:5], water(3).box), mlff(zoo["painn"], options=FP64))],
+        tmp_path,
+    )["fresh"]
     close(float(re.search(r"^ENERGY (\S+)", output, re.M).group(1)), fresh.energy, 1e-8, "energy")
     close(dump[:, 5:8], fresh.f, 1e-9, "force")
 
 
 def test_lost_atoms(zoo, tmp_path):
     """A lost atom is an error of LAMMPS, or, where lost atoms are ignored, the others go on."""
-    deck = start(zoo, tmp_path, boundary="f f f", core=True) + ("timestep 0.0005\nfix 1 all nve\ngroup out id 1\n"
-                                                     "velocity out set -3000 0 0\nthermo 5\n{}run 40\n")
+    deck = start(zoo, tmp_path, boundary="f f f", core=True) + (
+        "timestep 0.0005\nfix 1 all nve\ngroup out id 1\nvelocity out set -3000 0 0\nthermo 5\n{}run 40\n"
+    )
     assert "Lost atoms" in fails(deck.format(""), tmp_path)
-    output = launch(deck.format("thermo_modify lost ignore\n") + "print \"LEFT $(atoms)\"\n", str(tmp_path), 2)
+    output = launch(deck.format("thermo_modify lost ignore\n") + 'print "LEFT $(atoms)"\n', str(tmp_path), 2)
     assert 12 < float(re.search(r"^LEFT (\S+)", output, re.M).group(1)) < 24
 
 
@@ -147,7 +188,12 @@ def test_partitions(zoo, tmp_path):
     alone = run([Case(name, water(n), mlff(zoo["painn"], options=FP64)) for name, n in (("a", 2), ("b", 3))], tmp_path)
     for name, lines in text.items():
         (tmp_path / f"{name}.lmp").write_text(lines)
-    launch("variable which world a b\ninclude ${which}.lmp\n", str(tmp_path), 3, ("-partition", "1", "2", "-screen", "none"))
+    launch(
+        "variable which world a b\ninclude ${which}.lmp\n",
+        str(tmp_path),
+        3,
+        ("-partition", "1", "2", "-screen", "none"),
+    )
     for k, name in enumerate(("a", "b")):
         log = (tmp_path / f"log.lammps.{k}").read_text()
         found = re.search(rf"^RESULT {name} (\S+)", log, re.M)
@@ -189,8 +235,16 @@ def rss():
 def library(body, zoo, folder):
     """Runs Python code with the LAMMPS module and returns what it printed."""
     (folder / "water.data").write_text(water(2).data())
-    done = subprocess.run([sys.executable, "-c", LIBRARY + body, PLUGIN, zoo["painn"], zoo["ani"], "water.data"], cwd=folder,
-                          env=with_libraries(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=TIMEOUT)
+    done = subprocess.run(
+        [sys.executable, "-c", LIBRARY + body, PLUGIN, zoo["painn"], zoo["ani"], "water.data"],
+        cwd=folder,
+        env=with_libraries(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+        timeout=TIMEOUT,
+    )
     output = done.stdout.decode("utf-8", "replace")
     assert done.returncode == 0, f"exit code {done.returncode}\n{output[-3000:]}"
     return output
@@ -218,7 +272,9 @@ d = start(ANI)
 d.command("run 8")
 print("D", repr(d.get_thermo("pe")))
 """
-    found = dict(line.split() for line in library(body, zoo, tmp_path).splitlines() if line[:2] in ("A ", "B ", "C ", "D "))
+    found = dict(
+        line.split() for line in library(body, zoo, tmp_path).splitlines() if line[:2] in ("A ", "B ", "C ", "D ")
+    )
     close(float(found["A"]), float(found["C"]), 1e-9, "first instance")
     close(float(found["B"]), float(found["D"]), 1e-9, "second instance")
 
@@ -276,6 +332,10 @@ print("GROWTH", rss() - before)
 
 def test_unload(zoo, tmp_path):
     """The plugin can be unloaded while it is in use, and loaded again."""
-    deck = start(zoo, tmp_path) + "run 0\nplugin unload pair mlff\nplugin list\n" + f"plugin load {os.path.abspath(PLUGIN)}\n"
-    output = launch(deck + mlff(zoo["painn"]) + "\nrun 0\nprint \"ENERGY $(pe)\"\n", str(tmp_path))
+    deck = (
+        start(zoo, tmp_path)
+        + "run 0\nplugin unload pair mlff\nplugin list\n"
+        + f"plugin load {os.path.abspath(PLUGIN)}\n"
+    )
+    output = launch(deck + mlff(zoo["painn"]) + '\nrun 0\nprint "ENERGY $(pe)"\n', str(tmp_path))
     assert "Unloading pair style mlff" in output and "ENERGY" in output

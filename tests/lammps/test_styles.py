@@ -25,8 +25,13 @@ def with_argon():
 def four_types():
     """Water whose second half has types 3 and 4."""
     box = water(3)
-    return System(np.where(box.molecule > 13, box.types + 2, box.types), box.x, box.box, molecule=box.molecule,
-                  elements=("O", "H", "O", "H"))
+    return System(
+        np.where(box.molecule > 13, box.types + 2, box.types),
+        box.x,
+        box.box,
+        molecule=box.molecule,
+        elements=("O", "H", "O", "H"),
+    )
 
 
 def add(*results):
@@ -62,16 +67,27 @@ def test_hybrid(zoo, tmp_path, ranks):
         Case("argon", mixed, f"pair_style hybrid lj/cut 6.0\n{NO_LJ}\n{lj}"),
         Case("everywhere", mixed, "pair_style hybrid lj/cut 6.0\npair_coeff * * lj/cut 0.002 2.5"),
         Case("hybrid", mixed, f"pair_style hybrid mlff {FP64} lj/cut 6.0\npair_coeff * * mlff {painn} O H NULL\n{lj}"),
-        Case("overlay", mixed, f"pair_style hybrid/overlay lj/cut 6.0 mlff {FP64}\npair_coeff * * lj/cut 0.002 2.5\n"
-                               f"pair_coeff * * mlff {painn} O H NULL"),
+        Case(
+            "overlay",
+            mixed,
+            f"pair_style hybrid/overlay lj/cut 6.0 mlff {FP64}\npair_coeff * * lj/cut 0.002 2.5\n"
+            f"pair_coeff * * mlff {painn} O H NULL",
+        ),
         Case("first", whole, mlff(painn, options=FP64)),
         Case("second", whole, mlff(ani, options=FP64)),
-        Case("two", whole, f"pair_style hybrid/overlay {both}\npair_coeff * * mlff 1 {painn} O H\n"
-                           f"pair_coeff * * mlff 2 {ani} O H"),
+        Case(
+            "two",
+            whole,
+            f"pair_style hybrid/overlay {both}\npair_coeff * * mlff 1 {painn} O H\npair_coeff * * mlff 2 {ani} O H",
+        ),
         Case("half1", split.only([1, 2]), mlff(painn, "O H O H", FP64)),
         Case("half2", split.only([3, 4]), mlff(ani, "O H O H", FP64)),
-        Case("halves", split, f"pair_style hybrid {both}\npair_coeff * * mlff 1 {painn} O H NULL NULL\n"
-                              f"pair_coeff * * mlff 2 {ani} NULL NULL O H\npair_coeff 1*2 3*4 none"),
+        Case(
+            "halves",
+            split,
+            f"pair_style hybrid {both}\npair_coeff * * mlff 1 {painn} O H NULL NULL\n"
+            f"pair_coeff * * mlff 2 {ani} NULL NULL O H\npair_coeff 1*2 3*4 none",
+        ),
     ]
     for case in cases:
         case.newton = "off" if ranks == 3 else "on"
@@ -88,8 +104,10 @@ def test_atom_styles(zoo, tmp_path):
     """The atom style does not matter; bonded neighbours are there when special_bonds keeps them in the list."""
     system, pair = water(3), mlff(zoo["painn"], options=FP64)
     cases = [Case(style, system, pair, style=style) for style in ("atomic", "charge", "molecular", "full")]
-    cases += [Case("kept", system, pair, style="molecular", bonds=True, before="special_bonds lj/coul 1 1 1"),
-              Case("tiny", system, pair, style="full", bonds=True, before="special_bonds lj/coul 1e-50 1e-50 1e-50")]
+    cases += [
+        Case("kept", system, pair, style="molecular", bonds=True, before="special_bonds lj/coul 1 1 1"),
+        Case("tiny", system, pair, style="full", bonds=True, before="special_bonds lj/coul 1e-50 1e-50 1e-50"),
+    ]
     r = run(cases, tmp_path)
     for case in cases[1:]:
         same(r[case.name], r["atomic"], 1e-11, case.name)
@@ -98,12 +116,14 @@ def test_atom_styles(zoo, tmp_path):
 def test_units(zoo, tmp_path):
     """units real is units metal in kcal/mol."""
     system = water(3)
-    r = run([Case(units, system, mlff(zoo["painn"], options=FP64), units=units) for units in ("metal", "real")], tmp_path)
+    r = run(
+        [Case(units, system, mlff(zoo["painn"], options=FP64), units=units) for units in ("metal", "real")], tmp_path
+    )
     metal, real = r["metal"], r["real"]
     close(real.energy, FACTOR * metal.energy, 1e-7, "energy")
     close(real.f, FACTOR * metal.f, 1e-9, "force")
     close(real.eatom, FACTOR * metal.eatom, 1e-9, "energy of atom")
-    pressure = FACTOR * 68568.415 / 1.6021765e6    # nktv2p of both unit styles
+    pressure = FACTOR * 68568.415 / 1.6021765e6  # nktv2p of both unit styles
     close(real.pressure, pressure * metal.pressure, 1e-2, "pressure")
     close(real.stress, pressure * metal.stress, 1e-1, "stress of atom")
 
@@ -113,16 +133,25 @@ def test_fewer_elements(zoo, tmp_path):
     system = water(3)
     swapped = System(3 - system.types, system.x, system.box, elements=("H", "O"))
     only_o = system.only([1])
-    r = run([Case("first", system, mlff(zoo["painn"], options=FP64)),
-             Case("swapped", swapped, mlff(zoo["painn"], "H O", FP64)),
-             Case("oxygen", only_o, mlff(zoo["painn"], "O H", FP64)),
-             Case("alone", System([1] * len(only_o.x), only_o.x, only_o.box, elements=("O",)),
-                  mlff(zoo["painn"], "O", FP64))], tmp_path)
+    r = run(
+        [
+            Case("first", system, mlff(zoo["painn"], options=FP64)),
+            Case("swapped", swapped, mlff(zoo["painn"], "H O", FP64)),
+            Case("oxygen", only_o, mlff(zoo["painn"], "O H", FP64)),
+            Case(
+                "alone",
+                System([1] * len(only_o.x), only_o.x, only_o.box, elements=("O",)),
+                mlff(zoo["painn"], "O", FP64),
+            ),
+        ],
+        tmp_path,
+    )
     same(r["swapped"], r["first"], 1e-12, "types in another order")
     same(r["alone"], r["oxygen"], 1e-12, "without hydrogen")
 
 
 # ---- spread of an ensemble ------------------------------------------------------------------------------------------
+
 
 def members(zoo, folder):
     """Models of one member each, made from those of the ensemble."""
@@ -143,16 +172,25 @@ def test_spread(zoo, tmp_path, units, factor, ranks):
     alone = run([Case(f"m{k}", system, mlff(path, options=FP64)) for k, path in enumerate(paths)], tmp_path)
     totals = np.array([alone[f"m{k}"].energy for k in range(len(paths))])
     atoms = np.array([alone[f"m{k}"].eatom for k in range(len(paths))]).std(axis=0, ddof=1)
-    more = ("compute spread all pair mlff\nfix spread all pair 1 mlff spread 0\n"
-            "fix trigger all pair 1 mlff spread 1\nthermo_style custom step c_spread[*]")
-    case = Case("ensemble", system, mlff(zoo["ani"], options=FP64), units=units, more=more,
-                columns="f_spread f_trigger")
-    text = case.text(str(tmp_path)).replace("thermo_style custom step pe c_press", "thermo_style custom step c_spread[*] pe c_press")
-    text += "print \"SPREAD $(c_spread[1]:%.17g) $(c_spread[2]:%.17g) $(c_spread[3]:%.17g)\"\n"
+    more = (
+        "compute spread all pair mlff\nfix spread all pair 1 mlff spread 0\n"
+        "fix trigger all pair 1 mlff spread 1\nthermo_style custom step c_spread[*]"
+    )
+    case = Case(
+        "ensemble", system, mlff(zoo["ani"], options=FP64), units=units, more=more, columns="f_spread f_trigger"
+    )
+    text = case.text(str(tmp_path)).replace(
+        "thermo_style custom step pe c_press", "thermo_style custom step c_spread[*] pe c_press"
+    )
+    text += 'print "SPREAD $(c_spread[1]:%.17g) $(c_spread[2]:%.17g) $(c_spread[3]:%.17g)"\n'
     output = launch(text, str(tmp_path), ranks)
     three = [float(x) for x in re.search(r"^SPREAD (.*)$", output, re.M).group(1).split()]
     dump = read_dump(str(tmp_path / "ensemble.dump"))
-    close(three, factor * np.array([totals.std(ddof=1), np.sqrt((atoms ** 2).mean()), atoms.max()]), 1e-9 * factor,
-          "spread of the energy, rms and largest of an atom's")
+    close(
+        three,
+        factor * np.array([totals.std(ddof=1), np.sqrt((atoms**2).mean()), atoms.max()]),
+        1e-9 * factor,
+        "spread of the energy, rms and largest of an atom's",
+    )
     close(dump[:, 15], factor * atoms, 1e-9 * factor, "spread of atom")
     close(dump[:, 16], factor * atoms, 1e-9 * factor, "spread of atom, triggered")

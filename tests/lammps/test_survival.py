@@ -15,10 +15,12 @@ from harness import CLEAR, LMP, MPIEXEC, Case, close, fails, launch, mlff, read_
 import models
 from test_runs import FP64
 
-EVERY = 20      # steps between restarts
-AFTER = 60      # steps that are compared after a restart
-MD = (f"timestep 0.0002\nfix 1 all nve\nrestart {EVERY} md.*.restart\ndump d all custom {EVERY} {{0}}.*.dump id type x y z fx fy fz\n"
-      "dump_modify d sort id format float %.17g\nthermo 1000\n")
+EVERY = 20  # steps between restarts
+AFTER = 60  # steps that are compared after a restart
+MD = (
+    f"timestep 0.0002\nfix 1 all nve\nrestart {EVERY} md.*.restart\ndump d all custom {EVERY} {{0}}.*.dump id type x y z fx fy fz\n"
+    "dump_modify d sort id format float %.17g\nthermo 1000\n"
+)
 # A trained model: dynamics of a random one ends after some 170 steps, which an idle machine has done before the signal comes.
 STUDENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models", "water-benzene-student.yaml")
 PAIR = mlff(STUDENT, options=FP64)
@@ -27,8 +29,12 @@ PROF = "fix prof all mlffprof 2 file report.json warmup 0 compare {0} every 3 du
 
 def begin(zoo, folder, name):
     case = Case("md", water(3), PAIR)
-    return (case.text(str(folder), single_point=False) + "velocity all create 300.0 4711 loop geom\n" + MD.format(name) +
-            PROF.format(zoo["gaussian"]))
+    return (
+        case.text(str(folder), single_point=False)
+        + "velocity all create 300.0 4711 loop geom\n"
+        + MD.format(name)
+        + PROF.format(zoo["gaussian"])
+    )
 
 
 def go_on(name, restart):
@@ -56,10 +62,18 @@ def run_and_kill(deck, folder, how):
     with open(os.path.join(folder, "in.killed"), "w", encoding="utf-8") as f:
         f.write(deck)
     with open(os.path.join(folder, "killed.log"), "wb") as log:
-        process = subprocess.Popen([MPIEXEC, "-n", "2", LMP, "-in", "in.killed", "-nocite", "-log", "none"], cwd=folder,
-                                   stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            [MPIEXEC, "-n", "2", LMP, "-in", "in.killed", "-nocite", "-log", "none"],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
         limit = time.monotonic() + 120
-        while not glob.glob(os.path.join(folder, "md.*.restart")) and process.poll() is None and time.monotonic() < limit:
+        while (
+            not glob.glob(os.path.join(folder, "md.*.restart")) and process.poll() is None and time.monotonic() < limit
+        ):
             time.sleep(0.01)
         time.sleep(random.uniform(0.0, 0.4))
         assert process.poll() is None, open(log.name, encoding="utf-8", errors="replace").read()[-3000:]
@@ -76,8 +90,13 @@ def run_and_kill(deck, folder, how):
 
 def check_files(folder):
     """The report is a whole one, and so is every frame of the comparison."""
-    done = subprocess.run([os.environ["MLFF"], "show", "report.json"], cwd=folder, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, check=False)
+    done = subprocess.run(
+        [os.environ["MLFF"], "show", "report.json"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout.decode()
     lines = open(os.path.join(folder, "hard.xyz"), encoding="utf-8").read()
     assert lines.endswith("\n")
@@ -85,7 +104,7 @@ def check_files(folder):
     while at < len(lines):
         n = int(lines[at])
         assert n == 81 and "Properties=" in lines[at + 1] and len(lines) >= at + 2 + n, f"frame {n_frames} is not whole"
-        assert all(len(line.split()) == 8 for line in lines[at + 2:at + 2 + n])
+        assert all(len(line.split()) == 8 for line in lines[at + 2 : at + 2 + n])
         at, n_frames = at + 2 + n, n_frames + 1
     assert n_frames > 3
 
@@ -96,9 +115,11 @@ def test_killed_and_continued(zoo, tmp_path, how):
     folder = str(tmp_path)
     run_and_kill(begin(zoo, folder, "killed") + "run 1000000\n", folder, how)
     check_files(folder)
-    steps = sorted((int(re.search(r"md\.(\d+)\.restart", path).group(1)) for path in glob.glob(folder + "/md.*.restart")),
-                   reverse=True)
-    for step in steps[:2]:    # the newest may have been cut while it was written
+    steps = sorted(
+        (int(re.search(r"md\.(\d+)\.restart", path).group(1)) for path in glob.glob(folder + "/md.*.restart")),
+        reverse=True,
+    )
+    for step in steps[:2]:  # the newest may have been cut while it was written
         output = launch(go_on("again", f"md.{step}.restart") + f"run {AFTER}\n", folder, 2, check=False)
         if "ERROR" not in output:
             break
@@ -119,7 +140,11 @@ def test_another_model_at_a_restart(zoo, tmp_path):
     for suffix in (".yaml", ".safetensors"):
         shutil.copy(zoo["painn"].replace(".yaml", suffix), tmp_path / ("painn" + suffix))
     case = Case("first", water(2), mlff("painn.yaml", options=FP64))
-    launch(case.text(str(tmp_path), single_point=False) + "fix 1 all nve\nrun 2\nwrite_restart a.restart\n", str(tmp_path), 2)
+    launch(
+        case.text(str(tmp_path), single_point=False) + "fix 1 all nve\nrun 2\nwrite_restart a.restart\n",
+        str(tmp_path),
+        2,
+    )
     again = CLEAR + "read_restart a.restart\n{}\nfix 1 all nve\nrun 1\n"
     for ranks in (1, 2):
         launch(again.format(mlff("painn.yaml", options=FP64)), str(tmp_path), ranks)
@@ -129,7 +154,10 @@ def test_another_model_at_a_restart(zoo, tmp_path):
     assert "All pair coeffs are not set" in text, text
     models.painn(str(tmp_path / "painn"), seed=77)
     text = fails(again.format(mlff("painn.yaml", options=FP64)), tmp_path, 2)
-    assert re.search(r"wrote this restart used model random-painn, sha256 \w{12}, but painn.yaml is random-painn, sha256 \w{12}", text), text
+    assert re.search(
+        r"wrote this restart used model random-painn, sha256 \w{12}, but painn.yaml is random-painn, sha256 \w{12}",
+        text,
+    ), text
     assert "pair_style none" in text
     launch(again.format("pair_style none\n" + mlff("painn.yaml", options=FP64)), str(tmp_path), 2)
     os.remove(tmp_path / "painn.safetensors")
@@ -140,33 +168,54 @@ def test_another_model_at_a_restart(zoo, tmp_path):
 
 def test_nothing_can_be_written(zoo, tmp_path):
     """A report that cannot be written is an error at the start; frames that cannot are said once, and the run goes on."""
-    case = Case("md", water(2), mlff(zoo["painn"])).text(str(tmp_path), single_point=False) + "fix 1 all nve\ntimestep 0.0002\n"
+    case = (
+        Case("md", water(2), mlff(zoo["painn"])).text(str(tmp_path), single_point=False)
+        + "fix 1 all nve\ntimestep 0.0002\n"
+    )
     text = fails(case + "fix prof all mlffprof 1 file /dev/full\nrun 5\n", tmp_path)
     assert "No space left on device" in text, text
     frames = f"fix prof all mlffprof 1 warmup 0 compare {zoo['gaussian']} every 1 dump /dev/full above 1e-9\nrun 9\n"
     output = launch(case + frames + 'print "WENT ON $(step)"\n', str(tmp_path), 2)
-    assert output.count("cannot write /dev/full: No space left on device") == 1 and "WENT ON 9" in output, output[-3000:]
+    assert output.count("cannot write /dev/full: No space left on device") == 1 and "WENT ON 9" in output, output[
+        -3000:
+    ]
 
 
 def test_full_disk(zoo, tmp_path):
     """A disk that is full after some frames: the report and the frames of before stay whole, and the run goes on."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, check=False)
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
     if done.returncode:
         pytest.skip("a small file system cannot be mounted here: " + done.stdout.decode().strip())
     try:
-        case = Case("md", water(2), mlff(zoo["painn"])).text(str(tmp_path), single_point=False) + "fix 1 all nve\ntimestep 0.0002\n"
+        case = (
+            Case("md", water(2), mlff(zoo["painn"])).text(str(tmp_path), single_point=False)
+            + "fix 1 all nve\ntimestep 0.0002\n"
+        )
         prof = f"fix prof all mlffprof 1 warmup 0 file disk/r.json compare {zoo['gaussian']} every 1 dump disk/hard.xyz above 1e-9\n"
         output = launch(case + prof + 'run 60\nprint "WENT ON $(step)"\n', str(tmp_path), 2)
-        assert "cannot write disk/hard.xyz: No space left on device; no more frames are written" in output, output[-3000:]
-        assert output.count("disk/r.json: a report cannot be written: No space left on device (said once") == 1, output[-3000:]
+        assert "cannot write disk/hard.xyz: No space left on device; no more frames are written" in output, output[
+            -3000:
+        ]
+        assert output.count("disk/r.json: a report cannot be written: No space left on device (said once") == 1, output[
+            -3000:
+        ]
         assert "an older report is in disk/r.json" in output
         assert "WENT ON 60" in output
         lines = (disk / "hard.xyz").read_text().splitlines()
         assert len(lines) % 26 == 0 and 5 * 26 < len(lines) < 60 * 26
-        assert subprocess.run([os.environ["MLFF"], "show", str(disk / "r.json")], stdout=subprocess.PIPE, check=False).returncode == 0
+        assert (
+            subprocess.run(
+                [os.environ["MLFF"], "show", str(disk / "r.json")], stdout=subprocess.PIPE, check=False
+            ).returncode
+            == 0
+        )
         assert sorted(os.listdir(disk)) == ["hard.xyz", "r.json"]
     finally:
         subprocess.run(["umount", str(disk)], check=True)

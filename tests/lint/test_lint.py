@@ -23,8 +23,9 @@ def sources(*suffixes, folders=FOLDERS):
 
 
 def run(*command):
-    done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
     return done.returncode, done.stdout.decode("utf-8", "replace")
 
 
@@ -48,14 +49,32 @@ def include_paths(path):
 
 # Headers that others may include in any order. Those of pair_mlff need LAMMPS, those of cpu/ a kernel path, op_list the macros
 # that say what is made of it.
-@pytest.mark.parametrize("path", [p for p in sources(".h", folders=("include", "src"))
-                                  if not re.search(r"pair_mlff/|fix_mlffprof/|backend/cpu/|ops_math|op_list", p)])
+@pytest.mark.parametrize(
+    "path",
+    [
+        p
+        for p in sources(".h", folders=("include", "src"))
+        if not re.search(r"pair_mlff/|fix_mlffprof/|backend/cpu/|ops_math|op_list", p)
+    ],
+)
 def test_header_alone(path):
     for compiler, standard, language in (("cc", "c11", "c"), ("c++", "c++17", "c++")):
         if language == "c++" and not path.startswith("include/"):
             continue
-        code, output = run(compiler, f"-std={standard}", "-x", language, "-Wall", "-Wextra", "-pedantic", "-Werror",
-                           "-Wno-pragma-once-outside-header", "-fsyntax-only", *include_paths(path), path)
+        code, output = run(
+            compiler,
+            f"-std={standard}",
+            "-x",
+            language,
+            "-Wall",
+            "-Wextra",
+            "-pedantic",
+            "-Werror",
+            "-Wno-pragma-once-outside-header",
+            "-fsyntax-only",
+            *include_paths(path),
+            path,
+        )
         assert code == 0, f"{path} does not compile alone as {standard}\n{output}"
 
 
@@ -65,9 +84,21 @@ def test_cppcheck(path):
         pytest.skip("cppcheck is not installed")
     # uninitvar: takes arrays filled by loops for uninitialised; compilers, valgrind and the sanitizers look for these.
     kernels = ["-DMLFF_REAL_IS_DOUBLE=0", "-DMLFF_KERNELS_AVX2=1"] if "backend/cpu/" in path else ["--max-configs=3"]
-    code, output = run("cppcheck", "--quiet", "--std=c11", "--error-exitcode=1", "--enable=warning,performance,portability",
-                       "--inline-suppr", "--suppress=missingInclude", "--suppress=unknownMacro", "--suppress=uninitvar",
-                       "--suppress=toomanyconfigs", *include_paths(path), *kernels, path)
+    code, output = run(
+        "cppcheck",
+        "--quiet",
+        "--std=c11",
+        "--error-exitcode=1",
+        "--enable=warning,performance,portability",
+        "--inline-suppr",
+        "--suppress=missingInclude",
+        "--suppress=unknownMacro",
+        "--suppress=uninitvar",
+        "--suppress=toomanyconfigs",
+        *include_paths(path),
+        *kernels,
+        path,
+    )
     assert code == 0, output
 
 
@@ -77,7 +108,8 @@ def test_file_length(path):
         text = f.read()
     lines = text.splitlines()
     assert len(lines) <= 500 or "longer than" in "\n".join(lines[:30]), (
-        f"{path} has {len(lines)} lines: split it, or say at the top why it is longer than 500")
+        f"{path} has {len(lines)} lines: split it, or say at the top why it is longer than 500"
+    )
     assert "\t" not in text and "\r" not in text, f"{path} has tabs or carriage returns"
     # Whitespace at line ends is found by test_format.
 
@@ -110,11 +142,27 @@ def test_kernel_arguments_have_no_padding(path):
     """Padding is never set, and the bytes of kernel arguments are looked at: by the simulator for host addresses, and to
     know recorded steps again (cuda/replay.cpp)."""
     for is_double in "01":
-        code, output = run("g++", "-x", "c++", "-std=c++17", "-fsyntax-only", "-Wpadded", "-DMLFF_CUDASIM=1",
-                           f"-DMLFF_REAL_IS_DOUBLE={is_double}", "-Iinclude", "-Itests/cudasim", path)
+        code, output = run(
+            "g++",
+            "-x",
+            "c++",
+            "-std=c++17",
+            "-fsyntax-only",
+            "-Wpadded",
+            "-DMLFF_CUDASIM=1",
+            f"-DMLFF_REAL_IS_DOUBLE={is_double}",
+            "-Iinclude",
+            "-Itests/cudasim",
+            path,
+        )
         assert code == 0, output[:2000]
-        found = [line for line in output.splitlines() if "-Wpadded" in line and re.match(r"cuda/\w+\.(cu|h):", line) and
-                 not line.startswith("cuda/backend_cuda.h")]
+        found = [
+            line
+            for line in output.splitlines()
+            if "-Wpadded" in line
+            and re.match(r"cuda/\w+\.(cu|h):", line)
+            and not line.startswith("cuda/backend_cuda.h")
+        ]
         assert not found, "\n".join(found)
 
 
@@ -125,22 +173,32 @@ DOCUMENTED = re.compile(r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \|", re.M)
 def test_keywords_are_documented():
     """Each keyword of pair_style mlff is one row of a table in the source and one in the documentation, with the same values
     and default."""
+
     def read(path):
         with open(os.path.join(ROOT, path), encoding="utf-8") as f:
             return f.read()
 
     sources_ = ("src/mlff/model/options.c", "src/pair_mlff/settings.cpp")
-    rows = {name: (values.split(), standard.strip('"').replace("nullptr", "none"))
-            for path in sources_ for name, values, standard in ROW.findall(read(path))}
+    rows = {
+        name: (values.split(), standard.strip('"').replace("nullptr", "none"))
+        for path in sources_
+        for name, values, standard in ROW.findall(read(path))
+    }
     tables = [DOCUMENTED.findall(read(path)) for path in ("docs/pair_mlff.md", "docs/pair_mlff_tuning.md")]
-    documented = {name: (values.replace("`", "").split(), standard.strip("` ")) for table in tables for name, values, standard in table}
+    documented = {
+        name: (values.replace("`", "").split(), standard.strip("` "))
+        for table in tables
+        for name, values, standard in table
+    }
     assert len(documented) == sum(map(len, tables)), "a keyword is on both pages"
     assert rows == documented
     assert sum(read(path).count('{{"') for path in sources_) == len(rows), "a row is written in another way"
     for path, other in (("pair_mlff", "pair_mlff_tuning"), ("pair_mlff_tuning", "pair_mlff")):
         assert f"]({other}.md)" in read(f"docs/{path}.md")
     for name, (_, standard) in rows.items():
-        default = read("docs/pair_mlff.md").split("## Default")[1] + read("docs/pair_mlff_tuning.md").split("## Default")[1]
+        default = (
+            read("docs/pair_mlff.md").split("## Default")[1] + read("docs/pair_mlff_tuning.md").split("## Default")[1]
+        )
         assert standard == "none" or f"{name} {standard}" in default, name
 
 
@@ -148,8 +206,17 @@ def test_shell_scripts():
     shellcheck = shutil.which("shellcheck")
     if not shellcheck:
         pytest.skip("shellcheck is not installed")
-    code, output = run(shellcheck, "scripts/setup.sh", "scripts/kokkos_root.sh", "tests/kokkos/compile_cuda.sh",
-                       "tests/lammps_releases.sh", ".ci/run", "examples/slurm/long.sbatch", "examples/slurm/array.sbatch", "benchmarks/gpu/run.sh")
+    code, output = run(
+        shellcheck,
+        "scripts/setup.sh",
+        "scripts/kokkos_root.sh",
+        "tests/kokkos/compile_cuda.sh",
+        "tests/lammps_releases.sh",
+        ".ci/run",
+        "examples/slurm/long.sbatch",
+        "examples/slurm/array.sbatch",
+        "benchmarks/gpu/run.sh",
+    )
     assert code == 0, output
 
 
@@ -157,9 +224,27 @@ def test_no_machine_paths():
     """Nothing that is committed names a directory of one machine or is built for one processor."""
     if not shutil.which("git"):
         pytest.skip("git is not installed")
-    places = run("git", "grep", "-nE", "/(home/[a-z]|work/|tmp/)", "--", "*.c", "*.h", "*.cpp", "*.cmake", "*CMakeLists.txt",
-                 "*.md", "*.yaml", "*.sh", "*.toml", "*.py", ":!tests/lint")
-    native = run("git", "grep", "-n", "-e", "-march=native", "--", "*.cmake", "*CMakeLists.txt", "*.toml", "*.sh", "Makefile")
+    places = run(
+        "git",
+        "grep",
+        "-nE",
+        "/(home/[a-z]|work/|tmp/)",
+        "--",
+        "*.c",
+        "*.h",
+        "*.cpp",
+        "*.cmake",
+        "*CMakeLists.txt",
+        "*.md",
+        "*.yaml",
+        "*.sh",
+        "*.toml",
+        "*.py",
+        ":!tests/lint",
+    )
+    native = run(
+        "git", "grep", "-n", "-e", "-march=native", "--", "*.cmake", "*CMakeLists.txt", "*.toml", "*.sh", "Makefile"
+    )
     if 128 in (places[0], native[0]):
         pytest.skip("not a git checkout")
     lines = places[1].splitlines() + native[1].splitlines()

@@ -14,8 +14,17 @@ import mlff_lammps  # noqa: E402
 
 def run(command, **options):
     env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "MLFF_PLUGIN", "MLFF")}
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
-                          text=True, errors="replace", env=env, **options)
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+        text=True,
+        errors="replace",
+        env=env,
+        **options,
+    )
     return done.returncode, done.stdout
 
 
@@ -26,21 +35,46 @@ def environment(tmp_path_factory):
     code, output = run([sys.executable, "-m", "venv", str(place / "env")])
     assert code == 0, output
     programs = place / "env" / "bin"
-    probe = [str(programs / "python"), "-m", "pip", "download", "-q", "--no-deps", "-d", str(place / "probe"), "packaging==24.2"]
+    probe = [
+        str(programs / "python"),
+        "-m",
+        "pip",
+        "download",
+        "-q",
+        "--no-deps",
+        "-d",
+        str(place / "probe"),
+        "packaging==24.2",
+    ]
     if run(probe)[0]:
         pytest.skip("no package index can be reached")
-    code, output = run([str(programs / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check",
-                        "--config-settings", f"build-dir={place / 'build'}", ROOT])
+    code, output = run(
+        [
+            str(programs / "python"),
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--disable-pip-version-check",
+            "--config-settings",
+            f"build-dir={place / 'build'}",
+            ROOT,
+        ]
+    )
     assert code == 0, output[-4000:]
     return programs
 
 
 def test_pair_style_without_plugin_load(environment, tmp_path):
-    (tmp_path / "in.mlff").write_text("units metal\nregion b block 0 5 0 5 0 5\ncreate_box 1 b\nmass 1 1.008\npair_style mlff\n"
-                                      "pair_coeff * * missing.yaml H\n")
+    (tmp_path / "in.mlff").write_text(
+        "units metal\nregion b block 0 5 0 5 0 5\ncreate_box 1 b\nmass 1 1.008\npair_style mlff\n"
+        "pair_coeff * * missing.yaml H\n"
+    )
     code, output = run([str(environment / "lmp"), "-in", "in.mlff", "-log", "none"], cwd=tmp_path)
     assert "Loaded 1 plugins from" in output and "Unrecognized pair style" not in output, output
-    assert code != 0 and "missing.yaml" in output, "the pair style must refuse a model file that is not there\n" + output
+    assert code != 0 and "missing.yaml" in output, (
+        "the pair style must refuse a model file that is not there\n" + output
+    )
 
 
 def test_program(environment):
@@ -54,8 +88,10 @@ def test_suite_has_its_decks(environment, tmp_path):
 
 
 def test_other_release_is_refused_in_one_sentence(environment):
-    code = ("from importlib import metadata; import mlff_lammps; metadata.version = lambda name: '2024.8.29.3.0'; "
-            "print(mlff_lammps.plugin_dir())")
+    code = (
+        "from importlib import metadata; import mlff_lammps; metadata.version = lambda name: '2024.8.29.3.0'; "
+        "print(mlff_lammps.plugin_dir())"
+    )
     status, output = run([str(environment / "python"), "-c", code])
     lines = output.strip().splitlines()
     assert status == 0 and len(lines) == 2, output

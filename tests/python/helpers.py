@@ -39,13 +39,26 @@ def assert_near(actual, expected, tolerance, what):
 
 def common_head(name, architecture, elements, cutoff):
     """Everything of a model file that is not about the network."""
-    return {"format": modelfile.FORMAT, "name": name, "architecture": architecture, "elements": elements, "cutoff": cutoff,
-            "units": {"length": "angstrom", "energy": "eV", "energy_in_eV": 1.0},
-            "energy_offsets": {e: -1.5 - k for k, e in enumerate(elements)},
-            "provenance": {"labels": "random", "data": "none", "data_sha256": "none", "code": "tests", "license": "MIT",
-                           "citation": "none"},
-            "domain": {"elements": elements, "min_distance": 0.1, "description": "random weights"},
-            "accuracy": {"description": "random weights"}, "self_test": selftest.empty()}
+    return {
+        "format": modelfile.FORMAT,
+        "name": name,
+        "architecture": architecture,
+        "elements": elements,
+        "cutoff": cutoff,
+        "units": {"length": "angstrom", "energy": "eV", "energy_in_eV": 1.0},
+        "energy_offsets": {e: -1.5 - k for k, e in enumerate(elements)},
+        "provenance": {
+            "labels": "random",
+            "data": "none",
+            "data_sha256": "none",
+            "code": "tests",
+            "license": "MIT",
+            "citation": "none",
+        },
+        "domain": {"elements": elements, "min_distance": 0.1, "description": "random weights"},
+        "accuracy": {"description": "random weights"},
+        "self_test": selftest.empty(),
+    }
 
 
 def random_tensors(head, seed):
@@ -69,20 +82,36 @@ def random_tensors(head, seed):
 def painn(kind="bspline", n_features=8, n_interactions=2, elements=("H", "C", "O"), cutoff=4.0, seed=0):
     """A random PaiNN as (head, tensors)."""
     head = common_head(f"random-painn-{kind}", "painn", list(elements), cutoff)
-    head["painn"] = {"n_features": n_features, "n_interactions": n_interactions, "n_readout": 4,
-                     "radial_basis": {"kind": kind, "n": 10},
-                     "cutoff_function": "none" if kind == "bspline" else "cosine", "epsilon": 1e-8}
+    head["painn"] = {
+        "n_features": n_features,
+        "n_interactions": n_interactions,
+        "n_readout": 4,
+        "radial_basis": {"kind": kind, "n": 10},
+        "cutoff_function": "none" if kind == "bspline" else "cosine",
+        "epsilon": 1e-8,
+    }
     return head, random_tensors(head, seed)
 
 
 def ani(n_members=2, elements=("H", "C", "O"), seed=0):
     """A random ensemble of ANI networks as (head, tensors)."""
     head = common_head("random-ani", "ani", list(elements), 4.5)
-    head["ani"] = {"n_members": n_members, "constants": "exact",
-                   "radial": {"cutoff": 4.5, "eta": 6.0, "prefactor": 0.25, "shifts": [0.8, 1.6, 2.4, 3.2]},
-                   "angular": {"cutoff": 3.2, "eta": 4.0, "zeta": 8.0, "cos_scale": 0.95, "prefactor": 2.0,
-                               "shifts": [0.9, 1.8], "sections": [0.5, 1.6, 2.7]},
-                   "activation": {"kind": "celu", "alpha": 0.1}, "dims": {}}
+    head["ani"] = {
+        "n_members": n_members,
+        "constants": "exact",
+        "radial": {"cutoff": 4.5, "eta": 6.0, "prefactor": 0.25, "shifts": [0.8, 1.6, 2.4, 3.2]},
+        "angular": {
+            "cutoff": 3.2,
+            "eta": 4.0,
+            "zeta": 8.0,
+            "cos_scale": 0.95,
+            "prefactor": 2.0,
+            "shifts": [0.9, 1.8],
+            "sections": [0.5, 1.6, 2.7],
+        },
+        "activation": {"kind": "celu", "alpha": 0.1},
+        "dims": {},
+    }
     head["ani"]["dims"] = {e: [modelfile.aev_length(head), 12, 8, 1] for e in elements}
     return head, random_tensors(head, seed)
 
@@ -90,8 +119,14 @@ def ani(n_members=2, elements=("H", "C", "O"), seed=0):
 def orb(n_features=12, n_hidden=20, n_interactions=2, elements=("H", "C", "O"), cutoff=6.0, n_neighbours=20, seed=0):
     """A random Orb-v2, narrow, as (head, tensors)."""
     head = common_head("random-orb", "orb", list(elements), cutoff)
-    head["orb"] = {"n_features": n_features, "n_hidden": n_hidden, "n_interactions": n_interactions, "n_readout": 10,
-                   "n_neighbours": n_neighbours, "radial_basis": {"kind": "gaussian", "n": 20, "radius": 10.0},
-                   "norm_epsilon": 1e-5,
-                   "normalizers": {"energy": [-0.37, 1.9], "forces": [0.0125, 0.61], "stress": [-0.0031, 0.0144]}}
+    head["orb"] = {
+        "n_features": n_features,
+        "n_hidden": n_hidden,
+        "n_interactions": n_interactions,
+        "n_readout": 10,
+        "n_neighbours": n_neighbours,
+        "radial_basis": {"kind": "gaussian", "n": 20, "radius": 10.0},
+        "norm_epsilon": 1e-5,
+        "normalizers": {"energy": [-0.37, 1.9], "forces": [0.0125, 0.61], "stress": [-0.0031, 0.0144]},
+    }
     return head, convert_orb.random_tensors(head, seed)

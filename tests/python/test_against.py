@@ -21,12 +21,29 @@ HERE = bool(importlib.util.find_spec("torchani") and importlib.util.find_spec("s
 
 
 class Elsewhere(unittest.TestCase):
-    @unittest.skipUnless(HERE or TORCH_PYTHON, "TorchANI and SchNetPack are not installed here, and MLFF_TORCH_PYTHON names no Python")
+    @unittest.skipUnless(
+        HERE or TORCH_PYTHON, "TorchANI and SchNetPack are not installed here, and MLFF_TORCH_PYTHON names no Python"
+    )
     def test_in_the_python_with_packages(self):
         """What needs the original packages runs in the Python that has them: converters and comparisons."""
         if not HERE:
-            run = subprocess.run([TORCH_PYTHON, "-W", "ignore", "-m", "unittest", "test_against", "test_ani_files", "test_ani_1ccx", "test_convert"],
-                                 cwd=os.path.dirname(os.path.abspath(__file__)), capture_output=True, text=True, check=False)
+            run = subprocess.run(
+                [
+                    TORCH_PYTHON,
+                    "-W",
+                    "ignore",
+                    "-m",
+                    "unittest",
+                    "test_against",
+                    "test_ani_files",
+                    "test_ani_1ccx",
+                    "test_convert",
+                ],
+                cwd=os.path.dirname(os.path.abspath(__file__)),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             self.assertEqual(run.returncode, 0, run.stderr)
 
 
@@ -57,7 +74,9 @@ class Command(unittest.TestCase):
         status, text = self.verify("--against", package, xyz)
         self.assertEqual((status, text.count(" ok")), (0, 1), text)
 
-    @unittest.skipUnless(importlib.util.find_spec("torchani") and helpers.program(), "TorchANI or the program mlff is not installed")
+    @unittest.skipUnless(
+        importlib.util.find_spec("torchani") and helpers.program(), "TorchANI or the program mlff is not installed"
+    )
     def test_torchani(self):
         for constants in ("exact", "float32-rounded"):
             head, tensors = helpers.ani()
@@ -71,13 +90,17 @@ class Command(unittest.TestCase):
             self.write((head, tensors))
             self.agrees("torchani")
 
-    @unittest.skipUnless(importlib.util.find_spec("schnetpack") and helpers.program(), "SchNetPack or the program mlff is not installed")
+    @unittest.skipUnless(
+        importlib.util.find_spec("schnetpack") and helpers.program(), "SchNetPack or the program mlff is not installed"
+    )
     def test_schnetpack(self):
         for kind in ("gaussian", "bessel"):
             self.write(helpers.painn(kind))
             self.agrees("schnetpack")
 
-    @unittest.skipUnless(importlib.util.find_spec("schnetpack") and helpers.program(), "SchNetPack or the program mlff is not installed")
+    @unittest.skipUnless(
+        importlib.util.find_spec("schnetpack") and helpers.program(), "SchNetPack or the program mlff is not installed"
+    )
     def test_differences_are_found(self):
         self.write(helpers.painn("gaussian"))
         good = against.SchNetPack.evaluate
@@ -129,7 +152,10 @@ class Command(unittest.TestCase):
         self.write(helpers.painn("bspline"))
         missing = next((p for p, module in against.MODULES.items() if not importlib.util.find_spec(module)), None)
         if missing:
-            with unittest.mock.patch.dict(os.environ, {"MLFF_TORCH_PYTHON": ""}), self.assertRaises(SystemExit) as caught:
+            with (
+                unittest.mock.patch.dict(os.environ, {"MLFF_TORCH_PYTHON": ""}),
+                self.assertRaises(SystemExit) as caught,
+            ):
                 self.verify("--against", missing)
             self.assertIn(f"pip install {missing}", str(caught.exception))
             with unittest.mock.patch.dict(os.environ, {"MLFF_TORCH_PYTHON": sys.executable}):

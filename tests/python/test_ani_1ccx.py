@@ -17,15 +17,21 @@ import test_ani_files
 from mlff_tools import convert, engine, modelfile, reference, structures
 
 SELF_ENERGIES = {"H": -0.5991501324919538, "C": -38.03750806057356, "N": -54.67448347695333, "O": -75.16043537275567}
-WIDTHS = {"H": (384, 160, 128, 96, 1), "C": (384, 144, 112, 96, 1), "N": (384, 128, 112, 96, 1), "O": (384, 128, 112, 96, 1)}
+WIDTHS = {
+    "H": (384, 160, 128, 96, 1),
+    "C": (384, 144, 112, 96, 1),
+    "N": (384, 128, 112, 96, 1),
+    "O": (384, 128, 112, 96, 1),
+}
 HARTREE = modelfile.ENERGY_IN_EV["hartree"]
 TORCHANI = importlib.util.find_spec("torchani")
 
 
 def write_folder(folder):
     """Names as published; returns {(member, element): [(weight, bias), ...]}."""
-    return test_ani_files.write_neurochem(folder, 8, "ani-1ccx_8x.info", constants="rHCNO-5.2R_16-3.5A_a4-8.params",
-                                          energies=SELF_ENERGIES, widths=WIDTHS)
+    return test_ani_files.write_neurochem(
+        folder, 8, "ani-1ccx_8x.info", constants="rHCNO-5.2R_16-3.5A_a4-8.params", energies=SELF_ENERGIES, widths=WIDTHS
+    )
 
 
 def molecules():
@@ -35,7 +41,11 @@ def molecules():
     mix["elements"] = mix["elements"] + elements
     mix["positions"] = np.concatenate([mix["positions"], positions + 3.1])
     box = structures.rattled("water", 6)
-    return [mix, structures.rattled("benzene", 2), dict(box, cell=np.array([[4.4, 0, 0], [0.5, 4.1, 0], [-0.3, 0.6, 4.0]]))]
+    return [
+        mix,
+        structures.rattled("benzene", 2),
+        dict(box, cell=np.array([[4.4, 0, 0], [0.5, 4.1, 0], [-0.3, 0.6, 4.0]])),
+    ]
 
 
 class Layouts(test_ani_files.Folder):
@@ -65,12 +75,15 @@ class Layouts(test_ani_files.Folder):
             helpers.assert_near(forces, expected[1], 1e-10, f"{s['name']}: forces")
             helpers.assert_near(virial, expected[2], 1e-9, f"{s['name']}: virial")
             self.assertGreater(np.abs(forces).max(), 0.01)
-        done = subprocess.run([helpers.program(), "verify", self.out + ".yaml"], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [helpers.program(), "verify", self.out + ".yaml"], capture_output=True, text=True, check=False
+        )
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def near_torchani(self, original, model):
         """Energies in hartree without self energies, which TorchANI rounds to float32, and forces, on molecules."""
         import torch
+
         for s in molecules()[:2]:
             x = torch.tensor(s["positions"])[None].requires_grad_()
             energy = original((torch.tensor([[modelfile.NUMBERS[e] for e in s["elements"]]]), x)).energies.sum()
@@ -84,10 +97,15 @@ class Layouts(test_ani_files.Folder):
     def test_torchani_reads_the_same_folder(self):
         warnings.filterwarnings("ignore")
         from torchani import arch, neurochem
+
         write_folder(self.folder)
         aev, symbols = neurochem.load_aev_computer_and_symbols(self.path("rHCNO-5.2R_16-3.5A_a4-8.params"))
-        original = arch.ANI(symbols, aev, neurochem.load_ensemble(symbols, self.path("train"), 8),
-                            neurochem.load_sae(self.path("sae_linfit.dat"))).double()
+        original = arch.ANI(
+            symbols,
+            aev,
+            neurochem.load_ensemble(symbols, self.path("train"), 8),
+            neurochem.load_sae(self.path("sae_linfit.dat")),
+        ).double()
         self.near_torchani(original, self.convert("ani", self.folder))
 
     @unittest.skipUnless(TORCHANI, "TorchANI is not installed in this Python")
@@ -102,7 +120,10 @@ class Layouts(test_ani_files.Folder):
             state = self.made.state_dict()
             for key, value in state.items():
                 if key.endswith(("weight", "bias")):
-                    value.copy_(torch.randn(value.shape, generator=generator) / (value.shape[-1] ** 0.5 if value.dim() > 1 else 10))
+                    value.copy_(
+                        torch.randn(value.shape, generator=generator)
+                        / (value.shape[-1] ** 0.5 if value.dim() > 1 else 10)
+                    )
                 elif key.endswith("self_energies"):
                     value.copy_(torch.tensor([SELF_ENERGIES[e] for e in "HCNO"]))
             return state
@@ -112,8 +133,10 @@ class Layouts(test_ani_files.Folder):
             return self.made
 
         assemble = models.Assembler.assemble
-        with unittest.mock.patch.object(models, "_fetch_state_dict", random_state), \
-                unittest.mock.patch.object(models.Assembler, "assemble", keep):
+        with (
+            unittest.mock.patch.object(models, "_fetch_state_dict", random_state),
+            unittest.mock.patch.object(models.Assembler, "assemble", keep),
+        ):
             original = models.ANI1ccx()
         torch.save(original.state_dict(), self.path("ani-1ccx.pt"))
         model = self.convert("ani", self.path("ani-1ccx.pt"))

@@ -16,8 +16,16 @@ from mlff_tools import checkpoints, convert, fennol, modelfile, neurochem, refer
 from mlff_tools.modelfile import ModelError
 
 # Constants of ANI-1x, whose layout (4 elements, 384 columns, cutoff 5.2 A) differs from that of ANI-2x everywhere.
-ANI_1X = {"Rcr": 5.2, "Rca": 3.5, "EtaR": 16.0, "ShfR": (0.9 + np.arange(16) * 4.3 / 16).tolist(), "EtaA": 8.0,
-          "Zeta": 32.0, "ShfA": [0.9, 1.55, 2.2, 2.85], "ShfZ": ((np.arange(8) + 0.5) * np.pi / 8).tolist()}
+ANI_1X = {
+    "Rcr": 5.2,
+    "Rca": 3.5,
+    "EtaR": 16.0,
+    "ShfR": (0.9 + np.arange(16) * 4.3 / 16).tolist(),
+    "EtaA": 8.0,
+    "Zeta": 32.0,
+    "ShfA": [0.9, 1.55, 2.2, 2.85],
+    "ShfZ": ((np.arange(8) + 0.5) * np.pi / 8).tolist(),
+}
 ELEMENTS = ("H", "C", "N", "O")
 SELF_ENERGIES = {"H": -0.60095298, "C": -38.08316124, "N": -54.7077577, "O": -75.19446356}
 WIDTHS = {"H": (384, 12, 10, 1), "C": (384, 11, 9, 1), "N": (384, 10, 8, 1), "O": (384, 10, 8, 1)}
@@ -28,20 +36,28 @@ def networks(n_members, seed=7, widths=None):
     rng, out, widths = np.random.default_rng(seed), {}, widths or WIDTHS
     for m in range(n_members):
         for e in ELEMENTS:
-            out[m, e] = [((rng.normal(size=(b, a)) / np.sqrt(a)).astype("<f4"), (0.1 * rng.normal(size=b)).astype("<f4"))
-                         for a, b in zip(widths[e], widths[e][1:])]
+            out[m, e] = [
+                ((rng.normal(size=(b, a)) / np.sqrt(a)).astype("<f4"), (0.1 * rng.normal(size=b)).astype("<f4"))
+                for a, b in zip(widths[e], widths[e][1:])
+            ]
     return out
 
 
 # ---- writers --------------------------------------------------------------------------------------------------------
 
-def write_neurochem(folder, n_members, info="ani-1x.info", activation=9, constants="rHCNO.params", energies=None, widths=None):
+
+def write_neurochem(
+    folder, n_members, info="ani-1x.info", activation=9, constants="rHCNO.params", energies=None, widths=None
+):
     """A NeuroChem folder of random networks, as the published ones look."""
     energies = energies or SELF_ENERGIES
     listed = lambda values: "[" + ",".join(f"{x:.8e}" for x in np.ravel(values)) + "]"
     with open(os.path.join(folder, constants), "w", encoding="utf-8") as f:
-        f.write("TM = 1\n" + "".join(f"{k} = {v:.4e}\n" if k in ("Rcr", "Rca") else f"{k} = {listed(v)}\n"
-                                     for k, v in ANI_1X.items()) + f"Atyp = [{','.join(ELEMENTS)}]\n")
+        f.write(
+            "TM = 1\n"
+            + "".join(f"{k} = {v:.4e}\n" if k in ("Rcr", "Rca") else f"{k} = {listed(v)}\n" for k, v in ANI_1X.items())
+            + f"Atyp = [{','.join(ELEMENTS)}]\n"
+        )
     with open(os.path.join(folder, "sae_linfit.dat"), "w", encoding="utf-8") as f:
         f.write("".join(f"{e},{k}={energies[e]!r}\n" for k, e in enumerate(ELEMENTS)))
     if info:
@@ -51,14 +67,20 @@ def write_neurochem(folder, n_members, info="ani-1x.info", activation=9, constan
     for (m, e), layers in made.items():
         place = os.path.join(folder, f"train{m}", "networks")
         os.makedirs(place, exist_ok=True)
-        text = "!InputFile for Force Prediction Network\nsflparamsfile=" + constants + ";\nnetwork_setup {\ninputsize=384;\n"
+        text = (
+            "!InputFile for Force Prediction Network\nsflparamsfile="
+            + constants
+            + ";\nnetwork_setup {\ninputsize=384;\n"
+        )
         for l, (weight, bias) in enumerate(layers):
             weight.tofile(os.path.join(place, f"ANN-{e}.nnf-l{l + 1}.wparam"))
             bias.tofile(os.path.join(place, f"ANN-{e}.nnf-l{l + 1}.bparam"))
-            text += (f"layer [\nnodes={weight.shape[0]};\nactivation={6 if l == len(layers) - 1 else activation};\ntype=0;\n"
-                     f"blocksize={weight.shape[1]};\ndropout=0;\ndropset=0.5;\nmaskupdate=0.1;\nmaxnorm=0;\nnorm=3.0;\n"
-                     f"normupdate=0.1;\nl2norm=0;\nl2valu=0.01;\nbtchnorm=0;\nweights=FILE:ANN-{e}.nnf-l{l + 1}.wparam[{weight.size}];\n"
-                     f"biases=FILE:ANN-{e}.nnf-l{l + 1}.bparam[{bias.size}];\n]\n$\n")
+            text += (
+                f"layer [\nnodes={weight.shape[0]};\nactivation={6 if l == len(layers) - 1 else activation};\ntype=0;\n"
+                f"blocksize={weight.shape[1]};\ndropout=0;\ndropset=0.5;\nmaskupdate=0.1;\nmaxnorm=0;\nnorm=3.0;\n"
+                f"normupdate=0.1;\nl2norm=0;\nl2valu=0.01;\nbtchnorm=0;\nweights=FILE:ANN-{e}.nnf-l{l + 1}.wparam[{weight.size}];\n"
+                f"biases=FILE:ANN-{e}.nnf-l{l + 1}.bparam[{bias.size}];\n]\n$\n"
+            )
         with open(os.path.join(place, f"ANN-{e}.nnf"), "wb") as f:
             f.write(b"123=" + b"\n" + bz2.compress((text + "\0").encode()))
     return made
@@ -88,23 +110,56 @@ def pack(value):
 
 def fnx(members, ensemble=False):
     """A model of FeNNol as a document: one member, or an ensemble as that of its ANI-2x."""
-    embedding = {"module_name": "ANI_AEV", "angle_sections": 8, "angular_dist_divisions": 4, "angular_eta": 8.0,
-                 "angular_start": 0.9, "radial_dist_divisions": 16, "radial_eta": 16.0, "radial_start": 0.9,
-                 "species_order": list(ELEMENTS), "zeta": 32.0, "graph_key": "graph", "graph_angle_key": "graph_angle"}
-    net = {"module_name": "SPECIES_INDEX_NET", "activation": "partial(celu, alpha=0.1)", "input_key": "ani_aev",
-           "hidden_neurons": {e: list(WIDTHS[e][1:-1]) for e in ELEMENTS}, "output_dim": 1, "use_bias": True}
+    embedding = {
+        "module_name": "ANI_AEV",
+        "angle_sections": 8,
+        "angular_dist_divisions": 4,
+        "angular_eta": 8.0,
+        "angular_start": 0.9,
+        "radial_dist_divisions": 16,
+        "radial_eta": 16.0,
+        "radial_start": 0.9,
+        "species_order": list(ELEMENTS),
+        "zeta": 32.0,
+        "graph_key": "graph",
+        "graph_angle_key": "graph_angle",
+    }
+    net = {
+        "module_name": "SPECIES_INDEX_NET",
+        "activation": "partial(celu, alpha=0.1)",
+        "input_key": "ani_aev",
+        "hidden_neurons": {e: list(WIDTHS[e][1:-1]) for e in ELEMENTS},
+        "output_dim": 1,
+        "use_bias": True,
+    }
     names = [f"energy{m}" for m in range(len(members))] if ensemble else ["energy"]
     constant = np.zeros(119, np.float32)
     for e, x in SELF_ENERGIES.items():
         constant[modelfile.NUMBERS[e]] = x
-    params = {name: {e: {f"Layer_{l + 1}": {"kernel": np.ascontiguousarray(w.T), "bias": b}
-                         for l, (w, b) in enumerate(member[e])} for e in ELEMENTS} for name, member in zip(names, members)}
-    return {"cutoff": 5.2, "energy_terms": ["energy"] + ([] if ensemble else ["self_energy"]), "energy_unit": "Ha",
-            "modules": [["embedding", embedding], *[[name, dict(net)] for name in names],
-                        ["self_energy", {"module_name": "CHEMICAL_CONSTANT", "trainable": True, "value": SELF_ENERGIES}]],
-            "preprocessing": [["graph_filter", {"cutoff": 3.5, "graph_key": "graph_angle", "parent_graph": "graph"}],
-                              ["species_indexer", {"output_key": "species_index"}]],
-            "variables": {"params": {**params, "self_energy": {"constant": constant}}}}
+    params = {
+        name: {
+            e: {
+                f"Layer_{l + 1}": {"kernel": np.ascontiguousarray(w.T), "bias": b} for l, (w, b) in enumerate(member[e])
+            }
+            for e in ELEMENTS
+        }
+        for name, member in zip(names, members)
+    }
+    return {
+        "cutoff": 5.2,
+        "energy_terms": ["energy"] + ([] if ensemble else ["self_energy"]),
+        "energy_unit": "Ha",
+        "modules": [
+            ["embedding", embedding],
+            *[[name, dict(net)] for name in names],
+            ["self_energy", {"module_name": "CHEMICAL_CONSTANT", "trainable": True, "value": SELF_ENERGIES}],
+        ],
+        "preprocessing": [
+            ["graph_filter", {"cutoff": 3.5, "graph_key": "graph_angle", "parent_graph": "graph"}],
+            ["species_indexer", {"output_key": "species_index"}],
+        ],
+        "variables": {"params": {**params, "self_energy": {"constant": constant}}},
+    }
 
 
 def members_of(made, n):
@@ -181,19 +236,28 @@ class NeuroChem(Folder):
     @unittest.skipUnless(importlib.util.find_spec("torchani"), "TorchANI is not installed in this Python")
     def test_torchani_reads_the_same(self):
         import torch
+
         warnings.filterwarnings("ignore")
         from torchani import neurochem as theirs
+
         write_neurochem(self.folder, 2)
         s = structures.rattled("ethanol", 1)
         aev, symbols = theirs.load_aev_computer_and_symbols(self.path("rHCNO.params"))
         from torchani.arch import ANI
-        original = ANI(symbols, aev, theirs.load_ensemble(symbols, self.path("train"), 2),
-                       theirs.load_sae(self.path("sae_linfit.dat"))).double()
+
+        original = ANI(
+            symbols,
+            aev,
+            theirs.load_ensemble(symbols, self.path("train"), 2),
+            theirs.load_sae(self.path("sae_linfit.dat")),
+        ).double()
         x = torch.tensor(s["positions"])[None].requires_grad_()
         energy = original((torch.tensor([[modelfile.NUMBERS[e] for e in s["elements"]]]), x)).energies.sum()
         forces = -torch.autograd.grad(energy, x)[0][0].numpy()
         found, hartree = reference.evaluate(self.convert("ani", self.folder), s), modelfile.ENERGY_IN_EV["hartree"]
-        helpers.assert_near([found[0] / hartree], [float(energy.detach())], 1e-4, "energy (TorchANI rounds self energies)")
+        helpers.assert_near(
+            [found[0] / hartree], [float(energy.detach())], 1e-4, "energy (TorchANI rounds self energies)"
+        )
         helpers.assert_near(found[1] / hartree, forces, 5e-9, "forces")
 
 
@@ -224,7 +288,9 @@ class FeNNol(Folder):
 
     def test_ensembles_of_more_than_ten_keep_their_order(self):
         made = networks(11)
-        _, tensors = self.convert("fennol", self.write("many.fnx", fnx(members_of(made, 11), ensemble=True)), "--no-self-test")
+        _, tensors = self.convert(
+            "fennol", self.write("many.fnx", fnx(members_of(made, 11), ensemble=True)), "--no-self-test"
+        )
         self.same_tensors(tensors, made, 11)
 
     def test_refused(self):
@@ -236,14 +302,15 @@ class FeNNol(Folder):
             return self.write("bad.fnx", document)
 
         for change, text in (
-                (lambda d: d["modules"][0][1].update(module_name="CRATE"), "0 modules ANI_AEV"),
-                (lambda d: d["modules"][1][1].update(module_name="NEURAL_NET"), "SPECIES_INDEX_NET"),
-                (lambda d: d["modules"][1][1].update(activation="silu"), "activation is 'silu'"),
-                (lambda d: d["energy_terms"].append("coulomb"), "energy term 'coulomb'"),
-                (lambda d: d["preprocessing"].pop(0), "no angular cutoff"),
-                (lambda d: d["variables"]["params"]["energy"].pop("O"), "'energy' of O"),
-                (lambda d: d.update(energy_unit="Ry"), "energy unit 'Ry'"),
-                (lambda d: d.pop("modules"), "no modules")):
+            (lambda d: d["modules"][0][1].update(module_name="CRATE"), "0 modules ANI_AEV"),
+            (lambda d: d["modules"][1][1].update(module_name="NEURAL_NET"), "SPECIES_INDEX_NET"),
+            (lambda d: d["modules"][1][1].update(activation="silu"), "activation is 'silu'"),
+            (lambda d: d["energy_terms"].append("coulomb"), "energy term 'coulomb'"),
+            (lambda d: d["preprocessing"].pop(0), "no angular cutoff"),
+            (lambda d: d["variables"]["params"]["energy"].pop("O"), "'energy' of O"),
+            (lambda d: d.update(energy_unit="Ry"), "energy unit 'Ry'"),
+            (lambda d: d.pop("modules"), "no modules"),
+        ):
             with self.assertRaisesRegex(ModelError, text):
                 fennol.read(changed(change))
         whole = pack(fnx(member))
@@ -262,19 +329,25 @@ class StateDicts(unittest.TestCase):
     """What a state dict of TorchANI does not say."""
 
     def state(self, eta=16.0, zeta=32.0, eta_angular=8.0):
-        return {"aev_computer." + k: np.ravel(v).astype(np.float32) for k, v in
-                {**ANI_1X, "EtaR": eta, "EtaA": eta_angular, "Zeta": zeta}.items() if k not in ("Rcr", "Rca")}
+        return {
+            "aev_computer." + k: np.ravel(v).astype(np.float32)
+            for k, v in {**ANI_1X, "EtaR": eta, "EtaA": eta_angular, "Zeta": zeta}.items()
+            if k not in ("Rcr", "Rca")
+        }
 
     def test_cutoffs(self):
         """The published models are told apart: 5.2 A for ANI-1x, 5.1 A for ANI-2x, and no guess for others."""
-        cutoffs = lambda state, given=None: [checkpoints._torchani_constants("file", state, given)[k]["cutoff"]
-                                             for k in ("radial", "angular")]
+        cutoffs = lambda state, given=None: [
+            checkpoints._torchani_constants("file", state, given)[k]["cutoff"] for k in ("radial", "angular")
+        ]
         self.assertEqual(cutoffs(self.state()), [5.2, 3.5])
         self.assertEqual(cutoffs(self.state(19.7, 14.1, 12.5)), [5.1, 3.5])
         with self.assertRaisesRegex(ModelError, "--cutoffs"):
             cutoffs(self.state(zeta=31.0))
         self.assertEqual(cutoffs(self.state(zeta=31.0), (4.5, 3.25)), [4.5, 3.25])
-        self.assertEqual(cutoffs({**self.state(), "aev.Rcr": np.float32(4.75), "aev.Rca": np.float32(3.5)}), [4.75, 3.5])
+        self.assertEqual(
+            cutoffs({**self.state(), "aev.Rcr": np.float32(4.75), "aev.Rca": np.float32(3.5)}), [4.75, 3.5]
+        )
 
     def test_self_energies_are_not_rounded(self):
         """TorchANI keeps them as float32 (trap A6)."""
@@ -282,7 +355,9 @@ class StateDicts(unittest.TestCase):
             self.assertNotEqual(float(np.float32(x)), x)
             self.assertEqual(checkpoints.unrounded_self_energy(e, np.float32(x)), x)
         self.assertEqual(checkpoints.unrounded_self_energy("C", np.float32(-38.0)), -38.0)
-        self.assertEqual(checkpoints.unrounded_self_energy("O", np.float32(-38.08316124)), float(np.float32(-38.08316124)))
+        self.assertEqual(
+            checkpoints.unrounded_self_energy("O", np.float32(-38.08316124)), float(np.float32(-38.08316124))
+        )
 
 
 if __name__ == "__main__":

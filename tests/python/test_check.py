@@ -11,8 +11,14 @@ MLFF = os.environ.get("MLFF", "mlff")
 
 def check(*arguments, **environment):
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", **environment}
-    return subprocess.run([MLFF, "check", *arguments], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, check=False)
+    return subprocess.run(
+        [MLFF, "check", *arguments],
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
 
 
 class Check(unittest.TestCase):
@@ -20,7 +26,16 @@ class Check(unittest.TestCase):
         done = check()
         text = done.stdout.decode()
         self.assertEqual(done.returncode, 3, text)
-        for word in ("libyaml", "kernels generic", "mixed    amx ", "avx512_bf16 ", "huge pages ", "cuda ", "GPU-aware", "no GPU can be used: "):
+        for word in (
+            "libyaml",
+            "kernels generic",
+            "mixed    amx ",
+            "avx512_bf16 ",
+            "huge pages ",
+            "cuda ",
+            "GPU-aware",
+            "no GPU can be used: ",
+        ):
             self.assertIn(word, text)
 
     def test_json(self):

@@ -49,8 +49,9 @@ class Convert(unittest.TestCase):
         self.assertEqual(head["ani"]["radial"]["eta"], 19.700000762939453)
         self.assertEqual(head["energy_offsets"]["Cl"], -460.1681939421027)
         self.assertEqual({e for s in head["self_test"]["structures"] for e in s["elements"]}, set(head["elements"]))
-        self.assertEqual(self.convert("ani", published("ani-2x.yaml"), "--constants", "exact")[0]["ani"]["angular"]["zeta"],
-                         14.1)
+        self.assertEqual(
+            self.convert("ani", published("ani-2x.yaml"), "--constants", "exact")[0]["ani"]["angular"]["zeta"], 14.1
+        )
 
     def test_painn(self):
         head, tensors = self.convert("painn", published("painn_ethanol_1.yaml"))
@@ -77,9 +78,15 @@ class Convert(unittest.TestCase):
         self.refused("architecture", "ani", published("painn_ethanol_1.yaml"))
         self.refused("--elements", "painn", published("painn_tiny_gaussian.yaml"))
         source, tensors = convert.read_description(published("painn_ethanol_1.yaml"), "painn")
-        for path, value in (("shared_filters", True), ("shared_interactions", True), ("activation", "shifted_softplus"),
-                            ("readout.aggregation", "avg"), ("cutoff.kind", "mollifier"), ("radial_basis.kind", "bernstein"),
-                            ("readout.activation", "tanh")):
+        for path, value in (
+            ("shared_filters", True),
+            ("shared_interactions", True),
+            ("activation", "shifted_softplus"),
+            ("readout.aggregation", "avg"),
+            ("cutoff.kind", "mollifier"),
+            ("radial_basis.kind", "bernstein"),
+            ("readout.activation", "tanh"),
+        ):
             changed = copy.deepcopy(source)
             target = changed
             for key in path.split(".")[:-1]:
@@ -121,8 +128,14 @@ class Checkpoints(unittest.TestCase):
             _, m, element, layer, kind = name.split(".")
             state[f"neural_networks.{m}.{element}.{2 * int(layer)}.{kind}"] = torch.tensor(value)
         r, a = head["ani"]["radial"], head["ani"]["angular"]
-        for key, value in (("EtaR", [r["eta"]]), ("ShfR", r["shifts"]), ("EtaA", [a["eta"]]), ("Zeta", [a["zeta"]]),
-                           ("ShfA", a["shifts"]), ("ShfZ", a["sections"])):
+        for key, value in (
+            ("EtaR", [r["eta"]]),
+            ("ShfR", r["shifts"]),
+            ("EtaA", [a["eta"]]),
+            ("Zeta", [a["zeta"]]),
+            ("ShfA", a["shifts"]),
+            ("ShfZ", a["sections"]),
+        ):
             state["aev_computer." + key] = torch.tensor(value)
         state["energy_shifter.self_energies"] = torch.tensor([-0.5, -75.0], dtype=torch.float64)
         with tempfile.TemporaryDirectory() as folder:
@@ -146,26 +159,41 @@ class SchNetPack(unittest.TestCase):
     def model(self, spk, **options):
         torch.manual_seed(0)
         representation = spk.representation.PaiNN(
-            n_atom_basis=16, n_interactions=2, radial_basis=spk.nn.GaussianRBF(n_rbf=8, cutoff=4.2),
-            cutoff_fn=spk.nn.CosineCutoff(4.2), **options)
+            n_atom_basis=16,
+            n_interactions=2,
+            radial_basis=spk.nn.GaussianRBF(n_rbf=8, cutoff=4.2),
+            cutoff_fn=spk.nn.CosineCutoff(4.2),
+            **options,
+        )
         offsets = spk.transform.AddOffsets("energy", add_mean=True, add_atomrefs=True)
         offsets.mean = torch.tensor([-3.25], dtype=torch.float64)
         offsets.atomref = -1.5 * torch.arange(100, dtype=torch.float64)
         return spk.model.NeuralNetworkPotential(
-            representation=representation, input_modules=[spk.atomistic.PairwiseDistances()],
+            representation=representation,
+            input_modules=[spk.atomistic.PairwiseDistances()],
             output_modules=[spk.atomistic.Atomwise(n_in=16, output_key="energy"), spk.atomistic.Forces()],
-            postprocessors=[spk.transform.CastTo64(), offsets])
+            postprocessors=[spk.transform.CastTo64(), offsets],
+        )
 
     def evaluate(self, model, s):
         import schnetpack.properties as names
+
         x = torch.tensor(s["positions"])
         distance, n = torch.cdist(x, x), len(x)
         i, j = torch.nonzero((distance < 4.2) & (distance > 0), as_tuple=True)
-        out = model.double()({
-            names.Z: torch.tensor([modelfile.NUMBERS[e] for e in s["elements"]]), names.R: x, names.idx_i: i, names.idx_j: j,
-            names.cell: torch.zeros(1, 3, 3, dtype=torch.float64), names.pbc: torch.zeros(1, 3, dtype=torch.bool),
-            names.idx_m: torch.zeros(n, dtype=torch.long), names.n_atoms: torch.tensor([n]),
-            names.offsets: torch.zeros(len(i), 3, dtype=torch.float64)})
+        out = model.double()(
+            {
+                names.Z: torch.tensor([modelfile.NUMBERS[e] for e in s["elements"]]),
+                names.R: x,
+                names.idx_i: i,
+                names.idx_j: j,
+                names.cell: torch.zeros(1, 3, 3, dtype=torch.float64),
+                names.pbc: torch.zeros(1, 3, dtype=torch.bool),
+                names.idx_m: torch.zeros(n, dtype=torch.long),
+                names.n_atoms: torch.tensor([n]),
+                names.offsets: torch.zeros(len(i), 3, dtype=torch.float64),
+            }
+        )
         return float(out["energy"].detach()), out["forces"].detach().numpy()
 
     def test_best_model(self):
@@ -195,13 +223,24 @@ class SchNetPack(unittest.TestCase):
 class TorchAni(unittest.TestCase):
     def test_state_dict(self):
         import torchani
+
         symbols, s = ("H", "C", "O"), structures.rattled("ethanol", 1)
         aev = torchani.aev.AEVComputer.like_2x(num_species=3)
         torch.manual_seed(1)
-        networks = [torchani.nn.ANINetworks({e: torchani.nn.AtomicNetwork(
-            (aev.out_dim, 16, 12, 1), activation=torchani.nn.TightCELU(), bias=True) for e in symbols}) for _ in range(2)]
-        original = torchani.arch.ANI(symbols, aev, torchani.nn.Ensemble(networks),
-                                     torchani.sae.SelfEnergy(symbols, [-0.5, -38.0, -75.0]))
+        networks = [
+            torchani.nn.ANINetworks(
+                {
+                    e: torchani.nn.AtomicNetwork(
+                        (aev.out_dim, 16, 12, 1), activation=torchani.nn.TightCELU(), bias=True
+                    )
+                    for e in symbols
+                }
+            )
+            for _ in range(2)
+        ]
+        original = torchani.arch.ANI(
+            symbols, aev, torchani.nn.Ensemble(networks), torchani.sae.SelfEnergy(symbols, [-0.5, -38.0, -75.0])
+        )
         with tempfile.TemporaryDirectory() as folder:
             path, name = os.path.join(folder, "state.pt"), os.path.join(folder, "out")
             torch.save(original.state_dict(), path)

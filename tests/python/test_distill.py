@@ -27,11 +27,28 @@ except ImportError:
     torch = None
 
 TORCH_PYTHON = os.environ.get("MLFF_TORCH_PYTHON")
-PAINN = {"n_features": 8, "n_interactions": 2, "n_readout": 4, "radial_basis": {"kind": "bspline", "n": 12}, "cutoff": 4.0}
-ANI = {"n_members": 2, "hidden": {"H": [8, 6], "C": [8, 6], "O": [8, 6]}, "activation": {"kind": "celu", "alpha": 0.1},
-       "radial": {"cutoff": 4.0, "eta": 6.0, "prefactor": 0.25, "shifts": [0.8, 1.6, 2.4]},
-       "angular": {"cutoff": 3.2, "eta": 4.0, "zeta": 8.0, "cos_scale": 0.95, "prefactor": 2.0, "shifts": [0.9, 1.8],
-                   "sections": [0.5, 1.6, 2.7]}}
+PAINN = {
+    "n_features": 8,
+    "n_interactions": 2,
+    "n_readout": 4,
+    "radial_basis": {"kind": "bspline", "n": 12},
+    "cutoff": 4.0,
+}
+ANI = {
+    "n_members": 2,
+    "hidden": {"H": [8, 6], "C": [8, 6], "O": [8, 6]},
+    "activation": {"kind": "celu", "alpha": 0.1},
+    "radial": {"cutoff": 4.0, "eta": 6.0, "prefactor": 0.25, "shifts": [0.8, 1.6, 2.4]},
+    "angular": {
+        "cutoff": 3.2,
+        "eta": 4.0,
+        "zeta": 8.0,
+        "cos_scale": 0.95,
+        "prefactor": 2.0,
+        "shifts": [0.9, 1.8],
+        "sections": [0.5, 1.6, 2.7],
+    },
+}
 
 
 def make_data(path):
@@ -41,7 +58,9 @@ def make_data(path):
     for k in range(12):
         made.append(("benzene", structures.rattled("benzene", k, 0.1)))
         box = structures.molecule_box("water", 4, 0.9, 100 + k)
-        made.append(("water", {**box, "positions": box["positions"] + 0.05 * np.random.default_rng(k).normal(size=(12, 3))}))
+        made.append(
+            ("water", {**box, "positions": box["positions"] + 0.05 * np.random.default_rng(k).normal(size=(12, 3))})
+        )
     rows = {k: [] for k in ("species", "positions", "forces", "cell", "energy", "n")}
     for _, s in made:
         energy, forces, _ = reference.evaluate(model, s)
@@ -53,21 +72,33 @@ def make_data(path):
         rows["n"].append(len(forces))
     n = len(made)
     data = {k: np.concatenate(v) for k, v in rows.items() if k != "n"}
-    data.update(first=np.concatenate([[0], np.cumsum(rows["n"])]), elements=np.array(model[0]["elements"]),
-                offset=np.array([model[0]["energy_offsets"][e] for e in model[0]["elements"]]),
-                trajectory=np.arange(n, dtype=np.int32), split=np.array([0, 0, 0, 0, 1, 1, 2, 2] * (n // 8), np.int8),
-                temperature=np.full(n, 300.0), density=np.array([0.9 if kind == "water" else 0.0 for kind, _ in made]),
-                trajectory_names=np.array([f"t{k}" for k in range(n)]),
-                info=np.array(json.dumps({"config": {"name": "tests"}, "labels": "random PaiNN", "model_sha256": "none"})))
+    data.update(
+        first=np.concatenate([[0], np.cumsum(rows["n"])]),
+        elements=np.array(model[0]["elements"]),
+        offset=np.array([model[0]["energy_offsets"][e] for e in model[0]["elements"]]),
+        trajectory=np.arange(n, dtype=np.int32),
+        split=np.array([0, 0, 0, 0, 1, 1, 2, 2] * (n // 8), np.int8),
+        temperature=np.full(n, 300.0),
+        density=np.array([0.9 if kind == "water" else 0.0 for kind, _ in made]),
+        trajectory_names=np.array([f"t{k}" for k in range(n)]),
+        info=np.array(json.dumps({"config": {"name": "tests"}, "labels": "random PaiNN", "model_sha256": "none"})),
+    )
     dataset.save(path, data)
 
 
 class Elsewhere(unittest.TestCase):
-    @unittest.skipUnless(torch or TORCH_PYTHON, "PyTorch is not installed here and MLFF_TORCH_PYTHON names no Python that has it")
+    @unittest.skipUnless(
+        torch or TORCH_PYTHON, "PyTorch is not installed here and MLFF_TORCH_PYTHON names no Python that has it"
+    )
     def test_in_the_python_with_torch(self):
         if torch is None:
-            run = subprocess.run([TORCH_PYTHON, "-m", "unittest", os.path.basename(__file__)[:-3], "test_convert"],
-                                 cwd=os.path.dirname(os.path.abspath(__file__)), capture_output=True, text=True, check=False)
+            run = subprocess.run(
+                [TORCH_PYTHON, "-m", "unittest", os.path.basename(__file__)[:-3], "test_convert"],
+                cwd=os.path.dirname(os.path.abspath(__file__)),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             self.assertEqual(run.returncode, 0, run.stderr)
 
 
@@ -86,23 +117,47 @@ class Training(unittest.TestCase):
         cls.folder.cleanup()
 
     def config(self, architecture="painn", **train):
-        config = {"name": f"small-{architecture}", "architecture": architecture,
-                  "model": PAINN if architecture == "painn" else ANI,
-                  "train": {"steps": 60, "warmup": 5, "learning_rate": 0.005, "validate_every": 20, "energy_weight": 10.0,
-                            "ema": 0.9, "batch": {12: 2}, **train}}
+        config = {
+            "name": f"small-{architecture}",
+            "architecture": architecture,
+            "model": PAINN if architecture == "painn" else ANI,
+            "train": {
+                "steps": 60,
+                "warmup": 5,
+                "learning_rate": 0.005,
+                "validate_every": 20,
+                "energy_weight": 10.0,
+                "ema": 0.9,
+                "batch": {12: 2},
+                **train,
+            },
+        }
         path = os.path.join(self.folder.name, f"{architecture}.yaml")
         with open(path, "w", encoding="ascii") as f:
             yaml.safe_dump(config, f)
         return path
 
     def trainer(self, architecture="painn", **train):
-        return Trainer(distill.read_config(self.config(architecture, **train)), self.data, self.sha256,
-                               torch.device("cpu"))
+        return Trainer(
+            distill.read_config(self.config(architecture, **train)), self.data, self.sha256, torch.device("cpu")
+        )
 
     def run_command(self, architecture, out, *arguments, **train):
         with contextlib.redirect_stdout(io.StringIO()) as text:
-            distill.main([self.config(architecture, **train), "--data", self.path, "--out", out, "--work", out,
-                          "--device", "cpu", *arguments])
+            distill.main(
+                [
+                    self.config(architecture, **train),
+                    "--data",
+                    self.path,
+                    "--out",
+                    out,
+                    "--work",
+                    out,
+                    "--device",
+                    "cpu",
+                    *arguments,
+                ]
+            )
         return text.getvalue()
 
     def test_a_jump_of_the_error_is_taken_back(self):
@@ -125,10 +180,13 @@ class Training(unittest.TestCase):
         m, v, controls = torch.zeros(12), torch.zeros(12), torch.tensor([0.0, 0.0, 1.0])
         generator = torch.Generator().manual_seed(0)
         for k in range(60):  # tiny gradients of one direction, then a large one of another: moments that do not fit
-            g = 1e-6 * torch.outer(torch.arange(1.0, 5.0), torch.ones(3)).flatten() if k < 50 else \
-                torch.randn(12, generator=generator)
+            g = (
+                1e-6 * torch.outer(torch.arange(1.0, 5.0), torch.ones(3)).flatten()
+                if k < 50
+                else torch.randn(12, generator=generator)
+            )
             step = optimizer.direction(g, m, v, controls)
-            self.assertLessEqual(float(step.norm()), soap.LARGEST * 12 ** 0.5 * 1.001)
+            self.assertLessEqual(float(step.norm()), soap.LARGEST * 12**0.5 * 1.001)
         self.assertGreater(float(step.norm()), 0.0)
 
     def variant(self, n, cutoff, kind="bspline"):
@@ -141,10 +199,16 @@ class Training(unittest.TestCase):
         r = torch.linspace(0.01, 4.2, 97, dtype=torch.float64)
         expected = networks.bspline(r, 12, 4.0)[0] @ weight.T
         for n in (12, 24, 48):
-            assert_near(networks.bspline(r, n, 4.0)[0] @ networks.splines_onto(weight, 4.0, 12, n, 4.0).T, expected, 1e-13, n)
+            assert_near(
+                networks.bspline(r, n, 4.0)[0] @ networks.splines_onto(weight, 4.0, 12, n, 4.0).T, expected, 1e-13, n
+            )
         inner = r < 2.0  # the splines that end at 3.0 or before are all there is below 2.0 for spacing 1/3
-        assert_near((networks.bspline(r, 18, 3.0)[0] @ networks.splines_onto(weight, 4.0, 12, 18, 3.0).T)[inner],
-                    expected[inner], 1e-13, "cutoff 3")
+        assert_near(
+            (networks.bspline(r, 18, 3.0)[0] @ networks.splines_onto(weight, 4.0, 12, 18, 3.0).T)[inner],
+            expected[inner],
+            1e-13,
+            "cutoff 3",
+        )
         for n, cutoff in ((13, 4.0), (6, 4.0), (15, 5.0)):
             self.assertIsNone(networks.splines_onto(weight, 4.0, 12, n, cutoff))
 
@@ -159,7 +223,10 @@ class Training(unittest.TestCase):
         a, b = long.views(long.theta), short.views(short.ema)
         for name in a:
             self.assertTrue(torch.equal(a[name][..., :9] if name.startswith("filter.") else a[name], b[name]), name)
-        for other, message in ((self.variant(9, 3.5), "cannot become"), (self.variant(12, 4.0, "gaussian"), "another network")):
+        for other, message in (
+            (self.variant(9, 3.5), "cannot become"),
+            (self.variant(12, 4.0, "gaussian"), "another network"),
+        ):
             with self.assertRaisesRegex(modelfile.ModelError, message):
                 other.start(long.state(), "long")
 
@@ -202,9 +269,13 @@ class Training(unittest.TestCase):
                     s = dataset.frame(self.data, c.frames[k])
                     energy, expected, _ = reference.evaluate(model, s)
                     offsets = t.offsets[[self.data["elements"].index(e) for e in s["elements"]]].sum()
-                    assert_near([float(energies.mean(0)[k].detach()) * t.scale], [energy - offsets], 2e-5,
-                                architecture + ": energy")
-                    mine = forces.detach().mean(0)[k * c.n_atoms:(k + 1) * c.n_atoms] * t.scale
+                    assert_near(
+                        [float(energies.mean(0)[k].detach()) * t.scale],
+                        [energy - offsets],
+                        2e-5,
+                        architecture + ": energy",
+                    )
+                    mine = forces.detach().mean(0)[k * c.n_atoms : (k + 1) * c.n_atoms] * t.scale
                     assert_near(mine, expected, 2e-5, architecture + ": forces")
 
     def test_padding_changes_nothing(self):
@@ -218,7 +289,9 @@ class Training(unittest.TestCase):
                 for k in index:
                     one = t.network(parameters, t.plain_batch(c, k.view(1)), training=False)
                     assert_near(both[0][:, frame].detach(), one[0][:, 0].detach(), 1e-5, architecture + ": energy")
-                    assert_near(both[1][:, at:at + c.n_atoms].detach(), one[1].detach(), 1e-5, architecture + ": forces")
+                    assert_near(
+                        both[1][:, at : at + c.n_atoms].detach(), one[1].detach(), 1e-5, architecture + ": forces"
+                    )
                     at, frame = at + c.n_atoms, frame + 1
 
     def test_order_is_a_function_of_seed_and_step(self):
@@ -227,17 +300,17 @@ class Training(unittest.TestCase):
         for first in (0, 7, 23):
             again = Order([5, 7], [2, 3], 9).steps(first, 4)
             for a, b in zip(all_at_once, again):
-                np.testing.assert_array_equal(a[first:first + 4], b)
+                np.testing.assert_array_equal(a[first : first + 4], b)
         for rows, size in zip(all_at_once, (5, 7)):
             flat = rows.ravel()
             for a in range(0, len(flat) - size + 1, size):
-                self.assertEqual(sorted(flat[a:a + size]), list(range(size)))
+                self.assertEqual(sorted(flat[a : a + size]), list(range(size)))
 
     def test_offsets_fit(self):
         offsets = fit_offsets(self.data)
         train = dataset.frames_of(self.data, "train")
-        sums = [offsets[self.data["species"][self.data["first"][k]:self.data["first"][k + 1]]].sum() for k in train]
-        rest = (self.data["energy"][train] - sums)
+        sums = [offsets[self.data["species"][self.data["first"][k] : self.data["first"][k + 1]]].sum() for k in train]
+        rest = self.data["energy"][train] - sums
         for density in (0.0, 0.9):
             kind = self.data["density"][train] == density
             self.assertLess(abs(rest[kind].mean()), 1e-6)
@@ -269,7 +342,12 @@ class Training(unittest.TestCase):
 
     def test_fast_gradients(self):
         bound = {"force_limit": 0.05, "energy_limit": 0.001}
-        for architecture, allowed, limits in (("painn", 3e-4, {}), ("ani", 1e-5, {}), ("painn", 3e-4, bound), ("ani", 1e-5, bound)):
+        for architecture, allowed, limits in (
+            ("painn", 3e-4, {}),
+            ("ani", 1e-5, {}),
+            ("painn", 3e-4, bound),
+            ("ani", 1e-5, bound),
+        ):
             t = self.trainer(architecture, force_ceiling=0.8 * float(self.data["forces"].std()), **limits)
             self.assertLess(min(float(k[k > 0].min()) for k in t.keep), 0.9)
             if t.fast is None:
@@ -279,8 +357,9 @@ class Training(unittest.TestCase):
             for index in t.index:
                 index.copy_(torch.arange(len(index)))
             found = []
-            t.update = lambda gradient, e, f: found.append((torch.cat([x.flatten() for x in gradient]), float(e.detach()),
-                                                            float(f)))
+            t.update = lambda gradient, e, f: found.append(
+                (torch.cat([x.flatten() for x in gradient]), float(e.detach()), float(f))
+            )
             t.one_step()
             t.one_fast_step()
             (slow, e, f), (fast, fast_e, fast_f) = found
@@ -301,7 +380,7 @@ class Training(unittest.TestCase):
             for n in range(1, 3 * soap.PERIOD):
                 g = spread * torch.tensor(draw.normal(size=(4, 4)))
                 g = u @ g @ w.T if turned else g
-                step = s.direction(g.flatten(), m, v, [None, None, 1 / (1 - 0.999 ** n)]).view(4, 4)
+                step = s.direction(g.flatten(), m, v, [None, None, 1 / (1 - 0.999**n)]).view(4, 4)
             steps.append(u.T @ step @ w if turned else step)
         assert_near(steps[1], steps[0], 1e-6 * float(steps[0].norm()), "direction")
 
@@ -327,8 +406,7 @@ class Training(unittest.TestCase):
 class Summary(unittest.TestCase):
     def test_numbers(self):
         water = {"elements": ["O", "H", "H"]}
-        rows = [(water, 0.003, np.array([[0.3, 0, 0], [0, 0.4, 0], [0, 0, 0.0]])),
-                (water, -0.006, np.zeros((3, 3)))]
+        rows = [(water, 0.003, np.array([[0.3, 0, 0], [0, 0.4, 0], [0, 0, 0.0]])), (water, -0.006, np.zeros((3, 3)))]
         found = accuracy.summary(rows)
         assert_near([found["total"]["force_rmse"]], [1000 * np.sqrt(0.25 / 18)], 1e-9, "force RMSE")
         assert_near([found["total"]["energy_rmse"]], [np.sqrt((1 + 4) / 2)], 1e-9, "energy RMSE")

@@ -91,7 +91,7 @@ class Outputs(unittest.TestCase):
     def test_linear_molecules_and_single_atoms(self):
         model = helpers.orb()
         for x in ([[0.0, 0, 0]], [[0, 0, 0.0], [0.3, 0.4, 1.0]], [[0, 0, 0.0], [0, 0, 1.1], [0, 0, 2.5]]):
-            s = {"name": "", "elements": ["O", "C", "O"][:len(x)], "positions": np.array(x), "cell": None}
+            s = {"name": "", "elements": ["O", "C", "O"][: len(x)], "positions": np.array(x), "cell": None}
             energy, forces, _ = reference.evaluate(model, s)
             self.assertTrue(np.isfinite(energy) and np.isfinite(forces).all())
             q = s["positions"] - s["positions"].mean(0)
@@ -114,8 +114,12 @@ class Outputs(unittest.TestCase):
         """O5: far apart, two systems have an energy of their own."""
         model = helpers.orb()
         a, b = structures.rattled("water", 1), structures.rattled("ethanol", 2)
-        both = {"name": "", "elements": a["elements"] + b["elements"], "cell": None,
-                "positions": np.concatenate([a["positions"], b["positions"] + 50])}
+        both = {
+            "name": "",
+            "elements": a["elements"] + b["elements"],
+            "cell": None,
+            "positions": np.concatenate([a["positions"], b["positions"] + 50]),
+        }
         difference = reference.evaluate(model, both)[0] - sum(reference.evaluate(model, s)[0] for s in (a, b))
         self.assertGreater(abs(difference), 1e-3)
 
@@ -133,7 +137,12 @@ class Published(unittest.TestCase):
         with open(os.path.join(helpers.PUBLISHED, "orb_tiny_reference.json"), encoding="utf-8") as f:
             published = json.load(f)["structures"]
         for name, d in published.items():
-            s = {"name": name, "elements": d["symbols"], "positions": d["positions"], "cell": d["cell"] if d["pbc"] else None}
+            s = {
+                "name": name,
+                "elements": d["symbols"],
+                "positions": d["positions"],
+                "cell": d["cell"] if d["pbc"] else None,
+            }
             energy, forces, virial = reference.evaluate(self.model, s)
             assert_near([energy], [d["energy_ev"]], 1e-11, f"{name}: energy")
             assert_near(forces, d["forces_ev_per_ang"], 1e-12, f"{name}: forces")
@@ -147,8 +156,14 @@ class Published(unittest.TestCase):
         self.assertGreaterEqual(len(published), 3)
 
     def test_refuses(self):
-        for path, value in (("activation", "silu"), ("graph.radius", 10.0), ("heads.forces.remove_mean", False),
-                            ("num_mlp_layers", 3), ("envelope.order", 5), ("norm", "rms_norm")):
+        for path, value in (
+            ("activation", "silu"),
+            ("graph.radius", 10.0),
+            ("heads.forces.remove_mean", False),
+            ("num_mlp_layers", 3),
+            ("envelope.order", 5),
+            ("norm", "rms_norm"),
+        ):
             changed = json.loads(json.dumps(self.source))
             target = changed
             for key in path.split(".")[:-1]:
@@ -175,13 +190,30 @@ class Engine(unittest.TestCase):
     """The C engine in double against numpy, on random models of many shapes."""
 
     def test_random_models(self):
-        systems = [box(), structures.rattled("ethanol", 2), structures.rattled("water", 5),
-                   {"name": "tiny cell", "elements": ["O"], "positions": np.array([[0.1, 0.2, 0.3]]),
-                    "cell": np.array([[2.1, 0, 0], [0.4, 2.6, 0], [-0.3, 0.2, 2.9]])},
-                   {"name": "apart", "elements": ["O", "H", "H"], "cell": np.eye(3) * 30.0,
-                    "positions": np.array([[1.0, 2, 3], [1.9, 2, 3.2], [15, 15, 15]])}]
-        shapes = [{}, {"n_features": 1, "n_hidden": 3}, {"n_features": 33, "n_hidden": 17, "n_interactions": 4},
-                  {"n_neighbours": 1}, {"n_neighbours": 37, "cutoff": 4.5, "n_interactions": 1}]
+        systems = [
+            box(),
+            structures.rattled("ethanol", 2),
+            structures.rattled("water", 5),
+            {
+                "name": "tiny cell",
+                "elements": ["O"],
+                "positions": np.array([[0.1, 0.2, 0.3]]),
+                "cell": np.array([[2.1, 0, 0], [0.4, 2.6, 0], [-0.3, 0.2, 2.9]]),
+            },
+            {
+                "name": "apart",
+                "elements": ["O", "H", "H"],
+                "cell": np.eye(3) * 30.0,
+                "positions": np.array([[1.0, 2, 3], [1.9, 2, 3.2], [15, 15, 15]]),
+            },
+        ]
+        shapes = [
+            {},
+            {"n_features": 1, "n_hidden": 3},
+            {"n_features": 33, "n_hidden": 17, "n_interactions": 4},
+            {"n_neighbours": 1},
+            {"n_neighbours": 37, "cutoff": 4.5, "n_interactions": 1},
+        ]
         with tempfile.TemporaryDirectory() as folder:
             for k, shape in enumerate(shapes):
                 model, path = helpers.orb(seed=k, **shape), os.path.join(folder, f"orb{k}")
@@ -200,7 +232,10 @@ def state_dict(n=8, hidden=12, layers=2, seed=0):
 
     def mlp(name, widths):
         for l, (n_in, n_out) in enumerate(zip(widths[:-1], widths[1:])):
-            out[f"{name}.mlp.NN-{l}.weight"], out[f"{name}.mlp.NN-{l}.bias"] = rng.normal(size=(n_out, n_in)), rng.normal(size=n_out)
+            out[f"{name}.mlp.NN-{l}.weight"], out[f"{name}.mlp.NN-{l}.bias"] = (
+                rng.normal(size=(n_out, n_in)),
+                rng.normal(size=n_out),
+            )
 
     def mlp_norm(name, n_in):
         mlp(name, (n_in, hidden, hidden, n))
@@ -213,7 +248,10 @@ def state_dict(n=8, hidden=12, layers=2, seed=0):
         for part in ("_edge_mlp", "_node_mlp"):
             mlp_norm(f"model.gnn_stacks.{l}.{part}", 3 * n)
         for gate in ("_receive_attn", "_send_attn"):
-            out[f"model.gnn_stacks.{l}.{gate}.weight"], out[f"model.gnn_stacks.{l}.{gate}.bias"] = rng.normal(size=(1, n)), rng.normal(size=1)
+            out[f"model.gnn_stacks.{l}.{gate}.weight"], out[f"model.gnn_stacks.{l}.{gate}.bias"] = (
+                rng.normal(size=(1, n)),
+                rng.normal(size=1),
+            )
     mlp("model._decoder.node_fn", (n, 4, 3))
     for head, size in (("energy", 1), ("forces", 3), ("stress", 6)):
         mlp("heads." + head, (n, 9, size))
@@ -221,7 +259,9 @@ def state_dict(n=8, hidden=12, layers=2, seed=0):
             out[f"heads.{head}.normalizer.bn.running_{k}"] = rng.uniform(size=1)
         out[f"heads.{head}.normalizer.bn.num_batches_tracked"] = np.array(5)
     out["heads.energy.reference.linear.weight"] = rng.normal(size=(1, 118))
-    return collections.OrderedDict((k, np.asarray(v, np.float32 if v.dtype == float else v.dtype)) for k, v in out.items())
+    return collections.OrderedDict(
+        (k, np.asarray(v, np.float32 if v.dtype == float else v.dtype)) for k, v in out.items()
+    )
 
 
 class _Tensor:
@@ -260,7 +300,11 @@ def fake_torch():
     def rebuild(*_):
         raise AssertionError("never called")
 
-    rebuild.__module__, rebuild.__qualname__, rebuild.__name__ = "torch._utils", "_rebuild_tensor_v2", "_rebuild_tensor_v2"
+    rebuild.__module__, rebuild.__qualname__, rebuild.__name__ = (
+        "torch._utils",
+        "_rebuild_tensor_v2",
+        "_rebuild_tensor_v2",
+    )
     utils._rebuild_tensor_v2 = rebuild
     for name in ("FloatStorage", "LongStorage"):
         setattr(torch, name, type(name, (), {"__module__": "torch", "__qualname__": name}))
@@ -272,8 +316,9 @@ def save_checkpoint(path, state, wrap=lambda state: state):
     """Writes `state` in the format of torch.save (a zip archive with a pickle and the storages)."""
     torch, modules = fake_torch()
     storages, text = [], io.BytesIO()
-    tensors = collections.OrderedDict((k, _Tensor(torch, np.array(v, order="C")) if isinstance(v, np.ndarray) else v)
-                                      for k, v in state.items())
+    tensors = collections.OrderedDict(
+        (k, _Tensor(torch, np.array(v, order="C")) if isinstance(v, np.ndarray) else v) for k, v in state.items()
+    )
     with unittest.mock.patch.dict(sys.modules, modules):
         _Pickler(text, storages).dump(wrap(tensors))
     with zipfile.ZipFile(path, "w") as archive:
@@ -305,11 +350,15 @@ class Checkpoint(unittest.TestCase):
         self.assertEqual((head["orb"]["n_interactions"], head["orb"]["n_hidden"], head["orb"]["n_readout"]), (2, 12, 9))
         self.assertEqual(len(head["elements"]), 89)
         self.assertEqual(head["energy_offsets"]["O"], float(state["heads.energy.reference.linear.weight"][0, 8]))
-        self.assertEqual(head["orb"]["normalizers"]["forces"],
-                         [float(state[f"heads.forces.normalizer.bn.running_{k}"][0]) for k in ("mean", "var")])
+        self.assertEqual(
+            head["orb"]["normalizers"]["forces"],
+            [float(state[f"heads.forces.normalizer.bn.running_{k}"][0]) for k in ("mean", "var")],
+        )
         row = head["elements"].index("O")
         self.assertTrue(np.array_equal(tensors["embedding"][row], state["model.atom_emb.embeddings.weight"][8]))
-        self.assertTrue(np.array_equal(tensors["layer.1.edge.2.weight"], state["model.gnn_stacks.1._edge_mlp.mlp.NN-2.weight"]))
+        self.assertTrue(
+            np.array_equal(tensors["layer.1.edge.2.weight"], state["model.gnn_stacks.1._edge_mlp.mlp.NN-2.weight"])
+        )
         save_checkpoint(self.path, state, lambda s: {"state_dict": s})
         self.assertEqual(self.convert(self.path, "--elements", "O,H")[0]["elements"], ["O", "H"])
 
@@ -323,7 +372,9 @@ class Checkpoint(unittest.TestCase):
 
         state = state_dict()
         refused("heads.confidence", {**state, "heads.confidence.weight": np.zeros((1, 4), np.float32)})
-        refused("layer_norm.bias", {k: v for k, v in state.items() if k != "model.gnn_stacks.0._edge_mlp.layer_norm.bias"})
+        refused(
+            "layer_norm.bias", {k: v for k, v in state.items() if k != "model.gnn_stacks.0._edge_mlp.layer_norm.bias"}
+        )
         refused("gnn_stacks", {k: v for k, v in state.items() if "gnn_stacks" not in k})
         refused("118", {**state, "heads.energy.reference.linear.weight": np.zeros(100, np.float32)})
         refused("print", {**state, "evil": print})  # a name that is no tensor is not looked up

@@ -24,16 +24,25 @@ HERE = bool(importlib.util.find_spec("orb_models") and importlib.util.find_spec(
 
 def elsewhere():
     """Whether MLFF_TORCH_PYTHON can import orb-models."""
-    return bool(TORCH_PYTHON) and subprocess.run([TORCH_PYTHON, "-c", "import orb_models"], capture_output=True,
-                                                 check=False).returncode == 0
+    return (
+        bool(TORCH_PYTHON)
+        and subprocess.run([TORCH_PYTHON, "-c", "import orb_models"], capture_output=True, check=False).returncode == 0
+    )
 
 
 class Elsewhere(unittest.TestCase):
-    @unittest.skipUnless(HERE or elsewhere(), "orb-models is not installed here, and MLFF_TORCH_PYTHON names no Python that has it")
+    @unittest.skipUnless(
+        HERE or elsewhere(), "orb-models is not installed here, and MLFF_TORCH_PYTHON names no Python that has it"
+    )
     def test_in_the_python_with_orb_models(self):
         if not HERE:
-            run = subprocess.run([TORCH_PYTHON, "-m", "unittest", os.path.basename(__file__)[:-3]],
-                                 cwd=os.path.dirname(os.path.abspath(__file__)), capture_output=True, text=True, check=False)
+            run = subprocess.run(
+                [TORCH_PYTHON, "-m", "unittest", os.path.basename(__file__)[:-3]],
+                cwd=os.path.dirname(os.path.abspath(__file__)),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             self.assertEqual(run.returncode, 0, run.stderr)
 
 
@@ -44,6 +53,7 @@ class FullSize(unittest.TestCase):
         import torch
         from orb_models.forcefield.atomic_system import SystemConfig
         from orb_models.forcefield.pretrained import orb_v2_architecture
+
         torch.set_num_threads(1)
         torch.manual_seed(3)
         cls.torch, cls.config = torch, SystemConfig(radius=6.0, max_num_neighbors=20)
@@ -68,10 +78,12 @@ class FullSize(unittest.TestCase):
         """Energy, forces and stress (xx yy zz xy xz yz) of orb-models."""
         from ase import Atoms
         from orb_models.forcefield.atomic_system import ase_atoms_to_atom_graphs
+
         self.torch.set_default_dtype(dtype)
         atoms = Atoms(s["elements"], s["positions"], cell=s["cell"], pbc=s["cell"] is not None)
-        graph = ase_atoms_to_atom_graphs(atoms, system_config=self.config, device=self.torch.device("cpu"),
-                                         edge_method="knn_scipy")
+        graph = ase_atoms_to_atom_graphs(
+            atoms, system_config=self.config, device=self.torch.device("cpu"), edge_method="knn_scipy"
+        )
         with self.torch.no_grad():
             out = self.original.to(dtype).predict(graph)
         stress = out["stress"][0].double().numpy()[[0, 1, 2, 5, 4, 3]]

@@ -68,8 +68,11 @@ def test_reports_of_earlier_versions_fit():
             reports.append((path, report))
     assert len(reports) > 50
     validator = jsonschema.Draft202012Validator(schema())
-    errors = [f"{os.path.basename(path)}: {list(e.absolute_path)}: {e.message[:200]}"
-              for path, report in reports for e in validator.iter_errors(report)]
+    errors = [
+        f"{os.path.basename(path)}: {list(e.absolute_path)}: {e.message[:200]}"
+        for path, report in reports
+        for e in validator.iter_errors(report)
+    ]
     assert not errors, "\n".join(errors[:10])
 
 
@@ -82,13 +85,28 @@ def test_reports_fit(tmp_path, n):
 @pytest.mark.parametrize("n", [0, 500, 30000])
 def test_published_reports_fit(tmp_path, n):
     """What `mlff bench --publish` keeps of a report is a report."""
-    errors = list(jsonschema.Draft202012Validator(strict(schema())).iter_errors(bench_publish.brief(sample(tmp_path, n))))
+    errors = list(
+        jsonschema.Draft202012Validator(strict(schema())).iter_errors(bench_publish.brief(sample(tmp_path, n)))
+    )
     assert not errors, "\n".join(f"{list(e.absolute_path)}: {e.message[:200]}" for e in errors[:10])
 
 
-@pytest.mark.parametrize("change", [
-    {"schema_version": 2}, {"n_steps": -1}, {"cv": "0.1"}, {"latencies_ms": None}, {"context": []}, {"targets": [{}]},
-    {"slow_steps": [{"step": 1, "latency_ms": 1, "times_median": 1, "tags": ["unknown_tag"], "slowest_rank": None}]}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema_version": 2},
+        {"n_steps": -1},
+        {"cv": "0.1"},
+        {"latencies_ms": None},
+        {"context": []},
+        {"targets": [{}]},
+        {
+            "slow_steps": [
+                {"step": 1, "latency_ms": 1, "times_median": 1, "tags": ["unknown_tag"], "slowest_rank": None}
+            ]
+        },
+    ],
+)
 def test_schema_refuses(tmp_path, change):
     """A schema that accepts everything would prove nothing."""
     report = sample(tmp_path, 100)
@@ -100,8 +118,15 @@ def test_statistics_are_numpys(tmp_path):
     report = sample(tmp_path, 5000)
     ms = np.array(report["latencies_ms"])
     assert report["latencies_stride"] == 1 and len(ms) == report["n_steps"] == 4990
-    for name, value in (("mean", ms.mean()), ("median", np.median(ms)), ("std", ms.std(ddof=1)), ("min", ms.min()),
-                        ("max", ms.max()), ("p95", np.percentile(ms, 95)), ("p99", np.percentile(ms, 99))):
+    for name, value in (
+        ("mean", ms.mean()),
+        ("median", np.median(ms)),
+        ("std", ms.std(ddof=1)),
+        ("min", ms.min()),
+        ("max", ms.max()),
+        ("p95", np.percentile(ms, 95)),
+        ("p99", np.percentile(ms, 99)),
+    ):
         assert math.isclose(report[f"{name}_latency_ms"], value, rel_tol=1e-8), name
     assert math.isclose(report["total_time_s"], ms.sum() / 1e3, rel_tol=1e-8)
     series = report["energy"]["series"]

@@ -10,8 +10,13 @@ import helpers
 from helpers import assert_near
 from mlff_tools import convert, modelfile, reference, structures
 
-MODELS = {"bspline": helpers.painn(), "gaussian": helpers.painn("gaussian"), "bessel": helpers.painn("bessel"),
-          "one layer": helpers.painn(n_interactions=1), "ani": helpers.ani()}
+MODELS = {
+    "bspline": helpers.painn(),
+    "gaussian": helpers.painn("gaussian"),
+    "bessel": helpers.painn("bessel"),
+    "one layer": helpers.painn(n_interactions=1),
+    "ani": helpers.ani(),
+}
 
 
 def molecule():
@@ -34,7 +39,9 @@ class Derivatives(unittest.TestCase):
                         x = s["positions"].copy()
                         x[atom, axis] += sign * step
                         e.append(reference.evaluate(model, {**s, "positions": x})[0])
-                    assert_near([forces[atom, axis]], [-(e[0] - e[1]) / (2 * step)], 2e-6, f"{name}, {s['name']}, force")
+                    assert_near(
+                        [forces[atom, axis]], [-(e[0] - e[1]) / (2 * step)], 2e-6, f"{name}, {s['name']}, force"
+                    )
 
     def test_virial(self):
         step = 1e-5
@@ -48,7 +55,9 @@ class Derivatives(unittest.TestCase):
                         strain[a, b] += 0.5 * sign * step
                         strain[b, a] += 0.5 * sign * step
                         cell = None if s["cell"] is None else s["cell"] @ strain
-                        e.append(reference.evaluate(model, {**s, "positions": s["positions"] @ strain, "cell": cell})[0])
+                        e.append(
+                            reference.evaluate(model, {**s, "positions": s["positions"] @ strain, "cell": cell})[0]
+                        )
                     assert_near([virial[k]], [-(e[0] - e[1]) / (2 * step)], 1e-5, f"{name}, {s['name']}, virial")
 
     def test_bspline(self):
@@ -70,13 +79,21 @@ class Symmetry(unittest.TestCase):
         for name, model in MODELS.items():
             s = box()
             energy, forces, _ = reference.evaluate(model, s)
-            moved = {"name": "moved", "elements": [s["elements"][k] for k in order],
-                     "positions": (s["positions"][order] + [7.0, -3.0, 1.0]) @ turn.T, "cell": s["cell"] @ turn.T}
+            moved = {
+                "name": "moved",
+                "elements": [s["elements"][k] for k in order],
+                "positions": (s["positions"][order] + [7.0, -3.0, 1.0]) @ turn.T,
+                "cell": s["cell"] @ turn.T,
+            }
             e, f, _ = reference.evaluate(model, moved)
             assert_near([e], [energy], 1e-9, f"{name}: energy of the moved structure")
             assert_near(f, forces[order] @ turn.T, 1e-9, f"{name}: forces of the moved structure")
-            double = {"name": "double", "elements": s["elements"] * 2, "cell": s["cell"] * [[2.0], [1.0], [1.0]],
-                      "positions": np.concatenate([s["positions"], s["positions"] + s["cell"][0]])}
+            double = {
+                "name": "double",
+                "elements": s["elements"] * 2,
+                "cell": s["cell"] * [[2.0], [1.0], [1.0]],
+                "positions": np.concatenate([s["positions"], s["positions"] + s["cell"][0]]),
+            }
             e, f, _ = reference.evaluate(model, double)
             assert_near([e], [2 * energy], 1e-9, f"{name}: energy of two cells")
             assert_near(f, np.concatenate([forces, forces]), 1e-9, f"{name}: forces of two cells")
@@ -85,7 +102,12 @@ class Symmetry(unittest.TestCase):
 @unittest.skipUnless(helpers.HAS_PUBLISHED, helpers.NO_PUBLISHED)
 class Published(unittest.TestCase):
     def structure(self, d):
-        return {"name": "", "elements": d["symbols"], "positions": d["positions"], "cell": d["cell"] if d["pbc"] else None}
+        return {
+            "name": "",
+            "elements": d["symbols"],
+            "positions": d["positions"],
+            "cell": d["cell"] if d["pbc"] else None,
+        }
 
     def load(self, name):
         with open(os.path.join(helpers.PUBLISHED, name), encoding="utf-8") as f:
@@ -108,7 +130,9 @@ class Published(unittest.TestCase):
                 model = models["exact"]
                 energy, forces, _ = reference.evaluate(model, self.structure(d))
                 own = sum(model[0]["energy_offsets"][e] for e in d["symbols"])
-                assert_near([energy / hartree - own], [d["energy_nn_nominal_constants_hartree"]], 1e-11, f"{name}: exact")
+                assert_near(
+                    [energy / hartree - own], [d["energy_nn_nominal_constants_hartree"]], 1e-11, f"{name}: exact"
+                )
                 assert_near(forces / hartree, d["forces_nominal_hartree_per_ang"], 1e-12, f"{name}: exact, forces")
             checked += 1
         self.assertGreaterEqual(checked, 5)

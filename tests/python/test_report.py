@@ -80,7 +80,14 @@ def test_numbers_are_those_of_the_reports(folder):
 
 
 def scaling_row(box, ranks, n_atoms, ms, efficiency):
-    return {"box": box, "ranks": ranks, "n_atoms": n_atoms, "median_ms": ms, "efficiency": efficiency, "exchange_ms": 0.25}
+    return {
+        "box": box,
+        "ranks": ranks,
+        "n_atoms": n_atoms,
+        "median_ms": ms,
+        "efficiency": efficiency,
+        "exchange_ms": 0.25,
+    }
 
 
 def test_scaling_reports_are_shown(folder):
@@ -90,14 +97,16 @@ def test_scaling_reports_are_shown(folder):
     rows.append(scaling_row("1x1x1", 8, 192, 99.0, None))
     check = {"ranks": 8, "n_atoms": 192, "passed": False, "force": 0.125}
     write(folder / "student_scaling_strong.json", {**head, "mode": "strong", "rows": rows, "checks": [check]})
-    copies = [{"replicas": n, "n_atoms": 12 * n, "replica_steps_per_second": 4321.0 * n, "cost_against_one": c}
-              for n, c in ((1, 1.0), (4, 0.75))]
+    copies = [
+        {"replicas": n, "n_atoms": 12 * n, "replica_steps_per_second": 4321.0 * n, "cost_against_one": c}
+        for n, c in ((1, 1.0), (4, 0.75))
+    ]
     write(folder / "student_scaling_replicas.json", {**head, "mode": "replicas", "rows": copies, "checks": []})
     page = make(folder)
     checker = Balance()
     checker.feed(page)
     assert not checker.wrong and not checker.open, (checker.wrong, checker.open)
-    section = page[page.index('id="ranks"'):page.index('id="components"')]
+    section = page[page.index('id="ranks"') : page.index('id="components"')]
     assert len(re.findall("<svg", section)) == 4 and "a &lt;cpu&gt;" in section
     assert "0.7812" in section and "17284" in section and "not measured" in section
     assert "8 ranks, 192 atoms" in section and "<b>differs from</b> one rank within 1.2e-01" in section
@@ -109,9 +118,9 @@ def test_null_is_not_zero(tmp_path):
     page = make(tmp_path)
     row = re.search(r"<tbody><tr>(.*?)</tr>", page, re.S).group(1)
     cells = re.findall(r"<td[^>]*>(.*?)</td>", row, re.S)
-    assert (
-        sum("not measured" in c for c in cells) == 7
-    ), cells  # atoms, cost, ns/day, memory, its verdict, drift, targets
+    assert sum("not measured" in c for c in cells) == 7, (
+        cells
+    )  # atoms, cost, ns/day, memory, its verdict, drift, targets
     assert not any(re.fullmatch(r"0(\.0*)?", re.sub("<.*?>", "", c)) for c in cells)
     assert "Memory and energy over time</h2><p>Not measured" in page
 

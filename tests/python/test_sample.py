@@ -15,13 +15,38 @@ from helpers import assert_near
 from mlff_tools import dataset, engine, modelfile, sample, structures
 from mlff_tools.modelfile import ModelError
 
-CONFIG = {"name": "trial", "elements": ["H", "C", "O"], "timestep": 0.5, "damp": 100.0,
-          "potential": ["pair_style buck 4.0", "pair_coeff * * 200.0 0.3 0.0"],
-          "groups": [
-              {"name": "w", "molecule": "water", "molecules": 8, "temperature": [300, 350], "density": [1.0], "seed": 10,
-               "split": "train", "frames": 3, "every": 10, "equilibrate": 20, "hot": 400},
-              {"name": "b", "molecule": "benzene", "temperature": [300], "seed": 20, "split": "test", "frames": 4,
-               "every": 10, "equilibrate": 20}]}
+CONFIG = {
+    "name": "trial",
+    "elements": ["H", "C", "O"],
+    "timestep": 0.5,
+    "damp": 100.0,
+    "potential": ["pair_style buck 4.0", "pair_coeff * * 200.0 0.3 0.0"],
+    "groups": [
+        {
+            "name": "w",
+            "molecule": "water",
+            "molecules": 8,
+            "temperature": [300, 350],
+            "density": [1.0],
+            "seed": 10,
+            "split": "train",
+            "frames": 3,
+            "every": 10,
+            "equilibrate": 20,
+            "hot": 400,
+        },
+        {
+            "name": "b",
+            "molecule": "benzene",
+            "temperature": [300],
+            "seed": 20,
+            "split": "test",
+            "frames": 4,
+            "every": 10,
+            "equilibrate": 20,
+        },
+    ],
+}
 
 
 def lmp():
@@ -39,8 +64,12 @@ class Lists(unittest.TestCase):
         self.assertEqual([t["seed"] for t in found], [10, 11, 20])
 
     def test_refuses(self):
-        for change, text in (({"splitt": "train"}, "unknown key"), ({"split": "all"}, "split"), ({"seed": 20}, "seed"),
-                             ({"name": "b", "molecule": "benzene", "temperature": [300], "density": [None]}, "same name")):
+        for change, text in (
+            ({"splitt": "train"}, "unknown key"),
+            ({"split": "all"}, "split"),
+            ({"seed": 20}, "seed"),
+            ({"name": "b", "molecule": "benzene", "temperature": [300], "density": [None]}, "same name"),
+        ):
             config = {**CONFIG, "groups": [{**CONFIG["groups"][0], **change}, CONFIG["groups"][1]]}
             with self.assertRaisesRegex(ModelError, text):
                 sample.expand(config)
@@ -48,9 +77,15 @@ class Lists(unittest.TestCase):
     def test_shipped_configuration(self):
         with open(os.path.join(helpers.ROOT, "models", "train", "data.yaml"), encoding="utf-8") as f:
             found = sample.expand(yaml.safe_load(f))
-        states = {split: {(t["molecule"], t["molecules"], t["temperature"], t["density"]) for t in found if t["split"] == split}
-                  for split in dataset.SPLITS}
-        self.assertEqual(states["train"] & states["test"], {("water", 64, 300.0, 1.0)})  # models/README.md says what it matters
+        states = {
+            split: {
+                (t["molecule"], t["molecules"], t["temperature"], t["density"]) for t in found if t["split"] == split
+            }
+            for split in dataset.SPLITS
+        }
+        self.assertEqual(
+            states["train"] & states["test"], {("water", 64, 300.0, 1.0)}
+        )  # models/README.md says what it matters
         self.assertFalse(states["train"] & states["validation"])
 
     def test_forces_are_kept_before_the_thermostat(self):
@@ -80,7 +115,7 @@ class Lists(unittest.TestCase):
         x, cell = box["positions"], box["cell"]
         wanted = {"fraction": 0.5, "angle": [40, 150], "bond": [0.78, 1.3]}
         new = sample.distorted_water(x, cell, wanted, np.random.default_rng(1))
-        oh = (new.reshape(-1, 3, 3)[:, 1:] - new.reshape(-1, 3, 3)[:, :1])
+        oh = new.reshape(-1, 3, 3)[:, 1:] - new.reshape(-1, 3, 3)[:, :1]
         bonds = np.linalg.norm(oh, axis=2)
         angles = np.degrees(np.arccos((oh[:, 0] * oh[:, 1]).sum(1) / bonds.prod(1)))
         changed = np.abs(new - x).reshape(-1, 9).max(1) > 0
@@ -156,7 +191,7 @@ class Runs(unittest.TestCase):
             grid = np.stack(np.meshgrid(*[[-1, 0, 1]] * 3, indexing="ij"), -1).reshape(-1, 3)
             shifts = grid @ s["cell"]
         d = x[None, :, None] + shifts - x[:, None, None]
-        r = np.sqrt((d ** 2).sum(-1))
+        r = np.sqrt((d**2).sum(-1))
         near = (r > 1e-6) & (r < 4.0)
         e = np.where(near, 200.0 * np.exp(-r / 0.3), 0.0)
         forces = -(e / 0.3 / np.where(near, r, 1.0))[..., None] * d

@@ -18,8 +18,12 @@ BOND, ANGLE = 0.967, 104.5
 def water(angle=ANGLE, bonds=(BOND, BOND)):
     half = np.radians(angle) / 2
     hydrogens = [[s * b * np.sin(half), b * np.cos(half), 0.0] for s, b in zip((1, -1), bonds)]
-    return {"name": f"{angle} {bonds}", "elements": ["O", "H", "H"], "positions": np.array([[0.0, 0.0, 0.0], *hydrogens]),
-            "cell": None}
+    return {
+        "name": f"{angle} {bonds}",
+        "elements": ["O", "H", "H"],
+        "positions": np.array([[0.0, 0.0, 0.0], *hydrogens]),
+        "cell": None,
+    }
 
 
 @unittest.skipUnless(helpers.program(), "the program mlff was not built")

@@ -46,7 +46,7 @@ class Parsing(unittest.TestCase):
         self.assertAlmostEqual(found["sections"]["Other"], 0.003)
         self.assertAlmostEqual(found["cpu"], 0.975)
         self.assertEqual((found["builds"], found["dangerous"]), (4, 0))
-        self.assertEqual(found["memory"], 2 * 3.5 * 2 ** 20)
+        self.assertEqual(found["memory"], 2 * 3.5 * 2**20)
 
     def test_style_and_thermo(self):
         style = speed_lammps.parse_style(OUTPUT)
@@ -60,14 +60,24 @@ class Parsing(unittest.TestCase):
 
 def case(seconds, n_atoms, ranks=1):
     """A case as summarise() describes it, measured once per element of `seconds`."""
-    return {"label": "x", "seconds": seconds, "cpu_seconds": [0.5 * s for s in seconds], "median_s": sorted(seconds)[1],
-            "n_atoms": n_atoms, "ranks": ranks, "us_per_atom": 1.0}
+    return {
+        "label": "x",
+        "seconds": seconds,
+        "cpu_seconds": [0.5 * s for s in seconds],
+        "median_s": sorted(seconds)[1],
+        "n_atoms": n_atoms,
+        "ranks": ranks,
+        "us_per_atom": 1.0,
+    }
 
 
 class Ratios(unittest.TestCase):
     def test_the_fastest_of_theirs_counts(self):
-        cases = {"slow": case([9.0, 9.0, 9.0], 10), "fast": case([4.0, 6.0, 2.0], 10),
-                 "ours": case([1.0, 2.0, 2.0], 10)}
+        cases = {
+            "slow": case([9.0, 9.0, 9.0], 10),
+            "fast": case([4.0, 6.0, 2.0], 10),
+            "ours": case([1.0, 2.0, 2.0], 10),
+        }
         row = speed.ratio_row("part", Ratio("r", ["slow", "fast"], "ours", bar=3.5), cases)
         self.assertEqual((row["theirs"], row["values"], row["median"]), ("fast", [4.0, 3.0, 1.0], 3.0))
         self.assertIs(row["passed"], False)
@@ -87,10 +97,21 @@ class Ratios(unittest.TestCase):
 
 
 class Document(unittest.TestCase):
-    RESULT = {"date": "2026-01-02T03:04:05+00:00", "rounds": 9, "seconds_per_round": 1.0, "parts": {}, "ratios": [],
-              "skipped": {"ani": "no PyTorch"},
-              "conditions": {"processor": "p", "n_processors": 2, "cores": [1, 0], "load_average_at_start": 0.5,
-                             "versions": {"lammps": "22 Jul 2025"}}}
+    RESULT = {
+        "date": "2026-01-02T03:04:05+00:00",
+        "rounds": 9,
+        "seconds_per_round": 1.0,
+        "parts": {},
+        "ratios": [],
+        "skipped": {"ani": "no PyTorch"},
+        "conditions": {
+            "processor": "p",
+            "n_processors": 2,
+            "cores": [1, 0],
+            "load_average_at_start": 0.5,
+            "versions": {"lammps": "22 Jul 2025"},
+        },
+    }
 
     def test_only_the_marked_part_is_replaced(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -110,7 +131,12 @@ class Document(unittest.TestCase):
         def row(part):
             return {"part": part, "name": f"ratio of {part}"}
 
-        first = {**self.RESULT, "parts": {"ani": "old", "ranks": "old"}, "ratios": [row("ani"), row("ranks")], "memory": "old"}
+        first = {
+            **self.RESULT,
+            "parts": {"ani": "old", "ranks": "old"},
+            "ratios": [row("ani"), row("ranks")],
+            "memory": "old",
+        }
         second = {**self.RESULT, "parts": {"ranks": "new"}, "ratios": [row("ranks")], "memory": "new"}
         a, b = speed_report._without_later([first, second])
         self.assertEqual((a["parts"], a["ratios"], "memory" in a), ({"ani": "old"}, [row("ani")], False))

@@ -68,19 +68,31 @@ class Teachers(unittest.TestCase):
 
     def test_baselines(self):
         with tempfile.TemporaryDirectory() as folder:
-            context = types.SimpleNamespace(torch_python=sys.executable, shared=folder, work=folder, cores=[1, 0], seconds=0.5,
-                                            closing=[], lmp="lmp", plugin=os.path.join(folder, "mlffplugin.so"))
+            context = types.SimpleNamespace(
+                torch_python=sys.executable,
+                shared=folder,
+                work=folder,
+                cores=[1, 0],
+                seconds=0.5,
+                closing=[],
+                lmp="lmp",
+                plugin=os.path.join(folder, "mlffplugin.so"),
+            )
             args = types.SimpleNamespace(sizes=2, rounds=2, out=folder)
             packages = [(kind, "json", *rest[1:]) for kind, *rest in teachers.PACKAGES]
-            with unittest.mock.patch.multiple(teachers, TorchProgram=Program, PACKAGES=packages), \
-                    unittest.mock.patch.object(teachers.speed_conditions, "describe", lambda c: {"versions": {}}), \
-                    contextlib.redirect_stdout(io.StringIO()):
+            with (
+                unittest.mock.patch.multiple(teachers, TorchProgram=Program, PACKAGES=packages),
+                unittest.mock.patch.object(teachers.speed_conditions, "describe", lambda c: {"versions": {}}),
+                contextlib.redirect_stdout(io.StringIO()),
+            ):
                 teachers.run_baselines(context, args)
             with open(os.path.join(folder, "teacher-baselines.json"), encoding="utf-8") as f:
                 found = json.load(f)
         self.assertEqual(sorted(found["skipped"]), ["SchNetPack", "TorchANI"])  # their weights are not there
-        self.assertEqual([(r["package"], r["n_atoms"], r["threads"]) for r in found["rows"]],
-                         [("orb-models", 32, 1), ("orb-models", 64, 1), ("orb-models", 32, 2), ("orb-models", 64, 2)])
+        self.assertEqual(
+            [(r["package"], r["n_atoms"], r["threads"]) for r in found["rows"]],
+            [("orb-models", 32, 1), ("orb-models", 64, 1), ("orb-models", 32, 2), ("orb-models", 64, 2)],
+        )
         for row, expected in zip(found["rows"], (320.0, 640.0, 160.0, 320.0)):
             self.assertAlmostEqual(row["median_ms"], expected)
             self.assertAlmostEqual(row["lowest_cpu_share"], 1.0)
@@ -89,25 +101,35 @@ class Teachers(unittest.TestCase):
 
     def test_precisions(self):
         """Rows of precisions with a program that takes three milliseconds in fp32 and two in mixed; and its refusals."""
+
         def answer(context, program, model, structure, precision, kernels, calls):
             self.assertTrue(os.path.exists(structure) and calls >= 2 and kernels == "amx")
-            return {"median_ms": {"fp32": 3.0, "mixed": 2.0}[precision], "kernels": {"fp32": "avx512", "mixed": "amx"}[precision]}
+            return {
+                "median_ms": {"fp32": 3.0, "mixed": 2.0}[precision],
+                "kernels": {"fp32": "avx512", "mixed": "amx"}[precision],
+            }
 
         with tempfile.TemporaryDirectory() as folder:
             context = types.SimpleNamespace(shared=folder, work=folder, cores=[0], seconds=0.1)
             args = types.SimpleNamespace(sizes=2, rounds=3, out=folder, kernels="amx", build=folder)
-            with unittest.mock.patch.multiple(teachers, time_model=answer, _tools=lambda *a: None), \
-                    unittest.mock.patch.object(teachers.engine, "find_program", lambda path: "mlff"), \
-                    unittest.mock.patch.object(teachers.speed_conditions, "describe", lambda c: {"versions": {}}), \
-                    contextlib.redirect_stdout(io.StringIO()) as text:
+            with (
+                unittest.mock.patch.multiple(teachers, time_model=answer, _tools=lambda *a: None),
+                unittest.mock.patch.object(teachers.engine, "find_program", lambda path: "mlff"),
+                unittest.mock.patch.object(teachers.speed_conditions, "describe", lambda c: {"versions": {}}),
+                contextlib.redirect_stdout(io.StringIO()) as text,
+            ):
                 teachers.run_precisions(context, args)
             with open(os.path.join(folder, "teacher-precisions.json"), encoding="utf-8") as f:
                 found = json.load(f)
             with self.assertRaisesRegex(teachers.speed_lammps.RunError, "nowhere.yaml"):
                 path = os.path.join(folder, "water.xyz")
                 teachers.write_structure(path, teachers.water((1, 1, 1)))
-                teachers.time_model(context, teachers.engine.find_program(), "nowhere.yaml", path, "mixed", "generic", 2)
-        self.assertEqual([(r["model"], r["n_atoms"], r["gain"]) for r in found["rows"]], [("orb_v2", 32, 1.5), ("orb_v2", 64, 1.5)])
+                teachers.time_model(
+                    context, teachers.engine.find_program(), "nowhere.yaml", path, "mixed", "generic", 2
+                )
+        self.assertEqual(
+            [(r["model"], r["n_atoms"], r["gain"]) for r in found["rows"]], [("orb_v2", 32, 1.5), ("orb_v2", 64, 1.5)]
+        )
         self.assertEqual(found["rows"][0]["kernels"], {"fp32": "avx512", "mixed": "amx"})
         self.assertIn("ani2x", found["skipped"])
         self.assertIn("1.50 times as fast", text.getvalue())

@@ -65,8 +65,11 @@ class Slurm:
         os.chmod(key, 0o600)
         with open(self.env["SLURM_CONF"], "w", encoding="ascii") as f:
             f.write(CONF.format(host=socket.gethostname().split(".")[0], folder=self.folder, ports=free_ports(2)))
-        munge = [item for name in ("socket", "pid-file", "log-file", "seed-file")
-                 for item in ("--" + name, os.path.join(self.folder, "munge." + name.split("-", maxsplit=1)[0]))]
+        munge = [
+            item
+            for name in ("socket", "pid-file", "log-file", "seed-file")
+            for item in ("--" + name, os.path.join(self.folder, "munge." + name.split("-", maxsplit=1)[0]))
+        ]
         self.daemon(["munged", "--foreground", "--force", "--key-file", key, *munge])
         self.wait(lambda: os.path.exists(os.path.join(self.folder, "munge.socket")), 20, "munged has no socket")
         self.daemon(["slurmctld", "-D"])
@@ -77,8 +80,9 @@ class Slurm:
         name = command[0]
         path = shutil.which(name) or "/usr/sbin/" + name
         with open(os.path.join(self.folder, name + ".out"), "wb") as out:
-            self.daemons.append(subprocess.Popen([path, *command[1:]], env=self.env, stdin=subprocess.DEVNULL, stdout=out,
-                                                 stderr=out))
+            self.daemons.append(
+                subprocess.Popen([path, *command[1:]], env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+            )
 
     def stop(self):
         self.run("scancel", "--user", "root", "--signal=KILL")
@@ -91,15 +95,25 @@ class Slurm:
                 process.kill()
 
     def run(self, *command, cwd=None, **more):
-        return subprocess.run(command, env={**self.env, **more}, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              text=True, check=False).stdout
+        return subprocess.run(
+            command,
+            env={**self.env, **more},
+            cwd=cwd,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        ).stdout
 
     def wait(self, condition, seconds, what):
         limit = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > limit or any(d.poll() is not None for d in self.daemons):
-                logs = "".join(f"--- {name}\n" + open(os.path.join(self.folder, name), errors="replace").read()[-1500:]
-                               for name in sorted(os.listdir(self.folder)) if name.endswith((".out", ".log")))
+                logs = "".join(
+                    f"--- {name}\n" + open(os.path.join(self.folder, name), errors="replace").read()[-1500:]
+                    for name in sorted(os.listdir(self.folder))
+                    if name.endswith((".out", ".log"))
+                )
                 raise RuntimeError(f"{what}\n{logs}")
             time.sleep(0.2)
 
@@ -113,7 +127,9 @@ class Slurm:
 def slurm(tmp_path_factory):
     missing = [name for name in DAEMONS if not shutil.which(name) and not os.path.exists("/usr/sbin/" + name)]
     if missing:
-        pytest.skip(f"Slurm is not installed here ({', '.join(missing)}): apt-get install slurmctld slurmd slurm-client munge")
+        pytest.skip(
+            f"Slurm is not installed here ({', '.join(missing)}): apt-get install slurmctld slurmd slurm-client munge"
+        )
     if os.geteuid() != 0:
         pytest.skip("only root can start a Slurm of its own")
     cluster = Slurm(str(tmp_path_factory.mktemp("slurm")))

@@ -65,39 +65,80 @@ def test_long_run(slurm, work):
     def problem():
         return said.read_text() if said.exists() else "no output"
 
-    slurm.wait(lambda: steps_of(work / f"water.{job}.0.log") >= 2 * SAVE or "ended" in problem(), 120, "no steps: " + problem())
+    slurm.wait(
+        lambda: steps_of(work / f"water.{job}.0.log") >= 2 * SAVE or "ended" in problem(), 120, "no steps: " + problem()
+    )
     slurm.run("scontrol", "requeue", job)
     waits(slurm, job)
-    slurm.wait(lambda: steps_of(work / f"water.{job}.1.log") >= 6 * SAVE or problem().count("ended") > 1, 120, "no steps: " + problem())
+    slurm.wait(
+        lambda: steps_of(work / f"water.{job}.1.log") >= 6 * SAVE or problem().count("ended") > 1,
+        120,
+        "no steps: " + problem(),
+    )
     slurm.run("scancel", "--batch", "--signal=TERM", job)
     waits(slurm, job)
     slurm.wait(lambda: job not in slurm.states(), 180, "the job does not end: " + problem())
     text = problem()
     assert "start 0: from the beginning" in text and re.search(r"start 1: from water\.[12]\.restart", text), text
-    assert "ended with code 10" in text and "start 2: from water.stopped.restart" in text and "ended with code 0" in text, text
+    assert (
+        "ended with code 10" in text and "start 2: from water.stopped.restart" in text and "ended with code 0" in text
+    ), text
     assert (work / "water.done.restart").exists() and not (work / "water.stop").exists()
 
     whole = work.parent / "whole"
     shutil.copytree(work, whole, ignore=shutil.ignore_patterns("water.*"))
-    subprocess.run([SETTINGS["LMP"], "-in", "in.long", "-log", "none", "-screen", "none", "-nocite", "-var",
-                    "plugin", PLUGIN, *options.split()], cwd=whole, check=True, stdin=subprocess.DEVNULL)
+    subprocess.run(
+        [
+            SETTINGS["LMP"],
+            "-in",
+            "in.long",
+            "-log",
+            "none",
+            "-screen",
+            "none",
+            "-nocite",
+            "-var",
+            "plugin",
+            PLUGIN,
+            *options.split(),
+        ],
+        cwd=whole,
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
     pieces, expected = frames(work), frames(whole)
     assert sorted(pieces) == sorted(expected) == list(range(0, STEPS + 1, SAMPLE))
     for step, frame in expected.items():
-        assert np.abs(pieces[step] - frame).max() < 1e-6, f"step {step} differs by {np.abs(pieces[step] - frame).max():g}"
+        assert np.abs(pieces[step] - frame).max() < 1e-6, (
+            f"step {step} differs by {np.abs(pieces[step] - frame).max():g}"
+        )
     assert np.abs(expected[STEPS][:, 5:8] - expected[0][:, 5:8]).max() > 1.0, "nothing moved"
     reports = sorted(glob.glob(str(work / "water.*.json")))
-    shown = subprocess.run([MLFF, "show", *reports], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    shown = subprocess.run(
+        [MLFF, "show", *reports], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
     assert len(reports) == 3 and shown.returncode == 0, shown.stdout
 
 
 def test_array(slurm, work):
     """Every line of cases.txt becomes a report; `mlff show` puts them into one table."""
-    (work / "cases.txt").write_text("\n".join(line + ("" if line.startswith("#") else " -var steps 20")
-                                              for line in (work / "cases.txt").read_text().splitlines()) + "\n")
+    (work / "cases.txt").write_text(
+        "\n".join(
+            line + ("" if line.startswith("#") else " -var steps 20")
+            for line in (work / "cases.txt").read_text().splitlines()
+        )
+        + "\n"
+    )
     cases = [line.split()[0] for line in (work / "cases.txt").read_text().splitlines() if not line.startswith("#")]
-    out = slurm.run("sbatch", "--parsable", f"--array=1-{len(cases) + 1}", "array.sbatch", cwd=work,
-                    LAUNCH=os.path.join(BIN, "mpiexec") + " -launcher fork -n 1", **SETTINGS)
+    out = slurm.run(
+        "sbatch",
+        "--parsable",
+        f"--array=1-{len(cases) + 1}",
+        "array.sbatch",
+        cwd=work,
+        LAUNCH=os.path.join(BIN, "mpiexec") + " -launcher fork -n 1",
+        **SETTINGS,
+    )
     job = out.strip()
     assert job.isdigit(), out
     slurm.wait(lambda: not any(name.startswith(job) for name in slurm.states()), 180, "the array does not end")
@@ -105,5 +146,7 @@ def test_array(slurm, work):
     reports = [str(work / "reports" / f"{name}.json") for name in cases]
     assert all(os.path.exists(path) for path in reports), said
     assert f"cases.txt has no line {len(cases) + 1}" in said
-    shown = subprocess.run([MLFF, "show", *reports], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    shown = subprocess.run(
+        [MLFF, "show", *reports], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
     assert shown.returncode == 0 and all(name in shown.stdout for name in cases), shown.stdout
