@@ -14,7 +14,8 @@ import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-PROJECT = """cmake_minimum_required(VERSION 3.20)
+PROJECT = (
+    """cmake_minimum_required(VERSION 3.20)
 project(probe LANGUAGES NONE)
 list(APPEND CMAKE_MODULE_PATH "%s/cmake")
 include(Options)
@@ -30,17 +31,25 @@ if(MLFF_HAVE_KOKKOS)
   get_target_property(features LAMMPS::kokkos INTERFACE_COMPILE_FEATURES)
   message(STATUS "KOKKOS_TARGET ${defs}|${dirs}|${features}")
 endif()
-""" % ROOT
+"""
+    % ROOT
+)
 
-MPI = {"MPICH": "#define MPICH_VERSION \"4.0\"\n", "OpenMPI": "#define OMPI_MAJOR_VERSION 4\n", "stubs": "#define MPI_STUBS\n"}
+MPI = {
+    "MPICH": '#define MPICH_VERSION "4.0"\n',
+    "OpenMPI": "#define OMPI_MAJOR_VERSION 4\n",
+    "stubs": "#define MPI_STUBS\n",
+}
 MPI_LINE = {"MPICH": "MPICH Version: 4.0", "OpenMPI": "Open MPI v4.1.4", "stubs": "LAMMPS MPI STUBS for LAMMPS version"}
 
 
 def lmp_program(path, version="4 Jul 2026", sizes="SMALLBIG", mpi="stubs", packages="KSPACE PLUGIN", more=""):
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = (f"\nLarge-scale Atomic/Molecular Massively Parallel Simulator - {version}\n\nMPI v3.1: {MPI_LINE[mpi]}\n\n"
-            f"Active compile time flags:\n\n-DLAMMPS_{sizes}\n\n{more}Installed packages:\n\n{packages} \n\n"
-            "List of individual style options included in this LAMMPS executable\n")
+    text = (
+        f"\nLarge-scale Atomic/Molecular Massively Parallel Simulator - {version}\n\nMPI v3.1: {MPI_LINE[mpi]}\n\n"
+        f"Active compile time flags:\n\n-DLAMMPS_{sizes}\n\n{more}Installed packages:\n\n{packages} \n\n"
+        "List of individual style options included in this LAMMPS executable\n"
+    )
     path.write_text("#!/bin/sh\ncat <<'EOF'\n" + text + "EOF\n")
     path.chmod(0o755)
     return path
@@ -69,15 +78,22 @@ def installed(path, mpi, version="2026.7.4", sizes="SMALLBIG", program=None):
     (path / "mpi" / "mpi.h").write_text(MPI[mpi])
     (path / "lib" / "liblammps.so").write_text("")
     lmp_program(path / "bin" / "lmp", **(program or {"mpi": mpi}))
-    found = "" if mpi == "stubs" else (f'add_library(MPI::MPI_CXX INTERFACE IMPORTED)\nset(MPI_CXX_INCLUDE_DIRS "{path}/mpi")\n')
+    found = (
+        ""
+        if mpi == "stubs"
+        else (f'add_library(MPI::MPI_CXX INTERFACE IMPORTED)\nset(MPI_CXX_INCLUDE_DIRS "{path}/mpi")\n')
+    )
     (place / "LAMMPSConfig.cmake").write_text(
         found + "add_library(LAMMPS::lammps SHARED IMPORTED)\nadd_executable(LAMMPS::lmp IMPORTED)\n"
-        f'set_target_properties(LAMMPS::lammps PROPERTIES INTERFACE_COMPILE_DEFINITIONS LAMMPS_{sizes} '
+        f"set_target_properties(LAMMPS::lammps PROPERTIES INTERFACE_COMPILE_DEFINITIONS LAMMPS_{sizes} "
         f'INTERFACE_INCLUDE_DIRECTORIES "{path}/include" IMPORTED_CONFIGURATIONS RELEASE IMPORTED_LOCATION_RELEASE '
         f'"{path}/lib/liblammps.so")\n'
-        f'set_target_properties(LAMMPS::lmp PROPERTIES IMPORTED_CONFIGURATIONS RELEASE IMPORTED_LOCATION_RELEASE '
-        f'"{path}/bin/lmp")\n')
-    (place / "LAMMPSConfigVersion.cmake").write_text(f'set(PACKAGE_VERSION "{version}")\nset(PACKAGE_VERSION_COMPATIBLE TRUE)\n')
+        f"set_target_properties(LAMMPS::lmp PROPERTIES IMPORTED_CONFIGURATIONS RELEASE IMPORTED_LOCATION_RELEASE "
+        f'"{path}/bin/lmp")\n'
+    )
+    (place / "LAMMPSConfigVersion.cmake").write_text(
+        f'set(PACKAGE_VERSION "{version}")\nset(PACKAGE_VERSION_COMPATIBLE TRUE)\n'
+    )
     return path
 
 
@@ -88,10 +104,25 @@ def configure(tmp_path):
     (project / "CMakeLists.txt").write_text(PROJECT)
 
     def run(*options):
-        done = subprocess.run(["cmake", "-S", str(project), "-B", str(tmp_path / "out"),
-                               f"-DCMAKE_CXX_COMPILER={shutil.which('c++')}", f"-DCMAKE_NM={shutil.which('nm')}", *options], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, text=True)
+        done = subprocess.run(
+            [
+                "cmake",
+                "-S",
+                str(project),
+                "-B",
+                str(tmp_path / "out"),
+                f"-DCMAKE_CXX_COMPILER={shutil.which('c++')}",
+                f"-DCMAKE_NM={shutil.which('nm')}",
+                *options,
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+            text=True,
+        )
         return done.returncode, " ".join(done.stdout.split())
+
     return run
 
 
@@ -113,7 +144,7 @@ def test_source_stubs(configure, tmp_path):
     tree = source_tree(tmp_path / "lammps", "29 Aug 2024")
     code, text = configure(f"-DLAMMPS_SOURCE_DIR={tree}", "-DMLFF_LAMMPS_MPI=stubs", "-DMLFF_LAMMPS_SIZES=bigbig")
     assert code == 0, text
-    assert f"RESULT 29 Aug 2024|LAMMPS_BIGBIG;MLFF_LAMMPS_VERSION=\"29 Aug 2024\"|{tree}/src;{tree}/src/STUBS" in text
+    assert f'RESULT 29 Aug 2024|LAMMPS_BIGBIG;MLFF_LAMMPS_VERSION="29 Aug 2024"|{tree}/src;{tree}/src/STUBS' in text
 
 
 def test_source_with_program(configure, tmp_path):
@@ -131,11 +162,14 @@ def test_config(configure, tmp_path):
     assert "lammps_compat" in text
 
 
-@pytest.mark.parametrize("program, part", [
-    ({"packages": "KSPACE MOLECULE"}, "without the package PLUGIN"),
-    ({"version": "22 Jul 2025"}, "of version '4 Jul 2026' but the program is of version '22 Jul 2025'"),
-    ({"mpi": "MPICH"}, "was built with MPICH but the mpi.h"),
-])
+@pytest.mark.parametrize(
+    "program, part",
+    [
+        ({"packages": "KSPACE MOLECULE"}, "without the package PLUGIN"),
+        ({"version": "22 Jul 2025"}, "of version '4 Jul 2026' but the program is of version '22 Jul 2025'"),
+        ({"mpi": "MPICH"}, "was built with MPICH but the mpi.h"),
+    ],
+)
 def test_source_refused(configure, tmp_path, program, part):
     tree, lmp = source_tree(tmp_path / "lammps"), lmp_program(tmp_path / "bin" / "lmp", **program)
     code, text = configure(f"-DLAMMPS_SOURCE_DIR={tree}", f"-DMLFF_LMP={lmp}", "-DMLFF_LAMMPS_MPI=stubs")
@@ -176,8 +210,10 @@ def test_unknown_choice(configure):
     assert code != 0 and "is not one of auto, wheel, config, source" in text, text
 
 
-KOKKOS = ("Accelerator configuration:\n\nKOKKOS package API: OpenMP Serial\nKOKKOS package precision: {precision}\n"
-          "KOKKOS package view layout: legacy\nKokkos library version: 5.2.2\n\n")
+KOKKOS = (
+    "Accelerator configuration:\n\nKOKKOS package API: OpenMP Serial\nKOKKOS package precision: {precision}\n"
+    "KOKKOS package view layout: legacy\nKokkos library version: 5.2.2\n\n"
+)
 
 
 def kokkos_tree(path, precision="double", headers=True, packages="KOKKOS PLUGIN"):
@@ -194,14 +230,17 @@ def kokkos_library(path, version="5.2.2", devices="OPENMP;SERIAL"):
     place = path / "kokkos" / "lib" / "cmake" / "Kokkos"
     place.mkdir(parents=True)
     (place / "KokkosConfig.cmake").write_text(
-        f'set(Kokkos_DEVICES "{devices}")\nadd_library(Kokkos::kokkos INTERFACE IMPORTED)\n')
+        f'set(Kokkos_DEVICES "{devices}")\nadd_library(Kokkos::kokkos INTERFACE IMPORTED)\n'
+    )
     (place / "KokkosConfigVersion.cmake").write_text(
-        f'set(PACKAGE_VERSION "{version}")\nset(PACKAGE_VERSION_COMPATIBLE TRUE)\n')
+        f'set(PACKAGE_VERSION "{version}")\nset(PACKAGE_VERSION_COMPATIBLE TRUE)\n'
+    )
     return f"-DKokkos_ROOT={path / 'kokkos'}"
 
 
-@pytest.mark.parametrize("precision, definition", [("double", "DOUBLE_DOUBLE"), ("mixed", "SINGLE_DOUBLE"),
-                                                   ("single", "SINGLE_SINGLE")])
+@pytest.mark.parametrize(
+    "precision, definition", [("double", "DOUBLE_DOUBLE"), ("mixed", "SINGLE_DOUBLE"), ("single", "SINGLE_SINGLE")]
+)
 def test_kokkos(configure, tmp_path, precision, definition):
     code, text = configure(*kokkos_tree(tmp_path, precision), kokkos_library(tmp_path))
     assert code == 0 and "KOKKOS 1" in text, text
@@ -218,13 +257,20 @@ def test_kokkos_of_version_4(configure, tmp_path):
     assert code == 0 and "LMP_KOKKOS_LAYOUT_LEGACY" in text and "cxx_std_17" in text, text
 
 
-@pytest.mark.parametrize("tree, library, part", [
-    ({}, None, "CMake does not find Kokkos"),
-    ({}, {"version": "5.1.0"}, "is Kokkos 5.1.0, and LAMMPS was built with 5.2.2"),
-    ({}, {"devices": "CUDA;OPENMP;SERIAL"}, "is a Kokkos for CUDA;OPENMP;SERIAL, and LAMMPS was built with one for OPENMP;SERIAL"),
-    ({"headers": False}, {}, "no KOKKOS/kokkos_type.h"),
-    ({"packages": "PLUGIN"}, {}, "was built without the package KOKKOS"),
-])
+@pytest.mark.parametrize(
+    "tree, library, part",
+    [
+        ({}, None, "CMake does not find Kokkos"),
+        ({}, {"version": "5.1.0"}, "is Kokkos 5.1.0, and LAMMPS was built with 5.2.2"),
+        (
+            {},
+            {"devices": "CUDA;OPENMP;SERIAL"},
+            "is a Kokkos for CUDA;OPENMP;SERIAL, and LAMMPS was built with one for OPENMP;SERIAL",
+        ),
+        ({"headers": False}, {}, "no KOKKOS/kokkos_type.h"),
+        ({"packages": "PLUGIN"}, {}, "was built without the package KOKKOS"),
+    ],
+)
 def test_kokkos_refused(configure, tmp_path, tree, library, part):
     """AUTO leaves the style out and says why where LAMMPS has the package; ON makes an error of it."""
     options = kokkos_tree(tmp_path, **tree) + ([] if library is None else [kokkos_library(tmp_path, **library)])
@@ -243,8 +289,15 @@ def test_setup_names_missing_packages(tmp_path):
     tools.mkdir()
     for name in ("sh", "dirname", "id", "python3"):
         os.symlink(shutil.which(name), tools / name)
-    done = subprocess.run([os.path.join(ROOT, "scripts", "setup.sh"), "packages", "build"], env={"PATH": str(tools)},
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, text=True)
+    done = subprocess.run(
+        [os.path.join(ROOT, "scripts", "setup.sh"), "packages", "build"],
+        env={"PATH": str(tools)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        check=False,
+        text=True,
+    )
     assert done.returncode == 1
     for package in ("gcc", "g++", "cmake", "ninja-build", "libyaml-dev"):
         assert f" {package}" in done.stderr, done.stderr
