@@ -2,11 +2,12 @@
 
     .venv/bin/python benchmarks/profiler_cost.py --plugin build/mlffplugin.so       (about half a minute)
 
-Each repeat is one LAMMPS that runs short segments in turns: one without the fix, one with it. The difference of two neighbours
-is one measurement, because what the machine does besides changes slowly against a segment of some milliseconds. Printed is, for
-each way to use the fix, the median of all differences in microseconds per step with a 95 % interval (order statistics). The
-first line, where nothing is between the two, shows what the machine's noise is. Exit code 1 when the fix without components
-and samples costs more than a microsecond, 2 when the machine is too noisy to say (an interval wider than 0.5 us).
+Each repeat is one LAMMPS that runs short segments in turns: one without the fix, one with it. The difference of two
+neighbours is one measurement, because what the machine does besides changes slowly against a segment of some
+milliseconds. Printed is, for each way to use the fix, the median of all differences in microseconds per step with a 95
+% interval (order statistics). The first line, where nothing is between the two, shows what the machine's noise is. Exit
+code 1 when the fix without components and samples costs more than a microsecond, 2 when the machine is too noisy to say
+(an interval wider than 0.5 us).
 """
 
 import argparse
@@ -99,7 +100,8 @@ def main():
                 values.append(1e6 * (with_it - without) / options.steps)
                 base.append(1e6 * without / options.steps)
     print(
-        f"step without the fix: median {statistics.median(base):.2f} us; {options.repeats} LAMMPS with {options.pairs} pairs of "
+        f"step without the fix: median {statistics.median(base):.2f} us; {options.repeats} LAMMPS with {options.pairs} "
+        f"pairs of "
         f"segments of {options.steps} steps"
     )
     print(f"{'fix mlffprof':32} {'us per step':>12} {'95 % interval':>20}")

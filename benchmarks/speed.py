@@ -4,8 +4,8 @@
   benchmarks/speed.py --write-docs FILE.json ...    fills docs/performance.md from results
   benchmarks/speed.py --list
 
-Parts: ani (TorchANI), painn (SchNetPack), orb (orb-models), student (LAMMPS' own POD and SNAP), ranks (two MPI ranks), teacher (teacher
-and student), kernels (generic, AVX2, AVX-512), memory (allocations and bytes per atom).
+Parts: ani (TorchANI), painn (SchNetPack), orb (orb-models), student (LAMMPS' own POD and SNAP), ranks (two MPI ranks),
+teacher (teacher and student), kernels (generic, AVX2, AVX-512), memory (allocations and bytes per atom).
 
 Each round times every case once, in turn, so that the two sides of a ratio are measured within the same seconds; a
 ratio is the median over the rounds, its spread the quartiles. Timings only mean something on a machine with nothing
@@ -20,11 +20,9 @@ import sys
 import time
 
 import numpy as np
-
 import speed_conditions
 import speed_lammps
 import speed_memory
-import speed_parts
 import speed_report
 from speed_parts import PARTS, ROOT, Skip
 
@@ -66,7 +64,7 @@ def collect(context, names):
     return parts
 
 
-def prepare(context, parts):
+def prepare(parts):
     for name, part in parts.items():
         for case in part.cases:
             case.prepare()
@@ -140,7 +138,7 @@ def ratio_row(part, ratio, cases):
 def measure(context, args, names):
     """The whole result as it is written to JSON."""
     parts = collect(context, names)
-    prepare(context, parts)
+    prepare(parts)
     results = {name: {} for name in parts}
     conditions = speed_conditions.describe(context)
     loads = []

@@ -10,10 +10,9 @@ import sys
 from dataclasses import dataclass, field
 
 import numpy as np
-import yaml
-
 import speed_random
 import speed_systems
+import yaml
 from speed_cases import LammpsCase, TorchCase, TorchProgram, TwoRuns
 from speed_lammps import RunError
 
@@ -61,7 +60,8 @@ def mlff_pair(context, model, elements, kernels=None):
     ]
 
 
-def _tools(context, *arguments):
+def tools(*arguments):
+    """Runs a module of mlff_tools in a process of its own."""
     env = dict(os.environ, PYTHONPATH=os.path.join(ROOT, "python"))
     done = subprocess.run(
         [sys.executable, "-m", *arguments],
@@ -81,7 +81,7 @@ def converted(context, kind, name, *options):
     if not os.path.exists(source):
         raise Skip(f"{source} is not there (--shared names the folder of the published parameters)")
     result = os.path.join(context.work, name)
-    _tools(context, "mlff_tools.convert", kind, source, *options, "-o", result)
+    tools("mlff_tools.convert", kind, source, *options, "-o", result)
     return result + ".yaml"
 
 
@@ -105,8 +105,8 @@ def own_case(context, role, atoms, ranks=1, kernels=None):
     label += (f", kernels {kernels}" if kernels else "") + ("" if trained else " (random weights)")
     deck = speed_systems.water_deck(data, mlff_pair(context, model, "O H", kernels), real=trained)
     if ranks > 1:
-        # LAMMPS would cut a cube across z, whose messages also carry the ghosts of x and y (docs/clusters.md); halves of a
-        # small box of liquid differ by up to 16 of 192 atoms
+        # LAMMPS would cut a cube across z, whose messages also carry the ghosts of x and y (docs/clusters.md); halves
+        # of a small box of liquid differ by up to 16 of 192 atoms
         deck = [f"processors {ranks} 1 1", *deck, "fix even all balance 100 1.02 shift x 10 1.01"]
     return LammpsCase(context, name, label, deck, ranks)
 
@@ -230,7 +230,7 @@ def orb(context):
                 )
             )
         context.versions.update(answer["versions"])
-        _tools(context, "mlff_tools.convert", "orb", weights, "--elements", "H,O,Si", "--no-self-test", "-o", model)
+        tools("mlff_tools.convert", "orb", weights, "--elements", "H,O,Si", "--no-self-test", "-o", model)
         data = os.path.join(context.work, f"orb-{n}.data")
         types, masses = speed_systems.write_elements(data, structure)
         deck = speed_systems.water_deck(

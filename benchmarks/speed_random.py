@@ -24,7 +24,7 @@ def write(path, role, seed=1):
         "elements": ELEMENTS,
         "cutoff": 5.0,
         "units": {"length": "angstrom", "energy": "eV", "energy_in_eV": 1.0},
-        "energy_offsets": {e: 0.0 for e in ELEMENTS},
+        "energy_offsets": dict.fromkeys(ELEMENTS, 0.0),
         "painn": {
             "n_features": n_features,
             "n_interactions": n_interactions,

@@ -208,7 +208,8 @@ def _without_later(results):
 
 
 def write_docs(results, sources, path):
-    """Replaces what lies between the two marks in the document `path` by the tables of `results`, whose files are `sources`."""
+    """Replaces what lies between the two marks in the document `path` by the tables of `results`, whose files are
+    `sources`."""
     with open(path, encoding="utf-8") as file:
         text = file.read()
     if text.count(BEGIN) != 1 or text.count(END) != 1:

@@ -9,7 +9,8 @@ evaluations with those of other programs:
   {"do": "check", "variant": NAME}          energy (eV) and forces (eV/A), to compare results before speed
   {"do": "time", "variant": NAME, "n": N}   wall and CPU seconds of each of N evaluations of energy and forces
 
-It has PyTorch and the packages themselves to import, and nothing of this project. One thread unless told otherwise, float32.
+It has PyTorch and the packages themselves to import, and nothing of this project. One thread unless told otherwise,
+float32.
 """
 
 import json
@@ -134,9 +135,9 @@ class SchNetPack:
     def set_system(self, numbers, positions, cell):
         """Builds the neighbour list once: it is not part of what is timed."""
         import numpy as np
+        import schnetpack.properties as keys
         from ase import Atoms
         from matscipy.neighbours import neighbour_list
-        import schnetpack.properties as keys
 
         atoms = Atoms(numbers=numbers, positions=positions, cell=cell, pbc=True)
         i, j, shift = neighbour_list("ijS", atoms, PAINN_CUTOFF)
@@ -191,8 +192,8 @@ class SchNetPack:
 
 
 class Orb:
-    """Orb-v2 of full size in orb-models, random weights of a seed: the cost does not depend on them. One variant: predict,
-    as its calculator calls it: graph, energy, forces and stress."""
+    """Orb-v2 of full size in orb-models, random weights of a seed: the cost does not depend on them. One variant:
+    predict, as its calculator calls it: graph, energy, forces and stress."""
 
     def __init__(self, weights):
         from orb_models.forcefield.atomic_system import SystemConfig, ase_atoms_to_atom_graphs

@@ -2,8 +2,8 @@
 
     .venv/bin/python benchmarks/stability.py models/water-benzene-student.yaml
 
-100 ps of Langevin NVT at 300 K, then 20 ps of NVE from its last state, both at 0.5 fs with in.stability. Interrupted runs
-go on from their last restart file (every 5000 steps). The verdict, with its numbers, is written to
+100 ps of Langevin NVT at 300 K, then 20 ps of NVE from its last state, both at 0.5 fs with in.stability. Interrupted
+runs go on from their last restart file (every 5000 steps). The verdict, with its numbers, is written to
 benchmarks/results/stability-MODEL.json; exit code 0 = passed, 1 = failed, 2 = could not be run.
 
 Passed means: all steps done; no number in the thermo output is NaN or infinite; the mean temperature of NVT is within
@@ -69,7 +69,8 @@ def newest_restart(folder, protocol):
 
 
 def run(args, folder, protocol, steps, start):
-    """Runs or continues a protocol up to `steps` steps after `start` (a restart file or None). Returns the exit code."""
+    """Runs or continues a protocol up to `steps` steps after `start` (a restart file or None). Returns the exit
+    code."""
     end = os.path.join(folder, f"{protocol}.end")
     if os.path.exists(end):
         return 0

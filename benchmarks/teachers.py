@@ -5,16 +5,17 @@
   benchmarks/teachers.py precisions [options]  writes results/teacher-precisions.json
   benchmarks/teachers.py table                 writes profiles and baselines side by side into docs/teachers/README.md
 
-profiles: reports of fix mlffprof for Orb-v2 on silicon and ANI-2x on water (docs/profile.schema.json), with a list `scaling`
-over 32 to about 1024 atoms beside the usual fields. Orb-v2 has random weights of full size, and says so in name and notes:
-the published ones do not come with this project, and the cost does not depend on them. ANI-2x is made from the published
-parameters in the folder of --shared.
+profiles: reports of fix mlffprof for Orb-v2 on silicon and ANI-2x on water (docs/profile.schema.json), with a list
+`scaling` over 32 to about 1024 atoms beside the usual fields. Orb-v2 has random weights of full size, and says so in
+name and notes; the published ones do not come with this project, and the cost does not depend on them. ANI-2x is made
+from the published parameters in the folder of --shared.
 
-baselines: orb-models, TorchANI and SchNetPack in the Python that MLFF_TORCH_PYTHON names, on structures of the same sizes,
-with one and two threads, in turn, with glibc told to keep large buffers (its default costs PyTorch up to half of its time).
+baselines: orb-models, TorchANI and SchNetPack in the Python that MLFF_TORCH_PYTHON names, on structures of the same
+sizes, with one and two threads, in turn, with glibc told to keep large buffers (its default costs PyTorch up to half of
+its time).
 
-precisions: `mlff time` of both with precision fp32 and mixed, in turn, on one core of a CPU that has AMX or AVX512-BF16 (an error
-elsewhere; with --kernels generic, avx2 or avx512 the slow form of mixed that needs neither).
+precisions: `mlff time` of both with precision fp32 and mixed, in turn, on one core of a CPU that has AMX or AVX512-BF16
+(an error elsewhere; with --kernels generic, avx2 or avx512 the slow form of mixed that needs neither).
 
 Timings only mean something on a machine with nothing else to do.
 """
@@ -28,13 +29,12 @@ import subprocess
 import sys
 
 import numpy as np
-
 import speed_conditions
 import speed_lammps
 import speed_systems
 from speed import Context
 from speed_cases import TorchProgram
-from speed_parts import Skip, _tools, converted
+from speed_parts import Skip, converted, tools
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "python"))
@@ -63,7 +63,7 @@ def water(counts, seed=5):
     }
 
 
-# ---- profiles ---------------------------------------------------------------------------------------------------------
+# ---- profiles ------------------------------------------------------------------------------------------------------
 
 
 def profile(context, name, model, structure, steps, notes):
@@ -130,7 +130,7 @@ def write_profile(context, out, name, model, structures, notes):
 def run_profiles(context, args):
     chosen = lambda all_sizes: all_sizes[: args.sizes] if args.sizes else all_sizes
     orb = os.path.join(context.work, "orb-v2-random")
-    _tools(context, "mlff_tools.convert", "orb", "--random", "1", "--elements", "H,O,Si", "--no-self-test", "-o", orb)
+    tools("mlff_tools.convert", "orb", "--random", "1", "--elements", "H,O,Si", "--no-self-test", "-o", orb)
     write_profile(
         context,
         args.out,
@@ -149,7 +149,7 @@ def run_profiles(context, args):
     )
 
 
-# ---- baselines --------------------------------------------------------------------------------------------------------
+# ---- baselines -----------------------------------------------------------------------------------------------------
 
 PACKAGES = (
     ("orb", "orb_models", "orb-models", "predict", speed_systems.rattled_silicon, SILICON),
@@ -160,7 +160,8 @@ WEIGHTS = {"ani": "ani-2x.safetensors", "painn": "painn_f128_gaussian.safetensor
 
 
 class BaselineCase:
-    """One structure in a program that evaluates many; a round is the median of some evaluations after one to warm up."""
+    """One structure in a program that evaluates many; a round is the median of some evaluations after one to warm
+    up."""
 
     def __init__(self, context, label, program, variant, structure, threads):
         self.context, self.label, self.program, self.variant = context, label, program, variant
@@ -248,7 +249,7 @@ def run_baselines(context, args):
     print("written: " + path + "".join(f"\nskipped: {k}: {v}" for k, v in skipped.items()))
 
 
-# ---- precisions -------------------------------------------------------------------------------------------------------
+# ---- precisions ----------------------------------------------------------------------------------------------------
 
 SYMBOLS = {1: "H", 8: "O", 14: "Si"}
 PRECISIONS = ("fp32", "mixed")
@@ -288,7 +289,7 @@ def time_model(context, program, model, structure, precision, kernels, calls):
         "--calls",
         str(calls),
     ]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise speed_lammps.RunError(f"{' '.join(command)}: {done.stderr.strip()}")
     return json.loads(done.stdout)
@@ -325,7 +326,7 @@ def run_precisions(context, args):
         os.path.join(args.build, "mlff") if os.path.exists(os.path.join(args.build, "mlff")) else None
     )
     orb = os.path.join(context.work, "orb-v2-random")
-    _tools(context, "mlff_tools.convert", "orb", "--random", "1", "--elements", "H,O,Si", "--no-self-test", "-o", orb)
+    tools("mlff_tools.convert", "orb", "--random", "1", "--elements", "H,O,Si", "--no-self-test", "-o", orb)
     models, skipped = [("orb_v2", orb + ".yaml", speed_systems.rattled_silicon, SILICON)], {}
     try:
         models.append(("ani2x", converted(context, "ani", "ani-2x"), water, WATER))
@@ -338,7 +339,8 @@ def run_precisions(context, args):
             row = compare_precisions(context, program, name, model, structure, args)
             rows.append(row)
             print(
-                f"{name:8s}{row['n_atoms']:6d} atoms: fp32 ({row['kernels']['fp32']}) {row['median_ms']['fp32']:10.2f} ms, mixed "
+                f"{name:8s}{row['n_atoms']:6d} atoms: fp32 ({row['kernels']['fp32']}) {row['median_ms']['fp32']:10.2f} "
+                f"ms, mixed "
                 f"({row['kernels']['mixed']}) {row['median_ms']['mixed']:10.2f} ms: {row['gain']:.2f} times as fast "
                 f"({row['gain_lowest']:.2f} to {row['gain_highest']:.2f})",
                 flush=True,
@@ -409,9 +411,12 @@ def table(results):
     )
     missing = "".join(f" {name}: {why}." for name, why in baselines["skipped"].items())
     head = (
-        f"Median time of a step, {conditions['processor']}, {conditions['n_processors']} cores; packages {baselines['date'][:10]} "
-        f"({names}), this package: {', '.join(measured)}. Orb-v2 has random weights of full size here and there, without physics: "
-        "its cost does not depend on them. The two sides were measured one after the other on the same machine and not in turn, so "
+        f"Median time of a step, {conditions['processor']}, {conditions['n_processors']} cores; packages "
+        f"{baselines['date'][:10]} "
+        f"({names}), this package: {', '.join(measured)}. Orb-v2 has random weights of full size here and there, "
+        f"without physics: "
+        "its cost does not depend on them. The two sides were measured one after the other on the same machine and not "
+        "in turn, so "
         f"ratios are good to a fifth; those measured in turn are in [performance.md](../performance.md).{missing}"
     )
     return head + "\n\n" + "\n".join(lines) + "\n"

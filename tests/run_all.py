@@ -353,7 +353,7 @@ def pytest_suite(name):
     return lambda build, env: run_pytest(os.path.join(ROOT, "tests", name), build, env)
 
 
-# ---- LAMMPS with Kokkos, in a Debian of its own -----------------------------------------------------------------------
+# ---- LAMMPS with Kokkos, in a Debian of its own ---------------------------------------------------------------------
 
 KOKKOS_ROOT = os.path.join(ROOT, "scripts", "kokkos_root.sh")
 KOKKOS_LAMMPS = [
@@ -367,7 +367,8 @@ KOKKOS_LAMMPS = [
 
 
 def suite_kokkos(build, env):
-    """pair_style mlff/kk against mlff: the plugin for the LAMMPS of scripts/kokkos_root.sh, in BUILD/kokkos, and its tests."""
+    """pair_style mlff/kk against mlff: the plugin for the LAMMPS of scripts/kokkos_root.sh, in BUILD/kokkos, and its
+    tests."""
     result, where = Result(), os.path.join(build, "kokkos")
     env = {**env, "FOLDERS": build}
     code, output = run([KOKKOS_ROOT, "ready"], env)
@@ -483,7 +484,8 @@ def main():
         for done in concurrent.futures.as_completed(waiting):
             r, seconds = found[waiting[done]] = done.result()
             print(
-                f"{waiting[done]:9s} {r.passed:5d} passed {r.failed:4d} failed {len(r.skips):4d} skipped {seconds:7.1f} s",
+                f"{waiting[done]:9s} {r.passed:5d} passed {r.failed:4d} failed {len(r.skips):4d} skipped "
+                f"{seconds:7.1f} s",
                 flush=True,
             )
             for text in r.failures:

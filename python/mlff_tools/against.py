@@ -1,9 +1,9 @@
 """`mlff verify MODEL.yaml --against PACKAGE [STRUCTURES.xyz ...]`: a model file against the package that it comes from.
 
-PACKAGE: torchani (ANI), orb-models (Orb-v2) or schnetpack (PaiNN with Gaussian or Bessel functions). The package builds its
-own network, gets the weights of the model file, and evaluates the same structures in double on the CPU: without STRUCTURES
-those of the file's self-test. Prints a table of differences to the program mlff; the exit status is 1 when one is too large.
-Runs in this Python if it has the package, else in the one that MLFF_TORCH_PYTHON names.
+PACKAGE: torchani (ANI), orb-models (Orb-v2) or schnetpack (PaiNN with Gaussian or Bessel functions). The package builds
+its own network, gets the weights of the model file, and evaluates the same structures in double on the CPU: without
+STRUCTURES those of the file's self-test. Prints a table of differences to the program mlff; the exit status is 1 when
+one is too large. Runs in this Python if it has the package, else in the one that MLFF_TORCH_PYTHON names.
 """
 
 import argparse
@@ -250,9 +250,9 @@ class SchNetPack:
         return out
 
     def evaluate(self, s):
+        import schnetpack.properties as keys
         from ase import Atoms
         from ase.neighborlist import neighbor_list
-        import schnetpack.properties as keys
 
         torch, cell = self.torch, s["cell"]
         atoms = Atoms(s["elements"], s["positions"], cell=cell, pbc=cell is not None)
@@ -288,7 +288,8 @@ def _six(m):
 
 
 def differences(structure, a, b):
-    """Of two (energy, forces, virial) of a structure: eV/atom, eV/A and, where both have a virial and there is a cell, eV/A^3."""
+    """Of two (energy, forces, virial) of a structure: eV/atom, eV/A and, where both have a virial and there is a cell,
+    eV/A^3."""
     stress = None
     if structure["cell"] is not None and a[2] is not None and b[2] is not None:
         stress = float(np.max(np.abs(a[2] - b[2])) / abs(np.linalg.det(structure["cell"])))

@@ -6,10 +6,12 @@
     mlff bench --suite quick --against OTHER_BUILD      two builds (or, with a .yaml, two models), interleaved
     mlff bench --list
 
-Every case runs `--repeats` times; each round takes all cases in a new random order, so that a slow minute of the machine hits
-different ones. An interrupted suite goes on where it was when it is started again with the same --out. The folder gets
-runs/CASE.rN.json, cases/CASE.json (the repeat in the middle), MODEL_profile.json, MODEL_scaling_*.json, comparison_*.json, suite.json and summary.txt; `mlff report DIR` makes
-a page of them. With --publish the results go to another folder as well, as small files to be kept in a repository. Exit code: 0 done, 1 a run failed, 2 wrong usage or missing files. docs/benchmarks.md explains the numbers.
+Every case runs `--repeats` times; each round takes all cases in a new random order, so that a slow minute of the
+machine hits different ones. An interrupted suite goes on where it was when it is started again with the same --out. The
+folder gets runs/CASE.rN.json, cases/CASE.json (the repeat in the middle), MODEL_profile.json, MODEL_scaling_*.json,
+comparison_*.json, suite.json and summary.txt; `mlff report DIR` makes a page of them. With --publish the results go to
+another folder as well, as small files to be kept in a repository. Exit
+code: 0 done, 1 a run failed, 2 wrong usage or missing files. docs/benchmarks.md explains the numbers.
 """
 
 import argparse
@@ -92,7 +94,10 @@ def run_case(case, args, repeat, target):
         words = command(case, args, report, repeat)
         done = subprocess.run(words, check=False, **process_options(args.lmp, place, case.threads))
         log = os.path.join(place, "log.txt")
-        text = done.stdout + (open(log, encoding="utf-8", errors="replace").read() if os.path.exists(log) else "")
+        text = done.stdout
+        if os.path.exists(log):
+            with open(log, encoding="utf-8", errors="replace") as f:
+                text += f.read()
         if done.returncode or not os.path.exists(report):
             profiles.write_text(os.path.join(args.out, "failed.log"), " ".join(words) + "\n\n" + text)
             errors = errors_in(text)
@@ -202,7 +207,8 @@ def open_folder(cases, args):
         for key, value in mine.items():
             if key != "sha256" and found.get(key) != value:
                 raise LammpsError(
-                    f"{args.out} holds runs with {key} = {found.get(key)!r}, and now it is {value!r}: use another --out, or "
+                    f"{args.out} holds runs with {key} = {found.get(key)!r}, and now it is {value!r}: use another "
+                    f"--out, or "
                     "--fresh to begin anew"
                 )
         for name, value in mine["sha256"].items():
@@ -310,7 +316,8 @@ def check(args):
         raise LammpsError("benzene_gas has no npt: its molecules are apart and have no pressure to couple to")
     if not 0 <= args.warmup < args.steps or args.equilibrate < 0:
         raise LammpsError(
-            f"--warmup must be below --steps and --equilibrate not negative (now {args.warmup}, {args.steps}, {args.equilibrate})"
+            f"--warmup must be below --steps and --equilibrate not negative (now {args.warmup}, {args.steps}, "
+            f"{args.equilibrate})"
         )
     args.variables = dict(v.partition("=")[::2] for v in args.var)
     if any("=" not in v for v in args.var):

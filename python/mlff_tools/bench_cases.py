@@ -9,7 +9,8 @@ from .lammps import LammpsError
 SIZES = ("small", "medium", "large")
 PROTOCOLS = ("nve", "nvt", "npt")
 # System: atoms per size, atoms of the unit that is copied for other sizes, whether a shipped model knows it, reference
-# potentials with their rough cost (us per atom and step, for the estimate of time only). The same as the table of in.bench.
+# potentials with their rough cost (us per atom and step, for the estimate of time only). The same as the table of
+# in.bench.
 SYSTEMS = {
     "water": ((63, 192, 768), 63, True, {}),
     "benzene_gas": ((48, 192, 768), 12, True, {"airebo": 25}),
@@ -87,8 +88,8 @@ def clean(name):
 
 
 def copies_for(system, wanted):
-    """Copies (nx, ny, nz) of the system's unit with the number of atoms nearest to `wanted`: halves and doubles, so that
-    boxes stay compact. Two copies along each axis at least for crystals, which would be thinner than a cutoff."""
+    """Copies (nx, ny, nz) of the system's unit with the number of atoms nearest to `wanted`: halves and doubles, so
+    that boxes stay compact. Two copies along each axis at least for crystals, which would be thinner than a cutoff."""
     unit, crystal = SYSTEMS[system][1], system not in ("water", "benzene", "benzene_gas")
     best = None
     for power in range(12):
@@ -106,7 +107,8 @@ def protocols_of(system):
 
 
 def full(model):
-    """All of the suite for one model (path or None): covered systems with the model, the others with reference potentials."""
+    """All of the suite for one model (path or None): covered systems with the model, the others with reference
+    potentials."""
     cases = []
     for system, (_, _, covered, references) in SYSTEMS.items():
         fast = [p for p, cost in references.items() if cost < 10]

@@ -1,9 +1,9 @@
 """mlff bench --publish DIR: the results of a suite as small files to be kept in a repository.
 
-Reports keep all their numbers; of the raw series every k-th value stays, with `latencies_stride` and `stride` saying so, in six digits
-(energies, whose differences count, in twelve).
-Where things lay on the machine that measured, and its name, are left out. A later publication replaces the files of the earlier one,
-which its suite.json lists, and nothing else.
+Reports keep all their numbers; of the raw series every k-th value stays, with `latencies_stride` and `stride` saying
+so, in six digits (energies, whose differences count, in twelve).
+Where things lay on the machine that measured, and its name, are left out. A later publication replaces the files of the
+earlier one, which its suite.json lists, and nothing else.
 """
 
 import json
@@ -37,7 +37,7 @@ def thin(block, limit, digits):
 
 
 def without_places(text):
-    """A deck's variable without folders: `compare /some/where/teacher.yaml every 100` -> `compare teacher.yaml every 100`."""
+    """A deck's variable without folders: `compare /some/where/a.yaml every 100` -> `compare a.yaml every 100`."""
     return " ".join(os.path.basename(word) if "/" in word else word for word in text.split(" "))
 
 

@@ -1,4 +1,5 @@
-"""What the benchmark suite writes at its end: summary table, profiles by model, scaling files, comparisons, the noise verdict."""
+"""What the benchmark suite writes at its end: summary table, profiles by model, scaling files, comparisons, the noise
+verdict."""
 
 import os
 import shutil
@@ -70,7 +71,8 @@ def verdict(rows):
     if not noisy:
         return True, f"Noise: the medians of the repeats agree within {100 * worst:.1f} % (worst: {name})."
     return False, (
-        f"THE MACHINE WAS TOO NOISY: the medians of {len(noisy)} of {len(spreads)} cases spread by more than {100 * NOISE:.0f} % "
+        f"THE MACHINE WAS TOO NOISY: the medians of {len(noisy)} of {len(spreads)} cases spread by more than "
+        f"{100 * NOISE:.0f} % "
         f"(worst: {name}, {100 * worst:.0f} %). Do not quote these numbers; run again on a quiet machine."
     )
 
@@ -154,7 +156,8 @@ def compare(a_rows, b_rows, a, b):
 def comparison_text(comparison):
     head = f"\n{comparison['b']} against {comparison['a']}: time per step B / A, median over rounds [lowest, highest]"
     lines = [
-        f"  {c['work']:34s} {c['ratio']:7.3f}  [{c['ratio_min']:.3f}, {c['ratio_max']:.3f}]   speed-up {c['speedup']:.2f}x"
+        f"  {c['work']:34s} {c['ratio']:7.3f}  [{c['ratio_min']:.3f}, {c['ratio_max']:.3f}]   speed-up "
+        f"{c['speedup']:.2f}x"
         for c in comparison["cases"]
     ]
     return "\n".join([head, *lines])
@@ -205,7 +208,8 @@ def scaling(rows):
 
 
 def batches(rows):
-    """[{"potential", "n_atoms", "copies", "speedup"}]: replicas in one run against as many runs of one, one after the other."""
+    """[{"potential", "n_atoms", "copies", "speedup"}]: replicas in one run against as many runs of one, one after the
+    other."""
     groups = {}
     for row in rows:
         if row["work"].startswith("replicas"):
@@ -268,7 +272,8 @@ def write(results, args, seconds):
     )
     return (
         text
-        + f"\n{len(rows)} cases, {args.repeats} rounds, {seconds:.0f} s. Written to {args.out}; a page of it: mlff report {args.out}"
+        + f"\n{len(rows)} cases, {args.repeats} rounds, {seconds:.0f} s. Written to {args.out}; a page of it: mlff "
+        f"report {args.out}"
     )
 
 

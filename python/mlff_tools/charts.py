@@ -1,5 +1,6 @@
-"""Charts as inline SVG for the HTML report: axes with units, lines, bars, histograms. Colours come from the page's CSS (classes
-c0 ... c7), so that one picture serves light, dark and print. Bars and histograms start at 0; logarithmic axes say so.
+"""Charts as inline SVG for the HTML report: axes with units, lines, bars, histograms. Colours come from the page's CSS
+(classes c0 ... c7), so that one picture serves light, dark and print. Bars and histograms start at 0; logarithmic axes
+say so.
 """
 
 import html
@@ -122,7 +123,8 @@ class Plot:
 
     def dot(self, x, y, css, tip=""):
         self.marks.append(
-            f'<circle class="f {css}" cx="{self.px(x):.1f}" cy="{self.py(y):.1f}" r="2.6"><title>{text(tip)}</title></circle>'
+            f'<circle class="f {css}" cx="{self.px(x):.1f}" cy="{self.py(y):.1f}" r="2.6"><title>{text(tip)}</title>'
+            f"</circle>"
         )
 
     def vertical(self, x, label, css="rule", row=0):
@@ -130,7 +132,8 @@ class Plot:
         anchor = "end" if a > self.width - 90 else "start"
         self.marks.append(
             f'<line class="{css}" x1="{a:.1f}" x2="{a:.1f}" y1="{TOP}" y2="{self.height - BOTTOM}"/>'
-            f'<text class="note" x="{a + (-3 if anchor == "end" else 3):.1f}" y="{TOP + 9 + 11 * row}" text-anchor="{anchor}">'
+            f'<text class="note" x="{a + (-3 if anchor == "end" else 3):.1f}" y="{TOP + 9 + 11 * row}" '
+            f'text-anchor="{anchor}">'
             f"{text(label)}</text>"
         )
 
@@ -159,15 +162,18 @@ class Plot:
             )
         out.append(
             f'<line class="axis" x1="{LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}"/>'
-            f'<text class="name" x="{(LEFT + right) / 2:.0f}" y="{self.height - 5}" text-anchor="middle">{text(self.x_label)}</text>'
-            f'<text class="name" transform="translate(11 {(TOP + bottom) / 2:.0f}) rotate(-90)" text-anchor="middle">{text(self.y_label)}</text>'
+            f'<text class="name" x="{(LEFT + right) / 2:.0f}" y="{self.height - 5}" text-anchor="middle">'
+            f"{text(self.x_label)}</text>"
+            f'<text class="name" transform="translate(11 {(TOP + bottom) / 2:.0f}) rotate(-90)" text-anchor="middle">'
+            f"{text(self.y_label)}</text>"
         )
         return "".join(out)
 
     def svg(self):
         keys = "".join(f'<span class="key"><i class="k {css}"></i>{text(label)}</span>' for css, label in self.keys)
         return (
-            f"<figure{' class=wide' if self.wide else ''}><figcaption>{text(self.title)}{'<span class=keys>' + keys + '</span>' if keys else ''}</figcaption>"
+            f"<figure{' class=wide' if self.wide else ''}><figcaption>"
+            f"{text(self.title)}{'<span class=keys>' + keys + '</span>' if keys else ''}</figcaption>"
             f'<svg viewBox="0 0 {self.width} {self.height}" role="img" aria-label="{text(self.title)}">'
             f"{self._axes()}{''.join(self.marks)}</svg></figure>"
         )
@@ -177,7 +183,8 @@ class Plot:
 
 
 def envelope(values, bins):
-    """(positions, lowest, middle, highest) of consecutive groups, so that no outlier is lost when thousands are drawn."""
+    """(positions, lowest, middle, highest) of consecutive groups, so that no outlier is lost when thousands are
+    drawn."""
     size = max(1, math.ceil(len(values) / bins))
     groups = [sorted(values[k : k + size]) for k in range(0, len(values), size)]
     at = [min(len(values) - 1, k * size + size / 2) for k in range(len(groups))]
@@ -291,7 +298,8 @@ def lines(curves, x_label, y_label, title, log=False, dots=False, bound=None, ze
 
 
 def stacked(rows, title):
-    """rows: [(label, [(part, css, milliseconds)])]. Horizontal bars of equal length: shares of a step, with the times in tips."""
+    """rows: [(label, [(part, css, milliseconds)])]. Horizontal bars of equal length: shares of a step, with the times
+    in tips."""
     height, name, width = 21, 300, 940
     names, out = {}, []
     for k, (label, parts) in enumerate(rows):
@@ -312,7 +320,8 @@ def stacked(rows, title):
     keys = "".join(f'<span class="key"><i class="k {css}"></i>{text(part)}</span>' for part, css in names.items())
     return (
         f'<figure class="wide"><figcaption>{text(title)}<span class="keys">{keys}</span></figcaption>'
-        f'<svg viewBox="0 0 {width} {8 + height * len(rows)}" role="img" aria-label="{text(title)}">{"".join(out)}</svg></figure>'
+        f'<svg viewBox="0 0 {width} {8 + height * len(rows)}" role="img" aria-label="{text(title)}">'
+        f"{''.join(out)}</svg></figure>"
     )
 
 

@@ -1,5 +1,5 @@
-"""Readers of PyTorch checkpoints. No code from a pickle is ever run: PyTorch loads with weights_only=True, and the reader
-of plain state dicts, which does without PyTorch, knows tensors and dictionaries and refuses all else.
+"""Readers of PyTorch checkpoints. No code from a pickle is ever run: PyTorch loads with weights_only=True, and the
+reader of plain state dicts, which does without PyTorch, knows tensors and dictionaries and refuses all else.
 
 read_schnetpack and read_torchani return (description, tensors) in the form of the published parameters that convert.py
 reads, read_state_dict the tensors.
@@ -36,7 +36,7 @@ def _load(torch, path):
         raise ModelError(f"{path}: cannot be loaded without running code from it: {first}") from e
 
 
-def _schnetpack(torch):
+def _schnetpack():
     try:
         import torch.utils.data.dataloader as dataloader
 
@@ -90,7 +90,7 @@ def _activation_name(torch, function):
 def read_schnetpack(path):
     """(description, tensors) of a PaiNN in a SchNetPack `best_model` file."""
     torch = _import_torch("a SchNetPack model")
-    spk = _schnetpack(torch)
+    spk = _schnetpack()
     _allow_schnetpack(torch, spk)
     model = _load(torch, path)
     rep = getattr(model, "representation", None)
@@ -254,8 +254,8 @@ def unrounded_self_energy(element, value):
 def read_torchani(path, alpha, cutoffs=None):
     """(description, tensors) of a TorchANI ensemble saved as a state dict (2.2 and 2.7+ names).
 
-    A state dict tells neither the activation nor the prefactors and cutoff function of the AEV: those of ANI-1x, -1ccx and
-    -2x are taken (CELU, cosine). Where it has no AEV cutoffs, they are told by the published model's constants."""
+    A state dict tells neither the activation nor the prefactors and cutoff function of the AEV: those of ANI-1x, -1ccx
+    and -2x are taken (CELU, cosine). Where it has no AEV cutoffs, they are told by the published model's constants."""
     state = _torchani_state(path)
     networks = {}  # (member, element) -> {order of the layer: {weight, bias}}
     pattern = re.compile(
@@ -332,7 +332,7 @@ class _StateDictReader(pickle.Unpickler):
         if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
             return self.tensor
         if (module, name) == ("torch._utils", "_rebuild_parameter"):
-            return lambda tensor, requires_grad, hooks: tensor
+            return lambda tensor, *_: tensor
         if module == "torch" and name in STORAGES:
             return STORAGES[name]
         raise ModelError(
@@ -362,7 +362,8 @@ class _StateDictReader(pickle.Unpickler):
 
 
 def read_state_dict(path):
-    """name -> array of a state dict that PyTorch (1.6 or newer) saved; without PyTorch, and without running its code."""
+    """name -> array of a state dict that PyTorch (1.6 or newer) saved; without PyTorch, and without running its
+    code."""
     try:
         with zipfile.ZipFile(path) as archive:
             found = [n for n in archive.namelist() if n.count("/") == 1 and n.endswith("/data.pkl")]

@@ -395,7 +395,8 @@ def main(argv=None):
             choices=selftest.ORIGINS,
             default="auto",
             help="what computes the self-test in double: "
-            "the package that the network is of, numpy, or the program mlff (default: the first, or the second where it "
+            "the package that the network is of, numpy, or the program mlff (default: the first, or the second where "
+            "it "
             "is not installed)",
         )
         p.add_argument("--mlff", metavar="PATH", help="the program mlff (else $MLFF, build folders, PATH)")

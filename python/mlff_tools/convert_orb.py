@@ -157,7 +157,7 @@ def random_model(seed, n_layers, elements):
         "architecture": "orb",
         "elements": list(elements),
         "cutoff": CUTOFF,
-        "energy_offsets": {e: 0.0 for e in elements},
+        "energy_offsets": dict.fromkeys(elements, 0.0),
         "units": {"length": "angstrom", "energy": "eV", "energy_in_eV": 1.0},
         "orb": {
             "n_features": 256,

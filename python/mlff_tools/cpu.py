@@ -6,10 +6,11 @@ dF = F - F_label of every atom, the gradient of the force loss is
     sum dF . dF/dtheta  =  - d/de  [ dE/dtheta at x + e dF ]  at e = 0,
 
 taken here as a central difference of two ordinary weight gradients at displaced positions. With displacements of
-DISPLACEMENT A on average, the truncation is of relative order (DISPLACEMENT / spline spacing)^2 / 6, some 1e-5. Where a network
-is still far off, it is larger: for frames with bent molecules, gradients of a teacher with 0.008 A were at cosines of 0.2 to 0.7 to
-the exact ones, and the teacher never learnt them; with 0.002 A 0.96 to 1, with 0.0005 A 0.98 to 1, and rounding is no issue yet.
-A step therefore is one pass for energies and forces, and two passes for weights, all of first order.
+DISPLACEMENT A on average, the truncation is of relative order (DISPLACEMENT / spline spacing)^2 / 6, some 1e-5. Where a
+network is still far off, it is larger: for frames with bent molecules, gradients of a teacher with 0.008 A were at
+cosines of 0.2 to 0.7 to the exact ones, and the teacher never learnt them; with 0.002 A 0.96 to 1, with 0.0005 A 0.98
+to 1, and rounding is no issue yet. A step therefore is one pass for energies and forces, and two passes for weights,
+all of first order.
 """
 
 import ctypes

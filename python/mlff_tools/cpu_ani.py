@@ -1,8 +1,8 @@
 """Fast training of `ani` on a CPU: environment vectors are computed once, forces and their adjoint in C (aev.c), the
 networks in PyTorch, one core.
 
-Forces are a linear map of the gradients g = dE/dAEV, F = J^T g, and J depends on the positions alone. So the gradient of
-the loss by g is J applied to its gradient by the forces, and only the small networks are differentiated twice.
+Forces are a linear map of the gradients g = dE/dAEV, F = J^T g, and J depends on the positions alone. So the gradient
+of the loss by g is J applied to its gradient by the forces, and only the small networks are differentiated twice.
 """
 
 import ctypes
@@ -103,7 +103,8 @@ class FastAni:
         _prepare(frame_class, self.network)
 
     def batch(self, parts):
-        """Frames put together: aev [N, length], of_element, frame [N], forces [N, 3], energy and n_atoms [B], c_frames."""
+        """Frames put together: aev [N, length], of_element, frame [N], forces [N, 3], energy and n_atoms [B],
+        c_frames."""
         c_frames, frame, n_atoms, species, count = [], [], [], [], 0
         for c, index in parts:
             for k in index.tolist():
@@ -158,8 +159,8 @@ class FastAni:
     def gradient(self, p, batch, energy_weight, keep, limits=(None, None)):
         """Gradient of the loss of Trainer.one_step by each parameter (list), energy loss and force loss.
 
-        keep [members, B]: weights of the frames, 0 for those that a member is not trained on; limits: of force and energy
-        errors, see frames.bounded.
+        keep [members, B]: weights of the frames, 0 for those that a member is not trained on; limits: of force and
+        energy errors, see frames.bounded.
         """
         m = self.network.n_members
         nodes, g, forces = self._evaluate(p, batch, True)

@@ -2,9 +2,9 @@
 
 Loss: mean over force components of (dF)^2 plus energy_weight times the mean over frames of (dE / n_atoms)^2, in units
 of the root mean square force of the training set. Adam or SOAP (soap.py: a few times fewer steps, but no CUDA graph);
-learning rate with a warm-up and a cosine to its final value; gradients clipped; a moving average of the weights is what is
-validated and exported. Every step takes a fixed number of frames of each kind (sequence of elements), so that all steps
-have the same shapes and a GPU can replay one captured graph. On a CPU with a C compiler the costly parts run in C
+learning rate with a warm-up and a cosine to its final value; gradients clipped; a moving average of the weights is what
+is validated and exported. Every step takes a fixed number of frames of each kind (sequence of elements), so that all
+steps have the same shapes and a GPU can replay one captured graph. On a CPU with a C compiler the costly parts run in C
 (cpu.py, cpu_ani.py).
 
 A run stops when its steps are done, or its budget of seconds is spent, or at --max-seconds; it writes a checkpoint and
@@ -27,6 +27,7 @@ from .trainer import Trainer
 
 try:
     import torch
+
     from . import frames
     from .networks import ARCHITECTURES
 except ImportError:
@@ -209,7 +210,8 @@ def loop(trainer, args, checkpoint, curve):
             )
             if trainer.keep_or_return(row["force_rmse_all"]):
                 print(
-                    f"the validation error has jumped: back to {1000 * trainer.best_error:.1f} meV/A, learning rate times "
+                    f"the validation error has jumped: back to {1000 * trainer.best_error:.1f} meV/A, learning rate "
+                    f"times "
                     f"{trainer.brake:.2f}",
                     flush=True,
                 )

@@ -63,7 +63,8 @@ def find_lmp():
 
 
 def evaluate(model_path, structures, precision="fp64", program=None):
-    """Runs `mlff evaluate`; returns ([(energy eV, forces [N, 3] eV/A, virial [6] eV), ...], text that says what ran)."""
+    """Runs `mlff evaluate`; returns ([(energy eV, forces [N, 3] eV/A, virial [6] eV), ...], text that says what
+    ran)."""
     program = find_program(program)
     with tempfile.TemporaryDirectory() as folder:
         xyz = os.path.join(folder, "structures.xyz")

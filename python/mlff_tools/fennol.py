@@ -1,9 +1,9 @@
 """Reader of ANI networks in FeNNol's model files (.fnx): numpy only.
 
-An .fnx is MessagePack: options of the modules and their parameters, arrays being of extension type 1 (shape, type, bytes),
-as flax writes them. Supported are ANI_AEV descriptors with SPECIES_INDEX_NET networks: single members, with their self
-energies, and ensembles (FeNNol's ANI-2x, whose energies leave the self energies out). A folder of .fnx files of single
-members becomes one ensemble. Pickled models (.pkl) are refused: reading them runs code.
+An .fnx is MessagePack: options of the modules and their parameters, arrays being of extension type 1 (shape, type,
+bytes), as flax writes them. Supported are ANI_AEV descriptors with SPECIES_INDEX_NET networks: single members, with
+their self energies, and ensembles (FeNNol's ANI-2x, whose energies leave the self energies out). A folder of .fnx files
+of single members becomes one ensemble. Pickled models (.pkl) are refused: reading them runs code.
 """
 
 import os
@@ -189,9 +189,10 @@ def _networks(document, modules, elements, path):
 
 
 def _self_energies(document, modules, elements, path):
-    """Decimals of the file where its parameters are those rounded to float32, else the parameters; zeros without them."""
+    """Decimals of the file where its parameters are those rounded to float32, else the parameters; zeros without
+    them."""
     if "self_energy" not in document.get("energy_terms", []):
-        return {e: 0.0 for e in elements}
+        return dict.fromkeys(elements, 0.0)
     from .modelfile import NUMBERS
 
     written = _one(modules, "CHEMICAL_CONSTANT", path).get("value", {})

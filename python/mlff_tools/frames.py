@@ -60,7 +60,8 @@ def triples(i, vectors, n_atoms, cutoff):
 
 
 class FrameClass:
-    """All frames of one sequence of elements. Attributes: n_atoms, species [n], frames [F] (indices in the data set)."""
+    """All frames of one sequence of elements. Attributes: n_atoms, species [n], frames [F] (indices in the data
+    set)."""
 
     def __init__(self, data, frames, network, device, scale, offsets):
         first = data["first"]
@@ -145,7 +146,8 @@ def batch(parts, atoms_of):
 
 
 def bounded(square, limit):
-    """Huber's loss from the squares of errors: beyond `limit` it grows with the error itself. limit None: the squares."""
+    """Huber's loss from the squares of errors: beyond `limit` it grows with the error itself. limit None: the
+    squares."""
     return (
         square
         if limit is None

@@ -67,7 +67,8 @@ def find_build(given=None):
 
 
 def find_decks(name, given=None):
-    """Folder of the benchmark decks that has `name`: the given one, else that of the source, else that of the installed package."""
+    """Folder of the benchmark decks that has `name`: the given one, else that of the source, else that of the installed
+    package."""
     source = os.path.join(os.path.dirname(os.path.dirname(HERE)), "benchmarks", "decks")
     for folder in (given,) if given else (source, os.path.join(HERE, "decks")):
         if os.path.exists(os.path.join(folder, name)):

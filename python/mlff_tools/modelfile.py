@@ -1,4 +1,5 @@
-"""Model files (NAME.yaml + NAME.safetensors): reading, checking and atomic writing. docs/model_file.md is the format."""
+"""Model files (NAME.yaml + NAME.safetensors): reading, checking and atomic writing. the format is in
+docs/model_file.md."""
 
 import hashlib
 import json
@@ -32,7 +33,8 @@ class ModelError(Exception):
 
 
 def head_keys():
-    """Keys of a model file in the order in which they are written; the block named by `architecture` follows weights."""
+    """Keys of a model file in the order in which they are written; the block named by `architecture` follows
+    weights."""
     return [
         "format",
         "name",
@@ -188,7 +190,7 @@ def write_bytes(path, data):
 class _Dumper(yaml.SafeDumper):
     """Writes equal lists out each time: model files have no anchors and aliases."""
 
-    def ignore_aliases(self, data):
+    def ignore_aliases(self, _):
         return True
 
 
@@ -198,7 +200,8 @@ def dump_yaml(value):
 
 
 def safetensors_bytes(tensors, metadata):
-    """A safetensors file of float32 and float64 arrays: names and metadata sorted, so that equal content gives equal bytes."""
+    """A safetensors file of float32 and float64 arrays: names and metadata sorted, so that equal content gives equal
+    bytes."""
     header, data = {"__metadata__": {str(k): str(metadata[k]) for k in sorted(metadata)}}, []
     at = 0
     for name in sorted(tensors, key=lambda n: (-tensors[n].itemsize, n)):
@@ -225,8 +228,8 @@ def write_head(path, head):
 def write(name, head, tensors, metadata=None):
     """Writes NAME.yaml and NAME.safetensors. `head` needs no `weights`; it is returned complete.
 
-    The weights are put in place first, the YAML (which names their hash) last: whatever interrupts it, a reader finds the
-    old model, the new one, or a hash that does not match, never a wrong model.
+    The weights are put in place first, the YAML (which names their hash) last: whatever interrupts it, a reader finds
+    the old model, the new one, or a hash that does not match, never a wrong model.
     """
     yaml_path, weights_path = model_paths(name)
     tensors = {k: np.ascontiguousarray(v) for k, v in tensors.items()}

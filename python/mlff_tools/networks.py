@@ -2,8 +2,8 @@
 
 Both are functions of a mapping name -> parameter and of a batch of frames, and give the energy of each frame and the
 force on each atom, differentiable with respect to the parameters. Geometry (radial functions, angular functions and
-their slopes) is constant data of a batch: the graph that is differentiated twice begins at the radial functions and unit
-vectors (painn) or at the environment vectors (ani), and forces follow from its gradient by linear maps.
+their slopes) is constant data of a batch: the graph that is differentiated twice begins at the radial functions and
+unit vectors (painn) or at the environment vectors (ani), and forces follow from its gradient by linear maps.
 
 Symbols: i centre, j neighbour, r_ij = x_j + S - x_i, e edge, t triple. Energies in eV without the elements' offsets.
 """
@@ -25,9 +25,9 @@ def bspline(r, n, cutoff):
 
 
 def splines_onto(weight, cutoff, n, new_n, new_cutoff):
-    """Weights [..., new_n] of the splines up to new_cutoff that make the same function as weights [..., n] of those up to
-    cutoff, but for splines that reach beyond new_cutoff, which are dropped; None unless the new spacing is the old one
-    divided by 1, 2, 4, .... A spline of spacing h is five of spacing h/2, with weights 1 4 6 4 1 over 8."""
+    """Weights [..., new_n] of the splines up to new_cutoff that make the same function as weights [..., n] of those up
+    to cutoff, but for splines that reach beyond new_cutoff, which are dropped; None unless the new spacing is the old
+    one divided by 1, 2, 4, .... A spline of spacing h is five of spacing h/2, with weights 1 4 6 4 1 over 8."""
     if new_cutoff > cutoff * (1 + 1e-9):
         return None
     doublings = math.log2(cutoff / n * new_n / new_cutoff)
@@ -79,7 +79,7 @@ class PaiNN:
             "epsilon": self.epsilon,
         }
 
-    def initial(self, generator, batches=None):
+    def initial(self, generator, _=None):
         """name -> initial parameter. Filters start as smooth random functions that fall off towards the cutoff."""
         f, k, out = self.f, self.n_basis, {}
 

@@ -1,11 +1,12 @@
 """Reader of ANI networks in NeuroChem's files, as they were published (ANI-1x, -1ccx, -2x): numpy only.
 
-A folder holds NAME.info (constants file, self energies file, prefix of the members' folders, their number; one a line), or
-these files themselves; each member has PREFIX{k}/networks/ANN-ELEMENT.nnf with its weights beside it. An .nnf is a line of
-text, a byte, and bz2-compressed text.
+A folder holds NAME.info (constants file, self energies file, prefix of the members' folders, their number; one a line),
+or these files themselves; each member has PREFIX{k}/networks/ANN-ELEMENT.nnf with its weights beside it. An .nnf is a
+line of text, a byte, and bz2-compressed text.
 """
 
 import bz2
+import contextlib
 import os
 import re
 
@@ -33,10 +34,8 @@ def _constants(path):
         if not found:
             continue
         items = [item.strip() for item in value.strip("[]").split(",")]
-        try:
+        with contextlib.suppress(ValueError):
             items = [float(item) for item in items]
-        except ValueError:
-            pass
         out[name] = items
     missing = [k for k in ("Rcr", "Rca", "EtaR", "ShfR", "EtaA", "Zeta", "ShfA", "ShfZ", "Atyp") if k not in out]
     if missing:

@@ -146,7 +146,8 @@ def _pair_index(n):
 
 
 def _triples(i, r, cutoff):
-    """Edges (a, b), a < b, of one centre that both are shorter than `cutoff`: every unordered pair of neighbours once."""
+    """Edges (a, b), a < b, of one centre that both are shorter than `cutoff`: every unordered pair of neighbours
+    once."""
     near = np.nonzero(r < cutoff)[0]
     firsts, seconds = [], []
     for centre in np.unique(i[near]):
@@ -243,7 +244,8 @@ def _mlp(tensors, prefix, n_layers, x, alpha):
 
 
 def ani(head, tensors, species, i, j, vectors):
-    """Energy of each atom [N] and dE/d r_ij [E, 3], mean over the members, in the file's energy unit, without offsets."""
+    """Energy of each atom [N] and dE/d r_ij [E, 3], mean over the members, in the file's energy unit, without
+    offsets."""
     spec = head["ani"]
     aev = _Aev(head, species, i, j, vectors)
     energy, gradient = np.zeros(len(species)), np.zeros_like(aev.values)

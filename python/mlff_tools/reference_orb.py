@@ -23,7 +23,8 @@ def _images(positions, cell, cutoff):
 
 
 def _choose(d, j, vectors, n_neighbours):
-    """Indices of the nearest `n_neighbours`; of those as far as the last one, lower atoms and then lower images first."""
+    """Indices of the nearest `n_neighbours`; of those as far as the last one, lower atoms and then lower images
+    first."""
     if len(d) <= n_neighbours:
         return np.arange(len(d))
     limit = np.sort(d)[n_neighbours - 1]

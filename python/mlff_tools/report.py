@@ -2,9 +2,10 @@
 
     mlff report DIR [-o FILE.html]        default: DIR/report.html
 
-Reads every report of fix mlffprof below DIR (docs/profile.schema.json), and, where they are, the suite.json and comparison_*.json of
-`mlff bench` and the validation.json of mlff_tools.validate. Of repeated runs of a suite the one with the median in the middle is
-shown. What was not measured says so. Exit code: 0 done, 2 nothing to show or wrong usage.
+Reads every report of fix mlffprof below DIR (docs/profile.schema.json), and, where they are, the suite.json and
+comparison_*.json of `mlff bench` and the validation.json of mlff_tools.validate. Of repeated runs of a suite the one
+with the median in the middle is shown. What was not measured says so. Exit code: 0 done, 2 nothing to show or wrong
+usage.
 """
 
 import argparse
@@ -75,13 +76,15 @@ def banners(folder):
         word = "PASS" if v["passed"] else "FAIL: " + "; ".join(v["failures"])
         numbers = (
             (
-                f"{value(v.get('picoseconds'))} ps, drift {value(v.get('drift_meV_per_atom_per_ps'))} meV/atom/ps, {value(v.get('temperature_mean_K'))} K"
+                f"{value(v.get('picoseconds'))} ps, drift {value(v.get('drift_meV_per_atom_per_ps'))} meV/atom/ps, "
+                f"{value(v.get('temperature_mean_K'))} K"
             )
             if v
             else ""
         )
         out.append(
-            f'<p class="banner {"good" if v["passed"] else "bad"}">NVE validation of {text(v["model"])}: <b>{text(word)}</b> ({numbers})</p>'
+            f'<p class="banner {"good" if v["passed"] else "bad"}">NVE validation of {text(v["model"])}: <b>'
+            f"{text(word)}</b> ({numbers})</p>"
         )
     return "".join(out)
 
@@ -124,13 +127,18 @@ def page(folder, title):
     skipped = "".join(f"<br>Not read: {text(why)}" for _, why in folder.skipped)
     made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     return (
-        f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{text(title)}</title><style>{css}</style></head><body><main><header><h1>{text(title)}</h1><p>{machine or 'machine not recorded'}</p>"
+        f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{text(title)}</title><style>{css}</style></head><body><main><header><h1>{text(title)}</h1><p>"
+        f"{machine or 'machine not recorded'}</p>"
         f"</header><nav>{nav}</nav>{banners(folder)}{facts(folder)}"
-        f'<h2 id="runs">Summary</h2><p>Wall time of single steps, warm-up left out. Drift is that of the conserved quantity. Targets: P95 below twice and P99 '
-        f"below three times the mean, CV below 20 %, memory growth below 10 MB, unless the run names others.</p>{summary(runs)}{body}"
+        f'<h2 id="runs">Summary</h2><p>Wall time of single steps, warm-up left out. Drift is that of the conserved '
+        f"quantity. Targets: P95 below twice and P99 "
+        f"below three times the mean, CV below 20 %, memory growth below 10 MB, unless the run names others.</p>"
+        f"{summary(runs)}{body}"
         f'<h2 id="details">Each run</h2>{"".join(details(run) for run in runs)}'
-        f"<footer>{made} · {len(runs)} reports of {text(os.path.basename(os.path.abspath(folder.path)))}{skipped}</footer></main></body></html>\n"
+        f"<footer>{made} · {len(runs)} reports of "
+        f"{text(os.path.basename(os.path.abspath(folder.path)))}{skipped}</footer></main></body></html>\n"
     )
 
 
@@ -153,7 +161,7 @@ def main(argv=None):
     except OSError as e:
         print(f"mlff report: error: {e.filename}: {e.strerror}", file=sys.stderr)
         return 2
-    for path, why in folder.skipped:
+    for _, why in folder.skipped:
         print(f"mlff report: warning: {why}", file=sys.stderr)
     print(f"{len(folder.runs)} reports: {out}")
     return 0

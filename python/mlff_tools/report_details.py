@@ -15,13 +15,15 @@ def details(run):
         ]
     plots += [memory_chart(run), energy_chart(run)]
     facts = (
-        f"{value(run.median)} ms per step · {value(r['n_steps'], '{:.0f}'.format)} steps after {r.get('warmup', {}).get('n_steps', 0)} of warm-up · {value(r.get('us_per_atom'))} "
+        f"{value(run.median)} ms per step · {value(r['n_steps'], '{:.0f}'.format)} steps after "
+        f"{r.get('warmup', {}).get('n_steps', 0)} of warm-up · {value(r.get('us_per_atom'))} "
         "µs/atom"
     )
     tables = [targets_table(r), tags_table(r), slow_table(r), thermal_table(r), hotspots(r), context_table(r)]
     return (
         f'<details id="{anchor(run)}"><summary><b>{text(run.label)}</b><span>{facts}</span></summary>'
-        f'<div class="charts">{"".join(p for p in plots if p)}</div><div class="two">{"".join(t for t in tables if t)}</div></details>'
+        f'<div class="charts">{"".join(p for p in plots if p)}</div><div class="two">'
+        f"{''.join(t for t in tables if t)}</div></details>"
     )
 
 
@@ -86,7 +88,8 @@ def slow_table(r):
 
 
 def thermal_table(r):
-    """Energies, temperature, pressure, volume: where they stood, how they fluctuated, and whether they went anywhere."""
+    """Energies, temperature, pressure, volume: where they stood, how they fluctuated, and whether they went
+    anywhere."""
     energy = r.get("energy") or {}
     metal = energy.get("units") == "metal"
     rows = []

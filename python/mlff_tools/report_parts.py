@@ -131,7 +131,8 @@ def anchor(run):
 
 
 def headlines(runs, limit=6):
-    """One run of each potential: of the work that most potentials did, or the one of medium size nearest to 192 atoms."""
+    """One run of each potential: of the work that most potentials did, or the one of medium size nearest to 192
+    atoms."""
     shared = {}
     for run in runs:
         shared.setdefault(run.work, set()).add(run.potential)
@@ -169,7 +170,8 @@ def latency_section(runs):
         ]
     return section(
         "Latency",
-        "One run of each potential; the other runs are below. In a series the line is the median of neighbouring steps, the band "
+        "One run of each potential; the other runs are below. In a series the line is the median of neighbouring "
+        "steps, the band "
         "reaches from the fastest to the slowest of them.",
         plots,
     )
@@ -254,7 +256,8 @@ def component_section(runs, most=20):
         plots.append(charts.stacked(inner, "Inside the pair style, share of its measured parts"))
     return section(
         "Components",
-        "Mean over the measured steps, of one run of each potential where there are many runs; the pointer shows milliseconds.",
+        "Mean over the measured steps, of one run of each potential where there are many runs; the pointer shows "
+        "milliseconds.",
         plots,
     )
 
@@ -319,7 +322,8 @@ def conservation_section(runs):
         plots += [memory_chart(run), energy_chart(run)]
     plots = [p for p in plots if p]
     lead = (
-        "Growth from the first sample; the bar is the growth that counts as a leak. Energies are differences from the first sample, per atom."
+        "Growth from the first sample; the bar is the growth that counts as a leak. Energies are differences from the "
+        "first sample, per atom."
         if plots
         else "Not measured in these runs."
     )
@@ -327,7 +331,8 @@ def conservation_section(runs):
 
 
 def pairs_section(folder):
-    """Comparisons of `mlff bench`, else ratios of medians of runs that did equal work; and accuracy against a reference."""
+    """Comparisons of `mlff bench`, else ratios of medians of runs that did equal work; and accuracy against a
+    reference."""
     out = []
     for c in folder.comparisons:
         rows = [
@@ -418,7 +423,7 @@ def accuracy_table(runs):
     for run in runs:
         a = run.report["accuracy"]
 
-        def milli(key):
+        def milli(key, a=a):
             return value(None if number(a[key]) is None else 1000 * a[key])
 
         rows.append(

@@ -4,8 +4,8 @@ Every trajectory of the configuration (see models/train/data.yaml) is one LAMMPS
 `pair_style mlff`; every few steps its positions, energy and forces (those of the model, without the thermostat's) are
 kept. Groups with `distort` have molecules of their frames bent and stretched, and labelled anew. Finished trajectories
 are kept in FOLDER and not run again; an interrupted one starts over. At the end all are packed into FOLDER/NAME.npz
-(mlff_tools.dataset), a few labels of each trajectory are compared with the float64 numpy evaluation of the model, and the
-file's sha256 is printed.
+(mlff_tools.dataset), a few labels of each trajectory are compared with the float64 numpy evaluation of the model, and
+the file's sha256 is printed.
 """
 
 import argparse
@@ -46,7 +46,8 @@ GROUP_KEYS = {
 
 
 def expand(config):
-    """List of trajectories (mappings) of a configuration: the product of temperatures, densities and seeds per group."""
+    """List of trajectories (mappings) of a configuration: the product of temperatures, densities and seeds per
+    group."""
     trajectories = []
     for group in config["groups"]:
         unknown = set(group) - GROUP_KEYS
@@ -144,7 +145,8 @@ def input_script(trajectory, potential):
             "reset_timestep 0",
             f"dump frames all custom {t['every']} frames.dump id type x y z f_labels[1] f_labels[2] f_labels[3]",
             'dump_modify frames sort id first no format float "%.9f"',
-            f'fix energies all print {t["every"]} "$(step) $(pe:%.12g) $(temp:%.6g)" file energies.txt screen no title ""',
+            f'fix energies all print {t["every"]} "$(step) $(pe:%.12g) $(temp:%.6g)" file energies.txt screen no title '
+            f'""',
             f"run {t['frames'] * t['every']}",
             "",
         ]

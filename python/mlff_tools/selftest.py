@@ -1,8 +1,9 @@
 """Fills the self_test block of a model file: `python -m mlff_tools.selftest MODEL.yaml [STRUCTURES.xyz ...]`.
 
-The numbers come from the package that the network is of (TorchANI, orb-models, SchNetPack) in double where this Python has
-it, else from the float64 numpy evaluation of mlff_tools.reference; both are independent of the engine that will have to
-reproduce them. --origin chooses: package, reference, or mlff, the program in double precision. The block says which it was.
+The numbers come from the package that the network is of (TorchANI, orb-models, SchNetPack) in double where this Python
+has it, else from the float64 numpy evaluation of mlff_tools.reference; both are independent of the engine that will
+have to reproduce them. --origin chooses: package, reference, or mlff, the program in double precision. The block says
+which it was.
 """
 
 import argparse
@@ -28,8 +29,8 @@ def _package_of(head):
 
 
 def _from_package(package, model, structures, numpy_results):
-    """Energies, forces and virials of the package, and its name and version. What it has no virial for is numpy's. An error
-    when both differ by more than `mlff verify --against` allows."""
+    """Energies, forces and virials of the package, and its name and version. What it has no virial for is numpy's. An
+    error when both differ by more than `mlff verify --against` allows."""
     head = model[0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -49,7 +50,8 @@ def _from_package(package, model, structures, numpy_results):
 
 
 def _results(model, structures, origin):
-    """Energies, forces and virials of the structures, and what they are from. `auto`: without the package, the next best."""
+    """Energies, forces and virials of the structures, and what they are from. `auto`: without the package, the next
+    best."""
     results, text = [reference.evaluate(model, s) for s in structures], "mlff_tools.reference, numpy float64"
     package = _package_of(model[0])
     here = package and importlib.util.find_spec(against.MODULES[package])
@@ -102,8 +104,8 @@ def empty():
 def structures_for(model, paths, seen=None):
     """Structures from the files `paths`, or standard ones made of the model's elements.
 
-    seen: sets of elements that were trained together. Standard structures of other combinations are left out: a model may
-    give any forces there, of 1e4 eV/A for example, which single precision cannot reproduce to the tolerance."""
+    seen: sets of elements that were trained together. Standard structures of other combinations are left out: a model
+    may give any forces there, of 1e4 eV/A for example, which single precision cannot reproduce to the tolerance."""
     elements = model[0]["elements"]
     if not paths:
         trained = model[0]["domain"]["elements"]

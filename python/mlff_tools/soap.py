@@ -1,4 +1,5 @@
-"""SOAP (N. Vyas et al., arXiv:2409.11321): Adam in the eigenbasis of Shampoo's preconditioner, for the matrices of a network.
+"""SOAP (N. Vyas et al., arXiv:2409.11321): Adam in the eigenbasis of Shampoo's preconditioner, for the matrices of a
+network.
 
 For a weight matrix with gradient G [m, n], L = mean of G G^T and R = mean of G^T G are kept; every PERIOD steps their
 eigenvectors are improved by one step of orthogonal iteration, and Adam's second moments live in that basis. Vectors are
@@ -50,7 +51,8 @@ class Soap:
         self.right[at].lerp_(g.mT @ g, 1 - BETA)
 
     def _rotate_bases(self, at, v):
-        """One step of orthogonal iteration, eigenvectors in the order of their Rayleigh quotients; v follows the order."""
+        """One step of orthogonal iteration, eigenvectors in the order of their Rayleigh quotients; v follows the
+        order."""
         for store, q_store, dim in ((self.left, self.q_left, -2), (self.right, self.q_right, -1)):
             if at not in q_store:
                 q_store[at] = torch.linalg.eigh(store[at])[1].flip(-1)

@@ -1,7 +1,7 @@
 """Structures: small molecules and boxes for self-tests and starting points, and reading of extended XYZ files.
 
-A structure is a dict: name, elements [N] symbols, positions [N, 3] in A, cell None or [3, 3] in A (rows are the vectors;
-all three directions are periodic then).
+A structure is a dict: name, elements [N] symbols, positions [N, 3] in A, cell None or [3, 3] in A (rows are the
+vectors; all three directions are periodic then).
 """
 
 import re
@@ -96,7 +96,8 @@ def molecule_box(name, n_molecules, density, seed):
 
 
 def rattled(name, seed, amplitude=0.05):
-    """A molecule with every coordinate moved by a normal deviate of `amplitude` A, so that no force vanishes by symmetry."""
+    """A molecule with every coordinate moved by a normal deviate of `amplitude` A, so that no force vanishes by
+    symmetry."""
     elements, positions = molecule(name)
     rng = np.random.default_rng(seed)
     return {
@@ -146,7 +147,8 @@ def self_test_structures(elements):
 
 
 def read_xyz(path):
-    """All frames of an (extended) XYZ file: species and positions in the first four columns, Lattice="..." if periodic."""
+    """All frames of an (extended) XYZ file: species and positions in the first four columns, Lattice="..." if
+    periodic."""
     frames = []
     try:
         with open(path, encoding="utf-8") as f:

@@ -10,6 +10,7 @@ from .modelfile import ModelError
 
 try:
     import torch
+
     from . import cpu, cpu_ani, frames, soap
     from .networks import ARCHITECTURES, splines_onto
 except ImportError:
@@ -31,8 +32,8 @@ def fit_offsets(data):
 
 
 class Order:
-    """Which frames each step takes: k frames of every class from a permutation of the class, renewed when it is used up.
-    A function of (seed, step) alone, so that an interrupted run goes on as if it had not been interrupted."""
+    """Which frames each step takes: k frames of every class from a permutation of the class, renewed when it is used
+    up. A function of (seed, step) alone, so that an interrupted run goes on as if it had not been interrupted."""
 
     def __init__(self, sizes, counts, seed):
         self.sizes, self.counts, self.seed = sizes, counts, seed
@@ -114,7 +115,8 @@ class Trainer:
         self.theta = torch.cat([v.flatten() for v in initial.values()]).to(self.device)
         self.ema, self.m, self.v = self.theta.clone(), torch.zeros_like(self.theta), torch.zeros_like(self.theta)
         self.parameters = {k: p.requires_grad_() for k, p in self.views(self.theta).items()}
-        # Weights of the frames in the loss [members, frames of a class]: members of an ensemble leave out some, each others.
+        # Weights of the frames in the loss [members, frames of a class]: members of an ensemble leave out some, each
+        # others.
         rng = np.random.default_rng([self.train["seed"], 77])
         keep = [rng.random((self.network.n_members, len(c.frames))) < self.train["keep"] for c in self.classes]
         if self.network.n_members == 1:
@@ -198,8 +200,8 @@ class Trainer:
         return rate
 
     def keep_or_return(self, error):
-        """Keeps the state when the validation error (eV/A) is the smallest so far; returns to that state when the error has
-        jumped. True when it returned."""
+        """Keeps the state when the validation error (eV/A) is the smallest so far; returns to that state when the error
+        has jumped. True when it returned."""
         live = (self.theta, self.ema, self.m, self.v)
         if error < self.best_error:
             self.best, self.best_error = [x.clone() for x in live], error
@@ -294,8 +296,8 @@ class Trainer:
         }
 
     def start(self, state, path):
-        """Takes over the averaged weights of another run of the same network, or of one with wider splines or a longer cutoff
-        (networks.splines_onto)."""
+        """Takes over the averaged weights of another run of the same network, or of one with wider splines or a longer
+        cutoff (networks.splines_onto)."""
         mine, theirs = self.config["model"], state["config"]["model"]
         if {**theirs, "cutoff": 0, "radial_basis": 0} != {**mine, "cutoff": 0, "radial_basis": 0} or (
             theirs != mine and any(m["radial_basis"]["kind"] != "bspline" for m in (mine, theirs))

@@ -9,10 +9,10 @@ report.txt, validation.json, energy.svg and data.csv (step, time, temperature, e
   - mean temperature within 20 K of the target;
   - |drift| < 0.05 meV/atom/ps, by linear regression (the bar of benchmarks/stability.py);
   - standard deviation of the total energy around that line < 0.5 % of the thermal energy, the mean of E - E_min.
-E is the total energy as LAMMPS prints it, with the energies of free atoms that the model contains: -6318 eV for benzene. 1 % of
-that is more than the molecule survives, and what is left without them depends on how a model was fitted (0.2 eV for the shipped
-student). The second bar alone could hardly fail; the last two are those that can. The thermal energy, 0.8 eV, counts from the
-molecule at rest in its minimum and is the same for every model.
+E is the total energy as LAMMPS prints it, with the energies of free atoms that the model contains: -6318 eV for
+benzene. 1 % of that is more than the molecule survives, and what is left without them depends on how a model was fitted
+(0.2 eV for the shipped student). The second bar alone could hardly fail; the last two are those that can. The thermal
+energy, 0.8 eV, counts from the molecule at rest in its minimum and is the same for every model.
 Exit code: 0 pass, 1 fail, 2 could not be run.
 """
 
@@ -125,7 +125,8 @@ def judge(rows, minimum, args):
             fail(f"{key} is {result[key]:.3g}, and must be below {bound:g}")
     if not abs(result["temperature_mean_K"] - args.temperature) < KELVIN:
         fail(
-            f"the mean temperature is {result['temperature_mean_K']:.1f} K, and must be within {KELVIN:g} K of {args.temperature:g} K"
+            f"the mean temperature is {result['temperature_mean_K']:.1f} K, and must be within {KELVIN:g} K of "
+            f"{args.temperature:g} K"
         )
     return result
 
@@ -159,7 +160,8 @@ def report_text(result):
     row("largest excursion of E", result.get("largest_excursion_meV_per_atom"), "meV/atom")
     lines += [
         "",
-        f"  {result['timestep_fs']:g} fs, seed {result['seed']}, {result['settings']}, weights sha256 {result['sha256'][:16]}, "
+        f"  {result['timestep_fs']:g} fs, seed {result['seed']}, {result['settings']}, weights sha256 "
+        f"{result['sha256'][:16]}, "
         f"{result['seconds']:.0f} s",
     ]
     return "\n".join(lines) + "\n"

@@ -1,8 +1,8 @@
 """cmake/LammpsHeaders.cmake: finds a LAMMPS in its three forms and refuses, with advice, what could not work.
 cmake/LammpsKokkos.cmake: builds mlff/kk for the Kokkos of that LAMMPS and for no other one.
 
-LAMMPS is imitated by small trees: headers that are never compiled, an mpi.h that says whose it is, and a program `lmp` that
-prints what `lmp -h` prints.
+LAMMPS is imitated by small trees: headers that are never compiled, an mpi.h that says whose it is, and a program `lmp`
+that prints what `lmp -h` prints.
 """
 
 import os
@@ -14,10 +14,9 @@ import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-PROJECT = (
-    """cmake_minimum_required(VERSION 3.20)
+PROJECT = """cmake_minimum_required(VERSION 3.20)
 project(probe LANGUAGES NONE)
-list(APPEND CMAKE_MODULE_PATH "%s/cmake")
+list(APPEND CMAKE_MODULE_PATH "ROOT/cmake")
 include(Options)
 include(LammpsHeaders)
 get_target_property(dirs LAMMPS::headers INTERFACE_INCLUDE_DIRECTORIES)
@@ -31,9 +30,7 @@ if(MLFF_HAVE_KOKKOS)
   get_target_property(features LAMMPS::kokkos INTERFACE_COMPILE_FEATURES)
   message(STATUS "KOKKOS_TARGET ${defs}|${dirs}|${features}")
 endif()
-"""
-    % ROOT
-)
+""".replace("ROOT", ROOT)
 
 MPI = {
     "MPICH": '#define MPICH_VERSION "4.0"\n',
@@ -293,8 +290,7 @@ def test_setup_names_missing_packages(tmp_path):
         [os.path.join(ROOT, "scripts", "setup.sh"), "packages", "build"],
         env={"PATH": str(tools)},
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         check=False,
         text=True,
     )

@@ -69,7 +69,8 @@ def test_suite_is_written_and_goes_on(tmp_path, capsys):
 
 
 def check_publication(tmp_path, out, choice, capsys):
-    """--publish: the same numbers in small files without places and host, replaced by the next one, and nothing else touched."""
+    """--publish: the same numbers in small files without places and host, replaced by the next one, and nothing else
+    touched."""
     kept = tmp_path / "kept"
     kept.mkdir()
     (kept / "mine_profile.json").write_text("mine")
@@ -114,7 +115,8 @@ def check_publication(tmp_path, out, choice, capsys):
 
 
 def test_publication_is_brief():
-    """Of long series every k-th value stays, and strides say so; a variable of the deck loses its folders, not its words."""
+    """Of long series every k-th value stays, and strides say so; a variable of the deck loses its folders, not its
+    words."""
     n = 10000
     numbers = [1.0 + 1e-9 * k for k in range(n)]
     series = {"stride": 4, "step": list(range(n)), "total": numbers, "conserved": None}
@@ -290,7 +292,8 @@ class Wanted:
     ],
 )
 def test_verdict(change, failure):
-    """Bars hold where they are: 0.05 meV/atom/ps, 0.5 % of the thermal energy, 20 K, 1 % and 0.5 % of the total energy."""
+    """Bars hold where they are: 0.05 meV/atom/ps, 0.5 % of the thermal energy, 20 K, 1 % and 0.5 % of the total
+    energy."""
     result = validate.judge(trajectory(**change), -6318.0, Wanted)
     if failure:
         assert any(failure in f for f in result["failures"]), result

@@ -1,5 +1,5 @@
-"""The recipe for the CI of others (examples/ci): it passes for the shipped student against the shipped teacher, with rules that do
-not depend on the machine, and fails when it must."""
+"""The recipe for the CI of others (examples/ci): it passes for the shipped student against the shipped teacher, with
+rules that do not depend on the machine, and fails when it must."""
 
 import json
 import os

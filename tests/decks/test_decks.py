@@ -1,7 +1,8 @@
-"""Every deck of examples/ and benchmarks/ runs, with few steps, in a copy of its folder; so do the demo and the C example.
+"""Every deck of examples/ and benchmarks/ runs, with few steps, in a copy of its folder; so do the demo and the C
+example.
 
-A deck is a file in.NAME; what may be changed is `variable NAME index VALUE` at its top. `steps` is set to 10; variables whose
-value names an existing file relative to the deck are made absolute; `plugin` is set to the one built here.
+A deck is a file in.NAME; what may be changed is `variable NAME index VALUE` at its top. `steps` is set to 10; variables
+whose value names an existing file relative to the deck are made absolute; `plugin` is set to the one built here.
 """
 
 import os

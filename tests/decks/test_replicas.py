@@ -46,7 +46,8 @@ def numbers(text):
 
 
 def test_neb_finds_the_barrier(tmp_path):
-    """Half a turn of a water molecule: the ends are the same but for the names of two hydrogens, so both barriers are."""
+    """Half a turn of a water molecule: the ends are the same but for the names of two hydrogens, so both barriers
+    are."""
     code, output = run("in.neb", tmp_path, 3, steps=20, relax=100)
     assert code == 0, output[-3000:]
     rows = numbers(output)

@@ -4,10 +4,11 @@ import os
 import re
 import subprocess
 
-import models
 import numpy as np
 import pytest
 from harness import LMP, Case, Failed, System, close, fails, launch, mlff, read_dump, run, same, water
+
+import models
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 STUDENT = os.path.join(ROOT, "models", "water-benzene-student.yaml")
@@ -183,7 +184,8 @@ DUMP = "write_dump all custom {}.dump id type x y z vx vy vz fx fy fz modify sor
 ANI = os.path.join(ROOT, "models", "water-benzene-ensemble.yaml")
 PAIRS = {  # PaiNN alone; ANI as a part of hybrid/overlay
     "painn": mlff(STUDENT, options=FP64),
-    "ani": f"pair_style hybrid/overlay mlff {FP64} members 0 zbl 0.5 0.9\npair_coeff * * mlff {ANI} O H\npair_coeff * * zbl 8 8",
+    "ani": f"pair_style hybrid/overlay mlff {FP64} members 0 zbl 0.5 0.9\npair_coeff * * mlff {ANI} O H\n"
+    f"pair_coeff * * zbl 8 8",
 }
 
 

@@ -19,14 +19,16 @@ BIN = os.path.dirname(sys.executable)
 LMP = os.environ.get("MLFF_LMP", os.path.join(BIN, "lmp"))
 MPIEXEC = os.environ.get("MLFF_MPIEXEC", os.path.join(BIN, "mpiexec"))
 PLUGIN = os.environ.get("MLFF_PLUGIN", "")
-# A new start within a deck. LAMMPS 29Aug2024 unloads plugins at `clear`; newer ones keep them and ignore the second load.
+# A new start within a deck. LAMMPS 29Aug2024 unloads plugins at `clear`; newer ones keep them and ignore the second
+# load.
 CLEAR = f"clear\nplugin load {os.path.abspath(PLUGIN)}\n"
 TIMEOUT = 900  # seconds of one LAMMPS; minutes only where many share few cores
 MASSES = {"H": 1.008, "O": 15.999, "C": 12.011, "Ar": 39.95}
 
 
 def with_libraries(**extra):
-    """The environment of a Python that loads LAMMPS as a library: MPI of the Python package, and what is set already."""
+    """The environment of a Python that loads LAMMPS as a library: MPI of the Python package, and what is set
+    already."""
     folders = [os.path.join(sys.prefix, "lib"), os.environ.get("LD_LIBRARY_PATH", "")]
     return {**os.environ, "LD_LIBRARY_PATH": ":".join(x for x in folders if x), **extra}
 
@@ -128,7 +130,8 @@ print "RESULT {name} $(pe:%.17g) $(c_press_{name}[1]:%.17g) $(c_press_{name}[2]:
 
 
 class Result:
-    """energy, pressure [6], volume; per atom in order of the IDs: x, f [n, 3], eatom [n], stress [n, 6], extra [n, m]."""
+    """energy, pressure [6], volume; per atom in order of the IDs: x, f [n, 3], eatom [n], stress [n, 6], extra [n,
+    m]."""
 
     def __init__(self, numbers, dump):
         self.energy, self.pressure, self.volume = numbers[0], np.array(numbers[1:7]), numbers[7]

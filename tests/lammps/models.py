@@ -5,7 +5,6 @@ H, O and C are known; C did not occur in "training", which the tests of `domain`
 """
 
 import numpy as np
-
 from mlff_tools import convert_orb, modelfile
 
 ELEMENTS = ["H", "C", "O"]

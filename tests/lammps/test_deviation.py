@@ -2,13 +2,17 @@
 
 import os
 
-import models
 import numpy as np
 import pytest
 from harness import CLEAR, Case, close, fails, launch, mlff, read_dump, run, water
 
+import models
+
 N_MEMBERS = 3
-HEADER = "#       step         max_devi_v         min_devi_v         avg_devi_v         max_devi_f         min_devi_f         avg_devi_f"
+HEADER = (
+    "#       step         max_devi_v         min_devi_v         avg_devi_v         max_devi_f         min_devi_f  "
+    "       avg_devi_f"
+)
 
 
 def box():
@@ -38,7 +42,8 @@ def devi(model, options, folder, more="run 0", ranks=1, units="metal"):
 
 
 def expected(apart):
-    """(deviation of each atom, max, min, avg of the virial) from runs of the members alone, written without the engine."""
+    """(deviation of each atom, max, min, avg of the virial) from runs of the members alone, written without the
+    engine."""
     forces = np.array([r.f for r in apart])
     atoms = np.sqrt(((forces - forces.mean(axis=0)) ** 2).sum(axis=2).mean(axis=0))
     # compute pressure NULL virial is W/V in bar: xx yy zz xy xz yz

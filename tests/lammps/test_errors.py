@@ -28,7 +28,8 @@ SETTINGS = (
     (
         "devise cpu",
         "unknown keyword 'devise'",
-        "device, precision, kernels, graph, fuse, members, self_test, masses, domain, exchange, gpu_mpi, node_memory, out_file",
+        "device, precision, kernels, graph, fuse, members, self_test, masses, domain, exchange, gpu_mpi, node_memory, "
+        "out_file",
     ),
     ("cpu", "unknown keyword 'cpu'", "known are"),
     ("device", "keyword 'device' has no value"),
@@ -80,7 +81,8 @@ def test_coeffs(zoo, tmp_path, coeff):
 
 
 def test_mixed_is_refused(zoo, tmp_path):
-    """Instructions for products in bf16 are for precision mixed, and it is refused where they are missing, with what to do."""
+    """Instructions for products in bf16 are for precision mixed, and it is refused where they are missing, with what to
+    do."""
     with open("/proc/cpuinfo", encoding="utf-8") as f:
         flags = f.read().split()
     text = fails(deck(tmp_path, mlff(zoo["painn"], options="device cpu kernels amx")), tmp_path)

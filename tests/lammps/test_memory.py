@@ -2,9 +2,10 @@
 
 import re
 
-import pytest
 import harness
+import pytest
 from harness import LMP, Case, fails, launch, mlff, water
+
 import models
 
 MIB = 2.0**20 / 1.0e6  # LAMMPS prints MB of 2^20 bytes

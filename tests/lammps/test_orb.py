@@ -1,7 +1,7 @@
 """Orb in LAMMPS: the numbers of the numpy evaluation, the same on any number of ranks, and refusals with their reasons.
 
-Traps of models.md that show here: O3 ties, O4 edges that cross ranks, O5 sums over all atoms, O6 net force, O7 torque of
-open systems only, O9 order of the stress, O16 atoms without neighbours.
+Traps of models.md that show here: O3 ties, O4 edges that cross ranks, O5 sums over all atoms, O6 net force, O7 torque
+of open systems only, O9 order of the stress, O16 atoms without neighbours.
 """
 
 import re
@@ -129,7 +129,8 @@ def test_npt_on_ranks(zoo, tmp_path):
 
 @pytest.mark.parametrize("teacher", ("orb", "ani"))
 def test_multiple_time_steps(zoo, tmp_path, teacher):
-    """The recipe of pair_mlff.md: the student inside, teacher - student outside. With one inner step it is the teacher."""
+    """The recipe of pair_mlff.md: the student inside, teacher - student outside. With one inner step it is the
+    teacher."""
     pair = f"pair_style hybrid/scaled 1.0 mlff {FP64} 1.0 mlff {FP64} -1.0 mlff {FP64}\n" + "\n".join(
         f"pair_coeff * * mlff {k} {zoo[model]} O H" for k, model in ((1, "painn"), (2, teacher), (3, "painn"))
     )

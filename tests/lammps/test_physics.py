@@ -82,7 +82,8 @@ def test_forces_by_differences(zoo, tmp_path, model, units, factor):
 
 @pytest.mark.parametrize("model", NAMES)
 def test_virial_by_differences(zoo, tmp_path, model):
-    """The pressure tensor is the derivative of the energy with respect to strain, in a tilted box smaller than 2 r_c."""
+    """The pressure tensor is the derivative of the energy with respect to strain, in a tilted box smaller than 2
+    r_c."""
     system, h = water(2, tilt=(1.0, 0.7, -0.9)), 1.0e-5
     case = Case("fd", system, mlff(zoo[model], options=FP64))
     r = run([case], tmp_path)["fd"]
@@ -117,7 +118,8 @@ def test_precision_and_kernels(zoo, tmp_path):
 
 
 def test_mixed(zoo, tmp_path):
-    """Products in bf16 without instructions for them, named as such: near fp64, not the numbers of fp32, on any number of ranks."""
+    """Products in bf16 without instructions for them, named as such: near fp64, not the numbers of fp32, on any number
+    of ranks."""
     system = water(3)
     for model in ("painn", "ani"):
         pairs = {

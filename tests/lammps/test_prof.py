@@ -14,7 +14,6 @@ import time
 
 import numpy as np
 import pytest
-
 from harness import CLEAR, LMP, MPIEXEC, PLUGIN, close, fails, launch, mlff, read_dump, water, with_libraries
 
 ARGON = """
@@ -115,8 +114,8 @@ def test_times_are_those_of_lammps(tmp_path):
 
 
 def test_components_are_the_whole(tmp_path):
-    """The components of a step add up to the step. A process that is interrupted between the last reading of the one and of the other
-    has the pause on one side only, on a loaded machine; so once in three runs is enough."""
+    """The components of a step add up to the step. A process that is interrupted between the last reading of the one
+    and of the other has the pause on one side only, on a loaded machine; so once in three runs is enough."""
     apart = []
     while len(apart) < 3 and min(apart, default=1.0) > 0.02:
         launch(argon(prof("file r.json warmup 0 memory no"), "run 300", n=4), str(tmp_path))
@@ -186,7 +185,8 @@ def test_slow_step_is_tagged(tmp_path):
 
 
 def test_growing_buffers_are_tagged(zoo, tmp_path):
-    """In a box that shrinks there are ever more neighbours, so the engine's buffers grow, and those steps say so; in a settled run none does."""
+    """In a box that shrinks there are ever more neighbours, so the engine's buffers grow, and those steps say so; in a
+    settled run none does."""
     found = {}
     for name, more in (
         ("settled", ""),
@@ -362,7 +362,10 @@ def test_conserved_quantity(tmp_path):
 
 def test_thermo_access(tmp_path):
     """f_prof[i] are numbers of the report that is being made."""
-    more = "f_prof f_prof[1] f_prof[2] f_prof[3] f_prof[6] f_prof[8] f_prof[11] f_prof[14] f_prof[16] f_prof[20] f_prof[21]"
+    more = (
+        "f_prof f_prof[1] f_prof[2] f_prof[3] f_prof[6] f_prof[8] f_prof[11] f_prof[14] f_prof[16] f_prof[20] "
+        "f_prof[21]"
+    )
     fix = prof("file r.json warmup 0").replace("fix prof", "thermo_style custom step temp\nfix prof")
     deck = argon(fix, "", more="") + THERMO.format(every=50, more=more) + "run 200\n"
     table, report = thermo_table(launch(deck, str(tmp_path))), load(tmp_path)
@@ -509,7 +512,10 @@ def test_comparison(zoo, tmp_path, ranks, newton, units):
         deck += f'print "{name.upper()} $(pe:%.15g)"\n{CLEAR}'
     push = f"fix push all addforce {0.5 * per_ev} 0 0\nfix move all nve\n"
     compare = f"fix prof all mlffprof 1 file r.json compare {zoo['painn']} every 1\n"
-    more = "dump e all custom 1 e.dump id f_prof[1] f_prof[2] f_prof[3] f_prof[4]\ndump_modify e sort id format float %.17g\n"
+    more = (
+        "dump e all custom 1 e.dump id f_prof[1] f_prof[2] f_prof[3] f_prof[4]\n"
+        "dump_modify e sort id format float %.17g\n"
+    )
     deck += pair_deck(system, tmp_path, mlff(zoo["ani"]), units, newton) + push + compare + more + "run 0\n"
     output = launch(deck, str(tmp_path), ranks)
     assert "types: O H" in output
@@ -530,7 +536,8 @@ def test_comparison(zoo, tmp_path, ranks, newton, units):
 
 
 def test_comparison_of_any_pair_style(zoo, tmp_path):
-    """A half list, ghosts with forces, bonded and pairwise energies: lj/cut against a model, which has a shorter cutoff."""
+    """A half list, ghosts with forces, bonded and pairwise energies: lj/cut against a model, which has a shorter
+    cutoff."""
     system = water(3)
     lj = "pair_style lj/cut 5.0\npair_coeff * * 0.005 2.0"
     deck = pair_deck(system, tmp_path, lj) + "run 0\n" + FORCES.format("lj.dump") + f'print "LJ $(pe:%.15g)"\n{CLEAR}'
@@ -745,7 +752,8 @@ lmp.close()
 
 
 def test_leak_of_the_program(tmp_path):
-    """A program around LAMMPS that loses 64 kB in every step is found out, by its size and its slope; one that does not is not."""
+    """A program around LAMMPS that loses 64 kB in every step is found out, by its size and its slope; one that does not
+    is not."""
     deck = f"plugin load {PLUGIN}\n" + argon("fix ext all external pf/callback 1 1\n" + prof("file r.json"), "")
     (tmp_path / "in.leak").write_text(deck)
     (tmp_path / "leak.py").write_text(LEAK)
@@ -838,7 +846,7 @@ def test_comma_locale(zoo, tmp_path):
     output = done.stdout.decode("utf-8", "replace")
     assert done.returncode == 0, output[-3000:]
     report = load(tmp_path)
-    assert report["accuracy"]["n_samples"] == 3 and 0 < report["energy"]["temperature"]["mean"]
+    assert report["accuracy"]["n_samples"] == 3 and report["energy"]["temperature"]["mean"] > 0
     assert re.search(r"temperature is \d+\.\d+ K, above 1\.5", output), output[-3000:]
     assert re.search(r"disagree about the force on atom \d+ by \d+\.\d+, more than devi_warn 1e-06", output), output[
         -3000:
@@ -918,7 +926,8 @@ def test_bad_comparisons(zoo, tmp_path):
     launch(short + prof(f"compare {zoo['painn']} every 5") + "\ncomm_modify cutoff 5.0\nrun 1\n", str(tmp_path))
     text = fails(
         f"units lj\nlattice fcc 0.8\nregion b block 0 3 0 3 0 3\ncreate_box 1 b\ncreate_atoms 1 box\nmass 1 1\n"
-        f"pair_style lj/cut 2.5\npair_coeff * * 1 1\nfix p all mlffprof 5 compare {zoo['painn']} every 5 elements O\nrun 1\n",
+        f"pair_style lj/cut 2.5\npair_coeff * * 1 1\nfix p all mlffprof 5 compare {zoo['painn']} every 5 elements O\n"
+        f"run 1\n",
         tmp_path,
     )
     assert "does not support units lj" in text and "metal, real" in text

@@ -18,7 +18,6 @@ from harness import (
     mlff,
     read_dump,
     run,
-    same,
     water,
     with_libraries,
 )
@@ -105,7 +104,7 @@ def test_trajectory_on_ranks(zoo, tmp_path):
         deck = (
             start(zoo, tmp_path, n=3, core=True)
             + "velocity all scale 2000\ntimestep 0.0005\nneighbor 0.2 bin\nfix 1 all nve\n"
-            + f'run 30\nprint "REBUILDS $(nbuild)"\n'
+            + 'run 30\nprint "REBUILDS $(nbuild)"\n'
             + DUMP.format(f"ranks{ranks}")
         )
         output = launch(deck, str(tmp_path), ranks)
@@ -320,7 +319,8 @@ def test_memory_in_a_run(zoo, tmp_path):
 lmp = start(PAINN)
 clear(lmp)
 setup(lmp, PAINN, "pair_style hybrid/overlay mlff CORE_STYLE", "mlff ", """CORE""")
-lmp.commands_string("unfix 1\\nfix 1 all nve/limit 0.01\\nvelocity all create 300 1\\nneigh_modify every 1 delay 0 check no\\nrun 200")
+lmp.commands_string("unfix 1\\nfix 1 all nve/limit 0.01\\nvelocity all create 300 1")
+lmp.commands_string("neigh_modify every 1 delay 0 check no\\nrun 200")
 before = rss()
 lmp.command("run 800")
 print("GROWTH", rss() - before)

@@ -1,5 +1,7 @@
-"""Long runs survive: killed at random moments and continued, files that are never half-written, full disks, other models."""
+"""Long runs survive: killed at random moments and continued, files that are never half-written, full disks, other
+models."""
 
+import contextlib
 import glob
 import os
 import random
@@ -12,16 +14,19 @@ import time
 import numpy as np
 import pytest
 from harness import CLEAR, LMP, MPIEXEC, Case, close, fails, launch, mlff, read_dump, water
-import models
 from test_runs import FP64
+
+import models
 
 EVERY = 20  # steps between restarts
 AFTER = 60  # steps that are compared after a restart
 MD = (
-    f"timestep 0.0002\nfix 1 all nve\nrestart {EVERY} md.*.restart\ndump d all custom {EVERY} {{0}}.*.dump id type x y z fx fy fz\n"
+    f"timestep 0.0002\nfix 1 all nve\nrestart {EVERY} md.*.restart\n"
+    f"dump d all custom {EVERY} {{0}}.*.dump id type x y z fx fy fz\n"
     "dump_modify d sort id format float %.17g\nthermo 1000\n"
 )
-# A trained model: dynamics of a random one ends after some 170 steps, which an idle machine has done before the signal comes.
+# A trained model: dynamics of a random one ends after some 170 steps, which an idle machine has done before the signal
+# comes.
 STUDENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models", "water-benzene-student.yaml")
 PAIR = mlff(STUDENT, options=FP64)
 PROF = "fix prof all mlffprof 2 file report.json warmup 0 compare {0} every 3 dump hard.xyz above 1e-9\n"
@@ -58,7 +63,8 @@ def family(pid):
 
 
 def run_and_kill(deck, folder, how):
-    """Starts a deck on two ranks and ends it at a random moment after its first restart file. Returns all its processes' end."""
+    """Starts a deck on two ranks and ends it at a random moment after its first restart file. Returns all its
+    processes' end."""
     with open(os.path.join(folder, "in.killed"), "w", encoding="utf-8") as f:
         f.write(deck)
     with open(os.path.join(folder, "killed.log"), "wb") as log:
@@ -79,10 +85,8 @@ def run_and_kill(deck, folder, how):
         assert process.poll() is None, open(log.name, encoding="utf-8", errors="replace").read()[-3000:]
         members = family(process.pid)
         for pid in members if how == signal.SIGKILL else members[:1]:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, how)
-            except ProcessLookupError:
-                pass
         process.wait(60)
         while any(os.path.exists(f"/proc/{pid}") for pid in members[1:]) and time.monotonic() < limit:
             time.sleep(0.01)
@@ -136,7 +140,8 @@ def test_killed_and_continued(zoo, tmp_path, how):
 
 
 def test_another_model_at_a_restart(zoo, tmp_path):
-    """A model file that is gone, one with other weights, and keywords that are not given again are one clear error each."""
+    """A model file that is gone, one with other weights, and keywords that are not given again are one clear error
+    each."""
     for suffix in (".yaml", ".safetensors"):
         shutil.copy(zoo["painn"].replace(".yaml", suffix), tmp_path / ("painn" + suffix))
     case = Case("first", water(2), mlff("painn.yaml", options=FP64))
@@ -167,7 +172,8 @@ def test_another_model_at_a_restart(zoo, tmp_path):
 
 
 def test_nothing_can_be_written(zoo, tmp_path):
-    """A report that cannot be written is an error at the start; frames that cannot are said once, and the run goes on."""
+    """A report that cannot be written is an error at the start; frames that cannot are said once, and the run goes
+    on."""
     case = (
         Case("md", water(2), mlff(zoo["painn"])).text(str(tmp_path), single_point=False)
         + "fix 1 all nve\ntimestep 0.0002\n"
@@ -198,7 +204,10 @@ def test_full_disk(zoo, tmp_path):
             Case("md", water(2), mlff(zoo["painn"])).text(str(tmp_path), single_point=False)
             + "fix 1 all nve\ntimestep 0.0002\n"
         )
-        prof = f"fix prof all mlffprof 1 warmup 0 file disk/r.json compare {zoo['gaussian']} every 1 dump disk/hard.xyz above 1e-9\n"
+        prof = (
+            f"fix prof all mlffprof 1 warmup 0 file disk/r.json compare {zoo['gaussian']} every 1 dump "
+            f"disk/hard.xyz above 1e-9\n"
+        )
         output = launch(case + prof + 'run 60\nprint "WENT ON $(step)"\n', str(tmp_path), 2)
         assert "cannot write disk/hard.xyz: No space left on device; no more frames are written" in output, output[
             -3000:

@@ -1,4 +1,4 @@
-"""Style and static analysis: formatting, headers that compile alone, cppcheck, exported symbols, layers, file sizes."""
+"""Style and static analysis: formatting, ruff, headers that compile alone, cppcheck, symbols, layers, file sizes."""
 
 import os
 import re
@@ -29,17 +29,29 @@ def run(*command):
     return done.returncode, done.stdout.decode("utf-8", "replace")
 
 
-def clang_format():
-    """The clang-format pinned in scripts/requirements-test.txt, which is installed beside this Python."""
-    return shutil.which("clang-format", path=os.path.dirname(sys.executable)) or shutil.which("clang-format")
+def pinned(name):
+    """A program pinned in scripts/requirements-test.txt, which is installed beside this Python; or one of the PATH."""
+    return shutil.which(name, path=os.path.dirname(sys.executable)) or shutil.which(name)
 
 
 @pytest.mark.parametrize("path", sources(".c", ".h", ".cpp", ".cu"))
 def test_format(path):
-    if not clang_format():
+    if not pinned("clang-format"):
         pytest.skip("clang-format is not installed")
-    code, output = run(clang_format(), "--dry-run", "-Werror", path)
+    code, output = run(pinned("clang-format"), "--dry-run", "-Werror", path)
     assert code == 0, f"run clang-format -i {path}\n{output[:2000]}"
+
+
+@pytest.mark.parametrize(
+    "what", [("format", "--diff"), ("check", "--output-format", "concise")], ids=lambda what: what[0]
+)
+def test_python(what):
+    """All Python of the repository; the settings are in pyproject.toml."""
+    ruff = pinned("ruff")
+    if not ruff:
+        pytest.skip("ruff is not installed")
+    code, output = run(ruff, *what, "--no-cache", ".")
+    assert code == 0, f"run ruff {what[0]}\n{output[-4000:]}"
 
 
 def include_paths(path):
@@ -118,7 +130,7 @@ def test_file_length(path):
 FORBIDDEN = re.compile(r"\b(exit|abort|getenv|setenv|printf|puts|putchar|system)\s*\(")
 
 
-@pytest.mark.parametrize("path", [p for p in sources(".c", ".h", folders=("src/base", "src/mlff", "src/mlffprof"))])
+@pytest.mark.parametrize("path", sources(".c", ".h", folders=("src/base", "src/mlff", "src/mlffprof")))
 def test_library_manners(path):
     with open(os.path.join(ROOT, path), encoding="utf-8") as f:
         code = re.sub(r'/\*.*?\*/|"(\\.|[^"\\])*"', "", f.read(), flags=re.S)
@@ -139,8 +151,8 @@ def test_exported_symbols():
 
 @pytest.mark.parametrize("path", sources(".cu", folders=("cuda",)))
 def test_kernel_arguments_have_no_padding(path):
-    """Padding is never set, and the bytes of kernel arguments are looked at: by the simulator for host addresses, and to
-    know recorded steps again (cuda/replay.cpp)."""
+    """Padding is never set, and the bytes of kernel arguments are looked at: by the simulator for host addresses, and
+    to know recorded steps again (cuda/replay.cpp)."""
     for is_double in "01":
         code, output = run(
             "g++",

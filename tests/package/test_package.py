@@ -1,4 +1,5 @@
-"""`pip install .` in a fresh environment: `pair_style mlff` is there without `plugin load`, and so is the program mlff."""
+"""`pip install .` in a fresh environment: `pair_style mlff` is there without `plugin load`, and so is the program
+mlff."""
 
 import os
 import subprocess
@@ -30,7 +31,8 @@ def run(command, **options):
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory):
-    """Folder of the programs of a new environment with the package installed, or a skip when no index can be reached."""
+    """Folder of the programs of a new environment with the package installed, or a skip when no index can be
+    reached."""
     place = tmp_path_factory.mktemp("package")
     code, output = run([sys.executable, "-m", "venv", str(place / "env")])
     assert code == 0, output

@@ -1,4 +1,5 @@
-"""`mlff verify MODEL --against PACKAGE`: where the packages are installed, agreement and disagreement; refusals everywhere."""
+"""`mlff verify MODEL --against PACKAGE`: where the packages are installed, agreement and disagreement; refusals
+everywhere."""
 
 import contextlib
 import importlib.util
@@ -14,7 +15,6 @@ import helpers
 import numpy as np
 from mlff_tools import against, modelfile, selftest, structures
 from mlff_tools.modelfile import ModelError
-
 
 TORCH_PYTHON = os.environ.get("MLFF_TORCH_PYTHON")
 HERE = bool(importlib.util.find_spec("torchani") and importlib.util.find_spec("schnetpack"))

@@ -1,11 +1,11 @@
 """ANI-1ccx in its two layouts, with random weights: the published parameters are not at hand.
 
-Files, names, shapes, constants and self energies are those of the published model: eight members, H C N O, 384 columns within
-5.2 and 3.5 A, three hidden layers. The converter's result is evaluated by numpy, by the engine, and by TorchANI where it is.
+Files, names, shapes, constants and self energies are those of the published model: eight members, H C N O, 384 columns
+within 5.2 and 3.5 A, three hidden layers. The converter's result is evaluated by numpy, by the engine, and by TorchANI
+where it is.
 """
 
 import importlib.util
-import os
 import subprocess
 import unittest
 import unittest.mock

@@ -12,12 +12,7 @@ MLFF = os.environ.get("MLFF", "mlff")
 def check(*arguments, **environment):
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", **environment}
     return subprocess.run(
-        [MLFF, "check", *arguments],
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        check=False,
+        [MLFF, "check", *arguments], env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False
     )
 
 

@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 import helpers
-from mlff_tools import checkpoints, convert, engine, modelfile, reference, selftest, structures
+from mlff_tools import checkpoints, convert, modelfile, reference, selftest, structures
 from mlff_tools.modelfile import ModelError
 
 try:

@@ -8,14 +8,12 @@ import io
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import unittest
 
+import helpers
 import numpy as np
 import yaml
-
-import helpers
 from helpers import assert_near
 from mlff_tools import accuracy, dataset, modelfile, reference, structures
 
@@ -357,7 +355,7 @@ class Training(unittest.TestCase):
             for index in t.index:
                 index.copy_(torch.arange(len(index)))
             found = []
-            t.update = lambda gradient, e, f: found.append(
+            t.update = lambda gradient, e, f, found=found: found.append(
                 (torch.cat([x.flatten() for x in gradient]), float(e.detach()), float(f))
             )
             t.one_step()

@@ -5,9 +5,8 @@ import tempfile
 import unittest
 from unittest import mock
 
-import numpy as np
-
 import helpers
+import numpy as np
 from mlff_tools import modelfile
 from mlff_tools.modelfile import ModelError
 

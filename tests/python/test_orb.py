@@ -18,9 +18,8 @@ import unittest
 import unittest.mock
 import zipfile
 
-import numpy as np
-
 import helpers
+import numpy as np
 from helpers import assert_near
 from mlff_tools import checkpoints, convert, convert_orb, engine, modelfile, reference, reference_orb, structures
 from mlff_tools.modelfile import ModelError

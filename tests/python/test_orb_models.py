@@ -1,4 +1,5 @@
-"""A full-size Orb-v2 with random weights: orb-models itself against the engine, through a checkpoint that PyTorch wrote.
+"""A full-size Orb-v2 with random weights: orb-models itself against the engine, through a checkpoint that PyTorch
+wrote.
 
 Runs where orb-models is installed; elsewhere in the Python that MLFF_TORCH_PYTHON names, if that has it.
 """
@@ -11,9 +12,8 @@ import subprocess
 import tempfile
 import unittest
 
-import numpy as np
-
 import helpers
+import numpy as np
 from helpers import assert_near
 from mlff_tools import against, convert, engine, modelfile, reference, structures
 from test_orb import silicon

@@ -1,4 +1,5 @@
-"""Reports of the profiler library against docs/profile.schema.json, by a validator that knows nothing of the library."""
+"""Reports of the profiler library against docs/profile.schema.json, by a validator that knows nothing of the
+library."""
 
 import glob
 import json
@@ -8,7 +9,6 @@ import subprocess
 
 import numpy as np
 import pytest
-
 from mlff_tools import bench_publish
 
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema of scripts/requirements-test.txt is not installed")

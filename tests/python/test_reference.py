@@ -4,9 +4,8 @@ import json
 import os
 import unittest
 
-import numpy as np
-
 import helpers
+import numpy as np
 from helpers import assert_near
 from mlff_tools import convert, modelfile, reference, structures
 

@@ -1,4 +1,5 @@
-"""The HTML report: what it shows is what the reports say, it is well-formed and self-contained, and a browser draws it."""
+"""The HTML report: what it shows is what the reports say, it is well-formed and self-contained, and a browser draws
+it."""
 
 import html.parser
 import json
@@ -10,9 +11,8 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
-from profile_samples import bare, full, write
-
 from mlff_tools import charts, report
+from profile_samples import bare, full, write
 
 
 def make(folder):

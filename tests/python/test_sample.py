@@ -7,10 +7,9 @@ import os
 import tempfile
 import unittest
 
+import helpers
 import numpy as np
 import yaml
-
-import helpers
 from helpers import assert_near
 from mlff_tools import dataset, engine, modelfile, sample, structures
 from mlff_tools.modelfile import ModelError

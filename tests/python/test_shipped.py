@@ -1,4 +1,5 @@
-"""Shipped models have no holes: what dynamics seldom visits costs energy there too. What is published of them is of them."""
+"""Shipped models have no holes: what dynamics seldom visits costs energy there too. What is published of them is of
+them."""
 
 import glob
 import json
@@ -6,9 +7,8 @@ import os
 import re
 import unittest
 
-import numpy as np
-
 import helpers
+import numpy as np
 from mlff_tools import engine, modelfile
 
 MODELS = sorted(glob.glob(os.path.join(helpers.ROOT, "models", "*.yaml")))
