@@ -32,7 +32,7 @@ import numpy as np
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "python"))
-from mlff_tools import modelfile  # noqa: E402
+from mlff_tools.model import modelfile  # noqa: E402
 
 WATER = 0.1003  # atoms / A^3 at 1 g/cm3
 GPUS = (8, 32, 128, 512, 1024, 4096, 10000)

@@ -20,6 +20,7 @@ import sys
 import time
 
 import numpy as np
+
 import speed_conditions
 import speed_lammps
 import speed_memory
@@ -27,7 +28,7 @@ import speed_report
 from speed_parts import PARTS, ROOT, Skip
 
 sys.path.insert(0, os.path.join(ROOT, "python"))
-from mlff_tools.lammps import find_potentials  # noqa: E402
+from mlff_tools.model.lammps import find_potentials  # noqa: E402
 
 FORMAT = "mlff-speed/1"
 

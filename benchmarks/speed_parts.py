@@ -10,9 +10,10 @@ import sys
 from dataclasses import dataclass, field
 
 import numpy as np
+import yaml
+
 import speed_random
 import speed_systems
-import yaml
 from speed_cases import LammpsCase, TorchCase, TorchProgram, TwoRuns
 from speed_lammps import RunError
 

@@ -7,7 +7,10 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "python"))
 
-from mlff_tools import modelfile, selftest  # noqa: E402
+from mlff_tools.model import (
+    modelfile,  # noqa: E402
+    selftest,  # noqa: E402
+)
 
 SHAPES = {"teacher": (128, 3), "student": (64, 2)}
 ELEMENTS = ["H", "C", "O"]

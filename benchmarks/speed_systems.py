@@ -4,6 +4,7 @@ import json
 import os
 
 import numpy as np
+
 import speed_lammps
 
 # 64 molecules in a cube of this edge: the density of the published reference box, 1.0 g/cm3.

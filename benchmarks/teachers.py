@@ -29,6 +29,7 @@ import subprocess
 import sys
 
 import numpy as np
+
 import speed_conditions
 import speed_lammps
 import speed_systems
@@ -38,8 +39,9 @@ from speed_parts import Skip, converted, tools
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "python"))
-from mlff_tools import engine, profiles  # noqa: E402
-from mlff_tools import structures as xyz  # noqa: E402
+from mlff_tools.bench import profiles  # noqa: E402
+from mlff_tools.model import engine  # noqa: E402
+from mlff_tools.model import structures as xyz  # noqa: E402
 
 # Cells of silicon and molecules of water along each direction: 32 to 1024 and 36 to 1029 atoms.
 SILICON = ((2, 2, 1), (2, 2, 2), (4, 2, 2), (4, 4, 2), (4, 4, 4), (8, 4, 4))

@@ -19,7 +19,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DECKS = os.path.join(ROOT, "examples", "lammps_inputs")
 sys.path.insert(0, os.path.join(ROOT, "python"))
 
-from mlff_tools import profiles, report  # noqa: E402
+from mlff_tools.bench import profiles  # noqa: E402
+from mlff_tools.report import page as report  # noqa: E402
 
 ELEMENTS = {1: "H", 2: "O"}
 ROLES = ("teacher", "student")

@@ -4,16 +4,19 @@ import json
 import os
 import re
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "python"))
+from mlff_tools.bench import cases as bench_cases
+from mlff_tools.bench import profiles, validate
+from mlff_tools.bench import publish as bench_publish
+from mlff_tools.bench import results as bench_results
+from mlff_tools.bench import suite as bench
+from mlff_tools.model.lammps import environment, find_lmp
+from mlff_tools.report import page as report
 
-from mlff_tools import bench, bench_cases, bench_publish, bench_results, profiles, report, validate  # noqa: E402
-from mlff_tools.lammps import environment, find_lmp  # noqa: E402
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 PLUGIN = os.environ.get("MLFF_PLUGIN", os.path.join(ROOT, "build", "mlffplugin.so"))
 STUDENT = os.path.join(ROOT, "models", "water-benzene-student.yaml")

@@ -3,15 +3,13 @@
 import os
 import re
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "python"))
+from mlff_tools.model.lammps import environment, find_lmp
 
-from mlff_tools.lammps import environment, find_lmp  # noqa: E402
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 FOLDER = os.path.join(ROOT, "benchmarks", "decks")
 MODEL = os.path.join(ROOT, "models", "water-benzene-student.yaml")

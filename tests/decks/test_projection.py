@@ -6,17 +6,15 @@ import math
 import os
 import re
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path[:0] = [os.path.join(ROOT, "python"), os.path.join(ROOT, "benchmarks")]
+import projection
+from mlff_tools.model import modelfile
+from mlff_tools.model.lammps import environment, find_lmp, find_mpiexec
 
-import projection  # noqa: E402
-from mlff_tools import modelfile  # noqa: E402
-from mlff_tools.lammps import environment, find_lmp, find_mpiexec  # noqa: E402
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 DECKS = os.path.join(ROOT, "benchmarks", "decks")
 MODEL = os.path.join(ROOT, "models", "water-benzene-student.yaml")

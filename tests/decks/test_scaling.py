@@ -5,16 +5,15 @@ import json
 import os
 import re
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "python"))
+from mlff_tools.bench import profiles, scaling
+from mlff_tools.bench import results as bench_results
+from mlff_tools.model.lammps import LammpsError
 
-from mlff_tools import bench_results, profiles, scaling  # noqa: E402
-from mlff_tools.lammps import LammpsError  # noqa: E402
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 PLUGIN = os.environ.get("MLFF_PLUGIN", os.path.join(ROOT, "build", "mlffplugin.so"))
 MLFF = os.environ.get("MLFF", os.path.join(ROOT, "build", "mlff"))

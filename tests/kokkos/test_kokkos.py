@@ -4,11 +4,10 @@ import os
 import re
 import subprocess
 
+import models
 import numpy as np
 import pytest
 from harness import LMP, Case, Failed, System, close, fails, launch, mlff, read_dump, run, same, water
-
-import models
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 STUDENT = os.path.join(ROOT, "models", "water-benzene-student.yaml")

@@ -1,13 +1,7 @@
 """Fixtures of the LAMMPS tests: random models, written once."""
 
-import os
-import sys
-
+import models
 import pytest
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
-
-import models  # noqa: E402
 
 
 @pytest.fixture(scope="session")

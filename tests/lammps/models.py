@@ -5,7 +5,9 @@ H, O and C are known; C did not occur in "training", which the tests of `domain`
 """
 
 import numpy as np
-from mlff_tools import convert_orb, modelfile
+
+from mlff_tools.convert import orb as convert_orb
+from mlff_tools.model import modelfile
 
 ELEMENTS = ["H", "C", "O"]
 

@@ -2,11 +2,10 @@
 
 import os
 
+import models
 import numpy as np
 import pytest
 from harness import CLEAR, Case, close, fails, launch, mlff, read_dump, run, water
-
-import models
 
 N_MEMBERS = 3
 HEADER = (

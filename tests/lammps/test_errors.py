@@ -7,7 +7,8 @@ import subprocess
 import numpy as np
 import pytest
 from harness import LMP, PLUGIN, Case, fails, launch, mlff, water
-from mlff_tools import modelfile
+
+from mlff_tools.model import modelfile
 
 STYLE = "pair_style mlff {}\npair_coeff * * {} O H\n"
 

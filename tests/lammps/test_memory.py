@@ -3,10 +3,9 @@
 import re
 
 import harness
+import models
 import pytest
 from harness import LMP, Case, fails, launch, mlff, water
-
-import models
 
 MIB = 2.0**20 / 1.0e6  # LAMMPS prints MB of 2^20 bytes
 

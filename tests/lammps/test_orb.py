@@ -9,7 +9,8 @@ import re
 import numpy as np
 import pytest
 from harness import CLEAR, Case, System, close, crystal, fails, launch, mlff, run, same, water
-from mlff_tools import modelfile, reference
+
+from mlff_tools.model import modelfile, reference
 
 FP64 = "precision fp64"
 BAR = 1.6021765e6  # 1 eV/A^3 as LAMMPS has it in units metal

@@ -5,7 +5,8 @@ import re
 import numpy as np
 import pytest
 from harness import Case, close, launch, mlff, run, same, water
-from mlff_tools import modelfile, reference
+
+from mlff_tools.model import modelfile, reference
 
 FP64 = "precision fp64"
 NAMES = ("painn", "gaussian", "local", "ani")

@@ -2,12 +2,12 @@
 
 import re
 
+import models
 import numpy as np
 import pytest
 from harness import Case, System, close, launch, mlff, read_dump, run, same, water
-from mlff_tools import modelfile
 
-import models
+from mlff_tools.model import modelfile
 
 FP64 = "precision fp64"
 FACTOR = 23.060549

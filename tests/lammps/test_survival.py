@@ -11,12 +11,11 @@ import signal
 import subprocess
 import time
 
+import models
 import numpy as np
 import pytest
 from harness import CLEAR, LMP, MPIEXEC, Case, close, fails, launch, mlff, read_dump, water
 from test_runs import FP64
-
-import models
 
 EVERY = 20  # steps between restarts
 AFTER = 60  # steps that are compared after a restart

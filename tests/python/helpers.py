@@ -1,14 +1,13 @@
 """Shared by the Python tests: random models, places of things, comparisons that fail on NaN."""
 
 import os
-import sys
 
 import numpy as np
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "python"))
+from mlff_tools.convert import orb as convert_orb
+from mlff_tools.model import engine, modelfile, selftest
 
-from mlff_tools import convert_orb, engine, modelfile, selftest  # noqa: E402
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 SHARED = os.environ.get("MLFF_SHARED_DIR", os.path.join(os.path.dirname(ROOT), "shared"))
 PUBLISHED = os.path.join(SHARED, "models")

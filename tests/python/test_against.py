@@ -13,8 +13,9 @@ import unittest.mock
 
 import helpers
 import numpy as np
-from mlff_tools import against, modelfile, selftest, structures
-from mlff_tools.modelfile import ModelError
+
+from mlff_tools.model import against, modelfile, selftest, structures
+from mlff_tools.model.modelfile import ModelError
 
 TORCH_PYTHON = os.environ.get("MLFF_TORCH_PYTHON")
 HERE = bool(importlib.util.find_spec("torchani") and importlib.util.find_spec("schnetpack"))

@@ -14,7 +14,9 @@ import warnings
 import helpers
 import numpy as np
 import test_ani_files
-from mlff_tools import convert, engine, modelfile, reference, structures
+
+from mlff_tools.convert import command as convert
+from mlff_tools.model import engine, modelfile, reference, structures
 
 SELF_ENERGIES = {"H": -0.5991501324919538, "C": -38.03750806057356, "N": -54.67448347695333, "O": -75.16043537275567}
 WIDTHS = {

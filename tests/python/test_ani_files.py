@@ -13,8 +13,11 @@ import warnings
 
 import helpers
 import numpy as np
-from mlff_tools import checkpoints, convert, fennol, modelfile, neurochem, reference, structures
-from mlff_tools.modelfile import ModelError
+
+from mlff_tools.convert import checkpoints, fennol, neurochem
+from mlff_tools.convert import command as convert
+from mlff_tools.model import modelfile, reference, structures
+from mlff_tools.model.modelfile import ModelError
 
 # Constants of ANI-1x, whose layout (4 elements, 384 columns, cutoff 5.2 A) differs from that of ANI-2x everywhere.
 ANI_1X = {

@@ -9,8 +9,11 @@ import tempfile
 import unittest
 
 import helpers
-from mlff_tools import checkpoints, convert, modelfile, reference, selftest, structures
-from mlff_tools.modelfile import ModelError
+
+from mlff_tools.convert import checkpoints
+from mlff_tools.convert import command as convert
+from mlff_tools.model import modelfile, reference, selftest, structures
+from mlff_tools.model.modelfile import ModelError
 
 try:
     import torch

@@ -15,12 +15,16 @@ import helpers
 import numpy as np
 import yaml
 from helpers import assert_near
-from mlff_tools import accuracy, dataset, modelfile, reference, structures
+
+from mlff_tools.model import modelfile, reference, structures
+from mlff_tools.train import accuracy, dataset
 
 try:
     import torch
-    from mlff_tools import distill, frames, networks, soap
-    from mlff_tools.trainer import BRAKE, Order, Trainer, fit_offsets
+
+    from mlff_tools.train import distill, frames, networks
+    from mlff_tools.train.fast import soap
+    from mlff_tools.train.trainer import BRAKE, Order, Trainer, fit_offsets
 except ImportError:
     torch = None
 

@@ -7,8 +7,9 @@ from unittest import mock
 
 import helpers
 import numpy as np
-from mlff_tools import modelfile
-from mlff_tools.modelfile import ModelError
+
+from mlff_tools.model import modelfile
+from mlff_tools.model.modelfile import ModelError
 
 
 class ModelFiles(unittest.TestCase):

@@ -21,8 +21,12 @@ import zipfile
 import helpers
 import numpy as np
 from helpers import assert_near
-from mlff_tools import checkpoints, convert, convert_orb, engine, modelfile, reference, reference_orb, structures
-from mlff_tools.modelfile import ModelError
+
+from mlff_tools.convert import checkpoints
+from mlff_tools.convert import command as convert
+from mlff_tools.convert import orb as convert_orb
+from mlff_tools.model import engine, modelfile, reference, reference_orb, structures
+from mlff_tools.model.modelfile import ModelError
 
 TINY = os.path.join(helpers.PUBLISHED, "orb_tiny.yaml")
 

@@ -15,8 +15,10 @@ import unittest
 import helpers
 import numpy as np
 from helpers import assert_near
-from mlff_tools import against, convert, engine, modelfile, reference, structures
 from test_orb import silicon
+
+from mlff_tools.convert import command as convert
+from mlff_tools.model import against, engine, modelfile, reference, structures
 
 TORCH_PYTHON = os.environ.get("MLFF_TORCH_PYTHON")
 HERE = bool(importlib.util.find_spec("orb_models") and importlib.util.find_spec("torch"))

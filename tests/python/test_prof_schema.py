@@ -9,7 +9,8 @@ import subprocess
 
 import numpy as np
 import pytest
-from mlff_tools import bench_publish
+
+from mlff_tools.bench import publish as bench_publish
 
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema of scripts/requirements-test.txt is not installed")
 

@@ -7,7 +7,9 @@ import unittest
 import helpers
 import numpy as np
 from helpers import assert_near
-from mlff_tools import convert, modelfile, reference, structures
+
+from mlff_tools.convert import command as convert
+from mlff_tools.model import modelfile, reference, structures
 
 MODELS = {
     "bspline": helpers.painn(),

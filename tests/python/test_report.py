@@ -11,8 +11,10 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
-from mlff_tools import charts, report
 from profile_samples import bare, full, write
+
+from mlff_tools.report import charts
+from mlff_tools.report import page as report
 
 
 def make(folder):

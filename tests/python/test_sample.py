@@ -11,8 +11,10 @@ import helpers
 import numpy as np
 import yaml
 from helpers import assert_near
-from mlff_tools import dataset, engine, modelfile, sample, structures
-from mlff_tools.modelfile import ModelError
+
+from mlff_tools.model import lammps, modelfile, structures
+from mlff_tools.model.modelfile import ModelError
+from mlff_tools.train import dataset, sample
 
 CONFIG = {
     "name": "trial",
@@ -51,7 +53,7 @@ CONFIG = {
 def lmp():
     """The LAMMPS program, or None."""
     try:
-        return engine.find_lmp()
+        return lammps.find_lmp()
     except ModelError:
         return None
 

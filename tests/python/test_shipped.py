@@ -9,7 +9,8 @@ import unittest
 
 import helpers
 import numpy as np
-from mlff_tools import engine, modelfile
+
+from mlff_tools.model import engine, modelfile
 
 MODELS = sorted(glob.glob(os.path.join(helpers.ROOT, "models", "*.yaml")))
 BOND, ANGLE = 0.967, 104.5

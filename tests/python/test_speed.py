@@ -1,17 +1,15 @@
 """benchmarks/speed.py: reading LAMMPS' timings, forming ratios, writing the document. Nothing is timed here."""
 
 import os
-import sys
 import tempfile
 import unittest
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "benchmarks"))
+import speed
+import speed_lammps
+import speed_report
+from speed_parts import Ratio
 
-import speed  # noqa: E402
-import speed_lammps  # noqa: E402
-import speed_report  # noqa: E402
-from speed_parts import Ratio  # noqa: E402
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 OUTPUT = """\
   model:        water (models/water.yaml), 1234 parameters, sha256 0123456789ab

@@ -12,10 +12,9 @@ import unittest.mock
 
 import numpy as np
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "benchmarks"))
+import teachers
 
-import teachers  # noqa: E402
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 class Program:
@@ -114,7 +113,7 @@ class Teachers(unittest.TestCase):
             context = types.SimpleNamespace(shared=folder, work=folder, cores=[0], seconds=0.1)
             args = types.SimpleNamespace(sizes=2, rounds=3, out=folder, kernels="amx", build=folder)
             with (
-                unittest.mock.patch.multiple(teachers, time_model=answer, _tools=lambda *a: None),
+                unittest.mock.patch.multiple(teachers, time_model=answer, tools=lambda *a: None),
                 unittest.mock.patch.object(teachers.engine, "find_program", lambda path: "mlff"),
                 unittest.mock.patch.object(teachers.speed_conditions, "describe", lambda c: {"versions": {}}),
                 contextlib.redirect_stdout(io.StringIO()) as text,

@@ -10,7 +10,8 @@ from types import SimpleNamespace
 
 import torch
 
-from . import cpu, frames
+from .. import frames
+from . import cpu
 
 
 def _constants(network):

@@ -4,8 +4,10 @@ import dataclasses
 import fnmatch
 import os
 
-from .lammps import LammpsError
+from .. import SOURCE
+from ..model.lammps import LammpsError
 
+STUDENT = os.path.join(SOURCE, "models", "water-benzene-student.yaml")
 SIZES = ("small", "medium", "large")
 PROTOCOLS = ("nve", "nvt", "npt")
 # System: atoms per size, atoms of the unit that is copied for other sizes, whether a shipped model knows it, reference

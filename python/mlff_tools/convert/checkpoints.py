@@ -14,7 +14,7 @@ import zipfile
 
 import numpy as np
 
-from .modelfile import NUMBERS, SYMBOLS, ModelError
+from ..model.modelfile import NUMBERS, SYMBOLS, ModelError
 
 
 def _import_torch(what):

@@ -7,8 +7,9 @@ field never uses, is left out; reference energies and normalisers come from the 
 
 import numpy as np
 
-from . import checkpoints, modelfile
-from .modelfile import NUMBERS, SYMBOLS, ModelError
+from ..model import modelfile
+from ..model.modelfile import NUMBERS, SYMBOLS, ModelError
+from . import checkpoints
 
 CITATION = "M. Neumann et al., Orb: A Fast, Scalable Neural Network Potential, arXiv:2410.22570 (2024)"
 # Elements of the training sets MPtraj and Alexandria: H to Pu without Po, At, Rn, Fr, Ra.

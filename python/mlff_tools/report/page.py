@@ -13,12 +13,12 @@ import os
 import sys
 import time
 
-from . import profiles
+from ..bench import profiles
+from ..bench.profiles import ProfileError, get, number
 from .charts import short, text
-from .profiles import ProfileError, get, number
-from .report_data import Folder
-from .report_details import details
-from .report_parts import (
+from .data import Folder
+from .details import details
+from .parts import (
     component_section,
     conservation_section,
     latency_section,
@@ -27,9 +27,7 @@ from .report_parts import (
     summary,
     value,
 )
-from .report_ranks import ranks_section
-
-HERE = os.path.dirname(os.path.abspath(__file__))
+from .ranks import ranks_section
 
 
 def facts(folder):
@@ -122,7 +120,7 @@ def page(folder, title):
     ]
     body = "".join(s for s in sections if s)
     nav = "".join(f'<a href="#{k}">{text(n)}</a>' for k, n in names if f'id="{k}"' in body or k in ("runs", "details"))
-    with open(os.path.join(HERE, "report.css"), encoding="utf-8") as f:
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "report.css"), encoding="utf-8") as f:
         css = f.read()
     skipped = "".join(f"<br>Not read: {text(why)}" for _, why in folder.skipped)
     made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
@@ -165,7 +163,3 @@ def main(argv=None):
         print(f"mlff report: warning: {why}", file=sys.stderr)
     print(f"{len(folder.runs)} reports: {out}")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -5,13 +5,14 @@ import os
 
 import numpy as np
 
+from ..model.modelfile import ModelError
 from . import dataset
-from .modelfile import ModelError
 
 try:
     import torch
 
-    from . import cpu, cpu_ani, frames, soap
+    from . import frames
+    from .fast import cpu, cpu_ani, soap
     from .networks import ARCHITECTURES, splines_onto
 except ImportError:
     torch = None
@@ -165,7 +166,7 @@ class Trainer:
         self.update(gradient, energy_loss, force_loss)
 
     def one_fast_step(self):
-        """The same on a CPU through cpu.py or cpu_ani.py."""
+        """The same on a CPU through fast/."""
         batch = self.fast.batch(list(zip(self.classes, self.index)))
         keep = torch.cat([k.index_select(1, index) for k, index in zip(self.keep, self.index)], 1)
         self.update(*self.fast.gradient(self.parameters, batch, float(self.controls[3]), keep, self.limits))

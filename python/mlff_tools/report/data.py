@@ -4,8 +4,8 @@ import hashlib
 import json
 import os
 
-from . import profiles
-from .profiles import ProfileError, get, number
+from ..bench import profiles
+from ..bench.profiles import ProfileError, get, number
 
 
 class Run:

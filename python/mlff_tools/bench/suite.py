@@ -15,7 +15,9 @@ code: 0 done, 1 a run failed, 2 wrong usage or missing files. docs/benchmarks.md
 """
 
 import argparse
+import dataclasses
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -24,12 +26,13 @@ import sys
 import tempfile
 import time
 
-from . import bench_cases, bench_publish, bench_results, modelfile, profiles
-from .lammps import LammpsError, errors_in, find_build, find_decks, find_lmp, find_plugin, on_ranks, process_options
+from ..model import modelfile
+from ..model.lammps import LammpsError, errors_in, find_decks, find_lmp, find_plugin, on_ranks, process_options
+from . import profiles, publish, results
+from .cases import PROTOCOLS, SIZES, STUDENT, SYSTEMS, chosen
+from .results import side_of
 
 FORMAT = "mlff-bench/1"
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
 
 
 class Progress:
@@ -182,7 +185,7 @@ def settings(cases, args):
         "lmp": args.lmp,
         "reference": args.reference,
         "every": args.every,
-        "sha256": {os.path.basename(p) + " " + bench_results.side_of(p, args): sha256(p) for p in sorted(files)},
+        "sha256": {os.path.basename(p) + " " + side_of(p, args): sha256(p) for p in sorted(files)},
     }
 
 
@@ -200,7 +203,7 @@ def open_folder(cases, args):
     if os.path.exists(path):
         try:
             with open(path, encoding="utf-8") as f:
-                before = profiles.json.load(f)
+                before = json.load(f)
             found, args.seconds_before = before.get("settings", {}), before.get("seconds", 0.0)
         except ValueError as e:
             raise LammpsError(f"{path} is damaged ({e}): use another --out, or --fresh to begin anew") from e
@@ -262,7 +265,7 @@ def parser():
         metavar="FILE",
         help="model file, may be repeated; default: the shipped student",
     )
-    p.add_argument("--system", type=words, dest="systems", help=", ".join(bench_cases.SYSTEMS))
+    p.add_argument("--system", type=words, dest="systems", help=", ".join(SYSTEMS))
     p.add_argument("--size", type=words, dest="sizes", help="small, medium, large")
     p.add_argument("--protocol", type=words, dest="protocols", help="nve, nvt, npt")
     p.add_argument(
@@ -307,7 +310,7 @@ def parser():
 
 def check(args):
     """Completes the arguments; LammpsError for what cannot be."""
-    known = (("systems", bench_cases.SYSTEMS), ("sizes", bench_cases.SIZES), ("protocols", bench_cases.PROTOCOLS))
+    known = (("systems", SYSTEMS), ("sizes", SIZES), ("protocols", PROTOCOLS))
     for what, values in known:
         for word in getattr(args, what) or []:
             if word not in values:
@@ -326,8 +329,7 @@ def check(args):
     if not args.decks:
         raise LammpsError("the decks were not found: give their folder with --decks (benchmarks/decks of the source)")
     if not args.models:
-        student = os.path.join(ROOT, "models", "water-benzene-student.yaml")
-        args.models = [student] if os.path.exists(student) else []
+        args.models = [STUDENT] if os.path.exists(STUDENT) else []
     for path in args.models + ([args.reference] if args.reference else []):
         if not os.path.isfile(path):
             raise LammpsError(f"there is no model file {path}")
@@ -335,7 +337,7 @@ def check(args):
     args.reference = os.path.abspath(args.reference) if args.reference else None
     args.out = os.path.abspath(args.out)
     args.lmp = find_lmp(args.lmp)
-    args.sides = {"": {"plugin": find_plugin(find_build(args.build)), "label": "A"}}
+    args.sides = {"": {"plugin": find_plugin(args.build), "label": "A"}}
     _check_against(args)
 
 
@@ -358,9 +360,9 @@ def main(argv=None):
     args = p.parse_args(argv)
     try:
         check(args)
-        cases = bench_cases.chosen(args)
+        cases = chosen(args)
         if args.by_build:
-            cases = [bench_cases.dataclasses.replace(c, side=s) for c in cases if c.model for s in "AB"]
+            cases = [dataclasses.replace(c, side=s) for c in cases if c.model for s in "AB"]
         if args.list:
             print("\n".join(f"{c.name:60s} {c.n_atoms:6d} atoms" for c in cases))
             return 0
@@ -373,10 +375,10 @@ def main(argv=None):
         return 2
     begin = time.monotonic()
     try:
-        results = run_all(cases, args)
-        print(bench_results.write(results, args, args.seconds_before + time.monotonic() - begin))
+        reports = run_all(cases, args)
+        print(results.write(reports, args, args.seconds_before + time.monotonic() - begin))
         if args.publish:
-            n_files = bench_publish.publish(args.out, args.publish)
+            n_files = publish.publish(args.out, args.publish)
             print(f"{n_files} files in brief: {args.publish}")
     except (LammpsError, profiles.ProfileError) as e:
         print(f"\nmlff bench: error: {e}", file=sys.stderr)
@@ -388,7 +390,3 @@ def main(argv=None):
         print(f"\nmlff bench: stopped; the same command goes on with what {args.out} holds", file=sys.stderr)
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

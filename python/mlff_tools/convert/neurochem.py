@@ -12,7 +12,7 @@ import re
 
 import numpy as np
 
-from .modelfile import ModelError
+from ..model.modelfile import ModelError
 
 CELU, IDENTITY = 9, 6  # numbers of activations
 ALPHA = 0.1  # of NeuroChem's CELU

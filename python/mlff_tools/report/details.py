@@ -2,7 +2,7 @@
 
 from . import charts
 from .charts import short, text
-from .report_parts import NOT, anchor, energy_chart, marks, memory_chart, percent, table, value
+from .parts import NOT, anchor, energy_chart, marks, memory_chart, percent, table, value
 
 
 def details(run):

@@ -1,4 +1,4 @@
-"""Orb-v2 in float64 with numpy alone: the part of mlff_tools.reference that evaluates `orb` models.
+"""Orb-v2 in float64 with numpy alone: the part of reference.py that evaluates `orb` models.
 
 The mathematics is that of docs/model_file.md. Unlike the other architectures its forces and stress are outputs of the
 network and no derivatives. Symbols: s sender, r receiver of an edge, L = n_features.

@@ -9,8 +9,8 @@ earlier one, which its suite.json lists, and nothing else.
 import json
 import os
 
+from ..model.lammps import LammpsError
 from . import profiles
-from .lammps import LammpsError
 
 MAX_LATENCIES, MAX_POINTS = 250, 50
 PRIVATE = ("host",)  # of the context

@@ -18,7 +18,7 @@ import json
 
 import numpy as np
 
-from .modelfile import ModelError, sha256_of, write_bytes
+from ..model.modelfile import ModelError, sha256_of, write_bytes
 
 SPLITS = ("train", "validation", "test")
 ARRAYS = (

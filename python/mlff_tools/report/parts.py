@@ -2,9 +2,9 @@
 
 import hashlib
 
+from ..bench.profiles import batched_speedups, get, number
 from . import charts
 from .charts import short, text
-from .profiles import batched_speedups, get, number
 
 NOT = '<span class="nm">not measured</span>'
 PARTS = {

@@ -21,8 +21,10 @@ import sys
 
 import numpy as np
 
-from . import checkpoints, convert_orb, fennol, modelfile, neurochem, selftest
-from .modelfile import ModelError
+from ..model import modelfile, selftest
+from ..model.modelfile import ModelError
+from . import checkpoints, fennol, neurochem
+from . import orb as convert_orb
 
 CITATIONS = {
     "ani-2x": "C. Devereux et al., J. Chem. Theory Comput. 16, 4192 (2020), doi:10.1021/acs.jctc.0c00121",
@@ -410,7 +412,3 @@ def main(argv=None):
         f"{len(head['self_test']['structures'])} self-test structures"
         + (f" from {head['self_test']['origin']}" if head["self_test"]["structures"] else "")
     )
-
-
-if __name__ == "__main__":
-    main()

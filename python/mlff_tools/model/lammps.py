@@ -1,15 +1,17 @@
-"""Where LAMMPS, its potential files, the plugin and the program mlff are, and the environment that runs need."""
+"""Where LAMMPS, its potential files, the plugin and the decks are, and how runs are started."""
 
 import glob
 import os
+import platform
 import shutil
 import subprocess
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from .. import PACKAGE, SOURCE
+from .modelfile import ModelError
 
 
-class LammpsError(Exception):
+class LammpsError(ModelError):
     """Something is not there or LAMMPS failed; the text says what to do."""
 
 
@@ -47,33 +49,34 @@ def find_potentials(lmp):
     return ""
 
 
-def find_plugin(build):
-    """mlffplugin.so of a build folder (or the file itself), else that of the installed package, which LAMMPS finds by
-    itself: then an empty string."""
-    for path in (
-        (build, os.path.join(build, "mlffplugin.so"), os.path.join(build, "release", "mlffplugin.so")) if build else ()
-    ):
-        if path.endswith(".so") and os.path.isfile(path):
-            return os.path.abspath(path)
-    if build:
-        raise LammpsError(f"{build} holds no mlffplugin.so: run `make build`, or name the build folder")
+def find_plugin(given=None):
+    """mlffplugin.so: the given file or that of the given build folder, else that of $MLFF_PLUGIN, else that of `build`
+    here or in the source. An empty string when there is none: LAMMPS finds that of the installed package by itself."""
+    given = given or os.environ.get("MLFF_PLUGIN")
+    for place in (given,) if given else ("build", os.path.join(SOURCE, "build")):
+        for path in (place, os.path.join(place, "mlffplugin.so"), os.path.join(place, "release", "mlffplugin.so")):
+            if path.endswith(".so") and os.path.isfile(path):
+                return os.path.abspath(path)
+    if given:
+        raise LammpsError(f"{given} holds no mlffplugin.so: run `make build`, or name the build folder")
     return ""
 
 
-def find_build(given=None):
-    """The given build folder, else `build` here or in the source if the plugin is in it, else None."""
-    source = os.path.join(os.path.dirname(os.path.dirname(HERE)), "build")
-    return given or next((b for b in ("build", source) if os.path.exists(os.path.join(b, "mlffplugin.so"))), None)
-
-
 def find_decks(name, given=None):
-    """Folder of the benchmark decks that has `name`: the given one, else that of the source, else that of the installed
-    package."""
-    source = os.path.join(os.path.dirname(os.path.dirname(HERE)), "benchmarks", "decks")
-    for folder in (given,) if given else (source, os.path.join(HERE, "decks")):
+    """Folder of the benchmark decks that has `name`: the given one, else that of the source, else the installed one."""
+    for folder in (given,) if given else (os.path.join(SOURCE, "benchmarks", "decks"), os.path.join(PACKAGE, "decks")):
         if os.path.exists(os.path.join(folder, name)):
             return os.path.abspath(folder)
     return None
+
+
+def cpu_name():
+    """What the processor calls itself."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as f:
+            return next(line.split(":", 1)[1].strip() for line in f if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
 
 
 def environment(lmp, threads=1):

@@ -2,7 +2,7 @@
 
 from . import charts
 from .charts import text
-from .report_parts import section, table, value
+from .parts import section, table, value
 
 
 def ranks_section(folder):

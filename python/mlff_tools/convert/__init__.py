@@ -1,0 +1,1 @@
+"""Published parameters in their own formats, made into model files."""

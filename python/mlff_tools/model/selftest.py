@@ -1,0 +1,148 @@
+"""Fills the self_test block of a model file: `python -m mlff_tools.selftest MODEL.yaml [STRUCTURES.xyz ...]`.
+
+The numbers come from the package that the network is of (TorchANI, orb-models, SchNetPack) in double where this Python
+has it, else from the float64 numpy evaluation of mlff_tools.reference; both are independent of the engine that will
+have to reproduce them. --origin chooses: package, reference, or mlff, the program in double precision. The block says
+which it was.
+"""
+
+import argparse
+import importlib.metadata
+import importlib.util
+import sys
+import warnings
+
+import numpy as np
+
+from . import against, engine, modelfile, reference
+from .modelfile import ModelError
+from .structures import read_xyz, self_test_structures
+
+ORIGINS = ("auto", "package", "reference", "mlff")
+
+
+def _package_of(head):
+    """The package that a network is of (a key of against.PACKAGES), or None."""
+    if head["architecture"] == "painn" and head["painn"]["radial_basis"]["kind"] == "bspline":
+        return None
+    return next((p for p, architecture in against.ARCHITECTURES.items() if architecture == head["architecture"]), None)
+
+
+def _from_package(package, model, structures, numpy_results):
+    """Energies, forces and virials of the package, and its name and version. What it has no virial for is numpy's. An
+    error when both differ by more than `mlff verify --against` allows."""
+    head = model[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        original = against.PACKAGES[package](head, model[1])
+        found = [original.evaluate(s) for s in structures]
+    results = []
+    for s, theirs, ours in zip(structures, found, numpy_results):
+        apart = against.differences(s, theirs, ours)
+        if not against.within(apart, against.LIMITS[package]):
+            raise ModelError(
+                f"structure '{s['name']}': {package} and mlff_tools.reference differ by %.2e eV/atom, %.2e eV/A and "
+                "%.2e eV/A^3: is this version of the package supported? --origin reference does without it"
+                % (*apart[:2], apart[2] or 0.0)
+            )
+        results.append((*theirs[:2], ours[2] if apart[2] is None else theirs[2]))
+    return results, f"{package} {importlib.metadata.version(package)}, float64"
+
+
+def _results(model, structures, origin):
+    """Energies, forces and virials of the structures, and what they are from. `auto`: without the package, the next
+    best."""
+    results, text = [reference.evaluate(model, s) for s in structures], "mlff_tools.reference, numpy float64"
+    package = _package_of(model[0])
+    here = package and importlib.util.find_spec(against.MODULES[package])
+    if origin == "package" and not here:
+        why = (
+            f"{package} is not installed in {sys.executable}: pip install {package}"
+            if package
+            else "no package has this network"
+        )
+        raise ModelError(f"--origin package: {why}, or take --origin reference")
+    if origin == "reference" or not here:
+        return results, text
+    try:
+        return _from_package(package, model, structures, results)
+    except (against.Unsupported, ImportError) as e:
+        if origin == "package":
+            raise
+        return results, f"{text} ({e})"
+
+
+def block(model, structures, origin="auto", yaml_path=None, program=None):
+    """The self_test mapping of a model file for `structures`; `origin` is one of ORIGINS."""
+    lines = []
+    if origin == "mlff":
+        results, text = engine.evaluate(yaml_path, structures, precision="fp64", program=program)
+    else:
+        results, text = _results(model, structures, origin)
+    for s, (energy, forces, virial) in zip(structures, results):
+        if not (np.isfinite(energy) and np.isfinite(forces).all() and np.isfinite(virial).all()):
+            raise ModelError(f"structure '{s['name']}': energy, forces or virial are not finite")
+        lines.append(
+            {
+                "name": s["name"],
+                "elements": list(s["elements"]),
+                "positions": np.asarray(s["positions"]).tolist(),
+                "cell": "none" if s["cell"] is None else np.asarray(s["cell"]).tolist(),
+                "energy": float(energy),
+                "forces": np.asarray(forces).tolist(),
+                "virial": np.asarray(virial).tolist(),
+            }
+        )
+    return {"origin": text, "tolerance": {k: dict(v) for k, v in modelfile.TOLERANCE.items()}, "structures": lines}
+
+
+def empty():
+    """A self_test block without structures."""
+    return {"origin": "none", "tolerance": {k: dict(v) for k, v in modelfile.TOLERANCE.items()}, "structures": []}
+
+
+def structures_for(model, paths, seen=None):
+    """Structures from the files `paths`, or standard ones made of the model's elements.
+
+    seen: sets of elements that were trained together. Standard structures of other combinations are left out: a model
+    may give any forces there, of 1e4 eV/A for example, which single precision cannot reproduce to the tolerance."""
+    elements = model[0]["elements"]
+    if not paths:
+        trained = model[0]["domain"]["elements"]
+        found = [s for s in self_test_structures(trained) if seen is None or any(set(s["elements"]) <= x for x in seen)]
+        if not found:
+            raise ModelError(f"no standard structure is made of {', '.join(trained)}: give structures as XYZ files")
+        return found
+    found = [s for path in paths for s in read_xyz(path)]
+    for s in found:
+        strange = set(s["elements"]) - set(elements)
+        if strange:
+            raise ModelError(f"structure '{s['name']}' has {sorted(strange)}, the model knows {elements}")
+    return found
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(
+        prog="python -m mlff_tools.selftest", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model", help="model file, NAME.yaml")
+    parser.add_argument("structures", nargs="*", help="XYZ files; without any: standard molecules and boxes")
+    parser.add_argument(
+        "--origin",
+        choices=ORIGINS,
+        default="auto",
+        help="what computes the numbers (default: the "
+        "package that the network is of if this Python has it, else numpy)",
+    )
+    parser.add_argument("--mlff", metavar="PATH", help="the program mlff (else $MLFF, build folders, PATH)")
+    args = parser.parse_args(argv)
+    try:
+        model = modelfile.read(args.model)
+        structures = structures_for(model, args.structures)
+        path = modelfile.model_paths(args.model)[0]
+        head = dict(model[0])
+        head["self_test"] = block(model, structures, args.origin, path, args.mlff)
+        modelfile.write_head(path, head)
+    except ModelError as e:
+        sys.exit(f"mlff_tools.selftest: error: {e}")
+    print(f"{path}: self-test of {len(structures)} structures from {head['self_test']['origin']}")

@@ -1,0 +1,1 @@
+"""Data sets, and the training of students."""
