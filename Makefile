@@ -38,7 +38,7 @@ test-kokkos:
 	@$(PYTHON) tests/run_all.py --build $(BUILD) --only kokkos
 
 bench: build
-	@$(PYTHON) benchmarks/speed.py --build $(BUILD) $(or $(BENCH),all)
+	@$(PYTHON) benchmarks/speed --build $(BUILD) $(or $(BENCH),all)
 
 lint:
 	@scripts/setup.sh test $(BUILD)

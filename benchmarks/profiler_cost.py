@@ -19,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 
+from mlff_tools.model.lammps import LammpsError, find_lmp, find_plugin
+
 HEAD = """plugin load {plugin}
 units metal
 atom_style atomic
@@ -85,17 +87,21 @@ def median_interval(values):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--plugin", default="build/mlffplugin.so")
-    parser.add_argument("--lmp", default=os.path.join(os.path.dirname(sys.executable), "lmp"))
+    parser.add_argument("--plugin", help="mlffplugin.so or its folder (default: build)")
+    parser.add_argument("--lmp", help="LAMMPS program (default: beside this Python)")
     parser.add_argument("--steps", type=int, default=2000, help="of a segment")
     parser.add_argument("--pairs", type=int, default=100, help="of segments in each repeat")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
-    if not os.path.exists(options.plugin):
-        sys.exit(f"there is no plugin {options.plugin}: build it with `make build`, or give --plugin")
+    try:
+        lmp, plugin = find_lmp(options.lmp), find_plugin(options.plugin)
+    except LammpsError as e:
+        sys.exit(f"profiler_cost.py: error: {e}")
+    if not plugin:
+        sys.exit("there is no plugin: build it with `make build`, or give --plugin")
     costs, base = [[] for _ in CASES], []
     for _ in range(options.repeats):
-        for pair in loop_times(options.lmp, os.path.abspath(options.plugin), options.steps, options.pairs):
+        for pair in loop_times(lmp, plugin, options.steps, options.pairs):
             for values, (without, with_it) in zip(costs, pair):
                 values.append(1e6 * (with_it - without) / options.steps)
                 base.append(1e6 * without / options.steps)

@@ -30,9 +30,9 @@ import sys
 
 import numpy as np
 
+from mlff_tools.model import modelfile
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, os.path.join(ROOT, "python"))
-from mlff_tools.model import modelfile  # noqa: E402
 
 WATER = 0.1003  # atoms / A^3 at 1 g/cm3
 GPUS = (8, 32, 128, 512, 1024, 4096, 10000)

@@ -13,16 +13,17 @@ Passed means: all steps done; no number in the thermo output is NaN or infinite;
 import argparse
 import datetime
 import hashlib
-import json
 import math
 import os
-import platform
 import re
 import subprocess
 import sys
 import time
 
 import numpy as np
+
+from mlff_tools.bench import profiles
+from mlff_tools.model.lammps import LammpsError, cpu_name, find_lmp, find_plugin, on_ranks
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DECK = os.path.join(ROOT, "benchmarks", "in.stability")
@@ -88,10 +89,7 @@ def run(args, folder, protocol, steps, start):
         ("settings", args.settings),
     ):
         command += ["-var", name, str(value)]
-    if args.ranks > 1:  # mpiexec of the package beside its lmp: another MPI's would start single ranks
-        beside = os.path.join(os.path.dirname(args.lmp), "mpiexec")
-        command = [beside if os.path.exists(beside) else "mpiexec", "-n", str(args.ranks), *command]
-    return subprocess.call(command, stdin=subprocess.DEVNULL)
+    return subprocess.call(on_ranks(command, args.ranks, args.lmp), stdin=subprocess.DEVNULL)
 
 
 def regression(x, y):
@@ -138,20 +136,12 @@ def judge(args, folder):
     return report
 
 
-def cpu_name():
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as f:
-            return next(line.split(":")[1].strip() for line in f if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor()
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="model file (YAML)")
     parser.add_argument("--data", default=os.path.join(ROOT, "examples", "lammps_inputs", "data.water64"))
-    parser.add_argument("--lmp", default=os.path.join(ROOT, ".venv", "bin", "lmp"))
-    parser.add_argument("--plugin", default=os.path.join(ROOT, "build", "mlffplugin.so"), help="or none")
+    parser.add_argument("--lmp", help="LAMMPS program (default: beside this Python)")
+    parser.add_argument("--plugin", help="mlffplugin.so (default: build), or none")
     parser.add_argument("--ranks", type=int, default=1, help="MPI ranks (default: 1)")
     parser.add_argument("--settings", default="device cpu precision fp32", help="of pair_style mlff")
     parser.add_argument("--nvt-steps", type=int, default=200000)
@@ -159,10 +149,16 @@ def main():
     parser.add_argument("--work", default=os.path.join(ROOT, "work", "stability"), help="folder for logs and restarts")
     parser.add_argument("--results", default=os.path.join(ROOT, "benchmarks", "results"))
     args = parser.parse_args()
-    for path in (args.model, args.data, args.lmp) + (() if args.plugin == "none" else (args.plugin,)):
-        if not os.path.exists(path):
-            print(f"stability.py: error: {path} does not exist", file=sys.stderr)
-            return 2
+    try:
+        args.lmp = find_lmp(args.lmp)
+        if args.plugin != "none":
+            args.plugin = find_plugin(args.plugin) or "none"
+        for path in (args.model, args.data):
+            if not os.path.exists(path):
+                raise LammpsError(f"{path} does not exist")
+    except LammpsError as problem:
+        print(f"stability.py: error: {problem}", file=sys.stderr)
+        return 2
     with open(args.model, "rb") as f:  # another model never continues this one's run
         key = hashlib.sha256(f.read()).hexdigest()[:10]
     name = os.path.splitext(os.path.basename(args.model))[0]
@@ -179,13 +175,8 @@ def main():
         "ranks": args.ranks,
         "seconds_of_this_call": round(time.monotonic() - begin, 1),
     }
-    text = json.dumps(report, indent=1) + "\n"
-    target = os.path.join(args.results, f"stability-{name}.json")
-    os.makedirs(args.results, exist_ok=True)
-    with open(target + ".part", "w", encoding="utf-8") as f:
-        f.write(text)
-    os.replace(target + ".part", target)
-    print(text, end="")
+    profiles.write_json(os.path.join(args.results, f"stability-{name}.json"), report)
+    print(profiles.dumps(report))
     print("PASSED" if report["passed"] else "FAILED: " + "; ".join(report["failures"]))
     return 0 if report["passed"] else 1
 

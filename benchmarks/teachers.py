@@ -30,24 +30,21 @@ import sys
 
 import numpy as np
 
-import speed_conditions
-import speed_lammps
-import speed_systems
-from speed import Context
-from speed_cases import TorchProgram
-from speed_parts import Skip, converted, tools
-
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, os.path.join(ROOT, "python"))
-from mlff_tools.bench import profiles  # noqa: E402
-from mlff_tools.model import engine  # noqa: E402
-from mlff_tools.model import structures as xyz  # noqa: E402
+from mlff_tools.bench import profiles
+from mlff_tools.model import engine
+from mlff_tools.model import structures as xyz
+from mlff_tools.model.lammps import LammpsError
+from speed import ROOT, runs, systems
+from speed.cases import TorchProgram
+from speed.conditions import describe
+from speed.measure import Context
+from speed.parts import Skip, converted, tools
 
 # Cells of silicon and molecules of water along each direction: 32 to 1024 and 36 to 1029 atoms.
 SILICON = ((2, 2, 1), (2, 2, 2), (4, 2, 2), (4, 4, 2), (4, 4, 4), (8, 4, 4))
 WATER = ((2, 2, 3), (2, 3, 4), (4, 4, 4), (5, 5, 5), (6, 6, 6), (7, 7, 7))
 MAIN = {"orb_v2": 64, "ani2x": 192}  # atoms of the report itself
-SPACING = speed_systems.EDGE_64 / 4  # A between molecules: 1 g/cm3
+SPACING = systems.EDGE_64 / 4  # A between molecules: 1 g/cm3
 MOLECULE = np.array([[0.0, 0.0, 0.0], [0.7675, 0.589, 0.0], [-0.7675, 0.589, 0.0]])
 RANDOM = "random weights of full size, without physics: for timings only"
 
@@ -57,7 +54,7 @@ def water(counts, seed=5):
     rng, x = np.random.default_rng(seed), []
     grid = np.stack(np.meshgrid(*[np.arange(n) for n in counts], indexing="ij"), -1).reshape(-1, 3)
     for corner in grid:
-        x.append(MOLECULE @ speed_systems._random_rotation(rng).T + (corner + 0.5) * SPACING)
+        x.append(MOLECULE @ systems._random_rotation(rng).T + (corner + 0.5) * SPACING)
     return {
         "numbers": [8, 1, 1] * len(grid),
         "positions": np.concatenate(x).tolist(),
@@ -72,7 +69,7 @@ def profile(context, name, model, structure, steps, notes):
     """Report of fix mlffprof of one structure whose atoms move by nothing (a time step of 1e-9 ps)."""
     n = len(structure["numbers"])
     data, report = (os.path.join(context.work, f"{name}-{n}.{end}") for end in ("data", "json"))
-    types, _ = speed_systems.write_elements(data, structure)
+    types, _ = systems.write_elements(data, structure)
     deck = [
         "units metal",
         "atom_style atomic",
@@ -92,7 +89,7 @@ def profile(context, name, model, structure, steps, notes):
     path = os.path.join(context.work, f"in.{name}-{n}")
     with open(path, "w", encoding="ascii") as out:
         out.write("\n".join(deck) + "\n")
-    speed_lammps.run(context.lmp, path, context.cores[:1])
+    runs.run(context.lmp, path, context.cores[:1])
     return profiles.read(report)
 
 
@@ -138,7 +135,7 @@ def run_profiles(context, args):
         args.out,
         "orb_v2",
         orb + ".yaml",
-        [speed_systems.rattled_silicon(c) for c in chosen(SILICON)],
+        [systems.rattled_silicon(c) for c in chosen(SILICON)],
         f"Orb-v2, silicon; {RANDOM}",
     )
     try:
@@ -154,7 +151,7 @@ def run_profiles(context, args):
 # ---- baselines -----------------------------------------------------------------------------------------------------
 
 PACKAGES = (
-    ("orb", "orb_models", "orb-models", "predict", speed_systems.rattled_silicon, SILICON),
+    ("orb", "orb_models", "orb-models", "predict", systems.rattled_silicon, SILICON),
     ("ani", "torchani", "TorchANI", "infer/cell_list", water, WATER),
     ("painn", "schnetpack", "SchNetPack", "frozen", water, WATER),
 )
@@ -226,7 +223,7 @@ def run_baselines(context, args):
     rows = [case.row() for case in cases]
     for row in rows:
         print(f"{row['package']:12s}{row['n_atoms']:6d} atoms {row['threads']} threads {row['median_ms']:10.2f} ms")
-    conditions = speed_conditions.describe(context)
+    conditions = describe(context)
     conditions["versions"].update(versions)
     now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
     notes = {
@@ -293,7 +290,7 @@ def time_model(context, program, model, structure, precision, kernels, calls):
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise speed_lammps.RunError(f"{' '.join(command)}: {done.stderr.strip()}")
+        raise LammpsError(f"{' '.join(command)}: {done.stderr.strip()}")
     return json.loads(done.stdout)
 
 
@@ -329,7 +326,7 @@ def run_precisions(context, args):
     )
     orb = os.path.join(context.work, "orb-v2-random")
     tools("mlff_tools.convert", "orb", "--random", "1", "--elements", "H,O,Si", "--no-self-test", "-o", orb)
-    models, skipped = [("orb_v2", orb + ".yaml", speed_systems.rattled_silicon, SILICON)], {}
+    models, skipped = [("orb_v2", orb + ".yaml", systems.rattled_silicon, SILICON)], {}
     try:
         models.append(("ani2x", converted(context, "ani", "ani-2x"), water, WATER))
     except Skip as reason:
@@ -355,7 +352,7 @@ def run_precisions(context, args):
             "format": "mlff-precisions/1",
             "date": now,
             "notes": {"orb_v2": RANDOM},
-            "conditions": speed_conditions.describe(context),
+            "conditions": describe(context),
             "rows": rows,
             "skipped": skipped,
         },
@@ -467,7 +464,7 @@ def main(argv=None):
             return 0
         context = Context(args)
         PARTS[args.what](context, args)
-    except (speed_lammps.RunError, profiles.ProfileError, engine.ModelError, Skip) as problem:
+    except (profiles.ProfileError, engine.ModelError, Skip) as problem:
         print(f"teachers.py: error: {problem}", file=sys.stderr)
         return 1
     finally:

@@ -15,12 +15,12 @@ import time
 
 import numpy as np
 
+from mlff_tools.bench import profiles
+from mlff_tools.model.lammps import LammpsError, find_lmp, find_plugin
+from mlff_tools.report.page import Folder, page
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DECKS = os.path.join(ROOT, "examples", "lammps_inputs")
-sys.path.insert(0, os.path.join(ROOT, "python"))
-
-from mlff_tools.bench import profiles  # noqa: E402
-from mlff_tools.report import page as report  # noqa: E402
 
 ELEMENTS = {1: "H", 2: "O"}
 ROLES = ("teacher", "student")
@@ -295,17 +295,13 @@ def arguments():
         parser.error("--steps must be 10 or more")
     args.build = os.path.abspath(args.build)
     args.out = os.path.abspath(args.out or os.path.join(args.build, "demo"))
-    args.plugin = os.path.join(args.build, "mlffplugin.so")
+    args.plugin, args.lmp = find_plugin(args.build), find_lmp()
     args.every = max(1, args.steps // 200)
-    args.lmp = os.path.join(os.path.dirname(sys.executable), "lmp")
     for role in ROLES:
         path = os.path.abspath(getattr(args, role))
         setattr(args, role, path)
         if not os.path.exists(path):
             raise DemoError(f"there is no {role} model {path}: give one with make demo {role.upper()}=FILE.yaml")
-    for path, what in ((args.plugin, "run `make build`"), (args.lmp, "run scripts/setup.sh")):
-        if not os.path.exists(path):
-            raise DemoError(f"{path} is missing: {what}")
     return args
 
 
@@ -321,18 +317,18 @@ def main():
     plot(runs, picture)
     with open(os.path.join(args.out, "demo.txt"), "w", encoding="utf-8") as f:
         f.write(text + "\n")
-    page = os.path.join(args.out, "report.html")
-    profiles.write_text(page, report.page(report.Folder(args.out), "Teacher and student on liquid water"))
+    report = os.path.join(args.out, "report.html")
+    profiles.write_text(report, page(Folder(args.out), "Teacher and student on liquid water"))
     print(
         f"\n  plot:  {picture}\n  table: {os.path.join(args.out, 'demo.txt')}\n"
-        f"  page:  {page}   (latency, tail, parts of a step, memory, energy)"
+        f"  page:  {report}   (latency, tail, parts of a step, memory, energy)"
     )
 
 
 if __name__ == "__main__":
     try:
         main()
-    except (DemoError, profiles.ProfileError) as e:
+    except (DemoError, LammpsError, profiles.ProfileError) as e:
         sys.exit(f"demo: {e}")
     except KeyboardInterrupt:
         sys.exit("demo: stopped")

@@ -14,17 +14,15 @@ is.
 import argparse
 import os
 import subprocess
-import sys
 import tempfile
 
 import numpy as np
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, os.path.join(ROOT, "python"))
+from mlff_tools.model.lammps import environment, find_lmp
+from mlff_tools.model.structures import molecule, molecule_box
+from mlff_tools.train.sample import data_file
 
-from mlff_tools.model.lammps import environment, find_lmp  # noqa: E402
-from mlff_tools.model.structures import molecule, molecule_box  # noqa: E402
-from mlff_tools.train.sample import data_file  # noqa: E402
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 ELEMENTS = {"water": ["H", "O"], "benzene": ["C", "H"]}
 DENSITY = {"water": 1.0, "benzene": 0.876}  # g/cm3, of the liquids at 300 K

@@ -1,13 +1,12 @@
-"""benchmarks/speed.py: reading LAMMPS' timings, forming ratios, writing the document. Nothing is timed here."""
+"""benchmarks/speed: reading LAMMPS' timings, forming ratios, writing the document. Nothing is timed here."""
 
 import os
 import tempfile
 import unittest
 
-import speed
-import speed_lammps
-import speed_report
-from speed_parts import Ratio
+from mlff_tools.model.lammps import LammpsError
+from speed import measure, report, runs
+from speed.parts import Ratio
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -37,7 +36,7 @@ Dangerous builds = 0
 
 class Parsing(unittest.TestCase):
     def test_last_run_is_read(self):
-        found = speed_lammps.parse(OUTPUT)
+        found = runs.parse(OUTPUT)
         self.assertEqual((found["steps"], found["atoms"], found["ranks"]), (100, 192, 2))
         self.assertAlmostEqual(found["seconds"], 0.02)
         self.assertAlmostEqual(found["sections"]["Pair"], 0.012)
@@ -47,13 +46,13 @@ class Parsing(unittest.TestCase):
         self.assertEqual(found["memory"], 2 * 3.5 * 2**20)
 
     def test_style_and_thermo(self):
-        style = speed_lammps.parse_style(OUTPUT)
+        style = runs.parse_style(OUTPUT)
         self.assertEqual((style["model"], style["parameters"], style["kernels"]), ("water", 1234, "avx2"))
-        self.assertEqual(speed_lammps.parse_thermo(OUTPUT)["PotEng"], -1.25)
+        self.assertEqual(runs.parse_thermo(OUTPUT)["PotEng"], -1.25)
 
     def test_output_without_a_run_is_an_error(self):
-        with self.assertRaisesRegex(speed_lammps.RunError, "loop time"):
-            speed_lammps.parse("LAMMPS (22 Jul 2025)\n")
+        with self.assertRaisesRegex(LammpsError, "loop time"):
+            runs.parse("LAMMPS (22 Jul 2025)\n")
 
 
 def case(seconds, n_atoms, ranks=1):
@@ -76,20 +75,20 @@ class Ratios(unittest.TestCase):
             "fast": case([4.0, 6.0, 2.0], 10),
             "ours": case([1.0, 2.0, 2.0], 10),
         }
-        row = speed.ratio_row("part", Ratio("r", ["slow", "fast"], "ours", bar=3.5), cases)
+        row = measure.ratio_row("part", Ratio("r", ["slow", "fast"], "ours", bar=3.5), cases)
         self.assertEqual((row["theirs"], row["values"], row["median"]), ("fast", [4.0, 3.0, 1.0], 3.0))
         self.assertIs(row["passed"], False)
         self.assertEqual(row["by_cpu_time"], 3.0)
 
     def test_per_atom(self):
         cases = {"theirs": case([1.0, 1.0, 1.0], 100), "ours": case([1.0, 1.0, 1.0], 200)}
-        row = speed.ratio_row("part", Ratio("r", ["theirs"], "ours", bar=2.0, per_atom=True), cases)
+        row = measure.ratio_row("part", Ratio("r", ["theirs"], "ours", bar=2.0, per_atom=True), cases)
         self.assertEqual(row["median"], 2.0)
         self.assertIs(row["passed"], True)
 
     def test_ranks_have_no_ratio_of_cpu_times(self):
         cases = {"one": case([2.0, 2.0, 2.0], 10), "two": case([1.0, 1.0, 1.0], 10, ranks=2)}
-        row = speed.ratio_row("part", Ratio("r", ["one"], "two"), cases)
+        row = measure.ratio_row("part", Ratio("r", ["one"], "two"), cases)
         self.assertIsNone(row["by_cpu_time"])
         self.assertIsNone(row["passed"])
 
@@ -115,13 +114,13 @@ class Document(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "performance.md")
             with open(path, "w", encoding="utf-8") as out:
-                out.write(f"before\n{speed_report.BEGIN}\nold\n{speed_report.END}\nafter\n")
+                out.write(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
             for _ in range(2):
-                speed_report.write_docs([self.RESULT], ["results/speed.json"], path)
+                report.write_docs([self.RESULT], ["results/speed.json"], path)
             with open(path, encoding="utf-8") as file:
                 text = file.read()
-        self.assertTrue(text.startswith(f"before\n{speed_report.BEGIN}\n"))
-        self.assertTrue(text.endswith(f"{speed_report.END}\nafter\n"))
+        self.assertTrue(text.startswith(f"before\n{report.BEGIN}\n"))
+        self.assertTrue(text.endswith(f"{report.END}\nafter\n"))
         self.assertIn("not measured: ani: no PyTorch", text)
         self.assertNotIn("old", text)
 
@@ -136,14 +135,14 @@ class Document(unittest.TestCase):
             "memory": "old",
         }
         second = {**self.RESULT, "parts": {"ranks": "new"}, "ratios": [row("ranks")], "memory": "new"}
-        a, b = speed_report._without_later([first, second])
+        a, b = report._without_later([first, second])
         self.assertEqual((a["parts"], a["ratios"], "memory" in a), ({"ani": "old"}, [row("ani")], False))
         self.assertEqual(b, second)
 
     def test_the_real_document_has_the_marks(self):
         with open(os.path.join(ROOT, "docs", "performance.md"), encoding="utf-8") as file:
             text = file.read()
-        self.assertEqual((text.count(speed_report.BEGIN), text.count(speed_report.END)), (1, 1))
+        self.assertEqual((text.count(report.BEGIN), text.count(report.END)), (1, 1))
 
 
 if __name__ == "__main__":

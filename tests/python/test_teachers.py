@@ -18,7 +18,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 class Program:
-    """Answers like speed_torch.py: ten milliseconds for each atom, shared by its threads."""
+    """Answers like torch_programs.py: ten milliseconds for each atom, shared by its threads."""
 
     def __init__(self, context, kind, weights, tuned, threads=1):
         self.kind, self.threads, self.n = kind, threads, 0
@@ -52,13 +52,13 @@ class Table(unittest.TestCase):
 class Teachers(unittest.TestCase):
     def test_structures(self):
         """32 to 1024 atoms of silicon, 36 to 1029 of water, the sizes of the reports among them; no atoms overlap."""
-        silicon = [len(teachers.speed_systems.rattled_silicon(c)["numbers"]) for c in teachers.SILICON]
+        silicon = [len(teachers.systems.rattled_silicon(c)["numbers"]) for c in teachers.SILICON]
         water = [len(teachers.water(c)["numbers"]) for c in teachers.WATER]
         self.assertEqual(silicon, [32, 64, 128, 256, 512, 1024])
         self.assertEqual((water[0], water[-1]), (36, 1029))
         self.assertIn(teachers.MAIN["orb_v2"], silicon)
         self.assertIn(teachers.MAIN["ani2x"], water)
-        for s, least in ((teachers.speed_systems.rattled_silicon((2, 2, 2)), 2.0), (teachers.water((2, 3, 4)), 0.9)):
+        for s, least in ((teachers.systems.rattled_silicon((2, 2, 2)), 2.0), (teachers.water((2, 3, 4)), 0.9)):
             x, cell = np.array(s["positions"]), np.diag(s["cell"])
             d = x[:, None] - x[None]
             d -= cell * np.round(d / cell)
@@ -81,7 +81,7 @@ class Teachers(unittest.TestCase):
             packages = [(kind, "json", *rest[1:]) for kind, *rest in teachers.PACKAGES]
             with (
                 unittest.mock.patch.multiple(teachers, TorchProgram=Program, PACKAGES=packages),
-                unittest.mock.patch.object(teachers.speed_conditions, "describe", lambda c: {"versions": {}}),
+                unittest.mock.patch.object(teachers, "describe", lambda c: {"versions": {}}),
                 contextlib.redirect_stdout(io.StringIO()),
             ):
                 teachers.run_baselines(context, args)
@@ -115,13 +115,13 @@ class Teachers(unittest.TestCase):
             with (
                 unittest.mock.patch.multiple(teachers, time_model=answer, tools=lambda *a: None),
                 unittest.mock.patch.object(teachers.engine, "find_program", lambda path: "mlff"),
-                unittest.mock.patch.object(teachers.speed_conditions, "describe", lambda c: {"versions": {}}),
+                unittest.mock.patch.object(teachers, "describe", lambda c: {"versions": {}}),
                 contextlib.redirect_stdout(io.StringIO()) as text,
             ):
                 teachers.run_precisions(context, args)
             with open(os.path.join(folder, "teacher-precisions.json"), encoding="utf-8") as f:
                 found = json.load(f)
-            with self.assertRaisesRegex(teachers.speed_lammps.RunError, "nowhere.yaml"):
+            with self.assertRaisesRegex(teachers.LammpsError, "nowhere.yaml"):
                 path = os.path.join(folder, "water.xyz")
                 teachers.write_structure(path, teachers.water((1, 1, 1)))
                 teachers.time_model(

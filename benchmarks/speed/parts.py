@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import yaml
 
-import speed_random
-import speed_systems
-from speed_cases import LammpsCase, TorchCase, TorchProgram, TwoRuns
-from speed_lammps import RunError
+from mlff_tools.model.lammps import LammpsError
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from . import ROOT, models, systems
+from .cases import LammpsCase, TorchCase, TorchProgram, TwoRuns
+
 # Edges of the water boxes, in molecules, by number of atoms.
 WATER = {192: 4, 648: 6, 3000: 10}
 # Names of the project's models of water, without their role, best first.
@@ -73,7 +72,7 @@ def tools(*arguments):
         check=False,
     )
     if done.returncode != 0:
-        raise RunError(f"python -m {' '.join(arguments)}:\n{done.stdout[-2000:]}")
+        raise LammpsError(f"python -m {' '.join(arguments)}:\n{done.stdout[-2000:]}")
 
 
 def converted(context, kind, name, *options):
@@ -93,18 +92,18 @@ def own_model(context, role):
         if os.path.exists(path):
             return path, True
     random = os.path.join(context.work, f"random-{role}.yaml")
-    speed_random.write(random, role)
+    models.write(random, role)
     return random, False
 
 
 def own_case(context, role, atoms, ranks=1, kernels=None):
     """Case of the teacher or student on `atoms` atoms of liquid water."""
     model, trained = own_model(context, role)
-    data = speed_systems.water(context.work, context.lmp, WATER[atoms], context.cores[0])
+    data = systems.water(context.work, context.lmp, WATER[atoms], context.cores[0])
     name = f"{role}-{atoms}" + (f"-{ranks}ranks" if ranks > 1 else "") + (f"-{kernels}" if kernels else "")
     label = f"{role}, {atoms} atoms of water" + (f", {ranks} ranks" if ranks > 1 else "")
     label += (f", kernels {kernels}" if kernels else "") + ("" if trained else " (random weights)")
-    deck = speed_systems.water_deck(data, mlff_pair(context, model, "O H", kernels), real=trained)
+    deck = systems.water_deck(data, mlff_pair(context, model, "O H", kernels), real=trained)
     if ranks > 1:
         # LAMMPS would cut a cube across z, whose messages also carry the ghosts of x and y (docs/clusters.md); halves
         # of a small box of liquid differ by up to 16 of 192 atoms
@@ -118,14 +117,14 @@ def _torch(context):
 
 
 def _compare(case, reference_energy, reference_forces):
-    """Differences between LAMMPS and a PyTorch program on the same structure; RunError when they do not agree."""
+    """Differences between LAMMPS and a PyTorch program on the same structure; LammpsError when they do not agree."""
     energy, forces = case.first_step()
     n = len(forces)
     worst = float(np.max(np.abs(np.array(forces) - np.array(reference_forces))))
     largest = float(np.max(np.abs(reference_forces)))
     difference = abs(energy - reference_energy) / n
     if not (difference <= ENERGY_AGREES and worst <= FORCES_AGREE * largest):
-        raise RunError(
+        raise LammpsError(
             f"{case.label}: results differ from PyTorch by {difference:.3g} eV/atom and {worst:.3g} eV/A "
             f"of forces up to {largest:.3g}"
         )
@@ -170,9 +169,9 @@ def _torch_part(context, kind, name, label, variants, structure):
 def _reference_case(context, name, label, model, structure):
     data = os.path.join(context.work, f"{name}.data")
     kinds = [1 if z == 8 else 2 for z in structure["numbers"]]
-    speed_systems.write_data(data, kinds, structure["positions"], structure["cell"])
+    systems.write_data(data, kinds, structure["positions"], structure["cell"])
     real = name.startswith("ani")
-    deck = speed_systems.water_deck(data, mlff_pair(context, model, "O H"), real=real, velocities=False)
+    deck = systems.water_deck(data, mlff_pair(context, model, "O H"), real=real, velocities=False)
     return LammpsCase(context, name, label, deck)
 
 
@@ -180,7 +179,7 @@ def ani(context):
     """ANI-2x in LAMMPS against TorchANI."""
     _torch(context)
     model = converted(context, "ani", "ani-2x")
-    structure = speed_systems.reference_water(context.shared)
+    structure = systems.reference_water(context.shared)
     ours = _reference_case(context, "ani-2x", "ANI-2x, 8 networks, pair_style mlff", model, structure)
     theirs, found = _torch_part(
         context,
@@ -199,7 +198,7 @@ def painn(context):
     """PaiNN with 128 features and 3 layers in LAMMPS against SchNetPack."""
     _torch(context)
     model = converted(context, "painn", "painn_f128_gaussian", "--elements", "H,O")
-    structure = speed_systems.reference_water(context.shared)
+    structure = systems.reference_water(context.shared)
     ours = _reference_case(context, "painn-f128", "PaiNN F=128 L=3, 20 Gaussians, pair_style mlff", model, structure)
     theirs, found = _torch_part(
         context, "painn", "painn_f128_gaussian", "SchNetPack", ["loaded", "frozen", "script"], structure
@@ -217,7 +216,7 @@ def orb(context):
         raise Skip("the Python of MLFF_TORCH_PYTHON has no orb-models")
     weights, model = os.path.join(context.work, "orb-random.ckpt"), os.path.join(context.work, "orb-random")
     cases, ratios, facts = [], [], {}
-    for structure in (speed_systems.rattled_silicon(), speed_systems.reference_water(context.shared)):
+    for structure in (systems.rattled_silicon(), systems.reference_water(context.shared)):
         n, label = len(structure["numbers"]), "64 Si" if structure["numbers"][0] == 14 else "64 waters"
         programs = [TorchProgram(context, "orb", weights, tuned) for tuned in (True, False)]
         theirs, found = [], None
@@ -233,8 +232,8 @@ def orb(context):
         context.versions.update(answer["versions"])
         tools("mlff_tools.convert", "orb", weights, "--elements", "H,O,Si", "--no-self-test", "-o", model)
         data = os.path.join(context.work, f"orb-{n}.data")
-        types, masses = speed_systems.write_elements(data, structure)
-        deck = speed_systems.water_deck(
+        types, masses = systems.write_elements(data, structure)
+        deck = systems.water_deck(
             data, mlff_pair(context, model + ".yaml", " ".join(types)), real=False, velocities=False
         )
         ours = LammpsCase(context, f"orb-{n}", f"Orb-v2 (random weights), {label}, pair_style mlff", deck, fewest=3)
@@ -261,11 +260,11 @@ def student(context):
         ratios.append(Ratio(f"{label} / student, {ours.split('-')[1]} atoms", [name], ours, per_atom=True, **bars))
 
     p = context.potentials
-    add("pod-128", "POD (Ta), 128 atoms", speed_systems.tantalum_pod(p, 4), "student-192", bar=1.0)
-    add("pod-686", "POD (Ta), 686 atoms", speed_systems.tantalum_pod(p, 7), "student-648", bar=1.0)
-    add("snap-128", "SNAP 2J=8 (Ta), 128 atoms", speed_systems.tantalum_snap(p, 4), "student-192")
+    add("pod-128", "POD (Ta), 128 atoms", systems.tantalum_pod(p, 4), "student-192", bar=1.0)
+    add("pod-686", "POD (Ta), 686 atoms", systems.tantalum_pod(p, 7), "student-648", bar=1.0)
+    add("snap-128", "SNAP 2J=8 (Ta), 128 atoms", systems.tantalum_snap(p, 4), "student-192")
     if context.nep_plugin and context.nep_model:
-        nep = speed_systems.lead_telluride_nep(context.nep_plugin, context.nep_model, 3)
+        nep = systems.lead_telluride_nep(context.nep_plugin, context.nep_model, 3)
         add("nep-216", "NEP (PbTe), 216 atoms", nep, "student-192", aim=2.0)
     else:
         context.skipped["NEP"] = "MLFF_BENCH_NEP_PLUGIN and MLFF_BENCH_NEP_MODEL do not name a plugin and model"

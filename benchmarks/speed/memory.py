@@ -4,11 +4,10 @@ import os
 import re
 import subprocess
 
-import speed_lammps
-import speed_parts
-import speed_systems
-from speed_lammps import RunError
-from speed_parts import Skip
+from mlff_tools.model.lammps import LammpsError
+
+from . import runs, systems
+from .parts import WATER, Skip, mlff_pair, own_model
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 STEPS = 100
@@ -35,7 +34,7 @@ def _run(context, name, lines, environment=None):
     path = os.path.join(context.work, f"in.{name}")
     with open(path, "w", encoding="ascii") as out:
         out.write("\n".join(lines) + "\n")
-    return speed_lammps.run(context.lmp, path, context.cores, 1, environment)
+    return runs.run(context.lmp, path, context.cores, 1, environment)
 
 
 def _allocations_per_step(context, counter, deck, first, steps):
@@ -46,16 +45,18 @@ def _allocations_per_step(context, counter, deck, first, steps):
         # the program lmp of the wheel is a Python script that starts the real one
         found = [int(n) for n, name in re.findall(r"allocations (\d+) of (\S+)", text) if "python" not in name]
         if len(found) != 1:
-            raise RunError(f"{len(found)} programs have counted their allocations, expected lmp alone:\n{text[-1000:]}")
+            raise LammpsError(
+                f"{len(found)} programs have counted their allocations, expected lmp alone:\n{text[-1000:]}"
+            )
         counts += found
-        builds.append(speed_lammps.parse(text)["builds"])
+        builds.append(runs.parse(text)["builds"])
     return (counts[1] - counts[0]) / steps, (builds[1] - builds[0]) / steps
 
 
 def _decks(context, pair):
     """Decks of 192 atoms by name: atoms at rest without and with neighbour lists, to which nothing should be added."""
-    data = speed_systems.water(context.work, context.lmp, 4, context.cores[0])
-    deck = speed_systems.water_deck(data, pair, real=False)
+    data = systems.water(context.work, context.lmp, 4, context.cores[0])
+    deck = systems.water_deck(data, pair, real=False)
     once = [line.replace("every 20 delay 0 check no", "every 1000000 delay 0 check no") for line in deck]
     often = [line.replace("every 20 delay 0 check no", "every 5 delay 0 check no") for line in deck]
     return {"no new neighbour lists": once, "a new neighbour list every 5 steps": often}
@@ -64,21 +65,21 @@ def _decks(context, pair):
 def allocations(context):
     """Allocations per step of pair_style mlff, and of LAMMPS with lj/cut in the same decks."""
     counter = _counter(context)
-    model, trained = speed_parts.own_model(context, "student")
-    ours = speed_parts.mlff_pair(context, model, "O H")
+    model, trained = own_model(context, "student")
+    ours = mlff_pair(context, model, "O H")
     stock = ["pair_style lj/cut 5.0", "pair_coeff * * 0.0 1.0"]
     found = {}
     # what certainly allocates must be seen, or the zeros below would mean nothing
     control = _decks(context, stock)["no new neighbour lists"] + ['fix control all print 1 "$(step)" screen no']
     if not _allocations_per_step(context, counter, control, 50, STEPS)[0] >= 1.0:
-        raise RunError("the allocations of `fix print` in every step were not counted")
+        raise LammpsError("the allocations of `fix print` in every step were not counted")
     mlff, plain = _decks(context, ours), _decks(context, stock)
     for name in mlff:
         found[name] = {"mlff": _allocations_per_step(context, counter, mlff[name], 50, STEPS)[0]}
         found[name]["lj/cut"], lists = _allocations_per_step(context, counter, plain[name], 50, STEPS)
     if trained:
-        data = speed_systems.water(context.work, context.lmp, 4, context.cores[0])
-        deck = speed_systems.water_deck(data, ours)
+        data = systems.water(context.work, context.lmp, 4, context.cores[0])
+        deck = systems.water_deck(data, ours)
         per_list = found[name]["lj/cut"] / lists
         count, lists = _allocations_per_step(context, counter, deck, LIQUID_STEPS, LIQUID_STEPS)
         found["dynamics of the liquid"] = {"mlff": count, "lj/cut": per_list * lists}
@@ -88,15 +89,15 @@ def allocations(context):
 def per_atom(context):
     """Bytes that LAMMPS accounts for with pair_style mlff and, for comparison, with pair_style zero; by atoms."""
     rows = {}
-    for atoms, n in speed_parts.WATER.items():
-        data = speed_systems.water(context.work, context.lmp, n, context.cores[0])
+    for atoms, n in WATER.items():
+        data = systems.water(context.work, context.lmp, n, context.cores[0])
         row = {}
         for role in ("student", "teacher"):
-            model, _ = speed_parts.own_model(context, role)
-            deck = speed_systems.water_deck(data, speed_parts.mlff_pair(context, model, "O H"), real=False)
-            row[role] = speed_lammps.parse(_run(context, "memory", deck + ["run 2", "run 2"]))["memory"]
-        stock = speed_systems.water_deck(data, ["pair_style zero 5.0", "pair_coeff * *"], real=False)
-        row["zero"] = speed_lammps.parse(_run(context, "memory", stock + ["run 2", "run 2"]))["memory"]
+            model, _ = own_model(context, role)
+            deck = systems.water_deck(data, mlff_pair(context, model, "O H"), real=False)
+            row[role] = runs.parse(_run(context, "memory", deck + ["run 2", "run 2"]))["memory"]
+        stock = systems.water_deck(data, ["pair_style zero 5.0", "pair_coeff * *"], real=False)
+        row["zero"] = runs.parse(_run(context, "memory", stock + ["run 2", "run 2"]))["memory"]
         rows[atoms] = row
     small, large = min(rows), max(rows)
     slope = {key: (rows[large][key] - rows[small][key]) / (large - small) for key in rows[small]}

@@ -9,33 +9,28 @@ import re
 import resource
 import subprocess
 
+from mlff_tools.model.lammps import LammpsError, on_ranks
+
 SECTIONS = ("Pair", "Bond", "Neigh", "Comm", "Output", "Modify", "Other")
 WARM_UP_STEPS = 20
 
 
-class RunError(Exception):
-    """LAMMPS or another program failed; the text has its last lines."""
-
-
 def command(lmp, deck, cores, ranks=1):
     """Argument list that runs `deck` on `cores`, one core per rank."""
-    run = [lmp, "-in", deck, "-log", "none", "-nocite"]
-    if ranks == 1:
-        return ["taskset", "-c", str(cores[0])] + run
-    # mpiexec of the package beside its lmp; a process of any other MPI would start unconnected single ranks
-    beside = os.path.join(os.path.dirname(lmp), "mpiexec")
-    mpiexec = beside if os.path.exists(beside) else "mpiexec"
-    chosen = [str(c) for c in cores[:ranks]]
-    return ["taskset", "-c", ",".join(chosen), mpiexec, "-bind-to", "user:" + ",".join(chosen), "-n", str(ranks)] + run
+    words = on_ranks([lmp, "-in", deck, "-log", "none", "-nocite"], ranks, lmp)
+    chosen = ",".join(map(str, cores[:ranks]))
+    if ranks > 1:
+        words[1:1] = ["-bind-to", "user:" + chosen]
+    return ["taskset", "-c", chosen, *words]
 
 
 def run(lmp, deck, cores, ranks=1, environment=None):
-    """Standard output of LAMMPS; RunError when it fails."""
+    """Standard output of LAMMPS; LammpsError when it fails."""
     env = dict(os.environ, OMP_NUM_THREADS="1", **(environment or {}))
     arguments = command(lmp, deck, cores, ranks)
     done = subprocess.run(arguments, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0 or "ERROR" in done.stdout:
-        raise RunError(f"{' '.join(arguments)}: exit status {done.returncode}:\n{done.stdout[-3000:]}")
+        raise LammpsError(f"{' '.join(arguments)}: exit status {done.returncode}:\n{done.stdout[-3000:]}")
     return done.stdout
 
 
@@ -47,7 +42,7 @@ def peak_memory_of_children():
 def _last(pattern, text, what):
     found = re.findall(pattern, text)
     if not found:
-        raise RunError(f"the output of LAMMPS has no {what}:\n{text[-3000:]}")
+        raise LammpsError(f"the output of LAMMPS has no {what}:\n{text[-3000:]}")
     return found[-1]
 
 

@@ -1,16 +1,8 @@
 """Models with random weights in the shapes of the teacher and the student, for timing before there are trained ones."""
 
-import os
-import sys
-
 import numpy as np
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "python"))
-
-from mlff_tools.model import (
-    modelfile,  # noqa: E402
-    selftest,  # noqa: E402
-)
+from mlff_tools.model import modelfile, selftest
 
 SHAPES = {"teacher": (128, 3), "student": (64, 2)}
 ELEMENTS = ["H", "C", "O"]
@@ -40,7 +32,7 @@ def write(path, role, seed=1):
             "labels": "none: random weights",
             "data": "none",
             "data_sha256": "none",
-            "code": "benchmarks/speed_random.py",
+            "code": "benchmarks/speed/models.py",
             "license": "MIT",
             "citation": "none",
         },

@@ -1,10 +1,11 @@
-"""The results of speed.py as JSON, as a readable table, and as the table in docs/performance.md."""
+"""The results of benchmarks/speed as JSON, as a readable table, and as the table in docs/performance.md."""
 
-import json
 import os
 
-BEGIN = "<!-- begin: written by benchmarks/speed.py --write-docs -->"
-END = "<!-- end: written by benchmarks/speed.py --write-docs -->"
+from mlff_tools.bench import profiles
+
+BEGIN = "<!-- begin: written by benchmarks/speed --write-docs -->"
+END = "<!-- end: written by benchmarks/speed --write-docs -->"
 
 
 def _table(header, rows, numeric_from=1):
@@ -185,9 +186,7 @@ def write(result, folder):
     """Writes speed-DATE.json and speed-DATE.md to `folder`; returns both paths."""
     os.makedirs(folder, exist_ok=True)
     base = os.path.join(folder, "speed-" + result["date"][:10])
-    with open(base + ".json", "w", encoding="utf-8") as out:
-        json.dump(result, out, indent=1)
-        out.write("\n")
+    profiles.write_json(base + ".json", result)
     with open(base + ".md", "w", encoding="utf-8") as out:
         out.write(f"# Speed of pair_style mlff, {result['date'][:10]}\n\n" + markdown(result))
     return base + ".json", base + ".md"

@@ -1,8 +1,8 @@
 """Speed of pair_style mlff against other programs, as ratios measured in one interleaved run on one pinned core.
 
-  benchmarks/speed.py [options] all | PART ...      measures, writes results/speed-DATE.json and .md
-  benchmarks/speed.py --write-docs FILE.json ...    fills docs/performance.md from results
-  benchmarks/speed.py --list
+  benchmarks/speed [options] all | PART ...      measures, writes results/speed-DATE.json and .md
+  benchmarks/speed --write-docs FILE.json ...    fills docs/performance.md from results
+  benchmarks/speed --list
 
 Parts: ani (TorchANI), painn (SchNetPack), orb (orb-models), student (LAMMPS' own POD and SNAP), ranks (two MPI ranks),
 teacher (teacher and student), kernels (generic, AVX2, AVX-512), memory (allocations and bytes per atom).
@@ -21,14 +21,11 @@ import time
 
 import numpy as np
 
-import speed_conditions
-import speed_lammps
-import speed_memory
-import speed_report
-from speed_parts import PARTS, ROOT, Skip
+from mlff_tools.model.lammps import LammpsError, find_lmp, find_plugin, find_potentials
 
-sys.path.insert(0, os.path.join(ROOT, "python"))
-from mlff_tools.model.lammps import find_potentials  # noqa: E402
+from . import ROOT, memory, report
+from .conditions import choose_cores, cpu_times, describe, others_since
+from .parts import PARTS, Skip
 
 FORMAT = "mlff-speed/1"
 
@@ -37,15 +34,15 @@ class Context:
     """What the parts need to know: programs, folders, cores, and lists that they add to."""
 
     def __init__(self, args):
-        self.lmp = args.lmp or speed_conditions.find_lmp()
-        self.plugin = speed_conditions.find_plugin(args.build)
+        self.lmp = find_lmp(args.lmp)
+        self.plugin = find_plugin(args.build)
         self.work = os.path.abspath(args.work)
         self.shared = os.path.abspath(args.shared)
         self.torch_python = os.environ.get("MLFF_TORCH_PYTHON", "")
         self.nep_plugin = os.environ.get("MLFF_BENCH_NEP_PLUGIN", "")
         self.nep_model = os.environ.get("MLFF_BENCH_NEP_MODEL", "")
         self.potentials = find_potentials(self.lmp)
-        self.cores = speed_conditions.choose_cores(args.core)
+        self.cores = choose_cores(args.core)
         self.seconds = args.seconds
         self.skipped, self.closing, self.versions = {}, [], {}
         os.makedirs(self.work, exist_ok=True)
@@ -76,9 +73,9 @@ def one_round(parts, results):
     """Times every case once and adds what was found to `results`[part][case]."""
     for name, part in parts.items():
         for case in part.cases:
-            before = speed_conditions.cpu_times()
+            before = cpu_times()
             found = case.measure()
-            found["others"] = speed_conditions.others_since(before, found["cpu"], case.ranks)
+            found["others"] = others_since(before, found["cpu"], case.ranks)
             results[name].setdefault(case.name, []).append(found)
 
 
@@ -141,7 +138,7 @@ def measure(context, args, names):
     parts = collect(context, names)
     prepare(parts)
     results = {name: {} for name in parts}
-    conditions = speed_conditions.describe(context)
+    conditions = describe(context)
     loads = []
     for k in range(args.rounds):
         start = time.time()
@@ -165,7 +162,7 @@ def measure(context, args, names):
         result["ratios"] += [ratio_row(name, ratio, cases) for ratio in part.ratios]
     if "memory" in names:
         try:
-            result["memory"] = speed_memory.measure(context)
+            result["memory"] = memory.measure(context)
         except Skip as reason:
             context.skipped["memory"] = str(reason)
     conditions["load_average_of_rounds"] = loads
@@ -175,7 +172,7 @@ def measure(context, args, names):
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(
-        prog="speed.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="benchmarks/speed", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("parts", nargs="*", metavar="PART", help="all, or any of: " + ", ".join([*PARTS, "memory"]))
     parser.add_argument("--build", default=os.path.join(ROOT, "build"), help="build folder (default: build)")
@@ -213,35 +210,34 @@ def main(argv=None):
     if args.list:
         for name in PARTS:
             print(f"{name:10s}{PARTS[name].__doc__}")
-        print(f"{'memory':10s}{speed_memory.__doc__}")
+        print(f"{'memory':10s}{memory.__doc__}")
         return 0
     if args.write_docs:
         results = []
         for path in args.write_docs:
             with open(path, encoding="utf-8") as file:
                 results.append(json.load(file))
-        speed_report.write_docs(results, args.write_docs, os.path.join(ROOT, "docs", "performance.md"))
+        report.write_docs(results, args.write_docs, os.path.join(ROOT, "docs", "performance.md"))
         return 0
     names = [*PARTS, "memory"] if "all" in args.parts else args.parts
     context = None
     try:
         context = Context(args)
         result = measure(context, args, names)
-    except speed_lammps.RunError as problem:
-        print(f"speed.py: error: {problem}", file=sys.stderr)
+    except LammpsError as problem:
+        print(f"benchmarks/speed: error: {problem}", file=sys.stderr)
         return 1
     finally:
         for close in context.closing if context else []:
             close()
     if not result["parts"] and "memory" not in result:
-        print("speed.py: error: nothing could be measured: " + "; ".join(context.skipped.values()), file=sys.stderr)
+        print(
+            "benchmarks/speed: error: nothing could be measured: " + "; ".join(context.skipped.values()),
+            file=sys.stderr,
+        )
         return 1
-    paths = speed_report.write(result, args.out)
+    paths = report.write(result, args.out)
     with open(paths[1], encoding="utf-8") as file:
         print(file.read())
     print("written: " + ", ".join(os.path.relpath(p) for p in paths))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -10,8 +10,9 @@ import os
 import statistics
 import subprocess
 
-import speed_lammps
-from speed_lammps import RunError
+from mlff_tools.model.lammps import LammpsError
+
+from . import runs
 
 # glibc returns large buffers to the kernel by default, which costs PyTorch up to half of its time in page faults.
 TUNED_MALLOC = {
@@ -19,7 +20,7 @@ TUNED_MALLOC = {
     "MALLOC_TRIM_THRESHOLD_": "4000000000",
     "MALLOC_TOP_PAD_": "200000000",
 }
-SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "speed_torch.py")
+SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_programs.py")
 
 
 class LammpsCase:
@@ -36,21 +37,21 @@ class LammpsCase:
     def _run(self, lines):
         with open(self.path, "w", encoding="ascii") as out:
             out.write("\n".join(self.deck + lines) + "\n")
-        return speed_lammps.run(self.context.lmp, self.path, self.cores, self.ranks)
+        return runs.run(self.context.lmp, self.path, self.cores, self.ranks)
 
     def prepare(self):
         """Chooses the number of steps, so that one round takes about context.seconds."""
         if self.steps:
             return
         text = self._run(["run 5" if self.fewest > 5 else "run 1", f"run {self.fewest}"])
-        found = speed_lammps.parse(text)
-        self.style = speed_lammps.parse_style(text)
+        found = runs.parse(text)
+        self.style = runs.parse_style(text)
         self.n_atoms = found["atoms"]
         self.steps = max(self.fewest, min(20000, round(self.context.seconds / found["seconds"])))
 
     def measure(self):
-        text = self._run([f"run {min(speed_lammps.WARM_UP_STEPS, self.fewest)}", f"run {self.steps}"])
-        return speed_lammps.parse(text)
+        text = self._run([f"run {min(runs.WARM_UP_STEPS, self.fewest)}", f"run {self.steps}"])
+        return runs.parse(text)
 
     def first_step(self):
         """Potential energy (eV) and forces (eV/A, by atom ID) of the deck's structure."""
@@ -66,7 +67,7 @@ class LammpsCase:
         with open(dump, encoding="ascii") as file:
             rows = file.read().split("id fx fy fz")[1].split("\n")
         forces = [[float(x) for x in row.split()[1:]] for row in rows if row.strip()]
-        return speed_lammps.parse_thermo(text)["PotEng"], forces
+        return runs.parse_thermo(text)["PotEng"], forces
 
     def describe(self):
         return {"label": self.label, "n_atoms": self.n_atoms, "ranks": self.ranks, "steps": self.steps, **self.style}
@@ -89,7 +90,7 @@ class TwoRuns(LammpsCase):
 
 
 class TorchProgram:
-    """A process of speed_torch.py pinned to as many cores as threads; it sleeps while others are timed."""
+    """A process of torch_programs.py pinned to as many cores as threads; it sleeps while others are timed."""
 
     def __init__(self, context, program, weights, tuned, threads=1):
         env = dict(
@@ -100,7 +101,7 @@ class TorchProgram:
         self.process = subprocess.Popen(arguments, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(self, **request):
-        """Answer to `request`; RunError when the program has failed."""
+        """Answer to `request`; LammpsError when the program has failed."""
         try:
             self.process.stdin.write(json.dumps(request) + "\n")
             self.process.stdin.flush()
@@ -108,10 +109,10 @@ class TorchProgram:
         except BrokenPipeError:
             line = ""
         if not line:
-            raise RunError(f"{SCRIPT} ended with status {self.process.wait()}: its messages are above")
+            raise LammpsError(f"{SCRIPT} ended with status {self.process.wait()}: its messages are above")
         reply = json.loads(line)
         if "error" in reply:
-            raise RunError(f"{SCRIPT}: {reply['error']}")
+            raise LammpsError(f"{SCRIPT}: {reply['error']}")
         return reply
 
     def close(self):

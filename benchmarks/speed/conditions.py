@@ -3,29 +3,11 @@
 import os
 import platform
 import re
-import shutil
 import subprocess
-import sys
 
-from speed_lammps import RunError
+from mlff_tools.model.lammps import LammpsError, cpu_name
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-
-
-def find_lmp():
-    beside = os.path.join(os.path.dirname(sys.executable), "lmp")
-    found = beside if os.path.exists(beside) else shutil.which("lmp")
-    if not found:
-        raise RunError("the program lmp was not found beside this Python or on PATH: run `make build`, or give --lmp")
-    return found
-
-
-def find_plugin(build):
-    for folder in (build, os.path.join(build, "release")):
-        path = os.path.abspath(os.path.join(folder, "mlffplugin.so"))
-        if os.path.exists(path):
-            return path
-    raise RunError(f"{build} has no mlffplugin.so: run `make build`, or give --build")
+from . import ROOT
 
 
 def choose_cores(core):
@@ -34,7 +16,7 @@ def choose_cores(core):
     if core is None:
         return allowed
     if core not in allowed:
-        raise RunError(f"core {core} cannot be used; possible: {', '.join(map(str, sorted(allowed)))}")
+        raise LammpsError(f"core {core} cannot be used; possible: {', '.join(map(str, sorted(allowed)))}")
     return [core] + [c for c in allowed if c != core]
 
 
@@ -61,12 +43,6 @@ def _output(*command):
     except OSError:
         return ""
     return done.stdout.strip()
-
-
-def _processor():
-    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
-        found = re.search(r"model name\s*:\s*(.*)", file.read())
-    return found.group(1) if found else platform.machine()
 
 
 def _cache(build):
@@ -100,7 +76,7 @@ def describe(context):
         "mlff_commit": _commit(),
     }
     return {
-        "processor": _processor(),
+        "processor": cpu_name(),
         "n_processors": os.cpu_count(),
         "cores": context.cores[:2],
         "load_average_at_start": os.getloadavg()[0],

@@ -5,7 +5,9 @@ import os
 
 import numpy as np
 
-import speed_lammps
+from mlff_tools.model.lammps import LammpsError
+
+from . import runs
 
 # 64 molecules in a cube of this edge: the density of the published reference box, 1.0 g/cm3.
 EDGE_64 = 12.42
@@ -106,13 +108,13 @@ def water(work, lmp, n, core, steps=6000):
     _write_full_data(start, n, edge, seed=20 + n)
     with open(deck, "w", encoding="ascii") as out:
         out.write(EQUILIBRATION.format(data=start, out=dump, steps=steps))
-    speed_lammps.run(lmp, deck, [core])
+    runs.run(lmp, deck, [core])
     with open(dump, encoding="ascii") as lines:
         table = np.array(
             [line.split() for line in lines.read().split("vx vy vz")[1].splitlines() if line.strip()], dtype=float
         )
     if not np.array_equal(table[:, 0], np.arange(1, 3 * n**3 + 1)):
-        raise speed_lammps.RunError(f"{dump}: atoms were lost while the liquid was prepared")
+        raise LammpsError(f"{dump}: atoms were lost while the liquid was prepared")
     temporary = path + ".part"
     # velocities: A/fs of real units to A/ps of metal units
     write_data(temporary, table[:, 1].astype(int), table[:, 2:5], np.diag([edge] * 3), 1000.0 * table[:, 5:8])

@@ -1,6 +1,6 @@
 """PyTorch side of the speed comparison: TorchANI, SchNetPack or orb-models, evaluated in a process of its own.
 
-  $MLFF_TORCH_PYTHON speed_torch.py ani|painn|orb WEIGHTS [THREADS]
+  $MLFF_TORCH_PYTHON torch_programs.py ani|painn|orb WEIGHTS [THREADS]
 
 The process reads one JSON object per line and answers with one per line, so that the caller can interleave its
 evaluations with those of other programs:

@@ -1,0 +1,5 @@
+"""Speed of pair_style mlff against other programs; benchmarks/teachers.py uses parts of it."""
+
+import os
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
