@@ -81,8 +81,10 @@ def check_publication(tmp_path, out, choice, capsys):
     assert run(*choice, "--publish", kept) == 0, capsys.readouterr().err
     assert read(out / "suite.json")["seconds"] >= seconds > 1, "runs that were there already keep their time"
     files = {p.relative_to(kept).as_posix(): p for p in kept.rglob("*.json")}
-    names = {"water_benzene_student_profile.json", "sw_profile.json", "suite.json", "cases/silicon-small-nve-sw.json"}
-    assert names < set(files)
+    reports = {"water_benzene_student_profile.json", "sw_profile.json", "eam_profile.json"}
+    assert set(files) == {*reports, "suite.json", "mine_profile.json"}, "the reports of single cases stay in DIR/cases"
+    rows = read(files["suite.json"])["cases"]
+    assert {row["file"] for row in rows} == reports and all(read(files[r["file"]])["name"] == r["case"] for r in rows)
     for name, path in files.items():
         text = path.read_text(encoding="utf-8")
         assert (
@@ -91,7 +93,7 @@ def check_publication(tmp_path, out, choice, capsys):
             and ROOT not in text
             and os.uname().nodename + '"' not in text
         ), name
-        if name.startswith("cases/"):
+        if name in reports:
             small, full = json.loads(text), read(out / name)
             for key in (
                 "median_latency_ms",
@@ -112,7 +114,7 @@ def check_publication(tmp_path, out, choice, capsys):
     assert (tmp_path / "kept.html").read_text(encoding="utf-8").count("<details") == 3
     assert run("silicon-small-nve-sw", *choice[3:], "--publish", kept) == 0
     left = {p.relative_to(kept).as_posix() for p in kept.rglob("*.json")}
-    assert left == {"suite.json", "sw_profile.json", "cases/silicon-small-nve-sw.json", "mine_profile.json"}, left
+    assert left == {"suite.json", "sw_profile.json", "mine_profile.json"}, left
     assert run("silicon-small-nve-sw", *choice[3:], "--publish", out) == 1
     assert "use another folder" in capsys.readouterr().err
 
@@ -336,6 +338,19 @@ def test_files_are_whole_or_absent(tmp_path):
     with pytest.raises(ValueError):
         profiles.write_json(tmp_path / "a.json", {"x": float("nan")})
     assert read(tmp_path / "a.json") == {"x": 1} and [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_json_has_few_lines():
+    """Nothing is lost; a field of the outermost block and a block in a list have lines of their own, fields within fill
+    lines, and long ones are lists of plain values."""
+    block = {f"field_{k}": 1.0 / (k + 3) for k in range(20)}
+    value = {"a": 1, "b": None, "numbers": list(range(100)), "rows": [block, {}], "inner": {"s": "x", "block": block}}
+    text = profiles.dumps(value)
+    assert json.loads(text) == value
+    lines = text.split("\n")
+    assert [line.split(":")[0] for line in lines[1:5]] == [' "a"', ' "b"', ' "numbers"', ' "rows"']
+    assert lines[5] == "  " + json.dumps(block) + "," and lines[6] == "  {}" and lines[9] == '  "s": "x",'
+    assert lines[10] == '  "block": {' and all(80 < len(line) <= 120 for line in lines[11:16]) and len(lines) == 20
 
 
 def test_program_finds_the_suite():

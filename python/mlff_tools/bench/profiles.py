@@ -89,19 +89,20 @@ def write_text(path, text):
         raise
 
 
-def dumps(value, indent=0):
+def dumps(value, indent=0, used=0):
     """JSON in lines that can be compared: a field of the outermost block and a block in a list begin one, fields within
     fill them up to 120 columns, and a list of plain values is always one."""
     text = json.dumps(value, allow_nan=False)
     pad, nested = " " * (indent + 1), isinstance(value, list) and any(isinstance(item, (dict, list)) for item in value)
-    if not nested and (not isinstance(value, dict) or indent and indent + len(text) <= 120 or not value):
-        return text
     if nested:
         return "[\n" + ",\n".join(pad + json.dumps(item) for item in value) + f"\n{pad[1:]}]"
+    if not isinstance(value, dict) or not value or indent and indent + used + len(text) < 120:
+        return text
     lines = []
     for key, item in value.items():
-        field = f"{json.dumps(key)}: {dumps(item, indent + 1)}"
-        if indent and lines and len(pad + lines[-1] + field) < 119 and "\n" not in lines[-1] + field:
+        name = json.dumps(key) + ": "
+        field = name + dumps(item, indent + 1, len(name))
+        if indent and lines and len(pad + lines[-1] + field) <= 117 and "\n" not in lines[-1] + field:
             lines[-1] += ", " + field
         else:
             lines.append(field)

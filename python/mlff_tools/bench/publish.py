@@ -1,9 +1,10 @@
 """mlff bench --publish DIR: the results of a suite as small files to be kept in a repository.
 
-Reports keep all their numbers; of the raw series every k-th value stays, with `latencies_stride` and `stride` saying
-so, in six digits (energies, whose differences count, in twelve).
-Where things lay on the machine that measured, and its name, are left out. A later publication replaces the files of the
-earlier one, which its suite.json lists, and nothing else.
+The profile of each model and the reports over system size are published, with all their numbers; of the raw series
+every k-th value stays, with `latencies_stride` and `stride` saying so, in six digits (energies, whose differences
+count, in twelve). The reports of all cases stay with the machine that made them; suite.json has a row of each. Where
+things lay on that machine, and its name, are left out. A later publication replaces the files of the earlier one, which
+its suite.json lists, and nothing else.
 """
 
 import json
@@ -64,17 +65,6 @@ def brief(report):
     return {**small, "context": context}
 
 
-def dumps(value, indent=0):
-    """JSON with lists of plain values on one line each: small, and differences between two versions can be read."""
-    pad = " " * (indent + 1)
-    if isinstance(value, dict) and value:
-        rows = [f"{pad}{json.dumps(k)}: {dumps(v, indent + 1)}" for k, v in value.items()]
-        return "{\n" + ",\n".join(rows) + "\n" + " " * indent + "}"
-    if isinstance(value, list) and any(isinstance(v, (dict, list)) for v in value):
-        return "[\n" + ",\n".join(pad + json.dumps(v, allow_nan=False) for v in value) + "\n" + " " * indent + "]"
-    return json.dumps(value, allow_nan=False)
-
-
 def remove_old(folder):
     """Files of the publication before this one."""
     path = os.path.join(folder, "suite.json")
@@ -100,26 +90,28 @@ def publish(source, folder):
     folder = os.path.abspath(folder)
     suite = read_json(source, "suite.json")
     remove_old(folder)
-    names = sorted(os.path.join("cases", n) for n in os.listdir(os.path.join(source, "cases")))
     reports = [n for n in os.listdir(source) if n.endswith(".json") and not n.endswith(profiles.SCALING_REPORTS)]
-    names += sorted(n for n in reports if "_profile" in n or "_scaling_" in n)
+    names, kept = sorted(n for n in reports if "_profile" in n or "_scaling_" in n), {}
     for name in names:
         report = brief(profiles.read(os.path.join(source, name)))
-        profiles.write_text(os.path.join(folder, name), dumps(report) + "\n")
-    by_file = {row["file"]: os.path.join("cases", f"{row['case']}.json") for row in suite["cases"]}
+        profiles.write_json(os.path.join(folder, name), report)
+        kept.setdefault(report["name"], name)
+    by_file = {row["file"]: kept.get(row["case"]) for row in suite["cases"]}  # None: stays where it was measured
     for name in sorted(n for n in os.listdir(source) if n.startswith("comparison_") and n.endswith(".json")):
         comparison = read_json(source, name)
         for case in comparison["cases"]:
             case.update(a=by_file[case["a"]], b=by_file[case["b"]])
-        profiles.write_text(os.path.join(folder, name), dumps(rounded(comparison)) + "\n")
+        profiles.write_json(os.path.join(folder, name), rounded(comparison))
         names.append(name)
     with open(os.path.join(source, "summary.txt"), encoding="utf-8") as f:
         profiles.write_text(os.path.join(folder, "summary.txt"), f.read())
     names.append("summary.txt")
-    kept = {k: suite["settings"][k] for k in ("steps", "warmup", "equilibrate", "pair_settings", "variables", "sha256")}
+    settings = {
+        k: suite["settings"][k] for k in ("steps", "warmup", "equilibrate", "pair_settings", "variables", "sha256")
+    }
     reference = suite["settings"].get("reference")
-    kept.update(reference=reference and os.path.basename(reference), every=suite["settings"]["every"])
+    settings.update(reference=reference and os.path.basename(reference), every=suite["settings"]["every"])
     rows = [{**row, "file": by_file[row["file"]]} for row in suite["cases"]]
-    record = {**suite, "settings": kept, "cases": rounded(rows), "published": names}
-    profiles.write_text(os.path.join(folder, "suite.json"), dumps(record) + "\n")
+    record = {**suite, "settings": settings, "cases": rounded(rows), "published": names}
+    profiles.write_json(os.path.join(folder, "suite.json"), record)
     return len(names) + 1

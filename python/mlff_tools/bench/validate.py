@@ -17,7 +17,6 @@ Exit code: 0 pass, 1 fail, 2 could not be run.
 """
 
 import argparse
-import json
 import math
 import os
 import re
@@ -260,9 +259,7 @@ def main(argv=None):
             + "\n"
         )
         profiles.write_text(os.path.join(args.out, "data.csv"), csv)
-        profiles.write_text(
-            os.path.join(args.out, "validation.json"), json.dumps(result, indent=1, allow_nan=False) + "\n"
-        )
+        profiles.write_json(os.path.join(args.out, "validation.json"), result)
         profiles.write_text(os.path.join(args.out, "report.txt"), report_text(result))
         plot(rows, minimum, os.path.join(args.out, "energy.svg"))
     except LammpsError as e:

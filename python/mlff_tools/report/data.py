@@ -60,7 +60,7 @@ class Folder:
             folders.sort()
             for name in sorted(n for n in names if n.endswith(".json") and not n.startswith(".")):
                 self._take(os.path.join(place, name), found)
-        rows = {os.path.normpath(r["file"]): r for r in (self.suite or {}).get("cases", [])}
+        rows = {os.path.normpath(r["file"]): r for r in (self.suite or {}).get("cases", []) if r["file"]}
         seen = set()
         for file, (report, digest) in sorted(found.items(), key=lambda f: (f[0] not in rows, f[0])):
             repeat = self.suite is not None and file not in rows and os.path.dirname(file) == "runs"
