@@ -83,7 +83,8 @@ and run this again."
   [ -z "$MISSING" ] || die "still missing after apt-get install$asked:$MISSING"
 }
 
-# install_python MODE: creates .venv and installs the pinned packages; skipped when the pins have not changed.
+# install_python MODE: creates .venv, installs the pinned packages and lets it find mlff_tools of this source; skipped when
+# the pins have not changed.
 install_python() {
   files=$ROOT/scripts/requirements.txt
   if [ "$1" = test ]; then
@@ -98,6 +99,9 @@ install_python() {
         die "pip could not install $file; is a package index reachable?"
       cp "$file" "$stamp"
     fi
+  done
+  for place in "$VENV"/lib/python3*/site-packages; do
+    [ -f "$place/mlff_tools.pth" ] || echo ../../../../python >"$place/mlff_tools.pth" # seen from there: $ROOT/python
   done
 }
 

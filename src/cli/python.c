@@ -9,9 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Says what is missing before running the module as `python3 -m` would. */
+/* Says what is missing before running the module as `python3 -m` would, but without the current folder on the path: its
+   numpy.py is not ours to run. (The option -P does that from Python 3.11 on.) */
 static const char program[] =
-    "import importlib.util, runpy, sys\n"
+    "import sys\n"
+    "sys.path[:] = [place for place in sys.path if place]\n"
+    "import importlib.util, runpy\n"
     "name = sys.argv.pop(1)\n"
     "package, _, part = name.partition('.')\n"
     "if not importlib.util.find_spec(package):\n"

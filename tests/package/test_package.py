@@ -83,6 +83,19 @@ def test_program(environment):
     assert "mlff info" in output, (code, output)
 
 
+def test_tools_have_their_files(environment, tmp_path):
+    """Commands start, and what is no Python lies beside them: the page's style, C of the training, decks."""
+    for name in ("convert", "distill", "validate", "report"):
+        code, output = run([str(environment / "python"), "-m", f"mlff_tools.{name}", "--help"], cwd=tmp_path)
+        assert code == 0 and "usage: " in output, output
+    code, output = run(
+        [str(environment / "python"), "-c", "import mlff_tools; print(mlff_tools.PACKAGE)"], cwd=tmp_path
+    )
+    assert code == 0 and str(environment.parent) in output, output
+    for file in ("report/report.css", "train/fast/message.c", "train/fast/aev.c", "decks/in.bench"):
+        assert os.path.isfile(os.path.join(output.strip(), file)), file
+
+
 def test_suite_has_its_decks(environment, tmp_path):
     code, output = run([str(environment / "mlff"), "bench", "--list", "--out", str(tmp_path / "out")], cwd=tmp_path)
     assert code == 0 and "silicon-small-nve-sw" in output, output
