@@ -23,13 +23,13 @@ project: projections for GPUs rest on published programs, or on what you give.
 import argparse
 import dataclasses
 import itertools
-import json
 import math
 import os
 import sys
 
 import numpy as np
 
+from mlff_tools.bench import profiles
 from mlff_tools.model import modelfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -226,8 +226,7 @@ def read_measured(paths):
     processors."""
     rows, seconds, labels = [], [], []
     for path in paths:
-        with open(path, encoding="utf-8") as f:
-            report = json.load(f)
+        report = profiles.read_json(path)
         if report.get("format") != "mlff-scaling/1" or report.get("mode") not in ("strong", "weak"):
             raise SystemExit(f"projection.py: {path} is not a report of `mlff scaling strong` or `weak`")
         pattern = pattern_of(report)

@@ -12,7 +12,6 @@ Passed means: all steps done; no number in the thermo output is NaN or infinite;
 
 import argparse
 import datetime
-import hashlib
 import math
 import os
 import re
@@ -24,6 +23,7 @@ import numpy as np
 
 from mlff_tools.bench import profiles
 from mlff_tools.model.lammps import LammpsError, cpu_name, find_lmp, find_plugin, on_ranks
+from mlff_tools.model.modelfile import sha256_of
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DECK = os.path.join(ROOT, "benchmarks", "in.stability")
@@ -159,8 +159,7 @@ def main():
     except LammpsError as problem:
         print(f"stability.py: error: {problem}", file=sys.stderr)
         return 2
-    with open(args.model, "rb") as f:  # another model never continues this one's run
-        key = hashlib.sha256(f.read()).hexdigest()[:10]
+    key = sha256_of(args.model)[:10]  # another model never continues this one's run
     name = os.path.splitext(os.path.basename(args.model))[0]
     folder = os.path.join(args.work, f"{name}-{key}-{args.nvt_steps}")
     os.makedirs(folder, exist_ok=True)

@@ -339,7 +339,7 @@ def run_precisions(context, args):
             rows.append(row)
             print(
                 f"{name:8s}{row['n_atoms']:6d} atoms: fp32 ({row['kernels']['fp32']}) {row['median_ms']['fp32']:10.2f} "
-                f"ms, mixed "
+                "ms, mixed "
                 f"({row['kernels']['mixed']}) {row['median_ms']['mixed']:10.2f} ms: {row['gain']:.2f} times as fast "
                 f"({row['gain_lowest']:.2f} to {row['gain_highest']:.2f})",
                 flush=True,
@@ -374,14 +374,9 @@ PROFILES = {
 }
 
 
-def read_json(*path):
-    with open(os.path.join(*path), encoding="utf-8") as file:
-        return json.load(file)
-
-
 def table(results):
     """Markdown: times of this package in LAMMPS (profiles) and of the packages (baselines) by network and size."""
-    baselines = read_json(results, "teacher-baselines.json")
+    baselines = profiles.read_json(results, "teacher-baselines.json")
     lines = [
         "| network | atoms | this package, 1 core, ms | package | 1 thread, ms | 2 threads, ms | this package, MB |",
         "|---|---:|---:|---|---:|---:|---:|",
@@ -389,7 +384,7 @@ def table(results):
     times = {(r["package"], r["n_atoms"], r["threads"]): r["median_ms"] for r in baselines["rows"]}
     measured = []
     for package, (network, file) in PROFILES.items():
-        report = read_json(results, file) if file else {"scaling": []}
+        report = profiles.read_json(results, file) if file else {"scaling": []}
         if file:
             measured.append(f"{network} {report['timestamp'][:10]}")
         own = {row["n_atoms"]: row for row in report["scaling"]}
@@ -413,7 +408,7 @@ def table(results):
         f"Median time of a step, {conditions['processor']}, {conditions['n_processors']} cores; packages "
         f"{baselines['date'][:10]} "
         f"({names}), this package: {', '.join(measured)}. Orb-v2 has random weights of full size here and there, "
-        f"without physics: "
+        "without physics: "
         "its cost does not depend on them. The two sides were measured one after the other on the same machine and not "
         "in turn, so "
         f"ratios are good to a fifth; those measured in turn are in [performance.md](../performance.md).{missing}"

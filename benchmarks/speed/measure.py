@@ -14,13 +14,13 @@ else to do: what else ran is recorded beside them.
 
 import argparse
 import datetime
-import json
 import os
 import sys
 import time
 
 import numpy as np
 
+from mlff_tools.bench import profiles
 from mlff_tools.model.lammps import LammpsError, find_lmp, find_plugin, find_potentials
 
 from . import ROOT, memory, report
@@ -213,10 +213,7 @@ def main(argv=None):
         print(f"{'memory':10s}{memory.__doc__}")
         return 0
     if args.write_docs:
-        results = []
-        for path in args.write_docs:
-            with open(path, encoding="utf-8") as file:
-                results.append(json.load(file))
+        results = [profiles.read_json(path) for path in args.write_docs]
         report.write_docs(results, args.write_docs, os.path.join(ROOT, "docs", "performance.md"))
         return 0
     names = [*PARTS, "memory"] if "all" in args.parts else args.parts

@@ -218,8 +218,4 @@ def write_docs(results, sources, path):
         f"From `benchmarks/results/{os.path.basename(source)}`.\n\n{markdown(result)}\n"
         for result, source in zip(_without_later(results), sources)
     ]
-    text = f"{head}{BEGIN}\n{''.join(blocks)}{tail}"
-    temporary = path + ".part"
-    with open(temporary, "w", encoding="utf-8") as out:
-        out.write(text)
-    os.replace(temporary, path)
+    profiles.write_text(path, f"{head}{BEGIN}\n{''.join(blocks)}{tail}")

@@ -6,7 +6,6 @@ loop time and its parts per step.
 
 import os
 import re
-import resource
 import subprocess
 
 from mlff_tools.model.lammps import LammpsError, on_ranks
@@ -32,11 +31,6 @@ def run(lmp, deck, cores, ranks=1, environment=None):
     if done.returncode != 0 or "ERROR" in done.stdout:
         raise LammpsError(f"{' '.join(arguments)}: exit status {done.returncode}:\n{done.stdout[-3000:]}")
     return done.stdout
-
-
-def peak_memory_of_children():
-    """Largest resident size of any finished child so far, bytes."""
-    return 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
 
 
 def _last(pattern, text, what):

@@ -85,7 +85,7 @@ def installed(path, mpi, version="2026.7.4", sizes="SMALLBIG", program=None):
         f"set_target_properties(LAMMPS::lammps PROPERTIES INTERFACE_COMPILE_DEFINITIONS LAMMPS_{sizes} "
         f'INTERFACE_INCLUDE_DIRECTORIES "{path}/include" IMPORTED_CONFIGURATIONS RELEASE IMPORTED_LOCATION_RELEASE '
         f'"{path}/lib/liblammps.so")\n'
-        f"set_target_properties(LAMMPS::lmp PROPERTIES IMPORTED_CONFIGURATIONS RELEASE IMPORTED_LOCATION_RELEASE "
+        "set_target_properties(LAMMPS::lmp PROPERTIES IMPORTED_CONFIGURATIONS RELEASE IMPORTED_LOCATION_RELEASE "
         f'"{path}/bin/lmp")\n'
     )
     (place / "LAMMPSConfigVersion.cmake").write_text(

@@ -184,7 +184,7 @@ ANI = os.path.join(ROOT, "models", "water-benzene-ensemble.yaml")
 PAIRS = {  # PaiNN alone; ANI as a part of hybrid/overlay
     "painn": mlff(STUDENT, options=FP64),
     "ani": f"pair_style hybrid/overlay mlff {FP64} members 0 zbl 0.5 0.9\npair_coeff * * mlff {ANI} O H\n"
-    f"pair_coeff * * zbl 8 8",
+    "pair_coeff * * zbl 8 8",
 }
 
 
@@ -241,7 +241,7 @@ def test_profiler(zoo, tmp_path):
     """fix mlffprof finds the engine behind the Kokkos style and compares it with a second model: itself."""
     text = Case("prof", water(2), mlff(zoo["painn"], options=FP64)).text(str(tmp_path), single_point=False)
     text += (
-        f"velocity all create 300.0 4711\ntimestep 0.0002\nfix 1 all nve\n"
+        "velocity all create 300.0 4711\ntimestep 0.0002\nfix 1 all nve\n"
         f"fix prof all mlffprof 10 file prof.json compare {zoo['painn']} every 10 precision fp64\nrun 40\n"
     )
     output = launch(text, str(tmp_path), 2, kokkos(2))

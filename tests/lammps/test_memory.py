@@ -16,7 +16,7 @@ def dynamics(name, folder, pair, n, run):
         name,
         water(n),
         pair,
-        after=f"info memory\nvelocity all create 300 1\nfix 1 all nve\ntimestep 2e-5\n"
+        after="info memory\nvelocity all create 300 1\nfix 1 all nve\ntimestep 2e-5\n"
         f"neighbor 1.0 bin\nneigh_modify every 4 delay 0 check no\nrun {run}\ninfo memory\n",
     )
     return case.text(str(folder), single_point=False)

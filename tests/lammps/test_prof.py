@@ -925,9 +925,9 @@ def test_bad_comparisons(zoo, tmp_path):
     assert re.search(r"needs ghost atoms within 5 A.* within 3\.5 A.*comm_modify cutoff 5", text, re.S), text
     launch(short + prof(f"compare {zoo['painn']} every 5") + "\ncomm_modify cutoff 5.0\nrun 1\n", str(tmp_path))
     text = fails(
-        f"units lj\nlattice fcc 0.8\nregion b block 0 3 0 3 0 3\ncreate_box 1 b\ncreate_atoms 1 box\nmass 1 1\n"
+        "units lj\nlattice fcc 0.8\nregion b block 0 3 0 3 0 3\ncreate_box 1 b\ncreate_atoms 1 box\nmass 1 1\n"
         f"pair_style lj/cut 2.5\npair_coeff * * 1 1\nfix p all mlffprof 5 compare {zoo['painn']} every 5 elements O\n"
-        f"run 1\n",
+        "run 1\n",
         tmp_path,
     )
     assert "does not support units lj" in text and "metal, real" in text

@@ -205,7 +205,7 @@ def test_full_disk(zoo, tmp_path):
         )
         prof = (
             f"fix prof all mlffprof 1 warmup 0 file disk/r.json compare {zoo['gaussian']} every 1 dump "
-            f"disk/hard.xyz above 1e-9\n"
+            "disk/hard.xyz above 1e-9\n"
         )
         output = launch(case + prof + 'run 60\nprint "WENT ON $(step)"\n', str(tmp_path), 2)
         assert "cannot write disk/hard.xyz: No space left on device; no more frames are written" in output, output[

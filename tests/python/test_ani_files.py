@@ -82,7 +82,7 @@ def write_neurochem(
             text += (
                 f"layer [\nnodes={weight.shape[0]};\nactivation={6 if l == len(layers) - 1 else activation};\ntype=0;\n"
                 f"blocksize={weight.shape[1]};\ndropout=0;\ndropset=0.5;\nmaskupdate=0.1;\nmaxnorm=0;\nnorm=3.0;\n"
-                f"normupdate=0.1;\nl2norm=0;\nl2valu=0.01;\nbtchnorm=0;\n"
+                "normupdate=0.1;\nl2norm=0;\nl2valu=0.01;\nbtchnorm=0;\n"
                 f"weights=FILE:ANN-{e}.nnf-l{l + 1}.wparam[{weight.size}];\n"
                 f"biases=FILE:ANN-{e}.nnf-l{l + 1}.bparam[{bias.size}];\n]\n$\n"
             )

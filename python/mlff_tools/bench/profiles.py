@@ -49,6 +49,11 @@ def read(path):
     return report
 
 
+def read_json(*path):
+    with open(os.path.join(*path), encoding="utf-8") as f:
+        return json.load(f)
+
+
 def number(value):
     """The value if it is a finite number, else None."""
     ok = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -7,7 +7,6 @@ things lay on that machine, and its name, are left out. A later publication repl
 its suite.json lists, and nothing else.
 """
 
-import json
 import os
 
 from ..model.lammps import LammpsError
@@ -71,7 +70,7 @@ def remove_old(folder):
     if not os.path.exists(path):
         return
     try:
-        names = read_json(folder, "suite.json")["published"]
+        names = profiles.read_json(folder, "suite.json")["published"]
     except (ValueError, KeyError, TypeError) as e:
         raise LammpsError(f"--publish: {path} was not written by `mlff bench --publish`: use another folder") from e
     for name in names:
@@ -80,15 +79,10 @@ def remove_old(folder):
             os.remove(place)
 
 
-def read_json(folder, name):
-    with open(os.path.join(folder, name), encoding="utf-8") as f:
-        return json.load(f)
-
-
 def publish(source, folder):
     """Writes what `mlff bench` left in `source` to `folder`, in brief. Returns the number of files."""
     folder = os.path.abspath(folder)
-    suite = read_json(source, "suite.json")
+    suite = profiles.read_json(source, "suite.json")
     remove_old(folder)
     reports = [n for n in os.listdir(source) if n.endswith(".json") and not n.endswith(profiles.SCALING_REPORTS)]
     names, kept = sorted(n for n in reports if "_profile" in n or "_scaling_" in n), {}
@@ -98,7 +92,7 @@ def publish(source, folder):
         kept.setdefault(report["name"], name)
     by_file = {row["file"]: kept.get(row["case"]) for row in suite["cases"]}  # None: stays where it was measured
     for name in sorted(n for n in os.listdir(source) if n.startswith("comparison_") and n.endswith(".json")):
-        comparison = read_json(source, name)
+        comparison = profiles.read_json(source, name)
         for case in comparison["cases"]:
             case.update(a=by_file[case["a"]], b=by_file[case["b"]])
         profiles.write_json(os.path.join(folder, name), rounded(comparison))

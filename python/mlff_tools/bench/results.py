@@ -3,6 +3,7 @@ verdict."""
 
 import os
 import shutil
+from statistics import median
 
 from . import profiles
 from .cases import SYSTEMS, clean
@@ -18,12 +19,6 @@ def side_of(path, args):
 def middle(values):
     """Index of the median of an odd number of values; of the lower one of the two in the middle otherwise."""
     return sorted(range(len(values)), key=lambda k: values[k])[(len(values) - 1) // 2]
-
-
-def median(values):
-    ordered = sorted(values)
-    n = len(ordered)
-    return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
 
 
 def summarise(case, reports):

@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from statistics import median
 
 import numpy as np
 
@@ -31,12 +32,11 @@ from ..model.lammps import LammpsError, errors_in, find_decks, find_lmp, find_pl
 from . import profiles
 from .cases import STUDENT, clean
 from .publish import rounded
-from .results import median, middle
+from .results import middle
 from .suite import numbers, positive
 
 FORMAT = "mlff-scaling/1"
 DECKS = {"strong": "in.scaling", "weak": "in.scaling", "replicas": "in.replicas"}
-PRESSURES = ("pxx", "pyy", "pzz", "pxy", "pxz", "pyz")
 # Of one rank: energies are sums over atoms in another order, forces over edges, pressures over both.
 TOLERANCES = {"energy_per_atom": 1e-10, "force": 1e-8, "pressure": 1e-3}  # eV, eV/A, bar; in double precision
 

@@ -16,8 +16,6 @@ code: 0 done, 1 a run failed, 2 wrong usage or missing files. docs/benchmarks.md
 
 import argparse
 import dataclasses
-import hashlib
-import json
 import os
 import random
 import shutil
@@ -163,14 +161,6 @@ def run_all(cases, args):
 # ---- what the command line says ------------------------------------------------------------------------------------
 
 
-def sha256(path):
-    digest = hashlib.sha256()
-    with open(path, "rb") as f:
-        for block in iter(lambda: f.read(1 << 20), b""):
-            digest.update(block)
-    return digest.hexdigest()
-
-
 def settings(cases, args):
     """What must be the same for runs to belong to one suite."""
     files = {c.model for c in cases if c.model} | {s["plugin"] for s in args.sides.values() if s["plugin"]}
@@ -185,7 +175,7 @@ def settings(cases, args):
         "lmp": args.lmp,
         "reference": args.reference,
         "every": args.every,
-        "sha256": {os.path.basename(p) + " " + side_of(p, args): sha256(p) for p in sorted(files)},
+        "sha256": {os.path.basename(p) + " " + side_of(p, args): modelfile.sha256_of(p) for p in sorted(files)},
     }
 
 
@@ -202,8 +192,7 @@ def open_folder(cases, args):
                 os.remove(place)
     if os.path.exists(path):
         try:
-            with open(path, encoding="utf-8") as f:
-                before = json.load(f)
+            before = profiles.read_json(path)
             found, args.seconds_before = before.get("settings", {}), before.get("seconds", 0.0)
         except ValueError as e:
             raise LammpsError(f"{path} is damaged ({e}): use another --out, or --fresh to begin anew") from e
@@ -211,7 +200,7 @@ def open_folder(cases, args):
             if key != "sha256" and found.get(key) != value:
                 raise LammpsError(
                     f"{args.out} holds runs with {key} = {found.get(key)!r}, and now it is {value!r}: use another "
-                    f"--out, or "
+                    "--out, or "
                     "--fresh to begin anew"
                 )
         for name, value in mine["sha256"].items():

@@ -28,9 +28,9 @@ import time
 import numpy as np
 
 from ..model.lammps import LammpsError, errors_in, find_decks, find_lmp, find_plugin, process_options
+from ..model.modelfile import sha256_of
 from . import profiles
 from .cases import STUDENT
-from .suite import sha256
 
 CHANGE, FLUCTUATION, KELVIN, DRIFT = 1.0, 0.5, 20.0, 0.05  # bounds: percent, percent, K, meV/atom/ps
 N_ATOMS = 12
@@ -231,7 +231,7 @@ def prepare(args):
 def weights_hash(path):
     with open(path, encoding="utf-8") as f:
         found = re.search(r"sha256: *([0-9a-f]{64})", f.read())
-    return found[1] if found else sha256(path)
+    return found[1] if found else sha256_of(path)
 
 
 def main(argv=None):

@@ -124,7 +124,7 @@ class Plot:
     def dot(self, x, y, css, tip=""):
         self.marks.append(
             f'<circle class="f {css}" cx="{self.px(x):.1f}" cy="{self.py(y):.1f}" r="2.6"><title>{text(tip)}</title>'
-            f"</circle>"
+            "</circle>"
         )
 
     def vertical(self, x, label, css="rule", row=0):

@@ -125,14 +125,14 @@ def page(folder, title):
     skipped = "".join(f"<br>Not read: {text(why)}" for _, why in folder.skipped)
     made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     return (
-        f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{text(title)}</title><style>{css}</style></head><body><main><header><h1>{text(title)}</h1><p>"
         f"{machine or 'machine not recorded'}</p>"
         f"</header><nav>{nav}</nav>{banners(folder)}{facts(folder)}"
-        f'<h2 id="runs">Summary</h2><p>Wall time of single steps, warm-up left out. Drift is that of the conserved '
-        f"quantity. Targets: P95 below twice and P99 "
-        f"below three times the mean, CV below 20 %, memory growth below 10 MB, unless the run names others.</p>"
+        '<h2 id="runs">Summary</h2><p>Wall time of single steps, warm-up left out. Drift is that of the conserved '
+        "quantity. Targets: P95 below twice and P99 "
+        "below three times the mean, CV below 20 %, memory growth below 10 MB, unless the run names others.</p>"
         f"{summary(runs)}{body}"
         f'<h2 id="details">Each run</h2>{"".join(details(run) for run in runs)}'
         f"<footer>{made} · {len(runs)} reports of "

@@ -212,7 +212,7 @@ def loop(trainer, args, checkpoint, curve):
             if trainer.keep_or_return(row["force_rmse_all"]):
                 print(
                     f"the validation error has jumped: back to {1000 * trainer.best_error:.1f} meV/A, learning rate "
-                    f"times "
+                    "times "
                     f"{trainer.brake:.2f}",
                     flush=True,
                 )

@@ -148,7 +148,7 @@ def input_script(trajectory, potential):
             f"dump frames all custom {t['every']} frames.dump id type x y z f_labels[1] f_labels[2] f_labels[3]",
             'dump_modify frames sort id first no format float "%.9f"',
             f'fix energies all print {t["every"]} "$(step) $(pe:%.12g) $(temp:%.6g)" file energies.txt screen no title '
-            f'""',
+            '""',
             f"run {t['frames'] * t['every']}",
             "",
         ]
@@ -350,8 +350,7 @@ def potential_lines(config, args, elements):
         raise ModelError("mlffplugin.so was not found: build the project, give --plugin, $MLFF_PLUGIN or --installed")
     path = os.path.abspath(modelfile.model_paths(args.model)[0])
     style = f"pair_style mlff precision {config.get('precision', 'fp32')}"
-    with open(path, "rb") as f:
-        model = hashlib.sha256(f.read()).hexdigest()  # names the weights by their hash
+    model = modelfile.sha256_of(path)  # the file names the weights by their hash
     return lines + [style, f"pair_coeff * * {path} {' '.join(elements)}"], [style, model]
 
 

@@ -315,7 +315,7 @@ class Trainer:
             if found is None:
                 raise ModelError(
                     f"{path}: the splines of the checkpoint (cutoff {theirs['cutoff']}, {n}) cannot become those of "
-                    f"this network: their spacing must be the same, twice as wide, ..., and their cutoff not shorter"
+                    "this network: their spacing must be the same, twice as wide, ..., and their cutoff not shorter"
                 )
             weight.copy_(found)
             at += size
