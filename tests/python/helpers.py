@@ -1,6 +1,7 @@
 """Shared by the Python tests: random models, places of things, comparisons that fail on NaN."""
 
 import os
+import subprocess
 
 import numpy as np
 
@@ -21,6 +22,14 @@ def program():
         return engine.find_program()
     except modelfile.ModelError:
         return None
+
+
+def run_elsewhere(python, *modules):
+    """Runs test modules of this folder in another Python; an assertion with what it says when they do not pass."""
+    words, here = [python, "-W", "ignore", "-m", "unittest", *modules], os.path.dirname(os.path.abspath(__file__))
+    env = {**os.environ, "PYTHONPATH": os.path.join(ROOT, "python"), "MLFF_TORCH_PYTHON": ""}  # it does not ask another
+    done = subprocess.run(words, cwd=here, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def assert_near(actual, expected, tolerance, what):

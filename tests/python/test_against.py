@@ -5,7 +5,6 @@ import contextlib
 import importlib.util
 import io
 import os
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -28,24 +27,7 @@ class Elsewhere(unittest.TestCase):
     def test_in_the_python_with_packages(self):
         """What needs the original packages runs in the Python that has them: converters and comparisons."""
         if not HERE:
-            run = subprocess.run(
-                [
-                    TORCH_PYTHON,
-                    "-W",
-                    "ignore",
-                    "-m",
-                    "unittest",
-                    "test_against",
-                    "test_ani_files",
-                    "test_ani_1ccx",
-                    "test_convert",
-                ],
-                cwd=os.path.dirname(os.path.abspath(__file__)),
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            self.assertEqual(run.returncode, 0, run.stderr)
+            helpers.run_elsewhere(TORCH_PYTHON, "test_against", "test_ani_files", "test_ani_1ccx", "test_convert")
 
 
 class Command(unittest.TestCase):

@@ -7,7 +7,6 @@ import contextlib
 import io
 import json
 import os
-import subprocess
 import tempfile
 import unittest
 
@@ -94,14 +93,7 @@ class Elsewhere(unittest.TestCase):
     )
     def test_in_the_python_with_torch(self):
         if torch is None:
-            run = subprocess.run(
-                [TORCH_PYTHON, "-m", "unittest", os.path.basename(__file__)[:-3], "test_convert"],
-                cwd=os.path.dirname(os.path.abspath(__file__)),
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            self.assertEqual(run.returncode, 0, run.stderr)
+            helpers.run_elsewhere(TORCH_PYTHON, "test_distill", "test_convert")
 
 
 @unittest.skipUnless(torch, "PyTorch is not installed in this Python (MLFF_TORCH_PYTHON runs these tests elsewhere)")

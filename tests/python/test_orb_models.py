@@ -38,14 +38,7 @@ class Elsewhere(unittest.TestCase):
     )
     def test_in_the_python_with_orb_models(self):
         if not HERE:
-            run = subprocess.run(
-                [TORCH_PYTHON, "-m", "unittest", os.path.basename(__file__)[:-3]],
-                cwd=os.path.dirname(os.path.abspath(__file__)),
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            self.assertEqual(run.returncode, 0, run.stderr)
+            helpers.run_elsewhere(TORCH_PYTHON, "test_orb_models")
 
 
 @unittest.skipUnless(HERE, "orb-models is not installed in this Python (MLFF_TORCH_PYTHON runs these tests elsewhere)")
