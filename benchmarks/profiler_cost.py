@@ -107,8 +107,7 @@ def main():
                 base.append(1e6 * without / options.steps)
     print(
         f"step without the fix: median {statistics.median(base):.2f} us; {options.repeats} LAMMPS with {options.pairs} "
-        "pairs of "
-        f"segments of {options.steps} steps"
+        f"pairs of segments of {options.steps} steps"
     )
     print(f"{'fix mlffprof':32} {'us per step':>12} {'95 % interval':>20}")
     code = 0

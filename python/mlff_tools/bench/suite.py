@@ -200,8 +200,7 @@ def open_folder(cases, args):
             if key != "sha256" and found.get(key) != value:
                 raise LammpsError(
                     f"{args.out} holds runs with {key} = {found.get(key)!r}, and now it is {value!r}: use another "
-                    "--out, or "
-                    "--fresh to begin anew"
+                    "--out, or --fresh to begin anew"
                 )
         for name, value in mine["sha256"].items():
             if found["sha256"].get(name, value) != value:

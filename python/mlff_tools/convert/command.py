@@ -151,9 +151,8 @@ def ani_model(source, tensors, constants, where):
     return head, out
 
 
-def painn_model(source, tensors, elements, where):
-    """(head, tensors) of the `painn` model that a description and tensors with SchNetPack's names define."""
-    get = lambda path: _get(source, path, where)
+def _supported_painn(get, where):
+    """(kind of radial basis, layers of the readout) of a description; ModelError for what the engine does not have."""
     kind = get("radial_basis.kind")
     _require(where, "radial_basis.kind", kind, ("gaussian", "bessel"))
     _require(where, "cutoff.kind", get("cutoff.kind"), ("cosine",))
@@ -165,6 +164,13 @@ def painn_model(source, tensors, elements, where):
     layers = get("readout.layers")
     if len(layers) != 3 or layers[-1] != 1:
         raise ModelError(f"{where}: readout.layers is {layers}: one hidden layer and one output are supported")
+    return kind, layers
+
+
+def painn_model(source, tensors, elements, where):
+    """(head, tensors) of the `painn` model that a description and tensors with SchNetPack's names define."""
+    get = lambda path: _get(source, path, where)
+    kind, layers = _supported_painn(get, where)
     f, n_interactions, unit = get("n_atom_basis"), get("n_interactions"), source.get("units", {}).get("energy", "eV")
     left = dict(tensors)
 
@@ -333,7 +339,31 @@ def convert(args):
     return name + ".yaml", head
 
 
-def main(argv=None):
+def add_common(p, source_needed):
+    """What all commands take."""
+    p.add_argument("source", nargs=None if source_needed else "?", help="description (.yaml) or checkpoint")
+    p.add_argument("-o", "--output", required=True, metavar="NAME", help="writes NAME.yaml and NAME.safetensors")
+    p.add_argument(
+        "--min-distance",
+        type=float,
+        default=0.5,
+        metavar="A",
+        help="atoms closer than this are an error at run time (default: %(default)s A)",
+    )
+    p.add_argument("--no-self-test", action="store_true", help="write no self-test structures")
+    p.add_argument("--structures", nargs="+", default=[], metavar="XYZ", help="self-test structures of your own")
+    p.add_argument(
+        "--origin",
+        choices=selftest.ORIGINS,
+        default="auto",
+        help="what computes the self-test in double: the package that the network is of, numpy, or the program mlff "
+        "(default: the first, or the second where it is not installed)",
+    )
+    p.add_argument("--mlff", metavar="PATH", help="the program mlff (else $MLFF, build folders, PATH)")
+
+
+def command_line():
+    """The command line: one command for each kind of source."""
     parser = argparse.ArgumentParser(
         prog="python -m mlff_tools.convert", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -381,28 +411,12 @@ def main(argv=None):
     orb = commands.add_parser("orb", help="Orb-v2: a checkpoint of orb-models, a description, or random weights")
     convert_orb.add_arguments(orb)
     for p in (ani, fnx, painn, orb):
-        p.add_argument("source", nargs="?" if p is orb else None, help="description (.yaml) or checkpoint")
-        p.add_argument("-o", "--output", required=True, metavar="NAME", help="writes NAME.yaml and NAME.safetensors")
-        p.add_argument(
-            "--min-distance",
-            type=float,
-            default=0.5,
-            metavar="A",
-            help="atoms closer than this are an error at run time (default: %(default)s A)",
-        )
-        p.add_argument("--no-self-test", action="store_true", help="write no self-test structures")
-        p.add_argument("--structures", nargs="+", default=[], metavar="XYZ", help="self-test structures of your own")
-        p.add_argument(
-            "--origin",
-            choices=selftest.ORIGINS,
-            default="auto",
-            help="what computes the self-test in double: "
-            "the package that the network is of, numpy, or the program mlff (default: the first, or the second where "
-            "it "
-            "is not installed)",
-        )
-        p.add_argument("--mlff", metavar="PATH", help="the program mlff (else $MLFF, build folders, PATH)")
-    args = parser.parse_args(argv)
+        add_common(p, source_needed=p is not orb)
+    return parser
+
+
+def main(argv=None):
+    args = command_line().parse_args(argv)
     try:
         path, head = convert(args)
     except ModelError as e:

@@ -171,8 +171,7 @@ def latency_section(runs):
     return section(
         "Latency",
         "One run of each potential; the other runs are below. In a series the line is the median of neighbouring "
-        "steps, the band "
-        "reaches from the fastest to the slowest of them.",
+        "steps, the band reaches from the fastest to the slowest of them.",
         plots,
     )
 

@@ -158,6 +158,24 @@ def export(trainer, name, errors):
     return modelfile.write(name, head, tensors, {"name": config["name"], "license": head["provenance"]["license"]})
 
 
+def validated(trainer, rate):
+    """A row of the learning curve: mean errors in training since the last one, and those of the validation set now."""
+    n = max(1.0, float(trainer.losses[2]))
+    sums = trainer.losses.tolist()
+    trainer.losses.zero_()
+    row = {
+        "step": trainer.step,
+        "seconds": trainer.elapsed,
+        "learning_rate": rate,
+        "train_force_rmse": trainer.scale * math.sqrt(sums[1] / n),
+        "train_energy_rmse": trainer.scale * math.sqrt(sums[0] / n),
+    }
+    for e in trainer.evaluate(trainer.validation, trainer.ema):
+        row[f"force_rmse_{e['n_atoms']}"] = e["force_rmse"]
+        row[f"energy_rmse_{e['n_atoms']}"] = e["energy_rmse"]
+    return row
+
+
 def loop(trainer, args, checkpoint, curve):
     """Trains until the schedule ends or the time of this call is over."""
     t, begin, before = trainer.train, time.monotonic(), trainer.elapsed
@@ -187,19 +205,7 @@ def loop(trainer, args, checkpoint, curve):
             torch.cuda.synchronize()  # keeps the clock honest; the queue is never long
         trainer.elapsed = before + time.monotonic() - begin
         if trainer.step - at_validation >= t["validate_every"] or progress() >= 1.0:
-            n = max(1.0, float(trainer.losses[2]))
-            sums = trainer.losses.tolist()
-            trainer.losses.zero_()
-            row = {
-                "step": trainer.step,
-                "seconds": trainer.elapsed,
-                "learning_rate": rate,
-                "train_force_rmse": trainer.scale * math.sqrt(sums[1] / n),
-                "train_energy_rmse": trainer.scale * math.sqrt(sums[0] / n),
-            }
-            for e in trainer.evaluate(trainer.validation, trainer.ema):
-                row[f"force_rmse_{e['n_atoms']}"] = e["force_rmse"]
-                row[f"energy_rmse_{e['n_atoms']}"] = e["energy_rmse"]
+            row = validated(trainer, rate)
             trainer.history.append(row)
             at_validation = trainer.step
             speed = (trainer.step - first_step) / (time.monotonic() - begin)
@@ -212,8 +218,7 @@ def loop(trainer, args, checkpoint, curve):
             if trainer.keep_or_return(row["force_rmse_all"]):
                 print(
                     f"the validation error has jumped: back to {1000 * trainer.best_error:.1f} meV/A, learning rate "
-                    "times "
-                    f"{trainer.brake:.2f}",
+                    f"times {trainer.brake:.2f}",
                     flush=True,
                 )
                 if trainer.brake < 0.05:
