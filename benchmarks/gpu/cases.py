@@ -7,7 +7,12 @@ much of a call a part may use, and nothing that is reported comes from them.
 import dataclasses
 
 STUDENT, TEACHER, ANI_8, ANI_1, ORB = (
-    "water-benzene-student", "water-benzene-teacher", "random-ani2x-8", "random-ani2x-1", "random-orb-v2")
+    "water-benzene-student",
+    "water-benzene-teacher",
+    "random-ani2x-8",
+    "random-ani2x-1",
+    "random-orb-v2",
+)
 MODELS = (STUDENT, ANI_8, TEACHER, ANI_1, ORB)  # the most telling first
 SIZES = (63, 1152, 98304, 24, 943296, 192, 10368)  # likewise
 MOST_ORB, MOST_COMPARED, MOST_COMPARED_ORB = 98304, 192, 63
@@ -15,7 +20,13 @@ MOST_GRAPH_OFF = 1152
 TOLD = (63, 1152)  # sizes that the ways which nobody runs by default are measured at
 REPLICAS = (16, 256)
 # model -> (us of a step of few atoms, us per atom more, s to open it); H200, fp32
-COST = {STUDENT: (210, 0.11, 0.4), TEACHER: (500, 0.38, 0.5), ANI_8: (135, 0.30, 0.4), ANI_1: (120, 0.10, 0.4), ORB: (3000, 20, 2.0)}
+COST = {
+    STUDENT: (210, 0.11, 0.4),
+    TEACHER: (500, 0.38, 0.5),
+    ANI_8: (135, 0.30, 0.4),
+    ANI_1: (120, 0.10, 0.4),
+    ORB: (3000, 20, 2.0),
+}
 CPU_COST = {STUDENT: 10, TEACHER: 60, ANI_8: 42, ANI_1: 8, ORB: 4000}  # us per atom on one core
 LIST_COST = 4e-6  # s per atom: reading and neighbours
 SECONDS, MOST_CALLS, FEWEST_CALLS = 0.25, 300, 5  # of a case
@@ -52,13 +63,21 @@ class Case:
 
     def is_compared(self):
         """Whether it is held against the CPU in double precision before it is timed."""
-        return self.device == "cuda" and self.replicas == 1 and self.n_atoms <= (
-            MOST_COMPARED_ORB if self.model == ORB else MOST_COMPARED)
+        return (
+            self.device == "cuda"
+            and self.replicas == 1
+            and self.n_atoms <= (MOST_COMPARED_ORB if self.model == ORB else MOST_COMPARED)
+        )
 
     def estimate(self):
         """Seconds of the whole case: opening with its self-test, list, evaluation on the CPU, warm-up, calls."""
         compared = 2e-6 * CPU_COST[self.model] * self.n_all if self.is_compared() else 0
-        is_first = (self.precision, self.graph, self.fuse, self.device) == ("fp32", "on", "on", "cuda")  # lists are kept
+        is_first = (self.precision, self.graph, self.fuse, self.device) == (
+            "fp32",
+            "on",
+            "on",
+            "cuda",
+        )  # lists are kept
         listed = LIST_COST * self.n_all if is_first else 0
         return COST[self.model][2] + listed + compared + 1.2 * self.n_calls() * self.seconds_per_call() + 0.05
 
@@ -68,8 +87,24 @@ class Case:
 
     def words(self, model_file, structure):
         """The command of `mlff batch`."""
-        words = ["time", model_file, structure, "--json", "--device", self.device, "--precision", self.precision, "--graph", self.graph,
-                 "--fuse", self.fuse, "--replicas", str(self.replicas), "--calls", str(self.n_calls())]
+        words = [
+            "time",
+            model_file,
+            structure,
+            "--json",
+            "--device",
+            self.device,
+            "--precision",
+            self.precision,
+            "--graph",
+            self.graph,
+            "--fuse",
+            self.fuse,
+            "--replicas",
+            str(self.replicas),
+            "--calls",
+            str(self.n_calls()),
+        ]
         return words + ["--against", "cpu"] if self.is_compared() else words
 
 
@@ -138,8 +173,14 @@ def plan():
     """[(part, number of cases, estimate in s)] of a --time call, in its order."""
     rounds = [("cases, first round", list(first_round())), ("cases, second round", list(second_round()))]
     one, two = ((name, len(cases), estimate(cases)) for name, cases in rounds)
-    return [(PREPARE[0], 0, PREPARE[2]), (DEVICE[0], 0, DEVICE[2]), one, *((p[0], 0, p[2]) for p in (STEPS, EAGER, KERNELS, TRACES)),
-            two, (COMPILED[0], 0, COMPILED[2])]
+    return [
+        (PREPARE[0], 0, PREPARE[2]),
+        (DEVICE[0], 0, DEVICE[2]),
+        one,
+        *((p[0], 0, p[2]) for p in (STEPS, EAGER, KERNELS, TRACES)),
+        two,
+        (COMPILED[0], 0, COMPILED[2]),
+    ]
 
 
 # A --check call. Suites run four at a time, the sanitizer six; what one takes on a device is a guess from its simulated time.

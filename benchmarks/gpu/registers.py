@@ -50,9 +50,12 @@ def compile_all(architectures):
             with tempfile.TemporaryDirectory() as folder:
                 codes = [f"-gencode=arch=compute_{a[3:]},code={a}" for a in architectures]
                 options = ["-std=c++17", f"-DMLFF_REAL_IS_DOUBLE={is_double}", "-I", os.path.join(ROOT, "include")]
-                done = subprocess.run(["nvcc", *options, *codes, "-Xptxas", "-v", "-c", path, "-o",
-                                       os.path.join(folder, "x.o")],
-                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+                done = subprocess.run(
+                    ["nvcc", *options, *codes, "-Xptxas", "-v", "-c", path, "-o", os.path.join(folder, "x.o")],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    check=False,
+                )
             text = done.stdout.decode("utf-8", "replace")
             if done.returncode:
                 sys.exit(text)

@@ -27,7 +27,10 @@ class Place:
         self.tests, self.test_folder = os.path.join(programs or folder, "tests"), os.path.join(ROOT, "tests")
         self.lammps = None if programs else os.path.join(folder, "lammps")  # with the plugin
         path = [os.path.join(folder, "deps", "lib"), os.environ.get("LD_LIBRARY_PATH", "")]
-        self.env = {"LD_LIBRARY_PATH": ":".join(p for p in path if p), "MLFF_SHARED_DIR": os.path.join(folder, "shared")}
+        self.env = {
+            "LD_LIBRARY_PATH": ":".join(p for p in path if p),
+            "MLFF_SHARED_DIR": os.path.join(folder, "shared"),
+        }
 
 
 def prepare(session, args):
@@ -66,7 +69,9 @@ def build(session, args, folder):
     if not folder:
         folder = os.path.join(where, "pack")
         small = ["--small"] if args.simulated else []
-        done = session.run("models", [sys.executable, os.path.join(pack.HERE, "shapes.py"), os.path.join(folder, "models"), *small], 60)
+        done = session.run(
+            "models", [sys.executable, os.path.join(pack.HERE, "shapes.py"), os.path.join(folder, "models"), *small], 60
+        )
         if done.code != 0:
             raise RuntimeError(f"models could not be made: {done.why()}; `run.sh --pack` on another machine makes them")
     return Place(folder, {"suites": pack.suites()}, where)
@@ -91,8 +96,10 @@ def time_parts(call):
 
 
 def check_parts(call):
-    return [(cases.SUITES[0], cases.SUITES[1], lambda: parts.suites(call)),
-            (cases.SANITIZERS[0], cases.SANITIZERS[1], lambda: parts.sanitizers(call))]
+    return [
+        (cases.SUITES[0], cases.SUITES[1], lambda: parts.suites(call)),
+        (cases.SANITIZERS[0], cases.SANITIZERS[1], lambda: parts.sanitizers(call)),
+    ]
 
 
 def one_call(kind, args):
@@ -121,8 +128,14 @@ def one_call(kind, args):
 def make_pack(args):
     print("building", flush=True)
     python = os.path.join(ROOT, ".venv", "bin", "python")
-    size, own = pack.make(args.pack_file, os.path.join(args.work, "simulated" if args.simulated else "cuda"), args.simulated,
-                          python if os.path.exists(python) else sys.executable, args.preset, args.architectures)
+    size, own = pack.make(
+        args.pack_file,
+        os.path.join(args.work, "simulated" if args.simulated else "cuda"),
+        args.simulated,
+        python if os.path.exists(python) else sys.executable,
+        args.preset,
+        args.architectures,
+    )
     print(f"{args.pack_file}: {size / 1e6:.1f} MB; with the repository's files {(size + own) / 1e6:.1f} MB travel")
 
 
@@ -143,9 +156,13 @@ def main():
     what.add_argument("--pack", action="store_true", help="make the pack, and stop")
     what.add_argument("--plan", action="store_true", help="print what is done, and about how long it takes")
     parser.add_argument("--simulated", action="store_true", help="everything with the simulated device, small")
-    parser.add_argument("--seconds", type=float, default=float(os.environ.get("SECONDS_LEFT", LIMIT)), help="limit of a call (570)")
+    parser.add_argument(
+        "--seconds", type=float, default=float(os.environ.get("SECONDS_LEFT", LIMIT)), help="limit of a call (570)"
+    )
     parser.add_argument("--pack-file", default=os.environ.get("MLFF_GPU_PACK", os.path.join(ROOT, "gpu-pack.tar.xz")))
-    parser.add_argument("--work", default=os.environ.get("MLFF_GPU_WORK", os.path.join(ROOT, "build-gpu")), help="for everything else")
+    parser.add_argument(
+        "--work", default=os.environ.get("MLFF_GPU_WORK", os.path.join(ROOT, "build-gpu")), help="for everything else"
+    )
     parser.add_argument("--preset", type=int, default=6, help="of xz, for the pack")
     parser.add_argument("--architectures", help="of the pack's GPU code, as CMake has them (80-real;90)")
     args = parser.parse_args()

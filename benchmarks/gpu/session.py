@@ -133,8 +133,15 @@ class Session:
         stop = begin + min(limit, max(self.left(), 0))
         with open(path, "wb") as log:
             try:
-                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=cwd,
-                                           env={**os.environ, **(env or {})}, start_new_session=True)
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    cwd=cwd,
+                    env={**os.environ, **(env or {})},
+                    start_new_session=True,
+                )
             except OSError as e:
                 log.write(str(e).encode())
                 return Result(127, 0.0, path)
@@ -206,8 +213,14 @@ class Batch:
     def _start(self):
         self.n_started += 1
         log = open(os.path.join(self.session.logs, f"batch-{self.n_started}.log"), "wb")
-        self.process = subprocess.Popen([self.mlff, "batch"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-                                        env={**os.environ, **self.env}, start_new_session=True)
+        self.process = subprocess.Popen(
+            [self.mlff, "batch"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env={**os.environ, **self.env},
+            start_new_session=True,
+        )
         log.close()
         os.set_blocking(self.process.stdout.fileno(), False)
         self.pending = b""
@@ -262,4 +275,8 @@ class Batch:
         status = json.loads(reply)
         if status["status"]:
             self.close()
-        return b"\n".join(answer).decode(), (status["error"] or "failed") if status["status"] else "", time.monotonic() - begin
+        return (
+            b"\n".join(answer).decode(),
+            (status["error"] or "failed") if status["status"] else "",
+            time.monotonic() - begin,
+        )

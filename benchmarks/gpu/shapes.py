@@ -21,34 +21,65 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, os.path.join(ROOT, "python"))
 
 import orb_weights  # noqa: E402
-from mlff_tools import convert_orb, modelfile, selftest  # noqa: E402
+
+from mlff_tools.convert import orb as convert_orb
+from mlff_tools.model import modelfile, selftest  # noqa: E402
 
 HIDDEN = {"H": [256, 192, 160], "O": [192, 160, 128]}
 
 
 def head_of(name, architecture, elements, cutoff, block):
     return {
-        "format": modelfile.FORMAT, "name": name, "architecture": architecture,
-        "description": "random weights, for benchmarks only", "elements": list(elements), "cutoff": cutoff,
+        "format": modelfile.FORMAT,
+        "name": name,
+        "architecture": architecture,
+        "description": "random weights, for benchmarks only",
+        "elements": list(elements),
+        "cutoff": cutoff,
         "units": {"length": "angstrom", "energy": "eV", "energy_in_eV": 1.0},
-        "energy_offsets": {e: 0.0 for e in elements}, architecture: block,
-        "provenance": {"labels": "none", "data": "none", "data_sha256": "none", "code": "benchmarks/gpu/shapes.py",
-                       "license": "MIT", "citation": "none"},
-        "domain": {"elements": list(elements), "min_distance": 0.1, "temperature": [0.0, 1000.0],
-                   "description": "none: random weights"},
-        "accuracy": {"description": "none: random weights"}, "self_test": selftest.empty()}
+        "energy_offsets": dict.fromkeys(elements, 0.0),
+        architecture: block,
+        "provenance": {
+            "labels": "none",
+            "data": "none",
+            "data_sha256": "none",
+            "code": "benchmarks/gpu/shapes.py",
+            "license": "MIT",
+            "citation": "none",
+        },
+        "domain": {
+            "elements": list(elements),
+            "min_distance": 0.1,
+            "temperature": [0.0, 1000.0],
+            "description": "none: random weights",
+        },
+        "accuracy": {"description": "none: random weights"},
+        "self_test": selftest.empty(),
+    }
 
 
 def ani2x(n_members):
     """(head, tensors) with the sizes of J. Chem. Theory Comput. 16, 4192 (2020)."""
     radial = {"cutoff": 5.1, "eta": 19.7, "prefactor": 0.25, "shifts": [0.8 + 0.26875 * k for k in range(16)]}
-    angular = {"cutoff": 3.5, "eta": 12.5, "zeta": 14.1, "cos_scale": 0.95, "prefactor": 2.0,
-               "shifts": [0.8 + 0.3375 * k for k in range(8)],
-               "sections": [math.pi / 8 * (2 * k + 1) for k in range(4)]}
+    angular = {
+        "cutoff": 3.5,
+        "eta": 12.5,
+        "zeta": 14.1,
+        "cos_scale": 0.95,
+        "prefactor": 2.0,
+        "shifts": [0.8 + 0.3375 * k for k in range(8)],
+        "sections": [math.pi / 8 * (2 * k + 1) for k in range(4)],
+    }
     length = 2 * 16 + 3 * 32
     dims = {e: [length, *hidden, 1] for e, hidden in HIDDEN.items()}
-    block = {"n_members": n_members, "constants": "exact", "radial": radial, "angular": angular,
-             "activation": {"kind": "celu", "alpha": 0.1}, "dims": dims}
+    block = {
+        "n_members": n_members,
+        "constants": "exact",
+        "radial": radial,
+        "angular": angular,
+        "activation": {"kind": "celu", "alpha": 0.1},
+        "dims": dims,
+    }
     head = head_of(f"random-ani2x-{n_members}", "ani", HIDDEN, 5.1, block)
     rng = np.random.default_rng(1)
     tensors = {}
@@ -84,14 +115,14 @@ def main():
         head, tensors = ani2x(n_members)
         modelfile.write(os.path.join(folder, head["name"]), head, tensors)
     for path in glob.glob(os.path.join(ROOT, "models", "*.yaml")):
-        for file in (path, path[:-len("yaml")] + "safetensors"):
+        for file in (path, path[: -len("yaml")] + "safetensors"):
             shutil.copy(file, folder)
     for path in glob.glob(os.path.join(folder, "*.yaml")):
         head = modelfile.load_yaml(path)
         del head["self_test"]
         if head["name"] in made_later:
             head["tensors"] = made_later[head["name"]]
-        with open(path[:-len("yaml")] + "json", "w", encoding="utf-8") as f:
+        with open(path[: -len("yaml")] + "json", "w", encoding="utf-8") as f:
             json.dump(head, f)
 
 

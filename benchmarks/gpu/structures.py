@@ -6,8 +6,14 @@ import os
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DECKS = os.path.join(ROOT, "benchmarks", "decks")
 # atoms -> (molecules of the box in benchmarks/decks, copies along the edges)
-BOXES = {63: (21, (1, 1, 1)), 192: (64, (1, 1, 1)), 1152: (64, (1, 2, 3)), 10368: (64, (3, 3, 6)), 98304: (64, (8, 8, 8)),
-         943296: (64, (17, 17, 17))}
+BOXES = {
+    63: (21, (1, 1, 1)),
+    192: (64, (1, 1, 1)),
+    1152: (64, (1, 2, 3)),
+    10368: (64, (3, 3, 6)),
+    98304: (64, (8, 8, 8)),
+    943296: (64, (17, 17, 17)),
+}
 SMALLEST = 24  # atoms: 8 molecules that are cut out of the box of 21 keep no density, so these stand on a lattice
 GEOMETRY = ((0.0, 0.0, 0.0), (0.96, 0.0, 0.0), (-0.24, 0.93, 0.0))  # O, H, H; A
 SIZES = (SMALLEST, *BOXES)
@@ -34,7 +40,7 @@ def lattice():
     for n in range(8):
         at = [(n >> k & 1) * edge + 0.5 * edge for k in range(3)]
         for name, r in zip("OHH", GEOMETRY):
-            turned = r[n % 3:] + r[:n % 3]
+            turned = r[n % 3 :] + r[: n % 3]
             atoms.append((name, *(a + (-1) ** (n >> 1) * b for a, b in zip(at, turned))))
     return 2 * edge, atoms
 

@@ -4,7 +4,7 @@
 
 FOLDER of models: as shapes.py makes it. Structures and models are measured in turn, the most telling first; what there is no time
 for is left out. Neighbours are found once and not timed, as on our side; a call is energy and
-forces. The networks are those that the project trains with (python/mlff_tools/networks.py): batched matrix products,
+forces. The networks are those that the project trains with (python/mlff_tools/train/networks.py): batched matrix products,
 index_select and index_add, one autograd pass; Orb-v2 is that of orb-models, where it can be imported, with random weights
 of its own. With --mlff forces of the smallest structure are compared first, so that
 both sides have computed the same.
@@ -18,12 +18,10 @@ import os
 import re
 import statistics
 import subprocess
-import sys
 import time
 
-import torch
-
 import cases
+import torch
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MODES = {"eager": (None,), "compiled": ("default", "reduce-overhead")}  # of torch.compile
@@ -31,7 +29,7 @@ MODES = {"eager": (None,), "compiled": ("default", "reduce-overhead")}  # of tor
 
 def load_networks():
     """networks.py alone: the package around it needs more than PyTorch."""
-    path = os.path.join(ROOT, "python", "mlff_tools", "networks.py")
+    path = os.path.join(ROOT, "python", "mlff_tools", "train", "networks.py")
     spec = importlib.util.spec_from_file_location("networks", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -43,12 +41,12 @@ def load_tensors(path):
         data = f.read()
     n = int.from_bytes(data[:8], "little")
     out = {}
-    for name, about in json.loads(data[8:8 + n]).items():
+    for name, about in json.loads(data[8 : 8 + n]).items():
         if name == "__metadata__":
             continue
         begin, end = about["data_offsets"]
         kind = {"F32": torch.float32, "F64": torch.float64}[about["dtype"]]
-        raw = torch.frombuffer(bytearray(data[8 + n + begin:8 + n + end]), dtype=kind)
+        raw = torch.frombuffer(bytearray(data[8 + n + begin : 8 + n + end]), dtype=kind)
         out[name] = raw.reshape(about["shape"]).float()
     return out
 
@@ -60,15 +58,19 @@ def load_model(path, device):
     networks, kind = load_networks(), head["architecture"]
     if kind not in ("painn", "ani"):
         return head, None, None
-    tensors = load_tensors(path[:-len("json")] + "safetensors")
+    tensors = load_tensors(path[: -len("json")] + "safetensors")
     if kind == "painn":
         spec = {**head["painn"], "cutoff": head["cutoff"]}
         p = tensors
     else:
         block = head["ani"]
         spec = {**block, "hidden": {e: d[1:-1] for e, d in block["dims"].items()}}
-        p = {f"{e}.{l}.{part}": torch.stack([tensors[f"member.{m}.{e}.{l}.{part}"] for m in range(block["n_members"])])
-             for e, d in block["dims"].items() for l in range(len(d) - 1) for part in ("weight", "bias")}
+        p = {
+            f"{e}.{l}.{part}": torch.stack([tensors[f"member.{m}.{e}.{l}.{part}"] for m in range(block["n_members"])])
+            for e, d in block["dims"].items()
+            for l in range(len(d) - 1)
+            for part in ("weight", "bias")
+        }
     network = networks.ARCHITECTURES[kind](spec, head["elements"])
     if kind == "ani":  # shipped and random models have the normalisation of descriptors in their weights
         network.deviation = torch.ones_like(network.deviation)
@@ -81,8 +83,11 @@ def read_water(path):
         n, comment = int(f.readline()), f.readline()
         rows = [f.readline().split() for _ in range(n)]
     cell = [float(x) for x in re.search(r'Lattice="([^"]*)"', comment).group(1).split()]
-    return ([r[0] for r in rows], torch.tensor([[float(x) for x in r[1:4]] for r in rows], dtype=torch.float64),
-            torch.tensor([cell[0], cell[4], cell[8]], dtype=torch.float64))
+    return (
+        [r[0] for r in rows],
+        torch.tensor([[float(x) for x in r[1:4]] for r in rows], dtype=torch.float64),
+        torch.tensor([cell[0], cell[4], cell[8]], dtype=torch.float64),
+    )
 
 
 def neighbours(pos, box, cutoff):
@@ -95,7 +100,7 @@ def neighbours(pos, box, cutoff):
             for s2 in range(-reach[2], reach[2] + 1):
                 shifted = pos + torch.tensor([s0, s1, s2], dtype=pos.dtype, device=pos.device) * box
                 for begin in range(0, n, rows):
-                    r = torch.cdist(pos[begin:begin + rows], shifted)
+                    r = torch.cdist(pos[begin : begin + rows], shifted)
                     i, j = torch.nonzero((r < cutoff) & (r > 1e-6), as_tuple=True)
                     found.append((i + begin, j, shifted[j] - pos[i + begin]))
     i, j, vectors = (torch.cat(x) for x in zip(*found))
@@ -154,8 +159,13 @@ def time_calls(call, device, seconds):
 
 def compare(mlff, model, path, forces, device):
     """Largest difference to the forces of `mlff`, eV/A; an error when both have not computed the same."""
-    done = subprocess.run([mlff, "evaluate", model, path, "--json", "--forces", "--device", device],
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True, timeout=120)
+    done = subprocess.run(
+        [mlff, "evaluate", model, path, "--json", "--forces", "--device", device],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=120,
+    )
     ours = torch.tensor(json.loads(done.stdout)["structures"][0]["forces"])
     apart = float((ours - forces.cpu()).abs().max())
     if not apart <= 2e-3:
@@ -170,13 +180,17 @@ def orb_call(structure, device):
     from ase import Atoms
     from orb_models.forcefield.atomic_system import SystemConfig, ase_atoms_to_atom_graphs
     from orb_models.forcefield.pretrained import orb_v2_architecture
+
     elements, pos, box = read_water(structure)
     config = SystemConfig(radius=6.0, max_num_neighbors=20)
     torch.manual_seed(1)
     torch.set_float32_matmul_precision("highest")
     model = orb_v2_architecture(system_config=config, device=device).eval().requires_grad_(False)
-    graph = ase_atoms_to_atom_graphs(Atoms(elements, positions=pos.numpy(), cell=box.numpy(), pbc=True),
-                                     system_config=config, device=torch.device(device))
+    graph = ase_atoms_to_atom_graphs(
+        Atoms(elements, positions=pos.numpy(), cell=box.numpy(), pbc=True),
+        system_config=config,
+        device=torch.device(device),
+    )
     return lambda: model.predict(graph), len(elements), int(graph.n_edge.sum())
 
 
@@ -198,7 +212,7 @@ def measure_network(row, loaded, path, structure, mode, args):
     row["n_atoms"], row["n_edges"] = len(batch.species), len(batch.i)
     if args.mlff and row["n_atoms"] < 100:
         forces = network(p, batch, False)[1].mean(0)
-        row["force_difference"] = compare(args.mlff, path[:-len("json")] + "yaml", structure, forces, args.device)
+        row["force_difference"] = compare(args.mlff, path[: -len("json")] + "yaml", structure, forces, args.device)
     if mode:
         begin = time.monotonic()
         torch._dynamo.reset()
@@ -212,8 +226,13 @@ def measure(path, structure, mode, args):
     """One row; whatever the package, the compiler or the memory of the device does not manage is a row that says why not."""
     how = f"PyTorch compiled, {mode}" if mode else "PyTorch eager"
     loaded = load_model(path, args.device)
-    row = {"model": loaded[0]["name"], "device": args.device, "precision": "fp32", "how": how,
-           "n_atoms": len(read_water(structure)[0])}
+    row = {
+        "model": loaded[0]["name"],
+        "device": args.device,
+        "precision": "fp32",
+        "how": how,
+        "n_atoms": len(read_water(structure)[0]),
+    }
     try:
         if loaded[0]["architecture"] == "orb":
             measure_orb(row, structure, args)

@@ -7,7 +7,8 @@ import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-PROJECT = """cmake_minimum_required(VERSION 3.20)
+PROJECT = (
+    """cmake_minimum_required(VERSION 3.20)
 project(probe LANGUAGES C)
 set(CMAKE_FIND_USE_CMAKE_SYSTEM_PATH OFF)
 set(CMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH OFF)
@@ -21,7 +22,9 @@ foreach(target libyaml check)
     message(STATUS "RESULT ${target} ${place} ${dirs} ${more}")
   endif()
 endforeach()
-""" % ROOT
+"""
+    % ROOT
+)
 
 
 def prefix(path, headers, libraries):
@@ -38,11 +41,27 @@ def configure(tmp_path):
 
     def run(place, *options, **env):
         """(exit code, output) with what is in a prefix and nothing of the system's."""
-        done = subprocess.run(["cmake", "-S", str(tmp_path), "-B", str(tmp_path / "build"), "-G", "Ninja",
-                               f"-DCMAKE_PREFIX_PATH={place}", *options],
-                              env={**os.environ, "CPATH": "", "LIBRARY_PATH": "", **env}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, check=False, text=True)
+        done = subprocess.run(
+            [
+                "cmake",
+                "-S",
+                str(tmp_path),
+                "-B",
+                str(tmp_path / "build"),
+                "-G",
+                "Ninja",
+                f"-DCMAKE_PREFIX_PATH={place}",
+                *options,
+            ],
+            env={**os.environ, "CPATH": "", "LIBRARY_PATH": "", **env},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+            text=True,
+        )
         return done.returncode, " ".join(done.stdout.split())
+
     return run
 
 
@@ -51,7 +70,9 @@ def test_prefix(configure, tmp_path, kind):
     place = prefix(tmp_path / "there", ["yaml.h", "check.h"], [f"libyaml.{kind}", f"libcheck.{kind}"])
     code, text = configure(place, "-DMLFF_BUILD_TESTS=ON")
     assert code == 0 and f"RESULT libyaml {place}/lib/libyaml.{kind} {place}/include" in text, text
-    assert f"RESULT check {place}/lib/libcheck.{kind} {place}/include" in text and ("Threads::Threads" in text) == (kind == "a"), text
+    assert f"RESULT check {place}/lib/libcheck.{kind} {place}/include" in text and ("Threads::Threads" in text) == (
+        kind == "a"
+    ), text
 
 
 def test_environment_modules(configure, tmp_path):
@@ -60,11 +81,14 @@ def test_environment_modules(configure, tmp_path):
     assert code == 0 and f"RESULT libyaml {place}/lib/libyaml.so {place}/include" in text, text
 
 
-@pytest.mark.parametrize("headers, libraries, tests, package", [
-    ([], ["libyaml.so"], "OFF", "libyaml-dev"),
-    (["yaml.h"], [], "OFF", "libyaml-dev"),
-    (["yaml.h"], ["libyaml.so"], "ON", "check"),
-])
+@pytest.mark.parametrize(
+    "headers, libraries, tests, package",
+    [
+        ([], ["libyaml.so"], "OFF", "libyaml-dev"),
+        (["yaml.h"], [], "OFF", "libyaml-dev"),
+        (["yaml.h"], ["libyaml.so"], "ON", "check"),
+    ],
+)
 def test_missing(configure, tmp_path, headers, libraries, tests, package):
     code, text = configure(prefix(tmp_path / "there", headers, libraries), f"-DMLFF_BUILD_TESTS={tests}")
     assert code != 0 and f"apt install {package})" in text and "CMAKE_PREFIX_PATH" in text, text

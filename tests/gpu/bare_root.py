@@ -13,8 +13,16 @@ import subprocess
 
 LOADER = "/lib64/ld-linux-x86-64.so.2"
 # What any machine has on which Python and a driver of NVIDIA run. All of these that there are here are put into a root.
-SYSTEM = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libgcc_s.so.1", "libstdc++.so.6",
-          "libz.so.1")
+SYSTEM = (
+    "libc.so.6",
+    "libm.so.6",
+    "libdl.so.2",
+    "libpthread.so.0",
+    "librt.so.1",
+    "libgcc_s.so.1",
+    "libstdc++.so.6",
+    "libz.so.1",
+)
 # Where the loader looks by itself.
 FOLDERS = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64")
 TOOLS = ("unshare", "mount", "chroot", "ldd", "sh", "env")
@@ -35,8 +43,12 @@ def why_not():
             return f"a bare root needs the program {name}"
     if not os.path.exists(LOADER):
         return f"a bare root needs {LOADER}"
-    done = subprocess.run(["unshare", "--mount", "--net", "--pid", "--fork", "true"], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                          check=False)
+    done = subprocess.run(
+        ["unshare", "--mount", "--net", "--pid", "--fork", "true"],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
     return f"a bare root needs mounts of its own: {done.stderr.decode().strip()}" if done.returncode else None
 
 
@@ -82,8 +94,9 @@ def add(root, path):
 
 def needed(program):
     """(name, path) of the libraries that a program loads; none of a static one."""
-    done = subprocess.run(["ldd", program], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          check=False)
+    done = subprocess.run(
+        ["ldd", program], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
     found = re.findall(r"^\s*(\S+) => (not found|\S+)", done.stdout.decode("utf-8", "replace"), re.M)
     for name, path in found:
         if path == "not found":
@@ -104,10 +117,32 @@ def run(root, command, binds=None, env=None, timeout=60):
                 pass
         places += [here, inside]
     values = [f"{key}={value}" for key, value in {"PATH": "/usr/bin:/bin", **(env or {})}.items()]
-    words = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--propagation", "private", "sh", "-euc", SCRIPT, "sh", root, *places, "--",
-             shutil.which("env"), "-i", *values, shutil.which("chroot"), root, *command]
-    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          start_new_session=True) as process:
+    words = [
+        "unshare",
+        "--mount",
+        "--net",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--propagation",
+        "private",
+        "sh",
+        "-euc",
+        SCRIPT,
+        "sh",
+        root,
+        *places,
+        "--",
+        shutil.which("env"),
+        "-i",
+        *values,
+        shutil.which("chroot"),
+        root,
+        *command,
+    ]
+    with subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+    ) as process:
         try:
             output, code = process.communicate(timeout=timeout)[0], process.returncode
         except subprocess.TimeoutExpired:

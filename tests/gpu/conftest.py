@@ -15,4 +15,7 @@ import models  # noqa: E402
 def zoo(tmp_path_factory):
     """name -> path of a model file. Orb is smaller than on the CPU: its networks of edges take long on a simulated GPU."""
     folder = tmp_path_factory.mktemp("models")
-    return {**models.zoo(folder), "orb": models.orb(folder / "small_orb", n_features=8, n_interactions=2, n_neighbours=8, cutoff=4.5)}
+    return {
+        **models.zoo(folder),
+        "orb": models.orb(folder / "small_orb", n_features=8, n_interactions=2, n_neighbours=8, cutoff=4.5),
+    }

@@ -35,8 +35,12 @@ def write_xyz(tmp_path):
 def test_against_cpu(zoo, xyz, model):
     """Every precision, with and without recorded steps, in one process; what a recording consists of is told."""
     cases = [(precision, graph) for precision in BOUNDS for graph in ("on", "off")]
-    rows = batch(*[f"time {zoo[model]} {xyz} --device cuda --precision {precision} --graph {graph} --calls 2 --against cpu --json"
-                   for precision, graph in cases])
+    rows = batch(
+        *[
+            f"time {zoo[model]} {xyz} --device cuda --precision {precision} --graph {graph} --calls 2 --against cpu --json"
+            for precision, graph in cases
+        ]
+    )
     for (precision, graph), (row, end) in zip(cases, rows):
         assert end["status"] == 0 and not end["error"], end
         assert (row["device"], row["precision"], row["graph"]) == ("cuda", precision, graph)

@@ -21,7 +21,9 @@ def side(model):
 def dynamics(name, folder, options, model, n=3, steps=20, more=""):
     """A deck of `steps` steps of NVE at 0.1 fs, a new list every 10; the model's GPU or CPU is in `options`."""
     case = Case(name, water(n), mlff(model, options=options))
-    return case.text(str(folder), single_point=False) + f"""
+    return (
+        case.text(str(folder), single_point=False)
+        + f"""
 velocity all create 300 4711
 neigh_modify every 10 delay 0 check no
 timestep 0.0001
@@ -33,6 +35,7 @@ thermo_modify format float %.17g
 run {steps}
 write_dump all custom {name}.dump id x y z fx fy fz modify sort id format float %.17g
 """
+    )
 
 
 def printed(output):
@@ -43,8 +46,17 @@ def printed(output):
 @pytest.mark.parametrize("newton", ("on", "off"))
 def test_same_as_cpu(zoo, tmp_path, newton):
     """Energy, forces, pressure, energy and stress of atoms in double, in a tilted box smaller than twice the cutoff."""
-    cases = [Case(f"{model}_{device}", water(2, tilt=(1.0, 0.7, -0.9)), mlff(zoo[model], options=f"precision fp64 device {device}"),
-                  newton=newton, per_atom=model != "orb") for model in MODELS for device in ("cpu", "cuda")]
+    cases = [
+        Case(
+            f"{model}_{device}",
+            water(2, tilt=(1.0, 0.7, -0.9)),
+            mlff(zoo[model], options=f"precision fp64 device {device}"),
+            newton=newton,
+            per_atom=model != "orb",
+        )
+        for model in MODELS
+        for device in ("cpu", "cuda")
+    ]
     results = run(cases, tmp_path)
     for model in MODELS:
         same(results[f"{model}_cuda"], results[f"{model}_cpu"], 1e-9, f"{model}, newton {newton}")
@@ -54,12 +66,26 @@ def test_same_as_cpu(zoo, tmp_path, newton):
 def test_ranks(zoo, tmp_path, ranks):
     """Several ranks that share a GPU: features and sums of messages travel over the host; the numbers are those of one rank on the
     CPU. In the crystal tags decide which of the atoms that are equally far are neighbours."""
-    systems = {"painn": water((4, 3, 2)), "gaussian": water((4, 3, 2)), "ani": water((4, 3, 2)), "orb": water((4, 3, 2)),
-               "orb_crystal": crystal(), "orb_open": water((3, 2, 1))}
+    systems = {
+        "painn": water((4, 3, 2)),
+        "gaussian": water((4, 3, 2)),
+        "ani": water((4, 3, 2)),
+        "orb": water((4, 3, 2)),
+        "orb_crystal": crystal(),
+        "orb_open": water((3, 2, 1)),
+    }
 
     def cases(device):
-        return [Case(f"{name}_{device}", system, mlff(zoo[name.split("_")[0]], options=f"precision fp64 device {device}"),
-                     per_atom="orb" not in name, boundary="f f f" if "open" in name else "p p p") for name, system in systems.items()]
+        return [
+            Case(
+                f"{name}_{device}",
+                system,
+                mlff(zoo[name.split("_")[0]], options=f"precision fp64 device {device}"),
+                per_atom="orb" not in name,
+                boundary="f f f" if "open" in name else "p p p",
+            )
+            for name, system in systems.items()
+        ]
 
     one, more = run(cases("cpu"), tmp_path), run(cases("cuda"), tmp_path, ranks)
     for name, result in more.items():
@@ -70,7 +96,11 @@ def test_ranks(zoo, tmp_path, ranks):
 def test_features_from_gpu_to_gpu(zoo, tmp_path, model, ranks):
     """`gpu_mpi yes`: MPI sends and fills device memory, here that of the simulator, with the bits of the way through the host."""
     system, results = water((4, 3, 2)), {}
-    for way, said in (("on", "from GPU to GPU by MPI"), ("off", "through pinned host memory"), ("auto", "through pinned host memory")):
+    for way, said in (
+        ("on", "from GPU to GPU by MPI"),
+        ("off", "through pinned host memory"),
+        ("auto", "through pinned host memory"),
+    ):
         case = Case(way, system, mlff(zoo[model], options=f"device cuda gpu_mpi {way}"), per_atom=model != "orb")
         folder = tmp_path / way
         folder.mkdir()
@@ -87,7 +117,11 @@ def test_features_from_gpu_to_gpu(zoo, tmp_path, model, ranks):
 def test_log_names_it(zoo, tmp_path):
     """`device auto` takes the GPU, and the log says so; naming kernels of the CPU, or device cpu, does not."""
     system = water(1)
-    for options, expected in (("", "cuda, fp32"), ("device cuda:0 precision fp64", "cuda, fp64"), ("device cpu", "cpu, fp32")):
+    for options, expected in (
+        ("", "cuda, fp32"),
+        ("device cuda:0 precision fp64", "cuda, fp64"),
+        ("device cpu", "cpu, fp32"),
+    ):
         output = launch(Case("log", system, mlff(zoo["painn"], options=options)).text(str(tmp_path)), str(tmp_path))
         assert re.search(rf"computed on: +{expected}, kernels", output), output
     error = fails(Case("none", system, mlff(zoo["painn"], options="device cuda:7")).text(str(tmp_path)), tmp_path)
@@ -97,8 +131,13 @@ def test_log_names_it(zoo, tmp_path):
 def test_second_model_computes_where_the_first_does(zoo, tmp_path, monkeypatch):
     """`compare` of fix mlffprof has the device of the pair style, its GPU of several, and one of its own when it says so."""
     monkeypatch.setenv("MLFF_CUDASIM_DEVICES", "2")
-    for pair, more, said in (("device cpu", "", "cpu"), ("device cuda:1", "", "cuda"), ("device auto", "", "cuda"),
-                             ("device cuda:1", "device cpu", "cpu"), ("device cpu", "device cuda:0", "cuda")):
+    for pair, more, said in (
+        ("device cpu", "", "cpu"),
+        ("device cuda:1", "", "cuda"),
+        ("device auto", "", "cuda"),
+        ("device cuda:1", "device cpu", "cpu"),
+        ("device cpu", "device cuda:0", "cuda"),
+    ):
         fix = f"fix p all mlffprof 1 compare {zoo['painn']} every 1 {more}"
         output = launch(dynamics("two", tmp_path, pair, zoo["painn"], n=2, steps=0, more=fix), str(tmp_path))
         assert re.search(rf"fix mlffprof compare: .*sha256 \w+, {said}, fp32, ", output), (pair, more, output)
@@ -112,7 +151,9 @@ def test_map_of_ranks(zoo, tmp_path, monkeypatch):
         output = launch(text, str(tmp_path), 3)
         found = re.findall(r"rank (\d+), host \S+, local rank (\d+): cuda:(\d+) \(0000:\d+:00\)", output)
         assert found == [(str(r), str(r), str(r % n_gpus)) for r in range(3)] * (len(found) // 3) and found, output
-        warned = re.findall(r"WARNING.*more ranks than GPUs: 3 ranks of host \S+ use 2 GPUs, up to 2 of them cuda:0", output)
+        warned = re.findall(
+            r"WARNING.*more ranks than GPUs: 3 ranks of host \S+ use 2 GPUs, up to 2 of them cuda:0", output
+        )
         assert bool(warned) == (n_gpus == 2) and output.count("more ranks than GPUs") == len(warned), output
 
 
@@ -135,7 +176,11 @@ def test_mixed_orb(zoo, tmp_path, ranks):
     """Two parts to a number: mixed runs, and is as near to fp32 as floats are."""
     lines = {}
     for precision in ("fp32", "mixed"):
-        output = launch(dynamics("mixed", tmp_path, f"device cuda precision {precision}", zoo["orb"], n=side("orb"), steps=10), str(tmp_path), ranks)
+        output = launch(
+            dynamics("mixed", tmp_path, f"device cuda precision {precision}", zoo["orb"], n=side("orb"), steps=10),
+            str(tmp_path),
+            ranks,
+        )
         assert f"cuda, {precision}" in output, output
         lines[precision] = [[float(word) for word in line.split()] for line in printed(output)]
         assert len(lines[precision]) == 3, output
@@ -149,7 +194,9 @@ def test_recorded_steps(zoo, tmp_path, model):
     """Steps that are replayed give the same bits as steps that are launched one by one."""
     lines = {}
     for graph in ("on", "off"):
-        output = launch(dynamics("graph", tmp_path, f"device cuda graph {graph}", zoo[model], n=side(model)), str(tmp_path))
+        output = launch(
+            dynamics("graph", tmp_path, f"device cuda graph {graph}", zoo[model], n=side(model)), str(tmp_path)
+        )
         replayed = int(re.search(r"(\d+) of \d+ steps so far were replayed", output).group(1)) if graph == "on" else 0
         assert (replayed > 10) == (graph == "on"), output
         lines[graph] = (printed(output), (tmp_path / "graph.dump").read_text(encoding="ascii"))
@@ -170,8 +217,12 @@ def replays(output):
 def test_warm_up(zoo, tmp_path, model):
     """The recording is there before the first step, said in one line, and serves later runs: steps whose list is not new are
     all replayed. The set-up wants stress of atoms where the model has it; `run 0` has no steps to record for."""
-    compute = "compute s all stress/atom NULL\ncompute sum all reduce sum c_s[1]\nthermo_style custom step pe press c_sum"
-    runs = ("" if model == "orb" else compute) + "\nrun 0\nrun 5\nrun 5\nrun 5 pre no\nmin_style fire\nminimize 0 0 3 10\nquit"
+    compute = (
+        "compute s all stress/atom NULL\ncompute sum all reduce sum c_s[1]\nthermo_style custom step pe press c_sum"
+    )
+    runs = (
+        "" if model == "orb" else compute
+    ) + "\nrun 0\nrun 5\nrun 5\nrun 5 pre no\nmin_style fire\nminimize 0 0 3 10\nquit"
     lines = {}
     for graph in ("on", "off"):
         text = dynamics("warm", tmp_path, f"device cuda graph {graph}", zoo[model], n=side(model), steps=0)
@@ -186,7 +237,7 @@ def test_warm_up(zoo, tmp_path, model):
         assert re.fullmatch(r", recording [\d.e+]+ ms \(recorded steps on\)", said[0]), said
         counts = replays(output)
         assert counts[0] == (0, 1, 0) and output.index("GPU warm-up") > output.index("0 of 1 steps so far")
-        if model == "orb":    # wants the same in every step
+        if model == "orb":  # wants the same in every step
             assert len(said) == 1 and counts[1:4] == [(5, 7, 1), (10, 13, 1), (15, 18, 1)], (said, counts)
     assert lines["on"] == lines["off"]
 
@@ -194,13 +245,15 @@ def test_warm_up(zoo, tmp_path, model):
 def test_warm_up_with_new_lists(zoo, tmp_path):
     """With a new list in every step none of them is recorded; the warm-up does it all the same, once, also with parts timed."""
     for more in ("", "fix prof all mlffprof 2 warmup 2 components yes file prof.json"):
-        text = dynamics("lists", tmp_path, "device cuda", zoo["painn"], steps=4, more=more).replace("every 10", "every 1")
+        text = dynamics("lists", tmp_path, "device cuda", zoo["painn"], steps=4, more=more).replace(
+            "every 10", "every 1"
+        )
         output = launch(text, str(tmp_path))
         assert len(re.findall(WARM_UP, output)) == 1 and replays(output) == [(0, 5, 1)], output
         text = text.replace("every 1 ", "every 10 ")
         output = launch(text, str(tmp_path))
         assert len(re.findall(WARM_UP, output)) == 1 and replays(output) == [(4, 5, 1)], output
-    assert profile(tmp_path)["n_steps"] == 4 - 2    # without its own warm-up
+    assert profile(tmp_path)["n_steps"] == 4 - 2  # without its own warm-up
 
 
 def test_warm_up_refused(zoo, tmp_path, monkeypatch):
@@ -213,7 +266,10 @@ def test_warm_up_refused(zoo, tmp_path, monkeypatch):
 
 def test_warm_up_of_ranks(zoo, tmp_path):
     """Each rank records its own steps where no features travel; where they do the line says why none are recorded."""
-    for model, end in (("local", r", recording [\d.e+]+ ms \(recorded steps on\)"), ("painn", r" \(recorded steps off while features.*")):
+    for model, end in (
+        ("local", r", recording [\d.e+]+ ms \(recorded steps on\)"),
+        ("painn", r" \(recorded steps off while features.*"),
+    ):
         output = launch(dynamics("ranks", tmp_path, "device cuda", zoo[model], steps=4), str(tmp_path), 2)
         found = re.findall(WARM_UP, output)
         assert len(found) == 1 and re.fullmatch(end, found[0]), output
@@ -227,22 +283,37 @@ def profile(folder):
 @pytest.mark.parametrize("model", ("painn", "orb"))
 def test_memory_of_the_device(zoo, tmp_path, model):
     """The profiler reports what the model holds on the GPU: constant in a settled run, and as much as was foreseen."""
-    output = launch(dynamics("memory", tmp_path, "device cuda", zoo[model], n=side(model), steps=60,
-                             more="fix prof all mlffprof 2 warmup 20 file prof.json"), str(tmp_path))
+    output = launch(
+        dynamics(
+            "memory",
+            tmp_path,
+            "device cuda",
+            zoo[model],
+            n=side(model),
+            steps=60,
+            more="fix prof all mlffprof 2 warmup 20 file prof.json",
+        ),
+        str(tmp_path),
+    )
     report = profile(tmp_path)
     device, series = report["memory"]["device"], report["memory"]["series"]
     assert report["device"].startswith("cuda") and report["memory_of"] == "device"
     assert device["n_samples"] >= 10 and device["verdict"] == "stable" and device["delta_bytes"] == 0, device
     assert device["initial_bytes"] == device["final_bytes"] == device["peak_bytes"] == series["device_bytes"][-1] > 0
     assert report["memory_peak_gb"] == pytest.approx(device["peak_bytes"] / 1e9)
-    first, grown = (float(x) for x in re.search(r"on its GPU: +([\d.]+) after the first step, ([\d.]+) when", output).groups())
+    first, grown = (
+        float(x) for x in re.search(r"on its GPU: +([\d.]+) after the first step, ([\d.]+) when", output).groups()
+    )
     assert 0.85 * first - 0.06 <= device["final_bytes"] / 1e6 <= 1.15 * grown + 0.06
     assert report["memory"]["host"]["final_bytes"] > 0
 
 
 def test_no_device_no_number(zoo, tmp_path):
     """On the CPU nothing is said about a device, not zero."""
-    launch(dynamics("host", tmp_path, "device cpu", zoo["painn"], more="fix prof all mlffprof 2 warmup 5 file prof.json"), str(tmp_path))
+    launch(
+        dynamics("host", tmp_path, "device cpu", zoo["painn"], more="fix prof all mlffprof 2 warmup 5 file prof.json"),
+        str(tmp_path),
+    )
     report = profile(tmp_path)
     assert report["device"] == "cpu" and report["memory_of"] == "host"
     assert report["memory"]["device"] is None and report["memory"]["series"]["device_bytes"] == []
@@ -255,11 +326,14 @@ def test_too_large(zoo, tmp_path, monkeypatch):
     found = re.search(r"its (\d+) atoms need .* About (\d+) atoms would fit there", error, re.S)
     assert found and "GPU" in error and "device cpu" in error, error
     atoms, fit = int(found.group(1)), int(found.group(2))
-    assert atoms == 3 * 8 ** 3 and 0 < fit < atoms
-    launch(dynamics("fits", tmp_path, "device cuda", zoo["gaussian"], n=int((fit / 3) ** (1 / 3)), steps=0), str(tmp_path))
+    assert atoms == 3 * 8**3 and 0 < fit < atoms
+    launch(
+        dynamics("fits", tmp_path, "device cuda", zoo["gaussian"], n=int((fit / 3) ** (1 / 3)), steps=0), str(tmp_path)
+    )
 
 
 # ---- failures ---------------------------------------------------------------------------------------------------------
+
 
 def one_error(text, folder, ranks):
     """What LAMMPS says when it ends: once, however many ranks there are."""
@@ -308,5 +382,7 @@ def test_no_code_for_this_gpu(zoo, tmp_path, monkeypatch):
 def test_full_gpu(zoo, tmp_path, monkeypatch):
     """Others have left so little of the GPU's memory that not even the model fits."""
     monkeypatch.setenv("MLFF_CUDASIM_MEMORY", "20000")
-    error = one_error(Case("full", water(2), mlff(zoo["painn"], options="device cuda")).text(str(tmp_path)), tmp_path, 2)
+    error = one_error(
+        Case("full", water(2), mlff(zoo["painn"], options="device cuda")).text(str(tmp_path)), tmp_path, 2
+    )
     assert "out of memory" in error and "are free" in error and "no other rank or program uses" in error, error

@@ -65,8 +65,11 @@ echo "========= ERROR SUMMARY: 0 errors"
 
 def copy_repository(target):
     """The files that travel: those of git, and those that it does not ignore."""
-    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-                            stdout=subprocess.PIPE, check=True).stdout
+    listed = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        stdout=subprocess.PIPE,
+        check=True,
+    ).stdout
     for name in listed.decode().split("\0"):
         path = os.path.join(ROOT, name)
         if name and os.path.isfile(path) and not os.path.islink(path):
@@ -84,9 +87,14 @@ def write_program(path, text):
 def pack_file():
     """run.sh --pack, with the simulated device."""
     path = os.path.join(WORK, "gpu-pack.tar.xz")
-    done = subprocess.run([os.path.join(HERE, "run.sh"), "--pack", "--simulated", "--preset", "0", "--pack-file", path, "--work", WORK],
-                          env={**os.environ, "PYTHON": sys.executable}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, check=False)
+    done = subprocess.run(
+        [os.path.join(HERE, "run.sh"), "--pack", "--simulated", "--preset", "0", "--pack-file", path, "--work", WORK],
+        env={**os.environ, "PYTHON": sys.executable},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
     text = done.stdout.decode("utf-8", "replace")
     assert done.returncode == 0 and " MB travel" in text, text
     return path
@@ -96,7 +104,9 @@ def add_python(root):
     """The Python that runs this, with its library and no packages."""
     program, library = os.path.realpath(sys.executable), sysconfig.get_path("stdlib")
     bare_root.add(root, program)
-    unwanted = shutil.ignore_patterns("site-packages", "test", "idlelib", "tkinter", "ensurepip", "__pycache__", "config-*")
+    unwanted = shutil.ignore_patterns(
+        "site-packages", "test", "idlelib", "tkinter", "ensurepip", "__pycache__", "config-*"
+    )
     shutil.copytree(library, root + library, ignore=unwanted, dirs_exist_ok=True)
     specs = [importlib.util.find_spec(name) for name in ("_lzma", "_bz2", "zlib", "_hashlib")]
     modules = [spec.origin for spec in specs if spec and spec.origin and os.path.exists(spec.origin)]
@@ -124,8 +134,12 @@ def bare(pack_file, tmp_path_factory):
 
 def enter(root, *arguments, timeout):
     """(exit code or None, output) of run.sh inside."""
-    return bare_root.run(root, ["/bin/sh", "/repository/benchmarks/gpu/run.sh", "--simulated", "/out", *arguments],
-                         env={"PYTHON": os.path.realpath(sys.executable), "PYTHONDONTWRITEBYTECODE": "1"}, timeout=timeout)
+    return bare_root.run(
+        root,
+        ["/bin/sh", "/repository/benchmarks/gpu/run.sh", "--simulated", "/out", *arguments],
+        env={"PYTHON": os.path.realpath(sys.executable), "PYTHONDONTWRITEBYTECODE": "1"},
+        timeout=timeout,
+    )
 
 
 def check_results(out, kind=None):
@@ -199,13 +213,20 @@ def test_measures_everything(results):
     status = {part["part"]: part["status"] for part in timed["parts"]}
     assert list(status) == [row[0] for row in cases.plan()]
     left_out = {name for name, text in status.items() if text.startswith("left out")}
-    assert left_out == {cases.EAGER[0], cases.COMPILED[0]} and "no PyTorch" in status[cases.EAGER[0]]  # it is not in a bare root
+    assert (
+        left_out == {cases.EAGER[0], cases.COMPILED[0]} and "no PyTorch" in status[cases.EAGER[0]]
+    )  # it is not in a bare root
     assert timed["device"]["cuda"]["n_usable"] == 1
     rows = timed["cases"] + timed["cases_2"]
     assert all(row["median_ms"] > 0 for row in rows), [row for row in rows if "median_ms" not in row]
     assert {row["model"] for row in rows} == set(cases.MODELS)
     assert {(row["precision"], row["graph"], row["fuse"]) for row in rows} == {
-        ("fp32", "on", "on"), ("mixed", "on", "on"), ("fp32", "off", "on"), ("fp32", "on", "off"), ("fp64", "on", "on")}
+        ("fp32", "on", "on"),
+        ("mixed", "on", "on"),
+        ("fp32", "off", "on"),
+        ("fp32", "on", "off"),
+        ("fp64", "on", "on"),
+    }
     compared = {(row["model"], row["precision"]) for row in rows if "force_difference" in row}
     assert compared >= {(model, precision) for model in cases.MODELS for precision in ("fp32", "mixed")}
     assert all(row["force_rms_ratio"] < 1e-4 for row in rows if "force_rms_ratio" in row)
@@ -252,11 +273,16 @@ def test_a_call_that_is_killed(bare, seconds):
         assert seconds < 1  # before Python had started
 
 
-@pytest.mark.parametrize("missing,where", (("deps/lib", cases.PREPARE[0]), ("models", "cases, first round"), ("lammps/lib", cases.STEPS[0])))
+@pytest.mark.parametrize(
+    "missing,where", (("deps/lib", cases.PREPARE[0]), ("models", "cases, first round"), ("lammps/lib", cases.STEPS[0]))
+)
 def test_what_is_missing_is_noticed(bare, results, missing, where):
     """A pack without one of its parts: the call ends as usual, says where it failed, and has not succeeded."""
     assert results["time"][0] == 0
-    out, part = os.path.join(bare, "out"), os.path.join(bare, "repository", "build-gpu", "work-time", "unpacked", "pack", missing)
+    out, part = (
+        os.path.join(bare, "out"),
+        os.path.join(bare, "repository", "build-gpu", "work-time", "unpacked", "pack", missing),
+    )
     shutil.rmtree(out, ignore_errors=True)
     os.rename(part, part + ".away")
     try:
@@ -285,9 +311,14 @@ def test_a_stale_pack_is_not_used(pack_file, tmp_path):
     with tarfile.open(stale, "w:xz", preset=0) as archive:
         archive.add(folder, "pack")
     out = tmp_path / "out"
-    done = subprocess.run([os.path.join(HERE, "run.sh"), "--simulated", str(out), "--check", "--pack-file", stale, "--work", WORK],
-                          env={**os.environ, "PYTHON": sys.executable}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, check=False)
+    done = subprocess.run(
+        [os.path.join(HERE, "run.sh"), "--simulated", str(out), "--check", "--pack-file", stale, "--work", WORK],
+        env={**os.environ, "PYTHON": sys.executable},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
     state = check_results(out, "check")["check"]
     assert "made from other sources" in state["notes"][0], done.stdout.decode()
     assert {row["status"] for row in state["suites"]} == {"passed", "started"}, state["suites"]
@@ -309,6 +340,7 @@ for k, line in enumerate(sys.stdin, 1):
 @pytest.fixture
 def call(tmp_path):
     """A call of run.py whose program behaves as the text says."""
+
     def make(behaviour, seconds=60):
         program = tmp_path / "mlff"
         write_program(program, FAKE.format(python=sys.executable, behaviour=behaviour))
@@ -318,6 +350,7 @@ def call(tmp_path):
             mlff, models, env = str(program), str(tmp_path), {}
 
         return parts.Call(one, Place, True)
+
     return make
 
 
@@ -326,19 +359,31 @@ def measure(call, wanted):
     return call.out["cases"]
 
 
-WANTED = [cases.Small(cases.STUDENT, 24), cases.Small(cases.ANI_1, 24, "mixed"), cases.Small(cases.STUDENT, 1152),
-          cases.Small(cases.ANI_1, 1152, "mixed"), cases.Small(cases.ANI_1, 24)]
+WANTED = [
+    cases.Small(cases.STUDENT, 24),
+    cases.Small(cases.ANI_1, 24, "mixed"),
+    cases.Small(cases.STUDENT, 1152),
+    cases.Small(cases.ANI_1, 1152, "mixed"),
+    cases.Small(cases.ANI_1, 24),
+]
 
 
 def test_wrong_forces_are_not_timed(call):
     """A network whose forces differ is timed at no size; others are."""
     rows = measure(call('if "mixed" in line: reply, status, error = None, 1, "its forces differ by 3 eV/A"'), WANTED)
     assert [sorted({"median_ms", "failed", "left_out"} & set(row)) for row in rows] == [
-        ["median_ms"], ["failed"], ["median_ms"], ["left_out"], ["median_ms"]]
+        ["median_ms"],
+        ["failed"],
+        ["median_ms"],
+        ["left_out"],
+        ["median_ms"],
+    ]
     assert "differ" in rows[3]["left_out"]
 
 
-@pytest.mark.parametrize("behaviour,why", (('if "1152" in line: time.sleep(100)', "limit"), ('if "1152" in line: sys.exit(9)', "ended with")))
+@pytest.mark.parametrize(
+    "behaviour,why", (('if "1152" in line: time.sleep(100)', "limit"), ('if "1152" in line: sys.exit(9)', "ended with"))
+)
 def test_a_case_that_hangs_or_dies(call, monkeypatch, behaviour, why):
     """It costs its own limit and a new process."""
     monkeypatch.setattr(cases.Small, "limit", lambda case: 3)
@@ -354,8 +399,21 @@ def test_time_is_never_exceeded(call):
 
 def test_signals_end_it_whole(pack_file, tmp_path):
     out = tmp_path / "out"
-    process = subprocess.Popen([sys.executable, os.path.join(HERE, "run.py"), "--simulated", str(out), "--time", "--pack-file", pack_file,
-                                "--work", str(tmp_path / "work")], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            os.path.join(HERE, "run.py"),
+            "--simulated",
+            str(out),
+            "--time",
+            "--pack-file",
+            pack_file,
+            "--work",
+            str(tmp_path / "work"),
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
     while not (out / "gpu.json").exists():
         time.sleep(0.1)
     process.send_signal(signal.SIGTERM)

@@ -29,8 +29,9 @@ def version(text):
 
 def call(*command):
     """(exit code, output)"""
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          check=False)
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
     return done.returncode, done.stdout.decode("utf-8", "replace")
 
 
@@ -46,7 +47,8 @@ def test_a_pack(pack, tmp_path):
     folder, said = pack
     files = [os.path.join(place, name) for place, _, names in os.walk(folder) for name in names]
     assert sorted(os.path.relpath(path, folder) for path in files) == sorted(
-        ["lmp", "mlffplugin.so", *(os.path.join("lib", name) for name in said["libraries"])])
+        ["lmp", "mlffplugin.so", *(os.path.join("lib", name) for name in said["libraries"])]
+    )
     assert said["bytes"] == sum(os.path.getsize(path) for path in files) < 80e6
     names = set(said["libraries"])
     assert {"liblammps.so.0", "libmpi.so.12"} < names and not {*steps.SYSTEM, *bare_root.SYSTEM} & names
@@ -71,12 +73,26 @@ def test_no_lammps_to_pack(tmp_path):
 
 # ---- in a root that has nothing --------------------------------------------------------------------------------------
 
+
 def in_root(root, folder, out, n_steps=20):
     """(exit code, output) of so many steps of 63 atoms in a bare root, on the GPU; the report is in out/report.json."""
-    words = steps.command("/pack", "/pack/mlffplugin.so", "/models/" + os.path.basename(STUDENT), 63, n_steps,
-                           "/out/report.json", decks="/benchmarks/gpu", device="cuda", warmup=2)
-    binds = {folder: "/pack", os.path.dirname(STUDENT): "/models", os.path.join(ROOT, "benchmarks"): "/benchmarks",
-             out: "/out"}
+    words = steps.command(
+        "/pack",
+        "/pack/mlffplugin.so",
+        "/models/" + os.path.basename(STUDENT),
+        63,
+        n_steps,
+        "/out/report.json",
+        decks="/benchmarks/gpu",
+        device="cuda",
+        warmup=2,
+    )
+    binds = {
+        folder: "/pack",
+        os.path.dirname(STUDENT): "/models",
+        os.path.join(ROOT, "benchmarks"): "/benchmarks",
+        out: "/out",
+    }
     return bare_root.run(root, words, binds, {"LD_LIBRARY_PATH": "/pack/lib"}, timeout=120)
 
 
@@ -134,6 +150,7 @@ def test_a_bare_root(tmp_path):
 
 # ---- runs and their numbers ------------------------------------------------------------------------------------------
 
+
 def test_run(pack, tmp_path):
     """Numbers are those of the report, which is left with the output; parts of a step are among them, unless they are
     not wanted."""
@@ -148,21 +165,36 @@ def test_run(pack, tmp_path):
     assert found["us_per_atom"] == pytest.approx(1e3 * found["mean_ms"] / 63) and found["memory_of"] == "device"
     assert found["components_ms"]["dense"] > 0 and found["seconds"] > 0
     assert "replayed" in (tmp_path / "lammps-water-benzene-student-cuda-fp32-63.log").read_text(encoding="utf-8")
-    plain = steps.run(pack[0], PLUGIN, STUDENT, out=tmp_path, name="plain", components="no", settings="graph off",
-                       **SHORT)
+    plain = steps.run(
+        pack[0], PLUGIN, STUDENT, out=tmp_path, name="plain", components="no", settings="graph off", **SHORT
+    )
     assert "dense" not in plain["components_ms"]
     assert "replayed" not in (tmp_path / "plain.log").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("settings,text", (
-    ({"model": "missing.yaml"}, "missing.yaml is not there"), ({"device": "cuda:7"}, "cuda:7"),
-    ({"n_atoms": 64}, "multiple of 63"), ({"n_steps": 10 ** 7, "limit_s": 3}, "took more than 3 s"),
-    ({"folder": "nowhere"}, "No such file"), ({"temperature": 1e6, "n_steps": 200}, "closer"),
-    ({"temperature": 30000, "timestep": 1e-6}, "exploded")))
+@pytest.mark.parametrize(
+    "settings,text",
+    (
+        ({"model": "missing.yaml"}, "missing.yaml is not there"),
+        ({"device": "cuda:7"}, "cuda:7"),
+        ({"n_atoms": 64}, "multiple of 63"),
+        ({"n_steps": 10**7, "limit_s": 3}, "took more than 3 s"),
+        ({"folder": "nowhere"}, "No such file"),
+        ({"temperature": 1e6, "n_steps": 200}, "closer"),
+        ({"temperature": 30000, "timestep": 1e-6}, "exploded"),
+    ),
+)
 def test_runs_that_fail(pack, tmp_path, settings, text):
     """Each is a result that says why, in time, and never the numbers of an earlier run."""
-    arguments = {"folder": pack[0], "plugin": PLUGIN, "model": STUDENT, "out": tmp_path, **SHORT, "name": "case",
-                 **settings}
+    arguments = {
+        "folder": pack[0],
+        "plugin": PLUGIN,
+        "model": STUDENT,
+        "out": tmp_path,
+        **SHORT,
+        "name": "case",
+        **settings,
+    }
     (tmp_path / "case.json").write_text("{}", encoding="ascii")
     begin = time.monotonic()
     found = steps.run(**arguments)
@@ -180,15 +212,36 @@ def test_boxes():
             steps.box(n_atoms)
 
 
-GOOD = {"n_atoms": 63, "n_steps": 1000, "device": "cuda:0", "precision": "fp32", "mean_ms": 0.5, "median_ms": 0.4,
-        "p95_over_mean": 1.1, "p99_over_mean": 1.2, "cv": 0.1, "memory": "stable"}
+GOOD = {
+    "n_atoms": 63,
+    "n_steps": 1000,
+    "device": "cuda:0",
+    "precision": "fp32",
+    "mean_ms": 0.5,
+    "median_ms": 0.4,
+    "p95_over_mean": 1.1,
+    "p99_over_mean": 1.2,
+    "cv": 0.1,
+    "memory": "stable",
+}
 
 
-@pytest.mark.parametrize("change,said", (
-    ({}, "PPPPP"), ({"mean_ms": 1.0}, "FPPPP"), ({"p95_over_mean": 2.0}, "PFPPP"), ({"p99_over_mean": 3.5}, "PPFPP"),
-    ({"cv": 0.2}, "PPPFP"), ({"memory": "leak"}, "PPPPF"), ({"memory": "growing"}, "PPPPF"),
-    ({"memory": "unknown"}, "PPPPn"), ({"memory": None, "cv": None}, "PPPnn"), ({"mean_ms": float("nan")}, "FPPPP"),
-    ({"n_atoms": 1536, "mean_ms": 5.0}, "nPPPP")))
+@pytest.mark.parametrize(
+    "change,said",
+    (
+        ({}, "PPPPP"),
+        ({"mean_ms": 1.0}, "FPPPP"),
+        ({"p95_over_mean": 2.0}, "PFPPP"),
+        ({"p99_over_mean": 3.5}, "PPFPP"),
+        ({"cv": 0.2}, "PPPFP"),
+        ({"memory": "leak"}, "PPPPF"),
+        ({"memory": "growing"}, "PPPPF"),
+        ({"memory": "unknown"}, "PPPPn"),
+        ({"memory": None, "cv": None}, "PPPnn"),
+        ({"mean_ms": float("nan")}, "FPPPP"),
+        ({"n_atoms": 1536, "mean_ms": 5.0}, "nPPPP"),
+    ),
+)
 def test_verdicts(change, said):
     assert "".join(row[3][0] for row in steps.verdicts({**GOOD, **change})) == said
 
@@ -202,8 +255,20 @@ def test_teacher_over_student():
 def test_command_line(pack, tmp_path):
     """A student and its teacher, with verdicts and the factor between them, and all of it in one file."""
     teacher = STUDENT.replace("student", "teacher")
-    code, output = call(sys.executable, os.path.join(GPU, "steps.py"), "run", pack[0], STUDENT, teacher,
-                        "--steps", "20", "--warmup", "2", "--out", str(tmp_path))
+    code, output = call(
+        sys.executable,
+        os.path.join(GPU, "steps.py"),
+        "run",
+        pack[0],
+        STUDENT,
+        teacher,
+        "--steps",
+        "20",
+        "--warmup",
+        "2",
+        "--out",
+        str(tmp_path),
+    )
     assert code == 0 and output.count("memory is stable: not measured") == 2, output
     with open(tmp_path / "steps.json", encoding="utf-8") as f:
         rows = json.load(f)["rows"]

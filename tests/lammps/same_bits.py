@@ -42,8 +42,14 @@ def cases():
     for model, options, newton in itertools.product(MODELS, OPTIONS, ("on", "off")):
         for kind, system in (of_orb if model == "orb" else plain).items():
             name = f"{model}_{kind}_{options.replace(' ', '_')}_{newton}"
-            yield Case(name, system, mlff(files[model], options=options), newton=newton, per_atom=model != "orb",
-                       before="processors * 1 1" if kind == "line" else "")
+            yield Case(
+                name,
+                system,
+                mlff(files[model], options=options),
+                newton=newton,
+                per_atom=model != "orb",
+                before="processors * 1 1" if kind == "line" else "",
+            )
 
 
 def measure(ranks):
@@ -78,8 +84,14 @@ def main():
         for plugin in args.plugins:
             with tempfile.TemporaryDirectory() as folder:
                 environment = {**os.environ, "MLFF_PLUGIN": os.path.abspath(plugin)}
-                done = subprocess.run([sys.executable, os.path.abspath(__file__), "--measure", str(ranks)], cwd=folder,
-                                      env=environment, stdout=subprocess.PIPE, text=True, check=True)
+                done = subprocess.run(
+                    [sys.executable, os.path.abspath(__file__), "--measure", str(ranks)],
+                    cwd=folder,
+                    env=environment,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    check=True,
+                )
             lines.append(done.stdout.splitlines())
         old, new = lines
         assert len(old) == len(new) and len(old) > 30, (len(old), len(new))

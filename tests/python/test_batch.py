@@ -18,7 +18,9 @@ H 0.0 -0.763 -0.477
 
 
 def run(arguments, text=""):
-    done = subprocess.run([MLFF, *arguments], input=text.encode(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    done = subprocess.run(
+        [MLFF, *arguments], input=text.encode(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False
+    )
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
@@ -49,9 +51,18 @@ class Batch(unittest.TestCase):
             f.write(WATER.format(z=z))
 
     def test_as_by_themselves(self):
-        commands = [["evaluate", MODEL, self.xyz, "--json", "--precision", "fp64"], ["evaluate", MODEL, self.xyz, "--forces"], ["info", MODEL],
-                    ["--version"], ["--help"], ["time", "--help"], ["evaluate", MODEL, self.xyz, "--json"]]
-        code, printed, ends, errors = batch("# twice", "", *[" ".join(f'"{word}"' for word in words) for words in commands], "  \t")
+        commands = [
+            ["evaluate", MODEL, self.xyz, "--json", "--precision", "fp64"],
+            ["evaluate", MODEL, self.xyz, "--forces"],
+            ["info", MODEL],
+            ["--version"],
+            ["--help"],
+            ["time", "--help"],
+            ["evaluate", MODEL, self.xyz, "--json"],
+        ]
+        code, printed, ends, errors = batch(
+            "# twice", "", *[" ".join(f'"{word}"' for word in words) for words in commands], "  \t"
+        )
         self.assertEqual((code, errors, len(ends)), (0, "", len(commands)))
         for words, text, end in zip(commands, printed, ends):
             self.assertEqual(text, run(words)[1])
@@ -60,17 +71,27 @@ class Batch(unittest.TestCase):
 
     def test_words(self):
         name = self.xyz.replace("a box", 'a" "box')
-        code, printed, _, _ = batch(f'\ttime  {MODEL} {name}\t--calls=2 --json --replicas 3 \r')
+        code, printed, _, _ = batch(f"\ttime  {MODEL} {name}\t--calls=2 --json --replicas 3 \r")
         self.assertEqual(code, 0)
         self.assertEqual((json.loads(printed[0])["n_calls"], json.loads(printed[0])["n_atoms"]), (2, 9))
 
     def test_errors_do_not_end_it(self):
-        wrong = [("boil", 2, "unknown command 'boil'"), ("info none.yaml", 1, "none.yaml: cannot be opened"), ("time a", 2, "arguments are missing"),
-                 ("time a b --calls 0", 2, "--calls cannot be '0'"), ("compare a", 2, "two reports are expected"),
-                 (f'evaluate {MODEL} "{self.xyz}', 2, "a double quote is missing"), ("info " + 9000 * "x", 2, "longer than 8192 characters"),
-                 ("info" + 200 * " x", 2, "more than 128 words"), ("info a\0b", 2, "a character of value 0"),
-                 ("batch", 2, "a batch cannot run a batch"), ("bench --help", 2, "becomes another process"), ("scaling", 2, "becomes another process"),
-                 ("report x", 2, "becomes another process"), (f"verify {MODEL} --against x", 2, "becomes another process")]
+        wrong = [
+            ("boil", 2, "unknown command 'boil'"),
+            ("info none.yaml", 1, "none.yaml: cannot be opened"),
+            ("time a", 2, "arguments are missing"),
+            ("time a b --calls 0", 2, "--calls cannot be '0'"),
+            ("compare a", 2, "two reports are expected"),
+            (f'evaluate {MODEL} "{self.xyz}', 2, "a double quote is missing"),
+            ("info " + 9000 * "x", 2, "longer than 8192 characters"),
+            ("info" + 200 * " x", 2, "more than 128 words"),
+            ("info a\0b", 2, "a character of value 0"),
+            ("batch", 2, "a batch cannot run a batch"),
+            ("bench --help", 2, "becomes another process"),
+            ("scaling", 2, "becomes another process"),
+            ("report x", 2, "becomes another process"),
+            (f"verify {MODEL} --against x", 2, "becomes another process"),
+        ]
         code, printed, ends, errors = batch(*[line for line, _, _ in wrong], "--version")
         self.assertEqual((code, len(ends)), (2, len(wrong) + 1))
         for (line, status, part), text, end in zip(wrong, printed, ends):
