@@ -30,7 +30,7 @@ static size_t bytes_missing(mlff_model *m, const mlff_graph *graph, const mlff_h
                               &(mlff_forces_args){.edges = &m->edges,
                                                   .grad = out.edge_grad,
                                                   .scale = m->scale,
-                                                  .on_device = m->seen.is_on_device,
+                                                  .on_device = m->host_view.is_on_device,
                                                   .result = result},
                               &ignored);
   backend->forecast = NULL;

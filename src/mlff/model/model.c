@@ -222,7 +222,7 @@ void mlff_model_close(mlff_model *model)
   mlff_modelfile_free(model->file);
   free(model->use);
   free(model->host);
-  free(model->seen.data);
+  free(model->host_view.data);
   free(model);
 }
 
@@ -234,9 +234,9 @@ const mlff_info *mlff_model_info(const mlff_model *model)
 mlff_memory mlff_model_memory(const mlff_model *model)
 {
   mlff_memory memory = model->backend->memory;
-  const size_t host_bytes = model->host_capacity * sizeof *model->host + model->seen.capacity;
+  const size_t host_bytes = model->host_capacity * sizeof *model->host + model->host_view.capacity;
   memory.bytes += host_bytes;
   memory.peak_bytes += host_bytes;
-  memory.n_growths += (int64_t) (model->n_host_growths + model->seen.n_growths);
+  memory.n_growths += (int64_t) (model->n_host_growths + model->host_view.n_growths);
   return memory;
 }

@@ -36,15 +36,15 @@ typedef struct mlff_replay {
   mlff_replays counts;
 } mlff_replay;
 
-/* What the host reads of the graph of a step: seen.c. */
-typedef struct mlff_seen {
+/* What the host reads of the graph of a step: host_view.c. */
+typedef struct mlff_host_view {
   mlff_graph graph; /* with arrays on the host; nbr and pos are NULL when the step's are on a device */
   int is_on_device; /* the step's arrays */
   uint64_t list_id; /* of the list on the device that `data` is a copy of; 0: none */
   void *data;       /* row, species, node */
   int32_t longest_row;
   size_t capacity, n_growths;
-} mlff_seen;
+} mlff_host_view;
 
 struct mlff_model {
   mlff_modelfile *file; /* its weights are released after opening */
@@ -55,7 +55,7 @@ struct mlff_model {
   void *net;
   int *use; /* [n_elements] species that the network was made for */
   mlff_edges edges;
-  mlff_seen seen;
+  mlff_host_view host_view;
   uint64_t checked_list_id; /* graph whose species were checked */
   double *host;             /* downloaded node and member energies */
   size_t host_capacity, n_host_growths;
@@ -80,8 +80,9 @@ static inline int mlff_option_is_on(const char *value)
   return !value || mlff_yes_or_no(value) == 1;
 }
 
-/* seen.c: sets model->seen for a step with the graph; an error when it is on a device that is not the model's. */
-mlff_status mlff_see_graph(mlff_model *model, const mlff_graph *graph, mlff_error *error);
+/* host_view.c: sets model->host_view for a step with the graph; an error when it is on a device that is not the
+ * model's. */
+mlff_status mlff_host_view_make(mlff_model *model, const mlff_graph *graph, mlff_error *error);
 
 /* step.c: a step op by op; and its end: forces, energies, virials of the network's outputs into result. */
 mlff_status mlff_step_plain(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,

@@ -13,7 +13,7 @@
 /* Results that take operations or downloads of their own, and where the graph is. */
 static unsigned wants_of(const mlff_model *m, const mlff_result *result)
 {
-  const unsigned place = m->seen.is_on_device ? 16u + (result->forces ? 32u : 0u) : 0u;
+  const unsigned place = m->host_view.is_on_device ? 16u + (result->forces ? 32u : 0u) : 0u;
   return (result->atom_virial ? 1u : 0u) | (result->atom_centroid ? 2u : 0u) |
          (mlff_wants_members(m, result) ? 4u : 0u) | (result->member_forces ? 8u : 0u) | place;
 }
@@ -23,7 +23,7 @@ void mlff_replay_open(mlff_model *m, const mlff_options *options)
   mlff_replay *r = &m->replay;
   const int is_wanted = mlff_option_is_on(options ? options->graph : NULL);
   r->is_on = is_wanted && m->backend->ops->replay.begin;
-  if (!r->is_on) snprintf(r->why, sizeof r->why, "%s", is_wanted ? "not on a CPU" : "graph no");
+  if (!r->is_on) snprintf(r->why, sizeof r->why, "%s", is_wanted ? "not on a CPU" : "replay no");
   m->backend->records = r->is_on;
 }
 
@@ -56,12 +56,12 @@ static mlff_status plain_step(mlff_model *m, const mlff_graph *graph, const mlff
 /* Runs the step's calls while the backend records them. Results are not there yet. */
 static mlff_status record_calls(mlff_model *m, const mlff_graph *graph, mlff_result *result, mlff_error *error)
 {
-  const mlff_arch_inputs in = {.graph = &m->seen.graph, .edges = &m->edges, .halo = NULL};
+  const mlff_arch_inputs in = {.graph = &m->host_view.graph, .edges = &m->edges, .halo = NULL};
   m->replay.out = (mlff_arch_outputs){.node_energy = NULL};
   mlff_spans_restart(m->backend);
   MLFF_TRY(m->backend->ops->edges(m->backend, graph, m->head->cutoff, &m->edges, error));
   MLFF_TRY(m->arch->evaluate(m->net, &in, &m->replay.out, error));
-  return mlff_step_downloads(m, &m->seen.graph, &m->replay.out, result, error);
+  return mlff_step_downloads(m, &m->host_view.graph, &m->replay.out, result, error);
 }
 
 /* MLFF_E_UNSUPPORTED when it did not work, and `why` says so. */
@@ -97,7 +97,7 @@ static mlff_status record(mlff_model *m, const mlff_graph *graph, mlff_result *r
 /* A model with forces of its own ends on the host: its calls are made again, of which those on the device do nothing now. */
 static mlff_status hand_out(mlff_model *m, mlff_result *result, mlff_error *error)
 {
-  const mlff_graph *graph = &m->seen.graph;
+  const mlff_graph *graph = &m->host_view.graph;
   const mlff_arch_inputs in = {.graph = graph, .edges = &m->edges, .halo = NULL};
   MLFF_TRY(mlff_step_check_distance(m, graph, error));
   if (m->replay.out.direct) MLFF_TRY(m->arch->evaluate(m->net, &in, &m->replay.out, error));

@@ -160,7 +160,7 @@ static mlff_forces_args forces_args(const mlff_model *m, const mlff_arch_outputs
   return (mlff_forces_args){.edges = &m->edges,
                             .grad = out->edge_grad,
                             .scale = m->scale,
-                            .on_device = m->seen.is_on_device,
+                            .on_device = m->host_view.is_on_device,
                             .result = result};
 }
 
@@ -197,7 +197,7 @@ mlff_status mlff_step_plain(mlff_model *m, const mlff_graph *graph, const mlff_h
                             mlff_error *error)
 {
   const int has_memory = m->backend->ops->memory != NULL; /* of its own, so a forecast makes sense */
-  const mlff_graph *seen = &m->seen.graph;
+  const mlff_graph *view = &m->host_view.graph;
   mlff_arch_outputs out = {.node_energy = NULL};
   mlff_error ignored;
   mlff_spans_restart(m->backend);
@@ -205,16 +205,16 @@ mlff_status mlff_step_plain(mlff_model *m, const mlff_graph *graph, const mlff_h
   /* A bad position or a failed device leaves no edges; the network is evaluated all the same for its exchanges. */
   mlff_status status = m->backend->ops->edges(m->backend, graph, m->head->cutoff, &m->edges, error);
   if (status == MLFF_E_NOMEM && has_memory)
-    return mlff_forecast_memory(m, seen, halo, m->edges.n_edges ? m->edges.n_edges : -1, result, error);
+    return mlff_forecast_memory(m, view, halo, m->edges.n_edges ? m->edges.n_edges : -1, result, error);
   if (status && status != MLFF_E_NUMERIC && status != MLFF_E_DEVICE) return status;
-  if (!status) status = mlff_step_check_distance(m, seen, error);
-  const mlff_arch_inputs in = {.graph = seen, .edges = &m->edges, .halo = halo};
+  if (!status) status = mlff_step_check_distance(m, view, error);
+  const mlff_arch_inputs in = {.graph = view, .edges = &m->edges, .halo = halo};
   const mlff_status network = m->arch->evaluate(m->net, &in, &out, status ? &ignored : error);
   if (status) return status;
   if (network == MLFF_E_NOMEM && has_memory)
-    return mlff_forecast_memory(m, seen, halo, m->edges.n_edges, result, error);
+    return mlff_forecast_memory(m, view, halo, m->edges.n_edges, result, error);
   if (network) return network;
 
-  MLFF_TRY(mlff_step_results(m, seen, &out, result, error));
-  return result->member_forces ? mlff_members_evaluate(m, seen, result, error) : MLFF_OK;
+  MLFF_TRY(mlff_step_results(m, view, &out, result, error));
+  return result->member_forces ? mlff_members_evaluate(m, view, result, error) : MLFF_OK;
 }
