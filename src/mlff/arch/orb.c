@@ -94,11 +94,11 @@ static void *rows_of(const orb_net *net, const mlff_buf *buf, int64_t row)
 }
 
 /* Atoms begin .. end and their edges first_edge .. first_edge + n_edges. */
-typedef struct span {
+typedef struct atom_range {
   int64_t begin, end, first_edge, n_edges;
-} span;
+} atom_range;
 
-static void encode_edges(orb_net *net, const orb_layer *layer, span s)
+static void encode_edges(orb_net *net, const orb_layer *layer, atom_range s)
 {
   (void) layer;
   const mlff_orb_features_args args = {.graph = &net->graph,
@@ -112,7 +112,7 @@ static void encode_edges(orb_net *net, const orb_layer *layer, span s)
 }
 
 /* m = edge network of (e, h_s, h_r); sums of m; e += m */
-static void send_messages(orb_net *net, const orb_layer *layer, span s)
+static void send_messages(orb_net *net, const orb_layer *layer, atom_range s)
 {
   const mlff_ops *ops = net->backend->ops;
   linear(net, &layer->edge.linear[0], s.n_edges, rows_of(net, &net->e, s.first_edge), net->hidden[0].data,
@@ -140,7 +140,7 @@ static void send_messages(orb_net *net, const orb_layer *layer, span s)
 }
 
 /* h += node network of (h, received, sent) */
-static void update_nodes(orb_net *net, const orb_layer *layer, span s)
+static void update_nodes(orb_net *net, const orb_layer *layer, atom_range s)
 {
   const int64_t n = s.end - s.begin;
   void *h = rows_of(net, &net->h, s.begin);
@@ -153,7 +153,7 @@ static void update_nodes(orb_net *net, const orb_layer *layer, span s)
   apply_mlp(net, &layer->node, n, net->input.data, h, 1);
 }
 
-static void force_head(orb_net *net, const orb_layer *layer, span s)
+static void force_head(orb_net *net, const orb_layer *layer, atom_range s)
 {
   (void) layer;
   linear(net, &net->force_head[0], s.end - s.begin, rows_of(net, &net->h, s.begin), net->hidden[0].data, MLFF_ACT_SSP);
@@ -163,12 +163,12 @@ static void force_head(orb_net *net, const orb_layer *layer, span s)
 
 /* Runs a step over all owned atoms, `size` atoms at a time. */
 static void for_blocks(orb_net *net, const mlff_edges *edges, int64_t size, const orb_layer *layer,
-                       void (*step)(orb_net *, const orb_layer *, span))
+                       void (*step)(orb_net *, const orb_layer *, atom_range))
 {
   for (int64_t begin = 0; begin < edges->n_local; begin += size) {
     const int64_t end = edges->n_local - begin < size ? edges->n_local : begin + size;
     const int64_t first = mlff_orb_first_row(&net->graph, begin);
-    step(net, layer, (span){begin, end, first, mlff_orb_first_row(&net->graph, end) - first});
+    step(net, layer, (atom_range){begin, end, first, mlff_orb_first_row(&net->graph, end) - first});
   }
 }
 

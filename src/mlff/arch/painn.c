@@ -81,17 +81,17 @@ static mlff_status reserve(painn_net *net, const mlff_edges *edges, mlff_error *
 /* ---- steps of one block of atoms --------------------------------------------------------------------------------- */
 
 /* Atoms begin .. begin + n. */
-typedef struct span {
+typedef struct atom_range {
   int64_t begin, n;
-} span;
+} atom_range;
 
 /* First row of arrays that exist for all atoms except in the last layer. */
-static int64_t kept_row(const painn_net *net, int l, span s)
+static int64_t kept_row(const painn_net *net, int l, atom_range s)
 {
   return l == net->n_layers - 1 ? 0 : s.begin;
 }
 
-static mlff_painn_moments_args moments_args(painn_net *net, const mlff_edges *edges, span s)
+static mlff_painn_moments_args moments_args(painn_net *net, const mlff_edges *edges, atom_range s)
 {
   const int64_t n_columns = (int64_t) net->n_slots * net->n_moment_rows;
   return (mlff_painn_moments_args){
@@ -113,7 +113,7 @@ static mlff_painn_moments_args moments_args(painn_net *net, const mlff_edges *ed
 }
 
 /* q = embedding + sum_j a,  mu = sum_j b u  (layer 0) */
-static void first_message(painn_net *net, const mlff_edges *edges, span s)
+static void first_message(painn_net *net, const mlff_edges *edges, atom_range s)
 {
   const mlff_ops *ops = net->backend->ops;
   const int64_t f = net->n_padded;
@@ -126,7 +126,7 @@ static void first_message(painn_net *net, const mlff_edges *edges, span s)
 }
 
 /* reverses first_message: grad_q0, grad_mu0 -> edge_grad */
-static void first_message_backward(painn_net *net, const mlff_edges *edges, span s)
+static void first_message_backward(painn_net *net, const mlff_edges *edges, atom_range s)
 {
   const mlff_ops *ops = net->backend->ops;
   const int64_t f = net->n_padded;
@@ -139,7 +139,7 @@ static void first_message_backward(painn_net *net, const mlff_edges *edges, span
   ops->painn_moments_backward(net->backend, &a);
 }
 
-static mlff_painn_message_args message_args(painn_net *net, const mlff_edges *edges, int l, span s)
+static mlff_painn_message_args message_args(painn_net *net, const mlff_edges *edges, int l, atom_range s)
 {
   return (mlff_painn_message_args){
       .edges = edges,
@@ -163,7 +163,7 @@ static mlff_painn_message_args message_args(painn_net *net, const mlff_edges *ed
 }
 
 /* x = W2 silu(W1 q + b1) + b2 into the state of layer l */
-static void context(painn_net *net, int l, span s)
+static void context(painn_net *net, int l, atom_range s)
 {
   const mlff_ops *ops = net->backend->ops;
   const int64_t f = net->n_padded;
@@ -186,7 +186,7 @@ static void context(painn_net *net, int l, span s)
 }
 
 /* reverses context: grad_after[q] += ((g_x W2) * silu') W1 */
-static void context_backward(painn_net *net, int l, span s)
+static void context_backward(painn_net *net, int l, atom_range s)
 {
   const mlff_ops *ops = net->backend->ops;
   const int64_t f = net->n_padded;
@@ -208,7 +208,7 @@ static void context_backward(painn_net *net, int l, span s)
                                   .accumulate = 1});
 }
 
-static mlff_painn_mix_args mix_args(painn_net *net, int l, span s)
+static mlff_painn_mix_args mix_args(painn_net *net, int l, atom_range s)
 {
   const int64_t f = net->n_padded, kept = kept_row(net, l, s);
   const int last = l == net->n_layers - 1;
@@ -238,7 +238,7 @@ static mlff_painn_mix_args mix_args(painn_net *net, int l, span s)
 }
 
 /* Update of q and mu of layer l, and x of the next layer. */
-static void update(painn_net *net, int l, span s)
+static void update(painn_net *net, int l, atom_range s)
 {
   const mlff_ops *ops = net->backend->ops;
   const int64_t f = net->n_padded;
@@ -269,7 +269,7 @@ static void update(painn_net *net, int l, span s)
 }
 
 /* reverses update: adjoints in grad_after -> grad of layer l */
-static void update_backward(painn_net *net, int l, span s)
+static void update_backward(painn_net *net, int l, atom_range s)
 {
   const mlff_ops *ops = net->backend->ops;
   const int64_t f = net->n_padded;
@@ -300,7 +300,7 @@ static void update_backward(painn_net *net, int l, span s)
 }
 
 /* Energies of the block, and dE/dq into grad_after [n][F]. */
-static void readout(painn_net *net, const mlff_edges *edges, span s)
+static void readout(painn_net *net, const mlff_edges *edges, atom_range s)
 {
   const mlff_ops *ops = net->backend->ops;
   const int64_t f = net->n_padded, width = net->n_readout_padded;
@@ -334,7 +334,7 @@ static void readout(painn_net *net, const mlff_edges *edges, span s)
 /* ---- the evaluation ---------------------------------------------------------------------------------------------- */
 
 /* Layer l for one block; after the last layer the energy and the way back through the update follow at once. */
-static void forward_block(painn_net *net, const mlff_edges *edges, int l, span s)
+static void forward_block(painn_net *net, const mlff_edges *edges, int l, atom_range s)
 {
   if (l == 0) {
     first_message(net, edges, s);
@@ -353,7 +353,7 @@ static void forward_block(painn_net *net, const mlff_edges *edges, int l, span s
 }
 
 /* reverses the message of layer l >= 1, and the update of the layer before it */
-static void backward_block(painn_net *net, const mlff_edges *edges, int l, span s)
+static void backward_block(painn_net *net, const mlff_edges *edges, int l, atom_range s)
 {
   const mlff_painn_message_args a = message_args(net, edges, l, s);
   net->backend->ops->painn_message_backward(net->backend, &a);
@@ -362,14 +362,14 @@ static void backward_block(painn_net *net, const mlff_edges *edges, int l, span 
   if (l == 1) first_message_backward(net, edges, s);
 }
 
-typedef void painn_step(painn_net *, const mlff_edges *, int l, span);
+typedef void painn_step(painn_net *, const mlff_edges *, int l, atom_range);
 
 /* Atoms begin .. end in blocks; `travelling`: an exchange that wants to be moved on meanwhile, or NULL. */
 static void for_blocks(painn_net *net, const mlff_edges *edges, int l, painn_step *step, int64_t begin, int64_t end,
                        const mlff_exchange_args *travelling)
 {
   for (; begin < end; begin += net->block) {
-    const span s = {begin, end - begin < net->block ? end - begin : net->block};
+    const atom_range s = {begin, end - begin < net->block ? end - begin : net->block};
     mlff_atoms_begin(net->backend, s.n);
     step(net, edges, l, s);
     mlff_atoms_end(net->backend);
