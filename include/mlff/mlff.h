@@ -145,13 +145,14 @@ typedef struct mlff_options {
   int skip_self_test;  /* non-zero: do not run the file's self-test when opening                        */
   const char *members; /* of an ensemble, from 0: NULL or "all", or "0:2,5" = members 0, 1, 2 and 5; the energy is their
                           mean. The self-test when opening is that of the whole ensemble all the same          */
-  const char *graph;   /* "yes" (default): settled steps on a GPU are recorded once and replayed; "no"   */
-  const char *fuse;    /* "yes" (default): what a GPU can do at once is done at once, with the same bits; "no" */
+  const char *graph;   /* option `replay`. "yes" (default): settled steps on a GPU are recorded as one CUDA graph and
+                          replayed; "no"                                                                       */
+  const char *fuse; /* "yes" (default): fused kernels on a GPU, with the same bits; "no": one kernel per operation  */
 } mlff_options;
 
 /* An option that is a word. `pair_style mlff`, `compare` of fix mlffprof and the program mlff have the same names. */
 typedef struct mlff_option {
-  const char *name;     /* of its field in mlff_options */
+  const char *name;     /* of its field in mlff_options; `replay` is the field `graph` */
   const char *values;   /* with a space between two; N stands for a number, capitals for a text of one's own */
   const char *standard; /* what NULL means                                                             */
   const char *help;     /* one line                                                                    */
@@ -159,7 +160,9 @@ typedef struct mlff_option {
 
 /* Row k of all of them; NULL after the last one. */
 MLFF_API const mlff_option *mlff_option_at(int k);
-/* Sets the field `name`; value is borrowed. MLFF_E_ARG when one of them is not known, with what is. */
+/* The row of this name, NULL without one. `graph` is an older name of `replay`. */
+MLFF_API const mlff_option *mlff_option_find(const char *name);
+/* Sets the field of option `name`; value is borrowed. MLFF_E_ARG when one of them is not known, with what is. */
 MLFF_API mlff_status mlff_options_set(mlff_options *options, const char *name, const char *value, mlff_error *error);
 /* MLFF_OK when the option, which may be one of the caller's own, has such a value; else the text says which it has. */
 MLFF_API mlff_status mlff_option_check(const mlff_option *option, const char *value, mlff_error *error);

@@ -12,14 +12,14 @@ static const cli_command commands[] = {
     {"check", "", 0, 0, "json-file",
      "print what this computer, its GPUs and this build can do; status 3: no GPU to use", cli_check},
     {"info", "MODEL.yaml", 1, 1, "", "print what a model is, where it comes from and what it was made for", cli_info},
-    {"verify", "MODEL.yaml", 1, 1, "device precision kernels graph fuse",
+    {"verify", "MODEL.yaml", 1, 1, "device precision kernels replay fuse",
      "run the model's self-test here, or compare it --against a package", cli_verify},
-    {"evaluate", "MODEL.yaml STRUCTURES.xyz", 2, 2, "device precision kernels graph fuse members forces json",
+    {"evaluate", "MODEL.yaml STRUCTURES.xyz", 2, 2, "device precision kernels replay fuse members forces json",
      "energy, forces and virial of each structure", cli_evaluate},
     {"time", "MODEL.yaml STRUCTURE.xyz", 2, 2,
-     "device precision kernels graph fuse members calls replicas skin against json file trace",
+     "device precision kernels replay fuse members calls replicas skin against json file trace",
      "time repeated evaluations of the first structure", cli_time},
-    {"soak", "MODEL.yaml STRUCTURE.xyz", 2, 2, "device precision kernels graph fuse members calls skin json file",
+    {"soak", "MODEL.yaml STRUCTURE.xyz", 2, 2, "device precision kernels replay fuse members calls skin json file",
      "does memory grow over many evaluations? fails when it does", cli_soak},
     {"show", "REPORT.json...", 1, ANY_NUMBER, "targets", "print one report, or a table of many", cli_show},
     {"compare", "A.json [B.json]", 1, 2, "gate", "B against A: ratios, intervals, test; or rules with --gate",
@@ -150,7 +150,9 @@ static int read_option(const cli_command *command, int argc, char **argv, int *a
   if (n >= sizeof name) return wrong_usage(command, "unknown option", argv[*at]);
   memcpy(name, text, n);
   name[n] = 0;
-  while (option_at(k) && !(!strcmp(typed(option_at(k)), name) && takes_option(command, option_at(k)->name))) k++;
+  const mlff_option *of_model = mlff_option_find(name);
+  const char *known = of_model ? of_model->name : name;
+  while (option_at(k) && !(!strcmp(typed(option_at(k)), known) && takes_option(command, option_at(k)->name))) k++;
   const mlff_option *option = option_at(k);
   if (!option) return wrong_usage(command, "unknown option", argv[*at]);
   const int wants_value = option->values != NULL;
@@ -161,7 +163,6 @@ static int read_option(const cli_command *command, int argc, char **argv, int *a
   if (!wants_value != !value)
     return wrong_usage(command, wants_value ? "a value is missing after" : "no value goes with", argv[*at]);
   mlff_error error = {.code = MLFF_OK};
-  const int of_model = mlff_option_at(k) != NULL;
   if (of_model && mlff_options_set(&o->open, option->name, value, &error))
     return cli_error(CLI_USAGE, command->name, "%s", error.text);
   if (!of_model && !set_option(o, option->name, value))

@@ -255,7 +255,7 @@ void MLFFLoader::report_replays(const mlff_model *model, const MLFFSettings &set
 {
   if (comm->me != 0 || strcmp(mlff_model_info(model)->device, "cpu") == 0) return;
   const mlff_replays r = mlff_model_replays(model);
-  if (!r.is_on && mlff_yes_or_no(settings.engine.at("graph").c_str()) == 1)
+  if (!r.is_on && mlff_yes_or_no(settings.engine.at("replay").c_str()) == 1)
     error->warning(FLERR, caller + ": " + r.why + "; steps run op by op, which is slower for small systems");
   if (r.is_on)
     utils::logmesg(

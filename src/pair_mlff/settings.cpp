@@ -48,10 +48,8 @@ static const Row *find_row(const std::string &name)
 
 static const mlff_option *find(const std::string &name)
 {
-  for (int k = 0; mlff_option_at(k); k++)
-    if (name == mlff_option_at(k)->name) return mlff_option_at(k);
   const Row *row = find_row(name);
-  return row ? &row->option : nullptr;
+  return row ? &row->option : mlff_option_find(name.c_str());
 }
 
 /* Empty, or what the value ought to be. Words have been checked. */
@@ -102,7 +100,7 @@ std::string MLFFSettings::set(const std::string &name, std::string value)
   if (name == "masses" || name == "domain") value = value == "check" ? "yes" : value == "ignore" ? "no" : value;
   if (mlff_option_check(option, value.c_str(), &problem)) return problem.text;
   if (!row) {
-    engine[name] = value;
+    engine[option->name] = value;
     return "";
   }
   const std::string wanted = std::visit([&](auto member) { return read(value, this->*member); }, row->member);

@@ -232,7 +232,7 @@ def test_warm_up(zoo, tmp_path, model):
         assert len(lines[graph]) >= 9, output
         said = re.findall(WARM_UP, output)
         if graph == "off":
-            assert said == [" (recorded steps off: graph no)"]
+            assert said == [" (recorded steps off: replay no)"]
             continue
         assert re.fullmatch(r", recording [\d.e+]+ ms \(recorded steps on\)", said[0]), said
         counts = replays(output)

@@ -29,7 +29,7 @@ SETTINGS = (
     (
         "devise cpu",
         "unknown keyword 'devise'",
-        "device, precision, kernels, graph, fuse, members, self_test, masses, domain, exchange, gpu_mpi, node_memory, "
+        "device, precision, kernels, replay, fuse, members, self_test, masses, domain, exchange, gpu_mpi, node_memory, "
         "out_file",
     ),
     ("cpu", "unknown keyword 'cpu'", "known are"),
@@ -37,7 +37,9 @@ SETTINGS = (
     ("device gpu", "unknown value 'gpu' of 'device'", "auto cpu cuda cuda:N"),
     ("device cuda:x", "unknown value 'cuda:x'"),
     ("device cuda:", "unknown value 'cuda:'"),
-    ("graph full", "unknown value 'full' of 'graph'", "known are: yes no"),
+    ("replay full", "unknown value 'full' of 'replay'", "known are: yes no"),
+    ("graph full", "unknown value 'full' of 'replay'", "known are: yes no"),
+    ("graph", "keyword 'graph' has no value", "yes no"),
     ("fuse 1", "unknown value '1' of 'fuse'", "yes no"),
     ("members", "keyword 'members' has no value", "all LIST"),
     ("precision double", "unknown value 'double'", "fp32 fp64 mixed"),
@@ -129,12 +131,13 @@ def test_overrides(zoo, tmp_path):
 
 def test_spellings(zoo, tmp_path):
     """Yes and no as LAMMPS spells them elsewhere, and as some keywords had them once."""
-    for yes, no, check, ignore in (
-        ("yes", "no", "yes", "no"),
-        ("on", "off", "on", "off"),
-        ("true", "false", "check", "ignore"),
+    for replay, yes, no, check, ignore in (
+        ("replay", "yes", "no", "yes", "no"),
+        ("replay", "on", "off", "on", "off"),
+        ("graph", "true", "false", "check", "ignore"),
     ):
-        options = f"self_test {no} graph {yes} fuse {no} node_memory {no} gpu_mpi {no} masses {ignore} domain {ignore}"
+        options = f"self_test {no} {replay} {yes} fuse {no} node_memory {no} gpu_mpi {no}"
+        options += f" masses {ignore} domain {ignore}"
         output = launch(deck(tmp_path, mlff(zoo["painn"], "C H", options)), str(tmp_path), 2)
         assert "not run (self_test no)" in output and "(node_memory no)" in output, output
         text = fails(deck(tmp_path, mlff(zoo["painn"], "C H", f"masses {check} domain {ignore}")), tmp_path)

@@ -568,7 +568,7 @@ def test_comparison_has_the_settings_of_the_run(zoo, tmp_path):
         output = launch(pair_deck(water(3), tmp_path, pair) + prof(keywords) + "\nrun 0\n", str(tmp_path))
         return re.search(r"^fix mlffprof compare: .*?, (cpu, \w+, kernels \w+);", output, re.M).group(1)
 
-    ours = mlff(zoo["ani"], options="precision fp64 kernels generic members 0:1 device cpu graph no")
+    ours = mlff(zoo["ani"], options="precision fp64 kernels generic members 0:1 device cpu replay no")
     hybrid = (
         f"pair_style hybrid/overlay lj/cut 5.0 mlff precision fp64 kernels generic\npair_coeff * * lj/cut 0.001 2.0\n"
         f"pair_coeff * * mlff {zoo['ani']} O H"

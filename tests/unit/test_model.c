@@ -128,6 +128,11 @@ START_TEST(options_of_the_table)
   test_fails(test_model_try(&file, &(mlff_options){.graph = "perhaps"}, &model, &error), error, MLFF_E_ARG, "yes no");
   test_ok(test_model_try(&file, &(mlff_options){.graph = "false", .fuse = "on"}, &model, &error), error);
   mlff_model_close(model);
+  ck_assert_ptr_eq(mlff_option_find("graph"), mlff_option_find("replay"));
+  ck_assert_str_eq(mlff_option_find("graph")->name, "replay");
+  ck_assert_ptr_null(mlff_option_find("speed"));
+  test_ok(mlff_options_set(&options, "graph", "off", &error), error);
+  ck_assert_str_eq(options.graph, "off");
   ck_assert(mlff_yes_or_no("true") == 1 && mlff_yes_or_no("off") == 0 && mlff_yes_or_no("auto") == -1);
   test_model_free(&file);
 }

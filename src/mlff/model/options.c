@@ -15,9 +15,9 @@ static const struct {
      offsetof(mlff_options, precision)},
     {{"kernels", "auto generic avx2 avx512 avx512_bf16 amx", "auto", "instructions; the last two: of precision mixed"},
      offsetof(mlff_options, kernels)},
-    {{"graph", "yes no", "yes", "settled steps on a GPU are recorded once and replayed"},
+    {{"replay", "yes no", "yes", "settled steps on a GPU are recorded as a CUDA graph and replayed"},
      offsetof(mlff_options, graph)},
-    {{"fuse", "yes no", "yes", "a GPU does at once what can be done at once"}, offsetof(mlff_options, fuse)},
+    {{"fuse", "yes no", "yes", "fused kernels on a GPU"}, offsetof(mlff_options, fuse)},
     {{"members", "all LIST", "all", "members of an ensemble to use, from 0 as in 0:2,5"},
      offsetof(mlff_options, members)},
 };
@@ -26,6 +26,20 @@ enum { N_ROWS = sizeof rows / sizeof *rows };
 const mlff_option *mlff_option_at(int k)
 {
   return k >= 0 && k < N_ROWS ? &rows[k].option : NULL;
+}
+
+/* The row of that name; N_ROWS: none. */
+static int find_row(const char *name)
+{
+  int k = 0;
+  if (!strcmp(name, "graph")) name = "replay"; /* its older name */
+  while (k < N_ROWS && strcmp(rows[k].option.name, name) != 0) k++;
+  return k;
+}
+
+const mlff_option *mlff_option_find(const char *name)
+{
+  return mlff_option_at(find_row(name));
 }
 
 int mlff_yes_or_no(const char *text)
@@ -59,13 +73,11 @@ mlff_status mlff_option_check(const mlff_option *option, const char *value, mlff
 
 mlff_status mlff_options_set(mlff_options *options, const char *name, const char *value, mlff_error *error)
 {
-  for (int k = 0; k < N_ROWS; k++) {
-    if (strcmp(rows[k].option.name, name) != 0) continue;
-    MLFF_TRY(mlff_option_check(&rows[k].option, value, error));
-    memcpy((char *) options + rows[k].at, &value, sizeof value);
-    return MLFF_OK;
-  }
-  return mlff_fail(error, MLFF_E_ARG, "option '%.40s' is unknown", name);
+  const int k = find_row(name);
+  if (k == N_ROWS) return mlff_fail(error, MLFF_E_ARG, "option '%.40s' is unknown", name);
+  MLFF_TRY(mlff_option_check(&rows[k].option, value, error));
+  memcpy((char *) options + rows[k].at, &value, sizeof value);
+  return MLFF_OK;
 }
 
 mlff_status mlff_options_check(const mlff_options *options, mlff_error *error)
