@@ -1,8 +1,8 @@
 /* atoms.cu: one kernel for operations on rows of the same atoms that would follow one another, for systems that are so
  * small that starting a kernel takes longer than its work. Twins: the operations themselves.
  *
- * An operation that is put off may read what others have written for the same atom, and nothing that they write for other
- * atoms: blocks do not wait for each other. So an array has the same rows of atoms in all operations that are put off
+ * A deferred operation may read what others have written for the same atom, and nothing that they write for other
+ * atoms: blocks do not wait for each other. So an array has the same rows of atoms in all deferred operations
  * together; the simulated device looks at that (check_rows).
  */
 #include "atoms.h"

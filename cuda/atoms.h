@@ -1,4 +1,4 @@
-/* atoms.h: operations on rows of the same atoms, which are put off and then done by one kernel (atoms.cu): their arguments,
+/* atoms.h: operations on rows of the same atoms, deferred, then done by one fused kernel (atoms.cu): their arguments,
  * and what is done for one row or channel, which the kernels of single operations share.
  */
 #ifndef MLFF_CUDA_ATOMS_H
@@ -25,7 +25,7 @@ MLFF_DEVICE real celu_value(real v, real alpha, real *slope)
   return mlff_celu(v < 0 ? (real) 0 : v, v > 0 ? (real) 1 : real_exp(v / alpha), alpha, slope);
 }
 
-/* Twin: finish_vector of cpu/linear.c. Products that are put off have no SSP, which would take registers that they need. */
+/* Twin: finish_vector of cpu/linear.c. Deferred products have no SSP, which would take registers that they need. */
 template <int HAS_SSP> MLFF_DEVICE void finish_value(const linear_arrays &a, real v, int64_t row, int col)
 {
   real *y = a.y + row * a.ldy + col;
@@ -190,7 +190,7 @@ typedef struct atom_step {
 
 } // namespace ATOMS
 
-/* Whether it was put off: when that is being done, and its n_rows rows are those of the atoms, most_per_atom or less for
+/* Whether it was deferred: when operations are, and its n_rows rows are those of the atoms, most_per_atom or less for
  * each. Sets rows_per_atom. */
 bool MLFF_CUDA(put_off)(mlff_backend *, ATOMS::atom_step *, int64_t n_rows, int most_per_atom);
 

@@ -40,10 +40,10 @@ typedef struct mlff_cuda_replay {
   const char *problem_in;
 } mlff_cuda_replay;
 
-/* Operations that were put off: atoms.cu. */
+/* Deferred operations: atoms.cu. */
 enum { MLFF_CUDA_QUEUE_BYTES = 4000 };
 typedef struct mlff_cuda_queue {
-  int64_t n_atoms;               /* 0: nothing is put off */
+  int64_t n_atoms;               /* 0: nothing is deferred */
   void (*start)(mlff_backend *); /* does them */
   int n, unused;
   alignas(16) char steps[MLFF_CUDA_QUEUE_BYTES];

@@ -1,4 +1,4 @@
-/* linear.cu: y = act(x W^T + b) on the GPU, one product or many at once. Twin: cpu/linear.c.
+/* linear.cu: y = act(x W^T + b) on the GPU, one GEMM or a batch of them. Twin: cpu/linear.c.
  *
  * Weights are packed as [n_in][n_out], so that neighbouring threads read neighbouring columns. With `precision mixed`
  * products go through tensor cores (tensor.h).
@@ -235,7 +235,7 @@ static void start_many(mlff_backend *backend, const linear_kernels &kernels, int
 
 static const linear_kernels plain = {"linear_kernel", linear_kernel<1>, linear_kernel<MANY>};
 
-/* Whether the product was put off: its rows are those of atoms, one or some for each. */
+/* Whether the product (a GEMM) was deferred: its rows are those of atoms, one or some for each. */
 static bool put_off(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *args)
 {
   atom_step step;

@@ -14,8 +14,8 @@
  *             HALO: EXCHANGE, unless there is no halo; HALO_PART: the same, as part of a call that HALO counts
  *   forecast  of memory (mlff_backend.forecast), on the CPU. RUNS: reserves buffers and stops by itself, or is never
  *             called; SKIPPED: has nothing to reserve and does nothing
- *   bodies    BOTH; GPU_ONLY: NULL on the CPU; FUSED: GPU_ONLY, and does several operations at once, so that it is NULL
- *             also while these are timed, and when the user wants none (mlff_options.fuse)
+ *   bodies    BOTH; GPU_ONLY: NULL on the CPU; FUSED: GPU_ONLY, and does several operations in one kernel, so that it
+ *             is NULL also while these are timed, and when the user wants none (mlff_options.fuse)
  */
 #define OP_SIMPLE(name, type, span) \
   OP(name, void, (mlff_backend * backend, const type *args), (backend, args), span, SKIPPED, BOTH)

@@ -27,9 +27,9 @@
  *                    computes y[n_in] = x[n_out] W, the product of the backward pass (bias must be NULL)
  *   linear_many      n products at once, of any shapes; none reads what another one writes
  *   atoms_begin      from here to atoms_end, `linear`, painn_mix_* and painn_readout on rows of n_atoms atoms may be
- *                    put off and done together. None of them reads rows that another one writes for another atom, and
- *                    an array has the same rows of atoms in all of them. Any other operation sees their results. NULL
- *                    where nothing is put off */
+ *                    deferred and done by one fused kernel. None of them reads rows that another one writes for another
+ *                    atom, and an array has the same rows of atoms in all of them. Any other operation sees their results. NULL
+ *                    where nothing is deferred */
 
 /* A packed weight matrix, made once at load. Opaque; each backend packs as it likes. */
 typedef struct mlff_linear {
@@ -185,7 +185,7 @@ struct mlff_ops {
 mlff_status mlff_edges_bad_position(int32_t atom, mlff_error *error);
 mlff_status mlff_forces_bad(int32_t node, mlff_error *error);
 
-/* Rows of the same atoms from here on, until mlff_atoms_end: atoms_begin, where operations are put off at all. */
+/* Rows of the same atoms from here on, until mlff_atoms_end: atoms_begin, where operations are deferred at all. */
 static inline void mlff_atoms_begin(mlff_backend *backend, int64_t n_atoms)
 {
   if (backend->ops->atoms_begin) backend->ops->atoms_begin(backend, n_atoms);

@@ -1,4 +1,4 @@
-/* ops_orb.h: operations that only Orb needs (cpu/orb*.c; CUDA twins: cuda/orb*.cu).
+/* ops_orb.h: operations that only Orb needs (cpu/orb.c, cpu/orb_graph.c; twins: cuda/orb.cu, cuda/orb_graph.cu).
  *
  * M. Neumann et al., arXiv:2410.22570; docs/model_file.md has the formulas. Symbols: L features (n_features), H hidden
  * width, h features of a node, e of an edge, m message of an edge, s sender and r receiver of an edge. Edges are

@@ -94,7 +94,8 @@ void MLFFFeatureExchange::pack_rows(const Peer &peer, const char *rows, char *to
   }
 }
 
-/* Rows of all receivers. Converting to half counts as storing, so that such rows mostly go past the caches. */
+/* Rows of all receivers. Quantising (exchange half) counts as storing, so that such rows are mostly written by
+ * non-temporal stores. */
 void MLFFFeatureExchange::pack(const char *rows, char *send)
 {
   using clock = std::chrono::steady_clock;

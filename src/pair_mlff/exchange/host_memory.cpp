@@ -251,7 +251,7 @@ void MLFFHostMemory::put(char *to, const char *from, size_t bytes)
 void MLFFHostMemory::give(uint64_t number)
 {
 #ifdef __SSE2__
-  _mm_sfence();    // what was put past the caches is there before its number
+  _mm_sfence();    // non-temporal stores are visible before their number
 #endif
   given = number;
   header(me)->given.store(number, std::memory_order_release);

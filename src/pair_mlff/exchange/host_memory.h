@@ -38,7 +38,7 @@ class MLFFHostMemory {
    * system has no more. */
   bool is_taken() const;
   char *write(size_t bytes);
-  /* Copies into that room, past the caches (store_choice.h). */
+  /* Copies into that room, by non-temporal stores (store_choice.h). */
   static void put(char *to, const char *from, size_t bytes);
   void give(uint64_t number);
 

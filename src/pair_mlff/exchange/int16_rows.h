@@ -1,4 +1,4 @@
-/* int16_rows.h: rows of floats as 16-bit integers, for messages of half the size.
+/* int16_rows.h: rows of floats quantised to 16-bit integers, for messages of half the size (exchange half).
  *
  * Every 64 numbers share a scale, so that a number is off by at most 1/65534 of the largest of its 64. C and C++.
  */

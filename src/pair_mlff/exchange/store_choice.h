@@ -1,7 +1,7 @@
-/* store_choice.h: whether rows for a reader on another core are stored as usual or past the caches.
+/* store_choice.h: whether rows for a reader on another core are written by ordinary or by non-temporal stores.
  *
  * The reader has the lines of the exchange before in its cache. Where two cores share a cache, a store takes such a line back
- * in 3 ns; where they do not, in 34 (two Zen 4 cores, 240 kB). Past the caches it is 2.5 ns everywhere, but then the
+ * in 3 ns; where they do not, in 34 (two Zen 4 cores, 240 kB). Non-temporal it is 2.5 ns everywhere, but then the
  * reader waits for memory, 2.5 ns more for each line. Which it is changes when ranks are moved, and virtual machines tell
  * nothing of it, so stores are timed. C and C++.
  */
@@ -14,7 +14,7 @@ enum { MLFF_STORE_LEAST = 8, MLFF_STORE_MOST = 512 };
 
 /* For one reader; begins as zero. */
 typedef struct mlff_store_choice {
-  int left;     /* exchanges past the caches until the usual way is tried again */
+  int left;     /* exchanges with non-temporal stores until the usual way is tried again */
   int patience; /* how many they were last time; doubles while the usual way stays slow */
 } mlff_store_choice;
 

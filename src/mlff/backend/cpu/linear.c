@@ -1,4 +1,4 @@
-/* linear.c: y = act(x W^T + b) on the CPU.
+/* linear.c: y = act(x W^T + b) on the CPU: a GEMM with an epilogue.
  *
  * Weights are packed once into panels of TILE_VECTORS vectors of output columns, [panel][n_in][TILE_COLS], padded with
  * zeros. A tile of TILE_ROWS x TILE_COLS outputs stays in registers while the panel streams past (on AVX-512 6 x 64
