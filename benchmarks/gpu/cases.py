@@ -1,7 +1,8 @@
-"""What run.py --time measures, in which order, and about how long it should take on an H200: the table of `run.py --plan`.
+"""What run.py --time measures, in which order, and about how long it should take on an H200: the table of
+`run.py --plan`.
 
-Times here are a model, from a reading of the compiled kernels (docs/gpu.md); they decide how many evaluations are timed and how
-much of a call a part may use, and nothing that is reported comes from them.
+Times here are a model, from a reading of the compiled kernels (docs/gpu.md); they decide how many evaluations are
+timed and how much of a call a part may use, and nothing that is reported comes from them.
 """
 
 import dataclasses
@@ -121,8 +122,8 @@ def first_round():
 
 
 def second_round():
-    """Replicas, unfused operations, double precision, and one core of the CPU. Orb's energy is of one system, and its fused
-    operations are the plain ones."""
+    """Replicas, unfused operations, double precision, and one core of the CPU. Orb's energy is of one system, and its
+    fused operations are the plain ones."""
     for model in MODELS[:-1]:
         for n in (63, 24):
             for replicas in REPLICAS:
@@ -139,7 +140,8 @@ def second_round():
 
 
 def small(cases):
-    """For the simulated device: the two smallest sizes of two networks, the smallest of the others, two replicas, few calls."""
+    """For the simulated device: the two smallest sizes of two networks, the smallest of the others, two replicas, few
+    calls."""
     for case in cases:
         if case.replicas == REPLICAS[0]:
             case = dataclasses.replace(case, replicas=2)
@@ -183,7 +185,8 @@ def plan():
     ]
 
 
-# A --check call. Suites run four at a time, the sanitizer six; what one takes on a device is a guess from its simulated time.
+# A --check call. Suites run four at a time, the sanitizer six; what one takes on a device is a guess from its
+# simulated time.
 SUITES = ("suites on the device", 220, 120)
 SANITIZERS = ("compute-sanitizer", 330, 240)
 

@@ -1,5 +1,5 @@
-"""What each kernel of a step takes on a GPU, by Nsight Compute: time, bytes moved, registers, occupancy of all kernels of one step,
-and everything that it can tell of the hottest six (files for its window, NAME.ncu-rep)."""
+"""What each kernel of a step takes on a GPU, by Nsight Compute: time, bytes moved, registers, occupancy of all
+kernels of one step, and everything that it can tell of the hottest six (files for its window, NAME.ncu-rep)."""
 
 import collections
 import csv
@@ -27,14 +27,14 @@ NCU = ["ncu", "--clock-control", "none", "--target-processes", "application-only
 
 
 def command(program, n_kernels, more):
-    """ncu around a program that makes CALLS evaluations, operation by operation: settled steps, of which any stretch of n_kernels
-    launches is a whole one."""
+    """ncu around a program that makes CALLS evaluations, operation by operation: settled steps, of which any stretch
+    of n_kernels launches is a whole one."""
     return [*NCU, "--launch-skip", str(SKIPPED_STEPS * n_kernels), *more, *program]
 
 
 def read(text):
-    """[{kernel, us, ...}] in the order of launches, of what `ncu --csv --page raw --print-units base` prints: a line of names,
-    one of units, then one for each launch."""
+    """[{kernel, us, ...}] in the order of launches, of what `ncu --csv --page raw --print-units base` prints: a line
+    of names, one of units, then one for each launch."""
     rows = list(csv.reader(line for line in text.splitlines() if line.startswith('"')))
     if len(rows) < 3 or "Kernel Name" not in rows[0]:
         return []
@@ -58,7 +58,8 @@ def short_name(name):
 
 
 def by_kernel(rows):
-    """[{kernel, launches, us, ...}], the hottest first: sums of times and bytes, and of the rest the values of the longest launch."""
+    """[{kernel, launches, us, ...}], the hottest first: sums of times and bytes, and of the rest the values of the
+    longest launch."""
     groups = collections.defaultdict(list)
     for row in rows:
         groups[row["kernel"]].append(row)

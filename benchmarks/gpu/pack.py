@@ -1,8 +1,8 @@
 """The pack: one file with what a machine with a GPU lacks, made by `run.sh --pack` on one with a network.
 
-It has programs built for GPUs (mlff, the test suites, the plugin), a LAMMPS, libyaml and Check with their headers, the models, and
-small reference files; gpu-pack.tar.xz together with the repository's own files is all that has to travel. A manifest names the
-sources that it was built from, so that a stale pack is not used by mistake.
+It has programs built for GPUs (mlff, the test suites, the plugin), a LAMMPS, libyaml and Check with their headers,
+the models, and small reference files; gpu-pack.tar.xz together with the repository's own files is all that has to
+travel. A manifest names the sources that it was built from, so that a stale pack is not used by mistake.
 """
 
 import glob
@@ -64,7 +64,8 @@ def run(command, **options):
 
 
 def configure(build, simulated, python=None, prefix=None, architectures=None):
-    """CMake's command line. python: with the LAMMPS that the plugin is built for, None: no plugin. prefix: libyaml and Check."""
+    """CMake's command line. python: with the LAMMPS that the plugin is built for, None: no plugin. prefix: libyaml
+    and Check."""
     backend = (
         ["-DMLFF_CUDASIM=ON"]
         if simulated
@@ -191,7 +192,11 @@ def unpack(path, folder):
     with open(path, "rb") as f:
         name = hashlib.sha256(f.read()).hexdigest()[:12]
     stamp, inside = os.path.join(folder, "of.txt"), os.path.join(folder, "pack")
-    if not (os.path.exists(stamp) and open(stamp, encoding="ascii").read() == name):
+    there = ""
+    if os.path.exists(stamp):
+        with open(stamp, encoding="ascii") as f:
+            there = f.read()
+    if there != name:
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(folder)
         with tarfile.open(path) as archive:

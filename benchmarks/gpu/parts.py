@@ -1,5 +1,5 @@
-"""The parts of a call of run.py: each is a function of the call, fills in its section of gpu.json and returns how it went. None ends
-the call: what fails or does not fit is a row that says so."""
+"""The parts of a call of run.py: each is a function of the call, fills in its section of gpu.json and returns how it
+went. None ends the call: what fails or does not fit is a row that says so."""
 
 import concurrent.futures
 import json
@@ -60,7 +60,7 @@ class Call:
         return structures.path_of(self.structures, n_atoms)
 
 
-# ---- --time -----------------------------------------------------------------------------------------------------------------
+# ---- --time ----------------------------------------------------------------------------------------------------------
 
 
 def device(call):
@@ -164,7 +164,8 @@ def speedups(rows):
 
 
 def torch(call, how, limit):
-    """The same networks in PyTorch on the same structures, in a process of its own; its results are read as they come."""
+    """The same networks in PyTorch on the same structures, in a process of its own; its results are read as they
+    come."""
     python = sys.executable
     version = call.session.run("torch-version", [python, "-c", "import torch; print(torch.__version__)"], 60)
     if version.code != 0:
@@ -277,7 +278,7 @@ def profile_kernels(call):
     return told(rows, "profiles")
 
 
-# ---- --check ----------------------------------------------------------------------------------------------------------------
+# ---- --check ---------------------------------------------------------------------------------------------------------
 
 
 def suites(call):

@@ -1,8 +1,9 @@
-"""Registers, shared memory and spills of every kernel, as `nvcc -Xptxas -v` tells them; fails when a kernel spills or is
-missing.
+"""Registers, shared memory and spills of every kernel, as `nvcc -Xptxas -v` tells them; fails when a kernel spills or
+is missing.
 
   registers.py [ARCHITECTURE ...]      compiles; default: sm_80 sm_90
-  registers.py --log BUILD.log         reads what a build with -DCMAKE_CUDA_FLAGS=-Xptxas=-v printed: of each file the last
+  registers.py --log BUILD.log         reads what a build with -DCMAKE_CUDA_FLAGS=-Xptxas=-v printed: of each file
+                                       the last
 """
 
 import glob

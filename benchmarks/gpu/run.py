@@ -34,7 +34,8 @@ class Place:
 
 
 def prepare(session, args):
-    """The programs of the pack; where there is none, where it was made from other sources or does not start, what is built here."""
+    """The programs of the pack; where there is none, where it was made from other sources or does not start, what is
+    built here."""
     folder, manifest, why = None, None, f"there is no {args.pack_file}"
     if os.path.exists(args.pack_file):
         folder, manifest = pack.unpack(args.pack_file, os.path.join(session.work, "unpacked"))
@@ -177,7 +178,8 @@ def main():
             return 0
         args.out = os.path.abspath(args.out)
         kinds = ["time"] if args.time else ["check"] if args.check else ["time", "check"]
-        return 0 if all([one_call(kind, args) for kind in kinds]) else 1
+        well = [one_call(kind, args) for kind in kinds]  # the second also where the first did not go well
+        return 0 if all(well) else 1
     except (pack.Failed, subprocess.SubprocessError, OSError) as e:
         print(f"run.sh: {e}", file=sys.stderr)
         return 1

@@ -1,9 +1,10 @@
 """What a call of run.py brings back, whole at any moment: gpu.json, summary.txt, logs.tar.gz and profiles.tar.gz.
 
-Every file is written under another name and then renamed, after each part and every few seconds while a part runs, so that
-a call which is killed leaves what was measured until then. Nothing else is written into the folder of results.
+Every file is written under another name and then renamed, after each part and every few seconds while a part runs, so
+that a call which is killed leaves what was measured until then. Nothing else is written into the folder of results.
 """
 
+import contextlib
 import io
 import json
 import os
@@ -46,15 +47,14 @@ class Result:
 
 def end(process):
     """Ends a program with all that it has started."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
 
 
 class Session:
-    """One call: `kind` is the section of gpu.json that it fills, `out` the folder of results, `work` one for everything else."""
+    """One call: `kind` is the section of gpu.json that it fills, `out` the folder of results, `work` one for
+    everything else."""
 
     def __init__(self, kind, out, work, limit):
         self.kind, self.out, self.work = kind, out, work
@@ -66,7 +66,7 @@ class Session:
         self.state = self._earlier()
         self.state.update(format=FORMAT, host=os.uname().nodename)
         self.mine = self.state[kind] = {"state": "running", "unix_time": time.time(), "parts": [], "notes": []}
-        self.summarise = lambda state: []
+        self.summarise = lambda _state: []
         self.last_save = 0.0
         self.lock = threading.RLock()  # parts may run several programs at once
 
@@ -79,7 +79,7 @@ class Session:
             return {}
         return state if isinstance(state, dict) and state.get("format") == FORMAT else {}
 
-    # ---- time ---------------------------------------------------------------------------------------------------------
+    # ---- time --------------------------------------------------------------------------------------------------------
 
     def elapsed(self):
         return time.monotonic() - self.begin
@@ -88,7 +88,7 @@ class Session:
         """Seconds until this part has to end, or results have to be closed."""
         return min(self.begin + self.limit - CLOSING, self.part_end) - time.monotonic()
 
-    # ---- what is brought back -----------------------------------------------------------------------------------------
+    # ---- what is brought back ----------------------------------------------------------------------------------------
 
     def _replace(self, name, data):
         new = os.path.join(self.out, "new.tmp")
@@ -125,7 +125,7 @@ class Session:
         self.archive()
         self.save()
 
-    # ---- programs -----------------------------------------------------------------------------------------------------
+    # ---- programs ----------------------------------------------------------------------------------------------------
 
     def run(self, name, command, limit, env=None, cwd=None, tick=None):
         """Runs a program for at most `limit` seconds, and no longer than is left; its log is NAME.log."""
@@ -203,8 +203,8 @@ def pack_folder(folder, most):
 
 
 class Batch:
-    """`mlff batch`: commands of the program in one process, each with a limit of its own. A command that fails or takes too long
-    costs a new process, since a GPU that has failed once stays so."""
+    """`mlff batch`: commands of the program in one process, each with a limit of its own. A command that fails or
+    takes too long costs a new process, since a GPU that has failed once stays so."""
 
     def __init__(self, session, mlff, env):
         self.session, self.mlff, self.env, self.process = session, mlff, env, None
@@ -212,16 +212,15 @@ class Batch:
 
     def _start(self):
         self.n_started += 1
-        log = open(os.path.join(self.session.logs, f"batch-{self.n_started}.log"), "wb")
-        self.process = subprocess.Popen(
-            [self.mlff, "batch"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env={**os.environ, **self.env},
-            start_new_session=True,
-        )
-        log.close()
+        with open(os.path.join(self.session.logs, f"batch-{self.n_started}.log"), "wb") as log:
+            self.process = subprocess.Popen(
+                [self.mlff, "batch"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, **self.env},
+                start_new_session=True,
+            )
         os.set_blocking(self.process.stdout.fileno(), False)
         self.pending = b""
 

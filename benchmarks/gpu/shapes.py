@@ -1,10 +1,11 @@
-"""Models for the GPU benchmark, into a folder: the shipped ones, and with random weights networks of the published shapes
-of ANI-2x, with 1 and with 8 members, and Orb-v2. Times do not depend on weights.
+"""Models for the GPU benchmark, into a folder: the shipped ones, and with random weights networks of the published
+shapes of ANI-2x, with 1 and with 8 members, and Orb-v2. Times do not depend on weights.
 
   shapes.py FOLDER [--small]     --small: a narrow Orb of one layer, for the simulated device
 
-The ANI-2x networks are those of H and O, with the columns of the descriptor that water can reach: leaving the others out is
-exact, and the engine does it by itself. Each model has its head as NAME.json too, for torch_bench.py, which has no YAML.
+The ANI-2x networks are those of H and O, with the columns of the descriptor that water can reach: leaving the others
+out is exact, and the engine does it by itself. Each model has its head as NAME.json too, for torch_bench.py, which
+has no YAML.
 """
 
 import glob
@@ -22,7 +23,7 @@ sys.path.insert(0, os.path.join(ROOT, "python"))
 
 import orb_weights  # noqa: E402
 
-from mlff_tools.convert import orb as convert_orb
+from mlff_tools.convert import orb as convert_orb  # noqa: E402
 from mlff_tools.model import modelfile, selftest  # noqa: E402
 
 HIDDEN = {"H": [256, 192, 160], "O": [192, 160, 128]}

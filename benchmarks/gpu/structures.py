@@ -1,5 +1,5 @@
-"""Boxes of water for the GPU benchmark: the equilibrated ones of benchmarks/decks, repeated along the edges, so that distances and
-numbers of neighbours are those of dynamics."""
+"""Boxes of water for the GPU benchmark: the equilibrated ones of benchmarks/decks, repeated along the edges, so that
+distances and numbers of neighbours are those of dynamics."""
 
 import os
 
@@ -59,7 +59,7 @@ def write(path, n_atoms):
             for j in range(copies[1]):
                 for k in range(copies[2]):
                     dx, dy, dz = i * length, j * length, k * length
-                    f.write("".join("%s %.6f %.6f %.6f\n" % (e, x + dx, y + dy, z + dz) for e, x, y, z in atoms))
+                    f.write("".join(f"{e} {x + dx:.6f} {y + dy:.6f} {z + dz:.6f}\n" for e, x, y, z in atoms))
     os.replace(path + ".new", path)
 
 

@@ -83,7 +83,8 @@ def steps(timed):
         text = row.get("failed")
         if not text:
             text = (
-                f"mean {row['mean_ms']:.4f} ms, median {row['median_ms']:.4f}, P95 {row['p95_ms']:.4f}, P99 {row['p99_ms']:.4f}, "
+                f"mean {row['mean_ms']:.4f} ms, median {row['median_ms']:.4f}, "
+                f"P95 {row['p95_ms']:.4f}, P99 {row['p99_ms']:.4f}, "
                 f"CV {100 * row['cv']:.1f} %, {row['us_per_atom']:.4f} us/atom, memory {row['memory']}"
             )
         out.append(f"{row['model']:24s} {row['n_atoms']:8d} atoms: {text}")
@@ -117,7 +118,8 @@ def suites(checked):
     out = []
     for row in checked.get("suites", []):
         out.append(
-            f"{row['suite']:32s} {row['status']:12s} {row.get('checks', 0):4d} checks {row.get('failures', 0):3d} failures"
+            f"{row['suite']:32s} {row['status']:12s} {row.get('checks', 0):4d} checks "
+            f"{row.get('failures', 0):3d} failures"
         )
         out += ["    " + text for text in row.get("why", [])[:5]]
     return ["", "suites on the device", *out] if out else []

@@ -1,13 +1,14 @@
 """Times the same networks in PyTorch, eager and compiled, on the same structures. Needs PyTorch; called by run.py.
 
-  torch_bench.py --models FOLDER --how eager|compiled --out FILE.json [--device cuda] [--seconds N] [--mlff PROGRAM] STRUCTURE ...
+  torch_bench.py --models FOLDER --how eager|compiled --out FILE.json [--device cuda] [--seconds N]
+      [--mlff PROGRAM] STRUCTURE ...
 
-FOLDER of models: as shapes.py makes it. Structures and models are measured in turn, the most telling first; what there is no time
-for is left out. Neighbours are found once and not timed, as on our side; a call is energy and
-forces. The networks are those that the project trains with (python/mlff_tools/train/networks.py): batched matrix products,
-index_select and index_add, one autograd pass; Orb-v2 is that of orb-models, where it can be imported, with random weights
-of its own. With --mlff forces of the smallest structure are compared first, so that
-both sides have computed the same.
+FOLDER of models: as shapes.py makes it. Structures and models are measured in turn, the most telling first; what
+there is no time for is left out. Neighbours are found once and not timed, as on our side; a call is energy and
+forces. The networks are those that the project trains with (python/mlff_tools/train/networks.py): batched matrix
+products, index_select and index_add, one autograd pass; Orb-v2 is that of orb-models, where it can be imported, with
+random weights of its own. With --mlff forces of the smallest structure are compared first, so that both sides have
+computed the same.
 """
 
 import argparse
@@ -174,7 +175,8 @@ def compare(mlff, model, path, forces, device):
 
 
 def orb_call(structure, device):
-    """(call, atoms, edges) of orb-models, for energy, forces and stress with the graph found before; None without it."""
+    """(call, atoms, edges) of orb-models, for energy, forces and stress with the graph found before; None without
+    it."""
     if not importlib.util.find_spec("orb_models"):
         return None
     from ase import Atoms
@@ -223,7 +225,8 @@ def measure_network(row, loaded, path, structure, mode, args):
 
 
 def measure(path, structure, mode, args):
-    """One row; whatever the package, the compiler or the memory of the device does not manage is a row that says why not."""
+    """One row; whatever the package, the compiler or the memory of the device does not manage is a row that says why
+    not."""
     how = f"PyTorch compiled, {mode}" if mode else "PyTorch eager"
     loaded = load_model(path, args.device)
     row = {

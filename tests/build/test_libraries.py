@@ -7,8 +7,7 @@ import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-PROJECT = (
-    """cmake_minimum_required(VERSION 3.20)
+PROJECT = """cmake_minimum_required(VERSION 3.20)
 project(probe LANGUAGES C)
 set(CMAKE_FIND_USE_CMAKE_SYSTEM_PATH OFF)
 set(CMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH OFF)
@@ -22,9 +21,7 @@ foreach(target libyaml check)
     message(STATUS "RESULT ${target} ${place} ${dirs} ${more}")
   endif()
 endforeach()
-"""
-    % ROOT
-)
+""".replace("%s", ROOT)
 
 
 def prefix(path, headers, libraries):

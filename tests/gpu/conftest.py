@@ -13,7 +13,8 @@ import models  # noqa: E402
 
 @pytest.fixture(scope="session")
 def zoo(tmp_path_factory):
-    """name -> path of a model file. Orb is smaller than on the CPU: its networks of edges take long on a simulated GPU."""
+    """name -> path of a model file. Orb is smaller than on the CPU: its networks of edges take long on a simulated
+    GPU."""
     folder = tmp_path_factory.mktemp("models")
     return {
         **models.zoo(folder),

@@ -37,7 +37,8 @@ def test_against_cpu(zoo, xyz, model):
     cases = [(precision, graph) for precision in BOUNDS for graph in ("on", "off")]
     rows = batch(
         *[
-            f"time {zoo[model]} {xyz} --device cuda --precision {precision} --graph {graph} --calls 2 --against cpu --json"
+            f"time {zoo[model]} {xyz} --device cuda --precision {precision} "
+            f"--graph {graph} --calls 2 --against cpu --json"
             for precision, graph in cases
         ]
     )

@@ -1,7 +1,7 @@
 """pair_style mlff and fix mlffprof in LAMMPS on a GPU: the simulated one (tests/cudasim).
 
-What `device cuda` gives is compared with `device cpu` in the same LAMMPS. The simulated GPU has the memory and the number that the
-environment says (MLFF_CUDASIM_MEMORY in bytes, MLFF_CUDASIM_DEVICES).
+What `device cuda` gives is compared with `device cpu` in the same LAMMPS. The simulated GPU has the memory and the
+number that the environment says (MLFF_CUDASIM_MEMORY in bytes, MLFF_CUDASIM_DEVICES).
 """
 
 import json
@@ -64,8 +64,8 @@ def test_same_as_cpu(zoo, tmp_path, newton):
 
 @pytest.mark.parametrize("ranks", (2, 3))
 def test_ranks(zoo, tmp_path, ranks):
-    """Several ranks that share a GPU: features and sums of messages travel over the host; the numbers are those of one rank on the
-    CPU. In the crystal tags decide which of the atoms that are equally far are neighbours."""
+    """Several ranks that share a GPU: features and sums of messages travel over the host; the numbers are those of
+    one rank on the CPU. In the crystal tags decide which of the atoms that are equally far are neighbours."""
     systems = {
         "painn": water((4, 3, 2)),
         "gaussian": water((4, 3, 2)),
@@ -94,7 +94,8 @@ def test_ranks(zoo, tmp_path, ranks):
 
 @pytest.mark.parametrize("model,ranks", (("painn", 2), ("painn", 3), ("orb", 2)))
 def test_features_from_gpu_to_gpu(zoo, tmp_path, model, ranks):
-    """`gpu_mpi yes`: MPI sends and fills device memory, here that of the simulator, with the bits of the way through the host."""
+    """`gpu_mpi yes`: MPI sends and fills device memory, here that of the simulator, with the bits of the way through
+    the host."""
     system, results = water((4, 3, 2)), {}
     for way, said in (
         ("on", "from GPU to GPU by MPI"),
@@ -129,7 +130,8 @@ def test_log_names_it(zoo, tmp_path):
 
 
 def test_second_model_computes_where_the_first_does(zoo, tmp_path, monkeypatch):
-    """`compare` of fix mlffprof has the device of the pair style, its GPU of several, and one of its own when it says so."""
+    """`compare` of fix mlffprof has the device of the pair style, its GPU of several, and one of its own when it says
+    so."""
     monkeypatch.setenv("MLFF_CUDASIM_DEVICES", "2")
     for pair, more, said in (
         ("device cpu", "", "cpu"),
@@ -215,8 +217,9 @@ def replays(output):
 
 @pytest.mark.parametrize("model", ("painn", "ani", "orb"))
 def test_warm_up(zoo, tmp_path, model):
-    """The recording is there before the first step, said in one line, and serves later runs: steps whose list is not new are
-    all replayed. The set-up wants stress of atoms where the model has it; `run 0` has no steps to record for."""
+    """The recording is there before the first step, said in one line, and serves later runs: steps whose list is not
+    new are all replayed. The set-up wants stress of atoms where the model has it; `run 0` has no steps to record
+    for."""
     compute = (
         "compute s all stress/atom NULL\ncompute sum all reduce sum c_s[1]\nthermo_style custom step pe press c_sum"
     )
@@ -243,7 +246,8 @@ def test_warm_up(zoo, tmp_path, model):
 
 
 def test_warm_up_with_new_lists(zoo, tmp_path):
-    """With a new list in every step none of them is recorded; the warm-up does it all the same, once, also with parts timed."""
+    """With a new list in every step none of them is recorded; the warm-up does it all the same, once, also with parts
+    timed."""
     for more in ("", "fix prof all mlffprof 2 warmup 2 components yes file prof.json"):
         text = dynamics("lists", tmp_path, "device cuda", zoo["painn"], steps=4, more=more).replace(
             "every 10", "every 1"
@@ -332,7 +336,7 @@ def test_too_large(zoo, tmp_path, monkeypatch):
     )
 
 
-# ---- failures ---------------------------------------------------------------------------------------------------------
+# ---- failures --------------------------------------------------------------------------------------------------------
 
 
 def one_error(text, folder, ranks):

@@ -1,5 +1,6 @@
-"""benchmarks/gpu/run.sh, both calls, in a root that has only what a bare machine has, with the simulated device: that everything is
-measured and tested there, that results are whole at every moment, and that nothing which fails, hangs or is wrong ends a call."""
+"""benchmarks/gpu/run.sh, both calls, in a root that has only what a bare machine has, with the simulated device: that
+everything is measured and tested there, that results are whole at every moment, and that nothing which fails, hangs
+or is wrong ends a call."""
 
 import contextlib
 import importlib.util
@@ -32,8 +33,8 @@ import steps  # noqa: E402
 BUILD = os.environ["MLFF_BUILD_DIR"]
 WORK = os.path.join(BUILD, "gpu")  # what the suite has built lies in WORK/simulated
 MOST_FILES, MOST_BYTES = 8, 16e6
-# What such a machine has and this one has not: Nsight Compute, whose table has a line of names, one of units and one for each
-# launch, and compute-sanitizer.
+# What such a machine has and this one has not: Nsight Compute, whose table has a line of names, one of units and one
+# for each launch, and compute-sanitizer.
 NCU = """#!{python}
 import subprocess, sys
 words, found = sys.argv[1:], {{"--launch-count": "1"}}
@@ -165,8 +166,8 @@ def check_results(out, kind=None):
 
 
 class Watcher(threading.Thread):
-    """Looks at results again and again while they are written: what lies there at a moment is what a call that is killed then
-    leaves."""
+    """Looks at results again and again while they are written: what lies there at a moment is what a call that is
+    killed then leaves."""
 
     def __init__(self, out):
         super().__init__()
@@ -324,7 +325,7 @@ def test_a_stale_pack_is_not_used(pack_file, tmp_path):
     assert {row["status"] for row in state["suites"]} == {"passed", "started"}, state["suites"]
 
 
-# ---- without programs -------------------------------------------------------------------------------------------------------
+# ---- without programs ------------------------------------------------------------------------------------------------
 
 FAKE = """#!{python}
 import json, sys, time

@@ -561,7 +561,8 @@ def test_comparison_of_any_pair_style(zoo, tmp_path):
 
 
 def test_comparison_has_the_settings_of_the_run(zoo, tmp_path):
-    """The second model is opened as the pair style was, but for what `compare` says; and as ever beside another pair style."""
+    """The second model is opened as the pair style was, but for what `compare` says; and as ever beside another pair
+    style."""
 
     def opened(pair, compare):
         keywords = f"compare {zoo['painn']} every 5 {compare}"

@@ -59,8 +59,8 @@ def include_paths(path):
     return ["-Iinclude", "-Isrc/mlffprof" if path.startswith("src/mlffprof/") else "-Isrc/mlff"]
 
 
-# Headers that others may include in any order. Those of pair_mlff need LAMMPS, those of cpu/ a kernel path, op_list the macros
-# that say what is made of it.
+# Headers that others may include in any order. Those of pair_mlff need LAMMPS, those of cpu/ a kernel path, op_list
+# the macros that say what is made of it.
 @pytest.mark.parametrize(
     "path",
     [
@@ -183,8 +183,8 @@ DOCUMENTED = re.compile(r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \|", re.M)
 
 
 def test_keywords_are_documented():
-    """Each keyword of pair_style mlff is one row of a table in the source and one in the documentation, with the same values
-    and default."""
+    """Each keyword of pair_style mlff is one row of a table in the source and one in the documentation, with the same
+    values and default."""
 
     def read(path):
         with open(os.path.join(ROOT, path), encoding="utf-8") as f:

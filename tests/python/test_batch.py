@@ -18,9 +18,7 @@ H 0.0 -0.763 -0.477
 
 
 def run(arguments, text=""):
-    done = subprocess.run(
-        [MLFF, *arguments], input=text.encode(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False
-    )
+    done = subprocess.run([MLFF, *arguments], input=text.encode(), capture_output=True, check=False)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
