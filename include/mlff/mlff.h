@@ -134,7 +134,7 @@ typedef struct mlff_halo {
 /* How to open a model. Zero-initialise, then set what you need. */
 typedef struct mlff_options {
   const char *device;    /* "auto" (default): a GPU that can be used, else the CPU; "cpu", "cuda", "cuda:N"     */
-  int local_rank;        /* of this process on its node: "auto" and "cuda" take GPU local_rank modulo their number */
+  int local_rank;        /* of this process on its machine: "auto" and "cuda" take GPU local_rank modulo their number */
   const char *precision; /* "fp32" (default), "fp64", "mixed"                                             */
   const char *kernels;   /* "auto" (default: the best that the processor has), "generic", "avx2", "avx512"; with
                             precision mixed also "avx512_bf16", "amx": products in bf16 by instructions for them, which

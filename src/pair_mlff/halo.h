@@ -18,7 +18,7 @@ class MLFFHalo : protected Pointers {
   void set_model(const mlff_info *info);
   /* How features travel: from GPU to GPU by MPI; as 16-bit integers, in single precision and not with the former;
    * through memory that ranks of a machine share, or says why not. After set_model. Collective. */
-  std::string set_ways(bool direct, bool half, bool shared);
+  std::string set_ways(bool gpu_aware, bool quantised, bool shared);
 
   bool is_needed() const { return n_ranks > 1; }
   bool has_features() const { return is_needed() && exchange_width > 0; }

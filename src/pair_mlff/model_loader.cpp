@@ -166,16 +166,16 @@ MLFFModel MLFFLoader::open(const std::string &path, const std::vector<std::strin
 
 void MLFFLoader::connect_ranks(MLFFHalo &halo, const mlff_info *info, const MLFFSettings &settings)
 {
-  const bool half = settings.exchange == "half";
-  int direct = 0, direct_anywhere = 0;
+  const bool quantised = settings.exchange == "half";
+  int gpu_aware = 0, gpu_aware_anywhere = 0;
   if (halo.has_features() && info->device_number >= 0) {
-    const MLFFGpuMPI found = mlff_gpu_mpi(settings.gpu_mpi, half);
-    direct = found.is_direct;
+    const MLFFGpuMPI found = mlff_gpu_mpi(settings.gpu_mpi, quantised);
+    gpu_aware = found.is_gpu_aware;
     exchange_text = "  features:     " + found.text + "\n";
   }
-  MPI_Allreduce(&direct, &direct_anywhere, 1, MPI_INT, MPI_MAX, world);
-  const std::string about = halo.set_ways(direct != 0, half, settings.node_memory && !direct_anywhere);
-  if (halo.has_features() && !direct_anywhere) exchange_text += "  features:     " + about + "\n";
+  MPI_Allreduce(&gpu_aware, &gpu_aware_anywhere, 1, MPI_INT, MPI_MAX, world);
+  const std::string about = halo.set_ways(gpu_aware != 0, quantised, settings.node_memory && !gpu_aware_anywhere);
+  if (halo.has_features() && !gpu_aware_anywhere) exchange_text += "  features:     " + about + "\n";
 }
 
 /* Gathers where the ranks compute: a table for the report, and a warning when GPUs are shared. */

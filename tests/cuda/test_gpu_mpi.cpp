@@ -38,10 +38,10 @@ static void *find_mpich(const char *name)
   return strcmp(name, "MPIX_GPU_query_support") == 0 ? reinterpret_cast<void *>(query_mpich) : nullptr;
 }
 
-static void expect(const MLFFGpuMPI &found, bool is_direct, const char *part)
+static void expect(const MLFFGpuMPI &found, bool is_gpu_aware, const char *part)
 {
-  ck_assert_msg(found.is_direct == is_direct && found.text.find(part) != std::string::npos, "%d: %s", found.is_direct,
-                found.text.c_str());
+  ck_assert_msg(found.is_gpu_aware == is_gpu_aware && found.text.find(part) != std::string::npos, "%d: %s",
+                found.is_gpu_aware, found.text.c_str());
 }
 
 START_TEST(the_library_is_asked)

@@ -83,9 +83,9 @@ void MLFFFeatureExchange::pack_rows(const Peer &peer, const char *rows, char *to
   auto row = outgoing.begin() + static_cast<std::ptrdiff_t>(peer.first);
   for (const auto end = row + peer.count; row != end; ++row, to += packed_bytes) {
     const char *from = rows + static_cast<size_t>(*row) * row_bytes;
-    if (half) {
-      mlff_int16_pack(reinterpret_cast<const float *>(from), row_bytes / sizeof(float), half_row.data());
-      from = half_row.data();
+    if (quantised) {
+      mlff_int16_pack(reinterpret_cast<const float *>(from), row_bytes / sizeof(float), quantised_row.data());
+      from = quantised_row.data();
     }
     if (past_caches)
       MLFFHostMemory::put(to, from, packed_bytes);
@@ -112,7 +112,7 @@ void MLFFFeatureExchange::unpack(const Peer &peer, const char *packed)
 {
   const auto n = static_cast<size_t>(peer.count);
   char *to = place + peer.first * row_bytes;
-  if (!half) {
+  if (!quantised) {
     memcpy(to, packed, n * packed_bytes);
     return;
   }
@@ -125,14 +125,14 @@ bool MLFFFeatureExchange::begin(char *rows, int n_local, size_t bytes)
 {
   row_bytes = bytes;
   packed_bytes = row_bytes;
-  if (half) {
+  if (quantised) {
     constexpr size_t UNIT = 16;    // of what MLFFHostMemory puts
     packed_bytes = (mlff_int16_bytes(row_bytes / sizeof(float)) + UNIT - 1) / UNIT * UNIT;
-    half_row.resize(packed_bytes);
+    quantised_row.resize(packed_bytes);
   }
   const size_t n_packed = outgoing.size() * packed_bytes;
   const bool from_far = std::any_of(senders.begin(), senders.end(), [](const Peer &peer) { return !peer.near; });
-  if (half && from_far && receive_buffer.size() < n_wanted * packed_bytes)
+  if (quantised && from_far && receive_buffer.size() < n_wanted * packed_bytes)
     receive_buffer.resize(n_wanted * packed_bytes);
   place = rows + static_cast<size_t>(n_local) * row_bytes;
   number++;
@@ -147,7 +147,7 @@ bool MLFFFeatureExchange::begin(char *rows, int n_local, size_t bytes)
   }
   pack(rows, send);
   if (memory) memory->give(number);
-  start(send, half ? receive_buffer.data() : place, false);
+  start(send, quantised ? receive_buffer.data() : place, false);
   return true;
 }
 
@@ -200,7 +200,7 @@ bool MLFFFeatureExchange::finish()
     memory->done(peer.rank, number);
   }
   if (!requests.empty()) MPI_Waitall(static_cast<int>(requests.size()), requests.data(), states.data());
-  if (!half) return true;
+  if (!quantised) return true;
   for (const Peer &peer : senders)
     if (!peer.near) unpack(peer, receive_buffer.data() + peer.first * packed_bytes);
   return true;

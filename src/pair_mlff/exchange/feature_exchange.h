@@ -21,12 +21,12 @@ namespace LAMMPS_NS {
 class MLFFFeatureExchange {
  public:
   explicit MLFFFeatureExchange(MPI_Comm communicator) :
-      world(communicator), half(false), number(0), n_wanted(0), place(nullptr), row_bytes(0), packed_bytes(0)
+      world(communicator), quantised(false), number(0), n_wanted(0), place(nullptr), row_bytes(0), packed_bytes(0)
   {
   }
 
   /* Rows of floats travel as 16-bit integers (int16_rows.h). */
-  void set_half(bool wanted) { half = wanted; }
+  void set_quantised(bool wanted) { quantised = wanted; }
 
   /* Whether ranks of one machine share memory. Says how rows travel then, and why no memory is shared where it is wanted.
    * Before `build`. Collective. */
@@ -61,13 +61,13 @@ class MLFFFeatureExchange {
   };
 
   MPI_Comm world;
-  bool half;
+  bool quantised;
   std::unique_ptr<MLFFHostMemory> memory;    // or no memory is shared
   std::vector<mlff_store_choice> choices;    // [ranks of world]; counts for those that share memory
   uint64_t number;                           // of the exchange, the same on all ranks
   std::vector<Peer> senders, receivers;      // ranks that send to this one, and that this one sends to
   std::vector<int> outgoing;                 // rows of this rank that are sent, peer after peer
-  std::vector<char> send_buffer, receive_buffer, half_row;
+  std::vector<char> send_buffer, receive_buffer, quantised_row;
   std::vector<MPI_Request> requests;    // of one exchange
   std::vector<MPI_Status> states;
   size_t n_wanted;

@@ -28,22 +28,22 @@ static std::string ask(MLFFLookup find, bool &takes_gpu)
   return "";
 }
 
-MLFFGpuMPI LAMMPS_NS::mlff_gpu_mpi(const std::string &wanted, bool half, MLFFLookup find)
+MLFFGpuMPI LAMMPS_NS::mlff_gpu_mpi(const std::string &wanted, bool quantised, MLFFLookup find)
 {
   static const char *const staged = "through pinned host memory";
-  static const char *const direct = "from GPU to GPU by MPI";
-  if (half) return {false, std::string(staged) + " (exchange half)"};
+  static const char *const way = "from GPU to GPU by MPI";
+  if (quantised) return {false, std::string(staged) + " (exchange half)"};
   const int answer = mlff_yes_or_no(wanted.c_str());
-  if (answer == 1) return {true, std::string(direct) + " (gpu_mpi yes)"};
+  if (answer == 1) return {true, std::string(way) + " (gpu_mpi yes)"};
   if (answer == 0) return {false, std::string(staged) + " (gpu_mpi no)"};
   bool takes_gpu = false;
   const std::string who = ask(find, takes_gpu);
   if (who.empty()) return {false, std::string(staged) + " (MPI does not say that it takes the memory of GPUs)"};
   if (!takes_gpu) return {false, std::string(staged) + " (" + who + ": MPI does not take the memory of GPUs)"};
-  return {true, std::string(direct) + " (" + who + ")"};
+  return {true, std::string(way) + " (" + who + ")"};
 }
 
-MLFFGpuMPI LAMMPS_NS::mlff_gpu_mpi(const std::string &wanted, bool half)
+MLFFGpuMPI LAMMPS_NS::mlff_gpu_mpi(const std::string &wanted, bool quantised)
 {
-  return mlff_gpu_mpi(wanted, half, [](const char *name) { return dlsym(RTLD_DEFAULT, name); });
+  return mlff_gpu_mpi(wanted, quantised, [](const char *name) { return dlsym(RTLD_DEFAULT, name); });
 }

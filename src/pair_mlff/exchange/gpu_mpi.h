@@ -10,15 +10,15 @@ namespace LAMMPS_NS {
 using MLFFLookup = void *(*) (const char *name);
 
 struct MLFFGpuMPI {
-  bool is_direct;      // MPI is given addresses on the GPU
-  std::string text;    // what the log says
+  bool is_gpu_aware;    // MPI is given addresses on the GPU
+  std::string text;     // what the log says
 };
 
 /* Open MPI and MPICH have functions that tell; they are looked up while running, so that a plugin compiled with another release
- * finds them as well. wanted: "auto" (what they tell), "yes" (it is taken for granted), "no". half: features are converted
- * on the host. */
-MLFFGpuMPI mlff_gpu_mpi(const std::string &wanted, bool half, MLFFLookup find);
-MLFFGpuMPI mlff_gpu_mpi(const std::string &wanted, bool half);
+ * finds them as well. wanted: "auto" (what they tell), "yes" (it is taken for granted), "no". quantised: features
+ * are converted on the host. */
+MLFFGpuMPI mlff_gpu_mpi(const std::string &wanted, bool quantised, MLFFLookup find);
+MLFFGpuMPI mlff_gpu_mpi(const std::string &wanted, bool quantised);
 
 }    // namespace LAMMPS_NS
 
