@@ -133,10 +133,12 @@ def copy_dependencies(programs, folder):
 
 
 def copy_references(shared, folder):
-    """Reference results and small models, for suites that skip without them."""
+    """Reference results and small models, for suites that skip without them; large models stay behind whole."""
     os.makedirs(folder)
-    for path in sorted(glob.glob(os.path.join(shared, "*"))):
-        if os.path.getsize(path) <= MOST_REFERENCE and not re.search(r"sevennet|nequi", os.path.basename(path)):
+    paths = sorted(path for path in glob.glob(os.path.join(shared, "*")) if not re.search(r"sevennet|nequi", path))
+    large = {os.path.splitext(path)[0] for path in paths if os.path.getsize(path) > MOST_REFERENCE}
+    for path in paths:
+        if os.path.splitext(path)[0] not in large:
             shutil.copy(path, folder)
 
 

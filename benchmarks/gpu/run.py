@@ -30,6 +30,7 @@ class Place:
         self.env = {
             "LD_LIBRARY_PATH": ":".join(p for p in path if p),
             "MLFF_SHARED_DIR": os.path.join(folder, "shared"),
+            "MLFF_TEST_SOURCE_DIR": ROOT,
         }
 
 

@@ -83,7 +83,7 @@ static mlff_model *open_shipped(const char *name, const char *precision)
   mlff_model *model = NULL;
   const char *const elements[] = {"H", "O"};
   const mlff_options options = {.device = "cuda", .precision = precision, .elements = elements, .n_elements = 2};
-  snprintf(path, sizeof path, "%s/models/%s.yaml", MLFF_TEST_SOURCE_DIR, name);
+  snprintf(path, sizeof path, "%s/models/%s.yaml", test_source_dir(), name);
   test_ok(mlff_model_open(path, &options, &model, &error), error);
   ck_assert_str_eq(mlff_model_info(model)->precision, precision);
   return model;
@@ -123,7 +123,7 @@ static mlff_model *open_sized(int which, const char *precision)
                                   .elements = elements,
                                   .n_elements = 2,
                                   .skip_self_test = 1};
-    snprintf(path, sizeof path, "%s/models/%s.yaml", MLFF_TEST_SOURCE_DIR, shipped[which]);
+    snprintf(path, sizeof path, "%s/models/%s.yaml", test_source_dir(), shipped[which]);
     test_ok(mlff_model_open(path, &options, &model, &error), error);
     return model;
   }

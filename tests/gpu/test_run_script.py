@@ -252,10 +252,14 @@ def test_checks_everything(results):
     checked = state["check"]
     assert code == 0 and checked["state"] == "complete", checked["notes"]
     assert [row["suite"] for row in checked["suites"]] == pack.suites()
-    whole = {"test_op_painn_radial", "test_cuda_replay"}  # the others show that they start
     for row in checked["suites"]:
-        assert row["status"] == ("passed" if row["suite"] in whole else "started"), row
-        assert bool(row["checks"]) == (row["suite"] in whole), row
+        assert row["status"] in ("passed", "skipped") and row["checks"] > 0 and not row["failures"], row
+    skipped = {row["suite"] for row in checked["suites"] if row["status"] == "skipped"}
+    assert skipped <= {
+        "test_model_ani2x",
+        "test_model_orb",
+        "test_model_painn",
+    }  # references that are large, or not here
     assert {(row["tool"], row["status"]) for row in checked["sanitizers"]} == {(tool, "clean") for tool in parts.TOOLS}
     assert state["time"]["state"] == "complete"  # of the call before
 
@@ -322,7 +326,7 @@ def test_a_stale_pack_is_not_used(pack_file, tmp_path):
     )
     state = check_results(out, "check")["check"]
     assert "made from other sources" in state["notes"][0], done.stdout.decode()
-    assert {row["status"] for row in state["suites"]} == {"passed", "started"}, state["suites"]
+    assert "passed" in {row["status"] for row in state["suites"]} <= {"passed", "skipped"}, state["suites"]
 
 
 # ---- without programs ------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ static mlff_model *open_shipped(const char *name, const char *precision, const c
                                 .kernels = kernels,
                                 .elements = elements,
                                 .n_elements = 2};
-  snprintf(path, sizeof path, "%s/models/%s.yaml", MLFF_TEST_SOURCE_DIR, name);
+  snprintf(path, sizeof path, "%s/models/%s.yaml", test_source_dir(), name);
   test_ok(mlff_model_open(path, &options, &model, &error), error);
   return model;
 }

@@ -91,6 +91,12 @@ int test_main_forked(test_make_suite *make)
   return run_suite(make, CK_FORK);
 }
 
+const char *test_source_dir(void)
+{
+  const char *dir = getenv("MLFF_TEST_SOURCE_DIR");
+  return dir && *dir ? dir : MLFF_TEST_SOURCE_DIR;
+}
+
 int test_shared(const char *relative, char *path, size_t path_size)
 {
   const char *dir = getenv("MLFF_SHARED_DIR");

@@ -70,6 +70,10 @@ int test_main(test_make_suite *make);
 /* A process for each test in all builds, for tests that end theirs. CUDA must not be called but in tests. */
 int test_main_forked(test_make_suite *make);
 
+/* The repository (environment variable MLFF_TEST_SOURCE_DIR, for programs that were built elsewhere, else the one at
+ * compile time). */
+const char *test_source_dir(void);
+
 /* Writes the path of a file in the shared directory (environment variable MLFF_SHARED_DIR, else the directory given at
  * compile time) into path. Returns 0, and skips by test_skip, when there is no such file. */
 int test_shared(const char *relative, char *path, size_t path_size);
