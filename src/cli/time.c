@@ -78,11 +78,11 @@ static void print_text(const cli_options *o, const cli_calls *c)
   const mlff_replays r = mlff_model_replays(c->model);
   printf("\n");
   if (r.is_on)
-    printf("  graph    %lld of %lld steps replayed, %lld recorded in %.2f ms; of %lld nodes, %lld of them kernels\n",
+    printf("  replay   %lld of %lld steps replayed, %lld recorded in %.2f ms; of %lld nodes, %lld of them kernels\n",
            (long long) r.n_replayed, (long long) r.n_steps, (long long) r.n_recorded, 1e3 * r.record_seconds,
            (long long) r.n_nodes, (long long) r.n_kernels);
   else if (strcmp(mlff_model_info(c->model)->device, "cpu"))
-    printf("  graph    not used: %s\n", r.why);
+    printf("  replay   not used: %s\n", r.why);
 }
 
 int cli_time(const cli_options *options)
