@@ -375,7 +375,9 @@ WANTED = [
 
 def test_wrong_forces_are_not_timed(call):
     """A network whose forces differ is timed at no size; others are."""
-    rows = measure(call('if "mixed" in line: reply, status, error = None, 1, "its forces differ by 3 eV/A"'), WANTED)
+    rows = measure(
+        call('if "mixed" in line: reply, status, error = None, 1, "mixed ' + parts.TOO_FAR + ': forces"'), WANTED
+    )
     assert [sorted({"median_ms", "failed", "left_out"} & set(row)) for row in rows] == [
         ["median_ms"],
         ["failed"],
