@@ -1,6 +1,6 @@
 /* orb.cu: the operations of ops_orb.h on the GPU, but for the graph. Twin: cpu/orb.c. Products are linear.cu's.
  *
- * Rows without an edge (orb_graph.cu) go through the products and are read by nothing else. Sums of what arrives at a node go
+ * Rows without an edge (of the graph) go through the products and are read by nothing else. Sums of what arrives at a node go
  * over a list of the edges that end there, made with the graph: no atomics.
  */
 #include "orb.h"
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(MESSAGE_THREADS) orb_send_kernel(message_array
 }
 
 /* received[b][k] += sum m[edge][k] a_receive over the edges in first .. end that end at node b, in their order
- *   in_row [n_nodes][2], in_edge: orb_graph.cu; received [n_nodes][width]
+ *   in_row [n_nodes][2], in_edge: of the graph; received [n_nodes][width]
  * A block owns node b, a thread every MESSAGE_THREADS-th channel. After orb_send_kernel, which makes the factors. No shared
  * memory; deterministic. Twin: orb_message_cpu. */
 __global__ void __launch_bounds__(MESSAGE_THREADS) orb_receive_kernel(message_arrays a)

@@ -1,6 +1,6 @@
 /* painn.cu: the PaiNN ops of the GPU, and their radial part. Twin: cpu/painn.c.
  *
- * Beside it: painn_moments.cu (first layer), painn_message.cu (other layers), painn_mix.cu (updates of atoms, readout).
+ * Beside it, painn_*.cu: moments (first layer), messages (other layers), mix (updates of atoms, readout).
  */
 #include "painn.h"
 
