@@ -57,7 +57,7 @@ mlff_status ani_create(const mlff_modelfile *file, mlff_backend *backend, const 
                        mlff_error *error);
 void ani_destroy(void *network);
 
-/* Prepares the networks for being done whole, where the backend can: ani_networks.c. */
+/* Prepares the networks for being done whole, where the backend can. */
 mlff_status ani_setup_networks(ani_net *net, mlff_error *error);
 
 /* Rows first .. first + n of atoms ordered by element, and members of the ensemble that are taken with them. */
@@ -70,7 +70,7 @@ typedef struct ani_batch {
   int accumulate;        /* += */
 } ani_batch;
 
-/* Energies of the rows and dE/dAEV from AEVs: ani_networks.c. */
+/* Energies of the rows and dE/dAEV from AEVs. */
 mlff_status ani_evaluate_networks(const ani_batch *b, mlff_error *error);
 
 #endif
