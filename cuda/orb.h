@@ -1,4 +1,4 @@
-/* orb.h: what orb_graph.cu and orb.cu share. */
+/* orb.h: what the two files of Orb share. */
 #ifndef MLFF_CUDA_ORB_H
 #define MLFF_CUDA_ORB_H
 

@@ -1,4 +1,4 @@
-/* orb.c: the operations of ops_orb.h on the CPU, but for the graph (orb_graph.c). Products are linear.c's; what is here is
+/* orb.c: the operations of ops_orb.h on the CPU, but for the graph. Products are linear.c's; what is here is
  * linear in the edges. */
 #include "cpu.h"
 
