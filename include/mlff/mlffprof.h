@@ -401,7 +401,7 @@ struct mlffprof_report {
   const mlffprof_hotspot *hotspots;
   int n_context;
   const mlffprof_context_entry *context;
-  struct mlffprof_arena *arena; /* private: owns everything above */
+  struct mlff_arena *arena; /* private: owns everything above */
 };
 
 /* NULL is fine. */

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-size_t mlff_decimal_point(char point[16])
+static size_t decimal_point(char point[16])
 {
   char half[24];
   const int n = snprintf(half, sizeof half, "%.1f", 0.5);
@@ -41,7 +41,7 @@ static int is_number(const char *text)
 int mlff_number_parse(const char *text, double *value)
 {
   char buffer[128], point[16];
-  const size_t n_point = mlff_decimal_point(point);
+  const size_t n_point = decimal_point(point);
   size_t n = 0;
   if (!is_number(text) || strlen(text) + n_point >= sizeof buffer) return 0;
   for (; *text; text++) {
@@ -69,4 +69,41 @@ int mlff_integer_parse(const char *text, int64_t *value)
   }
   *value = negative ? -v : v;
   return 1;
+}
+
+/* ---- to text ----------------------------------------------------------------------------------------------------- */
+
+static void to_point(char *text)
+{
+  char point[16];
+  const size_t n = decimal_point(point);
+  char *at = n && strcmp(point, ".") ? strstr(text, point) : NULL;
+  if (!at) return;
+  *at = '.';
+  memmove(at + 1, at + n, strlen(at + n) + 1);
+}
+
+const char *mlff_number_format(double value, int digits, char text[MLFF_NUMBER_SIZE])
+{
+  if (digits > 0) {
+    snprintf(text, MLFF_NUMBER_SIZE, "%.*g", digits, value);
+  } else {
+    for (int d = 15; d <= 17; d++) {
+      snprintf(text, MLFF_NUMBER_SIZE, "%.*g", d, value);
+      if (!(strtod(text, NULL) < value) && !(strtod(text, NULL) > value)) break;
+    }
+  }
+  to_point(text);
+  return text;
+}
+
+const char *mlff_number_fixed(double value, int decimals, char text[MLFF_NUMBER_SIZE])
+{
+  const int fits = isfinite(value) && fabs(value) < 1e15;
+  if (!isfinite(value))
+    snprintf(text, MLFF_NUMBER_SIZE, "-");
+  else
+    snprintf(text, MLFF_NUMBER_SIZE, fits ? "%.*f" : "%.*e", decimals, value);
+  to_point(text);
+  return text;
 }

@@ -88,7 +88,7 @@ int cli_batch(const cli_options *options)
     cli_error_forget();
     const int status = run_line(line, wrong);
     printf("{\"batch\": %d, \"status\": %d, \"seconds\": %.6f, \"error\": ", k++, status, mlffprof_seconds() - begin);
-    cli_json_text(stdout, cli_error_text());
+    mlff_json_text(stdout, cli_error_text());
     printf("}\n");
     fflush(stdout);
     if (status > worst) worst = status;

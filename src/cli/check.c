@@ -3,7 +3,7 @@
 
 #include "cli.h"
 
-#include "../mlffprof/atomic_file.h"
+#include "../base/atomic_file.h"
 
 #include <gnu/libc-version.h>
 #include <math.h>
@@ -115,7 +115,7 @@ static void print_text(const check *c)
 static void json_text(FILE *out, const char *key, const char *text, const char *end)
 {
   fprintf(out, "\"%s\": ", key);
-  cli_json_text(out, text);
+  mlff_json_text(out, text);
   fputs(end, out);
 }
 
@@ -135,17 +135,16 @@ static void json_device(FILE *out, const mlff_device *d)
           d->major, d->minor, d->n_multiprocessors, d->total_bytes, d->free_bytes);
   for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) {
     fprintf(out, "\"%s\": ", numbers[k].name);
-    cli_json_number(out, numbers[k].value);
+    mlff_json_number(out, numbers[k].value, 0);
     fputs(", ", out);
   }
   fprintf(out, "\"usable\": %s, ", d->can_run ? "true" : "false");
   json_text(out, "why_not", d->why, "}");
 }
 
-static mlffprof_status write_json(FILE *out, const void *user, mlffprof_error *error)
+static int write_json(FILE *out, const void *user)
 {
   const check *c = user;
-  (void) error;
   const mlff_platform *p = &c->platform;
   fputs("{\n  ", out);
   json_text(out, "mlff", p->version, ",\n  ");
@@ -168,13 +167,13 @@ static mlffprof_status write_json(FILE *out, const void *user, mlffprof_error *e
   }
   fprintf(out, "],\n  \"mpi\": {\"gpu_aware\": %s, ", c->gpu_aware < 0 ? "null" : c->gpu_aware ? "true" : "false");
   json_text(out, "from", c->gpu_aware_from, "}\n}\n");
-  return MLFFPROF_OK;
+  return 0;
 }
 
 static int save_json(const check *c, const char *path)
 {
-  mlffprof_error error = {.code = MLFFPROF_OK};
-  return mlffprof_atomic_write(path, write_json, c, &error) ? cli_fail_report(&error) : CLI_OK;
+  mlff_fault fault;
+  return mlff_atomic_write(path, write_json, c, &fault) ? cli_error(CLI_FAILED, NULL, "%s", fault.text) : CLI_OK;
 }
 
 int cli_check(const cli_options *options)

@@ -2,6 +2,7 @@
 #ifndef MLFF_CLI_H
 #define MLFF_CLI_H
 
+#include "../base/text.h"
 #include "mlff/mlff.h"
 #include "mlff/mlffprof.h"
 
@@ -129,9 +130,5 @@ typedef struct cli_calls {
  * Writes o->trace and o->file when they are given. Returns a CLI_ status; prints what failed. Free in any case. */
 int cli_calls_run(const cli_options *o, int n_calls, int memory_every, cli_calls *calls);
 void cli_calls_free(cli_calls *calls);
-
-/* Text in quotes with JSON escapes, and a number with all its digits (null when not finite). */
-void cli_json_text(FILE *out, const char *text);
-void cli_json_number(FILE *out, double value);
 
 #endif

@@ -1,7 +1,6 @@
 /* common.c: errors, JSON scalars, and the commands info and verify. */
 #include "cli.h"
 
-#include <math.h>
 #include <stdarg.h>
 
 static char first_error[2048];
@@ -36,29 +35,6 @@ int cli_fail(const mlff_error *error)
 int cli_fail_report(const mlffprof_error *error)
 {
   return cli_error(CLI_FAILED, NULL, "%s", error->text);
-}
-
-void cli_json_text(FILE *out, const char *text)
-{
-  fputc('"', out);
-  for (; *text; text++) {
-    const unsigned char c = (unsigned char) *text;
-    if (c == '"' || c == '\\')
-      fprintf(out, "\\%c", c);
-    else if (c < 0x20)
-      fprintf(out, "\\u%04x", c);
-    else
-      fputc(c, out);
-  }
-  fputc('"', out);
-}
-
-void cli_json_number(FILE *out, double value)
-{
-  if (isfinite(value))
-    fprintf(out, "%.17g", value);
-  else
-    fprintf(out, "null");
 }
 
 int cli_info(const cli_options *options)

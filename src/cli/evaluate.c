@@ -49,7 +49,7 @@ static void json_numbers(const char *name, const double *values, int64_t n, int 
       printf("%s[", k ? ", " : "");
     else if (k)
       printf(", ");
-    cli_json_number(stdout, values[k]);
+    mlff_json_number(stdout, values[k], 0);
     if (per_row && k % per_row == per_row - 1) printf("]");
   }
   printf("]");
@@ -59,11 +59,11 @@ static void print_json(const mlff_info *info, const cli_frame *frame, const answ
 {
   const mlff_result *r = &a->result;
   printf("    {\"name\": ");
-  cli_json_text(stdout, frame->name);
+  mlff_json_text(stdout, frame->name);
   printf(", \"n_atoms\": %d,\n     \"elements\": [", (int) frame->n_atoms);
   for (int32_t i = 0; i < frame->n_atoms; i++) printf("%s\"%s\"", i ? ", " : "", frame->elements[i]);
   printf("],\n     \"energy\": ");
-  cli_json_number(stdout, r->energy);
+  mlff_json_number(stdout, r->energy, 0);
   json_numbers("virial", r->virial, 6, 0);
   json_numbers("forces", &r->forces[0][0], 3 * (int64_t) frame->n_atoms, 3);
   if (r->atom_energy) json_numbers("atom_energies", r->atom_energy, frame->n_atoms, 0);
@@ -72,7 +72,7 @@ static void print_json(const mlff_info *info, const cli_frame *frame, const answ
     json_numbers("atom_spread", a->spread, frame->n_atoms, 0);
   }
   printf(",\n     \"n_edges\": %lld, \"min_distance\": ", (long long) r->n_edges);
-  cli_json_number(stdout, r->min_distance);
+  mlff_json_number(stdout, r->min_distance, 0);
   printf("}");
 }
 
@@ -100,7 +100,7 @@ static void print_text(const mlff_info *info, const cli_frame *frame, const answ
 static void print_json_head(const mlff_info *info)
 {
   printf("{\"model\": ");
-  cli_json_text(stdout, info->name);
+  mlff_json_text(stdout, info->name);
   printf(", \"sha256\": \"%s\",\n \"origin\": \"mlff %s, %s, %s, kernels %s\",\n \"units\": {\"energy\": \"eV\", "
          "\"forces\": "
          "\"eV/A\", \"virial\": \"eV\"},\n \"structures\": [\n",

@@ -24,7 +24,7 @@ static void print_json(const cli_options *o, const cli_calls *c)
   const mlff_info *info = mlff_model_info(c->model);
   const mlffprof_stats *s = &c->report->latency;
   printf("{\"model\": ");
-  cli_json_text(stdout, info->name);
+  mlff_json_text(stdout, info->name);
   printf(", \"device\": \"%s\", \"precision\": \"%s\", \"kernels\": \"%s\", \"n_atoms\": %d, \"n_edges\": %lld, "
          "\"n_calls\": %d, \"n_replicas\": %d, \"graph\": \"%s\", \"skin\": %g",
          info->device, info->precision, info->kernels, c->n_atoms, (long long) c->result.n_edges, c->n_calls,

@@ -1,32 +1,23 @@
-/* status.c: errors. */
+/* status.c: see status.h. */
 #include "status.h"
-
-#include "writer.h"
-
-#include <stdarg.h>
-
-/* Texts quote files, and quotations are cut: what is not UTF-8, or a control character, becomes a question mark. */
-static void repair(char *text)
-{
-  for (unsigned char *s = (unsigned char *) text; *s;) {
-    unsigned code = 0;
-    const int n = mlffprof_utf8_decode(s, &code);
-    if (n == 0 || (code < 0x20 && code != '\n') || code == 0x7f) *s = '?';
-    s += n ? n : 1;
-  }
-}
 
 mlffprof_status mlffprof_fail(mlffprof_error *error, mlffprof_status code, const char *format, ...)
 {
   if (error) {
     va_list args;
     va_start(args, format);
-    vsnprintf(error->text, sizeof error->text, format, args);
+    mlff_error_text(error->text, sizeof error->text, format, args);
     va_end(args);
-    repair(error->text);
     error->code = code;
   }
   return code;
+}
+
+_Static_assert((int) MLFFPROF_E_ARG == MLFF_FAULT_ARG && (int) MLFFPROF_E_FORMAT == MLFF_FAULT_FORMAT, "codes of base");
+
+mlffprof_status mlffprof_fail_as(mlffprof_error *error, const mlff_fault *fault)
+{
+  return mlffprof_fail(error, (mlffprof_status) fault->code, "%s", fault->text);
 }
 
 const char *mlffprof_status_name(mlffprof_status status)

@@ -2,6 +2,7 @@
 #ifndef MLFFPROF_STATUS_H
 #define MLFFPROF_STATUS_H
 
+#include "../base/status.h"
 #include "mlff/mlffprof.h"
 
 /* Writes code and printf-style text into error (NULL allowed) and returns code. */
@@ -10,6 +11,9 @@ mlffprof_status mlffprof_fail(mlffprof_error *error, mlffprof_status code, const
     __attribute__((format(printf, 3, 4)))
 #endif
     ;
+
+/* An error of base as one of this library. */
+mlffprof_status mlffprof_fail_as(mlffprof_error *error, const mlff_fault *fault);
 
 /* Returns from the calling function when `call` fails. Only where nothing is owned. */
 #define MLFFPROF_TRY(call)                                 \

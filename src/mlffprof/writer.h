@@ -31,10 +31,4 @@ void mlffprof_write_numbers(mlffprof_writer *w, const char *key, const double *v
                             int digits);
 void mlffprof_write_integers(mlffprof_writer *w, const char *key, const int64_t *values, int64_t n);
 
-/* Length of the UTF-8 sequence at s and its code point; 0 when it is none (overlong, surrogate, cut short). */
-int mlffprof_utf8_decode(const unsigned char *s, unsigned *code);
-
-/* Text in quotes: escapes, and U+FFFD for bytes that are not UTF-8. */
-void mlffprof_write_quoted(FILE *out, const char *text);
-
 #endif

@@ -1,6 +1,6 @@
 #include "plain_painn.h"
 
-#include "model/arena.h"
+#include "base/arena.h"
 #include "model/modelfile.h"
 #include "model/safetensors.h"
 

@@ -2,7 +2,7 @@
 #include "reference.h"
 
 #include "base/number.h"
-#include "model/yaml.h"
+#include "base/yaml.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ test_json *test_json_read(const char *path)
   FILE *stream = fopen(path, "rb");
   json_file *file = calloc(1, sizeof *file);
   mlff_yaml *root = NULL;
-  mlff_error error = {.code = MLFF_OK};
+  mlff_fault fault;
   if (!stream || !file || fseek(stream, 0, SEEK_END)) ck_abort_msg("%s: cannot be read", path);
   const long size = ftell(stream);
   rewind(stream);
@@ -31,7 +31,8 @@ test_json *test_json_read(const char *path)
   if (!file->text || fread(file->text, 1, (size_t) size, stream) != (size_t) size)
     ck_abort_msg("%s: cannot be read", path);
   fclose(stream);
-  test_ok(mlff_yaml_parse(path, file->text, (size_t) size, &file->arena, &root, NULL, &error), error);
+  if (mlff_yaml_parse(path, file->text, (size_t) size, &file->arena, &root, NULL, &fault))
+    ck_abort_msg("%s", fault.text);
   file->root.node = *root;
   return &file->root;
 }

@@ -3,7 +3,6 @@
 
 #include "base/number.h"
 #include "model/sha256.h"
-#include "model/yaml.h"
 
 #include <locale.h>
 #include <math.h>

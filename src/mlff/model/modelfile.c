@@ -46,7 +46,7 @@ static mlff_status read_elements(mlff_modelfile *f, mlff_error *error)
       if (!strcmp(h->elements[k], h->elements[l]))
         return mlff_yaml_fail(f, node, error, "%s is there twice", h->elements[k]);
   }
-  double *values = mlff_arena_alloc(f->arena, (size_t) h->n_elements * sizeof *values);
+  double *values = mlff_arena_alloc(f->arena, (size_t) h->n_elements, sizeof *values);
   if (!values) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", f->path);
   MLFF_TRY(mlff_yaml_map(f, f->root, "energy_offsets", &offsets, error));
   for (int k = 0; k < h->n_elements; k++)
@@ -93,7 +93,7 @@ static mlff_status read_domain(mlff_modelfile *f, mlff_error *error)
   int n = 0;
   MLFF_TRY(mlff_yaml_map(f, f->root, "domain", &d, error));
   MLFF_TRY(mlff_yaml_strings(f, d, "elements", &names, &n, error));
-  int *trained = mlff_arena_alloc(f->arena, (size_t) h->n_elements * sizeof *trained);
+  int *trained = mlff_arena_alloc(f->arena, (size_t) h->n_elements, sizeof *trained);
   if (!trained) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", f->path);
   for (int k = 0; k < n; k++) {
     int s = 0;
@@ -139,7 +139,7 @@ static mlff_status read_weights_block(mlff_modelfile *f, mlff_error *error)
   if (strlen(f->head.sha256) != 64 || strspn(f->head.sha256, "0123456789abcdef") != 64)
     return mlff_yaml_fail(f, mlff_yaml_find(w, "sha256"), error, "must be 64 lower-case hex digits");
   const size_t n_dir = slash ? (size_t) (slash - f->path) + 1 : 0;
-  char *full = mlff_arena_alloc(f->arena, n_dir + strlen(name) + 1);
+  char *full = mlff_arena_alloc(f->arena, n_dir + strlen(name) + 1, 1);
   if (!full) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", f->path);
   memcpy(full, f->path, n_dir);
   memcpy(full + n_dir, name, strlen(name) + 1);
@@ -159,7 +159,7 @@ static mlff_status read_weights(mlff_modelfile *f, mlff_error *error)
         f->path, mlff_yaml_find(f->root, "weights")->line, f->weights_path, hex, f->head.sha256);
   MLFF_TRY(mlff_safetensors_parse(f->weights_path, f->weights, f->weights_size, f->arena, &f->tensors, &f->n_tensors,
                                   error));
-  f->tensor_used = mlff_arena_alloc(f->arena, (size_t) f->n_tensors + 1);
+  f->tensor_used = mlff_arena_alloc(f->arena, (size_t) f->n_tensors, 1);
   return f->tensor_used ? MLFF_OK : mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", f->path);
 }
 
@@ -171,16 +171,19 @@ static mlff_status open_file(const char *path, const char *yaml, size_t yaml_siz
 {
   const char *format = NULL;
   mlff_modelfile *f = calloc(1, sizeof *f);
-  if (f) *file = f;
-  if (!f || !(f->arena = calloc(1, sizeof *f->arena))) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", path);
-  f->path = mlff_arena_text(f->arena, path, strlen(path));
+  mlff_fault fault;
+  if (!f) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", path);
+  *file = f;
+  f->arena = &f->memory;
+  f->path = mlff_arena_string(f->arena, path);
   if (!f->path) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", path);
-  MLFF_TRY(mlff_yaml_parse(f->path, yaml, yaml_size, f->arena, &f->root, &f->n_nodes, error));
+  if (mlff_yaml_parse(f->path, yaml, yaml_size, f->arena, &f->root, &f->n_nodes, &fault))
+    return mlff_fail_as(error, &fault);
   if (f->root->kind != MLFF_YAML_MAPPING)
     return mlff_fail(error, MLFF_E_FORMAT,
                      "%s:%d: not a model file: it must be a mapping that starts with 'format: %s'", path, f->root->line,
                      format_key);
-  f->used = mlff_arena_alloc(f->arena, (size_t) f->n_nodes);
+  f->used = mlff_arena_alloc(f->arena, (size_t) f->n_nodes, 1);
   if (!f->used) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", path);
   MLFF_TRY(mlff_yaml_string(f, f->root, "format", &format, error));
   if (strcmp(format, format_key))
@@ -241,8 +244,7 @@ mlff_status mlff_modelfile_weights_name(const char *path, const char *yaml, size
 void mlff_modelfile_free(mlff_modelfile *file)
 {
   if (!file) return;
-  if (file->arena) mlff_arena_free(file->arena);
-  free(file->arena);
+  mlff_arena_free(&file->memory);
   free(file);
 }
 

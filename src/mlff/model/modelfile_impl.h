@@ -2,9 +2,9 @@
 #ifndef MLFF_MODELFILE_IMPL_H
 #define MLFF_MODELFILE_IMPL_H
 
+#include "../../base/yaml.h"
 #include "modelfile.h"
 #include "safetensors.h"
-#include "yaml.h"
 
 /* Parts of a file that people read; numbers are NaN and texts NULL when the file does not have them. */
 typedef struct mlff_about {
@@ -18,7 +18,7 @@ typedef struct mlff_about {
 
 struct mlff_modelfile {
   const char *path, *weights_path;
-  mlff_arena *arena;
+  mlff_arena memory, *arena; /* arena = &memory, for getters that take a const file */
   mlff_yaml *root;
   int n_nodes;
   unsigned char *used;          /* [n_nodes]   somebody asked for this node */
@@ -38,8 +38,6 @@ mlff_status mlff_modelfile_weights_name(const char *path, const char *yaml, size
 /* Whether the file has the key; nothing is marked. */
 int mlff_yaml_has(const mlff_yaml *parent, const char *key);
 
-/* Element n of a sequence of mappings, marked as used; NULL past the end. */
-const mlff_yaml *mlff_yaml_item(const mlff_modelfile *file, const mlff_yaml *sequence, int n);
 /* A required sequence of any kind. */
 mlff_status mlff_yaml_sequence(const mlff_modelfile *, const mlff_yaml *parent, const char *key,
                                const mlff_yaml **child, mlff_error *);

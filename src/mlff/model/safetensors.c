@@ -202,7 +202,7 @@ static mlff_status scan_header(scanner *s, size_t data_start, size_t size, mlff_
   enum { SHORTEST = 40 }; /* no tensor can be described with fewer bytes */
   const size_t most = (size_t) (s->end - s->start) / SHORTEST;
   int n = 0, has_metadata = 0;
-  mlff_tensor *list = mlff_arena_alloc(s->arena, (most + 1) * sizeof *list);
+  mlff_tensor *list = mlff_arena_alloc(s->arena, most + 1, sizeof *list);
   if (!list) return mlff_fail(s->error, MLFF_E_NOMEM, "%s: out of memory", s->path);
   MLFF_TRY(expect(s, '{'));
   if (!accept(s, '}')) {

@@ -30,7 +30,7 @@ static mlff_status read_atoms(mlff_modelfile *f, const mlff_yaml *item, mlff_tes
   MLFF_TRY(mlff_yaml_strings(f, item, "elements", &symbols, &t->n_atoms, error));
   if (t->n_atoms < 1 || t->n_atoms > 100000)
     return mlff_yaml_fail(f, mlff_yaml_find(item, "elements"), error, "has %d atoms, expected 1 to 100000", t->n_atoms);
-  int32_t *species = mlff_arena_alloc(f->arena, (size_t) t->n_atoms * sizeof *species);
+  int32_t *species = mlff_arena_alloc(f->arena, (size_t) t->n_atoms, sizeof *species);
   if (!species) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", f->path);
   for (int i = 0; i < t->n_atoms; i++) {
     int s = 0;
@@ -86,11 +86,10 @@ mlff_status mlff_selftest_read(mlff_modelfile *file, mlff_test_set *set, mlff_er
   MLFF_TRY(mlff_yaml_string(file, block, "origin", &set->origin, error));
   MLFF_TRY(read_tolerances(file, block, set, error));
   MLFF_TRY(mlff_yaml_sequence(file, block, "structures", &list, error));
-  set->structures = mlff_arena_alloc(file->arena, ((size_t) list->n_children + 1) * sizeof *set->structures);
+  set->structures = mlff_arena_alloc(file->arena, (size_t) list->n_children, sizeof *set->structures);
   if (!set->structures) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", file->path);
-  for (int k = 0; k < list->n_children; k++)
-    MLFF_TRY(read_structure(file, mlff_yaml_item(file, list, k), &set->structures[k], error));
-  set->n = list->n_children;
+  for (const mlff_yaml *item = list->first; item; item = item->next)
+    MLFF_TRY(read_structure(file, item, &set->structures[set->n++], error));
   return MLFF_OK;
 }
 

@@ -1,8 +1,6 @@
 /* yaml_get.c: typed getters of a model file. Each marks what it read as used; errors name file, line and key. */
 #include "modelfile_impl.h"
 
-#include "../../base/number.h"
-
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
@@ -84,19 +82,11 @@ mlff_status mlff_yaml_optional(const mlff_modelfile *file, const mlff_yaml *pare
   return MLFF_OK;
 }
 
-const mlff_yaml *mlff_yaml_item(const mlff_modelfile *file, const mlff_yaml *sequence, int n)
-{
-  const mlff_yaml *node = sequence->first;
-  while (node && n-- > 0) node = node->next;
-  if (node) mark(file, node);
-  return node;
-}
-
 static mlff_status to_double(const mlff_modelfile *file, const mlff_yaml *node, double *value, mlff_error *error)
 {
   if (node->kind != MLFF_YAML_SCALAR)
     return mlff_yaml_fail(file, node, error, "must be a number, not a %s", mlff_yaml_kind_name(node->kind));
-  if (node->quoted || !mlff_number_parse(node->text, value))
+  if (!mlff_yaml_number(node, value))
     return mlff_yaml_fail(file, node, error, "'%.40s' is not a finite number", node->text);
   return MLFF_OK;
 }
@@ -107,7 +97,7 @@ mlff_status mlff_yaml_int(const mlff_modelfile *file, const mlff_yaml *parent, c
   const mlff_yaml *node = NULL;
   int64_t v = 0;
   MLFF_TRY(get(file, parent, key, MLFF_YAML_SCALAR, &node, error));
-  if (node->quoted || !mlff_integer_parse(node->text, &v))
+  if (!mlff_yaml_integer(node, &v))
     return mlff_yaml_fail(file, node, error, "'%.40s' is not a whole number", node->text);
   if (v < low || v > high)
     return mlff_yaml_fail(file, node, error, "is %lld, expected %d to %d", (long long) v, low, high);
@@ -162,7 +152,7 @@ mlff_status mlff_yaml_doubles(const mlff_modelfile *file, const mlff_yaml *paren
   MLFF_TRY(get(file, parent, key, MLFF_YAML_SEQUENCE, &node, error));
   if (n_expected >= 0 && node->n_children != n_expected)
     return mlff_yaml_fail(file, node, error, "has %d numbers, expected %d", node->n_children, n_expected);
-  double *v = mlff_arena_alloc(file->arena, ((size_t) node->n_children + 1) * sizeof *v);
+  double *v = mlff_arena_alloc(file->arena, (size_t) node->n_children, sizeof *v);
   if (!v) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", file->path);
   for (const mlff_yaml *c = node->first; c; c = c->next) MLFF_TRY(to_double(file, c, &v[at++], error));
   *values = v;
@@ -176,7 +166,7 @@ mlff_status mlff_yaml_strings(const mlff_modelfile *file, const mlff_yaml *paren
   const mlff_yaml *node = NULL;
   int at = 0;
   MLFF_TRY(get(file, parent, key, MLFF_YAML_SEQUENCE, &node, error));
-  const char **v = mlff_arena_alloc(file->arena, ((size_t) node->n_children + 1) * sizeof *v);
+  const char **v = mlff_arena_alloc(file->arena, (size_t) node->n_children, sizeof *v);
   if (!v) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", file->path);
   for (const mlff_yaml *c = node->first; c; c = c->next) {
     if (c->kind != MLFF_YAML_SCALAR || !*c->text)
@@ -196,7 +186,7 @@ mlff_status mlff_yaml_table(const mlff_modelfile *file, const mlff_yaml *parent,
   MLFF_TRY(get(file, parent, key, MLFF_YAML_SEQUENCE, &node, error));
   if (*n_rows >= 0 && node->n_children != *n_rows)
     return mlff_yaml_fail(file, node, error, "has %d rows, expected %d", node->n_children, *n_rows);
-  double *v = mlff_arena_alloc(file->arena, ((size_t) node->n_children * (size_t) n_columns + 1) * sizeof *v);
+  double *v = mlff_arena_alloc(file->arena, (size_t) node->n_children, (size_t) n_columns * sizeof *v);
   if (!v) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", file->path);
   *values = v;
   *n_rows = node->n_children;

@@ -1,6 +1,6 @@
 /* compare.c: one report against another. */
 #include "compare/blocks.h"
-#include "number.h"
+#include "../../base/number.h"
 #include "recorder/statistics.h"
 
 #include <errno.h>
@@ -68,13 +68,13 @@ mlffprof_status mlffprof_compare_latency(const mlffprof_report *a, const mlffpro
 
 /* Numbers of one line as text. */
 typedef struct cells {
-  char text[8][MLFFPROF_NUMBER_SIZE];
+  char text[8][MLFF_NUMBER_SIZE];
   int next;
 } cells;
 
 static const char *cell(cells *c, double value, int digits)
 {
-  return isfinite(value) ? mlffprof_number_format(value, digits, c->text[c->next++ % 8]) : "-";
+  return isfinite(value) ? mlff_number_format(value, digits, c->text[c->next++ % 8]) : "-";
 }
 
 static void print_report_line(FILE *out, const char *letter, const mlffprof_report *p)

@@ -1,5 +1,5 @@
 /* gate.c: reports against rules; what was not measured fails. */
-#include "number.h"
+#include "../../base/number.h"
 #include "compare/rules.h"
 
 #include <errno.h>
@@ -72,11 +72,11 @@ static mlffprof_status judge(const mlffprof_rule *rule, const mlffprof_report *a
 
 static void print_outcome(const mlffprof_rule *rule, const outcome *o, int has_b, FILE *out)
 {
-  char text[4][MLFFPROF_NUMBER_SIZE];
+  char text[4][MLFF_NUMBER_SIZE];
   const double values[4] = {o->value, rule->bound, o->a, o->b};
   for (int k = 0; k < 4; k++) {
     if (isfinite(values[k]))
-      mlffprof_number_format(values[k], 5, text[k]);
+      mlff_number_format(values[k], 5, text[k]);
     else
       snprintf(text[k], sizeof text[k], "-");
   }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_RULES = 1000 };
 static const char *const kind_names[MLFFPROF_N_RULE_KINDS] = {"below", "above", "ratio_below", "ratio_above",
                                                               "change_below"};
 
@@ -37,8 +38,7 @@ static mlffprof_rules *rules_new(int n)
 {
   mlffprof_rules *r = calloc(1, sizeof *r);
   if (!r) return NULL;
-  r->arena = mlffprof_arena_create();
-  r->list = r->arena ? mlffprof_arena_alloc(r->arena, (size_t) n, sizeof *r->list) : NULL;
+  r->list = mlff_arena_alloc(&r->arena, (size_t) n, sizeof *r->list);
   if (r->list) return r;
   mlffprof_rules_free(r);
   return NULL;
@@ -47,7 +47,7 @@ static mlffprof_rules *rules_new(int n)
 void mlffprof_rules_free(mlffprof_rules *rules)
 {
   if (!rules) return;
-  if (rules->arena) mlffprof_arena_free(rules->arena);
+  mlff_arena_free(&rules->arena);
   free(rules);
 }
 
@@ -67,21 +67,19 @@ mlffprof_status mlffprof_rules_default(mlffprof_rules **rules, mlffprof_error *e
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-static mlffprof_status check_keys(mlffprof_document *d, const mlffprof_node *m, const char *const *known, int n_known,
+static mlffprof_status check_keys(mlffprof_document *d, const mlff_yaml *m, const char *const *known, int n_known,
                                   const char *list)
 {
-  for (int k = 0; k < mlffprof_n_pairs(m); k++) {
-    mlffprof_node *value = NULL;
-    const char *key = mlffprof_pair(d, m, k, &value);
+  for (const mlff_yaml *value = m->first; value; value = value->next) {
     int i = 0;
-    while (i < n_known && strcmp(known[i], key)) i++;
-    if (i == n_known) return mlffprof_document_fail(d, value, "unknown key '%.60s'; known are %s", key, list);
+    while (i < n_known && strcmp(known[i], value->key)) i++;
+    if (i == n_known) return mlffprof_document_fail(d, value, "unknown key '%.60s'; known are %s", value->key, list);
   }
   return MLFFPROF_OK;
 }
 
 /* The one bound of a rule. */
-static mlffprof_status read_bound(mlffprof_document *d, const mlffprof_node *m, mlffprof_rule *rule)
+static mlffprof_status read_bound(mlffprof_document *d, const mlff_yaml *m, mlffprof_rule *rule)
 {
   int n = 0;
   for (int k = 0; k < MLFFPROF_N_RULE_KINDS; k++) {
@@ -97,11 +95,11 @@ static mlffprof_status read_bound(mlffprof_document *d, const mlffprof_node *m, 
                                 "a rule has one of below, above, ratio_below, ratio_above and change_below, not %d", n);
 }
 
-static mlffprof_status read_rule(mlffprof_document *d, const mlffprof_node *m, mlffprof_rule *rule)
+static mlffprof_status read_rule(mlffprof_document *d, const mlff_yaml *m, mlffprof_rule *rule)
 {
   static const char *const known[] = {"metric", "model",       "significant", "below",
                                       "above",  "ratio_below", "ratio_above", "change_below"};
-  if (m->type != YAML_MAPPING_NODE)
+  if (m->kind != MLFF_YAML_MAPPING)
     return mlffprof_document_fail(d, m, "a rule is written {metric: NAME, below: NUMBER}");
   MLFFPROF_TRY(check_keys(d, m, known, (int) (sizeof known / sizeof *known),
                           "metric, model, significant, below, above, ratio_below, ratio_above, change_below"));
@@ -127,18 +125,17 @@ static int same_rule(const mlffprof_rule *a, const mlffprof_rule *b)
 static mlffprof_status read_rules(mlffprof_document *d, mlffprof_rules **rules)
 {
   static const char *const known[] = {"rules"};
-  const mlffprof_node *root = mlffprof_document_root(d);
-  mlffprof_node *list = NULL;
+  const mlff_yaml *list = NULL;
   int n = 0;
-  MLFFPROF_TRY(check_keys(d, root, known, 1, "rules"));
-  MLFFPROF_TRY(mlffprof_get_list(d, root, "rules", &list, &n));
-  if (n == 0) return mlffprof_document_fail(d, root, "there are no rules");
-  if (n > MLFFPROF_MAX_KEYS) return mlffprof_document_fail(d, list, "more than %d rules", (int) MLFFPROF_MAX_KEYS);
+  MLFFPROF_TRY(check_keys(d, d->root, known, 1, "rules"));
+  MLFFPROF_TRY(mlffprof_get_list(d, d->root, "rules", &list, &n));
+  if (n == 0) return mlffprof_document_fail(d, d->root, "there are no rules");
+  if (n > MAX_RULES) return mlffprof_document_fail(d, list, "more than %d rules", (int) MAX_RULES);
   *rules = rules_new(n);
   if (!*rules) return mlffprof_fail(d->error, MLFFPROF_E_NOMEM, "%s: out of memory", d->path);
-  d->arena = (*rules)->arena; /* texts of the rules live as long as they */
-  for (int k = 0; k < n; k++) {
-    const mlffprof_node *item = mlffprof_item(d, list, k);
+  d->arena = &(*rules)->arena; /* texts of the rules live as long as they */
+  const mlff_yaml *item = list->first;
+  for (int k = 0; item; k++, item = item->next) {
     mlffprof_rule *rule = &(*rules)->list[k];
     MLFFPROF_TRY(read_rule(d, item, rule));
     for (int i = 0; i < k; i++)
@@ -152,19 +149,10 @@ static mlffprof_status read_rules(mlffprof_document *d, mlffprof_rules **rules)
 mlffprof_status mlffprof_rules_read(const char *path, mlffprof_rules **rules, mlffprof_error *error)
 {
   mlffprof_document d;
-  char *text = NULL;
-  size_t size = 0;
   *rules = NULL;
-  MLFFPROF_TRY(mlffprof_file_read(path, &text, &size, error));
-  mlffprof_arena *arena = mlffprof_arena_create();
-  mlffprof_status status = arena ? mlffprof_document_parse(path, text, size, arena, &d, error)
-                                 : mlffprof_fail(error, MLFFPROF_E_NOMEM, "%s: out of memory", path);
-  free(text);
-  if (!status) {
-    status = read_rules(&d, rules);
-    mlffprof_document_free(&d);
-  }
-  if (arena) mlffprof_arena_free(arena);
+  MLFFPROF_TRY(mlffprof_document_read(path, &d, error));
+  const mlffprof_status status = read_rules(&d, rules);
+  mlffprof_document_free(&d);
   if (!status) return MLFFPROF_OK;
   mlffprof_rules_free(*rules);
   *rules = NULL;
@@ -175,20 +163,20 @@ mlffprof_status mlffprof_rules_read(const char *path, mlffprof_rules **rules, ml
 
 static mlffprof_status fill_targets(mlffprof_report *p, const mlffprof_rules *rules, mlffprof_error *error)
 {
-  mlffprof_target *list = mlffprof_arena_alloc(p->arena, (size_t) rules->n, sizeof *list);
+  mlffprof_target *list = mlff_arena_alloc(p->arena, (size_t) rules->n, sizeof *list);
   int n = 0;
   for (int k = 0; list && k < rules->n; k++) {
     const mlffprof_rule *rule = &rules->list[k];
     if (rule->kind > MLFFPROF_ABOVE || !mlffprof_rule_applies(rule, p)) continue;
     mlffprof_target *t = &list[n++];
-    *t = (mlffprof_target){.metric = mlffprof_arena_text(p->arena, rule->metric),
+    *t = (mlffprof_target){.metric = mlff_arena_string(p->arena, rule->metric),
                            .relation = rule->kind == MLFFPROF_BELOW ? "<" : ">",
                            .bound = rule->bound,
                            .value = NAN};
     mlffprof_report_metric(p, rule->metric, &t->value);
     t->passed = isnan(t->value) ? -1 : rule->kind == MLFFPROF_BELOW ? t->value < t->bound : t->value > t->bound;
   }
-  if (mlffprof_arena_failed(p->arena)) return mlffprof_fail(error, MLFFPROF_E_NOMEM, "out of memory for targets");
+  if (p->arena->failed) return mlffprof_fail(error, MLFFPROF_E_NOMEM, "out of memory for targets");
   p->targets = list;
   p->n_targets = n;
   return MLFFPROF_OK;

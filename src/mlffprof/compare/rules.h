@@ -21,7 +21,7 @@ typedef struct mlffprof_rule {
 } mlffprof_rule;
 
 struct mlffprof_rules {
-  mlffprof_arena *arena;
+  mlff_arena arena;
   int n;
   mlffprof_rule *list;
 };

@@ -1,6 +1,7 @@
 /* json.c: a report as JSON, by the table of its fields. */
-#include "atomic_file.h"
+#include "../../base/atomic_file.h"
 #include "report/fields.h"
+#include "status.h"
 #include "writer.h"
 
 #include <errno.h>
@@ -150,12 +151,21 @@ mlffprof_status mlffprof_report_json(const mlffprof_report *p, FILE *out, mlffpr
   return MLFFPROF_OK;
 }
 
-static mlffprof_status write_json(FILE *out, const void *report, mlffprof_error *error)
+typedef struct saving {
+  const mlffprof_report *report;
+  mlffprof_error *error;
+} saving;
+
+static int write_json(FILE *out, const void *user)
 {
-  return mlffprof_report_json(report, out, error);
+  const saving *s = user;
+  return mlffprof_report_json(s->report, out, s->error);
 }
 
 mlffprof_status mlffprof_report_write(const mlffprof_report *report, const char *path, mlffprof_error *error)
 {
-  return mlffprof_atomic_write(path, write_json, report, error);
+  const saving s = {report, error};
+  mlff_fault fault = {.code = 0};
+  const int status = mlff_atomic_write(path, write_json, &s, &fault);
+  return fault.code ? mlffprof_fail_as(error, &fault) : (mlffprof_status) status;
 }

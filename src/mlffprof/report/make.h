@@ -3,7 +3,7 @@
 #ifndef MLFFPROF_MAKE_H
 #define MLFFPROF_MAKE_H
 
-#include "arena.h"
+#include "../../base/arena.h"
 #include "recorder/recorder.h"
 
 /* A report with an arena and nothing measured. NULL when memory is out. */
@@ -18,12 +18,10 @@ void mlffprof_make_hotspots(mlffprof_report *report);
 /* Verdict about points x, y (w > 0 samples each) after warm-up of a memory series; growth, slope, error, verdict and
  * reason of result. */
 void mlffprof_memory_judge(const double *x, const double *y, const int64_t *w, int n, double tolerance_bytes,
-                           mlffprof_memory_result *result, mlffprof_arena *arena);
+                           mlffprof_memory_result *result, mlff_arena *arena);
 
-/* A copy of n doubles or integers in the arena; NULL when memory is out. */
-double *mlffprof_arena_doubles(mlffprof_arena *arena, const double *values, int n);
-int64_t *mlffprof_arena_integers(mlffprof_arena *arena, const int64_t *values, int n);
-const char *mlffprof_arena_printf(mlffprof_arena *arena, const char *format, ...)
+/* Text in the arena; NULL when memory is out. */
+const char *mlffprof_arena_printf(mlff_arena *arena, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 2, 3)))
 #endif

@@ -65,12 +65,12 @@ void mlffprof_make_energy(const mlffprof_recorder *r, mlffprof_report *report)
   e->first_step = r->energy_first_step;
   e->last_step = r->energy_last_step;
   e->stride = s->stride;
-  e->step = mlffprof_arena_integers(report->arena, s->step, s->n);
-  e->time = mlffprof_arena_doubles(report->arena, s->x, s->n);
+  e->step = mlff_arena_copy(report->arena, s->step, (size_t) s->n, sizeof *s->step);
+  e->time = mlff_arena_copy(report->arena, s->x, (size_t) s->n, sizeof *s->x);
   e->n_points = s->n;
   for (int k = 0; k < MLFFPROF_N_QUANTITIES; k++) {
     e->value[k] = make_quantity(r, (mlffprof_quantity_id) k, e->time_ps);
-    e->series[k] = mlffprof_arena_doubles(report->arena, s->value[k], s->n);
+    e->series[k] = mlff_arena_copy(report->arena, s->value[k], (size_t) s->n, sizeof(double));
   }
   if (drift == MLFFPROF_N_QUANTITIES) return;
   report->drift_of = mlffprof_quantity_name(drift);
@@ -82,8 +82,8 @@ void mlffprof_make_accuracy(const mlffprof_recorder *r, mlffprof_report *report)
   mlffprof_accuracy_report *a = &report->accuracy;
   const mlffprof_series *s = &r->accuracy;
   const double n_energy = (double) r->energy_error.n, n_force = (double) r->force.n;
-  mlffprof_element_result *list = mlffprof_arena_alloc(report->arena, (size_t) r->n_elements, sizeof *list);
-  a->reference = mlffprof_arena_text(report->arena, r->text.reference);
+  mlffprof_element_result *list = mlff_arena_alloc(report->arena, (size_t) r->n_elements, sizeof *list);
+  a->reference = mlff_arena_string(report->arena, r->text.reference);
   a->n_samples = r->n_accuracy;
   a->energy_mae = r->energy_error.n ? r->energy_error.absolute / n_energy : NAN;
   a->energy_rmse = r->energy_error.n ? sqrt(r->energy_error.square / n_energy) : NAN;
@@ -96,17 +96,17 @@ void mlffprof_make_accuracy(const mlffprof_recorder *r, mlffprof_report *report)
   a->force_cosine = r->cosine.n ? r->cosine.mean : NAN;
   a->force_cosine_min = r->cosine.n ? r->cosine.min : NAN;
   a->stride = s->stride;
-  a->step = mlffprof_arena_integers(report->arena, s->step, s->n);
-  a->energy_error = mlffprof_arena_doubles(report->arena, s->value[MLFFPROF_ENERGY_ERROR], s->n);
-  a->force_rmse_series = mlffprof_arena_doubles(report->arena, s->value[MLFFPROF_FORCE_RMSE], s->n);
-  a->force_max_series = mlffprof_arena_doubles(report->arena, s->value[MLFFPROF_FORCE_MAX], s->n);
-  a->cosine_series = mlffprof_arena_doubles(report->arena, s->value[MLFFPROF_COSINE], s->n);
+  a->step = mlff_arena_copy(report->arena, s->step, (size_t) s->n, sizeof *s->step);
+  a->energy_error = mlff_arena_copy(report->arena, s->value[MLFFPROF_ENERGY_ERROR], (size_t) s->n, sizeof(double));
+  a->force_rmse_series = mlff_arena_copy(report->arena, s->value[MLFFPROF_FORCE_RMSE], (size_t) s->n, sizeof(double));
+  a->force_max_series = mlff_arena_copy(report->arena, s->value[MLFFPROF_FORCE_MAX], (size_t) s->n, sizeof(double));
+  a->cosine_series = mlff_arena_copy(report->arena, s->value[MLFFPROF_COSINE], (size_t) s->n, sizeof(double));
   a->n_points = s->n;
   if (!list) return;
   for (int k = 0; k < r->n_elements; k++) {
     const mlffprof_element_sum *e = &r->elements[k];
     const double n = (double) e->n;
-    list[k] = (mlffprof_element_result){mlffprof_arena_text(report->arena, e->name), e->n,
+    list[k] = (mlffprof_element_result){mlff_arena_string(report->arena, e->name), e->n,
                                         e->n ? sqrt(e->square / n) : NAN, e->n ? e->absolute / n : NAN};
   }
   a->elements = list;

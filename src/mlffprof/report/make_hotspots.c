@@ -2,7 +2,7 @@
  * holds for this run: it is chosen by what was recorded (how often lists were rebuilt, ranks, atoms, children of the
  * component) and quotes it. */
 #include "report/make.h"
-#include "number.h"
+#include "../../base/number.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -46,8 +46,8 @@ static const char *advise_neigh(const mlffprof_report *p)
         "lists were rebuilt in %.0f %% of the steps: a larger neighbor skin or neigh_modify delay "
         "rebuilds less often",
         100 * every);
-  char percent[MLFFPROF_NUMBER_SIZE];
-  mlffprof_number_fixed(100 * every, 1, percent);
+  char percent[MLFF_NUMBER_SIZE];
+  mlff_number_fixed(100 * every, 1, percent);
   return mlffprof_arena_printf(p->arena,
                                "lists were rebuilt in only %s %% of the steps, so each rebuild is expensive: a smaller "
                                "skin makes them shorter",
@@ -70,9 +70,9 @@ static const char *advise_balance(const mlffprof_report *p)
 static const char *advise_imbalance(const mlffprof_report *p)
 {
   const mlffprof_balance *b = &p->balance;
-  char work[MLFFPROF_NUMBER_SIZE], atoms[MLFFPROF_NUMBER_SIZE], who[64] = "";
-  mlffprof_number_fixed(b->imbalance, 2, work);
-  mlffprof_number_fixed(b->atoms_imbalance, 2, atoms);
+  char work[MLFF_NUMBER_SIZE], atoms[MLFF_NUMBER_SIZE], who[64] = "";
+  mlff_number_fixed(b->imbalance, 2, work);
+  mlff_number_fixed(b->atoms_imbalance, 2, atoms);
   if (p->n_slowest_ranks > 0 && p->n_steps > 0)
     snprintf(who, sizeof who, ", rank %d in %.0f %% of the steps,", p->slowest_rank[0],
              100 * (double) p->slowest_rank_steps[0] / (double) p->n_steps);
@@ -163,7 +163,7 @@ static void add_hotspot(mlffprof_report *p, mlffprof_hotspot *list, const char *
 
 void mlffprof_make_hotspots(mlffprof_report *p)
 {
-  mlffprof_hotspot *list = mlffprof_arena_alloc(p->arena, (size_t) p->n_components + 1, sizeof *list);
+  mlffprof_hotspot *list = mlff_arena_alloc(p->arena, (size_t) p->n_components + 1, sizeof *list);
   if (!list) return;
   for (int k = 0; k < p->n_components; k++) {
     const mlffprof_component_result *c = &p->components[k];

@@ -6,7 +6,7 @@
  * what an allocator does by itself, and no verdict is based on it.
  */
 #include "report/make.h"
-#include "number.h"
+#include "../../base/number.h"
 
 #include <math.h>
 
@@ -25,14 +25,14 @@ static double mean_of(const double *y, const int64_t *w, int begin, int end)
   return weight > 0 ? sum / weight : NAN;
 }
 
-static void set_verdict(mlffprof_memory_result *m, double tolerance_bytes, double n_steps, mlffprof_arena *arena)
+static void set_verdict(mlffprof_memory_result *m, double tolerance_bytes, double n_steps, mlff_arena *arena)
 {
   const double growth = m->growth_bytes, slope = m->growth_per_1000_steps, error = m->growth_error;
-  char text[4][MLFFPROF_NUMBER_SIZE];
-  mlffprof_number_fixed(growth / 1e6, 1, text[0]);
-  mlffprof_number_fixed(tolerance_bytes / 1e6, 1, text[1]);
-  mlffprof_number_fixed(slope / 1e6, 3, text[2]);
-  mlffprof_number_fixed(error / 1e6, 3, text[3]);
+  char text[4][MLFF_NUMBER_SIZE];
+  mlff_number_fixed(growth / 1e6, 1, text[0]);
+  mlff_number_fixed(tolerance_bytes / 1e6, 1, text[1]);
+  mlff_number_fixed(slope / 1e6, 3, text[2]);
+  mlff_number_fixed(error / 1e6, 3, text[3]);
   if (growth > tolerance_bytes) {
     m->verdict = MLFFPROF_VERDICT_LEAK;
     m->reason = mlffprof_arena_printf(arena, "grew by %s MB over %.0f steps, more than the %s MB that are tolerated",
@@ -48,7 +48,7 @@ static void set_verdict(mlffprof_memory_result *m, double tolerance_bytes, doubl
 }
 
 void mlffprof_memory_judge(const double *x, const double *y, const int64_t *w, int n, double tolerance_bytes,
-                           mlffprof_memory_result *m, mlffprof_arena *arena)
+                           mlffprof_memory_result *m, mlff_arena *arena)
 {
   const int begin = n - n / 10 >= MIN_POINTS ? n / 10 : 0, left = n - begin, tenth = left / 10;
   if (left < MIN_POINTS) {
@@ -58,7 +58,7 @@ void mlffprof_memory_judge(const double *x, const double *y, const int64_t *w, i
     return;
   }
   const mlffprof_slope line = mlffprof_regression(x + begin, y + begin, w + begin, left);
-  double *scratch = mlffprof_arena_alloc(arena, (size_t) left, sizeof *scratch);
+  double *scratch = mlff_arena_alloc(arena, (size_t) left, sizeof *scratch);
   if (!scratch) return;
   const mlffprof_slope walk = mlffprof_walk(x + begin, y + begin, w + begin, left, scratch);
   const double walk_error = walk.error + fabs(walk.slope - line.slope); /* holds the interval of the walk */
@@ -67,13 +67,13 @@ void mlffprof_memory_judge(const double *x, const double *y, const int64_t *w, i
   m->growth_error = 1e3 * (line.error > walk_error ? line.error : walk_error);
   if (isnan(line.slope) || isnan(line.error) || isnan(walk_error)) {
     m->verdict = MLFFPROF_VERDICT_UNKNOWN;
-    m->reason = mlffprof_arena_text(arena, "the samples are all of the same step");
+    m->reason = mlff_arena_string(arena, "the samples are all of the same step");
     return;
   }
   set_verdict(m, tolerance_bytes, x[n - 1] - x[begin], arena);
 }
 
-static void make_kind(const mlffprof_recorder *r, int kind, mlffprof_memory_result *m, mlffprof_arena *arena)
+static void make_kind(const mlffprof_recorder *r, int kind, mlffprof_memory_result *m, mlff_arena *arena)
 {
   const mlffprof_moments *settled = &r->memory_settled[kind];
   const mlffprof_series *s = &r->memory;
@@ -84,9 +84,9 @@ static void make_kind(const mlffprof_recorder *r, int kind, mlffprof_memory_resu
   if (isnan(r->memory_last[kind])) return;
   m->initial_bytes = settled->n ? settled->first : NAN;
   m->delta_bytes = settled->n ? settled->last - settled->first : NAN;
-  double *x = mlffprof_arena_alloc(arena, (size_t) s->n, sizeof *x),
-         *y = mlffprof_arena_doubles(arena, s->mean[column], s->n);
-  int64_t *w = mlffprof_arena_integers(arena, s->count[column], s->n);
+  double *x = mlff_arena_alloc(arena, (size_t) s->n, sizeof *x),
+         *y = mlff_arena_copy(arena, s->mean[column], (size_t) s->n, sizeof(double));
+  int64_t *w = mlff_arena_copy(arena, s->count[column], (size_t) s->n, sizeof *w);
   int n = 0;
   if (!x || !y || !w) return;
   for (int k = 0; k < s->n; k++) { /* leave out what lies in warm-up */
@@ -107,8 +107,8 @@ void mlffprof_make_memory(const mlffprof_recorder *r, mlffprof_report *report)
   make_kind(r, MLFFPROF_DEVICE, &m->device, report->arena);
   m->verdict = m->device.verdict > m->host.verdict ? m->device.verdict : m->host.verdict;
   m->stride = s->stride;
-  m->step = mlffprof_arena_integers(report->arena, s->step, s->n);
-  m->host_bytes = mlffprof_arena_doubles(report->arena, s->value[MLFFPROF_HOST], s->n);
-  m->device_bytes = mlffprof_arena_doubles(report->arena, s->value[MLFFPROF_DEVICE], s->n);
+  m->step = mlff_arena_copy(report->arena, s->step, (size_t) s->n, sizeof *s->step);
+  m->host_bytes = mlff_arena_copy(report->arena, s->value[MLFFPROF_HOST], (size_t) s->n, sizeof(double));
+  m->device_bytes = mlff_arena_copy(report->arena, s->value[MLFFPROF_DEVICE], (size_t) s->n, sizeof(double));
   m->n_points = s->n;
 }

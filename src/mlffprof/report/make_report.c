@@ -21,7 +21,7 @@ mlffprof_report *mlffprof_report_empty(void)
 {
   mlffprof_report *p = calloc(1, sizeof *p);
   if (!p) return NULL;
-  p->arena = mlffprof_arena_create();
+  p->arena = calloc(1, sizeof *p->arena);
   if (!p->arena) {
     free(p);
     return NULL;
@@ -34,32 +34,19 @@ mlffprof_report *mlffprof_report_empty(void)
 void mlffprof_report_free(mlffprof_report *report)
 {
   if (!report) return;
-  mlffprof_arena_free(report->arena);
+  mlff_arena_free(report->arena);
+  free(report->arena);
   free(report);
 }
 
-double *mlffprof_arena_doubles(mlffprof_arena *arena, const double *values, int n)
-{
-  double *copy = mlffprof_arena_alloc(arena, (size_t) n, sizeof *copy);
-  if (copy && n) memcpy(copy, values, (size_t) n * sizeof *copy);
-  return copy;
-}
-
-int64_t *mlffprof_arena_integers(mlffprof_arena *arena, const int64_t *values, int n)
-{
-  int64_t *copy = mlffprof_arena_alloc(arena, (size_t) n, sizeof *copy);
-  if (copy && n) memcpy(copy, values, (size_t) n * sizeof *copy);
-  return copy;
-}
-
-const char *mlffprof_arena_printf(mlffprof_arena *arena, const char *format, ...)
+const char *mlffprof_arena_printf(mlff_arena *arena, const char *format, ...)
 {
   char text[512];
   va_list args;
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
-  return mlffprof_arena_text(arena, text);
+  return mlff_arena_string(arena, text);
 }
 
 /* ---- latencies --------------------------------------------------------------------------------------------------- */
@@ -74,7 +61,7 @@ static void make_quantiles(const mlffprof_recorder *r, mlffprof_report *p)
   mlffprof_sketch_above(&r->sketch, slow_factor * values[0], &p->n_slow, &p->slow_share);
   p->slow_share = r->total_seconds > 0 ? p->slow_share / r->total_seconds : NAN;
   if (p->quantiles_exact) {
-    double *sorted = mlffprof_arena_doubles(p->arena, r->kept, (int) r->n_kept);
+    double *sorted = mlff_arena_copy(p->arena, r->kept, (size_t) r->n_kept, sizeof *r->kept);
     if (!sorted) return;
     mlffprof_sort(sorted, r->n_kept);
     for (int k = 0; k < 3; k++) values[k] = mlffprof_quantile(sorted, r->n_kept, q[k]);
@@ -90,7 +77,7 @@ static void make_latencies(const mlffprof_recorder *r, mlffprof_report *p)
   int64_t every = 1;
   while ((r->n_kept + every - 1) / every > r->n_latencies) every *= 2;
   const int n = (int) ((r->n_kept + every - 1) / every);
-  double *ms = mlffprof_arena_alloc(p->arena, (size_t) n, sizeof *ms);
+  double *ms = mlff_arena_alloc(p->arena, (size_t) n, sizeof *ms);
   if (!ms) return;
   for (int k = 0; k < n; k++) ms[k] = 1e3 * r->kept[k * every];
   p->latencies_ms = ms;
@@ -121,7 +108,7 @@ static void make_steps(const mlffprof_recorder *r, mlffprof_report *p)
 static void make_components(const mlffprof_recorder *r, mlffprof_report *p)
 {
   const mlffprof_component_sum *other = &r->components[r->n_components];
-  mlffprof_component_result *list = mlffprof_arena_alloc(p->arena, (size_t) r->n_components + 1, sizeof *list);
+  mlffprof_component_result *list = mlff_arena_alloc(p->arena, (size_t) r->n_components + 1, sizeof *list);
   double role_ms[MLFFPROF_ROLE_STRESS + 1] = {NAN, NAN, NAN, NAN};
   if (!list) return;
   for (int k = 0; k <= r->n_components; k++) {
@@ -129,7 +116,7 @@ static void make_components(const mlffprof_recorder *r, mlffprof_report *p)
     const double n = (double) c->n;
     if (c == other && !c->n) continue;
     list[p->n_components++] = (mlffprof_component_result){
-        .name = c == other ? "other" : mlffprof_arena_text(p->arena, c->name),
+        .name = c == other ? "other" : mlff_arena_string(p->arena, c->name),
         .parent = c->parent >= 0 ? list[c->parent].name : NULL,
         .role = c->role,
         .n = c->n,
@@ -147,7 +134,7 @@ static void make_components(const mlffprof_recorder *r, mlffprof_report *p)
 
 static void make_slow_steps(const mlffprof_recorder *r, mlffprof_report *p)
 {
-  mlffprof_slow_step *list = mlffprof_arena_alloc(p->arena, (size_t) r->n_slow, sizeof *list);
+  mlffprof_slow_step *list = mlff_arena_alloc(p->arena, (size_t) r->n_slow, sizeof *list);
   if (!list) return;
   for (int k = 0; k < r->n_slow; k++) {
     const double ms = 1e3 * r->slow[k].seconds;
@@ -162,7 +149,7 @@ static void make_tags(const mlffprof_recorder *r, mlffprof_report *p)
 {
   const mlffprof_tag_sum *none = &r->tags[MLFFPROF_N_TAGS];
   const double plain_ms = none->n ? 1e3 * none->seconds / (double) none->n : NAN;
-  mlffprof_tag_result *list = mlffprof_arena_alloc(p->arena, MLFFPROF_N_TAGS + 1, sizeof *list);
+  mlffprof_tag_result *list = mlff_arena_alloc(p->arena, MLFFPROF_N_TAGS + 1, sizeof *list);
   if (!list) return;
   for (int bit = 0; bit <= MLFFPROF_N_TAGS; bit++) {
     const mlffprof_tag_sum *t = &r->tags[bit];
@@ -177,8 +164,8 @@ static void make_tags(const mlffprof_recorder *r, mlffprof_report *p)
 
 static void make_ranks(const mlffprof_recorder *r, mlffprof_report *p)
 {
-  int *rank = mlffprof_arena_alloc(p->arena, N_SLOWEST_RANKS, sizeof *rank);
-  int64_t *steps = mlffprof_arena_alloc(p->arena, N_SLOWEST_RANKS, sizeof *steps);
+  int *rank = mlff_arena_alloc(p->arena, N_SLOWEST_RANKS, sizeof *rank);
+  int64_t *steps = mlff_arena_alloc(p->arena, N_SLOWEST_RANKS, sizeof *steps);
   int n = 0;
   if (!rank || !steps || r->n_ranks == 1) return;
   for (int k = 0; k < r->n_ranks; k++) {
@@ -211,23 +198,23 @@ static void make_balance(const mlffprof_recorder *r, mlffprof_report *p)
 
 static void make_context(const mlffprof_recorder *r, mlffprof_report *p)
 {
-  mlffprof_context_entry *list = mlffprof_arena_alloc(p->arena, (size_t) r->n_context, sizeof *list);
+  mlffprof_context_entry *list = mlff_arena_alloc(p->arena, (size_t) r->n_context, sizeof *list);
   if (!list) return;
   for (int k = 0; k < r->n_context; k++)
-    list[k] = (mlffprof_context_entry){mlffprof_arena_text(p->arena, r->context[k].key),
-                                       mlffprof_arena_text(p->arena, r->context[k].text), r->context[k].number};
+    list[k] = (mlffprof_context_entry){mlff_arena_string(p->arena, r->context[k].key),
+                                       mlff_arena_string(p->arena, r->context[k].text), r->context[k].number};
   p->context = list;
   p->n_context = r->n_context;
 }
 
 static void make_texts(const mlffprof_recorder *r, mlffprof_report *p)
 {
-  p->name = mlffprof_arena_text(p->arena, r->text.name);
-  p->model_name = mlffprof_arena_text(p->arena, r->text.model_name);
-  p->device = mlffprof_arena_text(p->arena, r->text.device);
-  p->ensemble = mlffprof_arena_text(p->arena, r->text.ensemble);
-  p->notes = mlffprof_arena_text(p->arena, r->text.notes);
-  p->timestamp = mlffprof_arena_text(p->arena, r->text.timestamp);
+  p->name = mlff_arena_string(p->arena, r->text.name);
+  p->model_name = mlff_arena_string(p->arena, r->text.model_name);
+  p->device = mlff_arena_string(p->arena, r->text.device);
+  p->ensemble = mlff_arena_string(p->arena, r->text.ensemble);
+  p->notes = mlff_arena_string(p->arena, r->text.notes);
+  p->timestamp = mlff_arena_string(p->arena, r->text.timestamp);
 }
 
 mlffprof_status mlffprof_recorder_report(const mlffprof_recorder *r, mlffprof_report **report, mlffprof_error *error)
@@ -247,7 +234,7 @@ mlffprof_status mlffprof_recorder_report(const mlffprof_recorder *r, mlffprof_re
   mlffprof_make_energy(r, p);
   mlffprof_make_accuracy(r, p);
   mlffprof_make_hotspots(p);
-  if (mlffprof_arena_failed(p->arena)) {
+  if (p->arena->failed) {
     mlffprof_report_free(p);
     return mlffprof_fail(error, MLFFPROF_E_NOMEM, "out of memory for a report");
   }

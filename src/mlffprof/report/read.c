@@ -11,11 +11,10 @@
 /* What is being read, and what it is read into. */
 typedef struct reading {
   mlffprof_document d;
-  const mlffprof_node *root;
   mlffprof_report *p;
 } reading;
 
-static mlffprof_status read_fields(reading *r, const mlffprof_node *m, const mlffprof_kind *block, char *base);
+static mlffprof_status read_fields(reading *r, const mlff_yaml *m, const mlffprof_kind *block, char *base);
 
 static mlffprof_status no_memory(const reading *r)
 {
@@ -24,31 +23,30 @@ static mlffprof_status no_memory(const reading *r)
 
 /* ---- context ----------------------------------------------------------------------------------------------------- */
 
-static mlffprof_status add_entry(reading *r, mlffprof_context_entry *list, const char *key, const mlffprof_node *value)
+static mlffprof_status add_entry(reading *r, mlffprof_context_entry *list, const char *key, const mlff_yaml *value)
 {
   if (r->p->n_context == MLFFPROF_MAX_CONTEXT)
     return mlffprof_document_fail(&r->d, value, "more than %d entries in the context", (int) MLFFPROF_MAX_CONTEXT);
   mlffprof_context_entry *e = &list[r->p->n_context++];
-  *e = (mlffprof_context_entry){.key = mlffprof_arena_text(r->p->arena, key), .number = NAN};
-  if (mlffprof_node_is_text(value) && !mlffprof_node_number(value, &e->number))
-    e->text = mlffprof_arena_text(r->p->arena, (const char *) value->data.scalar.value);
-  return mlffprof_arena_failed(r->p->arena) ? no_memory(r) : MLFFPROF_OK;
+  *e = (mlffprof_context_entry){.key = mlff_arena_string(r->p->arena, key), .number = NAN};
+  if (mlffprof_is_text(value) && !mlff_yaml_number(value, &e->number))
+    e->text = mlff_arena_string(r->p->arena, value->text);
+  return r->p->arena->failed ? no_memory(r) : MLFFPROF_OK;
 }
 
 /* Entries of a block with keys prefix/name; at most as deep as blocks are written. */
-static mlffprof_status read_entries(reading *r, const mlffprof_node *block, const char *prefix, int depth,
+static mlffprof_status read_entries(reading *r, const mlff_yaml *block, const char *prefix, int depth,
                                     mlffprof_context_entry *list)
 {
-  for (int k = 0; k < mlffprof_n_pairs(block); k++) {
-    mlffprof_node *value = NULL;
+  for (const mlff_yaml *value = block->first; value; value = value->next) {
     char path[2 * MLFFPROF_MAX_KEY];
-    const char *key = mlffprof_pair(&r->d, block, k, &value);
+    const char *key = value->key;
     const int n = snprintf(path, sizeof path, "%s%s%s", prefix, *prefix ? "/" : "", key);
     if (n > MLFFPROF_MAX_KEY || !*key || strchr(key, '/'))
       return mlffprof_document_fail(&r->d, value, "'%.60s' cannot be a key of the context", key);
-    if (value->type == YAML_SCALAR_NODE) {
+    if (value->kind == MLFF_YAML_SCALAR) {
       MLFFPROF_TRY(add_entry(r, list, path, value));
-    } else if (value->type == YAML_MAPPING_NODE && depth < MLFFPROF_MAX_LEVELS) {
+    } else if (value->kind == MLFF_YAML_MAPPING && depth < MLFFPROF_MAX_LEVELS) {
       MLFFPROF_TRY(read_entries(r, value, path, depth + 1, list));
     } else {
       return mlffprof_document_fail(&r->d, value, "context: '%.60s' is a list, or nested too deep", path);
@@ -57,12 +55,12 @@ static mlffprof_status read_entries(reading *r, const mlffprof_node *block, cons
   return MLFFPROF_OK;
 }
 
-static mlffprof_status read_context(reading *r, const mlffprof_node *m, const mlffprof_field *f)
+static mlffprof_status read_context(reading *r, const mlff_yaml *m, const mlffprof_field *f)
 {
-  mlffprof_node *block = NULL;
+  const mlff_yaml *block = NULL;
   MLFFPROF_TRY(mlffprof_get_mapping(&r->d, m, f->name, &block));
   if (!block) return MLFFPROF_OK;
-  mlffprof_context_entry *list = mlffprof_arena_alloc(r->p->arena, MLFFPROF_MAX_CONTEXT, sizeof *list);
+  mlffprof_context_entry *list = mlff_arena_alloc(r->p->arena, MLFFPROF_MAX_CONTEXT, sizeof *list);
   if (!list) return no_memory(r);
   r->p->context = list;
   return read_entries(r, block, "", 1, list);
@@ -70,14 +68,14 @@ static mlffprof_status read_context(reading *r, const mlffprof_node *m, const ml
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
-static mlffprof_status read_number(reading *r, const mlffprof_node *m, const mlffprof_field *f, double *value)
+static mlffprof_status read_number(reading *r, const mlff_yaml *m, const mlffprof_field *f, double *value)
 {
   MLFFPROF_TRY(mlffprof_get_number(&r->d, m, f->name, value));
   if (isnan(*value) && f->kind->is_bound) *value = 0;
   return MLFFPROF_OK;
 }
 
-static mlffprof_status read_integer(reading *r, const mlffprof_node *m, const mlffprof_field *f, void *at)
+static mlffprof_status read_integer(reading *r, const mlff_yaml *m, const mlffprof_field *f, void *at)
 {
   const mlffprof_kind *kind = f->kind;
   const int is_wide = kind->size == sizeof(int64_t);
@@ -93,7 +91,7 @@ static mlffprof_status read_integer(reading *r, const mlffprof_node *m, const ml
 }
 
 /* Words of later versions are the first. */
-static mlffprof_status read_word(reading *r, const mlffprof_node *m, const mlffprof_field *f, int *value)
+static mlffprof_status read_word(reading *r, const mlff_yaml *m, const mlffprof_field *f, int *value)
 {
   const char *text = NULL;
   MLFFPROF_TRY(mlffprof_get_text(&r->d, m, f->name, &text));
@@ -103,22 +101,21 @@ static mlffprof_status read_word(reading *r, const mlffprof_node *m, const mlffp
   return MLFFPROF_OK;
 }
 
-static mlffprof_status read_tags(reading *r, const mlffprof_node *m, const mlffprof_field *f, unsigned *tags)
+static mlffprof_status read_tags(reading *r, const mlff_yaml *m, const mlffprof_field *f, unsigned *tags)
 {
-  mlffprof_node *list = NULL;
+  const mlff_yaml *list = NULL;
   int n = 0;
   *tags = 0;
   MLFFPROF_TRY(mlffprof_get_list(&r->d, m, f->name, &list, &n));
-  for (int k = 0; k < n; k++) {
-    const mlffprof_node *item = mlffprof_item(&r->d, list, k);
-    if (!mlffprof_node_is_text(item)) return mlffprof_document_fail(&r->d, item, "a tag is not a text");
+  for (const mlff_yaml *item = list ? list->first : NULL; item; item = item->next) {
+    if (!mlffprof_is_text(item)) return mlffprof_document_fail(&r->d, item, "a tag is not a text");
     for (int bit = 0; bit < f->kind->n_words; bit++) /* tags of later versions are left out */
-      if (!strcmp((const char *) item->data.scalar.value, f->kind->words[bit])) *tags |= 1u << bit;
+      if (!strcmp(item->text, f->kind->words[bit])) *tags |= 1u << bit;
   }
   return MLFFPROF_OK;
 }
 
-static mlffprof_status read_bins(reading *r, const mlffprof_node *m, const mlffprof_field *f, int64_t *bins)
+static mlffprof_status read_bins(reading *r, const mlff_yaml *m, const mlffprof_field *f, int64_t *bins)
 {
   const int64_t *counts = NULL;
   int n = 0;
@@ -129,12 +126,11 @@ static mlffprof_status read_bins(reading *r, const mlffprof_node *m, const mlffp
   return MLFFPROF_OK;
 }
 
-static mlffprof_status read_value(reading *r, const mlffprof_node *m, const mlffprof_field *f, void *at, char *base)
+static mlffprof_status read_value(reading *r, const mlff_yaml *m, const mlffprof_field *f, void *at, char *base)
 {
   const mlffprof_kind *kind = f->kind;
-  mlffprof_node *block = NULL;
-  if (kind->is_needed && !mlffprof_find(&r->d, m, f->name))
-    return mlffprof_document_fail(&r->d, m, "%s is missing", f->name);
+  const mlff_yaml *block = NULL;
+  if (kind->is_needed && !mlffprof_find(m, f->name)) return mlffprof_document_fail(&r->d, m, "%s is missing", f->name);
   switch (kind->shape) {
   case MLFFPROF_NUMBER: return read_number(r, m, f, at);
   case MLFFPROF_INTEGER: return read_integer(r, m, f, at);
@@ -152,14 +148,14 @@ static mlffprof_status read_value(reading *r, const mlffprof_node *m, const mlff
 /* ---- arrays ------------------------------------------------------------------------------------------------------ */
 
 /* A column of a series: as long as the series, or empty where it was not measured, and then all NaN. */
-static mlffprof_status read_column(reading *r, const mlffprof_node *series, const char *name, int n_points,
+static mlffprof_status read_column(reading *r, const mlff_yaml *series, const char *name, int n_points,
                                    const double **values)
 {
   int n = 0;
   MLFFPROF_TRY(mlffprof_get_numbers(&r->d, series, name, values, &n));
   if (n == n_points) return MLFFPROF_OK;
   if (n) return mlffprof_document_fail(&r->d, series, "%s has %d entries, step has %d", name, n, n_points);
-  double *none = mlffprof_arena_alloc(r->p->arena, (size_t) n_points, sizeof *none);
+  double *none = mlff_arena_alloc(r->p->arena, (size_t) n_points, sizeof *none);
   if (!none) return no_memory(r);
   for (int k = 0; k < n_points; k++) none[k] = NAN;
   *values = none;
@@ -167,7 +163,7 @@ static mlffprof_status read_column(reading *r, const mlffprof_node *series, cons
 }
 
 /* The parent of a component is one before it. */
-static mlffprof_status check_parent(reading *r, const mlffprof_node *m, const mlffprof_component_result *list, int k)
+static mlffprof_status check_parent(reading *r, const mlff_yaml *m, const mlffprof_component_result *list, int k)
 {
   int i = 0;
   if (!list[k].parent) return MLFFPROF_OK;
@@ -176,12 +172,11 @@ static mlffprof_status check_parent(reading *r, const mlffprof_node *m, const ml
 }
 
 /* Item k of an array of blocks, or of the arrays at base that are the fields of blocks. */
-static mlffprof_status read_item(reading *r, const mlffprof_node *list, const mlffprof_field *f, int k, char *items,
+static mlffprof_status read_item(reading *r, const mlff_yaml *m, const mlffprof_field *f, int k, char *items,
                                  char *base)
 {
   const mlffprof_kind *block = f->kind;
-  const mlffprof_node *m = mlffprof_item(&r->d, list, k);
-  if (m->type != YAML_MAPPING_NODE)
+  if (m->kind != MLFF_YAML_MAPPING)
     return mlffprof_document_fail(&r->d, m, "entry %d of %s is not a block ({...})", k, f->name);
   if (!block->is_inside) MLFFPROF_TRY(read_fields(r, m, block, items + (size_t) k * block->size));
   for (const mlffprof_field *g = block->fields; block->is_inside && g < block->fields + block->n_fields; g++)
@@ -191,28 +186,29 @@ static mlffprof_status read_item(reading *r, const mlffprof_node *list, const ml
              : MLFFPROF_OK;
 }
 
-static mlffprof_status read_list(reading *r, const mlffprof_node *m, const mlffprof_field *f, char *base)
+static mlffprof_status read_list(reading *r, const mlff_yaml *m, const mlffprof_field *f, char *base)
 {
   const mlffprof_kind *block = f->kind;
-  mlffprof_node *list = NULL;
+  const mlff_yaml *list = NULL;
   int n = 0;
   char *items = NULL;
   MLFFPROF_TRY(mlffprof_get_list(&r->d, m, f->name, &list, &n));
   if (block->most && n > block->most) return mlffprof_document_fail(&r->d, list, "%d %s are too many", n, f->name);
   for (const mlffprof_field *g = block->fields; block->is_inside && g < block->fields + block->n_fields; g++) {
-    items = mlffprof_arena_alloc(r->p->arena, (size_t) n, g->kind->size);
+    items = mlff_arena_alloc(r->p->arena, (size_t) n, g->kind->size);
     if (!items) return no_memory(r);
     *(void **) (base + g->at) = items;
   }
-  if (!block->is_inside) items = mlffprof_arena_alloc(r->p->arena, (size_t) n, block->size);
+  if (!block->is_inside) items = mlff_arena_alloc(r->p->arena, (size_t) n, block->size);
   if (!items) return no_memory(r);
-  for (int k = 0; k < n; k++) MLFFPROF_TRY(read_item(r, list, f, k, items, base));
+  const mlff_yaml *item = list ? list->first : NULL;
+  for (int k = 0; item; k++, item = item->next) MLFFPROF_TRY(read_item(r, item, f, k, items, base));
   if (!block->is_inside) *(void **) (base + f->at) = items;
   *(int *) (base + f->length_at) = n;
   return MLFFPROF_OK;
 }
 
-static mlffprof_status read_array(reading *r, const mlffprof_node *m, const mlffprof_field *f, char *base)
+static mlffprof_status read_array(reading *r, const mlff_yaml *m, const mlffprof_field *f, char *base)
 {
   int *n = (int *) (void *) (base + f->length_at);
   void *at = base + f->at;
@@ -225,7 +221,7 @@ static mlffprof_status read_array(reading *r, const mlffprof_node *m, const mlff
   }
 }
 
-static mlffprof_status read_fields(reading *r, const mlffprof_node *m, const mlffprof_kind *block, char *base)
+static mlffprof_status read_fields(reading *r, const mlff_yaml *m, const mlffprof_kind *block, char *base)
 {
   for (const mlffprof_field *f = block->fields; f < block->fields + block->n_fields; f++)
     if (f->is_list)
@@ -242,9 +238,9 @@ static mlffprof_status read_identity(reading *r)
 {
   int64_t version = 0;
   int n_latencies = 0;
-  mlffprof_node *latencies = NULL;
-  MLFFPROF_TRY(mlffprof_get_integer(&r->d, r->root, "schema_version", 0, &version));
-  MLFFPROF_TRY(mlffprof_get_list(&r->d, r->root, "latencies_ms", &latencies, &n_latencies));
+  const mlff_yaml *latencies = NULL;
+  MLFFPROF_TRY(mlffprof_get_integer(&r->d, r->d.root, "schema_version", 0, &version));
+  MLFFPROF_TRY(mlffprof_get_list(&r->d, r->d.root, "latencies_ms", &latencies, &n_latencies));
   if (version < 1 || !latencies)
     return mlffprof_document_fail(&r->d, NULL, "not a report of mlffprof: it has no schema_version and latencies_ms");
   if (version > MLFFPROF_SCHEMA_VERSION)
@@ -257,7 +253,7 @@ static mlffprof_status read_identity(reading *r)
 static mlffprof_status read_report(reading *r)
 {
   MLFFPROF_TRY(read_identity(r));
-  MLFFPROF_TRY(read_fields(r, r->root, &mlffprof_report_kind, (char *) r->p));
+  MLFFPROF_TRY(read_fields(r, r->d.root, &mlffprof_report_kind, (char *) r->p));
   r->p->latency.n = r->p->n_steps;
   r->p->warmup.n = r->p->n_warmup;
   return MLFFPROF_OK;
@@ -269,9 +265,9 @@ mlffprof_status mlffprof_report_parse(const char *path, const char *text, size_t
   reading r = {.p = mlffprof_report_empty()};
   *report = NULL;
   if (!r.p) return mlffprof_fail(error, MLFFPROF_E_NOMEM, "%s: out of memory", path);
-  mlffprof_status status = mlffprof_document_parse(path, text, size, r.p->arena, &r.d, error);
+  mlffprof_status status = mlffprof_document_parse(path, text, size, &r.d, error);
   if (!status) {
-    r.root = mlffprof_document_root(&r.d);
+    r.d.arena = r.p->arena;
     status = read_report(&r);
     mlffprof_document_free(&r.d);
   }

@@ -1,10 +1,9 @@
 /* scaling_table.c: reports of `mlff scaling` as text (format mlff-scaling/1, docs/clusters.md). */
+#include "../../base/number.h"
 #include "document.h"
-#include "number.h"
 
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { WIDTH = 10 };
@@ -35,45 +34,45 @@ enum { N_COLUMNS = sizeof columns / sizeof *columns };
 
 typedef struct scaling {
   mlffprof_document d;
-  mlffprof_node *root, *rows, *checks;
+  const mlff_yaml *rows, *checks;
   int n_rows, n_checks, used[N_COLUMNS];
 } scaling;
 
-static mlffprof_status get_row(scaling *s, const mlffprof_node *list, const char *name, int k,
-                               const mlffprof_node **row)
+static mlffprof_status check_rows(scaling *s, const mlff_yaml *list, const char *name)
 {
-  *row = mlffprof_item(&s->d, list, k);
-  if ((*row)->type == YAML_MAPPING_NODE) return MLFFPROF_OK;
-  return mlffprof_document_fail(&s->d, *row, "entry %d of %s is not a block ({...})", k, name);
+  const mlff_yaml *row = list ? list->first : NULL;
+  for (int k = 0; row; k++, row = row->next)
+    if (row->kind != MLFF_YAML_MAPPING)
+      return mlffprof_document_fail(&s->d, row, "entry %d of %s is not a block ({...})", k, name);
+  return MLFFPROF_OK;
 }
 
 static mlffprof_status read_lists(scaling *s)
 {
-  MLFFPROF_TRY(mlffprof_get_list(&s->d, s->root, "rows", &s->rows, &s->n_rows));
-  MLFFPROF_TRY(mlffprof_get_list(&s->d, s->root, "checks", &s->checks, &s->n_checks));
+  MLFFPROF_TRY(mlffprof_get_list(&s->d, s->d.root, "rows", &s->rows, &s->n_rows));
+  MLFFPROF_TRY(mlffprof_get_list(&s->d, s->d.root, "checks", &s->checks, &s->n_checks));
   if (s->n_rows < 1) return mlffprof_document_fail(&s->d, NULL, "a scaling report without rows");
-  for (int k = 0; k < s->n_rows; k++) {
-    const mlffprof_node *row = NULL;
-    MLFFPROF_TRY(get_row(s, s->rows, "rows", k, &row));
+  MLFFPROF_TRY(check_rows(s, s->rows, "rows"));
+  MLFFPROF_TRY(check_rows(s, s->checks, "checks"));
+  for (const mlff_yaml *row = s->rows->first; row; row = row->next)
     for (int c = 0; c < N_COLUMNS; c++) {
       double value = NAN;
       MLFFPROF_TRY(mlffprof_get_number(&s->d, row, columns[c].key, &value));
       s->used[c] |= isfinite(value);
     }
-  }
   return MLFFPROF_OK;
 }
 
 static mlffprof_status print_head(scaling *s, FILE *out)
 {
   const char *mode = NULL, *model = NULL, *device = NULL, *timestamp = NULL, *notes = NULL, *cpu = NULL;
-  mlffprof_node *context = NULL;
+  const mlff_yaml *context = NULL;
   const struct {
     const char *key, **value;
   } texts[] = {{"mode", &mode}, {"model", &model}, {"device", &device}, {"timestamp", &timestamp}, {"notes", &notes}};
   for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
-    MLFFPROF_TRY(mlffprof_get_text(&s->d, s->root, texts[k].key, texts[k].value));
-  MLFFPROF_TRY(mlffprof_get_mapping(&s->d, s->root, "context", &context));
+    MLFFPROF_TRY(mlffprof_get_text(&s->d, s->d.root, texts[k].key, texts[k].value));
+  MLFFPROF_TRY(mlffprof_get_mapping(&s->d, s->d.root, "context", &context));
   if (context) MLFFPROF_TRY(mlffprof_get_text(&s->d, context, "cpu", &cpu));
   fprintf(out, "%s scaling: %s on %s%s%s%s%s\n", mode ? mode : "-", model ? model : "-", device ? device : "-",
           cpu ? ", " : "", cpu ? cpu : "", timestamp ? ", " : "", timestamp ? timestamp : "");
@@ -90,17 +89,15 @@ static mlffprof_status print_head(scaling *s, FILE *out)
 static mlffprof_status print_rows(scaling *s, FILE *out)
 {
   int n_shared = 0;
-  for (int k = 0; k < s->n_rows; k++) {
-    const mlffprof_node *row = NULL;
+  for (const mlff_yaml *row = s->rows->first; row; row = row->next) {
     int shared = 0;
-    MLFFPROF_TRY(get_row(s, s->rows, "rows", k, &row));
     MLFFPROF_TRY(mlffprof_get_bool(&s->d, row, "oversubscribed", 0, &shared));
     n_shared += shared;
     for (int c = 0; c < N_COLUMNS; c++) {
-      char text[MLFFPROF_NUMBER_SIZE] = "-";
+      char text[MLFF_NUMBER_SIZE] = "-";
       double value = NAN;
       MLFFPROF_TRY(mlffprof_get_number(&s->d, row, columns[c].key, &value));
-      if (isfinite(value)) mlffprof_number_format(columns[c].scale * value, columns[c].digits, text);
+      if (isfinite(value)) mlff_number_format(columns[c].scale * value, columns[c].digits, text);
       if (s->used[c]) fprintf(out, "%*s", WIDTH, text);
     }
     fputs(shared ? "  *\n" : "\n", out);
@@ -111,28 +108,27 @@ static mlffprof_status print_rows(scaling *s, FILE *out)
 
 static mlffprof_status print_checks(scaling *s, FILE *out)
 {
-  for (int k = 0; k < s->n_checks; k++) {
-    const mlffprof_node *row = NULL;
+  const mlff_yaml *row = s->checks ? s->checks->first : NULL;
+  for (int k = 0; row; k++, row = row->next) {
     double ranks = NAN, atoms = NAN, values[3] = {NAN, NAN, NAN};
     static const char *const keys[] = {"energy_per_atom", "force", "pressure"};
-    char text[5][MLFFPROF_NUMBER_SIZE];
+    char text[5][MLFF_NUMBER_SIZE];
     int passed = 0;
-    MLFFPROF_TRY(get_row(s, s->checks, "checks", k, &row));
     MLFFPROF_TRY(mlffprof_get_number(&s->d, row, "ranks", &ranks));
     MLFFPROF_TRY(mlffprof_get_number(&s->d, row, "n_atoms", &atoms));
     MLFFPROF_TRY(mlffprof_get_bool(&s->d, row, "passed", 0, &passed));
     for (int c = 0; c < 3; c++) {
       MLFFPROF_TRY(mlffprof_get_number(&s->d, row, keys[c], &values[c]));
       if (!isfinite(values[c])) return mlffprof_document_fail(&s->d, row, "entry %d of checks has no %s", k, keys[c]);
-      mlffprof_number_format(values[c], 2, text[c]);
+      mlff_number_format(values[c], 2, text[c]);
     }
     if (!isfinite(ranks) || !isfinite(atoms))
       return mlffprof_document_fail(&s->d, row, "entry %d of checks has no ranks or n_atoms", k);
     fprintf(
         out,
         "%s  %s ranks against one, %s atoms, double precision: energy %s eV/atom, forces %s eV/A, pressure %s bar\n",
-        passed ? "same   " : "DIFFERS", mlffprof_number_format(ranks, 9, text[3]),
-        mlffprof_number_format(atoms, 9, text[4]), text[0], text[1], text[2]);
+        passed ? "same   " : "DIFFERS", mlff_number_format(ranks, 9, text[3]), mlff_number_format(atoms, 9, text[4]),
+        text[0], text[1], text[2]);
   }
   return MLFFPROF_OK;
 }
@@ -151,21 +147,11 @@ mlffprof_status mlffprof_scaling_print(const char *path, FILE *out, int *is_scal
 {
   scaling s = {.n_rows = 0};
   const char *format = NULL;
-  char *text = NULL;
-  size_t size = 0;
   *is_scaling = 0;
-  MLFFPROF_TRY(mlffprof_file_read(path, &text, &size, error));
-  mlffprof_arena *arena = mlffprof_arena_create();
-  mlffprof_status status = arena ? MLFFPROF_OK : mlffprof_fail(error, MLFFPROF_E_NOMEM, "%s: out of memory", path);
-  if (!status) status = mlffprof_document_parse(path, text, size, arena, &s.d, error);
-  if (!status) {
-    s.root = mlffprof_document_root(&s.d);
-    status = mlffprof_get_text(&s.d, s.root, "format", &format);
-    *is_scaling = format && !strcmp(format, format_name);
-    if (!status && *is_scaling) status = print_scaling(&s, out);
-    mlffprof_document_free(&s.d);
-  }
-  mlffprof_arena_free(arena);
-  free(text);
+  MLFFPROF_TRY(mlffprof_document_read(path, &s.d, error));
+  mlffprof_status status = mlffprof_get_text(&s.d, s.d.root, "format", &format);
+  *is_scaling = format && !strcmp(format, format_name);
+  if (!status && *is_scaling) status = print_scaling(&s, out);
+  mlffprof_document_free(&s.d);
   return status;
 }

@@ -1,5 +1,5 @@
 /* table.c: a report as text, at most 100 columns wide. */
-#include "number.h"
+#include "../../base/number.h"
 #include "status.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@ enum { N_CELLS = 16, BAR = 20 };
 /* Where to print, and the texts of the numbers of one line. */
 typedef struct table {
   FILE *out;
-  char cells[N_CELLS][MLFFPROF_NUMBER_SIZE];
+  char cells[N_CELLS][MLFF_NUMBER_SIZE];
   int next;
 } table;
 
@@ -19,12 +19,12 @@ typedef struct table {
 static const char *cell(table *t, double value, int digits)
 {
   char *text = t->cells[t->next++ % N_CELLS];
-  return isfinite(value) ? mlffprof_number_format(value, digits, text) : "-";
+  return isfinite(value) ? mlff_number_format(value, digits, text) : "-";
 }
 
 static const char *fixed(table *t, double value, int decimals)
 {
-  return mlffprof_number_fixed(value, decimals, t->cells[t->next++ % N_CELLS]);
+  return mlff_number_fixed(value, decimals, t->cells[t->next++ % N_CELLS]);
 }
 
 static const char *or_dash(const char *text)

@@ -6,14 +6,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static mlffprof_status cannot(const char *path, const char *what, mlffprof_error *error)
+static int cannot(const char *path, const char *what, mlff_fault *fault)
 {
-  return mlffprof_fail(error, MLFFPROF_E_IO, "%s: cannot be %s: %s", path, what, strerror(errno));
+  return mlff_fault_set(fault, MLFF_FAULT_IO, "%s: cannot be %s: %s", path, what, strerror(errno));
 }
 
 /* A new file PATH.PID.N.tmp with the rights of a usual one. */
@@ -45,30 +46,28 @@ static void sync_directory(const char *path)
   close(fd);
 }
 
-static mlffprof_status write_directly(const char *path, mlffprof_write_content *write, const void *user,
-                                      mlffprof_error *error)
+static int write_directly(const char *path, mlff_write_content *write, const void *user, mlff_fault *fault)
 {
   FILE *out = fopen(path, "w");
-  if (!out) return cannot(path, "opened for writing", error);
-  const mlffprof_status status = write(out, user, error);
-  if (fclose(out) && !status) return cannot(path, "written", error);
+  if (!out) return cannot(path, "opened for writing", fault);
+  const int status = write(out, user);
+  if (fclose(out) && !status) return cannot(path, "written", fault);
   return status;
 }
 
-static mlffprof_status write_beside(const char *path, mlffprof_write_content *write, const void *user,
-                                    mlffprof_error *error)
+static int write_beside(const char *path, mlff_write_content *write, const void *user, mlff_fault *fault)
 {
   char name[PATH_MAX];
   const int fd = open_beside(path, name, sizeof name);
   FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
   if (!out) {
     if (fd >= 0) close(fd);
-    return cannot(path, "written: no file can be made beside it", error);
+    return cannot(path, "written: no file can be made beside it", fault);
   }
-  mlffprof_status status = write(out, user, error);
-  if (!status && (fflush(out) || fsync(fd))) status = cannot(path, "written", error);
-  if (fclose(out) && !status) status = cannot(path, "written", error);
-  if (!status && rename(name, path)) status = cannot(path, "replaced", error);
+  int status = write(out, user);
+  if (!status && (fflush(out) || fsync(fd))) status = cannot(path, "written", fault);
+  if (fclose(out) && !status) status = cannot(path, "written", fault);
+  if (!status && rename(name, path)) status = cannot(path, "replaced", fault);
   if (status)
     unlink(name);
   else
@@ -76,17 +75,16 @@ static mlffprof_status write_beside(const char *path, mlffprof_write_content *wr
   return status;
 }
 
-mlffprof_status mlffprof_atomic_write(const char *path, mlffprof_write_content *write, const void *user,
-                                      mlffprof_error *error)
+int mlff_atomic_write(const char *path, mlff_write_content *write, const void *user, mlff_fault *fault)
 {
   struct stat s;
-  if (!path || !*path) return mlffprof_fail(error, MLFFPROF_E_ARG, "a file name is empty");
+  if (!path || !*path) return mlff_fault_set(fault, MLFF_FAULT_ARG, "a file name is empty");
   const int exists = !stat(path, &s);
   if (exists && S_ISDIR(s.st_mode))
-    return mlffprof_fail(error, MLFFPROF_E_IO, "%s: cannot be written: it is a directory", path);
-  if (exists && !S_ISREG(s.st_mode)) return write_directly(path, write, user, error);
+    return mlff_fault_set(fault, MLFF_FAULT_IO, "%s: cannot be written: it is a directory", path);
+  if (exists && !S_ISREG(s.st_mode)) return write_directly(path, write, user, fault);
   char *real = exists ? realpath(path, NULL) : NULL; /* the target of a link, not the link, is replaced */
-  const mlffprof_status status = write_beside(real ? real : path, write, user, error);
+  const int status = write_beside(real ? real : path, write, user, fault);
   free(real);
   return status;
 }
