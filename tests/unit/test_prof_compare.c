@@ -281,6 +281,20 @@ START_TEST(bad_rule_files)
 }
 END_TEST
 
+/* Rules are compared with each other, so there are not endlessly many. */
+START_TEST(too_many_rules)
+{
+  static const char rule[] = "  - {metric: cv, below: 1}\n";
+  enum { N = 1001 };
+  mlffprof_rules *rules = NULL;
+  char *text = calloc(1, 10 + N * sizeof rule), *at = text + sprintf(text, "rules:\n");
+  for (int k = 0; k < N; k++, at += sizeof rule - 1) memcpy(at, rule, sizeof rule);
+  write_rules(text);
+  prof_fails(mlffprof_rules_read(path, &rules, &error), error, MLFFPROF_E_FORMAT, "more than 1000 rules");
+  free(text);
+}
+END_TEST
+
 START_TEST(metrics)
 {
   mlffprof_report *p = prof_sample(100);
@@ -307,6 +321,7 @@ static Suite *suite(void)
   tcase_add_test(t, unmeasured_fails);
   tcase_add_test(t, significant_rules);
   tcase_add_loop_test(t, bad_rule_files, 0, N_BAD);
+  tcase_add_test(t, too_many_rules);
   tcase_add_test(t, metrics);
   suite_add_tcase(s, t);
   return s;
