@@ -183,10 +183,9 @@ mlffprof_status mlffprof_get_integers(mlffprof_document *d, const mlff_yaml *m, 
   int64_t *copy = mlff_arena_alloc(d->arena, (size_t) *n, sizeof *copy);
   if (!copy) return mlffprof_fail(d->error, MLFFPROF_E_NOMEM, "%s: out of memory", d->path);
   const mlff_yaml *item = list ? list->first : NULL;
-  for (int k = 0; item; k++, item = item->next) {
+  for (int k = 0; item; k++, item = item->next)
     if (!mlff_yaml_integer(item, &copy[k]))
       return mlffprof_document_fail(d, item, "entry %d of %s is not an integer", k, key);
-  }
   *values = copy;
   return MLFFPROF_OK;
 }

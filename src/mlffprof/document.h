@@ -1,4 +1,4 @@
-/* document.h: reading JSON and YAML by the parser of YAML, with typed getters that name file, line and key in their errors.
+/* document.h: reading JSON and YAML with typed getters that name file, line and key in their errors.
  *
  * JSON is read by the YAML parser (docs/decisions/0005-reports-are-read-as-yaml.md). A key that is missing and one
  * that is null are the same: not measured.
@@ -12,9 +12,9 @@
 typedef struct mlffprof_document {
   const char *path;
   mlffprof_error *error;
-  mlff_arena tree,
-      *arena; /* of texts and arrays that getters return: the tree's own, or set to one that lives longer */
   const mlff_yaml *root;
+  mlff_arena tree;   /* of the nodes                                                                   */
+  mlff_arena *arena; /* of texts and arrays that getters return: the same, or set to one that stays on */
 } mlffprof_document;
 
 /* Whole file; free with free(). */
