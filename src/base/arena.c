@@ -31,7 +31,8 @@ static struct mlff_arena_block *block_with(mlff_arena *arena, size_t room)
   if (!block) return NULL;
   block->size = size;
   block->next = arena->blocks;
-  return arena->blocks = block;
+  arena->blocks = block;
+  return block;
 }
 
 void *mlff_arena_alloc(mlff_arena *arena, size_t n, size_t size)
