@@ -1,5 +1,5 @@
 /* test_ani.c: ANI models as a whole, from the file to forces: random models, small and of odd shapes, compared with plain
- * loops in double, with derivatives of their energy and with themselves under symmetries. The known traps of ANI are named
+ * loops in double and with themselves; what they promise is in test_properties.c. The known traps of ANI are named
  * where a test would fail in them: A3 cutoffs with a skin, A8 mean over members, A9 own images; for the others see
  * test_ani2x.c and op/test_ani.c.
  */
@@ -17,33 +17,12 @@ static const char *const precisions[] = {"fp32", "fp64"};
 /* ---- random models against plain loops -------------------------------------------------------------------------- */
 
 static const char *const four[] = {"Cl", "H", "O", "C"}; /* not in the order of the periodic table */
-enum { N_SHAPES = 5 };
+enum { N_SHAPES = TEST_N_ANI };
 
-/* Random models: constants, widths, depths, members and elements of several shapes. */
 static test_model shape_of(int which)
 {
-  test_model_options o = {.elements = four, .n_elements = 4, .seed = 40 + (uint64_t) which, .cutoff = 4.2};
-  if (which == 1) o.n_members = 1;
-  if (which == 2) {
-    o.n_elements = 3;
-    o.n_radial = 16;
-    o.n_angular = 8;
-    o.n_sections = 4;
-    o.n_hidden = 3;
-    o.n_members = 8;
-  }
-  if (which == 3) {
-    o.n_radial = o.n_angular = o.n_sections = o.n_hidden = 1;
-    o.n_members = 2;
-  }
-  if (which == 4) {
-    o.n_radial = 7;
-    o.n_angular = 5;
-    o.n_sections = 3;
-    o.angular_cutoff = 4.2; /* as long as the radial one */
-    o.is_double = 1;
-  }
-  return test_model_ani(o);
+  const test_model_options o = {.elements = four, .n_elements = 4, .seed = 40 + (uint64_t) which};
+  return test_model_ani_nth(which, o);
 }
 
 static const int random_numbers[] = {17, 1, 8, 6};
@@ -99,89 +78,7 @@ START_TEST(random_models_match_plain_loops)
 }
 END_TEST
 
-/* ---- forces ------------------------------------------------------------------------------------------------------- */
-
-/* Forces and virial are the derivatives of the energy, in double; own images included. */
-START_TEST(forces_and_virial_are_derivatives)
-{
-  test_model model = shape_of(_i);
-  mlff_model *open = test_model_open(&model, "fp64");
-  test_atoms atoms = test_random(7, 3.7, 1.0, 1, random_numbers, 3, 61);
-  const double step = 3e-6; /* short: CELU has kinks in its second derivative */
-  test_answer a = test_evaluate(open, &atoms);
-  double numeric[7][3], virial[6];
-  for (int q = 0; q < 21; q++) {
-    const double x = atoms.pos[q / 3][q % 3];
-    double e[4];
-    for (int k = 0; k < 4; k++) { /* fourth order */
-      atoms.pos[q / 3][q % 3] = x + step * (double[]){-2, -1, 1, 2}[k];
-      test_answer b = test_evaluate(open, &atoms);
-      e[k] = b.result.energy;
-      test_answer_free(&b);
-    }
-    atoms.pos[q / 3][q % 3] = x;
-    numeric[q / 3][q % 3] = -(e[0] - 8.0 * e[1] + 8.0 * e[2] - e[3]) / (12.0 * step);
-  }
-  near_all(numeric, a.result.forces, 21, 2e-7, 1e-7);
-  for (int w = 0; w < 6; w++) { /* W_ab = -dE/dstrain_ab, symmetric strain */
-    static const int row[6] = {0, 1, 2, 0, 0, 1}, col[6] = {0, 1, 2, 1, 2, 2};
-    double e[4];
-    for (int k = 0; k < 4; k++) {
-      double strain[3][3] = {{0}};
-      strain[row[w]][col[w]] += 0.5 * step * (double[]){-2, -1, 1, 2}[k];
-      strain[col[w]][row[w]] += 0.5 * step * (double[]){-2, -1, 1, 2}[k];
-      test_atoms strained = test_atoms_copy(&atoms);
-      test_atoms_strain(&strained, strain);
-      test_answer b = test_evaluate(open, &strained);
-      e[k] = b.result.energy;
-      test_answer_free(&b);
-      test_atoms_free(&strained);
-    }
-    virial[w] = -(e[0] - 8.0 * e[1] + 8.0 * e[2] - e[3]) / (12.0 * step);
-  }
-  near_all(virial, a.result.virial, 6, 2e-7, 1e-7);
-  test_answer_free(&a);
-  test_atoms_free(&atoms);
-  mlff_model_close(open);
-  test_model_free(&model);
-}
-END_TEST
-
-/* ---- symmetries --------------------------------------------------------------------------------------------------- */
-
-START_TEST(energies_do_not_depend_on_orientation_place_or_order)
-{
-  const int is_double = _i / N_SHAPES;
-  const double tolerance = is_double ? 1e-11 : 2e-3;
-  test_model model = shape_of(_i % N_SHAPES);
-  mlff_model *open = test_model_open(&model, precisions[is_double]);
-  test_atoms atoms = test_random(16, 5.0, 0.9, 1, random_numbers, 3, 71), moved = test_atoms_copy(&atoms);
-  double r[3][3];
-  int order[16];
-  test_answer a = test_evaluate(open, &atoms);
-  test_rotation(72, r);
-  test_order(16, 73, order);
-  test_atoms_rotate(&moved, r);
-  test_atoms_shift(&moved, (double[3]){11.0, -3.0, 7.5});
-  test_atoms_permute(&moved, order);
-  test_answer b = test_evaluate(open, &moved);
-  near_one(b.result.energy, a.result.energy, tolerance);
-  double expected[16][3] = {{0}}, energy[16];
-  for (int k = 0; k < 16; k++) {
-    energy[k] = a.result.atom_energy[order[k]];
-    for (int x = 0; x < 3; x++)
-      for (int y = 0; y < 3; y++) expected[k][x] += r[x][y] * a.result.forces[order[k]][y];
-  }
-  near_all(b.result.forces, expected, 48, tolerance, 0.0);
-  near_all(b.result.atom_energy, energy, 16, tolerance, 0.0);
-  test_answer_free(&a);
-  test_answer_free(&b);
-  test_atoms_free(&atoms);
-  test_atoms_free(&moved);
-  mlff_model_close(open);
-  test_model_free(&model);
-}
-END_TEST
+/* ---- systems ----------------------------------------------------------------------------------------------------- */
 
 /* Many far molecules of one element and more: energies add up, through all blocks of rows. */
 START_TEST(far_molecules_add_up)
@@ -332,8 +229,8 @@ START_TEST(elements_left_out_are_an_error)
 }
 END_TEST
 
-/* No atoms, atoms of other styles only, and a settled run that allocates nothing. */
-START_TEST(empty_ranks_and_settled_runs)
+/* No atoms, and atoms of other styles only. */
+START_TEST(empty_ranks)
 {
   test_model model = shape_of(0);
   mlff_model *open = test_model_open(&model, precisions[_i]);
@@ -353,19 +250,6 @@ START_TEST(empty_ranks_and_settled_runs)
   const double zeros[9] = {0};
   near_all(forces, zeros, 9, 0.0, 0.0);
   near_all(atom_energy, zeros, 3, 0.0, 0.0);
-
-  test_atoms atoms = test_random(30, 6.0, 0.9, 1, random_numbers, 3, 96);
-  test_answer a = test_evaluate(open, &atoms), b = test_evaluate(open, &atoms);
-  const int64_t growths = mlff_model_memory(open).n_growths;
-  ck_assert_int_gt(growths, 0);
-  test_answer c = test_evaluate(open, &atoms);
-  ck_assert_int_eq(mlff_model_memory(open).n_growths, growths);
-  near_all(c.result.forces, a.result.forces, 90, 0.0, 0.0); /* to the last bit */
-  near_one(b.result.energy, c.result.energy, 0.0);
-  test_answer_free(&a);
-  test_answer_free(&b);
-  test_answer_free(&c);
-  test_atoms_free(&atoms);
   mlff_model_close(open);
   test_model_free(&model);
 }
@@ -431,14 +315,12 @@ static Suite *suite(void)
   TCase *c = tcase_create("ani");
   tcase_set_timeout(c, 240);
   tcase_add_loop_test(c, random_models_match_plain_loops, 0, 2 * N_SHAPES);
-  tcase_add_loop_test(c, forces_and_virial_are_derivatives, 0, N_SHAPES);
-  tcase_add_loop_test(c, energies_do_not_depend_on_orientation_place_or_order, 0, 2 * N_SHAPES);
   tcase_add_loop_test(c, far_molecules_add_up, 0, 2);
   tcase_add_test(c, small_cells_equal_their_supercells);
   tcase_add_test(c, nothing_jumps_at_a_cutoff);
   tcase_add_loop_test(c, impossible_files_are_refused, 0, N_REFUSED);
   tcase_add_test(c, elements_left_out_are_an_error);
-  tcase_add_loop_test(c, empty_ranks_and_settled_runs, 0, 2);
+  tcase_add_loop_test(c, empty_ranks, 0, 2);
   tcase_add_loop_test(c, members_apart, 0, 2);
   suite_add_tcase(s, c);
   return s;

@@ -8,6 +8,7 @@
  */
 #include "backends.h"
 #include "plain_painn.h"
+#include "ranks.h"
 
 #include "arch/painn.h"
 
@@ -210,6 +211,27 @@ START_TEST(tables_are_exact_to_float)
 }
 END_TEST
 
+/* Features go to other ranks and adjoints come back once for every layer but the first, which has no vectors yet. */
+START_TEST(two_exchanges_for_each_layer_but_one)
+{
+  enum { N = 30 };
+  static const int numbers[] = {1, 6, 8};
+  test_atoms atoms = test_random(N, 6.7, 0.9, 1, numbers, 3, 8);
+  int rank_of[N];
+  for (int i = 0; i < N; i++) rank_of[i] = i % 2;
+  for (int k = 0; k < N_SHAPES; k++) {
+    test_model file = shape_model(k);
+    test_ranks_answer r = test_on_ranks(&file, "fp64", &atoms, 2, rank_of);
+    ck_assert_int_eq(r.has_parts, 1);
+    ck_assert_int_eq(r.n_forward, 2 * (shapes[k].n_interactions - 1));
+    ck_assert_int_eq(r.n_reverse + r.n_reduce, 0);
+    test_ranks_free(&r);
+    test_model_free(&file);
+  }
+  test_atoms_free(&atoms);
+}
+END_TEST
+
 static Suite *painn_suite(void)
 {
   Suite *suite = suite_create("painn models");
@@ -218,6 +240,7 @@ static Suite *painn_suite(void)
   tcase_add_loop_test(tcase, energies_match_plain_loops, 0, n_backends());
   tcase_add_loop_test(tcase, published_models_match_their_references, 0, n_backends());
   tcase_add_loop_test(tcase, tables_are_exact_to_float, 0, 2);
+  tcase_add_test(tcase, two_exchanges_for_each_layer_but_one);
   suite_add_tcase(suite, tcase);
   return suite;
 }

@@ -1,7 +1,7 @@
 /* testmodel.c: see testmodel.h. */
 #include "testmodel.h"
 
-#include "model/sha256.h"
+#include "plain_painn.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -130,6 +130,7 @@ static test_model_options with_defaults(test_model_options o)
   if (!o.n_sections) o.n_sections = 2;
   if (o.angular_cutoff == 0) o.angular_cutoff = 0.75 * o.cutoff;
   if (!o.n_hidden) o.n_hidden = 2;
+  if (o.radial_eta == 0) o.radial_eta = 16.0;
   return o;
 }
 
@@ -250,8 +251,8 @@ static int ani_width(const test_model_options *o, int l, int s)
 static void put_ani(writer *w, const test_model_options *o, int n_aev)
 {
   const double low = 0.8, pi = 3.141592653589793;
-  put(w, "ani:\n  n_members: %d\n  constants: exact\n  radial: {cutoff: %.17g, eta: 16.0, prefactor: 0.25, ",
-      o->n_members, o->cutoff);
+  put(w, "ani:\n  n_members: %d\n  constants: exact\n  radial: {cutoff: %.17g, eta: %.17g, prefactor: 0.25, ",
+      o->n_members, o->cutoff, o->radial_eta);
   put_numbers(w, "shifts", o->n_radial, low, (o->cutoff - low) / o->n_radial);
   put(w, "}\n  angular: {cutoff: %.17g, eta: 8.0, zeta: 14.1, cos_scale: 0.95, prefactor: 2.0, ", o->angular_cutoff);
   put_numbers(w, "shifts", o->n_angular, low, (o->angular_cutoff - low) / o->n_angular);
@@ -368,143 +369,74 @@ test_model test_model_nth(int which, test_model_options options)
   return test_model_painn(options);
 }
 
-/* ---- models in memory ------------------------------------------------------------------------------------------- */
-
-void test_model_free(test_model *model)
+test_model test_model_ani_nth(int which, test_model_options o)
 {
-  free(model->yaml);
-  free(model->weights);
-  *model = (test_model){.yaml = NULL};
-}
-
-void test_model_edit(test_model *model, const char *old, const char *with)
-{
-  const char *at = strstr(model->yaml, old);
-  if (!at) ck_abort_msg("'%s' is not in the YAML:\n%s", old, model->yaml);
-  const size_t before = (size_t) (at - model->yaml), n_old = strlen(old), n_with = strlen(with);
-  char *text = must(malloc(model->yaml_size - n_old + n_with + 1));
-  memcpy(text, model->yaml, before);
-  memcpy(text + before, with, n_with);
-  memcpy(text + before + n_with, at + n_old, model->yaml_size - before - n_old + 1);
-  free(model->yaml);
-  model->yaml = text;
-  model->yaml_size = model->yaml_size - n_old + n_with;
-}
-
-void test_model_set_weights(test_model *model, const void *weights, size_t size)
-{
-  char hex[65];
-  void *copy = must(malloc(size + 1));
-  memcpy(copy, weights, size);
-  free(model->weights);
-  model->weights = copy;
-  model->weights_size = size;
-  mlff_sha256_hex(copy, size, hex);
-  char *at = strstr(model->yaml, "sha256: ");
-  if (!at) ck_abort_msg("no sha256 in the YAML");
-  memcpy(at + strlen("sha256: "), hex, 64);
-}
-
-void test_model_set_two_tensors(test_model *model)
-{
-  test_weights weights = {.rng = {5}};
-  test_weights_add(&weights, 1.0, NULL, 2, (int64_t[]){2, 3}, "a.weight");
-  test_weights_add(&weights, 1.0, NULL, 1, (int64_t[]){4}, "b");
-  void *data = NULL;
-  size_t size = 0;
-  test_weights_pack(&weights, 0, &data, &size);
-  test_model_set_weights(model, data, size);
-  free(data);
-  test_weights_free(&weights);
-}
-
-static void write_file(const char *path, const void *data, size_t size)
-{
-  FILE *file = fopen(path, "wb");
-  if (!file || fwrite(data, 1, size, file) != size || fclose(file)) ck_abort_msg("cannot write %s", path);
-}
-
-void test_model_write(const test_model *model, const char *dir, const char *name, char *path, size_t path_size)
-{
-  snprintf(path, path_size, "%s/%s.safetensors", dir, name);
-  write_file(path, model->weights, model->weights_size);
-  snprintf(path, path_size, "%s/%s.yaml", dir, name);
-  write_file(path, model->yaml, model->yaml_size);
-}
-
-mlff_status test_model_parse(const test_model *model, mlff_modelfile **file, mlff_error *error)
-{
-  return mlff_modelfile_parse("dir/test.yaml", model->yaml, model->yaml_size, model->weights, model->weights_size, file,
-                              error);
-}
-
-mlff_modelfile *test_model_must_parse(const test_model *model)
-{
-  mlff_modelfile *file = NULL;
-  mlff_error error = {.code = MLFF_OK};
-  test_ok(test_model_parse(model, &file, &error), error);
-  return file;
-}
-
-mlff_status test_model_try(const test_model *model, const mlff_options *options, mlff_model **open, mlff_error *error)
-{
-  return mlff_model_open_memory("dir/test.yaml", model->yaml, model->yaml_size, model->weights, model->weights_size,
-                                options, open, error);
-}
-
-mlff_model *test_model_open(const test_model *model, const char *precision)
-{
-  return test_model_open_for(model, precision, NULL, NULL);
-}
-
-mlff_model *test_model_open_for(const test_model *model, const char *precision, const char *kernels,
-                                const test_atoms *atoms)
-{
-  const char *symbols[128];
-  mlff_options options = {.precision = precision, .kernels = kernels, .skip_self_test = 1};
-  for (int i = 0; atoms && i < atoms->n; i++) {
-    int known = 0;
-    for (int k = 0; k < options.n_elements; k++) known |= !strcmp(symbols[k], test_symbol(atoms->number[i]));
-    if (!known) symbols[options.n_elements++] = test_symbol(atoms->number[i]);
+  if (o.cutoff == 0) o.cutoff = 4.2;
+  if (which == 1) o.n_members = 1;
+  if (which == 2) {
+    o.n_elements = 3;
+    o.n_radial = 16;
+    o.n_angular = 8;
+    o.n_sections = 4;
+    o.n_hidden = 3;
+    o.n_members = 8;
   }
-  options.elements = atoms ? symbols : NULL;
-  mlff_model *open = NULL;
-  mlff_error error = {.code = MLFF_OK};
-  test_ok(test_model_try(model, &options, &open, &error), error);
-  return open;
+  if (which == 3) {
+    o.n_radial = o.n_angular = o.n_sections = o.n_hidden = 1;
+    o.n_members = 2;
+    o.radial_eta = 0.5; /* so wide that it sees all up to the cutoff */
+  }
+  if (which == 4) {
+    o.n_radial = 7;
+    o.n_angular = 5;
+    o.n_sections = 3;
+    o.angular_cutoff = o.cutoff; /* as long as the radial one */
+    o.is_double = 1;
+  }
+  return test_model_ani(o);
 }
 
-test_answer test_evaluate(mlff_model *model, const test_atoms *atoms)
+/* ---- one maker for each architecture ------------------------------------------------------------------------------ */
+
+/* Every basis, with one to three layers. */
+static test_model make_painn(int variant)
 {
-  const mlff_info *info = mlff_model_info(model);
-  const size_t n = (size_t) atoms->n + 1;
-  mlff_error error = {.code = MLFF_OK};
-  mlff_system *system = test_system(atoms, info->cutoff);
-  test_answer answer = {.n_nodes = atoms->n};
-  answer.result.forces = must(malloc(n * sizeof *answer.result.forces));
-  if (info->traits & MLFF_NODE_ENERGIES) answer.result.atom_energy = must(malloc(n * sizeof(double)));
-  if (info->traits & MLFF_CONSERVATIVE) answer.result.atom_virial = must(malloc(n * sizeof *answer.result.atom_virial));
-  answer.result.member_energy = must(malloc((size_t) info->n_members * sizeof(double)));
-  answer.result.atom_spread = must(malloc(n * sizeof(double)));
-  test_ok(mlff_model_evaluate(model, mlff_system_graph(system), NULL, &answer.result, &error), error);
-  mlff_system_free(system);
-  return answer;
+  static const char *const bases[] = {"bspline", "gaussian", "bessel"};
+  test_model_options o = test_three_elements();
+  o.basis = bases[variant % 3];
+  o.n_interactions = 1 + variant / 3;
+  o.n_features = 20;
+  o.n_readout = 9;
+  o.n_basis = 11;
+  o.cutoff = 4.0;
+  o.seed = 5;
+  return calm_painn(o);
 }
 
-void test_answer_free(test_answer *answer)
+static test_model make_ani(int variant)
 {
-  free(answer->result.forces);
-  free(answer->result.atom_energy);
-  free(answer->result.atom_virial);
-  free(answer->result.member_energy);
-  free(answer->result.atom_spread);
-  *answer = (test_answer){.n_nodes = 0};
+  test_model_options o = test_three_elements();
+  o.seed = 40 + (uint64_t) variant;
+  return test_model_ani_nth(variant, o);
 }
 
-double test_energy(mlff_model *model, const test_atoms *atoms)
+/* Atoms with more neighbours in the cutoff than are kept, and with fewer. */
+static test_model make_orb(int variant)
 {
-  test_answer a = test_evaluate(model, atoms);
-  const double energy = a.result.energy;
-  test_answer_free(&a);
-  return energy;
+  test_model_options o = test_three_elements();
+  o.seed = (uint64_t) variant;
+  if (variant == 0) return test_model_small_orb(o);
+  o.n_features = 12;
+  o.n_interactions = 3;
+  o.n_neighbours = 60;
+  o.cutoff = 5.0;
+  return test_model_orb(o);
 }
+
+const test_arch test_archs[] = {
+    {.name = "painn", .n_variants = 9, .make = make_painn, .step = 1e-4, .derivative = 1e-8},
+    /* a short step: CELU has kinks in its second derivative */
+    {.name = "ani", .n_variants = TEST_N_ANI, .make = make_ani, .step = 3e-6, .derivative = 2e-7},
+    {.name = "orb", .n_variants = 2, .make = make_orb},
+    {.name = NULL},
+};

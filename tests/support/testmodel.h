@@ -64,6 +64,7 @@ typedef struct test_model_options {
   int n_angular, n_sections; /* [3, 2]                                                        */
   double angular_cutoff;     /* [0.75 of the cutoff]                                          */
   int n_hidden;              /* [2] hidden layers                                             */
+  double radial_eta;         /* [16]                                                          */
   /* orb; n_features, n_interactions, n_readout as painn, cutoff [6.0 A] */
   int width;        /* [24] of hidden layers; of the first one of ANI [20]           */
   int n_neighbours; /* [20]                                                          */
@@ -81,6 +82,22 @@ test_model test_model_small_orb(test_model_options options);
 /* One of TEST_N_MODELS conservative kinds that differ in what the engine has to do: painn with its three bases, ani. */
 enum { TEST_N_MODELS = 4 };
 test_model test_model_nth(int which, test_model_options options);
+
+/* One of TEST_N_ANI shapes: constants, widths, depths, members, elements (the third has three), weights in double. */
+enum { TEST_N_ANI = 5 };
+test_model test_model_ani_nth(int which, test_model_options options);
+
+/* Random models of an architecture of the registry, for model/test_properties.c, which finds there what they promise. A
+ * property must be visible in them: forces of the order of 1 eV/A, in water and in a liquid of H, C and O. */
+typedef struct test_arch {
+  const char *name;                /* as in the registry */
+  int n_variants;                  /* that differ in what the architecture promises or has to do         */
+  test_model (*make)(int variant); /* elements H, C, O; weights in double                 */
+  double step, derivative;         /* A; error of a difference of fourth order with it, eV/A. For conservative ones */
+} test_arch;
+
+/* All of them, ended by a row without a name. */
+extern const test_arch test_archs[];
 
 /* Replaces the first occurrence of `old` in the YAML; aborts the test when there is none. */
 void test_model_edit(test_model *model, const char *old, const char *with);
