@@ -155,9 +155,9 @@ RESULTS = sorted(glob.glob(os.path.join(ROOT, "benchmarks", "results", "*_scalin
 
 def test_published_results():
     """What there is in benchmarks/results can be shown, and its checks passed."""
-    for path in RESULTS:
-        if not path.endswith(profiles.SCALING_REPORTS):
-            continue
+    of_scaling = [path for path in RESULTS if path.endswith(profiles.SCALING_REPORTS)]
+    assert len(of_scaling) >= 3, RESULTS
+    for path in of_scaling:
         with open(path, encoding="utf-8") as f:
             report = json.load(f)
         assert "scaling: water-benzene-student on cpu" in show(path) and "host" not in report["context"], path

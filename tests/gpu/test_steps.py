@@ -114,6 +114,7 @@ def test_every_library_is_needed(pack, tmp_path):
     is in it that is not needed."""
     root, folder = bare_root.make(tmp_path / "root"), pack[0]
     (tmp_path / "out").mkdir()
+    assert pack[1]["libraries"]
     for name in pack[1]["libraries"]:
         path = os.path.join(folder, "lib", name)
         os.rename(path, path + ".away")

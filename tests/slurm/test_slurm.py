@@ -144,7 +144,7 @@ def test_array(slurm, work):
     slurm.wait(lambda: not any(name.startswith(job) for name in slurm.states()), 180, "the array does not end")
     said = "".join(open(path, encoding="utf-8").read() for path in glob.glob(str(work / "mlff-cases.*.out")))
     reports = [str(work / "reports" / f"{name}.json") for name in cases]
-    assert all(os.path.exists(path) for path in reports), said
+    assert reports and all(os.path.exists(path) for path in reports), said
     assert f"cases.txt has no line {len(cases) + 1}" in said
     shown = subprocess.run(
         [MLFF, "show", *reports], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
