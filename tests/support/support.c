@@ -56,6 +56,37 @@ void test_skip(const char *format, ...)
   if (skipped) __atomic_add_fetch(skipped, 1, __ATOMIC_SEQ_CST);
 }
 
+/* Check calls _mark_point for every assertion that holds; the linker puts this function in its place. */
+static int n_asserted, n_skipped_before;
+
+void __real__mark_point(const char *file, int line);
+void __wrap__mark_point(const char *file, int line);
+
+void __wrap__mark_point(const char *file, int line)
+{
+  n_asserted++;
+  __real__mark_point(file, line);
+}
+
+static void test_begins(void)
+{
+  n_asserted = 0;
+  n_skipped_before = skipped ? *skipped : 0;
+}
+
+static void test_ends(void)
+{
+  if (n_asserted == 0 && (!skipped || *skipped == n_skipped_before)) ck_abort_msg("the test has asserted nothing");
+}
+
+#undef tcase_create
+TCase *test_tcase_create(const char *name)
+{
+  TCase *tcase = tcase_create(name);
+  tcase_add_checked_fixture(tcase, test_begins, test_ends);
+  return tcase;
+}
+
 static int run_suite(test_make_suite *make, enum fork_status fork_status)
 {
   setenv("CK_DEFAULT_TIMEOUT", "300", 0);

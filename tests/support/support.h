@@ -63,6 +63,10 @@ void test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 typedef Suite *test_make_suite(void);
 
+/* A test that neither asserts nor skips anything fails: a loop over nothing, or an `if` that is never true. */
+TCase *test_tcase_create(const char *name);
+#define tcase_create test_tcase_create
+
 /* Runs the suite that `make` makes, reports how many tests were skipped, and returns main's exit code: 0 passed, 1
  * failed, 77 when every test was skipped. Each test is a process of its own, but in builds with CUDA, where none is: a failed
  * test leaves its memory behind, and the others run all the same. */

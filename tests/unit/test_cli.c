@@ -34,8 +34,8 @@ static int run(const char *format, ...)
 
 static void expect(int got, int expected, const char *part)
 {
-  if (got != expected || !strstr(output, part))
-    ck_abort_msg("expected exit status %d and '%s', got %d:\n%s", expected, part, got, output);
+  ck_assert_msg(got == expected && strstr(output, part), "expected exit status %d and '%s', got %d:\n%s", expected,
+                part, got, output);
 }
 
 static void write_text(const char *path, const char *text)
