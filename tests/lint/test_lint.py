@@ -178,6 +178,41 @@ def test_kernel_arguments_have_no_padding(path):
         assert not found, "\n".join(found)
 
 
+def text_of(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8") as f:
+        return f.read()
+
+
+def test_architectures_are_complete():
+    """Every architecture of the registry has what CONTRIBUTING.md asks for. Test models are looked for by test_properties.c."""
+    names = re.findall(r"^mlff_add_arch\((\w+)\)", text_of("src/mlff/CMakeLists.txt"), re.M)
+    assert names
+    shapes = re.search(r"^SHAPES = \{(.*?)\}", text_of("python/mlff_tools/model/modelfile.py"), re.M | re.S).group(1)
+    for name in names:
+        assert f'"{name}"' in text_of("tests/support/testmodel.c"), f"tests/support/testmodel.c: no maker of {name}"
+        assert os.path.exists(os.path.join(ROOT, f"tests/model/test_{name}.c")), f"no tests/model/test_{name}.c"
+        assert f'"{name}":' in shapes, f"mlff_tools/model/modelfile.py: no shapes of {name}"
+        assert re.search(rf"^{name}:", text_of("docs/model_file.md"), re.M), f"docs/model_file.md: no block of {name}"
+        assert f"Tensors of `{name}`" in text_of("docs/model_file.md"), f"docs/model_file.md: no tensors of {name}"
+        assert f"`{name}`" in text_of("docs/pair_mlff.md"), f"docs/pair_mlff.md: nothing of {name}"
+
+
+@pytest.mark.parametrize("page", ("CONTRIBUTING.md", "docs/architecture.md", "tests/README.md"))
+def test_named_paths_exist(page):
+    """Files and folders in backquotes are there, by the end of their path. Capitals stand for names; BUILD and build are made."""
+    paths = set()
+    for place, folders, names in os.walk(ROOT):
+        folders[:] = [f for f in folders if not f.startswith((".", "build", "__"))] + (
+            ["build"] if place.endswith("tests") else []
+        )
+        paths.update("/" + os.path.relpath(os.path.join(place, n), ROOT) for n in names + folders)
+    pattern = r"`([\w./-]+/|[\w./-]*[\w-]\.(?:c|h|cpp|cu|py|md|txt|sh|in|toml|cmake))`"
+    named = [p for p in re.findall(pattern, text_of(page)) if not re.search(r"[A-Z]{4}|^build/", p)]
+    assert len(named) > 5, named
+    gone = [p for p in named if not any(path.endswith("/" + p.strip("/").removeprefix("./")) for path in paths)]
+    assert not gone, f"{page} names what is not there: {gone}"
+
+
 ROW = re.compile(r'\{\{"(\w+)",\s+"([^"]+)",\s+("[^"]+"|nullptr),\s+"[^"]+"\}')
 DOCUMENTED = re.compile(r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \|", re.M)
 

@@ -264,6 +264,10 @@ def ani(head, tensors, species, i, j, vectors):
     return energy, aev.edge_gradient(gradient)
 
 
+# architecture -> function of energies of atoms and their gradients by the vectors of pairs; Orb's forces are outputs
+CONSERVATIVE = {"painn": painn, "ani": ani}
+
+
 def evaluate(model, structure):
     """Energy (eV), forces [N, 3] (eV/A) and virial [6] (eV; xx yy zz xy xz yz, positive = repulsive) of a structure.
 
@@ -281,7 +285,7 @@ def evaluate(model, structure):
         )
         return (energy + offsets) * scale, forces * scale, virial * scale
     i, j, vectors = neighbours(structure["positions"], structure["cell"], head["cutoff"])
-    energies, gradient = {"painn": painn, "ani": ani}[head["architecture"]](head, tensors, species, i, j, vectors)
+    energies, gradient = CONSERVATIVE[head["architecture"]](head, tensors, species, i, j, vectors)
     energy = energies.sum() + offsets
     forces = np.zeros((len(species), 3))
     np.add.at(forces, i, gradient)
