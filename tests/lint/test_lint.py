@@ -184,7 +184,7 @@ def text_of(path):
 
 
 def test_architectures_are_complete():
-    """Every architecture of the registry has what CONTRIBUTING.md asks for. Test models are looked for by test_properties.c."""
+    """Every architecture of the registry has what CONTRIBUTING.md asks for; a test model is looked for in C, too."""
     names = re.findall(r"^mlff_add_arch\((\w+)\)", text_of("src/mlff/CMakeLists.txt"), re.M)
     assert names
     shapes = re.search(r"^SHAPES = \{(.*?)\}", text_of("python/mlff_tools/model/modelfile.py"), re.M | re.S).group(1)
@@ -199,12 +199,11 @@ def test_architectures_are_complete():
 
 @pytest.mark.parametrize("page", ("CONTRIBUTING.md", "docs/architecture.md", "tests/README.md"))
 def test_named_paths_exist(page):
-    """Files and folders in backquotes are there, by the end of their path. Capitals stand for names; BUILD and build are made."""
+    """Files and folders in backquotes are there, by the end of their path. Capitals stand for names, build is made."""
     paths = set()
     for place, folders, names in os.walk(ROOT):
-        folders[:] = [f for f in folders if not f.startswith((".", "build", "__"))] + (
-            ["build"] if place.endswith("tests") else []
-        )
+        made = (".", "__") if place.endswith("tests") else (".", "__", "build")
+        folders[:] = [f for f in folders if not f.startswith(made)]
         paths.update("/" + os.path.relpath(os.path.join(place, n), ROOT) for n in names + folders)
     pattern = r"`([\w./-]+/|[\w./-]*[\w-]\.(?:c|h|cpp|cu|py|md|txt|sh|in|toml|cmake))`"
     named = [p for p in re.findall(pattern, text_of(page)) if not re.search(r"[A-Z]{4}|^build/", p)]
