@@ -197,21 +197,6 @@ def test_architectures_are_complete():
         assert f"`{name}`" in text_of("docs/pair_mlff.md"), f"docs/pair_mlff.md: nothing of {name}"
 
 
-@pytest.mark.parametrize("page", ("CONTRIBUTING.md", "docs/architecture.md", "tests/README.md"))
-def test_named_paths_exist(page):
-    """Files and folders in backquotes are there, by the end of their path. Capitals stand for names, build is made."""
-    paths = set()
-    for place, folders, names in os.walk(ROOT):
-        made = (".", "__") if place.endswith("tests") else (".", "__", "build")
-        folders[:] = [f for f in folders if not f.startswith(made)]
-        paths.update("/" + os.path.relpath(os.path.join(place, n), ROOT) for n in names + folders)
-    pattern = r"`([\w./-]+/|[\w./-]*[\w-]\.(?:c|h|cpp|cu|py|md|txt|sh|in|toml|cmake))`"
-    named = [p for p in re.findall(pattern, text_of(page)) if not re.search(r"[A-Z]{4}|^build/", p)]
-    assert len(named) > 5, named
-    gone = [p for p in named if not any(path.endswith("/" + p.strip("/").removeprefix("./")) for path in paths)]
-    assert not gone, f"{page} names what is not there: {gone}"
-
-
 ROW = re.compile(r'\{\{"(\w+)",\s+"([^"]+)",\s+("[^"]+"|nullptr),\s+"[^"]+"\}')
 DOCUMENTED = re.compile(r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \|", re.M)
 
