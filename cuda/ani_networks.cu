@@ -1,19 +1,20 @@
-/* ani_networks.cu: whole ANI networks, forward and backward, in one kernel, for systems that are so small that a kernel per
- * layer takes longer to start than to work. Twins: linear, readout and linear one after another (linear.cu, ani_ops.cu),
- * whose numbers these are to the bit.
+/* ani_networks.cu: whole ANI networks, forward and backward, in one kernel, for systems that are so small that a kernel
+ * per layer takes longer to start than to work. Twins: linear, readout and linear one after another (linear.cu,
+ * ani_ops.cu), whose numbers these are to the bit.
  *
- * A block owns some atoms of one element and one member. The energy is linear in the last layer, so that the way back begins
- * where the way forth has ended: activations and slopes stay in shared memory, and of each atom the AEV is read, its gradient
- * and the energy are written. Weights are read twice, forward and transposed, and go through shared memory in tiles that
- * are on their way while earlier ones are used.
+ * A block owns some atoms of one element and one member. The energy is linear in the last layer, so that the way back
+ * begins where the way forth has ended: activations and slopes stay in shared memory, and of each atom the AEV is read,
+ * its gradient and the energy are written. Weights are read twice, forward and transposed, and go through shared memory
+ * in tiles that are on their way while earlier ones are used.
  *
- * What that takes for the largest network of ANI-2x, 1008-256-192-160-1 with the 128 columns of water: 450 kB of weights
- * in float, read forward and transposed by each block, and 225000 products for each atom. 16 atoms for a block: 101 kB of
- * shared memory (68 of them results), one block on a multiprocessor of sm_80 and two of sm_90, and 16 products for each
- * weight that is read. 8 atoms: 67 kB, two and three blocks, for when 16 would leave multiprocessors without a block, or
- * do not fit. In double 8 atoms take 100 kB. A thread has sums of ROWS / 4 atoms and 4 columns in registers (80 of them or
- * fewer in all), for which it reads two vectors from shared memory for each row of weights; a warp has 32 columns of all
- * atoms. Three tiles of 8 rows of weights, 24 kB, are on their way while a fourth one is used.
+ * What that takes for the largest network of ANI-2x, 1008-256-192-160-1 with the 128 columns of water: 450 kB of
+ * weights in float, read forward and transposed by each block, and 225000 products for each atom. 16 atoms for a block:
+ * 101 kB of shared memory (68 of them results), one block on a multiprocessor of sm_80 and two of sm_90, and 16
+ * products for each weight that is read. 8 atoms: 67 kB, two and three blocks, for when 16 would leave multiprocessors
+ * without a block, or do not fit. In double 8 atoms take 100 kB. A thread has sums of ROWS / 4 atoms and 4 columns in
+ * registers (80 of them or fewer in all), for which it reads two vectors from shared memory for each row of weights; a
+ * warp has 32 columns of all atoms. Three tiles of 8 rows of weights, 24 kB, are on their way while a fourth one is
+ * used.
  */
 #include "atoms.h"
 #include "tensor.h"
@@ -131,8 +132,8 @@ template <int N> MLFF_DEVICE void copy_weights(const product &now, int col0, int
   }
 }
 
-/* Starts copying the tiles of step k0 and on, of the first product also those of x, with zeros outside. Always a group of
- * copies, be it empty. */
+/* Starts copying the tiles of step k0 and on, of the first product also those of x, with zeros outside. Always a group
+ * of copies, be it empty. */
 template <int ROWS> MLFF_DEVICE void start_tile(const block_arrays &b, const product &now, int col0, int step)
 {
   enum { WIDE = 16 / sizeof(real) };
@@ -162,8 +163,8 @@ template <int ROWS> MLFF_DEVICE void start_first_tiles(const block_arrays &b, co
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
-/* What becomes of the sum v of column col and row r. Forward: h = celu(v) and its slope, 0 in padding; backward: v times
- * the slope that it meets, or the gradient. */
+/* What becomes of the sum v of column col and row r. Forward: h = celu(v) and its slope, 0 in padding; backward: v
+ * times the slope that it meets, or the gradient. */
 template <int ROWS>
 MLFF_DEVICE void finish_sum(const block_arrays &b, const network &net, const product &now, real alpha, int r, int col,
                             real v)
@@ -229,8 +230,8 @@ template <int ROWS> struct plain_sums {
 };
 
 #if !MLFF_REAL_IS_DOUBLE
-/* The same with x and w as sums of two numbers of TF32: a warp's sums of 16 rows by 32 columns on tensor cores, in steps of
- * TENSOR_DEPTH as in linear_mixed_kernel. */
+/* The same with x and w as sums of two numbers of TF32: a warp's sums of 16 rows by 32 columns on tensor cores, in
+ * steps of TENSOR_DEPTH as in linear_mixed_kernel. */
 struct tensor_sums {
   enum { ROWS = TENSOR_SIZE };
   tensor_sum low, high; /* columns 0-15 and 16-31 */
@@ -275,8 +276,8 @@ struct tensor_sums {
 
 /* ---- a network --------------------------------------------------------------------------------------------------- */
 
-/* energy[r] = bias + sum_k w[k] h[k][r],  slope[k][r] *= w[k] factor, of the last hidden layer. A warp owns rows; sums as
- * in ani_readout_kernel. */
+/* energy[r] = bias + sum_k w[k] h[k][r],  slope[k][r] *= w[k] factor, of the last hidden layer. A warp owns rows; sums
+ * as in ani_readout_kernel. */
 template <int ROWS> MLFF_DEVICE void read_out(const block_arrays &b, const network &net, real factor)
 {
   const network_layer &last = net.layers[net.n_hidden - 1];
@@ -321,9 +322,10 @@ MLFF_DEVICE void multiply(const block_arrays &b, const network &net, const produ
 /* energy[m][i] = bias + sum_k w[k] h_L[k],  h_l = celu(W_l h_{l-1} + b_l),  h_{-1} = aevs[i], and
  * grads[m][i][c] = factor d energy[m][i] / d aevs[i][c], for the atoms i of each group and its networks m.
  *   aevs [n_rows][ld], energy [n_members][ld_energy], grads [n_members][n_rows][ld], weights [n_in][n_out]
- * Grid: x over tiles of ROWS atoms, y over groups and members; blocks beyond the last atom of theirs do nothing. A block
- * owns the atoms of a tile, a warp 32 columns of a product, a thread or tensor cores its sums. Dynamic shared memory: tiles
- * of weights and of AEVs, activations and slopes of all layers. Deterministic. Twins: linear_cpu, ani_readout_cpu. */
+ * Grid: x over tiles of ROWS atoms, y over groups and members; blocks beyond the last atom of theirs do nothing. A
+ * block owns the atoms of a tile, a warp 32 columns of a product, a thread or tensor cores its sums. Dynamic shared
+ * memory: tiles of weights and of AEVs, activations and slopes of all layers. Deterministic. Twins: linear_cpu,
+ * ani_readout_cpu. */
 template <int ROWS, typename SUMS> MLFF_DEVICE void run_network(const networks_arrays &a, real *shared)
 {
   const row_group &group = a.groups[blockIdx.y / (unsigned) a.n_members];
@@ -383,8 +385,8 @@ static size_t shared_bytes(const mlff_ani_networks *networks, int rows)
          sizeof(real);
 }
 
-/* A network as kernels see it. Activations of one layer are read while those of the next one are written, so they take turns
- * in two places, behind the slopes of all layers. Returns its reals per row. */
+/* A network as kernels see it. Activations of one layer are read while those of the next one are written, so they take
+ * turns in two places, behind the slopes of all layers. Returns its reals per row. */
 static int describe(network *to, const mlff_ani_network *from)
 {
   int turns[2] = {0, 0}, at = 0;

@@ -68,8 +68,8 @@ MLFF_DEVICE void mix_step(int kind, const mix_arrays &a, int64_t begin, int n)
 }
 
 /* All steps, one after another, for per_block atoms of a block: products, updates and readouts as in the kernels of
- * their own. What a step writes, the next one reads through global memory; a barrier lies between. Dynamic shared memory:
- * the rows of x of a product. Deterministic. Twins: those of the operations. */
+ * their own. What a step writes, the next one reads through global memory; a barrier lies between. Dynamic shared
+ * memory: the rows of x of a product. Deterministic. Twins: those of the operations. */
 __global__ void __launch_bounds__(ATOM_THREADS) atoms_kernel(atom_steps s)
 {
   MLFF_SHARED_DYNAMIC(real, x);

@@ -199,7 +199,7 @@ mlff_status download_reals_cuda(mlff_backend *backend, double *dst, const void *
   return MLFF_OK;
 }
 
-/* ---- graphs of others ---------------------------------------------------------------------------------------------- */
+/* ---- graphs of others -------------------------------------------------------------------------------------------- */
 
 /* array: [n > 0] of `name`; memory that all devices can read, which Kokkos may use, is fine. */
 static mlff_status owns_array(mlff_cuda_backend *cuda, const char *name, const void *array, int64_t n,

@@ -1,5 +1,5 @@
-/* check.cpp: what GPUs there are, whether this build can use them, and how fast copies and launches are: for `mlff check`.
- * Has no kernels of its own, so the C++ compiler compiles it. */
+/* check.cpp: what GPUs there are, whether this build can use them, and how fast copies and launches are: for `mlff
+ * check`. Has no kernels of its own, so the C++ compiler compiles it. */
 #include "backend_cuda.h"
 
 #include <chrono>

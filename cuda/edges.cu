@@ -1,8 +1,8 @@
 /* edges.cu: candidate pairs -> active edges, every step, on the GPU. Twin: cpu/edges.c.
  *
  * Count the active candidates of each centre, scan the counts, fill. Index arrays of the graph are brought here, from
- * the host or from arrays on the device, and the list of incoming pairs that forces.cu needs is made, only when the list is
- * new. Differences are formed in double.
+ * the host or from arrays on the device, and the list of incoming pairs that forces.cu needs is made, only when the
+ * list is new. Differences are formed in double.
  */
 #include "edges.h"
 
@@ -80,8 +80,8 @@ __global__ void __launch_bounds__(SCAN_THREADS) incoming_scan_kernel(edge_arrays
   }
 }
 
-/* edge[q] = p for the candidates p of each node, in any order; in_row[k + 1] goes from the begin of node k's to their end.
- * One thread per candidate; places are drawn by atomics, so the order differs, which the next kernel mends. */
+/* edge[q] = p for the candidates p of each node, in any order; in_row[k + 1] goes from the begin of node k's to their
+ * end. One thread per candidate; places are drawn by atomics, so the order differs, which the next kernel mends. */
 __global__ void incoming_fill_kernel(edge_arrays a)
 {
   const int64_t p = (int64_t) blockIdx.x * blockDim.x + threadIdx.x;
@@ -374,8 +374,8 @@ static void set_sizes(const mlff_graph *graph, double cutoff, mlff_edges *edges)
   edges->closest[0] = edges->closest[1] = -1;
 }
 
-/* Everything of a step up to the edges and their summary on the way to the host. Positions are in pinned memory or, of a
- * graph on the device, in their place already. */
+/* Everything of a step up to the edges and their summary on the way to the host. Positions are in pinned memory or, of
+ * a graph on the device, in their place already. */
 static mlff_status enqueue_step(mlff_backend *backend, const mlff_edges *edges, int on_device, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);

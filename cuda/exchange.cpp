@@ -1,11 +1,11 @@
-/* exchange.cpp: features on their way to other ranks and back: from the memory of the GPU, or through pinned memory of the
- * host. Twin: src/mlff/backend/cpu/backend_cpu.c. */
+/* exchange.cpp: features on their way to other ranks and back: from the memory of the GPU, or through pinned memory of
+ * the host. Twin: src/mlff/backend/cpu/backend_cpu.c. */
 #include "backend_cuda.h"
 
 #include <cstdint>
 #include <cstdlib>
 
-/* ---- exchange: by MPI that takes the memory of the GPU ------------------------------------------------------------- */
+/* ---- exchange: by MPI that takes the memory of the GPU ----------------------------------------------------------- */
 
 /* Others touch device memory; the simulator has to know. */
 static void let_others_in(int come)
@@ -65,7 +65,7 @@ static mlff_status direct_finish(mlff_cuda_backend *cuda, const mlff_exchange_ar
   return status;
 }
 
-/* ---- exchange: through pinned memory ------------------------------------------------------------------------------- */
+/* ---- exchange: through pinned memory ----------------------------------------------------------------------------- */
 
 /* Where row 0 would be: what is pinned begins with that of the first atom that is not interior. */
 static char *pinned_rows(const mlff_cuda_backend *cuda, const mlff_exchange_args *a, size_t row_bytes)
@@ -111,8 +111,8 @@ void exchange_progress_cuda(mlff_backend *backend, const mlff_exchange_args *a)
   (void) backend, (void) a;
 }
 
-/* While the host waits and talks to other ranks, the stream goes on with what was put on it since begin. The halo is called
- * even when the device has failed, so that no rank waits for this one. */
+/* While the host waits and talks to other ranks, the stream goes on with what was put on it since begin. The halo is
+ * called even when the device has failed, so that no rank waits for this one. */
 mlff_status exchange_finish_cuda(mlff_backend *backend, const mlff_exchange_args *a, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);

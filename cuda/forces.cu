@@ -123,8 +123,8 @@ __global__ void bad_force_kernel(force_arrays a)
 
 } // namespace
 
-/* Doubles of one evaluation on the device: virial, forces, parts, per-atom virials. Forces that stay have an array of their
- * own, which those of members do not overwrite. */
+/* Doubles of one evaluation on the device: virial, forces, parts, per-atom virials. Forces that stay have an array of
+ * their own, which those of members do not overwrite. */
 static mlff_status make_arrays(mlff_backend *backend, const mlff_forces_args *args, unsigned n_blocks, force_arrays *a,
                                mlff_error *error)
 {

@@ -3,10 +3,9 @@
  *   MLFF_LAUNCH(backend, kernel, grid, block, shared_bytes, arguments ...)
  *   MLFF_LAUNCH_INDEPENDENT(backend, kernel, grid, block, arguments ...)   threads that never wait for each other: no
  *                                                                          barrier, vote, shuffle or shared memory
- * Arguments are part of what a recorded step is known by (replay.cpp), so structures of them have no padding, whose bytes
- * would be anything: tests/lint looks for it.
- * Both do nothing for a grid of 0 blocks or when the backend has failed. Errors are kept by the backend and returned by
- * the next op that returns a status.
+ * Arguments are part of what a recorded step is known by (replay.cpp), so structures of them have no padding, whose
+ * bytes would be anything: tests/lint looks for it. Both do nothing for a grid of 0 blocks or when the backend has
+ * failed. Errors are kept by the backend and returned by the next op that returns a status.
  *   MLFF_SHARED(type, name, n)           __shared__ type name[n]
  *   MLFF_SHARED_DYNAMIC(type, name)      the shared_bytes of the launch
  */

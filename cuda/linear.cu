@@ -121,9 +121,9 @@ static_assert(LINEAR_THREADS / WARP * TENSOR_SIZE == TILE_COLS && TILE_ROWS == 2
               "a warp owns 16 columns");
 static_assert(TILE_DEPTH % TENSOR_DEPTH == 0, "whole steps");
 
-/* The same on tensor cores, x and w being sums of two numbers of TF32; bias, activation and everything behind in float. Grid
- * and tiles as in linear_kernel; a warp owns 16 columns of the tile as two sums of 16 x 16. Shared memory: both tiles, and
- * the tile of y on its way from the sums to the threads. Twin: linear_cpu; deterministic. */
+/* The same on tensor cores, x and w being sums of two numbers of TF32; bias, activation and everything behind in float.
+ * Grid and tiles as in linear_kernel; a warp owns 16 columns of the tile as two sums of 16 x 16. Shared memory: both
+ * tiles, and the tile of y on its way from the sums to the threads. Twin: linear_cpu; deterministic. */
 template <int N> __global__ void __launch_bounds__(LINEAR_THREADS) linear_mixed_kernel(linear_group<N> group)
 {
   MLFF_SHARED(float4, x_shared, TILE_DEPTH * X_LD / 4);
@@ -271,8 +271,8 @@ static void linear_many_mixed_cuda(mlff_backend *backend, int n, const mlff_line
   start_many(backend, mixed, n, linears, args);
 }
 
-/* Arrays that one step of an atom leaves to the next are those of a block of atoms, also in large systems: more launches, less
- * memory. In float and double, a PaiNN takes all atoms at once. */
+/* Arrays that one step of an atom leaves to the next are those of a block of atoms, also in large systems: more
+ * launches, less memory. In float and double, a PaiNN takes all atoms at once. */
 void mlff_cuda_ops_mixed(mlff_ops *ops)
 {
   ops->linear = linear_mixed_cuda;

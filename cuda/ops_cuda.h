@@ -48,7 +48,8 @@ MLFF_DEVICE real real_sigmoid(real x)
   return (real) 1 / ((real) 1 + real_exp(-x));
 }
 
-/* Shifted softplus log(1 + exp(x)) - ln 2, with x - ln 2 above 20 as in PyTorch; NaN stays NaN. Twin: vssp of cpu/simd.h. */
+/* Shifted softplus log(1 + exp(x)) - ln 2, with x - ln 2 above 20 as in PyTorch; NaN stays NaN. Twin: vssp of
+ * cpu/simd.h. */
 MLFF_DEVICE real real_ssp(real x)
 {
   const real smooth = (x < 0 ? (real) 0 : x) + real_log1p(real_exp(x < 0 ? x : -x));

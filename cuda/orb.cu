@@ -1,13 +1,13 @@
 /* orb.cu: the operations of ops_orb.h on the GPU, but for the graph. Twin: cpu/orb.c. Products are linear.cu's.
  *
- * Rows without an edge (of the graph) go through the products and are read by nothing else. Sums of what arrives at a node go
- * over a list of the edges that end there, made with the graph: no atomics.
+ * Rows without an edge (of the graph) go through the products and are read by nothing else. Sums of what arrives at a
+ * node go over a list of the edges that end there, made with the graph: no atomics.
  */
 #include "orb.h"
 
 enum { MESSAGE_THREADS = 128, SUM_THREADS = 256, SUM_COLUMNS = 8 };
 
-/* ---- rows of any width --------------------------------------------------------------------------------------------- */
+/* ---- rows of any width ------------------------------------------------------------------------------------------- */
 
 namespace { /* kernels and their arguments differ between element types */
 
@@ -27,7 +27,7 @@ MLFF_DEVICE void row_moments(const real *x, int64_t width, double epsilon, int l
   *scale = (real) 1 / real_sqrt(warp_sum(square) / (real) width + (real) epsilon);
 }
 
-/* ---- edges --------------------------------------------------------------------------------------------------------- */
+/* ---- edges ------------------------------------------------------------------------------------------------------- */
 
 typedef struct feature_arrays {
   int64_t first, n, n_basis; /* rows first .. first + n */
@@ -134,8 +134,8 @@ MLFF_DEVICE real message_of(const message_arrays &a, int64_t edge, int64_t k)
   return (x - factors[FACTOR_MEAN]) * factors[FACTOR_SCALE] * a.gain[k] + a.shift[k];
 }
 
-/* For the edges of sender i:  a_receive and a_send = env sigmoid(gate . e + bias) and the moments of x into factors;  with
- * m = norm(x):  sent[i][k] = sum m[k] a_send,  e[k] += m[k] (unless `last`)
+/* For the edges of sender i:  a_receive and a_send = env sigmoid(gate . e + bias) and the moments of x into factors;
+ * with m = norm(x):  sent[i][k] = sum m[k] a_send,  e[k] += m[k] (unless `last`)
  *   x [end - first][width], e [n_edges][width], factors [n_edges][N_FACTORS], gates [2][width], sent [n_local][width]
  * A block owns sender i: first a warp every MESSAGE_THREADS/32-th edge, for its factors, by shuffles; then, behind a
  * barrier, a thread every MESSAGE_THREADS-th channel, summed over the edges in order. Factors go from one to the other
@@ -160,8 +160,8 @@ __global__ void __launch_bounds__(MESSAGE_THREADS) orb_send_kernel(message_array
 
 /* received[b][k] += sum m[edge][k] a_receive over the edges in first .. end that end at node b, in their order
  *   in_row [n_nodes][2], in_edge: of the graph; received [n_nodes][width]
- * A block owns node b, a thread every MESSAGE_THREADS-th channel. After orb_send_kernel, which makes the factors. No shared
- * memory; deterministic. Twin: orb_message_cpu. */
+ * A block owns node b, a thread every MESSAGE_THREADS-th channel. After orb_send_kernel, which makes the factors. No
+ * shared memory; deterministic. Twin: orb_message_cpu. */
 __global__ void __launch_bounds__(MESSAGE_THREADS) orb_receive_kernel(message_arrays a)
 {
   const int64_t b = blockIdx.x, q_begin = a.in_row[2 * b], q_end = a.in_row[2 * b + 1];
@@ -251,7 +251,7 @@ void MLFF_CUDA(orb_message_cuda)(mlff_backend *backend, const mlff_orb_message_a
   MLFF_LAUNCH_INDEPENDENT(backend, orb_receive_kernel, (unsigned) graph->n_nodes, MESSAGE_THREADS, a);
 }
 
-/* ---- nodes --------------------------------------------------------------------------------------------------------- */
+/* ---- nodes ------------------------------------------------------------------------------------------------------- */
 
 namespace { /* kernels and their arguments differ between element types */
 
@@ -261,8 +261,8 @@ typedef struct concat_arrays {
   real *out;
 } concat_arrays;
 
-/* out[i] = (a[i], b[i], c[i]); parts [n][width], out [n][3 width]. A warp owns a row of out, a lane every 32nd column. A
- * block has ROW_WARPS warps; no shared memory; deterministic. Twin: orb_concat_cpu. */
+/* out[i] = (a[i], b[i], c[i]); parts [n][width], out [n][3 width]. A warp owns a row of out, a lane every 32nd column.
+ * A block has ROW_WARPS warps; no shared memory; deterministic. Twin: orb_concat_cpu. */
 __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_concat_kernel(concat_arrays a)
 {
   const int64_t i = own_row();
@@ -281,8 +281,8 @@ typedef struct embed_arrays {
   real *out;
 } embed_arrays;
 
-/* out[i] = table[species[i]], zeros for species -1; out [n][width]. A warp owns row i, a lane every 32nd column. A block has
- * ROW_WARPS warps; no shared memory; deterministic. Twin: orb_embed_cpu. */
+/* out[i] = table[species[i]], zeros for species -1; out [n][width]. A warp owns row i, a lane every 32nd column. A
+ * block has ROW_WARPS warps; no shared memory; deterministic. Twin: orb_embed_cpu. */
 __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_embed_kernel(embed_arrays a)
 {
   const int64_t i = own_row();

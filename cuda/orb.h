@@ -6,8 +6,8 @@
 
 enum { ROW_WARPS = 4 }; /* of a block, in kernels with a warp for each row */
 
-/* Of an edge, in mlff_orb_graph.scratch: mean and 1/sqrt(variance + epsilon) of the row that its message is made of, and
- * a_receive and a_send. */
+/* Of an edge, in mlff_orb_graph.scratch: mean and 1/sqrt(variance + epsilon) of the row that its message is made of,
+ * and a_receive and a_send. */
 enum { FACTOR_MEAN = 0, FACTOR_SCALE, FACTOR_RECEIVE, FACTOR_SEND, N_FACTORS };
 
 #endif

@@ -1,7 +1,7 @@
 /* orb_graph.cu: the nearest neighbours of each atom on the GPU. Twin: cpu/orb_graph.c.
  *
- * Every sender has n_neighbours rows in arrays of edges, whether it has as many neighbours or not (the graph's stride): so no
- * size depends on positions, nothing has to come down before the end of a step, and steps can be recorded.
+ * Every sender has n_neighbours rows in arrays of edges, whether it has as many neighbours or not (the graph's stride):
+ * so no size depends on positions, nothing has to come down before the end of a step, and steps can be recorded.
  */
 #include "edges.h"
 #include "orb.h"
@@ -85,13 +85,14 @@ MLFF_DEVICE void clear_edge(const choice_arrays &a, int64_t row, bool has_none)
   a.env[row] = 0;
 }
 
-/* With n active edges of atom i, r_k the number of those that are nearer than k, and D the distance of the last one that
- * there is room for (infinity when there is room for all): edge k has row i stride + r_k when d_k < D - MLFF_ORB_TIE, and
- * when |d_k - D| <= MLFF_ORB_TIE the next ones in the order of mlff_orb_is_before. Others are not chosen. Rows without an
- * edge have receiver -1 and zeros, which products read.
+/* With n active edges of atom i, r_k the number of those that are nearer than k, and D the distance of the last one
+ * that there is room for (infinity when there is room for all): edge k has row i stride + r_k when d_k < D -
+ * MLFF_ORB_TIE, and when |d_k - D| <= MLFF_ORB_TIE the next ones in the order of mlff_orb_is_before. Others are not
+ * chosen. Rows without an edge have receiver -1 and zeros, which products read.
  *   row, nbr, node: the active edges; distance, row_of [n_room]; receiver, vec, env [n_local][stride]
  * A warp owns atom i, a lane every 32nd of its edges, whose rank it finds by reading all distances, which are the same
- * for all lanes at a time. A block has ROW_WARPS warps; no shared memory; deterministic. Twin: orb_graph_cpu, choose. */
+ * for all lanes at a time. A block has ROW_WARPS warps; no shared memory; deterministic. Twin: orb_graph_cpu,
+ * choose. */
 __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_choose_kernel(choice_arrays a)
 {
   const int lane = (int) threadIdx.x % WARP;
@@ -126,9 +127,9 @@ __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_choose_kernel(choice_arra
   }
 }
 
-/* in_edge[in_row[b][0] .. in_row[b][1]) = rows of the chosen edges that end at node b, in the order of the list and so of
- * their senders. A warp owns node b, a lane every 32nd candidate that ends there. A block has ROW_WARPS warps; no shared
- * memory; deterministic. Without a twin: the CPU adds as it sends. */
+/* in_edge[in_row[b][0] .. in_row[b][1]) = rows of the chosen edges that end at node b, in the order of the list and so
+ * of their senders. A warp owns node b, a lane every 32nd candidate that ends there. A block has ROW_WARPS warps; no
+ * shared memory; deterministic. Without a twin: the CPU adds as it sends. */
 __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_incoming_kernel(choice_arrays a)
 {
   const int lane = (int) threadIdx.x % WARP;
@@ -150,8 +151,8 @@ __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_incoming_kernel(choice_ar
 
 } // namespace
 
-/* Room for the graph, and the tags when the list is new. A failed device is told of at the end of the step, behind its exchanges
- * with other ranks. */
+/* Room for the graph, and the tags when the list is new. A failed device is told of at the end of the step, behind its
+ * exchanges with other ranks. */
 static mlff_status prepare_graph(mlff_backend *backend, const mlff_graph *graph, const mlff_edges *edges,
                                  mlff_orb_graph *out, mlff_error *error)
 {

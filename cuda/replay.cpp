@@ -2,8 +2,8 @@
  *
  * A recording holds addresses and sizes. It stays valid as long as steps would put the very same things on the stream:
  * plain steps add what they put there to a hash, from their positions to their last download, which must be that of the
- * recorded step; and whenever an array is allocated, the recording is dropped. edges.cu makes room for a little more than is
- * needed, so that most rebuilds of a list leave all sizes as they are.
+ * recorded step; and whenever an array is allocated, the recording is dropped. edges.cu makes room for a little more
+ * than is needed, so that most rebuilds of a list leave all sizes as they are.
  */
 #include "backend_cuda.h"
 

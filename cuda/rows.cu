@@ -1,5 +1,5 @@
-/* rows.cu: rows of features on their way to other ranks, where MPI takes them from the memory of the GPU. No twin: on the CPU
- * they are packed by whoever sends them. */
+/* rows.cu: rows of features on their way to other ranks, where MPI takes them from the memory of the GPU. No twin: on
+ * the CPU they are packed by whoever sends them. */
 #include "ops_cuda.h"
 
 enum { ROW_THREADS = 128 };

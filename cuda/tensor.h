@@ -1,7 +1,7 @@
 /* tensor.h: products of matrices on tensor cores, for `precision mixed`: inputs taken as the sum of two numbers of TF32
- * (10 bits of mantissa, the exponents of float), the rounding of a number and that of what is left; sums in float. The only
- * place that knows of tensor cores; where there are none, and on the simulated device, the same numbers are rounded
- * and summed one by one.
+ * (10 bits of mantissa, the exponents of float), the rounding of a number and that of what is left; sums in float. The
+ * only place that knows of tensor cores; where there are none, and on the simulated device, the same numbers are
+ * rounded and summed one by one.
  */
 #ifndef MLFF_CUDA_TENSOR_H
 #define MLFF_CUDA_TENSOR_H
@@ -61,9 +61,9 @@ MLFF_DEVICE void tensor_split(float *x, float *rest)
   *x = high;
 }
 
-/* sum[r][c] += sum_k x[k][r] w[k][c],  k < TENSOR_DEPTH, as the sum of three products, without that of the rests, which is
- * below rounding. All lanes of a warp call it. x [TENSOR_DEPTH][ldx] and
- * w [TENSOR_DEPTH][ldw] are in shared memory, aligned to 32 bytes; ldx and ldw are multiples of 4. */
+/* sum[r][c] += sum_k x[k][r] w[k][c],  k < TENSOR_DEPTH, as the sum of three products, without that of the rests,
+ * which is below rounding. All lanes of a warp call it. x [TENSOR_DEPTH][ldx] and w [TENSOR_DEPTH][ldw] are in shared
+ * memory, aligned to 32 bytes; ldx and ldw are multiples of 4. */
 MLFF_DEVICE void tensor_add(tensor_sum *sum, const float *x, int ldx, const float *w, int ldw)
 {
 #if MLFF_TENSOR_CORES

@@ -1,5 +1,5 @@
-/* timing.cpp: events on the stream for spans, also within recorded steps, and ranges for NVIDIA's profilers. NVTX is header-only
- * and does nothing unless a profiler is there. */
+/* timing.cpp: events on the stream for spans, also within recorded steps, and ranges for NVIDIA's profilers. NVTX is
+ * header-only and does nothing unless a profiler is there. */
 #include "backend_cuda.h"
 
 #include <cmath>

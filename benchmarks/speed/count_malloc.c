@@ -2,7 +2,8 @@
  *
  *   cc -shared -fPIC -O2 count_malloc.c -o count_malloc.so;  LD_PRELOAD=./count_malloc.so program
  *
- * On exit the count and the name of the program are written to file descriptor 2. Needs glibc, whose own functions do the work.
+ * On exit the count and the name of the program are written to file descriptor 2. Needs glibc, whose own functions do
+ * the work.
  */
 #define _GNU_SOURCE
 #include <errno.h>

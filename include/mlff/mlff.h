@@ -74,13 +74,14 @@ typedef enum mlff_boundary {
  *
  * The list is full: if j is a candidate of i then i (or its image) is a candidate of j, or of j's owner on its rank.
  *
- * The first n_interior owned atoms are those that have to do with this rank only: none has a candidate that another rank
- * owns, and no other rank has one of them as a node. They are computed while features travel. 0 is always right.
+ * The first n_interior owned atoms are those that have to do with this rank only: none has a candidate that another
+ * rank owns, and no other rank has one of them as a node. They are computed while features travel. 0 is always right.
  *
- * Arrays are in host memory, or, with on_device, species, node, row, nbr and pos in memory of the GPU that the model was
- * opened on (mlff_info.device_number), written completely before the call: the engine has a stream of its own. Then only
- * species, node and row come to the host, once for each list. A model on the CPU refuses on_device, as do functions that
- * do not say that they take it; a GPU refuses arrays that are not its own. Results are the same, to the bit.
+ * Arrays are in host memory, or, with on_device, species, node, row, nbr and pos in memory of the GPU that the model
+ * was opened on (mlff_info.device_number), written completely before the call: the engine has a stream of its own. Then
+ * only species, node and row come to the host, once for each list. A model on the CPU refuses on_device, as do
+ * functions that do not say that they take it; a GPU refuses arrays that are not its own. Results are the same, to the
+ * bit.
  */
 typedef struct mlff_graph {
   int32_t n_local, n_all;
@@ -105,19 +106,18 @@ typedef struct mlff_graph {
  * also with no atoms. NULL halo = single rank (then n_nodes must equal n_local).
  *
  * forward: copies features. `rows` is host memory [n_nodes][row_bytes]; rows n_interior..n_local-1 of the graph are
- * filled, those before must not be touched; on return rows n_local..n_nodes-1 hold what their owners have.
- * begin, finish: the same in two parts, or both NULL. finish is called whatever begin returned; until then `rows` stays
- * where it is and only those before n_interior change. There is one exchange at a time.
- * progress: called now and then between the two, where moving messages takes a call. May be NULL.
- * sent, n_sent, forward_device: where messages may lie in the memory of a GPU; forward_device NULL: they may not, and rows go
- * through the host. A model on a GPU then packs rows sent[0..n_sent-1] (host memory, new with list_id) itself and calls
- * forward_device instead of the three above: `packed` [n_sent][row_bytes] and `arrivals` [n_nodes - n_local][row_bytes] are
- * in the GPU's memory, complete and unused by the GPU until it returns, when arrivals holds what the owners have. With a
- * GPU that has failed `forward` is called, so that other ranks do not wait.
- * reverse: sums features. `rows` is float or double (real_size 4 or 8) host memory [n_nodes][width]; on return rows
- * 0..n_local-1 have been added what other ranks hold for them; the other rows are undefined.
- * reduce: values[n] are summed over all ranks and returned to all of them, equal on every rank.
- * reverse and reduce may be NULL for models whose reverse_width (mlff_info) is 0. */
+ * filled, those before must not be touched; on return rows n_local..n_nodes-1 hold what their owners have. begin,
+ * finish: the same in two parts, or both NULL. finish is called whatever begin returned; until then `rows` stays where
+ * it is and only those before n_interior change. There is one exchange at a time. progress: called now and then between
+ * the two, where moving messages takes a call. May be NULL. sent, n_sent, forward_device: where messages may lie in the
+ * memory of a GPU; forward_device NULL: they may not, and rows go through the host. A model on a GPU then packs rows
+ * sent[0..n_sent-1] (host memory, new with list_id) itself and calls forward_device instead of the three above:
+ * `packed` [n_sent][row_bytes] and `arrivals` [n_nodes - n_local][row_bytes] are in the GPU's memory, complete and
+ * unused by the GPU until it returns, when arrivals holds what the owners have. With a GPU that has failed `forward` is
+ * called, so that other ranks do not wait. reverse: sums features. `rows` is float or double (real_size 4 or 8) host
+ * memory [n_nodes][width]; on return rows 0..n_local-1 have been added what other ranks hold for them; the other rows
+ * are undefined. reduce: values[n] are summed over all ranks and returned to all of them, equal on every rank. reverse
+ * and reduce may be NULL for models whose reverse_width (mlff_info) is 0. */
 typedef struct mlff_halo {
   void *context;
   mlff_status (*forward)(void *context, void *rows, size_t row_bytes, mlff_error *error);
@@ -171,30 +171,30 @@ MLFF_API int mlff_yes_or_no(const char *text);
 
 /* What one evaluation returns. The caller owns all arrays; NULL = not wanted. Arrays are overwritten.
  *
- * Models without MLFF_CONSERVATIVE have forces and a stress of their own instead of gradients: virial is then this rank's
- * share of -stress * volume, in open systems that of sum (x_i - centroid) f_i; energy is this rank's share of a function
- * of all atoms; forces of other ranks' rows are zero; atom_energy (without MLFF_NODE_ENERGIES), atom_virial and
- * atom_centroid are MLFF_E_UNSUPPORTED. */
+ * Models without MLFF_CONSERVATIVE have forces and a stress of their own instead of gradients: virial is then this
+ * rank's share of -stress * volume, in open systems that of sum (x_i - centroid) f_i; energy is this rank's share of a
+ * function of all atoms; forces of other ranks' rows are zero; atom_energy (without MLFF_NODE_ENERGIES), atom_virial
+ * and atom_centroid are MLFF_E_UNSUPPORTED. */
 typedef struct mlff_result {
   double energy;       /* sum of the energies of owned atoms, eV                                                  */
   double virial[6];    /* xx yy zz xy xz yz, sum over this rank's edges of (x_i - x_j) f_ij, eV (LAMMPS sign)      */
   double (*forces)[3]; /* [n_nodes][3] eV/A; rows n_local.. are this rank's contributions to atoms of other ranks
-                                and must be added by their owners. Required, but for graphs on the device                 */
+                                and must be added by their owners. Required, but for graphs on the device */
   double *atom_energy; /* [n_local] eV, sums to energy                                                            */
   double (*atom_virial)[9]; /* [n_nodes][9] xx yy zz xy xz yz yx zx zy, eV: half of each edge's term to both ends; sums
-                                to virial over all ranks                                                                */
+                                to virial over all ranks */
   double (
       *atom_centroid)[9]; /* [n_nodes][9] same order: each edge's whole term to the neighbour, which is the exact form
-                                for heat flux of strictly local models; MLFF_E_UNSUPPORTED for others                   */
+                                for heat flux of strictly local models; MLFF_E_UNSUPPORTED for others */
   double *member_energy;  /* [n_members] eV, energies of the ensemble's members summed over owned atoms              */
   double *atom_spread;    /* [n_local] eV, standard deviation (n-1) of an atom's energy over the members             */
   double (
       *member_forces)[3]; /* [n_members][n_nodes][3] as `forces`, of each member by itself: the networks run once more
-                                  for every member, so ask now and then. MLFF_E_UNSUPPORTED for models without members */
+                                  for every member, so ask now and then; MLFF_E_UNSUPPORTED without members */
   double (*member_virial)[6]; /* [n_members][6] as `virial`; written when member_forces is wanted                     */
   const double (
       *device_forces)[3]; /* set for graphs on the device, else untouched: `forces` in the memory of the GPU, the
-                                engine's, valid until the model's next call; complete when the evaluation returns       */
+                                engine's, valid until the model's next call; complete when the evaluation returns */
   int64_t n_edges;        /* active edges r < cutoff                                                                 */
   double min_distance;    /* smallest distance between neighbours seen (A); infinity without edges                   */
 } mlff_result;
@@ -276,7 +276,7 @@ MLFF_API mlff_status mlff_model_forecast(mlff_model *model, const mlff_graph *gr
 MLFF_API mlff_status mlff_model_evaluate(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo,
                                          mlff_result *result, mlff_error *error);
 
-/* ---- recorded steps ------------------------------------------------------------------------------------------------ */
+/* ---- recorded steps ---------------------------------------------------------------------------------------------- */
 
 /* On a GPU a step is recorded as one CUDA graph when it follows one with the same list, and replayed from then on, with
  * the same bits as without. Steps run op by op when their list is new and where features of other ranks' atoms are
@@ -294,10 +294,10 @@ typedef struct mlff_replays {
 /* Since opening, without self-tests. */
 MLFF_API mlff_replays mlff_model_replays(const mlff_model *model);
 
-/* Records a step now, if the next evaluation of `graph` with the arrays of `result` would, so that it does not: to be called
- * after an evaluation of the same graph, before a run is timed. `result` is then that of this graph; *seconds is what
- * recording and one replay have taken, 0 when there was nothing to do. Not counted among the steps. When the driver refuses,
- * MLFF_OK, and mlff_model_replays says why. No exchanges; errors are those of an evaluation. */
+/* Records a step now, if the next evaluation of `graph` with the arrays of `result` would, so that it does not: to be
+ * called after an evaluation of the same graph, before a run is timed. `result` is then that of this graph; *seconds is
+ * what recording and one replay have taken, 0 when there was nothing to do. Not counted among the steps. When the
+ * driver refuses, MLFF_OK, and mlff_model_replays says why. No exchanges; errors are those of an evaluation. */
 MLFF_API mlff_status mlff_model_record(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo,
                                        mlff_result *result, double *seconds, mlff_error *error);
 
@@ -320,28 +320,29 @@ typedef enum mlff_span_id {
   MLFF_N_SPANS
 } mlff_span_id;
 
-/* What a part has taken since mlff_spans_start. `part` says what it is needed for: "energy", "forces" (virials come with
- * them) or NULL = both. */
+/* What a part has taken since mlff_spans_start. `part` says what it is needed for: "energy", "forces" (virials come
+ * with them) or NULL = both. */
 typedef struct mlff_span {
   const char *name, *part;
   double seconds;
   int64_t calls;
 } mlff_span;
 
-/* One call, or a part of one (an exchange has several), for a trace: seconds of the monotonic clock (CLOCK_MONOTONIC). */
+/* One call, or a part of one (an exchange has several), for a trace: seconds of the monotonic clock
+ * (CLOCK_MONOTONIC). */
 typedef struct mlff_stamp {
   mlff_span_id span;
   double begin, end;
 } mlff_stamp;
 
 /* Starts timing from zero, with room for n_stamps calls (0 = sums only). While spans are off (the default) evaluations
- * run the very code that they would run without them; on, each operation reads the clock twice. On a GPU parts are timed by
- * events on its stream, in replayed steps too, and are ranges in NVIDIA's profilers. Results are the same. */
+ * run the very code that they would run without them; on, each operation reads the clock twice. On a GPU parts are
+ * timed by events on its stream, in replayed steps too, and are ranges in NVIDIA's profilers. Results are the same. */
 MLFF_API mlff_status mlff_spans_start(mlff_model *model, size_t n_stamps, mlff_error *error);
 /* Spans off; sums and stamps remain readable. */
 MLFF_API void mlff_spans_stop(mlff_model *model);
-/* The sums, [MLFF_N_SPANS], valid until the model is closed and growing while spans are on. Never NULL: before the first
- * start everything is 0. */
+/* The sums, [MLFF_N_SPANS], valid until the model is closed and growing while spans are on. Never NULL: before the
+ * first start everything is 0. */
 MLFF_API const mlff_span *mlff_spans_read(const mlff_model *model);
 /* The stamps since the start or the last call of this function, in the order of their ends, valid until the next
  * evaluation; *n is their number. They are forgotten by this call. *n_dropped (NULL is fine): how many more there would
@@ -367,18 +368,19 @@ MLFF_API mlff_status mlff_model_self_test(mlff_model *model, int k, mlff_self_te
 /* Prints what `mlff info` prints: identity, provenance, domain, accuracy. */
 MLFF_API void mlff_model_print(const mlff_model *model, FILE *out);
 
-/* A neighbour graph built by the library for callers without a neighbour list of their own.
- * cell: rows are the three cell vectors (A), NULL = no periodic direction; pbc: which of them are periodic, NULL = all
- * three. Boxes may be smaller than the cutoff; images become ghosts, 200000 and 200 of each atom at most, else MLFF_E_ARG. Free
- * with mlff_system_free. */
+/* A neighbour graph built by the library for callers without a neighbour list of their own. cell: rows are the three
+ * cell vectors (A), NULL = no periodic direction; pbc: which of them are periodic, NULL = all three. Boxes may be
+ * smaller than the cutoff; images become ghosts, 200000 and 200 of each atom at most, else MLFF_E_ARG. Free with
+ * mlff_system_free. */
 typedef struct mlff_system mlff_system;
 MLFF_API mlff_status mlff_system_create(int32_t n_atoms, const int32_t *species, const double (*pos)[3],
                                         const double (*cell)[3], const int *pbc, double cutoff, mlff_system **system,
                                         mlff_error *error);
 MLFF_API const mlff_graph *mlff_system_graph(const mlff_system *system);
-/* n systems as one, so that one evaluation computes all of them: atoms of the first, of the second, ..., all owned ones before
- * all images. Forces and energies of atoms are those of each system alone; a system's energy is the sum of its atoms'.
- * Not for models whose energy is no sum over atoms (they refuse it). The parts are not needed any more afterwards. */
+/* n systems as one, so that one evaluation computes all of them: atoms of the first, of the second, ..., all owned ones
+ * before all images. Forces and energies of atoms are those of each system alone; a system's energy is the sum of its
+ * atoms'. Not for models whose energy is no sum over atoms (they refuse it). The parts are not needed any more
+ * afterwards. */
 MLFF_API mlff_status mlff_system_join(const mlff_system *const *systems, int n, mlff_system **joined,
                                       mlff_error *error);
 MLFF_API void mlff_system_free(mlff_system *system);

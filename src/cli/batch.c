@@ -8,8 +8,8 @@
 
 enum { MOST_CHARACTERS = 8192, MOST_WORDS = 128 };
 
-/* Memory for structures and lists that are kept: 4 GiB, or a quarter of the computer's if that is less. A list of a million
- * atoms of water within 6.25 A takes 0.45 GB. */
+/* Memory for structures and lists that are kept: 4 GiB, or a quarter of the computer's if that is less. A list of a
+ * million atoms of water within 6.25 A takes 0.45 GB. */
 static size_t memory_to_keep(void)
 {
   const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
@@ -34,8 +34,8 @@ static int read_line(char line[MOST_CHARACTERS + 1], const char **wrong)
   return 1;
 }
 
-/* Splits the line, in its place, into words after words[0]; NULL follows the last. Returns their number with words[0]; *wrong as
- * above. */
+/* Splits the line, in its place, into words after words[0]; NULL follows the last. Returns their number with words[0];
+ * *wrong as above. */
 static int split(char *line, char *words[MOST_WORDS + 2], const char **wrong)
 {
   static const char blanks[] = " \t\r";

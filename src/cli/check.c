@@ -22,7 +22,7 @@ typedef struct check {
   const char *gpu_aware_from;
 } check;
 
-/* ---- MPI ------------------------------------------------------------------------------------------------------------ */
+/* ---- MPI --------------------------------------------------------------------------------------------------------- */
 
 static int is_set(const char *name)
 {
@@ -58,7 +58,7 @@ static void check_mpi(check *c)
   c->gpu_aware_from = "ompi_info, mpi_built_with_cuda_support";
 }
 
-/* ---- text ----------------------------------------------------------------------------------------------------------- */
+/* ---- text -------------------------------------------------------------------------------------------------------- */
 
 static void print_version(const char *name, int version)
 {
@@ -110,7 +110,7 @@ static void print_text(const check *c)
     printf("verdict    no GPU can be used: %s. The CPU can.\n", c->n_devices ? c->devices[0].why : p->why);
 }
 
-/* ---- JSON ----------------------------------------------------------------------------------------------------------- */
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
 static void json_text(FILE *out, const char *key, const char *text, const char *end)
 {

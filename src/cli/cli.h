@@ -40,14 +40,15 @@ int cli_show(const cli_options *options);
 int cli_compare(const cli_options *options);
 int cli_batch(const cli_options *options);
 
-/* Runs the command of a whole command line, argv[0] included. in_batch: without commands that become another process, and
- * without batch. Returns its exit status. */
+/* Runs the command of a whole command line, argv[0] included. in_batch: without commands that become another process,
+ * and without batch. Returns its exit status. */
 int cli_run(int argc, char **argv, int in_batch);
 
 /* Becomes `python3 -m mlff_tools.NAME ARGUMENTS`; returns only when there is no Python, with CLI_FAILED. */
 int cli_python(const char *name, int argc, char **argv);
 
-/* Prints "mlff WHO: text", or "mlff: text" when who is NULL, to stderr, and returns `code`. All errors are printed by it. */
+/* Prints "mlff WHO: text", or "mlff: text" when who is NULL, to stderr, and returns `code`. All errors are printed by
+ * it. */
 int cli_error(int code, const char *who, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* What the first error since cli_error_forget said; "" when there was none. */
 const char *cli_error_text(void);
@@ -87,8 +88,8 @@ typedef struct cli_file {
 mlff_status cli_file_take(const char *path, cli_file **file, mlff_error *error);
 void cli_file_give_back(cli_file *file); /* NULL is fine */
 
-/* The neighbour list of a structure, or of n_replicas copies of it, whose species have been looked up; to be given back before
- * its file. */
+/* The neighbour list of a structure, or of n_replicas copies of it, whose species have been looked up; to be given back
+ * before its file. */
 typedef struct cli_list cli_list;
 mlff_status cli_list_take(cli_file *file, int frame, double reach, int n_replicas, cli_list **list, mlff_error *error);
 void cli_list_give_back(cli_list *list); /* NULL is fine */

@@ -1,5 +1,5 @@
-/* structures.c: files of structures and their neighbour lists. A command takes what it needs and gives it back; in a batch,
- * what was given back is kept for commands to come, the last used within a limit of memory. */
+/* structures.c: files of structures and their neighbour lists. A command takes what it needs and gives it back; in a
+ * batch, what was given back is kept for commands to come, the last used within a limit of memory. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "cli.h"

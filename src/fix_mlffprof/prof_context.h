@@ -9,8 +9,8 @@
 
 namespace LAMMPS_NS {
 
-/* Machine, versions, model, units and the deck's variables into the recorder. On rank 0, when no compute may be invoked:
- * only variables that are text are read. */
+/* Machine, versions, model, units and the deck's variables into the recorder. On rank 0, when no compute may be
+ * invoked: only variables that are text are read. */
 void prof_describe(class LAMMPS *lammps, const mlff_info *info, mlffprof_recorder *recorder);
 
 /* The model's name, or the pair style's. */

@@ -25,8 +25,8 @@ class ProfSamples : protected Pointers {
 
   /* Energies of this step into the recorder (rank 0, else nullptr). Collective. Returns a problem. */
   std::string take_energy(mlffprof_recorder *recorder);
-  /* A minimization has no kinetic energy, and LAMMPS computes its potential energy in every evaluation; `compute`: not yet
-   * in this one. */
+  /* A minimization has no kinetic energy, and LAMMPS computes its potential energy in every evaluation; `compute`: not
+   * yet in this one. */
   std::string take_potential(mlffprof_recorder *recorder, bigint step, bool compute);
   /* Resident set of all ranks, and what the engine holds on a device. Collective. */
   std::string take_memory(mlffprof_recorder *recorder, const mlff_model *model);

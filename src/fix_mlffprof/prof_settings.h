@@ -33,7 +33,8 @@ struct ProfSettings {
   double frames_above = 0.0, compare_stop = 0.0;    // eV/A; stop 0 = never
   std::vector<std::string> elements;
 
-  /* Arguments after the style; empty, or what is wrong and what is known. `n_types`: elements expected after `elements`. */
+  /* Arguments after the style; empty, or what is wrong and what is known. `n_types`: elements expected after
+   * `elements`. */
   std::string parse(int narg, const char *const *arg, int n_types);
 
  private:

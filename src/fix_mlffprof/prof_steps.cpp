@@ -21,7 +21,8 @@ static constexpr double NONE = std::numeric_limits<double>::quiet_NaN();
 static constexpr size_t MAX_BATCH = 256;
 static constexpr double BATCH_SECONDS = 0.5;
 
-/* A rank took clearly longer than the mean of the others when it was busy for more than this part of the step longer. */
+/* A rank took clearly longer than the mean of the others when it was busy for more than this part of the step
+ * longer. */
 static constexpr double CLEARLY = 0.2;
 
 ProfSteps::ProfSteps(LAMMPS *lammps) :
@@ -103,8 +104,8 @@ void ProfSteps::read(std::vector<double> &values) const
   }
 }
 
-/* Seconds of work that differs between ranks, without waiting for others. What LAMMPS times as Comm, Modify and Output has
- * waiting in it, and so has what it does not time. */
+/* Seconds of work that differs between ranks, without waiting for others. What LAMMPS times as Comm, Modify and Output
+ * has waiting in it, and so has what it does not time. */
 double ProfSteps::read_busy() const
 {
   const mlff_span *engine_spans = engine ? mlff_spans_read(engine) : nullptr;

@@ -1,8 +1,8 @@
 /* prof_steps.h: the steps of a run, timed on every rank and gathered to rank 0 in batches.
  *
- * A step is measured from one fixed point to the same point of the next step: where fixes begin the integration (run), or
- * at the first force evaluation of an iteration (minimize). So nothing between two steps is left out, output included,
- * and set-up is no step. What the fix itself does for samples, reports and comparisons is taken off again.
+ * A step is measured from one fixed point to the same point of the next step: where fixes begin the integration (run),
+ * or at the first force evaluation of an iteration (minimize). So nothing between two steps is left out, output
+ * included, and set-up is no step. What the fix itself does for samples, reports and comparisons is taken off again.
  */
 #ifndef LMP_MLFF_PROF_STEPS_H
 #define LMP_MLFF_PROF_STEPS_H
@@ -20,8 +20,8 @@ class ProfSteps : protected Pointers {
  public:
   explicit ProfSteps(class LAMMPS *lammps);
 
-  /* Before the recorder is made: what there is to time, now and for all later runs. `model`: engine of the pair style or
-   * nullptr. */
+  /* Before the recorder is made: what there is to time, now and for all later runs. `model`: engine of the pair style
+   * or nullptr. */
   void choose_components(bool wanted, const mlff_model *model);
   const std::vector<mlffprof_component> &components() const { return parts; }
 
@@ -36,8 +36,8 @@ class ProfSteps : protected Pointers {
   void open(bigint number, double now);
   /* It ends at `now`: into the batch. */
   void close(double now);
-  /* Time that the fix took for itself: within the open step (where LAMMPS counts it as Modify or as Output), or between two
-   * steps, after which `start` counts. */
+  /* Time that the fix took for itself: within the open step (where LAMMPS counts it as Modify or as Output), or between
+   * two steps, after which `start` counts. */
   void add_own(double seconds, bool in_modify = true);
   void add_between(double seconds) { own_modify += seconds; }
   /* Of the step that was closed last and not yet flushed. */
@@ -47,8 +47,8 @@ class ProfSteps : protected Pointers {
   bool full() const { return latency.size() >= batch; }
   /* Full when the open step is closed. */
   bool almost_full() const { return latency.size() + 1 >= batch; }
-  /* Batch to the recorder of rank 0; the next batch is about half a second long. Returns a problem of rank 0. Collective.
-   * After it `set_batch` must be called with what rank 0 returned by next_batch. */
+  /* Batch to the recorder of rank 0; the next batch is about half a second long. Returns a problem of rank 0.
+   * Collective. After it `set_batch` must be called with what rank 0 returned by next_batch. */
   std::string flush(mlffprof_recorder *recorder);
   int next_batch() const;
   void set_batch(int n) { batch = static_cast<size_t>(n); }

@@ -293,7 +293,8 @@ void ProfShadow::write_frame(const double (*reference)[3], double reference_ener
   if (frames) print_frame(all, energy);    // on rank 0
 }
 
-/* A frame is written at once, or not at all: what cannot be written whole is taken away again, and it was the last one. */
+/* A frame is written at once, or not at all: what cannot be written whole is taken away again, and it was the
+ * last one. */
 void ProfShadow::print_frame(const std::vector<double> &all, double energy)
 {
   const MLFFPointLocale points;

@@ -162,9 +162,9 @@ void PairMLFF::compute(int eflag, int vflag)
   if (impl->starts) warm_up(seconds);
 }
 
-/* After the evaluation before the first step of a run: records, on a GPU, a step with the results that most steps want, where
- * the first steps would. That evaluation has brought the list to the GPU and said whether an older recording still fits, so
- * nothing is computed here but what the recording needs; its results have the same bits. Collective. */
+/* After the evaluation before the first step of a run: records, on a GPU, a step with the results that most steps want,
+ * where the first steps would. That evaluation has brought the list to the GPU and said whether an older recording
+ * still fits, so nothing is computed here but what the recording needs; its results have the same bits. Collective. */
 void PairMLFF::warm_up(double first_seconds)
 {
   impl->starts = false;
@@ -444,7 +444,8 @@ double PairMLFF::memory_usage()
   return Pair::memory_usage() + engine + impl->memory_usage();
 }
 
-/* "mlff_model", "mlff_info" and "mlff_settings" give fix mlffprof the engine's model, its description, and what opened it. */
+/* "mlff_model", "mlff_info" and "mlff_settings" give fix mlffprof the engine's model, its description, and what opened
+ * it. */
 void *PairMLFF::extract(const char *name, int &dim)
 {
   dim = 0;

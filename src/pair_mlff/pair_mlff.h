@@ -47,8 +47,8 @@ class PairMLFF : public Pair {
   struct Impl;
   Impl *impl;
 
-  /* For styles that keep atoms and lists elsewhere: where that is (nullptr: in Atom and a plain list; not owned), the number
-   * of the GPU that has them, and of the one on which the model, once there is one, can read them (-1: none). */
+  /* For styles that keep atoms and lists elsewhere: where that is (nullptr: in Atom and a plain list; not owned), the
+   * number of the GPU that has them, and of the one on which the model, once there is one, can read them (-1: none). */
   void set_arrays(class MLFFArrays *arrays);
   virtual int gpu_of_atoms() const { return -1; }
   int gpu_of_model() const;

@@ -1,5 +1,5 @@
-/* point_locale.h: numbers with a decimal point. A program that LAMMPS is a library of may have set a locale with decimal
- * commas, which printf follows. While such an object lives, this thread has points. */
+/* point_locale.h: numbers with a decimal point. A program that LAMMPS is a library of may have set a locale with
+ * decimal commas, which printf follows. While such an object lives, this thread has points. */
 #ifndef LMP_MLFF_POINT_LOCALE_H
 #define LMP_MLFF_POINT_LOCALE_H
 

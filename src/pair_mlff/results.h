@@ -1,5 +1,5 @@
-/* results.h: what the engine has computed, in the arrays of LAMMPS and the units of the script. What belongs to atoms of
- * other ranks (nodes.h) goes home here, or in LAMMPS' own reverse communication. */
+/* results.h: what the engine has computed, in the arrays of LAMMPS and the units of the script. What belongs to atoms
+ * of other ranks (nodes.h) goes home here, or in LAMMPS' own reverse communication. */
 #ifndef LMP_MLFF_RESULTS_H
 #define LMP_MLFF_RESULTS_H
 

@@ -1,5 +1,5 @@
-/* device.h: the GPU of these tests: the simulated one in builds with MLFF_CUDASIM, else a real one. Programs that need one are
- * skipped, by name, where there is none. */
+/* device.h: the GPU of these tests: the simulated one in builds with MLFF_CUDASIM, else a real one. Programs that need
+ * one are skipped, by name, where there is none. */
 #ifndef MLFF_TEST_DEVICE_H
 #define MLFF_TEST_DEVICE_H
 
@@ -8,7 +8,8 @@
 /* test_main, or 77 and the reason. */
 int device_main(const char *name, test_make_suite *make);
 
-/* At the begin of a test. The simulator is as at the start of a program, with n GPUs. Returns how many GPUs there are. */
+/* At the begin of a test. The simulator is as at the start of a program, with n GPUs. Returns how many GPUs
+ * there are. */
 int device_reset(int n);
 /* Simulated: blocks and warps run in another order from now on. On a real GPU they always do. */
 void device_shuffle(unsigned seed);
@@ -21,8 +22,8 @@ void device_write(void *array, const void *host, size_t bytes);
 void device_read(void *host, const void *array, size_t bytes);
 void device_free(const void *array);
 
-/* Fails the test unless numbers of different kernels that do the same are near: the same bits on the simulated GPU, else as
- * near as between_kernels says, relative to the largest one. precision: fp32, fp64 or mixed. */
+/* Fails the test unless numbers of different kernels that do the same are near: the same bits on the simulated GPU,
+ * else as near as between_kernels says, relative to the largest one. precision: fp32, fp64 or mixed. */
 void same_of_kernels(const char *what, const double *got, const double *ref, int64_t n, const char *precision);
 
 #endif

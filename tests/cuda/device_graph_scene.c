@@ -21,7 +21,7 @@ mlff_model *open_model(const test_model *file, const char *device, const char *p
   return model;
 }
 
-/* ---- a graph twice ------------------------------------------------------------------------------------------------- */
+/* ---- a graph twice ----------------------------------------------------------------------------------------------- */
 
 static void free_device(mlff_graph *g)
 {
@@ -125,7 +125,7 @@ mlff_status forward_device(void *context, const void *packed, void *arrivals, si
   return MLFF_OK;
 }
 
-/* ---- answers ------------------------------------------------------------------------------------------------------- */
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 answer make_answer(const mlff_graph *g, int with_stress)
 {

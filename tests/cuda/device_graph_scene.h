@@ -1,4 +1,5 @@
-/* device_graph_scene.h: one graph twice, on the host and on the GPU, for tests of graphs whose arrays are on the device. */
+/* device_graph_scene.h: one graph twice, on the host and on the GPU, for tests of graphs whose arrays are on the
+ * device. */
 #ifndef MLFF_TEST_DEVICE_GRAPH_SCENE_H
 #define MLFF_TEST_DEVICE_GRAPH_SCENE_H
 
@@ -28,7 +29,8 @@ void write_positions(twins *t);
 /* Every atom goes a little on, its images with it. */
 void move(twins *t);
 
-/* Halos of the nodes that play another rank's: rows on the host; packed rows on the device, which only copies may touch. */
+/* Halos of the nodes that play another rank's: rows on the host; packed rows on the device, which only copies may
+ * touch. */
 mlff_status forward(void *context, void *rows, size_t row_bytes, mlff_error *error);
 mlff_status forward_device(void *context, const void *packed, void *arrivals, size_t row_bytes, mlff_error *error);
 

@@ -1,5 +1,5 @@
-/* replay_scene.h: water whose atoms move while its list stays, and one model that records its steps beside one that does not.
- * For tests of recorded steps, on any GPU and on the simulated one. */
+/* replay_scene.h: water whose atoms move while its list stays, and one model that records its steps beside one that
+ * does not. For tests of recorded steps, on any GPU and on the simulated one. */
 #ifndef MLFF_TEST_REPLAY_SCENE_H
 #define MLFF_TEST_REPLAY_SCENE_H
 
@@ -42,7 +42,8 @@ answer make_answer(const scene *s, int with_stress);
 void step(scene *s, int with_stress);
 /* The same when `on` is timed, and so takes other kernels. */
 void timed_step(scene *s);
-/* Records a step now; 0 when there is nothing to record, else the seconds, and the results are those of an evaluation. */
+/* Records a step now; 0 when there is nothing to record, else the seconds, and the results are those of an
+ * evaluation. */
 double record_now(scene *s, mlff_model *model, int with_stress);
 void check_counts(const scene *s, int64_t n_steps, int64_t n_replayed, int64_t n_recorded, int64_t n_overflows);
 

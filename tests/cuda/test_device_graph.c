@@ -1,6 +1,6 @@
 /* test_device_graph.c: graphs whose arrays are on the device: the same bits as from the host, step by step, with steps
- * recorded or not, for new lists, other ranks' atoms, no atoms; and what is refused. The simulated device stops host code
- * that touches its memory, and kernels that get other addresses. */
+ * recorded or not, for new lists, other ranks' atoms, no atoms; and what is refused. The simulated device stops host
+ * code that touches its memory, and kernels that get other addresses. */
 #include "device_graph_scene.h"
 
 #include <math.h>

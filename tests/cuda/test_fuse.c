@@ -1,6 +1,6 @@
-/* test_fuse.c: operations that are done at once (`fuse on`) give the bits of those done one by one, on a real GPU but for
- * rounding; and products on tensor cores (`precision mixed`) are as near to fp32 as is promised, with the shipped models.
- * Launches are counted in ../cudasim/test_fuse.c. */
+/* test_fuse.c: operations that are done at once (`fuse on`) give the bits of those done one by one, on a real GPU but
+ * for rounding; and products on tensor cores (`precision mixed`) are as near to fp32 as is promised, with the shipped
+ * models. Launches are counted in ../cudasim/test_fuse.c. */
 #include "fuse_scene.h"
 #include "mixed.h"
 
@@ -12,7 +12,7 @@
 
 static const char *const hco[] = {"H", "C", "O"};
 
-/* ---- fuse ---------------------------------------------------------------------------------------------------------- */
+/* ---- fuse -------------------------------------------------------------------------------------------------------- */
 
 /* On a real GPU: but for rounding; and the same bits again, in whatever order blocks run. */
 START_TEST(fused_steps_have_the_same_bits)
@@ -38,8 +38,8 @@ START_TEST(fused_steps_have_the_same_bits)
 }
 END_TEST
 
-/* Large systems and steps whose parts are timed take ANI's networks layer by layer, with the same bits. Water is large for
- * the simulated GPU. */
+/* Large systems and steps whose parts are timed take ANI's networks layer by layer, with the same bits. Water is large
+ * for the simulated GPU. */
 START_TEST(ani_layers_have_the_same_bits)
 {
   mlff_error error = {.code = MLFF_OK};
@@ -71,7 +71,7 @@ START_TEST(fuse_is_on_or_off)
 }
 END_TEST
 
-/* ---- mixed --------------------------------------------------------------------------------------------------------- */
+/* ---- mixed ------------------------------------------------------------------------------------------------------- */
 
 static const char *const shipped[] = {"water-benzene-student", "water-benzene-teacher"};
 enum { N_SHIPPED = sizeof shipped / sizeof *shipped, N_FRAMES = 3 };
@@ -106,7 +106,7 @@ START_TEST(mixed_keeps_the_promise)
 }
 END_TEST
 
-/* ---- memory of mixed ----------------------------------------------------------------------------------------------- */
+/* ---- memory of mixed --------------------------------------------------------------------------------------------- */
 
 enum { N_SIZED = N_SHIPPED + 1 };
 

@@ -1,5 +1,5 @@
-/* test_gpu.c: what a GPU does beside computing: which one is taken, what it says of itself, memory as foreseen, the same bits
- * again. Failures, which cannot be ordered on a real one, are in ../cudasim/test_gpu.c. */
+/* test_gpu.c: what a GPU does beside computing: which one is taken, what it says of itself, memory as foreseen, the
+ * same bits again. Failures, which cannot be ordered on a real one, are in ../cudasim/test_gpu.c. */
 #include "gpu_scene.h"
 
 #include "model/model_impl.h"

@@ -1,4 +1,5 @@
-/* test_gpu_mpi.cpp: when features travel from GPU to GPU: what the MPI library says of itself, and what the user says. */
+/* test_gpu_mpi.cpp: when features travel from GPU to GPU: what the MPI library says of itself, and what the
+ * user says. */
 #include "../../src/pair_mlff/exchange/gpu_mpi.h"
 
 extern "C" {

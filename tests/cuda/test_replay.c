@@ -1,5 +1,5 @@
-/* test_replay.c: steps that are recorded as CUDA graphs and replayed: the same bits as op by op, lists and sizes that change,
- * parts that are timed. What a step puts on the GPU is counted in ../cudasim/test_replay.c. */
+/* test_replay.c: steps that are recorded as CUDA graphs and replayed: the same bits as op by op, lists and sizes that
+ * change, parts that are timed. What a step puts on the GPU is counted in ../cudasim/test_replay.c. */
 #include "replay_scene.h"
 
 #include <math.h>
@@ -66,7 +66,8 @@ START_TEST(more_edges_than_room)
 }
 END_TEST
 
-/* Recorded before the steps: the first of them is one launch. Nothing is done twice, and nothing where nothing is recorded. */
+/* Recorded before the steps: the first of them is one launch. Nothing is done twice, and nothing where nothing is
+ * recorded. */
 START_TEST(recorded_before_the_first_step)
 {
   scene s = make_scene(_i);

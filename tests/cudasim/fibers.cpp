@@ -1,8 +1,8 @@
 /* fibers.cpp: threads of a block as fibers, with barriers, votes, shuffles and shared memory.
  *
- * A block's warps are resumed in turn; a fiber runs until it waits at a barrier or ends, and then hands over to the next
- * one itself. When nobody can run and not all have ended, or threads wait at different places, the program ends with the
- * kernel's name: on a GPU that is a hang or worse.
+ * A block's warps are resumed in turn; a fiber runs until it waits at a barrier or ends, and then hands over to the
+ * next one itself. When nobody can run and not all have ended, or threads wait at different places, the program ends
+ * with the kernel's name: on a GPU that is a hang or worse.
  */
 #include "cudasim_impl.h"
 
@@ -61,8 +61,8 @@ static struct {
   size_t scheduler_stack_bytes;
 } block = {};
 
-/* Of all fibers, one behind the other. AddressSanitizer is told of a change of stacks when the first fiber of a block begins
- * and when the last one has ended: from fiber to fiber it stays within these. */
+/* Of all fibers, one behind the other. AddressSanitizer is told of a change of stacks when the first fiber of a block
+ * begins and when the last one has ended: from fiber to fiber it stays within these. */
 static char *stacks;
 
 /* ---- shared memory ---- */
@@ -165,7 +165,8 @@ static void switch_to(cpu_context *from, cpu_context *to)
 #endif
 }
 
-/* The next fiber that can run, behind the current one in its warp, then in the warps after it, in turn; -1: none can. */
+/* The next fiber that can run, behind the current one in its warp, then in the warps after it, in turn; -1:
+ * none can. */
 static int next_fiber(void)
 {
   const int lane = block.current % 32;

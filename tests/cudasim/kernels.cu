@@ -74,8 +74,8 @@ __global__ void fresh_shared_kernel(float *y)
   fresh[threadIdx.x] = 1;
 }
 
-/* What shared memory holds of two groups of copies, x[t] and x[32 + t], y [4][32]: the first before it was waited for, both
- * after waiting for the first, the second after waiting for it. */
+/* What shared memory holds of two groups of copies, x[t] and x[32 + t], y [4][32]: the first before it was waited for,
+ * both after waiting for the first, the second after waiting for it. */
 __global__ void async_copy_kernel(const float *x, float *y)
 {
   MLFF_SHARED(float, copy, 64);

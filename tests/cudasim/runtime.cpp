@@ -25,8 +25,8 @@ settings state;
 
 enum { GRAIN = 256 };
 static const size_t ARENA_BYTES = (size_t) 1 << 36;
-/* What is opened and closed: whole huge pages, where the kernel gives them, because the time of a change goes with the number
- * of pages; of small ones it took most of the time of tests with large models. */
+/* What is opened and closed: whole huge pages, where the kernel gives them, because the time of a change goes with the
+ * number of pages; of small ones it took most of the time of tests with large models. */
 static const size_t PAGE = (size_t) 1 << 21;
 
 static struct {

@@ -1,5 +1,5 @@
-/* small_float.h: floating-point numbers of 16 bits with a sign, EXPONENT and MANTISSA bits, subnormal numbers, infinity and
- * NaN, rounded to nearest, ties to even. */
+/* small_float.h: floating-point numbers of 16 bits with a sign, EXPONENT and MANTISSA bits, subnormal numbers, infinity
+ * and NaN, rounded to nearest, ties to even. */
 #ifndef MLFF_CUDASIM_SMALL_FLOAT_H
 #define MLFF_CUDASIM_SMALL_FLOAT_H
 

@@ -1,5 +1,5 @@
-/* test_device_graph.c: graphs on the simulated device, which counts and fails when asked to: what a settled step copies, and
- * devices that are lost. */
+/* test_device_graph.c: graphs on the simulated device, which counts and fails when asked to: what a settled step
+ * copies, and devices that are lost. */
 #include "cudasim.h"
 #include "device_graph_scene.h"
 

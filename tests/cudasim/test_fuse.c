@@ -1,4 +1,5 @@
-/* test_fuse.c: fused operations in fewer launches, which the simulated device counts. Their results: ../cuda/test_fuse.c. */
+/* test_fuse.c: fused operations in fewer launches, which the simulated device counts. Their results:
+ * ../cuda/test_fuse.c. */
 #include "cudasim.h"
 #include "fuse_scene.h"
 
@@ -11,8 +12,8 @@ static long count_launches(mlff_model *model, const mlff_graph *graph)
   return cudasim_n_launches() - before;
 }
 
-/* Launches of a step with a new list, and of one whose list stays. More of them is what fusing is against, fewer should be
- * known: so these are the numbers, not bounds. */
+/* Launches of a step with a new list, and of one whose list stays. More of them is what fusing is against, fewer should
+ * be known: so these are the numbers, not bounds. */
 typedef struct launches {
   long first, settled;
 } launches;

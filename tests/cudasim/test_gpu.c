@@ -34,8 +34,8 @@ START_TEST(every_allocation_may_fail)
 }
 END_TEST
 
-/* The n-th launch fails, and everything after it, for every n: one error that names a kernel, again at the next call, and it
- * closes. */
+/* The n-th launch fails, and everything after it, for every n: one error that names a kernel, again at the next call,
+ * and it closes. */
 START_TEST(every_launch_may_fail)
 {
   test_model file = make_model(_i % N_MODELS);

@@ -1,5 +1,6 @@
-/* test_replay.c: recorded steps on the simulated device, which counts and fails when asked to: nothing but one launch and one
- * wait in a settled step, recordings that fail, ranges of NVTX. It stops steps that could not be recorded on a real one. */
+/* test_replay.c: recorded steps on the simulated device, which counts and fails when asked to: nothing but one launch
+ * and one wait in a settled step, recordings that fail, ranges of NVTX. It stops steps that could not be recorded on a
+ * real one. */
 #include "cudasim.h"
 #include "replay_scene.h"
 
@@ -130,8 +131,8 @@ START_TEST(lost_devices)
 }
 END_TEST
 
-/* The n-th launch of the step that is being recorded fails: that is the device's failure, not the recording's. A recorded step
- * has the launches of a plain one, and then that of the recording itself. */
+/* The n-th launch of the step that is being recorded fails: that is the device's failure, not the recording's. A
+ * recorded step has the launches of a plain one, and then that of the recording itself. */
 START_TEST(launches_that_fail_while_recording)
 {
   mlff_error error = {.code = MLFF_OK};
@@ -159,8 +160,8 @@ START_TEST(launches_that_fail_while_recording)
 }
 END_TEST
 
-/* Ranges for NVIDIA's profilers: as many as calls that are timed, with the names of the spans, all of them ended; in replayed
- * steps, which call no operation, those of copies alone, and none while nothing is timed. */
+/* Ranges for NVIDIA's profilers: as many as calls that are timed, with the names of the spans, all of them ended; in
+ * replayed steps, which call no operation, those of copies alone, and none while nothing is timed. */
 START_TEST(ranges_are_those_of_the_spans)
 {
   scene s = make_scene(_i);

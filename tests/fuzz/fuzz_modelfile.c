@@ -1,9 +1,10 @@
 /* fuzz_modelfile.c: random bytes as model files.
  *
- * LLVMFuzzerTestOneInput is the entry that libFuzzer calls (tests/README.md says how to build it). Without libFuzzer, main
- * mutates two good models for some seconds (first argument, default 3; second argument: seed; third: a folder that gets
- * the good inputs, as a corpus for libFuzzer). It passes when nothing crashes, under the sanitizers that the build has, and when the outcomes make sense: a failure has
- * a text, a success can be evaluated to finite numbers or a status.
+ * LLVMFuzzerTestOneInput is the entry that libFuzzer calls (tests/README.md says how to build it). Without libFuzzer,
+ * main mutates two good models for some seconds (first argument, default 3; second argument: seed; third: a folder that
+ * gets the good inputs, as a corpus for libFuzzer). It passes when nothing crashes, under the sanitizers that the build
+ * has, and when the outcomes make sense: a failure has a text, a success can be evaluated to finite numbers or a
+ * status.
  *
  * Input: 4 bytes little-endian n, n bytes of YAML, then the weights. The hash in the YAML is put right, because
  * otherwise nearly every mutation of the weights would end there.

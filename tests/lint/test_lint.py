@@ -59,6 +59,14 @@ def include_paths(path):
     return ["-Iinclude", "-Isrc/mlffprof" if path.startswith("src/mlffprof/") else "-Isrc/mlff"]
 
 
+@pytest.mark.parametrize("path", sources(".c", ".h", ".cpp", ".cu"))
+def test_line_length(path):
+    """Of comments, too, which clang-format leaves as they are."""
+    with open(os.path.join(ROOT, path), encoding="utf-8") as f:
+        long = [k for k, line in enumerate(f, 1) if len(line.rstrip("\n")) > 120]
+    assert not long, f"{path}: more than 120 columns in lines {long}"
+
+
 # Headers that others may include in any order. Those of pair_mlff need LAMMPS, those of cpu/ a kernel path, op_list
 # the macros that say what is made of it.
 @pytest.mark.parametrize(

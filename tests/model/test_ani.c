@@ -1,7 +1,7 @@
-/* test_ani.c: ANI models as a whole, from the file to forces: random models, small and of odd shapes, compared with plain
- * loops in double and with themselves; what they promise is in test_properties.c. The known traps of ANI are named
- * where a test would fail in them: A3 cutoffs with a skin, A8 mean over members, A9 own images; for the others see
- * test_ani2x.c and op/test_ani.c.
+/* test_ani.c: ANI models as a whole, from the file to forces: random models, small and of odd shapes, compared with
+ * plain loops in double and with themselves; what they promise is in test_properties.c. The known traps of ANI are
+ * named where a test would fail in them: A3 cutoffs with a skin, A8 mean over members, A9 own images; for the others
+ * see test_ani2x.c and op/test_ani.c.
  */
 #include "plain_ani.h"
 #include "testmodel.h"
@@ -108,7 +108,8 @@ START_TEST(far_molecules_add_up)
 }
 END_TEST
 
-/* A9: a cell smaller than the cutoff has the energy of its eightfold copy, whose atoms see fewer images of themselves. */
+/* A9: a cell smaller than the cutoff has the energy of its eightfold copy, whose atoms see fewer images of
+ * themselves. */
 START_TEST(small_cells_equal_their_supercells)
 {
   test_model model = shape_of(0);
@@ -167,7 +168,7 @@ START_TEST(nothing_jumps_at_a_cutoff)
 }
 END_TEST
 
-/* ---- fail closed -------------------------------------------------------------------------------------------------- */
+/* ---- fail closed ------------------------------------------------------------------------------------------------- */
 
 static void check_refused(const char *old, const char *with, const char *text)
 {

@@ -1,7 +1,7 @@
-/* test_ani2x.c: the published ANI-2x, where the shared directory is there, against its reference numbers in float64 (those of
- * PyTorch, with the exact derivative of CELU), in both precisions and on every kernel path. The known traps of ANI are
- * named where a test would fail in them: A1 element order, A2 prefactors and the 0.95, A4 column order, A5 and A6 constants
- * and offsets in double, A7 slope of CELU, A8 mean over members, A9 own images, A10 totals in double.
+/* test_ani2x.c: the published ANI-2x, where the shared directory is there, against its reference numbers in float64
+ * (those of PyTorch, with the exact derivative of CELU), in both precisions and on every kernel path. The known traps
+ * of ANI are named where a test would fail in them: A1 element order, A2 prefactors and the 0.95, A4 column order, A5
+ * and A6 constants and offsets in double, A7 slope of CELU, A8 mean over members, A9 own images, A10 totals in double.
  */
 #include "reference.h"
 #include "testmodel.h"

@@ -1,4 +1,5 @@
-/* test_join.c: several systems in one evaluation give what each gives alone: forces, energies, spread of an ensemble. */
+/* test_join.c: several systems in one evaluation give what each gives alone: forces, energies, spread of an
+ * ensemble. */
 #include "support.h"
 #include "testmodel.h"
 

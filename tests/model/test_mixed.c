@@ -1,5 +1,5 @@
-/* test_mixed.c: `precision mixed` of the CPU with whole models, against fp32: the shipped ones, and small random ones of
- * every architecture. ANI-2x and the small Orb of the shared directory are in test_ani2x.c and test_orb.c. */
+/* test_mixed.c: `precision mixed` of the CPU with whole models, against fp32: the shipped ones, and small random ones
+ * of every architecture. ANI-2x and the small Orb of the shared directory are in test_ani2x.c and test_orb.c. */
 #include "mixed.h"
 
 #include <stdio.h>

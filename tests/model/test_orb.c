@@ -1,9 +1,9 @@
 /* test_orb.c: Orb as a whole, from the file to forces and stress.
  *
- * The small random Orb of the shared directory is compared with the numbers of orb-models in double; its known traps each
- * make that or one of the other tests here, in op/test_orb.c, python/test_orb.py or lammps/test_orb.py fail. Here: O1
- * three linear layers, O3 ties, O5 mean features, O6 net force, O7 torque, O8 orientation, O9 order of the stress, O10
- * numbers of the file, O11 order of inputs, O16 atoms without neighbours.
+ * The small random Orb of the shared directory is compared with the numbers of orb-models in double; its known traps
+ * each make that or one of the other tests here, in op/test_orb.c, python/test_orb.py or lammps/test_orb.py fail. Here:
+ * O1 three linear layers, O3 ties, O5 mean features, O6 net force, O7 torque, O8 orientation, O9 order of the stress,
+ * O10 numbers of the file, O11 order of inputs, O16 atoms without neighbours.
  */
 #include "backends.h"
 #include "mixed.h"
@@ -356,8 +356,8 @@ START_TEST(few_atoms)
 }
 END_TEST
 
-/* The virial of an open system is that of its forces; of a periodic one it grows with the volume alone when the network's
- * part is switched off. O9 in full is checked by the published numbers. */
+/* The virial of an open system is that of its forces; of a periodic one it grows with the volume alone when the
+ * network's part is switched off. O9 in full is checked by the published numbers. */
 START_TEST(virial_of_open_systems)
 {
   test_model file = small_orb(3);

@@ -3,8 +3,8 @@
  * Random models of many shapes are compared with plain loops in double that know none of the engine's specialisations
  * (first and last layer, moments, tables, padding); the published models, where the shared directory is there, with
  * reference numbers in float64. The known traps of PaiNN each make one of these tests fail: P1 which basis, P2 rounded
- * cutoff, P3 bias inside the cutoff, P4 filters sliced by layer, P5 mu before the layer, P6 V and W, P7 offsets per atom,
- * P8 direction of edges.
+ * cutoff, P3 bias inside the cutoff, P4 filters sliced by layer, P5 mu before the layer, P6 V and W, P7 offsets per
+ * atom, P8 direction of edges.
  */
 #include "backends.h"
 #include "plain_painn.h"
@@ -95,7 +95,7 @@ START_TEST(energies_match_plain_loops)
 }
 END_TEST
 
-/* ---- published models ---------------------------------------------------------------------------------------------- */
+/* ---- published models -------------------------------------------------------------------------------------------- */
 
 /* Energies and forces in the model's own unit. */
 typedef struct tolerance {
@@ -147,7 +147,7 @@ START_TEST(published_models_match_their_references)
 }
 END_TEST
 
-/* ---- tables -------------------------------------------------------------------------------------------------------- */
+/* ---- tables ------------------------------------------------------------------------------------------------------ */
 
 static double cubic_spline(const double *rows, int width, int c, double x, double *slope)
 {

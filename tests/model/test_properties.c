@@ -1,6 +1,6 @@
 /* test_properties.c: what a model promises (its traits) and what all of them must do, for every architecture of the
- * registry, on every backend. Random models of each come from test_archs (support/testmodel.h): an architecture without a
- * row there fails. What one architecture promises beside that is in its own test. */
+ * registry, on every backend. Random models of each come from test_archs (support/testmodel.h): an architecture without
+ * a row there fails. What one architecture promises beside that is in its own test. */
 #include "ranks.h"
 #include "subjects.h"
 
@@ -46,7 +46,7 @@ static test_atoms liquid(int n, uint64_t seed)
   return test_random(n, 1.9 * cbrt((double) n) + 0.8, 0.9, 1, numbers, 3, seed);
 }
 
-/* ---- the registry ------------------------------------------------------------------------------------------------- */
+/* ---- the registry ------------------------------------------------------------------------------------------------ */
 
 START_TEST(every_architecture_has_a_test_model)
 {
@@ -74,7 +74,7 @@ START_TEST(every_trait_is_promised_by_a_model)
 }
 END_TEST
 
-/* ---- derivatives -------------------------------------------------------------------------------------------------- */
+/* ---- derivatives ------------------------------------------------------------------------------------------------- */
 
 static const double steps[4] = {-2, -1, 1, 2};
 
@@ -117,7 +117,8 @@ static void numeric_virial(mlff_model *model, const test_atoms *atoms, double h,
   }
 }
 
-/* Differences are those of cpu64; every backend's energy, forces and virial are held against them. Own images included. */
+/* Differences are those of cpu64; every backend's energy, forces and virial are held against them. Own images
+ * included. */
 START_TEST(forces_and_virial_are_derivatives)
 {
   enum { N = 8 };
@@ -154,7 +155,7 @@ START_TEST(forces_and_virial_are_derivatives)
 }
 END_TEST
 
-/* ---- symmetries --------------------------------------------------------------------------------------------------- */
+/* ---- symmetries -------------------------------------------------------------------------------------------------- */
 
 /* The same system turned by r (NULL: not), moved and renumbered. */
 static void check_symmetry(mlff_model *model, double (*r)[3])
@@ -204,7 +205,7 @@ START_TEST(turned)
 }
 END_TEST
 
-/* ---- additive, smooth, local -------------------------------------------------------------------------------------- */
+/* ---- additive, smooth, local ------------------------------------------------------------------------------------- */
 
 /* Both sets of atoms, the second one moved along x. */
 static test_atoms both_of(const test_atoms *a, const test_atoms *b, double apart)
@@ -323,7 +324,7 @@ START_TEST(bits_are_reproducible)
 }
 END_TEST
 
-/* ---- ranks -------------------------------------------------------------------------------------------------------- */
+/* ---- ranks ------------------------------------------------------------------------------------------------------- */
 
 /* What ranks found together is what one evaluation of the whole finds; exchanges are made where the model says so. */
 static void same_as_whole(const subject *s, mlff_model *model, const test_answer *a, const test_ranks_answer *r)
@@ -369,7 +370,8 @@ START_TEST(ranks_agree_with_one)
 }
 END_TEST
 
-/* Copies of a liquid in a row, a bit apart; they take turns, so that interior atoms of a slab are not the first ones. */
+/* Copies of a liquid in a row, a bit apart; they take turns, so that interior atoms of a slab are not the first
+ * ones. */
 static test_atoms long_box(int n, int n_copies)
 {
   test_atoms one = liquid(n, 9), atoms = test_atoms_new(n * n_copies);

@@ -1,6 +1,6 @@
-/* test_ani_networks.c: whole ANI networks in one kernel, where a backend has that (GPUs): the bits of the same layers one by
- * one on that backend (but for rounding on a real GPU), the numbers of cpu64, and rows and networks that it leaves to be done
- * layer by layer. */
+/* test_ani_networks.c: whole ANI networks in one kernel, where a backend has that (GPUs): the bits of the same layers
+ * one by one on that backend (but for rounding on a real GPU), the numbers of cpu64, and rows and networks that it
+ * leaves to be done layer by layer. */
 #include "backends.h"
 
 #include <math.h>
@@ -121,7 +121,7 @@ static void free_scene(scene *s)
   mlff_buf_release(s->backend, &s->grads);
 }
 
-/* ---- layer by layer ------------------------------------------------------------------------------------------------ */
+/* ---- layer by layer ---------------------------------------------------------------------------------------------- */
 
 static void run_layers(scene *s, int g, int member)
 {
@@ -175,7 +175,8 @@ static void run_layers(scene *s, int g, int member)
   }
 }
 
-/* ---- at once --------------------------------------------------------------------------------------------------------- */
+/* ---- at once
+ * --------------------------------------------------------------------------------------------------------- */
 
 static mlff_ani_networks set_up(scene *s)
 {
@@ -218,7 +219,8 @@ static int run_networks(scene *s)
   return done;
 }
 
-/* ---- tests ----------------------------------------------------------------------------------------------------------- */
+/* ---- tests
+ * ----------------------------------------------------------------------------------------------------------- */
 
 /* Energies and gradients as one array; padding and rows of no group too. */
 static double *take_results(const scene *s, int64_t *n)

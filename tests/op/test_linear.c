@@ -1,6 +1,6 @@
-/* test_linear.c: products of matrices on every backend and kernel path, against plain loops in double; in bf16, by the twins
- * of instructions and by the instructions, emulated where the processor has none; on GPUs also many at once and on tensor
- * cores. Guard words around outputs catch writes outside; sizes are odd on purpose. */
+/* test_linear.c: products of matrices on every backend and kernel path, against plain loops in double; in bf16, by the
+ * twins of instructions and by the instructions, emulated where the processor has none; on GPUs also many at once and
+ * on tensor cores. Guard words around outputs catch writes outside; sizes are odd on purpose. */
 #include "backends.h"
 #include "emulate.h"
 #include "mixed.h"
@@ -156,7 +156,8 @@ START_TEST(linear_matches_plain_loops)
 }
 END_TEST
 
-/* 4096 times 0.7 in every output: one sum in float, which grows to 2867, is off by 4e-5 of it; of parts of 64, by 1e-6. */
+/* 4096 times 0.7 in every output: one sum in float, which grows to 2867, is off by 4e-5 of it; of parts of 64,
+ * by 1e-6. */
 START_TEST(long_sums_keep_their_digits)
 {
   enum { ROWS = 7, IN = 4096, OUT = 70 };
@@ -201,8 +202,8 @@ static double one_product(mlff_backend *backend, double x, double w)
   return value;
 }
 
-/* Precision mixed, on GPUs: numbers that TF32 can hold are multiplied as in fp32; of all others 22 bits are left, being the
- * sum of two, and of their products all but that of the rests. Nothing is lost at the ends. */
+/* Precision mixed, on GPUs: numbers that TF32 can hold are multiplied as in fp32; of all others 22 bits are left, being
+ * the sum of two, and of their products all but that of the rests. Nothing is lost at the ends. */
 START_TEST(linear_on_tensor_cores)
 {
   mlff_error error = {0};
@@ -220,7 +221,8 @@ START_TEST(linear_on_tensor_cores)
 }
 END_TEST
 
-/* ---- bf16 on the CPU ------------------------------------------------------------------------------------------------- */
+/* ---- bf16 on the CPU
+ * ------------------------------------------------------------------------------------------------- */
 
 enum { N_MIXED = 2 * N_MIXED_PATHS, N_PORTABLE = 6 }; /* each with one bf16 for a number and with two */
 
@@ -247,8 +249,8 @@ static mlff_backend *open_mixed(int which)
   return backend;
 }
 
-/* Numbers that bf16 can hold are multiplied as in fp32. All others are rounded, to 8 bits (each of both by at most 2^-8 of
- * it), or to 16 in two parts, of whose products the smallest is left out: 2^-16 of it three times. */
+/* Numbers that bf16 can hold are multiplied as in fp32. All others are rounded, to 8 bits (each of both by at most 2^-8
+ * of it), or to 16 in two parts, of whose products the smallest is left out: 2^-16 of it three times. */
 START_TEST(linear_in_bf16)
 {
   mlff_backend *backend = open_mixed(_i);
@@ -338,8 +340,8 @@ START_TEST(bf16_takes_half_of_the_memory)
 }
 END_TEST
 
-/* Each path and its twin give the same bits: they add in the same order. Elsewhere sums may be rounded otherwise, so this is
- * for emulated instructions. */
+/* Each path and its twin give the same bits: they add in the same order. Elsewhere sums may be rounded otherwise, so
+ * this is for emulated instructions. */
 START_TEST(instructions_and_twins_have_the_same_bits)
 {
   enum { ROWS = 45, IN = 83, OUT = 77 };
@@ -385,8 +387,8 @@ static void linear_off_by_rounding(mlff_backend *backend, const mlff_linear *lin
   ((float *) args->y)[0] += (float) linear->n_in * 0x1p-17F * ((float *) args->y)[0];
 }
 
-/* Backends with instructions compare them with their twins when they are opened: wrong products are an error, in one place
- * and by little. */
+/* Backends with instructions compare them with their twins when they are opened: wrong products are an error, in one
+ * place and by little. */
 START_TEST(wrong_instructions_are_found)
 {
   mlff_error error = {0};

@@ -1,5 +1,5 @@
-/* test_ops.c: the ops that all architectures share (edges, forces, buffers; products are in test_linear.c) on every backend
- * and kernel path, against plain loops in double. */
+/* test_ops.c: the ops that all architectures share (edges, forces, buffers; products are in test_linear.c) on every
+ * backend and kernel path, against plain loops in double. */
 #include "backends.h"
 
 #include "backend/kernels.h"
@@ -184,8 +184,8 @@ START_TEST(backends_open_by_name)
 }
 END_TEST
 
-/* Precision mixed of the CPU: instructions where they are, else an error that says which ones are missing; products without
- * them only by name. */
+/* Precision mixed of the CPU: instructions where they are, else an error that says which ones are missing; products
+ * without them only by name. */
 START_TEST(mixed_or_a_reason)
 {
   static const char *const paths[] = {"amx", "avx512_bf16", "avx512", "avx2", "generic"};

@@ -1,5 +1,6 @@
-/* test_painn.c: messages, updates and readout of PaiNN on every backend and kernel path, against plain loops in double that
- * follow the formulas of backend/ops_painn.h literally. Sizes are odd on purpose; what lies around outputs is checked. */
+/* test_painn.c: messages, updates and readout of PaiNN on every backend and kernel path, against plain loops in double
+ * that follow the formulas of backend/ops_painn.h literally. Sizes are odd on purpose; what lies around outputs is
+ * checked. */
 #include "painn_scene.h"
 
 #include <math.h>

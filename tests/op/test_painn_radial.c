@@ -1,5 +1,5 @@
-/* test_painn_radial.c: radial data and first-layer moments of PaiNN on every backend and kernel path, against plain loops
- * in double that follow the formulas of backend/ops_painn.h literally. */
+/* test_painn_radial.c: radial data and first-layer moments of PaiNN on every backend and kernel path, against plain
+ * loops in double that follow the formulas of backend/ops_painn.h literally. */
 #include "painn_scene.h"
 
 #include <math.h>

@@ -27,8 +27,8 @@ const char *auto_device(void);
 double rounding(const mlff_backend *backend);
 
 /* How far the results of different kernels of the GPU that do the same may be apart, relative to the largest: 0 on the
- * simulated one. On a real one the compiler contracts products and sums in each kernel as it likes: the numbers are those of
- * test_ani.c for sums in another order. */
+ * simulated one. On a real one the compiler contracts products and sums in each kernel as it likes: the numbers are
+ * those of test_ani.c for sums in another order. */
 double between_kernels(int is_double);
 
 /* A copy on the backend of n bytes, and on the host; both are released by the caller. */

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <ucontext.h>
 
-/* ---- registers of the interrupted program -------------------------------------------------------------------------- */
+/* ---- registers of the interrupted program ------------------------------------------------------------------------ */
 
 /* An area of XSAVE in its standard form: bytes 512 to 519 say which parts of it are not zero. */
 enum { PART_SSE = 1, PART_AVX = 2, PART_ZMM_HIGH = 6, PART_ZMM_16 = 7, XMM = 160, HEADER = 512 };
@@ -70,7 +70,7 @@ static uint64_t general(const ucontext_t *context, unsigned number)
   return (uint64_t) context->uc_mcontext.gregs[order[number]];
 }
 
-/* ---- decoding ------------------------------------------------------------------------------------------------------ */
+/* ---- decoding ---------------------------------------------------------------------------------------------------- */
 
 /* An instruction with a VEX (three bytes) or EVEX prefix and a byte ModRM. */
 typedef struct instruction {
@@ -149,7 +149,7 @@ static int decode(const ucontext_t *context, instruction *i)
   return 1;
 }
 
-/* ---- arithmetic: denormals are zero, before and after; to the nearest, ties to even -------------------------------- */
+/* ---- arithmetic: denormals are zero, before and after; to the nearest, ties to even ------------------------------ */
 
 static float without_denormal(float x)
 {
@@ -188,7 +188,7 @@ static uint16_t to_bf16(float value)
   return (uint16_t) ((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* ---- vectors ------------------------------------------------------------------------------------------------------- */
+/* ---- vectors ----------------------------------------------------------------------------------------------------- */
 
 static int run_vector(ucontext_t *context, const instruction *i)
 {
@@ -214,7 +214,7 @@ static int run_vector(ucontext_t *context, const instruction *i)
   return 1;
 }
 
-/* ---- tiles --------------------------------------------------------------------------------------------------------- */
+/* ---- tiles ------------------------------------------------------------------------------------------------------- */
 
 typedef union tile {
   float real[16][16];
@@ -277,7 +277,7 @@ static int run_tile(const instruction *i)
   return 1;
 }
 
-/* ---- the signal ---------------------------------------------------------------------------------------------------- */
+/* ---- the signal -------------------------------------------------------------------------------------------------- */
 
 static void on_illegal(int number, siginfo_t *about, void *data)
 {

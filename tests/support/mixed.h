@@ -18,7 +18,8 @@ typedef struct mixed_errors {
 
 mixed_errors compare_with_single(mlff_model *mixed, mlff_model *single, const test_atoms *atoms, int n);
 
-/* Holds what docs/pair_mlff.md and docs/gpu.md promise, 1e-4 for both, and that products are not those of fp32; prints the errors. */
+/* Holds what docs/pair_mlff.md and docs/gpu.md promise, 1e-4 for both, and that products are not those of fp32; prints
+ * the errors. */
 void mixed_is_near_single(const char *name, mlff_model *mixed, mlff_model *single, const test_atoms *atoms, int n);
 
 #endif

@@ -1,5 +1,5 @@
-/* painn_scene.h: what the op tests of PaiNN share: arrays on host and backend, radial bases, a system with its edges, all
- * with plain formulas in double. */
+/* painn_scene.h: what the op tests of PaiNN share: arrays on host and backend, radial bases, a system with its edges,
+ * all with plain formulas in double. */
 #ifndef MLFF_TEST_PAINN_SCENE_H
 #define MLFF_TEST_PAINN_SCENE_H
 

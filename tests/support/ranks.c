@@ -154,7 +154,8 @@ static int64_t add_owned(part *p, atoms_of_part *a)
   return n_pairs;
 }
 
-/* One ghost for each atom of the whole graph that is a neighbour and not owned, and one node for each owner elsewhere. */
+/* One ghost for each atom of the whole graph that is a neighbour and not owned, and one node for each owner
+ * elsewhere. */
 static void add_candidates(part *p, atoms_of_part *a, int64_t *row, int32_t *nbr)
 {
   const mlff_graph *g = p->w->whole;

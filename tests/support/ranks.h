@@ -1,5 +1,5 @@
-/* ranks.h: a model on atoms that are spread over ranks: threads here, each with its own model on the CPU, exchanging rows
- * through memory. What is on its way is NaN until it has arrived, so that whoever reads it too early shows. */
+/* ranks.h: a model on atoms that are spread over ranks: threads here, each with its own model on the CPU, exchanging
+ * rows through memory. What is on its way is NaN until it has arrived, so that whoever reads it too early shows. */
 #ifndef MLFF_TEST_RANKS_H
 #define MLFF_TEST_RANKS_H
 
@@ -18,8 +18,8 @@ typedef struct test_ranks_answer {
   int has_parts; /* a rank had neighbours that another owns */
 } test_ranks_answer;
 
-/* Evaluates the atoms twice on n_ranks ranks, atom i on rank rank_of[i]. With "fp64" exchanges are begun and finished, with
- * work on interior atoms between; else they are one call. Aborts the test when a rank fails. */
+/* Evaluates the atoms twice on n_ranks ranks, atom i on rank rank_of[i]. With "fp64" exchanges are begun and finished,
+ * with work on interior atoms between; else they are one call. Aborts the test when a rank fails. */
 test_ranks_answer test_on_ranks(const test_model *file, const char *precision, const test_atoms *atoms, int n_ranks,
                                 const int *rank_of);
 void test_ranks_free(test_ranks_answer *answer);

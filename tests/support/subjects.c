@@ -27,7 +27,8 @@ const test_arch *arch_named(const char *name)
   return arch->name ? arch : NULL;
 }
 
-/* Before Check has begun, in a process that may fork later: the CPU only. What has no test model fails the first test. */
+/* Before Check has begun, in a process that may fork later: the CPU only. What has no test model fails the
+ * first test. */
 static void find_subjects(void)
 {
   n_subjects = 0;

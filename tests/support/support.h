@@ -68,8 +68,8 @@ TCase *test_tcase_create(const char *name);
 #define tcase_create test_tcase_create
 
 /* Runs the suite that `make` makes, reports how many tests were skipped, and returns main's exit code: 0 passed, 1
- * failed, 77 when every test was skipped. Each test is a process of its own, but in builds with CUDA, where none is: a failed
- * test leaves its memory behind, and the others run all the same. */
+ * failed, 77 when every test was skipped. Each test is a process of its own, but in builds with CUDA, where none is: a
+ * failed test leaves its memory behind, and the others run all the same. */
 int test_main(test_make_suite *make);
 /* A process for each test in all builds, for tests that end theirs. CUDA must not be called but in tests. */
 int test_main_forked(test_make_suite *make);

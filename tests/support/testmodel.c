@@ -396,7 +396,7 @@ test_model test_model_ani_nth(int which, test_model_options o)
   return test_model_ani(o);
 }
 
-/* ---- one maker for each architecture ------------------------------------------------------------------------------ */
+/* ---- one maker for each architecture ----------------------------------------------------------------------------- */
 
 /* Every basis, with one to three layers. */
 static test_model make_painn(int variant)

@@ -76,7 +76,8 @@ test_model_options test_three_elements(void);
 test_model test_model_painn(test_model_options options);
 test_model test_model_ani(test_model_options options);
 test_model test_model_orb(test_model_options options);
-/* A smaller one, which is fast on the simulated GPU too; atoms of water have more neighbours in its cutoff than it keeps. */
+/* A smaller one, which is fast on the simulated GPU too; atoms of water have more neighbours in its cutoff than it
+ * keeps. */
 test_model test_model_small_orb(test_model_options options);
 
 /* One of TEST_N_MODELS conservative kinds that differ in what the engine has to do: painn with its three bases, ani. */
@@ -122,7 +123,8 @@ mlff_model *test_model_open(const test_model *model, const char *precision);
 mlff_model *test_model_open_for(const test_model *model, const char *precision, const char *kernels,
                                 const test_atoms *atoms);
 
-/* Evaluates atoms with a model (atom_energy and atom_virial are NULL for models without them); arrays are the caller's to free by test_answer_free. Aborts the test on failure. */
+/* Evaluates atoms with a model (atom_energy and atom_virial are NULL for models without them); arrays are the caller's
+ * to free by test_answer_free. Aborts the test on failure. */
 typedef struct test_answer {
   mlff_result result;
   int n_nodes;

@@ -88,7 +88,7 @@ mlff_modelfile *test_model_must_parse(const test_model *model)
   return file;
 }
 
-/* ---- opened ------------------------------------------------------------------------------------------------------- */
+/* ---- opened ------------------------------------------------------------------------------------------------------ */
 
 mlff_status test_model_try(const test_model *model, const mlff_options *options, mlff_model **open, mlff_error *error)
 {

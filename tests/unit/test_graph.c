@@ -259,7 +259,8 @@ START_TEST(bad_input)
 }
 END_TEST
 
-/* Cells much smaller than the cutoff: up to a number of images, of one atom and of many; without periodicity any size. */
+/* Cells much smaller than the cutoff: up to a number of images, of one atom and of many; without periodicity
+ * any size. */
 START_TEST(too_many_images)
 {
   enum { N = 3000 };

@@ -1,4 +1,5 @@
-/* test_pages.c: memory in few regions: blocks are aligned, never overlap, keep what is in them, and all of it goes back. */
+/* test_pages.c: memory in few regions: blocks are aligned, never overlap, keep what is in them, and all of it goes
+ * back. */
 #include "backend/pages.h"
 
 #include "support.h"

@@ -20,8 +20,8 @@ static int is_ani(const mlff_model *model)
   return strcmp(mlff_model_info(model)->architecture, "ani") == 0;
 }
 
-/* Bit for bit the same results (but for rounding on a real GPU, which takes other kernels meanwhile), and with spans off the
- * very same table of operations. */
+/* Bit for bit the same results (but for rounding on a real GPU, which takes other kernels meanwhile), and with spans
+ * off the very same table of operations. */
 START_TEST(results_are_the_same)
 {
   test_model file;

@@ -18,8 +18,8 @@ START_TEST(stays_while_fast)
 }
 END_TEST
 
-/* Slow stores: past the caches, however long that takes, until the usual way is tried again; ever more seldom while it stays
- * slow. */
+/* Slow stores: past the caches, however long that takes, until the usual way is tried again; ever more seldom while it
+ * stays slow. */
 START_TEST(tries_again)
 {
   static const int patience[] = {8, 16, 32, 64, 128, 256, 512, 512, 512};

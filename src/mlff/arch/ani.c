@@ -2,8 +2,8 @@
  *
  *   E = sum_i (1/M) sum_m NN_{m, element(i)}(AEV_i)
  *   NN: linear layers with CELU between them, the last one has a single output.
- * Smith, Isayev, Roitberg, Chem. Sci. 8, 3192 (2017); Devereux et al., J. Chem. Theory Comput. 16, 4192 (2020) (ANI-2x).
- * The AEV and its constants: backend/ops_ani.h.
+ * Smith, Isayev, Roitberg, Chem. Sci. 8, 3192 (2017); Devereux et al., J. Chem. Theory Comput. 16, 4192 (2020)
+ * (ANI-2x). The AEV and its constants: backend/ops_ani.h.
  *
  * Only columns and networks of elements in use are kept; the columns of absent elements are exactly zero. Centres are
  * ordered by element and handled in batches: AEVs, then the networks forward and backward, with
@@ -179,7 +179,8 @@ static mlff_status evaluate(void *network, const mlff_arch_inputs *in, mlff_arch
   return MLFF_OK;
 }
 
-/* ---- descriptor ------------------------------------------------------------------------------------------------------- */
+/* ---- descriptor
+ * ------------------------------------------------------------------------------------------------------- */
 
 static unsigned traits(const void *network)
 {

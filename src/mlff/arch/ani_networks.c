@@ -24,7 +24,8 @@ static void *row_of(const ani_batch *b, const mlff_buf *buf, int m, int64_t row,
   return mlff_at(b->net->backend, buf->data, (m * b->n + row) * ld);
 }
 
-/* ---- whole networks -------------------------------------------------------------------------------------------------- */
+/* ---- whole networks
+ * -------------------------------------------------------------------------------------------------- */
 
 static mlff_ani_network network_of(const ani_element *e, int member)
 {
@@ -83,7 +84,8 @@ static int evaluate_whole(const ani_batch *b)
                                                               .grads = b->grads->data});
 }
 
-/* ---- products -------------------------------------------------------------------------------------------------------- */
+/* ---- products
+ * -------------------------------------------------------------------------------------------------------- */
 
 typedef struct products {
   int n;

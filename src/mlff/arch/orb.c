@@ -8,8 +8,8 @@
  * messages the sums `received` go home. Energy and stress are functions of the mean feature of all atoms, and the mean
  * force is taken away: sums over all ranks.
  *
- * Open systems: the net torque is removed, and the virial is that of the forces about the centroid, sum q_i f_i, which is
- * what the virial of a finite system is; the stress head has no volume to go with. Loading is in orb_load.c.
+ * Open systems: the net torque is removed, and the virial is that of the forces about the centroid, sum q_i f_i, which
+ * is what the virial of a finite system is; the stress head has no volume to go with. Loading is in orb_load.c.
  */
 #include "orb.h"
 
@@ -191,9 +191,10 @@ static void run_layer(orb_net *net, const mlff_arch_inputs *in, int l, mlff_stat
   for_blocks(net, edges, n_rows, layer, update_nodes);
 }
 
-/* ---- what comes out ------------------------------------------------------------------------------------------------ */
+/* ---- what comes out ---------------------------------------------------------------------------------------------- */
 
-/* Sums over all ranks. A rank whose own sums are not finite adds none, so that the error is its own and not everybody's.
+/* Sums over all ranks. A rank whose own sums are not finite adds none, so that the error is its own and not
+ * everybody's.
  */
 static void reduce(const mlff_arch_inputs *in, double *values, int n, mlff_status *status, mlff_error *error)
 {
@@ -353,7 +354,8 @@ static mlff_status orb_evaluate(void *opaque, const mlff_arch_inputs *in, mlff_a
 static unsigned orb_traits(const void *opaque)
 {
   (void) opaque;
-  return 0; /* forces are no gradient, unit vectors feed networks, neighbours swap abruptly, the energy is of the whole */
+  /* forces are no gradient, unit vectors feed networks, neighbours swap abruptly, the energy is of the whole */
+  return 0;
 }
 
 static int orb_exchange_width(const void *opaque)

@@ -58,9 +58,9 @@ void orb_destroy(void *net);
 /* out [n_out] = W1 ssp(W0 x + b0) + b1 */
 void orb_head_apply(const orb_head *head, const double *x, double *out);
 
-/* orb_torque.c: adds to each force the field of a rigid rotation q_i x mu about the centroid that cancels the net torque
- * `torque` = sum q_i x f_i. moment [3][3] = sum q_i q_i^T; where it is singular (single atoms, atoms in line) the
- * pseudo-inverse. */
+/* orb_torque.c: adds to each force the field of a rigid rotation q_i x mu about the centroid that cancels the net
+ * torque `torque` = sum q_i x f_i. moment [3][3] = sum q_i q_i^T; where it is singular (single atoms, atoms in line)
+ * the pseudo-inverse. */
 void orb_rotation(const double moment[3][3], const double torque[3], double mu[3]);
 
 #endif

@@ -82,7 +82,7 @@ static mlff_status read_mlp(loader *in, const char *name, int n_in, int first, o
   return read_norm(in, name, &mlp->norm);
 }
 
-/* ---- the block ---------------------------------------------------------------------------------------------------- */
+/* ---- the block --------------------------------------------------------------------------------------------------- */
 
 static mlff_status read_normalizer(loader *in, const mlff_yaml *block, const char *key, orb_normalizer *out)
 {
@@ -122,7 +122,7 @@ static mlff_status read_block(loader *in)
   return MLFF_OK;
 }
 
-/* ---- plain arithmetic on the host ----------------------------------------------------------------------------------- */
+/* ---- plain arithmetic on the host -------------------------------------------------------------------------------- */
 
 /* y [n_out] = W x + b */
 static void apply(const double *w, const double *b, const double *x, int n_out, int n_in, double *y)
@@ -155,9 +155,10 @@ static void apply_norm(const double *gain, const double *shift, double epsilon, 
   for (int k = 0; k < n; k++) x[k] = (x[k] - mean) / sqrt(variance + epsilon) * gain[k] + shift[k];
 }
 
-/* ---- tensors -------------------------------------------------------------------------------------------------------- */
+/* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
-/* table [n_elements][L]: the encoder of the elements in use; zeros for others. w, b: its layers, then gain and shift. */
+/* table [n_elements][L]: the encoder of the elements in use; zeros for others. w, b: its layers, then gain and
+ * shift. */
 static mlff_status encode_elements(loader *in, const double *embedding, double *const w[3], double *const b[3],
                                    const double *gain, const double *shift)
 {
@@ -201,7 +202,8 @@ static mlff_status read_node_encoder(loader *in)
   return status;
 }
 
-/* The first layer of the edge network in three parts: columns of e (with the bias), of the sender and of the receiver. */
+/* The first layer of the edge network in three parts: columns of e (with the bias), of the sender and of the
+ * receiver. */
 static mlff_status read_edge_input(loader *in, int l, orb_layer *layer)
 {
   mlff_backend *backend = in->net->backend;
@@ -295,7 +297,8 @@ mlff_status orb_create(const mlff_modelfile *file, mlff_backend *backend, const 
   return status;
 }
 
-/* ---- the end ---------------------------------------------------------------------------------------------------------- */
+/* ---- the end
+ * ---------------------------------------------------------------------------------------------------------- */
 
 static void release_mlp(mlff_backend *backend, orb_mlp *mlp)
 {

@@ -11,10 +11,10 @@
  *   energy of an atom = w2 . silu(W1 q + b1) + b2
  *
  * Exact specialisations: in layer 0 x is a table by species and mu is zero, so the message is a matrix product of
- * moments; the last layer has no v. Node-local steps of a layer run block by block of atoms right after their message, so
- * that their arrays stay in cache; between layers lies one exchange, forward of (x, mu) and backward of (g_q, g_mu),
- * while interior atoms, which have nothing to do with other ranks, are computed. Layer 0 needs no exchange. Loading is in
- * painn_load.c.
+ * moments; the last layer has no v. Node-local steps of a layer run block by block of atoms right after their message,
+ * so that their arrays stay in cache; between layers lies one exchange, forward of (x, mu) and backward of (g_q, g_mu),
+ * while interior atoms, which have nothing to do with other ranks, are computed. Layer 0 needs no exchange. Loading is
+ * in painn_load.c.
  */
 #include "painn.h"
 

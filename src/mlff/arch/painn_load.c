@@ -4,8 +4,8 @@
  * species in use keep a slot. Filters become matrices of rows (ops_painn.h):
  *   bspline            the weights themselves, with three rows of zeros for functions that do not exist
  *   gaussian, bessel   on backends of doubles: one row per function and one for the bias, exactly;
- *                      on backends of floats: a cubic spline through the exact filter (painn_table.c), whose error is below
- *                      float rounding; layer 0 uses the exact functions, which cost little in moments
+ *                      on backends of floats: a cubic spline through the exact filter (painn_table.c), whose error is
+ *                      below float rounding; layer 0 uses the exact functions, which cost little in moments
  */
 #include "painn.h"
 
@@ -124,7 +124,7 @@ static mlff_status read_linear(loader *in, const char *name, side rows, side col
   return status;
 }
 
-/* ---- filters ------------------------------------------------------------------------------------------------------ */
+/* ---- filters ----------------------------------------------------------------------------------------------------- */
 
 /* Reads the filter of layer l as rows [n_rows][3F] of a basis (caller frees). */
 static mlff_status read_filter(loader *in, int l, const mlff_painn_basis *basis, double **rows, int *n_rows)
@@ -158,7 +158,7 @@ static mlff_status read_filter(loader *in, int l, const mlff_painn_basis *basis,
   return status;
 }
 
-/* ---- layers -------------------------------------------------------------------------------------------------------- */
+/* ---- layers ------------------------------------------------------------------------------------------------------ */
 
 /* y [n_out] = W x + b */
 static void apply(const double *w, const double *b, const double *x, int n_out, int n_in, double *y)
@@ -300,7 +300,7 @@ static mlff_status read_readout(loader *in)
   return status;
 }
 
-/* ---- the block of the file ----------------------------------------------------------------------------------------- */
+/* ---- the block of the file --------------------------------------------------------------------------------------- */
 
 static mlff_status read_block(loader *in)
 {

@@ -24,7 +24,8 @@ static int is(const char *text, const char *word)
   return strcmp(text, word) == 0;
 }
 
-/* ---- what there is --------------------------------------------------------------------------------------------------- */
+/* ---- what there is
+ * --------------------------------------------------------------------------------------------------- */
 
 #define NO_BUILD "not in this build"
 #define NO_PROCESSOR "not in this processor"
@@ -87,7 +88,8 @@ static int system_keeps_tiles(void)
          supported >> XTILE_DATA & 1u;
 }
 
-/* Programs have to ask for the 8 KiB of tiles, once; it holds for all threads that are started after it and for this one. */
+/* Programs have to ask for the 8 KiB of tiles, once; it holds for all threads that are started after it and for this
+ * one. */
 static int may_use_tiles(void)
 {
   return !syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XTILE_DATA);
@@ -161,7 +163,8 @@ void mlff_cpu_describe_mixed(char *text, size_t size)
            no_dot ? "no: " : "yes", no_dot ? no_dot : "");
 }
 
-/* ---- the choice ------------------------------------------------------------------------------------------------------ */
+/* ---- the choice
+ * ------------------------------------------------------------------------------------------------------ */
 
 static mlff_status choose_for_mixed(const char **kernels, mlff_error *error)
 {

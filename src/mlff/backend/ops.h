@@ -28,8 +28,8 @@
  *   linear_many      n products at once, of any shapes; none reads what another one writes
  *   atoms_begin      from here to atoms_end, `linear`, painn_mix_* and painn_readout on rows of n_atoms atoms may be
  *                    deferred and done by one fused kernel. None of them reads rows that another one writes for another
- *                    atom, and an array has the same rows of atoms in all of them. Any other operation sees their results. NULL
- *                    where nothing is deferred */
+ *                    atom, and an array has the same rows of atoms in all of them. Any other operation sees their
+ *                    results. NULL where nothing is deferred */
 
 /* A packed weight matrix, made once at load. Opaque; each backend packs as it likes. */
 typedef struct mlff_linear {
@@ -111,8 +111,8 @@ typedef struct mlff_edges {
 
 /* Rows of nodes of other ranks, from their owners. Nothing when halo is NULL.
  *   edges  n_interior, n_local and n_nodes of the graph
- *   rows   real [n_nodes][width]: from n_interior to n_local as they are sent, those behind are filled. Not to be touched
- *          from begin to finish, but for those before n_interior */
+ *   rows   real [n_nodes][width]: from n_interior to n_local as they are sent, those behind are filled. Not to be
+ *          touched from begin to finish, but for those before n_interior */
 typedef struct mlff_exchange_args {
   const mlff_halo *halo;
   const mlff_edges *edges;
@@ -126,7 +126,8 @@ typedef struct mlff_exchange_args {
  *   grad   real [n_edges][4]: dE/d(x_j - x_i) of directed edge e, in units of the model; fourth element ignored
  *   scale  converts to eV/A
  *   on_device  forces stay where the backend computes, as result->device_forces; MLFF_E_NUMERIC when one is not finite
- *   result forces [n_nodes][3] = (on_device: when not NULL), virial [6] =, atom_virial and atom_centroid [n_nodes][9] = when not NULL
+ *   result forces [n_nodes][3] = (on_device: when not NULL), virial [6] =, atom_virial and atom_centroid
+ *          [n_nodes][9] = when not NULL
  *   F_i += g_e;  F_node(j) -= g_e;  W_ab -= r_a g_b (symmetrised for `virial`) */
 typedef struct mlff_forces_args {
   const mlff_edges *edges;
@@ -138,8 +139,8 @@ typedef struct mlff_forces_args {
 
 /* ---- cuda/replay.cpp ------------------------------------------------------------------------------------------- */
 
-/* A step recorded once and then started with one call; all NULL where a backend cannot. The model's order of calls is in
- * model/replay.c.
+/* A step recorded once and then started with one call; all NULL where a backend cannot. The model's order of calls is
+ * in model/replay.c.
  *   begin     after a plain step with the same list: ops are recorded from now on, not run. Downloads leave their
  *             destinations untouched.
  *   end       of recording. MLFF_E_UNSUPPORTED: it did not work, nothing is lost, and steps can be run plainly.
@@ -164,8 +165,8 @@ typedef struct mlff_replay_ops {
 
 /* Time on a device that works after the call has returned; all NULL where ops are done when they return.
  *   restart   a step begins: its stamps are numbered from 0
- *   stamp     a moment on the device's stream; its number, or -1 when results of a replayed step are handed out. `range`: name
- *             of the part that begins, for NVIDIA's profilers; NULL: the last one ends
+ *   stamp     a moment on the device's stream; its number, or -1 when results of a replayed step are handed out.
+ *             `range`: name of the part that begins, for NVIDIA's profilers; NULL: the last one ends
  *   seconds   between two stamps of the last step, or of its recording; waits for them */
 typedef struct mlff_timing_ops {
   void (*restart)(mlff_backend *);

@@ -5,10 +5,11 @@
  *   fc(r; Rc)    = (cos(pi r / Rc) + 1) / 2 for r < Rc, else 0
  *   G_R[t,k]     = sum over neighbours j of species t:  p_R exp(-eta_R (r_ij - R_k)^2) fc(r_ij; Rc_R)
  *   G_A[t,u,a,z] = sum over unordered pairs {j,k} of neighbours of species {t,u}, each pair once:
- *                  p_A ((1 + cos(theta - theta_z)) / 2)^zeta exp(-eta_A ((r_ij + r_ik)/2 - R_a)^2) fc(r_ij; Rc_A) fc(r_ik; Rc_A)
+ *                  p_A ((1 + cos(theta - theta_z)) / 2)^zeta exp(-eta_A ((r_ij + r_ik)/2 - R_a)^2) fc(r_ij; Rc_A)
+ *                  fc(r_ik; Rc_A)
  *                  theta = arccos(s cos(angle j-i-k)),  0 < s < 1
- * Only columns of the n_used species in use exist: first the radial blocks [n_used][n_radial], then for each pair t <= u of
- * used species, in the order (0,0) (0,1) .. (1,1) .., an angular block [n_angular][n_sections].
+ * Only columns of the n_used species in use exist: first the radial blocks [n_used][n_radial], then for each pair t <=
+ * u of used species, in the order (0,0) (0,1) .. (1,1) .., an angular block [n_angular][n_sections].
  *
  * ani_block: rows of AEVs and activations to have at a time: few stay in cache, many fill a GPU. ani_members: of the
  * ensemble, to have at a time: 1, or all, and then those of all elements.

@@ -41,8 +41,8 @@ typedef struct line_index {
 
 /* ---- graph of Orb: in double ---- */
 
-/* Which of two neighbours that are equally far comes first: the one with the lower tag; of images of an atom, which differ by
- * lattice vectors, the one whose vector is smaller in x, then y, then z. */
+/* Which of two neighbours that are equally far comes first: the one with the lower tag; of images of an atom, which
+ * differ by lattice vectors, the one whose vector is smaller in x, then y, then z. */
 MLFF_MATH int mlff_orb_is_before(int64_t tag_a, const double a[3], int64_t tag_b, const double b[3])
 {
   if (tag_a != tag_b) return tag_a < tag_b;

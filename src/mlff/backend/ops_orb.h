@@ -4,9 +4,9 @@
  * width, h features of a node, e of an edge, m message of an edge, s sender and r receiver of an edge. Edges are
  * directed and belong to their sender, an owned atom; the receiver may be a node of another rank.
  *
- * Atoms of a call are begin <= i < end, its edges those that they send; arrays marked "block" start at their first edge,
- * others at edge or atom 0. Widths are arbitrary. orb_block: edges that should be worked on at a time, so that their arrays stay
- * in cache.
+ * Atoms of a call are begin <= i < end, its edges those that they send; arrays marked "block" start at their first
+ * edge, others at edge or atom 0. Widths are arbitrary. orb_block: edges that should be worked on at a time, so that
+ * their arrays stay in cache.
  *
  * orb_sum: sum[k] = sum over i < n with species[i] >= 0 of x[i][k], in double; sum is on the host, [width].
  */
@@ -21,12 +21,13 @@ struct mlff_edges;
  * far less than a step of dynamics. */
 #define MLFF_ORB_TIE 1e-9
 
-/* The directed graph of one step. orb_graph chooses each atom's nearest n_neighbours of its active edges, from positions in
- * double, so that float models and all numbers of ranks see the same graph. Of those as far as the last one (MLFF_ORB_TIE),
- * lower tags come first, and of images of one atom those whose vector is smaller in x, then y, then z. Edges of a sender are rows of arrays of edges, the nearest first; mlff_orb_first_row tells
- * where. Without a stride sender i has rows row[i] <= edge < row[i+1]. With one, which is n_neighbours, every sender has as
- * many rows, so that no size depends on positions; those behind its last edge have node -1, zeros in vec and env, and
- * anything in all other arrays. GPUs have a stride, and a list of the edges that end at a node. */
+/* The directed graph of one step. orb_graph chooses each atom's nearest n_neighbours of its active edges, from
+ * positions in double, so that float models and all numbers of ranks see the same graph. Of those as far as the last
+ * one (MLFF_ORB_TIE), lower tags come first, and of images of one atom those whose vector is smaller in x, then y, then
+ * z. Edges of a sender are rows of arrays of edges, the nearest first; mlff_orb_first_row tells where. Without a stride
+ * sender i has rows row[i] <= edge < row[i+1]. With one, which is n_neighbours, every sender has as many rows, so that
+ * no size depends on positions; those behind its last edge have node -1, zeros in vec and env, and anything in all
+ * other arrays. GPUs have a stride, and a list of the edges that end at a node. */
 typedef struct mlff_orb_graph {
   int64_t n_edges, stride;  /* n_edges: rows of arrays of edges                                              */
   int64_t n_nodes;          /* with a stride                                                                 */
@@ -46,7 +47,8 @@ static inline int64_t mlff_orb_first_row(const mlff_orb_graph *graph, int64_t i)
   return graph->stride ? i * graph->stride : ((const int64_t *) graph->row.data)[i];
 }
 
-/* orb_features. out[edge][k] = exp(-(d - k spacing)^2) for k < n_basis, then the unit vector. out: real [n][n_basis + 3] block */
+/* orb_features. out[edge][k] = exp(-(d - k spacing)^2) for k < n_basis, then the unit vector. out: real [n][n_basis +
+ * 3] block */
 typedef struct mlff_orb_features_args {
   const mlff_orb_graph *graph;
   int64_t begin, end;
@@ -66,7 +68,8 @@ typedef struct mlff_orb_gather_args {
   void *y;
 } mlff_orb_gather_args;
 
-/* norm(x) = (x - mean)/sqrt(variance + epsilon) * gain + shift over the last axis; the variance is that of n, not n-1. */
+/* norm(x) = (x - mean)/sqrt(variance + epsilon) * gain + shift over the last axis; the variance is that of n,
+ * not n-1. */
 typedef struct mlff_orb_norm {
   double epsilon;
   mlff_buf gain, shift; /* real [L] */

@@ -8,8 +8,8 @@
  * Row layouts, real, channels contiguous within each part:
  *   state  [n_nodes][6F]  x = (a, b, c) and mu = (x, y, z): what a layer gathers from a neighbour
  *   grad   [n_nodes][4F]  g_q and g_mu (x, y, z): what its backward pass gathers
- * Atoms of a call are begin <= i < end; arrays marked "block" start at atom `begin`, others at atom 0. painn_block: atoms that
- * node-local work should take at a time, so that it stays in cache; INT64_MAX: all.
+ * Atoms of a call are begin <= i < end; arrays marked "block" start at atom `begin`, others at atom 0. painn_block:
+ * atoms that node-local work should take at a time, so that it stays in cache; INT64_MAX: all.
  */
 #ifndef MLFF_OPS_PAINN_H
 #define MLFF_OPS_PAINN_H
@@ -42,11 +42,11 @@ typedef struct mlff_painn_basis {
   mlff_buf second; /* real [n_terms] GAUSSIAN: 1/width^2                                                   */
 } mlff_painn_basis;
 
-/* Radial data of all edges, made once per step by painn_radial and used by all layers, forward and backward. CUBIC fills
- * whole lines, the others terms and of lines u, 1/r and indices, with 0 as the first row: of two on the same radial data
- * CUBIC comes last.
- * A line holds what an edge needs: coef[4], slope[4] (CUBIC only), u = vec/r, 1/r, and from the address of element 12 on
- * four int32: first row (CUBIC, else 0), node of the neighbour, species of the neighbour, 0. */
+/* Radial data of all edges, made once per step by painn_radial and used by all layers, forward and backward. CUBIC
+ * fills whole lines, the others terms and of lines u, 1/r and indices, with 0 as the first row: of two on the same
+ * radial data CUBIC comes last. A line holds what an edge needs: coef[4], slope[4] (CUBIC only), u = vec/r, 1/r, and
+ * from the address of element 12 on four int32: first row (CUBIC, else 0), node of the neighbour, species of the
+ * neighbour, 0. */
 typedef struct mlff_painn_radial {
   mlff_buf line;  /* real [n_edges][MLFF_PAINN_LINE]                                  */
   mlff_buf terms; /* real [n_edges][2][n_terms] coef and slope of GAUSSIAN and BESSEL */
@@ -54,8 +54,8 @@ typedef struct mlff_painn_radial {
 
 /* ---- first layer: painn_moments.c ------------------------------------------------------------------------------ */
 
-/* painn_moments, painn_moments_backward. Without vectors and with q = embedding, the first message is linear in moments of the surroundings, for each species s
- * of neighbours and each row k of the filter:
+/* painn_moments, painn_moments_backward. Without vectors and with q = embedding, the first message is linear in moments
+ * of the surroundings, for each species s of neighbours and each row k of the filter:
  *   m_q[i][s][k] = sum_{j of s} coef_k(r_ij),   m_mu[i][s][k] = sum_{j of s} coef_k(r_ij) u_ij,
  * so edges cost nothing that depends on F and the rest is a matrix product.
  *   moments_q   real [n][ld] block: n_slots * n_rows moments, then n_slots columns that are 1 at the slot of atom i
@@ -69,7 +69,8 @@ typedef struct mlff_painn_moments_args {
   int64_t begin, end;
   void *moments_q, *moments_mu;
   int64_t ld_q, ld_mu;
-  /* backward: the arrays above hold adjoints (unit columns are ignored); edge_grad: dE/d(x_j - x_i) of the block's edges */
+  /* backward: the arrays above hold adjoints (unit columns are ignored); edge_grad: dE/d(x_j - x_i) of the block's
+   * edges */
   void *edge_grad;
   int accumulate; /* edge_grad holds sums of later layers */
 } mlff_painn_moments_args;
@@ -78,8 +79,8 @@ typedef struct mlff_painn_moments_args {
 
 /* painn_message, forward, for receiver i over its edges, j = node of the neighbour, (a, b, c) = filter * x_j:
  *   q[i] = q_in[i] + sum a;   mu[i] = mu_i of state + sum (b u + c mu_j of state)
- * painn_message_backward, for sender j over its edges (the list is symmetric), i = node of the neighbour, u the unit vector from i
- * to j = minus that of the list:
+ * painn_message_backward, for sender j over its edges (the list is symmetric), i = node of the neighbour, u the unit
+ * vector from i to j = minus that of the list:
  *   g_x[j] = sum (g_q[i], g_mu[i].u, g_mu[i].mu_j) * filter
  *   grad_in[j] = grad[j] + (0, sum g_mu[i] c)
  *   edge_grad[e] = or += (dE/du, dE/dr) of the edge, with u of the list: the edge that j sends along e
@@ -133,7 +134,8 @@ typedef struct mlff_painn_mix_args {
   int64_t ld_grad_q, ld_grad_mu;
 } mlff_painn_mix_args;
 
-/* painn_readout. energy[i] = bias + sum_k weight_k h[i][k] (0 for atoms of species -1); grad_h = weight * slope (may alias slope). */
+/* painn_readout. energy[i] = bias + sum_k weight_k h[i][k] (0 for atoms of species -1); grad_h = weight * slope (may
+ * alias slope). */
 typedef struct mlff_painn_readout_args {
   int64_t n;
   int width;

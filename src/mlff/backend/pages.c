@@ -1,8 +1,8 @@
 /* pages.c: see pages.h.
  *
- * A region is a row of blocks, each behind a header. Blocks are cut from the ends of free ones and regions grow at their
- * beginning, where the system puts new mappings, so what is left over lies together and the next block gets it: no more
- * than a part of one huge page is unused, unless another mapping is in the way.
+ * A region is a row of blocks, each behind a header. Blocks are cut from the ends of free ones and regions grow at
+ * their beginning, where the system puts new mappings, so what is left over lies together and the next block gets it:
+ * no more than a part of one huge page is unused, unless another mapping is in the way.
  */
 #define _GNU_SOURCE
 #include "pages.h"

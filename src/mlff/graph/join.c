@@ -1,7 +1,7 @@
 /* join.c: several systems as one graph, so that one evaluation computes all of them: replicas, members of a search.
  *
- * Owned atoms of all systems come first, in the order of the systems, then all images. No atom has neighbours in another
- * system, so every system's forces and atom energies are those that it has alone.
+ * Owned atoms of all systems come first, in the order of the systems, then all images. No atom has neighbours in
+ * another system, so every system's forces and atom energies are those that it has alone.
  */
 #include "../status.h"
 #include "system.h"

@@ -32,8 +32,8 @@ typedef struct bins {
   double *x, *y, *z;          /* [n_all] positions in this order                        */
 } bins;
 
-/* More images than these are a mistake: those of one atom in a cell whose edge is a thirtieth of the cutoff, or 200 of each of
- * many atoms. */
+/* More images than these are a mistake: those of one atom in a cell whose edge is a thirtieth of the cutoff, or 200 of
+ * each of many atoms. */
 enum { MOST_IMAGES = 200000, MOST_IMAGES_EACH = 200 };
 
 static void cross(const double a[3], const double b[3], double c[3])
@@ -132,8 +132,8 @@ static mlff_status place_owned(lattice *l, int32_t n, const double (*x)[3], doub
   return MLFF_OK;
 }
 
-/* Of the n owned atoms in `from` (NULL: 0, 1, ...) those whose images, `shift` cells along direction k, are in reach, into
- * `near`, in the same order. Returns how many. */
+/* Of the n owned atoms in `from` (NULL: 0, 1, ...) those whose images, `shift` cells along direction k, are in reach,
+ * into `near`, in the same order. Returns how many. */
 static int32_t select_near(const lattice *l, int k, int shift, const double (*frac)[3], const int32_t *from, int32_t n,
                            int32_t *near)
 {
@@ -290,8 +290,8 @@ static int find_stretches(const bins *b, int32_t i, int32_t from[9], int32_t to[
   return n;
 }
 
-/* Those of the candidates from..to-1 that are neighbours of atom i at x, into nbr, which has room for all of them: each is
- * written, and stays when it is near, so that there is no branch to be guessed. Returns how many. */
+/* Those of the candidates from..to-1 that are neighbours of atom i at x, into nbr, which has room for all of them: each
+ * is written, and stays when it is near, so that there is no branch to be guessed. Returns how many. */
 static int64_t scan(const bins *b, int32_t from, int32_t to, int32_t i, const double x[3], double cutoff2, int32_t *nbr)
 {
   int64_t n = 0;

@@ -13,8 +13,8 @@ struct mlff_system {
   double (*pos)[3];
 };
 
-/* A hash like FNV-1a, of words instead of bytes, over what a list_id stands for: equal lists have equal ids, different ones
- * different ids. */
+/* A hash like FNV-1a, of words instead of bytes, over what a list_id stands for: equal lists have equal ids, different
+ * ones different ids. */
 static const uint64_t mlff_hash_begin = 0xcbf29ce484222325u;
 
 static inline uint64_t mlff_hash_bytes(uint64_t hash, const void *data, size_t n)

@@ -5,8 +5,8 @@
 #include "../backend/ops.h"
 #include "modelfile.h"
 
-/* What of a model is needed in this run: species use[s] != 0 for s < n_species, networks and columns of others may be left
- * out; members as in mlff_options, which architectures without n_members never see. */
+/* What of a model is needed in this run: species use[s] != 0 for s < n_species, networks and columns of others may be
+ * left out; members as in mlff_options, which architectures without n_members never see. */
 typedef struct mlff_species_use {
   int n_species;
   const int *use;

@@ -1,7 +1,7 @@
 /* forecast.c: the memory that an evaluation takes, before it is made or after a device had no room for it.
  *
- * The evaluation is repeated with a backend that only adds up what it would allocate. After a failure halo exchanges are
- * made all the same: memory runs out before the first one of a step, and other ranks wait for this one.
+ * The evaluation is repeated with a backend that only adds up what it would allocate. After a failure halo exchanges
+ * are made all the same: memory runs out before the first one of a step, and other ranks wait for this one.
  */
 #include "model_impl.h"
 
@@ -58,7 +58,7 @@ mlff_status mlff_forecast_memory(mlff_model *m, const mlff_graph *graph, const m
       (int) graph->n_local, needed * mb, own * mb, (room + own) * mb, (double) total_bytes * mb, 0.95 * fit);
 }
 
-/* ---- before the first step ---------------------------------------------------------------------------------------- */
+/* ---- before the first step --------------------------------------------------------------------------------------- */
 
 /* Candidates within the cutoff now. */
 static int64_t count_edges(const mlff_graph *graph, double cutoff)

@@ -73,7 +73,8 @@ static inline int mlff_wants_members(const mlff_model *model, const mlff_result 
   return model->info.n_members > 1 && (result->member_energy || result->atom_spread);
 }
 
-/* options.c: whether all values are known; and of one that is yes or no and was checked, yes being what NULL stands for. */
+/* options.c: whether all values are known; and of one that is yes or no and was checked, yes being what NULL stands
+ * for. */
 mlff_status mlff_options_check(const mlff_options *options, mlff_error *error);
 static inline int mlff_option_is_on(const char *value)
 {
@@ -94,8 +95,8 @@ mlff_status mlff_step_downloads(mlff_model *model, const mlff_graph *graph, cons
                                 mlff_result *result, mlff_error *error);
 mlff_status mlff_step_check_distance(const mlff_model *model, const mlff_graph *graph, mlff_error *error);
 
-/* replay.c, for backends that can record: whether steps are recorded, decided when the model is opened; and a step, replayed
- * where that can be. */
+/* replay.c, for backends that can record: whether steps are recorded, decided when the model is opened; and a step,
+ * replayed where that can be. */
 void mlff_replay_open(mlff_model *model, const mlff_options *options);
 /* The next step is not replayed. */
 void mlff_replay_forget(mlff_model *model);
@@ -107,8 +108,8 @@ mlff_status mlff_replay_step(mlff_model *model, const mlff_graph *graph, const m
 /* 1 when the next step could be replayed, but there is no recording of it; one of other results is forgotten then. */
 int mlff_replay_make_room(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, const mlff_result *result);
 
-/* After the device ran out of memory: makes the exchanges of the step that is lost and says what would have been needed.
- * n_edges of the graph, -1 when not known. Always fails. */
+/* After the device ran out of memory: makes the exchanges of the step that is lost and says what would have been
+ * needed. n_edges of the graph, -1 when not known. Always fails. */
 mlff_status mlff_forecast_memory(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, int64_t n_edges,
                                  mlff_result *result, mlff_error *error);
 

@@ -1,9 +1,9 @@
 /* replay.c: steps recorded once and then started with one call, on backends that can (ops.h: mlff_replay_ops).
  *
- * A step with a new list runs op by op, which uploads the list and settles all sizes. When the next one has the same list,
- * it is recorded and replayed from then on; mlff_model_record does that before the steps of a run. After the next rebuild of
- * the list another plain step decides: if it put the very same things on the stream, the recording goes on to serve. A
- * replayed step with more edges than the arrays have room for computes nothing, and is run again op by op.
+ * A step with a new list runs op by op, which uploads the list and settles all sizes. When the next one has the same
+ * list, it is recorded and replayed from then on; mlff_model_record does that before the steps of a run. After the next
+ * rebuild of the list another plain step decides: if it put the very same things on the stream, the recording goes on
+ * to serve. A replayed step with more edges than the arrays have room for computes nothing, and is run again op by op.
  */
 #include "model_impl.h"
 #include "spans.h"
@@ -94,7 +94,8 @@ static mlff_status record(mlff_model *m, const mlff_graph *graph, mlff_result *r
   return MLFF_OK;
 }
 
-/* A model with forces of its own ends on the host: its calls are made again, of which those on the device do nothing now. */
+/* A model with forces of its own ends on the host: its calls are made again, of which those on the device do nothing
+ * now. */
 static mlff_status hand_out(mlff_model *m, mlff_result *result, mlff_error *error)
 {
   const mlff_graph *graph = &m->host_view.graph;

@@ -122,8 +122,8 @@ static void compare(const mlff_test_structure *t, const mlff_result *result, mlf
                  test->virial_error <= test->virial_tolerance;
 }
 
-/* Those of the file; for mixed precision, where a file may have none, those of fp32 and the errors that mixed precision is
- * allowed to have: 1 meV/atom, and a hundredth of the largest force and component of the virial. */
+/* Those of the file; for mixed precision, where a file may have none, those of fp32 and the errors that mixed precision
+ * is allowed to have: 1 meV/atom, and a hundredth of the largest force and component of the virial. */
 static void choose_tolerances(const mlff_model *model, const mlff_test_structure *t, int precision,
                               mlff_self_test *answer)
 {
@@ -193,7 +193,8 @@ mlff_status mlff_selftest_run_all(mlff_model *model, mlff_error *error)
   for (int k = 0; k < model->tests.n; k++) covered &= mlff_selftest_is_covered(model, k);
   if (covered) return run_each(model, error);
 
-  /* Species of the structures or members were left out: the same backend runs a network that has them, for this once. */
+  /* Species of the structures or members were left out: the same backend runs a network that has them, for this
+   * once. */
   int *const use = model->use;
   void *const net = model->net, *all_net = NULL;
   int *all = calloc((size_t) model->head->n_elements, sizeof *all);

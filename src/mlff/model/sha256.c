@@ -67,8 +67,8 @@ static int has_instructions(void)
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) && b & SHA;
 }
 
-/* The same as hash_blocks, four rounds at a time: the instructions hold the variables as (f e b a) and (h g d c), lowest
- * first, make two rounds of w + K, and four words of w. */
+/* The same as hash_blocks, four rounds at a time: the instructions hold the variables as (f e b a) and (h g d c),
+ * lowest first, make two rounds of w + K, and four words of w. */
 __attribute__((target("sha,sse4.1,ssse3"))) static void hash_blocks_sha(uint32_t h[8], const unsigned char *bytes,
                                                                         size_t n_blocks)
 {

@@ -1,10 +1,12 @@
 /* spans.c: where the time of an evaluation goes.
  *
- * An architecture calls operations through the backend's table. Spans on: the backend gets a table whose entries read the
- * clock, call the plain operation, and read the clock again. Spans off: the plain table, so being off costs nothing.
+ * An architecture calls operations through the backend's table. Spans on: the backend gets a table whose entries read
+ * the clock, call the plain operation, and read the clock again. Spans off: the plain table, so being off costs
+ * nothing.
  *
- * Operations are timed as the caller sees them. A backend that returns before its work is done has stamps on its own stream
- * instead (ops.h: mlff_timing_ops), which are read when the step is over; a replayed step has those of its recording.
+ * Operations are timed as the caller sees them. A backend that returns before its work is done has stamps on its own
+ * stream instead (ops.h: mlff_timing_ops), which are read when the step is over; a replayed step has those of its
+ * recording.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -68,7 +70,7 @@ void mlff_spans_add(mlff_spans *spans, mlff_span_id span, double begin)
   add(spans, span, 1, begin, mlff_spans_now());
 }
 
-/* ---- time on a device ---------------------------------------------------------------------------------------------- */
+/* ---- time on a device -------------------------------------------------------------------------------------------- */
 
 void mlff_spans_restart(mlff_backend *backend)
 {
@@ -77,7 +79,8 @@ void mlff_spans_restart(mlff_backend *backend)
   if (backend->ops->timing.restart) backend->ops->timing.restart(backend);
 }
 
-/* Keeps a part; without memory for it the rest of the step is not kept either, so that sums stay sums of whole parts. */
+/* Keeps a part; without memory for it the rest of the step is not kept either, so that sums stay sums of whole
+ * parts. */
 static void keep_part(mlff_spans *spans, mlff_span_id span, int n_calls, int from, int to)
 {
   if (from < 0 || to < 0) return;
@@ -164,7 +167,7 @@ static void fill_timed(mlff_spans *spans)
 #include "../backend/op_list.h"
 }
 
-/* ---- on, off, reading ---------------------------------------------------------------------------------------------- */
+/* ---- on, off, reading -------------------------------------------------------------------------------------------- */
 
 mlff_status mlff_spans_start(mlff_model *model, size_t n_stamps, mlff_error *error)
 {

@@ -11,8 +11,8 @@ double mlff_spans_now(void);
 /* Puts the plain operations back and frees. */
 void mlff_spans_free(mlff_spans *spans, mlff_backend *backend);
 
-/* On backends with stamps of their own (ops.h: mlff_timing_ops). restart: a step begins that is not replayed. settle: its
- * results are there; adds its parts, or those of the recording. Nothing while spans are off. */
+/* On backends with stamps of their own (ops.h: mlff_timing_ops). restart: a step begins that is not replayed. settle:
+ * its results are there; adds its parts, or those of the recording. Nothing while spans are off. */
 void mlff_spans_restart(mlff_backend *backend);
 void mlff_spans_settle(mlff_backend *backend, double begin);
 

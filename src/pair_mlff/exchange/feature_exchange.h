@@ -2,8 +2,8 @@
  *
  * LAMMPS' own forward communication passes rows on in x, then y, then z, and copies all images of atoms, also of those
  * that a rank owns. That is right for positions, which differ between images. Features do not, and are long: here each
- * row travels once from its owner to each rank that needs it, into its place: through memory that the ranks of a machine
- * share (host_memory.h), or as a message.
+ * row travels once from its owner to each rank that needs it, into its place: through memory that the ranks of a
+ * machine share (host_memory.h), or as a message.
  */
 #ifndef LMP_MLFF_FEATURE_EXCHANGE_H
 #define LMP_MLFF_FEATURE_EXCHANGE_H
@@ -28,8 +28,8 @@ class MLFFFeatureExchange {
   /* Rows of floats travel as 16-bit integers (int16_rows.h). */
   void set_quantised(bool wanted) { quantised = wanted; }
 
-  /* Whether ranks of one machine share memory. Says how rows travel then, and why no memory is shared where it is wanted.
-   * Before `build`. Collective. */
+  /* Whether ranks of one machine share memory. Says how rows travel then, and why no memory is shared where it is
+   * wanted. Before `build`. Collective. */
   std::string share_memory(bool wanted);
 
   /* Wanted row k is row index[k] of rank[k]. Sorted by rank, no rank is this one. Collective. */
@@ -40,8 +40,8 @@ class MLFFFeatureExchange {
   /* What was row r when exchange was built is row_of[r] from now on. */
   void renumber(const std::vector<int> &row_of);
 
-  /* rows: [n_local + wanted][bytes]; fills those behind the first n_local until `finish` returns. progress may be called
-   * between the two. False when there is no memory for them. Collective. */
+  /* rows: [n_local + wanted][bytes]; fills those behind the first n_local until `finish` returns. progress may be
+   * called between the two. False when there is no memory for them. Collective. */
   bool begin(char *rows, int n_local, size_t bytes);
   void progress();
   bool finish();

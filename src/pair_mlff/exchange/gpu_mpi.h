@@ -14,9 +14,9 @@ struct MLFFGpuMPI {
   std::string text;     // what the log says
 };
 
-/* Open MPI and MPICH have functions that tell; they are looked up while running, so that a plugin compiled with another release
- * finds them as well. wanted: "auto" (what they tell), "yes" (it is taken for granted), "no". quantised: features
- * are converted on the host. */
+/* Open MPI and MPICH have functions that tell; they are looked up while running, so that a plugin compiled with another
+ * release finds them as well. wanted: "auto" (what they tell), "yes" (it is taken for granted), "no". quantised:
+ * features are converted on the host. */
 MLFFGpuMPI mlff_gpu_mpi(const std::string &wanted, bool quantised, MLFFLookup find);
 MLFFGpuMPI mlff_gpu_mpi(const std::string &wanted, bool quantised);
 

@@ -1,8 +1,9 @@
 /* host_memory.h: memory of a rank that the other ranks of its machine read.
  *
  * A message between two processes of a machine is copied into MPI's memory and out of it in pieces, which both have to
- * attend to. Here the reader copies once from where the writer has put it. The memory belongs to no file system (memfd), so
- * nothing of it is left behind however a run ends, and the size of /dev/shm is no limit; processes find it in /proc.
+ * attend to. Here the reader copies once from where the writer has put it. The memory belongs to no file system
+ * (memfd), so nothing of it is left behind however a run ends, and the size of /dev/shm is no limit; processes find it
+ * in /proc.
  */
 #ifndef LMP_MLFF_HOST_MEMORY_H
 #define LMP_MLFF_HOST_MEMORY_H
@@ -16,8 +17,8 @@
 
 namespace LAMMPS_NS {
 
-/* What is written has a number that grows; every rank counts for itself. What has been given stays as it is until all its
- * readers have taken it. */
+/* What is written has a number that grows; every rank counts for itself. What has been given stays as it is until all
+ * its readers have taken it. */
 class MLFFHostMemory {
  public:
   /* Collective. Either all ranks of a machine get memory, or none, and `why_not` says why. */
@@ -42,8 +43,8 @@ class MLFFHostMemory {
   static void put(char *to, const char *from, size_t bytes);
   void give(uint64_t number);
 
-  /* Whether `rank` has given `number`. Then take() is where it begins for this rank, in units of `bytes`, or nullptr when
-   * it cannot be mapped; it may be overwritten after done(). */
+  /* Whether `rank` has given `number`. Then take() is where it begins for this rank, in units of `bytes`, or nullptr
+   * when it cannot be mapped; it may be overwritten after done(). */
   bool is_given(int rank, uint64_t number) const;
   const char *take(int rank, size_t bytes);
   void done(int rank, uint64_t number);

@@ -26,8 +26,8 @@ static inline size_t mlff_int16_block(size_t left)
   return left < most ? left : most;
 }
 
-/* One block; m is a constant for whole ones, so that compilers make vectors of the loops. A block with a number that is not
- * finite comes back as NaN, whole, so that nothing is hidden. */
+/* One block; m is a constant for whole ones, so that compilers make vectors of the loops. A block with a number that is
+ * not finite comes back as NaN, whole, so that nothing is hidden. */
 static inline void mlff_int16_pack_block(const float *from, size_t m, float *scale_out, int16_t *packed)
 {
   int32_t bits[MLFF_INT16_BLOCK], largest = 0; /* of magnitudes, whose bits are in the order of the numbers */

@@ -9,7 +9,8 @@
 
 namespace LAMMPS_NS {
 
-/* Made collectively on `world`. MPI_Comm_split_type would do, but the MPI that serial builds of LAMMPS bring has it not. */
+/* Made collectively on `world`. MPI_Comm_split_type would do, but the MPI that serial builds of LAMMPS bring has it
+ * not. */
 class MLFFMachine {
  public:
   explicit MLFFMachine(MPI_Comm world)

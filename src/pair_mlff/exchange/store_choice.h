@@ -1,9 +1,9 @@
 /* store_choice.h: whether rows for a reader on another core are written by ordinary or by non-temporal stores.
  *
- * The reader has the lines of the exchange before in its cache. Where two cores share a cache, a store takes such a line back
- * in 3 ns; where they do not, in 34 (two Zen 4 cores, 240 kB). Non-temporal it is 2.5 ns everywhere, but then the
- * reader waits for memory, 2.5 ns more for each line. Which it is changes when ranks are moved, and virtual machines tell
- * nothing of it, so stores are timed. C and C++.
+ * The reader has the lines of the exchange before in its cache. Where two cores share a cache, a store takes such a
+ * line back in 3 ns; where they do not, in 34 (two Zen 4 cores, 240 kB). Non-temporal it is 2.5 ns everywhere, but then
+ * the reader waits for memory, 2.5 ns more for each line. Which it is changes when ranks are moved, and virtual
+ * machines tell nothing of it, so stores are timed. C and C++.
  */
 #ifndef MLFF_STORE_CHOICE_H
 #define MLFF_STORE_CHOICE_H

@@ -1,9 +1,9 @@
-/* kokkos_arrays.h: MLFFArrays (arrays.h) over the arrays of LAMMPS' package KOKKOS, in the memory of DeviceType: that of the
- * host or of a GPU.
+/* kokkos_arrays.h: MLFFArrays (arrays.h) over the arrays of LAMMPS' package KOKKOS, in the memory of DeviceType: that
+ * of the host or of a GPU.
  *
- * One source for both: what goes over atoms or pairs runs where Kokkos runs, and pointers to the results are what the engine
- * gets. Where that is a GPU, mlff_graph.on_device says so. Positions are Kokkos' own array where it has doubles in rows,
- * else a copy of each step.
+ * One source for both: what goes over atoms or pairs runs where Kokkos runs, and pointers to the results are what the
+ * engine gets. Where that is a GPU, mlff_graph.on_device says so. Positions are Kokkos' own array where it has doubles
+ * in rows, else a copy of each step.
  */
 #ifndef LMP_MLFF_KOKKOS_ARRAYS_H
 #define LMP_MLFF_KOKKOS_ARRAYS_H
@@ -93,8 +93,8 @@ void mlff_kokkos_listed(const MLFFKokkosRows<DeviceType> &rows, const Atoms &ato
       });
 }
 
-/* marks[i] = 1 for owned atoms that have candidates of other ranks, and marks[j] = 1 for those; before, all are 0. Several
- * threads may write the same. */
+/* marks[i] = 1 for owned atoms that have candidates of other ranks, and marks[j] = 1 for those; before, all are 0.
+ * Several threads may write the same. */
 template <class DeviceType, class Ints, class Marks>
 void mlff_kokkos_mark(const MLFFKokkosRows<DeviceType> &rows, const Ints &owners, int me, const Marks &marks)
 {

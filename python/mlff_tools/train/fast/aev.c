@@ -1,12 +1,12 @@
-/* aev.c: the linear map between gradients by environment vectors and forces, for training ensembles of ANI networks on a
- * CPU; compiled on first use by cpu_ani.py with -DM=members -DNR=radial shells -DNS=angular shells -DNZ=sections.
+/* aev.c: the linear map between gradients by environment vectors and forces, for training ensembles of ANI networks on
+ * a CPU; compiled on first use by cpu_ani.py with -DM=members -DNR=radial shells -DNS=angular shells -DNZ=sections.
  *
  * With the AEV A_i(x) of atom i and a gradient G = dE/dA of each member m, pull gives
  *   F_k = - sum_i (dA_i/dx_k)^T G_i                    F [N][3][M] from G [N][length][M],
  * and push, its adjoint, gives for weights X of the forces
  *   G_i = - sum_k (dA_i/dx_k) X_k                      G [N][length][M] from X [N][3][M].
- * Both add to what is there. d[e] is the part of edge e: dE/d(x_j - x_i), or X_i - X_j in push. All formulas are those of
- * networks.Ani.prepare. One call does one frame.
+ * Both add to what is there. d[e] is the part of edge e: dE/d(x_j - x_i), or X_i - X_j in push. All formulas are those
+ * of networks.Ani.prepare. One call does one frame.
  */
 #include <math.h>
 #include <stdint.h>

@@ -1,9 +1,10 @@
 /* aev.c: atomic environment vectors of ANI and their gradients on the CPU.
  *
- * One centre at a time. Radial part: vectors run over the shifts R_k. Angular part: neighbours within the angular cutoff
- * are ordered by species, so that the triples of one pair of species (j from block t, k from block u) fill batches that
- * contribute to one block of columns; vectors run over triples. A batch is expanded from rows "one j, consecutive k", so
- * nothing is gathered. Per triple n_angular + n_sections transcendental functions are needed, because
+ * One centre at a time. Radial part: vectors run over the shifts R_k. Angular part: neighbours within the angular
+ * cutoff are ordered by species, so that the triples of one pair of species (j from block t, k from block u) fill
+ * batches that contribute to one block of columns; vectors run over triples. A batch is expanded from rows "one j,
+ * consecutive k", so nothing is gathered. Per triple n_angular + n_sections transcendental functions are needed,
+ * because
  *   G_A[a,z] = f1[z] f2[a],   f1[z] = ((1 + cos(theta - theta_z)) / 2)^zeta,   f2[a] = w exp(-eta (m - R_a)^2),
  *   w = p fc(r_j) fc(r_k),  m = (r_j + r_k) / 2,
  *   (1 + cos(theta - theta_z)) / 2 = 1 - q,  q = sin((theta - theta_z) / 2)^2, by the difference formula from
@@ -133,7 +134,7 @@ static mlff_status prepare(mlff_backend *backend, mlff_aev *aev, const mlff_aev_
   return MLFF_OK;
 }
 
-/* ---- neighbours of a centre --------------------------------------------------------------------------------------- */
+/* ---- neighbours of a centre -------------------------------------------------------------------------------------- */
 
 /* Distances and radial cutoff function of all edges. */
 static void load_center(work *w, const mlff_edges *edges, int32_t center)
@@ -190,7 +191,7 @@ static void load_near(work *w)
   }
 }
 
-/* ---- radial part ---------------------------------------------------------------------------------------------------- */
+/* ---- radial part ------------------------------------------------------------------------------------------------- */
 
 static void radial_forward(work *w, real *row)
 {
@@ -229,7 +230,7 @@ static void radial_backward(work *w, const real *row)
   }
 }
 
-/* ---- batches of triples --------------------------------------------------------------------------------------------- */
+/* ---- batches of triples ------------------------------------------------------------------------------------------ */
 
 /* Appends the triples (j, k_first ..) to the batch: c, m, w and, for the backward pass, the derivatives of w. */
 static void expand(work *w, int j, int k_first, int n, int backward)
@@ -440,7 +441,8 @@ static void for_all_triples(work *w, real *row, int backward)
   }
 }
 
-/* ---- ops -------------------------------------------------------------------------------------------------------------- */
+/* ---- ops
+ * -------------------------------------------------------------------------------------------------------------- */
 
 mlff_status MLFF_CPU(aev_forward_cpu)(mlff_backend *backend, mlff_aev *aev, const mlff_aev_args *args,
                                       mlff_error *error)

@@ -30,7 +30,8 @@ MLFF_INLINE vreal vlog1m(vreal q)
 }
 
 /* exp(x) for x <= 0; 0 below e^-40 (float), e^-300 (double), so that products of two of them are never subnormal
- * numbers, which cost a hundred times more than others. NaN gives NaN. Method: vexp; the exponent is added as an integer. */
+ * numbers, which cost a hundred times more than others. NaN gives NaN. Method: vexp; the exponent is added as an
+ * integer. */
 MLFF_INLINE vreal vexp_or_zero(vreal x)
 {
 #if MLFF_REAL_IS_DOUBLE

@@ -1,7 +1,7 @@
 /* amx.h: products of tiles of 16 rows of 64 bytes, in the registers of AMX or in memory; see bf16.h.
  *
- * Macros, because numbers of registers must be literals. Tiles are floats [16][16], rows of x in pairs [16][16], or weights
- * [16][16]: row k / 2 has the pairs of k and k + 1 of 16 columns.
+ * Macros, because numbers of registers must be literals. Tiles are floats [16][16], rows of x in pairs [16][16], or
+ * weights [16][16]: row k / 2 has the pairs of k and k + 1 of 16 columns.
  */
 #ifndef MLFF_AMX_H
 #define MLFF_AMX_H

@@ -12,7 +12,8 @@ typedef struct mlff_cpu_backend {
   mlff_buf rounded; /* precision mixed: rows of x in bf16, of the product in progress */
 } mlff_cpu_backend;
 
-/* Fills the table of an mlff_cpu_backend for an element type (4 or 8 bytes) and kernel path; 0 when that path was not compiled. */
+/* Fills the table of an mlff_cpu_backend for an element type (4 or 8 bytes) and kernel path; 0 when that path was not
+ * compiled. */
 int mlff_cpu_fill_ops(mlff_ops *ops, size_t real_size, const char *kernels);
 /* Then puts products in bf16 in the place of those of floats; 0 when the path has none in this build. */
 int mlff_cpu_fill_mixed(mlff_ops *ops, const char *kernels);

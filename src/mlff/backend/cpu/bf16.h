@@ -1,10 +1,10 @@
 /* bf16.h: the instructions of products in bf16, each in one small function beside its twin in plain C.
  *
- * A bf16 number is the upper half of a float. Numbers come as pairs in 32 bits, the even one in the lower half; a vbits is
- * MLFF_VLEN pairs. Paths avx512_bf16 and amx have the instructions, all others compute the same with what they have, and
- * tests run these. The product of two bf16 numbers is exact in a float, so only sums are rounded. The twins follow the
- * operation sections of Intel's Software Developer's Manual (VCVTNE2PS2BF16, VDPBF16PS; amx.h: TDPBF16PS) but for sums below
- * 1e-38, which the instructions take for zero.
+ * A bf16 number is the upper half of a float. Numbers come as pairs in 32 bits, the even one in the lower half; a vbits
+ * is MLFF_VLEN pairs. Paths avx512_bf16 and amx have the instructions, all others compute the same with what they have,
+ * and tests run these. The product of two bf16 numbers is exact in a float, so only sums are rounded. The twins follow
+ * the operation sections of Intel's Software Developer's Manual (VCVTNE2PS2BF16, VDPBF16PS; amx.h: TDPBF16PS) but for
+ * sums below 1e-38, which the instructions take for zero.
  */
 #ifndef MLFF_BF16_H
 #define MLFF_BF16_H
@@ -13,10 +13,10 @@
 
 #define MLFF_HAVE_DOT (MLFF_KERNELS_AVX512_BF16 || MLFF_KERNELS_AMX)
 
-/* ---- rounding ------------------------------------------------------------------------------------------------------ */
+/* ---- rounding ---------------------------------------------------------------------------------------------------- */
 
-/* To the nearest bf16, of two the even one; below the smallest normal number to zero. NaN stays NaN. Lanes have the bits
- * of floats whose lower halves are zero. */
+/* To the nearest bf16, of two the even one; below the smallest normal number to zero. NaN stays NaN. Lanes have the
+ * bits of floats whose lower halves are zero. */
 MLFF_INLINE vbits vround_bf16(vreal x)
 {
   const vbits bits = (vbits) x, magnitude = bits & 0x7fffffffu;
@@ -45,7 +45,7 @@ MLFF_INLINE vbits set_pairs(uint32_t x)
   return x - (vbits){0};
 }
 
-/* ---- sums of two products in each lane ----------------------------------------------------------------------------- */
+/* ---- sums of two products in each lane --------------------------------------------------------------------------- */
 
 /* acc + x_odd w_odd, then + x_even w_even. */
 MLFF_INLINE vreal dot_bf16(vreal acc, vbits x, vbits w)

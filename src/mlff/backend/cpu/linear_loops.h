@@ -1,5 +1,5 @@
-/* linear_loops.h: what products of matrices have in common in all precisions: packing into panels, the loops over panels
- * and tiles, and the epilogue. linear.c and linear_mixed.c include it after they have defined
+/* linear_loops.h: what products of matrices have in common in all precisions: packing into panels, the loops over
+ * panels and tiles, and the epilogue. linear.c and linear_mixed.c include it after they have defined
  *   unit                  what panels and rows of x are made of: a real, or a pair of bf16
  *   TILE_ROWS, TILE_COLS  the largest tile of outputs; panels are TILE_COLS wide
  *   ROW_STEP, COL_STEP    tiles at the ends have multiples of these, no matter how many of their outputs are wanted
@@ -12,8 +12,8 @@
 
 enum { LINE = 64 / (int) sizeof(unit) }; /* units in a cache line */
 
-/* tile = bias + x * panel, rows of the tile ld reals apart, rows of x ldx units; fetches n_units * fetch_step units from
- * `fetch` on into the second-level cache. */
+/* tile = bias + x * panel, rows of the tile ld reals apart, rows of x ldx units; fetches n_units * fetch_step units
+ * from `fetch` on into the second-level cache. */
 typedef void tile_function(const mlff_linear *linear, const unit *x, int64_t ldx, const unit *panel, const real *bias,
                            real *tile, int64_t ld, const unit *fetch, int64_t fetch_step);
 /* That of so many columns and rows: at most TILE_COLS and TILE_ROWS. */
@@ -35,7 +35,7 @@ MLFF_INLINE int w_part(int term)
   return term == 1;
 }
 
-/* ---- packing ------------------------------------------------------------------------------------------------------- */
+/* ---- packing ----------------------------------------------------------------------------------------------------- */
 
 /* The matrix of a product x[rows] -> y[cols], in the order of the file. */
 typedef struct weights {
@@ -78,7 +78,7 @@ static mlff_status pack_panels(mlff_backend *backend, mlff_linear *linear, const
   return MLFF_OK;
 }
 
-/* ---- epilogue ------------------------------------------------------------------------------------------------------ */
+/* ---- epilogue ---------------------------------------------------------------------------------------------------- */
 
 /* value and slope of the activation */
 MLFF_INLINE vreal activate(mlff_act act, real alpha, vreal x, vreal *slope)
@@ -154,7 +154,7 @@ static void finish(const mlff_linear_args *a, const target *t, const real *tile,
     finish_tile(MLFF_ACT_CELU, t, tile, row, rows, col, cols);
 }
 
-/* ---- the loops ----------------------------------------------------------------------------------------------------- */
+/* ---- the loops --------------------------------------------------------------------------------------------------- */
 
 /* Rows first_row .. first_row + n_rows of the product; x: the units of these rows, [n_rows][ldx]. */
 static void multiply_rows(const mlff_linear *linear, const mlff_linear_args *a, const unit *x, int64_t ldx,

@@ -1,9 +1,9 @@
 /* linear_mixed.c: y = act(x W^T + b) with bf16 numbers and float sums on the CPU, for `precision mixed`.
  *
- * Weights are packed once, rounded to bf16, in panels of pairs [panel][part][pairs of n_in][TILE_COLS]; rows of x are rounded
- * block by block into an array of the backend. With two parts (mlff_backend.splits) a number is the sum of two bf16, its
- * rounding and the rounding of what is left, and a product the sum of three: 16 bits of mantissa instead of 8. Loops and
- * epilogue are those of linear.c.
+ * Weights are packed once, rounded to bf16, in panels of pairs [panel][part][pairs of n_in][TILE_COLS]; rows of x are
+ * rounded block by block into an array of the backend. With two parts (mlff_backend.splits) a number is the sum of two
+ * bf16, its rounding and the rounding of what is left, and a product the sum of three: 16 bits of mantissa instead of
+ * 8. Loops and epilogue are those of linear.c.
  *
  * Two kinds of tiles, by kernel path:
  *   avx512_bf16, avx512, avx2   sums in vector registers, two products at a time in each lane (VDPBF16PS or its twin)
@@ -63,7 +63,7 @@ MLFF_INLINE int n_units(const mlff_linear *linear)
 
 #include "linear_loops.h"
 
-/* ---- packing ------------------------------------------------------------------------------------------------------- */
+/* ---- packing ----------------------------------------------------------------------------------------------------- */
 
 /* Part 0 of x is its rounding, part 1 the rounding of what is left. */
 MLFF_INLINE vbits part_bits(vreal x, int part)
@@ -101,7 +101,7 @@ static mlff_status linear_pack_mixed(mlff_backend *backend, mlff_linear *linear,
   return mlff_buf_reserve(backend, &((mlff_cpu_backend *) backend)->rounded, n * sizeof(unit), error);
 }
 
-/* ---- rows of x ----------------------------------------------------------------------------------------------------- */
+/* ---- rows of x --------------------------------------------------------------------------------------------------- */
 
 MLFF_INLINE vreal without_high(vreal x)
 {
@@ -123,7 +123,7 @@ static void round_row(const mlff_linear *linear, const float *x, unit *out)
   }
 }
 
-/* ---- tiles --------------------------------------------------------------------------------------------------------- */
+/* ---- tiles ------------------------------------------------------------------------------------------------------- */
 
 #if MLFF_TILES_AMX
 
@@ -204,7 +204,7 @@ MLFF_INLINE vreal multiply_add(vreal acc, vunit x, vunit w)
 
 #endif
 
-/* ---- the operation ------------------------------------------------------------------------------------------------- */
+/* ---- the operation ----------------------------------------------------------------------------------------------- */
 
 static void linear_mixed(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *a)
 {

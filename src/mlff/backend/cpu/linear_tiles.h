@@ -1,8 +1,9 @@
-/* linear_tiles.h: tiles of a product whose sums stay in vector registers: the inner loops of linear.c, and of linear_mixed.c
- * without AMX. Sizes for six rows: on AVX-512 6 x 64 floats are 24 accumulators; else 12 of 16 registers are.
+/* linear_tiles.h: tiles of a product whose sums stay in vector registers: the inner loops of linear.c, and of
+ * linear_mixed.c without AMX. Sizes for six rows: on AVX-512 6 x 64 floats are 24 accumulators; else 12 of 16 registers
+ * are.
  *
- * Included behind linear_loops.h by a file that has defined TILE_ROWS = 6, TILE_VECTORS, SUM_UNITS (how many units one float
- * sums up), and for its units
+ * Included behind linear_loops.h by a file that has defined TILE_ROWS = 6, TILE_VECTORS, SUM_UNITS (how many units one
+ * float sums up), and for its units
  *   vunit                       a vector of MLFF_VLEN units
  *   set_units(x), load_units(p) the same unit everywhere, and MLFF_VLEN of them from memory
  *   multiply_add(acc, x, w)     acc + x w; of pairs: the sum of both products
@@ -24,9 +25,9 @@ MLFF_INLINE void put_sums(const int mr, const int nv, vreal sums[TILE_ROWS][TILE
     }
 }
 
-/* tile[mr][nv] = bias + x[mr][units] * panel, rows of the tile ld reals apart; mr and nv are constants at every call, so
- * the loops unroll. Every SUM_UNITS units the sums go to the tile, since a sum that has grown long rounds more off. Fetches
- * n_units * fetch_step units from `fetch` on into the cache. */
+/* tile[mr][nv] = bias + x[mr][units] * panel, rows of the tile ld reals apart; mr and nv are constants at every call,
+ * so the loops unroll. Every SUM_UNITS units the sums go to the tile, since a sum that has grown long rounds more off.
+ * Fetches n_units * fetch_step units from `fetch` on into the cache. */
 MLFF_INLINE void tile_product(const int mr, const int nv, const mlff_linear *linear, const unit *x, int64_t ldx,
                               const unit *panel, const real *bias, real *tile, int64_t ld, const unit *fetch,
                               int64_t fetch_step)

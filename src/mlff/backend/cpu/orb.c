@@ -2,7 +2,7 @@
  * linear in the edges. */
 #include "cpu.h"
 
-/* ---- rows of any width ---------------------------------------------------------------------------------------------- */
+/* ---- rows of any width ------------------------------------------------------------------------------------------- */
 
 /* Lanes of row element k on: all, or those that the width has left. */
 MLFF_INLINE vreal row_load(const real *p, int64_t k, int64_t width)
@@ -41,7 +41,7 @@ MLFF_INLINE void row_moments(const real *x, int64_t width, double epsilon, real 
   *scale = (real) (1.0 / sqrt(rest / (double) width + epsilon));
 }
 
-/* ---- edges ---------------------------------------------------------------------------------------------------------- */
+/* ---- edges ------------------------------------------------------------------------------------------------------- */
 
 void MLFF_CPU(orb_features_cpu)(mlff_backend *backend, const mlff_orb_features_args *a)
 {
@@ -129,7 +129,7 @@ void MLFF_CPU(orb_message_cpu)(mlff_backend *backend, const mlff_orb_message_arg
   }
 }
 
-/* ---- nodes ---------------------------------------------------------------------------------------------------------- */
+/* ---- nodes ------------------------------------------------------------------------------------------------------- */
 
 void MLFF_CPU(orb_concat_cpu)(mlff_backend *backend, const mlff_orb_concat_args *a)
 {

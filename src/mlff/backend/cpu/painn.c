@@ -60,8 +60,8 @@ MLFF_INLINE void vsincos(vreal x, vreal *sine, vreal *cosine)
   *cosine = vselect(cosine_minus, -b, b);
 }
 
-/* Tails of Gaussians below exp of this are zero: relative to 1 they are far below rounding, and products of such numbers
- * would be denormal, which costs a factor of ten in time. */
+/* Tails of Gaussians below exp of this are zero: relative to 1 they are far below rounding, and products of such
+ * numbers would be denormal, which costs a factor of ten in time. */
 #define SMALLEST_EXPONENT ((real) (MLFF_REAL_IS_DOUBLE ? -300 : -40))
 
 /* coef and slope of one edge: MLFF_VLEN functions at a time. */

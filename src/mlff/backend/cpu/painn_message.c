@@ -5,10 +5,11 @@
  * owns the sender over the same list, which is symmetric: it gathers adjoints and needs no atomics, so results do not
  * depend on anything but the list's order.
  *
- * Measured on an Ice Lake core (AVX-512, float, 54 neighbours, 192 atoms of water), us per atom: F = 64 forward 1.5, backward
- * 2.9; F = 128 3.6 and 6.4, with a table of 513 intervals 6.8 and 7.7. That core loads 1.4 vectors of 64 bytes per cycle
- * and not 2, so forward is bound by loads. What lost: one vector of channels at a time forward (2.0), differences of rows
- * for value and slope (backward 3 % faster, tables 20 % slower), unrolling the channels of the backward pass (8 % slower).
+ * Measured on an Ice Lake core (AVX-512, float, 54 neighbours, 192 atoms of water), us per atom: F = 64 forward 1.5,
+ * backward 2.9; F = 128 3.6 and 6.4, with a table of 513 intervals 6.8 and 7.7. That core loads 1.4 vectors of 64 bytes
+ * per cycle and not 2, so forward is bound by loads. What lost: one vector of channels at a time forward (2.0),
+ * differences of rows for value and slope (backward 3 % faster, tables 20 % slower), unrolling the channels of the
+ * backward pass (8 % slower).
  */
 #include "painn.h"
 
@@ -123,9 +124,9 @@ MLFF_INLINE v4 vsum4(vreal a, vreal b, vreal c, vreal d)
 #endif
 }
 
-/* What the sender j keeps over its edges, for one vector of channels at a time: a, b of x_j and m = c mu_j; and sums: g_x
- * for a and b, and S = sum filter_c g_mu[i], from which g_c = mu_j.S and g_mu[j] += c S follow. Together in few cache
- * lines, and without the strides of powers of two that separate arrays would have. */
+/* What the sender j keeps over its edges, for one vector of channels at a time: a, b of x_j and m = c mu_j; and sums:
+ * g_x for a and b, and S = sum filter_c g_mu[i], from which g_c = mu_j.S and g_mu[j] += c S follow. Together in few
+ * cache lines, and without the strides of powers of two that separate arrays would have. */
 enum { SENDER_A, SENDER_B, SENDER_M, SENDER_GA = SENDER_M + 3, SENDER_GB, SENDER_S, SENDER_SIZE = SENDER_S + 3 };
 
 typedef struct sender {
