@@ -1,5 +1,6 @@
 """Style and static analysis: formatting, ruff, headers that compile alone, cppcheck, symbols, layers, file sizes."""
 
+import ast
 import os
 import re
 import shutil
@@ -57,6 +58,37 @@ def test_python(what):
 def include_paths(path):
     """Of the library that a file belongs to; both have a status.h."""
     return ["-Iinclude", "-Isrc/mlffprof" if path.startswith("src/mlffprof/") else "-Isrc/mlff"]
+
+
+MOST_LINES = 60  # of a function, with its head
+
+
+@pytest.mark.parametrize("path", sources(".c", ".h", ".cpp", ".cu"))
+def test_function_length(path):
+    """clang-format puts the braces of functions into lines of their own."""
+    with open(os.path.join(ROOT, path), encoding="utf-8") as f:
+        lines = f.read().split("\n")
+    begins = [k for k, line in enumerate(lines) if line == "{"]
+    long = [k for k in begins if "}" in lines[k:] and lines.index("}", k) - k + 2 > MOST_LINES]
+    assert not long, f"{path}: functions of more than {MOST_LINES} lines begin at {[k + 1 for k in long]}"
+
+
+def test_python_function_length():
+    paths = [p for folder in ("python", "benchmarks", "scripts", "tests") for p in python_files(folder)]
+    assert len(paths) > 100
+    long = []
+    for path in paths:
+        with open(path, encoding="utf-8") as f:
+            nodes = ast.walk(ast.parse(f.read()))
+        functions = [n for n in nodes if isinstance(n, ast.FunctionDef) and n.end_lineno - n.lineno >= MOST_LINES]
+        long += [f"{os.path.relpath(path, ROOT)}: {function.name}" for function in functions]
+    assert not long, f"functions of more than {MOST_LINES} lines: {long}"
+
+
+def python_files(folder):
+    for place, folders, names in os.walk(os.path.join(ROOT, folder)):
+        folders[:] = [f for f in folders if not f.startswith((".", "__", "build"))]
+        yield from (os.path.join(place, name) for name in names if name.endswith(".py"))
 
 
 @pytest.mark.parametrize("path", sources(".c", ".h", ".cpp", ".cu"))

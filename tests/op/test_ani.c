@@ -106,6 +106,25 @@ static plain_star star_of(const aev_case *t, const mlff_graph *graph, const int6
   return s;
 }
 
+/* AEVs and gradients of all centres by plain loops; rows are ld apart. */
+static void plain_rows(const aev_case *t, const mlff_graph *graph, const int64_t *row, const int32_t *nbr, int64_t ld,
+                       double *aevs, const double *weights, double *grads)
+{
+  for (int k = 0; k < t->n_centers; k++) {
+    int64_t first;
+    plain_star s = star_of(t, graph, row, nbr, t->centers[k], &first);
+    double(*grad)[3] = malloc((size_t) (s.n + 1) * sizeof *grad);
+    plain_aev(&t->c, t->n_used, &s, aevs + k * ld, weights + k * ld, grad);
+    for (int e = 0; e < s.n; e++) {
+      for (int x = 0; x < 3; x++) grads[4 * (first + e) + x] = grad[e][x];
+      grads[4 * (first + e) + 3] = 0.0;
+    }
+    free(s.d);
+    free(s.species);
+    free(grad);
+  }
+}
+
 /* Forward and backward of all centres of a case, with guards: columns behind the last, gradients of other centres. */
 static void check_case(mlff_backend *backend, const aev_case *t, const mlff_graph *graph)
 {
@@ -133,19 +152,7 @@ static void check_case(mlff_backend *backend, const aev_case *t, const mlff_grap
   mlff_buf dev_centers = bytes_to_backend(backend, t->centers, (size_t) n_rows * sizeof *t->centers);
   int64_t *row = bytes_from_backend(backend, edges.row.data, ((size_t) graph->n_local + 1) * sizeof *row);
   int32_t *nbr = bytes_from_backend(backend, edges.nbr.data, (size_t) edges.n_edges * sizeof *nbr);
-  for (int k = 0; k < t->n_centers; k++) {
-    int64_t first;
-    plain_star s = star_of(t, graph, row, nbr, t->centers[k], &first);
-    double(*grad)[3] = malloc((size_t) (s.n + 1) * sizeof *grad);
-    plain_aev(&t->c, t->n_used, &s, aevs + k * ld, weights + k * ld, grad);
-    for (int e = 0; e < s.n; e++) {
-      for (int x = 0; x < 3; x++) grads[4 * (first + e) + x] = grad[e][x];
-      grads[4 * (first + e) + 3] = 0.0;
-    }
-    free(s.d);
-    free(s.species);
-    free(grad);
-  }
+  plain_rows(t, graph, row, nbr, ld, aevs, weights, grads);
 
   mlff_aev_args args = {.edges = &edges,
                         .centers = dev_centers.data,
@@ -238,6 +245,20 @@ START_TEST(aev_of_collinear_atoms)
 }
 END_TEST
 
+/* What only the far neighbour contributes to, its radial block or its angular block with the near one: zeros, or next
+ * to them when it is just inside. */
+static void check_block(const mlff_aev_constants *c, const double *got, int is_radial, int is_inside, double eps)
+{
+  const int first = is_radial ? c->n_radial : 2 * c->n_radial + c->n_angular * c->n_sections;
+  const int n = is_radial ? c->n_radial : c->n_angular * c->n_sections;
+  for (int q = first; q < first + n; q++) {
+    if (is_inside)
+      ck_assert_msg(fabs(got[q]) < 2.0 * eps * eps, "column %d: %g is not of second order in %g", q, got[q], eps);
+    else
+      ck_assert_double_eq(got[q], 0.0);
+  }
+}
+
 /* Nothing jumps or has a kink where a neighbour crosses a cutoff, and beyond it nothing is left (the cosine turns up
  * again there). */
 START_TEST(aev_ends_at_its_cutoffs)
@@ -283,15 +304,7 @@ START_TEST(aev_ends_at_its_cutoffs)
               error);
       double *got = reals_from_backend(backend, rows.data, a.n_columns);
       memcpy(aev[k], got, (size_t) a.n_columns * sizeof *got);
-      /* what only the far neighbour contributes to: its radial block, its angular block with the near one */
-      const int first = radial ? c.n_radial : 2 * c.n_radial + c.n_angular * c.n_sections;
-      const int n = radial ? c.n_radial : c.n_angular * c.n_sections;
-      for (int q = first; q < first + n; q++) {
-        if (k)
-          ck_assert_double_eq(got[q], 0.0);
-        else
-          ck_assert_msg(fabs(got[q]) < 2.0 * eps * eps, "column %d: %g is not of second order in %g", q, got[q], eps);
-      }
+      check_block(&c, got, radial, k == 0, eps);
       free(got);
       mlff_buf_release(backend, &rows);
       mlff_buf_release(backend, &dev_center);

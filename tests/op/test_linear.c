@@ -53,6 +53,28 @@ static double act_value(mlff_act act, double alpha, double x, double *slope)
   return x;
 }
 
+typedef struct plain_arrays {
+  const double *weight, *bias, *x, *y, *scale; /* rows of x are ldx apart, of the others ldy */
+  int64_t ldx, ldy;
+  double alpha;
+} plain_arrays;
+
+static void plain_linear(const linear_case *c, const plain_arrays *p, double *y, double *slopes)
+{
+  const int n_x = c->transpose ? c->n_out : c->n_in, n_y = c->transpose ? c->n_in : c->n_out;
+  for (int r = 0; r < c->n_rows; r++) {
+    for (int o = 0; o < n_y; o++) {
+      double sum = c->with_bias ? p->bias[o] : 0.0, slope;
+      for (int k = 0; k < n_x; k++)
+        sum += p->x[r * p->ldx + k] * p->weight[c->transpose ? k * c->n_in + o : o * c->n_in + k];
+      sum = act_value(c->act, p->alpha, sum, &slope);
+      if (c->scaled) sum *= p->scale[r * p->ldy + o];
+      y[r * p->ldy + o] = (c->accumulate ? p->y[r * p->ldy + o] : 0.0) + sum;
+      if (c->act) slopes[r * p->ldy + o] = slope;
+    }
+  }
+}
+
 static void run_linear(mlff_backend *backend, const linear_case *c, test_rng *rng)
 {
   enum { GUARD = 3 };
@@ -93,16 +115,8 @@ static void run_linear(mlff_backend *backend, const linear_case *c, test_rng *rn
   double *ref_y = malloc((size_t) size * sizeof *ref_y), *ref_slope = malloc((size_t) size * sizeof *ref_slope);
   memcpy(ref_y, y, (size_t) size * sizeof *y);
   memcpy(ref_slope, y, (size_t) size * sizeof *y);
-  for (int r = 0; r < c->n_rows; r++) {
-    for (int o = 0; o < n_y; o++) {
-      double sum = c->with_bias ? bias[o] : 0.0, slope;
-      for (int k = 0; k < n_x; k++) sum += x[r * ldx + k] * weight[c->transpose ? k * c->n_in + o : o * c->n_in + k];
-      sum = act_value(c->act, alpha, sum, &slope);
-      if (c->scaled) sum *= scale[r * ldy + o];
-      ref_y[r * ldy + o] = (c->accumulate ? y[r * ldy + o] : 0.0) + sum;
-      if (c->act) ref_slope[r * ldy + o] = slope;
-    }
-  }
+  const plain_arrays plain = {weight, bias, x, y, scale, ldx, ldy, alpha};
+  plain_linear(c, &plain, ref_y, ref_slope);
   double *got_y = reals_from_backend(backend, dev_y.data, size),
          *got_slope = reals_from_backend(backend, dev_slope.data, size);
   /* numbers are below 1, so a sum of n_x products is below n_x */

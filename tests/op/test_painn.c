@@ -198,6 +198,30 @@ static void plain_mix_channel(mix_case *c, int64_t i, int k)
   c->qn.host[(2 * i + 1) * f + k] = sqrt(vv);
 }
 
+static mlff_painn_mix_args arguments_of(const mix_case *c)
+{
+  return (mlff_painn_mix_args){.n = c->n,
+                               .n_features = c->f,
+                               .last = c->last,
+                               .epsilon = c->epsilon,
+                               .vw = c->vw.buf.data,
+                               .qn = c->qn.buf.data,
+                               .inv_norm = c->inv_norm.buf.data,
+                               .y = c->y.buf.data,
+                               .mu = c->mu.buf.data,
+                               .q_out = c->q_out.buf.data,
+                               .state_out = c->last ? NULL : c->state_out.buf.data,
+                               .grad = c->grad.buf.data,
+                               .grad_y = c->grad_y.buf.data,
+                               .grad_qn = c->grad_qn.buf.data,
+                               .grad_vw = c->grad_vw.buf.data,
+                               .grad_m = c->grad_m.buf.data,
+                               .grad_q_out = c->grad_q_out.buf.data,
+                               .grad_mu_out = c->grad_mu_out.buf.data,
+                               .ld_grad_q = c->ld_q,
+                               .ld_grad_mu = c->ld_mu};
+}
+
 static void check_mix(mlff_backend *b, test_rng *rng, int64_t n, int f, int last)
 {
   const int parts = last ? 2 : 3, width = last ? 1 : 4;
@@ -221,26 +245,7 @@ static void check_mix(mlff_backend *b, test_rng *rng, int64_t n, int f, int last
                 .grad_m = random_array(b, rng, 3 * n * f),
                 .grad_q_out = random_array(b, rng, n * (f + 16) + 3),
                 .grad_mu_out = random_array(b, rng, 4 * n * f + 3)};
-  const mlff_painn_mix_args a = {.n = n,
-                                 .n_features = f,
-                                 .last = last,
-                                 .epsilon = c.epsilon,
-                                 .vw = c.vw.buf.data,
-                                 .qn = c.qn.buf.data,
-                                 .inv_norm = c.inv_norm.buf.data,
-                                 .y = c.y.buf.data,
-                                 .mu = c.mu.buf.data,
-                                 .q_out = c.q_out.buf.data,
-                                 .state_out = last ? NULL : c.state_out.buf.data,
-                                 .grad = c.grad.buf.data,
-                                 .grad_y = c.grad_y.buf.data,
-                                 .grad_qn = c.grad_qn.buf.data,
-                                 .grad_vw = c.grad_vw.buf.data,
-                                 .grad_m = c.grad_m.buf.data,
-                                 .grad_q_out = c.grad_q_out.buf.data,
-                                 .grad_mu_out = c.grad_mu_out.buf.data,
-                                 .ld_grad_q = c.ld_q,
-                                 .ld_grad_mu = c.ld_mu};
+  const mlff_painn_mix_args a = arguments_of(&c);
   const mlff_ops *ops = b->ops;
   /* everything but the norms first, with an arbitrary 1/n */
   ops->painn_mix_update(b, &a);

@@ -127,6 +127,47 @@ static int64_t center_of(const scene *s, int64_t e)
 
 /* ---- moments ---------------------------------------------------------------------------------------------------- */
 
+typedef struct moments_case {
+  const int32_t *slot;
+  int64_t begin, end, ld_q, ld_mu;
+  int n_rows, n_columns, n_slots, accumulate;
+  array *q, *mu, *gq, *gmu, *grad;
+} moments_case;
+
+/* The same by plain loops, forward into q and mu, backward into grad. */
+static void plain_moments(const scene *s, const moments_case *m)
+{
+  for (int64_t i = 0; i < m->end - m->begin; i++) {
+    for (int c = 0; c < m->n_columns; c++) m->q->host[i * m->ld_q + c] = 0;
+    for (int d = 0; d < 3; d++)
+      for (int c = 0; c < m->n_columns; c++) m->mu->host[(3 * i + d) * m->ld_mu + c] = 0;
+    const int32_t own = m->slot[s->atoms.species[m->begin + i]];
+    for (int k = 0; k < m->n_slots; k++) m->q->host[i * m->ld_q + m->n_columns + k] = own == k;
+  }
+  for (int64_t e = s->row[m->begin]; e < s->row[m->end]; e++) {
+    const int64_t i = center_of(s, e) - m->begin;
+    const double r = s->vec[4 * e + 3], u[3] = {s->vec[4 * e] / r, s->vec[4 * e + 1] / r, s->vec[4 * e + 2] / r};
+    double du[3] = {0}, dr = 0, *g = m->grad->host + 4 * e;
+    for (int k = 0; k < m->n_rows && m->slot[s->species[e]] >= 0; k++) {
+      const int64_t c = m->slot[s->species[e]] * m->n_rows + k;
+      double slope, coef = coef_of(s, e, k, &slope);
+      m->q->host[i * m->ld_q + c] += coef;
+      dr += slope * m->gq->host[i * m->ld_q + c];
+      for (int d = 0; d < 3; d++) {
+        m->mu->host[(3 * i + d) * m->ld_mu + c] += coef * u[d];
+        du[d] += coef * m->gmu->host[(3 * i + d) * m->ld_mu + c];
+        dr += slope * u[d] * m->gmu->host[(3 * i + d) * m->ld_mu + c];
+      }
+    }
+    if (m->accumulate) {
+      for (int d = 0; d < 3; d++) du[d] += g[d];
+      dr += g[3];
+    }
+    const double along = u[0] * du[0] + u[1] * du[1] + u[2] * du[2];
+    for (int d = 0; d < 3; d++) g[d] = dr * u[d] + (du[d] - u[d] * along) / r;
+  }
+}
+
 static void check_moments(scene *s, test_rng *rng, int64_t begin, int64_t end, int accumulate)
 {
   enum { N_SLOTS = 2 };
@@ -157,35 +198,20 @@ static void check_moments(scene *s, test_rng *rng, int64_t begin, int64_t end, i
   a.moments_mu = gmu.buf.data;
   backend->ops->painn_moments_backward(backend, &a);
 
-  for (int64_t i = 0; i < n; i++) {
-    for (int c = 0; c < n_columns; c++) q.host[i * ld_q + c] = 0;
-    for (int d = 0; d < 3; d++)
-      for (int c = 0; c < n_columns; c++) mu.host[(3 * i + d) * ld_mu + c] = 0;
-    const int32_t own = slot[s->atoms.species[begin + i]];
-    for (int k = 0; k < N_SLOTS; k++) q.host[i * ld_q + n_columns + k] = own == k;
-  }
-  for (int64_t e = s->row[begin]; e < s->row[end]; e++) {
-    const int64_t i = center_of(s, e) - begin;
-    const double r = s->vec[4 * e + 3], u[3] = {s->vec[4 * e] / r, s->vec[4 * e + 1] / r, s->vec[4 * e + 2] / r};
-    double du[3] = {0}, dr = 0, *g = grad.host + 4 * e;
-    for (int k = 0; k < n_rows && slot[s->species[e]] >= 0; k++) {
-      const int64_t c = slot[s->species[e]] * n_rows + k;
-      double slope, coef = coef_of(s, e, k, &slope);
-      q.host[i * ld_q + c] += coef;
-      dr += slope * gq.host[i * ld_q + c];
-      for (int d = 0; d < 3; d++) {
-        mu.host[(3 * i + d) * ld_mu + c] += coef * u[d];
-        du[d] += coef * gmu.host[(3 * i + d) * ld_mu + c];
-        dr += slope * u[d] * gmu.host[(3 * i + d) * ld_mu + c];
-      }
-    }
-    if (accumulate) {
-      for (int d = 0; d < 3; d++) du[d] += g[d];
-      dr += g[3];
-    }
-    const double along = u[0] * du[0] + u[1] * du[1] + u[2] * du[2];
-    for (int d = 0; d < 3; d++) g[d] = dr * u[d] + (du[d] - u[d] * along) / r;
-  }
+  plain_moments(s, &(moments_case){.slot = slot,
+                                   .begin = begin,
+                                   .end = end,
+                                   .ld_q = ld_q,
+                                   .ld_mu = ld_mu,
+                                   .n_rows = n_rows,
+                                   .n_columns = n_columns,
+                                   .n_slots = N_SLOTS,
+                                   .accumulate = accumulate,
+                                   .q = &q,
+                                   .mu = &mu,
+                                   .gq = &gq,
+                                   .gmu = &gmu,
+                                   .grad = &grad});
   double *got = malloc((size_t) (grad.n + 1) * sizeof *got); /* the fourth element means nothing */
   mlff_error error = {0};
   test_ok(backend->ops->download_reals(backend, got, grad.buf.data, grad.n, &error), error);

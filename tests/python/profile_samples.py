@@ -42,6 +42,80 @@ def memory(first, n):
     }
 
 
+def components(n, scale):
+    """Shares of a step of `scale` ms."""
+    parts = (("pair", None, 0.9), ("other", None, 0.1), ("message", "pair", 0.6))
+    same = {"role": None, "n_steps": n, "max_ms": scale}
+    return [
+        {"name": name, "parent": parent, **same, "mean_ms": share * scale, "share": share}
+        for name, parent, share in parts
+    ]
+
+
+def accuracy():
+    return {
+        "reference": "teacher",
+        "n_samples": 2,
+        "energy_mae": 1e-4,
+        "energy_rmse": 1e-4,
+        "energy_bias": 0.0,
+        "energy_max": 1e-4,
+        "force_rmse": 0.02,
+        "force_mae": 0.015,
+        "force_max": 0.1,
+        "force_cosine": 0.999,
+        "force_cosine_min": 0.998,
+        "worst_step": 0,
+        "elements": [],
+        "series": {
+            "stride": 1,
+            "step": [0, 100],
+            "energy_error": [1e-4, 1e-4],
+            "force_rmse": [0.02, 0.021],
+            "force_max": [0.1, 0.1],
+            "force_cosine": [0.999, 0.999],
+        },
+    }
+
+
+def latencies(x, atoms):
+    """What a report says of latencies x, ms."""
+    return {
+        "latencies_ms": x.tolist(),
+        "latencies_stride": 1,
+        "mean_latency_ms": x.mean(),
+        "median_latency_ms": float(np.median(x)),
+        "std_latency_ms": x.std(ddof=1),
+        "min_latency_ms": x.min(),
+        "max_latency_ms": x.max(),
+        "p95_latency_ms": float(np.quantile(x, 0.95)),
+        "p99_latency_ms": float(np.quantile(x, 0.99)),
+        "cv": x.std(ddof=1) / x.mean(),
+        "total_time_s": x.sum() / 1000,
+        "steps_per_second": 1000 / x.mean(),
+        "us_per_atom": 1000 * x.mean() / atoms,
+        "ns_per_day": 0.0432 / x.mean() * 1000,
+    }
+
+
+def energies(step, time, energy):
+    """Of a run in metal units whose total and conserved energies are the same."""
+    return {
+        "n_samples": len(step),
+        "units": "metal",
+        "first_step": 0,
+        "last_step": step[-1],
+        "time_ps": time[-1],
+        "finite": True,
+        "exploded": False,
+        "first_bad_step": None,
+        **dict.fromkeys(("potential", "kinetic", "temperature", "pressure", "volume")),
+        "total": quantity(energy),
+        "conserved": quantity(energy),
+        "series": {"stride": 1, "step": step, "time_ps": time, "total": energy, "conserved": energy},
+    }
+
+
 def full(name="run", model="student", atoms=64, scale=1.0, n=500, seed=1, **deck):
     """A report with all blocks; latencies are log-normal around `scale` ms."""
     x = scale * np.exp(0.05 * np.random.default_rng(seed).standard_normal(n))
@@ -53,16 +127,7 @@ def full(name="run", model="student", atoms=64, scale=1.0, n=500, seed=1, **deck
         "model_name": model,
         "n_steps": n,
         "device": "cpu",
-        "latencies_ms": x.tolist(),
-        "latencies_stride": 1,
-        "mean_latency_ms": x.mean(),
-        "median_latency_ms": float(np.median(x)),
-        "std_latency_ms": x.std(ddof=1),
-        "min_latency_ms": x.min(),
-        "max_latency_ms": x.max(),
-        "p95_latency_ms": float(np.quantile(x, 0.95)),
-        "p99_latency_ms": float(np.quantile(x, 0.99)),
-        "cv": x.std(ddof=1) / x.mean(),
+        **latencies(x, atoms),
         "energy_time_ms": None,
         "forces_time_ms": None,
         "stress_time_ms": None,
@@ -73,47 +138,15 @@ def full(name="run", model="student", atoms=64, scale=1.0, n=500, seed=1, **deck
         "memory_of": "host",
         "n_atoms": atoms,
         "system_size": f"{atoms} atoms",
-        "total_time_s": x.sum() / 1000,
-        "steps_per_second": 1000 / x.mean(),
         "timestamp": "2025-11-23 10:30:00",
         "notes": None,
-        "us_per_atom": 1000 * x.mean() / atoms,
-        "ns_per_day": 0.0432 / x.mean() * 1000,
         "drift": 1e-6,
         "drift_of": "conserved",
         "ensemble": deck.get("protocol", "nve"),
         "n_ranks": 1,
         "warmup": {"n_steps": 20, "mean_latency_ms": scale, "max_latency_ms": 2 * scale, "total_time_s": 0.02 * scale},
         "quantiles": {"exact": True, "relative_error": 0.0},
-        "components": [
-            {
-                "name": "pair",
-                "parent": None,
-                "role": None,
-                "n_steps": n,
-                "mean_ms": 0.9 * scale,
-                "max_ms": scale,
-                "share": 0.9,
-            },
-            {
-                "name": "other",
-                "parent": None,
-                "role": None,
-                "n_steps": n,
-                "mean_ms": 0.1 * scale,
-                "max_ms": scale,
-                "share": 0.1,
-            },
-            {
-                "name": "message",
-                "parent": "pair",
-                "role": None,
-                "n_steps": n,
-                "mean_ms": 0.6 * scale,
-                "max_ms": scale,
-                "share": 0.6,
-            },
-        ],
+        "components": components(n, scale),
         "n_slow_steps": 1,
         "slow_share": 0.01,
         "slow_steps": [
@@ -130,47 +163,8 @@ def full(name="run", model="student", atoms=64, scale=1.0, n=500, seed=1, **deck
             "device": None,
             "series": {"stride": 1, "step": step, "host_bytes": [4e7] * len(step), "device_bytes": [None] * len(step)},
         },
-        "energy": {
-            "n_samples": len(step),
-            "units": "metal",
-            "first_step": 0,
-            "last_step": step[-1],
-            "time_ps": time[-1],
-            "finite": True,
-            "exploded": False,
-            "first_bad_step": None,
-            "potential": None,
-            "kinetic": None,
-            "total": quantity(energy),
-            "conserved": quantity(energy),
-            "temperature": None,
-            "pressure": None,
-            "volume": None,
-            "series": {"stride": 1, "step": step, "time_ps": time, "total": energy, "conserved": energy},
-        },
-        "accuracy": {
-            "reference": "teacher",
-            "n_samples": 2,
-            "energy_mae": 1e-4,
-            "energy_rmse": 1e-4,
-            "energy_bias": 0.0,
-            "energy_max": 1e-4,
-            "force_rmse": 0.02,
-            "force_mae": 0.015,
-            "force_max": 0.1,
-            "force_cosine": 0.999,
-            "force_cosine_min": 0.998,
-            "worst_step": 0,
-            "elements": [],
-            "series": {
-                "stride": 1,
-                "step": [0, 100],
-                "energy_error": [1e-4, 1e-4],
-                "force_rmse": [0.02, 0.021],
-                "force_max": [0.1, 0.1],
-                "force_cosine": [0.999, 0.999],
-            },
-        },
+        "energy": energies(step, time, energy),
+        "accuracy": accuracy(),
         "targets": [
             {"metric": "p95_over_mean", "relation": "<", "bound": 2.0, "value": 1.1, "status": "pass"},
             {"metric": "memory_delta_mb", "relation": "<", "bound": 10.0, "value": None, "status": "not measured"},

@@ -52,6 +52,32 @@ def steps_of(path):
     return int(numbers[-1]) if numbers else -1
 
 
+def run_whole(work, options):
+    """The same deck without a batch system, uninterrupted; its folder."""
+    whole = work.parent / "whole"
+    shutil.copytree(work, whole, ignore=shutil.ignore_patterns("water.*"))
+    subprocess.run(
+        [
+            SETTINGS["LMP"],
+            "-in",
+            "in.long",
+            "-log",
+            "none",
+            "-screen",
+            "none",
+            "-nocite",
+            "-var",
+            "plugin",
+            PLUGIN,
+            *options.split(),
+        ],
+        cwd=whole,
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
+    return whole
+
+
 def test_long_run(slurm, work):
     """Requeued by the controller as after preemption, then told to stop as before a time limit: the same trajectory."""
     deck = (work / "in.long").read_text().replace('"precision fp32"', '"precision fp64 device cpu"')
@@ -85,27 +111,7 @@ def test_long_run(slurm, work):
     ), text
     assert (work / "water.done.restart").exists() and not (work / "water.stop").exists()
 
-    whole = work.parent / "whole"
-    shutil.copytree(work, whole, ignore=shutil.ignore_patterns("water.*"))
-    subprocess.run(
-        [
-            SETTINGS["LMP"],
-            "-in",
-            "in.long",
-            "-log",
-            "none",
-            "-screen",
-            "none",
-            "-nocite",
-            "-var",
-            "plugin",
-            PLUGIN,
-            *options.split(),
-        ],
-        cwd=whole,
-        check=True,
-        stdin=subprocess.DEVNULL,
-    )
+    whole = run_whole(work, options)
     pieces, expected = frames(work), frames(whole)
     assert sorted(pieces) == sorted(expected) == list(range(0, STEPS + 1, SAMPLE))
     for step, frame in expected.items():
