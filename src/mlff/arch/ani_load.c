@@ -142,8 +142,7 @@ static mlff_status pack_layer(ani_net *net, const ani_element *e, ani_network *n
     n_in = net->aev.n_columns;
   }
   ani_layer *l = &network->layers[layer];
-  MLFF_TRY(backend->ops->linear_pack(backend, &l->forward, *weight, bias, n_out, n_in, 0, error));
-  return backend->ops->linear_pack(backend, &l->backward, *weight, NULL, n_out, n_in, 1, error);
+  return mlff_linear_make(backend, &l->forward, &l->backward, *weight, bias, n_out, n_in, error);
 }
 
 /* Reads a layer of the file; networks of elements that are not in use are checked and dropped, and so are those of

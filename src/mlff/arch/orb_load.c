@@ -50,7 +50,7 @@ static mlff_status read_linear(loader *in, const char *name, int n_out, int n_in
   double *weight = NULL, *bias = NULL;
   mlff_status status = read_tensor(in, n_out, n_in, &weight, "%s.weight", name);
   if (!status) status = read_tensor(in, n_out, 0, &bias, "%s.bias", name);
-  if (!status) status = backend->ops->linear_pack(backend, linear, weight, bias, n_out, n_in, 0, in->error);
+  if (!status) status = mlff_linear_make(backend, linear, NULL, weight, bias, n_out, n_in, in->error);
   free(weight);
   free(bias);
   return status;
@@ -217,7 +217,7 @@ static mlff_status read_edge_input(loader *in, int l, orb_layer *layer)
     for (int r = 0; r < hidden; r++)
       for (int c = 0; c < f; c++)
         part[(size_t) r * (size_t) f + (size_t) c] = weight[(size_t) r * 3 * (size_t) f + (size_t) (p * f + c)];
-    status = backend->ops->linear_pack(backend, parts[p], part, p ? NULL : bias, hidden, f, 0, in->error);
+    status = mlff_linear_make(backend, parts[p], NULL, part, p ? NULL : bias, hidden, f, in->error);
   }
   free(weight);
   free(bias);

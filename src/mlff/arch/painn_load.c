@@ -103,8 +103,7 @@ static mlff_status pack(loader *in, const double *w, const double *b, side rows,
   const int n_out = side_length(rows), n_in = side_length(cols);
   double *weight = pad_matrix(w, rows, cols), *bias = b ? pad_matrix(b, rows, (side){1, 1, 1, -1}) : NULL;
   mlff_status status = weight && (bias || !b) ? MLFF_OK : out_of_memory(in);
-  if (!status) status = backend->ops->linear_pack(backend, forward, weight, bias, n_out, n_in, 0, in->error);
-  if (!status) status = backend->ops->linear_pack(backend, backward, weight, NULL, n_out, n_in, 1, in->error);
+  if (!status) status = mlff_linear_make(backend, forward, backward, weight, bias, n_out, n_in, in->error);
   free(weight);
   free(bias);
   return status;

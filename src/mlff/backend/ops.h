@@ -205,6 +205,16 @@ static inline mlff_status mlff_exchange(mlff_backend *backend, const mlff_exchan
   return begun ? begun : finished;
 }
 
+/* Packs a matrix with its bias (NULL: none) and, unless `backward` is NULL, for the way back. */
+static inline mlff_status mlff_linear_make(mlff_backend *backend, mlff_linear *forward, mlff_linear *backward,
+                                           const double *weight, const double *bias, int n_out, int n_in,
+                                           mlff_error *error)
+{
+  const mlff_status status = backend->ops->linear_pack(backend, forward, weight, bias, n_out, n_in, 0, error);
+  if (status || !backward) return status;
+  return backend->ops->linear_pack(backend, backward, weight, NULL, n_out, n_in, 1, error);
+}
+
 /* Releases both buffers of a packed matrix. */
 static inline void mlff_linear_release(mlff_backend *backend, mlff_linear *linear)
 {
