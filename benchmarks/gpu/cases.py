@@ -73,11 +73,8 @@ class Case:
     def estimate(self):
         """Seconds of the whole case: opening with its self-test, list, evaluation on the CPU, warm-up, calls."""
         compared = 2e-6 * CPU_COST[self.model] * self.n_all if self.is_compared() else 0
-        is_first = (self.precision, self.graph, self.fuse, self.device) == (
-            "fp32",
-            "on",
-            "on",
-            "cuda",
+        is_first = self == dataclasses.replace(
+            self, precision="fp32", graph="on", fuse="on", device="cuda"
         )  # lists are kept
         listed = LIST_COST * self.n_all if is_first else 0
         return COST[self.model][2] + listed + compared + 1.2 * self.n_calls() * self.seconds_per_call() + 0.05
@@ -157,39 +154,34 @@ class Small(Case):
         return 120
 
 
-# (part, limit in s, estimate in s on an H200): what is not a case
-STEPS = ("whole steps of LAMMPS", 70, 35)
-EAGER = ("PyTorch, eager", 60, 45)
-COMPILED = ("PyTorch, compiled", 80, 60)
-TRACES = ("span traces", 30, 10)
-KERNELS = ("Nsight Compute", 75, 50)
-PREPARE = ("unpack, or build", 150, 6)
-DEVICE = ("launch floor, bandwidths", 60, 5)
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Of a call: seconds after which it is ended, and, apart from those of its cases, about how many it takes on an
+    H200."""
+
+    name: str
+    limit: int
+    seconds: int
+    cases: tuple = ()
+
+    def estimate(self):
+        return self.seconds + sum(case.estimate() for case in self.cases)
 
 
-def estimate(cases):
-    return sum(case.estimate() for case in cases)
-
-
-def plan():
-    """[(part, number of cases, estimate in s)] of a --time call, in its order."""
-    rounds = [("cases, first round", list(first_round())), ("cases, second round", list(second_round()))]
-    one, two = ((name, len(cases), estimate(cases)) for name, cases in rounds)
-    return [
-        (PREPARE[0], 0, PREPARE[2]),
-        (DEVICE[0], 0, DEVICE[2]),
-        one,
-        *((p[0], 0, p[2]) for p in (STEPS, EAGER, KERNELS, TRACES)),
-        two,
-        (COMPILED[0], 0, COMPILED[2]),
-    ]
-
-
-# A --check call. Suites run four at a time, the sanitizer six; what one takes on a device is a guess from its
-# simulated time.
-SUITES = ("suites on the device", 220, 120)
-SANITIZERS = ("compute-sanitizer", 330, 240)
-
-
-def check_plan():
-    return [(PREPARE[0], 0, PREPARE[2]), (SUITES[0], 0, SUITES[2]), (SANITIZERS[0], 0, SANITIZERS[2])]
+PREPARE = Part("unpack, or build", 150, 6)
+DEVICE = Part("launch floor, bandwidths", 60, 5)
+FIRST = Part("cases, first round", 200, 0, tuple(first_round()))
+STEPS = Part("whole steps of LAMMPS", 70, 35)
+EAGER = Part("PyTorch, eager", 60, 45)
+KERNELS = Part("Nsight Compute", 75, 50)
+TRACES = Part("span traces", 30, 10)
+SECOND = Part("cases, second round", 120, 0, tuple(second_round()))
+COMPILED = Part("PyTorch, compiled", 80, 60)
+# Suites run four at a time, the sanitizer six; what one takes on a device is a guess from its simulated time.
+SUITES = Part("suites on the device", 220, 120)
+SANITIZERS = Part("compute-sanitizer", 330, 240)
+# The parts of each call, in order
+PLAN = {
+    "time": (PREPARE, DEVICE, FIRST, STEPS, EAGER, KERNELS, TRACES, SECOND, COMPILED),
+    "check": (PREPARE, SUITES, SANITIZERS),
+}

@@ -37,10 +37,6 @@ MOST_REFERENCE = 3_000_000  # bytes of a reference file that is taken along
 ORB = "random-orb-v2"
 
 
-class Failed(Exception):
-    """What could not be done; the text says what to do."""
-
-
 def source_hash():
     """Of all files that programs are built from."""
     paths = []
@@ -60,7 +56,7 @@ def run(command, **options):
     )
     if done.returncode:
         text = done.stdout.decode("utf-8", "replace")
-        raise Failed(f"{' '.join(command[:3])} ... failed:\n{text[-3000:]}")
+        raise steps.Failed(f"{' '.join(command[:3])} ... failed:\n{text[-3000:]}")
 
 
 def configure(build, simulated, python=None, prefix=None, architectures=None):
@@ -104,16 +100,11 @@ def targets(has_plugin):
     return ["--target", "mlff_cli", *suites(), *(["mlffplugin"] if has_plugin else [])]
 
 
-def needed(program, pattern):
-    """Paths of the shared libraries of a program whose names match."""
-    text = subprocess.run(["ldd", program], stdout=subprocess.PIPE, check=True, text=True).stdout
-    return re.findall(rf"=> (\S*lib(?:{pattern})\S*) ", text)
-
-
 def copy_dependencies(programs, folder):
     """libyaml, Check and what it needs, with headers, as CMAKE_PREFIX_PATH has them."""
     os.makedirs(os.path.join(folder, "lib"))
-    for library in {path for program in programs for path in needed(program, "yaml|check|subunit")}:
+    libraries = {path for program in programs for path in steps.libraries(program).values()}
+    for library in (path for path in libraries if re.match(r"lib(yaml|check|subunit)", os.path.basename(path))):
         real = shutil.copy(os.path.realpath(library), os.path.join(folder, "lib", os.path.basename(library)))
         plain = re.sub(r"\.so.*", ".so", os.path.basename(library))
         if not os.path.exists(os.path.join(folder, "lib", plain)):
@@ -182,7 +173,7 @@ def make(out, build, simulated=False, python=sys.executable, preset=6, architect
     os.replace(out + ".new", out)
     size, own = os.path.getsize(out), travelling_size()
     if size + own > MOST_TRAVELS:
-        raise Failed(
+        raise steps.Failed(
             f"the pack has {size / 1e6:.1f} MB and the repository {own / 1e6:.1f} MB: together more than "
             f"{MOST_TRAVELS / 1e6:.0f} MB, which is what may travel"
         )

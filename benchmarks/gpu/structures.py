@@ -3,25 +3,17 @@ distances and numbers of neighbours are those of dynamics."""
 
 import os
 
+import steps
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DECKS = os.path.join(ROOT, "benchmarks", "decks")
-# atoms -> (molecules of the box in benchmarks/decks, copies along the edges)
-BOXES = {
-    63: (21, (1, 1, 1)),
-    192: (64, (1, 1, 1)),
-    1152: (64, (1, 2, 3)),
-    10368: (64, (3, 3, 6)),
-    98304: (64, (8, 8, 8)),
-    943296: (64, (17, 17, 17)),
-}
 SMALLEST = 24  # atoms: 8 molecules that are cut out of the box of 21 keep no density, so these stand on a lattice
 GEOMETRY = ((0.0, 0.0, 0.0), (0.96, 0.0, 0.0), (-0.24, 0.93, 0.0))  # O, H, H; A
-SIZES = (SMALLEST, *BOXES)
 
 
-def read_box(n_molecules):
+def read_box(name):
     """(length of the edge in A, [(element, x, y, z)]) of a data file of the decks."""
-    with open(os.path.join(DECKS, f"data.water{n_molecules}"), encoding="utf-8") as f:
+    with open(os.path.join(DECKS, name), encoding="utf-8") as f:
         lines = f.read().splitlines()
     length = next(float(line.split()[1]) for line in lines if line.endswith("xlo xhi"))
     begin = next(k for k, line in enumerate(lines) if line.startswith("Atoms")) + 2
@@ -46,12 +38,12 @@ def lattice():
 
 
 def write(path, n_atoms):
-    """Extended XYZ of one of SIZES."""
+    """Extended XYZ of so many atoms: SMALLEST, or what steps.box has."""
     if n_atoms == SMALLEST:
         (length, atoms), copies = lattice(), (1, 1, 1)
     else:
-        n_molecules, copies = BOXES[n_atoms]
-        length, atoms = read_box(n_molecules)
+        name, copies = steps.box(n_atoms)
+        length, atoms = read_box(name)
     a, b, c = (n * length for n in copies)
     with open(path + ".new", "w", encoding="utf-8") as f:
         f.write(f'{n_atoms}\nLattice="{a} 0 0 0 {b} 0 0 0 {c}" pbc="T T T" Properties=species:S:1:pos:R:3\n')

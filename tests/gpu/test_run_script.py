@@ -212,10 +212,10 @@ def test_measures_everything(results):
     timed = state["time"]
     assert code == 0 and timed["state"] == "complete", timed["notes"]
     status = {part["part"]: part["status"] for part in timed["parts"]}
-    assert list(status) == [row[0] for row in cases.plan()]
+    assert list(status) == [part.name for part in cases.PLAN["time"]]
     left_out = {name for name, text in status.items() if text.startswith("left out")}
     assert (
-        left_out == {cases.EAGER[0], cases.COMPILED[0]} and "no PyTorch" in status[cases.EAGER[0]]
+        left_out == {cases.EAGER.name, cases.COMPILED.name} and "no PyTorch" in status[cases.EAGER.name]
     )  # it is not in a bare root
     assert timed["device"]["cuda"]["n_usable"] == 1
     rows = timed["cases"] + timed["cases_2"]
@@ -280,15 +280,13 @@ def test_a_call_that_is_killed(bare, seconds):
 
 
 @pytest.mark.parametrize(
-    "missing,where", (("deps/lib", cases.PREPARE[0]), ("models", "cases, first round"), ("lammps/lib", cases.STEPS[0]))
+    "missing,where",
+    (("deps/lib", cases.PREPARE.name), ("models", "cases, first round"), ("lammps/lib", cases.STEPS.name)),
 )
 def test_what_is_missing_is_noticed(bare, results, missing, where):
     """A pack without one of its parts: the call ends as usual, says where it failed, and has not succeeded."""
     assert results["time"][0] == 0
-    out, part = (
-        os.path.join(bare, "out"),
-        os.path.join(bare, "repository", "build-gpu", "work-time", "unpacked", "pack", missing),
-    )
+    out, part = (os.path.join(bare, "out"), os.path.join(bare, "repository", "build-gpu", "unpacked", "pack", missing))
     shutil.rmtree(out, ignore_errors=True)
     os.rename(part, part + ".away")
     try:
@@ -298,11 +296,11 @@ def test_what_is_missing_is_noticed(bare, results, missing, where):
     timed = check_results(out, "time")["time"]
     status = {row["part"]: row["status"] for row in timed["parts"]}
     assert code == 1, text
-    if where == cases.PREPARE[0]:
+    if where == cases.PREPARE.name:
         assert status[where].startswith("failed") and timed["state"] == "stopped: no programs", text
         assert any("libyaml" in note for note in timed["notes"]), timed["notes"]
     else:
-        rows = timed["steps" if where == cases.STEPS[0] else "cases"]
+        rows = timed["steps" if where == cases.STEPS.name else "cases"]
         assert rows and all("failed" in row or "left_out" in row for row in rows), rows
         assert status[where].startswith("failed"), status
 
@@ -361,7 +359,7 @@ def call(tmp_path):
 
 
 def measure(call, wanted):
-    call.session.part("cases", 30, lambda: parts.measure_cases(call, wanted, "cases"))
+    call.session.part(cases.Part("cases", 30, 0), lambda: parts.measure_cases(call, wanted, "cases"))
     return call.out["cases"]
 
 
@@ -439,8 +437,8 @@ def test_logs_and_profiles_stay_small(tmp_path):
 
 def test_plan_leaves_a_third():
     """Both calls, by the model of cost, take at most two thirds of ten minutes."""
-    for plan in (cases.plan(), cases.check_plan()):
-        assert 0 < sum(row[2] for row in plan) <= 400, plan
+    for plan in cases.PLAN.values():
+        assert 0 < sum(part.estimate() for part in plan) <= 400, plan
 
 
 def test_kernel_names():

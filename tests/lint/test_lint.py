@@ -74,21 +74,15 @@ def test_function_length(path):
 
 
 def test_python_function_length():
-    paths = [p for folder in ("python", "benchmarks", "scripts", "tests") for p in python_files(folder)]
+    paths = sources(".py", folders=("python", "benchmarks", "scripts", "tests"))
     assert len(paths) > 100
     long = []
     for path in paths:
-        with open(path, encoding="utf-8") as f:
+        with open(os.path.join(ROOT, path), encoding="utf-8") as f:
             nodes = ast.walk(ast.parse(f.read()))
         functions = [n for n in nodes if isinstance(n, ast.FunctionDef) and n.end_lineno - n.lineno >= MOST_LINES]
-        long += [f"{os.path.relpath(path, ROOT)}: {function.name}" for function in functions]
+        long += [f"{path}: {function.name}" for function in functions]
     assert not long, f"functions of more than {MOST_LINES} lines: {long}"
-
-
-def python_files(folder):
-    for place, folders, names in os.walk(os.path.join(ROOT, folder)):
-        folders[:] = [f for f in folders if not f.startswith((".", "__", "build"))]
-        yield from (os.path.join(place, name) for name in names if name.endswith(".py"))
 
 
 @pytest.mark.parametrize("path", sources(".c", ".h", ".cpp", ".cu"))
