@@ -1,9 +1,7 @@
 /* test_prof_statistics.c: moments, quantiles, the sketch, slopes and their error bars, the rank test. */
 #include "profsample.h"
 
-#include "mlffprof/recorder/series.h"
-#include "mlffprof/recorder/sketch.h"
-#include "mlffprof/recorder/statistics.h"
+#include "mlffprof/recorder/recorder.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* rank_test.c: the Mann-Whitney U test. H. B. Mann, D. R. Whitney, Ann. Math. Stat. 18, 50 (1947). */
+#include "mlff/mlffprof.h"
 #include "recorder/statistics.h"
 
 #include <math.h>

@@ -3,10 +3,10 @@
 #ifndef MLFFPROF_RECORDER_H
 #define MLFFPROF_RECORDER_H
 
-#include "recorder/series.h"
-#include "recorder/sketch.h"
-#include "recorder/statistics.h"
-#include "status.h"
+#include "../status.h"
+#include "series.h"
+#include "sketch.h"
+#include "statistics.h"
 
 enum { MLFFPROF_MAX_COMPONENTS = 64, MLFFPROF_MAX_ELEMENTS = 118, MLFFPROF_MAX_RANKS = 1 << 20 };
 enum { MLFFPROF_MAX_CONTEXT = 500, MLFFPROF_MAX_KEY = 100, MLFFPROF_MAX_LEVELS = 4 };
@@ -15,6 +15,13 @@ enum { MLFFPROF_MAX_CONTEXT = 500, MLFFPROF_MAX_KEY = 100, MLFFPROF_MAX_LEVELS =
 enum { MLFFPROF_HOST = 0, MLFFPROF_DEVICE, MLFFPROF_HOST_SETTLED, MLFFPROF_DEVICE_SETTLED, MLFFPROF_N_MEMORY };
 /* Columns of the accuracy series. */
 enum { MLFFPROF_ENERGY_ERROR = 0, MLFFPROF_FORCE_RMSE, MLFFPROF_FORCE_MAX, MLFFPROF_COSINE, MLFFPROF_N_ACCURACY };
+
+/* Moments of a stream by Welford's update, which does not cancel for long steady runs. */
+typedef struct mlffprof_moments {
+  int64_t n;
+  double mean, m2, m3; /* m2 = sum (x - mean)^2, m3 = sum (x - mean)^3 */
+  double min, max, first, last, excursion;
+} mlffprof_moments;
 
 typedef struct mlffprof_texts {
   char *name, *model_name, *device, *ensemble, *notes, *timestamp, *reference;
@@ -108,6 +115,13 @@ struct mlffprof_recorder {
 
 /* Replaces *to by a copy of text; NULL leaves it as it is. 0 when memory is out. */
 int mlffprof_text_set(char **to, const char *text);
+
+void mlffprof_moments_add(mlffprof_moments *m, double x);
+double mlffprof_moments_std(const mlffprof_moments *m);  /* NaN for n < 2                                      */
+double mlffprof_moments_skew(const mlffprof_moments *m); /* m3 / n / (m2 / n)^1.5; NaN for n < 3 or no spread  */
+
+/* Everything but quantiles, times a factor; NaN for n = 0. */
+mlffprof_stats mlffprof_moments_stats(const mlffprof_moments *m, double factor);
 
 /* Quantity that `drift` is of: conserved when it was measured, otherwise total; MLFFPROF_N_QUANTITIES when neither
  * was. */

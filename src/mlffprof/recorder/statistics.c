@@ -4,43 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-void mlffprof_moments_add(mlffprof_moments *m, double x)
-{
-  const double n = (double) (m->n + 1), d = x - m->mean, part = d / n, spread = d * part * (n - 1);
-  if (m->n == 0) m->first = m->min = m->max = x;
-  m->n++;
-  m->last = x;
-  m->min = fmin(m->min, x);
-  m->max = fmax(m->max, x);
-  m->excursion = fmax(m->excursion, fabs(x - m->first));
-  m->m3 += spread * part * (n - 2) - 3 * part * m->m2;
-  m->m2 += spread;
-  m->mean += part;
-}
-
-double mlffprof_moments_std(const mlffprof_moments *m)
-{
-  return m->n > 1 ? sqrt(m->m2 / (double) (m->n - 1)) : NAN;
-}
-
-double mlffprof_moments_skew(const mlffprof_moments *m)
-{
-  const double n = (double) m->n;
-  return m->n > 2 && m->m2 > 0 ? m->m3 / n / pow(m->m2 / n, 1.5) : NAN;
-}
-
-mlffprof_stats mlffprof_moments_stats(const mlffprof_moments *m, double factor)
-{
-  mlffprof_stats s = {.n = m->n, .median = NAN, .p95 = NAN, .p99 = NAN};
-  const int any = m->n > 0;
-  s.mean = any ? factor * m->mean : NAN;
-  s.min = any ? factor * m->min : NAN;
-  s.max = any ? factor * m->max : NAN;
-  s.std = factor * mlffprof_moments_std(m);
-  s.cv = s.mean > 0 ? s.std / s.mean : NAN;
-  return s;
-}
-
 static int by_value(const void *a, const void *b)
 {
   const double x = *(const double *) a, y = *(const double *) b;

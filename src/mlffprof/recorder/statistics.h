@@ -1,23 +1,8 @@
-/* statistics.h: moments of a stream, quantiles of an array, slopes with error bars, and the distributions they need.
- * */
+/* statistics.h: quantiles of an array, slopes with error bars, and the distributions that they need. */
 #ifndef MLFFPROF_STATISTICS_H
 #define MLFFPROF_STATISTICS_H
 
-#include "mlff/mlffprof.h"
-
-/* Moments of a stream by Welford's update, which does not cancel for long steady runs. */
-typedef struct mlffprof_moments {
-  int64_t n;
-  double mean, m2, m3; /* m2 = sum (x - mean)^2, m3 = sum (x - mean)^3 */
-  double min, max, first, last, excursion;
-} mlffprof_moments;
-
-void mlffprof_moments_add(mlffprof_moments *m, double x);
-double mlffprof_moments_std(const mlffprof_moments *m);  /* NaN for n < 2                                      */
-double mlffprof_moments_skew(const mlffprof_moments *m); /* m3 / n / (m2 / n)^1.5; NaN for n < 3 or no spread  */
-
-/* Everything but quantiles, times a factor; NaN for n = 0. */
-mlffprof_stats mlffprof_moments_stats(const mlffprof_moments *m, double factor);
+#include <stdint.h>
 
 void mlffprof_sort(double *values, int64_t n);
 /* Quantile of sorted values, linear between neighbours; NaN for n = 0. */
