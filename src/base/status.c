@@ -3,6 +3,8 @@
 
 #include "text.h"
 
+#include <stdio.h>
+
 static void repair(char *text)
 {
   for (unsigned char *s = (unsigned char *) text; *s;) {

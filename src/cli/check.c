@@ -3,8 +3,6 @@
 
 #include "cli.h"
 
-#include "../base/atomic_file.h"
-
 #include <gnu/libc-version.h>
 #include <math.h>
 #include <stdlib.h>

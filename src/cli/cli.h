@@ -2,7 +2,7 @@
 #ifndef MLFF_CLI_H
 #define MLFF_CLI_H
 
-#include "../base/text.h"
+#include "../base/writer.h"
 #include "mlff/mlff.h"
 #include "mlff/mlffprof.h"
 

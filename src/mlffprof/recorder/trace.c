@@ -1,8 +1,8 @@
 /* trace.c: spans in the Trace Event Format (JSON array form) of Chrome and Perfetto: complete events "X" with times in
  * microseconds, counters "C" and names "M". The closing bracket is optional in that form, so the file of a run that
  * was killed still opens. */
+#include "../../base/writer.h"
 #include "status.h"
-#include "writer.h"
 
 #include <errno.h>
 #include <math.h>
@@ -65,23 +65,23 @@ static int take_event(mlffprof_trace *t)
 }
 
 /* An event up to its times; the caller closes the brace. */
-static mlffprof_writer begin_event(mlffprof_trace *t, const char *kind, const char *name, int pid, int tid)
+static mlff_writer begin_event(mlffprof_trace *t, const char *kind, const char *name, int pid, int tid)
 {
-  mlffprof_writer w = mlffprof_writer_on(t->out, 0);
+  mlff_writer w = mlff_writer_on(t->out, 0);
   fputs(t->begun ? ",\n" : "[\n", t->out);
   t->begun = 1;
-  mlffprof_write_object(&w, NULL);
-  mlffprof_write_text(&w, "ph", kind);
-  mlffprof_write_text(&w, "name", name ? name : "");
-  mlffprof_write_integer(&w, "pid", pid);
-  mlffprof_write_integer(&w, "tid", tid);
+  mlff_write_object(&w, NULL);
+  mlff_write_text(&w, "ph", kind);
+  mlff_write_text(&w, "name", name ? name : "");
+  mlff_write_integer(&w, "pid", pid);
+  mlff_write_integer(&w, "tid", tid);
   return w;
 }
 
 /* Microseconds with three decimals. */
-static void write_us(mlffprof_writer *w, const char *key, double seconds)
+static void write_us(mlff_writer *w, const char *key, double seconds)
 {
-  mlffprof_write_number(w, key, round(1e9 * seconds) / 1e3);
+  mlff_write_number(w, key, round(1e9 * seconds) / 1e3);
 }
 
 static double since_origin(mlffprof_trace *t, double time)
@@ -92,10 +92,10 @@ static double since_origin(mlffprof_trace *t, double time)
 
 static void write_name(mlffprof_trace *t, const char *what, const char *name, int pid, int tid)
 {
-  mlffprof_writer w = begin_event(t, "M", what, pid, tid);
-  mlffprof_write_object(&w, "args");
-  mlffprof_write_text(&w, "name", name);
-  mlffprof_write_end(&w);
+  mlff_writer w = begin_event(t, "M", what, pid, tid);
+  mlff_write_object(&w, "args");
+  mlff_write_text(&w, "name", name);
+  mlff_write_end(&w);
   fputc('}', t->out);
 }
 
@@ -107,12 +107,12 @@ mlffprof_status mlffprof_trace_row(mlffprof_trace *t, int pid, int tid, const ch
   return check(t, error);
 }
 
-static void write_tags(mlffprof_writer *w, unsigned tags)
+static void write_tags(mlff_writer *w, unsigned tags)
 {
-  mlffprof_write_array(w, "tags");
+  mlff_write_array(w, "tags");
   for (int bit = 0; bit < MLFFPROF_N_TAGS; bit++)
-    if (tags >> bit & 1) mlffprof_write_text(w, NULL, mlffprof_tag_name(bit));
-  mlffprof_write_end(w);
+    if (tags >> bit & 1) mlff_write_text(w, NULL, mlffprof_tag_name(bit));
+  mlff_write_end(w);
 }
 
 mlffprof_status mlffprof_trace_span(mlffprof_trace *t, int pid, int tid, const char *name, double begin, double seconds,
@@ -122,14 +122,14 @@ mlffprof_status mlffprof_trace_span(mlffprof_trace *t, int pid, int tid, const c
     return mlffprof_fail(error, MLFFPROF_E_ARG, "a span '%.60s' from %g s that takes %g s", name ? name : "", begin,
                          seconds);
   if (!take_event(t)) return MLFFPROF_OK;
-  mlffprof_writer w = begin_event(t, "X", name, pid, tid);
+  mlff_writer w = begin_event(t, "X", name, pid, tid);
   write_us(&w, "ts", since_origin(t, begin));
   write_us(&w, "dur", seconds);
   if (step != MLFFPROF_UNKNOWN || tags) {
-    mlffprof_write_object(&w, "args");
-    if (step != MLFFPROF_UNKNOWN) mlffprof_write_integer(&w, "step", step);
+    mlff_write_object(&w, "args");
+    if (step != MLFFPROF_UNKNOWN) mlff_write_integer(&w, "step", step);
     if (tags) write_tags(&w, tags);
-    mlffprof_write_end(&w);
+    mlff_write_end(&w);
   }
   fputc('}', t->out);
   return check(t, error);
@@ -140,11 +140,11 @@ mlffprof_status mlffprof_trace_counter(mlffprof_trace *t, int pid, const char *n
 {
   if (!isfinite(time)) return mlffprof_fail(error, MLFFPROF_E_ARG, "a counter at %g s", time);
   if (!isfinite(value) || !take_event(t)) return MLFFPROF_OK;
-  mlffprof_writer w = begin_event(t, "C", name, pid, 0);
+  mlff_writer w = begin_event(t, "C", name, pid, 0);
   write_us(&w, "ts", since_origin(t, time));
-  mlffprof_write_object(&w, "args");
-  mlffprof_write_number(&w, "value", value);
-  mlffprof_write_end(&w);
+  mlff_write_object(&w, "args");
+  mlff_write_number(&w, "value", value);
+  mlff_write_end(&w);
   fputc('}', t->out);
   return check(t, error);
 }
