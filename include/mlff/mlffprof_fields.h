@@ -1,5 +1,5 @@
 /* mlffprof_fields.h: the table of a report's fields. Included by mlffprof.h, which makes its structs of it; the JSON,
- * its reader, the metrics and docs/profile.schema.json are made of it as well (src/mlffprof/report/fields.h).
+ * its reader, the metrics and docs/profile.schema.json are made of it as well (src/mlffprof/report/json.h).
  *
  * One list for each block of the JSON, in its order. A row says how the struct S has the field, its kind (below), the
  * member, the name in the JSON, the unit and the meaning:

@@ -1,5 +1,5 @@
 /* write_profile_schema.c: docs/profile.schema.json from the table of a report's fields, to standard output. */
-#include "mlffprof/report/fields.h"
+#include "mlffprof/report/json.h"
 
 #include <stdio.h>
 

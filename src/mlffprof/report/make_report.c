@@ -1,5 +1,5 @@
 /* make_report.c: recorder -> report: latencies, components, slow steps, tags, ranks, context. */
-#include "report/fields.h"
+#include "report/json.h"
 #include "report/make.h"
 
 #include <math.h>

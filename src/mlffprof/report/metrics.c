@@ -1,6 +1,6 @@
 /* metrics.c: numbers of a report by name, for rules, targets and tables: those of the table that are metrics, and what
  * is worked out of several fields. */
-#include "report/fields.h"
+#include "report/json.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* read.c: JSON -> report, by the table of its fields. */
 #include "document.h"
-#include "report/fields.h"
+#include "report/json.h"
 #include "report/make.h"
 
 #include <limits.h>

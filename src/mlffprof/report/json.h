@@ -1,6 +1,7 @@
-/* fields.h: the table of mlff/mlffprof_fields.h as data, for the JSON, its reader, the metrics and the schema. */
-#ifndef MLFFPROF_FIELDS_H
-#define MLFFPROF_FIELDS_H
+/* json.h: the JSON of a report: the table of mlff/mlffprof_fields.h as data, for writing, reading, the metrics and the
+ * schema. */
+#ifndef MLFFPROF_JSON_H
+#define MLFFPROF_JSON_H
 
 #include "mlff/mlffprof.h"
 
