@@ -8,7 +8,8 @@
 extern "C" {
 #endif
 
-/* Whole text as a JSON-like number: 1 when it is one and finite. Integers accept no fraction or exponent. */
+/* Whole text as a number of JSON, or +1, .5, 5. and 01: 1 when it is one and finite. Integers accept no fraction or
+ * exponent. */
 int mlff_number_parse(const char *text, double *value);
 int mlff_integer_parse(const char *text, int64_t *value);
 

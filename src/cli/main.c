@@ -1,7 +1,7 @@
 /* main.c: the program `mlff`: commands and their options. */
+#include "../base/number.h"
 #include "cli.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,16 +108,20 @@ static int wrong_usage(const cli_command *command, const char *what, const char 
 
 static int read_number(const char *text, double low, double high, double *value)
 {
-  char *end = NULL;
-  errno = 0;
-  *value = strtod(text, &end);
-  return end != text && !*end && !errno && *value >= low && *value <= high;
+  return mlff_number_parse(text, value) && *value >= low && *value <= high;
 }
 
-/* Sets one of own_options from its text; 0 when the text is no possible value. */
-static int set_option(cli_options *o, const char *name, const char *value)
+static int read_count(const char *text, double most, int *count)
 {
   double number = 0;
+  if (!read_number(text, 1, most, &number) || number != floor(number)) return 0;
+  *count = (int) number;
+  return 1;
+}
+
+/* Sets one of own_options from its text. Returns NULL, or words for what is possible when this text is not. */
+static const char *set_option(cli_options *o, const char *name, const char *value)
+{
   if (!strcmp(name, "forces")) o->forces = 1;
   if (!strcmp(name, "json")) o->json = 1;
   if (!strcmp(name, "file") || !strcmp(name, "json-file")) o->file = value;
@@ -125,19 +129,13 @@ static int set_option(cli_options *o, const char *name, const char *value)
   if (!strcmp(name, "gate")) o->gate = value;
   if (!strcmp(name, "targets")) o->targets = value;
   if (!strcmp(name, "against")) {
-    if (strcmp(value, "cpu")) return 0;
+    if (strcmp(value, "cpu")) return "cpu";
     o->against = value;
   }
-  if (!strcmp(name, "calls")) {
-    if (!read_number(value, 1, 1e7, &number) || number != floor(number)) return 0;
-    o->n_calls = (int) number;
-  }
-  if (!strcmp(name, "replicas")) {
-    if (!read_number(value, 1, 1e6, &number) || number != floor(number)) return 0;
-    o->n_replicas = (int) number;
-  }
-  if (!strcmp(name, "skin") && !read_number(value, 0, 100, &o->skin)) return 0;
-  return 1;
+  if (!strcmp(name, "calls") && !read_count(value, 1e7, &o->n_calls)) return "a whole number from 1 to 10000000";
+  if (!strcmp(name, "replicas") && !read_count(value, 1e6, &o->n_replicas)) return "a whole number from 1 to 1000000";
+  if (!strcmp(name, "skin") && !read_number(value, 0, 100, &o->skin)) return "a number from 0 to 100";
+  return NULL;
 }
 
 /* --name VALUE, --name=VALUE or a flag at argv[*at]; advances past the value. */
@@ -165,9 +163,8 @@ static int read_option(const cli_command *command, int argc, char **argv, int *a
   mlff_error error = {.code = MLFF_OK};
   if (of_model && mlff_options_set(&o->open, option->name, value, &error))
     return cli_error(CLI_USAGE, command->name, "%s", error.text);
-  if (!of_model && !set_option(o, option->name, value))
-    return cli_error(CLI_USAGE, command->name, "--%s cannot be '%s'", name, value);
-  return CLI_OK;
+  const char *possible = of_model ? NULL : set_option(o, option->name, value);
+  return possible ? cli_error(CLI_USAGE, command->name, "--%s cannot be '%s', only %s", name, value, possible) : CLI_OK;
 }
 
 /* Options and arguments into o, or a usage error. -1: help was printed. */

@@ -77,8 +77,30 @@ START_TEST(usage)
   expect(run("info a --json"), 2, "unknown option '--json'");
   expect(run("verify a --device"), 2, "a value is missing after '--device'");
   expect(run("evaluate a b --json=yes"), 2, "no value goes with '--json=yes'");
+}
+END_TEST
+
+/* Numbers are those of src/base/number.h: .5, 2. and 1e1 are some, what only strtod would take is none. */
+START_TEST(numbers_of_options)
+{
+  static const char *const none[] = {"1.5x", "x", "", " 1", "1 ", "0x2", "2,5", ".", "1e", "nan", "inf", "1e999"};
+  for (size_t k = 0; k < sizeof none / sizeof *none; k++) {
+    char skin[80], calls[80];
+    snprintf(skin, sizeof skin, "mlff time: --skin cannot be '%s', only a number from 0 to 100\n", none[k]);
+    snprintf(calls, sizeof calls, "mlff soak: --calls cannot be '%s', only a whole number from 1 to 10000000\n",
+             none[k]);
+    ck_assert_int_eq(run("time a b --skin='%s'", none[k]), 2);
+    ck_assert_str_eq(output, skin);
+    ck_assert_int_eq(run("soak a b --calls='%s'", none[k]), 2);
+    ck_assert_str_eq(output, calls);
+  }
+  expect(run("time a b --skin -0.5"), 2, "--skin cannot be '-0.5'");
+  expect(run("time a b --skin 100.5"), 2, "--skin cannot be '100.5'");
   expect(run("time a b --calls 0"), 2, "--calls cannot be '0'");
-  expect(run("time a b --skin x"), 2, "--skin cannot be 'x'");
+  expect(run("time a b --calls 1.5"), 2, "--calls cannot be '1.5'");
+  expect(run("time a b --calls 10000001"), 2, "--calls cannot be '10000001'");
+  expect(run("time a b --replicas 0"), 2, "--replicas cannot be '0', only a whole number from 1 to 1000000\n");
+  expect(run("time '%s' '%s' --calls 1e1 --skin .5 --replicas 2. --json", model_path, xyz_path), 0, "\"n_calls\": 10");
 }
 END_TEST
 
@@ -265,7 +287,7 @@ START_TEST(time_against_cpu)
          0, "against  fp64 on the CPU");
   expect(run("time '%s' '%s' --device cpu --calls 3 --json", model_path, xyz_path), 0, "\"growths\"");
   ck_assert_ptr_null(strstr(output, "_difference"));
-  expect(run("time '%s' '%s' --against cuda", model_path, xyz_path), 2, "--against cannot be 'cuda'");
+  expect(run("time '%s' '%s' --against cuda", model_path, xyz_path), 2, "--against cannot be 'cuda', only cpu");
   test_model m = test_model_ani((test_model_options){.name = "scaled", .seed = 4, .is_double = 1});
   scale_weights(&m, 30); /* energies, and so rounding errors, become large */
   test_model_write(&m, dir, "scaled", scaled_path, sizeof scaled_path);
@@ -312,6 +334,7 @@ static Suite *suite(void)
   TCase *t = tcase_create("cli");
   tcase_add_checked_fixture(t, setup, teardown);
   tcase_add_test(t, usage);
+  tcase_add_test(t, numbers_of_options);
   tcase_add_test(t, info_and_verify);
   tcase_add_test(t, evaluate_writes_all_digits);
   tcase_add_test(t, evaluate_and_time_print);
