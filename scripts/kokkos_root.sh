@@ -1,6 +1,7 @@
 #!/bin/sh
 # A Debian sid with Kokkos and a LAMMPS that has the packages KOKKOS and PLUGIN, in a folder of its own: with it pair_style
-# mlff/kk is tested. Needs root, debootstrap and the network (deb.debian.org), 3 GB, and minutes to compile LAMMPS.
+# mlff/kk is tested. Needs root, debootstrap (which it installs where there is apt-get), the network (deb.debian.org), 3 GB,
+# and minutes to compile LAMMPS.
 #
 #   scripts/kokkos_root.sh make              makes it, or goes on where the last time ended
 #   scripts/kokkos_root.sh ready             exit code 0 when it is there, else it says why not
@@ -57,6 +58,10 @@ step() {
 }
 
 debian() {
+  if ! command -v debootstrap; then
+    apt-get update -q
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends debootstrap
+  fi
   rm -rf "$ROOT"
   debootstrap --variant=minbase --include=ca-certificates sid "$ROOT" "$MIRROR"
 }
@@ -136,7 +141,7 @@ tell() {
 
 make_root() {
   [ "$(id -u)" = 0 ] || die "making and entering a Debian of its own needs root"
-  command -v debootstrap >/dev/null || die "debootstrap is missing here: apt-get install debootstrap"
+  command -v debootstrap >/dev/null || command -v apt-get >/dev/null || die "debootstrap is missing here"
   unshare --mount true 2>/dev/null || die "this machine does not allow mounts of one's own (unshare --mount)"
   mkdir -p "$CACHE"
   if [ -f "$CACHE/ready" ] && [ "$(cat "$CACHE/ready")" != "$RECIPE" ]; then tell || exit 1; fi
