@@ -1,7 +1,7 @@
 /* status.c: see status.h. */
 #include "status.h"
 
-#include "text.h"
+#include "utf8.h"
 
 #include <stdio.h>
 

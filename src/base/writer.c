@@ -4,7 +4,7 @@
 #include "writer.h"
 
 #include "number.h"
-#include "text.h"
+#include "utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/* text.c: see text.h. */
-#include "text.h"
+/* utf8.c: see utf8.h. */
+#include "utf8.h"
 
 int mlff_utf8_decode(const unsigned char *s, unsigned *code)
 {
