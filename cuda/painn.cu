@@ -15,7 +15,7 @@ typedef struct radial_arrays {
   real *line, *terms; /* [n_edges][MLFF_PAINN_LINE], [n_edges][2][n_terms] */
   const real *first, *second;
   double cutoff;
-  int kind, n, n_terms, unused;
+  int kind, n, n_terms, split; /* split: n where there is no second spline */
 } radial_arrays;
 
 /* ---- cubic B-splines --------------------------------------------------------------------------------------------- */
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(RADIAL_THREADS) radial_cubic_kernel(radial_arr
   }
   for (int c = 0; c < 3; c++) line[LINE_UNIT + c] = a.vec[4 * e + c] * inverse;
   line[LINE_INVERSE] = inverse;
-  const line_index index = {first, a.node[e], a.species[e], 0};
+  const line_index index = {first + (first >= a.split ? 3 : 0), a.node[e], a.species[e], 0};
   line_store_index(line, index);
 }
 
@@ -104,6 +104,7 @@ mlff_status MLFF_CUDA(painn_radial_cuda)(mlff_backend *backend, const mlff_painn
   a.cutoff = basis->cutoff;
   a.kind = (int) basis->kind;
   a.n = basis->n;
+  a.split = basis->split ? basis->split : basis->n;
   a.n_terms = basis->n_terms;
   const unsigned n_blocks = mlff_cuda_blocks(edges->n_room, RADIAL_THREADS);
   if (cubic)

@@ -147,6 +147,9 @@ typedef struct mlff_options {
                           mean. The self-test when opening is that of the whole ensemble all the same          */
   const char *graph;   /* option `replay`. "yes" (default): settled steps on a GPU are recorded as one CUDA graph and
                           replayed; "no"                                                                       */
+  const char
+      *radial_intervals; /* of tables of radial functions, which backends of floats use (docs/pair_mlff_tuning.md):
+                                   "auto" (default), or a number; with one, backends of doubles use a table, too */
   const char *fuse; /* "yes" (default): fused kernels on a GPU, with the same bits; "no": one kernel per operation  */
 } mlff_options;
 

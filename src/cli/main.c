@@ -12,14 +12,16 @@ static const cli_command commands[] = {
     {"check", "", 0, 0, "json-file",
      "print what this computer, its GPUs and this build can do; status 3: no GPU to use", cli_check},
     {"info", "MODEL.yaml", 1, 1, "", "print what a model is, where it comes from and what it was made for", cli_info},
-    {"verify", "MODEL.yaml", 1, 1, "device precision kernels replay fuse",
+    {"verify", "MODEL.yaml", 1, 1, "device precision kernels radial_intervals replay fuse",
      "run the model's self-test here, or compare it --against a package", cli_verify},
-    {"evaluate", "MODEL.yaml STRUCTURES.xyz", 2, 2, "device precision kernels replay fuse members forces json",
+    {"evaluate", "MODEL.yaml STRUCTURES.xyz", 2, 2,
+     "device precision kernels radial_intervals replay fuse members forces json",
      "energy, forces and virial of each structure", cli_evaluate},
     {"time", "MODEL.yaml STRUCTURE.xyz", 2, 2,
-     "device precision kernels replay fuse members calls replicas skin against json file trace",
+     "device precision kernels radial_intervals replay fuse members calls replicas skin against json file trace",
      "time repeated evaluations of the first structure", cli_time},
-    {"soak", "MODEL.yaml STRUCTURE.xyz", 2, 2, "device precision kernels replay fuse members calls skin json file",
+    {"soak", "MODEL.yaml STRUCTURE.xyz", 2, 2,
+     "device precision kernels radial_intervals replay fuse members calls skin json file",
      "does memory grow over many evaluations? fails when it does", cli_soak},
     {"show", "REPORT.json...", 1, ANY_NUMBER, "targets", "print one report, or a table of many", cli_show},
     {"compare", "A.json [B.json]", 1, 2, "gate", "B against A: ratios, intervals, test; or rules with --gate",
@@ -94,7 +96,7 @@ static void print_command(const cli_command *command)
   for (int k = 0; option_at(k); k++) {
     const mlff_option *o = option_at(k);
     if (!takes_option(command, o->name)) continue;
-    printf("  --%-10s%s%s%s%s%s%s\n", typed(o), o->values ? o->values : "", o->values ? ": " : "", o->help,
+    printf("  --%-17s%s%s%s%s%s%s\n", typed(o), o->values ? o->values : "", o->values ? ": " : "", o->help,
            o->standard ? " (default " : "", o->standard ? o->standard : "", o->standard ? ")" : "");
   }
 }

@@ -468,4 +468,5 @@ const mlff_arch mlff_arch_painn = {
     .evaluate = painn_evaluate,
     .exchange_width = painn_exchange_width,
     .destroy = painn_destroy,
+    .has_tables = 1,
 };

@@ -52,13 +52,11 @@ typedef struct painn_filter {
   const double *weight, *bias;  /* [width][n_basis], [width]                          */
 } painn_filter;
 
-enum { PAINN_MAX_INTERVALS = 4096 };
-
 /* filter [width], or its slope, exactly; finite at r = 0. */
 void painn_exact_filter(const painn_filter *in, double r, int want_slope, double *filter);
-/* Intervals that a table for floats should have, from the basis alone: 64 .. PAINN_MAX_INTERVALS. */
+/* Intervals that a table for floats should have, from the basis alone: 64 .. MLFF_SPLINE_MAX. */
 int painn_table_intervals(const painn_filter *filter);
-/* Rows [n + 3][width] of the cubic spline through it in n <= PAINN_MAX_INTERVALS intervals. */
+/* Rows [n + 3][width] of the cubic spline through it in n <= MLFF_SPLINE_MAX intervals. */
 void painn_spline_rows(const painn_filter *filter, int n, double *rows);
 
 mlff_status painn_create(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use, void **net,

@@ -333,9 +333,13 @@ static mlff_status read_basis(loader *in)
   const mlff_painn_basis cubic = {.kind = MLFF_PAINN_CUBIC, .n = in->n_basis, .n_terms = 4, .cutoff = in->cutoff};
   net->message_basis = cubic;
   net->moment_basis = &net->message_basis;
+  if (in->kind == MLFF_PAINN_CUBIC && in->use->radial_intervals)
+    return mlff_fail(in->error, MLFF_E_UNSUPPORTED,
+                     "radial_intervals %d: this model's radial functions are splines of %d intervals themselves",
+                     in->use->radial_intervals, in->n_basis);
   if (in->kind == MLFF_PAINN_CUBIC) return MLFF_OK;
   const int n = in->n_basis, n_terms = padded(n + 1);
-  const int is_exact = net->backend->real_size == sizeof(double);
+  const int is_exact = net->backend->real_size == sizeof(double) && !in->use->radial_intervals;
   mlff_painn_basis *dense = is_exact ? &net->message_basis : &net->dense_basis;
   *dense = (mlff_painn_basis){.kind = in->kind, .n = n, .n_terms = n_terms, .cutoff = in->cutoff};
   net->moment_basis = dense;
@@ -351,7 +355,7 @@ static mlff_status read_basis(loader *in)
                                 .cutoff = in->cutoff,
                                 .first = in->first,
                                 .second = in->second};
-    net->message_basis.n = painn_table_intervals(&exact);
+    net->message_basis.n = in->use->radial_intervals ? in->use->radial_intervals : painn_table_intervals(&exact);
   }
   double *wide = pad_matrix(in->first, (side){1, 1, 1, -1}, (side){1, n, n_terms, -1});
   mlff_status status = wide ? upload(in, &dense->first, wide, n_terms) : out_of_memory(in);

@@ -1,6 +1,8 @@
 /* painn_table.c: filters of Gaussian and Bessel functions as cubic splines, so that an edge costs four rows. */
 #include "painn.h"
 
+#include "../model/spline.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -41,39 +43,16 @@ int painn_table_intervals(const painn_filter *in)
     if (f > freq) freq = f;
   }
   const double n = ceil(20.5 * freq * in->cutoff);
-  return n < 64 ? 64 : n < PAINN_MAX_INTERVALS ? (int) n : PAINN_MAX_INTERVALS;
+  return n < 64 ? 64 : n < MLFF_SPLINE_MAX ? (int) n : MLFF_SPLINE_MAX;
 }
 
-/* At n + 1 points and with the slopes at both ends:
- *   (row_m + 4 row_{m+1} + row_{m+2})/6 = filter(m h),   (row_2 - row_0)/(2h) = slope(0), and so at the cutoff.
- * The first and last row are eliminated; what remains is tridiagonal with 1, 4, 1 and a 2 at either end. */
+/* Value and slope at the cutoff are zero. */
 void painn_spline_rows(const painn_filter *in, int n, double *rows)
 {
-  const int width = in->width;
+  const size_t width = (size_t) in->width;
   const double h = in->cutoff / n;
-  double ratio[PAINN_MAX_INTERVALS + 1];
-  double *row0 = rows, *row_end = rows + (size_t) (n + 2) * (size_t) width;
-  painn_exact_filter(in, 0.0, 1, row0); /* slope(0), for now; value and slope at the cutoff are zero */
-  for (int m = 0; m <= n; m++) {
-    double *row = rows + (size_t) (m + 1) * (size_t) width, *before = row - width;
-    if (m < n)
-      painn_exact_filter(in, m * h, 0, row);
-    else
-      memset(row, 0, (size_t) width * sizeof *row);
-    const double lower = m == 0 ? 0.0 : m == n ? 2.0 : 1.0, upper = m == 0 ? 2.0 : 1.0;
-    const double pivot = 4.0 - (m ? lower * ratio[m - 1] : 0.0);
-    ratio[m] = upper / pivot;
-    for (int c = 0; c < width; c++) {
-      const double right = 6.0 * row[c] + (m == 0 ? 2.0 * h * row0[c] : 0.0);
-      row[c] = (right - (m ? lower * before[c] : 0.0)) / pivot;
-    }
-  }
-  for (int m = n - 1; m >= 0; m--) {
-    double *row = rows + (size_t) (m + 1) * (size_t) width;
-    for (int c = 0; c < width; c++) row[c] -= ratio[m] * row[c + width];
-  }
-  for (int c = 0; c < width; c++) {
-    row0[c] = rows[2 * (size_t) width + (size_t) c] - 2.0 * h * row0[c];
-    row_end[c] = rows[(size_t) n * (size_t) width + (size_t) c];
-  }
+  painn_exact_filter(in, 0.0, 1, rows);
+  for (int m = 0; m < n; m++) painn_exact_filter(in, m * h, 0, rows + (size_t) (m + 1) * width);
+  memset(rows + (size_t) (n + 1) * width, 0, 2 * width * sizeof *rows);
+  mlff_spline_solve(rows, n, in->width, h);
 }

@@ -133,6 +133,19 @@ OP(orb_sum, mlff_status,
     mlff_error *error),
    (backend, x, n, width, species, sum, error), NONE, RUNS, BOTH)
 
+/* ---- NequIP: ops_nequip.h ---------------------------------------------------------------------------------------- */
+
+/* 24: 4 tiles of the matrix product; sums of a block, 22 KB an atom, stay in the second-level cache */
+OP_SIZE(nequip_block, 24, INT64_MAX)
+OP_SIMPLE(nequip_terms, mlff_nequip_terms_args, DESCRIPTOR)
+OP_SIMPLE(nequip_first, mlff_nequip_first_args, MESSAGE)
+OP_SIMPLE(nequip_first_backward, mlff_nequip_first_args, MESSAGE_BACKWARD)
+OP_SIMPLE(nequip_message, mlff_nequip_message_args, MESSAGE)
+OP_SIMPLE(nequip_message_backward, mlff_nequip_message_args, MESSAGE_BACKWARD)
+OP_SIMPLE(nequip_gate, mlff_nequip_gate_args, DENSE)
+OP_SIMPLE(nequip_gate_backward, mlff_nequip_gate_args, DENSE_BACKWARD)
+OP_SIMPLE(nequip_readout, mlff_nequip_readout_args, DENSE)
+
 #undef OP
 #undef OP_SIMPLE
 #undef OP_HOST

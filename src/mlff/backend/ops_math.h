@@ -58,6 +58,59 @@ MLFF_MATH double mlff_orb_envelope(double x)
   return x < 1.0 ? 1.0 - x4 * (15.0 - x * (24.0 - 10.0 * x)) : 0.0;
 }
 
+/* ---- NequIP: edges, in scalars ---- */
+
+/* Real spherical harmonics of the unit vector u for l = 0 .. 3, normalised so that sum_m Y_lm^2 = 2l + 1; polar axis y,
+ * Y_1 = sqrt(3) (x, y, z). */
+MLFF_MATH void mlff_nequip_harmonics(const real u[3], real y[16])
+{
+  const real a = u[0], b = u[1], c = u[2], aa = a * a, bb = b * b, cc = c * c;
+  const real r3 = (real) 1.7320508075688772, r5 = (real) 2.23606797749979, r15 = (real) 3.872983346207417,
+             r7 = (real) 2.6457513110645907, r105 = (real) 10.246950765959598, r35_8 = (real) 2.091650066335189,
+             r21_8 = (real) 1.6201851746019651;
+  y[0] = 1;
+  y[1] = r3 * a;
+  y[2] = r3 * b;
+  y[3] = r3 * c;
+  y[4] = r15 * a * c;
+  y[5] = r15 * a * b;
+  y[6] = r5 * (bb - (real) 0.5 * (aa + cc));
+  y[7] = r15 * b * c;
+  y[8] = (real) 0.5 * r15 * (cc - aa);
+  y[9] = r35_8 * a * (3 * cc - aa);
+  y[10] = r105 * a * b * c;
+  y[11] = r21_8 * a * (4 * bb - aa - cc);
+  y[12] = (real) 0.5 * r7 * b * (2 * bb - 3 * (aa + cc));
+  y[13] = r21_8 * c * (4 * bb - aa - cc);
+  y[14] = (real) 0.5 * r105 * b * (cc - aa);
+  y[15] = r35_8 * c * (cc - 3 * aa);
+}
+
+/* g = sum_lm g_y[lm] dY_lm/du, of the polynomials above */
+MLFF_MATH void mlff_nequip_harmonics_backward(const real u[3], const real gy[16], real g[3])
+{
+  const real a = u[0], b = u[1], c = u[2], aa = a * a, bb = b * b, cc = c * c;
+  const real r3 = (real) 1.7320508075688772, r5 = (real) 2.23606797749979, r15 = (real) 3.872983346207417,
+             r7 = (real) 2.6457513110645907, r105 = (real) 10.246950765959598, r35_8 = (real) 2.091650066335189,
+             r21_8 = (real) 1.6201851746019651;
+  const real g10 = r105 * gy[10], g11 = r21_8 * gy[11], g12 = r7 * gy[12], g13 = r21_8 * gy[13], g14 = r105 * gy[14];
+  const real g9 = 3 * r35_8 * gy[9], g15 = 3 * r35_8 * gy[15];
+  g[0] = r3 * gy[1] + r15 * (c * gy[4] + b * gy[5] - a * gy[8]) - r5 * a * gy[6] + g9 * (cc - aa) + g10 * b * c +
+         g11 * (4 * bb - 3 * aa - cc) - 3 * g12 * a * b - 2 * g13 * a * c - g14 * a * b - 2 * g15 * a * c;
+  g[1] = r3 * gy[2] + r15 * (a * gy[5] + c * gy[7]) + 2 * r5 * b * gy[6] + g10 * a * c + 8 * g11 * a * b +
+         (real) 1.5 * g12 * (2 * bb - aa - cc) + 8 * g13 * b * c + (real) 0.5 * g14 * (cc - aa);
+  g[2] = r3 * gy[3] + r15 * (a * gy[4] + b * gy[7] + c * gy[8]) - r5 * c * gy[6] + 2 * g9 * a * c + g10 * a * b -
+         2 * g11 * a * c - 3 * g12 * b * c + g13 * (4 * bb - aa - 3 * cc) + g14 * b * c + g15 * (cc - aa);
+}
+
+/* dE/d(x_j - x_i) of an edge along the unit vector u from dE/dY, dE/dr and 1/r */
+MLFF_MATH void mlff_nequip_edge_gradient(const real u[3], real inverse_r, const real gy[16], real gr, real g[3])
+{
+  mlff_nequip_harmonics_backward(u, gy, g);
+  const real along = u[0] * g[0] + u[1] * g[1] + u[2] * g[2];
+  for (int d = 0; d < 3; d++) g[d] = gr * u[d] + (g[d] - u[d] * along) * inverse_r;
+}
+
 /* ---- forces: signs and component order, in double ---- */
 
 /* w = -scale d g^T of one edge, d = x_j - x_i, g = dE/dd; order xx yy zz xy xz yz yx zx zy */

@@ -28,7 +28,8 @@ enum { MLFF_PAINN_BLOCK = 16, MLFF_PAINN_MAX_FEATURES = 512, MLFF_PAINN_LINE = 1
  *   filter(r) = sum_t coef_t(r) R[first(r) + t],   d filter/dr = sum_t slope_t(r) R[first(r) + t].
  * CUBIC: four consecutive rows; phi_k(r) = B(r/h - (k-3)), B the uniform cubic B-spline on [0, 4] with sum_k phi_k = 1,
  * h = cutoff/n, first = floor(r/h), rows 0 .. n+2. This is the B-spline basis itself, exactly (functions k >= n do not
- * exist: three rows of zeros), and with many intervals a table of any smooth filter.
+ * exist: three rows of zeros), and with many intervals a table of any smooth filter. From interval `split` on a second
+ * spline begins, whose rows stand behind those of the first: first = floor(r/h) + 3, and three rows more.
  * GAUSSIAN, BESSEL: all rows; coef_k = phi_k(r) fc(r) for k < n, coef_n = fc(r) (the row of the bias), then zeros up to
  * n_terms; fc(r) = (cos(pi r/cutoff) + 1)/2. phi_k = exp(-(r - center_k)^2 / (2 width_k^2)) or sin(freq_k r)/r. */
 typedef enum mlff_painn_kind { MLFF_PAINN_CUBIC, MLFF_PAINN_GAUSSIAN, MLFF_PAINN_BESSEL } mlff_painn_kind;
@@ -36,6 +37,7 @@ typedef enum mlff_painn_kind { MLFF_PAINN_CUBIC, MLFF_PAINN_GAUSSIAN, MLFF_PAINN
 typedef struct mlff_painn_basis {
   mlff_painn_kind kind;
   int n;       /* intervals of CUBIC, functions of the others                                              */
+  int split;   /* of CUBIC, where a table has a kink at this knot; 0: none                                 */
   int n_terms; /* 4 for CUBIC, else n + 1 rounded up to a multiple of MLFF_PAINN_BLOCK                     */
   double cutoff;
   mlff_buf first;  /* real [n_terms] GAUSSIAN: centers, BESSEL: freqs; zeros after n                       */

@@ -6,11 +6,13 @@
 #include "modelfile.h"
 
 /* What of a model is needed in this run: species use[s] != 0 for s < n_species, networks and columns of others may be
- * left out; members as in mlff_options, which architectures without n_members never see. */
+ * left out; members as in mlff_options, which architectures without n_members never see; radial_intervals as there, 0:
+ * the architecture's default. */
 typedef struct mlff_species_use {
   int n_species;
   const int *use;
   const char *members;
+  int radial_intervals;
 } mlff_species_use;
 
 typedef struct mlff_arch_inputs {
@@ -52,6 +54,7 @@ typedef struct mlff_arch {
   int (*reverse_width)(
       const void *net);       /* the same of the halo's `reverse`; NULL = neither reverse nor reduce is used */
   void (*destroy)(void *net); /* NULL is fine */
+  int has_tables;             /* knows of mlff_species_use.radial_intervals */
 } mlff_arch;
 
 /* use[k] = 1 for the members of n that `text` names (mlff_options). */

@@ -4,6 +4,9 @@
 #include "../backend/tables.h"
 #include "model_impl.h"
 #include "spans.h"
+#include "spline.h"
+
+#include "../../base/number.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -143,6 +146,23 @@ static void fill_info(mlff_model *m)
                         .reverse_width = reverse_width};
 }
 
+/* Option radial_intervals: 0 is auto. */
+static mlff_status read_intervals(mlff_model *m, const mlff_options *options, mlff_error *error)
+{
+  const char *text = options ? options->radial_intervals : NULL;
+  int64_t value = 0;
+  if (!text || !strcmp(text, "auto")) return MLFF_OK;
+  if (!m->arch->has_tables)
+    return mlff_fail(error, MLFF_E_UNSUPPORTED,
+                     "%s: radial_intervals %.40s: %s models have no table of radial functions", m->file->path, text,
+                     m->arch->name);
+  if (!mlff_integer_parse(text, &value) || value < 1 || value > MLFF_SPLINE_MAX)
+    return mlff_fail(error, MLFF_E_ARG, "radial_intervals %.40s: auto or 1 to %d are possible", text,
+                     (int) MLFF_SPLINE_MAX);
+  m->radial_intervals = (int) value;
+  return MLFF_OK;
+}
+
 static mlff_status open_parts(mlff_model *m, const mlff_options *options, mlff_error *error)
 {
   m->head = mlff_modelfile_get_head(m->file);
@@ -161,7 +181,11 @@ static mlff_status open_parts(mlff_model *m, const mlff_options *options, mlff_e
   if (members && strcmp(members, "all") && !m->arch->n_members)
     return mlff_fail(error, MLFF_E_UNSUPPORTED, "%s: members %.40s: %s models are no ensembles", m->file->path, members,
                      m->arch->name);
-  const mlff_species_use use = {.n_species = m->head->n_elements, .use = m->use, .members = members};
+  MLFF_TRY(read_intervals(m, options, error));
+  const mlff_species_use use = {.n_species = m->head->n_elements,
+                                .use = m->use,
+                                .members = members,
+                                .radial_intervals = m->radial_intervals};
   MLFF_TRY(m->arch->create(m->file, m->backend, &use, &m->net, error));
   MLFF_TRY(mlff_modelfile_finish(m->file, error));
   fill_info(m);

@@ -53,7 +53,8 @@ struct mlff_model {
   mlff_ops unfused; /* the backend's without fused operations, when the user wants none */
   const mlff_arch *arch;
   void *net;
-  int *use; /* [n_elements] species that the network was made for */
+  int *use;             /* [n_elements] species that the network was made for */
+  int radial_intervals; /* option, 0: auto */
   mlff_edges edges;
   mlff_host_view host_view;
   uint64_t checked_list_id; /* graph whose species were checked */

@@ -18,6 +18,8 @@ static const struct {
     {{"replay", "yes no", "yes", "settled steps on a GPU are recorded as a CUDA graph and replayed"},
      offsetof(mlff_options, graph)},
     {{"fuse", "yes no", "yes", "fused kernels on a GPU"}, offsetof(mlff_options, fuse)},
+    {{"radial_intervals", "auto N", "auto", "of tables of radial functions: more are more exact and take more memory"},
+     offsetof(mlff_options, radial_intervals)},
     {{"members", "all LIST", "all", "members of an ensemble to use, from 0 as in 0:2,5"},
      offsetof(mlff_options, members)},
 };

@@ -201,7 +201,9 @@ mlff_status mlff_selftest_run_all(mlff_model *model, mlff_error *error)
   if (!all) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a self-test");
   for (int k = 0; k < model->tests.n; k++)
     for (int i = 0; i < model->tests.structures[k].n_atoms; i++) all[model->tests.structures[k].species[i]] = 1;
-  const mlff_species_use species = {.n_species = model->head->n_elements, .use = all};
+  const mlff_species_use species = {.n_species = model->head->n_elements,
+                                    .use = all,
+                                    .radial_intervals = model->radial_intervals};
   mlff_status status = model->arch->create(model->file, model->backend, &species, &all_net, error);
   if (!status) {
     model->use = all;

@@ -14,6 +14,7 @@ static void fill_cubic(const mlff_painn_basis *basis, const mlff_edges *edges, r
   const real(*vec)[4] = edges->vec.data;
   const int32_t *node = edges->node.data, *species = edges->species.data;
   const real inverse_h = (real) (basis->n / basis->cutoff);
+  const int split = basis->split ? basis->split : basis->n;
   for (int64_t e = 0; e < edges->n_edges; e++, line += MLFF_PAINN_LINE) {
     const real r = vec[e][3], x = r * inverse_h, inverse = 1 / r;
     int32_t first = (int32_t) x;
@@ -23,7 +24,7 @@ static void fill_cubic(const mlff_painn_basis *basis, const mlff_edges *edges, r
     v4_store(line + LINE_SLOPE, ((3 * c3 * t + 2 * c2) * t + c1) * inverse_h);
     v4_store(line + LINE_UNIT, v4_load(vec[e]) * inverse);
     line[LINE_INVERSE] = inverse;
-    const line_index index = {first, node[e], species[e], 0};
+    const line_index index = {first + (first >= split ? 3 : 0), node[e], species[e], 0};
     memcpy(line + LINE_INDEX, &index, sizeof index);
   }
 }

@@ -1,0 +1,382 @@
+/* nequip.c: NequIP networks, forward and backward, written once against ops.h and ops_nequip.h (whose symbols are used
+ * here): Nequix and SevenNet differ in data of the model file only.
+ *
+ * S. Batzner et al., E(3)-equivariant graph neural networks for data-efficient and accurate interatomic potentials,
+ * Nature Communications 13, 2453 (2022). T. Koker et al., arXiv:2508.16067 (Nequix). Y. Park et al., J. Chem. Theory
+ * Comput. 20, 4857 (2024) (SevenNet).
+ *
+ *   layer t:  y = linear_1 x;  sums = sum_j w_t(r) (Y(u) coupled to y_j);  z = linear_2 sums + skip x
+ *             x = gate(norm(z))
+ *   energy of an atom = readout . x
+ *
+ * x is the species at first, so that layer 0 is a table of radial weights for each species. The last layer has scalars
+ * only; its backward pass follows its forward one in the block. Both passes own the receivers of messages: forward
+ * fetches y of other ranks' atoms before a message, backward sends sums of their adjoints home after it. Layer 0 needs
+ * neither. Loading is in nequip_load.c.
+ */
+#include "nequip.h"
+
+/* Address of row `row` of a buffer whose rows have `width` reals. */
+static void *at(const nequip_net *net, const mlff_buf *buf, int64_t row, int64_t width)
+{
+  return mlff_at(net->backend, buf->data, row * width);
+}
+
+static mlff_status reserve_rows(nequip_net *net, mlff_buf *buf, int64_t n_rows, int64_t width, mlff_error *error)
+{
+  return mlff_buf_reserve(net->backend, buf, (size_t) (n_rows * width) * net->backend->real_size, error);
+}
+
+static int is_last(const nequip_net *net, int t)
+{
+  return t == net->n_layers - 1;
+}
+
+/* Rows of features between layers. */
+static int64_t feature_width(const nequip_net *net)
+{
+  return net->n_layers > 1 ? net->layers[0].x.ld : 0;
+}
+
+/* Weights and couplings of the edges that a message of any layer takes at a time. */
+static int64_t scratch_width(const nequip_net *net)
+{
+  int64_t most = 0;
+  for (int t = 1; t < net->n_layers; t++) {
+    const nequip_layer *l = &net->layers[t];
+    const int64_t n = 2 * l->n_weights + l->n_coupling[1] + l->n_coupling[2] + l->n_coupling[3];
+    if (n > most) most = n;
+  }
+  return most;
+}
+
+static mlff_status reserve_layers(nequip_net *net, const mlff_edges *edges, mlff_error *error)
+{
+  for (int t = 0; t < net->n_layers; t++) {
+    nequip_layer *layer = &net->layers[t];
+    const int64_t n_kept = is_last(net, t) ? net->block : edges->n_local;
+    if (t > 0) MLFF_TRY(reserve_rows(net, &layer->y, edges->n_nodes, feature_width(net), error));
+    MLFF_TRY(reserve_rows(net, &layer->z_values, n_kept, layer->z.ld, error));
+    MLFF_TRY(reserve_rows(net, &layer->scale, n_kept, 1, error));
+  }
+  return MLFF_OK;
+}
+
+static mlff_status reserve(nequip_net *net, const mlff_edges *edges, mlff_error *error)
+{
+  const int64_t n_local = edges->n_local, width = feature_width(net), last = net->layers[net->n_layers - 1].x.ld;
+  const int64_t n_block = net->block =
+      n_local < net->backend->ops->nequip_block ? n_local : net->backend->ops->nequip_block;
+  int64_t n_sums = 0;
+  for (int t = 1; t < net->n_layers; t++)
+    if (net->layers[t].sums.ld > n_sums) n_sums = net->layers[t].sums.ld;
+  const struct {
+    mlff_buf *buf;
+    int64_t n, width;
+  } wanted[] = {
+      {&net->terms, net->is_exact ? edges->n_room : 0, 2 * (int64_t) net->network.n_terms},
+      {&net->x, n_local, width},
+      {&net->grad_x, n_local, width},
+      {&net->grad_y, edges->n_nodes, width},
+      {&net->node_energy, n_local, 1},
+      {&net->edge_grad, edges->n_room, 4},
+      {&net->sums, n_block, n_sums},
+      {&net->grad_z, n_block, net->layers[0].z.ld},
+      {&net->last_x, n_block, last},
+      {&net->last_grad, n_block, last},
+      {&net->scratch, MLFF_NEQUIP_SCRATCH, scratch_width(net)},
+  };
+  for (size_t k = 0; k < sizeof wanted / sizeof *wanted; k++)
+    MLFF_TRY(reserve_rows(net, wanted[k].buf, wanted[k].n, wanted[k].width, error));
+  return reserve_layers(net, edges, error);
+}
+
+/* ---- steps of one block of atoms --------------------------------------------------------------------------------- */
+
+/* Atoms begin .. begin + n. */
+typedef struct atom_range {
+  int64_t begin, n;
+} atom_range;
+
+/* First row of arrays that exist for all atoms except in the last layer. */
+static int64_t kept_row(const nequip_net *net, int t, atom_range s)
+{
+  return is_last(net, t) ? 0 : s.begin;
+}
+
+/* The linear map of every order that it has, from rows of x to rows of y, or with `back` from y's adjoints to x's. */
+static void apply_map(nequip_net *net, const nequip_map *map, int back, int64_t n, const mlff_nequip_row *in,
+                      const void *x, const mlff_nequip_row *out, void *y, int accumulate)
+{
+  const mlff_linear *linears[MLFF_NEQUIP_HARMONICS];
+  mlff_linear_args args[MLFF_NEQUIP_HARMONICS];
+  int count = 0;
+  for (int l = 0; l < map->n; l++) {
+    for (int m = 0; m < 2 * l + 1; m++, count++) {
+      linears[count] = back ? &map->back[l] : &map->forward[l];
+      args[count] = (mlff_linear_args){.n_rows = n,
+                                       .x = mlff_at(net->backend, x, in->at[l] + m * in->n[l]),
+                                       .ldx = in->ld,
+                                       .y = mlff_at(net->backend, y, out->at[l] + m * out->n[l]),
+                                       .ldy = out->ld,
+                                       .accumulate = accumulate};
+    }
+  }
+  net->backend->ops->linear_many(net->backend, count, linears, args);
+}
+
+static mlff_nequip_radial radial_of(const nequip_net *net, int t)
+{
+  return (mlff_nequip_radial){.lines = &net->radial,
+                              .terms = net->terms.data,
+                              .n_terms = net->network.n_terms,
+                              .n_weights = net->layers[t].n_weights};
+}
+
+/* Where the radial networks are evaluated: the last hidden layer of layer t, for all edges. */
+static void make_terms(nequip_net *net, const mlff_edges *edges, int t)
+{
+  if (!net->is_exact) return;
+  mlff_nequip_terms_args a = net->network;
+  a.edges = edges;
+  a.frequency = net->frequency.data;
+  for (int k = 0; k < a.n_hidden; k++) a.weight[k] = net->layers[t].hidden[k].data;
+  a.terms = net->terms.data;
+  net->backend->ops->nequip_terms(net->backend, &a);
+}
+
+static mlff_nequip_first_args first_args(nequip_net *net, const mlff_edges *edges, atom_range s)
+{
+  return (mlff_nequip_first_args){.edges = edges,
+                                  .radial = radial_of(net, 0),
+                                  .rows = net->layers[0].rows.data,
+                                  .n_rows = net->n_rows,
+                                  .bias = net->bias.data,
+                                  .slot = net->slot.data,
+                                  .out = net->layers[0].z,
+                                  .begin = s.begin,
+                                  .end = s.begin + s.n,
+                                  .edge_grad = net->edge_grad.data,
+                                  .accumulate = net->n_layers > 1};
+}
+
+static mlff_nequip_message_args message_args(nequip_net *net, const mlff_edges *edges, int t, atom_range s)
+{
+  nequip_layer *layer = &net->layers[t];
+  mlff_nequip_message_args a = {.edges = edges,
+                                .radial = radial_of(net, t),
+                                .rows = layer->rows.data,
+                                .in = net->layers[0].x,
+                                .out = layer->sums,
+                                .n_paths = layer->n_paths,
+                                .paths = layer->paths.data,
+                                .coupling = layer->coupling.data,
+                                .begin = s.begin,
+                                .end = s.begin + s.n,
+                                .y = layer->y.data,
+                                .sums = net->sums.data,
+                                .grad = net->grad_y.data,
+                                .edge_grad = net->edge_grad.data,
+                                .accumulate = !is_last(net, t),
+                                .scratch = net->scratch.data};
+  for (int l = 0; l < NEQUIP_ORDERS; l++) a.n_coupling[l] = layer->n_coupling[l];
+  return a;
+}
+
+static mlff_nequip_gate_args gate_args(nequip_net *net, int t, atom_range s)
+{
+  nequip_layer *layer = &net->layers[t];
+  const int64_t kept = kept_row(net, t, s), width = feature_width(net);
+  return (mlff_nequip_gate_args){
+      .n = s.n,
+      .in = layer->z,
+      .out = layer->x,
+      .z = at(net, &layer->z_values, kept, layer->z.ld),
+      .weight = layer->norm.data,
+      .epsilon = net->epsilon,
+      .gain = net->gain,
+      .scale = at(net, &layer->scale, kept, 1),
+      .x = is_last(net, t) ? net->last_x.data : at(net, &net->x, s.begin, width),
+      .grad_x = is_last(net, t) ? net->last_grad.data : at(net, &net->grad_x, s.begin, width),
+      .grad_z = net->grad_z.data,
+  };
+}
+
+/* Energies of the block and dE/dx of the last layer. */
+static void readout(nequip_net *net, const mlff_edges *edges, atom_range s)
+{
+  net->backend->ops->nequip_readout(net->backend,
+                                    &(mlff_nequip_readout_args){.n = s.n,
+                                                                .width = net->layers[net->n_layers - 1].x.n[0],
+                                                                .x = net->last_x.data,
+                                                                .weight = net->readout.data,
+                                                                .slot = net->slot.data,
+                                                                .species =
+                                                                    (const int32_t *) edges->center_species.data +
+                                                                    s.begin,
+                                                                .energy = at(net, &net->node_energy, s.begin, 1),
+                                                                .grad = net->last_grad.data});
+}
+
+/* reverses layer t from dE/dx behind it: edge_grad, and for t > 0 grad_y of all nodes and the skip's part of grad_x. */
+static void backward_block(nequip_net *net, const mlff_edges *edges, int t, atom_range s)
+{
+  const mlff_ops *ops = net->backend->ops;
+  nequip_layer *layer = &net->layers[t];
+  /* 4. x = gate(norm(z)) */
+  const mlff_nequip_gate_args gate = gate_args(net, t, s);
+  ops->nequip_gate_backward(net->backend, &gate);
+  if (t == 0) {
+    mlff_nequip_first_args a = first_args(net, edges, s);
+    a.z = net->grad_z.data;
+    ops->nequip_first_backward(net->backend, &a);
+    return;
+  }
+  /* 3. z = linear_2 sums + skip x */
+  const mlff_nequip_row *x = &net->layers[0].x;
+  void *grad_x = at(net, &net->grad_x, s.begin, x->ld);
+  if (is_last(net, t)) net->backend->ops->zero(net->backend, grad_x, (size_t) (s.n * x->ld) * net->backend->real_size);
+  apply_map(net, &layer->skip, 1, s.n, &layer->z, net->grad_z.data, x, grad_x, 0);
+  apply_map(net, &layer->linear_2, 1, s.n, &layer->z, net->grad_z.data, &layer->sums, net->sums.data, 0);
+  /* 2. sums = messages of y */
+  const mlff_nequip_message_args a = message_args(net, edges, t, s);
+  ops->nequip_message_backward(net->backend, &a);
+}
+
+/* Layer t for one block, and linear_1 of the next one; after the last one its way back follows at once. */
+static void forward_block(nequip_net *net, const mlff_edges *edges, int t, atom_range s)
+{
+  const mlff_ops *ops = net->backend->ops;
+  nequip_layer *layer = &net->layers[t];
+  const int64_t width = feature_width(net);
+  void *z = at(net, &layer->z_values, kept_row(net, t, s), layer->z.ld);
+  /* 1., 2., 3. */
+  if (t == 0) {
+    mlff_nequip_first_args a = first_args(net, edges, s);
+    a.z = z;
+    ops->nequip_first(net->backend, &a);
+  } else {
+    const mlff_nequip_message_args a = message_args(net, edges, t, s);
+    ops->nequip_message(net->backend, &a);
+    apply_map(net, &layer->linear_2, 0, s.n, &layer->sums, a.sums, &layer->z, z, 0);
+    apply_map(net, &layer->skip, 0, s.n, &net->layers[0].x, at(net, &net->x, s.begin, width), &layer->z, z, 1);
+  }
+  /* 4. */
+  const mlff_nequip_gate_args gate = gate_args(net, t, s);
+  ops->nequip_gate(net->backend, &gate);
+  if (!is_last(net, t)) {
+    nequip_layer *next = &net->layers[t + 1];
+    apply_map(net, &next->linear_1, 0, s.n, &layer->x, gate.x, &layer->x, at(net, &next->y, s.begin, width), 0);
+    return;
+  }
+  readout(net, edges, s);
+  backward_block(net, edges, t, s);
+}
+
+/* reverses y = linear_1 x of layer t + 1: grad_x of the features behind layer t. */
+static void features_block(nequip_net *net, const mlff_edges *edges, int t, atom_range s)
+{
+  (void) edges;
+  const mlff_nequip_row *x = &net->layers[0].x;
+  apply_map(net, &net->layers[t + 1].linear_1, 1, s.n, x, at(net, &net->grad_y, s.begin, x->ld), x,
+            at(net, &net->grad_x, s.begin, x->ld), 1);
+}
+
+/* ---- the evaluation ---------------------------------------------------------------------------------------------- */
+
+typedef void nequip_step(nequip_net *, const mlff_edges *, int t, atom_range);
+
+/* Atoms begin .. end in blocks; `travelling`: an exchange that wants to be moved on meanwhile, or NULL. */
+static void for_blocks(nequip_net *net, const mlff_edges *edges, int t, nequip_step *step, int64_t begin, int64_t end,
+                       const mlff_exchange_args *travelling)
+{
+  for (; begin < end; begin += net->block) {
+    const atom_range s = {begin, end - begin < net->block ? end - begin : net->block};
+    step(net, edges, t, s);
+    if (travelling) net->backend->ops->exchange_progress(net->backend, travelling);
+  }
+}
+
+/* Before the last layer's blocks, whose backward pass adds to it. */
+static void clear_grad_y(nequip_net *net, const mlff_edges *edges)
+{
+  const size_t n = (size_t) (edges->n_nodes * feature_width(net));
+  net->backend->ops->zero(net->backend, net->grad_y.data, n * net->backend->real_size);
+}
+
+/* Layer 0 reads nothing of others: it starts at the boundary, whose rows travel during the rest of it. */
+static mlff_status forward(nequip_net *net, const mlff_arch_inputs *in, mlff_error *error)
+{
+  const mlff_edges *edges = in->edges;
+  const mlff_ops *ops = net->backend->ops;
+  mlff_status status = MLFF_OK;
+  make_terms(net, edges, 0);
+  for_blocks(net, edges, 0, forward_block, edges->n_interior, edges->n_local, NULL);
+  for (int t = 1; t < net->n_layers; t++) {
+    const mlff_exchange_args a = {.halo = in->halo,
+                                  .edges = edges,
+                                  .rows = net->layers[t].y.data,
+                                  .width = feature_width(net)};
+    mlff_keep_first(&status, ops->exchange_begin(net->backend, &a, status ? NULL : error));
+    if (t == 1) for_blocks(net, edges, 0, forward_block, 0, edges->n_interior, &a);
+    make_terms(net, edges, t);
+    if (is_last(net, t)) clear_grad_y(net, edges);
+    for_blocks(net, edges, t, forward_block, 0, edges->n_interior, &a);
+    mlff_keep_first(&status, ops->exchange_finish(net->backend, &a, status ? NULL : error));
+    for_blocks(net, edges, t, forward_block, edges->n_interior, edges->n_local, NULL);
+  }
+  if (net->n_layers == 1) for_blocks(net, edges, 0, forward_block, 0, edges->n_interior, NULL);
+  return status;
+}
+
+/* From the last layer's grad_y: home, to the features before it, and through the layer before. */
+static mlff_status backward(nequip_net *net, const mlff_arch_inputs *in, mlff_error *error)
+{
+  const mlff_edges *edges = in->edges;
+  mlff_status status = MLFF_OK;
+  for (int t = net->n_layers - 2; t >= 0; t--) {
+    mlff_keep_first(&status, net->backend->ops->exchange_sum(net->backend, in->halo, net->grad_y.data, edges->n_nodes,
+                                                             feature_width(net), status ? NULL : error));
+    for_blocks(net, edges, t, features_block, 0, edges->n_local, NULL);
+    make_terms(net, edges, t);
+    if (t > 0) clear_grad_y(net, edges);
+    for_blocks(net, edges, t, backward_block, 0, edges->n_local, NULL);
+  }
+  return status;
+}
+
+static mlff_status nequip_evaluate(void *opaque, const mlff_arch_inputs *in, mlff_arch_outputs *out, mlff_error *error)
+{
+  nequip_net *net = opaque;
+  mlff_error later;
+  MLFF_TRY(reserve(net, in->edges, error));
+  MLFF_TRY(net->backend->ops->painn_radial(net->backend, &net->table, in->edges, &net->radial, error));
+  mlff_status status = forward(net, in, error);
+  mlff_keep_first(&status, backward(net, in, status ? &later : error));
+  *out = (mlff_arch_outputs){.node_energy = net->node_energy.data, .edge_grad = net->edge_grad.data};
+  return status;
+}
+
+static unsigned nequip_traits(const void *opaque)
+{
+  const nequip_net *net = opaque;
+  return MLFF_CONSERVATIVE | MLFF_ROTATION_EXACT | MLFF_SMOOTH | MLFF_NODE_ENERGIES |
+         (net->n_layers == 1 ? MLFF_STRICTLY_LOCAL : 0u);
+}
+
+static int nequip_exchange_width(const void *opaque)
+{
+  return (int) feature_width(opaque);
+}
+
+const mlff_arch mlff_arch_nequip = {
+    .name = "nequip",
+    .citation = "S. Batzner et al., Nature Communications 13, 2453 (2022), doi:10.1038/s41467-022-29939-5",
+    .traits = nequip_traits,
+    .create = nequip_create,
+    .evaluate = nequip_evaluate,
+    .exchange_width = nequip_exchange_width,
+    .reverse_width = nequip_exchange_width,
+    .destroy = nequip_destroy,
+    .has_tables = 1,
+};

@@ -1,0 +1,75 @@
+/* nequip.h: a NequIP network in memory; made by nequip_load.c, evaluated by nequip.c. */
+#ifndef MLFF_ARCH_NEQUIP_H
+#define MLFF_ARCH_NEQUIP_H
+
+#include "../model/arch.h"
+
+enum {
+  NEQUIP_ORDERS = MLFF_NEQUIP_ORDERS,
+  NEQUIP_MAX_CHANNELS = 256,
+  NEQUIP_MAX_HIDDEN = 4,  /* hidden layers of the radial network */
+  NEQUIP_MAX_WIDTH = 4096 /* of a row of features before a gate: what an op holds of an atom */
+};
+
+/* A linear map for each order, applied to each component alike. */
+typedef struct nequip_map {
+  mlff_linear forward[NEQUIP_ORDERS], back[NEQUIP_ORDERS];
+  int n; /* orders from 0 on that have one */
+} nequip_map;
+
+typedef struct nequip_layer {
+  /* parameters */
+  mlff_buf hidden[NEQUIP_MAX_HIDDEN]; /* matrices of the radial network, where it is evaluated itself         */
+  mlff_buf rows;                      /* R of ops_nequip.h: of layer 0 one for each species in use            */
+  int n_weights;
+  int n_paths, n_coupling[NEQUIP_ORDERS];
+  mlff_buf paths, coupling;            /* none in layer 0 */
+  nequip_map linear_1, linear_2, skip; /* of layer 0 they are in rows and bias */
+  mlff_buf norm;
+  mlff_nequip_row sums, z, x; /* rows of the message's sums, before the gate, and after it */
+  /* kept from forward to backward */
+  mlff_buf y;        /* [n_nodes][row of x of the layer before]: linear_1 of the features; none in layer 0 */
+  mlff_buf z_values; /* [n_local][z]; of the last layer [block]       */
+  mlff_buf scale;    /* [n_local]; of the last layer [block]          */
+} nequip_layer;
+
+typedef struct nequip_net {
+  mlff_backend *backend;
+  int n_layers, n_orders, lmax, is_even; /* orders of hidden features; highest order of the edges' harmonics */
+  int n_channels[NEQUIP_ORDERS];
+  mlff_nequip_terms_args network; /* of the radial networks, weights aside */
+  mlff_buf frequency;
+  int is_exact;           /* radial networks are evaluated themselves: no table        */
+  mlff_painn_basis table; /* CUBIC: intervals of the tables; lines of edges come of it */
+  int64_t n_rows;         /* of a table */
+  double epsilon, gain;
+  int n_slots;
+  mlff_buf slot;    /* int32 [n_elements], -1 = not in use */
+  mlff_buf bias;    /* layer 0: [n_slots][scalars of z]    */
+  mlff_buf readout; /* [n_slots][n_channels[0], padded]    */
+  nequip_layer *layers;
+
+  /* arrays of a step: see reserve() for their shapes */
+  int64_t block;
+  mlff_painn_radial radial;
+  mlff_buf terms, x, grad_x, grad_y, node_energy, edge_grad;
+  mlff_buf sums, grad_z, last_x, last_grad, scratch;
+} nequip_net;
+
+static inline int nequip_padded(int n)
+{
+  return (n + MLFF_NEQUIP_BLOCK - 1) / MLFF_NEQUIP_BLOCK * MLFF_NEQUIP_BLOCK;
+}
+
+/* A table from 0 to the cutoff: of `wanted` intervals (0: by default), or a few more to have a knot at a kink. */
+void nequip_choose_table(const mlff_nequip_basis *basis, int wanted, mlff_painn_basis *table);
+/* R [n_rows][n_weights] of weights = matrix [n_weights][last hidden layer] times the last hidden layer: the splines
+ * through it, or without a table the transposed matrix. `in` has host arrays of doubles. */
+void nequip_rows(const mlff_nequip_terms_args *in, const mlff_painn_basis *table, const double *matrix, int n_weights,
+                 double *rows);
+
+mlff_status nequip_create(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use, void **net,
+                          mlff_error *error);
+void nequip_destroy(void *net);
+
+#endif

@@ -1,0 +1,70 @@
+/* nequip_table.c: radial networks as cubic splines, so that an edge costs four rows whatever their size. */
+#include "nequip.h"
+
+#include "../model/spline.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+typedef double real;
+typedef double mlff_value;
+#define MLFF_MATH static inline
+#include "../backend/nequip_radial.h"
+
+/* By default intervals of about 0.008 A. A cutoff function that begins at an onset has a kink in its second derivative
+ * there, which has to be a knot. */
+void nequip_choose_table(const mlff_nequip_basis *basis, int wanted, mlff_painn_basis *table)
+{
+  const int n = wanted ? wanted : (int) ceil(basis->cutoff / 0.008);
+  *table = (mlff_painn_basis){.kind = MLFF_PAINN_CUBIC, .n = n, .n_terms = 4, .cutoff = basis->cutoff};
+  if (basis->power > 0) return;
+  for (int k = n; k < 2 * n && k <= MLFF_SPLINE_MAX; k++) {
+    const double at = k * basis->onset / basis->cutoff;
+    if (fabs(at - round(at)) > 1e-9 || at < 0.5) continue;
+    table->n = k;
+    table->split = (int) round(at);
+    return;
+  }
+}
+
+/* row [n] = matrix [n][width] x */
+static void multiply(const double *matrix, int n, int width, const double *x, double *row)
+{
+  for (int o = 0; o < n; o++, matrix += width) {
+    double sum = 0.0;
+    for (int c = 0; c < width; c++) sum += matrix[c] * x[c];
+    row[o] = sum;
+  }
+}
+
+/* The spline of knots `from` to `to`. A kink at its end belongs to what follows: the slope there is that just before. */
+static void spline(const mlff_nequip_terms_args *in, const double *matrix, int n_weights, int from, int to, double h,
+                   double *rows)
+{
+  const int width = in->width[in->n_hidden - 1];
+  const size_t ld = (size_t) n_weights;
+  double value[MLFF_NEQUIP_HIDDEN], slope[MLFF_NEQUIP_HIDDEN];
+  for (int m = from; m <= to; m++) {
+    mlff_nequip_hidden(in, m * h, value, slope);
+    multiply(matrix, n_weights, width, value, rows + (size_t) (m - from + 1) * ld);
+    if (m == from) multiply(matrix, n_weights, width, slope, rows);
+    if (m == to) multiply(matrix, n_weights, width, slope, rows + (size_t) (to - from + 2) * ld);
+  }
+  mlff_spline_solve(rows, to - from, n_weights, h);
+}
+
+void nequip_rows(const mlff_nequip_terms_args *in, const mlff_painn_basis *table, const double *matrix, int n_weights,
+                 double *rows)
+{
+  const int width = in->width[in->n_hidden - 1];
+  const size_t ld = (size_t) n_weights;
+  if (!table) {
+    for (int t = 0; t < width; t++)
+      for (size_t o = 0; o < ld; o++) rows[(size_t) t * ld + o] = matrix[o * (size_t) width + (size_t) t];
+    return;
+  }
+  const int n = table->n, split = table->split;
+  const double h = table->cutoff / n;
+  if (split) spline(in, matrix, n_weights, 0, split, h, rows);
+  spline(in, matrix, n_weights, split, n, h, rows + (size_t) (split ? split + 3 : 0) * ld);
+}

@@ -1,0 +1,245 @@
+/* nequip.c: the NequIP ops of the CPU: radial network, first layer, gates and readout. Messages: nequip_message.c. */
+#include "nequip.h"
+
+#include "../nequip_radial.h"
+
+/* ---- radial network ---------------------------------------------------------------------------------------------- */
+
+void MLFF_CPU(nequip_terms_cpu)(mlff_backend *backend, const mlff_nequip_terms_args *a)
+{
+  (void) backend;
+  const real(*vec)[4] = a->edges->vec.data;
+  real *terms = a->terms;
+  const int width = a->width[a->n_hidden - 1];
+  for (int64_t e = 0; e < a->edges->n_edges; e++, terms += 2 * a->n_terms) {
+    real value[MLFF_NEQUIP_HIDDEN], slope[MLFF_NEQUIP_HIDDEN];
+    mlff_nequip_hidden(a, (double) vec[e][3], value, slope);
+    memcpy(terms, value, (size_t) width * sizeof *terms);
+    memcpy(terms + a->n_terms, slope, (size_t) width * sizeof *terms);
+    for (int t = width; t < a->n_terms; t++) terms[t] = terms[a->n_terms + t] = 0;
+  }
+}
+
+/* ---- first layer ------------------------------------------------------------------------------------------------- */
+
+enum { FIRST_COLUMNS = 4 * 1024 }; /* at most, of one edge: nequip_load.c holds it */
+
+/* R of the species of edge e's neighbour, NULL when it cannot occur. */
+MLFF_INLINE const real *first_rows(const mlff_nequip_first_args *a, int64_t e)
+{
+  const int32_t slot = a->slot[line_load_index(edge_line(&a->radial, e)).species];
+  return slot < 0 ? NULL : (const real *) a->rows + slot * a->n_rows * a->radial.n_weights;
+}
+
+static void first_begin(const mlff_nequip_first_args *a, int64_t i, real *z)
+{
+  const int32_t species = ((const int32_t *) a->edges->center_species.data)[i];
+  memset(z, 0, (size_t) a->out.ld * sizeof *z);
+  if (species >= 0 && a->slot[species] >= 0)
+    memcpy(z, (const real *) a->bias + (int64_t) a->slot[species] * a->out.n[0], (size_t) a->out.n[0] * sizeof *z);
+}
+
+void MLFF_CPU(nequip_first_cpu)(mlff_backend *backend, const mlff_nequip_first_args *a)
+{
+  (void) backend;
+  const int64_t *row = a->edges->row.data;
+  real w[FIRST_COLUMNS] __attribute__((aligned(64))), harmonic[MLFF_NEQUIP_HARMONICS];
+  for (int64_t i = a->begin; i < a->end; i++) {
+    real *z = (real *) a->z + (i - a->begin) * a->out.ld;
+    first_begin(a, i, z);
+    for (int64_t e = row[i]; e < row[i + 1]; e++) {
+      const real *rows = first_rows(a, e), *wl = w;
+      if (!rows) continue;
+      edge_weights(&a->radial, rows, e, w, NULL);
+      mlff_nequip_harmonics(edge_line(&a->radial, e) + LINE_UNIT, harmonic);
+      for (int l = 0; l < a->out.n_orders; wl += a->out.n[l++]) {
+        for (int m = 0; m < 2 * l + 1; m++) {
+          real *to = z + a->out.at[l] + m * a->out.n[l];
+          const vreal y = vset(harmonic[l * l + m]);
+          for (int o = 0; o < a->out.n[l]; o += MLFF_VLEN) vstore(to + o, vload(to + o) + y * vload(wl + o));
+        }
+      }
+    }
+  }
+}
+
+/* reverses z[l][m][o] += w_{l,o} Y_lm for one edge, g the adjoint of z: returns dE/dr, and dE/dY in gy */
+MLFF_INLINE vreal first_edge(const mlff_nequip_first_args *a, const real *g, const real *harmonic, const real *w,
+                             const real *dw, vreal *gy)
+{
+  vreal gr = vset(0);
+  for (int l = 0, column = 0; l < a->out.n_orders; column += a->out.n[l++]) {
+    vreal y[7], sum[7];
+    for (int m = 0; m < 2 * l + 1; m++) {
+      y[m] = vset(harmonic[l * l + m]);
+      sum[m] = vset(0);
+    }
+    for (int o = 0; o < a->out.n[l]; o += MLFF_VLEN) {
+      const vreal wo = vload(w + column + o);
+      vreal gw = vset(0);
+      for (int m = 0; m < 2 * l + 1; m++) {
+        const vreal gm = vload(g + a->out.at[l] + m * a->out.n[l] + o);
+        gw += y[m] * gm;
+        sum[m] += wo * gm;
+      }
+      gr += gw * vload(dw + column + o);
+    }
+    for (int m = 0; m < 2 * l + 1; m++) gy[l * l + m] = sum[m];
+  }
+  return gr;
+}
+
+void MLFF_CPU(nequip_first_backward_cpu)(mlff_backend *backend, const mlff_nequip_first_args *a)
+{
+  (void) backend;
+  const int64_t *row = a->edges->row.data;
+  real w[FIRST_COLUMNS] __attribute__((aligned(64))), dw[FIRST_COLUMNS] __attribute__((aligned(64)));
+  real harmonic[MLFF_NEQUIP_HARMONICS];
+  for (int64_t i = a->begin; i < a->end; i++) {
+    const real *g = (const real *) a->z + (i - a->begin) * a->out.ld;
+    for (int64_t e = row[i]; e < row[i + 1]; e++) {
+      vreal gy[MLFF_NEQUIP_HARMONICS] = {{0}}, gr = vset(0);
+      const real *rows = first_rows(a, e);
+      if (rows) {
+        edge_weights(&a->radial, rows, e, w, dw);
+        mlff_nequip_harmonics(edge_line(&a->radial, e) + LINE_UNIT, harmonic);
+        gr = first_edge(a, g, harmonic, w, dw, gy);
+      }
+      edge_store_gradient(&a->radial, e, gy, gr, a->edge_grad, a->accumulate);
+    }
+  }
+}
+
+/* ---- gates ------------------------------------------------------------------------------------------------------- */
+
+/* 1/((2l+1)^2 n_orders): what a square of order l counts in the norm */
+MLFF_INLINE real norm_share(const mlff_nequip_row *row, int l)
+{
+  return (real) (1.0 / ((2 * l + 1) * (2 * l + 1) * row->n_orders));
+}
+
+/* s = epsilon + sum z^2/((2l+1)^2 n_orders) of a row */
+static double norm_square(const mlff_nequip_row *row, const real *z, double epsilon)
+{
+  double s = epsilon;
+  for (int l = 0; l < row->n_orders; l++) {
+    vreal sum = vset(0);
+    for (int c = 0; c < (2 * l + 1) * row->n[l]; c += MLFF_VLEN) {
+      const vreal v = vload(z + row->at[l] + c);
+      sum += v * v;
+    }
+    s += (double) (vsum(sum) * norm_share(row, l));
+  }
+  return s;
+}
+
+/* g/sqrt(s) of the vector of channels at `channel`, counted over all orders. */
+MLFF_INLINE vreal channel_scale(const mlff_nequip_gate_args *a, int channel, real scale)
+{
+  return a->weight ? vload((const real *) a->weight + channel) * scale : vset(1);
+}
+
+static void gate_row(const mlff_nequip_gate_args *a, const real *z, real scale, real *x)
+{
+  const mlff_nequip_row *in = &a->in, *out = &a->out;
+  const real gain = (real) a->gain;
+  vreal slope;
+  for (int c = 0; c < out->n[0]; c += MLFF_VLEN) {
+    const vreal q = vload(z + c) * channel_scale(a, c, scale);
+    vstore(x + c, gain * mlff_silu(q, vsigmoid(q), &slope));
+  }
+  for (int l = 1, gates = out->n[0], channel = in->n[0]; l < out->n_orders;
+       gates += out->n[l], channel += out->n[l++]) {
+    for (int c = 0; c < out->n[l]; c += MLFF_VLEN) {
+      const vreal q = vload(z + gates + c) * channel_scale(a, gates + c, scale);
+      const vreal gate = gain * mlff_silu(q, vsigmoid(q), &slope) * channel_scale(a, channel + c, scale);
+      for (int m = 0; m < 2 * l + 1; m++)
+        vstore(x + out->at[l] + m * out->n[l] + c, gate * vload(z + in->at[l] + m * in->n[l] + c));
+    }
+  }
+}
+
+void MLFF_CPU(nequip_gate_cpu)(mlff_backend *backend, const mlff_nequip_gate_args *a)
+{
+  (void) backend;
+  for (int64_t i = 0; i < a->n; i++) {
+    const real *z = (const real *) a->z + i * a->in.ld;
+    real scale = 1;
+    if (a->weight) ((real *) a->scale)[i] = scale = (real) (1.0 / sqrt(norm_square(&a->in, z, a->epsilon)));
+    gate_row(a, z, scale, (real *) a->x + i * a->out.ld);
+  }
+}
+
+/* reverses gate_row: v = g_q g/sqrt(s), that is g_z without the norm's own part; returns sum v z */
+static double gate_row_backward(const mlff_nequip_gate_args *a, const real *z, real scale, const real *g, real *v)
+{
+  const mlff_nequip_row *in = &a->in, *out = &a->out;
+  const real gain = (real) a->gain;
+  vreal dot = vset(0);
+  for (int l = 1, gates = out->n[0], channel = in->n[0]; l < out->n_orders;
+       gates += out->n[l], channel += out->n[l++]) {
+    for (int c = 0; c < out->n[l]; c += MLFF_VLEN) {
+      const vreal gate_scale = channel_scale(a, gates + c, scale), z_gate = vload(z + gates + c);
+      const vreal x_scale = channel_scale(a, channel + c, scale), q = z_gate * gate_scale;
+      vreal slope, sum = vset(0);
+      const vreal gate = gain * x_scale * mlff_silu(q, vsigmoid(q), &slope);
+      for (int m = 0; m < 2 * l + 1; m++) {
+        const int at = in->at[l] + m * in->n[l] + c;
+        const vreal gm = vload(g + out->at[l] + m * out->n[l] + c), zm = vload(z + at);
+        sum += gm * zm;
+        dot += gm * gate * zm;
+        vstore(v + at, gm * gate);
+      }
+      const vreal v_gate = gain * x_scale * sum * slope * gate_scale;
+      dot += v_gate * z_gate;
+      vstore(v + gates + c, v_gate);
+    }
+  }
+  for (int c = 0; c < out->n[0]; c += MLFF_VLEN) {
+    const vreal s = channel_scale(a, c, scale), zc = vload(z + c), q = zc * s;
+    vreal slope;
+    mlff_silu(q, vsigmoid(q), &slope);
+    const vreal vc = gain * vload(g + c) * slope * s;
+    dot += vc * zc;
+    vstore(v + c, vc);
+  }
+  return (double) vsum(dot);
+}
+
+/* g_z = v - z sum(v z)/(s (2l+1)^2 n_orders), where v has 1/sqrt(s) in it already */
+void MLFF_CPU(nequip_gate_backward_cpu)(mlff_backend *backend, const mlff_nequip_gate_args *a)
+{
+  (void) backend;
+  for (int64_t i = 0; i < a->n; i++) {
+    const real *z = (const real *) a->z + i * a->in.ld;
+    real *grad = (real *) a->grad_z + i * a->in.ld;
+    const real scale = a->weight ? ((const real *) a->scale)[i] : 1;
+    real v[FIRST_COLUMNS] __attribute__((aligned(64)));
+    const double dot = gate_row_backward(a, z, scale, (const real *) a->grad_x + i * a->out.ld, v);
+    for (int l = 0; l < a->in.n_orders; l++) {
+      const real share = a->weight ? (real) (dot * (double) (scale * scale * norm_share(&a->in, l))) : 0;
+      for (int c = 0; c < (2 * l + 1) * a->in.n[l]; c += MLFF_VLEN) {
+        const int at = a->in.at[l] + c;
+        vstore(grad + at, vload(v + at) - share * vload(z + at));
+      }
+    }
+  }
+}
+
+void MLFF_CPU(nequip_readout_cpu)(mlff_backend *backend, const mlff_nequip_readout_args *a)
+{
+  (void) backend;
+  for (int64_t i = 0; i < a->n; i++) {
+    const real *x = (const real *) a->x + i * a->width;
+    real *grad = (real *) a->grad + i * a->width, *energy = (real *) a->energy + i;
+    const int32_t slot = a->species[i] < 0 ? -1 : a->slot[a->species[i]];
+    vreal sum = vset(0);
+    if (slot < 0) memset(grad, 0, (size_t) a->width * sizeof *grad);
+    for (int c = 0; slot >= 0 && c < a->width; c += MLFF_VLEN) {
+      const vreal w = vload((const real *) a->weight + (int64_t) slot * a->width + c);
+      sum += w * vload(x + c);
+      vstore(grad + c, w);
+    }
+    *energy = vsum(sum);
+  }
+}
