@@ -18,6 +18,7 @@ import argparse
 import os
 import re
 import sys
+import typing
 
 import numpy as np
 
@@ -239,7 +240,7 @@ def painn_elements(source, asked, where):
 def read_ani(args):
     """(description, tensors) of ANI networks, from any of the kinds of input."""
     path = args.source
-    if args.architecture == "fennol":
+    if args.kind == "fennol":
         return fennol.read(path)
     if os.path.isdir(path) or path.endswith(".info"):
         return neurochem.read(path)
@@ -287,6 +288,32 @@ def _provenance(source, where, architecture, unit, extra):
     }
 
 
+def _read_orb(args):
+    source, head, out = convert_orb.read(args, read_description)
+    return source, head, out, [e for e in head["elements"] if e in convert_orb.TRAINED], ""
+
+
+def _read_ani(args):
+    source, tensors = read_ani(args)
+    head, out = ani_model(source, tensors, args.constants, args.source)
+    extra = f" with {args.constants} constants"
+    if not any(head["energy_offsets"].values()):
+        extra += "; energies are without self energies, as the source has them"
+    return source, head, out, head["elements"], extra
+
+
+def _read_painn(args):
+    path = args.source
+    described = path.endswith((".yaml", ".yml"))
+    source, tensors = read_description(path, "painn") if described else checkpoints.read_schnetpack(path)
+    if args.energy_unit:
+        source.setdefault("units", {})["energy"] = args.energy_unit
+    trained = painn_elements(source, args.elements, path)
+    head, out = painn_model(source, tensors, trained, path)
+    extra = "" if "energy" in source.get("units", {}) else "; the source names no energy unit: eV is assumed"
+    return source, head, out, trained, extra
+
+
 def convert(args):
     """Converts as the command line says; returns (yaml path, complete head)."""
     path = args.source
@@ -294,25 +321,8 @@ def convert(args):
         raise ModelError("no IN given: name a checkpoint or a description, or say --random SEED")
     if path is not None and not os.path.exists(path):
         raise ModelError(f"{path}: no such file")
-    if args.architecture == "orb":
-        source, head, out = convert_orb.read(args, read_description)
-        path = path or source["source"]
-        trained, extra = [e for e in head["elements"] if e in convert_orb.TRAINED], ""
-    elif args.architecture in ("ani", "fennol"):
-        source, tensors = read_ani(args)
-        head, out = ani_model(source, tensors, args.constants, path)
-        trained, extra = head["elements"], f" with {args.constants} constants"
-        if not any(head["energy_offsets"].values()):
-            extra += "; energies are without self energies, as the source has them"
-    else:
-        described = path.endswith((".yaml", ".yml"))
-        source, tensors = read_description(path, "painn") if described else checkpoints.read_schnetpack(path)
-        if args.energy_unit:
-            source.setdefault("units", {})["energy"] = args.energy_unit
-        trained, extra = painn_elements(source, args.elements, path), ""
-        head, out = painn_model(source, tensors, trained, path)
-        if "energy" not in source.get("units", {}):
-            extra = "; the source names no energy unit: eV is assumed"
+    source, head, out, trained, extra = KINDS[args.kind].read(args)
+    path = path or source["source"]
     name = re.sub(r"\.(yaml|safetensors)$", "", args.output)
     head.update(
         format=modelfile.FORMAT,
@@ -362,20 +372,14 @@ def add_common(p, source_needed):
     p.add_argument("--mlff", metavar="PATH", help="the program mlff (else $MLFF, build folders, PATH)")
 
 
-def command_line():
-    """The command line: one command for each kind of source."""
-    parser = argparse.ArgumentParser(
-        prog="python -m mlff_tools.convert", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    commands = parser.add_subparsers(dest="architecture", required=True, metavar="ani|fennol|painn|orb")
-    ani = commands.add_parser("ani", help="ANI networks: NeuroChem files, a TorchANI state dict, ani-2x.yaml")
-    ani.add_argument(
+def _ani_arguments(parser):
+    parser.add_argument(
         "--constants",
         choices=("float32-rounded", "exact"),
         default="float32-rounded",
         help="AEV constants: rounded to float32 as TorchANI computes (default), or the published decimals",
     )
-    ani.add_argument(
+    parser.add_argument(
         "--cutoffs",
         type=float,
         nargs=2,
@@ -383,35 +387,70 @@ def command_line():
         help="cutoffs (A) of the AEV, which "
         "a state dict may lack (default: those of ANI-1x, -1ccx and -2x, told by their eta and zeta)",
     )
-    fnx = commands.add_parser("fennol", help="ANI networks in a model file of FeNNol")
-    fnx.add_argument(
-        "--constants",
-        choices=("float32-rounded", "exact"),
-        default="exact",
-        help="AEV constants: the decimals that FeNNol computes with in double (default), or rounded as TorchANI",
-    )
-    ani.add_argument(
+    parser.add_argument(
         "--alpha",
         type=float,
         default=0.1,
         help="alpha of CELU, which a state dict does not hold (default: %(default)s)",
     )
-    painn = commands.add_parser("painn", help="SchNetPack's PaiNN: a description or a best_model file")
-    painn.add_argument(
+
+
+def _fennol_arguments(parser):
+    parser.add_argument(
+        "--constants",
+        choices=("float32-rounded", "exact"),
+        default="exact",
+        help="AEV constants: the decimals that FeNNol computes with in double (default), or rounded as TorchANI",
+    )
+
+
+def _painn_arguments(parser):
+    parser.add_argument(
         "--elements",
         type=lambda text: text.split(","),
         metavar="H,C,O",
         help="elements to keep (default: those of the training set, if the file tells)",
     )
-    painn.add_argument(
+    parser.add_argument(
         "--energy-unit",
         choices=modelfile.ENERGY_UNITS,
         help="unit of the model's energies (default: as the file says, else eV)",
     )
-    orb = commands.add_parser("orb", help="Orb-v2: a checkpoint of orb-models, a description, or random weights")
-    convert_orb.add_arguments(orb)
-    for p in (ani, fnx, painn, orb):
-        add_common(p, source_needed=p is not orb)
+
+
+class Kind(typing.NamedTuple):
+    """A kind of source, which is a command. read(args) gives (source, head, tensors, elements that were trained, what
+    the provenance says beside)."""
+
+    help: str
+    read: typing.Callable
+    add_arguments: typing.Callable
+    source_needed: bool = True
+
+
+KINDS = {
+    "ani": Kind("ANI networks: NeuroChem files, a TorchANI state dict, ani-2x.yaml", _read_ani, _ani_arguments),
+    "fennol": Kind("ANI networks in a model file of FeNNol", _read_ani, _fennol_arguments),
+    "painn": Kind("SchNetPack's PaiNN: a description or a best_model file", _read_painn, _painn_arguments),
+    "orb": Kind(
+        "Orb-v2: a checkpoint of orb-models, a description, or random weights",
+        _read_orb,
+        convert_orb.add_arguments,
+        source_needed=False,
+    ),
+}
+
+
+def command_line():
+    """The command line: one command for each kind of source."""
+    parser = argparse.ArgumentParser(
+        prog="python -m mlff_tools.convert", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="kind", required=True, metavar="|".join(KINDS))
+    for name, kind in KINDS.items():
+        command = commands.add_parser(name, help=kind.help)
+        kind.add_arguments(command)
+        add_common(command, kind.source_needed)
     return parser
 
 

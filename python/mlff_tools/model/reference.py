@@ -264,8 +264,10 @@ def ani(head, tensors, species, i, j, vectors):
     return energy, aev.edge_gradient(gradient)
 
 
-# architecture -> function of energies of atoms and their gradients by the vectors of pairs; Orb's forces are outputs
+# architecture -> function of energies of atoms and their gradients by the vectors of pairs
 CONSERVATIVE = {"painn": painn, "ani": ani}
+# architecture whose forces are outputs -> function of energy, forces and virial
+DIRECT = {"orb": reference_orb.evaluate}
 
 
 def evaluate(model, structure):
@@ -279,10 +281,9 @@ def evaluate(model, structure):
     species = np.array([index[e] for e in structure["elements"]])
     scale = head["units"]["energy_in_eV"]
     offsets = sum(head["energy_offsets"][e] for e in structure["elements"])
-    if head["architecture"] == "orb":
-        energy, forces, virial = reference_orb.evaluate(
-            head, tensors, species, structure["positions"], structure["cell"]
-        )
+    if head["architecture"] in DIRECT:
+        direct = DIRECT[head["architecture"]]
+        energy, forces, virial = direct(head, tensors, species, structure["positions"], structure["cell"])
         return (energy + offsets) * scale, forces * scale, virial * scale
     i, j, vectors = neighbours(structure["positions"], structure["cell"], head["cutoff"])
     energies, gradient = CONSERVATIVE[head["architecture"]](head, tensors, species, i, j, vectors)
