@@ -5,12 +5,6 @@
 
 static const char *const hco[] = {"H", "C", "O"};
 
-test_model make_model(int which)
-{
-  const test_model_options options = {.elements = hco, .n_elements = 3, .is_double = 1};
-  return which == 2 ? test_model_small_orb(options) : test_model_nth(which == 0 ? 0 : 3, options);
-}
-
 mlff_status try_open_with(const test_model *file, const char *fuse, mlff_model **model, mlff_error *error)
 {
   const mlff_options options = {.device = "cuda", .fuse = fuse, .skip_self_test = 1};

@@ -1,13 +1,9 @@
-/* gpu_scene.h: models on a GPU and one evaluation of water, either of which may fail. */
+/* gpu_scene.h: small models of all architectures on a GPU and one evaluation of water, either of which may fail. */
 #ifndef MLFF_TEST_GPU_SCENE_H
 #define MLFF_TEST_GPU_SCENE_H
 
 #include "device.h"
 #include "testmodel.h"
-
-/* Architectures that are tried: a two-layer PaiNN, an ensemble of ANI, an Orb. */
-enum { N_MODELS = 3 };
-test_model make_model(int which);
 
 mlff_status try_open_with(const test_model *file, const char *fuse, mlff_model **model, mlff_error *error);
 mlff_status try_open(const test_model *file, mlff_model **model, mlff_error *error);

@@ -7,19 +7,12 @@
 
 static const char *const hco[] = {"H", "C", "O"};
 
-static test_model make_model(int which)
-{
-  const test_model_options options = {.elements = hco, .n_elements = 3, .is_double = 1};
-  if (which % N_MODELS == 2) return test_model_small_orb(options);
-  return test_model_nth(which % N_MODELS ? 3 : 0, options);
-}
-
 mlff_model *open_model(const test_model *file, int which, const char *graph)
 {
   mlff_error error = {.code = MLFF_OK};
   mlff_model *model = NULL;
   const mlff_options options = {.device = "cuda",
-                                .precision = which < N_MODELS ? "fp32" : "fp64",
+                                .precision = which < test_n_archs() ? "fp32" : "fp64",
                                 .graph = graph,
                                 .skip_self_test = 1};
   test_ok(test_model_try(file, &options, &model, &error), error);
@@ -47,7 +40,7 @@ void set_list(scene *s, double skin)
 scene make_scene(int which)
 {
   device_reset(1);
-  scene s = {.file = make_model(which), .rng = 7};
+  scene s = {.file = test_model_of_arch(which % test_n_archs()), .rng = 7};
   s.on = open_model(&s.file, which, "on");
   s.off = open_model(&s.file, which, "off");
   set_list(&s, 0.5);

@@ -6,8 +6,11 @@
 #include "device.h"
 #include "testmodel.h"
 
-/* A two-layer PaiNN, an ensemble of ANI, an Orb, in both precisions. */
-enum { N_MODELS = 3, N_CASES = 2 * N_MODELS };
+/* Cases are small models of all architectures, first in single precision, then in double. */
+static inline int n_cases(void)
+{
+  return 2 * test_n_archs();
+}
 
 typedef struct scene {
   test_model file;

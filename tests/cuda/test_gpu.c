@@ -11,7 +11,7 @@
 /* Ranks of a node take GPUs in turn, under "cuda" and "auto"; a number is taken as it is. */
 START_TEST(ranks_take_gpus_in_turn)
 {
-  test_model file = make_model(0);
+  test_model file = test_model_of_arch(0);
   mlff_error error = {.code = MLFF_OK};
   static const char *const devices[] = {"cuda", "auto"};
   char named[32];
@@ -34,7 +34,7 @@ END_TEST
 /* What is foreseen before the first evaluation is what the device holds after it. */
 START_TEST(forecast_is_what_happens)
 {
-  test_model file = make_model(_i);
+  test_model file = test_model_of_arch(_i);
   mlff_error error = {.code = MLFF_OK};
   mlff_model *model = NULL;
   mlff_forecast forecast;
@@ -59,7 +59,7 @@ END_TEST
 /* Blocks and warps in any order: the same bits. */
 START_TEST(order_does_not_matter)
 {
-  test_model file = make_model(_i);
+  test_model file = test_model_of_arch(_i);
   mlff_error error = {.code = MLFF_OK};
   mlff_model *model = NULL;
   double *first = NULL;
@@ -83,7 +83,7 @@ END_TEST
 /* Orb's edges a few at a time, as in large systems: sums are taken in another order, nothing else differs. */
 START_TEST(orb_in_blocks)
 {
-  test_model file = make_model(2);
+  test_model file = test_model_small_orb(test_three_elements());
   mlff_error error = {.code = MLFF_OK};
   const mlff_options options = {.device = "cuda", .precision = "fp64", .skip_self_test = 1};
   double *forces[2] = {NULL, NULL};
@@ -133,8 +133,8 @@ static Suite *make_suite(void)
   TCase *tcase = tcase_create("all");
   tcase_set_timeout(tcase, 300);
   tcase_add_test(tcase, ranks_take_gpus_in_turn);
-  tcase_add_loop_test(tcase, forecast_is_what_happens, 0, N_MODELS);
-  tcase_add_loop_test(tcase, order_does_not_matter, 0, N_MODELS);
+  tcase_add_loop_test(tcase, forecast_is_what_happens, 0, test_n_archs());
+  tcase_add_loop_test(tcase, order_does_not_matter, 0, test_n_archs());
   tcase_add_test(tcase, orb_in_blocks);
   tcase_add_test(tcase, devices_are_described);
   suite_add_tcase(suite, tcase);

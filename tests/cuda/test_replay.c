@@ -138,11 +138,13 @@ START_TEST(parts_of_replayed_steps_are_timed)
     }
     const mlff_stamp *stamps = mlff_spans_take(s.on, &n, NULL);
     for (size_t q = 0; q < n; q++) ck_assert(stamps[q].end >= stamps[q].begin && stamps[q].begin > 0);
-    ck_assert_uint_gt(n, 10);
+    ck_assert_uint_ge(n, 4); /* the whole, edges, what the architecture does, forces */
   }
   ck_assert_int_eq(calls[MLFF_SPAN_EDGES], has_atoms(&s) ? 1 : 2); /* Orb chooses neighbours among the edges */
   ck_assert_int_eq(calls[MLFF_SPAN_FORCES], has_atoms(&s) ? 1 : 0);
-  ck_assert_int_gt(calls[MLFF_SPAN_DENSE], 1);
+  int64_t n_own = 0;
+  for (int p = MLFF_SPAN_DESCRIPTOR; p < MLFF_SPAN_FORCES; p++) n_own += calls[p];
+  ck_assert_int_gt(n_own, 0);
   check_counts(&s, 6, 4, 1, 0);
   mlff_spans_stop(s.on);
   for (int k = 0; k < 3; k++) step(&s, 0);
@@ -156,12 +158,12 @@ static Suite *make_suite(void)
   Suite *suite = suite_create("replay");
   TCase *tcase = tcase_create("all");
   tcase_set_timeout(tcase, 300);
-  tcase_add_loop_test(tcase, replayed_steps_have_the_same_bits, 0, N_CASES);
-  tcase_add_loop_test(tcase, lists_and_wishes_change, 0, N_MODELS);
-  tcase_add_loop_test(tcase, more_edges_than_room, 0, N_MODELS);
-  tcase_add_loop_test(tcase, recorded_before_the_first_step, 0, N_CASES);
-  tcase_add_loop_test(tcase, wrong_positions, 0, N_MODELS);
-  tcase_add_loop_test(tcase, parts_of_replayed_steps_are_timed, 0, N_MODELS);
+  tcase_add_loop_test(tcase, replayed_steps_have_the_same_bits, 0, n_cases());
+  tcase_add_loop_test(tcase, lists_and_wishes_change, 0, test_n_archs());
+  tcase_add_loop_test(tcase, more_edges_than_room, 0, test_n_archs());
+  tcase_add_loop_test(tcase, recorded_before_the_first_step, 0, n_cases());
+  tcase_add_loop_test(tcase, wrong_positions, 0, test_n_archs());
+  tcase_add_loop_test(tcase, parts_of_replayed_steps_are_timed, 0, test_n_archs());
   suite_add_tcase(suite, tcase);
   return suite;
 }

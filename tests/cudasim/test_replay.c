@@ -146,7 +146,7 @@ START_TEST(launches_that_fail_while_recording)
       const long before = cudasim_n_launches();
       test_ok(mlff_model_evaluate(s.off, &s.graph, NULL, &a.result, &error), error);
       n_plain = cudasim_n_launches() - before;
-      ck_assert_int_gt(n_plain, 10);
+      ck_assert_int_gt(n_plain, 5);
     }
     cudasim_fail_launch(n);
     const char *where = n <= n_plain ? "_kernel" : "recorded step";
@@ -181,8 +181,8 @@ START_TEST(ranges_are_those_of_the_spans)
         *(p == MLFF_SPAN_COPY ? &n_copies : &n_calls) += spans[p].calls; /* of copies, those of the host have none */
       ck_assert_int_eq(cudasim_open_ranges(), 0);
       const int is_replayed = which == 1 && k > 1;
-      if (!is_replayed) ck_assert_int_gt(cudasim_n_ranges() - before, 10);
-      if (is_replayed && _i != 2) /* copies hand results out; of an Orb, all calls do */
+      if (!is_replayed) ck_assert_int_ge(cudasim_n_ranges() - before, 3);
+      if (is_replayed && has_atoms(&s)) /* copies hand results out; of direct forces, all calls do */
         ck_assert(cudasim_n_ranges() - before < 5 && !strcmp(cudasim_last_range(), spans[MLFF_SPAN_COPY].name));
       if (which == 0) ck_assert(cudasim_n_ranges() >= n_calls && cudasim_n_ranges() <= n_calls + n_copies);
       int is_known = 0;
@@ -201,14 +201,14 @@ static Suite *make_suite(void)
   Suite *suite = suite_create("replay");
   TCase *tcase = tcase_create("all");
   tcase_set_timeout(tcase, 300);
-  tcase_add_loop_test(tcase, a_settled_step_is_one_launch_and_one_wait, 0, N_MODELS);
-  tcase_add_loop_test(tcase, nodes_of_a_recording, 0, N_CASES);
-  tcase_add_loop_test(tcase, recorded_before_the_first_step, 0, N_CASES);
-  tcase_add_loop_test(tcase, refused_before_the_first_step, 0, N_MODELS);
+  tcase_add_loop_test(tcase, a_settled_step_is_one_launch_and_one_wait, 0, test_n_archs());
+  tcase_add_loop_test(tcase, nodes_of_a_recording, 0, n_cases());
+  tcase_add_loop_test(tcase, recorded_before_the_first_step, 0, n_cases());
+  tcase_add_loop_test(tcase, refused_before_the_first_step, 0, test_n_archs());
   tcase_add_loop_test(tcase, recordings_that_fail_are_said_and_done_without, 0, 2);
-  tcase_add_loop_test(tcase, lost_devices, 0, N_MODELS);
-  tcase_add_loop_test(tcase, launches_that_fail_while_recording, 0, N_MODELS);
-  tcase_add_loop_test(tcase, ranges_are_those_of_the_spans, 0, N_MODELS);
+  tcase_add_loop_test(tcase, lost_devices, 0, test_n_archs());
+  tcase_add_loop_test(tcase, launches_that_fail_while_recording, 0, test_n_archs());
+  tcase_add_loop_test(tcase, ranges_are_those_of_the_spans, 0, test_n_archs());
   suite_add_tcase(suite, tcase);
   return suite;
 }

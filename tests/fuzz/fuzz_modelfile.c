@@ -1,10 +1,10 @@
 /* fuzz_modelfile.c: random bytes as model files.
  *
  * LLVMFuzzerTestOneInput is the entry that libFuzzer calls (tests/README.md says how to build it). Without libFuzzer,
- * main mutates two good models for some seconds (first argument, default 3; second argument: seed; third: a folder that
- * gets the good inputs, as a corpus for libFuzzer). It passes when nothing crashes, under the sanitizers that the build
- * has, and when the outcomes make sense: a failure has a text, a success can be evaluated to finite numbers or a
- * status.
+ * main mutates a good model of each architecture for some seconds (first argument, default 3; second argument: seed;
+ * third: a folder that gets the good inputs, as a corpus for libFuzzer). It passes when nothing crashes, under the
+ * sanitizers that the build has, and when the outcomes make sense: a failure has a text, a success can be evaluated to
+ * finite numbers or a status.
  *
  * Input: 4 bytes little-endian n, n bytes of YAML, then the weights. The hash in the YAML is put right, because
  * otherwise nearly every mutation of the weights would end there.
@@ -193,32 +193,25 @@ int main(int argc, char **argv)
   const double budget = argc > 1 ? atof(argv[1]) : 3.0, start = seconds();
   const unsigned long long seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
   test_rng rng = {seed};
-  const test_model_options small = {.n_features = 4,
-                                    .n_interactions = 1,
-                                    .n_readout = 2,
-                                    .n_basis = 4,
-                                    .n_members = 1,
-                                    .n_radial = 2,
-                                    .n_angular = 1,
-                                    .n_sections = 1};
-  test_model models[2] = {test_model_painn(small), test_model_ani(small)};
+  const int n_models = test_n_archs();
   long n_runs = 0;
   int is_good = 1;
-  for (int k = 0; k < 2; k++) {
+  for (int k = 0; k < n_models; k++) {
     const long before = n_evaluated;
-    input good = make_input(&models[k]);
+    test_model model = test_model_of_arch(k);
+    input good = make_input(&model);
     LLVMFuzzerTestOneInput(good.data, good.size);
     if (n_evaluated != before + 1) { /* the unchanged file must be fine, or nothing below means anything */
-      fprintf(stderr, "the unchanged model %d is refused\n", k);
+      fprintf(stderr, "the unchanged model of %s is refused\n", test_archs[k].name);
       is_good = 0;
     }
     if (argc > 3 && !save(&good, argv[3], k)) return 1;
-    while (seconds() - start < budget * (k + 1) / 2) {
+    while (seconds() - start < budget * (k + 1) / n_models) {
       run_mutant(&rng, &good);
       n_runs++;
     }
     free(good.data);
-    test_model_free(&models[k]);
+    test_model_free(&model);
   }
   printf("%ld mutants (seed %llu): %ld refused, %ld opened, %ld evaluated\n", n_runs, seed, n_refused, n_opened,
          n_evaluated);

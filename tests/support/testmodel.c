@@ -434,9 +434,21 @@ static test_model make_orb(int variant)
 }
 
 const test_arch test_archs[] = {
-    {.name = "painn", .n_variants = 9, .make = make_painn, .step = 1e-4, .derivative = 1e-8},
+    {.name = "painn", .n_variants = 9, .make = make_painn, .step = 1e-4, .derivative = 1e-8, .small = 3},
     /* a short step: CELU has kinks in its second derivative */
     {.name = "ani", .n_variants = TEST_N_ANI, .make = make_ani, .step = 3e-6, .derivative = 1e-7},
     {.name = "orb", .n_variants = 2, .make = make_orb},
     {.name = NULL},
 };
+
+int test_n_archs(void)
+{
+  int n = 0;
+  while (test_archs[n].name) n++;
+  return n;
+}
+
+test_model test_model_of_arch(int which)
+{
+  return test_archs[which].make(test_archs[which].small);
+}

@@ -95,10 +95,14 @@ typedef struct test_arch {
   int n_variants;                  /* that differ in what the architecture promises or has to do         */
   test_model (*make)(int variant); /* elements H, C, O; weights in double                 */
   double step, derivative;         /* A; error of a difference of fourth order with it, eV/A. For conservative ones */
+  int small; /* the variant where one model stands for all: cheap, and with all that larger ones do */
 } test_arch;
 
 /* All of them, ended by a row without a name. */
 extern const test_arch test_archs[];
+int test_n_archs(void);
+/* The small model of row `which`. */
+test_model test_model_of_arch(int which);
 
 /* Replaces the first occurrence of `old` in the YAML; aborts the test when there is none. */
 void test_model_edit(test_model *model, const char *old, const char *with);
