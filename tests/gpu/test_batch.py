@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 from harness import water
+from models import ARCHITECTURES
 
 MLFF = os.environ.get("MLFF", "mlff")
 BOUNDS = {"fp64": (1e-8, 1e-7), "fp32": (1e-5, 1e-3), "mixed": (1e-5, 1e-3)}
@@ -31,7 +32,7 @@ def write_xyz(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("model", ("painn", "ani", "orb"))
+@pytest.mark.parametrize("model", ARCHITECTURES)
 def test_against_cpu(zoo, xyz, model):
     """Every precision, with and without recorded steps, in one process; what a recording consists of is told."""
     cases = [(precision, graph) for precision in BOUNDS for graph in ("on", "off")]

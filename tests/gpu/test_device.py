@@ -9,8 +9,7 @@ import re
 
 import pytest
 from harness import Case, crystal, fails, launch, mlff, run, same, water
-
-MODELS = ("painn", "gaussian", "local", "ani", "orb")
+from models import ARCHITECTURES, CONSERVATIVE, KINDS
 
 
 def side(model):
@@ -52,13 +51,13 @@ def test_same_as_cpu(zoo, tmp_path, newton):
             water(2, tilt=(1.0, 0.7, -0.9)),
             mlff(zoo[model], options=f"precision fp64 device {device}"),
             newton=newton,
-            per_atom=model != "orb",
+            per_atom=model in CONSERVATIVE,
         )
-        for model in MODELS
+        for model in KINDS
         for device in ("cpu", "cuda")
     ]
     results = run(cases, tmp_path)
-    for model in MODELS:
+    for model in KINDS:
         same(results[f"{model}_cuda"], results[f"{model}_cpu"], 1e-9, f"{model}, newton {newton}")
 
 
@@ -102,7 +101,7 @@ def test_features_from_gpu_to_gpu(zoo, tmp_path, model, ranks):
         ("off", "through pinned host memory"),
         ("auto", "through pinned host memory"),
     ):
-        case = Case(way, system, mlff(zoo[model], options=f"device cuda gpu_mpi {way}"), per_atom=model != "orb")
+        case = Case(way, system, mlff(zoo[model], options=f"device cuda gpu_mpi {way}"), per_atom=model in CONSERVATIVE)
         folder = tmp_path / way
         folder.mkdir()
         results[way] = run([case], folder, ranks)[way]
@@ -191,7 +190,7 @@ def test_mixed_orb(zoo, tmp_path, ranks):
         assert mixed == pytest.approx(plain, rel=1e-4, abs=1e-4)
 
 
-@pytest.mark.parametrize("model", ("painn", "ani", "orb"))
+@pytest.mark.parametrize("model", ARCHITECTURES)
 def test_recorded_steps(zoo, tmp_path, model):
     """Steps that are replayed give the same bits as steps that are launched one by one."""
     lines = {}
@@ -215,7 +214,7 @@ def replays(output):
     return [tuple(int(x) for x in numbers) for numbers in found]
 
 
-@pytest.mark.parametrize("model", ("painn", "ani", "orb"))
+@pytest.mark.parametrize("model", ARCHITECTURES)
 def test_warm_up(zoo, tmp_path, model):
     """The recording is there before the first step, said in one line, and serves later runs: steps whose list is not
     new are all replayed. The set-up wants stress of atoms where the model has it; `run 0` has no steps to record
@@ -224,7 +223,7 @@ def test_warm_up(zoo, tmp_path, model):
         "compute s all stress/atom NULL\ncompute sum all reduce sum c_s[1]\nthermo_style custom step pe press c_sum"
     )
     runs = (
-        "" if model == "orb" else compute
+        compute if model in CONSERVATIVE else ""
     ) + "\nrun 0\nrun 5\nrun 5\nrun 5 pre no\nmin_style fire\nminimize 0 0 3 10\nquit"
     lines = {}
     for graph in ("on", "off"):
@@ -240,7 +239,7 @@ def test_warm_up(zoo, tmp_path, model):
         assert re.fullmatch(r", recording [\d.e+]+ ms \(recorded steps on\)", said[0]), said
         counts = replays(output)
         assert counts[0] == (0, 1, 0) and output.index("GPU warm-up") > output.index("0 of 1 steps so far")
-        if model == "orb":  # wants the same in every step
+        if model not in CONSERVATIVE:  # wants the same in every step
             assert len(said) == 1 and counts[1:4] == [(5, 7, 1), (10, 13, 1), (15, 18, 1)], (said, counts)
     assert lines["on"] == lines["off"]
 

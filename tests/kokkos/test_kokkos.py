@@ -43,7 +43,10 @@ def argon():
 
 
 BASES = {  # name -> arguments of Case, tolerance
-    "painn": ({"system": water(3), "pair": ("painn", FP64)}, DOUBLE),
+    **{
+        name: ({"system": water(3), "pair": (name, FP64), "per_atom": name in models.CONSERVATIVE}, DOUBLE)
+        for name in models.ARCHITECTURES
+    },
     "painn_fp32": ({"system": water(3), "pair": ("painn", "")}, SINGLE),
     "ani": ({"system": water(3), "pair": ("ani", FP64), **CENTROID}, DOUBLE),
     "ani_fp32": ({"system": water(3), "pair": ("ani", "")}, SINGLE),
@@ -61,7 +64,6 @@ BASES = {  # name -> arguments of Case, tolerance
         },
         DOUBLE,
     ),
-    "orb": ({"system": water(3), "pair": ("orb", FP64), "per_atom": False}, DOUBLE),
     "hybrid": (
         {
             "system": argon(),

@@ -7,20 +7,14 @@ H, O and C are known; C did not occur in "training", which the tests of `domain`
 import numpy as np
 
 from mlff_tools.convert import orb as convert_orb
-from mlff_tools.model import modelfile
+from mlff_tools.model import modelfile, reference
 
 ELEMENTS = ["H", "C", "O"]
 
 
 def zoo(folder):
     """name -> path of a model file, one of each kind, written into `folder`."""
-    return {
-        "painn": painn(folder / "painn"),
-        "gaussian": painn(folder / "gaussian", seed=3, kind="gaussian", n_interactions=3),
-        "local": painn(folder / "local", seed=4, n_interactions=1),
-        "ani": ani(folder / "ani"),
-        "orb": orb(folder / "orb"),
-    }
+    return {name: make(folder / name, **options) for name, (make, options) in KINDS.items()}
 
 
 def head(name, architecture, cutoff, block):
@@ -133,3 +127,16 @@ def write(path, h, tensors):
     h["self_test"]["structures"] = []
     modelfile.write(str(path), h, {k: np.ascontiguousarray(v) for k, v in tensors.items()})
     return str(path) + ".yaml"
+
+
+# name -> function named as the architecture, and its options
+KINDS = {
+    "painn": (painn, {}),
+    "gaussian": (painn, {"seed": 3, "kind": "gaussian", "n_interactions": 3}),
+    "local": (painn, {"seed": 4, "n_interactions": 1}),
+    "ani": (ani, {}),
+    "orb": (orb, {}),
+}
+# One of each architecture; those with energies and stress of atoms, whose forces are derivatives.
+ARCHITECTURES = tuple({make: name for name, (make, _) in reversed(KINDS.items())}.values())[::-1]
+CONSERVATIVE = tuple(name for name, (make, _) in KINDS.items() if make.__name__ in reference.CONSERVATIVE)

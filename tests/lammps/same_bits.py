@@ -17,7 +17,6 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OPTIONS = ("precision fp32", "precision fp64", "exchange half", "node_memory off")
-MODELS = ("painn", "gaussian", "local", "ani", "orb")
 DYNAMICS = """neighbor 0.5 bin
 neigh_modify every 2 delay 0 check no
 velocity all create 300 4711
@@ -34,12 +33,12 @@ run 60
 def cases():
     """Cases of the harness, with models in this folder."""
     from harness import Case, crystal, mlff, water
-    from models import zoo
+    from models import CONSERVATIVE, KINDS, zoo
 
     files = zoo(pathlib.Path("."))
     plain = {"box": water(3, tilt=(1.0, 0.7, -0.9)), "line": water((12, 1, 1))}
     of_orb = {"box": water((3, 2, 2)), "crystal": crystal()}
-    for model, options, newton in itertools.product(MODELS, OPTIONS, ("on", "off")):
+    for model, options, newton in itertools.product(KINDS, OPTIONS, ("on", "off")):
         for kind, system in (of_orb if model == "orb" else plain).items():
             name = f"{model}_{kind}_{options.replace(' ', '_')}_{newton}"
             yield Case(
@@ -47,7 +46,7 @@ def cases():
                 system,
                 mlff(files[model], options=options),
                 newton=newton,
-                per_atom=model != "orb",
+                per_atom=model in CONSERVATIVE,
                 before="processors * 1 1" if kind == "line" else "",
             )
 

@@ -5,11 +5,11 @@ import re
 import numpy as np
 import pytest
 from harness import Case, close, launch, mlff, run, same, water
+from models import CONSERVATIVE as NAMES
 
 from mlff_tools.model import modelfile, reference
 
 FP64 = "precision fp64"
-NAMES = ("painn", "gaussian", "local", "ani")
 BAR = 1.6021765e6  # 1 eV/A^3 as LAMMPS has it in units metal
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 from harness import Case, Failed, System, close, mlff, run, same, water
+from models import CONSERVATIVE
 
 RANKS = (1, 2, 3, 4)
 FP64 = "precision fp64"
@@ -23,7 +24,7 @@ def base_cases(zoo):
     centroid = {"more": "compute cent all centroid/stress/atom NULL virial", "columns": "c_cent[*]"}
     tilted = water(3, tilt=(2.0, 1.0, -1.5))
     return {
-        "painn": {"system": water(3), "pair": mlff(zoo["painn"], options=FP64)},
+        **{name: {"system": water(3), "pair": mlff(zoo[name], options=FP64)} for name in CONSERVATIVE},
         "ani": {"system": water(3), "pair": mlff(zoo["ani"], options=FP64), **centroid},
         "tilted": {"system": tilted, "pair": mlff(zoo["gaussian"], options=FP64)},
         "tiltedani": {"system": tilted, "pair": mlff(zoo["ani"], options=FP64), **centroid},
@@ -74,7 +75,7 @@ def results(zoo, tmp_path_factory):
     return found
 
 
-BASES = list(base_cases({"painn": "", "gaussian": "", "ani": ""}))
+BASES = list(base_cases(dict.fromkeys(CONSERVATIVE, "")))
 
 
 def get(results, ranks, name):
