@@ -217,18 +217,44 @@ def text_of(path):
         return f.read()
 
 
-def test_architectures_are_complete():
-    """Every architecture of the registry has what CONTRIBUTING.md asks for; a test model is looked for in C, too."""
+def architectures():
     names = re.findall(r"^mlff_add_arch\((\w+)\)", text_of("src/mlff/CMakeLists.txt"), re.M)
     assert names
-    shapes = re.search(r"^SHAPES = \{(.*?)\}", text_of("python/mlff_tools/model/modelfile.py"), re.M | re.S).group(1)
-    for name in names:
-        assert f'"{name}"' in text_of("tests/support/testmodel.c"), f"tests/support/testmodel.c: no maker of {name}"
-        assert os.path.exists(os.path.join(ROOT, f"tests/model/test_{name}.c")), f"no tests/model/test_{name}.c"
-        assert f'"{name}":' in shapes, f"mlff_tools/model/modelfile.py: no shapes of {name}"
-        assert re.search(rf"^{name}:", text_of("docs/model_file.md"), re.M), f"docs/model_file.md: no block of {name}"
-        assert f"Tensors of `{name}`" in text_of("docs/model_file.md"), f"docs/model_file.md: no tensors of {name}"
-        assert f"`{name}`" in text_of("docs/pair_mlff.md"), f"docs/pair_mlff.md: nothing of {name}"
+    return names
+
+
+# Where each of them has its part, as CONTRIBUTING.md asks: file, and what is found in it.
+PARTS = (
+    ("tests/support/testmodel.c", r'\.name = "NAME"'),
+    ("tests/lammps/models.py", r'^    "\w+": \(NAME, '),
+    ("python/mlff_tools/model/modelfile.py", r'^SHAPES = \{[^}]*"NAME":'),
+    ("python/mlff_tools/model/reference.py", r'^(CONSERVATIVE|DIRECT) = \{[^}]*"NAME":'),
+    ("docs/model_file.md", r"^NAME:"),
+    ("docs/model_file.md", r"^architecture: .*[ |]NAME\b"),
+    ("docs/model_file.md", r"Tensors of `NAME`"),
+    ("docs/pair_mlff.md", r"`NAME`"),
+    ("docs/architecture.md", r"^  arch/ .*\bNAME\b"),
+    ("README.md", r"(?i)^\| architectures \|.*\bNAME\b"),
+)
+
+
+@pytest.mark.parametrize("name", architectures())
+def test_architecture_is_complete(name):
+    """A test model is looked for in C, too."""
+    parts = [(path, part.replace("NAME", name)) for path, part in PARTS]
+    missing = [f"{path}: nothing like {part}" for path, part in parts if not re.search(part, text_of(path), re.M)]
+    assert not missing, "CONTRIBUTING.md says what goes there:\n" + "\n".join(missing)
+    assert os.path.exists(os.path.join(ROOT, f"tests/model/test_{name}.c")), f"no tests/model/test_{name}.c"
+
+
+def test_operations_are_tested():
+    """Every operation with bodies on CPU and GPU is called by a test of its own; those of the host are used by all."""
+    rows = re.findall(r"^OP(?:_SIMPLE)?\((\w+),(.*?)\)$", text_of("src/mlff/backend/op_list.h"), re.M | re.S)
+    names = [name for name, rest in rows if not rest.endswith(("GPU_ONLY", "FUSED"))]
+    assert len(names) > 20
+    tests = "".join(text_of(path) for path in sources(".c", folders=("tests/op",)))
+    missing = [name for name in names if not re.search(rf"ops->{name}\b", tests)]
+    assert not missing, f"no program in tests/op calls {', '.join(missing)}"
 
 
 ROW = re.compile(r'\{\{"(\w+)",\s+"([^"]+)",\s+("[^"]+"|nullptr),\s+"[^"]+"\}')

@@ -6,7 +6,10 @@ import subprocess
 
 import pytest
 
+from mlff_tools.convert import command as convert
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+README = os.path.join(ROOT, "README.md")
 PYTHON = os.path.join(ROOT, ".venv", "bin", "python")
 MLFF = os.environ.get("MLFF", os.path.join(ROOT, "build", "mlff"))
 COMMANDS = "convert sample distill accuracy against selftest validate bench scaling report".split()
@@ -35,3 +38,9 @@ def test_nothing_of_the_current_folder_is_run(name, tmp_path):
     for module in ("numpy", "runpy", "argparse", "json", "mlff_tools"):
         (tmp_path / f"{module}.py").write_text(f"raise SystemExit('{module}.py of the current folder was run')\n")
     assert f"usage: mlff {name}" in run([MLFF, name, "--help"], tmp_path)
+
+
+def test_all_kinds_of_sources_are_named():
+    with open(README, encoding="utf-8") as f:
+        assert "mlff_tools.convert " + "|".join(convert.KINDS) + " INPUT" in f.read()
+    assert all(f"mlff_tools.convert {kind}" in convert.__doc__ for kind in convert.KINDS)

@@ -28,6 +28,13 @@ def box():
     return structures.self_test_structures(["H", "C", "O"])[-1]  # ethanol in a triclinic cell smaller than the cutoff
 
 
+class Tables(unittest.TestCase):
+    def test_every_architecture_has_a_reference_that_is_tested(self):
+        """Those whose forces are outputs have a test of their own."""
+        self.assertEqual(set(modelfile.SHAPES), set(reference.CONSERVATIVE) | set(reference.DIRECT))
+        self.assertEqual({head["architecture"] for head, _ in MODELS.values()}, set(reference.CONSERVATIVE))
+
+
 class Derivatives(unittest.TestCase):
     def test_forces(self):
         step = 1e-4

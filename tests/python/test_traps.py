@@ -11,7 +11,7 @@ TRAPS = [f"{letter}{k}" for letter, n in (("A", 10), ("O", 17), ("P", 9)) for k 
 def table():
     """trap -> [(file, [names of tests])]"""
     with open(os.path.join(TESTS, "README.md"), encoding="utf-8") as f:
-        rows = re.findall(r"^\| ([AOP]\d+) [^|]*\|([^|]*)\|$", f.read(), re.MULTILINE)
+        rows = re.findall(r"^\| ([A-Z]\d+) [^|]*\|([^|]*)\|$", f.read(), re.MULTILINE)
     out = {}
     for trap, cell in rows:
         found = re.findall(r"`([\w/.]+)` ([\w, ]+)", cell)
