@@ -7,9 +7,18 @@
 
 static const char *const hco[] = {"H", "C", "O"};
 
+int n_models(void)
+{
+  int n = 0;
+  for (const test_arch *arch = test_archs; arch->name; arch++) n += arch->derivative > 0;
+  return n;
+}
+
 test_model make_model(int which)
 {
-  return test_model_nth(which % 2 ? 3 : 0, (test_model_options){.elements = hco, .n_elements = 3, .is_double = 1});
+  int k = -1;
+  for (int n = which % n_models(); n >= 0; n -= test_archs[k].derivative > 0) k++;
+  return test_model_of_arch(k);
 }
 
 mlff_model *open_model(const test_model *file, const char *device, const char *precision, const char *graph)

@@ -6,8 +6,9 @@
 #include "device.h"
 #include "testmodel.h"
 
-/* A two-layer PaiNN and an ensemble of ANI, in both precisions, with recorded steps and without. */
-enum { N_CASES = 8 };
+/* Small models of the architectures whose forces are derivatives; `which` beyond their number begins again. Others give
+ * no forces on the device. */
+int n_models(void);
 test_model make_model(int which);
 mlff_model *open_model(const test_model *file, const char *device, const char *precision, const char *graph);
 void close_models(mlff_model *a, mlff_model *b, test_model *file);

@@ -87,8 +87,8 @@ static Suite *make_suite(void)
   TCase *tcase = tcase_create("all");
   tcase_set_timeout(tcase, 300);
   tcase_add_test(tcase, exchanges_of_a_lost_device);
-  tcase_add_loop_test(tcase, a_settled_step_is_one_launch_and_one_wait, 0, 2);
-  tcase_add_loop_test(tcase, lost_devices, 0, 2);
+  tcase_add_loop_test(tcase, a_settled_step_is_one_launch_and_one_wait, 0, n_models());
+  tcase_add_loop_test(tcase, lost_devices, 0, n_models());
   suite_add_tcase(suite, tcase);
   return suite;
 }
