@@ -2,190 +2,13 @@
 #include "testmodel.h"
 
 #include "plain_painn.h"
+#include "testmodel_write.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- weights ---------------------------------------------------------------------------------------------------- */
-
-static void *must(void *data)
-{
-  if (!data) ck_abort_msg("out of memory");
-  return data;
-}
-
-double *test_weights_add(test_weights *weights, double scale, const double *values, int rank, const int64_t *shape,
-                         const char *name, ...)
-{
-  if (weights->n == weights->capacity) {
-    weights->capacity = 2 * weights->capacity + 16;
-    weights->tensors = must(realloc(weights->tensors, (size_t) weights->capacity * sizeof *weights->tensors));
-  }
-  test_tensor *t = &weights->tensors[weights->n++];
-  *t = (test_tensor){.rank = rank, .n = 1};
-  va_list args;
-  va_start(args, name);
-  vsnprintf(t->name, sizeof t->name, name, args);
-  va_end(args);
-  for (int k = 0; k < rank; k++) t->n *= t->shape[k] = shape[k];
-  t->values = must(malloc((size_t) t->n * sizeof *t->values));
-  for (int64_t k = 0; k < t->n; k++) t->values[k] = values ? values[k] : scale * test_normal(&weights->rng);
-  return t->values;
-}
-
-void test_weights_free(test_weights *weights)
-{
-  for (int k = 0; k < weights->n; k++) free(weights->tensors[k].values);
-  free(weights->tensors);
-  *weights = (test_weights){.n = 0};
-}
-
-void test_weights_pack(const test_weights *weights, int is_double, void **data, size_t *size)
-{
-  const size_t element = is_double ? 8 : 4, room = 64 + (size_t) weights->n * 240;
-  char *header = must(calloc(1, room + 64));
-  size_t at = 8, offset = 0;
-  at += (size_t) sprintf(header + at, "{\"__metadata__\":{\"made_by\":\"test\"}");
-  for (int k = 0; k < weights->n; k++) {
-    const test_tensor *t = &weights->tensors[k];
-    at += (size_t) sprintf(header + at, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", t->name, is_double ? "F64" : "F32");
-    for (int d = 0; d < t->rank; d++)
-      at += (size_t) sprintf(header + at, "%s%lld", d ? "," : "", (long long) t->shape[d]);
-    at += (size_t) sprintf(header + at, "],\"data_offsets\":[%zu,%zu]}", offset, offset + (size_t) t->n * element);
-    offset += (size_t) t->n * element;
-  }
-  header[at++] = '}';
-  while (at % 8) header[at++] = ' ';
-  for (int k = 0; k < 8; k++) header[k] = (char) (unsigned char) ((at - 8) >> (8 * k));
-  unsigned char *bytes = must(malloc(at + offset));
-  memcpy(bytes, header, at);
-  free(header);
-  for (int k = 0; k < weights->n; k++) {
-    for (int64_t e = 0; e < weights->tensors[k].n; e++, at += element) {
-      const float single = (float) weights->tensors[k].values[e];
-      if (is_double)
-        memcpy(bytes + at, &weights->tensors[k].values[e], 8);
-      else
-        memcpy(bytes + at, &single, 4);
-    }
-  }
-  *data = bytes;
-  *size = at;
-}
-
-/* ---- YAML ------------------------------------------------------------------------------------------------------- */
-
-typedef struct writer {
-  char *text;
-  size_t n, capacity;
-} writer;
-
-static void put(writer *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void put(writer *w, const char *format, ...)
-{
-  va_list args, again;
-  va_start(args, format);
-  va_copy(again, args);
-  const size_t n = (size_t) vsnprintf(NULL, 0, format, args);
-  va_end(args);
-  if (w->n + n + 1 > w->capacity) {
-    w->capacity = 2 * w->capacity + n + 1024;
-    w->text = must(realloc(w->text, w->capacity));
-  }
-  vsnprintf(w->text + w->n, n + 1, format, again);
-  va_end(again);
-  w->n += n;
-}
-
-static void put_numbers(writer *w, const char *key, int n, double first, double step)
-{
-  put(w, "%s: [", key);
-  for (int k = 0; k < n; k++) put(w, "%s%.17g", k ? ", " : "", first + k * step);
-  put(w, "]");
-}
-
-static test_model_options with_defaults(test_model_options o)
-{
-  static const char *const water[] = {"H", "O"};
-  if (!o.name) o.name = "test";
-  if (!o.elements) {
-    o.elements = water;
-    o.n_elements = 2;
-  }
-  if (o.cutoff == 0) o.cutoff = 4.0;
-  if (!o.energy_unit) o.energy_unit = "eV";
-  if (o.min_distance == 0) o.min_distance = 0.3;
-  if (!o.self_test) o.self_test = "[]";
-  if (!o.basis) o.basis = "bspline";
-  if (!o.n_features) o.n_features = 16;
-  if (!o.n_interactions) o.n_interactions = 2;
-  if (!o.n_readout) o.n_readout = 8;
-  if (!o.n_basis) o.n_basis = 12;
-  if (!o.n_members) o.n_members = 3;
-  if (!o.n_radial) o.n_radial = 5;
-  if (!o.n_angular) o.n_angular = 3;
-  if (!o.n_sections) o.n_sections = 2;
-  if (o.angular_cutoff == 0) o.angular_cutoff = 0.75 * o.cutoff;
-  if (!o.n_hidden) o.n_hidden = 2;
-  if (o.radial_eta == 0) o.radial_eta = 16.0;
-  return o;
-}
-
-static double in_ev(const test_model_options *o)
-{
-  return !strcmp(o->energy_unit, "hartree")    ? 27.211386024367243
-         : !strcmp(o->energy_unit, "kcal/mol") ? 1 / 23.060548012
-                                               : 1.0;
-}
-
-static void put_head(writer *w, const test_model_options *o, const char *architecture)
-{
-  put(w, "format: mlff/1\nname: %s\narchitecture: %s\ndescription: random weights for tests\nelements: [", o->name,
-      architecture);
-  for (int k = 0; k < o->n_elements; k++) put(w, "%s%s", k ? ", " : "", o->elements[k]);
-  put(w, "]\ncutoff: %.17g\nunits: {length: angstrom, energy: %s, energy_in_eV: %.17g}\nenergy_offsets: {", o->cutoff,
-      o->energy_unit, in_ev(o));
-  for (int k = 0; k < o->n_elements; k++) put(w, "%s%s: %.17g", k ? ", " : "", o->elements[k], -13.6 * (k + 1));
-  put(w, "}\nweights: {file: %s.safetensors, sha256: %064d}\n", o->name, 0);
-}
-
-static void put_tail(writer *w, const test_model_options *o)
-{
-  put(w, "provenance: {labels: none, data: none, data_sha256: none, code: tests, license: MIT, citation: none}\n");
-  put(w, "domain:\n  elements: [");
-  for (int k = 0; k < o->n_elements; k++) put(w, "%s%s", k ? ", " : "", o->elements[k]);
-  put(w, "]\n  min_distance: %.17g\n  temperature: [280, 400]\n  density: [0.95, 1.05]\n  description: random\n",
-      o->min_distance);
-  put(w, "accuracy: {description: none, force_rmse_mev_per_ang: 22.5}\n");
-  put(w,
-      "self_test:\n  origin: tests\n  tolerance:\n    fp64: {energy: 1.0e-8, forces: 1.0e-7, virial: 1.0e-7}\n"
-      "    fp32: {energy: 1.0e-4, forces: 1.0e-3, virial: 1.0e-3}\n  structures: %s\n",
-      o->self_test);
-}
-
-static test_model finish(writer *w, test_weights *weights, int is_double)
-{
-  void *data = NULL;
-  size_t size = 0;
-  test_model model = {.yaml = w->text, .yaml_size = w->n};
-  test_weights_pack(weights, is_double, &data, &size);
-  test_model_set_weights(&model, data, size);
-  free(data);
-  test_weights_free(weights);
-  return model;
-}
-
 /* ---- architectures ---------------------------------------------------------------------------------------------- */
-
-static void add_linear(test_weights *w, const char *name, int64_t n_out, int64_t n_in, int has_bias, double gain)
-{
-  const int64_t shape[2] = {n_out, n_in};
-  test_weights_add(w, gain / sqrt((double) n_in), NULL, 2, shape, "%s.weight", name);
-  if (has_bias) test_weights_add(w, 0.1, NULL, 1, shape, "%s.bias", name);
-}
 
 static void add_basis(test_weights *w, const test_model_options *o)
 {
@@ -209,37 +32,37 @@ static void add_basis(test_weights *w, const test_model_options *o)
 
 test_model test_model_painn(test_model_options options)
 {
-  const test_model_options o = with_defaults(options);
+  const test_model_options o = test_with_defaults(options);
   const int64_t f = o.n_features, embedding[2] = {o.n_elements, f};
   const int is_spline = !strcmp(o.basis, "bspline");
-  writer w = {.text = NULL};
+  test_writer w = {.text = NULL};
   test_weights t = {.rng = {o.seed + 1}};
   char name[64];
-  put_head(&w, &o, "painn");
-  put(&w, "painn:\n  n_features: %d\n  n_interactions: %d\n  n_readout: %d\n", o.n_features, o.n_interactions,
-      o.n_readout);
-  put(&w, "  radial_basis: {kind: %s, n: %d}\n  cutoff_function: %s\n  epsilon: 1.0e-8\n", o.basis, o.n_basis,
-      is_spline ? "none" : "cosine");
-  put_tail(&w, &o);
+  test_put_head(&w, &o, "painn");
+  test_put(&w, "painn:\n  n_features: %d\n  n_interactions: %d\n  n_readout: %d\n", o.n_features, o.n_interactions,
+           o.n_readout);
+  test_put(&w, "  radial_basis: {kind: %s, n: %d}\n  cutoff_function: %s\n  epsilon: 1.0e-8\n", o.basis, o.n_basis,
+           is_spline ? "none" : "cosine");
+  test_put_tail(&w, &o);
   test_weights_add(&t, 1.0, NULL, 2, embedding, "embedding");
   for (int l = 0; l < o.n_interactions; l++) {
     snprintf(name, sizeof name, "filter.%d", l);
-    add_linear(&t, name, 3 * f, o.n_basis, !is_spline, 1.5);
+    test_add_linear(&t, name, 3 * f, o.n_basis, !is_spline, 1.5);
     snprintf(name, sizeof name, "context.%d.0", l);
-    add_linear(&t, name, f, f, 1, 1.2);
+    test_add_linear(&t, name, f, f, 1, 1.2);
     snprintf(name, sizeof name, "context.%d.1", l);
-    add_linear(&t, name, 3 * f, f, 1, 1.2);
+    test_add_linear(&t, name, 3 * f, f, 1, 1.2);
     snprintf(name, sizeof name, "channel_mix.%d", l);
-    add_linear(&t, name, 2 * f, f, 0, 1.0);
+    test_add_linear(&t, name, 2 * f, f, 0, 1.0);
     snprintf(name, sizeof name, "mixing.%d.0", l);
-    add_linear(&t, name, f, 2 * f, 1, 1.2);
+    test_add_linear(&t, name, f, 2 * f, 1, 1.2);
     snprintf(name, sizeof name, "mixing.%d.1", l);
-    add_linear(&t, name, 3 * f, f, 1, 1.2);
+    test_add_linear(&t, name, 3 * f, f, 1, 1.2);
   }
-  add_linear(&t, "readout.0", o.n_readout, f, 1, 1.2);
-  add_linear(&t, "readout.1", 1, o.n_readout, 1, 1.2);
+  test_add_linear(&t, "readout.0", o.n_readout, f, 1, 1.2);
+  test_add_linear(&t, "readout.1", 1, o.n_readout, 1, 1.2);
   add_basis(&t, &o);
-  return finish(&w, &t, o.is_double);
+  return test_finish(&w, &t, o.is_double);
 }
 
 /* Numbers that hidden layer l has for element s. */
@@ -248,48 +71,49 @@ static int ani_width(const test_model_options *o, int l, int s)
   return o->width - o->width / 5 * l + s;
 }
 
-static void put_ani(writer *w, const test_model_options *o, int n_aev)
+static void put_ani(test_writer *w, const test_model_options *o, int n_aev)
 {
   const double low = 0.8, pi = 3.141592653589793;
-  put(w, "ani:\n  n_members: %d\n  constants: exact\n  radial: {cutoff: %.17g, eta: %.17g, prefactor: 0.25, ",
-      o->n_members, o->cutoff, o->radial_eta);
-  put_numbers(w, "shifts", o->n_radial, low, (o->cutoff - low) / o->n_radial);
-  put(w, "}\n  angular: {cutoff: %.17g, eta: 8.0, zeta: 14.1, cos_scale: 0.95, prefactor: 2.0, ", o->angular_cutoff);
-  put_numbers(w, "shifts", o->n_angular, low, (o->angular_cutoff - low) / o->n_angular);
-  put(w, ", ");
-  put_numbers(w, "sections", o->n_sections, pi / (2 * o->n_sections), pi / o->n_sections);
-  put(w, "}\n  activation: {kind: celu, alpha: 0.1}\n  dims: {");
+  test_put(w, "ani:\n  n_members: %d\n  constants: exact\n  radial: {cutoff: %.17g, eta: %.17g, prefactor: 0.25, ",
+           o->n_members, o->cutoff, o->radial_eta);
+  test_put_numbers(w, "shifts", o->n_radial, low, (o->cutoff - low) / o->n_radial);
+  test_put(w, "}\n  angular: {cutoff: %.17g, eta: 8.0, zeta: 14.1, cos_scale: 0.95, prefactor: 2.0, ",
+           o->angular_cutoff);
+  test_put_numbers(w, "shifts", o->n_angular, low, (o->angular_cutoff - low) / o->n_angular);
+  test_put(w, ", ");
+  test_put_numbers(w, "sections", o->n_sections, pi / (2 * o->n_sections), pi / o->n_sections);
+  test_put(w, "}\n  activation: {kind: celu, alpha: 0.1}\n  dims: {");
   for (int s = 0; s < o->n_elements; s++) {
-    put(w, "%s%s: [%d", s ? ", " : "", o->elements[s], n_aev);
-    for (int l = 0; l < o->n_hidden; l++) put(w, ", %d", ani_width(o, l, s));
-    put(w, ", 1]");
+    test_put(w, "%s%s: [%d", s ? ", " : "", o->elements[s], n_aev);
+    for (int l = 0; l < o->n_hidden; l++) test_put(w, ", %d", ani_width(o, l, s));
+    test_put(w, ", 1]");
   }
-  put(w, "}\n");
+  test_put(w, "}\n");
 }
 
 test_model test_model_ani(test_model_options options)
 {
-  test_model_options o = with_defaults(options);
+  test_model_options o = test_with_defaults(options);
   if (!o.width) o.width = 20;
   const int n_aev = o.n_elements * o.n_radial + o.n_elements * (o.n_elements + 1) / 2 * o.n_angular * o.n_sections;
-  writer w = {.text = NULL};
+  test_writer w = {.text = NULL};
   test_weights t = {.rng = {o.seed + 1}};
   char name[64];
-  put_head(&w, &o, "ani");
+  test_put_head(&w, &o, "ani");
   put_ani(&w, &o, n_aev);
-  put_tail(&w, &o);
+  test_put_tail(&w, &o);
   for (int m = 0; m < o.n_members; m++) {
     for (int s = 0; s < o.n_elements; s++) {
       int n_in = n_aev;
       for (int l = 0; l <= o.n_hidden; l++) {
         const int n_out = l < o.n_hidden ? ani_width(&o, l, s) : 1;
         snprintf(name, sizeof name, "member.%d.%s.%d", m, o.elements[s], l);
-        add_linear(&t, name, n_out, n_in, 1, l ? 1.2 : 4.0);
+        test_add_linear(&t, name, n_out, n_in, 1, l ? 1.2 : 4.0);
         n_in = n_out;
       }
     }
   }
-  return finish(&w, &t, o.is_double);
+  return test_finish(&w, &t, o.is_double);
 }
 
 test_model_options test_three_elements(void)
@@ -306,7 +130,7 @@ static void add_orb_mlp(test_weights *w, const test_model_options *o, int n_in, 
   char layer[64];
   for (int k = 0; k < n_layers; k++) {
     snprintf(layer, sizeof layer, "%s.%d", name, k);
-    add_linear(w, layer, widths[k + 1], widths[k], 1, 1.3);
+    test_add_linear(w, layer, widths[k + 1], widths[k], 1, 1.3);
   }
   if (n_layers < 3) return;
   double *gain = test_weights_add(w, 0.2, NULL, 1, &n, "%s.norm.weight", name);
@@ -316,20 +140,20 @@ static void add_orb_mlp(test_weights *w, const test_model_options *o, int n_in, 
 
 test_model test_model_orb(test_model_options options)
 {
-  test_model_options o = with_defaults(options);
+  test_model_options o = test_with_defaults(options);
   if (options.cutoff == 0) o.cutoff = 6.0;
   if (!o.width) o.width = 24;
   if (!o.n_neighbours) o.n_neighbours = 20;
   const int64_t f = o.n_features, embedding[2] = {o.n_elements, f};
-  writer w = {.text = NULL};
+  test_writer w = {.text = NULL};
   test_weights t = {.rng = {o.seed + 1}};
   char name[64];
-  put_head(&w, &o, "orb");
-  put(&w, "orb:\n  n_features: %d\n  n_hidden: %d\n  n_interactions: %d\n  n_readout: %d\n  n_neighbours: %d\n",
-      o.n_features, o.width, o.n_interactions, o.n_readout, o.n_neighbours);
-  put(&w, "  radial_basis: {kind: gaussian, n: 20, radius: 10.0}\n  norm_epsilon: 1.0e-5\n");
-  put(&w, "  normalizers: {energy: [-0.37, 1.9], forces: [0.0125, 0.61], stress: [-0.0031, 0.0144]}\n");
-  put_tail(&w, &o);
+  test_put_head(&w, &o, "orb");
+  test_put(&w, "orb:\n  n_features: %d\n  n_hidden: %d\n  n_interactions: %d\n  n_readout: %d\n  n_neighbours: %d\n",
+           o.n_features, o.width, o.n_interactions, o.n_readout, o.n_neighbours);
+  test_put(&w, "  radial_basis: {kind: gaussian, n: 20, radius: 10.0}\n  norm_epsilon: 1.0e-5\n");
+  test_put(&w, "  normalizers: {energy: [-0.37, 1.9], forces: [0.0125, 0.61], stress: [-0.0031, 0.0144]}\n");
+  test_put_tail(&w, &o);
   test_weights_add(&t, 1.0, NULL, 2, embedding, "embedding");
   add_orb_mlp(&t, &o, o.n_features, 3, o.n_features, "node_encoder");
   add_orb_mlp(&t, &o, 23, 3, o.n_features, "edge_encoder");
@@ -339,14 +163,14 @@ test_model test_model_orb(test_model_options options)
     snprintf(name, sizeof name, "layer.%d.node", l);
     add_orb_mlp(&t, &o, 3 * o.n_features, 3, o.n_features, name);
     snprintf(name, sizeof name, "layer.%d.receive", l);
-    add_linear(&t, name, 1, f, 1, 1.5);
+    test_add_linear(&t, name, 1, f, 1, 1.5);
     snprintf(name, sizeof name, "layer.%d.send", l);
-    add_linear(&t, name, 1, f, 1, 1.5);
+    test_add_linear(&t, name, 1, f, 1, 1.5);
   }
   add_orb_mlp(&t, &o, o.n_features, 2, 1, "energy");
   add_orb_mlp(&t, &o, o.n_features, 2, 3, "forces");
   add_orb_mlp(&t, &o, o.n_features, 2, 6, "stress");
-  return finish(&w, &t, o.is_double);
+  return test_finish(&w, &t, o.is_double);
 }
 
 test_model test_model_small_orb(test_model_options options)
@@ -433,11 +257,27 @@ static test_model make_orb(int variant)
   return test_model_orb(o);
 }
 
+/* Nequix and SevenNet in small: what the block of the file can say; the last one sees its neighbours only. */
+static test_model make_nequip(int variant)
+{
+  test_model_options o = test_three_elements();
+  o.n_interactions = 3;
+  o.n_features = 11;
+  o.n_basis = 6;
+  o.cutoff = 4.0;
+  o.seed = 60 + (uint64_t) variant;
+  o.is_sevennet = variant % 2;
+  o.lmax = variant < 2 ? 3 : variant - 2;
+  if (variant == 4) o.n_interactions = 1;
+  return test_model_nequip(o);
+}
+
 const test_arch test_archs[] = {
     {.name = "painn", .n_variants = 9, .make = make_painn, .step = 1e-4, .derivative = 1e-8, .small = 3},
     /* a short step: CELU has kinks in its second derivative */
     {.name = "ani", .n_variants = TEST_N_ANI, .make = make_ani, .step = 3e-6, .derivative = 1e-7},
     {.name = "orb", .n_variants = 2, .make = make_orb},
+    {.name = "nequip", .n_variants = 5, .make = make_nequip, .step = 1e-4, .derivative = 1e-8, .small = 3},
     {.name = NULL},
 };
 

@@ -68,6 +68,9 @@ typedef struct test_model_options {
   /* orb; n_features, n_interactions, n_readout as painn, cutoff [6.0 A] */
   int width;        /* [24] of hidden layers; of the first one of ANI [20]           */
   int n_neighbours; /* [20]                                                          */
+  /* nequip; n_features of order 0, n_interactions, n_basis as painn, width [20] of the radial networks */
+  int lmax;        /* of features and harmonics: 0 to 3                              */
+  int is_sevennet; /* all that is not as in Nequix                                   */
 } test_model_options;
 
 /* H, C, O; weights stored as F64. */
@@ -76,6 +79,7 @@ test_model_options test_three_elements(void);
 test_model test_model_painn(test_model_options options);
 test_model test_model_ani(test_model_options options);
 test_model test_model_orb(test_model_options options);
+test_model test_model_nequip(test_model_options options);
 /* A smaller one, which is fast on the simulated GPU too; atoms of water have more neighbours in its cutoff than it
  * keeps. */
 test_model test_model_small_orb(test_model_options options);
