@@ -55,7 +55,8 @@ enum {
   MLFF_ROTATION_EXACT = 1u << 1, /* energy is invariant under rotation up to rounding                 */
   MLFF_SMOOTH = 1u << 2,         /* energy and forces are continuous                                  */
   MLFF_STRICTLY_LOCAL = 1u << 3, /* a node energy depends on atoms within one cutoff (no messages)    */
-  MLFF_NODE_ENERGIES = 1u << 4   /* the total is a sum of node energies, so per-atom energies exist   */
+  MLFF_NODE_ENERGIES = 1u << 4,  /* the total is a sum of node energies, so per-atom energies exist   */
+  MLFF_INVERSION_EXACT = 1u << 5 /* mirror images have the same energy up to rounding                 */
 };
 
 /* Whether the system is periodic. Models with a stress need to know; others do not look. */

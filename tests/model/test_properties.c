@@ -69,7 +69,7 @@ END_TEST
 /* Otherwise a property test would pass by having nothing to test. */
 START_TEST(every_trait_is_promised_by_a_model)
 {
-  for (unsigned trait = MLFF_CONSERVATIVE; trait <= MLFF_NODE_ENERGIES; trait <<= 1)
+  for (unsigned trait = MLFF_CONSERVATIVE; trait <= MLFF_INVERSION_EXACT; trait <<= 1)
     ck_assert_msg(n_with(trait) > 0, "trait %#x", trait);
 }
 END_TEST
@@ -202,6 +202,38 @@ START_TEST(turned)
   test_rotation(9, r);
   if (t.model) check_symmetry(t.model, r);
   close_target(&t);
+}
+END_TEST
+
+START_TEST(inverted)
+{
+  static double mirror[3][3] = {{-1, 0, 0}, {0, -1, 0}, {0, 0, -1}};
+  target t = open_target(MLFF_INVERSION_EXACT, _i);
+  if (t.model) check_symmetry(t.model, mirror);
+  close_target(&t);
+}
+END_TEST
+
+/* A network that is promised to turn only is one that tells left from right. */
+START_TEST(not_inverted)
+{
+  static double mirror[3][3] = {{-1, 0, 0}, {0, -1, 0}, {0, 0, -1}};
+  int n_seen = 0;
+  for (int which = 0; which < n_with(MLFF_ROTATION_EXACT); which++) {
+    const subject *s = nth_with(MLFF_ROTATION_EXACT, which);
+    if (s->traits & MLFF_INVERSION_EXACT) continue;
+    test_model file = s->arch->make(s->variant);
+    mlff_model *model = open_oracle(&file);
+    test_atoms atoms = liquid(24, 2), other = test_atoms_copy(&atoms);
+    test_atoms_rotate(&other, mirror);
+    ck_assert_double_gt(fabs(test_energy(model, &other) - test_energy(model, &atoms)), 1e-4);
+    test_atoms_free(&atoms);
+    test_atoms_free(&other);
+    mlff_model_close(model);
+    test_model_free(&file);
+    n_seen++;
+  }
+  ck_assert_int_gt(n_seen, 0);
 }
 END_TEST
 
@@ -426,6 +458,8 @@ static Suite *properties_suite(void)
   tcase_add_loop_test(tcase, forces_and_virial_are_derivatives, 0, n_with(MLFF_CONSERVATIVE));
   tcase_add_loop_test(tcase, moved_and_renumbered, 0, n_with(0) * n_backends());
   tcase_add_loop_test(tcase, turned, 0, n_with(MLFF_ROTATION_EXACT) * n_backends());
+  tcase_add_loop_test(tcase, inverted, 0, n_with(MLFF_INVERSION_EXACT) * n_backends());
+  tcase_add_test(tcase, not_inverted);
   tcase_add_loop_test(tcase, far_clusters_add_up, 0, n_with(MLFF_NODE_ENERGIES) * n_backends());
   tcase_add_loop_test(tcase, smooth_at_the_cutoff, 0, n_with(MLFF_SMOOTH) * n_backends());
   tcase_add_loop_test(tcase, strictly_local, 0, n_with(MLFF_STRICTLY_LOCAL | MLFF_NODE_ENERGIES) * n_backends());

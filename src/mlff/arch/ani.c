@@ -185,7 +185,8 @@ static mlff_status evaluate(void *network, const mlff_arch_inputs *in, mlff_arch
 static unsigned traits(const void *network)
 {
   (void) network;
-  return MLFF_CONSERVATIVE | MLFF_ROTATION_EXACT | MLFF_SMOOTH | MLFF_STRICTLY_LOCAL | MLFF_NODE_ENERGIES;
+  return MLFF_CONSERVATIVE | MLFF_ROTATION_EXACT | MLFF_INVERSION_EXACT | MLFF_SMOOTH | MLFF_STRICTLY_LOCAL |
+         MLFF_NODE_ENERGIES;
 }
 
 static int n_members(const void *network, int *of_file)

@@ -361,7 +361,8 @@ static unsigned nequip_traits(const void *opaque)
 {
   const nequip_net *net = opaque;
   return MLFF_CONSERVATIVE | MLFF_ROTATION_EXACT | MLFF_SMOOTH | MLFF_NODE_ENERGIES |
-         (net->n_layers == 1 ? MLFF_STRICTLY_LOCAL : 0u);
+         (net->n_layers == 1 ? MLFF_STRICTLY_LOCAL : 0u) |
+         (net->is_even || net->lmax == 0 ? MLFF_INVERSION_EXACT : 0u); /* odd paths tell left from right */
 }
 
 static int nequip_exchange_width(const void *opaque)

@@ -450,7 +450,7 @@ static mlff_status painn_evaluate(void *opaque, const mlff_arch_inputs *in, mlff
 static unsigned painn_traits(const void *opaque)
 {
   const painn_net *net = opaque;
-  return MLFF_CONSERVATIVE | MLFF_ROTATION_EXACT | MLFF_SMOOTH | MLFF_NODE_ENERGIES |
+  return MLFF_CONSERVATIVE | MLFF_ROTATION_EXACT | MLFF_INVERSION_EXACT | MLFF_SMOOTH | MLFF_NODE_ENERGIES |
          (net->n_layers == 1 ? MLFF_STRICTLY_LOCAL : 0u);
 }
 

@@ -21,6 +21,7 @@ static void print_traits(const mlff_model *m, FILE *out)
     const char *name;
   } traits[] = {{MLFF_CONSERVATIVE, "conservative forces"},
                 {MLFF_ROTATION_EXACT, "rotation exact"},
+                {MLFF_INVERSION_EXACT, "inversion exact"},
                 {MLFF_SMOOTH, "smooth"},
                 {MLFF_STRICTLY_LOCAL, "strictly local"},
                 {MLFF_NODE_ENERGIES, "atom energies"}};
