@@ -315,6 +315,9 @@ STORAGES = {
     "HalfStorage": np.float16,
     "LongStorage": np.int64,
     "IntStorage": np.int32,
+    "ShortStorage": np.int16,
+    "CharStorage": np.int8,
+    "ByteStorage": np.uint8,
     "BoolStorage": np.bool_,
 }
 
@@ -361,16 +364,58 @@ class _StateDictReader(pickle.Unpickler):
         return np.ascontiguousarray(np.lib.stride_tricks.as_strided(storage[offset:], size, strides)).reshape(size)
 
 
-def read_state_dict(path):
-    """name -> array of a state dict that PyTorch (1.6 or newer) saved; without PyTorch, and without running its
-    code."""
+class Inert:
+    """Stands in for an object of a class that is not known: takes everything and does nothing."""
+
+    def __init__(self, *_, **__):
+        pass
+
+    def __call__(self, *_, **__):
+        return Inert()
+
+    def __setitem__(self, key, value):
+        pass
+
+    def __setstate__(self, state):
+        pass
+
+    def append(self, value):
+        pass
+
+    def extend(self, values):
+        pass
+
+    update = append
+
+
+class _CheckpointReader(_StateDictReader):
+    """As above, but what is not known becomes an Inert, so that one part of a checkpoint can be read without the
+    others."""
+
+    def find_class(self, module, name):
+        try:
+            return super().find_class(module, name)
+        except ModelError:
+            return type(name, (Inert,), {})
+
+    def persistent_load(self, pid):
+        known = isinstance(pid[1], type) and issubclass(pid[1], np.generic)
+        return super().persistent_load(pid) if known else Inert()
+
+    @staticmethod
+    def tensor(storage, *arguments):
+        return Inert() if isinstance(storage, Inert) else _StateDictReader.tensor(storage, *arguments)
+
+
+def _unpickle(path, reader, what):
+    """What PyTorch (1.6 or newer) saved, by one of the readers above; `what` is for the message."""
     try:
         with zipfile.ZipFile(path) as archive:
             found = [n for n in archive.namelist() if n.count("/") == 1 and n.endswith("/data.pkl")]
             if len(found) != 1:
                 raise ModelError("it is no PyTorch file")
             with archive.open(found[0]) as file:
-                state = _StateDictReader(file, archive, found[0].split("/")[0]).load()
+                return reader(file, archive, found[0].split("/")[0]).load()
     except (
         ModelError,
         zipfile.BadZipFile,
@@ -382,7 +427,18 @@ def read_state_dict(path):
         IndexError,
         AttributeError,
     ) as e:
-        raise ModelError(f"{path}: cannot be read as a state dict: {e}") from e
+        raise ModelError(f"{path}: cannot be read as a {what}: {e}") from e
+
+
+def read_checkpoint(path):
+    """What a checkpoint holds, tensors as arrays; without PyTorch, and without running its code."""
+    return _unpickle(path, _CheckpointReader, "checkpoint")
+
+
+def read_state_dict(path):
+    """name -> array of a state dict that PyTorch (1.6 or newer) saved; without PyTorch, and without running its
+    code."""
+    state = _unpickle(path, _StateDictReader, "state dict")
     state = state.get("state_dict", state) if isinstance(state, dict) else state
     if not isinstance(state, dict) or not all(isinstance(v, np.ndarray) for v in state.values()):
         raise ModelError(f"{path}: not a state dict (a mapping of names to tensors): save model.state_dict()")

@@ -9,6 +9,9 @@
   python -m mlff_tools.convert orb   orb-v2.ckpt     -o NAME    a checkpoint of orb-models (Orb-v2 and its variants)
   python -m mlff_tools.convert orb   orb.yaml        -o NAME    a description with safetensors weights
   python -m mlff_tools.convert orb   --random SEED   -o NAME    a full-size Orb-v2 with random weights
+  python -m mlff_tools.convert nequip FILE.nqx       -o NAME    a network of Nequix
+  python -m mlff_tools.convert nequip FILE.pth       -o NAME    a checkpoint of SevenNet (SevenNet-0, SevenNet-l3i5)
+  python -m mlff_tools.convert nequip nequix.yaml    -o NAME    a description with safetensors weights
 
 Writes NAME.yaml and NAME.safetensors, or nothing. Whatever an option of the source asks for that the engine does not
 have is refused by name.
@@ -25,6 +28,7 @@ import numpy as np
 from ..model import modelfile, selftest
 from ..model.modelfile import ModelError
 from . import checkpoints, fennol, neurochem
+from . import nequip as convert_nequip
 from . import orb as convert_orb
 
 CITATIONS = {
@@ -34,6 +38,7 @@ CITATIONS = {
     "ani": "J. S. Smith, O. Isayev, A. E. Roitberg, Chem. Sci. 8, 3192 (2017), doi:10.1039/C6SC05720A",
     "painn": "K. T. Schuett, O. T. Unke, M. Gastegger, ICML 2021, PMLR 139, 9377, arXiv:2102.03150",
     "orb": convert_orb.CITATION,
+    "nequip": convert_nequip.CITATION,
 }
 # Elements of the molecules of the (r)MD17 sets, whose PaiNN models have untrained embeddings for all others.
 MD17_ELEMENTS = {
@@ -285,6 +290,7 @@ def _provenance(source, where, architecture, unit, extra):
         "code": f"converted by mlff_tools.convert from {origin}{extra}{_unit_note(unit)}",
         "license": source.get("license", "unknown: see the source"),
         "citation": CITATIONS.get(name, CITATIONS[architecture]),
+        **source.get("provenance", {}),
     }
 
 
@@ -349,14 +355,14 @@ def convert(args):
     return name + ".yaml", head
 
 
-def add_common(p, source_needed):
+def add_common(p, kind):
     """What all commands take."""
-    p.add_argument("source", nargs=None if source_needed else "?", help="description (.yaml) or checkpoint")
+    p.add_argument("source", nargs=None if kind.source_needed else "?", help="description (.yaml) or checkpoint")
     p.add_argument("-o", "--output", required=True, metavar="NAME", help="writes NAME.yaml and NAME.safetensors")
     p.add_argument(
         "--min-distance",
         type=float,
-        default=0.5,
+        default=kind.min_distance,
         metavar="A",
         help="atoms closer than this are an error at run time (default: %(default)s A)",
     )
@@ -418,6 +424,11 @@ def _painn_arguments(parser):
     )
 
 
+def _read_nequip(args):
+    source, head, out = convert_nequip.read(args, read_description)
+    return source, head, out, head["elements"], source["note"]
+
+
 class Kind(typing.NamedTuple):
     """A kind of source, which is a command. read(args) gives (source, head, tensors, elements that were trained, what
     the provenance says beside)."""
@@ -426,6 +437,7 @@ class Kind(typing.NamedTuple):
     read: typing.Callable
     add_arguments: typing.Callable
     source_needed: bool = True
+    min_distance: float = 0.5
 
 
 KINDS = {
@@ -437,6 +449,12 @@ KINDS = {
         _read_orb,
         convert_orb.add_arguments,
         source_needed=False,
+    ),
+    "nequip": Kind(
+        "Nequix (.nqx), SevenNet (.pth), or a description",
+        _read_nequip,
+        lambda parser: None,
+        min_distance=convert_nequip.MIN_DISTANCE,
     ),
 }
 
@@ -450,7 +468,7 @@ def command_line():
     for name, kind in KINDS.items():
         command = commands.add_parser(name, help=kind.help)
         kind.add_arguments(command)
-        add_common(command, kind.source_needed)
+        add_common(command, kind)
     return parser
 
 
