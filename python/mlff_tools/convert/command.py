@@ -341,7 +341,7 @@ def convert(args):
             "description": "as the source: see the citation",
         },
         accuracy={"description": "as published: see the citation"},
-        self_test=selftest.empty(),
+        self_test=selftest.empty(head["architecture"]),
     )
     modelfile.check(head, out)
     if not args.no_self_test:

@@ -163,11 +163,11 @@ def nequix_model(configuration, arrays, where):
     elements = _elements(sorted(c["atomic_numbers"]), where)
     head = _head(elements, c["cutoff"], {}, _nequix_block(c, channels(c["hidden_irreps"], "natural", where)))
     shapes = modelfile.nequip_shapes(head)
-    names = ["atom_energies"]
-    for t in range(head["nequip"]["n_layers"]):
-        kinds = [f"layers.{t}.{kind}." for kind in ("radial_mlp", "linear_1", "linear_2", "skip", "norm")]
-        names += [name for kind in kinds for name in shapes if name.startswith(kind)]
-    names += ["readout.0"]
+    names = ["atom_energies", *modelfile.nequix_order(head)]
+    while (
+        len(arrays) > len(names) and arrays[-1].ndim == 0
+    ):  # nequix-oam-1.nqx ends with 209 numbers that are no weights
+        arrays = arrays[:-1]
     if len(arrays) != len(names):
         what = "is cut off" if len(arrays) < len(names) else "is of another network"
         raise ModelError(

@@ -1,9 +1,10 @@
 """`mlff verify MODEL.yaml --against PACKAGE [STRUCTURES.xyz ...]`: a model file against the package that it comes from.
 
-PACKAGE: torchani (ANI), orb-models (Orb-v2) or schnetpack (PaiNN with Gaussian or Bessel functions). The package builds
-its own network, gets the weights of the model file, and evaluates the same structures in double on the CPU: without
-STRUCTURES those of the file's self-test. Prints a table of differences to the program mlff; the exit status is 1 when
-one is too large. Runs in this Python if it has the package, else in the one that MLFF_TORCH_PYTHON names.
+PACKAGE: torchani (ANI), orb-models (Orb-v2), schnetpack (PaiNN with Gaussian or Bessel functions), nequix (Nequix) or
+sevenn (SevenNet). The package builds its own network, gets the weights of the model file, and evaluates the same
+structures in double on the CPU: without STRUCTURES those of the file's self-test. Prints a table of differences to the
+program mlff; the exit status is 1 when one is too large. Runs in this Python if it has the package, else in the one
+that MLFF_TORCH_PYTHON names.
 """
 
 import argparse
@@ -18,17 +19,27 @@ import numpy as np
 
 from .. import PACKAGE
 from . import engine, modelfile
+from .against_base import Unsupported, six
+from .against_nequip import Nequix, SevenNet
 from .modelfile import NUMBERS, ModelError
 from .structures import read_xyz
 
-MODULES = {"torchani": "torchani", "orb-models": "orb_models", "schnetpack": "schnetpack"}
-ARCHITECTURES = {"torchani": "ani", "orb-models": "orb", "schnetpack": "painn"}
+MODULES = {
+    "torchani": "torchani",
+    "orb-models": "orb_models",
+    "schnetpack": "schnetpack",
+    "nequix": "nequix",
+    "sevenn": "sevenn",
+}
+ARCHITECTURES = {"torchani": "ani", "orb-models": "orb", "schnetpack": "painn", "nequix": "nequip", "sevenn": "nequip"}
 # eV/atom, eV/A, eV/A^3 in double. TorchANI's CELU is exact to 1e-9 hartree only in its slope.
-LIMITS = {"torchani": (1e-9, 1e-7, 1e-8), "orb-models": (1e-9, 1e-9, 1e-10), "schnetpack": (1e-9, 1e-8, 1e-9)}
-
-
-class Unsupported(ModelError):
-    """The package has no such network."""
+LIMITS = {
+    "torchani": (1e-9, 1e-7, 1e-8),
+    "orb-models": (1e-9, 1e-9, 1e-10),
+    "schnetpack": (1e-9, 1e-8, 1e-9),
+    "nequix": (1e-11, 1e-10, 1e-12),
+    "sevenn": (1e-11, 1e-10, 1e-12),
+}
 
 
 def _fill(torch, module, values):
@@ -112,7 +123,7 @@ class TorchANI:
             energy = self.model((numbers, x @ deform), cell, torch.tensor([True] * 3)).energies.sum()
         gradient, of_strain = torch.autograd.grad(energy, (x, strain))
         total = float(energy.detach()) + sum(self.offsets[e] for e in s["elements"])
-        return total * self.unit, -gradient[0].numpy() * self.unit, -_six(of_strain.numpy()) * self.unit
+        return total * self.unit, -gradient[0].numpy() * self.unit, -six(of_strain.numpy()) * self.unit
 
 
 class Orb:
@@ -276,16 +287,11 @@ class SchNetPack:
         energy = float(out["energy"].detach()) + sum(self.offsets[e] for e in s["elements"])
         virial = None
         if cell is not None:
-            virial = -_six(out["stress"][0].detach().numpy()) * abs(np.linalg.det(cell)) * self.unit
+            virial = -six(out["stress"][0].detach().numpy()) * abs(np.linalg.det(cell)) * self.unit
         return energy * self.unit, out["forces"].detach().numpy() * self.unit, virial
 
 
-PACKAGES = {"torchani": TorchANI, "orb-models": Orb, "schnetpack": SchNetPack}
-
-
-def _six(m):
-    """xx yy zz xy xz yz of a symmetric matrix."""
-    return np.array([m[0, 0], m[1, 1], m[2, 2], m[0, 1], m[0, 2], m[1, 2]])
+PACKAGES = {"torchani": TorchANI, "orb-models": Orb, "schnetpack": SchNetPack, "nequix": Nequix, "sevenn": SevenNet}
 
 
 def differences(structure, a, b):

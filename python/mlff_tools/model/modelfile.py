@@ -27,12 +27,18 @@ TOLERANCE = {
     "fp64": {"energy": 1.0e-8, "forces": 1.0e-7, "virial": 1.0e-7},
     "fp32": {"energy": 1.0e-5, "forces": 1.0e-3, "virial": 1.0e-3},
 }
-# Of self-tests of `nequip` models, whose rounding is known better: numpy in double agrees with the packages to
+# The same for `nequip` models, whose rounding is known better: numpy in double agrees with the packages to
 # 2e-13 eV/A, and they in single precision with themselves in double to 3e-6 eV/atom, 2.1e-5 eV/A and 2.4e-7 eV/A^3.
 NEQUIP_TOLERANCE = {
     "fp64": {"energy": 1.0e-10, "forces": 1.0e-9, "virial": 1.0e-9},
     "fp32": {"energy": 5.0e-6, "forces": 5.0e-5, "virial": 5.0e-5},
 }
+
+
+def tolerance(architecture):
+    """What self-tests of an architecture are made with: precision -> quantity -> largest difference."""
+    found = NEQUIP_TOLERANCE if architecture == "nequip" else TOLERANCE
+    return {precision: dict(values) for precision, values in found.items()}
 
 
 class ModelError(Exception):
@@ -223,6 +229,15 @@ def nequip_shapes(head):
                 shapes[f"{name}norm.l{l}"] = (n,)
     chain("readout", [p["n_channels"][0], *p["n_readout"], 1])
     return shapes
+
+
+def nequix_order(head):
+    """Names of the tensors of a `nequip` model in the order in which Nequix has them."""
+    names = []
+    for t in range(head["nequip"]["n_layers"]):
+        kinds = [f"layers.{t}.{kind}." for kind in ("radial_mlp", "linear_1", "linear_2", "skip", "norm")]
+        names += [name for kind in kinds for name in nequip_shapes(head) if name.startswith(kind)]
+    return [*names, "readout.0"]
 
 
 SHAPES = {"painn": painn_shapes, "ani": ani_shapes, "orb": orb_shapes, "nequip": nequip_shapes}

@@ -1,9 +1,9 @@
 """Fills the self_test block of a model file: `python -m mlff_tools.selftest MODEL.yaml [STRUCTURES.xyz ...]`.
 
-The numbers come from the package that the network is of (TorchANI, orb-models, SchNetPack) in double where this Python
-has it, else from the float64 numpy evaluation of mlff_tools.reference; both are independent of the engine that will
-have to reproduce them. --origin chooses: package, reference, or mlff, the program in double precision. The block says
-which it was.
+The numbers come from the package that the network is of (TorchANI, orb-models, SchNetPack, Nequix, SevenNet) in double
+where this Python has it, else from the float64 numpy evaluation of mlff_tools.reference; both are independent of the
+engine that will have to reproduce them. --origin chooses: package, reference, or mlff, the program in double precision.
+The block says which it was.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import numpy as np
 
 from . import against, engine, modelfile, reference
 from .modelfile import ModelError
-from .structures import read_xyz, self_test_structures
+from .structures import read_xyz, self_test_structures, small_structures
 
 ORIGINS = ("auto", "package", "reference", "mlff")
 
@@ -25,6 +25,8 @@ def _package_of(head):
     """The package that a network is of (a key of against.PACKAGES), or None."""
     if head["architecture"] == "painn" and head["painn"]["radial_basis"]["kind"] == "bspline":
         return None
+    if head["architecture"] == "nequip":
+        return "nequix" if head["nequip"]["embedding"] == "one_hot" else "sevenn"
     return next((p for p, architecture in against.ARCHITECTURES.items() if architecture == head["architecture"]), None)
 
 
@@ -93,12 +95,12 @@ def block(model, structures, origin="auto", yaml_path=None, program=None):
                 "virial": np.asarray(virial).tolist(),
             }
         )
-    return {"origin": text, "tolerance": {k: dict(v) for k, v in modelfile.TOLERANCE.items()}, "structures": lines}
+    return {"origin": text, "tolerance": modelfile.tolerance(model[0]["architecture"]), "structures": lines}
 
 
-def empty():
+def empty(architecture="painn"):
     """A self_test block without structures."""
-    return {"origin": "none", "tolerance": {k: dict(v) for k, v in modelfile.TOLERANCE.items()}, "structures": []}
+    return {"origin": "none", "tolerance": modelfile.tolerance(architecture), "structures": []}
 
 
 def structures_for(model, paths, seen=None):
@@ -109,7 +111,10 @@ def structures_for(model, paths, seen=None):
     elements = model[0]["elements"]
     if not paths:
         trained = model[0]["domain"]["elements"]
-        found = [s for s in self_test_structures(trained) if seen is None or any(set(s["elements"]) <= x for x in seen)]
+        standard = self_test_structures(trained)
+        if model[0]["architecture"] == "nequip":  # it costs the most per edge, and knows crystals
+            standard = small_structures(trained) or standard
+        found = [s for s in standard if seen is None or any(set(s["elements"]) <= x for x in seen)]
         if not found:
             raise ModelError(f"no standard structure is made of {', '.join(trained)}: give structures as XYZ files")
         return found

@@ -146,6 +146,34 @@ def self_test_structures(elements):
     return chosen
 
 
+def _crystal(name, elements, cell, fractions, seed):
+    """A cell whose atoms were moved by about 0.1 A each; positions and cell rounded to 1e-6 A."""
+    cell = np.array(cell, float)
+    x = np.array(fractions, float) @ cell + 0.06 * np.random.default_rng(seed).normal(size=(len(elements), 3))
+    return {"name": name, "elements": elements, "positions": np.round(x, 6), "cell": np.round(cell, 6)}
+
+
+def small_structures(elements):
+    """Structures of two or three atoms, at most 130 edges at a cutoff of 6 A, for self-tests of models of materials.
+
+    Those made of `elements` only. None has a symmetry, so that no component of a force or of the virial vanishes."""
+    fcc, shear = (
+        np.array([[0, 1, 1], [1, 0, 1], [1, 1, 0]]),
+        np.eye(3) + [[0.02, 0.05, -0.03], [0, -0.01, 0.04], [0, 0, 0.01]],
+    )
+    candidates = [
+        rattled("water", 1),
+        _triclinic("water", [[4.4, 0, 0], [0.5, 4.1, 0], [-0.3, 0.6, 4.0]], 6),
+        _crystal("silicon", ["Si", "Si"], 2.73 * fcc, [[0, 0, 0], [0.25, 0.25, 0.25]], 1),
+        _crystal("rock salt, sheared", ["Na", "Cl"], 2.82 * fcc @ shear, [[0, 0, 0], [0.5, 0.5, 0.5]], 2),
+        _crystal("iron", ["Fe", "Fe"], 2.85 * np.eye(3), [[0, 0, 0], [0.5, 0.5, 0.5]], 3),
+    ]
+    chosen = [s for s in candidates if set(s["elements"]) <= set(elements)]
+    for s in chosen:
+        s["positions"] = np.round(s["positions"], 6)
+    return chosen
+
+
 def read_xyz(path):
     """All frames of an (extended) XYZ file: species and positions in the first four columns, Lattice="..." if
     periodic."""
