@@ -138,3 +138,40 @@ def orb(n_features=12, n_hidden=20, n_interactions=2, elements=("H", "C", "O"), 
         "normalizers": {"energy": [-0.37, 1.9], "forces": [0.0125, 0.61], "stress": [-0.0031, 0.0144]},
     }
     return head, convert_orb.random_tensors(head, seed)
+
+
+def nequip(variant="nequix", seed=0, cutoff=4.2, elements=("H", "C", "O"), n_channels=(6, 3, 2), lmax=2, n_layers=3):
+    """A random NequIP network as (head, tensors): that of Nequix or of SevenNet, with small odd widths."""
+    nequix, head = variant == "nequix", common_head(f"random-{variant}", "nequip", list(elements), cutoff)
+    head["nequip"] = {
+        "n_layers": n_layers,
+        "n_channels": list(n_channels),
+        "lmax": lmax,
+        "paths": "even" if nequix else "all",
+        "embedding": "one_hot" if nequix else "linear",
+        "message_divisor": [np.sqrt(11.3).item() if nequix else 5.25] * n_layers,
+        "radial_basis": {"kind": "bessel" if nequix else "trained", "n": 5},
+        "cutoff_function": {"kind": "polynomial", "p": 6.0} if nequix else {"kind": "xplor", "onset": 3.4},
+        "radial_network": {
+            "hidden": [7, 7],
+            "activation_norm": 1.0 if nequix else 0.595529907587252,
+            "fan_in": "none" if nequix else "sqrt",
+        },
+        "norm": {"kind": "rms", "epsilon": 1.0e-12} if nequix else {"kind": "none"},
+        "activation_norm": 0.5964586854233045 if nequix else 0.595529907587252,
+        "n_readout": [] if nequix else [n_channels[0] // 2],
+    }
+    rng, tensors = np.random.default_rng(seed), {}
+    for name, shape in modelfile.nequip_shapes(head).items():
+        values = rng.normal(size=shape)
+        if ".norm." in name or name == "energy_scale":
+            values = rng.uniform(0.6, 1.4, shape)
+        elif nequix and "radial_mlp" in name:
+            values *= 1.5 / np.sqrt(shape[1])
+        elif name == "radial_frequencies":
+            values = np.pi / cutoff * np.arange(1, 6) * rng.uniform(0.9, 1.1, 5)
+        tensors[name] = values.astype(np.float32)
+    tensors["energy_scale"] = tensors["energy_scale"].astype(np.float64)
+    if nequix:
+        tensors["energy_scale"][:] = 0.75
+    return head, tensors

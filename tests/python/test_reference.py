@@ -17,6 +17,8 @@ MODELS = {
     "bessel": helpers.painn("bessel"),
     "one layer": helpers.painn(n_interactions=1),
     "ani": helpers.ani(),
+    "nequix": helpers.nequip(),
+    "sevennet": helpers.nequip("sevennet"),
 }
 
 

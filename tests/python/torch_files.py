@@ -1,0 +1,74 @@
+"""Files as torch.save writes them, without PyTorch."""
+
+import collections
+import io
+import pickle
+import sys
+import types
+import unittest.mock
+import zipfile
+
+import numpy as np
+
+
+class _Tensor:
+    """Pickles as PyTorch's tensors do."""
+
+    def __init__(self, torch, array):
+        self.torch, self.array = torch, array
+
+    def __reduce__(self):
+        a = self.array
+        strides = tuple(step // a.itemsize for step in a.strides)
+        return self.torch.rebuild, (_Storage(self.torch, a), 0, a.shape, strides, False, collections.OrderedDict())
+
+
+class _Storage:
+    def __init__(self, torch, array):
+        self.kind, self.array = torch.float if array.dtype == np.float32 else torch.long, array
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, file, storages):
+        super().__init__(file, protocol=2)
+        self.storages = storages
+
+    def persistent_id(self, obj):
+        if not isinstance(obj, _Storage):
+            return None
+        self.storages.append(obj.array.tobytes())
+        return "storage", obj.kind, str(len(self.storages) - 1), "cpu", obj.array.size
+
+
+def fake_torch():
+    """Modules with the names that PyTorch's files refer to."""
+    torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
+
+    def rebuild(*_):
+        raise AssertionError("never called")
+
+    rebuild.__module__, rebuild.__qualname__, rebuild.__name__ = (
+        "torch._utils",
+        "_rebuild_tensor_v2",
+        "_rebuild_tensor_v2",
+    )
+    utils._rebuild_tensor_v2 = rebuild
+    for name in ("FloatStorage", "LongStorage"):
+        setattr(torch, name, type(name, (), {"__module__": "torch", "__qualname__": name}))
+    torch.rebuild, torch.float, torch.long = rebuild, torch.FloatStorage, torch.LongStorage
+    return torch, {"torch": torch, "torch._utils": utils}
+
+
+def save_checkpoint(path, state, wrap=lambda state: state):
+    """Writes `state` in the format of torch.save (a zip archive with a pickle and the storages)."""
+    torch, modules = fake_torch()
+    storages, text = [], io.BytesIO()
+    tensors = collections.OrderedDict(
+        (k, _Tensor(torch, np.array(v, order="C")) if isinstance(v, np.ndarray) else v) for k, v in state.items()
+    )
+    with unittest.mock.patch.dict(sys.modules, modules):
+        _Pickler(text, storages).dump(wrap(tensors))
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("model/data.pkl", text.getvalue())
+        for k, data in enumerate(storages):
+            archive.writestr(f"model/data/{k}", data)
