@@ -148,7 +148,7 @@ class Nequix(Files):
         self.write(arrays=[np.zeros(3, np.int32), *self.arrays[1:]])
         self.refused("array 0 (atom_energies) is int32", self.path)
         self.write(end=b"more")
-        self.refused("array 46 cannot be read", self.path)
+        self.refused("array 37 cannot be read", self.path)
         for text in (b"\x00\x01", b"[1]\n", b"{}\n", b""):
             with open(self.path, "wb") as f:
                 f.write(text)
