@@ -10,9 +10,13 @@ import unittest
 import helpers
 import numpy as np
 
-from mlff_tools.model import engine, modelfile
+from mlff_tools.convert import command as convert
+from mlff_tools.convert import nequip as convert_nequip
+from mlff_tools.model import engine, modelfile, reference
 
-MODELS = sorted(glob.glob(os.path.join(helpers.ROOT, "models", "*.yaml")))
+FOLDER = os.path.join(helpers.ROOT, "models")
+MODELS = sorted(glob.glob(os.path.join(FOLDER, "water-benzene-*.yaml")))
+UNIVERSAL = os.path.join(FOLDER, "nequix-oam-1-pft")
 BOND, ANGLE = 0.967, 104.5
 
 
@@ -76,6 +80,55 @@ class Published(unittest.TestCase):
                 with self.subTest(result=os.path.relpath(path, helpers.ROOT)):
                     self.assertIn(sha256, shipped)
         self.assertGreater(of_a_model, 20)
+
+
+class Universal(unittest.TestCase):
+    """What is shipped of others: the published numbers, their licence, and a self-test that is quick."""
+
+    def test_self_test(self):
+        """The package's numbers are those of numpy, at what section `tolerance` allows in double."""
+        head, tensors = model = modelfile.read(UNIVERSAL)
+        edges, allowed = 0, head["self_test"]["tolerance"]["fp64"]
+        self.assertRegex(head["self_test"]["origin"], r"^nequix [0-9.]+, float64$")
+        for s in head["self_test"]["structures"]:
+            s = {**s, "cell": None if s["cell"] == "none" else s["cell"]}
+            energy, forces, virial = reference.evaluate(model, s)
+            helpers.assert_near([energy], [s["energy"]], 1e-12, f"{s['name']}: energy")
+            helpers.assert_near(forces, s["forces"], 1e-12, f"{s['name']}: forces")
+            helpers.assert_near(virial, s["virial"], 1e-12, f"{s['name']}: virial")
+            edges += len(reference.neighbours(s["positions"], s["cell"], head["cutoff"])[0])
+        self.assertGreater(allowed["forces"], 1e-12)
+        self.assertEqual(
+            {e for s in head["self_test"]["structures"] for e in s["elements"]}, set("O H Si Na Cl Fe".split())
+        )
+        self.assertLess(edges, 500)
+
+    @unittest.skipUnless(helpers.HAS_PUBLISHED, helpers.NO_PUBLISHED)
+    def test_published_numbers(self):
+        path = os.path.join(helpers.PUBLISHED, "nequix-oam-1-pft.yaml")
+        expected, weights = convert_nequip.described_model(*convert.read_description(path, "nequip"), path)
+        head, tensors = modelfile.read(UNIVERSAL)
+        self.assertEqual(set(tensors), set(weights))
+        for name, weight in weights.items():
+            self.assertEqual(tensors[name].tobytes(), weight.tobytes(), name)
+        for key in ("nequip", "energy_offsets", "elements", "cutoff"):
+            self.assertEqual(head[key], expected[key])
+        with (
+            open(os.path.join(FOLDER, "LICENSE.nequix"), encoding="utf-8") as file,
+            open(os.path.join(helpers.PUBLISHED, "LICENSE.nequix"), encoding="utf-8") as original,
+        ):
+            self.assertEqual(file.read(), original.read())
+
+    def test_domain(self):
+        head, _ = modelfile.read(UNIVERSAL)
+        self.assertEqual(head["domain"]["elements"], head["elements"])
+        self.assertEqual(len(head["elements"]), 89)
+        self.assertEqual(head["domain"]["min_distance"], 0.6)
+        self.assertNotIn("temperature", head["domain"])
+
+    def test_size(self):
+        sizes = [os.path.getsize(path) for path in glob.glob(os.path.join(FOLDER, "*")) if os.path.isfile(path)]
+        self.assertLess(sum(sizes), 25e6)
 
 
 if __name__ == "__main__":

@@ -435,7 +435,7 @@ class Kind(typing.NamedTuple):
 
     help: str
     read: typing.Callable
-    add_arguments: typing.Callable
+    add_arguments: typing.Callable = None
     source_needed: bool = True
     min_distance: float = 0.5
 
@@ -453,7 +453,6 @@ KINDS = {
     "nequip": Kind(
         "Nequix (.nqx), SevenNet (.pth), or a description",
         _read_nequip,
-        lambda parser: None,
         min_distance=convert_nequip.MIN_DISTANCE,
     ),
 }
@@ -467,7 +466,8 @@ def command_line():
     commands = parser.add_subparsers(dest="kind", required=True, metavar="|".join(KINDS))
     for name, kind in KINDS.items():
         command = commands.add_parser(name, help=kind.help)
-        kind.add_arguments(command)
+        if kind.add_arguments:
+            kind.add_arguments(command)
         add_common(command, kind)
     return parser
 
