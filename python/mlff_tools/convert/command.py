@@ -451,9 +451,7 @@ KINDS = {
         source_needed=False,
     ),
     "nequip": Kind(
-        "Nequix (.nqx), SevenNet (.pth), or a description",
-        _read_nequip,
-        min_distance=convert_nequip.MIN_DISTANCE,
+        "Nequix (.nqx), SevenNet (.pth), or a description", _read_nequip, min_distance=convert_nequip.MIN_DISTANCE
     ),
 }
 
