@@ -122,6 +122,44 @@ def orb(path, seed=5, n_features=12, n_interactions=3, n_neighbours=20, cutoff=6
     return write(path, h, convert_orb.random_tensors(h, seed))
 
 
+def nequip(path, seed=6, variant="nequix", n_layers=3, cutoff=3.8):
+    """As Nequix (one-hot species, norm, even paths) or as SevenNet; features of orders 0 to 2."""
+    nequix = variant == "nequix"
+    h = head(
+        f"random-{variant}",
+        "nequip",
+        cutoff,
+        {
+            "n_layers": n_layers,
+            "n_channels": [9, 5, 3],
+            "lmax": 2,
+            "paths": "even" if nequix else "all",
+            "embedding": "one_hot" if nequix else "linear",
+            "message_divisor": [4.0 if nequix else 8.0] * n_layers,
+            "radial_basis": {"kind": "bessel" if nequix else "trained", "n": 6},
+            "cutoff_function": {"kind": "polynomial", "p": 6.0} if nequix else {"kind": "xplor", "onset": 3.0},
+            "radial_network": {
+                "hidden": [12, 12],
+                "activation_norm": 1.0 if nequix else 0.5955,
+                "fan_in": "none" if nequix else "sqrt",
+            },
+            "norm": {"kind": "rms", "epsilon": 1.0e-12} if nequix else {"kind": "none"},
+            "activation_norm": 0.5964,
+            "n_readout": [] if nequix else [7],
+        },
+    )
+    rng, tensors = np.random.default_rng(seed), {}
+    for name, shape in modelfile.nequip_shapes(h).items():
+        tensors[name] = rng.standard_normal(shape)
+        if nequix and "radial_mlp" in name:
+            tensors[name] *= 2.0 / np.sqrt(shape[1])
+        elif name == "radial_frequencies":
+            tensors[name] = np.pi / cutoff * (np.arange(6) + 1) + 0.05 * tensors[name]
+        elif name == "energy_scale":
+            tensors[name] *= 10.0
+    return write(path, h, tensors)
+
+
 def write(path, h, tensors):
     """Writes PATH.yaml and PATH.safetensors and returns the path of the YAML."""
     h["self_test"]["structures"] = []
@@ -136,6 +174,8 @@ KINDS = {
     "local": (painn, {"seed": 4, "n_interactions": 1}),
     "ani": (ani, {}),
     "orb": (orb, {}),
+    "nequix": (nequip, {}),
+    "sevennet": (nequip, {"seed": 7, "variant": "sevennet"}),
 }
 # One of each architecture; those with energies and stress of atoms, whose forces are derivatives.
 ARCHITECTURES = tuple({make: name for name, (make, _) in reversed(KINDS.items())}.values())[::-1]
