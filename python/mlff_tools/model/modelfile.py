@@ -30,7 +30,7 @@ TOLERANCE = {
 # The same for `nequip` models, whose rounding is known better: numpy in double agrees with the packages to
 # 2e-13 eV/A, and they in single precision with themselves in double to 3e-6 eV/atom, 2.1e-5 eV/A and 2.4e-7 eV/A^3.
 NEQUIP_TOLERANCE = {
-    "fp64": {"energy": 1.0e-10, "forces": 1.0e-9, "virial": 1.0e-9},
+    "fp64": {"energy": 1.0e-12, "forces": 1.0e-11, "virial": 1.0e-11},
     "fp32": {"energy": 5.0e-6, "forces": 5.0e-5, "virial": 5.0e-5},
 }
 
