@@ -29,8 +29,8 @@ SETTINGS = (
     (
         "devise cpu",
         "unknown keyword 'devise'",
-        "device, precision, kernels, replay, fuse, radial_intervals, members, self_test, masses, domain, exchange, gpu_mpi, node_memory, "
-        "out_file",
+        "device, precision, kernels, replay, fuse, radial_intervals, members, self_test, masses, domain, exchange, "
+        "gpu_mpi, node_memory, out_file",
     ),
     ("cpu", "unknown keyword 'cpu'", "known are"),
     ("device", "keyword 'device' has no value"),

@@ -10,7 +10,7 @@ static int channels(const test_model_options *o, int l)
   return l == 0 ? o->n_features : o->n_features / (2 * l) + 2;
 }
 
-/* Paths from layers with orders up to lmax_in to order l3 and what they take: radial weights, and inputs of linear_2. */
+/* Radial weights of the paths to order l3, which are the inputs of its linear_2. */
 static int n_inputs(const test_model_options *o, int lmax_in, int n_first, int l3)
 {
   int n = 0;

@@ -63,8 +63,8 @@ static inline int nequip_padded(int n)
 
 /* A table from 0 to the cutoff: of `wanted` intervals (0: by default), or a few more to have a knot at a kink. */
 void nequip_choose_table(const mlff_nequip_basis *basis, int wanted, mlff_painn_basis *table);
-/* R [n_rows][n_weights] of weights = matrix [n_weights][last hidden layer] times the last hidden layer: the splines
- * through it, or without a table the transposed matrix. `in` has host arrays of doubles. */
+/* R [n_rows][n_weights] of weights = the last hidden layer times matrix [last hidden layer][n_weights]: the splines
+ * through them, or without a table the matrix. `in` has host arrays of doubles. */
 void nequip_rows(const mlff_nequip_terms_args *in, const mlff_painn_basis *table, const double *matrix, int n_weights,
                  double *rows);
 

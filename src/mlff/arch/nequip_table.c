@@ -4,7 +4,7 @@
 #include "../model/spline.h"
 
 #include <math.h>
-#include <stdlib.h>
+#include <string.h>
 
 typedef double real;
 typedef double mlff_value;
@@ -27,17 +27,15 @@ void nequip_choose_table(const mlff_nequip_basis *basis, int wanted, mlff_painn_
   }
 }
 
-/* row [n] = matrix [n][width] x */
-static void multiply(const double *matrix, int n, int width, const double *x, double *row)
+/* row [n] = sum_c x[c] matrix[c], matrix [width][n] */
+static void multiply(const double *restrict matrix, int n, int width, const double *x, double *restrict row)
 {
-  for (int o = 0; o < n; o++, matrix += width) {
-    double sum = 0.0;
-    for (int c = 0; c < width; c++) sum += matrix[c] * x[c];
-    row[o] = sum;
-  }
+  for (int o = 0; o < n; o++) row[o] = 0.0;
+  for (int c = 0; c < width; c++, matrix += n)
+    for (int o = 0; o < n; o++) row[o] += x[c] * matrix[o];
 }
 
-/* The spline of knots `from` to `to`. A kink at its end belongs to what follows: the slope there is that just before. */
+/* The spline through knots `from` to `to`. */
 static void spline(const mlff_nequip_terms_args *in, const double *matrix, int n_weights, int from, int to, double h,
                    double *rows)
 {
@@ -59,8 +57,7 @@ void nequip_rows(const mlff_nequip_terms_args *in, const mlff_painn_basis *table
   const int width = in->width[in->n_hidden - 1];
   const size_t ld = (size_t) n_weights;
   if (!table) {
-    for (int t = 0; t < width; t++)
-      for (size_t o = 0; o < ld; o++) rows[(size_t) t * ld + o] = matrix[o * (size_t) width + (size_t) t];
+    memcpy(rows, matrix, (size_t) width * ld * sizeof *rows);
     return;
   }
   const int n = table->n, split = table->split;

@@ -7,6 +7,8 @@
 
 #include "ops_nequip.h"
 
+#include <math.h>
+
 /* The cutoff function of mlff_nequip_basis at r < cutoff, and its slope. */
 MLFF_MATH double mlff_nequip_cutoff(const mlff_nequip_basis *b, double r, double *slope)
 {

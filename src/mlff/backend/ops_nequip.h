@@ -104,7 +104,8 @@ typedef struct mlff_nequip_path {
 } mlff_nequip_path;
 
 /* nequip_message, for atom i over its edges e with node j of the neighbour, each path p and channel u:
- *   sums[i][p][k][u] = sum_e w_{p,u}(r_e) sum_i' K_p[i'][k](e) y[j][l1][i'][u],   K_p[i'][k] = sum_j' c_{i'j'k} Y_l2j'(e)
+ *   sums[i][p][k][u] = sum_e w_{p,u}(r_e) sum_i' K_p[i'][k](e) y[j][l1][i'][u],
+ *   K_p[i'][k](e) = sum_j' c_{i'j'k} Y_l2j'(e)
  * nequip_message_backward, from the adjoints of the block's sums: edge_grad of the block's edges, and
  *   grad[j][l1][i'][u] += w_{p,u} sum_k K_p[i'][k] g_sums[i][p][k][u]
  *   in, out   rows of features and of sums

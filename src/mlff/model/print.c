@@ -19,12 +19,9 @@ static void print_traits(const mlff_model *m, FILE *out)
   static const struct {
     unsigned bit;
     const char *name;
-  } traits[] = {{MLFF_CONSERVATIVE, "conservative forces"},
-                {MLFF_ROTATION_EXACT, "rotation exact"},
-                {MLFF_INVERSION_EXACT, "inversion exact"},
-                {MLFF_SMOOTH, "smooth"},
-                {MLFF_STRICTLY_LOCAL, "strictly local"},
-                {MLFF_NODE_ENERGIES, "atom energies"}};
+  } traits[] = {{MLFF_CONSERVATIVE, "conservative forces"}, {MLFF_ROTATION_EXACT, "rotation exact"},
+                {MLFF_INVERSION_EXACT, "inversion exact"},  {MLFF_SMOOTH, "smooth"},
+                {MLFF_STRICTLY_LOCAL, "strictly local"},    {MLFF_NODE_ENERGIES, "atom energies"}};
   int n = 0;
   fprintf(out, "promises       ");
   for (size_t k = 0; k < sizeof traits / sizeof *traits; k++)

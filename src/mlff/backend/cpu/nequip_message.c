@@ -3,8 +3,8 @@
  * Nothing is stored per edge: radial weights are rebuilt from the table, and the Clebsch-Gordan coefficients are
  * contracted with the harmonics of the edge first, once for all channels of a path: a (2l1+1) x (2l3+1) matrix K, by
  * which a vector of channels is multiplied with scalars from memory. Both passes own the receiver i. Forward takes
- * MLFF_NEQUIP_SCRATCH edges at a time, so that sums are loaded and stored once for all of them. Backward scatters to the
- * neighbours' adjoints, one after the other.
+ * MLFF_NEQUIP_SCRATCH edges at a time, so that sums are loaded and stored once for all of them. Backward scatters to
+ * the neighbours' adjoints, one after the other.
  * The adjoint of K is reduced over channels, and then contracted with the coefficients, while its lanes are still
  * apart: these are constants of the code, and of 16 lanes only the 16 harmonics of an edge have to be summed.
  */

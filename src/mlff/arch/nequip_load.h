@@ -1,0 +1,62 @@
+/* nequip_load.h: what the files that load a NequIP network share. */
+#ifndef MLFF_ARCH_NEQUIP_LOAD_H
+#define MLFF_ARCH_NEQUIP_LOAD_H
+
+#include "nequip.h"
+
+enum { NEQUIP_MAX_PATHS = 34, NEQUIP_MAX_COLUMNS = NEQUIP_MAX_PATHS * NEQUIP_MAX_CHANNELS };
+
+/* Padded positions of a dimension: source[k] is the index in the file, or -1 where it is padding. */
+typedef struct nequip_side {
+  int n, n_file;
+  int source[NEQUIP_MAX_COLUMNS];
+} nequip_side;
+
+typedef struct nequip_loader {
+  nequip_net *net;
+  const mlff_modelfile *file;
+  const mlff_species_use *use;
+  const mlff_modelfile_head *head;
+  mlff_error *error;
+  int is_one_hot, is_trained, is_scaled, has_norm; /* what the block says */
+  const double *divisor;                           /* [n_layers] of messages */
+  int n_first;                                     /* channels that come into layer 0 */
+  int n_readout;
+  const double *readout_width;
+  int32_t *slot;                            /* [n_elements] */
+  double *frequency;                        /* [n_basis] */
+  double *hidden[NEQUIP_MAX_HIDDEN];        /* of the layer at hand */
+  mlff_nequip_path paths[NEQUIP_MAX_PATHS]; /* the same */
+  int n_paths;
+  nequip_side rows, scalars, columns, sums[NEQUIP_ORDERS]; /* the same; rows: scratch */
+} nequip_loader;
+
+static inline void nequip_side_start(nequip_side *s)
+{
+  s->n = s->n_file = 0;
+}
+
+/* Appends n numbers and what pads them. */
+static inline void nequip_side_add(nequip_side *s, int n)
+{
+  for (int k = 0; k < nequip_padded(n); k++) s->source[s->n++] = k < n ? s->n_file + k : -1;
+  s->n_file += n;
+}
+
+mlff_status nequip_no_memory(nequip_loader *in);
+double *nequip_zeros(size_t n);
+/* Tensor [n_rows][n_cols] (n_cols = 0: a vector) named by a printf-style format; the caller frees it. */
+mlff_status nequip_tensor(nequip_loader *in, int n_rows, int n_cols, double **values, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+mlff_status nequip_upload(nequip_loader *in, mlff_buf *buf, const double *values, int64_t n);
+/* The matrices of the radial network of layer t: in->hidden, and the last one, [n_weights][last hidden layer]. */
+mlff_status nequip_read_network(nequip_loader *in, int t, int n_weights, double **last);
+/* R of a matrix [n][last hidden layer]: zeros to begin with. */
+mlff_status nequip_make_rows(nequip_loader *in, const double *matrix, int n, double *rows);
+
+/* nequip_block.c: the block `nequip` of the file, and wave numbers. */
+mlff_status nequip_read_block(nequip_loader *in);
+/* nequip_first.c: layer 0, shaped already. */
+mlff_status nequip_read_first_layer(nequip_loader *in);
+
+#endif
