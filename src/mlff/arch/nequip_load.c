@@ -1,6 +1,6 @@
 /* nequip_load.c: reads the `nequip` block and tensors of a model file and prepares them for nequip.c.
  *
- * Everything is done in double on the host. Channels are padded with nequip_zeros to a multiple of MLFF_NEQUIP_BLOCK; what
+ * Everything is done in double on the host. Channels are padded with zeros to a multiple of MLFF_NEQUIP_BLOCK; what
  * divides (square roots of the number of inputs, of neighbours) is folded into matrices. Radial weights become matrices
  * of rows (nequip_table.c): on backends of doubles those of the networks themselves, else a spline through them.
  * The block is read in nequip_block.c, layer 0 in nequip_first.c.
@@ -349,7 +349,7 @@ static mlff_status read_readout(nequip_loader *in)
   return status;
 }
 
-/* ---- the network --------------------------------------------------------------------------------------------------- */
+/* ---- the network ----------------------------------------------------------------------------------------------- */
 
 /* Whether networks or tables of them are used, and their size; the wave numbers for the former. */
 static mlff_status choose_table(nequip_loader *in)
