@@ -103,12 +103,15 @@ START_TEST(radial_functions)
   for (int k = 7; k < 29; k++) r[k] = test_uniform(&rng, 0.3, cutoff);
   const struct {
     mlff_painn_kind kind;
-    int n;
-  } cases[] = {{MLFF_PAINN_CUBIC, 1},    {MLFF_PAINN_CUBIC, 20},  {MLFF_PAINN_CUBIC, 512}, {MLFF_PAINN_GAUSSIAN, 20},
-               {MLFF_PAINN_GAUSSIAN, 7}, {MLFF_PAINN_BESSEL, 20}, {MLFF_PAINN_BESSEL, 15}};
+    int n, split;
+  } cases[] = {{MLFF_PAINN_CUBIC, 1, 0},    {MLFF_PAINN_CUBIC, 20, 0},    {MLFF_PAINN_CUBIC, 512, 0},
+               {MLFF_PAINN_CUBIC, 20, 7},   {MLFF_PAINN_CUBIC, 20, 13},   {MLFF_PAINN_CUBIC, 512, 401},
+               {MLFF_PAINN_GAUSSIAN, 7, 0}, {MLFF_PAINN_GAUSSIAN, 20, 0}, {MLFF_PAINN_BESSEL, 20, 0},
+               {MLFF_PAINN_BESSEL, 15, 0}};
   mlff_edges edges = edges_at(backend, r, 29);
   for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
     basis_setup s = make_basis(backend, cases[c].kind, cases[c].n, cutoff);
+    s.basis.split = cases[c].split;
     check_radial(backend, &edges, r, 29, &s);
     free_basis(backend, &s);
   }

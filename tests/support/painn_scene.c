@@ -66,7 +66,10 @@ double radial_function(const mlff_painn_basis *basis, const double *first, const
   double phi = 1.0, dphi = 0.0;
   if (basis->kind == MLFF_PAINN_CUBIC) {
     const double h = basis->cutoff / basis->n;
-    phi = spline(r / h - (k - 3), slope);
+    const int behind = basis->split && k >= basis->split + 3;
+    *slope = 0.0;
+    if (basis->split && behind != (r >= basis->split * h)) return 0.0;
+    phi = spline(r / h - (k - 3 - 3 * behind), slope);
     *slope /= h;
     return phi;
   }
@@ -112,7 +115,7 @@ void free_basis(mlff_backend *backend, basis_setup *s)
 
 int n_rows_of(const mlff_painn_basis *basis)
 {
-  return basis->kind == MLFF_PAINN_CUBIC ? basis->n + 3 : basis->n_terms;
+  return basis->kind == MLFF_PAINN_CUBIC ? basis->n + (basis->split ? 6 : 3) : basis->n_terms;
 }
 
 /* ---- a system with edges and radial data ------------------------------------------------------------------------ */

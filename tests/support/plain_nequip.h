@@ -1,0 +1,34 @@
+/* plain_nequip.h: NequIP as plain loops in double, written from the formulas of the papers. */
+#ifndef MLFF_TEST_PLAIN_NEQUIP_H
+#define MLFF_TEST_PLAIN_NEQUIP_H
+
+#include "backend/ops_nequip.h"
+
+#include <complex.h>
+
+/* Real spherical harmonics (l, m), l = 0 .. 3, as the packages write them, as polynomials in u (N2: polar axis y), and
+ * their derivatives d/du_d, unprojected. */
+void plain_harmonics(const double u[3], double y[16]);
+void plain_harmonics_slope(const double u[3], double slope[16][3]);
+
+/* c_ijk of a triple; 0 where a triple does not couple. */
+void plain_coefficients(int l1, int l2, int l3, double c[7][7][7]);
+
+/* Cutoff function and radial functions as the papers write them, of complex distances: the imaginary part of f(r + ih)
+ * over a tiny h is the slope, to rounding. */
+double complex plain_cutoff(const mlff_nequip_basis *basis, double complex r);
+double complex plain_radial(const mlff_nequip_basis *basis, double frequency, double complex r);
+
+/* The radial network but its last matrix: matrices [width[k]][inputs], act = silu times gain. */
+typedef struct plain_network {
+  mlff_nequip_basis basis;
+  const double *frequency;
+  int n_hidden, width[4];
+  const double *weight[4];
+  double gain;
+} plain_network;
+
+/* Units of the last hidden layer at r, and their slopes when `slope` is not NULL. */
+void plain_hidden(const plain_network *network, double r, double *value, double *slope);
+
+#endif
