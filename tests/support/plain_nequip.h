@@ -2,6 +2,9 @@
 #ifndef MLFF_TEST_PLAIN_NEQUIP_H
 #define MLFF_TEST_PLAIN_NEQUIP_H
 
+#include "reference.h"
+#include "testmodel.h"
+
 #include "backend/ops_nequip.h"
 
 #include <complex.h>
@@ -30,5 +33,12 @@ typedef struct plain_network {
 
 /* Units of the last hidden layer at r, and their slopes when `slope` is not NULL. */
 void plain_hidden(const plain_network *network, double r, double *value, double *slope);
+
+/* Energies of the atoms [n], without offsets: plain_nequip_model.c. */
+void plain_nequip(const test_model *model, const test_atoms *atoms, double *energy);
+
+/* The published network `name` of the shared directory (name.yaml, name.safetensors), in double exactly as stored.
+ * Returns 0 (skipped) without the directory. */
+int published_nequip(const char *name, test_model *model);
 
 #endif

@@ -1,8 +1,8 @@
 #include "plain_painn.h"
 
-#include "base/arena.h"
+#include "published.h"
+
 #include "model/modelfile.h"
-#include "model/safetensors.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -250,56 +250,12 @@ test_model calm_painn(test_model_options o)
 
 /* ---- published parameters ---------------------------------------------------------------------------------------- */
 
-typedef struct published {
-  char *bytes;
-  size_t size;
-  mlff_arena arena;
-  mlff_tensor *tensors;
-  int n;
-} published;
-
-static published read_published(const char *path)
-{
-  published p = {.bytes = NULL};
-  mlff_error error = {.code = MLFF_OK};
-  FILE *file = fopen(path, "rb");
-  ck_assert_ptr_nonnull(file);
-  fseek(file, 0, SEEK_END);
-  p.size = (size_t) ftell(file);
-  rewind(file);
-  p.bytes = malloc(p.size);
-  ck_assert_uint_eq(fread(p.bytes, 1, p.size, file), p.size);
-  fclose(file);
-  test_ok(mlff_safetensors_parse(path, p.bytes, p.size, &p.arena, &p.tensors, &p.n, &error), error);
-  return p;
-}
-
-/* Values of a float32 tensor in double, and its number of rows; the caller frees. */
-static double *values_of(const published *p, const char *name, int64_t *n_rows)
-{
-  for (int k = 0; k < p->n; k++) {
-    const mlff_tensor *t = &p->tensors[k];
-    if (strcmp(t->name, name) != 0) continue;
-    ck_assert_str_eq(t->dtype, "F32");
-    double *values = malloc((size_t) (t->n + 1) * sizeof *values);
-    for (int64_t e = 0; e < t->n; e++) {
-      float x;
-      memcpy(&x, p->bytes + t->begin + 4 * (size_t) e, 4);
-      values[e] = (double) x;
-    }
-    *n_rows = t->shape[0];
-    return values;
-  }
-  ck_abort_msg("no tensor %s", name);
-  return NULL;
-}
-
 /* Adds rows first .. first + rows of published tensor `from` as `to`; cols = 0: a vector. */
 static void move(const published *p, test_weights *w, const char *from, int64_t first, int64_t rows, int64_t cols,
                  const char *to)
 {
   int64_t n_rows;
-  double *values = values_of(p, from, &n_rows);
+  double *values = published_values(p, from, &n_rows);
   const int64_t shape[2] = {rows, cols};
   ck_assert_int_le(first + rows, n_rows);
   test_weights_add(w, 1.0, values + first * (cols ? cols : 1), cols ? 2 : 1, shape, "%s", to);
@@ -344,14 +300,15 @@ int published_painn(const char *name, const char *const *elements, int n_element
   test_json *y = test_json_read(path);
   snprintf(file, sizeof file, "models/%s.safetensors", name);
   ck_assert(test_shared(file, path, sizeof path));
-  published p = read_published(path);
+  published p = published_read(path);
   const int f = (int) test_json_number(test_json_get(y, "n_atom_basis"));
   const int n_layers = (int) test_json_number(test_json_get(y, "n_interactions"));
   const int n_basis = (int) test_json_number(test_json_get(y, "radial_basis.n_rbf"));
   const char *kind = test_json_text(test_json_get(y, "radial_basis.kind"));
   int64_t n_readout, n_rows;
-  free(values_of(&p, "output_modules.0.outnet.0.weight", &n_readout));
-  double *cutoff = values_of(&p, "representation.cutoff_fn.cutoff", &n_rows); /* P2: rounded to float32, as stored */
+  free(published_values(&p, "output_modules.0.outnet.0.weight", &n_readout));
+  double *cutoff =
+      published_values(&p, "representation.cutoff_fn.cutoff", &n_rows); /* P2: rounded to float32, as stored */
   const test_model_options o = {.name = "published",
                                 .elements = elements,
                                 .n_elements = n_elements,
@@ -366,7 +323,7 @@ int published_painn(const char *name, const char *const *elements, int n_element
   *model = test_model_painn(o);
 
   test_weights w = {.n = 0};
-  double *embedding = values_of(&p, "representation.embedding.weight", &n_rows);
+  double *embedding = published_values(&p, "representation.embedding.weight", &n_rows);
   const int64_t shape[2] = {n_elements, f};
   double *mine = test_weights_add(&w, 1.0, NULL, 2, shape, "embedding");
   for (int s = 0; s < n_elements; s++)
@@ -387,8 +344,7 @@ int published_painn(const char *name, const char *const *elements, int n_element
   test_model_set_weights(model, data, size);
   free(data);
   test_weights_free(&w);
-  mlff_arena_free(&p.arena);
-  free(p.bytes);
+  published_free(&p);
   test_json_free(y);
   return 1;
 }

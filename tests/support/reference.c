@@ -150,8 +150,10 @@ test_atoms test_json_atoms(const test_json *structure)
     memcpy(atoms.cell, x, sizeof atoms.cell);
     free(x);
     const test_json *pbc = test_json_find(structure, "pbc");
-    const int is_periodic = !pbc || strcmp(test_json_text(pbc), "false");
-    for (int k = 0; k < 3; k++) atoms.pbc[k] = is_periodic;
+    for (int k = 0; k < 3; k++) {
+      const test_json *of = pbc && test_json_length(pbc) ? test_json_item(pbc, k) : pbc; /* one for all, or a list */
+      atoms.pbc[k] = !of || strcmp(test_json_text(of), "false") != 0;
+    }
   }
   return atoms;
 }
