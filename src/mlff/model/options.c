@@ -55,7 +55,7 @@ int mlff_yes_or_no(const char *text)
 /* The n letters of a word of `values` stand for the value: themselves, N for a number, capitals for any text. */
 static int stands_for(const char *word, size_t n, const char *value)
 {
-  if (*word >= 'A' && *word <= 'Z') return *value != 0;
+  if (n > 1 && *word >= 'A' && *word <= 'Z') return *value != 0;
   if (word[n - 1] != 'N') return strlen(value) == n && !strncmp(word, value, n);
   const char *number = value + n - 1;
   return !strncmp(word, value, n - 1) && *number && strspn(number, "0123456789") == strlen(number);
