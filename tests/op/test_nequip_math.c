@@ -375,8 +375,8 @@ static void table_errors(const table_case *c, const mlff_painn_basis *table, dou
     for (int o = 0; o < N_WEIGHTS; o++) {
       double e[2] = {0};
       for (int t = 0; t < LAST; t++) {
-        e[0] -= c->matrix[o * LAST + t] * value[t];
-        e[1] -= c->matrix[o * LAST + t] * slope[t];
+        e[0] -= c->matrix[t * N_WEIGHTS + o] * value[t];
+        e[1] -= c->matrix[t * N_WEIGHTS + o] * slope[t];
       }
       const int first = (int) (r / table->cutoff * table->n);
       for (int q = first; q < first + 7 && q < n_rows; q++) {
