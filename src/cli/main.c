@@ -65,6 +65,7 @@ static const char *typed(const mlff_option *option)
 static const struct {
   const char *name, *summary;
 } scripts[] = {
+    {"convert", "turn published parameters into a model file (Python)"},
     {"bench", "run the benchmark suite (Python)"},
     {"scaling", "measure strong and weak scaling over ranks, and replicas (Python)"},
     {"report", "make a page of reports (Python)"},

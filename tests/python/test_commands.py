@@ -32,7 +32,7 @@ def test_in_the_environment(name, tmp_path):
     assert place.startswith(os.path.join(ROOT, "python")), f"{PYTHON} finds {place}"
 
 
-@pytest.mark.parametrize("name", ["bench", "scaling", "report"])
+@pytest.mark.parametrize("name", ["convert", "bench", "scaling", "report"])
 def test_nothing_of_the_current_folder_is_run(name, tmp_path):
     """Modules with the names of what the commands import lie in the folder that `mlff` is called in."""
     for module in ("numpy", "runpy", "argparse", "json", "mlff_tools"):
@@ -42,5 +42,5 @@ def test_nothing_of_the_current_folder_is_run(name, tmp_path):
 
 def test_all_kinds_of_sources_are_named():
     with open(README, encoding="utf-8") as f:
-        assert "mlff_tools.convert " + "|".join(convert.KINDS) + " INPUT" in f.read()
-    assert all(f"mlff_tools.convert {kind}" in convert.__doc__ for kind in convert.KINDS)
+        assert "mlff convert " + "|".join(convert.KINDS) + " INPUT" in f.read()
+    assert all(f"mlff convert {kind}" in convert.__doc__ for kind in convert.KINDS)

@@ -1,17 +1,17 @@
 """Turns published parameters into model files.
 
-  python -m mlff_tools.convert ani   ani-2x.yaml     -o NAME    a description with safetensors weights
-  python -m mlff_tools.convert ani   state_dict.pt   -o NAME    a TorchANI state dict (old files need PyTorch)
-  python -m mlff_tools.convert ani   FOLDER|NAME.info -o NAME   NeuroChem files, as ANI-1x, -1ccx and -2x were published
-  python -m mlff_tools.convert fennol FILE.fnx|FOLDER -o NAME   ANI in a model of FeNNol, or a folder of single members
-  python -m mlff_tools.convert painn painn.yaml      -o NAME    a description with safetensors weights
-  python -m mlff_tools.convert painn best_model      -o NAME    a SchNetPack model (needs PyTorch and SchNetPack)
-  python -m mlff_tools.convert orb   orb-v2.ckpt     -o NAME    a checkpoint of orb-models (Orb-v2 and its variants)
-  python -m mlff_tools.convert orb   orb.yaml        -o NAME    a description with safetensors weights
-  python -m mlff_tools.convert orb   --random SEED   -o NAME    a full-size Orb-v2 with random weights
-  python -m mlff_tools.convert nequip FILE.nqx       -o NAME    a network of Nequix
-  python -m mlff_tools.convert nequip FILE.pth       -o NAME    a checkpoint of SevenNet (SevenNet-0, SevenNet-l3i5)
-  python -m mlff_tools.convert nequip nequix.yaml    -o NAME    a description with safetensors weights
+  mlff convert ani   ani-2x.yaml     -o NAME    a description with safetensors weights
+  mlff convert ani   state_dict.pt   -o NAME    a TorchANI state dict (old files need PyTorch)
+  mlff convert ani   FOLDER|NAME.info -o NAME   NeuroChem files, as ANI-1x, -1ccx and -2x were published
+  mlff convert fennol FILE.fnx|FOLDER -o NAME   ANI in a model of FeNNol, or a folder of single members
+  mlff convert painn painn.yaml      -o NAME    a description with safetensors weights
+  mlff convert painn best_model      -o NAME    a SchNetPack model (needs PyTorch and SchNetPack)
+  mlff convert orb   orb-v2.ckpt     -o NAME    a checkpoint of orb-models (Orb-v2 and its variants)
+  mlff convert orb   orb.yaml        -o NAME    a description with safetensors weights
+  mlff convert orb   --random SEED   -o NAME    a full-size Orb-v2 with random weights
+  mlff convert nequip FILE.nqx       -o NAME    a network of Nequix
+  mlff convert nequip FILE.pth       -o NAME    a checkpoint of SevenNet (SevenNet-0, SevenNet-l3i5)
+  mlff convert nequip nequix.yaml    -o NAME    a description with safetensors weights
 
 Writes NAME.yaml and NAME.safetensors, or nothing. Whatever an option of the source asks for that the engine does not
 have is refused by name.
@@ -459,7 +459,7 @@ KINDS = {
 def command_line():
     """The command line: one command for each kind of source."""
     parser = argparse.ArgumentParser(
-        prog="python -m mlff_tools.convert", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="mlff convert", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="kind", required=True, metavar="|".join(KINDS))
     for name, kind in KINDS.items():
@@ -475,7 +475,7 @@ def main(argv=None):
     try:
         path, head = convert(args)
     except ModelError as e:
-        sys.exit(f"mlff_tools.convert: error: {e}")
+        sys.exit(f"mlff convert: error: {e}")
     print(
         f"{path}: {head['architecture']} model '{head['name']}' for {', '.join(head['elements'])}, "
         f"{len(head['self_test']['structures'])} self-test structures"
