@@ -50,6 +50,14 @@ static int64_t scratch_width(const nequip_net *net)
   return most;
 }
 
+/* Edges whose messages are held: all, or what the backend wants, but those of any atom. */
+static int64_t messages_room(const nequip_net *net, const mlff_edges *edges)
+{
+  const int64_t wanted = net->backend->ops->nequip_messages, longest = (edges->longest_row + 63) / 64 * 64;
+  const int64_t room = wanted > 0 && wanted < longest ? longest : wanted;
+  return edges->n_room < room ? edges->n_room : room;
+}
+
 static mlff_status reserve_layers(nequip_net *net, const mlff_edges *edges, mlff_error *error)
 {
   for (int t = 0; t < net->n_layers; t++) {
@@ -68,6 +76,7 @@ static mlff_status reserve(nequip_net *net, const mlff_edges *edges, mlff_error 
   const int64_t n_block = net->block =
       n_local < net->backend->ops->nequip_block ? n_local : net->backend->ops->nequip_block;
   int64_t n_sums = 0;
+  net->n_messages = messages_room(net, edges);
   for (int t = 1; t < net->n_layers; t++)
     if (net->layers[t].sums.ld > n_sums) n_sums = net->layers[t].sums.ld;
   const struct {
@@ -85,6 +94,7 @@ static mlff_status reserve(nequip_net *net, const mlff_edges *edges, mlff_error 
       {&net->last_x, n_block, last},
       {&net->last_grad, n_block, last},
       {&net->scratch, MLFF_NEQUIP_SCRATCH, scratch_width(net)},
+      {&net->messages, net->n_messages, width},
   };
   for (size_t k = 0; k < sizeof wanted / sizeof *wanted; k++)
     MLFF_TRY(reserve_rows(net, wanted[k].buf, wanted[k].n, wanted[k].width, error));
@@ -178,7 +188,9 @@ static mlff_nequip_message_args message_args(nequip_net *net, const mlff_edges *
                                 .grad = net->grad_y.data,
                                 .edge_grad = net->edge_grad.data,
                                 .accumulate = !is_last(net, t),
-                                .scratch = net->scratch.data};
+                                .scratch = net->scratch.data,
+                                .messages = net->messages.data,
+                                .n_messages = net->n_messages};
   for (int l = 0; l < NEQUIP_ORDERS; l++) a.n_coupling[l] = layer->n_coupling[l];
   return a;
 }

@@ -53,7 +53,8 @@ typedef struct nequip_net {
   int64_t block;
   mlff_painn_radial radial;
   mlff_buf terms, x, grad_x, grad_y, node_energy, edge_grad;
-  mlff_buf sums, grad_z, last_x, last_grad, scratch;
+  int64_t n_messages;
+  mlff_buf sums, grad_z, last_x, last_grad, scratch, messages;
 } nequip_net;
 
 static inline int nequip_padded(int n)

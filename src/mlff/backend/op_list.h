@@ -137,6 +137,8 @@ OP(orb_sum, mlff_status,
 
 /* 24: 4 tiles of the matrix product; sums of a block, 22 KB an atom, stay in the second-level cache */
 OP_SIZE(nequip_block, 24, INT64_MAX)
+/* 131072: 1500 atoms and more, enough for every multiprocessor; 370 MB in float for the largest published networks */
+OP_SIZE(nequip_messages, 0, 131072)
 OP_SIMPLE(nequip_terms, mlff_nequip_terms_args, DESCRIPTOR)
 OP_SIMPLE(nequip_first, mlff_nequip_first_args, MESSAGE)
 OP_SIMPLE(nequip_first_backward, mlff_nequip_first_args, MESSAGE_BACKWARD)

@@ -8,6 +8,7 @@
  * Channels of every order are padded with zeros to a multiple of MLFF_NEQUIP_BLOCK, channels of an order and component
  * are contiguous. Atoms of a call are begin <= i < end; arrays marked "block" start at atom `begin`, others at atom 0.
  * nequip_block: atoms that node-local work should take at a time, so that it stays in cache; INT64_MAX: all.
+ * nequip_messages: edges whose messages a backward pass holds at a time.
  */
 #ifndef MLFF_OPS_NEQUIP_H
 #define MLFF_OPS_NEQUIP_H
@@ -112,7 +113,9 @@ typedef struct mlff_nequip_path {
  *   paths     on the backend
  *   coupling  real: for l2 = 1, 2, 3 after one another and j' < 2 l2 + 1: what Y_l2j' adds to the couplings of an edge,
  *             [n_coupling[l2]], a multiple of MLFF_NEQUIP_BLOCK; couplings of l2 stand behind those of lower orders
- *   scratch   real [MLFF_NEQUIP_SCRATCH][2 n_weights + sum of n_coupling], for CPUs */
+ *   scratch   real [MLFF_NEQUIP_SCRATCH][2 n_weights + sum of n_coupling], for CPUs
+ *   messages  backward: real [n_messages][in.ld], for GPUs, which write what an edge adds to grad before they add it.
+ *             n_messages >= n_room, or if that is less nequip_messages, but not less than a centre has candidates */
 typedef struct mlff_nequip_message_args {
   const struct mlff_edges *edges;
   mlff_nequip_radial radial;
@@ -129,6 +132,8 @@ typedef struct mlff_nequip_message_args {
   void *edge_grad; /* backward: real [n_edges][4]                   */
   int accumulate;  /* edge_grad += instead of =                     */
   void *scratch;
+  void *messages;
+  int64_t n_messages;
 } mlff_nequip_message_args;
 
 /* ---- nodes: nequip_gate.c ---------------------------------------------------------------------------------------- */
