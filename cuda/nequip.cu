@@ -6,6 +6,7 @@
 #include "../src/mlff/backend/nequip_radial.h"
 
 enum { NODE_WARPS = 4, NODE_THREADS = NODE_WARPS * WARP };
+enum { GATE_BLOCKS = 4 }; /* of a multiprocessor; without it, doubles are spilled around divisions */
 
 /* ---- radial network ---------------------------------------------------------------------------------------------- */
 
@@ -298,7 +299,7 @@ MLFF_DEVICE vec vec_gate(const gate_arrays &a, const vec &z, const vec &s, vec *
  * x_lmu = gain q_lmu silu(gate of l, u)
  *   z [n][in_ld], x [n][out_ld], weight g, scale [n] = 1/sqrt(s)
  * A warp owns an atom, a lane every 32nd VEC channels. No shared memory; deterministic. Twin: nequip_gate_cpu. */
-__global__ void __launch_bounds__(NODE_THREADS) nequip_gate_kernel(gate_arrays a)
+__global__ void __launch_bounds__(NODE_THREADS, GATE_BLOCKS) nequip_gate_kernel(gate_arrays a)
 {
   const int lane = (int) threadIdx.x % WARP;
   const int64_t i = (int64_t) blockIdx.x * NODE_WARPS + threadIdx.x / WARP;
@@ -392,7 +393,7 @@ MLFF_DEVICE real row_backward(const gate_arrays &a, const real *z, const real *g
  *   grad_x [n][out_ld], grad_z [n][in_ld], which may be z
  * A warp owns an atom, a lane every 32nd VEC channels with their gates, so that nobody else reads what it writes; v is
  * made twice, for the sum and for g_z. No shared memory; deterministic. Twin: nequip_gate_backward_cpu. */
-__global__ void __launch_bounds__(NODE_THREADS) nequip_gate_backward_kernel(gate_arrays a)
+__global__ void __launch_bounds__(NODE_THREADS, GATE_BLOCKS) nequip_gate_backward_kernel(gate_arrays a)
 {
   const int lane = (int) threadIdx.x % WARP;
   const int64_t i = (int64_t) blockIdx.x * NODE_WARPS + threadIdx.x / WARP;

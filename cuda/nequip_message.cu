@@ -10,16 +10,10 @@
  * Rows of R come from the second-level cache, 16 bytes for each weight, edge and pass: by a model that, and not
  * arithmetic, bounds both passes (docs/gpu.md). Nothing here has been measured.
  */
-#include "nequip.h"
-
 #include "edges.h"
+#include "nequip_couplings.h"
 
-#include <utility>
-
-#define MLFF_CG_TABLE static constexpr
-#include "../src/mlff/backend/nequip_cg.h"
-
-enum { FORWARD_WARPS = 8, BACKWARD_WARPS = 4, SUM_THREADS = 192, MOST_PATHS = 34, SHARED_BYTES = 40960 };
+enum { FORWARD_WARPS = 8, BACKWARD_WARPS = 4, SUM_THREADS = 192, SHARED_BYTES = 40960 };
 enum { BACKWARD_BLOCKS = MLFF_REAL_IS_DOUBLE ? 2 : 3 }; /* of a multiprocessor: registers for so many */
 
 namespace { /* kernels and their arguments differ between element types */
@@ -37,102 +31,6 @@ typedef struct message_arrays {
   int n_edges, stride; /* edges whose couplings are in shared memory, and reals from one to the next */
   int n_teams, accumulate;
 } message_arrays;
-
-/* ---- couplings --------------------------------------------------------------------------------------------------- */
-
-/* Clebsch-Gordan coefficients of a triple, as constants of the code: each is known where it is used. */
-template <int L1, int L2, int L3> struct coefficients;
-template <int L1, int L2, int L3, int Q> struct coefficient;
-#define COEFFICIENTS(l1, l2, l3, n)                                 \
-  template <> struct coefficients<l1, l2, l3> {                     \
-    using all = std::make_integer_sequence<int, n>;                 \
-  };                                                                \
-  template <int Q> struct coefficient<l1, l2, l3, Q> {              \
-    static constexpr mlff_cg_entry value = mlff_cg_##l1##l2##l3[Q]; \
-  };
-MLFF_CG_TRIPLES(COEFFICIENTS)
-
-/* Reals that K of a path takes in shared memory: none where it is the identity. */
-MLFF_DEVICE int coupling_room(const mlff_nequip_path &p)
-{
-  return p.l2 == 0 ? 0 : ((2 * p.l1 + 1) * (2 * p.l3 + 1) + 3) / 4 * 4;
-}
-
-/* Brings the paths to shared memory in the order of l1, those of an l1 from first[l1] on, with `coupling` the place in
- * shared memory. All threads call it. */
-MLFF_DEVICE void bring_paths(const message_arrays &a, mlff_nequip_path *scratch, mlff_nequip_path *paths, int *first)
-{
-  const int t = (int) threadIdx.x;
-  if (t < a.n_paths) scratch[t] = a.paths[t];
-  __syncthreads();
-  if (t < a.n_paths) {
-    mlff_nequip_path p = scratch[t];
-    int place = 0;
-    p.coupling = MLFF_NEQUIP_HARMONICS;
-    for (int q = 0; q < a.n_paths; q++) {
-      if (scratch[q].l1 > p.l1 || (scratch[q].l1 == p.l1 && q >= t)) continue;
-      p.coupling += coupling_room(scratch[q]);
-      place++;
-    }
-    paths[place] = p;
-  }
-  if (t <= MLFF_NEQUIP_ORDERS) {
-    first[t] = 0;
-    for (int q = 0; q < a.n_paths; q++) first[t] += scratch[q].l1 < t;
-  }
-  __syncthreads();
-}
-
-/* sum[i][k] += c_ijk y[j] for coefficient Q */
-template <int L1, int L2, int L3, int Q> MLFF_DEVICE void couple_one(const real *y, vec *sum)
-{
-  constexpr mlff_cg_entry c = coefficient<L1, L2, L3, Q>::value;
-  constexpr int x = c.i * (2 * L3 + 1) + c.k, j = L2 * L2 + c.j;
-  constexpr real value = (real) c.c;
-  sum[x / VEC].v[x % VEC] += value * y[j];
-}
-
-template <int L1, int L2, int L3, int... Q>
-MLFF_DEVICE void couple_all(const real *y, vec *sum, std::integer_sequence<int, Q...>)
-{
-  (couple_one<L1, L2, L3, Q>(y, sum), ...);
-}
-
-/* k[i][k'] = sum_j c_ijk' Y_j of a path; y: harmonics of the edge */
-template <int L1, int L2, int L3> MLFF_DEVICE void couple(const real *y, real *k)
-{
-  constexpr int n = (2 * L1 + 1) * (2 * L3 + 1), n_vecs = (n + VEC - 1) / VEC;
-  vec sum[n_vecs];
-#pragma unroll
-  for (int x = 0; x < n_vecs; x++) sum[x] = vec_zero();
-  couple_all<L1, L2, L3>(y, sum, typename coefficients<L1, L2, L3>::all());
-#pragma unroll
-  for (int x = 0; x < n_vecs; x++) vec_store(k + x * VEC, sum[x]);
-}
-
-#define COUPLE(l1, l2, l3, n)                                      \
-  case 16 * (l1) + 4 * (l2) + (l3):                                \
-    if constexpr ((l2) > 0) couple<l1, l2, l3>(y, y + p.coupling); \
-    break;
-
-/* K of edges e .. e + n of all paths, n <= 32, and before them the harmonics: a lane owns an edge, warps take turns at
- * paths. All threads call it. The harmonics go through shared memory because all products of the coefficients with
- * them would be taken out of the loop otherwise, into more registers than there are. */
-MLFF_DEVICE void make_couplings(const message_arrays &a, const mlff_nequip_path *paths, int64_t e, int n,
-                                real *couplings)
-{
-  const int lane = (int) threadIdx.x % WARP;
-  real *y = couplings + lane * a.stride;
-  if ((int) threadIdx.x < n) mlff_nequip_harmonics(a.radial.lines + (e + lane) * MLFF_PAINN_LINE + LINE_UNIT, y);
-  __syncthreads();
-  for (int q = (int) threadIdx.x / WARP; lane < n && q < a.n_paths; q += (int) blockDim.x / WARP) {
-    const mlff_nequip_path &p = paths[q];
-    switch (16 * p.l1 + 4 * p.l2 + p.l3) {
-      MLFF_CG_TRIPLES(COUPLE)
-    }
-  }
-  __syncthreads();
-}
 
 /* Where lane's edge e reads the features of its neighbour, and its rows of R. */
 MLFF_DEVICE const real *neighbour(const message_arrays &a, const real *line, const real **rows)
@@ -207,12 +105,12 @@ __global__ void __launch_bounds__(FORWARD_WARPS *WARP, 2) nequip_message_kernel(
   const int lane = (int) threadIdx.x % WARP, slot = lane / LANES;
   const int64_t i = a.begin + blockIdx.x, begin = a.row[i], end = a.row[i + 1];
   real *sums = a.sums + (i - a.begin) * a.out_ld;
-  bring_paths(a, scratch, paths, first);
+  bring_paths(a.paths, a.n_paths, scratch, paths, first);
   for (int64_t e0 = begin; e0 == begin || e0 < end; e0 += a.n_edges) {
     const int n = end - e0 < a.n_edges ? (int) (end - e0) : a.n_edges;
     const bool is_first = e0 == begin;
     int mine = (int) (blockIdx.y * FORWARD_WARPS + threadIdx.x / WARP), task = 0;
-    make_couplings(a, paths, e0, n, couplings);
+    make_couplings(paths, a.n_paths, a.radial.lines, e0, n, couplings, a.stride);
     for (int q = 0; q < a.n_paths; q++) {
       const mlff_nequip_path &p = paths[q];
       for (int c0 = 0; c0 < p.n; c0 += CHUNK, task++) {
@@ -232,21 +130,6 @@ __global__ void __launch_bounds__(FORWARD_WARPS *WARP, 2) nequip_message_kernel(
 }
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
-
-/* v[j] += c_ijk g[k] for coefficient Q where it is one of row i, a constant at every call */
-template <int L1, int L2, int L3, int Q> MLFF_DEVICE void uncouple_one(const int i, const real *g, real *v)
-{
-  constexpr mlff_cg_entry c = coefficient<L1, L2, L3, Q>::value;
-  constexpr int row = c.i, j = L2 * L2 + c.j, k = c.k;
-  constexpr real value = (real) c.c;
-  if (row == i) v[j] += value * g[k];
-}
-
-template <int L1, int L2, int L3, int... Q>
-MLFF_DEVICE void uncouple_all(const int i, const real *g, real *v, std::integer_sequence<int, Q...>)
-{
-  (uncouple_one<L1, L2, L3, Q>(i, g, v), ...);
-}
 
 /* reverses path_forward for one edge, g = g_sums: for each i and channel
  *   A = sum_k K[i][k] g[k];  dE/dr += dw A y[i];  back[i] += w A;  g_K[i][k] = sum_u w y[i] g[k]
@@ -329,14 +212,14 @@ __global__ void __launch_bounds__(BACKWARD_WARPS *WARP, BACKWARD_BLOCKS)
   const int n_members = (int) blockDim.x / WARP / a.n_teams, team = warp / n_members, member = warp % n_members;
   const int64_t i = a.begin + blockIdx.x, end = a.row[i + 1], step = (int64_t) gridDim.y * a.n_edges;
   const real *g = a.sums + (i - a.begin) * a.out_ld;
-  bring_paths(a, scratch, paths, first);
+  bring_paths(a.paths, a.n_paths, scratch, paths, first);
   for (int64_t e0 = a.row[i] + (int64_t) blockIdx.y * a.n_edges; e0 < end; e0 += step) {
     const int n = end - e0 < a.n_edges ? (int) (end - e0) : a.n_edges, q = team * SLOTS + slot;
     const int64_t e = e0 + q;
     real v[MLFF_NEQUIP_HARMONICS];
 #pragma unroll
     for (int k = 0; k < MLFF_NEQUIP_HARMONICS; k++) v[k] = 0;
-    make_couplings(a, paths, e0, n, couplings);
+    make_couplings(paths, a.n_paths, a.radial.lines, e0, n, couplings, a.stride);
     const real *coupling = couplings + q * a.stride;
     real *message = a.messages + (e - a.row[a.begin]) * a.in_ld;
     for (int l = 0, task = 0; l < a.n_orders; l++) {
