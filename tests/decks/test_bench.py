@@ -211,6 +211,31 @@ def test_bad_input_is_one_error(arguments, text, tmp_path, capsys):
     assert not (tmp_path / "out").exists(), "nothing half-written"
 
 
+def works(out):
+    """Names without the potential of the cases that run with a model."""
+    names = [line.split()[0] for line in out.splitlines()]
+    return sorted(n.rpartition("-")[0] for n in names if not n.endswith(("-sw", "-snap", "-eam", "-airebo", "-pod")))
+
+
+def test_models_run_the_systems_that_they_know(tmp_path, capsys):
+    """A shipped model is found by its name. One of all elements runs the four materials in all sizes and protocols, one
+    of a single element its crystal, and models of molecules water and the gas, not liquid benzene."""
+    assert run("--model", "nequix-oam-1-pft", "--list") == 0
+    materials = ("benzene", "silicon", "aluminium", "iron")
+    every = [f"{s}-{z}-{p}" for s in materials for z in bench_cases.SIZES for p in bench_cases.PROTOCOLS]
+    assert works(capsys.readouterr().out) == sorted(every)
+    assert run("--model", "nequix-oam-1-pft", "--suite", "quick", "--list") == 0
+    assert works(capsys.readouterr().out) == sorted(f"{s}-small-nve" for s in materials)
+    iron = tmp_path / "iron.yaml"
+    iron.write_text("elements: [Fe]\narchitecture: painn\n")
+    assert run("--model", iron, "--size", "large", "--list") == 0
+    assert works(capsys.readouterr().out) == sorted(f"iron-large-{p}" for p in bench_cases.PROTOCOLS)
+    assert run("--system", "water,benzene_gas,benzene,iron", "--size", "small", "--protocol", "nve", "--list") == 0
+    assert works(capsys.readouterr().out) == ["benzene_gas-small-nve", "water-small-nve"]
+    iron.write_text("[]")
+    assert run("--model", iron, "--list") == 2 and "must hold a mapping" in capsys.readouterr().err
+
+
 def test_foreign_folders_are_left_alone(tmp_path, capsys):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "mine.json").write_text("{}")

@@ -12,9 +12,10 @@ from mlff_tools.model.lammps import environment, find_lmp
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 FOLDER = os.path.join(ROOT, "benchmarks", "decks")
-MODEL = os.path.join(ROOT, "models", "water-benzene-student.yaml")
+MODEL, UNIVERSAL = (os.path.join(ROOT, "models", f"{n}.yaml") for n in ("water-benzene-student", "nequix-oam-1-pft"))
 PLUGIN = os.environ.get("MLFF_PLUGIN", os.path.join(ROOT, "build", "mlffplugin.so"))
-SIZES = ("small", "medium", "large")
+SIZES, PROTOCOLS = ("small", "medium", "large"), ("nve", "nvt", "npt")
+MATERIALS = ("benzene", "silicon", "aluminium", "iron")
 
 
 def table():
@@ -29,7 +30,7 @@ def table():
 
 TABLE = table()
 CASES = (
-    [(s, "small", p, "auto") for s in TABLE for p in ("nve", "nvt", "npt") if (s, p) != ("benzene_gas", "npt")]
+    [(s, "small", p, "auto") for s in TABLE for p in PROTOCOLS if (s, p) != ("benzene_gas", "npt")]
     + [(s, z, "nve", "auto") for s in TABLE for z in SIZES[1:]]
     + [(s, "small", "nve", p) for s in TABLE for p in TABLE[s][1]]
 )
@@ -73,6 +74,27 @@ def test_combination(system, size, protocol, potential, tmp_path):
     covered = system in ("water", "benzene_gas")
     expected = potential if potential != "auto" else "mlff" if covered else TABLE[system][1][0]
     assert chosen and chosen.groups() == (system, size, protocol, expected), output[:2000]
+
+
+@pytest.mark.parametrize("system", MATERIALS)
+@pytest.mark.parametrize("size,protocol", [("small", p) for p in PROTOCOLS] + [("medium", "npt"), ("large", "nve")])
+def test_universal_model(system, size, protocol, tmp_path):
+    """The shipped model of 89 elements runs all materials; from the boxes of the decks nothing flies apart."""
+    code, output = run(
+        "in.bench", tmp_path, system=system, size=size, protocol=protocol, potential="mlff", model=UNIVERSAL, thermo=1
+    )
+    assert code == 0, output[-3000:]
+    loops = re.findall(r"Loop time of \S+ on \d+ procs for (\d+) steps with (\d+) atoms", output)
+    assert loops[-1] == ("2", str(TABLE[system][0][SIZES.index(size)])), loops
+    kelvin = [float(w.split()[1]) for w in output.splitlines() if re.match(r" +[012] +\d", w)]
+    assert len(kelvin) >= 5 and 100 < min(kelvin) <= max(kelvin) < 700, kelvin
+
+
+def test_lattice_constant(tmp_path):
+    code, output = run("in.bench", tmp_path, system="silicon", protocol="nve", lattice=5.5, profile="no")
+    assert code == 0, output[-3000:]
+    rows = [w.split() for w in output.splitlines() if re.match(r" +[012] +\d", w)]
+    assert rows and float(rows[0][-1]) == pytest.approx((2 * 5.5) ** 3), rows
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
     mlff bench                                          the whole suite with the shipped student
     mlff bench --model STUDENT.yaml --model TEACHER.yaml --system water --protocol nvt
+    mlff bench --model nequix-oam-1-pft --steps 100     a universal model: crystals and liquid benzene
     mlff bench --system water --system-sizes 32,64,128,256
     mlff bench --suite quick --against OTHER_BUILD      two builds (or, with a .yaml, two models), interleaved
     mlff bench --list
@@ -25,7 +26,16 @@ import tempfile
 import time
 
 from ..model import modelfile
-from ..model.lammps import LammpsError, errors_in, find_decks, find_lmp, find_plugin, on_ranks, process_options
+from ..model.lammps import (
+    LammpsError,
+    errors_in,
+    find_decks,
+    find_lmp,
+    find_model,
+    find_plugin,
+    on_ranks,
+    process_options,
+)
 from . import profiles, publish, results
 from .cases import PROTOCOLS, SIZES, STUDENT, SYSTEMS, chosen
 from .results import side_of
@@ -251,7 +261,7 @@ def parser():
         action="append",
         dest="models",
         metavar="FILE",
-        help="model file, may be repeated; default: the shipped student",
+        help="model file or the name of a shipped one, may be repeated; default: the shipped student",
     )
     p.add_argument("--system", type=words, dest="systems", help=", ".join(SYSTEMS))
     p.add_argument("--size", type=words, dest="sizes", help="small, medium, large")
@@ -259,7 +269,7 @@ def parser():
     p.add_argument(
         "--potential",
         help="mlff or a reference potential, instead of those of the suite: sw snap eam pod airebo; mlff also "
-        "where no shipped model covers the system",
+        "where the suite does not run the system with a model",
     )
     p.add_argument(
         "--system-sizes", type=numbers, metavar="N,N", help="scaling: the nearest sizes that the system's unit allows"
@@ -318,11 +328,8 @@ def check(args):
         raise LammpsError("the decks were not found: give their folder with --decks (benchmarks/decks of the source)")
     if not args.models:
         args.models = [STUDENT] if os.path.exists(STUDENT) else []
-    for path in args.models + ([args.reference] if args.reference else []):
-        if not os.path.isfile(path):
-            raise LammpsError(f"there is no model file {path}")
-    args.models = [os.path.abspath(m) for m in args.models]
-    args.reference = os.path.abspath(args.reference) if args.reference else None
+    args.models = [find_model(m) for m in args.models]
+    args.reference = find_model(args.reference) if args.reference else None
     args.out = os.path.abspath(args.out)
     args.lmp = find_lmp(args.lmp)
     args.sides = {"": {"plugin": find_plugin(args.build), "label": "A"}}
@@ -355,7 +362,7 @@ def main(argv=None):
             print("\n".join(f"{c.name:60s} {c.n_atoms:6d} atoms" for c in cases))
             return 0
         open_folder(cases, args)
-    except (LammpsError, profiles.ProfileError) as e:
+    except (modelfile.ModelError, profiles.ProfileError) as e:
         print(f"mlff bench: error: {e}", file=sys.stderr)
         return 2
     except OSError as e:

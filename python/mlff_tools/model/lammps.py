@@ -1,4 +1,4 @@
-"""Where LAMMPS, its potential files, the plugin and the decks are, and how runs are started."""
+"""Where LAMMPS, its potential files, the plugin, the shipped models and the decks are, and how runs are started."""
 
 import glob
 import os
@@ -68,6 +68,14 @@ def find_decks(name, given=None):
         if os.path.exists(os.path.join(folder, name)):
             return os.path.abspath(folder)
     return None
+
+
+def find_model(name):
+    """Path of a model file: the given one, or that of a shipped model given by its name. LammpsError without it."""
+    for path in (name, os.path.join(SOURCE, "models", f"{name}.yaml")):
+        if os.path.isfile(path):
+            return os.path.abspath(path)
+    raise LammpsError(f"there is no model file {name}")
 
 
 def cpu_name():
