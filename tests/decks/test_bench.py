@@ -232,8 +232,9 @@ def test_models_run_the_systems_that_they_know(tmp_path, capsys):
     assert works(capsys.readouterr().out) == sorted(f"iron-large-{p}" for p in bench_cases.PROTOCOLS)
     assert run("--system", "water,benzene_gas,benzene,iron", "--size", "small", "--protocol", "nve", "--list") == 0
     assert works(capsys.readouterr().out) == ["benzene_gas-small-nve", "water-small-nve"]
-    iron.write_text("[]")
-    assert run("--model", iron, "--list") == 2 and "must hold a mapping" in capsys.readouterr().err
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("[]")
+    assert run("--model", broken, "--list") == 2 and "must hold a mapping" in capsys.readouterr().err
 
 
 def test_foreign_folders_are_left_alone(tmp_path, capsys):
