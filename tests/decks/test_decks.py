@@ -125,6 +125,53 @@ def test_demo(tmp_path):
     assert str(tmp_path / "out" / "report.html") in output and page.count("<details") == 2
 
 
+def demo_of_silicon(tmp_path, *options):
+    demo = [sys.executable, os.path.join(ROOT, "scripts", "demo.py"), "--build", BUILD, "--out", str(tmp_path / "out")]
+    code, output = run([*demo, "--material", "Si", "--steps", "10", *options])
+    assert code == 0, output
+    assert "64 atoms of silicon, 300 K, 10 steps of 1 fs" in output
+    assert (tmp_path / "out" / "demo.png").stat().st_size > 10000
+    return output, (tmp_path / "out" / "report.html").read_text(encoding="utf-8").count("<details")
+
+
+def test_demo_of_a_material(tmp_path):
+    """Teacher and student of silicon if models/ has a student of it; else one line says so, and the teacher runs."""
+    sys.path.insert(0, os.path.join(ROOT, "scripts"))
+    import demo
+
+    student = demo.student_of(demo.MATERIALS["Si"])
+    output, n_reports = demo_of_silicon(tmp_path)
+    alone = "There is no student of silicon in models/ yet (STUDENT=FILE takes yours): nequix-oam-1-pft runs alone."
+    assert (alone in output) == (student is None) and ("forces    RMSE" in output) == (student is not None), output
+    assert re.search(r"ms per step +[0-9.]+", output) and n_reports == (2 if student else 1), output
+
+
+def test_demo_of_a_material_with_a_student(tmp_path):
+    """With a student both run, and both are evaluated on the same frames: of the teacher as its own student the errors
+    are what the positions of the dump lose."""
+    same = tmp_path / "student.yaml"
+    for name in ("nequix-oam-1-pft.yaml", "nequix-oam-1-pft.safetensors"):
+        target = same if name.endswith(".yaml") else tmp_path / name
+        shutil.copyfile(os.path.join(ROOT, "models", name), target)
+    output, n_reports = demo_of_silicon(tmp_path, "--student", str(same))
+    assert "There is no student" not in output and n_reports == 2
+    found = re.search(r"RMSE ([0-9.]+) meV/A +\(RMS force (\d+) meV/A\)", output)
+    assert found and float(found[1]) < 0.1 and float(found[2]) > 100, output
+
+
+def test_student_of_a_material(tmp_path, monkeypatch):
+    """A student is a file that knows the elements of the material and no others."""
+    sys.path.insert(0, os.path.join(ROOT, "scripts"))
+    import demo
+
+    monkeypatch.setattr(demo, "MODELS", str(tmp_path))
+    (tmp_path / "alloy.yaml").write_text("elements: [Al, Si]\n")
+    assert demo.student_of(demo.MATERIALS["Si"]) is None
+    (tmp_path / "si.yaml").write_text("elements: [Si]\n")
+    assert demo.student_of(demo.MATERIALS["Si"]) == str(tmp_path / "si.yaml")
+    assert demo.student_of(demo.MATERIALS["Al"]) is None
+
+
 def test_demo_without_model(tmp_path):
     code, output = run(
         [
