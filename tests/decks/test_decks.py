@@ -84,9 +84,22 @@ def test_deck_comment(deck):
     assert "lmp -in" in head, f"{deck}: its first comment does not show the command"
 
 
-def run(command):
+def test_readme():
+    """The commands of README.md that run LAMMPS, typed one after the other as they stand there, but for fewer steps."""
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as f:
+        blocks = re.findall(r"^```\n(.*?)^```", f.read(), re.M | re.S)
+    typed = [block for block in blocks if "lmp -in" in block]
+    assert typed, "README.md has no command that runs LAMMPS"
+    options = f"-log none -var plugin {PLUGIN} -var steps 10"
+    for block in typed:
+        code, output = run(["sh", "-ec", re.sub(r"(lmp -in \S+)", rf"\1 {options}", block)], cwd=ROOT)
+        assert code == 0 and "Loop time of" in output and "for 10 steps with 64 atoms" in output, output[-2000:]
+
+
+def run(command, cwd=None):
     done = subprocess.run(
         command,
+        cwd=cwd,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
