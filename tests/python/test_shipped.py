@@ -66,7 +66,7 @@ class Published(unittest.TestCase):
 
     def test_results(self):
         """Reports, stability and validation name the weights that are shipped."""
-        shipped = {modelfile.load_yaml(m)["weights"]["sha256"] for m in MODELS}
+        shipped = {modelfile.load_yaml(m)["weights"]["sha256"] for m in (*MODELS, f"{UNIVERSAL}.yaml")}
         of_a_model = 0
         for path in glob.glob(os.path.join(helpers.ROOT, "benchmarks", "results", "**", "*.json"), recursive=True):
             with open(path, encoding="utf-8") as file:
@@ -75,7 +75,7 @@ class Published(unittest.TestCase):
                 continue
             name = str(result.get("model_name") or result.get("model") or "")
             sha256 = result.get("sha256") or result.get("context", {}).get("model_sha256")
-            if name.startswith("water-benzene-"):
+            if name.startswith(("water-benzene-", "nequix-oam-1-pft")):
                 of_a_model += 1
                 with self.subTest(result=os.path.relpath(path, helpers.ROOT)):
                     self.assertIn(sha256, shipped)
