@@ -217,12 +217,14 @@ END_TEST
 static Suite *nequip_suite(void)
 {
   Suite *suite = suite_create("nequip models");
-  TCase *tcase = tcase_create("all");
-  tcase_set_timeout(tcase, 300);
-  tcase_add_loop_test(tcase, energies_match_plain_loops, 0, n_backends());
-  tcase_add_loop_test(tcase, published_networks_match_their_references, 0, n_backends());
-  tcase_add_loop_test(tcase, nequix_matches_its_reference, 0, n_backends());
-  suite_add_tcase(suite, tcase);
+  TCase *random = tcase_create("random"), *published = tcase_create("published");
+  tcase_set_timeout(random, 300);
+  tcase_set_timeout(published, 300);
+  tcase_add_loop_test(random, energies_match_plain_loops, 0, n_backends());
+  tcase_add_loop_test(published, published_networks_match_their_references, 0, n_backends());
+  tcase_add_loop_test(published, nequix_matches_its_reference, 0, n_backends());
+  suite_add_tcase(suite, random);
+  suite_add_tcase(suite, published);
   return suite;
 }
 

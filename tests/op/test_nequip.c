@@ -1,7 +1,7 @@
 /* test_nequip.c: messages of NequIP networks on every backend and kernel path, against plain loops in double that
  * follow the formulas of backend/ops_nequip.h literally, and these against differences of themselves. Sizes are 0, 1
- * and odd; what lies around outputs is checked. Traps of NequIP (tests/README.md) that fail here: N1, N4, N16, N17,
- * N20, S2. First layer, gates, readout and radial networks: test_nequip_nodes.c; couplings and tables:
+ * and odd; what lies around outputs is checked. Traps of NequIP (tests/README.md) that fail here: N1, N16, N17, N20.
+ * First layer, gates, readout and radial networks: test_nequip_nodes.c; couplings and tables:
  * test_nequip_math.c. */
 #include "nequip_scene.h"
 #include "plain_nequip.h"

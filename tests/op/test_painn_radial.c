@@ -98,9 +98,17 @@ START_TEST(radial_functions)
   mlff_backend *backend = open_backend(_i);
   if (!backend) return;
   const double cutoff = 4.5;
-  double r[29] = {0.05, 1e-3, nextafter(cutoff, 0), cutoff / 20, 3 * cutoff / 20, cutoff / 2, 19 * cutoff / 20};
+  double r[29] = {0.05,
+                  1e-3,
+                  nextafter(cutoff, 0),
+                  cutoff / 20,
+                  3 * cutoff / 20,
+                  cutoff / 2,
+                  19 * cutoff / 20,
+                  7.5 * cutoff / 20,
+                  13.5 * cutoff / 20};
   test_rng rng = {4};
-  for (int k = 7; k < 29; k++) r[k] = test_uniform(&rng, 0.3, cutoff);
+  for (int k = 9; k < 29; k++) r[k] = test_uniform(&rng, 0.3, cutoff);
   const struct {
     mlff_painn_kind kind;
     int n, split;
