@@ -1,7 +1,7 @@
 /* test_nequip_nodes.c: first layer, gates, readout and radial networks of NequIP on every backend and kernel path,
  * against plain loops in double that follow the formulas of backend/ops_nequip.h literally, and these against
  * differences of themselves. What lies around outputs is checked. Traps of NequIP (tests/README.md) that fail here:
- * N1, N5, N6, N8, N16, N19, N20. Messages: test_nequip.c. */
+ * N1, N5, N6, N16, N19, N20. Messages: test_nequip.c. */
 #include "nequip_scene.h"
 #include "plain_nequip.h"
 
