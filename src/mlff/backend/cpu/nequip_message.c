@@ -9,8 +9,8 @@
  * apart: these are constants of the code, and of 16 lanes only the 16 harmonics of an edge have to be summed.
  *
  * Measured on a Zen 4 core (AVX-512, float) with nequix-oam-1-pft, whole evaluations: 64 atoms of silicon, 42
- * neighbours each, 18.4 ms; 192 atoms of water, 84 each, 106 ms. What lost: one edge at a time forward (3 % slower), two
- * (1 %); eight are no faster than four.
+ * neighbours each, 18.4 ms; 192 atoms of water, 84 each, 106 ms. What lost: one edge at a time forward (3 % slower),
+ * two (1 %); eight are no faster than four.
  */
 #include "nequip.h"
 
