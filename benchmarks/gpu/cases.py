@@ -7,16 +7,20 @@ timed and how much of a call a part may use, and nothing that is reported comes 
 
 import dataclasses
 
-STUDENT, TEACHER, ANI_8, ANI_1, ORB = (
+STUDENT, TEACHER, ANI_8, ANI_1, ORB, NEQUIX = (
     "water-benzene-student",
     "water-benzene-teacher",
     "random-ani2x-8",
     "random-ani2x-1",
     "random-orb-v2",
+    "nequix-oam-1-pft",
 )
-MODELS = (STUDENT, ANI_8, TEACHER, ANI_1, ORB)  # the most telling first
+WATER_MODELS = (STUDENT, ANI_8, TEACHER, ANI_1, ORB)  # the most telling first
+MODELS = (*WATER_MODELS, NEQUIX)
 SIZES = (63, 1152, 98304, 24, 943296, 192, 10368)  # likewise
-MOST_ORB, MOST_COMPARED, MOST_COMPARED_ORB = 98304, 192, 63
+SILICON = (64, 110592, 4096, 512, 8)  # of NEQUIX
+MOST_ORB, MOST_COMPARED = 98304, {ORB: 63, NEQUIX: 64}
+MOST_COMPARED_ELSE = 192
 MOST_GRAPH_OFF = 1152
 TOLD = (63, 1152)  # sizes that the ways which nobody runs by default are measured at
 REPLICAS = (16, 256)
@@ -27,10 +31,16 @@ COST = {
     ANI_8: (135, 0.30, 0.4),
     ANI_1: (120, 0.10, 0.4),
     ORB: (3000, 20, 2.0),
+    NEQUIX: (600, 2.0, 0.5),
 }
-CPU_COST = {STUDENT: 10, TEACHER: 60, ANI_8: 42, ANI_1: 8, ORB: 4000}  # us per atom on one core
+CPU_COST = {STUDENT: 10, TEACHER: 60, ANI_8: 42, ANI_1: 8, ORB: 4000, NEQUIX: 5000}  # us per atom on one core
 LIST_COST = 4e-6  # s per atom: reading and neighbours
 SECONDS, MOST_CALLS, FEWEST_CALLS = 0.25, 300, 5  # of a case
+
+
+def material(model):
+    """What a network is measured on."""
+    return "silicon" if model == NEQUIX else "water"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +54,10 @@ class Case:
     fuse: str = "on"
     replicas: int = 1
     device: str = "cuda"
+
+    @property
+    def material(self):
+        return material(self.model)
 
     @property
     def n_all(self):
@@ -67,7 +81,7 @@ class Case:
         return (
             self.device == "cuda"
             and self.replicas == 1
-            and self.n_atoms <= (MOST_COMPARED_ORB if self.model == ORB else MOST_COMPARED)
+            and self.n_atoms <= MOST_COMPARED.get(self.model, MOST_COMPARED_ELSE)
         )
 
     def estimate(self):
@@ -107,33 +121,40 @@ class Case:
 
 
 def first_round():
-    """Every network at every size in single and mixed precision, small ones also without recorded steps."""
+    """Every network at every size in single and mixed precision, small ones also without recorded steps; Nequix in
+    silicon, where fewer ways are enough."""
     for n in SIZES:
-        for model in MODELS:
+        for model in WATER_MODELS:
             if model == ORB and n >= MOST_ORB:
                 continue
             yield Case(model, n)
             yield Case(model, n, "mixed")
             if n <= MOST_GRAPH_OFF:
                 yield Case(model, n, graph="off")
+    for n in SILICON:
+        yield Case(NEQUIX, n)
+    for n in (SILICON[-1], SILICON[1]):
+        yield Case(NEQUIX, n, "mixed")
+    yield Case(NEQUIX, SILICON[0], graph="off")
 
 
 def second_round():
     """Replicas, unfused operations, double precision, and one core of the CPU. Orb's energy is of one system, and its
     fused operations are the plain ones."""
-    for model in MODELS[:-1]:
+    for model in WATER_MODELS[:-1]:
         for n in (63, 24):
             for replicas in REPLICAS:
                 yield Case(model, n, replicas=replicas)
                 yield Case(model, n, "mixed", replicas=replicas)
     for n in TOLD:
-        for model in MODELS:
+        for model in WATER_MODELS:
             if model != ORB:
                 yield Case(model, n, fuse="off")
             if not (model == ORB and n > TOLD[0]):
                 yield Case(model, n, device="cpu")
             yield Case(model, n, "fp64")
     yield Case(ORB, MOST_ORB)
+    yield Case(NEQUIX, SILICON[0], device="cpu")
 
 
 def small(cases):
@@ -173,13 +194,13 @@ DEVICE = Part("launch floor, bandwidths", 60, 5)
 FIRST = Part("cases, first round", 200, 0, tuple(first_round()))
 STEPS = Part("whole steps of LAMMPS", 70, 35)
 EAGER = Part("PyTorch, eager", 60, 45)
-KERNELS = Part("Nsight Compute", 75, 50)
+KERNELS = Part("Nsight Compute", 75, 55)
 TRACES = Part("span traces", 30, 10)
 SECOND = Part("cases, second round", 120, 0, tuple(second_round()))
 COMPILED = Part("PyTorch, compiled", 80, 60)
 # Suites run four at a time, the sanitizer six; what one takes on a device is a guess from its simulated time.
 SUITES = Part("suites on the device", 220, 120)
-SANITIZERS = Part("compute-sanitizer", 330, 240)
+SANITIZERS = Part("compute-sanitizer", 330, 260)
 # The parts of each call, in order
 PLAN = {
     "time": (PREPARE, DEVICE, FIRST, STEPS, EAGER, KERNELS, TRACES, SECOND, COMPILED),

@@ -22,6 +22,7 @@ HOT_SUITES = (
     "test_op_ani",
     "test_op_ani_networks",
     "test_op_orb",
+    "test_op_nequip",
 )
 TOO_FAR = "is too far from fp64 on the CPU"  # of `mlff time --against cpu`
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
@@ -35,6 +36,7 @@ PROFILED = (
     (cases.STUDENT, 1152),
     (cases.ANI_8, 98304),
     (cases.ORB, 63),
+    (cases.NEQUIX, 64),
 )
 STEPS = (
     (cases.STUDENT, 63, 5000),
@@ -58,12 +60,13 @@ class Call:
     def model(self, name):
         return os.path.join(self.place.models, name + ".yaml")
 
-    def structure(self, n_atoms):
-        return structures.path_of(self.structures, n_atoms)
+    def structure(self, n_atoms, material="water"):
+        return structures.path_of(self.structures, n_atoms, material)
 
     def time(self, model, n_atoms, *options):
         """The command that times a model on the GPU, for programs of their own."""
-        return [self.place.mlff, "time", self.model(model), self.structure(n_atoms), "--device", "cuda", *options]
+        structure = self.structure(n_atoms, cases.material(model))
+        return [self.place.mlff, "time", self.model(model), structure, "--device", "cuda", *options]
 
     def has_program(self, *command):
         """Whether it is here and starts."""
@@ -136,7 +139,9 @@ def measure_case(call, case, batch):
         return {"left_out": "it has not been compared with the CPU"}
     if call.session.left() < 1.5 * case.estimate():
         return {"left_out": "no time"}
-    answer, why, seconds = batch.call(case.words(call.model(case.model), call.structure(case.n_atoms)), case.limit())
+    answer, why, seconds = batch.call(
+        case.words(call.model(case.model), call.structure(case.n_atoms, case.material)), case.limit()
+    )
     if why:
         if TOO_FAR in why:
             call.wrong.add(key)

@@ -269,7 +269,7 @@ def main():
     end, rows = time.monotonic() + args.seconds, []
     for mode in MODES[args.how]:
         for structure in args.structures:
-            for name in cases.MODELS:
+            for name in cases.WATER_MODELS:
                 path = os.path.join(args.models, name + ".json")
                 if not os.path.exists(path) or time.monotonic() > end or (mode and name == cases.ORB):
                     continue

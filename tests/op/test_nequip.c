@@ -14,6 +14,9 @@ enum { MAX_PATHS = 34, MAX_WEIGHTS = NEQUIP_SCENE_WEIGHTS, DENSE = 32 };
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
+/* From so many atoms on, backends that hold messages of edges have room for those of one atom, at least. */
+enum { MANY_ATOMS = 10, FEW_MESSAGES = 64 };
+
 typedef struct message_shape {
   int n_orders, n[4], lmax, is_even, is_last;
 } message_shape;
@@ -25,7 +28,8 @@ typedef struct message_case {
   int n_paths, n_coupling[4], accumulate;
   mlff_nequip_path paths[MAX_PATHS];
   int64_t begin, end;
-  array rows, coupling, y, sums, g_sums, grad, edge_grad, scratch;
+  array rows, coupling, y, sums, g_sums, grad, edge_grad, scratch, messages;
+  int64_t n_messages;
   mlff_buf dev_paths;
 } message_case;
 
@@ -177,13 +181,15 @@ static message_case make_message(scene *s, test_rng *rng, const message_shape *s
   c.scratch = random_array(b, rng,
                            MLFF_NEQUIP_SCRATCH * (2 * (int64_t) c.weights.n_weights + c.n_coupling[1] +
                                                   c.n_coupling[2] + c.n_coupling[3]));
+  c.n_messages = s->edges.n_local > MANY_ATOMS ? FEW_MESSAGES : s->edges.n_room;
+  c.messages = random_array(b, rng, c.n_messages * c.in.ld);
   return c;
 }
 
 static void free_message(message_case *c)
 {
   array *all[] = {&c->rows, &c->coupling,  &c->y,       &c->sums,         &c->g_sums,
-                  &c->grad, &c->edge_grad, &c->scratch, &c->weights.terms};
+                  &c->grad, &c->edge_grad, &c->scratch, &c->weights.terms, &c->messages};
   for (size_t k = 0; k < sizeof all / sizeof *all; k++) array_free(c->s->backend, all[k]);
   mlff_buf_release(c->s->backend, &c->dev_paths);
 }
@@ -205,7 +211,9 @@ static mlff_nequip_message_args message_args(const message_case *c)
                                 .grad = c->grad.buf.data,
                                 .edge_grad = c->edge_grad.buf.data,
                                 .accumulate = c->accumulate,
-                                .scratch = c->scratch.buf.data};
+                                .scratch = c->scratch.buf.data,
+                                .messages = c->messages.buf.data,
+                                .n_messages = c->n_messages};
   memcpy(a.n_coupling, c->n_coupling, sizeof a.n_coupling);
   return a;
 }
@@ -256,6 +264,10 @@ START_TEST(messages)
   check_message(&s, &rng, &shapes[3], 4, 3, 3, 0);
   free_scene(&s);
   free_scene(&split);
+  s = make_scene(backend, MLFF_PAINN_CUBIC, MANY_ATOMS + 2);
+  check_message(&s, &rng, &shapes[0], 4, 0, MANY_ATOMS + 2, 0);
+  check_message(&s, &rng, &shapes[4], 4, 1, MANY_ATOMS + 1, 1);
+  free_scene(&s);
   for (int n = 0; n < 2; n++) {
     s = make_scene(backend, MLFF_PAINN_CUBIC, n);
     check_message(&s, &rng, &shapes[0], 4, 0, n, 0);
