@@ -439,9 +439,9 @@ void nequip_destroy(void *opaque)
   mlff_backend *backend = net->backend;
   for (int t = 0; net->layers && t < net->n_layers; t++) release_layer(backend, &net->layers[t]);
   free(net->layers);
-  mlff_buf *const bufs[] = {&net->frequency,    &net->slot,   &net->bias,   &net->readout, &net->radial.line,
-                            &net->terms,        &net->x,      &net->grad_x, &net->grad_y,  &net->node_energy,
-                            &net->edge_grad,    &net->sums,   &net->grad_z, &net->last_x,  &net->last_grad,
+  mlff_buf *const bufs[] = {&net->frequency,    &net->slot,    &net->bias,    &net->readout, &net->radial.line,
+                            &net->terms,        &net->x,       &net->grad_x,  &net->grad_y,  &net->node_energy,
+                            &net->edge_grad,    &net->sums,    &net->grad_z,  &net->last_x,  &net->last_grad,
                             &net->radial.terms, &net->scratch, &net->messages};
   for (size_t k = 0; k < sizeof bufs / sizeof *bufs; k++) mlff_buf_release(backend, bufs[k]);
   free(net);
