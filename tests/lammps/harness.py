@@ -23,7 +23,17 @@ PLUGIN = os.environ.get("MLFF_PLUGIN", "")
 # load.
 CLEAR = f"clear\nplugin load {os.path.abspath(PLUGIN)}\n"
 TIMEOUT = 900  # seconds of one LAMMPS; minutes only where many share few cores
-MASSES = {"H": 1.008, "O": 15.999, "C": 12.011, "Ar": 39.95}
+MASSES = {
+    "H": 1.008,
+    "C": 12.011,
+    "O": 15.999,
+    "Na": 22.99,
+    "Al": 26.982,
+    "Si": 28.085,
+    "Cl": 35.45,
+    "Ar": 39.95,
+    "Fe": 55.845,
+}
 
 
 def with_libraries(**extra):
