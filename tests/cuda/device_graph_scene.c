@@ -121,6 +121,23 @@ mlff_status forward(void *context, void *rows, size_t row_bytes, mlff_error *err
   return MLFF_OK;
 }
 
+/* rows[owner] += rows of the nodes that play another rank's, in order */
+static mlff_status reverse(void *context, void *rows, int width, size_t real_size, mlff_error *error)
+{
+  const twins *t = context;
+  (void) error;
+  for (int32_t k = t->host.n_local; k < t->host.n_nodes; k++) {
+    const int64_t from = (int64_t) k * width, to = (int64_t) t->owner[k - t->host.n_local] * width;
+    for (int c = 0; c < width; c++) {
+      if (real_size == sizeof(float))
+        ((float *) rows)[to + c] += ((float *) rows)[from + c];
+      else
+        ((double *) rows)[to + c] += ((double *) rows)[from + c];
+    }
+  }
+  return MLFF_OK;
+}
+
 mlff_status forward_device(void *context, const void *packed, void *arrivals, size_t row_bytes, mlff_error *error)
 {
   twins *t = context;
@@ -159,9 +176,10 @@ void same_bits(const answer *a, const answer *b)
 void step(mlff_model *on_host, mlff_model *on_device, twins *t, int wanted)
 {
   mlff_error error = {.code = MLFF_OK};
-  const mlff_halo halo = {.context = t, .forward = forward};
+  const mlff_halo halo = {.context = t, .forward = forward, .reverse = reverse};
   const mlff_halo direct = {.context = t,
                             .forward = forward,
+                            .reverse = reverse,
                             .sent = t->owner,
                             .n_sent = t->host.n_nodes - t->host.n_local,
                             .forward_device = forward_device};
