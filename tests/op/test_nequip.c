@@ -188,7 +188,7 @@ static message_case make_message(scene *s, test_rng *rng, const message_shape *s
 
 static void free_message(message_case *c)
 {
-  array *all[] = {&c->rows, &c->coupling,  &c->y,       &c->sums,         &c->g_sums,
+  array *all[] = {&c->rows, &c->coupling,  &c->y,       &c->sums,          &c->g_sums,
                   &c->grad, &c->edge_grad, &c->scratch, &c->weights.terms, &c->messages};
   for (size_t k = 0; k < sizeof all / sizeof *all; k++) array_free(c->s->backend, all[k]);
   mlff_buf_release(c->s->backend, &c->dev_paths);
