@@ -1,4 +1,4 @@
-"""What can be timed: a LAMMPS deck, or a PyTorch program that answers over a pipe.
+"""What can be timed: a LAMMPS deck, or a PyTorch or JAX program that answers over a pipe.
 
 A case has `label` (what it is), `n_atoms`, `prepare()` (once, before the rounds) and `measure()` (one round: a
 dictionary with `seconds` per step or evaluation, `cpu` the share of a processor it had, and whatever else is known).
@@ -77,8 +77,8 @@ class TwoRuns(LammpsCase):
     """The deck of another case twice at once, one run on each core: what the machine leaves to each when both work."""
 
     def __init__(self, context, one):
-        super().__init__(context, one.name + "-twice", one.label + ", two runs at once", one.deck)
-        self.twin = LammpsCase(context, one.name + "-twin", one.label, one.deck)
+        super().__init__(context, one.name + "-twice", one.label + ", two runs at once", one.deck, fewest=one.fewest)
+        self.twin = LammpsCase(context, one.name + "-twin", one.label, one.deck, fewest=one.fewest)
         self.twin.cores = context.cores[1:2]
 
     def measure(self):
@@ -123,20 +123,22 @@ class TorchProgram:
 class TorchCase:
     """One variant of a TorchProgram; a round is the median of several evaluations of energy and forces."""
 
-    def __init__(self, context, name, label, program, variant, n_atoms):
+    def __init__(self, context, name, label, program, variant, n_atoms, fewest=3):
         self.context, self.name, self.label, self.program, self.variant = context, name, label, program, variant
         self.n_atoms, self.ranks, self.count = n_atoms, 1, None
+        self.fewest = fewest  # evaluations of a round at least
+        self.warm_up = min(2, fewest)
 
     def prepare(self):
         if self.count:
             return
-        self.program.ask(do="time", variant=self.variant, n=3)
-        seconds = self.program.ask(do="time", variant=self.variant, n=3)["seconds"]
-        self.count = max(3, min(200, round(self.context.seconds / statistics.median(seconds))))
+        self.program.ask(do="time", variant=self.variant, n=self.fewest)
+        seconds = self.program.ask(do="time", variant=self.variant, n=self.fewest)["seconds"]
+        self.count = max(self.fewest, min(200, round(self.context.seconds / statistics.median(seconds))))
 
     def measure(self):
-        reply = self.program.ask(do="time", variant=self.variant, n=self.count + 2)
-        seconds, cpu = reply["seconds"][2:], reply["cpu_seconds"][2:]
+        reply = self.program.ask(do="time", variant=self.variant, n=self.count + self.warm_up)
+        seconds, cpu = reply["seconds"][self.warm_up :], reply["cpu_seconds"][self.warm_up :]
         return {"seconds": statistics.median(seconds), "cpu": sum(cpu) / sum(seconds)}
 
     def describe(self):

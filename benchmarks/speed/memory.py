@@ -7,12 +7,16 @@ import subprocess
 from mlff_tools.model.lammps import LammpsError
 
 from . import runs, systems
-from .parts import WATER, Skip, mlff_pair, own_model
+from .parts import WATER, Skip, mlff_pair, own_model, silicon_deck
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 STEPS = 100
 # Steps of real dynamics whose allocations are counted, after as many that let the buffers settle.
 LIQUID_STEPS = 2000
+# Edges of the silicon crystals of Nequix, in cubic cells of 8 atoms: 1000 and 10,648 atoms.
+CELLS = (5, 11)
+# What it may take: bytes per atom, and in all for the larger one.
+NEQUIX_PER_ATOM, NEQUIX_PEAK = 60e3, 1e9
 
 
 def _counter(context):
@@ -104,5 +108,23 @@ def per_atom(context):
     return {"bytes": rows, "bytes_per_atom": slope}
 
 
+def nequix(context):
+    """Memory of the universal force field on one rank: what LAMMPS accounts for, and the most that the process held."""
+    rows = {}
+    for cells in CELLS:
+        text = _run(context, "memory", silicon_deck(context, cells) + ["run 2", "info memory"])
+        found = runs.parse(text)
+        rows[found["atoms"]] = {"bytes": found["memory"], "peak": runs.parse_peak(text)}
+    small, large = min(rows), max(rows)
+    slope = {key: (rows[large][key] - rows[small][key]) / (large - small) for key in rows[small]}
+    worst = max(slope["peak"], rows[large]["bytes"] / large)
+    return {
+        "by_atoms": rows,
+        "each_further_atom": slope,
+        "passed": bool(worst < NEQUIX_PER_ATOM and rows[large]["peak"] < NEQUIX_PEAK),
+        "wanted": {"bytes_per_atom": NEQUIX_PER_ATOM, "peak": NEQUIX_PEAK},
+    }
+
+
 def measure(context):
-    return {"allocations_per_step": allocations(context), "memory": per_atom(context)}
+    return {"allocations_per_step": allocations(context), "memory": per_atom(context), "nequix": nequix(context)}

@@ -21,7 +21,9 @@ from .cases import LammpsCase, TorchCase, TorchProgram, TwoRuns
 WATER = {192: 4, 648: 6, 3000: 10}
 # Names of the project's models of water, without their role, best first.
 OWN_MODELS = ("water-painn", "water-benzene")
-# Largest differences between a PyTorch program and LAMMPS, both in single precision: eV/atom, and share of the largest
+# The universal force field that comes with the project.
+NEQUIX = "nequix-oam-1-pft"
+# Largest differences between another program and LAMMPS, both in single precision: eV/atom, and share of the largest
 # force.
 ENERGY_AGREES, FORCES_AGREE = 1.0e-5, 1.0e-3
 
@@ -32,13 +34,16 @@ class Skip(Exception):
 
 @dataclass
 class Ratio:
-    """How many times cheaper `ours` is than the fastest of `theirs`; `value` is what is compared, per step or atom."""
+    """How many times cheaper `ours` is than the fastest of `theirs`, per step or atom, and what is wanted: of the ratio
+    at least `bar`, of a step of ours at most `most` seconds."""
 
     name: str
     theirs: list
     ours: str
     bar: float = None
     aim: float = None
+    most: float = None
+    aim_most: float = None
     per_atom: bool = False
 
 
@@ -75,11 +80,17 @@ def tools(*arguments):
         raise LammpsError(f"python -m {' '.join(arguments)}:\n{done.stdout[-2000:]}")
 
 
+def published(context, name):
+    """Path of a file of the shared models."""
+    path = os.path.join(context.shared, "models", name)
+    if not os.path.exists(path):
+        raise Skip(f"{path} is not there (--shared names the folder of the published parameters)")
+    return path
+
+
 def converted(context, kind, name, *options):
     """Model file made from the published parameters `name` of the shared models."""
-    source = os.path.join(context.shared, "models", name + ".yaml")
-    if not os.path.exists(source):
-        raise Skip(f"{source} is not there (--shared names the folder of the published parameters)")
+    source = published(context, name + ".yaml")
     result = os.path.join(context.work, name)
     tools("mlff_tools.convert", kind, source, *options, "-o", result)
     return result + ".yaml"
@@ -96,6 +107,15 @@ def own_model(context, role):
     return random, False
 
 
+def parallel(deck, ranks):
+    """`deck` for so many ranks."""
+    if ranks == 1:
+        return deck
+    # LAMMPS would cut a cube across z, whose messages also carry the ghosts of x and y (docs/clusters.md); halves of a
+    # small box of liquid differ by up to 16 of 192 atoms
+    return [f"processors {ranks} 1 1", *deck, "fix even all balance 100 1.02 shift x 10 1.01"]
+
+
 def own_case(context, role, atoms, ranks=1, kernels=None):
     """Case of the teacher or student on `atoms` atoms of liquid water."""
     model, trained = own_model(context, role)
@@ -104,20 +124,21 @@ def own_case(context, role, atoms, ranks=1, kernels=None):
     label = f"{role}, {atoms} atoms of water" + (f", {ranks} ranks" if ranks > 1 else "")
     label += (f", kernels {kernels}" if kernels else "") + ("" if trained else " (random weights)")
     deck = systems.water_deck(data, mlff_pair(context, model, "O H", kernels), real=trained)
-    if ranks > 1:
-        # LAMMPS would cut a cube across z, whose messages also carry the ghosts of x and y (docs/clusters.md); halves
-        # of a small box of liquid differ by up to 16 of 192 atoms
-        deck = [f"processors {ranks} 1 1", *deck, "fix even all balance 100 1.02 shift x 10 1.01"]
-    return LammpsCase(context, name, label, deck, ranks)
+    return LammpsCase(context, name, label, parallel(deck, ranks), ranks)
 
 
-def _torch(context):
+def _torch(context, *modules):
+    """Raises Skip unless there is a Python for the packages, which can import `modules`."""
     if not context.torch_python:
-        raise Skip("MLFF_TORCH_PYTHON does not name a Python with PyTorch, TorchANI and SchNetPack")
+        raise Skip("MLFF_TORCH_PYTHON does not name a Python with PyTorch and the packages to compare with")
+    for module in modules:
+        done = subprocess.run([context.torch_python, "-c", f"import {module}"], capture_output=True, check=False)
+        if done.returncode != 0:
+            raise Skip(f"the Python of MLFF_TORCH_PYTHON has no {module}")
 
 
 def _compare(case, reference_energy, reference_forces):
-    """Differences between LAMMPS and a PyTorch program on the same structure; LammpsError when they do not agree."""
+    """Differences between LAMMPS and another program on the same structure; LammpsError when they do not agree."""
     energy, forces = case.first_step()
     n = len(forces)
     worst = float(np.max(np.abs(np.array(forces) - np.array(reference_forces))))
@@ -125,7 +146,7 @@ def _compare(case, reference_energy, reference_forces):
     difference = abs(energy - reference_energy) / n
     if not (difference <= ENERGY_AGREES and worst <= FORCES_AGREE * largest):
         raise LammpsError(
-            f"{case.label}: results differ from PyTorch by {difference:.3g} eV/atom and {worst:.3g} eV/A "
+            f"{case.label}: results differ from the other program's by {difference:.3g} eV/atom and {worst:.3g} eV/A "
             f"of forces up to {largest:.3g}"
         )
     return {"energy_ev_per_atom": difference, "forces_ev_per_ang": worst, "largest_force_ev_per_ang": largest}
@@ -138,10 +159,9 @@ def _self_energies(model, structure):
     return head["units"]["energy_in_eV"] * sum(head["energy_offsets"][s] for s in structure["symbols"])
 
 
-def _torch_part(context, kind, name, label, variants, structure):
+def _torch_part(context, kind, weights, label, variants, structure, where="", fewest=3):
     """(cases, energy and forces): each variant of a program with tuned malloc, the first also with the default."""
-    cases, energy_forces = [], None
-    weights = os.path.join(context.shared, "models", name + ".safetensors")
+    cases, energy_forces, n = [], None, len(structure["numbers"])
     for tuned in (True, False):
         program = TorchProgram(context, kind, weights, tuned)
         context.closing.append(program.close)
@@ -155,11 +175,12 @@ def _torch_part(context, kind, name, label, variants, structure):
             cases.append(
                 TorchCase(
                     context,
-                    f"{kind}-torch-{variant.replace('/', '-')}-{malloc}",
-                    f"{label} {variant}, malloc {malloc}",
+                    f"{kind}-torch-{n}-{variant.replace('/', '-')}-{malloc}",
+                    f"{label} {variant}{where}, malloc {malloc}",
                     program,
                     variant,
-                    len(structure["numbers"]),
+                    n,
+                    fewest,
                 )
             )
     context.versions.update(answer["versions"])
@@ -184,7 +205,7 @@ def ani(context):
     theirs, found = _torch_part(
         context,
         "ani",
-        "ani-2x",
+        published(context, "ani-2x.safetensors"),
         "TorchANI",
         ["infer/cell_list", "infer/verlet_cell_list", "script/cell_list"],
         structure,
@@ -200,9 +221,8 @@ def painn(context):
     model = converted(context, "painn", "painn_f128_gaussian", "--elements", "H,O")
     structure = systems.reference_water(context.shared)
     ours = _reference_case(context, "painn-f128", "PaiNN F=128 L=3, 20 Gaussians, pair_style mlff", model, structure)
-    theirs, found = _torch_part(
-        context, "painn", "painn_f128_gaussian", "SchNetPack", ["loaded", "frozen", "script"], structure
-    )
+    weights = published(context, "painn_f128_gaussian.safetensors")
+    theirs, found = _torch_part(context, "painn", weights, "SchNetPack", ["loaded", "frozen", "script"], structure)
     facts = {"agreement": _compare(ours, found["energy"], found["forces"])}
     ratio = Ratio("PaiNN F=128 L=3, 64 waters: SchNetPack / mlff", [c.name for c in theirs], ours.name, bar=6.0)
     return Part("PaiNN (128 features, 3 layers), 192 atoms of water", [ours] + theirs, [ratio], facts)
@@ -210,26 +230,12 @@ def painn(context):
 
 def orb(context):
     """Orb-v2 of full size with random weights in LAMMPS against orb-models."""
-    _torch(context)
-    done = subprocess.run([context.torch_python, "-c", "import orb_models"], capture_output=True, check=False)
-    if done.returncode != 0:
-        raise Skip("the Python of MLFF_TORCH_PYTHON has no orb-models")
+    _torch(context, "orb_models")
     weights, model = os.path.join(context.work, "orb-random.ckpt"), os.path.join(context.work, "orb-random")
     cases, ratios, facts = [], [], {}
     for structure in (systems.rattled_silicon(), systems.reference_water(context.shared)):
         n, label = len(structure["numbers"]), "64 Si" if structure["numbers"][0] == 14 else "64 waters"
-        programs = [TorchProgram(context, "orb", weights, tuned) for tuned in (True, False)]
-        theirs, found = [], None
-        for program, malloc in zip(programs, ("tuned", "default")):
-            context.closing.append(program.close)
-            answer = program.ask(do="system", **{k: structure[k] for k in ("numbers", "positions", "cell")})
-            found = found or program.ask(do="check", variant="predict")
-            theirs.append(
-                TorchCase(
-                    context, f"orb-torch-{n}-{malloc}", f"orb-models, {label}, malloc {malloc}", program, "predict", n
-                )
-            )
-        context.versions.update(answer["versions"])
+        theirs, found = _torch_part(context, "orb", weights, "orb-models", ["predict"], structure, f", {label}")
         tools("mlff_tools.convert", "orb", weights, "--elements", "H,O,Si", "--no-self-test", "-o", model)
         data = os.path.join(context.work, f"orb-{n}.data")
         types, masses = systems.write_elements(data, structure)
@@ -243,6 +249,50 @@ def orb(context):
             Ratio(f"Orb-v2, {label}: orb-models / mlff", [c.name for c in theirs], ours.name, bar=1.4, aim=1.7)
         )
     return Part("Orb-v2 (15 layers, 25 million parameters, random weights)", cases, ratios, facts)
+
+
+def _against_package(context, kind, label, package, model, weights, wanted):
+    """(cases, ratios, facts) of a universal force field in LAMMPS and in its own package, on silicon and on water.
+
+    wanted: the arguments of the two ratios. The packages always give the stress, so LAMMPS computes it in every step.
+    """
+    cases, ratios, facts = [], [], {}
+    stress = ["compute stress all pressure NULL virial", "fix stress all ave/time 1 1 1 c_stress"]
+    for (name, where), bars in zip((("si64_rattled", "64 Si"), ("water192", "64 waters")), wanted):
+        structure = systems.nequix_reference(context.shared, name)
+        n = len(structure["numbers"])
+        # the packages take seconds for the water
+        theirs, found = _torch_part(
+            context, kind, weights, package, ["calculator"], structure, f", {where}", fewest=3 if n < 100 else 1
+        )
+        data = os.path.join(context.work, f"{kind}-{n}.data")
+        types, _ = systems.write_elements(data, structure)
+        deck = systems.water_deck(data, mlff_pair(context, model, " ".join(types)), velocities=False) + stress
+        ours = LammpsCase(context, f"{kind}-{n}", f"{label}, {where}, pair_style mlff", deck, fewest=3)
+        facts[where] = _compare(ours, found["energy"], found["forces"])
+        cases += [ours, *theirs]
+        ratios.append(Ratio(f"{label}, {where}: {package} / mlff", [c.name for c in theirs], ours.name, **bars))
+    return cases, ratios, facts
+
+
+def nequix(context):
+    """Nequix (OAM, PFT) in LAMMPS against its package in JAX."""
+    _torch(context, "nequix.calculator")
+    published(context, "nequix_reference.json")
+    published(context, NEQUIX + ".yaml")
+    weights, model = published(context, NEQUIX + ".safetensors"), os.path.join(ROOT, "models", NEQUIX + ".yaml")
+    wanted = [{"most": 0.060, "aim_most": 0.030}, {"most": 0.300, "aim_most": 0.150}]
+    found = _against_package(context, "nequix", "Nequix", "nequix", model, weights, wanted)
+    return Part("Nequix OAM PFT (4 layers, orders to 3, 0.7 million parameters)", *found)
+
+
+def sevennet(context):
+    """SevenNet-0 in LAMMPS against its package in PyTorch."""
+    _torch(context, "sevenn.calculator")
+    published(context, "nequix_reference.json")
+    model, wanted = converted(context, "nequip", "sevennet-0"), [{"bar": 8.0}, {"bar": 8.0}]
+    found = _against_package(context, "sevennet", "SevenNet-0", "sevenn", model, "7net-0", wanted)
+    return Part("SevenNet-0 (5 layers, orders to 2, 0.8 million parameters)", *found)
 
 
 def student(context):
@@ -287,6 +337,40 @@ def ranks(context):
     return Part("Student on two ranks", cases, ratios)
 
 
+def silicon_deck(context, cells, ranks=1):
+    """Deck of Nequix on so many cubic cells of rattled silicon in each direction."""
+    data = os.path.join(context.work, f"silicon-{8 * cells**3}.data")
+    systems.write_elements(data, systems.rattled_silicon((cells, cells, cells)))
+    pair = mlff_pair(context, os.path.join(ROOT, "models", NEQUIX + ".yaml"), "Si")
+    return parallel(systems.water_deck(data, pair, velocities=False), ranks)
+
+
+def nequix_ranks(context):
+    """Nequix on one and on two ranks."""
+    if len(context.cores) < 2:
+        raise Skip("two ranks need two cores")
+    one, two = (
+        LammpsCase(
+            context,
+            f"nequix-1000-{n}ranks",
+            f"Nequix, 1000 Si, {n} rank{'s' if n > 1 else ''}",
+            silicon_deck(context, 5, n),
+            ranks=n,
+            fewest=3,
+        )
+        for n in (1, 2)
+    )
+    both = TwoRuns(context, one)
+    return Part(
+        "Nequix on two ranks",
+        [one, two, both],
+        [
+            Ratio("Nequix, 1000 Si: 1 rank / 2 ranks", [one.name], two.name, bar=1.8),
+            Ratio("Nequix, 1000 Si: two separate runs at once / one", [both.name], one.name),
+        ],
+    )
+
+
 def teacher(context):
     """Teacher and student on the same deck."""
     cases, ratios = [], []
@@ -314,8 +398,11 @@ PARTS = {
     "ani": ani,
     "painn": painn,
     "orb": orb,
+    "nequix": nequix,
+    "sevennet": sevennet,
     "student": student,
     "ranks": ranks,
+    "nequix-ranks": nequix_ranks,
     "teacher": teacher,
     "kernels": kernels,
 }

@@ -70,6 +70,11 @@ def parse(text):
     }
 
 
+def parse_peak(text):
+    """Largest resident memory of the process so far, bytes, as `info memory` prints it."""
+    return float(_last(r"Maximum resident set size: (\S+) Mbyte", text, "result of `info memory`")) * 1024 * 1024
+
+
 def parse_thermo(text):
     """Last thermo line as a dictionary of its columns."""
     header = _last(r"^(\s+Step\s.*)$".replace("^", "(?m)^"), text, "thermo output").split()

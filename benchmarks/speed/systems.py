@@ -128,6 +128,12 @@ def reference_water(shared):
         return json.load(file)["structures"]["water64"]
 
 
+def nequix_reference(shared, name):
+    """A structure of the reference values of Nequix, in the form of reference_water."""
+    with open(os.path.join(shared, "models", "nequix_reference.json"), encoding="utf-8") as file:
+        return json.load(file)["structures"][name]
+
+
 def rattled_silicon(cells=(2, 2, 2), seed=3):
     """Diamond cubic silicon of so many cubic cells, 8 atoms each, rattled by 0.05 A, in the form of reference_water."""
     unit = np.array([[0, 0, 0], [0, 2, 2], [2, 0, 2], [2, 2, 0], [1, 1, 1], [1, 3, 3], [3, 1, 3], [3, 3, 1]]) * 5.43 / 4

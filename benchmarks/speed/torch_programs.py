@@ -1,6 +1,8 @@
-"""PyTorch side of the speed comparison: TorchANI, SchNetPack or orb-models, evaluated in a process of its own.
+"""Other side of the speed comparison: TorchANI, SchNetPack, orb-models, SevenNet (PyTorch) or Nequix (JAX).
 
-  $MLFF_TORCH_PYTHON torch_programs.py ani|painn|orb WEIGHTS [THREADS]
+Each is evaluated in a process of its own.
+
+  $MLFF_TORCH_PYTHON torch_programs.py ani|painn|orb|nequix|sevennet WEIGHTS [THREADS]
 
 The process reads one JSON object per line and answers with one per line, so that the caller can interleave its
 evaluations with those of other programs:
@@ -9,13 +11,14 @@ evaluations with those of other programs:
   {"do": "check", "variant": NAME}          energy (eV) and forces (eV/A), to compare results before speed
   {"do": "time", "variant": NAME, "n": N}   wall and CPU seconds of each of N evaluations of energy and forces
 
-It has PyTorch and the packages themselves to import, and nothing of this project. One thread unless told otherwise,
+It has the packages themselves and PyTorch to import, and nothing of this project. One thread unless told otherwise,
 float32.
 """
 
 import json
 import os
 import sys
+import tempfile
 import time
 import typing
 import warnings
@@ -231,6 +234,119 @@ class Orb:
         return float(energy.double()), forces.double().tolist()
 
 
+class Nequix:
+    """Nequix in JAX. One variant: calculator, the network as the package's calculator calls it: compiled, with room for
+    more edges and atoms; energy, forces and stress."""
+
+    def __init__(self, weights):
+        from nequix.calculator import NequixCalculator
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.nqx")
+            self._write(path, weights)
+            self.calculator = NequixCalculator(model_path=path, use_kernel=False)  # its kernels are for GPUs
+
+    @staticmethod
+    def _write(path, weights):
+        """The package's own file, a line of JSON and the arrays in the order of its layers, from the named tensors in
+        `weights`, matrices [out, in], and the description beside it."""
+        import numpy as np
+        import yaml
+        from safetensors.numpy import load_file
+
+        with open(os.path.splitext(weights)[0] + ".yaml", encoding="utf-8") as file:
+            source = yaml.safe_load(file)
+        hidden = source["radial_mlp"]["layers"][1:]
+        config = {
+            **{key: source[key] for key in ("atomic_numbers", "cutoff", "lmax", "n_layers", "scale", "shift")},
+            "avg_n_neighbors": source["avg_n_neighbors"],
+            "hidden_irreps": " + ".join(f"{n}x{l}{'eo'[l % 2]}" for n, l in source["layer"][0]["irreps_out"]),
+            "radial_basis_size": source["radial_basis"]["n"],
+            "radial_mlp_size": hidden[0],
+            "radial_mlp_layers": len(hidden),
+            "radial_polynomial_p": source["radial_basis"]["envelope"]["p"],
+            "mlp_init_scale": 4.0,
+            "index_weights": False,
+            "layer_norm": True,
+        }
+        tensors, names = load_file(weights), ["atom_energies"]
+        for t in range(source["n_layers"]):
+            for kind in ("radial_mlp", "linear_1", "linear_2", "skip", "norm"):
+                names += sorted(name for name in tensors if name.startswith(f"layers.{t}.{kind}."))
+        names.append("readout")
+        if set(names) != set(tensors):
+            raise ValueError(f"{weights}: {sorted(set(names) ^ set(tensors))} have no place in Nequix")
+        with open(path, "wb") as out:
+            out.write((json.dumps(config) + "\n").encode())
+            for name in names:
+                np.save(out, np.ascontiguousarray(tensors[name].T))
+
+    def versions(self):
+        from importlib.metadata import version
+
+        return {name: version(name) for name in ("nequix", "jax")}
+
+    def set_system(self, numbers, positions, cell):
+        """Builds the neighbour list once: it is not part of what is timed."""
+        from ase import Atoms
+        from nequix.data import dict_to_graphstuple, preprocess_graph
+
+        atoms, c = Atoms(numbers=numbers, positions=positions, cell=cell, pbc=True), self.calculator
+        graph = dict_to_graphstuple(preprocess_graph(atoms, c.atom_indices, c.cutoff, False))
+        self.graph, self.n_atoms = c._pad_graph_jax(graph, True), len(atoms)
+
+    def evaluate(self, variant):
+        import equinox
+        import numpy as np
+
+        if variant != "calculator":
+            raise ValueError(f"variant '{variant}' is not known")
+        energy, forces, stress = equinox.filter_jit(self.calculator.model)(self.graph)
+        np.array(stress[0])  # JAX computes while Python goes on: the results must be waited for
+        return energy[0].item(), np.array(forces[: self.n_atoms])
+
+    def in_ev(self, energy, forces):
+        return energy, forces.tolist()
+
+
+class SevenNet:
+    """SevenNet with a model that is part of its package, whose name stands for the file. One variant: calculator, the
+    network as the package's calculator calls it: energy, forces and stress."""
+
+    def __init__(self, weights):
+        from sevenn.calculator import SevenNetCalculator
+
+        self.calculator = SevenNetCalculator(weights, device="cpu")
+
+    def versions(self):
+        from importlib.metadata import version
+
+        return {"sevenn": version("sevenn")}
+
+    def set_system(self, numbers, positions, cell):
+        """Builds the neighbour list once: it is not part of what is timed."""
+        from ase import Atoms
+        from sevenn.train.dataload import unlabeled_atoms_to_graph
+
+        atoms = Atoms(numbers=numbers, positions=positions, cell=cell, pbc=True)
+        self.graph = unlabeled_atoms_to_graph(atoms, self.calculator.cutoff, with_shift=False)
+
+    def evaluate(self, variant):
+        import sevenn._keys as keys
+        from sevenn.atom_graph_data import AtomGraphData
+
+        if variant != "calculator":
+            raise ValueError(f"variant '{variant}' is not known")
+        out = self.calculator.model(AtomGraphData.from_numpy_dict(dict(self.graph)))
+        return out[keys.PRED_TOTAL_ENERGY], out[keys.PRED_FORCE]
+
+    def in_ev(self, energy, forces):
+        return float(energy.detach().double()), forces.detach().double().tolist()
+
+
+PROGRAMS = {"ani": TorchANI, "painn": SchNetPack, "orb": Orb, "nequix": Nequix, "sevennet": SevenNet}
+
+
 def answer(program, request):
     """Dictionary that answers `request`."""
     if request["do"] == "system":
@@ -256,7 +372,7 @@ def main():
     # Packages print while they are imported; the answers get the real standard output to themselves.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    program = {"ani": TorchANI, "painn": SchNetPack, "orb": Orb}[sys.argv[1]](sys.argv[2])
+    program = PROGRAMS[sys.argv[1]](sys.argv[2])
     for line in sys.stdin:
         try:
             reply = answer(program, json.loads(line))

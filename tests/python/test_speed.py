@@ -50,6 +50,12 @@ class Parsing(unittest.TestCase):
         self.assertEqual((style["model"], style["parameters"], style["kernels"]), ("water", 1234, "avx2"))
         self.assertEqual(runs.parse_thermo(OUTPUT)["PotEng"], -1.25)
 
+    def test_largest_resident_memory(self):
+        text = "Current reserved memory pool size: 19.5 Mbyte\nMaximum resident set size: 91.25 Mbyte\n"
+        self.assertEqual(runs.parse_peak(text), 91.25 * 2**20)
+        with self.assertRaisesRegex(LammpsError, "info memory"):
+            runs.parse_peak(OUTPUT)
+
     def test_output_without_a_run_is_an_error(self):
         with self.assertRaisesRegex(LammpsError, "loop time"):
             runs.parse("LAMMPS (22 Jul 2025)\n")
@@ -85,6 +91,23 @@ class Ratios(unittest.TestCase):
         row = measure.ratio_row("part", Ratio("r", ["theirs"], "ours", bar=2.0, per_atom=True), cases)
         self.assertEqual(row["median"], 2.0)
         self.assertIs(row["passed"], True)
+
+    def test_a_limit_on_the_time_of_a_step(self):
+        cases = {"theirs": case([9.0, 9.0, 9.0], 10), "ours": case([1.0, 2.0, 3.0], 10)}
+        for bar, most, passed, verdict in (
+            (None, 2.0, True, "met (ours <= 2 s), aim 1.5 s not met"),
+            (None, 1.9, False, "MISSED (ours <= 1.9 s), aim 1.5 s not met"),
+            (4.0, 2.0, True, "met (>= 4), met (ours <= 2 s), aim 1.5 s not met"),
+            (5.0, 2.0, False, "MISSED (>= 5), met (ours <= 2 s), aim 1.5 s not met"),
+        ):
+            ratio = Ratio("r", ["theirs"], "ours", bar=bar, most=most, aim_most=1.5)
+            row = measure.ratio_row("part", ratio, cases)
+            self.assertIs(row["passed"], passed)
+            self.assertEqual(report._verdict(row), verdict)
+
+    def test_a_row_of_an_older_result_has_a_verdict(self):
+        self.assertEqual(report._verdict({"bar": 5.0, "aim": None, "median": 6.0}), "met (>= 5)")
+        self.assertEqual(report._verdict({"bar": None, "aim": None, "median": 6.0}), "-")
 
     def test_ranks_have_no_ratio_of_cpu_times(self):
         cases = {"one": case([2.0, 2.0, 2.0], 10), "two": case([1.0, 1.0, 1.0], 10, ranks=2)}
@@ -123,6 +146,29 @@ class Document(unittest.TestCase):
         self.assertTrue(text.endswith(f"{report.END}\nafter\n"))
         self.assertIn("not measured: ani: no PyTorch", text)
         self.assertNotIn("old", text)
+
+    def test_agreement_of_every_structure(self):
+        found = {"energy_ev_per_atom": 2e-6, "forces_ev_per_ang": 3e-5, "largest_force_ev_per_ang": 4.0}
+        part = {"title": "t", "cases": {}, "facts": {"64 Si": found, "agreement": found}}
+        text = report.conditions_list({**self.RESULT, "parts": {"nequix": part}})
+        for name in ("nequix, 64 Si", "nequix"):
+            self.assertIn(f"- {name}: both programs give the same result for the structure timed, within 2.0e-06", text)
+
+    def test_memory_of_nequix(self):
+        memory = {
+            "allocations_per_step": {},
+            "memory": {"bytes": {}, "bytes_per_atom": {"student": 0.0, "teacher": 0.0, "zero": 0.0}},
+        }
+        self.assertNotIn("Nequix", report.memory_tables(memory))
+        memory["nequix"] = {
+            "by_atoms": {1000: {"bytes": 61e6, "peak": 95e6}, 10648: {"bytes": 500e6, "peak": 540e6}},
+            "each_further_atom": {"bytes": 45.5e3, "peak": 46e3},
+            "passed": False,
+            "wanted": {"bytes_per_atom": 60e3, "peak": 1e9},
+        }
+        text = report.memory_tables(memory)
+        self.assertIn("| 10648 atoms | 500.0 MB | 540.0 MB |\n| each further atom | 45.5 kB | 46.0 kB |", text)
+        self.assertIn("less than 60 kB for each atom, less than 1 GB for the larger crystal: MISSED.", text)
 
     def test_later_results_replace_parts(self):
         def row(part):
