@@ -366,6 +366,13 @@ def test_files_are_whole_or_absent(tmp_path):
     assert read(tmp_path / "a.json") == {"x": 1} and [p.name for p in tmp_path.iterdir()] == ["a.json"]
 
 
+def test_numbers_as_keys_become_text():
+    block = {f"field_{k}": 1.0 / (k + 3) for k in range(20)}
+    assert json.loads(profiles.dumps({"by_atoms": {192: block, 648: block}})) == {
+        "by_atoms": {"192": block, "648": block}
+    }
+
+
 def test_json_has_few_lines():
     """Nothing is lost; a field of the outermost block and a block in a list have lines of their own, fields within fill
     lines, and long ones are lists of plain values."""

@@ -105,7 +105,7 @@ def dumps(value, indent=0, used=0):
         return text
     lines = []
     for key, item in value.items():
-        name = json.dumps(key) + ": "
+        name = json.dumps(str(key)) + ": "
         field = name + dumps(item, indent + 1, len(name))
         if indent and lines and len(pad + lines[-1] + field) <= 117 and "\n" not in lines[-1] + field:
             lines[-1] += ", " + field
