@@ -1,0 +1,147 @@
+"""The decks of the universal model give what they say, on cells of a few atoms; its card is that of the results."""
+
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "benchmarks"))
+
+import lattice_constants  # noqa: E402
+
+DECKS = os.path.join(ROOT, "examples", "lammps_inputs")
+MODEL = os.path.join(ROOT, "models", "nequix-oam-1-pft.yaml")
+RESULTS = os.path.join(ROOT, "benchmarks", "results", "nequix-oam-1-pft-lattice-constants.txt")
+LMP = os.path.join(os.path.dirname(sys.executable), "lmp")
+PLUGIN = os.environ.get("MLFF_PLUGIN", os.path.join(ROOT, "build", "mlffplugin.so"))
+
+
+def run(deck, place, check=True, **variables):
+    """What LAMMPS printed."""
+    command = [LMP, "-in", os.path.join(DECKS, deck), "-nocite", "-log", "none"]
+    for name, value in {"plugin": PLUGIN, "model": MODEL, **variables}.items():
+        command += ["-var", name, str(value)]
+    done = subprocess.run(
+        command, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300, check=False
+    )
+    assert not check or done.returncode == 0, done.stdout[-3000:]
+    return done.stdout
+
+
+def row(solid):
+    """(lattice constant, bulk modulus) of a crystal in the file of results."""
+    with open(RESULTS, encoding="utf-8") as f:
+        words = next(line for line in f if line.split()[0] == solid).split()
+    return float(words[2]), float(words[8])
+
+
+def number(pattern, text):
+    return float(re.search(pattern, text)[1])
+
+
+def test_lattice_constants(capsys):
+    """The command of the card, for three kinds of crystals: the numbers of the file of results."""
+    assert lattice_constants.main(["--only", "Fe", "NaCl", "NiAl", "--build", PLUGIN]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line[0] != "#"]
+    assert [words[0] for words in rows] == ["Fe", "NaCl", "NiAl"]
+    for words in rows:
+        a, bulk = row(words[0])
+        assert float(words[2]) == pytest.approx(a, abs=2e-4) and float(words[8]) == pytest.approx(bulk, abs=0.3), words
+    with pytest.raises(SystemExit, match="Xx: not in lattice_constants_pbe.csv"):
+        lattice_constants.main(["--only", "Xx"])
+
+
+def test_card(tmp_path, monkeypatch):
+    """The table of models/README.md is the one that the file of results gives."""
+    with open(lattice_constants.CARD, encoding="utf-8") as f:
+        text = f.read()
+    card = tmp_path / "README.md"
+    card.write_text(re.sub(r"(begin -->\n).*?(<!-- lattice)", r"\1\2", text, count=1, flags=re.S), encoding="utf-8")
+    monkeypatch.setattr(lattice_constants, "CARD", str(card))
+    lattice_constants.write_card(RESULTS)
+    assert card.read_text(encoding="utf-8") == text and text.count("| fcc |") >= 7
+
+
+def test_eos(tmp_path):
+    """The fit does not depend on where it starts, and pressure vanishes where the energy is lowest. A start too far
+    off is an error."""
+    for a in (3.85, 4.2):
+        output = run("in.eos", tmp_path, crystal="fcc", elements="Al", a=a)
+        assert number(r"Al fcc: a = (\S+) A", output) == pytest.approx(row("Al")[0], abs=2e-4)
+        found = np.loadtxt(tmp_path / "eos.txt")
+        assert len(found) == 9 and abs(found[found[:, 2].argmin(), 3]) < 0.02, "GPa"
+    output = run("in.eos", tmp_path, check=False, crystal="fcc", elements="Al", a=6.5)
+    assert "ERROR" in output and "GPa" not in output.splitlines()[-2], output[-500:]
+
+
+def test_elastic(tmp_path):
+    """The bulk modulus is that of the equation of state; the primitive cell from a file, which lies askew, has the same
+    averages."""
+    run("in.elastic", tmp_path, crystal="fcc", elements="Al", a=4.033)
+    c = np.loadtxt(tmp_path / "elastic.txt")
+    text = (tmp_path / "elastic.txt").read_text(encoding="ascii")
+    bulk, shear = number("bulk modulus (\\S+)", text), number("shear modulus (\\S+)", text)
+    assert c.shape == (6, 6) and abs(c - c.T).max() < 0.1 and np.linalg.eigvalsh(c).min() > 10
+    assert np.ptp(np.diag(c)[:3]) < 0.1 and np.ptp(np.diag(c)[3:]) < 0.1 and abs(c[:3, 3:]).max() < 0.1, c
+    assert bulk == pytest.approx(row("Al")[1], rel=0.01)
+    b = 4.033 / np.sqrt(2)
+    (tmp_path / "data.al").write_text(
+        f"fcc\n\n1 atoms\n1 atom types\n\n0 {b} xlo xhi\n0 {b * 0.75**0.5} ylo yhi\n0 {b * (2 / 3) ** 0.5} zlo zhi\n"
+        f"{b / 2} {b / 2} {b / np.sqrt(12)} xy xz yz\n\nMasses\n\n1 26.982\n\nAtoms # atomic\n\n1 1 0 0 0\n"
+    )
+    run("in.elastic", tmp_path, crystal="data", data="data.al", elements="Al")
+    text = (tmp_path / "elastic.txt").read_text(encoding="ascii")
+    assert number("bulk modulus (\\S+)", text) == pytest.approx(bulk, rel=0.002)
+    assert number("shear modulus (\\S+)", text) == pytest.approx(shear, rel=0.005)
+
+
+def test_phonons(tmp_path):
+    """One cell of silicon: three translations cost nothing, the optical modes at Gamma are the highest (PBE: about 15
+    THz), and the lines of Python at the deck's top print them."""
+    run("in.phonons", tmp_path, cells=1)
+    with open(os.path.join(DECKS, "in.phonons"), encoding="utf-8") as f:
+        lines = re.findall(r"^# +(import numpy.*|w = np.*)$", f.read(), re.M)
+    assert len(lines) == 2
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=True
+    )
+    w = np.array(done.stdout.strip("[] \n").split(), float)
+    assert len(w) == 24 and abs(w[:3]).max() < 0.05 and w[3] > 3, w
+    assert np.ptp(w[-3:]) < 0.01 and 14 < w[-1] < 16, w
+
+
+def test_slab(tmp_path):
+    """Close-packed surfaces cost least, relaxation lowers the energy, and a slab is thick enough."""
+    energies = {}
+    for surface, nz in (("111", 3), ("111", 4), ("100", 5)):
+        output = run("in.slab", tmp_path, surface=surface, nz=nz)
+        energies[surface, nz] = number(r"eV/A\^2 = (\S+) J/m\^2", output)
+        assert energies[surface, nz] < number(r"before relaxation (\S+) J", output)
+    assert energies["111", 3] == pytest.approx(energies["111", 4], abs=0.01)
+    assert 0.5 < energies["111", 4] < energies["100", 5] < 1.5, energies
+    assert "use fcc with" in run("in.slab", tmp_path, check=False, crystal="bcc", surface="111")
+
+
+def test_adsorption(tmp_path):
+    """CO binds to copper by its carbon, and its bond is longer than that of the molecule."""
+    output = run("in.adsorption", tmp_path, nx=2, ny=1, layers=3, fixed=1)
+    assert "1 molecule for 4 surface atoms" in output
+    slab, both, molecule = (
+        number(pattern, output) for pattern in (r"slab (-\S+)", r"e (-\S+) eV, mol", r"molecule (-\S+) eV\n")
+    )
+    found = number(r"adsorption energy (\S+) eV", output)
+    assert found == pytest.approx(both - slab - molecule, abs=2e-3) and -2 < found < -0.3, output[-400:]
+    assert number(r"C-O (\S+) A", output) > number(r"free (\S+) A", output) + 0.005 > 1.1
+
+
+def test_melt(tmp_path):
+    """Hot enough, the crystal is gone after some steps: atoms have moved, the order has."""
+    run("in.melt", tmp_path, cells=2, cold=3000, hot=6000, steps=80, hold=40, thermo=20)
+    trace = np.loadtxt(tmp_path / "melt.txt")
+    assert trace[:, 0].tolist() == [20, 40, 60, 80, 100, 120]
+    assert trace[-1, 4] > 0.5 and trace[-1, 5] < 0.45 and trace[-1, 2] > trace[0, 2], trace
+    assert number(r"diffusion coefficient (\S+) A", (tmp_path / "melt.txt").read_text(encoding="ascii")) > 0
