@@ -24,6 +24,18 @@ typedef struct radial_part {
 
 } // namespace
 
+#if MLFF_REAL_IS_DOUBLE
+MLFF_DEVICE real real_fma(real x, real y, real z)
+{
+  return fma(x, y, z);
+}
+#else
+MLFF_DEVICE real real_fma(real x, real y, real z)
+{
+  return fmaf(x, y, z);
+}
+#endif
+
 MLFF_DEVICE vec vec_zero()
 {
   vec out;
@@ -42,11 +54,11 @@ MLFF_DEVICE void vec_store(real *to, const vec &x)
   *(vec *) (void *) to = x;
 }
 
-/* sum += s x */
+/* sum += s x, rounded once: slopes are small differences of large rows. Said here, so that the simulated GPU does it. */
 MLFF_DEVICE void vec_add(vec *sum, real s, const vec &x)
 {
 #pragma unroll
-  for (int b = 0; b < VEC; b++) sum->v[b] += s * x.v[b];
+  for (int b = 0; b < VEC; b++) sum->v[b] = real_fma(s, x.v[b], sum->v[b]);
 }
 
 /* sum += x y */
