@@ -54,7 +54,8 @@ MLFF_DEVICE void vec_store(real *to, const vec &x)
   *(vec *) (void *) to = x;
 }
 
-/* sum += s x, rounded once: slopes are small differences of large rows. Said here, so that the simulated GPU does it. */
+/* sum += s x, rounded once: slopes are small differences of large rows. A GPU would do so anyway, the simulated one
+ * would not. */
 MLFF_DEVICE void vec_add(vec *sum, real s, const vec &x)
 {
 #pragma unroll
