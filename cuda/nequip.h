@@ -1,7 +1,7 @@
 /* nequip.h: what the NequIP ops of the GPU share: where lanes are, radial weights, sums over lanes.
  *
- * A warp takes CHUNK channels of SLOTS edges at a time: a lane VEC consecutive channels, which are 16 bytes, of one edge.
- * Scalars of an edge, read once by a lane, then serve VEC channels. Twin: cpu/nequip.h.
+ * A warp takes CHUNK channels of SLOTS edges at a time: a lane VEC consecutive channels, which are 16 bytes, of one
+ * edge. Scalars of an edge, read once by a lane, then serve VEC channels. Twin: cpu/nequip.h.
  */
 #ifndef MLFF_CUDA_NEQUIP_H
 #define MLFF_CUDA_NEQUIP_H

@@ -92,8 +92,8 @@ template <int L1, int L2, int L3> MLFF_DEVICE void couple(const real *y, real *k
     break;
 
 /* Harmonics [16] of edges e .. e + n, n <= 32, and behind them K of all paths, `stride` apart: a lane owns an edge,
- * warps take turns at paths. All threads call it. The harmonics go through shared memory because all products of the coefficients with
- * them would be taken out of the loop otherwise, into more registers than there are. */
+ * warps take turns at paths. All threads call it. The harmonics go through shared memory because all products of the
+ * coefficients with them would be taken out of the loop otherwise, into more registers than there are. */
 MLFF_DEVICE void make_couplings(const mlff_nequip_path *paths, int n_paths, const real *lines, int64_t e, int n,
                                 real *couplings, int stride)
 {

@@ -7,8 +7,10 @@
  * that owns the neighbour: no atomics, and the same bits in every run. As much of it is held as args->messages has room
  * for; larger systems take some receivers at a time.
  *
- * Rows of R come from the second-level cache, 16 bytes for each weight, edge and pass: by a model that, and not
- * arithmetic, bounds both passes (docs/gpu.md). Nothing here has been measured.
+ * Machine code of sm_90, float: 127 and 168 registers, no spills, no generic loads. Of 358 instructions of the loop over
+ * edges at a path of l1 = l3 = 3, 244 are products and 25 are loads of 16 bytes; of paths to scalars it is a third.
+ * Rows of R come from the second-level cache, 16 bytes for each weight, edge and pass: by a model that bounds both
+ * passes as much as arithmetic does (docs/gpu.md). Nothing here has been measured.
  */
 #include "edges.h"
 #include "nequip_couplings.h"
@@ -93,9 +95,9 @@ MLFF_DEVICE void path_forward(const message_arrays &a, const mlff_nequip_path &p
 /* sums[i][p][k][u] = sum_e w_pu(e) sum_i' K_p[i'][k](e) y[j][l1][i'][u],  w = sum_t coef_t R[first + t]
  *   R [n_rows][n_weights], y [n_nodes][in_ld], sums [n][out_ld]
  * Grid: x over receivers, y over shares of the tasks; a task is CHUNK channels of a path. A block owns receiver i and
- * takes a.n_edges of its edges at a time: their harmonics and couplings [n_edges][stride] go to shared memory, then each warp does
- * its tasks, whose sums over the slots are registers and are added to those of the edges before. A task has one warp,
- * whatever the grid; deterministic. Twin: nequip_message_cpu. */
+ * takes a.n_edges of its edges at a time: their harmonics and couplings [n_edges][stride] go to shared memory, then
+ * each warp does its tasks, whose sums over the slots are registers and are added to those of the edges before. A task
+ * has one warp, whatever the grid; deterministic. Twin: nequip_message_cpu. */
 __global__ void __launch_bounds__(FORWARD_WARPS *WARP, 2) nequip_message_kernel(message_arrays a)
 {
   MLFF_SHARED_DYNAMIC(real, couplings);
