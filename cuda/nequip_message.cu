@@ -16,6 +16,7 @@
 #include "nequip_couplings.h"
 
 enum { FORWARD_WARPS = 8, BACKWARD_WARPS = 4, SUM_THREADS = 192, SHARED_BYTES = 40960 };
+static_assert(2 * WARP >= MOST_PATHS, "bring_paths has a thread for each path");
 enum { BACKWARD_BLOCKS = MLFF_REAL_IS_DOUBLE ? 2 : 3 }; /* of a multiprocessor: registers for so many */
 
 namespace { /* kernels and their arguments differ between element types */
@@ -355,7 +356,7 @@ static void message_backward(mlff_backend *backend, const mlff_nequip_message_ar
   const graph_arrays graph = graph_of(edges);
   const unsigned n_atoms = (unsigned) (a.end - a.begin);
   int n_warps = BACKWARD_WARPS;
-  while (n_warps > 1 && shared_bytes(a, n_warps * SLOTS) > SHARED_BYTES) n_warps--;
+  while (n_warps > 2 && shared_bytes(a, n_warps * SLOTS) > SHARED_BYTES) n_warps--;
   /* a warp for each SLOTS edges fills the GPU, or several share them */
   const unsigned n_shares = edge_shares(backend, edges, n_atoms, n_warps * SLOTS);
   const bool is_small = n_atoms * n_shares < 2 * (unsigned) mlff_cuda_of(backend)->n_multiprocessors;
