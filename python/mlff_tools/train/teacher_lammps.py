@@ -1,0 +1,281 @@
+"""A teacher that is a pair style of LAMMPS: one process of lmp, which is given one structure after another.
+
+Its commands are what stands in an input script after the structure: pair_style, pair_coeff, and what these need.
+Of those that belong before it, units (metal or real), atom_style, newton, package, suffix and plugin are taken from
+among them. ${elements} stands for the elements in the order of LAMMPS' types.
+"""
+
+import os
+import re
+import tempfile
+import time
+
+import numpy as np
+
+from ..model import lammps, modelfile
+from .masses import MASS
+from .process import Died, Program, TeacherError
+from .teachers import TIMEOUT, digest
+
+FIRST = ("units", "atom_style", "newton", "package", "suffix", "plugin", "processors")  # before there is a box
+OURS = "boundary read_data create_box create_atoms clear run minimize rerun thermo_style thermo_modify quit".split()
+# eV of a unit of energy; LAMMPS' own factor between p V and energy
+UNITS = {"metal": (1.0, 1.6021765e6), "real": (1 / 23.060549, 68568.415)}
+ATOM_STYLES = {"atomic": "{i} {t} {x}", "charge": "{i} {t} 0.0 {x}", "molecular": "{i} 0 {t} {x}"}
+ATOM_STYLES["full"] = "{i} 0 {t} 0.0 {x}"
+DONE = "mlff-label-done"
+MARGIN = 10.0  # A around a structure that is not periodic
+
+
+def split_commands(commands):
+    """(commands before the box, commands after it, units, atom style); TeacherError for those that are not possible."""
+    before, after, units, style = [], [], "metal", "atomic"
+    for command in commands:
+        word, *rest = command.split()
+        if word in OURS:
+            raise TeacherError(f"'{command}': {word} is done by mlff label; only what sets the pair style is wanted")
+        if word == "units":
+            units = " ".join(rest)
+        elif word == "atom_style":
+            style = " ".join(rest)
+        else:
+            (before if word in FIRST else after).append(command)
+    if units not in UNITS:
+        raise TeacherError(f"units {units}: the commands of a teacher must have units metal or real")
+    if style not in ATOM_STYLES:
+        raise TeacherError(f"atom_style {style}: {', '.join(ATOM_STYLES)} are possible")
+    if not any(command.startswith("pair_style") for command in after):
+        raise TeacherError("there is no pair_style among the commands of LAMMPS")
+    return before, after, units, style
+
+
+def read_commands(path):
+    """The commands of a file: without comments, continued lines joined."""
+    try:
+        with open(path, encoding="utf-8") as f:
+            text = f.read()
+    except OSError as e:
+        raise TeacherError(f"{path}: {e.strerror}") from e
+    lines = (re.sub(r"#.*", "", line).strip() for line in re.sub(r"&[ \t]*\n", " ", text).splitlines())
+    return [line for line in lines if line]
+
+
+def restricted(cell):
+    """LAMMPS' cell [3, 3] (a along x, b in the plane xy, tilts as small as possible) and the rotation Q [3, 3], for
+    which x Q are positions in it."""
+    cell = cell if np.linalg.det(cell) > 0 else cell * [[1], [1], [-1]]  # the same lattice, right-handed
+    q, r = np.linalg.qr(cell.T)
+    sign = np.sign(np.diag(r))
+    q, lower = q * sign, (r * sign[:, None]).T.copy()
+    for row, by in ((2, 1), (2, 0), (1, 0)):
+        lower[row] -= np.round(lower[row, by] / lower[by, by]) * lower[by]
+    return np.tril(lower), q
+
+
+def _box(frame):
+    """(low [3], cell, positions, rotation) as LAMMPS has them."""
+    x = frame["positions"]
+    if frame["cell"] is None:
+        low = x.min(0) - MARGIN
+        return low, np.diag(x.max(0) + MARGIN - low), x, np.eye(3)
+    cell, q = restricted(frame["cell"])
+    return np.zeros(3), cell, x @ q, q
+
+
+def _data_text(frame, types, style):
+    low, cell, x, _ = _box(frame)
+    sides = zip(low, low + np.diag(cell), "xyz")
+    lines = ["mlff label", "", f"{len(x)} atoms", f"{len(types)} atom types", ""]
+    lines += [f"{float(a)!r} {float(b)!r} {c}lo {c}hi" for a, b, c in sides]
+    tilts = (cell[1, 0], cell[2, 0], cell[2, 1])
+    lines += [" ".join(repr(float(t)) for t in tilts) + " xy xz yz"] if frame["cell"] is not None else []
+    lines += ["", "Masses", "", *(f"{k + 1} {MASS[e]}" for k, e in enumerate(types)), "", f"Atoms # {style}", ""]
+    for i, (e, p) in enumerate(zip(frame["elements"], x.tolist()), 1):
+        lines.append(ATOM_STYLES[style].format(i=i, t=types.index(e) + 1, x=" ".join(map(repr, p))))
+    return "\n".join(lines) + "\n"
+
+
+def _dump_text(frame):
+    low, cell, x, _ = _box(frame)
+    xy, xz, yz = cell[1, 0], cell[2, 0], cell[2, 1]
+    high = low + np.diag(cell)
+    if frame["cell"] is None:
+        head = "ITEM: BOX BOUNDS ff ff ff"
+        rows = list(zip(low, high))
+    else:
+        head = "ITEM: BOX BOUNDS xy xz yz pp pp pp"
+        rows = [
+            (low[0] + min(0, xy, xz, xy + xz), high[0] + max(0, xy, xz, xy + xz), xy),
+            (low[1] + min(0, yz), high[1] + max(0, yz), xz),
+            (low[2], high[2], yz),
+        ]
+    lines = ["ITEM: TIMESTEP", "0", "ITEM: NUMBER OF ATOMS", str(len(x)), head]
+    lines += [" ".join(repr(float(v)) for v in row) for row in rows]
+    lines += ["ITEM: ATOMS id x y z", *(f"{i} {a!r} {b!r} {c!r}" for i, (a, b, c) in enumerate(x.tolist(), 1))]
+    return "\n".join(lines) + "\n"
+
+
+class LammpsTeacher:
+    """Commands of LAMMPS, run in the folder `place`. types: the elements of types 1, 2, ..."""
+
+    derivatives = None
+
+    def __init__(self, commands, types, lmp=None, place=".", timeout=TIMEOUT):
+        self.lmp, self.place, self.timeout, self.types = lammps.find_lmp(lmp), place, timeout, list(types)
+        self.before, self.after, self.units, self.style = split_commands(commands)
+        unknown = [e for e in self.types if e not in MASS]
+        if unknown or not self.types or len(set(self.types)) < len(self.types):
+            raise TeacherError(f"types {' '.join(self.types)}: must be different chemical elements")
+        self.folder = tempfile.TemporaryDirectory(prefix="mlff-label-")
+        self.process, self.present, self.per_atom = None, None, None
+        styles = [c.split(None, 1)[1] for c in self.after if c.startswith("pair_style")]
+        self.identity = {
+            "kind": "lammps",
+            "name": "; ".join(styles),
+            "sha256": self._digest(commands),
+            "versions": self._version(),
+        }
+
+    def _digest(self, commands):
+        """Hash of the commands and of the files that they name."""
+        parts = [" ".join(c.split()) for c in commands] + [" ".join(self.types)]
+        folders = [self.place, lammps.find_potentials(self.lmp)]
+        for word in (w for c in commands for w in c.split()):
+            paths = (os.path.join(folder, word) for folder in folders if folder)
+            found = next(filter(os.path.isfile, paths), None)
+            parts += [("file", found)] if found else []
+        return digest(*parts)
+
+    def _version(self):
+        process = Program([self.lmp, "-h"], "lmp -h", env=lammps.environment(self.lmp))
+        deadline = time.monotonic() + 60
+        line = process.line(deadline)
+        while "Large-scale" not in line:
+            line = process.line(deadline)
+        process.stop()
+        return "LAMMPS " + line.split(" - ", 1)[1].strip()
+
+    def _path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def _setup(self, frame):
+        """Commands for structures with these elements in this order, of this kind."""
+        with open(self._path("start.data"), "w", encoding="ascii") as f:
+            f.write(_data_text(frame, self.types, self.style))
+        boundary = "f f f" if frame["cell"] is None else "p p p"
+        thermo = "step pe" + (" pxx pyy pzz pxy pxz pyz" if frame["cell"] is not None else "")
+        sums = ["compute mlff_pe all pe/atom", "compute mlff_sum all reduce sum c_mlff_pe"] if self.per_atom else []
+        return [
+            "clear",
+            f"units {self.units}",
+            f"atom_style {self.style}",
+            "atom_modify map array sort 0 0.0",
+            *self.before,
+            f"boundary {boundary}",
+            f'read_data "{self._path("start.data")}"',
+            f'variable elements string "{" ".join(self.types)}"',
+            *self.after,
+            *sums,
+            f"thermo_style custom {thermo}" + (" c_mlff_sum" if sums else ""),
+            "thermo_modify norm no",
+        ]
+
+    def _commands(self, frame):
+        kind = frame["elements"], frame["cell"] is None
+        setup = [] if kind == self.present else self._setup(frame)
+        self.present = kind
+        with open(self._path("next.dump"), "w", encoding="ascii") as f:
+            f.write(_dump_text(frame))
+        values = "$(pe:%.17g)" + "".join(
+            f" $(p{c}:%.17g)" for c in "xx yy zz xy xz yz".split() if frame["cell"] is not None
+        )
+        columns = "id fx fy fz" + (" c_mlff_pe" if self.per_atom else "")
+        return [
+            *setup,
+            f'read_dump "{self._path("next.dump")}" 0 x y z box yes replace yes format native',
+            "run 0 post no",
+            f'write_dump all custom "{self._path("out.dump")}" {columns} modify sort id format float %.17g',
+            f'print "{DONE} {values}"',
+        ]
+
+    def _run(self, frame):
+        """The numbers of the line after DONE."""
+        if self.process is None:
+            self.present = None
+            words = [self.lmp, "-log", "none", "-nocite", "-nonbuf", "-echo", "none"]
+            env = lammps.environment(self.lmp)
+            self.process = Program(words, "LAMMPS", cwd=self.place, env=env)
+        self.process.send("\n".join(self._commands(frame)) + "\n")
+        deadline, wrong, line = time.monotonic() + self.timeout, [], ""
+        try:
+            while not line.startswith(DONE):
+                line = self.process.line(deadline)
+                wrong += [line] if "ERROR" in line else []
+        except Died as e:
+            self.process = None
+            if wrong or lammps.errors_in("\n".join(e.args[0].splitlines())):
+                text = (wrong or lammps.errors_in(e.args[0]))[0].strip()
+                raise TeacherError(f"{frame['source']}: LAMMPS: {text}") from e
+            raise
+        return [float(x) for x in line.split()[1:]]
+
+    def _first(self, frame):
+        """Finds out whether this pair style has energies of atoms that add up to the energy."""
+        self.per_atom = True
+        try:
+            one = self._one(frame)
+            with np.errstate(invalid="ignore"):
+                self.per_atom = abs(one["atom_energies"].sum() - one["energy"]) < 1e-6 * len(frame["elements"])
+        except TeacherError:
+            self.per_atom = False
+        self.present = None
+
+    def _one(self, frame):
+        energy, *pressure = self._run(frame)
+        n, scale, nktv2p = len(frame["elements"]), *UNITS[self.units]
+        with open(self._path("out.dump"), encoding="ascii") as f:
+            table = np.array([line.split() for line in f.read().splitlines()[9:]], float)
+        if len(table) != n:
+            raise TeacherError(f"{frame['source']}: LAMMPS has {len(table)} of {n} atoms")
+        _, _, _, q = _box(frame)
+        stress = None
+        if pressure:
+            xx, yy, zz, xy, xz, yz = pressure
+            stress = -scale / nktv2p * q @ np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]) @ q.T
+        return {
+            "energy": scale * energy,
+            "forces": scale * table[:, 1:4] @ q.T,
+            "stress": stress,
+            "atom_energies": scale * table[:, 4] if self.per_atom else None,
+        }
+
+    def label(self, frames):
+        for frame in frames:
+            unknown = sorted(set(frame["elements"]) - set(self.types))
+            if unknown:
+                raise TeacherError(f"{frame['source']}: element {unknown[0]} is not one of {' '.join(self.types)}")
+        if self.per_atom is None:
+            self._first(frames[0])
+        return [self._one(frame) for frame in frames]
+
+    def close(self):
+        if self.process:
+            self.process.stop()
+        self.process = None
+        self.folder.cleanup()
+
+
+def types_of(commands, given, frames):
+    """The elements of types 1, 2, ...: as given, or in alphabetical order where the commands have ${elements}."""
+    found = sorted({e for f in frames for e in f["elements"]})
+    if given:
+        return given
+    if len(found) > 1 and not any("${elements}" in c for c in commands):
+        raise TeacherError(
+            f"the structures hold {' '.join(found)}: which type is which? Write ${{elements}} in place of the elements "
+            "in pair_coeff, or give types"
+        )
+    unknown = [e for e in found if e not in modelfile.NUMBERS]
+    if unknown:
+        raise TeacherError(f"'{unknown[0]}' is not a chemical element")
+    return found
