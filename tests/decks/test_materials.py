@@ -94,11 +94,12 @@ def test_table():
     assert row["fluctuation"] == pytest.approx(1.0) and row["timestep_fs"] == 1
     crystal = {"lattice_A": 5.48, "bulk_modulus_GPa": 88, "lattice_300K_A": 5.49, "lattice_300K_error_A": 0.001}
     crystal |= {
+        "picoseconds": 20,
         "lattice_300K_expansion_percent": 0.18,
         "expected_300K_A": 5.49,
         "expected_300K_expansion_percent": 0.18,
     }
     whole = {"model": "m", "sha256": "f" * 64, "passed": True, "context": {"cpu": "c", "date": "d"}}
-    whole["systems"] = [{"system": "silicon", "n_atoms": 64, "nve": [row] * 3, "crystal": crystal}]
+    whole["systems"] = [{"system": "silicon", "n_atoms": 64, "steps": [row] * 3, "nve": row, "crystal": crystal}]
     text = materials.text_of(whole)
     assert "+0.00500 +- 0.00200" in text and "5.4900 +- 0.0010" in text and text.endswith("PASSED\n")
