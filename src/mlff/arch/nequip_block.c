@@ -34,7 +34,8 @@ static mlff_status read_basis(nequip_loader *in, const mlff_yaml *block)
     MLFF_TRY(mlff_yaml_double(in->file, part, "onset", 0.0, 0.999 * cutoff, &basis->onset, in->error));
   basis->cutoff = cutoff;
   basis->prefactor = 2.0 / cutoff;
-  if (in->is_trained) return nequip_tensor(in, basis->n, 0, &in->frequency, "radial_frequencies");
+  if (in->is_trained)
+    return mlff_modelfile_matrix(in->file, in->error, basis->n, 0, &in->frequency, "radial_frequencies");
   if (!(in->frequency = nequip_zeros((size_t) basis->n))) return nequip_no_memory(in);
   for (int k = 0; k < basis->n; k++) in->frequency[k] = (k + 1) * 3.14159265358979323846 / cutoff;
   return MLFF_OK;

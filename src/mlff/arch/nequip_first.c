@@ -17,12 +17,13 @@ static mlff_status read_first(nequip_loader *in, first_tensors *f)
   const nequip_net *net = in->net;
   const nequip_layer *layer = &net->layers[0];
   const int n = in->n_first, width = net->network.width[net->network.n_hidden - 1];
-  if (!in->is_one_hot) MLFF_TRY(nequip_tensor(in, n, in->head->n_elements, &f->embedding, "embedding"));
-  MLFF_TRY(nequip_tensor(in, n, n, &f->linear_1, "layers.0.linear_1.l0"));
+  if (!in->is_one_hot)
+    MLFF_TRY(mlff_modelfile_matrix(in->file, in->error, n, in->head->n_elements, &f->embedding, "embedding"));
+  MLFF_TRY(mlff_modelfile_matrix(in->file, in->error, n, n, &f->linear_1, "layers.0.linear_1.l0"));
   for (int l = 0; l < layer->z.n_orders; l++)
-    MLFF_TRY(
-        nequip_tensor(in, l ? net->n_channels[l] : in->scalars.n_file, n, &f->linear_2[l], "layers.0.linear_2.l%d", l));
-  MLFF_TRY(nequip_tensor(in, in->scalars.n_file, n, &f->skip, "layers.0.skip.l0"));
+    MLFF_TRY(mlff_modelfile_matrix(in->file, in->error, l ? net->n_channels[l] : in->scalars.n_file, n, &f->linear_2[l],
+                                   "layers.0.linear_2.l%d", l));
+  MLFF_TRY(mlff_modelfile_matrix(in->file, in->error, in->scalars.n_file, n, &f->skip, "layers.0.skip.l0"));
   MLFF_TRY(nequip_read_network(in, 0, layer->z.n_orders * n, &f->last));
   f->x = nequip_zeros((size_t) n);
   f->y = nequip_zeros((size_t) n);

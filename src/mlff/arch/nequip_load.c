@@ -10,7 +10,6 @@
 #include "../backend/nequip_cg.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,18 +22,6 @@ mlff_status nequip_no_memory(nequip_loader *in)
 double *nequip_zeros(size_t n)
 {
   return calloc(n ? n : 1, sizeof(double));
-}
-
-/* Tensor [n_rows][n_cols] (n_cols = 0: a vector) named by a printf-style format. */
-mlff_status nequip_tensor(nequip_loader *in, int n_rows, int n_cols, double **values, const char *format, ...)
-{
-  char name[128];
-  const int64_t shape[2] = {n_rows, n_cols};
-  va_list list;
-  va_start(list, format);
-  vsnprintf(name, sizeof name, format, list);
-  va_end(list);
-  return mlff_modelfile_tensor(in->file, name, n_cols ? 2 : 1, shape, values, in->error);
 }
 
 mlff_status nequip_upload(nequip_loader *in, mlff_buf *buf, const double *values, int64_t n)
@@ -72,7 +59,8 @@ static mlff_status read_map(nequip_loader *in, int t, const char *name, int l, c
                             const nequip_side *cols, double scale, nequip_map *map)
 {
   double *w = NULL, *padded = NULL;
-  mlff_status status = nequip_tensor(in, rows->n_file, cols->n_file, &w, "layers.%d.%s.l%d", t, name, l);
+  mlff_status status =
+      mlff_modelfile_matrix(in->file, in->error, rows->n_file, cols->n_file, &w, "layers.%d.%s.l%d", t, name, l);
   if (!status && !(padded = pad_matrix(w, rows, cols, scale))) status = nequip_no_memory(in);
   if (!status)
     status =
@@ -230,7 +218,7 @@ mlff_status nequip_read_network(nequip_loader *in, int t, int n_weights, double 
   for (int k = 0; k <= a->n_hidden; k++) {
     const int n_out = k < a->n_hidden ? a->width[k] : n_weights;
     double **w = k < a->n_hidden ? &in->hidden[k] : last;
-    MLFF_TRY(nequip_tensor(in, n_out, n_in, w, "layers.%d.radial_mlp.%d", t, k));
+    MLFF_TRY(mlff_modelfile_matrix(in->file, in->error, n_out, n_in, w, "layers.%d.radial_mlp.%d", t, k));
     for (size_t q = 0; q < (size_t) n_out * (size_t) n_in; q++) (*w)[q] *= fan_in(in, n_in);
     if (k < a->n_hidden && in->net->is_exact)
       MLFF_TRY(nequip_upload(in, &in->net->layers[t].hidden[k], *w, (int64_t) n_out * n_in));
@@ -308,7 +296,7 @@ static mlff_status read_norm(nequip_loader *in, int t)
     nequip_side_start(&in->rows);
     nequip_side_add(&in->rows, in->net->n_channels[l]);
     const nequip_side *to = l ? &in->rows : &in->scalars;
-    status = nequip_tensor(in, to->n_file, 0, &g, "layers.%d.norm.l%d", t, l);
+    status = mlff_modelfile_matrix(in->file, in->error, to->n_file, 0, &g, "layers.%d.norm.l%d", t, l);
     for (int k = 0; !status && k < to->n; k++) all[n++] = to->source[k] < 0 ? 0.0 : g[to->source[k]];
     free(g);
     g = NULL;
@@ -329,7 +317,7 @@ static mlff_status read_readout(nequip_loader *in)
   for (int k = in->n_readout; !status && k >= 0; k--) { /* from the energy back to the features */
     const int n_out = k < in->n_readout ? (int) in->readout_width[k] : 1;
     const int n_in = k ? (int) in->readout_width[k - 1] : n0;
-    status = nequip_tensor(in, n_out, n_in, &w, "readout.%d", k);
+    status = mlff_modelfile_matrix(in->file, in->error, n_out, n_in, &w, "readout.%d", k);
     if (!status && !(next = nequip_zeros((size_t) n_in))) status = nequip_no_memory(in);
     for (int o = 0; !status && o < n_out; o++)
       for (int c = 0; c < n_in; c++)
@@ -339,7 +327,7 @@ static mlff_status read_readout(nequip_loader *in)
     vector = next;
     w = next = NULL;
   }
-  if (!status) status = nequip_tensor(in, in->head->n_elements, 0, &scale, "energy_scale");
+  if (!status) status = mlff_modelfile_matrix(in->file, in->error, in->head->n_elements, 0, &scale, "energy_scale");
   for (int s = 0; !status && s < in->head->n_elements; s++)
     for (int c = 0; in->slot[s] >= 0 && c < n0; c++) all[in->slot[s] * padded + c] = scale[s] * vector[c];
   if (!status) status = nequip_upload(in, &net->readout, all, (int64_t) net->n_slots * padded);

@@ -45,9 +45,6 @@ static inline void nequip_side_add(nequip_side *s, int n)
 
 mlff_status nequip_no_memory(nequip_loader *in);
 double *nequip_zeros(size_t n);
-/* Tensor [n_rows][n_cols] (n_cols = 0: a vector) named by a printf-style format; the caller frees it. */
-mlff_status nequip_tensor(nequip_loader *in, int n_rows, int n_cols, double **values, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
 mlff_status nequip_upload(nequip_loader *in, mlff_buf *buf, const double *values, int64_t n);
 /* The matrices of the radial network of layer t: in->hidden, and the last one, [n_weights][last hidden layer]. */
 mlff_status nequip_read_network(nequip_loader *in, int t, int n_weights, double **last);

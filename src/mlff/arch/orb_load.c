@@ -6,7 +6,6 @@
 #include "orb.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,18 +23,6 @@ static mlff_status out_of_memory(loader *in)
   return mlff_fail(in->error, MLFF_E_NOMEM, "out of memory while loading an orb model");
 }
 
-/* Tensor [n_rows][n_cols] (n_cols = 0: a vector) named by a printf-style format. */
-static mlff_status read_tensor(loader *in, int n_rows, int n_cols, double **values, const char *format, ...)
-{
-  char name[128];
-  const int64_t shape[2] = {n_rows, n_cols};
-  va_list list;
-  va_start(list, format);
-  vsnprintf(name, sizeof name, format, list);
-  va_end(list);
-  return mlff_modelfile_tensor(in->file, name, n_cols ? 2 : 1, shape, values, in->error);
-}
-
 static mlff_status upload(loader *in, mlff_buf *buf, const double *values, int64_t n)
 {
   mlff_backend *backend = in->net->backend;
@@ -48,8 +35,8 @@ static mlff_status read_linear(loader *in, const char *name, int n_out, int n_in
 {
   mlff_backend *backend = in->net->backend;
   double *weight = NULL, *bias = NULL;
-  mlff_status status = read_tensor(in, n_out, n_in, &weight, "%s.weight", name);
-  if (!status) status = read_tensor(in, n_out, 0, &bias, "%s.bias", name);
+  mlff_status status = mlff_modelfile_matrix(in->file, in->error, n_out, n_in, &weight, "%s.weight", name);
+  if (!status) status = mlff_modelfile_matrix(in->file, in->error, n_out, 0, &bias, "%s.bias", name);
   if (!status) status = mlff_linear_make(backend, linear, NULL, weight, bias, n_out, n_in, in->error);
   free(weight);
   free(bias);
@@ -61,8 +48,8 @@ static mlff_status read_norm(loader *in, const char *name, mlff_orb_norm *norm)
   const int f = in->net->n_features;
   double *gain = NULL, *shift = NULL;
   norm->epsilon = in->net->epsilon;
-  mlff_status status = read_tensor(in, f, 0, &gain, "%s.norm.weight", name);
-  if (!status) status = read_tensor(in, f, 0, &shift, "%s.norm.bias", name);
+  mlff_status status = mlff_modelfile_matrix(in->file, in->error, f, 0, &gain, "%s.norm.weight", name);
+  if (!status) status = mlff_modelfile_matrix(in->file, in->error, f, 0, &shift, "%s.norm.bias", name);
   if (!status) status = upload(in, &norm->gain, gain, f);
   if (!status) status = upload(in, &norm->shift, shift, f);
   free(gain);
@@ -184,13 +171,14 @@ static mlff_status read_node_encoder(loader *in)
 {
   const int f = in->net->n_features, hidden = in->net->n_hidden, widths[4] = {f, hidden, hidden, f};
   double *embedding = NULL, *w[3] = {NULL}, *b[3] = {NULL}, *gain = NULL, *shift = NULL;
-  mlff_status status = read_tensor(in, in->n_elements, f, &embedding, "embedding");
+  mlff_status status = mlff_modelfile_matrix(in->file, in->error, in->n_elements, f, &embedding, "embedding");
   for (int k = 0; !status && k < 3; k++) {
-    status = read_tensor(in, widths[k + 1], widths[k], &w[k], "node_encoder.%d.weight", k);
-    if (!status) status = read_tensor(in, widths[k + 1], 0, &b[k], "node_encoder.%d.bias", k);
+    status = mlff_modelfile_matrix(in->file, in->error, widths[k + 1], widths[k], &w[k], "node_encoder.%d.weight", k);
+    if (!status)
+      status = mlff_modelfile_matrix(in->file, in->error, widths[k + 1], 0, &b[k], "node_encoder.%d.bias", k);
   }
-  if (!status) status = read_tensor(in, f, 0, &gain, "node_encoder.norm.weight");
-  if (!status) status = read_tensor(in, f, 0, &shift, "node_encoder.norm.bias");
+  if (!status) status = mlff_modelfile_matrix(in->file, in->error, f, 0, &gain, "node_encoder.norm.weight");
+  if (!status) status = mlff_modelfile_matrix(in->file, in->error, f, 0, &shift, "node_encoder.norm.bias");
   if (!status) status = encode_elements(in, embedding, w, b, gain, shift);
   for (int k = 0; k < 3; k++) {
     free(w[k]);
@@ -211,8 +199,8 @@ static mlff_status read_edge_input(loader *in, int l, orb_layer *layer)
   const int f = in->net->n_features, hidden = in->net->n_hidden;
   double *weight = NULL, *bias = NULL, *part = malloc((size_t) hidden * (size_t) f * sizeof *part);
   mlff_status status = part ? MLFF_OK : out_of_memory(in);
-  if (!status) status = read_tensor(in, hidden, 3 * f, &weight, "layer.%d.edge.0.weight", l);
-  if (!status) status = read_tensor(in, hidden, 0, &bias, "layer.%d.edge.0.bias", l);
+  if (!status) status = mlff_modelfile_matrix(in->file, in->error, hidden, 3 * f, &weight, "layer.%d.edge.0.weight", l);
+  if (!status) status = mlff_modelfile_matrix(in->file, in->error, hidden, 0, &bias, "layer.%d.edge.0.bias", l);
   for (int p = 0; !status && p < 3; p++) {
     for (int r = 0; r < hidden; r++)
       for (int c = 0; c < f; c++)
@@ -233,8 +221,8 @@ static mlff_status read_gates(loader *in, int l, orb_layer *layer)
   mlff_status status = both ? MLFF_OK : out_of_memory(in);
   for (int g = 0; !status && g < 2; g++) {
     double *weight = NULL, *bias = NULL;
-    status = read_tensor(in, 1, f, &weight, "layer.%d.%s.weight", l, names[g]);
-    if (!status) status = read_tensor(in, 1, 0, &bias, "layer.%d.%s.bias", l, names[g]);
+    status = mlff_modelfile_matrix(in->file, in->error, 1, f, &weight, "layer.%d.%s.weight", l, names[g]);
+    if (!status) status = mlff_modelfile_matrix(in->file, in->error, 1, 0, &bias, "layer.%d.%s.bias", l, names[g]);
     for (int k = 0; !status && k < f; k++) both[g * f + k] = weight[k];
     if (!status) layer->gate_bias[g] = bias[0];
     free(weight);
@@ -261,10 +249,11 @@ static mlff_status read_head(loader *in, const char *name, int n_out, orb_head *
 {
   const orb_net *net = in->net;
   *head = (orb_head){.n_in = net->n_features, .n_hidden = net->n_readout, .n_out = n_out};
-  MLFF_TRY(read_tensor(in, net->n_readout, net->n_features, &head->weight[0], "%s.0.weight", name));
-  MLFF_TRY(read_tensor(in, net->n_readout, 0, &head->bias[0], "%s.0.bias", name));
-  MLFF_TRY(read_tensor(in, n_out, net->n_readout, &head->weight[1], "%s.1.weight", name));
-  return read_tensor(in, n_out, 0, &head->bias[1], "%s.1.bias", name);
+  MLFF_TRY(mlff_modelfile_matrix(in->file, in->error, net->n_readout, net->n_features, &head->weight[0], "%s.0.weight",
+                                 name));
+  MLFF_TRY(mlff_modelfile_matrix(in->file, in->error, net->n_readout, 0, &head->bias[0], "%s.0.bias", name));
+  MLFF_TRY(mlff_modelfile_matrix(in->file, in->error, n_out, net->n_readout, &head->weight[1], "%s.1.weight", name));
+  return mlff_modelfile_matrix(in->file, in->error, n_out, 0, &head->bias[1], "%s.1.bias", name);
 }
 
 static mlff_status read_all(loader *in)

@@ -10,7 +10,6 @@
 #include "painn.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,18 +42,6 @@ static double *zeros(size_t n)
 static int padded(int n)
 {
   return (n + MLFF_PAINN_BLOCK - 1) / MLFF_PAINN_BLOCK * MLFF_PAINN_BLOCK;
-}
-
-/* Tensor [n_rows][n_cols] (n_cols = 0: a vector) named by a printf-style format. */
-static mlff_status read_tensor(loader *in, int n_rows, int n_cols, double **values, const char *format, ...)
-{
-  char name[128];
-  const int64_t shape[2] = {n_rows, n_cols};
-  va_list list;
-  va_start(list, format);
-  vsnprintf(name, sizeof name, format, list);
-  va_end(list);
-  return mlff_modelfile_tensor(in->file, name, n_cols ? 2 : 1, shape, values, in->error);
 }
 
 /* One side of a matrix: n parts of `size` numbers, each padded to `room`; part `skip` is left out (-1: none). */
@@ -115,8 +102,8 @@ static mlff_status read_linear(loader *in, const char *name, side rows, side col
 {
   double *w = NULL, *b = NULL;
   const int n_rows = rows.n * rows.size, n_cols = cols.n * cols.size;
-  mlff_status status = read_tensor(in, n_rows, n_cols, &w, "%s.weight", name);
-  if (!status && has_bias) status = read_tensor(in, n_rows, 0, &b, "%s.bias", name);
+  mlff_status status = mlff_modelfile_matrix(in->file, in->error, n_rows, n_cols, &w, "%s.weight", name);
+  if (!status && has_bias) status = mlff_modelfile_matrix(in->file, in->error, n_rows, 0, &b, "%s.bias", name);
   if (!status) status = pack(in, w, b, rows, cols, forward, backward);
   free(w);
   free(b);
@@ -132,8 +119,9 @@ static mlff_status read_filter(loader *in, int l, const mlff_painn_basis *basis,
   const int is_table = basis->kind == MLFF_PAINN_CUBIC && in->kind != MLFF_PAINN_CUBIC;
   double *w = NULL, *b = NULL;
   *n_rows = basis->kind == MLFF_PAINN_CUBIC ? basis->n + 3 : basis->n_terms;
-  mlff_status status = read_tensor(in, width, n, &w, "filter.%d.weight", l);
-  if (!status && in->kind != MLFF_PAINN_CUBIC) status = read_tensor(in, width, 0, &b, "filter.%d.bias", l);
+  mlff_status status = mlff_modelfile_matrix(in->file, in->error, width, n, &w, "filter.%d.weight", l);
+  if (!status && in->kind != MLFF_PAINN_CUBIC)
+    status = mlff_modelfile_matrix(in->file, in->error, width, 0, &b, "filter.%d.bias", l);
   if (!status && !(*rows = zeros((size_t) *n_rows * (size_t) width))) status = out_of_memory(in);
   if (!status && is_table) {
     const painn_filter exact = {.kind = in->kind,
@@ -174,10 +162,10 @@ static mlff_status read_first_context(loader *in, const double *embedding, doubl
   const int f = in->net->n_features;
   double *w1 = NULL, *b1 = NULL, *w2 = NULL, *b2 = NULL, *h = zeros((size_t) f);
   mlff_status status = h ? MLFF_OK : out_of_memory(in);
-  if (!status) status = read_tensor(in, f, f, &w1, "context.0.0.weight");
-  if (!status) status = read_tensor(in, f, 0, &b1, "context.0.0.bias");
-  if (!status) status = read_tensor(in, 3 * f, f, &w2, "context.0.1.weight");
-  if (!status) status = read_tensor(in, 3 * f, 0, &b2, "context.0.1.bias");
+  if (!status) status = mlff_modelfile_matrix(in->file, in->error, f, f, &w1, "context.0.0.weight");
+  if (!status) status = mlff_modelfile_matrix(in->file, in->error, f, 0, &b1, "context.0.0.bias");
+  if (!status) status = mlff_modelfile_matrix(in->file, in->error, 3 * f, f, &w2, "context.0.1.weight");
+  if (!status) status = mlff_modelfile_matrix(in->file, in->error, 3 * f, 0, &b2, "context.0.1.bias");
   if (!status && !(*x = zeros((size_t) in->n_elements * 3 * (size_t) f))) status = out_of_memory(in);
   for (int s = 0; !status && s < in->n_elements; s++) {
     apply(w1, b1, embedding + (size_t) s * (size_t) f, f, f, h);
@@ -231,7 +219,8 @@ static mlff_status read_first_layer(loader *in)
   mlff_status status = slot ? MLFF_OK : out_of_memory(in);
   for (int s = 0; slot && s < in->n_elements; s++)
     slot[s] = s < in->use->n_species && in->use->use[s] ? net->n_slots++ : -1;
-  if (!status) status = read_tensor(in, in->n_elements, net->n_features, &embedding, "embedding");
+  if (!status)
+    status = mlff_modelfile_matrix(in->file, in->error, in->n_elements, net->n_features, &embedding, "embedding");
   if (!status) status = read_first_context(in, embedding, &x);
   if (!status) status = read_filter(in, 0, net->moment_basis, &rows, &n_rows);
   net->n_moment_rows = n_rows;
@@ -288,8 +277,8 @@ static mlff_status read_readout(loader *in)
              hidden = {1, net->n_readout, net->n_readout_padded, -1};
   double *w = NULL, *b = NULL, *wide = NULL;
   MLFF_TRY(read_linear(in, "readout.0", hidden, features, 1, &net->readout, &net->readout_back));
-  mlff_status status = read_tensor(in, 1, net->n_readout, &w, "readout.1.weight");
-  if (!status) status = read_tensor(in, 1, 0, &b, "readout.1.bias");
+  mlff_status status = mlff_modelfile_matrix(in->file, in->error, 1, net->n_readout, &w, "readout.1.weight");
+  if (!status) status = mlff_modelfile_matrix(in->file, in->error, 1, 0, &b, "readout.1.bias");
   if (!status && !(wide = pad_matrix(w, (side){1, 1, 1, -1}, hidden))) status = out_of_memory(in);
   if (!status) status = upload(in, &net->readout_weight, wide, net->n_readout_padded);
   if (!status) net->readout_bias = b[0];
@@ -344,9 +333,9 @@ static mlff_status read_basis(loader *in)
   *dense = (mlff_painn_basis){.kind = in->kind, .n = n, .n_terms = n_terms, .cutoff = in->cutoff};
   net->moment_basis = dense;
   const char *name = in->kind == MLFF_PAINN_GAUSSIAN ? "basis.offsets" : "basis.freqs";
-  MLFF_TRY(read_tensor(in, n, 0, &in->first, "%s", name));
+  MLFF_TRY(mlff_modelfile_matrix(in->file, in->error, n, 0, &in->first, "%s", name));
   if (in->kind == MLFF_PAINN_GAUSSIAN) {
-    MLFF_TRY(read_tensor(in, n, 0, &in->second, "basis.widths"));
+    MLFF_TRY(mlff_modelfile_matrix(in->file, in->error, n, 0, &in->second, "basis.widths"));
     for (int k = 0; k < n; k++) in->second[k] = 1.0 / (in->second[k] * in->second[k]);
   }
   if (!is_exact) {

@@ -4,6 +4,8 @@
 #include "sha256.h"
 
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -367,4 +369,16 @@ mlff_status mlff_modelfile_tensor(const mlff_modelfile *file, const char *name, 
   file->tensor_used[k] = 1;
   *values = v;
   return MLFF_OK;
+}
+
+mlff_status mlff_modelfile_matrix(const mlff_modelfile *file, mlff_error *error, int n_rows, int n_cols,
+                                  double **values, const char *format, ...)
+{
+  char name[128];
+  const int64_t shape[2] = {n_rows, n_cols};
+  va_list list;
+  va_start(list, format);
+  vsnprintf(name, sizeof name, format, list);
+  va_end(list);
+  return mlff_modelfile_tensor(file, name, n_cols ? 2 : 1, shape, values, error);
 }

@@ -62,6 +62,9 @@ mlff_status mlff_yaml_fail(const mlff_modelfile *, const mlff_yaml *node, mlff_e
  * F32 and F64 are accepted; NaN or infinity is an error. Marks it as used. */
 mlff_status mlff_modelfile_tensor(const mlff_modelfile *, const char *name, int rank, const int64_t *shape,
                                   double **values, mlff_error *);
+/* The same for a matrix [n_rows][n_cols], or with n_cols = 0 a vector, named by a printf-style format. */
+mlff_status mlff_modelfile_matrix(const mlff_modelfile *, mlff_error *, int n_rows, int n_cols, double **values,
+                                  const char *format, ...) __attribute__((format(printf, 6, 7)));
 /* 1 if the weights hold such a tensor. Does not mark it. */
 int mlff_modelfile_has_tensor(const mlff_modelfile *, const char *name);
 /* Number of parameters in all tensors. */
