@@ -10,7 +10,6 @@
 #include "../backend/nequip_cg.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
