@@ -89,7 +89,7 @@ def pack_file():
     """run.sh --pack, with the simulated device."""
     path = os.path.join(WORK, "gpu-pack.tar.xz")
     done = subprocess.run(
-        [os.path.join(HERE, "run.sh"), "--pack", "--simulated", "--preset", "0", "--pack-file", path, "--work", WORK],
+        [os.path.join(HERE, "run.sh"), "--pack", "--simulated", "--preset", "3", "--pack-file", path, "--work", WORK],
         env={**os.environ, "PYTHON": sys.executable},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

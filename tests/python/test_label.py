@@ -259,7 +259,7 @@ def test_help_names_every_option():
 
 
 def test_stopped_by_ctrl_c(place):
-    words = [sys.executable, "-m", "mlff_tools.label", *WORDS[:3], "--arguments", '{"slow": 0.2}', *WORDS[3:]]
+    words = [sys.executable, "-m", "mlff_tools.label", *WORDS[:3], "--arguments", '{"slow": 1.0}', *WORDS[3:]]
     env = {**os.environ, "PYTHONPATH": os.path.join(helpers.ROOT, "python")}
     with subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         while "near the first frame" not in process.stdout.readline():
