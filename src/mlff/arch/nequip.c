@@ -22,11 +22,6 @@ static void *at(const nequip_net *net, const mlff_buf *buf, int64_t row, int64_t
   return mlff_at(net->backend, buf->data, row * width);
 }
 
-static mlff_status reserve_rows(nequip_net *net, mlff_buf *buf, int64_t n_rows, int64_t width, mlff_error *error)
-{
-  return mlff_buf_reserve(net->backend, buf, (size_t) (n_rows * width) * net->backend->real_size, error);
-}
-
 static int is_last(const nequip_net *net, int t)
 {
   return t == net->n_layers - 1;
@@ -63,9 +58,9 @@ static mlff_status reserve_layers(nequip_net *net, const mlff_edges *edges, mlff
   for (int t = 0; t < net->n_layers; t++) {
     nequip_layer *layer = &net->layers[t];
     const int64_t n_kept = is_last(net, t) ? net->block : edges->n_local;
-    if (t > 0) MLFF_TRY(reserve_rows(net, &layer->y, edges->n_nodes, feature_width(net), error));
-    MLFF_TRY(reserve_rows(net, &layer->z_values, n_kept, layer->z.ld, error));
-    MLFF_TRY(reserve_rows(net, &layer->scale, n_kept, 1, error));
+    if (t > 0) MLFF_TRY(mlff_buf_reserve_rows(net->backend, &layer->y, edges->n_nodes, feature_width(net), error));
+    MLFF_TRY(mlff_buf_reserve_rows(net->backend, &layer->z_values, n_kept, layer->z.ld, error));
+    MLFF_TRY(mlff_buf_reserve_rows(net->backend, &layer->scale, n_kept, 1, error));
   }
   return MLFF_OK;
 }
@@ -97,7 +92,7 @@ static mlff_status reserve(nequip_net *net, const mlff_edges *edges, mlff_error 
       {&net->messages, net->n_messages, width},
   };
   for (size_t k = 0; k < sizeof wanted / sizeof *wanted; k++)
-    MLFF_TRY(reserve_rows(net, wanted[k].buf, wanted[k].n, wanted[k].width, error));
+    MLFF_TRY(mlff_buf_reserve_rows(net->backend, wanted[k].buf, wanted[k].n, wanted[k].width, error));
   return reserve_layers(net, edges, error);
 }
 

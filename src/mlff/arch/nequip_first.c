@@ -90,8 +90,9 @@ static mlff_status make_first(nequip_loader *in, first_tensors *f)
     for (size_t k = 0; k < n_scalars; k++)
       if (in->scalars.source[k] >= 0) bias[(size_t) in->slot[s] * n_scalars + k] = scalars[in->scalars.source[k]];
   }
-  if (!status) status = nequip_upload(in, &layer->rows, rows, net->n_slots * (int64_t) n_rows);
-  if (!status) status = nequip_upload(in, &net->bias, bias, net->n_slots * (int64_t) n_scalars);
+  if (!status) status = mlff_buf_fill(in->net->backend, &layer->rows, rows, net->n_slots * (int64_t) n_rows, in->error);
+  if (!status)
+    status = mlff_buf_fill(in->net->backend, &net->bias, bias, net->n_slots * (int64_t) n_scalars, in->error);
   free(rows);
   free(bias);
   free(scalars);

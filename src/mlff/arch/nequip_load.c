@@ -23,13 +23,6 @@ double *nequip_zeros(size_t n)
   return calloc(n ? n : 1, sizeof(double));
 }
 
-mlff_status nequip_upload(nequip_loader *in, mlff_buf *buf, const double *values, int64_t n)
-{
-  mlff_backend *backend = in->net->backend;
-  MLFF_TRY(mlff_buf_reserve(backend, buf, (size_t) n * backend->real_size, in->error));
-  return backend->ops->upload_reals(backend, buf->data, values, n, in->error);
-}
-
 static mlff_status upload_bytes(nequip_loader *in, mlff_buf *buf, const void *values, size_t bytes)
 {
   mlff_backend *backend = in->net->backend;
@@ -186,7 +179,7 @@ static mlff_status make_couplings(nequip_loader *in, nequip_layer *layer)
     part += (2 * l2 + 1) * layer->n_coupling[l2];
     begin += layer->n_coupling[l2];
   }
-  const mlff_status status = nequip_upload(in, &layer->coupling, values, n);
+  const mlff_status status = mlff_buf_fill(in->net->backend, &layer->coupling, values, n, in->error);
   free(values);
   MLFF_TRY(status);
   layer->n_paths = in->n_paths;
@@ -220,7 +213,7 @@ mlff_status nequip_read_network(nequip_loader *in, int t, int n_weights, double 
     MLFF_TRY(mlff_modelfile_matrix(in->file, in->error, n_out, n_in, w, "layers.%d.radial_mlp.%d", t, k));
     for (size_t q = 0; q < (size_t) n_out * (size_t) n_in; q++) (*w)[q] *= fan_in(in, n_in);
     if (k < a->n_hidden && in->net->is_exact)
-      MLFF_TRY(nequip_upload(in, &in->net->layers[t].hidden[k], *w, (int64_t) n_out * n_in));
+      MLFF_TRY(mlff_buf_fill(in->net->backend, &in->net->layers[t].hidden[k], *w, (int64_t) n_out * n_in, in->error));
     n_in = n_out;
   }
   return MLFF_OK;
@@ -258,7 +251,7 @@ static mlff_status read_weights(nequip_loader *in, int t)
   mlff_status status = rows ? nequip_read_network(in, t, in->columns.n_file, &last) : nequip_no_memory(in);
   if (!status && !(padded = pad_matrix(last, &in->columns, &in->rows, 1.0))) status = nequip_no_memory(in);
   if (!status) status = nequip_make_rows(in, padded, layer->n_weights, rows);
-  if (!status) status = nequip_upload(in, &layer->rows, rows, n_rows);
+  if (!status) status = mlff_buf_fill(in->net->backend, &layer->rows, rows, n_rows, in->error);
   free(last);
   free(padded);
   free(rows);
@@ -300,7 +293,7 @@ static mlff_status read_norm(nequip_loader *in, int t)
     free(g);
     g = NULL;
   }
-  if (!status) status = nequip_upload(in, &layer->norm, all, n);
+  if (!status) status = mlff_buf_fill(in->net->backend, &layer->norm, all, n, in->error);
   free(all);
   return status;
 }
@@ -329,7 +322,7 @@ static mlff_status read_readout(nequip_loader *in)
   if (!status) status = mlff_modelfile_matrix(in->file, in->error, in->head->n_elements, 0, &scale, "energy_scale");
   for (int s = 0; !status && s < in->head->n_elements; s++)
     for (int c = 0; in->slot[s] >= 0 && c < n0; c++) all[in->slot[s] * padded + c] = scale[s] * vector[c];
-  if (!status) status = nequip_upload(in, &net->readout, all, (int64_t) net->n_slots * padded);
+  if (!status) status = mlff_buf_fill(in->net->backend, &net->readout, all, (int64_t) net->n_slots * padded, in->error);
   free(vector);
   free(scale);
   free(all);
@@ -348,7 +341,8 @@ static mlff_status choose_table(nequip_loader *in)
   nequip_choose_table(&network->basis, net->is_exact ? 1 : wanted, &net->table);
   network->n_terms = net->is_exact ? nequip_padded(network->width[network->n_hidden - 1]) : 4;
   net->n_rows = net->is_exact ? network->n_terms : net->table.n + (net->table.split ? 6 : 3);
-  return net->is_exact ? nequip_upload(in, &net->frequency, in->frequency, network->basis.n) : MLFF_OK;
+  return net->is_exact ? mlff_buf_fill(in->net->backend, &net->frequency, in->frequency, network->basis.n, in->error)
+                       : MLFF_OK;
 }
 
 static mlff_status choose_species(nequip_loader *in)

@@ -45,7 +45,6 @@ static inline void nequip_side_add(nequip_side *s, int n)
 
 mlff_status nequip_no_memory(nequip_loader *in);
 double *nequip_zeros(size_t n);
-mlff_status nequip_upload(nequip_loader *in, mlff_buf *buf, const double *values, int64_t n);
 /* The matrices of the radial network of layer t: in->hidden, and the last one, [n_weights][last hidden layer]. */
 mlff_status nequip_read_network(nequip_loader *in, int t, int n_weights, double **last);
 /* R of a matrix [n][last hidden layer]: zeros to begin with. */

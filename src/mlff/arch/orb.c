@@ -17,11 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static mlff_status reserve_rows(orb_net *net, mlff_buf *buf, int64_t n_rows, int64_t width, mlff_error *error)
-{
-  return mlff_buf_reserve(net->backend, buf, (size_t) (n_rows * width) * net->backend->real_size, error);
-}
-
 /* Atoms whose edges are worked on at a time: at least one, at most `block` edges if possible. */
 static int64_t atoms_per_block(const orb_net *net)
 {
@@ -51,7 +46,7 @@ static mlff_status reserve(orb_net *net, const mlff_edges *edges, mlff_error *er
       {&net->force_out, n_local, 3},
   };
   for (size_t k = 0; k < sizeof wanted / sizeof *wanted; k++)
-    MLFF_TRY(reserve_rows(net, wanted[k].buf, wanted[k].n, wanted[k].width, error));
+    MLFF_TRY(mlff_buf_reserve_rows(net->backend, wanted[k].buf, wanted[k].n, wanted[k].width, error));
   if (n_local < net->host_room || net->backend->forecast) return MLFF_OK;
   const int64_t room = n_local + n_local / 4 + 1;
   void *grown = realloc(net->host_force, (size_t) room * sizeof *net->host_force);

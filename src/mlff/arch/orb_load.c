@@ -23,13 +23,6 @@ static mlff_status out_of_memory(loader *in)
   return mlff_fail(in->error, MLFF_E_NOMEM, "out of memory while loading an orb model");
 }
 
-static mlff_status upload(loader *in, mlff_buf *buf, const double *values, int64_t n)
-{
-  mlff_backend *backend = in->net->backend;
-  MLFF_TRY(mlff_buf_reserve(backend, buf, (size_t) n * backend->real_size, in->error));
-  return backend->ops->upload_reals(backend, buf->data, values, n, in->error);
-}
-
 /* NAME.weight and NAME.bias as one product. */
 static mlff_status read_linear(loader *in, const char *name, int n_out, int n_in, mlff_linear *linear)
 {
@@ -50,8 +43,8 @@ static mlff_status read_norm(loader *in, const char *name, mlff_orb_norm *norm)
   norm->epsilon = in->net->epsilon;
   mlff_status status = mlff_modelfile_matrix(in->file, in->error, f, 0, &gain, "%s.norm.weight", name);
   if (!status) status = mlff_modelfile_matrix(in->file, in->error, f, 0, &shift, "%s.norm.bias", name);
-  if (!status) status = upload(in, &norm->gain, gain, f);
-  if (!status) status = upload(in, &norm->shift, shift, f);
+  if (!status) status = mlff_buf_fill(in->net->backend, &norm->gain, gain, f, in->error);
+  if (!status) status = mlff_buf_fill(in->net->backend, &norm->shift, shift, f, in->error);
   free(gain);
   free(shift);
   return status;
@@ -162,7 +155,8 @@ static mlff_status encode_elements(loader *in, const double *embedding, double *
     apply(w[2], b[2], x[1], f, hidden, row);
     apply_norm(gain, shift, in->net->epsilon, f, row);
   }
-  if (!status) status = upload(in, &in->net->node_table, table, (int64_t) in->n_elements * f);
+  if (!status)
+    status = mlff_buf_fill(in->net->backend, &in->net->node_table, table, (int64_t) in->n_elements * f, in->error);
   free(table);
   return status;
 }
@@ -228,7 +222,7 @@ static mlff_status read_gates(loader *in, int l, orb_layer *layer)
     free(weight);
     free(bias);
   }
-  if (!status) status = upload(in, &layer->gates, both, 2 * (int64_t) f);
+  if (!status) status = mlff_buf_fill(in->net->backend, &layer->gates, both, 2 * (int64_t) f, in->error);
   free(both);
   return status;
 }

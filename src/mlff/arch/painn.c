@@ -24,11 +24,6 @@ static void *at(const painn_net *net, const mlff_buf *buf, int64_t row, int64_t 
   return mlff_at(net->backend, buf->data, row * width);
 }
 
-static mlff_status reserve_rows(painn_net *net, mlff_buf *buf, int64_t n_rows, int64_t width, mlff_error *error)
-{
-  return mlff_buf_reserve(net->backend, buf, (size_t) (n_rows * width) * net->backend->real_size, error);
-}
-
 static mlff_status reserve(painn_net *net, const mlff_edges *edges, mlff_error *error)
 {
   const int64_t f = net->n_padded, n_local = edges->n_local, n_nodes = edges->n_nodes;
@@ -40,13 +35,13 @@ static mlff_status reserve(painn_net *net, const mlff_edges *edges, mlff_error *
     const int64_t n_kept =
         l == net->n_layers - 1 ? n_block : n_local; /* the last layer's backward follows in the block */
     if (l > 0) {
-      MLFF_TRY(reserve_rows(net, &layer->state, n_nodes, 6 * f, error));
-      MLFF_TRY(reserve_rows(net, &layer->context_slope, n_local, f, error));
+      MLFF_TRY(mlff_buf_reserve_rows(net->backend, &layer->state, n_nodes, 6 * f, error));
+      MLFF_TRY(mlff_buf_reserve_rows(net->backend, &layer->context_slope, n_local, f, error));
     }
-    MLFF_TRY(reserve_rows(net, &layer->vw, n_kept, 6 * f, error));
-    MLFF_TRY(reserve_rows(net, &layer->inv_norm, n_kept, f, error));
-    MLFF_TRY(reserve_rows(net, &layer->y, n_kept, 3 * f, error));
-    MLFF_TRY(reserve_rows(net, &layer->mix_slope, n_kept, f, error));
+    MLFF_TRY(mlff_buf_reserve_rows(net->backend, &layer->vw, n_kept, 6 * f, error));
+    MLFF_TRY(mlff_buf_reserve_rows(net->backend, &layer->inv_norm, n_kept, f, error));
+    MLFF_TRY(mlff_buf_reserve_rows(net->backend, &layer->y, n_kept, 3 * f, error));
+    MLFF_TRY(mlff_buf_reserve_rows(net->backend, &layer->mix_slope, n_kept, f, error));
   }
   const struct {
     mlff_buf *buf;
@@ -74,7 +69,7 @@ static mlff_status reserve(painn_net *net, const mlff_edges *edges, mlff_error *
       {&net->grad_mu0, n_block, 3 * f},
   };
   for (size_t k = 0; k < sizeof wanted / sizeof *wanted; k++)
-    MLFF_TRY(reserve_rows(net, wanted[k].buf, wanted[k].n, wanted[k].width, error));
+    MLFF_TRY(mlff_buf_reserve_rows(net->backend, wanted[k].buf, wanted[k].n, wanted[k].width, error));
   return MLFF_OK;
 }
 

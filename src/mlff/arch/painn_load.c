@@ -75,13 +75,6 @@ static double *pad_matrix(const double *w, side rows, side cols)
   return out;
 }
 
-static mlff_status upload(loader *in, mlff_buf *buf, const double *values, int64_t n)
-{
-  mlff_backend *backend = in->net->backend;
-  MLFF_TRY(mlff_buf_reserve(backend, buf, (size_t) n * backend->real_size, in->error));
-  return backend->ops->upload_reals(backend, buf->data, values, n, in->error);
-}
-
 /* Packs W and b (NULL: none) for the forward product, and W for the backward one. */
 static mlff_status pack(loader *in, const double *w, const double *b, side rows, side cols, mlff_linear *forward,
                         mlff_linear *backward)
@@ -245,7 +238,8 @@ static mlff_status read_message(loader *in, int l)
   int n_rows = 0;
   mlff_status status = read_filter(in, l, &net->message_basis, &rows, &n_rows);
   if (!status && !(wide = pad_matrix(rows, (side){1, n_rows, n_rows, -1}, three))) status = out_of_memory(in);
-  if (!status) status = upload(in, &layer->rows, wide, (int64_t) n_rows * 3 * net->n_padded);
+  if (!status)
+    status = mlff_buf_fill(in->net->backend, &layer->rows, wide, (int64_t) n_rows * 3 * net->n_padded, in->error);
   free(rows);
   free(wide);
   MLFF_TRY(status);
@@ -280,7 +274,7 @@ static mlff_status read_readout(loader *in)
   mlff_status status = mlff_modelfile_matrix(in->file, in->error, 1, net->n_readout, &w, "readout.1.weight");
   if (!status) status = mlff_modelfile_matrix(in->file, in->error, 1, 0, &b, "readout.1.bias");
   if (!status && !(wide = pad_matrix(w, (side){1, 1, 1, -1}, hidden))) status = out_of_memory(in);
-  if (!status) status = upload(in, &net->readout_weight, wide, net->n_readout_padded);
+  if (!status) status = mlff_buf_fill(in->net->backend, &net->readout_weight, wide, net->n_readout_padded, in->error);
   if (!status) net->readout_bias = b[0];
   free(w);
   free(b);
@@ -347,11 +341,12 @@ static mlff_status read_basis(loader *in)
     net->message_basis.n = in->use->radial_intervals ? in->use->radial_intervals : painn_table_intervals(&exact);
   }
   double *wide = pad_matrix(in->first, (side){1, 1, 1, -1}, (side){1, n, n_terms, -1});
-  mlff_status status = wide ? upload(in, &dense->first, wide, n_terms) : out_of_memory(in);
+  mlff_status status =
+      wide ? mlff_buf_fill(in->net->backend, &dense->first, wide, n_terms, in->error) : out_of_memory(in);
   free(wide);
   if (status || !in->second) return status;
   wide = pad_matrix(in->second, (side){1, 1, 1, -1}, (side){1, n, n_terms, -1});
-  status = wide ? upload(in, &dense->second, wide, n_terms) : out_of_memory(in);
+  status = wide ? mlff_buf_fill(in->net->backend, &dense->second, wide, n_terms, in->error) : out_of_memory(in);
   free(wide);
   return status;
 }

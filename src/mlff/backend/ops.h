@@ -206,6 +206,21 @@ static inline mlff_status mlff_exchange(mlff_backend *backend, const mlff_exchan
   return begun ? begun : finished;
 }
 
+/* Room for n_rows rows of `width` reals. */
+static inline mlff_status mlff_buf_reserve_rows(mlff_backend *backend, mlff_buf *buf, int64_t n_rows, int64_t width,
+                                                mlff_error *error)
+{
+  return mlff_buf_reserve(backend, buf, (size_t) (n_rows * width) * backend->real_size, error);
+}
+
+/* Room for n reals, and these from doubles on the host. */
+static inline mlff_status mlff_buf_fill(mlff_backend *backend, mlff_buf *buf, const double *values, int64_t n,
+                                        mlff_error *error)
+{
+  MLFF_TRY(mlff_buf_reserve_rows(backend, buf, n, 1, error));
+  return backend->ops->upload_reals(backend, buf->data, values, n, error);
+}
+
 /* Packs a matrix with its bias (NULL: none) and, unless `backward` is NULL, for the way back. */
 static inline mlff_status mlff_linear_make(mlff_backend *backend, mlff_linear *forward, mlff_linear *backward,
                                            const double *weight, const double *bias, int n_out, int n_in,
