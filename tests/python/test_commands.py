@@ -12,7 +12,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 README = os.path.join(ROOT, "README.md")
 PYTHON = os.path.join(ROOT, ".venv", "bin", "python")
 MLFF = os.environ.get("MLFF", os.path.join(ROOT, "build", "mlff"))
-COMMANDS = "convert sample distill accuracy against selftest validate bench scaling report label".split()
+COMMANDS = "convert sample train accuracy against selftest validate bench scaling report label".split()
 
 
 def run(words, folder):

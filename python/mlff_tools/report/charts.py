@@ -175,8 +175,12 @@ class Plot:
             f"<figure{' class=wide' if self.wide else ''}><figcaption>"
             f"{text(self.title)}{'<span class=keys>' + keys + '</span>' if keys else ''}</figcaption>"
             f'<svg viewBox="0 0 {self.width} {self.height}" role="img" aria-label="{text(self.title)}">'
-            f"{self._axes()}{''.join(self.marks)}</svg></figure>"
+            f"{self.content()}</svg></figure>"
         )
+
+    def content(self):
+        """What is within the svg element."""
+        return self._axes() + "".join(self.marks)
 
 
 # ---- charts of a report --------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Labelled structures in one .npz file.
+"""Labelled structures as arrays: of one .npz file (load), or made of labelled frames (from_labels).
 
 Arrays (n_frames F, n_atoms over all frames A):
   elements [n_elements] text        species s = index here
@@ -11,14 +11,24 @@ Arrays (n_frames F, n_atoms over all frames A):
   split [F] int8                    0 train, 1 validation, 2 test
   temperature [F], density [F]      K and g/cm3 (zero = not periodic), of the trajectory
   trajectory_names [n] text         info: JSON text with everything that made the data
+and, from labelled frames,
+  stress [F, 3, 3] float64          eV/A^3, positive when stretched; NaN where there is none
+  atom_energies [A] float64         eV; NaN where there are none
+  config_type [F] text              the kind of structure
+positions are float64 there, temperature is that of the frame and NaN where it is not known, and the atoms of a frame
+are in the order of their elements, so that frames of one composition are of one kind.
+load and from_labels add sha256, of the file or of all frames.
 """
 
+import hashlib
 import io
 import json
 
 import numpy as np
 
-from ..model.modelfile import ModelError, sha256_of, write_bytes
+from ..model.modelfile import NUMBERS, ModelError, sha256_of, write_bytes
+from . import extxyz, labels
+from .masses import MASS
 
 SPLITS = ("train", "validation", "test")
 ARRAYS = (
@@ -37,6 +47,7 @@ ARRAYS = (
     "trajectory_names",
     "info",
 )
+AMU_A3 = 0.602214076  # 1 g/cm3 in atomic mass units per A^3
 
 
 def save(path, arrays):
@@ -73,7 +84,138 @@ def load(path):
         if not np.isfinite(data[name]).all():
             raise ModelError(f"{path}: {name} holds NaN or infinity")
     data["elements"] = [str(e) for e in data["elements"]]
-    return data, sha256_of(path)
+    data["sha256"] = sha256_of(path)
+    return data, data["sha256"]
+
+
+def _info(frame, key, default=None):
+    text = frame.get("info", {}).get(key)
+    return default if text is None else extxyz.plain(text)
+
+
+def _number(frame, key):
+    text = _info(frame, key)
+    try:
+        return float("nan") if text is None else float(text)
+    except ValueError as e:
+        raise ModelError(f"{frame['source']}: {key} is '{text}', not a number") from e
+
+
+PERIOD, VALIDATED, TESTED = 10, 4, 9  # of ten frames or trajectories in turn, one is validated on and one tested with
+
+
+def _deal(frames, kinds, trajectories):
+    """The split [F] of each frame: what it says itself; else whole trajectories of a kind in turn where it has ten of
+    them, and frames in turn where it has fewer."""
+    split = np.full(len(frames), -1, np.int8)
+    for k, frame in enumerate(frames):
+        said = _info(frame, "split")
+        if said is not None and said not in SPLITS:
+            raise ModelError(f"{frame['source']}: split is '{said}', not one of {', '.join(SPLITS)}")
+        if said is not None:
+            split[k] = SPLITS.index(said)
+    of_place = {VALIDATED: 1, TESTED: 2}
+    for kind in dict.fromkeys(kinds):
+        mine = [k for k in range(len(frames)) if kinds[k] == kind and split[k] < 0]
+        runs = list(dict.fromkeys(trajectories[k] for k in mine))
+        for place, k in enumerate(mine):
+            if len(runs) >= PERIOD:
+                place = runs.index(trajectories[k])
+            split[k] = of_place.get(place % PERIOD, 0)
+    train = np.nonzero(split == 0)[0]
+    if len(train) < 2:
+        raise ModelError(f"{len(train)} of {len(frames)} labelled frames are for training: at least 2 are needed")
+    if not (split == 1).any():
+        split[train[VALIDATED::PERIOD] if len(train) > VALIDATED else train[-1:]] = 1
+    return split
+
+
+def _teacher(frames):
+    """(name, hash) of the teachers of frames, for the provenance of a model."""
+    said = list(dict.fromkeys(tuple(text for _, text in labels.teacher_of(f)) for f in frames))
+    if said in ([()], []):
+        return "labels of unknown origin", "unknown"
+    names = ", ".join(f"{t[1]} ({t[0]}, {t[3]})" if t else "unknown" for t in said)
+    return names, ", ".join(t[2] if t else "unknown" for t in said)
+
+
+def _volume(frame):
+    return 0.0 if frame["cell"] is None else abs(np.linalg.det(frame["cell"]))
+
+
+def _offsets(species, atom_energies, n_elements):
+    """Mean energy [n_elements] of the atoms of each element, eV; zero where no frame says."""
+    out, known = np.zeros(n_elements), np.isfinite(atom_energies)
+    for s in range(n_elements):
+        mine = known & (species == s)
+        if mine.any():
+            out[s] = atom_energies[mine].mean()
+    return out
+
+
+def _elements(frames, wanted):
+    """The elements of the frames by their numbers, or `wanted`, which must have them all."""
+    found = sorted({e for f in frames for e in f["elements"]}, key=NUMBERS.get)
+    strange = [e for e in found if e not in (wanted or found)]
+    if strange:
+        raise ModelError(f"the labels have {', '.join(strange)}; the student's elements are {', '.join(wanted)}")
+    return list(wanted or found)
+
+
+def _atoms(frames, elements):
+    """The arrays of all atoms."""
+    number = {e: s for s, e in enumerate(elements)}
+    species = [np.array([number[e] for e in f["elements"]], np.int8) for f in frames]
+    order = [np.argsort(s, kind="stable") for s in species]
+    none = [np.full(len(o), np.nan) for o in order]
+    energies = [n if f.get("atom_energies") is None else f["atom_energies"] for f, n in zip(frames, none)]
+    together = lambda values: np.concatenate([np.asarray(v)[o] for v, o in zip(values, order)])
+    return {
+        "species": together(species),
+        "positions": together([f["positions"] for f in frames]).astype(float),
+        "forces": together([f["forces"] for f in frames]).astype(float),
+        "atom_energies": together(energies).astype(float),
+        "first": np.concatenate([[0], np.cumsum([len(o) for o in order])]),
+    }
+
+
+def from_labels(frames, elements=None, name="labels"):
+    """The arrays above from labelled frames (extxyz.py, labels.read_labels), which need an energy and forces.
+
+    elements: the student's, if it is to know more than there are, or those of an earlier round."""
+    if not frames:
+        raise ModelError("no labelled frames")
+    for frame in frames:
+        for key in ("energy", "forces"):
+            if frame.get(key) is None:
+                raise ModelError(f"{frame.get('source', frame['name'])}: has no {key}")
+    elements, nan = _elements(frames, elements), np.full((3, 3), np.nan)
+    kinds = [_info(f, "config_type", "frames") for f in frames]
+    trajectories = [_info(f, "trajectory", kind) for f, kind in zip(frames, kinds)]
+    names = list(dict.fromkeys(trajectories))
+    mass, volume = [sum(MASS[e] for e in f["elements"]) for f in frames], [_volume(f) for f in frames]
+    arrays = {
+        "elements": elements,
+        **_atoms(frames, elements),
+        "cell": np.array([np.zeros((3, 3)) if f["cell"] is None else f["cell"] for f in frames], float),
+        "energy": np.array([float(f["energy"]) for f in frames]),
+        "stress": np.array([nan if f.get("stress") is None else f["stress"] for f in frames], float),
+        "trajectory": np.array([names.index(t) for t in trajectories], np.int32),
+        "trajectory_names": np.array(names),
+        "config_type": np.array(kinds),
+        "temperature": np.array([_number(f, "temperature") for f in frames]),
+        "density": np.array([m / v / AMU_A3 if v else 0.0 for m, v in zip(mass, volume)]),
+        "split": _deal(frames, kinds, trajectories),
+    }
+    for key in ("positions", "forces", "energy", "cell"):
+        if not np.isfinite(arrays[key]).all():
+            raise ModelError(f"the labels hold NaN or infinity ({key})")
+    arrays["offset"] = _offsets(arrays["species"], arrays["atom_energies"], len(elements))
+    teacher, sha256 = _teacher(frames)
+    arrays["info"] = np.array(json.dumps({"config": {"name": name}, "labels": teacher, "model_sha256": sha256}))
+    parts = [labels.file_hash(frames), *elements, *arrays["split"].astype(str), *kinds, *trajectories]
+    arrays["sha256"] = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    return arrays
 
 
 def info(data):
@@ -103,9 +245,54 @@ def frames_of(data, split):
     return np.nonzero(data["split"] == SPLITS.index(split))[0]
 
 
+def force_rms(data, frames):
+    """Root mean square force of each of `frames`, eV/A over all components."""
+    bounds, square = data["first"], data["forces"].astype(float) ** 2
+    return np.array([np.sqrt(square[bounds[k] : bounds[k + 1]].mean()) for k in frames])
+
+
 def seen_together(data):
     """The sets of elements that occur in one frame of the training set, each once."""
     found = {
         tuple(np.unique(data["species"][data["first"][k] : data["first"][k + 1]])) for k in frames_of(data, "train")
     }
     return [{data["elements"][i] for i in indices} for indices in sorted(found)]
+
+
+def shortest_distances(data, cutoff=5.0):
+    """{(element, element): shortest distance in A} of the pairs within `cutoff` in the training set."""
+    n = len(data["elements"])
+    found = np.full((n, n), np.inf)
+    for k in frames_of(data, "train"):
+        a, b = data["first"][k], data["first"][k + 1]
+        species, cell = data["species"][a:b], data["cell"][k]
+        r, pairs = _nearest(data["positions"][a:b].astype(float), species, cell if cell.any() else None, n, cutoff)
+        np.minimum.at(found.ravel(), pairs, r)
+    found = np.minimum(found, found.T)
+    return {
+        (data["elements"][s], data["elements"][t]): float(found[s, t])
+        for s in range(n)
+        for t in range(s, n)
+        if np.isfinite(found[s, t])
+    }
+
+
+def _nearest(x, species, cell, n, cutoff):
+    """Distances [P] within the cutoff of one frame, and s * n + t of the elements of each pair [P]."""
+    shifts = np.zeros((1, 3))
+    if cell is not None:
+        inverse = np.linalg.inv(cell)
+        x = (x @ inverse % 1.0) @ cell
+        reach = np.floor(cutoff * np.linalg.norm(inverse, axis=0)).astype(int) + 1
+        grid = np.meshgrid(*[np.arange(-m, m + 1) for m in reach], indexing="ij")
+        shifts = np.stack(grid, -1).reshape(-1, 3) @ cell
+    r, pairs = [], []
+    for shift in shifts:
+        away = x + shift
+        near = ((away > x.min(0) - cutoff) & (away < x.max(0) + cutoff)).all(1)
+        if near.any():
+            square = ((away[near][None] - x[:, None]) ** 2).sum(-1)
+            i, j = np.nonzero((square < cutoff**2) & (square > 1e-18))
+            r.append(np.sqrt(square[i, j]))
+            pairs.append(species[i].astype(int) * n + species[near][j])
+    return np.concatenate(r), np.concatenate(pairs)

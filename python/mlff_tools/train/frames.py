@@ -59,6 +59,9 @@ def triples(i, vectors, n_atoms, cutoff):
     return a[keep].int(), b[keep].int()
 
 
+EXTRA = ("virial", "has_virial", "has_atoms", "atom_energies")
+
+
 class FrameClass:
     """All frames of one sequence of elements. Attributes: n_atoms, species [n], frames [F] (indices in the data
     set)."""
@@ -75,7 +78,26 @@ class FrameClass:
         self.forces = torch.as_tensor(data["forces"][atoms].reshape(shape) / scale, device=device).float()
         energy = (data["energy"][frames] - offsets[species].sum()) / scale
         self.energy = torch.as_tensor(energy, device=device).float()
+        self._more_labels(data, atoms, scale, offsets[species])
         self._lists(data, network)
+
+    def _more_labels(self, data, atoms, scale, offsets):
+        """virial [F, 3, 3] = stress * volume and atom_energies [F, n], zero where there are none, and has_virial and
+        has_atoms [F], one where there are some."""
+        n = len(self.frames)
+        self.volume = np.abs(np.linalg.det(data["cell"][self.frames]))  # A^3; zero without a cell
+        virial, own = np.full((n, 3, 3), np.nan), np.full((n, self.n_atoms), np.nan)
+        if "stress" in data:
+            virial = data["stress"][self.frames] * self.volume[:, None, None]
+        if "atom_energies" in data:
+            own = data["atom_energies"][atoms].reshape(n, self.n_atoms) - offsets
+        for name, mask, values in (("virial", "has_virial", virial), ("atom_energies", "has_atoms", own)):
+            known = np.isfinite(values.reshape(n, -1)).all(1)
+            tensor = torch.as_tensor(np.nan_to_num(values) / scale, device=self.device).float()
+            setattr(self, name, tensor)
+            setattr(self, mask, torch.as_tensor(known, device=self.device).float())
+            if not known.all():
+                tensor[torch.as_tensor(~known, device=self.device)] = 0.0
 
     def _lists(self, data, network):
         first, parts = data["first"], []
@@ -120,9 +142,10 @@ def batch(parts, atoms_of):
     """A batch from [(class, indices of its frames as a tensor [k])]: tensors whose shapes depend on the k alone.
 
     Fields: species [N], i j [E], vectors [E, 3], a b [T], frame [N], energy [B], forces [N, 3], n_atoms [B], n_frames,
-    of_element: atoms of each element, as from of_element(). Only device work, so that a CUDA graph can hold it.
+    virial has_virial has_atoms [B, ...], atom_energies [N], of_element: atoms of each element, as from of_element().
+    Only device work, so that a CUDA graph can hold it.
     """
-    out = {k: [] for k in ("species", "i", "j", "vectors", "a", "b", "frame", "energy", "forces", "n_atoms")}
+    out = {k: [] for k in ("species", "i", "j", "vectors", "a", "b", "frame", "energy", "forces", "n_atoms", *EXTRA)}
     atoms = edges_before = frames_before = 0
     for c, index in parts:
         k, device = len(index), c.device
@@ -140,28 +163,9 @@ def batch(parts, atoms_of):
         out["energy"].append(c.energy.index_select(0, index))
         out["forces"].append(c.forces.index_select(0, index).flatten(0, 1))
         out["n_atoms"].append(torch.full((k,), float(c.n_atoms), device=device))
+        for name in EXTRA:
+            out[name].append(getattr(c, name).index_select(0, index))
+        out["atom_energies"][-1] = out["atom_energies"][-1].flatten()
         atoms, edges_before, frames_before = atoms + k * c.n_atoms, edges_before + k * c.n_edges, frames_before + k
     fields = {k: torch.cat(v) for k, v in out.items()}
     return SimpleNamespace(**fields, n_frames=frames_before, of_element=atoms_of)
-
-
-def bounded(square, limit):
-    """Huber's loss from the squares of errors: beyond `limit` it grows with the error itself. limit None: the
-    squares."""
-    return (
-        square
-        if limit is None
-        else square.clamp_max(limit**2) + 2 * limit * (square.clamp_min(limit**2).sqrt() - limit)
-    )
-
-
-def bounded_slope(square, limit):
-    """d bounded / d square: 1 within the limit, limit / error beyond."""
-    return torch.ones_like(square) if limit is None else limit / square.clamp_min(limit**2).sqrt()
-
-
-def mean_squares(d_force, batch):
-    """Mean squares of d_force [..., N, 3] in each frame [..., B]."""
-    per_atom = d_force.square().sum(-1)
-    total = torch.zeros(*per_atom.shape[:-1], len(batch.energy), dtype=per_atom.dtype, device=per_atom.device)
-    return total.index_add(-1, batch.frame, per_atom) / (3 * batch.n_atoms)

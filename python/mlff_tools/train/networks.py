@@ -13,6 +13,8 @@ import math
 import torch
 from torch.nn.functional import celu, silu
 
+from . import losses
+
 
 def bspline(r, n, cutoff):
     """phi [E, n] and d phi/dr [E, n] of r [E] in A: cubic B-splines B(r/h - (k - 3)), h = cutoff/n, k = 0 .. n-1."""
@@ -54,6 +56,14 @@ def edge_forces(gradient, i, j, n_atoms):
     """Forces [..., N, 3] from dE/d r_ij [..., E, 3]."""
     zero = gradient.new_zeros(gradient.shape[:-2] + (n_atoms, 3))
     return zero.index_add(-2, i, gradient).index_add(-2, j, -gradient)
+
+
+def edge_virials(gradient, vectors, frame_of_edge, n_frames):
+    """dE/d(strain) [..., B, 3, 3], symmetric, from dE/d r_ij [..., E, 3] and r_ij [E, 3]."""
+    outer = (vectors.unsqueeze(-1) * gradient.unsqueeze(-2)).flatten(-2)
+    zero = gradient.new_zeros(gradient.shape[:-2] + (n_frames, 9))
+    total = zero.index_add(-2, frame_of_edge, outer).unflatten(-1, (3, 3))
+    return 0.5 * (total + total.mT)
 
 
 class PaiNN:
@@ -143,7 +153,7 @@ class PaiNN:
         return linear("readout.1", silu(linear("readout.0", q))).squeeze(1)
 
     def __call__(self, p, batch, training):
-        """Energies [1, B] (eV) and forces [1, N, 3] (eV/A) of the frames of a batch."""
+        """losses.outputs of the frames of a batch, in eV and A."""
         with torch.no_grad():
             r, phi, slope, u = self.prepare(batch)
         phi.requires_grad_()
@@ -155,7 +165,16 @@ class PaiNN:
         radial = (g_phi * slope).sum(1, keepdim=True)
         gradient = radial * u + (g_u - u * (u * g_u).sum(1, keepdim=True)) / r.unsqueeze(1)
         energies = nodes.new_zeros(batch.n_frames).index_add(0, batch.frame, nodes)
-        return energies.unsqueeze(0), edge_forces(gradient, batch.i, batch.j, len(nodes)).unsqueeze(0)
+        forces = edge_forces(gradient, batch.i, batch.j, len(nodes))
+        virials = edge_virials(gradient, batch.vectors, batch.frame[batch.i], batch.n_frames)
+        return losses.outputs(*(x.unsqueeze(0) for x in (energies, forces, virials, nodes)))
+
+    def state(self):
+        """What initial() took from the data: nothing."""
+        return {}
+
+    def restore(self, state):
+        pass
 
     def export(self, p, scale):
         """Tensors of a model file; `scale` (eV) multiplies the energies of training."""
@@ -311,7 +330,7 @@ class Ani:
         return out
 
     def __call__(self, p, batch, training):
-        """Energies [members, B] (eV) and forces [members, N, 3] (eV/A) of the frames of a batch."""
+        """losses.outputs of the frames of a batch, in eV and A."""
         with torch.no_grad():
             c = self.prepare(batch)
         aev = c["aev"].unsqueeze(0).repeat(self.n_members, 1, 1).requires_grad_()
@@ -326,7 +345,15 @@ class Ani:
         edges = edges.index_add(1, batch.a, (g * c["along_a"]).sum(2, keepdim=True) * c["ua"] + turn * c["turn_a"])
         edges = edges.index_add(1, batch.b, (g * c["along_b"]).sum(2, keepdim=True) * c["ub"] + turn * c["turn_b"])
         energies = nodes.new_zeros(m, batch.n_frames).index_add(1, batch.frame, nodes)
-        return energies, edge_forces(edges, batch.i, batch.j, n)
+        virials = edge_virials(edges, batch.vectors, batch.frame[batch.i], batch.n_frames)
+        return losses.outputs(energies, edge_forces(edges, batch.i, batch.j, n), virials, nodes)
+
+    def state(self):
+        """What initial() took from the data."""
+        return {"mean": self.mean, "deviation": self.deviation}
+
+    def restore(self, state):
+        self.mean, self.deviation, self._constants = state["mean"], state["deviation"], {}
 
     def export(self, p, scale):
         """Tensors of a model file; the normalisation of AEVs goes into the first layers, `scale` (eV) into the last."""

@@ -1,4 +1,4 @@
-"""The state of a training run and its steps; what a loss, a schedule and an optimiser are here stands in distill.py."""
+"""The state of a training run and its steps; what loss, schedule and optimiser are here stands in training.py."""
 
 import math
 import os
@@ -11,12 +11,15 @@ from . import dataset
 try:
     import torch
 
-    from . import frames
+    from . import errors, frames, losses
     from .fast import cpu, cpu_ani, soap
     from .networks import ARCHITECTURES, splines_onto
 except ImportError:
     torch = None
 
+CHUNK = 256  # steps whose frame indices are drawn and moved to the device at once
+BATCH = 256  # atoms per step
+CEILING = 2.0  # medians of the frames' root mean square forces: force_ceiling "auto"
 JUMP, BRAKE = 1.5, 0.7  # of the validation error, that a run does not go on from; of the learning rate afterwards
 
 
@@ -59,39 +62,119 @@ class Order:
         return out
 
 
-class Trainer:
-    """State of one training run; the parameters are views of one flat vector, and so are their moving averages."""
+class Mixed:
+    """Which frames each step takes when there are too many classes for some of each: all frames in the order of a
+    permutation, renewed when it is used up, cut into steps of about `n_atoms` atoms. A function of (seed, step)."""
 
-    def __init__(self, config, data, data_sha256, device):
+    def __init__(self, sizes, atoms, n_atoms, seed):
+        self.of_class = np.concatenate([np.full(n, c) for c, n in enumerate(sizes)])
+        self.index = np.concatenate([np.arange(n) for n in sizes])
+        self.atoms, self.seed = np.array(atoms, float)[self.of_class], seed
+        # Steps are no smaller than the largest frame, so that each has the middle of at least one frame.
+        self.per_epoch = max(1, int(self.atoms.sum() / max(n_atoms, self.atoms.max())))
+        self.epoch, self.permutation, self.bounds = None, None, None
+
+    def parts(self, step):
+        """[(class, indices of its frames)] of a step."""
+        epoch, place = divmod(step, self.per_epoch)
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.permutation = np.random.default_rng([self.seed, epoch]).permutation(len(self.index))
+            atoms = self.atoms[self.permutation]
+            middle = np.cumsum(atoms) - 0.5 * atoms
+            edges = atoms.sum() / self.per_epoch * np.arange(self.per_epoch + 1)
+            self.bounds = np.searchsorted(middle, edges)
+        mine = np.sort(self.permutation[self.bounds[place] : self.bounds[place + 1]])
+        return [(int(c), self.index[mine[self.of_class[mine] == c]]) for c in np.unique(self.of_class[mine])]
+
+
+class Trainer:
+    """State of one training run; the parameters are views of one flat vector, and so are their moving averages.
+
+    base: state() of this run or of one to start from, whose energy scale and offsets are kept."""
+
+    def __init__(self, config, data, data_sha256, device, base=None):
         self.config, self.train, self.device = config, config["train"], device
         self.data, self.data_sha256 = data, data_sha256
         self.network = ARCHITECTURES[config["architecture"]](config["model"], data["elements"])
-        train = dataset.frames_of(data, "train")
-        atoms = np.concatenate([np.arange(data["first"][k], data["first"][k + 1]) for k in train])
-        self.scale = float(np.sqrt(np.mean(data["forces"][atoms].astype(float) ** 2)))
-        self.limits = [x and x / self.scale for x in (self.train["force_limit"], self.train["energy_limit"])]
-        self.offsets = fit_offsets(data)
+        self._scale(base)
         self.classes = frames.classes(data, "train", self.network, device, self.scale, self.offsets)
         self.validation = frames.classes(data, "validation", self.network, device, self.scale, self.offsets)
-        self.counts = self._counts()
-        self.order = Order([len(c.frames) for c in self.classes], self.counts, self.train["seed"])
         self.fast = None
         if device.type == "cpu" and cpu.available():
             kind = {"painn": cpu.FastPaiNN, "ani": cpu_ani.FastAni}[config["architecture"]]
             self.fast = kind(self.network, os.path.expanduser("~/.cache/mlff"))
-            for c in self.classes + self.validation:
-                self.fast.prepare(c)
-        self._parameters()
+        self._parameters(base)
+        for c in self.classes + self.validation if self.fast else ():
+            self.fast.prepare(c)
         if self.train["optimizer"] not in ("adam", "soap"):
             raise ModelError(f"train.optimizer '{self.train['optimizer']}' is not adam or soap")
         self.soap = soap.Soap(self.shapes, device) if self.train["optimizer"] == "soap" else None
-        self.step, self.elapsed, self.history = 0, 0.0, []
+        self.step, self.elapsed, self.history, self.stopped = 0, 0.0, [], False
         self.brake, self.best, self.best_error = 1.0, None, math.inf
         self.graph = None
         self.controls = torch.zeros(5, device=device)  # rate, Adam's two corrections, energy weight, 1 - ema
-        self.index = [torch.zeros(k, dtype=torch.long, device=device) for k in self.counts]
-        self.atoms_of = frames.of_element(list(zip(self.classes, self.index)), len(data["elements"]))
-        self.losses = torch.zeros(3, device=device)  # sums of energy loss, force loss, number of steps
+        self.losses = torch.zeros(5, device=device)  # sums of the terms of the loss, number of steps
+        self._order()
+
+    def _scale(self, base):
+        """Unit of energy in eV (times A: of forces), offsets of the elements, and the limits of errors in this unit."""
+        data, t = self.data, self.train
+        train = dataset.frames_of(data, "train")
+        of_frame = dataset.force_rms(data, train)
+        if base and base.get("scale") and base["elements"] == data["elements"]:
+            self.scale, self.offsets = base["scale"], np.array(base["offsets"])
+        else:
+            sizes = np.diff(data["first"])[train]
+            self.scale = float(np.sqrt((of_frame**2 * sizes).sum() / sizes.sum()))
+            self.offsets = fit_offsets(data)
+        if not self.scale > 0:
+            raise ModelError("the forces of the training set are all zero: there is nothing to learn")
+        self.ceiling = t["force_ceiling"]
+        if self.ceiling == "auto":
+            self.ceiling = CEILING * float(np.median(of_frame))
+        names = {"forces": "force_limit", "energy": "energy_limit", "stress": "stress_limit", "atoms": "atom_limit"}
+        self.limits = {term: t[name] and t[name] / self.scale for term, name in names.items()}
+        labelled = {"stress": "stress", "atoms": "atom_energies"}
+        self.weights = {"forces": t["force_weight"] or None, "energy": t["energy_weight"] or None}
+        for term, key in labelled.items():
+            there = key in data and np.isfinite(data[key]).any()
+            self.weights[term] = (there and t[{"stress": "stress_weight", "atoms": "atom_weight"}[term]]) or None
+
+    def _order(self):
+        """Frames of each class per step where there are few classes, else any frames (self.counts is None)."""
+        sizes = [len(c.frames) for c in self.classes]
+        self.counts = self._counts() if isinstance(self.train["batch"], dict) else self._shares(sizes)
+        self.chunk, self.chunk_at = None, None
+        if self.counts is None:
+            atoms = [c.n_atoms for c in self.classes]
+            self.order = Mixed(sizes, atoms, self.train["batch"] or BATCH, self.train["seed"])
+            return
+        self.order = Order(sizes, self.counts, self.train["seed"])
+        self.index = [torch.zeros(k, dtype=torch.long, device=self.device) for k in self.counts]
+        self.atoms_of = frames.of_element(list(zip(self.classes, self.index)), len(self.data["elements"]))
+
+    def _shares(self, sizes):
+        """Frames of each class per step of about train.batch atoms, all classes in proportion; None when a class would
+        come in fewer than all steps."""
+        total = sum(n * c.n_atoms for n, c in zip(sizes, self.classes))
+        share = (self.train["batch"] or BATCH) / total
+        if len(sizes) > 1 and min(sizes) * share < 0.75:
+            return None
+        return [min(n, max(1, round(n * share))) for n in sizes]
+
+    def choose(self):
+        """The frames of the next step: [(class, indices)], in self.index if each step takes the same number of each."""
+        if self.counts is None:
+            parts = self.order.parts(self.step)
+            return [(self.classes[c], torch.as_tensor(i).to(self.device)) for c, i in parts]
+        place = self.step % CHUNK
+        if self.chunk_at != self.step - place:
+            self.chunk_at = self.step - place
+            self.chunk = [torch.as_tensor(x).to(self.device) for x in self.order.steps(self.chunk_at, CHUNK)]
+        for buffer, rows in zip(self.index, self.chunk):
+            buffer.copy_(rows[place])
+        return list(zip(self.classes, self.index))
 
     def _counts(self):
         """Frames of each class per step, from train.batch: {number of atoms: frames}."""
@@ -104,7 +187,7 @@ class Trainer:
             )
         return [min(wanted[c.n_atoms], len(c.frames)) for c in self.classes]
 
-    def _parameters(self):
+    def _parameters(self, base):
         generator = torch.Generator().manual_seed(self.train["seed"])
         some = (
             self.plain_batch(c, torch.arange(a, min(a + 4, len(c.frames)), device=self.device))
@@ -112,6 +195,8 @@ class Trainer:
             for a in range(0, len(c.frames), max(4, len(c.frames) // 20))
         )
         initial = self.network.initial(generator, some)
+        if base and base.get("network"):
+            self.network.restore(base["network"])
         self.shapes = {k: v.shape for k, v in initial.items()}
         self.theta = torch.cat([v.flatten() for v in initial.values()]).to(self.device)
         self.ema, self.m, self.v = self.theta.clone(), torch.zeros_like(self.theta), torch.zeros_like(self.theta)
@@ -130,11 +215,10 @@ class Trainer:
     def _weights(self, frame_class):
         """Weights [frames] (numpy): a frame whose root mean square force f exceeds train.force_ceiling counts by
         (ceiling / f)^2, so that few far distorted frames do not drown all others."""
-        ceiling = self.train["force_ceiling"]
-        if ceiling is None:
+        if self.ceiling is None:
             return np.ones(len(frame_class.frames))
         f = frame_class.forces.square().mean((1, 2)).sqrt().cpu().numpy() * self.scale
-        return np.minimum(1.0, (ceiling / f) ** 2)
+        return np.minimum(1.0, (self.ceiling / np.maximum(f, 1e-12)) ** 2)
 
     def views(self, flat):
         """name -> view of a flat vector."""
@@ -150,28 +234,32 @@ class Trainer:
         parts = [(frame_class, index)]
         return frames.batch(parts, frames.of_element(parts, len(self.data["elements"])))
 
-    def one_step(self):
-        """Gradient and update for the frames in self.index; only device work, nothing that waits for the device."""
-        batch = frames.batch(list(zip(self.classes, self.index)), self.atoms_of)
-        energies, forces = self.network(self.parameters, batch, training=True)
-        keep = torch.cat([k.index_select(1, index) for k, index in zip(self.keep, self.index)], 1)
-        n = keep.shape[1] * self.network.n_members
-        energy_square = ((energies - batch.energy) / batch.n_atoms).square()
-        of_frame = frames.mean_squares(forces - batch.forces, batch)
-        share = 3 * batch.n_atoms / forces.numel()
-        energy_loss = (frames.bounded(energy_square, self.limits[1]) * keep).sum() / n
-        force_loss = (frames.bounded(of_frame, self.limits[0]) * keep * share).sum()
-        loss = self.network.n_members * (force_loss + self.controls[3] * energy_loss)
+    def _keep(self, parts):
+        """Weights [members, B] of the frames of parts."""
+        places = {id(c): k for c, k in zip(self.classes, self.keep)}
+        return torch.cat([places[id(c)].index_select(1, index) for c, index in parts], 1)
+
+    def _now(self):
+        """The weights of the loss at this step."""
+        return {**self.weights, "energy": self.weights["energy"] and self.controls[3]}
+
+    def one_step(self, parts=None):
+        """Gradient and update for the frames of parts, default those in self.index; only device work, nothing that
+        waits for the device."""
+        atoms_of = self.atoms_of if parts is None else frames.of_element(parts, len(self.data["elements"]))
+        parts = list(zip(self.classes, self.index)) if parts is None else parts
+        batch = frames.batch(parts, atoms_of)
+        out = self.network(self.parameters, batch, training=True)
+        loss, terms = losses.loss(out, batch, self._keep(parts), self._now(), self.limits)
         gradient = torch.autograd.grad(loss, list(self.parameters.values()), materialize_grads=True)
-        self.update(gradient, energy_loss, force_loss)
+        self.update(gradient, terms)
 
-    def one_fast_step(self):
+    def one_fast_step(self, parts):
         """The same on a CPU through fast/."""
-        batch = self.fast.batch(list(zip(self.classes, self.index)))
-        keep = torch.cat([k.index_select(1, index) for k, index in zip(self.keep, self.index)], 1)
-        self.update(*self.fast.gradient(self.parameters, batch, float(self.controls[3]), keep, self.limits))
+        batch = self.fast.batch(parts)
+        self.update(*self.fast.gradient(self.parameters, batch, self._keep(parts), self._now(), self.limits))
 
-    def update(self, gradient, energy_loss, force_loss):
+    def update(self, gradient, terms):
         """Adam or SOAP with clipping, the moving average, and the sums of the losses."""
         with torch.no_grad():
             g = torch.cat([x.flatten() for x in gradient])
@@ -184,7 +272,7 @@ class Trainer:
                 direction = self.controls[1] * self.m / ((self.v * self.controls[2]).sqrt() + 1e-8)
             self.theta.sub_(self.controls[0] * direction)
             self.ema.lerp_(self.theta, self.controls[4])
-            self.losses.add_(torch.stack([energy_loss.detach(), force_loss.detach(), torch.ones_like(force_loss)]))
+            self.losses.add_(torch.cat([terms, torch.ones_like(terms[:1])]))
 
     def set_controls(self, progress):
         """Learning rate and loss weight at `progress` (0 .. 1) of the schedule, to the device."""
@@ -193,7 +281,7 @@ class Trainer:
         rate = t["final_learning_rate"] + (t["learning_rate"] - t["final_learning_rate"]) * cosine
         rate *= self.brake * min(1.0, (self.step + 1) / t["warmup"])
         weight = t["energy_weight"]
-        if t["final_energy_weight"] is not None:
+        if t["final_energy_weight"] and weight:
             weight = weight * (t["final_energy_weight"] / weight) ** min(progress, 1.0)
         n = self.step + 1
         values = [rate, 1 / (1 - 0.9**n), 1 / (1 - 0.999**n), weight, 1 - min(t["ema"], n / (n + 10))]
@@ -234,66 +322,46 @@ class Trainer:
         for x, old in zip(live, state):
             x.copy_(old)
 
-    def evaluate(self, classes, flat):
-        """Errors of the parameters `flat` on frames of `classes`: list of mappings, one per class, then the total.
-
-        force_rmse, force_mae: eV/A over all components; energy_rmse: eV/atom; of the mean over an ensemble's members.
-        """
-        parameters, rows = self.views(flat), []
+    def errors(self, classes, flat):
+        """Errors of the parameters `flat` on each frame of `classes` (mapping of arrays, see errors.py); of the mean
+        over an ensemble's members."""
+        parameters, found = self.views(flat), []
+        room = 3000 if self.device.type == "cuda" else 400
         for c in classes:
-            square = absolute = energy = 0.0
-            size = max(1, min(len(c.frames), 3000 // c.n_atoms if self.device.type == "cuda" else 400 // c.n_atoms))
+            size = max(1, min(len(c.frames), room // c.n_atoms))
             for a in range(0, len(c.frames), size):
                 index = torch.arange(a, min(a + size, len(c.frames)), device=self.device)
                 if self.fast:
                     batch = self.fast.batch([(c, index)])
-                    energies, forces = self.fast.energies_forces(parameters, batch)
+                    out = self.fast.evaluate(parameters, batch)
                 else:
                     batch = self.plain_batch(c, index)
-                    energies, forces = self.network(parameters, batch, training=False)
-                error = forces.detach().mean(0).double() - batch.forces.double()
-                square += float(error.square().sum())
-                absolute += float(error.abs().sum())
-                error = (energies.detach().mean(0).double() - batch.energy.double()) / c.n_atoms
-                energy += float(error.square().sum())
-            rows.append(
-                {
-                    "n_atoms": c.n_atoms,
-                    "frames": len(c.frames),
-                    "components": 3 * c.n_atoms * len(c.frames),
-                    "square": square,
-                    "absolute": absolute,
-                    "energy": energy,
-                }
-            )
-        rows.append(
-            {
-                "n_atoms": "all",
-                **{k: sum(r[k] for r in rows) for k in ("frames", "components", "square", "absolute", "energy")},
-            }
-        )
-        return [
-            {
-                "n_atoms": r["n_atoms"],
-                "frames": r["frames"],
-                "force_rmse": self.scale * math.sqrt(r["square"] / r["components"]),
-                "force_mae": self.scale * r["absolute"] / r["components"],
-                "energy_rmse": self.scale * math.sqrt(r["energy"] / r["frames"]),
-            }
-            for r in rows
-            if r["frames"]
-        ]
+                    out = self.network(parameters, batch, training=False)
+                found.append(errors.of_batch(out, batch, c, index, self.scale))
+        return errors.together(found)
+
+    def evaluate(self, classes, flat):
+        """Rows of errors.by_size, the last one over all frames."""
+        return errors.by_size(self.errors(classes, flat))
 
     def state(self):
+        """All that a run needs to go on as if it had not been stopped."""
         return {
             "config": self.config,
             "data_sha256": self.data_sha256,
+            "elements": list(self.data["elements"]),
+            "scale": self.scale,
+            "offsets": self.offsets.tolist(),
+            "network": self.network.state(),
             "step": self.step,
             "elapsed": self.elapsed,
             "history": self.history,
+            "stopped": self.stopped,
             "brake": self.brake,
+            "best_error": self.best_error,
+            "best": None if self.best is None else [x.cpu() for x in self.best],
             "soap": self.soap.state() if self.soap else None,
-            **{k: getattr(self, k).cpu() for k in ("theta", "ema", "m", "v")},
+            **{k: getattr(self, k).cpu() for k in ("theta", "ema", "m", "v", "losses")},
         }
 
     def start(self, state, path):
@@ -322,11 +390,16 @@ class Trainer:
         self.ema.copy_(self.theta)
 
     def restore(self, state, path):
+        """Goes on from state()."""
         if state["config"]["model"] != self.config["model"] or state["data_sha256"] != self.data_sha256:
             raise ModelError(f"{path}: the checkpoint is of another model or data set: remove it to start anew")
         for k in ("theta", "ema", "m", "v"):
             getattr(self, k).copy_(state[k])
         if self.soap and state.get("soap"):
             self.soap.restore(state["soap"])
+        if "losses" in state:  # checkpoints of older versions have none
+            self.losses.copy_(state["losses"])
+        if state.get("best") is not None:
+            self.best, self.best_error = [x.to(self.device) for x in state["best"]], state["best_error"]
         self.step, self.elapsed, self.history = state["step"], state["elapsed"], state["history"]
-        self.brake = state.get("brake", 1.0)
+        self.brake, self.stopped = state.get("brake", 1.0), state.get("stopped", False)

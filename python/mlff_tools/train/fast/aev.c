@@ -1,12 +1,13 @@
-/* aev.c: the linear map between gradients by environment vectors and forces, for training ensembles of ANI networks on
+/* aev.c: the linear map between gradients by environment vectors and forces and virials, for training ensembles of ANI networks on
  * a CPU; compiled on first use by cpu_ani.py with -DM=members -DNR=radial shells -DNS=angular shells -DNZ=sections.
  *
  * With the AEV A_i(x) of atom i and a gradient G = dE/dA of each member m, pull gives
  *   F_k = - sum_i (dA_i/dx_k)^T G_i                    F [N][3][M] from G [N][length][M],
- * and push, its adjoint, gives for weights X of the forces
- *   G_i = - sum_k (dA_i/dx_k) X_k                      G [N][length][M] from X [N][3][M].
- * Both add to what is there. d[e] is the part of edge e: dE/d(x_j - x_i), or X_i - X_j in push. All formulas are those
- * of networks.Ani.prepare. One call does one frame.
+ *   W_ab = sum_i (dA_i/d strain_ab)^T G_i              W [3][3][M], of the positions' strain x_b += x_a s_ab,
+ * and push, its adjoint, gives for weights X of the forces and Y of W
+ *   G_i = - sum_k (dA_i/dx_k) X_k + sum_ab (dA_i/d strain_ab) Y_ab.
+ * Both add to what is there. d[e] is the part of edge e: dE/d(x_j - x_i), or X_i - X_j + (x_j - x_i) Y in push. All
+ * formulas are those of networks.Ani.prepare. One call does one frame.
  */
 #include <math.h>
 #include <stdint.h>
@@ -139,7 +140,8 @@ static void angular(const constants *c, const frame *f, int push, float (*g)[M],
 }
 
 /* scratch: [n_edges] edge, then d [n_edges][3][M]; see SCRATCH in cpu_ani.py. */
-void aev_pull(const constants *c, const frame *f, float (*g)[M], float (*force)[3][M], void *scratch)
+void aev_pull(const constants *c, const frame *f, float (*g)[M], float (*force)[3][M], float (*virial)[3][M],
+              void *scratch)
 {
   edge *edges = scratch;
   float(*d)[3][M] = (float(*)[3][M])(edges + f->n_edges);
@@ -151,16 +153,20 @@ void aev_pull(const constants *c, const frame *f, float (*g)[M], float (*force)[
       for (int m = 0; m < M; m++) {
         force[f->i[e]][k][m] += d[e][k][m];
         force[f->j[e]][k][m] -= d[e][k][m];
+        for (int a = 0; a < 3; a++) virial[a][k][m] += f->vector[e][a] * d[e][k][m];
       }
 }
 
-void aev_push(const constants *c, const frame *f, float (*g)[M], float (*x)[3][M], void *scratch)
+void aev_push(const constants *c, const frame *f, float (*g)[M], float (*x)[3][M], float (*y)[3][M], void *scratch)
 {
   edge *edges = scratch;
   float(*d)[3][M] = (float(*)[3][M])(edges + f->n_edges);
   for (int64_t e = 0; e < f->n_edges; e++)
     for (int k = 0; k < 3; k++)
-      for (int m = 0; m < M; m++) d[e][k][m] = x[f->i[e]][k][m] - x[f->j[e]][k][m];
+      for (int m = 0; m < M; m++) {
+        d[e][k][m] = x[f->i[e]][k][m] - x[f->j[e]][k][m];
+        for (int a = 0; a < 3; a++) d[e][k][m] += f->vector[e][a] * y[a][k][m];
+      }
   radial(c, f, 1, g, d, edges);
   angular(c, f, 1, g, d, edges);
 }

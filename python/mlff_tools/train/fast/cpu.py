@@ -5,8 +5,10 @@ dF = F - F_label of every atom, the gradient of the force loss is
 
     sum dF . dF/dtheta  =  - d/de  [ dE/dtheta at x + e dF ]  at e = 0,
 
-taken here as a central difference of two ordinary weight gradients at displaced positions. With displacements of
-DISPLACEMENT A on average, the truncation is of relative order (DISPLACEMENT / spline spacing)^2 / 6, some 1e-5. Where a
+taken here as a central difference of two ordinary weight gradients at displaced positions. A residual of the virial
+is a strain in the same displacement, and residuals of energies are weights of the atoms in the same two passes, so that
+all terms of losses.py cost no more than the forces. With displacements of DISPLACEMENT A on average in each frame, the
+truncation is of relative order (DISPLACEMENT / spline spacing)^2 / 6, some 1e-5. Where a
 network is still far off, it is larger: for frames with bent molecules, gradients of a teacher with 0.008 A were at
 cosines of 0.2 to 0.7 to the exact ones, and the teacher never learnt them; with 0.002 A 0.96 to 1, with 0.0005 A 0.98
 to 1, and rounding is no issue yet. A step therefore is one pass for energies and forces, and two passes for weights,
@@ -25,7 +27,9 @@ import torch
 from torch.nn.functional import silu
 
 from ...model.modelfile import ModelError
-from .. import frames
+from .. import losses
+from ..frames import EXTRA
+from ..networks import edge_virials
 
 DISPLACEMENT = 0.001  # A, root mean square
 # DISPLACEMENTs of an atom; residuals beyond count with this size, and no atom is pushed to where none ever was.
@@ -149,10 +153,12 @@ class Message(torch.autograd.Function):
 
 
 class Batch:
-    """Frames put together: species [N], frame [N], forces [N, 3], energy and n_atoms [B], row, nbr, vectors, centre."""
+    """Frames put together: species [N], frame [N], forces [N, 3], energy and n_atoms [B], row, nbr, vectors, centre and
+    the labels frames.EXTRA."""
 
     def __init__(self, parts):
         species, frame, forces, energy, n_atoms, row, nbr, vectors = ([] for _ in range(8))
+        extra = {name: [] for name in EXTRA}
         atoms = edges = frames = 0
         for c, index in parts:
             for k in index.tolist():
@@ -165,10 +171,14 @@ class Batch:
                 nbr.append(c.nbr[a:b] + atoms)
                 vectors.append(c.edge_vectors[a:b])
                 n_atoms.append(float(c.n_atoms))
+                for name in EXTRA:
+                    extra[name].append(getattr(c, name)[k])
                 atoms, edges, frames = atoms + c.n_atoms, edges + int(b - a), frames + 1
         row.append(torch.tensor([edges]))
         self.species, self.frame, self.forces = torch.cat(species), torch.cat(frame), torch.cat(forces)
         self.energy, self.n_atoms = torch.stack(energy), torch.tensor(n_atoms)
+        for name in EXTRA:
+            setattr(self, name, (torch.cat if name == "atom_energies" else torch.stack)(extra[name]))
         self.row, self.nbr, self.vectors = torch.cat(row), torch.cat(nbr), torch.cat(vectors)
         self.centre = torch.repeat_interleave(torch.arange(atoms), self.row[1:] - self.row[:-1])
 
@@ -221,44 +231,58 @@ class FastPaiNN:
     def _geometry(self, batch, vectors, wanted):
         return Geometry(batch.row, batch.nbr, vectors, self.network.n_basis, self.network.cutoff, wanted)
 
-    def energies_forces(self, p, batch):
-        """Energies [1, B] and forces [1, N, 3] of a batch, without weights in the graph."""
+    def evaluate(self, p, batch):
+        """losses.outputs of a batch, without weights in the graph."""
         p = {k: v.detach() for k, v in p.items()}
         geometry = self._geometry(batch, batch.vectors, True)
         nodes = self.node_energies(p, batch.species, geometry, False)
         nodes.sum().backward()
-        energies = torch.zeros(len(batch.energy)).index_add(0, batch.frame, nodes.detach())
-        g = geometry.gradient
+        nodes, g = nodes.detach(), geometry.gradient
+        energies = torch.zeros(len(batch.energy)).index_add(0, batch.frame, nodes)
         forces = torch.zeros(len(nodes), 3).index_add(0, batch.centre, g).index_add(0, batch.nbr.long(), -g)
-        return energies.unsqueeze(0), forces.unsqueeze(0)
+        virials = edge_virials(g, batch.vectors, batch.frame[batch.centre], len(energies))
+        return losses.outputs(*(x.unsqueeze(0) for x in (energies, forces, virials, nodes)))
 
     def prepare(self, frame_class):
         """Adds to a frames.FrameClass what a step needs."""
         prepare(frame_class, self.network.cutoff)
 
-    def gradient(self, p, batch, energy_weight, keep, limits=(None, None)):
-        """Gradient of the loss by each parameter (list), energy loss and force loss.
-
-        keep [1, B]: weights of the frames; limits: of force and energy errors, see frames.bounded."""
-        energies, forces = (x.squeeze(0) for x in self.energies_forces(p, batch))
-        d_force, d_energy, keep = forces - batch.forces, energies - batch.energy, keep.squeeze(0)
-        energy_square, of_frame = (d_energy / batch.n_atoms).square(), frames.mean_squares(d_force, batch)
-        energy_loss = (frames.bounded(energy_square, limits[1]) * keep).mean()
-        force_loss = (frames.bounded(of_frame, limits[0]) * keep * batch.n_atoms).sum() / len(d_force)
-        # Half the gradients by forces and energies, from here on.
-        d_force = d_force * (keep * frames.bounded_slope(of_frame, limits[0]))[batch.frame].unsqueeze(1)
-        d_energy = d_energy * keep * frames.bounded_slope(energy_square, limits[1])
-        step = DISPLACEMENT / float(d_force.square().sum(1).mean().sqrt().clamp_min(1e-9))
-        limit = (LARGEST * DISPLACEMENT / (step * d_force.norm(dim=1, keepdim=True)).clamp_min(1e-12)).clamp_max(1.0)
-        along = d_force * limit
-        shift = step * (along[batch.nbr.long()] - along[batch.centre])
+    def gradient(self, p, batch, keep, weights, limits):
+        """Gradient of losses.loss by each parameter (list), and its terms."""
+        out = self.evaluate(p, batch)
+        by, terms = gradients(out, batch, keep, weights, limits)
+        vectors, step = displaced(by, batch)
+        by_node = 0.5 * (by.nodes[0] + by.energies[0][batch.frame])
         total = None
         for sign in (1.0, -1.0):
-            geometry = self._geometry(batch, batch.vectors + sign * shift, False)
+            geometry = self._geometry(batch, batch.vectors + sign * vectors, False)
             nodes = self.node_energies(p, batch.species, geometry, True)
-            weight = -sign * 2 / (d_force.numel() * 2 * step) + energy_weight * d_energy / (
-                len(d_energy) * batch.n_atoms.square()
-            )
-            part = torch.autograd.grad((nodes * weight[batch.frame]).sum(), list(p.values()), materialize_grads=True)
+            weight = by_node + (sign * 0.5 / step)[batch.frame]
+            part = torch.autograd.grad((nodes * weight).sum(), list(p.values()), materialize_grads=True)
             total = part if total is None else [a + b for a, b in zip(total, part)]
-        return total, energy_loss, force_loss
+        return total, terms
+
+
+def gradients(out, batch, keep, weights, limits):
+    """losses.outputs with the gradient of the loss by each output, and the terms of the loss."""
+    leaves = [x.detach().requires_grad_() for x in (out.energies, out.forces, out.virials, out.nodes)]
+    with torch.enable_grad():
+        total, terms = losses.loss(losses.outputs(*leaves), batch, keep, weights, limits)
+        found = torch.autograd.grad(total, leaves, materialize_grads=True)
+    return losses.outputs(*found), terms
+
+
+def displaced(by, batch):
+    """Displacement [E, 3] (A) of the edges' vectors along minus the gradients by forces plus that by virials, and the
+    step [B] of each frame: displacement / step is that direction."""
+    centre, frame = batch.centre, batch.frame[batch.centre]
+    along, strain = -by.forces[0], by.virials[0]
+    strained = (batch.vectors.unsqueeze(1) @ strain[frame]).squeeze(1)
+    n_edges = torch.zeros(len(strain)).index_add(0, frame, torch.ones(len(frame))).clamp_min(1.0)
+    square = losses.frame_means(along.square().sum(1), batch)
+    square = square + torch.zeros(len(strain)).index_add(0, frame, strained.square().sum(1)) / n_edges
+    step = DISPLACEMENT / square.sqrt().clamp_min(1e-12)
+    size = along.norm(dim=1, keepdim=True) * step[batch.frame].unsqueeze(1)
+    along = along * (LARGEST * DISPLACEMENT / size.clamp_min(1e-12)).clamp_max(1.0)
+    moved = along[batch.nbr.long()] - along[centre] + strained
+    return moved * step[frame].unsqueeze(1), step

@@ -1,8 +1,9 @@
 """Fast training of `ani` on a CPU: environment vectors are computed once, forces and their adjoint in C (aev.c), the
 networks in PyTorch, one core.
 
-Forces are a linear map of the gradients g = dE/dAEV, F = J^T g, and J depends on the positions alone. So the gradient
-of the loss by g is J applied to its gradient by the forces, and only the small networks are differentiated twice.
+Forces and virials are a linear map of the gradients g = dE/dAEV, F = J^T g, and J depends on the positions alone. So
+the gradient of the loss by g is J applied to its gradient by forces and virials, and only the small networks are
+differentiated twice.
 """
 
 import ctypes
@@ -10,7 +11,8 @@ from types import SimpleNamespace
 
 import torch
 
-from .. import frames
+from .. import losses
+from ..frames import EXTRA
 from . import cpu
 
 
@@ -105,7 +107,7 @@ class FastAni:
 
     def batch(self, parts):
         """Frames put together: aev [N, length], of_element, frame [N], forces [N, 3], energy and n_atoms [B],
-        c_frames."""
+        c_frames, and the labels frames.EXTRA."""
         c_frames, frame, n_atoms, species, count = [], [], [], [], 0
         for c, index in parts:
             for k in index.tolist():
@@ -115,7 +117,10 @@ class FastAni:
                 n_atoms.append(c.n_atoms)
                 count += 1
         species = torch.cat(species)
+        extra = {name: torch.cat([getattr(c, name)[index] for c, index in parts]) for name in EXTRA[:-1]}
         return SimpleNamespace(
+            **extra,
+            atom_energies=torch.cat([c.atom_energies[index].flatten() for c, index in parts]),
             aev=torch.cat([c.aev[index].flatten(0, 1) for c, index in parts]),
             frame=torch.cat(frame),
             c_frames=c_frames,
@@ -125,59 +130,51 @@ class FastAni:
             of_element=[torch.nonzero(species == s).squeeze(1) for s in range(len(self.network.elements))],
         )
 
-    def _call(self, function, batch, g, forces):
-        """aev_pull or aev_push on every frame; g [N, length, members] and forces [N, 3, members] are added to."""
+    def _call(self, function, batch, g, forces, virials):
+        """aev_pull or aev_push on every frame; g [N, length, members], forces [N, 3, members] and virials
+        [B, 3, 3, members] are read or added to."""
         n = max(f.n_edges for f, _ in batch.c_frames) * (6 + 3 * self.network.n_members)
         if len(self.scratch) < n:
             self.scratch = torch.empty(2 * n)
-        for frame, atom in batch.c_frames:
+        for k, (frame, atom) in enumerate(batch.c_frames):
             function(
                 ctypes.byref(self.constants),
                 ctypes.byref(frame),
                 ctypes.c_void_p(g[atom].data_ptr()),
                 ctypes.c_void_p(forces[atom].data_ptr()),
+                ctypes.c_void_p(virials[k].data_ptr()),
                 ctypes.c_void_p(self.scratch.data_ptr()),
             )
 
     def _evaluate(self, p, batch, training):
-        """Node energies [members, N], g = dE/dAEV [members, N, length] and forces [N, 3, members]."""
+        """losses.outputs of a batch, whose energies are in the graph of the weights and whose forces and virials are
+        not, and g = dE/dAEV [members, N, length], which is."""
         m = self.network.n_members
         aev = batch.aev.unsqueeze(0).repeat(m, 1, 1).requires_grad_()
         nodes = self.network.node_energies(p, batch, aev)
         (g,) = torch.autograd.grad(nodes.sum(), aev, create_graph=training)
-        forces = torch.zeros(len(batch.aev), 3, m)
-        self._call(self.lib.aev_pull, batch, g.detach().permute(1, 2, 0).contiguous(), forces)
-        return nodes, g, forces
+        forces, virials = torch.zeros(len(batch.aev), 3, m), torch.zeros(len(batch.energy), 3, 3, m)
+        self._call(self.lib.aev_pull, batch, g.detach().permute(1, 2, 0).contiguous(), forces, virials)
+        virials = virials.permute(3, 0, 1, 2)
+        energies = nodes.new_zeros(len(nodes), len(batch.energy)).index_add(1, batch.frame, nodes)
+        return losses.outputs(energies, forces.permute(2, 0, 1), 0.5 * (virials + virials.mT), nodes), g
 
-    def _frame_sums(self, nodes, batch):
-        return nodes.new_zeros(len(nodes), len(batch.energy)).index_add(1, batch.frame, nodes)
+    def evaluate(self, p, batch):
+        """losses.outputs of a batch, without weights in the graph."""
+        out, _ = self._evaluate({k: v.detach() for k, v in p.items()}, batch, False)
+        return losses.outputs(out.energies.detach(), out.forces, out.virials, out.nodes.detach())
 
-    def energies_forces(self, p, batch):
-        """Energies [members, B] and forces [members, N, 3] of a batch."""
-        nodes, _, forces = self._evaluate({k: v.detach() for k, v in p.items()}, batch, False)
-        return self._frame_sums(nodes.detach(), batch), forces.permute(2, 0, 1)
-
-    def gradient(self, p, batch, energy_weight, keep, limits=(None, None)):
-        """Gradient of the loss of Trainer.one_step by each parameter (list), energy loss and force loss.
-
-        keep [members, B]: weights of the frames, 0 for those that a member is not trained on; limits: of force and
-        energy errors, see frames.bounded.
-        """
-        m = self.network.n_members
-        nodes, g, forces = self._evaluate(p, batch, True)
-        d_force = forces - batch.forces.unsqueeze(2)
-        of_frame = frames.mean_squares(d_force.permute(2, 0, 1), batch)
-        energy_square = ((self._frame_sums(nodes, batch) - batch.energy) / batch.n_atoms).square()
-        energy_loss = (frames.bounded(energy_square, limits[1]) * keep).sum() / keep.numel()
-        force_loss = (frames.bounded(of_frame, limits[0]) * keep * batch.n_atoms).sum() * 3 / d_force.numel()
-        factor = (keep * frames.bounded_slope(of_frame, limits[0]))[:, batch.frame].t().unsqueeze(1)
-        by_force = (2 * m / d_force.numel() * d_force * factor).contiguous()
-        by_g = torch.zeros(len(batch.aev), self.network.length, m)
-        self._call(self.lib.aev_push, batch, by_g, by_force)
+    def gradient(self, p, batch, keep, weights, limits):
+        """Gradient of losses.loss by each parameter (list), and its terms."""
+        out, g = self._evaluate(p, batch, True)
+        by, terms = cpu.gradients(out, batch, keep, weights, limits)
+        by_g = torch.zeros(len(batch.aev), self.network.length, self.network.n_members)
+        by_forces, by_virials = by.forces.permute(1, 2, 0).contiguous(), by.virials.permute(1, 2, 3, 0).contiguous()
+        self._call(self.lib.aev_push, batch, by_g, by_forces, by_virials)
         gradient = torch.autograd.grad(
-            [m * energy_weight * energy_loss, g],
+            [out.energies, out.nodes, g],
             list(p.values()),
-            [torch.ones(()), by_g.permute(2, 0, 1)],
+            [by.energies, by.nodes, by_g.permute(2, 0, 1)],
             materialize_grads=True,
         )
-        return gradient, energy_loss.detach(), force_loss
+        return gradient, terms

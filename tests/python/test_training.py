@@ -21,7 +21,7 @@ from mlff_tools.train import accuracy, dataset
 try:
     import torch
 
-    from mlff_tools.train import distill, frames, networks
+    from mlff_tools.train import errors, export, frames, losses, networks, training
     from mlff_tools.train.fast import soap
     from mlff_tools.train.trainer import BRAKE, Order, Trainer, fit_offsets
 except ImportError:
@@ -93,7 +93,7 @@ class Elsewhere(unittest.TestCase):
     )
     def test_in_the_python_with_torch(self):
         if torch is None:
-            helpers.run_elsewhere(TORCH_PYTHON, "test_distill", "test_convert")
+            helpers.run_elsewhere(TORCH_PYTHON, "test_training", "test_convert")
 
 
 @unittest.skipUnless(torch, "PyTorch is not installed in this Python (MLFF_TORCH_PYTHON runs these tests elsewhere)")
@@ -133,12 +133,12 @@ class Training(unittest.TestCase):
 
     def trainer(self, architecture="painn", **train):
         return Trainer(
-            distill.read_config(self.config(architecture, **train)), self.data, self.sha256, torch.device("cpu")
+            training.read_config(self.config(architecture, **train)), self.data, self.sha256, torch.device("cpu")
         )
 
     def run_command(self, architecture, out, *arguments, **train):
         with contextlib.redirect_stdout(io.StringIO()) as text:
-            distill.main(
+            training.main(
                 [
                     self.config(architecture, **train),
                     "--data",
@@ -184,7 +184,7 @@ class Training(unittest.TestCase):
         self.assertGreater(float(step.norm()), 0.0)
 
     def variant(self, n, cutoff, kind="bspline"):
-        config = distill.read_config(self.config())
+        config = training.read_config(self.config())
         config["model"] = {**PAINN, "cutoff": cutoff, "radial_basis": {"kind": kind, "n": n}}
         return Trainer(config, self.data, self.sha256, torch.device("cpu"))
 
@@ -254,14 +254,15 @@ class Training(unittest.TestCase):
             t.theta += 0.05 * torch.randn(t.theta.shape, generator=torch.Generator().manual_seed(1))
             t.ema.copy_(t.theta)
             name = os.path.join(self.folder.name, "exported")
-            distill.export(t, name, t.evaluate(t.validation, t.ema))
+            export.export(t, name, errors.table(t.errors(t.validation, t.ema), t.data))
             model = modelfile.read(name)
             for c in t.classes:
                 index = torch.arange(2)
-                energies, forces = t.network(t.views(t.ema), t.plain_batch(c, index), training=False)
+                out = t.network(t.views(t.ema), t.plain_batch(c, index), training=False)
+                energies, forces, virials = out.energies, out.forces, out.virials
                 for k in range(2):
                     s = dataset.frame(self.data, c.frames[k])
-                    energy, expected, _ = reference.evaluate(model, s)
+                    energy, expected, virial = reference.evaluate(model, s)
                     offsets = t.offsets[[self.data["elements"].index(e) for e in s["elements"]]].sum()
                     assert_near(
                         [float(energies.mean(0)[k].detach()) * t.scale],
@@ -271,6 +272,9 @@ class Training(unittest.TestCase):
                     )
                     mine = forces.detach().mean(0)[k * c.n_atoms : (k + 1) * c.n_atoms] * t.scale
                     assert_near(mine, expected, 2e-5, architecture + ": forces")
+                    found = virials.detach().mean(0)[k] * t.scale
+                    found = [-float(found[a, b]) for a, b in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))]
+                    assert_near(found, virial, 2e-4, architecture + ": virial")
 
     def test_padding_changes_nothing(self):
         for architecture in ("painn", "ani"):
@@ -282,10 +286,9 @@ class Training(unittest.TestCase):
             for c, index in parts:
                 for k in index:
                     one = t.network(parameters, t.plain_batch(c, k.view(1)), training=False)
-                    assert_near(both[0][:, frame].detach(), one[0][:, 0].detach(), 1e-5, architecture + ": energy")
-                    assert_near(
-                        both[1][:, at : at + c.n_atoms].detach(), one[1].detach(), 1e-5, architecture + ": forces"
-                    )
+                    assert_near(both.energies[:, frame].detach(), one.energies[:, 0].detach(), 1e-5, "energy")
+                    assert_near(both.forces[:, at : at + c.n_atoms].detach(), one.forces.detach(), 1e-5, "forces")
+                    assert_near(both.virials[:, frame].detach(), one.virials[:, 0].detach(), 1e-4, "virials")
                     at, frame = at + c.n_atoms, frame + 1
 
     def test_order_is_a_function_of_seed_and_step(self):
@@ -334,15 +337,29 @@ class Training(unittest.TestCase):
                 for key in a:
                     assert_near(a[key], b[key], 1e-5, key)
 
+    def labelled(self, seed=5):
+        """The data set with stress and energies of atoms, which some frames do not have."""
+        rng, data = np.random.default_rng(seed), dict(self.data)
+        n, stress = len(data["energy"]), rng.normal(size=(len(data["energy"]), 3, 3)) * 0.01
+        data["stress"] = 0.5 * (stress + stress.transpose(0, 2, 1))
+        data["stress"][~data["cell"].any((1, 2))] = np.nan
+        data["atom_energies"] = rng.normal(size=len(data["species"]))
+        for k in range(0, n, 5):
+            data["stress"][k] = np.nan
+            data["atom_energies"][data["first"][k + 1] - 1] = np.nan
+        return data
+
     def test_fast_gradients(self):
-        bound = {"force_limit": 0.05, "energy_limit": 0.001}
+        bound = {"force_limit": 0.05, "energy_limit": 0.001, "stress_limit": 0.02, "atom_limit": 0.5}
         for architecture, allowed, limits in (
             ("painn", 3e-4, {}),
             ("ani", 1e-5, {}),
             ("painn", 3e-4, bound),
             ("ani", 1e-5, bound),
         ):
-            t = self.trainer(architecture, force_ceiling=0.8 * float(self.data["forces"].std()), **limits)
+            ceiling = 0.8 * float(self.data["forces"].std())
+            config = self.config(architecture, force_ceiling=ceiling, stress_weight=30.0, atom_weight=2.0, **limits)
+            t = Trainer(training.read_config(config), self.labelled(), self.sha256, torch.device("cpu"))
             self.assertLess(min(float(k[k > 0].min()) for k in t.keep), 0.9)
             if t.fast is None:
                 self.skipTest("no C compiler (cc)")
@@ -351,14 +368,44 @@ class Training(unittest.TestCase):
             for index in t.index:
                 index.copy_(torch.arange(len(index)))
             found = []
-            t.update = lambda gradient, e, f, found=found: found.append(
-                (torch.cat([x.flatten() for x in gradient]), float(e.detach()), float(f))
+            t.update = lambda gradient, terms, found=found: found.append(
+                (torch.cat([x.flatten() for x in gradient]), terms)
             )
             t.one_step()
-            t.one_fast_step()
-            (slow, e, f), (fast, fast_e, fast_f) = found
-            assert_near([fast_e, fast_f], [e, f], 1e-5 * (e + f), architecture + ": losses")
+            t.one_fast_step(list(zip(t.classes, t.index)))
+            (slow, terms), (fast, fast_terms) = found
+            self.assertGreater(float(terms.min()), 0.0)
+            assert_near(fast_terms, terms, 1e-5 * float(terms.sum()), architecture + ": terms of the loss")
             assert_near(fast, slow, allowed * float(slow.norm()), architecture + ": gradient")
+
+    def test_gradient_of_each_term(self):
+        """The fast path against central differences of the loss of the plain one in double, along random directions."""
+        for architecture in ("painn", "ani"):
+            config = training.read_config(self.config(architecture))
+            t = Trainer(config, self.labelled(), self.sha256, torch.device("cpu"))
+            if t.fast is None:
+                self.skipTest("no C compiler (cc)")
+            t.theta += 0.1 * torch.randn(t.theta.shape, generator=torch.Generator().manual_seed(2))
+            parts = [(c, torch.arange(2)) for c in t.classes]
+            batch, keep = t.fast.batch(parts), t._keep(parts)
+            plain = frames.batch(parts, frames.of_element(parts, 3))
+            for name, x in vars(plain).items():
+                if isinstance(x, torch.Tensor) and x.is_floating_point():
+                    setattr(plain, name, x.double())
+            for term in losses.TERMS:
+                weights = {x: 1.0 if x == term else None for x in losses.TERMS}
+                limits = dict.fromkeys(losses.TERMS, 0.5)
+                gradient, _ = t.fast.gradient(t.parameters, batch, keep, weights, limits)
+                gradient = torch.cat([x.flatten() for x in gradient]).double()
+
+                def loss(theta, weights=weights, limits=limits, t=t, plain=plain, keep=keep):
+                    out = t.network(t.views(theta), plain, training=False)
+                    return float(losses.loss(out, plain, keep.double(), weights, limits)[0].detach())
+
+                along = gradient / gradient.norm()
+                theta, h = t.theta.double(), 1e-4
+                slope = (loss(theta + h * along) - loss(theta - h * along)) / (2 * h)
+                assert_near([float(gradient @ along)], [slope], 2e-3 * abs(slope), f"{architecture}: {term}")
 
     def test_soap_does_not_depend_on_the_basis(self):
         rng = np.random.default_rng(8)

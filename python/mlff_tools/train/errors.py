@@ -1,0 +1,93 @@
+"""Errors of a student on labelled frames, and their tables: by size, by kind, by temperature.
+
+A row has: by ("size", "config_type", "temperature", "all"), value, n_atoms, frames, force_rmse and force_mae (eV/A over
+all components), energy_rmse (eV/atom), and where the labels have stress stress_rmse and stress_mae (GPa over all nine
+components), else None; force_rms is that of the labels themselves.
+"""
+
+import numpy as np
+
+GPA = 160.21766208  # of 1 eV/A^3
+KEYS = ("frame", "n_atoms", "square", "absolute", "label_square", "energy", "stress_square", "stress_absolute")
+BINS = 50.0  # K: temperatures are rounded to a multiple of it
+
+
+def of_batch(out, batch, frame_class, index, scale):
+    """Errors of each frame of a batch of one class: {name of KEYS: [k]}, in eV and A; sums over components."""
+    k, n = len(index), frame_class.n_atoms
+    numpy = lambda x: x.detach().double().cpu().numpy()
+    off = scale * numpy(out.forces.mean(0) - batch.forces).reshape(k, -1)
+    volume = frame_class.volume[index.cpu().numpy()]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        stress = scale * numpy(out.virials.mean(0) - batch.virial).reshape(k, 9) / volume[:, None]
+    stress[numpy(batch.has_virial) == 0] = np.nan
+    return {
+        "frame": frame_class.frames[index.cpu().numpy()],
+        "n_atoms": np.full(k, n),
+        "square": (off**2).sum(1),
+        "absolute": np.abs(off).sum(1),
+        "label_square": (scale * numpy(batch.forces).reshape(k, -1)) ** 2 @ np.ones(3 * n),
+        "energy": scale * numpy(out.energies.mean(0) - batch.energy) / n,
+        "stress_square": (stress**2).sum(1),
+        "stress_absolute": np.abs(stress).sum(1),
+    }
+
+
+def together(found):
+    """The frames of several batches."""
+    return {key: np.concatenate([f[key] for f in found]) if found else np.zeros(0) for key in KEYS}
+
+
+def row(of_frames, mine, by, value):
+    """The row of the frames chosen by `mine` [frames]."""
+    e = {key: x[mine] for key, x in of_frames.items()}
+    components, stress = 3 * e["n_atoms"].sum(), np.isfinite(e["stress_square"])
+    n_stress = 9 * stress.sum()
+    return {
+        "by": by,
+        "value": value,
+        "n_atoms": value if by in ("size", "all") else "any",
+        "frames": int(mine.sum()),
+        "force_rmse": float(np.sqrt(e["square"].sum() / components)),
+        "force_mae": float(e["absolute"].sum() / components),
+        "force_rms": float(np.sqrt(e["label_square"].sum() / components)),
+        "energy_rmse": float(np.sqrt((e["energy"] ** 2).mean())),
+        "stress_rmse": GPA * float(np.sqrt(e["stress_square"][stress].sum() / n_stress)) if n_stress else None,
+        "stress_mae": GPA * float(e["stress_absolute"][stress].sum() / n_stress) if n_stress else None,
+    }
+
+
+def _groups(of_frames, by, values):
+    return [row(of_frames, values == v, by, v.item()) for v in np.unique(values)]
+
+
+def by_size(of_frames):
+    """Rows by the number of atoms, then that of all frames."""
+    if not len(of_frames["frame"]):
+        return []
+    everything = row(of_frames, np.ones(len(of_frames["frame"]), bool), "all", "all")
+    return [*_groups(of_frames, "size", of_frames["n_atoms"]), everything]
+
+
+def table(of_frames, data):
+    """All rows: by size, config_type and temperature (rounded to 50 K) where they are known, and of all frames."""
+    rows = by_size(of_frames)
+    if not rows:
+        return rows
+    frame, more = of_frames["frame"], []
+    if "config_type" in data:
+        more += _groups(of_frames, "config_type", data["config_type"][frame])
+    temperature = np.round(data["temperature"][frame].astype(float) / BINS) * BINS
+    more += [row(of_frames, temperature == t, "temperature", float(t)) for t in np.unique(temperature[temperature > 0])]
+    return [*rows[:-1], *more, rows[-1]]
+
+
+def text(r):
+    """A row in words."""
+    what = {"size": f"{r['value']} atoms", "temperature": f"{r['value']} K"}.get(r["by"], str(r["value"]))
+    stress = "" if r["stress_rmse"] is None else f", stress RMSE {r['stress_rmse']:.3f} GPa"
+    return (
+        f"{what} ({r['frames']} frames): force RMSE {1000 * r['force_rmse']:.2f} meV/A "
+        f"({100 * r['force_rmse'] / max(r['force_rms'], 1e-12):.1f} %), MAE {1000 * r['force_mae']:.2f} meV/A, "
+        f"energy RMSE {1000 * r['energy_rmse']:.3f} meV/atom{stress}"
+    )

@@ -1,0 +1,149 @@
+"""The sections student and training of a recipe, checked, and the configuration of a training run that they make.
+
+student: {size: xs}              # xs, s, m or inner; or of your own: features, layers, cutoff, readout, spacing
+student: {architecture: ani, members: 4}
+training: {steps: 20000, seed: 1}
+"""
+
+from . import students
+
+
+def _number(low, high, zero=False):
+    above = (lambda v: v >= low) if zero else (lambda v: v > low)
+    return lambda v: isinstance(v, (int, float)) and not isinstance(v, bool) and above(v) and v <= high
+
+
+def _count(low, high):
+    return lambda v: isinstance(v, int) and not isinstance(v, bool) and low <= v <= high
+
+
+def _text(v):
+    return isinstance(v, str) and bool(v.strip())
+
+
+_FEATURES = (_count(4, 512), "a whole number from 4 to 512")
+_CUTOFF = (_number(1, 10), "a length in A from 1 to 10")
+TEXTS = dict.fromkeys(("description", "license", "citation"), (_text, "a text"))
+PAINN = {
+    "size": (lambda v: v in students.SIZES, "one of " + ", ".join(students.SIZES)),
+    "architecture": (lambda v: v in ("painn", "ani"), "painn or ani"),
+    "features": _FEATURES,
+    "layers": (_count(1, 8), "a whole number from 1 to 8"),
+    "cutoff": _CUTOFF,
+    "readout": _FEATURES,
+    "spacing": (_number(0.02, 1), "a length in A up to 1, as 0.125"),
+}
+ANI = {
+    "architecture": PAINN["architecture"],
+    "members": (_count(1, 16), "a whole number from 1 to 16"),
+    "hidden": (
+        lambda v: isinstance(v, list) and bool(v) and all(map(_count(1, 1024), v)),
+        "widths of the hidden layers, as [64, 48, 32]",
+    ),
+    "cutoff": _CUTOFF,
+    "angular_cutoff": _CUTOFF,
+}
+_STEPS = (_count(1, 10**8), "a whole number from 1")
+_WEIGHT = (_number(0, 1e6, zero=True), "a number from 0")
+_RATE = (_number(0, 1), "a number up to 1")
+
+
+def _limit(unit):
+    return (lambda v: v is None or _number(0, 1e6)(v), f"a number in {unit}, or null for none")
+
+
+TRAINING = {
+    "steps": _STEPS,
+    "seed": (_count(0, 2**31), "a whole number from 0"),
+    "optimizer": (lambda v: v in ("soap", "adam"), "soap or adam"),
+    "learning_rate": _RATE,
+    "final_learning_rate": _RATE,
+    "warmup": _STEPS,
+    "force_weight": _WEIGHT,
+    "energy_weight": _WEIGHT,
+    "final_energy_weight": _WEIGHT,
+    "stress_weight": _WEIGHT,
+    "atom_weight": _WEIGHT,
+    "force_ceiling": (lambda v: v in (None, "auto") or _number(0, 1e6)(v), "a number in eV/A, auto, or null for none"),
+    "force_limit": _limit("eV/A"),
+    "energy_limit": _limit("eV/atom"),
+    "stress_limit": _limit("eV/atom (stress times volume)"),
+    "atom_limit": _limit("eV"),
+    "ema": (_number(0, 0.999999), "a number below 1"),
+    "clip": (_number(0, 1e9), "a number"),
+    "keep": _RATE,
+    "batch": (_count(1, 10**6), "atoms per step, a whole number"),
+    "validate_every": _STEPS,
+    "threads": (_count(1, 1024), "a whole number from 1"),
+    "device": (lambda v: _text(v) and (v in ("auto", "cpu") or v.startswith("cuda")), "auto, cpu, cuda or cuda:N"),
+}
+DEFAULTS = {
+    "seed": 1,
+    "optimizer": "soap",
+    "learning_rate": 2.0e-3,
+    "final_learning_rate": 1.0e-6,
+    "warmup": 100,
+    "force_weight": 1.0,
+    "energy_weight": 300.0,
+    "final_energy_weight": 1000.0,
+    "stress_weight": 10.0,
+    "atom_weight": 0.1,
+    "force_ceiling": "auto",
+    "force_limit": None,
+    "energy_limit": None,
+    "stress_limit": None,
+    "atom_limit": None,
+    "ema": 0.998,
+    "clip": 5.0,
+    "keep": 0.8,
+    "batch": None,
+    "threads": 1,
+    "device": "cpu",
+}
+
+
+def _checked(recipe, at, table):
+    value = recipe.mapping(at, tuple(table))
+    for key in value:
+        good, allowed = table[key]
+        recipe.check((*at, key), good, allowed)
+    return value
+
+
+def student(recipe, at=("student",)):
+    """The section student, checked; {} (xs) when the recipe has none."""
+    if at[-1] not in (recipe.value or {}):
+        return {}
+    ani = isinstance(recipe.get(at), dict) and recipe.get(at).get("architecture") == "ani"
+    value = _checked(recipe, at, {**(ANI if ani else PAINN), **TEXTS})
+    wanted = students.filled(value)
+    if ani and wanted["angular_cutoff"] > wanted["cutoff"]:
+        key = "angular_cutoff" if "angular_cutoff" in value else "cutoff"
+        recipe.fail((*at, key), f"angular_cutoff {wanted['angular_cutoff']} is beyond cutoff {wanted['cutoff']}")
+    if not ani and round(wanted["cutoff"] / wanted["spacing"]) < 4:
+        key = "spacing" if "spacing" in value else "cutoff"
+        recipe.fail((*at, key), f"leaves less than 4 splines up to the cutoff of {wanted['cutoff']} A")
+    return value
+
+
+def training(recipe, at=("training",)):
+    """The section training, checked; {} when the recipe has none."""
+    if at[-1] not in (recipe.value or {}):
+        return {}
+    value = _checked(recipe, at, TRAINING)
+    weights = {**DEFAULTS, **value}
+    if not weights["force_weight"] and not weights["energy_weight"]:
+        recipe.fail(at, "force_weight and energy_weight are both 0: nothing would be trained")
+    return value
+
+
+def config(name, student, training, elements):
+    """The configuration (training.py) of the sections student and training for these elements."""
+    made = students.network(student, elements)
+    steps = training.get("steps") or students.filled(student)["steps"]
+    train = {"validate_every": max(1, min(500, steps // 20)), **DEFAULTS, "steps": steps, **training}
+    if "energy_weight" in training and "final_energy_weight" not in training:
+        train["final_energy_weight"] = training["energy_weight"]
+    train["warmup"] = min(train["warmup"], max(1, steps // 10))
+    texts = {key: student[key] for key in TEXTS if key in student}
+    return {"name": name, "citation": students.CITATIONS[made["architecture"]], **texts, **made, "train": train}

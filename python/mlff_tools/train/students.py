@@ -1,0 +1,74 @@
+"""What a student is: the network of a size or of a recipe's section student, as the keys architecture and model of a
+configuration (training.py)."""
+
+from ..model.modelfile import ModelError
+
+SPACING = 0.125  # A between splines: 0.25 A cost water 1 meV/A
+# Features, layers and cutoff (A); steps of training that make a student of it, on one core in some 10 minutes (xs).
+SIZES = {
+    "inner": {"features": 16, "layers": 1, "cutoff": 2.5, "steps": 20000},
+    "xs": {"features": 32, "layers": 2, "cutoff": 4.5, "steps": 20000},
+    "s": {"features": 64, "layers": 2, "cutoff": 4.5, "steps": 30000},
+    "m": {"features": 128, "layers": 3, "cutoff": 5.0, "steps": 40000},
+}
+ANI = {"members": 4, "hidden": [64, 48, 32], "cutoff": 5.0, "angular_cutoff": 3.5, "steps": 20000}
+_RADIAL = [0.7, 1.0, 1.3, 1.6, 1.9, 2.25, 2.65, 3.1, 3.6, 4.15]  # A, shifts for a cutoff of 5 A
+_ANGULAR = [0.9, 1.45, 2.0, 2.65]  # A, for a cutoff of 3.5 A
+_SECTIONS = [0.39269908, 1.1780972, 1.9634954, 2.7488936]
+CITATIONS = {
+    "painn": "K. T. Schuett, O. T. Unke, M. Gastegger, ICML 2021, PMLR 139, 9377 (architecture)",
+    "ani": "J. S. Smith, O. Isayev, A. E. Roitberg, Chem. Sci. 8, 3192 (2017) (architecture)",
+}
+
+
+def filled(student):
+    """The section student with all its defaults."""
+    if student.get("architecture", "painn") == "ani":
+        return {**ANI, **student}
+    size = SIZES[student.get("size", "xs")]
+    out = {**size, "spacing": SPACING, **student}
+    out.setdefault("readout", max(8, out["features"] // 2))
+    return out
+
+
+def network(student, elements):
+    """{architecture, model} of the section student for these elements."""
+    wanted = filled(student)
+    if wanted.get("architecture") == "ani":
+        return {"architecture": "ani", "model": _ani(wanted, elements)}
+    n = round(wanted["cutoff"] / wanted["spacing"])
+    if n < 4:
+        raise ModelError(f"cutoff {wanted['cutoff']} A with splines each {wanted['spacing']} A: at least 4 are needed")
+    model = {
+        "n_features": wanted["features"],
+        "n_interactions": wanted["layers"],
+        "n_readout": wanted["readout"],
+        "radial_basis": {"kind": "bspline", "n": n},
+        "cutoff": float(wanted["cutoff"]),
+        "epsilon": 1.0e-8,
+    }
+    return {"architecture": "painn", "model": model}
+
+
+def _ani(wanted, elements):
+    radial, angular = wanted["cutoff"] / 5.0, wanted["angular_cutoff"] / 3.5
+    return {
+        "n_members": wanted["members"],
+        "radial": {
+            "cutoff": float(wanted["cutoff"]),
+            "eta": 8.0 / radial**2,
+            "prefactor": 0.25,
+            "shifts": [round(radial * x, 6) for x in _RADIAL],
+        },
+        "angular": {
+            "cutoff": float(wanted["angular_cutoff"]),
+            "eta": 4.0 / angular**2,
+            "zeta": 14.1,
+            "cos_scale": 0.95,
+            "prefactor": 2.0,
+            "shifts": [round(angular * x, 6) for x in _ANGULAR],
+            "sections": _SECTIONS,
+        },
+        "activation": {"kind": "celu", "alpha": 0.1},
+        "hidden": {e: list(wanted["hidden"]) for e in elements},
+    }

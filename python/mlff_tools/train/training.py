@@ -1,0 +1,369 @@
+"""Trains a model on labelled structures: `python -m mlff_tools.train CONFIG.yaml --data DATA.npz` (needs PyTorch), and
+train() for what `mlff distill` does.
+
+Loss: mean over force components of (dF)^2, energy_weight times the mean over frames of (dE / n_atoms)^2, stress_weight
+times that of (d stress * volume / n_atoms)^2 over the nine components, and atom_weight times that of the energies of
+atoms, in units of the root mean square force of the training set; each frame's error is bounded (losses.py). Adam or
+SOAP (fast/soap.py: a few times fewer steps, but no CUDA graph); learning rate with a warm-up and a cosine to its final
+value; gradients clipped; a moving average of the weights is what is validated and exported. Where there are few kinds
+of frames (compositions), every step takes a fixed number of each kind, so that all steps have the same shapes and a GPU
+can replay one captured graph; else any frames. On a CPU with a C compiler the costly parts run in C (fast/).
+
+A run stops when its steps are done, or its budget of seconds is spent, or at --max-seconds; it writes a checkpoint and
+the model either way, and a later call goes on from the checkpoint. When the validation error jumps (by trainer.JUMP),
+the weights of the best validation come back and the learning rate is lowered. With --budget-seconds the schedule
+follows the time spent instead of the steps, so that the learning rate has always come down at the end.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import io
+import json
+import math
+import os
+import sys
+import time
+from types import SimpleNamespace
+
+from ..model import modelfile
+from ..model.modelfile import ModelError
+from . import curve, dataset
+from .trainer import Trainer
+
+try:
+    import torch
+
+    from . import errors, export, frames, losses
+    from .networks import ARCHITECTURES
+except ImportError:
+    torch = None
+
+TRAIN_DEFAULTS = {
+    "seed": 1,
+    "steps": 50000,
+    "learning_rate": 1.0e-3,
+    "final_learning_rate": 1.0e-6,
+    "warmup": 500,
+    "force_weight": 1.0,
+    "energy_weight": 100.0,
+    "final_energy_weight": None,
+    "stress_weight": 10.0,
+    "atom_weight": 0.1,
+    "ema": 0.999,
+    "clip": 10.0,
+    "validate_every": 1000,
+    "keep": 0.8,
+    "batch": None,  # frames per step by number of atoms, or atoms per step
+    "optimizer": "adam",
+    "force_ceiling": None,
+    "force_limit": None,
+    "energy_limit": None,
+    "stress_limit": None,
+    "atom_limit": None,
+    "threads": None,
+    "device": "auto",
+}
+SAY = 30.0  # s between two lines of progress
+
+
+def read_config(path):
+    """The configuration with defaults filled in."""
+    config = modelfile.load_yaml(path)
+    for key in ("name", "architecture", "model", "train"):
+        if key not in config:
+            raise ModelError(f"{path}: key '{key}' is missing")
+    if config["architecture"] not in ARCHITECTURES:
+        raise ModelError(f"{path}: architecture '{config['architecture']}' is not one of {', '.join(ARCHITECTURES)}")
+    unknown = set(config["train"]) - set(TRAIN_DEFAULTS)
+    if unknown:
+        raise ModelError(f"{path}: train.{sorted(unknown)[0]} is not known")
+    config["train"] = {**TRAIN_DEFAULTS, **config["train"]}
+    return config
+
+
+def save_checkpoint(path, trainer):
+    """Atomic: an interrupted write leaves the old checkpoint."""
+    buffer = io.BytesIO()
+    torch.save(trainer.state(), buffer)
+    try:
+        modelfile.write_bytes(path, buffer.getvalue())
+    except OSError as e:
+        raise ModelError(f"{path}: {e.strerror}; the checkpoint before is kept") from e
+
+
+def load_checkpoint(path):
+    """What save_checkpoint wrote."""
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as e:
+        raise ModelError(f"{path}: {e.strerror}") from e
+    except Exception as e:  # torch raises many kinds for a file that is none of its own
+        raise ModelError(f"{path}: is not a checkpoint of a training run ({str(e).splitlines()[0][:100]})") from e
+
+
+def validated(trainer, rate):
+    """A row of the learning curve: mean errors in training since the last one, and those of the validation set now; and
+    the table of the latter (errors.table)."""
+    sums = trainer.losses.tolist()
+    n = max(1.0, sums[4])
+    trainer.losses.zero_()
+    row = {"step": trainer.step, "learning_rate": rate}
+    for term, name in (("forces", "force"), ("energy", "energy")):
+        row[f"train_{name}_rmse"] = trainer.scale * math.sqrt(sums[losses.TERMS.index(term)] / n)
+    table = errors.table(trainer.errors(trainer.validation, trainer.ema), trainer.data)
+    kinds = [r for r in table if r["by"] == "config_type"] or [r for r in table if r["by"] == "size"]
+    for r in [*(kinds if len(kinds) <= 12 else []), table[-1]]:
+        row[f"force_rmse_{r['value']}"] = r["force_rmse"]
+        row[f"energy_rmse_{r['value']}"] = r["energy_rmse"]
+    if table[-1]["stress_rmse"] is not None:
+        row["stress_rmse_all"] = table[-1]["stress_rmse"]
+    return row, table
+
+
+class Loop:
+    """Trains until the schedule ends, `stop` says so, or the time of this call is over.
+
+    checkpoint, curve_path: files; write: takes lines of progress; stop: given errors.table of the validation set, says
+    whether these are good enough; budget_seconds, max_seconds: see above; save_every: seconds between checkpoints."""
+
+    def __init__(self, trainer, checkpoint, curve_path, write, **options):
+        self.trainer, self.checkpoint, self.curve_path, self.write = trainer, checkpoint, curve_path, write
+        self.stop, self.budget = options.get("stop"), options.get("budget_seconds")
+        self.max_seconds, self.save_every = options.get("max_seconds", math.inf), options.get("save_every", 60.0)
+        self.begin, self.before, self.first_step = time.monotonic(), trainer.elapsed, trainer.step
+        self.saved_at = self.said_at = self.begin
+
+    def progress(self):
+        """0 .. 1 of the schedule."""
+        t = self.trainer
+        return t.elapsed / self.budget if self.budget else t.step / t.train["steps"]
+
+    def left(self):
+        """Words for the speed and the time left."""
+        spent = time.monotonic() - self.begin
+        speed = (self.trainer.step - self.first_step) / max(spent, 1e-9)
+        if self.budget:
+            seconds = self.budget - self.trainer.elapsed
+        else:
+            seconds = (self.trainer.train["steps"] - self.trainer.step) / max(speed, 1e-9)
+        return f"{speed:.1f} steps/s, {max(0.0, seconds):.0f} s left"
+
+    def one(self):
+        """One step; the learning rate."""
+        trainer = self.trainer
+        parts, rate = trainer.choose(), trainer.set_controls(self.progress())
+        if trainer.graph is not None:
+            trainer.graph.replay()
+        elif trainer.fast:
+            trainer.one_fast_step(parts)
+        else:
+            trainer.one_step(parts)
+        trainer.step += 1
+        if trainer.device.type == "cuda" and trainer.step % 20 == 0:
+            torch.cuda.synchronize()  # keeps the clock honest; the queue is never long
+        if self.budget:
+            trainer.elapsed = self.before + time.monotonic() - self.begin
+        return rate
+
+    def validate(self, rate):
+        """Errors of the validation set, the learning curve, and what follows from them."""
+        trainer = self.trainer
+        row, table = validated(trainer, rate)
+        trainer.history.append(row)
+        self.said_at = time.monotonic()
+        stress = f" {row['stress_rmse_all']:.3f} GPa" if "stress_rmse_all" in row else ""
+        self.write(
+            f"step {trainer.step} of {trainer.train['steps']} ({self.left()}) lr {rate:.1e} train "
+            f"{1000 * row['train_force_rmse']:.1f} meV/A, validation {1000 * row['force_rmse_all']:.1f} meV/A "
+            f"{1000 * row['energy_rmse_all']:.2f} meV/atom{stress}"
+        )
+        if trainer.keep_or_return(row["force_rmse_all"]):
+            self.write(
+                f"the validation error has jumped: back to {1000 * trainer.best_error:.1f} meV/A, learning rate "
+                f"times {trainer.brake:.2f}"
+            )
+            if trainer.brake < 0.05:
+                raise ModelError(f"training diverges again and again (step {trainer.step}): lower learning_rate")
+        elif self.stop and self.stop(table):
+            trainer.stopped = True
+            self.write(f"stopped at step {trainer.step}: the errors are small enough")
+        curve.write(self.curve_path, trainer.history)
+
+    def run(self):
+        """True when the schedule is done or `stop` has said so, False when only the time of this call is over."""
+        trainer, every = self.trainer, self.trainer.train["validate_every"]
+        while self.progress() < 1.0 and not trainer.stopped and time.monotonic() - self.begin < self.max_seconds:
+            rate = self.one()
+            if trainer.step % every == 0 or self.progress() >= 1.0:
+                self.validate(rate)
+            now = time.monotonic()
+            if now - self.said_at > SAY:
+                self.write(f"step {trainer.step} of {trainer.train['steps']} ({self.left()})")
+                self.said_at = now
+            if now - self.saved_at >= self.save_every:
+                save_checkpoint(self.checkpoint, trainer)
+                self.saved_at = time.monotonic()
+        save_checkpoint(self.checkpoint, trainer)
+        return self.progress() >= 1.0 or trainer.stopped
+
+
+def make_trainer(config, data, checkpoint, start, write):
+    """The Trainer of a run: new, with the weights of the checkpoint `start`, or where `checkpoint` was left."""
+    if torch is None:
+        raise ModelError("PyTorch is missing in this Python: pip install torch")
+    t = config["train"]
+    wanted = t["device"]
+    device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if wanted == "auto" else wanted)
+    torch.set_float32_matmul_precision("highest")
+    if device.type == "cpu" and t["threads"]:
+        torch.set_num_threads(t["threads"])
+    begin, there = time.monotonic(), os.path.exists(checkpoint)
+    base = load_checkpoint(checkpoint) if there else load_checkpoint(start) if start else None
+    trainer = Trainer(config, data, data["sha256"], device, base)
+    if there:
+        trainer.restore(base, checkpoint)
+    elif start:
+        trainer.start(base, start)
+    write(
+        f"{config['name']}: {len(trainer.theta)} parameters, {sum(len(c.frames) for c in trainer.classes)} frames of "
+        f"{len(trainer.classes)} compositions, force scale {trainer.scale:.3f} eV/A, {device}, "
+        f"{torch.get_num_threads()} thread(s), from step {trainer.step}, prepared in {time.monotonic() - begin:.1f} s"
+    )
+    return trainer
+
+
+def held_out(trainer):
+    """errors.table of the test set, or without one of the validation set."""
+    test = frames.classes(trainer.data, "test", trainer.network, trainer.device, trainer.scale, trainer.offsets)
+    for c in test if trainer.fast else ():
+        trainer.fast.prepare(c)
+    return errors.table(trainer.errors(test or trainer.validation, trainer.ema), trainer.data)
+
+
+def _say(text):
+    print(text, flush=True)
+
+
+@contextlib.contextmanager
+def locked(folder):
+    """No other process trains in this folder meanwhile."""
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, ".lock"), "a", encoding="ascii") as f:
+        try:
+            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as e:
+            raise ModelError(f"{folder}: another run is training in this folder") from e
+        except OSError:
+            pass  # a file system without locks
+        yield
+
+
+def _check_same(state, config, checkpoint):
+    """ModelError when a checkpoint was made with other settings: what it goes on with would be neither's result."""
+    for key, value in config["train"].items():
+        before = state["config"]["train"].get(key)
+        if before != value:
+            raise ModelError(
+                f"{checkpoint}: was made with {key} {before}, not {value}: choose another folder, or remove it to "
+                "start anew"
+            )
+
+
+def train(config, data, folder, write=_say, stop=None, start=None, save_every=60.0):
+    """Trains the student of a configuration (recipe_training.config) on the arrays of dataset.from_labels or
+    dataset.load, in a folder: NAME.checkpoint, NAME.csv and NAME.svg (learning curve), NAME.errors.json, and the model
+    NAME.yaml with NAME.safetensors. A run that was killed goes on when it is called again, and ends with the bits of
+    one that was not, on the same machine with the same packages.
+
+    write: takes each line of progress; stop: given the rows of errors.table of the validation set, says whether to
+    stop; start: a checkpoint of the same network whose weights to begin with; save_every: seconds between checkpoints.
+    Returns a namespace: model (path of NAME.yaml), checkpoint, curve, picture (paths), step, stopped (by `stop`),
+    errors (errors.table of held-out frames), validation (the same of the validation set), history (rows of the curve).
+    """
+    config = {**config, "train": {**TRAIN_DEFAULTS, "threads": 1, **config["train"]}}
+    name = os.path.join(folder, config["name"])
+    checkpoint = name + ".checkpoint"
+    with locked(folder):
+        if torch and os.path.exists(checkpoint):
+            _check_same(load_checkpoint(checkpoint), config, checkpoint)
+        trainer = make_trainer(config, data, checkpoint, start, write)
+        if trainer.device.type == "cuda" and trainer.soap is None and trainer.counts is not None:
+            trainer.capture()
+        Loop(trainer, checkpoint, name, write, stop=stop, save_every=save_every).run()
+        curve.write(name, trainer.history)
+        rows = held_out(trainer)
+        for r in rows:
+            write(errors.text(r))
+        modelfile.write_bytes(name + ".errors.json", (json.dumps(rows, indent=1) + "\n").encode("ascii"))
+        export.export(trainer, name, rows)
+        write(f"{name}.yaml written, step {trainer.step}")
+        return SimpleNamespace(
+            model=name + ".yaml",
+            checkpoint=checkpoint,
+            curve=name + ".csv",
+            picture=name + ".svg",
+            step=trainer.step,
+            stopped=trainer.stopped,
+            errors=rows,
+            validation=errors.table(trainer.errors(trainer.validation, trainer.ema), trainer.data),
+            history=trainer.history,
+        )
+
+
+def command(args):
+    """Trains as the command line says and writes model, curve and checkpoint."""
+    if torch is None:
+        raise ModelError("PyTorch is missing in this Python: pip install torch")
+    config = read_config(args.config)
+    for key in ("seed", "threads", "device"):
+        if getattr(args, key) is not None:
+            config["train"][key] = getattr(args, key)
+    data, sha256 = dataset.load(args.data)
+    if config.get("data_sha256") and config["data_sha256"] != sha256:
+        raise ModelError(f"{args.data}: sha256 is {sha256}, {args.config} expects {config['data_sha256']}")
+    for folder in (args.work, args.out):
+        os.makedirs(folder, exist_ok=True)
+    name = os.path.join(args.out, config["name"])
+    checkpoint = os.path.join(args.work, config["name"] + ".checkpoint")
+    trainer = make_trainer(config, data, checkpoint, args.start, _say)
+    if trainer.device.type == "cuda" and not args.no_graph and trainer.soap is None and trainer.counts is not None:
+        trainer.capture()
+    path = os.path.join(args.curves or args.work, config["name"])
+    limits = {"budget_seconds": args.budget_seconds, "max_seconds": args.max_seconds}
+    finished = Loop(trainer, checkpoint, path, _say, **limits).run()
+    rows = held_out(trainer)
+    for r in rows:
+        print("test, " + errors.text(r))
+    export.export(trainer, name, rows)
+    print(f"{name}.yaml written, training {'finished' if finished else 'not finished'} at step {trainer.step}")
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(
+        prog="python -m mlff_tools.train", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("config", help="configuration, e.g. models/train/water-benzene-student.yaml")
+    parser.add_argument("--data", required=True, help="data set made by mlff_tools.sample")
+    parser.add_argument("--out", default="work/models", help="folder for the model (default: %(default)s)")
+    parser.add_argument("--work", default="work", help="folder for the checkpoint (default: %(default)s)")
+    parser.add_argument("--curves", metavar="FOLDER", help="folder for the learning curve (default: that of --work)")
+    parser.add_argument("--device", help="auto, cpu, cuda or cuda:N (default: auto)")
+    parser.add_argument("--threads", type=int, help="threads on the CPU")
+    parser.add_argument("--start", metavar="CHECKPOINT", help="begin with the weights of another run of this network")
+    parser.add_argument("--seed", type=int, help="instead of the configuration's")
+    parser.add_argument(
+        "--max-seconds", type=float, default=math.inf, metavar="S", help="stop this call after S seconds"
+    )
+    parser.add_argument(
+        "--budget-seconds",
+        type=float,
+        metavar="S",
+        help="let the schedule follow the time, S seconds over all calls together, not the steps",
+    )
+    parser.add_argument("--no-graph", action="store_true", help="do not use CUDA graphs")
+    args = parser.parse_args(argv)
+    try:
+        command(args)
+    except ModelError as e:
+        sys.exit(f"mlff_tools.train: error: {e}")
