@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlff_tools.model import reference
-from mlff_tools.train import build, recipe
+from mlff_tools.train import build, lattices, recipe
 from mlff_tools.train.recipe import RecipeError
 
 TEACHER = "teacher:\n  mlff: m.yaml\n"
@@ -32,9 +32,9 @@ def test_reads(tmp_path):
     [
         ("", None, "is empty"),
         ("a: [1\n", 2, "not valid YAML"),
-        ("structures:\n  - molecule: water\n", 1, "has no teacher; allowed are structures, teacher"),
+        ("structures:\n  - molecule: water\n", 1, "has no teacher; allowed are name, structures, teacher"),
         (TEACHER, 1, "has no structures"),
-        ("student: s\n" + TEACHER, 1, "student: is not known; allowed are structures, teacher"),
+        ("studnt: s\n" + TEACHER, 1, "studnt: is not known; allowed are name, structures, teacher"),
         (TEACHER + TEACHER, 3, "teacher: stands there twice"),
         ("- a\n", 1, "must be a mapping"),
         ("structures: water\n" + TEACHER, 1, "structures: must be a list"),
@@ -43,14 +43,18 @@ def test_reads(tmp_path):
         (
             "structures:\n  - molecule: water\n  - liquid: {}\n" + TEACHER,
             3,
-            r"structures\[2\].liquid: is not there yet",
+            r"structures\[2\].liquid: has no molecules; allowed are molecules, density",
         ),
         (
             "structures:\n  - molecul: water\n" + TEACHER,
             2,
             "molecul: is not known; allowed are files, molecule, crystal",
         ),
-        ("structures:\n  - rattle: 0.1\n" + TEACHER, 2, "must have one of files, molecule, crystal, and has none"),
+        (
+            "structures:\n  - rattle: 0.1\n" + TEACHER,
+            2,
+            "must have one of files, molecule, crystal, liquid, surface, vacancy, and has none",
+        ),
         ("structures:\n  - molecule: water\n    files: a\n" + TEACHER, 2, "and has files and molecule"),
         ("structures:\n  - files: []\n" + TEACHER, 2, "files: is .*; allowed is a name or a list of names"),
         ("structures:\n  - molecule: water\n    rattle: -1\n" + TEACHER, 3, "rattle: is -1; allowed is a width"),
@@ -109,12 +113,12 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("lattice", build.LATTICES)
+@pytest.mark.parametrize("lattice", lattices.LATTICES)
 def test_crystals(lattice):
     distance, number, n_atoms = SHAPES[lattice]
-    elements = ["Na", "Cl"][: len(build.LATTICES[lattice])]
+    elements = ["Na", "Cl"][: len(lattices.LATTICES[lattice])]
     constant = [4.0, 4.0 * (8 / 3) ** 0.5] if lattice == "hcp" else 4.0
-    s = build.crystal(lattice, elements, constant, [2, 1, 3])
+    s = lattices.crystal(lattice, elements, constant, [2, 1, 3])
     assert len(s["elements"]) == len(s["positions"]) == 6 * n_atoms
     assert all(s["elements"].count(e) == 6 * n_atoms // len(elements) for e in elements)
     i, j, vectors = reference.neighbours(s["positions"], s["cell"], 4.0 * distance + 0.01)

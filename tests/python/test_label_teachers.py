@@ -10,7 +10,7 @@ from helpers import assert_near
 
 from mlff_tools.model import lammps, modelfile, reference, structures
 from mlff_tools.model.modelfile import ModelError
-from mlff_tools.train import build, labelling, teacher_lammps
+from mlff_tools.train import labelling, lammps_data, lattices, teacher_lammps
 from mlff_tools.train.process import Died, TeacherError
 from mlff_tools.train.teacher_ase import AseTeacher, read_by_ase
 from mlff_tools.train.teacher_lammps import LammpsTeacher
@@ -39,7 +39,7 @@ def frame(elements, positions, cell, source="a.xyz, frame 1"):
 
 def silicon(k=0, cell=None, seed=2):
     """Eight atoms, some outside of their cell, which may be any."""
-    unit = build.crystal("diamond", ["Si"], 5.43)
+    unit = lattices.crystal("diamond", ["Si"], 5.43)
     fractions = unit["positions"] / 5.43 + 0.02 * np.random.default_rng([seed, k]).normal(size=(8, 3))
     cell = unit["cell"] if cell is None else cell
     return frame(unit["elements"], (fractions + [k, -1, 0]) @ cell, cell, f"a.xyz, frame {k + 1}")
@@ -109,7 +109,7 @@ def test_lammps_forces_and_stress_are_derivatives_in_our_axes(name, closing):
 def test_cells_of_lammps(name):
     """The same lattice, turned and not mirrored: below the diagonal, with small tilts."""
     cell = np.array(CELLS[name], float)
-    lower, q = teacher_lammps.restricted(cell)
+    lower, q = lammps_data.restricted(cell)
     assert_near(q @ q.T, np.eye(3), 1e-14, "rotation")
     assert np.linalg.det(q) > 0 and (np.diag(lower) > 0).all() and (lower == np.tril(lower)).all()
     for row, by in ((1, 0), (2, 0), (2, 1)):
@@ -160,7 +160,7 @@ def test_lammps_units_real_and_atom_style(closing):
 @needs_lmp
 def test_lammps_types_follow_the_elements(closing):
     """eam/alloy of two elements: the same crystal with types in either order."""
-    s = build.crystal("cscl", ["Al", "Cu"], 3.0, [2, 2, 2])
+    s = lattices.crystal("cscl", ["Al", "Cu"], 3.0, [2, 2, 2])
     s = frame(s["elements"], s["positions"] + 0.05 * np.random.default_rng(1).normal(size=(16, 3)), s["cell"])
     commands = ["pair_style eam/alloy", "pair_coeff * * AlCu.eam.alloy ${elements}"]
     assert teacher_lammps.types_of(commands, None, [s]) == ["Al", "Cu"]
@@ -433,7 +433,7 @@ def test_first_frame_is_asked_twice_and_its_forces_are_compared(fake):
 @pytest.mark.skipif(not ASE_PYTHON, reason="MLFF_ASE_PYTHON names no Python with ASE")
 def test_real_ase(closing, tmp_path):
     """EMT of ASE: stress in the right components, by differences; files that ASE reads."""
-    s = build.crystal("fcc", ["Cu"], 3.6)
+    s = lattices.crystal("fcc", ["Cu"], 3.6)
     s = frame(s["elements"], s["positions"] + 0.1 * np.random.default_rng(3).normal(size=(4, 3)), s["cell"] * 1.02)
     s["cell"] = s["cell"] + 0.1 * np.random.default_rng(4).normal(size=(3, 3))
     teacher = closing(AseTeacher("ase.calculators.emt:EMT", {}, ASE_PYTHON))

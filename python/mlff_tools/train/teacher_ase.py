@@ -55,6 +55,9 @@ class AseTeacher:
 
     def _ask(self, question, seconds):
         self.process.send(json.dumps(question) + "\n")
+        return self._answer(seconds)
+
+    def _answer(self, seconds):
         try:
             line = self.process.line(time.monotonic() + seconds)
         except Died:
@@ -78,6 +81,15 @@ class AseTeacher:
                     often = f", {k + 1} times" if k else ""
                     raise Died(f"{frames[0]['source']}: {e}{often and ' (tried' + often + ')'}") from e
         return [self._one(r) for r in answer["results"]]
+
+    def follow(self, frame, question, steps):
+        """Answers to a question about a frame, up to that with the key `exploded`; each takes at most so many steps."""
+        if self.process is None:
+            self._start()
+        answers = [self._ask({**question, "frame": self._question(frame)}, self.timeout * steps)]
+        while "exploded" not in answers[-1]:
+            answers.append(self._answer(self.timeout * steps))
+        return answers
 
     def _question(self, frame):
         cell = None if frame["cell"] is None else frame["cell"].tolist()

@@ -13,6 +13,7 @@ import time
 import numpy as np
 
 from ..model import lammps, modelfile
+from .lammps_data import ATOM_STYLES, box, data_text, dump_text
 from .masses import MASS
 from .process import Died, Program, TeacherError
 from .teachers import TIMEOUT, digest
@@ -21,10 +22,7 @@ FIRST = ("units", "atom_style", "newton", "package", "suffix", "plugin", "proces
 OURS = "boundary read_data create_box create_atoms clear run minimize rerun thermo_style thermo_modify quit".split()
 # eV of a unit of energy; LAMMPS' own factor between p V and energy
 UNITS = {"metal": (1.0, 1.6021765e6), "real": (1 / 23.060549, 68568.415)}
-ATOM_STYLES = {"atomic": "{i} {t} {x}", "charge": "{i} {t} 0.0 {x}", "molecular": "{i} 0 {t} {x}"}
-ATOM_STYLES["full"] = "{i} 0 {t} 0.0 {x}"
 DONE = "mlff-label-done"
-MARGIN = 10.0  # A around a structure that is not periodic
 
 
 def split_commands(commands):
@@ -60,59 +58,26 @@ def read_commands(path):
     return [line for line in lines if line]
 
 
-def restricted(cell):
-    """LAMMPS' cell [3, 3] (a along x, b in the plane xy, tilts as small as possible) and the rotation Q [3, 3], for
-    which x Q are positions in it."""
-    cell = cell if np.linalg.det(cell) > 0 else cell * [[1], [1], [-1]]  # the same lattice, right-handed
-    q, r = np.linalg.qr(cell.T)
-    sign = np.sign(np.diag(r))
-    q, lower = q * sign, (r * sign[:, None]).T.copy()
-    for row, by in ((2, 1), (2, 0), (1, 0)):
-        lower[row] -= np.round(lower[row, by] / lower[by, by]) * lower[by]
-    return np.tril(lower), q
+def commands_digest(commands, types, place, lmp):
+    """Hash of commands, of the files that they name, and of the elements of the types."""
+    parts = [" ".join(c.split()) for c in commands] + [" ".join(types)]
+    folders = [place, lammps.find_potentials(lmp)]
+    for word in (w for c in commands for w in c.split()):
+        paths = (os.path.join(folder, word) for folder in folders if folder)
+        found = next(filter(os.path.isfile, paths), None)
+        parts += [("file", found)] if found else []
+    return digest(*parts)
 
 
-def _box(frame):
-    """(low [3], cell, positions, rotation) as LAMMPS has them."""
-    x = frame["positions"]
-    if frame["cell"] is None:
-        low = x.min(0) - MARGIN
-        return low, np.diag(x.max(0) + MARGIN - low), x, np.eye(3)
-    cell, q = restricted(frame["cell"])
-    return np.zeros(3), cell, x @ q, q
-
-
-def _data_text(frame, types, style):
-    low, cell, x, _ = _box(frame)
-    sides = zip(low, low + np.diag(cell), "xyz")
-    lines = ["mlff label", "", f"{len(x)} atoms", f"{len(types)} atom types", ""]
-    lines += [f"{float(a)!r} {float(b)!r} {c}lo {c}hi" for a, b, c in sides]
-    tilts = (cell[1, 0], cell[2, 0], cell[2, 1])
-    lines += [" ".join(repr(float(t)) for t in tilts) + " xy xz yz"] if frame["cell"] is not None else []
-    lines += ["", "Masses", "", *(f"{k + 1} {MASS[e]}" for k, e in enumerate(types)), "", f"Atoms # {style}", ""]
-    for i, (e, p) in enumerate(zip(frame["elements"], x.tolist()), 1):
-        lines.append(ATOM_STYLES[style].format(i=i, t=types.index(e) + 1, x=" ".join(map(repr, p))))
-    return "\n".join(lines) + "\n"
-
-
-def _dump_text(frame):
-    low, cell, x, _ = _box(frame)
-    xy, xz, yz = cell[1, 0], cell[2, 0], cell[2, 1]
-    high = low + np.diag(cell)
-    if frame["cell"] is None:
-        head = "ITEM: BOX BOUNDS ff ff ff"
-        rows = list(zip(low, high))
-    else:
-        head = "ITEM: BOX BOUNDS xy xz yz pp pp pp"
-        rows = [
-            (low[0] + min(0, xy, xz, xy + xz), high[0] + max(0, xy, xz, xy + xz), xy),
-            (low[1] + min(0, yz), high[1] + max(0, yz), xz),
-            (low[2], high[2], yz),
-        ]
-    lines = ["ITEM: TIMESTEP", "0", "ITEM: NUMBER OF ATOMS", str(len(x)), head]
-    lines += [" ".join(repr(float(v)) for v in row) for row in rows]
-    lines += ["ITEM: ATOMS id x y z", *(f"{i} {a!r} {b!r} {c!r}" for i, (a, b, c) in enumerate(x.tolist(), 1))]
-    return "\n".join(lines) + "\n"
+def version(lmp):
+    """What LAMMPS calls itself."""
+    process = Program([lmp, "-h"], "lmp -h", env=lammps.environment(lmp))
+    deadline = time.monotonic() + 60
+    line = process.line(deadline)
+    while "Large-scale" not in line:
+        line = process.line(deadline)
+    process.stop()
+    return "LAMMPS " + line.split(" - ", 1)[1].strip()
 
 
 class LammpsTeacher:
@@ -132,28 +97,9 @@ class LammpsTeacher:
         self.identity = {
             "kind": "lammps",
             "name": "; ".join(styles),
-            "sha256": self._digest(commands),
-            "versions": self._version(),
+            "sha256": commands_digest(commands, self.types, place, self.lmp),
+            "versions": version(self.lmp),
         }
-
-    def _digest(self, commands):
-        """Hash of the commands and of the files that they name."""
-        parts = [" ".join(c.split()) for c in commands] + [" ".join(self.types)]
-        folders = [self.place, lammps.find_potentials(self.lmp)]
-        for word in (w for c in commands for w in c.split()):
-            paths = (os.path.join(folder, word) for folder in folders if folder)
-            found = next(filter(os.path.isfile, paths), None)
-            parts += [("file", found)] if found else []
-        return digest(*parts)
-
-    def _version(self):
-        process = Program([self.lmp, "-h"], "lmp -h", env=lammps.environment(self.lmp))
-        deadline = time.monotonic() + 60
-        line = process.line(deadline)
-        while "Large-scale" not in line:
-            line = process.line(deadline)
-        process.stop()
-        return "LAMMPS " + line.split(" - ", 1)[1].strip()
 
     def _path(self, name):
         return os.path.join(self.folder.name, name)
@@ -161,7 +107,7 @@ class LammpsTeacher:
     def _setup(self, frame):
         """Commands for structures with these elements in this order, of this kind."""
         with open(self._path("start.data"), "w", encoding="ascii") as f:
-            f.write(_data_text(frame, self.types, self.style))
+            f.write(data_text(frame, self.types, self.style, tilted=frame["cell"] is not None))
         boundary = "f f f" if frame["cell"] is None else "p p p"
         thermo = "step pe" + (" pxx pyy pzz pxy pxz pyz" if frame["cell"] is not None else "")
         sums = ["compute mlff_pe all pe/atom", "compute mlff_sum all reduce sum c_mlff_pe"] if self.per_atom else []
@@ -185,7 +131,7 @@ class LammpsTeacher:
         setup = [] if kind == self.present else self._setup(frame)
         self.present = kind
         with open(self._path("next.dump"), "w", encoding="ascii") as f:
-            f.write(_dump_text(frame))
+            f.write(dump_text(frame))
         values = "$(pe:%.17g)" + "".join(
             f" $(p{c}:%.17g)" for c in "xx yy zz xy xz yz".split() if frame["cell"] is not None
         )
@@ -237,7 +183,7 @@ class LammpsTeacher:
             table = np.array([line.split() for line in f.read().splitlines()[9:]], float)
         if len(table) != n:
             raise TeacherError(f"{frame['source']}: LAMMPS has {len(table)} of {n} atoms")
-        _, _, _, q = _box(frame)
+        *_, q = box(frame)
         stress = None
         if pressure:
             xx, yy, zz, xy, xz, yz = pressure

@@ -32,15 +32,27 @@ def digest(*parts):
     return total.hexdigest()
 
 
+def read_head(path):
+    """What the YAML of a model file says."""
+    head = modelfile.load_yaml(path)
+    for key in ("name", "architecture", "elements"):
+        if key not in head:
+            raise TeacherError(f"{path}: is no model file: it has no {key}")
+    return head
+
+
+def network_digest(head):
+    """Hash of what a model file computes: it names the weights by their hash, and what it says of itself may change."""
+    network = json.dumps({key: head[key] for key in ("weights", head["architecture"], "elements") if key in head})
+    return digest(network, json.dumps(head.get("energy_offsets"), sort_keys=True))
+
+
 class ModelTeacher:
     """A model file, evaluated by one process of the program mlff."""
 
     def __init__(self, model, precision="fp32", program=None, timeout=TIMEOUT):
         self.path = os.path.abspath(modelfile.model_paths(model)[0])
-        head = modelfile.load_yaml(self.path)
-        for key in ("name", "architecture", "elements"):
-            if key not in head:
-                raise TeacherError(f"{self.path}: is no model file: it has no {key}")
+        head = read_head(self.path)
         if precision not in ("fp32", "fp64", "mixed"):
             raise TeacherError(f"precision {precision}: fp32, fp64 or mixed are possible")
         self.precision, self.timeout, self.program = precision, timeout, engine.find_program(program)
@@ -48,12 +60,10 @@ class ModelTeacher:
         self.derivatives = head["architecture"] not in reference.DIRECT
         self.process, self.folder = None, tempfile.TemporaryDirectory(prefix="mlff-label-")
         self.structures = os.path.join(self.folder.name, "structures.xyz")
-        # The YAML names the weights by their hash; what it says of itself may change.
-        network = json.dumps({key: head[key] for key in ("weights", head["architecture"], "elements") if key in head})
         self.identity = {
             "kind": "mlff",
             "name": head["name"],
-            "sha256": digest(network, json.dumps(head.get("energy_offsets"), sort_keys=True)),
+            "sha256": network_digest(head),
             "versions": f"{self._version()}, precision {precision}",
         }
 

@@ -1,0 +1,221 @@
+"""The section `structures` of recipes, checked; generate.py makes it.
+
+structures:
+  - files: [water.xyz, "relaxed/*.cif"]          # every: 10 takes each tenth frame
+  - crystal: {lattice: diamond, elements: [Si], constant: 5.43, supercell: [2, 2, 2]}
+    strain: 0.03                                 # each strain within +-0.03; then
+    rattle: 0.1                                  # each coordinate by a normal deviate of 0.1 A
+    copies: 20                                   # beside the crystal itself
+    relax: 5                                     # each copy from the one before it, and then minimised by 5 steps
+    seed: 1
+    dynamics: {temperature: [300, 600], pressure: [0, 10000], time: 2.0, every: 0.05}
+  - liquid: {molecules: {water: 32, ethanol: 4}, density: [0.95, 1.0]}
+    dynamics: {temperature: 300, by: {mlff: student.yaml}}
+  - surface: {lattice: fcc, elements: [Al], constant: 4.05, miller: 111, size: [2, 2, 6], vacuum: 12}
+  - vacancy: {lattice: bcc, elements: [Fe], constant: 2.86, supercell: [3, 3, 3], remove: 1}
+  - molecule: water
+"""
+
+import os
+import re
+
+from . import build, lattices
+from .dataset import SPLITS
+from .dynamics import DEFAULTS, n_frames
+from .recipe import check_potential, count, elements, number, texts
+
+KINDS = ("files", "molecule", "crystal", "liquid", "surface", "vacancy")
+COPIES = {
+    "every": (count(1), "a whole number from 1"),
+    "strain": (number(0, 0.3), "a number up to 0.3"),
+    "rattle": (number(0, 2), "a width in A up to 2"),
+    "copies": (count(1, 10**6), "a whole number from 1"),
+    "relax": (count(1, 10**4), "steps of minimisation, a whole number from 1"),
+    "seed": (count(0), "a whole number from 0"),
+    "label": (lambda v: isinstance(v, str) and re.fullmatch(r"[\w.+-]+", v), "a word"),
+    "split": (lambda v: v in SPLITS, "one of " + ", ".join(SPLITS)),
+}
+ITEM = (*KINDS, *COPIES, "dynamics")
+LATTICE = ("lattice", "elements", "constant")
+
+
+def _lattice(recipe, at, lattices_, more=(), needed=()):
+    value = recipe.mapping(at, (*LATTICE, *more), (*LATTICE, *needed))
+    recipe.one_of((*at, "lattice"), tuple(lattices_))
+    n = len(lattices.LATTICES[value["lattice"]])
+    recipe.check((*at, "elements"), lambda v: elements(v) and len(v) == n, f"a list of {n} chemical symbol(s)")
+    length = number(0.5, 100)
+    if value["lattice"] == "hcp":
+        good = lambda v: isinstance(v, list) and len(v) == 2 and all(map(length, v))
+        recipe.check((*at, "constant"), good, "[a, c] in A")
+    else:
+        recipe.check((*at, "constant"), length, "a length in A from 0.5 to 100")
+    if "supercell" in value:
+        good = lambda v: isinstance(v, list) and len(v) == 3 and all(map(count(1, 1000), v))
+        recipe.check((*at, "supercell"), good, "three whole numbers from 1, as [2, 2, 2]")
+    return value
+
+
+def _crystal(recipe, at):
+    _lattice(recipe, at, lattices.LATTICES, ("supercell",))
+
+
+def _vacancy(recipe, at):
+    value = _lattice(recipe, at, lattices.LATTICES, ("supercell", "remove"))
+    cells = value.get("supercell", [1, 1, 1])
+    n = sum(map(len, lattices.LATTICES[value["lattice"]])) * cells[0] * cells[1] * cells[2]
+    if "remove" in value:
+        recipe.check((*at, "remove"), count(1, n - 1), f"a whole number from 1 to {n - 1}, of {n} atoms")
+    elif n < 2:
+        recipe.fail(at, "has one atom: give it a supercell")
+
+
+def _surface(recipe, at):
+    value = _lattice(recipe, at, lattices.CUBIC, ("miller", "size", "vacuum"), ("miller", "size"))
+    value["miller"] = str(value["miller"])
+    recipe.one_of((*at, "miller"), tuple(lattices.MILLER))
+    good = lambda v: isinstance(v, list) and len(v) == 3 and all(map(count(1, 1000), v))
+    recipe.check((*at, "size"), good, "[nx, ny, layers], whole numbers from 1")
+    if "vacuum" in value:
+        recipe.check((*at, "vacuum"), number(0, 1000), "a length in A")
+
+
+def _liquid(recipe, at, densities_elsewhere):
+    value = recipe.mapping(at, ("molecules", "density"), ("molecules",))
+    inner = (*at, "molecules")
+    if not isinstance(value["molecules"], dict) or not value["molecules"]:
+        recipe.fail(inner, "must be names or XYZ files and numbers of molecules, as {water: 32, ethanol: 4}")
+    for name in value["molecules"]:
+        if name not in build.MOLECULES and not os.path.isfile(os.path.join(recipe.folder, name)):
+            known = ", ".join(build.MOLECULES)
+            recipe.fail((*inner, name), f"is not known; allowed are {known}, or an XYZ file of one molecule")
+        recipe.check((*inner, name), count(1, 10**6), "a number of molecules from 1")
+    if ("density" in value) == densities_elsewhere:
+        where = "stands in dynamics, too" if densities_elsewhere else "is missing: g/cm3, a number or a list"
+        recipe.fail((*at, "density"), where)
+    if "density" in value:
+        _one_or_more(recipe, (*at, "density"), number(0, 30), "g/cm3, a number or a list of them")
+
+
+def _one_or_more(recipe, at, good, allowed):
+    def all_good(v):
+        v = v if isinstance(v, list) else [v]
+        return bool(v) and all(map(good, v)) and len(set(v)) == len(v)
+
+    recipe.check(at, all_good, allowed)
+
+
+DYNAMICS = {
+    "time": (number(0, 1e7), "ps"),
+    "every": (number(0, 1e4), "ps"),
+    "timestep": (number(0, 100), "fs"),
+    "equilibrate": (number(-1e-9, 1e7), "ps"),
+    "hot": (number(0, 1e5), "K"),
+    "runs": (count(1, 10**5), "a whole number from 1"),
+    "seed": COPIES["seed"],
+    "cell": (lambda v: v in ("iso", "aniso", "tri"), "one of iso, aniso, tri"),
+    "minimise": (lambda v: isinstance(v, bool), "true or false"),
+    "on_error": (lambda v: v in ("stop", "keep"), "stop or keep"),
+}
+STATES = ("temperature", "pressure", "density")
+
+
+def check_dynamics(recipe, at, more=("by",)):
+    """A section `dynamics`. more: keys of it that are checked elsewhere."""
+    value = recipe.mapping(at, (*STATES, *DYNAMICS, *more), ("temperature",))
+    _one_or_more(recipe, (*at, "temperature"), number(0, 1e5), "K, a number or a list of different ones")
+    if "pressure" in value:
+        _one_or_more(recipe, (*at, "pressure"), number(-1e7, 1e7), "bar, a number or a list of different ones")
+    if "density" in value:
+        _one_or_more(recipe, (*at, "density"), number(0, 30), "g/cm3, a number or a list of different ones")
+    for key, (good, allowed) in DYNAMICS.items():
+        if key in value:
+            recipe.check((*at, key), good, allowed)
+    d = {**DEFAULTS, **value}
+    steps = 1000 * d["every"] / d["timestep"]
+    if abs(steps - round(steps)) > 1e-6 or round(steps) < 1:
+        key = "every" if "every" in value else "timestep" if "timestep" in value else "temperature"
+        recipe.fail((*at, key), f"every {d['every']} ps is no whole number of time steps of {d['timestep']} fs")
+    if n_frames(d) < 1:
+        recipe.fail(
+            (*at, "time" if "time" in value else "every"), f"no frame: {d['time']} ps, one every {d['every']} ps"
+        )
+    if "cell" in value and "pressure" not in value:
+        recipe.fail((*at, "cell"), "needs pressure beside it")
+
+
+def _moved_by(recipe, at, item, teacher):
+    """Checks what moves the atoms of an item."""
+    of = item.get("dynamics", {})
+    if isinstance(of, dict) and "by" in of:
+        if of["by"] == "teacher":
+            del of["by"]
+        else:
+            check_potential(recipe, (*at, "dynamics", "by"), ("lammps", "mlff", "ase"))
+            return of["by"]
+    if "labels" in teacher:
+        key = "dynamics" if "dynamics" in item else "relax"
+        recipe.fail(
+            (*at, key), "labels move no atoms: by: {lammps: [...]}, {mlff: MODEL} or {ase: ...} in dynamics does"
+        )
+    return teacher
+
+
+def _kind(recipe, at, item):
+    kinds = [kind for kind in KINDS if kind in item]
+    if len(kinds) != 1:
+        recipe.fail(at, f"must have one of {', '.join(KINDS)}, and has {' and '.join(kinds) or 'none'}")
+    kind, dynamics = kinds[0], item.get("dynamics")
+    if kind == "files":
+        if isinstance(item["files"], str):
+            item["files"] = [item["files"]]
+        recipe.check((*at, "files"), texts, "a name or a list of names of files")
+    elif kind == "molecule":
+        recipe.one_of((*at, "molecule"), build.MOLECULES)
+    elif kind == "liquid":
+        _liquid(recipe, (*at, "liquid"), isinstance(dynamics, dict) and "density" in dynamics)
+    else:
+        {"crystal": _crystal, "surface": _surface, "vacancy": _vacancy}[kind](recipe, (*at, kind))
+    return kind
+
+
+def _copies(recipe, at, item, kind):
+    for key, (good, allowed) in COPIES.items():
+        if key in item:
+            recipe.check((*at, key), good, allowed)
+    moved = "strain" in item or "rattle" in item
+    if "copies" in item and not moved:
+        recipe.fail((*at, "copies"), "needs strain or rattle beside it")
+    if "seed" in item and not moved and kind not in ("liquid", "vacancy") and "dynamics" not in item:
+        recipe.fail((*at, "seed"), "needs strain, rattle or dynamics beside it")
+    if "strain" in item and kind == "molecule":
+        recipe.fail((*at, "strain"), "a molecule has no cell to strain")
+    if "relax" in item and "rattle" not in item:
+        recipe.fail((*at, "relax"), "needs rattle beside it")
+    if moved and kind == "liquid" and "dynamics" in item:
+        key = "strain" if "strain" in item else "rattle"
+        recipe.fail(
+            (*at, key), "a liquid with dynamics begins each run with a box of its own: make copies another item"
+        )
+
+
+def structures(recipe, teacher):
+    """The items of the section structures, checked. teacher: the section of this name, checked."""
+    if not isinstance(recipe.get(("structures",)), list) or not recipe.get(("structures",)):
+        recipe.fail(("structures",), f"must be a list of items, each with one of {', '.join(KINDS)}")
+    for k in range(len(recipe.get(("structures",)))):
+        at = ("structures", k)
+        item = recipe.mapping(at, ITEM)
+        kind = _kind(recipe, at, item)
+        _copies(recipe, at, item, kind)
+        if "dynamics" in item:
+            check_dynamics(recipe, (*at, "dynamics"))
+            if kind == "molecule" and "pressure" in item["dynamics"]:
+                recipe.fail((*at, "dynamics", "pressure"), "a molecule has no cell")
+            if kind != "liquid" and "density" in item["dynamics"]:
+                recipe.fail((*at, "dynamics", "density"), "belongs to a liquid")
+        if "dynamics" in item or "relax" in item:
+            by = _moved_by(recipe, at, item, teacher)
+            if "ase" in by and item.get("dynamics", {}).get("cell") == "aniso":
+                recipe.fail((*at, "dynamics", "cell"), "is aniso; allowed with ase are iso, tri")
+    return recipe.get(("structures",))
