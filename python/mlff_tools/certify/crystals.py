@@ -1,0 +1,203 @@
+"""Crystals: lattice constants, equation of state, elastic constants, phonons, a vacancy, and whether they stay."""
+
+import numpy as np
+
+from . import lattice, vibrations
+from .job import attempt
+from .rows import missing, row
+from .work import NotMeasured
+
+VACANCY = 10.0  # A, width of the cell that a vacancy is in
+MELTED = 0.25  # root mean square displacement over the distance of neighbours
+
+
+def _relaxed(job, side, system):
+    """The unit cell at zero stress: {frame, energy}."""
+
+    def do(evaluate):
+        frame, label = lattice.relax(evaluate, [system.unit], cell=True)[0]
+        return {"positions": frame["positions"], "cell": frame["cell"], "energy": label["energy"]}
+
+    found = job.static(side, system, "relax", do)
+    frame = {**system.unit, "positions": np.array(found["positions"]), "cell": np.array(found["cell"])}
+    return frame, found["energy"]
+
+
+def _cell(job, side, system):
+    frame, _ = _relaxed(job, side, system)
+    eos = job.static(side, system, "eos", lambda evaluate: lattice.equation_of_state(evaluate, frame))
+    lengths = np.linalg.norm(frame["cell"], axis=1) * eos["scale"]
+    elastic, why = attempt(
+        lambda: job.static(
+            side, system, "elastic", lambda evaluate: lattice.independent(lattice.elastic_constants(evaluate, frame))
+        )
+    )
+    return {"lengths": lengths, "eos": eos, "elastic": elastic or {}, "why": why}
+
+
+def _both(job, system, do):
+    """[(found, why)] of the model and the teacher."""
+    out = [attempt(lambda side=side: do(job, side, system)) for side in job.sides]
+    return out if job.teacher else [*out, (None, job.no_teacher)]
+
+
+def _lengths(lengths):
+    """{axis: A}: equal lengths are one."""
+    names = {}
+    for axis, length in zip("abc", lengths):
+        if not any(abs(length - other) < 2e-3 for other in names.values()):
+            names[axis] = float(length)
+    return names
+
+
+def measure(job):
+    rows, figures = [], []
+    for system in job.of_kind("crystal"):
+        (mine, why), (other, other_why) = _both(job, system, _cell)
+        if mine is None:
+            names = ("lattice_constant", "bulk_modulus", "elastic_constants")
+            rows += [missing(name, system.name, why) for name in names]
+            continue
+        more = {"teacher_note": other_why}
+        for axis, value in _lengths(mine["lengths"]).items():
+            teacher = None if other is None else float(other["lengths"]["abc".index(axis)])
+            rows.append(row("lattice_constant", f"{system.name} {axis}", value, teacher=teacher, **more))
+        teacher = None if other is None else other["eos"]["bulk"]
+        rows.append(row("bulk_modulus", system.name, mine["eos"]["bulk"], teacher=teacher, **more))
+        if mine["why"]:
+            rows.append(missing("elastic_constants", system.name, mine["why"]))
+        for name, value in mine["elastic"].items():
+            teacher = None if other is None else other["elastic"].get(name)
+            rows.append(row("elastic_constants", f"{system.name} {name}", value, teacher=teacher, **more))
+        figures.append(_eos_figure(system, mine, other))
+    return {"rows": rows, "figures": figures}
+
+
+def _eos_figure(system, mine, other):
+    curves = []
+    for name, found in (("model", mine), ("teacher", other)):
+        if found:
+            e = found["eos"]
+            y = 1000 * (np.array(e["energies"]) - e["energy"])
+            curves.append({"label": name, "x": e["volumes"], "y": y})
+    axes = {"x_label": "volume (A^3/atom)", "y_label": "energy - minimum (meV/atom)"}
+    return {"kind": "lines", "title": f"{system.name}: energy against volume", "curves": curves, "dots": True, **axes}
+
+
+def _phonons(job, side, system):
+    frame, _ = _relaxed(job, side, system)
+
+    def do(evaluate):
+        found = vibrations.ForceConstants(evaluate, frame)
+        at, w, ticks = found.path()
+        return {"edges": found.edges(), "at": at, "path": w, "ticks": ticks, "times": found.times}
+
+    return job.static(side, system, "phonons", do)
+
+
+def phonons(job):
+    rows, figures = [], []
+    for system in job.of_kind("crystal"):
+        (mine, why), (other, other_why) = _both(job, system, _phonons)
+        if mine is None:
+            rows.append(missing("phonons", system.name, why))
+            continue
+        edges = {(p, n): w for p, n, w in other["edges"]} if other else {}
+        times = " x ".join(map(str, mine["times"]))
+        for point, n, w in mine["edges"]:
+            more = {"teacher_note": other_why or "the teacher has no such mode", "note": f"{times} cells"}
+            rows.append(row("phonons", f"{system.name} {point}{n}", w, teacher=edges.get((point, n)), **more))
+        rows += [
+            missing("phonons", f"{system.name} {p}{n}", "the model has no such mode")
+            for p, n in edges
+            if not any(r["group"] == f"{system.name} {p}{n}" for r in rows)
+        ]
+        curves = [
+            {"label": name if k == 0 else "", "side": side, "x": found["at"], "y": branch}
+            for side, (name, found) in enumerate((("model", mine), ("teacher", other)))
+            if found
+            for k, branch in enumerate(np.array(found["path"]).T)
+        ]
+        axes = {"x_label": "wave vector", "y_label": "frequency (THz)", "ticks": mine["ticks"]}
+        figures.append({"kind": "lines", "title": f"{system.name}: phonons", "curves": curves, **axes})
+    return {"rows": rows, "figures": figures}
+
+
+def _vacancy(job, side, system):
+    if len(set(system.unit["elements"])) > 1:
+        raise NotMeasured("a compound: the energy of a vacancy depends on chemical potentials")
+    unit, energy = _relaxed(job, side, system)
+    big = lattice.repeated(unit, np.maximum(2, lattice.times_for(unit["cell"], VACANCY)))
+    hole = {**big, "elements": big["elements"][1:], "positions": big["positions"][1:]}
+
+    def do(evaluate):
+        _, label = lattice.relax(evaluate, [hole])[0]
+        return label["energy"] - len(hole["elements"]) * energy / len(unit["elements"])
+
+    return {"energy": job.static(side, system, "vacancy", do), "atoms": len(hole["elements"])}
+
+
+def vacancy(job):
+    rows = []
+    for system in job.of_kind("crystal"):
+        (mine, why), (other, other_why) = _both(job, system, _vacancy)
+        if mine is None:
+            rows.append(missing("vacancy_energy", system.name, why))
+            continue
+        more = {"teacher": other and other["energy"], "teacher_note": other_why, "note": f"{mine['atoms']} atoms"}
+        rows.append(row("vacancy_energy", system.name, mine["energy"], **more))
+    return {"rows": rows, "figures": []}
+
+
+def _neighbours(frame):
+    """The shortest distance, A."""
+    d = frame["positions"][1:] - frame["positions"][0]
+    d -= np.round(d @ np.linalg.inv(frame["cell"])) @ frame["cell"]
+    return float(np.linalg.norm(d, axis=1).min())
+
+
+def _displacement(found, frame):
+    """Root mean square displacement from the sites over the distance of neighbours at each frame."""
+    x = found.positions
+    x = x - x.mean(1, keepdims=True)
+    sites = frame["positions"] @ np.linalg.solve(frame["cell"], found.cells[0]) if len(x) else frame["positions"]
+    d = x - (sites - sites.mean(0))
+    d -= np.round(d @ np.linalg.inv(found.cells[0])) @ found.cells[0]
+    d -= d.mean(1, keepdims=True)
+    return np.sqrt((d**2).sum(-1).mean(-1)) / _neighbours(frame)
+
+
+def high_temperature(job):
+    rows, figures = [], []
+    for system in job.of_kind("crystal"):
+        curves, words = [], []
+        for side in job.sides:
+            run = lambda side=side: job.trajectory(
+                side,
+                system,
+                "high temperature",
+                ensemble="nvt",
+                temperature=float(system.high),
+                steps=job.steps(system, job.settings["hot"]),
+                dump=1,
+            )
+            found, why = attempt(run)
+            if found is None:
+                words.append((None, why))
+                continue
+            word, why = found.stable(system.high)
+            moved = _displacement(found, system.frame)
+            if len(moved) and moved[-len(moved) // 5 :].mean() > MELTED:
+                word, why = "melted", f"atoms are {moved[-len(moved) // 5 :].mean():.2f} neighbour distances away"
+            elif len(moved):
+                why += f", displacement {moved[len(moved) // 2 :].mean():.3f} of the neighbour distance"
+            words.append((word, f"{system.high:g} K, {why}"))
+            curves.append({"label": side.name, "x": found.dump_ps * np.arange(len(moved)), "y": moved})
+        (word, why), (teacher, other_why) = [*words, (None, job.no_teacher)][:2]
+        more = {"teacher": teacher, "teacher_note": other_why, "note": why}
+        rows.append(row("high_temperature", system.name, word, **more))
+        if curves:
+            axes = {"x_label": "time (ps)", "y_label": "displacement / neighbour distance", "zero": True}
+            title = f"{system.name} at {system.high:g} K"
+            figures.append({"kind": "lines", "title": title, "curves": curves, "bound": (MELTED, "melted"), **axes})
+    return {"rows": rows, "figures": figures}

@@ -1,0 +1,215 @@
+"""Crystals at 0 K for anything that evaluates structures: relaxation, equation of state, elastic constants."""
+
+import numpy as np
+
+GPA = 160.2176634  # of 1 eV/A^3
+FORCE = 1e-4  # eV/A: relaxed
+STRESS = 2e-5  # eV/A^3
+STEPS = 300
+LONGEST = 0.1  # A, of one step of an atom
+
+
+class NotRelaxed(Exception):
+    """A relaxation that did not end; the text says where it stood."""
+
+
+def strained(frame, strain):
+    """The frame with cell and positions multiplied by 1 + strain [3, 3]."""
+    f = np.eye(3) + np.asarray(strain)
+    return {**frame, "cell": frame["cell"] @ f, "positions": frame["positions"] @ f}
+
+
+def repeated(frame, times):
+    """A supercell; the atoms of the first cell stand first."""
+    cells = np.stack(np.meshgrid(*[np.arange(n) for n in times], indexing="ij"), -1).reshape(-1, 3)
+    x = (cells[:, None] @ frame["cell"] + frame["positions"][None]).reshape(-1, 3)
+    cell = frame["cell"] * np.asarray(times, float)[:, None]
+    return {**frame, "elements": list(frame["elements"]) * len(cells), "positions": x, "cell": cell}
+
+
+def widths(cell):
+    """Distances between opposite faces of the cell, A."""
+    return 1 / np.linalg.norm(np.linalg.inv(cell), axis=0)
+
+
+def times_for(cell, width):
+    """How often a cell must be repeated to be so wide in each direction."""
+    return [max(1, int(np.ceil(width / w - 1e-6))) for w in widths(cell)]
+
+
+class _Descent:
+    """Quasi-Newton descent (BFGS) of one structure in the positions and, with `cell`, the strain."""
+
+    def __init__(self, frame, cell):
+        self.start, self.cell = frame, cell
+        n = 3 * len(frame["elements"])
+        self.n, self.x = n, np.zeros(n + (9 if cell else 0))
+        self.scale = np.sqrt(len(frame["elements"])) * abs(np.linalg.det(frame["cell"]) / len(frame["elements"])) ** (
+            1 / 3
+        )
+        self.inverse = np.eye(len(self.x)) / 10.0  # of a stiffness of 10 eV/A^2
+        self.last = self.label = None
+
+    @property
+    def frame(self):
+        """The structure now: strain, then displacements."""
+        strain = self.x[self.n :].reshape(3, 3) / self.scale if self.cell else np.zeros((3, 3))
+        base = strained(self.start, strain)
+        return {**base, "positions": base["positions"] + self.x[: self.n].reshape(-1, 3)}
+
+    def take(self, label):
+        """Takes the labels of the structure now; True when it is relaxed."""
+        self.label = label
+        rest = np.abs(label["forces"]).max()
+        gradient = -np.ravel(label["forces"])
+        if self.cell:
+            f = np.eye(3) + self.x[self.n :].reshape(3, 3) / self.scale
+            volume = abs(np.linalg.det(self.frame["cell"]))
+            strain = volume * np.linalg.solve(f, label["stress"])
+            strain = (strain + strain.T) / 2  # no rotations
+            gradient = np.concatenate([gradient, np.ravel(strain) / self.scale])
+        if rest < FORCE and (not self.cell or np.abs(label["stress"]).max() < STRESS):
+            return True
+        self._step(gradient)
+        return False
+
+    def _step(self, gradient):
+        if self.last is not None:
+            s, y = self.x - self.last[0], gradient - self.last[1]
+            sy = float(s @ y)
+            if sy > 1e-12:
+                hy = self.inverse @ y
+                self.inverse += (1 + float(y @ hy) / sy) * np.outer(s, s) / sy - (
+                    np.outer(hy, s) + np.outer(s, hy)
+                ) / sy
+        step = -self.inverse @ gradient
+        if step @ gradient > 0:
+            self.inverse = np.eye(len(self.x)) / 10.0
+            step = -self.inverse @ gradient
+        longest = np.abs(step).max()
+        self.last = self.x.copy(), gradient
+        self.x = self.x + step * min(1.0, LONGEST / longest)
+
+
+def relax(evaluate, frames, cell=False, steps=STEPS):
+    """[(relaxed frame, its labels)] of structures that are relaxed side by side; with `cell`, to zero stress, too.
+
+    NotRelaxed after so many steps."""
+    runs = [_Descent(f, cell) for f in frames]
+    waiting = list(range(len(runs)))
+    for _ in range(steps):
+        labels = evaluate([runs[k].frame for k in waiting])
+        waiting = [k for k, label in zip(waiting, labels) if not runs[k].take(label)]
+        if not waiting:
+            return [(r.frame, r.label) for r in runs]
+    worst = max(float(np.abs(runs[k].label["forces"]).max()) for k in waiting)
+    raise NotRelaxed(f"not relaxed after {steps} steps: a force of {worst:.3g} eV/A is left")
+
+
+def birch_murnaghan(volumes, energies):
+    """(volume, energy, bulk modulus eV/A^3) of the minimum: the energy is a cubic polynomial of V^(-2/3)."""
+    x = np.asarray(volumes, float) ** (-2 / 3)
+    middle, width = x.mean(), np.ptp(x) / 2
+    c = np.polyfit((x - middle) / width, np.asarray(energies) - energies[0], 3)
+    roots = np.roots(np.polyder(c))
+    roots = [r.real for r in roots if abs(r.imag) < 1e-9 and np.polyval(np.polyder(c, 2), r.real) > 0 and abs(r) <= 1]
+    if not roots:
+        raise NotRelaxed("no minimum of the energy among the volumes")
+    u = min(roots, key=abs)
+    v = (middle + width * u) ** -1.5
+    # V d2E/dV2 where dE/dV = 0, with dx/dV = -2/3 V^(-5/3)
+    second = np.polyval(np.polyder(c, 2), u) / width**2 * (2 / 3 * v ** (-5 / 3)) ** 2
+    return v, float(np.polyval(c, u)) + energies[0], v * second
+
+
+def equation_of_state(evaluate, frame, largest=0.02, n=9):
+    """{volumes, energies per atom; a0 scale, energy, bulk GPa} around a relaxed structure: isotropic strains, ions
+    relaxed."""
+    strains = np.linspace(-largest, largest, n)
+    relaxed = relax(evaluate, [strained(frame, s * np.eye(3)) for s in strains])
+    atoms = len(frame["elements"])
+    volumes = [abs(np.linalg.det(f["cell"])) / atoms for f, _ in relaxed]
+    energies = [label["energy"] / atoms for _, label in relaxed]
+    volume, energy, bulk = birch_murnaghan(volumes, energies)
+    scale = (volume * atoms / abs(np.linalg.det(frame["cell"]))) ** (1 / 3)
+    return {"volumes": volumes, "energies": energies, "volume": volume, "energy": energy, "scale": scale} | {
+        "bulk": GPA * bulk
+    }
+
+
+VOIGT = ((0, 0), (1, 1), (2, 2), (1, 2), (0, 2), (0, 1))
+
+
+def elastic_constants(evaluate, frame, size=0.005):
+    """[6, 6] GPa in Voigt's order xx yy zz yz xz xy: the stress of strains of both signs, ions relaxed."""
+    frames = []
+    for i, j in VOIGT:
+        for sign in (1, -1):
+            e = np.zeros((3, 3))
+            e[i, j] += sign * size / 2
+            e[j, i] += sign * size / 2
+            frames.append(strained(frame, e))
+    labels = [label for _, label in relax(evaluate, frames)]
+    stress = np.array([[label["stress"][i, j] for i, j in VOIGT] for label in labels])
+    c = GPA * (stress[0::2] - stress[1::2]).T / (2 * size)
+    return (c + c.T) / 2
+
+
+def independent(c):
+    """{name: GPa} of the elastic constants of a cubic, hexagonal or other cell, those that are zero left out."""
+    scale = np.abs(c).max()
+    same = lambda *v: np.ptp(v) < 0.02 * scale
+    rest = [c[i, j] for i in range(3) for j in range(3, 6)] + [c[3, 4], c[3, 5], c[4, 5]]
+    plain = np.abs(rest).max() < 0.02 * scale
+    if (
+        plain
+        and same(c[0, 0], c[1, 1], c[2, 2])
+        and same(c[0, 1], c[0, 2], c[1, 2])
+        and same(c[3, 3], c[4, 4], c[5, 5])
+    ):
+        mean = lambda *v: float(np.mean(v))
+        return {
+            "C11": mean(c[0, 0], c[1, 1], c[2, 2]),
+            "C12": mean(c[0, 1], c[0, 2], c[1, 2]),
+            "C44": mean(c[3, 3], c[4, 4], c[5, 5]),
+        }
+    out = {}
+    for i in range(6):
+        for j in range(i, 6):
+            if abs(c[i, j]) > 0.02 * scale:
+                out[f"C{i + 1}{j + 1}"] = float(c[i, j])
+    return out
+
+
+def centrings(frame):
+    """Translations [n, 3] (fractions of the cell) that map the crystal onto itself, the zero one first."""
+    s = np.linalg.solve(frame["cell"].T, frame["positions"].T).T
+    names = np.array(frame["elements"])
+    first = np.flatnonzero(names == min(set(frame["elements"]), key=frame["elements"].count))
+    out = []
+    for k in first:
+        t = s[k] - s[first[0]]
+        t = t - np.floor(t + 1e-9)
+        moved, good = s + t, True
+        for e in set(frame["elements"]):
+            d = moved[names == e][:, None] - s[names == e][None]
+            d -= np.round(d)
+            good &= bool((np.abs(d @ frame["cell"]).max(-1).min(1) < 1e-4).all())
+        if good:
+            out.append(t)
+    return np.array(sorted(out, key=lambda t: tuple(np.round(t, 6))))
+
+
+def primitive_atoms(frame):
+    """One atom of each class of atoms that the centrings map onto each other: those of a primitive cell."""
+    s, ts = np.linalg.solve(frame["cell"].T, frame["positions"].T).T, centrings(frame)
+    taken, out = set(), []
+    for k in range(len(s)):
+        if k in taken:
+            continue
+        out.append(k)
+        for t in ts:
+            d = s[k] + t - s
+            d -= np.round(d)
+            taken |= set(np.flatnonzero(np.abs(d @ frame["cell"]).max(-1) < 1e-4).tolist())
+    return out

@@ -1,0 +1,154 @@
+"""Liquids: radial and angular distribution functions, density under NPT and diffusion, beside the teacher's."""
+
+import numpy as np
+
+from . import correlations, dynamics, statistics
+from .job import attempt
+from .rows import missing, of_estimate, row
+
+WARM = 0.2  # of a run that is left out
+LEAST = 20  # frames
+PLAIN = 1.0  # A^2: a mean square displacement below is no diffusion
+
+
+def _frames(found):
+    """(positions, cells) of the frames after the first part of the run."""
+    first = int(WARM * len(found.positions))
+    return found.positions[first:], found.cells[first:]
+
+
+def _structure(found):
+    """What one run gives: g(r) of pairs, angles, diffusion; all in blocks."""
+    x, cells = _frames(found)
+    if len(x) < LEAST:
+        return None
+    g, r = correlations.rdf(x, cells, found.elements)
+    return {"g": g, "r": r, "x": x, "cells": cells}
+
+
+def _angles(parts, elements):
+    """{A-B-A: [(distribution, angles) of each side]}, within the first minimum of the model's g(r)."""
+    g, r = parts[0]["g"], parts[0]["r"]
+    out, kinds = {}, sorted(set(elements))
+    for centre in (e for e in kinds if e != "H" or kinds == ["H"]):
+        for outer in kinds:
+            cutoff = correlations.first_minimum(g["-".join(sorted((outer, centre)))].mean(0), r)
+            if cutoff is None:
+                continue
+            name = f"{outer}-{centre}-{outer}"
+            every = max(1, len(parts[0]["x"]) // 200)
+            found = [
+                correlations.adf(p["x"][::every], p["cells"][::every], elements, outer, centre, cutoff) for p in parts
+            ]
+            if all(f[0].sum() > 0 for f in found):
+                out[name] = found, cutoff
+    return out
+
+
+def compare(quantity, group, mine, other, weights, why):
+    """A row of how far two curves [blocks, bins] differ: the integral of |difference| over that of the teacher's, %.
+
+    Noise makes it larger, so the value is the upper end of its interval; the lower end is without what noise does."""
+    if other is None:
+        return row(quantity, group, None, note=why or "the teacher's run is too short")
+    a, b = mine.mean(0), other.mean(0)
+    area = float((np.abs(b) * weights).sum())
+    value = 100 * float((np.abs(a - b) * weights).sum()) / area
+    error = np.sqrt(mine.var(0, ddof=1) / len(mine) + other.var(0, ddof=1) / len(other))
+    noise = 100 * float((error * weights).sum()) / area
+    more = {"low": max(0.0, value - 2 * noise), "high": value, "noise": noise}
+    return row(quantity, group, value, noise, note=f"of which noise about {noise:.2g} %", enough=True, **more)
+
+
+def _curves(x, sides):
+    """Curves of a figure with 95 % bands."""
+    out = []
+    for name, blocks in sides:
+        error = statistics.student(len(blocks) - 1) * blocks.std(0, ddof=1) / np.sqrt(len(blocks))
+        y = blocks.mean(0)
+        out.append({"label": name, "x": x, "y": y, "low": y - error, "high": y + error})
+    return out
+
+
+def _sides(parts):
+    return [name for name, part in zip(("model", "teacher"), parts) if part is not None]
+
+
+def _structures(job, system, rows, figures):
+    """Rows and figures of one liquid's NVT runs."""
+    runs = [attempt(lambda side=side: dynamics.run(job, side, system, "nvt")) for side in job.sides]
+    parts = [None if run is None else _structure(run) for run, _ in runs]
+    if parts[0] is None:
+        why = runs[0][1] or f"the NVT run has {len(runs[0][0].positions)} frames, and {LEAST} are needed"
+        rows += [missing(name, system.name, why) for name in ("rdf", "adf", "diffusion")]
+        return
+    why = job.no_teacher if len(runs) < 2 else runs[1][1]
+    good = [p for p in parts if p]
+    r = parts[0]["r"]
+    for pair, g in parts[0]["g"].items():
+        other = good[1]["g"][pair] if len(good) > 1 else None
+        other = None if other is None else other[:, : len(r)]
+        rows.append(compare("rdf", f"{system.name} {pair}", g, other, r**2, why))
+        axes = {"x_label": "r (A)", "y_label": "g(r)", "y_range": [0, min(6.0, 1.15 * float(g.mean(0).max()) + 0.1)]}
+        sides = [(name, p["g"][pair][:, : len(r)]) for name, p in zip(_sides(parts), good)]
+        figures.append({"kind": "lines", "title": f"{system.name}: {pair}", "curves": _curves(r, sides), **axes})
+    for name, (found, cutoff) in _angles(good, system.frame["elements"]).items():
+        degrees = found[0][1]
+        other = found[1][0] if len(found) > 1 else None
+        rows.append(compare("adf", f"{system.name} {name}", found[0][0], other, np.ones(len(degrees)), why))
+        axes = {"x_label": "angle (degrees)", "y_label": "probability per degree", "zero": True}
+        title = f"{system.name}: {name} within {cutoff:.2f} A"
+        curves = _curves(degrees, [(s, f[0]) for s, f in zip(_sides(parts), found)])
+        figures.append({"kind": "lines", "title": title, "curves": curves, **axes})
+    _diffusion(system, runs, parts, rows, figures, why)
+
+
+def _diffusion(system, runs, parts, rows, figures, why):
+    names = np.array(system.frame["elements"])
+    for e in sorted(set(names)):
+        found, curves = [], []
+        for side, (run, _), part in zip(("model", "teacher"), runs, parts):
+            if part is None:
+                found.append(None)
+                continue
+            values, lags, square = correlations.diffusion(part["x"], run.dump_ps, masks=names == e)
+            estimate = statistics.of_blocks(10 * values)  # A^2/ps to 1e-9 m2/s
+            found.append(estimate._replace(enough=bool(estimate.enough and square[-1] > PLAIN and run.whole)))
+            curves.append({"label": side, "x": lags, "y": square})
+        other = found[1] if len(found) > 1 else None
+        note = f"mean square displacement up to {curves[0]['y'][-1]:.3g} A^2"
+        note += "" if found[0].enough else ": too short for diffusion"
+        rows.append(of_estimate("diffusion", f"{system.name} {e}", found[0], other, note=note, teacher_note=why))
+        axes = {"x_label": "time (ps)", "y_label": "MSD (A^2)", "zero": True}
+        figures.append({"kind": "lines", "title": f"{system.name}: displacement of {e}", "curves": curves, **axes})
+
+
+def _density(job, system, rows, figures):
+    found, curves, whys = [], [], []
+    for side in job.sides:
+        run, why = attempt(lambda side=side: dynamics.run(job, side, system, "npt"))
+        whys.append(why)
+        if run is None or len(run.rows) < 20 or not np.isfinite(run.rows).all():
+            found.append(None)
+            continue
+        values = run.density()
+        found.append(statistics.mean(values[int(WARM * len(values)) :]))
+        x, y = dynamics.thinned(run.time, values)
+        curves.append({"label": side.name, "x": x, "y": y})
+    if found[0] is None:
+        rows.append(missing("density", system.name, whys[0] or "the NPT run ended at its begin"))
+        return
+    other = found[1] if len(found) > 1 else None
+    why = job.no_teacher if len(found) < 2 else whys[1]
+    note = f"{system.temperature:g} K, {system.pressure:g} bar" + ("" if found[0].enough else ": too short to say")
+    rows.append(of_estimate("density", system.name, found[0], other, note=note, teacher_note=why))
+    axes = {"x_label": "time (ps)", "y_label": "density (g/cm3)"}
+    figures.append({"kind": "lines", "title": f"{system.name}: density under NPT", "curves": curves, **axes})
+
+
+def measure(job):
+    rows, figures = [], []
+    for system in job.of_kind("liquid"):
+        _structures(job, system, rows, figures)
+        _density(job, system, rows, figures)
+    return {"rows": rows, "figures": figures}

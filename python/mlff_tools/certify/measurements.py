@@ -1,0 +1,133 @@
+"""All measurements of a certificate, in the order of its page.
+
+A measurement is a function of a Job (job.py) that returns {rows, figures}: rows.py has rows; a figure is what page.py
+draws. What it cannot measure it says with NotMeasured, or in the row."""
+
+import time
+import typing
+
+from ..model.modelfile import ModelError
+from ..train.labels import file_hash
+from . import beyond, crystals, distributions, dynamics, errors, liquids, size, speed
+from .work import plain
+
+
+class Measurement(typing.NamedTuple):
+    title: str
+    lead: str
+    do: typing.Callable
+    settings: tuple  # of the section certify, that it depends on
+
+
+LENGTHS = ("minutes", "scale", "seed", "timestep", "atoms", "temperature", "pressure")
+ALL = {
+    "errors": Measurement(
+        "Errors",
+        "Of the held-out frames (split test), as runs compute them. In brackets: of the root mean square of the "
+        "teacher's forces, stress.",
+        errors.measure,
+        (),
+    ),
+    "liquids": Measurement(
+        "Liquids",
+        "Distribution functions and diffusion from the NVT runs, density from the NPT runs.",
+        liquids.measure,
+        (*LENGTHS, "nvt", "npt"),
+    ),
+    "crystals": Measurement(
+        "Crystals at 0 K",
+        "Cell and ions relaxed; energies of nine volumes; stress of strains of 0.5 %, ions relaxed.",
+        crystals.measure,
+        ("minutes",),
+    ),
+    "phonons": Measurement(
+        "Phonons",
+        "Displacements of 0.01 A in a supercell; frequencies at the band edges, numbered from the lowest.",
+        crystals.phonons,
+        ("minutes",),
+    ),
+    "vacancy": Measurement(
+        "Vacancy", "One atom less in a supercell, ions relaxed, cell fixed.", crystals.vacancy, ("minutes",)
+    ),
+    "high_temperature": Measurement(
+        "Crystals at high temperature",
+        "NVT; a crystal whose atoms are a quarter of the neighbour distance away from their sites has melted.",
+        crystals.high_temperature,
+        (*LENGTHS, "hot"),
+    ),
+    "nve": Measurement(
+        "Conservation of energy", "Slope of the total energy over the NVE run.", dynamics.nve, (*LENGTHS, "nve")
+    ),
+    "timestep": Measurement(
+        "Time step",
+        "Fluctuation of the total energy in NVE runs from one state; its exponent over the time step is 2 for forces "
+        "that are smooth derivatives of the energy.",
+        dynamics.timestep,
+        LENGTHS,
+    ),
+    "nvt": Measurement("NVT", "Nose-Hoover, 0.1 ps.", dynamics.nvt, (*LENGTHS, "nvt")),
+    "npt": Measurement("NPT", "Nose-Hoover, 0.1 ps; isotropic barostat, 1 ps.", dynamics.npt, (*LENGTHS, "npt")),
+    "distributions": Measurement(
+        "Distributions of energies",
+        "The NVT run, judged by physical_validation: kinetic energies against those of the canonical ensemble, and "
+        "potential energies at two temperatures against each other.",
+        distributions.measure,
+        (*LENGTHS, "nvt"),
+    ),
+    "beyond": Measurement(
+        "Beyond the domain",
+        "Pairs of atoms pressed together, atoms in vacuum, and a run at twice the temperature.",
+        beyond.measure,
+        (*LENGTHS, "hot"),
+    ),
+    "size": Measurement(
+        "Size",
+        "Repeated cells: energy per atom and pressure stay, and the largest runs.",
+        size.measure,
+        (*LENGTHS, "size"),
+    ),
+    "speed": Measurement(
+        "Speed and memory",
+        "Model and teacher by turns on one core; medians of the rounds.",
+        speed.measure,
+        ("seed", "precision"),
+    ),
+}
+
+
+def _inputs(job, measurement):
+    found = {"model": job.model.identity, "teacher": job.teacher and job.teacher.identity, "why": job.no_teacher}
+    found["settings"] = [(key, job.settings[key]) for key in measurement.settings]
+    found["systems"] = [(s.name, s.kind, s.temperature, s.pressure, s.high, s.inputs) for s in job.systems]
+    found["labels"] = file_hash(job.frames) if job.frames else None
+    found["test"] = len(job.test)
+    return found
+
+
+def run(job, names):
+    """{name: {state, why, seconds, rows, figures}} of the measurements named; others say that they were left out."""
+    out = {}
+    for name, measurement in ALL.items():
+        if name not in names:
+            out[name] = {"state": "not measured", "why": "left out by `measure`", "rows": [], "figures": []}
+            continue
+        job.write(f"{measurement.title} ...")
+        out[name] = _one(job, name, measurement)
+        job.write(f"{measurement.title}: {out[name].get('why') or out[name]['state']}")
+    return out
+
+
+def _one(job, name, measurement):
+    def do(_):
+        begin = time.monotonic()
+        found = measurement.do(job)
+        state = "measured" if any(r["value"] is not None for r in found["rows"]) else "not measured"
+        why = (
+            None if state == "measured" else next((r.get("note") for r in found["rows"]), "there is nothing to measure")
+        )
+        return {"state": state, "why": why, "seconds": time.monotonic() - begin, **found}
+
+    try:
+        return job.work.step(name, _inputs(job, measurement), do)
+    except ModelError as e:  # not kept: another time it may work
+        return plain({"state": "not measured", "why": str(e), "rows": [], "figures": []})

@@ -1,0 +1,115 @@
+"""Rows of a certificate, and verdicts on its bars."""
+
+import math
+
+from ..train.recipe_certify import QUANTITIES, limit
+from .work import plain
+
+PASS, FAIL, SHORT, NOT = "PASS", "FAIL", "too short to say", "not measured"
+
+
+def row(quantity, group, value, error=0.0, teacher=None, teacher_error=0.0, **more):
+    """A number (or a word) of a certificate.
+
+    error, teacher_error: half of a 95 % interval; scale: what a percentage is of, where that is not the teacher's
+    value; low, high: the interval, where it does not lie around the value; enough: False where the data are too short
+    for the interval; note: words."""
+    return {"quantity": quantity, "group": group, "value": value, "error": error, "teacher": teacher, **more} | {
+        "teacher_error": teacher_error
+    }
+
+
+def of_estimate(quantity, group, found, teacher=None, **more):
+    """A row from one or two Estimates."""
+    enough = found.enough and (teacher is None or teacher.enough)
+    other = (None, 0.0) if teacher is None else (teacher.value, teacher.error)
+    return row(quantity, group, found.value, found.error, *other, enough=enough, **more)
+
+
+def missing(quantity, group, why):
+    """A row that says why something was not measured."""
+    return row(quantity, group, None, note=why)
+
+
+def _number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _measure(r, quantity, percent):
+    """((low, value, high) of what a bar limits, why not)."""
+    value, error = r["value"], r.get("error") or 0.0
+    if not _number(value):
+        return None, r.get("note") or "it has no value"
+    if r.get("enough") is False and not _number(r.get("error")):
+        return None, SHORT
+    low, high = r.get("low", value - error), r.get("high", value + error)
+    if quantity.kind == "near" or quantity.kind == "to":
+        other = quantity.target if quantity.kind == "to" else r.get("teacher")
+        if not _number(other):
+            return None, r.get("teacher_note") or "the teacher's value is not there"
+        spread = math.hypot(error, (r.get("teacher_error") or 0.0) if quantity.kind == "near" else 0.0)
+        off = abs(value - other)
+        low, value, high, scale = off - spread, off, off + spread, abs(other)
+    else:
+        scale = r.get("scale")
+    if percent:
+        if not _number(scale) or not scale > 0:
+            return None, "there is nothing to take a percentage of"
+        low, value, high = (100 * x / scale for x in (low, value, high))
+    return (low, value, high), None
+
+
+def verdict(r, bar):
+    """(PASS, FAIL, SHORT or NOT; why) of a row and the value of a bar."""
+    quantity = QUANTITIES[r["quantity"]]
+    number, percent = limit(bar, quantity)
+    if quantity.kind == "word":
+        if r["value"] is None:
+            return NOT, r.get("note") or ""
+        return (PASS if r["value"] == number else SHORT if r["value"] == "too short" else FAIL), r.get("note") or ""
+    found, why = _measure(r, quantity, percent)
+    if found is None:
+        return (SHORT, r.get("note") or "") if why == SHORT else (NOT, why)
+    low, value, high = found
+    unit = " %" if percent else f" {quantity.unit}" if quantity.unit else ""
+    text = f"{value:.4g}{unit}, 95 % interval {low:.4g} to {high:.4g}" if high > low else f"{value:.4g}{unit}"
+    good, bad = (low >= number, high < number) if quantity.kind == "least" else (high <= number, low > number)
+    if bad:
+        return FAIL, text
+    if r.get("enough") is False or not good:
+        return SHORT, text
+    return PASS, text
+
+
+def _matching(rows, group):
+    """Rows that a bar of this group is about: those of that name; else, for all, every one; else those whose names
+    have all its words."""
+    exact = [r for r in rows if r["group"] == group]
+    if exact or group == "all":
+        return exact or rows
+    words = set(group.split())
+    return [r for r in rows if words <= set(r["group"].split())]
+
+
+def judge(rows, bars, reasons):
+    """[{quantity, group, bar, verdict, text, row}] of all bars. reasons: {measurement: why it has no rows}."""
+    out = []
+    for name, groups in bars.items():
+        mine = [r for r in rows if r["quantity"] == name]
+        for group, bar in groups.items():
+            found = _matching(mine, group)
+            if not found:
+                there = f"there are {', '.join(sorted({r['group'] for r in mine}))}" if mine else ""
+                why = there or reasons.get(QUANTITIES[name].measured_by) or "nothing to measure it with"
+                out.append({"quantity": name, "group": group, "bar": bar, "verdict": NOT, "text": why, "row": None})
+            for r in found:
+                said, text = verdict(r, bar)
+                out.append({"quantity": name, "group": r["group"], "bar": bar, "verdict": said, "text": text, "row": r})
+    return plain(out)
+
+
+def overall(judged):
+    """PASS, FAIL, or NO BARS."""
+    if not judged:
+        return "NO BARS"
+    return PASS if all(b["verdict"] == PASS for b in judged) else FAIL

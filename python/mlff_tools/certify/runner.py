@@ -1,0 +1,281 @@
+"""Molecular dynamics by LAMMPS for certificates: a potential, a structure and a protocol give a trajectory.
+
+A run is made of segments, each a process of lmp that goes on from the restart file of the one before; segments that
+are done are kept. All numbers are in A, ps, eV, bar, K and g/mol, whatever the units of the potential are.
+"""
+
+import json
+import os
+import re
+import subprocess
+import time
+
+import numpy as np
+
+from ..model import lammps, modelfile
+from ..model.lammps import LammpsError
+from ..train import teacher_lammps
+from ..train.masses import MASS
+from .work import NotMeasured, write_whole
+
+BAR = 6.241509e-7  # eV/A^3
+BOLTZMANN = 8.617333262e-5  # eV/K
+SEGMENT = 20000  # steps that are worth a restart file of their own
+COLUMNS = "step temp pe ke etotal press vol".split()
+FRAMES = 2000  # of a trajectory, at most
+# units: (time unit in ps, energy unit in eV, pressure unit in bar)
+UNITS = {"metal": (1.0, 1.0, 1.0), "real": (1e-3, 1 / 23.060549, 1.01325)}
+BEGIN = "mlff-certify-begin"
+
+
+class Potential:
+    """Commands of LAMMPS for one side: before the box, after it; with elements of the types in order."""
+
+    def __init__(self, before, after, units, style, types):
+        self.before, self.after, self.units, self.style, self.types = before, after, units, style, types
+
+
+def of_model(path, elements, precision, plugin):
+    """pair_style mlff with a model file."""
+    before = [f"plugin load {plugin}"] if plugin else []
+    after = [f"pair_style mlff precision {precision}"]
+    after.append(f"pair_coeff * * {os.path.abspath(modelfile.model_paths(path)[0])} {' '.join(elements)}")
+    return Potential(before, after, "metal", "atomic", list(elements))
+
+
+def of_commands(commands, types):
+    """A teacher's commands."""
+    before, after, units, style = teacher_lammps.split_commands(commands)
+    after = [f'variable elements string "{" ".join(types)}"', *after]
+    return Potential(before, after, units, style, types)
+
+
+class Trajectory:
+    """rows [n, 7] of COLUMNS, one every `every` steps; positions [m, N, 3] and cells [m, 3, 3] of dumped frames, which
+    are `dump_ps` apart; elements [N]. ended: end, time or an error of LAMMPS. ps: how far it went."""
+
+    def __init__(self, rows, positions, cells, elements, protocol, ended):
+        self.rows, self.positions, self.cells, self.elements, self.ended = rows, positions, cells, elements, ended
+        self.timestep_ps = protocol["timestep"] / 1000
+        self.wanted_ps = protocol["steps"] * self.timestep_ps
+        self.dump_ps = protocol["dump"] * self.timestep_ps
+        self.ps = float(rows[-1, 0] * self.timestep_ps) if len(rows) else 0.0
+        self.mass = sum(MASS[e] for e in elements)
+
+    def column(self, name):
+        return self.rows[:, COLUMNS.index(name)]
+
+    @property
+    def time(self):
+        return self.column("step") * self.timestep_ps
+
+    def density(self):
+        """g/cm3 at each row."""
+        return self.mass * 1.66053907 / self.column("vol")
+
+    @property
+    def whole(self):
+        return self.ended == "end"
+
+    def stable(self, temperature=None):
+        """(stable, unstable or `too short`; why). Temperatures may leave the wanted one by half of it."""
+        if not np.isfinite(self.rows).all():
+            return "unstable", f"a number is NaN or infinite after {self.ps:g} ps"
+        if self.ended not in ("end", "time"):
+            return "unstable", f"after {self.ps:.4g} ps: {self.ended}"
+        found = self.column("temp")[len(self.rows) // 5 :]
+        if temperature and len(found) and not 0.5 * temperature < float(found.mean()) < 1.5 * temperature:
+            return "unstable", f"the mean temperature is {found.mean():.4g} K, not {temperature:g} K"
+        if self.ended == "time":
+            return "too short", f"{self.ps:.4g} of {self.wanted_ps:g} ps in the time given"
+        return "stable", f"{self.ps:.4g} ps"
+
+
+def protocol(**given):
+    """What is run: ensemble nve, nvt or npt; temperature; pressure; timestep (fs); steps; warm: steps of Langevin
+    dynamics before; every: steps between rows; dump: between frames (0: none); seed; start: a restart file."""
+    out = {"ensemble": "nve", "temperature": 300.0, "pressure": 1.0, "timestep": 1.0, "steps": 1000, "warm": 0}
+    return {**out, "every": 10, "dump": 0, "seed": 1, "start": None, "segments": True, **given}
+
+
+def _setup(potential, p, place, k):
+    """Commands of segment k up to the potential."""
+    read = f"read_restart restart.{k - 1}" if k else f'read_data "{os.path.join(place, "start.data")}"'
+    if k == 0 and p["start"]:
+        read = f'read_restart "{p["start"]}"'
+    return [
+        f"units {potential.units}",
+        f"atom_style {potential.style}",
+        *potential.before,
+        *([f"boundary {p['boundary']}"] if read.startswith("read_data") else []),
+        read,
+        *potential.after,
+        "neighbor 1.0 bin",
+        "neigh_modify every 1 delay 0 check yes",
+        f"timestep {p['timestep'] / 1000 / UNITS[potential.units][0]!r}",
+        f"thermo_style custom {' '.join(COLUMNS)}",
+        "thermo_modify norm no format float %.12g flush yes lost error",
+        f"thermo {p['every']}",
+    ]
+
+
+def _ensemble(potential, p):
+    unit, _, bar = UNITS[potential.units]
+    heat = f"{p['temperature']!r} {p['temperature']!r} {0.1 / unit!r}"
+    if p["ensemble"] == "nve":
+        return ["fix integrate all nve"]
+    if p["ensemble"] == "nvt":
+        return [f"fix integrate all nvt temp {heat}"]
+    return [f"fix integrate all npt temp {heat} iso {p['pressure'] / bar!r} {p['pressure'] / bar!r} {1.0 / unit!r}"]
+
+
+def _script(potential, p, place, k, last, seconds):
+    """The input of segment k, which ends at step `last` and leaves restart.k."""
+    unit, t, whole = UNITS[potential.units][0], p["temperature"], int(seconds) + 1
+    timer = f"timer timeout {whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d} every 10"
+    lines = [*_setup(potential, p, place, k), timer]
+    if k == 0:
+        if not p["start"]:
+            lines += [f"velocity all create {t!r} {p['seed'] + 4711} mom yes rot yes dist gaussian"]
+        if p["warm"]:
+            lines += [
+                "fix warm all nve",
+                f"fix heat all langevin {t!r} {t!r} {0.1 / unit!r} {p['seed'] + 90411} zero yes",
+                f"run {p['warm']}",
+                "unfix heat",
+                "unfix warm",
+                "velocity all zero linear",
+            ]
+        lines += ["reset_timestep 0"]
+    lines += _ensemble(potential, p)
+    if p["dump"]:
+        lines += [f"dump frames all custom {p['dump']} frames.{k} id xu yu zu"]
+        lines += ["dump_modify frames sort id format float %.6f"]
+    return "\n".join([*lines, f'print "{BEGIN}"', f"run {last} upto", f"write_restart restart.{k}", ""])
+
+
+def _rows(path, potential):
+    """Rows [n, 7] that the log has after the begin of production, in our units."""
+    rows, inside, n = [], False, len(COLUMNS)
+    with open(path, encoding="utf-8", errors="replace") as f:
+        text = f.read()
+    for line in text[text.rfind("\n" + BEGIN) :].splitlines() if "\n" + BEGIN in text else ():
+        words = line.split()
+        if words[:2] == ["Step", "Temp"]:
+            inside = True
+        elif inside and len(words) == n and re.match(r"\d+$", words[0]):
+            rows.append([float(w) for w in words])
+        elif line.startswith("Loop time"):
+            inside = False
+    _, energy, bar = UNITS[potential.units]
+    return np.array(rows, float).reshape(-1, n) * np.array([1, 1, energy, energy, energy, bar, 1])
+
+
+def _frames(path):
+    """(positions [m, N, 3], cells [m, 3, 3]) of a dump; a frame that is cut off is left out."""
+    positions, cells = [], []
+    if not os.path.exists(path):
+        return positions, cells
+    with open(path, encoding="ascii") as f:
+        while f.readline().startswith("ITEM: TIMESTEP"):
+            f.readline(), f.readline()
+            n, head = int(f.readline()), f.readline()
+            box = np.array([f.readline().split() for _ in range(3)], float)
+            f.readline()
+            lines = [f.readline() for _ in range(n)]
+            if not lines[-1].endswith("\n"):
+                break
+            positions.append(np.array([line.split()[1:4] for line in lines], float))
+            cells.append(_cell(box, "xy xz yz" in head))
+    return positions, cells
+
+
+def _cell(box, tilted):
+    low, high = box[:, 0].copy(), box[:, 1].copy()
+    if not tilted:
+        return np.diag(high - low)
+    xy, xz, yz = box[:, 2]
+    low[0] -= min(0, xy, xz, xy + xz)
+    high[0] -= max(0, xy, xz, xy + xz)
+    low[1] -= min(0, yz)
+    high[1] -= max(0, yz)
+    return np.array([[high[0] - low[0], 0, 0], [xy, high[1] - low[1], 0], [xz, yz, high[2] - low[2]]])
+
+
+def ends(p):
+    """Last steps of the segments."""
+    n = min(20, max(1, p["steps"] // SEGMENT)) if p["segments"] else 1
+    return [p["steps"] * (k + 1) // n for k in range(n)]
+
+
+def _segment(lmp, potential, p, place, k, last, deadline):
+    """Runs segment k; how it ended: end, time, or the error of LAMMPS."""
+    with open(os.path.join(place, f"in.{k}"), "w", encoding="utf-8") as f:
+        f.write(_script(potential, p, place, k, last, max(1.0, deadline - time.monotonic())))
+    words = [lmp, "-in", f"in.{k}", "-log", f"log.{k}", "-screen", "none", "-nocite"]
+    try:
+        done = subprocess.run(
+            words,
+            timeout=max(30.0, deadline + 120 - time.monotonic()),
+            check=False,
+            **lammps.process_options(lmp, place),
+        )
+    except subprocess.TimeoutExpired:
+        return "LAMMPS did not answer"
+    log = os.path.join(place, f"log.{k}")
+    text = ""
+    if os.path.exists(log):
+        with open(log, encoding="utf-8", errors="replace") as f:
+            text = f.read()
+    if done.returncode:
+        errors = [e for e in lammps.errors_in(text) if "units" not in e.split()] or lammps.errors_in(done.stdout)
+        return (errors or [f"LAMMPS ended with status {done.returncode}"])[0]
+    return "time" if "Wall time limit" in text else "end"
+
+
+def run(lmp, potential, frame, p, place, seconds):
+    """The trajectory of protocol p from a frame, as far as it goes in so many seconds; kept in the folder `place`."""
+    p = {**p, "boundary": "f f f" if frame["cell"] is None else "p p p"}
+    with open(os.path.join(place, "start.data"), "w", encoding="ascii") as f:
+        f.write(teacher_lammps._data_text(frame, potential.types, potential.style))
+    state = os.path.join(place, "segments.json")
+    done = []
+    if os.path.exists(state):
+        with open(state, encoding="utf-8") as f:
+            done = json.load(f)
+    deadline = time.monotonic() + seconds - sum(s["seconds"] for s in done)
+    for k, last in enumerate(ends(p)):
+        if k < len(done):
+            continue
+        if done and done[-1]["ended"] != "end":
+            break
+        begin = time.monotonic()
+        ended = "time" if begin > deadline else _segment(lmp, potential, p, place, k, last, deadline)
+        done.append({"ended": ended, "seconds": time.monotonic() - begin})
+        write_whole(state, json.dumps(done))
+    return _collect(potential, frame, p, place, done)
+
+
+def _collect(potential, frame, p, place, done):
+    rows, positions, cells = {}, [], []
+    for k in range(len(done)):
+        log = os.path.join(place, f"log.{k}")
+        found = _rows(log, potential) if os.path.exists(log) else np.zeros((0, len(COLUMNS)))
+        rows.update({int(r[0]): r for r in found})
+        more = _frames(os.path.join(place, f"frames.{k}"))
+        skip = 1 if positions else 0  # the first of a segment is the last of the one before
+        positions += more[0][skip:]
+        cells += more[1][skip:]
+    ended = done[-1]["ended"] if done else "time"
+    if not rows and ended not in ("end", "time"):
+        raise LammpsError(f"LAMMPS could not run it: {ended}")
+    table = np.array([rows[k] for k in sorted(rows)]).reshape(-1, len(COLUMNS))
+    shape = (-1, len(frame["elements"]), 3)
+    found = np.array(positions).reshape(shape), np.array(cells).reshape(-1, 3, 3)
+    return Trajectory(table, *found, frame["elements"], p, ended)
+
+
+def no_dynamics(kind):
+    """NotMeasured for a teacher that LAMMPS cannot run."""
+    text = {"ase": "a calculator of ASE", "labels": "a file of labels"}.get(kind, kind)
+    return NotMeasured(f"the teacher is {text}, which LAMMPS cannot run")

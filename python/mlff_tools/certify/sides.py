@@ -1,0 +1,93 @@
+"""The model and its teacher: each evaluates structures, and some LAMMPS can run."""
+
+import os
+
+from ..model import lammps, modelfile
+from ..train import label, labels
+from ..train.teacher_lammps import types_of
+from ..train.teachers import TIMEOUT, ModelTeacher
+from . import runner
+from .work import NotMeasured
+
+AT_ONCE = 32  # structures of a call
+
+
+class Side:
+    """name: model or teacher; kind: mlff, lammps, ase or labels; identity: what results depend on.
+
+    static: evaluates structures, in double precision where it is a model. in_runs: as runs do."""
+
+    def __init__(self, name, kind, static, in_runs, potential):
+        self.name, self.kind, self.static, self.in_runs, self.made = name, kind, static, in_runs, potential
+        self.identity = {"static": static.identity, "runs": in_runs.identity}
+
+    def evaluate(self, frames, as_in_runs=False):
+        """Labels of frames, as train/teachers.py has them."""
+        if self.kind == "labels":
+            raise NotMeasured("the teacher is a file of labels, which knows no other structures")
+        frames = [{"source": f.get("name") or "a structure", **f} for f in frames]
+        teacher, out = self.in_runs if as_in_runs else self.static, []
+        for k in range(0, len(frames), AT_ONCE):
+            out += teacher.label(frames[k : k + AT_ONCE])
+        return out
+
+    def potential(self, elements):
+        """What LAMMPS runs, with these elements as types."""
+        if self.made is None:
+            raise runner.no_dynamics(self.kind)
+        return self.made(elements)
+
+    def close(self):
+        self.static.close()
+        if self.in_runs is not self.static:
+            self.in_runs.close()
+
+
+def of_model(name, path, precision, program, plugin, timeout=TIMEOUT):
+    """A model file."""
+    static = ModelTeacher(path, "fp64", program, timeout)
+    in_runs = ModelTeacher(path, precision, program, timeout)
+    plugin = lammps.find_plugin(plugin)
+    return Side(name, "mlff", static, in_runs, lambda elements: runner.of_model(path, elements, precision, plugin))
+
+
+def of_recipe(wanted, place, frames, args):
+    """The teacher of a recipe's section, whose files are relative to the folder `place`."""
+    if "mlff" in wanted:
+        path = os.path.join(place, wanted["mlff"])
+        timeout = wanted.get("timeout", TIMEOUT)
+        return of_model("teacher", path, wanted.get("precision", "fp32"), args.program, args.plugin, timeout)
+    teacher = label.make_teacher(wanted, frames, place, args)
+    potential = None
+    if "lammps" in wanted:
+        types = types_of(wanted["lammps"], wanted.get("types"), frames)
+        potential = lambda _: runner.of_commands(wanted["lammps"], types)
+    kind = next(k for k in ("lammps", "ase", "labels") if k in wanted)
+    return Side("teacher", kind, teacher, teacher, potential)
+
+
+def held_out(path, names=None):
+    """Frames of the split test of a file of labels; (frames, all of them)."""
+    frames = labels.read_labels(path, names)
+    return [f for f in frames if word(f, "split") == "test"], frames
+
+
+def word(frame, key):
+    """A text of a frame's info without its quotes, or None."""
+    from ..train.extxyz import plain
+
+    value = frame.get("info", {}).get(key)
+    return None if value is None else plain(value)
+
+
+def number(frame, key):
+    """A number of a frame's info, or None."""
+    try:
+        return float(word(frame, key))
+    except (TypeError, ValueError):
+        return None
+
+
+def elements_of(path):
+    """Elements that a model knows."""
+    return modelfile.load_yaml(modelfile.model_paths(path)[0])["elements"]

@@ -1,0 +1,119 @@
+"""Means, slopes and errors of correlated data, each with its 95 % interval and whether the data are enough for one."""
+
+import math
+import typing
+
+import numpy as np
+
+BLOCKS = 10
+LENGTHS = 20  # correlation lengths that a series must have
+
+
+class Estimate(typing.NamedTuple):
+    """value +- error (half of a 95 % interval). enough: whether the data are long enough for that error."""
+
+    value: float
+    error: float
+    enough: bool
+
+
+NOTHING = Estimate(math.nan, math.nan, False)
+
+
+def student(n):
+    """Quantile of Student's t for a two-sided 95 % interval with n degrees of freedom (below 1e-3 off from 3 on)."""
+    if n < 1:
+        return math.inf
+    if n <= 2:
+        return (12.706205, 4.302653)[int(n) - 1]
+    z = 1.959964
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + sum(term / n ** (k + 1) for k, term in enumerate(terms))
+
+
+def inefficiency(values):
+    """How many values in a row count as one: 1 + 2 sum of the autocorrelation up to its first zero."""
+    x = np.asarray(values, float) - np.mean(values)
+    n = len(x)
+    if n < 4 or not np.isfinite(x).all() or not np.any(np.abs(x) > 1e-14 * np.abs(values).max()):
+        return 1.0 if n >= 4 else float(max(n, 1))
+    size = 1 << (2 * n - 1).bit_length()
+    power = np.fft.irfft(np.abs(np.fft.rfft(x, size)) ** 2, size)[:n] / np.arange(n, 0, -1)
+    correlation = power / power[0]
+    zero = np.flatnonzero(correlation <= 0)
+    end = int(zero[0]) if len(zero) else n
+    return float(max(1.0, 1 + 2 * correlation[1:end].sum()))
+
+
+def mean(values, blocks=BLOCKS):
+    """The mean of a series with its error from the means of blocks."""
+    values = np.asarray(values, float)
+    if len(values) < blocks or not np.isfinite(values).all():
+        return NOTHING if not len(values) else Estimate(float(np.mean(values)), math.nan, False)
+    means = np.array([b.mean() for b in np.array_split(values, blocks)])
+    error = student(blocks - 1) * means.std(ddof=1) / math.sqrt(blocks)
+    return Estimate(float(values.mean()), float(error), len(values) / inefficiency(values) >= LENGTHS)
+
+
+def of_blocks(values):
+    """The mean of values that are independent of each other, as those of blocks."""
+    values = np.asarray(values, float)
+    if len(values) < 2 or not np.isfinite(values).all():
+        return NOTHING if not len(values) else Estimate(float(values.mean()), math.nan, False)
+    error = student(len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values))
+    return Estimate(float(values.mean()), float(error), len(values) >= 4)
+
+
+def slope(x, y, blocks=20):
+    """Slope of y over x by linear regression over means of blocks, whose errors are nearly independent."""
+    x, y = np.asarray(x, float), np.asarray(y, float)
+    blocks = min(blocks, len(x))
+    if blocks < 3 or not (np.isfinite(x).all() and np.isfinite(y).all()):
+        return NOTHING
+    bx = np.array([b.mean() for b in np.array_split(x, blocks)])
+    by = np.array([b.mean() for b in np.array_split(y, blocks)])
+    dx = bx - bx.mean()
+    square = float((dx * dx).sum())
+    if not square > 0:
+        return NOTHING
+    value = float((dx * by).sum()) / square
+    residual = by - by.mean() - value * dx
+    error = student(blocks - 2) * math.sqrt(float((residual**2).sum()) / (blocks - 2) / square)
+    return Estimate(value, error, blocks >= 10)
+
+
+def root_mean_square(squares, groups, least=5):
+    """Root of a mean of squares, with its error by leaving out one group after the other (jackknife).
+
+    squares: [(sum, count)] of each frame; groups: a name for each, those of one trajectory being one. Where there are
+    fewer than `least` of them, frames in a row form ten groups."""
+    sums = np.array([s for s, _ in squares], float)
+    counts = np.array([c for _, c in squares], float)
+    if not counts.sum():
+        return NOTHING
+    value = math.sqrt(sums.sum() / counts.sum())
+    names = list(dict.fromkeys(groups))
+    index = np.array([names.index(g) for g in groups])
+    if len(names) < least:
+        index = np.arange(len(sums)) * min(BLOCKS, len(sums)) // len(sums)
+    n = int(index.max()) + 1
+    if n < 2:
+        return Estimate(value, math.nan, False)
+    s, c = np.bincount(index, sums, n), np.bincount(index, counts, n)
+    others = np.sqrt((sums.sum() - s) / np.maximum(counts.sum() - c, 1e-300))
+    error = student(n - 1) * math.sqrt((n - 1) / n * float(((others - others.mean()) ** 2).sum()))
+    return Estimate(value, error, n >= least)
+
+
+def power_law(x, y):
+    """Exponent of y ~ x^p by regression of the logarithms."""
+    lx, ly = np.log(np.asarray(x, float)), np.log(np.asarray(y, float))
+    if len(lx) < 3 or not np.isfinite(ly).all():
+        return NOTHING
+    found = slope(lx, ly, len(lx))
+    return Estimate(found.value, found.error, True)

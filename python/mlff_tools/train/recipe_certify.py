@@ -1,0 +1,186 @@
+"""The sections `bars` and `certify` of recipes: what a certificate holds the model against, and what it measures.
+
+bars:
+  forces: 45                         # meV/A, over all held-out frames
+  forces: 2.5 %                      # of the root mean square of the teacher's forces
+  forces: {all: 45, crystal 300 K: 2.5 %, element O: 60}     # of groups of frames, as the certificate names them
+  lattice_constant: 0.1 %            # from the teacher's
+  nvt: stable
+certify:
+  minutes: 60                        # for each measurement
+  quick: true                        # all lengths times 0.01
+"""
+
+import re
+import typing
+
+from .recipe import PRECISIONS, _count, _number
+
+
+class Quantity(typing.NamedTuple):
+    """What a bar can be about."""
+
+    unit: str
+    kind: str  # most: up to the bar; near: that far from the teacher; least: from the bar on; to: from `target`; word
+    measured_by: str  # the measurement
+    meaning: str
+    target: typing.Any = None  # of kind `to` a number, of kind `word` the word
+    percent: bool = False  # whether a bar can be a percentage (of the teacher's, or of the row's scale)
+
+
+QUANTITIES = {
+    "energy": Quantity("meV/atom", "most", "errors", "error of energies, root mean square"),
+    "forces": Quantity("meV/A", "most", "errors", "error of force components, root mean square", percent=True),
+    "stress": Quantity("GPa", "most", "errors", "error of stress components, root mean square", percent=True),
+    "pressure": Quantity("bar", "most", "errors", "mean error of the pressure"),
+    "lattice_constant": Quantity("A", "near", "crystals", "lattice constants at 0 K", percent=True),
+    "bulk_modulus": Quantity("GPa", "near", "crystals", "bulk modulus from E(V)", percent=True),
+    "elastic_constants": Quantity("GPa", "near", "crystals", "elastic constants, ions relaxed", percent=True),
+    "phonons": Quantity("THz", "near", "phonons", "frequencies at band edges", percent=True),
+    "vacancy_energy": Quantity("eV", "near", "vacancy", "formation energy of a vacancy, relaxed", percent=True),
+    "high_temperature": Quantity("", "word", "high_temperature", "the crystal at high temperature", "stable"),
+    "rdf": Quantity("%", "most", "liquids", "difference of radial distribution functions from the teacher's"),
+    "adf": Quantity("%", "most", "liquids", "difference of angular distributions from the teacher's"),
+    "density": Quantity("g/cm3", "near", "liquids", "density under NPT", percent=True),
+    "diffusion": Quantity("1e-9 m2/s", "near", "liquids", "diffusion coefficient", percent=True),
+    "nve_drift": Quantity("meV/atom/ps", "most", "nve", "drift of the total energy"),
+    "nvt": Quantity("", "word", "nvt", "the NVT run", "stable"),
+    "npt": Quantity("", "word", "npt", "the NPT run", "stable"),
+    "timestep_slope": Quantity("", "to", "timestep", "exponent of the fluctuation of energy over the time step", 2.0),
+    "kinetic_energy": Quantity("sigma", "most", "distributions", "kinetic energies, physical_validation"),
+    "potential_energy": Quantity("sigma", "most", "distributions", "potential energies, physical_validation"),
+    "dimers": Quantity("", "word", "beyond", "pairs of atoms that are pressed together", "repulsive"),
+    "hot": Quantity("", "word", "beyond", "the run at twice the temperature", "stable"),
+    "vacuum": Quantity("eV", "near", "beyond", "energy of an atom in vacuum"),
+    "size_energy": Quantity("meV/atom", "most", "size", "change of the energy with the number of cells"),
+    "size_pressure": Quantity("bar", "most", "size", "change of the pressure with the number of cells"),
+    "size_run": Quantity("", "word", "size", "a run of the largest cell", "stable"),
+    "speed": Quantity("us/atom", "most", "speed", "time of an atom and step"),
+    "speedup": Quantity("times", "least", "speed", "speed over the teacher's"),
+    "memory": Quantity("MB", "most", "speed", "memory of the process"),
+}
+MEASUREMENTS = tuple(dict.fromkeys(q.measured_by for q in QUANTITIES.values()))
+KINDS = ("liquid", "crystal", "molecule")
+DEFAULTS = {
+    "minutes": 60.0,
+    "scale": 1.0,
+    "temperature": 300.0,
+    "pressure": 1.0,
+    "precision": "fp32",
+    "nve": 100.0,
+    "nvt": 500.0,
+    "npt": 500.0,
+    "hot": 20.0,
+    "atoms": 64,
+    "size": 10000,
+    "seed": 1,
+}
+QUICK = 0.01
+_flag = lambda v: isinstance(v, bool)
+_text = lambda v: isinstance(v, str) and bool(v.strip())
+KEYS = {
+    "minutes": (_number(0, 1e5), "minutes for each measurement"),
+    "scale": (_number(0, 10), "a factor of all lengths, up to 10"),
+    "quick": (_flag, f"true or false: true stands for scale: {QUICK}"),
+    "temperature": (_number(0, 1e5), "K, of structures without one of their own"),
+    "pressure": (lambda v: _number(-1e7, 1e7)(v), "bar"),
+    "timestep": (_number(0, 20), "fs"),
+    "precision": (lambda v: v in PRECISIONS, "one of " + ", ".join(PRECISIONS)),
+    "nve": (_number(0, 1e6), "ps"),
+    "nvt": (_number(0, 1e6), "ps"),
+    "npt": (_number(0, 1e6), "ps"),
+    "hot": (_number(0, 1e6), "ps"),
+    "atoms": (_count(1, 10**6), "a whole number: crystals are repeated until they have so many"),
+    "size": (_count(2, 10**7), "a whole number of atoms, of the largest cell"),
+    "seed": (_count(0), "a whole number from 0"),
+    "measure": (
+        lambda v: isinstance(v, list) and v and all(x in MEASUREMENTS for x in v),
+        "a list of " + ", ".join(MEASUREMENTS),
+    ),
+}
+SYSTEM = {
+    "name": (_text, "a name"),
+    "kind": (lambda v: v in KINDS, "one of " + ", ".join(KINDS)),
+    "temperature": KEYS["temperature"],
+    "pressure": KEYS["pressure"],
+    "high": (_number(0, 1e5), "K, of the crystal at high temperature"),
+}
+
+
+def limit(value, quantity):
+    """(number, whether it is a percentage) of a bar; a word for those of kind word; None when it is neither."""
+    if quantity.kind == "word":
+        return (value, False) if value == quantity.target else None
+    if isinstance(value, str):
+        found = re.fullmatch(r"\s*([-+.\deE]+)\s*%\s*", value)
+        if not found or not (quantity.percent or quantity.unit == "%"):
+            return None
+        try:
+            number = float(found[1])
+        except ValueError:
+            return None
+        return (number, quantity.unit != "%") if number >= 0 else None
+    return (float(value), False) if _number(-1e-300, 1e300)(value) else None
+
+
+def _allowed(quantity):
+    if quantity.kind == "word":
+        return quantity.target
+    words = "a number" + (f" ({quantity.unit})" if quantity.unit else "") + " from 0"
+    return words + (", or a percentage as 2.5 %" if quantity.percent or quantity.unit == "%" else "")
+
+
+def bars(recipe):
+    """{quantity: {group: value}} of the section bars, checked; a bar without a group is that of the group all."""
+    if "bars" not in recipe.value:
+        return {}
+    value, out = recipe.mapping(("bars",), tuple(QUANTITIES)), {}
+    for name, quantity in QUANTITIES.items():
+        if name not in value:
+            continue
+        at, given = ("bars", name), value[name]
+        if isinstance(given, dict):
+            if not given:
+                recipe.fail(at, "names no group")
+            for group in given:
+                recipe.check((*at, group), lambda v, q=quantity: limit(v, q) is not None, _allowed(quantity))
+            out[name] = dict(given)
+            continue
+        text = _allowed(quantity) + ", or groups with one each, as {all: ...}"
+        recipe.check(at, lambda v, q=quantity: limit(v, q) is not None, text)
+        out[name] = {"all": given}
+    return out
+
+
+def certify(recipe):
+    """The section certify, checked, with its defaults; `systems` are items that the caller checks as structures."""
+    value = recipe.value.get("certify")
+    if "certify" in recipe.value:
+        value = recipe.mapping(("certify",), (*KEYS, "systems"))
+        for key, (good, allowed) in KEYS.items():
+            if key in value:
+                recipe.check(("certify", key), good, allowed)
+        if value.get("quick") and "scale" in value:
+            recipe.fail(("certify", "quick"), f"stands beside scale, and means scale: {QUICK}")
+        for k, _ in enumerate(_systems(recipe, value)):
+            _system(recipe, ("certify", "systems", k))
+    value = dict(value or {})
+    quick = bool(value.pop("quick", False))
+    if quick:
+        value["scale"] = QUICK
+    out = {**DEFAULTS, "timestep": None, "measure": None, "systems": None, **value}
+    return {**out, "quick": quick or out["scale"] < 1}
+
+
+def _systems(recipe, value):
+    if "systems" in value and not (isinstance(value["systems"], list) and value["systems"]):
+        recipe.fail(("certify", "systems"), "must be a list of structures, each with kind, temperature, ... beside it")
+    return value.get("systems", ())
+
+
+def _system(recipe, at):
+    if not isinstance(recipe.get(at), dict):
+        recipe.fail(at, "must be a mapping: a structure as in the section structures, with kind, temperature, ...")
+    for key, (good, allowed) in SYSTEM.items():
+        if key in recipe.get(at):
+            recipe.check((*at, key), good, allowed)
