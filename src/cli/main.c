@@ -69,6 +69,8 @@ static const struct {
     {"bench", "run the benchmark suite (Python)"},
     {"scaling", "measure strong and weak scaling over ranks, and replicas (Python)"},
     {"report", "make a page of reports (Python)"},
+    {"distill", "from a recipe to a trained and certified model (Python)"},
+    {"certify", "hold a model against its teacher and the bars of a recipe (Python)"},
     {"label", "label structures by a teacher: a model, LAMMPS, ASE or a file of labels (Python)"},
 };
 enum { N_SCRIPTS = sizeof scripts / sizeof *scripts };

@@ -16,7 +16,7 @@ import time
 
 from ..model import lammps, modelfile
 from ..model.modelfile import ModelError
-from ..train import recipe, recipe_certify
+from ..train import recipe, recipe_certify, recipe_structures
 from . import errors, job, measurements, page, rows, sides
 from .work import CertifyError, Work, plain, write_whole
 
@@ -39,7 +39,7 @@ def read_recipe(path):
     bars, settings = recipe_certify.bars(found), recipe_certify.certify(found)
     teacher = recipe.teacher(found) if "teacher" in found.value else None
     if "structures" in found.value:
-        recipe.structures(found)
+        recipe_structures.structures(found, teacher or {"mlff": "none"})
     return found, bars, settings, teacher
 
 
@@ -93,7 +93,8 @@ def _check_systems(found, settings):
     stand_in = recipe.Recipe.__new__(recipe.Recipe)
     stand_in.path, stand_in.folder, stand_in.lines = found.path, found.folder, lines
     stand_in.value = {"structures": bare}
-    recipe.structures(stand_in)
+    for system, item in zip(settings["systems"], recipe_structures.structures(stand_in, {})):
+        system.update(item)  # as that section leaves it
 
 
 def prepare(args, write):

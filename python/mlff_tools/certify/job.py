@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from ..train import build, extxyz, labels
+from ..train import build, extxyz, labels, lattices
 from ..train.extxyz import FrameError
 from . import lattice, runner
 from .sides import number, word
@@ -57,7 +57,7 @@ def _system(item, frame, where, settings, hottest):
         unit = frame_of
         if "crystal" in item:
             plain = {key: value for key, value in item["crystal"].items() if key != "supercell"}
-            unit = bare(build.crystal(**plain))
+            unit = bare(lattices.crystal(**plain))
         times, least = [1, 1, 1], settings["atoms"]
         frame_of = unit if "crystal" not in item or "supercell" not in item["crystal"] else frame_of
         while len(frame_of["elements"]) * int(np.prod(times)) < least:

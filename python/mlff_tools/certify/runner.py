@@ -14,7 +14,7 @@ import numpy as np
 
 from ..model import lammps, modelfile
 from ..model.lammps import LammpsError
-from ..train import teacher_lammps
+from ..train import lammps_data, teacher_lammps
 from ..train.masses import MASS
 from .work import NotMeasured, write_whole
 
@@ -237,7 +237,7 @@ def run(lmp, potential, frame, p, place, seconds):
     """The trajectory of protocol p from a frame, as far as it goes in so many seconds; kept in the folder `place`."""
     p = {**p, "boundary": "f f f" if frame["cell"] is None else "p p p"}
     with open(os.path.join(place, "start.data"), "w", encoding="ascii") as f:
-        f.write(teacher_lammps._data_text(frame, potential.types, potential.style))
+        f.write(lammps_data.data_text(frame, potential.types, potential.style))
     state = os.path.join(place, "segments.json")
     done = []
     if os.path.exists(state):

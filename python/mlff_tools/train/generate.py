@@ -262,3 +262,11 @@ def from_frames(name, frames, section, wanted, folder, place=".", programs=None,
     finally:
         moved_by.close()
     return [[tagged(f, **of, time=f"{f['ps']:g}") for f in one] for one, of in zip(found, tags)]
+
+
+def first(recipe, items, teacher, programs):
+    """The first structure that a recipe builds, moved a little."""
+    item = _items(recipe, items, teacher, programs)[0]
+    if item.packs:
+        return build.filled([build.packed(item.item, item.states()[0]["density"], 0, item.place)], item.where)[0]
+    return build.disturbed(item.bases[0], 0, 0.0, 0.01, 1)

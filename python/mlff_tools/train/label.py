@@ -51,12 +51,13 @@ def make_teacher(wanted, frames, place, args):
         return LammpsTeacher(commands, types, args.lmp, place, timeout)
     if "ase" in wanted:
         ase = wanted["ase"]
-        python = _python(ase.get("python") or args.python, place)
+        python = python_path(ase.get("python") or args.python, place)
         return AseTeacher(ase["calculator"], ase.get("arguments"), python, place, timeout)
     return FileTeacher(os.path.join(place, wanted["labels"]), wanted.get("keys"))
 
 
-def _python(path, place):
+def python_path(path, place):
+    """The path of a Python, which may be relative to the folder `place`; None without one."""
     path = os.path.expanduser(path) if path else None
     return os.path.abspath(os.path.join(place, path)) if path and "/" in path else path
 
@@ -107,11 +108,11 @@ def wanted_teacher(args):
 def read_input(args):
     """(frames, the section teacher, the folder that its files are relative to)"""
     wanted, place, frames = wanted_teacher(args), os.getcwd(), []
-    python = _python(args.python, place)
+    python = python_path(args.python, place)
     if args.recipe:
         found, items, wanted = recipe.read(args.recipe)
         place = found.folder
-        python = _python((wanted.get("ase") or {}).get("python"), place) or python
+        python = python_path((wanted.get("ase") or {}).get("python"), place) or python
         programs = Programs(args.lmp, args.program, args.plugin, python, args.jobs)
         frames = generate.generate(found, items, wanted, args.work or f"{args.out}.work", programs, say)
     elif wanted is None:

@@ -14,7 +14,7 @@ certify:
 import re
 import typing
 
-from .recipe import PRECISIONS, _count, _number
+from .recipe import PRECISIONS, count, number
 
 
 class Quantity(typing.NamedTuple):
@@ -79,20 +79,20 @@ QUICK = 0.01
 _flag = lambda v: isinstance(v, bool)
 _text = lambda v: isinstance(v, str) and bool(v.strip())
 KEYS = {
-    "minutes": (_number(0, 1e5), "minutes for each measurement"),
-    "scale": (_number(0, 10), "a factor of all lengths, up to 10"),
+    "minutes": (number(0, 1e5), "minutes for each measurement"),
+    "scale": (number(0, 10), "a factor of all lengths, up to 10"),
     "quick": (_flag, f"true or false: true stands for scale: {QUICK}"),
-    "temperature": (_number(0, 1e5), "K, of structures without one of their own"),
-    "pressure": (lambda v: _number(-1e7, 1e7)(v), "bar"),
-    "timestep": (_number(0, 20), "fs"),
+    "temperature": (number(0, 1e5), "K, of structures without one of their own"),
+    "pressure": (lambda v: number(-1e7, 1e7)(v), "bar"),
+    "timestep": (number(0, 20), "fs"),
     "precision": (lambda v: v in PRECISIONS, "one of " + ", ".join(PRECISIONS)),
-    "nve": (_number(0, 1e6), "ps"),
-    "nvt": (_number(0, 1e6), "ps"),
-    "npt": (_number(0, 1e6), "ps"),
-    "hot": (_number(0, 1e6), "ps"),
-    "atoms": (_count(1, 10**6), "a whole number: crystals are repeated until they have so many"),
-    "size": (_count(2, 10**7), "a whole number of atoms, of the largest cell"),
-    "seed": (_count(0), "a whole number from 0"),
+    "nve": (number(0, 1e6), "ps"),
+    "nvt": (number(0, 1e6), "ps"),
+    "npt": (number(0, 1e6), "ps"),
+    "hot": (number(0, 1e6), "ps"),
+    "atoms": (count(1, 10**6), "a whole number: crystals are repeated until they have so many"),
+    "size": (count(2, 10**7), "a whole number of atoms, of the largest cell"),
+    "seed": (count(0), "a whole number from 0"),
     "measure": (
         lambda v: isinstance(v, list) and v and all(x in MEASUREMENTS for x in v),
         "a list of " + ", ".join(MEASUREMENTS),
@@ -103,7 +103,7 @@ SYSTEM = {
     "kind": (lambda v: v in KINDS, "one of " + ", ".join(KINDS)),
     "temperature": KEYS["temperature"],
     "pressure": KEYS["pressure"],
-    "high": (_number(0, 1e5), "K, of the crystal at high temperature"),
+    "high": (number(0, 1e5), "K, of the crystal at high temperature"),
 }
 
 
@@ -116,11 +116,11 @@ def limit(value, quantity):
         if not found or not (quantity.percent or quantity.unit == "%"):
             return None
         try:
-            number = float(found[1])
+            size = float(found[1])
         except ValueError:
             return None
-        return (number, quantity.unit != "%") if number >= 0 else None
-    return (float(value), False) if _number(-1e-300, 1e300)(value) else None
+        return (size, quantity.unit != "%") if size >= 0 else None
+    return (float(value), False) if number(-1e-300, 1e300)(value) else None
 
 
 def _allowed(quantity):

@@ -1,0 +1,102 @@
+"""mlff distill RECIPE.yaml: from structures and a teacher to a trained and certified model.
+
+The sections of the recipe: name, structures, teacher, student, and where the defaults are not wanted training, rounds,
+bars and certify (docs/distillation.md). Everything lies in one folder, NAME by default. A run that was stopped goes on
+when it is called again, with the same result.
+"""
+
+import argparse
+import os
+import sys
+from types import SimpleNamespace
+
+from ..model.lammps import find_lmp, find_plugin
+from ..model.modelfile import ModelError
+from . import distilling, job, plan, recipe_rounds
+from .label import python_path
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+EXAMPLE_FOLDER = os.path.join(HERE, "examples")
+EPILOG = """examples:
+  mlff distill --example water > water.yaml
+  mlff distill water.yaml --dry-run
+  mlff distill water.yaml
+"""
+
+
+def examples():
+    """Names of the recipes to start from."""
+    return sorted(name[:-5] for name in os.listdir(EXAMPLE_FOLDER) if name.endswith(".yaml"))
+
+
+def show_example(name):
+    if name not in examples():
+        raise ModelError(f"--example {name}: there are {', '.join(examples())}")
+    with open(os.path.join(EXAMPLE_FOLDER, name + ".yaml"), encoding="utf-8") as f:
+        sys.stdout.write(f.read())
+
+
+def programs(args, wanted):
+    """Where the programs are; ModelError without one that is named."""
+    python = (wanted.teacher.get("ase") or {}).get("python") or args.python
+    return SimpleNamespace(
+        lmp=find_lmp(args.lmp),
+        plugin=find_plugin(args.plugin),
+        mlff=args.program,
+        program=args.program,
+        python=python_path(python, wanted.recipe.folder),
+        torch_python=None if args.dry_run else job.find_python(args.torch_python),
+        jobs=args.jobs,
+    )
+
+
+def run(args):
+    if args.example:
+        return show_example(args.example)
+    if not args.recipe:
+        raise ModelError("a recipe is wanted: mlff distill --example NAME prints one to start from")
+    wanted = recipe_rounds.read(args.recipe)
+    write = lambda text: print(text, flush=True)
+    if args.dry_run:
+        return plan.show(wanted, programs(args, wanted), write)
+    folder = args.out or wanted.name
+    with distilling.locked(folder):
+        work = distilling.Run(wanted, folder, programs(args, wanted), write)
+        work.check_folder()
+        try:
+            model = work.everything()
+            write(f"{os.path.relpath(model)} is written")
+            return None if args.no_certificate else work.certificate(model)
+        finally:
+            work.close()
+
+
+def arguments():
+    parser = argparse.ArgumentParser(
+        prog="mlff distill", description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("recipe", nargs="?", metavar="RECIPE.yaml", help="what to make, of what")
+    add("-o", "--out", metavar="FOLDER", help="folder of the run (default: the recipe's name)")
+    add("--dry-run", action="store_true", help="print the plan with labels and estimated times, and do nothing")
+    add("--example", metavar="NAME", help=f"print a recipe to start from: {', '.join(examples())}")
+    add("--jobs", type=int, default=os.cpu_count(), metavar="N", help="processes at a time (default: all cores)")
+    add("--no-certificate", action="store_true", help="end with the model file; mlff certify makes the certificate")
+    add("--lmp", metavar="PATH", help="LAMMPS (default: lmp beside this Python, else on PATH)")
+    add("--plugin", metavar="PATH", help="mlffplugin.so (default: $MLFF_PLUGIN, build folders)")
+    add("--program", metavar="PATH", help="mlff (default: $MLFF, build folders, PATH)")
+    add("--python", metavar="PATH", help="the Python that has ASE (default: that of the recipe, or this one)")
+    add("--torch-python", metavar="PATH", help="the Python that has PyTorch (default: $MLFF_TORCH_PYTHON, or this one)")
+    return parser
+
+
+def main(argv=None):
+    args = arguments().parse_args(argv)
+    try:
+        sys.exit(run(args) or 0)
+    except ModelError as e:
+        sys.exit(f"mlff distill: error: {e}")
+    except KeyboardInterrupt:
+        sys.exit("mlff distill: stopped; the same command goes on")
+    except BrokenPipeError:
+        sys.exit(1)

@@ -1,0 +1,287 @@
+"""Works a recipe off in a folder: structures, labels, training, rounds, certificate. What is done is not done again.
+
+FOLDER/
+  recipe.yaml        the recipe as it was read; run.json has the hashes of its sections
+  structures/        trajectories and other structures before they are labelled
+  labels.xyz         all labels; those of round k have the key round=k
+  round-0/           the first training: checkpoint, learning curve, model, result.json; member-1, ... of the committee
+  round-1/ ...       runs/, chosen.xyz (what the round labels), round.json (what it gained), then as round-0
+  NAME.yaml, NAME.safetensors, certificate.html, certificate.json, certificate.work/
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from types import SimpleNamespace
+
+import numpy as np
+
+from ..model.modelfile import ModelError, write_bytes
+from . import extxyz, generate, job, labelling, labels, recipe_certify, recipe_training, rounds
+from ..certify import command
+from .label import make_teacher
+
+FIXED = ("name", "structures", "teacher", "student", "training", "rounds")  # bars and certify may change
+
+
+@contextlib.contextmanager
+def locked(folder):
+    """The folder for this process alone."""
+    try:
+        os.makedirs(folder, exist_ok=True)
+        file = open(os.path.join(folder, ".lock"), "w", encoding="ascii")  # noqa: SIM115 (closed below)
+    except OSError as e:
+        raise ModelError(f"{folder}: {e.strerror}") from e
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as e:
+            raise ModelError(f"{folder}: another run is at work there") from e
+        except OSError:
+            pass  # a file system without locks
+        yield
+    finally:
+        file.close()
+
+
+def write_json(path, value):
+    write_bytes(path, (json.dumps(value, indent=1) + "\n").encode())
+
+
+def read_json(path):
+    """The content of a JSON file, or None without one."""
+    if not os.path.exists(path):
+        return None
+    with open(path, encoding="utf-8") as f:
+        return json.load(f)
+
+
+class Run:
+    """wanted: a recipe as of recipe_rounds.read; programs: lmp, plugin, program, python, torch_python, jobs."""
+
+    def __init__(self, wanted, folder, programs, write):
+        self.wanted, self.folder, self.programs, self.write = wanted, os.path.abspath(folder), programs, write
+        self.place = wanted.recipe.folder
+        self.labels = self._path("labels.xyz")
+        self.teacher = None
+
+    def _path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def check_folder(self):
+        """Writes down which recipe the folder is of; ModelError when it is of another one."""
+        value = self.wanted.recipe.value
+        mine = {
+            key: hashlib.sha256(json.dumps(value.get(key), sort_keys=True).encode()).hexdigest() for key in FIXED
+        }
+        there = read_json(self._path("run.json"))
+        if there is None and os.listdir(self.folder) not in ([], [".lock"]):
+            raise ModelError(f"{self.folder}: is there and is no folder of mlff distill: choose another --out")
+        changed = [key for key in FIXED if there and there["sections"].get(key) != mine[key]]
+        if changed:
+            raise ModelError(
+                f"{self.folder}: was made with another section {changed[0]}: choose another --out (teacher: "
+                f"{{labels: {os.path.relpath(self.labels)}}} takes the labels over), or remove the folder"
+            )
+        shutil.copyfile(self.wanted.recipe.path, self._path("recipe.yaml.part"))
+        os.replace(self._path("recipe.yaml.part"), self._path("recipe.yaml"))
+        if there is None:
+            write_json(self._path("run.json"), {"recipe": self.wanted.name, "sections": mine})
+
+    def everything(self):
+        """Returns the path of the model. What ends it early leaves a folder that can be gone on with."""
+        frames = self.structures()
+        self.label(frames)
+        done, last = self.train(0, None), 0
+        for k in range(1, self.wanted.rounds["count"] + 1):
+            found = self.one_round(k, done)
+            if found is None:
+                break
+            done, last = found, k
+        return self.finish(done, last)
+
+    # ---- structures and labels
+
+    def structures(self):
+        """Frames of the section structures; without it, those of a file of labels."""
+        wanted, folder = self.wanted, self._path("structures")
+        self.write("structures")
+        return generate.generate(wanted.recipe, wanted.structures, wanted.teacher, folder, self.programs, self.write)
+
+    def _teacher(self, frames):
+        if self.teacher is None:
+            options = SimpleNamespace(**vars(self.programs))
+            self.teacher = make_teacher(self.wanted.teacher, frames, self.place, options)
+            who = self.teacher.identity
+            self.write(f"teacher: {who['kind']} {who['name']} ({who['versions']}), sha256 {who['sha256'][:12]}")
+        return self.teacher
+
+    def label(self, frames):
+        """Labels frames that the file does not have yet."""
+        labels.check_structures([{**f, "energy": None} for f in frames])
+        teacher = self._teacher(frames)
+        file = labels.LabelFile(self.labels, teacher.identity)
+        try:
+            labelling.label(teacher, frames, file, self.write)
+        finally:
+            file.close()
+
+    def close(self):
+        if self.teacher:
+            self.teacher.close()
+
+    # ---- training
+
+    def _job(self, k, member, start):
+        wanted = self.wanted
+        name = f"member-{member}" if member else "."
+        training = dict(wanted.training)
+        training["seed"] = training.get("seed", recipe_training.DEFAULTS["seed"]) + 1000 * member
+        if k:
+            training["steps"] = wanted.rounds["steps"]
+        return {
+            "name": wanted.name,
+            "folder": os.path.normpath(self._path(f"round-{k}", name)),
+            "labels": self.labels,
+            "rounds": k,
+            "student": wanted.student,
+            "training": training,
+            "start": start,
+            "stop": None if member else job.stop_of(wanted.bars),
+        }
+
+    def train(self, k, before):
+        """Student and, where another round may follow, committee of round k. before: what train gave for the last
+        round. Returns {"models": [paths], "checkpoints": [paths]}, the student first."""
+        more = k < self.wanted.rounds["count"]
+        members = range(self.wanted.rounds["committee"] + 1 if more else 1)
+        jobs = [self._job(k, m, before and before["checkpoints"][m]) for m in members]
+        todo = [j for j in jobs if job.result(j) is None]
+        if todo:
+            self.write(f"training, round {k}: {len(todo)} to do")
+            for first in range(0, len(todo), self.programs.jobs):
+                self._at_once(todo[first : first + self.programs.jobs])
+        results = [job.result(j) for j in jobs]
+        return {
+            "results": results,
+            "models": [os.path.join(j["folder"], r["model"]) for j, r in zip(jobs, results)],
+            "checkpoints": [os.path.join(j["folder"], r["checkpoint"]) for j, r in zip(jobs, results)],
+        }
+
+    def _at_once(self, jobs):
+        """Runs trainings at the same time; the lines of the first one are shown."""
+        running = [(j, job.start(j, self.programs.torch_python)) for j in jobs]
+        try:
+            for number, (j, process) in enumerate(running):
+                job.finish(j, process, self.write if number == 0 else (lambda _: None))
+        finally:
+            for _, process in running:
+                if process.poll() is None:
+                    process.kill()
+                    process.wait()
+
+    # ---- rounds
+
+    def one_round(self, k, before):
+        """Runs of the student, labels and training of round k; what train returns. None: nothing is left to do."""
+        section, place = self.wanted.rounds, self._path(f"round-{k}")
+        held = [f for f in labels.read_labels(self.labels) if job.round_of(f) < k]
+        chosen = self._chosen(k, before, held)
+        if not chosen:
+            self.write(f"round {k}: the runs gave no new frame; the rounds end")
+            return None
+        self.label(chosen)
+        path = os.path.join(place, "round.json")
+        now = [f for f in labels.read_labels(self.labels) if job.round_of(f) == k]
+        report = read_json(path) or {}
+        if "before" not in report:
+            report = {**report, "frames": len(now), "before": rounds.force_error(now, before["models"][0])}
+            write_json(path, report)
+        if not report["exploded"] and self._within(now, report["before"]):
+            self.write(f"round {k}: forces of the new frames are within the bar; the rounds end")
+            return None
+        found = self.train(k, before)
+        if "after" not in report:
+            test = [f for f in now if extxyz.plain(f["info"]["split"]) != "train"] or now
+            report["after"] = rounds.force_error(test, found["models"][0])
+            report["before_held_out"] = rounds.force_error(test, before["models"][0])
+            write_json(path, report)
+        self.write(
+            f"round {k}: {report['frames']} labels; forces of new frames {1000 * report['before']:.1f} meV/A, of those "
+            f"held out {1000 * report['before_held_out']:.1f} before and {1000 * report['after']:.1f} after training; "
+            f"{report['exploded']} of {report['runs']} runs had exploded"
+        )
+        return found
+
+    def _within(self, frames, error):
+        """Whether the bar of forces of all frames holds for an error, eV/A."""
+        bar = self.wanted.bars.get("forces", {}).get("all")
+        if bar is None:
+            return False
+        value, relative = recipe_certify.limit(bar, recipe_certify.QUANTITIES["forces"])
+        rms = float(np.sqrt(np.mean(np.concatenate([f["forces"].ravel() for f in frames]) ** 2)))
+        return error <= (value / 100 * rms if relative else value / 1000)
+
+    def _chosen(self, k, before, held):
+        """The structures that round k labels."""
+        section, place = self.wanted.rounds, self._path(f"round-{k}")
+        path = os.path.join(place, "chosen.xyz")
+        if os.path.exists(path):
+            return extxyz.read(path) if os.path.getsize(path) else []
+        os.makedirs(place, exist_ok=True)
+        runs, exploded = self._runs(k, before["models"][0], held)
+        limits = rounds.shortest(held)
+        sound = [rounds.new_ones([f for f in run if rounds.is_sound(f, limits)], held) for run in runs]
+        if section["committee"]:
+            spread = lambda frames: rounds.disagreement(frames, before["models"], self.programs.program)
+            chosen = rounds.most_doubtful(sound, section["frames"], spread)
+        else:
+            chosen = rounds.evenly(sound, section["frames"])
+        chosen = rounds.marked(chosen, k)
+        write_json(os.path.join(place, "round.json"), {"runs": len(runs), "exploded": exploded})
+        write_bytes(path, "".join(extxyz.text(f) for f in chosen).encode())
+        return extxyz.read(path) if chosen else []
+
+    def _runs(self, k, model, held):
+        """(frames of each run of the student, number of runs that exploded)"""
+        section = self.wanted.rounds
+        begin = rounds.starts(held, section["from"])
+        if not begin:
+            kinds = sorted({rounds.tag(f, "config_type") for f in held})
+            raise ModelError(f"rounds.from: no labelled frame has config_type {section['from']}; there are {kinds}")
+        wanted = {key: section[key] for key in ("temperature", "time", "every", "timestep")}
+        wanted |= {"equilibrate": 0.0, "minimise": False, "seed": k, "on_error": "keep"}
+        found = []
+        for cell in (True, False):  # only what is periodic has a pressure
+            frames = [f for f in begin.values() if (f["cell"] is not None) == cell]
+            more = {"pressure": section["pressure"]} if cell and section["pressure"] else {}
+            found += generate.from_frames(
+                f"round-{k}", frames, {"mlff": model}, {**wanted, **more}, self._path(f"round-{k}", "runs"),
+                programs=self.programs, write=self.write,
+            ) if frames else []
+        whole = int(section["time"] / section["every"] + 1e-6)
+        return found, sum(len(run) < whole for run in found)
+
+    # ---- the end
+
+    def finish(self, done, last):
+        """Model file in the folder itself."""
+        path = done["models"][0]
+        for ending in (".yaml", ".safetensors"):
+            source = os.path.splitext(path)[0] + ending
+            shutil.copyfile(source, self._path(self.wanted.name + ending + ".part"))
+        for ending in (".safetensors", ".yaml"):
+            target = self._path(self.wanted.name + ending)
+            os.replace(target + ".part", target)
+        return self._path(self.wanted.name + ".yaml")
+
+    def certificate(self, model):
+        """Makes the certificate; its exit status."""
+        p, words = self.programs, [model, self.wanted.recipe.path, "--labels", self.labels]
+        words += ["--out", self._path("certificate"), "--work", self._path("certificate.work")]
+        for name in ("lmp", "plugin", "program", "python"):
+            words += [f"--{name}", getattr(p, name)] if getattr(p, name) else []
+        return command.main(words)

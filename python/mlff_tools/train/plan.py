@@ -1,0 +1,70 @@
+"""The plan of mlff distill --dry-run: structures, labels and steps, and about how long each part takes.
+
+The teacher labels a structure once and then MORE times, and the difference is taken for all structures by their
+numbers of atoms. Training is estimated from TRAINING, which cores of 2020 to 2025 keep to within a factor of two.
+"""
+
+import time
+
+from . import generate, labelling, recipe_training, students
+from .label import make_teacher
+
+MORE = 5
+TRAINING = {32: 120.0, 64: 250.0, 128: 900.0}  # us of an atom and step of training by features, two layers, one core
+BATCH = 256  # atoms
+
+
+def span(seconds):
+    """A time in words."""
+    if seconds < 100:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def teacher_time(wanted, programs):
+    """(seconds that the teacher takes for an atom, its identity), of the first structure of the recipe."""
+    frame = generate.first(wanted.recipe, wanted.structures, wanted.teacher, programs)
+    teacher = make_teacher(wanted.teacher, [frame], wanted.recipe.folder, programs)
+    try:
+        times = []
+        for n in (1, 1, 1 + MORE):  # the first one starts the teacher
+            begin = time.monotonic()
+            labelling.ask(teacher, [frame] * n)
+            times.append(time.monotonic() - begin)
+        return max(1e-9, times[2] - times[1]) / (MORE * len(frame["elements"])), teacher.identity
+    finally:
+        teacher.close()
+
+
+def training_time(student, steps):
+    """Seconds of so many steps of training of a student, one core."""
+    of = students.filled(student)
+    features = of.get("features", 64 * of.get("members", 1))
+    nearest = min(TRAINING, key=lambda f: abs(f - features))
+    each = TRAINING[nearest] * features / nearest * of.get("layers", 2) / 2
+    return 1e-6 * each * BATCH * steps
+
+
+def show(wanted, programs, write):
+    """Prints the plan."""
+    of, rounds = generate.count(wanted.recipe, wanted.structures, wanted.teacher, programs), wanted.rounds
+    each, who = teacher_time(wanted, programs)
+    steps = recipe_training.config("plan", wanted.student, wanted.training, ["H"])["train"]["steps"]
+    members = 1 + (rounds["committee"] if rounds["count"] else 0)
+    train = members * training_time(wanted.student, steps)
+    more = rounds["count"] * members * training_time(wanted.student, rounds["steps"])
+    added = rounds["count"] * rounds["frames"]
+    atoms = of.atoms / max(1, of.frames)
+    rows = [
+        ("teacher", f"{who['kind']} {who['name']}, {1e6 * each:.3g} us for an atom", None),
+        ("structures", f"{of.frames} frames, {of.steps} steps of dynamics", each * of.atom_steps),
+        ("labels", f"{of.frames} and up to {added} of rounds", each * (of.atoms + added * atoms)),
+        ("training", f"{members} x {steps} steps", train),
+        ("rounds", f"up to {rounds['count']}, each {members} x {rounds['steps']} steps of training", more),
+        ("certificate", f"{len(wanted.bars)} bars; up to {wanted.certify['minutes']:g} min for each run", None),
+    ]
+    for name, text, seconds in rows:
+        if name != "rounds" or rounds["count"]:
+            write(f"  {name:<12} {text}" + ("" if seconds is None else f": about {span(seconds)}"))
+    total = sum(seconds for _, _, seconds in rows if seconds)
+    write(f"  {'together':<12} about {span(total)} of one core, and the certificate")

@@ -1,0 +1,88 @@
+"""The sections name and rounds of a recipe, and a whole recipe at once.
+
+rounds:
+  count: 2                     # at most
+  from: [crystal, liquid]      # config_types that runs start from; default: all
+  temperature: [300, 900]      # K
+  pressure: [0]                # bar, by NPT; default: none, NVT in the cell of the start
+  time: 5                      # ps of each run
+  every: 0.1                   # ps between the frames that are looked at
+  timestep: 0.5                # fs
+  frames: 50                   # labels of a round
+  committee: 2                 # students beside the one that runs; 0: frames at equal intervals are taken
+  steps: 4000                  # of training after a round
+"""
+
+import re
+from types import SimpleNamespace
+
+from . import recipe as recipes
+from . import recipe_certify, recipe_training
+from .recipe import count, number
+
+DEFAULTS = {
+    "count": 0,
+    "from": None,
+    "temperature": [300],
+    "pressure": None,
+    "time": 5.0,
+    "every": 0.1,
+    "timestep": 0.5,
+    "frames": 50,
+    "committee": 2,
+    "steps": 4000,
+}
+
+
+def _list_of(good):
+    return lambda v: isinstance(v, list) and bool(v) and all(map(good, v))
+
+
+CHECKS = {
+    "count": (count(0, 100), "a whole number from 0 to 100"),
+    "from": (_list_of(lambda v: isinstance(v, str) and v), "a list of config_types"),
+    "temperature": (_list_of(number(0, 1e5)), "a list of temperatures in K"),
+    "pressure": (_list_of(number(-1e7, 1e7)), "a list of pressures in bar"),
+    "time": (number(0, 1e5), "a time in ps"),
+    "every": (number(0, 1e5), "a time in ps"),
+    "timestep": (number(0, 20), "a time in fs up to 20"),
+    "frames": (count(1, 10**6), "a whole number from 1"),
+    "committee": (count(0, 16), "a whole number from 0 to 16"),
+    "steps": (count(1, 10**8), "a whole number from 1"),
+}
+
+
+def rounds(recipe):
+    """The section rounds with its defaults, checked; of a recipe without it, no rounds."""
+    at = ("rounds",)
+    if "rounds" not in recipe.value:
+        return dict(DEFAULTS)
+    value = recipe.mapping(at, tuple(DEFAULTS), ("count",))
+    for key, (good, allowed) in CHECKS.items():
+        if key in value:
+            recipe.check((*at, key), good, allowed)
+    value = {**DEFAULTS, **value}
+    if value["every"] > value["time"]:
+        recipe.fail((*at, "every"), f"is {value['every']} ps, longer than the {value['time']} ps of a run")
+    if value["count"] and "labels" in recipe.value["teacher"]:
+        recipe.fail((*at, "count"), "a file of labels cannot label new frames; allowed is 0")
+    return value
+
+
+def read(path):
+    """A whole recipe, checked: recipe, name, structures, teacher, student, training, rounds, bars, certify."""
+    recipe, items, teacher = recipes.read(path)
+    recipe.mapping((), recipes.SECTIONS, ("name", "teacher"))
+    good = lambda v: isinstance(v, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", v)
+    recipe.check(("name",), good, "letters, digits, '.', '_' and '-'")
+    return SimpleNamespace(
+        recipe=recipe,
+        name=recipe.value["name"],
+        structures=items,
+        teacher=teacher,
+        student=recipe_training.student(recipe),
+        training=recipe_training.training(recipe),
+        rounds=rounds(recipe),
+        bars=recipe_certify.bars(recipe),
+        certify=recipe_certify.certify(recipe),
+    )
