@@ -24,7 +24,7 @@ def _dimer(job, side, pair, r):
     }
 
     def do(_):
-        found, why = attempt(lambda: side.evaluate([frame(x) for x in r]))
+        found, why = attempt(side.evaluate, [frame(x) for x in r])
         if found is None:
             return {"why": why}
         return {"energies": [label["energy"] for label in found]}
@@ -68,7 +68,8 @@ def _dimers(job, pairs, rows, figures):
         below = sampled.get(name) or float(r[int(np.argmin(y[r > 0.5 * r[-1] / 6]) + (r <= 0.5 * r[-1] / 6).sum())])
         at = inward(r, y, below)
         word = "repulsive" if at is None else "attractive"
-        start = f"below {below:.3g} A, {'the shortest of the labels' if name in sampled else 'the minimum'}, to {near:.3g} A"
+        of = "the shortest of the labels" if name in sampled else "the minimum"
+        start = f"below {below:.3g} A, {of}, to {near:.3g} A"
         note = start if at is None else f"{start}: the energy falls again at {at:.3g} A"
         rows.append(row("dimers", name, word, note=note))
         axes = {"x_label": "distance (A)", "y_label": "energy (eV)"}
@@ -83,7 +84,7 @@ def _vacuum(job, kinds, rows):
         values = []
         for side in job.sides:
             frame = {"elements": [e], "positions": np.zeros((1, 3)), "cell": None, "name": f"one atom of {e}"}
-            found, why = attempt(lambda side=side, frame=frame: side.evaluate([frame]))
+            found, why = attempt(side.evaluate, [frame])
             values.append((None if found is None else found[0]["energy"], why))
         (mine, why), (other, other_why) = [*values, (None, job.no_teacher)][:2]
         rows.append(row("vacuum", e, mine, teacher=other, teacher_note=other_why, note=why))
@@ -93,10 +94,8 @@ def _hot(job, rows, figures):
     for system in job.systems:
         t, words, curves = 2.0 * system.temperature, [], []
         for side in job.sides:
-            run = lambda side=side, t=t, system=system: job.trajectory(
-                side, system, "hot", ensemble="nvt", temperature=t, steps=job.steps(system, job.settings["hot"])
-            )
-            found, why = attempt(run)
+            steps = job.steps(system, job.settings["hot"])
+            found, why = attempt(job.trajectory, side, system, "hot", ensemble="nvt", temperature=t, steps=steps)
             if found is None:
                 words.append((None, why))
                 continue

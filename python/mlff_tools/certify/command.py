@@ -194,7 +194,7 @@ def certificate(made, bars, found):
 
 def run(args):
     """Makes the certificate; the exit status."""
-    write = (lambda text: None) if args.quiet else (lambda text: print(text, flush=True))
+    write = (lambda _: None) if args.quiet else (lambda text: print(text, flush=True))
     made, bars = prepare(args, write)
     try:
         names = made.settings["measure"] or recipe_certify.MEASUREMENTS
@@ -210,9 +210,8 @@ def run(args):
     write_whole(out + ".html", page.page(done))
     for b in done["bars"]:
         if b["verdict"] != rows.PASS:
-            print(
-                f"  {b['quantity']} ({b['group']}), bar {b['bar']}: {b['verdict']}{': ' + b['text'] if b['text'] else ''}"
-            )
+            why = f": {b['text']}" if b["text"] else ""
+            print(f"  {b['quantity']} ({b['group']}), bar {b['bar']}: {b['verdict']}{why}")
     print(f"certificate of {done['model']['name']}: {done['verdict_text']} ({out}.html)")
     return 1 if done["verdict"] == rows.FAIL else 0
 

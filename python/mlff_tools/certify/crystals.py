@@ -27,17 +27,14 @@ def _cell(job, side, system):
     frame, _ = _relaxed(job, side, system)
     eos = job.static(side, system, "eos", lambda evaluate: lattice.equation_of_state(evaluate, frame))
     lengths = np.linalg.norm(frame["cell"], axis=1) * eos["scale"]
-    elastic, why = attempt(
-        lambda: job.static(
-            side, system, "elastic", lambda evaluate: lattice.independent(lattice.elastic_constants(evaluate, frame))
-        )
-    )
+    constants = lambda evaluate: lattice.independent(lattice.elastic_constants(evaluate, frame))
+    elastic, why = attempt(job.static, side, system, "elastic", constants)
     return {"lengths": lengths, "eos": eos, "elastic": elastic or {}, "why": why}
 
 
 def _both(job, system, do):
     """[(found, why)] of the model and the teacher."""
-    out = [attempt(lambda side=side: do(job, side, system)) for side in job.sides]
+    out = [attempt(do, job, side, system) for side in job.sides]
     return out if job.teacher else [*out, (None, job.no_teacher)]
 
 
@@ -172,16 +169,9 @@ def high_temperature(job):
     for system in job.of_kind("crystal"):
         curves, words = [], []
         for side in job.sides:
-            run = lambda side=side: job.trajectory(
-                side,
-                system,
-                "high temperature",
-                ensemble="nvt",
-                temperature=float(system.high),
-                steps=job.steps(system, job.settings["hot"]),
-                dump=1,
-            )
-            found, why = attempt(run)
+            hot = {"ensemble": "nvt", "temperature": float(system.high), "dump": 1}
+            steps = job.steps(system, job.settings["hot"])
+            found, why = attempt(job.trajectory, side, system, "high temperature", steps=steps, **hot)
             if found is None:
                 words.append((None, why))
                 continue

@@ -74,7 +74,7 @@ def measure(job):
     package, rows = _package(), []
     for system in dynamics.systems(job):
         t = float(system.temperature)
-        found, why = attempt(lambda system=system: dynamics.run(job, job.model, system, "nvt"))
+        found, why = attempt(dynamics.run, job, job.model, system, "nvt")
         if found is None or found.stable(t)[0] == "unstable":
             rows += [
                 missing(name, system.name, why or found.stable(t)[1]) for name in ("kinetic_energy", "potential_energy")
@@ -82,10 +82,8 @@ def measure(job):
             continue
         hot = round(t + apart(found, t), 1)
         steps = job.steps(system, job.settings["nvt"])
-        again = lambda system=system, steps=steps, hot=hot: job.trajectory(
-            job.model, system, "nvt hotter", ensemble="nvt", temperature=hot, steps=steps
-        )
-        other, why = attempt(again)
+        hotter = {"ensemble": "nvt", "temperature": hot, "steps": steps}
+        other, why = attempt(job.trajectory, job.model, system, "nvt hotter", **hotter)
         rows += _judge(package, system, found, other, hot, why)
     return {"rows": rows, "figures": []}
 

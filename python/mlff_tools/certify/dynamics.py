@@ -34,7 +34,7 @@ def nve(job):
         curves, found_rows = [], []
         for side in job.sides:
             steps = job.steps(system, job.settings["nve"])
-            found, why = attempt(lambda side=side, steps=steps: job.trajectory(side, system, "nve", steps=steps))
+            found, why = attempt(job.trajectory, side, system, "nve", steps=steps)
             found_rows.append((found, why))
             if found is None or not len(found.rows):
                 continue
@@ -81,7 +81,7 @@ def _stability(job, ensemble):
             continue
         words, curves = [], []
         for side in job.sides:
-            found, why = attempt(lambda side=side: run(job, side, system, ensemble))
+            found, why = attempt(run, job, side, system, ensemble)
             if found is None:
                 words.append((None, why))
                 continue
@@ -116,6 +116,13 @@ def fluctuation(found):
     return float(np.std(y - np.polyval(np.polyfit(x, y, 1), x)))
 
 
+def _with_timesteps(job, system, steps, ps):
+    """NVE runs of the model from one state."""
+    first = job.trajectory(job.model, system, "start", steps=100)
+    runs = [(dt, max(50, round(1000 * ps / dt))) for dt in steps]
+    return [job.trajectory(job.model, system, f"timestep {dt:g}", start=first, timestep=dt, steps=n) for dt, n in runs]
+
+
 def timestep(job):
     rows, figures = [], []
     for system in systems(job):
@@ -123,13 +130,7 @@ def timestep(job):
         steps = [base * f / 2 for f in TIMESTEPS]
         ps = max(0.2, TIMESTEP_PS * job.settings["scale"])
 
-        def runs(system=system, steps=steps, ps=ps):
-            first = job.trajectory(job.model, system, "start", steps=100)
-            for dt in steps:
-                n = max(50, round(1000 * ps / dt))
-                yield job.trajectory(job.model, system, f"timestep {dt:g}", start=first, timestep=dt, steps=n)
-
-        found, why = attempt(lambda runs=runs: list(runs()))
+        found, why = attempt(_with_timesteps, job, system, steps, ps)
         bad = found and next((f for f in found if f.ended != "end"), None)
         if found is None or bad:
             rows.append(missing("timestep_slope", system.name, why or bad.stable()[1]))

@@ -209,9 +209,9 @@ def _word(text):
     return re.sub(r"[^\w.-]+", "_", text)
 
 
-def attempt(do):
-    """(what do() returned, None), or (None, why it could not be measured)."""
+def attempt(do, *args, **options):
+    """(what do(...) returned, None), or (None, why it could not be measured)."""
     try:
-        return do(), None
+        return do(*args, **options), None
     except (NotMeasured, extxyz.FrameError, runner.LammpsError) as e:
         return None, str(e)

@@ -76,7 +76,7 @@ def _sides(parts):
 
 def _structures(job, system, rows, figures):
     """Rows and figures of one liquid's NVT runs."""
-    runs = [attempt(lambda side=side: dynamics.run(job, side, system, "nvt")) for side in job.sides]
+    runs = [attempt(dynamics.run, job, side, system, "nvt") for side in job.sides]
     parts = [None if run is None else _structure(run) for run, _ in runs]
     if parts[0] is None:
         why = runs[0][1] or f"the NVT run has {len(runs[0][0].positions)} frames, and {LEAST} are needed"
@@ -126,7 +126,7 @@ def _diffusion(system, runs, parts, rows, figures, why):
 def _density(job, system, rows, figures):
     found, curves, whys = [], [], []
     for side in job.sides:
-        run, why = attempt(lambda side=side: dynamics.run(job, side, system, "npt"))
+        run, why = attempt(dynamics.run, job, side, system, "npt")
         whys.append(why)
         if run is None or len(run.rows) < 20 or not np.isfinite(run.rows).all():
             found.append(None)

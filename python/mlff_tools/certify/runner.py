@@ -98,9 +98,9 @@ def protocol(**given):
     return {**out, "every": 10, "dump": 0, "seed": 1, "start": None, "segments": True, **given}
 
 
-def _setup(potential, p, place, k):
+def _setup(potential, p, k):
     """Commands of segment k up to the potential."""
-    read = f"read_restart restart.{k - 1}" if k else f'read_data "{os.path.join(place, "start.data")}"'
+    read = f"read_restart restart.{k - 1}" if k else "read_data start.data"
     if k == 0 and p["start"]:
         read = f'read_restart "{p["start"]}"'
     return [
@@ -129,11 +129,11 @@ def _ensemble(potential, p):
     return [f"fix integrate all npt temp {heat} iso {p['pressure'] / bar!r} {p['pressure'] / bar!r} {1.0 / unit!r}"]
 
 
-def _script(potential, p, place, k, last, seconds):
+def _script(potential, p, k, last, seconds):
     """The input of segment k, which ends at step `last` and leaves restart.k."""
     unit, t, whole = UNITS[potential.units][0], p["temperature"], int(seconds) + 1
     timer = f"timer timeout {whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d} every 10"
-    lines = [*_setup(potential, p, place, k), timer]
+    lines = [*_setup(potential, p, k), timer]
     if k == 0:
         if not p["start"]:
             lines += [f"velocity all create {t!r} {p['seed'] + 4711} mom yes rot yes dist gaussian"]
@@ -211,7 +211,7 @@ def ends(p):
 def _segment(lmp, potential, p, place, k, last, deadline):
     """Runs segment k; how it ended: end, time, or the error of LAMMPS."""
     with open(os.path.join(place, f"in.{k}"), "w", encoding="utf-8") as f:
-        f.write(_script(potential, p, place, k, last, max(1.0, deadline - time.monotonic())))
+        f.write(_script(potential, p, k, last, max(1.0, deadline - time.monotonic())))
     words = [lmp, "-in", f"in.{k}", "-log", f"log.{k}", "-screen", "none", "-nocite"]
     try:
         done = subprocess.run(
@@ -235,7 +235,7 @@ def _segment(lmp, potential, p, place, k, last, deadline):
 
 def run(lmp, potential, frame, p, place, seconds):
     """The trajectory of protocol p from a frame, as far as it goes in so many seconds; kept in the folder `place`."""
-    p = {**p, "boundary": "f f f" if frame["cell"] is None else "p p p"}
+    place, p = os.path.abspath(place), {**p, "boundary": "f f f" if frame["cell"] is None else "p p p"}
     with open(os.path.join(place, "start.data"), "w", encoding="ascii") as f:
         f.write(lammps_data.data_text(frame, potential.types, potential.style))
     state = os.path.join(place, "segments.json")
@@ -268,6 +268,7 @@ def _collect(potential, frame, p, place, done):
         cells += more[1][skip:]
     ended = done[-1]["ended"] if done else "time"
     if not rows and ended not in ("end", "time"):
+        os.remove(os.path.join(place, "segments.json"))  # another time it may work
         raise LammpsError(f"LAMMPS could not run it: {ended}")
     table = np.array([rows[k] for k in sorted(rows)]).reshape(-1, len(COLUMNS))
     shape = (-1, len(frame["elements"]), 3)

@@ -34,10 +34,11 @@ def measure(job):
         energies, pressures, sizes, why = [], [], [], None
         for times in cells(len(unit["elements"]), job.settings["size"]):
             big = lattice.repeated(unit, times)
-            found, why = attempt(lambda big=big: job.model.evaluate([big], as_in_runs=True)[0])
+            found, why = attempt(job.model.evaluate, [big], as_in_runs=True)
             if found is None:
                 break
             sizes.append(len(big["elements"]))
+            found = found[0]
             energies.append(1000 * found["energy"] / sizes[-1])
             pressures.append(-BAR * float(np.trace(found["stress"])) / 3)
         if why or len(sizes) < 2:
@@ -50,8 +51,7 @@ def measure(job):
         rows.append(row("size_pressure", system.name, float(off_p.max()), note=note))
         big = {**lattice.repeated(system.frame, times), "name": system.name}
         large = System(f"{system.name} {sizes[-1]} atoms", system.kind, big, None, system.temperature, 1.0, 0.0)
-        run = lambda large=large: job.trajectory(job.model, large, "large", steps=RUN, warm=RUN)
-        found, why = attempt(run)
+        found, why = attempt(job.trajectory, job.model, large, "large", steps=RUN, warm=RUN)
         word, why = (None, why) if found is None else found.stable()
         rows.append(row("size_run", system.name, word, note=f"{sizes[-1]} atoms, {why}"))
     return {"rows": rows, "figures": figures}

@@ -109,10 +109,7 @@ def measure(job):
     rows, figures = [], []
     for system in job.systems:
         place = job.work.place("speed", [structure_key(system.frame), time.time()])
-        makers = [
-            attempt(lambda side=side, place=place, system=system: _rounds(job, side, system, place))
-            for side in job.sides
-        ]
+        makers = [attempt(_rounds, job, side, system, place) for side in job.sides]
         times, memory = [[] for _ in makers], [[] for _ in makers]
         whys = [why for _, why in makers]
         for k in range(ROUNDS + 1):  # the first finds out how many calls a round has
