@@ -15,8 +15,8 @@ typedef struct mlff_cuda_summary {
   int64_t n_edges;
   double closest2; /* smallest r^2, infinity without edges; min() of all, the first pair of the list that has it */
   int32_t closest[2];
-  int32_t bad; /* first position that is not finite, MLFF_CUDA_NONE_BAD: none */
-  int32_t unused;
+  int32_t bad;   /* first position that is not finite, MLFF_CUDA_NONE_BAD: none */
+  int32_t apart; /* 0: an edge is shorter than the cutoff of its repulsion; else MLFF_CUDA_NONE_BAD */
 } mlff_cuda_summary;
 
 enum { MLFF_CUDA_NONE_BAD = 0x7f7f7f7f }; /* of bytes of one value, so that a memset writes it; beyond any atom */

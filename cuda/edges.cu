@@ -14,10 +14,12 @@ namespace { /* kernels and their arguments differ between element types */
 
 typedef struct edge_arrays {
   graph_arrays g;
-  int32_t n_local, n_nodes, n_all, unused; /* in a step, n_all: atoms that there is room for, those behind at 0 */
-  int64_t n_room;                          /* edges that there is room for */
-  int64_t n_pairs;                         /* with a new list; else 0: not part of what a recorded step is known by */
-  double cutoff2;
+  int32_t n_local, n_nodes, n_all;  /* in a step, n_all: atoms that there is room for, those behind at 0 */
+  int32_t n_species;                /* of pairs */
+  int64_t n_room;                   /* edges that there is room for */
+  int64_t n_pairs;                  /* with a new list; else 0: not part of what a recorded step is known by */
+  double cutoff2, reach2;           /* reach2: of the repulsion, 0: there is none */
+  const mlff_repulsion_pair *pairs; /* [n_species][n_species] */
   int64_t *row;
   int32_t *nbr, *node, *species, *center_species;
   real *vec; /* [n_edges][4] */
@@ -164,8 +166,16 @@ MLFF_DEVICE int is_closer(double r2_b, int64_t order_b, double r2_a, int64_t ord
   return r2_b < r2_a || (r2_b == r2_a && order_b < order_a);
 }
 
-/* row[i] = number of j with r_ij < cutoff, closest[i] = (min r^2, its j). A warp owns a centre, its lanes every 32nd
- * candidate; a block has EDGE_WARPS of them. No shared memory; deterministic. Twin: fill_row. */
+/* Of a pair closer than the largest cutoff of the repulsion: 1 when that of its elements is longer. Twin: repels. */
+MLFF_DEVICE int repels(const edge_arrays &a, int i, int32_t j, double r2)
+{
+  const double cutoff = a.pairs[a.g.species[i] * a.n_species + a.g.species[j]].cutoff;
+  return r2 < cutoff * cutoff;
+}
+
+/* row[i] = number of j with r_ij < cutoff, closest[i] = (min r^2, its j), summary.apart = 0 when a pair repels. A warp
+ * owns a centre, its lanes every 32nd candidate; a block has EDGE_WARPS of them. No shared memory; deterministic. Twins:
+ * fill_row, edges_cpu. */
 __global__ void __launch_bounds__(EDGE_THREADS) edge_count_kernel(edge_arrays a)
 {
   const int i = (int) (blockIdx.x * EDGE_WARPS + threadIdx.x / WARP), lane = (int) threadIdx.x % WARP;
@@ -185,6 +195,7 @@ __global__ void __launch_bounds__(EDGE_THREADS) edge_count_kernel(edge_arrays a)
       closest2 = r2;
       closest_p = p;
     }
+    if (active && r2 < a.reach2 && repels(a, i, j, r2)) a.g.summary->apart = 0;
   }
   for (int with = WARP / 2; with > 0; with /= 2) {
     const double r2 = __shfl_xor_sync(FULL_WARP, closest2, with);
@@ -351,6 +362,11 @@ static edge_arrays arrays_of(const mlff_edges *edges)
   a.n_all = edges->n_all;
   a.n_room = edges->n_room;
   a.cutoff2 = edges->cutoff * edges->cutoff;
+  if (edges->repulsion) {
+    a.reach2 = edges->repulsion->reach * edges->repulsion->reach;
+    a.pairs = (const mlff_repulsion_pair *) edges->repulsion->pairs.data;
+    a.n_species = edges->repulsion->n_species;
+  }
   a.row = (int64_t *) edges->row.data;
   a.nbr = (int32_t *) edges->nbr.data;
   a.node = (int32_t *) edges->node.data;
@@ -372,6 +388,7 @@ static void set_sizes(const mlff_graph *graph, double cutoff, mlff_edges *edges)
   edges->n_edges = 0;
   edges->min_distance = INFINITY;
   edges->closest[0] = edges->closest[1] = -1;
+  edges->is_close = 0;
 }
 
 /* Everything of a step up to the edges and their summary on the way to the host. Positions are in pinned memory or, of

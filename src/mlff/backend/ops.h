@@ -81,6 +81,19 @@ static inline int32_t mlff_longest_row(const mlff_graph *graph)
   return (int32_t) longest;
 }
 
+/* Short-range repulsion of a pair of elements (mlff_zbl in ops_math.h). */
+typedef struct mlff_repulsion_pair {
+  double cutoff;  /* A; 0: there is none                                            */
+  double inverse; /* 1/A, of the screening length                                   */
+  double factor;  /* half of Z_i Z_j e^2/(4 pi epsilon_0), in A and the model's unit of energy */
+} mlff_repulsion_pair;
+
+typedef struct mlff_repulsion {
+  int n_species;
+  double reach;   /* A, the largest cutoff of a pair                         */
+  mlff_buf pairs; /* mlff_repulsion_pair [n_species][n_species], symmetric   */
+} mlff_repulsion;
+
 /* Active edges, made every step from candidate pairs: r_ij < cutoff. Edge e of centre i: row[i] <= e < row[i+1], in the
  * order of the graph's list. Index arrays are on the backend. */
 typedef struct mlff_edges {
@@ -90,17 +103,32 @@ typedef struct mlff_edges {
   int64_t n_pairs, n_edges;
   int64_t n_room; /* edges that arrays of edges need room for: n_edges, or more where a recorded step may find more */
   double cutoff, min_distance;
-  int32_t closest[2];           /* graph indices of the closest pair */
-  mlff_buf row;                 /* int64 [n_local+1]                                                           */
-  mlff_buf nbr;                 /* int32 [n_edges]     graph index j, 0..n_all-1                               */
-  mlff_buf node;                /* int32 [n_edges]     node of j                                               */
-  mlff_buf species;             /* int32 [n_edges]     species of j                                            */
-  mlff_buf vec;                 /* real  [n_edges][4]  x_j - x_i and r, formed in double and then rounded      */
-  mlff_buf center_species;      /* int32 [n_nodes] species of the nodes                                 */
-  uint64_t list_id;             /* of the graph that index uploads belong to                                   */
-  int64_t all_room, pairs_room; /* backends that record steps: what scratch has room for                      */
+  int32_t closest[2];              /* graph indices of the closest pair */
+  int is_close;                    /* an edge is shorter than the cutoff of the repulsion of its elements */
+  const mlff_repulsion *repulsion; /* set by the caller of the op `edges`; NULL: none */
+  mlff_buf row;                    /* int64 [n_local+1]                                                           */
+  mlff_buf nbr;                    /* int32 [n_edges]     graph index j, 0..n_all-1                               */
+  mlff_buf node;                   /* int32 [n_edges]     node of j                                               */
+  mlff_buf species;                /* int32 [n_edges]     species of j                                            */
+  mlff_buf vec;                    /* real  [n_edges][4]  x_j - x_i and r, formed in double and then rounded      */
+  mlff_buf center_species;         /* int32 [n_nodes] species of the nodes                                 */
+  uint64_t list_id;                /* of the graph that index uploads belong to                                   */
+  int64_t all_room, pairs_room;    /* backends that record steps: what scratch has room for                      */
   mlff_buf scratch;
 } mlff_edges;
+
+/* ---- repulsion.c ------------------------------------------------------------------------------------------------ */
+
+/* Adds the repulsion of edges->repulsion to what a network gave, half of a pair's energy to each atom of it. Only
+ * called when edges->is_close.
+ *   grad           real [n_edges][4] += dE/d(x_j - x_i); fourth element untouched
+ *   node_energy    real [n_local] +=, or NULL
+ *   member_energy  real [n_members][n_local] +=, or NULL */
+typedef struct mlff_repulsion_args {
+  const mlff_edges *edges;
+  void *grad, *node_energy, *member_energy;
+  int n_members;
+} mlff_repulsion_args;
 
 /* ---- exchange: cpu/backend_cpu.c, cuda/exchange.cpp --------------------------------------------------------------
  *

@@ -111,6 +111,27 @@ MLFF_MATH void mlff_nequip_edge_gradient(const real u[3], real inverse_r, const 
   for (int d = 0; d < 3; d++) g[d] = gr * u[d] + (g[d] - u[d] * along) * inverse_r;
 }
 
+/* ---- repulsion: in double ---- */
+
+/* The universal repulsion of Ziegler, Biersack and Littmark (1985) with a switch that ends with two continuous
+ * derivatives at the cutoff: V = factor/r phi(r inverse) s(r/cutoff), phi(y) = sum of c_k exp(-b_k y),
+ * s(x) = (1-x)^3 (1 + 3x + 6x^2), for 0 < r < cutoff. Returns V; *slope: dV/dr. */
+MLFF_MATH double mlff_zbl(double r, double cutoff, double inverse, double factor, double *slope)
+{
+  const double c[4] = {0.18175, 0.50986, 0.28022, 0.02817}, b[4] = {3.19980, 0.94229, 0.40290, 0.20162};
+  const double x = r / cutoff, y = 1.0 - x;
+  const double s = y * y * y * (1.0 + x * (3.0 + 6.0 * x)), ds = -30.0 * x * x * y * y / cutoff;
+  double phi = 0.0, dphi = 0.0;
+  for (int k = 0; k < 4; k++) {
+    const double term = c[k] * exp(-b[k] * r * inverse);
+    phi += term;
+    dphi -= b[k] * inverse * term;
+  }
+  const double v = factor / r;
+  *slope = v * (dphi * s + phi * (ds - s / r));
+  return v * phi * s;
+}
+
 /* ---- forces: signs and component order, in double ---- */
 
 /* w = -scale d g^T of one edge, d = x_j - x_i, g = dE/dd; order xx yy zz xy xz yz yx zx zy */

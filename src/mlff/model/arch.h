@@ -31,11 +31,12 @@ typedef struct mlff_direct {
   const double (*forces)[3]; /* [n_local]                                          */
 } mlff_direct;
 
-/* Buffers belong to the network and stay valid until its next evaluation. Units are the model file's. */
+/* Buffers belong to the network and stay valid until its next evaluation, which writes them anew: repulsion is added
+ * to them. Units are the model file's. */
 typedef struct mlff_arch_outputs {
-  const void *node_energy;   /* real [n_local], without the element offsets                              */
-  const void *edge_grad;     /* real [n_edges][4] dE/d(x_j - x_i), E summed over ALL ranks' nodes        */
-  const void *member_energy; /* real [n_members][n_local] or NULL when the model is no ensemble          */
+  void *node_energy;         /* real [n_local], without the element offsets                              */
+  void *edge_grad;           /* real [n_edges][4] dE/d(x_j - x_i), E summed over ALL ranks' nodes        */
+  void *member_energy;       /* real [n_members][n_local] or NULL when the model is no ensemble          */
   const mlff_direct *direct; /* of models that are not MLFF_CONSERVATIVE; then the other members are NULL */
 } mlff_arch_outputs;
 

@@ -26,6 +26,7 @@ static size_t bytes_missing(mlff_model *m, const mlff_graph *graph, const mlff_h
   (void) backend->ops->edges(backend, &fresh, m->head->cutoff, &m->edges, &ignored);
   m->edges.n_edges = m->edges.n_room;
   (void) m->arch->evaluate(m->net, &in, &out, &ignored);
+  (void) mlff_repulsion_add(m, &out, &ignored);
   (void) backend->ops->forces(backend,
                               &(mlff_forces_args){.edges = &m->edges,
                                                   .grad = out.edge_grad,

@@ -189,6 +189,7 @@ static mlff_status open_parts(mlff_model *m, const mlff_options *options, mlff_e
   MLFF_TRY(m->arch->create(m->file, m->backend, &use, &m->net, error));
   MLFF_TRY(mlff_modelfile_finish(m->file, error));
   fill_info(m);
+  MLFF_TRY(mlff_repulsion_open(m, error));
   mlff_replay_open(m, options);
   m->own_bytes = m->backend->memory.bytes;
   if (!options || !options->skip_self_test) MLFF_TRY(mlff_selftest_run_all(m, error));
@@ -241,6 +242,7 @@ void mlff_model_close(mlff_model *model)
   if (model->arch) model->arch->destroy(model->net);
   if (model->backend) {
     release_edges(model->backend, &model->edges);
+    mlff_repulsion_close(model);
     mlff_backend_close(model->backend);
   }
   mlff_modelfile_free(model->file);

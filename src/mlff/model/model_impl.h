@@ -56,6 +56,8 @@ struct mlff_model {
   int *use;             /* [n_elements] species that the network was made for */
   int radial_intervals; /* option, 0: auto */
   mlff_edges edges;
+  mlff_repulsion repulsion;                  /* edges.repulsion, unless that is NULL */
+  mlff_buf repulsion_grad, repulsion_energy; /* of models that give neither: [n_edges][4], [n_local] */
   mlff_host_view host_view;
   uint64_t checked_list_id; /* graph whose species were checked */
   double *host;             /* downloaded node and member energies */
@@ -95,6 +97,12 @@ mlff_status mlff_step_results(mlff_model *model, const mlff_graph *graph, const 
 mlff_status mlff_step_downloads(mlff_model *model, const mlff_graph *graph, const mlff_arch_outputs *out,
                                 mlff_result *result, mlff_error *error);
 mlff_status mlff_step_check_distance(const mlff_model *model, const mlff_graph *graph, mlff_error *error);
+
+/* repulsion.c: makes the model's table; and after an evaluation of the network adds the repulsion to its outputs where
+ * atoms are close. A model with forces of its own then has gradients and energies beside them, the repulsion alone. */
+mlff_status mlff_repulsion_open(mlff_model *model, mlff_error *error);
+mlff_status mlff_repulsion_add(mlff_model *model, mlff_arch_outputs *out, mlff_error *error);
+void mlff_repulsion_close(mlff_model *model);
 
 /* replay.c, for backends that can record: whether steps are recorded, decided when the model is opened; and a step,
  * replayed where that can be. */

@@ -42,7 +42,7 @@ static mlff_status read_elements(mlff_modelfile *f, mlff_error *error)
   const mlff_yaml *node = mlff_yaml_find(f->root, "elements");
   if (h->n_elements < 1 || h->n_elements > 118) return mlff_yaml_fail(f, node, error, "has %d elements", h->n_elements);
   for (int k = 0; k < h->n_elements; k++) {
-    if (!mlff_is_element(h->elements[k]))
+    if (!mlff_atomic_number(h->elements[k]))
       return mlff_yaml_fail(f, node, error, "'%.20s' is not a chemical symbol", h->elements[k]);
     for (int l = 0; l < k; l++)
       if (!strcmp(h->elements[k], h->elements[l]))
@@ -204,6 +204,7 @@ static mlff_status read_head(mlff_modelfile *f, mlff_error *error)
   MLFF_TRY(mlff_yaml_double(f, f->root, "cutoff", 0.1, 100.0, &f->head.cutoff, error));
   MLFF_TRY(read_elements(f, error));
   MLFF_TRY(read_units(f, error));
+  MLFF_TRY(mlff_repulsion_read(f, error));
   MLFF_TRY(read_provenance(f, error));
   MLFF_TRY(read_domain(f, error));
   return read_accuracy(f, error);

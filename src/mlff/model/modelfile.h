@@ -28,6 +28,8 @@ typedef struct mlff_modelfile_head {
   double energy_in_ev;   /* units.energy_in_eV: one unit of energy of the weights in eV */
   const double *offsets; /* [n_elements] energy_offsets in the file's energy unit */
   double min_distance;   /* domain.min_distance, A: closer atoms are an error */
+  const double
+      *repulsion; /* [n_elements][n_elements] cutoffs of repulsion.cutoffs, A, 0: none; NULL without the block */
 } mlff_modelfile_head;
 const mlff_modelfile_head *mlff_modelfile_get_head(const mlff_modelfile *file);
 

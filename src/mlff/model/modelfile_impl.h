@@ -45,7 +45,10 @@ mlff_status mlff_yaml_sequence(const mlff_modelfile *, const mlff_yaml *parent, 
 mlff_status mlff_yaml_table(const mlff_modelfile *, const mlff_yaml *parent, const char *key, int n_columns,
                             int *n_rows, const double **values, mlff_error *);
 
-/* 1 when text is a chemical symbol. */
-int mlff_is_element(const char *text);
+/* Atomic number of a chemical symbol, 0 when text is none. */
+int mlff_atomic_number(const char *text);
+
+/* repulsion.c: reads the optional block `repulsion`, after elements and cutoff. */
+mlff_status mlff_repulsion_read(mlff_modelfile *file, mlff_error *error);
 
 #endif

@@ -14,6 +14,19 @@ static void print_elements(const mlff_model *m, FILE *out)
   fprintf(out, "%s\n", n_untrained ? "   (* = did not occur in training)" : "");
 }
 
+static void print_repulsion(const mlff_model *m, FILE *out)
+{
+  const mlff_modelfile_head *h = m->head;
+  if (!h->repulsion) return;
+  fprintf(out, "repulsion      zbl, below");
+  for (int s = 0, n = 0; s < h->n_elements; s++)
+    for (int t = s; t < h->n_elements; t++)
+      if (h->repulsion[s * h->n_elements + t] > 0)
+        fprintf(out, "%s %s-%s %g", n++ ? "," : "", h->elements[s], h->elements[t],
+                h->repulsion[s * h->n_elements + t]);
+  fprintf(out, " A\n");
+}
+
 static void print_traits(const mlff_model *m, FILE *out)
 {
   static const struct {
@@ -51,6 +64,7 @@ void mlff_model_print(const mlff_model *model, FILE *out)
   fprintf(out, "architecture   %s: %s\n", i->architecture, i->citation);
   print_elements(model, out);
   fprintf(out, "cutoff         %g A\n", i->cutoff);
+  print_repulsion(model, out);
   fprintf(out, "parameters     %lld", (long long) i->n_parameters);
   if (i->n_members_of_file > 1) fprintf(out, " in %d members", i->n_members_of_file);
   fprintf(out, "\nweights        %s, sha256 %s\n", a->weights_file, i->sha256);

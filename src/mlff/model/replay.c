@@ -4,6 +4,8 @@
  * list, it is recorded and replayed from then on; mlff_model_record does that before the steps of a run. After the next
  * rebuild of the list another plain step decides: if it put the very same things on the stream, the recording goes on
  * to serve. A replayed step with more edges than the arrays have room for computes nothing, and is run again op by op.
+ * So is one in which atoms are so close that they repel each other by the model file's repulsion, and the steps after it
+ * until they are not: such steps are never recorded, which keeps that pass over the edges out of all others.
  */
 #include "model_impl.h"
 #include "spans.h"
@@ -33,6 +35,7 @@ static int can_replay(const mlff_model *m, const mlff_graph *graph, const mlff_h
   if (result->member_forces) return 0; /* evaluations of their own */
   if (!m->replay.is_on || graph->list_id == 0) return 0;
   if (halo && (m->info.exchange_width || m->info.reverse_width)) return 0;
+  if (m->edges.is_close) return 0; /* in the last step: the next one will need the repulsion, too */
   return m->replay.list_id == graph->list_id && m->edges.list_id == graph->list_id;
 }
 
@@ -134,6 +137,10 @@ mlff_status mlff_replay_step(mlff_model *m, const mlff_graph *graph, const mlff_
   if (!status && overflow) {
     r->counts.n_overflows++;
     r->is_recorded = 0;
+    return plain_step(m, graph, halo, result, error);
+  }
+  if (!status && m->edges.is_close) { /* recordings are made without the repulsion */
+    ops->finish(m->backend);
     return plain_step(m, graph, halo, result, error);
   }
   if (!status) status = hand_out(m, result, error);

@@ -65,6 +65,15 @@ static void take_direct(const mlff_model *m, const mlff_graph *graph, const mlff
   result->energy = (direct->energy + offsets) * m->scale;
 }
 
+/* The same beside results that are there: those of the repulsion and of the offsets. */
+static void add_direct(const mlff_model *m, const mlff_graph *graph, const mlff_direct *direct, mlff_result *result)
+{
+  for (int32_t i = 0; i < graph->n_local; i++)
+    for (int c = 0; c < 3; c++) result->forces[i][c] += direct->forces[i][c] * m->scale;
+  for (int k = 0; k < 6; k++) result->virial[k] += direct->virial[k] * m->scale;
+  result->energy += direct->energy * m->scale;
+}
+
 /* 1 when energies of the members have to come down. */
 static int wants_members(const mlff_model *m, const mlff_arch_outputs *out, const mlff_result *result)
 {
@@ -181,7 +190,7 @@ mlff_status mlff_step_results(mlff_model *m, const mlff_graph *graph, const mlff
                               mlff_error *error)
 {
   const mlff_forces_args forces = forces_args(m, out, result);
-  if (out->direct) {
+  if (out->direct && !out->edge_grad) {
     take_direct(m, graph, out->direct, result);
     return finish_result(m, graph, out, result, error);
   }
@@ -190,6 +199,7 @@ mlff_status mlff_step_results(mlff_model *m, const mlff_graph *graph, const mlff
     return mlff_forecast_memory(m, graph, NULL, m->edges.n_edges, result, error);
   if (status) return status;
   MLFF_TRY(sum_energies(m, graph, out, result, error));
+  if (out->direct) add_direct(m, graph, out->direct, result);
   return finish_result(m, graph, out, result, error);
 }
 
@@ -215,6 +225,7 @@ mlff_status mlff_step_plain(mlff_model *m, const mlff_graph *graph, const mlff_h
     return mlff_forecast_memory(m, view, halo, m->edges.n_edges, result, error);
   if (network) return network;
 
+  MLFF_TRY(mlff_repulsion_add(m, &out, error));
   MLFF_TRY(mlff_step_results(m, view, &out, result, error));
   return result->member_forces ? mlff_members_evaluate(m, view, result, error) : MLFF_OK;
 }

@@ -62,6 +62,14 @@ static int64_t fill_row(const mlff_graph *graph, int32_t i, double cutoff2, doub
   return n;
 }
 
+/* Of a pair closer than the largest cutoff of the repulsion: 1 when that of its elements is longer. */
+static int repels(const mlff_repulsion *repulsion, int32_t si, int32_t sj, double r2)
+{
+  const mlff_repulsion_pair *pairs = repulsion->pairs.data;
+  const double cutoff = pairs[si * repulsion->n_species + sj].cutoff;
+  return r2 < cutoff * cutoff;
+}
+
 mlff_status MLFF_CPU(edges_cpu)(mlff_backend *backend, const mlff_graph *graph, double cutoff, mlff_edges *edges,
                                 mlff_error *error)
 {
@@ -84,9 +92,12 @@ mlff_status MLFF_CPU(edges_cpu)(mlff_backend *backend, const mlff_graph *graph, 
   int64_t *row = edges->row.data, n_edges = 0;
   int32_t *nbr = edges->nbr.data, *node = edges->node.data, *species = edges->species.data;
   real(*vec)[4] = edges->vec.data;
-  double *r2 = edges->scratch.data, closest2 = INFINITY;
+  const mlff_repulsion *repulsion = edges->repulsion;
+  const double reach2 = repulsion ? repulsion->reach * repulsion->reach : 0.0;
+  double *r2 = edges->scratch.data, closest2 = INFINITY, look2 = INFINITY; /* of those that are looked at */
   const int32_t bad = find_bad_position(graph);
   edges->closest[0] = edges->closest[1] = -1;
+  edges->is_close = 0;
   for (int32_t i = 0; i < graph->n_local; i++) {
     row[i] = n_edges;
     if (bad >= 0 || graph->species[i] < 0) continue;
@@ -96,11 +107,14 @@ mlff_status MLFF_CPU(edges_cpu)(mlff_backend *backend, const mlff_graph *graph, 
       vec[e][3] = (real) sqrt(r2[k]);
       node[e] = graph->node[nbr[e]];
       species[e] = graph->species[nbr[e]];
+      if (!(r2[k] < look2)) continue;
       if (r2[k] < closest2) {
         closest2 = r2[k];
+        look2 = fmax(closest2, reach2);
         edges->closest[0] = i;
         edges->closest[1] = nbr[e];
       }
+      if (r2[k] < reach2) edges->is_close |= repels(repulsion, graph->species[i], species[e], r2[k]);
     }
     n_edges += n;
   }

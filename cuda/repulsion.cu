@@ -1,0 +1,61 @@
+/* repulsion.cu: the short-range repulsion of a model file, added to what the network gave. Twin: cpu/repulsion.c. */
+#include "ops_cuda.h"
+
+enum { REPULSION_THREADS = 128 };
+
+namespace { /* kernels and their arguments differ between element types */
+
+typedef struct repulsion_arrays {
+  const mlff_repulsion_pair *pairs; /* [n_species][n_species] */
+  const int64_t *row;
+  const int32_t *center_species, *species;
+  const real *vec;                   /* [n_edges][4] */
+  real *grad;                        /* [n_edges][4] */
+  real *node_energy, *member_energy; /* [n_local], [n_members][n_local], or NULL */
+  double reach;
+  int32_t n_local, n_species, n_members, unused;
+} repulsion_arrays;
+
+/* E_i += sum_e V(r_e),  grad[e] += V'(r_e) d_e/r_e  for the edges e of centre i that are shorter than the cutoff of
+ * their elements, V = mlff_zbl. One thread per centre, in double; deterministic. Twin: repulsion_cpu. */
+__global__ void repulsion_kernel(repulsion_arrays a)
+{
+  const int i = (int) (blockIdx.x * blockDim.x + threadIdx.x);
+  if (i >= a.n_local) return;
+  double energy = 0.0;
+  for (int64_t e = a.row[i]; e < a.row[i + 1]; e++) {
+    const double r = (double) a.vec[4 * e + 3];
+    if (!(r < a.reach)) continue;
+    const mlff_repulsion_pair p = a.pairs[a.center_species[i] * a.n_species + a.species[e]];
+    if (!(r < p.cutoff)) continue;
+    double slope;
+    energy += mlff_zbl(r, p.cutoff, p.inverse, p.factor, &slope);
+    for (int c = 0; c < 3; c++) a.grad[4 * e + c] += (real) (slope * (double) a.vec[4 * e + c] / r);
+  }
+  if (a.node_energy) a.node_energy[i] += (real) energy;
+  for (int k = 0; a.member_energy && k < a.n_members; k++)
+    a.member_energy[(int64_t) k * a.n_local + i] += (real) energy;
+}
+
+} // namespace
+
+void MLFF_CUDA(repulsion_cuda)(mlff_backend *backend, const mlff_repulsion_args *args)
+{
+  const mlff_edges *edges = args->edges;
+  repulsion_arrays a;
+  memset(&a, 0, sizeof a);
+  a.pairs = (const mlff_repulsion_pair *) edges->repulsion->pairs.data;
+  a.row = (const int64_t *) edges->row.data;
+  a.center_species = (const int32_t *) edges->center_species.data;
+  a.species = (const int32_t *) edges->species.data;
+  a.vec = (const real *) edges->vec.data;
+  a.grad = (real *) args->grad;
+  a.node_energy = (real *) args->node_energy;
+  a.member_energy = (real *) args->member_energy;
+  a.reach = edges->repulsion->reach;
+  a.n_local = edges->n_local;
+  a.n_species = edges->repulsion->n_species;
+  a.n_members = args->n_members;
+  MLFF_LAUNCH_INDEPENDENT(backend, repulsion_kernel, mlff_cuda_blocks(a.n_local, REPULSION_THREADS), REPULSION_THREADS,
+                          a);
+}

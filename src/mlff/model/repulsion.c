@@ -1,0 +1,145 @@
+/* repulsion.c: the short-range repulsion that a model file may ask for, of any architecture: block, table, evaluation.
+ *
+ * It is a pair potential, so its gradients and energies are added to those of the network, edge by edge, before anything
+ * is made of them: forces, virials, energies of atoms and of members, on ranks and devices, follow by themselves. The
+ * op `edges` says whether a pair is close enough; in steps without one nothing is done here.
+ */
+#include "model_impl.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* e^2/(4 pi epsilon_0) in eV A, and the screening length of Ziegler, Biersack and Littmark, with the digits of LAMMPS'
+ * pair_style zbl. */
+static const double coulomb = 14.399645, screening = 0.46850, exponent = 0.23;
+
+/* ---- the block -------------------------------------------------------------------------------------------------- */
+
+/* Index of the element that `name` of length n is, -1: none of the model. */
+static int find_element(const mlff_modelfile_head *h, const char *name, size_t n)
+{
+  for (int s = 0; s < h->n_elements; s++)
+    if (strlen(h->elements[s]) == n && !strncmp(h->elements[s], name, n)) return s;
+  return -1;
+}
+
+/* One entry of `cutoffs`, such as H-O: 0.85. */
+static mlff_status read_pair(mlff_modelfile *f, const mlff_yaml *cutoffs, const mlff_yaml *node, double *table,
+                             mlff_error *error)
+{
+  const mlff_modelfile_head *h = &f->head;
+  const char *dash = strchr(node->key, '-');
+  double cutoff = 0.0;
+  if (!dash) return mlff_yaml_fail(f, node, error, "must be named by two elements, such as H-O");
+  const int s = find_element(h, node->key, (size_t) (dash - node->key)),
+            t = find_element(h, dash + 1, strlen(dash + 1));
+  if (s < 0 || t < 0) {
+    const int n = s < 0 ? (int) (dash - node->key) : (int) strlen(dash + 1);
+    return mlff_yaml_fail(f, node, error, "'%.*s' is not among the model's elements", n < 20 ? n : 20,
+                          s < 0 ? node->key : dash + 1);
+  }
+  MLFF_TRY(mlff_yaml_double(f, cutoffs, node->key, -HUGE_VAL, HUGE_VAL, &cutoff, error));
+  if (!(cutoff > 0.0 && cutoff <= h->cutoff))
+    return mlff_yaml_fail(f, node, error, "is %g A, expected more than 0 and not more than the model's cutoff, %g A",
+                          cutoff, h->cutoff);
+  if (table[s * h->n_elements + t] > 0.0)
+    return mlff_yaml_fail(f, node, error, "%s-%s is there twice: it is the same pair as %s-%s", h->elements[s],
+                          h->elements[t], h->elements[t], h->elements[s]);
+  table[s * h->n_elements + t] = table[t * h->n_elements + s] = cutoff;
+  return MLFF_OK;
+}
+
+mlff_status mlff_repulsion_read(mlff_modelfile *f, mlff_error *error)
+{
+  static const char *const kinds[] = {"zbl", NULL};
+  const mlff_yaml *block = NULL, *cutoffs = NULL;
+  const size_t n = (size_t) f->head.n_elements;
+  int kind = 0;
+  if (!mlff_yaml_has(f->root, "repulsion")) return MLFF_OK;
+  MLFF_TRY(mlff_yaml_map(f, f->root, "repulsion", &block, error));
+  MLFF_TRY(mlff_yaml_choice(f, block, "kind", kinds, &kind, error));
+  MLFF_TRY(mlff_yaml_map(f, block, "cutoffs", &cutoffs, error));
+  if (!cutoffs->first) return mlff_yaml_fail(f, cutoffs, error, "has no pair: leave the block repulsion out");
+  double *table = mlff_arena_alloc(f->arena, n * n, sizeof *table);
+  if (!table) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", f->path);
+  for (const mlff_yaml *c = cutoffs->first; c; c = c->next) MLFF_TRY(read_pair(f, cutoffs, c, table, error));
+  f->head.repulsion = table;
+  return MLFF_OK;
+}
+
+/* ---- table ------------------------------------------------------------------------------------------------------ */
+
+/* The pairs' numbers; returns the largest cutoff. */
+static double fill_pairs(const mlff_modelfile_head *h, mlff_repulsion_pair *pairs)
+{
+  double reach = 0.0;
+  for (int s = 0; s < h->n_elements; s++) {
+    for (int t = 0; t < h->n_elements; t++) {
+      const double zs = mlff_atomic_number(h->elements[s]), zt = mlff_atomic_number(h->elements[t]);
+      const double cutoff = h->repulsion[s * h->n_elements + t];
+      pairs[s * h->n_elements + t] =
+          (mlff_repulsion_pair){.cutoff = cutoff,
+                                .inverse = (pow(zs, exponent) + pow(zt, exponent)) / screening,
+                                .factor = 0.5 * coulomb * zs * zt / h->energy_in_ev};
+      reach = fmax(reach, cutoff);
+    }
+  }
+  return reach;
+}
+
+mlff_status mlff_repulsion_open(mlff_model *m, mlff_error *error)
+{
+  mlff_repulsion *r = &m->repulsion;
+  if (!m->head->repulsion) return MLFF_OK;
+  const size_t n = (size_t) m->head->n_elements * (size_t) m->head->n_elements;
+  mlff_repulsion_pair *pairs = calloc(n, sizeof *pairs);
+  if (!pairs) return mlff_fail(error, MLFF_E_NOMEM, "out of memory");
+  r->n_species = m->head->n_elements;
+  r->reach = fill_pairs(m->head, pairs);
+  mlff_status status = mlff_buf_reserve(m->backend, &r->pairs, n * sizeof *pairs, error);
+  if (!status) status = m->backend->ops->upload(m->backend, r->pairs.data, pairs, n * sizeof *pairs, error);
+  free(pairs);
+  m->edges.repulsion = r;
+  return status;
+}
+
+void mlff_repulsion_close(mlff_model *m)
+{
+  mlff_buf_release(m->backend, &m->repulsion.pairs);
+  mlff_buf_release(m->backend, &m->repulsion_grad);
+  mlff_buf_release(m->backend, &m->repulsion_energy);
+}
+
+/* ---- evaluation ------------------------------------------------------------------------------------------------- */
+
+/* Gradients and energies of a model that has none. Room is made in every step, so that a forecast of memory has it. */
+static mlff_status reserve_direct(mlff_model *m, mlff_error *error)
+{
+  MLFF_TRY(mlff_buf_reserve_rows(m->backend, &m->repulsion_grad, m->edges.n_room, 4, error));
+  return mlff_buf_reserve_rows(m->backend, &m->repulsion_energy, m->edges.n_local, 1, error);
+}
+
+static void zero_direct(mlff_model *m, mlff_arch_outputs *out)
+{
+  const size_t size = m->backend->real_size;
+  out->edge_grad = m->repulsion_grad.data;
+  out->node_energy = m->repulsion_energy.data;
+  m->backend->ops->zero(m->backend, out->edge_grad, (size_t) m->edges.n_edges * 4 * size);
+  m->backend->ops->zero(m->backend, out->node_energy, (size_t) m->edges.n_local * size);
+}
+
+mlff_status mlff_repulsion_add(mlff_model *m, mlff_arch_outputs *out, mlff_error *error)
+{
+  if (!m->edges.repulsion) return MLFF_OK;
+  if (out->direct) MLFF_TRY(reserve_direct(m, error));
+  if (!m->edges.is_close || m->backend->forecast) return MLFF_OK;
+  if (out->direct) zero_direct(m, out);
+  const mlff_repulsion_args args = {.edges = &m->edges,
+                                    .grad = out->edge_grad,
+                                    .node_energy = out->node_energy,
+                                    .member_energy = out->member_energy,
+                                    .n_members = m->info.n_members};
+  m->backend->ops->repulsion(m->backend, &args);
+  return MLFF_OK;
+}
