@@ -199,6 +199,7 @@ int main(int argc, char **argv)
   for (int k = 0; k < n_models; k++) {
     const long before = n_evaluated;
     test_model model = test_model_of_arch(k);
+    test_model_repel(&model, "H-H: 1.1, C-O: 1.6");
     input good = make_input(&model);
     LLVMFuzzerTestOneInput(good.data, good.size);
     if (n_evaluated != before + 1) { /* the unchanged file must be fine, or nothing below means anything */

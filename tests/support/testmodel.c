@@ -222,11 +222,19 @@ test_model test_model_ani_nth(int which, test_model_options o)
 
 /* ---- one maker for each architecture ----------------------------------------------------------------------------- */
 
+/* The last variant of each has a short-range repulsion, which atoms of the properties' liquids feel. */
+static test_model repelling(test_model model)
+{
+  test_model_repel(&model, "H-H: 1.5, H-O: 1.3, C-O: 1.7, O-O: 1.9");
+  return model;
+}
+
 /* Every basis, with one to three layers. */
 static test_model make_painn(int variant)
 {
   static const char *const bases[] = {"bspline", "gaussian", "bessel"};
   test_model_options o = test_three_elements();
+  if (variant == 9) return repelling(make_painn(4));
   o.basis = bases[variant % 3];
   o.n_interactions = 1 + variant / 3;
   o.n_features = 20;
@@ -240,6 +248,7 @@ static test_model make_painn(int variant)
 static test_model make_ani(int variant)
 {
   test_model_options o = test_three_elements();
+  if (variant == TEST_N_ANI) return repelling(make_ani(0));
   o.seed = 40 + (uint64_t) variant;
   return test_model_ani_nth(variant, o);
 }
@@ -248,6 +257,7 @@ static test_model make_ani(int variant)
 static test_model make_orb(int variant)
 {
   test_model_options o = test_three_elements();
+  if (variant == 2) return repelling(make_orb(0));
   o.seed = (uint64_t) variant;
   if (variant == 0) return test_model_small_orb(o);
   o.n_features = 12;
@@ -261,6 +271,7 @@ static test_model make_orb(int variant)
 static test_model make_nequip(int variant)
 {
   test_model_options o = test_three_elements();
+  if (variant == 5) return repelling(make_nequip(3));
   o.n_interactions = 3;
   o.n_features = 11;
   o.n_basis = 6;
@@ -273,11 +284,11 @@ static test_model make_nequip(int variant)
 }
 
 const test_arch test_archs[] = {
-    {.name = "painn", .n_variants = 9, .make = make_painn, .step = 1e-4, .derivative = 1e-8, .small = 3},
+    {.name = "painn", .n_variants = 10, .make = make_painn, .step = 1e-4, .derivative = 1e-8, .small = 3},
     /* a short step: CELU has kinks in its second derivative */
-    {.name = "ani", .n_variants = TEST_N_ANI, .make = make_ani, .step = 3e-6, .derivative = 1e-7},
-    {.name = "orb", .n_variants = 2, .make = make_orb},
-    {.name = "nequip", .n_variants = 5, .make = make_nequip, .step = 1e-4, .derivative = 1e-8, .small = 3},
+    {.name = "ani", .n_variants = TEST_N_ANI + 1, .make = make_ani, .step = 3e-6, .derivative = 1e-7},
+    {.name = "orb", .n_variants = 3, .make = make_orb},
+    {.name = "nequip", .n_variants = 6, .make = make_nequip, .step = 1e-4, .derivative = 1e-8, .small = 3},
     {.name = NULL},
 };
 

@@ -110,6 +110,8 @@ test_model test_model_of_arch(int which);
 
 /* Replaces the first occurrence of `old` in the YAML; aborts the test when there is none. */
 void test_model_edit(test_model *model, const char *old, const char *with);
+/* Adds the block `repulsion` with these cutoffs, e.g. "H-O: 0.85, O-O: 2.2". */
+void test_model_repel(test_model *model, const char *cutoffs);
 /* Packs changed weights into the model and puts their hash into the YAML. */
 void test_model_set_weights(test_model *model, const void *weights, size_t size);
 

@@ -33,6 +33,13 @@ void test_model_edit(test_model *model, const char *old, const char *with)
   model->yaml_size = model->yaml_size - n_old + n_with;
 }
 
+void test_model_repel(test_model *model, const char *cutoffs)
+{
+  char block[300];
+  snprintf(block, sizeof block, "\nrepulsion: {kind: zbl, cutoffs: {%s}}\nprovenance:", cutoffs);
+  test_model_edit(model, "\nprovenance:", block);
+}
+
 void test_model_set_weights(test_model *model, const void *weights, size_t size)
 {
   char hex[65];

@@ -2,6 +2,7 @@
 #include "testmodel.h"
 
 #include "base/number.h"
+#include "model/modelfile_impl.h"
 #include "model/sha256.h"
 
 #include <locale.h>
@@ -69,6 +70,30 @@ START_TEST(head_is_read)
   mlff_modelfile_free(file);
   mlff_modelfile_free(NULL);
   test_model_free(&m);
+}
+END_TEST
+
+START_TEST(repulsion_is_read)
+{
+  test_model m = make_file();
+  test_model_repel(&m, "O-H: 0.85, O-O: 4.0");
+  mlff_modelfile *file = test_model_must_parse(&m);
+  near_all(mlff_modelfile_get_head(file)->repulsion, ((double[]){0, 0.85, 0.85, 4}), 4, 0, 0);
+  mlff_modelfile_free(file);
+  test_model_edit(&m, "{kind: zbl,", "{kind: zbl, unit: nm,");
+  file = test_model_must_parse(&m);
+  mlff_error error = {.code = MLFF_OK};
+  test_fails(mlff_modelfile_finish(file, &error), error, MLFF_E_FORMAT, "unknown key");
+  mlff_modelfile_free(file);
+  test_model_free(&m);
+}
+END_TEST
+
+START_TEST(numbers_of_elements)
+{
+  for (int z = 1; z <= 118; z++) ck_assert_int_eq(mlff_atomic_number(test_symbol(z)), z);
+  static const char *const wrong[] = {"", "h", "X", "Hh", "H ", "Og "};
+  for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) ck_assert_int_eq(mlff_atomic_number(wrong[k]), 0);
 }
 END_TEST
 
@@ -203,6 +228,9 @@ typedef struct damage {
   const char *old, *with, *where, *text;
 } damage;
 
+/* A block that is wrong: what to replace, by what, and where the error is. */
+#define REPEL(text) "name: test", "name: test\nrepulsion: " text, "repulsion"
+
 static const damage damages[] = {
     {"format: mlff/1", "format: mlff/2", "format", "reads 'mlff/1'"},
     {"format: mlff/1\n", "", NULL, "key 'format' is missing"},
@@ -234,6 +262,26 @@ static const damage damages[] = {
     {"domain:\n  elements: [H, O]", "domain:\n  elements: [H, N]", "domain:\n  elements", NULL},
     {"accuracy: {description: none,", "accuracy: {", "accuracy", "key 'description' is missing"},
     {"accuracy: {", "accuracy: [", "accuracy", "not valid YAML"},
+    {REPEL("none"), "must be a mapping, not a value"},
+    {REPEL("{kind: zbl}"), "key 'cutoffs' is missing"},
+    {REPEL("{cutoffs: {H-O: 1}}"), "key 'kind' is missing"},
+    {REPEL("{kind: born, cutoffs: {H-O: 1}}"), "is 'born', expected one of: zbl"},
+    {REPEL("{kind: zbl, cutoffs: 1.0}"), "must be a mapping, not a value"},
+    {REPEL("{kind: zbl, cutoffs: {}}"), "has no pair: leave the block repulsion out"},
+    {REPEL("{kind: zbl, cutoffs: {HO: 1}}"), "cutoffs.HO: must be named by two elements, such as H-O"},
+    {REPEL("{kind: zbl, cutoffs: {H-C: 1}}"), "cutoffs.H-C: 'C' is not among the model's elements"},
+    {REPEL("{kind: zbl, cutoffs: {Q-H: 1}}"), "'Q' is not among the model's elements"},
+    {REPEL("{kind: zbl, cutoffs: {-H: 1}}"), "'' is not among the model's elements"},
+    {REPEL("{kind: zbl, cutoffs: {H-O-H: 1}}"), "'O-H' is not among the model's elements"},
+    {REPEL("{kind: zbl, cutoffs: {H-O: [1]}}"), "must be a value, not a sequence"},
+    {REPEL("{kind: zbl, cutoffs: {H-O: short}}"), "'short' is not a finite number"},
+    {REPEL("{kind: zbl, cutoffs: {H-O: .nan}}"), "not a finite number"},
+    {REPEL("{kind: zbl, cutoffs: {H-O: 0}}"), "is 0 A, expected more than 0"},
+    {REPEL("{kind: zbl, cutoffs: {H-O: -1}}"), "is -1 A, expected more than 0"},
+    {REPEL("{kind: zbl, cutoffs: {H-O: 4.01}}"),
+     "is 4.01 A, expected more than 0 and not more than the model's cutoff, 4"},
+    {REPEL("{kind: zbl, cutoffs: {H-O: 1, O-H: 1}}"), "O-H is there twice: it is the same pair as H-O"},
+    {REPEL("{kind: zbl, cutoffs: {H-O: 1, H-O: 1}}"), "there twice"},
     {"name: test", "name: &a test", "name", "anchors and aliases"},
     {"name: test", "name: *a", "name", "anchors and aliases"},
     {"name: test", "name: !!str test", "name", "tags"},
@@ -371,6 +419,8 @@ static Suite *suite(void)
   Suite *s = suite_create("modelfile");
   TCase *good = tcase_create("good");
   tcase_add_test(good, head_is_read);
+  tcase_add_test(good, repulsion_is_read);
+  tcase_add_test(good, numbers_of_elements);
   tcase_add_test(good, getters_and_unused_parts);
   tcase_add_test(good, locale_does_not_matter);
   tcase_add_test(good, numbers);
