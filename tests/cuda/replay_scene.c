@@ -37,14 +37,27 @@ void set_list(scene *s, double skin)
   test_atoms_free(&atoms);
 }
 
-scene make_scene(int which)
+static scene scene_of(int which, test_model file)
 {
-  device_reset(1);
-  scene s = {.file = test_model_of_arch(which % test_n_archs()), .rng = 7};
+  scene s = {.file = file, .rng = 7};
   s.on = open_model(&s.file, which, "on");
   s.off = open_model(&s.file, which, "off");
   set_list(&s, 0.5);
   return s;
+}
+
+scene make_scene(int which)
+{
+  device_reset(1);
+  return scene_of(which, test_model_of_arch(which % test_n_archs()));
+}
+
+scene make_repelling_scene(int which)
+{
+  device_reset(1);
+  test_model file = test_model_of_arch(which % test_n_archs());
+  test_model_repel(&file, "H-H: 1.1, H-O: 0.85, O-O: 2.2");
+  return scene_of(which, file);
 }
 
 void free_scene(scene *s)

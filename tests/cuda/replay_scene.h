@@ -24,6 +24,8 @@ typedef struct scene {
 /* The model of case `which` again. */
 mlff_model *open_model(const test_model *file, int which, const char *graph);
 scene make_scene(int which);
+/* With a repulsion: none of the pairs of the water feels it, although bonds are shorter than the longest cutoff. */
+scene make_repelling_scene(int which);
 void free_scene(scene *s);
 /* A new list with this skin. */
 void set_list(scene *s, double skin);

@@ -89,6 +89,37 @@ START_TEST(from_both_sides_in_turn)
 }
 END_TEST
 
+/* Atoms that repel each other, of this rank and of others. */
+START_TEST(repulsion_is_the_same)
+{
+  for (int with_ranks = 0; with_ranks < 2; with_ranks++) {
+    device_reset(1);
+    test_model file = make_model(_i), without = make_model(_i);
+    mlff_error error = {.code = MLFF_OK};
+    test_model_repel(&file, "H-O: 1.2, H-H: 1.7, O-O: 2.8");
+    mlff_model *a = open_model(&file, "cuda", "fp32", "on"), *b = open_model(&file, "cuda", "fp32", "on");
+    mlff_model *c = open_model(&without, "cuda", "fp32", "on");
+    twins t = make_twins(mlff_model_info(a)->cutoff + 0.5, 2, with_ranks);
+    for (int k = 0; k < 3; k++) {
+      step(a, b, &t, k % 2);
+      move(&t);
+    }
+    if (!with_ranks) {
+      answer x = make_answer(&t.host, 0), y = make_answer(&t.host, 0);
+      test_ok(mlff_model_evaluate(a, &t.host, NULL, &x.result, &error), error);
+      test_ok(mlff_model_evaluate(c, &t.host, NULL, &y.result, &error), error);
+      ck_assert_double_gt(x.result.energy, y.result.energy + 1.0);
+      free(x.numbers);
+      free(y.numbers);
+    }
+    free_twins(&t);
+    mlff_model_close(c);
+    test_model_free(&without);
+    close_models(a, b, &file);
+  }
+}
+END_TEST
+
 START_TEST(no_atoms)
 {
   device_reset(1);
@@ -223,6 +254,7 @@ static Suite *make_suite(void)
   tcase_add_loop_test(tcase, same_bits_as_from_the_host, 0, 4 * n_models());
   tcase_add_loop_test(tcase, same_bits_on_ranks, 0, 2 * n_models());
   tcase_add_loop_test(tcase, from_both_sides_in_turn, 0, n_models());
+  tcase_add_loop_test(tcase, repulsion_is_the_same, 0, n_models());
   tcase_add_loop_test(tcase, no_atoms, 0, n_models());
   tcase_add_loop_test(tcase, wrong_use_is_refused, 0, n_models());
   tcase_add_loop_test(tcase, errors_name_atoms, 0, n_models());

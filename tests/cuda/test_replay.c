@@ -98,6 +98,59 @@ START_TEST(recorded_before_the_first_step)
 }
 END_TEST
 
+/* The first bond of the water, and the images of its hydrogen, `by` times as long. */
+static void stretch_bond(scene *s, double by)
+{
+  memcpy(s->pos, s->start, (size_t) s->graph.n_all * sizeof *s->pos);
+  for (int32_t a = 0; a < s->graph.n_all; a++)
+    for (int k = 0; k < 3 && s->graph.node[a] == 1; k++) s->pos[a][k] += (by - 1.0) * (s->start[1][k] - s->start[0][k]);
+}
+
+/* Energy with a short bond, without a repulsion. */
+static double plain_energy(int which, double by)
+{
+  scene s = make_scene(which);
+  answer a = make_answer(&s, 0);
+  mlff_error error = {.code = MLFF_OK};
+  stretch_bond(&s, by);
+  test_ok(mlff_model_evaluate(s.off, &s.graph, NULL, &a.result, &error), error);
+  const double energy = a.result.energy;
+  free(a.numbers);
+  free_scene(&s);
+  return energy;
+}
+
+/* Steps with a close pair are not replayed, the first one and those after it; the recording outlives them, unless the
+ * list is new: such a step says nothing about it. */
+START_TEST(repulsion_is_not_recorded)
+{
+  const double without = plain_energy(_i, 0.8); /* 0.77 A, and 0.85 is the cutoff */
+  scene s = make_repelling_scene(_i);
+  answer with = make_answer(&s, 0);
+  mlff_error error = {.code = MLFF_OK};
+  for (int k = 0; k < 3; k++) step(&s, 0);
+  check_counts(&s, 3, 2, 1, 0);
+  stretch_bond(&s, 0.8);
+  for (int k = 0; k < 3; k++) step(&s, 0);
+  check_counts(&s, 6, 2, 1, 0);
+  test_ok(mlff_model_evaluate(s.off, &s.graph, NULL, &with.result, &error), error);
+  ck_assert_double_gt(with.result.energy, without + 1e-3);
+  ck_assert_double_lt(with.result.energy, without + 1.0);
+  stretch_bond(&s, 1.0);
+  for (int k = 0; k < 3; k++) step(&s, 0); /* of which the first one cannot know yet */
+  check_counts(&s, 9, 4, 1, 0);
+  s.graph.list_id++;
+  stretch_bond(&s, 0.8);
+  for (int k = 0; k < 2; k++) step(&s, 0);
+  check_counts(&s, 11, 4, 1, 0);
+  stretch_bond(&s, 1.0);
+  for (int k = 0; k < 3; k++) step(&s, 0);
+  check_counts(&s, 14, 6, 2, 0);
+  free(with.numbers);
+  free_scene(&s);
+}
+END_TEST
+
 START_TEST(wrong_positions)
 {
   scene s = make_scene(_i);
@@ -162,6 +215,7 @@ static Suite *make_suite(void)
   tcase_add_loop_test(tcase, lists_and_wishes_change, 0, test_n_archs());
   tcase_add_loop_test(tcase, more_edges_than_room, 0, test_n_archs());
   tcase_add_loop_test(tcase, recorded_before_the_first_step, 0, n_cases());
+  tcase_add_loop_test(tcase, repulsion_is_not_recorded, 0, n_cases());
   tcase_add_loop_test(tcase, wrong_positions, 0, test_n_archs());
   tcase_add_loop_test(tcase, parts_of_replayed_steps_are_timed, 0, test_n_archs());
   suite_add_tcase(suite, tcase);

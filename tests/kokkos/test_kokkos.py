@@ -47,6 +47,7 @@ BASES = {  # name -> arguments of Case, tolerance
         name: ({"system": water(3), "pair": (name, FP64), "per_atom": name in models.CONSERVATIVE}, DOUBLE)
         for name in models.ARCHITECTURES
     },
+    "repelling": ({"system": water(3), "pair": ("repelling", FP64)}, DOUBLE),
     "painn_fp32": ({"system": water(3), "pair": ("painn", "")}, SINGLE),
     "ani": ({"system": water(3), "pair": ("ani", FP64), **CENTROID}, DOUBLE),
     "ani_fp32": ({"system": water(3), "pair": ("ani", "")}, SINGLE),

@@ -10,6 +10,8 @@ from mlff_tools.convert import orb as convert_orb
 from mlff_tools.model import modelfile, reference
 
 ELEMENTS = ["H", "C", "O"]
+# Short-range repulsion that water feels: all of its bonds, hydrogens of a molecule, and some oxygens.
+REPULSION = {"kind": "zbl", "cutoffs": {"H-O": 1.2, "H-H": 1.9, "O-O": 3.1}}
 
 
 def zoo(folder):
@@ -53,7 +55,7 @@ def random_tensors(shapes, seed, scale):
     return tensors
 
 
-def painn(path, seed=1, kind="bspline", n_interactions=2, cutoff=4.0, n_features=16, n_basis=10, scale=1.0):
+def painn(path, seed=1, kind="bspline", n_interactions=2, cutoff=4.0, n_features=16, n_basis=10, scale=1.0, **more):
     h = head(
         "random-painn",
         "painn",
@@ -67,6 +69,7 @@ def painn(path, seed=1, kind="bspline", n_interactions=2, cutoff=4.0, n_features
             "epsilon": 1.0e-8,
         },
     )
+    h.update(more)
     tensors = random_tensors(modelfile.painn_shapes(h), seed, scale)
     if kind == "gaussian":
         tensors["basis.offsets"] = np.linspace(0.0, cutoff, n_basis)
@@ -176,6 +179,8 @@ KINDS = {
     "orb": (orb, {}),
     "nequix": (nequip, {}),
     "sevennet": (nequip, {"seed": 7, "variant": "sevennet"}),
+    "repelling": (painn, {"seed": 8, "repulsion": REPULSION}),
+    "repelling_orb": (orb, {"seed": 9, "repulsion": REPULSION}),
 }
 # One of each architecture; those with energies and stress of atoms, whose forces are derivatives.
 ARCHITECTURES = tuple({make: name for name, (make, _) in reversed(KINDS.items())}.values())[::-1]

@@ -303,6 +303,13 @@ def differences(structure, a, b):
     return abs(a[0] - b[0]) / len(a[1]), float(np.max(np.abs(a[1] - b[1]))), stress
 
 
+def build(package, head, tensors):
+    """The package's own network with the weights of a model file; Unsupported when it cannot have it."""
+    if "repulsion" in head:
+        raise Unsupported(f"the file has a short-range repulsion (repulsion), which {package} does not compute")
+    return PACKAGES[package](head, tensors)
+
+
 def within(found, limits):
     """Whether all differences that there are keep to the limits; NaN does not."""
     return all(d is None or d <= limit for d, limit in zip(found, limits))
@@ -314,7 +321,7 @@ def compare(path, package, structures, program=None):
     if head["architecture"] != ARCHITECTURES[package]:
         raise ModelError(f"{path}: architecture '{head['architecture']}', and {package} has '{ARCHITECTURES[package]}'")
     warnings.filterwarnings("ignore")
-    original, rows = PACKAGES[package](head, tensors), []
+    original, rows = build(package, head, tensors), []
     ours, _ = engine.evaluate(modelfile.model_paths(path)[0], structures, "fp64", program)
     for s, own in zip(structures, ours):
         rows.append((s["name"], len(s["elements"]), *differences(s, own, original.evaluate(s))))

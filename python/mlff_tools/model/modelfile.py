@@ -57,6 +57,7 @@ def head_keys():
         "cutoff",
         "units",
         "energy_offsets",
+        "repulsion",
         "weights",
         "provenance",
         "domain",
@@ -240,6 +241,35 @@ def nequix_order(head):
     return [*names, "readout.0"]
 
 
+def repulsion_cutoffs(head):
+    """The optional block `repulsion` as {(element, element): cutoff in A}, empty without it; ModelError when it is
+    wrong."""
+    block, elements, found = head.get("repulsion"), head["elements"], {}
+    if block is None:
+        return found
+    if not isinstance(block, dict) or set(block) != {"kind", "cutoffs"} or not isinstance(block["cutoffs"], dict):
+        raise ModelError(f"repulsion is {block!r}: must be {{kind: zbl, cutoffs: {{H-O: 0.85, ...}}}}")
+    if block["kind"] != "zbl":
+        raise ModelError(f"repulsion.kind is '{block['kind']}': zbl is possible")
+    if not block["cutoffs"]:
+        raise ModelError("repulsion.cutoffs has no pair: leave the block repulsion out")
+    for name, cutoff in block["cutoffs"].items():
+        where, pair = f"repulsion.cutoffs.{name}", tuple(str(name).split("-"))
+        if len(pair) != 2:
+            raise ModelError(f"{where}: must be named by two elements, such as H-O")
+        strange = [e for e in pair if e not in elements]
+        if strange:
+            raise ModelError(f"{where}: '{strange[0]}' is not among the model's elements")
+        if isinstance(cutoff, bool) or not isinstance(cutoff, (int, float)) or not 0 < cutoff <= head["cutoff"]:
+            raise ModelError(
+                f"{where} is {cutoff!r}: must be more than 0 and not more than the model's cutoff, {head['cutoff']} A"
+            )
+        if pair in found or pair[::-1] in found:
+            raise ModelError(f"{where} is there twice: it is the same pair as {pair[1]}-{pair[0]}")
+        found[pair] = float(cutoff)
+    return found
+
+
 SHAPES = {"painn": painn_shapes, "ani": ani_shapes, "orb": orb_shapes, "nequip": nequip_shapes}
 
 
@@ -256,6 +286,7 @@ def check(head, tensors):
         raise ModelError(f"energy_offsets has {sorted(head['energy_offsets'])}, elements are {elements}")
     if head["units"]["energy"] not in ENERGY_UNITS:
         raise ModelError(f"units.energy is '{head['units']['energy']}': use one of {', '.join(ENERGY_UNITS)}")
+    repulsion_cutoffs(head)
     shapes = SHAPES[architecture](head)
     for name, shape in shapes.items():
         if name not in tensors:

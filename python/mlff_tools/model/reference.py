@@ -6,7 +6,7 @@ mathematics of all architectures is that of docs/model_file.md. Symbols: i centr
 
 import numpy as np
 
-from . import reference_orb
+from . import reference_orb, repulsion
 from .reference_nequip import nequip
 
 
@@ -271,6 +271,26 @@ CONSERVATIVE = {"painn": painn, "ani": ani, "nequip": nequip}
 DIRECT = {"orb": reference_orb.evaluate}
 
 
+def _forces_and_virial(n_atoms, i, j, vectors, gradient):
+    """Forces [N, 3] and virial [6] of gradients dE/d r_ij [E, 3]."""
+    forces = np.zeros((n_atoms, 3))
+    np.add.at(forces, i, gradient)
+    np.add.at(forces, j, -gradient)
+    w = -vectors.T @ gradient
+    w = 0.5 * (w + w.T)
+    return forces, w[[0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]]
+
+
+def _network(head, tensors, species, structure):
+    """Energy without offsets, forces and virial of the network, in the file's energy unit."""
+    positions, cell = structure["positions"], structure["cell"]
+    if head["architecture"] in DIRECT:
+        return DIRECT[head["architecture"]](head, tensors, species, positions, cell)
+    i, j, vectors = neighbours(positions, cell, head["cutoff"])
+    energies, gradient = CONSERVATIVE[head["architecture"]](head, tensors, species, i, j, vectors)
+    return energies.sum(), *_forces_and_virial(len(species), i, j, vectors, gradient)
+
+
 def evaluate(model, structure):
     """Energy (eV), forces [N, 3] (eV/A) and virial [6] (eV; xx yy zz xy xz yz, positive = repulsive) of a structure.
 
@@ -282,18 +302,11 @@ def evaluate(model, structure):
     species = np.array([index[e] for e in structure["elements"]])
     scale = head["units"]["energy_in_eV"]
     offsets = sum(head["energy_offsets"][e] for e in structure["elements"])
-    if head["architecture"] in DIRECT:
-        direct = DIRECT[head["architecture"]]
-        energy, forces, virial = direct(head, tensors, species, structure["positions"], structure["cell"])
-        return (energy + offsets) * scale, forces * scale, virial * scale
-    i, j, vectors = neighbours(structure["positions"], structure["cell"], head["cutoff"])
-    energies, gradient = CONSERVATIVE[head["architecture"]](head, tensors, species, i, j, vectors)
-    energy = energies.sum() + offsets
-    forces = np.zeros((len(species), 3))
-    np.add.at(forces, i, gradient)
-    np.add.at(forces, j, -gradient)
-    w = -vectors.T @ gradient
-    virial = np.array(
-        [w[0, 0], w[1, 1], w[2, 2], 0.5 * (w[0, 1] + w[1, 0]), 0.5 * (w[0, 2] + w[2, 0]), 0.5 * (w[1, 2] + w[2, 1])]
-    )
-    return energy * scale, forces * scale, virial * scale
+    energy, forces, virial = _network(head, tensors, species, structure)
+    energy, forces, virial = (energy + offsets) * scale, forces * scale, virial * scale
+    if "repulsion" not in head:
+        return energy, forces, virial
+    i, j, vectors = neighbours(structure["positions"], structure["cell"], repulsion.reach(head))
+    energies, gradient = repulsion.evaluate(head, species, i, j, vectors)
+    more_forces, more_virial = _forces_and_virial(len(species), i, j, vectors, gradient)
+    return energy + energies.sum(), forces + more_forces, virial + more_virial

@@ -36,7 +36,7 @@ def _from_package(package, model, structures, numpy_results):
     head = model[0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        original = against.PACKAGES[package](head, model[1])
+        original = against.build(package, head, model[1])
         found = [original.evaluate(s) for s in structures]
     results = []
     for s, theirs, ours in zip(structures, found, numpy_results):

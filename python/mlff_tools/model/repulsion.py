@@ -1,0 +1,45 @@
+"""The short-range repulsion of a model file (block `repulsion`) in float64 with numpy alone: the part of reference.py
+that is the same for all architectures. The mathematics is that of docs/model_file.md.
+"""
+
+import numpy as np
+
+from .modelfile import NUMBERS, repulsion_cutoffs
+
+COULOMB = 14.399645  # e^2/(4 pi epsilon_0), eV A
+SCREENING, EXPONENT = 0.46850, 0.23  # A; both of Ziegler, Biersack and Littmark
+TERMS = ((0.18175, 3.19980), (0.50986, 0.94229), (0.28022, 0.40290), (0.02817, 0.20162))
+
+
+def zbl(z_i, z_j, cutoff, r):
+    """Energy (eV) of pairs r A apart, and its derivative by r; both are 0 from the cutoff on. Arrays or numbers."""
+    z_i, z_j, cutoff, r = np.broadcast_arrays(*(np.asarray(x, float) for x in (z_i, z_j, cutoff, r)))
+    close = r < cutoff
+    x = np.where(close, r, 0.5) / np.where(close, cutoff, 1.0)
+    inverse = (z_i**EXPONENT + z_j**EXPONENT) / SCREENING
+    phi = sum(c * np.exp(-b * inverse * r) for c, b in TERMS)
+    dphi = sum(-b * inverse * c * np.exp(-b * inverse * r) for c, b in TERMS)
+    switch = (1 - x) ** 3 * (1 + 3 * x + 6 * x * x)
+    dswitch = -30 * x * x * (1 - x) ** 2 / np.where(close, cutoff, 1.0)
+    energy = COULOMB * z_i * z_j / r
+    slope = energy * (dphi * switch + phi * dswitch - phi * switch / r)
+    return np.where(close, energy * phi * switch, 0.0), np.where(close, slope, 0.0)
+
+
+def reach(head):
+    """The longest cutoff of a pair in A, 0 for a model without the block."""
+    return max(repulsion_cutoffs(head).values(), default=0.0)
+
+
+def evaluate(head, species, i, j, vectors):
+    """Energy of each atom [N] in eV, half of a pair's to each, and dE/d r_ij [E, 3] in eV/A of a full list of pairs."""
+    n, z = len(head["elements"]), np.array([NUMBERS[e] for e in head["elements"]], float)
+    table, index = np.zeros((n, n)), {e: k for k, e in enumerate(head["elements"])}
+    for (a, b), cutoff in repulsion_cutoffs(head).items():
+        table[index[a], index[b]] = table[index[b], index[a]] = cutoff
+    r = np.linalg.norm(vectors, axis=1)
+    s, t = species[i], species[j]
+    energy, slope = zbl(z[s], z[t], table[s, t], r)
+    energies = np.zeros(len(species))
+    np.add.at(energies, i, 0.5 * energy)
+    return energies, (0.5 * slope / r)[:, None] * vectors
