@@ -98,17 +98,32 @@ std::string MLFFMemoryForecast::judge_gpu(const Share *shares, int n, double &fi
   return "";
 }
 
-void MLFFMemoryForecast::check(mlff_model *model, const mlff_graph *graph, mlff_result *wanted, double bytes)
+/* The sum over the parts, which compute on one device. */
+mlff_forecast MLFFMemoryForecast::add(const std::vector<Part> &parts) const
 {
-  const mlff_info *info = mlff_model_info(model);
-  mlff_forecast f;
-  mlff_error problem = {};
-  const mlff_status status = mlff_model_forecast(model, graph, wanted, &f, &problem);
-  mlff_stop_together(lmp, status ? std::string("pair_style mlff: ") + problem.text : "");
+  mlff_forecast sum = {};
+  for (const Part &part : parts) {
+    mlff_forecast f;
+    mlff_error problem = {};
+    const mlff_status status = mlff_model_forecast(part.model, part.graph, part.wanted, &f, &problem);
+    mlff_stop_together(lmp, status ? std::string("pair_style mlff: ") + problem.text : "");
+    sum.model_bytes += f.model_bytes;
+    sum.held_bytes += f.held_bytes;
+    sum.first_bytes += f.first_bytes;
+    sum.later_bytes += f.later_bytes;
+    sum.host_bytes += f.host_bytes;
+    sum.free_bytes = f.free_bytes;
+  }
+  return sum;
+}
 
+void MLFFMemoryForecast::check(const std::vector<Part> &parts, double bytes)
+{
+  const mlff_info *info = mlff_model_info(parts[0].model);
+  const mlff_forecast f = add(parts);
   const bool gpu = info->device_id[0] != '\0';
   Share mine = {};
-  mine.n_atoms = graph->n_local;
+  mine.n_atoms = parts[0].graph->n_local;
   mine.lammps = atom->memory_usage() + neighbor->memory_usage() + comm->memory_usage();
   mine.pair = bytes;
   mine.model = static_cast<double>(f.model_bytes);

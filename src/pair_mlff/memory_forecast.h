@@ -6,6 +6,7 @@
 #include "pointers.h"
 
 #include <string>
+#include <vector>
 
 namespace LAMMPS_NS {
 
@@ -13,12 +14,19 @@ class MLFFMemoryForecast : protected Pointers {
  public:
   explicit MLFFMemoryForecast(class LAMMPS *lammps) : Pointers(lammps) {}
 
-  /* Prints the forecast for this graph on the host, and stops the run when it does not fit. bytes: of the style's
-   * arrays now. Collective. */
-  void check(mlff_model *model, const mlff_graph *graph, mlff_result *wanted, double bytes);
+  /* A model and what it will evaluate, its graph on the host. */
+  struct Part {
+    mlff_model *model;
+    const mlff_graph *graph;
+    mlff_result *wanted;
+  };
+  /* Prints the forecast for these together, the pair style's own first, and stops the run when it does not fit. bytes:
+   * of the style's arrays now. Collective. */
+  void check(const std::vector<Part> &parts, double bytes);
 
  private:
   struct Share;
+  mlff_forecast add(const std::vector<Part> &parts) const;
   std::string judge(const Share *shares, int n, double &fit) const;
   std::string judge_gpu(const Share *shares, int n, double &fit) const;
   void print(const Share &mine, const char *device, double fit) const;

@@ -202,20 +202,13 @@ void MLFFLoader::map_gpus(const MLFFMachine &machine, const mlff_info *info)
    reporting
 ------------------------------------------------------------------------- */
 
-void MLFFLoader::report(const std::string &path, mlff_model *model, const MLFFSettings &settings) const
+/* Which model, and what it is. */
+static std::string describe(const std::string &path, const mlff_info *info, const MLFFSettings &settings)
 {
-  if (comm->me != 0) return;
-  const mlff_info *info = mlff_model_info(model);
-  const MLFFUnits *units = MLFFResults::find_units(update->unit_style);
-  std::string elements, tests = "not run (self_test no)";
+  std::string elements;
   for (int s = 0; s < info->n_elements; s++) elements += std::string(" ") + info->elements[s];
-  if (settings.self_test) tests = std::to_string(mlff_model_n_self_tests(model)) + " structures passed";
-  if (settings.self_test && mlff_model_n_self_tests(model) == 0) tests = "none in the model file";
-
-  std::string text = "pair_style mlff " MLFF_VERSION " in LAMMPS ";
-  text += std::string(lmp->version) + ", compiled for " MLFF_LAMMPS_VERSION "\n";
-  text += mlff_format("  model:        %s (%s), %lld parameters, sha256 %.12s\n", info->name, path.c_str(),
-                      static_cast<long long>(info->n_parameters), info->sha256);
+  std::string text = mlff_format("  model:        %s (%s), %lld parameters, sha256 %.12s\n", info->name, path.c_str(),
+                                 static_cast<long long>(info->n_parameters), info->sha256);
   text +=
       mlff_format("  architecture: %s, cutoff %g A, elements%s", info->architecture, info->cutoff, elements.c_str());
   if (info->n_members_of_file > 1) text += mlff_format(", ensemble of %d", info->n_members_of_file);
@@ -225,12 +218,35 @@ void MLFFLoader::report(const std::string &path, mlff_model *model, const MLFFSe
     text +=
         "  note:         forces and stress are outputs of the network: not conservative, not exact under rotation, no "
         "energies or stress of atoms\n";
-  text += mlff_format("  computed on:  %s, %s, kernels %s\n", info->device, info->precision, info->kernels);
+  return text + mlff_format("  computed on:  %s, %s, kernels %s\n", info->device, info->precision, info->kernels);
+}
+
+static std::string self_test_line(mlff_model *model, const MLFFSettings &settings)
+{
+  const int n = mlff_model_n_self_tests(model);
+  const std::string ran = n == 0 ? "none in the model file" : std::to_string(n) + " structures passed";
+  return "  self-test:    " + (settings.self_test ? ran : "not run (self_test no)") + "\n";
+}
+
+void MLFFLoader::report(const std::string &path, mlff_model *model, const MLFFSettings &settings) const
+{
+  if (comm->me != 0) return;
+  const mlff_info *info = mlff_model_info(model);
+  const MLFFUnits *units = MLFFResults::find_units(update->unit_style);
+  std::string text = "pair_style mlff " MLFF_VERSION " in LAMMPS ";
+  text += std::string(lmp->version) + ", compiled for " MLFF_LAMMPS_VERSION "\n" + describe(path, info, settings);
   if (info->device_why[0]) text += std::string("  no GPU:       ") + info->device_why + "\n";
   text += gpu_table + exchange_text;
   text += mlff_format("  units:        %s, 1 eV = %.9g %s\n", units->style, units->per_ev, units->energy);
-  text += "  self-test:    " + tests + "\n";
-  utils::logmesg(lmp, text);
+  utils::logmesg(lmp, text + self_test_line(model, settings));
+}
+
+void MLFFLoader::report_inner(const std::string &path, mlff_model *model, const MLFFSettings &settings) const
+{
+  if (comm->me != 0) return;
+  utils::logmesg(lmp, "pair_style mlff, inner level of run_style respa\n" +
+                          describe(path, mlff_model_info(model), settings) + exchange_text +
+                          self_test_line(model, settings));
 }
 
 void MLFFLoader::report_warm_up(const mlff_model *model, double first_seconds, double record_seconds) const

@@ -44,6 +44,8 @@ class MLFFLoader : protected Pointers {
                              const MLFFSettings &settings) const;
   /* Prints once what is going to run. */
   void report(const std::string &path, mlff_model *model, const MLFFSettings &settings) const;
+  /* The same, shorter, for the model of the inner level of run_style respa. */
+  void report_inner(const std::string &path, mlff_model *model, const MLFFSettings &settings) const;
   /* Prints what had to be done on a GPU before the first step of a run: its seconds, 0 when nothing was recorded. */
   void report_warm_up(const mlff_model *model, double first_seconds, double record_seconds) const;
   /* Prints, at the end of a run, how many steps were replayed, and a warning when recording did not work. */

@@ -9,6 +9,8 @@
 #include "domain.h"
 #include "neigh_list.h"
 #include "neighbor.h"
+#include "update.h"
+#include "utils.h"
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +19,7 @@ using namespace LAMMPS_NS;
 
 MLFFNeighbourGraph::MLFFNeighbourGraph(LAMMPS *lammps, MLFFHalo &between_ranks) :
     Pointers(lammps), halo(between_ranks), arrays(nullptr), graph{}, cutoff(0.0), tags_needed(false), reorders(false),
-    last_list(nullptr), last_build(-1)
+    last_list(nullptr), last_build(-1), last_step(-1)
 {
 }
 
@@ -44,7 +46,7 @@ class MLFFNeighbourGraph::NewList : protected Pointers {
  public:
   NewList(MLFFNeighbourGraph &made_of_it, NeighList *full) :
       Pointers(made_of_it.lmp), of(made_of_it), graph(of.graph), home(of.home), list(full),
-      reach(of.cutoff + neighbor->skin)
+      reach(of.cutoff + (is_respa() ? 2.0 : 1.0) * neighbor->skin)
   {
   }
   void take();
@@ -56,10 +58,12 @@ class MLFFNeighbourGraph::NewList : protected Pointers {
   NeighList *list;
   const double
       reach;    // of candidates. Those beyond are there when another style has a longer cutoff, and cannot matter
-                // before the next rebuild
+                // before the next rebuild. With run_style respa atoms have moved since the list was made, by up to half
+                // a skin each
   std::vector<char> at_boundary, wanted_ghost;
   std::vector<int> remote_rank, remote_index;    // of the nodes of other ranks that get features
 
+  bool is_respa() const { return update->whichflag == 1 && utils::strmatch(update->integrate_style, "^respa"); }
   bool is_ours(int i) const { return of.species_of_type[atom->type[i]] >= 0; }
   template <class Use> void for_neighbours(int i, Use use) const;
   void find_owners();
@@ -316,10 +320,14 @@ static constexpr mlff_boundary BOUNDARIES[] = {MLFF_BOUNDARY_OPEN, MLFF_BOUNDARY
 
 const mlff_graph *MLFFNeighbourGraph::update(NeighList *list)
 {
-  // neighbor->ncalls also tells of lists that were rebuilt between two steps, e.g. by fix gcmc
-  const bool rebuilt = neighbor->ago == 0 || neighbor->ncalls != last_build || list != last_list;
+  // neighbor->ncalls also tells of lists that were rebuilt between two steps, e.g. by fix gcmc; set-ups put it to 0. The
+  // inner steps of run_style respa are one step, and only its first meets a new list
+  const Update *run = lmp->update;
+  const bool maybe_new = neighbor->ago == 0 && (run->setupflag || run->ntimestep != last_step);
+  const bool rebuilt = maybe_new || neighbor->ncalls != last_build || list != last_list;
   if (rebuilt) NewList(*this, list).take();
   last_build = neighbor->ncalls;
+  last_step = run->ntimestep;
   last_list = list;
   // some fixes swap types without reneighbouring
   if (update_species() || rebuilt) graph.list_id++;

@@ -48,7 +48,7 @@ class MLFFNeighbourGraph : protected Pointers {
   double cutoff;
   bool tags_needed, reorders;
   const NeighList *last_list;
-  bigint last_build;
+  bigint last_build, last_step;
   std::vector<int32_t> species, nbr;
   std::vector<int64_t> row, tags;
   std::vector<double> positions;

@@ -1,14 +1,11 @@
 /* pair_mlff.cpp: see pair_mlff.h. */
 #include "pair_mlff.h"
 
-#include "deviation.h"
 #include "elements.h"
 #include "errors.h"
-#include "halo.h"
 #include "memory_forecast.h"
 #include "model_loader.h"
-#include "neighbour_graph.h"
-#include "results.h"
+#include "pair_mlff_impl.h"
 
 #include "atom.h"
 #include "citeme.h"
@@ -29,54 +26,6 @@
 
 using namespace LAMMPS_NS;
 
-/* What a restart file has of a model: enough to notice another one. */
-struct Identity {
-  char sha256[68], name[188];
-};
-
-struct PairMLFF::Impl {
-  Impl(LAMMPS *lammps, Pair *pair) :
-      halo(lammps, pair, nullptr), graph(lammps, halo), results(lammps, graph, halo), deviation(lammps, graph, results)
-  {
-  }
-
-  MLFFHalo halo;
-  MLFFNeighbourGraph graph;
-  MLFFResults results;
-  MLFFDeviation deviation;
-  MLFFSettings settings;
-  MLFFModel model;
-  const mlff_info *info = nullptr;
-  std::vector<int> species_of_type;    // [ntypes+1], -1 = NULL
-  bool types_reported = false;
-  bigint n_forecast = -1;    // atoms that the memory was foreseen for
-  bool starts = false;       // a run: steps of the kind of the next one will follow
-  bool warmed = false;       // said what the first run with this model had to do before its steps
-  bool restored = false;     // by read_restart, and pair_style not given since
-  Identity before = {};      // of the model that the run before the restart used; empty: none
-  // set by fix pair; the spread is there in every step anyway
-  int spread_flag = 0, deviation_flag = 0;
-
-  bool ensemble() const { return info->n_members > 1; }
-  /* How far the members' forces differ is wanted in this step. */
-  bool wants_deviation() const { return ensemble() && (deviation_flag || deviation.is_due()); }
-
-  /* Of what is here and not in the engine. */
-  double memory_usage() const
-  {
-    return halo.memory_usage() + graph.memory_usage() + results.memory_usage() + deviation.memory_usage();
-  }
-
-  /* Empty, or that a restart was written with another model. */
-  std::string other_model(const mlff_info *now, const char *path) const
-  {
-    if (before.sha256[0] == '\0' || strcmp(before.sha256, now->sha256) == 0) return "";
-    return mlff_format("the run that wrote this restart used model %s, sha256 %.12s, but %s is %s, sha256 %.12s. Give "
-                       "the same model, or say `pair_style none` before `pair_style mlff` to go on with another one",
-                       before.name, before.sha256, path, now->name, now->sha256);
-  }
-};
-
 /* ---------------------------------------------------------------------- */
 
 PairMLFF::PairMLFF(LAMMPS *lammps) : Pair(lammps), impl(new Impl(lammps, this))
@@ -85,7 +34,7 @@ PairMLFF::PairMLFF(LAMMPS *lammps) : Pair(lammps), impl(new Impl(lammps, this))
   restartinfo = 1;
   one_coeff = 1;
   manybody_flag = 1;
-  respa_enable = 0;
+  respa_enable = 1;    // LAMMPS asks before there is a model; see check_levels
   // forces on periodic images are added to their owners, which F dot r cannot know
   no_virial_fdotr_compute = 1;
   // known when the model is; hybrid reads it before, and then refuses centroid virials
@@ -120,6 +69,8 @@ void PairMLFF::allocate()
 void PairMLFF::close_model()
 {
   impl->model.reset();
+  impl->talking = &impl->halo;
+  impl->inner.reset();
   impl->info = nullptr;
   impl->types_reported = false;
   impl->n_forecast = -1;
@@ -134,6 +85,14 @@ void PairMLFF::close_model()
 
 void PairMLFF::compute(int eflag, int vflag)
 {
+  if (impl->asks) check_levels(false);
+  evaluate(eflag, vflag);
+}
+
+void PairMLFF::evaluate(int eflag, int vflag)
+{
+  impl->talking = &impl->halo;
+  impl->n_evaluations++;
   ev_init(eflag, vflag);
   MLFFResults &results = impl->results;
   const bool ensemble = impl->ensemble();
@@ -209,23 +168,33 @@ void PairMLFF::check_wanted() const
     error->all(FLERR, std::string("pair_style mlff: this model (") + impl->info->architecture + ") " + problem);
 }
 
-/* Minimizers with a line search look for the minimum of an energy whose gradient the forces are not. */
-void PairMLFF::check_direct() const
+/* Minimizers with a line search look for the minimum of an energy whose gradient the forces are not. Empty, or why not
+ * with this model. */
+static std::string check_direct(const mlff_info *info, int n_periodic, const Update *update)
 {
-  if (impl->info->traits & MLFF_CONSERVATIVE) return;
-  const int n_periodic = (domain->xperiodic != 0) + (domain->yperiodic != 0) + (domain->zperiodic != 0);
+  if (info->traits & MLFF_CONSERVATIVE) return "";
   if (n_periodic == 1 || n_periodic == 2)
-    error->all(FLERR,
-               mlff_format("pair_style mlff: %s models are made for systems that are periodic in all three directions "
-                           "or in none, and this box is in %d; use `boundary p p p` with a layer of vacuum",
-                           impl->info->architecture, n_periodic));
+    return mlff_format("%s models are made for systems that are periodic in all three directions or in none, and this "
+                       "box is in %d; use `boundary p p p` with a layer of vacuum",
+                       info->architecture, n_periodic);
   const char *style = update->minimize_style;
   if (update->whichflag == 2 && strncmp(style, "fire", 4) != 0 && strncmp(style, "quickmin", 8) != 0)
-    error->all(FLERR,
-               mlff_format("pair_style mlff: the forces of this model (%s) are not the gradient of its energy, so "
-                           "min_style %s, which compares energies along the forces, would stop at once or nowhere; use "
-                           "`min_style fire` or `min_style quickmin` with an energy tolerance of 0",
-                           impl->info->architecture, style));
+    return mlff_format("the forces of this model (%s) are not the gradient of its energy, so min_style %s, which "
+                       "compares energies along the forces, would stop at once or nowhere; use `min_style fire` or "
+                       "`min_style quickmin` with an energy tolerance of 0",
+                       info->architecture, style);
+  return "";
+}
+
+void PairMLFF::check_models() const
+{
+  const int n_periodic = (domain->xperiodic != 0) + (domain->yperiodic != 0) + (domain->zperiodic != 0);
+  std::string problem = check_direct(impl->info, n_periodic, update);
+  if (problem.empty() && impl->has_levels()) problem = check_direct(impl->inner->info(), n_periodic, update);
+  if (problem.empty() && impl->has_levels() && utils::strmatch(force->pair_style, "^hybrid/scaled"))
+    problem = "`inner` cannot be used in hybrid/scaled, which scales the outer level of run_style respa and not the "
+              "inner one; use hybrid/overlay";
+  if (!problem.empty()) error->all(FLERR, "pair_style mlff: " + problem);
 }
 
 /* ----------------------------------------------------------------------
@@ -239,6 +208,9 @@ void PairMLFF::settings(int narg, char **arg)
   impl->settings = MLFFSettings();
   const std::string problem = impl->settings.parse(narg, arg);
   if (!problem.empty()) error->all(FLERR, "pair_style mlff: " + problem);
+  if (kokkosable && !impl->settings.inner.empty())
+    error->all(FLERR, "pair_style mlff/kk has no keyword `inner`: run_style respa is for the plain style, without the "
+                      "suffix kk");
   impl->restored = false;
 }
 
@@ -287,6 +259,7 @@ void PairMLFF::coeff(int narg, char **arg)
   nextra = impl->ensemble() ? 3 : 0;
   loader.report(arg[2], impl->model.get(), impl->settings);
   if (lmp->citeme) lmp->citeme->add(loader.citation(impl->info));
+  if (!impl->settings.inner.empty()) open_inner(names);
 }
 
 void PairMLFF::set_type_flags()
@@ -301,7 +274,7 @@ void PairMLFF::set_type_flags()
 void PairMLFF::init_style()
 {
   if (!impl->model) error->all(FLERR, "pair_style mlff needs `pair_coeff * * MODEL.yaml ELEMENT ...`");
-  check_direct();
+  check_models();
   check_lists();
   check_masses();
   neighbor->add_request(this, NeighConst::REQ_FULL);
@@ -314,20 +287,27 @@ void PairMLFF::init_style()
 double PairMLFF::init_one(int i, int j)
 {
   if (setflag[i][j] == 0) error->all(FLERR, "pair_style mlff: all pair coeffs are not set");
-  return impl->info->cutoff;
+  return std::max(impl->info->cutoff, impl->has_levels() ? impl->inner->info()->cutoff : 0.0);
 }
 
 /* Called when lists are there and nothing has been computed yet. */
 void PairMLFF::setup()
 {
   impl->starts = update->nsteps > 0;
+  impl->begin_run();
   if (impl->n_forecast == atom->natoms) return;
   impl->n_forecast = atom->natoms;
+  impl->talking = &impl->halo;
   impl->graph.update(list);
   const mlff_graph graph = impl->graph.on_host();
   mlff_result *wanted = impl->results.request({false, false, false, impl->ensemble(), impl->wants_deviation()});
+  std::vector<MLFFMemoryForecast::Part> parts = {{impl->model.get(), &graph, wanted}};
+  if (impl->has_levels()) {
+    impl->talking = &impl->inner->between_ranks();
+    parts.push_back(impl->inner->forecast(list));
+  }
   const double bytes = impl->memory_usage() - impl->deviation.memory_usage();
-  MLFFMemoryForecast(lmp).check(impl->model.get(), &graph, wanted, bytes);
+  MLFFMemoryForecast(lmp).check(parts, bytes);
 }
 
 /* Neighbours that neigh_modify leaves out would be missing from the model's sums. */
@@ -390,7 +370,7 @@ void PairMLFF::check_masses() const
 
 void PairMLFF::write_restart(FILE *fp)
 {
-  Identity mine = impl->before;
+  MLFFIdentity mine = impl->before;
   if (impl->info) {
     snprintf(mine.sha256, sizeof(mine.sha256), "%s", impl->info->sha256);
     snprintf(mine.name, sizeof(mine.name), "%s", impl->info->name);
@@ -400,7 +380,7 @@ void PairMLFF::write_restart(FILE *fp)
 
 void PairMLFF::read_restart(FILE *fp)
 {
-  Identity &before = impl->before;
+  MLFFIdentity &before = impl->before;
   if (comm->me == 0) utils::sfread(FLERR, &before, sizeof(before), 1, fp, nullptr, error);
   MPI_Bcast(&before, sizeof(before), MPI_BYTE, 0, world);
   before.sha256[sizeof(before.sha256) - 1] = before.name[sizeof(before.name) - 1] = '\0';
@@ -412,22 +392,22 @@ void PairMLFF::read_restart(FILE *fp)
 
 int PairMLFF::pack_forward_comm(int n, int *atoms, double *buf, int /*pbc_flag*/, int * /*pbc*/)
 {
-  return impl->halo.pack_forward(n, atoms, buf);
+  return impl->talking->pack_forward(n, atoms, buf);
 }
 
 void PairMLFF::unpack_forward_comm(int n, int first, double *buf)
 {
-  impl->halo.unpack_forward(n, first, buf);
+  impl->talking->unpack_forward(n, first, buf);
 }
 
 int PairMLFF::pack_reverse_comm(int n, int first, double *buf)
 {
-  return impl->halo.pack_reverse(n, first, buf);
+  return impl->talking->pack_reverse(n, first, buf);
 }
 
 void PairMLFF::unpack_reverse_comm(int n, int *atoms, double *buf)
 {
-  impl->halo.unpack_reverse(n, atoms, buf);
+  impl->talking->unpack_reverse(n, atoms, buf);
 }
 
 /* ---------------------------------------------------------------------- */
@@ -436,11 +416,13 @@ void PairMLFF::unpack_reverse_comm(int n, int *atoms, double *buf)
 void PairMLFF::finish()
 {
   if (impl->model) MLFFLoader(lmp, "pair_style mlff").report_replays(impl->model.get(), impl->settings);
+  if (impl->has_levels()) report_levels();
 }
 
 double PairMLFF::memory_usage()
 {
-  const double engine = impl->model ? static_cast<double>(mlff_model_memory(impl->model.get()).bytes) : 0.0;
+  double engine = impl->model ? static_cast<double>(mlff_model_memory(impl->model.get()).bytes) : 0.0;
+  if (impl->inner) engine += impl->inner->engine_memory();
   return Pair::memory_usage() + engine + impl->memory_usage();
 }
 

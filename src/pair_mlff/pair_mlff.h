@@ -13,6 +13,9 @@ PairStyle(mlff,PairMLFF);
 
 #include "pair.h"
 
+#include <string>
+#include <vector>
+
 namespace LAMMPS_NS {
 
 class PairMLFF : public Pair {
@@ -23,6 +26,9 @@ class PairMLFF : public Pair {
   ~PairMLFF() override;
 
   void compute(int, int) override;
+  void compute_inner() override;
+  void compute_middle() override;
+  void compute_outer(int, int) override;
   void settings(int, char **) override;
   void coeff(int, char **) override;
   void init_style() override;
@@ -55,10 +61,14 @@ class PairMLFF : public Pair {
 
   void allocate();
   void close_model();
+  void open_inner(const std::vector<std::string> &names);
   void set_type_flags();
   void check_wanted() const;
+  void evaluate(int eflag, int vflag);
   void warm_up(double first_seconds);
-  void check_direct() const;
+  void check_levels(bool inner) const;
+  void report_levels() const;
+  void check_models() const;
   void check_lists() const;
   void check_masses() const;
 };

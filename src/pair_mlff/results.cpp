@@ -81,12 +81,17 @@ bool MLFFResults::forces_go_home() const
   return halo.is_needed() && !force->newton_pair;
 }
 
-void MLFFResults::add_forces()
+void MLFFResults::send_forces_home()
 {
   if (forces_go_home()) halo.send_home(forces.data(), 3);
+}
+
+void MLFFResults::add_forces()
+{
+  send_forces_home();
   MLFFArrays *arrays = graph.other_arrays();
   if (!arrays) {
-    add_plain_forces();
+    add_forces_of_atoms(1.0);
     return;
   }
   const bool on_host = results.forces != nullptr;
@@ -94,10 +99,10 @@ void MLFFResults::add_forces()
                      force->newton_pair != 0);
 }
 
-void MLFFResults::add_plain_forces()
+void MLFFResults::add_forces_of_atoms(double factor)
 {
   double **f = atom->f;
-  const double scale = units->per_ev;
+  const double scale = factor * units->per_ev;
   const double *values = forces.data();
   for (int i = 0; i < view.n_local; i++)
     for (int d = 0; d < 3; d++) f[i][d] += scale * values[3 * nodes.row_of[i] + d];

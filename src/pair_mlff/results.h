@@ -29,8 +29,11 @@ class MLFFResults : protected Pointers {
   };
   /* Cleared result for the last graph, with the arrays that are wanted. */
   mlff_result *request(const Wanted &wanted);
-  /* Into the arrays of LAMMPS. add_forces and the virials are collective. */
+  /* Into the arrays of LAMMPS. add_forces and the virials are collective.
+   * add_forces is both of the others; the first once for each evaluation, the second (times a factor) at will. */
   void add_forces();
+  void send_forces_home();
+  void add_forces_of_atoms(double factor);
   void add_virial(double *virial) const;
   void add_atom_energies(double *eatom) const;
   void add_atom_virials(double **vatom);
@@ -60,7 +63,6 @@ class MLFFResults : protected Pointers {
   std::vector<double> forces, ordered, virials, centroids, atom_energies, spread;
   std::vector<double> member_energies, member_forces, member_virials;
   bool forces_go_home() const;
-  void add_plain_forces();
 };
 
 }    // namespace LAMMPS_NS

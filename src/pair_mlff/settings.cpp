@@ -36,6 +36,7 @@ static const Row ROWS[] = {
     {{"devi_dump", "FORCE", nullptr, "above it the frame into dump_file"}, RUN, &S::devi_dump},
     {{"devi_stop", "FORCE", nullptr, "above it the frame, and the end of the run"}, RUN, &S::devi_stop},
     {{"dump_file", "FILE", "deviation.dump", "frames with the deviation of each atom"}, RUN, &S::dump_file},
+    {{"inner", "FILE", nullptr, "model of the inner level of run_style respa"}, RUN, &S::inner},
 };
 
 /* Its row if it is one of these; and what is known of it, of the engine as well. */

@@ -1,0 +1,95 @@
+/* pair_mlff_impl.h: what PairMLFF has; for pair_mlff.cpp and pair_mlff_respa.cpp only. */
+#ifndef LMP_PAIR_MLFF_IMPL_H
+#define LMP_PAIR_MLFF_IMPL_H
+
+#include "deviation.h"
+#include "errors.h"
+#include "halo.h"
+#include "inner_model.h"
+#include "model_loader.h"
+#include "neighbour_graph.h"
+#include "pair_mlff.h"
+#include "results.h"
+
+#include "lammps.h"
+#include "update.h"
+#include "utils.h"
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace LAMMPS_NS {
+
+/* What a restart file has of a model: enough to notice another one. */
+struct MLFFIdentity {
+  char sha256[68], name[188];
+};
+
+struct PairMLFF::Impl {
+  Impl(LAMMPS *lammps, Pair *pair) :
+      lmp(lammps), halo(lammps, pair, nullptr), talking(&halo), graph(lammps, halo), results(lammps, graph, halo),
+      deviation(lammps, graph, results)
+  {
+  }
+
+  LAMMPS *lmp;
+  MLFFHalo halo;
+  MLFFHalo *talking;    // that of the model that is being evaluated
+  MLFFNeighbourGraph graph;
+  MLFFResults results;
+  MLFFDeviation deviation;
+  MLFFSettings settings;
+  MLFFModel model;
+  std::unique_ptr<MLFFInnerModel> inner;    // of run_style respa
+  const mlff_info *info = nullptr;
+  bigint n_evaluations = 0, n_inner_before = 0;    // of this run; of the inner model before it
+  std::vector<int> species_of_type;                // [ntypes+1], -1 = NULL
+  bool types_reported = false;
+  bigint n_forecast = -1;    // atoms that the memory was foreseen for
+  bool starts = false;       // a run: steps of the kind of the next one will follow
+  bool asks = false;         // a run that nothing was computed for yet: what is called first tells the levels of respa
+  bool warmed = false;       // said what the first run with this model had to do before its steps
+  bool restored = false;     // by read_restart, and pair_style not given since
+  MLFFIdentity before = {};    // of the model that the run before the restart used; empty: none
+  // set by fix pair; the spread is there in every step anyway
+  int spread_flag = 0, deviation_flag = 0;
+
+  bool ensemble() const { return info->n_members > 1; }
+  /* How far the members' forces differ is wanted in this step. */
+  bool wants_deviation() const { return ensemble() && (deviation_flag || deviation.is_due()); }
+
+  /* Of what is here and not in the engine. */
+  double memory_usage() const
+  {
+    return halo.memory_usage() + graph.memory_usage() + results.memory_usage() + deviation.memory_usage() +
+           (inner ? inner->memory_usage() : 0.0);
+  }
+  /* Whether run_style respa evaluates both models. */
+  bool has_levels() const
+  {
+    const Update *update = lmp->update;
+    return inner && update->whichflag == 1 && utils::strmatch(update->integrate_style, "^respa");
+  }
+
+  void begin_run()
+  {
+    asks = true;
+    n_evaluations = 0;
+    n_inner_before = inner ? inner->n_evaluations() : 0;
+  }
+
+  /* Empty, or that a restart was written with another model. */
+  std::string other_model(const mlff_info *now, const char *path) const
+  {
+    if (before.sha256[0] == '\0' || strcmp(before.sha256, now->sha256) == 0) return "";
+    return mlff_format("the run that wrote this restart used model %s, sha256 %.12s, but %s is %s, sha256 %.12s. Give "
+                       "the same model, or say `pair_style none` before `pair_style mlff` to go on with another one",
+                       before.name, before.sha256, path, now->name, now->sha256);
+  }
+};
+
+}    // namespace LAMMPS_NS
+
+#endif

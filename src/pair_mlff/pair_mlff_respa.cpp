@@ -1,0 +1,69 @@
+/* pair_mlff_respa.cpp: the levels of run_style respa. Inside a cheap model, outside the wanted one minus the cheap one
+ * (inner_model.h). */
+#include "pair_mlff.h"
+
+#include "pair_mlff_impl.h"
+
+#include "citeme.h"
+#include "comm.h"
+#include "error.h"
+#include "lammps.h"
+#include "update.h"
+#include "utils.h"
+
+#include <algorithm>
+
+using namespace LAMMPS_NS;
+
+void PairMLFF::open_inner(const std::vector<std::string> &names)
+{
+  impl->inner = std::make_unique<MLFFInnerModel>(lmp, this, impl->settings, names, impl->info->device_number);
+  comm_reverse_off = std::max(comm_reverse_off, impl->inner->between_ranks().reverse_width());
+  if (lmp->citeme) lmp->citeme->add(MLFFLoader::citation(impl->inner->info()));
+}
+
+/* The levels of run_style respa. */
+void PairMLFF::compute_inner()
+{
+  check_levels(true);
+  impl->talking = &impl->inner->between_ranks();
+  impl->inner->add_forces(list);
+}
+
+void PairMLFF::compute_middle()
+{
+  error->all(FLERR, "pair_style mlff has no level `middle` of run_style respa; use `inner` and `outer` only");
+}
+
+/* Energy and virial are those of the wanted model, whose forces are the sum of both levels. */
+void PairMLFF::compute_outer(int eflag, int vflag)
+{
+  evaluate(eflag, vflag);
+  impl->talking = &impl->inner->between_ranks();
+  impl->inner->take_forces_off(list);
+}
+
+/* Headers of run_style respa do not come with every LAMMPS, but the first call of a run says which level is used. */
+void PairMLFF::check_levels(bool inner) const
+{
+  impl->asks = false;
+  static const char *const use = "`run_style respa 2 N inner 1 0 0 outer 2`";
+  if (inner && !impl->inner)
+    error->all(FLERR, "pair_style mlff: run_style respa with levels `inner` and `outer` needs a cheap model for the "
+                      "inner one: `pair_style mlff inner MODEL.yaml`");
+  if (!inner && impl->has_levels())
+    error->all(FLERR, std::string("pair_style mlff: with `inner ") + impl->settings.inner +
+                          "` run_style respa wants the levels `inner` and `outer`, and not `pair` or `hybrid`, which "
+                          "evaluate the other model alone; use " +
+                          use + " or take the keyword away");
+}
+
+/* How often each model was evaluated in this run. */
+void PairMLFF::report_levels() const
+{
+  if (comm->me != 0) return;
+  utils::logmesg(lmp,
+                 mlff_format("pair_style mlff: %lld evaluations of %s (inner), %lld of %s (outer)\n",
+                             static_cast<long long>(impl->inner->n_evaluations() - impl->n_inner_before),
+                             impl->inner->info()->name, static_cast<long long>(impl->n_evaluations), impl->info->name));
+}
