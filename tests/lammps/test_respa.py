@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from harness import Case, System, close, fails, launch, mlff, read_dump, run, same, water
+from harness import PLUGIN, Case, System, close, fails, launch, mlff, read_dump, run, same, water
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 STUDENT = os.path.join(ROOT, "models", "water-benzene-student.yaml")
@@ -33,7 +33,7 @@ def dynamics(name, n, steps, dt, options=FP64, wanted=TEACHER, inner=STUDENT, mo
     style = respa(n) if n else "run_style verlet"
     return f"""
 clear
-plugin load {os.environ["MLFF_PLUGIN"]}
+plugin load {PLUGIN}
 units metal
 newton {newton}
 read_data {WATER64}
@@ -176,16 +176,53 @@ def test_ranks(zoo, tmp_path, newton):
             close(end[:, 6:], ends[1, name][:, 6:], 1e-6, f"{name} on {ranks} ranks: forces")
 
 
-def test_lists_reach_far_enough(tmp_path):
-    """Atoms move between the making of a list and its first evaluation; no neighbour is lost for it. Forces at the end
-    of a run whose list is as old as it may get are those of a new list."""
-    more = "neigh_modify every 1 delay 0 check yes\nvelocity all create 900 4711"
-    deck = dynamics("old", 4, 60, 0.0005, more=more) + "run 0\n"
-    output = launch(deck + END.format("new"), str(tmp_path))
-    old, new = final(tmp_path, "old"), final(tmp_path, "new")
-    # the levels' own forces are from the same positions, so that their sum is the wanted model's
-    close(old[:, 6:], new[:, 6:], 1e-9, "forces")
-    assert "Dangerous builds = 0" in output
+def test_lists_reach_far_enough(zoo, tmp_path):
+    """Atoms move between the making of a list and its first evaluation. Two atoms on springs, four outer steps to a
+    period, are 4.6 A apart when the list of step 5 is made (cutoff 4 A, skin 1 A), at its first outer evaluation 5.4 A,
+    at its third 3.8 A."""
+    pair = System([1, 1], [[5.0, 5.0, 5.0], [9.6, 5.0, 5.0]], [24.0, 24.0, 24.0])
+    step, amplitude = 0.002, 0.4
+    omega = 2.0 * np.pi / (4 * step)
+    spring = 15.999 * 1.0364269e-4 * omega**2
+    case = Case("end", pair, mlff(zoo["painn"], options=f"{FP64} inner {zoo['painn']}"), before="atom_modify map yes")
+    text = case.text(str(tmp_path), single_point=False)
+    text += f"""neighbor 1.0 bin
+neigh_modify every 5 delay 0 check no
+group left id 1
+group right id 2
+velocity left set {-amplitude * omega} 0 0
+velocity right set {amplitude * omega} 0 0
+fix 1 all nve
+fix 2 all spring/self {spring}
+fix_modify 2 respa 1
+compute apart all reduce max x
+{respa(8)}
+timestep {step}
+thermo 1
+thermo_style custom step c_apart pe
+thermo_modify format float %.12g
+run 7
+"""
+    output = launch(f"{text}print BEGIN\nrun 0\n", str(tmp_path))
+    rows = np.array([list(map(float, r)) for r in re.findall(r"^ +(\d+) +(\S+) +(\S+) *$", output, re.M)])
+    assert "Neighbor list builds = 1" in output and list(rows[:, 0]) == [*range(8), 7]
+    x = 2.0 * (rows[:, 1] - 7.3)  # distance; the centre is at rest
+    assert abs(x[4] - 4.6) < 0.05 and x[5] > 5.3 and x[7] < 3.9, x
+    assert abs(rows[7, 2] - rows[0, 2]) > 1e-6, "the atoms do not feel each other"
+    close(rows[7, 2], rows[8, 2], 1e-11, "energy with the old list and with a new one")
+
+
+@pytest.mark.parametrize("ranks", (1, 2))
+def test_moved_between_levels(tmp_path, ranks):
+    """Atoms that a fix moves between the levels: the inner model is evaluated again for the outer level. With one model
+    on both, the outer force vanishes there, too, and forces are those at the positions before the move."""
+    nudge = os.path.join(os.path.dirname(os.path.abspath(PLUGIN)), "tests", "nudge.so")
+    more = f"plugin load {nudge}\nfix n all nudge 4"
+    deck = dynamics("end", 4, 5, 0.0005, wanted=STUDENT, inner=STUDENT, more=more)
+    deck += "unfix n\ngroup one id 1\ndisplace_atoms one move 0 -0.001 0\nrun 0\n" + END.format("before")
+    output = launch(deck, str(tmp_path), ranks)
+    assert counts(output) == [(1 + 5 * 5, 6), (1, 1)]
+    close(final(tmp_path, "end")[:, 6:], final(tmp_path, "before")[:, 6:], 1e-9, "force")
 
 
 def test_restart(tmp_path):
