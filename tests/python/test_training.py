@@ -93,7 +93,7 @@ class Elsewhere(unittest.TestCase):
     )
     def test_in_the_python_with_torch(self):
         if torch is None:
-            helpers.run_elsewhere(TORCH_PYTHON, "test_training", "test_convert")
+            helpers.run_elsewhere(TORCH_PYTHON, "test_training", "test_training_runs", "test_convert")
 
 
 @unittest.skipUnless(torch, "PyTorch is not installed in this Python (MLFF_TORCH_PYTHON runs these tests elsewhere)")

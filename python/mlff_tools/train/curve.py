@@ -1,5 +1,7 @@
 """The learning curve of a training run as CSV and as a picture (SVG)."""
 
+import math
+
 from ..model.modelfile import write_bytes
 from ..report import charts
 
@@ -29,6 +31,7 @@ def _panel(history, key, label, factor):
     drawn = []
     for name, css, text in ((f"{key}_all", "c0", "validation"), (f"train_{key}", "c1", "training")):
         points = [(row["step"], factor * row[name]) for row in history if row.get(name)]
+        points = [(x, y) for x, y in points if math.isfinite(y)]
         if points:
             drawn.append((points, css, text))
     values = [y for points, _, _ in drawn for _, y in points if y > 0]

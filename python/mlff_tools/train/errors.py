@@ -8,7 +8,17 @@ components), else None; force_rms is that of the labels themselves.
 import numpy as np
 
 GPA = 160.21766208  # of 1 eV/A^3
-KEYS = ("frame", "n_atoms", "square", "absolute", "label_square", "energy", "stress_square", "stress_absolute")
+KEYS = (
+    "frame",
+    "n_atoms",
+    "square",
+    "absolute",
+    "label_square",
+    "energy",
+    "has_stress",
+    "stress_square",
+    "stress_absolute",
+)
 BINS = 50.0  # K: temperatures are rounded to a multiple of it
 
 
@@ -17,10 +27,9 @@ def of_batch(out, batch, frame_class, index, scale):
     k, n = len(index), frame_class.n_atoms
     numpy = lambda x: x.detach().double().cpu().numpy()
     off = scale * numpy(out.forces.mean(0) - batch.forces).reshape(k, -1)
-    volume = frame_class.volume[index.cpu().numpy()]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        stress = scale * numpy(out.virials.mean(0) - batch.virial).reshape(k, 9) / volume[:, None]
-    stress[numpy(batch.has_virial) == 0] = np.nan
+    volume, has_stress = frame_class.volume[index.cpu().numpy()], numpy(batch.has_virial) > 0
+    stress = scale * numpy(out.virials.mean(0) - batch.virial).reshape(k, 9)
+    stress /= np.where(has_stress, volume, 1.0)[:, None]
     return {
         "frame": frame_class.frames[index.cpu().numpy()],
         "n_atoms": np.full(k, n),
@@ -28,6 +37,7 @@ def of_batch(out, batch, frame_class, index, scale):
         "absolute": np.abs(off).sum(1),
         "label_square": (scale * numpy(batch.forces).reshape(k, -1)) ** 2 @ np.ones(3 * n),
         "energy": scale * numpy(out.energies.mean(0) - batch.energy) / n,
+        "has_stress": has_stress,
         "stress_square": (stress**2).sum(1),
         "stress_absolute": np.abs(stress).sum(1),
     }
@@ -41,7 +51,7 @@ def together(found):
 def row(of_frames, mine, by, value):
     """The row of the frames chosen by `mine` [frames]."""
     e = {key: x[mine] for key, x in of_frames.items()}
-    components, stress = 3 * e["n_atoms"].sum(), np.isfinite(e["stress_square"])
+    components, stress = 3 * e["n_atoms"].sum(), e["has_stress"].astype(bool)
     n_stress = 9 * stress.sum()
     return {
         "by": by,

@@ -111,7 +111,7 @@ class Trainer:
             raise ModelError(f"train.optimizer '{self.train['optimizer']}' is not adam or soap")
         self.soap = soap.Soap(self.shapes, device) if self.train["optimizer"] == "soap" else None
         self.step, self.elapsed, self.history, self.stopped = 0, 0.0, [], False
-        self.brake, self.best, self.best_error = 1.0, None, math.inf
+        self.brake, self.best, self.best_soap, self.best_error = 1.0, None, None, math.inf
         self.graph = None
         self.controls = torch.zeros(5, device=device)  # rate, Adam's two corrections, energy weight, 1 - ema
         self.losses = torch.zeros(5, device=device)  # sums of the terms of the loss, number of steps
@@ -294,11 +294,14 @@ class Trainer:
         live = (self.theta, self.ema, self.m, self.v)
         if error < self.best_error:
             self.best, self.best_error = [x.clone() for x in live], error
+            self.best_soap = self.soap.state() if self.soap else None
         elif self.best is None:
             raise ModelError(f"the validation error is not finite at step {self.step}: lower train.learning_rate")
         elif not error < JUMP * self.best_error:
             for x, good in zip(live, self.best):
                 x.copy_(good)
+            if self.soap:  # it may hold NaN by now
+                self.soap.restore(self.best_soap)
             self.brake *= BRAKE
             return True
         return False
@@ -360,6 +363,7 @@ class Trainer:
             "brake": self.brake,
             "best_error": self.best_error,
             "best": None if self.best is None else [x.cpu() for x in self.best],
+            "best_soap": self.best_soap,
             "soap": self.soap.state() if self.soap else None,
             **{k: getattr(self, k).cpu() for k in ("theta", "ema", "m", "v", "losses")},
         }
@@ -400,6 +404,7 @@ class Trainer:
         if "losses" in state:  # checkpoints of older versions have none
             self.losses.copy_(state["losses"])
         if state.get("best") is not None:
-            self.best, self.best_error = [x.to(self.device) for x in state["best"]], state["best_error"]
+            self.best = [x.to(self.device) for x in state["best"]]
+            self.best_soap, self.best_error = state["best_soap"], state["best_error"]
         self.step, self.elapsed, self.history = state["step"], state["elapsed"], state["history"]
         self.brake, self.stopped = state.get("brake", 1.0), state.get("stopped", False)

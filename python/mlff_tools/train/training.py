@@ -82,10 +82,20 @@ def read_config(path):
     return config
 
 
+def _fresh(value):
+    """Nested lists and mappings in which equal texts are one object and nothing else is shared: pickle writes equal
+    values as equal bytes then, whether they were made here or read."""
+    if isinstance(value, dict):
+        return {_fresh(k): _fresh(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_fresh(v) for v in value]
+    return sys.intern(value) if type(value) is str else value
+
+
 def save_checkpoint(path, trainer):
     """Atomic: an interrupted write leaves the old checkpoint."""
     buffer = io.BytesIO()
-    torch.save(trainer.state(), buffer)
+    torch.save(_fresh(trainer.state()), buffer)
     try:
         modelfile.write_bytes(path, buffer.getvalue())
     except OSError as e:

@@ -86,7 +86,8 @@ class Geometry:
     def __init__(self, row, nbr, vectors, n_basis, cutoff, wanted):
         r = vectors.norm(dim=1)
         h = cutoff / n_basis
-        t = (r / h).clamp_max(n_basis + 0.5)
+        # m is a row that C reads: where training has diverged, NaN must not become one outside.
+        t = (r / h).nan_to_num(nan=n_basis + 0.5).clamp_max(n_basis + 0.5)
         m = t.floor()
         s = (t - m).unsqueeze(1)
         a, s2 = 1 - s, s * s

@@ -34,17 +34,18 @@ class Soap:
                     store[at] = torch.zeros(*shape[:-2], size, size, device=device)
 
     def state(self):
-        """Everything that direction() keeps."""
-        return {
-            "count": self.count,
-            **{k: {a: x.cpu() for a, x in getattr(self, k).items()} for k in ("left", "right", "q_left", "q_right")},
+        """A copy of everything that direction() keeps."""
+        copies = {
+            k: {a: x.detach().clone().cpu() for a, x in getattr(self, k).items()}
+            for k in ("left", "right", "q_left", "q_right")
         }
+        return {"count": self.count, **copies}
 
     def restore(self, state):
         """Takes over what state() gave."""
         self.count = state["count"]
         for k in ("left", "right", "q_left", "q_right"):
-            setattr(self, k, {a: x.to(self.device) for a, x in state[k].items()})
+            setattr(self, k, {a: x.clone().to(self.device) for a, x in state[k].items()})
 
     def _statistics(self, at, g):
         self.left[at].lerp_(g @ g.mT, 1 - BETA)
