@@ -279,20 +279,15 @@ def shortest_distances(data, cutoff=5.0):
 
 def _nearest(x, species, cell, n, cutoff):
     """Distances [P] within the cutoff of one frame, and s * n + t of the elements of each pair [P]."""
-    shifts = np.zeros((1, 3))
+    owner, away = np.arange(len(x)), x
     if cell is not None:
         inverse = np.linalg.inv(cell)
         x = (x @ inverse % 1.0) @ cell
         reach = np.floor(cutoff * np.linalg.norm(inverse, axis=0)).astype(int) + 1
         grid = np.meshgrid(*[np.arange(-m, m + 1) for m in reach], indexing="ij")
-        shifts = np.stack(grid, -1).reshape(-1, 3) @ cell
-    r, pairs = [], []
-    for shift in shifts:
-        away = x + shift
+        away = (np.stack(grid, -1).reshape(-1, 1, 3) @ cell + x).reshape(-1, 3)
         near = ((away > x.min(0) - cutoff) & (away < x.max(0) + cutoff)).all(1)
-        if near.any():
-            square = ((away[near][None] - x[:, None]) ** 2).sum(-1)
-            i, j = np.nonzero((square < cutoff**2) & (square > 1e-18))
-            r.append(np.sqrt(square[i, j]))
-            pairs.append(species[i].astype(int) * n + species[near][j])
-    return np.concatenate(r), np.concatenate(pairs)
+        owner, away = np.tile(owner, len(near) // len(x))[near], away[near]
+    square = (x**2).sum(1)[:, None] + (away**2).sum(1) - 2 * x @ away.T
+    i, g = np.nonzero((square < cutoff**2) & (square > 1e-6))
+    return np.sqrt(square[i, g]), species[i].astype(int) * n + species[owner[g]]

@@ -80,7 +80,7 @@ TRAINING = {
 DEFAULTS = {
     "seed": 1,
     "optimizer": "soap",
-    "learning_rate": 2.0e-3,
+    "learning_rate": 4.0e-3,
     "final_learning_rate": 1.0e-6,
     "warmup": 100,
     "force_weight": 1.0,
