@@ -60,6 +60,19 @@ def environment(build):
     return env
 
 
+def add_train_python(env):
+    """PyTorch and ASE for the tests that need them, from scripts/train_python.sh, unless others are named."""
+    if env.get("MLFF_TORCH_PYTHON") and env.get("MLFF_ASE_PYTHON"):
+        return
+    script = [os.path.join(ROOT, "scripts", "train_python.sh")]
+    done = subprocess.run(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        print(f"no PyTorch and no ASE for tests: {done.stderr.strip()}", flush=True)
+        return
+    for name in ("MLFF_TORCH_PYTHON", "MLFF_ASE_PYTHON"):
+        env.setdefault(name, done.stdout.strip())
+
+
 # ---- C suites (Check, run by ctest) ---------------------------------------------------------------------------------
 
 CHECK_LINE = re.compile(r"(\d+)%: Checks: (\d+), Failures: (\d+), Errors: (\d+)")
@@ -413,6 +426,7 @@ SUITES = {
     "c": suite_c,
     "lammps": pytest_suite("lammps"),
     "python": pytest_suite("python"),
+    "distill": pytest_suite("distill"),
     "decks": pytest_suite("decks"),
     "build": pytest_suite("build"),
     "package": pytest_suite("package"),
@@ -430,6 +444,7 @@ SUITES = {
 LONGEST_FIRST = [
     "cudasim",
     "lammps",
+    "distill",
     "asan",
     "package",
     "kokkos",
@@ -478,6 +493,8 @@ def main():
     if not glob.glob(os.path.join(build, "CMakeCache.txt")):
         parser.error(f"{build} is not a build directory: run `make test` or scripts/setup.sh test")
     env = environment(build)
+    if {"python", "distill"} & set(wanted):
+        add_train_python(env)
     with concurrent.futures.ThreadPoolExecutor(min(AT_ONCE, os.cpu_count() or 1)) as pool:
         waiting = {pool.submit(timed, name, build, env): name for name in sorted(wanted, key=LONGEST_FIRST.index)}
         found = {}

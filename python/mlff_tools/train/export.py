@@ -11,7 +11,9 @@ try:
 except ImportError:
     torch = None
 
-NEAREST = 0.75  # of the shortest distance in the training set: closer atoms stop a run
+# Of the shortest distance in the training set: closer atoms stop a run, without and with a repulsion
+NEAREST, NEAREST_REPELLED = 0.75, 0.4
+REPULSION = 0.98  # of the shortest distance of two elements: where their repulsion ends
 CLUSTER, SMALL = 12, 216  # atoms of a self-test's cluster, and of the largest periodic frame in one
 MOST_FORCE = 30.0  # eV/A in a self-test: single precision cannot keep to the tolerance where a cut makes larger ones
 
@@ -45,14 +47,24 @@ def describe(data):
 def _domain(config, about, elements):
     wanted, distances = config.get("domain", {}), about["distances"]
     nearest = min(distances.values(), default=1.0)
+    share = NEAREST_REPELLED if config.get("repulsion") else NEAREST
     pairs = sorted(distances.items(), key=lambda item: item[1])[:12]
     nearest_text = ", ".join(f"{a}-{b} {r:.3f}" for (a, b), r in pairs) + " A"
     return {
         "elements": elements,
-        "min_distance": float(wanted.get("min_distance", np.floor(100 * NEAREST * nearest) / 100)),
+        "min_distance": float(wanted.get("min_distance", np.floor(100 * share * nearest) / 100)),
         **{key: about[key] for key in ("temperature", "density") if key in about},
         "description": wanted.get("description", f"{about['text']}; shortest distances {nearest_text}"),
     }
+
+
+def _repulsion(config, about, cutoff):
+    """The block repulsion, which is zero in all frames of the training set; {} without one."""
+    if not config.get("repulsion"):
+        return {}
+    of = {f"{a}-{b}": float(np.floor(1000 * REPULSION * r) / 1000) for (a, b), r in about["distances"].items()}
+    of = {pair: r for pair, r in of.items() if r <= cutoff}
+    return {"repulsion": {"kind": "zbl", "cutoffs": of}} if of else {}
 
 
 def _provenance(trainer, about):
@@ -168,6 +180,7 @@ def export(trainer, name, rows):
         "units": {"length": "angstrom", "energy": "eV", "energy_in_eV": 1.0},
         "energy_offsets": {e: float(x) for e, x in zip(elements, trainer.offsets)},
         config["architecture"]: network.block(),
+        **_repulsion(config, about, float(network.cutoff)),
         "provenance": _provenance(trainer, about),
         "domain": _domain(config, about, [e for e in elements if any(e in s for s in seen)]),
         "accuracy": _accuracy(rows, about),

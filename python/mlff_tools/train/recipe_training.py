@@ -31,6 +31,7 @@ PAINN = {
     "layers": (_count(1, 8), "a whole number from 1 to 8"),
     "cutoff": _CUTOFF,
     "readout": _FEATURES,
+    "repulsion": REPULSION,
     "spacing": (_number(0.02, 1), "a length in A up to 1, as 0.125"),
 }
 ANI = {
@@ -42,6 +43,7 @@ ANI = {
     ),
     "cutoff": _CUTOFF,
     "angular_cutoff": _CUTOFF,
+    "repulsion": REPULSION,
 }
 _STEPS = (_count(1, 10**8), "a whole number from 1")
 _WEIGHT = (_number(0, 1e6, zero=True), "a number from 0")
@@ -146,4 +148,5 @@ def config(name, student, training, elements):
         train["final_energy_weight"] = training["energy_weight"]
     train["warmup"] = min(train["warmup"], max(1, steps // 10))
     texts = {key: student[key] for key in TEXTS if key in student}
+    texts["repulsion"] = student.get("repulsion", True)
     return {"name": name, "citation": students.CITATIONS[made["architecture"]], **texts, **made, "train": train}
