@@ -20,6 +20,7 @@ import zipfile
 
 import numpy as np
 
+from ..model.modelfile import ModelError
 from . import labels
 from .build import disturbed
 from .extxyz import FrameError
@@ -135,7 +136,12 @@ def _relaxed(task, start, work):
     return out, None
 
 
-def _save(path, **arrays):
+def _write(path, stamp, found, error, n_atoms):
+    """Writes the file of a trajectory, which is there as a whole or not at all."""
+    arrays = {"steps": np.array([f[0] for f in found], int), "error": error or "", "stamp": stamp}
+    arrays["positions"] = np.array([f[1] for f in found]).reshape(-1, n_atoms, 3)
+    if found and found[0][2] is not None:
+        arrays["cells"] = np.array([f[2] for f in found])
     with open(path + ".part", "wb") as f:
         np.savez_compressed(f, **arrays)
         f.flush()
@@ -158,23 +164,24 @@ def _load(path, stamp):
 def _run(task, path, stamp):
     """Runs a trajectory and writes its file; (frames, error)."""
     start, stem = {**task.start, "source": task.about}, path[: -len(".npz")]
-    work = tempfile.mkdtemp(prefix=os.path.basename(stem) + ".part-", dir=os.path.dirname(path))
+    work = None
     try:
+        work = tempfile.mkdtemp(prefix=os.path.basename(stem) + ".part-", dir=os.path.dirname(path))
         if task.plan["kind"] == "relax":
             found, error = _relaxed(task, start, work)
         else:
             found, error = task.potential.dynamics(start, task.plan, work)
         if error and not task.keep:
-            raise DynamicsError(f"{task.about}: {error} (files: {work})")
-    except Exception as e:
+            raise DynamicsError(f"{error} (its files: {work})")
+        _write(path, stamp, found, error, len(start["elements"]))
+    except (ModelError, OSError) as e:
+        text = str(e)
         with contextlib.suppress(OSError):  # for the user to look at
             shutil.rmtree(stem + ".failed", ignore_errors=True)
-            os.rename(work, stem + ".failed")
-        raise type(e)(str(e).replace(work, stem + ".failed")) from e
-    steps, positions, cells = zip(*found) if found else ((), np.zeros((0, len(start["elements"]), 3)), ())
-    arrays = {"cells": np.array(cells)} if found and cells[0] is not None else {}
-    positions = np.array(positions)
-    _save(path, stamp=stamp, steps=np.array(steps, int), positions=positions, error=error or "", **arrays)
+            os.rename(work or "", stem + ".failed")
+            text = text.replace(work, stem + ".failed")
+        text = text if task.about in text else f"{task.about}: {text}"
+        raise (type(e) if isinstance(e, ModelError) else DynamicsError)(text) from e
     shutil.rmtree(work, ignore_errors=True)
     return found, error
 

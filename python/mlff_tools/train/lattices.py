@@ -75,12 +75,13 @@ def _planes(axes, sublattices):
         inside = (shifts[:, None] + np.array(sites)).reshape(-1, 3) @ np.linalg.inv(axes) + SAME
         inside = inside[((inside >= 0) & (inside < 1)).all(1)] - SAME
         for u, v, height in inside:
-            planes.setdefault(round(height, 6) + 0.0, []).append((k, u, v))
-    heights = sorted(planes)
+            planes.setdefault(round(height, 5) + 0.0, []).append((k, u, v, height))
+    planes = {atoms[0][3]: sorted(atom[:3] for atom in atoms) for _, atoms in sorted(planes.items())}
+    heights = list(planes)
     gaps = [b - a for a, b in zip([heights[-1] - 1, *heights], heights)]
     first = next(k for k, gap in enumerate(gaps) if gap > max(gaps) - SAME)
     order = [(k % len(heights), k // len(heights)) for k in range(first, first + len(heights))]
-    return [(heights[k] + period, sorted(planes[heights[k]])) for k, period in order]
+    return [(heights[k] + period, planes[heights[k]]) for k, period in order]
 
 
 def surface(lattice, elements, constant, miller, size, vacuum=VACUUM):

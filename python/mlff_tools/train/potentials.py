@@ -162,11 +162,14 @@ class LammpsPotential:
             f"run {plan['frames'] * plan['every']}",
         ]
         error = self._run(commands, start, work)
-        found = [f for f in self._dump(start, work, "frames.dump") if f[0] > 0 and np.isfinite(f[1]).all()]
+        found = [f for f in self._dump(start, work, "frames.dump") if f[0] > 0]
+        if error is None and len(found) != plan["frames"]:
+            raise DynamicsError(f"LAMMPS wrote {len(found)} of {plan['frames']} frames: is the disk full?")
+        numbers = next((k for k, f in enumerate(found) if not np.isfinite(f[1]).all()), len(found))
+        if numbers < len(found):
+            found, error = found[:numbers], error or f"NaN or infinity in step {found[numbers][0]}"
         if plan["pressure"] is None:
             found = [(k, x, start["cell"]) for k, x, _ in found]
-        if error is None and len(found) != plan["frames"]:
-            error = f"{len(found)} of {plan['frames']} frames are numbers"
         if error and "Fix halt" in error:
             error = f"the temperature rose above {hottest(plan, n):.0f} K"
         return found, error

@@ -25,8 +25,9 @@ import numpy as np
 from ..model import engine, modelfile, reference
 from ..model.lammps import find_lmp, find_plugin
 from ..model.modelfile import ModelError
-from ..model.structures import MASS, molecule, molecule_box
+from ..model.structures import molecule, molecule_box
 from . import dataset
+from .lammps_data import data_text
 
 CONTACT = 1.4  # A, between a distorted molecule and others
 DEFAULTS = {"density": [None], "seeds": 1, "equilibrate": 4000, "hot": None}
@@ -96,23 +97,6 @@ def start(trajectory):
         elements, positions = molecule(trajectory["molecule"])
         return {"name": trajectory["name"], "elements": elements, "positions": positions, "cell": None}
     return molecule_box(trajectory["molecule"], trajectory["molecules"], trajectory["density"], trajectory["seed"])
-
-
-def data_file(structure, elements):
-    """Text of a LAMMPS data file, atom_style atomic; type k is elements[k-1]."""
-    x = structure["positions"]
-    if structure["cell"] is None:
-        low, high = x.min(0) - 10.0, x.max(0) + 10.0
-    else:
-        low, high = np.zeros(3), np.diag(structure["cell"])
-    lines = [structure["name"], "", f"{len(x)} atoms", f"{len(elements)} atom types", ""]
-    lines += [f"{a!r} {b!r} {c}lo {c}hi" for a, b, c in zip(low.tolist(), high.tolist(), "xyz")]
-    lines += ["", "Masses", ""] + [f"{k + 1} {MASS[e]}" for k, e in enumerate(elements)] + ["", "Atoms # atomic", ""]
-    lines += [
-        f"{k + 1} {elements.index(e) + 1} {p[0]!r} {p[1]!r} {p[2]!r}"
-        for k, (e, p) in enumerate(zip(structure["elements"], x.tolist()))
-    ]
-    return "\n".join(lines) + "\n"
 
 
 def input_script(trajectory, potential):
@@ -235,7 +219,8 @@ def run(trajectory, folder, potential, elements, lmp, label=None):
     shutil.rmtree(place, ignore_errors=True)
     os.makedirs(place)
     structure = start(trajectory)
-    for name, text in (("start.data", data_file(structure, elements)), ("in.lmp", input_script(trajectory, potential))):
+    data = data_text(structure, elements, title=structure["name"])
+    for name, text in (("start.data", data), ("in.lmp", input_script(trajectory, potential))):
         with open(os.path.join(place, name), "w", encoding="ascii") as f:
             f.write(text)
     begin = time.monotonic()

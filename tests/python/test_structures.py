@@ -1,0 +1,398 @@
+"""Structures that recipes build: densities, distances, coordination; how they are dealt out; what is refused."""
+
+import os
+
+import helpers
+import numpy as np
+import pytest
+
+from mlff_tools.model import reference, structures
+from mlff_tools.train import extxyz, generate, lattices, liquids, masses, recipe, splits
+from mlff_tools.train.extxyz import FrameError
+from mlff_tools.train.recipe import RecipeError
+
+TEACHER = "teacher:\n  mlff: m.yaml\n"
+LABELS = "teacher:\n  labels: m.xyz\n"
+
+
+def read(tmp_path, text):
+    (tmp_path / "r.yaml").write_text(text)
+    return recipe.read(str(tmp_path / "r.yaml"))
+
+
+def distances(frame, cutoff):
+    i, j, d = reference.neighbours(frame["positions"], frame["cell"], cutoff)
+    return i, j, np.linalg.norm(d, axis=1)
+
+
+# ---- molecules -------------------------------------------------------------------------------------------------------
+
+BONDS = {  # between atoms closer than 1.7 A, with H 1.2 A
+    "methanol": {"CO": [1.42], "HO": [0.963], "CH": [1.09, 1.095, 1.095]},
+    "ethanol": {"CC": [1.512], "CO": [1.431], "HO": [0.971], "CH": [1.09] * 5},
+    "acetic_acid": {"CC": [1.507], "CO": [1.208, 1.358], "HO": [0.97], "CH": [1.09] * 3},
+    "methylamine": {"CN": [1.471], "HN": [1.01, 1.01], "CH": [1.093] * 3},
+    "benzene": {"CC": [1.394] * 6, "CH": [1.086] * 6},
+    "water": {"HO": [0.957, 0.957]},
+}
+
+
+@pytest.mark.parametrize("name", BONDS)
+def test_molecules(name):
+    elements, x = structures.molecule(name)
+    found, closest = {}, []
+    for i in range(len(elements)):
+        for j in range(i):
+            r, pair = np.linalg.norm(x[i] - x[j]), "".join(sorted(elements[i] + elements[j]))
+            if r < (1.2 if "H" in pair else 1.7):
+                found.setdefault(pair, []).append(r)
+            else:
+                closest.append(r)
+    assert found.keys() == BONDS[name].keys()
+    for pair, lengths in BONDS[name].items():
+        np.testing.assert_allclose(sorted(found[pair]), lengths, atol=0.012)
+    assert min(closest) > 1.5  # H-H of water
+
+
+def test_angles_and_conformers():
+    """Methanol is staggered, the hydrogen of acetic acid's OH is on the side of the other oxygen."""
+    _, x = structures.molecule("methanol")
+    assert angle(x[1], x[0], x[2]) == pytest.approx(108, abs=1) and angle(x[0], x[1], x[3]) == pytest.approx(107, abs=1)
+    assert sorted(round(abs(dihedral(x[2], x[0], x[1], x[k]))) for k in (3, 4, 5)) == [62, 62, 180]
+    _, x = structures.molecule("acetic_acid")
+    assert dihedral(x[4], x[3], x[0], x[2]) == pytest.approx(0, abs=1e-6)
+    assert abs(dihedral(x[1], x[0], x[3], x[4])) == pytest.approx(180) and angle(x[2], x[0], x[3]) > 115
+    _, x = structures.molecule("methylamine")
+    assert angle(x[2], x[0], x[3]) == pytest.approx(107, abs=1.5)
+
+
+def angle(a, b, c):
+    u, v = a - b, c - b
+    return np.degrees(np.arccos(u @ v / np.linalg.norm(u) / np.linalg.norm(v)))
+
+
+def dihedral(a, b, c, d):
+    p, q = np.cross(b - a, c - b), np.cross(c - b, d - c)
+    return np.degrees(np.arctan2(np.linalg.norm(c - b) * (b - a) @ q, p @ q))
+
+
+# ---- liquids ---------------------------------------------------------------------------------------------------------
+
+LIQUIDS = [
+    ({"water": 32, "ethanol": 4}, 0.997),
+    ({"water": 100}, 1.0),
+    ({"benzene": 12}, 0.876),
+    ({"acetic_acid": 10, "water": 10}, 1.05),
+    ({"methylamine": 16}, 0.66),
+    ({"methanol": 1}, 0.3),
+]
+
+
+@pytest.mark.parametrize("molecules, density", LIQUIDS)
+def test_liquids(molecules, density):
+    frame = liquids.liquid(molecules, density, 7)
+    edge, n = frame["cell"][0, 0], sum(molecules.values())
+    assert (frame["cell"] == np.eye(3) * edge).all()
+    mass = sum(masses.MASS[e] for e in frame["elements"]) / 0.602214076
+    assert mass / edge**3 == pytest.approx(density, rel=1e-12)
+    at, of, angles = 0, [], []
+    for name, number in molecules.items():
+        elements, unit = structures.molecule(name)
+        for _ in range(number):
+            x = frame["positions"][at : at + len(unit)]
+            assert frame["elements"][at : at + len(unit)] == elements
+            inside = np.linalg.norm(x[:, None] - x[None], axis=2)
+            np.testing.assert_allclose(inside, np.linalg.norm(unit[:, None] - unit[None], axis=2), atol=1e-5)
+            assert (x.mean(0) >= -1e-6).all() and (x.mean(0) <= edge + 1e-6).all()
+            volume = np.linalg.det(np.linalg.lstsq(unit - unit.mean(0), x - x.mean(0), rcond=None)[0] + 0)
+            assert volume > -1e-6  # turned and not mirrored; flat molecules have 0
+            angles.append((x[1] - x[0]) / np.linalg.norm(x[1] - x[0]))
+            of += [len(angles)] * len(unit)
+            at += len(unit)
+    assert at == len(frame["elements"])
+    i, j, r = distances(frame, 3.0)
+    between = np.array(of)[i] != np.array(of)[j]
+    assert r[between].min() > 1.56 if n > 1 else not between.any()
+    heavy = np.array(frame["elements"]) != "H"
+    if n > 1:
+        assert r[between & heavy[i] & heavy[j]].min() > 2.17
+        assert len({tuple(np.round(a, 3)) for a in angles}) == n  # no two are turned alike
+        assert np.linalg.norm(np.mean(angles, 0)) < 2.5 / np.sqrt(n)
+
+
+def test_liquids_by_seed():
+    a, b, c = (liquids.liquid({"water": 8}, 1.0, seed) for seed in (1, 1, 2))
+    assert a["positions"].tobytes() == b["positions"].tobytes() != c["positions"].tobytes()
+
+
+def test_liquid_of_a_file_and_one_that_cannot_be(tmp_path):
+    (tmp_path / "ar.xyz").write_text("1\n\nAr 5 5 5\n")
+    (tmp_path / "two.xyz").write_text("1\n\nAr 0 0 0\n" * 2)
+    frame = liquids.liquid({"ar.xyz": 20, "water": 3}, 1.4, 1, str(tmp_path))
+    assert frame["elements"] == ["Ar"] * 20 + ["O", "H", "H"] * 3
+    assert distances(frame, 2.8)[2][distances(frame, 2.8)[2] > 1.6].min() > 1.85
+    with pytest.raises(FrameError, match="holds 2 frames"):
+        liquids.liquid({"two.xyz": 2}, 1.4, 1, str(tmp_path))
+    with pytest.raises(
+        FrameError, match="8 water at 4 g/cm3, in a cube of 3.91 A, cannot be packed without overlaps"
+    ):
+        liquids.liquid({"water": 8}, 4.0, 1)
+    with pytest.raises(FrameError, match="1 benzene at 3 g/cm3"):  # its own image
+        liquids.liquid({"benzene": 1}, 3.0, 1)
+
+
+# ---- surfaces and vacancies ------------------------------------------------------------------------------------------
+
+# Neighbours of an atom of the outermost plane, and in the bulk; nearest distance in units of the constant
+SURFACES = {
+    ("sc", "100"): 5,
+    ("sc", "110"): 4,
+    ("sc", "111"): 3,
+    ("bcc", "100"): 4,
+    ("bcc", "110"): 6,
+    ("bcc", "111"): 4,
+    ("fcc", "100"): 8,
+    ("fcc", "110"): 7,
+    ("fcc", "111"): 9,
+    ("diamond", "100"): 2,
+    ("diamond", "110"): 3,
+    ("diamond", "111"): 3,
+    ("rocksalt", "100"): 5,
+    ("zincblende", "110"): 3,
+    ("cscl", "110"): 6,
+}
+BULK = {"sc": (6, 1.0), "bcc": (8, 0.75**0.5), "fcc": (12, 0.5**0.5), "diamond": (4, 3**0.5 / 4), "rocksalt": (6, 0.5)}
+BULK.update(zincblende=BULK["diamond"], cscl=BULK["bcc"])
+
+
+@pytest.mark.parametrize("lattice, miller", SURFACES)
+def test_surfaces(lattice, miller):
+    elements = ["Na", "Cl"][: len(lattices.LATTICES[lattice])]
+    bulk, distance = BULK[lattice]
+    for layers in (8, 9):
+        s = lattices.surface(lattice, elements, 4.0, miller, [3, 2, layers], 11.0)
+        z, cell = s["positions"][:, 2], s["cell"]
+        assert (cell == np.diag(np.diag(cell))).all()
+        assert cell[2, 2] - (z.max() - z.min()) == pytest.approx(11.0) and z.min() == pytest.approx(5.5)
+        planes = np.unique(np.round(z, 6))
+        assert len(planes) == layers
+        counts = [(np.abs(z - p) < 1e-5).sum() for p in planes]
+        assert set(counts) == {len(z) // layers}
+        # as many atoms in a volume as the crystal has
+        volume = cell[0, 0] * cell[1, 1] * (planes[-3] - planes[1]) / (layers - 4)
+        if lattice not in ("diamond", "zincblende"):  # whose planes are at different distances
+            assert counts[0] / volume == pytest.approx(sum(map(len, lattices.LATTICES[lattice])) / 64, rel=1e-6)
+        i, j, r = distances(s, 4.0 * distance * 1.01)
+        np.testing.assert_allclose(r, 4.0 * distance, rtol=1e-9)
+        number = np.bincount(i, minlength=len(z))
+        assert set(number[np.abs(z - planes[0]) < 1e-5]) == {SURFACES[lattice, miller]}
+        assert number.max() == bulk and set(number[np.abs(z - planes[layers // 2]) < 1e-5]) == {bulk}
+        if len(elements) == 2:
+            assert all(s["elements"][a] != s["elements"][b] for a, b in zip(i, j))
+    even = lattices.surface(lattice, elements, 4.0, miller, [3, 2, 8], 11.0)
+    number = np.bincount(distances(even, 4.0 * distance * 1.01)[0])
+    top = np.abs(even["positions"][:, 2] - even["positions"][:, 2].max()) < 1e-5
+    assert set(number[top]) == {SURFACES[lattice, miller]}
+
+
+def test_cells_of_surfaces_are_the_smallest_rectangles():
+    """fcc as everybody has them: a/sqrt(2) squares on 100, a by a/sqrt(2) on 110, a/sqrt(2) by a sqrt(3/2) on 111."""
+    for miller, sides, n in (("100", [0.5**0.5] * 2, 1), ("110", [1, 0.5**0.5], 1), ("111", [0.5**0.5, 1.5**0.5], 2)):
+        s = lattices.surface("fcc", ["Al"], 4.05, miller, [1, 1, 5])
+        np.testing.assert_allclose(np.diag(s["cell"])[:2], 4.05 * np.array(sides), rtol=1e-12)
+        assert len(s["elements"]) == 5 * n
+
+
+def test_vacancies():
+    of = {"lattice": "bcc", "elements": ["Fe"], "constant": 2.86, "supercell": [3, 3, 3]}
+    whole = lattices.crystal(**of)
+    for remove in (1, 3):
+        a, b = (lattices.vacancy(remove=remove, seed=seed, **of) for seed in (1, 2))
+        assert len(a["elements"]) == len(a["positions"]) == 54 - remove and (a["cell"] == whole["cell"]).all()
+        there = {tuple(x) for x in whole["positions"].tolist()}
+        gone = [there - {tuple(x) for x in f["positions"].tolist()} for f in (a, b)]
+        assert len(gone[0]) == len(gone[1]) == remove and gone[0] != gone[1]
+    i, _, _ = distances(lattices.vacancy(**of), 2.5)
+    assert sorted(np.bincount(i).tolist()) == [7] * 8 + [8] * 45
+    pair = lattices.vacancy(lattice="rocksalt", elements=["Na", "Cl"], constant=5.64, seed=3)
+    assert sorted(map(pair["elements"].count, ("Na", "Cl"))) == [3, 4]
+
+
+# ---- splits and tags -------------------------------------------------------------------------------------------------
+
+
+def test_splits_of_copies():
+    assert splits.of_copies(4) == ["train"] * 4
+    assert splits.of_copies(5) == ["train"] * 3 + ["validation", "test"]
+    assert [splits.of_copies(40).count(name) for name in ("train", "validation", "test")] == [32, 4, 4]
+
+
+def test_splits_of_trajectories():
+    for n in (5, 10, 47, 400):
+        found = splits.of_trajectory(n, 0.1)
+        assert len(found) == n and found == sorted(found, key=["train", "validation", "test"].index)
+        assert found.count("validation") == found.count("test") == max(1, round(n / 10))
+    found = splits.of_trajectory(100, 0.02)  # 0.1 ps are five frames: four are left out after each border
+    assert found == ["train"] * 80 + ([None] * 4 + ["validation"] * 6) + ([None] * 4 + ["test"] * 6)
+    assert splits.of_trajectory(10, 0.001) == ["train"] * 8 + ["validation", "test"]
+    assert splits.of_trajectory(4) == ["train"] * 4
+
+
+ITEMS = """structures:
+  - crystal: {lattice: fcc, elements: [Al], constant: 4.05}
+    rattle: 0.1
+    copies: 10
+  - surface: {lattice: fcc, elements: [Al], constant: 4.05, miller: 111, size: [1, 1, 4]}
+    label: slab
+    split: test
+  - vacancy: {lattice: fcc, elements: [Al], constant: 4.05}
+  - liquid: {molecules: {water: 4}, density: [0.9, 1.0]}
+  - files: [some.xyz, "more*.xyz"]
+  - molecule: methanol
+  - crystal: {lattice: fcc, elements: [Al], constant: 4.05}
+"""
+
+
+def test_tags(tmp_path):
+    """Kinds, trajectories and splits; what files say of themselves stays; the same crystal twice is one frame."""
+    atom = "1\n%s\nAl 0 0 %s\n"
+    (tmp_path / "some.xyz").write_text("".join(atom % ("", k) for k in range(10)))
+    tags = 'config_type="two words" trajectory=mine split=validation'
+    (tmp_path / "more.a.xyz").write_text(atom % (tags, 10) + atom % ("", 11))
+    found, items, teacher = read(tmp_path, ITEMS + TEACHER)
+    frames = generate.generate(found, items, teacher, str(tmp_path / "work"))
+    info = [tuple(extxyz.plain(f["info"][key]) for key in ("config_type", "trajectory", "split")) for f in frames]
+    assert info[0] == ("crystal", "1-crystal", "train")
+    assert [s for *_, s in info[1:11]] == ["train"] * 3 + ["validation", "test"] + ["train"] * 5
+    assert info[11:15] == [
+        ("slab", "2-slab", "test"),
+        ("vacancy", "3-vacancy", "train"),
+        ("liquid", "4-liquid", "train"),
+        ("liquid", "4-liquid", "train"),
+    ]
+    assert info[15] == ("some", "5-file", "train") and info[18] == ("some", "5-file", "validation")
+    assert info[25] == ("two words", "mine", "validation") and info[26][0] == "more"
+    assert info[27:] == [("molecule", "6-molecule", "train")]
+    assert generate.count(found, items, teacher) == (28, 0, sum(len(f["elements"]) for f in frames), 0)
+    again = generate.generate(found, items, teacher, str(tmp_path / "work"))
+    assert "".join(map(extxyz.text, again)) == "".join(map(extxyz.text, frames))
+    assert not os.path.exists(tmp_path / "work")  # nothing to keep
+    text = extxyz.text(frames[25])
+    assert 'config_type="two words"' in text and "split=validation" in text
+
+
+def test_labels_are_structures(tmp_path):
+    """A recipe with labels and no structures: frames of the file, dealt out."""
+    frame = "1\nProperties=species:S:1:pos:R:3:forces:R:3 E=-%d\nH 0 0 %d 1 2 3\n"
+    (tmp_path / "m.xyz").write_text("".join(frame % (k, k) for k in range(20)))
+    found, items, teacher = read(tmp_path, LABELS + "  keys: {energy: E}\n")
+    frames = generate.generate(found, items, teacher, str(tmp_path / "work"))
+    named = [extxyz.plain(f["info"]["split"]) for f in frames]
+    assert [named.count(name) for name in ("train", "validation", "test")] == [16, 2, 2]
+    assert frames[0]["info"]["config_type"] == "m" and frames[19]["energy"] == -19
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------
+
+SILICON = "  - crystal: {lattice: diamond, elements: [Si], constant: 5.43}\n"
+MD = SILICON + "    dynamics:\n      temperature: 300\n"
+SURFACE = "  - surface: {lattice: %s, elements: [Si], constant: 5, miller: %s, size: %s}\n"
+WATER = "  - liquid: {molecules: {water: 8}, density: 1}\n"
+
+
+@pytest.mark.parametrize(
+    "text, line, words",
+    [
+        ("  - liquid: {molecules: water}\n", 2, r"liquid.molecules: must be names or XYZ files and numbers"),
+        (
+            "  - liquid:\n      molecules: {water: 3, wator: 2}\n",
+            3,
+            "molecules.wator: is not known; allowed are water,",
+        ),
+        (
+            "  - liquid: {molecules: {water: 0}, density: 1}\n",
+            2,
+            "molecules.water: is 0; allowed is a number of molecules",
+        ),
+        ("  - liquid: {molecules: {water: 3}}\n", 2, "liquid.density: is missing: g/cm3, a number or a list"),
+        ("  - liquid: {molecules: {water: 3}, density: [1, x]}\n", 2, r"density: is \[1, 'x'\]; allowed is g/cm3"),
+        ("  - liquid: {molecules: {water: 3}, density: [1, 1]}\n", 2, "density: is .*; allowed is g/cm3"),
+        (WATER + "    dynamics: {temperature: 300, density: 1}\n", 2, "liquid.density: stands in dynamics, too"),
+        (WATER + "    rattle: 0.1\n    dynamics: {temperature: 300}\n", 3, "rattle: a liquid with dynamics begins"),
+        (SURFACE % ("hcp", 100, [1, 1, 4]), 2, "lattice: is 'hcp'; allowed is one of sc, bcc, fcc, diamond"),
+        (SURFACE % ("fcc", 210, [1, 1, 4]), 2, "miller: is '210'; allowed is one of 100, 110, 111"),
+        (SURFACE % ("fcc", 110, [1, 1]), 2, r"size: is \[1, 1\]; allowed is \[nx, ny, layers\]"),
+        (
+            "  - surface: {lattice: fcc, elements: [Si], constant: 5, miller: 111}\n",
+            2,
+            "surface: has no size; allowed are",
+        ),
+        ("  - vacancy: {lattice: sc, elements: [Po], constant: 3}\n", 2, "vacancy: has one atom: give it a supercell"),
+        (
+            "  - vacancy: {lattice: fcc, elements: [Al], constant: 4, remove: 4}\n",
+            2,
+            "remove: is 4; allowed is a whole number from 1 to 3, of 4 atoms",
+        ),
+        (SILICON + "    relax: 3\n", 3, "relax: needs rattle beside it"),
+        (SILICON + "    seed: 3\n", 3, "seed: needs strain, rattle or dynamics"),
+        (SILICON + "    label: two words\n", 3, "label: is 'two words'; allowed is a word"),
+        (SILICON + "    split: both\n", 3, "split: is 'both'; allowed is one of train, validation, test"),
+        (SILICON + "    dynamics: 300\n", 3, "dynamics: must be a mapping with the keys temperature, pressure"),
+        (SILICON + "    dynamics: {time: 1}\n", 3, "dynamics: has no temperature"),
+        (MD + "      temperatures: 3\n", 5, "dynamics.temperatures: is not known; allowed are temperature,"),
+        (SILICON + "    dynamics:\n      temperature: [300, -1]\n", 4, r"temperature: is \[300, -1\]; allowed is K"),
+        (SILICON + "    dynamics:\n      temperature: [300, 300]\n", 4, "temperature: .* list of different ones"),
+        (MD + "      pressure: high\n", 5, "pressure: is 'high'; allowed is bar"),
+        (MD + "      density: 1\n", 5, "density: belongs to a liquid"),
+        (MD + "      every: 0.0007\n", 5, "every 0.0007 ps is no whole number of time steps of 0.5 fs"),
+        (MD + "      timestep: 0.3\n", 5, "every 0.05 ps is no whole number of time steps of 0.3 fs"),
+        (MD + "      time: 0.01\n", 5, "time: no frame: 0.01 ps, one every 0.05 ps"),
+        (MD + "      runs: 1.5\n", 5, "runs: is 1.5; allowed is a whole number"),
+        (MD + "      cell: tri\n", 5, "cell: needs pressure beside it"),
+        (MD + "      pressure: 0\n      cell: box\n", 6, "cell: is 'box'; allowed is one of iso, aniso, tri"),
+        (MD + "      on_error: go\n", 5, "on_error: is 'go'; allowed is stop or keep"),
+        (MD + "      by: sw\n", 5, "dynamics.by: must be a mapping with the keys lammps"),
+        (MD + "      by: {labels: a.xyz}\n", 5, "by.labels: is not known; allowed are lammps"),
+        (
+            MD + "      by: {lammps: [pair_style sw], mlff: m}\n",
+            5,
+            "must have one of lammps, mlff, ase, and has lammps and",
+        ),
+        (MD + "      by: {lammps: [run 3]}\n", 5, "by.lammps: 'run 3': run is done by mlff label"),
+        (
+            MD + "      pressure: 0\n      cell: aniso\n      by: {ase: {calculator: a:b}}\n",
+            6,
+            "cell: is aniso; allowed with ase are iso, tri",
+        ),
+        ("  - molecule: water\n    dynamics: {temperature: 300, pressure: 0}\n", 3, "pressure: a molecule has no cell"),
+    ],
+)
+def test_refuses(text, line, words, tmp_path):
+    with pytest.raises(RecipeError, match=words) as e:
+        read(tmp_path, "structures:\n" + text + TEACHER)
+    assert str(e.value).startswith(f"{tmp_path}/r.yaml:{line}: structures[1]")
+
+
+@pytest.mark.parametrize("text, key", [(MD, "dynamics"), (SILICON + "    rattle: 0.1\n    relax: 3\n", "relax")])
+def test_labels_move_no_atoms(text, key, tmp_path):
+    with pytest.raises(RecipeError, match=f"{key}: labels move no atoms: by: .lammps: .*, .mlff: MODEL. or"):
+        read(tmp_path, "structures:\n" + text + LABELS)
+    if key == "dynamics":
+        assert read(tmp_path, "structures:\n" + text + "      by: {mlff: a.yaml}\n" + LABELS)
+
+
+def test_documented_keys():
+    """docs/distillation.md names every kind of structure and every key of items and dynamics."""
+    from mlff_tools.train import recipe_structures as section
+
+    with open(os.path.join(helpers.ROOT, "docs", "distillation.md"), encoding="utf-8") as f:
+        text = f.read()
+    for key in (
+        *section.ITEM,
+        *section.STATES,
+        *section.DYNAMICS,
+        "by",
+        *liquids.structures.MOLECULES,
+        *lattices.LATTICES,
+    ):
+        assert f"`{key}" in text or f"{key}:" in text or f" {key}," in text, key
