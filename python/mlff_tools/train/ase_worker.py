@@ -89,9 +89,9 @@ def label(calculator, has, frame):
 
 
 def minimise(atoms, force, steps):
-    from ase.optimize import FIRE
+    from ase.optimize import LBFGS
 
-    FIRE(atoms, logfile=None).run(fmax=force, steps=steps)
+    LBFGS(atoms, logfile=None, maxstep=0.1).run(fmax=force, steps=steps)
 
 
 def barostat(atoms, wanted):

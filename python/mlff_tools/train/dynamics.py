@@ -180,7 +180,7 @@ def _run(task, path, stamp):
             shutil.rmtree(stem + ".failed", ignore_errors=True)
             os.rename(work or "", stem + ".failed")
             text = text.replace(work, stem + ".failed")
-        text = text if task.about in text else f"{task.about}: {text}"
+        text = text if text.startswith(task.about) else f"{task.about}: {text}"
         raise (type(e) if isinstance(e, ModelError) else DynamicsError)(text) from e
     shutil.rmtree(work, ignore_errors=True)
     return found, error
@@ -219,9 +219,9 @@ def _paths(tasks, folder):
     out, seen = [], {}
     for task in tasks:
         stamp = task.stamp()
-        other = seen.setdefault(stamp, task)
-        if other is not task:
-            raise DynamicsError(f"{task.about} is the same trajectory as {other.about}: give one of them another seed")
+        if stamp in seen:
+            raise DynamicsError(f"{task.about} is the same trajectory as {seen[stamp]}: give one of them another seed")
+        seen[stamp] = task.about
         out.append((os.path.join(folder, f"{task.name}-{stamp[:12]}.npz"), stamp))
     return out
 

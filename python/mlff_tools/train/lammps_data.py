@@ -83,15 +83,19 @@ def _dump_box(lines):
 
 def parse_dump(text, frame):
     """[(step, positions, cell)] of a dump with the columns id x y z in this order, in the axes of the structure that
-    the run began with; a frame that is not whole ends it."""
+    the run began with; a frame that is not whole or lacks atoms
+    ends it."""
     _, _, start, _, q = box(frame)
     # the vectors of the frame's cell in those of LAMMPS: other vectors of the same lattice
     change = None if frame["cell"] is None else np.round(frame["cell"] @ q @ np.linalg.inv(start))
     n, lines, out = len(frame["elements"]), text.split("\n")[:-1], []
     for k in range(0, len(lines) - n - 8, n + 9):
-        table = np.array([line.split() for line in lines[k + 9 : k + 9 + n]], float)
-        if table.shape != (n, 4) or (table[:, 0] != np.arange(1, n + 1)).any():
-            raise FrameError(f"{frame['source']}: a dump of LAMMPS has not the {n} atoms of the structure")
+        rows = [line.split() for line in lines[k + 9 : k + 9 + n]]
+        if lines[k + 3] != str(n) or any(len(row) != 4 for row in rows):  # atoms were lost
+            break
+        table = np.array(rows, float)
+        if (table[:, 0] != np.arange(1, n + 1)).any():
+            raise FrameError(f"{frame['source']}: a dump of LAMMPS has other atoms than the structure")
         low, cell = _dump_box(lines[k + 5 : k + 8])
         x = table[:, 1:] if change is None else (table[:, 1:] - low) @ q.T
         out.append((int(lines[k + 1]), x, None if change is None else change @ cell @ q.T))
