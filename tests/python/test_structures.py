@@ -7,7 +7,7 @@ import helpers
 import numpy as np
 import pytest
 
-from mlff_tools.model import reference, structures
+from mlff_tools.model import modelfile, reference, structures
 from mlff_tools.train import extxyz, generate, lattices, liquids, masses, recipe, splits
 from mlff_tools.train.extxyz import FrameError
 from mlff_tools.train.recipe import RecipeError
@@ -254,6 +254,7 @@ ITEMS = """structures:
 
 def test_tags(tmp_path):
     """Kinds, trajectories and splits; what files say of themselves stays; the same crystal twice is one frame."""
+    modelfile.write(str(tmp_path / "m"), *helpers.painn(elements=("H", "C", "O", "Al")))
     atom = "1\n%s\nAl 0 0 %s\n"
     (tmp_path / "some.xyz").write_text("".join(atom % ("", k) for k in range(10)))
     tags = 'config_type="two words" trajectory=mine split=validation'
@@ -372,12 +373,10 @@ def test_refuses(text, line, words, tmp_path):
     assert str(e.value).startswith(f"{tmp_path}/r.yaml:{line}: structures[1]")
 
 
-@pytest.mark.parametrize("text, key", [(MD, "dynamics"), (SILICON + "    rattle: 0.1\n    relax: 3\n", "relax")])
-def test_labels_move_no_atoms(text, key, tmp_path):
-    with pytest.raises(RecipeError, match=f"{key}: labels move no atoms: by: .lammps: .*, .mlff: MODEL. or"):
-        read(tmp_path, "structures:\n" + text + LABELS)
-    if key == "dynamics":
-        assert read(tmp_path, "structures:\n" + text + "      by: {mlff: a.yaml}\n" + LABELS)
+@pytest.mark.parametrize("key, more", [("dynamics", MD), ("rattle", SILICON + "    rattle: 0.1\n")])
+def test_a_file_of_labels_has_none_for_new_frames(key, more, tmp_path):
+    with pytest.raises(RecipeError, match=rf"{key}: makes frames that .* with mlff, lammps or ase, or leave {key} out"):
+        read(tmp_path, "structures:\n" + more + LABELS)
 
 
 def test_documented_keys():

@@ -182,7 +182,8 @@ def _run(task, path, stamp):
             text = text.replace(work, stem + ".failed")
         text = text if text.startswith(task.about) else f"{task.about}: {text}"
         raise (type(e) if isinstance(e, ModelError) else DynamicsError)(text) from e
-    shutil.rmtree(work, ignore_errors=True)
+    for left in (work, stem + ".failed"):
+        shutil.rmtree(left, ignore_errors=True)
     return found, error
 
 

@@ -4,16 +4,19 @@ generate() gives the same frames in the same order for the same recipe. Each has
 split, and where dynamics made it temperature (K), pressure (bar) and time (ps).
 """
 
+import itertools
 import json
 import os
 import re
 import typing
 
+from ..model.modelfile import model_paths
 from . import build, dynamics, labels, splits
-from .extxyz import plain, quoted
+from .extxyz import FrameError, plain, quoted
 from .liquids import read_molecule
 from .potentials import Programs, potential
 from .teacher_lammps import types_of
+from .teachers import read_head
 
 
 class Count(typing.NamedTuple):
@@ -190,6 +193,20 @@ def _built(made):
     return out
 
 
+def check_elements(teacher, frames, place):
+    """Fails for structures whose elements the teacher does not have, before dynamics is run."""
+    if "lammps" in teacher:
+        types = types_of(teacher["lammps"], teacher.get("types"), frames)
+    elif "mlff" in teacher:
+        types = read_head(model_paths(os.path.join(place, teacher["mlff"]))[0])["elements"]
+    else:
+        return
+    for frame in frames:
+        unknown = sorted(set(frame["elements"]) - set(types))
+        if unknown:
+            raise FrameError(f"{frame['source']}: the teacher knows no {unknown[0]}: it has {' '.join(types)}")
+
+
 def generate(recipe, items, teacher, folder, programs=None, write=print):
     """Frames of all items of a checked recipe; its trajectories are kept in `folder`. write: prints a line."""
     programs = programs or Programs()
@@ -200,9 +217,7 @@ def generate(recipe, items, teacher, folder, programs=None, write=print):
     try:
         wanted = [item.tasks(moved_by) for item in made]
         tasks = [task for mine in wanted for task, _, _ in mine]
-        if "lammps" in teacher:  # said now, and not after the dynamics
-            starts = [f for frames in built for f in frames] + [task.start for task in tasks]
-            types_of(teacher["lammps"], teacher.get("types"), starts)
+        check_elements(teacher, [*itertools.chain(*built), *(task.start for task in tasks)], recipe.folder)
         found = iter(dynamics.run(tasks, folder, programs, write))
     finally:
         moved_by.close()

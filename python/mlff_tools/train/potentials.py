@@ -20,7 +20,6 @@ import numpy as np
 
 from ..model import lammps
 from ..model.modelfile import ModelError, model_paths
-from .extxyz import FrameError
 from .lammps_data import data_text, parse_dump
 from .teacher_ase import AseTeacher
 from .teacher_lammps import commands_digest, split_commands, types_of, version
@@ -282,4 +281,4 @@ def potential(section, place, programs):
         python = os.path.expanduser(python) if python else None
         python = os.path.abspath(os.path.join(place, python)) if python and "/" in python else python
         return AsePotential(section["ase"], place, python, section.get("timeout", TIMEOUT))
-    raise FrameError("a file of labels moves no atoms: dynamics and relax need by: with lammps, mlff or ase")
+    raise DynamicsError("a file of labels moves no atoms: a potential has one of mlff, lammps and ase")

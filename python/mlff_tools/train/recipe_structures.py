@@ -145,20 +145,14 @@ def check_dynamics(recipe, at, more=("by",)):
 
 
 def _moved_by(recipe, at, item, teacher):
-    """Checks what moves the atoms of an item."""
+    """Checks what moves the atoms of an item, and returns its section."""
     of = item.get("dynamics", {})
-    if isinstance(of, dict) and "by" in of:
-        if of["by"] == "teacher":
-            del of["by"]
-        else:
-            check_potential(recipe, (*at, "dynamics", "by"), ("lammps", "mlff", "ase"))
-            return of["by"]
-    if "labels" in teacher:
-        key = "dynamics" if "dynamics" in item else "relax"
-        recipe.fail(
-            (*at, key), "labels move no atoms: by: {lammps: [...]}, {mlff: MODEL} or {ase: ...} in dynamics does"
-        )
-    return teacher
+    if "by" not in of:
+        return teacher
+    if of["by"] == "teacher":
+        del of["by"]
+        return teacher
+    return check_potential(recipe, (*at, "dynamics", "by"), ("lammps", "mlff", "ase"))
 
 
 def _kind(recipe, at, item):
@@ -214,8 +208,12 @@ def structures(recipe, teacher):
                 recipe.fail((*at, "dynamics", "pressure"), "a molecule has no cell")
             if kind != "liquid" and "density" in item["dynamics"]:
                 recipe.fail((*at, "dynamics", "density"), "belongs to a liquid")
-        if "dynamics" in item or "relax" in item:
+        new = [key for key in ("strain", "rattle", "dynamics") if key in item]
+        if new and "labels" in teacher:
+            said = "makes frames that a file of labels has no labels for: give a teacher with mlff, lammps or ase"
+            recipe.fail((*at, new[0]), f"{said}, or leave {new[0]} out")
+        if "dynamics" in item:
             by = _moved_by(recipe, at, item, teacher)
-            if "ase" in by and item.get("dynamics", {}).get("cell") == "aniso":
+            if "ase" in by and item["dynamics"].get("cell") == "aniso":
                 recipe.fail((*at, "dynamics", "cell"), "is aniso; allowed with ase are iso, tri")
     return recipe.get(("structures",))
