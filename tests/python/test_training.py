@@ -338,12 +338,15 @@ class Training(unittest.TestCase):
                     assert_near(a[key], b[key], 1e-5, key)
 
     def labelled(self, seed=5):
-        """The data set with stress and energies of atoms, which some frames do not have."""
+        """The data set with stress, energies of atoms and Hessian-vector products, which some frames do not have."""
         rng, data = np.random.default_rng(seed), dict(self.data)
         n, stress = len(data["energy"]), rng.normal(size=(len(data["energy"]), 3, 3)) * 0.01
         data["stress"] = 0.5 * (stress + stress.transpose(0, 2, 1))
         data["stress"][~data["cell"].any((1, 2))] = np.nan
         data["atom_energies"] = rng.normal(size=len(data["species"]))
+        for name in ("hessian_direction", "hessian_product"):
+            data[name] = rng.normal(size=(len(data["species"]), 3))
+            data[name][data["first"][4] :] = np.nan
         for k in range(0, n, 5):
             data["stress"][k] = np.nan
             data["atom_energies"][data["first"][k + 1] - 1] = np.nan
@@ -358,21 +361,21 @@ class Training(unittest.TestCase):
             ("ani", 1e-5, bound),
         ):
             ceiling = 0.8 * float(self.data["forces"].std())
-            config = self.config(architecture, force_ceiling=ceiling, stress_weight=30.0, atom_weight=2.0, **limits)
+            weights = {"stress_weight": 30.0, "atom_weight": 2.0, "hessian_weight": 1e-4}
+            config = self.config(architecture, force_ceiling=ceiling, batch=96, **weights, **limits)
             t = Trainer(training.read_config(config), self.labelled(), self.sha256, torch.device("cpu"))
             self.assertLess(min(float(k[k > 0].min()) for k in t.keep), 0.9)
+            self.assertEqual([c.n_atoms for c in t.classes], [12, 12, 24, 24])
             if t.fast is None:
                 self.skipTest("no C compiler (cc)")
             t.theta += 0.1 * torch.randn(t.theta.shape, generator=torch.Generator().manual_seed(2))
             t.set_controls(0.0)
-            for index in t.index:
-                index.copy_(torch.arange(len(index)))
-            found = []
+            parts, found = [(c, torch.arange(2)) for c in t.classes], []
             t.update = lambda gradient, terms, found=found: found.append(
                 (torch.cat([x.flatten() for x in gradient]), terms)
             )
-            t.one_step()
-            t.one_fast_step(list(zip(t.classes, t.index)))
+            t.one_step(parts)
+            t.one_fast_step(parts)
             (slow, terms), (fast, fast_terms) = found
             self.assertGreater(float(terms.min()), 0.0)
             assert_near(fast_terms, terms, 1e-5 * float(terms.sum()), architecture + ": terms of the loss")
@@ -381,7 +384,7 @@ class Training(unittest.TestCase):
     def test_gradient_of_each_term(self):
         """The fast path against central differences of the loss of the plain one in double, along random directions."""
         for architecture in ("painn", "ani"):
-            config = training.read_config(self.config(architecture))
+            config = training.read_config(self.config(architecture, batch=96, hessian_weight=1.0))
             t = Trainer(config, self.labelled(), self.sha256, torch.device("cpu"))
             if t.fast is None:
                 self.skipTest("no C compiler (cc)")
@@ -394,7 +397,7 @@ class Training(unittest.TestCase):
                     setattr(plain, name, x.double())
             for term in losses.TERMS:
                 weights = {x: 1.0 if x == term else None for x in losses.TERMS}
-                limits = dict.fromkeys(losses.TERMS, 0.5)
+                limits = dict.fromkeys(losses.TERMS, 20.0 if term == "hessian" else 0.5)
                 gradient, _ = t.fast.gradient(t.parameters, batch, keep, weights, limits)
                 gradient = torch.cat([x.flatten() for x in gradient]).double()
 

@@ -95,6 +95,10 @@ def test_split():
         (lambda f: f[2]["info"].update(temperature="hot"), "labels.xyz, frame 3: temperature is 'hot', not a number"),
         (lambda f: [x["info"].update(split="test") for x in f[:-1]], "1 of 12 labelled frames are for training"),
         (lambda f: f.clear(), "no labelled frames"),
+        (
+            lambda f: f[2]["columns"].update(hessian_product=("R", ["1 2"] * 4)),
+            "labels.xyz, frame 3: hessian_product is not three numbers for each atom",
+        ),
         (lambda f: f[2]["forces"].fill(np.nan), "NaN or infinity"),
     ],
 )

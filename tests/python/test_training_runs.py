@@ -15,12 +15,12 @@ import helpers
 import numpy as np
 
 from mlff_tools.model import modelfile, reference
-from mlff_tools.train import dataset, recipe_training
+from mlff_tools.train import dataset, extxyz, hessian, recipe_training
 
 try:
     import torch
 
-    from mlff_tools.train import training
+    from mlff_tools.train import frames, losses, training
     from mlff_tools.train.trainer import Mixed, Trainer
 except ImportError:
     torch = None
@@ -186,6 +186,34 @@ class Runs(unittest.TestCase):
             self.train(f"w{w}", settings=config(steps=150, stress_weight=w)).errors[-1] for w in (30.0, 0)
         )
         self.assertLess(with_stress["stress_rmse"], 0.8 * without["stress_rmse"])
+
+    def test_hessian_products_are_learnt(self):
+        """Labels from two more labels of the teacher each, through a file; held-out products are better with them."""
+        made, model = labelled(40), helpers.painn(elements=ELEMENTS, seed=3)
+        probes = hessian.probes(made, 5)
+        for probe in probes:
+            probe["forces"] = reference.evaluate(model, probe)[1]
+        path = self.path("l.xyz")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("".join(extxyz.text(frame) for frame in hessian.joined(made, probes)))
+        data, found = dataset.from_labels(extxyz.read(path)), []
+        for k, weight in enumerate((0, 1.0)):
+            settings = config(steps=150, hessian_weight=weight)
+            done = self.train(f"w{k}", data, settings)
+            state = training.load_checkpoint(done.checkpoint)
+            t = Trainer(state["config"], data, data["sha256"], torch.device("cpu"), state)
+            t.restore(state, done.checkpoint)
+            (pair,) = frames.pairs(data, "test", t.network, t.device, t.scale, t.offsets)
+            batch = t.plain_batch(pair, torch.arange(len(pair.frames)))
+            out = t.network(t.views(t.ema), batch, training=False)
+            found.append(float(losses.square("hessian", out, batch).mean().detach()))
+            label = pair.product[0].reshape(2, 4, 3)
+            k = int(np.nonzero(data["split"] == 2)[0][0])
+            h, x = 0.01 * data["hessian_direction"][4 * k : 4 * k + 4], dataset.frame(data, k)
+            forces = [reference.evaluate(model, {**x, "positions": x["positions"] + s * h})[1] for s in (1, -1)]
+            helpers.assert_near(label[0], (forces[0] - forces[1]) / 0.02 / t.scale, 1e-4, "product")
+            helpers.assert_near(label[1], -label[0], 0.0, "the other half")
+        self.assertLess(found[1], 0.6 * found[0])
 
     def test_another_run_in_the_folder(self):
         with training.locked(self.path("a")), self.assertRaisesRegex(modelfile.ModelError, "another run is training"):

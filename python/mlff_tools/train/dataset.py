@@ -15,6 +15,7 @@ and, from labelled frames,
   stress [F, 3, 3] float64          eV/A^3, positive when stretched; NaN where there is none
   atom_energies [A] float64         eV; NaN where there are none
   config_type [F] text              the kind of structure
+  hessian_direction, hessian_product [A, 3] float64, see hessian.py; NaN where there are none
 positions are float64 there, temperature is that of the frame and NaN where it is not known, and the atoms of a frame
 are in the order of their elements, so that frames of one composition are of one kind.
 load and from_labels add sha256, of the file or of all frames.
@@ -27,7 +28,7 @@ import json
 import numpy as np
 
 from ..model.modelfile import NUMBERS, ModelError, sha256_of, write_bytes
-from . import extxyz, labels
+from . import extxyz, hessian, labels
 from .masses import MASS
 
 SPLITS = ("train", "validation", "test")
@@ -170,7 +171,9 @@ def _atoms(frames, elements):
     none = [np.full(len(o), np.nan) for o in order]
     energies = [n if f.get("atom_energies") is None else f["atom_energies"] for f, n in zip(frames, none)]
     together = lambda values: np.concatenate([np.asarray(v)[o] for v, o in zip(values, order)])
+    products = [hessian.columns_of(f) for f in frames]
     return {
+        **{name: together([p[k] for p in products]) for k, name in enumerate(hessian.COLUMNS)},
         "species": together(species),
         "positions": together([f["positions"] for f in frames]).astype(float),
         "forces": together([f["forces"] for f in frames]).astype(float),
@@ -213,7 +216,8 @@ def from_labels(frames, elements=None, name="labels"):
     arrays["offset"] = _offsets(arrays["species"], arrays["atom_energies"], len(elements))
     teacher, sha256 = _teacher(frames)
     arrays["info"] = np.array(json.dumps({"config": {"name": name}, "labels": teacher, "model_sha256": sha256}))
-    parts = [labels.file_hash(frames), *elements, *arrays["split"].astype(str), *kinds, *trajectories]
+    products = hashlib.sha256(arrays["hessian_direction"].tobytes() + arrays["hessian_product"].tobytes()).hexdigest()
+    parts = [labels.file_hash(frames), products, *elements, *arrays["split"].astype(str), *kinds, *trajectories]
     arrays["sha256"] = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     return arrays
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-from . import dataset
+from . import dataset, hessian
 
 
 def _candidates(x, cell, cutoff):
@@ -59,7 +59,9 @@ def triples(i, vectors, n_atoms, cutoff):
     return a[keep].int(), b[keep].int()
 
 
-EXTRA = ("virial", "has_virial", "has_atoms", "atom_energies")
+OF_FRAME = ("has_labels", "virial", "has_virial", "has_atoms")
+OF_ATOM = ("atom_energies", "product", "partner")
+EXTRA = (*OF_FRAME, *OF_ATOM)
 
 
 class FrameClass:
@@ -78,8 +80,21 @@ class FrameClass:
         self.forces = torch.as_tensor(data["forces"][atoms].reshape(shape) / scale, device=device).float()
         energy = (data["energy"][frames] - offsets[species].sum()) / scale
         self.energy = torch.as_tensor(energy, device=device).float()
+        self.rms = dataset.force_rms(data, frames)  # eV/A
+        self.has_labels = torch.ones(len(frames), device=device)
+        self.product = torch.zeros_like(self.forces)
+        self.partner = torch.zeros(shape[:2], dtype=torch.long, device=device)
         self._more_labels(data, atoms, scale, offsets[species])
         self._lists(data, network)
+
+    def _edges(self, data, k, network):
+        """i, j, vectors and pairs of edges of frame k of the data set."""
+        a, b = data["first"][k], data["first"][k + 1]
+        return self._edges_at(data["positions"][a:b], data["cell"][k], network)
+
+    def _edges_at(self, positions, cell, network):
+        i, j, v = edges(positions, cell, network.cutoff, self.device)
+        return (i, j, v, *(triples(i, v, len(positions), network.angular_cutoff) if network.needs_triples else ()))
 
     def _more_labels(self, data, atoms, scale, offsets):
         """virial [F, 3, 3] = stress * volume and atom_energies [F, n], zero where there are none, and has_virial and
@@ -100,12 +115,7 @@ class FrameClass:
                 tensor[torch.as_tensor(~known, device=self.device)] = 0.0
 
     def _lists(self, data, network):
-        first, parts = data["first"], []
-        for k in self.frames:
-            i, j, v = edges(data["positions"][first[k] : first[k + 1]], data["cell"][k], network.cutoff, self.device)
-            parts.append(
-                (i, j, v, *(triples(i, v, self.n_atoms, network.angular_cutoff) if network.needs_triples else ()))
-            )
+        parts = [self._edges(data, k, network) for k in self.frames]
         self.n_edges = max(len(p[0]) for p in parts) + 1
         n_frames, far = len(parts), torch.tensor([2.0 * network.cutoff, 0.0, 0.0], device=self.device)
         self.i = torch.zeros(n_frames, self.n_edges, dtype=torch.int32, device=self.device)
@@ -120,14 +130,56 @@ class FrameClass:
             parts[k] = None
 
 
+class Pairs(FrameClass):
+    """Frames with a Hessian-vector product (hessian.py): each stands for two, moved along +-STEP times its direction,
+    as one frame of twice the atoms whose halves do not meet. Its label is product [F, 2n, 3], the difference of the
+    forces of an atom and its partner in the other half over 2 STEP; partner [F, 2n] is where that is."""
+
+    def __init__(self, data, frames, network, device, scale, offsets):
+        super().__init__(data, frames, network, device, scale, offsets)
+        n, first = self.n_atoms, data["first"]
+        products = np.stack([data["hessian_product"][first[k] : first[k + 1]] for k in frames])
+        self.product = torch.as_tensor(np.concatenate([products, -products], 1) / scale, device=device).float()
+        self.partner = torch.tensor([n] * n + [-n] * n, device=device).repeat(len(frames), 1)
+        self.species, self.n_atoms = self.species.repeat(2), 2 * n
+        for name in ("has_labels", "energy", "virial", "has_virial", "has_atoms"):
+            setattr(self, name, torch.zeros_like(getattr(self, name)))
+        self.forces = torch.zeros_like(self.product)
+        self.atom_energies = torch.zeros_like(self.product[..., 0])
+
+    def _edges(self, data, k, network):
+        a, b = data["first"][k], data["first"][k + 1]
+        moved = hessian.STEP * data["hessian_direction"][a:b]
+        one, two = (self._edges_at(data["positions"][a:b] + s * moved, data["cell"][k], network) for s in (1, -1))
+        n, n_edges = int(b - a), len(one[0])
+        shifts = (n, n, 0, n_edges, n_edges)
+        return tuple(torch.cat([x, y + shift]) for x, y, shift in zip(one, two, shifts))
+
+
 def classes(data, split, network, device, scale, offsets):
     """FrameClass objects of a split, smallest first."""
+    return _grouped(FrameClass, data, dataset.frames_of(data, split), network, device, scale, offsets)
+
+
+def pairs(data, split, network, device, scale, offsets):
+    """Pairs objects of the frames of a split that have a Hessian-vector product."""
+    if "hessian_product" not in data:
+        return []
+    known = [
+        k
+        for k in dataset.frames_of(data, split)
+        if np.isfinite(data["hessian_product"][data["first"][k] : data["first"][k + 1]]).all()
+    ]
+    return _grouped(Pairs, data, known, network, device, scale, offsets)
+
+
+def _grouped(kind, data, chosen, network, device, scale, offsets):
     groups = {}
-    for k in dataset.frames_of(data, split):
+    for k in chosen:
         key = data["species"][data["first"][k] : data["first"][k + 1]].tobytes()
         groups.setdefault(key, []).append(k)
     return [
-        FrameClass(data, np.array(groups[key]), network, device, scale, offsets)
+        kind(data, np.array(groups[key]), network, device, scale, offsets)
         for key in sorted(groups, key=lambda key: (len(key), key))
     ]
 
@@ -142,7 +194,7 @@ def batch(parts, atoms_of):
     """A batch from [(class, indices of its frames as a tensor [k])]: tensors whose shapes depend on the k alone.
 
     Fields: species [N], i j [E], vectors [E, 3], a b [T], frame [N], energy [B], forces [N, 3], n_atoms [B], n_frames,
-    virial has_virial has_atoms [B, ...], atom_energies [N], of_element: atoms of each element, as from of_element().
+    labels OF_FRAME [B, ...] and OF_ATOM [N, ...], of_element: atoms of each element, as from of_element().
     Only device work, so that a CUDA graph can hold it.
     """
     out = {k: [] for k in ("species", "i", "j", "vectors", "a", "b", "frame", "energy", "forces", "n_atoms", *EXTRA)}
@@ -165,7 +217,8 @@ def batch(parts, atoms_of):
         out["n_atoms"].append(torch.full((k,), float(c.n_atoms), device=device))
         for name in EXTRA:
             out[name].append(getattr(c, name).index_select(0, index))
-        out["atom_energies"][-1] = out["atom_energies"][-1].flatten()
+        for name in OF_ATOM:
+            out[name][-1] = out[name][-1].flatten(0, 1)
         atoms, edges_before, frames_before = atoms + k * c.n_atoms, edges_before + k * c.n_edges, frames_before + k
     fields = {k: torch.cat(v) for k, v in out.items()}
     return SimpleNamespace(**fields, n_frames=frames_before, of_element=atoms_of)

@@ -1,11 +1,14 @@
-"""The loss of a batch: forces, energies, virials (stress times volume) and energies of atoms, each bounded by Huber's
+"""The loss of a batch: forces, energies, virials (stress times volume), energies of atoms and Hessian-vector products,
+each bounded by Huber's
 loss on the root mean square error of a frame. All are in units of the root mean square force of the training set."""
 
 from types import SimpleNamespace
 
 import torch
 
-TERMS = ("forces", "energy", "stress", "atoms")
+from . import hessian
+
+TERMS = ("forces", "energy", "stress", "atoms", "hessian")
 
 
 def bounded(square, limit):
@@ -30,33 +33,37 @@ def outputs(energies, forces, virials, nodes):
     return SimpleNamespace(energies=energies, forces=forces, virials=virials, nodes=nodes)
 
 
-def squares(out, batch):
-    """{term: mean squares of the errors of each frame [members, B]}: of force components, of the energy per atom, of
-    the nine components of the virial per atom, of the energies of atoms; zero where there is no label."""
-    per_atom = batch.n_atoms[:, None, None]
-    virial = ((out.virials - batch.virial) / per_atom).square().mean((-2, -1))
-    return {
-        "forces": frame_means((out.forces - batch.forces).square().mean(-1), batch),
-        "energy": ((out.energies - batch.energy) / batch.n_atoms).square(),
-        "stress": virial * batch.has_virial,
-        "atoms": frame_means((out.nodes - batch.atom_energies).square(), batch) * batch.has_atoms,
-    }
+def square(term, out, batch):
+    """Mean squares of the errors of each frame [members, B]: of force components, of the energy per atom, of the nine
+    components of the virial per atom, of the energies of atoms, of the components of the Hessian-vector product; zero
+    where there is no label."""
+    if term == "forces":
+        return frame_means((out.forces - batch.forces).square().mean(-1), batch) * batch.has_labels
+    if term == "energy":
+        return ((out.energies - batch.energy) / batch.n_atoms).square() * batch.has_labels
+    if term == "stress":
+        virial = (out.virials - batch.virial) / batch.n_atoms[:, None, None]
+        return virial.square().mean((-2, -1)) * batch.has_virial
+    if term == "atoms":
+        return frame_means((out.nodes - batch.atom_energies).square(), batch) * batch.has_atoms
+    partner = torch.arange(len(batch.partner), device=batch.partner.device) + batch.partner
+    product = (out.forces - out.forces.index_select(1, partner)) / (2 * hessian.STEP)
+    return frame_means((product - batch.product).square().mean(-1), batch) * (1 - batch.has_labels)
 
 
 def loss(out, batch, keep, weights, limits):
-    """(sum over the members of the weighted terms, the terms without their weights [4], means over the members).
+    """(sum over the members of the weighted terms, the terms without their weights [5], means over the members).
 
     keep [members, B]: weights of the frames; weights, limits: {term: number or None}. Forces are a mean over the atoms
     of the batch, the others over its frames."""
-    of_frame, parts = squares(out, batch), []
+    parts, labelled = [], batch.has_labels
+    of_frame = {"forces": batch.n_atoms * labelled, "hessian": 1 - labelled}
     for term in TERMS:
         if weights[term] is None:
             parts.append(keep.new_zeros(()))
             continue
-        values = bounded(of_frame[term], limits[term]) * keep
-        if term == "forces":
-            parts.append((values * (batch.n_atoms / batch.n_atoms.sum())).sum() / len(keep))
-        else:
-            parts.append(values.sum() / keep.numel())
+        share = of_frame.get(term, labelled)
+        values = bounded(square(term, out, batch), limits[term]) * keep
+        parts.append((values * share).sum() / (len(keep) * share.sum().clamp_min(1.0)))
     total = sum(len(keep) * weights[t] * p for t, p in zip(TERMS, parts) if weights[t] is not None)
     return total, torch.stack(parts).detach()

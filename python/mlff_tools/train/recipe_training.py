@@ -66,6 +66,7 @@ TRAINING = {
     "final_energy_weight": _WEIGHT,
     "stress_weight": _WEIGHT,
     "atom_weight": _WEIGHT,
+    "hessian_weight": _WEIGHT,
     "force_ceiling": (lambda v: v in (None, "auto") or _number(0, 1e6)(v), "a number in eV/A, auto, or null for none"),
     "force_limit": _limit("eV/A"),
     "energy_limit": _limit("eV/atom"),
@@ -79,6 +80,7 @@ TRAINING = {
     "threads": (_count(1, 1024), "a whole number from 1"),
     "device": (lambda v: _text(v) and (v in ("auto", "cpu") or v.startswith("cuda")), "auto, cpu, cuda or cuda:N"),
 }
+HESSIAN_FROM, HESSIAN_WEIGHT = 128, 1.0e-3  # features from which on Hessian-vector products count, where there are some
 DEFAULTS = {
     "seed": 1,
     "optimizer": "soap",
@@ -144,6 +146,8 @@ def config(name, student, training, elements):
     made = students.network(student, elements)
     steps = training.get("steps") or students.filled(student)["steps"]
     train = {"validate_every": max(1, min(500, steps // 20)), **DEFAULTS, "steps": steps, **training}
+    if made["model"].get("n_features", 0) >= HESSIAN_FROM:
+        train.setdefault("hessian_weight", HESSIAN_WEIGHT)
     if "energy_weight" in training and "final_energy_weight" not in training:
         train["final_energy_weight"] = training["energy_weight"]
     train["warmup"] = min(train["warmup"], max(1, steps // 10))

@@ -99,6 +99,8 @@ class Trainer:
         self.network = ARCHITECTURES[config["architecture"]](config["model"], data["elements"])
         self._scale(base)
         self.classes = frames.classes(data, "train", self.network, device, self.scale, self.offsets)
+        if self.weights["hessian"]:
+            self.classes += frames.pairs(data, "train", self.network, device, self.scale, self.offsets)
         self.validation = frames.classes(data, "validation", self.network, device, self.scale, self.offsets)
         self.fast = None
         if device.type == "cpu" and cpu.available():
@@ -114,7 +116,7 @@ class Trainer:
         self.brake, self.best, self.best_soap, self.best_error = 1.0, None, None, math.inf
         self.graph = None
         self.controls = torch.zeros(5, device=device)  # rate, Adam's two corrections, energy weight, 1 - ema
-        self.losses = torch.zeros(5, device=device)  # sums of the terms of the loss, number of steps
+        self.losses = torch.zeros(len(losses.TERMS) + 1, device=device)  # sums of the terms, number of steps
         self._order()
 
     def _scale(self, base):
@@ -135,11 +137,13 @@ class Trainer:
             self.ceiling = CEILING * float(np.median(of_frame))
         names = {"forces": "force_limit", "energy": "energy_limit", "stress": "stress_limit", "atoms": "atom_limit"}
         self.limits = {term: t[name] and t[name] / self.scale for term, name in names.items()}
-        labelled = {"stress": "stress", "atoms": "atom_energies"}
+        self.limits["hessian"] = None
+        labelled = {"stress": "stress", "atoms": "atom_energies", "hessian": "hessian_product"}
+        names = {"stress": "stress_weight", "atoms": "atom_weight", "hessian": "hessian_weight"}
         self.weights = {"forces": t["force_weight"] or None, "energy": t["energy_weight"] or None}
         for term, key in labelled.items():
             there = key in data and np.isfinite(data[key]).any()
-            self.weights[term] = (there and t[{"stress": "stress_weight", "atoms": "atom_weight"}[term]]) or None
+            self.weights[term] = (there and t[names[term]]) or None
 
     def _order(self):
         """Frames of each class per step where there are few classes, else any frames (self.counts is None)."""
@@ -217,8 +221,7 @@ class Trainer:
         (ceiling / f)^2, so that few far distorted frames do not drown all others."""
         if self.ceiling is None:
             return np.ones(len(frame_class.frames))
-        f = frame_class.forces.square().mean((1, 2)).sqrt().cpu().numpy() * self.scale
-        return np.minimum(1.0, (self.ceiling / np.maximum(f, 1e-12)) ** 2)
+        return np.minimum(1.0, (self.ceiling / np.maximum(frame_class.rms, 1e-12)) ** 2)
 
     def views(self, flat):
         """name -> view of a flat vector."""

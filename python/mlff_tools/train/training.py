@@ -2,12 +2,13 @@
 train() for what `mlff distill` does.
 
 Loss: mean over force components of (dF)^2, energy_weight times the mean over frames of (dE / n_atoms)^2, stress_weight
-times that of (d stress * volume / n_atoms)^2 over the nine components, and atom_weight times that of the energies of
-atoms, in units of the root mean square force of the training set; each frame's error is bounded (losses.py). Adam or
-SOAP (fast/soap.py: a few times fewer steps, but no CUDA graph); learning rate with a warm-up and a cosine to its final
-value; gradients clipped; a moving average of the weights is what is validated and exported. Where there are few kinds
-of frames (compositions), every step takes a fixed number of each kind, so that all steps have the same shapes and a GPU
-can replay one captured graph; else any frames. On a CPU with a C compiler the costly parts run in C (fast/).
+times that of (d stress * volume / n_atoms)^2 over the nine components, atom_weight times that of the energies of atoms,
+and hessian_weight times that of Hessian-vector products (hessian.py), in units of the root mean square force of the
+training set; each frame's error is bounded (losses.py). Adam or SOAP (fast/soap.py: a few times fewer steps, but no
+CUDA graph); learning rate with a warm-up and a cosine to its final value; gradients clipped; a moving average of the
+weights is what is validated and exported. Where there are few kinds of frames (compositions), every step takes a fixed
+number of each kind, so that all steps have the same shapes and a GPU can replay one captured graph; else any frames. On
+a CPU with a C compiler the costly parts run in C (fast/).
 
 A run stops when its steps are done, or its budget of seconds is spent, or at --max-seconds; it writes a checkpoint and
 the model either way, and a later call goes on from the checkpoint. When the validation error jumps (by trainer.JUMP),
@@ -50,6 +51,7 @@ TRAIN_DEFAULTS = {
     "final_energy_weight": None,
     "stress_weight": 10.0,
     "atom_weight": 0.1,
+    "hessian_weight": None,
     "ema": 0.999,
     "clip": 10.0,
     "validate_every": 1000,
@@ -116,7 +118,7 @@ def validated(trainer, rate):
     """A row of the learning curve: mean errors in training since the last one, and those of the validation set now; and
     the table of the latter (errors.table)."""
     sums = trainer.losses.tolist()
-    n = max(1.0, sums[4])
+    n = max(1.0, sums[-1])
     trainer.losses.zero_()
     row = {"step": trainer.step, "learning_rate": rate}
     for term, name in (("forces", "force"), ("energy", "energy")):

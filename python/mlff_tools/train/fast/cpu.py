@@ -28,7 +28,7 @@ from torch.nn.functional import silu
 
 from ...model.modelfile import ModelError
 from .. import losses
-from ..frames import EXTRA
+from ..frames import EXTRA, OF_ATOM
 from ..networks import edge_virials
 
 DISPLACEMENT = 0.001  # A, root mean square
@@ -179,7 +179,7 @@ class Batch:
         self.species, self.frame, self.forces = torch.cat(species), torch.cat(frame), torch.cat(forces)
         self.energy, self.n_atoms = torch.stack(energy), torch.tensor(n_atoms)
         for name in EXTRA:
-            setattr(self, name, (torch.cat if name == "atom_energies" else torch.stack)(extra[name]))
+            setattr(self, name, (torch.cat if name in OF_ATOM else torch.stack)(extra[name]))
         self.row, self.nbr, self.vectors = torch.cat(row), torch.cat(nbr), torch.cat(vectors)
         self.centre = torch.repeat_interleave(torch.arange(atoms), self.row[1:] - self.row[:-1])
 

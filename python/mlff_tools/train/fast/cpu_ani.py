@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import torch
 
 from .. import losses
-from ..frames import EXTRA
+from ..frames import EXTRA, OF_ATOM
 from . import cpu
 
 
@@ -117,10 +117,10 @@ class FastAni:
                 n_atoms.append(c.n_atoms)
                 count += 1
         species = torch.cat(species)
-        extra = {name: torch.cat([getattr(c, name)[index] for c, index in parts]) for name in EXTRA[:-1]}
+        extra = {name: [getattr(c, name)[index] for c, index in parts] for name in EXTRA}
+        extra.update({name: [x.flatten(0, 1) for x in extra[name]] for name in OF_ATOM})
         return SimpleNamespace(
-            **extra,
-            atom_energies=torch.cat([c.atom_energies[index].flatten() for c, index in parts]),
+            **{name: torch.cat(x) for name, x in extra.items()},
             aev=torch.cat([c.aev[index].flatten(0, 1) for c, index in parts]),
             frame=torch.cat(frame),
             c_frames=c_frames,
