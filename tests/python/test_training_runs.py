@@ -1,6 +1,7 @@
 """Training runs on files of labels: killed and gone on with, stopped, locked, warm started; many compositions; the
 model of elements that no standard structure has. Runs where PyTorch is, see test_training.py."""
 
+import errno
 import filecmp
 import json
 import os
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import time
 import unittest
+from unittest import mock
 
 import helpers
 import numpy as np
@@ -218,6 +220,36 @@ class Runs(unittest.TestCase):
     def test_another_run_in_the_folder(self):
         with training.locked(self.path("a")), self.assertRaisesRegex(modelfile.ModelError, "another run is training"):
             self.train("a")
+
+    def test_full_disk(self):
+        """One sentence, and what was there goes on to the same end."""
+        self.train("whole")
+        real, written = modelfile.write_bytes, []
+
+        def full(path, content):
+            if path.endswith(".csv") and len(written) == 3:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            written.append(path)
+            real(path, content)
+
+        patch, text = mock.patch("mlff_tools.train.curve.write_bytes", full), "No space left on device; the same"
+        with patch, self.assertRaisesRegex(modelfile.ModelError, text):
+            self.train("parts", save_every=0.0)
+        self.assertTrue(written)
+        self.train("parts")
+        self.assert_same_files("whole", "parts")
+
+    def test_forces_that_are_no_derivatives(self):
+        made, said = labelled(20), []
+        for frame in made:
+            frame["info"]["teacher_derivatives"] = "F"
+        data = dataset.from_labels(made)
+        training.train(config(steps=1), data, self.path("a"), said.append)
+        self.assertTrue([line for line in said if "not derivatives of its energy" in line])
+        said.clear()
+        forces = config(steps=1, energy_weight=0, stress_weight=0)
+        training.train(forces, data, self.path("b"), said.append)
+        self.assertFalse([line for line in said if "not derivatives" in line])
 
     def test_other_settings_are_refused(self):
         self.train("a", settings=config(steps=10))

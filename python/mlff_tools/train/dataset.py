@@ -215,7 +215,9 @@ def from_labels(frames, elements=None, name="labels"):
             raise ModelError(f"the labels hold NaN or infinity ({key})")
     arrays["offset"] = _offsets(arrays["species"], arrays["atom_energies"], len(elements))
     teacher, sha256 = _teacher(frames)
-    arrays["info"] = np.array(json.dumps({"config": {"name": name}, "labels": teacher, "model_sha256": sha256}))
+    made = {"config": {"name": name}, "labels": teacher, "model_sha256": sha256}
+    made["derivatives"] = not any(_info(f, "teacher_derivatives") == "F" for f in frames)
+    arrays["info"] = np.array(json.dumps(made))
     products = hashlib.sha256(arrays["hessian_direction"].tobytes() + arrays["hessian_product"].tobytes()).hexdigest()
     parts = [labels.file_hash(frames), products, *elements, *arrays["split"].astype(str), *kinds, *trajectories]
     arrays["sha256"] = hashlib.sha256("\n".join(parts).encode()).hexdigest()

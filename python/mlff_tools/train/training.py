@@ -300,16 +300,15 @@ def train(config, data, folder, write=_say, stop=None, start=None, save_every=60
         if torch and os.path.exists(checkpoint):
             _check_same(load_checkpoint(checkpoint), config, checkpoint)
         trainer = make_trainer(config, data, checkpoint, start, write)
-        if trainer.device.type == "cuda" and trainer.soap is None and trainer.counts is not None:
-            trainer.capture()
-        Loop(trainer, checkpoint, name, write, stop=stop, save_every=save_every).run()
-        curve.write(name, trainer.history)
-        rows = held_out(trainer)
-        for r in rows:
-            write(errors.text(r))
-        modelfile.write_bytes(name + ".errors.json", (json.dumps(rows, indent=1) + "\n").encode("ascii"))
-        export.export(trainer, name, rows)
-        write(f"{name}.yaml written, step {trainer.step}")
+        if trainer.weights["energy"] and not dataset.info(data).get("derivatives", True):
+            write(
+                "warning: the teacher's forces are not derivatives of its energy: with energy_weight: 0 and "
+                "stress_weight: 0 the student learns the forces alone"
+            )
+        try:
+            rows = _run(trainer, name, checkpoint, write, stop, save_every)
+        except OSError as e:
+            raise ModelError(f"{folder}: {e.strerror or e}; the same command goes on from {checkpoint}") from e
         return SimpleNamespace(
             model=name + ".yaml",
             checkpoint=checkpoint,
@@ -321,6 +320,21 @@ def train(config, data, folder, write=_say, stop=None, start=None, save_every=60
             validation=errors.table(trainer.errors(trainer.validation, trainer.ema), trainer.data),
             history=trainer.history,
         )
+
+
+def _run(trainer, name, checkpoint, write, stop, save_every):
+    """Trains to the end and writes what train() says; errors.table of held-out frames."""
+    if trainer.device.type == "cuda" and trainer.soap is None and trainer.counts is not None:
+        trainer.capture()
+    Loop(trainer, checkpoint, name, write, stop=stop, save_every=save_every).run()
+    curve.write(name, trainer.history)
+    rows = held_out(trainer)
+    for r in rows:
+        write(errors.text(r))
+    modelfile.write_bytes(name + ".errors.json", (json.dumps(rows, indent=1) + "\n").encode("ascii"))
+    export.export(trainer, name, rows)
+    write(f"{name}.yaml written, step {trainer.step}")
+    return rows
 
 
 def command(args):
