@@ -98,7 +98,7 @@ static void check_same(const results *a, const results *b)
   if (a->r.member_forces) near_all(a->r.member_forces, b->r.member_forces, 3 * n * a->n_members, 0.0, 0.0);
 }
 
-/* Kinds of models: the small one of each architecture, and an ANI and a PaiNN that are strictly local in other units. */
+/* The small model of each architecture, and an ANI and a PaiNN that are strictly local in other units of energy. */
 static int n_kinds(void)
 {
   return test_n_archs() + 2;

@@ -4,8 +4,8 @@
  * list, it is recorded and replayed from then on; mlff_model_record does that before the steps of a run. After the next
  * rebuild of the list another plain step decides: if it put the very same things on the stream, the recording goes on
  * to serve. A replayed step with more edges than the arrays have room for computes nothing, and is run again op by op.
- * So is one in which atoms are so close that they repel each other by the model file's repulsion, and the steps after it
- * until they are not: such steps are never recorded, which keeps that pass over the edges out of all others.
+ * So is one in which atoms are so close that they repel each other by the model file's repulsion, and the steps after
+ * it until they are not: such steps are never recorded, which keeps that pass over the edges out of all others.
  */
 #include "model_impl.h"
 #include "spans.h"

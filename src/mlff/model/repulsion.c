@@ -1,8 +1,8 @@
 /* repulsion.c: the short-range repulsion that a model file may ask for, of any architecture: block, table, evaluation.
  *
- * It is a pair potential, so its gradients and energies are added to those of the network, edge by edge, before anything
- * is made of them: forces, virials, energies of atoms and of members, on ranks and devices, follow by themselves. The
- * op `edges` says whether a pair is close enough; in steps without one nothing is done here.
+ * It is a pair potential, so its gradients and energies are added to those of the network, edge by edge, before
+ * anything is made of them: forces, virials, energies of atoms and of members, on ranks and devices, follow by
+ * themselves. The op `edges` says whether a pair is close enough; in steps without one nothing is done here.
  */
 #include "model_impl.h"
 
