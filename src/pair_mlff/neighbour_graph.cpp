@@ -320,8 +320,8 @@ static constexpr mlff_boundary BOUNDARIES[] = {MLFF_BOUNDARY_OPEN, MLFF_BOUNDARY
 
 const mlff_graph *MLFFNeighbourGraph::update(NeighList *list)
 {
-  // neighbor->ncalls also tells of lists that were rebuilt between two steps, e.g. by fix gcmc; set-ups put it to 0. The
-  // inner steps of run_style respa are one step, and only its first meets a new list
+  // neighbor->ncalls also tells of lists that were rebuilt between two steps, e.g. by fix gcmc; set-ups put it to 0.
+  // The inner steps of run_style respa are one step, and only its first meets a new list
   const Update *run = lmp->update;
   const bool maybe_new = neighbor->ago == 0 && (run->setupflag || run->ntimestep != last_step);
   const bool rebuilt = maybe_new || neighbor->ncalls != last_build || list != last_list;

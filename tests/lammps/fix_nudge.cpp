@@ -1,5 +1,5 @@
-/* fix_nudge.cpp: a plugin for tests/lammps/test_respa.py. `fix ID all nudge N` moves the atom with ID 1 by 0.001 A along y
- * after the last of N inner steps of run_style respa, between the evaluations of its levels. */
+/* fix_nudge.cpp: a plugin for tests/lammps/test_respa.py. `fix ID all nudge N` moves the atom with ID 1 by 0.001 A
+ * along y after the last of N inner steps of run_style respa, between the evaluations of its levels. */
 #include "atom.h"
 #include "fix.h"
 #include "lammps.h"
@@ -9,7 +9,7 @@
 using namespace LAMMPS_NS;
 
 class FixNudge : public Fix {
- public:
+public:
   FixNudge(LAMMPS *lammps, int narg, char **arg) : Fix(lammps, narg, arg)
   {
     n_inner = utils::inumeric(FLERR, arg[3], false, lmp);
@@ -22,7 +22,7 @@ class FixNudge : public Fix {
       if (atom->tag[i] == 1) atom->x[i][1] += 1e-3;
   }
 
- private:
+private:
   int n_inner;
 };
 

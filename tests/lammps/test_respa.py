@@ -50,6 +50,11 @@ run {steps}
 {END.format(name)}"""
 
 
+def three_columns(output):
+    """Rows of thermo output."""
+    return np.array([list(map(float, row)) for row in re.findall(r"^ +(\d+) +(\S+) +(\S+) *$", output, re.M)])
+
+
 def final(folder, name):
     return read_dump(os.path.join(str(folder), f"{name}.dump"))[:, 1:]
 
@@ -123,13 +128,14 @@ def test_rerun(zoo, tmp_path):
         if name == "verlet":
             text += "fix 1 all nve\ntimestep 1e-4\ndump d all custom 2 frames.dump id type x y z\n"
             text += "dump_modify d format float %.17g\nrun 6\nundump d\n"
-        text += f"velocity all set 0 0 0\n{style}\nthermo 2\nthermo_style custom step pe press\nthermo_modify format float %.12g\n"
+        text += f"velocity all set 0 0 0\n{style}\nthermo 2\nthermo_style custom step pe press\n"
+        text += "thermo_modify format float %.12g\n"
         text += f"print BEGIN_{name}\nrerun frames.dump dump x y z\nprint END_{name}\n"
     output = launch(text, str(tmp_path))
     tables = []
     for name in ("verlet", "respa"):
         part = re.search(rf"^BEGIN_{name}$(.*)^END_{name}$", output, re.M | re.S)[1]
-        tables.append(np.array([list(map(float, row)) for row in re.findall(r"^ +(\d+) +(\S+) +(\S+) *$", part, re.M)]))
+        tables.append(three_columns(part))
     assert len(tables[0]) == 4
     close(tables[1][:, 1], tables[0][:, 1], 1e-8, "energies of frames")
     close(tables[1][:, 2], tables[0][:, 2], 1e-2, "pressures of frames")
@@ -204,7 +210,7 @@ thermo_modify format float %.12g
 run 7
 """
     output = launch(f"{text}print BEGIN\nrun 0\n", str(tmp_path))
-    rows = np.array([list(map(float, r)) for r in re.findall(r"^ +(\d+) +(\S+) +(\S+) *$", output, re.M)])
+    rows = three_columns(output)
     assert "Neighbor list builds = 1" in output and list(rows[:, 0]) == [*range(8), 7]
     x = 2.0 * (rows[:, 1] - 7.3)  # distance; the centre is at rest
     assert abs(x[4] - 4.6) < 0.05 and x[5] > 5.3 and x[7] < 3.9, x
@@ -271,8 +277,8 @@ def test_second_order(tmp_path):
 
 
 def test_energy(tmp_path):
-    """NVE of water, the shipped student inside and the shipped teacher outside, inner steps of 0.5 fs. One inner step is
-    the teacher alone; outer steps of 1 and 2 fs keep the energy as well, and up to 4 fs, where resonance with the
+    """NVE of water, the shipped student inside and the shipped teacher outside, inner steps of 0.5 fs. One inner step
+    is the teacher alone; outer steps of 1 and 2 fs keep the energy as well, and up to 4 fs, where resonance with the
     stretching of O-H (9 fs) has begun, it does not run away."""
     sample = "variable total equal etotal\nfix e all ave/time 1 1 1 v_total file {}.txt format ' %.12g'\n"
     deck = dynamics("verlet", 0, 240, 0.0005, options="", inner=None, more=sample.format("verlet"))
