@@ -8,7 +8,7 @@ import json
 import re
 
 import pytest
-from harness import Case, crystal, fails, launch, mlff, run, same, water
+from harness import Case, close, crystal, fails, launch, mlff, read_dump, run, same, water
 from models import ARCHITECTURES, CONSERVATIVE, KINDS
 
 
@@ -389,3 +389,16 @@ def test_full_gpu(zoo, tmp_path, monkeypatch):
         Case("full", water(2), mlff(zoo["painn"], options="device cuda")).text(str(tmp_path)), tmp_path, 2
     )
     assert "out of memory" in error and "are free" in error and "no other rank or program uses" in error, error
+
+
+@pytest.mark.parametrize("ranks", (1, 2))
+def test_multiple_time_steps(zoo, tmp_path, ranks):
+    """run_style respa with both models on the GPU, against the CPU: trajectories, and evaluations of each."""
+    deck = ""
+    for device in ("cpu", "cuda"):
+        options = f"precision fp64 device {device} inner {zoo['painn']}"
+        deck += dynamics(device, tmp_path, options, zoo["ani"], more="run_style respa 2 4 inner 1 0 0 outer 2")
+    output = launch(deck, str(tmp_path), ranks)
+    cpu, gpu = (read_dump(tmp_path / f"{device}.dump") for device in ("cpu", "cuda"))
+    close(gpu[:, 1:], cpu[:, 1:], 1e-8, "positions and forces")
+    assert re.findall(r"(\d+) evaluations of random-painn \(inner\), (\d+) of random-ani", output) == [("81", "21")] * 2

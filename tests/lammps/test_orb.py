@@ -130,7 +130,7 @@ def test_npt_on_ranks(zoo, tmp_path):
 
 @pytest.mark.parametrize("teacher", ("orb", "ani"))
 def test_multiple_time_steps(zoo, tmp_path, teacher):
-    """The recipe of pair_mlff.md: the student inside, teacher - student outside. With one inner step it is the
+    """The other way of respa.md: the student inside, teacher - student outside. With one inner step it is the
     teacher."""
     pair = f"pair_style hybrid/scaled 1.0 mlff {FP64} 1.0 mlff {FP64} -1.0 mlff {FP64}\n" + "\n".join(
         f"pair_coeff * * mlff {k} {zoo[model]} O H" for k, model in ((1, "painn"), (2, teacher), (3, "painn"))

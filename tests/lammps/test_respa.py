@@ -74,7 +74,7 @@ def apart(a, b):
 PAIRS = (("painn", "ani"), ("ani", "painn"), ("nequix", "painn"), ("orb", "painn"), ("painn", "orb"))
 
 
-@pytest.mark.parametrize("ranks,newton", ((1, "on"), (1, "off"), (2, "on"), (3, "off")))
+@pytest.mark.parametrize("ranks,newton", ((1, "off"), (2, "on"), (3, "off")))
 def test_set_up(zoo, tmp_path, ranks, newton):
     """Forces of both levels add up to those of the wanted model, energies, stress and pressure are its own; the inner
     model may have the longer cutoff, forces without an energy, or members."""
@@ -148,15 +148,15 @@ def test_same_model(tmp_path):
     """With one model on both levels the outer force vanishes: the run is velocity Verlet with the inner step, and every
     model is evaluated once for each of its steps and once before the first."""
     output = launch(
-        dynamics("verlet", 0, 160, 0.0005, wanted=STUDENT, inner=None)
-        + dynamics("respa", 4, 40, 0.0005, wanted=STUDENT, inner=STUDENT),
+        dynamics("verlet", 0, 80, 0.0005, wanted=STUDENT, inner=None)
+        + dynamics("respa", 4, 20, 0.0005, wanted=STUDENT, inner=STUDENT),
         str(tmp_path),
     )
     a, b = final(tmp_path, "verlet"), final(tmp_path, "respa")
     assert apart(a, b) < 1e-9
     close(b[:, 3:6], a[:, 3:6], 1e-8, "velocities")
     close(b[:, 6:], a[:, 6:], 1e-7, "forces")
-    assert counts(output) == [(161, 41)]
+    assert counts(output) == [(81, 21)]
 
 
 @pytest.mark.parametrize("newton", ("on", "off"))
@@ -171,10 +171,10 @@ def test_ranks(zoo, tmp_path, newton):
         text = random.text(str(folder), single_point=False) + "velocity all create 900 4711 loop all\n"
         text += f"fix 1 all nve\ntimestep 1e-4\n{respa(4)}\nneigh_modify every 1 delay 0 check no\nrun 10\n"
         text += END.format("random")
-        text += dynamics("water", 4, 40, 0.0005, more="neigh_modify every 1 delay 0 check no", newton=newton)
+        text += dynamics("water", 4, 16, 0.0005, more="neigh_modify every 1 delay 0 check no", newton=newton)
         output = launch(text, str(folder), ranks)
-        assert counts(output) == [(41, 11), (161, 41)]
-        assert re.findall(r"Neighbor list builds = (\d+)", output) == ["10", "40"]
+        assert counts(output) == [(41, 11), (65, 17)]
+        assert re.findall(r"Neighbor list builds = (\d+)", output) == ["10", "16"]
         for name, size in (("random", box), ("water", BOX)):
             end = ends[ranks, name] = final(folder, name)
             moved = around(end, ends[1, name], size)
