@@ -295,8 +295,9 @@ void PairMLFF::setup()
 {
   impl->starts = update->nsteps > 0;
   impl->begin_run();
-  if (impl->n_forecast == atom->natoms) return;
+  if (impl->n_forecast == atom->natoms && impl->levels_forecast == impl->has_levels()) return;
   impl->n_forecast = atom->natoms;
+  impl->levels_forecast = impl->has_levels();
   impl->talking = &impl->halo;
   impl->graph.update(list);
   const mlff_graph graph = impl->graph.on_host();
