@@ -2,35 +2,30 @@
 
 import numpy as np
 
-from ..model import modelfile
+from ..train.labels import structure_key
 from . import dynamics, errors
+from .correlations import vectors
 from .job import attempt
 from .rows import missing, row
 
 POINTS = 80
+PRESSED = 30
 SMALLEST = 0.3  # A, where the model names no smallest distance
 FARTHEST = 6.0  # A
 SAME = 1e-3  # eV: a step of the energy that is none
 SHOWN = 30.0  # eV, of the curves
 
 
-def _dimer(job, side, pair, r):
-    """Energies of two atoms at distances r, minus that at the largest; NaN where the side refuses one."""
-    frame = lambda x: {
-        "elements": list(pair),
-        "positions": np.array([[0.0, 0, 0], [float(x), 0, 0]]),
-        "cell": None,
-        "name": f"{pair[0]}-{pair[1]} at {x:.3f} A",
-    }
+def _energies(job, side, name, frames):
+    """Energies of frames one by one, None where the side refuses one; kept."""
 
     def do(_):
-        found, why = attempt(side.evaluate, [frame(x) for x in r])
-        if found is None:
-            return {"why": why}
-        return {"energies": [label["energy"] for label in found]}
+        out = [attempt(side.evaluate, [frame]) for frame in frames]
+        return {"energies": [None if found is None else found[0]["energy"] for found, _ in out], "whys": out[0][1]}
 
-    inputs = [side.identity["static"], pair, list(r)]
-    return job.work.step(f"{side.name}-dimer-{'-'.join(pair)}", inputs, do)
+    inputs = [side.identity["static"], [structure_key(f) for f in frames]]
+    found = job.work.step(f"{side.name}-{name}", inputs, do)
+    return np.array([np.nan if e is None else e for e in found["energies"]]), found["whys"]
 
 
 def inward(r, energies, below):
@@ -39,44 +34,86 @@ def inward(r, energies, below):
     return float(r[falls[-1] + 1]) if len(falls) else None
 
 
-def _pairs(job):
-    """Pairs of the elements of the systems, else of the labels."""
-    elements = {e for s in job.systems for e in s.frame["elements"]} or {e for f in job.frames for e in f["elements"]}
-    if not elements:
-        job.of_kind("liquid", "crystal", "molecule")
-    kinds = sorted(elements)
-    return kinds, [(a, b) for k, a in enumerate(kinds) for b in kinds[k:]]
+def _elements(job):
+    """Elements of the systems, else of the labels."""
+    found = {e for s in job.systems for e in s.frame["elements"]} or {e for f in job.frames for e in f["elements"]}
+    return sorted(found) if found else job.of_kind("liquid", "crystal", "molecule")  # says that there is none
+
+
+def _near(job):
+    """The smallest distance that is evaluated, A."""
+    return 1.001 * float(job.head.get("domain", {}).get("min_distance") or SMALLEST)
+
+
+def _curve(job, quantity, group, name, r, frames, below, rows, figures, title):
+    """The row and the figure of structures that differ in one distance r; `below`: (distance, words)."""
+    curves, mine = [], None
+    for side in job.sides:
+        y, why = _energies(job, side, name, frames)
+        known = np.isfinite(y)
+        if side is job.model:
+            mine = (y, known, why)
+        if known.any():
+            curves.append({"label": side.name, "x": r[known], "y": y[known] - y[known][-1]})
+    y, known, why = mine
+    if known.sum() < 3:
+        rows.append(missing(quantity, group, why or "nothing to evaluate"))
+        return
+    start = below[0] or float(r[known][int(np.argmin(y[known]))])
+    at = inward(r[known], y[known], start)
+    note = f"from {start:.3g} A, {below[1] if below[0] else 'the minimum'}, to {r[known][0]:.3g} A"
+    note += "" if at is None else f": the energy falls again at {at:.3g} A"
+    rows.append(row(quantity, group, "repulsive" if at is None else "attractive", note=note))
+    axes = {"x_label": "distance (A)", "y_label": "energy (eV)"}
+    low = max(-SHOWN, min(float(np.min(c["y"])) for c in curves) - 0.5)
+    top = min(SHOWN, max(float(np.max(c["y"])) for c in curves) + 0.5)
+    figures.append({"kind": "lines", "title": title, "curves": curves, "y_range": [low, top], **axes})
 
 
 def _dimers(job, pairs, rows, figures):
-    head = job.head
-    near = 1.001 * float(head.get("domain", {}).get("min_distance") or SMALLEST)
-    r = np.round(near * (max(FARTHEST, head["cutoff"]) / near) ** (np.arange(POINTS) / (POINTS - 1)), 6)
-    sampled = errors.shortest(job.frames) if job.frames else {}
+    near, far = _near(job), max(FARTHEST, job.head["cutoff"])
+    r = np.round(near * (far / near) ** (np.arange(POINTS) / (POINTS - 1)), 6)
+    sampled = errors.shortest(job.frames)
     for pair in pairs:
-        name, curves = "-".join(pair), []
-        for side in job.sides:
-            found = _dimer(job, side, pair, r)
-            if side is job.model:
-                mine = found
-            if "energies" in found:
-                curves.append({"label": side.name, "x": r, "y": np.array(found["energies"]) - found["energies"][-1]})
-        if "energies" not in mine:
-            rows.append(missing("dimers", name, mine["why"]))
-            continue
-        y = np.array(mine["energies"])
-        below = sampled.get(name) or float(r[int(np.argmin(y[r > 0.5 * r[-1] / 6]) + (r <= 0.5 * r[-1] / 6).sum())])
-        at = inward(r, y, below)
-        word = "repulsive" if at is None else "attractive"
-        of = "the shortest of the labels" if name in sampled else "the minimum"
-        start = f"below {below:.3g} A, {of}, to {near:.3g} A"
-        note = start if at is None else f"{start}: the energy falls again at {at:.3g} A"
-        rows.append(row("dimers", name, word, note=note))
-        axes = {"x_label": "distance (A)", "y_label": "energy (eV)"}
-        low = max(-SHOWN, min(float(np.min(c["y"])) for c in curves) - 0.5)
-        figures.append(
-            {"kind": "lines", "title": f"{name} in vacuum", "curves": curves, "y_range": [low, SHOWN], **axes}
-        )
+        name = "-".join(pair)
+        at = lambda x: np.array([[0.0, 0, 0], [float(x), 0, 0]])
+        frames = [{"elements": list(pair), "positions": at(x), "cell": None, "name": f"{name} at {x} A"} for x in r]
+        below = sampled.get(name), "the shortest of the labels"
+        _curve(job, "dimers", name, f"dimer-{name}", r, frames, below, rows, figures, f"{name} in vacuum")
+
+
+def nearest(frame, pair):
+    """(i, j, vector from i to j) of the pair of atoms that are nearest, or None."""
+    names = np.array(frame["elements"])
+    i, j = np.flatnonzero(names == pair[0]), np.flatnonzero(names == pair[1])
+    d = vectors(frame["positions"][i], frame["positions"][j], frame["cell"])
+    r = np.linalg.norm(d, axis=-1)
+    r[i[:, None] == j[None]] = np.inf
+    if not r.size or not np.isfinite(r.min()):
+        return None
+    a, b = np.unravel_index(np.argmin(r), r.shape)
+    return int(i[a]), int(j[b]), d[a, b]
+
+
+def _pressed(job, pairs, rows, figures):
+    """Two neighbours of each pair pressed together in each system, all other atoms where they are."""
+    for system in job.systems:
+        for pair in pairs:
+            found = nearest(system.frame, pair)
+            if found is None:
+                continue
+            i, j, d = found
+            length = float(np.linalg.norm(d))
+            r = np.round(np.linspace(min(_near(job), 0.9 * length), length, PRESSED), 6)
+            frames = []
+            for x in r:
+                moved = system.frame["positions"].copy()
+                moved[i] += d / 2 * (1 - x / length)
+                moved[j] -= d / 2 * (1 - x / length)
+                frames.append({**system.frame, "positions": moved, "name": f"{'-'.join(pair)} at {x} A"})
+            name, below = f"{system.name} {'-'.join(pair)}", (length, "where they are")
+            title = f"{name}, pressed together"
+            _curve(job, "pressed", name, f"pressed-{'-'.join(pair)}", r, frames, below, rows, figures, title)
 
 
 def _vacuum(job, kinds, rows):
@@ -112,10 +149,12 @@ def _hot(job, rows, figures):
 
 
 def measure(job):
-    kinds, pairs = _pairs(job)
-    known = set(modelfile.load_yaml(modelfile.model_paths(job.path)[0])["elements"])
+    known = set(job.head["elements"])
+    kinds = [e for e in _elements(job) if e in known]
+    pairs = [(a, b) for k, a in enumerate(kinds) for b in kinds[k:]]
     rows, figures = [], []
-    _dimers(job, [p for p in pairs if set(p) <= known], rows, figures)
-    _vacuum(job, [e for e in kinds if e in known], rows)
+    _pressed(job, pairs, rows, figures)
+    _dimers(job, pairs, rows, figures)
+    _vacuum(job, kinds, rows)
     _hot(job, rows, figures)
     return {"rows": rows, "figures": figures}

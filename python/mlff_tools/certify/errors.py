@@ -100,15 +100,14 @@ def measure(job):
         for group in groups(r["frame"]):
             by.setdefault(group, []).append(r)
     by = {g: mine for g, mine in by.items() if g == "all" or len(mine) >= LEAST}
-    rows = [r for group, mine in by.items() for r in rows_of_group(mine, group)]
+    rows, names = [], {}
+    for group, mine in by.items():  # groups of the same frames are one, with several names
+        names.setdefault(tuple(id(r) for r in mine), []).append(group)
+    for group, *also in names.values():
+        rows += [{**r, "also": also} for r in rows_of_group(by[group], group)]
     for e in sorted({e for f in frames for e in f["elements"]}):
         mine = [r for r in compared if e in r["frame"]["elements"]]
         rows.append(_forces(mine, f"element {e}", [np.array(r["frame"]["elements"]) == e for r in mine]))
-    rows = [
-        r
-        for k, r in enumerate(rows)
-        if (r["quantity"], r["group"]) not in {(q["quantity"], q["group"]) for q in rows[:k]}
-    ]
     return {"rows": rows, "figures": _figures(compared, rows), "far": f"{len(frames)} held-out frames"}
 
 

@@ -7,7 +7,8 @@ import time
 
 import numpy as np
 
-from ..train import build, extxyz, labels, lattices
+from ..model.modelfile import ModelError
+from ..train import build, labels, lattices
 from ..train.extxyz import FrameError
 from . import lattice, runner
 from .sides import number, word
@@ -213,5 +214,7 @@ def attempt(do, *args, **options):
     """(what do(...) returned, None), or (None, why it could not be measured)."""
     try:
         return do(*args, **options), None
-    except (NotMeasured, extxyz.FrameError, runner.LammpsError) as e:
+    except ModelError as e:
+        if isinstance(e, CertifyError) and not isinstance(e, NotMeasured):
+            raise  # a full disk, for one
         return None, str(e)

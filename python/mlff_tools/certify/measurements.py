@@ -9,7 +9,7 @@ import typing
 from ..model.modelfile import ModelError
 from ..train.labels import file_hash
 from . import beyond, crystals, distributions, dynamics, errors, liquids, size, speed
-from .work import plain
+from .work import CertifyError, NotMeasured, plain
 
 
 class Measurement(typing.NamedTuple):
@@ -76,7 +76,7 @@ ALL = {
     ),
     "beyond": Measurement(
         "Beyond the domain",
-        "Pairs of atoms pressed together, atoms in vacuum, and a run at twice the temperature.",
+        "Neighbours pressed together where they are, pairs and atoms in vacuum, and a run at twice the temperature.",
         beyond.measure,
         (*LENGTHS, "hot"),
     ),
@@ -93,6 +93,15 @@ ALL = {
         ("seed", "precision"),
     ),
 }
+
+
+def rounded(value):
+    """Six digits of all numbers: of pictures."""
+    if isinstance(value, dict):
+        return {k: rounded(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [rounded(v) for v in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def _inputs(job, measurement):
@@ -125,9 +134,13 @@ def _one(job, name, measurement):
         why = (
             None if state == "measured" else next((r.get("note") for r in found["rows"]), "there is nothing to measure")
         )
+        found["figures"] = rounded(plain(found["figures"]))
         return {"state": state, "why": why, "seconds": time.monotonic() - begin, **found}
 
     try:
-        return job.work.step(name, _inputs(job, measurement), do)
-    except ModelError as e:  # not kept: another time it may work
+        whole = lambda found: all(r["value"] is not None for r in found["rows"])
+        return job.work.step(name, _inputs(job, measurement), do, whole)  # what failed may work another time
+    except ModelError as e:
+        if isinstance(e, CertifyError) and not isinstance(e, NotMeasured):
+            raise
         return plain({"state": "not measured", "why": str(e), "rows": [], "figures": []})

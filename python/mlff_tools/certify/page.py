@@ -90,6 +90,8 @@ def _rows(rows, certificate):
         off = ""
         if number(r.get("teacher")) and number(r["value"]) is not None and quantity.kind == "near":
             off = f"{100 * (r['value'] / r['teacher'] - 1):+.2f} %"
+        if isinstance(r.get("teacher"), str) and r.get("teacher_note"):
+            other += f", {text(r['teacher_note'])}"
         note = (
             text(r.get("note") or "")
             if r["value"] is not None or not r.get("note")

@@ -13,7 +13,7 @@ def row(quantity, group, value, error=0.0, teacher=None, teacher_error=0.0, **mo
 
     error, teacher_error: half of a 95 % interval; scale: what a percentage is of, where that is not the teacher's
     value; low, high: the interval, where it does not lie around the value; enough: False where the data are too short
-    for the interval; note: words."""
+    for the interval; also: other names of the group; note: words."""
     return {"quantity": quantity, "group": group, "value": value, "error": error, "teacher": teacher, **more} | {
         "teacher_error": teacher_error
     }
@@ -49,7 +49,7 @@ def _measure(r, quantity, percent):
             return None, r.get("teacher_note") or "the teacher's value is not there"
         spread = math.hypot(error, (r.get("teacher_error") or 0.0) if quantity.kind == "near" else 0.0)
         off = abs(value - other)
-        low, value, high, scale = off - spread, off, off + spread, abs(other)
+        low, value, high, scale = max(0.0, off - spread), off, off + spread, abs(other)
     else:
         scale = r.get("scale")
     if percent:
@@ -74,17 +74,15 @@ def verdict(r, bar):
     unit = " %" if percent else f" {quantity.unit}" if quantity.unit else ""
     text = f"{value:.4g}{unit}, 95 % interval {low:.4g} to {high:.4g}" if high > low else f"{value:.4g}{unit}"
     good, bad = (low >= number, high < number) if quantity.kind == "least" else (high <= number, low > number)
-    if bad:
-        return FAIL, text
-    if r.get("enough") is False or not good:
+    if r.get("enough") is False or not (good or bad):
         return SHORT, text
-    return PASS, text
+    return (PASS if good else FAIL), text
 
 
 def _matching(rows, group):
     """Rows that a bar of this group is about: those of that name; else, for all, every one; else those whose names
     have all its words."""
-    exact = [r for r in rows if r["group"] == group]
+    exact = [r for r in rows if group in (r["group"], *r.get("also", ()))]
     if exact or group == "all":
         return exact or rows
     words = set(group.split())

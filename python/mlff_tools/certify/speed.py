@@ -3,12 +3,12 @@
 import json
 import os
 import subprocess
+import tempfile
 import time
 
 import numpy as np
 
 from ..model.structures import write_xyz
-from ..train.labels import structure_key
 from . import runner
 from .job import attempt
 from .rows import missing, row
@@ -108,23 +108,28 @@ def measure(job):
         job.of_kind("liquid", "crystal", "molecule")
     rows, figures = [], []
     for system in job.systems:
-        place = job.work.place("speed", [structure_key(system.frame), time.time()])
-        makers = [attempt(_rounds, job, side, system, place) for side in job.sides]
-        times, memory = [[] for _ in makers], [[] for _ in makers]
-        whys = [why for _, why in makers]
-        for k in range(ROUNDS + 1):  # the first finds out how many calls a round has
-            for s, (round_of, _) in enumerate(makers):
-                found, why = (None, None) if round_of is None or whys[s] else attempt(round_of)
-                whys[s] = whys[s] or why
-                if found and k:
-                    times[s].append(found[0])
-                    memory[s] += [found[1]] if found[1] else []
-        rows += _rows(job, system, times, memory, whys)
-        curves = [{"label": s.name, "x": list(range(1, len(t) + 1)), "y": t} for s, t in zip(job.sides, times) if t]
-        if len(curves) > 1:
-            axes = {"x_label": "round", "y_label": "us per atom and step", "dots": True, "zero": True}
-            figures.append({"kind": "lines", "title": f"{system.name}: by turns", "curves": curves, **axes})
+        with tempfile.TemporaryDirectory(prefix="mlff-certify-") as place:
+            _by_turns(job, system, place, rows, figures)
     return {"rows": rows, "figures": figures}
+
+
+def _by_turns(job, system, place, rows, figures):
+    """Rounds of all sides of one system."""
+    makers = [attempt(_rounds, job, side, system, place) for side in job.sides]
+    times, memory = [[] for _ in makers], [[] for _ in makers]
+    whys = [why for _, why in makers]
+    for k in range(ROUNDS + 1):  # the first finds out how many calls a round has
+        for s, (round_of, _) in enumerate(makers):
+            found, why = (None, None) if round_of is None or whys[s] else attempt(round_of)
+            whys[s] = whys[s] or why
+            if found and k:
+                times[s].append(found[0])
+                memory[s] += [found[1]] if found[1] else []
+    rows += _rows(job, system, times, memory, whys)
+    curves = [{"label": s.name, "x": list(range(1, len(t) + 1)), "y": t} for s, t in zip(job.sides, times) if t]
+    if len(curves) > 1:
+        axes = {"x_label": "round", "y_label": "us per atom and step", "dots": True, "zero": True}
+        figures.append({"kind": "lines", "title": f"{system.name}: by turns", "curves": curves, **axes})
 
 
 def _rows(job, system, times, memory, whys):

@@ -81,8 +81,8 @@ class Work:
             raise CertifyError(f"{path}: {e.strerror}") from e
         return path
 
-    def step(self, name, inputs, do):
-        """What do(folder) returned for these inputs, now or in a run before."""
+    def step(self, name, inputs, do, keep=lambda _: True):
+        """What do(folder) returned for these inputs, now or in a run before. keep: whether a result is kept."""
         place = self.place(name, inputs)
         path = os.path.join(place, "result.json")
         if os.path.exists(path):
@@ -92,7 +92,8 @@ class Work:
             except (OSError, ValueError) as e:
                 raise CertifyError(f"{path}: cannot be read ({e}): remove it") from e
         result = plain(do(place))
-        write_whole(path, json.dumps(result) + "\n")
+        if keep(result):
+            write_whole(path, json.dumps(result) + "\n")
         return result
 
     def close(self):
