@@ -8,6 +8,7 @@ from .rows import missing, row
 from .work import NotMeasured
 
 VACANCY = 10.0  # A, width of the cell that a vacancy is in
+RATTLE = 0.05  # A, of each coordinate before it is relaxed
 MELTED = 0.25  # root mean square displacement over the distance of neighbours
 
 
@@ -126,9 +127,10 @@ def _vacancy(job, side, system):
     unit, energy = _relaxed(job, side, system)
     big = lattice.repeated(unit, np.maximum(2, lattice.times_for(unit["cell"], VACANCY)))
     hole = {**big, "elements": big["elements"][1:], "positions": big["positions"][1:]}
+    shaken = RATTLE * np.random.default_rng(1).normal(size=hole["positions"].shape)  # off the symmetric saddle
 
     def do(evaluate):
-        _, label = lattice.relax(evaluate, [hole])[0]
+        _, label = lattice.relax(evaluate, [{**hole, "positions": hole["positions"] + shaken}])[0]
         return label["energy"] - len(hole["elements"]) * energy / len(unit["elements"])
 
     return {"energy": job.static(side, system, "vacancy", do), "atoms": len(hole["elements"])}

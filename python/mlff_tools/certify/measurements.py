@@ -47,7 +47,10 @@ ALL = {
         ("minutes",),
     ),
     "vacancy": Measurement(
-        "Vacancy", "One atom less in a supercell, ions relaxed, cell fixed.", crystals.vacancy, ("minutes",)
+        "Vacancy",
+        "One atom less in a supercell, ions shaken by 0.05 A and relaxed, cell fixed.",
+        crystals.vacancy,
+        ("minutes",),
     ),
     "high_temperature": Measurement(
         "Crystals at high temperature",

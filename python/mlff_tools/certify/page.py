@@ -27,7 +27,7 @@ def _value(value, error, unit=""):
         return NOT
     if not number(error):
         return f"{short(value)}{unit}"
-    return f"{short(value)} &plusmn; {error:.2g}{unit}"
+    return f"{short(value)} &plusmn; {short(float(f'{error:.2g}'))}{unit}"
 
 
 def _said(b):
@@ -46,13 +46,24 @@ def bars(certificate):
     for b in certificate["bars"]:
         quantity, r = QUANTITIES[b["quantity"]], b["row"] or {}
         link = f'<a href="#{quantity.measured_by}">{text(quantity.meaning)}</a>'
-        value, other = _value(r.get("value"), r.get("error")), _value(r.get("teacher"), r.get("teacher_error"))
+        value, other = _value(r.get("value"), r.get("error")), _teacher(r) if r else ""
         rows.append(
             [link, text(b["group"]), value, other, text(quantity.unit), _bar(b), _said(b), text(b["text"] or "")]
         )
     heads = [("quantity", "", True), ("of", "", True), ("model", "", False), ("teacher", "", False)]
     heads += [("unit", "", True), ("bar", "", False), ("verdict", "", True), ("", "", True)]
     return table(heads, rows).replace('<td class="t">', '<td class="t wrap">')
+
+
+def _teacher(r):
+    """What stands in the column of the teacher."""
+    if number(r.get("scale")):
+        return f"RMS {short(r['scale'])}"
+    if r.get("teacher") is None:
+        return "" if QUANTITIES[r["quantity"]].kind in ("most", "least", "to") else text(r.get("teacher_note") or "")
+    said = _value(r["teacher"], r.get("teacher_error"))
+    more = isinstance(r["teacher"], str) and r.get("teacher_note")
+    return said + (f", {text(more)}" if more else "")
 
 
 def _verdicts(certificate, r):
@@ -82,16 +93,10 @@ def _rows(rows, certificate):
         value = _value(r["value"], r.get("error"))
         if number(r.get("scale")) and number(r["value"]) is not None:
             value += f" ({100 * r['value'] / r['scale']:.2g} %)"
-        other = _value(r.get("teacher"), r.get("teacher_error"))
-        if r.get("teacher") is None:
-            other = text("" if QUANTITIES[r["quantity"]].kind == "most" else r.get("teacher_note") or "")
-        if number(r.get("scale")):
-            other = f"RMS {short(r['scale'])}"
+        other = _teacher(r)
         off = ""
         if number(r.get("teacher")) and number(r["value"]) is not None and quantity.kind == "near":
             off = f"{100 * (r['value'] / r['teacher'] - 1):+.2f} %"
-        if isinstance(r.get("teacher"), str) and r.get("teacher_note"):
-            other += f", {text(r['teacher_note'])}"
         note = (
             text(r.get("note") or "")
             if r["value"] is not None or not r.get("note")
@@ -180,7 +185,8 @@ def _bars(f):
 
 def _facts(certificate):
     domain = certificate["domain"]
-    span = lambda v, unit: f"{short(v[0])} to {short(v[1])} {unit}" if v else "not known"
+    ends = lambda v: short(v[0]) if short(v[0]) == short(v[1]) else f"{short(v[0])} to {short(v[1])}"
+    span = lambda v, unit: f"{ends(v)} {unit}" if v else "not known"
     passed = sum(b["verdict"] == "PASS" for b in certificate["bars"])
     cells = [
         (f"{passed} of {len(certificate['bars'])}", "bars met"),

@@ -21,11 +21,11 @@ NOTHING = Estimate(math.nan, math.nan, False)
 
 
 def student(n):
-    """Quantile of Student's t for a two-sided 95 % interval with n degrees of freedom (below 1e-3 off from 3 on)."""
+    """Quantile of Student's t for a two-sided 95 % interval with n degrees of freedom (below 1e-3 off)."""
     if n < 1:
         return math.inf
-    if n <= 2:
-        return (12.706205, 4.302653)[int(n) - 1]
+    if n <= 3:
+        return (12.706205, 4.302653, 3.182446)[int(n) - 1]
     z = 1.959964
     terms = (
         (z**3 + z) / 4,
@@ -112,8 +112,8 @@ def root_mean_square(squares, groups, least=5):
 
 def power_law(x, y):
     """Exponent of y ~ x^p by regression of the logarithms."""
-    lx, ly = np.log(np.asarray(x, float)), np.log(np.asarray(y, float))
-    if len(lx) < 3 or not np.isfinite(ly).all():
+    x, y = np.asarray(x, float), np.asarray(y, float)
+    if len(x) < 3 or not (y > 0).all():
         return NOTHING
-    found = slope(lx, ly, len(lx))
+    found = slope(np.log(x), np.log(y), len(x))
     return Estimate(found.value, found.error, True)

@@ -1,0 +1,156 @@
+"""Verdicts of certificates on bars, and the sections bars and certify of recipes."""
+
+import math
+
+import pytest
+
+from mlff_tools.certify import rows
+from mlff_tools.certify.rows import FAIL, NOT, PASS, SHORT, row, verdict
+from mlff_tools.certify.statistics import Estimate
+from mlff_tools.train import recipe, recipe_certify
+from mlff_tools.train.recipe import RecipeError
+
+
+@pytest.mark.parametrize(
+    "r, bar, wanted",
+    [
+        (row("forces", "all", 40.0, 2.0), 45, PASS),
+        (row("forces", "all", 50.0, 2.0), 45, FAIL),
+        (row("forces", "all", 44.0, 2.0), 45, SHORT),  # the interval holds the bar
+        (row("forces", "all", 40.0, 2.0, enough=False), 45, SHORT),
+        (row("forces", "all", 80.0, 2.0, enough=False), 45, SHORT),
+        (row("forces", "all", 40.0, math.nan, enough=False), 45, SHORT),
+        (row("forces", "all", None, note="no frames"), 45, NOT),
+        (row("forces", "all", math.nan), 45, NOT),
+        (row("forces", "all", 40.0, 2.0, scale=1000.0), "5 %", PASS),
+        (row("forces", "all", 40.0, 2.0, scale=500.0), "5 %", FAIL),
+        (row("forces", "all", 40.0, 2.0), "5 %", NOT),  # of what?
+        (row("lattice_constant", "Si a", 5.435, teacher=5.431), "0.1 %", PASS),
+        (row("lattice_constant", "Si a", 5.437, teacher=5.431), "0.1 %", FAIL),
+        (row("lattice_constant", "Si a", 5.437, teacher=5.431), 0.01, PASS),
+        (row("lattice_constant", "Si a", 5.437, teacher_note="there is no teacher"), 0.01, NOT),
+        (row("density", "water", 1.00, 0.003, 1.01, 0.004), "2 %", PASS),
+        (row("density", "water", 1.00, 0.03, 1.01, 0.004), "2 %", SHORT),
+        (row("density", "water", 1.00, 0.003, 1.10, 0.004), "2 %", FAIL),
+        (row("density", "water", 1.00, 0.003, 1.01, 0.03), "2 %", SHORT),  # the teacher's is not known well enough
+        (row("rdf", "water O-O", 6.0, 3.0, low=0.0, high=6.0), "10 %", PASS),
+        (row("rdf", "water O-O", 16.0, 3.0, low=6.0, high=16.0), 10, SHORT),
+        (row("timestep_slope", "water", 2.1, 0.05), 0.2, PASS),
+        (row("timestep_slope", "water", 1.1, 0.05), 0.2, FAIL),
+        (row("speedup", "water", 11.7, 0.7), 9, PASS),
+        (row("speedup", "water", 11.7, 0.7), 13, FAIL),
+        (row("speedup", "water", 11.7, 0.7), 12, SHORT),
+        (row("nvt", "water", "stable"), "stable", PASS),
+        (row("nvt", "water", "unstable"), "stable", FAIL),
+        (row("nvt", "water", "too short"), "stable", SHORT),
+        (row("nvt", "water", None, note="LAMMPS could not run it"), "stable", NOT),
+    ],
+)
+def test_verdicts(r, bar, wanted):
+    assert verdict(r, bar)[0] == wanted, verdict(r, bar)
+
+
+def test_rows_of_estimates():
+    r = rows.of_estimate("density", "water", Estimate(1.0, 0.01, True), Estimate(1.0, 0.01, False))
+    assert verdict(r, 0.1)[0] == SHORT  # of the teacher's run
+    r = rows.of_estimate("density", "water", Estimate(1.0, 0.01, True), Estimate(1.0, 0.01, True))
+    assert verdict(r, 0.1) == (PASS, "0 g/cm3, 95 % interval 0 to 0.01414")
+
+
+def test_bars_of_groups():
+    found = [
+        row("forces", "all", 40.0, 1.0, also=["liquid"]),
+        row("forces", "300 K", 30.0, 1.0, also=["liquid 300 K"]),
+        row("forces", "element O", 60.0, 1.0),
+        row("elastic_constants", "Si diamond C11", 150.0, teacher=151.0),
+        row("elastic_constants", "Si diamond C44", 50.0, teacher=57.0),
+    ]
+    bars = {
+        "forces": {"all": 45, "liquid 300 K": 35, "element O": 45, "crystal": 45},
+        "elastic_constants": {"all": "5 %", "C11": "5 %"},
+        "nve_drift": {"all": 0.1},
+        "phonons": {"all": "3 %"},
+    }
+    judged = rows.judge(found, bars, {"nve": "LAMMPS was not found"})
+    said = [(b["quantity"], b["group"], b["verdict"]) for b in judged]
+    assert said == [
+        ("forces", "all", PASS),
+        ("forces", "300 K", PASS),
+        ("forces", "element O", FAIL),
+        ("forces", "crystal", NOT),
+        ("elastic_constants", "Si diamond C11", PASS),
+        ("elastic_constants", "Si diamond C44", FAIL),
+        ("elastic_constants", "Si diamond C11", PASS),
+        ("nve_drift", "all", NOT),
+        ("phonons", "all", NOT),
+    ]
+    assert "there are 300 K, all, element O" in judged[3]["text"]
+    assert judged[7]["text"] == "LAMMPS was not found" and judged[8]["text"] == "nothing to measure it with"
+    assert rows.overall(judged) == FAIL and rows.overall(judged[:2]) == PASS and rows.overall([]) == "NO BARS"
+    assert rows.overall(judged[:1] + judged[7:8]) == FAIL  # not measured is not met
+
+
+def write(tmp_path, text):
+    (tmp_path / "r.yaml").write_text(text)
+    return recipe.Recipe(str(tmp_path / "r.yaml"))
+
+
+def test_sections(tmp_path):
+    text = "bars:\n  forces: {all: 45, crystal 300 K: 2.5 %}\n  nvt: stable\n  rdf: 5 %\ncertify:\n  quick: true\n"
+    found = write(tmp_path, text)
+    assert recipe_certify.bars(found) == {
+        "forces": {"all": 45, "crystal 300 K": "2.5 %"},
+        "rdf": {"all": "5 %"},
+        "nvt": {"all": "stable"},
+    }
+    settings = recipe_certify.certify(found)
+    assert settings["quick"] and settings["scale"] == recipe_certify.QUICK and settings["minutes"] == 60
+    full = recipe_certify.certify(write(tmp_path, "bars: {forces: 1}\n"))
+    assert not full["quick"] and full["nvt"] == 500 and full["nve"] == 100
+    assert recipe_certify.certify(write(tmp_path, "certify: {scale: 0.5}\n"))["quick"]
+    assert recipe_certify.limit("2.5 %", recipe_certify.QUANTITIES["forces"]) == (2.5, True)
+    assert recipe_certify.limit("5 %", recipe_certify.QUANTITIES["rdf"]) == (5.0, False)
+
+
+@pytest.mark.parametrize(
+    "text, line, words",
+    [
+        ("bars: 45\n", 1, "bars: must be a mapping with the keys energy, forces"),
+        ("bars:\n  force: 45\n", 2, "bars.force: is not known; allowed are energy, forces"),
+        ("bars:\n  forces: -1\n", 2, r"allowed is a number \(meV/A\) from 0, or a percentage"),
+        ("bars:\n  forces: much\n", 2, "is 'much'"),
+        ("bars:\n  energy: 5 %\n", 2, r"is '5 %'; allowed is a number \(meV/atom\) from 0, or groups"),
+        ("bars:\n  nvt: 500\n", 2, "is 500; allowed is stable"),
+        ("bars:\n  forces: {}\n", 2, "names no group"),
+        ("bars:\n  forces:\n    all: 45\n    300 K: x\n", 4, "bars.forces.300 K: is 'x'"),
+        ("bars:\n  forces: true\n", 2, "is True"),
+        ("certify: full\n", 1, "certify: must be a mapping"),
+        ("certify:\n  minute: 5\n", 2, "minute: is not known; allowed are minutes, scale, quick"),
+        ("certify:\n  minutes: 0\n", 2, "is 0; allowed is minutes for each measurement"),
+        ("certify:\n  quick: yes please\n", 2, "allowed is true or false"),
+        ("certify:\n  quick: true\n  scale: 0.1\n", 2, "stands beside scale"),
+        ("certify:\n  measure: [errors, speeds]\n", 2, "allowed is a list of errors, crystals"),
+        ("certify:\n  systems: []\n", 2, "must be a list of structures"),
+        (
+            "certify:\n  systems:\n    - {files: a.xyz, kind: gas}\n",
+            3,
+            r"systems\[1\].kind: is 'gas'; allowed is one of",
+        ),
+        ("certify:\n  systems:\n    - a.xyz\n", 3, "must be a mapping"),
+    ],
+)
+def test_errors_name_the_line(tmp_path, text, line, words):
+    found = write(tmp_path, text)
+    with pytest.raises(RecipeError, match=words) as e:
+        recipe_certify.bars(found)
+        recipe_certify.certify(found)
+    assert f"r.yaml:{line}: " in str(e.value)
+
+
+def test_every_quantity_is_of_a_measurement():
+    from mlff_tools.certify import measurements
+
+    assert set(recipe_certify.MEASUREMENTS) == set(measurements.ALL)
+    for name, quantity in recipe_certify.QUANTITIES.items():
+        assert quantity.kind in ("most", "near", "least", "to", "word"), name
+        assert (quantity.target is not None) == (quantity.kind in ("to", "word")), name
