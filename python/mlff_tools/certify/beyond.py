@@ -62,7 +62,10 @@ def _curve(job, quantity, group, name, r, frames, below, rows, figures, title):
     start = below[0] or float(r[known][int(np.argmin(y[known]))])
     at = inward(r[known], y[known], start)
     note = f"from {start:.3g} A, {below[1] if below[0] else 'the minimum'}, to {r[known][0]:.3g} A"
-    note += "" if at is None else f": the energy falls again at {at:.3g} A"
+    if at is not None:
+        e, x = y[known], r[known]
+        wall = float(e[(x >= at) & (x <= start)].max() - e[np.argmin(np.abs(x - start))])
+        note += f": the energy falls again at {at:.3g} A, behind a barrier of {max(0.0, wall):.2g} eV"
     rows.append(row(quantity, group, "repulsive" if at is None else "attractive", note=note))
     axes = {"x_label": "distance (A)", "y_label": "energy (eV)"}
     low = max(-SHOWN, min(float(np.min(c["y"])) for c in curves) - 0.5)

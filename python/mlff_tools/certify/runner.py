@@ -172,22 +172,23 @@ def _rows(path, potential):
 
 
 def _frames(path):
-    """(positions [m, N, 3], cells [m, 3, 3]) of a dump; a frame that is cut off is left out."""
-    positions, cells = [], []
+    """{step: (positions [N, 3], cell [3, 3])} of a dump; a frame that is cut off is left out."""
+    out = {}
     if not os.path.exists(path):
-        return positions, cells
+        return out
     with open(path, encoding="ascii") as f:
         while f.readline().startswith("ITEM: TIMESTEP"):
-            f.readline(), f.readline()
+            step = int(f.readline())
+            f.readline()
             n, head = int(f.readline()), f.readline()
             box = np.array([f.readline().split() for _ in range(3)], float)
             f.readline()
             lines = [f.readline() for _ in range(n)]
             if not lines[-1].endswith("\n"):
                 break
-            positions.append(np.array([line.split()[1:4] for line in lines], float))
-            cells.append(_cell(box, "xy xz yz" in head))
-    return positions, cells
+            x = np.array([line.split()[1:4] for line in lines], float)
+            out[step] = x, _cell(box, "xy xz yz" in head)
+    return out
 
 
 def _cell(box, tilted):
@@ -257,22 +258,20 @@ def run(lmp, potential, frame, p, place, seconds):
 
 
 def _collect(potential, frame, p, place, done):
-    rows, positions, cells = {}, [], []
+    rows, frames = {}, {}
     for k in range(len(done)):
         log = os.path.join(place, f"log.{k}")
         found = _rows(log, potential) if os.path.exists(log) else np.zeros((0, len(COLUMNS)))
         rows.update({int(r[0]): r for r in found})
-        more = _frames(os.path.join(place, f"frames.{k}"))
-        skip = 1 if positions else 0  # the first of a segment is the last of the one before
-        positions += more[0][skip:]
-        cells += more[1][skip:]
+        frames.update(_frames(os.path.join(place, f"frames.{k}")))
     ended = done[-1]["ended"] if done else "time"
     if not rows and ended not in ("end", "time"):
         os.remove(os.path.join(place, "segments.json"))  # another time it may work
         raise LammpsError(f"LAMMPS could not run it: {ended}")
     table = np.array([rows[k] for k in sorted(rows)]).reshape(-1, len(COLUMNS))
-    shape = (-1, len(frame["elements"]), 3)
-    found = np.array(positions).reshape(shape), np.array(cells).reshape(-1, 3, 3)
+    dumped = [frames[k] for k in sorted(frames)]
+    positions = np.array([x for x, _ in dumped]).reshape(-1, len(frame["elements"]), 3)
+    found = positions, np.array([cell for _, cell in dumped]).reshape(-1, 3, 3)
     return Trajectory(table, *found, frame["elements"], p, ended)
 
 

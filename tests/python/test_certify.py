@@ -1,0 +1,280 @@
+"""mlff certify: the command, from a model and a recipe to a page and a JSON; what it keeps, and what it cannot measure."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import helpers
+import numpy as np
+import pytest
+import yaml
+
+from mlff_tools.certify import command, runner, speed
+from mlff_tools.model import lammps, modelfile
+from mlff_tools.train import extxyz
+from mlff_tools.train.recipe_certify import MEASUREMENTS
+
+STUDENT = os.path.join(helpers.ROOT, "models", "water-benzene-student.yaml")
+TEACHER = os.path.join(helpers.ROOT, "models", "water-benzene-teacher.yaml")
+NEQUIX = os.path.join(helpers.ROOT, "models", "nequix-oam-1-pft.yaml")
+
+
+def _can_run():
+    try:
+        lammps.find_lmp()
+        return bool(lammps.find_plugin() and helpers.program())
+    except modelfile.ModelError:
+        return False
+
+
+pytestmark = pytest.mark.skipif(not _can_run(), reason="no LAMMPS, plugin or program mlff")
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder with eight waters, and labels of them by the student whose forces are off by 30 meV/A."""
+    s = next(s for s in modelfile.load_yaml(STUDENT)["self_test"]["structures"] if s["name"].startswith("8 waters"))
+    x, cell, rng = np.array(s["positions"]), np.array(s["cell"]), np.random.default_rng(1)
+    frame = {"elements": s["elements"], "positions": x, "cell": cell, "name": "water", "info": {}, "columns": {}}
+    (tmp_path / "water.xyz").write_text(extxyz.text(frame))
+    frames = []
+    for k in range(16):
+        info = {"split": "test" if k < 12 else "train", "trajectory": f"t{k // 2}", "config_type": "liquid"}
+        info["temperature"] = "300" if k % 2 else "400"
+        frames.append({**frame, "positions": x + 0.03 * rng.normal(size=x.shape), "info": info, "name": f"f{k}"})
+    found, _ = helpers.engine.evaluate(STUDENT, frames, "fp32")
+    for f, (energy, forces, virial) in zip(frames, found):
+        f["energy"], f["forces"] = energy, forces + 0.03 * rng.normal(size=forces.shape)
+        xx, yy, zz, xy, xz, yz = -virial / abs(np.linalg.det(cell))
+        f["stress"] = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+    (tmp_path / "labels.xyz").write_text("".join(map(extxyz.text, frames)))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(speed, "ROUND", 0.01)
+    return tmp_path
+
+
+def recipe(place, bars=None, teacher=None, **certify):
+    certify = {"scale": 1e-5, "size": 200, **certify}
+    certify.setdefault("systems", [{"files": "water.xyz", "kind": "liquid", "temperature": 300}])
+    value = {"bars": bars or {}, "certify": certify}
+    (place / "r.yaml").write_text(yaml.safe_dump({**value, **({"teacher": teacher} if teacher else {})}))
+    return ["r.yaml", "--labels", "labels.xyz", "-o", "c.html"]
+
+
+def certify(words, model=STUDENT):
+    """(exit status, the JSON)"""
+    status = command.main([model, *words])
+    with open("c.json", encoding="utf-8") as f:
+        return status, json.load(f)
+
+
+def rows_of(found, quantity):
+    return {r["group"]: r for m in found["measurements"].values() for r in m["rows"] if r["quantity"] == quantity}
+
+
+def verdicts(found):
+    return {f"{b['quantity']} {b['group']}": b["verdict"] for b in found["bars"]}
+
+
+def test_everything_of_a_liquid(place, capsys):
+    """Every measurement, against a teacher that is the same model: all comparisons are exact, and all is said."""
+    bars = {"forces": {"all": 45, "300 K": 45, "element O": 20}, "density": "1 %", "size_energy": 0.01, "nvt": "stable"}
+    bars |= {"pressed": "repulsive", "lattice_constant": "1 %", "vacuum": 1e-9, "size_run": "stable", "speedup": 0.01}
+    status, found = certify(recipe(place, bars, {"mlff": STUDENT}))
+    assert status == 1 and found["verdict"] == "FAIL" and found["quick"]
+    assert found["verdict_text"].startswith("QUICK FAIL: ")
+    said = verdicts(found)
+    assert said["forces all"] == said["forces 300 K"] == said["nvt water"] == said["size_run water"] == "PASS"
+    assert said["forces element O"] == "FAIL" and said["lattice_constant all"] == "not measured"
+    assert said["density water"] == "too short to say" and said["speedup water"] == "PASS"
+    assert said["vacuum H"] == said["size_energy water"] == "PASS"
+    assert said["pressed water H-O"] == "FAIL"  # a network without a repulsion of its own
+    assert "the energy falls again at 0." in rows_of(found, "pressed")["water H-O"]["note"]
+    why = next(b["text"] for b in found["bars"] if b["quantity"] == "lattice_constant")
+    assert why == "there is no crystal among the systems"
+    forces = rows_of(found, "forces")["all"]
+    assert abs(forces["value"] - 30) < 3 and forces["error"] < 5 and forces["scale"] > 500
+    for pair, r in rows_of(found, "rdf").items():
+        assert r["value"] == 0.0, pair  # the same run of the same model
+    for r in rows_of(found, "nve_drift").values():
+        assert r["value"] == r["teacher"]
+    slope = rows_of(found, "timestep_slope")["water"]
+    assert 1.7 < slope["value"] < 2.3
+    assert found["domain"]["temperature"] == [300, 400] and 0.8 < found["domain"]["distances"]["H-O"] < 1.0
+    page = (place / "c.html").read_text()
+    assert "QUICK FAIL" in page and "<script" not in page and "http" not in page and "not measured" in page
+    for title in ("Errors", "Liquids", "Time step", "Speed and memory", "physical_validation"):
+        assert title in page
+    out = capsys.readouterr().out
+    assert out.strip().splitlines()[-1].startswith("certificate of water-benzene-student: QUICK FAIL: ")
+    # again: all is there
+    begin = time.monotonic()
+    again_status, again = certify(recipe(place, bars, {"mlff": STUDENT}))
+    keep = ("errors", "nve", "timestep", "nvt", "npt", "size", "beyond", "speed")
+    assert again_status == 1 and all(again["measurements"][k] == found["measurements"][k] for k in keep)
+    assert " water, " not in capsys.readouterr().out and time.monotonic() - begin < 60
+
+
+def test_passes_and_has_no_bars(place, capsys):
+    words = [*recipe(place, {"forces": {"all": 45, "liquid 400 K": "10 %"}, "stress": 0.1}), "--measure", "errors"]
+    status, found = certify(words)
+    assert (
+        status == 0
+        and found["verdict"] == "PASS"
+        and found["teacher"]["text"] == "no teacher: the recipe has no teacher"
+    )
+    assert found["measurements"]["nve"]["why"] == "left out by `measure`"
+    assert set(found["measurements"]) == set(MEASUREMENTS)
+    status, found = certify([*recipe(place), "--measure", "errors"])
+    assert status == 0 and found["verdict"] == "NO BARS" and "NO BARS" in capsys.readouterr().out
+
+
+def test_goes_on_after_kills(place):
+    """Killed at moments of its own: the same numbers in the end, and what was done is not done again."""
+    words = [*recipe(place, {"nve_drift": 1.0}, {"mlff": STUDENT}), "--measure", "errors,nve,timestep,beyond"]
+    begin = time.monotonic()
+    _, wanted = certify([*words, "--work", "whole"])
+    whole = time.monotonic() - begin
+    env = {**os.environ, "PYTHONPATH": os.path.join(helpers.ROOT, "python")}
+    process_words = [sys.executable, "-m", "mlff_tools.certify", STUDENT, *words, "--work", "killed"]
+    for seconds in (0.3 * whole, 0.2 * whole + 0.5, 0.4 * whole):
+        with subprocess.Popen(process_words, env=env, stdout=subprocess.DEVNULL, start_new_session=True) as process:
+            time.sleep(seconds)
+            os.killpg(process.pid, signal.SIGKILL)
+    left = len([name for name in os.listdir("killed") if os.path.exists(f"killed/{name}/result.json")])
+    _, found = certify([*words, "--work", "killed"])
+    assert left > 0
+    for name in ("errors", "nve", "timestep", "beyond"):
+        assert found["measurements"][name]["rows"] == wanted["measurements"][name]["rows"], name
+        assert found["measurements"][name]["figures"] == wanted["measurements"][name]["figures"], name
+    with open("c.html", encoding="utf-8") as f:
+        assert "Conservation of energy" in f.read()
+
+
+def test_a_run_in_segments_is_one_run(place, monkeypatch):
+    """Restart files between the segments change no row but by rounding; each goes on from the one before."""
+    frame = extxyz.read("water.xyz")[0]
+    potential = runner.of_model(STUDENT, ["H", "O"], "fp64", lammps.find_plugin())
+    p = runner.protocol(timestep=0.5, steps=400, warm=100, every=20, dump=40)
+    os.mkdir("one"), os.mkdir("four")
+    one = runner.run(lammps.find_lmp(), potential, frame, p, "one", 600)
+    monkeypatch.setattr(runner, "SEGMENT", 100)
+    four = runner.run(lammps.find_lmp(), potential, frame, p, "four", 600)
+    assert len(json.loads((place / "four" / "segments.json").read_text())) == 4
+    assert one.ended == four.ended == "end" and len(four.rows) == 21 and len(four.positions) == len(one.positions) == 11
+    helpers.assert_near(four.column("step"), np.arange(0, 401, 20), 0, "steps")
+    helpers.assert_near(four.column("etotal"), one.column("etotal"), 1e-4, "energies")
+    helpers.assert_near(four.positions, one.positions, 1e-3, "positions")
+
+
+def test_limits_of_time_and_failures_are_said(place):
+    frame = extxyz.read("water.xyz")[0]
+    potential = runner.of_model(STUDENT, ["H", "O"], "fp32", lammps.find_plugin())
+    lmp = lammps.find_lmp()
+    os.mkdir("late")
+    found = runner.run(
+        lmp, potential, frame, runner.protocol(timestep=0.5, steps=10**7, every=100, segments=False), "late", 1
+    )
+    assert found.ended == "time" and 0 < found.ps < found.wanted_ps
+    assert found.stable()[0] == "too short" and f"of {found.wanted_ps:g} ps" in found.stable()[1]
+    os.mkdir("wild")
+    wild = runner.protocol(timestep=15.0, steps=2000, every=1, temperature=3000.0)
+    found = runner.run(lmp, potential, frame, wild, "wild", 60)
+    assert found.stable()[0] == "unstable" and "ERROR" in found.stable()[1]
+    os.mkdir("wrong")
+    potential.after[0] = "pair_style nosuch"
+    with pytest.raises(lammps.LammpsError, match="could not run it: ERROR: Unrecognized pair style"):
+        runner.run(lmp, potential, frame, runner.protocol(steps=100), "wrong", 60)
+    assert not os.path.exists("wrong/segments.json")  # another time it may work
+
+
+def test_a_teacher_that_cannot_run(place):
+    """A file of labels: errors are measured, everything beside says why it is not."""
+    bars = {"forces": 45, "density": "2 %", "speedup": 5}
+    words = recipe(place, bars, {"labels": "labels.xyz"})
+    status, found = certify([words[0], "-o", "c.html", "--measure", "errors,liquids,speed,beyond"])
+    said = verdicts(found)
+    assert status == 1 and said["forces all"] == "PASS" and said["speedup water"] == "not measured"
+    assert said["density water"] == "not measured"
+    assert "which LAMMPS cannot run" in rows_of(found, "density")["water"]["teacher_note"]
+    assert "file of labels" in rows_of(found, "speedup")["water"]["note"]
+    assert rows_of(found, "vacuum")["O"]["teacher"] is None
+
+
+CALCULATOR = """
+class Springs:
+    implemented_properties = ["energy", "forces"]
+"""
+ASE = """
+class Atoms:
+    def __init__(self, symbols, positions, **more): self.positions, self.calc = positions, None
+    def get_potential_energy(self): return sum(x * x for p in self.positions for x in p)
+    def get_forces(self): return [[-2 * x for x in p] for p in self.positions]
+"""
+
+
+def test_a_calculator_of_ase(place):
+    (place / "springs.py").write_text(CALCULATOR)
+    (place / "ase.py").write_text(ASE)
+    teacher = {"ase": {"python": sys.executable, "calculator": "springs:Springs"}}
+    words = [*recipe(place, {"vacuum": 1e9, "nvt": "stable"}, teacher), "--measure", "beyond,nvt,speed"]
+    _, found = certify(words)
+    assert rows_of(found, "vacuum")["O"]["teacher"] == 0.0
+    assert rows_of(found, "nvt")["water"]["value"] == "stable"
+    assert "a calculator of ASE, which LAMMPS cannot run" in rows_of(found, "nvt")["water"]["teacher_note"]
+    assert rows_of(found, "speedup")["water"]["value"] > 0 and rows_of(found, "speed")["water"]["teacher"] > 0
+
+
+def test_crystal_against_a_pair_style(place):
+    """Silicon: Nequix against Stillinger and Weber; published constants of both are what is compared."""
+    teacher = {"lammps": ["pair_style sw", "pair_coeff * * Si.sw ${elements}"]}
+    systems = [
+        {"crystal": {"lattice": "diamond", "elements": ["Si"], "constant": 5.45}, "name": "Si", "temperature": 300}
+    ]
+    bars = {"lattice_constant": {"Si a": "2 %"}, "elastic_constants": {"C11": "5 %", "C12": "5 %"}, "phonons": "3 %"}
+    words = recipe(place, bars, teacher, systems=systems, atoms=8)
+    status, found = certify([words[0], "-o", "c.html", "--measure", "crystals"], NEQUIX)
+    a = rows_of(found, "lattice_constant")["Si a"]
+    helpers.assert_near([a["value"], a["teacher"]], [5.487, 5.431], 1e-3, "lattice constants")
+    assert verdicts(found) == {
+        "lattice_constant Si a": "PASS",
+        "elastic_constants Si C11": "PASS",
+        "elastic_constants Si C12": "FAIL",
+        "phonons all": "not measured",
+    }
+    assert status == 1
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("bars: {force: 45}\n", "r.yaml:1: bars.force: is not known"),
+        ("certify:\n  systems: [{files: nosuch.xyz, kind: liquid}]\n", "nosuch.xyz: there is no such file"),
+        ("certify:\n  systems: [{files: water.xyz}]\n", "what is it? Give kind: liquid, crystal or molecule"),
+        ("certify:\n  systems: [{molecul: water, kind: molecule}]\n", "r.yaml:2: structures[1].molecul: is not known"),
+        ("certify:\n  systems: [{crystal: {lattice: fcc, elements: [Al], constant: 4}}]\n", "does not know Al"),
+        ("- a\n", "must be a mapping"),
+    ],
+)
+def test_wrong_recipes(place, capsys, text, words):
+    (place / "r.yaml").write_text(text)
+    assert command.main([STUDENT, "r.yaml", "-o", "c.html"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("mlff certify: error: ") and words in said, said
+    assert not os.path.exists("c.html")
+
+
+def test_one_at_a_time(place, capsys):
+    words = [*recipe(place), "--measure", "errors", "--work", "w"]
+    from mlff_tools.certify.work import Work
+
+    held = Work("w")
+    assert command.main([STUDENT, *words]) == 2
+    assert "another certificate is being made there" in capsys.readouterr().err
+    held.close()
+    assert command.main([STUDENT, *words]) == 0
+    assert command.main([STUDENT, "--measure", "nothing"]) == 2
+    assert "there are errors, crystals" in capsys.readouterr().err
