@@ -65,7 +65,7 @@ def add_train_python(env):
     if env.get("MLFF_TORCH_PYTHON") and env.get("MLFF_ASE_PYTHON"):
         return
     script = [os.path.join(ROOT, "scripts", "train_python.sh")]
-    done = subprocess.run(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(script, capture_output=True, text=True, check=False)
     if done.returncode:
         print(f"no PyTorch and no ASE for tests: {done.stderr.strip()}", flush=True)
         return

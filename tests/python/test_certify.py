@@ -1,4 +1,4 @@
-"""mlff certify: the command, from a model and a recipe to a page and a JSON; what it keeps, and what it cannot measure."""
+"""mlff certify: the command, from a model and a recipe to a page and JSON; what it keeps, what it cannot measure."""
 
 import json
 import os

@@ -19,9 +19,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from ..certify import command
 from ..model.modelfile import ModelError, write_bytes
 from . import extxyz, generate, job, labelling, labels, recipe_certify, recipe_training, rounds
-from ..certify import command
 from .label import make_teacher
 
 FIXED = ("name", "structures", "teacher", "student", "training", "rounds")  # bars and certify may change
@@ -74,9 +74,7 @@ class Run:
     def check_folder(self):
         """Writes down which recipe the folder is of; ModelError when it is of another one."""
         value = self.wanted.recipe.value
-        mine = {
-            key: hashlib.sha256(json.dumps(value.get(key), sort_keys=True).encode()).hexdigest() for key in FIXED
-        }
+        mine = {key: hashlib.sha256(json.dumps(value.get(key), sort_keys=True).encode()).hexdigest() for key in FIXED}
         there = read_json(self._path("run.json"))
         if there is None and os.listdir(self.folder) not in ([], [".lock"]):
             raise ModelError(f"{self.folder}: is there and is no folder of mlff distill: choose another --out")
@@ -95,13 +93,13 @@ class Run:
         """Returns the path of the model. What ends it early leaves a folder that can be gone on with."""
         frames = self.structures()
         self.label(frames)
-        done, last = self.train(0, None), 0
+        done = self.train(0, None)
         for k in range(1, self.wanted.rounds["count"] + 1):
             found = self.one_round(k, done)
             if found is None:
                 break
-            done, last = found, k
-        return self.finish(done, last)
+            done = found
+        return self.finish(done)
 
     # ---- structures and labels
 
@@ -187,7 +185,7 @@ class Run:
 
     def one_round(self, k, before):
         """Runs of the student, labels and training of round k; what train returns. None: nothing is left to do."""
-        section, place = self.wanted.rounds, self._path(f"round-{k}")
+        place = self._path(f"round-{k}")
         held = [f for f in labels.read_labels(self.labels) if job.round_of(f) < k]
         chosen = self._chosen(k, before, held)
         if not chosen:
@@ -258,16 +256,25 @@ class Run:
         for cell in (True, False):  # only what is periodic has a pressure
             frames = [f for f in begin.values() if (f["cell"] is not None) == cell]
             more = {"pressure": section["pressure"]} if cell and section["pressure"] else {}
-            found += generate.from_frames(
-                f"round-{k}", frames, {"mlff": model}, {**wanted, **more}, self._path(f"round-{k}", "runs"),
-                programs=self.programs, write=self.write,
-            ) if frames else []
+            found += (
+                generate.from_frames(
+                    f"round-{k}",
+                    frames,
+                    {"mlff": model},
+                    {**wanted, **more},
+                    self._path(f"round-{k}", "runs"),
+                    programs=self.programs,
+                    write=self.write,
+                )
+                if frames
+                else []
+            )
         whole = int(section["time"] / section["every"] + 1e-6)
         return found, sum(len(run) < whole for run in found)
 
     # ---- the end
 
-    def finish(self, done, last):
+    def finish(self, done):
         """Model file in the folder itself."""
         path = done["models"][0]
         for ending in (".yaml", ".safetensors"):

@@ -23,6 +23,7 @@ def _text(v):
 
 _FEATURES = (_count(4, 512), "a whole number from 4 to 512")
 _CUTOFF = (_number(1, 10), "a length in A from 1 to 10")
+REPULSION = (lambda v: isinstance(v, bool), "true or false")
 TEXTS = dict.fromkeys(("description", "license", "citation"), (_text, "a text"))
 PAINN = {
     "size": (lambda v: v in students.SIZES, "one of " + ", ".join(students.SIZES)),

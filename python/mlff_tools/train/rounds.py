@@ -54,7 +54,7 @@ def tag(frame, key, default=""):
 
 
 def starts(frames, kinds):
-    """One frame of each config_type, the last one of the training set: what runs start from. kinds: which, None: all."""
+    """One frame of each config_type, the last one of the training set, which runs start from. kinds: None for all."""
     found = {}
     for frame in frames:
         kind = tag(frame, "config_type")

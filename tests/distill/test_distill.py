@@ -1,0 +1,297 @@
+"""mlff distill from a recipe to a certificate, for each kind of teacher; killed runs; recipes that are wrong."""
+
+import filecmp
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from mlff_tools.model import modelfile
+from mlff_tools.train import job, recipe_rounds, rounds
+from mlff_tools.train.recipe import RecipeError
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+MODELS = os.path.join(ROOT, "models")
+TORCH, ASE = os.environ.get("MLFF_TORCH_PYTHON"), os.environ.get("MLFF_ASE_PYTHON")
+needs_torch = pytest.mark.skipif(not TORCH, reason="MLFF_TORCH_PYTHON names no Python with PyTorch")
+needs_ase = pytest.mark.skipif(not ASE, reason="MLFF_ASE_PYTHON names no Python with ASE")
+
+SMALL = """
+student: {features: 8, layers: 1, cutoff: 4.0, spacing: 0.25}
+training: {steps: 300, validate_every: 50}
+certify: {quick: true, measure: [errors, nve, speed], minutes: 1}
+"""
+CRYSTAL = "crystal: {lattice: %s, elements: [%s], constant: %s, supercell: [%d, %d, %d]}"
+SW = (
+    "name: si\nstructures:\n  - "
+    + CRYSTAL % ("diamond", "Si", 5.43, 1, 1, 1)
+    + "\n    strain: 0.03\n    rattle: 0.05\n    copies: 20\n  - "
+    + CRYSTAL % ("diamond", "Si", 5.43, 2, 2, 2)
+    + "\n    dynamics: {temperature: [300, 900], time: 0.5, every: 0.05, timestep: 1, equilibrate: 0.1}\n"
+    'teacher:\n  lammps: [pair_style sw, "pair_coeff * * Si.sw ${elements}"]\n'
+)
+
+
+def write(folder, text, name="recipe.yaml"):
+    path = folder / name
+    path.write_text(text)
+    return str(path)
+
+
+def start(folder, recipe, *more, **options):
+    words = [sys.executable, "-m", "mlff_tools.distill", recipe, *more]
+    return subprocess.Popen(
+        words,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        **options,
+    )
+
+
+def distill(folder, recipe, *more, code=0):
+    process = start(folder, recipe, *more)
+    said = process.communicate()[0]
+    assert process.returncode == code, said
+    return said
+
+
+def certified(folder, name, said):
+    """The certificate of a run, whose model is one that the engine takes."""
+    place = folder / name
+    with open(place / "certificate.json", encoding="utf-8") as f:
+        found = json.load(f)
+    assert (place / "certificate.html").read_text().startswith("<!")
+    assert f"certificate of {name}: QUICK" in said
+    head, _ = modelfile.read(str(place / f"{name}.yaml"))
+    assert found["model"]["weights_sha256"] == head["weights"]["sha256"]
+    subprocess.run([os.environ["MLFF"], "verify", str(place / f"{name}.yaml")], check=True, stdout=subprocess.DEVNULL)
+    errors = found["measurements"]["errors"]
+    assert errors["rows"], errors
+    return found, head
+
+
+@needs_torch
+def test_a_pair_style_with_a_round(tmp_path):
+    """Structures are built and moved, the student runs in a round, and a bar that it can meet and one that it cannot
+    are told apart."""
+    more = "rounds: {count: 1, temperature: [300, 600], time: 0.2, every: 0.02, timestep: 1, frames: 8, committee: 1, "
+    more += "steps: 100}\nbars: {energy: 200, forces: 0.001}\n"
+    said = distill(tmp_path, write(tmp_path, SW + SMALL + more), code=1)
+    found, head = certified(tmp_path, "si", said)
+    verdicts = {b["quantity"]: b["verdict"] for b in found["bars"]}
+    assert verdicts["forces"] == "FAIL", verdicts
+    assert head["elements"] == ["Si"] and head["repulsion"]["cutoffs"]["Si-Si"] < 2.4
+    report = json.loads((tmp_path / "si" / "round-1" / "round.json").read_text())
+    assert report["runs"] == 2 and report["frames"] >= 1 and report["after"] > 0
+    labels = (tmp_path / "si" / "labels.xyz").read_text()
+    assert labels.count(" round=1") == report["frames"]
+    assert distill(tmp_path, "recipe.yaml", code=1).count("0 of ") >= 2  # nothing is done again
+
+
+@needs_torch
+def test_a_model_of_ours(tmp_path):
+    shutil.copy(os.path.join(MODELS, "water-benzene-student.yaml"), tmp_path)
+    shutil.copy(os.path.join(MODELS, "water-benzene-student.safetensors"), tmp_path)
+    text = "name: w\nstructures:\n  - liquid: {molecules: {water: 12}, density: 1.0}\n    dynamics: {temperature: 300, "
+    text += "time: 1, every: 0.05, equilibrate: 0.2}\n  - molecule: water\n    rattle: 0.05\n    copies: 10\n"
+    text += "teacher:\n  mlff: water-benzene-student.yaml\n"
+    found, head = certified(tmp_path, "w", distill(tmp_path, write(tmp_path, text + SMALL)))
+    assert head["elements"] == ["H", "O"] and found["teacher"]["kind"] == "mlff"
+    assert "water-benzene-student" in head["provenance"]["labels"]
+
+
+@needs_torch
+@needs_ase
+def test_a_calculator_of_ase(tmp_path):
+    text = (
+        "name: cu\nstructures:\n  - " + CRYSTAL % ("fcc", "Cu", 3.6, 2, 2, 2) + "\n    strain: 0.03\n    rattle: 0.05\n"
+    )
+    text += "    copies: 20\n    dynamics: {temperature: 300, time: 0.2, every: 0.02, timestep: 2, equilibrate: 0.02}\n"
+    text += f'teacher:\n  ase: {{python: {ASE}, calculator: "ase.calculators.emt:EMT"}}\n'
+    found, _ = certified(tmp_path, "cu", distill(tmp_path, write(tmp_path, text + SMALL)))
+    assert found["teacher"]["kind"] == "ase"
+
+
+@needs_torch
+def test_a_file_of_labels(tmp_path):
+    made = write(tmp_path, SW, "labels.yaml")
+    words = [sys.executable, "-m", "mlff_tools.label", "--recipe", made, "-o", str(tmp_path / "dft.xyz")]
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    text = (tmp_path / "dft.xyz").read_text().replace(" energy=", " REF_energy=")
+    text = "\n".join(" ".join(w for w in line.split(" ") if "_sha256=" not in w) for line in text.split("\n"))
+    (tmp_path / "dft.xyz").write_text(text)
+    recipe = "name: d\nteacher: {labels: dft.xyz, keys: {energy: REF_energy}}\n"
+    found, _ = certified(tmp_path, "d", distill(tmp_path, write(tmp_path, recipe + SMALL)))
+    assert found["teacher"]["kind"] == "labels"
+
+
+@needs_torch
+def test_killed_ten_times(tmp_path):
+    """A run that is killed at ten random moments ends with the bits of one that was not."""
+    more = "rounds: {count: 1, temperature: [600], time: 0.2, every: 0.02, timestep: 1, frames: 5, committee: 1, "
+    recipe = write(tmp_path, SW + SMALL + more + "steps: 80}\n")
+    begin = time.monotonic()
+    distill(tmp_path, recipe, "--out", "whole", "--no-certificate")
+    whole, rng, kills = time.monotonic() - begin, random.Random(5), 0
+    for _ in range(10):
+        process = start(tmp_path, recipe, "--out", "killed", "--no-certificate")
+        try:
+            process.communicate(timeout=rng.uniform(0.1, 0.6) * whole)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            kills += 1
+    distill(tmp_path, recipe, "--out", "killed", "--no-certificate")
+    assert kills >= 3
+    for name in (
+        "labels.xyz",
+        "si.yaml",
+        "si.safetensors",
+        "round-0/si.svg",
+        "round-1/chosen.xyz",
+        "round-1/round.json",
+    ):
+        assert filecmp.cmp(tmp_path / "whole" / name, tmp_path / "killed" / name, shallow=False), name
+
+
+@needs_torch
+def test_a_folder_can_be_moved_and_is_of_one_recipe(tmp_path):
+    recipe = write(tmp_path, SW + SMALL)
+    distill(tmp_path, recipe, "--no-certificate")
+    before = (tmp_path / "si" / "si.safetensors").read_bytes()
+    os.rename(tmp_path / "si", tmp_path / "elsewhere")
+    said = distill(tmp_path, recipe, "--out", "elsewhere", "--no-certificate")
+    assert "step" not in said and (tmp_path / "elsewhere" / "si.safetensors").read_bytes() == before
+    other = write(tmp_path, SW + SMALL.replace("300", "400", 1), "other.yaml")
+    said = distill(tmp_path, other, "--out", "elsewhere", code=1)
+    assert "was made with another section training: choose another --out" in said
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "thesis.tex").write_text("x")
+    said = distill(tmp_path, recipe, "--out", "foreign", code=1)
+    assert "is no folder of mlff distill" in said and len(os.listdir(tmp_path / "foreign")) == 1
+
+
+@needs_torch
+def test_two_runs_in_one_folder(tmp_path):
+    recipe = write(tmp_path, SW + SMALL)
+    first = start(tmp_path, recipe, "--no-certificate")
+    lock = tmp_path / "si" / "run.json"
+    while not lock.exists() and first.poll() is None:
+        time.sleep(0.05)
+    said = distill(tmp_path, recipe, code=1)
+    assert "another run is at work there" in said
+    first.communicate()
+    assert first.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "more, line, words",
+    [
+        ("bars: {force: 3}\n", 15, "bars.force: is not known; allowed are energy, forces"),
+        ("rounds: {cout: 1}\n", 15, "rounds.cout: is not known; allowed are count, from"),
+        ("rounds: {time: 1}\n", 15, "rounds: has no count"),
+        ("rounds: {count: 1, every: 9}\n", 15, r"rounds.every: is 9 ps, longer than the 5.0 ps of a run"),
+        (
+            "rounds:\n  count: 1\n  temperature: 300\n",
+            17,
+            "temperature: is 300; allowed is a list of temperatures in K",
+        ),
+        ("traning: {}\n", 15, "traning: is not known; allowed are name, structures"),
+    ],
+)
+def test_recipes_that_are_wrong(tmp_path, more, line, words):
+    path = write(tmp_path, SW + SMALL + more)
+    with pytest.raises(RecipeError, match=rf"recipe.yaml:{line}: .*{words}"):
+        recipe_rounds.read(path)
+    said = distill(tmp_path, path, code=1)
+    assert said.startswith("mlff distill: error: ") and not (tmp_path / "si").exists()
+
+
+def test_labels_cannot_be_asked_in_rounds(tmp_path):
+    text = "name: x\nteacher: {labels: a.xyz}\nrounds: {count: 2}\n"
+    with pytest.raises(RecipeError, match="recipe.yaml:3: rounds.count: a file of labels cannot label new frames"):
+        recipe_rounds.read(write(tmp_path, text))
+    with pytest.raises(RecipeError, match="recipe.yaml:1: name: is 'a b'; allowed is letters, digits"):
+        recipe_rounds.read(write(tmp_path, text.replace("name: x", "name: a b")))
+
+
+def test_dry_run(tmp_path):
+    said = distill(tmp_path, write(tmp_path, SW + SMALL), "--dry-run")
+    assert "lammps sw" in said and "42 frames, 1200 steps of dynamics" in said and "1 x 300 steps" in said
+    assert os.listdir(tmp_path) == ["recipe.yaml"]
+
+
+@pytest.mark.parametrize("name", ["water", "silicon", "ase", "lammps", "labels"])
+def test_examples_are_recipes(tmp_path, name):
+    said = subprocess.run(
+        [sys.executable, "-m", "mlff_tools.distill", "--example", name], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
+    text = said.replace("/path/to/python", sys.executable)
+    assert recipe_rounds.read(write(tmp_path, text)).name
+    assert "there are ase, labels, lammps, silicon, water" in distill(tmp_path, "--example", "wter", code=1)
+
+
+def test_without_pytorch(tmp_path):
+    recipe = write(tmp_path, SW + SMALL)
+    said = distill(tmp_path, recipe, "--torch-python", "/bin/false", code=1)
+    assert "/bin/false has no PyTorch, which training needs: pip install torch" in said
+    assert not (tmp_path / "si").exists()
+
+
+def frame(x, elements, cell=None, **info):
+    import numpy as np
+
+    where = info.pop("source", "f")
+    cell = None if cell is None else np.array(cell, float)
+    x = np.array(x, float)
+    return {
+        "elements": elements,
+        "positions": x,
+        "cell": cell,
+        "info": info,
+        "columns": {},
+        "source": where,
+        "name": where,
+    }
+
+
+def test_choice_of_frames():
+    """The most doubtful ones, no more than twice its share of one run; no pair nearer than in the labels."""
+    import numpy as np
+
+    runs = [
+        [frame([[0, 0, 0], [0, 0, 2 + 0.01 * k]], ["O", "H"], source=f"{r} {k}") for k in range(10)] for r in range(4)
+    ]
+    spread = lambda frames: np.array([(10 if f["name"][0] == "2" else 0) + f["positions"][1, 2] for f in frames])
+    chosen = [f["name"] for f in rounds.most_doubtful(runs, 8, spread)]
+    assert [n for n in chosen if n[0] == "2"] == ["2 6", "2 7", "2 8", "2 9"] and len(chosen) == 8
+    assert rounds.shortest(runs[0]) == {("H", "O"): 2.0}
+    near = frame([[0, 0, 0], [0, 0, 9.0 - 1.8]], ["O", "H"], cell=9 * np.eye(3))
+    assert rounds.is_sound(near, {("H", "O"): 2.0}) and not rounds.is_sound(near, {("H", "O"): 2.2})
+    assert [f["info"]["split"] for f in rounds.marked(runs[0], 1)] == ["train"] * 8 + ["validation", "test"]
+    assert len(rounds.evenly(runs, 7)) == 7
+
+
+def test_when_training_stops():
+    row = {
+        "by": "all",
+        "force_rmse": 0.040,
+        "force_rms": 1.0,
+        "energy_rmse": 0.001,
+        "stress_rmse": None,
+        "stress_rms": None,
+    }
+    assert job.stop_of({"forces": {"all": 45}, "density": {"all": "1 %"}}) == {"forces": {"all": 45}}
+    assert job.stop_of({"forces": {"liquid": 45}}) is None and job.stop_of({"density": {"all": 1}}) is None
+    assert job.holds({"forces": {"all": 45}}, [row]) and not job.holds({"forces": {"all": 41}}, [row])
+    assert job.holds({"forces": {"all": "4.5 %"}}, [row]) and not job.holds({"forces": {"all": "4.1 %"}}, [row])
+    assert not job.holds({"forces": {"all": 45}, "stress": {"all": 1}}, [row])  # not measured
