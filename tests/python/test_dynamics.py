@@ -418,7 +418,7 @@ def test_errors_before_the_dynamics_are_errors_always(tmp_path):
         with pytest.raises(DynamicsError, match=words):
             sampled(silicon(1), wanted, tmp_path, {"lammps": commands})
     mixed = frame(lattices.crystal("zincblende", ["Si", "C"], 4.36))
-    with pytest.raises(ModelError, match="which type is which"):
+    with pytest.raises(ModelError, match="t-1-300K-1: the structures hold C Si: which type is which"):
         sampled(mixed, wanted, tmp_path, {"lammps": ["pair_style sw", "pair_coeff * * Si.sw Si C"]})
     with pytest.raises(DynamicsError, match="t-1-300K-1: element C is not one of Si"):
         sampled(mixed, wanted, tmp_path, {"lammps": SW, "types": ["Si"]})

@@ -100,13 +100,15 @@ def test_labels_of_a_command(place):
 
 def test_goes_on_where_it_was_killed(place):
     """Killed at moments of its own and ours, with a frame half written: the same bytes in the end."""
+    begin = time.monotonic()
     wanted = whole(place, [*WORDS[:3], "--arguments", '{"slow": 0.05}', *WORDS[3:]])
+    took = time.monotonic() - begin
     words = [sys.executable, "-m", "mlff_tools.label", *WORDS[:3], "--arguments", '{"slow": 0.05}', *WORDS[3:]]
     env = {**os.environ, "PYTHONPATH": os.path.join(helpers.ROOT, "python")}
     sizes = []
-    for seconds in (0.1, 0.5, 0.7, 0.9, 1.1):
+    for part in (0.1, 0.5, 0.6, 0.7, 0.8):
         with subprocess.Popen(words, env=env, stdout=subprocess.DEVNULL) as process:
-            time.sleep(seconds)
+            time.sleep(part * took)
             process.send_signal(signal.SIGKILL)
         sizes.append(os.path.getsize("out.xyz") if os.path.exists("out.xyz") else 0)
     text = good(words[3:])

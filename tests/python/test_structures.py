@@ -364,6 +364,11 @@ WATER = "  - liquid: {molecules: {water: 8}, density: 1}\n"
             6,
             "cell: is aniso; allowed with ase are iso, tri",
         ),
+        (
+            SURFACE % ("fcc", 111, [1, 1, 4]) + "    dynamics: {temperature: 300, pressure: 0}\n",
+            3,
+            "pressure: would close the vacuum of a slab",
+        ),
         ("  - molecule: water\n    dynamics: {temperature: 300, pressure: 0}\n", 3, "pressure: a molecule has no cell"),
     ],
 )

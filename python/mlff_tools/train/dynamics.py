@@ -117,9 +117,18 @@ class Task:
     plan: dict
     keep: bool = False
 
+    def named(self, error):
+        """The error with the trajectory's name."""
+        text = str(error)
+        return type(error)(text if text.startswith(self.about) else f"{self.about}: {text}")
+
     def stamp(self):
         start = {**self.start, "source": self.about}
-        parts = [FORM, self.plan, self.potential.identity(start), labels.structure_key(start)]
+        try:
+            potential = self.potential.identity(start)
+        except ModelError as e:
+            raise self.named(e) from e
+        parts = [FORM, self.plan, potential, labels.structure_key(start)]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
@@ -180,8 +189,7 @@ def _run(task, path, stamp):
             shutil.rmtree(stem + ".failed", ignore_errors=True)
             os.rename(work or "", stem + ".failed")
             text = text.replace(work, stem + ".failed")
-        text = text if text.startswith(task.about) else f"{task.about}: {text}"
-        raise (type(e) if isinstance(e, ModelError) else DynamicsError)(text) from e
+        raise task.named((type(e) if isinstance(e, ModelError) else DynamicsError)(text)) from e
     for left in (work, stem + ".failed"):
         shutil.rmtree(left, ignore_errors=True)
     return found, error

@@ -206,6 +206,8 @@ def structures(recipe, teacher):
             check_dynamics(recipe, (*at, "dynamics"))
             if kind == "molecule" and "pressure" in item["dynamics"]:
                 recipe.fail((*at, "dynamics", "pressure"), "a molecule has no cell")
+            if kind == "surface" and "pressure" in item["dynamics"]:
+                recipe.fail((*at, "dynamics", "pressure"), "would close the vacuum of a slab: leave it out")
             if kind != "liquid" and "density" in item["dynamics"]:
                 recipe.fail((*at, "dynamics", "density"), "belongs to a liquid")
         new = [key for key in ("strain", "rattle", "dynamics") if key in item]

@@ -202,6 +202,13 @@ def relabelled(trajectory, structure, values, steps, label):
     return values, {int(s): energy for s, (energy, _) in zip(steps, labels)}
 
 
+def write_inputs(place, data, script):
+    """Writes the data file and the input script of a run."""
+    for name, text in (("start.data", data), ("in.lmp", script)):
+        with open(os.path.join(place, name), "w", encoding="ascii") as f:
+            f.write(text)
+
+
 def run(trajectory, folder, potential, elements, lmp, label=None):
     """Runs one trajectory in `folder`/name and writes result.npz there; does nothing if that is there already.
 
@@ -219,10 +226,7 @@ def run(trajectory, folder, potential, elements, lmp, label=None):
     shutil.rmtree(place, ignore_errors=True)
     os.makedirs(place)
     structure = start(trajectory)
-    data = data_text(structure, elements, title=structure["name"])
-    for name, text in (("start.data", data), ("in.lmp", input_script(trajectory, potential))):
-        with open(os.path.join(place, name), "w", encoding="ascii") as f:
-            f.write(text)
+    write_inputs(place, data_text(structure, elements, title=structure["name"]), input_script(trajectory, potential))
     begin = time.monotonic()
     with open(os.path.join(place, "screen.txt"), "w", encoding="utf-8") as screen:
         code = subprocess.run(
