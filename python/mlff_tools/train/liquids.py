@@ -12,7 +12,7 @@ from .masses import MASS
 # Van der Waals radii, A (Bondi 1964; H: Rowland and Taylor 1996); of other elements OTHER
 RADII = {"H": 1.1, "C": 1.7, "N": 1.55, "O": 1.52, "F": 1.47, "P": 1.8, "S": 1.8, "Cl": 1.75, "Br": 1.85, "I": 1.98}
 OTHER = 2.0
-CLOSEST = 0.72  # of the sum of two radii: O-O 2.19 A, O-H 1.89 A, H-H 1.58 A
+CLOSEST = 0.80  # of the sum of two radii: O-O 2.43 A, O-H 2.10 A, H-H 1.76 A
 SLACK = 0.01  # A by which two atoms may be closer than that
 ROUNDS, TRIES = 600, 4
 SKIN = 1.5  # A, of the list of pairs

@@ -26,7 +26,8 @@ from .teacher_lammps import commands_digest, split_commands, types_of, version
 from .teachers import TIMEOUT, digest, network_digest, read_head
 
 DAMP, BARO = 0.1, 1.0  # ps: relaxation times of temperature and pressure
-MINIMISE = (0.05, 60)  # eV/A and steps, of what dynamics starts from
+LIMIT, SETTLE = 0.1, 0.02  # A and ps: largest step and relaxation time while a start settles
+MINIMISE = (0.05, 200)  # eV/A and steps, of what dynamics starts from
 BEGINS = "mlff-dynamics-begins"
 
 
@@ -124,15 +125,18 @@ class LammpsPotential:
             return parse_dump(f.read(), frame)
 
     def _move(self, plan, seed):
-        """Commands of the equilibration: from the hot temperature down in its first half, at constant volume."""
+        """Commands of the equilibration: from the hot temperature down in its first half, at constant volume. There no
+        atom moves by more than LIMIT in a step, and friction is strong, so that a box that was packed settles."""
         t, hot, half = plan["temperature"], plan["hot"] or plan["temperature"], plan["equilibrate"] // 2
         damp = DAMP * self.ps
-        out = ["fix mlff_move all nve", f"fix mlff_bath all langevin {hot!r} {t!r} {damp!r} {seed + 1}", f"run {half}"]
+        strong = damp if plan["hot"] else SETTLE * self.ps
+        out = [f"fix mlff_move all nve/limit {LIMIT}"]
+        out += [f"fix mlff_bath all langevin {hot!r} {t!r} {strong!r} {seed + 1}", f"run {half}"]
+        out += ["unfix mlff_bath", "unfix mlff_move"]
         if plan["pressure"] is None:
-            out.append(f"fix mlff_bath all langevin {t!r} {t!r} {damp!r} {seed + 2}")
+            out += ["fix mlff_move all nve", f"fix mlff_bath all langevin {t!r} {t!r} {damp!r} {seed + 2}"]
         else:
             p, shape = plan["pressure"] * self.bar, plan["cell"]
-            out += ["unfix mlff_bath", "unfix mlff_move"]
             fix = f"fix mlff_move all npt temp {t!r} {t!r} {damp!r} {shape} {p!r} {p!r} {BARO * self.ps!r}"
             out.append(fix)
         return [*out, f"run {plan['equilibrate'] - half}"]
