@@ -1,7 +1,7 @@
 /* inner_model.h: the cheap model of the inner level of run_style respa (keyword inner).
  *
  * Respa calls compute_inner in every inner step and, after the last one of a step, compute_outer, at the same
- * positions. The outer level has the forces of the wanted model minus those of the inner one, which are still here then.
+ * positions. The outer level has the forces of the wanted model minus those of the inner one, which are still here.
  */
 #ifndef LMP_MLFF_INNER_MODEL_H
 #define LMP_MLFF_INNER_MODEL_H
