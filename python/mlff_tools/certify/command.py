@@ -17,7 +17,7 @@ import time
 from ..model import lammps, modelfile
 from ..model.modelfile import ModelError
 from ..train import recipe, recipe_certify, recipe_structures
-from . import errors, job, measurements, page, rows, sides
+from . import errors, job, measurements, page, rows, sides, systems
 from .work import CertifyError, Work, plain, write_whole
 
 FORMAT = "mlff-certificate/1"
@@ -76,12 +76,15 @@ def find_labels(args, found, teacher):
     return next(((path, None) for path in paths if os.path.isfile(path)), (None, None))
 
 
-def _items(found, settings):
-    """([(where, item)] of systems, whether they were named for the certificate)."""
+def _systems(found, settings, frames, place, python):
+    """Those named for the certificate, else those of the recipe's structures, else those of the labels."""
     if settings["systems"]:
-        return [(f"{found.path}, certify.systems[{k + 1}]", v) for k, v in enumerate(settings["systems"])], True
+        items = [(f"{found.path}, certify.systems[{k + 1}]", v) for k, v in enumerate(settings["systems"])]
+        return systems.chosen(items, settings, place, python)
     items = (found.value.get("structures") or []) if found else []
-    return [(f"{found.path}, structures[{k + 1}]", v) for k, v in enumerate(items)], False
+    items = [(f"{found.path}, structures[{k + 1}]", v) for k, v in enumerate(items)]
+    made = systems.of_recipe(items, settings, frames, place, python) if items else []
+    return made or systems.of_labels(settings, frames)
 
 
 def _check_systems(found, settings):
@@ -106,11 +109,10 @@ def prepare(args, write):
     place = found.folder if found else os.getcwd()
     path, keys = find_labels(args, found, wanted)
     test, frames = sides.held_out(path, keys) if path else ([], [])
-    items, chosen = _items(found, settings)
     python = (wanted or {}).get("ase", {}).get("python") if wanted else None
-    systems = job.systems_of(items, settings, frames, place, python or args.python, chosen)
+    found_systems = _systems(found, settings, frames, place, python or args.python)
     known = set(sides.elements_of(args.model))
-    for s in systems:
+    for s in found_systems:
         unknown = sorted(set(s.frame["elements"]) - known)
         if unknown:
             raise CertifyError(f"{s.name}: the model does not know {unknown[0]}, but {' '.join(sorted(known))}")
@@ -118,7 +120,7 @@ def prepare(args, write):
     teacher, why = None, "the recipe has no teacher" if found else "there is no recipe"
     try:
         if wanted:
-            all_frames = [*frames, *(s.frame for s in systems)]
+            all_frames = [*frames, *(s.frame for s in found_systems)]
             teacher = sides.of_recipe(wanted, place, all_frames, args)
         head = modelfile.load_yaml(modelfile.model_paths(args.model)[0])
         folder = args.work or os.path.join(os.path.dirname(_out(args)) or ".", f"{head['name']}-certificate.work")
@@ -129,7 +131,9 @@ def prepare(args, write):
             teacher.close()
         raise
     programs = {"mlff": model.static.program, "plugin": lammps.find_plugin(args.plugin)}
-    made = job.Job(model, teacher, why, systems, frames, test, settings, work, lammps.find_lmp(args.lmp), programs)
+    made = job.Job(
+        model, teacher, why, found_systems, frames, test, settings, work, lammps.find_lmp(args.lmp), programs
+    )
     made.path, made.labels_path, made.head = args.model, path, head
     return made, bars
 

@@ -4,8 +4,9 @@ import numpy as np
 
 from . import lattice
 from .errors import BAR
-from .job import System, attempt
+from .job import attempt
 from .rows import missing, row
+from .systems import System
 
 RUN = 20  # steps of the largest cell
 
@@ -50,7 +51,9 @@ def measure(job):
         rows.append(row("size_energy", system.name, float(off.max()), note=note))
         rows.append(row("size_pressure", system.name, float(off_p.max()), note=note))
         big = {**lattice.repeated(system.frame, times), "name": system.name}
-        large = System(f"{system.name} {sizes[-1]} atoms", system.kind, big, None, system.temperature, 1.0, 0.0)
+        large = System(
+            f"{system.name} {sizes[-1]} atoms", system.kind, big, system.temperature, 1.0, packed=system.packed
+        )
         found, why = attempt(job.trajectory, job.model, large, "large", steps=RUN, warm=RUN)
         word, why = (None, why) if found is None else found.stable()
         rows.append(row("size_run", system.name, word, note=f"{sizes[-1]} atoms, {why}"))
