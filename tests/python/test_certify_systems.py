@@ -39,7 +39,7 @@ def test_one_crystal_of_many_items():
     frames = [labelled("crystal", 1800, 0), labelled("liquid", 2500, 0)]
     assert of_recipe(items[5:], frames)[0].high == 1800
     helpers.assert_near(found[0].frame["cell"], 10.8 * np.eye(3), 1e-9, "supercell")
-    assert len(of_recipe(items[:1], atoms=100)[0].frame["elements"]) == 128
+    assert len(of_recipe(items[:1], atoms=100)[0].frame["elements"]) == 144
 
 
 def test_liquids_begin_with_labelled_frames():
@@ -77,9 +77,7 @@ def test_labels_alone():
 def test_chosen_ones_must_say_what_they_are():
     with pytest.raises(CertifyError, match="give kind|Give kind"):
         systems.chosen([("systems[1]", {"surface": SI})], SETTINGS, ".", None)
-    (found,) = systems.chosen(
-        [("systems[1]", {"crystal": SI, "temperature": 500, "high": 900})], SETTINGS, [], ".", None
-    )
+    (found,) = systems.chosen([("systems[1]", {"crystal": SI, "temperature": 500, "high": 900})], SETTINGS, ".", None)
     assert (found.temperature, found.high, found.kind) == (500, 900, "crystal")
 
 
