@@ -50,6 +50,25 @@ def test_relaxes_cell_and_atoms():
         lattice.relax(springs, [bent], cell=True, steps=2)
 
 
+def test_relaxes_where_the_energy_has_a_kink():
+    """A force of 0.01 eV/A that changes its sign at the minimum: no force gets small, the energy does."""
+
+    def kinked(frames):
+        out = springs(frames)
+        for f, label in zip(frames, out):
+            u = f["positions"] - fcc(A)["positions"]
+            u = u - u.mean(0)
+            r = np.linalg.norm(u, axis=1, keepdims=True)
+            label["energy"] += 0.01 * float(r.sum())
+            label["forces"] = label["forces"] - 0.01 * u / np.maximum(r, 1e-12)
+        return out
+
+    f = fcc(A)
+    f["positions"] = f["positions"] + 0.02 * np.random.default_rng(1).normal(size=f["positions"].shape)
+    ((_, label),) = lattice.relax(kinked, [f])
+    assert 0 <= label["energy"] < 2e-3 and np.abs(label["forces"]).max() > lattice.FORCE
+
+
 def test_elastic_constants_and_bulk_modulus_of_springs():
     """C11 = 2 C12 = 2 C44 = sqrt(2) k / r0."""
     c = lattice.independent(lattice.elastic_constants(springs, fcc(A)))

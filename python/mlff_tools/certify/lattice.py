@@ -6,7 +6,11 @@ GPA = 160.2176634  # of 1 eV/A^3
 FORCE = 1e-4  # eV/A: relaxed
 STRESS = 2e-5  # eV/A^3
 STEPS = 300
+# A force that never gets so small, where the energy has a kink: relaxed when so many steps in a row have won less than
+# FLAT eV, and forces are below KINK eV/A (networks that take norms of vectors have kinks where these vanish)
+STALLED, FLAT, KINK = 20, 1e-5, 0.05
 LONGEST = 0.1  # A, of one step of an atom
+STIFF, SOFTEST = 20.0, 0.01  # eV/A^2: where the Hessian begins, and the least that divides a force
 
 
 class NotRelaxed(Exception):
@@ -47,8 +51,9 @@ class _Descent:
         self.scale = np.sqrt(len(frame["elements"])) * abs(np.linalg.det(frame["cell"]) / len(frame["elements"])) ** (
             1 / 3
         )
-        self.inverse = np.eye(len(self.x)) / 10.0  # of a stiffness of 10 eV/A^2
+        self.hessian = STIFF * np.eye(len(self.x))
         self.last = self.label = None
+        self.best, self.stalled = (np.inf, None, None), 0
 
     @property
     def frame(self):
@@ -70,22 +75,29 @@ class _Descent:
             gradient = np.concatenate([gradient, np.ravel(strain) / self.scale])
         if rest < FORCE and (not self.cell or np.abs(label["stress"]).max() < STRESS):
             return True
+        if self._stalled(rest):
+            _, self.x, self.label = self.best
+            return True
         self._step(gradient)
         return False
 
+    def _stalled(self, rest):
+        """Keeps the best structure; True when nothing is won any more although forces are small."""
+        energy = self.label["energy"]
+        self.stalled = 0 if energy < self.best[0] - FLAT else self.stalled + 1
+        if energy < self.best[0]:
+            self.best = energy, self.x.copy(), self.label
+        return self.stalled >= STALLED and rest < KINK
+
     def _step(self, gradient):
+        """A step of BFGS; directions of negative curvature are gone down as well."""
         if self.last is not None:
             s, y = self.x - self.last[0], gradient - self.last[1]
-            sy = float(s @ y)
-            if sy > 1e-12:
-                hy = self.inverse @ y
-                self.inverse += (1 + float(y @ hy) / sy) * np.outer(s, s) / sy - (
-                    np.outer(hy, s) + np.outer(s, hy)
-                ) / sy
-        step = -self.inverse @ gradient
-        if step @ gradient > 0:
-            self.inverse = np.eye(len(self.x)) / 10.0
-            step = -self.inverse @ gradient
+            sy, hs = float(s @ y), self.hessian @ s
+            if abs(sy) > 1e-14:
+                self.hessian += np.outer(y, y) / sy - np.outer(hs, hs) / float(s @ hs)
+        values, vectors = np.linalg.eigh(self.hessian)
+        step = -vectors @ (vectors.T @ gradient / np.maximum(np.abs(values), SOFTEST))
         longest = np.abs(step).max()
         self.last = self.x.copy(), gradient
         self.x = self.x + step * min(1.0, LONGEST / longest)
