@@ -101,6 +101,35 @@ def test_phonons_of_springs():
     helpers.assert_near(found.frequencies(q), unit_of * np.sqrt(np.linalg.eigvalsh(d)), 2e-3 * unit_of, "anywhere")
 
 
+def test_phonons_against_phonopy():
+    """Two atoms in the primitive cell, any wave vector: the same frequencies as phonopy's from the same forces."""
+    phonopy = pytest.importorskip("phonopy")
+    from phonopy.structure.atoms import PhonopyAtoms
+
+    teacher = _teacher()
+    if teacher is None:
+        pytest.skip("no LAMMPS with potential files here")
+    try:
+        evaluate = lambda frames: teacher.label([{"source": "silicon", **f} for f in frames])
+        unit = lattices.crystal("diamond", ["Si"], 5.431)
+        mine = vibrations.ForceConstants(evaluate, unit, (2, 2, 2))
+        atoms = PhonopyAtoms(unit["elements"], cell=unit["cell"], positions=unit["positions"])
+        theirs = phonopy.Phonopy(atoms, np.diag([2, 2, 2]), primitive_matrix="F")
+        theirs.generate_displacements(distance=vibrations.MOVE, is_plusminus=True)
+        moved = theirs.supercells_with_displacements
+        frames = [{"elements": list(c.symbols), "positions": c.positions, "cell": c.cell} for c in moved]
+        theirs.forces = np.array([label["forces"] for label in evaluate(frames)])
+        theirs.produce_force_constants()
+        theirs.symmetrize_force_constants()
+        for q in ((0, 0, 0), (1, 0, 0), (0.5, 0.5, 0.5), (0.23, -0.1, 0.41)):
+            there = np.asarray(q) @ np.linalg.inv(unit["cell"]).T @ theirs.primitive.cell.T
+            theirs.run_qpoints([there])
+            wanted = theirs.get_qpoints_dict()["frequencies"][0] * np.sqrt(28.0855 / MASS["Si"])
+            helpers.assert_near(mine.frequencies(q), wanted, 0.02, f"q = {q}, THz")
+    finally:
+        teacher.close()
+
+
 @pytest.mark.parametrize(
     "kind, elements, constant, n, centring, atoms",
     [

@@ -88,6 +88,11 @@ def measure(job):
     return {"rows": rows, "figures": []}
 
 
+def _words(error):
+    """What an error of the package says, in one line."""
+    return " ".join(str(error.args[-1] if error.args else error).split())
+
+
 def _judge(package, system, found, other, hot, why):
     t = float(system.temperature)
     first = _data(package, found, t)
@@ -103,7 +108,7 @@ def _judge(package, system, found, other, hot, why):
         with contextlib.redirect_stdout(io.StringIO()):
             off = package.ensemble.check(first, _data(package, other, hot), total_energy=False, verbosity=0)
     except Exception as e:  # of the package: its words are the reason
-        return [*rows, missing("potential_energy", system.name, f"{PACKAGE}: {e}")]
+        return [*rows, missing("potential_energy", system.name, f"{PACKAGE}: {_words(e)}")]
     worst = max(abs(float(x)) for x in np.ravel(off))
     note = f"{t:g} and {hot:g} K"
     return [*rows, row("potential_energy", system.name, worst, note=note, enough=found.whole and other.whole)]
