@@ -184,6 +184,9 @@ def test_limits_of_time_and_failures_are_said(place):
     wild = runner.protocol(timestep=15.0, steps=2000, every=1, temperature=3000.0)
     found = runner.run(lmp, potential, frame, wild, "wild", 60)
     assert found.stable()[0] == "unstable" and "ERROR" in found.stable()[1]
+    os.mkdir("warm")  # it fails before the run itself begins
+    found = runner.run(lmp, potential, frame, {**wild, "warm": 2000}, "warm", 60)
+    assert found.stable()[0] == "unstable" and found.ps == 0 and not len(found.rows)
     os.mkdir("wrong")
     potential.after[0] = "pair_style nosuch"
     with pytest.raises(lammps.LammpsError, match="could not run it: ERROR: Unrecognized pair style"):

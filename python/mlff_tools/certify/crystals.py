@@ -158,8 +158,10 @@ def _neighbours(frame):
 def _displacement(found, frame):
     """Root mean square displacement from the sites over the distance of neighbours at each frame."""
     x = found.positions
+    if not len(x):
+        return np.zeros(0)
     x = x - x.mean(1, keepdims=True)
-    sites = frame["positions"] @ np.linalg.solve(frame["cell"], found.cells[0]) if len(x) else frame["positions"]
+    sites = frame["positions"] @ np.linalg.solve(frame["cell"], found.cells[0])
     d = x - (sites - sites.mean(0))
     d -= np.round(d @ np.linalg.inv(found.cells[0])) @ found.cells[0]
     d -= d.mean(1, keepdims=True)

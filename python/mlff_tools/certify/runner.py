@@ -260,6 +260,12 @@ def run(lmp, potential, frame, p, place, seconds):
     return _collect(potential, frame, p, place, done)
 
 
+def _moved(log):
+    """Whether atoms had begun to move, before what ended the run."""
+    with open(log, encoding="utf-8", errors="replace") as f:
+        return any(line.split()[:2] == ["Step", "Temp"] for line in f)
+
+
 def _collect(potential, frame, p, place, done):
     rows, frames = {}, {}
     for k in range(len(done)):
@@ -268,7 +274,7 @@ def _collect(potential, frame, p, place, done):
         rows.update({int(r[0]): r for r in found})
         frames.update(_frames(os.path.join(place, f"frames.{k}")))
     ended = done[-1]["ended"] if done else "time"
-    if not rows and ended not in ("end", "time"):
+    if not rows and ended not in ("end", "time") and not _moved(os.path.join(place, "log.0")):
         os.remove(os.path.join(place, "segments.json"))  # another time it may work
         raise LammpsError(f"LAMMPS could not run it: {ended}")
     table = np.array([rows[k] for k in sorted(rows)]).reshape(-1, len(COLUMNS))
