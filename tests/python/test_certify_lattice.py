@@ -7,7 +7,7 @@ import pytest
 
 from mlff_tools.certify import lattice, vibrations
 from mlff_tools.model import lammps
-from mlff_tools.train import build
+from mlff_tools.train import lattices
 from mlff_tools.train.masses import MASS
 from mlff_tools.train.teacher_lammps import LammpsTeacher
 
@@ -33,7 +33,7 @@ def springs(frames):
 
 
 def fcc(constant):
-    return build.crystal("fcc", ["Al"], constant, (2, 2, 2))
+    return lattices.crystal("fcc", ["Al"], constant, (2, 2, 2))
 
 
 def test_relaxes_cell_and_atoms():
@@ -82,7 +82,7 @@ def test_elastic_constants_and_bulk_modulus_of_springs():
 
 def test_phonons_of_springs():
     """At X: sqrt(8 k / m), sqrt(4 k / m) twice; at L: sqrt(8 k / m), sqrt(2 k / m) twice; sound has no gap."""
-    unit = build.crystal("fcc", ["Al"], A)
+    unit = lattices.crystal("fcc", ["Al"], A)
     found = vibrations.ForceConstants(springs, unit)
     assert found.atoms == [0] and vibrations.centring(unit) == "F"
     unit_of = vibrations.THZ * np.sqrt(K / MASS["Al"])
@@ -142,7 +142,7 @@ def test_phonons_against_phonopy():
     ],
 )
 def test_primitive_cells(kind, elements, constant, n, centring, atoms):
-    f = build.crystal(kind, elements, constant)
+    f = lattices.crystal(kind, elements, constant)
     assert len(lattice.centrings(f)) == n and vibrations.centring(f) == centring
     assert len(lattice.primitive_atoms(f)) == atoms
 
@@ -178,7 +178,7 @@ def test_silicon_of_stillinger_and_weber():
         pytest.skip("no LAMMPS with potential files here")
     try:
         evaluate = lambda frames: teacher.label([{"source": "silicon", **f} for f in frames])
-        unit = build.crystal("diamond", ["Si"], 5.5)
+        unit = lattices.crystal("diamond", ["Si"], 5.5)
         frame, label = lattice.relax(evaluate, [unit], cell=True)[0]
         helpers.assert_near(np.linalg.norm(frame["cell"], axis=1), np.full(3, 5.431), 1e-3, "lattice constant")
         helpers.assert_near(label["energy"] / 8, -4.3366, 1e-4, "energy")
