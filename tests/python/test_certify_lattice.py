@@ -5,7 +5,7 @@ import helpers
 import numpy as np
 import pytest
 
-from mlff_tools.certify import lattice, vibrations
+from mlff_tools.certify import crystals, lattice, vibrations
 from mlff_tools.model import lammps
 from mlff_tools.train import lattices
 from mlff_tools.train.masses import MASS
@@ -99,6 +99,11 @@ def test_phonons_of_springs():
     n = r / np.linalg.norm(r, axis=1)[:, None]
     d = np.einsum("r,ra,rb->ab", 1 - np.cos(2 * np.pi / A * r @ q), n, n)
     helpers.assert_near(found.frequencies(q), unit_of * np.sqrt(np.linalg.eigvalsh(d)), 2e-3 * unit_of, "anywhere")
+
+
+def test_frequencies_that_depend_on_the_displacement():
+    assert crystals._farther(5.0, [4.95, 12.0]) == "" and crystals._farther(0.01, [-0.01]) == ""
+    assert "not harmonic: -3 THz with a displacement of 0.03 A" in crystals._farther(-9.6, [-3.0, 12.0])
 
 
 def test_phonons_against_phonopy():

@@ -9,6 +9,8 @@ from .work import NotMeasured
 
 VACANCY = 10.0  # A, width of the cell that a vacancy is in
 RATTLE = 0.05  # A, of each coordinate before it is relaxed
+FARTHER = 3.0  # times the displacement of phonons, to see whether they depend on it
+HARMONIC = 0.03
 MELTED = 0.25  # root mean square displacement over the distance of neighbours
 
 
@@ -88,9 +90,21 @@ def _phonons(job, side, system):
     def do(evaluate):
         found = vibrations.ForceConstants(evaluate, frame)
         at, w, ticks = found.path()
-        return {"edges": found.edges(), "at": at, "path": w, "ticks": ticks, "times": found.times}
+        out = {"edges": found.edges(), "at": at, "path": w, "ticks": ticks, "times": found.times, "farther": []}
+        if side is job.model:
+            farther = vibrations.ForceConstants(evaluate, frame, move=FARTHER * vibrations.MOVE)
+            out["farther"] = [farther.frequencies(vibrations.points(frame)[p]).tolist() for p, _, _ in out["edges"]]
+        return out
 
     return job.static(side, system, "phonons", do)
+
+
+def _farther(w, there):
+    """Words where no frequency of a larger displacement is near: the energy is not quadratic, or has a kink."""
+    nearest = min(there, key=lambda x: abs(x - w))
+    if abs(nearest - w) < HARMONIC * max(abs(w), 1.0):
+        return ""
+    return f"; not harmonic: {nearest:.3g} THz with a displacement of {FARTHER * vibrations.MOVE:g} A"
 
 
 def phonons(job):
@@ -102,8 +116,9 @@ def phonons(job):
             continue
         edges = {(p, n): w for p, n, w in other["edges"]} if other else {}
         times = " x ".join(map(str, mine["times"]))
-        for point, n, w in mine["edges"]:
+        for k, (point, n, w) in enumerate(mine["edges"]):
             more = {"teacher_note": other_why or "the teacher has no such mode", "note": f"{times} cells"}
+            more["note"] += _farther(w, mine["farther"][k])
             rows.append(row("phonons", f"{system.name} {point}{n}", w, teacher=edges.get((point, n)), **more))
         rows += [
             missing("phonons", f"{system.name} {p}{n}", "the model has no such mode")

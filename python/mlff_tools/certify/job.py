@@ -69,7 +69,7 @@ class Job:
                 return {"why": str(e)}
 
         inputs = [side.identity["static"], system.inputs, what, more]
-        found = self.work.step(f"{side.name}-{_word(what)}-{_word(system.name)}", inputs, again)
+        found = self.work.step(f"{side.name}-{_word(what)}-{_word(system.name)}", inputs, again, lambda r: "value" in r)
         if "why" in found:
             raise NotMeasured(found["why"])
         return found["value"]

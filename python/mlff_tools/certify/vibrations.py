@@ -27,10 +27,16 @@ def centring(frame):
     return {1: "P", 2: "I", 4: "F"}.get(n, "P")
 
 
-class ForceConstants:
-    """Of a relaxed unit cell. evaluate: gives forces of structures; times: the supercell, chosen where None."""
+def points(frame):
+    """{name: wave vector} of the high-symmetry points of a crystal."""
+    return POINTS[centring(frame)]
 
-    def __init__(self, evaluate, frame, times=None):
+
+class ForceConstants:
+    """Of a relaxed unit cell. evaluate: gives forces of structures; times: the supercell, chosen where None; move: the
+    displacement, A."""
+
+    def __init__(self, evaluate, frame, times=None, move=MOVE):
         self.frame = frame
         self.times = list(times or np.maximum(2, lattice.times_for(frame["cell"], WIDTH)))
         big = lattice.repeated(frame, self.times)
@@ -40,12 +46,12 @@ class ForceConstants:
             for axis in range(3):
                 for sign in (1, -1):
                     x = big["positions"].copy()
-                    x[k, axis] += sign * MOVE
+                    x[k, axis] += sign * move
                     moved.append({**big, "positions": x})
         forces = np.array([label["forces"] for label in evaluate(moved)])
         n = len(big["elements"])
         # [primitive atom, axis, atom of the supercell, axis]
-        self.phi = -(forces[0::2] - forces[1::2]).reshape(len(self.atoms), 3, n, 3) / (2 * MOVE)
+        self.phi = -(forces[0::2] - forces[1::2]).reshape(len(self.atoms), 3, n, 3) / (2 * move)
         self.phi -= self.phi.mean(2, keepdims=True)  # a crystal that is moved as a whole feels no force
         self.big = big
         self._images()
@@ -89,9 +95,9 @@ class ForceConstants:
         w = np.linalg.eigvalsh((d + d.conj().T) / 2)
         return THZ * np.sign(w) * np.sqrt(np.abs(w))
 
-    def path(self, points=20):
+    def path(self, n=20):
         """(positions along the path, frequencies [n, modes], [(position, name)]) through the points of its lattice."""
-        ends = list(POINTS[centring(self.frame)].items())
+        ends = list(points(self.frame).items())
         ends = [*ends[1:], ends[0]] if len(ends) > 2 else ends
         ends = [ends[-1], *ends[:-1], ends[-1]]
         reciprocal = np.linalg.inv(self.frame["cell"]).T
@@ -99,7 +105,7 @@ class ForceConstants:
         for (name, a), (_, b) in zip(ends, ends[1:]):
             ticks.append((where, name))
             length = float(np.linalg.norm((np.array(b) - a) @ reciprocal))
-            for t in np.arange(points) / points:
+            for t in np.arange(n) / n:
                 at.append(where + t * length)
                 out.append(self.frequencies(np.array(a) + t * (np.array(b) - np.array(a))))
             where += length
@@ -110,7 +116,7 @@ class ForceConstants:
         """[(point, number of the mode from 1, THz)] at the points of its lattice, degenerate modes once, without the
         three that move the crystal as a whole."""
         out = []
-        for name, q in POINTS[centring(self.frame)].items():
+        for name, q in points(self.frame).items():
             w = self.frequencies(q)
             if name == "G":
                 w = np.sort(w[np.argsort(np.abs(w))[3:]])

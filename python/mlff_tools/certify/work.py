@@ -13,7 +13,7 @@ import numpy as np
 
 from ..model.modelfile import ModelError
 
-VERSION = 1  # of what steps do: another one makes all of them anew
+VERSION = 2  # of what steps do: another one makes all of them anew
 
 
 class CertifyError(ModelError):
