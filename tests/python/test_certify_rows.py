@@ -75,7 +75,7 @@ def test_bars_of_groups():
     said = [(b["quantity"], b["group"], b["verdict"]) for b in judged]
     assert said == [
         ("forces", "all", PASS),
-        ("forces", "300 K", PASS),
+        ("forces", "liquid 300 K", PASS),
         ("forces", "element O", FAIL),
         ("forces", "crystal", NOT),
         ("elastic_constants", "Si diamond C11", PASS),

@@ -9,11 +9,11 @@ docs/certificate.md says what each number means.
 """
 
 import argparse
-import json
 import os
 import sys
 import time
 
+from ..bench import profiles
 from ..model import lammps, modelfile
 from ..model.modelfile import ModelError
 from ..train import recipe, recipe_certify, recipe_structures
@@ -210,7 +210,7 @@ def run(args):
             made.teacher.close()
         made.work.close()
     out = _out(args)
-    write_whole(out + ".json", json.dumps(done, indent=1) + "\n")
+    write_whole(out + ".json", profiles.dumps(done) + "\n")
     write_whole(out + ".html", page.page(done))
     for b in done["bars"]:
         if b["verdict"] != rows.PASS:

@@ -67,7 +67,8 @@ def _teacher(r):
 
 
 def _verdicts(certificate, r):
-    mine = [b for b in certificate["bars"] if b["quantity"] == r["quantity"] and b["group"] == r["group"]]
+    same = lambda b: b["row"] and b["quantity"] == r["quantity"] and b["row"]["group"] == r["group"]
+    mine = [b for b in certificate["bars"] if same(b)]
     return " ".join(_said(b) for b in mine)
 
 
