@@ -155,9 +155,13 @@ class Runs(unittest.TestCase):
         self.assertEqual(
             (head["domain"]["temperature"], head["provenance"]["data_sha256"]), ([300, 600], self.data["sha256"])
         )
-        nearest = min(dataset.shortest_distances(self.data).values())
-        self.assertLess(head["domain"]["min_distance"], nearest)
-        self.assertGreater(head["domain"]["min_distance"], 0.7 * nearest)
+        distances = dataset.shortest_distances(self.data)
+        nearest, repulsion = min(distances.values()), head["repulsion"]["cutoffs"]
+        self.assertLess(head["domain"]["min_distance"], 0.5 * nearest)
+        self.assertGreater(head["domain"]["min_distance"], 0.3 * nearest)
+        self.assertEqual({tuple(pair.split("-")) for pair in repulsion}, {p for p, r in distances.items() if r < 3.5})
+        for pair, cutoff in repulsion.items():
+            self.assertLess(cutoff, distances[tuple(pair.split("-"))])
         self.assertGreaterEqual(len(head["self_test"]["structures"]), 3)
         for s in head["self_test"]["structures"]:
             self.assertLess(np.abs(s["forces"]).max(), 30)

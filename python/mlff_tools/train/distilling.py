@@ -126,6 +126,11 @@ class Run:
             labelling.label(teacher, frames, file, self.write)
         finally:
             file.close()
+        if file.derivatives is False and "energy_weight" not in self.wanted.training:
+            raise ModelError(
+                f"{self.wanted.recipe.path}: the teacher's forces are not derivatives of its energy, and a student's "
+                "always are: say by training: {energy_weight: 0} that the forces count, or by a number that both do"
+            )
 
     def close(self):
         if self.teacher:
