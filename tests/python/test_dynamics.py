@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from helpers import assert_near
 
-from mlff_tools.model import lammps, modelfile
+from mlff_tools.model import lammps, lock, modelfile
 from mlff_tools.model.modelfile import ModelError
 from mlff_tools.train import dynamics, extxyz, generate, lammps_data, lattices, potentials, recipe
 from mlff_tools.train.potentials import DynamicsError, Programs
@@ -338,7 +338,7 @@ def test_goes_on_after_kills(tmp_path):
         contents(other / "out.xyz.work") == contents(whole / "out.xyz.work")
         and len(contents(other / "out.xyz.work")) == 4
     )
-    assert [n for n in os.listdir(other / "out.xyz.work") if not n.endswith(".npz")] == ["lock"]
+    assert [n for n in os.listdir(other / "out.xyz.work") if not n.endswith(".npz")] == [lock.NAME]
 
 
 @needs_lmp
@@ -373,7 +373,7 @@ def test_what_is_there_is_not_run_again(tmp_path):
 
 @needs_lmp
 def test_two_runs_in_one_folder(tmp_path):
-    with dynamics.locked(str(tmp_path / "w")), pytest.raises(DynamicsError, match="w: another run is writing to it"):
+    with lock.locked(str(tmp_path / "w"), ""), pytest.raises(ModelError, match="w: another run is writing to it"):
         sampled(silicon(1), {"temperature": 300}, tmp_path)
     with pytest.raises(
         DynamicsError, match="t-1-300K-1 is the same trajectory as t-1-300K-1: give one of them another"

@@ -16,8 +16,8 @@ from unittest import mock
 import helpers
 import numpy as np
 
-from mlff_tools.model import modelfile, reference
-from mlff_tools.train import dataset, extxyz, hessian, recipe_training
+from mlff_tools.model import lock, modelfile, reference
+from mlff_tools.train import dataset, extxyz, hessian, recipe_training, students
 
 try:
     import torch
@@ -32,9 +32,16 @@ STUDENT = {"features": 8, "layers": 2, "cutoff": 3.5, "spacing": 0.35}
 FILES = (".checkpoint", ".csv", ".svg", ".errors.json", ".yaml", ".safetensors")
 
 
+def teacher():
+    """A random PaiNN, as smooth as a student can be."""
+    head, tensors = helpers.painn(elements=ELEMENTS, seed=3)
+    head["painn"]["epsilon"] = students.EPSILON
+    return head, tensors
+
+
 def labelled(n, seed=0, compositions=1):
     """n rattled fcc cells of Al and Cu, labelled by a random PaiNN: energies of atoms and stress with all but one."""
-    model, rng, out = helpers.painn(elements=ELEMENTS, seed=3), np.random.default_rng(seed), []
+    model, rng, out = teacher(), np.random.default_rng(seed), []
     for k in range(n):
         cell = (3.7 + 0.2 * rng.random()) * np.eye(3) + 0.05 * rng.normal(size=(3, 3))
         x = np.array([[0, 0, 0], [0.5, 0.5, 0], [0.5, 0, 0.5], [0, 0.5, 0.5]]) @ cell + 0.1 * rng.normal(size=(4, 3))
@@ -195,7 +202,7 @@ class Runs(unittest.TestCase):
 
     def test_hessian_products_are_learnt(self):
         """Labels from two more labels of the teacher each, through a file; held-out products are better with them."""
-        made, model = labelled(40), helpers.painn(elements=ELEMENTS, seed=3)
+        made, model = labelled(40), teacher()
         probes = hessian.probes(made, 5)
         for probe in probes:
             probe["forces"] = reference.evaluate(model, probe)[1]
@@ -222,7 +229,7 @@ class Runs(unittest.TestCase):
         self.assertLess(found[1], 0.6 * found[0])
 
     def test_another_run_in_the_folder(self):
-        with training.locked(self.path("a")), self.assertRaisesRegex(modelfile.ModelError, "another run is training"):
+        with lock.locked(self.path("a"), ""), self.assertRaisesRegex(modelfile.ModelError, "another run is training"):
             self.train("a")
 
     def test_full_disk(self):

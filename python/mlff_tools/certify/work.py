@@ -3,7 +3,7 @@
 FOLDER/NAME-HASH/result.json is what a step gave. It is there as a whole or not at all; a step that has none is done
 again, and finds in its folder what it had left there."""
 
-import fcntl
+import contextlib
 import hashlib
 import json
 import math
@@ -11,6 +11,7 @@ import os
 
 import numpy as np
 
+from ..model.lock import locked
 from ..model.modelfile import ModelError
 
 VERSION = 2  # of what steps do: another one makes all of them anew
@@ -62,15 +63,8 @@ class Work:
 
     def __init__(self, folder, write=print):
         self.folder, self.write = os.path.abspath(folder), write
-        try:
-            os.makedirs(self.folder, exist_ok=True)
-            self.lock = open(os.path.join(self.folder, "lock"), "w", encoding="ascii")  # noqa: SIM115 (closed by close)
-            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as e:
-            raise CertifyError(f"{folder}: another certificate is being made there") from e
-        except OSError as e:
-            if not os.path.isdir(self.folder):
-                raise CertifyError(f"{folder}: {e.strerror}") from e
+        self.lock = contextlib.ExitStack()
+        self.lock.enter_context(locked(self.folder, "another certificate is being made there"))
 
     def place(self, name, inputs):
         """The folder of a step."""

@@ -60,7 +60,7 @@ def run(args):
     if args.dry_run:
         return plan.show(wanted, programs(args, wanted), write)
     folder, found = args.out or wanted.name, programs(args, wanted)
-    with distilling.locked(folder):
+    with distilling.own(folder):
         work = distilling.Run(wanted, folder, found, write)
         work.check_recipe()
         try:

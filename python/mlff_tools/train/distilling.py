@@ -9,8 +9,6 @@ FOLDER/
   NAME.yaml, NAME.safetensors, certificate.html, certificate.json, certificate.work/
 """
 
-import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -20,6 +18,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from ..certify import command
+from ..model.lock import NAME, locked
 from ..model.modelfile import ModelError, write_bytes
 from . import extxyz, generate, job, labelling, labels, recipe_certify, recipe_training, rounds
 from .label import make_teacher
@@ -27,26 +26,11 @@ from .label import make_teacher
 FIXED = ("name", "structures", "teacher", "student", "training", "rounds")  # bars and certify may change
 
 
-@contextlib.contextmanager
-def locked(folder):
+def own(folder):
     """The folder for this process alone; ModelError where it is another's."""
-    if os.path.isdir(folder) and os.listdir(folder) and not os.path.exists(os.path.join(folder, ".lock")):
+    if os.path.isdir(folder) and os.listdir(folder) and not os.path.exists(os.path.join(folder, NAME)):
         raise ModelError(f"{folder}: is there and is no folder of mlff distill: choose another --out")
-    try:
-        os.makedirs(folder, exist_ok=True)
-        file = open(os.path.join(folder, ".lock"), "w", encoding="ascii")  # noqa: SIM115 (closed below)
-    except OSError as e:
-        raise ModelError(f"{folder}: {e.strerror}") from e
-    try:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as e:
-            raise ModelError(f"{folder}: another run is at work there") from e
-        except OSError:
-            pass  # a file system without locks
-        yield
-    finally:
-        file.close()
+    return locked(folder, "another run is at work there")
 
 
 def write_json(path, value):

@@ -7,7 +7,6 @@ program. It is written when the trajectory has ended; one that was interrupted s
 import concurrent.futures
 import contextlib
 import dataclasses
-import fcntl
 import glob
 import hashlib
 import itertools
@@ -20,6 +19,7 @@ import zipfile
 
 import numpy as np
 
+from ..model.lock import locked
 from ..model.modelfile import ModelError
 from . import labels
 from .build import disturbed
@@ -205,24 +205,6 @@ def _frames(task, found):
     return out
 
 
-@contextlib.contextmanager
-def locked(folder):
-    """The folder, made if it is not there; ModelError when another run uses it."""
-    try:
-        os.makedirs(folder, exist_ok=True)
-        file = open(os.path.join(folder, "lock"), "a")  # noqa: SIM115
-    except OSError as e:
-        raise DynamicsError(f"{folder}: {e.strerror}") from e
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as e:
-            raise DynamicsError(f"{folder}: another run is writing to it") from e
-        except OSError:
-            pass  # a file system without locks
-        yield folder
-
-
 def _paths(tasks, folder):
     """(path, stamp) of each trajectory."""
     out, seen = [], {}
@@ -242,7 +224,7 @@ def run(tasks, folder, programs=None, write=print):
         return []
     folder, jobs = os.path.abspath(folder), (programs or Programs()).jobs
     jobs = jobs or min(task.potential.jobs for task in tasks)
-    with locked(folder):
+    with locked(folder, "another run is writing to it"):
         for left in glob.glob(os.path.join(glob.escape(folder), "*.part*")):
             shutil.rmtree(left, ignore_errors=True) if os.path.isdir(left) else os.unlink(left)
         places = _paths(tasks, folder)

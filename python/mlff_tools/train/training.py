@@ -17,8 +17,6 @@ follows the time spent instead of the steps, so that the learning rate has alway
 """
 
 import argparse
-import contextlib
-import fcntl
 import io
 import json
 import math
@@ -28,6 +26,7 @@ import time
 from types import SimpleNamespace
 
 from ..model import modelfile
+from ..model.lock import locked
 from ..model.modelfile import ModelError
 from . import curve, dataset
 from .trainer import Trainer
@@ -257,20 +256,6 @@ def _say(text):
     print(text, flush=True)
 
 
-@contextlib.contextmanager
-def locked(folder):
-    """No other process trains in this folder meanwhile."""
-    os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, ".lock"), "a", encoding="ascii") as f:
-        try:
-            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as e:
-            raise ModelError(f"{folder}: another run is training in this folder") from e
-        except OSError:
-            pass  # a file system without locks
-        yield
-
-
 def _check_same(state, config, checkpoint):
     """ModelError when a checkpoint was made with other settings: what it goes on with would be neither's result."""
     for key, value in config["train"].items():
@@ -296,7 +281,7 @@ def train(config, data, folder, write=_say, stop=None, start=None, save_every=60
     config = {**config, "train": {**TRAIN_DEFAULTS, "threads": 1, **config["train"]}}
     name = os.path.join(folder, config["name"])
     checkpoint = name + ".checkpoint"
-    with locked(folder):
+    with locked(folder, "another run is training in this folder"):
         if torch and os.path.exists(checkpoint):
             _check_same(load_checkpoint(checkpoint), config, checkpoint)
         trainer = make_trainer(config, data, checkpoint, start, write)

@@ -1,0 +1,27 @@
+"""A folder that one process works in at a time."""
+
+import contextlib
+import fcntl
+import os
+
+from .modelfile import ModelError
+
+NAME = ".lock"
+
+
+@contextlib.contextmanager
+def locked(folder, busy):
+    """The folder, made if it is not there; ModelError with the words `busy` while another process has it."""
+    try:
+        os.makedirs(folder, exist_ok=True)
+        file = open(os.path.join(folder, NAME), "a", encoding="ascii")  # noqa: SIM115 (closed below)
+    except OSError as e:
+        raise ModelError(f"{folder}: {e.strerror}") from e
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as e:
+            raise ModelError(f"{folder}: {busy}") from e
+        except OSError:
+            pass  # a file system without locks
+        yield folder
