@@ -263,7 +263,9 @@ def test_help_names_every_option():
 def test_stopped_by_ctrl_c(place):
     words = [sys.executable, "-m", "mlff_tools.label", *WORDS[:3], "--arguments", '{"slow": 1.0}', *WORDS[3:]]
     env = {**os.environ, "PYTHONPATH": os.path.join(helpers.ROOT, "python")}
-    with subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # what runs in the background ignores it
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(words, env=env, preexec_fn=heard, **pipes) as process:
         while "near the first frame" not in process.stdout.readline():
             assert process.poll() is None
         time.sleep(0.5)
