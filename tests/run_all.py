@@ -449,12 +449,12 @@ LONGEST_FIRST = [
     "package",
     "kokkos",
     "gpu",
+    "python",
     "cuda",
     "decks",
     "c",
     "lint",
     "slurm",
-    "python",
     "valgrind",
     "build",
 ]

@@ -145,7 +145,7 @@ def test_killed_ten_times(tmp_path):
     for _ in range(10):
         process = start(tmp_path, recipe, "--out", "killed", "--no-certificate")
         try:
-            process.communicate(timeout=rng.uniform(0.1, 0.6) * whole)
+            process.communicate(timeout=rng.uniform(0.1, 0.4) * whole)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
