@@ -195,6 +195,7 @@ def test_error_rows():
         "has_stress": np.array([True, False, True]),
         "stress_square": np.array([9.0, 7.0, 36.0]),
         "stress_absolute": np.array([9.0, 7.0, 18.0]),
+        "stress_label_square": np.array([90.0, 7.0, 72.0]),
     }
     rows = {(r["by"], r["value"]): r for r in errors.table(found, data)}
     assert list(rows) == [
@@ -210,7 +211,14 @@ def test_error_rows():
     assert_near([total["force_rmse"], total["force_mae"]], [1.4**0.5, 1.0], 1e-12, "forces")
     assert_near([total["energy_rmse"], total["force_rms"]], [(0.25 / 3) ** 0.5, 10.0], 1e-12, "energies")
     assert_near([total["stress_rmse"], total["stress_mae"]], [errors.GPA * 2.5**0.5, errors.GPA * 1.5], 1e-9, "stress")
-    assert b["stress_rmse"] is None and b["frames"] == 1 and "GPa" not in errors.text(b) and "GPa" in errors.text(total)
+    assert_near(total["stress_rms"], 3 * errors.GPA, 1e-9, "stress of the labels")
+    assert (
+        b["stress_rms"] is None
+        and b["stress_rmse"] is None
+        and b["frames"] == 1
+        and "GPa" not in errors.text(b)
+        and "GPa" in errors.text(total)
+    )
     assert [r["by"] for r in errors.by_size(found)] == ["size", "size", "all"] and errors.table(
         errors.together([]), data
     ) == []

@@ -2,7 +2,7 @@
 
 A row has: by ("size", "config_type", "temperature", "all"), value, n_atoms, frames, force_rmse and force_mae (eV/A over
 all components), energy_rmse (eV/atom), and where the labels have stress stress_rmse and stress_mae (GPa over all nine
-components), else None; force_rms is that of the labels themselves.
+components), else None; force_rms and stress_rms are those of the labels themselves.
 """
 
 import numpy as np
@@ -18,6 +18,7 @@ KEYS = (
     "has_stress",
     "stress_square",
     "stress_absolute",
+    "stress_label_square",
 )
 BINS = 50.0  # K: temperatures are rounded to a multiple of it
 
@@ -28,8 +29,9 @@ def of_batch(out, batch, frame_class, index, scale):
     numpy = lambda x: x.detach().double().cpu().numpy()
     off = scale * numpy(out.forces.mean(0) - batch.forces).reshape(k, -1)
     volume, has_stress = frame_class.volume[index.cpu().numpy()], numpy(batch.has_virial) > 0
-    stress = scale * numpy(out.virials.mean(0) - batch.virial).reshape(k, 9)
-    stress /= np.where(has_stress, volume, 1.0)[:, None]
+    per_volume = scale / np.where(has_stress, volume, 1.0)[:, None]
+    stress = per_volume * numpy(out.virials.mean(0) - batch.virial).reshape(k, 9)
+    labelled = per_volume * numpy(batch.virial).reshape(k, 9)
     return {
         "frame": frame_class.frames[index.cpu().numpy()],
         "n_atoms": np.full(k, n),
@@ -40,6 +42,7 @@ def of_batch(out, batch, frame_class, index, scale):
         "has_stress": has_stress,
         "stress_square": (stress**2).sum(1),
         "stress_absolute": np.abs(stress).sum(1),
+        "stress_label_square": (labelled**2).sum(1),
     }
 
 
@@ -53,6 +56,7 @@ def row(of_frames, mine, by, value):
     e = {key: x[mine] for key, x in of_frames.items()}
     components, stress = 3 * e["n_atoms"].sum(), e["has_stress"].astype(bool)
     n_stress = 9 * stress.sum()
+    rms = lambda key: GPA * float(np.sqrt(e[key][stress].sum() / n_stress)) if n_stress else None
     return {
         "by": by,
         "value": value,
@@ -62,8 +66,9 @@ def row(of_frames, mine, by, value):
         "force_mae": float(e["absolute"].sum() / components),
         "force_rms": float(np.sqrt(e["label_square"].sum() / components)),
         "energy_rmse": float(np.sqrt((e["energy"] ** 2).mean())),
-        "stress_rmse": GPA * float(np.sqrt(e["stress_square"][stress].sum() / n_stress)) if n_stress else None,
+        "stress_rmse": rms("stress_square"),
         "stress_mae": GPA * float(e["stress_absolute"][stress].sum() / n_stress) if n_stress else None,
+        "stress_rms": rms("stress_label_square"),
     }
 
 
