@@ -295,3 +295,5 @@ def test_when_training_stops():
     assert job.holds({"forces": {"all": 45}}, [row]) and not job.holds({"forces": {"all": 41}}, [row])
     assert job.holds({"forces": {"all": "4.5 %"}}, [row]) and not job.holds({"forces": {"all": "4.1 %"}}, [row])
     assert not job.holds({"forces": {"all": 45}, "stress": {"all": 1}}, [row])  # not measured
+    row = {**row, "stress_rmse": 0.1, "stress_rms": 2.0}
+    assert job.holds({"stress": {"all": "5.5 %"}}, [row]) and not job.holds({"stress": {"all": "5.1 %"}}, [row])

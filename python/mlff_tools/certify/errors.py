@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from ..train.extxyz import tag
 from . import statistics
 from .rows import of_estimate, row
-from .sides import number, word
+from .sides import number
 
 GPA = 160.2176634  # of 1 eV/A^3
 BAR = 1.602176634e6
@@ -13,7 +14,7 @@ LEAST = 5  # frames of a group that has a row of its own
 
 def kind(frame):
     """The word for what a frame is."""
-    return word(frame, "config_type") or ("periodic" if frame["cell"] is not None else "molecule")
+    return tag(frame, "config_type") or ("periodic" if frame["cell"] is not None else "molecule")
 
 
 def temperature(frame):
@@ -53,7 +54,7 @@ def _rms(parts, names, factor):
 def _forces(rows_of, group, masks=None):
     """The row of forces of a group; masks: which atoms count."""
     masks = masks or [slice(None)] * len(rows_of)
-    names = [word(r["frame"], "trajectory") or f"frame {k}" for k, r in enumerate(rows_of)]
+    names = [tag(r["frame"], "trajectory") or f"frame {k}" for k, r in enumerate(rows_of)]
     parts = [r["forces"][m] for r, m in zip(rows_of, masks)]
     scale = 1000 * float(
         np.sqrt(np.mean(np.concatenate([r["frame"]["forces"][m].ravel() for r, m in zip(rows_of, masks)]) ** 2))
@@ -69,7 +70,7 @@ def _forces(rows_of, group, masks=None):
 
 def rows_of_group(mine, group):
     """Rows of energy, forces, stress and pressure of some frames."""
-    names = [word(r["frame"], "trajectory") or f"frame {k}" for k, r in enumerate(mine)]
+    names = [tag(r["frame"], "trajectory") or f"frame {k}" for k, r in enumerate(mine)]
     note = f"{len(mine)} frames"
     out = [
         of_estimate("energy", group, _rms([r["energy"] for r in mine], names, 1000), note=note),

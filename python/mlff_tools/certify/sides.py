@@ -4,6 +4,7 @@ import os
 
 from ..model import lammps, modelfile
 from ..train import label, labels
+from ..train.extxyz import tag
 from ..train.teacher_lammps import types_of
 from ..train.teachers import TIMEOUT, ModelTeacher
 from . import runner
@@ -69,21 +70,13 @@ def of_recipe(wanted, place, frames, args):
 def held_out(path, names=None):
     """Frames of the split test of a file of labels; (frames, all of them)."""
     frames = labels.read_labels(path, names)
-    return [f for f in frames if word(f, "split") == "test"], frames
-
-
-def word(frame, key):
-    """A text of a frame's info without its quotes, or None."""
-    from ..train.extxyz import plain
-
-    value = frame.get("info", {}).get(key)
-    return None if value is None else plain(value)
+    return [f for f in frames if tag(f, "split") == "test"], frames
 
 
 def number(frame, key):
     """A number of a frame's info, or None."""
     try:
-        return float(word(frame, key))
+        return float(tag(frame, key))
     except (TypeError, ValueError):
         return None
 

@@ -5,8 +5,9 @@ import os
 import numpy as np
 
 from ..train import build, labels, lattices
+from ..train.extxyz import tag
 from . import lattice
-from .sides import number, word
+from .sides import number
 from .work import CertifyError
 
 KINDS = ("liquid", "crystal", "molecule")
@@ -66,7 +67,7 @@ def _nearest(values, wanted):
 
 def _hottest(frames, config_type):
     """The highest temperature of labelled frames of a type, or 0."""
-    found = [number(f, "temperature") for f in frames if word(f, "config_type") == config_type]
+    found = [number(f, "temperature") for f in frames if tag(f, "config_type") == config_type]
     return max([t for t in found if t is not None], default=0.0)
 
 
@@ -120,7 +121,7 @@ def chosen(items, settings, place, python):
 def _liquid(label, item, settings, frames, where, place, python):
     """The system of a liquid: the last labelled frame near the temperature, else as the item begins; None where that
     is no liquid yet."""
-    mine = [f for f in frames if word(f, "config_type") == label and f["cell"] is not None]
+    mine = [f for f in frames if tag(f, "config_type") == label and f["cell"] is not None]
     hot = {number(f, "temperature") for f in mine} - {None}
     t = _nearest(sorted(hot) or _temperatures(item), settings["temperature"])
     if mine:
@@ -178,7 +179,7 @@ def of_labels(settings, frames):
     """Systems of labelled frames alone: of each type that is no crystal (whose unit cell is not known) the last frame;
     one that is periodic and says nothing else counts as a liquid."""
     out = []
-    last = {word(f, "config_type") or ("molecule" if f["cell"] is None else "liquid"): f for f in frames}
+    last = {tag(f, "config_type") or ("molecule" if f["cell"] is None else "liquid"): f for f in frames}
     for label, frame in last.items():
         if label in ("crystal", "strained", "surface", "vacancy"):
             continue

@@ -12,7 +12,7 @@ import os
 import numpy as np
 
 from ..model.lock import locked
-from ..model.modelfile import ModelError
+from ..model.modelfile import ModelError, write_bytes
 
 VERSION = 2  # of what steps do: another one makes all of them anew
 
@@ -47,13 +47,8 @@ def digest(value):
 
 def write_whole(path, text):
     """Writes a file that is there as a whole, or as it was before."""
-    part = path + ".part"
     try:
-        with open(part, "w", encoding="utf-8") as f:
-            f.write(text)
-            f.flush()
-            os.fsync(f.fileno())
-        os.replace(part, path)
+        write_bytes(path, text.encode())
     except OSError as e:
         raise CertifyError(f"{path}: {e.strerror}") from e
 

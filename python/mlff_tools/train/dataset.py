@@ -89,13 +89,8 @@ def load(path):
     return data, data["sha256"]
 
 
-def _info(frame, key, default=None):
-    text = frame.get("info", {}).get(key)
-    return default if text is None else extxyz.plain(text)
-
-
 def _number(frame, key):
-    text = _info(frame, key)
+    text = extxyz.tag(frame, key)
     try:
         return float("nan") if text is None else float(text)
     except ValueError as e:
@@ -110,7 +105,7 @@ def _deal(frames, kinds, trajectories):
     them, and frames in turn where it has fewer."""
     split = np.full(len(frames), -1, np.int8)
     for k, frame in enumerate(frames):
-        said = _info(frame, "split")
+        said = extxyz.tag(frame, "split")
         if said is not None and said not in SPLITS:
             raise ModelError(f"{frame['source']}: split is '{said}', not one of {', '.join(SPLITS)}")
         if said is not None:
@@ -193,8 +188,8 @@ def from_labels(frames, elements=None, name="labels"):
             if frame.get(key) is None:
                 raise ModelError(f"{frame.get('source', frame['name'])}: has no {key}")
     elements, nan = _elements(frames, elements), np.full((3, 3), np.nan)
-    kinds = [_info(f, "config_type", "frames") for f in frames]
-    trajectories = [_info(f, "trajectory", kind) for f, kind in zip(frames, kinds)]
+    kinds = [extxyz.tag(f, "config_type", "frames") for f in frames]
+    trajectories = [extxyz.tag(f, "trajectory", kind) for f, kind in zip(frames, kinds)]
     names = list(dict.fromkeys(trajectories))
     mass, volume = [sum(MASS[e] for e in f["elements"]) for f in frames], [_volume(f) for f in frames]
     arrays = {
@@ -216,7 +211,7 @@ def from_labels(frames, elements=None, name="labels"):
     arrays["offset"] = _offsets(arrays["species"], arrays["atom_energies"], len(elements))
     teacher, sha256 = _teacher(frames)
     made = {"config": {"name": name}, "labels": teacher, "model_sha256": sha256}
-    made["derivatives"] = not any(_info(f, "teacher_derivatives") == "F" for f in frames)
+    made["derivatives"] = not any(extxyz.tag(f, "teacher_derivatives") == "F" for f in frames)
     arrays["info"] = np.array(json.dumps(made))
     products = hashlib.sha256(arrays["hessian_direction"].tobytes() + arrays["hessian_product"].tobytes()).hexdigest()
     parts = [labels.file_hash(frames), products, *elements, *arrays["split"].astype(str), *kinds, *trajectories]
@@ -267,16 +262,19 @@ def seen_together(data):
 
 def shortest_distances(data, cutoff=5.0):
     """{(element, element): shortest distance in A} of the pairs within `cutoff` in the training set."""
-    n = len(data["elements"])
+    return shortest_of((frame(data, k) for k in frames_of(data, "train")), data["elements"], cutoff)
+
+
+def shortest_of(structures, elements, cutoff=5.0):
+    """{(element, element): shortest distance in A} of the pairs within `cutoff`, elements in the order given."""
+    n, index = len(elements), {e: k for k, e in enumerate(elements)}
     found = np.full((n, n), np.inf)
-    for k in frames_of(data, "train"):
-        a, b = data["first"][k], data["first"][k + 1]
-        species, cell = data["species"][a:b], data["cell"][k]
-        r, pairs = _nearest(data["positions"][a:b].astype(float), species, cell if cell.any() else None, n, cutoff)
+    for s in structures:
+        r, pairs = _nearest(s["positions"], np.array([index[e] for e in s["elements"]]), s["cell"], n, cutoff)
         np.minimum.at(found.ravel(), pairs, r)
     found = np.minimum(found, found.T)
     return {
-        (data["elements"][s], data["elements"][t]): float(found[s, t])
+        (elements[s], elements[t]): float(found[s, t])
         for s in range(n)
         for t in range(s, n)
         if np.isfinite(found[s, t])

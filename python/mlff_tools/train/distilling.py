@@ -13,14 +13,14 @@ import hashlib
 import json
 import os
 import shutil
-from types import SimpleNamespace
 
 import numpy as np
 
 from ..certify import command
 from ..model.lock import NAME, locked
 from ..model.modelfile import ModelError, write_bytes
-from . import extxyz, generate, job, labelling, labels, recipe_certify, recipe_training, rounds
+from . import dynamics, extxyz, generate, job, labelling, labels, recipe_training, rounds
+from .job import read_json, write_json
 from .label import make_teacher
 
 FIXED = ("name", "structures", "teacher", "student", "training", "rounds")  # bars and certify may change
@@ -31,18 +31,6 @@ def own(folder):
     if os.path.isdir(folder) and os.listdir(folder) and not os.path.exists(os.path.join(folder, NAME)):
         raise ModelError(f"{folder}: is there and is no folder of mlff distill: choose another --out")
     return locked(folder, "another run is at work there")
-
-
-def write_json(path, value):
-    write_bytes(path, (json.dumps(value, indent=1) + "\n").encode())
-
-
-def read_json(path):
-    """The content of a JSON file, or None without one."""
-    if not os.path.exists(path):
-        return None
-    with open(path, encoding="utf-8") as f:
-        return json.load(f)
 
 
 class Run:
@@ -95,14 +83,13 @@ class Run:
 
     def _teacher(self, frames):
         if self.teacher is None:
-            options = SimpleNamespace(**vars(self.programs))
-            self.teacher = make_teacher(self.wanted.teacher, frames, self.place, options)
+            self.teacher = make_teacher(self.wanted.teacher, frames, self.place, self.programs)
             who = self.teacher.identity
             self.write(f"teacher: {who['kind']} {who['name']} ({who['versions']}), sha256 {who['sha256'][:12]}")
         return self.teacher
 
     def label(self, frames):
-        """Labels frames that the file does not have yet."""
+        """Labels frames that the file does not have yet; all frames of the file."""
         labels.check_structures([{**f, "energy": None} for f in frames])
         teacher = self._teacher(frames)
         file = labels.LabelFile(self.labels, teacher.identity)
@@ -115,6 +102,7 @@ class Run:
                 f"{self.wanted.recipe.path}: the teacher's forces are not derivatives of its energy, and a student's "
                 "always are: say by training: {energy_weight: 0} that the forces count, or by a number that both do"
             )
+        return file.frames
 
     def close(self):
         if self.teacher:
@@ -153,7 +141,6 @@ class Run:
                 self._at_once(todo[first : first + self.programs.jobs])
         results = [job.result(j) for j in jobs]
         return {
-            "results": results,
             "models": [os.path.join(j["folder"], r["model"]) for j, r in zip(jobs, results)],
             "checkpoints": [os.path.join(j["folder"], r["checkpoint"]) for j, r in zip(jobs, results)],
         }
@@ -180,9 +167,8 @@ class Run:
         if not chosen:
             self.write(f"round {k}: the runs gave no new frame; the rounds end")
             return None
-        self.label(chosen)
+        now = [f for f in self.label(chosen) if job.round_of(f) == k]
         path = os.path.join(place, "round.json")
-        now = [f for f in labels.read_labels(self.labels) if job.round_of(f) == k]
         report = read_json(path) or {}
         if "before" not in report:
             report = {**report, "frames": len(now), "before": rounds.force_error(now, before["models"][0])}
@@ -192,7 +178,7 @@ class Run:
             return None
         found = self.train(k, before)
         if "after" not in report:
-            test = [f for f in now if extxyz.plain(f["info"]["split"]) != "train"] or now
+            test = [f for f in now if extxyz.tag(f, "split") != "train"] or now
             report["after"] = rounds.force_error(test, found["models"][0])
             report["before_held_out"] = rounds.force_error(test, before["models"][0])
             write_json(path, report)
@@ -208,9 +194,8 @@ class Run:
         bar = self.wanted.bars.get("forces", {}).get("all")
         if bar is None:
             return False
-        value, relative = recipe_certify.limit(bar, recipe_certify.QUANTITIES["forces"])
         rms = float(np.sqrt(np.mean(np.concatenate([f["forces"].ravel() for f in frames]) ** 2)))
-        return error <= (value / 100 * rms if relative else value / 1000)
+        return error <= job.limit("forces", bar, rms)
 
     def _chosen(self, k, before, held):
         """The structures that round k labels."""
@@ -220,8 +205,7 @@ class Run:
             return extxyz.read(path) if os.path.getsize(path) else []
         os.makedirs(place, exist_ok=True)
         runs, exploded = self._runs(k, before["models"][0], held)
-        limits = rounds.shortest(held)
-        sound = [rounds.new_ones([f for f in run if rounds.is_sound(f, limits)], held) for run in runs]
+        sound = rounds.candidates(runs, held)
         if section["committee"]:
             spread = lambda frames: rounds.disagreement(frames, before["models"], self.programs.program)
             chosen = rounds.most_doubtful(sound, section["frames"], spread)
@@ -237,29 +221,18 @@ class Run:
         section = self.wanted.rounds
         begin = rounds.starts(held, section["from"])
         if not begin:
-            kinds = sorted({rounds.tag(f, "config_type") for f in held})
+            kinds = sorted({extxyz.tag(f, "config_type", "") for f in held})
             raise ModelError(f"rounds.from: no labelled frame has config_type {section['from']}; there are {kinds}")
         wanted = {key: section[key] for key in ("temperature", "time", "every", "timestep")}
         wanted |= {"equilibrate": 0.0, "minimise": False, "seed": k, "on_error": "keep"}
         found = []
-        for cell in (True, False):  # only what is periodic has a pressure
-            frames = [f for f in begin.values() if (f["cell"] is not None) == cell]
-            more = {"pressure": section["pressure"]} if cell and section["pressure"] else {}
-            found += (
-                generate.from_frames(
-                    f"round-{k}",
-                    frames,
-                    {"mlff": model},
-                    {**wanted, **more},
-                    self._path(f"round-{k}", "runs"),
-                    programs=self.programs,
-                    write=self.write,
-                )
-                if frames
-                else []
-            )
-        whole = int(section["time"] / section["every"] + 1e-6)
-        return found, sum(len(run) < whole for run in found)
+        place = self._path(f"round-{k}", "runs")
+        for periodic in (True, False):  # only what is periodic has a pressure
+            frames = [f for f in begin.values() if (f["cell"] is not None) == periodic]
+            more = {"pressure": section["pressure"]} if periodic and section["pressure"] else {}
+            of = {"programs": self.programs, "write": self.write}
+            found += generate.from_frames(f"round-{k}", frames, {"mlff": model}, {**wanted, **more}, place, **of)
+        return found, sum(len(run) < dynamics.n_frames(section) for run in found)
 
     # ---- the end
 

@@ -36,6 +36,12 @@ def plain(text):
     return text
 
 
+def tag(frame, key, default=None):
+    """The text of a key of a frame's info, without its quotes."""
+    text = frame.get("info", {}).get(key)
+    return default if text is None else plain(text)
+
+
 def quoted(text):
     """A value as it is written: in quotes where it must be."""
     if re.fullmatch(r'[^\s"\\={}\[\]]+', text):

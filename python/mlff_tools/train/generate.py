@@ -12,7 +12,7 @@ import typing
 
 from ..model.modelfile import model_paths
 from . import build, dynamics, labels, splits
-from .extxyz import FrameError, plain, quoted
+from .extxyz import FrameError, plain, quoted, tag
 from .liquids import read_molecule
 from .potentials import Programs, potential
 from .teacher_lammps import types_of
@@ -73,7 +73,7 @@ class Item:
         return "-".join([str(self.number), self.label or "file", *map(str, words)])
 
     def _label(self, frame):
-        return self.label or plain(frame["info"].get("config_type") or "") or _stem(frame)
+        return self.label or tag(frame, "config_type") or _stem(frame)
 
     def _static(self):
         """Frames that are there without a potential: (frame, split, trajectory)."""
@@ -98,7 +98,7 @@ class Item:
             rule = splits.of_copies if name is None else splits.of_trajectory
             for k, split in zip(mine, rule(len(mine))):
                 out[k] = split
-        return [plain(f["info"].get("split") or "") or split for f, split in zip(self.bases, out)]
+        return [tag(f, "split") or split for f, split in zip(self.bases, out)]
 
     def frames(self):
         """The built frames, tagged."""
@@ -269,7 +269,7 @@ def from_frames(name, frames, section, wanted, folder, place=".", programs=None,
                 words = f"{name}-{k + 1}-{dynamics.state_name(state)}"
                 plan = dynamics.plan(d, state, start)
                 tasks.append(dynamics.Task(words, words, start, moved_by(section), plan, d["on_error"] == "keep"))
-                of = {"config_type": plain(start["info"].get("config_type") or "") or None, "trajectory": words}
+                of = {"config_type": tag(start, "config_type") or None, "trajectory": words}
                 of.update(temperature=f"{state['temperature']:g}")
                 of.update(pressure=None if state["pressure"] is None else f"{state['pressure']:g}")
                 tags.append(of)

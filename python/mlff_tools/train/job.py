@@ -15,9 +15,10 @@ import os
 import subprocess
 import sys
 
-from .. import SOURCE
+from .. import PACKAGE
 from ..model.modelfile import ModelError, write_bytes
 from . import labels, recipe_certify
+from .extxyz import tag
 from .process import TeacherError
 
 # bar -> (key of a row, units of the bar in one of the row, key of what a percentage is of)
@@ -29,6 +30,18 @@ MEASURED = {
 MARGIN = 0.95  # of a bar, since other frames are held against it afterwards
 
 
+def write_json(path, value):
+    write_bytes(path, (json.dumps(value, indent=1) + "\n").encode())
+
+
+def read_json(path):
+    """The content of a JSON file, or None without one."""
+    if not os.path.exists(path):
+        return None
+    with open(path, encoding="utf-8") as f:
+        return json.load(f)
+
+
 def stop_of(bars):
     """The bars that end a training: those of errors, where all of them are about all frames; else None."""
     found = {name: groups for name, groups in bars.items() if name in MEASURED}
@@ -37,7 +50,7 @@ def stop_of(bars):
 
 def round_of(frame):
     """The round in which a frame was added, 0 for those of the recipe's structures."""
-    return int(frame["info"].get("round", "0"))
+    return int(tag(frame, "round", "0"))
 
 
 def frames_until(frames, last):
@@ -54,12 +67,8 @@ def digest(job):
 
 def result(job):
     """What a finished job left, or None."""
-    path = os.path.join(job["folder"], "result.json")
-    if not os.path.exists(path):
-        return None
-    with open(path, encoding="utf-8") as f:
-        found = json.load(f)
-    return found if found["job"] == digest(job) else None
+    found = read_json(os.path.join(job["folder"], "result.json"))
+    return found if found and found["job"] == digest(job) else None
 
 
 def find_python(given=None):
@@ -85,10 +94,9 @@ def start(job, python):
     """A process that does the job; its lines are those of the training."""
     path = os.path.join(job["folder"], "job.json")
     os.makedirs(job["folder"], exist_ok=True)
-    write_bytes(path, (json.dumps(job, indent=1) + "\n").encode())
-    places = [os.path.join(SOURCE, "python"), os.environ.get("PYTHONPATH", "")]
-    package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([package, *filter(None, places)])}
+    write_json(path, job)
+    places = [os.path.dirname(PACKAGE), os.environ.get("PYTHONPATH")]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
     words = [python, "-m", "mlff_tools.train.job", path]
     return subprocess.Popen(
         words, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -110,15 +118,19 @@ def finish(job, process, write):
     return done
 
 
+def limit(name, bar, rms):
+    """The bar of an error in the units of a row (errors.py); rms: of the labels, which a percentage is of."""
+    value, relative = recipe_certify.limit(bar, recipe_certify.QUANTITIES[name])
+    return value / 100 * rms if relative else value / MEASURED[name][1]
+
+
 def holds(stop, rows):
     """Whether the bars of the errors, each of all frames, hold for rows (errors.table) with MARGIN."""
     row = next(r for r in rows if r["by"] == "all")
-    for name, (key, per, rms) in MEASURED.items():
-        if name in stop:
-            value, relative = recipe_certify.limit(stop[name]["all"], recipe_certify.QUANTITIES[name])
-            limit = value / 100 * row[rms] if relative and rms else value / per
-            if row[key] is None or not row[key] <= MARGIN * limit:
-                return False
+    for name, groups in stop.items():
+        key, _, rms = MEASURED[name]
+        if row[key] is None or not row[key] <= MARGIN * limit(name, groups["all"], rms and row[rms]):
+            return False
     return True
 
 
@@ -139,7 +151,7 @@ def main(argv=None):
             **{key: os.path.basename(getattr(found, key)) for key in ("model", "checkpoint", "curve", "picture")},
             **{key: getattr(found, key) for key in ("step", "stopped", "errors", "validation")},
         }
-        write_bytes(os.path.join(job["folder"], "result.json"), (json.dumps(done, indent=1) + "\n").encode())
+        write_json(os.path.join(job["folder"], "result.json"), done)
     except ModelError as e:
         sys.exit(f"error: {e}")
 

@@ -8,10 +8,10 @@ import time
 
 from . import generate, labelling, recipe_training, students
 from .label import make_teacher
+from .trainer import BATCH
 
 MORE = 5
 TRAINING = {32: 120.0, 64: 250.0, 128: 900.0}  # us of an atom and step of training by features, two layers, one core
-BATCH = 256  # atoms
 
 
 def span(seconds):
@@ -36,13 +36,13 @@ def teacher_time(wanted, programs):
         teacher.close()
 
 
-def training_time(student, steps):
-    """Seconds of so many steps of training of a student, one core."""
-    of = students.filled(student)
+def training_time(wanted, steps):
+    """Seconds of so many steps of the training of a recipe, one core."""
+    of = students.filled(wanted.student)
     features = of.get("features", 64 * of.get("members", 1))
     nearest = min(TRAINING, key=lambda f: abs(f - features))
     each = TRAINING[nearest] * features / nearest * of.get("layers", 2) / 2
-    return 1e-6 * each * BATCH * steps
+    return 1e-6 * each * (wanted.training.get("batch") or BATCH) * steps
 
 
 def show(wanted, programs, write):
@@ -51,8 +51,8 @@ def show(wanted, programs, write):
     each, who = teacher_time(wanted, programs)
     steps = recipe_training.config("plan", wanted.student, wanted.training, ["H"])["train"]["steps"]
     members = 1 + (rounds["committee"] if rounds["count"] else 0)
-    train = members * training_time(wanted.student, steps)
-    more = rounds["count"] * members * training_time(wanted.student, rounds["steps"])
+    train = members * training_time(wanted, steps)
+    more = rounds["count"] * members * training_time(wanted, rounds["steps"])
     added = rounds["count"] * rounds["frames"]
     atoms = of.atoms / max(1, of.frames)
     rows = [

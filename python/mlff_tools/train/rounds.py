@@ -9,8 +9,8 @@ SHARE times the even share of a run; without one, frames at equal intervals.
 import numpy as np
 
 from ..model import engine
-from . import extxyz, labels
-from .extxyz import quoted
+from . import dataset, extxyz, labels
+from .extxyz import quoted, tag
 
 NEAREST = 0.85
 SHARE = 2.0
@@ -18,28 +18,7 @@ SHARE = 2.0
 
 def shortest(frames):
     """{(element, element): shortest distance, A} over frames; each pair in alphabetical order."""
-    found = {}
-    for frame in frames:
-        r = distances(frame)
-        names = np.array(frame["elements"])
-        for a in set(frame["elements"]):
-            for b in set(frame["elements"]):
-                if a <= b:
-                    part = r[np.ix_(names == a, names == b)]
-                    if part.size and np.isfinite(part.min()):
-                        found[a, b] = min(found.get((a, b), np.inf), float(part.min()))
-    return found
-
-
-def distances(frame):
-    """Distances [N, N] to the nearest image, A; infinite on the diagonal. Cells are taken as wider than twice the
-    distances that matter."""
-    d = frame["positions"][:, None] - frame["positions"][None]
-    if frame["cell"] is not None:
-        d = d - np.round(d @ np.linalg.inv(frame["cell"])) @ frame["cell"]
-    r = np.linalg.norm(d, axis=2)
-    np.fill_diagonal(r, np.inf)
-    return r
+    return dataset.shortest_of(frames, sorted({e for frame in frames for e in frame["elements"]}))
 
 
 def is_sound(frame, limits):
@@ -48,16 +27,11 @@ def is_sound(frame, limits):
     return all(r >= NEAREST * limits.get(pair, 0.0) for pair, r in near.items())
 
 
-def tag(frame, key, default=""):
-    """The text of a key of a frame's info."""
-    return extxyz.plain(frame["info"].get(key) or default)
-
-
 def starts(frames, kinds):
     """One frame of each config_type, the last one of the training set, which runs start from. kinds: None for all."""
     found = {}
     for frame in frames:
-        kind = tag(frame, "config_type")
+        kind = tag(frame, "config_type", "")
         if tag(frame, "split", "train") == "train" and (kinds is None or kind in kinds):
             found[kind] = frame
     return found
@@ -105,16 +79,16 @@ def marked(frames, k):
     for number, frame in enumerate(frames):
         split = {8: "validation", 9: "test"}.get(number % 10, "train")
         info = {**frame["info"], "round": str(k), "split": split}
-        info["trajectory"] = quoted(f"round {k}, {tag(frame, 'trajectory')}")
+        info["trajectory"] = quoted(f"round {k}, {tag(frame, 'trajectory', '')}")
         clean = {key: value for key, value in frame.items() if key not in extxyz.LABELS}
         out.append({**clean, "info": info, "columns": {}})
     return out
 
 
-def new_ones(frames, held):
-    """Those frames that are not among the labelled ones."""
-    known = {labels.structure_key(frame) for frame in held}
-    return [frame for frame in frames if labels.structure_key(frame) not in known]
+def candidates(runs, held):
+    """The frames of each run that can be labelled: not among `held`, and no pair too near (is_sound)."""
+    known, limits = {labels.structure_key(frame) for frame in held}, shortest(held)
+    return [[f for f in run if is_sound(f, limits) and labels.structure_key(f) not in known] for run in runs]
 
 
 def force_error(frames, model, program=None):
