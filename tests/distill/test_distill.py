@@ -240,6 +240,11 @@ def test_examples_are_recipes(tmp_path, name):
     assert "there are ase, labels, lammps, silicon, water" in distill(tmp_path, "--example", "wter", code=1)
 
 
+def test_no_process_is_too_few(tmp_path):
+    recipe = write(tmp_path, SW + SMALL)
+    assert "--jobs: invalid positive whole number value: '0'" in distill(tmp_path, recipe, "--jobs", "0", code=2)
+
+
 def test_without_pytorch(tmp_path):
     recipe = write(tmp_path, SW + SMALL)
     said = distill(tmp_path, recipe, "--torch-python", "/bin/false", code=1)

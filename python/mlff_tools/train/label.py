@@ -19,6 +19,7 @@ import math
 import os
 import sys
 
+from ..bench.suite import positive
 from ..model.modelfile import ModelError
 from . import build, generate, labelling, labels, recipe
 from .extxyz import FrameError
@@ -169,12 +170,6 @@ def _seconds(text):
     return value
 
 
-def _jobs(text):
-    if int(text) < 1:
-        raise ValueError
-    return int(text)
-
-
 def arguments():
     parser = argparse.ArgumentParser(
         prog="mlff label", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -184,7 +179,7 @@ def arguments():
     add("-o", "--out", required=True, metavar="LABELS.xyz", help="file of labels; what it holds is not labelled again")
     add("--recipe", metavar="RECIPE.yaml", help="structures and teacher from the sections of a recipe")
     add("--work", metavar="FOLDER", help="where a recipe's trajectories are kept (default: LABELS.xyz.work)")
-    add("--jobs", type=_jobs, metavar="N", help="a recipe's trajectories at a time (default: cores, with ASE 1)")
+    add("--jobs", type=positive, metavar="N", help="a recipe's trajectories at a time (default: cores, with ASE 1)")
     add("--elements", metavar="H,O", help="the student's elements: a structure with another one is an error")
     add("--timeout", type=_seconds, metavar="S", help=f"time for one structure, seconds (default: {TIMEOUT:.0f})")
     teacher = parser.add_argument_group("teacher")
