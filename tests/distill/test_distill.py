@@ -13,7 +13,7 @@ import time
 import pytest
 
 from mlff_tools.model import modelfile
-from mlff_tools.train import job, recipe_rounds, rounds
+from mlff_tools.train import distilling, job, recipe_rounds, rounds
 from mlff_tools.train.recipe import RecipeError
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -238,6 +238,22 @@ def test_examples_are_recipes(tmp_path, name):
     text = said.replace("/path/to/python", sys.executable)
     assert recipe_rounds.read(write(tmp_path, text)).name
     assert "there are ase, labels, lammps, silicon, water" in distill(tmp_path, "--example", "wter", code=1)
+
+
+def test_sections_may_change_until_their_results_are_there(tmp_path):
+    def begin(text):
+        distilling.Run(recipe_rounds.read(write(tmp_path, text)), tmp_path / "si", None, None).check_recipe()
+
+    (tmp_path / "si").mkdir()
+    begin(SW + SMALL)
+    begin(SW + SMALL.replace("300", "400", 1))
+    (tmp_path / "si" / "labels.xyz").write_text("")
+    begin(SW + SMALL)
+    with pytest.raises(modelfile.ModelError, match="another section structures"):
+        begin(SW.replace("constant: 5.43", "constant: 5.5") + SMALL)
+    (tmp_path / "si" / "round-0").mkdir()
+    with pytest.raises(modelfile.ModelError, match="another section training"):
+        begin(SW + SMALL.replace("300", "400", 1))
 
 
 def test_no_process_is_too_few(tmp_path):

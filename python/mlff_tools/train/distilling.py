@@ -23,7 +23,16 @@ from . import dynamics, extxyz, generate, job, labelling, labels, recipe_trainin
 from .job import read_json, write_json
 from .label import make_teacher
 
-FIXED = ("name", "structures", "teacher", "student", "training", "rounds")  # bars and certify may change
+# Section: from which result on it must stay as it is. Trajectories carry the hash of what made them (generate.py), so
+# that those of changed structures are run again, and the others not. bars and certify may change at any time.
+FIXED = {
+    "name": "run.json",
+    "structures": "labels.xyz",
+    "teacher": "labels.xyz",
+    "student": "round-0",
+    "training": "round-0",
+    "rounds": "round-0",
+}
 
 
 def own(folder):
@@ -50,7 +59,8 @@ class Run:
         value = self.wanted.recipe.value
         mine = {key: hashlib.sha256(json.dumps(value.get(key), sort_keys=True).encode()).hexdigest() for key in FIXED}
         there = read_json(self._path("run.json"))
-        changed = [key for key in FIXED if there and there["sections"].get(key) != mine[key]]
+        kept = [key for key, result in FIXED.items() if there and os.path.exists(self._path(result))]
+        changed = [key for key in kept if there["sections"].get(key) != mine[key]]
         if changed:
             raise ModelError(
                 f"{self.folder}: was made with another section {changed[0]}: choose another --out (teacher: "
@@ -58,7 +68,7 @@ class Run:
             )
         shutil.copyfile(self.wanted.recipe.path, self._path("recipe.yaml.part"))
         os.replace(self._path("recipe.yaml.part"), self._path("recipe.yaml"))
-        if there is None:
+        if there is None or there["sections"] != mine:
             write_json(self._path("run.json"), {"recipe": self.wanted.name, "sections": mine})
 
     def everything(self):
