@@ -7,7 +7,7 @@ import numpy as np
 from . import labels
 from .process import Died, TeacherError
 
-LONGEST = 2.0  # s: a batch is made as large as fits into this
+LONGEST = 8.0  # s: a batch is made as large as fits into this; each opens the model anew, which can take a second
 LARGEST = 256  # frames of a batch
 STEP = 0.01  # A by which the first frame is moved, all atoms together
 RATTLE = 0.05  # A, of a first frame without forces
