@@ -143,6 +143,7 @@ def write(tmp_path, text):
         ("student:\n  cutoff: 0.5\n", 2, "student.cutoff: is 0.5; allowed is a length in A from 1 to 10"),
         ("student:\n  cutoff: 2\n  spacing: 0.6\n", 3, "student.spacing: leaves less than 4 splines"),
         ("student: {architecture: ani, cutoff: 3}\n", 1, "student.cutoff: angular_cutoff 3.5 is beyond cutoff 3"),
+        ("student: {architecture: ani, nearest: 3.5}\n", 1, "student.nearest: is 3.5, not below angular_cutoff 3.5"),
         ("training:\n  steps: 0\n", 2, "training.steps: is 0; allowed is a whole number from 1"),
         ("training:\n  optimizer: sgd\n", 2, "training.optimizer: is 'sgd'; allowed is soap or adam"),
         ("training:\n  stress: 1\n", 2, "training.stress: is not known; allowed are steps, seed"),
@@ -179,6 +180,12 @@ def test_configurations(tmp_path):
     config = recipe_training.config("n", {"architecture": "ani", "members": 2, "cutoff": 6}, {}, ["H", "O"])
     assert config["model"]["n_members"] == 2 and set(config["model"]["hidden"]) == {"H", "O"}
     assert config["model"]["radial"]["cutoff"] == 6.0 > max(config["model"]["radial"]["shifts"])
+    angular = recipe_training.config(
+        "n", {"architecture": "ani", "sections": 8, "nearest": 1.5, "angular": 5}, {}, ["Si"]
+    )
+    angular = angular["model"]["angular"]
+    assert angular["shifts"] == [1.5, 1.9, 2.3, 2.7, 3.1] and len(angular["sections"]) == 8
+    assert angular["zeta"] == pytest.approx(32.0, abs=0.5)  # of ANI-1x
     weights = recipe_training.config("n", {}, {"energy_weight": 0}, ["Si"])["train"]
     assert weights["energy_weight"] == weights["final_energy_weight"] == 0
 

@@ -44,6 +44,8 @@ ANI = {
     ),
     "cutoff": _CUTOFF,
     "angular_cutoff": _CUTOFF,
+    "nearest": (_number(0.1, 10), "a length in A"),
+    **dict.fromkeys(("radial", "angular", "sections"), (_count(2, 64), "a whole number from 2 to 64")),
     "repulsion": REPULSION,
 }
 _STEPS = (_count(1, 10**8), "a whole number from 1")
@@ -125,6 +127,8 @@ def student(recipe, at=("student",)):
     if ani and wanted["angular_cutoff"] > wanted["cutoff"]:
         key = "angular_cutoff" if "angular_cutoff" in value else "cutoff"
         recipe.fail((*at, key), f"angular_cutoff {wanted['angular_cutoff']} is beyond cutoff {wanted['cutoff']}")
+    if ani and wanted["nearest"] >= wanted["angular_cutoff"]:
+        recipe.fail((*at, "nearest"), f"is {wanted['nearest']}, not below angular_cutoff {wanted['angular_cutoff']}")
     if not ani and round(wanted["cutoff"] / wanted["spacing"]) < 4:
         key = "spacing" if "spacing" in value else "cutoff"
         recipe.fail((*at, key), f"leaves less than 4 splines up to the cutoff of {wanted['cutoff']} A")

@@ -1,6 +1,8 @@
 """What a student is: the network of a size or of a recipe's section student, as the keys architecture and model of a
 configuration (training.py)."""
 
+import math
+
 from ..model.modelfile import ModelError
 
 # Of norms of vectors: where these vanish, as on sites of cubic symmetry, a small one leaves a kink in the energy, and
@@ -14,10 +16,17 @@ SIZES = {
     "s": {"features": 64, "layers": 2, "cutoff": 5.0, "steps": 30000},
     "m": {"features": 128, "layers": 3, "cutoff": 5.0, "steps": 40000},
 }
-ANI = {"members": 4, "hidden": [64, 48, 32], "cutoff": 5.0, "angular_cutoff": 3.5, "steps": 20000}
-_RADIAL = [0.7, 1.0, 1.3, 1.6, 1.9, 2.25, 2.65, 3.1, 3.6, 4.15]  # A, shifts for a cutoff of 5 A
-_ANGULAR = [0.9, 1.45, 2.0, 2.65]  # A, for a cutoff of 3.5 A
-_SECTIONS = [0.39269908, 1.1780972, 1.9634954, 2.7488936]
+ANI = {
+    "members": 4,
+    "hidden": [64, 48, 32],
+    "cutoff": 5.0,
+    "angular_cutoff": 3.5,
+    "nearest": 0.7,
+    "radial": 10,
+    "angular": 4,
+    "sections": 4,
+    "steps": 20000,
+}
 CITATIONS = {
     "painn": "K. T. Schuett, O. T. Unke, M. Gastegger, ICML 2021, PMLR 139, 9377 (architecture)",
     "ani": "J. S. Smith, O. Isayev, A. E. Roitberg, Chem. Sci. 8, 3192 (2017) (architecture)",
@@ -53,24 +62,25 @@ def network(student, elements):
     return {"architecture": "painn", "model": model}
 
 
+def _shifts(first, cutoff, n):
+    """{shifts, eta} of n Gaussians in steps of d from `first`, the last one d before the cutoff, 0.6 d wide."""
+    d = (cutoff - first) / n
+    return {"shifts": [round(first + k * d, 6) for k in range(n)], "eta": round(1 / (2 * (0.6 * d) ** 2), 6)}
+
+
 def _ani(wanted, elements):
-    radial, angular = wanted["cutoff"] / 5.0, wanted["angular_cutoff"] / 3.5
+    cutoff, angular_cutoff, nearest, n = (wanted[k] for k in ("cutoff", "angular_cutoff", "nearest", "sections"))
     return {
         "n_members": wanted["members"],
-        "radial": {
-            "cutoff": float(wanted["cutoff"]),
-            "eta": 8.0 / radial**2,
-            "prefactor": 0.25,
-            "shifts": [round(radial * x, 6) for x in _RADIAL],
-        },
+        "radial": {"cutoff": float(cutoff), "prefactor": 0.25, **_shifts(nearest, cutoff, wanted["radial"])},
         "angular": {
-            "cutoff": float(wanted["angular_cutoff"]),
-            "eta": 4.0 / angular**2,
-            "zeta": 14.1,
+            "cutoff": float(angular_cutoff),
+            # of ANI-2x with 4 sections: 14.1, of ANI-1x with 8: 32
+            "zeta": round(14.1 * (n / 4) ** 1.2, 6),
             "cos_scale": 0.95,
             "prefactor": 2.0,
-            "shifts": [round(angular * x, 6) for x in _ANGULAR],
-            "sections": _SECTIONS,
+            "sections": [round((k + 0.5) * math.pi / n, 7) for k in range(n)],
+            **_shifts(nearest, angular_cutoff, wanted["angular"]),
         },
         "activation": {"kind": "celu", "alpha": 0.1},
         "hidden": {e: list(wanted["hidden"]) for e in elements},

@@ -43,7 +43,8 @@ def read_head(path):
 
 def network_digest(head):
     """Hash of what a model file computes: it names the weights by their hash, and what it says of itself may change."""
-    network = json.dumps({key: head[key] for key in ("weights", head["architecture"], "elements") if key in head})
+    keys = ("weights", head["architecture"], "elements", "repulsion")
+    network = json.dumps({key: head[key] for key in keys if key in head})
     return digest(network, json.dumps(head.get("energy_offsets"), sort_keys=True))
 
 
