@@ -169,6 +169,18 @@ class Training(unittest.TestCase):
         with self.assertRaisesRegex(modelfile.ModelError, "not finite at step 0: lower train.learning_rate"):
             self.trainer().keep_or_return(float("nan"))
 
+    def test_distorted_frames_do_not_decide(self):
+        """Which weights are the best is said by the error with the frames' weights in training."""
+        trainer = self.trainer(force_ceiling=2.0)
+        of_frames = {
+            "n_atoms": np.array([4, 4]),
+            "label_square": np.array([12.0, 48e4]),
+            "square": np.array([0.12, 48e2]),
+        }
+        weight = (2.0 / 200.0) ** 2
+        wanted = np.sqrt((0.12 + weight * 48e2) / (12 * (1 + weight)))
+        self.assertAlmostEqual(trainer.weighted_error(of_frames), wanted, places=12)
+
     def test_soap_steps_are_bounded(self):
         optimizer = soap.Soap({"weight": (4, 3)}, torch.device("cpu"))
         m, v, controls = torch.zeros(12), torch.zeros(12), torch.tensor([0.0, 0.0, 1.0])

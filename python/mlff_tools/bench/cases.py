@@ -9,7 +9,7 @@ from .. import SOURCE
 from ..model import modelfile
 from ..model.lammps import LammpsError
 
-STUDENT = os.path.join(SOURCE, "models", "water-benzene-student.yaml")
+MODELS = os.path.join(SOURCE, "models")
 SIZES = ("small", "medium", "large")
 PROTOCOLS = ("nve", "nvt", "npt")
 # System: atoms per size, atoms of the unit that is copied for other sizes, elements, reference potentials with their
@@ -22,6 +22,18 @@ SYSTEMS = {
     "aluminium": ((32, 256, 864), 4, "Al", {"eam": 1}),
     "iron": ((54, 250, 1024), 2, "Fe", {"eam": 1}),
     "tantalum": ((54, 250, 1024), 2, "Ta", {"snap": 55, "pod": 25}),
+}
+# System: what `--model teacher` and `--model student` stand for, names of model files in models/
+ROLES = {
+    "teacher": {
+        **dict.fromkeys(("water", "benzene_gas", "benzene"), "ani-2x"),
+        **dict.fromkeys(("silicon", "aluminium", "iron"), "nequix-oam-1-pft"),
+    },
+    "student": {
+        "water": "water-s",
+        "benzene_gas": "water-benzene-student",
+        **{s: f"{s}-xs" for s in ("silicon", "aluminium", "iron")},
+    },
 }
 MATERIALS = ("benzene", "silicon", "aluminium", "iron")  # what a model runs that knows all their elements
 MLFF_COST = {"nequip": 400}  # us per atom and step of an architecture, else 12; for the estimate of time only
@@ -96,13 +108,29 @@ def header(model):
     return modelfile.load_yaml(model)
 
 
+def student(system):
+    """Path of the student of a system in models/, there or not."""
+    return os.path.join(MODELS, f"{ROLES['student'][system]}.yaml")
+
+
+def model_of(system, model):
+    """Path of the model that runs a system: the one given if the suite runs the system with it, or for a role of ROLES
+    that of the system; None where there is none."""
+    if model in ROLES:
+        path = os.path.join(MODELS, f"{ROLES[model].get(system)}.yaml")
+        return path if os.path.exists(path) else None
+    return model if model and covered(system, model) else None
+
+
 def covered(system, model):
-    """Whether the suite runs a system with this model: it knows the elements. Models of molecules leave out liquid
-    benzene, on which those shipped were not trained; universal ones run MATERIALS."""
+    """Whether the suite runs a system with this model. Those of ROLES run the systems that they are named for;
+    universal ones run MATERIALS; others those of which they know the elements, but liquid benzene."""
     known, needed = set(header(model).get("elements") or ()), {s: set(SYSTEMS[s][2].split()) for s in SYSTEMS}
     if all(needed[s] <= known for s in MATERIALS):
         return system in MATERIALS
-    return needed[system] <= known and system != "benzene"
+    name = os.path.splitext(os.path.basename(model))[0]
+    own = [s for of in ROLES.values() for s in of if of[s] == name]
+    return system in own if own else needed[system] <= known and system != "benzene"
 
 
 def clean(name):
@@ -130,20 +158,21 @@ def protocols_of(system):
 
 
 def full(model):
-    """All of the suite for one model (path or None): the systems that it covers, and reference potentials."""
+    """All of the suite for one model (path, role or None): the systems that it runs, and reference potentials."""
     cases = []
     for system, (_, _, _, references) in SYSTEMS.items():
-        fast = [p for p, cost in references.items() if cost < 10]
+        fast, own = [p for p, cost in references.items() if cost < 10], model_of(system, model)
         for size in SIZES:
             for protocol in protocols_of(system):
-                if model and covered(system, model):
-                    cases.append(Case(system, size, protocol, "mlff", model))
+                if own:
+                    cases.append(Case(system, size, protocol, "mlff", own))
                 cases += [Case(system, size, protocol, p) for p in fast]
     cases += [Case("benzene", size, "nvt", "airebo") for size in SIZES[:2]]
     cases += [Case("tantalum", "small", "nvt", "snap"), Case("tantalum", "small", "nvt", "pod")]
-    if model and covered("benzene_gas", model):
+    gas = model_of("benzene_gas", model)
+    if gas:
         cases += [
-            Case("benzene_gas", "small", "nvt", "mlff", model, copies=c, deck="in.replicas")
+            Case("benzene_gas", "small", "nvt", "mlff", gas, copies=c, deck="in.replicas")
             for c in ((1, 1, 1), (2, 2, 1), (2, 2, 2), (4, 2, 2))
         ]
     return cases
@@ -154,7 +183,7 @@ def quick(model):
     cases = [Case("silicon", "small", "nve", "sw"), Case("aluminium", "small", "nvt", "eam")]
     own = [("water", "small", "nvt"), ("water", "medium", "nvt"), ("water", "small", "nve")]
     own += [(s, "small", "nve") for s in ("benzene_gas", *MATERIALS)]
-    return cases + [Case(*work, "mlff", model) for work in own if model and covered(work[0], model)]
+    return cases + [Case(*work, "mlff", model_of(work[0], model)) for work in own if model_of(work[0], model)]
 
 
 def chosen(args):
@@ -188,9 +217,9 @@ def _of(system, size, protocol, args, models, copies):
     """Cases of one system, size and protocol with the wanted potential."""
     references = SYSTEMS[system][3]
     if args.potential in (None, "auto", "mlff"):
-        able = [m for m in models if args.potential == "mlff" or covered(system, m)]
-        if able:
-            return [Case(system, size, protocol, "mlff", m, copies=copies) for m in able]
+        own = [m if args.potential == "mlff" and m not in ROLES else model_of(system, m) for m in models]
+        if any(own):
+            return [Case(system, size, protocol, "mlff", m, copies=copies) for m in own if m]
     if args.potential in references:
         return [Case(system, size, protocol, args.potential, copies=copies)]
     if args.potential in (None, "auto") and references:

@@ -30,7 +30,7 @@ import numpy as np
 
 from ..model.lammps import LammpsError, errors_in, find_decks, find_lmp, find_plugin, on_ranks, process_options
 from . import profiles
-from .cases import STUDENT, clean
+from .cases import clean, student
 from .publish import rounded
 from .results import middle
 from .suite import numbers, positive
@@ -380,7 +380,7 @@ def prepare(args):
     args.decks = find_decks(DECKS[args.mode], args.decks)
     if not args.decks:
         raise LammpsError("the decks were not found: give their folder with --decks (benchmarks/decks of the source)")
-    args.model = os.path.abspath(args.model or STUDENT)
+    args.model = os.path.abspath(args.model or student("benzene_gas" if args.mode == "replicas" else "water"))
     if not os.path.isfile(args.model):
         raise LammpsError(f"there is no model file {args.model}: give one with --model")
     args.plugin, args.lmp = find_plugin(args.build), find_lmp(args.lmp)

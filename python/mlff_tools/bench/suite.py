@@ -1,7 +1,7 @@
 """mlff bench: runs the benchmark suite, benchmarks/decks in its combinations, and writes a folder of reports.
 
-    mlff bench                                          the whole suite with the shipped student
-    mlff bench --model STUDENT.yaml --model TEACHER.yaml --system water --protocol nvt
+    mlff bench                                          the whole suite, each system with its shipped student
+    mlff bench --model student --model teacher --system water --protocol nvt
     mlff bench --model nequix-oam-1-pft --steps 100     a universal model: crystals and liquid benzene
     mlff bench --system water --system-sizes 32,64,128,256
     mlff bench --suite quick --against OTHER_BUILD      two builds (or, with a .yaml, two models), interleaved
@@ -37,7 +37,7 @@ from ..model.lammps import (
     process_options,
 )
 from . import profiles, publish, results
-from .cases import PROTOCOLS, SIZES, STUDENT, SYSTEMS, chosen
+from .cases import PROTOCOLS, ROLES, SIZES, SYSTEMS, chosen
 from .results import side_of
 
 FORMAT = "mlff-bench/1"
@@ -261,7 +261,8 @@ def parser():
         action="append",
         dest="models",
         metavar="FILE",
-        help="model file or the name of a shipped one, may be repeated; default: the shipped student",
+        help="model file, the name of a shipped one, or student or teacher: that of the system; may be repeated "
+        "(default: student)",
     )
     p.add_argument("--system", type=words, dest="systems", help=", ".join(SYSTEMS))
     p.add_argument("--size", type=words, dest="sizes", help="small, medium, large")
@@ -327,8 +328,8 @@ def check(args):
     if not args.decks:
         raise LammpsError("the decks were not found: give their folder with --decks (benchmarks/decks of the source)")
     if not args.models:
-        args.models = [STUDENT] if os.path.exists(STUDENT) else []
-    args.models = [find_model(m) for m in args.models]
+        args.models = ["student"]
+    args.models = [m if m in ROLES else find_model(m) for m in args.models]
     args.reference = find_model(args.reference) if args.reference else None
     args.out = os.path.abspath(args.out)
     args.lmp = find_lmp(args.lmp)

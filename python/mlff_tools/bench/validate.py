@@ -30,7 +30,7 @@ import numpy as np
 from ..model.lammps import LammpsError, errors_in, find_decks, find_lmp, find_plugin, process_options
 from ..model.modelfile import sha256_of
 from . import profiles
-from .cases import STUDENT
+from .cases import student
 
 CHANGE, FLUCTUATION, KELVIN, DRIFT = 1.0, 0.5, 20.0, 0.05  # bounds: percent, percent, K, meV/atom/ps
 N_ATOMS = 12
@@ -196,7 +196,7 @@ def arguments(argv):
     p = argparse.ArgumentParser(
         prog="python -m mlff_tools.validate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    p.add_argument("model", nargs="?", default=STUDENT, help="default: the shipped student")
+    p.add_argument("model", nargs="?", default=student("benzene_gas"), help="default: the shipped student")
     p.add_argument("--out", default="validation", help="folder (default validation)")
     p.add_argument("--steps", type=int, default=200000)
     p.add_argument("--every", type=int, default=10, help="steps between records")

@@ -212,16 +212,22 @@ class Trainer:
         if self.network.n_members == 1:
             keep = [np.ones_like(k) for k in keep]
         self.keep = [
-            torch.as_tensor(k * self._weights(c), dtype=torch.float32, device=self.device)
+            torch.as_tensor(k * self._weights(c.rms), dtype=torch.float32, device=self.device)
             for k, c in zip(keep, self.classes)
         ]
 
-    def _weights(self, frame_class):
-        """Weights [frames] (numpy): a frame whose root mean square force f exceeds train.force_ceiling counts by
-        (ceiling / f)^2, so that few far distorted frames do not drown all others."""
+    def _weights(self, rms):
+        """Weights [frames] (numpy) of frames with these root mean square forces f [frames] in eV/A: one whose f exceeds
+        train.force_ceiling counts by (ceiling / f)^2, so that few far distorted frames do not drown all others."""
         if self.ceiling is None:
-            return np.ones(len(frame_class.frames))
-        return np.minimum(1.0, (self.ceiling / np.maximum(frame_class.rms, 1e-12)) ** 2)
+            return np.ones(len(rms))
+        return np.minimum(1.0, (self.ceiling / np.maximum(rms, 1e-12)) ** 2)
+
+    def weighted_error(self, of_frames):
+        """Root mean square error of force components (eV/A) of errors(), with the frames' weights in training."""
+        components = 3 * of_frames["n_atoms"]
+        weights = self._weights(np.sqrt(of_frames["label_square"] / components))
+        return float(np.sqrt((weights * of_frames["square"]).sum() / (weights * components).sum()))
 
     def views(self, flat):
         """name -> view of a flat vector."""

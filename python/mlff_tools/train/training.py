@@ -114,22 +114,23 @@ def load_checkpoint(path):
 
 
 def validated(trainer, rate):
-    """A row of the learning curve: mean errors in training since the last one, and those of the validation set now; and
-    the table of the latter (errors.table)."""
+    """A row of the learning curve: mean errors in training since the last one, and those of the validation set now; the
+    table of the latter (errors.table); and the error that says which weights are the best."""
     sums = trainer.losses.tolist()
     n = max(1.0, sums[-1])
     trainer.losses.zero_()
     row = {"step": trainer.step, "learning_rate": rate}
     for term, name in (("forces", "force"), ("energy", "energy")):
         row[f"train_{name}_rmse"] = trainer.scale * math.sqrt(sums[losses.TERMS.index(term)] / n)
-    table = errors.table(trainer.errors(trainer.validation, trainer.ema), trainer.data)
+    of_frames = trainer.errors(trainer.validation, trainer.ema)
+    table = errors.table(of_frames, trainer.data)
     kinds = [r for r in table if r["by"] == "config_type"] or [r for r in table if r["by"] == "size"]
     for r in [*(kinds if len(kinds) <= 12 else []), table[-1]]:
         row[f"force_rmse_{r['value']}"] = r["force_rmse"]
         row[f"energy_rmse_{r['value']}"] = r["energy_rmse"]
     if table[-1]["stress_rmse"] is not None:
         row["stress_rmse_all"] = table[-1]["stress_rmse"]
-    return row, table
+    return row, table, trainer.weighted_error(of_frames)
 
 
 class Loop:
@@ -180,7 +181,7 @@ class Loop:
     def validate(self, rate):
         """Errors of the validation set, the learning curve, and what follows from them."""
         trainer = self.trainer
-        row, table = validated(trainer, rate)
+        row, table, error = validated(trainer, rate)
         trainer.history.append(row)
         self.said_at = time.monotonic()
         stress = f" {row['stress_rmse_all']:.3f} GPa" if "stress_rmse_all" in row else ""
@@ -189,7 +190,7 @@ class Loop:
             f"{1000 * row['train_force_rmse']:.1f} meV/A, validation {1000 * row['force_rmse_all']:.1f} meV/A "
             f"{1000 * row['energy_rmse_all']:.2f} meV/atom{stress}"
         )
-        if trainer.keep_or_return(row["force_rmse_all"]):
+        if trainer.keep_or_return(error):
             self.write(
                 f"the validation error has jumped: back to {1000 * trainer.best_error:.1f} meV/A, learning rate "
                 f"times {trainer.brake:.2f}"
