@@ -225,6 +225,10 @@ typedef struct mlff_info {
   int64_t n_parameters;
   int exchange_width; /* largest number of bytes per row that a halo exchange uses; 0 = none      */
   int reverse_width;  /* largest width of the halo's `reverse`; 0 = neither reverse nor reduce is called */
+  /* What the structures of the training spanned; NULL where the file does not say. */
+  const double *temperature; /* [2] lowest and highest, K                                                 */
+  const double *density;     /* [2] of periodic ones, g/cm3                                               */
+  const double *distances;   /* [n_elements][n_elements] shortest, A; 0 = no such pair within the cutoff  */
 } mlff_info;
 
 /* Memory and growth counters since opening. */

@@ -1,4 +1,5 @@
 /* test_modelfile.c: good model files are read, and every kind of damage to the YAML is refused with its line. */
+#define _POSIX_C_SOURCE 200809L /* open_memstream */
 #include "testmodel.h"
 
 #include "base/number.h"
@@ -86,6 +87,39 @@ START_TEST(repulsion_is_read)
   test_fails(mlff_modelfile_finish(file, &error), error, MLFF_E_FORMAT, "unknown key");
   mlff_modelfile_free(file);
   test_model_free(&m);
+}
+END_TEST
+
+/* What the training spanned is read, told by mlff_info and printed; what the file does not say is missing. */
+START_TEST(domain_is_told)
+{
+  for (int has_all = 1; has_all >= 0; has_all--) {
+    test_model m = test_model_ani((test_model_options){.seed = 3});
+    test_model_edit(&m, "  density: [0.95, 1.05]\n",
+                    has_all ? "  density: [0.95, 1.05]\n  distances: {O-H: 0.85, O-O: 4, H-H: 1.2}\n" : "");
+    if (!has_all) test_model_edit(&m, "  temperature: [280, 400]\n", "");
+    mlff_model *model = test_model_open(&m, "fp64");
+    const mlff_info *info = mlff_model_info(model);
+    char *said = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&said, &size);
+    mlff_model_print(model, out);
+    fclose(out);
+    if (has_all) {
+      near_all(info->temperature, ((double[]){280, 400}), 2, 0, 0);
+      near_all(info->density, ((double[]){0.95, 1.05}), 2, 0, 0);
+      near_all(info->distances, ((double[]){1.2, 0.85, 0.85, 4}), 4, 0, 0);
+      ck_assert_msg(strstr(said, "  temperature  280 to 400 K\n  density      0.95 to 1.05 g/cm3\n"
+                                 "  shortest     H-H 1.2, H-O 0.85, O-O 4 A\n") != NULL,
+                    "%s", said);
+    } else {
+      ck_assert(!info->temperature && !info->density && !info->distances);
+      ck_assert(!strstr(said, "temperature") && !strstr(said, "density") && !strstr(said, "shortest"));
+    }
+    free(said);
+    mlff_model_close(model);
+    test_model_free(&m);
+  }
 }
 END_TEST
 
@@ -230,6 +264,8 @@ typedef struct damage {
 
 /* A block that is wrong: what to replace, by what, and where the error is. */
 #define REPEL(text) "name: test", "name: test\nrepulsion: " text, "repulsion"
+#define SHORTEST(text) "  density: [", "  distances: " text "\n  density: [", "  distances"
+#define TRAINED(text) "domain:\n  elements: [H, O]", "domain:\n  elements: [H]\n  distances: " text, "  distances"
 
 static const damage damages[] = {
     {"format: mlff/1", "format: mlff/2", "format", "reads 'mlff/1'"},
@@ -259,6 +295,22 @@ static const damage damages[] = {
     {"min_distance: 0.", "min_distance: 9.", "min_distance", "expected 0 to 4"},
     {"temperature: [280, 400]", "temperature: [400, 280]", "temperature", "expected 0 <= low <= high"},
     {"temperature: [280, 400]", "temperature: [280]", "temperature", "has 1 numbers, expected 2"},
+    {"temperature: [280, 400]", "temperature: [280, hot]", "temperature", "'hot' is not a finite number"},
+    {"temperature: [280, 400]", "temperature: 280", "temperature", "must be a sequence, not a value"},
+    {"density: [0.95, 1.05]", "density: [-1, 1]", "density", "is [-1, 1], expected 0 <= low <= high"},
+    {"density: [0.95, 1.05]", "density: [0.95, .nan]", "density", "not a finite number"},
+    {SHORTEST("0.85"), "domain.distances: must be a mapping, not a value"},
+    {SHORTEST("[0.85]"), "must be a mapping, not a sequence"},
+    {SHORTEST("{}"), "has no pair: leave the key out"},
+    {SHORTEST("{HO: 1}"), "distances.HO: must be named by two elements, such as H-O"},
+    {SHORTEST("{H-N: 1}"), "'N' is not among the model's elements"},
+    {SHORTEST("{H-O: [1]}"), "must be a value, not a sequence"},
+    {SHORTEST("{H-O: near}"), "'near' is not a finite number"},
+    {SHORTEST("{H-O: 0}"), "is 0 A, expected more than 0"},
+    {SHORTEST("{H-O: 4.01}"), "expected more than 0 and not more than the model's cutoff, 4 A"},
+    {SHORTEST("{H-O: 1, O-H: 1}"), "O-H is there twice: it is the same pair as H-O"},
+    {SHORTEST("{O-O: 2.2, H-O: 0.29}"), "H-O is 0.29 A, less than min_distance, 0.3 A"},
+    {TRAINED("{H-H: 1, H-O: 1}"), "O is not among domain.elements"},
     {"domain:\n  elements: [H, O]", "domain:\n  elements: [H, N]", "domain:\n  elements", NULL},
     {"accuracy: {description: none,", "accuracy: {", "accuracy", "key 'description' is missing"},
     {"accuracy: {", "accuracy: [", "accuracy", "not valid YAML"},
@@ -420,6 +472,7 @@ static Suite *suite(void)
   TCase *good = tcase_create("good");
   tcase_add_test(good, head_is_read);
   tcase_add_test(good, repulsion_is_read);
+  tcase_add_test(good, domain_is_told);
   tcase_add_test(good, numbers_of_elements);
   tcase_add_test(good, getters_and_unused_parts);
   tcase_add_test(good, locale_does_not_matter);

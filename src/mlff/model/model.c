@@ -143,7 +143,10 @@ static void fill_info(mlff_model *m)
                         .n_members_of_file = n_of_file,
                         .n_parameters = mlff_modelfile_n_parameters(m->file),
                         .exchange_width = width * (int) m->backend->real_size,
-                        .reverse_width = reverse_width};
+                        .reverse_width = reverse_width,
+                        .temperature = h->temperature,
+                        .density = h->density,
+                        .distances = h->distances};
 }
 
 /* Option radial_intervals: 0 is auto. */

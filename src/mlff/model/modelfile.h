@@ -23,11 +23,14 @@ typedef struct mlff_modelfile_head {
   const char *name, *architecture, *sha256;
   int n_elements;
   const char *const *elements;
-  const int *trained;    /* [n_elements] from domain.elements */
-  double cutoff;         /* A */
-  double energy_in_ev;   /* units.energy_in_eV: one unit of energy of the weights in eV */
-  const double *offsets; /* [n_elements] energy_offsets in the file's energy unit */
-  double min_distance;   /* domain.min_distance, A: closer atoms are an error */
+  const int *trained;                  /* [n_elements] from domain.elements */
+  double cutoff;                       /* A */
+  double energy_in_ev;                 /* units.energy_in_eV: one unit of energy of the weights in eV */
+  const double *offsets;               /* [n_elements] energy_offsets in the file's energy unit */
+  double min_distance;                 /* domain.min_distance, A: closer atoms are an error */
+  const double *temperature, *density; /* [2] domain.temperature, K, and domain.density, g/cm3; NULL without the key */
+  const double
+      *distances; /* [n_elements][n_elements] domain.distances, A, 0: none of such pairs; NULL without the key */
   const double
       *repulsion; /* [n_elements][n_elements] cutoffs of repulsion.cutoffs, A, 0: none; NULL without the block */
 } mlff_modelfile_head;

@@ -11,8 +11,7 @@ typedef struct mlff_about {
   const char *description;
   const char *labels, *data, *data_sha256, *code, *license, *citation; /* provenance */
   const char *domain, *accuracy;                                       /* their descriptions */
-  double temperature[2], density[2];
-  double force_rmse, energy_rmse; /* meV/A, meV/atom */
+  double force_rmse, energy_rmse;                                      /* meV/A, meV/atom */
   const char *weights_file;
 } mlff_about;
 
@@ -47,6 +46,10 @@ mlff_status mlff_yaml_table(const mlff_modelfile *, const mlff_yaml *parent, con
 
 /* Atomic number of a chemical symbol, 0 when text is none. */
 int mlff_atomic_number(const char *text);
+
+/* pairs.c: the distances of a mapping of pairs of elements, A, each more than 0 and not more than the model's cutoff:
+ * *table is [n_elements][n_elements], symmetric, 0 for pairs that are not there, and lives as long as the file. */
+mlff_status mlff_pairs_read(mlff_modelfile *file, const mlff_yaml *pairs, const double **table, mlff_error *error);
 
 /* repulsion.c: reads the optional block `repulsion`, after elements and cutoff. */
 mlff_status mlff_repulsion_read(mlff_modelfile *file, mlff_error *error);

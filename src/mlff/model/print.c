@@ -14,16 +14,16 @@ static void print_elements(const mlff_model *m, FILE *out)
   fprintf(out, "%s\n", n_untrained ? "   (* = did not occur in training)" : "");
 }
 
-static void print_repulsion(const mlff_model *m, FILE *out)
+/* A line of distances of pairs of elements; nothing without the table. */
+static void print_pairs(const mlff_model *m, const char *title, const double *table, FILE *out)
 {
   const mlff_modelfile_head *h = m->head;
-  if (!h->repulsion) return;
-  fprintf(out, "repulsion      zbl, below");
+  if (!table) return;
+  fprintf(out, "%s", title);
   for (int s = 0, n = 0; s < h->n_elements; s++)
     for (int t = s; t < h->n_elements; t++)
-      if (h->repulsion[s * h->n_elements + t] > 0)
-        fprintf(out, "%s %s-%s %g", n++ ? "," : "", h->elements[s], h->elements[t],
-                h->repulsion[s * h->n_elements + t]);
+      if (table[s * h->n_elements + t] > 0)
+        fprintf(out, "%s %s-%s %g", n++ ? "," : "", h->elements[s], h->elements[t], table[s * h->n_elements + t]);
   fprintf(out, " A\n");
 }
 
@@ -47,8 +47,10 @@ static void print_domain(const mlff_model *m, FILE *out)
 {
   const mlff_about *a = &m->file->about;
   fprintf(out, "domain         %s\n", a->domain);
-  if (!isnan(a->temperature[0])) fprintf(out, "  temperature  %g to %g K\n", a->temperature[0], a->temperature[1]);
-  if (!isnan(a->density[0])) fprintf(out, "  density      %g to %g g/cm3\n", a->density[0], a->density[1]);
+  const double *temperature = m->head->temperature, *density = m->head->density;
+  if (temperature) fprintf(out, "  temperature  %g to %g K\n", temperature[0], temperature[1]);
+  if (density) fprintf(out, "  density      %g to %g g/cm3\n", density[0], density[1]);
+  print_pairs(m, "  shortest    ", m->head->distances, out);
   fprintf(out, "  distances    at least %g A; closer atoms are an error\n", m->head->min_distance);
   fprintf(out, "accuracy       %s\n", a->accuracy);
   if (!isnan(a->force_rmse)) fprintf(out, "  forces       %g meV/A (RMSE, held out)\n", a->force_rmse);
@@ -64,7 +66,7 @@ void mlff_model_print(const mlff_model *model, FILE *out)
   fprintf(out, "architecture   %s: %s\n", i->architecture, i->citation);
   print_elements(model, out);
   fprintf(out, "cutoff         %g A\n", i->cutoff);
-  print_repulsion(model, out);
+  print_pairs(model, "repulsion      zbl, below", model->head->repulsion, out);
   fprintf(out, "parameters     %lld", (long long) i->n_parameters);
   if (i->n_members_of_file > 1) fprintf(out, " in %d members", i->n_members_of_file);
   fprintf(out, "\nweights        %s, sha256 %s\n", a->weights_file, i->sha256);
