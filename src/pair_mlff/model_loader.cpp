@@ -61,11 +61,11 @@ std::vector<int> MLFFLoader::map_types(const mlff_info *info, const std::vector<
     if (species[t] < 0)
       error->all(FLERR, caller + ": model " + std::string(info->name) + " does not know element '" + name +
                             "' of type " + std::to_string(t) + "; it knows:" + known);
-    if (!info->trained[species[t]] && settings.domain)
+    if (!info->trained[species[t]] && settings.domain != "ignore")
       error->all(FLERR, caller + ": model " + std::string(info->name) + " knows element " + name + " of type " +
                             std::to_string(t) +
                             ", but it did not occur in training. Use another model, or say "
-                            "`pair_style mlff domain no` if it is meant");
+                            "`pair_style mlff domain ignore` if it is meant");
   }
   return species;
 }

@@ -370,8 +370,7 @@ std::string MLFFNeighbourGraph::suspects() const
   const mlff_graph g = on_host();
   const double(*x)[3] = g.pos;
   for (int i = 0; i < g.n_all; i++)
-    if (!std::isfinite(x[i][0] + x[i][1] + x[i][2]))
-      return "; the position of " + atom_name(atom_of(i)) + " is not a number";
+    if (!std::isfinite(x[i][0] + x[i][1] + x[i][2])) return "; the position of " + name_of(i) + " is not a number";
 
   int closest_i = -1, closest_j = -1;
   double smallest = cutoff * cutoff;
@@ -389,8 +388,8 @@ std::string MLFFNeighbourGraph::suspects() const
   if (closest_i < 0) return "";
   char distance[32];
   snprintf(distance, sizeof(distance), "%.4g", std::sqrt(smallest));
-  return "; the closest atoms on this rank are " + atom_name(atom_of(closest_i)) + " and " +
-         atom_name(atom_of(closest_j)) + " at " + distance + " A";
+  return "; the closest atoms on this rank are " + name_of(closest_i) + " and " + name_of(closest_j) + " at " +
+         distance + " A";
 }
 
 /* ---------------------------------------------------------------------- */

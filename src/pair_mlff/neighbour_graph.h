@@ -34,6 +34,8 @@ class MLFFNeighbourGraph : protected Pointers {
   MLFFArrays *other_arrays() const { return arrays; }
   /* Before the last graph is evaluated again: until what other arrays were given has been read. */
   void wait() const;
+  /* `atom ID` of row or ghost a. */
+  std::string name_of(int a) const { return atom_name(atom_of(a)); }
   /* Names the atoms behind a numerical failure, by their IDs; empty if none stands out. */
   std::string suspects() const;
   double memory_usage() const;

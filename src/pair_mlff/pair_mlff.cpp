@@ -118,6 +118,10 @@ void PairMLFF::evaluate(int eflag, int vflag)
   if (ensemble) results.scale_spread();
   if (ensemble && eflag_global) results.reduce_spread(pvector);
   if (deviation) impl->deviation.take(impl->info->n_members);
+  if (impl->watch.is_due()) {
+    bring_velocities();
+    impl->watch.look();
+  }
   if (impl->starts) warm_up(seconds);
 }
 
@@ -249,6 +253,7 @@ void PairMLFF::coeff(int narg, char **arg)
     error->all(FLERR, "pair_coeff of mlff: out_file and the devi_ thresholds compare the members of an ensemble, and " +
                           std::string(impl->info->name) + " has one network in use");
   impl->deviation.start(impl->settings);
+  impl->watch.set_model(impl->info, impl->species_of_type, impl->settings.domain);
   set_type_flags();
 
   // An edge's virial belongs whole to the neighbour only if its energy is that of the centre alone; with messages the
@@ -277,6 +282,7 @@ void PairMLFF::init_style()
   check_models();
   check_lists();
   check_masses();
+  impl->watch.begin_run();    // here, because rerun has no setup()
   neighbor->add_request(this, NeighConst::REQ_FULL);
 
   // hybrid took its communication widths from its sub-styles before they had a model

@@ -58,6 +58,8 @@ class PairMLFF : public Pair {
   void set_arrays(class MLFFArrays *arrays);
   virtual int gpu_of_atoms() const { return -1; }
   int gpu_of_model() const;
+  /* Velocities, types and masses to where Atom has them. */
+  virtual void bring_velocities() {}
 
   void allocate();
   void close_model();

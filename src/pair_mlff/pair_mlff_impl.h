@@ -3,6 +3,7 @@
 #define LMP_PAIR_MLFF_IMPL_H
 
 #include "deviation.h"
+#include "domain_watch.h"
 #include "errors.h"
 #include "halo.h"
 #include "inner_model.h"
@@ -30,7 +31,7 @@ struct MLFFIdentity {
 struct PairMLFF::Impl {
   Impl(LAMMPS *lammps, Pair *pair) :
       lmp(lammps), halo(lammps, pair, nullptr), talking(&halo), graph(lammps, halo), results(lammps, graph, halo),
-      deviation(lammps, graph, results)
+      deviation(lammps, graph, results), watch(lammps, graph)
   {
   }
 
@@ -40,6 +41,7 @@ struct PairMLFF::Impl {
   MLFFNeighbourGraph graph;
   MLFFResults results;
   MLFFDeviation deviation;
+  MLFFDomainWatch watch;
   MLFFSettings settings;
   MLFFModel model;
   std::unique_ptr<MLFFInnerModel> inner;    // of run_style respa

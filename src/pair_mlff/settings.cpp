@@ -26,7 +26,7 @@ struct Row {
 static const Row ROWS[] = {
     {{"self_test", "yes no", "yes", "run the model file's self-test"}, EVERY_MODEL, &S::self_test},
     {{"masses", "yes no", "yes", "compare element names with masses of atom types"}, RUN, &S::masses},
-    {{"domain", "yes no", "yes", "refuse elements that were not in training"}, EVERY_MODEL, &S::domain},
+    {{"domain", "warn stop ignore", "warn", "when a run leaves what was trained"}, EVERY_MODEL, &S::domain},
     {{"exchange", "full half", "full", "features between ranks as they are, or in 16 bits"}, ONE_MODEL, &S::exchange},
     {{"gpu_mpi", "auto yes no", "auto", "features from GPU to GPU by MPI"}, EVERY_MODEL, &S::gpu_mpi},
     {{"node_memory", "yes no", "yes", "ranks of a machine share memory for features"}, EVERY_MODEL, &S::node_memory},
@@ -91,14 +91,22 @@ static std::string known_keywords()
   return text;
 }
 
+/* A value as it is called now: masses and domain had others once. */
+static std::string spelled(const std::string &name, const std::string &value)
+{
+  if (name == "masses") return value == "check" ? "yes" : value == "ignore" ? "no" : value;
+  if (name != "domain") return value;
+  const int yes = value == "check" ? 1 : mlff_yes_or_no(value.c_str());
+  return yes == 1 ? "warn" : yes == 0 ? "ignore" : value;
+}
+
 std::string MLFFSettings::set(const std::string &name, std::string value)
 {
   const mlff_option *option = find(name);
   const Row *row = find_row(name);
   mlff_error problem = {};
   if (!option) return "unknown keyword '" + name + "'; known are: " + known_keywords();
-  // as masses and domain had it once
-  if (name == "masses" || name == "domain") value = value == "check" ? "yes" : value == "ignore" ? "no" : value;
+  value = spelled(name, value);
   if (mlff_option_check(option, value.c_str(), &problem)) return problem.text;
   if (!row) {
     engine[option->name] = value;

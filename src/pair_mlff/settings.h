@@ -16,7 +16,8 @@ struct MLFFSettings {
   Words engine;    // name of mlff_option -> value
   std::string exchange, gpu_mpi;
   std::string inner;    // model of the inner level of run_style respa; empty: none
-  bool self_test, masses, domain, node_memory;
+  bool self_test, masses, node_memory;
+  std::string domain;    // warn, stop or ignore
   // disagreement of an ensemble (deviation.h); limits are in the script's units of force, 0 = none
   std::string out_file, dump_file;
   int out_freq;

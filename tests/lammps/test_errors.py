@@ -47,7 +47,7 @@ SETTINGS = (
     ("self_test maybe", "unknown value 'maybe'", "yes no"),
     ("self_test ignore", "unknown value 'ignore'", "yes no"),
     ("masses warn", "unknown value 'warn' of 'masses'", "yes no"),
-    ("domain warn", "unknown value 'warn' of 'domain'", "yes no"),
+    ("domain maybe", "unknown value 'maybe' of 'domain'", "warn stop ignore"),
     ("node_memory maybe", "unknown value 'maybe' of 'node_memory'", "yes no"),
     ("gpu_mpi perhaps", "unknown value 'perhaps' of 'gpu_mpi'", "auto yes no"),
     ("out_freq 1,5", "out_freq is a number of steps from 1, not '1,5'"),
@@ -72,7 +72,7 @@ COEFFS = (
     ("* * MODEL O NULL", "type 2 is NULL", "hybrid"),
     ("* * MODEL NULL NULL", "NULL"),
     ("* * MODEL H O", "type 1 is H", "15.999", "element: O", "masses no"),
-    ("* * MODEL O C", "element C of type 2", "did not occur in training", "domain no"),
+    ("* * MODEL O C", "element C of type 2", "did not occur in training", "domain ignore"),
     ("* * missing.yaml O H", "missing.yaml", "LAMMPS_POTENTIALS"),
 )
 

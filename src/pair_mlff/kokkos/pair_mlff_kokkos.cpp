@@ -97,6 +97,11 @@ void PairMLFFKokkos::bring_atoms()
     atomKK->sync(Host, datamask_read | TAG_MASK | SPECIAL_MASK);
 }
 
+void PairMLFFKokkos::bring_velocities()
+{
+  atomKK->sync(Host, V_MASK | TYPE_MASK | RMASS_MASK);
+}
+
 void PairMLFFKokkos::setup()
 {
   bring_atoms();

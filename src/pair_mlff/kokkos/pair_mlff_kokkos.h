@@ -32,6 +32,7 @@ class PairMLFFKokkos : public PairMLFF {
 
  protected:
   int gpu_of_atoms() const override;
+  void bring_velocities() override;
 
  private:
   const bool wants_device;

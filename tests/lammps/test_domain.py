@@ -1,0 +1,246 @@
+"""Runs that leave the domain of their model: one warning with the right numbers, or an error, or silence.
+
+Temperatures are those of velocities that nothing changes (fix nve/noforce, tiny steps), so that they are known to the
+last digit; only the test of fluctuations has dynamics."""
+
+import os
+import re
+import shutil
+
+import models
+import numpy as np
+import pytest
+from harness import Case, fails, launch, mlff, water
+
+from mlff_tools.model import modelfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+STUDENT = os.path.join(ROOT, "models", "water-benzene-student")
+LOOKS = 1000  # steps until there is a mean of ten looks
+HOLD = "fix hold all nve/noforce\ntimestep 1.0e-12\nthermo 1000\n"
+WIDE = {"temperature": [0, 1.0e6], "density": [0, 100]}
+
+
+def painn(folder, name="model", **domain):
+    """A small random model of H and O with a domain."""
+    domain = {"elements": ["H", "O"], "min_distance": 0.3, **domain, "description": "random weights"}
+    return models.painn(folder / name, domain=domain)
+
+
+def deck(folder, model, more, options="", system=None, **kwargs):
+    case = Case("box", system or water(2), mlff(model, options=options), **kwargs)
+    return case.text(str(folder), single_point=False) + more
+
+
+def hot(kelvin, steps=LOOKS):
+    return f"velocity all create {kelvin} 4928459\n{HOLD}run {steps}\n"
+
+
+def warnings(output):
+    """What the watch has said, without the place in the source."""
+    return re.findall(r"^WARNING: (pair_style mlff: in step .*) \(.*domain_watch\.cpp:\d+\)$", output, re.M)
+
+
+def kinds(output):
+    """[`STEP KIND`] of the warnings."""
+    return [re.search(r"in step (\d+ \S+)", text).group(1) for text in warnings(output)]
+
+
+def shortest(system):
+    """{(type, type): (distance, ID, ID)}"""
+    d = system.x[:, None] - system.x[None]
+    r = np.linalg.norm(d - system.box * np.round(d / system.box), axis=-1)
+    out = {}
+    for i in range(len(r)):
+        for j in range(i):
+            pair = tuple(sorted((system.types[i], system.types[j])))
+            out[pair] = min(out.get(pair, (np.inf,)), (float(r[i, j]), j + 1, i + 1))
+    return out
+
+
+DENSITY = 1.66053907 * 8 * (15.999 + 2 * 1.008) / 6.2**3  # of water(2)
+
+
+def test_temperature(tmp_path):
+    """Once in a run of two means, from the tenth look on, on two ranks the same; again in the next run."""
+    model = painn(tmp_path, temperature=[280, 350])
+    one, two = (
+        warnings(launch(deck(tmp_path, model, hot(1812, steps)), str(tmp_path), ranks))
+        for steps, ranks in ((2 * LOOKS, 1), (LOOKS, 2))
+    )
+    assert one == two
+    assert one == [
+        "pair_style mlff: in step 1000 temperature 1812 K (mean of 10 looks, every 100 steps) is outside of 280 to "
+        "350 K in the training of random-painn, so its results may be wrong: use a model that was trained on such "
+        "structures, or say `pair_style mlff domain ignore` if it is meant"
+    ]
+    again = warnings(launch(deck(tmp_path, model, hot(30) + f"run {LOOKS}\nrun {LOOKS} pre no\n"), str(tmp_path)))
+    assert [re.search(r"in step (\d+) temperature 30 K", s).group(1) for s in again] == ["1000", "2000"]
+
+
+def test_temperature_that_is_inside_or_none(tmp_path):
+    """In the margin of 24 atoms, too short a run, atoms at rest, beads of a ring polymer."""
+    model = painn(tmp_path, temperature=[280, 350])
+    margin = 0.02 + 4 * np.sqrt(2 / 69)
+    for more, expected in (
+        (hot(0.99 * 350 * (1 + margin)), 0),
+        (hot(1.01 * 350 * (1 + margin)), 1),
+        (hot(1.01 * 280 * (1 - margin)), 0),
+        (hot(0.99 * 280 * (1 - margin)), 1),
+        (hot(1812, LOOKS - 1), 0),
+        (hot(0.5), 0),
+        (f"{HOLD}run {LOOKS}\n", 0),
+    ):
+        assert len(warnings(launch(deck(tmp_path, model, more), str(tmp_path)))) == expected, more
+
+
+def test_temperature_of_what_moves(tmp_path):
+    """Atoms that are held, the motion of the center of mass and the bonds of rigid molecules are no temperature."""
+    model = painn(tmp_path, temperature=[1, 2])
+    halves = "group a id 1:12\ngroup b id 13:24\nvelocity a create 700 11 mom yes\nvelocity b set 0 0 0\n"
+    drift = "velocity all create 700 11\nvelocity all set 5 0 0 sum yes units box\n"
+    for start in (halves, drift):
+        (text,) = warnings(launch(deck(tmp_path, model, f"{start}{HOLD}run {LOOKS}\n"), str(tmp_path)))
+        assert "temperature 700 K" in text
+    rigid = "velocity all create 700 11\nfix hold all rigid/small molecule\ntimestep 1.0e-9\nrun 1000\n"
+    output = launch(deck(tmp_path, model, rigid + 'print "IS $(temp:%.4g)"\n', style="molecular"), str(tmp_path))
+    (text,) = warnings(output)
+    printed, said = re.search("IS (.*)", output).group(1), re.search(r"temperature (\S+) K", text).group(1)
+    assert float(printed) > 700 and abs(float(said) / float(printed) - 1) < 1e-3  # of `temp`, and the mean
+
+
+def test_density(tmp_path):
+    """At once in a box that stays, as a mean in one that changes, by the masses of the elements, and of nothing with a
+    surface."""
+    model = painn(tmp_path, density=[0.5, 0.8])
+    expected = f"in step 0 density {DENSITY:.4g} g/cm3 is outside of 0.5 to 0.8 g/cm3 in the training of random-painn"
+    for ranks in (1, 2):
+        (text,) = warnings(launch(deck(tmp_path, model, "run 0\n"), str(tmp_path), ranks))
+        assert expected in text
+    (text,) = warnings(launch(deck(tmp_path, model, "mass 2 2.014\nrun 0\n"), str(tmp_path)))
+    assert expected in text
+    assert not warnings(launch(deck(tmp_path, model, "run 0\n", boundary="p p f"), str(tmp_path)))
+    press = "fix press all deform 1 x scale 0.5 remap x\n"
+    for near, factor in (("in", 0.99), ("out", 0.97)):
+        model = painn(tmp_path, near, density=[0.1, factor * DENSITY])
+        assert len(warnings(launch(deck(tmp_path, model, "run 0\n"), str(tmp_path)))) == (near == "out")
+    model = painn(tmp_path, density=[0.5, 1.1 * DENSITY])
+    (text,) = warnings(launch(deck(tmp_path, model, f"{HOLD}{press}run {3 * LOOKS}\n"), str(tmp_path)))
+    step = int(re.search(r"in step (\d+) density .* \(mean of 10 looks, every 100 steps\)", text).group(1))
+    mean = np.mean(DENSITY / (1 - 0.5 * np.arange(step - 900, step + 1, 100) / (3 * LOOKS)))
+    assert f"density {mean:.4g} g/cm3" in text and mean > 1.02 * 1.1 * DENSITY
+
+
+def test_distances(tmp_path):
+    """Of the pair that is farthest below its limit; a twentieth below is inside; pairs that never were."""
+    system = water(2)
+    found = shortest(system)
+    names = {(1, 1): "O-O", (1, 2): "H-O", (2, 2): "H-H"}
+    limits = {names[pair]: r[0] for pair, r in found.items()}
+    r, i, j = found[(1, 2)]
+    if system.types[i - 1] == 1:
+        i, j = j, i  # H before O, as in the model file
+    for ranks in (1, 2):
+        model = painn(tmp_path, distances={**limits, "H-O": r / 0.94})
+        (text,) = warnings(launch(deck(tmp_path, model, "run 0\n", system=system), str(tmp_path), ranks))
+        assert (
+            f"in step 0 H-O distance {r:.4g} A (atom {i}, atom {j}) is below {r / 0.94:.4g} A, the shortest one in the "
+            "training of random-painn" in text
+        )
+    model = painn(tmp_path, distances={**limits, "H-O": r / 0.96})
+    assert not warnings(launch(deck(tmp_path, model, "run 0\n", system=system), str(tmp_path)))
+    model = painn(tmp_path, distances={k: v for k, v in limits.items() if k != "O-O"})
+    (text,) = warnings(launch(deck(tmp_path, model, "run 0\n", system=system), str(tmp_path)))
+    r, i, j = found[(1, 1)]
+    assert f"O-O distance {r:.4g} A (atom {i}, atom {j}) is below 4 A, the cutoff, within which there was no" in text
+
+
+OUTSIDE = {"temperature": [1, 2], "density": [0.1, 0.2], "distances": {"H-H": 3.9, "H-O": 3.9, "O-O": 3.9}}
+
+
+def test_each_kind_once(tmp_path):
+    output = launch(deck(tmp_path, painn(tmp_path, **OUTSIDE), hot(700, 2 * LOOKS)), str(tmp_path))
+    assert kinds(output) == ["0 density", "0 H-O", "1000 temperature"]
+
+
+def test_silence(tmp_path):
+    """Inside, without the keys, with `ignore`, in minimizations, in steps between two looks."""
+    outside = painn(tmp_path, **OUTSIDE)
+    inside = painn(tmp_path, "inside", **{**WIDE, "distances": {"H-H": 0.5, "H-O": 0.5, "O-O": 0.5}})
+    for model, options, more in (
+        (inside, "domain stop", hot(700)),
+        (painn(tmp_path, "none"), "domain stop", hot(700)),
+        (outside, "domain ignore", hot(700)),
+        (outside, "domain no", hot(700)),
+        (outside, "domain stop", "minimize 0 0 3 3\nmin_style fire\nminimize 0 0 3 3\n"),
+    ):
+        output = launch(deck(tmp_path, model, more, options), str(tmp_path))
+        assert "in the training of" not in output, (options, more)
+
+
+@pytest.mark.parametrize("ranks", (1, 2))
+def test_stop(tmp_path, ranks):
+    for keys, more, part in (
+        (["temperature"], hot(700, 2 * LOOKS), "in step 1000 temperature 700 K"),
+        (["density"], "run 0\n", f"in step 0 density {DENSITY:.4g}"),
+        (["distances"], "run 0\n", "in step 0 H-O distance"),
+    ):
+        model = painn(tmp_path, **{key: OUTSIDE[key] for key in keys})
+        text = fails(deck(tmp_path, model, more, "domain stop"), tmp_path, ranks)
+        assert part in text and text.count("ERROR") == 1 and "domain ignore" in text, text
+
+
+def frame(step, system):
+    bounds = "".join(f"0 {length:.17g}\n" for length in system.box)
+    atoms = "".join(
+        f"{k + 1} {t} {x:.17g} {y:.17g} {z:.17g}\n" for k, (t, (x, y, z)) in enumerate(zip(system.types, system.x))
+    )
+    return (
+        f"ITEM: TIMESTEP\n{step}\nITEM: NUMBER OF ATOMS\n{len(system.x)}\nITEM: BOX BOUNDS pp pp pp\n{bounds}"
+        f"ITEM: ATOMS id type x y z\n{atoms}"
+    )
+
+
+def test_rerun(tmp_path):
+    """Every frame is looked at, velocities that it does not have are not, and there is one warning."""
+    system, pressed = water(2), water(2)
+    r, i, j = shortest(system)[(1, 2)]
+    pressed.x[i - 1] = pressed.x[j - 1] + 0.9 * (pressed.x[i - 1] - pressed.x[j - 1])
+    frames = [frame(0, system), frame(150, pressed), frame(250, pressed)]
+    (tmp_path / "r.dump").write_text("".join(frames), encoding="utf-8")
+    model = painn(tmp_path, temperature=[1, 2], distances={"H-H": 0.5, "H-O": r, "O-O": 0.5})
+    more = "velocity all create 700 11\nrerun r.dump dump x y z\n"
+    (text,) = warnings(launch(deck(tmp_path, model, more), str(tmp_path)))
+    assert f"in step 150 H-O distance {0.9 * r:.4g} A" in text
+
+
+def test_hybrid_and_respa(tmp_path):
+    """Beside other styles there is no density of the model's; of two levels only the wanted model is watched."""
+    outside, wide = painn(tmp_path, **OUTSIDE), painn(tmp_path, "wide", **WIDE)
+    system = water(2)
+    system.types[21:] = 3  # another style's
+    system.elements.append("Ar")
+    pair = (
+        f"pair_style hybrid mlff lj/cut 3.0\npair_coeff * * mlff {outside} O H NULL\npair_coeff 1*3 3 lj/cut 1e-9 1.0\n"
+    )
+    text = Case("both", system, pair).text(str(tmp_path), single_point=False) + hot(700)
+    assert kinds(launch(text, str(tmp_path), 2)) == ["0 H-O", "1000 temperature"]
+    for model, inner, expected in ((outside, wide, 3), (wide, outside, 0)):
+        more = "run_style respa 2 2 inner 1 0 0 outer 2\n" + hot(700)
+        output = launch(deck(tmp_path, model, more, f"inner {inner}"), str(tmp_path))
+        assert len(warnings(output)) == expected, output
+
+
+def test_fluctuations_are_no_warning(tmp_path):
+    """63 atoms at a border of their range fluctuate by 31 K and say nothing; 200 K beyond it they do."""
+    system = water((3, 7, 1), spacing=3.11)
+    head = modelfile.load_yaml(f"{STUDENT}.yaml")
+    shutil.copy(f"{STUDENT}.safetensors", tmp_path)
+    md = "minimize 0 0.1 200 200\nvelocity all create {0} 11\nfix t all langevin {0} {0} 0.1 7\nfix m all nve\n"
+    md += "timestep 0.0005\nrun 6000\n"
+    for (low, high), kelvin, expected in (((200, 300), 300, 0), ((300, 400), 300, 0), ((200, 300), 500, 1)):
+        head["domain"] = {**head["domain"], "temperature": [low, high], "density": [0.1, 2.0]}
+        modelfile.write_head(str(tmp_path / "water-benzene-student.yaml"), head)
+        text = deck(tmp_path, tmp_path / "water-benzene-student.yaml", md.format(kelvin), system=system)
+        said = warnings(launch(text, str(tmp_path)))
+        assert len(said) == expected and all("temperature" in s for s in said), said
