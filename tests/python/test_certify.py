@@ -103,9 +103,15 @@ def test_everything_of_a_liquid(place, capsys):
         assert r["value"] == r["teacher"]
     slope = rows_of(found, "timestep_slope")["water"]
     assert 1.7 < slope["value"] < 2.3
-    assert found["domain"]["temperature"] == [300, 400] and 0.8 < found["domain"]["distances"]["H-O"] < 1.0
+    spans = found["domain"]
+    assert spans["held_out"]["temperature"] == spans["covered"]["temperature"] == [300, 400]
+    assert spans["model"]["temperature"] == [200, 1000] and spans["model"]["distances"] is None
+    assert 0.8 < spans["held_out"]["distances"]["H-O"] < 1.0 and spans["covered"]["distances"] is None
+    assert spans["model"]["elements"] == ["H", "C", "O"] and spans["covered"]["elements"] == ["H", "O"]
+    assert spans["not_spanned"][:2] == ["element C", "temperature: 300 to 400 of 200 to 1000 K"]
     page = (place / "c.html").read_text()
     assert "QUICK FAIL" in page and "<script" not in page and "http" not in page and "not measured" in page
+    assert "temperature: 300 to 400 of 200 to 1000 K" in page
     for title in ("Errors", "Liquids", "Time step", "Speed and memory", "physical_validation"):
         assert title in page
     out = capsys.readouterr().out

@@ -7,7 +7,7 @@ import pytest
 from helpers import assert_near
 
 from mlff_tools.model.modelfile import ModelError
-from mlff_tools.train import curve, dataset, errors, extxyz, recipe_training, students
+from mlff_tools.train import curve, dataset, domain, errors, extxyz, recipe_training, students
 from mlff_tools.train.recipe import Recipe, RecipeError
 
 
@@ -125,6 +125,58 @@ def test_shortest_distances():
     assert_near([found["Al", "Al"]], [3.6], 1e-12, "its own image")
     assert_near([found["Cu", "Cu"]], [1.8 * 2**0.5], 1e-12, "Cu-Cu")
     assert_near([found["Al", "Cu"]], [(1.5**2 + 1.8**2) ** 0.5], 1e-12, "Al-Cu")
+
+
+def test_domain():
+    """Of the training set: temperatures where frames say them, densities of periodic ones, pairs within the cutoff."""
+    made = frames(5, split="train", temperature="300")
+    made[4]["info"].update(split="validation", temperature="1000")
+    made[1]["info"]["temperature"] = "512.25"
+    made[1]["cell"] = 1.1 * made[1]["cell"]
+    made[2]["info"].update(split="test", temperature="900")
+    made[2]["positions"] = 0.5 * made[2]["positions"]
+    made[3] = {**made[3], "cell": None, "stress": None, "info": {"split": "train"}}
+    made[3]["positions"] = np.array([[0, 0, 0], [0, 0, 2.0], [9, 0, 0], [0, 9, 0]])
+    data = dataset.from_labels(made, ["Al", "Si", "Cu"])
+    found = domain.of_data(data, 3.0)
+    dense = (3 * 63.546 + 26.982) / 3.6**3 / 0.602214076
+    assert found["elements"] == ["Al", "Cu"] and found["temperature"] == [300, 512.25]
+    assert_near(found["density"], [dense / 1.1**3, dense], 1e-9, "density")
+    assert set(found["distances"]) == {"Al-Cu", "Cu-Cu"}  # Al-Al is at 3.6 A
+    assert_near([found["distances"]["Al-Cu"]], [2.0], 1e-9, "of the molecule")
+    assert domain.of_frames([made[k] for k in (0, 1, 3)], data["elements"], 3.0) == found
+    bare = [{**f, "cell": None, "stress": None, "info": {"split": "train"}} for f in made]
+    assert set(domain.of_data(dataset.from_labels(bare), 3.0)) == {"elements", "distances"}
+    assert domain.of_frames([], ["Al"], 3.0) == {"elements": []}
+
+
+def test_domain_is_rounded_outwards():
+    made = {"elements": ["H"], "temperature": [299.9996, 300], "density": [0.95, 0.99704], "distances": {"H-H": 1.2349}}
+    found = domain.rounded(made)
+    assert found == {**made, "temperature": [299.999, 300], "density": [0.95, 0.9971], "distances": {"H-H": 1.234}}
+    assert domain.rounded({"elements": []}) == {"elements": []}
+
+
+def test_what_two_domains_have():
+    head = {"elements": ["H", "C", "O"]}
+    head["domain"] = {"elements": ["H", "O"], "min_distance": 0.5, "description": "x", "temperature": [200, 400]}
+    head["domain"].update(density=[0.9, 1.1], distances={"O-H": 0.8, "H-H": 1.3, "O-O": 2.2})
+    one = domain.of_model(head)
+    assert list(one) == ["elements", "temperature", "density", "distances"]
+    assert list(one["distances"].items()) == [("H-H", 1.3), ("H-O", 0.8), ("O-O", 2.2)]
+    two = {"elements": ["H", "C", "O"], "temperature": [203, 350], "density": [1.2, 1.3]}
+    two["distances"] = {"H-H": 1.2, "H-O": 0.85, "C-O": 1.1}
+    both = {"elements": ["H", "O"], "temperature": [203, 350], "distances": {"H-H": 1.3, "H-O": 0.85}}
+    assert domain.common(one, two) == domain.common(two, {**one, "distances": one["distances"]}) == both
+    assert domain.not_spanned(one, two) == [
+        "temperature: 203 to 350 of 200 to 400 K",
+        "density: 1.2 to 1.3 of 0.9 to 1.1 g/cm3",
+        "pair O-O",
+    ]
+    assert domain.not_spanned(one, one) == [] and domain.common(one, one) == one
+    nothing = domain.not_spanned(one, {"elements": []})
+    assert nothing[:3] == ["element H", "element O", "temperature: none of 200 to 400 K"]
+    assert domain.common(one, {"elements": []}) == {"elements": []}
 
 
 def write(tmp_path, text):

@@ -162,11 +162,16 @@ class Runs(unittest.TestCase):
         self.assertEqual(
             (head["domain"]["temperature"], head["provenance"]["data_sha256"]), ([300, 600], self.data["sha256"])
         )
-        distances = dataset.shortest_distances(self.data)
+        distances = dataset.shortest_distances(self.data, head["cutoff"])
+        self.assertEqual({tuple(p.split("-")) for p in head["domain"]["distances"]}, set(distances))
+        for pair, r in head["domain"]["distances"].items():
+            self.assertTrue(0 <= distances[tuple(pair.split("-"))] - r < 1.001e-3, pair)
+        density = self.data["density"][dataset.frames_of(self.data, "train")]
+        helpers.assert_near(head["domain"]["density"], [density.min(), density.max()], 1.01e-4, "density")
         nearest, repulsion = min(distances.values()), head["repulsion"]["cutoffs"]
         self.assertLess(head["domain"]["min_distance"], 0.5 * nearest)
         self.assertGreater(head["domain"]["min_distance"], 0.3 * nearest)
-        self.assertEqual({tuple(pair.split("-")) for pair in repulsion}, {p for p, r in distances.items() if r < 3.5})
+        self.assertEqual({tuple(pair.split("-")) for pair in repulsion}, set(distances))
         for pair, cutoff in repulsion.items():
             self.assertLess(cutoff, distances[tuple(pair.split("-"))])
         self.assertGreaterEqual(len(head["self_test"]["structures"]), 3)

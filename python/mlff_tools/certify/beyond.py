@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from ..train import dataset
 from ..train.labels import structure_key
-from . import dynamics, errors
+from . import dynamics
 from .correlations import vectors
 from .job import attempt
 from .rows import missing, row
@@ -76,7 +77,8 @@ def _curve(job, quantity, group, name, r, frames, below, rows, figures, title):
 def _dimers(job, pairs, rows, figures):
     near, far = _near(job), max(FARTHEST, job.head["cutoff"])
     r = np.round(near * (far / near) ** (np.arange(POINTS) / (POINTS - 1)), 6)
-    sampled = errors.shortest(job.frames)
+    elements = sorted({e for f in job.frames for e in f["elements"]})
+    sampled = {"-".join(pair): at for pair, at in dataset.shortest_of(job.frames, elements, far).items()}
     for pair in pairs:
         name = "-".join(pair)
         at = lambda x: np.array([[0.0, 0, 0], [float(x), 0, 0]])

@@ -16,8 +16,8 @@ import time
 from ..bench import profiles
 from ..model import lammps, modelfile
 from ..model.modelfile import ModelError
-from ..train import recipe, recipe_certify, recipe_structures
-from . import errors, job, measurements, page, rows, sides, systems
+from ..train import domain, recipe, recipe_certify, recipe_structures
+from . import job, measurements, page, rows, sides, systems
 from .work import CertifyError, Work, plain, write_whole
 
 FORMAT = "mlff-certificate/1"
@@ -100,6 +100,14 @@ def _check_systems(found, settings):
         system.update(item)  # as that section leaves it
 
 
+def _domain(head, test):
+    """What the model file says, what the held-out frames span, and what both have, which is what is certified."""
+    model, found = domain.of_model(head), domain.of_frames(test, head["elements"], head["cutoff"])
+    parts = {"model": model, "held_out": found, "covered": domain.common(model, found)}
+    nothing = dict.fromkeys(("elements", *domain.RANGES, "distances"))
+    return {key: nothing | part for key, part in parts.items()} | {"not_spanned": domain.not_spanned(model, found)}
+
+
 def prepare(args, write):
     """(Job, bars); the caller closes what the job holds."""
     found, bars, settings, wanted = read_recipe(args.recipe)
@@ -109,6 +117,8 @@ def prepare(args, write):
     place = found.folder if found else os.getcwd()
     path, keys = find_labels(args, found, wanted)
     test, frames = sides.held_out(path, keys) if path else ([], [])
+    head = modelfile.load_yaml(modelfile.model_paths(args.model)[0])
+    spanned = _domain(head, test)
     python = (wanted or {}).get("ase", {}).get("python") if wanted else None
     found_systems = _systems(found, settings, frames, place, python or args.python)
     known = set(sides.elements_of(args.model))
@@ -122,7 +132,6 @@ def prepare(args, write):
         if wanted:
             all_frames = [*frames, *(s.frame for s in found_systems)]
             teacher = sides.of_recipe(wanted, place, all_frames, args)
-        head = modelfile.load_yaml(modelfile.model_paths(args.model)[0])
         folder = args.work or os.path.join(os.path.dirname(_out(args)) or ".", f"{head['name']}-certificate.work")
         work = Work(folder, write)
     except BaseException:
@@ -134,7 +143,7 @@ def prepare(args, write):
     made = job.Job(
         model, teacher, why, found_systems, frames, test, settings, work, lammps.find_lmp(args.lmp), programs
     )
-    made.path, made.labels_path, made.head = args.model, path, head
+    made.path, made.labels_path, made.head, made.domain = args.model, path, head, spanned
     return made, bars
 
 
@@ -174,7 +183,7 @@ def certificate(made, bars, found):
             "quick": quick,
             "verdict_text": text,
             "bars": judged,
-            "domain": errors.domain(made.frames),
+            "domain": made.domain,
             "systems": [
                 {"name": s.name, "kind": s.kind, "atoms": len(s.frame["elements"]), "temperature": s.temperature}
                 | {"pressure": s.pressure}

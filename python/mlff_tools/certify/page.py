@@ -7,6 +7,7 @@ from .. import report
 from ..report import charts
 from ..report.charts import short, text
 from ..report.parts import NOT, number, table
+from ..train.domain import RANGES
 from ..train.recipe_certify import QUANTITIES
 from .measurements import ALL
 
@@ -185,19 +186,32 @@ def _bars(f):
 
 
 def _facts(certificate):
-    domain = certificate["domain"]
+    domain = certificate["domain"]["covered"]
     ends = lambda v: short(v[0]) if short(v[0]) == short(v[1]) else f"{short(v[0])} to {short(v[1])}"
     span = lambda v, unit: f"{ends(v)} {unit}" if v else "not known"
     passed = sum(b["verdict"] == "PASS" for b in certificate["bars"])
     cells = [
         (f"{passed} of {len(certificate['bars'])}", "bars met"),
-        (" ".join(domain["elements"]) or "not known", "elements"),
-        (span(domain["temperature"], "K"), "temperatures of the labels"),
-        (span(domain["density"], "g/cm³"), "densities of the labels"),
+        (" ".join(domain["elements"]) or "not known", "elements, trained and held out"),
+        (span(domain["temperature"], "K"), "temperatures, trained and held out"),
+        (span(domain["density"], "g/cm³"), "densities, trained and held out"),
         (certificate["context"]["hours_text"], "of computing"),
     ]
     inner = "".join(f"<div><b>{text(a)}</b><span>{text(b)}</span></div>" for a, b in cells)
     return f'<div class="facts">{inner}</div>'
+
+
+def _domain(domain):
+    """Rows of what the model was trained on and measured on."""
+    names = {"model": "of the training", "held_out": "of the held-out frames", "covered": "certified"}
+    rows = []
+    for key, name in names.items():
+        part = domain[key]
+        said = [" ".join(part["elements"])]
+        said += [f"{short(part[k][0])} to {short(part[k][1])} {unit}" for k, unit in RANGES.items() if part[k]]
+        said += [f"{pair} from {short(r)} A" for pair, r in (part["distances"] or {}).items()]
+        rows.append((f"domain {name}", ", ".join(s for s in said if s) or "not known"))
+    return [*rows, ("of the training, but not held out", ", ".join(domain["not_spanned"]) or "nothing")]
 
 
 def _conditions(certificate):
@@ -209,8 +223,7 @@ def _conditions(certificate):
         flat.append(
             (f"system {s['name']}", f"{s['kind']}, {s['atoms']} atoms, {s['temperature']:g} K, {s['pressure']:g} bar")
         )
-    shortest = ", ".join(f"{pair} {short(r)} A" for pair, r in (certificate["domain"]["distances"] or {}).items())
-    flat.append(("shortest distances of the labels", shortest or "not known"))
+    flat += _domain(certificate["domain"])
     rows = [[text(a), text("" if b is None else short(b) if isinstance(b, float) else b)] for a, b in flat]
     body = table([("", "", True), ("", "", True)], rows).replace('<td class="t">', '<td class="t wrap">')
     return f'<h2 id="conditions">Conditions</h2>{body}'

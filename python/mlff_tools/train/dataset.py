@@ -139,6 +139,13 @@ def _volume(frame):
     return 0.0 if frame["cell"] is None else abs(np.linalg.det(frame["cell"]))
 
 
+def states(frames):
+    """temperature [F], K, NaN where a frame does not say, and density [F], g/cm3, 0 where it is not periodic."""
+    mass, volume = [sum(MASS[e] for e in f["elements"]) for f in frames], [_volume(f) for f in frames]
+    density = [m / v / AMU_A3 if v else 0.0 for m, v in zip(mass, volume)]
+    return np.array([_number(f, "temperature") for f in frames]), np.array(density)
+
+
 def _offsets(species, atom_energies, n_elements):
     """Mean energy [n_elements] of the atoms of each element, eV; zero where no frame says."""
     out, known = np.zeros(n_elements), np.isfinite(atom_energies)
@@ -191,7 +198,7 @@ def from_labels(frames, elements=None, name="labels"):
     kinds = [extxyz.tag(f, "config_type", "frames") for f in frames]
     trajectories = [extxyz.tag(f, "trajectory", kind) for f, kind in zip(frames, kinds)]
     names = list(dict.fromkeys(trajectories))
-    mass, volume = [sum(MASS[e] for e in f["elements"]) for f in frames], [_volume(f) for f in frames]
+    temperature, density = states(frames)
     arrays = {
         "elements": elements,
         **_atoms(frames, elements),
@@ -201,8 +208,8 @@ def from_labels(frames, elements=None, name="labels"):
         "trajectory": np.array([names.index(t) for t in trajectories], np.int32),
         "trajectory_names": np.array(names),
         "config_type": np.array(kinds),
-        "temperature": np.array([_number(f, "temperature") for f in frames]),
-        "density": np.array([m / v / AMU_A3 if v else 0.0 for m, v in zip(mass, volume)]),
+        "temperature": temperature,
+        "density": density,
         "split": _deal(frames, kinds, trajectories),
     }
     for key in ("positions", "forces", "energy", "cell"):

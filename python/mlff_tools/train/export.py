@@ -4,7 +4,7 @@ import numpy as np
 
 from ..model import modelfile, reference, selftest
 from ..model.modelfile import ModelError
-from . import dataset
+from . import dataset, domain
 
 try:
     import torch
@@ -18,52 +18,41 @@ CLUSTER, SMALL = 12, 216  # atoms of a self-test's cluster, and of the largest p
 MOST_FORCE = 30.0  # eV/A in a self-test: single precision cannot keep to the tolerance where a cut makes larger ones
 
 
-def describe(data):
-    """Text and ranges of the structures in the training set, for provenance and domain."""
+def describe(data, cutoff):
+    """Text of the structures in the training set and what they span, for provenance and domain."""
     train = dataset.frames_of(data, "train")
     sizes = np.diff(data["first"])[train]
-    periodic = data["density"][train] > 0
     info = dataset.info(data)
     kinds = [f"{int((sizes == n).sum())} of {n} atoms" for n in np.unique(sizes)]
     if len(kinds) > 8:
         kinds = [f"{sizes.min()} to {sizes.max()} atoms"]
-    out = {
+    return {
         "text": f"{len(train)} frames from {len(np.unique(data['trajectory'][train]))} trajectories "
         f"({', '.join(kinds)}), data set '{info['config']['name']}'",
         "labels": info["labels"],
         "labels_sha256": info["model_sha256"],
-        "distances": dataset.shortest_distances(data),
+        "spanned": domain.of_data(data, cutoff),
     }
-    temperature = data["temperature"][train]
-    temperature = temperature[np.isfinite(temperature)]
-    if len(temperature):
-        out["temperature"] = [float(temperature.min()), float(temperature.max())]
-    if periodic.any():
-        density = data["density"][train][periodic]
-        out["density"] = [float(density.min()), float(density.max())]
-    return out
 
 
-def _domain(config, about, elements):
-    wanted, distances = config.get("domain", {}), about["distances"]
-    nearest = min(distances.values(), default=1.0)
+def _domain(config, about):
+    wanted, spanned = config.get("domain", {}), domain.rounded(about["spanned"])
+    nearest = min(about["spanned"].get("distances", {}).values(), default=1.0)
     share = NEAREST_REPELLED if config.get("repulsion") else NEAREST
-    pairs = sorted(distances.items(), key=lambda item: item[1])[:12]
-    nearest_text = ", ".join(f"{a}-{b} {r:.3f}" for (a, b), r in pairs) + " A"
     return {
-        "elements": elements,
+        "elements": spanned.pop("elements"),
         "min_distance": float(wanted.get("min_distance", np.floor(100 * share * nearest) / 100)),
-        **{key: about[key] for key in ("temperature", "density") if key in about},
-        "description": wanted.get("description", f"{about['text']}; shortest distances {nearest_text}"),
+        **spanned,
+        "description": wanted.get("description", about["text"]),
     }
 
 
-def _repulsion(config, about, cutoff):
+def _repulsion(config, about):
     """The block repulsion, which is zero in all frames of the training set; {} without one."""
     if not config.get("repulsion"):
         return {}
-    of = {f"{a}-{b}": float(np.floor(1000 * REPULSION * r) / 1000) for (a, b), r in about["distances"].items()}
-    of = {pair: r for pair, r in of.items() if r <= cutoff}
+    nearest = about["spanned"].get("distances", {})
+    of = {pair: float(np.floor(1000 * REPULSION * r) / 1000) for pair, r in nearest.items()}
     return {"repulsion": {"kind": "zbl", "cutoffs": of}} if of else {}
 
 
@@ -167,8 +156,8 @@ def export(trainer, name, rows):
     """Writes the model NAME (averaged weights) with provenance, domain, accuracy and self-test; returns its head.
 
     rows: errors.table of held-out frames."""
-    config, about = trainer.config, describe(trainer.data)
-    elements, seen, network = trainer.data["elements"], dataset.seen_together(trainer.data), trainer.network
+    config, elements, network = trainer.config, trainer.data["elements"], trainer.network
+    about = describe(trainer.data, float(network.cutoff))
     tensors = network.export(trainer.views(trainer.ema), trainer.scale)
     head = {
         "format": modelfile.FORMAT,
@@ -180,9 +169,9 @@ def export(trainer, name, rows):
         "units": {"length": "angstrom", "energy": "eV", "energy_in_eV": 1.0},
         "energy_offsets": {e: float(x) for e, x in zip(elements, trainer.offsets)},
         config["architecture"]: network.block(),
-        **_repulsion(config, about, float(network.cutoff)),
+        **_repulsion(config, about),
         "provenance": _provenance(trainer, about),
-        "domain": _domain(config, about, [e for e in elements if any(e in s for s in seen)]),
+        "domain": _domain(config, about),
         "accuracy": _accuracy(rows, about),
         "self_test": selftest.empty(config["architecture"]),
     }
