@@ -1,6 +1,6 @@
-/* domain_watch.h: whether a run is where its model was trained (block `domain` of the model file): temperature, density,
- * and the shortest distance of each pair of elements. Looked at so rarely that it costs nothing; what is outside is
- * said once in a run, or stops it.
+/* domain_watch.h: whether a run is where its model was trained (block `domain` of the model file): temperature,
+ * density, and the shortest distance of each pair of elements. Looked at so rarely that it costs nothing; what is
+ * outside is said once in a run, or stops it.
  */
 #ifndef LMP_MLFF_DOMAIN_WATCH_H
 #define LMP_MLFF_DOMAIN_WATCH_H

@@ -10,6 +10,7 @@ import re
 import pytest
 from harness import Case, close, crystal, fails, launch, mlff, read_dump, run, same, water
 from models import ARCHITECTURES, CONSERVATIVE, KINDS
+from test_domain import OUTSIDE, painn, warnings
 
 
 def side(model):
@@ -112,6 +113,16 @@ def test_features_from_gpu_to_gpu(zoo, tmp_path, model, ranks):
         assert (results["on"].f == results[way].f).all() and results["on"].energy == results[way].energy
     error = fails(Case("bad", system, mlff(zoo[model], options="gpu_mpi perhaps")).text(str(tmp_path)), tmp_path)
     assert "gpu_mpi" in error and "auto" in error, error
+
+
+def test_domain(tmp_path):
+    """What the first step is outside of is said as on the CPU."""
+    text = [
+        Case(device, water(2), mlff(painn(tmp_path, **OUTSIDE), options=f"device {device}")).text(str(tmp_path), False)
+        for device in ("cpu", "cuda")
+    ]
+    cpu, cuda = (warnings(launch(deck + "run 0\n", str(tmp_path))) for deck in text)
+    assert len(cpu) == 2 and cpu == cuda
 
 
 def test_log_names_it(zoo, tmp_path):

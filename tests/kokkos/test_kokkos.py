@@ -8,6 +8,7 @@ import models
 import numpy as np
 import pytest
 from harness import LMP, Case, Failed, System, close, fails, launch, mlff, read_dump, run, same, water
+from test_domain import OUTSIDE, painn, warnings
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 STUDENT = os.path.join(ROOT, "models", "water-benzene-student.yaml")
@@ -242,6 +243,17 @@ def test_dynamics(start, tmp_path, model):
         close(found[:, 7:], table[:, 7:], 1e2, f"{model} {name}: sum of the atoms' stresses")
         close(last[:, 2:5], end[:, 2:5], 1e-6, f"{model} {name}: last positions")
         close(last[:, 8:], end[:, 8:], 1e-4, f"{model} {name}: last forces")
+
+
+def test_domain(tmp_path):
+    """Velocities that Kokkos' integrator has moved are those that are watched: the same warnings."""
+    model = painn(tmp_path, **OUTSIDE)
+    text = Case("watched", water(2), mlff(model)).text(str(tmp_path), single_point=False)
+    text += "velocity all create 700.0 4711\ntimestep 1.0e-9\nfix 1 all nve\nrun 1000\n"
+    plain = warnings(launch(text, str(tmp_path)))
+    assert len(plain) == 3 and "temperature 700 K" in plain[2]
+    for ranks, arguments in ((1, kokkos(2)), (2, kokkos(1, FULL))):
+        assert warnings(launch(text, str(tmp_path), ranks, arguments)) == plain
 
 
 def test_profiler(zoo, tmp_path):
