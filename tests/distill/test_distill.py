@@ -136,9 +136,10 @@ def test_a_file_of_labels(tmp_path):
 
 @needs_torch
 def test_killed_ten_times(tmp_path):
-    """A run that is killed at ten random moments ends with the bits of one that was not."""
+    """A run that is killed at ten random moments ends with the bits of one that was not, its inner model too."""
     more = "rounds: {count: 1, temperature: [600], time: 0.2, every: 0.02, timestep: 1, frames: 5, committee: 1, "
-    recipe = write(tmp_path, SW + SMALL + more + "steps: 80}\n")
+    more += "steps: 80}\ninner: {features: 8, steps: 40}\n"
+    recipe = write(tmp_path, SW + SMALL + more)
     begin = time.monotonic()
     distill(tmp_path, recipe, "--out", "whole", "--no-certificate")
     whole, rng, kills = time.monotonic() - begin, random.Random(5), 0
@@ -156,6 +157,8 @@ def test_killed_ten_times(tmp_path):
         "labels.xyz",
         "si.yaml",
         "si.safetensors",
+        "si-inner.yaml",
+        "si-inner.safetensors",
         "round-0/si.svg",
         "round-1/chosen.xyz",
         "round-1/round.json",
@@ -205,6 +208,8 @@ def test_two_runs_in_one_folder(tmp_path):
             17,
             "temperature: is 300; allowed is a list of temperatures in K",
         ),
+        ("inner: {cutof: 3}\n", 15, "inner.cutof: is not known; allowed are features, layers, cutoff"),
+        ("inner: 3\n", 15, "inner: is 3; allowed is true, false, or a mapping"),
         ("traning: {}\n", 15, "traning: is not known; allowed are name, structures"),
     ],
 )
@@ -225,8 +230,9 @@ def test_labels_cannot_be_asked_in_rounds(tmp_path):
 
 
 def test_dry_run(tmp_path):
-    said = distill(tmp_path, write(tmp_path, SW + SMALL), "--dry-run")
+    said = distill(tmp_path, write(tmp_path, SW + SMALL + "inner: {steps: 70}\n"), "--dry-run")
     assert "lammps sw" in said and "42 frames, 1200 steps of dynamics" in said and "1 x 300 steps" in said
+    assert "inner model  1 x 70 steps: about" in said
     assert os.listdir(tmp_path) == ["recipe.yaml"]
 
 

@@ -1,8 +1,8 @@
 """mlff distill RECIPE.yaml: from structures and a teacher to a trained and certified model.
 
-The sections of the recipe: name, structures, teacher, student, and where the defaults are not wanted training, rounds,
-bars and certify (docs/distillation.md). Everything lies in one folder, NAME by default. A run that was stopped goes on
-when it is called again, with the same result.
+The sections of the recipe: name, structures, teacher, student, and where the defaults are not wanted training, inner,
+rounds, bars and certify (docs/distillation.md). Everything lies in one folder, NAME by default. A run that was stopped
+goes on when it is called again, with the same result.
 """
 
 import argparse

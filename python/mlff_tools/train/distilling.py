@@ -6,7 +6,8 @@ FOLDER/
   labels.xyz         all labels; those of round k have the key round=k
   round-0/           the first training: checkpoint, learning curve, model, result.json; member-1, ... of the committee
   round-1/ ...       runs/, chosen.xyz (what the round labels), round.json (what it gained), then as round-0
-  NAME.yaml, NAME.safetensors, certificate.html, certificate.json, certificate.work/
+  inner/             the training of the inner model, as round-0
+  NAME.yaml, NAME.safetensors and those of NAME-inner, certificate.html, certificate.json, certificate.work/
 """
 
 import hashlib
@@ -24,7 +25,7 @@ from .job import read_json, write_json
 from .label import make_teacher
 
 # Section: from which result on it must stay as it is. Trajectories carry the hash of what made them (generate.py), so
-# that those of changed structures are run again, and the others not. bars and certify may change at any time.
+# that those of changed structures are run again, and the others not. inner, bars and certify may change at any time.
 FIXED = {
     "name": "run.json",
     "structures": "labels.xyz",
@@ -81,7 +82,9 @@ class Run:
             if found is None:
                 break
             done = found
-        return self.finish(done)
+        if self.wanted.inner:
+            self.inner(done["round"])
+        return self.finish(done["models"][0], self.wanted.name)
 
     # ---- structures and labels
 
@@ -140,7 +143,7 @@ class Run:
 
     def train(self, k, before):
         """Student and, where another round may follow, committee of round k. before: what train gave for the last
-        round. Returns {"models": [paths], "checkpoints": [paths]}, the student first."""
+        round. Returns {"round": k, "models": [paths], "checkpoints": [paths]}, the student first."""
         more = k < self.wanted.rounds["count"]
         members = range(self.wanted.rounds["committee"] + 1 if more else 1)
         jobs = [self._job(k, m, before and before["checkpoints"][m]) for m in members]
@@ -151,6 +154,7 @@ class Run:
                 self._at_once(todo[first : first + self.programs.jobs])
         results = [job.result(j) for j in jobs]
         return {
+            "round": k,
             "models": [os.path.join(j["folder"], r["model"]) for j, r in zip(jobs, results)],
             "checkpoints": [os.path.join(j["folder"], r["checkpoint"]) for j, r in zip(jobs, results)],
         }
@@ -246,16 +250,29 @@ class Run:
 
     # ---- the end
 
-    def finish(self, done):
-        """Model file in the folder itself."""
-        path = done["models"][0]
+    def inner(self, k):
+        """The model of the inner steps of run_style respa, of the labels that the student of round k has seen."""
+        student, training = self.wanted.inner
+        name, folder = f"{self.wanted.name}-inner", self._path("inner")
+        wanted = {"name": name, "folder": folder, "labels": self.labels, "rounds": k, "student": student}
+        wanted |= {"training": training, "start": None, "stop": None}
+        before = read_json(os.path.join(folder, "job.json"))
+        if before and job.digest(before) != job.digest(wanted):
+            raise ModelError(f"{folder}: was made with another section inner: remove it to train anew")
+        if job.result(wanted) is None:
+            self.write("training of the inner model")
+            self._at_once([wanted])
+        self.finish(os.path.join(folder, job.result(wanted)["model"]), name)
+
+    def finish(self, path, name):
+        """A trained model as a file NAME in the folder itself; its path."""
         for ending in (".yaml", ".safetensors"):
             source = os.path.splitext(path)[0] + ending
-            shutil.copyfile(source, self._path(self.wanted.name + ending + ".part"))
+            shutil.copyfile(source, self._path(name + ending + ".part"))
         for ending in (".safetensors", ".yaml"):
-            target = self._path(self.wanted.name + ending)
+            target = self._path(name + ending)
             os.replace(target + ".part", target)
-        return self._path(self.wanted.name + ".yaml")
+        return self._path(name + ".yaml")
 
     def certificate(self, model):
         """Makes the certificate; its exit status."""

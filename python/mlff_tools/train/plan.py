@@ -36,31 +36,40 @@ def teacher_time(wanted, programs):
         teacher.close()
 
 
-def training_time(wanted, steps):
-    """Seconds of so many steps of the training of a recipe, one core."""
-    of = students.filled(wanted.student)
+def training_time(student, training, steps):
+    """Seconds of so many steps of a training, of sections of a recipe; one core."""
+    of = students.filled(student)
     features = of.get("features", 64 * of.get("members", 1))
     nearest = min(TRAINING, key=lambda f: abs(f - features))
     each = TRAINING[nearest] * features / nearest * of.get("layers", 2) / 2
-    return 1e-6 * each * (wanted.training.get("batch") or BATCH) * steps
+    return 1e-6 * each * (training.get("batch") or BATCH) * steps
+
+
+def _steps(student, training):
+    return recipe_training.config("plan", student, training, ["H"])["train"]["steps"]
 
 
 def show(wanted, programs, write):
     """Prints the plan."""
     of, rounds = generate.count(wanted.recipe, wanted.structures, wanted.teacher, programs), wanted.rounds
     each, who = teacher_time(wanted, programs)
-    steps = recipe_training.config("plan", wanted.student, wanted.training, ["H"])["train"]["steps"]
+    steps = _steps(wanted.student, wanted.training)
     members = 1 + (rounds["committee"] if rounds["count"] else 0)
-    train = members * training_time(wanted, steps)
-    more = rounds["count"] * members * training_time(wanted, rounds["steps"])
+    train = members * training_time(wanted.student, wanted.training, steps)
+    more = rounds["count"] * members * training_time(wanted.student, wanted.training, rounds["steps"])
     added = rounds["count"] * rounds["frames"]
     atoms = of.atoms / max(1, of.frames)
+    inner = []
+    if wanted.inner:
+        n = _steps(*wanted.inner)
+        inner = [("inner model", f"1 x {n} steps", training_time(*wanted.inner, n))]
     rows = [
         ("teacher", f"{who['kind']} {who['name']}, {1e6 * each:.3g} us for an atom", None),
         ("structures", f"{of.frames} frames, {of.steps} steps of dynamics", each * of.atom_steps),
         ("labels", f"{of.frames} and up to {added} of rounds", each * (of.atoms + added * atoms)),
         ("training", f"{members} x {steps} steps", train),
         ("rounds", f"up to {rounds['count']}, each {members} x {rounds['steps']} steps of training", more),
+        *inner,
         ("certificate", f"{len(wanted.bars)} bars; up to {wanted.certify['minutes']:g} min for each run", None),
     ]
     for name, text, seconds in rows:

@@ -110,7 +110,7 @@ def elements(v):
     return texts(v) and all(x in NUMBERS and x != "X" for x in v)
 
 
-SECTIONS = ("name", "structures", "teacher", "student", "training", "rounds", "bars", "certify")
+SECTIONS = ("name", "structures", "teacher", "student", "training", "inner", "rounds", "bars", "certify")
 TEACHERS = {"mlff": ("mlff", "precision"), "lammps": ("lammps", "types"), "ase": ("ase",), "labels": ("labels", "keys")}
 LABEL_KEYS = ("energy", "forces", "stress", "virial", "energies")
 PRECISIONS = ("fp32", "fp64", "mixed")

@@ -70,7 +70,7 @@ def rounds(recipe):
 
 
 def read(path):
-    """A whole recipe, checked: recipe, name, structures, teacher, student, training, rounds, bars, certify."""
+    """A whole recipe, checked: recipe, name, structures, teacher, student, training, inner, rounds, bars, certify."""
     recipe, items, teacher = recipes.read(path)
     recipe.mapping((), recipes.SECTIONS, ("name", "teacher"))
     good = lambda v: isinstance(v, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", v)
@@ -82,6 +82,7 @@ def read(path):
         teacher=teacher,
         student=recipe_training.student(recipe),
         training=recipe_training.training(recipe),
+        inner=recipe_training.inner(recipe),
         rounds=rounds(recipe),
         bars=recipe_certify.bars(recipe),
         certify=recipe_certify.certify(recipe),

@@ -1,8 +1,10 @@
-"""The sections student and training of a recipe, checked, and the configuration of a training run that they make.
+"""The sections student, training and inner of a recipe, checked, and the configuration of a training run that they
+make.
 
 student: {size: xs}              # xs, s, m or inner; or of your own: features, layers, cutoff, readout, spacing
 student: {architecture: ani, members: 4}
 training: {steps: 20000, seed: 1}
+inner: true                      # or {cutoff: 3.0, steps: 10000}: keys of a student of our own, and steps
 """
 
 from . import students
@@ -83,6 +85,8 @@ TRAINING = {
     "threads": (_count(1, 1024), "a whole number from 1"),
     "device": (lambda v: _text(v) and (v in ("auto", "cpu") or v.startswith("cuda")), "auto, cpu, cuda or cuda:N"),
 }
+INNER = {key: PAINN[key] for key in ("features", "layers", "cutoff", "readout", "repulsion", "spacing")}
+INNER["steps"] = _STEPS
 HESSIAN_FROM, HESSIAN_WEIGHT = 128, 1.0e-3  # features from which on Hessian-vector products count, where there are some
 DEFAULTS = {
     "seed": 1,
@@ -123,7 +127,13 @@ def student(recipe, at=("student",)):
         return {}
     ani = isinstance(recipe.get(at), dict) and recipe.get(at).get("architecture") == "ani"
     value = _checked(recipe, at, {**(ANI if ani else PAINN), **TEXTS})
+    _check_network(recipe, at, value)
+    return value
+
+
+def _check_network(recipe, at, value):
     wanted = students.filled(value)
+    ani = wanted.get("architecture") == "ani"
     if ani and wanted["angular_cutoff"] > wanted["cutoff"]:
         key = "angular_cutoff" if "angular_cutoff" in value else "cutoff"
         recipe.fail((*at, key), f"angular_cutoff {wanted['angular_cutoff']} is beyond cutoff {wanted['cutoff']}")
@@ -132,7 +142,6 @@ def student(recipe, at=("student",)):
     if not ani and round(wanted["cutoff"] / wanted["spacing"]) < 4:
         key = "spacing" if "spacing" in value else "cutoff"
         recipe.fail((*at, key), f"leaves less than 4 splines up to the cutoff of {wanted['cutoff']} A")
-    return value
 
 
 def training(recipe, at=("training",)):
@@ -144,6 +153,28 @@ def training(recipe, at=("training",)):
     if not weights["force_weight"] and not weights["energy_weight"]:
         recipe.fail(at, "force_weight and energy_weight are both 0: nothing would be trained")
     return value
+
+
+def inner(recipe, at=("inner",)):
+    """(student, training) of the section inner, the model of the inner steps of run_style respa; None without it.
+
+    The section training holds for it, but what belongs to the student's own size."""
+    value = (recipe.value or {}).get(at[-1], False)
+    if value is False:
+        return None
+    if value is True:
+        value = {}
+    elif not isinstance(value, dict):
+        recipe.fail(at, f"is {value!r}; allowed is true, false, or a mapping with the keys {', '.join(INNER)}")
+    else:
+        value = _checked(recipe, at, INNER)
+    name, texts = recipe.value.get("name"), ("license", "citation")
+    made = {"size": "inner", "description": f"inner steps of run_style respa with {name}"}
+    made |= {key: v for key, v in student(recipe).items() if key in texts}
+    made |= {key: v for key, v in value.items() if key != "steps"}
+    _check_network(recipe, at, made)
+    train = {key: v for key, v in training(recipe).items() if key not in ("steps", "hessian_weight")}
+    return made, {**train, **{key: v for key, v in value.items() if key == "steps"}}
 
 
 def config(name, student, training, elements):
