@@ -38,8 +38,9 @@ NUMBER = r"-?[\d.]+(?:e[-+]\d+)?"
 EDGES = np.linspace(0.0, 6.0, 121)
 
 
-def lammps(args, place, outer, steps, frames):
-    """The log of a run of `steps` outer steps; outer = 0 is the wanted model alone."""
+def lammps(args, place, outer, steps, frames, every=FRAME):
+    """The log of a run of `steps` outer steps; outer = 0 is the wanted model alone. frames: whether to write them, each
+    `every` inner steps."""
     command = [args.lmp, "-in", DECK, "-nocite", "-log", "none"]
     for name, value in {
         "model": os.path.abspath(args.wanted),
@@ -51,7 +52,7 @@ def lammps(args, place, outer, steps, frames):
         "steps": steps,
         "damp": 0,
         "frames": int(frames),
-        "every": FRAME // max(outer, 1),
+        "every": every // max(outer, 1),
         "thermo": FRAME // max(outer, 1) if frames else steps,
         "settings": args.settings,
     }.items():

@@ -11,6 +11,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, os.path.join(ROOT, "benchmarks"))
 
 import respa  # noqa: E402
+import respa_residual as residual  # noqa: E402
 
 STUDENT = os.path.join(ROOT, "models", "water-benzene-student.yaml")
 SHAPE = np.array([[0.0, 0.0, 0.0], [0.9572, 0.0, 0.0], [-0.24, 0.9266, 0.0]])
@@ -72,3 +73,17 @@ def test_run(tmp_path, capsys):
         assert len(f.read().splitlines()) == 7
     with pytest.raises(SystemExit):
         respa.main(["--outer", "5"])
+
+
+def test_residual(tmp_path, capsys):
+    """A force of one frequency is in its band with its root mean square; of a model's own forces nothing is left."""
+    t = np.arange(1000)[:, None, None] * 0.001
+    wave = np.cos(2 * np.pi * 3700.0 / residual.CM * t) * np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    found = residual.bands(wave, respa.MASS[[1, 1]], 0.001)
+    assert found[3] == pytest.approx(np.sqrt(1 / 6), rel=0.01) and np.delete(found, 3).max() < 1e-3, found
+    assert residual.bands(wave, 4 * respa.MASS[[1, 1]], 0.001) == pytest.approx(found / 2)
+    options = ["--wanted", STUDENT, "--inner", STUDENT, "--frames", "40"]
+    options += ["--work", str(tmp_path), "--results", str(tmp_path)]
+    assert residual.main(options) == 0, capsys.readouterr().err
+    rows = (tmp_path / "respa-residual-water-benzene-student.txt").read_text().splitlines()[-2:]
+    assert 500 < float(rows[0].split()[1]) < 1500 and float(rows[1].split()[1]) < 1e-3, rows
