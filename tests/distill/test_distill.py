@@ -13,7 +13,7 @@ import time
 import pytest
 
 from mlff_tools.model import modelfile
-from mlff_tools.train import distilling, job, recipe_rounds, rounds
+from mlff_tools.train import distilling, hessian, job, labels, recipe_rounds, rounds
 from mlff_tools.train.recipe import RecipeError
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -139,7 +139,7 @@ def test_killed_ten_times(tmp_path):
     """A run that is killed at ten random moments ends with the bits of one that was not, its inner model too."""
     more = "rounds: {count: 1, temperature: [600], time: 0.2, every: 0.02, timestep: 1, frames: 5, committee: 1, "
     more += "steps: 80}\ninner: {features: 8, steps: 40}\n"
-    recipe = write(tmp_path, SW + SMALL + more)
+    recipe = write(tmp_path, SW + SMALL.replace("{steps", "{hessian_share: 0.3, steps") + more)
     begin = time.monotonic()
     distill(tmp_path, recipe, "--out", "whole", "--no-certificate")
     whole, rng, kills = time.monotonic() - begin, random.Random(5), 0
@@ -153,6 +153,8 @@ def test_killed_ten_times(tmp_path):
             kills += 1
     distill(tmp_path, recipe, "--out", "killed", "--no-certificate")
     assert kills >= 3
+    found = labels.read_labels(str(tmp_path / "whole" / "labels.xyz"))
+    assert {job.round_of(f) for f in found if hessian.is_known(f)} == {0, 1}
     for name in (
         "labels.xyz",
         "si.yaml",
@@ -227,12 +229,17 @@ def test_labels_cannot_be_asked_in_rounds(tmp_path):
         recipe_rounds.read(write(tmp_path, text))
     with pytest.raises(RecipeError, match="recipe.yaml:1: name: is 'a b'; allowed is letters, digits"):
         recipe_rounds.read(write(tmp_path, text.replace("name: x", "name: a b")))
+    text = "name: x\nteacher: {labels: a.xyz}\nstudent: {size: m}\ntraining: {steps: 9}\n"
+    assert recipe_rounds.read(write(tmp_path, text)).hessian_share == 0
+    with pytest.raises(RecipeError, match="recipe.yaml:4: training.hessian_share: a file of labels cannot label the"):
+        recipe_rounds.read(write(tmp_path, text.replace("steps: 9", "hessian_share: 0.1")))
 
 
 def test_dry_run(tmp_path):
-    said = distill(tmp_path, write(tmp_path, SW + SMALL + "inner: {steps: 70}\n"), "--dry-run")
+    more = SMALL.replace("{steps", "{hessian_share: 0.5, steps") + "inner: {steps: 70}\n"
+    said = distill(tmp_path, write(tmp_path, SW + more), "--dry-run")
     assert "lammps sw" in said and "42 frames, 1200 steps of dynamics" in said and "1 x 300 steps" in said
-    assert "inner model  1 x 70 steps: about" in said
+    assert "hessian      products of about 17 frames, 34 labels" in said and "inner model  1 x 70 steps: about" in said
     assert os.listdir(tmp_path) == ["recipe.yaml"]
 
 

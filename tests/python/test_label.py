@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mlff_tools.model import lammps
-from mlff_tools.train import extxyz, label, labels
+from mlff_tools.train import extxyz, hessian, label, labels
 
 STUDENT = os.path.join(helpers.ROOT, "models", "water-benzene-student.yaml")
 SPRINGS = '''
@@ -150,6 +150,49 @@ def test_a_teacher_that_dies_loses_nothing(place):
     (place / "die").unlink()
     good(WORDS)
     assert (place / "out.xyz").read_bytes() == wanted
+
+
+def test_hessian_products_of_a_command(place):
+    """Of a share of the training frames: exact for springs, the same in another order and in a run that was stopped by
+    a teacher that died with a displaced structure; covered by the hash of the frame."""
+    frames = extxyz.read("s.xyz")
+    frames[3]["info"]["split"], frames[5]["info"]["split"] = "test", "train"
+    (place / "s.xyz").write_text("".join(map(extxyz.text, frames)))
+    (place / "back.xyz").write_text("".join(map(extxyz.text, frames[::-1])))
+    words = ["s.xyz", "--hessian", "1", *WORDS[1:]]
+    wanted = whole(place, words)
+    found = labels.read_labels("whole.xyz")
+    assert [hessian.is_known(f) for f in found] == [k != 3 for k in range(11)]
+    v, product = np.array([hessian.columns_of(f) for k, f in enumerate(found) if k != 3]).swapaxes(0, 1)
+    np.testing.assert_allclose(product, -2.0 * v, atol=1e-11)
+    assert 0.8 < v.std() < 1.2 and len(np.unique(v)) == v.size
+    (place / "die").write_text("")  # of frame 9 only one of the displaced structures is beyond 8 A
+    text = refused(words, "the calculator springs:Springs has ended with status 9 (tried, 4 times)")
+    assert "s.xyz, frame 9, " in text and "8 frames are in out.xyz" in text
+    (place / "die").unlink()
+    good(words)
+    assert (place / "out.xyz").read_bytes() == wanted
+    some = ["back.xyz", "--hessian", "0.5", *WORDS[1:-1], "some.xyz"]
+    assert "Hessian products" in good(some)
+    mine = {labels.structure_key(f): f["columns"] for f in labels.read_labels("some.xyz") if hessian.is_known(f)}
+    assert 1 < len(mine) < 10 and mine.items() <= {labels.structure_key(f): f["columns"] for f in found}.items()
+    assert f"{10 - len(mine)} of its frames stay without" in good([*some[:2], "1", *some[3:]])
+
+
+def test_whose_hessian_products(place):
+    """They belong to the labels of a frame: its hash, a teacher that is a file, and no other teacher."""
+    content = whole(place, ["s.xyz", "--hessian", "0.5", *WORDS[1:]]).decode()
+    known = [hessian.is_known(f) for f in labels.read_labels("whole.xyz")]
+    good(["--labels", "whole.xyz", "-o", "b.xyz"])
+    assert [hessian.is_known(f) for f in labels.read_labels("b.xyz")] == known and any(known)
+    good(["whole.xyz", *WORDS[1:3], "--arguments", '{"k": 3}', *WORDS[3:]])
+    assert not any(map(hessian.is_known, labels.read_labels("out.xyz")))
+    first = extxyz.read("whole.xyz")[known.index(True)]
+    text = first["columns"]["hessian_product"][1][1]
+    (place / "whole.xyz").write_text(content.replace(text, text.replace(".", ".5", 1)))
+    refused(["--labels", "whole.xyz", "-o", "c.xyz"], f"frame {known.index(True) + 1}: the frame is not what was")
+    words = ["--labels", "b.xyz", "--hessian", "0.1", "-o", "c.xyz"]
+    refused(words, "--hessian: a file of labels cannot label the displaced structures that this needs")
 
 
 def test_a_teacher_that_has_changed(place):

@@ -10,7 +10,7 @@ from helpers import assert_near
 
 from mlff_tools.model import lammps, modelfile, reference, structures
 from mlff_tools.model.modelfile import ModelError
-from mlff_tools.train import labelling, lammps_data, lattices, teacher_lammps
+from mlff_tools.train import hessian, labelling, lammps_data, lattices, teacher_lammps
 from mlff_tools.train.process import Died, TeacherError
 from mlff_tools.train.teacher_ase import AseTeacher, read_by_ase
 from mlff_tools.train.teacher_lammps import LammpsTeacher
@@ -138,6 +138,23 @@ def test_lammps_answers_do_not_depend_on_what_came_before(closing):
         np.testing.assert_array_equal(a["forces"], b["forces"])
         assert (a["stress"] is None) == (f["cell"] is None)
     assert_near(together[2]["forces"], together[4]["forces"], 1e-9, "a cluster far from the origin")
+
+
+@needs_lmp
+def test_hessian_products_are_second_derivatives_of_the_energy(closing):
+    """Along other directions, by differences of the energy alone; and the same whether frames come alone or not."""
+    teacher, frames = closing(sw()), [silicon(k, TRICLINIC) for k in range(3)]
+    found = labelling.ask_more(teacher, frames, 1.0)
+    (alone,) = labelling.ask_more(teacher, frames[2:], 1.0)
+    assert alone["columns"] == found[2]["columns"] and not labelling.ask_more(teacher, frames, 0.0)[2]["columns"]
+    v, product = hessian.columns_of(alone)
+    rng, h = np.random.default_rng(3), 1e-4
+    for w in rng.normal(size=(4, 8, 3)):
+        x, corners = alone["positions"], [(a, b) for a in (hessian.STEP, -hessian.STEP) for b in (h, -h)]
+        moved = [{**alone, "positions": x + a * v + b * w} for a, b in corners]
+        energy = [r["energy"] for r in teacher.label(moved)]
+        second = (energy[0] - energy[1] - energy[2] + energy[3]) / (4 * hessian.STEP * h)
+        assert_near((w * product).sum(), -second, 1e-5 * np.linalg.norm(product), "second derivative")
 
 
 @needs_lmp

@@ -96,8 +96,14 @@ def test_split():
         (lambda f: [x["info"].update(split="test") for x in f[:-1]], "1 of 12 labelled frames are for training"),
         (lambda f: f.clear(), "no labelled frames"),
         (
-            lambda f: f[2]["columns"].update(hessian_product=("R", ["1 2"] * 4)),
+            lambda f: f[2]["columns"].update(
+                hessian_direction=("R", ["1 2 3"] * 4), hessian_product=("R", ["1 2"] * 4)
+            ),
             "labels.xyz, frame 3: hessian_product is not three numbers for each atom",
+        ),
+        (
+            lambda f: f[2]["columns"].update(hessian_product=("R", ["1 2 3"] * 4)),
+            "labels.xyz, frame 3: hessian_direction is not three numbers for each atom",
         ),
         (lambda f: f[2]["forces"].fill(np.nan), "NaN or infinity"),
     ],
@@ -199,6 +205,7 @@ def write(tmp_path, text):
         ("training:\n  steps: 0\n", 2, "training.steps: is 0; allowed is a whole number from 1"),
         ("training:\n  optimizer: sgd\n", 2, "training.optimizer: is 'sgd'; allowed is soap or adam"),
         ("training:\n  stress: 1\n", 2, "training.stress: is not known; allowed are steps, seed"),
+        ("training:\n  hessian_share: 2\n", 2, "training.hessian_share: is 2; allowed is a share of the training"),
         ("training:\n  energy_weight: -1\n", 2, "training.energy_weight: is -1; allowed is a number from 0"),
         ("training:\n  force_limit: yes\n", 2, "training.force_limit: is True; allowed is a number in eV/A, or null"),
         ("training: {force_weight: 0, energy_weight: 0}\n", 1, "training: force_weight and energy_weight are both 0"),
@@ -240,6 +247,24 @@ def test_configurations(tmp_path):
     assert angular["zeta"] == pytest.approx(32.0, abs=0.5)  # of ANI-1x
     weights = recipe_training.config("n", {}, {"energy_weight": 0}, ["Si"])["train"]
     assert weights["energy_weight"] == weights["final_energy_weight"] == 0
+
+
+@pytest.mark.parametrize(
+    "student, training, weight, share",
+    [
+        ({"size": "m"}, {}, recipe_training.HESSIAN_WEIGHT, recipe_training.HESSIAN_SHARE),
+        ({"size": "m"}, {"hessian_weight": 0}, 0, 0),
+        ({"size": "m"}, {"hessian_share": 0}, recipe_training.HESSIAN_WEIGHT, 0),
+        ({"size": "s"}, {}, 0, 0),
+        ({"size": "s"}, {"hessian_share": 0.5}, recipe_training.HESSIAN_WEIGHT, 0.5),
+        ({"size": "s"}, {"hessian_weight": 0.1}, 0.1, recipe_training.HESSIAN_SHARE),
+        ({"architecture": "ani"}, {}, 0, 0),
+    ],
+)
+def test_when_hessian_products_are_made(student, training, weight, share):
+    assert recipe_training.hessian(student, training) == (weight, share)
+    made = recipe_training.config("n", student, training, ["H"])["train"]
+    assert made.get("hessian_weight", 0) == weight and "hessian_share" not in made
 
 
 def test_error_rows():

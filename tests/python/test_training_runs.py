@@ -208,7 +208,7 @@ class Runs(unittest.TestCase):
     def test_hessian_products_are_learnt(self):
         """Labels from two more labels of the teacher each, through a file; held-out products are better with them."""
         made, model = labelled(40), teacher()
-        probes = hessian.probes(made, 5)
+        probes = hessian.probes(made)
         for probe in probes:
             probe["forces"] = reference.evaluate(model, probe)[1]
         path = self.path("l.xyz")

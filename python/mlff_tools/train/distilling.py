@@ -107,7 +107,7 @@ class Run:
         teacher = self._teacher(frames)
         file = labels.LabelFile(self.labels, teacher.identity)
         try:
-            labelling.label(teacher, frames, file, self.write)
+            labelling.label(teacher, frames, file, self.write, self.wanted.hessian_share)
         finally:
             file.close()
         if file.derivatives is False and "energy_weight" not in self.wanted.training:

@@ -9,6 +9,7 @@ In the file they are the keys energy and stress (or virial = -stress * volume) a
 Numbers are written with all their digits and free keys as they were read, so that frames come back as they were.
 """
 
+import hashlib
 import re
 
 import numpy as np
@@ -27,6 +28,17 @@ class FrameError(ModelError):
 
 class Cut(FrameError):
     """The file ends within a frame."""
+
+
+def as_bytes(values):
+    """Numbers as their bits, for a hash."""
+    return b"-" if values is None else np.ascontiguousarray(values, "<f8").tobytes()
+
+
+def structure_key(frame):
+    """Hash of elements, cell and positions, bit for bit."""
+    parts = [" ".join(frame["elements"]).encode(), as_bytes(frame["cell"]), as_bytes(frame["positions"])]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
 def plain(text):

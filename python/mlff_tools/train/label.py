@@ -36,7 +36,7 @@ EXAMPLES = """examples:
   mlff label POSCAR --ase ase.calculators.emt:EMT --python ~/venv/bin/python -o labels.xyz
   mlff label a.xyz b.xyz --ase mace.calculators:mace_mp --arguments '{"model": "small"}' -o labels.xyz
   mlff label --labels dft.xyz --keys energy=REF_energy,forces=REF_forces -o labels.xyz
-  mlff label --recipe recipe.yaml -o labels.xyz
+  mlff label --recipe recipe.yaml --hessian 0.25 -o labels.xyz
 """
 
 
@@ -118,6 +118,8 @@ def read_input(args):
         frames = generate.generate(found, items, wanted, args.work or f"{args.out}.work", programs, say)
     elif wanted is None:
         raise TeacherError("no teacher: give one of --mlff, --lammps, --ase, --labels and --recipe")
+    if "labels" in wanted and args.hessian:
+        raise TeacherError("--hessian: a file of labels cannot label the displaced structures that this needs")
     frames += [f for path in build.find_files(args.structures, ".") for f in build.read_file(path, python)]
     if not frames and "labels" in wanted:
         frames = labels.read_labels(os.path.join(place, wanted["labels"]), wanted.get("keys"))
@@ -147,7 +149,7 @@ def run(args):
         say(f"teacher: {who['kind']} {who['name']} ({who['versions']}), sha256 {who['sha256'][:12]}")
         file = labels.LabelFile(args.out, who)
         try:
-            labelling.label(teacher, frames, file, say)
+            labelling.label(teacher, frames, file, say, args.hessian)
             beside = len(file.frames) - len(frames)
             say(f"{args.out}: sha256 of its frames {labels.file_hash(file.frames)}")
             if beside:
@@ -170,6 +172,13 @@ def _seconds(text):
     return value
 
 
+def _share(text):
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise ValueError
+    return value
+
+
 def arguments():
     parser = argparse.ArgumentParser(
         prog="mlff label", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -182,6 +191,8 @@ def arguments():
     add("--jobs", type=positive, metavar="N", help="a recipe's trajectories at a time (default: cores, with ASE 1)")
     add("--elements", metavar="H,O", help="the student's elements: a structure with another one is an error")
     add("--timeout", type=_seconds, metavar="S", help=f"time for one structure, seconds (default: {TIMEOUT:.0f})")
+    more = "share of the training frames, 0 to 1, that get a Hessian-vector product by two more labels (default: 0)"
+    add("--hessian", type=_share, default=0.0, metavar="SHARE", help=more)
     teacher = parser.add_argument_group("teacher")
     add = teacher.add_argument
     add("--mlff", metavar="MODEL.yaml", help="a model file")

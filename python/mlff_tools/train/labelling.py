@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 
-from . import labels
+from . import hessian, labels
 from .process import Died, TeacherError
 
 LONGEST = 8.0  # s: a batch is made as large as fits into this; each opens the model anew, which can take a second
@@ -44,6 +44,22 @@ def ask(teacher, frames):
             new["atom_energies"] = None  # parts of something else
         out.append({**frame, **new})
     return out
+
+
+def ask_more(teacher, frames, share):
+    """As ask, and the Hessian-vector products of this share of the training frames (hessian.is_chosen)."""
+    found = ask(teacher, frames)
+    mine = [k for k, frame in enumerate(found) if hessian.is_chosen(frame, share)]
+    if not mine:
+        return found
+    probes = hessian.probes([found[k] for k in mine])
+    if len(frames) > 1:
+        moved = ask(teacher, probes)
+    else:  # one by one a teacher that dies is started again
+        moved = [answer for probe in probes for answer in ask(teacher, [probe])]
+    for k, frame in zip(mine, hessian.joined([found[k] for k in mine], moved)):
+        found[k] = frame
+    return found
 
 
 def check_same(a, b, what):
@@ -91,9 +107,9 @@ def check_derivatives(teacher, frame):
     )
 
 
-def check_first(teacher, frame, write):
+def check_first(teacher, frame, write, share=0.0):
     """(labels of the first frame, asked for twice; whether forces are derivatives of the energy, None: not known)"""
-    first, again = (ask(teacher, [frame])[0] for _ in range(2))
+    first, again = ask_more(teacher, [frame], share)[0], ask(teacher, [frame])[0]
     check_same(first, again, "two calls of the teacher differ")
     if teacher.identity["kind"] == "labels":
         return first, None
@@ -121,18 +137,18 @@ class Progress:
         self.write(f"{self.done} of {self.total} frames, {each:.3g} s each, {text} left")
 
 
-def _asked(teacher, frames):
+def _asked(teacher, frames, share):
     """Labels of as many of the frames as there are: one by one when the teacher fails with several, so that what is
     good is kept. Returns (labelled frames, error or None)."""
     try:
-        return ask(teacher, frames), None
+        return ask_more(teacher, frames, share), None
     except TeacherError as e:
         if len(frames) == 1:
             return [], named(e, frames[0])
     good = []
     for frame in frames:
         try:
-            good += ask(teacher, [frame])
+            good += ask_more(teacher, [frame], share)
         except TeacherError as e:
             return good, named(e, frame)
     return good, None
@@ -144,12 +160,22 @@ def named(error, frame):
     return error if frame["source"] in text else type(error)(f"{frame['source']}: {text}")
 
 
-def label(teacher, frames, file, write):
-    """Labels what `file` (labels.LabelFile) does not hold yet and adds it, in this order. write: prints a line."""
-    held = {labels.structure_key(f) for f in file.frames}
+def _to_do(teacher, frames, file, write, share):
+    """The frames that the file does not hold yet."""
+    held = {labels.structure_key(f): f for f in file.frames}
     todo = [f for f in frames if labels.structure_key(f) not in held]
     if held:
         write(f"{file.path} holds {len(held)} frames; {len(todo)} of {len(frames)} are to be labelled")
+    bare = sum(hessian.is_chosen(f, share) and not hessian.is_known(f) for f in held.values())
+    if bare:
+        write(f"{bare} of its frames stay without Hessian-vector products: label into another file to have them")
+    return todo if teacher.identity["kind"] == "labels" else [hessian.without(f) for f in todo]
+
+
+def label(teacher, frames, file, write, share=0.0):
+    """Labels what `file` (labels.LabelFile) does not hold yet and adds it, in this order. write: prints a line; share:
+    of the training frames, which have Hessian-vector products."""
+    todo = _to_do(teacher, frames, file, write, share)
     if not todo:
         return
     if file.frames:
@@ -160,7 +186,7 @@ def label(teacher, frames, file, write):
             raise named(e, old) from e
     else:
         try:
-            first, file.derivatives = check_first(teacher, todo[0], write)
+            first, file.derivatives = check_first(teacher, todo[0], write, share)
         except TeacherError as e:
             raise named(e, todo[0]) from e
         file.append([first])
@@ -168,7 +194,7 @@ def label(teacher, frames, file, write):
     progress, size, at = Progress(len(todo), write), 1, 0
     while at < len(todo):
         batch, begin = todo[at : at + size], time.monotonic()
-        good, error = _asked(teacher, batch)
+        good, error = _asked(teacher, batch, share)
         if good:
             file.append(good)
         if error:

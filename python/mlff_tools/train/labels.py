@@ -14,27 +14,18 @@ import os
 import numpy as np
 
 from ..model.modelfile import ModelError
-from . import extxyz
-from .extxyz import FrameError
+from . import extxyz, hessian
+from .extxyz import FrameError, as_bytes, structure_key
 
 UNITS = "length A, energy eV, forces eV/A, stress eV/A^3"
 SAME = 1e-6  # A: structures whose positions differ by less are one
 SAME_ENERGY = 1e-5  # eV/atom
 
 
-def _bytes(values):
-    return b"-" if values is None else np.ascontiguousarray(values, "<f8").tobytes()
-
-
-def structure_key(frame):
-    """Hash of elements, cell and positions, bit for bit."""
-    parts = [" ".join(frame["elements"]).encode(), _bytes(frame["cell"]), _bytes(frame["positions"])]
-    return hashlib.sha256(b"\0".join(parts)).hexdigest()
-
-
 def frame_hash(frame, teacher):
     """Hash of a structure, its labels and the teacher [(key, text)]."""
-    parts = [structure_key(frame).encode(), *(_bytes(frame.get(key)) for key in extxyz.LABELS)]
+    parts = [structure_key(frame).encode(), *(as_bytes(frame.get(key)) for key in extxyz.LABELS)]
+    parts += [as_bytes(values) for values in hessian.columns_of(frame)] if hessian.is_known(frame) else []
     parts += [str(text).encode() for _, text in teacher]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
@@ -150,6 +141,7 @@ def summary(frames):
         ("largest force", f"{largest:.4f} eV/A"),
         ("stress", f"{len(stress)} frames" if stress else "none"),
         ("energies of atoms", f"{sum(f['atom_energies'] is not None for f in frames)} frames"),
+        ("Hessian products", f"{sum(map(hessian.is_known, frames))} frames"),
     ]
     if stress:
         low, high = min(s.min() for s in stress), max(s.max() for s in stress)

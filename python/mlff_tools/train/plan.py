@@ -11,6 +11,7 @@ from .label import make_teacher
 from .trainer import BATCH
 
 MORE = 5
+TRAIN = 0.8  # of the frames are for training (splits.py)
 TRAINING = {32: 120.0, 64: 250.0, 128: 900.0}  # us of an atom and step of training by features, two layers, one core
 
 
@@ -63,17 +64,19 @@ def show(wanted, programs, write):
     if wanted.inner:
         n = _steps(*wanted.inner)
         inner = [("inner model", f"1 x {n} steps", training_time(*wanted.inner, n))]
+    products = round(TRAIN * wanted.hessian_share * (of.frames + added))
     rows = [
         ("teacher", f"{who['kind']} {who['name']}, {1e6 * each:.3g} us for an atom", None),
         ("structures", f"{of.frames} frames, {of.steps} steps of dynamics", each * of.atom_steps),
         ("labels", f"{of.frames} and up to {added} of rounds", each * (of.atoms + added * atoms)),
+        ("hessian", f"products of about {products} frames, {2 * products} labels", each * 2 * products * atoms),
         ("training", f"{members} x {steps} steps", train),
         ("rounds", f"up to {rounds['count']}, each {members} x {rounds['steps']} steps of training", more),
         *inner,
         ("certificate", f"{len(wanted.bars)} bars; up to {wanted.certify['minutes']:g} min for each run", None),
     ]
     for name, text, seconds in rows:
-        if name != "rounds" or rounds["count"]:
+        if {"rounds": rounds["count"], "hessian": products}.get(name, True):
             write(f"  {name:<12} {text}" + ("" if seconds is None else f": about {span(seconds)}"))
     total = sum(seconds for _, _, seconds in rows if seconds)
     write(f"  {'together':<12} about {span(total)} of one core, and the certificate")

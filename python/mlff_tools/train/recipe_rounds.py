@@ -70,18 +70,21 @@ def rounds(recipe):
 
 
 def read(path):
-    """A whole recipe, checked: recipe, name, structures, teacher, student, training, inner, rounds, bars, certify."""
+    """A whole recipe, checked: recipe, name, structures, teacher, student, training, hessian_share (of the frames for
+    training), inner, rounds, bars, certify."""
     recipe, items, teacher = recipes.read(path)
     recipe.mapping((), recipes.SECTIONS, ("name", "teacher"))
     good = lambda v: isinstance(v, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", v)
     recipe.check(("name",), good, "letters, digits, '.', '_' and '-'")
+    student, training = recipe_training.student(recipe), recipe_training.training(recipe)
     return SimpleNamespace(
         recipe=recipe,
         name=recipe.value["name"],
         structures=items,
         teacher=teacher,
-        student=recipe_training.student(recipe),
-        training=recipe_training.training(recipe),
+        student=student,
+        training=training,
+        hessian_share=recipe_training.hessian_share(recipe, student, training, teacher),
         inner=recipe_training.inner(recipe),
         rounds=rounds(recipe),
         bars=recipe_certify.bars(recipe),

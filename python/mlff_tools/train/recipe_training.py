@@ -72,6 +72,7 @@ TRAINING = {
     "stress_weight": _WEIGHT,
     "atom_weight": _WEIGHT,
     "hessian_weight": _WEIGHT,
+    "hessian_share": (_number(0, 1, zero=True), "a share of the training frames, from 0 to 1"),
     "force_ceiling": (lambda v: v in (None, "auto") or _number(0, 1e6)(v), "a number in eV/A, auto, or null for none"),
     "force_limit": _limit("eV/A"),
     "energy_limit": _limit("eV/atom"),
@@ -87,7 +88,9 @@ TRAINING = {
 }
 INNER = {key: PAINN[key] for key in ("features", "layers", "cutoff", "readout", "repulsion", "spacing")}
 INNER["steps"] = _STEPS
-HESSIAN_FROM, HESSIAN_WEIGHT = 128, 1.0e-3  # features from which on Hessian-vector products count, where there are some
+_HESSIAN = ("hessian_weight", "hessian_share")
+# Features from which on Hessian-vector products count, their weight, and how many of the training frames have one
+HESSIAN_FROM, HESSIAN_WEIGHT, HESSIAN_SHARE = 128, 1.0e-3, 0.25
 DEFAULTS = {
     "seed": 1,
     "optimizer": "soap",
@@ -173,8 +176,25 @@ def inner(recipe, at=("inner",)):
     made |= {key: v for key, v in student(recipe).items() if key in texts}
     made |= {key: v for key, v in value.items() if key != "steps"}
     _check_network(recipe, at, made)
-    train = {key: v for key, v in training(recipe).items() if key not in ("steps", "hessian_weight")}
+    train = {key: v for key, v in training(recipe).items() if key not in ("steps", *_HESSIAN)}
     return made, {**train, **{key: v for key, v in value.items() if key == "steps"}}
+
+
+def hessian(student, training):
+    """(weight of Hessian-vector products in the loss, share of the training frames that they are labelled for)"""
+    wanted = students.filled(student).get("features", 0) >= HESSIAN_FROM or training.get("hessian_share")
+    weight = training.get("hessian_weight", HESSIAN_WEIGHT if wanted else 0)
+    return weight, training.get("hessian_share", HESSIAN_SHARE if weight else 0)
+
+
+def hessian_share(recipe, student, training, teacher):
+    """The share of the training frames that the teacher labels with Hessian-vector products, checked."""
+    if "labels" not in teacher:
+        return hessian(student, training)[1]
+    if training.get("hessian_share"):
+        at = ("training", "hessian_share")
+        recipe.fail(at, "a file of labels cannot label the displaced structures that this needs; allowed is 0")
+    return 0
 
 
 def config(name, student, training, elements):
@@ -182,8 +202,10 @@ def config(name, student, training, elements):
     made = students.network(student, elements)
     steps = training.get("steps") or students.filled(student)["steps"]
     train = {"validate_every": max(1, min(500, steps // 20)), **DEFAULTS, "steps": steps, **training}
-    if made["model"].get("n_features", 0) >= HESSIAN_FROM:
-        train.setdefault("hessian_weight", HESSIAN_WEIGHT)
+    weight = hessian(student, training)[0]
+    if weight:
+        train["hessian_weight"] = weight
+    train.pop("hessian_share", None)
     if "energy_weight" in training and "final_energy_weight" not in training:
         train["final_energy_weight"] = training["energy_weight"]
     train["warmup"] = min(train["warmup"], max(1, steps // 10))
