@@ -221,6 +221,7 @@ class Runs(unittest.TestCase):
             state = training.load_checkpoint(done.checkpoint)
             t = Trainer(state["config"], data, data["sha256"], torch.device("cpu"), state)
             t.restore(state, done.checkpoint)
+            self.assertEqual(t._batch(), 48 if weight else 16, "each frame with two of its size on top")
             (pair,) = frames.pairs(data, "test", t.network, t.device, t.scale, t.offsets)
             batch = t.plain_batch(pair, torch.arange(len(pair.frames)))
             out = t.network(t.views(t.ema), batch, training=False)

@@ -56,8 +56,9 @@ def show(wanted, programs, write):
     each, who = teacher_time(wanted, programs)
     steps = _steps(wanted.student, wanted.training)
     members = 1 + (rounds["committee"] if rounds["count"] else 0)
-    train = members * training_time(wanted.student, wanted.training, steps)
-    more = rounds["count"] * members * training_time(wanted.student, wanted.training, rounds["steps"])
+    cost = members * (1 + 2 * wanted.hessian_share)  # a product costs as much as two frames
+    train = cost * training_time(wanted.student, wanted.training, steps)
+    more = rounds["count"] * cost * training_time(wanted.student, wanted.training, rounds["steps"])
     added = rounds["count"] * rounds["frames"]
     atoms = of.atoms / max(1, of.frames)
     inner = []

@@ -152,17 +152,22 @@ class Trainer:
         self.chunk, self.chunk_at = None, None
         if self.counts is None:
             atoms = [c.n_atoms for c in self.classes]
-            self.order = Mixed(sizes, atoms, self.train["batch"] or BATCH, self.train["seed"])
+            self.order = Mixed(sizes, atoms, self._batch(), self.train["seed"])
             return
         self.order = Order(sizes, self.counts, self.train["seed"])
         self.index = [torch.zeros(k, dtype=torch.long, device=self.device) for k in self.counts]
         self.atoms_of = frames.of_element(list(zip(self.classes, self.index)), len(self.data["elements"]))
 
+    def _batch(self):
+        """Atoms of a step: train.batch for frames, with the Hessian-vector products of as many frames on top."""
+        atoms = [len(c.frames) * c.n_atoms for c in self.classes]
+        of_frames = sum(n for n, c in zip(atoms, self.classes) if not isinstance(c, frames.Pairs))
+        return (self.train["batch"] or BATCH) * sum(atoms) / of_frames
+
     def _shares(self, sizes):
         """Frames of each class per step of about train.batch atoms, all classes in proportion; None when a class would
         come in fewer than all steps."""
-        total = sum(n * c.n_atoms for n, c in zip(sizes, self.classes))
-        share = (self.train["batch"] or BATCH) / total
+        share = self._batch() / sum(n * c.n_atoms for n, c in zip(sizes, self.classes))
         if len(sizes) > 1 and min(sizes) * share < 0.75:
             return None
         return [min(n, max(1, round(n * share))) for n in sizes]
