@@ -1,14 +1,14 @@
-"""Teacher and student run molecular dynamics in LAMMPS, of liquid water or of a crystal: `make demo` calls this.
+"""A student and the teacher that labelled it run molecular dynamics in LAMMPS: `make demo` calls this.
 
-Each model runs a deck of examples/lammps_inputs (in.water_nvt, 64 molecules; in.crystal_nvt; 300 K) in the LAMMPS of
+Each model runs a deck of examples/lammps_inputs (in.crystal_nvt; in.water_nvt, 64 molecules; 300 K) in the LAMMPS of
 .venv, profiled step by step by fix mlffprof. Then both models are evaluated on the same frames of the teacher's
-trajectory. Prints what each costs and how well they agree, and writes a plot and the page of `mlff report`. The student
-of a crystal is the file in models/ that knows its element and no other; without one the teacher runs alone.
+trajectory. Prints what each costs, how well they agree, and what the student's certificate says, and writes a plot and
+the page of `mlff report`. Of a model that is not in models/ one line says so, and the other one runs alone.
 """
 
 import argparse
 import dataclasses
-import glob
+import json
 import os
 import re
 import shutil
@@ -22,6 +22,7 @@ from mlff_tools.bench import profiles
 from mlff_tools.model.lammps import LammpsError, find_lmp, find_plugin
 from mlff_tools.model.modelfile import load_yaml
 from mlff_tools.report.page import Folder, page
+from mlff_tools.train.teachers import network_digest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DECKS = os.path.join(ROOT, "examples", "lammps_inputs")
@@ -60,7 +61,7 @@ class Material:
     elements: tuple
     timestep: float  # fs, as in the deck
     teacher: str
-    student: str = None  # None: the model of its elements alone
+    student: str
     variables: dict = dataclasses.field(default_factory=dict)
     unit: tuple = ("atom", 1)  # what energies are given for, and its atoms
     seen: str = None  # the element of the radial distribution; None: the only one
@@ -69,7 +70,7 @@ class Material:
 def crystal(name, element, text, **variables):
     variables["element"] = element
     box = CRYSTAL.format(**variables)
-    return Material(name, text, "in.crystal_nvt", box, (element,), 1.0, "nequix-oam-1-pft", None, variables)
+    return Material(name, text, "in.crystal_nvt", box, (element,), 1.0, "nequix-oam-1-pft", f"{name}-xs", variables)
 
 
 MATERIALS = {
@@ -80,7 +81,7 @@ MATERIALS = {
         "read_data data.water64",
         ("H", "O"),
         0.5,
-        "water-benzene-teacher",
+        "ani-2x",
         "water-benzene-student",
         unit=("molecule", 3),
         seen="O",
@@ -329,7 +330,7 @@ def plot(runs, of, path):
         d.plot(r, g, color=colors[role], label=role)
     a.set(title="Temperature", xlabel="time (ps)", ylabel="K")
     b.set(title="Potential energy from the common start", xlabel="time (ps)", ylabel=f"meV per {unit[0]}")
-    c.set(title=f"Cost of a step, {runs['teacher']['n_atoms']} atoms, one core", ylabel="ms")
+    c.set(title=f"Cost of a step, {runs[role]['n_atoms']} atoms, one core", ylabel="ms")
     c.margins(y=0.15)
     d.set(title=f"{seen}-{seen} radial distribution", xlabel="r (A)", ylabel="g(r)", xlim=(2.0, None))
     for axis in (a, b, d):
@@ -341,30 +342,39 @@ def plot(runs, of, path):
 # ---- program --------------------------------------------------------------------------------------------------------
 
 
-def student_of(material):
-    """The file in models/ that knows the elements of a material and no others, or None."""
-    for path in sorted(glob.glob(os.path.join(MODELS, "*.yaml"))):
-        if sorted(load_yaml(path).get("elements") or ()) == sorted(material.elements):
-            return path
-    return None
-
-
 def choose_models(args):
-    """Completes args.teacher and args.student with those of the material; no student is None."""
-    of = args.of
-    args.teacher = args.teacher or os.path.join(MODELS, f"{of.teacher}.yaml")
-    args.student = args.student or (os.path.join(MODELS, f"{of.student}.yaml") if of.student else student_of(of))
+    """Completes args.teacher and args.student with those of the material; None for one that is not in models/."""
     for role in ROLES:
-        path = getattr(args, role) and os.path.abspath(getattr(args, role))
-        setattr(args, role, path)
-        if path and not os.path.exists(path):
+        given, own = getattr(args, role), os.path.join(MODELS, f"{getattr(args.of, role)}.yaml")
+        path = os.path.abspath(given) if given else own if os.path.exists(own) else None
+        if given and not os.path.exists(path):
             raise DemoError(f"there is no {role} model {path}: give one with make demo {role.upper()}=FILE.yaml")
+        setattr(args, role, path)
+    missing = [role for role in ROLES if not getattr(args, role)]
+    names = [f"{getattr(args.of, role)} ({role.upper()}=FILE takes yours; docs/teachers)" for role in missing]
+    if missing == list(ROLES):
+        raise DemoError(f"models/ holds neither {names[0]} nor {names[1]}")
+    if missing:
+        print(f"models/ does not hold the {missing[0]} {names[0]}: the other one runs alone.")
+
+
+def certificate(model):
+    """What the certificate beside a model, certificates/NAME.json, says of it, in one line."""
+    name = os.path.splitext(os.path.basename(model))[0]
+    path = os.path.join(os.path.dirname(model), "certificates", name)
+    if not os.path.exists(path + ".json"):
+        return f"{name} has no certificate; mlff certify makes one (docs/certificate.md)"
+    with open(path + ".json", encoding="utf-8") as f:
+        found = json.load(f)
+    if found["model"]["sha256"] != network_digest(load_yaml(model)):
+        return f"{name}: {path}.json is the certificate of another network"
+    return f"certificate of {name}: {found['verdict_text']} ({found['context']['date']}, {path}.html)"
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--material", default="water", choices=MATERIALS, help="default: water")
-    parser.add_argument("--teacher", help="model file (default: the shipped teacher of the material)")
+    parser.add_argument("--material", default="Si", choices=MATERIALS, help="default: Si")
+    parser.add_argument("--teacher", help="model file (default: the one that labelled the student)")
     parser.add_argument("--student", help="model file (default: the shipped student of the material)")
     parser.add_argument("--steps", type=int, default=2000, help="MD steps for each (default: 2000)")
     parser.add_argument("--build", default="build", help="build directory")
@@ -385,9 +395,6 @@ def main():
     args = arguments()
     shutil.rmtree(args.out, ignore_errors=True)
     os.makedirs(args.out)
-    if not args.student:
-        alone = os.path.splitext(os.path.basename(args.teacher))[0]
-        print(f"There is no student of {args.of.name} in models/ yet (STUDENT=FILE takes yours): {alone} runs alone.")
     print(f"{args.of.text}, 300 K, {args.steps} steps of {args.of.timestep:g} fs in LAMMPS, one core:", flush=True)
     runs = {role: simulate(role, getattr(args, role), args) for role in ROLES if getattr(args, role)}
     text = table(runs, agree(runs, args), args)
@@ -402,6 +409,8 @@ def main():
         f"\n  plot:  {picture}\n  table: {os.path.join(args.out, 'demo.txt')}\n"
         f"  page:  {report}   (latency, tail, parts of a step, memory, energy)"
     )
+    if args.student:
+        print(f"\n  {certificate(args.student)}")
 
 
 if __name__ == "__main__":

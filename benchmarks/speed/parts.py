@@ -23,6 +23,9 @@ WATER = {192: 4, 648: 6, 3000: 10}
 OWN_MODELS = ("water-painn", "water-benzene")
 # The universal force field that comes with the project.
 NEQUIX = "nequix-oam-1-pft"
+# Students of it: lattice, cells along each axis, mass, element; and of ANI-2x.
+CRYSTALS = {"silicon-xs": ("diamond 5.4868", 2, 28.085, "Si")}
+LIQUIDS = ("water-benzene-student",)
 # Largest differences between another program and LAMMPS, both in single precision: eV/atom, and share of the largest
 # force.
 ENERGY_AGREES, FORCES_AGREE = 1.0e-5, 1.0e-3
@@ -85,6 +88,14 @@ def published(context, name):
     path = os.path.join(context.shared, "models", name)
     if not os.path.exists(path):
         raise Skip(f"{path} is not there (--shared names the folder of the published parameters)")
+    return path
+
+
+def shipped(name):
+    """Path of a model file of models/."""
+    path = os.path.join(ROOT, "models", name + ".yaml")
+    if not os.path.exists(path):
+        raise Skip(f"models/{name}.yaml is not there")
     return path
 
 
@@ -191,7 +202,7 @@ def _reference_case(context, name, label, model, structure):
     data = os.path.join(context.work, f"{name}.data")
     kinds = [1 if z == 8 else 2 for z in structure["numbers"]]
     systems.write_data(data, kinds, structure["positions"], structure["cell"])
-    real = name.startswith("ani")
+    real = name != "painn-f128"
     deck = systems.water_deck(data, mlff_pair(context, model, "O H"), real=real, velocities=False)
     return LammpsCase(context, name, label, deck)
 
@@ -211,8 +222,14 @@ def ani(context):
         structure,
     )
     facts = {"agreement": _compare(ours, found["energy"] + _self_energies(model, structure), found["forces"])}
-    ratio = Ratio("ANI-2x, 64 waters: TorchANI / mlff", [c.name for c in theirs], ours.name, bar=5.0, aim=10.0)
-    return Part("ANI-2x (8 networks), 192 atoms of water", [ours] + theirs, [ratio], facts)
+    package = [c.name for c in theirs]
+    ratios = [Ratio("ANI-2x, 64 waters: TorchANI / mlff", package, ours.name, bar=5.0, aim=10.0)]
+    students = [_reference_case(context, n, f"{n}, pair_style mlff", shipped(n), structure) for n in LIQUIDS]
+    for student in students:
+        name = f"{student.name}, 64 waters"
+        ratios.append(Ratio(f"{name}: ANI-2x / student", [ours.name], student.name))
+        ratios.append(Ratio(f"{name}: TorchANI / student", package, student.name))
+    return Part("ANI-2x (8 networks) and its students, 192 atoms of water", [ours, *students, *theirs], ratios, facts)
 
 
 def painn(context):
@@ -282,8 +299,13 @@ def nequix(context):
     published(context, NEQUIX + ".yaml")
     weights, model = published(context, NEQUIX + ".safetensors"), os.path.join(ROOT, "models", NEQUIX + ".yaml")
     wanted = [{"most": 0.060, "aim_most": 0.030}, {"most": 0.300, "aim_most": 0.150}]
-    found = _against_package(context, "nequix", "Nequix", "nequix", model, weights, wanted)
-    return Part("Nequix OAM PFT (4 layers, orders to 3, 0.7 million parameters)", *found)
+    cases, ratios, facts = _against_package(context, "nequix", "Nequix", "nequix", model, weights, wanted)
+    deck = [line.replace(model, shipped("silicon-xs")) for line in cases[0].deck]
+    student = LammpsCase(context, "silicon-xs-stress", "silicon-xs, 64 Si, pair_style mlff, with stress", deck)
+    package = list(ratios[0].theirs)
+    ratios.append(Ratio("silicon-xs, 64 Si: nequix / student", package, student.name, bar=1000.0))
+    title = "Nequix OAM PFT (4 layers, orders to 3, 0.7 million parameters), and its student"
+    return Part(title, [*cases, student], ratios, facts)
 
 
 def sevennet(context):
@@ -371,14 +393,17 @@ def nequix_ranks(context):
     )
 
 
-def teacher(context):
-    """Teacher and student on the same deck."""
+def students(context):
+    """The students of the universal force field against it, in this engine."""
     cases, ratios = [], []
-    for atoms in (192, 648):
-        big, small = own_case(context, "teacher", atoms), own_case(context, "student", atoms)
-        cases += [big, small]
-        ratios.append(Ratio(f"teacher / student, {atoms} atoms", [big.name], small.name, bar=5.0))
-    return Part("Teacher against student on the same deck", cases, ratios)
+    for name, (lattice, size, mass, element) in CRYSTALS.items():
+        pair = []
+        for model, fewest in ((NEQUIX, 3), (name, 10)):
+            deck = systems.crystal_deck(lattice, size, [mass], "", mlff_pair(context, shipped(model), element))
+            pair.append(LammpsCase(context, f"{model}-{element}", f"{model}, {element}", deck, fewest=fewest))
+        cases += pair
+        ratios.append(Ratio(f"{name}: Nequix / student", [pair[0].name], pair[1].name, bar=50.0))
+    return Part("Students against the teacher that labelled them, crystals at 300 K", cases, ratios)
 
 
 def kernels(context):
@@ -403,6 +428,6 @@ PARTS = {
     "student": student,
     "ranks": ranks,
     "nequix-ranks": nequix_ranks,
-    "teacher": teacher,
+    "students": students,
     "kernels": kernels,
 }

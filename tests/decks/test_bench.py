@@ -173,12 +173,8 @@ def test_against_is_interleaved(tmp_path, capsys):
 
 
 def test_a_failing_run_is_one_error(tmp_path, capsys):
-    assert (
-        run(
-            "--system", "iron", "--potential", "mlff", "--size", "small", "--protocol", "nve", "--out", tmp_path, *SHORT
-        )
-        == 1
-    )
+    iron = ["--system", "iron", "--potential", "mlff", "--size", "small", "--protocol", "nve"]
+    assert run(*iron, "--model", STUDENT, "--out", tmp_path, *SHORT) == 1
     error = capsys.readouterr().err
     assert "LAMMPS failed" in error and "failed.log" in error and "Traceback" not in error
     assert not list((tmp_path / "runs").iterdir()) and (tmp_path / "failed.log").exists()
@@ -230,11 +226,26 @@ def test_models_run_the_systems_that_they_know(tmp_path, capsys):
     iron.write_text("elements: [Fe]\narchitecture: painn\n")
     assert run("--model", iron, "--size", "large", "--list") == 0
     assert works(capsys.readouterr().out) == sorted(f"iron-large-{p}" for p in bench_cases.PROTOCOLS)
-    assert run("--system", "water,benzene_gas,benzene,iron", "--size", "small", "--protocol", "nve", "--list") == 0
+    of_molecules = ["--model", "water-benzene-teacher", "--size", "small", "--protocol", "nve", "--list"]
+    assert run(*of_molecules, "--system", "water,benzene_gas,benzene,iron") == 0
     assert works(capsys.readouterr().out) == ["benzene_gas-small-nve", "water-small-nve"]
     broken = tmp_path / "broken.yaml"
     broken.write_text("[]")
     assert run("--model", broken, "--list") == 2 and "must hold a mapping" in capsys.readouterr().err
+
+
+def test_roles(capsys):
+    """`--model student`, the default, and `--model teacher` stand for those of each system."""
+    nve = ["--size", "small", "--protocol", "nve", "--list"]
+    assert run(*nve) == 0
+    default = capsys.readouterr().out
+    for system, name in bench_cases.ROLES["student"].items():
+        assert f"{system}-small-nve-{bench_cases.clean(name)} " in default
+    assert run("--system", "tantalum", "--potential", "mlff", *nve) == 2
+    assert "tantalum: no model runs it of student (none): give another one with --model" in capsys.readouterr().err
+    assert run("--system", "silicon", "--model", "student", "--model", "teacher", *nve) == 0
+    found = {line.split()[0].rpartition("-")[2] for line in capsys.readouterr().out.splitlines()}
+    assert found == {"silicon_xs", "nequix_oam_1_pft", "sw"}
 
 
 def test_foreign_folders_are_left_alone(tmp_path, capsys):
@@ -248,11 +259,12 @@ def test_foreign_folders_are_left_alone(tmp_path, capsys):
 
 
 def test_cases_agree_with_the_deck():
-    """Numbers of atoms and reference potentials of bench_cases.SYSTEMS are those of in.bench's table."""
+    """Numbers of atoms, models and reference potentials of the suite are those of in.bench's table."""
     from test_bench_decks import TABLE
 
     for system, (atoms, _, _, references) in bench_cases.SYSTEMS.items():
-        assert list(atoms) == TABLE[system][0] and sorted(references) == sorted(TABLE[system][1])
+        models = [bench_cases.ROLES[role].get(system, "none") for role in ("student", "teacher")]
+        assert (list(atoms), *models, sorted(references)) == (*TABLE[system][:3], sorted(TABLE[system][3]))
 
 
 @pytest.mark.parametrize("system", bench_cases.SYSTEMS)

@@ -12,33 +12,37 @@ from mlff_tools.model.lammps import environment, find_lmp
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 FOLDER = os.path.join(ROOT, "benchmarks", "decks")
-MODEL, UNIVERSAL = (os.path.join(ROOT, "models", f"{n}.yaml") for n in ("water-benzene-student", "nequix-oam-1-pft"))
+MODELS = os.path.join(ROOT, "models")
+UNIVERSAL, MOLECULES = (os.path.join(MODELS, f"{n}.yaml") for n in ("nequix-oam-1-pft", "water-benzene-student"))
 PLUGIN = os.environ.get("MLFF_PLUGIN", os.path.join(ROOT, "build", "mlffplugin.so"))
 SIZES, PROTOCOLS = ("small", "medium", "large"), ("nve", "nvt", "npt")
 MATERIALS = ("benzene", "silicon", "aluminium", "iron")
 
 
 def table():
-    """System -> (atoms of each size, reference potentials), from the comment of in.bench."""
+    """System -> (atoms of each size, student, teacher, reference potentials), from the comment of in.bench."""
     with open(os.path.join(FOLDER, "in.bench"), encoding="utf-8") as f:
         rows = re.findall(
-            r"^# \| (\w+) +\| (\d+) atoms +\| (\d+) atoms +\| (\d+) atoms +\|[^|]*\|([^|]*)\|$", f.read(), re.M
+            r"^# \| (\w+) +" + 3 * r"\| (\d+) atoms +" + 2 * r"\| ([\w-]+) +" + r"\|([^|]*)\|$", f.read(), re.M
         )
     potentials = {"sw", "snap", "pod", "eam", "airebo"}
-    return {r[0]: ([int(n) for n in r[1:4]], [w for w in re.findall(r"\w+", r[4]) if w in potentials]) for r in rows}
+    return {
+        r[0]: ([int(n) for n in r[1:4]], r[4], r[5], [w for w in re.findall(r"\w+", r[6]) if w in potentials])
+        for r in rows
+    }
 
 
 TABLE = table()
 CASES = (
     [(s, "small", p, "auto") for s in TABLE for p in PROTOCOLS if (s, p) != ("benzene_gas", "npt")]
     + [(s, z, "nve", "auto") for s in TABLE for z in SIZES[1:]]
-    + [(s, "small", "nve", p) for s in TABLE for p in TABLE[s][1]]
+    + [(s, "small", "nve", p) for s in TABLE for p in TABLE[s][3]]
 )
 
 
 def run(deck, place, **variables):
     """(exit code, output) of a deck with 2 steps, run in `place`."""
-    variables = {"plugin": PLUGIN, "model": MODEL, "folder": FOLDER, "steps": 2, "equilibrate": 2, **variables}
+    variables = {"plugin": PLUGIN, "models": MODELS, "folder": FOLDER, "steps": 2, "equilibrate": 2, **variables}
     command = [find_lmp(), "-in", os.path.join(FOLDER, deck), "-log", "none", "-nocite"]
     for name, value in variables.items():
         command += ["-var", name, str(value)]
@@ -59,7 +63,7 @@ def run(deck, place, **variables):
 
 def test_table():
     assert sorted(TABLE) == sorted(["water", "benzene", "benzene_gas", "silicon", "aluminium", "iron", "tantalum"])
-    for system, (atoms, _) in TABLE.items():
+    for system, (atoms, *_) in TABLE.items():
         for n, (low, high) in zip(atoms, ((32, 64), (128, 256), (512, 1024))):
             assert low <= n <= high, f"{system}: {n} atoms are not between {low} and {high}"
 
@@ -71,8 +75,8 @@ def test_combination(system, size, protocol, potential, tmp_path):
     loops = re.findall(r"Loop time of \S+ on \d+ procs for (\d+) steps with (\d+) atoms", output)
     assert loops[-1] == ("2", str(TABLE[system][0][SIZES.index(size)])), loops
     chosen = re.search(r"benchmark: system (\w+), size (\w+), protocol (\w+), potential (\w+)", output)
-    covered = system in ("water", "benzene_gas")
-    expected = potential if potential != "auto" else "mlff" if covered else TABLE[system][1][0]
+    student, references = TABLE[system][1], TABLE[system][3]
+    expected = potential if potential != "auto" else references[0] if student == "none" else "mlff"
     assert chosen and chosen.groups() == (system, size, protocol, expected), output[:2000]
 
 
@@ -105,6 +109,7 @@ def test_lattice_constant(tmp_path):
         ({"protocol": "nvx"}, "protocol is nvx"),
         ({"potential": "lj"}, "potential is lj: for water"),
         ({"system": "benzene_gas", "protocol": "npt"}, "benzene_gas has no npt"),
+        ({"system": "tantalum", "potential": "mlff"}, "there is no model file"),
     ],
 )
 def test_refuses(change, text, tmp_path):
@@ -128,6 +133,7 @@ def test_replicas_are_independent(tmp_path):
     code, output = run(
         "in.replicas",
         tmp_path,
+        model=MOLECULES,
         nx=2,
         ny=2,
         nz=2,
@@ -148,7 +154,17 @@ def test_replicas_are_independent(tmp_path):
 
 def test_replica_energies_add_up(tmp_path):
     code, output = run(
-        "in.replicas", tmp_path, nx=2, ny=2, nz=1, out=tmp_path / "out", steps=10, equilibrate=20, sample=10, thermo=10
+        "in.replicas",
+        tmp_path,
+        model=MOLECULES,
+        nx=2,
+        ny=2,
+        nz=1,
+        out=tmp_path / "out",
+        steps=10,
+        equilibrate=20,
+        sample=10,
+        thermo=10,
     )
     assert code == 0, output[-3000:]
     samples = replicas(tmp_path / "out")

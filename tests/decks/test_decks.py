@@ -5,6 +5,8 @@ A deck is a file in.NAME; what may be changed is `variable NAME index VALUE` at 
 whose value names an existing file relative to the deck are made absolute; `plugin` is set to the one built here.
 """
 
+import argparse
+import json
 import os
 import re
 import shutil
@@ -12,6 +14,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lammps"))
 
@@ -56,7 +59,7 @@ def test_deck(deck, tmp_path):
             command += ["-var", name, PLUGIN]
         elif "/" in value and found:
             command += ["-var", name, found[0]]
-        elif value.endswith(".yaml"):
+        elif value.endswith(".yaml") and "$" not in value:
             pytest.skip(f"{deck}: its model {value} is not there")
     work = tmp_path / "deck"
     shutil.copytree(folder, work)
@@ -148,15 +151,10 @@ def demo_of_silicon(tmp_path, *options):
 
 
 def test_demo_of_a_material(tmp_path):
-    """Teacher and student of silicon if models/ has a student of it; else one line says so, and the teacher runs."""
-    sys.path.insert(0, os.path.join(ROOT, "scripts"))
-    import demo
-
-    student = demo.student_of(demo.MATERIALS["Si"])
+    """The shipped teacher and student of silicon, and what the student's certificate says."""
     output, n_reports = demo_of_silicon(tmp_path)
-    alone = "There is no student of silicon in models/ yet (STUDENT=FILE takes yours): nequix-oam-1-pft runs alone."
-    assert (alone in output) == (student is None) and ("forces    RMSE" in output) == (student is not None), output
-    assert re.search(r"ms per step +[0-9.]+", output) and n_reports == (2 if student else 1), output
+    assert "forces    RMSE" in output and re.search(r"ms per step +[0-9.]+ +[0-9.]+", output) and n_reports == 2, output
+    assert re.search(r"  certificate of silicon-xs: PASS: (\d+) of \1 bars met \(", output), output
 
 
 def test_demo_of_a_material_with_a_student(tmp_path):
@@ -167,22 +165,33 @@ def test_demo_of_a_material_with_a_student(tmp_path):
         target = same if name.endswith(".yaml") else tmp_path / name
         shutil.copyfile(os.path.join(ROOT, "models", name), target)
     output, n_reports = demo_of_silicon(tmp_path, "--student", str(same))
-    assert "There is no student" not in output and n_reports == 2
+    assert "student has no certificate; mlff certify makes one" in output and n_reports == 2
     found = re.search(r"RMSE ([0-9.]+) meV/A +\(RMS force (\d+) meV/A\)", output)
     assert found and float(found[1]) < 0.1 and float(found[2]) > 100, output
 
 
-def test_student_of_a_material(tmp_path, monkeypatch):
-    """A student is a file that knows the elements of the material and no others."""
+def test_demo_of_what_is_there(tmp_path, monkeypatch, capsys):
+    """A model that is not in models/ leaves the other one alone; a certificate is that of its network."""
     sys.path.insert(0, os.path.join(ROOT, "scripts"))
     import demo
 
     monkeypatch.setattr(demo, "MODELS", str(tmp_path))
-    (tmp_path / "alloy.yaml").write_text("elements: [Al, Si]\n")
-    assert demo.student_of(demo.MATERIALS["Si"]) is None
-    (tmp_path / "si.yaml").write_text("elements: [Si]\n")
-    assert demo.student_of(demo.MATERIALS["Si"]) == str(tmp_path / "si.yaml")
-    assert demo.student_of(demo.MATERIALS["Al"]) is None
+    chosen = argparse.Namespace(teacher=None, student=None, of=demo.MATERIALS["Si"])
+    with pytest.raises(demo.DemoError, match="holds neither nequix-oam-1-pft .* nor silicon-xs"):
+        demo.choose_models(chosen)
+    head = {"weights": {"sha256": "1"}, "architecture": "painn", "painn": {}, "elements": ["Si"]}
+    model = tmp_path / "silicon-xs.yaml"
+    model.write_text(yaml.safe_dump(head), encoding="utf-8")
+    demo.choose_models(chosen)
+    assert (chosen.teacher, chosen.student) == (None, str(model))
+    assert "does not hold the teacher nequix-oam-1-pft" in capsys.readouterr().out
+    (tmp_path / "certificates").mkdir()
+    says = {"model": {"sha256": demo.network_digest(head)}, "verdict_text": "PASS: 2 of 2 bars met", "context": {}}
+    says["context"]["date"] = "2026-11-23"
+    (tmp_path / "certificates" / "silicon-xs.json").write_text(json.dumps(says), encoding="utf-8")
+    assert "silicon-xs: PASS: 2 of 2 bars met (2026-11-23" in demo.certificate(str(model))
+    model.write_text(yaml.safe_dump({**head, "elements": ["Ge"]}), encoding="utf-8")
+    assert "certificate of another network" in demo.certificate(str(model))
 
 
 def test_demo_without_model(tmp_path):

@@ -13,6 +13,7 @@ import numpy as np
 from mlff_tools.convert import command as convert
 from mlff_tools.convert import nequip as convert_nequip
 from mlff_tools.model import engine, modelfile, reference
+from mlff_tools.train import recipe, recipe_certify, teachers
 
 FOLDER = os.path.join(helpers.ROOT, "models")
 MODELS = sorted(glob.glob(os.path.join(FOLDER, "water-benzene-*.yaml")))
@@ -80,6 +81,28 @@ class Published(unittest.TestCase):
                 with self.subTest(result=os.path.relpath(path, helpers.ROOT)):
                     self.assertIn(sha256, shipped)
         self.assertGreater(of_a_model, 20)
+
+
+class Zoo(unittest.TestCase):
+    """Each recipe of models/recipes has its model, and a certificate of this network that meets the bars."""
+
+    def test_certificates(self):
+        recipes = sorted(glob.glob(os.path.join(FOLDER, "recipes", "*.yaml")))
+        self.assertGreater(len(recipes), 0)
+        for path in recipes:
+            name = os.path.splitext(os.path.basename(path))[0]
+            with self.subTest(model=name):
+                head = modelfile.load_yaml(os.path.join(FOLDER, f"{name}.yaml"))
+                with open(os.path.join(FOLDER, "certificates", f"{name}.json"), encoding="utf-8") as file:
+                    found = json.load(file)
+                self.assertEqual(found["model"]["sha256"], teachers.network_digest(head))
+                self.assertEqual(found["model"]["weights_sha256"], head["weights"]["sha256"])
+                self.assertEqual((found["verdict"], found["quick"], found["settings"]["scale"]), ("PASS", False, 1.0))
+                self.assertTrue(os.path.exists(os.path.join(FOLDER, "certificates", f"{name}.html")))
+                wanted = recipe_certify.bars(recipe.Recipe(path))
+                judged = [(b["quantity"], b["bar"]) for b in found["bars"] if b["verdict"] == "PASS"]
+                self.assertEqual({(q, bar) for q in wanted for bar in wanted[q].values()}, set(judged))
+                self.assertGreaterEqual(len(judged), sum(len(groups) for groups in wanted.values()))
 
 
 class Universal(unittest.TestCase):

@@ -29,11 +29,7 @@ ROLES = {
         **dict.fromkeys(("water", "benzene_gas", "benzene"), "ani-2x"),
         **dict.fromkeys(("silicon", "aluminium", "iron"), "nequix-oam-1-pft"),
     },
-    "student": {
-        "water": "water-s",
-        "benzene_gas": "water-benzene-student",
-        **{s: f"{s}-xs" for s in ("silicon", "aluminium", "iron")},
-    },
+    "student": {**dict.fromkeys(("water", "benzene_gas"), "water-benzene-student"), "silicon": "silicon-xs"},
 }
 MATERIALS = ("benzene", "silicon", "aluminium", "iron")  # what a model runs that knows all their elements
 MLFF_COST = {"nequip": 400}  # us per atom and step of an architecture, else 12; for the estimate of time only
@@ -224,8 +220,10 @@ def _of(system, size, protocol, args, models, copies):
         return [Case(system, size, protocol, args.potential, copies=copies)]
     if args.potential in (None, "auto") and references:
         return [Case(system, size, protocol, next(iter(references)), copies=copies)]
-    known = ", ".join(["mlff", *references])
-    raise LammpsError(f"--potential {args.potential or 'auto'}: for {system} there is {known}")
+    if args.potential in (None, "auto", "mlff"):
+        tried = [f"{m} ({ROLES[m].get(system, 'none')})" if m in ROLES else m for m in models]
+        raise LammpsError(f"{system}: no model runs it of {', '.join(tried)}: give another one with --model")
+    raise LammpsError(f"--potential {args.potential}: for {system} there is {', '.join(['mlff', *references])}")
 
 
 def _wanted(case, args):
