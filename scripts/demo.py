@@ -81,7 +81,7 @@ MATERIALS = {
         "read_data data.water64",
         ("H", "O"),
         0.5,
-        "ani-2x",
+        "water-benzene-teacher",
         "water-benzene-student",
         unit=("molecule", 3),
         seen="O",
@@ -373,7 +373,7 @@ def certificate(model):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--material", default="Si", choices=MATERIALS, help="default: Si")
+    parser.add_argument("--material", default="water", choices=MATERIALS, help="default: water")
     parser.add_argument("--teacher", help="model file (default: the one that labelled the student)")
     parser.add_argument("--student", help="model file (default: the shipped student of the material)")
     parser.add_argument("--steps", type=int, default=2000, help="MD steps for each (default: 2000)")

@@ -4,8 +4,8 @@
   benchmarks/speed --write-docs FILE.json ...    fills docs/performance.md from results
   benchmarks/speed --list
 
-Parts: ani (TorchANI; students of ANI-2x), painn (SchNetPack), orb (orb-models), nequix (its package in JAX; its student
-of silicon), sevennet (its package in PyTorch), student (LAMMPS' own POD and SNAP), ranks and nequix-ranks (two MPI
+Parts: ani (TorchANI; students of ANI-2x), painn (SchNetPack), orb (orb-models), nequix (its package in JAX),
+sevennet (its package in PyTorch), student (LAMMPS' own POD and SNAP), ranks and nequix-ranks (two MPI
 ranks), students (of Nequix, against it), kernels (generic, AVX2, AVX-512), memory (allocations and bytes per atom).
 
 Each round times every case once, in turn, so that the two sides of a ratio are measured within the same seconds; a

@@ -300,12 +300,7 @@ def nequix(context):
     weights, model = published(context, NEQUIX + ".safetensors"), os.path.join(ROOT, "models", NEQUIX + ".yaml")
     wanted = [{"most": 0.060, "aim_most": 0.030}, {"most": 0.300, "aim_most": 0.150}]
     cases, ratios, facts = _against_package(context, "nequix", "Nequix", "nequix", model, weights, wanted)
-    deck = [line.replace(model, shipped("silicon-xs")) for line in cases[0].deck]
-    student = LammpsCase(context, "silicon-xs-stress", "silicon-xs, 64 Si, pair_style mlff, with stress", deck)
-    package = list(ratios[0].theirs)
-    ratios.append(Ratio("silicon-xs, 64 Si: nequix / student", package, student.name, bar=1000.0))
-    title = "Nequix OAM PFT (4 layers, orders to 3, 0.7 million parameters), and its student"
-    return Part(title, [*cases, student], ratios, facts)
+    return Part("Nequix OAM PFT (4 layers, orders to 3, 0.7 million parameters)", cases, ratios, facts)
 
 
 def sevennet(context):

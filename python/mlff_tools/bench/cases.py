@@ -29,7 +29,7 @@ ROLES = {
         **dict.fromkeys(("water", "benzene_gas", "benzene"), "ani-2x"),
         **dict.fromkeys(("silicon", "aluminium", "iron"), "nequix-oam-1-pft"),
     },
-    "student": {**dict.fromkeys(("water", "benzene_gas"), "water-benzene-student"), "silicon": "silicon-xs"},
+    "student": dict.fromkeys(("water", "benzene_gas"), "water-benzene-student"),
 }
 MATERIALS = ("benzene", "silicon", "aluminium", "iron")  # what a model runs that knows all their elements
 MLFF_COST = {"nequip": 400}  # us per atom and step of an architecture, else 12; for the estimate of time only
