@@ -161,6 +161,7 @@ def test_killed_ten_times(tmp_path):
         "si.safetensors",
         "si-inner.yaml",
         "si-inner.safetensors",
+        "inner/labels.xyz",
         "round-0/si.svg",
         "round-1/chosen.xyz",
         "round-1/round.json",

@@ -6,7 +6,7 @@ FOLDER/
   labels.xyz         all labels; those of round k have the key round=k
   round-0/           the first training: checkpoint, learning curve, model, result.json; member-1, ... of the committee
   round-1/ ...       runs/, chosen.xyz (what the round labels), round.json (what it gained), then as round-0
-  inner/             the training of the inner model, as round-0
+  inner/             labels.xyz with Hessian-vector products, and the training of the inner model, as round-0
   NAME.yaml, NAME.safetensors and those of NAME-inner, certificate.html, certificate.json, certificate.work/
 """
 
@@ -20,7 +20,7 @@ import numpy as np
 from ..certify import command
 from ..model.lock import NAME, locked
 from ..model.modelfile import ModelError, write_bytes
-from . import dynamics, extxyz, generate, job, labelling, labels, recipe_training, rounds
+from . import dynamics, extxyz, generate, inner_labels, job, labelling, labels, recipe_training, rounds
 from .job import read_json, write_json
 from .label import make_teacher
 
@@ -83,7 +83,7 @@ class Run:
                 break
             done = found
         if self.wanted.inner:
-            self.inner(done["round"])
+            self.inner(done["round"], done["models"][0])
         return self.finish(done["models"][0], self.wanted.name)
 
     # ---- structures and labels
@@ -250,15 +250,19 @@ class Run:
 
     # ---- the end
 
-    def inner(self, k):
-        """The model of the inner steps of run_style respa, of the labels that the student of round k has seen."""
+    def inner(self, k, model):
+        """The inner model for run_style respa, of the labels that the student (`model`, of round k) has seen."""
         student, training = self.wanted.inner
         name, folder = f"{self.wanted.name}-inner", self._path("inner")
-        wanted = {"name": name, "folder": folder, "labels": self.labels, "rounds": k, "student": student}
-        wanted |= {"training": training, "start": None, "stop": None}
+        wanted = {"name": name, "folder": folder, "rounds": k, "student": student}
+        wanted |= {"labels": os.path.join(folder, "labels.xyz"), "training": training, "start": None, "stop": None}
         before = read_json(os.path.join(folder, "job.json"))
         if before and job.digest(before) != job.digest(wanted):
             raise ModelError(f"{folder}: was made with another section inner: remove it to train anew")
+        if not os.path.exists(wanted["labels"]):
+            self.write("Hessian-vector products for the inner model")
+            frames = job.frames_until(labels.read_labels(self.labels), k)
+            inner_labels.write_labels(wanted["labels"], frames, model, self.programs.program)
         if job.result(wanted) is None:
             self.write("training of the inner model")
             self._at_once([wanted])

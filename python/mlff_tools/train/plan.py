@@ -13,6 +13,7 @@ from .trainer import BATCH
 MORE = 5
 TRAIN = 0.8  # of the frames are for training (splits.py)
 TRAINING = {32: 120.0, 64: 250.0, 128: 900.0}  # us of an atom and step of training by features, two layers, one core
+PRODUCTS = 2.5  # times as long with Hessian-vector products of half of the frames (inner_labels.py)
 
 
 def span(seconds):
@@ -64,7 +65,7 @@ def show(wanted, programs, write):
     inner = []
     if wanted.inner:
         n = _steps(*wanted.inner)
-        inner = [("inner model", f"1 x {n} steps", training_time(*wanted.inner, n))]
+        inner = [("inner model", f"1 x {n} steps", PRODUCTS * training_time(*wanted.inner, n))]
     products = round(TRAIN * wanted.hessian_share * (of.frames + added))
     rows = [
         ("teacher", f"{who['kind']} {who['name']}, {1e6 * each:.3g} us for an atom", None),

@@ -91,6 +91,7 @@ INNER["steps"] = _STEPS
 _HESSIAN = ("hessian_weight", "hessian_share")
 # Features from which on Hessian-vector products count, their weight, and how many of the training frames have one
 HESSIAN_FROM, HESSIAN_WEIGHT, HESSIAN_SHARE = 128, 1.0e-3, 0.25
+INNER_HESSIAN = 0.1  # of inner models: with less, the slow forces that these cannot know outweigh the stiffness
 DEFAULTS = {
     "seed": 1,
     "optimizer": "soap",
@@ -177,7 +178,8 @@ def inner(recipe, at=("inner",)):
     made |= {key: v for key, v in value.items() if key != "steps"}
     _check_network(recipe, at, made)
     train = {key: v for key, v in training(recipe).items() if key not in ("steps", *_HESSIAN)}
-    return made, {**train, **{key: v for key, v in value.items() if key == "steps"}}
+    train |= {"hessian_weight": INNER_HESSIAN, **{key: v for key, v in value.items() if key == "steps"}}
+    return made, train
 
 
 def hessian(student, training):

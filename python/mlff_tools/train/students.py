@@ -11,7 +11,7 @@ EPSILON = 1.0e-2
 SPACING = 0.125  # A between splines: 0.25 A cost water 1 meV/A
 # Features, layers and cutoff (A); steps of training that make a student of it, on one core in some 10 minutes (xs).
 SIZES = {
-    "inner": {"features": 16, "layers": 1, "cutoff": 3.0, "steps": 12000},
+    "inner": {"features": 16, "layers": 1, "cutoff": 3.0, "steps": 8000},
     "xs": {"features": 32, "layers": 2, "cutoff": 5.0, "steps": 36000},
     "s": {"features": 64, "layers": 2, "cutoff": 5.0, "steps": 30000},
     "m": {"features": 128, "layers": 3, "cutoff": 5.0, "steps": 40000},
