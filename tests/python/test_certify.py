@@ -264,6 +264,8 @@ def test_crystal_against_a_pair_style(place):
         ("certify:\n  systems: [{files: nosuch.xyz, kind: liquid}]\n", "nosuch.xyz: there is no such file"),
         ("certify:\n  systems: [{files: water.xyz}]\n", "what is it? Give kind: liquid, crystal or molecule"),
         ("certify:\n  systems: [{molecul: water, kind: molecule}]\n", "r.yaml:2: structures[1].molecul: is not known"),
+        ("certify:\n  systems: [water, {molecul: water, kind: molecule}]\n", "r.yaml:2: structures[1].molecul: is not"),
+        ("certify:\n  systems: [water]\n", "systems[1]: the section structures has no 'water', but none"),
         ("certify:\n  systems: [{crystal: {lattice: fcc, elements: [Al], constant: 4}}]\n", "does not know Al"),
         ("- a\n", "must be a mapping"),
     ],

@@ -136,7 +136,7 @@ def test_sections(tmp_path):
             3,
             r"systems\[1\].kind: is 'gas'; allowed is one of",
         ),
-        ("certify:\n  systems:\n    - a.xyz\n", 3, "must be a mapping"),
+        ("certify:\n  systems:\n    - [a.xyz]\n", 3, "must be a mapping"),
     ],
 )
 def test_errors_name_the_line(tmp_path, text, line, words):

@@ -81,6 +81,20 @@ def test_chosen_ones_must_say_what_they_are():
     assert (found.temperature, found.high, found.kind) == (500, 900, "crystal")
 
 
+def test_chosen_by_name():
+    """A word is a system of the recipe; the others are left out."""
+    water = {"molecules": {"water": 8}, "density": 1.0}
+    made = of_recipe(
+        [{"liquid": water, "dynamics": {"temperature": t}, "label": n} for n, t in (("a", 300), ("b", 500))]
+    )
+    known = {s.name: s for s in made}
+    assert list(known) == ["a", "b"]
+    wanted = [("systems[1]", "b"), ("systems[2]", {"crystal": SI})]
+    assert [s.name for s in systems.chosen(wanted, SETTINGS, ".", None, known)] == ["b", "Si diamond"]
+    with pytest.raises(CertifyError, match=r"systems\[1\]: the section structures has no 'c', but a, b"):
+        systems.chosen([("systems[1]", "c")], SETTINGS, ".", None, known)
+
+
 def test_cells_up_to_a_size():
     found = size.cells(64, 10000)
     assert found[0] == (1, 1, 1) and (2, 2, 2) in found

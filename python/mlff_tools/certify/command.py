@@ -78,25 +78,29 @@ def find_labels(args, found, teacher):
 
 def _systems(found, settings, frames, place, python):
     """Those named for the certificate, else those of the recipe's structures, else those of the labels."""
-    if settings["systems"]:
-        items = [(f"{found.path}, certify.systems[{k + 1}]", v) for k, v in enumerate(settings["systems"])]
-        return systems.chosen(items, settings, place, python)
+    named, made = settings["systems"], []
     items = (found.value.get("structures") or []) if found else []
     items = [(f"{found.path}, structures[{k + 1}]", v) for k, v in enumerate(items)]
-    made = systems.of_recipe(items, settings, frames, place, python) if items else []
+    if items and (not named or any(isinstance(s, str) for s in named)):
+        made = systems.of_recipe(items, settings, frames, place, python)
+    if named:
+        wanted = [(f"{found.path}, certify.systems[{k + 1}]", v) for k, v in enumerate(named)]
+        return systems.chosen(wanted, settings, place, python, {s.name: s for s in made})
     return made or systems.of_labels(settings, frames)
 
 
 def _check_systems(found, settings):
-    """Checks the items of certify.systems as those of the section structures are."""
-    if not settings["systems"]:
+    """Checks the items of certify.systems as those of the section structures are; words are checked later."""
+    own = {k: s for k, s in enumerate(settings["systems"] or ()) if isinstance(s, dict)}
+    if not own:
         return
-    bare = [{k: v for k, v in s.items() if k not in recipe_certify.SYSTEM} for s in settings["systems"]]
-    lines = {("structures", *at[2:]): line for at, line in found.lines.items() if at[:2] == ("certify", "systems")}
+    bare = [{k: v for k, v in s.items() if k not in recipe_certify.SYSTEM} for s in own.values()]
+    places = {("certify", "systems", k): ("structures", n) for n, k in enumerate(own)}
+    lines = {(*places[at[:3]], *at[3:]): line for at, line in found.lines.items() if at[:3] in places}
     stand_in = recipe.Recipe.__new__(recipe.Recipe)
     stand_in.path, stand_in.folder, stand_in.lines = found.path, found.folder, lines
     stand_in.value = {"structures": bare}
-    for system, item in zip(settings["systems"], recipe_structures.structures(stand_in, {})):
+    for system, item in zip(own.values(), recipe_structures.structures(stand_in, {})):
         system.update(item)  # as that section leaves it
 
 

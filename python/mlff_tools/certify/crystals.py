@@ -117,9 +117,10 @@ def phonons(job):
         edges = {(p, n): w for p, n, w in other["edges"]} if other else {}
         times = " x ".join(map(str, mine["times"]))
         for k, (point, n, w) in enumerate(mine["edges"]):
-            more = {"teacher_note": other_why or "the teacher has no such mode", "note": f"{times} cells"}
-            more["note"] += _farther(w, mine["farther"][k])
-            rows.append(row("phonons", f"{system.name} {point}{n}", w, teacher=edges.get((point, n)), **more))
+            theirs, more = edges.get((point, n)), {"note": f"{times} cells" + _farther(w, mine["farther"][k])}
+            if theirs is None:
+                more["teacher_note"] = other_why or "the teacher has no such mode"
+            rows.append(row("phonons", f"{system.name} {point}{n}", w, teacher=theirs, **more))
         rows += [
             missing("phonons", f"{system.name} {p}{n}", "the model has no such mode")
             for p, n in edges

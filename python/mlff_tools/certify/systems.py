@@ -97,10 +97,15 @@ def _stem(item, frame, kind):
     return f"{formula(frame)} {kind}"
 
 
-def chosen(items, settings, place, python):
-    """Systems of the items [(where, item)] of certify.systems."""
+def chosen(items, settings, place, python, known=None):
+    """Systems of the items [(where, item)] of certify.systems; a word stands for one of `known`, by name."""
     out = []
     for where, item in items:
+        if isinstance(item, str):
+            if item not in known:
+                raise CertifyError(f"{where}: the section structures has no {item!r}, but {', '.join(known) or 'none'}")
+            out.append(known[item])
+            continue
         kind = kind_of(item)
         if kind is None:
             raise CertifyError(f"{where}: what is it? Give kind: liquid, crystal or molecule")

@@ -175,13 +175,17 @@ def certify(recipe):
 
 def _systems(recipe, value):
     if "systems" in value and not (isinstance(value["systems"], list) and value["systems"]):
-        recipe.fail(("certify", "systems"), "must be a list of structures, each with kind, temperature, ... beside it")
+        what = "must be a list of structures, each with kind, temperature, ... beside it, or of names of systems"
+        recipe.fail(("certify", "systems"), what)
     return value.get("systems", ())
 
 
 def _system(recipe, at):
+    if _text(recipe.get(at)):
+        return
     if not isinstance(recipe.get(at), dict):
-        recipe.fail(at, "must be a mapping: a structure as in the section structures, with kind, temperature, ...")
+        what = "a structure as in the section structures, with kind, temperature, ..., or the name of a system"
+        recipe.fail(at, f"must be a mapping: {what}")
     for key, (good, allowed) in SYSTEM.items():
         if key in recipe.get(at):
             recipe.check((*at, key), good, allowed)
