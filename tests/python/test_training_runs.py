@@ -207,7 +207,7 @@ class Runs(unittest.TestCase):
 
     def test_hessian_products_are_learnt(self):
         """Labels from two more labels of the teacher each, through a file; held-out products are better with them."""
-        made, model = labelled(40), teacher()
+        made, model = labelled(80), teacher()
         probes = hessian.probes(made)
         for probe in probes:
             probe["forces"] = reference.evaluate(model, probe)[1]
@@ -216,7 +216,7 @@ class Runs(unittest.TestCase):
             f.write("".join(extxyz.text(frame) for frame in hessian.joined(made, probes)))
         data, found = dataset.from_labels(extxyz.read(path)), []
         for k, weight in enumerate((0, 1.0)):
-            settings = config(steps=150, hessian_weight=weight)
+            settings = config(steps=450, hessian_weight=weight)
             done = self.train(f"w{k}", data, settings)
             state = training.load_checkpoint(done.checkpoint)
             t = Trainer(state["config"], data, data["sha256"], torch.device("cpu"), state)
