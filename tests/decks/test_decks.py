@@ -125,6 +125,8 @@ def test_demo(tmp_path):
             BUILD,
             "--out",
             str(tmp_path / "out"),
+            "--material",
+            "water",
             "--teacher",
             str(teacher),
             "--student",

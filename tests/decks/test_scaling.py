@@ -52,7 +52,7 @@ def test_strong_ranks_agree(tmp_path, capsys):
     """192 atoms on 2, 4 and 8 ranks against one: energy, forces, pressure before and after two steps, in double."""
     code = run("strong", *SHORT, "--repeats", 1, "--check-ranks", "4,8", "--out", tmp_path)
     assert code == 0, capsys.readouterr().err
-    path = tmp_path / "water_benzene_student_scaling_strong.json"
+    path = tmp_path / "water_xs_scaling_strong.json"
     report = json.loads(path.read_text(encoding="utf-8"))
     assert [(c["ranks"], c["n_atoms"], c["passed"]) for c in report["checks"]] == [(n, 192, True) for n in (2, 4, 8)]
     for c in report["checks"]:
@@ -63,9 +63,9 @@ def test_strong_ranks_agree(tmp_path, capsys):
     assert one["ghosts_per_rank"] > two["ghosts_per_rank"] > 0
     if not two["oversubscribed"]:
         assert two["efficiency"] == pytest.approx(one["median_ms"] / two["median_ms"] / 2, rel=1e-4)
-    assert (tmp_path / "water_benzene_student_scaling_strong.svg").stat().st_size > 5000
+    assert (tmp_path / "water_xs_scaling_strong.svg").stat().st_size > 5000
     table = show(path)
-    assert re.search(r"^strong scaling: water-benzene-student on cpu", table)
+    assert re.search(r"^strong scaling: water-xs on cpu", table)
     assert len(re.findall("^same", table, re.M)) == 3, table
     assert re.search(r"^ +2 +192 ", table, re.M), table
 
@@ -74,7 +74,7 @@ def test_weak_ranks_agree(tmp_path, capsys):
     """192 atoms on every rank: the box of four ranks is that of one rank with as many copies."""
     code = run("weak", *SHORT, "--ranks", 2, "--repeats", 1, "--check-ranks", 4, "--out", tmp_path)
     assert code == 0, capsys.readouterr().err
-    report = json.loads((tmp_path / "water_benzene_student_scaling_weak.json").read_text(encoding="utf-8"))
+    report = json.loads((tmp_path / "water_xs_scaling_weak.json").read_text(encoding="utf-8"))
     assert [(c["ranks"], c["n_atoms"], c["passed"]) for c in report["checks"]] == [(2, 384, True), (4, 768, True)]
     assert report["rows"][0]["n_atoms"] == 384 and report["rows"][0]["atoms_per_rank"] == 192
 

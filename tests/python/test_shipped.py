@@ -17,6 +17,8 @@ from mlff_tools.train import recipe, recipe_certify, teachers
 
 FOLDER = os.path.join(helpers.ROOT, "models")
 MODELS = sorted(glob.glob(os.path.join(FOLDER, "water-benzene-*.yaml")))
+RECIPES = sorted(glob.glob(os.path.join(FOLDER, "recipes", "*.yaml")))
+STUDENTS = [p for p in (os.path.join(FOLDER, os.path.basename(r)) for r in RECIPES) if os.path.exists(p)]
 UNIVERSAL = os.path.join(FOLDER, "nequix-oam-1-pft")
 BOND, ANGLE = 0.967, 104.5
 
@@ -44,7 +46,7 @@ class Holes(unittest.TestCase):
     def test_water(self):
         """ANI-2x: 1.9 eV at 65 degrees, 1.0 eV at 150; 1 to 2 eV for both bonds at 0.8 A or 1.5 for one at 1.25."""
         self.assertEqual(len(MODELS), 3)
-        for model in MODELS:
+        for model in MODELS + [m for m in STUDENTS if os.path.basename(m).startswith("water-")]:
             with self.subTest(model=os.path.basename(model)):
                 self.rises(model, [water(a) for a in (100, 95, 90, 85, 80, 75, 70, 65, 60, 55, 50)], 1.2)
                 self.rises(model, [water(a) for a in (110, 115, 120, 130, 140, 150)], 0.4)
@@ -58,7 +60,7 @@ class Published(unittest.TestCase):
     def test_readme(self):
         with open(os.path.join(helpers.ROOT, "README.md"), encoding="utf-8") as file:
             rows = re.findall(r"^\| `([\w-]+)` \|.*\| ([\d.]+) meV/A \| ([\d.]+) meV/atom \|$", file.read(), re.M)
-        self.assertEqual(len(rows), len(MODELS))
+        self.assertEqual(len(rows), len(MODELS + STUDENTS))
         for name, forces, energy in rows:
             accuracy = modelfile.load_yaml(os.path.join(helpers.ROOT, "models", f"{name}.yaml"))["accuracy"]
             with self.subTest(model=name):
@@ -87,14 +89,12 @@ class Zoo(unittest.TestCase):
     """A model that is made by a recipe of models/recipes has a certificate of this network, which meets the bars."""
 
     def test_certificates(self):
-        recipes = sorted(glob.glob(os.path.join(FOLDER, "recipes", "*.yaml")))
-        made = [p for p in recipes if os.path.exists(os.path.join(FOLDER, os.path.basename(p)))]
-        if not made:
-            self.skipTest("models/ has no model of models/recipes yet")
-        for path in made:
+        self.assertTrue(STUDENTS)
+        for model in STUDENTS:
+            path = os.path.join(FOLDER, "recipes", os.path.basename(model))
             name = os.path.splitext(os.path.basename(path))[0]
             with self.subTest(model=name):
-                head = modelfile.load_yaml(os.path.join(FOLDER, f"{name}.yaml"))
+                head = modelfile.load_yaml(model)
                 with open(os.path.join(FOLDER, "certificates", f"{name}.json"), encoding="utf-8") as file:
                     found = json.load(file)
                 self.assertEqual(found["model"]["sha256"], teachers.network_digest(head))
@@ -105,6 +105,24 @@ class Zoo(unittest.TestCase):
                 judged = [(b["quantity"], b["bar"]) for b in found["bars"] if b["verdict"] == "PASS"]
                 self.assertEqual({(q, bar) for q in wanted for bar in wanted[q].values()}, set(judged))
                 self.assertGreaterEqual(len(judged), sum(len(groups) for groups in wanted.values()))
+
+    def test_card(self):
+        """The table of models/README.md says what the certificates say."""
+        with open(os.path.join(FOLDER, "README.md"), encoding="utf-8") as file:
+            rows = re.findall(r"^\| \[`([\w-]+)`\]\(certificates/(.*) \|$", file.read(), re.M)
+        cells = {name: ["", *(cell.strip() for cell in row.split("|"))] for name, row in rows}
+        self.assertEqual(sorted(cells), sorted(os.path.basename(m)[:-5] for m in STUDENTS))
+        for name, row in cells.items():
+            with open(os.path.join(FOLDER, "certificates", f"{name}.json"), encoding="utf-8") as file:
+                found = json.load(file)
+            of = {(r["quantity"], r["group"]): r for m in found["measurements"].values() for r in m["rows"]}
+            forces = of["forces", "all"]
+            speed, speedup = (next(r["value"] for (q, _), r in of.items() if q == k) for k in ("speed", "speedup"))
+            with self.subTest(model=name):
+                self.assertIn(row[4], found["verdict_text"])
+                share = 100 * forces["value"] / forces["scale"]
+                self.assertEqual(row[5], f"{forces['value']:.1f} meV/A, {share:.1f} %")
+                self.assertEqual(row[6:8], [f"{speed:.1f}", f"{speedup:.0f}"])
 
 
 class Universal(unittest.TestCase):
@@ -152,7 +170,8 @@ class Universal(unittest.TestCase):
         self.assertNotIn("temperature", head["domain"])
 
     def test_size(self):
-        sizes = [os.path.getsize(path) for path in glob.glob(os.path.join(FOLDER, "*")) if os.path.isfile(path)]
+        files = glob.glob(os.path.join(FOLDER, "**"), recursive=True)
+        sizes = [os.path.getsize(path) for path in files if os.path.isfile(path)]
         self.assertLess(sum(sizes), 25e6)
 
 

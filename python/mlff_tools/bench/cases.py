@@ -29,7 +29,7 @@ ROLES = {
         **dict.fromkeys(("water", "benzene_gas", "benzene"), "ani-2x"),
         **dict.fromkeys(("silicon", "aluminium", "iron"), "nequix-oam-1-pft"),
     },
-    "student": dict.fromkeys(("water", "benzene_gas"), "water-benzene-student"),
+    "student": {"water": "water-xs", "benzene_gas": "water-benzene-student", "silicon": "silicon-xs"},
 }
 MATERIALS = ("benzene", "silicon", "aluminium", "iron")  # what a model runs that knows all their elements
 MLFF_COST = {"nequip": 400}  # us per atom and step of an architecture, else 12; for the estimate of time only
@@ -119,14 +119,14 @@ def model_of(system, model):
 
 
 def covered(system, model):
-    """Whether the suite runs a system with this model. Those of ROLES run the systems that they are named for;
-    universal ones run MATERIALS; others those of which they know the elements, but liquid benzene."""
+    """Whether the suite runs a system with this model. Universal ones run MATERIALS; others the systems that they are
+    named for in ROLES, and those of which they know the elements, but liquid benzene."""
     known, needed = set(header(model).get("elements") or ()), {s: set(SYSTEMS[s][2].split()) for s in SYSTEMS}
     if all(needed[s] <= known for s in MATERIALS):
         return system in MATERIALS
     name = os.path.splitext(os.path.basename(model))[0]
     own = [s for of in ROLES.values() for s in of if of[s] == name]
-    return system in own if own else needed[system] <= known and system != "benzene"
+    return system in own or needed[system] <= known and system != "benzene"
 
 
 def clean(name):
