@@ -97,7 +97,7 @@ def _stem(item, frame, kind):
     return f"{formula(frame)} {kind}"
 
 
-def chosen(items, settings, place, python, known=None):
+def chosen(items, settings, place, python, known=()):
     """Systems of the items [(where, item)] of certify.systems; a word stands for one of `known`, by name."""
     out = []
     for where, item in items:
