@@ -48,12 +48,12 @@ def test_reads(tmp_path):
         (
             "structures:\n  - molecul: water\n" + TEACHER,
             2,
-            "molecul: is not known; allowed are files, molecule, crystal",
+            "molecul: is not known; allowed are files, molecule, dimer, crystal",
         ),
         (
             "structures:\n  - rattle: 0.1\n" + TEACHER,
             2,
-            "must have one of files, molecule, crystal, liquid, surface, vacancy, and has none",
+            "must have one of files, molecule, dimer, crystal, liquid, surface, vacancy, and has none",
         ),
         ("structures:\n  - molecule: water\n    files: a\n" + TEACHER, 2, "and has files and molecule"),
         ("structures:\n  - files: []\n" + TEACHER, 2, "files: is .*; allowed is a name or a list of names"),

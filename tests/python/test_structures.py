@@ -237,6 +237,32 @@ def test_splits_of_trajectories():
     assert splits.of_trajectory(4) == ["train"] * 4
 
 
+@pytest.mark.parametrize("names, closest", [(["water", "water"], [0.45, 0.8]), (["methanol", "benzene"], [0.6, 0.6])])
+def test_dimers(names, closest):
+    """Two rigid molecules, as close as was asked for, all ways round; the closest pair is of many kinds."""
+    made = liquids.dimers(names, closest, 200, 3)
+    (first, a), (second, b) = (structures.molecule(name) for name in names)
+    radius = np.array([liquids.RADII[e] for e in [*first, *second]])
+    n, shares, lines = len(first), [], []
+    for frame in made:
+        x = frame["positions"]
+        assert frame["elements"] == [*first, *second] and frame["cell"] is None
+        for unit, part in ((a, x[:n]), (b, x[n:])):
+            unit, inside = np.array(unit), np.linalg.norm(part[:, None] - part[None], axis=2)
+            np.testing.assert_allclose(inside, np.linalg.norm(unit[:, None] - unit[None], axis=2), atol=1e-5)
+        share = np.linalg.norm(x[:n, None] - x[None, n:], axis=2) / (radius[:n, None] + radius[None, n:])
+        shares.append(share.min())
+        turned = np.linalg.lstsq(np.array(a) - np.mean(a, 0), x[:n] - x[:n].mean(0), rcond=None)[0]
+        line = turned @ (x[n:].mean(0) - x[:n].mean(0))
+        lines.append(line / np.linalg.norm(line))
+    assert min(shares) > closest[0] - 1e-5 and max(shares) < closest[1] + 1e-5
+    assert np.mean(shares) == pytest.approx(np.mean(closest), abs=0.03)
+    again = liquids.dimers(names, closest, 200, 3)
+    assert all((f["positions"] == g["positions"]).all() for f, g in zip(made, again))
+    if names[0] == "water":  # flat: no direction out of the plane from lstsq; in it, none is preferred
+        assert abs(np.mean(np.array(lines)[:, 0])) < 0.2
+
+
 ITEMS = """structures:
   - crystal: {lattice: fcc, elements: [Al], constant: 4.05}
     rattle: 0.1
@@ -249,6 +275,7 @@ ITEMS = """structures:
   - files: [some.xyz, "more*.xyz"]
   - molecule: methanol
   - crystal: {lattice: fcc, elements: [Al], constant: 4.05}
+  - dimer: {molecules: [water, methanol], number: 2}
 """
 
 
@@ -272,8 +299,8 @@ def test_tags(tmp_path):
     ]
     assert info[15] == ("some", "5-file", "train") and info[18] == ("some", "5-file", "validation")
     assert info[25] == ("two words", "mine", "validation") and info[26][0] == "more"
-    assert info[27:] == [("molecule", "6-molecule", "train")]
-    assert generate.count(found, items, teacher) == (28, 0, sum(len(f["elements"]) for f in frames), 0)
+    assert info[27:] == [("molecule", "6-molecule", "train")] + [("dimer", "8-dimer", "train")] * 2
+    assert generate.count(found, items, teacher) == (30, 0, sum(len(f["elements"]) for f in frames), 0)
     again = generate.generate(found, items, teacher, str(tmp_path / "work"))
     assert "".join(map(extxyz.text, again)) == "".join(map(extxyz.text, frames))
     assert not os.path.exists(tmp_path / "work")  # nothing to keep
@@ -297,6 +324,7 @@ def test_labels_are_structures(tmp_path):
 SILICON = "  - crystal: {lattice: diamond, elements: [Si], constant: 5.43}\n"
 MD = SILICON + "    dynamics:\n      temperature: 300\n"
 SURFACE = "  - surface: {lattice: %s, elements: [Si], constant: 5, miller: %s, size: %s}\n"
+DIMER = "  - dimer: {molecules: [water, water], number: 3, %s}\n"
 WATER = "  - liquid: {molecules: {water: 8}, density: 1}\n"
 
 
@@ -314,6 +342,16 @@ WATER = "  - liquid: {molecules: {water: 8}, density: 1}\n"
             2,
             "molecules.water: is 0; allowed is a number of molecules",
         ),
+        (
+            "  - dimer: {molecules: [water], number: 3}\n",
+            2,
+            r"dimer.molecules: is \['water'\]; allowed is a list of two",
+        ),
+        ("  - dimer: {molecules: [water, wator], number: 3}\n", 2, r"molecules.2.: is not known; allowed are water,"),
+        ("  - dimer: {molecules: [water, water]}\n", 2, "dimer: has no number"),
+        (DIMER % "closest: [1, 0.5]", 2, r"closest: is \[1, 0.5\]; allowed is \[least, most\], shares of the sum"),
+        (DIMER % "closest: 0.5", 2, "closest: is 0.5; allowed is"),
+        (DIMER % "" + "    strain: 0.1\n", 3, "strain: a dimer has no cell"),
         ("  - liquid: {molecules: {water: 3}}\n", 2, "liquid.density: is missing: g/cm3, a number or a list"),
         ("  - liquid: {molecules: {water: 3}, density: [1, x]}\n", 2, r"density: is \[1, 'x'\]; allowed is g/cm3"),
         ("  - liquid: {molecules: {water: 3}, density: [1, 1]}\n", 2, "density: is .*; allowed is g/cm3"),

@@ -186,7 +186,7 @@ def of_labels(settings, frames):
     out = []
     last = {tag(f, "config_type") or ("molecule" if f["cell"] is None else "liquid"): f for f in frames}
     for label, frame in last.items():
-        if label in ("crystal", "strained", "surface", "vacancy"):
+        if label in ("crystal", "dimer", "strained", "surface", "vacancy"):
             continue
         kind = "molecule" if frame["cell"] is None else "liquid"
         t = number(frame, "temperature") or settings["temperature"]

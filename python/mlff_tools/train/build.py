@@ -9,9 +9,10 @@ from ..model import structures
 from . import extxyz
 from .extxyz import FrameError
 from .lattices import crystal, surface, vacancy
-from .liquids import liquid
+from .liquids import dimers, liquid
 
 MOLECULES = tuple(structures.MOLECULES)
+KINDS = ("molecule", "dimer", "crystal", "liquid", "surface", "vacancy")
 
 
 def disturbed(frame, k, strain, rattle, seed):
@@ -92,6 +93,8 @@ def bases(item, where, place=".", python=None):
         of = item["liquid"]
         densities = of["density"] if isinstance(of["density"], list) else [of["density"]]
         frames = [packed(item, density, k, place) for k, density in enumerate(densities)]
+    elif "dimer" in item:
+        frames = dimers(**item["dimer"], seed=item.get("seed", 1), place=place)
     elif "surface" in item:
         frames = [surface(**item["surface"])]
     elif "vacancy" in item:

@@ -30,7 +30,7 @@ class Count(typing.NamedTuple):
 
 def label_of(item):
     """config_type of an item's frames; None for those of files, which have that of their file."""
-    kind = next((k for k in ("molecule", "crystal", "liquid", "surface", "vacancy") if k in item), None)
+    kind = next((k for k in build.KINDS if k in item), None)
     return item.get("label", kind)
 
 

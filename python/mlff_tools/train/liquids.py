@@ -1,4 +1,5 @@
-"""Liquids and mixtures: molecules packed at random into a periodic cubic box, without overlaps."""
+"""Liquids and mixtures: molecules packed at random into a periodic cubic box, without overlaps. Dimers: two molecules
+pressed together."""
 
 import os
 
@@ -124,3 +125,19 @@ def liquid(molecules, density, seed, place="."):
             return {"elements": packing.elements, "positions": x, "cell": np.eye(3) * edge}
     what = " and ".join(f"{n} {name}" for name, n in molecules.items())
     raise FrameError(f"{what} at {density:g} g/cm3, in a cube of {edge:.2f} A, cannot be packed without overlaps")
+
+
+def dimers(molecules, closest, number, seed, place="."):
+    """Pairs of the two `molecules` (names), turned at random and brought together along a line at random until the
+    closest two atoms of different molecules are at a share of the sum of their radii that is uniform in `closest`."""
+    (first, a), (second, b) = (read_molecule(name, place) for name in molecules)
+    sums = np.add.outer([RADII.get(e, OTHER) for e in first], [RADII.get(e, OTHER) for e in second])
+    rng, out = np.random.default_rng(seed), []
+    for _ in range(number):
+        x, y = a @ structures.random_rotation(rng).T, b @ structures.random_rotation(rng).T
+        reach, d = rng.uniform(*closest) * sums, x[:, None] - y[None]
+        beside = reach**2 - d[..., 0] ** 2 - d[..., 1] ** 2  # both are turned at random: the line is z
+        along = (d[..., 2] + np.sqrt(np.maximum(beside, 0.0)))[beside > 0].max(initial=0.0)
+        y = y + [0.0, 0.0, along]
+        out.append({"elements": first + second, "positions": np.round(np.concatenate([x, y]), 6), "cell": None})
+    return out

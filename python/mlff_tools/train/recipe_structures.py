@@ -14,6 +14,7 @@ structures:
   - surface: {lattice: fcc, elements: [Al], constant: 4.05, miller: 111, size: [2, 2, 6], vacuum: 12}
   - vacancy: {lattice: bcc, elements: [Fe], constant: 2.86, supercell: [3, 3, 3], remove: 1}
   - molecule: water
+  - dimer: {molecules: [water, methanol], closest: [0.45, 0.8], number: 50}
 """
 
 import os
@@ -24,7 +25,7 @@ from .dataset import SPLITS
 from .dynamics import DEFAULTS, n_frames
 from .recipe import check_potential, count, elements, number, texts
 
-KINDS = ("files", "molecule", "crystal", "liquid", "surface", "vacancy")
+KINDS = ("files", *build.KINDS)
 COPIES = {
     "every": (count(1), "a whole number from 1"),
     "strain": (number(0, 0.3), "a number up to 0.3"),
@@ -80,15 +81,31 @@ def _surface(recipe, at):
         recipe.check((*at, "vacuum"), number(0, 1000), "a length in A")
 
 
+def _known(recipe, at, name):
+    if name not in build.MOLECULES and not os.path.isfile(os.path.join(recipe.folder, name)):
+        known = ", ".join(build.MOLECULES)
+        recipe.fail(at, f"is not known; allowed are {known}, or an XYZ file of one molecule")
+
+
+def _dimer(recipe, at):
+    value = recipe.mapping(at, ("molecules", "closest", "number"), ("molecules", "number"))
+    recipe.check((*at, "molecules"), lambda v: texts(v) and len(v) == 2, "a list of two names or XYZ files")
+    for k, name in enumerate(value["molecules"]):
+        _known(recipe, (*at, "molecules", k), name)
+    value.setdefault("closest", [0.45, 0.8])
+    share = number(0.1, 2)
+    good = lambda v: isinstance(v, list) and len(v) == 2 and all(map(share, v)) and v[0] <= v[1]
+    recipe.check((*at, "closest"), good, "[least, most], shares of the sum of two van der Waals radii from 0.1 to 2")
+    recipe.check((*at, "number"), count(1, 10**6), "a number of dimers from 1")
+
+
 def _liquid(recipe, at, densities_elsewhere):
     value = recipe.mapping(at, ("molecules", "density"), ("molecules",))
     inner = (*at, "molecules")
     if not isinstance(value["molecules"], dict) or not value["molecules"]:
         recipe.fail(inner, "must be names or XYZ files and numbers of molecules, as {water: 32, ethanol: 4}")
     for name in value["molecules"]:
-        if name not in build.MOLECULES and not os.path.isfile(os.path.join(recipe.folder, name)):
-            known = ", ".join(build.MOLECULES)
-            recipe.fail((*inner, name), f"is not known; allowed are {known}, or an XYZ file of one molecule")
+        _known(recipe, (*inner, name), name)
         recipe.check((*inner, name), count(1, 10**6), "a number of molecules from 1")
     if ("density" in value) == densities_elsewhere:
         where = "stands in dynamics, too" if densities_elsewhere else "is missing: g/cm3, a number or a list"
@@ -169,7 +186,7 @@ def _kind(recipe, at, item):
     elif kind == "liquid":
         _liquid(recipe, (*at, "liquid"), isinstance(dynamics, dict) and "density" in dynamics)
     else:
-        {"crystal": _crystal, "surface": _surface, "vacancy": _vacancy}[kind](recipe, (*at, kind))
+        {"crystal": _crystal, "dimer": _dimer, "surface": _surface, "vacancy": _vacancy}[kind](recipe, (*at, kind))
     return kind
 
 
@@ -180,10 +197,10 @@ def _copies(recipe, at, item, kind):
     moved = "strain" in item or "rattle" in item
     if "copies" in item and not moved:
         recipe.fail((*at, "copies"), "needs strain or rattle beside it")
-    if "seed" in item and not moved and kind not in ("liquid", "vacancy") and "dynamics" not in item:
+    if "seed" in item and not moved and kind not in ("dimer", "liquid", "vacancy") and "dynamics" not in item:
         recipe.fail((*at, "seed"), "needs strain, rattle or dynamics beside it")
-    if "strain" in item and kind == "molecule":
-        recipe.fail((*at, "strain"), "a molecule has no cell to strain")
+    if "strain" in item and kind in ("dimer", "molecule"):
+        recipe.fail((*at, "strain"), f"a {kind} has no cell to strain")
     if "relax" in item and "rattle" not in item:
         recipe.fail((*at, "relax"), "needs rattle beside it")
     if moved and kind == "liquid" and "dynamics" in item:
@@ -204,8 +221,8 @@ def structures(recipe, teacher):
         _copies(recipe, at, item, kind)
         if "dynamics" in item:
             check_dynamics(recipe, (*at, "dynamics"))
-            if kind == "molecule" and "pressure" in item["dynamics"]:
-                recipe.fail((*at, "dynamics", "pressure"), "a molecule has no cell")
+            if kind in ("dimer", "molecule") and "pressure" in item["dynamics"]:
+                recipe.fail((*at, "dynamics", "pressure"), f"a {kind} has no cell")
             if kind == "surface" and "pressure" in item["dynamics"]:
                 recipe.fail((*at, "dynamics", "pressure"), "would close the vacuum of a slab: leave it out")
             if kind != "liquid" and "density" in item["dynamics"]:
