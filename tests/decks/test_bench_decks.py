@@ -153,21 +153,17 @@ def test_replicas_are_independent(tmp_path):
 
 
 def test_replica_energies_add_up(tmp_path):
+    """At every step, the first too: each copy has the energy of one molecule, and all have that of the thermo output.
+    Sixteen copies are sorted by LAMMPS before a run."""
     code, output = run(
-        "in.replicas",
-        tmp_path,
-        model=MOLECULES,
-        nx=2,
-        ny=2,
-        nz=1,
-        out=tmp_path / "out",
-        steps=10,
-        equilibrate=20,
-        sample=10,
-        thermo=10,
+        "in.replicas", tmp_path, model=MOLECULES, out=tmp_path / "out", steps=30, equilibrate=200, sample=1, thermo=1
     )
     assert code == 0, output[-3000:]
     samples = replicas(tmp_path / "out")
-    thermo = [line.split() for line in output.splitlines() if re.match(r"\s+10\s+[\d.]+\s+-\d", line)][-1]
-    assert abs(samples[10][:, 1].sum() - float(thermo[2])) < 1e-3, "thermo output has three decimals"
-    assert len(np.unique(samples[10][:, 2])) == 4, "replicas with velocities of their own"
+    assert list(samples) == list(range(31)) and all(s.shape == (16, 4) for s in samples.values())
+    energies = np.array([s[:, 1] for s in samples.values()])
+    assert np.ptp(energies) < 2.0, "eV; an atom counted for another copy is 38 eV and more"
+    lines = [line.split() for line in output.splitlines() if re.match(r"\s+\d+\s+[\d.]+\s+-\d", line)][-31:]
+    thermo = np.array([float(line[2]) for line in lines])
+    assert np.abs(energies.sum(1) - thermo).max() < 1e-2, "thermo output has three decimals"
+    assert len(np.unique(samples[10][:, 2])) == 16, "replicas with velocities of their own"
