@@ -109,7 +109,11 @@ def test_lattice_constant(tmp_path):
         ({"protocol": "nvx"}, "protocol is nvx"),
         ({"potential": "lj"}, "potential is lj: for water"),
         ({"system": "benzene_gas", "protocol": "npt"}, "benzene_gas has no npt"),
-        ({"system": "tantalum", "potential": "mlff"}, "there is no model file"),
+        (
+            {"system": "tantalum", "potential": "mlff"},
+            f"there is no model file {MODELS}/none.yaml (student of tantalum: none): give one",
+        ),
+        ({"model": "none.yaml"}, "there is no model file none.yaml (student of water: water-xs): give one with"),
     ],
 )
 def test_refuses(change, text, tmp_path):
