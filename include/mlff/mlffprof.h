@@ -422,7 +422,7 @@ MLFFPROF_API mlffprof_status mlffprof_report_parse(const char *path, const char 
 
 /* The report as text, at most 100 columns wide: what `mlff show` prints and a log wants. */
 MLFFPROF_API mlffprof_status mlffprof_report_print(const mlffprof_report *report, FILE *out, mlffprof_error *error);
-/* One line per report under one heading. */
+/* One line per report under one heading, with the speed-up against the first. */
 MLFFPROF_API mlffprof_status mlffprof_reports_print(const mlffprof_report *const *reports, int n_reports, FILE *out,
                                                     mlffprof_error *error);
 /* A report of `mlff scaling` as a table. *is_scaling = 0, and nothing is printed, when the file is something else. */
@@ -461,6 +461,12 @@ MLFFPROF_API mlffprof_status mlffprof_report_targets(mlffprof_report *report, co
  * with: the teacher and the student, before and after. */
 MLFFPROF_API mlffprof_status mlffprof_compare_print(const mlffprof_report *a, const mlffprof_report *b, FILE *out,
                                                     mlffprof_error *error);
+
+/* Median time of a step for an atom in A over that in B: how many times as fast B is. NaN: one was not measured. */
+MLFFPROF_API double mlffprof_speed_up(const mlffprof_report *a, const mlffprof_report *b);
+/* Prints each of n_reports >= 1 reports against the first: speed-up with its 95 % interval, test, memory, errors. */
+MLFFPROF_API mlffprof_status mlffprof_compare_all_print(const mlffprof_report *const *reports, int n_reports, FILE *out,
+                                                        mlffprof_error *error);
 
 /* Ratio of one latency metric (mean, median, p95, p99: "mean_latency_ms", ...) of B to that of A. */
 typedef struct mlffprof_ratio {

@@ -24,8 +24,8 @@ static const cli_command commands[] = {
      "device precision kernels radial_intervals replay fuse members calls skin json file",
      "does memory grow over many evaluations? fails when it does", cli_soak},
     {"show", "REPORT.json...", 1, ANY_NUMBER, "targets", "print one report, or a table of many", cli_show},
-    {"compare", "A.json [B.json]", 1, 2, "gate", "B against A: ratios, intervals, test; or rules with --gate",
-     cli_compare},
+    {"compare", "A.json B.json...", 1, ANY_NUMBER, "gate",
+     "B against A: ratios, intervals, test; many against the first; or rules with --gate", cli_compare},
     {"batch", "", 0, 0, "", "run commands from standard input, one a line, in one process; a line of JSON after each",
      cli_batch},
 };

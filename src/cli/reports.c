@@ -72,17 +72,25 @@ static int run_gate(const cli_options *o, mlffprof_report *const *reports)
   return n_failed ? CLI_FAILED : CLI_OK;
 }
 
+static mlffprof_status print_comparison(mlffprof_report *const *reports, int n, mlffprof_error *error)
+{
+  if (n == 2) return mlffprof_compare_print(reports[0], reports[1], stdout, error);
+  return mlffprof_compare_all_print((const mlffprof_report *const *) reports, n, stdout, error);
+}
+
 int cli_compare(const cli_options *o)
 {
   mlffprof_error error = {.code = MLFFPROF_OK};
   if (!o->gate && o->n_arguments < 2)
     return cli_error(CLI_USAGE, "compare", "two reports are expected; one is enough with --gate RULES.yaml");
+  if (o->gate && o->n_arguments > 2)
+    return cli_error(CLI_USAGE, "compare", "--gate takes one report or two, and there are %d", o->n_arguments);
   mlffprof_report **reports = calloc((size_t) o->n_arguments, sizeof *reports);
   if (!reports) return CLI_FAILED;
   int code = read_reports(o, reports);
   if (!code && o->gate)
     code = run_gate(o, reports);
-  else if (!code && mlffprof_compare_print(reports[0], reports[1], stdout, &error))
+  else if (!code && print_comparison(reports, o->n_arguments, &error))
     code = cli_fail_report(&error);
   free_reports(reports, o->n_arguments);
   return code;

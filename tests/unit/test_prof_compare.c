@@ -129,6 +129,36 @@ START_TEST(comparison_shows_both)
 }
 END_TEST
 
+/* Each report against the first, per atom: half the time is twice the speed for the same atoms, and none for half. */
+START_TEST(many_against_the_first)
+{
+  mlffprof_report *of[4];
+  for (int k = 0; k < 4; k++) of[k] = prof_report_of(NULL, 400, k ? 5 : 10, 0.1, (uint64_t) k);
+  of[2]->n_atoms = of[0]->n_atoms / 2;
+  of[3]->n_latencies = 0;
+  near_one(mlffprof_speed_up(of[0], of[0]), 1, 0);
+  near_one(mlffprof_speed_up(of[0], of[1]), 2, 0.02);
+  near_one(mlffprof_speed_up(of[0], of[2]), 1, 0.01);
+  char *text = NULL, letter;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  ck_assert_ptr_nonnull(out);
+  prof_ok(mlffprof_compare_all_print((const mlffprof_report *const *) of, 4, out, &error), error);
+  fclose(out);
+  const char *table = strstr(text, "median, ms"), *row = table ? strstr(table, "\nB ") : NULL;
+  if (!row || !strstr(text, "note: 10 and 5 atoms")) ck_abort_msg("%s", text);
+  double median, each, speed_up, low, high;
+  if (sscanf(row, " %c %lf %lf - %lf %lf to %lf", &letter, &median, &each, &speed_up, &low, &high) != 6)
+    ck_abort_msg("%s", row);
+  near_one(speed_up, 2, 0.02);
+  ck_assert(1.9 < low && low <= speed_up && speed_up <= high && high < 2.1);
+  ck_assert_ptr_nonnull(strstr(strstr(table, "\nD "), "-         -"));
+  ck_assert_ptr_null(strstr(text, "nan"));
+  free(text);
+  for (int k = 0; k < 4; k++) mlffprof_report_free(of[k]);
+}
+END_TEST
+
 /* ---- targets ----------------------------------------------------------------------------------------------------- */
 
 START_TEST(default_targets)
@@ -316,6 +346,7 @@ static Suite *suite(void)
   tcase_add_test(t, intervals_cover);
   tcase_add_test(t, not_enough_samples);
   tcase_add_test(t, comparison_shows_both);
+  tcase_add_test(t, many_against_the_first);
   tcase_add_test(t, default_targets);
   tcase_add_test(t, regressions_fail);
   tcase_add_test(t, unmeasured_fails);

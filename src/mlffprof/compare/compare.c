@@ -77,6 +77,11 @@ static const char *cell(cells *c, double value, int digits)
   return isfinite(value) ? mlff_number_format(value, digits, c->text[c->next++ % 8]) : "-";
 }
 
+static char letter_of(int k)
+{
+  return (char) (k < 26 ? 'A' + k : '+');
+}
+
 static void print_report_line(FILE *out, const char *letter, const mlffprof_report *p)
 {
   fprintf(out, "%s  %s: %s on %s", letter, p->name ? p->name : "-", p->model_name ? p->model_name : "-",
@@ -179,6 +184,12 @@ static void print_side_by_side(const mlffprof_report *a, const mlffprof_report *
                                   : "-");
 }
 
+static mlffprof_status flushed(FILE *out, mlffprof_error *error)
+{
+  if (!fflush(out) && !ferror(out)) return MLFFPROF_OK;
+  return mlffprof_fail(error, MLFFPROF_E_IO, "a comparison cannot be written: %s", strerror(errno));
+}
+
 mlffprof_status mlffprof_compare_print(const mlffprof_report *a, const mlffprof_report *b, FILE *out,
                                        mlffprof_error *error)
 {
@@ -193,7 +204,55 @@ mlffprof_status mlffprof_compare_print(const mlffprof_report *a, const mlffprof_
   if (ratio > 0)
     fprintf(out, "\nB takes %s times as long as A per step (median): %s times the speed\n", cell(&c, ratio, 4),
             cell(&c, 1 / ratio, 4));
-  if (fflush(out) || ferror(out))
-    return mlffprof_fail(error, MLFFPROF_E_IO, "a comparison cannot be written: %s", strerror(errno));
+  return flushed(out, error);
+}
+
+/* ---- many reports against the first ------------------------------------------------------------------------------ */
+
+double mlffprof_speed_up(const mlffprof_report *a, const mlffprof_report *b)
+{
+  const double atoms = a->n_atoms > 0 && b->n_atoms > 0 ? (double) b->n_atoms / (double) a->n_atoms : 1;
+  return atoms * quotient(b->latency.median, a->latency.median);
+}
+
+/* A line of the table: "-" where nothing was measured, and for the first report, which is compared with itself. */
+static mlffprof_status print_speed_up(FILE *out, char letter, const mlffprof_report *a, const mlffprof_report *b,
+                                      mlffprof_error *error)
+{
+  cells c = {.next = 0};
+  mlffprof_ratio ratio = {.low = NAN, .p = NAN};
+  const double speed_up = mlffprof_speed_up(a, b);
+  double rmse = NAN, memory = NAN;
+  mlffprof_report_metric(b, "force_rmse", &rmse);
+  mlffprof_report_metric(b, "memory_peak_gb", &memory);
+  if (b != a) MLFFPROF_TRY(mlffprof_compare_latency(a, b, "median_latency_ms", &ratio, error));
+  fprintf(out, "%c%11s%11s%11s%10s", letter, cell(&c, b->latency.median, 4), cell(&c, b->us_per_atom, 4),
+          cell(&c, memory, 4), cell(&c, speed_up, 4));
+  if (isnan(ratio.low))
+    fprintf(out, "%20s%10s", "-", "-");
+  else {
+    const double scale = speed_up * ratio.ratio;
+    char interval[2 * MLFF_NUMBER_SIZE + 8];
+    snprintf(interval, sizeof interval, "%s to %s", cell(&c, scale / ratio.high, 4), cell(&c, scale / ratio.low, 4));
+    fprintf(out, "%20s%10s", interval, cell(&c, ratio.p, 2));
+  }
+  fprintf(out, "%12s\n", cell(&c, rmse, 4));
   return MLFFPROF_OK;
+}
+
+mlffprof_status mlffprof_compare_all_print(const mlffprof_report *const *reports, int n_reports, FILE *out,
+                                           mlffprof_error *error)
+{
+  const mlffprof_report *a = reports[0];
+  for (int k = 0; k < n_reports; k++) {
+    print_report_line(out, (char[]){letter_of(k), 0}, reports[k]);
+    if (k) print_differences(out, a, reports[k]);
+  }
+  fprintf(out, "\n%12s%11s%11s%10s%20s%10s%12s\n", "median, ms", "us/atom", "peak, GB", "speed-up", "95 % interval",
+          "p", "force RMSE");
+  for (int k = 0; k < n_reports; k++) MLFFPROF_TRY(print_speed_up(out, letter_of(k), a, reports[k], error));
+  fputs("\nspeed-up: median time of a step for an atom, against A; p: Mann-Whitney test on medians of blocks of steps;"
+        "\nforce RMSE: eV/A, against the reference model of that run\n",
+        out);
+  return flushed(out, error);
 }

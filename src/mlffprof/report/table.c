@@ -282,17 +282,18 @@ mlffprof_status mlffprof_reports_print(const mlffprof_report *const *reports, in
 {
   table t = {.out = out};
   const int width = name_width(reports, n_reports);
-  fprintf(out, "%-*s%8s%9s%9s%9s%9s%9s%9s%10s  %s\n", width, "name", "atoms", "steps", "median", "p95", "p99",
-          "us/atom", "ns/day", "drift", "memory, bars");
-  fprintf(out, "%-*s%8s%9s%9s%9s%9s%9s%9s%10s\n", width, "", "", "", "ms", "ms", "ms", "", "", "eV/at/ps");
+  fprintf(out, "%-*s%8s%9s%10s%10s%10s%10s%10s%10s%10s  %s\n", width, "name", "atoms", "steps", "median", "p95", "p99",
+          "us/atom", "speed-up", "ns/day", "drift", "memory, bars");
+  fprintf(out, "%-*s%8s%9s%10s%10s%10s%10s%10s%10s%10s\n", width, "", "", "", "ms", "ms", "ms", "", "per atom", "",
+          "eV/at/ps");
   for (int k = 0; k < n_reports; k++) {
     const mlffprof_report *p = reports[k];
     const int bad = n_failed(p);
-    fprintf(out, "%-*.*s%8s%9lld%9s%9s%9s%9s%9s%10s  %s", width, width - 1, or_dash(p->name),
+    fprintf(out, "%-*.*s%8s%9lld%10s%10s%10s%10s%10s%10s%10s  %s", width, width - 1, or_dash(p->name),
             p->n_atoms < 0 ? "-" : cell(&t, (double) p->n_atoms, 8), (long long) p->n_steps,
             cell(&t, p->latency.median, 4), cell(&t, p->latency.p95, 4), cell(&t, p->latency.p99, 4),
-            cell(&t, p->us_per_atom, 4), cell(&t, p->ns_per_day, 4), cell(&t, p->drift, 2),
-            mlffprof_verdict_name(p->memory.verdict));
+            cell(&t, p->us_per_atom, 4), cell(&t, mlffprof_speed_up(reports[0], p), 4), cell(&t, p->ns_per_day, 4),
+            cell(&t, p->drift, 2), mlffprof_verdict_name(p->memory.verdict));
     if (p->n_targets) fprintf(out, bad ? ", %d missed" : ", met", bad);
     fputs(p->energy.exploded ? ", EXPLODED\n" : "\n", out);
   }
