@@ -4,12 +4,13 @@
 # The table comes at the end; student_profile.json has all of it, water.trace.json opens in ui.perfetto.dev.
 # Everything below can be set on that line: -var model other.yaml -var compare no
 
-variable model       index ../../models/water-benzene-student.yaml
-variable reference   index ../../models/water-benzene-teacher.yaml
+variable folder      index .           # where this deck lies, seen from where it is run
+variable model       index ${folder}/../../models/water-benzene-student.yaml
+variable reference   index ${folder}/../../models/water-benzene-teacher.yaml
 variable compare     index yes         # with the reference
 variable ghosts      index 6.0         # A, how far ghost atoms must reach for the reference: its cutoff + 1
-variable plugin      index ../../build/mlffplugin.so   # loaded if it is there; not needed after `pip install .`
-variable data        index data.water64
+variable plugin      index ${folder}/../../build/mlffplugin.so   # loaded if it is there; not needed after `pip install .`
+variable data        index ${folder}/data.water64
 variable steps       index 400
 variable timestep    index 0.0005      # ps
 variable temperature index 300         # K
@@ -25,6 +26,9 @@ if "${built} == 1" then "plugin load ${plugin}"
 units           metal
 atom_style      atomic
 boundary        p p p
+variable        found equal is_file(${data})
+if "${found} == 0" then &
+  "print 'ERROR: there is no ${data}: run LAMMPS in the folder of this deck, or add -var folder PATH'" "quit 1"
 read_data       ${data}
 
 pair_style      mlff

@@ -1,8 +1,7 @@
-"""Every deck of examples/ and benchmarks/ runs, with few steps, in a copy of its folder; so do the demo and the C
-example.
+"""Every deck of examples/ and benchmarks/ runs, with few steps, from another folder; so do the demo and the C example.
 
-A deck is a file in.NAME; what may be changed is `variable NAME index VALUE` at its top. `steps` is set to 10; variables
-whose value names an existing file relative to the deck are made absolute; `plugin` is set to the one built here.
+A deck is a file in.NAME; what may be changed is `variable NAME index VALUE` at its top. `steps` is set to 10, `plugin`
+to the one built here, and `folder`, which the other paths begin with, to that of the deck.
 """
 
 import argparse
@@ -24,6 +23,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 LMP = os.path.join(os.path.dirname(sys.executable), "lmp")
 MPIEXEC = os.path.join(os.path.dirname(sys.executable), "mpiexec")
 BUILD = os.environ.get("MLFF_BUILD_DIR", os.path.join(ROOT, "build"))
+DATA = "${folder}/data.water64"
 PLUGIN = os.environ.get("MLFF_PLUGIN", os.path.join(BUILD, "mlffplugin.so"))
 
 
@@ -37,7 +37,7 @@ def decks():
 
 def index_variables(path):
     """Names and default values of the `variable NAME index VALUE` lines of a deck."""
-    with open(path, encoding="utf-8") as f:
+    with open(os.path.join(ROOT, path), encoding="utf-8") as f:
         return re.findall(r"^\s*variable\s+(\S+)\s+index\s+(\S+)", f.read(), re.M)
 
 
@@ -49,23 +49,20 @@ def test_deck(deck, tmp_path):
     assert "steps" in variables, f"{deck} has no `variable steps index N`, so it cannot be run shortly"
     with open(path, encoding="utf-8") as f:
         partition = re.search(r"^#.*mpiexec -n (\d+) lmp -in \S+ -partition (\S+)", f.read(), re.M)
-    command = [LMP, "-in", os.path.basename(path), "-log", "none", "-var", "steps", "10"]
+    command = [LMP, "-in", path, "-log", "none", "-var", "steps", "10"]
     if partition:
         command = [MPIEXEC, "-n", partition[1], LMP, "-partition", partition[2], *command[1:]]
     for name, value in variables.items():
-        places = [os.path.normpath(os.path.join(top, value)) for top in (folder, ROOT)]  # decks are run from either
-        found = [place for place in places if os.path.exists(place)]
-        if name == "plugin":
-            command += ["-var", name, PLUGIN]
-        elif "/" in value and found:
-            command += ["-var", name, found[0]]
-        elif value.endswith(".yaml") and "$" not in value:
+        path = value.replace("${folder}", folder)
+        if name in ("plugin", "folder"):
+            command += ["-var", name, PLUGIN if name == "plugin" else folder]
+        elif value.endswith(".yaml") and "${folder}" in value and not os.path.exists(path):
             pytest.skip(f"{deck}: its model {value} is not there")
-    work = tmp_path / "deck"
-    shutil.copytree(folder, work)
+        elif os.path.exists(os.path.join(ROOT, value)) and "/" in value:
+            command += ["-var", name, os.path.join(ROOT, value)]
     done = subprocess.run(
         command,
-        cwd=work,
+        cwd=tmp_path,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -75,8 +72,15 @@ def test_deck(deck, tmp_path):
         errors="replace",
     )
     assert done.returncode == 0, done.stdout[-3000:]
-    output = (work / "screen.0").read_text(encoding="utf-8") if partition else done.stdout
+    output = (tmp_path / "screen.0").read_text(encoding="utf-8") if partition else done.stdout
     assert "Loop time" in output or partition and "Step" in done.stdout, f"{deck} ran no steps\n{done.stdout[-3000:]}"
+
+
+@pytest.mark.parametrize("deck", [deck for deck in decks() if ("data", DATA) in index_variables(deck)])
+def test_missing_data(deck, tmp_path):
+    """One sentence says what to do."""
+    code, output = run([LMP, "-in", os.path.join(ROOT, deck), "-log", "none", "-var", "plugin", PLUGIN], tmp_path)
+    assert code != 0 and "ERROR: there is no ./data.water64: run LAMMPS in the folder of this deck, or" in output
 
 
 @pytest.mark.parametrize("deck", decks())
