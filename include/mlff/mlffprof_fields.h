@@ -301,7 +301,8 @@
   X(S, FIELD, ACCURACY, accuracy, accuracy, "", "against the reference model, over all samples") \
   X(S, LIST, TARGET, targets, n_targets, ALL, targets, "", "bars, and how the run stands against them") \
   X(S, LIST, HOTSPOT, hotspots, n_hotspots, ALL, hotspots, "", \
-    "components above a tenth of the step, and imbalance: waiting for the busiest rank") \
+    "components above a tenth of the step; imbalance: waiting for the busiest rank; spread: time beyond the median " \
+    "step, where steps differ; memory: share of it that the run added, where it grows") \
   X(S, LIST, CONTEXT, context, n_context, ALL, context, "", \
     "what ran where: host, cpu, gpu, driver, ranks, threads, versions, model hash, precision, kernels, deck")
 

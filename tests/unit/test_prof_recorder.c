@@ -296,6 +296,57 @@ START_TEST(advice_tells_atoms_from_time)
 }
 END_TEST
 
+/* A run of one component `dense` with what the context says; every `every`-th step takes ten times as long and has the
+ * tag; memory grows by so many bytes a step. */
+static mlffprof_report *planted(const char *key, const char *value, int every, unsigned tag, int64_t grows)
+{
+  static const mlffprof_component parts[] = {{"dense", NULL, MLFFPROF_ROLE_NONE}};
+  mlffprof_recorder *r = recorder_of((mlffprof_options){.components = parts, .n_components = 1, .n_atoms = 400});
+  prof_ok(mlffprof_recorder_names(r, "planted", "model", "cpu", NULL, &error), error);
+  if (key) prof_ok(mlffprof_recorder_context(r, key, value, &error), error);
+  for (int k = 0; k < 400; k++) {
+    const int slow = every && k % every == 0;
+    const double seconds = (slow ? 10e-3 : 1e-3) * (1 + 1e-3 * (k % 7)), part = 0.5 * seconds;
+    const mlffprof_step s = {.step = k, .seconds = seconds, .components = &part, .tags = slow ? tag : 0};
+    prof_ok(mlffprof_recorder_step(r, &s, &error), error);
+    const mlffprof_memory_sample m = {k, 50000000 + grows * k, MLFFPROF_UNKNOWN, MLFFPROF_UNKNOWN};
+    prof_ok(mlffprof_recorder_memory(r, &m, &error), error);
+  }
+  mlffprof_report *p = report_of(r);
+  mlffprof_recorder_free(r);
+  return p;
+}
+
+/* Each planted cause is named, with its own help, and nothing is named where nothing was planted. */
+START_TEST(advice_names_the_cause)
+{
+  static const struct {
+    const char *key, *value;
+    int every;
+    unsigned tag;
+    int64_t grows;
+    const char *hotspot, *says;
+  } cases[] = {{"kernels", "generic", 0, 0, 0, "dense", "leave kernels out"},
+               {"precision", "fp64", 0, 0, 0, "dense", "fp32 takes about half"},
+               {"precision", "mixed", 0, 0, 0, "dense", "fp32 is faster on a processor without AMX"},
+               {"precision", "fp32", 0, 0, 0, "dense", "single precision: only a model with fewer features"},
+               {NULL, NULL, 10, MLFFPROF_TAG_NEIGHBOR_REBUILD, 0, "spread", "with neighbor_rebuild take 10.0 times"},
+               {NULL, NULL, 10, MLFFPROF_TAG_OUTPUT, 0, "spread", "larger intervals of thermo, dump and restart"},
+               {NULL, NULL, 10, 0, 0, "spread", "other programs on the machine"},
+               {NULL, NULL, 0, 0, 100000, "memory", "memory of the host grew by"}};
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    mlffprof_report *p = planted(cases[k].key, cases[k].value, cases[k].every, cases[k].tag, cases[k].grows);
+    const char *text = advice_on(p, cases[k].hotspot);
+    if (!text || !strstr(text, cases[k].says)) ck_abort_msg("%s: '%s'", cases[k].says, text ? text : "nothing");
+    ck_assert_int_eq(advice_on(p, "spread") != NULL, cases[k].every > 0);
+    ck_assert_int_eq(advice_on(p, "memory") != NULL, cases[k].grows > 0);
+    for (int h = 0; h < p->n_hotspots; h++) ck_assert(p->hotspots[h].share > 0 && p->hotspots[h].share <= 1);
+    ck_assert_ptr_null(strstr(advice_on(p, "dense"), "lower precision"));
+    mlffprof_report_free(p);
+  }
+}
+END_TEST
+
 /* Beyond the exact limit: quantiles within the bound, moments exact, latencies thinned out evenly, memory bounded. */
 START_TEST(long_runs_are_bounded)
 {
@@ -508,6 +559,7 @@ static Suite *suite(void)
   tcase_add_test(t, advice_is_about_this_run);
   tcase_add_test(t, advice_is_about_balance);
   tcase_add_test(t, advice_tells_atoms_from_time);
+  tcase_add_test(t, advice_names_the_cause);
   tcase_add_test(t, long_runs_are_bounded);
   tcase_add_test(t, bad_steps);
   tcase_add_test(t, bad_options);

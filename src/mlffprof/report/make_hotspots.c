@@ -1,6 +1,6 @@
-/* make_hotspots.c: components above a tenth of the step, and the waiting for the busiest rank, each with advice that
- * holds for this run: it is chosen by what was recorded (how often lists were rebuilt, ranks, atoms, children of the
- * component) and quotes it. */
+/* make_hotspots.c: components above a tenth of the step, the waiting for the busiest rank, steps that differ, and
+ * memory that grows, each with advice that holds for this run: it is chosen by what was recorded (how often lists were
+ * rebuilt, ranks, atoms, precision, kernels, causes of slow steps) and quotes it. */
 #include "report/make.h"
 #include "../../base/number.h"
 
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const double hot = 0.1;
+static const double hot = 0.1, uneven = 0.2; /* of the step; coefficient of variation */
 
 static const mlffprof_tag_result *find_tag(const mlffprof_report *p, const char *name)
 {
@@ -127,7 +127,100 @@ static const char *advise_pair(const mlffprof_report *p, const mlffprof_componen
   if (child)
     return mlffprof_arena_printf(p->arena, "this is the model; its largest part is '%s', %.0f %% of the step",
                                  child->name, 100 * child->share);
-  return "this is the model: a smaller or distilled one, lower precision, more threads or ranks, or a GPU";
+  return "this is the model: a smaller or distilled one, more ranks, or a GPU";
+}
+
+static int context_is(const mlffprof_report *p, const char *key, const char *text)
+{
+  for (int k = 0; k < p->n_context; k++)
+    if (!strcmp(p->context[k].key, key)) return p->context[k].text && !strcmp(p->context[k].text, text);
+  return 0;
+}
+
+/* On CPUs a lower precision than single is a loss, unless the processor multiplies tiles (AMX). */
+static const char *advise_products(const mlffprof_report *p)
+{
+  if (!p->device || strcmp(p->device, "cpu")) return "matrix products: a model with fewer features, layers or members";
+  if (context_is(p, "kernels", "generic"))
+    return "matrix products with kernels generic, without vector units: leave kernels out, and the best ones of this "
+           "processor are taken";
+  if (context_is(p, "precision", "fp64")) return "matrix products in double precision: fp32 takes about half the time";
+  if (context_is(p, "precision", "mixed"))
+    return "matrix products with precision mixed: fp32 is faster on a processor without AMX";
+  return "matrix products in single precision: only a model with fewer features, layers or members is faster on a core";
+}
+
+/* Of the steps with a cause, the one that adds the most time to what a step without a cause takes; NULL: none does. */
+static const mlffprof_tag_result *costliest_tag(const mlffprof_report *p, double *added)
+{
+  const mlffprof_tag_result *best = NULL;
+  for (int k = 0; k < p->n_tags; k++) {
+    const mlffprof_tag_result *t = &p->tags[k];
+    const double more = t->times_untagged > 1 ? t->share * (1 - 1 / t->times_untagged) : 0;
+    if (more > *added) {
+      *added = more;
+      best = t;
+    }
+  }
+  return best;
+}
+
+static const char *help_for(const char *tag)
+{
+  static const struct {
+    const char *tag, *help;
+  } known[] = {{"neighbor_rebuild", "a larger neighbor skin or neigh_modify delay rebuilds less often"},
+               {"output", "larger intervals of thermo, dump and restart"},
+               {"other_rank", "balance, or one rank for each core (mpiexec --bind-to core)"},
+               {"buffer_growth", "longer warmup: buffers grow until they fit"},
+               {"graph_capture", "longer warmup: steps are recorded once"},
+               {"box_change", "a barostat acts: nothing to gain here"}};
+  for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+    if (!strcmp(known[k].tag, tag)) return known[k].help;
+  return "a trace shows them";
+}
+
+/* Share of the time that steps take beyond the median one. */
+static double beyond_median(const mlffprof_report *p)
+{
+  double all = 0, more = 0;
+  for (int k = 0; k < p->n_latencies; k++) {
+    all += p->latencies_ms[k];
+    more += fmax(0, p->latencies_ms[k] - p->latency.median);
+  }
+  return all > 0 ? more / all : 0;
+}
+
+static const char *advise_spread(const mlffprof_report *p, double beyond)
+{
+  double added = 0.25 * beyond;
+  const mlffprof_tag_result *cause = costliest_tag(p, &added);
+  char cv[MLFF_NUMBER_SIZE], times[MLFF_NUMBER_SIZE];
+  mlff_number_fixed(p->latency.cv, 2, cv);
+  if (!cause)
+    return mlffprof_arena_printf(p->arena,
+                                 "steps differ (CV %s) without a cause in this program: other programs on the machine, "
+                                 "or a clock that changes; pin ranks to cores and leave the machine alone",
+                                 cv);
+  mlff_number_fixed(cause->times_untagged, 1, times);
+  return mlffprof_arena_printf(p->arena, "steps differ (CV %s): those with %s take %s times as long as others: %s", cv,
+                               cause->name, times, help_for(cause->name));
+}
+
+/* Of host and device the one that grows more, in verdict. */
+static const mlffprof_memory_result *growing_memory(const mlffprof_report *p)
+{
+  return p->memory.device.verdict > p->memory.host.verdict ? &p->memory.device : &p->memory.host;
+}
+
+static const char *advise_memory(const mlffprof_report *p)
+{
+  const mlffprof_memory_result *m = growing_memory(p);
+  return mlffprof_arena_printf(
+      p->arena,
+      "memory of the %s %s: mlff soak MODEL STRUCTURE tells whether it is the model; else look "
+      "for what the script makes on the way (fixes, computes, dumps)",
+      m == &p->memory.host ? "host" : "device", m->reason ? m->reason : "grows");
 }
 
 static const char *advise(const mlffprof_report *p, const mlffprof_component_result *c)
@@ -143,7 +236,7 @@ static const char *advise(const mlffprof_report *p, const mlffprof_component_res
     return "pairs within cutoff + skin are checked in every step: a smaller neighbor skin leaves fewer";
   if (!strncmp(name, "message", 7) || !strncmp(name, "descriptor", 10) || !strcmp(name, "forces"))
     return "proportional to the neighbours within the cutoff: a model with a smaller cutoff or fewer layers";
-  if (!strncmp(name, "dense", 5)) return "matrix products: lower precision, or a model with fewer features or members";
+  if (!strncmp(name, "dense", 5)) return advise_products(p);
   if (!strcmp(name, "copy")) return "copies between host and device: more atoms per device, or LAMMPS' Kokkos package";
   if (!strcmp(name, "other")) return advise_other(p);
   const mlffprof_component_result *child = largest_child(p, name);
@@ -163,12 +256,18 @@ static void add_hotspot(mlffprof_report *p, mlffprof_hotspot *list, const char *
 
 void mlffprof_make_hotspots(mlffprof_report *p)
 {
-  mlffprof_hotspot *list = mlff_arena_alloc(p->arena, (size_t) p->n_components + 1, sizeof *list);
+  mlffprof_hotspot *list = mlff_arena_alloc(p->arena, (size_t) p->n_components + 3, sizeof *list);
   if (!list) return;
   for (int k = 0; k < p->n_components; k++) {
     const mlffprof_component_result *c = &p->components[k];
     if (c->share > hot) add_hotspot(p, list, c->name, c->share, advise(p, c));
   }
   if (p->balance.waiting > hot) add_hotspot(p, list, "imbalance", p->balance.waiting, advise_imbalance(p));
+  const double beyond = p->latency.cv > uneven ? beyond_median(p) : 0;
+  if (beyond > 0) add_hotspot(p, list, "spread", beyond, advise_spread(p, beyond));
+  if (p->memory.verdict == MLFFPROF_VERDICT_LEAK || p->memory.verdict == MLFFPROF_VERDICT_GROWING) {
+    const mlffprof_memory_result *m = growing_memory(p);
+    add_hotspot(p, list, "memory", m->growth_bytes / m->final_bytes, advise_memory(p));
+  }
   p->hotspots = list;
 }
