@@ -1,0 +1,35 @@
+"""docs/troubleshooting.md quotes messages as the sources have them, and its links lead somewhere."""
+
+import glob
+import os
+import re
+import unittest
+
+import helpers
+
+PAGE = os.path.join(helpers.ROOT, "docs", "troubleshooting.md")
+# Of LAMMPS, and of its thermo output.
+OTHERS = ("Unrecognized pair style 'mlff'", "Lost atoms", "Out of range atoms")
+
+
+def sources():
+    """All string literals of the programs, those that follow each other joined, without backquotes."""
+    text = ""
+    for pattern in ("src/**/*.c", "src/**/*.cpp", "src/**/*.h", "include/mlff/*.h", "python/mlff_tools/**/*.py"):
+        for path in glob.glob(os.path.join(helpers.ROOT, pattern), recursive=True):
+            with open(path, encoding="utf-8") as f:
+                text += re.sub(r'"\s*\n\s*f?"', "", f.read())
+    return text.replace("`", "")
+
+
+class Page(unittest.TestCase):
+    def test_messages(self):
+        with open(PAGE, encoding="utf-8") as f:
+            rows = [line.split("|")[1] for line in f if line.startswith("| ")]
+        quoted = [q for row in rows for q in re.findall(r"`([^`]+)`", row) if len(q.split()) > 2]
+        self.assertGreater(len(quoted), 20)
+        known = sources()
+        for message in quoted:
+            with self.subTest(message=message):
+                self.assertTrue(message in OTHERS or message in known or message.startswith("mpiexec"))
+        self.assertNotIn("no message says this", known)
