@@ -59,6 +59,11 @@ def test_suite_is_written_and_goes_on(tmp_path, capsys):
     )
     assert row["spread"] == pytest.approx((max(medians) - min(medians)) / np.median(medians))
     assert read(out / "water_xs_profile.json")["n_steps"] == 25
+    bars = {t["metric"]: t["bound"] for t in read(out / "water_xs_profile.json")["targets"]}
+    assert bars["us_per_atom"] == 4.2 and bars["cv"] == 0.2, bars
+    assert "us_per_atom" not in {t["metric"] for t in read(out / "sw_profile.json")["targets"]}, "of another model"
+    assert run(*choice, "--targets", "none.yaml") == 2
+    assert "there is no file of targets none.yaml" in capsys.readouterr().err
     times = {p: p.stat().st_mtime_ns for p in (out / "runs").iterdir()}
     lost = out / "runs" / runs[2]
     lost.unlink()

@@ -67,6 +67,17 @@ class Published(unittest.TestCase):
                 self.assertEqual(forces, f"{accuracy['force_rmse_mev_per_ang']:.1f}")
                 self.assertEqual(energy, f"{accuracy['energy_rmse_mev_per_atom']:.2f}")
 
+    def test_targets(self):
+        """Every model that is shipped and timed in LAMMPS has bars of its own."""
+        rules = modelfile.load_yaml(os.path.join(FOLDER, "targets.yaml"))["rules"]
+        named = {rule["model"]: rule["below"] for rule in rules if "model" in rule}
+        shipped = {os.path.splitext(os.path.basename(path))[0] for path in (*MODELS, *STUDENTS, UNIVERSAL)}
+        self.assertEqual(set(named) - {"ani-2x"}, shipped)
+        for model in STUDENTS:
+            wanted = certificate(model)["bars"]
+            speed = [bar["bar"] for bar in wanted if bar["quantity"] == "speed"]
+            self.assertEqual(speed, [named[os.path.splitext(os.path.basename(model))[0]]])
+
     def test_results(self):
         """Reports, stability and validation name the weights that are shipped."""
         shipped = {modelfile.load_yaml(m)["weights"]["sha256"] for m in (*MODELS, f"{UNIVERSAL}.yaml")}

@@ -33,6 +33,7 @@ from ..model.lammps import (
     find_lmp,
     find_model,
     find_plugin,
+    find_targets,
     on_ranks,
     process_options,
 )
@@ -74,6 +75,11 @@ class Progress:
 
 def command(case, args, report, repeat):
     """Argument list that runs a case and writes its report."""
+    options = ["components yes"] + ([f"targets {args.targets}"] if args.targets else [])
+    ghosts = {}
+    if args.reference and case.model and case.model != args.reference:
+        options.append(f"compare {args.reference} every {args.every}")
+        ghosts = {"ghosts": modelfile.load_yaml(args.reference)["cutoff"] + 1.0}  # the decks' skin
     plugin = args.sides[case.side]["plugin"]
     values = {
         **case.variables(),
@@ -87,11 +93,10 @@ def command(case, args, report, repeat):
         "thermo": max(1, args.steps // 10),
         "settings": args.settings,
         "seed": 4711 + repeat,
+        "options": " ".join(options),
+        **ghosts,
         **args.variables,
     }
-    if args.reference and case.model and case.model != args.reference:
-        values["options"] = f"components yes compare {args.reference} every {args.every}"
-        values["ghosts"] = modelfile.load_yaml(args.reference)["cutoff"] + 1.0  # the decks' skin
     words = [args.lmp, "-in", os.path.join(args.decks, case.deck), "-log", "none", "-nocite", "-screen", "log.txt"]
     for name, value in values.items():
         words += ["-var", name, str(value)]
@@ -174,7 +179,7 @@ def run_all(cases, args):
 def settings(cases, args):
     """What must be the same for runs to belong to one suite."""
     files = {c.model for c in cases if c.model} | {s["plugin"] for s in args.sides.values() if s["plugin"]}
-    files |= {args.reference} if args.reference else set()
+    files |= {path for path in (args.reference, args.targets) if path}
     files |= {os.path.join(args.decks, c.deck) for c in cases}
     return {
         "steps": args.steps,
@@ -289,6 +294,9 @@ def parser():
     p.add_argument(
         "--reference", metavar="FILE", help="evaluate this model on the same positions every --every steps (accuracy)"
     )
+    p.add_argument(
+        "--targets", metavar="FILE", help="rules that every report is held against (default: models/targets.yaml)"
+    )
     p.add_argument("--every", type=positive, default=100, help="see --reference (default 100)")
     p.add_argument("--settings", default="precision fp32", help="of pair_style mlff")
     p.add_argument("--var", action="append", default=[], metavar="NAME=VALUE", help="another variable of the deck")
@@ -331,6 +339,7 @@ def check(args):
         args.models = ["student"]
     args.models = [m if m in ROLES else find_model(m) for m in args.models]
     args.reference = find_model(args.reference) if args.reference else None
+    args.targets = find_targets(args.targets)
     args.out = os.path.abspath(args.out)
     args.lmp = find_lmp(args.lmp)
     args.sides = {"": {"plugin": find_plugin(args.build), "label": "A"}}

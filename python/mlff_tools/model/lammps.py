@@ -78,6 +78,17 @@ def find_model(name):
     raise LammpsError(f"there is no model file {name}")
 
 
+def find_targets(given=None):
+    """Path of the rules that reports are held against: the given file, or that of the shipped models; None without
+    one."""
+    path = given or os.path.join(SOURCE, "models", "targets.yaml")
+    if os.path.isfile(path):
+        return os.path.abspath(path)
+    if given:
+        raise LammpsError(f"there is no file of targets {given}")
+    return None
+
+
 def cpu_name():
     """What the processor calls itself."""
     try:
