@@ -325,11 +325,12 @@ typedef enum mlff_span_id {
   MLFF_SPAN_FORCES,              /* "forces"              edge gradients -> forces and virials                      */
   MLFF_SPAN_EXCHANGE,            /* "exchange"            halo exchanges, with the waiting for other ranks          */
   MLFF_SPAN_COPY,                /* "copy"                between host and device                                   */
+  MLFF_SPAN_STRESS,              /* "stress"              Orb: the head of the stress, on the host                  */
   MLFF_N_SPANS
 } mlff_span_id;
 
-/* What a part has taken since mlff_spans_start. `part` says what it is needed for: "energy", "forces" (virials come
- * with them) or NULL = both. */
+/* What a part has taken since mlff_spans_start. `part` says what it is needed for: "energy", "forces" (virials of
+ * conservative models come with them), "stress" or NULL = more than one. */
 typedef struct mlff_span {
   const char *name, *part;
   double seconds;

@@ -152,6 +152,8 @@ typedef struct mlffprof_memory_sample {
   int64_t host_bytes;      /* resident set; MLFFPROF_UNKNOWN                                                */
   int64_t host_peak_bytes; /* largest since the process started; MLFFPROF_UNKNOWN or 0 = not known          */
   int64_t device_bytes;    /* in use on the device; MLFFPROF_UNKNOWN without a device                       */
+  /* Of a reference model that is evaluated beside, and that the numbers above do not have; 0 = none.            */
+  int64_t host_reference_bytes, device_reference_bytes;
 } mlffprof_memory_sample;
 
 /* Quantities of an energy sample, in the order of mlffprof_energy_sample.value and of the report's energy.value. */
@@ -188,6 +190,9 @@ typedef struct mlffprof_accuracy_sample {
   double force_cosine; /* F.F_reference / (|F| |F_reference|), all components as one vector; 1 = same direction */
   const double *element_rmse; /* [n_elements] force RMSE of the atoms of an element; NaN = no such atom; NULL = none  */
   const double *element_mae;  /* [n_elements]                                                                         */
+  int has_stress;             /* non-zero: the next two, of the virial, are measured                                */
+  double stress_rmse;         /* over xx, yy, zz, xy, xz, yz, GPa                                                   */
+  double pressure_error;      /* P - P_reference, bar, with its sign                                                */
 } mlffprof_accuracy_sample;
 
 /* ---- recorder ---------------------------------------------------------------------------------------------------- */
@@ -250,6 +255,7 @@ typedef struct mlffprof_summary {
   double excursion;     /* largest |E - E_first| so far, per atom, of the quantity that drift is of          */
   double temperature;   /* last sample                                                                       */
   double force_rmse, force_max, energy_error; /* last accuracy sample                                        */
+  double stress_rmse, pressure_error;         /* the same                                                    */
   int finite;   /* 0 = a measured energy, temperature, ... was NaN or infinite                       */
   int exploded; /* 1 = not finite, or above explosion_temperature or explosion_energy                */
 } mlffprof_summary;
@@ -354,6 +360,7 @@ typedef struct mlffprof_accuracy_report {
   int64_t stride;
   const int64_t *step;                                                               /* [n_points] */
   const double *energy_error, *force_rmse_series, *force_max_series, *cosine_series; /* [n_points] */
+  const double *stress_rmse_series, *pressure_error;                                 /* [n_points] */
 } mlffprof_accuracy_report;
 
 /* A bar and how the run stands against it. */

@@ -123,7 +123,9 @@
   X(S, FIELD, NUMBER, growth_per_1000_steps, growth_per_1000_steps_bytes, "byte", "slope") \
   X(S, FIELD, NUMBER, growth_error, growth_error_bytes, "byte", "half-width of its 95 % interval, per 1000 steps") \
   X(S, FIELD, VERDICT, verdict, verdict, "", "") \
-  X(S, FIELD, TEXT, reason, reason, "", "one sentence")
+  X(S, FIELD, TEXT, reason, reason, "", "one sentence") \
+  X(S, LATER, NUMBER, reference_bytes, reference_bytes, "byte", \
+    "of the reference model, last sample: not in the other numbers; null without one")
 
 #define MLFFPROF_MEMORY_SERIES_FIELDS(X, S) \
   X(S, AT, STRIDE, stride, stride, "", "samples per point") \
@@ -213,7 +215,9 @@
   X(S, LIST, COLUMN, energy_error, n_points, ALL, energy_error, "eV/atom", "") \
   X(S, LIST, COLUMN, force_rmse_series, n_points, ALL, force_rmse, "eV/A", "") \
   X(S, LIST, COLUMN, force_max_series, n_points, ALL, force_max, "eV/A", "") \
-  X(S, LIST, COLUMN, cosine_series, n_points, ALL, force_cosine, "", "")
+  X(S, LIST, COLUMN, cosine_series, n_points, ALL, force_cosine, "", "") \
+  X(S, LIST, LATER_COLUMN, stress_rmse_series, n_points, ALL, stress_rmse, "GPa", "") \
+  X(S, LIST, LATER_COLUMN, pressure_error, n_points, ALL, pressure_error, "bar", "")
 
 #define MLFFPROF_ACCURACY_FIELDS(X, S) \
   X(S, FIELD, TEXT, reference, reference, "", "") \
@@ -228,6 +232,10 @@
   X(S, FIELD, METRIC, force_cosine, force_cosine, "", "mean") \
   X(S, FIELD, NUMBER, force_cosine_min, force_cosine_min, "", "smallest") \
   X(S, FIELD, MAYBE_STEP, worst_step, worst_step, "", "of force_max") \
+  X(S, LATER, METRIC, stress_rmse, stress_rmse, "GPa", \
+    "over xx, yy, zz, xy, xz, yz; null where the system is not periodic or a stress was not computed") \
+  X(S, LATER, METRIC, pressure_rmse, pressure_rmse, "bar", "") \
+  X(S, LATER, METRIC, pressure_bias, pressure_bias, "bar", "mean of P - P_reference, with its sign") \
   X(S, LIST, ELEMENT, elements, n_elements, ALL, elements, "", "") \
   X(S, AT, ACCURACY_SERIES, stride, series, "", "")
 

@@ -82,6 +82,7 @@ static mlff_status start_spans(bench *b, mlff_error *error)
     const mlffprof_role role = !part                     ? MLFFPROF_ROLE_NONE
                                : !strcmp(part, "energy") ? MLFFPROF_ROLE_ENERGY
                                : !strcmp(part, "forces") ? MLFFPROF_ROLE_FORCES
+                               : !strcmp(part, "stress") ? MLFFPROF_ROLE_STRESS
                                                          : MLFFPROF_ROLE_NONE;
     b->parts[b->n_parts++] = (mlffprof_component){spans[k].name, NULL, role};
   }

@@ -31,7 +31,7 @@
 using namespace LAMMPS_NS;
 
 /* f_ID[1], f_ID[2], ...: docs/fix_mlffprof.md has the list. */
-static constexpr int N_VALUES = 21;
+static constexpr int N_VALUES = 23;
 static double value_of(const mlffprof_summary &s, int k)
 {
   const double values[N_VALUES] = {s.last_ms,
@@ -54,7 +54,9 @@ static double value_of(const mlffprof_summary &s, int k)
                                    s.force_max,
                                    s.energy_error,
                                    static_cast<double>(s.n_steps),
-                                   static_cast<double>(s.exploded)};
+                                   static_cast<double>(s.exploded),
+                                   s.stress_rmse,
+                                   s.pressure_error};
   return values[k];
 }
 
@@ -202,8 +204,10 @@ void FixMLFFProf::Impl::announce()
   const bigint next = set_up ? (now / every + 1) * every : now;
   samples.announce(set_up ? std::min(next, update->laststep) : next);
   if (!shadow) return;
-  Compute *pe = modify->get_compute_by_id("thermo_pe");
-  if (pe) pe->addstep(shadow->next_due(set_up ? now : now - 1));
+  for (const char *id : {"thermo_pe", "thermo_press"}) {
+    Compute *compute = modify->get_compute_by_id(id);
+    if (compute) compute->addstep(shadow->next_due(set_up ? now : now - 1));
+  }
 }
 
 void FixMLFFProf::setup_pre_reverse(int /*eflag*/, int /*vflag*/)
@@ -237,7 +241,7 @@ void FixMLFFProf::Impl::begin_run(bool dynamics)
   std::string trouble = dynamics ? samples.take_energy(report->recorder())
                                  : samples.take_potential(report->recorder(), update->ntimestep, true);
   report->complain(trouble);
-  if (settings.memory) report->complain(samples.take_memory(report->recorder(), engine));
+  if (settings.memory) report->complain(samples.take_memory(report->recorder(), engine, shadow.get()));
   set_up = true;
   announce();
 }
@@ -319,7 +323,7 @@ void FixMLFFProf::Impl::sample()
 {
   const double begin = mlffprof_seconds();
   report->complain(samples.take_energy(report->recorder()));
-  if (settings.memory) report->complain(samples.take_memory(report->recorder(), engine));
+  if (settings.memory) report->complain(samples.take_memory(report->recorder(), engine, shadow.get()));
   announce();
   check_bounds();
   const double seconds = mlffprof_seconds() - begin;
@@ -332,7 +336,7 @@ void FixMLFFProf::Impl::sample_minimum(bool last)
 {
   if (!last && !is_sampled(steps.step())) return;
   report->complain(samples.take_potential(report->recorder(), steps.step(), false));
-  if (settings.memory) report->complain(samples.take_memory(report->recorder(), engine));
+  if (settings.memory) report->complain(samples.take_memory(report->recorder(), engine, shadow.get()));
   check_bounds();
 }
 

@@ -1,6 +1,8 @@
 /* prof_samples.cpp: see prof_samples.h. */
 #include "prof_samples.h"
 
+#include "shadow.h"
+
 #include "atom.h"
 #include "comm.h"
 #include "compute.h"
@@ -10,6 +12,7 @@
 #include "modify.h"
 #include "update.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -208,22 +211,30 @@ std::string ProfSamples::take_potential(mlffprof_recorder *recorder, bigint step
    memory
 ------------------------------------------------------------------------- */
 
-std::string ProfSamples::take_memory(mlffprof_recorder *recorder, const mlff_model *model)
+std::string ProfSamples::take_memory(mlffprof_recorder *recorder, const mlff_model *model, ProfShadow *shadow)
 {
   const bool device = model && strcmp(mlff_model_info(model)->device, "cpu") != 0;
   int64_t resident = 0, peak = 0;
   mlffprof_host_memory(&resident, &peak, nullptr);
+  if (shadow) shadow->host_memory().take_off(resident, peak);
   // as doubles, which all MPI libraries can sum; 2^53 bytes are enough
-  double mine[4] = {static_cast<double>(resident), static_cast<double>(peak),
-                    device ? static_cast<double>(mlff_model_memory(model).bytes) : 0.0, resident < 0 ? 1.0 : 0.0};
-  double all[4] = {mine[0], mine[1], mine[2], mine[3]};
-  if (comm->nprocs > 1) MPI_Reduce(mine, all, 4, MPI_DOUBLE, MPI_SUM, 0, world);
+  double mine[6] = {static_cast<double>(resident),
+                    static_cast<double>(peak),
+                    device ? static_cast<double>(mlff_model_memory(model).bytes) : 0.0,
+                    resident < 0 ? 1.0 : 0.0,
+                    shadow ? static_cast<double>(shadow->host_memory().held()) : 0.0,
+                    shadow ? static_cast<double>(shadow->device_bytes()) : 0.0};
+  double all[6];
+  std::copy_n(mine, 6, all);
+  if (comm->nprocs > 1) MPI_Reduce(mine, all, 6, MPI_DOUBLE, MPI_SUM, 0, world);
   if (!recorder) return "";
   mlffprof_memory_sample sample = {};
   sample.step = update->ntimestep;
   sample.host_bytes = all[3] > 0.0 ? static_cast<int64_t>(MLFFPROF_UNKNOWN) : static_cast<int64_t>(all[0]);
   sample.host_peak_bytes = all[3] > 0.0 ? static_cast<int64_t>(MLFFPROF_UNKNOWN) : static_cast<int64_t>(all[1]);
   sample.device_bytes = device ? static_cast<int64_t>(all[2]) : static_cast<int64_t>(MLFFPROF_UNKNOWN);
+  sample.host_reference_bytes = static_cast<int64_t>(all[4]);
+  sample.device_reference_bytes = static_cast<int64_t>(all[5]);
   mlffprof_error problem = {};
   return mlffprof_recorder_memory(recorder, &sample, &problem) ? problem.text : "";
 }

@@ -28,8 +28,9 @@ class ProfSamples : protected Pointers {
   /* A minimization has no kinetic energy, and LAMMPS computes its potential energy in every evaluation; `compute`: not
    * yet in this one. */
   std::string take_potential(mlffprof_recorder *recorder, bigint step, bool compute);
-  /* Resident set of all ranks, and what the engine holds on a device. Collective. */
-  std::string take_memory(mlffprof_recorder *recorder, const mlff_model *model);
+  /* Resident set of all ranks, and what the engine holds on a device; that of the model of `compare` (nullptr = none)
+   * apart. Collective. */
+  std::string take_memory(mlffprof_recorder *recorder, const mlff_model *model, class ProfShadow *shadow);
   /* The first sample of a run waits for the second, which tells whether thermostats report their energy. */
   std::string finish(mlffprof_recorder *recorder);
 

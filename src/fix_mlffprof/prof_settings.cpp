@@ -27,9 +27,12 @@ static bool read_whole(const std::string &text, long &value)
 
 static const struct {
   const char *name, *unit;
-} METRICS[] = {{"drift", "eV/atom/ps"}, {"drift_percent", "%"}, {"excursion", "eV/atom"}, {"temperature", "K"},
-               {"memory", "MB"},        {"force_rmse", "eV/A"}, {"force_max", "eV/A"},    {"energy_error", "eV/atom"},
-               {"mean", "ms"},          {"p99", "ms"}};
+} METRICS[] = {{"drift", "eV/atom/ps"},  {"drift_percent", "%"},
+               {"excursion", "eV/atom"}, {"temperature", "K"},
+               {"memory", "MB"},         {"force_rmse", "eV/A"},
+               {"force_max", "eV/A"},    {"energy_error", "eV/atom"},
+               {"stress_rmse", "GPa"},   {"pressure_error", "bar"},
+               {"mean", "ms"},           {"p99", "ms"}};
 
 std::string LAMMPS_NS::prof_bound_metrics()
 {
@@ -56,6 +59,8 @@ double LAMMPS_NS::prof_bound_value(const ProfBound &bound, const mlffprof_summar
   if (name == "force_rmse") return s.force_rmse;
   if (name == "force_max") return s.force_max;
   if (name == "energy_error") return std::fabs(s.energy_error);
+  if (name == "stress_rmse") return s.stress_rmse;
+  if (name == "pressure_error") return std::fabs(s.pressure_error);
   if (name == "mean") return s.n_steps ? s.mean_ms : std::numeric_limits<double>::quiet_NaN();
   return s.n_steps ? s.p99_ms : std::numeric_limits<double>::quiet_NaN();
 }

@@ -57,6 +57,7 @@ void ProfSteps::choose_components(bool wanted, const mlff_model *model)
     parts.push_back({engine_spans[k].name, "pair",
                      strcmp(role, "energy") == 0   ? MLFFPROF_ROLE_ENERGY
                      : strcmp(role, "forces") == 0 ? MLFFPROF_ROLE_FORCES
+                     : strcmp(role, "stress") == 0 ? MLFFPROF_ROLE_STRESS
                                                    : MLFFPROF_ROLE_NONE});
     timers.push_back(-1);
     spans.push_back(k);

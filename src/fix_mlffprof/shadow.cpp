@@ -46,6 +46,9 @@ using namespace LAMMPS_NS;
 
 static const char *const WHO = "fix mlffprof compare";
 
+// one eV/A^3
+static constexpr double GPA = 160.2176634, BAR = 1.602176634e6;
+
 ProfShadow::ProfShadow(LAMMPS *lammps, Fix *fix, const ProfSettings &all) :
     Pointers(lammps), settings(all), owner(fix), halo(lammps, nullptr, fix), graph(lammps, halo),
     results(lammps, graph, halo), info(nullptr), units(nullptr), list(nullptr), worst(0.0)
@@ -108,6 +111,7 @@ void ProfShadow::open()
 
 void ProfShadow::init()
 {
+  const ProfBeside::Part part(beside);
   units = MLFFResults::find_units(update->unit_style);
   if (!units)
     error->all(FLERR, std::string(WHO) + " does not support units " + update->unit_style +
@@ -168,8 +172,44 @@ double ProfShadow::energy_difference(double reference) const
   return sum;
 }
 
+/* Whether both have a stress in this step. LAMMPS computes virials in steps that were announced, and some long-range
+ * solvers have no components. */
+bool ProfShadow::has_stress() const
+{
+  return domain->xperiodic && domain->yperiodic && domain->zperiodic && domain->dimension == 3 &&
+         update->vflag_global == update->ntimestep && !(force->kspace && force->kspace->scalar_pressure_flag);
+}
+
+/* A^3; of triclinic boxes, too. */
+double ProfShadow::volume() const
+{
+  return domain->prd[0] * domain->prd[1] * domain->prd[2];
+}
+
+/* What is summed over atoms and ranks; after these come n, squares and magnitudes of every element. */
+enum { SQUARE, MAGNITUDE, DOT, OF_RUN, OF_MODEL, VIRIAL, FIRST_ELEMENT = VIRIAL + 6 };
+
+/* Virial of the run's force field, without tail corrections, minus that of the model: xx yy zz xy xz yz, eV, as LAMMPS
+ * has its sign. */
+void ProfShadow::add_virials(const double *reference, std::vector<double> &sums) const
+{
+  std::vector<const double *> parts = {force->pair->virial};
+  if (atom->molecular != Atom::ATOMIC) {
+    if (force->bond) parts.push_back(force->bond->virial);
+    if (force->angle) parts.push_back(force->angle->virial);
+    if (force->dihedral) parts.push_back(force->dihedral->virial);
+    if (force->improper) parts.push_back(force->improper->virial);
+  }
+  if (force->kspace && comm->me == 0) parts.push_back(force->kspace->virial);    // of the whole system already
+  for (int k = 0; k < 6; k++) {
+    sums[VIRIAL + k] = -reference[k];
+    for (const double *virial : parts) sums[VIRIAL + k] += virial[k] / units->per_ev;
+  }
+}
+
 double **ProfShadow::errors(int n_atoms)
 {
+  const ProfBeside::Part part(beside);
   const auto n = static_cast<size_t>(n_atoms) + 1;
   if (table.size() < 4 * n) {
     table.resize(4 * n, 0.0);
@@ -178,9 +218,6 @@ double **ProfShadow::errors(int n_atoms)
   }
   return rows.data();
 }
-
-/* What is summed over atoms and ranks; after these come n, squares and magnitudes of every element. */
-enum { SQUARE, MAGNITUDE, DOT, OF_RUN, OF_MODEL, FIRST_ELEMENT };
 
 void ProfShadow::add_atom(int i, const double *reference, std::vector<double> &sums)
 {
@@ -203,6 +240,16 @@ void ProfShadow::add_atom(int i, const double *reference, std::vector<double> &s
   element[2] += magnitude;
 }
 
+/* Of the difference of the virials; the kinetic part is the same on both sides. */
+void ProfShadow::set_stress(const double *virial, mlffprof_accuracy_sample &sample) const
+{
+  double square = 0.0;
+  for (int k = 0; k < 6; k++) square += virial[k] * virial[k];
+  sample.has_stress = has_stress();
+  sample.stress_rmse = GPA * std::sqrt(square / 6.0) / volume();
+  sample.pressure_error = BAR * (virial[0] + virial[1] + virial[2]) / 3.0 / volume();
+}
+
 std::string ProfShadow::record(mlffprof_recorder *recorder, const std::vector<double> &sums, double energy) const
 {
   const auto n_atoms = static_cast<double>(atom->natoms);
@@ -221,12 +268,14 @@ std::string ProfShadow::record(mlffprof_recorder *recorder, const std::vector<do
   sample.force_cosine = sums[DOT] / std::sqrt(sums[OF_RUN] * sums[OF_MODEL]);
   sample.element_rmse = rmse.data();
   sample.element_mae = mae.data();
+  set_stress(&sums[VIRIAL], sample);
   mlffprof_error trouble = {};
   return mlffprof_recorder_accuracy(recorder, &sample, &trouble) ? trouble.text : "";
 }
 
 std::string ProfShadow::compare(mlffprof_recorder *recorder)
 {
+  const ProfBeside::Part part(beside);
   neighbor->build_one(list);
   graph.forget_list();
   const mlff_graph *now = graph.update(list);
@@ -247,15 +296,16 @@ std::string ProfShadow::compare(mlffprof_recorder *recorder)
     add_atom(i, reference[i], sums);
     largest_here = std::max(largest_here, rows[i][3] / units->per_ev);
   }
+  if (has_stress()) add_virials(result->virial, sums);
   MPI_Reduce(sums.data(), totals.data(), static_cast<int>(sums.size()), MPI_DOUBLE, MPI_SUM, 0, world);
   MPI_Allreduce(&largest_here, &worst, 1, MPI_DOUBLE, MPI_MAX, world);
   const double difference = energy_difference(result->energy);
-  if (!settings.frames.empty() && worst > settings.frames_above) write_frame(reference, result->energy);
+  if (!settings.frames.empty() && worst > settings.frames_above) write_frame(reference, *result);
   return recorder ? record(recorder, totals, difference) : "";
 }
 
 /* ----------------------------------------------------------------------
-   frames: extended XYZ with the energy and forces of the model, in eV and A, atoms in the order of their IDs
+   frames: extended XYZ with energy, forces and stress of the model, in eV and A, atoms in the order of their IDs
 ------------------------------------------------------------------------- */
 
 void ProfShadow::open_frames()
@@ -271,7 +321,7 @@ void ProfShadow::open_frames()
 
 static constexpr int FRAME_WIDTH = 9;    // id, type, x, F of the model, error
 
-void ProfShadow::write_frame(const double (*reference)[3], double reference_energy)
+void ProfShadow::write_frame(const double (*reference)[3], const mlff_result &result)
 {
   std::vector<double> mine;
   mine.reserve(static_cast<size_t>(atom->nlocal) * FRAME_WIDTH + 1);
@@ -288,15 +338,26 @@ void ProfShadow::write_frame(const double (*reference)[3], double reference_ener
   for (int r = 1; r < comm->nprocs; r++) offsets[r] = offsets[r - 1] + counts[r - 1];
   std::vector<double> all(comm->me == 0 ? static_cast<size_t>(offsets.back() + counts.back()) : 0);
   MPI_Gatherv(mine.data(), count, MPI_DOUBLE, all.data(), counts.data(), offsets.data(), MPI_DOUBLE, 0, world);
-  double energy = 0.0;
-  MPI_Reduce(&reference_energy, &energy, 1, MPI_DOUBLE, MPI_SUM, 0, world);
-  if (frames) print_frame(all, energy);    // on rank 0
+  double shares[7] = {result.energy}, totals[7];
+  std::copy_n(result.virial, 6, shares + 1);
+  MPI_Reduce(shares, totals, 7, MPI_DOUBLE, MPI_SUM, 0, world);
+  if (frames) print_frame(all, totals);    // on rank 0
 }
 
-/* A frame is written at once, or not at all: what cannot be written whole is taken away again, and it was the
- * last one. */
-void ProfShadow::print_frame(const std::vector<double> &all, double energy)
+/* ` stress="..."` of a virial xx yy zz xy xz yz (eV): eV/A^3 in nine numbers, positive when stretched. */
+static std::string stress_of_frame(const double *virial, double volume)
 {
+  static constexpr int order[9] = {0, 3, 4, 3, 1, 5, 4, 5, 2};
+  std::string text;
+  for (const int k : order) text += mlff_format("%s%.10g", text.empty() ? "" : " ", -virial[k] / volume);
+  return " stress=\"" + text + "\"";
+}
+
+/* totals: energy and virial of the model. A frame is written at once, or not at all: what cannot be written whole is
+ * taken away again, and it was the last one. */
+void ProfShadow::print_frame(const std::vector<double> &all, const double *totals)
+{
+  const bool periodic = domain->xperiodic && domain->yperiodic && domain->zperiodic && domain->dimension == 3;
   const MLFFPointLocale points;
   std::vector<const double *> order;
   for (size_t k = 0; k < all.size(); k += FRAME_WIDTH) order.push_back(&all[k]);
@@ -308,9 +369,9 @@ void ProfShadow::print_frame(const std::vector<double> &all, double energy)
   fprintf(out, "%zu\nLattice=\"%.10g 0 0 %.10g %.10g 0 %.10g %.10g %.10g\" ", order.size(), domain->prd[0],
           domain->triclinic ? domain->xy : 0.0, domain->prd[1], domain->triclinic ? domain->xz : 0.0,
           domain->triclinic ? domain->yz : 0.0, domain->prd[2]);
-  fprintf(out, "Properties=species:S:1:pos:R:3:forces:R:3:force_error:R:1 energy=%.12g pbc=\"%s %s %s\" step=%lld\n",
-          energy, domain->xperiodic ? "T" : "F", domain->yperiodic ? "T" : "F", domain->zperiodic ? "T" : "F",
-          static_cast<long long>(update->ntimestep));
+  fprintf(out, "Properties=species:S:1:pos:R:3:forces:R:3:force_error:R:1 energy=%.12g%s pbc=\"%s %s %s\" step=%lld\n",
+          totals[0], periodic ? stress_of_frame(totals + 1, volume()).c_str() : "", domain->xperiodic ? "T" : "F",
+          domain->yperiodic ? "T" : "F", domain->zperiodic ? "T" : "F", static_cast<long long>(update->ntimestep));
   for (const double *a : order)
     fprintf(out, "%s %.10g %.10g %.10g %.10g %.10g %.10g %.6g\n",
             symbols[element_of_type[static_cast<int>(a[1])]].c_str(), a[2], a[3], a[4], a[5], a[6], a[7], a[8]);
@@ -324,6 +385,11 @@ void ProfShadow::print_frame(const std::vector<double> &all, double energy)
   if (ftruncate(fileno(file), begin) != 0) problem += "; its last frame is incomplete";
   error->warning(FLERR, problem + "; no more frames are written, and the run goes on");
   frames.reset();
+}
+
+int64_t ProfShadow::device_bytes() const
+{
+  return info && strcmp(info->device, "cpu") != 0 ? static_cast<int64_t>(mlff_model_memory(model.get()).bytes) : 0;
 }
 
 double ProfShadow::memory_usage() const

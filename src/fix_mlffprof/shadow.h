@@ -6,6 +6,7 @@
 #ifndef LMP_MLFF_SHADOW_H
 #define LMP_MLFF_SHADOW_H
 
+#include "prof_beside.h"
 #include "prof_settings.h"
 
 #include "../pair_mlff/halo.h"
@@ -44,9 +45,13 @@ class ProfShadow : protected Pointers {
   /* [n_local][4]: F - F_model (x, y, z) and its length, in units of the script; zero before the first comparison. */
   double **errors(int n_atoms);
   double memory_usage() const;
+  /* Host memory of this process that is there for the comparison alone, and what the engine holds on a device. */
+  ProfBeside &host_memory() { return beside; }
+  int64_t device_bytes() const;
 
  private:
   const ProfSettings &settings;
+  ProfBeside beside;
   class Fix *owner;
   MLFFHalo halo;
   MLFFNeighbourGraph graph;
@@ -70,11 +75,15 @@ class ProfShadow : protected Pointers {
   void check_ghosts() const;
   void take_run_forces();
   double energy_difference(double reference) const;
+  bool has_stress() const;
+  double volume() const;
+  void add_virials(const double *reference, std::vector<double> &sums) const;
   void add_atom(int i, const double *reference, std::vector<double> &sums);
   std::string record(mlffprof_recorder *recorder, const std::vector<double> &sums, double energy) const;
+  void set_stress(const double *virial, mlffprof_accuracy_sample &sample) const;
   void open_frames();
-  void write_frame(const double (*reference)[3], double reference_energy);
-  void print_frame(const std::vector<double> &all, double energy);
+  void write_frame(const double (*reference)[3], const mlff_result &result);
+  void print_frame(const std::vector<double> &all, const double *totals);
 };
 
 }    // namespace LAMMPS_NS

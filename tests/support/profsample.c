@@ -40,10 +40,13 @@ static void add_step(mlffprof_recorder *r, int k, test_rng *rng)
 static void add_samples(mlffprof_recorder *r, int k, test_rng *rng)
 {
   mlffprof_error error = {.code = MLFFPROF_OK};
-  const mlffprof_memory_sample memory = {k, 100000000 + 4096 * test_below(rng, 50), 101000000, 2000000000};
+  const mlffprof_memory_sample memory = {k,         100000000 + 4096 * test_below(rng, 50),
+                                         101000000, 2000000000,
+                                         14000000,  300000000};
   mlffprof_energy_sample energy = {.step = k, .time_ps = 5e-4 * k, .has = (1u << MLFFPROF_N_QUANTITIES) - 1};
   const double element[2] = {0.02 + 0.001 * test_uniform(rng, 0, 1), k % 40 ? NAN : 0.04};
-  const mlffprof_accuracy_sample accuracy = {k, 1e-3 * test_normal(rng), 0.03, 0.02, 0.2, 0.999, element, element};
+  const mlffprof_accuracy_sample accuracy =
+      {k, 1e-3 * test_normal(rng), 0.03, 0.02, 0.2, 0.999, element, element, 1, 0.05, -120};
   energy.value[MLFFPROF_POTENTIAL] = -1000 + test_normal(rng);
   energy.value[MLFFPROF_KINETIC] = 7 + test_normal(rng);
   energy.value[MLFFPROF_TOTAL] = energy.value[MLFFPROF_POTENTIAL] + energy.value[MLFFPROF_KINETIC];

@@ -113,6 +113,8 @@ START_TEST(comparison_shows_both)
                                       "the medians differ",
                                       "drift",
                                       "force_rmse",
+                                      "stress_rmse",
+                                      "pressure_bias",
                                       "memory verdict",
                                       "times the speed"};
   char *text = NULL;
@@ -198,6 +200,8 @@ START_TEST(regressions_fail)
                               "  - {metric: drift_abs, ratio_below: 2}\n"
                               "  - {metric: force_rmse, ratio_below: 1.1}\n"
                               "  - {metric: force_cosine, above: 0.99}\n"
+                              "  - {metric: stress_rmse, ratio_below: 1.1}\n"
+                              "  - {metric: pressure_bias_abs, below: 150}\n"
                               "  - {metric: exploded, below: 0.5}\n";
   mlffprof_report *a = prof_sample(3000), *b = prof_sample(3000);
   ck_assert_int_eq(gate(rules, a, b, NULL), 0);
@@ -218,6 +222,12 @@ START_TEST(regressions_fail)
   ck_assert_int_eq(gate(rules, a, b, NULL), 1);
   *b = good;
   b->accuracy.force_rmse *= 1.2;
+  ck_assert_int_eq(gate(rules, a, b, NULL), 1);
+  *b = good;
+  b->accuracy.stress_rmse *= 1.2;
+  ck_assert_int_eq(gate(rules, a, b, NULL), 1);
+  *b = good;
+  b->accuracy.pressure_bias = -200;
   ck_assert_int_eq(gate(rules, a, b, NULL), 1);
   *b = good;
   b->energy.exploded = 1;
@@ -241,6 +251,8 @@ START_TEST(unmeasured_fails)
       {"{metric: force_rmse, below: 1}", "not measured", 1, -1},
       {"{metric: drift_abs, below: 1}", "not measured", 0, 1},
       {"{metric: drift_abs, ratio_below: 9}", "not measured", 1, 0},
+      {"{metric: stress_rmse, below: 1}", "not measured", 1, -1},
+      {"{metric: pressure_bias, below: 1}", "not measured", 1, -1},
       {"{metric: stress_time_ms, above: 0}", "not measured", 0, -1},
       {"{metric: median_latency_ms, ratio_below: 2}", "needs a second report", 0, -1},
       {"{metric: cv, ratio_below: 2}", "no ratio", 1, 1},

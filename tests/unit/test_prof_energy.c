@@ -229,7 +229,8 @@ START_TEST(accuracy)
   prof_ok(mlffprof_recorder_create(&options, &r, &error), error);
   for (int k = 1; k <= 3; k++) {
     const double rmse[2] = {k, k == 2 ? 5.0 : NAN}, mae[2] = {0.5 * k, 4};
-    const mlffprof_accuracy_sample s = {k, k == 3 ? -3 : k, k, 0.5 * k, k == 2 ? 9 : 1, 1 - 0.1 * k, rmse, mae};
+    const mlffprof_accuracy_sample s = {k,   k == 3 ? -3 : k, k, 0.5 * k,          k == 2 ? 9 : 1, 1 - 0.1 * k, rmse,
+                                        mae, k != 2,          k, k == 3 ? -30 : 10};
     prof_ok(mlffprof_recorder_accuracy(r, &s, &error), error);
   }
   mlffprof_report *p = report_of(r);
@@ -244,12 +245,45 @@ START_TEST(accuracy)
   near_one(a->energy_max, 3, 0);
   near_one(a->force_cosine, 0.8, 1e-15);
   near_one(a->force_cosine_min, 0.7, 1e-15);
+  near_one(a->stress_rmse, sqrt(5), 1e-14); /* of 1 and 3: the second sample has none */
+  near_one(a->pressure_rmse, sqrt(500), 1e-13);
+  near_one(a->pressure_bias, -10, 1e-14);
+  prof_unmeasured(a->stress_rmse_series[1]);
+  near_one(a->pressure_error[2], -30, 0);
+  double value = NAN;
+  ck_assert(mlffprof_report_metric(p, "pressure_bias_abs", &value));
+  near_one(value, 10, 1e-14);
   near_one(a->elements[0].force_rmse, sqrt(14.0 / 3), 1e-14);
   ck_assert_int_eq(a->elements[1].n, 1);
   near_one(a->elements[1].force_mae, 4, 0);
   ck_assert_str_eq(a->elements[1].name, "O");
-  const mlffprof_accuracy_sample bad = {.force_rmse = -1};
+  const mlffprof_accuracy_sample bad = {.force_rmse = -1}, worse = {.has_stress = 1, .stress_rmse = -1};
   prof_fails(mlffprof_recorder_accuracy(r, &bad, &error), error, MLFFPROF_E_ARG, "negative");
+  prof_fails(mlffprof_recorder_accuracy(r, &worse, &error), error, MLFFPROF_E_ARG, "negative");
+  mlffprof_report_free(p);
+  mlffprof_recorder_free(r);
+}
+END_TEST
+
+/* Samples without a stress, as those of programs that know of none: not measured, and never 0. */
+START_TEST(accuracy_without_stress)
+{
+  const mlffprof_accuracy_sample s = {.step = 1, .force_rmse = 1};
+  mlffprof_recorder *r = NULL;
+  prof_ok(mlffprof_recorder_create(NULL, &r, &error), error);
+  prof_ok(mlffprof_recorder_accuracy(r, &s, &error), error);
+  mlffprof_report *p = report_of(r);
+  static const char *const names[] = {"stress_rmse", "pressure_rmse", "pressure_bias", "pressure_bias_abs"};
+  for (int k = 0; k < 4; k++) {
+    double value = 0;
+    ck_assert(mlffprof_report_metric(p, names[k], &value));
+    prof_unmeasured(value);
+  }
+  prof_unmeasured(p->accuracy.stress_rmse_series[0]);
+  mlffprof_summary now;
+  mlffprof_recorder_summary(r, &now);
+  prof_unmeasured(now.stress_rmse);
+  prof_unmeasured(now.pressure_error);
   mlffprof_report_free(p);
   mlffprof_recorder_free(r);
 }
@@ -288,6 +322,7 @@ static Suite *suite(void)
   tcase_add_test(t, a_second_run);
   tcase_add_test(t, reduced_units_have_no_ev);
   tcase_add_test(t, accuracy);
+  tcase_add_test(t, accuracy_without_stress);
   tcase_add_test(t, distribution);
   suite_add_tcase(s, t);
   return s;

@@ -22,8 +22,8 @@ static mlffprof_report *report_of(shape *bytes, int n, int64_t n_warmup, uint64_
   prof_ok(mlffprof_recorder_create(&options, &r, &error), error);
   for (int k = 0; k < n * EVERY; k++) {
     const mlffprof_step step = {.step = k, .seconds = 1e-3};
-    const mlffprof_memory_sample m = {k, k % EVERY ? 0 : (int64_t) bytes(k / EVERY, &rng), MLFFPROF_UNKNOWN,
-                                      MLFFPROF_UNKNOWN};
+    const mlffprof_memory_sample m =
+        {k, k % EVERY ? 0 : (int64_t) bytes(k / EVERY, &rng), MLFFPROF_UNKNOWN, MLFFPROF_UNKNOWN, 0, 0};
     if (k < n_warmup) prof_ok(mlffprof_recorder_step(r, &step, &error), error); /* later ones do not matter here */
     if (k % EVERY == 0 && mlffprof_recorder_memory(r, &m, &error)) ck_abort_msg("%s", error.text);
   }
@@ -181,7 +181,7 @@ START_TEST(device_leaks)
   double value = 0;
   prof_ok(mlffprof_recorder_create(NULL, &r, &error), error);
   for (int k = 0; k < 200; k++) {
-    const mlffprof_memory_sample m = {k, 50000000, 60000000, 1000000000 + 100000 * k};
+    const mlffprof_memory_sample m = {k, 50000000, 60000000, 1000000000 + 100000 * k, 0, 0};
     prof_ok(mlffprof_recorder_memory(r, &m, &error), error);
   }
   prof_ok(mlffprof_recorder_report(r, &p, &error), error);
@@ -192,7 +192,7 @@ START_TEST(device_leaks)
   near_one(value, 1.0199, 1e-12);
   ck_assert(mlffprof_report_metric(p, "memory_delta_mb", &value));
   near_one(value, 19.9, 1e-9);
-  const mlffprof_memory_sample bad = {0, -2, 0, 0};
+  const mlffprof_memory_sample bad = {.host_bytes = -2};
   prof_fails(mlffprof_recorder_memory(r, &bad, &error), error, MLFFPROF_E_ARG, "-2 bytes");
   mlffprof_report_free(p);
   mlffprof_recorder_free(r);
@@ -200,6 +200,29 @@ START_TEST(device_leaks)
 END_TEST
 
 /* The helper sees memory that this process takes. */
+/* What a reference model holds is reported, and judged by nobody: it is not the run's. */
+START_TEST(reference_is_apart)
+{
+  mlffprof_recorder *r = NULL;
+  mlffprof_report *p = NULL;
+  prof_ok(mlffprof_recorder_create(NULL, &r, &error), error);
+  for (int k = 0; k < N_SAMPLES; k++) {
+    const mlffprof_memory_sample m = {k, 100000000, 110000000, 200000000, 14000000 + 1000000 * (int64_t) k, 0};
+    prof_ok(mlffprof_recorder_memory(r, &m, &error), error);
+  }
+  const mlffprof_memory_sample bad = {.step = 1, .host_reference_bytes = -1};
+  prof_fails(mlffprof_recorder_memory(r, &bad, &error), error, MLFFPROF_E_ARG, "the reference has -1 bytes");
+  prof_ok(mlffprof_recorder_report(r, &p, &error), error);
+  near_one(p->memory.host.reference_bytes, 14e6 + 1e6 * (N_SAMPLES - 1), 0);
+  prof_unmeasured(p->memory.device.reference_bytes);
+  near_one(p->memory.host.final_bytes, 1e8, 0);
+  near_one(p->memory.host.peak_bytes, 1.1e8, 0);
+  ck_assert_int_eq(p->memory.verdict, MLFFPROF_VERDICT_STABLE);
+  mlffprof_report_free(p);
+  mlffprof_recorder_free(r);
+}
+END_TEST
+
 START_TEST(host_memory_is_read)
 {
   enum { SIZE = 64 << 20 };
@@ -226,7 +249,7 @@ START_TEST(recording_takes_no_memory)
   for (int k = 0; k < 200000; k++) {
     const mlffprof_step step = {.step = k, .seconds = 1e-3 + 1e-9 * (k % 997)};
     const mlffprof_energy_sample e = {.step = k, .time_ps = k, .has = 1u << MLFFPROF_TOTAL, .value = {0, 0, -5}};
-    const mlffprof_memory_sample m = {k, 1000, 1000, 1000};
+    const mlffprof_memory_sample m = {k, 1000, 1000, 1000, 0, 0};
     if (k == 1000) mlffprof_host_memory(&before, NULL, NULL);
     if (mlffprof_recorder_step(r, &step, NULL)) ck_abort();
     if (k % 10 == 0 && (mlffprof_recorder_energy(r, &e, NULL) || mlffprof_recorder_memory(r, &m, NULL))) ck_abort();
@@ -247,6 +270,7 @@ static Suite *suite(void)
   tcase_add_test(t, numbers_of_a_ramp);
   tcase_add_test(t, too_few_samples_for_a_verdict);
   tcase_add_test(t, device_leaks);
+  tcase_add_test(t, reference_is_apart);
   tcase_add_test(t, host_memory_is_read);
   tcase_add_test(t, recording_takes_no_memory);
   suite_add_tcase(s, t);

@@ -448,6 +448,8 @@ START_TEST(summary_is_the_report)
   near_one(s.host_growth_mb, p->memory.host.delta_bytes / 1e6, 1e-12);
   near_one(s.device_mb, 2000, 1e-9);
   near_one(s.force_rmse, 0.03, 0);
+  near_one(s.stress_rmse, 0.05, 0);
+  near_one(s.pressure_error, -120, 0);
   ck_assert(s.finite && !s.exploded);
   int finite = 0;
   ck_assert(!mlffprof_recorder_exploded(r, &finite) && finite && !mlffprof_recorder_exploded(r, NULL));

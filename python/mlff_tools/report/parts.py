@@ -29,6 +29,7 @@ INSIDE = {
     "forces": "p6",
     "exchange": "p7",
     "copy": "p9",
+    "stress": "p8",  # of models without descriptor_backward
 }
 
 

@@ -13,6 +13,8 @@
  */
 #include "orb.h"
 
+#include "../model/spans.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -260,10 +262,13 @@ static void virial_of_forces(const orb_net *net, const mlff_graph *graph, const 
 /* -stress * volume; the head's order is xx yy zz yz xz xy. */
 static void virial_of_stress(const orb_net *net, double volume, const double *mean_feature, double virial[6])
 {
+  mlff_spans *spans = net->backend->spans;
+  const double begin = spans ? mlff_spans_now() : 0.0;
   static const int order[6] = {0, 1, 2, 5, 4, 3};
   double stress[6];
   orb_head_apply(&net->stress_head, mean_feature, stress);
   for (int k = 0; k < 6; k++) virial[k] = -volume * (stress[order[k]] * net->stress.scale + net->stress.mean);
+  if (spans) mlff_spans_add(spans, MLFF_SPAN_STRESS, begin);
 }
 
 /* Forces of owned atoms from the head's output: without their mean, in open systems without torque, denormalised. */

@@ -45,6 +45,7 @@ static const mlff_span no_spans[MLFF_N_SPANS] = {
     [MLFF_SPAN_FORCES] = {.name = "forces", .part = "forces"},
     [MLFF_SPAN_EXCHANGE] = {.name = "exchange"},
     [MLFF_SPAN_COPY] = {.name = "copy"},
+    [MLFF_SPAN_STRESS] = {.name = "stress", .part = "stress"},
 };
 
 double mlff_spans_now(void)

@@ -162,7 +162,9 @@ static void print_side_by_side(const mlffprof_report *a, const mlffprof_report *
                                         "energy_mae",
                                         "force_rmse",
                                         "force_max",
-                                        "force_cosine"};
+                                        "force_cosine",
+                                        "stress_rmse",
+                                        "pressure_bias"};
   for (size_t k = 0; k < sizeof metrics / sizeof *metrics; k++) {
     cells c = {.next = 0};
     double x = NAN, y = NAN;

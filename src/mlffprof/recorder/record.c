@@ -178,15 +178,21 @@ mlffprof_status mlffprof_recorder_step(mlffprof_recorder *r, const mlffprof_step
 
 mlffprof_status mlffprof_recorder_memory(mlffprof_recorder *r, const mlffprof_memory_sample *s, mlffprof_error *error)
 {
+  const int64_t reference[2] = {s->host_reference_bytes, s->device_reference_bytes};
   if (s->host_bytes < MLFFPROF_UNKNOWN || s->device_bytes < MLFFPROF_UNKNOWN)
     return mlffprof_fail(error, MLFFPROF_E_ARG, "step %lld: %lld bytes of the host, %lld of the device",
                          (long long) s->step, (long long) s->host_bytes, (long long) s->device_bytes);
+  if (reference[0] < 0 || reference[1] < 0)
+    return mlffprof_fail(error, MLFFPROF_E_ARG,
+                         "step %lld: the reference has %lld bytes of the host, %lld of the device", (long long) s->step,
+                         (long long) reference[0], (long long) reference[1]);
   const int64_t bytes[2] = {s->host_bytes, s->device_bytes};
   double values[MLFFPROF_N_MEMORY] = {NAN, NAN, NAN, NAN};
   for (int k = 0; k < 2; k++) {
     if (bytes[k] < 0) continue;
     values[k] = r->memory_last[k] = (double) bytes[k];
     r->memory_peak[k] = fmax(r->memory_peak[k], values[k]);
+    if (reference[k] > 0) r->memory_reference[k] = (double) reference[k];
     if (r->warmup_left > 0) continue;
     values[2 + k] = values[k];
     mlffprof_moments_add(&r->memory_settled[k], values[k]);
@@ -269,20 +275,28 @@ mlffprof_status mlffprof_recorder_restart_energy(mlffprof_recorder *r, const cha
 
 /* ---- accuracy ---------------------------------------------------------------------------------------------------- */
 
+/* NaN is no sample. */
+static void add_error(mlffprof_error_sum *sum, double e)
+{
+  if (isnan(e)) return;
+  sum->n++;
+  sum->sum += e;
+  sum->absolute += fabs(e);
+  sum->square += e * e;
+  sum->max = fmax(sum->max, fabs(e));
+}
+
 mlffprof_status mlffprof_recorder_accuracy(mlffprof_recorder *r, const mlffprof_accuracy_sample *s,
                                            mlffprof_error *error)
 {
-  const double e = s->energy_error;
-  if (s->force_rmse < 0 || s->force_mae < 0 || s->force_max < 0 || fabs(s->force_cosine) > 1.000001)
+  const double e = s->energy_error, stress = s->has_stress ? s->stress_rmse : NAN,
+               pressure = s->has_stress ? s->pressure_error : NAN;
+  if (s->force_rmse < 0 || s->force_mae < 0 || s->force_max < 0 || stress < 0 || fabs(s->force_cosine) > 1.000001)
     return mlffprof_fail(error, MLFFPROF_E_ARG, "step %lld: a negative error, or a cosine beyond 1",
                          (long long) s->step);
-  if (!isnan(e)) {
-    r->energy_error.n++;
-    r->energy_error.sum += e;
-    r->energy_error.absolute += fabs(e);
-    r->energy_error.square += e * e;
-    r->energy_error.max = fmax(r->energy_error.max, fabs(e));
-  }
+  add_error(&r->energy_error, e);
+  add_error(&r->stress, stress);
+  add_error(&r->pressure_error, pressure);
   if (!isnan(s->force_rmse)) {
     r->force.n++;
     r->force.absolute += s->force_mae;
@@ -303,7 +317,10 @@ mlffprof_status mlffprof_recorder_accuracy(mlffprof_recorder *r, const mlffprof_
   r->last_energy_error = e;
   r->last_force_rmse = s->force_rmse;
   r->last_force_max = s->force_max;
+  r->last_stress_rmse = stress;
+  r->last_pressure_error = pressure;
   mlffprof_series_add(&r->accuracy, s->step, (double) s->step,
-                      (const double[MLFFPROF_N_ACCURACY]){e, s->force_rmse, s->force_max, s->force_cosine});
+                      (const double[MLFFPROF_N_ACCURACY]){e, s->force_rmse, s->force_max, s->force_cosine, stress,
+                                                          pressure});
   return MLFFPROF_OK;
 }

@@ -113,7 +113,9 @@ static void set_bounds(mlffprof_recorder *r, const mlffprof_options *o)
   r->finite = 1;
   r->first_bad_step = r->worst_step = MLFFPROF_UNKNOWN;
   r->memory_peak[0] = r->memory_peak[1] = r->memory_last[0] = r->memory_last[1] = NAN;
+  r->memory_reference[0] = r->memory_reference[1] = NAN;
   r->last_seconds = r->last_force_rmse = r->last_force_max = r->last_energy_error = NAN;
+  r->last_stress_rmse = r->last_pressure_error = NAN;
 }
 
 /* Arrays of steps, all of them written to, so that their pages are there before the first step. */

@@ -14,7 +14,15 @@ enum { MLFFPROF_MAX_CONTEXT = 500, MLFFPROF_MAX_KEY = 100, MLFFPROF_MAX_LEVELS =
 /* Columns of the memory series: all samples, and those after warm-up. */
 enum { MLFFPROF_HOST = 0, MLFFPROF_DEVICE, MLFFPROF_HOST_SETTLED, MLFFPROF_DEVICE_SETTLED, MLFFPROF_N_MEMORY };
 /* Columns of the accuracy series. */
-enum { MLFFPROF_ENERGY_ERROR = 0, MLFFPROF_FORCE_RMSE, MLFFPROF_FORCE_MAX, MLFFPROF_COSINE, MLFFPROF_N_ACCURACY };
+enum {
+  MLFFPROF_ENERGY_ERROR = 0,
+  MLFFPROF_FORCE_RMSE,
+  MLFFPROF_FORCE_MAX,
+  MLFFPROF_COSINE,
+  MLFFPROF_STRESS_RMSE,
+  MLFFPROF_PRESSURE_ERROR,
+  MLFFPROF_N_ACCURACY
+};
 
 /* Moments of a stream by Welford's update, which does not cancel for long steady runs. */
 typedef struct mlffprof_moments {
@@ -90,7 +98,7 @@ struct mlffprof_recorder {
   mlffprof_series memory;
   int64_t n_memory;
   mlffprof_moments memory_settled[2]; /* host, device; after warm-up */
-  double memory_peak[2], memory_last[2];
+  double memory_peak[2], memory_last[2], memory_reference[2];
 
   /* energy */
   mlffprof_series energy;
@@ -103,11 +111,11 @@ struct mlffprof_recorder {
   /* accuracy */
   mlffprof_series accuracy;
   int64_t n_accuracy, worst_step;
-  mlffprof_error_sum energy_error, force;
+  mlffprof_error_sum energy_error, force, stress, pressure_error;
   mlffprof_moments cosine;
   mlffprof_element_sum *elements; /* [n_elements] */
   int n_elements;
-  double last_force_rmse, last_force_max, last_energy_error;
+  double last_force_rmse, last_force_max, last_energy_error, last_stress_rmse, last_pressure_error;
 
   mlffprof_context_item *context; /* [n_context] */
   int n_context;

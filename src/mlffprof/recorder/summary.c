@@ -62,4 +62,6 @@ void mlffprof_recorder_summary(const mlffprof_recorder *r, mlffprof_summary *s)
   s->force_rmse = r->last_force_rmse;
   s->force_max = r->last_force_max;
   s->energy_error = r->last_energy_error;
+  s->stress_rmse = r->last_stress_rmse;
+  s->pressure_error = r->last_pressure_error;
 }

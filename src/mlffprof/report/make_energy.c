@@ -77,6 +77,16 @@ void mlffprof_make_energy(const mlffprof_recorder *r, mlffprof_report *report)
   report->drift = r->lj_units ? NAN : e->value[drift].drift;
 }
 
+static double root_mean_square(const mlffprof_error_sum *e)
+{
+  return e->n ? sqrt(e->square / (double) e->n) : NAN;
+}
+
+static const double *column(const mlffprof_recorder *r, int k, mlff_arena *arena)
+{
+  return mlff_arena_copy(arena, r->accuracy.value[k], (size_t) r->accuracy.n, sizeof(double));
+}
+
 void mlffprof_make_accuracy(const mlffprof_recorder *r, mlffprof_report *report)
 {
   mlffprof_accuracy_report *a = &report->accuracy;
@@ -86,21 +96,26 @@ void mlffprof_make_accuracy(const mlffprof_recorder *r, mlffprof_report *report)
   a->reference = mlff_arena_string(report->arena, r->text.reference);
   a->n_samples = r->n_accuracy;
   a->energy_mae = r->energy_error.n ? r->energy_error.absolute / n_energy : NAN;
-  a->energy_rmse = r->energy_error.n ? sqrt(r->energy_error.square / n_energy) : NAN;
+  a->energy_rmse = root_mean_square(&r->energy_error);
   a->energy_bias = r->energy_error.n ? r->energy_error.sum / n_energy : NAN;
   a->energy_max = r->energy_error.n ? r->energy_error.max : NAN;
-  a->force_rmse = r->force.n ? sqrt(r->force.square / n_force) : NAN;
+  a->force_rmse = root_mean_square(&r->force);
   a->force_mae = r->force.n ? r->force.absolute / n_force : NAN;
   a->force_max = r->worst_step == MLFFPROF_UNKNOWN ? NAN : r->force.max;
   a->worst_step = r->worst_step;
   a->force_cosine = r->cosine.n ? r->cosine.mean : NAN;
   a->force_cosine_min = r->cosine.n ? r->cosine.min : NAN;
+  a->stress_rmse = root_mean_square(&r->stress);
+  a->pressure_rmse = root_mean_square(&r->pressure_error);
+  a->pressure_bias = r->pressure_error.n ? r->pressure_error.sum / (double) r->pressure_error.n : NAN;
   a->stride = s->stride;
   a->step = mlff_arena_copy(report->arena, s->step, (size_t) s->n, sizeof *s->step);
-  a->energy_error = mlff_arena_copy(report->arena, s->value[MLFFPROF_ENERGY_ERROR], (size_t) s->n, sizeof(double));
-  a->force_rmse_series = mlff_arena_copy(report->arena, s->value[MLFFPROF_FORCE_RMSE], (size_t) s->n, sizeof(double));
-  a->force_max_series = mlff_arena_copy(report->arena, s->value[MLFFPROF_FORCE_MAX], (size_t) s->n, sizeof(double));
-  a->cosine_series = mlff_arena_copy(report->arena, s->value[MLFFPROF_COSINE], (size_t) s->n, sizeof(double));
+  a->energy_error = column(r, MLFFPROF_ENERGY_ERROR, report->arena);
+  a->force_rmse_series = column(r, MLFFPROF_FORCE_RMSE, report->arena);
+  a->force_max_series = column(r, MLFFPROF_FORCE_MAX, report->arena);
+  a->cosine_series = column(r, MLFFPROF_COSINE, report->arena);
+  a->stress_rmse_series = column(r, MLFFPROF_STRESS_RMSE, report->arena);
+  a->pressure_error = column(r, MLFFPROF_PRESSURE_ERROR, report->arena);
   a->n_points = s->n;
   if (!list) return;
   for (int k = 0; k < r->n_elements; k++) {

@@ -81,6 +81,7 @@ static void make_kind(const mlffprof_recorder *r, int kind, mlffprof_memory_resu
   m->n = settled->n;
   m->peak_bytes = r->memory_peak[kind];
   m->final_bytes = r->memory_last[kind];
+  m->reference_bytes = r->memory_reference[kind];
   if (isnan(r->memory_last[kind])) return;
   m->initial_bytes = settled->n ? settled->first : NAN;
   m->delta_bytes = settled->n ? settled->last - settled->first : NAN;

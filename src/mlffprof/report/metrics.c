@@ -40,6 +40,7 @@ static double of(const mlffprof_quantity *q, double value)
   X(temperature_std, of(t, t->std))                                                                 \
   X(pressure_mean, of(q, q->mean))                                                                  \
   X(pressure_std, of(q, q->std))                                                                    \
+  X(pressure_bias_abs, fabs(p->accuracy.pressure_bias))                                             \
   X(exploded, p->energy.n_samples ? (double) p->energy.exploded : NAN)
 
 #define NAME(name, value) #name,

@@ -153,6 +153,8 @@ static void print_memory_kind(table *t, const char *name, const mlffprof_memory_
   fprintf(t->out, "  %-8s%10s%10s%10s%10s  %-9s%s\n", name, fixed(t, m->initial_bytes / 1e6, 1),
           fixed(t, m->peak_bytes / 1e6, 1), fixed(t, m->final_bytes / 1e6, 1), fixed(t, m->delta_bytes / 1e6, 2),
           mlffprof_verdict_name(m->verdict), or_dash(m->reason));
+  if (!isnan(m->reference_bytes))
+    fprintf(t->out, "  %-8s%40s  of the reference model besides\n", "", fixed(t, m->reference_bytes / 1e6, 1));
 }
 
 static void print_memory(table *t, const mlffprof_report *p)
@@ -206,6 +208,9 @@ static void print_accuracy(table *t, const mlffprof_report *p)
   fprintf(t->out, "  forces   RMSE %s, MAE %s, max %s meV/A (step %lld), cosine %s, smallest %s\n",
           cell(t, 1e3 * a->force_rmse, 4), cell(t, 1e3 * a->force_mae, 4), cell(t, 1e3 * a->force_max, 4),
           (long long) a->worst_step, cell(t, a->force_cosine, 5), cell(t, a->force_cosine_min, 5));
+  if (!isnan(a->stress_rmse))
+    fprintf(t->out, "  stress   RMSE %s GPa; pressure RMSE %s, bias %s bar\n", cell(t, a->stress_rmse, 4),
+            cell(t, a->pressure_rmse, 4), cell(t, a->pressure_bias, 4));
   for (int k = 0; k < a->n_elements; k++)
     fprintf(t->out, "  %-8s force RMSE %s, MAE %s meV/A\n", a->elements[k].name,
             cell(t, 1e3 * a->elements[k].force_rmse, 4), cell(t, 1e3 * a->elements[k].force_mae, 4));
