@@ -271,7 +271,8 @@
   X(S, FIELD, METRIC, energy_time_ms, energy_time_ms, "ms", \
     "mean per step of what computes energies, where it is timed by itself") \
   X(S, FIELD, METRIC, forces_time_ms, forces_time_ms, "ms", "") \
-  X(S, FIELD, METRIC, stress_time_ms, stress_time_ms, "ms", "") \
+  X(S, FIELD, METRIC, stress_time_ms, stress_time_ms, "ms", \
+    "of a stress that is an output of its own; null where the virial comes with the forces") \
   X(S, DERIVED, METRIC, memory_initial_gb, memory_initial_gb, "GB", \
     "GB = 1e9 bytes; of the device or the host, see memory_of") \
   X(S, DERIVED, METRIC, memory_final_gb, memory_final_gb, "GB", "") \

@@ -7,6 +7,8 @@
 
 #include "atom.h"
 #include "comm.h"
+#include "fix.h"
+#include "neigh_list.h"
 #include "neighbor.h"
 #include "utils.h"
 
@@ -117,6 +119,18 @@ mlff_forecast MLFFMemoryForecast::add(const std::vector<Part> &parts) const
   return sum;
 }
 
+/* Neighbour lists, but that of `fix mlffprof ... compare`: the run has none of it. */
+static double lists_of_run(const Neighbor *neighbor, double bytes)
+{
+  for (int k = 0; k < neighbor->nlist; k++) {
+    NeighList *list = neighbor->lists[k];
+    if (list->requestor_type == NeighList::FIX &&
+        strcmp(static_cast<const Fix *>(list->requestor)->style, "mlffprof") == 0)
+      bytes -= list->memory_usage();
+  }
+  return bytes;
+}
+
 void MLFFMemoryForecast::check(const std::vector<Part> &parts, double bytes)
 {
   const mlff_info *info = mlff_model_info(parts[0].model);
@@ -124,7 +138,7 @@ void MLFFMemoryForecast::check(const std::vector<Part> &parts, double bytes)
   const bool gpu = info->device_id[0] != '\0';
   Share mine = {};
   mine.n_atoms = parts[0].graph->n_local;
-  mine.lammps = atom->memory_usage() + neighbor->memory_usage() + comm->memory_usage();
+  mine.lammps = atom->memory_usage() + lists_of_run(neighbor, neighbor->memory_usage()) + comm->memory_usage();
   mine.pair = bytes;
   mine.model = static_cast<double>(f.model_bytes);
   mine.held = static_cast<double>(f.held_bytes);

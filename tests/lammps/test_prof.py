@@ -783,8 +783,9 @@ TEACHER = os.path.join(
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_memory_of_the_reference_is_apart(zoo, tmp_path, ranks):
-    """Memory of a run is that of the same run without the comparison, and what the comparison takes stands beside."""
-    found = {}
+    """Memory of a run, measured and foreseen, is that of the same run without the comparison, and what the comparison
+    takes stands beside."""
+    found, foreseen = {}, set()
     for name, compare in (("without", ""), ("with", f"compare {TEACHER} every 5")):
         deck = (
             "timestep 0.00001\ncomm_modify cutoff 9.0\n"
@@ -793,6 +794,8 @@ def test_memory_of_the_reference_is_apart(zoo, tmp_path, ranks):
         )
         output = launch(pair_deck(water(4), tmp_path, mlff(zoo["painn"])) + deck, str(tmp_path), ranks)
         found[name] = load(tmp_path, f"{name}.json")["memory"]["host"]
+        foreseen.add(re.search(r"LAMMPS now: +(\S+) \(.*\n +this style: +(\S+) .* (\S+) when", output).groups())
+    assert len(foreseen) == 1, foreseen
     assert found["without"]["reference_bytes"] is None
     assert found["with"]["reference_bytes"] > ranks * 8e6 and "of the reference model besides" in output
     for key in ("initial_bytes", "final_bytes", "peak_bytes"):

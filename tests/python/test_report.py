@@ -127,6 +127,20 @@ def test_null_is_not_zero(tmp_path):
     assert "Memory and energy over time</h2><p>Not measured" in page
 
 
+def test_errors_of_the_stress(tmp_path):
+    """They stand beside those of the forces; a report of an earlier version has none."""
+    measured = full("s64", "student", 64, 0.5)
+    measured["accuracy"].update(stress_rmse=0.04375, pressure_rmse=77.0, pressure_bias=-61.25)
+    write(tmp_path / "measured.json", measured)
+    write(tmp_path / "earlier.json", full("t64", "student", 64, 0.5))
+    page = make(tmp_path)
+    section = page[page.index('id="compare"') :]
+    rows = [r for r in re.findall(r"<tr>(.*?)</tr>", section, re.S) if ">teacher<" in r]
+    cells = [re.findall(r"<td[^>]*>(.*?)</td>", row, re.S)[9:11] for row in rows]
+    assert ["0.04375", "-61.25"] in cells, cells
+    assert any(all("not measured" in c for c in pair) for pair in cells), cells
+
+
 def test_names_are_escaped(tmp_path):
     write(tmp_path / "a.json", full("<b>x</b>", '<script>alert("1")</script>'))
     page = make(tmp_path)

@@ -417,6 +417,8 @@ def accuracy_table(runs):
         ("cosine", "mean", False),
         ("energy RMSE", "meV/atom", False),
         ("energy bias", "meV/atom", False),
+        ("stress RMSE", "GPa", False),
+        ("pressure bias", "bar", False),
         ("force RMSE by element", "meV/A", True),
     ]
     rows = []
@@ -437,6 +439,8 @@ def accuracy_table(runs):
                 value(a["force_cosine"], "{:.5f}".format),
                 milli("energy_rmse"),
                 milli("energy_bias"),
+                value(a.get("stress_rmse")),  # reports of earlier versions have none
+                value(a.get("pressure_bias")),
                 text(
                     ", ".join(
                         f"{e['name']} {short(1000 * e['force_rmse'])}"
