@@ -206,6 +206,7 @@ START_TEST(parts_of_replayed_steps_are_timed)
   }
   ck_assert_int_eq(calls[MLFF_SPAN_EDGES], has_atoms(&s) ? 1 : 2); /* Orb chooses neighbours among the edges */
   ck_assert_int_eq(calls[MLFF_SPAN_FORCES], has_atoms(&s) ? 1 : 0);
+  ck_assert_int_eq(calls[MLFF_SPAN_STRESS], has_atoms(&s) ? 0 : 1); /* one call, whether replayed or not */
   int64_t n_own = 0;
   for (int p = MLFF_SPAN_DESCRIPTOR; p < MLFF_SPAN_FORCES; p++) n_own += calls[p];
   ck_assert_int_gt(n_own, 0);

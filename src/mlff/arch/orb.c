@@ -262,13 +262,10 @@ static void virial_of_forces(const orb_net *net, const mlff_graph *graph, const 
 /* -stress * volume; the head's order is xx yy zz yz xz xy. */
 static void virial_of_stress(const orb_net *net, double volume, const double *mean_feature, double virial[6])
 {
-  mlff_spans *spans = net->backend->spans;
-  const double begin = spans ? mlff_spans_now() : 0.0;
   static const int order[6] = {0, 1, 2, 5, 4, 3};
   double stress[6];
   orb_head_apply(&net->stress_head, mean_feature, stress);
   for (int k = 0; k < 6; k++) virial[k] = -volume * (stress[order[k]] * net->stress.scale + net->stress.mean);
-  if (spans) mlff_spans_add(spans, MLFF_SPAN_STRESS, begin);
 }
 
 /* Forces of owned atoms from the head's output: without their mean, in open systems without torque, denormalised. */
@@ -323,7 +320,10 @@ static void finish(orb_net *net, const mlff_arch_inputs *in, mlff_status *status
   if (n_atoms > 0.0) {
     orb_head_apply(&net->energy_head, sums, &energy);
     out->energy = n_own * (energy * net->energy.scale + net->energy.mean);
+    const int is_timed = net->backend->spans && in->graph->boundary == MLFF_BOUNDARY_PERIODIC;
+    if (is_timed) out->stress_begin = mlff_spans_now();
     if (in->graph->boundary == MLFF_BOUNDARY_PERIODIC) virial_of_stress(net, in->graph->volume, sums, out->virial);
+    if (is_timed) out->stress_end = mlff_spans_now();
     for (int k = 0; k < 6; k++) out->virial[k] *= share;
     if (in->graph->boundary == MLFF_BOUNDARY_OPEN) virial_of_forces(net, in->graph, sums + f + 4, out->virial);
   }

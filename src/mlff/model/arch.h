@@ -29,6 +29,8 @@ typedef struct mlff_direct {
   double energy;             /* this rank's share, without the element offsets     */
   double virial[6];          /* this rank's share, xx yy zz xy xz yz, LAMMPS' sign */
   const double (*forces)[3]; /* [n_local]                                          */
+  /* With spans: when a stress of its own was begun and done (mlff_spans_now); both 0 where there is none. */
+  double stress_begin, stress_end;
 } mlff_direct;
 
 /* Buffers belong to the network and stay valid until its next evaluation, which writes them anew: repulsion is added

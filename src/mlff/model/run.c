@@ -109,7 +109,7 @@ mlff_status mlff_model_evaluate(mlff_model *model, const mlff_graph *graph, cons
   const double begin = mlff_spans_now();
   const mlff_status status = run_step(model, graph, halo, result, error);
   if (!status) mlff_spans_settle(model->backend, begin);
-  mlff_spans_add(spans, MLFF_SPAN_EVALUATE, begin);
+  mlff_spans_add(spans, MLFF_SPAN_EVALUATE, begin, mlff_spans_now());
   return status;
 }
 

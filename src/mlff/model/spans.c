@@ -66,9 +66,9 @@ static void add(mlff_spans *spans, mlff_span_id span, int n_calls, double begin,
     spans->n_dropped++;
 }
 
-void mlff_spans_add(mlff_spans *spans, mlff_span_id span, double begin)
+void mlff_spans_add(mlff_spans *spans, mlff_span_id span, double begin, double end)
 {
-  add(spans, span, 1, begin, mlff_spans_now());
+  add(spans, span, 1, begin, end);
 }
 
 /* ---- time on a device -------------------------------------------------------------------------------------------- */

@@ -4,8 +4,8 @@
 
 #include "../backend/ops.h"
 
-/* Adds the time since `begin` to a span. */
-void mlff_spans_add(mlff_spans *spans, mlff_span_id span, double begin);
+/* Adds the time of a part on the host, from `begin` to `end`, to a span. */
+void mlff_spans_add(mlff_spans *spans, mlff_span_id span, double begin, double end);
 /* Seconds of the monotonic clock. */
 double mlff_spans_now(void);
 /* Puts the plain operations back and frees. */

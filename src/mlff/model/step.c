@@ -190,6 +190,9 @@ mlff_status mlff_step_results(mlff_model *m, const mlff_graph *graph, const mlff
                               mlff_error *error)
 {
   const mlff_forces_args forces = forces_args(m, out, result);
+  /* here and not in the architecture, which a recorded step calls once more */
+  if (m->backend->spans && out->direct && out->direct->stress_end > 0.0)
+    mlff_spans_add(m->backend->spans, MLFF_SPAN_STRESS, out->direct->stress_begin, out->direct->stress_end);
   if (out->direct && !out->edge_grad) {
     take_direct(m, graph, out->direct, result);
     return finish_result(m, graph, out, result, error);
