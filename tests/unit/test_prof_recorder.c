@@ -309,7 +309,10 @@ static mlffprof_report *planted(const char *key, const char *value, int every, u
     const double seconds = (slow ? 10e-3 : 1e-3) * (1 + 1e-3 * (k % 7)), part = 0.5 * seconds;
     const mlffprof_step s = {.step = k, .seconds = seconds, .components = &part, .tags = slow ? tag : 0};
     prof_ok(mlffprof_recorder_step(r, &s, &error), error);
-    const mlffprof_memory_sample m = {k, 50000000 + grows * k, MLFFPROF_UNKNOWN, MLFFPROF_UNKNOWN};
+    const mlffprof_memory_sample m = {.step = k,
+                                      .host_bytes = 50000000 + grows * k,
+                                      .host_peak_bytes = MLFFPROF_UNKNOWN,
+                                      .device_bytes = MLFFPROF_UNKNOWN};
     prof_ok(mlffprof_recorder_memory(r, &m, &error), error);
   }
   mlffprof_report *p = report_of(r);
