@@ -4,11 +4,12 @@
   distill, label, certify                 from a recipe to a student and its certificate
   sample, train, accuracy                 the parts that the first shipped models were made with
   bench, scaling, validate, report        measurements
-bench, certify, convert, distill, label, report and scaling are of the program mlff, too.
+bench, certify, convert, distill, label, report, scaling and validate are of the program mlff, too.
 
-The code is in the packages model (model files, references, the engine and LAMMPS), convert, train, certify, bench and
-report. Model files are described in docs/model_file.md. Training needs PyTorch, and so do the readers of PyTorch
-checkpoints in `convert`; everything else needs numpy, PyYAML and safetensors.
+The code is in the packages model (model files, references, the engine and LAMMPS), convert, train, ensemble (statistics
+and verdicts on trajectories), certify, bench and report. Model files are described in docs/model_file.md. Training
+needs PyTorch, and so do the readers of PyTorch checkpoints in `convert`; everything else needs numpy, PyYAML and
+safetensors.
 """
 
 import os

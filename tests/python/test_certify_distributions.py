@@ -5,17 +5,19 @@ import pytest
 
 from mlff_tools.certify import distributions, runner
 from mlff_tools.certify.rows import FAIL, NOT, PASS, verdict
+from mlff_tools.ensemble import judge as of_ensemble
+from mlff_tools.ensemble import outside
 
 N, T = 64, 300.0
 
 
 def trajectory(temperature, stiffness, n=4000, seed=1):
     """Harmonic atoms: kinetic and potential energies of so many degrees of freedom at a temperature."""
-    rng, kt = np.random.default_rng(seed), runner.BOLTZMANN * temperature
+    rng, kt = np.random.default_rng(seed), of_ensemble.BOLTZMANN * temperature
     kinetic = rng.gamma((3 * N - 3) / 2, kt, n)
     potential = rng.gamma((3 * N - 3) / 2, kt, n) * stiffness
     step = np.arange(n)
-    table = np.stack([step, 2 * kinetic / (3 * N - 3) / runner.BOLTZMANN, potential, kinetic], 1)
+    table = np.stack([step, 2 * kinetic / (3 * N - 3) / of_ensemble.BOLTZMANN, potential, kinetic], 1)
     table = np.concatenate([table, (kinetic + potential)[:, None], np.zeros((n, 1)), np.full((n, 1), 1000.0)], 1)
     p = runner.protocol(steps=n - 1, every=1)
     return runner.Trajectory(table, np.zeros((0, N, 3)), np.zeros((0, 3, 3)), ["Si"] * N, p, "end")
@@ -52,6 +54,6 @@ def test_runs_that_do_not_overlap_are_not_measured():
 
 
 def test_without_the_package(monkeypatch):
-    monkeypatch.setattr(distributions, "PACKAGE", "no_such_package")
+    monkeypatch.setattr(outside, "PACKAGE", "no_such_package")
     with pytest.raises(distributions.NotMeasured, match="no_such_package is not installed: pip install"):
         distributions._package()

@@ -6,7 +6,7 @@ import pytest
 
 from mlff_tools.certify import rows
 from mlff_tools.certify.rows import FAIL, NOT, PASS, SHORT, row, verdict
-from mlff_tools.certify.statistics import Estimate
+from mlff_tools.ensemble.statistics import Estimate
 from mlff_tools.train import recipe, recipe_certify
 from mlff_tools.train.recipe import RecipeError
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from . import statistics
+from ..ensemble import judge, statistics
 from .job import attempt
 from .rows import missing, of_estimate, row
 
@@ -110,12 +110,6 @@ def npt(job):
     return _stability(job, "npt")
 
 
-def fluctuation(found):
-    """Standard deviation of the total energy around its trend, eV."""
-    x, y = found.time, found.column("etotal")
-    return float(np.std(y - np.polyval(np.polyfit(x, y, 1), x)))
-
-
 def _with_timesteps(job, system, steps, ps):
     """NVE runs of the model from one state."""
     first = job.trajectory(job.model, system, "start", steps=100)
@@ -135,7 +129,7 @@ def timestep(job):
         if found is None or bad:
             rows.append(missing("timestep_slope", system.name, why or bad.stable()[1]))
             continue
-        sizes = [fluctuation(f) for f in found]
+        sizes = [judge.fluctuation(f.time, f.column("etotal")) for f in found]
         slope = statistics.power_law(steps, sizes)
         note = f"{', '.join(f'{s:g}' for s in steps)} fs, {ps:g} ps each, {len(found[0].elements)} atoms"
         rows.append(of_estimate("timestep_slope", system.name, slope, note=note))

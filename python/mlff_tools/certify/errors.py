@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from ..ensemble import statistics
 from ..train.extxyz import tag
-from . import statistics
 from .rows import of_estimate, row
 from .sides import number
 

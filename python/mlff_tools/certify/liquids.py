@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from . import correlations, dynamics, statistics
+from ..ensemble import statistics
+from . import correlations, dynamics
 from .job import attempt
 from .rows import missing, of_estimate, row
 

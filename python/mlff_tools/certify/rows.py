@@ -2,10 +2,9 @@
 
 import math
 
+from ..ensemble.judge import FAIL, NOT, PASS, SHORT
 from ..train.recipe_certify import QUANTITIES, limit
 from .work import plain
-
-PASS, FAIL, SHORT, NOT = "PASS", "FAIL", "too short to say", "not measured"
 
 
 def row(quantity, group, value, error=0.0, teacher=None, teacher_error=0.0, **more):

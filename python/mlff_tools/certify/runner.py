@@ -18,8 +18,6 @@ from ..train import lammps_data, teacher_lammps
 from ..train.masses import MASS
 from .work import NotMeasured, write_whole
 
-BAR = 6.241509e-7  # eV/A^3
-BOLTZMANN = 8.617333262e-5  # eV/K
 SEGMENT = 20000  # steps that are worth a restart file of their own
 COLUMNS = "step temp pe ke etotal press vol".split()
 FRAMES = 2000  # of a trajectory, at most

@@ -1,10 +1,10 @@
-"""Means, slopes and errors of certificates, on data whose answers are known."""
+"""Means, slopes and errors of correlated data, on data whose answers are known."""
 
 import helpers
 import numpy as np
 import pytest
 
-from mlff_tools.certify import statistics
+from mlff_tools.ensemble import statistics
 
 
 def correlated(n, memory, rng):
