@@ -1,4 +1,4 @@
-"""The suite runner `mlff bench` and the validation, with real but short runs of LAMMPS."""
+"""The suite runner `mlff bench`, with real but short runs of LAMMPS."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mlff_tools.bench import cases as bench_cases
-from mlff_tools.bench import profiles, validate
+from mlff_tools.bench import profiles
 from mlff_tools.bench import publish as bench_publish
 from mlff_tools.bench import results as bench_results
 from mlff_tools.bench import suite as bench
@@ -64,6 +64,8 @@ def test_suite_is_written_and_goes_on(tmp_path, capsys):
     assert "us_per_atom" not in {t["metric"] for t in read(out / "sw_profile.json")["targets"]}, "of another model"
     assert run(*choice, "--targets", "none.yaml") == 2
     assert "there is no file of targets none.yaml" in capsys.readouterr().err
+    assert {r["ensemble"]["verdict"] for r in suite["cases"]} == {"too short to say"}, "of 15 fs"
+    assert "Ensembles: 3 too short to say." in (out / "summary.txt").read_text(encoding="utf-8")
     times = {p: p.stat().st_mtime_ns for p in (out / "runs").iterdir()}
     lost = out / "runs" / runs[2]
     lost.unlink()
@@ -72,7 +74,8 @@ def test_suite_is_written_and_goes_on(tmp_path, capsys):
     assert run(*choice, "--steps", 40) == 2, "runs of other settings must not be mixed"
     assert "holds runs with steps = 30" in capsys.readouterr().err
     assert report.main([str(out)]) == 0
-    assert (out / "report.html").read_text(encoding="utf-8").count("<details") == 3
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert page.count("<details") == 3 and page.count(">too short to say</span>") == 3 + 5, "rows and checks"
     check_publication(tmp_path, out, choice, capsys)
 
 
@@ -122,6 +125,28 @@ def check_publication(tmp_path, out, choice, capsys):
     assert left == {"suite.json", "sw_profile.json", "mine_profile.json"}, left
     assert run("silicon-small-nve-sw", *choice[3:], "--publish", out) == 1
     assert "use another folder" in capsys.readouterr().err
+
+
+def test_ensembles_are_judged(tmp_path, capsys):
+    """Aluminium by a reference potential: 60 ps of NVT at two temperatures are of their ensembles; of others they are
+    not, and the exit code says so."""
+    out, long = tmp_path / "out", ["--steps", 60000, "--warmup", 5, "--equilibrate", 500, "--repeats", 1]
+    choice = ["aluminium-small-nvt-*", "--var", "damp=0.2", "--build", PLUGIN, *long]
+    assert run(*choice, "--temperature", "300,340", "--out", out) == 0, capsys.readouterr()
+    rows = read(out / "suite.json")["cases"]
+    assert sorted(r["case"] for r in rows) == [f"aluminium-small-nvt-{t}K-eam" for t in (300, 340)]
+    for row in rows:
+        checks = {c["name"]: c["verdict"] for c in row["ensemble"]["checks"]}
+        assert set(checks.values()) <= {"PASS", "too short to say"}, (row["case"], row["ensemble"])
+        assert checks["kinetic energy, mean"] == "PASS" and "total energy, two temperatures" in checks, checks
+    for path in (out / "runs").iterdir():  # as if these runs had been meant for 20 % more
+        value = read(path)
+        value["context"]["deck"]["temperature"] = str(1.2 * float(value["context"]["deck"]["temperature"]))
+        path.write_text(json.dumps(value))
+    assert run(*choice, "--temperature", "300,340", "--out", out) == 3
+    assert "2 FAIL. THESE ARE NOT OF THEIR ENSEMBLE: aluminium-small-nvt-300K-eam" in capsys.readouterr().out
+    assert report.main([str(out)]) == 0
+    assert "NOT OF THEIR ENSEMBLE" in (out / "report.html").read_text(encoding="utf-8")
 
 
 def test_publication_is_brief():
@@ -200,6 +225,7 @@ def test_a_failing_run_is_one_error(tmp_path, capsys):
         (["no-such-case"], "no case fits"),
         (["--potential", "sw"], "for water there is mlff"),
         (["--var", "x"], "use NAME=VALUE"),
+        (["--temperature", "300,x"], "invalid list of temperatures value"),
         (["--system", "benzene_gas", "--protocol", "npt"], "benzene_gas has no npt"),
         (["--decks", "nowhere"], "the decks were not found"),
         (["--lmp", "nowhere"], "no such program"),
@@ -309,73 +335,6 @@ def test_noise_is_said():
     assert bench_results.verdict([{"case": "a", "spread": None}])[0] is None
 
 
-# ---- validation ------------------------------------------------------------------------------------------------------
-
-
-def trajectory(drift=0.0, wave=0.0, kelvin=300.0, n=2001):
-    """Rows of a run of 10 ps: `drift` eV/ps, `wave` eV."""
-    t = np.linspace(0, 10, n)
-    total = -6318.0 + 0.8 + drift * t + wave * np.sin(40 * t)
-    return np.stack([np.arange(n) * 10, t, np.full(n, kelvin), total - 0.4, np.full(n, 0.4), total], 1)
-
-
-class Wanted:
-    steps, temperature = 20000, 300.0
-
-
-@pytest.mark.parametrize(
-    "change,failure",
-    [
-        ({}, None),
-        ({"drift": 5e-4}, None),
-        ({"drift": 7e-4}, "drift_meV"),
-        ({"wave": 0.005}, None),
-        ({"wave": 0.006}, "fluctuation_percent_of_thermal"),
-        ({"kelvin": 319.0}, None),
-        ({"kelvin": 321.0}, "mean temperature"),
-        ({"n": 2000}, "steps done"),
-        ({"kelvin": np.nan}, "NaN"),
-        ({"drift": 7.0}, "change_percent"),
-        ({"wave": 50.0}, "fluctuation_percent is"),
-    ],
-)
-def test_verdict(change, failure):
-    """Bars hold where they are: 0.05 meV/atom/ps, 0.5 % of the thermal energy, 20 K, 1 % and 0.5 % of the total
-    energy."""
-    result = validate.judge(trajectory(**change), -6318.0, Wanted)
-    if failure:
-        assert any(failure in f for f in result["failures"]), result
-    else:
-        assert result["failures"] == []
-
-
-def test_validation_measures_drift():
-    result = validate.judge(trajectory(drift=3e-4, wave=1e-3), -6318.0, Wanted)
-    assert result["drift_meV_per_atom_per_ps"] == pytest.approx(1000 * 3e-4 / 12, rel=0.01)
-    assert result["fluctuation_percent_of_thermal"] == pytest.approx(100 * 1e-3 / np.sqrt(2) / 0.8, rel=0.01)
-
-
-def test_validation_runs(tmp_path, capsys):
-    code = validate.main([STUDENT, "--build", PLUGIN, "--out", str(tmp_path), "--steps", "4000"])
-    output = capsys.readouterr().out
-    result = read(tmp_path / "validation.json")
-    assert code == (0 if result["passed"] else 1) and output.startswith("PASS" if result["passed"] else "FAIL"), output
-    assert result["steps_done"] == 4000 and result["records"] == 401
-    rows = np.loadtxt(tmp_path / "data.csv", delimiter=",", skiprows=1)
-    assert rows.shape == (401, 6) and np.allclose(rows[:, 3] + rows[:, 4], rows[:, 5], atol=1e-5)
-    assert rows[0, 2] == pytest.approx(600, abs=0.1), "starts with twice the temperature, in 30 degrees of freedom"
-    assert rows[0, 4] == pytest.approx(15 * 8.617333e-5 * 600, rel=1e-3)
-    assert (tmp_path / "energy.svg").stat().st_size > 10000 and "steps done" in (tmp_path / "report.txt").read_text()
-
-
-def test_validation_that_cannot_run(tmp_path, capsys):
-    assert validate.main([str(tmp_path / "none.yaml"), "--out", str(tmp_path / "out")]) == 2
-    broken = tmp_path / "broken.yaml"
-    broken.write_text("format: nothing\n")
-    assert validate.main([str(broken), "--build", PLUGIN, "--out", str(tmp_path / "out"), "--steps", "400"]) == 2
-    assert "LAMMPS did not run" in capsys.readouterr().err and not os.listdir(tmp_path / "out")
-
-
 def test_files_are_whole_or_absent(tmp_path):
     profiles.write_json(tmp_path / "a.json", {"x": 1})
     with pytest.raises(ValueError):
@@ -406,7 +365,7 @@ def test_json_has_few_lines():
 def test_program_finds_the_suite():
     """`mlff bench` and `mlff report` of the C program are these."""
     program = os.environ.get("MLFF", os.path.join(ROOT, "build", "mlff"))
-    for name in ("bench", "report"):
+    for name in ("bench", "report", "validate"):
         done = subprocess.run(
             [program, name, "--help"],
             stdout=subprocess.PIPE,

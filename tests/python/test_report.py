@@ -120,9 +120,9 @@ def test_null_is_not_zero(tmp_path):
     page = make(tmp_path)
     row = re.search(r"<tbody><tr>(.*?)</tr>", page, re.S).group(1)
     cells = re.findall(r"<td[^>]*>(.*?)</td>", row, re.S)
-    assert sum("not measured" in c for c in cells) == 7, (
+    assert sum("not measured" in c for c in cells) == 8, (
         cells
-    )  # atoms, cost, ns/day, memory, its verdict, drift, targets
+    )  # atoms, cost, ns/day, memory, its verdict, drift, ensemble, targets
     assert not any(re.fullmatch(r"0(\.0*)?", re.sub("<.*?>", "", c)) for c in cells)
     assert "Memory and energy over time</h2><p>Not measured" in page
 
@@ -139,6 +139,22 @@ def test_errors_of_the_stress(tmp_path):
     cells = [re.findall(r"<td[^>]*>(.*?)</td>", row, re.S)[9:11] for row in rows]
     assert ["0.04375", "-61.25"] in cells, cells
     assert any(all("not measured" in c for c in pair) for pair in cells), cells
+
+
+def test_validations_are_named(tmp_path):
+    """Each with its verdict; a short one is neither good nor bad."""
+    write(tmp_path / "bare.json", bare())
+    one = {"format": "mlff-validation/1", "model": "m.yaml", "picoseconds": 100.0, "failures": []}
+    write(tmp_path / "a" / "validation.json", {**one, "structure": "benzene", "verdict": "PASS"})
+    write(tmp_path / "b" / "validation.json", {**one, "structure": "ice", "verdict": "FAIL", "failures": ["it broke"]})
+    write(tmp_path / "c" / "validation.json", {**one, "structure": "steam", "verdict": "too short to say"})
+    page = make(tmp_path)
+    for css, what, word in (
+        ("good", "benzene", "PASS"),
+        ("bad", "ice", "FAIL: it broke"),
+        ("", "steam", "too short to"),
+    ):
+        assert f'"banner {css}">NVE validation of m.yaml, {what}: <b>{word}' in page, what
 
 
 def test_names_are_escaped(tmp_path):

@@ -49,6 +49,7 @@ class Case:
     copies: tuple = None
     deck: str = "in.bench"
     side: str = ""  # "A" or "B" of --against
+    temperature: float = None  # K, instead of the deck's
 
     @property
     def n_atoms(self):
@@ -71,6 +72,7 @@ class Case:
             if self.deck == "in.replicas"
             else f"{self.system}-{size}-{self.protocol}"
         )
+        name += f"-{self.temperature:g}K" if self.temperature else ""
         return name + (f"-r{self.ranks}" if self.ranks > 1 else "") + (f"-t{self.threads}" if self.threads > 1 else "")
 
     @property
@@ -95,6 +97,8 @@ class Case:
             values.update(zip(("nx", "ny", "nz"), self.copies))
         if self.model:
             values["model"] = self.model
+        if self.temperature:
+            values["temperature"] = self.temperature
         return values
 
 
@@ -203,6 +207,7 @@ def chosen(args):
             cases += [c for c in suite if c.model or k == 0]
     cases = [c for c in cases if _wanted(c, args)]
     cases = [dataclasses.replace(c, ranks=r, threads=t) for c in cases for r in args.ranks for t in args.threads]
+    cases = [dataclasses.replace(c, temperature=t) for c in cases for t in args.temperatures or [None]]
     unique = list(dict.fromkeys(cases))
     if not unique:
         raise LammpsError("no case fits this choice; `mlff bench --list` shows all names")

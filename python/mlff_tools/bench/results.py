@@ -5,7 +5,8 @@ import os
 import shutil
 from statistics import median
 
-from . import profiles
+from ..ensemble import judge
+from . import ensembles, profiles
 from .cases import SYSTEMS, clean
 
 NOISE = 0.05  # spread of the medians of repeats above which a case counts as noisy
@@ -39,6 +40,7 @@ def summarise(case, reports):
         "system": case.system,
         "size": case.size,
         "protocol": case.protocol,
+        "temperature": case.temperature,
         "n_atoms": report["n_atoms"],
         "ranks": case.ranks,
         "threads": case.threads,
@@ -53,6 +55,7 @@ def summarise(case, reports):
         "cv": profiles.number(report.get("cv")),
         "drift": profiles.number(report.get("drift")),
         "memory": profiles.get(report, "memory", "verdict"),
+        "ensemble": ensembles.of_report(report),
     }
 
 
@@ -90,6 +93,7 @@ def table(rows):
         "drift ueV/atom/ps",
         "memory",
         "spread %",
+        "ensemble",
     )
     lines = [heads]
     for row in rows:
@@ -106,6 +110,7 @@ def table(rows):
                 cell(row["drift"], "{:.2g}", 1e6),
                 row["memory"] or "-",
                 cell(row["spread"], "{:.1f}", 100),
+                profiles.get(row, "ensemble", "verdict") or "-",
             )
         )
     widths = [max(len(line[k]) for line in lines) for k in range(len(heads))]
@@ -194,9 +199,9 @@ def scaling(rows):
     groups = {}
     for row in rows:
         if row["ranks"] == row["threads"] == 1 and not row["work"].startswith("replicas"):
-            groups.setdefault((row["system"], row["protocol"]), {})[row["n_atoms"]] = row
+            groups.setdefault((row["system"], row["protocol"], row.get("temperature")), {})[row["n_atoms"]] = row
     best = {}
-    for (system, _), sizes in groups.items():
+    for (system, _, _), sizes in groups.items():
         if len(sizes) > max(1, len(best.get(system, ()))):
             best[system] = sizes
     return best
@@ -230,13 +235,15 @@ def batches_text(found):
 
 
 def write(results, args, seconds):
-    """Writes all files of --out; returns the text for the terminal."""
+    """Writes all files of --out; returns the text for the terminal, and whether no run is off its ensemble."""
     order = list(SYSTEMS)
     cases = sorted(
         results, key=lambda c: (c.deck, order.index(c.system), c.n_atoms, c.protocol, c.potential_name, c.side)
     )
     rows = [summarise(case, results[case]) for case in cases]
+    ensembles.with_pairs(rows, [results[case][middle(row["medians_ms"])] for case, row in zip(cases, rows)])
     quiet, sentence = verdict(rows)
+    physics = ensembles.sentence(rows)
     remove_old(args.out)
     for row in rows:  # under a name without the number of the repeat, to be stored and compared
         copy(args.out, row["file"], os.path.join("cases", f"{row['case']}.json"))
@@ -250,7 +257,7 @@ def write(results, args, seconds):
     for c in found:
         profiles.write_json(os.path.join(args.out, f"comparison_{clean(c['a'])}_vs_{clean(c['b'])}.json"), c)
     batched = batches(rows)
-    parts = [table(rows), "", sentence, batches_text(batched), *(comparison_text(c) for c in found)]
+    parts = [table(rows), "", sentence, physics, batches_text(batched), *(comparison_text(c) for c in found)]
     text = "\n".join(p for k, p in enumerate(parts) if p or k == 1) + "\n"
     profiles.write_text(os.path.join(args.out, "summary.txt"), text)
     profiles.write_json(
@@ -261,15 +268,13 @@ def write(results, args, seconds):
             "batches": batched,
             "quiet": quiet,
             "noise": sentence,
+            "ensembles": physics,
             "repeats": args.repeats,
             "seconds": round(seconds, 1),
         },
     )
-    return (
-        text
-        + f"\n{len(rows)} cases, {args.repeats} rounds, {seconds:.0f} s. Written to {args.out}; a page of it: mlff "
-        f"report {args.out}"
-    )
+    text += f"\n{len(rows)} cases, {args.repeats} rounds, {seconds:.0f} s. Written to {args.out}; a page of it: mlff "
+    return text + f"report {args.out}", not any(profiles.get(r, "ensemble", "verdict") == judge.FAIL for r in rows)
 
 
 def remove_old(folder):

@@ -11,8 +11,9 @@ Every case runs `--repeats` times; each round takes all cases in a new random or
 machine hits different ones. An interrupted suite goes on where it was when it is started again with the same --out. The
 folder gets runs/CASE.rN.json, cases/CASE.json (the repeat in the middle), MODEL_profile.json, MODEL_scaling_*.json,
 comparison_*.json, suite.json and summary.txt; `mlff report DIR` makes a page of them. With --publish the results go to
-another folder as well, as small files to be kept in a repository. Exit
-code: 0 done, 1 a run failed, 2 wrong usage or missing files. docs/benchmarks.md explains the numbers.
+another folder as well, as small files to be kept in a repository. Every case is judged: does it conserve energy
+(NVE), is it of its ensemble (NVT, NPT)? PASS, FAIL or `too short to say`. Exit code: 0 done, 1 a run failed, 2 wrong
+usage or missing files, 3 a run is not of its ensemble. docs/benchmarks.md explains the numbers.
 """
 
 import argparse
@@ -245,6 +246,16 @@ def numbers(text):
 numbers.__name__ = "list of positive whole numbers"  # argparse names the type in its error
 
 
+def temperatures(text):
+    values = [float(w) for w in text.split(",")]
+    if not all(0 < v < 1e5 for v in values):
+        raise ValueError
+    return values
+
+
+temperatures.__name__ = "list of temperatures"
+
+
 def positive(text):
     value = int(text)
     if value < 1:
@@ -255,10 +266,8 @@ def positive(text):
 positive.__name__ = "positive whole number"
 
 
-def parser():
-    p = argparse.ArgumentParser(
-        prog="mlff bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def _add_choice(p):
+    """Options that choose the cases."""
     p.add_argument("names", nargs="*", help="cases by name, * and ? allowed, for example 'water-*-nvt*'")
     p.add_argument("--suite", choices=("full", "quick"), default="full")
     p.add_argument(
@@ -280,6 +289,20 @@ def parser():
     p.add_argument(
         "--system-sizes", type=numbers, metavar="N,N", help="scaling: the nearest sizes that the system's unit allows"
     )
+    p.add_argument(
+        "--temperature",
+        type=temperatures,
+        dest="temperatures",
+        metavar="T,T",
+        help="K, a list: every case at each of them (default: 300); two or more let total energies of NVT be judged",
+    )
+
+
+def parser():
+    p = argparse.ArgumentParser(
+        prog="mlff bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    _add_choice(p)
     p.add_argument("--ranks", type=numbers, default=[1], help="MPI ranks, a list (default 1)")
     p.add_argument("--threads", type=numbers, default=[1], help="OMP_NUM_THREADS, a list (default 1)")
     p.add_argument("--steps", type=positive, default=1000, help="profiled steps, warm-up included (default 1000)")
@@ -381,7 +404,8 @@ def main(argv=None):
     begin = time.monotonic()
     try:
         reports = run_all(cases, args)
-        print(results.write(reports, args, args.seconds_before + time.monotonic() - begin))
+        text, passed = results.write(reports, args, args.seconds_before + time.monotonic() - begin)
+        print(text)
         if args.publish:
             n_files = publish.publish(args.out, args.publish)
             print(f"{n_files} files in brief: {args.publish}")
@@ -394,4 +418,4 @@ def main(argv=None):
     except KeyboardInterrupt:
         print(f"\nmlff bench: stopped; the same command goes on with what {args.out} holds", file=sys.stderr)
         return 1
-    return 0
+    return 0 if passed else 3

@@ -53,7 +53,7 @@ class Folder:
     def __init__(self, path):
         if not os.path.isdir(path):
             raise ProfileError(f"{path}: there is no such folder")
-        self.path, self.suite, self.comparisons, self.validation, self.skipped, self.runs = path, None, [], None, [], []
+        self.path, self.suite, self.comparisons, self.validations, self.skipped, self.runs = path, None, [], [], [], []
         self.scalings = []
         found = {}
         for place, folders, names in os.walk(path):
@@ -84,8 +84,8 @@ class Folder:
                 self.comparisons.append(value)
             elif kind.startswith("mlff-scaling/"):
                 self.scalings.append(value)
-            elif isinstance(value, dict) and "thermal_energy_eV" in value:
-                self.validation = value
+            elif kind.startswith("mlff-validation/"):
+                self.validations.append(value)
             else:
                 found[os.path.relpath(path, self.path)] = (profiles.read(path), hashlib.sha256(data).hexdigest())
         except ProfileError as e:

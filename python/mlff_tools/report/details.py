@@ -2,7 +2,7 @@
 
 from . import charts
 from .charts import short, text
-from .parts import NOT, anchor, energy_chart, marks, memory_chart, percent, table, value
+from .parts import NOT, anchor, energy_chart, ensemble_of, marks, memory_chart, percent, table, value
 
 
 def details(run):
@@ -19,7 +19,15 @@ def details(run):
         f"{r.get('warmup', {}).get('n_steps', 0)} of warm-up · {value(r.get('us_per_atom'))} "
         "µs/atom"
     )
-    tables = [targets_table(r), tags_table(r), slow_table(r), thermal_table(r), hotspots(r), context_table(r)]
+    tables = [
+        targets_table(r),
+        ensemble_table(run),
+        tags_table(r),
+        slow_table(r),
+        thermal_table(r),
+        hotspots(r),
+        context_table(r),
+    ]
     return (
         f'<details id="{anchor(run)}"><summary><b>{text(run.label)}</b><span>{facts}</span></summary>'
         f'<div class="charts">{"".join(p for p in plots if p)}</div><div class="two">'
@@ -44,6 +52,26 @@ def targets_table(r):
         if rows
         else ""
     )
+
+
+def ensemble_table(run):
+    """The checks behind the verdict on the ensemble."""
+    found = ensemble_of(run)
+    if not found or not found["checks"]:
+        return ""
+    rows = []
+    for c in found["checks"]:
+        off = (
+            f"{value(c['value'])} ± {value(c['error'], '{:.2g}'.format)}"
+            if c["error"] is not None
+            else value(c["value"])
+        )
+        bar = f"{short(c['target'])} ± {'its error' if c['bar'] is None else short(c['bar'])} {c['unit']}".rstrip()
+        css = {"PASS": "pass", "FAIL": "fail"}.get(c["verdict"], "nm")
+        said = f'<span class="{css}">{text(c["verdict"])}</span>'
+        rows.append([text(c["name"]), off, text(bar), said, text(c["note"])])
+    heads = [("check", "", True), ("found", "", False), ("wanted", "", False), ("", "", False), ("", "", True)]
+    return block(f"Ensemble: {found['ensemble'].upper()}", table(heads, rows))
 
 
 def tags_table(r):

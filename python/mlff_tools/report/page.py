@@ -3,7 +3,7 @@
     mlff report DIR [-o FILE.html]        default: DIR/report.html
 
 Reads every report of fix mlffprof below DIR (docs/profile.schema.json), and, where they are, the suite.json and
-comparison_*.json of `mlff bench` and the validation.json of mlff_tools.validate. Of repeated runs of a suite the one
+comparison_*.json of `mlff bench` and the validation.json of `mlff validate`. Of repeated runs of a suite the one
 with the median in the middle is shown. What was not measured says so. Exit code: 0 done, 2 nothing to show or wrong
 usage.
 """
@@ -69,21 +69,18 @@ def banners(folder):
     if folder.suite and folder.suite.get("noise"):
         css = {True: "good", False: "bad"}.get(folder.suite.get("quiet"), "")
         out.append(f'<p class="banner {css}">{text(folder.suite["noise"])}</p>')
-    v = folder.validation
-    if v:
-        word = "PASS" if v["passed"] else "FAIL: " + "; ".join(v["failures"])
+    if folder.suite and folder.suite.get("ensembles"):
+        css = "bad" if "NOT OF THEIR ENSEMBLE" in folder.suite["ensembles"] else ""
+        out.append(f'<p class="banner {css}">{text(folder.suite["ensembles"])}</p>')
+    for v in folder.validations:
+        word = v["verdict"] + (": " + "; ".join(v["failures"]) if v["failures"] else "")
         numbers = (
-            (
-                f"{value(v.get('picoseconds'))} ps, drift {value(v.get('drift_meV_per_atom_per_ps'))} meV/atom/ps, "
-                f"{value(v.get('temperature_mean_K'))} K"
-            )
-            if v
-            else ""
+            f"{value(v.get('picoseconds'))} ps, drift {value(v.get('drift_meV_per_atom_per_ps'))} meV/atom/ps, "
+            f"{value(v.get('temperature_mean_K'))} K"
         )
-        out.append(
-            f'<p class="banner {"good" if v["passed"] else "bad"}">NVE validation of {text(v["model"])}: <b>'
-            f"{text(word)}</b> ({numbers})</p>"
-        )
+        css = {"PASS": "good", "FAIL": "bad"}.get(v["verdict"], "")
+        what = f"NVE validation of {text(v['model'])}, {text(v['structure'])}"
+        out.append(f'<p class="banner {css}">{what}: <b>{text(word)}</b> ({numbers})</p>')
     return "".join(out)
 
 

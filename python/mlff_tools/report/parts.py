@@ -2,7 +2,9 @@
 
 import hashlib
 
+from ..bench import ensembles
 from ..bench.profiles import batched_speedups, get, number
+from ..ensemble import judge
 from . import charts
 from .charts import short, text
 
@@ -78,6 +80,21 @@ def memory_cell(report):
     return f'<span class="{css}">{text(verdict)}</span>' if css else NOT
 
 
+def ensemble_of(run):
+    """{ensemble, verdict, checks} of a run: that of the suite, whose report was whole, else of what is there."""
+    if run.row and "ensemble" in run.row:
+        return run.row["ensemble"]
+    return ensembles.of_report(run.report)
+
+
+def ensemble_cell(run):
+    found = ensemble_of(run)
+    if not found or not found["verdict"]:
+        return NOT
+    css = {judge.PASS: "pass", judge.FAIL: "fail"}.get(found["verdict"], "nm")
+    return f'<span class="{css}">{text(found["verdict"])}</span>'
+
+
 def summary(runs):
     heads = [
         ("run", "", True),
@@ -94,6 +111,7 @@ def summary(runs):
         ("memory", "peak, MB", False),
         ("memory", "verdict", False),
         ("drift", "µeV/atom/ps", False),
+        ("ensemble", "", False),
         ("targets", "", False),
         ("latency", "over the run", False),
     ]
@@ -117,6 +135,7 @@ def summary(runs):
                 value(None if number(r.get("memory_peak_gb")) is None else 1000 * r["memory_peak_gb"]),
                 memory_cell(r),
                 value(None if number(r.get("drift")) is None else 1e6 * r["drift"]),
+                ensemble_cell(run),
                 targets_cell(r),
                 charts.spark(run.latencies, run.css) if run.latencies else NOT,
             ]
