@@ -1,4 +1,4 @@
-"""The command `python -m mlff_tools.validate`."""
+"""The command `mlff validate`, or `python -m mlff_tools.validate`."""
 
 import sys
 

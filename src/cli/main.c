@@ -68,6 +68,7 @@ static const struct {
     {"convert", "turn published parameters into a model file (Python)"},
     {"bench", "run the benchmark suite (Python)"},
     {"scaling", "measure strong and weak scaling over ranks, and replicas (Python)"},
+    {"validate", "does a model conserve energy? NVE of a molecule or any structure, judged (Python)"},
     {"report", "make a page of reports (Python)"},
     {"distill", "from a recipe to a trained and certified model (Python)"},
     {"certify", "hold a model against its teacher and the bars of a recipe (Python)"},
@@ -82,7 +83,8 @@ static void print_usage(FILE *out)
     fprintf(out, "  mlff %-9s%-28s%s\n", commands[k].name, commands[k].arguments, commands[k].summary);
   for (int k = 0; k < N_SCRIPTS; k++) fprintf(out, "  mlff %-9s%-28s%s\n", scripts[k].name, "...", scripts[k].summary);
   fprintf(out, "\n  mlff COMMAND --help     options of a command\n  mlff --version          version\n\n"
-               "Exit status: 0 success, 1 failure, 2 wrong usage; of check: 3 no GPU that this build can use.\n");
+               "Exit status: 0 success, 1 failure, 2 wrong usage; of check: 3 no GPU that this build can use;\n"
+               "of validate: 3 too short to say.\n");
 }
 
 static int takes_option(const cli_command *command, const char *name)

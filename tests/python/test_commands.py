@@ -32,7 +32,7 @@ def test_in_the_environment(name, tmp_path):
     assert place.startswith(os.path.join(ROOT, "python")), f"{PYTHON} finds {place}"
 
 
-@pytest.mark.parametrize("name", ["convert", "bench", "scaling", "report", "label", "certify"])
+@pytest.mark.parametrize("name", ["convert", "bench", "scaling", "validate", "report", "label", "certify"])
 def test_nothing_of_the_current_folder_is_run(name, tmp_path):
     """Modules with the names of what the commands import lie in the folder that `mlff` is called in."""
     for module in ("numpy", "runpy", "argparse", "json", "mlff_tools"):

@@ -1,5 +1,7 @@
 """Structures as LAMMPS has them: cells below the diagonal, data files, dumps."""
 
+import re
+
 import numpy as np
 
 from .extxyz import FrameError
@@ -7,6 +9,7 @@ from .masses import MASS
 
 ATOM_STYLES = {"atomic": "{i} {t} {x}", "charge": "{i} {t} 0.0 {x}", "molecular": "{i} 0 {t} {x}"}
 ATOM_STYLES["full"] = "{i} 0 {t} 0.0 {x}"
+TYPE_COLUMN = {"atomic": 1, "charge": 1, "molecular": 2, "full": 2}  # of the type in a line of a data file
 MARGIN = 10.0  # A around a structure that is not periodic
 
 
@@ -100,3 +103,67 @@ def parse_dump(text, frame):
         x = table[:, 1:] if change is None else (table[:, 1:] - low) @ q.T
         out.append((int(lines[k + 1]), x, None if change is None else change @ cell @ q.T))
     return out
+
+
+def element_of(mass):
+    """The element of a mass in g/mol; FrameError for one that no element has."""
+    found = min(MASS, key=lambda e: abs(MASS[e] - mass))
+    if abs(MASS[found] - mass) > 0.02 * MASS[found] + 0.01:
+        raise FrameError(f"no element has the mass {mass:g} g/mol")
+    return found
+
+
+def _data_cell(header):
+    """(low [3], cell) of the header of a data file."""
+    bounds = [re.search(rf"^\s*(\S+)\s+(\S+)\s+{c}lo\s+{c}hi", header, re.M) for c in "xyz"]
+    if not all(bounds):
+        raise FrameError("it has no box (lines such as `0.0 20.0 xlo xhi`)")
+    low, high = (np.array([float(b[k]) for b in bounds]) for k in (1, 2))
+    cell, tilts = np.diag(high - low), re.search(r"^\s*(\S+)\s+(\S+)\s+(\S+)\s+xy\s+xz\s+yz", header, re.M)
+    if tilts:
+        cell[1, 0], cell[2, 0], cell[2, 1] = (float(tilts[k]) for k in (1, 2, 3))
+    return low, cell
+
+
+def _section(text, name):
+    """(what stands behind # after the name, the lines of a section of a data file)."""
+    found = re.search(rf"^{name}[ \t]*(?:#[ \t]*(\S*).*)?\n((?:[ \t]*\n|[ \t]*[-\d].*\n?)*)", text, re.M)
+    if not found:
+        raise FrameError(f"it has no section {name}")
+    return found[1] or "", [line.split("#")[0].split() for line in found[2].splitlines() if line.strip()]
+
+
+def parse_data(text, periodic=True):
+    """The structure of a data file with the atom style atomic, charge, molecular or full (`Atoms # STYLE`; atomic where
+    nothing is said), in the order of the atoms' numbers. Elements are those of the masses."""
+    low, cell = _data_cell(text.split("\nMasses")[0])
+    elements = {row[0]: element_of(float(row[1])) for row in _section(text, "Masses")[1]}
+    style, rows = _section(text, "Atoms")
+    style = style or "atomic"
+    if style not in TYPE_COLUMN:
+        raise FrameError(f"its atom style is {style}: use {', '.join(TYPE_COLUMN)}")
+    first = len(ATOM_STYLES[style].split()) - 1
+    if any(len(row) not in (first + 3, first + 6) for row in rows) or not rows:
+        raise FrameError(f"its lines of Atoms are not those of the atom style {style}: write `Atoms # STYLE`")
+    rows.sort(key=lambda row: int(row[0]))
+    unknown = next((row for row in rows if row[TYPE_COLUMN[style]] not in elements), None)
+    if unknown:
+        raise FrameError(f"the type {unknown[TYPE_COLUMN[style]]} of atom {unknown[0]} has no mass")
+    x = np.array([[float(word) for word in row[first : first + 3]] for row in rows])
+    if not periodic:  # an image flag says how often a molecule was folded
+        flags = [[float(word) for word in row[first + 3 :]] or [0.0] * 3 for row in rows]
+        x = x + np.array(flags) @ cell
+    names = [elements[row[TYPE_COLUMN[style]]] for row in rows]
+    return {"elements": names, "positions": x - low * periodic, "cell": cell if periodic else None}
+
+
+def read_data(path, periodic=True):
+    """The structure of a data file."""
+    with open(path, encoding="utf-8", errors="replace") as f:
+        text = f.read()
+    try:
+        return {**parse_data(text, periodic), "name": path, "source": path}
+    except ValueError as e:
+        raise FrameError(f"{path}: not a data file of LAMMPS: {e}") from e
+    except FrameError as e:
+        raise FrameError(f"{path}: {e}") from e
