@@ -5,6 +5,7 @@
     mlff bench --model nequix-oam-1-pft --steps 100     a universal model: crystals and liquid benzene
     mlff bench --system water --system-sizes 32,64,128,256
     mlff bench --suite quick --against OTHER_BUILD      two builds (or, with a .yaml, two models), interleaved
+    mlff bench --compare-all --model student            PyTorch eager and compiled, this engine by precision and kernels
     mlff bench --list
 
 Every case runs `--repeats` times; each round takes all cases in a new random order, so that a slow minute of the
@@ -38,7 +39,7 @@ from ..model.lammps import (
     on_ranks,
     process_options,
 )
-from . import profiles, publish, results
+from . import implementations, profiles, publish, results
 from .cases import PROTOCOLS, ROLES, SIZES, SYSTEMS, chosen
 from .results import side_of
 
@@ -334,6 +335,12 @@ def parser():
     )
     p.add_argument("--seed", type=int, default=1, help="of the order")
     p.add_argument("--fresh", action="store_true", help="forget the runs that --out holds")
+    p.add_argument(
+        "--compare-all",
+        action="store_true",
+        help="no suite: each model in all implementations that are here, interleaved, with speed-ups against the "
+        "first; writes implementations.json into --out",
+    )
     p.add_argument("--list", action="store_true", help="print the names of the cases and end")
     return p
 
@@ -388,6 +395,8 @@ def main(argv=None):
     args = p.parse_args(argv)
     try:
         check(args)
+        if args.compare_all:
+            return implementations.main(args.models, args.systems, args.decks, args.out)
         cases = chosen(args)
         if args.by_build:
             cases = [dataclasses.replace(c, side=s) for c in cases if c.model for s in "AB"]
