@@ -20,8 +20,6 @@ from ..model import modelfile, reference
 from ..model.modelfile import ModelError
 from . import extxyz, networks
 
-VARIANTS = ("eager", "compiled")
-
 
 class Student:
     """network and weights of a model file, evaluated on one structure."""
