@@ -1,18 +1,23 @@
 """The suite runner `mlff bench`, with real but short runs of LAMMPS."""
 
+import argparse
 import json
 import os
+import pathlib
 import re
 import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
 
 from mlff_tools.bench import cases as bench_cases
-from mlff_tools.bench import profiles
+from mlff_tools.bench import noise, profiles
 from mlff_tools.bench import publish as bench_publish
 from mlff_tools.bench import results as bench_results
 from mlff_tools.bench import suite as bench
+from mlff_tools.bench.cases import Case
 from mlff_tools.model.lammps import environment, find_lmp
 from mlff_tools.report import page as report
 
@@ -20,7 +25,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 PLUGIN = os.environ.get("MLFF_PLUGIN", os.path.join(ROOT, "build", "mlffplugin.so"))
 STUDENT = os.path.join(ROOT, "models", "water-benzene-student.yaml")
-SHORT = ["--steps", "30", "--warmup", "5", "--equilibrate", "2", "--build", PLUGIN]
+SHORT = ["--steps", "30", "--warmup", "5", "--equilibrate", "2", "--budget", "0", "--build", PLUGIN]
 
 
 def run(*arguments):
@@ -310,8 +315,6 @@ def test_system_sizes_are_the_nearest(system):
 
 def test_order_is_shuffled_in_rounds():
     """Every round has every case once; rounds differ in order, a seed repeats it; sides of a pair stand together."""
-    import argparse
-
     cases = [
         bench_cases.Case("water", s, p, "mlff", STUDENT, side=x)
         for s in bench_cases.SIZES
@@ -319,20 +322,85 @@ def test_order_is_shuffled_in_rounds():
         for x in "AB"
     ]
     args = argparse.Namespace(repeats=3, seed=1, by_build=True)
-    order = bench.plan(cases, args)
+    order = [(case, k) for k in (1, 2, 3) for case in bench.round_of(cases, args, k)]
     rounds = [[c for c, r in order if r == k] for k in (1, 2, 3)]
     assert all(sorted(c.name for c in r) == sorted(c.name for c in cases) for r in rounds)
-    assert rounds[0] != rounds[1] and order == bench.plan(cases, args)
+    assert rounds[0] != rounds[1] and order == [(case, k) for k in (1, 2, 3) for case in bench.round_of(cases, args, k)]
     for r in rounds:
         assert all(r[k].work == r[k + 1].work for k in range(0, len(r), 2))
 
 
 def test_noise_is_said():
-    rows = [{"case": "a", "spread": 0.01}, {"case": "b", "spread": 0.049}]
-    assert bench_results.verdict(rows)[0] is True
-    quiet, text = bench_results.verdict(rows + [{"case": "c", "spread": 0.07}])
-    assert quiet is False and "TOO NOISY" in text and "worst: c, 7 %" in text
-    assert bench_results.verdict([{"case": "a", "spread": None}])[0] is None
+    """How well the mean of each case is known, how often it ran, and what disturbed it."""
+    quiet = {"repeats": 3, "others": 0.0, "stolen": 0.0}
+    rows = [{"case": "a", "interval": 0.01, **quiet}, {"case": "b", "interval": 0.049, **quiet}]
+    assert noise.sentence(rows, 10) == (
+        True,
+        "Noise: the mean of each case is known to within 4.9 % (95 %; worst: b; 3 repeats).",
+    )
+    wide = {"case": "c", "interval": 0.07, "repeats": 9, "others": 1.2, "stolen": 0.3}
+    good, text = noise.sentence([*rows, wide], 10)
+    assert good is False and "TOO NOISY: the means of 1 of 3 cases are not known to 5 %" in text
+    assert "worst: c, 7 %; 3 to 9 repeats; the 10 min for more repeats are spent" in text
+    assert "Other programs took 0.4 processors on average, at most 1.2; other machines (steal time) took" in text
+    assert "No other program took time" in noise.sentence([{**wide, "others": 0.0, "stolen": 0.0}], 0)[1]
+    assert noise.sentence([{"case": "a", "interval": None, **quiet}], 10)[0] is None
+
+
+def test_interval():
+    """Half-widths from a table of Student's t: 4.303 for three values, 2.262 for ten."""
+    assert noise.interval([1.0]) is None
+    assert noise.interval([0.9, 1.0, 1.1]) == pytest.approx(4.303 * 0.1 / 3**0.5, rel=1e-3)
+    ten = [1.0, 1.02] * 5
+    assert noise.interval(ten) == pytest.approx(2.262 * np.std(ten, ddof=1) / 10**0.5 / 1.01, rel=1e-3)
+
+
+def test_others_are_seen():
+    """A program that is not ours and works for half a second; one that is ours does not count."""
+    busy = [sys.executable, "-c", "import time\nend = time.time() + 0.7\nwhile time.time() < end: pass"]
+    watch = noise.Watch()
+    subprocess.run(busy, check=True)
+    alone = watch.seen()
+    watch, other = noise.Watch(), subprocess.Popen(["setsid", *busy])
+    time.sleep(0.6)
+    seen = watch.seen()
+    other.wait()
+    assert set(alone) == set(seen) == {"others", "stolen"}
+    assert seen["others"] > 0.2 or seen["stolen"] > 0.2, (alone, seen)
+
+
+def test_repeats_until_it_is_known(tmp_path, monkeypatch):
+    """Beyond --repeats only the noisy case, and what it is compared with, runs again; until it is known or the budget
+    is spent; reports that are there are read."""
+    cases = [Case("water", "small", "nve", "mlff", "a"), Case("silicon", "small", "nve", "sw")]
+    ran, clock = [], [0.0]
+
+    def fake(case, args, repeat, path):
+        ran.append((case.system, repeat))
+        clock[0] += 20.0
+        value = 1.0 + (0.2 * (-1) ** repeat if case.system == "water" and repeat < args.calm else 0.001 * repeat)
+        profiles.write_json(path, {"median_latency_ms": value})
+        return {"median_latency_ms": value}
+
+    monkeypatch.setattr(bench, "run_case", fake)
+    monkeypatch.setattr(bench.profiles, "read", lambda path: read(pathlib.Path(path)))
+    monkeypatch.setattr(bench.time, "monotonic", lambda: clock[0])
+    args = argparse.Namespace(repeats=3, seed=1, by_build=False, budget=6.0, out=str(tmp_path), seconds_before=0.0)
+    args.steps = args.equilibrate = args.calm = 100
+    (tmp_path / "runs").mkdir()
+    monkeypatch.setattr(Case, "cost", 1.0)
+    results = bench.run_all(cases, args)
+    assert [len(results[case]) for case in cases] == [16, 3], "6 min, of which 2 for the first three rounds"
+    assert len(ran) == 19 and set(ran[6:]) == {("water", k) for k in range(4, 17)}
+    args.seconds_before = clock[0]
+    assert [len(of) for of in bench.run_all(cases, args).values()] == [16, 3] and len(ran) == 19
+    args.calm, args.seconds_before, args.out = 2, 0.0, str(tmp_path / "calm")
+    (tmp_path / "calm" / "runs").mkdir(parents=True)
+    calm = bench.run_all(cases, args)[cases[0]]
+    assert 3 < len(calm) < 16 and noise.interval([r["median_latency_ms"] for r in calm]) <= noise.NARROW
+    args.budget, args.repeats, args.out = 0.0, 2, str(tmp_path / "other")
+    (tmp_path / "other" / "runs").mkdir(parents=True)
+    assert [len(of) for of in bench.run_all(cases, args).values()] == [2, 2]
 
 
 def test_files_are_whole_or_absent(tmp_path):

@@ -3,13 +3,11 @@ verdict."""
 
 import os
 import shutil
-from statistics import median
+from statistics import mean, median
 
 from ..ensemble import judge
-from . import ensembles, profiles
+from . import ensembles, noise, profiles
 from .cases import SYSTEMS, clean
-
-NOISE = 0.05  # spread of the medians of repeats above which a case counts as noisy
 
 
 def side_of(path, args):
@@ -22,16 +20,22 @@ def middle(values):
     return sorted(range(len(values)), key=lambda k: values[k])[(len(values) - 1) // 2]
 
 
+def average(values):
+    """Mean of the values that are there, None without any."""
+    known = [v for v in values if v is not None]
+    return mean(known) if known else None
+
+
 def summarise(case, reports):
     """One row of the summary. `file` is the repeat whose median is in the middle."""
     medians = [r["median_latency_ms"] for r in reports]
     chosen = middle(medians)
     report = reports[chosen]
-    mean = profiles.number(report["mean_latency_ms"])
+    each = profiles.number(report["mean_latency_ms"])
 
     def over_mean(key):
         value = profiles.number(report.get(key))
-        return value / mean if value is not None and mean else None
+        return value / each if value is not None and each else None
 
     return {
         "case": case.name,
@@ -48,6 +52,9 @@ def summarise(case, reports):
         "medians_ms": medians,
         "median_ms": median(medians),
         "spread": (max(medians) - min(medians)) / median(medians) if len(medians) > 1 and median(medians) > 0 else None,
+        "repeats": len(medians),
+        "interval": noise.interval(medians),
+        **{key: average(r["context"].get(key) for r in reports) for key in ("others", "stolen")},
         "us_per_atom": profiles.number(report.get("us_per_atom")),
         "ns_per_day": profiles.number(report.get("ns_per_day")),
         "p95_over_mean": over_mean("p95_latency_ms"),
@@ -57,22 +64,6 @@ def summarise(case, reports):
         "memory": profiles.get(report, "memory", "verdict"),
         "ensemble": ensembles.of_report(report),
     }
-
-
-def verdict(rows):
-    """(quiet or not or None, the sentence about noise)."""
-    spreads = [(row["spread"], row["case"]) for row in rows if row["spread"] is not None]
-    if not spreads:
-        return None, "Noise: not measured, because each case ran once; use --repeats 3."
-    noisy = sorted((s for s in spreads if s[0] > NOISE), reverse=True)
-    worst, name = max(spreads)
-    if not noisy:
-        return True, f"Noise: the medians of the repeats agree within {100 * worst:.1f} % (worst: {name})."
-    return False, (
-        f"THE MACHINE WAS TOO NOISY: the medians of {len(noisy)} of {len(spreads)} cases spread by more than "
-        f"{100 * NOISE:.0f} % "
-        f"(worst: {name}, {100 * worst:.0f} %). Do not quote these numbers; run again on a quiet machine."
-    )
 
 
 def cell(value, form, scale=1.0):
@@ -92,6 +83,8 @@ def table(rows):
         "CV %",
         "drift ueV/atom/ps",
         "memory",
+        "runs",
+        "+- %",
         "spread %",
         "ensemble",
     )
@@ -109,6 +102,8 @@ def table(rows):
                 cell(row["cv"], "{:.0f}", 100),
                 cell(row["drift"], "{:.2g}", 1e6),
                 row["memory"] or "-",
+                str(row["repeats"]),
+                cell(row["interval"], "{:.1f}", 100),
                 cell(row["spread"], "{:.1f}", 100),
                 profiles.get(row, "ensemble", "verdict") or "-",
             )
@@ -242,7 +237,7 @@ def write(results, args, seconds):
     )
     rows = [summarise(case, results[case]) for case in cases]
     ensembles.with_pairs(rows, [results[case][middle(row["medians_ms"])] for case, row in zip(cases, rows)])
-    quiet, sentence = verdict(rows)
+    quiet, sentence = noise.sentence(rows, args.budget if args.repeats > 1 else 0)
     physics = ensembles.sentence(rows)
     remove_old(args.out)
     for row in rows:  # under a name without the number of the repeat, to be stored and compared

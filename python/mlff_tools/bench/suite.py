@@ -9,12 +9,13 @@
     mlff bench --list
 
 Every case runs `--repeats` times; each round takes all cases in a new random order, so that a slow minute of the
-machine hits different ones. An interrupted suite goes on where it was when it is started again with the same --out. The
-folder gets runs/CASE.rN.json, cases/CASE.json (the repeat in the middle), MODEL_profile.json, MODEL_scaling_*.json,
-comparison_*.json, suite.json and summary.txt; `mlff report DIR` makes a page of them. With --publish the results go to
-another folder as well, as small files to be kept in a repository. Every case is judged: does it conserve energy
-(NVE), is it of its ensemble (NVT, NPT)? PASS, FAIL or `too short to say`. Exit code: 0 done, 1 a run failed, 2 wrong
-usage or missing files, 3 a run is not of its ensemble. docs/benchmarks.md explains the numbers.
+machine hits different ones. Until --budget is spent, cases whose mean is not known to 5 % run again. An interrupted
+suite goes on where it was when it is started again with the same --out. The folder gets runs/CASE.rN.json,
+cases/CASE.json (the repeat in the middle), MODEL_profile.json, MODEL_scaling_*.json, comparison_*.json, suite.json
+and summary.txt; `mlff report DIR` makes a page of them. With --publish the results go to another folder as well, as
+small files to be kept in a repository. Every case is judged: does it conserve energy (NVE), is it of its ensemble
+(NVT, NPT)? PASS, FAIL or `too short to say`. Exit code: 0 done, 1 a run failed, 2 wrong usage or missing files, 3 a
+run is not of its ensemble. docs/benchmarks.md explains the numbers.
 """
 
 import argparse
@@ -39,7 +40,7 @@ from ..model.lammps import (
     on_ranks,
     process_options,
 )
-from . import implementations, profiles, publish, results
+from . import implementations, noise, profiles, publish, results
 from .cases import PROTOCOLS, ROLES, SIZES, SYSTEMS, chosen
 from .results import side_of
 
@@ -109,8 +110,9 @@ def run_case(case, args, repeat, target):
     """Runs a case once; its report arrives at `target` only when it is complete. Returns the report."""
     with tempfile.TemporaryDirectory(prefix="mlff-bench-") as place:
         report = os.path.join(place, "report.json")
-        words = command(case, args, report, repeat)
+        words, watch = command(case, args, report, repeat), noise.Watch()
         done = subprocess.run(words, check=False, **process_options(args.lmp, place, case.threads))
+        seen = watch.seen()
         log = os.path.join(place, "log.txt")
         text = done.stdout
         if os.path.exists(log):
@@ -127,52 +129,78 @@ def run_case(case, args, repeat, target):
         expected = args.steps - args.warmup
         if profile["n_steps"] < expected:
             raise LammpsError(f"{case.name}: the report has {profile['n_steps']} steps instead of {expected}")
-        with open(report, encoding="utf-8") as f:
-            profiles.write_text(target, f.read())
+        profile["context"].update(seen)
+        profiles.write_json(target, profile)
     return profile
 
 
-def plan(cases, args):
-    """[(case, repeat)] in the order of running: every round shuffled anew, the sides of a pair beside each other."""
-    order = []
-    for repeat in range(1, args.repeats + 1):
-        generator = random.Random(1000 * args.seed + repeat)
-        works = {}
-        for case in cases:
-            works.setdefault((case.work, case.potential_name if args.by_build else ""), []).append(case)
-        groups = list(works.values())
-        generator.shuffle(groups)
-        for group in groups:
-            generator.shuffle(group)
-            order += [(case, repeat) for case in group]
+def round_of(cases, args, repeat):
+    """The cases in the order of round `repeat`: shuffled anew, the sides of a pair beside each other."""
+    generator, works, order = random.Random(1000 * args.seed + repeat), {}, []
+    for case in cases:
+        works.setdefault((case.work, case.potential_name if args.by_build else ""), []).append(case)
+    groups = list(works.values())
+    generator.shuffle(groups)
+    for group in groups:
+        generator.shuffle(group)
+        order += group
     return order
 
 
+def path_of(case, args, repeat):
+    return os.path.join(args.out, "runs", f"{case.name}.r{repeat}.json")
+
+
+def still_wide(results, args, repeat):
+    """Cases that want another round: those whose mean is not known well enough, and what is compared with them; those
+    that have its report already, too."""
+    wide = {case.work for case, of in results.items() if (noise.interval(medians(of)) or 0) > noise.NARROW}
+    return [case for case in results if case.work in wide or os.path.exists(path_of(case, args, repeat))]
+
+
+def medians(reports):
+    return [r["median_latency_ms"] for r in reports]
+
+
 def run_all(cases, args):
-    """Runs what is not there yet. Returns case -> [report of each repeat]."""
-    order = plan(cases, args)
-    results = {case: [None] * args.repeats for case in cases}
-    todo = []
-    for case, repeat in order:
-        path = os.path.join(args.out, "runs", f"{case.name}.r{repeat}.json")
-        if os.path.exists(path):
-            results[case][repeat - 1] = profiles.read(path)
-        else:
-            todo.append((case, repeat, path))
-    if len(todo) < len(order):
-        print(f"{len(order) - len(todo)} of {len(order)} runs are there already, {len(todo)} to go", file=sys.stderr)
+    """Runs what is not there yet: --repeats rounds of all cases, then, until --budget is spent, rounds of those that
+    are not known well enough. Returns case -> [report of each repeat]."""
+    results, begin = {case: [] for case in cases}, time.monotonic()
+    first = [(case, k) for k in range(1, args.repeats + 1) for case in round_of(cases, args, k)]
+    run_these(first, args, results)
+    repeat = args.repeats
+    while args.budget and args.repeats > 1:
+        repeat += 1
+        more = round_of(still_wide(results, args, repeat), args, repeat)
+        there = all(os.path.exists(path_of(case, args, repeat)) for case in more)
+        if not more or not there and args.seconds_before + time.monotonic() - begin > 60 * args.budget:
+            break
+        run_these([(case, repeat) for case in more], args, results)
+    return results
+
+
+def run_these(order, args, results):
+    """Runs [(case, repeat)], or reads what is there, and adds the reports to the results."""
+    missing = [one for one in order if not os.path.exists(path_of(one[0], args, one[1]))]
+    if len(missing) < len(order):
+        print(
+            f"{len(order) - len(missing)} of {len(order)} runs are there already, {len(missing)} to go", file=sys.stderr
+        )
 
     def cost(case):
         return 0.5 + 1e-6 * case.cost * (args.steps + args.equilibrate)
 
-    progress = Progress(sum(cost(case) for case, _, _ in todo), len(todo))
-    for case, repeat, path in todo:
+    progress = Progress(sum(cost(case) for case, _ in missing), len(missing))
+    for case, repeat in order:
+        path = path_of(case, args, repeat)
+        if (case, repeat) not in missing:
+            results[case].append(profiles.read(path))
+            continue
         progress.show(f"{case.name} r{repeat}")
         profile = run_case(case, args, repeat, path)
-        results[case][repeat - 1] = profile
+        results[case].append(profile)
         progress.advance(f"{case.name} r{repeat}", cost(case), f"{profile['median_latency_ms']:9.4f} ms/step")
     progress.end()
-    return results
 
 
 # ---- what the command line says ------------------------------------------------------------------------------------
@@ -309,7 +337,15 @@ def parser():
     p.add_argument("--steps", type=positive, default=1000, help="profiled steps, warm-up included (default 1000)")
     p.add_argument("--warmup", type=int, default=20, help="of them left out of the statistics (default 20)")
     p.add_argument("--equilibrate", type=int, default=200, help="steps before (default 200)")
-    p.add_argument("--repeats", type=positive, default=3, help="rounds (default 3)")
+    p.add_argument("--repeats", type=positive, default=3, help="rounds of all cases (default 3)")
+    p.add_argument(
+        "--budget",
+        type=float,
+        default=10.0,
+        metavar="MIN",
+        help="minutes of the suite up to which cases run again whose mean is not known to 5 %% (default 10; 0: "
+        "no more rounds)",
+    )
     p.add_argument(
         "--against",
         metavar="BUILD|MODEL",
