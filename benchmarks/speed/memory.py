@@ -1,15 +1,13 @@
 """Heap allocations per step, and memory per atom. Measured once, not in rounds: neither depends on the load."""
 
 import os
-import re
-import subprocess
 
+from mlff_tools.bench import work
 from mlff_tools.model.lammps import LammpsError
 
 from . import runs, systems
-from .parts import WATER, Skip, mlff_pair, own_model, silicon_deck
+from .parts import WATER, mlff_pair, own_model, silicon_deck
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 STEPS = 100
 # Steps of real dynamics whose allocations are counted, after as many that let the buffers settle.
 LIQUID_STEPS = 2000
@@ -17,21 +15,6 @@ LIQUID_STEPS = 2000
 CELLS = (5, 11)
 # What it may take: bytes per atom, and in all for the larger one.
 NEQUIX_PER_ATOM, NEQUIX_PEAK = 60e3, 1e9
-
-
-def _counter(context):
-    library = os.path.join(context.work, "count_malloc.so")
-    source = os.path.join(HERE, "count_malloc.c")
-    done = subprocess.run(
-        ["cc", "-shared", "-fPIC", "-O2", source, "-o", library],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise Skip(f"cc cannot build {source}: {done.stdout[-500:]}")
-    return library
 
 
 def _run(context, name, lines, environment=None):
@@ -46,13 +29,7 @@ def _allocations_per_step(context, counter, deck, first, steps):
     counts, builds = [], []
     for n in (first, first + steps):
         text = _run(context, "allocations", deck + [f"run {n}"], {"LD_PRELOAD": counter})
-        # the program lmp of the wheel is a Python script that starts the real one
-        found = [int(n) for n, name in re.findall(r"allocations (\d+) of (\S+)", text) if "python" not in name]
-        if len(found) != 1:
-            raise LammpsError(
-                f"{len(found)} programs have counted their allocations, expected lmp alone:\n{text[-1000:]}"
-            )
-        counts += found
+        counts.append(work.counted(text, "lmp")["allocations"])
         builds.append(runs.parse(text)["builds"])
     return (counts[1] - counts[0]) / steps, (builds[1] - builds[0]) / steps
 
@@ -68,7 +45,7 @@ def _decks(context, pair):
 
 def allocations(context):
     """Allocations per step of pair_style mlff, and of LAMMPS with lj/cut in the same decks."""
-    counter = _counter(context)
+    counter = work.library(context.work)
     model, trained = own_model(context, "student")
     ours = mlff_pair(context, model, "O H")
     stock = ["pair_style lj/cut 5.0", "pair_coeff * * 0.0 1.0"]

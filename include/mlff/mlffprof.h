@@ -384,6 +384,11 @@ typedef struct mlffprof_balance {
   MLFFPROF_BALANCE_FIELDS(MLFFPROF_MEMBER, )
 } mlffprof_balance;
 
+/* Counted work of a step. "work" in the JSON; the library reads it, and `mlff bench --count` adds it to reports. */
+typedef struct mlffprof_work {
+  MLFFPROF_WORK_FIELDS(MLFFPROF_MEMBER, )
+} mlffprof_work;
+
 struct mlffprof_report {
   MLFFPROF_REPORT_FIELDS(MLFFPROF_MEMBER, )
   int64_t n_warmup;

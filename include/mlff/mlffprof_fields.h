@@ -47,6 +47,7 @@
 #define MLFFPROF_C_UNITS       int              /* 0 "metal", 1 "lj" */
 #define MLFFPROF_C_TAGS        unsigned         /* array of names, empty when none was set */
 #define MLFFPROF_C_BALANCE     mlffprof_balance
+#define MLFFPROF_C_WORK        mlffprof_work
 #define MLFFPROF_C_MEMORY_KIND mlffprof_memory_result
 #define MLFFPROF_C_MEMORY      mlffprof_memory_report
 #define MLFFPROF_C_ENERGY      mlffprof_energy_report
@@ -110,6 +111,20 @@
   X(S, FIELD, NUMBER, imbalance, imbalance, "", "busy_most_ms / busy_mean_ms") \
   X(S, FIELD, NUMBER, waiting, waiting, "", "(busy_most_ms - busy_mean_ms) / time of a step") \
   X(S, FIELD, NUMBER, atoms_imbalance, atoms_imbalance, "", "atoms of the rank with most / mean")
+
+/* What `mlff bench --count` adds to a report: a longer run of the same deck less a shorter one, all ranks together. */
+#define MLFFPROF_WORK_FIELDS(X, S) \
+  X(S, FIELD, COUNT, n, n_steps, "", "by which the runs differ") \
+  X(S, FIELD, TEXT, kernels, kernels, "", "kernel path whose instructions were counted; valgrind has no AVX-512") \
+  X(S, FIELD, METRIC, instructions_per_atom, instructions_per_atom, "", \
+    "of a step without new neighbour lists, on one rank") \
+  X(S, FIELD, METRIC, bytes_moved_per_atom, bytes_moved_per_atom, "byte", "that these instructions load and store") \
+  X(S, FIELD, METRIC, allocations_per_step, allocations_per_step, "", "on the heap") \
+  X(S, FIELD, METRIC, allocated_bytes_per_step, allocated_bytes_per_step, "byte", "") \
+  X(S, FIELD, METRIC, leaked_bytes_per_step, leaked_bytes_per_step, "byte", "never freed, to the end of the program") \
+  X(S, FIELD, METRIC, messages_per_step, messages_per_step, "", "MPI: messages sent and calls of collectives") \
+  X(S, FIELD, METRIC, message_bytes_per_step, message_bytes_per_step, "byte", "") \
+  X(S, FIELD, METRIC, list_builds_per_step, list_builds_per_step, "", "new neighbour lists")
 
 /* Bytes are doubles. */
 #define MLFFPROF_MEMORY_KIND_FIELDS(X, S) \
@@ -305,6 +320,7 @@
     "how evenly the ranks work: means over the steps in which it was measured; null on one rank") \
   X(S, LIST, SLOWEST_RANK, slowest_rank, n_slowest_ranks, ALL, slowest_ranks, "", \
     "how often a rank was the slowest, most frequent first, at most 16; empty on one rank") \
+  X(S, LATER, WORK, work, work, "", "counted by `mlff bench --count`; null elsewhere") \
   X(S, FIELD, MEMORY, memory, memory, "", "") \
   X(S, FIELD, ENERGY, energy, energy, "", "") \
   X(S, FIELD, ACCURACY, accuracy, accuracy, "", "against the reference model, over all samples") \

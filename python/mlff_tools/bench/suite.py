@@ -40,7 +40,7 @@ from ..model.lammps import (
     on_ranks,
     process_options,
 )
-from . import implementations, noise, profiles, publish, results
+from . import implementations, noise, profiles, publish, results, work
 from .cases import PROTOCOLS, ROLES, SIZES, SYSTEMS, chosen
 from .results import side_of
 
@@ -229,7 +229,7 @@ def open_folder(cases, args):
     path, mine = os.path.join(args.out, "suite.json"), settings(cases, args)
     args.seconds_before = 0.0
     if args.fresh:
-        for name in ("runs", "suite.json", "summary.txt"):
+        for name in ("runs", "work", "suite.json", "summary.txt"):
             place = os.path.join(args.out, name)
             if os.path.isdir(place):
                 shutil.rmtree(place)
@@ -358,6 +358,9 @@ def parser():
         "--targets", metavar="FILE", help="rules that every report is held against (default: models/targets.yaml)"
     )
     p.add_argument("--every", type=positive, default=100, help="see --reference (default 100)")
+    p.add_argument(
+        "--count", action="store_true", help="count instructions, allocations, messages, lists of a step as well"
+    )
     p.add_argument("--settings", default="precision fp32", help="of pair_style mlff")
     p.add_argument("--var", action="append", default=[], metavar="NAME=VALUE", help="another variable of the deck")
     p.add_argument("--build", help="build folder (default: build here, else the installed plugin)")
@@ -449,8 +452,9 @@ def main(argv=None):
     begin = time.monotonic()
     try:
         reports = run_all(cases, args)
+        counts = work.count(reports, args, command) if args.count else ""
         text, passed = results.write(reports, args, args.seconds_before + time.monotonic() - begin)
-        print(text)
+        print(text + counts)
         if args.publish:
             n_files = publish.publish(args.out, args.publish)
             print(f"{n_files} files in brief: {args.publish}")
