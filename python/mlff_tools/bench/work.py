@@ -99,7 +99,7 @@ class Counter:
     def run(self, case, steps, before=(), environment=None):
         """What LAMMPS and the program before it print in a run of so many steps of the case."""
         changed = {"steps": steps, "warmup": 0, "equilibrate": 0, "reference": None}
-        changed["variables"] = {**self.args.variables, "thermo": 0, "seed": SEED}
+        changed["variables"] = {**self.args.variables, "thermo": 0, "seed": SEED, "profile": "no"}
         short = argparse.Namespace(**{**vars(self.args), **changed})
         with tempfile.TemporaryDirectory(prefix="mlff-count-") as place:
             words = self.command(case, short, "none", 0)

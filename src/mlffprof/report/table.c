@@ -147,6 +147,18 @@ static void print_tags(table *t, const mlffprof_report *p)
   fputc('\n', t->out);
 }
 
+static void print_work(table *t, const mlffprof_report *p)
+{
+  const mlffprof_work *w = &p->work;
+  if (!w->n) return;
+  fprintf(t->out, "\ncounted work of a step: %s instructions per atom (%s), %s bytes moved per atom,\n",
+          cell(t, w->instructions_per_atom, 5), or_dash(w->kernels), cell(t, w->bytes_moved_per_atom, 5));
+  fprintf(t->out, "  %s allocations (%s bytes), %s bytes leaked, %s messages (%s bytes), %s new neighbour lists\n",
+          cell(t, w->allocations_per_step, 4), cell(t, w->allocated_bytes_per_step, 4),
+          cell(t, w->leaked_bytes_per_step, 4), cell(t, w->messages_per_step, 4),
+          cell(t, w->message_bytes_per_step, 5), cell(t, w->list_builds_per_step, 4));
+}
+
 static void print_memory_kind(table *t, const char *name, const mlffprof_memory_result *m)
 {
   if (isnan(m->final_bytes)) return;
@@ -255,6 +267,7 @@ mlffprof_status mlffprof_report_print(const mlffprof_report *report, FILE *out, 
   print_components(&t, report);
   print_slow(&t, report);
   print_tags(&t, report);
+  print_work(&t, report);
   print_memory(&t, report);
   print_energy(&t, report);
   print_accuracy(&t, report);
