@@ -71,6 +71,10 @@ def test_baseline(tmp_path):
         ([STUDENT, "none.yaml"], "no model file none.yaml"),
         ([STUDENT, "--baseline", "nowhere"], "holds no reports"),
         ([STUDENT, "--store"], "--store needs a folder"),
+        ([STUDENT, "--work"], "--work needs a folder"),
+        ([STUDENT, "--previous", "build"], "--previous needs a build and its model file"),
+        ([STUDENT, "--previous", "nowhere", TEACHER], "there is no build nowhere"),
+        ([STUDENT, "--previous", CI, "none.yaml"], "no model file none.yaml"),
     ],
 )
 def test_bad_input(arguments, text, tmp_path):
@@ -88,7 +92,7 @@ def test_rules_can_be_read(tmp_path):
         check=True,
         stdout=subprocess.DEVNULL,
     )
-    for rules in ("same-run.yaml", "baseline.yaml"):
+    for rules in sorted(name for name in os.listdir(CI) if name.endswith(".yaml")):
         done = subprocess.run(
             [mlff, "compare", tmp_path / "r.json", tmp_path / "r.json", "--gate", os.path.join(CI, rules)],
             text=True,
@@ -96,5 +100,7 @@ def test_rules_can_be_read(tmp_path):
             stderr=subprocess.STDOUT,
             check=False,
         )
-        assert done.returncode == 1 and done.stdout.count("median_latency_ms") == 1, done.stdout
-        assert "not measured" in done.stdout, done.stdout
+        timed = rules not in ("work.yaml", "work-ranks.yaml", "previous.yaml")
+        assert done.returncode == (rules != "previous-speed.yaml"), done.stdout
+        assert done.stdout.count("median_latency_ms") == timed, done.stdout
+        assert "not measured" in done.stdout or rules == "previous-speed.yaml", done.stdout

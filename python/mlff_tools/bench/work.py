@@ -21,7 +21,7 @@ from . import profiles
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "count_work.c")
 # Steps of the shorter and the longer run. Without valgrind they are cheap, and many, because neighbour lists are rare;
 # ranks that share a core wait for each other.
-PLAIN, ON_RANKS, IN_VALGRIND = (100, 1100), (20, 120), (2, 12)
+PLAIN, ON_RANKS, IN_VALGRIND = (100, 1100), (10, 60), (2, 12)
 SEED = 4711
 COUNTS = ("allocations", "allocated_bytes", "leaked_bytes", "messages", "message_bytes")
 BYTES = {"I8": 1, "I16": 2, "I32": 4, "I64": 8, "I128": 16, "F32": 4, "F64": 8, "F128": 16, "V128": 16, "V256": 32}

@@ -1,0 +1,86 @@
+"""Regressions that are planted break the rule of examples/ci that is about them, and the build as it is breaks none. The
+others of planted.py take longer: `.venv/bin/python tests/decks/planted.py`."""
+
+import os
+import shutil
+import subprocess
+
+import planted
+import pytest
+from mlff_tools.bench import profiles, work
+from mlff_tools.model.lammps import LammpsError, find_lmp
+
+SLOW = ("an extra copy of 600 kB", "no memory shared by ranks")
+QUICK = [plant for plant in planted.PLANTS if plant.name not in SLOW]
+COMPILER = "12.2.0"  # with which examples/ci/counts was stored
+
+
+def needs(how):
+    """Skips what cannot be counted here."""
+    if how == "instructions" and not shutil.which("valgrind"):
+        pytest.skip("valgrind is not installed, which counts instructions")
+    with open("/proc/cpuinfo", encoding="utf-8") as f:
+        if how == "instructions" and "avx2" not in f.read():
+            pytest.skip("examples/ci/counts has the work of processors with AVX2")
+
+
+def test_slow_ones_are_there():
+    assert all(name in [plant.name for plant in planted.PLANTS] for name in SLOW)
+
+
+@pytest.mark.parametrize("plant", QUICK, ids=lambda plant: plant.name)
+def test_caught(plant):
+    needs(plant.how)
+    found = planted.catch(plant)
+    assert plant.metric in found, f"{plant.metric} does not catch {plant.name}; broken: {found}"
+
+
+@pytest.mark.parametrize("how", ["plain", "ranks", "instructions"])
+def test_this_build(how):
+    """The gate of this project: a step of the shipped student does no more work than examples/ci/counts says. What needs
+    more renews it: examples/ci/gate.sh models/water-xs.yaml --store-work examples/ci/counts."""
+    needs(how)
+    stored = profiles.read(os.path.join(planted.COUNTS, f"{planted.NAMES[1]}.json"))
+    help_text = subprocess.run([find_lmp(), "-help"], capture_output=True, text=True, check=False).stdout
+    if stored["context"]["lammps"] not in help_text:
+        pytest.skip(f"examples/ci/counts was stored with LAMMPS {stored['context']['lammps']}")
+    version = subprocess.run(["cc", "-dumpfullversion"], capture_output=True, text=True, check=False).stdout.strip()
+    if how == "instructions" and version != COMPILER:
+        pytest.skip(f"examples/ci/counts was stored with gcc {COMPILER}, here is {version}")
+    found = planted.catch(planted.Plant("nothing", how, ""))
+    assert not found, f"a step does more work than was stored: {found}"
+
+
+def test_self_test_refuses_wrong_forces(tmp_path):
+    """Forces 1 % too large do not pass the self-test of the right ones, with which every run begins."""
+    path = planted.model(str(tmp_path), 1.01)
+    head, tensors = planted.modelfile.read(path)
+    head["self_test"] = planted.modelfile.load_yaml(planted.STUDENT)["self_test"]
+    planted.modelfile.write(path.removesuffix(".yaml"), head, tensors)
+    done = subprocess.run([planted.MLFF, "verify", path], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "0 of 3 passed" in done.stdout, done.stdout
+
+
+def test_counts(tmp_path):
+    """What the library counts: allocations, their bytes, what is not freed; and texts that are no counts."""
+    source = tmp_path / "program.c"
+    source.write_text(
+        "#include <stdlib.h>\nint main(void)\n{\n  void *volatile kept = malloc(1000);\n"
+        "  for (int k = 0; k < 10; k++) { void *volatile p = calloc(k + 1, 100); free((void *) p); }\n"
+        "  void *volatile moved = realloc(malloc(10), 2000);\n  return !kept || !moved;\n}\n"
+    )
+    subprocess.run(["cc", "-O0", source, "-o", tmp_path / "program"], check=True)
+    environment = {**os.environ, "LD_PRELOAD": work.library(str(tmp_path))}
+    done = subprocess.run([tmp_path / "program"], env=environment, capture_output=True, text=True, check=True)
+    found = work.counted(done.stderr, "program")
+    assert found["allocations"] == 13 and found["allocated_bytes"] == 1000 + 5500 + 10 + 2000, found
+    assert 3000 <= found["leaked_bytes"] < 3100 and found["messages"] == 0, found
+    with pytest.raises(LammpsError, match="did not count"):
+        work.counted("nothing", "program")
+
+
+def test_bytes_of_lackey():
+    text = "==1== guest instrs:  1,200\n==1==    I8   10    5   3\n==1==    V256   2    1    7\n==1==  D64  0  0  0\n"
+    assert work.moved(text) == (1200, 15 + 3 * 32)
+    with pytest.raises(LammpsError, match="did not count"):
+        work.moved("==1== nothing")
