@@ -65,7 +65,9 @@ PLANTS = [
     Plant("a leak", "plain", "leaked_bytes_per_step", environment=("PLANT_LEAK", 16)),
     Plant("lists rebuilt in each step", "plain", "list_builds_per_step", deck=LISTS),
     Plant("ghosts farther than needed", "ranks", "messages_per_step", ("--var", "ghosts=9")),
-    Plant("no memory shared by ranks", "ranks", "message_bytes_per_step", ("--settings", "precision fp32 node_memory no")),
+    Plant(
+        "no memory shared by ranks", "ranks", "message_bytes_per_step", ("--settings", "precision fp32 node_memory no")
+    ),
     Plant("forces 1 % too large", "timed", "force_rmse", scale=1.01),
     Plant("a time step of 1 fs", "timed", "energy_max_excursion", ("--var", "timestep=0.001")),
     Plant("forces that are no gradient", "timed", "drift_abs", deck=WHIRL),

