@@ -1,4 +1,5 @@
-"""Planted regressions, each with the rule of examples/ci that must catch it, and innocent runs, which no rule may accuse.
+"""Planted regressions, each with the rule of examples/ci that must catch it, and innocent runs, which no rule may
+accuse.
 
     .venv/bin/python tests/decks/planted.py           all of them, as a table: 15 minutes on one core
     .venv/bin/python tests/decks/planted.py leak      those whose name has the word

@@ -1,5 +1,5 @@
-"""Regressions that are planted break the rule of examples/ci that is about them, and the build as it is breaks none. The
-others of planted.py take longer: `.venv/bin/python tests/decks/planted.py`."""
+"""Regressions that are planted break the rule of examples/ci that is about them, and the build as it is breaks none.
+The others of planted.py take longer: `.venv/bin/python tests/decks/planted.py`."""
 
 import os
 import shutil
@@ -7,6 +7,7 @@ import subprocess
 
 import planted
 import pytest
+
 from mlff_tools.bench import profiles, work
 from mlff_tools.model.lammps import LammpsError, find_lmp
 
@@ -37,8 +38,8 @@ def test_caught(plant):
 
 @pytest.mark.parametrize("how", ["plain", "ranks", "instructions"])
 def test_this_build(how):
-    """The gate of this project: a step of the shipped student does no more work than examples/ci/counts says. What needs
-    more renews it: examples/ci/gate.sh models/water-xs.yaml --store-work examples/ci/counts."""
+    """The gate of this project: a step of the shipped student does no more work than examples/ci/counts says. What
+    needs more renews it: examples/ci/gate.sh models/water-xs.yaml --store-work examples/ci/counts."""
     needs(how)
     stored = profiles.read(os.path.join(planted.COUNTS, f"{planted.NAMES[1]}.json"))
     help_text = subprocess.run([find_lmp(), "-help"], capture_output=True, text=True, check=False).stdout

@@ -14,7 +14,7 @@ from .job import attempt
 from .rows import missing, row
 from .work import NotMeasured
 
-ROUNDS = 9
+ROUNDS, QUICK = 25, 9
 ROUND = 0.5  # s of calls in a round, about
 LAMMPS_STEPS = 20  # of a round of a LAMMPS teacher, at least
 
@@ -97,7 +97,7 @@ def _rounds(job, side, system, place):
 
 
 def spread(values):
-    """(median, half of the range of the middle of the rounds): an interval of 95 % of the median of nine rounds."""
+    """(median, half of the range of the middle of the rounds): an interval of 95 % of the median."""
     ordered = np.sort(values)
     k = max(0, int(np.floor((len(ordered) - 1.96 * np.sqrt(len(ordered))) / 2)))
     return float(np.median(ordered)), float(ordered[-1 - k] - ordered[k]) / 2
@@ -118,28 +118,29 @@ def _by_turns(job, system, place, rows, figures):
     makers = [attempt(_rounds, job, side, system, place) for side in job.sides]
     times, memory = [[] for _ in makers], [[] for _ in makers]
     whys = [why for _, why in makers]
-    for k in range(ROUNDS + 1):  # the first finds out how many calls a round has
+    rounds = QUICK if job.settings["quick"] else ROUNDS
+    for k in range(rounds + 1):  # the first finds out how many calls a round has
         for s, (round_of, _) in enumerate(makers):
             found, why = (None, None) if round_of is None or whys[s] else attempt(round_of)
             whys[s] = whys[s] or why
             if found and k:
                 times[s].append(found[0])
                 memory[s] += [found[1]] if found[1] else []
-    rows += _rows(job, system, times, memory, whys)
+    rows += _rows(job, system, times, memory, whys, rounds)
     curves = [{"label": s.name, "x": list(range(1, len(t) + 1)), "y": t} for s, t in zip(job.sides, times) if t]
     if len(curves) > 1:
         axes = {"x_label": "round", "y_label": "us per atom and step", "dots": True, "zero": True}
         figures.append({"kind": "lines", "title": f"{system.name}: by turns", "curves": curves, **axes})
 
 
-def _rows(job, system, times, memory, whys):
+def _rows(job, system, times, memory, whys, rounds):
     names = ("speed", "speedup", "memory")
     if whys[0]:
         return [missing(name, system.name, whys[0]) for name in names]
     value, error = spread(times[0])
-    teacher = times[1] if len(times) > 1 and len(times[1]) == ROUNDS else None
+    teacher = times[1] if len(times) > 1 and len(times[1]) == rounds else None
     why = job.no_teacher if len(times) < 2 else whys[1]
-    note = f"{len(system.frame['elements'])} atoms, one core, {ROUNDS} rounds"
+    note = f"{len(system.frame['elements'])} atoms, one core, {rounds} rounds"
     there = spread(teacher) if teacher else (None, 0.0)
     rows = [row("speed", system.name, value, error, *there, note=note, teacher_note=why)]
     if teacher:
