@@ -115,8 +115,8 @@ def main():
     for n_members in (1, 8):
         head, tensors = ani2x(n_members)
         modelfile.write(os.path.join(folder, head["name"]), head, tensors)
-    for path in glob.glob(os.path.join(ROOT, "models", "*.yaml")):
-        for file in (path, path[: -len("yaml")] + "safetensors"):
+    for weights in glob.glob(os.path.join(ROOT, "models", "*.safetensors")):
+        for file in (weights, weights[: -len("safetensors")] + "yaml"):
             shutil.copy(file, folder)
     for path in glob.glob(os.path.join(folder, "*.yaml")):
         head = modelfile.load_yaml(path)
