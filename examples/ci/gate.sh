@@ -93,7 +93,7 @@ case $2 in
     ;;
   --store-work)
     count
-    mkdir -p "$3/$(processor)" && cp "$OUT"/work/*.json "$3/$(processor)"/
+    mkdir -p "$3/$(processor)" && cp "$OUT/work"/*.json "$3/$(processor)"/
     printf 'stored in %s; commit it\n' "$3/$(processor)"
     ;;
   --baseline)

@@ -155,8 +155,8 @@ static void print_work(table *t, const mlffprof_report *p)
           cell(t, w->instructions_per_atom, 5), or_dash(w->kernels), cell(t, w->bytes_moved_per_atom, 5));
   fprintf(t->out, "  %s allocations (%s bytes), %s bytes leaked, %s messages (%s bytes), %s new neighbour lists\n",
           cell(t, w->allocations_per_step, 4), cell(t, w->allocated_bytes_per_step, 4),
-          cell(t, w->leaked_bytes_per_step, 4), cell(t, w->messages_per_step, 4),
-          cell(t, w->message_bytes_per_step, 5), cell(t, w->list_builds_per_step, 4));
+          cell(t, w->leaked_bytes_per_step, 4), cell(t, w->messages_per_step, 4), cell(t, w->message_bytes_per_step, 5),
+          cell(t, w->list_builds_per_step, 4));
 }
 
 static void print_memory_kind(table *t, const char *name, const mlffprof_memory_result *m)
