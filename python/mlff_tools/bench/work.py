@@ -1,11 +1,11 @@
 """mlff bench --count: the work of a step, counted by the machine: instructions and the bytes they move (valgrind),
 allocations on the heap, leaks and MPI messages (count_work.c), neighbour lists (LAMMPS' log).
 
-Each number is that of a longer run of the case's deck less that of a shorter one, divided by the steps between, so that
-what start and end cost drops out. No other load on the machine changes it. The steps are the first ones from the deck's
-own start, with one seed, without thermo output and without a reference model. valgrind knows no AVX-512: what is counted is
-the kernel path that it can run, which the block `work` of the report names, unless --settings choose one. So the same
-trajectory, and the same lists, are counted on all processors with AVX2.
+Each number is that of a longer run of the case's deck less that of a shorter one, divided by the steps between, so
+that what start and end cost drops out. No other load on the machine changes it. The steps are the first ones from the
+deck's own start, with one seed, without thermo output and without a reference model. valgrind knows no AVX-512: what
+is counted is the kernel path that it can run, which the block `work` of the report names, unless --settings choose
+one. So the same trajectory, and the same lists, are counted on all processors with AVX2.
 """
 
 import argparse
