@@ -3,9 +3,10 @@ allocations on the heap, leaks and MPI messages (count_work.c), neighbour lists 
 
 Each number is that of a longer run of the case's deck less that of a shorter one, divided by the steps between, so
 that what start and end cost drops out. No other load on the machine changes it. The steps are the first ones from the
-deck's own start, with one seed, without thermo output and without a reference model. valgrind knows no AVX-512: what
-is counted is the kernel path that it can run, which the block `work` of the report names, unless --settings choose
-one. So the same trajectory, and the same lists, are counted on all processors with AVX2.
+deck's own start, with one seed, without thermo output and without a reference model. valgrind knows no AVX-512:
+instructions are those of the kernel path that is chosen there, which the block `work` of the report names.
+Allocations, messages and lists are counted with the AVX2 kernels, unless --settings choose others, so that all
+processors that have it run the same trajectory.
 """
 
 import argparse
@@ -102,7 +103,9 @@ class Counter:
 
     def run(self, case, steps, before=(), environment=None):
         """What LAMMPS and the program before it print in a run of so many steps of the case."""
-        changed = {"steps": steps, "warmup": 0, "equilibrate": 0, "reference": None, "settings": self.settings}
+        changed = {"steps": steps, "warmup": 0, "equilibrate": 0, "reference": None}
+        if not before:
+            changed["settings"] = self.settings
         changed["variables"] = {**self.args.variables, "thermo": 0, "seed": SEED, "profile": "no"}
         short = argparse.Namespace(**{**vars(self.args), **changed})
         with tempfile.TemporaryDirectory(prefix="mlff-count-") as place:
