@@ -1,5 +1,5 @@
 /* plant.c: regressions for tests/decks/planted.py. Loaded by LD_PRELOAD, it does before each MPI_Allreduce, of
- * which a step of LAMMPS has three, what the environment says, in bytes:
+ * which a step of in.bench has one, what the environment says, in bytes:
  *   PLANT_COPY      copies so many into a buffer that stays
  *   PLANT_ALLOCATE  allocates so many and frees them
  *   PLANT_LEAK      allocates so many

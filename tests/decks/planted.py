@@ -61,7 +61,7 @@ GENERIC = ("--settings", "precision fp32 kernels generic")
 PLANTS = [
     Plant("scalar kernels", "instructions", "instructions_per_atom", GENERIC),
     Plant("scalar kernels, by the clock", "speed", "median_latency_ms", GENERIC),
-    Plant("an extra copy of 2.4 MB", "instructions", "bytes_moved_per_atom", environment=("PLANT_COPY", 800000)),
+    Plant("an extra copy of 800 kB", "instructions", "bytes_moved_per_atom", environment=("PLANT_COPY", 800000)),
     Plant("a buffer allocated in each step", "plain", "allocations_per_step", environment=("PLANT_ALLOCATE", 4000)),
     Plant("a leak", "plain", "leaked_bytes_per_step", environment=("PLANT_LEAK", 16)),
     Plant("lists rebuilt in each step", "plain", "list_builds_per_step", deck=LISTS),

@@ -11,7 +11,7 @@ import pytest
 from mlff_tools.bench import profiles, work
 from mlff_tools.model.lammps import LammpsError, find_lmp
 
-SLOW = ("an extra copy of 2.4 MB", "no memory shared by ranks", "ghosts farther than needed")
+SLOW = ("an extra copy of 800 kB", "no memory shared by ranks", "ghosts farther than needed")
 QUICK = [plant for plant in planted.PLANTS if plant.name not in SLOW]
 COMPILER = "12.2.0"  # with which examples/ci/counts was stored
 

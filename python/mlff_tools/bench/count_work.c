@@ -104,14 +104,14 @@ static void sent(int n, word type)
 }
 
 /* MPI's function `name`: `n` elements of `type` are sent, then its own is called. */
-#define SENDS(name, n, type, arguments, values)                                     \
-  int name arguments;                                                               \
-  int name arguments                                                                \
-  {                                                                                 \
-    static int(*own) arguments;                                                     \
-    if (!own) own = (int(*) arguments) dlsym(RTLD_NEXT, #name);                     \
-    sent(n, type);                                                                  \
-    return own values;                                                              \
+#define SENDS(name, n, type, arguments, values)                 \
+  int name arguments;                                           \
+  int name arguments                                            \
+  {                                                             \
+    static int(*own) arguments;                                 \
+    if (!own) own = (int(*) arguments) dlsym(RTLD_NEXT, #name); \
+    sent(n, type);                                              \
+    return own values;                                          \
   }
 
 #define POINT (word data, int n, word type, word to, word tag, word comm)
@@ -138,16 +138,14 @@ SENDS(MPI_Iallreduce, n, type, (word data, word out, int n, word type, word op, 
       (data, out, n, type, op, comm, request))
 SENDS(MPI_Reduce, n, type, (word data, word out, int n, word type, word op, word root, word comm),
       (data, out, n, type, op, root, comm))
-SENDS(MPI_Gather, n, type,
-      (word data, int n, word type, word out, word n_out, word type_out, word root, word comm),
+SENDS(MPI_Gather, n, type, (word data, int n, word type, word out, word n_out, word type_out, word root, word comm),
       (data, n, type, out, n_out, type_out, root, comm))
 SENDS(MPI_Gatherv, n, type,
       (word data, int n, word type, word out, word n_out, word at, word type_out, word root, word comm),
       (data, n, type, out, n_out, at, type_out, root, comm))
 SENDS(MPI_Allgather, n, type, (word data, int n, word type, word out, word n_out, word type_out, word comm),
       (data, n, type, out, n_out, type_out, comm))
-SENDS(MPI_Allgatherv, n, type,
-      (word data, int n, word type, word out, word n_out, word at, word type_out, word comm),
+SENDS(MPI_Allgatherv, n, type, (word data, int n, word type, word out, word n_out, word at, word type_out, word comm),
       (data, n, type, out, n_out, at, type_out, comm))
 
 static int n_ranks(word comm)
@@ -180,7 +178,8 @@ __attribute__((destructor)) static void report(void)
   char text[300];
   const int length =
       snprintf(text, sizeof text,
-               "\nwork: allocations %ld allocated_bytes %ld leaked_bytes %ld messages %ld message_bytes %ld of %.100s\n",
+               "\nwork: allocations %ld allocated_bytes %ld leaked_bytes %ld messages %ld message_bytes %ld "
+               "of %.100s\n",
                atomic_load(&allocations), atomic_load(&bytes), atomic_load(&live), atomic_load(&messages),
                atomic_load(&message_bytes), program_invocation_short_name);
   if (length > 0 && write(STDERR_FILENO, text, (size_t) length) < 0) return;
