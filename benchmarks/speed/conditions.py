@@ -5,6 +5,7 @@ import platform
 import re
 import subprocess
 
+from mlff_tools.bench import noise
 from mlff_tools.model.lammps import LammpsError, cpu_name
 
 from . import ROOT
@@ -22,12 +23,9 @@ def choose_cores(core):
 
 def cpu_times():
     """(clock, seconds that all processors were busy since the machine started)."""
-    with open("/proc/stat", encoding="ascii") as file:
-        numbers = [int(x) for x in file.readline().split()[1:]]
-    busy = sum(numbers) - numbers[3] - numbers[4]
     with open("/proc/uptime", encoding="ascii") as file:
         clock = float(file.read().split()[0])
-    return clock, busy / os.sysconf("SC_CLK_TCK")
+    return clock, sum(noise.ticks())
 
 
 def others_since(before, share, ranks):

@@ -1,6 +1,9 @@
 /* status.c: see status.h. */
 #include "status.h"
 
+#include <errno.h>
+#include <string.h>
+
 mlffprof_status mlffprof_fail(mlffprof_error *error, mlffprof_status code, const char *format, ...)
 {
   if (error) {
@@ -11,6 +14,12 @@ mlffprof_status mlffprof_fail(mlffprof_error *error, mlffprof_status code, const
     error->code = code;
   }
   return code;
+}
+
+mlffprof_status mlffprof_flushed(FILE *out, const char *what, mlffprof_error *error)
+{
+  if (!fflush(out) && !ferror(out)) return MLFFPROF_OK;
+  return mlffprof_fail(error, MLFFPROF_E_IO, "%s cannot be written: %s", what, strerror(errno));
 }
 
 _Static_assert((int) MLFFPROF_E_ARG == MLFF_FAULT_ARG && (int) MLFFPROF_E_FORMAT == MLFF_FAULT_FORMAT, "codes of base");

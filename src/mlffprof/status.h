@@ -12,6 +12,9 @@ mlffprof_status mlffprof_fail(mlffprof_error *error, mlffprof_status code, const
 #endif
     ;
 
+/* Ends what was written to a stream: an error, "WHAT cannot be written: ...", where any of it has failed. */
+mlffprof_status mlffprof_flushed(FILE *out, const char *what, mlffprof_error *error);
+
 /* An error of base as one of this library. */
 mlffprof_status mlffprof_fail_as(mlffprof_error *error, const mlff_fault *fault);
 

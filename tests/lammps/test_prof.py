@@ -749,13 +749,13 @@ print("VIRIALS", *computed)
 """
 
 
-def run_python(folder, code):
-    """Output of a Python program with LAMMPS as a library."""
+def run_python(folder, code, *arguments, **extra):
+    """Output of a Python program with LAMMPS as a library; extra: of its environment."""
     (folder / "program.py").write_text(code)
     done = subprocess.run(
-        [sys.executable, "program.py"],
+        [sys.executable, "program.py", *arguments],
         cwd=folder,
-        env=with_libraries(),
+        env=with_libraries(**extra),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -1021,20 +1021,7 @@ def test_comma_locale(zoo, tmp_path):
     (tmp_path / "in.comma").write_text(f"plugin load {PLUGIN}\n" + head)
     again = mlff(zoo["ani"], options="devi_warn 0.000001 out_freq 4")
     (tmp_path / "in.rest").write_text(again + "\nfix prof" + tail)
-    (tmp_path / "comma.py").write_text(COMMA)
-    environment = with_libraries(**extra)
-    done = subprocess.run(
-        [sys.executable, "comma.py", name],
-        cwd=tmp_path,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-        timeout=300,
-    )
-    output = done.stdout.decode("utf-8", "replace")
-    assert done.returncode == 0, output[-3000:]
+    output = run_python(tmp_path, COMMA, name, **extra)
     report = load(tmp_path)
     assert report["accuracy"]["n_samples"] == 3 and report["energy"]["temperature"]["mean"] > 0
     assert re.search(r"temperature is \d+\.\d+ K, above 1\.5", output), output[-3000:]

@@ -89,11 +89,7 @@ class Ours:
 
     def ask(self, words):
         """The JSON of a command; ModelError with what it says when it fails."""
-        self.program.send(words + "\n")
-        lines = [self.program.line(time_limit())]
-        while not lines[-1].startswith('{"batch": '):
-            lines.append(self.program.line(time_limit()))
-        end = json.loads(lines.pop())
+        lines, end = self.program.batch(words, time_limit())
         if end["status"]:
             raise ModelError(end["error"])
         return json.loads(lines[0])

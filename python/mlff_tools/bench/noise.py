@@ -18,7 +18,7 @@ def interval(values):
     return statistics.student(len(values) - 1) * stdev(values) / len(values) ** 0.5 / mean(values)
 
 
-def _ticks():
+def ticks():
     """(seconds that all processors were busy, seconds that other machines took from them) since the start; None where
     the system does not tell."""
     try:
@@ -39,11 +39,11 @@ class Watch:
     """What others do while this program and those it waits for work."""
 
     def __init__(self):
-        self.clock, self.ticks, self.own = time.monotonic(), _ticks(), _own()
+        self.clock, self.ticks, self.own = time.monotonic(), ticks(), _own()
 
     def seen(self):
         """{others, stolen}: processors' worth of work by other programs, and by other machines; empty if unknown."""
-        now, elapsed = _ticks(), time.monotonic() - self.clock
+        now, elapsed = ticks(), time.monotonic() - self.clock
         if now is None or self.ticks is None or elapsed <= 0:
             return {}
         busy, stolen = (b - a for a, b in zip(self.ticks, now))

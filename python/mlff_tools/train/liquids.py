@@ -133,11 +133,13 @@ def dimers(molecules, closest, number, seed, place="."):
     (first, a), (second, b) = (read_molecule(name, place) for name in molecules)
     sums = np.add.outer([RADII.get(e, OTHER) for e in first], [RADII.get(e, OTHER) for e in second])
     rng, out = np.random.default_rng(seed), []
-    for _ in range(number):
+    while len(out) < number:
         x, y = a @ structures.random_rotation(rng).T, b @ structures.random_rotation(rng).T
         reach, d = rng.uniform(*closest) * sums, x[:, None] - y[None]
         beside = reach**2 - d[..., 0] ** 2 - d[..., 1] ** 2  # both are turned at random: the line is z
-        along = (d[..., 2] + np.sqrt(np.maximum(beside, 0.0)))[beside > 0].max(initial=0.0)
+        if (beside <= 0).all():
+            continue  # one would pass through the other, a ring, without coming so close
+        along = (d[..., 2] + np.sqrt(np.maximum(beside, 0.0)))[beside > 0].max()
         y = y + [0.0, 0.0, along]
         out.append({"elements": first + second, "positions": np.round(np.concatenate([x, y]), 6), "cell": None})
     return out

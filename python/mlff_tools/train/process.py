@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import json
 import os
 import queue
 import signal
@@ -72,6 +73,14 @@ class Program:
             self.stop()
             raise Died(f"{self.name} has ended{self._status()}{self.words()}")
         return line
+
+    def batch(self, command, deadline):
+        """(the lines that a command of `mlff batch` printed, the line of JSON behind them, as a mapping)."""
+        self.send(command + "\n")
+        lines = [self.line(deadline)]
+        while not lines[-1].startswith('{"batch": '):
+            lines.append(self.line(deadline))
+        return lines[:-1], json.loads(lines[-1])
 
     def _status(self):
         code = self.process.returncode

@@ -85,16 +85,12 @@ class ModelTeacher:
         if self.process is None:
             self.process = Program([self.program, "batch"], "mlff batch")
         write_xyz(self.structures, frames)
-        command = f'evaluate "{self.path}" "{self.structures}" --precision {self.precision} --json\n'
-        self.process.send(command)
-        deadline, lines = time.monotonic() + self.timeout * len(frames), []
+        command = f'evaluate "{self.path}" "{self.structures}" --precision {self.precision} --json'
         try:
-            while not lines or not lines[-1].startswith('{"batch": '):
-                lines.append(self.process.line(deadline))
+            lines, end = self.process.batch(command, time.monotonic() + self.timeout * len(frames))
         except Died:
             self.process = None
             raise
-        end = json.loads(lines.pop())
         if end["status"]:
             raise TeacherError(end["error"].replace(self.structures + ", ", ""))
         return [self._one(r, f) for r, f in zip(json.loads("".join(lines))["structures"], frames)]

@@ -2,8 +2,8 @@
 #include "compare/blocks.h"
 #include "../../base/number.h"
 #include "recorder/statistics.h"
+#include "report/make.h"
 
-#include <errno.h>
 #include <math.h>
 #include <string.h>
 
@@ -82,20 +82,13 @@ static char letter_of(int k)
   return (char) (k < 26 ? 'A' + k : '+');
 }
 
-static void print_report_line(FILE *out, const char *letter, const mlffprof_report *p)
+static void print_report_line(FILE *out, char letter, const mlffprof_report *p)
 {
-  fprintf(out, "%s  %s: %s on %s", letter, p->name ? p->name : "-", p->model_name ? p->model_name : "-",
+  fprintf(out, "%c  %s: %s on %s", letter, p->name ? p->name : "-", p->model_name ? p->model_name : "-",
           p->device ? p->device : "-");
   if (p->n_atoms >= 0) fprintf(out, ", %lld atoms", (long long) p->n_atoms);
   fprintf(out, ", %d rank%s, %lld steps%s%s\n", p->n_ranks, p->n_ranks == 1 ? "" : "s", (long long) p->n_steps,
           p->timestamp ? ", " : "", p->timestamp ? p->timestamp : "");
-}
-
-static const char *context_text(const mlffprof_report *p, const char *key)
-{
-  for (int k = 0; k < p->n_context; k++)
-    if (!strcmp(p->context[k].key, key)) return p->context[k].text;
-  return NULL;
 }
 
 /* What makes times of two reports incomparable, or comparable in another sense than it seems. */
@@ -106,7 +99,7 @@ static void print_differences(FILE *out, const mlffprof_report *a, const mlffpro
     fprintf(out, "   note: %lld and %lld atoms\n", (long long) a->n_atoms, (long long) b->n_atoms);
   if (a->n_ranks != b->n_ranks) fprintf(out, "   note: %d and %d ranks\n", a->n_ranks, b->n_ranks);
   for (int k = 0; k < 3; k++) {
-    const char *x = context_text(a, keys[k]), *y = context_text(b, keys[k]);
+    const char *x = mlffprof_context_text(a, keys[k]), *y = mlffprof_context_text(b, keys[k]);
     if (x && y && strcmp(x, y)) fprintf(out, "   note: %s differs: %s, %s\n", keys[k], x, y);
   }
 }
@@ -186,19 +179,13 @@ static void print_side_by_side(const mlffprof_report *a, const mlffprof_report *
                                   : "-");
 }
 
-static mlffprof_status flushed(FILE *out, mlffprof_error *error)
-{
-  if (!fflush(out) && !ferror(out)) return MLFFPROF_OK;
-  return mlffprof_fail(error, MLFFPROF_E_IO, "a comparison cannot be written: %s", strerror(errno));
-}
-
 mlffprof_status mlffprof_compare_print(const mlffprof_report *a, const mlffprof_report *b, FILE *out,
                                        mlffprof_error *error)
 {
   cells c = {.next = 0};
   const double ratio = quotient(a->latency.median, b->latency.median);
-  print_report_line(out, "A", a);
-  print_report_line(out, "B", b);
+  print_report_line(out, 'A', a);
+  print_report_line(out, 'B', b);
   print_differences(out, a, b);
   MLFFPROF_TRY(print_latencies(a, b, out, error));
   fputc('\n', out);
@@ -206,7 +193,7 @@ mlffprof_status mlffprof_compare_print(const mlffprof_report *a, const mlffprof_
   if (ratio > 0)
     fprintf(out, "\nB takes %s times as long as A per step (median): %s times the speed\n", cell(&c, ratio, 4),
             cell(&c, 1 / ratio, 4));
-  return flushed(out, error);
+  return mlffprof_flushed(out, "a comparison", error);
 }
 
 /* ---- many reports against the first ------------------------------------------------------------------------------ */
@@ -247,7 +234,7 @@ mlffprof_status mlffprof_compare_all_print(const mlffprof_report *const *reports
 {
   const mlffprof_report *a = reports[0];
   for (int k = 0; k < n_reports; k++) {
-    print_report_line(out, (char[]){letter_of(k), 0}, reports[k]);
+    print_report_line(out, letter_of(k), reports[k]);
     if (k) print_differences(out, a, reports[k]);
   }
   fprintf(out, "\n%12s%11s%11s%10s%20s%10s%12s\n", "median, ms", "us/atom", "peak, GB", "speed-up", "95 % interval",
@@ -256,5 +243,5 @@ mlffprof_status mlffprof_compare_all_print(const mlffprof_report *const *reports
   fputs("\nspeed-up: median time of a step for an atom, against A; p: Mann-Whitney test on medians of blocks of steps;"
         "\nforce RMSE: eV/A, against the reference model of that run\n",
         out);
-  return flushed(out, error);
+  return mlffprof_flushed(out, "a comparison", error);
 }

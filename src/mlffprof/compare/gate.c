@@ -2,7 +2,6 @@
 #include "../../base/number.h"
 #include "compare/rules.h"
 
-#include <errno.h>
 #include <math.h>
 #include <string.h>
 
@@ -110,7 +109,5 @@ mlffprof_status mlffprof_gate(const mlffprof_rules *rules, const mlffprof_report
     ++*n_failed;
   }
   fprintf(out, "%d of %d rules passed\n", n_checked ? n_checked - *n_failed : 0, n_checked);
-  if (fflush(out) || ferror(out))
-    return mlffprof_fail(error, MLFFPROF_E_IO, "the outcome of a gate cannot be written: %s", strerror(errno));
-  return MLFFPROF_OK;
+  return mlffprof_flushed(out, "the outcome of a gate", error);
 }

@@ -4,7 +4,6 @@
 #include "../../base/writer.h"
 #include "recorder/recorder.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -322,9 +321,7 @@ mlffprof_status mlffprof_report_json(const mlffprof_report *p, FILE *out, mlffpr
   writing o = {.w = mlff_writer_on(out, 2), .report = p};
   mlffprof_derive(p, &o.derived);
   write_block(&o, NULL, &mlffprof_report_kind, (const char *) p);
-  if (fflush(out) || ferror(out))
-    return mlffprof_fail(error, MLFFPROF_E_IO, "a report cannot be written: %s", strerror(errno));
-  return MLFFPROF_OK;
+  return mlffprof_flushed(out, "a report", error);
 }
 
 typedef struct saving {

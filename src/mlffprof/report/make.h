@@ -20,6 +20,9 @@ void mlffprof_make_hotspots(mlffprof_report *report);
 void mlffprof_memory_judge(const double *x, const double *y, const int64_t *w, int n, double tolerance_bytes,
                            mlffprof_memory_result *result, mlff_arena *arena);
 
+/* What stands in the context under a key; NULL: nothing, or a number. */
+const char *mlffprof_context_text(const mlffprof_report *report, const char *key);
+
 /* Text in the arena; NULL when memory is out. */
 const char *mlffprof_arena_printf(mlff_arena *arena, const char *format, ...)
 #if defined(__GNUC__)

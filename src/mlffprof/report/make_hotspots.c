@@ -132,9 +132,8 @@ static const char *advise_pair(const mlffprof_report *p, const mlffprof_componen
 
 static int context_is(const mlffprof_report *p, const char *key, const char *text)
 {
-  for (int k = 0; k < p->n_context; k++)
-    if (!strcmp(p->context[k].key, key)) return p->context[k].text && !strcmp(p->context[k].text, text);
-  return 0;
+  const char *found = mlffprof_context_text(p, key);
+  return found && !strcmp(found, text);
 }
 
 /* On CPUs a lower precision than single is a loss, unless the processor multiplies tiles (AMX). */

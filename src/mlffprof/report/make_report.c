@@ -196,6 +196,13 @@ static void make_balance(const mlffprof_recorder *r, mlffprof_report *p)
   if (r->n_counted) p->balance.atoms_imbalance = r->atoms_ratio / (double) r->n_counted;
 }
 
+const char *mlffprof_context_text(const mlffprof_report *p, const char *key)
+{
+  for (int k = 0; k < p->n_context; k++)
+    if (!strcmp(p->context[k].key, key)) return p->context[k].text;
+  return NULL;
+}
+
 static void make_context(const mlffprof_recorder *r, mlffprof_report *p)
 {
   mlffprof_context_entry *list = mlff_arena_alloc(p->arena, (size_t) r->n_context, sizeof *list);

@@ -2,7 +2,6 @@
 #include "../../base/number.h"
 #include "document.h"
 
-#include <errno.h>
 #include <math.h>
 #include <string.h>
 
@@ -139,8 +138,7 @@ static mlffprof_status print_scaling(scaling *s, FILE *out)
   MLFFPROF_TRY(print_head(s, out));
   MLFFPROF_TRY(print_rows(s, out));
   MLFFPROF_TRY(print_checks(s, out));
-  if (!fflush(out) && !ferror(out)) return MLFFPROF_OK;
-  return mlffprof_fail(s->d.error, MLFFPROF_E_IO, "a table cannot be written: %s", strerror(errno));
+  return mlffprof_flushed(out, "a table", s->d.error);
 }
 
 mlffprof_status mlffprof_scaling_print(const char *path, FILE *out, int *is_scaling, mlffprof_error *error)

@@ -2,7 +2,6 @@
 #include "../../base/number.h"
 #include "status.h"
 
-#include <errno.h>
 #include <math.h>
 #include <string.h>
 
@@ -253,12 +252,6 @@ static void print_context(table *t, const mlffprof_report *p)
   }
 }
 
-static mlffprof_status finish(FILE *out, mlffprof_error *error)
-{
-  if (!fflush(out) && !ferror(out)) return MLFFPROF_OK;
-  return mlffprof_fail(error, MLFFPROF_E_IO, "a table cannot be written: %s", strerror(errno));
-}
-
 mlffprof_status mlffprof_report_print(const mlffprof_report *report, FILE *out, mlffprof_error *error)
 {
   table t = {.out = out};
@@ -273,7 +266,7 @@ mlffprof_status mlffprof_report_print(const mlffprof_report *report, FILE *out, 
   print_accuracy(&t, report);
   print_targets(&t, report);
   print_context(&t, report);
-  return finish(out, error);
+  return mlffprof_flushed(out, "a table", error);
 }
 
 static int n_failed(const mlffprof_report *p)
@@ -315,5 +308,5 @@ mlffprof_status mlffprof_reports_print(const mlffprof_report *const *reports, in
     if (p->n_targets) fprintf(out, bad ? ", %d missed" : ", met", bad);
     fputs(p->energy.exploded ? ", EXPLODED\n" : "\n", out);
   }
-  return finish(out, error);
+  return mlffprof_flushed(out, "a table", error);
 }
