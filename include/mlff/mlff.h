@@ -330,11 +330,14 @@ typedef enum mlff_span_id {
 } mlff_span_id;
 
 /* What a part has taken since mlff_spans_start. `part` says what it is needed for: "energy", "forces" (virials of
- * conservative models come with them), "stress" or NULL = more than one. */
+ * conservative models come with them), "stress" or NULL = more than one. On CPUs also what it had to do, counted from
+ * the sizes of its operations: floating-point operations of the formulas (a multiplication with an addition as two) and
+ * bytes of the arrays, once for each element; 0 where it is not counted. */
 typedef struct mlff_span {
   const char *name, *part;
   double seconds;
   int64_t calls;
+  double flop, bytes;
 } mlff_span;
 
 /* One call, or a part of one (an exchange has several), for a trace: seconds of the monotonic clock
@@ -428,6 +431,17 @@ typedef struct mlff_device {
 MLFF_API void mlff_platform_read(mlff_platform *platform);
 /* with_times: measures copies and launches, in well under a second. MLFF_OK also when can_run is 0. */
 MLFF_API mlff_status mlff_device_read(int number, int with_times, mlff_device *device, mlff_error *error);
+
+/* The rates of one core that bound every part of an evaluation. */
+typedef struct mlff_roof {
+  const char *kernels, *precision; /* the path, as in mlff_options; "fp32" or "fp64" */
+  double gflops;                /* 1e9 operations/s of vector multiply-adds that wait for nothing, each counted as 2 */
+  double cache_gbs, memory_gbs; /* 1e9 bytes/s read from the second-level cache and from memory                      */
+} mlff_roof;
+
+/* Measures them on the core that calls, in about 0.5 s and with 256 MiB. kernels: NULL, "auto" or a path; precision:
+ * NULL, "fp32" or "fp64". */
+MLFF_API mlff_status mlff_roof_read(const char *kernels, const char *precision, mlff_roof *roof, mlff_error *error);
 
 /* Name of a status, e.g. "MLFF_E_FORMAT". */
 MLFF_API const char *mlff_status_name(mlff_status status);

@@ -133,14 +133,16 @@ typedef struct mlffprof_options {
 
 /* One step. */
 typedef struct mlffprof_step {
-  int64_t step;             /* number of the step in the program: appears in slow_steps                             */
-  double seconds;           /* wall time, >= 0 and finite; with several ranks the largest of all ranks              */
-  double dt_ps;             /* simulated time of the step; 0 = no dynamics (ns_per_day is null when all are 0)      */
-  int64_t n_atoms;          /* of all ranks; 0 = as before                                                          */
-  unsigned tags;            /* MLFFPROF_TAG_...                                                                     */
-  int slowest_rank;         /* rank that took `seconds`; MLFFPROF_UNKNOWN allowed                                   */
-  const double *components; /* [n_components] seconds, in the order of the options; NaN = this one was not measured in
+  int64_t step;               /* number of the step in the program: appears in slow_steps                             */
+  double seconds;             /* wall time, >= 0 and finite; with several ranks the largest of all ranks              */
+  double dt_ps;               /* simulated time of the step; 0 = no dynamics (ns_per_day is null when all are 0)      */
+  int64_t n_atoms;            /* of all ranks; 0 = as before                                                          */
+  unsigned tags;              /* MLFFPROF_TAG_...                                                                     */
+  int slowest_rank;           /* rank that took `seconds`; MLFFPROF_UNKNOWN allowed                                   */
+  const double *components;   /* [n_components] seconds, in the order of the options; NaN = this one was not measured in
                                this step; NULL = none was. On several ranks: of the slowest rank, or means    */
+  const double *flop, *bytes; /* [n_components] work of the components: floating-point operations, and bytes read and
+                                 written; 0 = not counted; NULL = none was. Means over ranks                   */
   double busy_most, busy_mean; /* seconds of work without waiting, of the rank with most and the mean over ranks; 0 =
                                   not measured                                                                */
   int64_t atoms_most;          /* of the rank with most atoms; 0 = not known                                   */
@@ -434,6 +436,24 @@ MLFFPROF_API mlffprof_status mlffprof_report_parse(const char *path, const char 
 
 /* The report as text, at most 100 columns wide: what `mlff show` prints and a log wants. */
 MLFFPROF_API mlffprof_status mlffprof_report_print(const mlffprof_report *report, FILE *out, mlffprof_error *error);
+/* What a core of the computer can do (mlff_roof of mlff.h). NaN: not known. */
+typedef struct mlffprof_roof {
+  double gflops;                /* 1e9 operations/s of multiply-adds           */
+  double cache_gbs, memory_gbs; /* 1e9 bytes/s read                            */
+  const char *from;             /* where the numbers are from, for the text    */
+} mlffprof_roof;
+
+/* Of what `mlff check --roof --json FILE` wrote, the rates of the kernels and precision of the report. An error when the
+ * file is of another processor, or has none. */
+MLFFPROF_API mlffprof_status mlffprof_roof_read(const char *path, const mlffprof_report *report, mlffprof_roof *roof,
+                                                mlffprof_error *error);
+
+/* Why a step takes as long as it does: for each part its time, its work, and what share that is of what a core can do;
+ * then what would make the run faster, the largest gain first. roof: of the kernel path and precision of the report, or
+ * NULL. As text, at most 100 columns wide, or as JSON. */
+MLFFPROF_API mlffprof_status mlffprof_explain(const mlffprof_report *report, const mlffprof_roof *roof, int as_json,
+                                              FILE *out, mlffprof_error *error);
+
 /* One line per report under one heading, with the speed-up against the first. */
 MLFFPROF_API mlffprof_status mlffprof_reports_print(const mlffprof_report *const *reports, int n_reports, FILE *out,
                                                     mlffprof_error *error);

@@ -70,7 +70,10 @@
   X(S, FIELD, COUNT, n, n_steps, "", "in which it was measured") \
   X(S, FIELD, NUMBER, mean_ms, mean_ms, "ms", "per step in which it was measured") \
   X(S, FIELD, NUMBER, max_ms, max_ms, "ms", "") \
-  X(S, FIELD, NUMBER, share, share, "", "of the wall time of those steps, 0..1")
+  X(S, FIELD, NUMBER, share, share, "", "of the wall time of those steps, 0..1") \
+  X(S, LATER, NUMBER, gflop, gflop, "", \
+    "1e9 floating-point operations of a step, counted from the sizes of what was computed; mean of the ranks; null: not counted") \
+  X(S, LATER, NUMBER, gbyte, gbyte, "GB", "that these read and write, once for each element of an array")
 
 #define MLFFPROF_SLOW_STEP_FIELDS(X, S) \
   X(S, FIELD, STEP, step, step, "", "number of the step in the program") \
@@ -100,7 +103,9 @@
 #define MLFFPROF_HOTSPOT_FIELDS(X, S) \
   X(S, FIELD, NAME, component, component, "", "") \
   X(S, FIELD, REAL, share, share, "", "of the step, 0..1") \
-  X(S, FIELD, NAME, advice, advice, "", "")
+  X(S, FIELD, NAME, advice, advice, "", "") \
+  X(S, LATER, NUMBER, gain, gain, "", \
+    "times as fast, at most, when the advice is followed; null: a run like this one cannot be faster by it, or not known")
 
 /* ---- ranks, memory ----------------------------------------------------------------------------------------------- */
 

@@ -10,12 +10,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MAX_DEVICES = 64 };
+enum { MAX_DEVICES = 64, MAX_ROOFS = 6 };
 
 typedef struct check {
   mlff_platform platform;
   mlff_device devices[MAX_DEVICES];
   int n_devices, n_usable;
+  mlff_roof roofs[MAX_ROOFS]; /* of the kernel paths */
+  int n_roofs;
   int gpu_aware; /* of MPI: 1, 0, -1 not known */
   const char *gpu_aware_from;
 } check;
@@ -80,6 +82,18 @@ static void print_device(const mlff_device *d)
   printf("  usable     %s%s\n", d->can_run ? "yes" : "no: ", d->can_run ? "" : d->why);
 }
 
+/* Of each kernel path of this processor, in single and double precision. */
+static int measure_roofs(check *c)
+{
+  char paths[sizeof c->platform.kernels], *rest = NULL;
+  mlff_error error = {.code = MLFF_OK};
+  memcpy(paths, c->platform.kernels, sizeof paths);
+  for (const char *path = strtok_r(paths, " ", &rest); path; path = strtok_r(NULL, " ", &rest))
+    for (int k = 0; k < 2 && c->n_roofs < MAX_ROOFS; k++)
+      if (mlff_roof_read(path, k ? "fp64" : "fp32", &c->roofs[c->n_roofs++], &error)) return cli_fail(&error);
+  return CLI_OK;
+}
+
 static void print_text(const check *c)
 {
   const mlff_platform *p = &c->platform;
@@ -87,6 +101,10 @@ static void print_text(const check *c)
          gnu_get_libc_version());
   printf("cpu        %ld processors, kernels %s\n", sysconf(_SC_NPROCESSORS_ONLN), p->kernels);
   printf("  mixed    %s\n", p->mixed);
+  for (int k = 0; k < c->n_roofs; k++)
+    printf("  a core   %s, %s: %.1f GFLOP/s of multiply-adds, %.1f GB/s from its cache, %.1f GB/s from memory\n",
+           c->roofs[k].kernels, c->roofs[k].precision, c->roofs[k].gflops, c->roofs[k].cache_gbs,
+           c->roofs[k].memory_gbs);
   printf("memory     huge pages %s\n", !*p->huge_pages ? "not known"
                                        : strcmp(p->huge_pages, "never")
                                            ? p->huge_pages
@@ -140,6 +158,15 @@ static void json_device(FILE *out, const mlff_device *d)
   json_text(out, "why_not", d->why, "}");
 }
 
+static void json_roof(FILE *out, const mlff_roof *r, const char *end)
+{
+  fputs("\n    {", out);
+  json_text(out, "kernels", r->kernels, ", ");
+  json_text(out, "precision", r->precision, ", ");
+  fprintf(out, "\"gflops\": %.1f, \"cache_gb_per_s\": %.1f, \"memory_gb_per_s\": %.1f}%s", r->gflops, r->cache_gbs,
+          r->memory_gbs, end);
+}
+
 static int write_json(FILE *out, const void *user)
 {
   const check *c = user;
@@ -153,6 +180,10 @@ static int write_json(FILE *out, const void *user)
   json_text(out, "kernels", p->kernels, ",\n  ");
   json_text(out, "mixed", p->mixed, ",\n  ");
   json_text(out, "huge_pages", p->huge_pages, ",\n  ");
+  json_text(out, "cpu", cli_processor(), ",\n  ");
+  fputs("\"roofs\": [", out);
+  for (int k = 0; k < c->n_roofs; k++) json_roof(out, &c->roofs[k], k + 1 < c->n_roofs ? "," : "\n  ");
+  fputs("],\n  ", out);
   fprintf(out, "\"cuda\": {\"in_this_build\": %s, ", p->has_cuda ? "true" : "false");
   json_text(out, "code", p->gpu_code, ", ");
   fprintf(out, "\"driver\": %d, \"runtime\": %d, \"n_devices\": %d, \"n_usable\": %d, ", p->driver, p->runtime,
@@ -187,6 +218,7 @@ int cli_check(const cli_options *options)
     c.n_usable += c.devices[k].can_run;
   }
   check_mpi(&c);
+  if (options->measures_roof && measure_roofs(&c)) return CLI_FAILED;
   print_text(&c);
   if (options->file && save_json(&c, options->file)) return CLI_FAILED;
   return c.n_usable ? CLI_OK : CLI_NO_GPU;

@@ -17,7 +17,8 @@ typedef struct cli_options {
   int n_calls; /* 0 = the command's default */
   int n_replicas;
   double skin;
-  const char *file, *trace, *gate, *targets;
+  int measures_roof; /* of check */
+  const char *file, *trace, *gate, *targets, *roof;
   const char *against; /* "cpu" */
 } cli_options;
 
@@ -38,11 +39,15 @@ int cli_time(const cli_options *options);
 int cli_soak(const cli_options *options);
 int cli_show(const cli_options *options);
 int cli_compare(const cli_options *options);
+int cli_explain(const cli_options *options);
 int cli_batch(const cli_options *options);
 
 /* Runs the command of a whole command line, argv[0] included. in_batch: without commands that become another process,
  * and without batch. Returns its exit status. */
 int cli_run(int argc, char **argv, int in_batch);
+
+/* What the system calls the processor; "" when it does not say. */
+const char *cli_processor(void);
 
 /* Becomes `python3 -m mlff_tools.NAME ARGUMENTS`; returns only when there is no Python, with CLI_FAILED. */
 int cli_python(const char *name, int argc, char **argv);

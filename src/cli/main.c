@@ -9,7 +9,7 @@
 enum { ANY_NUMBER = 1 << 20 };
 
 static const cli_command commands[] = {
-    {"check", "", 0, 0, "json-file",
+    {"check", "", 0, 0, "json-file roof",
      "print what this computer, its GPUs and this build can do; status 3: no GPU to use", cli_check},
     {"info", "MODEL.yaml", 1, 1, "", "print what a model is, where it comes from and what it was made for", cli_info},
     {"verify", "MODEL.yaml", 1, 1, "device precision kernels radial_intervals replay fuse",
@@ -26,6 +26,8 @@ static const cli_command commands[] = {
     {"show", "REPORT.json...", 1, ANY_NUMBER, "targets", "print one report, or a table of many", cli_show},
     {"compare", "A.json B.json...", 1, ANY_NUMBER, "gate",
      "B against A: ratios, intervals, test; many against the first; or rules with --gate", cli_compare},
+    {"explain", "REPORT.json", 1, 1, "roof-file json",
+     "why is it slow: what each part of a step does, what a core can do, what would help", cli_explain},
     {"batch", "", 0, 0, "", "run commands from standard input, one a line, in one process; a line of JSON after each",
      cli_batch},
 };
@@ -34,6 +36,9 @@ enum { N_COMMANDS = sizeof commands / sizeof *commands };
 /* Options of the commands beside those of models. values: NULL where none follows. */
 static const mlff_option own_options[] = {
     {"json-file", "FILE", NULL, "write what is printed as JSON"}, /* --json of commands that print text as well */
+    {"roof", NULL, NULL, "measure what a core can do: multiply-adds of each kernel path, reading (some seconds)"},
+    {"roof-file", "FILE", NULL,
+     "what mlff check --roof --json FILE wrote, on the computer of the report; here: measured"},
     {"forces", NULL, NULL, "print the forces as well (always in JSON)"},
     {"json", NULL, NULL, "write JSON with all digits"},
     {"calls", "N", NULL, "number of evaluations, 100 by default (soak: 2000); a tenth as many warm up"},
@@ -58,7 +63,7 @@ static const mlff_option *option_at(int k)
 /* What stands on the command line for it. */
 static const char *typed(const mlff_option *option)
 {
-  return strcmp(option->name, "json-file") ? option->name : "json";
+  return !strcmp(option->name, "json-file") ? "json" : !strcmp(option->name, "roof-file") ? "roof" : option->name;
 }
 
 /* Commands of the Python package mlff_tools. */
@@ -134,6 +139,8 @@ static const char *set_option(cli_options *o, const char *name, const char *valu
   if (!strcmp(name, "json")) o->json = 1;
   if (!strcmp(name, "file") || !strcmp(name, "json-file")) o->file = value;
   if (!strcmp(name, "trace")) o->trace = value;
+  if (!strcmp(name, "roof")) o->measures_roof = 1;
+  if (!strcmp(name, "roof-file")) o->roof = value;
   if (!strcmp(name, "gate")) o->gate = value;
   if (!strcmp(name, "targets")) o->targets = value;
   if (!strcmp(name, "against")) {

@@ -11,11 +11,15 @@
 #include "update.h"
 #include "variable.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <glob.h>
+#include <limits>
 #include <sys/utsname.h>
+#include <vector>
 
 using namespace LAMMPS_NS;
 
@@ -92,6 +96,10 @@ static void describe_model(const mlff_info *info, mlffprof_recorder *recorder)
   mlffprof_recorder_context(recorder, "architecture", info->architecture, nullptr);
   mlffprof_recorder_context(recorder, "precision", info->precision, nullptr);
   mlffprof_recorder_context(recorder, "kernels", info->kernels, nullptr);
+  mlffprof_recorder_context_number(recorder, "cutoff", info->cutoff, nullptr);
+  mlff_platform platform = {};
+  mlff_platform_read(&platform);
+  mlffprof_recorder_context(recorder, "kernels_here", platform.kernels, nullptr);
   if (strcmp(info->device, "cpu") != 0) describe_gpus(recorder);
 }
 
@@ -128,6 +136,35 @@ static void describe_deck(LAMMPS *lmp, mlffprof_recorder *recorder)
     const char *value = lmp->input->variable->retrieve(name);
     if (value) mlffprof_recorder_context(recorder, (std::string("deck/") + name).c_str(), value, nullptr);
   }
+}
+
+double LAMMPS_NS::prof_message_us(LAMMPS *lmp)
+{
+  static constexpr size_t MOST = 110, FIRST = 10;    // the first ones set up connections
+  static constexpr double SECONDS = 0.02;            // ranks that share a core wait for each other
+  std::vector<double> times;
+  const int me = lmp->comm->me;
+  if (lmp->comm->nprocs < 2) return std::numeric_limits<double>::quiet_NaN();
+  MPI_Barrier(lmp->world);
+  const double begin = mlffprof_seconds();
+  for (int more = 1; more && me < 2;) {
+    const double start = mlffprof_seconds();
+    if (me == 0) {
+      more = times.size() + 1 < MOST && start - begin < SECONDS;
+      MPI_Send(&more, 1, MPI_INT, 1, 0, lmp->world);
+      if (more) MPI_Recv(&more, 1, MPI_INT, 1, 0, lmp->world, MPI_STATUS_IGNORE);
+      times.push_back(0.5e6 * (mlffprof_seconds() - start));
+    } else {
+      MPI_Recv(&more, 1, MPI_INT, 0, 0, lmp->world, MPI_STATUS_IGNORE);
+      if (more) MPI_Send(&more, 1, MPI_INT, 0, 0, lmp->world);
+    }
+  }
+  MPI_Barrier(lmp->world);
+  if (me != 0) return 0.0;
+  times.pop_back();    // not sent back
+  if (times.size() > 2 * FIRST) times.erase(times.begin(), times.begin() + FIRST);
+  std::sort(times.begin(), times.end());
+  return times.empty() ? std::numeric_limits<double>::quiet_NaN() : times[times.size() / 2];
 }
 
 void LAMMPS_NS::prof_describe(LAMMPS *lmp, const mlff_info *info, mlffprof_recorder *recorder)

@@ -109,6 +109,8 @@ void ProfReport::open(const Subject &subject)
     if (problem.empty()) problem = open_files();
   }
   mlff_stop_together(lmp, problem);
+  const double message = prof_message_us(lmp);
+  if (std::isfinite(message)) set_number("message_us", message);
 }
 
 void ProfReport::describe(const mlff_info *info)

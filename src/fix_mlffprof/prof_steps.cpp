@@ -75,11 +75,11 @@ bool ProfSteps::start_run(mlff_model *model, double step_ps)
   builds = neighbor->ncalls;
   growths = engine ? mlff_model_memory(engine).n_growths : 0;
   read_box(box);
-  before.assign(parts.size(), 0.0);
-  now_values.assign(parts.size(), 0.0);
+  before.assign(3 * parts.size(), 0.0);
+  now_values.assign(3 * parts.size(), 0.0);
   // all room at once, so that it does not look like growth of the program
   for (auto *list : {&latency, &busy, &most_latency, &most_busy}) list->reserve(MAX_BATCH);
-  for (auto *list : {&sums, &all_sums}) list->reserve(MAX_BATCH * (parts.size() + 1));
+  for (auto *list : {&sums, &all_sums}) list->reserve(MAX_BATCH * width());
   for (auto *list : {&tags, &all_tags, &atoms, &all_atoms}) list->reserve(MAX_BATCH);
   numbers.reserve(MAX_BATCH);
   return timed;
@@ -95,13 +95,18 @@ void ProfSteps::end_run()
    one step on this rank
 ------------------------------------------------------------------------- */
 
-/* Readings of LAMMPS' timers and of the engine's spans, in seconds since their start. */
+/* Readings of LAMMPS' timers and of the engine's spans, in seconds since their start; then what the engine's parts had to
+ * do: operations, and bytes. */
 void ProfSteps::read(std::vector<double> &values) const
 {
   const mlff_span *engine_spans = engine ? mlff_spans_read(engine) : nullptr;
-  for (size_t k = 0; k < parts.size(); k++) {
+  const size_t n = parts.size();
+  for (size_t k = 0; k < n; k++) {
     if (timers[k] >= 0) values[k] = timed ? timer->get_wall(static_cast<Timer::ttype>(timers[k])) : NONE;
-    if (spans[k] >= 0) values[k] = engine_spans ? engine_spans[spans[k]].seconds : NONE;
+    if (spans[k] < 0) continue;
+    values[k] = engine_spans ? engine_spans[spans[k]].seconds : NONE;
+    values[n + k] = engine_spans ? engine_spans[spans[k]].flop : 0.0;
+    values[2 * n + k] = engine_spans ? engine_spans[spans[k]].bytes : 0.0;
   }
 }
 
@@ -181,6 +186,7 @@ void ProfSteps::close(double now)
     if (value < 0.0) value = 0.0;    // NaN stays
     sums.push_back(value);
   }
+  for (size_t k = parts.size(); k < 3 * parts.size(); k++) sums.push_back(std::max(0.0, now_values[k] - before[k]));
   latency.push_back({seconds, comm->me});
   busy.push_back({compares ? std::max(0.0, read_busy() - busy_before) : seconds, comm->me});
   sums[busy_at] = busy.back().value;
@@ -214,7 +220,6 @@ void ProfSteps::gather()
  * the one that the others wait for. */
 mlffprof_step ProfSteps::step_of(size_t k, std::vector<double> &values) const
 {
-  const size_t width = parts.size() + 1;
   const int n_ranks = comm->nprocs;
   mlffprof_step step = {};
   step.step = numbers[k];
@@ -224,19 +229,22 @@ mlffprof_step ProfSteps::step_of(size_t k, std::vector<double> &values) const
   step.tags = static_cast<unsigned>(all_tags[k]);
   step.slowest_rank = n_ranks > 1 ? most_busy[k].rank : 0;
   if (n_ranks > 1) {
-    const double others = (all_sums[k * width] - most_busy[k].value) / (n_ranks - 1);
+    const double others = (all_sums[k * width()] - most_busy[k].value) / (n_ranks - 1);
     if (most_busy[k].value - others > CLEARLY * step.seconds) step.tags |= MLFFPROF_TAG_OTHER_RANK;
     if (compares) {
       step.busy_most = most_busy[k].value;
-      step.busy_mean = std::min(step.busy_most, all_sums[k * width] / n_ranks);    // rounding
+      step.busy_mean = std::min(step.busy_most, all_sums[k * width()] / n_ranks);    // rounding
       step.atoms_most = all_atoms[k];
     }
   }
-  for (size_t c = 0; c < parts.size(); c++) {
-    values[c] = all_sums[k * width + 1 + c] / n_ranks;
+  if (parts.empty()) return step;
+  const size_t n = parts.size();
+  for (size_t c = 0; c < 3 * n; c++) values[c] = all_sums[k * width() + 1 + c] / n_ranks;
+  for (size_t c = 0; c < n; c++)
     if (spans[c] >= 0 && values[c] == 0.0) values[c] = NONE;    // a part that this model does not have
-  }
-  step.components = parts.empty() ? nullptr : values.data();
+  step.components = values.data();
+  step.flop = values.data() + n;
+  step.bytes = values.data() + 2 * n;
   return step;
 }
 
@@ -247,7 +255,7 @@ std::string ProfSteps::flush(mlffprof_recorder *recorder)
   gather();
   mean_seconds = batch_seconds / static_cast<double>(latency.size());
   batch_seconds = 0.0;
-  std::vector<double> values(parts.size());
+  std::vector<double> values(3 * parts.size());
   for (size_t k = 0; recorder && k < latency.size(); k++) {
     const mlffprof_step step = step_of(k, values);
     mlffprof_error trouble = {};
@@ -272,6 +280,5 @@ int ProfSteps::next_batch() const
 
 double ProfSteps::memory_usage() const
 {
-  const size_t width = parts.size() + 1;
-  return static_cast<double>(MAX_BATCH * (4 * sizeof(Ranked) + 2 * width * sizeof(double) + 4 * sizeof(int)));
+  return static_cast<double>(MAX_BATCH * (4 * sizeof(Ranked) + 2 * width() * sizeof(double) + 4 * sizeof(int)));
 }

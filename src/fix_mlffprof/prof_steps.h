@@ -67,7 +67,7 @@ class ProfSteps : protected Pointers {
   bool opened, timed, compares;    // LAMMPS' timers run; and tell which of several ranks works longest
   bigint open_step;
   double start, dt_ps, busy_before, own, own_modify, own_output, batch_seconds, mean_seconds;
-  std::vector<double> before, now_values;    // [parts] readings when the step began, and at its end
+  std::vector<double> before, now_values;    // [3 parts] readings when the step began, and at its end
   int64_t growths;
   bigint builds;
   double box[9];
@@ -77,9 +77,10 @@ class ProfSteps : protected Pointers {
   // of the steps in the batch
   std::vector<Ranked> latency, busy, most_latency, most_busy;
   std::vector<int> tags, all_tags, atoms, all_atoms;    // atoms: of this rank, and of the rank with most
-  std::vector<double> sums, all_sums;                   // busy, then parts, of every step
+  std::vector<double> sums, all_sums;                   // busy, then seconds, operations, bytes of parts, each step
   std::vector<bigint> numbers;
 
+  size_t width() const { return 1 + 3 * parts.size(); }    // of a step in sums
   void read(std::vector<double> &values) const;
   double read_busy() const;
   void read_box(double *lengths) const;

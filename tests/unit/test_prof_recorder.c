@@ -1,4 +1,6 @@
 /* test_prof_recorder.c: steps, warm-up, tags, components, ranks, bounds on memory, context, timing a function. */
+#define _POSIX_C_SOURCE 200809L /* fmemopen */
+
 #include "profsample.h"
 
 #include "mlffprof/recorder/statistics.h"
@@ -183,6 +185,45 @@ START_TEST(components_make_a_tree)
   ck_assert_str_eq(p->hotspots[0].component, "pair");
   ck_assert_ptr_nonnull(strstr(p->hotspots[0].advice, "'a'"));
   for (int k = 0; k < p->n_hotspots; k++) ck_assert_double_gt(p->hotspots[k].share, 0.1);
+  mlffprof_report_free(p);
+  mlffprof_recorder_free(r);
+}
+END_TEST
+
+/* Work of components is that of the steps in which they were measured; explain sorts what would help by gain. */
+START_TEST(work_is_explained)
+{
+  mlffprof_recorder *r = recorder_of((mlffprof_options){.components = tree, .n_components = 4, .device = "cpu"});
+  const double seconds[] = {6e-3, 3e-3, 1e-3, 4e-3}, flop[] = {0, 9e6, 0, 0}, bytes[] = {0, 6e6, 3e6, 0};
+  const double none[] = {0, NAN, 0, 0}, negative[] = {0, -1, 0, 0};
+  mlffprof_step s = {.seconds = 1e-2, .components = seconds, .flop = none, .bytes = bytes};
+  ck_assert_int_eq(mlffprof_recorder_step(r, &s, &error), MLFFPROF_E_ARG);
+  s.flop = flop;
+  s.bytes = negative;
+  ck_assert_int_eq(mlffprof_recorder_step(r, &s, &error), MLFFPROF_E_ARG);
+  s.bytes = bytes;
+  s.tags = MLFFPROF_TAG_NEIGHBOR_REBUILD;
+  for (s.step = 0; s.step < 10; s.step++) prof_ok(mlffprof_recorder_step(r, &s, &error), error);
+  mlffprof_recorder_context(r, "kernels", "generic", NULL);
+  mlffprof_recorder_context(r, "kernels_here", "generic avx2 avx512", NULL);
+  mlffprof_recorder_context(r, "precision", "fp32", NULL);
+  mlffprof_report *p = report_of(r);
+  prof_unmeasured(p->components[0].gflop);
+  near_one(p->components[1].gflop, 9e-3, 1e-12);
+  near_one(p->components[2].gbyte, 3e-3, 1e-12);
+  const mlffprof_roof roof = {.gflops = 6, .cache_gbs = 4, .memory_gbs = 1, .from = "a test"};
+  char text[8192] = "";
+  for (int as_json = 0; as_json < 2; as_json++) {
+    FILE *out = fmemopen(text, sizeof text, "w");
+    prof_ok(mlffprof_explain(p, &roof, as_json, out, &error), error);
+    fclose(out);
+    /* 3 GFLOP/s of 6, 2 GB/s of 4; 3 GB/s of 4. Kernels make 1.75 of it, lists, rebuilt in each step, 1.61. */
+    ck_assert_ptr_nonnull(strstr(text, as_json ? "\"gflops\": 3" : "3.0       2.0       50%"));
+    ck_assert_ptr_nonnull(strstr(text, as_json ? "\"share_of_core\": 0.7" : "3.0       75%"));
+    const char *first = strstr(text, "this processor has avx512"), *second = strstr(text, "rebuilt in 100 %");
+    ck_assert(first && second && first < second);
+    ck_assert_ptr_nonnull(strstr(text, as_json ? "\"gain\": 1.75" : "up to 1.75x: pair, 60 %"));
+  }
   mlffprof_report_free(p);
   mlffprof_recorder_free(r);
 }
@@ -561,6 +602,7 @@ static Suite *suite(void)
   tcase_add_test(t, warmup_is_left_out);
   tcase_add_test(t, slow_steps_have_their_tags);
   tcase_add_test(t, components_make_a_tree);
+  tcase_add_test(t, work_is_explained);
   tcase_add_test(t, advice_is_about_this_run);
   tcase_add_test(t, advice_is_about_balance);
   tcase_add_test(t, advice_tells_atoms_from_time);

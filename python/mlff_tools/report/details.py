@@ -26,6 +26,7 @@ def details(run):
         slow_table(r),
         thermal_table(r),
         hotspots(r),
+        work_table(r),
         context_table(r),
     ]
     return (
@@ -150,17 +151,40 @@ def thermal_table(r):
 
 
 def hotspots(r):
-    rows = [[text(h["component"]), percent(h["share"]), text(h["advice"])] for h in r.get("hotspots") or []]
+    rows = [
+        [text(h["component"]), percent(h["share"]), value(h.get("gain"), "{:.2f}x".format), text(h["advice"])]
+        for h in r.get("hotspots") or []
+    ]
+    heads = [("part", "", True), ("share", "", False), ("faster", "at most, by it", False), ("advice", "", True)]
     return (
         block(
-            "Above a tenth of the step",
-            table([("part", "", True), ("share", "", False), ("advice", "", True)], rows).replace(
-                '<td class="t">', '<td class="t wrap">'
-            ),
+            "Why is it slow: parts above a tenth of the step",
+            table(heads, rows).replace('<td class="t">', '<td class="t wrap">'),
         )
         if rows
         else ""
     )
+
+
+def work_table(r):
+    """What the parts of the model did, and at which rate: `mlff explain` says what a core can do."""
+    rows = [
+        [
+            text(c["name"].replace("_", " ")),
+            value(c["mean_ms"]),
+            f"{1e3 * c['gflop'] / c['mean_ms']:.1f}",
+            f"{1e3 * c['gbyte'] / c['mean_ms']:.1f}",
+        ]
+        for c in r.get("components") or []
+        if c["mean_ms"] and c.get("gflop") and c.get("gbyte")
+    ]
+    heads = [
+        ("part of the model", "", True),
+        ("mean", "ms", False),
+        ("does", "GFLOP/s", False),
+        ("moves", "GB/s", False),
+    ]
+    return block("Rates", table(heads, rows)) if rows else ""
 
 
 def context_table(r):

@@ -13,6 +13,7 @@
 #include "spans.h"
 
 #include "model_impl.h"
+#include "work.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -146,10 +147,20 @@ static void end_part(const part *p)
     add(spans, (mlff_span_id) p->span, p->n_calls, p->seconds, mlff_spans_now());
 }
 
-/* timed_NAME: the plain operation; its part ends when it has returned, whatever it returns. */
+static void add_work(mlff_backend *backend, int span, mlff_work work)
+{
+  mlff_span *sum = span < 0 ? NULL : &backend->spans->sums[span % TIME_ONLY];
+  if (!sum) return;
+  sum->flop += work.flop;
+  sum->bytes += work.bytes;
+}
+
+/* timed_NAME: counts its work, and is the plain operation; its part ends when it has returned, whatever it returns. */
 #define OP(name, returns, parameters, arguments, span, forecast, bodies)                               \
   static returns timed_##name parameters                                                               \
   {                                                                                                    \
+    if (mlff_works.name && !backend->ops->timing.stamp)                                                \
+      add_work(backend, (int) MLFF_SPAN_##span, mlff_works.name arguments);                            \
     __attribute__((cleanup(end_part))) const part timed = begin_part(backend, (int) MLFF_SPAN_##span); \
     return backend->spans->plain->name arguments;                                                      \
   }

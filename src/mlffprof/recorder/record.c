@@ -74,6 +74,10 @@ static mlffprof_status check_step(const mlffprof_recorder *r, const mlffprof_ste
     if (s->components[k] < smallest_seconds || isinf(s->components[k]))
       return mlffprof_fail(error, MLFFPROF_E_ARG, "step %lld: component '%s' took %g s: not a time", step,
                            r->components[k].name, s->components[k]);
+  for (int k = 0; s->flop && s->bytes && k < r->n_components; k++)
+    if (!(s->flop[k] >= 0) || !(s->bytes[k] >= 0) || isinf(s->flop[k]) || isinf(s->bytes[k]))
+      return mlffprof_fail(error, MLFFPROF_E_ARG, "step %lld: component '%s' has %g operations on %g bytes", step,
+                           r->components[k].name, s->flop[k], s->bytes[k]);
   return MLFFPROF_OK;
 }
 
@@ -126,6 +130,8 @@ static void add_components(mlffprof_recorder *r, const mlffprof_step *s)
   for (int k = 0; k < r->n_components; k++) {
     if (isnan(s->components[k])) continue;
     add_component(&r->components[k], s->components[k], s->seconds);
+    r->components[k].flop += s->flop ? s->flop[k] : 0;
+    r->components[k].bytes += s->bytes ? s->bytes[k] : 0;
     if (r->components[k].parent >= 0) continue;
     rest -= s->components[k];
     n_top++;

@@ -41,6 +41,7 @@ typedef struct mlffprof_component_sum {
   mlffprof_role role;
   int64_t n;
   double seconds, max, wall; /* wall: of the steps in which it was measured */
+  double flop, bytes;
 } mlffprof_component_sum;
 
 typedef struct mlffprof_slow {

@@ -22,6 +22,8 @@ void mlffprof_memory_judge(const double *x, const double *y, const int64_t *w, i
 
 /* What stands in the context under a key; NULL: nothing, or a number. */
 const char *mlffprof_context_text(const mlffprof_report *report, const char *key);
+/* NaN: nothing, or a text. */
+double mlffprof_context_number(const mlffprof_report *report, const char *key);
 
 /* Text in the arena; NULL when memory is out. */
 const char *mlffprof_arena_printf(mlff_arena *arena, const char *format, ...)

@@ -1,6 +1,7 @@
 /* make_hotspots.c: components above a tenth of the step, the waiting for the busiest rank, steps that differ, and
  * memory that grows, each with advice that holds for this run: it is chosen by what was recorded (how often lists were
- * rebuilt, ranks, atoms, precision, kernels, causes of slow steps) and quotes it. */
+ * rebuilt, ranks, atoms, precision, kernels, causes of slow steps) and quotes it. Beside it stands how much faster the
+ * run can be by it, at most. */
 #include "report/make.h"
 #include "../../base/number.h"
 
@@ -121,19 +122,66 @@ static const char *advise_output(const mlffprof_report *p)
                                100 * every);
 }
 
+static int context_is(const mlffprof_report *p, const char *key, const char *text)
+{
+  const char *found = mlffprof_context_text(p, key);
+  return found && !strcmp(found, text);
+}
+
+/* What a setting costs the whole model: times as long as with the best one of this processor; 1: nothing. */
+typedef struct setting_cost {
+  double times;
+  const char *advice;
+} setting_cost;
+
+/* Times as long as with AVX-512, of models of four architectures with 192 atoms (docs/benchmarks.md). */
+static double kernel_cost(const char *kernels)
+{
+  return !strcmp(kernels, "generic") ? 3.5 : !strcmp(kernels, "avx2") ? 1.3 : 1;
+}
+
+/* Of the kernel path, where the processor has a better one. */
+static setting_cost kernels_cost(const mlffprof_report *p)
+{
+  const char *used = mlffprof_context_text(p, "kernels"), *here = mlffprof_context_text(p, "kernels_here");
+  const char *best = here ? strrchr(here, ' ') : NULL;
+  best = best ? best + 1 : here;
+  if (!used || !best || !context_is(p, "precision", "fp32")) return (setting_cost){1, NULL};
+  return (setting_cost){kernel_cost(used) / kernel_cost(best),
+                        mlffprof_arena_printf(p->arena,
+                                              "kernels %s, and this processor has %s: leave the keyword kernels out, "
+                                              "and the best ones are taken",
+                                              used, best)};
+}
+
+static setting_cost precision_cost(const mlffprof_report *p)
+{
+  if (context_is(p, "precision", "fp64")) return (setting_cost){2, "double precision: fp32 takes about half the time"};
+  if (context_is(p, "precision", "mixed") && !context_is(p, "kernels", "amx"))
+    return (setting_cost){1.3, "precision mixed without AMX: fp32 is faster on this processor"};
+  return (setting_cost){1, NULL};
+}
+
+/* The setting that costs most; advice is NULL where none does. */
+static setting_cost worst_setting(const mlffprof_report *p)
+{
+  setting_cost best = {1, NULL};
+  if (!p->device || strcmp(p->device, "cpu")) return best;
+  const setting_cost all[] = {kernels_cost(p), precision_cost(p)};
+  for (int k = 0; k < 2; k++)
+    if (all[k].times > 1.1 * best.times) best = all[k];
+  return best;
+}
+
 static const char *advise_pair(const mlffprof_report *p, const mlffprof_component_result *c)
 {
+  const setting_cost setting = worst_setting(p);
+  if (setting.advice) return setting.advice;
   const mlffprof_component_result *child = largest_child(p, c->name);
   if (child)
     return mlffprof_arena_printf(p->arena, "this is the model; its largest part is '%s', %.0f %% of the step",
                                  child->name, 100 * child->share);
   return "this is the model: a smaller or distilled one, more ranks, or a GPU";
-}
-
-static int context_is(const mlffprof_report *p, const char *key, const char *text)
-{
-  const char *found = mlffprof_context_text(p, key);
-  return found && !strcmp(found, text);
 }
 
 /* On CPUs a lower precision than single is a loss, unless the processor multiplies tiles (AMX). */
@@ -245,12 +293,41 @@ static const char *advise(const mlffprof_report *p, const mlffprof_component_res
   return "a tenth of the step or more: worth a look with a trace";
 }
 
+static double without(double share)
+{
+  return share > 0 && share < 1 ? 1 / (1 - share) : NAN;
+}
+
+/* Pairs beyond cutoff + 1 A as a share of those within cutoff + skin, which are checked in every step. */
+static double needless_pairs(const mlffprof_report *p)
+{
+  const double cutoff = mlffprof_context_number(p, "cutoff"), skin = mlffprof_context_number(p, "skin");
+  const double least = 1;
+  return skin > least ? 1 - pow((cutoff + least) / (cutoff + skin), 3) : 0; /* NaN: not larger */
+}
+
+/* Times as fast when the advice on a component is followed; NaN: not faster, or not known. */
+static double gain_of(const mlffprof_report *p, const mlffprof_component_result *c)
+{
+  const double often = 0.05, every = tag_fraction(p, "neighbor_rebuild");
+  if (!strcmp(c->name, "pair")) {
+    const setting_cost setting = worst_setting(p);
+    return setting.advice ? without(c->share * (1 - 1 / setting.times)) : NAN;
+  }
+  if (!strcmp(c->name, "neigh")) return every > often ? without(c->share * (1 - often / every)) : NAN;
+  if (!strcmp(c->name, "edges")) return without(c->share * needless_pairs(p));
+  if (!strcmp(c->name, "output") || !strcmp(c->name, "modify")) return without(c->share);
+  if (p->n_ranks > 1 && (!strcmp(c->name, "comm") || !strcmp(c->name, "exchange")))
+    return without(c->share - fmax(0, p->balance.waiting)); /* the busiest rank is waited for there; NaN: not known */
+  return NAN;
+}
+
 /* By share, largest first. */
-static void add_hotspot(mlffprof_report *p, mlffprof_hotspot *list, const char *name, double share, const char *text)
+static void add_hotspot(mlffprof_report *p, mlffprof_hotspot *list, mlffprof_hotspot hotspot)
 {
   int at = p->n_hotspots++;
-  for (; at > 0 && list[at - 1].share < share; at--) list[at] = list[at - 1];
-  list[at] = (mlffprof_hotspot){name, share, text};
+  for (; at > 0 && list[at - 1].share < hotspot.share; at--) list[at] = list[at - 1];
+  list[at] = hotspot;
 }
 
 void mlffprof_make_hotspots(mlffprof_report *p)
@@ -259,14 +336,16 @@ void mlffprof_make_hotspots(mlffprof_report *p)
   if (!list) return;
   for (int k = 0; k < p->n_components; k++) {
     const mlffprof_component_result *c = &p->components[k];
-    if (c->share > hot) add_hotspot(p, list, c->name, c->share, advise(p, c));
+    if (c->share > hot) add_hotspot(p, list, (mlffprof_hotspot){c->name, c->share, advise(p, c), gain_of(p, c)});
   }
-  if (p->balance.waiting > hot) add_hotspot(p, list, "imbalance", p->balance.waiting, advise_imbalance(p));
+  if (p->balance.waiting > hot)
+    add_hotspot(p, list,
+                (mlffprof_hotspot){"imbalance", p->balance.waiting, advise_imbalance(p), without(p->balance.waiting)});
   const double beyond = p->latency.cv > uneven ? beyond_median(p) : 0;
-  if (beyond > 0) add_hotspot(p, list, "spread", beyond, advise_spread(p, beyond));
+  if (beyond > 0) add_hotspot(p, list, (mlffprof_hotspot){"spread", beyond, advise_spread(p, beyond), without(beyond)});
   if (p->memory.verdict == MLFFPROF_VERDICT_LEAK || p->memory.verdict == MLFFPROF_VERDICT_GROWING) {
     const mlffprof_memory_result *m = growing_memory(p);
-    add_hotspot(p, list, "memory", m->growth_bytes / m->final_bytes, advise_memory(p));
+    add_hotspot(p, list, (mlffprof_hotspot){"memory", m->growth_bytes / m->final_bytes, advise_memory(p), NAN});
   }
   p->hotspots = list;
 }

@@ -123,6 +123,8 @@ static void make_components(const mlffprof_recorder *r, mlffprof_report *p)
         .mean_ms = c->n ? 1e3 * c->seconds / n : NAN,
         .max_ms = c->n ? 1e3 * c->max : NAN,
         .share = c->wall > 0 ? c->seconds / c->wall : NAN,
+        .gflop = c->flop > 0 ? 1e-9 * c->flop / n : NAN,
+        .gbyte = c->bytes > 0 ? 1e-9 * c->bytes / n : NAN,
     };
     if (c->n) role_ms[c->role] = (isnan(role_ms[c->role]) ? 0 : role_ms[c->role]) + 1e3 * c->seconds / n;
   }
@@ -201,6 +203,13 @@ const char *mlffprof_context_text(const mlffprof_report *p, const char *key)
   for (int k = 0; k < p->n_context; k++)
     if (!strcmp(p->context[k].key, key)) return p->context[k].text;
   return NULL;
+}
+
+double mlffprof_context_number(const mlffprof_report *p, const char *key)
+{
+  for (int k = 0; k < p->n_context; k++)
+    if (!strcmp(p->context[k].key, key)) return p->context[k].text ? NAN : p->context[k].number;
+  return NAN;
 }
 
 static void make_context(const mlffprof_recorder *r, mlffprof_report *p)

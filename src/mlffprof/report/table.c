@@ -227,6 +227,13 @@ static void print_accuracy(table *t, const mlffprof_report *p)
             cell(t, 1e3 * a->elements[k].force_rmse, 4), cell(t, 1e3 * a->elements[k].force_mae, 4));
 }
 
+static void print_hotspot(table *t, const mlffprof_hotspot *h)
+{
+  fprintf(t->out, "  %-20s%5s %%  %s", h->component, fixed(t, 100 * h->share, 0), h->advice);
+  if (h->gain >= 1.05) fprintf(t->out, " (up to %s times as fast)", fixed(t, h->gain, 2));
+  fputc('\n', t->out);
+}
+
 static void print_targets(table *t, const mlffprof_report *p)
 {
   if (p->n_targets) fprintf(t->out, "\ntargets\n");
@@ -238,9 +245,7 @@ static void print_targets(table *t, const mlffprof_report *p)
                              : "not measured");
   }
   if (p->n_hotspots) fprintf(t->out, "\nhotspots\n");
-  for (int k = 0; k < p->n_hotspots; k++)
-    fprintf(t->out, "  %-20s%5s %%  %s\n", p->hotspots[k].component, fixed(t, 100 * p->hotspots[k].share, 0),
-            p->hotspots[k].advice);
+  for (int k = 0; k < p->n_hotspots; k++) print_hotspot(t, &p->hotspots[k]);
 }
 
 static void print_context(table *t, const mlffprof_report *p)

@@ -101,7 +101,10 @@ static mlff_status exchange_sum_cpu(mlff_backend *backend, const mlff_halo *halo
 #else
 #define AVX512_PATHS(X)
 #endif
-#define DECLARE(real, kernels) void ops_cpu_##real##_##kernels(mlff_ops *);
+#define DECLARE(real, kernels)                           \
+  void ops_cpu_##real##_##kernels(mlff_ops *);           \
+  double roof_fma_##real##_##kernels(int64_t, double *); \
+  double roof_read_##real##_##kernels(const void *, int64_t, int64_t);
 KERNEL_PATHS(DECLARE)
 
 /* The same of products in bf16. */
@@ -155,5 +158,17 @@ int mlff_cpu_fill_mixed(mlff_ops *ops, const char *kernels)
     return 1;                        \
   }
   MIXED_PATHS(FILL_MIXED)
+  return 0;
+}
+
+int mlff_cpu_find_roof(mlff_cpu_roof *roof, size_t real_size, const char *kernels)
+{
+  const char *real_name = real_size == sizeof(float) ? "f32" : "f64";
+#define FIND(real, path)                                                          \
+  if (strcmp(real_name, #real) == 0 && strcmp(kernels, #path) == 0) {             \
+    *roof = (mlff_cpu_roof){roof_fma_##real##_##path, roof_read_##real##_##path}; \
+    return 1;                                                                     \
+  }
+  KERNEL_PATHS(FIND)
   return 0;
 }

@@ -18,4 +18,13 @@ int mlff_cpu_fill_ops(mlff_ops *ops, size_t real_size, const char *kernels);
 /* Then puts products in bf16 in the place of those of floats; 0 when the path has none in this build. */
 int mlff_cpu_fill_mixed(mlff_ops *ops, const char *kernels);
 
+/* What a core can do at most (roof.c). */
+typedef struct mlff_cpu_roof {
+  double (*fma)(int64_t n, double *flop);
+  double (*read)(const void *data, int64_t bytes, int64_t times);
+} mlff_cpu_roof;
+
+/* The loops of an element type and kernel path; 0 when that path was not compiled. */
+int mlff_cpu_find_roof(mlff_cpu_roof *roof, size_t real_size, const char *kernels);
+
 #endif

@@ -17,4 +17,8 @@ typedef vreal mlff_value;
 void MLFF_CPU(ops_cpu)(mlff_ops *);
 void MLFF_CPU(ops_mixed)(mlff_ops *);
 
+/* roof.c */
+double MLFF_CPU(roof_fma)(int64_t n, double *flop);
+double MLFF_CPU(roof_read)(const void *data, int64_t bytes, int64_t times);
+
 #endif

@@ -1,0 +1,59 @@
+/* explain.c: mlff explain: why a step takes as long as it does. */
+#include "cli.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *cli_processor(void)
+{
+  static char name[256];
+  char line[512];
+  FILE *file = *name ? NULL : fopen("/proc/cpuinfo", "r");
+  while (file && fgets(line, sizeof line, file)) {
+    const char *value = strncmp(line, "model name", 10) ? NULL : strchr(line, ':');
+    if (!value) continue;
+    value += 1 + strspn(value + 1, " \t");
+    snprintf(name, sizeof name, "%.*s", (int) strcspn(value, "\n"), value);
+    break;
+  }
+  if (file) fclose(file);
+  return name;
+}
+
+static const char *context_of(const mlffprof_report *p, const char *key)
+{
+  for (int k = 0; k < p->n_context; k++)
+    if (!strcmp(p->context[k].key, key)) return p->context[k].text;
+  return NULL;
+}
+
+/* What a core does with the kernels and precision of the report, where that was made on this processor. 0: not known. */
+static int measure_here(const mlffprof_report *p, mlffprof_roof *roof, mlff_error *error)
+{
+  mlff_roof here;
+  const char *cpu = context_of(p, "cpu"), *kernels = context_of(p, "kernels"), *precision = context_of(p, "precision");
+  if (!cpu || strcmp(cpu, cli_processor()) != 0 || !kernels || !precision || !strcmp(precision, "mixed")) return 0;
+  if (!p->device || strcmp(p->device, "cpu") != 0 || mlff_roof_read(kernels, precision, &here, error)) return 0;
+  *roof = (mlffprof_roof){here.gflops, here.cache_gbs, here.memory_gbs, "measured now"};
+  return 1;
+}
+
+int cli_explain(const cli_options *o)
+{
+  mlffprof_error error = {.code = MLFFPROF_OK};
+  mlff_error engine = {.code = MLFF_OK};
+  mlffprof_report *report = NULL;
+  mlffprof_roof roof = {.from = o->roof};
+  if (mlffprof_report_read(o->arguments[0], &report, &error)) return cli_fail_report(&error);
+  int known = 0, code = CLI_OK;
+  if (o->roof) {
+    known = 1;
+    if (mlffprof_roof_read(o->roof, report, &roof, &error)) code = cli_fail_report(&error);
+  } else {
+    known = measure_here(report, &roof, &engine);
+  }
+  if (!code && engine.code) code = cli_fail(&engine);
+  if (!code && mlffprof_explain(report, known ? &roof : NULL, o->json, stdout, &error)) code = cli_fail_report(&error);
+  mlffprof_report_free(report);
+  return code;
+}

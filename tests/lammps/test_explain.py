@@ -1,0 +1,117 @@
+"""mlff explain: causes that are planted in a run of water are named first, and by how much they slow it down; a run
+without one has nothing to gain."""
+
+import json
+import os
+import subprocess
+
+import pytest
+from harness import PLUGIN, launch
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PROGRAM = os.environ.get("MLFF") or os.path.join(os.path.dirname(PLUGIN), "mlff")
+DECK = """
+units metal
+atom_style atomic
+{before}
+read_data {root}/benchmarks/decks/data.water64
+{after}
+mass 1 1.008
+mass 2 15.999
+pair_style mlff {options}
+pair_coeff * * {root}/models/water-xs.yaml H O
+neighbor {skin} bin
+neigh_modify {lists}
+timestep 0.0002
+velocity all create 300 77
+fix move all nve
+{more}
+fix prof all mlffprof 10 file r.json warmup 20 memory no energy no
+run {steps}
+"""
+
+
+def explained(folder, ranks=1, options="", skin=1.0, lists="every 10 delay 0 check yes", more="", **rest):
+    """What mlff explain says of a run."""
+    texts = {"before": "", "after": "", "steps": 600, **rest}
+    launch(DECK.format(root=ROOT, options=options, skin=skin, lists=lists, more=more, **texts), str(folder), ranks)
+    words = [PROGRAM, "explain", os.path.join(str(folder), "r.json"), "--json"]
+    return json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout)
+
+
+def losses(found):
+    """Without those of other programs on this machine."""
+    return [one for one in found["losses"] if "other programs" not in one["advice"]]
+
+
+def test_nothing_to_gain(tmp_path):
+    """Parts have counts, and none does more than a core can do."""
+    found = explained(tmp_path)
+    assert losses(found) == [], found
+    parts = {one["name"]: one for one in found["parts"]}
+    assert found["core_gflops"] > 1 and found["core_cache_gbs"] > found["core_memory_gbs"] > 0, found
+    for name in ("edges", "descriptor", "message", "dense", "message_backward", "dense_backward", "forces"):
+        assert 0 < parts[name]["share_of_core"] < 1.1 and parts[name]["gflops"] > 0, (name, parts[name])
+    assert parts["neigh"]["share_of_core"] is None, parts["neigh"]
+    said = subprocess.run([PROGRAM, "explain", str(tmp_path / "r.json")], check=True, stdout=subprocess.PIPE, text=True)
+    assert "measured now" in said.stdout and "what would make it faster" in said.stdout, said.stdout
+
+
+RDF = "\n".join(f"compute {x} all rdf 200\nfix {x} all ave/time 1 1 1 c_{x}[*] mode vector" for x in "gh")
+PLANTED = {
+    "kernels": ("pair", "kernels generic", 2.0, {"options": "kernels generic"}),
+    "precision": ("pair", "double precision", 1.5, {"options": "precision fp64"}),
+    "lists": ("neigh", "100 % of the steps", 1.1, {"lists": "every 1 delay 0 check no"}),
+    "output": (
+        "output",
+        "100 % of the steps",
+        1.1,
+        {"more": "dump d all custom 1 d.txt id type x y z vx vy vz fx fy fz"},
+    ),
+    "fixes": ("modify", "fixes and computes", 1.1, {"more": RDF}),
+    "skin": ("edges", "smaller neighbor skin", 1.1, {"skin": 8.0}),
+}
+
+
+@pytest.mark.parametrize("cause", PLANTED)
+def test_planted_causes_are_named_first(cause, tmp_path):
+    component, words, gain, changed = PLANTED[cause]
+    found = losses(explained(tmp_path, **changed))
+    assert found and found[0]["component"] == component and words in found[0]["advice"], found
+    assert found[0]["gain"] > gain, found
+
+
+def test_uneven_ranks_are_named_first(tmp_path):
+    """All water on one of two ranks. The report has the time of a message."""
+    found = explained(
+        tmp_path, 2, before="processors 2 1 1", after="replicate 1 2 2\nchange_box all x final 0 40.0", steps=150
+    )
+    assert found["message_us"] > 0 and found["message_share_of_comm"] > 0, found
+    names = [one["component"] for one in found["losses"]]
+    disturbed = "spread" in names  # ranks share a processor, here or with other programs, and wait for each other
+    assert "imbalance" in names if disturbed else names[0] == "imbalance", found["losses"]
+
+
+def test_rates_of_another_computer(tmp_path):
+    """--roof FILE: of the report's processor, kernels and precision, or an error that says what does not fit."""
+    first = explained(tmp_path)
+    roof, other, none = (str(tmp_path / name) for name in ("roof.json", "other.json", "none.json"))
+    assert subprocess.run([PROGRAM, "check", "--roof", "--json", roof], stdout=subprocess.PIPE).returncode in (0, 3)
+    with open(roof, encoding="utf-8") as f:
+        data = json.load(f)
+    assert {(r["kernels"], r["precision"]) for r in data["roofs"]} >= {("generic", "fp32"), ("generic", "fp64")}, data
+    for path, changed in ((other, {"cpu": "another one"}), (none, {"roofs": []})):
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump({**data, **changed}, f)
+
+    def explain(path, code=0):
+        words = [PROGRAM, "explain", str(tmp_path / "r.json"), "--json", "--roof", path]
+        done = subprocess.run(words, check=False, capture_output=True, text=True)
+        assert (done.returncode != 0) == bool(code), done
+        return done.stderr if code else json.loads(done.stdout)
+
+    again = explain(roof)
+    assert 0.3 < again["core_gflops"] / first["core_gflops"] < 3, (again, first)
+    assert "is of a processor 'another one'" in explain(other, 1)
+    assert "write it by mlff check --roof --json FILE" in explain(none, 1)
+    assert "No such file" in explain(str(tmp_path / "nowhere.json"), 1)
