@@ -1,18 +1,16 @@
-"""What the published teachers cost over system size: in LAMMPS as profiles, and in their own packages as baselines.
+"""What the published teachers cost over system size in their own packages, beside what they cost in LAMMPS.
 
-  benchmarks/teachers.py profiles  [options]   writes results/orb_v2_profile.json and results/ani2x_profile.json
   benchmarks/teachers.py baselines [options]   writes results/teacher-baselines.json
   benchmarks/teachers.py precisions [options]  writes results/teacher-precisions.json
   benchmarks/teachers.py table                 writes profiles and baselines side by side into docs/teachers/README.md
 
-profiles: reports of fix mlffprof for Orb-v2 on silicon and ANI-2x on water (docs/profile.schema.json), with a list
-`scaling` over 32 to about 1024 atoms beside the usual fields. Orb-v2 has random weights of full size, and says so in
-name and notes; the published ones do not come with this project, and the cost does not depend on them. ANI-2x is made
-from the published parameters in the folder of --shared.
+The profiles in LAMMPS are those of `mlff bench`, Orb-v2 on silicon and ANI-2x on water (commands in results/README.md).
+Orb-v2 has random weights of full size; the published ones do not come with this project, and the cost does not depend
+on them.
 
-baselines: orb-models, TorchANI and SchNetPack in the Python that MLFF_TORCH_PYTHON names, on structures of the same
-sizes, with one and two threads, in turn, with glibc told to keep large buffers (its default costs PyTorch up to half of
-its time).
+baselines: orb-models, TorchANI and SchNetPack in the Python that MLFF_TORCH_PYTHON names, on structures of the sizes of
+benchmarks/decks/in.bench (rattled silicon, and its boxes of water), with one and two threads, in turn, with glibc told
+to keep large buffers (its default costs PyTorch up to half of its time).
 
 precisions: `mlff time` of both with precision fp32 and mixed, in turn, on one core of a CPU that has AMX or AVX512-BF16
 (an error elsewhere; with --kernels generic, avx2 or avx512 the slow form of mixed that needs neither).
@@ -22,6 +20,7 @@ Timings only mean something on a machine with nothing else to do.
 
 import argparse
 import datetime
+import glob
 import json
 import os
 import statistics
@@ -31,121 +30,33 @@ import sys
 import numpy as np
 
 from mlff_tools.bench import profiles
+from mlff_tools.convert.orb import RANDOM
 from mlff_tools.model import engine
 from mlff_tools.model import structures as xyz
 from mlff_tools.model.lammps import LammpsError
-from speed import ROOT, runs, systems
+from mlff_tools.train.lammps_data import read_data
+from speed import ROOT, systems
 from speed.cases import TorchProgram
 from speed.conditions import describe
 from speed.measure import Context
 from speed.parts import Skip, converted, tools
 
-# Cells of silicon and molecules of water along each direction: 32 to 1024 and 36 to 1029 atoms.
-SILICON = ((2, 2, 1), (2, 2, 2), (4, 2, 2), (4, 4, 2), (4, 4, 4), (8, 4, 4))
-WATER = ((2, 2, 3), (2, 3, 4), (4, 4, 4), (5, 5, 5), (6, 6, 6), (7, 7, 7))
-MAIN = {"orb_v2": 64, "ani2x": 192}  # atoms of the report itself
-SPACING = systems.EDGE_64 / 4  # A between molecules: 1 g/cm3
-MOLECULE = np.array([[0.0, 0.0, 0.0], [0.7675, 0.589, 0.0], [-0.7675, 0.589, 0.0]])
-RANDOM = "random weights of full size, without physics: for timings only"
+# The small, medium and large systems of in.bench: cells of silicon; boxes of water, with their copies along x and y.
+SILICON = ((2, 2, 2), (3, 3, 3), (4, 4, 4))
+WATER = (("data.water21", 1), ("data.water64", 1), ("data.water64", 2))
+NUMBERS = {"H": 1, "O": 8}
 
 
-def water(counts, seed=5):
-    """Water molecules on a grid, turned at random, at 1 g/cm3."""
-    rng, x = np.random.default_rng(seed), []
-    grid = np.stack(np.meshgrid(*[np.arange(n) for n in counts], indexing="ij"), -1).reshape(-1, 3)
-    for corner in grid:
-        x.append(MOLECULE @ systems._random_rotation(rng).T + (corner + 0.5) * SPACING)
+def water(box):
+    """A box of water of in.bench, equilibrated at 300 K."""
+    name, n = box
+    one = read_data(os.path.join(ROOT, "benchmarks", "decks", name))
+    corners = [i * one["cell"][0] + j * one["cell"][1] for i in range(n) for j in range(n)]
     return {
-        "numbers": [8, 1, 1] * len(grid),
-        "positions": np.concatenate(x).tolist(),
-        "cell": np.diag(SPACING * np.array(counts)).tolist(),
+        "numbers": [NUMBERS[e] for e in one["elements"]] * n**2,
+        "positions": np.concatenate([one["positions"] + corner for corner in corners]).tolist(),
+        "cell": (np.array([[n], [n], [1]]) * one["cell"]).tolist(),
     }
-
-
-# ---- profiles ------------------------------------------------------------------------------------------------------
-
-
-def profile(context, name, model, structure, steps, notes):
-    """Report of fix mlffprof of one structure whose atoms move by nothing (a time step of 1e-9 ps)."""
-    n = len(structure["numbers"])
-    data, report = (os.path.join(context.work, f"{name}-{n}.{end}") for end in ("data", "json"))
-    types, _ = systems.write_elements(data, structure)
-    deck = [
-        "units metal",
-        "atom_style atomic",
-        f"read_data {data}",
-        f"plugin load {context.plugin}",
-        "pair_style mlff self_test no",
-        f"pair_coeff * * {model} {' '.join(types)}",
-        "velocity all create 300.0 4711 mom yes rot no dist gaussian",
-        "neighbor 1.0 bin",
-        "neigh_modify every 20 delay 0 check no",
-        "timestep 1.0e-9",
-        "fix 1 all nve",
-        "thermo 1000000000",
-        f'fix prof all mlffprof 1 file {report} name {name} notes "{notes}" warmup {max(1, steps // 5)} table no',
-        f"run {steps + max(1, steps // 5)}",
-    ]
-    path = os.path.join(context.work, f"in.{name}-{n}")
-    with open(path, "w", encoding="ascii") as out:
-        out.write("\n".join(deck) + "\n")
-    runs.run(context.lmp, path, context.cores[:1])
-    return profiles.read(report)
-
-
-def scaling_row(report):
-    keys = (
-        "n_atoms",
-        "n_steps",
-        "mean_latency_ms",
-        "median_latency_ms",
-        "p95_latency_ms",
-        "us_per_atom",
-        "memory_peak_gb",
-    )
-    return {key: report.get(key) for key in keys}
-
-
-def write_profile(context, out, name, model, structures, notes):
-    """Writes OUT/NAME_profile.json: the report of the main size, and `scaling` over all."""
-    main, rows = None, []
-    for structure in structures:
-        first = profile(context, name, model, structure, 3, notes)
-        steps = max(3, min(500, round(1000.0 * context.seconds / first["median_latency_ms"])))
-        report = profile(context, name, model, structure, steps, notes)
-        rows.append(scaling_row(report))
-        print(
-            f"{name}: {report['n_atoms']} atoms: median {report['median_latency_ms']:.3f} ms over {steps} steps",
-            flush=True,
-        )
-        if report["n_atoms"] == MAIN[name]:
-            main = report
-    main["scaling"] = rows
-    path = os.path.join(out, f"{name}_profile.json")
-    profiles.write_json(path, main)
-    print(f"written: {path} ({os.path.getsize(path)} bytes)")
-
-
-def run_profiles(context, args):
-    chosen = lambda all_sizes: all_sizes[: args.sizes] if args.sizes else all_sizes
-    orb = os.path.join(context.work, "orb-v2-random")
-    tools("mlff_tools.convert", "orb", "--random", "1", "--elements", "H,O,Si", "--no-self-test", "-o", orb)
-    write_profile(
-        context,
-        args.out,
-        "orb_v2",
-        orb + ".yaml",
-        [systems.rattled_silicon(c) for c in chosen(SILICON)],
-        f"Orb-v2, silicon; {RANDOM}",
-    )
-    try:
-        ani = converted(context, "ani", "ani-2x")
-    except Skip as reason:
-        print(f"skipped: ani2x: {reason}")
-        return
-    write_profile(
-        context, args.out, "ani2x", ani, [water(c) for c in chosen(WATER)], "ANI-2x, 8 networks, water on a grid"
-    )
 
 
 # ---- baselines -----------------------------------------------------------------------------------------------------
@@ -360,18 +271,32 @@ def run_precisions(context, args):
     print("written: " + path + "".join(f"\nskipped: {k}: {v}" for k, v in skipped.items()))
 
 
-PARTS = {"profiles": run_profiles, "baselines": run_baselines, "precisions": run_precisions}
+PARTS = {"baselines": run_baselines, "precisions": run_precisions}
 
 
 # ---- table -----------------------------------------------------------------------------------------------------------
 
 BEGIN = "<!-- begin: written by benchmarks/teachers.py table -->"
 END = "<!-- end: written by benchmarks/teachers.py table -->"
-PROFILES = {
-    "orb-models": ("Orb-v2, silicon", "orb_v2_profile.json"),
-    "TorchANI": ("ANI-2x, 8 networks, water", "ani2x_profile.json"),
+SCALING = {
+    "orb-models": ("Orb-v2, silicon", "orb_v2_scaling_silicon"),
+    "TorchANI": ("ANI-2x, 8 networks, water", "fennol_ani2x_scaling_water"),
     "SchNetPack": ("PaiNN 128/3, water", None),
 }
+
+
+def reports_of(results, name):
+    """{atoms: report} of the published files NAME_ATOMS.json of `mlff bench`, smallest first."""
+    found = [profiles.read(path) for path in glob.glob(os.path.join(results, f"{name}_*.json"))]
+    if not found:
+        raise Skip(f"there is no {name}_*.json in {results}: run `mlff bench` as its README.md says")
+    return {r["n_atoms"]: r for r in sorted(found, key=lambda r: r["n_atoms"])}
+
+
+def said_of(network, reports):
+    """When the reports were measured, and what they say about the model."""
+    dates, notes = ({r[key] for r in reports.values() if r[key]} for key in ("timestamp", "notes"))
+    return " ".join([network, max(dates)[:10], *(f"({note})" for note in sorted(notes))])
 
 
 def table(results):
@@ -383,11 +308,10 @@ def table(results):
     ]
     times = {(r["package"], r["n_atoms"], r["threads"]): r["median_ms"] for r in baselines["rows"]}
     measured = []
-    for package, (network, file) in PROFILES.items():
-        report = profiles.read_json(results, file) if file else {"scaling": []}
-        if file:
-            measured.append(f"{network} {report['timestamp'][:10]}")
-        own = {row["n_atoms"]: row for row in report["scaling"]}
+    for package, (network, name) in SCALING.items():
+        own = reports_of(results, name) if name else {}
+        measured += [said_of(network, own)] if own else []
+        network += " (random weights)" if any(r["notes"] for r in own.values()) else ""
         for n in sorted({n for name, n, _ in times if name == package} | set(own)):
             cells = [
                 network,
@@ -406,12 +330,10 @@ def table(results):
     missing = "".join(f" {name}: {why}." for name, why in baselines["skipped"].items())
     head = (
         f"Median time of a step, {conditions['processor']}, {conditions['n_processors']} cores; packages "
-        f"{baselines['date'][:10]} "
-        f"({names}), this package: {', '.join(measured)}. Orb-v2 has random weights of full size here and there, "
-        "without physics: "
-        "its cost does not depend on them. The two sides were measured one after the other on the same machine and not "
-        "in turn, so "
-        f"ratios are good to a fifth; those measured in turn are in [performance.md](../performance.md).{missing}"
+        f"{baselines['date'][:10]} ({names}); this package, `mlff bench`: {'; '.join(measured)}. The weights of "
+        "orb-models are random as well: its cost does not depend on them. The two sides were measured one after the "
+        "other on the same machine and not in turn, so ratios are good to a fifth; those measured in turn are in "
+        f"[performance.md](../performance.md).{missing}"
     )
     return head + "\n\n" + "\n".join(lines) + "\n"
 
@@ -450,8 +372,6 @@ def main(argv=None):
     args = parser.parse_args(argv)
     if args.rounds < 1 or args.seconds <= 0.0 or args.sizes is not None and args.sizes < 2:
         parser.error("--rounds and --seconds must be positive, --sizes at least 2")
-    if args.what == "profiles" and args.sizes is not None and args.sizes < 3:
-        parser.error("profiles need --sizes of at least 3, because the third size of water is that of the report")
     context = None
     try:
         if args.what == "table":

@@ -334,7 +334,9 @@ class Checkpoint(unittest.TestCase):
     def test_random(self):
         head, tensors = self.convert("--random", "3", "--layers", "1", "--elements", "H,O")
         self.assertEqual(tensors["layer.0.edge.0.weight"].shape, (512, 768))
-        self.assertIn("random", head["description"])
+        self.assertEqual(head["description"], f"Orb-v2, 1 layers, {convert_orb.RANDOM}")
+        self.assertEqual(head["provenance"]["labels"], "none: random weights")
+        self.assertNotIn("published", json.dumps(head))
         again = self.convert("--random", "3", "--layers", "1", "--elements", "H,O")[1]
         self.assertTrue(all(np.array_equal(tensors[k], again[k]) for k in tensors))
         with self.assertRaisesRegex(SystemExit, "--random"):

@@ -1,6 +1,8 @@
-"""benchmarks/teachers.py: structures, and the rows of the baselines with programs that answer made-up times."""
+"""benchmarks/teachers.py: structures, the rows of the baselines with programs that answer made-up times, the table; and
+what the published profiles of teachers must be."""
 
 import contextlib
+import glob
 import io
 import json
 import os
@@ -13,8 +15,11 @@ import unittest.mock
 import numpy as np
 
 import teachers
+from mlff_tools.bench import profiles
+from mlff_tools.bench.cases import SYSTEMS
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+RESULTS = os.path.join(ROOT, "benchmarks", "results")
 
 
 class Program:
@@ -34,31 +39,121 @@ class Program:
         pass
 
 
-class Table(unittest.TestCase):
-    def test_published(self):
-        """docs/teachers/README.md has the table of the published results, with both networks at every size."""
-        text = teachers.table(os.path.join(ROOT, "benchmarks", "results"))
+SIZES = {"orb_v2_scaling_silicon": (64, 216, 512), "fennol_ani2x_scaling_water": (63, 192, 768)}
+
+
+@unittest.skipUnless(
+    glob.glob(os.path.join(RESULTS, "orb_v2_scaling_*.json")) and glob.glob(os.path.join(RESULTS, "fennol_ani2x_*")),
+    "the profiles of the teachers are not measured yet: benchmarks/results/README.md has the commands",
+)
+class Published(unittest.TestCase):
+    """Orb-v2 and ANI-2x in benchmarks/results: dynamics of the systems of in.bench, 1000 steps or more."""
+
+    def reports(self, pattern):
+        found = [profiles.read(path) for path in glob.glob(os.path.join(RESULTS, pattern))]
+        self.assertTrue(found, pattern)
+        for r in found:
+            self.assertGreaterEqual(r["n_steps"], 1000)
+            self.assertGreaterEqual(r["warmup"]["n_steps"], 20)
+            self.assertNotIn("scaling", r)
+            yield r
+
+    def test_sizes(self):
+        for name, sizes in SIZES.items():
+            self.assertEqual(tuple(sorted(r["n_atoms"] for r in self.reports(f"{name}_*.json"))), sizes)
+            self.assertEqual(tuple(teachers.reports_of(RESULTS, name)), sizes)
+
+    def test_orb(self):
+        for r in self.reports("orb_v2_*.json"):
+            self.assertIn(teachers.RANDOM, r["notes"])
+            self.assertIsNone(r["drift"])
+            self.assertIsNone(r["energy"])
+            self.assertEqual(r["context"]["timestep"], 1e-9)
+
+    def test_ani(self):
+        """Its atoms move: 1000 steps of half a femtosecond, at the temperature of its thermostat."""
+        for r in self.reports("fennol_ani2x_*.json"):
+            self.assertIsNone(r["notes"])
+            self.assertIsNotNone(r["drift"])
+            self.assertGreaterEqual(r["energy"]["time_ps"], 0.4999)
+            self.assertAlmostEqual(r["energy"]["temperature"]["mean"], 300.0, delta=60.0)
+            self.assertGreater(r["energy"]["potential"]["std"], 0.1)
+
+    def test_comparison(self):
+        made = profiles.read_json(RESULTS, "comparison_fennol_ani2x_vs_water_xs.json")
+        self.assertEqual({c["n_atoms"] for c in made["cases"]}, {63, 192, 768})
+        self.assertTrue(all(c["speedup"] > 1 for c in made["cases"]))
+
+    def test_table(self):
+        """docs/teachers/README.md has their table, with both networks at every size."""
+        text = teachers.table(RESULTS)
         with open(os.path.join(ROOT, "docs", "teachers", "README.md"), encoding="utf-8") as file:
             self.assertIn(f"{teachers.BEGIN}\n{text}{teachers.END}\n", file.read())
-        for n, _ in [(8 * np.prod(c), c) for c in teachers.SILICON] + [(3 * np.prod(c), c) for c in teachers.WATER]:
+        for n in sum(SIZES.values(), ()):
             self.assertRegex(text, rf"\| {n} \| [\d.]+ \|")
+
+
+def report(n_atoms, ms, notes=None):
+    """As much of a report as is needed."""
+    empty = {
+        "schema_version": 1,
+        "name": "x",
+        "n_steps": 1000,
+        "latencies_ms": [],
+        "mean_latency_ms": ms,
+        "context": {},
+    }
+    times = {"median_latency_ms": ms, "memory_peak_gb": 0.25, "timestamp": f"2026-11-{20 + n_atoms % 7}T00:00:00Z"}
+    return {**empty, **times, "n_atoms": n_atoms, "notes": notes}
+
+
+class Table(unittest.TestCase):
+    def test_rows(self):
+        """Times of this package from the reports over size, those of packages beside them; random weights are named."""
+        with tempfile.TemporaryDirectory() as folder:
+            rows = [{"package": "orb-models", "n_atoms": n, "threads": 1, "median_ms": 4.0 * n} for n in (64, 512)]
+            conditions = {"processor": "P", "n_processors": 2, "versions": {"torch": "2.0"}}
+            about = {"date": "2026-11-01", "conditions": conditions, "skipped": {"SchNetPack": "not installed"}}
+            profiles.write_json(os.path.join(folder, "teacher-baselines.json"), {**about, "rows": rows})
+            for n in (512, 64, 216):
+                path = os.path.join(folder, f"orb_v2_scaling_silicon_{n}.json")
+                profiles.write_json(path, report(n, 2.0 * n, f"Orb-v2, {teachers.RANDOM}"))
+            with self.assertRaisesRegex(teachers.Skip, "no fennol_ani2x_scaling_water_.*: run `mlff bench`"):
+                teachers.table(folder)
+            profiles.write_json(os.path.join(folder, "fennol_ani2x_scaling_water_192.json"), report(192, 10.0))
+            text = teachers.table(folder)
+        lines = text.split("\n")
+        self.assertIn(
+            f"Orb-v2, silicon 2026-11-26 (Orb-v2, {teachers.RANDOM}); ANI-2x, 8 networks, water 2026-11-23.", text
+        )
+        self.assertIn("SchNetPack: not installed.", text)
+        self.assertEqual(
+            lines[-5:-1],
+            [
+                "| Orb-v2, silicon (random weights) | 64 | 128 | orb-models | 256 | - | 250 |",
+                "| Orb-v2, silicon (random weights) | 216 | 432 | orb-models | - | - | 250 |",
+                "| Orb-v2, silicon (random weights) | 512 | 1024 | orb-models | 2048 | - | 250 |",
+                "| ANI-2x, 8 networks, water | 192 | 10 | TorchANI | - | - | 250 |",
+            ],
+        )
 
     def test_marks(self):
         refused = self.assertRaisesRegex(teachers.Skip, "each of these lines once")
         with tempfile.NamedTemporaryFile("w", suffix=".md") as file, refused:
-            teachers.write_table(os.path.join(ROOT, "benchmarks", "results"), file.name)
+            teachers.write_table(RESULTS, file.name)
 
 
 class Teachers(unittest.TestCase):
     def test_structures(self):
-        """32 to 1024 atoms of silicon, 36 to 1029 of water, the sizes of the reports among them; no atoms overlap."""
+        """The sizes of in.bench; water of its density; no atoms overlap."""
         silicon = [len(teachers.systems.rattled_silicon(c)["numbers"]) for c in teachers.SILICON]
-        water = [len(teachers.water(c)["numbers"]) for c in teachers.WATER]
-        self.assertEqual(silicon, [32, 64, 128, 256, 512, 1024])
-        self.assertEqual((water[0], water[-1]), (36, 1029))
-        self.assertIn(teachers.MAIN["orb_v2"], silicon)
-        self.assertIn(teachers.MAIN["ani2x"], water)
-        for s, least in ((teachers.systems.rattled_silicon((2, 2, 2)), 2.0), (teachers.water((2, 3, 4)), 0.9)):
+        water = [teachers.water(c) for c in teachers.WATER]
+        self.assertEqual(tuple(silicon), SYSTEMS["silicon"][0])
+        self.assertEqual(tuple(len(w["numbers"]) for w in water), SYSTEMS["water"][0])
+        for w in water:
+            self.assertEqual(w["numbers"].count(1), 2 * w["numbers"].count(8))
+            self.assertAlmostEqual(len(w["numbers"]) / 3 * 29.915 / np.linalg.det(w["cell"]), 1.0, delta=0.05)
+        for s, least in ((teachers.systems.rattled_silicon((2, 2, 2)), 2.0), (water[0], 0.8), (water[2], 0.8)):
             x, cell = np.array(s["positions"]), np.diag(s["cell"])
             d = x[:, None] - x[None]
             d -= cell * np.round(d / cell)
@@ -90,9 +185,9 @@ class Teachers(unittest.TestCase):
         self.assertEqual(sorted(found["skipped"]), ["SchNetPack", "TorchANI"])  # their weights are not there
         self.assertEqual(
             [(r["package"], r["n_atoms"], r["threads"]) for r in found["rows"]],
-            [("orb-models", 32, 1), ("orb-models", 64, 1), ("orb-models", 32, 2), ("orb-models", 64, 2)],
+            [("orb-models", 64, 1), ("orb-models", 216, 1), ("orb-models", 64, 2), ("orb-models", 216, 2)],
         )
-        for row, expected in zip(found["rows"], (320.0, 640.0, 160.0, 320.0)):
+        for row, expected in zip(found["rows"], (640.0, 2160.0, 320.0, 1080.0)):
             self.assertAlmostEqual(row["median_ms"], expected)
             self.assertAlmostEqual(row["lowest_cpu_share"], 1.0)
         self.assertEqual(found["conditions"]["versions"], {"orb": "1.0"})
@@ -123,12 +218,12 @@ class Teachers(unittest.TestCase):
                 found = json.load(f)
             with self.assertRaisesRegex(teachers.LammpsError, "nowhere.yaml"):
                 path = os.path.join(folder, "water.xyz")
-                teachers.write_structure(path, teachers.water((1, 1, 1)))
+                teachers.write_structure(path, teachers.water(teachers.WATER[0]))
                 teachers.time_model(
                     context, teachers.engine.find_program(), "nowhere.yaml", path, "mixed", "generic", 2
                 )
         self.assertEqual(
-            [(r["model"], r["n_atoms"], r["gain"]) for r in found["rows"]], [("orb_v2", 32, 1.5), ("orb_v2", 64, 1.5)]
+            [(r["model"], r["n_atoms"], r["gain"]) for r in found["rows"]], [("orb_v2", 64, 1.5), ("orb_v2", 216, 1.5)]
         )
         self.assertEqual(found["rows"][0]["kernels"], {"fp32": "avx512", "mixed": "amx"})
         self.assertIn("ani2x", found["skipped"])

@@ -32,7 +32,11 @@ ROLES = {
     "student": {"water": "water-xs", "benzene_gas": "water-benzene-student", "silicon": "silicon-xs"},
 }
 MATERIALS = ("benzene", "silicon", "aluminium", "iron")  # what a model runs that knows all their elements
-MLFF_COST = {"nequip": 400}  # us per atom and step of an architecture, else 12; for the estimate of time only
+MLFF_COST = {
+    "nequip": 400,
+    "orb": 3000,
+    "ani": 60,
+}  # us per atom and step of an architecture, else 12; for the estimate of time only
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +92,12 @@ class Case:
             each = SYSTEMS[self.system][3][self.potential]
         return self.n_atoms * each / self.ranks
 
+    @property
+    def random(self):
+        """What the model file says of a model whose weights are random: its atoms stay where they are, it is timed and
+        nothing else. None of any other."""
+        return random_weights(self.model) if self.model else None
+
     def variables(self):
         """Of the deck."""
         values = {"potential": self.potential, "protocol": self.protocol}
@@ -97,6 +107,8 @@ class Case:
             values.update(zip(("nx", "ny", "nz"), self.copies))
         if self.model:
             values["model"] = self.model
+        if self.random:
+            values["frozen"] = next(iter(SYSTEMS[self.system][3]), "yes")
         if self.temperature:
             values["temperature"] = self.temperature
         return values
@@ -106,6 +118,13 @@ class Case:
 def header(model):
     """The model file's YAML."""
     return modelfile.load_yaml(model)
+
+
+def random_weights(model):
+    """The description of a model that was trained on nothing, whose labels are `none: ...`; None of any other."""
+    provenance = header(model).get("provenance")
+    labels = provenance.get("labels") if isinstance(provenance, dict) else None
+    return header(model).get("description") or labels if str(labels).startswith("none:") else None
 
 
 def student(system):
@@ -170,7 +189,7 @@ def full(model):
     cases += [Case("benzene", size, "nvt", "airebo") for size in SIZES[:2]]
     cases += [Case("tantalum", "small", "nvt", "snap"), Case("tantalum", "small", "nvt", "pod")]
     gas = model_of("benzene_gas", model)
-    if gas:
+    if gas and not random_weights(gas):  # replicas move
         cases += [
             Case("benzene_gas", "small", "nvt", "mlff", gas, copies=c, deck="in.replicas")
             for c in ((1, 1, 1), (2, 2, 1), (2, 2, 2), (4, 2, 2))

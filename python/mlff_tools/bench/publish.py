@@ -4,7 +4,8 @@ The profile of each model and the reports over system size are published, with a
 every k-th value stays, with `latencies_stride` and `stride` saying so, in six digits (energies, whose differences
 count, in twelve). The reports of all cases stay with the machine that made them; suite.json has a row of each. Where
 things lay on that machine, and its name, are left out. A later publication replaces the files of the earlier one, which
-its suite.json lists, and nothing else.
+its suite.json lists, and nothing else. With --publish-as NAME it is suite-NAME.json that is replaced, and what it
+lists: several suites stand in one folder.
 """
 
 import os
@@ -64,13 +65,13 @@ def brief(report):
     return {**small, "context": context}
 
 
-def remove_old(folder):
-    """Files of the publication before this one."""
-    path = os.path.join(folder, "suite.json")
+def remove_old(path):
+    """Files of the publication before this one, whose suite.json is at `path`."""
+    folder = os.path.dirname(path)
     if not os.path.exists(path):
         return
     try:
-        names = profiles.read_json(folder, "suite.json")["published"]
+        names = profiles.read_json(path)["published"]
     except (ValueError, KeyError, TypeError) as e:
         raise LammpsError(f"--publish: {path} was not written by `mlff bench --publish`: use another folder") from e
     for name in names:
@@ -79,11 +80,14 @@ def remove_old(folder):
             os.remove(place)
 
 
-def publish(source, folder):
+def publish(source, folder, name=None):
     """Writes what `mlff bench` left in `source` to `folder`, in brief. Returns the number of files."""
-    folder = os.path.abspath(folder)
+    folder, end = os.path.abspath(folder), f"-{name}" if name else ""
+    path, summary = os.path.join(folder, f"suite{end}.json"), f"summary{end}.txt"
+    if folder == os.path.abspath(source):
+        raise LammpsError(f"--publish: {folder} holds the suite itself: use another folder")
     suite = profiles.read_json(source, "suite.json")
-    remove_old(folder)
+    remove_old(path)
     reports = [n for n in os.listdir(source) if n.endswith(".json") and not n.endswith(profiles.SCALING_REPORTS)]
     names, kept = sorted(n for n in reports if "_profile" in n or "_scaling_" in n), {}
     for name in names:
@@ -98,8 +102,8 @@ def publish(source, folder):
         profiles.write_json(os.path.join(folder, name), rounded(comparison))
         names.append(name)
     with open(os.path.join(source, "summary.txt"), encoding="utf-8") as f:
-        profiles.write_text(os.path.join(folder, "summary.txt"), f.read())
-    names.append("summary.txt")
+        profiles.write_text(os.path.join(folder, summary), f.read())
+    names.append(summary)
     settings = {
         k: suite["settings"][k] for k in ("steps", "warmup", "equilibrate", "pair_settings", "variables", "sha256")
     }
@@ -107,5 +111,5 @@ def publish(source, folder):
     settings.update(reference=reference and os.path.basename(reference), every=suite["settings"]["every"])
     rows = [{**row, "file": by_file[row["file"]]} for row in suite["cases"]]
     record = {**suite, "settings": settings, "cases": rounded(rows), "published": names}
-    profiles.write_json(os.path.join(folder, "suite.json"), record)
+    profiles.write_json(path, record)
     return len(names) + 1

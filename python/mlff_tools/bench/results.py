@@ -63,6 +63,7 @@ def summarise(case, reports):
         "drift": profiles.number(report.get("drift")),
         "memory": profiles.get(report, "memory", "verdict"),
         "ensemble": ensembles.of_report(report),
+        "notes": report.get("notes"),
     }
 
 
@@ -112,6 +113,13 @@ def table(rows):
     return "\n".join(
         "  ".join(c.ljust(w) if k == 0 else c.rjust(w) for k, (c, w) in enumerate(zip(line, widths))).rstrip()
         for line in lines
+    )
+
+
+def notes_text(rows):
+    """What the reports of a model say about it, once."""
+    return "\n".join(
+        f"{p}: {notes}." for p, notes in dict.fromkeys((r["potential"], r["notes"]) for r in rows) if notes
     )
 
 
@@ -252,7 +260,15 @@ def write(results, args, seconds):
     for c in found:
         profiles.write_json(os.path.join(args.out, f"comparison_{clean(c['a'])}_vs_{clean(c['b'])}.json"), c)
     batched = batches(rows)
-    parts = [table(rows), "", sentence, physics, batches_text(batched), *(comparison_text(c) for c in found)]
+    parts = [
+        table(rows),
+        "",
+        sentence,
+        physics,
+        notes_text(rows),
+        batches_text(batched),
+        *(comparison_text(c) for c in found),
+    ]
     text = "\n".join(p for k, p in enumerate(parts) if p or k == 1) + "\n"
     profiles.write_text(os.path.join(args.out, "summary.txt"), text)
     profiles.write_json(

@@ -15,7 +15,8 @@ cases/CASE.json (the repeat in the middle), MODEL_profile.json, MODEL_scaling_*.
 and summary.txt; `mlff report DIR` makes a page of them. With --publish the results go to another folder as well, as
 small files to be kept in a repository. Every case is judged: does it conserve energy (NVE), is it of its ensemble
 (NVT, NPT)? PASS, FAIL or `too short to say`. Exit code: 0 done, 1 a run failed, 2 wrong usage or missing files, 3 a
-run is not of its ensemble. docs/benchmarks.md explains the numbers.
+run is not of its ensemble. Of a model with random weights atoms stay where they are, and only times are reported.
+docs/benchmarks.md explains the numbers.
 """
 
 import argparse
@@ -41,7 +42,7 @@ from ..model.lammps import (
     process_options,
 )
 from . import implementations, noise, profiles, publish, results, work
-from .cases import PROTOCOLS, ROLES, SIZES, SYSTEMS, chosen
+from .cases import PROTOCOLS, ROLES, SIZES, SYSTEMS, chosen, clean
 from .results import side_of
 
 FORMAT = "mlff-bench/1"
@@ -130,6 +131,8 @@ def run_case(case, args, repeat, target):
         if profile["n_steps"] < expected:
             raise LammpsError(f"{case.name}: the report has {profile['n_steps']} steps instead of {expected}")
         profile["context"].update(seen)
+        if case.random:
+            profile.update(notes=case.random, ns_per_day=None)  # the time step means nothing
         profiles.write_json(target, profile)
     return profile
 
@@ -334,7 +337,7 @@ def parser():
     _add_choice(p)
     p.add_argument("--ranks", type=numbers, default=[1], help="MPI ranks, a list (default 1)")
     p.add_argument("--threads", type=numbers, default=[1], help="OMP_NUM_THREADS, a list (default 1)")
-    p.add_argument("--steps", type=positive, default=1000, help="profiled steps, warm-up included (default 1000)")
+    p.add_argument("--steps", type=positive, default=1020, help="profiled steps, warm-up included (default 1020)")
     p.add_argument("--warmup", type=int, default=20, help="of them left out of the statistics (default 20)")
     p.add_argument("--equilibrate", type=int, default=200, help="steps before (default 200)")
     p.add_argument("--repeats", type=positive, default=3, help="rounds of all cases (default 3)")
@@ -372,6 +375,11 @@ def parser():
         metavar="DIR",
         help="write the results there too, in brief: without most of the raw series, host and paths",
     )
+    p.add_argument(
+        "--publish-as",
+        metavar="NAME",
+        help="of --publish: suite-NAME.json and summary-NAME.txt beside the suites that the folder holds",
+    )
     p.add_argument("--seed", type=int, default=1, help="of the order")
     p.add_argument("--fresh", action="store_true", help="forget the runs that --out holds")
     p.add_argument(
@@ -397,6 +405,10 @@ def check(args):
         raise LammpsError(
             f"--warmup must be below --steps and --equilibrate not negative (now {args.warmup}, {args.steps}, "
             f"{args.equilibrate})"
+        )
+    if args.publish_as and (not args.publish or clean(args.publish_as) != args.publish_as):
+        raise LammpsError(
+            f"--publish-as {args.publish_as}: use letters, digits and _, and name the folder with --publish"
         )
     args.variables = dict(v.partition("=")[::2] for v in args.var)
     if any("=" not in v for v in args.var):
@@ -456,7 +468,7 @@ def main(argv=None):
         text, passed = results.write(reports, args, args.seconds_before + time.monotonic() - begin)
         print(text + counts)
         if args.publish:
-            n_files = publish.publish(args.out, args.publish)
+            n_files = publish.publish(args.out, args.publish, args.publish_as)
             print(f"{n_files} files in brief: {args.publish}")
     except (LammpsError, profiles.ProfileError) as e:
         print(f"\nmlff bench: error: {e}", file=sys.stderr)

@@ -329,18 +329,18 @@ def convert(args):
         raise ModelError(f"{path}: no such file")
     source, head, out, trained, extra = KINDS[args.kind].read(args)
     path = path or source["source"]
-    name = re.sub(r"\.(yaml|safetensors)$", "", args.output)
+    name, random = re.sub(r"\.(yaml|safetensors)$", "", args.output), source.get("random")
     head.update(
         format=modelfile.FORMAT,
         name=os.path.basename(name),
-        description=f"{source.get('model', os.path.basename(path))}, converted from published parameters",
+        description=random or f"{source.get('model', os.path.basename(path))}, converted from published parameters",
         provenance=_provenance(source, path, head["architecture"], head["units"]["energy"], extra),
         domain={
             "elements": list(trained),
             "min_distance": args.min_distance,
-            "description": "as the source: see the citation",
+            "description": "none: random weights" if random else "as the source: see the citation",
         },
-        accuracy={"description": "as published: see the citation"},
+        accuracy={"description": "none: random weights" if random else "as published: see the citation"},
         self_test=selftest.empty(head["architecture"]),
     )
     modelfile.check(head, out)

@@ -14,6 +14,7 @@ from . import checkpoints
 CITATION = "M. Neumann et al., Orb: A Fast, Scalable Neural Network Potential, arXiv:2410.22570 (2024)"
 # Elements of the training sets MPtraj and Alexandria: H to Pu without Po, At, Rn, Fr, Ra.
 TRAINED = [symbol for z, symbol in enumerate(SYMBOLS) if 1 <= z <= 94 and not 84 <= z <= 88]
+RANDOM = "random weights of full size, without physics: for timings only"
 CUTOFF, N_NEIGHBOURS, BASIS_RADIUS, NORM_EPSILON = 6.0, 20, 10.0, 1e-5
 OLD_HEADS = {"graph_head.": "heads.energy.", "node_head.": "heads.forces.", "stress_head.": "heads.stress."}
 N_ROWS = {"model.atom_emb.embeddings.weight": 119, "heads.energy.reference.linear.weight": 118}  # row = atomic number
@@ -193,9 +194,10 @@ def read(args, read_description):
     elements = args.elements or TRAINED
     if args.random is not None:
         source = {
-            "model": f"orb-v2 with random weights, seed {args.random}: for tests and timings, without physics",
+            "random": f"Orb-v2, {args.layers} layers, {RANDOM}",
             "source": f"random numbers, seed {args.random}",
             "license": "none: random numbers",
+            "provenance": {"labels": "none: random weights", "data": "none"},
         }
         return (source, *random_model(args.random, args.layers, elements))
     if args.source.endswith((".yaml", ".yml")):

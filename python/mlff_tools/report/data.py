@@ -53,17 +53,17 @@ class Folder:
     def __init__(self, path):
         if not os.path.isdir(path):
             raise ProfileError(f"{path}: there is no such folder")
-        self.path, self.suite, self.comparisons, self.validations, self.skipped, self.runs = path, None, [], [], [], []
+        self.path, self.suites, self.comparisons, self.validations, self.skipped, self.runs = path, [], [], [], [], []
         self.scalings = []
         found = {}
         for place, folders, names in os.walk(path):
             folders.sort()
             for name in sorted(n for n in names if n.endswith(".json") and not n.startswith(".")):
                 self._take(os.path.join(place, name), found)
-        rows = {os.path.normpath(r["file"]): r for r in (self.suite or {}).get("cases", []) if r["file"]}
+        rows = {os.path.normpath(r["file"]): r for suite in self.suites for r in suite["cases"] if r["file"]}
         seen = set()
         for file, (report, digest) in sorted(found.items(), key=lambda f: (f[0] not in rows, f[0])):
-            repeat = self.suite is not None and file not in rows and os.path.dirname(file) == "runs"
+            repeat = self.suites and file not in rows and os.path.dirname(file) == "runs"
             if digest not in seen and not repeat:  # the copies under other names, and the other repeats
                 self.runs.append(Run(file, report, rows.get(file)))
                 seen.add(digest)
@@ -79,7 +79,7 @@ class Folder:
             value = json.loads(data)
             kind = value.get("format", "") if isinstance(value, dict) else ""
             if kind.startswith("mlff-bench/"):
-                self.suite = value if value.get("cases") else self.suite
+                self.suites += [value] if value.get("cases") else []
             elif kind.startswith("mlff-comparison/"):
                 self.comparisons.append(value)
             elif kind.startswith("mlff-scaling/"):

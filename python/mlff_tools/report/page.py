@@ -66,12 +66,13 @@ def span(values):
 
 def banners(folder):
     out = []
-    if folder.suite and folder.suite.get("noise"):
-        css = {True: "good", False: "bad"}.get(folder.suite.get("quiet"), "")
-        out.append(f'<p class="banner {css}">{text(folder.suite["noise"])}</p>')
-    if folder.suite and folder.suite.get("ensembles"):
-        css = "bad" if "NOT OF THEIR ENSEMBLE" in folder.suite["ensembles"] else ""
-        out.append(f'<p class="banner {css}">{text(folder.suite["ensembles"])}</p>')
+    for suite in folder.suites:
+        if suite.get("noise"):
+            css = {True: "good", False: "bad"}.get(suite.get("quiet"), "")
+            out.append(f'<p class="banner {css}">{text(suite["noise"])}</p>')
+        if suite.get("ensembles"):
+            css = "bad" if "NOT OF THEIR ENSEMBLE" in suite["ensembles"] else ""
+            out.append(f'<p class="banner {css}">{text(suite["ensembles"])}</p>')
     for v in folder.validations:
         word = v["verdict"] + (": " + "; ".join(v["failures"]) if v["failures"] else "")
         numbers = (
