@@ -127,6 +127,18 @@ class Plot:
             "</circle>"
         )
 
+    def points(self, xs, ys, css, errors=(), hollow=False, small=False):
+        """Many dots, with bars of +- errors, as one path each: a few bytes for a point. What is beyond the range of y
+        is drawn at its end."""
+        low, high = (self.py(y) for y in self.y_range)
+        at = [(self.px(x), min(low, max(high, self.py(y)))) for x, y in zip(xs, ys)]
+        ends = [[min(low, max(high, self.py(y + s))) for s in (-e, e)] for y, e in zip(ys, errors)]
+        bars = "".join(f"M{a:.1f} {b:.1f}V{c:.1f}" for (a, _), (b, c) in zip(at, ends) if b != c)
+        dots = "".join(f"M{a:.1f} {b:.1f}h0" for a, b in at)
+        self.marks += [f'<path class="e {css}" d="{bars}"/>'] if bars else []
+        kinds = [css, "hole"] if hollow else [css]
+        self.marks += [f'<path class="d{" small" * small} {kind}" d="{dots}"/>' for kind in kinds if dots]
+
     def vertical(self, x, label, css="rule", row=0):
         a = self.px(x)
         anchor = "end" if a > self.width - 90 else "start"

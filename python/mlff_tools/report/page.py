@@ -1,10 +1,12 @@
 """mlff report: one HTML page of a folder of reports. Self-contained: no scripts, no network; it prints.
 
     mlff report DIR [-o FILE.html]        default: DIR/report.html
+    mlff report MACHINE.jsonl             the trend of one history, in MACHINE.html
 
 Reads every report of fix mlffprof below DIR (docs/profile.schema.json), and, where they are, the suite.json and
 comparison_*.json of `mlff bench` and the validation.json of `mlff validate`. Of repeated runs of a suite the one
-with the median in the middle is shown. What was not measured says so. Exit code: 0 done, 2 nothing to show or wrong
+with the median in the middle is shown. What was not measured says so. Histories of `mlff bench --history` below DIR
+become the trend over commits; the first bad commit is named here as well. Exit code: 0 done, 2 nothing to show or wrong
 usage.
 """
 
@@ -13,7 +15,7 @@ import os
 import sys
 import time
 
-from ..bench import profiles
+from ..bench import history, profiles
 from ..bench.profiles import ProfileError, get, number
 from .charts import short, text
 from .data import Folder
@@ -28,6 +30,7 @@ from .parts import (
     value,
 )
 from .ranks import ranks_section
+from .trend import banner, sentences, trend_section
 
 
 def facts(folder):
@@ -85,19 +88,21 @@ def banners(folder):
     return "".join(out)
 
 
-def page(folder, title):
-    runs = folder.runs
-    for k, potential in enumerate(dict.fromkeys(r.potential for r in runs)):
-        for run in runs:
-            if run.potential == potential:
-                run.css = f"c{k % 7}"
-    first = runs[0].report
+def machine_of(folder):
+    """The line below the title."""
+    if not folder.runs:
+        return text(", ".join(folder.histories))
+    first = folder.runs[0].report
     lammps = get(first, "context", "lammps")
-    machine = " · ".join(
-        text(v)
-        for v in (get(first, "context", "cpu"), get(first, "context", "gpu"), lammps and f"LAMMPS {lammps}")
-        if v
-    )
+    known = (get(first, "context", "cpu"), get(first, "context", "gpu"), lammps and f"LAMMPS {lammps}")
+    return " · ".join(text(v) for v in known if v) or "machine not recorded"
+
+
+def body_of(folder):
+    """All below the navigation: of a history alone only its trend."""
+    runs, trend = folder.runs, trend_section(folder.series)
+    if not runs:
+        return trend
     sections = [
         latency_section(runs),
         scaling_section(runs),
@@ -105,7 +110,23 @@ def page(folder, title):
         component_section(runs),
         conservation_section(runs),
         pairs_section(folder),
+        trend,
     ]
+    return (
+        f'{facts(folder)}<h2 id="runs">Summary</h2><p>Wall time of single steps, warm-up left out. Drift is that of '
+        "the conserved quantity. Targets: P95 below twice and P99 below three "
+        "times the mean, CV below 20 %, memory growth below 10 MB, unless the run names others.</p>"
+        f"{summary(runs)}{''.join(sections)}"
+        f'<h2 id="details">Each run</h2>{"".join(details(run) for run in runs)}'
+    )
+
+
+def page(folder, title):
+    runs = folder.runs
+    for k, potential in enumerate(dict.fromkeys(r.potential for r in runs)):
+        for run in runs:
+            if run.potential == potential:
+                run.css = f"c{k % 7}"
     names = [
         ("runs", "Summary"),
         ("latency", "Latency"),
@@ -114,10 +135,11 @@ def page(folder, title):
         ("components", "Components"),
         ("memory", "Memory and energy"),
         ("compare", "Model against model"),
+        ("trend", "Trend over commits"),
         ("details", "Each run"),
     ]
-    body = "".join(s for s in sections if s)
-    nav = "".join(f'<a href="#{k}">{text(n)}</a>' for k, n in names if f'id="{k}"' in body or k in ("runs", "details"))
+    body = body_of(folder)
+    nav = "".join(f'<a href="#{k}">{text(n)}</a>' for k, n in names if f'id="{k}"' in body)
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "report.css"), encoding="utf-8") as f:
         css = f.read()
     skipped = "".join(f"<br>Not read: {text(why)}" for _, why in folder.skipped)
@@ -126,15 +148,18 @@ def page(folder, title):
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{text(title)}</title><style>{css}</style></head><body><main><header><h1>{text(title)}</h1><p>"
-        f"{machine or 'machine not recorded'}</p>"
-        f"</header><nav>{nav}</nav>{banners(folder)}{facts(folder)}"
-        '<h2 id="runs">Summary</h2><p>Wall time of single steps, warm-up left out. Drift is that of the conserved '
-        "quantity. Targets: P95 below twice and P99 "
-        "below three times the mean, CV below 20 %, memory growth below 10 MB, unless the run names others.</p>"
-        f"{summary(runs)}{body}"
-        f'<h2 id="details">Each run</h2>{"".join(details(run) for run in runs)}'
-        f"<footer>{made} · {len(runs)} reports of "
+        f"{machine_of(folder)}</p>"
+        f"</header><nav>{nav}</nav>{banners(folder)}{banner(folder.series)}{body}"
+        f"<footer>{made} · {holds(folder)} of "
         f"{text(os.path.basename(os.path.abspath(folder.path)))}{skipped}</footer></main></body></html>\n"
+    )
+
+
+def holds(folder):
+    """How much the page shows."""
+    n = sum(len(records) for records in folder.histories.values())
+    return ", ".join(
+        w for w in (f"{len(folder.runs)} reports" if folder.runs else "", f"{n} records" if n else "") if w
     )
 
 
@@ -142,14 +167,15 @@ def main(argv=None):
     p = argparse.ArgumentParser(
         prog="mlff report", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    p.add_argument("folder", metavar="DIR", help="folder of reports")
-    p.add_argument("-o", "--out", metavar="FILE", help="default: DIR/report.html")
+    p.add_argument("folder", metavar="DIR", help="folder of reports, or one history, MACHINE.jsonl")
+    p.add_argument("-o", "--out", metavar="FILE", help="default: DIR/report.html, MACHINE.html")
     p.add_argument("--title", help="of the page")
     args = p.parse_args(argv)
-    out = args.out or os.path.join(args.folder, "report.html")
     try:
         folder = Folder(args.folder)
-        title = args.title or "Molecular dynamics, step by step"
+        alone = args.folder.removesuffix(history.ENDING) + ".html"
+        out = args.out or (os.path.join(args.folder, "report.html") if os.path.isdir(args.folder) else alone)
+        title = args.title or ("Molecular dynamics, step by step" if folder.runs else "Speed over commits")
         profiles.write_text(out, page(folder, title))
     except ProfileError as e:
         print(f"mlff report: error: {e}", file=sys.stderr)
@@ -159,5 +185,7 @@ def main(argv=None):
         return 2
     for _, why in folder.skipped:
         print(f"mlff report: warning: {why}", file=sys.stderr)
-    print(f"{len(folder.runs)} reports: {out}")
+    for line in sentences(folder.series):
+        print(line)
+    print(f"{holds(folder)}: {out}")
     return 0
