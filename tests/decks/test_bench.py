@@ -92,7 +92,7 @@ def check_publication(tmp_path, out, choice, capsys):
     (kept / "mine_profile.json").write_text("mine")
     seconds = read(out / "suite.json")["seconds"]
     assert run(*choice, "--publish", kept) == 0, capsys.readouterr().err
-    assert read(out / "suite.json")["seconds"] >= seconds > 1, "runs that were there already keep their time"
+    assert read(out / "suite.json")["seconds"] >= seconds > 0.5, "runs that were there already keep their time"
     files = {p.relative_to(kept).as_posix(): p for p in kept.rglob("*.json")}
     reports = {"water_xs_profile.json", "sw_profile.json", "eam_profile.json"}
     assert set(files) == {*reports, "suite.json", "mine_profile.json"}, "the reports of single cases stay in DIR/cases"
