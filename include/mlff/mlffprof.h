@@ -443,8 +443,8 @@ typedef struct mlffprof_roof {
   const char *from;             /* where the numbers are from, for the text    */
 } mlffprof_roof;
 
-/* Of what `mlff check --roof --json FILE` wrote, the rates of the kernels and precision of the report. An error when the
- * file is of another processor, or has none. */
+/* Of what `mlff check --roof --json FILE` wrote, the rates of the kernels and precision of the report. An error when
+ * the file is of another processor, or has none. */
 MLFFPROF_API mlffprof_status mlffprof_roof_read(const char *path, const mlffprof_report *report, mlffprof_roof *roof,
                                                 mlffprof_error *error);
 

@@ -72,7 +72,8 @@
   X(S, FIELD, NUMBER, max_ms, max_ms, "ms", "") \
   X(S, FIELD, NUMBER, share, share, "", "of the wall time of those steps, 0..1") \
   X(S, LATER, NUMBER, gflop, gflop, "", \
-    "1e9 floating-point operations of a step, counted from the sizes of what was computed; mean of the ranks; null: not counted") \
+    "1e9 floating-point operations of a step, counted from the sizes of what was computed; mean of the ranks; " \
+    "null: not counted") \
   X(S, LATER, NUMBER, gbyte, gbyte, "GB", "that these read and write, once for each element of an array")
 
 #define MLFFPROF_SLOW_STEP_FIELDS(X, S) \
@@ -105,7 +106,7 @@
   X(S, FIELD, REAL, share, share, "", "of the step, 0..1") \
   X(S, FIELD, NAME, advice, advice, "", "") \
   X(S, LATER, NUMBER, gain, gain, "", \
-    "times as fast, at most, when the advice is followed; null: a run like this one cannot be faster by it, or not known")
+    "times as fast, at most, when the advice is followed; null: not faster, or not known")
 
 /* ---- ranks, memory ----------------------------------------------------------------------------------------------- */
 

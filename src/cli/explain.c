@@ -27,7 +27,7 @@ static const char *context_of(const mlffprof_report *p, const char *key)
   return NULL;
 }
 
-/* What a core does with the kernels and precision of the report, where that was made on this processor. 0: not known. */
+/* What a core does with the kernels and precision of the report, if that was made on this processor. 0: not known. */
 static int measure_here(const mlffprof_report *p, mlffprof_roof *roof, mlff_error *error)
 {
   mlff_roof here;

@@ -95,8 +95,8 @@ void ProfSteps::end_run()
    one step on this rank
 ------------------------------------------------------------------------- */
 
-/* Readings of LAMMPS' timers and of the engine's spans, in seconds since their start; then what the engine's parts had to
- * do: operations, and bytes. */
+/* Readings of LAMMPS' timers and of the engine's spans, in seconds since their start; then what the engine's parts had
+ * to do: operations, and bytes. */
 void ProfSteps::read(std::vector<double> &values) const
 {
   const mlff_span *engine_spans = engine ? mlff_spans_read(engine) : nullptr;

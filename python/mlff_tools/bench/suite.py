@@ -330,6 +330,24 @@ def _add_choice(p):
     )
 
 
+def _add_results(p):
+    p.add_argument("--out", default="bench-results", help="folder for results (default bench-results)")
+    p.add_argument(
+        "--publish",
+        metavar="DIR",
+        help="write the results there too, in brief: without most of the raw series, host and paths",
+    )
+    p.add_argument(
+        "--publish-as",
+        metavar="NAME",
+        help="of --publish: suite-NAME.json and summary-NAME.txt beside the suites that the folder holds",
+    )
+    p.add_argument(
+        "--history", metavar="DIR", help="append a record of each case to DIR/MACHINE.jsonl; `mlff report DIR` draws it"
+    )
+    p.add_argument("--commit", help="of --history (default: that of the git working tree that the plugin lies in)")
+
+
 def parser():
     p = argparse.ArgumentParser(
         prog="mlff bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -369,21 +387,7 @@ def parser():
     p.add_argument("--build", help="build folder (default: build here, else the installed plugin)")
     p.add_argument("--lmp", help="the program lmp")
     p.add_argument("--decks", help="folder of the decks")
-    p.add_argument("--out", default="bench-results", help="folder for results (default bench-results)")
-    p.add_argument(
-        "--publish",
-        metavar="DIR",
-        help="write the results there too, in brief: without most of the raw series, host and paths",
-    )
-    p.add_argument(
-        "--publish-as",
-        metavar="NAME",
-        help="of --publish: suite-NAME.json and summary-NAME.txt beside the suites that the folder holds",
-    )
-    p.add_argument(
-        "--history", metavar="DIR", help="append a record of each case to DIR/MACHINE.jsonl; `mlff report DIR` draws it"
-    )
-    p.add_argument("--commit", help="of --history (default: that of the git working tree that the plugin lies in)")
+    _add_results(p)
     p.add_argument("--seed", type=int, default=1, help="of the order")
     p.add_argument("--fresh", action="store_true", help="forget the runs that --out holds")
     p.add_argument(

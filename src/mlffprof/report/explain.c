@@ -52,8 +52,8 @@ static int losses_of(const mlffprof_report *p, const mlffprof_hotspot **losses)
   return n;
 }
 
-/* Messages of LAMMPS' own in a step: positions forward and, with newton on, forces back, to both sides in each direction
- * that is split. NaN: not known. */
+/* Messages of LAMMPS' own in a step: positions forward and, with newton on, forces back, to both sides in each
+ * direction that is split. NaN: not known. */
 static double lammps_messages(const mlffprof_report *p)
 {
   const char *grid = mlffprof_context_text(p, "processor_grid"), *newton = mlffprof_context_text(p, "newton_pair");
