@@ -134,10 +134,10 @@ typedef struct setting_cost {
   const char *advice;
 } setting_cost;
 
-/* Times as long as with AVX-512, of models of four architectures with 192 atoms (docs/benchmarks.md). */
+/* Times as long as with AVX-512: the middle of five models (docs/benchmarks.md, "Why is it slow?"). */
 static double kernel_cost(const char *kernels)
 {
-  return !strcmp(kernels, "generic") ? 3.5 : !strcmp(kernels, "avx2") ? 1.3 : 1;
+  return !strcmp(kernels, "generic") ? 3.6 : !strcmp(kernels, "avx2") ? 1.5 : 1;
 }
 
 /* Of the kernel path, where the processor has a better one. */
