@@ -286,6 +286,7 @@ std::string ProfShadow::compare(mlffprof_recorder *recorder)
                               ? std::string()
                               : std::string(WHO) + " stopped in step " + std::to_string(update->ntimestep) + ": " +
                                     problem.text + graph.suspects());
+  graph.check_pairs(result->n_edges, WHO);
   const double(*reference)[3] = results.owned_forces();
   take_run_forces();
 

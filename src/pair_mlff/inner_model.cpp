@@ -41,6 +41,7 @@ void MLFFInnerModel::evaluate(NeighList *list)
                               ? std::string()
                               : "pair_style mlff, inner model, stopped in step " + std::to_string(update->ntimestep) +
                                     " on rank " + std::to_string(comm->me) + ": " + problem.text + graph.suspects());
+  graph.check_pairs(result->n_edges, "pair_style mlff, inner model");
   evaluated++;
   const auto n_all = static_cast<size_t>(now->n_all);
   types_then.assign(atom->type, atom->type + n_all);

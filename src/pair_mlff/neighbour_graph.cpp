@@ -3,10 +3,12 @@
 
 #include "errors.h"
 #include "halo.h"
+#include "pair_count.h"
 
 #include "atom.h"
 #include "comm.h"
 #include "domain.h"
+#include "error.h"
 #include "neigh_list.h"
 #include "neighbor.h"
 #include "update.h"
@@ -19,7 +21,7 @@ using namespace LAMMPS_NS;
 
 MLFFNeighbourGraph::MLFFNeighbourGraph(LAMMPS *lammps, MLFFHalo &between_ranks) :
     Pointers(lammps), halo(between_ranks), arrays(nullptr), graph{}, cutoff(0.0), tags_needed(false), reorders(false),
-    last_list(nullptr), last_build(-1), last_step(-1)
+    unchecked(false), last_list(nullptr), last_build(-1), last_step(-1), checked_first(-1), checked_last(-1)
 {
 }
 
@@ -326,6 +328,8 @@ const mlff_graph *MLFFNeighbourGraph::update(NeighList *list)
   const bool maybe_new = neighbor->ago == 0 && (run->setupflag || run->ntimestep != last_step);
   const bool rebuilt = maybe_new || neighbor->ncalls != last_build || list != last_list;
   if (rebuilt) NewList(*this, list).take();
+  // commands between runs may have changed what lists and ghosts have, also without a set-up
+  if (rebuilt && (run->setupflag || run->firststep != checked_first || run->laststep != checked_last)) unchecked = true;
   last_build = neighbor->ncalls;
   last_step = run->ntimestep;
   last_list = list;
@@ -347,6 +351,17 @@ const mlff_graph *MLFFNeighbourGraph::update(NeighList *list)
   graph.nbr = nbr.data();
   graph.pos = this_step();
   return &graph;
+}
+
+void MLFFNeighbourGraph::check_pairs(int64_t n_edges, const char *who)
+{
+  if (!unchecked) return;
+  unchecked = false;
+  checked_first = lmp->update->firststep;
+  checked_last = lmp->update->laststep;
+  if (arrays) arrays->sync_atom();
+  const std::string problem = MLFFPairCount(lmp).compare(n_edges, cutoff, species_of_type);
+  if (!problem.empty()) error->all(FLERR, std::string(who) + ": " + problem);
 }
 
 void MLFFNeighbourGraph::wait() const

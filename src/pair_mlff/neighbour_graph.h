@@ -25,6 +25,10 @@ class MLFFNeighbourGraph : protected Pointers {
   /* Makes the next graph read the list again although it is not new: for a style that does not see all steps. */
   void forget_list() { last_list = nullptr; }
 
+  /* After an evaluation, with mlff_result.n_edges: of the first list of a run, whether the model has seen all pairs that
+   * there are (pair_count.h); all ranks stop where it has not. Collective. */
+  void check_pairs(int64_t n_edges, const char *who);
+
   /* The last one; the same where the host reads it; and its order. */
   const mlff_graph &view() const { return graph; }
   mlff_graph on_host() const { return arrays ? arrays->graph_on_host(graph) : graph; }
@@ -48,9 +52,9 @@ class MLFFNeighbourGraph : protected Pointers {
   MLFFNodes home;
   std::vector<int> species_of_type, listed;
   double cutoff;
-  bool tags_needed, reorders;
+  bool tags_needed, reorders, unchecked;
   const NeighList *last_list;
-  bigint last_build, last_step;
+  bigint last_build, last_step, checked_first, checked_last;    // checked: steps of the run whose pairs were counted
   std::vector<int32_t> species, nbr;
   std::vector<int64_t> row, tags;
   std::vector<double> positions;

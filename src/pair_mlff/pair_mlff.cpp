@@ -68,6 +68,7 @@ void PairMLFF::allocate()
 
 void PairMLFF::close_model()
 {
+  impl->initialised = false;
   impl->model.reset();
   impl->talking = &impl->halo;
   impl->inner.reset();
@@ -85,8 +86,18 @@ void PairMLFF::close_model()
 
 void PairMLFF::compute(int eflag, int vflag)
 {
+  check_initialised();
   if (impl->asks) check_levels(false);
   evaluate(eflag, vflag);
+}
+
+/* `run N pre no` after new coefficients: lists and ghosts are those of the old ones. */
+void PairMLFF::check_initialised() const
+{
+  if (!impl->initialised)
+    error->all(FLERR,
+               "pair_style or pair_coeff of mlff has changed since the last run: take `pre no` away, so that this "
+               "run makes new neighbour lists");
 }
 
 void PairMLFF::evaluate(int eflag, int vflag)
@@ -109,6 +120,7 @@ void PairMLFF::evaluate(int eflag, int vflag)
                               ? std::string()
                               : "pair_style mlff stopped in step " + std::to_string(update->ntimestep) + " on rank " +
                                     std::to_string(comm->me) + ": " + problem.text + impl->graph.suspects());
+  impl->graph.check_pairs(result->n_edges, "pair_style mlff");
   results.add_forces();
   if (eflag_global) eng_vdwl += results.energy();
   if (vflag_global) results.add_virial(virial);
@@ -282,6 +294,7 @@ void PairMLFF::init_style()
   check_models();
   check_lists();
   check_masses();
+  impl->initialised = true;
   impl->watch.begin_run();    // here, because rerun has no setup()
   neighbor->add_request(this, NeighConst::REQ_FULL);
 

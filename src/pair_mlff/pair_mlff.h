@@ -69,6 +69,7 @@ class PairMLFF : public Pair {
   void evaluate(int eflag, int vflag);
   void warm_up(double first_seconds);
   void check_levels(bool inner) const;
+  void check_initialised() const;
   void report_levels() const;
   void check_models() const;
   void check_lists() const;

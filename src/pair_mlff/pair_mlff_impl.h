@@ -52,9 +52,10 @@ struct PairMLFF::Impl {
   bigint n_forecast = -1;          // atoms that the memory was foreseen for
   bool levels_forecast = false;    // for both models
   bool starts = false;             // a run: steps of the kind of the next one will follow
-  bool asks = false;        // a run that nothing was computed for yet: what is called first tells the levels of respa
-  bool warmed = false;      // said what the first run with this model had to do before its steps
-  bool restored = false;    // by read_restart, and pair_style not given since
+  bool asks = false;      // a run that nothing was computed for yet: what is called first tells the levels of respa
+  bool warmed = false;    // said what the first run with this model had to do before its steps
+  bool initialised = false;    // since the last pair_style or pair_coeff
+  bool restored = false;       // by read_restart, and pair_style not given since
   MLFFIdentity before = {};    // of the model that the run before the restart used; empty: none
   // set by fix pair; the spread is there in every step anyway
   int spread_flag = 0, deviation_flag = 0;

@@ -25,6 +25,7 @@ void PairMLFF::open_inner(const std::vector<std::string> &names)
 /* The levels of run_style respa. */
 void PairMLFF::compute_inner()
 {
+  check_initialised();
   check_levels(true);
   impl->talking = &impl->inner->between_ranks();
   impl->inner->add_forces(list);

@@ -199,6 +199,32 @@ def test_missing_neighbours(zoo, tmp_path):
         expect(fails(deck(tmp_path, pair, style="molecular", run=lines), tmp_path), part, "take the command away")
 
 
+LOST = "pairs of neighbours within the cutoff of .* A, and there are"
+
+
+@pytest.mark.parametrize("ranks", (1, 2))
+def test_lost_neighbours(zoo, tmp_path, ranks):
+    """Whatever makes ghosts or lists incomplete is found by counting pairs, without knowing the command."""
+    pair = mlff(zoo["painn"])
+    some = "group some type 2\natom_modify first some\ncomm_modify group some\n"
+    expect(fails(deck(tmp_path, pair, run=f"run 0\n{some}run 0\n"), tmp_path, ranks), LOST)
+    # ghosts of a run without a set-up are lost at its first new list
+    lines = f"fix 1 all nve\nneigh_modify every 1 delay 0 check no\nrun 0\n{some}run 3 pre no\n"
+    expect(
+        fails(deck(tmp_path, pair, run="group some type 2\natom_modify first some\n" + lines), tmp_path, ranks), LOST
+    )
+    hybrid = f"pair_style hybrid mlff zero 4.0\npair_coeff * * mlff {zoo['painn']} O H\npair_coeff 1 2 zero"
+    expect(fails(deck(tmp_path, hybrid), tmp_path, ranks), LOST, "pair_coeff of another style")
+
+
+@pytest.mark.parametrize("model", ("painn", "ani"))
+def test_new_coefficients_need_a_set_up(zoo, tmp_path, model):
+    """With `pre no` lists and ghosts would be those of the old ones."""
+    for lines in (mlff(zoo[model]), "pair_style mlff"):
+        run = f"fix 1 all nve\nrun 1\nrun 1 pre no\n{lines}\nrun 5 pre no\n"
+        expect(fails(deck(tmp_path, mlff(zoo["painn"]), run=run), tmp_path), "has changed since the last run", "pre no")
+
+
 def test_bad_steps(zoo, tmp_path):
     """Atoms on top of each other and positions that are not numbers stop the run and name the atoms."""
     system = water(2)

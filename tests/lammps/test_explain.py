@@ -39,15 +39,26 @@ def explained(folder, ranks=1, options="", skin=1.0, lists="every 10 delay 0 che
     return json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
-def losses(found):
-    """Without those of other programs on this machine."""
-    return [one for one in found["losses"] if "other programs" not in one["advice"]]
+def causes(found, first):
+    """What would help, without the spread of steps by other programs, or by ranks that share a processor. The first is
+    the component `first`, None: there is none. Where it is not and steps are spread so, the test is skipped: any part
+    may look slow then."""
+    spread = [one for one in found["losses"] if one["component"] == "spread"]
+    own = [one for one in found["losses"] if one not in spread]
+    if (own[0]["component"] if own else None) != first and spread:
+        pytest.skip(f"disturbed: {spread[0]['advice']}")
+    assert (own[0]["component"] if own else None) == first, found
+    return own
 
 
 def test_nothing_to_gain(tmp_path):
-    """Parts have counts, and none does more than a core can do."""
-    found = explained(tmp_path)
-    assert losses(found) == [], found
+    """Parts have counts, and none does more than a core can do. Where other machines share the hardware, a core may be
+    measured at a slower moment than the run: then once more."""
+    for _ in range(4):
+        found = explained(tmp_path)
+        if max(one["share_of_core"] or 0 for one in found["parts"]) < 1.1:
+            break
+    causes(found, None)
     parts = {one["name"]: one for one in found["parts"]}
     assert found["core_gflops"] > 1 and found["core_cache_gbs"] > found["core_memory_gbs"] > 0, found
     for name in ("edges", "descriptor", "message", "dense", "message_backward", "dense_backward", "forces"):
@@ -76,9 +87,8 @@ PLANTED = {
 @pytest.mark.parametrize("cause", PLANTED)
 def test_planted_causes_are_named_first(cause, tmp_path):
     component, words, gain, changed = PLANTED[cause]
-    found = losses(explained(tmp_path, **changed))
-    assert found and found[0]["component"] == component and words in found[0]["advice"], found
-    assert found[0]["gain"] > gain, found
+    found = causes(explained(tmp_path, **changed), component)
+    assert words in found[0]["advice"] and found[0]["gain"] > gain, found
 
 
 def test_uneven_ranks_are_named_first(tmp_path):
@@ -87,9 +97,7 @@ def test_uneven_ranks_are_named_first(tmp_path):
         tmp_path, 2, before="processors 2 1 1", after="replicate 1 2 2\nchange_box all x final 0 40.0", steps=150
     )
     assert found["message_us"] > 0 and found["message_share_of_comm"] > 0, found
-    names = [one["component"] for one in found["losses"]]
-    disturbed = "spread" in names  # ranks share a processor, here or with other programs, and wait for each other
-    assert "imbalance" in names if disturbed else names[0] == "imbalance", found["losses"]
+    causes(found, "imbalance")
 
 
 def test_rates_of_another_computer(tmp_path):
@@ -111,7 +119,9 @@ def test_rates_of_another_computer(tmp_path):
         return done.stderr if code else json.loads(done.stdout)
 
     again = explain(roof)
-    assert 0.3 < again["core_gflops"] / first["core_gflops"] < 3, (again, first)
+    rates = {(r["kernels"], r["precision"]): r["gflops"] for r in data["roofs"]}
+    with open(tmp_path / "r.json", encoding="utf-8") as f:
+        assert again["core_gflops"] == rates[json.load(f)["context"]["kernels"], "fp32"] and first["core_gflops"] > 0
     assert "is of a processor 'another one'" in explain(other, 1)
     assert "write it by mlff check --roof --json FILE" in explain(none, 1)
     assert "No such file" in explain(str(tmp_path / "nowhere.json"), 1)

@@ -1,0 +1,194 @@
+/* pair_count.cpp: see pair_count.h.
+ *
+ * Each rank gives every rank those of its atoms, and of their periodic images, that are within the cutoff of the box
+ * around that rank's atoms. Pairs are then counted by cells. Images are made from the vectors of the simulation box,
+ * and LAMMPS' domains, ghosts and lists are not looked at.
+ */
+#include "pair_count.h"
+
+#include "errors.h"
+
+#include "atom.h"
+#include "comm.h"
+#include "domain.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+using namespace LAMMPS_NS;
+
+using Vector = std::array<double, 3>;
+
+/* Distances of images differ from those of LAMMPS by rounding: pairs this near to the cutoff may count or not. */
+static constexpr double MARGIN = 1e-6;    // A
+
+/* Around points; low > high where there are none. */
+struct Bounds {
+  Vector low, high;
+};
+
+static Bounds bounds_of(const std::vector<double> &points)
+{
+  constexpr double FAR = std::numeric_limits<double>::max();
+  Bounds b = {{FAR, FAR, FAR}, {-FAR, -FAR, -FAR}};
+  for (size_t k = 0; k < points.size(); k++) {
+    b.low[k % 3] = std::min(b.low[k % 3], points[k]);
+    b.high[k % 3] = std::max(b.high[k % 3], points[k]);
+  }
+  return b;
+}
+
+/* Vectors of the images within `reach` of the box, and those of atoms that have left it by less than its length. */
+static std::vector<Vector> image_vectors(const Domain *domain, double reach)
+{
+  const Vector a = {domain->xprd, 0.0, 0.0}, b = {domain->xy, domain->yprd, 0.0},
+               c = {domain->xz, domain->yz, domain->zprd};
+  // distances between opposite faces; the edges are a triangular matrix
+  const Vector normal_x = {b[1] * c[2], -b[0] * c[2], b[0] * c[1] - b[1] * c[0]};
+  const double length = std::sqrt(normal_x[0] * normal_x[0] + normal_x[1] * normal_x[1] + normal_x[2] * normal_x[2]);
+  const Vector height = {a[0] * b[1] * c[2] / length, b[1] * c[2] / std::hypot(c[1], c[2]), c[2]};
+  const std::array<int, 3> periodic = {domain->xperiodic, domain->yperiodic, domain->zperiodic};
+  std::array<int, 3> most = {};
+  for (int d = 0; d < 3; d++) most[d] = periodic[d] ? 1 + static_cast<int>(std::ceil(reach / height[d])) : 0;
+  std::vector<Vector> found;
+  for (int i = -most[0]; i <= most[0]; i++)
+    for (int j = -most[1]; j <= most[1]; j++)
+      for (int k = -most[2]; k <= most[2]; k++)
+        found.push_back({i * a[0] + j * b[0] + k * c[0], j * b[1] + k * c[1], k * c[2]});
+  return found;
+}
+
+static bool is_near(const Bounds &b, const Vector &low, const Vector &high, double reach)
+{
+  for (int d = 0; d < 3; d++)
+    if (low[d] > b.high[d] + reach || high[d] < b.low[d] - reach) return false;
+  return true;
+}
+
+void MLFFPairCount::collect_own(const std::vector<int> &species_of_type)
+{
+  points.clear();
+  for (int i = 0; i < atom->nlocal; i++)
+    if (species_of_type[atom->type[i]] >= 0) points.insert(points.end(), atom->x[i], atom->x[i] + 3);
+}
+
+/* Appends to `points` images and atoms of other ranks. */
+void MLFFPairCount::collect_near(double reach)
+{
+  const int n_ranks = comm->nprocs, me = comm->me;
+  const Bounds mine = bounds_of(points);
+  std::vector<Bounds> all(static_cast<size_t>(n_ranks), mine);
+  if (n_ranks > 1) MPI_Allgather(&mine, sizeof(mine), MPI_BYTE, all.data(), sizeof(mine), MPI_BYTE, world);
+  const std::vector<Vector> images = image_vectors(domain, reach);
+  std::vector<double> leaving;
+  std::vector<int> n_leaving(static_cast<size_t>(n_ranks)), n_arriving(n_leaving), from(n_leaving), to(n_leaving);
+  for (int rank = 0; rank < n_ranks; rank++) {
+    from[rank] = static_cast<int>(leaving.size());
+    for (const Vector &s : images) {
+      const bool is_itself = rank == me && s[0] == 0.0 && s[1] == 0.0 && s[2] == 0.0;
+      const Vector low = {mine.low[0] + s[0], mine.low[1] + s[1], mine.low[2] + s[2]};
+      const Vector high = {mine.high[0] + s[0], mine.high[1] + s[1], mine.high[2] + s[2]};
+      if (is_itself || points.empty() || !is_near(all[rank], low, high, reach)) continue;
+      for (size_t k = 0; k < points.size(); k += 3) {
+        const Vector at = {points[k] + s[0], points[k + 1] + s[1], points[k + 2] + s[2]};
+        if (is_near(all[rank], at, at, reach)) leaving.insert(leaving.end(), at.begin(), at.end());
+      }
+    }
+    n_leaving[rank] = static_cast<int>(leaving.size()) - from[rank];
+  }
+  if (n_ranks == 1) {
+    points.insert(points.end(), leaving.begin(), leaving.end());
+    return;
+  }
+  MPI_Alltoall(n_leaving.data(), 1, MPI_INT, n_arriving.data(), 1, MPI_INT, world);
+  int total = 0;
+  for (int rank = 0; rank < n_ranks; rank++) {
+    to[rank] = total;
+    total += n_arriving[rank];
+  }
+  arrived.resize(static_cast<size_t>(total) + 1);
+  MPI_Alltoallv(leaving.data(), n_leaving.data(), from.data(), MPI_DOUBLE, arrived.data(), n_arriving.data(), to.data(),
+                MPI_DOUBLE, world);
+  points.insert(points.end(), arrived.begin(), arrived.begin() + total);
+}
+
+/* Points in cells of at least the reach, or larger ones where there would be many more cells than points. */
+struct Cells {
+  Bounds bounds;
+  Vector edge;
+  std::array<int, 3> n;
+  std::vector<int> first, members;    // points of cell c: members[first[c]] .. members[first[c + 1]]
+
+  Cells(const std::vector<double> &points, double reach) : bounds(bounds_of(points)), edge{}, n{}
+  {
+    const double most = std::cbrt(static_cast<double>(points.size())) + 1.0;
+    size_t n_cells = 1;
+    for (int d = 0; d < 3; d++) {
+      const double length = bounds.high[d] - bounds.low[d];
+      n[d] = static_cast<int>(std::max(1.0, std::floor(std::min(most, length / reach))));
+      edge[d] = std::max(reach, length / n[d]);
+      n_cells *= static_cast<size_t>(n[d]);
+    }
+    first.assign(n_cells + 1, 0);
+    members.resize(points.size() / 3);
+    for (size_t k = 0; k < points.size(); k += 3) first[index(&points[k]) + 1]++;
+    for (size_t c = 0; c < n_cells; c++) first[c + 1] += first[c];
+    std::vector<int> next(first.begin(), first.end() - 1);
+    for (size_t k = 0; k < points.size(); k += 3) members[next[index(&points[k])]++] = static_cast<int>(k / 3);
+  }
+
+  int along(int d, double x) const { return std::min(n[d] - 1, static_cast<int>((x - bounds.low[d]) / edge[d])); }
+  size_t index(const double *x) const
+  {
+    return (static_cast<size_t>(along(2, x[2])) * n[1] + along(1, x[1])) * n[0] + along(0, x[0]);
+  }
+};
+
+/* Adds to counts the pairs of the first n_own points that are closer than low, and than high. */
+void MLFFPairCount::count(size_t n_own, double low, double high, bigint *counts) const
+{
+  if (n_own == 0) return;
+  const Cells cells(points, high);
+  for (size_t i = 0; i < n_own; i++) {
+    const double *x = &points[3 * i];
+    std::array<int, 3> begin, end;
+    for (int d = 0; d < 3; d++) {
+      const int here = cells.along(d, x[d]);
+      begin[d] = std::max(0, here - 1);
+      end[d] = std::min(cells.n[d], here + 2);
+    }
+    for (int c = begin[2]; c < end[2]; c++)
+      for (int b = begin[1]; b < end[1]; b++) {
+        const size_t row = (static_cast<size_t>(c) * cells.n[1] + b) * cells.n[0];
+        for (int k = cells.first[row + begin[0]]; k < cells.first[row + end[0]]; k++) {
+          const auto j = static_cast<size_t>(cells.members[k]);
+          const double *y = &points[3 * j];
+          const double dx = y[0] - x[0], dy = y[1] - x[1], dz = y[2] - x[2], r2 = dx * dx + dy * dy + dz * dz;
+          if (j == i || r2 >= high * high) continue;
+          counts[0] += r2 < low * low;
+          counts[1]++;
+        }
+      }
+  }
+}
+
+std::string MLFFPairCount::compare(bigint n_seen, double cutoff, const std::vector<int> &species_of_type)
+{
+  collect_own(species_of_type);
+  const size_t n_own = points.size() / 3;
+  collect_near(cutoff + MARGIN);
+  bigint mine[3] = {0, 0, n_seen}, all[3];
+  count(n_own, cutoff - MARGIN, cutoff + MARGIN, mine);
+  points = std::vector<double>();
+  arrived = std::vector<double>();
+  MPI_Allreduce(mine, all, 3, MPI_LMP_BIGINT, MPI_SUM, world);
+  if (all[0] <= all[2] && all[2] <= all[1]) return "";
+  return mlff_format(
+      "the neighbour lists have %lld pairs of neighbours within the cutoff of %g A, and there are %lld: "
+      "something takes neighbours or ghost atoms away, or makes them twice. Look for comm_modify group, "
+      "neigh_modify, special_bonds, and in pair_style hybrid for a pair_coeff of another style for types "
+      "of this one",
+      static_cast<long long>(all[2]), cutoff, static_cast<long long>(all[0]));
+}
