@@ -219,15 +219,23 @@ void PairMLFF::check_models() const
 
 void PairMLFF::settings(int narg, char **arg)
 {
+  take_keywords(std::vector<std::string>(arg, arg + narg));
+  impl->again.clear();
+}
+
+void PairMLFF::take_keywords(const std::vector<std::string> &keywords)
+{
   // new settings need a newly opened model: pair_coeff must be given again
   close_model();
   impl->settings = MLFFSettings();
-  const std::string problem = impl->settings.parse(narg, arg);
+  impl->keywords = keywords;
+  std::vector<const char *> words;
+  for (const std::string &word : keywords) words.push_back(word.c_str());
+  const std::string problem = impl->settings.parse(static_cast<int>(words.size()), words.data());
   if (!problem.empty()) error->all(FLERR, "pair_style mlff: " + problem);
   if (kokkosable && !impl->settings.inner.empty())
     error->all(FLERR, "pair_style mlff/kk has no keyword `inner`: run_style respa is for the plain style, without the "
                       "suffix kk");
-  impl->restored = false;
 }
 
 /* ----------------------------------------------------------------------
@@ -240,9 +248,9 @@ void PairMLFF::coeff(int narg, char **arg)
   if (!allocated) allocate();
   close_model();
 
-  if (impl->restored)
-    error->all(FLERR, "pair_coeff of mlff: give `pair_style mlff` with its keywords again after read_restart, which "
-                      "does not bring them back");
+  if (!impl->again.empty())
+    error->all(FLERR,
+               "pair_coeff of mlff: give `pair_style mlff` with its keywords again after read_restart: " + impl->again);
   const std::string problem = mlff_check_coeff(narg, arg, ntypes, force->pair == this);
   if (!problem.empty()) error->all(FLERR, "pair_coeff of mlff: " + problem);
   if (MLFFResults::find_units(update->unit_style) == nullptr)
@@ -385,7 +393,7 @@ void PairMLFF::check_masses() const
 }
 
 /* ----------------------------------------------------------------------
-   restart files have the hash of the weights, so that going on with another model is noticed
+   restart files have the hash of the weights, so that going on with another model is noticed, and the keywords
 ------------------------------------------------------------------------- */
 
 void PairMLFF::write_restart(FILE *fp)
@@ -395,7 +403,11 @@ void PairMLFF::write_restart(FILE *fp)
     snprintf(mine.sha256, sizeof(mine.sha256), "%s", impl->info->sha256);
     snprintf(mine.name, sizeof(mine.name), "%s", impl->info->name);
   }
+  std::string keywords;
+  for (const std::string &word : impl->keywords) keywords += word + '\0';
+  mine.n_keywords = impl->again.empty() ? static_cast<int32_t>(keywords.size()) + 1 : 0;
   fwrite(&mine, sizeof(mine), 1, fp);
+  if (mine.n_keywords > 1) fwrite(keywords.data(), keywords.size(), 1, fp);
 }
 
 void PairMLFF::read_restart(FILE *fp)
@@ -404,8 +416,29 @@ void PairMLFF::read_restart(FILE *fp)
   if (comm->me == 0) utils::sfread(FLERR, &before, sizeof(before), 1, fp, nullptr, error);
   MPI_Bcast(&before, sizeof(before), MPI_BYTE, 0, world);
   before.sha256[sizeof(before.sha256) - 1] = before.name[sizeof(before.name) - 1] = '\0';
-  impl->restored = true;
   if (!allocated) allocate();
+  read_keywords(fp, before.n_keywords);
+}
+
+/* The keywords of the run that wrote the file hold on, but for files that would be written over. */
+void PairMLFF::read_keywords(FILE *fp, int n)
+{
+  static constexpr int MOST = 1 << 20;
+  if (n < 0 || n > MOST)
+    error->all(FLERR, "pair_style mlff: the restart file is damaged: keywords of " + std::to_string(n) + " bytes");
+  std::string text(static_cast<size_t>(std::max(n - 1, 0)), '\0');
+  if (n > 1) {
+    if (comm->me == 0) utils::sfread(FLERR, text.data(), 1, text.size(), fp, nullptr, error);
+    MPI_Bcast(text.data(), n - 1, MPI_CHAR, 0, world);
+  }
+  std::vector<std::string> keywords;
+  for (size_t at = 0; at < text.size(); at += keywords.back().size() + 1) keywords.emplace_back(text.c_str() + at);
+  take_keywords(keywords);
+  const MLFFSettings &now = impl->settings;
+  impl->again = "";
+  if (n == 0) impl->again = "the file is from a release that did not write them";
+  if (!now.out_file.empty() || now.devi_dump > 0.0)
+    impl->again = "its out_file and dump_file would be written over; give them other names";
 }
 
 /* ---------------------------------------------------------------------- */

@@ -64,6 +64,8 @@ class PairMLFF : public Pair {
   void allocate();
   void close_model();
   void open_inner(const std::vector<std::string> &names);
+  void take_keywords(const std::vector<std::string> &keywords);
+  void read_keywords(FILE *, int n);
   void set_type_flags();
   void check_wanted() const;
   void evaluate(int eflag, int vflag);

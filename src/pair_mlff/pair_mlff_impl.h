@@ -23,9 +23,11 @@
 
 namespace LAMMPS_NS {
 
-/* What a restart file has of a model: enough to notice another one. */
+/* What a restart file has of a model: enough to notice another one. After it come the keywords of pair_style, each with
+ * a zero at its end. n_keywords: their bytes and 1; 0 in files from before there were any. */
 struct MLFFIdentity {
-  char sha256[68], name[188];
+  char sha256[68], name[184];
+  int32_t n_keywords;
 };
 
 struct PairMLFF::Impl {
@@ -54,9 +56,10 @@ struct PairMLFF::Impl {
   bool starts = false;             // a run: steps of the kind of the next one will follow
   bool asks = false;      // a run that nothing was computed for yet: what is called first tells the levels of respa
   bool warmed = false;    // said what the first run with this model had to do before its steps
-  bool initialised = false;    // since the last pair_style or pair_coeff
-  bool restored = false;       // by read_restart, and pair_style not given since
-  MLFFIdentity before = {};    // of the model that the run before the restart used; empty: none
+  bool initialised = false;             // since the last pair_style or pair_coeff
+  std::vector<std::string> keywords;    // of pair_style, as given
+  std::string again;                    // why pair_style must be given again after read_restart; empty: it need not
+  MLFFIdentity before = {};             // of the model that the run before the restart used; empty: none
   // set by fix pair; the spread is there in every step anyway
   int spread_flag = 0, deviation_flag = 0;
 

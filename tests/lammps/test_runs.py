@@ -114,17 +114,32 @@ def test_trajectory_on_ranks(zoo, tmp_path):
 
 
 def test_restart(zoo, tmp_path):
-    """Going on from a restart file, with pair_style and pair_coeff given again, is going on without one."""
+    """Going on from a restart file, with pair_style and pair_coeff or with pair_coeff alone, which takes the keywords
+    of the file, is going on without one."""
     md = "timestep 0.0002\nfix 1 all nve\n"
     deck = start(zoo, tmp_path) + md + "run 10\nwrite_restart middle.restart\nrun 10\n" + DUMP.format("whole")
     deck += CLEAR + "read_restart middle.restart\n" + mlff(zoo["painn"], options=FP64) + "\n" + md
     output = launch(deck + "run 10\n" + DUMP.format("again"), str(tmp_path))
     assert "pair style mlff" in output
     close(read_dump(str(tmp_path / "again.dump")), read_dump(str(tmp_path / "whole.dump")), 1e-9, "after a restart")
-    error = fails(
-        f"read_restart {tmp_path}/middle.restart\nfix 1 all nve\npair_coeff * * {zoo['painn']} O H\nrun 0\n", tmp_path
+    alone = f"read_restart middle.restart\npair_coeff * * {zoo['painn']} O H\n{md}run 10\n" + DUMP.format("alone")
+    for ranks in (1, 2):
+        assert "fp64" in launch(alone, str(tmp_path), ranks)
+        close(
+            read_dump(str(tmp_path / "alone.dump")), read_dump(str(tmp_path / "whole.dump")), 1e-9, "pair_coeff alone"
+        )
+    # of a restart that was read, too, and without files that would be written over
+    twice = f"read_restart middle.restart\npair_coeff * * {zoo['painn']} O H\nwrite_restart more.restart\n"
+    launch(twice, str(tmp_path))
+    assert "fp64" in launch(alone.replace("middle", "more"), str(tmp_path))
+    noted = mlff(zoo["ani"], options="out_file devi.txt out_freq 1")
+    launch(
+        start(zoo, tmp_path).split("pair_style")[0] + noted + "\nrun 1\nwrite_restart noted.restart\n", str(tmp_path)
     )
-    assert "pair_style" in error or "pair style" in error.lower(), error
+    written = (tmp_path / "devi.txt").read_text()
+    error = fails(f"read_restart noted.restart\npair_coeff * * {zoo['ani']} O H\nrun 0\n", tmp_path)
+    assert "keywords again after read_restart: its out_file and dump_file would be written over" in error, error
+    assert (tmp_path / "devi.txt").read_text() == written
 
 
 def test_changing_atoms(zoo, tmp_path):

@@ -139,8 +139,8 @@ def test_killed_and_continued(zoo, tmp_path, how):
 
 
 def test_another_model_at_a_restart(zoo, tmp_path):
-    """A model file that is gone, one with other weights, and keywords that are not given again are one clear error
-    each."""
+    """A model file that is gone, one with other weights, no pair_coeff, and a file without keywords, as older releases
+    wrote them, are one clear error each."""
     for suffix in (".yaml", ".safetensors"):
         shutil.copy(zoo["painn"].replace(".yaml", suffix), tmp_path / ("painn" + suffix))
     case = Case("first", water(2), mlff("painn.yaml", options=FP64))
@@ -152,8 +152,15 @@ def test_another_model_at_a_restart(zoo, tmp_path):
     again = CLEAR + "read_restart a.restart\n{}\nfix 1 all nve\nrun 1\n"
     for ranks in (1, 2):
         launch(again.format(mlff("painn.yaml", options=FP64)), str(tmp_path), ranks)
-    text = fails(again.format("pair_coeff * * painn.yaml O H"), tmp_path)
-    assert "give `pair_style mlff` with its keywords again after read_restart" in text, text
+    data = (tmp_path / "a.restart").read_bytes()
+    words = b"precision\0fp64\0"
+    assert data.count(words) == 1
+    at = data.index(words)
+    old = data[: at - 4] + bytes(4) + data[at + len(words) :]
+    (tmp_path / "old.restart").write_bytes(old)
+    text = fails(again.format("pair_coeff * * painn.yaml O H").replace("a.restart", "old.restart"), tmp_path)
+    assert "keywords again after read_restart: the file is from a release that did not write them" in text, text
+    launch(again.format(mlff("painn.yaml", options=FP64)).replace("a.restart", "old.restart"), str(tmp_path))
     text = fails(again.format(""), tmp_path)
     assert "All pair coeffs are not set" in text, text
     models.painn(str(tmp_path / "painn"), seed=77)
