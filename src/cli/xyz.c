@@ -7,6 +7,7 @@
  */
 #define _POSIX_C_SOURCE 200809L
 
+#include "../base/utf8.h"
 #include "cli.h"
 
 #include <errno.h>
@@ -39,14 +40,39 @@ static mlff_status fail(const reader *r, const char *format, ...)
   return r->error->code = MLFF_E_FORMAT;
 }
 
-/* 1 when there is a line. */
-static int next_line(reader *r)
+enum { LONGEST_LINE = 1 << 20 };
+
+static int put(reader *r, size_t n, int c)
 {
-  ssize_t n = getline(&r->line, &r->capacity, r->file);
-  if (n < 0) return 0;
-  while (n > 0 && (r->line[n - 1] == '\n' || r->line[n - 1] == '\r')) r->line[--n] = 0;
-  r->number++;
+  if (n == r->capacity) {
+    char *line = realloc(r->line, 2 * n + 128);
+    if (!line) return 0;
+    r->line = line;
+    r->capacity = 2 * n + 128;
+  }
+  r->line[n] = (char) c;
   return 1;
+}
+
+/* MLFF_OK and *there is 0 at the end of the file. */
+static mlff_status next_line(reader *r, int *there)
+{
+  size_t n = 0;
+  int c;
+  r->number++;
+  while ((c = getc_unlocked(r->file)) != EOF && c != '\n') {
+    if (!c) return fail(r, "the line has a byte that is zero: this is no text");
+    if (n == LONGEST_LINE) return fail(r, "the line has more than %d bytes", (int) LONGEST_LINE);
+    if (!put(r, n++, c)) return fail(r, "out of memory for a line");
+  }
+  if (c == EOF && ferror(r->file)) {
+    fail(r, "cannot be read on: %s", strerror(errno));
+    return r->error->code = MLFF_E_IO;
+  }
+  *there = c != EOF || n > 0;
+  if (!*there) r->number--;
+  while (n > 0 && r->line[n - 1] == '\r') n--;
+  return put(r, n, 0) ? MLFF_OK : fail(r, "out of memory for a line");
 }
 
 /* Copies the value of key=value or key="a b c" in the comment line; 0 when there is no such key. */
@@ -73,14 +99,15 @@ static int find_key(const char *line, const char *key, char *value, size_t size)
 
 static mlff_status read_pbc(const reader *r, const char *text, int pbc[3])
 {
+  static const char *const words[] = {"T", "True", "1", "F", "False", "0"}, *const between = " ,[]";
   int n = 0;
-  for (; *text; text++) {
-    if (*text == ' ' || *text == ',' || *text == '[' || *text == ']') continue;
-    const int yes = *text == 'T' || *text == 't' || *text == '1';
-    if (n == 3 || (!yes && *text != 'F' && *text != 'f' && *text != '0'))
-      return fail(r, "pbc must be three of T and F, e.g. pbc=\"T T F\"");
-    pbc[n++] = yes;
-    while (text[1] && text[1] != ' ' && text[1] != ',') text++; /* True, False */
+  for (text += strspn(text, between); *text; text += strspn(text, between)) {
+    const size_t length = strcspn(text, between);
+    size_t k = 0;
+    while (k < 6 && (strlen(words[k]) != length || strncasecmp(text, words[k], length) != 0)) k++;
+    if (n == 3 || k == 6) return fail(r, "pbc must be three of T and F, e.g. pbc=\"T T F\"");
+    pbc[n++] = k < 3;
+    text += length;
   }
   return n == 3 ? MLFF_OK : fail(r, "pbc must be three of T and F, e.g. pbc=\"T T F\"");
 }
@@ -103,11 +130,25 @@ static mlff_status read_properties(reader *r, char *text)
   return MLFF_OK;
 }
 
+/* Bytes of the first characters of a text, at most so many; a byte that is no UTF-8 is a character. */
+static int whole_characters(const char *text, int most)
+{
+  int n = 0;
+  while (text[n]) {
+    unsigned code;
+    const int length = mlff_utf8_decode((const unsigned char *) text + n, &code);
+    if (n + (length ? length : 1) > most) break;
+    n += length ? length : 1;
+  }
+  return n;
+}
+
 static mlff_status read_comment(reader *r, int number, cli_frame *frame)
 {
   char value[1024];
   snprintf(frame->name, sizeof frame->name, "frame-%d", number);
-  if (find_key(r->line, "name", value, sizeof value)) snprintf(frame->name, sizeof frame->name, "%.60s", value);
+  if (find_key(r->line, "name", value, sizeof value))
+    snprintf(frame->name, sizeof frame->name, "%.*s", whole_characters(value, 60), value);
   r->species_column = 0;
   r->pos_column = 1;
   if (find_key(r->line, "Properties", value, sizeof value) && read_properties(r, value)) return r->error->code;
@@ -119,6 +160,7 @@ static mlff_status read_comment(reader *r, int number, cli_frame *frame)
       if (end == at || !isfinite(frame->cell[k / 3][k % 3])) return fail(r, "Lattice must be nine numbers");
       at = end;
     }
+    if (at[strspn(at, " \t")]) return fail(r, "Lattice must be nine numbers");
     frame->has_cell = frame->pbc[0] = frame->pbc[1] = frame->pbc[2] = 1;
   }
   if (!find_key(r->line, "pbc", value, sizeof value)) return MLFF_OK;
@@ -155,7 +197,9 @@ static mlff_status read_frame(reader *r, int number, cli_frame *frame)
   const long n = strtol(r->line, &end, 10);
   if (end == r->line || end[strspn(end, " \t")] || n < 0 || n > 100000000)
     return fail(r, "the number of atoms is expected, not '%.40s'", r->line);
-  if (!next_line(r)) return fail(r, "the comment line of a frame is missing");
+  int there = 0;
+  if (next_line(r, &there)) return r->error->code;
+  if (!there) return fail(r, "the comment line of a frame is missing");
   if (read_comment(r, number, frame)) return r->error->code;
   frame->n_atoms = (int32_t) n;
   frame->elements = calloc((size_t) n + 1, sizeof *frame->elements);
@@ -163,7 +207,8 @@ static mlff_status read_frame(reader *r, int number, cli_frame *frame)
   frame->pos = calloc((size_t) n + 1, sizeof *frame->pos);
   if (!frame->elements || !frame->species || !frame->pos) return fail(r, "out of memory for %ld atoms", n);
   for (int32_t i = 0; i < frame->n_atoms; i++) {
-    if (!next_line(r)) return fail(r, "the file ends after %d of %ld atoms", (int) i, n);
+    if (next_line(r, &there)) return r->error->code;
+    if (!there) return fail(r, "the file ends after %d of %ld atoms", (int) i, n);
     if (read_atom(r, frame, i)) return r->error->code;
   }
   return MLFF_OK;
@@ -171,7 +216,9 @@ static mlff_status read_frame(reader *r, int number, cli_frame *frame)
 
 static mlff_status read_frames(reader *r, cli_frame **frames, int *n_frames)
 {
-  while (next_line(r)) {
+  for (int there = 0;;) {
+    if (next_line(r, &there)) return r->error->code;
+    if (!there) break;
     if (!r->line[strspn(r->line, " \t")]) continue; /* blank lines between frames */
     cli_frame *grown = realloc(*frames, ((size_t) *n_frames + 1) * sizeof **frames);
     if (!grown) return fail(r, "out of memory");

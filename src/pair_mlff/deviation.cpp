@@ -24,7 +24,7 @@ static constexpr int ROW = 6;    // of a frame: ID, type, x, y, z, deviation
 /* ---------------------------------------------------------------------- */
 
 MLFFDeviation::MLFFDeviation(LAMMPS *lammps, const MLFFNeighbourGraph &of_step, MLFFResults &of_engine) :
-    Pointers(lammps), graph(of_step), results(of_engine), file(nullptr), last_written(-1), dumped(false)
+    Pointers(lammps), graph(of_step), results(of_engine), file(nullptr), last_written(-1), dumped(false), warned(false)
 {
 }
 
@@ -39,7 +39,7 @@ void MLFFDeviation::start(const MLFFSettings &how)
   file = nullptr;
   settings = how;
   last_written = -1;
-  dumped = false;
+  dumped = warned = false;
   deviations.clear();
   std::string problem;
   if (!settings.out_file.empty() && comm->me == 0) {
@@ -179,7 +179,16 @@ void MLFFDeviation::write(const Extremes &virials, const Extremes &forces)
   const MLFFPointLocale points;
   fprintf(file, "%12lld %18.6e %18.6e %18.6e %18.6e %18.6e %18.6e\n", static_cast<long long>(update->ntimestep),
           virials.highest, virials.lowest, virials.average, forces.highest, forces.lowest, forces.average);
-  fflush(file);
+  if (fflush(file) != 0 || ferror(file)) warn_once(settings.out_file);
+}
+
+/* A full disk does not end the run, but what is missing is said. */
+void MLFFDeviation::warn_once(const std::string &path)
+{
+  if (warned) return;
+  warned = true;
+  error->warning(FLERR,
+                 "pair_style mlff: '" + path + "' cannot be written any more and is cut short: " + strerror(errno));
 }
 
 /* Adds the frame to the dump file, atoms in order of their IDs. */
@@ -230,5 +239,6 @@ void MLFFDeviation::write_frame(const std::vector<double> &rows)
   }
   fprintf(out, "ITEM: ATOMS id type x y z deviation\n");
   for (const double *r : order) fprintf(out, "%.0f %.0f %.10g %.10g %.10g %.6e\n", r[0], r[1], r[2], r[3], r[4], r[5]);
-  fclose(out);
+  const bool failed = ferror(out) != 0;
+  if (fclose(out) != 0 || failed) warn_once(settings.dump_file);
 }

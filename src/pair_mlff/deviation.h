@@ -46,7 +46,7 @@ class MLFFDeviation : protected Pointers {
   MLFFSettings settings;
   FILE *file;
   bigint last_written;
-  bool dumped;                              // the dump file was begun
+  bool dumped, warned;                      // the dump file was begun; a file could not be written
   std::vector<double> deviations, means;    // [n_local], [n_local][3]
 
   void measure_atoms(int n_members);
@@ -54,6 +54,7 @@ class MLFFDeviation : protected Pointers {
   Extremes virial_extremes(int n_members, double n_atoms) const;
   double count_atoms() const;
   void write(const Extremes &virials, const Extremes &forces);
+  void warn_once(const std::string &path);
   void dump_frame();
   void write_frame(const std::vector<double> &rows);
 };

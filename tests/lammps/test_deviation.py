@@ -95,6 +95,13 @@ def test_members(model, apart, tmp_path):
     close(real[4], 23.060549 * expected(apart[:2])[0].max(), 1e-4, "kcal/mol/A")
 
 
+@pytest.mark.parametrize("keywords", ("out_file /dev/full", "dump_file /dev/full devi_dump 1e-9"))
+def test_full_disk(model, tmp_path, keywords):
+    """The run goes on, with one warning."""
+    output = devi(model, f"{keywords} out_freq 1", tmp_path, more="fix move all nve\ntimestep 1.0e-12\nrun 3")
+    assert output.count("'/dev/full' cannot be written any more and is cut short: No space left on device") == 1, output
+
+
 def test_thresholds(model, apart, tmp_path):
     """Warning, dump and stop come above their limits and not below."""
     atoms, _ = expected(apart)

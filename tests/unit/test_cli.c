@@ -313,6 +313,10 @@ static const char *const bad_structures[][2] = {
     {"1\n\nHydrogen 0 0 0\n", "not a chemical symbol"},
     {"1\n\nXe 0 0 0\n", "'Xe', which the model does not know"},
     {"1\nLattice=\"1 2 3\"\nH 0 0 0\n", "Lattice must be nine numbers"},
+    {"1\nLattice=\"1 0 0 0 1 0 0 0 1 5\"\nH 0 0 0\n", "Lattice must be nine numbers"},
+    {"1\nLattice=\"1 0 0 0 1 0 0 0 9garbage\"\nH 0 0 0\n", "Lattice must be nine numbers"},
+    {"1\nLattice=\"9 0 0 0 9 0 0 0 9\" pbc=\"Tx Ty Fz\"\nH 0 0 0\n", "three of T and F"},
+    {"1\nLattice=\"9 0 0 0 9 0 0 0 9\" pbc=\"T T T F\"\nH 0 0 0\n", "three of T and F"},
     {"1\nLattice=\"1 0 0 0 1 0 0 0 0\"\nH 0 0 0\n", "dependent"},
     {"1\npbc=\"T T T\"\nH 0 0 0\n", "no Lattice"},
     {"1\nLattice=\"1 0 0 0 1 0 0 0 1\" pbc=\"T T\"\nH 0 0 0\n", "three of T and F"},
@@ -325,6 +329,24 @@ START_TEST(bad_structure)
 {
   write_text(xyz_path, bad_structures[_i][0]);
   expect(run("evaluate '%s' '%s'", model_path, xyz_path), 1, bad_structures[_i][1]);
+}
+END_TEST
+
+/* Long names end with a whole character; errors of reading and what is no text are said. */
+START_TEST(unusual_files)
+{
+  static const char name[] = "name=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\xc3\xa9zz";
+  char text[300];
+  snprintf(text, sizeof text, "1\nLattice=\"9 0 0 0 9 0 0 0 9\" pbc=\"True f 1\" %s\nH 0 0 0\n", name);
+  write_text(xyz_path, text);
+  expect(run("evaluate '%s' '%s' --json", model_path, xyz_path), 0, "aaaa\"");
+  expect(run("evaluate '%s' /", model_path), 1, "cannot be read on: Is a directory");
+  expect(run("evaluate '%s' /dev/zero", model_path), 1, "a byte that is zero");
+  FILE *out = fopen(xyz_path, "w");
+  fputs("1\n", out);
+  for (int k = 0; k <= 1 << 20; k++) fputc('a', out);
+  fclose(out);
+  expect(run("evaluate '%s' '%s'", model_path, xyz_path), 1, "in.xyz:2: the line has more than 1048576 bytes");
 }
 END_TEST
 
@@ -344,6 +366,7 @@ static Suite *suite(void)
   tcase_add_test(t, time_against_cpu);
   tcase_add_test(t, python_commands);
   tcase_add_loop_test(t, bad_structure, 0, N_BAD);
+  tcase_add_test(t, unusual_files);
   suite_add_tcase(s, t);
   return s;
 }
