@@ -24,24 +24,11 @@ static mlff_status open_for(const cli_options *o, mlff_options open, const cli_f
   return mlff_model_open(o->arguments[0], &open, model, error);
 }
 
-/* The processor's name as Linux has it; "" where it does not. */
-static void read_cpu(char *cpu, size_t size)
-{
-  char line[256];
-  FILE *file = fopen("/proc/cpuinfo", "r");
-  *cpu = 0;
-  while (file && !*cpu && fgets(line, sizeof line, file)) {
-    const char *colon = strncmp(line, "model name", 10) ? NULL : strchr(line, ':');
-    if (colon) snprintf(cpu, size, "%.*s", (int) strcspn(colon + 2, "\n"), colon + 2);
-  }
-  if (file) fclose(file);
-}
-
 static mlffprof_status add_context(mlffprof_recorder *r, const cli_options *o, const mlff_info *info,
                                    mlffprof_error *error)
 {
-  char host[256] = "", cpu[256];
-  read_cpu(cpu, sizeof cpu);
+  char host[256] = "";
+  const char *cpu = cli_processor();
   gethostname(host, sizeof host - 1);
   const char *const texts[][2] = {{"host", host},
                                   {"cpu", *cpu ? cpu : NULL},

@@ -2,6 +2,7 @@
 #include "../base/number.h"
 #include "cli.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -243,7 +244,12 @@ int cli_run(int argc, char **argv, int in_batch)
 
 int main(int argc, char **argv)
 {
-  if (argc > 1) return cli_run(argc, argv, 0);
-  print_usage(stderr);
-  return CLI_USAGE;
+  if (argc < 2) {
+    print_usage(stderr);
+    return CLI_USAGE;
+  }
+  const int code = cli_run(argc, argv, 0);
+  if ((fflush(stdout) || ferror(stdout)) && (code == CLI_OK || code == CLI_NO_GPU))
+    return cli_error(CLI_FAILED, argv[1], "what it prints cannot be written: %s", strerror(errno));
+  return code;
 }

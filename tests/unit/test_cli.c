@@ -342,6 +342,9 @@ START_TEST(unusual_files)
   expect(run("evaluate '%s' '%s' --json", model_path, xyz_path), 0, "aaaa\"");
   expect(run("evaluate '%s' /", model_path), 1, "cannot be read on: Is a directory");
   expect(run("evaluate '%s' /dev/zero", model_path), 1, "a byte that is zero");
+  expect(run("info /dev/zero"), 1, "is not a file");
+  expect(run("info '%s' >/dev/full", model_path), 1, "");
+  expect(run("check >/dev/full"), 1, "");
   FILE *out = fopen(xyz_path, "w");
   fputs("1\n", out);
   for (int k = 0; k <= 1 << 20; k++) fputc('a', out);

@@ -9,21 +9,31 @@
 #include "../../base/number.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* ---- reading files ---------------------------------------------------------------------------------------------- */
+
+/* Opens a regular file; others (a pipe, where opening would wait) are errors. */
+static mlff_status open_file(const char *path, FILE **file, struct stat *about, mlff_error *error)
+{
+  const int number = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (number < 0) return mlff_fail(error, MLFF_E_IO, "%s: cannot be opened: %s", path, strerror(errno));
+  const int is_file = !fstat(number, about) && S_ISREG(about->st_mode);
+  *file = is_file ? fdopen(number, "rb") : NULL;
+  if (*file) return MLFF_OK;
+  close(number);
+  return mlff_fail(error, MLFF_E_IO, "%s: is not a file", path);
+}
 
 static mlff_status read_whole(const char *path, size_t limit, void **data, size_t *size, mlff_error *error)
 {
   struct stat about;
-  FILE *file = fopen(path, "rb");
-  if (!file) return mlff_fail(error, MLFF_E_IO, "%s: cannot be opened: %s", path, strerror(errno));
-  if (fstat(fileno(file), &about) || !S_ISREG(about.st_mode)) {
-    fclose(file);
-    return mlff_fail(error, MLFF_E_IO, "%s: is not a file", path);
-  }
+  FILE *file;
+  MLFF_TRY(open_file(path, &file, &about, error));
   if ((uint64_t) about.st_size > limit) {
     fclose(file);
     return mlff_fail(error, MLFF_E_FORMAT, "%s: has %lld bytes, more than the %zu that are allowed", path,
