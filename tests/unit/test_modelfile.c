@@ -340,6 +340,8 @@ static const damage damages[] = {
     {"name: test", "? [x]\n: test", "? [x]", "keys must be plain text"},
     {"name: test", "name: test\n--- \nb: c", "--- ", "second document"},
     {"name: test", "name: \"\\x00\"", "name", "zero byte"},
+    {"name: test", "name: \"\\e[31mred\"", "name", "has a control character"},
+    {"name: test", "name: \"\\x9b31mred\"", "name", "has a control character"},
     {"name: test", "name: \xff\xfe", NULL, "not valid YAML"},
     {"name: test", "name: test\n\tx: 1", NULL, "not valid YAML"},
 };

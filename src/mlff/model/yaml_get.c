@@ -117,12 +117,22 @@ mlff_status mlff_yaml_double(const mlff_modelfile *file, const mlff_yaml *parent
   return MLFF_OK;
 }
 
+/* Characters that act on a terminal that a text is printed on, other than the end of a line and the tab. */
+static int has_control(const char *text)
+{
+  for (const unsigned char *c = (const unsigned char *) text; *c; c++)
+    if ((*c < 0x20 && *c != '\n' && *c != '\t') || *c == 0x7f || (c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0))
+      return 1;
+  return 0;
+}
+
 mlff_status mlff_yaml_string(const mlff_modelfile *file, const mlff_yaml *parent, const char *key, const char **value,
                              mlff_error *error)
 {
   const mlff_yaml *node = NULL;
   MLFF_TRY(get(file, parent, key, MLFF_YAML_SCALAR, &node, error));
   if (!*node->text) return mlff_yaml_fail(file, node, error, "is empty");
+  if (has_control(node->text)) return mlff_yaml_fail(file, node, error, "has a control character");
   *value = node->text;
   return MLFF_OK;
 }
