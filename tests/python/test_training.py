@@ -9,6 +9,7 @@ import json
 import os
 import tempfile
 import unittest
+import unittest.mock
 
 import helpers
 import numpy as np
@@ -22,7 +23,7 @@ try:
     import torch
 
     from mlff_tools.train import errors, export, frames, losses, networks, training
-    from mlff_tools.train.fast import soap
+    from mlff_tools.train.fast import cpu, soap
     from mlff_tools.train.trainer import BRAKE, Order, Trainer, fit_offsets
 except ImportError:
     torch = None
@@ -363,6 +364,17 @@ class Training(unittest.TestCase):
             data["stress"][k] = np.nan
             data["atom_energies"][data["first"][k + 1] - 1] = np.nan
         return data
+
+    def test_compiled_for_the_processor(self):
+        """A home folder may be shared by nodes of several kinds: each compiles its own, and once."""
+        if not cpu.available():
+            self.skipTest("there is no C compiler")
+        with tempfile.TemporaryDirectory() as folder:
+            for kind in ("one", "two", "one"):
+                with unittest.mock.patch.object(cpu, "processor", lambda kind=kind: kind):
+                    cpu.library("message.c", {"F": 32}, folder)
+            self.assertEqual(len(os.listdir(folder)), 2)
+        self.assertIn("\n", cpu.processor())
 
     def test_fast_gradients(self):
         bound = {"force_limit": 0.05, "energy_limit": 0.001, "stress_limit": 0.02, "atom_limit": 0.5}

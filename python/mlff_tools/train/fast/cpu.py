@@ -18,6 +18,7 @@ all of first order.
 import ctypes
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import sysconfig
@@ -52,13 +53,23 @@ def available():
     return shutil.which("cc") is not None
 
 
+def processor():
+    """What -march=native goes by: two processors of one name may have different instructions."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as f:
+            lines = sorted({line for line in f if line.startswith(("model name", "flags", "Features", "CPU part"))})
+    except OSError:
+        lines = []
+    return "".join(lines) or platform.processor()
+
+
 def library(name, sizes, folder, flags=()):
     """The compiled file `name` beside this one, with -Dkey=value for `sizes`; kept in `folder` under a name that tells
     source, sizes and processor."""
     source = os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
     defines = [f"-D{k}={v}" for k, v in sizes.items()]
     with open(source, "rb") as f:
-        key = hashlib.sha256(f.read() + repr((FLAGS, flags, defines)).encode()).hexdigest()[:12]
+        key = hashlib.sha256(f.read() + repr((FLAGS, flags, defines, processor())).encode()).hexdigest()[:12]
     path = os.path.join(folder, f"{name[:-2]}-{sysconfig.get_platform()}-{key}.so")
     if not os.path.exists(path):
         os.makedirs(folder, exist_ok=True)
