@@ -25,8 +25,8 @@ class MLFFNeighbourGraph : protected Pointers {
   /* Makes the next graph read the list again although it is not new: for a style that does not see all steps. */
   void forget_list() { last_list = nullptr; }
 
-  /* After an evaluation, with mlff_result.n_edges: of the first list of a run, whether the model has seen all pairs that
-   * there are (pair_count.h); all ranks stop where it has not. Collective. */
+  /* After an evaluation, with mlff_result.n_edges: of the first list of a run, whether the model has seen all pairs
+   * that there are (pair_count.h); all ranks stop where it has not. Collective. */
   void check_pairs(int64_t n_edges, const char *who);
 
   /* The last one; the same where the host reads it; and its order. */
