@@ -392,55 +392,6 @@ void PairMLFF::check_masses() const
   impl->types_reported = true;
 }
 
-/* ----------------------------------------------------------------------
-   restart files have the hash of the weights, so that going on with another model is noticed, and the keywords
-------------------------------------------------------------------------- */
-
-void PairMLFF::write_restart(FILE *fp)
-{
-  MLFFIdentity mine = impl->before;
-  if (impl->info) {
-    snprintf(mine.sha256, sizeof(mine.sha256), "%s", impl->info->sha256);
-    snprintf(mine.name, sizeof(mine.name), "%s", impl->info->name);
-  }
-  std::string keywords;
-  for (const std::string &word : impl->keywords) keywords += word + '\0';
-  mine.n_keywords = impl->again.empty() ? static_cast<int32_t>(keywords.size()) + 1 : 0;
-  fwrite(&mine, sizeof(mine), 1, fp);
-  if (mine.n_keywords > 1) fwrite(keywords.data(), keywords.size(), 1, fp);
-}
-
-void PairMLFF::read_restart(FILE *fp)
-{
-  MLFFIdentity &before = impl->before;
-  if (comm->me == 0) utils::sfread(FLERR, &before, sizeof(before), 1, fp, nullptr, error);
-  MPI_Bcast(&before, sizeof(before), MPI_BYTE, 0, world);
-  before.sha256[sizeof(before.sha256) - 1] = before.name[sizeof(before.name) - 1] = '\0';
-  if (!allocated) allocate();
-  read_keywords(fp, before.n_keywords);
-}
-
-/* The keywords of the run that wrote the file hold on, but for files that would be written over. */
-void PairMLFF::read_keywords(FILE *fp, int n)
-{
-  static constexpr int MOST = 1 << 20;
-  if (n < 0 || n > MOST)
-    error->all(FLERR, "pair_style mlff: the restart file is damaged: keywords of " + std::to_string(n) + " bytes");
-  std::string text(static_cast<size_t>(std::max(n - 1, 0)), '\0');
-  if (n > 1) {
-    if (comm->me == 0) utils::sfread(FLERR, text.data(), 1, text.size(), fp, nullptr, error);
-    MPI_Bcast(text.data(), n - 1, MPI_CHAR, 0, world);
-  }
-  std::vector<std::string> keywords;
-  for (size_t at = 0; at < text.size(); at += keywords.back().size() + 1) keywords.emplace_back(text.c_str() + at);
-  take_keywords(keywords);
-  const MLFFSettings &now = impl->settings;
-  impl->again = "";
-  if (n == 0) impl->again = "the file is from a release that did not write them";
-  if (!now.out_file.empty() || now.devi_dump > 0.0)
-    impl->again = "its out_file and dump_file would be written over; give them other names";
-}
-
 /* ---------------------------------------------------------------------- */
 
 int PairMLFF::pack_forward_comm(int n, int *atoms, double *buf, int /*pbc_flag*/, int * /*pbc*/)

@@ -1,4 +1,4 @@
-/* pair_mlff_impl.h: what PairMLFF has; for pair_mlff.cpp and pair_mlff_respa.cpp only. */
+/* pair_mlff_impl.h: what PairMLFF has; for pair_mlff.cpp, pair_mlff_respa.cpp and pair_mlff_restart.cpp only. */
 #ifndef LMP_PAIR_MLFF_IMPL_H
 #define LMP_PAIR_MLFF_IMPL_H
 
