@@ -436,6 +436,13 @@ MLFFPROF_API mlffprof_status mlffprof_report_parse(const char *path, const char 
 
 /* The report as text, at most 100 columns wide: what `mlff show` prints and a log wants. */
 MLFFPROF_API mlffprof_status mlffprof_report_print(const mlffprof_report *report, FILE *out, mlffprof_error *error);
+/* One line per report under one heading, with the speed-up against the first. */
+MLFFPROF_API mlffprof_status mlffprof_reports_print(const mlffprof_report *const *reports, int n_reports, FILE *out,
+                                                    mlffprof_error *error);
+
+/* What stands in the context of a report under a key; NULL: nothing, or a number. */
+MLFFPROF_API const char *mlffprof_context_text(const mlffprof_report *report, const char *key);
+
 /* What a core of the computer can do (mlff_roof of mlff.h). NaN: not known. */
 typedef struct mlffprof_roof {
   double gflops;                /* 1e9 operations/s of multiply-adds           */
@@ -450,13 +457,10 @@ MLFFPROF_API mlffprof_status mlffprof_roof_read(const char *path, const mlffprof
 
 /* Why a step takes as long as it does: for each part its time, its work, and what share that is of what a core can do;
  * then what would make the run faster, the largest gain first. roof: of the kernel path and precision of the report, or
- * NULL. As text, at most 100 columns wide, or as JSON. */
+ * NULL. As text or as JSON. */
 MLFFPROF_API mlffprof_status mlffprof_explain(const mlffprof_report *report, const mlffprof_roof *roof, int as_json,
                                               FILE *out, mlffprof_error *error);
 
-/* One line per report under one heading, with the speed-up against the first. */
-MLFFPROF_API mlffprof_status mlffprof_reports_print(const mlffprof_report *const *reports, int n_reports, FILE *out,
-                                                    mlffprof_error *error);
 /* A report of `mlff scaling` as a table. *is_scaling = 0, and nothing is printed, when the file is something else. */
 MLFFPROF_API mlffprof_status mlffprof_scaling_print(const char *path, FILE *out, int *is_scaling,
                                                     mlffprof_error *error);

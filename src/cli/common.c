@@ -1,7 +1,8 @@
-/* common.c: errors, JSON scalars, and the commands info and verify. */
+/* common.c: errors, the processor, JSON scalars, and the commands info and verify. */
 #include "cli.h"
 
 #include <stdarg.h>
+#include <string.h>
 
 static char first_error[2048];
 
@@ -25,6 +26,22 @@ const char *cli_error_text(void)
 void cli_error_forget(void)
 {
   *first_error = 0;
+}
+
+const char *cli_processor(void)
+{
+  static char name[256];
+  char line[512];
+  FILE *file = *name ? NULL : fopen("/proc/cpuinfo", "r");
+  while (file && fgets(line, sizeof line, file)) {
+    const char *value = strncmp(line, "model name", 10) ? NULL : strchr(line, ':');
+    if (!value) continue;
+    value += 1 + strspn(value + 1, " \t");
+    snprintf(name, sizeof name, "%.*s", (int) strcspn(value, "\n"), value);
+    break;
+  }
+  if (file) fclose(file);
+  return name;
 }
 
 int cli_fail(const mlff_error *error)

@@ -1,37 +1,14 @@
 /* explain.c: mlff explain: why a step takes as long as it does. */
 #include "cli.h"
 
-#include <stdio.h>
 #include <string.h>
-
-const char *cli_processor(void)
-{
-  static char name[256];
-  char line[512];
-  FILE *file = *name ? NULL : fopen("/proc/cpuinfo", "r");
-  while (file && fgets(line, sizeof line, file)) {
-    const char *value = strncmp(line, "model name", 10) ? NULL : strchr(line, ':');
-    if (!value) continue;
-    value += 1 + strspn(value + 1, " \t");
-    snprintf(name, sizeof name, "%.*s", (int) strcspn(value, "\n"), value);
-    break;
-  }
-  if (file) fclose(file);
-  return name;
-}
-
-static const char *context_of(const mlffprof_report *p, const char *key)
-{
-  for (int k = 0; k < p->n_context; k++)
-    if (!strcmp(p->context[k].key, key)) return p->context[k].text;
-  return NULL;
-}
 
 /* What a core does with the kernels and precision of the report, if that was made on this processor. 0: not known. */
 static int measure_here(const mlffprof_report *p, mlffprof_roof *roof, mlff_error *error)
 {
   mlff_roof here;
-  const char *cpu = context_of(p, "cpu"), *kernels = context_of(p, "kernels"), *precision = context_of(p, "precision");
+  const char *cpu = mlffprof_context_text(p, "cpu"), *kernels = mlffprof_context_text(p, "kernels"),
+             *precision = mlffprof_context_text(p, "precision");
   if (!cpu || strcmp(cpu, cli_processor()) != 0 || !kernels || !precision || !strcmp(precision, "mixed")) return 0;
   if (!p->device || strcmp(p->device, "cpu") != 0 || mlff_roof_read(kernels, precision, &here, error)) return 0;
   *roof = (mlffprof_roof){here.gflops, here.cache_gbs, here.memory_gbs, "measured now"};

@@ -97,9 +97,7 @@ static void describe_model(const mlff_info *info, mlffprof_recorder *recorder)
   mlffprof_recorder_context(recorder, "precision", info->precision, nullptr);
   mlffprof_recorder_context(recorder, "kernels", info->kernels, nullptr);
   mlffprof_recorder_context_number(recorder, "cutoff", info->cutoff, nullptr);
-  mlff_platform platform = {};
-  mlff_platform_read(&platform);
-  mlffprof_recorder_context(recorder, "kernels_here", platform.kernels, nullptr);
+  mlffprof_recorder_context(recorder, "kernels_here", mlff_cpu_best_kernels(), nullptr);
   if (strcmp(info->device, "cpu") != 0) describe_gpus(recorder);
 }
 

@@ -125,6 +125,7 @@ void ProfShadow::init()
   check_ghosts();
   owner->comm_forward = halo.forward_width();
   owner->comm_reverse = halo.reverse_width();
+  graph.begin_run();
   // one that is made only when it is asked for, at the list's own cutoff
   auto *request = neighbor->add_request(owner, NeighConst::REQ_FULL | NeighConst::REQ_OCCASIONAL);
   request->set_cutoff(info->cutoff + neighbor->skin);

@@ -1,13 +1,12 @@
 /* roof.c: the rates of a core that bound every part of a step, measured: multiply-adds of a kernel path, reading from
  * the second-level cache and from memory. */
-#define _POSIX_C_SOURCE 200809L
-
 #include "backend/cpu/backend_cpu.h"
 #include "backend/kernels.h"
+#include "model/spans.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static const int64_t in_cache = 192 << 10, in_memory = 256 << 20; /* bytes: beyond the first level, and all of them */
 static const double shortest = 0.01;                              /* s, of a measurement */
@@ -15,43 +14,20 @@ enum { N_TRIES = 5 }; /* of which the best counts: others may use the core */
 
 static volatile double sink; /* results that nobody needs */
 
-static double now(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
-}
-
-static double fma_rate(const mlff_cpu_roof *of)
-{
-  double best = 0;
-  for (int64_t n = 1 << 14, tries = 0; tries < N_TRIES;) {
-    double flop = 0;
-    const double begin = now();
-    sink = of->fma(n, &flop);
-    const double seconds = now() - begin;
-    if (seconds < shortest) {
-      n *= 2;
-      continue;
-    }
-    if (flop / seconds > best) best = flop / seconds;
-    tries++;
-  }
-  return best;
-}
-
-static double read_rate(const mlff_cpu_roof *of, const void *data, int64_t bytes)
+/* Operations a second; with data, bytes that are read of it a second. */
+static double best_rate(const mlff_cpu_roof *of, const void *data, int64_t bytes)
 {
   double best = 0;
   for (int64_t n = 1, tries = 0; tries < N_TRIES;) {
-    const double begin = now();
-    sink = of->read(data, bytes, n);
-    const double seconds = now() - begin;
+    double done = (double) (n * bytes);
+    const double begin = mlff_spans_now();
+    sink = data ? of->read(data, bytes, n) : of->fma(n, &done);
+    const double seconds = mlff_spans_now() - begin;
     if (seconds < shortest) {
       n *= 2;
       continue;
     }
-    if ((double) (n * bytes) / seconds > best) best = (double) (n * bytes) / seconds;
+    best = fmax(best, done / seconds);
     tries++;
   }
   return best;
@@ -74,9 +50,9 @@ mlff_status mlff_roof_read(const char *kernels, const char *precision, mlff_roof
   memset(data, 1, (size_t) in_memory); /* pages of their own: those of zeros are one */
   roof->kernels = path;
   roof->precision = is_double ? "fp64" : "fp32";
-  roof->gflops = 1e-9 * fma_rate(&of);
-  roof->cache_gbs = 1e-9 * read_rate(&of, data, in_cache);
-  roof->memory_gbs = 1e-9 * read_rate(&of, data, in_memory);
+  roof->gflops = 1e-9 * best_rate(&of, NULL, 0);
+  roof->cache_gbs = 1e-9 * best_rate(&of, data, in_cache);
+  roof->memory_gbs = 1e-9 * best_rate(&of, data, in_memory);
   free(data);
   return MLFF_OK;
 }

@@ -303,6 +303,8 @@ void PairMLFF::init_style()
   check_lists();
   check_masses();
   impl->initialised = true;
+  impl->graph.begin_run();
+  if (impl->inner) impl->inner->begin_run();
   impl->watch.begin_run();    // here, because rerun has no setup()
   neighbor->add_request(this, NeighConst::REQ_FULL);
 

@@ -62,8 +62,6 @@ static inline void *mlff_at(const mlff_backend *backend, const void *array, int6
   return (char *) array + (size_t) k * backend->real_size;
 }
 
-/* Best kernel path of this processor: "avx512", "avx2" or "generic". */
-const char *mlff_cpu_best_kernels(void);
 /* 1 if this processor and this build can run the kernel path (kernels.h says why not). */
 int mlff_cpu_has_kernels(const char *kernels);
 

@@ -20,9 +20,7 @@ void mlffprof_make_hotspots(mlffprof_report *report);
 void mlffprof_memory_judge(const double *x, const double *y, const int64_t *w, int n, double tolerance_bytes,
                            mlffprof_memory_result *result, mlff_arena *arena);
 
-/* What stands in the context under a key; NULL: nothing, or a number. */
-const char *mlffprof_context_text(const mlffprof_report *report, const char *key);
-/* NaN: nothing, or a text. */
+/* What stands in the context under a key (mlffprof_context_text: a text); NaN: nothing, or a text. */
 double mlffprof_context_number(const mlffprof_report *report, const char *key);
 
 /* Text in the arena; NULL when memory is out. */

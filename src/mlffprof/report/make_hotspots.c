@@ -143,9 +143,7 @@ static double kernel_cost(const char *kernels)
 /* Of the kernel path, where the processor has a better one. */
 static setting_cost kernels_cost(const mlffprof_report *p)
 {
-  const char *used = mlffprof_context_text(p, "kernels"), *here = mlffprof_context_text(p, "kernels_here");
-  const char *best = here ? strrchr(here, ' ') : NULL;
-  best = best ? best + 1 : here;
+  const char *used = mlffprof_context_text(p, "kernels"), *best = mlffprof_context_text(p, "kernels_here");
   if (!used || !best || !context_is(p, "precision", "fp32")) return (setting_cost){1, NULL};
   return (setting_cost){kernel_cost(used) / kernel_cost(best),
                         mlffprof_arena_printf(p->arena,
