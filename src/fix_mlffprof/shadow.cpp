@@ -138,7 +138,7 @@ void ProfShadow::check_ghosts() const
   const double reach = std::max(force->pair->cutforce + neighbor->skin, comm->get_comm_cutoff());
   if (reach >= wanted * (1.0 - 1e-12)) return;
   error->all(FLERR, mlff_format("%s: model %s needs ghost atoms within %g A (cutoff + skin), but this run has them "
-                                "within %g A; add `comm_modify cutoff %.4g`",
+                                "within %g A; add `comm_modify cutoff %.4g` [mlff-36]",
                                 WHO, info->name, wanted, reach, std::ceil(wanted * 100.0) / 100.0));
 }
 

@@ -220,7 +220,7 @@ void MLFFDomainWatch::say(Kind kind, const std::string &what)
   const std::string text = "pair_style mlff: in step " + std::to_string(update->ntimestep) + " " + what +
                            " in the training of " + info->name +
                            ", so its results may be wrong: use a model that was trained on such structures, or say "
-                           "`pair_style mlff domain ignore` if it is meant";
+                           "`pair_style mlff domain ignore` if it is meant [mlff-42]";
   if (stops) error->all(FLERR, text);
   if (comm->me == 0) error->warning(FLERR, text);
 }

@@ -47,7 +47,7 @@ static std::string too_large(const std::string &where, double atoms, double want
 {
   return mlff_format(
       "pair_style mlff: not enough memory %s: its %.0f atoms need %.1f MB more, and %.1f MB are left (%s). "
-      "About %.0f atoms would fit there: use %s",
+      "About %.0f atoms would fit there: use %s [mlff-38]",
       where.c_str(), atoms, wanted * MB, std::max(0.0, room) * MB, limit.c_str(), std::max(0.0, std::floor(fit)),
       advice);
 }

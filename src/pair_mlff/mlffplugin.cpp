@@ -97,7 +97,7 @@ static std::string check_version(void *lmp)
   const int running = lammps_version ? lammps_version(lmp) : static_cast<LAMMPS *>(lmp)->num_ver;
   if (compiled == running) return "";
   return "it was compiled for LAMMPS " MLFF_LAMMPS_VERSION ", and this is " +
-         std::string(static_cast<LAMMPS *>(lmp)->version) + ": compile it again for this LAMMPS";
+         std::string(static_cast<LAMMPS *>(lmp)->version) + ": compile it again for this LAMMPS [mlff-11]";
 }
 
 static std::string check_sizes(void *lmp)
@@ -109,7 +109,7 @@ static std::string check_sizes(void *lmp)
     const int running = lammps_extract_setting(lmp, names[k]);
     if (running != compiled[k])
       return std::string("its ") + names[k] + " has " + std::to_string(compiled[k]) + " bytes, that of this LAMMPS " +
-             std::to_string(running) + ": compile it with the same LAMMPS_BIGBIG or LAMMPS_SMALLBIG";
+             std::to_string(running) + ": compile it with the same LAMMPS_BIGBIG or LAMMPS_SMALLBIG [mlff-12]";
   }
   return "";
 }
@@ -129,7 +129,7 @@ static std::string check_mpi()
   if (strstr(text, compiled) || strstr(text, also) || strstr(text, "MVAPICH") || strstr(text, "CRAY MPICH")) return "";
   text[strcspn(text, "\n,")] = '\0';
   return std::string("it was compiled for ") + compiled + ", and this LAMMPS runs with " + text +
-         ": compile it with the MPI of this LAMMPS";
+         ": compile it with the MPI of this LAMMPS [mlff-13]";
 #else
   return "";
 #endif

@@ -60,12 +60,12 @@ std::vector<int> MLFFLoader::map_types(const mlff_info *info, const std::vector<
     }
     if (species[t] < 0)
       error->all(FLERR, caller + ": model " + std::string(info->name) + " does not know element '" + name +
-                            "' of type " + std::to_string(t) + "; it knows:" + known);
+                            "' of type " + std::to_string(t) + "; it knows:" + known + " [mlff-25]");
     if (!info->trained[species[t]] && settings.domain != "ignore")
       error->all(FLERR, caller + ": model " + std::string(info->name) + " knows element " + name + " of type " +
                             std::to_string(t) +
                             ", but it did not occur in training. Use another model, or say "
-                            "`pair_style mlff domain ignore` if it is meant");
+                            "`pair_style mlff domain ignore` if it is meant [mlff-26]");
   }
   return species;
 }
@@ -114,7 +114,7 @@ void MLFFLoader::read(const std::string &path, Files &files)
     mlff_error error_text = {};
     if (found.empty())
       problem =
-          caller + ": cannot read model file '" + path + "', neither here nor in the folders of LAMMPS_POTENTIALS";
+          caller + ": cannot read model file '" + path + "', neither here nor in the folders of LAMMPS_POTENTIALS [mlff-21]";
     else if (mlff_model_read(found.c_str(), &files.yaml, &files.yaml_size, &files.weights, &files.weights_size,
                              &error_text))
       problem = caller + ": " + error_text.text;

@@ -230,7 +230,7 @@ std::string MLFFNeighbourGraph::NewList::check_special_bonds() const
   if (of.arrays) of.arrays->sync_atom();
   static const char *const advice =
       "; a machine-learned force field needs all neighbours. Use `special_bonds lj/coul 1 1 1`, or tiny factors "
-      "such as 1e-50 where another pair style must ignore bonded neighbours";
+      "such as 1e-50 where another pair style must ignore bonded neighbours [mlff-32]";
   if (atom->molecular == Atom::TEMPLATE)
     return std::string("special_bonds removes bonded neighbours of molecule templates from the neighbour list") +
            advice;

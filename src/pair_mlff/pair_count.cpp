@@ -189,6 +189,6 @@ std::string MLFFPairCount::compare(bigint n_seen, double cutoff, const std::vect
       "the neighbour lists have %lld pairs of neighbours within the cutoff of %g A, and there are %lld: "
       "something takes neighbours or ghost atoms away, or makes them twice. Look for comm_modify group, "
       "neigh_modify, special_bonds, and in pair_style hybrid for a pair_coeff of another style for types "
-      "of this one",
+      "of this one [mlff-34]",
       static_cast<long long>(all[2]), cutoff, static_cast<long long>(all[0]));
 }

@@ -97,7 +97,7 @@ void PairMLFF::check_initialised() const
   if (!impl->initialised)
     error->all(FLERR,
                "pair_style or pair_coeff of mlff has changed since the last run: take `pre no` away, so that this "
-               "run makes new neighbour lists");
+               "run makes new neighbour lists [mlff-35]");
 }
 
 void PairMLFF::evaluate(int eflag, int vflag)
@@ -191,7 +191,7 @@ static std::string check_direct(const mlff_info *info, int n_periodic, const Upd
   if (info->traits & MLFF_CONSERVATIVE) return "";
   if (n_periodic == 1 || n_periodic == 2)
     return mlff_format("%s models are made for systems that are periodic in all three directions or in none, and this "
-                       "box is in %d; use `boundary p p p` with a layer of vacuum",
+                       "box is in %d; use `boundary p p p` with a layer of vacuum [mlff-37]",
                        info->architecture, n_periodic);
   const char *style = update->minimize_style;
   if (update->whichflag == 2 && strncmp(style, "fire", 4) != 0 && strncmp(style, "quickmin", 8) != 0)
@@ -344,7 +344,8 @@ void PairMLFF::setup()
 void PairMLFF::check_lists() const
 {
   const std::vector<int> &species = impl->species_of_type;
-  static const char *const advice = "; pair_style mlff needs all neighbours of its atoms: take the command away";
+  static const char *const advice =
+      "; pair_style mlff needs all neighbours of its atoms: take the command away [mlff-33]";
   if (neighbor->includegroup)
     error->all(FLERR, std::string("neigh_modify include leaves atoms out of the neighbour list") + advice);
   for (int k = 0; k < neighbor->nex_type; k++)
@@ -387,7 +388,7 @@ void PairMLFF::check_masses() const
     error->all(FLERR,
                mlff_format("pair_style mlff: type %d is %s in pair_coeff, but its mass is %.6g (%s: %.6g; nearest "
                            "element: %s). Correct the order of the elements in pair_coeff or the mass, or say "
-                           "`pair_style mlff masses no` if it is meant",
+                           "`pair_style mlff masses no` if it is meant [mlff-31]",
                            t, symbol, mass, symbol, mlff_element_mass(symbol), mlff_element_of_mass(mass)));
   }
   if (!impl->types_reported && comm->me == 0) utils::logmesg(lmp, table);

@@ -8,6 +8,7 @@ import unittest
 import helpers
 
 PAGE = os.path.join(helpers.ROOT, "docs", "troubleshooting.md")
+CODE = re.compile(r"\[mlff-\d\d\]")
 # Of LAMMPS, and of its thermo output.
 OTHERS = ("Unrecognized pair style 'mlff'", "Lost atoms", "Out of range atoms")
 
@@ -33,3 +34,16 @@ class Page(unittest.TestCase):
             with self.subTest(message=message):
                 self.assertTrue(message in OTHERS or message in known or message.startswith("mpiexec"))
         self.assertNotIn("no message says this", known)
+
+    def test_codes(self):
+        """Each code of a message has one row, which quotes that message, and each row's code a message."""
+        with open(PAGE, encoding="utf-8") as f:
+            rows = [line.split("|")[1] for line in f if line.startswith("| [mlff-")]
+        known = sources()
+        codes = [CODE.search(row).group() for row in rows]
+        self.assertEqual(sorted(codes), sorted(set(CODE.findall(known))))
+        for row, code in zip(rows, codes):
+            messages = [known[max(0, at.start() - 600) : at.start()] for at in re.finditer(re.escape(code), known)]
+            for message in messages:
+                with self.subTest(code=code):
+                    self.assertTrue(any(q in message for q in re.findall(r"`([^`]+)`", row)))

@@ -178,7 +178,7 @@ static mlff_status read_weights(mlff_modelfile *f, mlff_error *error)
     return mlff_fail(
         error, MLFF_E_FORMAT,
         "%s:%d: weights.sha256: %s has hash %s, expected %s: it is damaged, truncated or of another model; copy "
-        "both files again",
+        "both files again [mlff-22]",
         f->path, mlff_yaml_find(f->root, "weights")->line, f->weights_path, hex, f->head.sha256);
   MLFF_TRY(mlff_safetensors_parse(f->weights_path, f->weights, f->weights_size, f->arena, &f->tensors, &f->n_tensors,
                                   error));
@@ -211,7 +211,7 @@ static mlff_status open_file(const char *path, const char *yaml, size_t yaml_siz
   MLFF_TRY(mlff_yaml_string(f, f->root, "format", &format, error));
   if (strcmp(format, format_key))
     return mlff_yaml_fail(f, mlff_yaml_find(f->root, "format"), error,
-                          "is '%.40s', this version reads '%s'; convert the model or use another version", format,
+                          "is '%.40s', this version reads '%s'; convert the model or use another version [mlff-23]", format,
                           format_key);
   return read_weights_block(f, error);
 }

@@ -180,7 +180,7 @@ static mlff_status run_each(mlff_model *model, mlff_error *error)
           error, MLFF_E_NUMERIC,
           "%s: self-test '%s' failed on %s (%s, %s): energy off by %.3g eV/atom (allowed %.3g), forces by %.3g "
           "eV/A (allowed %.3g), virial by %.3g eV/atom (allowed %.3g). Do not use the model here; run 'mlff "
-          "verify' with other kernels and precisions to find out whether the file or this build is wrong",
+          "verify' with other kernels and precisions to find out whether the file or this build is wrong [mlff-24]",
           model->file->path, t.name, model->info.device, model->info.kernels, model->info.precision, t.energy_error,
           t.energy_tolerance, t.force_error, t.force_tolerance, t.virial_error, t.virial_tolerance);
   }

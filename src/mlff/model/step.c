@@ -117,7 +117,7 @@ static mlff_status sum_members(mlff_model *m, const mlff_graph *graph, const mlf
 
 static const char unstable[] =
     "the simulation has become unstable or left the model's domain; reduce the time step or check "
-    "the structure";
+    "the structure [mlff-43]";
 
 /* Energy and forces must be finite; names the first atom that is not. */
 static mlff_status check_finite(const mlff_model *m, const mlff_graph *graph, const mlff_result *result,
@@ -149,7 +149,7 @@ mlff_status mlff_step_check_distance(const mlff_model *m, const mlff_graph *grap
   const int32_t owner = j >= 0 ? graph->node[j] : -1;
   return mlff_fail(error, MLFF_E_NUMERIC,
                    "atoms %d (%s) and %d (%s%s) are %.4f A apart, closer than the %.4g A that the model was made for "
-                   "(domain.min_distance; indices on this rank): remove overlaps, minimize, or reduce the time step",
+                   "(domain.min_distance; indices on this rank): remove overlaps, minimize, or reduce the time step [mlff-41]",
                    (int) i, element_of(m, i >= 0 ? graph->species[i] : -1), (int) owner,
                    element_of(m, j >= 0 ? graph->species[j] : -1), j != owner ? ", an image or ghost" : "",
                    e->min_distance, m->head->min_distance);
