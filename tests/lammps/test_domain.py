@@ -72,7 +72,7 @@ def test_temperature(tmp_path):
     assert one == [
         "pair_style mlff: in step 1000 temperature 1812 K (mean of 10 looks, every 100 steps) is outside of 280 to "
         "350 K in the training of random-painn, so its results may be wrong: use a model that was trained on such "
-        "structures, or say `pair_style mlff domain ignore` if it is meant"
+        "structures, or say `pair_style mlff domain ignore` if it is meant [mlff-42]"
     ]
     again = warnings(launch(deck(tmp_path, model, hot(30) + f"run {LOOKS}\nrun {LOOKS} pre no\n"), str(tmp_path)))
     assert [re.search(r"in step (\d+) temperature 30 K", s).group(1) for s in again] == ["1000", "2000"]

@@ -99,7 +99,8 @@ def check_derivatives(teacher, frame):
     if not 0.5 < ratio < 2.0:
         raise TeacherError(
             f"{frame['source']}: moved along its forces by {STEP} A, the energy changes by {ratio:.4g} times their "
-            "work, which should be 1: are energies in eV and forces in eV/A, and are the forces those of this energy? [mlff-51]"
+            "work, which should be 1: are energies in eV and forces in eV/A, and are the forces those of this energy? "
+            "[mlff-51]"
         )
     fits = abs(ratio - 1) < 0.02
     return fits, f"near the first frame the energy changes by {ratio:.4f} times the work of the forces" + (

@@ -118,8 +118,8 @@ static mlff_status choose_species(mlff_model *m, const mlff_options *options, ml
     if (s == n) {
       char known[512];
       list_names(m->head->elements, n, known, sizeof known);
-      return mlff_fail(error, MLFF_E_ARG, "%s: the model does not know element '%.20s'; it knows: %s [mlff-25]", m->file->path,
-                       wanted ? wanted : "NULL", known);
+      return mlff_fail(error, MLFF_E_ARG, "%s: the model does not know element '%.20s'; it knows: %s [mlff-25]",
+                       m->file->path, wanted ? wanted : "NULL", known);
     }
     m->use[s] = 1;
   }

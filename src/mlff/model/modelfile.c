@@ -211,8 +211,8 @@ static mlff_status open_file(const char *path, const char *yaml, size_t yaml_siz
   MLFF_TRY(mlff_yaml_string(f, f->root, "format", &format, error));
   if (strcmp(format, format_key))
     return mlff_yaml_fail(f, mlff_yaml_find(f->root, "format"), error,
-                          "is '%.40s', this version reads '%s'; convert the model or use another version [mlff-23]", format,
-                          format_key);
+                          "is '%.40s', this version reads '%s'; convert the model or use another version [mlff-23]",
+                          format, format_key);
   return read_weights_block(f, error);
 }
 

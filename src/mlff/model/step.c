@@ -147,12 +147,13 @@ mlff_status mlff_step_check_distance(const mlff_model *m, const mlff_graph *grap
   if (!(e->min_distance < m->head->min_distance)) return MLFF_OK;
   const int32_t i = e->closest[0], j = e->closest[1];
   const int32_t owner = j >= 0 ? graph->node[j] : -1;
-  return mlff_fail(error, MLFF_E_NUMERIC,
-                   "atoms %d (%s) and %d (%s%s) are %.4f A apart, closer than the %.4g A that the model was made for "
-                   "(domain.min_distance; indices on this rank): remove overlaps, minimize, or reduce the time step [mlff-41]",
-                   (int) i, element_of(m, i >= 0 ? graph->species[i] : -1), (int) owner,
-                   element_of(m, j >= 0 ? graph->species[j] : -1), j != owner ? ", an image or ghost" : "",
-                   e->min_distance, m->head->min_distance);
+  return mlff_fail(
+      error, MLFF_E_NUMERIC,
+      "atoms %d (%s) and %d (%s%s) are %.4f A apart, closer than the %.4g A that the model was made for "
+      "(domain.min_distance; indices on this rank): remove overlaps, minimize, or reduce the time step [mlff-41]",
+      (int) i, element_of(m, i >= 0 ? graph->species[i] : -1), (int) owner,
+      element_of(m, j >= 0 ? graph->species[j] : -1), j != owner ? ", an image or ghost" : "", e->min_distance,
+      m->head->min_distance);
 }
 
 static mlff_status finish_result(mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out,
