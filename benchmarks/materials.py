@@ -28,16 +28,8 @@ import numpy as np
 from mlff_tools.bench import profiles, suite
 from mlff_tools.bench.cases import MATERIALS, Case
 from mlff_tools.bench.validate import weights_hash
-from mlff_tools.model.lammps import (
-    LammpsError,
-    cpu_name,
-    find_decks,
-    find_lmp,
-    find_model,
-    find_plugin,
-    process_options,
-)
-from mlff_tools.model.modelfile import sha256_of
+from mlff_tools.model.lammps import LammpsError, cpu_name, find_decks, find_lmp, find_plugin, process_options
+from mlff_tools.model.modelfile import ModelError, find_model, sha256_of
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BAR = 0.1  # meV/atom/ps
@@ -217,12 +209,16 @@ def arguments():
 def main():
     args = arguments()
     try:
-        args.model, args.lmp, args.plugin = find_model(args.model), find_lmp(args.lmp), find_plugin(args.build)
+        args.model, args.lmp, args.plugin = (
+            os.path.abspath(find_model(args.model)),
+            find_lmp(args.lmp),
+            find_plugin(args.build),
+        )
         args.decks = find_decks("in.bench", args.decks)
         args.work = os.path.join(os.path.abspath(args.work), f"{sha256_of(args.model)[:10]}")
         os.makedirs(args.work, exist_ok=True)
         systems = [measure(args, system) for system in args.systems]
-    except LammpsError as problem:
+    except ModelError as problem:
         print(f"materials.py: error: {problem}", file=sys.stderr)
         return 2
     name = os.path.splitext(os.path.basename(args.model))[0]

@@ -4,7 +4,7 @@
   distill, label, certify                 from a recipe to a student and its certificate
   sample, train, accuracy                 the parts that the first shipped models were made with
   bench, scaling, validate, report        measurements
-bench, certify, convert, distill, label, report, scaling and validate are of the program mlff, too.
+All but against and selftest are commands of the program mlff, too; `mlff verify --against` is against.
 
 The code is in the packages model (model files, references, the engine and LAMMPS), convert, train, ensemble (statistics
 and verdicts on trajectories), certify, bench and report. Model files are described in docs/model_file.md. Training
@@ -16,3 +16,5 @@ import os
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(PACKAGE))  # the checkout, unless the package is installed
+# Where the folders models, benchmarks/decks and examples are.
+FILES = SOURCE if os.path.isdir(os.path.join(SOURCE, "benchmarks", "decks")) else PACKAGE

@@ -1,4 +1,4 @@
-"""The command `python -m mlff_tools.accuracy`."""
+"""The command `mlff accuracy`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The command `python -m mlff_tools.sample`."""
+"""The command `mlff sample`."""
 
 import sys
 

@@ -221,5 +221,5 @@ int cli_check(const cli_options *options)
   if (options->measures_roof && measure_roofs(&c)) return CLI_FAILED;
   print_text(&c);
   if (options->file && save_json(&c, options->file)) return CLI_FAILED;
-  return c.n_usable ? CLI_OK : CLI_NO_GPU;
+  return options->wants_gpu && !c.n_usable ? CLI_NO_GPU : CLI_OK;
 }

@@ -7,6 +7,7 @@
 #include "mlff/mlffprof.h"
 
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_NO_GPU = 3 };
+enum { CLI_PATH = 4096 }; /* characters of a path, at most */
 
 /* What stands after the command. Strings are borrowed from argv. */
 typedef struct cli_options {
@@ -17,7 +18,8 @@ typedef struct cli_options {
   int n_calls; /* 0 = the command's default */
   int n_replicas;
   double skin;
-  int measures_roof; /* of check */
+  int measures_roof, wants_gpu; /* of check */
+  char model[CLI_PATH];         /* of arguments[0], where that is a model */
   const char *file, *trace, *gate, *targets, *roof;
   const char *against; /* "cpu" */
 } cli_options;
@@ -45,6 +47,15 @@ int cli_batch(const cli_options *options);
 /* Runs the command of a whole command line, argv[0] included. in_batch: without commands that become another process,
  * and without batch. Returns its exit status. */
 int cli_run(int argc, char **argv, int in_batch);
+
+/* The known word that differs least from a wrong one; NULL: none is near. */
+const char *cli_nearest(const char *word, const char *const *known, int n_known);
+
+/* The path of a model: the name itself if it is one, else NAME.yaml here, in a folder of $MLFF_MODELS or among the
+ * models of this project. Prints which there are if it is none of them: CLI_FAILED. */
+int cli_find_model(const char *command, const char *name, char path[CLI_PATH]);
+/* A table of those that a name finds. */
+void cli_print_models(void);
 
 /* What the system calls the processor; "" when it does not say. */
 const char *cli_processor(void);

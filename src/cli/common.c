@@ -60,6 +60,10 @@ int cli_info(const cli_options *options)
   mlff_model *model = NULL;
   mlff_options open = options->open;
   open.skip_self_test = 1;
+  if (!options->n_arguments) {
+    cli_print_models();
+    return CLI_OK;
+  }
   if (mlff_model_open(options->arguments[0], &open, &model, &error)) return cli_fail(&error);
   mlff_model_print(model, stdout);
   mlff_model_close(model);

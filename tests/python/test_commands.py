@@ -7,12 +7,13 @@ import subprocess
 import pytest
 
 from mlff_tools.convert import command as convert
+from mlff_tools.model.modelfile import ModelError, find_model
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 README = os.path.join(ROOT, "README.md")
 PYTHON = os.path.join(ROOT, ".venv", "bin", "python")
 MLFF = os.environ.get("MLFF", os.path.join(ROOT, "build", "mlff"))
-COMMANDS = "convert sample train accuracy against selftest validate bench scaling report label".split()
+COMMANDS = "convert sample train accuracy against selftest validate bench scaling report label distill certify".split()
 
 
 def run(words, folder):
@@ -32,7 +33,7 @@ def test_in_the_environment(name, tmp_path):
     assert place.startswith(os.path.join(ROOT, "python")), f"{PYTHON} finds {place}"
 
 
-@pytest.mark.parametrize("name", ["convert", "bench", "scaling", "validate", "report", "label", "certify"])
+@pytest.mark.parametrize("name", [c for c in COMMANDS if c not in ("against", "selftest")])
 def test_nothing_of_the_current_folder_is_run(name, tmp_path):
     """Modules with the names of what the commands import lie in the folder that `mlff` is called in."""
     for module in ("numpy", "runpy", "argparse", "json", "mlff_tools"):
@@ -44,3 +45,75 @@ def test_all_kinds_of_sources_are_named():
     with open(README, encoding="utf-8") as f:
         assert "mlff convert " + "|".join(convert.KINDS) + " INPUT" in f.read()
     assert all(f"mlff convert {kind}" in convert.__doc__ for kind in convert.KINDS)
+
+
+def mlff(*words, status=0, **environment):
+    done = subprocess.run(
+        [MLFF, *words], env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == status, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_all_commands_are_in_the_help():
+    text = mlff("--help")
+    assert all(f"\n  mlff {name} " in text for name in COMMANDS if name not in ("against", "selftest"))
+    assert "compare with torchani" in mlff("verify", "--help")
+
+
+@pytest.mark.parametrize(
+    "words, meant",
+    [
+        (["inof"], "'info'"),
+        (["distil"], "'distill'"),
+        (["validade"], "'validate'"),
+        (["time", "--calss", "3"], "'--calls'"),
+        (["check", "--jsn"], "'--json'"),
+    ],
+)
+def test_a_wrong_word_suggests_the_right_one(words, meant):
+    assert f"; is it {meant}?" in mlff(*words, status=2)
+
+
+def test_a_word_far_from_all_suggests_none():
+    assert "is it" not in mlff("completely", status=2) + mlff("xy", status=2) + mlff("show", "--" + "x" * 30, status=2)
+
+
+def test_models_have_names(tmp_path):
+    """One of this project, one of $MLFF_MODELS, which goes before it, and one that there is not; in C and in Python."""
+    shipped = os.path.join(ROOT, "models")
+    assert mlff("info", "water-xs") == mlff("info", os.path.join(shipped, "water-xs.yaml"))
+    assert find_model("water-xs") == os.path.join(shipped, "water-xs.yaml")
+    os.symlink(os.path.join(shipped, "silicon-xs.safetensors"), tmp_path / "silicon-xs.safetensors")  # as the file says
+    for suffix in (".yaml", ".safetensors"):
+        os.symlink(os.path.join(shipped, "silicon-xs" + suffix), tmp_path / ("water-xs" + suffix))
+        os.symlink(os.path.join(shipped, "silicon-xs" + suffix), tmp_path / ("mine" + suffix))
+    known = {"MLFF_MODELS": f"/nowhere:{tmp_path}"}
+    assert "silicon" in mlff("info", "water-xs", **known) and "silicon" in mlff("info", "mine", **known)
+    table = {line.split()[0]: line.split()[-1] for line in mlff("info", **known).splitlines()[1:]}
+    assert table["mine"] == str(tmp_path / "mine.yaml") and table["water-xs"] == str(tmp_path / "water-xs.yaml")
+    assert table["silicon-xs"] == os.path.join(shipped, "silicon-xs.yaml")
+    for text in (mlff("info", "water-sx", status=1), mlff("time", "water-sx", "none.xyz", status=1)):
+        assert "there is no model 'water-sx'" in text and text.endswith("is it 'water-xs'?\n")
+    with pytest.raises(ModelError, match="no model water-sx; there are: .*silicon-xs"):
+        find_model("water-sx")
+    assert "cannot be opened" in mlff("info", "water-sx.yaml", status=1)
+
+
+@pytest.mark.parametrize(
+    "typed, offered",
+    [
+        ("mlff di", "distill"),
+        ("mlff info silicon", "silicon-xs"),
+        ("mlff time water-xs x.xyz --ca", "--calls"),
+        ("mlff distill --dry", "--dry-run"),
+        ("mlff show repo", ""),
+    ],
+)
+def test_completion(typed, offered):
+    script = (
+        f'PATH="{os.path.dirname(os.path.abspath(MLFF))}:$PATH"; eval "$(mlff --completion)"; COMP_WORDS=({typed}); '
+        'COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _mlff; echo "${COMPREPLY[0]}"'
+    )
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == (offered, "")

@@ -5,11 +5,11 @@ import fnmatch
 import functools
 import os
 
-from .. import SOURCE
+from .. import FILES
 from ..model import modelfile
 from ..model.lammps import LammpsError
 
-MODELS = os.path.join(SOURCE, "models")
+MODELS = os.path.join(FILES, "models")
 SIZES = ("small", "medium", "large")
 PROTOCOLS = ("nve", "nvt", "npt")
 # System: atoms per size, atoms of the unit that is copied for other sizes, elements, reference potentials with their

@@ -29,6 +29,7 @@ from statistics import median
 import numpy as np
 
 from ..model.lammps import LammpsError, errors_in, find_decks, find_lmp, find_plugin, on_ranks, process_options
+from ..model.modelfile import ModelError, find_model
 from . import profiles
 from .cases import clean, student
 from .publish import rounded
@@ -380,9 +381,9 @@ def prepare(args):
     args.decks = find_decks(DECKS[args.mode], args.decks)
     if not args.decks:
         raise LammpsError("the decks were not found: give their folder with --decks (benchmarks/decks of the source)")
-    args.model = os.path.abspath(args.model or student("benzene_gas" if args.mode == "replicas" else "water"))
-    if not os.path.isfile(args.model):
-        raise LammpsError(f"there is no model file {args.model}: give one with --model")
+    args.model = os.path.abspath(
+        find_model(args.model or student("benzene_gas" if args.mode == "replicas" else "water"))
+    )
     args.plugin, args.lmp = find_plugin(args.build), find_lmp(args.lmp)
     args.out, args.processors = os.path.abspath(args.out), processors()
 
@@ -391,7 +392,7 @@ def main(argv=None):
     args = parser().parse_args(argv)
     try:
         prepare(args)
-    except LammpsError as e:
+    except ModelError as e:
         print(f"mlff scaling: error: {e}", file=sys.stderr)
         return 2
     try:
@@ -401,7 +402,7 @@ def main(argv=None):
         base = os.path.join(args.out, f"{clean(report['model'])}_scaling_{args.mode}")
         profiles.write_json(base + ".json", report)
         plot(report, base + ".svg")
-    except (LammpsError, profiles.ProfileError) as e:
+    except (ModelError, profiles.ProfileError) as e:
         print(f"mlff scaling: error: {e}", file=sys.stderr)
         return 1
     except OSError as e:

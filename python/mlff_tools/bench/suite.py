@@ -35,7 +35,6 @@ from ..model.lammps import (
     errors_in,
     find_decks,
     find_lmp,
-    find_model,
     find_plugin,
     find_targets,
     on_ranks,
@@ -426,8 +425,8 @@ def check(args):
         raise LammpsError("the decks were not found: give their folder with --decks (benchmarks/decks of the source)")
     if not args.models:
         args.models = ["student"]
-    args.models = [m if m in ROLES else find_model(m) for m in args.models]
-    args.reference = find_model(args.reference) if args.reference else None
+    args.models = [m if m in ROLES else os.path.abspath(modelfile.find_model(m)) for m in args.models]
+    args.reference = os.path.abspath(modelfile.find_model(args.reference)) if args.reference else None
     args.targets = find_targets(args.targets)
     args.out = os.path.abspath(args.out)
     args.lmp = find_lmp(args.lmp)
@@ -486,7 +485,7 @@ def main(argv=None):
             print(f"{n_files} files in brief: {args.publish}")
         if args.history:
             print(history.store(reports, args))
-    except (LammpsError, profiles.ProfileError) as e:
+    except (modelfile.ModelError, profiles.ProfileError) as e:
         print(f"\nmlff bench: error: {e}", file=sys.stderr)
         return 1
     except OSError as e:

@@ -30,8 +30,8 @@ import time
 import numpy as np
 
 from ..ensemble import judge
-from ..model.lammps import LammpsError, errors_in, find_decks, find_lmp, find_model, find_plugin, process_options
-from ..model.modelfile import ModelError, load_yaml, sha256_of
+from ..model.lammps import LammpsError, errors_in, find_decks, find_lmp, find_plugin, process_options
+from ..model.modelfile import ModelError, find_model, load_yaml, sha256_of
 from ..model.reference import DIRECT
 from ..train import extxyz, lammps_data
 from . import profiles, validation
@@ -205,7 +205,7 @@ def arguments(argv):
 
 def prepare(args):
     """Finds all files and completes the arguments; ModelError says what is missing."""
-    args.model = find_model(args.model)
+    args.model = os.path.abspath(find_model(args.model))
     args.decks = find_decks("in.validate", args.decks)
     if not args.decks:
         raise LammpsError("in.validate was not found: give the folder benchmarks/decks of the source with --decks")

@@ -238,7 +238,7 @@ def arguments():
         prog="mlff certify", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("model", metavar="MODEL.yaml", help="the model file")
+    add("model", metavar="MODEL", help="the model file, or the name of a model of mlff")
     add("recipe", nargs="?", metavar="RECIPE.yaml", help="sections bars, certify, teacher and structures of a recipe")
     add("-o", "--out", metavar="FILE.html", help="the page; the JSON beside it (default: MODEL-certificate.html)")
     add("--work", metavar="FOLDER", help="what is kept (default: NAME-certificate.work beside the page)")
@@ -264,6 +264,7 @@ def arguments():
 def main(argv=None):
     args = arguments().parse_args(argv)
     try:
+        args.model = modelfile.find_model(args.model)
         return run(args)
     except ModelError as e:
         print(f"mlff certify: error: {e}", file=sys.stderr)

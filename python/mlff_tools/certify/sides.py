@@ -1,7 +1,5 @@
 """The model and its teacher: each evaluates structures, and some LAMMPS can run."""
 
-import os
-
 from ..model import lammps, modelfile
 from ..train import label, labels
 from ..train.extxyz import tag
@@ -55,7 +53,7 @@ def of_model(name, path, precision, program, plugin, timeout=TIMEOUT):
 def of_recipe(wanted, place, frames, args):
     """The teacher of a recipe's section, whose files are relative to the folder `place`."""
     if "mlff" in wanted:
-        path = os.path.join(place, wanted["mlff"])
+        path = modelfile.find_model(wanted["mlff"], place)
         timeout = wanted.get("timeout", TIMEOUT)
         return of_model("teacher", path, wanted.get("precision", "fp32"), args.program, args.plugin, timeout)
     teacher = label.make_teacher(wanted, frames, place, args)

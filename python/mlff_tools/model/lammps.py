@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 
-from .. import PACKAGE, SOURCE
+from .. import FILES, SOURCE
 from .modelfile import ModelError
 
 
@@ -63,25 +63,17 @@ def find_plugin(given=None):
 
 
 def find_decks(name, given=None):
-    """Folder of the benchmark decks that has `name`: the given one, else that of the source, else the installed one."""
-    for folder in (given,) if given else (os.path.join(SOURCE, "benchmarks", "decks"), os.path.join(PACKAGE, "decks")):
+    """Folder of the benchmark decks that has `name`: the given one, else ours."""
+    for folder in (given,) if given else (os.path.join(FILES, "benchmarks", "decks"),):
         if os.path.exists(os.path.join(folder, name)):
             return os.path.abspath(folder)
     return None
 
 
-def find_model(name):
-    """Path of a model file: the given one, or that of a shipped model given by its name. LammpsError without it."""
-    for path in (name, os.path.join(SOURCE, "models", f"{name}.yaml")):
-        if os.path.isfile(path):
-            return os.path.abspath(path)
-    raise LammpsError(f"there is no model file {name}")
-
-
 def find_targets(given=None):
     """Path of the rules that reports are held against: the given file, or that of the shipped models; None without
     one."""
-    path = given or os.path.join(SOURCE, "models", "targets.yaml")
+    path = given or os.path.join(FILES, "models", "targets.yaml")
     if os.path.isfile(path):
         return os.path.abspath(path)
     if given:

@@ -1,6 +1,7 @@
 """Model files (NAME.yaml + NAME.safetensors): reading, checking and atomic writing. the format is in
 docs/model_file.md."""
 
+import glob
 import hashlib
 import json
 import os
@@ -12,6 +13,8 @@ import numpy as np
 import yaml
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
+
+from .. import FILES
 
 FORMAT = "mlff/1"
 ENERGY_UNITS = ("eV", "hartree", "kcal/mol")
@@ -309,6 +312,33 @@ def model_paths(name):
         if name.endswith(suffix):
             name = name[: -len(suffix)]
     return name + ".yaml", name + ".safetensors"
+
+
+def named_models():
+    """{name: path} of the models that can be given by their names alone: of the folders of $MLFF_MODELS, and ours."""
+    places = [place for place in os.environ.get("MLFF_MODELS", "").split(":") if place]
+    found = {}
+    for place in (*places, os.path.join(FILES, "models")):
+        for path in sorted(glob.glob(os.path.join(glob.escape(place), "*.safetensors"))):
+            path = model_paths(path)[0]
+            if os.path.isfile(path):
+                found.setdefault(os.path.splitext(os.path.basename(path))[0], path)
+    return found
+
+
+def find_model(name, folder=""):
+    """Path of a model file: `name`, with or without .yaml, relative to a folder, else that of named_models().
+    ModelError that says which there are."""
+    path = os.path.join(folder, model_paths(name)[0])
+    if os.path.isfile(path):
+        return path
+    named = named_models()
+    if name in named:
+        return named[name]
+    here = f"there is no model file {path}"
+    if os.path.basename(name) != name or name.endswith(".yaml"):
+        raise ModelError(here)
+    raise ModelError(f"{here}, and no model {name}; there are: {', '.join(sorted(named)) or 'none'}")
 
 
 def write_bytes(path, data):

@@ -1,4 +1,4 @@
-"""The command `python -m mlff_tools.train`."""
+"""The command `mlff train`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Errors of a model on a held-out split: `python -m mlff_tools.accuracy MODEL.yaml DATA.npz [--split test] [--write]`.
+"""Errors of a model on a held-out split: `mlff accuracy MODEL DATA.npz [--split test] [--write]`.
 
 The structures are evaluated by the engine (`mlff evaluate`), not by the training code. --write puts the numbers into
 the accuracy block of the model file.
@@ -106,7 +106,7 @@ def table(result):
 def accuracy(args):
     """Evaluates as the command line says; returns the summary."""
     data, sha256 = dataset.load(args.data)
-    path = modelfile.model_paths(args.model)[0]
+    path = modelfile.find_model(args.model)
     head, _ = modelfile.read(path)
     missing = set(data["elements"]) - set(head["elements"])
     if missing:
@@ -132,7 +132,7 @@ def accuracy(args):
 
 def main(argv=None):
     parser = argparse.ArgumentParser(
-        prog="python -m mlff_tools.accuracy", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="mlff accuracy", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("model", help="model file")
     parser.add_argument("data", help="data set made by mlff_tools.sample")

@@ -10,7 +10,7 @@ import os
 import re
 import typing
 
-from ..model.modelfile import model_paths
+from ..model.modelfile import find_model
 from . import build, dynamics, labels, splits
 from .extxyz import FrameError, plain, quoted, tag
 from .liquids import read_molecule
@@ -198,7 +198,7 @@ def check_elements(teacher, frames, place):
     if "lammps" in teacher:
         types = types_of(teacher["lammps"], teacher.get("types"), frames)
     elif "mlff" in teacher:
-        types = read_head(model_paths(os.path.join(place, teacher["mlff"]))[0])["elements"]
+        types = read_head(find_model(teacher["mlff"], place))["elements"]
     else:
         return
     for frame in frames:

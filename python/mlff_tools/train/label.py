@@ -20,7 +20,7 @@ import os
 import sys
 
 from ..bench.suite import positive
-from ..model.modelfile import ModelError
+from ..model.modelfile import ModelError, find_model
 from . import build, generate, labelling, labels, recipe
 from .extxyz import FrameError
 from .potentials import Programs
@@ -44,7 +44,7 @@ def make_teacher(wanted, frames, place, args):
     """The teacher of a recipe's section, whose files are relative to the folder `place`."""
     timeout = wanted.get("timeout", TIMEOUT)
     if "mlff" in wanted:
-        model = os.path.join(place, wanted["mlff"])
+        model = find_model(wanted["mlff"], place)
         return ModelTeacher(model, wanted.get("precision", "fp32"), args.program, timeout)
     if "lammps" in wanted:
         commands = wanted["lammps"]

@@ -19,7 +19,7 @@ import typing
 import numpy as np
 
 from ..model import lammps
-from ..model.modelfile import ModelError, model_paths
+from ..model.modelfile import ModelError, find_model, model_paths
 from .lammps_data import data_text, parse_dump
 from .teacher_ase import AseTeacher
 from .teacher_lammps import commands_digest, split_commands, types_of, version
@@ -277,7 +277,7 @@ class AsePotential:
 def potential(section, place, programs):
     """The potential of a section like `teacher`, whose files are relative to the folder `place`."""
     if "mlff" in section:
-        return ModelPotential(os.path.join(place, section["mlff"]), section.get("precision", "fp32"), programs)
+        return ModelPotential(find_model(section["mlff"], place), section.get("precision", "fp32"), programs)
     if "lammps" in section:
         return LammpsPotential(section["lammps"], section.get("types"), place, programs)
     if "ase" in section:

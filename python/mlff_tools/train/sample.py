@@ -1,4 +1,4 @@
-"""Samples labelled structures with a model's own dynamics: `python -m mlff_tools.sample CONFIG.yaml --out FOLDER`.
+"""Samples labelled structures with a model's own dynamics: `mlff sample CONFIG.yaml --out FOLDER`.
 
 Every trajectory of the configuration (see models/train/data.yaml) is one LAMMPS run with Langevin dynamics under
 `pair_style mlff`; every few steps its positions, energy and forces (those of the model, without the thermostat's) are
@@ -337,7 +337,7 @@ def potential_lines(config, args, elements):
     lines = [] if args.installed else [f"plugin load {find_plugin(args.plugin)}"]
     if lines == ["plugin load "]:
         raise ModelError("mlffplugin.so was not found: build the project, give --plugin, $MLFF_PLUGIN or --installed")
-    path = os.path.abspath(modelfile.model_paths(args.model)[0])
+    path = os.path.abspath(modelfile.find_model(args.model))
     style = f"pair_style mlff precision {config.get('precision', 'fp32')}"
     model = modelfile.sha256_of(path)  # the file names the weights by their hash
     return lines + [style, f"pair_coeff * * {path} {' '.join(elements)}"], [style, model]
@@ -415,7 +415,7 @@ def report(path, sha256, data):
 
 def main(argv=None):
     parser = argparse.ArgumentParser(
-        prog="python -m mlff_tools.sample", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="mlff sample", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("config", help="configuration, e.g. models/train/data.yaml")
     parser.add_argument("--model", help="model file whose energies and forces are the labels")

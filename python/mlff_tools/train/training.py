@@ -1,4 +1,4 @@
-"""Trains a model on labelled structures: `python -m mlff_tools.train CONFIG.yaml --data DATA.npz` (needs PyTorch), and
+"""Trains a model on labelled structures: `mlff train CONFIG.yaml --data DATA.npz` (needs PyTorch), and
 train() for what `mlff distill` does.
 
 Loss: mean over force components of (dF)^2, energy_weight times the mean over frames of (dE / n_atoms)^2, stress_weight
@@ -353,7 +353,7 @@ def command(args):
 
 def main(argv=None):
     parser = argparse.ArgumentParser(
-        prog="python -m mlff_tools.train", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="mlff train", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("config", help="configuration, e.g. models/train/water-benzene-student.yaml")
     parser.add_argument("--data", required=True, help="data set made by mlff_tools.sample")
