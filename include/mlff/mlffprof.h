@@ -77,9 +77,10 @@ enum {
   MLFFPROF_TAG_BUFFER_GROWTH = 1u << 2,    /* "buffer_growth"     a buffer of the engine was enlarged             */
   MLFFPROF_TAG_OUTPUT = 1u << 3,           /* "output"            thermo, dump or restart was written             */
   MLFFPROF_TAG_OTHER_RANK = 1u << 4,       /* "other_rank"        this rank waited: another one took clearly longer */
-  MLFFPROF_TAG_GRAPH_CAPTURE = 1u << 5     /* "graph_capture"     a CUDA graph was captured again                 */
+  MLFFPROF_TAG_GRAPH_CAPTURE = 1u << 5,    /* "graph_capture"     a CUDA graph was captured again                 */
+  MLFFPROF_TAG_PREEMPTED = 1u << 6         /* "preempted"         another process had the processor meanwhile     */
 };
-enum { MLFFPROF_N_TAGS = 6 };
+enum { MLFFPROF_N_TAGS = 7 };
 
 /* Name of the tag 1u << bit as the JSON has it; NULL for bit >= MLFFPROF_N_TAGS. */
 MLFFPROF_API const char *mlffprof_tag_name(int bit);

@@ -13,7 +13,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <ctime>
 #include <limits>
+#include <sys/resource.h>
 
 using namespace LAMMPS_NS;
 
@@ -25,10 +27,13 @@ static constexpr double BATCH_SECONDS = 0.5;
  * longer. */
 static constexpr double CLEARLY = 0.2;
 
+static constexpr int MOST_UNSEEN = 16;
+static constexpr double TURN = 50e-6;    // s; nobody is given the processor for less
+
 ProfSteps::ProfSteps(LAMMPS *lammps) :
     Pointers(lammps), engine(nullptr), opened(false), timed(false), compares(false), open_step(-1), start(0.0),
     dt_ps(0.0), busy_before(0.0), own(0.0), own_modify(0.0), own_output(0.0), batch_seconds(0.0), mean_seconds(0.0),
-    growths(0), builds(0), box{}, open_tags(0), batch(1)
+    growths(0), builds(0), seen{}, n_unseen(0), box{}, open_tags(0), batch(1)
 {
 }
 
@@ -70,6 +75,7 @@ bool ProfSteps::start_run(mlff_model *model, double step_ps)
   dt_ps = step_ps;
   opened = false;
   own = own_modify = own_output = 0.0;
+  n_unseen = -1;
   timed = timer->has_normal();
   compares = timed && comm->nprocs > 1;
   builds = neighbor->ncalls;
@@ -130,8 +136,22 @@ void ProfSteps::read_box(double *lengths) const
   lengths[8] = domain->yz;
 }
 
+/* What the processor has done for this thread until now. */
+ProfSteps::Processor ProfSteps::look(double now)
+{
+  timespec t = {};
+  rusage usage = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+#ifdef RUSAGE_THREAD
+  getrusage(RUSAGE_THREAD, &usage);
+#endif
+  return {now - static_cast<double>(t.tv_sec) - 1e-9 * static_cast<double>(t.tv_nsec), usage.ru_nivcsw, usage.ru_nvcsw};
+}
+
 void ProfSteps::open(bigint number, double now)
 {
+  if (n_unseen < 0) seen = look(now);
+  n_unseen = std::max(0, n_unseen);
   opened = true;
   open_step = number;
   start = now;
@@ -170,6 +190,20 @@ unsigned ProfSteps::tags_now()
   return found;
 }
 
+/* Whether another process had the processor for a good part of the open step: waiting for a file or a GPU takes no
+ * processor time either, but gives it up of one's own will. The system is asked after steps that are slow, and now and
+ * then for where to count from, because that takes a microsecond. */
+bool ProfSteps::was_preempted(double now)
+{
+  const double step_seconds = now - start;
+  if (step_seconds - fastest < std::max(TURN, CLEARLY * fastest) && ++n_unseen < MOST_UNSEEN) return false;
+  const Processor last = seen;
+  seen = look(now);
+  n_unseen = 0;
+  const bool taken = seen.taken != last.taken || seen.given == last.given;    // not all systems count the first
+  return taken && seen.without - last.without > CLEARLY * step_seconds;
+}
+
 void ProfSteps::close(double now)
 {
   const double seconds = std::max(0.0, now - start - own);
@@ -178,6 +212,7 @@ void ProfSteps::close(double now)
   atoms.push_back(atom->nlocal);
   sums.push_back(0.0);
   const size_t busy_at = sums.size() - 1;
+  sums.push_back(was_preempted(now) ? 1.0 : 0.0);
   if (!parts.empty()) read(now_values);
   for (size_t k = 0; k < parts.size(); k++) {
     double value = now_values[k] - before[k];
@@ -227,6 +262,7 @@ mlffprof_step ProfSteps::step_of(size_t k, std::vector<double> &values) const
   step.dt_ps = dt_ps;
   step.n_atoms = atom->natoms;
   step.tags = static_cast<unsigned>(all_tags[k]);
+  if (all_sums[k * width() + 1] > 0.0) step.tags |= MLFFPROF_TAG_PREEMPTED;
   step.slowest_rank = n_ranks > 1 ? most_busy[k].rank : 0;
   if (n_ranks > 1) {
     const double others = (all_sums[k * width()] - most_busy[k].value) / (n_ranks - 1);
@@ -239,7 +275,7 @@ mlffprof_step ProfSteps::step_of(size_t k, std::vector<double> &values) const
   }
   if (parts.empty()) return step;
   const size_t n = parts.size();
-  for (size_t c = 0; c < 3 * n; c++) values[c] = all_sums[k * width() + 1 + c] / n_ranks;
+  for (size_t c = 0; c < 3 * n; c++) values[c] = all_sums[k * width() + 2 + c] / n_ranks;
   for (size_t c = 0; c < n; c++)
     if (spans[c] >= 0 && values[c] == 0.0) values[c] = NONE;    // a part that this model does not have
   step.components = values.data();
@@ -254,6 +290,9 @@ std::string ProfSteps::flush(mlffprof_recorder *recorder)
   if (latency.empty()) return problem;
   gather();
   mean_seconds = batch_seconds / static_cast<double>(latency.size());
+  fastest = std::min_element(latency.begin(), latency.end(), [](const Ranked &a, const Ranked &b) {
+              return a.value < b.value;
+            })->value;
   batch_seconds = 0.0;
   std::vector<double> values(3 * parts.size());
   for (size_t k = 0; recorder && k < latency.size(); k++) {

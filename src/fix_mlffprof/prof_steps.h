@@ -66,10 +66,16 @@ class ProfSteps : protected Pointers {
   mlff_model *engine;
   bool opened, timed, compares;    // LAMMPS' timers run; and tell which of several ranks works longest
   bigint open_step;
-  double start, dt_ps, busy_before, own, own_modify, own_output, batch_seconds, mean_seconds;
+  double start, dt_ps, busy_before, own, own_modify, own_output, batch_seconds, mean_seconds,
+      fastest;                               // of the last batch: mean, and fastest step
   std::vector<double> before, now_values;    // [3 parts] readings when the step began, and at its end
   int64_t growths;
   bigint builds;
+  struct Processor {
+    double without;       // seconds of the clock less those that a processor has worked for this thread
+    long taken, given;    // how often another thread got it, and how often this one waited for something
+  } seen;                 // when was_preempted last looked
+  int n_unseen;           // steps since then; -1: it has not looked in this run
   double box[9];
   unsigned open_tags;
 
@@ -77,14 +83,16 @@ class ProfSteps : protected Pointers {
   // of the steps in the batch
   std::vector<Ranked> latency, busy, most_latency, most_busy;
   std::vector<int> tags, all_tags, atoms, all_atoms;    // atoms: of this rank, and of the rank with most
-  std::vector<double> sums, all_sums;                   // busy, then seconds, operations, bytes of parts, each step
+  std::vector<double> sums, all_sums;    // busy, preempted, then seconds, operations, bytes of parts, each step
   std::vector<bigint> numbers;
 
-  size_t width() const { return 1 + 3 * parts.size(); }    // of a step in sums
+  size_t width() const { return 2 + 3 * parts.size(); }    // of a step in sums
   void read(std::vector<double> &values) const;
   double read_busy() const;
   void read_box(double *lengths) const;
   unsigned tags_now();
+  static Processor look(double now);
+  bool was_preempted(double now);
   void gather();
   mlffprof_step step_of(size_t k, std::vector<double> &values) const;
 };

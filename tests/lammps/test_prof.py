@@ -245,6 +245,27 @@ def test_waiting_for_another_rank_is_tagged(tmp_path):
     assert tags(found["even"]).get("other_rank", 0) < waited, found["even"]["tags"]
 
 
+def test_a_lost_processor_is_tagged(tmp_path):
+    """Another program on the same core: steps are tagged, and the spread has its cause."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})  # children inherit it
+    spin = [sys.executable, "-c", "while True: pass"]
+    try:
+        with subprocess.Popen(spin) as other:
+            try:
+                launch(argon(prof("file r.json warmup 10 energy no memory no"), "run 400", n=8), str(tmp_path))
+            finally:
+                other.kill()
+    finally:
+        os.sched_setaffinity(0, cores)
+    found = load(tmp_path)
+    assert tags(found).get("preempted", 0) >= 10, found["tags"]
+    slow = ["preempted" in s["tags"] for s in found["slow_steps"]]
+    assert sum(slow) > len(slow) / 2, found["slow_steps"]
+    advice = {h["component"]: h["advice"] for h in found["hotspots"]}["spread"]
+    assert "those with preempted take" in advice and "--bind-to core" in advice, advice
+
+
 def test_minimize(tmp_path):
     """One step for each iteration, and the potential energy that LAMMPS prints."""
     run = "displace_atoms all random 0.1 0.1 0.1 7\nminimize 0.0 1e-8 40 400"

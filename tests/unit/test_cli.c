@@ -72,7 +72,9 @@ START_TEST(usage)
   expect(run("%s", ""), 2, "usage");
   expect(run("boil"), 2, "unknown command 'boil'");
   expect(run("time --help"), 0, "--calls");
-  expect(run("info"), 2, "MODEL.yaml");
+  expect(run("info"), 0, "network");
+  expect(run("verify"), 2, "MODEL");
+  expect(run("info none"), 1, "there is no model 'none'; here, in MLFF_MODELS and of mlff there are:");
   expect(run("info a b"), 2, "one argument too many: 'b'");
   expect(run("info a --json"), 2, "unknown option '--json'");
   expect(run("verify a --device"), 2, "a value is missing after '--device'");

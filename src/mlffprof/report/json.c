@@ -11,7 +11,7 @@
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
 static const char *const tags[] = {"neighbor_rebuild", "box_change",    "buffer_growth", "output",
-                                   "other_rank",       "graph_capture", "untagged"};
+                                   "other_rank",       "graph_capture", "preempted",     "untagged"};
 static const char *const quantities[] = {"potential",   "kinetic",  "total", "conserved",
                                          "temperature", "pressure", "volume"};
 static const char *const verdicts[] = {"unknown", "stable", "growing", "leak"};

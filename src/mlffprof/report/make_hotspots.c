@@ -219,6 +219,8 @@ static const char *help_for(const char *tag)
                {"other_rank", "balance, or one rank for each core (mpiexec --bind-to core)"},
                {"buffer_growth", "longer warmup: buffers grow until they fit"},
                {"graph_capture", "longer warmup: steps are recorded once"},
+               {"preempted",
+                "another process had the processor: a core for each rank (mpiexec --bind-to core, taskset)"},
                {"box_change", "a barostat acts: nothing to gain here"}};
   for (size_t k = 0; k < sizeof known / sizeof *known; k++)
     if (!strcmp(known[k].tag, tag)) return known[k].help;
