@@ -34,7 +34,7 @@ int main(int argc, char **argv)
   if (mlffprof_recorder_time(recorder, smooth, values, N_CALLS, 5, &error)) goto done;
   if (mlffprof_recorder_context(recorder, "program", "profile.c", &error)) goto done;
   if (mlffprof_recorder_report(recorder, &report, &error)) goto done;
-  if (mlffprof_report_print(report, stdout, &error)) goto done;
+  if (mlffprof_report_print(report, 1, stdout, &error)) goto done;
   if (argc > 1 && mlffprof_report_write(report, argv[1], &error)) goto done;
   failed = 0;
 

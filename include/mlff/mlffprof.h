@@ -435,8 +435,9 @@ MLFFPROF_API mlffprof_status mlffprof_report_read(const char *path, mlffprof_rep
 MLFFPROF_API mlffprof_status mlffprof_report_parse(const char *path, const char *text, size_t size,
                                                    mlffprof_report **report, mlffprof_error *error);
 
-/* The report as text, at most 100 columns wide: what `mlff show` prints and a log wants. */
-MLFFPROF_API mlffprof_status mlffprof_report_print(const mlffprof_report *report, FILE *out, mlffprof_error *error);
+/* The report as text: what `mlff show` prints and a log wants. all: with the slowest steps and the context. */
+MLFFPROF_API mlffprof_status mlffprof_report_print(const mlffprof_report *report, int all, FILE *out,
+                                                   mlffprof_error *error);
 /* One line per report under one heading, with the speed-up against the first. */
 MLFFPROF_API mlffprof_status mlffprof_reports_print(const mlffprof_report *const *reports, int n_reports, FILE *out,
                                                     mlffprof_error *error);

@@ -14,7 +14,7 @@ typedef struct cli_options {
   const char **arguments; /* [n_arguments] */
   int n_arguments;
   mlff_options open;
-  int forces, json;
+  int forces, json, all;
   int n_calls; /* 0 = the command's default */
   int n_replicas;
   double skin;

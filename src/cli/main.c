@@ -25,7 +25,7 @@ static const cli_command commands[] = {
     {"soak", "MODEL STRUCTURE.xyz", 2, 2,
      "device precision kernels radial_intervals replay fuse members calls skin json file",
      "does memory grow over many evaluations? fails when it does", cli_soak},
-    {"show", "REPORT.json...", 1, ANY_NUMBER, "targets", "print one report, or a table of many", cli_show},
+    {"show", "REPORT.json...", 1, ANY_NUMBER, "all targets", "print one report, or a table of many", cli_show},
     {"compare", "A.json B.json...", 1, ANY_NUMBER, "gate",
      "B against A: ratios, intervals, test; many against the first; or rules with --gate", cli_compare},
     {"explain", "REPORT.json", 1, 1, "roof-file json",
@@ -38,6 +38,7 @@ enum { N_COMMANDS = sizeof commands / sizeof *commands };
 /* Options of the commands beside those of models. values: NULL where none follows. */
 static const mlff_option own_options[] = {
     {"json-file", "FILE", NULL, "write what is printed as JSON"}, /* --json of commands that print text as well */
+    {"all", NULL, NULL, "of one report also its slowest steps, and what is known of the run and the machine"},
     {"gpu", NULL, NULL, "exit status 3 if no GPU can be used"},
     {"roof", NULL, NULL, "measure what a core can do: multiply-adds of each kernel path, reading (some seconds)"},
     {"roof-file", "FILE", NULL,
@@ -182,6 +183,7 @@ static const char *set_option(cli_options *o, const char *name, const char *valu
   if (!strcmp(name, "trace")) o->trace = value;
   if (!strcmp(name, "roof")) o->measures_roof = 1;
   if (!strcmp(name, "gpu")) o->wants_gpu = 1;
+  if (!strcmp(name, "all")) o->all = 1;
   if (!strcmp(name, "roof-file")) o->roof = value;
   if (!strcmp(name, "gate")) o->gate = value;
   if (!strcmp(name, "targets")) o->targets = value;

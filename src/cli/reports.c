@@ -3,11 +3,11 @@
 
 #include <stdlib.h>
 
-static int print_reports(mlffprof_report *const *reports, int n)
+static int print_reports(const cli_options *o, mlffprof_report *const *reports, int n)
 {
   mlffprof_error error = {.code = MLFFPROF_OK};
   const mlffprof_status status =
-      n == 1 ? mlffprof_report_print(reports[0], stdout, &error)
+      n == 1 ? mlffprof_report_print(reports[0], o->all, stdout, &error)
              : mlffprof_reports_print((const mlffprof_report *const *) reports, n, stdout, &error);
   return status ? cli_fail_report(&error) : CLI_OK;
 }
@@ -53,7 +53,7 @@ int cli_show(const cli_options *o)
   mlffprof_report **reports = calloc((size_t) o->n_arguments, sizeof *reports);
   int code = rest.arguments && reports ? show_scaling(o, &rest) : CLI_FAILED;
   if (!code) code = read_reports(&rest, reports);
-  if (!code && rest.n_arguments) code = print_reports(reports, rest.n_arguments);
+  if (!code && rest.n_arguments) code = print_reports(o, reports, rest.n_arguments);
   if (reports) free_reports(reports, rest.n_arguments);
   free(rest.arguments);
   return code;

@@ -180,7 +180,7 @@ void ProfReport::print()
   size_t size = 0;
   FILE *out = problem.empty() ? open_memstream(&text, &size) : nullptr;
   mlffprof_error trouble = {};
-  if (out && mlffprof_report_print(report.get(), out, &trouble)) problem = trouble.text;
+  if (out && mlffprof_report_print(report.get(), 0, out, &trouble)) problem = trouble.text;
   if (out) fclose(out);
   complain(problem);
   if (text && problem.empty()) {

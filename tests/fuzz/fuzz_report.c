@@ -33,7 +33,7 @@ static void use(mlffprof_report *p)
   if (!out || !table) stop("streams", &error);
   if (mlffprof_report_json(p, out, &error)) stop("json", &error);
   fclose(out);
-  if (mlffprof_report_print(p, table, &error)) stop("print", &error);
+  if (mlffprof_report_print(p, 1, table, &error)) stop("print", &error);
   if (mlffprof_compare_print(p, p, table, &error)) stop("compare", &error);
   if (mlffprof_report_targets(p, NULL, &error)) stop("targets", &error);
   if (mlffprof_report_parse("again", text, size, &again, &error)) stop("what was written is refused", &error);

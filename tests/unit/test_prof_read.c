@@ -111,7 +111,7 @@ START_TEST(impossible_shares)
   FILE *out = open_memstream(&table, &size);
   ck_assert_ptr_nonnull(out);
   prof_ok(mlffprof_report_parse("x.json", text, strlen(text), &p, &error), error);
-  prof_ok(mlffprof_report_print(p, out, &error), error);
+  prof_ok(mlffprof_report_print(p, 1, out, &error), error);
   fclose(out);
   ck_assert_ptr_nonnull(strstr(table, "  ####################\n"));
   free(table);

@@ -271,7 +271,7 @@ START_TEST(comma_locale)
     size_t size = 0;
     FILE *out = open_memstream(&tables[with], &size);
     ck_assert_ptr_nonnull(out);
-    prof_ok(mlffprof_report_print(p, out, &error), error);
+    prof_ok(mlffprof_report_print(p, 1, out, &error), error);
     prof_ok(mlffprof_compare_print(p, back, out, &error), error);
     prof_ok(mlffprof_reports_print((const mlffprof_report *const[]){p, back}, 2, out, &error), error);
     fclose(out);
@@ -300,11 +300,32 @@ START_TEST(table_shows_all_parts)
   size_t size = 0;
   FILE *out = open_memstream(&text, &size);
   ck_assert_ptr_nonnull(out);
-  prof_ok(mlffprof_report_print(p, out, &error), error);
+  prof_ok(mlffprof_report_print(p, 1, out, &error), error);
   fclose(out);
   for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
     if (!strstr(text, parts[k])) ck_abort_msg("'%s' is not in the table:\n%s", parts[k], text);
   ck_assert_ptr_null(strstr(text, "nan"));
+  free(text);
+  mlffprof_report_free(p);
+}
+END_TEST
+
+/* Without `all`: no slow steps, no context; and what did not change has no trend of rounding errors. */
+START_TEST(short_table)
+{
+  mlffprof_report *p = prof_sample(3000);
+  mlffprof_quantity *volume = &p->energy.value[MLFFPROF_VOLUME];
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  ck_assert_ptr_nonnull(out);
+  *volume = (mlffprof_quantity){.n = 9, .mean = 1914.5, .min = 1914.5, .max = 1914.5, .drift = 3e-27};
+  prof_ok(mlffprof_report_print(p, 0, out, &error), error);
+  fclose(out);
+  ck_assert_ptr_nonnull(strstr(text, "hotspots"));
+  ck_assert_ptr_nonnull(strstr(text, "volume       1914.5 A^3, constant\n"));
+  ck_assert_ptr_null(strstr(text, "slowest steps"));
+  ck_assert_ptr_null(strstr(text, "deck/steps"));
   free(text);
   mlffprof_report_free(p);
 }
@@ -335,7 +356,7 @@ START_TEST(table_of_nothing)
   size_t size = 0;
   FILE *out = open_memstream(&text, &size);
   ck_assert_ptr_nonnull(out);
-  prof_ok(mlffprof_report_print(p, out, &error), error);
+  prof_ok(mlffprof_report_print(p, 1, out, &error), error);
   fclose(out);
   ck_assert_ptr_nonnull(strstr(text, "not measured"));
   ck_assert_ptr_null(strstr(text, "nan"));
@@ -388,6 +409,7 @@ static Suite *suite(void)
   tcase_add_test(t, unwritable_files);
   tcase_add_test(t, comma_locale);
   tcase_add_test(t, table_shows_all_parts);
+  tcase_add_test(t, short_table);
   tcase_add_test(t, table_of_many_shows_whole_names);
   tcase_add_test(t, table_of_nothing);
   tcase_add_test(t, traces);

@@ -179,10 +179,10 @@ static void print_memory(table *t, const mlffprof_report *p)
 static void print_drift(table *t, const mlffprof_report *p, const char *name, const mlffprof_quantity *q)
 {
   if (!q->n) return;
-  fprintf(t->out, "  %-12s drift %s +- %s %s (%s +- %s %%), fluctuation %s %%, largest excursion %s\n", name,
+  fprintf(t->out, "  %-12s drift %s +- %s %s (%s +- %s %%), fluctuation %s %%, largest excursion %s%s\n", name,
           cell(t, q->drift, 3), cell(t, q->drift_error, 2), p->energy.lj_units ? "eps/atom/tau" : "eV/atom/ps",
           cell(t, q->drift_percent, 3), cell(t, q->drift_percent_error, 2), cell(t, 100 * q->fluctuation, 3),
-          cell(t, q->max_excursion, 3));
+          cell(t, q->max_excursion, 3), p->energy.lj_units ? " eps" : " eV");
 }
 
 static void print_energy(table *t, const mlffprof_report *p)
@@ -198,6 +198,11 @@ static void print_energy(table *t, const mlffprof_report *p)
   for (int k = 0; k < 3; k++) {
     const mlffprof_quantity *q = &e->value[plain[k]];
     if (!q->n) continue;
+    if (q->max - q->min <= 1e-12 * fabs(q->mean)) {
+      fprintf(t->out, "  %-12s %s%s, constant\n", mlffprof_quantity_name((mlffprof_quantity_id) plain[k]),
+              cell(t, q->mean, 5), e->lj_units ? "" : units[k]);
+      continue;
+    }
     fprintf(t->out, "  %-12s %s +- %s%s, from %s to %s, trend %s +- %s%s\n",
             mlffprof_quantity_name((mlffprof_quantity_id) plain[k]), cell(t, q->mean, 5), cell(t, q->std, 3),
             e->lj_units ? "" : units[k], cell(t, q->min, 5), cell(t, q->max, 5), cell(t, q->drift, 3),
@@ -257,20 +262,20 @@ static void print_context(table *t, const mlffprof_report *p)
   }
 }
 
-mlffprof_status mlffprof_report_print(const mlffprof_report *report, FILE *out, mlffprof_error *error)
+mlffprof_status mlffprof_report_print(const mlffprof_report *report, int all, FILE *out, mlffprof_error *error)
 {
   table t = {.out = out};
   print_head(&t, report);
   print_latency(&t, report);
   print_components(&t, report);
-  print_slow(&t, report);
+  if (all) print_slow(&t, report);
   print_tags(&t, report);
   print_work(&t, report);
   print_memory(&t, report);
   print_energy(&t, report);
   print_accuracy(&t, report);
   print_targets(&t, report);
-  print_context(&t, report);
+  if (all) print_context(&t, report);
   return mlffprof_flushed(out, "a table", error);
 }
 
