@@ -80,6 +80,10 @@ class Convert(unittest.TestCase):
         self.refused("no such file", "painn", "nowhere.yaml")
         self.refused("architecture", "ani", published("painn_ethanol_1.yaml"))
         self.refused("--elements", "painn", published("painn_tiny_gaussian.yaml"))
+        with self.assertRaisesRegex(SystemExit, "is no folder that can be written to"):
+            convert.main(
+                ["painn", published("painn_ethanol_1.yaml"), "-o", os.path.join(self.folder.name, "none", "x")]
+            )
         source, tensors = convert.read_description(published("painn_ethanol_1.yaml"), "painn")
         for path, value in (
             ("shared_filters", True),

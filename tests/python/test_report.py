@@ -213,6 +213,8 @@ def test_bad_folder(content, reason, tmp_path, capsys):
 def test_unwritable_page(folder, capsys):
     assert report.main([str(folder), "-o", str(folder / "student.json" / "x.html")]) == 2
     assert "error" in capsys.readouterr().err
+    assert report.main([str(folder), "-o", str(folder / "none" / "x.html")]) == 2
+    assert "there is no folder" in capsys.readouterr().err and not (folder / "none").exists()
 
 
 def test_quantiles_and_ticks():

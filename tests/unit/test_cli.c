@@ -305,7 +305,8 @@ END_TEST
 /* What to write as a structure, and what the error says. */
 static const char *const bad_structures[][2] = {
     {"", "no structure"},
-    {"three\n", "number of atoms is expected, not 'three'"},
+    {"three\n", "number of atoms is expected, at least 1, not 'three'"},
+    {"0\n\n", "at least 1, not '0'"},
     {"-1\n\n", "number of atoms"},
     {"1\n", "in.xyz:1: the comment line"},
     {"2\n\nH 0 0 0\n", "in.xyz:3: the file ends after 1 of 2 atoms"},

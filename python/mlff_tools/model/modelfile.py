@@ -342,8 +342,11 @@ def find_model(name, folder=""):
 
 
 def write_bytes(path, data):
-    """Writes `data` to `path` so that a reader sees the old file or the new one, never a part."""
+    """Writes `data` to `path` so that a reader sees the old file or the new one, never a part. ModelError if nothing
+    can be written to its folder."""
     folder = os.path.dirname(os.path.abspath(path))
+    if not os.access(folder, os.W_OK):
+        raise ModelError(f"{path} cannot be written: {folder} is no folder that can be written to")
     fd, temporary = tempfile.mkstemp(prefix="." + os.path.basename(path) + ".", dir=folder)
     try:
         with os.fdopen(fd, "wb") as f:

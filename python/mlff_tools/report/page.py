@@ -175,6 +175,9 @@ def main(argv=None):
         folder = Folder(args.folder)
         alone = args.folder.removesuffix(history.ENDING) + ".html"
         out = args.out or (os.path.join(args.folder, "report.html") if os.path.isdir(args.folder) else alone)
+        place = os.path.dirname(os.path.abspath(out))
+        if not os.path.isdir(place):
+            raise ProfileError(f"-o {out}: there is no folder {place}")
         title = args.title or ("Molecular dynamics, step by step" if folder.runs else "Speed over commits")
         profiles.write_text(out, page(folder, title))
     except ProfileError as e:

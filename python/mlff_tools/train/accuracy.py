@@ -148,5 +148,5 @@ def main(argv=None):
         if args.json:
             modelfile.write_bytes(args.json, (json.dumps(result, indent=1) + "\n").encode("ascii"))
     except ModelError as e:
-        sys.exit(f"mlff_tools.accuracy: error: {e}")
+        sys.exit(f"mlff accuracy: error: {e}")
     print(table(result))

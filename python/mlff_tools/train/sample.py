@@ -431,4 +431,4 @@ def main(argv=None):
     try:
         report(*sample(args))
     except ModelError as e:
-        sys.exit(f"mlff_tools.sample: error: {e}")
+        sys.exit(f"mlff sample: error: {e}")

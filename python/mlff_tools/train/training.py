@@ -378,4 +378,4 @@ def main(argv=None):
     try:
         command(args)
     except ModelError as e:
-        sys.exit(f"mlff_tools.train: error: {e}")
+        sys.exit(f"mlff train: error: {e}")
