@@ -28,12 +28,12 @@ static constexpr double BATCH_SECONDS = 0.5;
 static constexpr double CLEARLY = 0.2;
 
 static constexpr int MOST_UNSEEN = 16;
-static constexpr double TURN = 50e-6;    // s; nobody is given the processor for less
+static constexpr double LONG = 200e-6, TURN = 50e-6;    // s; nobody is given the processor for less than TURN
 
 ProfSteps::ProfSteps(LAMMPS *lammps) :
     Pointers(lammps), engine(nullptr), opened(false), timed(false), compares(false), open_step(-1), start(0.0),
     dt_ps(0.0), busy_before(0.0), own(0.0), own_modify(0.0), own_output(0.0), batch_seconds(0.0), mean_seconds(0.0),
-    growths(0), builds(0), seen{}, n_unseen(0), box{}, open_tags(0), batch(1)
+    fastest(0.0), growths(0), builds(0), seen{}, n_unseen(0), box{}, open_tags(0), batch(1)
 {
 }
 
@@ -76,6 +76,7 @@ bool ProfSteps::start_run(mlff_model *model, double step_ps)
   opened = false;
   own = own_modify = own_output = 0.0;
   n_unseen = -1;
+  fastest = 0.0;
   timed = timer->has_normal();
   compares = timed && comm->nprocs > 1;
   builds = neighbor->ncalls;
@@ -191,17 +192,18 @@ unsigned ProfSteps::tags_now()
 }
 
 /* Whether another process had the processor for a good part of the open step: waiting for a file or a GPU takes no
- * processor time either, but gives it up of one's own will. The system is asked after steps that are slow, and now and
- * then for where to count from, because that takes a microsecond. */
+ * processor time either, but gives it up of one's own will. To look takes two microseconds, so of short steps only the
+ * slow ones are looked at, and then the steps since the last look are taken for undisturbed. */
 bool ProfSteps::was_preempted(double now)
 {
-  const double step_seconds = now - start;
-  if (step_seconds - fastest < std::max(TURN, CLEARLY * fastest) && ++n_unseen < MOST_UNSEEN) return false;
+  const double seconds = now - start;
+  const bool is_looked_at = seconds >= LONG || seconds - fastest >= TURN;
+  if (!is_looked_at && ++n_unseen < MOST_UNSEEN) return false;
   const Processor last = seen;
   seen = look(now);
   n_unseen = 0;
   const bool taken = seen.taken != last.taken || seen.given == last.given;    // not all systems count the first
-  return taken && seen.without - last.without > CLEARLY * step_seconds;
+  return is_looked_at && taken && seen.without - last.without > CLEARLY * seconds;
 }
 
 void ProfSteps::close(double now)

@@ -39,7 +39,11 @@ class ProfSteps : protected Pointers {
   /* Time that the fix took for itself: within the open step (where LAMMPS counts it as Modify or as Output), or between
    * two steps, after which `start` counts. */
   void add_own(double seconds, bool in_modify = true);
-  void add_between(double seconds) { own_modify += seconds; }
+  void add_between(double seconds)
+  {
+    own_modify += seconds;
+    n_unseen = -1;
+  }
   /* Of the step that was closed last and not yet flushed. */
   unsigned last_tags() const { return static_cast<unsigned>(tags.back()); }
   double last_seconds() const { return latency.back().value; }
@@ -75,7 +79,7 @@ class ProfSteps : protected Pointers {
     double without;       // seconds of the clock less those that a processor has worked for this thread
     long taken, given;    // how often another thread got it, and how often this one waited for something
   } seen;                 // when was_preempted last looked
-  int n_unseen;           // steps since then; -1: it has not looked in this run
+  int n_unseen;           // steps since then; -1: look when the next one begins
   double box[9];
   unsigned open_tags;
 
