@@ -14,7 +14,7 @@ typedef struct cli_options {
   const char **arguments; /* [n_arguments] */
   int n_arguments;
   mlff_options open;
-  int forces, json, all;
+  int forces, json, all, only_names;
   int n_calls; /* 0 = the command's default */
   int n_replicas;
   double skin;
@@ -54,8 +54,8 @@ const char *cli_nearest(const char *word, const char *const *known, int n_known)
 /* The path of a model: the name itself if it is one, else NAME.yaml here, in a folder of $MLFF_MODELS or among the
  * models of this project. Prints which there are if it is none of them: CLI_FAILED. */
 int cli_find_model(const char *command, const char *name, char path[CLI_PATH]);
-/* A table of those that a name finds. */
-void cli_print_models(void);
+/* A table of those that a name finds, or only their names. */
+void cli_print_models(int only_names);
 
 /* What the system calls the processor; "" when it does not say. */
 const char *cli_processor(void);

@@ -61,7 +61,7 @@ int cli_info(const cli_options *options)
   mlff_options open = options->open;
   open.skip_self_test = 1;
   if (!options->n_arguments) {
-    cli_print_models();
+    cli_print_models(options->only_names);
     return CLI_OK;
   }
   if (mlff_model_open(options->arguments[0], &open, &model, &error)) return cli_fail(&error);

@@ -3,13 +3,14 @@
 
 #include "cli.h"
 
+#include <dirent.h>
 #include <glob.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_PLACES = 16, LONGEST_WORD = 31 };
+enum { LONGEST_WORD = 31 };
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
@@ -50,64 +51,95 @@ const char *cli_nearest(const char *word, const char *const *known, int n_known)
 
 /* Where models lie, the first place first: `.`, those of $MLFF_MODELS, those of this project. */
 typedef struct places {
-  glob_t of_project;
-  char variable[4096];
-  const char *at[MOST_PLACES];
+  char **at;
   int n;
 } places;
 
-static void find_places(places *p)
+/* A place that is there already is not taken again; nor is one that there is no memory for. */
+static void add_place(places *p, const char *folder, size_t length)
 {
-  char beside[CLI_PATH + 64] = "";
-  char *rest = NULL;
-  const char *named = getenv("MLFF_MODELS");
-  p->n = 0;
-  p->at[p->n++] = ".";
-  snprintf(p->variable, sizeof p->variable, "%s", named ? named : "");
-  for (char *part = strtok_r(p->variable, ":", &rest); part && p->n < MOST_PLACES; part = strtok_r(NULL, ":", &rest))
-    p->at[p->n++] = part;
-  const ssize_t n = readlink("/proc/self/exe", beside, CLI_PATH - 1);
-  if (n > 0) beside[n] = 0;
-  char *slash = strrchr(beside, '/');
-  memset(&p->of_project, 0, sizeof p->of_project);
-  if (slash) { /* installed by pip in an environment */
-    strcpy(slash, "/../lib*/python3*/*-packages/mlff_tools/models");
-    glob(beside, 0, NULL, &p->of_project);
-  }
-#ifdef MLFF_SOURCE_MODELS
-  glob(MLFF_SOURCE_MODELS, p->of_project.gl_pathc ? GLOB_APPEND : 0, NULL, &p->of_project);
-#endif
-  for (size_t k = 0; k < p->of_project.gl_pathc && p->n < MOST_PLACES; k++) p->at[p->n++] = p->of_project.gl_pathv[k];
+  char **grown = realloc(p->at, (size_t) (p->n + 1) * sizeof *grown);
+  char *copy = grown ? malloc(length + 1) : NULL;
+  if (grown) p->at = grown;
+  if (!copy) return;
+  memcpy(copy, folder, length);
+  copy[length] = 0;
+  for (int k = 0; k < p->n; k++)
+    if (!strcmp(p->at[k], copy)) copy[0] = 0;
+  if (*copy)
+    p->at[p->n++] = copy;
+  else
+    free(copy);
 }
 
-/* 1: path is that of the model in the first place that has it. */
-static int model_path(const places *p, const char *name, char path[CLI_PATH])
+/* Where pip has installed the models: beside the folder of this program is one of Python's packages. */
+static void add_installed(places *p)
 {
-  for (int k = 0; k < p->n; k++)
-    if (snprintf(path, CLI_PATH, "%s/%s.yaml", p->at[k], name) < CLI_PATH && !access(path, R_OK)) return 1;
-  return 0;
+  char beside[CLI_PATH + 64] = "", pattern[2 * CLI_PATH + 128];
+  glob_t found = {0};
+  const ssize_t n = readlink("/proc/self/exe", beside, CLI_PATH - 1);
+  char *slash = n > 0 ? (beside[n] = 0, strrchr(beside, '/')) : NULL;
+  if (!slash) return;
+  *slash = 0;
+  size_t used = 0;
+  for (const char *c = beside; *c; c++) {
+    if (strchr("*?[\\", *c)) pattern[used++] = '\\';
+    pattern[used++] = *c;
+  }
+  strcpy(pattern + used, "/../lib*/python3*/*-packages/mlff_tools/models");
+  if (!glob(pattern, 0, NULL, &found))
+    for (size_t k = 0; k < found.gl_pathc; k++) add_place(p, found.gl_pathv[k], strlen(found.gl_pathv[k]));
+  globfree(&found);
+}
+
+static places find_places(void)
+{
+  places p = {.n = 0};
+  const char *named = getenv("MLFF_MODELS");
+  add_place(&p, ".", 1);
+  for (const char *at = named ? named : ""; *at; at += strspn(at, ":")) {
+    const size_t length = strcspn(at, ":");
+    add_place(&p, at, length);
+    at += length;
+  }
+  add_installed(&p);
+#ifdef MLFF_SOURCE_MODELS
+  add_place(&p, MLFF_SOURCE_MODELS, strlen(MLFF_SOURCE_MODELS));
+#endif
+  return p;
 }
 
 static void forget_places(places *p)
 {
-  globfree(&p->of_project);
+  for (int k = 0; k < p->n; k++) free(p->at[k]);
+  free(p->at);
 }
 
-/* Calls visit for each model file of the places, each name once: the first is the one that the name stands for. */
+/* The first place that has a model of this name, and the model's path; -1: none has. */
+static int find_place(const places *p, const char *name, char path[CLI_PATH])
+{
+  for (int k = 0; k < p->n; k++)
+    if (snprintf(path, CLI_PATH, "%s/%s.yaml", p->at[k], name) < CLI_PATH && !access(path, R_OK)) return k;
+  return -1;
+}
+
+/* Calls visit for each model of the places, each name once: the first is the one that the name stands for. */
 static void each_model(const places *p, void (*visit)(const char *name, const char *path, void *user), void *user)
 {
+  static const char ending[] = ".safetensors";
   for (int k = 0; k < p->n; k++) {
-    char pattern[CLI_PATH];
-    glob_t found = {0};
-    if (snprintf(pattern, sizeof pattern, "%s/*.safetensors", p->at[k]) >= (int) sizeof pattern) continue;
-    glob(pattern, 0, NULL, &found);
-    for (size_t f = 0; f < found.gl_pathc; f++) {
-      char name[NAME_MAX + 1], path[CLI_PATH];
-      const char *start = strrchr(found.gl_pathv[f], '/') + 1;
-      snprintf(name, sizeof name, "%.*s", (int) (strrchr(start, '.') - start), start);
-      if (model_path(p, name, path) && !strncmp(path, p->at[k], strlen(p->at[k]))) visit(name, path, user);
+    struct dirent **found = NULL;
+    const int n = scandir(p->at[k], &found, NULL, alphasort);
+    for (int f = 0; f < n; f++) {
+      char path[CLI_PATH], *name = found[f]->d_name;
+      const size_t length = strlen(name);
+      if (length > sizeof ending - 1 && !strcmp(name + length - (sizeof ending - 1), ending)) {
+        name[length - (sizeof ending - 1)] = 0;
+        if (find_place(p, name, path) == k) visit(name, path, user);
+      }
+      free(found[f]);
     }
-    globfree(&found);
+    free(found);
   }
 }
 
@@ -151,24 +183,30 @@ static void print_model(const char *name, const char *path, void *user)
   mlff_model_close(model);
 }
 
-void cli_print_models(void)
+static void print_name(const char *name, const char *path, void *user)
 {
-  places p;
-  find_places(&p);
-  printf("%-28s %-8s %-20s %s\n", "model", "network", "elements", "file");
-  each_model(&p, print_model, NULL);
+  (void) path;
+  (void) user;
+  puts(name);
+}
+
+void cli_print_models(int only_names)
+{
+  places p = find_places();
+  if (!only_names) printf("%-28s %-8s %-20s %s\n", "model", "network", "elements", "file");
+  each_model(&p, only_names ? print_name : print_model, NULL);
   forget_places(&p);
 }
 
 int cli_find_model(const char *command, const char *name, char path[CLI_PATH])
 {
-  places p;
+  struct stat file;
   names list = {.n = 0};
   if (strlen(name) >= CLI_PATH) return cli_error(CLI_FAILED, command, "the name of the model is too long");
   strcpy(path, name);
-  if (!access(name, F_OK) || strchr(name, '/') || strstr(name, ".yaml")) return CLI_OK; /* a file, there or not */
-  find_places(&p);
-  const int found = model_path(&p, name, path);
+  if (strchr(name, '/') || strstr(name, ".yaml") || (!stat(name, &file) && !S_ISDIR(file.st_mode))) return CLI_OK;
+  places p = find_places();
+  const int found = find_place(&p, name, path) >= 0;
   if (!found) each_model(&p, add_name, &list);
   forget_places(&p);
   if (found) return CLI_OK;

@@ -11,7 +11,7 @@ enum { ANY_NUMBER = 1 << 20 };
 
 static const cli_command commands[] = {
     {"check", "", 0, 0, "gpu json-file roof", "print what this computer, its GPUs and this build can do", cli_check},
-    {"info", "[MODEL]", 0, 1, "",
+    {"info", "[MODEL]", 0, 1, "names",
      "print what a model is, where it comes from and what it was made for; without one, which models there are",
      cli_info},
     {"verify", "MODEL", 1, 1, "device precision kernels radial_intervals replay fuse against-package",
@@ -38,6 +38,7 @@ enum { N_COMMANDS = sizeof commands / sizeof *commands };
 /* Options of the commands beside those of models. values: NULL where none follows. */
 static const mlff_option own_options[] = {
     {"json-file", "FILE", NULL, "write what is printed as JSON"}, /* --json of commands that print text as well */
+    {"names", NULL, NULL, "without MODEL: only the names"},
     {"all", NULL, NULL, "of one report also its slowest steps, and what is known of the run and the machine"},
     {"gpu", NULL, NULL, "exit status 3 if no GPU can be used"},
     {"roof", NULL, NULL, "measure what a core can do: multiply-adds of each kernel path, reading (some seconds)"},
@@ -106,16 +107,15 @@ static void print_usage(FILE *out)
 
 /* For bash, and for zsh, which has what it takes from bash. What may stand there is what --help says. */
 static const char completion[] =
-    "[ -z \"$ZSH_VERSION\" ] || { autoload -U +X compinit bashcompinit && compinit -u && bashcompinit; }\n"
+    "[ -z \"${ZSH_VERSION-}\" ] || { autoload -U +X compinit bashcompinit && compinit -u && bashcompinit; }\n"
     "_mlff() {\n"
-    "  local word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} known=\n"
-    "  if [ \"$COMP_CWORD\" -eq 1 ]; then known=$(mlff --help | awk '$1 == \"mlff\" && $2 ~ /^[a-z]+$/ {print $2}')\n"
-    "  elif [ \"${word#-}\" != \"$word\" ]; then known=$(mlff \"$command\" --help 2>/dev/null | grep -oE -- "
-    "'--[a-z][a-z_-]*')\n"
-    "  elif [ \"$COMP_CWORD\" -eq 2 ] && mlff \"$command\" --help 2>/dev/null | head -n 1 | grep -q MODEL; then\n"
-    "    known=$(mlff info | awk 'NR > 1 {print $1}')\n"
-    "  fi\n"
-    "  COMPREPLY=($(compgen -W \"$known\" -- \"$word\"))\n"
+    "  local word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} known\n"
+    "  COMPREPLY=()\n"
+    "  while read -r known; do case $known in \"$word\"*) COMPREPLY+=(\"$known\") ;; esac; done < <(\n"
+    "    if [ \"$COMP_CWORD\" -eq 1 ]; then mlff --help | awk '$1 == \"mlff\" && $2 ~ /^[a-z]+$/ {print $2}'\n"
+    "    elif [ \"${word#-}\" != \"$word\" ]; then mlff \"$command\" --help 2>&1 | grep -oE -e '--[a-z][a-z_-]*' | "
+    "sort -u\n"
+    "    elif mlff \"$command\" --help 2>&1 | sed '/^$/q' | grep -q MODEL; then mlff info --names; fi)\n"
     "}\n"
     "complete -o default -F _mlff mlff\n";
 
@@ -184,6 +184,7 @@ static const char *set_option(cli_options *o, const char *name, const char *valu
   if (!strcmp(name, "roof")) o->measures_roof = 1;
   if (!strcmp(name, "gpu")) o->wants_gpu = 1;
   if (!strcmp(name, "all")) o->all = 1;
+  if (!strcmp(name, "names")) o->only_names = 1;
   if (!strcmp(name, "roof-file")) o->roof = value;
   if (!strcmp(name, "gate")) o->gate = value;
   if (!strcmp(name, "targets")) o->targets = value;

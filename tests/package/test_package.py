@@ -105,8 +105,8 @@ def test_tools_have_their_files(environment, tmp_path):
 def test_models_have_names(environment, tmp_path):
     code, output = run([str(environment / "mlff"), "info", "water-xs"], cwd=tmp_path)
     assert code == 0 and "liquid water" in output, output
-    code, output = run([str(environment / "mlff"), "accuracy", "nothing", "data.npz"], cwd=tmp_path)
-    assert code != 0 and "data.npz" in output, output
+    code, output = run([str(environment / "mlff"), "certify", "nothing"], cwd=tmp_path)
+    assert code == 2 and "no model nothing; there are: " in output and "water-xs" in output, output
 
 
 def test_examples_find_their_models(environment, tmp_path):

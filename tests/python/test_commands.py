@@ -93,6 +93,10 @@ def test_models_have_names(tmp_path):
     table = {line.split()[0]: line.split()[-1] for line in mlff("info", **known).splitlines()[1:]}
     assert table["mine"] == str(tmp_path / "mine.yaml") and table["water-xs"] == str(tmp_path / "water-xs.yaml")
     assert table["silicon-xs"] == os.path.join(shipped, "silicon-xs.yaml")
+    many = {"MLFF_MODELS": ":".join(f"/nowhere/{k}" for k in range(500)) + f":{shipped}:{shipped}"}
+    assert "liquid water" in mlff("info", "water-xs", **many)
+    names = mlff("info", "--names", **many).split()
+    assert "water-xs" in names and len(names) == len(set(names))
     for text in (mlff("info", "water-sx", status=1), mlff("time", "water-sx", "none.xyz", status=1)):
         assert "there is no model 'water-sx'" in text and text.endswith("is it 'water-xs'?\n")
     with pytest.raises(ModelError, match="no model water-sx; there are: .*silicon-xs"):
@@ -100,11 +104,27 @@ def test_models_have_names(tmp_path):
     assert "cannot be opened" in mlff("info", "water-sx.yaml", status=1)
 
 
+def test_a_folder_is_no_model(tmp_path):
+    """`mlff distill` makes a folder of the student's name."""
+    (tmp_path / "water-xs").mkdir()
+    done = subprocess.run([MLFF, "info", "water-xs"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "liquid water" in done.stdout, done.stderr
+
+
+def test_certificates_of_named_models_are_written_here(tmp_path):
+    shipped = set(os.listdir(os.path.join(ROOT, "models")))
+    words = [MLFF, "certify", "silicon-xs", "--measure", "crystals", "--quick"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (tmp_path / "silicon-xs-certificate.html").exists(), done.stderr
+    assert set(os.listdir(os.path.join(ROOT, "models"))) == shipped
+
+
 @pytest.mark.parametrize(
     "typed, offered",
     [
         ("mlff di", "distill"),
         ("mlff info silicon", "silicon-xs"),
+        ("mlff certify silicon", "silicon-xs"),
         ("mlff time water-xs x.xyz --ca", "--calls"),
         ("mlff distill --dry", "--dry-run"),
         ("mlff show repo", ""),

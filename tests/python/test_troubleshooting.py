@@ -9,6 +9,12 @@ import helpers
 
 PAGE = os.path.join(helpers.ROOT, "docs", "troubleshooting.md")
 CODE = re.compile(r"\[mlff-\d\d\]")
+# Of the log, and the beginning of several errors.
+TABLES = (
+    "type -> element (mass of the type, of the element)",
+    "plugin mlff was not loaded",
+    "near the first frame the energy changes by",
+)
 # Of LAMMPS, and of its thermo output.
 OTHERS = ("Unrecognized pair style 'mlff'", "Lost atoms", "Out of range atoms")
 
@@ -47,3 +53,7 @@ class Page(unittest.TestCase):
             for message in messages:
                 with self.subTest(code=code):
                     self.assertTrue(any(q in message for q in re.findall(r"`([^`]+)`", row)))
+            for quoted in set(re.findall(r"`([^`]+)`", row)) - set(TABLES):  # and each such message has its code
+                for at in re.finditer(re.escape(quoted), known):
+                    with self.subTest(code=code, message=quoted):
+                        self.assertIn(code, known[at.start() : at.start() + 600])

@@ -264,7 +264,9 @@ def arguments():
 def main(argv=None):
     args = arguments().parse_args(argv)
     try:
-        args.model = modelfile.find_model(args.model)
+        given, args.model = args.model, modelfile.find_model(args.model)
+        if not args.out and not os.path.isfile(modelfile.model_paths(given)[0]):
+            args.out = f"{given}-certificate"  # of a model given by its name: here, not beside the model
         return run(args)
     except ModelError as e:
         print(f"mlff certify: error: {e}", file=sys.stderr)

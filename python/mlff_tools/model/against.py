@@ -373,6 +373,7 @@ def main(argv=None):
     try:
         if not importlib.util.find_spec(MODULES[args.against]):
             return _elsewhere(args.against, argv)
+        args.model = modelfile.find_model(args.model)
         structures = [s for path in args.structures for s in read_xyz(path)]
         if not args.structures:
             structures = [

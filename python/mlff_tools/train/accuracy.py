@@ -107,6 +107,8 @@ def accuracy(args):
     """Evaluates as the command line says; returns the summary."""
     data, sha256 = dataset.load(args.data)
     path = modelfile.find_model(args.model)
+    if args.write and path != modelfile.model_paths(args.model)[0]:
+        raise ModelError(f"--write changes the model file: give its path, {path}, if that is meant")
     head, _ = modelfile.read(path)
     missing = set(data["elements"]) - set(head["elements"])
     if missing:
@@ -134,7 +136,7 @@ def main(argv=None):
     parser = argparse.ArgumentParser(
         prog="mlff accuracy", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("model", help="model file")
+    parser.add_argument("model", metavar="MODEL", help="model file, or the name of a model")
     parser.add_argument("data", help="data set made by mlff_tools.sample")
     parser.add_argument("--split", choices=dataset.SPLITS, default="test", help="which frames (default: %(default)s)")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="only every N-th frame")

@@ -337,7 +337,7 @@ def potential_lines(config, args, elements):
     lines = [] if args.installed else [f"plugin load {find_plugin(args.plugin)}"]
     if lines == ["plugin load "]:
         raise ModelError("mlffplugin.so was not found: build the project, give --plugin, $MLFF_PLUGIN or --installed")
-    path = os.path.abspath(modelfile.find_model(args.model))
+    path = os.path.abspath(args.model)
     style = f"pair_style mlff precision {config.get('precision', 'fp32')}"
     model = modelfile.sha256_of(path)  # the file names the weights by their hash
     return lines + [style, f"pair_coeff * * {path} {' '.join(elements)}"], [style, model]
@@ -358,6 +358,7 @@ def sample(args):
     if "potential" not in config:
         if not args.model:
             raise ModelError("--model is missing: the model whose energies and forces are the labels")
+        args.model = modelfile.find_model(args.model)
         model = modelfile.read(args.model)
     potential = potential_lines(config, args, elements)
     folder = os.path.join(args.out, config["name"])

@@ -202,7 +202,7 @@ static void reduce(const mlff_arch_inputs *in, double *values, int n, mlff_statu
     mlff_keep_first(status,
                     mlff_fail(*status ? NULL : error, MLFF_E_NUMERIC,
                               "the network's features are not finite: the simulation has become unstable or left the "
-                              "model's domain; reduce the time step or check the structure"));
+                              "model's domain; reduce the time step or check the structure [mlff-43]"));
   }
   if (in->halo) mlff_keep_first(status, in->halo->reduce(in->halo->context, values, n, *status ? NULL : error));
 }

@@ -172,7 +172,7 @@ mlff_status mlff_edges_bad_position(int32_t atom, mlff_error *error)
 {
   return mlff_fail(error, MLFF_E_NUMERIC,
                    "position of atom %d (index on this rank) is not finite: the simulation has become unstable; "
-                   "reduce the time step or check the starting structure",
+                   "reduce the time step or check the starting structure [mlff-43]",
                    (int) atom);
 }
 
@@ -181,7 +181,7 @@ mlff_status mlff_forces_bad(int32_t node, mlff_error *error)
   return mlff_fail(
       error, MLFF_E_NUMERIC,
       "the force on atom %d (index on this rank) is not finite: the simulation has become unstable or left "
-      "the model's domain; reduce the time step or check the structure",
+      "the model's domain; reduce the time step or check the structure [mlff-43]",
       (int) node);
 }
 
