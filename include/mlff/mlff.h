@@ -389,6 +389,11 @@ MLFF_API mlff_status mlff_system_create(int32_t n_atoms, const int32_t *species,
                                         const double (*cell)[3], const int *pbc, double cutoff, mlff_system **system,
                                         mlff_error *error);
 MLFF_API const mlff_graph *mlff_system_graph(const mlff_system *system);
+/* Moves the atoms of a system whose list was made with a larger cutoff than `cutoff`, the model's: pos [n_atoms][3];
+ * cell as given when it was made, or another with the same periodic directions. Atoms may have been wrapped in between.
+ * *is_stale: whether pairs within `cutoff` may be missing by now; then make a new system. Not for joined systems. */
+MLFF_API mlff_status mlff_system_move(mlff_system *system, const double (*pos)[3], const double (*cell)[3],
+                                      double cutoff, int *is_stale, mlff_error *error);
 /* n systems as one, so that one evaluation computes all of them: atoms of the first, of the second, ..., all owned ones
  * before all images. Forces and energies of atoms are those of each system alone; a system's energy is the sum of its
  * atoms'. Not for models whose energy is no sum over atoms (they refuse it). The parts are not needed any more
@@ -445,6 +450,11 @@ typedef struct mlff_roof {
 /* Measures them on the core that calls, in about 0.5 s and with 256 MiB. kernels: NULL, "auto" or a path; precision:
  * NULL, "fp32" or "fp64". */
 MLFF_API mlff_status mlff_roof_read(const char *kernels, const char *precision, mlff_roof *roof, mlff_error *error);
+
+/* MLFF_VERSION of the library, and sizeof a structure of this header by its name ("mlff_result"; 0 for other names):
+ * for callers that are not compiled with this header, to see whether they fit. */
+MLFF_API const char *mlff_version(void);
+MLFF_API size_t mlff_size_of(const char *type);
 
 /* Name of a status, e.g. "MLFF_E_FORMAT". */
 MLFF_API const char *mlff_status_name(mlff_status status);

@@ -1,6 +1,8 @@
 /* status.c: see status.h. */
 #include "status.h"
 
+#include <string.h>
+
 mlff_status mlff_fail(mlff_error *error, mlff_status code, const char *format, ...)
 {
   if (error) {
@@ -26,4 +28,23 @@ const char *mlff_status_name(mlff_status status)
                                       "MLFF_E_FORMAT", "MLFF_E_UNSUPPORTED", "MLFF_E_DEVICE", "MLFF_E_NUMERIC"};
   const int n = (int) (sizeof names / sizeof names[0]);
   return (int) status >= 0 && (int) status < n ? names[status] : "unknown status";
+}
+
+const char *mlff_version(void)
+{
+  return MLFF_VERSION;
+}
+
+size_t mlff_size_of(const char *type)
+{
+  static const struct {
+    const char *name;
+    size_t size;
+  } types[] = {{"mlff_error", sizeof(mlff_error)},  {"mlff_options", sizeof(mlff_options)},
+               {"mlff_graph", sizeof(mlff_graph)},  {"mlff_result", sizeof(mlff_result)},
+               {"mlff_info", sizeof(mlff_info)},    {"mlff_memory", sizeof(mlff_memory)},
+               {"mlff_option", sizeof(mlff_option)}};
+  for (size_t k = 0; k < sizeof types / sizeof *types; k++)
+    if (!strcmp(types[k].name, type)) return types[k].size;
+  return 0;
 }

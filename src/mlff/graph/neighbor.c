@@ -3,26 +3,15 @@
  * Atoms are wrapped into the cell along periodic directions, every image within the cutoff of the occupied region
  * becomes an explicit ghost, and owned atoms and ghosts are sorted into bins at least one cutoff thick, so that the
  * neighbours of an atom are in 27 bins: O(N) for any cell, also one much smaller than the cutoff.
- *
- * Fractional coordinates: x = sum_k s_k a_k. Directions without periodicity get unit vectors normal to the periodic
- * ones, so the same code serves all cases. h_k is the distance between the cell's faces along direction k; a sphere of
- * radius r spans s_k +- r/h_k.
+ * Fractional coordinates are those of lattice.h.
  */
 #include "../status.h"
+#include "lattice.h"
 #include "system.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct lattice {
-  int pbc[3];
-  double a[3][3];         /* rows are vectors                                     */
-  double to_frac[3][3];   /* s_k = sum_c to_frac[k][c] x_c                        */
-  double reach[3];        /* cutoff / h_k                                         */
-  double low[3], high[3]; /* range of s over the owned atoms, after wrapping    */
-  double volume;          /* of the cell as completed by complete_cell          */
-} lattice;
 
 typedef struct bins {
   int n[3];
@@ -36,79 +25,8 @@ typedef struct bins {
  * each of many atoms. */
 enum { MOST_IMAGES = 200000, MOST_IMAGES_EACH = 200 };
 
-static void cross(const double a[3], const double b[3], double c[3])
-{
-  c[0] = a[1] * b[2] - a[2] * b[1];
-  c[1] = a[2] * b[0] - a[0] * b[2];
-  c[2] = a[0] * b[1] - a[1] * b[0];
-}
-
-static double dot(const double a[3], const double b[3])
-{
-  return a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
-}
-
-/* Replaces the vectors of directions without periodicity by unit vectors normal to all others. */
-static void complete_cell(lattice *l)
-{
-  const int n_periodic = l->pbc[0] + l->pbc[1] + l->pbc[2];
-  for (int k = 0; k < 3; k++) {
-    double *a = l->a[k], *b = l->a[(k + 1) % 3], *c = l->a[(k + 2) % 3];
-    if (n_periodic == 2 && !l->pbc[k]) {
-      cross(b, c, a);
-      const double length = sqrt(dot(a, a));
-      for (int d = 0; d < 3 && length > 0; d++) a[d] /= length;
-    }
-    if (n_periodic == 1 && l->pbc[k]) {
-      int least = 0; /* axis least parallel to a */
-      for (int d = 1; d < 3; d++)
-        if (fabs(a[d]) < fabs(a[least])) least = d;
-      double axis[3] = {0, 0, 0};
-      axis[least] = 1;
-      cross(a, axis, b);
-      const double length_b = sqrt(dot(b, b));
-      for (int d = 0; d < 3 && length_b > 0; d++) b[d] /= length_b;
-      cross(a, b, c);
-      const double length_c = sqrt(dot(c, c));
-      for (int d = 0; d < 3 && length_c > 0; d++) c[d] /= length_c;
-    }
-    if (n_periodic == 0)
-      for (int d = 0; d < 3; d++) a[d] = d == k;
-  }
-}
-
-static mlff_status make_lattice(const double (*cell)[3], const int *pbc, double cutoff, lattice *l, mlff_error *error)
-{
-  *l = (lattice){.pbc = {0, 0, 0}};
-  for (int k = 0; k < 3; k++) {
-    l->pbc[k] = cell ? !pbc || pbc[k] : 0;
-    if (!cell && pbc && pbc[k])
-      return mlff_fail(error, MLFF_E_ARG, "direction %d is periodic, but there is no cell", k);
-    for (int c = 0; c < 3 && l->pbc[k]; c++) {
-      l->a[k][c] = cell[k][c];
-      if (!isfinite(cell[k][c])) return mlff_fail(error, MLFF_E_ARG, "cell vector %d has component %g", k, cell[k][c]);
-    }
-  }
-  complete_cell(l);
-  double normal[3][3], lengths = 1;
-  for (int k = 0; k < 3; k++) {
-    cross(l->a[(k + 1) % 3], l->a[(k + 2) % 3], normal[k]);
-    lengths *= sqrt(dot(l->a[k], l->a[k]));
-  }
-  const double volume = dot(l->a[0], normal[0]);
-  if (!(fabs(volume) > 1e-10 * lengths) || !(lengths > 0))
-    return mlff_fail(error, MLFF_E_ARG,
-                     "the periodic cell vectors are zero or (nearly) linearly dependent: volume %g A^3", volume);
-  l->volume = fabs(volume);
-  for (int k = 0; k < 3; k++) {
-    for (int c = 0; c < 3; c++) l->to_frac[k][c] = normal[k][c] / volume;
-    l->reach[k] = cutoff * sqrt(dot(l->to_frac[k], l->to_frac[k])) * (1 + 1e-8);
-  }
-  return MLFF_OK;
-}
-
 /* Copies owned atoms, wrapped, and notes the range of their fractional coordinates. */
-static mlff_status place_owned(lattice *l, int32_t n, const double (*x)[3], double (*pos)[3], double (*frac)[3],
+static mlff_status place_owned(mlff_lattice *l, int32_t n, const double (*x)[3], double (*pos)[3], double (*frac)[3],
                                mlff_error *error)
 {
   for (int k = 0; k < 3; k++) l->low[k] = l->high[k] = 0;
@@ -118,7 +36,7 @@ static mlff_status place_owned(lattice *l, int32_t n, const double (*x)[3], doub
                        x[i][1], x[i][2]);
     memcpy(pos[i], x[i], sizeof pos[i]);
     for (int k = 0; k < 3; k++) {
-      double s = dot(l->to_frac[k], x[i]);
+      double s = mlff_dot(l->to_frac[k], x[i]);
       const double turns = l->pbc[k] ? floor(s) : 0.0;
       if (fabs(turns) > 1e9)
         return mlff_fail(error, MLFF_E_NUMERIC, "atom %d is %g cells away from the origin", (int) i, turns);
@@ -134,8 +52,8 @@ static mlff_status place_owned(lattice *l, int32_t n, const double (*x)[3], doub
 
 /* Of the n owned atoms in `from` (NULL: 0, 1, ...) those whose images, `shift` cells along direction k, are in reach,
  * into `near`, in the same order. Returns how many. */
-static int32_t select_near(const lattice *l, int k, int shift, const double (*frac)[3], const int32_t *from, int32_t n,
-                           int32_t *near)
+static int32_t select_near(const mlff_lattice *l, int k, int shift, const double (*frac)[3], const int32_t *from,
+                           int32_t n, int32_t *near)
 {
   const double low = l->low[k] - l->reach[k], high = l->high[k] + l->reach[k];
   int32_t n_near = 0;
@@ -171,7 +89,7 @@ static mlff_status make_room(atoms *a, int64_t n, mlff_error *error)
 }
 
 /* Adds the images of n owned atoms, `shift` cells away. */
-static mlff_status add_images(const lattice *l, const int shift[3], const int32_t *near, int32_t n, atoms *a,
+static mlff_status add_images(const mlff_lattice *l, const int shift[3], const int32_t *near, int32_t n, atoms *a,
                               mlff_error *error)
 {
   const int64_t most = MOST_IMAGES + (int64_t) MOST_IMAGES_EACH * a->n_owned, wanted = (int64_t) a->n + n;
@@ -193,7 +111,7 @@ static mlff_status add_images(const lattice *l, const int shift[3], const int32_
 }
 
 /* Adds all images in reach, cell by cell; `near` has room for three lists of the owned atoms. */
-static mlff_status place_images(const lattice *l, atoms *a, int32_t *near, mlff_error *error)
+static mlff_status place_images(const mlff_lattice *l, atoms *a, int32_t *near, mlff_error *error)
 {
   const int32_t n = a->n_owned;
   int32_t *const near_p = near, *const near_q = near + n, *const near_r = near + 2 * (size_t) n;
@@ -221,7 +139,7 @@ static mlff_status place_images(const lattice *l, atoms *a, int32_t *near, mlff_
 }
 
 /* Bins at least one cutoff thick over owned atoms and ghosts; never many more bins than atoms. */
-static mlff_status make_bins(const lattice *l, const atoms *all, bins *b, mlff_error *error)
+static mlff_status make_bins(const mlff_lattice *l, const atoms *all, bins *b, mlff_error *error)
 {
   const int32_t n_all = all->n;
   double count[3], extent[3];
@@ -334,7 +252,7 @@ static mlff_status make_rows(mlff_system *s, const bins *b, double cutoff, mlff_
   return MLFF_OK;
 }
 
-static mlff_status finish_graph(mlff_system *s, const lattice *l, const int32_t *species, mlff_error *error)
+static mlff_status finish_graph(mlff_system *s, const mlff_lattice *l, const int32_t *species, mlff_error *error)
 {
   mlff_graph *g = &s->graph;
   const int n_periodic = l->pbc[0] + l->pbc[1] + l->pbc[2];
@@ -358,7 +276,7 @@ static mlff_status finish_graph(mlff_system *s, const lattice *l, const int32_t 
 }
 
 /* Owned atoms and their images; the arrays of `a` are the caller's to free or to keep in any case. */
-static mlff_status place_atoms(lattice *l, int32_t n, const double (*x)[3], atoms *a, mlff_error *error)
+static mlff_status place_atoms(mlff_lattice *l, int32_t n, const double (*x)[3], atoms *a, mlff_error *error)
 {
   MLFF_TRY(make_room(a, (int64_t) n + 1, error));
   MLFF_TRY(place_owned(l, n, x, a->pos, a->frac, error));
@@ -374,7 +292,7 @@ static mlff_status place_atoms(lattice *l, int32_t n, const double (*x)[3], atom
 mlff_status mlff_system_create(int32_t n_atoms, const int32_t *species, const double (*pos)[3], const double (*cell)[3],
                                const int *pbc, double cutoff, mlff_system **system, mlff_error *error)
 {
-  lattice l;
+  mlff_lattice l;
   bins b = {.bin = NULL};
   atoms a = {.pos = NULL};
   if (!system || n_atoms < 0 || (n_atoms && (!species || !pos)))
@@ -382,10 +300,12 @@ mlff_status mlff_system_create(int32_t n_atoms, const int32_t *species, const do
                      (int) n_atoms);
   if (!(cutoff > 0) || !isfinite(cutoff))
     return mlff_fail(error, MLFF_E_ARG, "mlff_system_create: cutoff is %g A, expected a positive number", cutoff);
-  MLFF_TRY(make_lattice(cell, pbc, cutoff, &l, error));
+  MLFF_TRY(mlff_lattice_make(cell, pbc, cutoff, &l, error));
   mlff_system *s = calloc(1, sizeof *s);
   if (!s) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a system");
   mlff_status status = place_atoms(&l, n_atoms, pos, &a, error);
+  s->lattice = l;
+  s->reach = cutoff;
   s->pos = a.pos;
   s->node = a.node;
   s->graph.n_local = a.n_owned;
@@ -418,5 +338,6 @@ void mlff_system_free(mlff_system *system)
   free(system->nbr);
   free(system->row);
   free(system->pos);
+  free(system->made_at);
   free(system);
 }

@@ -2,7 +2,7 @@
 #ifndef MLFF_SYSTEM_H
 #define MLFF_SYSTEM_H
 
-#include "mlff/mlff.h"
+#include "lattice.h"
 
 #include <string.h>
 
@@ -11,6 +11,9 @@ struct mlff_system {
   int32_t *species, *node, *nbr;
   int64_t *row;
   double (*pos)[3];
+  mlff_lattice lattice; /* that the list was made for; of joined systems all zero */
+  double reach;         /* its cutoff */
+  double (*made_at)[3]; /* [n_all] positions that the list was made for, once atoms have been moved; else NULL */
 };
 
 /* A hash like FNV-1a, of words instead of bytes, over what a list_id stands for: equal lists have equal ids, different

@@ -1,0 +1,26 @@
+/* lattice.h: a cell with any periodic directions.
+ *
+ * Fractional coordinates: x = sum_k s_k a_k. Directions without periodicity get unit vectors normal to the periodic
+ * ones, so the same code serves all cases. h_k is the distance between the cell's faces along direction k; a sphere of
+ * radius r spans s_k +- r/h_k.
+ */
+#ifndef MLFF_LATTICE_H
+#define MLFF_LATTICE_H
+
+#include "mlff/mlff.h"
+
+typedef struct mlff_lattice {
+  int pbc[3];
+  double a[3][3];         /* rows are vectors                                     */
+  double to_frac[3][3];   /* s_k = sum_c to_frac[k][c] x_c                        */
+  double reach[3];        /* cutoff / h_k                                         */
+  double low[3], high[3]; /* range of s over the owned atoms, after wrapping; of the caller */
+  double volume;          /* of the cell with its unit vectors                    */
+} mlff_lattice;
+
+/* Arguments as those of mlff_system_create. */
+mlff_status mlff_lattice_make(const double (*cell)[3], const int *pbc, double cutoff, mlff_lattice *l,
+                              mlff_error *error);
+double mlff_dot(const double a[3], const double b[3]);
+
+#endif

@@ -1,0 +1,96 @@
+/* move.c: atoms of a system move and its cell changes, and the list stays as long as it has all pairs.
+ *
+ * With F, which takes the cell that the list was made for to the present one (y = x F), atom i is at y_i = x_i F + d_i.
+ * A pair that the list lacks was more than `reach` apart, so now it is more than reach (1 - |F - 1|) - 2 max |d| apart:
+ * the list is stale when that is below the cutoff. Images are where their owner is, plus a lattice vector, which F
+ * takes along.
+ */
+#include "../status.h"
+#include "system.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* x F */
+static void map(const double f[3][3], const double x[3], double y[3])
+{
+  for (int d = 0; d < 3; d++) y[d] = x[0] * f[0][d] + x[1] * f[1][d] + x[2] * f[2][d];
+}
+
+/* F, and an upper bound of the norm of F - 1. */
+static double deformation(const mlff_lattice *before, const mlff_lattice *now, double f[3][3])
+{
+  double sum = 0;
+  for (int c = 0; c < 3; c++) {
+    for (int d = 0; d < 3; d++) {
+      f[c][d] = 0;
+      for (int k = 0; k < 3; k++) f[c][d] += before->to_frac[k][c] * now->a[k][d];
+      sum += (f[c][d] - (c == d)) * (f[c][d] - (c == d));
+    }
+  }
+  return sqrt(sum);
+}
+
+/* Owned atoms, each by its image that has moved least; *most: the longest d squared. */
+static mlff_status move_owned(mlff_system *s, const mlff_lattice *now, const double f[3][3], const double (*x)[3],
+                              double *most, mlff_error *error)
+{
+  *most = 0;
+  for (int32_t i = 0; i < s->graph.n_local; i++) {
+    double was[3], d[3];
+    if (!isfinite(x[i][0]) || !isfinite(x[i][1]) || !isfinite(x[i][2]))
+      return mlff_fail(error, MLFF_E_NUMERIC, "position of atom %d is not finite: (%g, %g, %g)", (int) i, x[i][0],
+                       x[i][1], x[i][2]);
+    map(f, s->made_at[i], was);
+    memcpy(s->pos[i], x[i], sizeof s->pos[i]);
+    for (int c = 0; c < 3; c++) d[c] = was[c] - x[i][c];
+    for (int k = 0; k < 3; k++) {
+      const double turns = now->pbc[k] ? floor(mlff_dot(now->to_frac[k], d) + 0.5) : 0.0;
+      for (int c = 0; c < 3 && turns != 0.0; c++) s->pos[i][c] += turns * now->a[k][c];
+    }
+    for (int c = 0; c < 3; c++) d[c] = s->pos[i][c] - was[c];
+    *most = fmax(*most, mlff_dot(d, d));
+  }
+  return MLFF_OK;
+}
+
+static void move_images(mlff_system *s, const double f[3][3])
+{
+  for (int32_t a = s->graph.n_local; a < s->graph.n_all; a++) {
+    const int32_t i = s->node[a];
+    double away[3], y[3];
+    for (int c = 0; c < 3; c++) away[c] = s->made_at[a][c] - s->made_at[i][c];
+    map(f, away, y);
+    for (int c = 0; c < 3; c++) s->pos[a][c] = s->pos[i][c] + y[c];
+  }
+}
+
+mlff_status mlff_system_move(mlff_system *system, const double (*pos)[3], const double (*cell)[3], double cutoff,
+                             int *is_stale, mlff_error *error)
+{
+  mlff_lattice now;
+  double f[3][3], most = 0;
+  if (!system || !is_stale || (!pos && system->graph.n_local))
+    return mlff_fail(error, MLFF_E_ARG, "mlff_system_move: system, pos or is_stale is NULL");
+  if (!(system->reach > 0))
+    return mlff_fail(error, MLFF_E_UNSUPPORTED, "mlff_system_move: joined systems cannot be moved");
+  if (!(cutoff > 0 && cutoff <= system->reach))
+    return mlff_fail(error, MLFF_E_ARG, "mlff_system_move: cutoff is %g A, and the list was made for %g A", cutoff,
+                     system->reach);
+  MLFF_TRY(mlff_lattice_make(cell, cell ? system->lattice.pbc : NULL, cutoff, &now, error));
+  if (memcmp(now.pbc, system->lattice.pbc, sizeof now.pbc) != 0)
+    return mlff_fail(error, MLFF_E_ARG, "mlff_system_move: the system has periodic directions, but cell is NULL");
+  const size_t bytes = (size_t) system->graph.n_all * sizeof *system->pos;
+  if (!system->made_at) {
+    system->made_at = malloc(bytes + 1);
+    if (!system->made_at) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for %zu positions", bytes);
+    if (bytes) memcpy(system->made_at, system->pos, bytes);
+  }
+  const double strain = deformation(&system->lattice, &now, f);
+  MLFF_TRY(move_owned(system, &now, (const double(*)[3]) f, pos, &most, error));
+  move_images(system, (const double(*)[3]) f);
+  if (system->graph.boundary == MLFF_BOUNDARY_PERIODIC) system->graph.volume = now.volume;
+  *is_stale = !(system->reach * (1 - strain) - 2 * sqrt(most) >= cutoff * (1 + 1e-9));
+  return MLFF_OK;
+}
