@@ -167,21 +167,8 @@ std::string MLFFDomainWatch::closest(double &square) const
 {
   const mlff_graph g = graph.on_host();
   const auto n = static_cast<size_t>(info->n_elements);
-  int closest_i = -1, closest_j = -1;
-  square = HUGE_VAL;
-  for (int i = 0; i < g.n_local; i++) {
-    if (g.species[i] < 0) continue;
-    const double *limits = &inverse_squares[n * static_cast<size_t>(g.species[i])], *xi = g.pos[i];
-    for (int64_t p = g.row[i]; p < g.row[i + 1]; p++) {
-      const int j = g.nbr[p];
-      const double dx = g.pos[j][0] - xi[0], dy = g.pos[j][1] - xi[1], dz = g.pos[j][2] - xi[2];
-      const double ratio = (dx * dx + dy * dy + dz * dz) * limits[g.species[j]];
-      if (!(ratio < square)) continue;
-      square = ratio;
-      closest_i = i;
-      closest_j = j;
-    }
-  }
+  int32_t closest_i, closest_j;
+  square = mlff_graph_closest(&g, info->n_elements, inverse_squares.data(), &closest_i, &closest_j);
   if (square >= CLOSER * CLOSER) return "";
   auto s = static_cast<size_t>(g.species[closest_i]), t = static_cast<size_t>(g.species[closest_j]);
   std::string one = graph.name_of(closest_i), other = graph.name_of(closest_j);

@@ -58,12 +58,23 @@ static mlff_status move_owned(mlff_system *s, const mlff_lattice *now, const dou
 static void move_images(mlff_system *s, const double f[3][3])
 {
   for (int32_t a = s->graph.n_local; a < s->graph.n_all; a++) {
-    const int32_t i = s->node[a];
-    double away[3], y[3];
-    for (int c = 0; c < 3; c++) away[c] = s->made_at[a][c] - s->made_at[i][c];
-    map(f, away, y);
-    for (int c = 0; c < 3; c++) s->pos[a][c] = s->pos[i][c] + y[c];
+    const double *owner = s->pos[s->node[a]];
+    double away[3];
+    map(f, s->made_at[a], away);
+    for (int c = 0; c < 3; c++) s->pos[a][c] = owner[c] + away[c];
   }
+}
+
+/* Where atoms are now, for the moves to come. */
+static mlff_status remember(mlff_system *s, mlff_error *error)
+{
+  const size_t n = (size_t) s->graph.n_all + 1;
+  if (s->made_at) return MLFF_OK;
+  s->made_at = malloc(n * sizeof *s->made_at);
+  if (!s->made_at) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for %zu positions", n);
+  for (int32_t a = 0; a < s->graph.n_all; a++)
+    for (int c = 0; c < 3; c++) s->made_at[a][c] = s->pos[a][c] - (a < s->graph.n_local ? 0.0 : s->pos[s->node[a]][c]);
+  return MLFF_OK;
 }
 
 mlff_status mlff_system_move(mlff_system *system, const double (*pos)[3], const double (*cell)[3], double cutoff,
@@ -81,12 +92,7 @@ mlff_status mlff_system_move(mlff_system *system, const double (*pos)[3], const 
   MLFF_TRY(mlff_lattice_make(cell, cell ? system->lattice.pbc : NULL, cutoff, &now, error));
   if (memcmp(now.pbc, system->lattice.pbc, sizeof now.pbc) != 0)
     return mlff_fail(error, MLFF_E_ARG, "mlff_system_move: the system has periodic directions, but cell is NULL");
-  const size_t bytes = (size_t) system->graph.n_all * sizeof *system->pos;
-  if (!system->made_at) {
-    system->made_at = malloc(bytes + 1);
-    if (!system->made_at) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for %zu positions", bytes);
-    if (bytes) memcpy(system->made_at, system->pos, bytes);
-  }
+  MLFF_TRY(remember(system, error));
   const double strain = deformation(&system->lattice, &now, f);
   MLFF_TRY(move_owned(system, &now, (const double(*)[3]) f, pos, &most, error));
   move_images(system, (const double(*)[3]) f);

@@ -13,7 +13,8 @@ struct mlff_system {
   double (*pos)[3];
   mlff_lattice lattice; /* that the list was made for; of joined systems all zero */
   double reach;         /* its cutoff */
-  double (*made_at)[3]; /* [n_all] positions that the list was made for, once atoms have been moved; else NULL */
+  double (*made_at)[3]; /* [n_all] for which the list was made, once atoms have been moved, else NULL: positions of
+                           owned atoms, images as seen from their owners */
 };
 
 /* A hash like FNV-1a, of words instead of bytes, over what a list_id stands for: equal lists have equal ids, different

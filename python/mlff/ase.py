@@ -1,0 +1,133 @@
+"""An ASE calculator: energies, forces and stress of an mlff model in ASE's optimisers, dynamics and tools.
+
+import mlff.ase
+atoms.calc = mlff.ase.MLFF("water-xs")
+"""
+
+from __future__ import annotations
+
+import os
+import typing
+
+import numpy as np
+
+try:
+    from ase import Atoms
+    from ase.calculators.calculator import Calculator, PropertyNotImplementedError, all_changes
+except ImportError as e:
+    raise ImportError("mlff.ase needs ASE: pip install ase") from e
+
+from .library import Error
+from .model import Model
+
+
+class MLFF(Calculator):
+    """ASE calculator with a model of its own.
+
+    model:     name or path of a model, or an mlff.Model
+    device, precision, and further keywords: as of mlff.Model
+
+    Properties: energy and free_energy (eV), forces [n, 3] (eV/A), stress [6] (Voigt, eV/A^3; boxes that are periodic in
+    all three directions), energies [n] (eV) where the model has energies of atoms; of an ensemble also energies_spread
+    [n] (eV), member_energies [n_members] (eV), and forces_spread [n] (eV/A), which runs the networks once more. All are
+    computed when positions, elements, cell or periodicity have changed, else returned as they were.
+
+    Calculators may run at the same time in threads of their own. copy.deepcopy opens the model again.
+    """
+
+    name = "mlff"
+    ignored_changes = frozenset({"initial_charges", "initial_magmoms"})
+
+    def __init__(
+        self, model: str | os.PathLike | Model, device: str = "cpu", precision: str = "fp32", **options: typing.Any
+    ):
+        self.model: Model | None = None  # set() asks
+        if isinstance(model, Model):
+            if (device, precision, options) != ("cpu", "fp32", {}):
+                raise Error("options belong to mlff.Model, which was opened already")
+            opened, arguments = model, model._arguments
+        else:
+            opened, arguments = (
+                Model(model, device, precision, **options),
+                {"device": device, "precision": precision, **options},
+            )
+        super().__init__(model=opened.path, **arguments)
+        self.model = opened
+        self._of_model = ["energies"] if "node_energies" in opened.traits else []
+        self.implemented_properties = ["energy", "free_energy", "forces", "stress"]
+        if opened.n_members > 1:
+            self._of_model += ["energies_spread", "member_energies"]
+            self.implemented_properties.append("forces_spread")
+        self.implemented_properties += self._of_model
+
+    def set(self, **changes: typing.Any) -> dict:
+        """Refused: make another calculator."""
+        if self.model is not None and changes:
+            raise Error(f"{', '.join(changes)}: a calculator cannot be changed: make another one")
+        return super().set(**changes)
+
+    @property
+    def atoms(self):
+        """The structure of the last calculation, or None; elements, positions, cell and periodicity only."""
+        if self._last is None:
+            return None
+        numbers, positions, cell, pbc = self._last
+        numbers, positions = np.frombuffer(numbers, np.int64), np.frombuffer(positions).reshape(-1, 3)
+        return Atoms(numbers, positions, cell=np.frombuffer(cell).reshape(3, 3), pbc=pbc)
+
+    @atoms.setter
+    def atoms(self, atoms):
+        self._last = None if atoms is None else _structure(atoms)
+
+    def check_state(self, atoms, tol: float = 0.0) -> list[str]:  # noqa: ARG002
+        """What has changed since the last calculation, to the bit."""
+        if self._last is None:
+            return list(all_changes)
+        both = zip(("numbers", "positions", "cell", "pbc"), self._last, _structure(atoms))
+        return [name for name, before, now in both if before != now]
+
+    def get_property(self, name: str, atoms=None, allow_calculation: bool = True):
+        """As ASE's, without copies of atoms in every step of dynamics."""
+        if name not in self.implemented_properties:
+            raise PropertyNotImplementedError(f"model {self.model.name} has no {name}")
+        structure = self._last if atoms is None else _structure(atoms)
+        if structure is None:
+            raise Error(f"{name}: this calculator has not seen atoms yet")
+        if structure != self._last or name not in self.results:
+            if not allow_calculation:
+                return None
+            self._calculate(structure, (name,))
+        value = self.results[name]
+        return value.copy() if isinstance(value, np.ndarray) else value
+
+    def calculate(self, atoms=None, properties=("energy",), system_changes=all_changes):  # noqa: ARG002
+        """Fills self.results. Error or DomainError when the model refuses; PropertyNotImplementedError for the stress
+        of a box that is not periodic in all directions."""
+        if atoms is not None:
+            self._calculate(_structure(atoms), properties)
+        elif self._last is not None:
+            self._calculate(self._last, properties)
+        else:
+            raise Error("this calculator has not seen atoms yet")
+
+    def _calculate(self, structure, properties):
+        self._last, self.results = None, {}
+        result = self.model._evaluate(*structure, "forces_spread" in properties)
+        self._last = structure
+        self.results = {"energy": result.energy, "free_energy": result.energy, "forces": result.forces}
+        if result.stress is not None:
+            self.results["stress"] = result.stress
+        elif "stress" in properties:
+            raise PropertyNotImplementedError("stress needs a box that is periodic in all three directions")
+        for name in self._of_model:
+            self.results[name] = getattr(result, name)
+        if result.member_forces is not None:
+            self.results["forces_spread"] = result.forces_spread
+
+
+def _structure(atoms):
+    """Everything that results depend on: what Model._evaluate takes."""
+    arrays = atoms.arrays
+    numbers = arrays["numbers"].astype(np.int64, copy=False).tobytes()
+    positions = arrays["positions"].astype(float, copy=False).tobytes()
+    return numbers, positions, atoms.cell.array.tobytes(), tuple(atoms.pbc.tolist())

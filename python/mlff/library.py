@@ -1,0 +1,189 @@
+"""The C API (include/mlff/mlff.h) by ctypes: structures as they are there, and the shared library that has it.
+
+Calls release Python's lock. tests/python/test_api_library.py compares the structures with the header.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint, c_uint64, c_void_p
+
+PACKAGE = os.path.dirname(os.path.abspath(__file__))
+SOURCE = os.path.dirname(os.path.dirname(PACKAGE))  # the checkout, unless the package is installed
+NAME = "libmlff.so"
+
+
+class Error(RuntimeError):
+    """Something is wrong with a model file, a structure or the library; the text says what, and what to do."""
+
+
+class CError(ctypes.Structure):
+    _fields_ = [("code", c_int), ("text", ctypes.c_char * 1024)]
+
+
+class COptions(ctypes.Structure):
+    _fields_ = [
+        ("device", c_char_p),
+        ("local_rank", c_int),
+        ("precision", c_char_p),
+        ("kernels", c_char_p),
+        ("elements", POINTER(c_char_p)),
+        ("n_elements", c_int),
+        ("skip_self_test", c_int),
+        ("members", c_char_p),
+        ("graph", c_char_p),
+        ("radial_intervals", c_char_p),
+        ("fuse", c_char_p),
+    ]
+
+
+class CGraph(ctypes.Structure):
+    _fields_ = [
+        ("n_local", c_int32),
+        ("n_all", c_int32),
+        ("n_nodes", c_int32),
+        ("n_interior", c_int32),
+        ("n_pairs", c_int64),
+        ("list_id", c_uint64),
+        ("species", POINTER(c_int32)),
+        ("node", POINTER(c_int32)),
+        ("row", POINTER(c_int64)),
+        ("nbr", POINTER(c_int32)),
+        ("pos", POINTER(c_double * 3)),
+        ("boundary", c_int),
+        ("volume", c_double),
+        ("tag", POINTER(c_int64)),
+        ("on_device", c_int),
+    ]
+
+
+class CResult(ctypes.Structure):
+    _fields_ = [
+        ("energy", c_double),
+        ("virial", c_double * 6),
+        ("forces", c_void_p),
+        ("atom_energy", c_void_p),
+        ("atom_virial", c_void_p),
+        ("atom_centroid", c_void_p),
+        ("member_energy", c_void_p),
+        ("atom_spread", c_void_p),
+        ("member_forces", c_void_p),
+        ("member_virial", c_void_p),
+        ("device_forces", c_void_p),
+        ("n_edges", c_int64),
+        ("min_distance", c_double),
+    ]
+
+
+class CInfo(ctypes.Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("architecture", c_char_p),
+        ("citation", c_char_p),
+        ("sha256", c_char_p),
+        ("device", c_char_p),
+        ("device_number", c_int),
+        ("device_id", c_char_p),
+        ("device_why", c_char_p),
+        ("precision", c_char_p),
+        ("kernels", c_char_p),
+        ("traits", c_uint),
+        ("cutoff", c_double),
+        ("n_elements", c_int),
+        ("elements", POINTER(c_char_p)),
+        ("trained", POINTER(c_int)),
+        ("n_members", c_int),
+        ("n_members_of_file", c_int),
+        ("n_parameters", c_int64),
+        ("exchange_width", c_int),
+        ("reverse_width", c_int),
+        ("temperature", POINTER(c_double)),
+        ("density", POINTER(c_double)),
+        ("distances", POINTER(c_double)),
+    ]
+
+
+STRUCTURES = {
+    "mlff_error": CError,
+    "mlff_options": COptions,
+    "mlff_graph": CGraph,
+    "mlff_result": CResult,
+    "mlff_info": CInfo,
+}
+
+# Bits of mlff_info.traits.
+TRAITS = {
+    "conservative": 1,
+    "rotation_exact": 2,
+    "smooth": 4,
+    "strictly_local": 8,
+    "node_energies": 16,
+    "inversion_exact": 32,
+}
+
+# Name: what it returns, what it takes. Handles are numbers; arrays are addresses or bytes.
+FUNCTIONS = {
+    "mlff_version": (c_char_p, ()),
+    "mlff_size_of": (c_size_t, (c_char_p,)),
+    "mlff_options_set": (c_int, (POINTER(COptions), c_char_p, c_char_p, POINTER(CError))),
+    "mlff_model_open": (c_int, (c_char_p, POINTER(COptions), POINTER(c_void_p), POINTER(CError))),
+    "mlff_model_close": (None, (c_void_p,)),
+    "mlff_model_info": (POINTER(CInfo), (c_void_p,)),
+    "mlff_model_evaluate": (c_int, (c_void_p, POINTER(CGraph), c_void_p, POINTER(CResult), POINTER(CError))),
+    "mlff_system_create": (
+        c_int,
+        (c_int32, c_void_p, c_void_p, c_void_p, c_void_p, c_double, POINTER(c_void_p), POINTER(CError)),
+    ),
+    "mlff_system_move": (c_int, (c_void_p, c_void_p, c_void_p, c_double, POINTER(c_int), POINTER(CError))),
+    "mlff_system_graph": (POINTER(CGraph), (c_void_p,)),
+    "mlff_system_free": (None, (c_void_p,)),
+    "mlff_graph_closest": (c_double, (POINTER(CGraph), c_int, c_void_p, POINTER(c_int32), POINTER(c_int32))),
+}
+
+
+def find_library() -> str:
+    """Path of libmlff.so: $MLFF_LIBRARY, else beside this package, else in the build folder of the checkout."""
+    named = os.environ.get("MLFF_LIBRARY")
+    if named:
+        if not os.path.isfile(named):
+            raise Error(f"$MLFF_LIBRARY is '{named}', which is no file")
+        return named
+    folders = (PACKAGE, os.path.join(SOURCE, "build"), os.path.join(SOURCE, "build", "release"))
+    for path in (os.path.join(folder, NAME) for folder in folders):
+        if os.path.isfile(path):
+            return path
+    raise Error(
+        f"{NAME} was not found: `pip install .` or `make build` in the source makes it, $MLFF_LIBRARY names one"
+    )
+
+
+def load(path: str, version: str) -> ctypes.CDLL:
+    """Opens a library and compares its version and structures with this package. Error when they differ."""
+    try:
+        library = ctypes.CDLL(path)
+        for name, (returns, takes) in FUNCTIONS.items():
+            function = getattr(library, name)
+            function.restype, function.argtypes = returns, takes
+    except (OSError, AttributeError) as e:
+        raise Error(f"{path}: is not the library of mlff {version}: {e}: build it again with `make build`") from e
+    found = library.mlff_version().decode()
+    if found != version:
+        raise Error(f"{path}: is of mlff {found}, and this Python package of {version}: install or build them together")
+    for name, structure in STRUCTURES.items():
+        size = library.mlff_size_of(name.encode())
+        if size != ctypes.sizeof(structure):
+            raise Error(
+                f"{path}: {name} has {size} bytes, and {ctypes.sizeof(structure)} in this Python package: the library "
+                "is of another source: build it again with `make build`"
+            )
+    return library
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """The library that find_library finds, opened once."""
+    from . import __version__
+
+    return load(find_library(), __version__)

@@ -1,0 +1,377 @@
+"""A model and the results of its evaluations."""
+
+from __future__ import annotations
+
+import ctypes
+import glob
+import os
+import threading
+import typing
+import weakref
+
+import numpy as np
+
+from mlff_tools.train.masses import MASS
+
+from . import library
+from .domain import Domain, DomainError
+from .library import Error
+
+SYMBOLS = ["X", *MASS]  # of the atomic numbers
+NUMBERS = {symbol: number for number, symbol in enumerate(SYMBOLS)}
+VOIGT = np.array([0, 1, 2, 5, 4, 3])  # xx yy zz yz xz xy of the engine's xx yy zz xy xz yz
+PERIODIC = 2  # MLFF_BOUNDARY_PERIODIC
+
+
+class Result(typing.NamedTuple):
+    """Of one evaluation of n atoms. None: the model or the structure has no such thing. Arrays are the caller's."""
+
+    energy: float  # eV
+    forces: np.ndarray  # [n, 3] eV/A
+    virial: np.ndarray  # [6] xx yy zz xy xz yz, eV, the sign of LAMMPS
+    stress: np.ndarray | None  # [6] xx yy zz yz xz xy, eV/A^3, the sign of ASE; of three periodic directions
+    energies: np.ndarray | None  # [n] eV of the atoms, sums to energy
+    member_energies: np.ndarray | None  # [n_members] eV, of an ensemble
+    energies_spread: np.ndarray | None  # [n] eV, standard deviation (n-1) over the members
+    member_forces: np.ndarray | None  # [n_members, n, 3] eV/A, on request
+    n_edges: int  # neighbours within the cutoff, of all atoms
+    min_distance: float  # A, of two neighbours; infinity without any
+
+    @property
+    def forces_spread(self) -> np.ndarray | None:
+        """[n] eV/A: sqrt(<|f_k - <f>|^2>) over the members k, as by pair_style mlff; None without member_forces."""
+        if self.member_forces is None:
+            return None
+        off = self.member_forces - self.member_forces.mean(0)
+        return np.sqrt((off * off).sum(2).mean(0))
+
+
+def _model_folders():
+    named = [folder for folder in os.environ.get("MLFF_MODELS", "").split(os.pathsep) if folder]
+    return [".", *named, os.path.join(library.PACKAGE, "models"), os.path.join(library.SOURCE, "models")]
+
+
+def _is_model(path):
+    try:
+        with open(path, "rb") as f:
+            return b"format: mlff/" in f.read(4096)
+    except OSError:
+        return False
+
+
+def model_names() -> list[str]:
+    """Names that Model takes: model files of the current folder, of $MLFF_MODELS, and those that are shipped."""
+    found = [path for folder in _model_folders() for path in glob.glob(os.path.join(folder, "*.yaml"))]
+    return sorted({os.path.basename(path)[: -len(".yaml")] for path in found if _is_model(path)})
+
+
+def find_model(model: str | os.PathLike) -> str:
+    """Path of a model file: `model` where it is one, else NAME.yaml in the current folder, those of $MLFF_MODELS (with
+    colons between), and among the shipped models. Error with the names that there are."""
+    name = os.fspath(model)
+    if os.path.isfile(name):
+        return os.path.abspath(name)
+    if os.path.dirname(name) or name.endswith((".yaml", ".yml")):
+        raise Error(f"{name}: there is no such model file")
+    for folder in _model_folders():
+        path = os.path.join(folder, name + ".yaml")
+        if os.path.isfile(path):
+            return os.path.abspath(path)
+    raise Error(f"there is no model '{name}'; there are: {', '.join(model_names())}. Or give the path of a model file")
+
+
+def _numbers(symbols):
+    """Atomic numbers [n] of symbols or of atomic numbers."""
+    array = np.asarray(symbols)
+    if array.ndim != 1:
+        raise Error(f"symbols have shape {list(array.shape)}, expected [n]: element symbols or atomic numbers")
+    if array.dtype.kind in "iu":
+        return array.astype(np.int64)
+    try:
+        return np.array([NUMBERS[str(s)] for s in array], np.int64)
+    except KeyError as e:
+        raise Error(f"{e.args[0]!r} is no element") from None
+
+
+def _doubles(array, shape, what):
+    try:
+        array = np.asarray(array, float)
+    except (TypeError, ValueError) as e:
+        raise Error(f"{what}: not numbers: {e}") from e
+    if array.shape != shape:
+        raise Error(f"{what} have shape {list(array.shape)}, expected {list(shape)}")
+    return array
+
+
+class _Arrays:
+    """What the engine writes for n atoms, and the structure that points there."""
+
+    def __init__(self, n, n_members, has_energies):
+        self.c = library.CResult()
+        self.virial = np.ctypeslib.as_array(self.c.virial)
+        self.n_members, self.n = n_members, n
+        self.forces = self._new("forces", (n, 3))
+        self.energies = self._new("atom_energy", (n,)) if has_energies else None
+        self.member_energies = self._new("member_energy", (n_members,)) if n_members > 1 else None
+        self.spread = self._new("atom_spread", (n,)) if n_members > 1 and has_energies else None
+        self.member_forces = None
+
+    def _new(self, name, shape):
+        array = np.zeros(shape)
+        setattr(self.c, name, array.ctypes.data)
+        return array
+
+    def want_members(self, wanted):
+        self.member_forces = self._new("member_forces", (self.n_members, self.n, 3)) if wanted else None
+        if not wanted:
+            self.c.member_forces = None
+
+    def result(self, volume):
+        """volume: A^3, None: no stress."""
+        return Result(
+            self.c.energy,
+            self.forces.copy(),
+            self.virial.copy(),
+            self.virial[VOIGT] / -volume if volume else None,
+            None if self.energies is None else self.energies.copy(),
+            None if self.member_energies is None else self.member_energies.copy(),
+            None if self.spread is None else self.spread.copy(),
+            self.member_forces,
+            self.c.n_edges,
+            self.c.min_distance,
+        )
+
+
+class Model:
+    """A model, opened and checked.
+
+    model:     name (see model_names) or path of the YAML file; its weights are found beside it
+    device:    "cpu", "cuda", "cuda:N", or "auto": a GPU that can be used, else the CPU
+    precision: "fp32", "fp64" or "mixed"
+    self_test: whether the reference results in the file are checked when opening
+    domain:    "warn" (DomainWarning), "stop" (DomainError) or "ignore", for structures unlike those of the training
+    skin:      A, how far the neighbour list reaches beyond the cutoff; it is made anew when an atom has moved half of
+               that
+    options:   members, kernels, radial_intervals, replay, fuse: words, as of pair_style mlff
+
+    Error when the file, the options or the device are wrong. One model may be used from several threads, one at a time;
+    models of their own run at once. A copy of a model (copy.copy, pickle, another process) opens the file again.
+    """
+
+    def __init__(
+        self,
+        model: str | os.PathLike,
+        device: str = "cpu",
+        precision: str = "fp32",
+        *,
+        self_test: bool = True,
+        domain: str = "warn",
+        skin: float = 2.0,
+        **options: str,
+    ):
+        if domain not in ("warn", "stop", "ignore"):
+            raise Error(f"domain is {domain!r}, expected 'warn', 'stop' or 'ignore'")
+        if not (isinstance(skin, (int, float)) and 0 <= skin <= 100):
+            raise Error(f"skin is {skin!r}, expected a number from 0 to 100, in A")
+        self._arguments = {
+            "device": device,
+            "precision": precision,
+            "self_test": self_test,
+            "domain": domain,
+            "skin": skin,
+            **options,
+        }
+        self.path: str = find_model(model)
+        self._words = {"device": device, "precision": precision, **options}
+        self._self_test, self._skin = bool(self_test), float(skin)
+        self._lock, self._library, self._error = threading.Lock(), library.library(), library.CError()
+        self._stale = ctypes.c_int()
+        self._handle = self._system = self._close = None
+        self._open(None)
+        self._species_of = np.full(len(SYMBOLS), -1, np.int32)
+        self._species_of[[NUMBERS[e] for e in self.elements]] = np.arange(len(self.elements))
+        self._domain = Domain(
+            self.name, self.elements, self._trained, self.density, self._distances, self.cutoff, domain
+        )
+
+    def __reduce__(self):
+        return _reopen, (self.path, self._arguments)
+
+    def __repr__(self) -> str:
+        return f"<mlff.Model {self.name} ({self.architecture}) on {self.device}, {self.precision}>"
+
+    # ---- opening -----------------------------------------------------------------------------------------------------
+
+    def _check(self, status):
+        if status:
+            raise Error(self._error.text.decode("utf-8", "replace"))
+
+    def _open(self, elements):
+        """elements: that may occur, None: all. The engine leaves out the rest, which is exact and faster."""
+        options, handle = library.COptions(), ctypes.c_void_p()
+        words = [(str(name).encode(), str(value).encode()) for name, value in self._words.items()]
+        for name, value in words:
+            self._check(self._library.mlff_options_set(options, name, value, self._error))
+        if elements is not None:
+            options.elements = (ctypes.c_char_p * len(elements))(*(e.encode() for e in elements))
+            options.n_elements = len(elements)
+        options.skip_self_test = not self._self_test
+        self._check(self._library.mlff_model_open(os.fsencode(self.path), options, handle, self._error))
+        self._forget_system()
+        if self._close:
+            self._close()
+        self._handle = handle.value
+        self._close = weakref.finalize(self, self._library.mlff_model_close, handle.value)
+        self._opened_for = set(elements or ())
+        self._read_info(self._library.mlff_model_info(handle.value).contents)
+
+    def _read_info(self, info):
+        text = lambda value: (value or b"").decode("utf-8", "replace")
+        n = info.n_elements
+        self.name: str = text(info.name)
+        self.architecture: str = text(info.architecture)
+        self.citation: str = text(info.citation)
+        self.sha256: str = text(info.sha256)
+        self.device: str = text(info.device) + (f":{info.device_number}" if info.device_number >= 0 else "")
+        self.device_why: str = text(info.device_why)  # why "auto" did not take a GPU
+        self.precision: str = text(info.precision)
+        self.kernels: str = text(info.kernels)
+        self.traits: frozenset[str] = frozenset(k for k, bit in library.TRAITS.items() if info.traits & bit)
+        self.cutoff: float = info.cutoff
+        self.elements: list[str] = [text(info.elements[k]) for k in range(n)]
+        self.n_members: int = info.n_members
+        self.n_parameters: int = info.n_parameters
+        pair = lambda p: (p[0], p[1]) if p else None
+        self.temperature: tuple[float, float] | None = pair(info.temperature)
+        self.density: tuple[float, float] | None = pair(info.density)
+        self._trained = np.array([bool(info.trained[k]) for k in range(n)])
+        self._distances = np.array(info.distances[: n * n]).reshape(n, n) if info.distances else None
+
+    @property
+    def is_conservative(self) -> bool:
+        """Whether forces are the negative gradient of the energy. If not, NVE drifts and minimisers may not end."""
+        return "conservative" in self.traits
+
+    # ---- structures --------------------------------------------------------------------------------------------------
+
+    def _forget_system(self):
+        if self._system is not None:
+            self._system.detach()
+            self._library.mlff_system_free(self._system_handle)
+        self._system, self._system_handle = None, None
+
+    def _set_atoms(self, numbers):
+        """Another composition, or atoms in another order. numbers: bytes of [n] int64."""
+        found = np.frombuffer(numbers, np.int64)
+        if not found.size:
+            raise Error("the structure has no atoms")
+        if not (found.min() >= 0 and found.max() < len(SYMBOLS)):
+            raise Error(f"atomic numbers are from {found.min()} to {found.max()}, and elements from 1 to 118")
+        species = self._species_of[found]
+        if species.min() < 0:
+            k = int(np.argmin(species))
+            raise Error(
+                f"model {self.name} does not know element {SYMBOLS[found[k]]} of atom {k}, counted from 0; it knows: "
+                + " ".join(self.elements)
+            )
+        occurring = np.unique(species)
+        self._domain.check_elements(occurring)
+        wanted = {self.elements[s] for s in occurring}
+        if not wanted <= self._opened_for:
+            self._open(sorted(wanted | self._opened_for))
+        self._numbers, self._species = numbers, species.tobytes()
+        self._mass = float(sum(MASS[SYMBOLS[z]] for z in found))
+        self._arrays = _Arrays(len(found), self.n_members, "node_energies" in self.traits)
+
+    def _make_system(self, positions, cell, pbc):
+        self._forget_system()
+        handle, periodic = ctypes.c_void_p(), np.array(pbc, np.int32).tobytes()
+        status = self._library.mlff_system_create(
+            self._arrays.n,
+            self._species,
+            positions,
+            cell if any(pbc) else None,
+            periodic,
+            self.cutoff + self._skin,
+            handle,
+            self._error,
+        )
+        self._check(status)
+        self._system_handle = handle.value
+        self._system = weakref.finalize(self, self._library.mlff_system_free, handle.value)
+        self._graph = self._library.mlff_system_graph(handle.value).contents
+        self._made_at, self._pbc = positions, pbc
+
+    def _follow(self, numbers, positions, cell, pbc):
+        """Brings the neighbour list to the structure; whether that is another one than before, instead of a step on."""
+        if self._system is None or numbers != self._numbers or pbc != self._pbc:
+            self._forget_system()
+            self._set_atoms(numbers)
+            self._make_system(positions, cell, pbc)
+            return True
+        box = cell if any(pbc) else None
+        self._check(
+            self._library.mlff_system_move(self._system_handle, positions, box, self.cutoff, self._stale, self._error)
+        )
+        if not self._stale.value:
+            return False
+        moved = np.frombuffer(positions) - np.frombuffer(self._made_at)
+        self._make_system(positions, cell, pbc)
+        return not np.abs(moved).max() <= max(1.0, self._skin)
+
+    def evaluate(
+        self,
+        symbols: typing.Sequence,
+        positions: np.ndarray,
+        cell: np.ndarray | None = None,
+        pbc: bool | typing.Sequence[bool] | None = None,
+        *,
+        member_forces: bool = False,
+    ) -> Result:
+        """Energy, forces and what else the model has.
+
+        symbols:       [n] element symbols or atomic numbers
+        positions:     [n, 3] A, inside or outside of the cell
+        cell:          [3, 3] A, rows are the cell vectors; None: nothing is periodic
+        pbc:           which vectors are periodic, one or three; None: all three with a cell
+        member_forces: of an ensemble, forces of every member, too: its networks run once more
+
+        Repeated calls with atoms that have moved little, in a cell that has changed little, keep the neighbour list.
+        Error: no atoms, unknown elements, positions that are not finite, atoms closer than the model allows, cells that
+        are flat or too small, what the architecture cannot do (Orb: one or two periodic directions), NaN as a result.
+        """
+        numbers = _numbers(symbols)
+        positions = _doubles(positions, (len(numbers), 3), "positions")
+        box = np.zeros((3, 3)) if cell is None else _doubles(cell, (3, 3), "cell vectors")
+        if pbc is None:
+            periodic = (cell is not None,) * 3
+        else:
+            periodic = tuple(map(bool, pbc)) if np.ndim(pbc) else (bool(pbc),) * 3
+        if len(periodic) != 3:
+            raise Error(f"pbc has {len(periodic)} values, expected one or three")
+        return self._evaluate(numbers.tobytes(), positions.tobytes(), box.tobytes(), periodic, member_forces)
+
+    def _evaluate(self, numbers, positions, cell, pbc, member_forces=False):
+        """The same of bytes: numbers of int64, positions and cell of double; pbc is a tuple of bool."""
+        if member_forces and self.n_members < 2:
+            raise Error(f"model {self.name} is no ensemble: there are no forces of members")
+        if len(positions) != 3 * len(numbers):
+            raise Error(f"{len(numbers) // 8} elements, but positions of {len(positions) / 24:g} atoms")
+        with self._lock:
+            if self._follow(numbers, positions, cell, pbc):
+                self._domain.begin(cell)
+            arrays, graph = self._arrays, self._graph
+            if member_forces or arrays.member_forces is not None:
+                arrays.want_members(member_forces)
+            self._check(self._library.mlff_model_evaluate(self._handle, graph, None, arrays.c, self._error))
+            if self._domain.is_due():
+                try:
+                    self._domain.look(graph, self._mass, cell)
+                except DomainError:
+                    self._forget_system()  # the same structure is looked at again
+                    raise
+            return arrays.result(graph.volume if graph.boundary == PERIODIC else None)
+
+
+def _reopen(path, arguments):
+    return Model(path, **arguments)

@@ -1,0 +1,328 @@
+"""mlff.Model: against the program mlff, lists that are kept against fresh ones, refusals, threads, copies."""
+
+import copy
+import os
+import pickle
+import threading
+import warnings
+
+import helpers
+import numpy as np
+import pytest
+
+import mlff
+from mlff_tools.model import engine, modelfile, structures
+
+WATER = structures.molecule_box("water", 8, 0.95, 3)
+SILICON = structures.small_structures(["Si"])[0]
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    """Structures of tests are no trained ones; tests of the domain say what they expect."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", mlff.DomainWarning)
+        yield
+
+
+def evaluate(model, s, **options):
+    return model.evaluate(s["elements"], s["positions"], s["cell"], **options)
+
+
+def structures_for(elements):
+    known = set(elements)
+    chosen = [*structures.self_test_structures(elements), *structures.small_structures(elements)]
+    return [s for s in chosen if set(s["elements"]) <= known]
+
+
+@pytest.mark.parametrize("name", mlff.model_names())
+def test_shipped_models_against_the_program(name):
+    """Energies, forces and virials of molecules, boxes, and crystals smaller than the cutoff."""
+    model = mlff.Model(name, precision="fp64", domain="ignore")
+    chosen = structures_for(model.elements)
+    assert len(chosen) > 0
+    expected, _ = engine.evaluate(model.path, chosen)
+    for s, (energy, forces, virial) in zip(chosen, expected):
+        got = evaluate(model, s)
+        scale = 1e-11 * max(1.0, np.abs(forces).max())
+        helpers.assert_near(got.energy, energy, 1e-9 * max(1.0, abs(energy) * 1e-3), f"energy of {s['name']}")
+        helpers.assert_near(got.forces, forces, 100 * scale, f"forces of {s['name']}")
+        helpers.assert_near(got.virial, virial, 1000 * scale, f"virial of {s['name']}")
+        assert (got.stress is None) == (s["cell"] is None)
+        if got.stress is not None:
+            volume = abs(np.linalg.det(s["cell"]))
+            helpers.assert_near(got.stress, -got.virial[[0, 1, 2, 5, 4, 3]] / volume, scale, "stress")
+        helpers.assert_near(got.energies.sum(), got.energy, 1e-9 * max(1.0, abs(energy)), "sum of energies")
+
+
+def test_what_a_model_says_of_itself():
+    model = mlff.Model("water-benzene-ensemble")
+    assert (model.architecture, model.n_members, model.device, model.precision) == ("ani", 4, "cpu", "fp32")
+    assert model.is_conservative and {"node_energies", "strictly_local"} <= model.traits
+    assert model.elements == ["H", "C", "O"] and model.cutoff > 4 and len(model.sha256) == 64
+    assert repr(model) == "<mlff.Model water-benzene-ensemble (ani) on cpu, fp32>"
+
+
+def test_ensemble():
+    """Spreads by their formulas, and that the mean is what is asked for without members."""
+    model = mlff.Model("water-benzene-ensemble", precision="fp64")
+    plain, got = evaluate(model, WATER), evaluate(model, WATER, member_forces=True)
+    assert plain.member_forces is None and plain.forces_spread is None
+    helpers.assert_near(got.member_energies.mean(), got.energy, 1e-8, "mean energy")
+    helpers.assert_near(got.member_forces.mean(0), plain.forces, 1e-10, "mean forces")
+    off = np.linalg.norm(got.member_forces - plain.forces, axis=2)
+    helpers.assert_near(got.forces_spread, np.sqrt((off**2).mean(0)), 1e-10, "spread of forces")
+    ones = [evaluate(mlff.Model("water-benzene-ensemble", precision="fp64", members=str(k)), WATER) for k in range(4)]
+    energies = np.array([one.energies for one in ones])
+    helpers.assert_near(got.energies_spread, energies.std(0, ddof=1), 1e-9, "spread of energies")
+    helpers.assert_near(got.member_energies, energies.sum(1), 1e-8, "members")
+    assert evaluate(model, WATER).member_forces is None
+    helpers.assert_near(ones[2].forces, got.member_forces[2], 1e-10, "forces of one")
+
+
+BOXES = {
+    "open": (False, False, False),
+    "wire": (False, True, False),
+    "slab": (True, False, True),
+    "bulk": (True, True, True),
+}
+
+
+@pytest.mark.parametrize("box", BOXES)
+def test_kept_lists_are_like_fresh_ones(box):
+    """A walk of atoms and cell in a triclinic box smaller than the cutoff, atoms wrapped now and then."""
+    rng, pbc = np.random.default_rng(5), BOXES[box]
+    model = mlff.Model("water-xs", precision="fp64", skin=0.3, domain="ignore")
+    s = structures._triclinic("water", [[4.4, 0, 0], [0.5, 4.1, 0], [-0.3, 0.6, 4.0]], 6)
+    x, cell, made = s["positions"].copy(), s["cell"].copy(), []
+    make = model._make_system
+    model._make_system = lambda *arguments: (made.append(1), make(*arguments))
+    for step in range(40):
+        x += 0.02 * rng.normal(size=x.shape)
+        if step % 4 == 0:
+            strain = np.eye(3) + 0.002 * rng.normal(size=(3, 3))
+            x, cell = x @ strain, cell @ strain
+        if step % 10 == 5:
+            k = int(np.argmax(pbc))
+            x[step % 3] += cell[k] * (1 if pbc[k] else 0)
+        got = model.evaluate(s["elements"], x, cell, pbc)
+        if step % 5 and step > 30:
+            continue
+        fresh = mlff.Model("water-xs", precision="fp64", domain="ignore", self_test=False)
+        expected = fresh.evaluate(s["elements"], x, cell, pbc)
+        helpers.assert_near(got.energy, expected.energy, 1e-9, f"energy in step {step}")
+        helpers.assert_near(got.forces, expected.forces, 1e-9, f"forces in step {step}")
+        helpers.assert_near(got.virial, expected.virial, 1e-8, f"virial in step {step}")
+        assert got.n_edges == expected.n_edges and (got.stress is None) == (box != "bulk")
+    assert 2 <= len(made) < 30
+
+
+def test_other_atoms_in_turn():
+    """Number, order and elements of atoms, cell and periodicity change between calls; lists are never mixed up."""
+    model = mlff.Model("water-benzene-student", precision="fp64", domain="ignore")
+    swapped = {**WATER, "elements": WATER["elements"][::-1], "positions": WATER["positions"][::-1]}
+    water = structures.rattled("water", 1)
+    benzene = structures.rattled("benzene", 2)
+    calls = [WATER, water, benzene, swapped, {**WATER, "cell": None}, WATER, {**WATER, "cell": WATER["cell"] * 1.3}]
+    expected, _ = engine.evaluate(model.path, calls)
+    for s, (energy, forces, _) in zip(calls, expected):
+        got = evaluate(model, s)
+        helpers.assert_near(got.energy, energy, 1e-8, "energy")
+        helpers.assert_near(got.forces, forces, 1e-9, "forces")
+
+
+def test_atomic_numbers_and_symbols():
+    model = mlff.Model("water-xs")
+    one, other = (model.evaluate(what, WATER["positions"]) for what in (WATER["elements"], [8, 1, 1] * 8))
+    assert one.energy == other.energy
+
+
+def test_results_are_the_callers():
+    model = mlff.Model("water-xs", domain="ignore")
+    first = evaluate(model, WATER)
+    forces = first.forces.copy()
+    evaluate(model, {**WATER, "positions": WATER["positions"] * 1.01})
+    assert np.array_equal(first.forces, forces)
+
+
+# ---- refusals --------------------------------------------------------------------------------------------------------
+
+
+def moved(k, value):
+    x = WATER["positions"].copy()
+    x[k] = value
+    return {**WATER, "positions": x}
+
+
+REFUSED = {
+    "is not finite": moved(4, np.nan),
+    r"finite: \(inf": moved(0, np.inf),
+    "atoms 0 and 1|closer|distance": moved(0, WATER["positions"][1] + 1e-3),
+    "no atoms": {"elements": [], "positions": np.zeros((0, 3)), "cell": None},
+    "does not know element He of atom 2, counted from 0; it knows: H O": {
+        "elements": ["O", "H", "He"],
+        "positions": np.eye(3),
+        "cell": None,
+    },
+    "'Xx' is no element": {"elements": ["Xx"], "positions": np.zeros((1, 3)), "cell": None},
+    "atomic numbers are from -1 to 8": {"elements": [8, -1], "positions": np.eye(3)[:2], "cell": None},
+    r"positions have shape \[2, 3\], expected \[3, 3\]": {**WATER, "elements": [8, 1, 1], "positions": np.eye(3)[:2]},
+    "not numbers": {**WATER, "positions": "abc"},
+    "dependent": {**WATER, "cell": np.ones((3, 3))},
+    "too small": {**WATER, "cell": np.eye(3) * 0.01},
+    r"cell vectors have shape \[3\]": {**WATER, "cell": np.ones(3)},
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_refused_in_one_sentence(what):
+    """Before and after a structure that is right, which is then evaluated as before."""
+    model = mlff.Model("water-xs", domain="ignore")
+    for _ in range(2):
+        with pytest.raises(mlff.Error, match=what):
+            evaluate(model, REFUSED[what])
+        again = evaluate(model, WATER)
+    expected = evaluate(mlff.Model("water-xs"), WATER)
+    helpers.assert_near(again.forces, expected.forces, 1e-5, "forces")
+
+
+def test_bad_arguments():
+    model = mlff.Model("water-xs")
+    with pytest.raises(mlff.Error, match="pbc has 2 values"):
+        model.evaluate(WATER["elements"], WATER["positions"], WATER["cell"], [True, True])
+    with pytest.raises(mlff.Error, match="is no ensemble"):
+        evaluate(model, WATER, member_forces=True)
+    with pytest.raises(mlff.Error, match="precision.*fp16|fp16.*precision"):
+        mlff.Model("water-xs", precision="fp16")
+    with pytest.raises(mlff.Error, match="abc"):
+        mlff.Model("water-xs", abc="1")
+    with pytest.raises(mlff.Error, match="domain is 'maybe'"):
+        mlff.Model("water-xs", domain="maybe")
+    with pytest.raises(mlff.Error, match="skin is -1"):
+        mlff.Model("water-xs", skin=-1)
+
+
+def test_names(monkeypatch, tmp_path):
+    """Current folder first, then $MLFF_MODELS, then shipped ones; unknown names say which there are."""
+    assert {"water-xs", "silicon-xs", "nequix-oam-1-pft"} <= set(mlff.model_names())
+    assert "targets" not in mlff.model_names()
+    with pytest.raises(mlff.Error, match="no model 'watre'; there are: .*silicon-xs.*water-xs"):
+        mlff.Model("watre")
+    with pytest.raises(mlff.Error, match="there is no such model file"):
+        mlff.Model("none/water-xs")
+    head, tensors = helpers.painn()
+    modelfile.write(str(tmp_path / "mine.yaml"), head, tensors)
+    monkeypatch.setenv("MLFF_MODELS", f"{tmp_path}/nothing:{tmp_path}")
+    assert mlff.find_model("mine") == str(tmp_path / "mine.yaml")
+    assert "mine" in mlff.model_names()
+    monkeypatch.chdir(tmp_path)
+    os.rename("mine.yaml", "water-xs.yaml")
+    assert mlff.find_model("water-xs") == str(tmp_path / "water-xs.yaml")
+
+
+# ---- domain ----------------------------------------------------------------------------------------------------------
+
+
+def test_domain():
+    thin = {**WATER, "cell": WATER["cell"] * 1.2}
+    squeezed = moved(1, WATER["positions"][0] + 0.7 * (WATER["positions"][1] - WATER["positions"][0]))
+    for s, what in ((thin, "density 0.5.* g/cm3 is outside of"), (squeezed, "O-H distance 0.6.*atoms 0 and 1")):
+        with pytest.warns(mlff.DomainWarning, match=what):
+            evaluate(mlff.Model("water-xs"), s)
+        strict = mlff.Model("water-xs", domain="stop")
+        for _ in range(2):
+            with pytest.raises(mlff.DomainError, match=what):
+                evaluate(strict, s)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            evaluate(mlff.Model("water-xs", domain="ignore"), s)
+
+
+def test_domain_is_looked_at_in_runs():
+    """The hundredth evaluation, of atoms that crept there; once."""
+    model, x = mlff.Model("water-xs"), WATER["positions"].copy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(100):
+            model.evaluate(WATER["elements"], x, WATER["cell"])
+    x[1] += 0.3 * (x[0] - x[1])
+    with pytest.warns(mlff.DomainWarning, match="O-H distance"):
+        model.evaluate(WATER["elements"], x, WATER["cell"])
+
+
+def test_untrained_elements_are_refused(tmp_path):
+    head, tensors = helpers.painn()
+    head["domain"]["elements"] = ["H", "O"]
+    modelfile.write(str(tmp_path / "m.yaml"), head, tensors)
+    s = structures.rattled("ethanol", 1)
+    with pytest.raises(mlff.DomainError, match="knows element C, but it did not occur in training"):
+        evaluate(mlff.Model(tmp_path / "m.yaml"), s)
+    assert np.isfinite(evaluate(mlff.Model(tmp_path / "m.yaml", domain="ignore"), s).energy)
+
+
+# ---- models with outputs instead of gradients ------------------------------------------------------------------------
+
+
+def test_orb(tmp_path):
+    """No energies of atoms, stress as an output, no slabs."""
+    head, tensors = helpers.orb()
+    modelfile.write(str(tmp_path / "orb.yaml"), head, tensors)
+    model = mlff.Model(tmp_path / "orb.yaml", precision="fp64")
+    assert not model.is_conservative
+    got = evaluate(model, WATER)
+    (energy, forces, virial), *_ = engine.evaluate(str(tmp_path / "orb.yaml"), [WATER])[0]
+    helpers.assert_near(got.energy, energy, 1e-9, "energy")
+    helpers.assert_near(got.forces, forces, 1e-9, "forces")
+    helpers.assert_near(got.virial, virial, 1e-8, "virial")
+    assert got.energies is None and got.stress is not None
+    with pytest.raises(mlff.Error, match="periodic in all three directions or in none"):
+        evaluate(model, WATER, pbc=[True, True, False])
+
+
+# ---- threads, copies -------------------------------------------------------------------------------------------------
+
+
+def shaken(seed):
+    return WATER["positions"] + 0.05 * np.random.default_rng(seed).normal(size=WATER["positions"].shape)
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["a model each", "one model"])
+def test_threads(shared):
+    def energies(model, seeds):
+        return [model.evaluate(WATER["elements"], shaken(s), WATER["cell"]).energy for s in seeds]
+
+    expected = [energies(mlff.Model("water-xs", domain="ignore"), range(60 * k, 60 * k + 60)) for k in range(3)]
+    found, one = [None] * 3, mlff.Model("water-xs", domain="ignore")
+    models = [one if shared else mlff.Model("water-xs", domain="ignore") for _ in range(3)]
+
+    def work(k):
+        found[k] = energies(models[k], range(60 * k, 60 * k + 60))
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for got, wanted in zip(found, expected):
+        helpers.assert_near(got, wanted, 1e-3 if shared else 2e-4, "energies")  # lists, and so sums, in other orders
+
+
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_copies(how):
+    model = mlff.Model("water-xs", precision="fp64", skin=1.0)
+    energy = evaluate(model, WATER).energy
+    other = how(model)
+    del model
+    assert other.precision == "fp64" and evaluate(other, WATER).energy == energy
+
+
+def test_models_are_closed():
+    """A thousand structures in turn, and models that go, leave no memory behind."""
+    resource = pytest.importorskip("resource")
+    model, peaks = mlff.Model("water-xs", domain="ignore", self_test=False), []
+    for k in range(400):
+        evaluate(model, {**WATER, "positions": shaken(k) + (k % 2) * 40.0, "cell": WATER["cell"] * (1 + 0.3 * (k % 2))})
+        if k % 20 == 0:
+            evaluate(mlff.Model("water-xs", domain="ignore", self_test=False), WATER)
+        peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    assert peaks[-1] - peaks[100] < 4000  # kB
