@@ -405,8 +405,8 @@ MLFF_API void mlff_system_free(mlff_system *system);
 /* Checks the laws of a graph (offsets, index ranges, node map) in O(n_pairs); for tests and debugging. */
 MLFF_API mlff_status mlff_graph_check(const mlff_graph *graph, int n_species, mlff_error *error);
 
-/* The pair *i, *j (j may be an image) whose squared distance, times scale[n_species * s + t] of its species, is least, or
- * -1 and -1; returns that product, infinity without pairs. Atoms of species -1 are left out. Arrays on the host. */
+/* The pair *i, *j (j may be an image) whose squared distance, times scale[n_species * s + t] of its species, is least,
+ * or -1 and -1; returns that product, infinity without pairs. Atoms of species -1 are left out. Arrays on the host. */
 MLFF_API double mlff_graph_closest(const mlff_graph *graph, int n_species, const double *scale, int32_t *i, int32_t *j);
 
 /* What this computer and this build have. */

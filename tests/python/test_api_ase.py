@@ -148,7 +148,7 @@ def test_phonons():
     phonon.produce_force_constants()
     for point, q in (("G", [0, 0, 0]), ("X", [0.5, 0, 0.5]), ("L", [0.5, 0.5, 0.5])):
         phonon.run_qpoints([q])
-        found = phonon.get_qpoints_dict()["frequencies"][0]
+        found = phonon.qpoints.frequencies[0]
         for name, value in wanted.items():
             if name.split()[-1][0] == point:
                 helpers.assert_near(min(found, key=lambda f: abs(f - value)), value, 0.01 * value, name)
