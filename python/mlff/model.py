@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import glob
 import os
 import threading
 import typing
@@ -11,6 +10,7 @@ import weakref
 
 import numpy as np
 
+from mlff_tools.model import modelfile
 from mlff_tools.train.masses import MASS
 
 from . import library
@@ -46,38 +46,18 @@ class Result(typing.NamedTuple):
         return np.sqrt((off * off).sum(2).mean(0))
 
 
-def _model_folders():
-    named = [folder for folder in os.environ.get("MLFF_MODELS", "").split(os.pathsep) if folder]
-    return [".", *named, os.path.join(library.PACKAGE, "models"), os.path.join(library.SOURCE, "models")]
-
-
-def _is_model(path):
-    try:
-        with open(path, "rb") as f:
-            return b"format: mlff/" in f.read(4096)
-    except OSError:
-        return False
-
-
 def model_names() -> list[str]:
-    """Names that Model takes: model files of the current folder, of $MLFF_MODELS, and those that are shipped."""
-    found = [path for folder in _model_folders() for path in glob.glob(os.path.join(folder, "*.yaml"))]
-    return sorted({os.path.basename(path)[: -len(".yaml")] for path in found if _is_model(path)})
+    """Names that Model takes: of the models in the folders of $MLFF_MODELS, and of those that are shipped."""
+    return sorted(modelfile.named_models())
 
 
 def find_model(model: str | os.PathLike) -> str:
-    """Path of a model file: `model` where it is one, else NAME.yaml in the current folder, those of $MLFF_MODELS (with
-    colons between), and among the shipped models. Error with the names that there are."""
-    name = os.fspath(model)
-    if os.path.isfile(name):
-        return os.path.abspath(name)
-    if os.path.dirname(name) or name.endswith((".yaml", ".yml")):
-        raise Error(f"{name}: there is no such model file")
-    for folder in _model_folders():
-        path = os.path.join(folder, name + ".yaml")
-        if os.path.isfile(path):
-            return os.path.abspath(path)
-    raise Error(f"there is no model '{name}'; there are: {', '.join(model_names())}. Or give the path of a model file")
+    """Path of a model file: `model` where it is one, with or without .yaml, else the model of this name in a folder of
+    $MLFF_MODELS (with colons between) or among the shipped ones. Error with the names that there are."""
+    try:
+        return os.path.abspath(modelfile.find_model(os.fspath(model)))
+    except modelfile.ModelError as e:
+        raise Error(str(e)) from None
 
 
 def _numbers(symbols):
