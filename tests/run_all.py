@@ -54,6 +54,7 @@ def environment(build):
     env["PYTHONPATH"] = os.path.join(ROOT, "python")
     env["MLFF"] = os.path.join(build, "mlff")
     env["MLFF_PLUGIN"] = os.path.join(build, "mlffplugin.so")
+    env["MLFF_LIBRARY"] = os.path.join(build, "libmlff.so")
     env["MLFF_BUILD_DIR"] = build
     env.setdefault("MLFF_SHARED_DIR", os.path.join(os.path.dirname(ROOT), "shared"))
     env["OMP_NUM_THREADS"] = "1"

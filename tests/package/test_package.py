@@ -13,7 +13,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 def run(command, **options):
-    env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "MLFF_PLUGIN", "MLFF")}
+    env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "MLFF_PLUGIN", "MLFF_LIBRARY", "MLFF")}
     done = subprocess.run(
         command,
         stdin=subprocess.DEVNULL,
