@@ -29,7 +29,12 @@ ROLES = {
         **dict.fromkeys(("water", "benzene_gas", "benzene"), "ani-2x"),
         **dict.fromkeys(("silicon", "aluminium", "iron"), "nequix-oam-1-pft"),
     },
-    "student": {"water": "water-xs", "benzene_gas": "water-benzene-student", "silicon": "silicon-xs"},
+    "student": {
+        "water": "water-xs",
+        "benzene_gas": "water-benzene-student",
+        "silicon": "silicon-xs",
+        "iron": "iron-xs",
+    },
 }
 MATERIALS = ("benzene", "silicon", "aluminium", "iron")  # what a model runs that knows all their elements
 MLFF_COST = {
