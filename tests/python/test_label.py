@@ -276,7 +276,7 @@ def test_import_of_labels(place):
         (["s.xyz", "--mlff", STUDENT, "--types", "H", "-o", "o"], "--types belongs to --lammps"),
         (["none.xyz", "--mlff", STUDENT, "-o", "o"], "none.xyz: there is no such file"),
         (["--mlff", STUDENT, "-o", "o"], "no structures"),
-        (["s.xyz", "--mlff", "none", "-o", "o"], "none.yaml: No such file"),
+        (["s.xyz", "--mlff", "none", "-o", "o"], "none.yaml, and no model none; there are: "),
         (
             ["s.xyz", "s.xyz", "--mlff", STUDENT, "--elements", "H", "-o", "o"],
             "s.xyz, frame 1: element O is not one of H",

@@ -1,7 +1,7 @@
 """Labels structures by a teacher: `mlff label STRUCTURES... TEACHER -o LABELS.xyz`, the first step of distillation.
 
 The teacher is one of
-  --mlff MODEL.yaml       any of our model files, also a direct one (Orb)
+  --mlff MODEL            any of our model files, or names of models, also a direct one (Orb)
   --lammps COMMANDS       a file with the commands of a pair style: what an input script has after its structure, with
                           ${elements} for the elements in the order of the types; units metal or real
   --ase MODULE:FUNCTION   a calculator of ASE, in a process of --python's
@@ -195,7 +195,7 @@ def arguments():
     add("--hessian", type=_share, default=0.0, metavar="SHARE", help=more)
     teacher = parser.add_argument_group("teacher")
     add = teacher.add_argument
-    add("--mlff", metavar="MODEL.yaml", help="a model file")
+    add("--mlff", metavar="MODEL", help="a model file, or the name of a model")
     add("--precision", choices=recipe.PRECISIONS, help="of --mlff (default: fp32)")
     add("--lammps", metavar="COMMANDS", help="a file of commands of LAMMPS")
     add("--types", metavar="Si,C", help="elements of LAMMPS' types 1, 2, ... (default: alphabetical, see ${elements})")
