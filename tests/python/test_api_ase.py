@@ -4,9 +4,7 @@ import copy
 import json
 import os
 import statistics
-import subprocess
 import threading
-import time
 import warnings
 
 import helpers
@@ -26,6 +24,8 @@ from ase.md.velocitydistribution import MaxwellBoltzmannDistribution, Stationary
 from ase.md.verlet import VelocityVerlet  # noqa: E402
 from ase.optimize import BFGS, FIRE  # noqa: E402
 from ase.vibrations import Vibrations  # noqa: E402
+
+import ase_calculator  # noqa: E402
 
 THREE = "xx yy zz yz xz xy".split()
 
@@ -310,35 +310,14 @@ def test_threads():
 # ---- speed -----------------------------------------------------------------------------------------------------------
 
 
-def time_of_program(program, model, xyz):
-    words = [program, "time", mlff.find_model(model), xyz, "--calls", "60", "--json"]
-    return json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)["median_ms"]
-
-
-def time_of_calculator(atoms, rng):
-    """ms of a median call after a step of dynamics' size."""
-    times = []
-    for _ in range(60):
-        atoms.positions += 1e-4 * rng.normal(size=atoms.positions.shape)
-        begin = time.perf_counter()
-        atoms.get_forces()
-        times.append(time.perf_counter() - begin)
-    return 1e3 * statistics.median(times)
-
-
 def test_as_fast_as_the_program(tmp_path):
     """201 atoms, energy and forces: within 10 % of `mlff time`, on a quiet machine; the bound here leaves room."""
     program = helpers.program()
     if not program:
         pytest.skip("the program mlff is not built")
-    s, rng = structures.molecule_box("water", 67, 1.0, 3), np.random.default_rng(1)
-    xyz = str(tmp_path / "water.xyz")
-    structures.write_xyz(xyz, [s])
-    atoms = ase.Atoms(s["elements"], s["positions"], cell=s["cell"], pbc=True)
-    atoms.calc = mlff.ase.MLFF("water-xs", domain="ignore")
-    time_of_calculator(atoms, rng)
+    pair = ase_calculator.Pair(*ase_calculator.water(), str(tmp_path), program)
     for _ in range(4):  # other programs come and go
-        ratios = [time_of_calculator(atoms, rng) / time_of_program(program, "water-xs", xyz) for _ in range(9)]
+        ratios = [ours / theirs for ours, theirs in pair.rounds(9)]
         if statistics.median(ratios) < 1.25:
             return
     pytest.fail(f"the calculator takes {statistics.median(ratios):.2f} times as long as mlff time")
