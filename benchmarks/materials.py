@@ -209,11 +209,8 @@ def arguments():
 def main():
     args = arguments()
     try:
-        args.model, args.lmp, args.plugin = (
-            os.path.abspath(find_model(args.model)),
-            find_lmp(args.lmp),
-            find_plugin(args.build),
-        )
+        args.model = os.path.abspath(find_model(args.model))
+        args.lmp, args.plugin = find_lmp(args.lmp), find_plugin(args.build)
         args.decks = find_decks("in.bench", args.decks)
         args.work = os.path.join(os.path.abspath(args.work), f"{sha256_of(args.model)[:10]}")
         os.makedirs(args.work, exist_ok=True)

@@ -56,10 +56,16 @@ class Report:
         """Parts above a tenth of the step: component, share (0..1), advice, gain (times as fast at most, or None)."""
         return self.data.get("hotspots") or []
 
+    def _series(self):
+        """Numbers of the recorded steps after warm-up, and their ms or None."""
+        values = [number(value) for value in self.data["latencies_ms"]]
+        stride = self.data.get("latencies_stride") or 1
+        return [k * stride for k in range(len(values))], values
+
     @property
     def latencies(self) -> list[float]:
         """ms of the steps after warm-up, of every latencies_stride-th in long runs."""
-        return [value for value in self.data["latencies_ms"] if number(value) is not None]
+        return [value for value in self._series()[1] if value is not None]
 
     def summary(self) -> str:
         """A few lines: what ran, time per step, memory, drift, what takes the time."""
@@ -82,17 +88,15 @@ class Report:
     def to_pandas(self) -> typing.Any:
         """DataFrame with a row for each recorded step: its number after warm-up, latency_ms. Needs pandas."""
         pandas = _need("pandas", "Report.to_pandas")
-        values = [number(value) for value in self.data["latencies_ms"]]
-        stride = self.data.get("latencies_stride") or 1
-        return pandas.DataFrame({"step": [k * stride for k in range(len(values))], "latency_ms": values})
+        steps, values = self._series()
+        return pandas.DataFrame({"step": steps, "latency_ms": values})
 
     def plot(self, axes: typing.Any = None) -> typing.Any:
         """Latency over the run, on matplotlib axes, which are returned. Needs matplotlib."""
         pyplot = None if axes is not None else _need("matplotlib.pyplot", "Report.plot")
         axes = axes if axes is not None else pyplot.subplots()[1]
-        stride, median = self.data.get("latencies_stride") or 1, number(self.data["median_latency_ms"])
-        values = [number(value) for value in self.data["latencies_ms"]]
-        axes.plot([k * stride for k in range(len(values))], [float("nan") if v is None else v for v in values], lw=0.8)
+        (steps, values), median = self._series(), number(self.data["median_latency_ms"])
+        axes.plot(steps, [float("nan") if value is None else value for value in values], lw=0.8)
         if median is not None:
             axes.axhline(median, color="0.4", lw=0.8, label=f"median {median:.3g} ms")
             axes.legend()

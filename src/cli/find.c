@@ -58,18 +58,12 @@ typedef struct places {
 /* A place that is there already is not taken again; nor is one that there is no memory for. */
 static void add_place(places *p, const char *folder, size_t length)
 {
-  char **grown = realloc(p->at, (size_t) (p->n + 1) * sizeof *grown);
-  char *copy = grown ? malloc(length + 1) : NULL;
-  if (grown) p->at = grown;
-  if (!copy) return;
-  memcpy(copy, folder, length);
-  copy[length] = 0;
   for (int k = 0; k < p->n; k++)
-    if (!strcmp(p->at[k], copy)) copy[0] = 0;
-  if (*copy)
-    p->at[p->n++] = copy;
-  else
-    free(copy);
+    if (!strncmp(p->at[k], folder, length) && !p->at[k][length]) return;
+  char **grown = realloc(p->at, (size_t) (p->n + 1) * sizeof *grown);
+  if (grown) p->at = grown;
+  char *copy = grown ? strndup(folder, length) : NULL;
+  if (copy) p->at[p->n++] = copy;
 }
 
 /* Where pip has installed the models: beside the folder of this program is one of Python's packages. */

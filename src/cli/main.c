@@ -149,16 +149,28 @@ static const char *word_at(const cli_command *command, int k)
   return NULL;
 }
 
-static int wrong_usage(const cli_command *command, const char *what, const char *which)
+static int see_help(const cli_command *command)
 {
-  const char *known[64], *meant = NULL;
-  int n = 0;
-  while (n < 64 && (known[n] = word_at(command, n))) n++;
-  if (!strncmp(what, "unknown", 7)) meant = cli_nearest(command ? which + 2 : which, known, n);
-  cli_error(CLI_USAGE, command ? command->name : NULL, "%s '%s'%s%s%s%s", what, which, meant ? "; is it '" : "",
-            meant && command ? "--" : "", meant ? meant : "", meant ? "'?" : "");
   fprintf(stderr, "Try 'mlff%s%s --help'.\n", command ? " " : "", command ? command->name : "");
   return CLI_USAGE;
+}
+
+static int wrong_usage(const cli_command *command, const char *what, const char *which)
+{
+  cli_error(CLI_USAGE, command ? command->name : NULL, "%s '%s'", what, which);
+  return see_help(command);
+}
+
+/* A word that is no command, or with a command none of its options; says which one is near. */
+static int unknown_word(const cli_command *command, const char *word)
+{
+  const char *known[64], *dashes = command ? "--" : "";
+  int n = 0;
+  while (n < 64 && (known[n] = word_at(command, n))) n++;
+  const char *meant = cli_nearest(word + strlen(dashes), known, n);
+  cli_error(CLI_USAGE, command ? command->name : NULL, "unknown %s '%s'%s%s%s%s", command ? "option" : "command", word,
+            meant ? "; is it '" : "", meant ? dashes : "", meant ? meant : "", meant ? "'?" : "");
+  return see_help(command);
 }
 
 static int read_number(const char *text, double low, double high, double *value)
@@ -205,14 +217,14 @@ static int read_option(const cli_command *command, int argc, char **argv, int *a
   const char *text = argv[*at] + 2, *value = strchr(text, '=');
   const size_t n = value ? (size_t) (value - text) : strlen(text);
   int k = 0;
-  if (n >= sizeof name) return wrong_usage(command, "unknown option", argv[*at]);
+  if (n >= sizeof name) return unknown_word(command, argv[*at]);
   memcpy(name, text, n);
   name[n] = 0;
   const mlff_option *of_model = mlff_option_find(name);
   const char *known = of_model ? of_model->name : name;
   while (option_at(k) && !(!strcmp(typed(option_at(k)), known) && takes_option(command, option_at(k)->name))) k++;
   const mlff_option *option = option_at(k);
-  if (!option) return wrong_usage(command, "unknown option", argv[*at]);
+  if (!option) return unknown_word(command, argv[*at]);
   const int wants_value = option->values != NULL;
   if (value)
     value++;
@@ -290,7 +302,7 @@ int cli_run(int argc, char **argv, int in_batch)
     if (!strcmp(argv[1], commands[k].name)) return run_command(&commands[k], argc - 2, argv + 2);
   for (int k = 0; k < N_SCRIPTS; k++)
     if (!strcmp(argv[1], scripts[k].name)) return run_python(scripts[k].name, argc, argv, in_batch);
-  return wrong_usage(NULL, "unknown command", argv[1]);
+  return unknown_word(NULL, argv[1]);
 }
 
 int main(int argc, char **argv)

@@ -70,8 +70,8 @@ class ProfSteps : protected Pointers {
   mlff_model *engine;
   bool opened, timed, compares;    // LAMMPS' timers run; and tell which of several ranks works longest
   bigint open_step;
-  double start, dt_ps, busy_before, own, own_modify, own_output, batch_seconds, mean_seconds,
-      fastest;                               // of the last batch: mean, and fastest step
+  double start, dt_ps, busy_before, own, own_modify, own_output, batch_seconds;
+  double mean_seconds, fastest;              // of the last batch: mean, and fastest step
   std::vector<double> before, now_values;    // [3 parts] readings when the step began, and at its end
   int64_t growths;
   bigint builds;

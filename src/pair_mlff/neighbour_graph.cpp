@@ -21,8 +21,7 @@ using namespace LAMMPS_NS;
 
 MLFFNeighbourGraph::MLFFNeighbourGraph(LAMMPS *lammps, MLFFHalo &between_ranks) :
     Pointers(lammps), halo(between_ranks), arrays(nullptr), graph{}, cutoff(0.0), tags_needed(false), reorders(false),
-    counted(false), unchecked(false), last_list(nullptr), last_build(-1), last_step(-1), checked_first(-1),
-    checked_last(-1)
+    unchecked(false), last_list(nullptr), last_build(-1), last_step(-1), checked_first(-1), checked_last(-1)
 {
 }
 
@@ -330,7 +329,7 @@ const mlff_graph *MLFFNeighbourGraph::update(NeighList *list)
   const bool rebuilt = maybe_new || neighbor->ncalls != last_build || list != last_list;
   if (rebuilt) NewList(*this, list).take();
   // `run N pre no` comes without init(), and all frames of a rerun after one
-  if (rebuilt && (!counted || run->firststep != checked_first || run->laststep != checked_last)) unchecked = true;
+  if (rebuilt && (run->firststep != checked_first || run->laststep != checked_last)) unchecked = true;
   last_build = neighbor->ncalls;
   last_step = run->ntimestep;
   last_list = list;
@@ -358,7 +357,6 @@ void MLFFNeighbourGraph::check_pairs(int64_t n_edges, const char *who)
 {
   if (!unchecked) return;
   unchecked = false;
-  counted = true;
   checked_first = lmp->update->firststep;
   checked_last = lmp->update->laststep;
   if (arrays) arrays->sync_atom();

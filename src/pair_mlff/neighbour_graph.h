@@ -26,7 +26,7 @@ class MLFFNeighbourGraph : protected Pointers {
   void forget_list() { last_list = nullptr; }
 
   /* For init(): commands may have changed what lists and ghosts have. */
-  void begin_run() { counted = false; }
+  void begin_run() { checked_first = -1; }
   /* After an evaluation, with mlff_result.n_edges: of the first list of a run, whether the model has seen all pairs
    * that there are (pair_count.h); all ranks stop where it has not. Collective. */
   void check_pairs(int64_t n_edges, const char *who);
@@ -54,9 +54,10 @@ class MLFFNeighbourGraph : protected Pointers {
   MLFFNodes home;
   std::vector<int> species_of_type, listed;
   double cutoff;
-  bool tags_needed, reorders, counted, unchecked;
+  bool tags_needed, reorders, unchecked;
   const NeighList *last_list;
-  bigint last_build, last_step, checked_first, checked_last;    // checked: steps of the run whose pairs were counted
+  bigint last_build, last_step, checked_first,
+      checked_last;    // checked: steps of the run whose pairs were counted, -1: none
   std::vector<int32_t> species, nbr;
   std::vector<int64_t> row, tags;
   std::vector<double> positions;

@@ -121,7 +121,7 @@ def prepare(args, write):
     place = found.folder if found else os.getcwd()
     path, keys = find_labels(args, found, wanted)
     test, frames = sides.held_out(path, keys) if path else ([], [])
-    head = modelfile.load_yaml(modelfile.model_paths(args.model)[0])
+    head = modelfile.load_yaml(args.model)
     spanned = _domain(head, test)
     python = (wanted or {}).get("ase", {}).get("python") if wanted else None
     found_systems = _systems(found, settings, frames, place, python or args.python)
@@ -155,7 +155,7 @@ def _out(args):
     """Path of the certificate without its ending."""
     if args.out:
         return os.path.splitext(args.out)[0] if args.out.endswith((".html", ".json")) else args.out
-    return os.path.splitext(modelfile.model_paths(args.model)[0])[0] + "-certificate"
+    return os.path.splitext(args.model)[0] + "-certificate"
 
 
 def _teacher(made):
@@ -265,7 +265,7 @@ def main(argv=None):
     args = arguments().parse_args(argv)
     try:
         given, args.model = args.model, modelfile.find_model(args.model)
-        if not args.out and not os.path.isfile(modelfile.model_paths(given)[0]):
+        if not args.out and args.model != modelfile.model_paths(given)[0]:
             args.out = f"{given}-certificate"  # of a model given by its name: here, not beside the model
         return run(args)
     except ModelError as e:

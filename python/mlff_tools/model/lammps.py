@@ -64,10 +64,8 @@ def find_plugin(given=None):
 
 def find_decks(name, given=None):
     """Folder of the benchmark decks that has `name`: the given one, else ours."""
-    for folder in (given,) if given else (os.path.join(FILES, "benchmarks", "decks"),):
-        if os.path.exists(os.path.join(folder, name)):
-            return os.path.abspath(folder)
-    return None
+    folder = os.path.abspath(given or os.path.join(FILES, "benchmarks", "decks"))
+    return folder if os.path.exists(os.path.join(folder, name)) else None
 
 
 def find_targets(given=None):

@@ -17,6 +17,12 @@ double mlff_dot(const double a[3], const double b[3])
   return a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
 }
 
+mlff_status mlff_check_position(int32_t i, const double x[3], mlff_error *error)
+{
+  if (isfinite(x[0]) && isfinite(x[1]) && isfinite(x[2])) return MLFF_OK;
+  return mlff_fail(error, MLFF_E_NUMERIC, "position of atom %d is not finite: (%g, %g, %g)", (int) i, x[0], x[1], x[2]);
+}
+
 /* Replaces the vectors of directions without periodicity by unit vectors normal to all others. */
 static void complete_cell(mlff_lattice *l)
 {

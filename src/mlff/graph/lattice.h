@@ -21,6 +21,8 @@ typedef struct mlff_lattice {
 /* Arguments as those of mlff_system_create. */
 mlff_status mlff_lattice_make(const double (*cell)[3], const int *pbc, double cutoff, mlff_lattice *l,
                               mlff_error *error);
+/* MLFF_E_NUMERIC for a position of atom i that is not finite. */
+mlff_status mlff_check_position(int32_t i, const double x[3], mlff_error *error);
 double mlff_dot(const double a[3], const double b[3]);
 
 #endif

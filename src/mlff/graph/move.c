@@ -39,9 +39,7 @@ static mlff_status move_owned(mlff_system *s, const mlff_lattice *now, const dou
   *most = 0;
   for (int32_t i = 0; i < s->graph.n_local; i++) {
     double was[3], d[3];
-    if (!isfinite(x[i][0]) || !isfinite(x[i][1]) || !isfinite(x[i][2]))
-      return mlff_fail(error, MLFF_E_NUMERIC, "position of atom %d is not finite: (%g, %g, %g)", (int) i, x[i][0],
-                       x[i][1], x[i][2]);
+    MLFF_TRY(mlff_check_position(i, x[i], error));
     map(f, s->made_at[i], was);
     memcpy(s->pos[i], x[i], sizeof s->pos[i]);
     for (int c = 0; c < 3; c++) d[c] = was[c] - x[i][c];

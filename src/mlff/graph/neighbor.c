@@ -31,9 +31,7 @@ static mlff_status place_owned(mlff_lattice *l, int32_t n, const double (*x)[3],
 {
   for (int k = 0; k < 3; k++) l->low[k] = l->high[k] = 0;
   for (int32_t i = 0; i < n; i++) {
-    if (!isfinite(x[i][0]) || !isfinite(x[i][1]) || !isfinite(x[i][2]))
-      return mlff_fail(error, MLFF_E_NUMERIC, "position of atom %d is not finite: (%g, %g, %g)", (int) i, x[i][0],
-                       x[i][1], x[i][2]);
+    MLFF_TRY(mlff_check_position(i, x[i], error));
     memcpy(pos[i], x[i], sizeof pos[i]);
     for (int k = 0; k < 3; k++) {
       double s = mlff_dot(l->to_frac[k], x[i]);
