@@ -180,6 +180,11 @@ def test_a_folder_can_be_moved_and_is_of_one_recipe(tmp_path):
     other = write(tmp_path, SW + SMALL.replace("300", "400", 1), "other.yaml")
     said = distill(tmp_path, other, "--out", "elsewhere", code=1)
     assert "was made with another section training: choose another --out" in said
+    other = write(tmp_path, (SW + SMALL).replace("[300, 900]", "[300, 600, 900]"), "other.yaml")
+    said = distill(tmp_path, other, "--out", "more", "--from", "elsewhere", "--no-certificate")
+    assert "has 2 of 3 trajectories" in said and (tmp_path / "more" / "si.yaml").exists()
+    said = distill(tmp_path, other, "--out", "third", "--from", "more/structures", code=1)
+    assert "--from more/structures: is no folder of mlff distill" in said
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "thesis.tex").write_text("x")
     said = distill(tmp_path, recipe, "--out", "foreign", code=1)

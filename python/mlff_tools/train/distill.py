@@ -63,6 +63,8 @@ def run(args):
     folder, found = args.out or wanted.name, programs(args, wanted)
     with distilling.own(folder):
         work = distilling.Run(wanted, folder, found, write)
+        if args.other:
+            work.take(args.other)
         work.check_recipe()
         try:
             model = work.everything()
@@ -79,6 +81,7 @@ def arguments():
     add = parser.add_argument
     add("recipe", nargs="?", metavar="RECIPE.yaml", help="what to make, of what")
     add("-o", "--out", metavar="FOLDER", help="folder of the run (default: the recipe's name)")
+    add("--from", dest="other", metavar="FOLDER", help="take the trajectories of another run that this recipe has, too")
     add("--dry-run", action="store_true", help="print the plan with labels and estimated times, and do nothing")
     add("--example", metavar="NAME", help=f"print a recipe to start from: {', '.join(examples())}")
     add("--jobs", type=positive, default=os.cpu_count(), metavar="N", help="processes at a time (default: all cores)")

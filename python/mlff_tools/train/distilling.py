@@ -10,6 +10,7 @@ FOLDER/
   NAME.yaml, NAME.safetensors and those of NAME-inner, certificate.html, certificate.json, certificate.work/
 """
 
+import glob
 import hashlib
 import json
 import os
@@ -64,13 +65,37 @@ class Run:
         changed = [key for key in kept if there["sections"].get(key) != mine[key]]
         if changed:
             raise ModelError(
-                f"{self.folder}: was made with another section {changed[0]}: choose another --out (teacher: "
-                f"{{labels: {os.path.relpath(self.labels)}}} takes the labels over), or remove the folder"
+                f"{self.folder}: was made with another section {changed[0]}: choose another --out, with --from "
+                f"{os.path.relpath(self.folder)} to take over the trajectories that still fit, or remove the folder"
             )
         shutil.copyfile(self.wanted.recipe.path, self._path("recipe.yaml.part"))
         os.replace(self._path("recipe.yaml.part"), self._path("recipe.yaml"))
         if there is None or there["sections"] != mine:
             write_json(self._path("run.json"), {"recipe": self.wanted.name, "sections": mine})
+
+    def take(self, other):
+        """Copies trajectories, and what the teacher has run for the certificate, from the folder of another run. They
+        carry hashes of all that made them: what does not fit this recipe is not used."""
+        if not os.path.exists(os.path.join(other, "run.json")):
+            raise ModelError(f"--from {other}: is no folder of mlff distill")
+        if os.path.realpath(other) == os.path.realpath(self.folder):
+            raise ModelError(f"--from {other}: is the folder of this run")
+        for part, names in (("structures", "*.npz"), ("certificate.work", "teacher-*")):
+            place = os.path.join(other, part)
+            if os.path.isdir(place):
+                os.makedirs(self._path(part), exist_ok=True)
+                with locked(place, "another run is at work there: wait until it ends"):
+                    for source in glob.glob(os.path.join(glob.escape(place), names)):
+                        self._copy(source, self._path(part, os.path.basename(source)))
+
+    @staticmethod
+    def _copy(source, target):
+        """A file or folder as a whole or not at all; what is there stays."""
+        if not os.path.exists(target):
+            shutil.rmtree(target + ".part", ignore_errors=True)
+            copy = shutil.copytree if os.path.isdir(source) else shutil.copyfile
+            copy(source, target + ".part")
+            os.rename(target + ".part", target)
 
     def everything(self):
         """Returns the path of the model. What ends it early leaves a folder that can be gone on with."""
