@@ -1,5 +1,5 @@
 /* test_join.c: several systems in one evaluation give what each gives alone: forces, energies, spread of an
- * ensemble. */
+ * ensemble; and the order of blocks and layers does not change a bit. */
 #include "support.h"
 #include "testmodel.h"
 
@@ -20,6 +20,12 @@ static mlff_system *make_system(int which, double cutoff)
   if (which == 2) atoms.n = 3;
   test_atoms_free(&atoms);
   return system;
+}
+
+static mlff_status no_exchange(void *context, void *rows, size_t row_bytes, mlff_error *error)
+{
+  (void) context, (void) rows, (void) row_bytes, (void) error;
+  return MLFF_OK;
 }
 
 static mlff_result make_result(int32_t n)
@@ -80,6 +86,43 @@ START_TEST(joined_systems_are_as_alone)
 }
 END_TEST
 
+/* Alone, layers follow each other block by block; with exchanges, even of nothing, one layer after the other. */
+START_TEST(order_of_blocks_is_no_matter)
+{
+  mlff_error error = {.code = MLFF_OK};
+  test_model file = test_model_painn((test_model_options){.elements = hco, .n_elements = 3, .n_interactions = 1 + _i});
+  mlff_model *model = test_model_open(&file, "fp64");
+  const mlff_halo halo = {.forward = no_exchange};
+  test_atoms atoms[2] = {test_water_box(2, 3), test_water_box(5, 4)}; /* 24 atoms and 375: 1 block and 8 */
+  const mlff_system *parts[9];
+  mlff_system *systems[2] = {NULL};
+  for (int k = 0; k < 2; k++) test_atoms_species(&atoms[k], hco, 3);
+  for (int k = 0; k < 9; k++) parts[k] = test_system(&atoms[0], mlff_model_info(model)->cutoff + 0.5);
+  test_ok(mlff_system_join(parts, 9, &systems[0], &error), error);
+  systems[1] = test_system(&atoms[1], mlff_model_info(model)->cutoff + 0.5);
+  for (int k = 0; k < 6; k++) { /* in turn, so that what is kept of a list has to be that of this list */
+    const mlff_graph *graph = mlff_system_graph(systems[k & 1]);
+    const size_t n = (size_t) graph->n_local;
+    mlff_result alone = make_result(graph->n_local), ordered = make_result(graph->n_local);
+    test_ok(mlff_model_evaluate(model, graph, NULL, &alone, &error), error);
+    test_ok(mlff_model_evaluate(model, graph, &halo, &ordered, &error), error);
+    ck_assert_mem_eq(alone.forces, ordered.forces, n * sizeof alone.forces[0]);
+    ck_assert_mem_eq(alone.atom_energy, ordered.atom_energy, n * sizeof(double));
+    ck_assert_mem_eq(alone.virial, ordered.virial, sizeof alone.virial);
+    ck_assert(fabs(alone.forces[n - 1][0]) > 1e-6);
+    free_result(&alone);
+    free_result(&ordered);
+  }
+  for (int k = 0; k < 9; k++) mlff_system_free((mlff_system *) parts[k]);
+  for (int k = 0; k < 2; k++) {
+    mlff_system_free(systems[k]);
+    test_atoms_free(&atoms[k]);
+  }
+  mlff_model_close(model);
+  test_model_free(&file);
+}
+END_TEST
+
 START_TEST(joining_can_be_refused)
 {
   mlff_error error = {.code = MLFF_OK};
@@ -99,6 +142,7 @@ static Suite *make_suite(void)
   TCase *tcase = tcase_create("join");
   tcase_set_timeout(tcase, 120);
   tcase_add_loop_test(tcase, joined_systems_are_as_alone, 0, N_MODELS);
+  tcase_add_loop_test(tcase, order_of_blocks_is_no_matter, 0, 4);
   tcase_add_test(tcase, joining_can_be_refused);
   suite_add_tcase(suite, tcase);
   return suite;

@@ -12,9 +12,8 @@
  *
  * Exact specialisations: in layer 0 x is a table by species and mu is zero, so the message is a matrix product of
  * moments; the last layer has no v. Node-local steps of a layer run block by block of atoms right after their message,
- * so that their arrays stay in cache; between layers lies one exchange, forward of (x, mu) and backward of (g_q, g_mu),
- * while interior atoms, which have nothing to do with other ranks, are computed. Layer 0 needs no exchange. Loading is
- * in painn_load.c.
+ * so that their arrays stay in cache; in which order the blocks of all layers are computed is painn_order.c's. Loading
+ * is in painn_load.c.
  */
 #include "painn.h"
 
@@ -75,18 +74,13 @@ static mlff_status reserve(painn_net *net, const mlff_edges *edges, mlff_error *
 
 /* ---- steps of one block of atoms --------------------------------------------------------------------------------- */
 
-/* Atoms begin .. begin + n. */
-typedef struct atom_range {
-  int64_t begin, n;
-} atom_range;
-
 /* First row of arrays that exist for all atoms except in the last layer. */
-static int64_t kept_row(const painn_net *net, int l, atom_range s)
+static int64_t kept_row(const painn_net *net, int l, painn_atoms s)
 {
   return l == net->n_layers - 1 ? 0 : s.begin;
 }
 
-static mlff_painn_moments_args moments_args(painn_net *net, const mlff_edges *edges, atom_range s)
+static mlff_painn_moments_args moments_args(painn_net *net, const mlff_edges *edges, painn_atoms s)
 {
   const int64_t n_columns = (int64_t) net->n_slots * net->n_moment_rows;
   return (mlff_painn_moments_args){
@@ -108,7 +102,7 @@ static mlff_painn_moments_args moments_args(painn_net *net, const mlff_edges *ed
 }
 
 /* q = embedding + sum_j a,  mu = sum_j b u  (layer 0) */
-static void first_message(painn_net *net, const mlff_edges *edges, atom_range s)
+static void first_message(painn_net *net, const mlff_edges *edges, painn_atoms s)
 {
   const mlff_ops *ops = net->backend->ops;
   const int64_t f = net->n_padded;
@@ -121,7 +115,7 @@ static void first_message(painn_net *net, const mlff_edges *edges, atom_range s)
 }
 
 /* reverses first_message: grad_q0, grad_mu0 -> edge_grad */
-static void first_message_backward(painn_net *net, const mlff_edges *edges, atom_range s)
+static void first_message_backward(painn_net *net, const mlff_edges *edges, painn_atoms s)
 {
   const mlff_ops *ops = net->backend->ops;
   const int64_t f = net->n_padded;
@@ -134,7 +128,7 @@ static void first_message_backward(painn_net *net, const mlff_edges *edges, atom
   ops->painn_moments_backward(net->backend, &a);
 }
 
-static mlff_painn_message_args message_args(painn_net *net, const mlff_edges *edges, int l, atom_range s)
+static mlff_painn_message_args message_args(painn_net *net, const mlff_edges *edges, int l, painn_atoms s)
 {
   return (mlff_painn_message_args){
       .edges = edges,
@@ -158,7 +152,7 @@ static mlff_painn_message_args message_args(painn_net *net, const mlff_edges *ed
 }
 
 /* x = W2 silu(W1 q + b1) + b2 into the state of layer l */
-static void context(painn_net *net, int l, atom_range s)
+static void context(painn_net *net, int l, painn_atoms s)
 {
   const mlff_ops *ops = net->backend->ops;
   const int64_t f = net->n_padded;
@@ -181,7 +175,7 @@ static void context(painn_net *net, int l, atom_range s)
 }
 
 /* reverses context: grad_after[q] += ((g_x W2) * silu') W1 */
-static void context_backward(painn_net *net, int l, atom_range s)
+static void context_backward(painn_net *net, int l, painn_atoms s)
 {
   const mlff_ops *ops = net->backend->ops;
   const int64_t f = net->n_padded;
@@ -203,7 +197,7 @@ static void context_backward(painn_net *net, int l, atom_range s)
                                   .accumulate = 1});
 }
 
-static mlff_painn_mix_args mix_args(painn_net *net, int l, atom_range s)
+static mlff_painn_mix_args mix_args(painn_net *net, int l, painn_atoms s)
 {
   const int64_t f = net->n_padded, kept = kept_row(net, l, s);
   const int last = l == net->n_layers - 1;
@@ -233,7 +227,7 @@ static mlff_painn_mix_args mix_args(painn_net *net, int l, atom_range s)
 }
 
 /* Update of q and mu of layer l, and x of the next layer. */
-static void update(painn_net *net, int l, atom_range s)
+static void update(painn_net *net, int l, painn_atoms s)
 {
   const mlff_ops *ops = net->backend->ops;
   const int64_t f = net->n_padded;
@@ -264,7 +258,7 @@ static void update(painn_net *net, int l, atom_range s)
 }
 
 /* reverses update: adjoints in grad_after -> grad of layer l */
-static void update_backward(painn_net *net, int l, atom_range s)
+static void update_backward(painn_net *net, int l, painn_atoms s)
 {
   const mlff_ops *ops = net->backend->ops;
   const int64_t f = net->n_padded;
@@ -295,7 +289,7 @@ static void update_backward(painn_net *net, int l, atom_range s)
 }
 
 /* Energies of the block, and dE/dq into grad_after [n][F]. */
-static void readout(painn_net *net, const mlff_edges *edges, atom_range s)
+static void readout(painn_net *net, const mlff_edges *edges, painn_atoms s)
 {
   const mlff_ops *ops = net->backend->ops;
   const int64_t f = net->n_padded, width = net->n_readout_padded;
@@ -326,10 +320,7 @@ static void readout(painn_net *net, const mlff_edges *edges, atom_range s)
                                   .ldy = f});
 }
 
-/* ---- the evaluation ---------------------------------------------------------------------------------------------- */
-
-/* Layer l for one block; after the last layer the energy and the way back through the update follow at once. */
-static void forward_block(painn_net *net, const mlff_edges *edges, int l, atom_range s)
+void painn_forward_block(painn_net *net, const mlff_edges *edges, int l, painn_atoms s)
 {
   if (l == 0) {
     first_message(net, edges, s);
@@ -347,8 +338,7 @@ static void forward_block(painn_net *net, const mlff_edges *edges, int l, atom_r
   if (l == 0) first_message_backward(net, edges, s);
 }
 
-/* reverses the message of layer l >= 1, and the update of the layer before it */
-static void backward_block(painn_net *net, const mlff_edges *edges, int l, atom_range s)
+void painn_backward_block(painn_net *net, const mlff_edges *edges, int l, painn_atoms s)
 {
   const mlff_painn_message_args a = message_args(net, edges, l, s);
   net->backend->ops->painn_message_backward(net->backend, &a);
@@ -357,87 +347,19 @@ static void backward_block(painn_net *net, const mlff_edges *edges, int l, atom_
   if (l == 1) first_message_backward(net, edges, s);
 }
 
-typedef void painn_step(painn_net *, const mlff_edges *, int l, atom_range);
-
-/* Atoms begin .. end in blocks; `travelling`: an exchange that wants to be moved on meanwhile, or NULL. */
-static void for_blocks(painn_net *net, const mlff_edges *edges, int l, painn_step *step, int64_t begin, int64_t end,
-                       const mlff_exchange_args *travelling)
-{
-  for (; begin < end; begin += net->block) {
-    const atom_range s = {begin, end - begin < net->block ? end - begin : net->block};
-    mlff_atoms_begin(net->backend, s.n);
-    step(net, edges, l, s);
-    mlff_atoms_end(net->backend);
-    if (travelling) net->backend->ops->exchange_progress(net->backend, travelling);
-  }
-}
-
-static mlff_exchange_args exchange_args(const mlff_arch_inputs *in, const mlff_buf *rows, int64_t width)
-{
-  return (mlff_exchange_args){.halo = in->halo, .edges = in->edges, .rows = rows->data, .width = width};
-}
-
-static mlff_exchange_args state_args(const painn_net *net, const mlff_arch_inputs *in, int l)
-{
-  return exchange_args(in, &net->layers[l].state, 6 * (int64_t) net->n_padded);
-}
-
-static mlff_exchange_args grad_args(const painn_net *net, const mlff_arch_inputs *in, int l)
-{
-  return exchange_args(in, &net->grad[l & 1], 4 * (int64_t) net->n_padded);
-}
-
-/* A layer that reads what is under way: interior atoms meanwhile, then those at the boundary. */
-static void for_atoms(painn_net *net, const mlff_edges *edges, int l, painn_step *step, const mlff_exchange_args *a,
-                      mlff_status *status, mlff_error *error)
-{
-  const mlff_ops *ops = net->backend->ops;
-  for_blocks(net, edges, l, step, 0, edges->n_interior, a);
-  mlff_keep_first(status, ops->exchange_finish(net->backend, a, *status ? NULL : error));
-  for_blocks(net, edges, l, step, edges->n_interior, edges->n_local, NULL);
-}
-
-/* Layer 0 reads nothing of others: it starts at the boundary, whose rows travel during the rest of it. */
-static mlff_status forward(painn_net *net, const mlff_arch_inputs *in, mlff_error *error)
-{
-  const mlff_edges *edges = in->edges;
-  const mlff_ops *ops = net->backend->ops;
-  mlff_status status = MLFF_OK;
-  for_blocks(net, edges, 0, forward_block, edges->n_interior, edges->n_local, NULL);
-  for (int l = 1; l < net->n_layers; l++) {
-    const mlff_exchange_args a = state_args(net, in, l);
-    mlff_keep_first(&status, ops->exchange_begin(net->backend, &a, status ? NULL : error));
-    if (l == 1) for_blocks(net, edges, 0, forward_block, 0, edges->n_interior, &a);
-    for_atoms(net, edges, l, forward_block, &a, &status, error);
-  }
-  if (net->n_layers == 1) for_blocks(net, edges, 0, forward_block, 0, edges->n_interior, NULL);
-  return status;
-}
-
-static mlff_status backward(painn_net *net, const mlff_arch_inputs *in, mlff_error *error)
-{
-  mlff_status status = MLFF_OK;
-  for (int l = net->n_layers - 1; l > 0; l--) {
-    const mlff_exchange_args a = grad_args(net, in, l);
-    mlff_keep_first(&status, net->backend->ops->exchange_begin(net->backend, &a, status ? NULL : error));
-    for_atoms(net, in->edges, l, backward_block, &a, &status, error);
-  }
-  return status;
-}
+/* ---- the evaluation ---------------------------------------------------------------------------------------------- */
 
 static mlff_status painn_evaluate(void *opaque, const mlff_arch_inputs *in, mlff_arch_outputs *out, mlff_error *error)
 {
   painn_net *net = opaque;
   const mlff_edges *edges = in->edges;
   const mlff_ops *ops = net->backend->ops;
-  mlff_error later;
   MLFF_TRY(reserve(net, edges, error));
   if (net->moment_basis != &net->message_basis)
     MLFF_TRY(ops->painn_radial(net->backend, net->moment_basis, edges, &net->radial, error));
   if (net->n_layers > 1 || net->moment_basis == &net->message_basis)
     MLFF_TRY(ops->painn_radial(net->backend, &net->message_basis, edges, &net->radial, error));
-  mlff_status status = forward(net, in, error);
-  mlff_keep_first(&status, backward(net, in, status ? &later : error));
+  const mlff_status status = painn_layers(net, in, error);
   *out = (mlff_arch_outputs){.node_energy = net->node_energy.data, .edge_grad = net->edge_grad.data};
   return status;
 }

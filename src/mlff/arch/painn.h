@@ -1,4 +1,4 @@
-/* painn.h: a PaiNN network in memory; made by painn_load.c, evaluated by painn.c. */
+/* painn.h: a PaiNN network in memory; made by painn_load.c, evaluated by painn.c and painn_order.c. */
 #ifndef MLFF_ARCH_PAINN_H
 #define MLFF_ARCH_PAINN_H
 
@@ -41,7 +41,25 @@ typedef struct painn_net {
   mlff_buf q, grad[2], node_energy, edge_grad;
   mlff_buf moments_q, moments_mu, mu, qn, hidden, readout_hidden, readout_slope;
   mlff_buf grad_after, grad_y, grad_qn, grad_vw, grad_m, grad_x, grad_q0, grad_mu0;
+
+  int64_t *reach; /* painn_order.c: [blocks], of the graph of this list in blocks of this size */
+  int64_t reach_block;
+  uint64_t reach_list_id;
 } painn_net;
+
+enum { PAINN_MAX_LAYERS = 64 };
+
+/* Atoms begin .. begin + n. */
+typedef struct painn_atoms {
+  int64_t begin, n;
+} painn_atoms;
+
+/* Layer l for a block of atoms, and after the last layer its energies and the way back through its update. */
+void painn_forward_block(painn_net *net, const mlff_edges *edges, int l, painn_atoms s);
+/* Reverses the message of layer l >= 1, and the update of the layer before it. */
+void painn_backward_block(painn_net *net, const mlff_edges *edges, int l, painn_atoms s);
+/* All layers of all atoms, forward and backward. */
+mlff_status painn_layers(painn_net *net, const mlff_arch_inputs *in, mlff_error *error);
 
 /* filter(r) = (weight phi(r) + bias) fc(r) of a layer with Gaussian or Bessel functions (ops_painn.h). */
 typedef struct painn_filter {

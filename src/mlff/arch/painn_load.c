@@ -292,7 +292,7 @@ static mlff_status read_block(loader *in)
   int kind = 0, cutoff_function = 0;
   MLFF_TRY(mlff_yaml_map(in->file, mlff_modelfile_root(in->file), "painn", &block, in->error));
   MLFF_TRY(mlff_yaml_int(in->file, block, "n_features", 1, MLFF_PAINN_MAX_FEATURES, &net->n_features, in->error));
-  MLFF_TRY(mlff_yaml_int(in->file, block, "n_interactions", 1, 64, &net->n_layers, in->error));
+  MLFF_TRY(mlff_yaml_int(in->file, block, "n_interactions", 1, PAINN_MAX_LAYERS, &net->n_layers, in->error));
   MLFF_TRY(mlff_yaml_int(in->file, block, "n_readout", 1, 4096, &net->n_readout, in->error));
   MLFF_TRY(mlff_yaml_double(in->file, block, "epsilon", 1e-30, 1.0, &net->epsilon, in->error));
   MLFF_TRY(mlff_yaml_map(in->file, block, "radial_basis", &basis, in->error));
@@ -407,6 +407,7 @@ void painn_destroy(void *opaque)
   mlff_backend *backend = net->backend;
   for (int l = 0; net->layers && l < net->n_layers; l++) release_layer(backend, &net->layers[l]);
   free(net->layers);
+  free(net->reach);
   mlff_linear *const linears[] = {&net->moment_q,       &net->moment_q_back, &net->moment_mu,
                                   &net->moment_mu_back, &net->readout,       &net->readout_back};
   for (size_t k = 0; k < sizeof linears / sizeof *linears; k++) mlff_linear_release(backend, linears[k]);
