@@ -3,7 +3,7 @@
     mlff scaling strong                                 water with the shipped student on 1 and 2 ranks
     mlff scaling weak --model MODEL.yaml --ranks 1,2,4,8
     mlff scaling strong --box 2x2x2 --box 4x4x4 --check-ranks 4,8
-    mlff scaling replicas                               1, 2, 4, 8, 16 and 64 benzene molecules in one run
+    mlff scaling replicas                               1, 2, 4, 8, 16, 64 and 256 benzene molecules in one run
 
 The deck (benchmarks/decks/in.scaling, in.replicas) is run `--repeats` times in every way, in a new random order each
 time. Strong: each --box is one system for all numbers of ranks; weak: each rank gets such a box. A box is so many
@@ -349,7 +349,7 @@ def parser():
     )
     p.add_argument("mode", choices=tuple(DECKS))
     p.add_argument("--model", metavar="FILE", help="of water, or (replicas) of benzene (default: the student)")
-    p.add_argument("--replicas", type=numbers, default=[1, 2, 4, 8, 16, 64], help="default 1,2,4,8,16,64")
+    p.add_argument("--replicas", type=numbers, default=[1, 2, 4, 8, 16, 64, 256], help="default 1,2,4,8,16,64,256")
     p.add_argument("--ranks", type=numbers, default=[1, 2], help="to be timed, a list (default 1,2)")
     p.add_argument("--check-ranks", type=numbers, default=[], metavar="N,N", help="to be checked besides")
     p.add_argument("--no-check", action="store_true", help="times only")

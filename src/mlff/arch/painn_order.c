@@ -112,6 +112,7 @@ static mlff_status find_reach(painn_net *net, const mlff_graph *graph, int64_t n
     }
     net->reach[b] = graph->nbr ? last / net->block : n_blocks - 1;
     if (net->reach[b] < b) net->reach[b] = b;
+    if (net->reach[b] > n_blocks - 1) net->reach[b] = n_blocks - 1; /* a forecast, of atoms of other ranks */
   }
   net->reach_block = net->block;
   net->reach_list_id = graph->list_id;
