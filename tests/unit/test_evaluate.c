@@ -351,6 +351,10 @@ START_TEST(forecast_is_what_happens)
     ck_assert(first > 1.2 * (double) before.bytes && f.later_bytes > f.first_bytes);
     test_ok(mlff_model_forecast(model, &real, &result, &f, &error), error); /* nothing is missing any more */
     ck_assert((double) (f.first_bytes - f.held_bytes) < 0.01 * first);
+    real.n_local /= 2; /* one of two ranks: a forecast makes no exchange, but reads a list with nodes of the other */
+    real.n_interior = 0;
+    real.n_pairs = real.row[real.n_local];
+    if (_i < TEST_N_MODELS) test_ok(mlff_model_forecast(model, &real, &result, &f, &error), error);
     free(result.forces);
     free(result.atom_spread);
     mlff_system_free(system);
