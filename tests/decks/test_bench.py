@@ -45,7 +45,7 @@ def test_suite_is_written_and_goes_on(tmp_path, capsys):
     out = tmp_path / "out"
     choice = [
         "silicon-small-nve-sw",
-        "aluminium-small-nvt-*",
+        "aluminium-small-nvt-eam",
         "water-small-nvt-*",
         "--repeats",
         2,
@@ -136,7 +136,7 @@ def test_ensembles_are_judged(tmp_path, capsys):
     """Aluminium by a reference potential: 60 ps of NVT at two temperatures are of their ensembles; of others they are
     not, and the exit code says so."""
     out, long = tmp_path / "out", ["--steps", 60000, "--warmup", 5, "--equilibrate", 500, "--repeats", 1]
-    choice = ["aluminium-small-nvt-*", "--var", "damp=0.2", "--build", PLUGIN, *long]
+    choice = ["aluminium-small-nvt-eam", "--var", "damp=0.2", "--build", PLUGIN, *long]
     assert run(*choice, "--temperature", "300,340", "--out", out) == 0, capsys.readouterr()
     rows = read(out / "suite.json")["cases"]
     assert sorted(r["case"] for r in rows) == [f"aluminium-small-nvt-{t}K-eam" for t in (300, 340)]

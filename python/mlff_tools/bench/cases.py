@@ -33,6 +33,7 @@ ROLES = {
         "water": "water-xs",
         "benzene_gas": "water-benzene-student",
         "silicon": "silicon-xs",
+        "aluminium": "aluminium-xs",
         "iron": "iron-xs",
     },
 }
