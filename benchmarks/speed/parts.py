@@ -24,7 +24,11 @@ OWN_MODELS = ("water-painn", "water-benzene")
 # The universal force field that comes with the project.
 NEQUIX = "nequix-oam-1-pft"
 # Students of it: lattice, cells along each axis, mass, element; and of ANI-2x.
-CRYSTALS = {"silicon-xs": ("diamond 5.4868", 2, 28.085, "Si"), "aluminium-xs": ("fcc 4.0328", 3, 26.982, "Al"), "iron-xs": ("bcc 2.8720", 3, 55.845, "Fe")}
+CRYSTALS = {
+    "silicon-xs": ("diamond 5.4868", 2, 28.085, "Si"),
+    "aluminium-xs": ("fcc 4.0328", 3, 26.982, "Al"),
+    "iron-xs": ("bcc 2.8720", 3, 55.845, "Fe"),
+}
 LIQUIDS = ("water-xs", "water-benzene-student")
 # Largest differences between another program and LAMMPS, both in single precision: eV/atom, and share of the largest
 # force.
