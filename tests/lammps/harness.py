@@ -265,7 +265,11 @@ def run(cases, folder, ranks=1, arguments=()):
 def fails(deck, folder, ranks=1, **options):
     """Runs a deck that must end with an error, and returns its text."""
     output = launch(deck, str(folder), ranks, check=False, **options)
-    error = re.search(r"^ERROR.*?(?=^Last (?:input|command)|\Z)", output, re.M | re.S)
+    wanted = re.compile(r"^ERROR.*?(?=^Last (?:input|command)|\Z)", re.M | re.S)
+    error, log = wanted.search(output), os.path.join(str(folder), "log.lammps")
+    if not error and ranks > 1 and os.path.exists(log):  # mpiexec may lose the last lines of ranks that abort
+        with open(log, encoding="utf-8") as f:
+            error = wanted.search(f.read())
     assert error, f"no error came from this deck:\n{output[-3000:]}"
     return error.group(0)
 

@@ -63,9 +63,9 @@ def run(args):
     folder, found = args.out or wanted.name, programs(args, wanted)
     with distilling.own(folder):
         work = distilling.Run(wanted, folder, found, write)
+        work.check_recipe()
         if args.other:
             work.take(args.other)
-        work.check_recipe()
         try:
             model = work.everything()
             write(f"{os.path.relpath(model)} is written")

@@ -80,22 +80,26 @@ class Run:
             raise ModelError(f"--from {other}: is no folder of mlff distill")
         if os.path.realpath(other) == os.path.realpath(self.folder):
             raise ModelError(f"--from {other}: is the folder of this run")
-        for part, names in (("structures", "*.npz"), ("certificate.work", "teacher-*")):
-            place = os.path.join(other, part)
-            if os.path.isdir(place):
-                os.makedirs(self._path(part), exist_ok=True)
-                with locked(place, "another run is at work there: wait until it ends"):
-                    for source in glob.glob(os.path.join(glob.escape(place), names)):
-                        self._copy(source, self._path(part, os.path.basename(source)))
+        try:
+            for part, names in (("structures", "*.npz"), ("certificate.work", "teacher-*")):
+                place = os.path.join(other, part)
+                if os.path.isdir(place):
+                    os.makedirs(self._path(part), exist_ok=True)
+                    with locked(place, "another run is at work there: wait until it ends"):
+                        for source in glob.glob(os.path.join(glob.escape(place), names)):
+                            self._copy(source, self._path(part, os.path.basename(source)))
+        except OSError as e:
+            raise ModelError(f"--from {other}: {e.filename or self.folder}: {e.strerror}") from e
 
     @staticmethod
     def _copy(source, target):
         """A file or folder as a whole or not at all; what is there stays."""
-        if not os.path.exists(target):
-            shutil.rmtree(target + ".part", ignore_errors=True)
-            copy = shutil.copytree if os.path.isdir(source) else shutil.copyfile
-            copy(source, target + ".part")
-            os.rename(target + ".part", target)
+        if source.endswith(".part") or os.path.exists(target):
+            return
+        shutil.rmtree(target + ".part", ignore_errors=True)
+        copy = shutil.copytree if os.path.isdir(source) else shutil.copyfile
+        copy(source, target + ".part")
+        os.rename(target + ".part", target)
 
     def everything(self):
         """Returns the path of the model. What ends it early leaves a folder that can be gone on with."""

@@ -42,8 +42,9 @@ typedef struct painn_net {
   mlff_buf moments_q, moments_mu, mu, qn, hidden, readout_hidden, readout_slope;
   mlff_buf grad_after, grad_y, grad_qn, grad_vw, grad_m, grad_x, grad_q0, grad_mu0;
 
-  int64_t *reach; /* painn_order.c: [blocks], of the graph of this list in blocks of this size */
-  int64_t reach_block;
+  /* painn_order.c: [blocks], of the graph of this list with so many atoms, in blocks of this size */
+  int64_t *reach, reach_room, reach_block;
+  int32_t reach_n_local;
   uint64_t reach_list_id;
 } painn_net;
 

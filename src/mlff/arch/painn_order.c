@@ -1,14 +1,17 @@
 /* painn_order.c: in which order the blocks of all layers are computed.
  *
  * Of 2 L - 1 passes over the atoms the first L go forward through the layers, the last of them also through the readout
- * and back through its update, and the others back through the messages of layers L-1 .. 1. A pass reads what the one
- * before it wrote of an atom and of its neighbours, and nothing else.
+ * and back through its update, and the others back through the messages of layers L-1 .. 1. Of other atoms a pass reads
+ * what the pass before it wrote of neighbours, and it writes rows of its own atoms only, so that any order of blocks in
+ * which neighbours have come as far gives the same bits.
  *
  * On one rank passes follow each other depth first: each goes on as soon as the one before it is past all neighbours,
- * so that it finds their rows in cache, and of many small systems in one graph each is finished before the next is
- * begun. Among ranks passes are made one after the other, with an exchange before each but the first, forward of
- * (x, mu) and backward of (g_q, g_mu), during which interior atoms are computed, which have nothing to do with other
- * ranks. Both give the same bits: the blocks of a pass are the same, in the same order.
+ * so that rows are still in cache and of many small systems in one graph each is finished some blocks after it was
+ * begun. In a periodic box the first block has neighbours in the last one, and passes are made one after the other.
+ * Lists are symmetric: grad of layer l + 2, of which layer l takes the place, has been read by all neighbours.
+ *
+ * Among ranks passes are made one after the other, with an exchange before each but the first, forward of (x, mu) and
+ * backward of (g_q, g_mu), during which interior atoms are computed, which have nothing to do with other ranks.
  */
 #include "painn.h"
 
@@ -76,7 +79,6 @@ static mlff_status forward(painn_net *net, const mlff_arch_inputs *in, mlff_erro
     if (l == 1) for_blocks(net, edges, 0, painn_forward_block, 0, edges->n_interior, &a);
     for_atoms(net, edges, l, painn_forward_block, &a, &status, error);
   }
-  if (net->n_layers == 1) for_blocks(net, edges, 0, painn_forward_block, 0, edges->n_interior, NULL);
   return status;
 }
 
@@ -93,29 +95,39 @@ static mlff_status backward(painn_net *net, const mlff_arch_inputs *in, mlff_err
 
 /* ---- one rank ---------------------------------------------------------------------------------------------------- */
 
-/* The last block with a neighbour of each block, anew when the list changes. Of a list on a device: the last of all. */
+/* The last block with a neighbour of block b, or b. */
+static int64_t reach_of(const mlff_graph *graph, int64_t block, int64_t b)
+{
+  const int64_t begin = b * block, end = begin + block < graph->n_local ? begin + block : graph->n_local;
+  int32_t last = (int32_t) end - 1;
+  for (int64_t p = graph->row[begin]; p < graph->row[end]; p++) {
+    const int32_t node = graph->node[graph->nbr[p]];
+    if (node > last && node < graph->n_local) last = node; /* a forecast has atoms of other ranks, too */
+  }
+  return last / block;
+}
+
+/* reach_of each block, anew when the list changes; the last block of all where there is little to gain: of a list on a
+ * device, and where steps are recorded, whose order of calls should not change with the list. */
 static mlff_status find_reach(painn_net *net, const mlff_graph *graph, int64_t n_blocks, mlff_error *error)
 {
-  if (net->reach_block == net->block && net->reach_list_id == graph->list_id && graph->list_id != 0) return MLFF_OK;
-  free(net->reach);
-  net->reach_block = 0;
-  net->reach = malloc(((size_t) n_blocks + 1) * sizeof *net->reach);
-  if (!net->reach)
-    return mlff_fail(error, MLFF_E_NOMEM, "out of memory for the order of %d atoms", (int) graph->n_local);
-  for (int64_t b = 0; b < n_blocks; b++) {
-    const int64_t begin = b * net->block, end = begin + net->block;
-    const int64_t p_end = graph->row[end < graph->n_local ? end : graph->n_local];
-    int32_t last = 0;
-    for (int64_t p = graph->row[begin]; graph->nbr && p < p_end; p++) {
-      const int32_t node = graph->node[graph->nbr[p]];
-      if (node > last) last = node;
-    }
-    net->reach[b] = graph->nbr ? last / net->block : n_blocks - 1;
-    if (net->reach[b] < b) net->reach[b] = b;
-    if (net->reach[b] > n_blocks - 1) net->reach[b] = n_blocks - 1; /* a forecast, of atoms of other ranks */
+  const int is_plain = n_blocks < 2 || net->n_layers < 2 || !graph->nbr || net->backend->ops->replay.begin;
+  if (n_blocks > net->reach_room) {
+    free(net->reach);
+    net->reach_list_id = 0;
+    net->reach_room = 0;
+    net->reach = malloc((size_t) n_blocks * sizeof *net->reach);
+    if (!net->reach)
+      return mlff_fail(error, MLFF_E_NOMEM, "out of memory for the order of %d atoms", (int) graph->n_local);
+    net->reach_room = n_blocks;
+  } else if (net->reach_list_id == graph->list_id && graph->list_id != 0 && net->reach_n_local == graph->n_local &&
+             net->reach_block == net->block) {
+    return MLFF_OK;
   }
-  net->reach_block = net->block;
+  for (int64_t b = 0; b < n_blocks; b++) net->reach[b] = is_plain ? n_blocks - 1 : reach_of(graph, net->block, b);
   net->reach_list_id = graph->list_id;
+  net->reach_n_local = graph->n_local;
+  net->reach_block = net->block;
   return MLFF_OK;
 }
 
@@ -147,7 +159,7 @@ static mlff_status depth_first(painn_net *net, const mlff_arch_inputs *in, mlff_
 mlff_status painn_layers(painn_net *net, const mlff_arch_inputs *in, mlff_error *error)
 {
   mlff_error later;
-  if (!in->halo) return depth_first(net, in, error);
+  if (!in->halo || net->n_layers == 1) return depth_first(net, in, error); /* one layer reads nothing of others */
   mlff_status status = forward(net, in, error);
   mlff_keep_first(&status, backward(net, in, status ? &later : error));
   return status;
