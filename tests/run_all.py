@@ -1,11 +1,14 @@
 """Runs every suite on a finished build and ends with one line: `N passed, N failed, N skipped`. See tests/README.md.
 
 `make test` calls it. Two suites run at a time; each has a line of its own, failures are shown in full, and all
-skipped tests are listed with their reasons at the end. Exit code 1 when anything failed or nothing ran.
+skipped tests are listed with their reasons at the end, and after them what failed. A few Python tests that failed
+beside other suites run once more, alone; those that then pass are listed as disturbed. Exit code 1 when anything
+failed or nothing ran.
 """
 
 import argparse
 import concurrent.futures
+import functools
 import glob
 import os
 import re
@@ -20,17 +23,22 @@ C_LABELS = "unit|op|model|fuzz"
 VALGRIND_PROGRAMS = ("test_unit_modelfile", "test_unit_safetensors", "test_unit_graph")
 ASAN = "address,undefined"
 AT_ONCE = 2  # suites
+DISTURBED = 5  # tests, of all suites, that may run once more alone: more have a reason of their own
 
 
 class Result:
-    """Counts of one suite; `skips` are reasons, `failures` texts to show."""
+    """Counts of one suite; `skips` are reasons, `failures` texts to show, `names` what failed, in a line each, `again`
+    the failed tests as pytest takes them, which repeat(only=...) runs, or None: what failed was no test of pytest."""
 
-    def __init__(self):
-        self.passed, self.failed, self.skips, self.failures = 0, 0, [], []
+    def __init__(self, repeat=None):
+        self.passed, self.failed, self.skips, self.failures, self.names = 0, 0, [], [], []
+        self.repeat, self.again = repeat, [] if repeat else None
 
-    def fail(self, text):
+    def fail(self, text, name=None):
         self.failed += 1
         self.failures.append(text)
+        self.names.append(name or (text.strip().splitlines() or ["nothing was said"])[-1])
+        self.again = None
 
 
 def run(command, env=None, cwd=ROOT):
@@ -89,8 +97,8 @@ def count_check(result, name, output, code):
     result.skips += [f"{name}: {reason}" for reason in skips]
     result.passed += max(0, checks - bad - min(len(skips), checks - bad))
     if bad:
-        result.failed += bad
-        result.failures.append(f"{name}:\n{output}")
+        result.fail(f"{name}:\n{output}", f"{name}: {bad} of {checks} checks")
+        result.failed += bad - 1
     elif code not in (0, 77):
         result.fail(f"{name}: exit code {code}\n{output}")
     elif name.startswith("fuzz_"):
@@ -319,29 +327,15 @@ def suite_valgrind(build, env):
 # ---- Python suites (pytest) -----------------------------------------------------------------------------------------
 
 
-def run_pytest(folder, build, env, python=(sys.executable,)):
-    """Runs one folder of tests by pytest and reads its JUnit file. python: the command that is Python."""
-    result = Result()
+def run_pytest(folder, build, env, python=(sys.executable,), only=()):
+    """Runs one folder of tests by pytest, or `only` these of it, and reads its JUnit file. python: the command that is
+    Python."""
+    result = Result(functools.partial(run_pytest, folder, build, env, python))
     report = os.path.join(build, f"pytest-{os.path.basename(folder)}.xml")
     if os.path.exists(report):
         os.remove(report)
-    code, output = run(
-        [
-            *python,
-            "-m",
-            "pytest",
-            "-q",
-            "-rs",
-            "--tb=short",
-            "-p",
-            "no:cacheprovider",
-            f"--junitxml={report}",
-            "--rootdir",
-            ROOT,
-            folder,
-        ],
-        env,
-    )
+    words = "-q -rs --tb=short -p no:cacheprovider -o junit_family=xunit1 --rootdir".split()
+    code, output = run([*python, "-m", "pytest", *words, ROOT, f"--junitxml={report}", *(only or [folder])], env)
     if not os.path.exists(report):
         result.fail(output)
         return result
@@ -351,6 +345,9 @@ def run_pytest(folder, build, env, python=(sys.executable,)):
         skipped = case.find("skipped")
         if bad:
             result.failed += 1
+            said = [line.strip() for line in bad[0].get("message", "").splitlines() if line.strip()]
+            result.names.append(f"{case.get('name')}: " + "; ".join([*said[:1], *said[1:][-2:]])[:300])
+            result.again.append(address(case))
         elif skipped is not None:
             result.skips.append(f"{name}: {skipped.get('message')}")
         else:
@@ -361,6 +358,13 @@ def run_pytest(folder, build, env, python=(sys.executable,)):
     if result.passed + result.failed + len(result.skips) == 0:
         result.fail(f"pytest found no test in {folder}\n{output}")
     return result
+
+
+def address(case):
+    """A test of a JUnit file as pytest takes it: file::class::name."""
+    file, name = case.get("file") or "", case.get("name")
+    within = case.get("classname", "")[len(file) - len(".py") + 1 :]
+    return "::".join([os.path.join(ROOT, file), *([within] if within else []), name])
 
 
 def pytest_suite(name):
@@ -467,16 +471,42 @@ def timed(name, build, env):
     return SUITES[name](build, env), time.monotonic() - begin
 
 
-def report(results):
-    """Prints skipped tests by reason and the closing line; returns the exit code."""
+def repeat_alone(results):
+    """Runs the tests of pytest that failed beside other suites once more, one suite at a time, where they are few.
+    Returns lines of those that pass now: a load on the machine, or chance, made them fail."""
+    failed = {name: r for name, r in results.items() if r.failed and r.again}
+    if sum(len(r.again) for r in failed.values()) > DISTURBED:
+        return []
+    disturbed = []
+    for name, first in failed.items():
+        second = first.repeat(only=first.again)
+        for text in second.failures:
+            print("\n".join("    " + line for line in text.splitlines()), flush=True)
+        if second.again is None or second.passed + len(second.again) != len(first.again):
+            continue
+        print(f"{name:9s} {second.passed} of {len(first.again)} that failed pass alone", flush=True)
+        disturbed += [f"{name}: {said}" for said, at in zip(first.names, first.again) if at not in second.again]
+        first.passed, first.failed, first.names = first.passed + second.passed, second.failed, second.names
+    return disturbed
+
+
+def report(results, disturbed=()):
+    """Prints skipped tests by reason, what failed and the closing line; returns the exit code."""
     skips = [f"{suite}: {text}" for suite, r in results.items() for text in r.skips]
     if skips:
         print("\nskipped:")
         for text in skips:
             print(f"  {text}")
     passed, failed = sum(r.passed for r in results.values()), sum(r.failed for r in results.values())
+    if disturbed:
+        print("\ndisturbed: failed beside other suites, passed alone:")
+        for text in disturbed:
+            print(f"  {text}")
     if failed:
         print("\nfailed in: " + ", ".join(name for name, r in results.items() if r.failed))
+        for name, r in results.items():
+            for text in r.names[:10] if r.failed else []:
+                print(f"  {name}: {text[:400]}")
     print(f"\n{passed} passed, {failed} failed, {len(skips)} skipped")
     return 1 if failed or passed == 0 else 0
 
@@ -509,7 +539,7 @@ def main():
             for text in r.failures:
                 print("\n".join("    " + line for line in text.splitlines()), flush=True)
     results = {name: found[name][0] for name in wanted}
-    return report(results)
+    return report(results, repeat_alone(results) if len(wanted) > 1 else [])
 
 
 if __name__ == "__main__":

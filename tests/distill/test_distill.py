@@ -5,11 +5,11 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
 
+import kills
 import pytest
 
 from mlff_tools.model import modelfile
@@ -140,19 +140,16 @@ def test_killed_ten_times(tmp_path):
     more = "rounds: {count: 1, temperature: [600], time: 0.2, every: 0.02, timestep: 1, frames: 5, committee: 1, "
     more += "steps: 80}\ninner: {features: 8, steps: 40}\n"
     recipe = write(tmp_path, SW + SMALL.replace("{steps", "{hessian_share: 0.3, steps") + more)
-    begin = time.monotonic()
-    distill(tmp_path, recipe, "--out", "whole", "--no-certificate")
-    whole, rng, kills = time.monotonic() - begin, random.Random(5), 0
+    whole, rng, killed = kills.Changes(tmp_path / "whole"), random.Random(5), 0
+    process = start(tmp_path, recipe, "--out", "whole", "--no-certificate")
+    assert not kills.kill_when(process.pid, whole), process.communicate()[0]
     for _ in range(10):
         process = start(tmp_path, recipe, "--out", "killed", "--no-certificate")
-        try:
-            process.communicate(timeout=rng.uniform(0.1, 0.4) * whole)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            kills += 1
+        changes = kills.Changes(tmp_path / "killed", rng.uniform(0.05, 0.25) * whole.count)
+        killed += kills.kill_when(process.pid, changes, rng.uniform(0.0, 0.05))
+        process.communicate()
     distill(tmp_path, recipe, "--out", "killed", "--no-certificate")
-    assert kills >= 3
+    assert killed >= 3
     found = labels.read_labels(str(tmp_path / "whole" / "labels.xyz"))
     assert {job.round_of(f) for f in found if hessian.is_known(f)} == {0, 1}
     for name in (

@@ -27,7 +27,8 @@ def program():
 def run_elsewhere(python, *modules):
     """Runs test modules of this folder in another Python; an assertion with what it says when they do not pass."""
     words, here = [python, "-W", "ignore", "-m", "unittest", *modules], os.path.dirname(os.path.abspath(__file__))
-    env = {**os.environ, "PYTHONPATH": os.path.join(ROOT, "python"), "MLFF_TORCH_PYTHON": ""}  # it does not ask another
+    paths = os.pathsep.join(os.path.join(ROOT, name) for name in ("python", "tests/support"))
+    env = {**os.environ, "PYTHONPATH": paths, "MLFF_TORCH_PYTHON": ""}  # it does not ask another
     done = subprocess.run(words, cwd=here, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -1,13 +1,14 @@
 """mlff certify: the command, from a model and a recipe to a page and JSON; what it keeps, what it cannot measure."""
 
+import glob
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 
 import helpers
+import kills
 import numpy as np
 import pytest
 import yaml
@@ -141,16 +142,14 @@ def test_passes_and_has_no_bars(place, capsys):
 def test_goes_on_after_kills(place):
     """Killed at moments of its own: the same numbers in the end, and what was done is not done again."""
     words = [*recipe(place, {"nve_drift": 1.0}, {"mlff": STUDENT}), "--measure", "errors,nve,timestep,beyond"]
-    begin = time.monotonic()
     _, wanted = certify([*words, "--work", "whole"])
-    whole = time.monotonic() - begin
     env = {**os.environ, "PYTHONPATH": os.path.join(helpers.ROOT, "python")}
     process_words = [sys.executable, "-m", "mlff_tools.certify", STUDENT, *words, "--work", "killed"]
-    for seconds in (0.3 * whole, 0.2 * whole + 0.5, 0.4 * whole):
+    done = lambda: len(glob.glob("killed/*/result.json"))
+    for k in range(3):
         with subprocess.Popen(process_words, env=env, stdout=subprocess.DEVNULL, start_new_session=True) as process:
-            time.sleep(seconds)
-            os.killpg(process.pid, signal.SIGKILL)
-    left = len([name for name in os.listdir("killed") if os.path.exists(f"killed/{name}/result.json")])
+            assert kills.kill_when(process.pid, lambda k=k: os.path.exists("killed") and done() >= k, 0.05)
+    left = done()
     _, found = certify([*words, "--work", "killed"])
     assert left > 0
     for name in ("errors", "nve", "timestep", "beyond"):

@@ -2,12 +2,12 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
 
 import helpers
+import kills
 import numpy as np
 import pytest
 from helpers import assert_near
@@ -316,16 +316,15 @@ def test_goes_on_after_kills(tmp_path):
     for place in (whole, other):
         place.mkdir()
         (place / "r.yaml").write_text(RUNS)
-    begin = time.monotonic()
     done = subprocess.run(label(whole, "--jobs", "2"), cwd=whole, env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    took, kept = time.monotonic() - begin, []
+    work, kept = other / "out.xyz.work", []
     for k in range(4):
         words = label(other, "--jobs", "2")
         with subprocess.Popen(words, cwd=other, env=environment(), stdout=subprocess.DEVNULL) as process:
-            time.sleep(took * (0.35 + 0.15 * k))
-            process.send_signal(signal.SIGKILL)
-        kept.append(len(contents(other / "out.xyz.work")) if (other / "out.xyz.work").exists() else 0)
+            made = lambda k=k: work.exists() and len(contents(work)) >= k
+            assert kills.kill_when(process.pid, made, 0.05 * k)
+        kept.append(len(contents(work)))
     deadline = time.monotonic() + 30
     while children_of(other) and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -9,6 +9,7 @@ import sys
 import time
 
 import helpers
+import kills
 import numpy as np
 import pytest
 
@@ -100,16 +101,14 @@ def test_labels_of_a_command(place):
 
 def test_goes_on_where_it_was_killed(place):
     """Killed at moments of its own and ours, with a frame half written: the same bytes in the end."""
-    begin = time.monotonic()
     wanted = whole(place, [*WORDS[:3], "--arguments", '{"slow": 0.05}', *WORDS[3:]])
-    took = time.monotonic() - begin
     words = [sys.executable, "-m", "mlff_tools.label", *WORDS[:3], "--arguments", '{"slow": 0.05}', *WORDS[3:]]
     env = {**os.environ, "PYTHONPATH": os.path.join(helpers.ROOT, "python")}
     sizes = []
-    for part in (0.1, 0.5, 0.6, 0.7, 0.8):
+    for part in (0.01, 0.2, 0.4, 0.6, 0.8):
         with subprocess.Popen(words, env=env, stdout=subprocess.DEVNULL) as process:
-            time.sleep(part * took)
-            process.send_signal(signal.SIGKILL)
+            written = lambda part=part: os.path.exists("out.xyz") and os.path.getsize("out.xyz") >= part * len(wanted)
+            kills.kill_when(process.pid, written, 0.05 * part)
         sizes.append(os.path.getsize("out.xyz") if os.path.exists("out.xyz") else 0)
     text = good(words[3:])
     assert (place / "out.xyz").read_bytes() == wanted

@@ -6,14 +6,13 @@ import filecmp
 import json
 import os
 import random
-import signal
 import sys
 import tempfile
-import time
 import unittest
 from unittest import mock
 
 import helpers
+import kills
 import numpy as np
 
 from mlff_tools.model import lock, modelfile, reference
@@ -100,9 +99,11 @@ class Runs(unittest.TestCase):
             self.assertTrue(filecmp.cmp(a, b, shallow=False), f"{suffix} differs")
 
     def killed(self, folder, data, settings, moments):
-        """Trains in processes that are killed after so many seconds each, then to the end; how many were killed."""
+        """Trains in processes that are killed after so many changes of their files each, then to the end; how many were
+        killed."""
         count = 0
-        for moment in [*moments, None]:
+        for moment in [*moments, float("inf")]:
+            changes = kills.Changes(self.path(folder), moment)
             child = os.fork()
             if child == 0:
                 status = 1
@@ -112,18 +113,14 @@ class Runs(unittest.TestCase):
                 finally:
                     sys.stderr.flush()
                     os._exit(status)
-            if moment is not None:
-                time.sleep(moment)
-                os.kill(child, signal.SIGKILL)
-            status = os.waitpid(child, 0)[1]
-            count += os.WIFSIGNALED(status)
-            if moment is None:
-                self.assertEqual(status, 0)
+            killed = kills.kill_when(child, changes, random.uniform(0.0, 0.01))
+            self.assertFalse(killed and moment == float("inf"))
+            count += killed
         return count
 
     def test_killed_and_gone_on_with(self):
         draw = random.Random(20)
-        moments = [draw.uniform(0.05, 0.3) for _ in range(10)]
+        moments = [draw.randint(1, 25) for _ in range(10)]
         variants = [(self.data, {}), (self.mixed, {"optimizer": "adam"}), (self.mixed, {})]
         for k, (data, keys) in enumerate(variants):
             settings = config(steps=80, **keys)
@@ -138,7 +135,7 @@ class Runs(unittest.TestCase):
         said = []
         training.train(settings, self.data, self.path("whole"), said.append)
         self.assertTrue([line for line in said if "has jumped" in line], "the test needs a jump")
-        self.killed("parts", self.data, settings, [0.1, 0.15, 0.2, 0.25])
+        self.killed("parts", self.data, settings, [5, 10, 20, 30])
         self.assert_same_files("whole", "parts")
 
     def test_stops_when_told(self):
