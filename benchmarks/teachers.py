@@ -126,6 +126,8 @@ def run_baselines(context, args):
     if not context.torch_python:
         raise Skip("MLFF_TORCH_PYTHON does not name a Python with orb-models, TorchANI or SchNetPack")
     cases, skipped = baseline_cases(context, args)
+    if not cases:
+        raise Skip("nothing to measure: " + "; ".join(f"{k}: {v}" for k, v in skipped.items()))
     versions = {}
     for k in range(args.rounds):
         for case in cases:
