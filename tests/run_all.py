@@ -40,6 +40,13 @@ class Result:
         self.names.append(name or (text.strip().splitlines() or ["nothing was said"])[-1])
         self.again = None
 
+    def add(self, other, name):
+        """Takes over another's counts."""
+        self.passed, self.failed = self.passed + other.passed, self.failed + other.failed
+        self.skips += [f"{name}: {text}" for text in other.skips]
+        self.failures += other.failures
+        self.names += [f"{name}: {text}" for text in other.names]
+
 
 def run(command, env=None, cwd=ROOT):
     """(exit code, output) of a command without standard input."""
@@ -107,19 +114,20 @@ def count_check(result, name, output, code):
         result.fail(f"{name}: ran no test\n{output}")
 
 
-def run_ctest(build, env, pattern=C_LABELS):
-    """Runs the C suites of a build by ctest and reads its JUnit file."""
+def run_ctest(build, env, pattern=C_LABELS, names=(), within=()):
+    """Runs the C suites of a build by ctest, or those of these names, and reads its JUnit file. within: see
+    build_apart."""
     result, report = Result(), os.path.join(build, "ctest.xml")
     if os.path.exists(report):
         os.remove(report)
     size = "10000000"
     _, output = run(
         [
+            *within,
             "ctest",
             "--test-dir",
             build,
-            "-L",
-            pattern,
+            *(("-R", f"^({'|'.join(names)})$") if names else ("-L", pattern)),
             "-j2",
             "--output-junit",
             report,
@@ -155,9 +163,9 @@ def suite_c(build, env):
     return run_ctest(build, env)
 
 
-def build_apart(result, env, where, options, targets=(), limit=None):
+def build_apart(result, env, where, options, targets=(), limit=None, within=()):
     """Configures another build in the directory `where` with CMake options and builds it; 1 when that worked. What the
-    compilers say is added to build.log there."""
+    compilers say is added to build.log there. within: a command that runs commands."""
     configure = [
         "cmake",
         "-S",
@@ -178,7 +186,7 @@ def build_apart(result, env, where, options, targets=(), limit=None):
         build = ["timeout", str(limit), *build]
     os.makedirs(where, exist_ok=True)
     for command in ([] if os.path.exists(os.path.join(where, "build.ninja")) else [configure]) + [build]:
-        code, output = run(command, env)
+        code, output = run([*within, *command], env)
         with open(os.path.join(where, "build.log"), "a", encoding="utf-8") as f:
             f.write(output)
         if code == 124 and limit:
@@ -207,6 +215,59 @@ def suite_asan(build, env):
     return run_ctest(where, with_sanitizers(env, where)) if build_apart(result, env, where, options) else result
 
 
+AARCH64_ROOT = os.path.join(ROOT, "scripts", "aarch64_root.sh")
+# qemu takes some twenty times as long as a processor: op_ani takes two minutes, model_nequip eight.
+AARCH64_PROGRAMS = {
+    256: ("op_linear", "op_painn", "op_nequip", "op_nequip_nodes", "op_orb", "op_repulsion", "op_ops", "unit_evaluate"),
+    512: ("op_linear", "op_nequip", "unit_evaluate"),
+}
+AARCH64_LAMMPS = ("test_physics.py::test_reference", "test_physics.py::test_precision_and_kernels")
+
+
+def suite_aarch64(build, env):
+    """Operations and models on aarch64, compiled by a cross compiler and run by qemu, in BUILD/aarch64: the kernels for
+    NEON and SVE, with vectors of 256 and of 512 bits; and the plugin in LAMMPS."""
+    result, where = Result(), os.path.join(build, "aarch64")
+    code, output = run([AARCH64_ROOT, "make"], env)
+    root = (output.strip().splitlines() or [""])[-1]
+    if code:
+        result.skips.append(root)
+        return result
+    options = [
+        "-DCMAKE_SYSTEM_NAME=Linux",
+        "-DCMAKE_SYSTEM_PROCESSOR=aarch64",
+        "-DCMAKE_C_COMPILER=aarch64-linux-gnu-gcc",
+        "-DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++",
+        f"-DCMAKE_SYSROOT={root}",
+        "-DCMAKE_LIBRARY_ARCHITECTURE=aarch64-linux-gnu",
+        "-DCMAKE_FIND_ROOT_PATH_MODE_PROGRAM=NEVER",
+        "-DCMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY",
+        "-DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY",
+        f"-DMLFF_PYTHON={root}/usr/bin/python3",
+        "-DMLFF_BUILD_PLUGIN=ON",
+        "-DMLFF_CUDA=OFF",
+    ]
+    tests = os.path.join(ROOT, "tests")
+    targets = [*(f"test_{name}" for name in AARCH64_PROGRAMS[256]), "mlff_cli", "mlffplugin"]
+    if not build_apart(result, env, where, options, targets, within=(AARCH64_ROOT, "run")):
+        return result
+    programs = {
+        "MLFF": os.path.join(where, "mlff"),
+        "MLFF_PLUGIN": os.path.join(where, "mlffplugin.so"),
+        "MLFF_LMP": os.path.join(root, "opt", "site", "lammps", "lmp"),
+        "PYTHONPATH": env["PYTHONPATH"],
+    }
+    python = [AARCH64_ROOT, "run", "env", *(f"{key}={value}" for key, value in programs.items()), sys.executable]
+    lammps = [os.path.join(tests, "lammps", name) for name in AARCH64_LAMMPS]
+    for bits, names in AARCH64_PROGRAMS.items():
+        there = {**env, "QEMU_CPU": f"max,sve-max-vq={bits // 128}"}
+        found = run_ctest(where, there, names=names, within=(AARCH64_ROOT, "run"))
+        found.skips = [text for text in found.skips if "kernel path sve" not in text]  # of the other length
+        result.add(found, f"SVE {bits}")
+        result.add(run_pytest(f"lammps-aarch64-{bits}", build, there, python, only=lammps), f"SVE {bits}")
+    return result
+
+
 def device_checks(folder):
     """Names of the programs of tests/cuda or tests/cudasim."""
     names = (
@@ -221,7 +282,7 @@ def suite_cudasim(build, env):
     result, where = Result(), os.path.join(build, "cudasim")
     options = [
         "-DMLFF_CUDASIM=ON",
-        "-DMLFF_KERNELS_X86=OFF",
+        "-DMLFF_KERNELS_SIMD=OFF",
         "-DMLFF_SANITIZE=address",
         "-DMLFF_WARNINGS_AS_ERRORS=OFF",
         "-DCMAKE_C_FLAGS_RELEASE=-O1 -g1",
@@ -265,7 +326,7 @@ def suite_cuda(build, env):
     log, table = (os.path.join(where, name) for name in ("build.log", "registers.txt"))
     if os.path.exists(where) and not os.path.exists(log):
         shutil.rmtree(where)  # made when nobody kept what nvcc says
-    options = ["-DMLFF_CUDA=ON", "-DMLFF_KERNELS_X86=OFF", "-DCMAKE_CUDA_FLAGS=-Xptxas=-v"]
+    options = ["-DMLFF_CUDA=ON", "-DMLFF_KERNELS_SIMD=OFF", "-DCMAKE_CUDA_FLAGS=-Xptxas=-v"]
     checks = ["op_ops", "op_ani_networks", *device_checks("cuda")]
     if build_apart(result, env, where, options, ["mlff_cuda", *(f"test_{name}" for name in checks)], 900):
         result.passed += 1
@@ -328,8 +389,8 @@ def suite_valgrind(build, env):
 
 
 def run_pytest(folder, build, env, python=(sys.executable,), only=()):
-    """Runs one folder of tests by pytest, or `only` these of it, and reads its JUnit file. python: the command that is
-    Python."""
+    """Runs one folder of tests by pytest, or `only` these and then under any name, and reads its JUnit file. python:
+    the command that is Python."""
     result = Result(functools.partial(run_pytest, folder, build, env, python))
     report = os.path.join(build, f"pytest-{os.path.basename(folder)}.xml")
     if os.path.exists(report):
@@ -405,7 +466,7 @@ def suite_kokkos(build, env):
         "-DMLFF_BUILD_TESTS=OFF",
         "-DMLFF_BUILD_CLI=OFF",
         "-DMLFF_BUILD_EXAMPLES=OFF",
-        "-DMLFF_KERNELS_X86=OFF",
+        "-DMLFF_KERNELS_SIMD=OFF",
         *KOKKOS_LAMMPS,
     ]
     for command in [configure, ["ninja", "-C", where]]:
@@ -438,6 +499,7 @@ SUITES = {
     "slurm": pytest_suite("slurm"),
     "kokkos": suite_kokkos,
     "valgrind": suite_valgrind,
+    "aarch64": suite_aarch64,
     "asan": suite_asan,
     "cudasim": suite_cudasim,
     "gpu": suite_gpu,
@@ -450,6 +512,7 @@ LONGEST_FIRST = [
     "cudasim",
     "lammps",
     "distill",
+    "aarch64",
     "asan",
     "package",
     "kokkos",

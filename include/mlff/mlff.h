@@ -137,9 +137,10 @@ typedef struct mlff_options {
   const char *device;    /* "auto" (default): a GPU that can be used, else the CPU; "cpu", "cuda", "cuda:N"     */
   int local_rank;        /* of this process on its machine: "auto" and "cuda" take GPU local_rank modulo their number */
   const char *precision; /* "fp32" (default), "fp64", "mixed"                                             */
-  const char *kernels;   /* "auto" (default: the best that the processor has), "generic", "avx2", "avx512"; with
-                            precision mixed also "avx512_bf16", "amx": products in bf16 by instructions for them, which
-                            "auto" wants and the others compute slowly                                       */
+  const char *kernels;   /* "auto" (default: the best that the processor has), "generic", on x86-64 "avx2",
+                            "avx512", on aarch64 "neon", "sve256", "sve512"; with precision mixed also
+                            "avx512_bf16", "amx": products in bf16 by instructions for them, which "auto" wants and
+                            the others compute slowly                                                        */
   const char *const *elements; /* [n_elements] elements that will occur, NULL = all of the model's; columns and
                                     networks of others are left out, which is exact and faster                    */
   int n_elements;

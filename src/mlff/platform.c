@@ -27,12 +27,12 @@ static void read_huge_pages(char *word, size_t size)
 
 void mlff_platform_read(mlff_platform *platform)
 {
-  static const char *const paths[] = {"generic", "avx2", "avx512"};
   *platform = (mlff_platform){.version = MLFF_VERSION, .compiler = COMPILER, .yaml = yaml_get_version_string()};
-  for (int k = 0; k < 3; k++) {
+  for (int k = 0; mlff_cpu_kernels_at(k); k++) {
+    const char *const name = mlff_cpu_kernels_at(k);
     const size_t at = strlen(platform->kernels);
-    if (mlff_cpu_has_kernels(paths[k]))
-      snprintf(platform->kernels + at, sizeof platform->kernels - at, "%s%s", at ? " " : "", paths[k]);
+    if (mlff_cpu_has_kernels(name))
+      snprintf(platform->kernels + at, sizeof platform->kernels - at, "%s%s", at ? " " : "", name);
   }
   mlff_cpu_describe_mixed(platform->mixed, sizeof platform->mixed);
   read_huge_pages(platform->huge_pages, sizeof platform->huge_pages);

@@ -43,7 +43,7 @@ SETTINGS = (
     ("fuse 1", "unknown value '1' of 'fuse'", "yes no"),
     ("members", "keyword 'members' has no value", "all LIST"),
     ("precision double", "unknown value 'double'", "fp32 fp64 mixed"),
-    ("kernels sse", "unknown value 'sse'", "generic avx2 avx512 avx512_bf16 amx"),
+    ("kernels sse", "unknown value 'sse'", "generic avx2 avx512 neon sve256 sve512 avx512_bf16 amx"),
     ("self_test maybe", "unknown value 'maybe'", "yes no"),
     ("self_test ignore", "unknown value 'ignore'", "yes no"),
     ("masses warn", "unknown value 'warn' of 'masses'", "yes no"),
@@ -105,7 +105,7 @@ def test_mixed_is_refused(zoo, tmp_path):
         "amx no: not in this processor",
         "avx512_bf16 no",
         "use fp32",
-        "generic",
+        "without them, such as ",
     )
 
 

@@ -1,6 +1,9 @@
 """Against an independent implementation, and against derivatives of the energy, through LAMMPS in double precision."""
 
+import json
+import os
 import re
+import subprocess
 
 import numpy as np
 import pytest
@@ -107,9 +110,9 @@ def test_virial_by_differences(zoo, tmp_path, model):
 def test_precision_and_kernels(zoo, tmp_path):
     """fp32 stays near fp64, and every kernel path that this processor has gives the same numbers."""
     system = water(3)
-    with open("/proc/cpuinfo", encoding="utf-8") as f:
-        flags = f.read()
-    paths = ["generic"] + [name for name, flag in (("avx2", "avx2"), ("avx512", "avx512vl")) if flag in flags]
+    subprocess.run([os.environ["MLFF"], "check", "--json", "check.json"], cwd=tmp_path, check=True, capture_output=True)
+    with open(tmp_path / "check.json", encoding="utf-8") as f:
+        paths = json.load(f)["kernels"].split()
     for model in ("painn", "ani"):
         cases = [Case("fp64", system, mlff(zoo[model], options=FP64))]
         cases += [Case(path, system, mlff(zoo[model], options=f"kernels {path} device cpu")) for path in paths]

@@ -238,7 +238,10 @@ END_TEST
 /* ---- bf16 on the CPU
  * ------------------------------------------------------------------------------------------------- */
 
-enum { N_MIXED = 2 * N_MIXED_PATHS, N_PORTABLE = 6 }; /* each with one bf16 for a number and with two */
+enum {
+  N_MIXED = 2 * N_MIXED_PATHS,
+  N_PORTABLE = 2 * N_PORTABLE_PATHS
+}; /* each with one bf16 for a number and with two */
 
 /* Instructions that the processor lacks are emulated; NULL, and a visible skip, where that is not possible. */
 static mlff_backend *open_mixed(int which)

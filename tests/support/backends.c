@@ -8,7 +8,11 @@
 #endif
 
 static const char *const precisions[] = {"fp32", "fp64"};
+#if defined(__aarch64__)
+static const char *const kernel_paths[] = {"generic", "neon", "sve256", "sve512"};
+#else
 static const char *const kernel_paths[] = {"generic", "avx2", "avx512"};
+#endif
 
 int n_backends(void)
 {

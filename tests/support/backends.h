@@ -11,6 +11,8 @@
 /* Kernel paths of the CPU times precisions; GPUs come behind. */
 #if MLFF_CUDASIM
 enum { N_CPU_BACKENDS = 0 };
+#elif defined(__aarch64__)
+enum { N_CPU_BACKENDS = 8 };
 #else
 enum { N_CPU_BACKENDS = 6 };
 #endif

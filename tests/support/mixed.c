@@ -5,7 +5,11 @@
 
 #include <math.h>
 
+#if defined(__aarch64__)
+const char *const mixed_path_names[N_MIXED_PATHS] = {"generic", "neon", "sve256", "sve512"};
+#else
 const char *const mixed_path_names[N_MIXED_PATHS] = {"generic", "avx2", "avx512", "avx512_bf16", "amx"};
+#endif
 
 const char *mixed_path(int which)
 {

@@ -18,6 +18,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
+#if MLFF_HAVE_SVE256 && defined(__linux__)
+#include <sys/auxv.h>
+#include <sys/prctl.h>
+#endif
 
 static int is(const char *text, const char *word)
 {
@@ -119,15 +123,54 @@ static const char *lacks_nothing(void)
   return NULL;
 }
 
+static const char *lacks_neon(void)
+{
+#if MLFF_HAVE_NEON
+  return NULL; /* every aarch64 has it */
+#else
+  return NO_BUILD;
+#endif
+}
+
+/* Kernels for SVE are compiled for one length of its vectors. */
+static const char *lacks_sve(int bits)
+{
+#if MLFF_HAVE_SVE256 && defined(__linux__)
+  enum { HAS_SVE = 1 << 22, GET_LENGTH = 51, LENGTH = 0xffff }; /* AT_HWCAP; PR_SVE_GET_VL, in bytes */
+  if (!(getauxval(AT_HWCAP) & HAS_SVE)) return NO_PROCESSOR;
+  const int length = prctl(GET_LENGTH, 0, 0, 0, 0);
+  return length >= 0 && (length & LENGTH) == bits / 8 ? NULL : "vectors of this processor have another length";
+#else
+  (void) bits;
+  return NO_BUILD;
+#endif
+}
+
+static const char *lacks_sve256(void)
+{
+  return lacks_sve(256);
+}
+
+static const char *lacks_sve512(void)
+{
+  return lacks_sve(512);
+}
+
+/* Each better than those before it that the same processor may have; products: for precision mixed only. */
 static const struct {
   const char *name;
   const char *(*lacks)(void);
-} paths[] = {{"generic", lacks_nothing},
-             {"avx2", lacks_avx2},
-             {"avx512", lacks_avx512},
-             {"avx512_bf16", lacks_avx512_bf16},
-             {"amx", lacks_amx}};
+  int products;
+} paths[] = {{"generic", lacks_nothing, 0},         {"avx2", lacks_avx2, 0},
+             {"avx512", lacks_avx512, 0},           {"neon", lacks_neon, 0},
+             {"sve256", lacks_sve256, 0},           {"sve512", lacks_sve512, 0},
+             {"avx512_bf16", lacks_avx512_bf16, 1}, {"amx", lacks_amx, 1}};
 enum { N_PATHS = sizeof paths / sizeof *paths };
+
+const char *mlff_cpu_kernels_at(int k)
+{
+  return k >= 0 && k < N_PATHS && !paths[k].products ? paths[k].name : NULL;
+}
 
 const char *mlff_cpu_lacks(const char *kernels)
 {
@@ -143,7 +186,10 @@ int mlff_cpu_has_kernels(const char *kernels)
 
 const char *mlff_cpu_best_kernels(void)
 {
-  return mlff_cpu_has_kernels("avx512") ? "avx512" : mlff_cpu_has_kernels("avx2") ? "avx2" : "generic";
+  int best = 0;
+  for (int k = 1; k < N_PATHS && !paths[k].products; k++)
+    if (!paths[k].lacks()) best = k;
+  return paths[best].name;
 }
 
 static int is_for_products(const char *kernels)
@@ -174,8 +220,8 @@ static mlff_status choose_for_mixed(const char **kernels, mlff_error *error)
   mlff_cpu_describe_mixed(found, sizeof found);
   return mlff_fail(error, MLFF_E_UNSUPPORTED,
                    "precision 'mixed' of the CPU needs instructions for products in bf16 (%s): use fp32; or, to try it "
-                   "and slower than fp32, name kernels that compute the same without them: generic, avx2 or avx512",
-                   found);
+                   "and slower than fp32, name kernels that compute the same without them, such as %s",
+                   found, mlff_cpu_best_kernels());
 }
 
 static mlff_status check_path(const char *asked, int is_mixed, mlff_error *error)
@@ -208,6 +254,7 @@ mlff_status mlff_cpu_choose_kernels(const char *asked, const char *precision, co
     *kernels = paths[k].name;
     return MLFF_OK;
   }
-  return mlff_fail(error, MLFF_E_ARG, "kernels '%s' is unknown; use auto, generic, avx2, avx512, avx512_bf16 or amx",
+  return mlff_fail(error, MLFF_E_ARG,
+                   "kernels '%s' is unknown; use auto, generic, avx2, avx512, neon, sve256, sve512, avx512_bf16 or amx",
                    asked);
 }

@@ -9,9 +9,12 @@
 typedef struct mlff_backend mlff_backend;
 typedef struct mlff_ops mlff_ops;
 
-/* NULL when this processor, system and build can run the path: generic, avx2, avx512, and for precision mixed
- * avx512_bf16 and amx. Else why not, as part of a sentence. */
+/* NULL when this processor, system and build can run the path: generic, avx2, avx512, neon, sve256, sve512, and for
+ * precision mixed avx512_bf16 and amx. Else why not, as part of a sentence. */
 const char *mlff_cpu_lacks(const char *kernels);
+
+/* Name k of the paths that compute all operations, in this build or not; NULL behind the last. */
+const char *mlff_cpu_kernels_at(int k);
 
 /* The path for a precision. asked: NULL, "auto" or a name. Precision mixed: auto is a path with instructions for bf16,
  * or an error that says what is missing; others compute the same slowly, and only when they are named. */

@@ -134,17 +134,19 @@ typedef struct setting_cost {
   const char *advice;
 } setting_cost;
 
-/* Times as long as with AVX-512: the middle of five models (docs/benchmarks.md, "Why is it slow?"). */
+/* Times as long as with AVX-512: the middle of five models (docs/benchmarks.md, "Why is it slow?"); 0: not measured,
+ * which the paths of ARM processors are not. */
 static double kernel_cost(const char *kernels)
 {
-  return !strcmp(kernels, "generic") ? 3.6 : !strcmp(kernels, "avx2") ? 1.5 : 1;
+  return !strcmp(kernels, "generic") ? 3.6 : !strcmp(kernels, "avx2") ? 1.5 : !strncmp(kernels, "avx512", 6) ? 1 : 0;
 }
 
 /* Of the kernel path, where the processor has a better one. */
 static setting_cost kernels_cost(const mlffprof_report *p)
 {
   const char *used = mlffprof_context_text(p, "kernels"), *best = mlffprof_context_text(p, "kernels_here");
-  if (!used || !best || !context_is(p, "precision", "fp32")) return (setting_cost){1, NULL};
+  if (!used || !best || !context_is(p, "precision", "fp32") || !kernel_cost(used) || !kernel_cost(best))
+    return (setting_cost){1, NULL};
   return (setting_cost){kernel_cost(used) / kernel_cost(best),
                         mlffprof_arena_printf(p->arena,
                                               "kernels %s, and this processor has %s: leave the keyword kernels out, "

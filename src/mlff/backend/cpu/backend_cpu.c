@@ -1,6 +1,8 @@
 /* backend_cpu.c: memory of the CPU backends, and the operations of a kernel path. */
 #include "backend_cpu.h"
 
+#include "kernel_paths.h"
+
 #include <string.h>
 
 enum { TAIL = 64 };
@@ -89,48 +91,16 @@ static mlff_status exchange_sum_cpu(mlff_backend *backend, const mlff_halo *halo
   return halo->reverse(halo->context, rows, (int) width, backend->real_size, error);
 }
 
-/* Paths of this build; cmake/CpuKernels.cmake defines MLFF_HAVE_*. */
-#define KERNEL_PATHS(X) X(f32, generic) X(f64, generic) AVX2_PATHS(X) AVX512_PATHS(X)
-#if MLFF_HAVE_AVX2
-#define AVX2_PATHS(X) X(f32, avx2) X(f64, avx2)
-#else
-#define AVX2_PATHS(X)
-#endif
-#if MLFF_HAVE_AVX512
-#define AVX512_PATHS(X) X(f32, avx512) X(f64, avx512)
-#else
-#define AVX512_PATHS(X)
-#endif
+/* Paths of this build are in kernel_paths.h. */
 #define DECLARE(real, kernels)                           \
   void ops_cpu_##real##_##kernels(mlff_ops *);           \
   double roof_fma_##real##_##kernels(int64_t, double *); \
   double roof_read_##real##_##kernels(const void *, int64_t, int64_t);
-KERNEL_PATHS(DECLARE)
+MLFF_KERNEL_PATHS(DECLARE)
 
 /* The same of products in bf16. */
-#define MIXED_PATHS(X) X(generic) AVX2_MIXED(X) AVX512_MIXED(X) AVX512_BF16_MIXED(X) AMX_MIXED(X)
-#if MLFF_HAVE_AVX2
-#define AVX2_MIXED(X) X(avx2)
-#else
-#define AVX2_MIXED(X)
-#endif
-#if MLFF_HAVE_AVX512
-#define AVX512_MIXED(X) X(avx512)
-#else
-#define AVX512_MIXED(X)
-#endif
-#if MLFF_HAVE_AVX512_BF16
-#define AVX512_BF16_MIXED(X) X(avx512_bf16)
-#else
-#define AVX512_BF16_MIXED(X)
-#endif
-#if MLFF_HAVE_AMX
-#define AMX_MIXED(X) X(amx)
-#else
-#define AMX_MIXED(X)
-#endif
 #define DECLARE_MIXED(kernels) void ops_mixed_f32_##kernels(mlff_ops *);
-MIXED_PATHS(DECLARE_MIXED)
+MLFF_MIXED_PATHS(DECLARE_MIXED)
 
 int mlff_cpu_fill_ops(mlff_ops *ops, size_t real_size, const char *kernels)
 {
@@ -146,7 +116,7 @@ int mlff_cpu_fill_ops(mlff_ops *ops, size_t real_size, const char *kernels)
     ops_cpu_##real##_##path(ops);                                     \
     return 1;                                                         \
   }
-  KERNEL_PATHS(FILL)
+  MLFF_KERNEL_PATHS(FILL)
   return 0;
 }
 
@@ -157,7 +127,7 @@ int mlff_cpu_fill_mixed(mlff_ops *ops, const char *kernels)
     ops_mixed_f32_##path(ops);       \
     return 1;                        \
   }
-  MIXED_PATHS(FILL_MIXED)
+  MLFF_MIXED_PATHS(FILL_MIXED)
   return 0;
 }
 
@@ -169,6 +139,6 @@ int mlff_cpu_find_roof(mlff_cpu_roof *roof, size_t real_size, const char *kernel
     *roof = (mlff_cpu_roof){roof_fma_##real##_##path, roof_read_##real##_##path}; \
     return 1;                                                                     \
   }
-  KERNEL_PATHS(FIND)
+  MLFF_KERNEL_PATHS(FIND)
   return 0;
 }

@@ -14,7 +14,7 @@
 
 enum {
   TILE_ROWS = 6,
-#if MLFF_KERNELS_AVX512
+#if MLFF_32_REGISTERS
   TILE_VECTORS = 4,
 #else
   TILE_VECTORS = 2, /* 12 of 16 registers are accumulators */

@@ -6,7 +6,7 @@
  * 8. Loops and epilogue are those of linear.c.
  *
  * Two kinds of tiles, by kernel path:
- *   avx512_bf16, avx512, avx2   sums in vector registers, two products at a time in each lane (VDPBF16PS or its twin)
+ *   avx512_bf16, and others     sums in vector registers, two products at a time in each lane (VDPBF16PS or its twin)
  *   amx, generic                sums in tiles of 16 x 16, up to four at a time (TDPBF16PS or its twin)
  */
 #include "backend_cpu.h"
@@ -29,7 +29,7 @@ enum {
   PAIR_STEP = AMX_PAIRS, /* pairs of a part are padded to multiples of this */
 #else
   TILE_ROWS = 6,
-#if MLFF_KERNELS_AVX512
+#if MLFF_32_REGISTERS
   TILE_VECTORS = 4,
 #else
   TILE_VECTORS = 2,

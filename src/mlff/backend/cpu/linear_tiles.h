@@ -1,6 +1,6 @@
 /* linear_tiles.h: tiles of a product whose sums stay in vector registers: the inner loops of linear.c, and of
- * linear_mixed.c without AMX. Sizes for six rows: on AVX-512 6 x 64 floats are 24 accumulators; else 12 of 16 registers
- * are.
+ * linear_mixed.c without AMX. Sizes for six rows: 24 of 32 registers are accumulators (on AVX-512 6 x 64 floats), or
+ * 12 of 16.
  *
  * Included behind linear_loops.h by a file that has defined TILE_ROWS = 6, TILE_VECTORS, SUM_UNITS (how many units one
  * float sums up), and for its units
@@ -74,7 +74,7 @@ MLFF_INLINE void tile_product(const int mr, const int nv, const mlff_linear *lin
   }
 TILES(1)
 TILES(2)
-#if MLFF_KERNELS_AVX512
+#if MLFF_32_REGISTERS
 TILES(3)
 TILES(4)
 static tile_function *const tiles[TILE_VECTORS][TILE_ROWS] = {TILE_NAMES(1), TILE_NAMES(2), TILE_NAMES(3),

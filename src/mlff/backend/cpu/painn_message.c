@@ -78,7 +78,7 @@ MLFF_INLINE void message_channels(const mlff_painn_message_args *a, const int64_
 MLFF_INLINE void message_cubic(const mlff_painn_message_args *a, const int f)
 {
   int c = 0;
-#if MLFF_KERNELS_AVX512 /* 32 registers hold the sums of four vectors of channels */
+#if MLFF_32_REGISTERS /* 32 registers hold the sums of four vectors of channels */
   for (; c + 4 * MLFF_VLEN <= f; c += 4 * MLFF_VLEN)
     for (int64_t i = a->begin; i < a->end; i++) message_channels(a, f, i, c, 4, 0);
 #endif
@@ -143,6 +143,8 @@ MLFF_INLINE vreal keep(vreal v)
 {
 #if MLFF_KERNELS_AVX512
   __asm__("" : "+v"(v));
+#elif MLFF_32_REGISTERS
+  __asm__("" : "+w"(v));
 #endif
   return v;
 }

@@ -1,9 +1,11 @@
-/* simd.h: one vector type for three instruction sets and two element types.
+/* simd.h: one vector type for all instruction sets and two element types.
  *
- * Every op file of this folder is compiled six times: MLFF_REAL_IS_DOUBLE in {0, 1} times one of MLFF_KERNELS_GENERIC,
- * MLFF_KERNELS_AVX2, MLFF_KERNELS_AVX512. Code is written once with `real`, `vreal` (MLFF_VLEN reals) and the helpers
- * below; MLFF_CPU(f) gives each function its own name in each compilation. Vectors are GCC/Clang vector extensions, so
- * + - * / and comparisons work on them; a comparison gives a `vmask` (all bits set where true).
+ * Every op file of this folder is compiled several times: MLFF_REAL_IS_DOUBLE in {0, 1} times one of
+ * MLFF_KERNELS_GENERIC, on x86-64 MLFF_KERNELS_AVX2 and MLFF_KERNELS_AVX512, on aarch64 MLFF_KERNELS_NEON,
+ * MLFF_KERNELS_SVE256 and MLFF_KERNELS_SVE512. Code is written once with `real`, `vreal` (MLFF_VLEN reals) and the
+ * helpers below; MLFF_CPU(f) gives each function its own name in each compilation. Vectors are GCC/Clang vector
+ * extensions, so + - * / and comparisons work on them; a comparison gives a `vmask` (all bits set where true). For NEON
+ * and SVE of a known length they are all that is needed: compilers make single instructions of these functions.
  */
 #ifndef MLFF_SIMD_H
 #define MLFF_SIMD_H
@@ -24,10 +26,21 @@
 #elif MLFF_KERNELS_AVX2
 #define MLFF_VBYTES 32
 #define MLFF_KERNELS_NAME avx2
+#elif MLFF_KERNELS_SVE512
+#define MLFF_VBYTES 64
+#define MLFF_KERNELS_NAME sve512
+#elif MLFF_KERNELS_SVE256
+#define MLFF_VBYTES 32
+#define MLFF_KERNELS_NAME sve256
+#elif MLFF_KERNELS_NEON
+#define MLFF_VBYTES 16
+#define MLFF_KERNELS_NAME neon
 #else
 #define MLFF_VBYTES 16
 #define MLFF_KERNELS_NAME generic
 #endif
+/* Vector registers: 32, or 16 of x86-64 before AVX-512. */
+#define MLFF_32_REGISTERS (MLFF_KERNELS_AVX512 || MLFF_KERNELS_NEON || MLFF_KERNELS_SVE256 || MLFF_KERNELS_SVE512)
 #if MLFF_KERNELS_AVX512 || MLFF_KERNELS_AVX2
 #include <immintrin.h>
 #endif
@@ -142,7 +155,8 @@ MLFF_INLINE vreal vsqrt(vreal v)
   return (vreal) _mm256_sqrt_ps((__m256) v);
 #else
   vreal y;
-  for (int k = 0; k < MLFF_VLEN; k++) y[k] = (real) sqrt((double) v[k]);
+  for (int k = 0; k < MLFF_VLEN; k++)
+    y[k] = MLFF_REAL_IS_DOUBLE ? (real) sqrt((double) v[k]) : (real) sqrtf((float) v[k]);
   return y;
 #endif
 }
