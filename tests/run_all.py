@@ -221,7 +221,11 @@ AARCH64_PROGRAMS = {
     256: ("op_linear", "op_painn", "op_nequip", "op_nequip_nodes", "op_orb", "op_repulsion", "op_ops", "unit_evaluate"),
     512: ("op_linear", "op_nequip", "unit_evaluate"),
 }
-AARCH64_LAMMPS = ("test_physics.py::test_reference", "test_physics.py::test_precision_and_kernels")
+AARCH64_LAMMPS = (
+    "test_physics.py::test_reference",
+    "test_physics.py::test_precision_and_kernels",
+    "test_runs.py::test_ensembles",
+)
 
 
 def suite_aarch64(build, env):

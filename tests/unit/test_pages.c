@@ -6,8 +6,10 @@
 
 #include <check.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { N_BLOCKS = 64 };
 
@@ -77,6 +79,47 @@ START_TEST(released_blocks_join)
 }
 END_TEST
 
+/* kB that this process has in memory. */
+static long resident(void)
+{
+  long all = 0, here = 0;
+  FILE *file = fopen("/proc/self/statm", "r");
+  ck_assert_ptr_nonnull(file);
+  ck_assert_int_eq(fscanf(file, "%ld %ld", &all, &here), 2);
+  fclose(file);
+  return here * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+/* What lay between two blocks that stay, as the networks of a self-test between those of a run and its arrays, goes
+ * back to the system. */
+START_TEST(memory_between_blocks_goes_back)
+{
+  enum { N_BETWEEN = 20, KEPT = 5000000, BETWEEN = 3000000 };
+  mlff_pages pages = {0};
+  owned first = {mlff_pages_alloc(&pages, KEPT), KEPT, 7}, last = first;
+  void *between[N_BETWEEN];
+  memset(first.data, first.mark, KEPT);
+  for (int k = 0; k < N_BETWEEN; k++) {
+    between[k] = mlff_pages_alloc(&pages, BETWEEN);
+    memset(between[k], k, BETWEEN);
+  }
+  last.data = mlff_pages_alloc(&pages, KEPT);
+  memset(last.data, last.mark, KEPT);
+  const long before = resident();
+  for (int k = 0; k < N_BETWEEN; k += 2) mlff_pages_release(&pages, between[k]);
+  for (int k = 1; k < N_BETWEEN; k += 2) mlff_pages_release(&pages, between[k]);
+#ifndef __SANITIZE_ADDRESS__ /* which keeps what is freed, for a while */
+  ck_assert_int_gt(before - resident(), N_BETWEEN * (BETWEEN / 1024) * 8L / 10);
+#endif
+  check_marks(&first);
+  check_marks(&last);
+  mlff_pages_release(&pages, first.data);
+  mlff_pages_release(&pages, last.data);
+  ck_assert_ptr_null(pages.regions);
+  ck_assert_int_gt(before, 0);
+}
+END_TEST
+
 START_TEST(too_much_is_null)
 {
   mlff_pages pages = {0};
@@ -95,6 +138,7 @@ static Suite *suite(void)
   TCase *t = tcase_create("pages");
   tcase_add_test(t, blocks_do_not_touch_each_other);
   tcase_add_test(t, released_blocks_join);
+  tcase_add_test(t, memory_between_blocks_goes_back);
   tcase_add_test(t, too_much_is_null);
   suite_add_tcase(s, t);
   return s;

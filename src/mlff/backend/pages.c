@@ -159,6 +159,15 @@ static void drop_region(mlff_pages *pages, mlff_region *region)
   free(region);
 }
 
+/* The memory of huge pages within a free block goes back to the system, such as that of a self-test's networks, which
+ * lie between those of the run and its arrays; their addresses stay. */
+static void empty(const block *b)
+{
+  const uintptr_t data = (uintptr_t) b + HEADER;
+  const uintptr_t begin = round_up(data, HUGE_PAGE), end = (data + b->bytes) / HUGE_PAGE * HUGE_PAGE;
+  if (begin < end) madvise((char *) b + (begin - (uintptr_t) b), end - begin, MADV_DONTNEED); /* else it stays */
+}
+
 void mlff_pages_release(mlff_pages *pages, void *data)
 {
   if (PLAIN) {
@@ -170,6 +179,11 @@ void mlff_pages_release(mlff_pages *pages, void *data)
   mlff_region *region = b->region;
   b->is_free = 1;
   join(b);
-  if (b->before) join(b->before);
-  if (region->first->is_free && !region->first->after) drop_region(pages, region);
+  block *const before = b->before;
+  const int has_joined = before && before->is_free;
+  if (has_joined) join(before);
+  if (region->first->is_free && !region->first->after)
+    drop_region(pages, region);
+  else
+    empty(has_joined ? before : b);
 }

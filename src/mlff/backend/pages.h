@@ -12,7 +12,7 @@
 
 #include <stddef.h>
 
-/* Zero-initialise. Regions go back to the system when nothing is left in them. */
+/* Zero-initialise. Regions go back to the system when nothing is left in them, and memory of free huge pages before. */
 typedef struct mlff_pages {
   struct mlff_region *regions;
   size_t bytes; /* of all regions */
