@@ -44,19 +44,20 @@ void check_array(mlff_backend *backend, const char *name, const array *a, double
 
 /* ---- radial data ------------------------------------------------------------------------------------------------ */
 
-/* B on [0, 4] by truncated powers, and its slope. */
-static double spline(double x, double *slope)
+/* B on [0, 4] by truncated powers, and its slope; these powers cancel, so with more digits than those of the result. */
+static double spline(long double x, double *slope)
 {
-  static const double factor[5] = {1, -4, 6, -4, 1};
-  double value = 0;
+  static const int factor[5] = {1, -4, 6, -4, 1};
+  long double value = 0, derivative = 0;
   *slope = 0;
   if (x <= 0 || x >= 4) return 0;
   for (int k = 0; k < 5; k++) {
-    const double y = x > k ? x - k : 0.0;
-    value += factor[k] * y * y * y / 6.0;
-    *slope += factor[k] * y * y / 2.0;
+    const long double y = x > k ? x - k : 0;
+    value += factor[k] * y * y * y / 6;
+    derivative += factor[k] * y * y / 2;
   }
-  return value;
+  *slope = (double) derivative;
+  return (double) value;
 }
 
 double radial_function(const mlff_painn_basis *basis, const double *first, const double *second, int k, double r,
@@ -65,12 +66,12 @@ double radial_function(const mlff_painn_basis *basis, const double *first, const
   const double pi = acos(-1.0), x = pi * r / basis->cutoff;
   double phi = 1.0, dphi = 0.0;
   if (basis->kind == MLFF_PAINN_CUBIC) {
-    const double h = basis->cutoff / basis->n;
+    const long double h = (long double) basis->cutoff / basis->n;
     const int behind = basis->split && k >= basis->split + 3;
     *slope = 0.0;
     if (basis->split && behind != (r >= basis->split * h)) return 0.0;
     phi = spline(r / h - (k - 3 - 3 * behind), slope);
-    *slope /= h;
+    *slope /= (double) h;
     return phi;
   }
   *slope = 0.0;
