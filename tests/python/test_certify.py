@@ -148,7 +148,8 @@ def test_goes_on_after_kills(place):
     done = lambda: len(glob.glob("killed/*/result.json"))
     for k in range(3):
         with subprocess.Popen(process_words, env=env, stdout=subprocess.DEVNULL, start_new_session=True) as process:
-            assert kills.kill_when(process.pid, lambda k=k: os.path.exists("killed") and done() >= k, 0.05)
+            seen = lambda k=k: os.path.exists("killed") and done() >= k
+            assert kills.kill_when(process.pid, seen, 0.05) == kills.KILLED
     left = done()
     _, found = certify([*words, "--work", "killed"])
     assert left > 0

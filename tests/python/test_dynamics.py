@@ -323,7 +323,7 @@ def test_goes_on_after_kills(tmp_path):
         words = label(other, "--jobs", "2")
         with subprocess.Popen(words, cwd=other, env=environment(), stdout=subprocess.DEVNULL) as process:
             made = lambda k=k: work.exists() and len(contents(work)) >= k
-            assert kills.kill_when(process.pid, made, 0.05 * k)
+            assert kills.kill_when(process.pid, made, 0.05 * k) == kills.KILLED
         kept.append(len(contents(work)))
     deadline = time.monotonic() + 30
     while children_of(other) and time.monotonic() < deadline:

@@ -6,6 +6,7 @@ import signal
 import time
 
 POLL = 0.001  # s
+KILLED = -signal.SIGKILL  # exit code
 LIMIT = 120.0  # s, after which a process that does nothing is an error
 
 
@@ -36,15 +37,15 @@ class Changes:
 
 
 def kill_when(pid, seen, pause=0.0):
-    """SIGKILL to a child `pause` seconds after seen() holds, to its process group where it leads one. Returns whether
-    that ended it; False: it had ended by itself. Waits for it in both cases."""
+    """SIGKILL to a child `pause` seconds after seen() holds, to its process group where it leads one. Returns its
+    exit code: KILLED, or that of its own end before."""
     begin = time.monotonic()
     while not seen():
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
-            return os.WIFSIGNALED(status)
+            return os.waitstatus_to_exitcode(status)
         assert time.monotonic() - begin < LIMIT, f"process {pid} has not come to where it was to be killed"
         time.sleep(POLL)
     time.sleep(pause)
     (os.killpg if os.getpgid(pid) == pid else os.kill)(pid, signal.SIGKILL)
-    return os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
