@@ -4,7 +4,6 @@
 # not installed, apt-get and root for a cross compiler, qemu and debootstrap.
 #
 #   scripts/aarch64_root.sh make             makes it, or goes on where the last time ended, and prints its folder
-#   scripts/aarch64_root.sh ready            prints its folder, or says why it is not there and exits with 1
 #   scripts/aarch64_root.sh run COMMAND...   runs a command of this machine or of that Debian; what it starts may be of both
 #
 # It is kept in $MLFF_CACHE/aarch64 (default: ~/.cache/mlff/aarch64); removing that folder removes everything.
@@ -32,8 +31,6 @@ missing() {
 
 content() { printf '%s %s %s' "$SUITE" "$PACKAGES" "$LAMMPS"; }
 
-is_made() { [ "$(cat "$CACHE/done" 2>/dev/null)" = "$(content)" ]; }
-
 # Linux lets a namespace have interpreters of its own from 6.7 on: nothing of the machine is changed.
 enter() {
   # shellcheck disable=SC2016  # expanded by the inner shell
@@ -46,7 +43,7 @@ enter() {
 }
 
 install_tools() {
-  command -v apt-get && [ "$(id -u)" = 0 ]
+  [ "$(id -u)" = 0 ] && command -v apt-get || { echo "apt-get as root is needed"; return 1; }
   apt-get update -q
   # shellcheck disable=SC2086  # one word per package
   DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $TOOL_PACKAGES
@@ -82,18 +79,13 @@ case ${1:-} in
     mkdir -p "$CACHE"
     : >"$LOG"
     [ -z "$(missing)" ] || try install_tools "$TOOL_PACKAGES cannot be installed here"
-    is_made || try unpack "Debian for aarch64 cannot be unpacked"
+    [ "$(cat "$CACHE/done" 2>/dev/null)" = "$(content)" ] || try unpack "Debian for aarch64 cannot be unpacked"
     try runs "programs for aarch64 cannot be run here (Linux 6.7 or later?)"
-    printf '%s\n' "$ROOT"
-    ;;
-  ready)
-    [ -z "$(missing)" ] || die "there is no$(missing): scripts/aarch64_root.sh make installs them"
-    is_made || die "there is no Debian for aarch64 in $CACHE: scripts/aarch64_root.sh make"
     printf '%s\n' "$ROOT"
     ;;
   run)
     shift
     enter "$@"
     ;;
-  *) die "usage: scripts/aarch64_root.sh make | ready | run COMMAND..." ;;
+  *) die "usage: scripts/aarch64_root.sh make | run COMMAND..." ;;
 esac

@@ -4,8 +4,7 @@
 
 #include "testmodel.h"
 
-/* Paths with instructions for bf16, and those that compute the same without them. */
-/* The first of these paths have no instructions for it. */
+/* Paths that compute products in bf16 without instructions for them, and behind them those with them. */
 #if defined(__aarch64__)
 enum { N_MIXED_PATHS = 4, N_PORTABLE_PATHS = 4 };
 #else

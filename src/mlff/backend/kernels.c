@@ -172,11 +172,18 @@ const char *mlff_cpu_kernels_at(int k)
   return k >= 0 && k < N_PATHS && !paths[k].products ? paths[k].name : NULL;
 }
 
+/* N_PATHS: there is none of that name. */
+static int find_path(const char *kernels)
+{
+  int k = 0;
+  while (k < N_PATHS && !is(kernels, paths[k].name)) k++;
+  return k;
+}
+
 const char *mlff_cpu_lacks(const char *kernels)
 {
-  for (size_t k = 0; k < N_PATHS; k++)
-    if (is(kernels, paths[k].name)) return paths[k].lacks();
-  return "not known";
+  const int k = find_path(kernels);
+  return k < N_PATHS ? paths[k].lacks() : "not known";
 }
 
 int mlff_cpu_has_kernels(const char *kernels)
@@ -194,7 +201,8 @@ const char *mlff_cpu_best_kernels(void)
 
 static int is_for_products(const char *kernels)
 {
-  return is(kernels, "amx") || is(kernels, "avx512_bf16");
+  const int k = find_path(kernels);
+  return k < N_PATHS && paths[k].products;
 }
 
 const char *mlff_cpu_common_kernels(const char *kernels)
@@ -218,10 +226,11 @@ static mlff_status choose_for_mixed(const char **kernels, mlff_error *error)
   *kernels = !mlff_cpu_lacks("amx") && may_use_tiles() ? "amx" : "avx512_bf16";
   if (!mlff_cpu_lacks(*kernels)) return MLFF_OK;
   mlff_cpu_describe_mixed(found, sizeof found);
-  return mlff_fail(error, MLFF_E_UNSUPPORTED,
-                   "precision 'mixed' of the CPU needs instructions for products in bf16 (%s): use fp32; or, to try it "
-                   "and slower than fp32, name kernels that compute the same without them, such as %s",
-                   found, mlff_cpu_best_kernels());
+  return mlff_fail(
+      error, MLFF_E_UNSUPPORTED,
+      "precision 'mixed' of the CPU needs instructions for products in bf16 (%s): use fp32; or, to try it "
+      "and slower than fp32, name kernels that compute the same without them: generic, or another path of fp32",
+      found);
 }
 
 static mlff_status check_path(const char *asked, int is_mixed, mlff_error *error)
@@ -248,8 +257,8 @@ mlff_status mlff_cpu_choose_kernels(const char *asked, const char *precision, co
     *kernels = mlff_cpu_best_kernels();
     return is_mixed ? choose_for_mixed(kernels, error) : MLFF_OK;
   }
-  for (size_t k = 0; k < N_PATHS; k++) {
-    if (!is(asked, paths[k].name)) continue;
+  const int k = find_path(asked);
+  if (k < N_PATHS) {
     MLFF_TRY(check_path(asked, is_mixed, error));
     *kernels = paths[k].name;
     return MLFF_OK;
