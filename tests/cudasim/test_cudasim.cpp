@@ -7,6 +7,8 @@
 #include <check.h>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
@@ -394,6 +396,25 @@ START_TEST(host_pointer_in_a_kernel_is_stopped)
 }
 END_TEST
 
+/* In a program that is not position independent the heap may lie there. */
+START_TEST(numbers_that_look_like_an_address)
+{
+  mlff_backend *b = open_gpu();
+  alignas(8) const float pair[2] = {2.0f, 0.0f};
+  void *const address = (void *) 0x40000000;
+  ck_assert_int_eq(std::memcmp(pair, &address, sizeof pair), 0);
+  mmap(address, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  const void *const arguments[] = {pair};
+  const size_t sizes[] = {sizeof pair};
+  cudasim_launch_info info = {};
+  info.name = "pair_of_numbers", info.grid = {1, 1, 1}, info.block = {1, 1, 1};
+  const cudaError_t error = cudasim_launch(
+      info, nullptr, [] {}, arguments, sizes, 1);
+  ck_assert_int_eq(error, cudaSuccess);
+  mlff_backend_close(b);
+}
+END_TEST
+
 START_TEST(freed_pointer_in_a_kernel_is_stopped)
 {
   mlff_backend *b = open_gpu();
@@ -434,6 +455,7 @@ static Suite *make_suite(void)
   tcase_add_test(right, fresh_memory_is_nan_and_failures_come_when_asked);
   tcase_add_test(right, small_floats_round_to_nearest_even);
   tcase_add_test(right, forked_processes_are_refused);
+  tcase_add_test(right, numbers_that_look_like_an_address);
   suite_add_tcase(suite, right);
   TCase *wrong = tcase_create("wrong");
   for (int which = WRONG_BLOCK; which <= WRONG_MASK; which++)
