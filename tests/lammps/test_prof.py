@@ -233,7 +233,8 @@ def test_waiting_for_another_rank_is_tagged(tmp_path):
         launch(deck.replace("create_box", "processors 2 1 1\ncreate_box"), str(tmp_path), 2)
         found[name] = load(tmp_path)
     waited = tags(found["uneven"]).get("other_rank", 0)
-    assert waited > 25 and found["uneven"]["slowest_ranks"][0]["rank"] == 0, found["uneven"]
+    own = 50 - tags(found["uneven"]).get("preempted", 0)  # steps in which no other program had a rank's processor
+    assert waited > own / 2 and found["uneven"]["slowest_ranks"][0]["rank"] == 0, found["uneven"]
     assert "for rank 0 in" in {h["component"]: h["advice"] for h in found["uneven"]["hotspots"]}["comm"], found[
         "uneven"
     ]["hotspots"]
