@@ -356,7 +356,7 @@ def parser():
     p.add_argument("--threads", type=numbers, default=[1], help="OMP_NUM_THREADS, a list (default 1)")
     p.add_argument("--steps", type=positive, default=1020, help="profiled steps, warm-up included (default 1020)")
     p.add_argument("--warmup", type=int, default=20, help="of them left out of the statistics (default 20)")
-    p.add_argument("--equilibrate", type=int, default=200, help="steps before (default 200)")
+    p.add_argument("--equilibrate", type=int, default=100, help="steps before (default 100)")
     p.add_argument("--repeats", type=positive, default=3, help="rounds of all cases (default 3)")
     p.add_argument(
         "--budget",
