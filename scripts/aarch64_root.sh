@@ -43,7 +43,7 @@ enter() {
 }
 
 install_tools() {
-  [ "$(id -u)" = 0 ] && command -v apt-get || { echo "apt-get as root is needed"; return 1; }
+  if [ "$(id -u)" != 0 ] || ! command -v apt-get; then echo "apt-get as root is needed"; return 1; fi
   apt-get update -q
   # shellcheck disable=SC2086  # one word per package
   DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $TOOL_PACKAGES

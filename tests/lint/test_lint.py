@@ -30,6 +30,11 @@ def run(*command):
     return done.returncode, done.stdout.decode("utf-8", "replace")
 
 
+def read(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8") as f:
+        return f.read()
+
+
 def pinned(name):
     """A program pinned in scripts/requirements-test.txt, which is installed beside this Python; or one of the PATH."""
     return shutil.which(name, path=os.path.dirname(sys.executable)) or shutil.which(name)
@@ -264,11 +269,6 @@ DOCUMENTED = re.compile(r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \|", re.M)
 def test_keywords_are_documented():
     """Each keyword of pair_style mlff is one row of a table in the source and one in the documentation, with the same
     values and default."""
-
-    def read(path):
-        with open(os.path.join(ROOT, path), encoding="utf-8") as f:
-            return f.read()
-
     sources_ = ("src/mlff/model/options.c", "src/pair_mlff/settings.cpp")
     rows = {
         name: (values.split(), standard.strip('"').replace("nullptr", "none"))
@@ -297,17 +297,9 @@ def test_shell_scripts():
     shellcheck = shutil.which("shellcheck")
     if not shellcheck:
         pytest.skip("shellcheck is not installed")
-    code, output = run(
-        shellcheck,
-        "scripts/setup.sh",
-        "scripts/kokkos_root.sh",
-        "tests/kokkos/compile_cuda.sh",
-        "tests/lammps_releases.sh",
-        ".ci/run",
-        "examples/slurm/long.sbatch",
-        "examples/slurm/array.sbatch",
-        "benchmarks/gpu/run.sh",
-    )
+    scripts = run("git", "ls-files", "*.sh", "*.sbatch", ".ci/run")[1].split()
+    assert len(scripts) > 10, scripts
+    code, output = run(shellcheck, *scripts)
     assert code == 0, output
 
 
@@ -340,3 +332,14 @@ def test_no_machine_paths():
         pytest.skip("not a git checkout")
     lines = places[1].splitlines() + native[1].splitlines()
     assert not lines, "\n".join(lines[:20])
+
+
+def test_one_version():
+    """Everything that names the version of this package names the same one."""
+    found = {
+        "CMakeLists.txt": r"^project\(mlff VERSION (\S+)",
+        "pyproject.toml": r'^version = "(.*)"',
+        "CITATION.cff": r"^version: (\S+)",
+    }
+    versions = {path: re.search(pattern, read(path), re.MULTILINE).group(1) for path, pattern in found.items()}
+    assert len(set(versions.values())) == 1, versions

@@ -1,69 +1,40 @@
-"""`pip install .` in a fresh environment: `pair_style mlff` is there without `plugin load`, and so is the program
-mlff."""
+"""The wheel in a fresh environment: `pair_style mlff` is there without `plugin load`, and so is the program mlff."""
 
 import os
-import subprocess
-import sys
+import pathlib
+import re
+import zipfile
 
 import pytest
+from wheels import PIP, ROOT, SETTINGS, make, run, succeed, venv
 
 import mlff_lammps
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-
-def run(command, **options):
-    env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "MLFF_PLUGIN", "MLFF_LIBRARY", "MLFF")}
-    done = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-        text=True,
-        errors="replace",
-        env=env,
-        **options,
-    )
-    return done.returncode, done.stdout
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    return make(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory):
-    """Folder of the programs of a new environment with the package installed, or a skip when no index can be
-    reached."""
-    place = tmp_path_factory.mktemp("package")
-    code, output = run([sys.executable, "-m", "venv", str(place / "env")])
-    assert code == 0, output
-    programs = place / "env" / "bin"
-    probe = [
-        str(programs / "python"),
-        "-m",
-        "pip",
-        "download",
-        "-q",
-        "--no-deps",
-        "-d",
-        str(place / "probe"),
-        "packaging==24.2",
-    ]
-    if run(probe)[0]:
-        pytest.skip("no package index can be reached")
-    code, output = run(
-        [
-            str(programs / "python"),
-            "-m",
-            "pip",
-            "install",
-            "-q",
-            "--disable-pip-version-check",
-            "--config-settings",
-            f"build-dir={place / 'build'}",
-            ROOT,
-        ]
-    )
-    assert code == 0, output[-4000:]
+def environment(wheel, tmp_path_factory):
+    """Folder of the programs of a new environment with the wheel installed."""
+    programs = pathlib.Path(venv(tmp_path_factory.mktemp("package") / "env"))
+    succeed([programs / "python", *PIP, "install", wheel])
     return programs
+
+
+def test_wheel(wheel, environment, tmp_path):
+    """It fits every Linux with the glibc of its name, brings no shared library, has the licence of what is linked into
+    it, and passes the test that cibuildwheel runs."""
+    assert re.fullmatch(r"mlff-[\d.]+-py3-none-manylinux_2_\d+_x86_64.whl", os.path.basename(wheel))
+    names = zipfile.ZipFile(wheel).namelist()
+    assert not [name for name in names if ".libs/" in name or "mlff.scripts/" in name], names
+    for name in ("mlff/libmlff.so", "mlff_lammps/mlffplugin.so", "mlff_lammps/LICENSE.libyaml"):
+        assert name in names
+    test = SETTINGS["test-command"].replace("{package}", ROOT)
+    code, output = run(["sh", "-ec", test], cwd=tmp_path, PATH=f"{environment}:{os.environ['PATH']}")
+    assert code == 0 and "Loop time" in output, output
 
 
 def test_pair_style_without_plugin_load(environment, tmp_path):
