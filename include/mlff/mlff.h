@@ -442,8 +442,9 @@ MLFF_API void mlff_platform_read(mlff_platform *platform);
 /* with_times: measures copies and launches, in well under a second. MLFF_OK also when can_run is 0. */
 MLFF_API mlff_status mlff_device_read(int number, int with_times, mlff_device *device, mlff_error *error);
 
-/* The kernel path that `auto` takes on this processor: "avx512", "avx2" or "generic". */
-MLFF_API const char *mlff_cpu_best_kernels(void);
+/* The kernel path that `auto` takes on this processor with a precision: "avx512", "avx2", ...; with "mixed" "amx" or
+ * "avx512_bf16", NULL where it has neither. */
+MLFF_API const char *mlff_cpu_best_kernels(const char *precision);
 
 /* The rates of one core that bound every part of an evaluation. */
 typedef struct mlff_roof {

@@ -97,7 +97,9 @@ static void describe_model(const mlff_info *info, mlffprof_recorder *recorder)
   mlffprof_recorder_context(recorder, "precision", info->precision, nullptr);
   mlffprof_recorder_context(recorder, "kernels", info->kernels, nullptr);
   mlffprof_recorder_context_number(recorder, "cutoff", info->cutoff, nullptr);
-  mlffprof_recorder_context(recorder, "kernels_here", mlff_cpu_best_kernels(), nullptr);
+  mlffprof_recorder_context(recorder, "kernels_here", mlff_cpu_best_kernels("fp32"), nullptr);
+  const char *for_mixed = mlff_cpu_best_kernels("mixed");
+  if (for_mixed) mlffprof_recorder_context(recorder, "kernels_here_mixed", for_mixed, nullptr);
   if (strcmp(info->device, "cpu") != 0) describe_gpus(recorder);
 }
 

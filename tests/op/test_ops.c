@@ -175,7 +175,7 @@ START_TEST(backends_open_by_name)
   ck_assert_ptr_null(backend);
   test_ok(mlff_backend_open("cpu", 0, NULL, NULL, &backend, &error), error);
   ck_assert_str_eq(backend->name, "cpu");
-  ck_assert_str_eq(backend->kernels, mlff_cpu_best_kernels());
+  ck_assert_str_eq(backend->kernels, mlff_cpu_best_kernels("fp32"));
   ck_assert_str_eq(backend->why, "");
   mlff_backend_close(backend);
   test_ok(mlff_backend_open("auto", 0, "fp64", "generic", &backend, &error), error);

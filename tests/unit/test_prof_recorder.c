@@ -391,6 +391,51 @@ START_TEST(advice_names_the_cause)
 }
 END_TEST
 
+/* Half of a step in products of so many operations for an atom, in single precision or mixed, where `mixed_here` names
+ * what the processor has for mixed. */
+static mlffprof_report *products(double mflop, const char *precision, const char *mixed_here)
+{
+  static const mlffprof_component parts[] = {{"pair", NULL, MLFFPROF_ROLE_NONE}, {"dense", "pair", MLFFPROF_ROLE_NONE}};
+  enum { N_ATOMS = 100 };
+  mlffprof_recorder *r =
+      recorder_of((mlffprof_options){.components = parts, .n_components = 2, .n_atoms = N_ATOMS, .device = "cpu"});
+  const double seconds[] = {0.8e-2, 0.5e-2}, flop[] = {0, N_ATOMS * 1e6 * mflop}, bytes[] = {0, 1e6};
+  mlffprof_step s = {.seconds = 1e-2, .components = seconds, .flop = flop, .bytes = bytes};
+  for (; s.step < 10; s.step++) prof_ok(mlffprof_recorder_step(r, &s, &error), error);
+  mlffprof_recorder_context(r, "precision", precision, NULL);
+  mlffprof_recorder_context(r, "kernels", strcmp(precision, "mixed") ? "avx512" : mixed_here, NULL);
+  mlffprof_recorder_context(r, "kernels_here_mixed", mixed_here, NULL);
+  mlffprof_report *p = report_of(r);
+  mlffprof_recorder_free(r);
+  return p;
+}
+
+/* Precision mixed is advised with AMX and for products that are large enough to gain by it, and nowhere else. */
+START_TEST(mixed_is_advised_where_it_pays)
+{
+  static const struct {
+    double mflop;
+    const char *precision, *mixed_here, *says;
+    double gain;
+  } cases[] = {{4, "fp32", "amx", "precision mixed is up to 1.8 times as fast", 1 / (1 - 0.5 * (1 - 1 / 1.8))},
+               {1, "fp32", "amx", "single precision: only a model with fewer features", NAN},
+               {4, "fp32", "avx512_bf16", "single precision: only a model with fewer features", NAN},
+               {4, "mixed", "amx", "mixed and AMX: only a model with fewer features", NAN},
+               {4, "mixed", "avx512_bf16", "fp32 is faster", 1 / (1 - 0.8 * (1 - 1 / 1.3))}};
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    mlffprof_report *p = products(cases[k].mflop, cases[k].precision, cases[k].mixed_here);
+    const char *text = advice_on(p, "dense");
+    if (!text || !strstr(text, cases[k].says)) ck_abort_msg("%s: '%s'", cases[k].says, text ? text : "nothing");
+    ck_assert_str_eq(p->hotspots[0].component, "pair");
+    if (isnan(cases[k].gain))
+      prof_unmeasured(p->hotspots[0].gain);
+    else
+      near_one(p->hotspots[0].gain, cases[k].gain, 1e-12);
+    mlffprof_report_free(p);
+  }
+}
+END_TEST
+
 /* Beyond the exact limit: quantiles within the bound, moments exact, latencies thinned out evenly, memory bounded. */
 START_TEST(long_runs_are_bounded)
 {
@@ -607,6 +652,7 @@ static Suite *suite(void)
   tcase_add_test(t, advice_is_about_balance);
   tcase_add_test(t, advice_tells_atoms_from_time);
   tcase_add_test(t, advice_names_the_cause);
+  tcase_add_test(t, mixed_is_advised_where_it_pays);
   tcase_add_test(t, long_runs_are_bounded);
   tcase_add_test(t, bad_steps);
   tcase_add_test(t, bad_options);

@@ -191,12 +191,13 @@ int mlff_cpu_has_kernels(const char *kernels)
   return !mlff_cpu_lacks(kernels);
 }
 
-const char *mlff_cpu_best_kernels(void)
+const char *mlff_cpu_best_kernels(const char *precision)
 {
-  int best = 0;
-  for (int k = 1; k < N_PATHS && !paths[k].products; k++)
-    if (!paths[k].lacks()) best = k;
-  return paths[best].name;
+  const int for_mixed = is(precision, "mixed");
+  const char *best = NULL;
+  for (int k = 0; k < N_PATHS; k++)
+    if (paths[k].products == for_mixed && !paths[k].lacks()) best = paths[k].name;
+  return best;
 }
 
 static int is_for_products(const char *kernels)
@@ -238,10 +239,10 @@ static mlff_status check_path(const char *asked, int is_mixed, mlff_error *error
   const char *const lacks = mlff_cpu_lacks(asked);
   if (is_for_products(asked) && !is_mixed)
     return mlff_fail(error, MLFF_E_ARG, "kernels '%s' are for precision mixed; use 'auto' (here: %s)", asked,
-                     mlff_cpu_best_kernels());
+                     mlff_cpu_best_kernels("fp32"));
   if (lacks)
     return mlff_fail(error, MLFF_E_UNSUPPORTED, "kernels '%s': %s; use %s'auto' (here: %s)", asked, lacks,
-                     is_mixed ? "precision fp32 and " : "", mlff_cpu_best_kernels());
+                     is_mixed ? "precision fp32 and " : "", mlff_cpu_best_kernels("fp32"));
   if (is(asked, "amx") && !may_use_tiles())
     return mlff_fail(
         error, MLFF_E_UNSUPPORTED,
@@ -254,7 +255,7 @@ mlff_status mlff_cpu_choose_kernels(const char *asked, const char *precision, co
 {
   const int is_mixed = is(precision, "mixed");
   if (!asked || is(asked, "auto")) {
-    *kernels = mlff_cpu_best_kernels();
+    *kernels = mlff_cpu_best_kernels("fp32");
     return is_mixed ? choose_for_mixed(kernels, error) : MLFF_OK;
   }
   const int k = find_path(asked);

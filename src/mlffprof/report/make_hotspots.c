@@ -162,13 +162,38 @@ static setting_cost precision_cost(const mlffprof_report *p)
   return (setting_cost){1, NULL};
 }
 
+static int is_product(const mlffprof_component_result *c)
+{
+  return !strncmp(c->name, "dense", 5);
+}
+
+/* Of single precision where the processor multiplies tiles (AMX) and products are large enough to gain by it. */
+static setting_cost tiles_cost(const mlffprof_report *p)
+{
+  const double times = 1.8, large = 2; /* MFLOP for an atom (docs/benchmarks.md, "Why is it slow?") */
+  double products = 0, pair = 0, mflop = 0;
+  for (int k = 0; k < p->n_components; k++) {
+    const mlffprof_component_result *c = &p->components[k];
+    if (!strcmp(c->name, "pair")) pair = c->share;
+    if (!is_product(c)) continue;
+    products += c->share;
+    mflop += 1e3 * c->gflop * p->n_ranks / (double) p->n_atoms; /* NaN: not counted */
+  }
+  if (!context_is(p, "precision", "fp32") || !context_is(p, "kernels_here_mixed", "amx") || !(mflop >= large) ||
+      !(products < pair))
+    return (setting_cost){1, NULL};
+  return (setting_cost){1 / (1 - products / pair * (1 - 1 / times)),
+                        "matrix products in single precision, and this processor has AMX: precision mixed is up to "
+                        "1.8 times as fast in them"};
+}
+
 /* The setting that costs most; advice is NULL where none does. */
 static setting_cost worst_setting(const mlffprof_report *p)
 {
   setting_cost best = {1, NULL};
   if (!p->device || strcmp(p->device, "cpu")) return best;
-  const setting_cost all[] = {kernels_cost(p), precision_cost(p)};
-  for (int k = 0; k < 2; k++)
+  const setting_cost all[] = {kernels_cost(p), precision_cost(p), tiles_cost(p)};
+  for (int k = 0; k < 3; k++)
     if (all[k].times > 1.1 * best.times) best = all[k];
   return best;
 }
@@ -184,7 +209,7 @@ static const char *advise_pair(const mlffprof_report *p, const mlffprof_componen
   return "this is the model: a smaller or distilled one, more ranks, or a GPU";
 }
 
-/* On CPUs a lower precision than single is a loss, unless the processor multiplies tiles (AMX). */
+/* On CPUs a lower precision than single is a loss, unless the processor multiplies tiles (AMX) and these are large. */
 static const char *advise_products(const mlffprof_report *p)
 {
   if (!p->device || strcmp(p->device, "cpu")) return "matrix products: a model with fewer features, layers or members";
@@ -193,7 +218,12 @@ static const char *advise_products(const mlffprof_report *p)
            "processor are taken";
   if (context_is(p, "precision", "fp64")) return "matrix products in double precision: fp32 takes about half the time";
   if (context_is(p, "precision", "mixed"))
-    return "matrix products with precision mixed: fp32 is faster on a processor without AMX";
+    return context_is(p, "kernels", "amx")
+               ? "matrix products with precision mixed and AMX: only a model with fewer features, layers or members is "
+                 "faster on a core"
+               : "matrix products with precision mixed: fp32 is faster on a processor without AMX";
+  const char *tiles = tiles_cost(p).advice;
+  if (tiles) return tiles;
   return "matrix products in single precision: only a model with fewer features, layers or members is faster on a core";
 }
 
@@ -285,7 +315,7 @@ static const char *advise(const mlffprof_report *p, const mlffprof_component_res
     return "pairs within cutoff + skin are checked in every step: a smaller neighbor skin leaves fewer";
   if (!strncmp(name, "message", 7) || !strncmp(name, "descriptor", 10) || !strcmp(name, "forces"))
     return "proportional to the neighbours within the cutoff: a model with a smaller cutoff or fewer layers";
-  if (!strncmp(name, "dense", 5)) return advise_products(p);
+  if (is_product(c)) return advise_products(p);
   if (!strcmp(name, "copy")) return "copies between host and device: more atoms per device, or LAMMPS' Kokkos package";
   if (!strcmp(name, "other")) return advise_other(p);
   const mlffprof_component_result *child = largest_child(p, name);
