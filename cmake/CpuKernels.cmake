@@ -13,7 +13,10 @@ set(MLFF_FLAGS_avx2 -mavx2 -mfma)
 set(MLFF_FLAGS_avx512 -mavx512f -mavx512dq -mavx512bw -mavx512vl -mfma)
 set(MLFF_FLAGS_avx512_bf16 ${MLFF_FLAGS_avx512} -mavx512bf16)
 set(MLFF_FLAGS_amx ${MLFF_FLAGS_avx512_bf16} -mamx-tile -mamx-bf16)
-set(MLFF_FLAGS_neon -fno-schedule-insns) # before registers are given out: GCC 12 then keeps two sums of a tile in memory
+set(MLFF_FLAGS_neon "")
+if(CMAKE_C_COMPILER_ID STREQUAL GNU)
+  set(MLFF_FLAGS_neon -fno-schedule-insns) # before registers are given out: GCC 12 then keeps two sums of a tile in memory
+endif()
 set(MLFF_FLAGS_sve256 -march=armv8.2-a+sve -msve-vector-bits=256)
 set(MLFF_FLAGS_sve512 -march=armv8.2-a+sve -msve-vector-bits=512)
 

@@ -44,8 +44,18 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
 # What every target of the project is compiled with.
 add_library(mlff_common INTERFACE)
+target_compile_definitions(mlff_common INTERFACE $<$<PLATFORM_ID:Darwin>:_DARWIN_C_SOURCE>) # more than POSIX, as _GNU_SOURCE
 target_compile_options(mlff_common INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-Wall -Wextra -Wshadow>
   $<$<COMPILE_LANGUAGE:C>:-Wconversion> $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
+# Two builds of one source give the same bytes, wherever they are made: __FILE__ begins at the top of the source, which
+# Ninja names from the build's folder when that is inside.
+file(RELATIVE_PATH _top "${PROJECT_BINARY_DIR}" "${PROJECT_SOURCE_DIR}")
+string(REGEX REPLACE "/$" "" _top "${_top}")
+if(NOT _top)
+  set(_top ".")
+endif()
+target_compile_options(mlff_common INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=
+  -ffile-prefix-map=${PROJECT_BINARY_DIR}/= -ffile-prefix-map=${_top}/=>)
 if(MLFF_WARNINGS_AS_ERRORS)
   target_compile_options(mlff_common INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-Werror>
     "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings>")

@@ -8,11 +8,12 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import sys
 from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint, c_uint64, c_void_p
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(PACKAGE))  # the checkout, unless the package is installed
-NAME = "libmlff.so"
+NAME = "libmlff.dylib" if sys.platform == "darwin" else "libmlff.so"
 
 
 class Error(RuntimeError):

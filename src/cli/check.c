@@ -3,12 +3,16 @@
 
 #include "cli.h"
 
-#include <gnu/libc-version.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#ifdef __GLIBC__
+#include <gnu/libc-version.h>
+#else
+#define gnu_get_libc_version() "none"
+#endif
 
 enum { MAX_DEVICES = 64, MAX_ROOFS = 6 };
 

@@ -8,6 +8,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#ifdef __APPLE__
+#define st_mtim st_mtimespec
+#endif
+
 struct cli_list {
   mlff_system *system;
   int frame, n_replicas;

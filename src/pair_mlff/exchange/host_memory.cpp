@@ -40,11 +40,6 @@ struct alignas(LINE) MLFFHostMemory::Reader {
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free, "atomic numbers work between processes");
 
-static size_t rounded_up(size_t bytes)
-{
-  return (bytes + PAGE - 1) / PAGE * PAGE;
-}
-
 MLFFHostMemory::Header *MLFFHostMemory::header(int rank) const
 {
   return reinterpret_cast<Header *>(regions[static_cast<size_t>(rank)].begin);
@@ -56,6 +51,11 @@ MLFFHostMemory::Reader *MLFFHostMemory::reader(int owner, size_t of) const
 }
 
 #ifdef __linux__
+
+static size_t rounded_up(size_t bytes)
+{
+  return (bytes + PAGE - 1) / PAGE * PAGE;
+}
 
 static std::string failed(const char *what)
 {
