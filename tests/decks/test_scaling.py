@@ -173,7 +173,7 @@ def test_doubled():
     "arguments,text",
     [
         (["--box", "2x2"], "not of the form"),
-        (["--warmup", "5", "--steps", "5"], "--warmup must be below"),
+        (["--warmup", "5", "--steps", "5"], "--warmup 5 must be below"),
         (["--model", "none.yaml"], "there is no model file"),
         (["--build", "nowhere"], "holds no mlffplugin.so"),
     ],

@@ -185,13 +185,14 @@ def test_fixed_modes():
         ([WATER, "slab.xyz"], "must be periodic in all directions or in none"),
         ([WATER, "bad.data"], "bad.data: it has no box"),
         ([STUDENT, "--steps", 50], "--steps must be at least 100"),
-        ([STUDENT, "--timestep", 0], "--timestep must be positive"),
+        ([STUDENT, "--timestep", 0], "--timestep: '0' is not a number above 0"),
         ([STUDENT, "--decks", "nowhere"], "in.validate was not found"),
     ],
 )
 def test_bad_input_is_one_error(words, text, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "direct.yaml").write_text("format: mlff/1\narchitecture: orb\nelements: [C, H, O]\n")
+    head = "format: mlff/1\nname: direct\narchitecture: orb\nelements: [C, H, O]\ncutoff: 6\nweights: {}\ndomain: {}\n"
+    (tmp_path / "direct.yaml").write_text(head)
     (tmp_path / "waters.xyz").write_text(WATERS)
     (tmp_path / "one.xyz").write_text("1\n\nO 0 0 0\n")
     (tmp_path / "slab.xyz").write_text(WATERS.replace("F F F", "T T F"))
@@ -203,10 +204,9 @@ def test_bad_input_is_one_error(words, text, tmp_path, capsys, monkeypatch):
 
 
 def test_what_lammps_refuses_is_one_error(tmp_path, capsys):
-    broken = tmp_path / "broken.yaml"
-    broken.write_text("format: nothing\nelements: [C, H]\n")
-    assert main(broken, "--build", PLUGIN, "--out", tmp_path / "out", "--steps", "400") == 2
-    assert "LAMMPS did not run" in capsys.readouterr().err and not os.listdir(tmp_path / "out")
+    words = [STUDENT, "--build", PLUGIN, "--out", tmp_path / "out", "--steps", "400", "--settings", "precision fp8"]
+    assert main(*words) == 2
+    assert "LAMMPS did not run" in capsys.readouterr().err and not os.path.exists(tmp_path / "out")
 
 
 # ---- data files ------------------------------------------------------------------------------------------------------

@@ -175,16 +175,16 @@ def test_a_folder_can_be_moved_and_is_of_one_recipe(tmp_path):
     said = distill(tmp_path, recipe, "--out", "elsewhere", "--no-certificate")
     assert "step" not in said and (tmp_path / "elsewhere" / "si.safetensors").read_bytes() == before
     other = write(tmp_path, SW + SMALL.replace("300", "400", 1), "other.yaml")
-    said = distill(tmp_path, other, "--out", "elsewhere", code=1)
+    said = distill(tmp_path, other, "--out", "elsewhere", code=2)
     assert "was made with another section training: choose another --out" in said
     other = write(tmp_path, (SW + SMALL).replace("[300, 900]", "[300, 600, 900]"), "other.yaml")
     said = distill(tmp_path, other, "--out", "more", "--from", "elsewhere", "--no-certificate")
     assert "has 2 of 3 trajectories" in said and (tmp_path / "more" / "si.yaml").exists()
-    said = distill(tmp_path, other, "--out", "third", "--from", "more/structures", code=1)
+    said = distill(tmp_path, other, "--out", "third", "--from", "more/structures", code=2)
     assert "--from more/structures: is no folder of mlff distill" in said
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "thesis.tex").write_text("x")
-    said = distill(tmp_path, recipe, "--out", "foreign", code=1)
+    said = distill(tmp_path, recipe, "--out", "foreign", code=2)
     assert "is no folder of mlff distill" in said and len(os.listdir(tmp_path / "foreign")) == 1
 
 
@@ -195,7 +195,7 @@ def test_two_runs_in_one_folder(tmp_path):
     lock = tmp_path / "si" / "run.json"
     while not lock.exists() and first.poll() is None:
         time.sleep(0.05)
-    said = distill(tmp_path, recipe, code=1)
+    said = distill(tmp_path, recipe, code=2)
     assert "another run is at work there" in said
     first.communicate()
     assert first.returncode == 0
@@ -222,7 +222,7 @@ def test_recipes_that_are_wrong(tmp_path, more, line, words):
     path = write(tmp_path, SW + SMALL + more)
     with pytest.raises(RecipeError, match=rf"recipe.yaml:{line}: .*{words}"):
         recipe_rounds.read(path)
-    said = distill(tmp_path, path, code=1)
+    said = distill(tmp_path, path, code=2)
     assert said.startswith("mlff distill: error: ") and not (tmp_path / "si").exists()
 
 
@@ -253,7 +253,7 @@ def test_examples_are_recipes(tmp_path, name):
     ).stdout
     text = said.replace("/path/to/python", sys.executable)
     assert recipe_rounds.read(write(tmp_path, text)).name
-    assert "there are ase, labels, lammps, silicon, water" in distill(tmp_path, "--example", "wter", code=1)
+    assert "there are ase, labels, lammps, silicon, water" in distill(tmp_path, "--example", "wter", code=2)
 
 
 def test_sections_may_change_until_their_results_are_there(tmp_path):
@@ -274,12 +274,12 @@ def test_sections_may_change_until_their_results_are_there(tmp_path):
 
 def test_no_process_is_too_few(tmp_path):
     recipe = write(tmp_path, SW + SMALL)
-    assert "--jobs: invalid positive whole number value: '0'" in distill(tmp_path, recipe, "--jobs", "0", code=2)
+    assert "--jobs: '0' is not a whole number from 1" in distill(tmp_path, recipe, "--jobs", "0", code=2)
 
 
 def test_without_pytorch(tmp_path):
     recipe = write(tmp_path, SW + SMALL)
-    said = distill(tmp_path, recipe, "--torch-python", "/bin/false", code=1)
+    said = distill(tmp_path, recipe, "--torch-python", "/bin/false", code=2)
     assert "/bin/false has no PyTorch, which training needs: pip install torch" in said
     assert not (tmp_path / "si").exists()
 

@@ -1,5 +1,7 @@
 """Shared by the Python tests: random models, places of things, comparisons that fail on NaN."""
 
+import contextlib
+import io
 import os
 import subprocess
 
@@ -22,6 +24,14 @@ def program():
         return engine.find_program()
     except modelfile.ModelError:
         return None
+
+
+def refusal(main, words):
+    """What main(words) of a command says on standard error when it cannot use what it is given."""
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
+        status = main(words)
+    assert status == 2, f"exit status {status}: {said.getvalue()}"
+    return said.getvalue()
 
 
 def run_elsewhere(python, *modules):

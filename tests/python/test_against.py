@@ -135,14 +135,11 @@ class Command(unittest.TestCase):
         self.write(helpers.painn("bspline"))
         missing = next((p for p, module in against.MODULES.items() if not importlib.util.find_spec(module)), None)
         if missing:
-            with (
-                unittest.mock.patch.dict(os.environ, {"MLFF_TORCH_PYTHON": ""}),
-                self.assertRaises(SystemExit) as caught,
-            ):
-                self.verify("--against", missing)
-            self.assertIn(f"pip install {missing}", str(caught.exception))
+            with unittest.mock.patch.dict(os.environ, {"MLFF_TORCH_PYTHON": ""}):
+                said = helpers.refusal(against.main, [self.path + ".yaml", "--against", missing])
+            self.assertIn(f"pip install {missing}", said)
             with unittest.mock.patch.dict(os.environ, {"MLFF_TORCH_PYTHON": sys.executable}):
-                self.assertEqual(self.verify("--against", missing)[0], 1)
+                self.assertEqual(self.verify("--against", missing)[0], 2)
         with self.assertRaisesRegex(ModelError, "architecture 'painn', and torchani has 'ani'"):
             against.compare(self.path + ".yaml", "torchani", [])
 

@@ -326,8 +326,8 @@ class FeNNol(Folder):
                 fennol.read(self.path("bad.fnx"))
         with self.assertRaisesRegex(ModelError, "runs code"):
             fennol.read(self.path("model.pkl"))
-        with self.assertRaisesRegex(SystemExit, "convert fennol"):
-            self.convert("ani", self.write("good.fnx", fnx(member)))
+        words = ["ani", self.write("good.fnx", fnx(member)), "-o", self.out]
+        self.assertIn("convert fennol", helpers.refusal(convert.main, words))
 
 
 class StateDicts(unittest.TestCase):

@@ -68,7 +68,7 @@ def good(words, **options):
 
 def refused(words, text, **options):
     done = run(words, **options)
-    assert done.returncode == 1 and 'Traceback (most recent call last)\n  File "/' not in done.stderr, done.stderr
+    assert done.returncode == 2 and 'Traceback (most recent call last)\n  File "/' not in done.stderr, done.stderr
     assert done.stderr.startswith("mlff label: error: ") and text in done.stderr, done.stderr
     return done.stderr
 

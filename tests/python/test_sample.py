@@ -65,14 +65,9 @@ class Lists(unittest.TestCase):
         self.assertEqual([t["seed"] for t in found], [10, 11, 20])
 
     def test_refuses(self):
-        for change, text in (
-            ({"splitt": "train"}, "unknown key"),
-            ({"split": "all"}, "split"),
-            ({"seed": 20}, "seed"),
-            ({"name": "b", "molecule": "benzene", "temperature": [300], "density": [None]}, "same name"),
-        ):
+        for change, text in (({"seed": 20}, "seed"), ({"name": "b", "molecule": "benzene", "density": [None]}, "name")):
             config = {**CONFIG, "groups": [{**CONFIG["groups"][0], **change}, CONFIG["groups"][1]]}
-            with self.assertRaisesRegex(ModelError, text):
+            with self.assertRaisesRegex(ModelError, f"same {text}"):
                 sample.expand(config)
 
     def test_shipped_configuration(self):

@@ -139,20 +139,9 @@ class Training(unittest.TestCase):
 
     def run_command(self, architecture, out, *arguments, **train):
         with contextlib.redirect_stdout(io.StringIO()) as text:
-            training.main(
-                [
-                    self.config(architecture, **train),
-                    "--data",
-                    self.path,
-                    "--out",
-                    out,
-                    "--work",
-                    out,
-                    "--device",
-                    "cpu",
-                    *arguments,
-                ]
-            )
+            words = [self.config(architecture, **train), "--data", self.path, "--out", out, "--work", out]
+            status = training.main([*words, "--device", "cpu", *arguments])
+        self.assertEqual(status, training.UNFINISHED if "--max-seconds" in arguments else 0)
         return text.getvalue()
 
     def test_a_jump_of_the_error_is_taken_back(self):
@@ -344,7 +333,8 @@ class Training(unittest.TestCase):
             with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
                 self.run_command("painn", one, steps=40, optimizer=optimizer)
                 text = self.run_command("painn", two, "--max-seconds", "0.01", steps=40, optimizer=optimizer)
-                self.assertIn("not finished", text)
+                self.assertIn("not finished at step", text)
+                self.assertEqual([n for n in os.listdir(two) if n.endswith((".yaml", ".safetensors"))], [])
                 self.assertIn("finished", self.run_command("painn", two, steps=40, optimizer=optimizer))
                 a, b = (modelfile.read(os.path.join(x, "small-painn"))[1] for x in (one, two))
                 for key in a:
@@ -467,6 +457,20 @@ class Training(unittest.TestCase):
         t = self.trainer()
         with self.assertRaisesRegex(modelfile.ModelError, "checkpoint"):
             t.restore({**t.state(), "data_sha256": "other"}, "file")
+
+    def test_absent_devices_are_refused(self):
+        n = torch.cuda.device_count()
+        for name, text in (("gpu", "'gpu': auto, cpu, cuda and cuda:N"), (f"cuda:{n}", "PyTorch finds")):
+            with self.assertRaisesRegex(modelfile.ModelError, text):
+                training.device_of(name)
+        self.assertEqual(training.device_of("cpu").type, "cpu")
+
+    def test_what_cannot_be_used_leaves_no_folder(self):
+        with tempfile.TemporaryDirectory() as out:
+            words = [self.config("painn"), "--data", self.path, "--out", f"{out}/models", "--work", f"{out}/work"]
+            for more in (["--device", "gpu"], ["--start", "none"], ["--start", self.path]):
+                helpers.refusal(training.main, [*words, *more])
+            self.assertEqual(os.listdir(out), [])
 
     def test_batch_must_name_every_kind(self):
         with self.assertRaisesRegex(modelfile.ModelError, "train.batch"):

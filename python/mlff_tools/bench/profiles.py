@@ -5,6 +5,8 @@ import math
 import os
 import tempfile
 
+from ..model.modelfile import ModelError
+
 SCHEMA_VERSION = 1
 NEEDED = (
     "schema_version",
@@ -22,7 +24,7 @@ NEEDED = (
 SCALING_REPORTS = ("_scaling_strong.json", "_scaling_weak.json", "_scaling_replicas.json")
 
 
-class ProfileError(Exception):
+class ProfileError(ModelError):
     """A file is not a report; the text says which and why."""
 
 

@@ -28,13 +28,13 @@ from statistics import median
 
 import numpy as np
 
+from ..command_line import numbers, one_line, positive, whole
 from ..model.lammps import LammpsError, errors_in, find_decks, find_lmp, find_plugin, on_ranks, process_options
 from ..model.modelfile import ModelError, find_model
 from . import profiles
 from .cases import clean, student
 from .publish import rounded
 from .results import middle
-from .suite import numbers, positive
 
 FORMAT = "mlff-scaling/1"
 DECKS = {"strong": "in.scaling", "weak": "in.scaling", "replicas": "in.replicas"}
@@ -357,8 +357,8 @@ def parser():
         "--box", type=box_of, action="append", dest="boxes", metavar="NxNxN", help="may be repeated (default 2x2x2)"
     )
     p.add_argument("--steps", type=positive, default=200, help="profiled steps, warm-up included (default 200)")
-    p.add_argument("--warmup", type=int, default=20, help="of them left out of the statistics (default 20)")
-    p.add_argument("--equilibrate", type=int, default=20, help="steps before (default 20)")
+    p.add_argument("--warmup", type=whole(0), default=20, help="of them left out of the statistics (default 20)")
+    p.add_argument("--equilibrate", type=whole(0), default=20, help="steps before (default 20)")
     p.add_argument("--check-steps", type=positive, default=5, help="steps of a check (default 5)")
     p.add_argument("--repeats", type=positive, default=3, help="rounds (default 3)")
     p.add_argument("--settings", default="precision fp32", help="of pair_style mlff")
@@ -367,15 +367,14 @@ def parser():
     p.add_argument("--decks", help="folder of the decks")
     p.add_argument("--out", default="scaling-results", help="folder for results (default scaling-results)")
     p.add_argument("--notes", default="", help="text that goes into the report")
-    p.add_argument("--seed", type=int, default=1, help="of the order")
+    p.add_argument("--seed", type=whole(0), default=1, help="of the order")
     return p
 
 
 def prepare(args):
     """Completes the arguments; LammpsError for what cannot be."""
-    if not 0 <= args.warmup < args.steps or args.equilibrate < 0:
-        now = f"{args.warmup}, {args.steps}, {args.equilibrate}"
-        raise LammpsError(f"--warmup must be below --steps and --equilibrate not negative (now {now})")
+    if args.warmup >= args.steps:
+        raise LammpsError(f"--warmup {args.warmup} must be below --steps {args.steps}")
     args.boxes = args.boxes or [(2, 2, 2)]
     args.ranks = sorted(set(args.ranks))
     args.decks = find_decks(DECKS[args.mode], args.decks)
@@ -386,15 +385,13 @@ def prepare(args):
     )
     args.plugin, args.lmp = find_plugin(args.build), find_lmp(args.lmp)
     args.out, args.processors = os.path.abspath(args.out), processors()
+    os.makedirs(os.path.join(args.out, "runs"), exist_ok=True)
 
 
+@one_line("mlff scaling")
 def main(argv=None):
     args = parser().parse_args(argv)
-    try:
-        prepare(args)
-    except ModelError as e:
-        print(f"mlff scaling: error: {e}", file=sys.stderr)
-        return 2
+    prepare(args)
     try:
         rows, profile = collect(args)
         checks = [] if args.no_check or args.mode == "replicas" else check_all(args)
@@ -402,7 +399,7 @@ def main(argv=None):
         base = os.path.join(args.out, f"{clean(report['model'])}_scaling_{args.mode}")
         profiles.write_json(base + ".json", report)
         plot(report, base + ".svg")
-    except (ModelError, profiles.ProfileError) as e:
+    except ModelError as e:
         print(f"mlff scaling: error: {e}", file=sys.stderr)
         return 1
     except OSError as e:

@@ -29,6 +29,7 @@ import sys
 import tempfile
 import time
 
+from ..command_line import number, numbers, one_line, positive, temperatures, whole
 from ..model import modelfile
 from ..model.lammps import (
     LammpsError,
@@ -267,36 +268,6 @@ def words(text):
     return [w for w in text.split(",") if w]
 
 
-def numbers(text):
-    values = [int(w) for w in text.split(",")]
-    if not values or min(values) < 1:
-        raise ValueError
-    return values
-
-
-numbers.__name__ = "list of positive whole numbers"  # argparse names the type in its error
-
-
-def temperatures(text):
-    values = [float(w) for w in text.split(",")]
-    if not all(0 < v < 1e5 for v in values):
-        raise ValueError
-    return values
-
-
-temperatures.__name__ = "list of temperatures"
-
-
-def positive(text):
-    value = int(text)
-    if value < 1:
-        raise ValueError
-    return value
-
-
-positive.__name__ = "positive whole number"
-
-
 def _add_choice(p):
     """Options that choose the cases."""
     p.add_argument("names", nargs="*", help="cases by name, * and ? allowed, for example 'water-*-nvt*'")
@@ -355,12 +326,12 @@ def parser():
     p.add_argument("--ranks", type=numbers, default=[1], help="MPI ranks, a list (default 1)")
     p.add_argument("--threads", type=numbers, default=[1], help="OMP_NUM_THREADS, a list (default 1)")
     p.add_argument("--steps", type=positive, default=1020, help="profiled steps, warm-up included (default 1020)")
-    p.add_argument("--warmup", type=int, default=20, help="of them left out of the statistics (default 20)")
-    p.add_argument("--equilibrate", type=int, default=100, help="steps before (default 100)")
+    p.add_argument("--warmup", type=whole(0), default=20, help="of them left out of the statistics (default 20)")
+    p.add_argument("--equilibrate", type=whole(0), default=100, help="steps before (default 100)")
     p.add_argument("--repeats", type=positive, default=3, help="rounds of all cases (default 3)")
     p.add_argument(
         "--budget",
-        type=float,
+        type=number(0, 1e6, "minutes from 0"),
         default=10.0,
         metavar="MIN",
         help="minutes of the suite up to which cases run again whose mean is not known to 5 %% (default 10; 0: "
@@ -387,7 +358,7 @@ def parser():
     p.add_argument("--lmp", help="the program lmp")
     p.add_argument("--decks", help="folder of the decks")
     _add_results(p)
-    p.add_argument("--seed", type=int, default=1, help="of the order")
+    p.add_argument("--seed", type=whole(0), default=1, help="of the order")
     p.add_argument("--fresh", action="store_true", help="forget the runs that --out holds")
     p.add_argument(
         "--compare-all",
@@ -408,11 +379,8 @@ def check(args):
                 raise LammpsError(f"--{what[:-1]} {word}: there are {', '.join(values)}")
     if "benzene_gas" in (args.systems or []) and args.protocols == ["npt"]:
         raise LammpsError("benzene_gas has no npt: its molecules are apart and have no pressure to couple to")
-    if not 0 <= args.warmup < args.steps or args.equilibrate < 0:
-        raise LammpsError(
-            f"--warmup must be below --steps and --equilibrate not negative (now {args.warmup}, {args.steps}, "
-            f"{args.equilibrate})"
-        )
+    if args.warmup >= args.steps:
+        raise LammpsError(f"--warmup {args.warmup} must be below --steps {args.steps}")
     if args.publish_as and (not args.publish or clean(args.publish_as) != args.publish_as):
         raise LammpsError(
             f"--publish-as {args.publish_as}: use letters, digits and _, and name the folder with --publish"
@@ -454,26 +422,20 @@ def _check_against(args):
         args.sides.update(A={"plugin": own}, B={"plugin": find_plugin(args.against)})
 
 
+@one_line("mlff bench")
 def main(argv=None):
     p = parser()
     args = p.parse_args(argv)
-    try:
-        check(args)
-        if args.compare_all:
-            return implementations.main(args.models, args.systems, args.decks, args.out)
-        cases = chosen(args)
-        if args.by_build:
-            cases = [dataclasses.replace(c, side=s) for c in cases if c.model for s in "AB"]
-        if args.list:
-            print("\n".join(f"{c.name:60s} {c.n_atoms:6d} atoms" for c in cases))
-            return 0
-        open_folder(cases, args)
-    except (modelfile.ModelError, profiles.ProfileError) as e:
-        print(f"mlff bench: error: {e}", file=sys.stderr)
-        return 2
-    except OSError as e:
-        print(f"mlff bench: error: {e.filename}: {e.strerror}", file=sys.stderr)
-        return 2
+    check(args)
+    if args.compare_all:
+        return implementations.main(args.models, args.systems, args.decks, args.out)
+    cases = chosen(args)
+    if args.by_build:
+        cases = [dataclasses.replace(c, side=s) for c in cases if c.model for s in "AB"]
+    if args.list:
+        print("\n".join(f"{c.name:60s} {c.n_atoms:6d} atoms" for c in cases))
+        return 0
+    open_folder(cases, args)
     begin = time.monotonic()
     try:
         reports = run_all(cases, args)
@@ -485,7 +447,7 @@ def main(argv=None):
             print(f"{n_files} files in brief: {args.publish}")
         if args.history:
             print(history.store(reports, args))
-    except (modelfile.ModelError, profiles.ProfileError) as e:
+    except modelfile.ModelError as e:
         print(f"\nmlff bench: error: {e}", file=sys.stderr)
         return 1
     except OSError as e:

@@ -20,6 +20,7 @@ Exit code: 0 PASS, 1 FAIL, 2 could not be run, 3 too short to say.
 """
 
 import argparse
+import contextlib
 import os
 import re
 import subprocess
@@ -29,9 +30,10 @@ import time
 
 import numpy as np
 
+from ..command_line import above_zero, number, one_line, positive
 from ..ensemble import judge
 from ..model.lammps import LammpsError, errors_in, find_decks, find_lmp, find_plugin, process_options
-from ..model.modelfile import ModelError, find_model, load_yaml, sha256_of
+from ..model.modelfile import find_model, read_head, sha256_of
 from ..model.reference import DIRECT
 from ..train import extxyz, lammps_data
 from . import profiles, validation
@@ -92,10 +94,10 @@ def structure(args):
 
 def check_model(path, elements, source):
     """An error for a model that cannot be validated with these elements."""
-    head = load_yaml(path)
-    name, known = os.path.basename(path), head.get("elements") or []
+    head = read_head(path)
+    name, known = os.path.basename(path), head["elements"]
     unknown = [e for e in elements if e not in known]
-    if head.get("architecture") in DIRECT:
+    if head["architecture"] in DIRECT:
         raise LammpsError(
             f"{name} (architecture {head['architecture']}) has forces of its own, not the gradient of its energy: it "
             "conserves no energy, and there is nothing to validate. Give a conservative model"
@@ -179,28 +181,24 @@ def arguments(argv):
     p.add_argument("structure", nargs="?", help="extended XYZ or LAMMPS data; default: a benzene molecule")
     p.add_argument("--out", default="validation", help="folder (default validation)")
     p.add_argument("--publish", metavar="DIR", help="keep report, JSON, picture and data there too, as validation-*")
-    p.add_argument("--picoseconds", type=float, default=judge.NVE_PS, help="of the run (default 100)")
-    p.add_argument("--steps", type=int, help="of the run, instead of --picoseconds")
-    p.add_argument("--every", type=int, default=10, help="steps between records")
-    p.add_argument("--timestep", type=float, help="fs (default 0.5 with hydrogen, else 1)")
-    p.add_argument("--temperature", type=float, default=300.0, help="K")
+    p.add_argument("--picoseconds", type=above_zero, default=judge.NVE_PS, help="of the run (default 100)")
+    p.add_argument("--steps", type=positive, help="of the run, instead of --picoseconds")
+    p.add_argument("--every", type=positive, default=10, help="steps between records")
+    p.add_argument("--timestep", type=above_zero, help="fs (default 0.5 with hydrogen, else 1)")
+    p.add_argument("--temperature", type=above_zero, default=300.0, help="K")
     p.add_argument(
-        "--equilibrate", type=float, help="ps with a thermostat before (default 10 for a structure, 0 for benzene)"
+        "--equilibrate",
+        type=number(0, 1e9, "a time from 0"),
+        help="ps with a thermostat before (default 10 for a structure, 0 for benzene)",
     )
     p.add_argument("--half-steps", choices=("yes", "no"), default="yes", help="compare with half the time step")
     p.add_argument("--open", action="store_true", help="a data file of LAMMPS stands in empty space")
-    p.add_argument("--seed", type=int, default=4711)
+    p.add_argument("--seed", type=positive, default=4711)
     p.add_argument("--settings", default="precision fp32", help="of pair_style mlff")
     p.add_argument("--build", help="build folder (default: build here, else the installed plugin)")
     p.add_argument("--lmp")
     p.add_argument("--decks", help="folder of in.validate")
-    args = p.parse_args(argv)
-    for name in ("picoseconds", "timestep", "temperature"):
-        if getattr(args, name) is not None and not 0 < getattr(args, name) < 1e9:
-            p.error(f"--{name} must be positive")
-    if args.equilibrate is not None and not 0 <= args.equilibrate < 1e9:
-        p.error("--equilibrate must not be negative")
-    return args
+    return p.parse_args(argv)
 
 
 def prepare(args):
@@ -217,11 +215,12 @@ def prepare(args):
     if args.equilibrate is None:
         args.equilibrate = EQUILIBRATE if args.structure else 0.0
     args.steps = args.steps if args.steps is not None else round(1000 * args.picoseconds / args.timestep)
-    if args.steps < 100 or args.every < 1 or args.steps // args.every < 20:
+    if args.steps < 100 or args.steps // args.every < 20:
         raise LammpsError("--steps must be at least 100, and 20 times --every")
     args.out = os.path.abspath(args.out)
     args.plugin, args.lmp = find_plugin(args.build), find_lmp(args.lmp)
-    os.makedirs(args.out, exist_ok=True)
+    for folder in filter(None, (args.publish, args.out)):
+        os.makedirs(folder, exist_ok=True)
 
 
 def weights_hash(path):
@@ -262,17 +261,16 @@ def validate(args):
     return result
 
 
+@one_line("mlff validate")
 def main(argv=None):
     args = arguments(argv)
+    prepare(args)
     try:
-        prepare(args)
         result = validate(args)
-    except ModelError as e:
-        print(f"mlff validate: error: {e}", file=sys.stderr)
-        return 2
-    except OSError as e:
-        print(f"mlff validate: error: {e.filename}: {e.strerror}", file=sys.stderr)
-        return 2
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.rmdir(args.out)  # unless it has results
+        raise
     print(validation.report_text(result))
     print(f"written to {args.out}: report.txt, validation.json, energy.svg, data.csv")
     if args.publish:

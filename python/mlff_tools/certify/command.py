@@ -10,12 +10,11 @@ docs/certificate.md says what each number means.
 
 import argparse
 import os
-import sys
 import time
 
 from ..bench import profiles
+from ..command_line import above_zero, one_line
 from ..model import lammps, modelfile
-from ..model.modelfile import ModelError
 from ..train import domain, recipe, recipe_certify, recipe_structures
 from . import job, measurements, page, rows, sides, systems
 from .work import CertifyError, Work, plain, write_whole
@@ -121,7 +120,7 @@ def prepare(args, write):
     place = found.folder if found else os.getcwd()
     path, keys = find_labels(args, found, wanted)
     test, frames = sides.held_out(path, keys) if path else ([], [])
-    head = modelfile.load_yaml(args.model)
+    head = modelfile.read_head(args.model)
     spanned = _domain(head, test)
     python = (wanted or {}).get("ase", {}).get("python") if wanted else None
     found_systems = _systems(found, settings, frames, place, python or args.python)
@@ -136,17 +135,18 @@ def prepare(args, write):
         if wanted:
             all_frames = [*frames, *(s.frame for s in found_systems)]
             teacher = sides.of_recipe(wanted, place, all_frames, args)
-        folder = args.work or os.path.join(os.path.dirname(_out(args)) or ".", f"{head['name']}-certificate.work")
+        programs = {"mlff": model.static.program, "plugin": lammps.find_plugin(args.plugin)}
+        lmp, place = lammps.find_lmp(args.lmp), os.path.dirname(_out(args)) or "."
+        if not os.path.isdir(place):
+            raise CertifyError(f"-o {args.out}: there is no folder {place}")
+        folder = args.work or os.path.join(place, f"{head['name']}-certificate.work")
         work = Work(folder, write)
     except BaseException:
         model.close()
         if teacher:
             teacher.close()
         raise
-    programs = {"mlff": model.static.program, "plugin": lammps.find_plugin(args.plugin)}
-    made = job.Job(
-        model, teacher, why, found_systems, frames, test, settings, work, lammps.find_lmp(args.lmp), programs
-    )
+    made = job.Job(model, teacher, why, found_systems, frames, test, settings, work, lmp, programs)
     made.path, made.labels_path, made.head, made.domain = args.model, path, head, spanned
     return made, bars
 
@@ -249,8 +249,8 @@ def arguments():
         "beside the model or in the recipe's run)",
     )
     add("--quick", action="store_true", help=f"all lengths times {recipe_certify.QUICK}; the verdict says QUICK")
-    add("--scale", type=float, metavar="F", help="all lengths times F")
-    add("--minutes", type=float, metavar="M", help="for each measurement and run (default: 60)")
+    add("--scale", type=above_zero, metavar="F", help="all lengths times F")
+    add("--minutes", type=above_zero, metavar="M", help="for each measurement and run (default: 60)")
     add("--measure", metavar="NAME,...", help="only some: " + ", ".join(recipe_certify.MEASUREMENTS))
     add("--precision", choices=recipe.PRECISIONS, help="of the model in runs (default: fp32)")
     add("--quiet", action="store_true", help="print only the verdict, and bars that are not met")
@@ -261,15 +261,10 @@ def arguments():
     return parser
 
 
+@one_line("mlff certify", "stopped; the same command goes on", 2)
 def main(argv=None):
     args = arguments().parse_args(argv)
-    try:
-        given, args.model = args.model, modelfile.find_model(args.model)
-        if not args.out and args.model != modelfile.model_paths(given)[0]:
-            args.out = f"{given}-certificate"  # of a model given by its name: here, not beside the model
-        return run(args)
-    except ModelError as e:
-        print(f"mlff certify: error: {e}", file=sys.stderr)
-    except KeyboardInterrupt:
-        print("mlff certify: stopped; the same command goes on", file=sys.stderr)
-    return 2
+    given, args.model = args.model, modelfile.find_model(args.model)
+    if not args.out and args.model != modelfile.model_paths(given)[0]:
+        args.out = f"{given}-certificate"  # of a model given by its name: here, not beside the model
+    return run(args)

@@ -22,10 +22,18 @@ def _import_torch(what):
         import torch
     except ImportError as e:
         raise ModelError(
-            f"reading {what} needs PyTorch, which this Python has not: pip install torch, "
-            "or convert on a machine that has it"
+            f"reading {what} needs PyTorch, which this Python has not: pip install torch (the index "
+            "https://download.pytorch.org/whl/cpu has it without CUDA, 200 MB), or convert on a machine that has it"
         ) from e
     return torch
+
+
+def _check_torch_file(path, what):
+    """ModelError for a file that torch.save cannot have written, before PyTorch is asked for."""
+    with open(path, "rb") as f:
+        begin = f.read(2)
+    if begin not in (b"PK", b"\x80\x02"):  # a zip archive; a pickle, before PyTorch 1.6
+        raise ModelError(f"{path}: is no file of PyTorch, so not {what}")
 
 
 def _load(torch, path):
@@ -89,6 +97,7 @@ def _activation_name(torch, function):
 
 def read_schnetpack(path):
     """(description, tensors) of a PaiNN in a SchNetPack `best_model` file."""
+    _check_torch_file(path, "a SchNetPack model")
     torch = _import_torch("a SchNetPack model")
     spk = _schnetpack()
     _allow_schnetpack(torch, spk)
@@ -215,6 +224,7 @@ def _torchani_state(path):
     """name -> array. Files of PyTorch before 1.6, which are no zip archives, need PyTorch."""
     if zipfile.is_zipfile(path):
         return read_state_dict(path)
+    _check_torch_file(path, "a TorchANI state dict")
     torch = _import_torch("a TorchANI state dict of PyTorch before 1.6")
     state = _load(torch, path)
     state = state.get("state_dict", state) if isinstance(state, dict) else state

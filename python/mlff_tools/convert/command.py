@@ -20,11 +20,11 @@ have is refused by name.
 import argparse
 import os
 import re
-import sys
 import typing
 
 import numpy as np
 
+from ..command_line import above_zero, one_line
 from ..model import modelfile, selftest
 from ..model.modelfile import ModelError
 from . import checkpoints, fennol, neurochem
@@ -327,6 +327,8 @@ def convert(args):
         raise ModelError("no IN given: name a checkpoint or a description, or say --random SEED")
     if path is not None and not os.path.exists(path):
         raise ModelError(f"{path}: no such file")
+    if path is not None and os.path.isdir(path) and args.kind not in ("ani", "fennol"):
+        raise ModelError(f"{path}: is a folder; a file is expected")
     source, head, out, trained, extra = KINDS[args.kind].read(args)
     path = path or source["source"]
     name, random = re.sub(r"\.(yaml|safetensors)$", "", args.output), source.get("random")
@@ -361,7 +363,7 @@ def add_common(p, kind):
     p.add_argument("-o", "--output", required=True, metavar="NAME", help="writes NAME.yaml and NAME.safetensors")
     p.add_argument(
         "--min-distance",
-        type=float,
+        type=above_zero,
         default=kind.min_distance,
         metavar="A",
         help="atoms closer than this are an error at run time (default: %(default)s A)",
@@ -387,7 +389,7 @@ def _ani_arguments(parser):
     )
     parser.add_argument(
         "--cutoffs",
-        type=float,
+        type=above_zero,
         nargs=2,
         metavar=("RADIAL", "ANGULAR"),
         help="cutoffs (A) of the AEV, which "
@@ -395,7 +397,7 @@ def _ani_arguments(parser):
     )
     parser.add_argument(
         "--alpha",
-        type=float,
+        type=above_zero,
         default=0.1,
         help="alpha of CELU, which a state dict does not hold (default: %(default)s)",
     )
@@ -470,12 +472,10 @@ def command_line():
     return parser
 
 
+@one_line("mlff convert")
 def main(argv=None):
     args = command_line().parse_args(argv)
-    try:
-        path, head = convert(args)
-    except ModelError as e:
-        sys.exit(f"mlff convert: error: {e}")
+    path, head = convert(args)
     print(
         f"{path}: {head['architecture']} model '{head['name']}' for {', '.join(head['elements'])}, "
         f"{len(head['self_test']['structures'])} self-test structures"

@@ -7,6 +7,7 @@ field never uses, is left out; reference energies and normalisers come from the 
 
 import numpy as np
 
+from ..command_line import positive, whole
 from ..model import modelfile
 from ..model.modelfile import NUMBERS, SYMBOLS, ModelError
 from . import checkpoints
@@ -215,10 +216,10 @@ def add_arguments(parser):
         metavar="H,C,O",
         help="elements to keep (default: the 89 of the training sets)",
     )
-    parser.add_argument("--random", type=int, metavar="SEED", help="random weights of full size instead of IN")
+    parser.add_argument("--random", type=whole(0), metavar="SEED", help="random weights of full size instead of IN")
     parser.add_argument(
         "--layers",
-        type=int,
+        type=positive,
         default=15,
         help="layers of --random (default: %(default)s; orb-d3-sm-v2 has 10, orb-d3-xs-v2 has 5)",
     )

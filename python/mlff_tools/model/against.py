@@ -18,6 +18,7 @@ import warnings
 import numpy as np
 
 from .. import PACKAGE
+from ..command_line import one_line
 from . import engine, modelfile
 from .against_base import Unsupported, six
 from .against_nequip import Nequix, SevenNet
@@ -356,6 +357,7 @@ def _elsewhere(package, arguments):
     return subprocess.run([python, "-m", "mlff_tools.against", *arguments], env=env, check=False).returncode
 
 
+@one_line("mlff verify")
 def main(argv=None):
     parser = argparse.ArgumentParser(
         prog="mlff verify", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -370,20 +372,17 @@ def main(argv=None):
     parser.add_argument("--mlff", metavar="PATH", help="the program mlff (else $MLFF, build folders, PATH)")
     argv = sys.argv[1:] if argv is None else argv
     args = parser.parse_intermixed_args(argv)
-    try:
-        if not importlib.util.find_spec(MODULES[args.against]):
-            return _elsewhere(args.against, argv)
-        args.model = modelfile.find_model(args.model)
-        structures = [s for path in args.structures for s in read_xyz(path)]
-        if not args.structures:
-            structures = [
-                {**s, "cell": None if s["cell"] == "none" else s["cell"]}
-                for s in modelfile.read(args.model)[0]["self_test"]["structures"]
-            ]
-        if not structures:
-            raise ModelError(f"{args.model} has no self-test structures: give XYZ files")
-        text, good = table(compare(args.model, args.against, structures, args.mlff), LIMITS[args.against])
-    except ModelError as e:
-        sys.exit(f"mlff verify: error: {e}")
+    if not importlib.util.find_spec(MODULES[args.against]):
+        return _elsewhere(args.against, argv)
+    args.model = modelfile.find_model(args.model)
+    structures = [s for path in args.structures for s in read_xyz(path)]
+    if not args.structures:
+        structures = [
+            {**s, "cell": None if s["cell"] == "none" else s["cell"]}
+            for s in modelfile.read(args.model)[0]["self_test"]["structures"]
+        ]
+    if not structures:
+        raise ModelError(f"{args.model} has no self-test structures: give XYZ files")
+    text, good = table(compare(args.model, args.against, structures, args.mlff), LIMITS[args.against])
     print(f"{args.model} in mlff (fp64) against {args.against} (float64)\n{text}")
     return 0 if good else 1

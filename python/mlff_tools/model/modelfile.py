@@ -427,9 +427,22 @@ def load_yaml(path):
         raise ModelError(f"{path}: {e.strerror}") from e
     except yaml.YAMLError as e:
         raise ModelError(f"{path}: not valid YAML: {e}") from e
+    except UnicodeDecodeError as e:
+        raise ModelError(f"{path}: is not text") from e
     if not isinstance(value, dict):
         raise ModelError(f"{path}: must hold a mapping")
     return value
+
+
+def read_head(path):
+    """What the YAML of a model file says; ModelError when it is none."""
+    head = load_yaml(path)
+    if head.get("format") != FORMAT:
+        raise ModelError(f"{path}: is no model file: format is {head.get('format')!r}, expected {FORMAT}")
+    for key in ("name", "architecture", "elements", "cutoff", "weights", "domain"):
+        if key not in head:
+            raise ModelError(f"{path}: is no whole model file: it has no {key}")
+    return head
 
 
 def load_tensors(path, sha256=None):
@@ -451,9 +464,7 @@ def load_tensors(path, sha256=None):
 def read(name):
     """(head, tensors) of model NAME, checked: format, hash, shapes."""
     yaml_path, _ = model_paths(name)
-    head = load_yaml(yaml_path)
-    if head.get("format") != FORMAT:
-        raise ModelError(f"{yaml_path}: format is {head.get('format')!r}, expected {FORMAT}")
+    head = read_head(yaml_path)
     weights = head["weights"]
     tensors = load_tensors(os.path.join(os.path.dirname(yaml_path), weights["file"]), weights["sha256"])
     try:

@@ -14,6 +14,7 @@ import warnings
 
 import numpy as np
 
+from ..command_line import one_line
 from . import against, engine, modelfile, reference
 from .modelfile import ModelError
 from .structures import read_xyz, self_test_structures, small_structures
@@ -126,6 +127,7 @@ def structures_for(model, paths, seen=None):
     return found
 
 
+@one_line("mlff_tools.selftest")
 def main(argv=None):
     parser = argparse.ArgumentParser(
         prog="python -m mlff_tools.selftest", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -141,13 +143,10 @@ def main(argv=None):
     )
     parser.add_argument("--mlff", metavar="PATH", help="the program mlff (else $MLFF, build folders, PATH)")
     args = parser.parse_args(argv)
-    try:
-        model = modelfile.read(args.model)
-        structures = structures_for(model, args.structures)
-        path = modelfile.model_paths(args.model)[0]
-        head = dict(model[0])
-        head["self_test"] = block(model, structures, args.origin, path, args.mlff)
-        modelfile.write_head(path, head)
-    except ModelError as e:
-        sys.exit(f"mlff_tools.selftest: error: {e}")
+    model = modelfile.read(args.model)
+    structures = structures_for(model, args.structures)
+    path = modelfile.model_paths(args.model)[0]
+    head = dict(model[0])
+    head["self_test"] = block(model, structures, args.origin, path, args.mlff)
+    modelfile.write_head(path, head)
     print(f"{path}: self-test of {len(structures)} structures from {head['self_test']['origin']}")

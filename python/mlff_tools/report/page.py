@@ -17,6 +17,7 @@ import time
 
 from ..bench import history, profiles
 from ..bench.profiles import ProfileError, get, number
+from ..command_line import one_line
 from .charts import short, text
 from .data import Folder
 from .details import details
@@ -163,6 +164,7 @@ def holds(folder):
     )
 
 
+@one_line("mlff report")
 def main(argv=None):
     p = argparse.ArgumentParser(
         prog="mlff report", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -171,21 +173,16 @@ def main(argv=None):
     p.add_argument("-o", "--out", metavar="FILE", help="default: DIR/report.html, MACHINE.html")
     p.add_argument("--title", help="of the page")
     args = p.parse_args(argv)
-    try:
-        folder = Folder(args.folder)
-        alone = args.folder.removesuffix(history.ENDING) + ".html"
-        out = args.out or (os.path.join(args.folder, "report.html") if os.path.isdir(args.folder) else alone)
-        place = os.path.dirname(os.path.abspath(out))
-        if not os.path.isdir(place):
-            raise ProfileError(f"-o {out}: there is no folder {place}")
-        title = args.title or ("Molecular dynamics, step by step" if folder.runs else "Speed over commits")
-        profiles.write_text(out, page(folder, title))
-    except ProfileError as e:
-        print(f"mlff report: error: {e}", file=sys.stderr)
-        return 2
-    except OSError as e:
-        print(f"mlff report: error: {e.filename}: {e.strerror}", file=sys.stderr)
-        return 2
+    folder = Folder(args.folder)
+    alone = args.folder.removesuffix(history.ENDING) + ".html"
+    out = args.out or (os.path.join(args.folder, "report.html") if os.path.isdir(args.folder) else alone)
+    place = os.path.dirname(os.path.abspath(out))
+    if not os.path.isdir(place):
+        raise ProfileError(f"-o {out}: there is no folder {place}")
+    if os.path.isdir(out):
+        raise ProfileError(f"-o {out}: is a folder; the name of a file is expected")
+    title = args.title or ("Molecular dynamics, step by step" if folder.runs else "Speed over commits")
+    profiles.write_text(out, page(folder, title))
     for _, why in folder.skipped:
         print(f"mlff report: warning: {why}", file=sys.stderr)
     for line in sentences(folder.series):

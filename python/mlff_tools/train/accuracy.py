@@ -10,6 +10,7 @@ import sys
 
 import numpy as np
 
+from ..command_line import one_line, positive
 from ..model import engine, modelfile
 from ..model.modelfile import ModelError
 from . import dataset
@@ -132,6 +133,7 @@ def accuracy(args):
     return result
 
 
+@one_line("mlff accuracy")
 def main(argv=None):
     parser = argparse.ArgumentParser(
         prog="mlff accuracy", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -139,16 +141,13 @@ def main(argv=None):
     parser.add_argument("model", metavar="MODEL", help="model file, or the name of a model")
     parser.add_argument("data", help="data set made by mlff_tools.sample")
     parser.add_argument("--split", choices=dataset.SPLITS, default="test", help="which frames (default: %(default)s)")
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="only every N-th frame")
+    parser.add_argument("--every", type=positive, default=1, metavar="N", help="only every N-th frame")
     parser.add_argument("--precision", choices=("fp32", "fp64", "mixed"), default="fp32", help="(default: %(default)s)")
     parser.add_argument("--write", action="store_true", help="write the accuracy block of the model file")
     parser.add_argument("--json", metavar="FILE", help="write the numbers to FILE")
     parser.add_argument("--mlff", metavar="PATH", help="the program mlff (else $MLFF, build folders, PATH)")
     args = parser.parse_args(argv)
-    try:
-        result = accuracy(args)
-        if args.json:
-            modelfile.write_bytes(args.json, (json.dumps(result, indent=1) + "\n").encode("ascii"))
-    except ModelError as e:
-        sys.exit(f"mlff accuracy: error: {e}")
+    result = accuracy(args)
+    if args.json:
+        modelfile.write_bytes(args.json, (json.dumps(result, indent=1) + "\n").encode("ascii"))
     print(table(result))

@@ -177,8 +177,10 @@ def main():
                 answer = move(calculator, has, question, write)
             else:
                 answer = {"results": [label(calculator, has, frame) for frame in question["frames"]]}
+        except ModuleNotFoundError as e:
+            answer = {"error": str(e)}
         except Exception:
-            answer = {"error": traceback.format_exc(limit=-3).strip()}
+            answer = {"error": "\n" + traceback.format_exc(limit=-3).strip()}
         write(answer)
 
 

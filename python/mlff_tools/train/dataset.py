@@ -24,6 +24,7 @@ load and from_labels add sha256, of the file or of all frames.
 import hashlib
 import io
 import json
+import zipfile
 
 import numpy as np
 
@@ -65,9 +66,14 @@ def save(path, arrays):
 def load(path):
     """(arrays as a dict, sha256 of the file), checked for shapes and finite numbers."""
     try:
+        with open(path, "rb") as f:
+            if f.read(2) != b"PK":  # what numpy would take for a pickle
+                raise ModelError(f"{path}: is no data set of mlff sample (.npz)")
         with np.load(path, allow_pickle=False) as f:
             data = {k: f[k] for k in f.files}
-    except (OSError, ValueError) as e:
+    except OSError as e:
+        raise ModelError(f"{path}: {e.strerror or e}") from e
+    except (ValueError, zipfile.BadZipFile) as e:
         raise ModelError(f"{path}: not a readable data set: {e}") from e
     missing = set(ARRAYS) - set(data)
     if missing:

@@ -10,7 +10,7 @@ import os
 import sys
 from types import SimpleNamespace
 
-from ..bench.suite import positive
+from ..command_line import one_line, positive
 from ..model.lammps import find_lmp, find_plugin
 from ..model.modelfile import ModelError
 from . import distilling, job, plan, recipe_rounds
@@ -46,7 +46,7 @@ def programs(args, wanted):
         mlff=args.program,
         program=args.program,
         python=python_path(python, wanted.recipe.folder),
-        torch_python=None if args.dry_run else job.find_python(args.torch_python),
+        torch_python=None if args.dry_run else job.find_python(args.torch_python, wanted.training.get("device")),
         jobs=args.jobs,
     )
 
@@ -94,13 +94,7 @@ def arguments():
     return parser
 
 
+@one_line("mlff distill", "stopped; the same command goes on")
 def main(argv=None):
     args = arguments().parse_args(argv)
-    try:
-        sys.exit(run(args) or 0)
-    except ModelError as e:
-        sys.exit(f"mlff distill: error: {e}")
-    except KeyboardInterrupt:
-        sys.exit("mlff distill: stopped; the same command goes on")
-    except BrokenPipeError:
-        sys.exit(1)
+    return run(args)

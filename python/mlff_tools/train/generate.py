@@ -10,13 +10,12 @@ import os
 import re
 import typing
 
-from ..model.modelfile import find_model
+from ..model.modelfile import find_model, read_head
 from . import build, dynamics, labels, splits
 from .extxyz import FrameError, plain, quoted, tag
 from .liquids import read_molecule
 from .potentials import Programs, potential
 from .teacher_lammps import types_of
-from .teachers import read_head
 
 
 class Count(typing.NamedTuple):

@@ -71,16 +71,22 @@ def result(job):
     return found if found and found["job"] == digest(job) else None
 
 
-def find_python(given=None):
-    """A Python with PyTorch: the given one, $MLFF_TORCH_PYTHON, or this one."""
+def find_python(given=None, device=None):
+    """A Python with PyTorch, and the device cuda or cuda:N where that is wanted: the given one, $MLFF_TORCH_PYTHON, or
+    this one."""
+    n_wanted = 1 + int(device.partition(":")[2] or 0) if (device or "").startswith("cuda") else 0
+    program = "import torch, numpy, yaml; print(torch.cuda.device_count())" if n_wanted else "import torch, numpy, yaml"
     for python in (given, os.environ.get("MLFF_TORCH_PYTHON"), sys.executable):
         if not python:
             continue
         try:
-            found = subprocess.run([python, "-c", "import torch, numpy, yaml"], capture_output=True, check=False)
+            found = subprocess.run([python, "-c", program], capture_output=True, text=True, check=False)
         except OSError as e:
             raise ModelError(f"{python}: cannot be run: {e.strerror}") from e
         if found.returncode == 0:
+            n = int(found.stdout.split()[-1]) if n_wanted else 0
+            if n < n_wanted:
+                raise ModelError(f"training.device is {device}, and PyTorch of {python} finds {n or 'no'} GPU here")
             return python
         if python == given:
             break

@@ -15,12 +15,10 @@ docs/distillation.md has more.
 
 import argparse
 import json
-import math
 import os
-import sys
 
-from ..bench.suite import positive
-from ..model.modelfile import ModelError, find_model
+from ..command_line import above_zero, number, one_line, positive
+from ..model.modelfile import find_model
 from . import build, generate, labelling, labels, recipe
 from .extxyz import FrameError
 from .potentials import Programs
@@ -165,20 +163,6 @@ def run(args):
         teacher.close()
 
 
-def _seconds(text):
-    value = float(text)
-    if not 0 < value < math.inf:
-        raise ValueError
-    return value
-
-
-def _share(text):
-    value = float(text)
-    if not 0 <= value <= 1:
-        raise ValueError
-    return value
-
-
 def arguments():
     parser = argparse.ArgumentParser(
         prog="mlff label", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -190,9 +174,9 @@ def arguments():
     add("--work", metavar="FOLDER", help="where a recipe's trajectories are kept (default: LABELS.xyz.work)")
     add("--jobs", type=positive, metavar="N", help="a recipe's trajectories at a time (default: cores, with ASE 1)")
     add("--elements", metavar="H,O", help="the student's elements: a structure with another one is an error")
-    add("--timeout", type=_seconds, metavar="S", help=f"time for one structure, seconds (default: {TIMEOUT:.0f})")
+    add("--timeout", type=above_zero, metavar="S", help=f"time for one structure, seconds (default: {TIMEOUT:.0f})")
     more = "share of the training frames, 0 to 1, that get a Hessian-vector product by two more labels (default: 0)"
-    add("--hessian", type=_share, default=0.0, metavar="SHARE", help=more)
+    add("--hessian", type=number(0, 1, "a share from 0 to 1"), default=0.0, metavar="SHARE", help=more)
     teacher = parser.add_argument_group("teacher")
     add = teacher.add_argument
     add("--mlff", metavar="MODEL", help="a model file, or the name of a model")
@@ -211,11 +195,7 @@ def arguments():
     return parser
 
 
+@one_line("mlff label")
 def main(argv=None):
     args = arguments().parse_args(argv)
-    try:
-        run(args)
-    except ModelError as e:
-        sys.exit(f"mlff label: error: {e}")
-    except KeyboardInterrupt:
-        sys.exit("mlff label: stopped")
+    run(args)

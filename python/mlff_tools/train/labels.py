@@ -251,5 +251,8 @@ class LabelFile:
         self.frames += frames
 
     def close(self):
+        """Gives the file up; one without frames is removed."""
         with contextlib.suppress(OSError):  # said by append
+            if not self.end:
+                os.unlink(self.path)
             self.file.close()

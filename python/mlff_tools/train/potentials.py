@@ -19,11 +19,11 @@ import typing
 import numpy as np
 
 from ..model import lammps
-from ..model.modelfile import ModelError, find_model, model_paths
+from ..model.modelfile import ModelError, find_model, model_paths, read_head
 from .lammps_data import data_text, parse_dump
 from .teacher_ase import AseTeacher
 from .teacher_lammps import commands_digest, split_commands, types_of, version
-from .teachers import TIMEOUT, digest, network_digest, read_head
+from .teachers import TIMEOUT, digest, network_digest
 
 DAMP, BARO = 0.1, 1.0  # ps: relaxation times of temperature and pressure
 LIMIT, SETTLE = 0.1, 0.02  # A and ps: largest step and relaxation time while a start settles

@@ -6,6 +6,7 @@ teacher:
 """
 
 import os
+import re
 import shutil
 
 import yaml
@@ -88,8 +89,21 @@ class Recipe:
         if not good(value):
             self.fail(at, f"is {value!r}; allowed is {allowed}")
 
+    def checked(self, at, table, needed=()):
+        """The mapping there, whose keys are those of `table`, {key: (good, allowed)}, with all of `needed`."""
+        value = self.mapping(at, tuple(table), needed)
+        for key in value:
+            self.check((*at, key), *table[key])
+        return value
+
     def one_of(self, at, names):
         self.check(at, lambda v: v in names, "one of " + ", ".join(names))
+
+
+NAME = (
+    lambda v: isinstance(v, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", v),
+    "letters, digits, '.', '_' and '-'",
+)
 
 
 def number(low, high):

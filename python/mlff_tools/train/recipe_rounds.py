@@ -13,7 +13,6 @@ rounds:
   steps: 4000                  # of training after a round
 """
 
-import re
 from types import SimpleNamespace
 
 from . import recipe as recipes
@@ -57,11 +56,7 @@ def rounds(recipe):
     at = ("rounds",)
     if "rounds" not in recipe.value:
         return dict(DEFAULTS)
-    value = recipe.mapping(at, tuple(DEFAULTS), ("count",))
-    for key, (good, allowed) in CHECKS.items():
-        if key in value:
-            recipe.check((*at, key), good, allowed)
-    value = {**DEFAULTS, **value}
+    value = {**DEFAULTS, **recipe.checked(at, CHECKS, ("count",))}
     if value["every"] > value["time"]:
         recipe.fail((*at, "every"), f"is {value['every']} ps, longer than the {value['time']} ps of a run")
     if value["count"] and "labels" in recipe.value["teacher"]:
@@ -74,8 +69,7 @@ def read(path):
     training), inner, rounds, bars, certify."""
     recipe, items, teacher = recipes.read(path)
     recipe.mapping((), recipes.SECTIONS, ("name", "teacher"))
-    good = lambda v: isinstance(v, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", v)
-    recipe.check(("name",), good, "letters, digits, '.', '_' and '-'")
+    recipe.check(("name",), *recipes.NAME)
     student, training = recipe_training.student(recipe), recipe_training.training(recipe)
     return SimpleNamespace(
         recipe=recipe,

@@ -7,6 +7,8 @@ training: {steps: 20000, seed: 1}
 inner: true                      # or {cutoff: 3.0, steps: 10000}: keys of a student of our own, and steps
 """
 
+import re
+
 from . import students
 
 
@@ -52,7 +54,7 @@ ANI = {
 }
 _STEPS = (_count(1, 10**8), "a whole number from 1")
 _WEIGHT = (_number(0, 1e6, zero=True), "a number from 0")
-_RATE = (_number(0, 1), "a number up to 1")
+_RATE = (_number(0, 1), "a number above 0 and up to 1")
 
 
 def _limit(unit):
@@ -78,13 +80,13 @@ TRAINING = {
     "energy_limit": _limit("eV/atom"),
     "stress_limit": _limit("eV/atom (stress times volume)"),
     "atom_limit": _limit("eV"),
-    "ema": (_number(0, 0.999999), "a number below 1"),
+    "ema": (_number(0, 0.999999), "a number above 0 and below 1"),
     "clip": (_number(0, 1e9), "a number"),
     "keep": _RATE,
     "batch": (_count(1, 10**6), "atoms per step, a whole number"),
     "validate_every": _STEPS,
     "threads": (_count(1, 1024), "a whole number from 1"),
-    "device": (lambda v: _text(v) and (v in ("auto", "cpu") or v.startswith("cuda")), "auto, cpu, cuda or cuda:N"),
+    "device": (lambda v: isinstance(v, str) and re.fullmatch(r"auto|cpu|cuda(:\d+)?", v), "auto, cpu, cuda or cuda:N"),
 }
 INNER = {key: PAINN[key] for key in ("features", "layers", "cutoff", "readout", "repulsion", "spacing")}
 INNER["steps"] = _STEPS
@@ -117,20 +119,12 @@ DEFAULTS = {
 }
 
 
-def _checked(recipe, at, table):
-    value = recipe.mapping(at, tuple(table))
-    for key in value:
-        good, allowed = table[key]
-        recipe.check((*at, key), good, allowed)
-    return value
-
-
 def student(recipe, at=("student",)):
     """The section student, checked; {} (xs) when the recipe has none."""
     if at[-1] not in (recipe.value or {}):
         return {}
     ani = isinstance(recipe.get(at), dict) and recipe.get(at).get("architecture") == "ani"
-    value = _checked(recipe, at, {**(ANI if ani else PAINN), **TEXTS})
+    value = recipe.checked(at, {**(ANI if ani else PAINN), **TEXTS})
     _check_network(recipe, at, value)
     return value
 
@@ -152,7 +146,7 @@ def training(recipe, at=("training",)):
     """The section training, checked; {} when the recipe has none."""
     if at[-1] not in (recipe.value or {}):
         return {}
-    value = _checked(recipe, at, TRAINING)
+    value = recipe.checked(at, TRAINING)
     weights = {**DEFAULTS, **value}
     if not weights["force_weight"] and not weights["energy_weight"]:
         recipe.fail(at, "force_weight and energy_weight are both 0: nothing would be trained")
@@ -171,7 +165,7 @@ def inner(recipe, at=("inner",)):
     elif not isinstance(value, dict):
         recipe.fail(at, f"is {value!r}; allowed is true, false, or a mapping with the keys {', '.join(INNER)}")
     else:
-        value = _checked(recipe, at, INNER)
+        value = recipe.checked(at, INNER)
     name, texts = recipe.value.get("name"), ("license", "citation")
     made = {"size": "inner", "description": f"inner steps of run_style respa with {name}"}
     made |= {key: v for key, v in student(recipe).items() if key in texts}

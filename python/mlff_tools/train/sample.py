@@ -17,35 +17,20 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 
 import numpy as np
 
+from ..command_line import one_line, positive, whole
 from ..model import engine, modelfile, reference
 from ..model.lammps import find_lmp, find_plugin
 from ..model.modelfile import ModelError
 from ..model.structures import molecule, molecule_box
-from . import dataset
+from . import configuration, dataset
 from .lammps_data import data_text
 
 CONTACT = 1.4  # A, between a distorted molecule and others
 DEFAULTS = {"density": [None], "seeds": 1, "equilibrate": 4000, "hot": None}
-GROUP_KEYS = {
-    "name",
-    "molecule",
-    "molecules",
-    "temperature",
-    "density",
-    "seed",
-    "seeds",
-    "split",
-    "frames",
-    "every",
-    "equilibrate",
-    "hot",
-    "distort",
-}
 
 
 def expand(config):
@@ -53,14 +38,6 @@ def expand(config):
     group."""
     trajectories = []
     for group in config["groups"]:
-        unknown = set(group) - GROUP_KEYS
-        if unknown:
-            raise ModelError(f"group '{group.get('name')}': unknown key {sorted(unknown)[0]}")
-        missing = {"name", "molecule", "temperature", "seed", "split", "frames", "every"} - set(group)
-        if missing:
-            raise ModelError(f"group '{group.get('name')}': key {sorted(missing)[0]} is missing")
-        if group["split"] not in dataset.SPLITS:
-            raise ModelError(f"group '{group['name']}': split '{group['split']}' is not one of {dataset.SPLITS}")
         g = {**DEFAULTS, **group}
         states = itertools.product(g["temperature"], g["density"], range(g["seeds"]))
         for k, (temperature, density, copy) in enumerate(states):
@@ -343,27 +320,37 @@ def potential_lines(config, args, elements):
     return lines + [style, f"pair_coeff * * {path} {' '.join(elements)}"], [style, model]
 
 
+def chosen(trajectories, only):
+    """Those whose names match the regular expression `only`, all without one."""
+    try:
+        found = [t for t in trajectories if re.search(only or "", t["name"])]
+    except re.error as e:
+        raise ModelError(f"--only {only}: is no regular expression: {e}") from e
+    if not found:
+        raise ModelError(f"--only {only}: no trajectory has such a name; the first is {trajectories[0]['name']}")
+    return found
+
+
 def sample(args):
     """Runs what is missing, packs and checks; returns (path of the data set, its sha256, its arrays)."""
-    config = modelfile.load_yaml(args.config)
-    for key in ("name", "timestep", "damp", "groups"):
-        if key not in config:
-            raise ModelError(f"{args.config}: key '{key}' is missing")
-    trajectories = expand(config)
-    if args.only:
-        trajectories = [t for t in trajectories if re.search(args.only, t["name"])]
+    config = configuration.sample(args.config)
+    trajectories = chosen(expand(config), args.only)
     known = {e for t in trajectories for e in molecule(t["molecule"])[0]}
-    elements = [e for e in config.get("elements", ["H", "C", "O"]) if e in known]
+    elements = [e for e in config["elements"] if e in known]
     model = None
+    if "potential" in config and args.model:
+        raise ModelError(f"--model and the potential of {args.config}: leave one of them out")
     if "potential" not in config:
         if not args.model:
             raise ModelError("--model is missing: the model whose energies and forces are the labels")
         args.model = modelfile.find_model(args.model)
         model = modelfile.read(args.model)
+        unknown = [e for e in elements if e not in model[0]["elements"]]
+        if unknown:
+            raise ModelError(f"{args.model}: the model does not know {unknown[0]}, which molecules of the groups have")
     potential = potential_lines(config, args, elements)
-    folder = os.path.join(args.out, config["name"])
+    folder, lmp = os.path.join(args.out, config["name"]), find_lmp(args.lmp)
     os.makedirs(folder, exist_ok=True)
-    lmp = find_lmp(args.lmp)
     results = [None] * len(trajectories)
 
     def label(structures):
@@ -414,6 +401,7 @@ def report(path, sha256, data):
         print(f"  {split}: {', '.join(parts) or 'none'}")
 
 
+@one_line("mlff sample", "stopped; the same command goes on")
 def main(argv=None):
     parser = argparse.ArgumentParser(
         prog="mlff sample", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -421,15 +409,14 @@ def main(argv=None):
     parser.add_argument("config", help="configuration, e.g. models/train/data.yaml")
     parser.add_argument("--model", help="model file whose energies and forces are the labels")
     parser.add_argument("--out", default="work", help="folder for trajectories and the data set (default: %(default)s)")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="LAMMPS runs at a time (default: all cores)")
+    parser.add_argument(
+        "--jobs", type=positive, default=os.cpu_count(), help="LAMMPS runs at a time (default: all cores)"
+    )
     parser.add_argument("--only", metavar="REGEX", help="only trajectories whose name matches (for trials)")
-    parser.add_argument("--check", type=int, default=1, metavar="N", help="labels to check per trajectory")
+    parser.add_argument("--check", type=whole(0), default=1, metavar="N", help="labels to check per trajectory")
     parser.add_argument("--lmp", help="the LAMMPS program (default: beside this Python, else PATH)")
     parser.add_argument("--mlff", help="the program mlff, for distorted frames (default: $MLFF, build folders, PATH)")
     parser.add_argument("--plugin", help="mlffplugin.so (default: $MLFF_PLUGIN, build folders)")
     parser.add_argument("--installed", action="store_true", help="LAMMPS loads the plugin itself (pip installed)")
     args = parser.parse_args(argv)
-    try:
-        report(*sample(args))
-    except ModelError as e:
-        sys.exit(f"mlff sample: error: {e}")
+    report(*sample(args))

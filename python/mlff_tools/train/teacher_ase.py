@@ -65,7 +65,7 @@ class AseTeacher:
             raise
         answer = json.loads(line)
         if "error" in answer:
-            raise TeacherError(f"{self.process.name} in {self.python} failed:\n{answer['error']}")
+            raise TeacherError(f"{self.process.name} in {self.python} failed: {answer['error']}")
         return answer
 
     def label(self, frames):

@@ -32,15 +32,6 @@ def digest(*parts):
     return total.hexdigest()
 
 
-def read_head(path):
-    """What the YAML of a model file says."""
-    head = modelfile.load_yaml(path)
-    for key in ("name", "architecture", "elements"):
-        if key not in head:
-            raise TeacherError(f"{path}: is no model file: it has no {key}")
-    return head
-
-
 def network_digest(head):
     """Hash of what a model file computes: it names the weights by their hash, and what it says of itself may change."""
     keys = ("weights", head["architecture"], "elements", "repulsion")
@@ -53,7 +44,7 @@ class ModelTeacher:
 
     def __init__(self, model, precision="fp32", program=None, timeout=TIMEOUT):
         self.path = os.path.abspath(modelfile.model_paths(model)[0])
-        head = read_head(self.path)
+        head = modelfile.read_head(self.path)
         if precision not in ("fp32", "fp64", "mixed"):
             raise TeacherError(f"precision {precision}: fp32, fp64 or mixed are possible")
         self.precision, self.timeout, self.program = precision, timeout, engine.find_program(program)

@@ -10,10 +10,10 @@ weights is what is validated and exported. Where there are few kinds of frames (
 number of each kind, so that all steps have the same shapes and a GPU can replay one captured graph; else any frames. On
 a CPU with a C compiler the costly parts run in C (fast/).
 
-A run stops when its steps are done, or its budget of seconds is spent, or at --max-seconds; it writes a checkpoint and
-the model either way, and a later call goes on from the checkpoint. When the validation error jumps (by trainer.JUMP),
-the weights of the best validation come back and the learning rate is lowered. With --budget-seconds the schedule
-follows the time spent instead of the steps, so that the learning rate has always come down at the end.
+A run that has done its steps, or spent its budget of seconds, writes the model. At --max-seconds it stops with exit
+status 3 and leaves a checkpoint, from which the same command goes on. When the validation error jumps (by
+trainer.JUMP), the weights of the best validation come back and the learning rate is lowered. With --budget-seconds the
+schedule follows the time spent instead of the steps, so that the learning rate has always come down at the end.
 """
 
 import argparse
@@ -21,21 +21,22 @@ import io
 import json
 import math
 import os
+import re
 import sys
 import time
 from types import SimpleNamespace
 
+from ..command_line import above_zero, one_line, positive, whole
 from ..model import modelfile
 from ..model.lock import locked
 from ..model.modelfile import ModelError
-from . import curve, dataset
+from . import configuration, curve, dataset
 from .trainer import Trainer
 
 try:
     import torch
 
     from . import errors, export, frames, losses
-    from .networks import ARCHITECTURES
 except ImportError:
     torch = None
 
@@ -65,22 +66,13 @@ TRAIN_DEFAULTS = {
     "threads": None,
     "device": "auto",
 }
+UNFINISHED = 3  # exit status
 SAY = 30.0  # s between two lines of progress
 
 
 def read_config(path):
     """The configuration with defaults filled in."""
-    config = modelfile.load_yaml(path)
-    for key in ("name", "architecture", "model", "train"):
-        if key not in config:
-            raise ModelError(f"{path}: key '{key}' is missing")
-    if config["architecture"] not in ARCHITECTURES:
-        raise ModelError(f"{path}: architecture '{config['architecture']}' is not one of {', '.join(ARCHITECTURES)}")
-    unknown = set(config["train"]) - set(TRAIN_DEFAULTS)
-    if unknown:
-        raise ModelError(f"{path}: train.{sorted(unknown)[0]} is not known")
-    config["train"] = {**TRAIN_DEFAULTS, **config["train"]}
-    return config
+    return configuration.train(path, TRAIN_DEFAULTS)
 
 
 def _fresh(value):
@@ -220,13 +212,25 @@ class Loop:
         return self.progress() >= 1.0 or trainer.stopped
 
 
+def device_of(wanted):
+    """The device of that name: auto, cpu, cuda or cuda:N. ModelError when it is not here."""
+    n = torch.cuda.device_count()
+    if wanted == "auto":
+        return torch.device("cuda" if n else "cpu")
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", wanted):
+        raise ModelError(f"device '{wanted}': auto, cpu, cuda and cuda:N are possible")
+    if wanted != "cpu" and int(wanted.partition(":")[2] or 0) >= n:
+        here = f"{n} GPUs, cuda:0 to cuda:{n - 1}" if n else "no GPU, so only cpu is possible here"
+        raise ModelError(f"device {wanted}: PyTorch finds {here}")
+    return torch.device(wanted)
+
+
 def make_trainer(config, data, checkpoint, start, write):
     """The Trainer of a run: new, with the weights of the checkpoint `start`, or where `checkpoint` was left."""
     if torch is None:
         raise ModelError("PyTorch is missing in this Python: pip install torch")
     t = config["train"]
-    wanted = t["device"]
-    device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if wanted == "auto" else wanted)
+    device = device_of(t["device"])
     torch.set_float32_matmul_precision("highest")
     if device.type == "cpu" and t["threads"]:
         torch.set_num_threads(t["threads"])
@@ -324,9 +328,7 @@ def _run(trainer, name, checkpoint, write, stop, save_every):
 
 
 def command(args):
-    """Trains as the command line says and writes model, curve and checkpoint."""
-    if torch is None:
-        raise ModelError("PyTorch is missing in this Python: pip install torch")
+    """Trains as the command line says; the exit status. Writes checkpoint, curve and, once finished, the model."""
     config = read_config(args.config)
     for key in ("seed", "threads", "device"):
         if getattr(args, key) is not None:
@@ -334,23 +336,30 @@ def command(args):
     data, sha256 = dataset.load(args.data)
     if config.get("data_sha256") and config["data_sha256"] != sha256:
         raise ModelError(f"{args.data}: sha256 is {sha256}, {args.config} expects {config['data_sha256']}")
-    for folder in (args.work, args.out):
-        os.makedirs(folder, exist_ok=True)
+    without = [e for e in data["elements"] if e not in config["model"].get("hidden", data["elements"])]
+    if without:
+        raise ModelError(f"{args.config}: model.hidden has no {without[0]}, which {args.data} has")
     name = os.path.join(args.out, config["name"])
     checkpoint = os.path.join(args.work, config["name"] + ".checkpoint")
     trainer = make_trainer(config, data, checkpoint, args.start, _say)
+    for folder in filter(None, (args.out, args.curves, args.work)):
+        os.makedirs(folder, exist_ok=True)
     if trainer.device.type == "cuda" and not args.no_graph and trainer.soap is None and trainer.counts is not None:
         trainer.capture()
     path = os.path.join(args.curves or args.work, config["name"])
     limits = {"budget_seconds": args.budget_seconds, "max_seconds": args.max_seconds}
-    finished = Loop(trainer, checkpoint, path, _say, **limits).run()
+    if not Loop(trainer, checkpoint, path, _say, **limits).run():
+        print(f"training is not finished at step {trainer.step}: no model is written, the same command goes on")
+        return UNFINISHED
     rows = held_out(trainer)
     for r in rows:
         print("test, " + errors.text(r))
     export.export(trainer, name, rows)
-    print(f"{name}.yaml written, training {'finished' if finished else 'not finished'} at step {trainer.step}")
+    print(f"{name}.yaml written, training finished at step {trainer.step}")
+    return 0
 
 
+@one_line("mlff train", "stopped; the same command goes on from the last checkpoint")
 def main(argv=None):
     parser = argparse.ArgumentParser(
         prog="mlff train", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -361,21 +370,18 @@ def main(argv=None):
     parser.add_argument("--work", default="work", help="folder for the checkpoint (default: %(default)s)")
     parser.add_argument("--curves", metavar="FOLDER", help="folder for the learning curve (default: that of --work)")
     parser.add_argument("--device", help="auto, cpu, cuda or cuda:N (default: auto)")
-    parser.add_argument("--threads", type=int, help="threads on the CPU")
+    parser.add_argument("--threads", type=positive, help="threads on the CPU")
     parser.add_argument("--start", metavar="CHECKPOINT", help="begin with the weights of another run of this network")
-    parser.add_argument("--seed", type=int, help="instead of the configuration's")
+    parser.add_argument("--seed", type=whole(0), help="instead of the configuration's")
     parser.add_argument(
-        "--max-seconds", type=float, default=math.inf, metavar="S", help="stop this call after S seconds"
+        "--max-seconds", type=above_zero, default=math.inf, metavar="S", help="stop this call after S seconds"
     )
     parser.add_argument(
         "--budget-seconds",
-        type=float,
+        type=above_zero,
         metavar="S",
         help="let the schedule follow the time, S seconds over all calls together, not the steps",
     )
     parser.add_argument("--no-graph", action="store_true", help="do not use CUDA graphs")
     args = parser.parse_args(argv)
-    try:
-        command(args)
-    except ModelError as e:
-        sys.exit(f"mlff train: error: {e}")
+    return command(args)
