@@ -31,6 +31,7 @@ import numpy as np
 
 from mlff_tools.bench import profiles
 from mlff_tools.model import modelfile
+from mlff_tools.report import style
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -319,6 +320,11 @@ def projection_text(rows, gpus):
     return "\n".join(lines)
 
 
+def atoms_text(n):
+    """100k, 51.2M: a number of atoms as it is written into a picture."""
+    return f"{n / 1e6:g}M" if n >= 1e6 else f"{n / 1e3:g}k"
+
+
 def plot_published(axis):
     for data, mark in zip(PUBLISHED, ("o", "s")):
         machine = fit_published(data)
@@ -330,30 +336,23 @@ def plot_published(axis):
             for _, p, rate, fitted in runs:
                 fill = line.get_color() if fitted else "none"
                 axis.plot(p, rate, mark, color=line.get_color(), markerfacecolor=fill)
-            axis.annotate(f"{n:.3g}", runs[-1][1:3], fontsize=7, xytext=(4, 3), textcoords="offset points")
+            axis.annotate(atoms_text(n), runs[-1][1:3], fontsize=7, xytext=(4, 3), textcoords="offset points")
     title = "Published (circles lammps-ani, squares Allegro;\nfilled: fitted) and the model (lines)"
     axis.set(xscale="log", yscale="log", xlabel="A100 GPUs", ylabel="steps/s", title=title)
 
 
 def plot(path, projections):
     """Published points and the model's lines; projections: [(title, rows of project())]."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     count = 1 + len(projections)
-    figure, axes = plt.subplots(1, count, figsize=(4.6 * count, 4.2), layout="constrained")
-    plot_published(axes[0])
-    for axis, (title, rows) in zip(axes[1:], projections):
-        for n in dict.fromkeys(r[0] for r in rows):
-            good = [(p, rate) for m, p, rate, _ in rows if m == n and rate]
-            if good:
-                axis.plot(*zip(*good), "o-", label=f"{n:.0e} atoms")
-        axis.set(xscale="log", yscale="log", xlabel="GPUs or ranks", ylabel="steps/s", title=title)
-        axis.legend(frameon=False, fontsize=8)
-    figure.savefig(path)
-    plt.close(figure)
+    with style.drawing(path, (4.6 * count, 4.2), columns=count) as axes:
+        plot_published(axes[0])
+        for axis, (title, rows) in zip(axes[1:], projections):
+            for n in dict.fromkeys(r[0] for r in rows):
+                good = [(p, rate) for m, p, rate, _ in rows if m == n and rate]
+                if good:
+                    axis.plot(*zip(*good), "o-", label=f"{atoms_text(n)} atoms")
+            axis.set(xscale="log", yscale="log", xlabel="GPUs or ranks", ylabel="steps/s", title=title)
+            axis.legend()
 
 
 # ---- command line --------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ import numpy as np
 from mlff_tools.bench import profiles
 from mlff_tools.model.lammps import LammpsError, find_lmp, find_plugin
 from mlff_tools.model.modelfile import load_yaml
+from mlff_tools.report import style
 from mlff_tools.report.page import Folder, page
 from mlff_tools.train.teachers import network_digest
 
@@ -311,35 +312,28 @@ def agree(runs, args):
 
 def plot(runs, of, path):
     """Temperature, energy, cost and structure of the runs in one picture."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    styles = {  # the teacher's line is seen under the student's
-        "teacher": {"color": "#b2541a", "linewidth": 3, "alpha": 0.6},
-        "student": {"color": "#1f6f8b", "linewidth": 1},
+    look = {  # the teacher's line is seen under the student's
+        "teacher": {"color": style.TEACHER, "linewidth": 3, "alpha": 0.6},
+        "student": {"color": style.STUDENT, "linewidth": 1},
     }
-    figure, ((a, b), (c, d)) = plt.subplots(2, 2, figsize=(10, 7), constrained_layout=True)
     unit, seen = of.unit, of.seen or of.elements[0]
-    for role in runs:
-        t = runs[role]["thermo"]
-        ps, units = t[:, 1] - t[0, 1], runs[role]["n_atoms"] / unit[1]
-        a.plot(ps, t[:, 2], **styles[role], label=role)
-        b.plot(ps, 1000 * (t[:, 3] - t[0, 3]) / units, **styles[role], label=role)
-        c.bar(role, runs[role]["ms"], color=styles[role]["color"])
-        c.text(role, runs[role]["ms"], f"{runs[role]['ms']:.1f} ms", ha="center", va="bottom")
-        r, g = rdf(runs[role]["frames"], of.elements.index(seen) + 1)
-        d.plot(r, g, **styles[role], label=role)
-    a.set(title="Temperature", xlabel="time (ps)", ylabel="K")
-    b.set(title="Potential energy from the common start", xlabel="time (ps)", ylabel=f"meV per {unit[0]}")
-    c.set(title=f"Cost of a step, {runs[role]['n_atoms']} atoms, one core", ylabel="ms")
-    c.margins(y=0.15)
-    d.set(title=f"{seen}-{seen} radial distribution", xlabel="r (A)", ylabel="g(r)", xlim=(2.0, None))
-    for axis in (a, b, d):
-        axis.legend(frameon=False)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    with style.drawing(path, (9, 6), 2, 2) as ((a, b), (c, d)):
+        for role in runs:
+            t = runs[role]["thermo"]
+            ps, units = t[:, 1] - t[0, 1], runs[role]["n_atoms"] / unit[1]
+            a.plot(ps, t[:, 2], **look[role], label=role)
+            b.plot(ps, 1000 * (t[:, 3] - t[0, 3]) / units, **look[role], label=role)
+            c.bar(role, runs[role]["ms"], color=look[role]["color"])
+            c.text(role, runs[role]["ms"], f"{runs[role]['ms']:.3g} ms", ha="center", va="bottom")
+            r, g = rdf(runs[role]["frames"], of.elements.index(seen) + 1)
+            d.plot(r, g, **look[role], label=role)
+        a.set(title="Temperature", xlabel="time (ps)", ylabel="K")
+        b.set(title="Potential energy from the common start", xlabel="time (ps)", ylabel=f"meV per {unit[0]}")
+        c.set(title=f"Cost of a step, {runs[role]['n_atoms']} atoms, one core", ylabel="ms")
+        c.margins(y=0.15)
+        d.set(title=f"{seen}-{seen} radial distribution", xlabel="r (A)", ylabel="g(r)", xlim=(2.0, None))
+        for axis in (a, b, d):
+            axis.legend()
 
 
 # ---- program --------------------------------------------------------------------------------------------------------

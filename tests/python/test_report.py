@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 from profile_samples import bare, full, write
 
-from mlff_tools.report import charts
+from mlff_tools.report import charts, style
 from mlff_tools.report import page as report
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def make(folder):
@@ -157,6 +159,51 @@ def test_validations_are_named(tmp_path):
         assert f'"banner {css}">NVE validation of m.yaml, {what}: <b>{word}' in page, what
 
 
+def test_runs_of_one_model_are_told_apart(tmp_path):
+    """By their names, and by their files where the names are the same: in the summary, in the conditions, in the chart
+    of the tails, each with a colour of its own."""
+    for k, name in enumerate(("before", "after")):
+        write(tmp_path / f"{name}.json", full(name, "student", 64, 1.0, seed=k, system="water", protocol="nvt"))
+    for k in range(2):
+        write(tmp_path / "same" / f"{k}.json", full("run", "student", 192, 1.0, seed=k, system="water", protocol="nvt"))
+    page = make(tmp_path)
+    summary = page[page.index('id="runs"') : page.index('id="latency"')]
+    for which in ("before", "after", "same/0.json", "same/1.json"):
+        assert f"<small>{which}</small>" in summary and f"student · {which}<" in page, which
+        file = which if "/" in which else which + ".json"
+        assert f'<td class="t wrap">file</td><td class="t wrap">{file}<' in page, "the conditions name the file"
+    assert len(set(re.findall(r'class="k (c\d)"', summary))) == 4
+    tails = re.search(r"<figure class=wide>.*?</figure>", page, re.S)[0]
+    keys = re.findall(r'class="k (c\d)"></i>([^<]*)<', tails)
+    assert len(keys) == len(set(keys)) == 2, keys
+    (tmp_path / "alone").mkdir()
+    write(tmp_path / "alone" / "a.json", full("before", "student", 64, 1.0))
+    page = make(tmp_path / "alone")
+    rows = page[page.index("<tbody>") : page.index("</tbody>")]
+    assert "<small>" not in rows and "before" not in rows, "one run needs no name"
+
+
+def test_title_says_what_was_run(folder):
+    page = make(folder)
+    title = re.search(r"<title>(.*?)</title>", page)[1]
+    assert title == re.search(r"<h1>(.*?)</h1>", page)[1]
+    assert "student, teacher" in title and "water, 64 to 192 atoms" in title, title
+    for k in range(5):
+        write(folder / f"m{k}.json", full("r", f"model{k}", 64, 1.0))
+    assert "and 5 more:" in re.search(r"<h1>(.*?)</h1>", make(folder))[1]
+
+
+@pytest.mark.parametrize("end", ["\n]\n", ",\n{"], ids=["whole", "killed"])
+def test_a_trace_is_named(end, tmp_path, capsys):
+    """What `trace` of the fix wrote is no broken report: the page says what it is and what opens it."""
+    write(tmp_path / "a.json", full())
+    (tmp_path / "t.json").write_text('[\n{"ph": "X", "name": "step", "pid": 0, "tid": 0, "ts": 0, "dur": 1}' + end)
+    page = make(tmp_path)
+    said = capsys.readouterr()
+    assert "Not drawn: t.json, a trace; ui.perfetto.dev opens it" in page and "Not read" not in page
+    assert "t.json: a trace, not drawn here" in said.out and "warning" not in said.err
+
+
 def test_names_are_escaped(tmp_path):
     write(tmp_path / "a.json", full("<b>x</b>", '<script>alert("1")</script>'))
     page = make(tmp_path)
@@ -217,6 +264,66 @@ def test_unwritable_page(folder, capsys):
     assert "there is no folder" in capsys.readouterr().err and not (folder / "none").exists()
 
 
+def test_a_lone_chart_keeps_its_width(tmp_path):
+    """A section with one chart does not stretch it over the page."""
+    if not browser():
+        pytest.skip("no Chromium here: apt-get install chromium")
+    one = full("s64", "student", 64, 0.5)
+    one["latencies_ms"] = []
+    write(tmp_path / "a.json", one)
+    page = make(tmp_path)
+    ask = (
+        "<script>document.title = [...document.querySelectorAll('.charts')].map(c => [...c.querySelectorAll("
+        "'figure:not(.wide)')].map(f => Math.round(f.getBoundingClientRect().width)).join(' ')).join(';')</script>"
+    )
+    (tmp_path / "asked.html").write_text(page.replace("</body>", ask + "</body>"), encoding="utf-8")
+    done = draw(tmp_path, "--window-size=1280,2000", "--dump-dom", f"file://{tmp_path / 'asked.html'}")
+    widths = [row.split() for row in re.search(r"<title>(.*?)</title>", done.stdout)[1].split(";")]
+    assert any(len(row) == 1 for row in widths), widths
+    assert {float(w) < 620 for row in widths for w in row if w != "0"} == {True}, widths
+
+
+def draw(place, *options):
+    """Runs the browser without a window."""
+    quiet = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
+    return subprocess.run(
+        [browser(), *quiet, f"--user-data-dir={place / 'profile'}", *options],
+        check=False,
+        timeout=180,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "HOME": str(place)},
+    )
+
+
+def drawing_modules():
+    for place in ("python", "benchmarks", "scripts"):
+        for folder, _, names in os.walk(os.path.join(ROOT, place)):
+            for name in (n for n in names if n.endswith(".py")):
+                with open(os.path.join(folder, name), encoding="utf-8") as f:
+                    if re.search(r"matplotlib|style\.drawing", f.read()):
+                        yield os.path.relpath(os.path.join(folder, name), ROOT)
+
+
+def test_pictures_have_one_style(tmp_path):
+    """All that draw with matplotlib do it in the style of this page, but for mlff.Report.plot, whose axes are the
+    caller's; the same numbers give the same bytes."""
+    modules = sorted(drawing_modules())
+    assert "scripts/demo.py" in modules and "python/mlff_tools/bench/scaling.py" in modules
+    for module in modules:
+        if module not in ("python/mlff_tools/report/style.py", "python/mlff/report.py"):
+            with open(os.path.join(ROOT, module), encoding="utf-8") as f:
+                assert not re.search(r"import matplotlib|from matplotlib|pyplot", f.read()), module
+    pytest.importorskip("matplotlib")
+    for name in ("a.svg", "b.svg"):
+        with style.drawing(tmp_path / name, (4, 3)) as axes:
+            axes.plot([1, 2], [3, 4])
+    drawn = (tmp_path / "a.svg").read_bytes()
+    assert drawn == (tmp_path / "b.svg").read_bytes() and style.STUDENT.encode() in drawn
+    assert len(style.CURVES) == 8 and f"--c0: {style.STUDENT}" in style.CSS
+
+
 def test_quantiles_and_ticks():
     values = np.random.default_rng(3).gamma(2.0, size=1001)
     for share in (0.0, 0.5, 0.95, 0.99, 1.0):
@@ -263,24 +370,7 @@ def test_a_browser_draws_it(folder, tmp_path, width, height, media):
     if media == "print":  # what would be printed, as a picture
         (folder / "report.html").write_text(re.sub(r"@page {[^}]*}", "", page).replace("@media print", "@media all"))
     picture = tmp_path / "page.png"
-    subprocess.run(
-        [
-            browser(),
-            "--headless=new",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--hide-scrollbars",
-            f"--user-data-dir={tmp_path / 'profile'}",
-            f"--screenshot={picture}",
-            f"--window-size={width},{height}",
-            f"file://{folder / 'report.html'}",
-        ],
-        check=False,
-        timeout=180,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "HOME": str(tmp_path)},
-    )
+    draw(tmp_path, f"--screenshot={picture}", f"--window-size={width},{height}", f"file://{folder / 'report.html'}")
     assert picture.exists(), "the browser made no picture"
     from PIL import Image
 

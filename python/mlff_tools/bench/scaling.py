@@ -31,6 +31,7 @@ import numpy as np
 from ..command_line import numbers, one_line, positive, whole
 from ..model.lammps import LammpsError, errors_in, find_decks, find_lmp, find_plugin, on_ranks, process_options
 from ..model.modelfile import ModelError, find_model
+from ..report import style
 from . import profiles
 from .cases import clean, student
 from .publish import rounded
@@ -288,24 +289,17 @@ def document(args, rows, checks, profile):
 def plot(report, path):
     """Two charts: time of a step and efficiency over ranks, a line for each box (crosses: ranks that share processors);
     or throughput and cost over replicas."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-    if report["mode"] == "replicas":
-        x, marks = "replicas", plot_replicas(report["rows"], axes)
-    else:
-        x, marks = "ranks", plot_ranks(report, axes)
-    axes[0].set(xscale="log", yscale="log", xlabel=x, title=f"{report['model']}, {report['mode']}")
-    axes[1].set(xscale="log", xlabel=x, ylim=(0, 1.15), title=report["context"]["cpu"] or "")
-    axes[1].axhline(1.0, color="0.6", linewidth=0.8)
-    for axis in axes:
-        axis.set_xticks(marks, [str(m) for m in marks])
-        axis.tick_params(axis="x", which="minor", length=0, labelsize=0)
-    figure.savefig(path)
-    plt.close(figure)
+    with style.drawing(path, (9, 3.6), columns=2) as axes:
+        if report["mode"] == "replicas":
+            x, marks = "replicas", plot_replicas(report["rows"], axes)
+        else:
+            x, marks = "ranks", plot_ranks(report, axes)
+        axes[0].set(xscale="log", yscale="log", xlabel=x, title=f"{report['model']}, {report['mode']}")
+        axes[1].set(xscale="log", xlabel=x, ylim=(0, 1.15), title=report["context"]["cpu"] or "")
+        axes[1].axhline(1.0, color=style.COLOURS["soft"], linewidth=0.8)
+        for axis in axes:
+            axis.set_xticks(marks, [str(m) for m in marks])
+            axis.tick_params(axis="x", which="minor", length=0, labelsize=0)
 
 
 def plot_replicas(rows, axes):
@@ -329,7 +323,7 @@ def plot_ranks(report, axes):
         axes[1].plot([r["ranks"] for r in good], [r["efficiency"] for r in good], "o-", color=line.get_color())
     axes[0].set_ylabel("ms per step")
     axes[1].set_ylabel("efficiency")
-    axes[0].legend(frameon=False)
+    axes[0].legend()
     return sorted({row["ranks"] for row in report["rows"]})
 
 

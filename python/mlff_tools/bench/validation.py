@@ -7,6 +7,7 @@ import numpy as np
 
 from ..ensemble import judge, statistics
 from ..ensemble.statistics import Estimate
+from ..report import style
 from . import profiles
 from .publish import rounded
 
@@ -179,28 +180,19 @@ def csv_text(rows):
 
 def plot(rows, minimum, path):
     """Energies above the minimum, their deviation, and the temperature."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     thin = rows[:: max(1, len(rows) // SHOWN)]
     t, total = thin[:, 1], thin[:, 5]
-    figure, (a, b, c) = plt.subplots(3, 1, figsize=(8, 7), sharex=True, constrained_layout=True)
-    a.plot(t, thin[:, 3] - minimum, color="#9a6a2f", lw=0.5, label="potential - minimum")
-    a.plot(t, thin[:, 4], color="#5b7fa6", lw=0.5, label="kinetic")
-    a.plot(t, total - minimum, color="#222222", lw=1.2, label="total - minimum")
-    a.set(ylabel="energy (eV)")
-    a.legend(frameon=False, ncols=3, loc="upper right")
-    b.plot(t, 1000 * (total - rows[0, 5]), color="#222222", lw=0.5)
-    b.set(ylabel="total energy - first (meV)")
-    c.plot(t, thin[:, 2], color="#b2541a", lw=0.5)
-    c.set(ylabel="temperature (K)", xlabel="time (ps)")
-    for axis in (a, b, c):
-        axis.spines[["top", "right"]].set_visible(False)
-    with plt.rc_context({"svg.hashsalt": "mlff"}):
-        figure.savefig(path, metadata={"Date": None})
-    plt.close(figure)
+    ink, (kinetic, potential) = style.COLOURS["ink"], style.CURVES[:2]
+    with style.drawing(path, (8, 7), rows=3, sharex=True) as (a, b, c):
+        a.plot(t, thin[:, 3] - minimum, color=potential, lw=0.5, label="potential - minimum")
+        a.plot(t, thin[:, 4], color=kinetic, lw=0.5, label="kinetic")
+        a.plot(t, total - minimum, color=ink, lw=1.2, label="total - minimum")
+        a.set(ylabel="energy (eV)")
+        a.legend(ncols=3, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0)
+        b.plot(t, 1000 * (total - rows[0, 5]), color=ink, lw=0.5)
+        b.set(ylabel="total energy - first (meV)")
+        c.plot(t, thin[:, 2], color=potential, lw=0.5)
+        c.set(ylabel="temperature (K)", xlabel="time (ps)")
 
 
 def publish(folder, out, result, rows):

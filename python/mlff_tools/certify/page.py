@@ -1,23 +1,17 @@
 """The HTML page of a certificate: verdict, bars, and each measurement with its table and pictures."""
 
 import math
-import os
 
-from .. import report
 from ..report import charts
 from ..report.charts import short, text
 from ..report.parts import NOT, number, table
+from ..report.style import CSS
 from ..train.domain import RANGES
 from ..train.recipe_certify import QUANTITIES
 from .measurements import ALL
 
 CLASS = {"PASS": "pass", "FAIL": "fail", "too short to say": "fail", "not measured": "fail"}
 SIDES = {"model": "c0", "teacher": "c1"}
-
-
-def _css():
-    with open(os.path.join(os.path.dirname(report.__file__), "report.css"), encoding="utf-8") as f:
-        return f.read()
 
 
 def _value(value, error, unit=""):
@@ -254,7 +248,7 @@ def page(certificate):
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{text(title)}</title><style>{_css()}</style></head><body><main><header><h1>{text(title)}</h1>"
+        f"<title>{text(title)}</title><style>{CSS}</style></head><body><main><header><h1>{text(title)}</h1>"
         f"<p>{text(certificate['teacher']['text'])} · {text(certificate['context']['cpu'])}</p></header>"
         f"<nav>{nav}<a href=#conditions>Conditions</a></nav>{banner}{_facts(certificate)}"
         f'<h2 id="bars">Bars</h2><p>{text(lead)}</p>{table_of_bars}{sections}{_conditions(certificate)}'

@@ -4,10 +4,13 @@ import functools
 import hashlib
 import json
 import os
+import re
 
 from ..bench import history, profiles
 from ..bench.profiles import ProfileError, get, number
 from .trend import all_series
+
+TRACE = re.compile(rb'\s*\[\s*\{[^{}]*"ph":')  # how a trace of fix mlffprof begins; that of a killed run has no end
 
 
 class Run:
@@ -29,7 +32,7 @@ class Run:
         self.replicas = bool(row) and row["work"].startswith("replicas")
         self.latencies = [v for v in report["latencies_ms"] if number(v) is not None]
         self.median = number(report["median_latency_ms"])
-        self.css = "c0"
+        self.css, self.which = "c0", ""  # which: what tells it from other runs of the same work and potential
 
     @property
     def what(self):
@@ -41,7 +44,7 @@ class Run:
 
     @property
     def label(self):
-        return f"{self.what} · {self.potential}"
+        return " · ".join(w for w in (self.what, self.potential, self.which) if w)
 
     @property
     def work(self):
@@ -49,12 +52,23 @@ class Run:
         return (self.row or {}).get("work") or (self.system, self.n_atoms, self.protocol, self.ranks)
 
 
+def tell_apart(runs):
+    """Gives runs that have the same label their names; where these are the same as well, the files."""
+    groups = {}
+    for run in runs:
+        groups.setdefault(run.label, []).append(run)
+    for group in (g for g in groups.values() if len(g) > 1):
+        names = [run.report["name"] for run in group]
+        for run, name in zip(group, names):
+            run.which = name if len(set(names)) == len(group) else run.path
+
+
 class Folder:
     """Everything that DIR holds, or one history. `histories`: {machine: records}."""
 
     def __init__(self, path):
         self.path, self.suites, self.comparisons, self.validations, self.skipped, self.runs = path, [], [], [], [], []
-        self.scalings, self.histories = [], {}
+        self.scalings, self.traces, self.histories = [], [], {}
         if os.path.isfile(path) and path.endswith(history.ENDING):
             self._history(path)
             return
@@ -77,6 +91,7 @@ class Folder:
             if digest not in seen and not repeat:  # the copies under other names, and the other repeats
                 self.runs.append(Run(file, report, rows.get(file)))
                 seen.add(digest)
+        tell_apart(self.runs)
         if not self.runs and not self.histories:
             raise ProfileError(
                 f"{path}: holds no report of fix mlffprof" + (f" ({self.skipped[0][1]})" if self.skipped else "")
@@ -101,6 +116,9 @@ class Folder:
         try:
             with open(path, "rb") as f:
                 data = f.read()
+            if TRACE.match(data):
+                self.traces.append(os.path.relpath(path, self.path))
+                return
             value = json.loads(data)
             kind = value.get("format", "") if isinstance(value, dict) else ""
             if kind.startswith("mlff-bench/"):

@@ -27,7 +27,7 @@ def details(run):
         thermal_table(r),
         hotspots(r),
         work_table(r),
-        context_table(r),
+        context_table(run),
     ]
     return (
         f'<details id="{anchor(run)}"><summary><b>{text(run.label)}</b><span>{facts}</span></summary>'
@@ -187,8 +187,8 @@ def work_table(r):
     return block("Rates", table(heads, rows)) if rows else ""
 
 
-def context_table(r):
-    flat = []
+def context_table(run):
+    r, flat = run.report, []
 
     def walk(prefix, node):
         for key, v in node.items():
@@ -198,7 +198,12 @@ def context_table(r):
                 flat.append([text(prefix + key), NOT if v is None else text(short(v) if isinstance(v, float) else v)])
 
     walk("", r.get("context") or {})
-    flat = [["report", text(r.get("timestamp") or "")], ["notes", text(r.get("notes") or "none")]] + flat
+    flat = [
+        ["file", text(run.path)],
+        ["name", text(r["name"])],
+        ["report", text(r.get("timestamp") or "")],
+        ["notes", text(r.get("notes") or "none")],
+    ] + flat
     return block(
         "Conditions", table([("", "", True), ("", "", True)], flat).replace('<td class="t">', '<td class="t wrap">')
     )

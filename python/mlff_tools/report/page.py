@@ -31,6 +31,7 @@ from .parts import (
     value,
 )
 from .ranks import ranks_section
+from .style import CSS
 from .trend import banner, sentences, trend_section
 
 
@@ -89,6 +90,23 @@ def banners(folder):
     return "".join(out)
 
 
+def some(words, most=3):
+    """The different words, in order; of many the first ones and how many there are more."""
+    words = [word for word in dict.fromkeys(words) if word]
+    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
+
+
+def title_of(folder):
+    """What was run: potentials, systems, sizes, ensembles."""
+    runs = folder.runs
+    if not runs:
+        return f"Speed over commits: {some(folder.histories)}"
+    atoms = [r.n_atoms for r in runs if r.n_atoms]
+    work = [some(r.system for r in runs), f"{span(atoms)} atoms" if atoms else "", some(r.protocol for r in runs)]
+    work = ", ".join(w for w in work if w)
+    return some(r.potential for r in runs) + (f": {work}" if work else "")
+
+
 def machine_of(folder):
     """The line below the title."""
     if not folder.runs:
@@ -124,10 +142,9 @@ def body_of(folder):
 
 def page(folder, title):
     runs = folder.runs
-    for k, potential in enumerate(dict.fromkeys(r.potential for r in runs)):
-        for run in runs:
-            if run.potential == potential:
-                run.css = f"c{k % 7}"
+    colours = {key: f"c{k % 7}" for k, key in enumerate(dict.fromkeys((r.potential, r.which) for r in runs))}
+    for run in runs:
+        run.css = colours[run.potential, run.which]
     names = [
         ("runs", "Summary"),
         ("latency", "Latency"),
@@ -141,14 +158,13 @@ def page(folder, title):
     ]
     body = body_of(folder)
     nav = "".join(f'<a href="#{k}">{text(n)}</a>' for k, n in names if f'id="{k}"' in body)
-    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "report.css"), encoding="utf-8") as f:
-        css = f.read()
-    skipped = "".join(f"<br>Not read: {text(why)}" for _, why in folder.skipped)
+    skipped = "".join(f"<br>Not drawn: {text(name)}, a trace; ui.perfetto.dev opens it" for name in folder.traces)
+    skipped += "".join(f"<br>Not read: {text(why)}" for _, why in folder.skipped)
     made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{text(title)}</title><style>{css}</style></head><body><main><header><h1>{text(title)}</h1><p>"
+        f"<title>{text(title)}</title><style>{CSS}</style></head><body><main><header><h1>{text(title)}</h1><p>"
         f"{machine_of(folder)}</p>"
         f"</header><nav>{nav}</nav>{banners(folder)}{banner(folder.series)}{body}"
         f"<footer>{made} · {holds(folder)} of "
@@ -181,8 +197,9 @@ def main(argv=None):
         raise ProfileError(f"-o {out}: there is no folder {place}")
     if os.path.isdir(out):
         raise ProfileError(f"-o {out}: is a folder; the name of a file is expected")
-    title = args.title or ("Molecular dynamics, step by step" if folder.runs else "Speed over commits")
-    profiles.write_text(out, page(folder, title))
+    profiles.write_text(out, page(folder, args.title or title_of(folder)))
+    for name in folder.traces:
+        print(f"{name}: a trace, not drawn here; open it in ui.perfetto.dev or chrome://tracing")
     for _, why in folder.skipped:
         print(f"mlff report: warning: {why}", file=sys.stderr)
     for line in sentences(folder.series):

@@ -121,7 +121,8 @@ def summary(runs):
         mean = number(r["mean_latency_ms"])
         rows.append(
             [
-                f'<a href="#{anchor(run)}">{text(run.what)}</a>',
+                f'<a href="#{anchor(run)}" title="{text(run.path)}">{text(run.what)}</a>'
+                + (f" <small>{text(run.which)}</small>" if run.which else ""),
                 f'<i class="k {run.css}"></i>{text(run.potential)}',
                 value(run.n_atoms, "{:.0f}".format),
                 value(run.median),
@@ -152,7 +153,7 @@ def anchor(run):
 
 def headlines(runs, limit=6):
     """One run of each potential: of the work that most potentials did, or the one of medium size nearest to 192
-    atoms."""
+    atoms; and the other runs that did the same."""
     shared = {}
     for run in runs:
         shared.setdefault(run.work, set()).add(run.potential)
@@ -161,7 +162,9 @@ def headlines(runs, limit=6):
         runs, key=lambda r: (r.replicas, -len(shared[r.work]), abs((r.n_atoms or 0) - 192), r.protocol != "nvt")
     ):
         chosen.setdefault(run.potential, run)
-    return [r for r in list(chosen.values())[:limit] if r.latencies]
+    same = {(run.work, run.potential) for run in chosen.values() if run.which}
+    others = [r for r in runs if (r.work, r.potential) in same and r is not chosen[r.potential]]
+    return [r for r in [*chosen.values(), *others][:limit] if r.latencies]
 
 
 def marks(run):
@@ -190,8 +193,8 @@ def latency_section(runs):
         ]
     return section(
         "Latency",
-        "One run of each potential; the other runs are below. In a series the line is the median of neighbouring "
-        "steps, the band reaches from the fastest to the slowest of them.",
+        "One run of each potential, and what repeats it; the other runs are below. In a series the line is the median "
+        "of neighbouring steps, the band reaches from the fastest to the slowest of them.",
         plots,
     )
 

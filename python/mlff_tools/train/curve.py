@@ -4,11 +4,13 @@ import math
 
 from ..model.modelfile import write_bytes
 from ..report import charts
+from ..report.style import COLOURS, CURVES
 
-STYLE = """svg { background: #fff; font-family: sans-serif; } svg text { font-size: 10.5px; fill: #676b70; }
-svg text.name { fill: #1c1e21; } svg .grid { stroke: #dcdcd6; } svg .axis, svg .tick { stroke: #676b70; }
-svg .l { fill: none; stroke: currentColor; stroke-width: 1.35; } svg .f { fill: currentColor; }
-.c0 { color: #1f6f8b; } .c1 { color: #b2541a; } .c2 { color: #6a7f2b; } .c3 { color: #7a4fa0; }"""
+INK, SOFT, HAIR = (COLOURS[name] for name in ("ink", "soft", "hair"))
+STYLE = f"""svg {{ background: #fff; font-family: sans-serif; }} svg text {{ font-size: 10.5px; fill: {SOFT}; }}
+svg text.name {{ fill: {INK}; }} svg .grid {{ stroke: {HAIR}; }} svg .axis, svg .tick {{ stroke: {SOFT}; }}
+svg .l {{ fill: none; stroke: currentColor; stroke-width: 1.35; }} svg .f {{ fill: currentColor; }}
+.c0 {{ color: {CURVES[0]}; }} .c1 {{ color: {CURVES[1]}; }}"""
 PANELS = (
     ("force_rmse", "forces, meV/A", 1000.0),
     ("energy_rmse", "energies, meV/atom", 1000.0),
