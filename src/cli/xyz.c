@@ -191,6 +191,18 @@ static mlff_status read_atom(reader *r, cli_frame *frame, int32_t i)
   return found == 15 ? MLFF_OK : fail(r, "a symbol and three coordinates are expected for atom %d", (int) i + 1);
 }
 
+/* Room for atom i, twice as much as before and at most for `most`: a frame takes no more memory than its lines warrant,
+ * whatever number of atoms it begins with. Returns for how many there is room; 0: out of memory. */
+static int make_room(cli_frame *frame, int32_t i, int32_t most)
+{
+  const int32_t room = i < most / 2 - 512 ? 2 * i + 1024 : most;
+  void *elements = realloc(frame->elements, (size_t) room * sizeof *frame->elements);
+  if (elements) frame->elements = elements;
+  void *pos = realloc(frame->pos, (size_t) room * sizeof *frame->pos);
+  if (pos) frame->pos = pos;
+  return elements && pos ? room : 0;
+}
+
 static mlff_status read_frame(reader *r, int number, cli_frame *frame)
 {
   char *end = NULL;
@@ -202,16 +214,15 @@ static mlff_status read_frame(reader *r, int number, cli_frame *frame)
   if (!there) return fail(r, "the comment line of a frame is missing");
   if (read_comment(r, number, frame)) return r->error->code;
   frame->n_atoms = (int32_t) n;
-  frame->elements = calloc((size_t) n + 1, sizeof *frame->elements);
-  frame->species = calloc((size_t) n + 1, sizeof *frame->species);
-  frame->pos = calloc((size_t) n + 1, sizeof *frame->pos);
-  if (!frame->elements || !frame->species || !frame->pos) return fail(r, "out of memory for %ld atoms", n);
-  for (int32_t i = 0; i < frame->n_atoms; i++) {
+  for (int32_t i = 0, room = 0; i < frame->n_atoms; i++) {
+    if (i == room) room = make_room(frame, i, frame->n_atoms);
+    if (!room) return fail(r, "out of memory for %ld atoms", n);
     if (next_line(r, &there)) return r->error->code;
     if (!there) return fail(r, "the file ends after %d of %ld atoms", (int) i, n);
     if (read_atom(r, frame, i)) return r->error->code;
   }
-  return MLFF_OK;
+  frame->species = calloc((size_t) n, sizeof *frame->species);
+  return frame->species ? MLFF_OK : fail(r, "out of memory for %ld atoms", n);
 }
 
 static mlff_status read_frames(reader *r, cli_frame **frames, int *n_frames)
