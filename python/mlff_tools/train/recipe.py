@@ -15,6 +15,10 @@ from ..model.modelfile import NUMBERS, ModelError
 from .process import TeacherError
 from .teacher_lammps import split_commands
 
+MOST_VALUES, MOST_DEPTH = 100_000, 50  # of a recipe; anchors and aliases can make few lines mean very many
+# What YAML's own conversions raise, as of the number in `!!int x` or of the date 2026-13-01.
+CONVERSION = (yaml.YAMLError, ValueError, LookupError, ArithmeticError, TypeError, AttributeError)
+
 
 class RecipeError(ModelError):
     """A recipe that cannot be used."""
@@ -36,10 +40,16 @@ class Recipe:
             raise RecipeError(f"{path}{line}: not valid YAML: {getattr(e, 'problem', None) or e}") from e
         except UnicodeDecodeError as e:
             raise RecipeError(f"{path}: is not text") from e
+        except RecursionError as e:
+            raise RecipeError(f"{path}: is nested more than {MOST_DEPTH} levels deep") from e
         self.value = None if node is None else self._plain(node, ())
 
     def _plain(self, node, at):
         self.lines.setdefault(at, node.start_mark.line + 1)
+        if len(at) > MOST_DEPTH:
+            self.fail(at[:1], f"is nested more than {MOST_DEPTH} levels deep")
+        if len(self.lines) > MOST_VALUES:
+            self.fail(at[:1], f"makes more than {MOST_VALUES} values")
         if isinstance(node, yaml.SequenceNode):
             return [self._plain(child, (*at, k)) for k, child in enumerate(node.value)]
         if isinstance(node, yaml.MappingNode):
@@ -55,6 +65,10 @@ class Recipe:
         loader = yaml.SafeLoader("")
         try:
             return loader.construct_object(node, deep=True)
+        except CONVERSION:
+            return self.fail(
+                at, f"{node.value!r} cannot be read as {node.tag.rpartition(':')[2]}; quote it if it is a text"
+            )
         finally:
             loader.dispose()
 
@@ -86,8 +100,12 @@ class Recipe:
     def check(self, at, good, allowed):
         """Fails unless good(value) holds; allowed: words for what is."""
         value = self.get(at)
-        if not good(value):
-            self.fail(at, f"is {value!r}; allowed is {allowed}")
+        try:
+            is_good = good(value)
+        except TypeError:  # of a kind that cannot be asked this, as a list where a word belongs
+            is_good = False
+        if not is_good:
+            self.fail(at, f"is {shown(value)}; allowed is {allowed}")
 
     def checked(self, at, table, needed=()):
         """The mapping there, whose keys are those of `table`, {key: (good, allowed)}, with all of `needed`."""
@@ -104,6 +122,12 @@ NAME = (
     lambda v: isinstance(v, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", v),
     "letters, digits, '.', '_' and '-'",
 )
+
+
+def shown(value):
+    """A value in an error, which says no more of it than fits."""
+    text = repr(value)
+    return text if len(text) <= 200 else text[:200] + " ..."
 
 
 def number(low, high):
