@@ -10,6 +10,10 @@ from .model.modelfile import ModelError
 FAILED, WRONG = 1, 2  # exit status: a run failed or was stopped; what was given cannot be used
 
 
+class Stopped(ModelError):
+    """The user has stopped a run; the text says what is kept."""
+
+
 def one_line(name, stopped="stopped", status_stopped=FAILED):
     """Decorates the main(argv) of a command: it returns its exit status, WRONG after one line on standard error when
     its input, a file or a program that it needs is not what it must be. stopped: what to say after Ctrl-C, with this
@@ -20,6 +24,8 @@ def one_line(name, stopped="stopped", status_stopped=FAILED):
         def run(argv=None):
             try:
                 return main(argv) or 0
+            except Stopped as e:
+                status, text = status_stopped, str(e)
             except ModelError as e:
                 status, text = WRONG, f"error: {e}"
             except BrokenPipeError:  # `| head` has read enough

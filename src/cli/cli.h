@@ -13,6 +13,7 @@ enum { CLI_PATH = 4096 }; /* characters of a path, at most */
 typedef struct cli_options {
   const char **arguments; /* [n_arguments] */
   int n_arguments;
+  int has_sides, n_before; /* --with is there; arguments in front of it, -1: it is there again */
   mlff_options open;
   int forces, json, all, only_names;
   int n_calls; /* 0 = the command's default */

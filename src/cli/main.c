@@ -26,8 +26,9 @@ static const cli_command commands[] = {
      "device precision kernels radial_intervals replay fuse members calls skin json file",
      "does memory grow over many evaluations? fails when it does", cli_soak},
     {"show", "REPORT.json...", 1, ANY_NUMBER, "all targets", "print one report, or a table of many", cli_show},
-    {"compare", "A.json B.json...", 1, ANY_NUMBER, "gate",
-     "B against A: ratios, intervals, test; many against the first; or rules with --gate", cli_compare},
+    {"compare", "A.json... B.json...", 1, ANY_NUMBER, "with gate",
+     "B against A: ratios, intervals, test; many against the first; runs --with runs; or rules with --gate",
+     cli_compare},
     {"explain", "REPORT.json", 1, 1, "roof-file json",
      "why is it slow: what each part of a step does, what a core can do, what would help", cli_explain},
     {"batch", "", 0, 0, "", "run commands from standard input, one a line, in one process; a line of JSON after each",
@@ -54,6 +55,7 @@ static const mlff_option own_options[] = {
     {"file", "FILE", NULL, "write the report as JSON (docs/benchmarks.md)"},
     {"trace", "FILE", NULL, "write the calls for a trace viewer (ui.perfetto.dev)"},
     {"targets", "FILE", NULL, "rules to hold the reports against instead of the project's own bars"},
+    {"with", NULL, NULL, "between the runs of A and those of B: several a side, from 4 each on with an interval"},
     {"gate", "FILE", NULL, "hold A, or the change from A to B, against rules; fails when one is broken"},
 };
 enum { N_OWN = sizeof own_options / sizeof *own_options };
@@ -199,6 +201,7 @@ static const char *set_option(cli_options *o, const char *name, const char *valu
   if (!strcmp(name, "names")) o->only_names = 1;
   if (!strcmp(name, "roof-file")) o->roof = value;
   if (!strcmp(name, "gate")) o->gate = value;
+  if (!strcmp(name, "with")) o->n_before = o->has_sides++ ? -1 : o->n_arguments;
   if (!strcmp(name, "targets")) o->targets = value;
   if (!strcmp(name, "against")) {
     if (strcmp(value, "cpu")) return "cpu";

@@ -72,10 +72,13 @@ static int run_gate(const cli_options *o, mlffprof_report *const *reports)
   return n_failed ? CLI_FAILED : CLI_OK;
 }
 
-static mlffprof_status print_comparison(mlffprof_report *const *reports, int n, mlffprof_error *error)
+static mlffprof_status print_comparison(const cli_options *o, mlffprof_report *const *reports, mlffprof_error *error)
 {
+  const mlffprof_report *const *all = (const mlffprof_report *const *) reports;
+  const int n = o->n_arguments, n_a = o->n_before;
+  if (n_a) return mlffprof_compare_sides_print(all, n_a, all + n_a, n - n_a, stdout, error);
   if (n == 2) return mlffprof_compare_print(reports[0], reports[1], stdout, error);
-  return mlffprof_compare_all_print((const mlffprof_report *const *) reports, n, stdout, error);
+  return mlffprof_compare_all_print(all, n, stdout, error);
 }
 
 int cli_compare(const cli_options *o)
@@ -83,6 +86,9 @@ int cli_compare(const cli_options *o)
   mlffprof_error error = {.code = MLFFPROF_OK};
   if (!o->gate && o->n_arguments < 2)
     return cli_error(CLI_USAGE, "compare", "two reports are expected; one is enough with --gate RULES.yaml");
+  if (o->has_sides && (o->n_before < 1 || o->n_before == o->n_arguments || o->gate))
+    return cli_error(CLI_USAGE, "compare",
+                     "--with stands once, between the reports of A and those of B, without --gate");
   if (o->gate && o->n_arguments > 2)
     return cli_error(CLI_USAGE, "compare", "--gate takes one report or two, and there are %d", o->n_arguments);
   mlffprof_report **reports = calloc((size_t) o->n_arguments, sizeof *reports);
@@ -90,7 +96,7 @@ int cli_compare(const cli_options *o)
   int code = read_reports(o, reports);
   if (!code && o->gate)
     code = run_gate(o, reports);
-  else if (!code && print_comparison(reports, o->n_arguments, &error))
+  else if (!code && print_comparison(o, reports, &error))
     code = cli_fail_report(&error);
   free_reports(reports, o->n_arguments);
   return code;

@@ -315,6 +315,10 @@ compare sw_profile.json water.xyz | water.xyz
 compare sw_profile.json reports | reports
 compare sw_profile.json sw_profile.json --gate none.yaml | none.yaml
 compare sw_profile.json --gate water.xyz | water.xyz
+compare sw_profile.json sw_profile.json --with | --with stands once
+compare --with sw_profile.json sw_profile.json | --with stands once
+compare sw_profile.json --with sw_profile.json --with sw_profile.json | --with stands once
+compare sw_profile.json --with sw_profile.json --gate bad.in | --with stands once
 show none.json | none.json
 show empty.yaml | empty.yaml
 show sw_profile.json --targets cut.yaml | cut.yaml

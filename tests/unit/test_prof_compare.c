@@ -1,6 +1,7 @@
 /* test_prof_compare.c: ratios and their intervals, targets, rules and gates. */
 #define _XOPEN_SOURCE 700
 
+#include "mlffprof/compare/sides.h"
 #include "profsample.h"
 
 #include <math.h>
@@ -110,8 +111,9 @@ START_TEST(comparison_shows_both)
                                       "note: 2 and 1 ranks",
                                       "95 % interval",
                                       "Mann-Whitney",
-                                      "the medians differ",
-                                      "drift",
+                                      "the medians of these two runs differ",
+                                      "One run each",
+                                      "drift, eV/atom/ps",
                                       "force_rmse",
                                       "stress_rmse",
                                       "pressure_bias",
@@ -158,6 +160,70 @@ START_TEST(many_against_the_first)
   ck_assert_ptr_null(strstr(text, "nan"));
   free(text);
   for (int k = 0; k < 4; k++) mlffprof_report_free(of[k]);
+}
+END_TEST
+
+/* Exact numbers without ties; as many wrong accusations and intervals without the truth as the level allows. */
+START_TEST(several_runs_a_side)
+{
+  const double a[4] = {10, 11, 12, 13}, b[4] = {20, 22.1, 24.3, 26.6};
+  mlffprof_ratio r = mlffprof_sides_ratio(a, 4, b, 4);
+  near_one(r.ratio, (22.1 / 11 + 24.3 / 12) / 2, 1e-12);
+  near_one(r.p, 2.0 / 70, 1e-12);
+  near_one(r.low, 20.0 / 13, 1e-12); /* with 4 and 4 only all of one side below the other is beyond the level */
+  near_one(r.high, 26.6 / 10, 1e-12);
+  r = mlffprof_sides_ratio(a, 3, b, 3);
+  ck_assert(isnan(r.low) && isnan(r.high));
+  near_one(r.p, 0.1, 1e-12);
+  prof_unmeasured(mlffprof_sides_ratio(a, 0, b, 4).ratio);
+  int n_covered = 0, n_wrong = 0;
+  for (uint64_t seed = 1; seed <= 200; seed++) {
+    mlffprof_report *drawn = prof_report_of(NULL, 12, 10, 1, seed);
+    r = mlffprof_sides_ratio(drawn->latencies_ms, 6, drawn->latencies_ms + 6, 6);
+    n_covered += r.low <= 1 && 1 <= r.high;
+    n_wrong += r.p < 0.05;
+    ck_assert(r.low <= r.ratio && r.ratio <= r.high);
+    mlffprof_report_free(drawn);
+  }
+  ck_assert_int_ge(n_covered, 184);
+  ck_assert_int_le(n_wrong, 16);
+}
+END_TEST
+
+static char *sides_text(mlffprof_report *const *of, int n_a, int n_b)
+{
+  const mlffprof_report *const *all = (const mlffprof_report *const *) of;
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  ck_assert_ptr_nonnull(out);
+  prof_ok(mlffprof_compare_sides_print(all, n_a, all + n_a, n_b, out, &error), error);
+  fclose(out);
+  ck_assert_ptr_null(strstr(text, "nan"));
+  return text;
+}
+
+START_TEST(sides_are_shown)
+{
+  mlffprof_report *of[8];
+  for (int k = 0; k < 8; k++) of[k] = prof_report_of(NULL, 400, k < 4 ? 10 : 5, 0.1, (uint64_t) k + 1);
+  char *text = sides_text(of, 4, 4), *row = strstr(text, "\nmedian_latency_ms");
+  double a[3], b[3], ratio, low, high, p;
+  if (!row || sscanf(row, " median_latency_ms %lf (%lf to %lf) %lf (%lf to %lf) %lf %lf to %lf %lf", a, a + 1, a + 2, b,
+                     b + 1, b + 2, &ratio, &low, &high, &p) != 10)
+    ck_abort_msg("%s", text);
+  near_one(ratio, 0.5, 0.01);
+  near_one(p, 2.0 / 70, 0.02);
+  ck_assert(a[1] <= a[0] && a[0] <= a[2] && b[2] < a[1] && low <= ratio && ratio <= high);
+  ck_assert_ptr_null(strstr(text, "too few"));
+  free(text);
+  text = sides_text(of + 1, 3, 3);
+  ck_assert_ptr_nonnull(strstr(text, "3 and 3 runs are too few"));
+  free(text);
+  const mlffprof_report *const *all = (const mlffprof_report *const *) of;
+  prof_fails(mlffprof_compare_sides_print(all, 8, all, 0, stdout, &error), error, MLFFPROF_E_ARG, "8 and 0 runs");
+  prof_fails(mlffprof_compare_sides_print(all, 21, all, 1, stdout, &error), error, MLFFPROF_E_ARG, "1 to 20 a side");
+  for (int k = 0; k < 8; k++) mlffprof_report_free(of[k]);
 }
 END_TEST
 
@@ -359,6 +425,8 @@ static Suite *suite(void)
   tcase_add_test(t, not_enough_samples);
   tcase_add_test(t, comparison_shows_both);
   tcase_add_test(t, many_against_the_first);
+  tcase_add_test(t, several_runs_a_side);
+  tcase_add_test(t, sides_are_shown);
   tcase_add_test(t, default_targets);
   tcase_add_test(t, regressions_fail);
   tcase_add_test(t, unmeasured_fails);

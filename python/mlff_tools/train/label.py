@@ -17,7 +17,7 @@ import argparse
 import json
 import os
 
-from ..command_line import above_zero, number, one_line, positive
+from ..command_line import Stopped, above_zero, number, one_line, positive
 from ..model.modelfile import find_model
 from . import build, generate, labelling, labels, recipe
 from .extxyz import FrameError
@@ -154,9 +154,7 @@ def run(args):
                 say(f"{beside} frames of the file are not among these structures")
             print(labels.summary(file.frames), end="")
         except KeyboardInterrupt:
-            raise TeacherError(
-                f"stopped: {len(file.frames)} frames are in {args.out}; the same command goes on"
-            ) from None
+            raise Stopped(f"stopped: {len(file.frames)} frames are in {args.out}; the same command goes on") from None
         finally:
             file.close()
     finally:

@@ -1,5 +1,6 @@
 /* compare.c: one report against another. */
 #include "compare/blocks.h"
+#include "compare/sides.h"
 #include "../../base/number.h"
 #include "recorder/statistics.h"
 #include "report/make.h"
@@ -82,7 +83,7 @@ static char letter_of(int k)
   return (char) (k < 26 ? 'A' + k : '+');
 }
 
-static void print_report_line(FILE *out, char letter, const mlffprof_report *p)
+void mlffprof_print_report_line(FILE *out, char letter, const mlffprof_report *p)
 {
   fprintf(out, "%c  %s: %s on %s", letter, p->name ? p->name : "-", p->model_name ? p->model_name : "-",
           p->device ? p->device : "-");
@@ -91,8 +92,7 @@ static void print_report_line(FILE *out, char letter, const mlffprof_report *p)
           p->timestamp ? ", " : "", p->timestamp ? p->timestamp : "");
 }
 
-/* What makes times of two reports incomparable, or comparable in another sense than it seems. */
-static void print_differences(FILE *out, const mlffprof_report *a, const mlffprof_report *b)
+void mlffprof_print_differences(FILE *out, const mlffprof_report *a, const mlffprof_report *b)
 {
   static const char *const keys[] = {"host", "cpu", "gpu"};
   if (a->n_atoms != b->n_atoms)
@@ -109,14 +109,14 @@ static mlffprof_status print_latencies(const mlffprof_report *a, const mlffprof_
 {
   static const char *const metrics[] = {"mean_latency_ms", "median_latency_ms", "p95_latency_ms", "p99_latency_ms"};
   mlffprof_ratio ratio = {.p = NAN};
-  fprintf(out, "\n%-28s%12s%12s%10s   %s\n", "", "A", "B", "B / A", "95 % interval");
+  fprintf(out, "\n%-32s%12s%12s%10s   %s\n", "", "A", "B", "B / A", "95 % interval");
   for (int k = 0; k < 4; k++) {
     cells c = {.next = 0};
     double x = NAN, y = NAN;
     mlffprof_report_metric(a, metrics[k], &x);
     mlffprof_report_metric(b, metrics[k], &y);
     MLFFPROF_TRY(mlffprof_compare_latency(a, b, metrics[k], &ratio, error));
-    fprintf(out, "%-28s%12s%12s%10s", metrics[k], cell(&c, x, 5), cell(&c, y, 5), cell(&c, ratio.ratio, 4));
+    fprintf(out, "%-32s%12s%12s%10s", metrics[k], cell(&c, x, 5), cell(&c, y, 5), cell(&c, ratio.ratio, 4));
     if (isnan(ratio.low))
       fputs("   -\n", out);
     else
@@ -129,48 +129,52 @@ static mlffprof_status print_latencies(const mlffprof_report *a, const mlffprof_
     return MLFFPROF_OK;
   }
   fprintf(out, "Mann-Whitney test on the medians of %d and %d blocks of steps: p = %s, %s\n", ratio.n_a, ratio.n_b,
-          cell(&c, ratio.p, 2), ratio.p < 0.05 ? "the medians differ" : "no difference is shown");
+          cell(&c, ratio.p, 2), ratio.p < 0.05 ? "the medians of these two runs differ" : "no difference is shown");
   return MLFFPROF_OK;
 }
 
 /* Metrics side by side; those that neither report has are left out. */
 static void print_side_by_side(const mlffprof_report *a, const mlffprof_report *b, FILE *out)
 {
-  static const char *const metrics[] = {"cv",
-                                        "us_per_atom",
-                                        "steps_per_second",
-                                        "ns_per_day",
-                                        "memory_initial_gb",
-                                        "memory_peak_gb",
-                                        "memory_delta_mb",
-                                        "memory_growth_mb_per_1000_steps",
-                                        "drift",
-                                        "drift_percent",
-                                        "energy_change_percent",
-                                        "energy_fluctuation",
-                                        "temperature_mean",
-                                        "temperature_std",
-                                        "pressure_mean",
-                                        "pressure_std",
-                                        "energy_mae",
-                                        "force_rmse",
-                                        "force_max",
-                                        "force_cosine",
-                                        "stress_rmse",
-                                        "pressure_bias"};
-  for (size_t k = 0; k < sizeof metrics / sizeof *metrics; k++) {
+  static const struct {
+    const char *metric, *unit, *lj_unit;
+  } rows[] = {{"cv", "", ""},
+              {"us_per_atom", "", ""},
+              {"steps_per_second", "", ""},
+              {"ns_per_day", "", ""},
+              {"memory_initial_gb", "", ""},
+              {"memory_peak_gb", "", ""},
+              {"memory_delta_mb", "", ""},
+              {"memory_growth_mb_per_1000_steps", "", ""},
+              {"drift", ", eV/atom/ps", ", eps/atom/tau"},
+              {"drift_percent", "", ""},
+              {"energy_change_percent", "", ""},
+              {"energy_fluctuation", ", relative", ", relative"},
+              {"temperature_mean", ", K", ", eps"},
+              {"temperature_std", ", K", ", eps"},
+              {"pressure_mean", ", bar", ", eps/sigma^3"},
+              {"pressure_std", ", bar", ", eps/sigma^3"},
+              {"energy_mae", ", eV/atom", ""},
+              {"force_rmse", ", eV/A", ""},
+              {"force_max", ", eV/A", ""},
+              {"force_cosine", "", ""},
+              {"stress_rmse", ", GPa", ""},
+              {"pressure_bias", ", bar", ""}};
+  for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
     cells c = {.next = 0};
+    char name[64];
     double x = NAN, y = NAN;
-    mlffprof_report_metric(a, metrics[k], &x);
-    mlffprof_report_metric(b, metrics[k], &y);
+    mlffprof_report_metric(a, rows[k].metric, &x);
+    mlffprof_report_metric(b, rows[k].metric, &y);
     if (isnan(x) && isnan(y)) continue;
-    fprintf(out, "%-28s%12s%12s%10s\n", metrics[k], cell(&c, x, 5), cell(&c, y, 5), cell(&c, quotient(x, y), 4));
+    snprintf(name, sizeof name, "%s%s", rows[k].metric, a->energy.lj_units ? rows[k].lj_unit : rows[k].unit);
+    fprintf(out, "%-32s%12s%12s%10s\n", name, cell(&c, x, 5), cell(&c, y, 5), cell(&c, quotient(x, y), 4));
   }
   if (a->memory.n_points || b->memory.n_points)
-    fprintf(out, "%-28s%12s%12s\n", "memory verdict", mlffprof_verdict_name(a->memory.verdict),
+    fprintf(out, "%-32s%12s%12s\n", "memory verdict", mlffprof_verdict_name(a->memory.verdict),
             mlffprof_verdict_name(b->memory.verdict));
   if (a->energy.n_samples || b->energy.n_samples)
-    fprintf(out, "%-28s%12s%12s\n", "exploded",
+    fprintf(out, "%-32s%12s%12s\n", "exploded",
             a->energy.exploded    ? "YES"
             : a->energy.n_samples ? "no"
                                   : "-",
@@ -184,15 +188,20 @@ mlffprof_status mlffprof_compare_print(const mlffprof_report *a, const mlffprof_
 {
   cells c = {.next = 0};
   const double ratio = quotient(a->latency.median, b->latency.median);
-  print_report_line(out, 'A', a);
-  print_report_line(out, 'B', b);
-  print_differences(out, a, b);
+  mlffprof_print_report_line(out, 'A', a);
+  mlffprof_print_report_line(out, 'B', b);
+  mlffprof_print_differences(out, a, b);
   MLFFPROF_TRY(print_latencies(a, b, out, error));
   fputc('\n', out);
   print_side_by_side(a, b, out);
   if (ratio > 0)
     fprintf(out, "\nB takes %s times as long as A per step (median): %s times the speed\n", cell(&c, ratio, 4),
             cell(&c, 1 / ratio, 4));
+  fputs(
+      "\nOne run each: how much runs of the same program differ from each other is not known from them, so this "
+      "proves\n"
+      "nothing about the programs. Several runs a side: mlff compare A1.json A2.json ... --with B1.json B2.json ...\n",
+      out);
   return mlffprof_flushed(out, "a comparison", error);
 }
 
@@ -234,8 +243,8 @@ mlffprof_status mlffprof_compare_all_print(const mlffprof_report *const *reports
 {
   const mlffprof_report *a = reports[0];
   for (int k = 0; k < n_reports; k++) {
-    print_report_line(out, letter_of(k), reports[k]);
-    if (k) print_differences(out, a, reports[k]);
+    mlffprof_print_report_line(out, letter_of(k), reports[k]);
+    if (k) mlffprof_print_differences(out, a, reports[k]);
   }
   fprintf(out, "\n%12s%11s%11s%10s%20s%10s%12s\n", "median, ms", "us/atom", "peak, GB", "speed-up", "95 % interval",
           "p", "force RMSE");

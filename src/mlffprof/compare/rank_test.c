@@ -1,11 +1,11 @@
 /* rank_test.c: the Mann-Whitney U test. H. B. Mann, D. R. Whitney, Ann. Math. Stat. 18, 50 (1947). */
-#include "mlff/mlffprof.h"
+#include "compare/sides.h"
 #include "recorder/statistics.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { EXACT_MAX = 20 };
+enum { EXACT_MAX = MLFFPROF_MOST_RUNS };
 
 /* U of x against y: pairs with x > y, ties counted half. */
 static double u_statistic(const double *x, int n_x, const double *y, int n_y)
@@ -30,8 +30,8 @@ static double tie_term(const double *x, int n_x, const double *y, int n_y)
   return sum;
 }
 
-/* P(U <= u) without ties: counts of the orders with each U, by the recursion over the largest value. */
-static double exact_tail(int n_x, int n_y, int u)
+/* Counts of the orders with each U, by the recursion over the largest value. */
+double mlffprof_mann_whitney_tail(int n_x, int n_y, int u)
 {
   /* ways[j][v]: orders of i x-values and j y-values with U = v */
   static const int size = EXACT_MAX * EXACT_MAX + 1;
@@ -53,7 +53,8 @@ double mlffprof_mann_whitney(const double *x, int n_x, const double *y, int n_y)
   if (n_x < 1 || n_y < 1) return NAN;
   const double nx = n_x, ny = n_y, n = nx + ny, mean = nx * ny / 2;
   const double u = u_statistic(x, n_x, y, n_y), ties = tie_term(x, n_x, y, n_y), low = fmin(u, nx * ny - u);
-  if (ties <= 0 && n_x <= EXACT_MAX && n_y <= EXACT_MAX) return fmin(1, 2 * exact_tail(n_x, n_y, (int) low));
+  if (ties <= 0 && n_x <= EXACT_MAX && n_y <= EXACT_MAX)
+    return fmin(1, 2 * mlffprof_mann_whitney_tail(n_x, n_y, (int) low));
   const double variance = nx * ny / 12 * (n + 1 - ties / (n * (n - 1)));
   if (!(variance > 0)) return 1; /* all values are equal */
   return fmin(1, 2 * mlffprof_normal_tail((mean - low - 0.5) / sqrt(variance)));
