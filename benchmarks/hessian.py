@@ -24,11 +24,11 @@ from types import SimpleNamespace
 import numpy as np
 
 from mlff_tools.certify import lattice, vibrations
+from mlff_tools.model.masses import MASS
 from mlff_tools.model.modelfile import ModelError
 from mlff_tools.train import build, generate, hessian, job, labelling, labels, recipe_rounds
 from mlff_tools.train.extxyz import tag
 from mlff_tools.train.label import make_teacher
-from mlff_tools.train.masses import MASS
 from mlff_tools.train.teachers import ModelTeacher
 from mlff_tools.train.trainer import BATCH
 

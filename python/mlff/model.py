@@ -11,7 +11,7 @@ import weakref
 import numpy as np
 
 from mlff_tools.model import modelfile
-from mlff_tools.train.masses import MASS
+from mlff_tools.model.masses import MASS
 
 from . import library
 from .domain import Domain, DomainError

@@ -7,8 +7,8 @@ import pytest
 
 from mlff_tools.certify import crystals, lattice, vibrations
 from mlff_tools.model import lammps
+from mlff_tools.model.masses import MASS
 from mlff_tools.train import lattices
-from mlff_tools.train.masses import MASS
 from mlff_tools.train.teacher_lammps import LammpsTeacher
 
 K, A = 1.7, 4.0  # eV/A^2, and the lattice constant whose neighbours are at the springs' length

@@ -4,7 +4,7 @@ import numpy as np
 from helpers import assert_near
 
 import hessian
-from mlff_tools.train.masses import MASS
+from mlff_tools.model.masses import MASS
 
 
 def triangle(frames):

@@ -7,8 +7,8 @@ import helpers
 import numpy as np
 import pytest
 
-from mlff_tools.model import modelfile, reference, structures
-from mlff_tools.train import extxyz, generate, lattices, liquids, masses, recipe, splits
+from mlff_tools.model import masses, modelfile, reference, structures
+from mlff_tools.train import extxyz, generate, lattices, liquids, recipe, splits
 from mlff_tools.train.extxyz import FrameError
 from mlff_tools.train.recipe import RecipeError
 

@@ -7,7 +7,7 @@ import numpy as np
 from ..ensemble import outside
 from ..ensemble.judge import BOLTZMANN
 from ..ensemble.outside import PACKAGE
-from ..train.masses import MASS
+from ..model.masses import MASS
 from . import dynamics, runner
 from .job import attempt
 from .rows import missing, row

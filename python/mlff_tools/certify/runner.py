@@ -14,8 +14,8 @@ import numpy as np
 
 from ..model import lammps, modelfile
 from ..model.lammps import LammpsError
+from ..model.masses import MASS
 from ..train import lammps_data, teacher_lammps
-from ..train.masses import MASS
 from .work import NotMeasured, write_whole
 
 SEGMENT = 20000  # steps that are worth a restart file of their own

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..train.masses import MASS
+from ..model.masses import MASS
 from . import lattice
 
 MOVE = 0.01  # A

@@ -8,9 +8,9 @@ import re
 
 import numpy as np
 
+from .masses import MASS
 from .modelfile import NUMBERS, ModelError
 
-MASS = {"H": 1.008, "C": 12.011, "N": 14.007, "O": 15.999, "F": 18.998, "S": 32.06, "Cl": 35.45}  # g/mol
 AVOGADRO_A3 = 0.602214076  # (mol/cm3) in molecules/A3
 
 

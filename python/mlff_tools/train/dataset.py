@@ -28,9 +28,9 @@ import zipfile
 
 import numpy as np
 
+from ..model.masses import MASS
 from ..model.modelfile import NUMBERS, ModelError, sha256_of, write_bytes
 from . import extxyz, hessian, labels
-from .masses import MASS
 
 SPLITS = ("train", "validation", "test")
 ARRAYS = (

@@ -4,8 +4,8 @@ import re
 
 import numpy as np
 
+from ..model.masses import MASS
 from .extxyz import FrameError
-from .masses import MASS
 
 ATOM_STYLES = {"atomic": "{i} {t} {x}", "charge": "{i} {t} 0.0 {x}", "molecular": "{i} 0 {t} {x}"}
 ATOM_STYLES["full"] = "{i} 0 {t} 0.0 {x}"

@@ -6,9 +6,9 @@ import os
 import numpy as np
 
 from ..model import reference, structures
+from ..model.masses import MASS
 from . import extxyz
 from .extxyz import FrameError
-from .masses import MASS
 
 # Van der Waals radii, A (Bondi 1964; H: Rowland and Taylor 1996); of other elements OTHER
 RADII = {"H": 1.1, "C": 1.7, "N": 1.55, "O": 1.52, "F": 1.47, "P": 1.8, "S": 1.8, "Cl": 1.75, "Br": 1.85, "I": 1.98}

@@ -13,8 +13,8 @@ import time
 import numpy as np
 
 from ..model import lammps, modelfile
+from ..model.masses import MASS
 from .lammps_data import ATOM_STYLES, box, data_text, dump_text
-from .masses import MASS
 from .process import Died, Program, TeacherError
 from .teachers import TIMEOUT, digest
 
