@@ -310,7 +310,8 @@ START_TEST(table_shows_all_parts)
 }
 END_TEST
 
-/* Without `all`: no slow steps, no context; and what did not change has no trend of rounding errors. */
+/* Without `all`: no slow steps, no context; what did not change has no trend of rounding errors, and digits below two of
+ * an error are left out. */
 START_TEST(short_table)
 {
   mlffprof_report *p = prof_sample(3000);
@@ -320,9 +321,15 @@ START_TEST(short_table)
   FILE *out = open_memstream(&text, &size);
   ck_assert_ptr_nonnull(out);
   *volume = (mlffprof_quantity){.n = 9, .mean = 1914.5, .min = 1914.5, .max = 1914.5, .drift = 3e-27};
+  p->energy.value[MLFFPROF_TEMPERATURE] = (mlffprof_quantity){
+      .n = 9, .mean = 316.567, .std = 14.18, .min = 280.05, .max = 345.3, .drift = 0.0123456, .drift_error = 0.0029};
+  p->energy.value[MLFFPROF_PRESSURE] = (mlffprof_quantity){
+      .n = 9, .mean = -3632.4, .std = 3502.2, .min = -11014, .max = 4039.7, .drift = 5.47e-9, .drift_error = 4.3e-8};
   prof_ok(mlffprof_report_print(p, 0, out, &error), error);
   fclose(out);
   ck_assert_ptr_nonnull(strstr(text, "hotspots"));
+  ck_assert_ptr_nonnull(strstr(text, " 317 +- 14 K, from 280 to 345, trend 0.0123 +- 0.0029 K/ps\n"));
+  ck_assert_ptr_nonnull(strstr(text, " -3600 +- 3500 bar, from -11000 to 4000, trend 5e-09 +- 4.3e-08 bar/ps\n"));
   ck_assert_ptr_nonnull(strstr(text, "volume       1914.5 A^3, constant\n"));
   ck_assert_ptr_null(strstr(text, "slowest steps"));
   ck_assert_ptr_null(strstr(text, "deck/steps"));

@@ -26,6 +26,19 @@ static const char *fixed(table *t, double value, int decimals)
   return mlff_number_fixed(value, decimals, t->cells[t->next++ % N_CELLS]);
 }
 
+/* A value with the digits that its error leaves, two of the error; rounded(t, error, error) is the error itself. */
+static const char *rounded(table *t, double value, double error)
+{
+  if (!(error > 0) || !isfinite(error) || !isfinite(value)) return cell(t, value, 5);
+  const int last = (int) floor(log10(error)) - 1; /* place of the last digit that counts */
+  if (last >= -7) {
+    const double unit = pow(10, last);
+    return fixed(t, last > 0 ? unit * round(value / unit) : value, last < 0 ? -last : 0);
+  }
+  const int digits = value != 0 ? (int) floor(log10(fabs(value))) - last + 1 : 0;
+  return digits < 1 ? "0" : cell(t, value, digits < 17 ? digits : 17);
+}
+
 static const char *or_dash(const char *text)
 {
   return text && *text ? text : "-";
@@ -180,8 +193,9 @@ static void print_drift(table *t, const mlffprof_report *p, const char *name, co
 {
   if (!q->n) return;
   fprintf(t->out, "  %-12s drift %s +- %s %s (%s +- %s %%), fluctuation %s %%, largest excursion %s%s\n", name,
-          cell(t, q->drift, 3), cell(t, q->drift_error, 2), p->energy.lj_units ? "eps/atom/tau" : "eV/atom/ps",
-          cell(t, q->drift_percent, 3), cell(t, q->drift_percent_error, 2), cell(t, 100 * q->fluctuation, 3),
+          rounded(t, q->drift, q->drift_error), rounded(t, q->drift_error, q->drift_error),
+          p->energy.lj_units ? "eps/atom/tau" : "eV/atom/ps", rounded(t, q->drift_percent, q->drift_percent_error),
+          rounded(t, q->drift_percent_error, q->drift_percent_error), cell(t, 100 * q->fluctuation, 3),
           cell(t, q->max_excursion, 3), p->energy.lj_units ? " eps" : " eV");
 }
 
@@ -204,9 +218,10 @@ static void print_energy(table *t, const mlffprof_report *p)
       continue;
     }
     fprintf(t->out, "  %-12s %s +- %s%s, from %s to %s, trend %s +- %s%s\n",
-            mlffprof_quantity_name((mlffprof_quantity_id) plain[k]), cell(t, q->mean, 5), cell(t, q->std, 3),
-            e->lj_units ? "" : units[k], cell(t, q->min, 5), cell(t, q->max, 5), cell(t, q->drift, 3),
-            cell(t, q->drift_error, 2), e->lj_units ? " /tau" : rates[k]);
+            mlffprof_quantity_name((mlffprof_quantity_id) plain[k]), rounded(t, q->mean, q->std),
+            rounded(t, q->std, q->std), e->lj_units ? "" : units[k], rounded(t, q->min, q->std),
+            rounded(t, q->max, q->std), rounded(t, q->drift, q->drift_error),
+            rounded(t, q->drift_error, q->drift_error), e->lj_units ? " /tau" : rates[k]);
   }
   if (e->exploded)
     fprintf(t->out, "  EXPLODED at step %lld%s\n", (long long) e->first_bad_step,
