@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pages
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -156,3 +157,19 @@ def test_array(slurm, work):
         [MLFF, "show", *reports], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
     assert shown.returncode == 0 and all(name in shown.stdout for name in cases), shown.stdout
+
+
+def test_tutorial(slurm, work):
+    """The batch job of docs/tutorials/cluster.md, typed as it stands; tests/decks types the rest of the page."""
+    outputs = pages.type_page(
+        "tutorials/cluster.md",
+        work,
+        replace=[
+            ("mpiexec -n 2", MPIEXEC),
+            ("-var steps 20000", "-var steps 20"),
+            ("sbatch long", "sbatch --wait long"),
+        ],
+        skip=["mlff check", "-var steps 0", "mlff scaling"],
+        env={"SLURM_CONF": slurm.env["SLURM_CONF"], **SETTINGS},
+    )
+    assert "10 steps measured" in outputs[-1], outputs[-1]

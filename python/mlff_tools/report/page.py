@@ -176,7 +176,9 @@ def holds(folder):
     """How much the page shows."""
     n = sum(len(records) for records in folder.histories.values())
     return ", ".join(
-        w for w in (f"{len(folder.runs)} reports" if folder.runs else "", f"{n} records" if n else "") if w
+        f"{many} {word}{'s' if many > 1 else ''}"
+        for many, word in ((len(folder.runs), "report"), (n, "record"))
+        if many
     )
 
 
