@@ -1,4 +1,4 @@
-# Each target sets up what it needs on a bare Debian 12 machine (scripts/setup.sh), then works. Again is fast.
+# Each target sets up what it needs on a bare Debian 12 machine (scripts/setup.sh), then works; the second time is fast.
 #
 #   make demo    a student and its teacher run silicon in LAMMPS: cost table and plot   (STEPS=N TEACHER=FILE STUDENT=FILE)
 #                MATERIAL=water, Al or Fe: another material, with those of the two models that models/ has
@@ -10,11 +10,12 @@
 #   make bench   ratios of speed, interleaved on one core                              (BENCH=arguments)
 #   make lint    style, static analysis, exported symbols
 #   make build   plugin and the program mlff in $(BUILD)
+#   make site    the documentation as a site, with search, in $(BUILD)/site
 #   make clean   removes $(BUILD)
 BUILD ?= build
 PYTHON = .venv/bin/python
 
-.PHONY: demo test test-releases test-kokkos test-wheel fuzz bench lint build clean help
+.PHONY: demo test test-releases test-kokkos test-wheel fuzz bench lint build site clean help
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -55,6 +56,11 @@ bench: build
 lint:
 	@scripts/setup.sh test $(BUILD)
 	@$(PYTHON) tests/run_all.py --build $(BUILD) --only lint
+
+site:
+	@scripts/setup.sh site
+	@.venv/bin/sphinx-build -W --keep-going -q -b html -c docs . $(BUILD)/site
+	@echo "the site: $(BUILD)/site/index.html"
 
 clean:
 	rm -rf $(BUILD)

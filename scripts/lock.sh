@@ -43,5 +43,6 @@ lock() {
 
 lock requirements 3.9 wheels "$@"
 lock requirements-test 3.9 wheels -c requirements.txt "$@"
+lock requirements-site 3.9 wheels -c requirements-test.txt "$@"
 lock requirements-train 3.9 wheels -c requirements.txt -c requirements-test.txt "$@"
 lock requirements-install 3.11 sources -c requirements-test.txt "$@"

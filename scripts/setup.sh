@@ -5,6 +5,7 @@
 #   scripts/setup.sh build [BUILD_DIR]   what `make demo` needs; builds into BUILD_DIR (default: build)
 #   scripts/setup.sh test [BUILD_DIR]    the same, with tests and with the tools that `make test` and `make lint` use
 #   scripts/setup.sh install [BUILD_DIR] the same as test, with what `make test-install` uses
+#   scripts/setup.sh site                what `make site` needs; builds nothing
 #   scripts/setup.sh packages build|test|fuzz  only the system packages; fuzz: those that `make fuzz` has beside them
 set -eu
 
@@ -42,14 +43,15 @@ can_fuzz() {
 
 find_missing() {
   MISSING=
+  need python_is_usable python3
+  [ -x "$VENV/bin/python" ] || need 'python3 -c "import ensurepip, venv"' python3-venv
+  [ "$1" != site ] || return 0
   need 'have gcc || have cc' gcc libc6-dev
   need 'have g++ || have c++' g++
   need 'have cmake' cmake
   need 'have ninja' ninja-build
   need 'has_library yaml.h yaml' libyaml-dev
   need 'have nm' binutils
-  need python_is_usable python3
-  [ -x "$VENV/bin/python" ] || need 'python3 -c "import ensurepip, venv"' python3-venv
   if [ "$1" != build ]; then
     need 'has_library check.h check || has_library check.h check_pic' check
     need 'have valgrind' valgrind
@@ -96,18 +98,17 @@ and run this again."
 # install_python MODE: creates .venv, installs the pinned packages and lets it find mlff_tools of this source; skipped when
 # the pins have not changed.
 install_python() {
-  files=$ROOT/scripts/requirements.txt
-  if [ "$1" != build ]; then
-    files="$files $ROOT/scripts/requirements-test.txt"
-  fi
-  if [ "$1" = install ]; then
-    files="$files $ROOT/scripts/requirements-install.txt"
-  fi
+  case $1 in
+    site) files=requirements-site.txt ;;
+    test) files='requirements.txt requirements-test.txt requirements-site.txt' ;;
+    install) files='requirements.txt requirements-test.txt requirements-site.txt requirements-install.txt' ;;
+    *) files=requirements.txt ;;
+  esac
   [ -x "$VENV/bin/python" ] || { say "creating .venv"; python3 -m venv "$VENV"; }
   for file in $files; do
-    stamp=$VENV/mlff-$(basename "$file")
+    stamp=$VENV/mlff-$file file=$ROOT/scripts/$file
     if ! cmp -s "$file" "$stamp"; then
-      say "installing Python packages of $(basename "$file") into .venv"
+      say "installing Python packages of ${file##*/} into .venv"
       "$VENV/bin/python" -m pip install -q --disable-pip-version-check --require-hashes -r "$file" </dev/null ||
         die "pip could not install $file; is a package index reachable?"
       cp "$file" "$stamp"
@@ -145,5 +146,9 @@ case $mode in
     install_python "$mode"
     build "$mode" "${2:-$ROOT/build}"
     ;;
-  *) die "unknown mode '$mode': build, test, install or packages" ;;
+  site)
+    install_packages site
+    install_python site
+    ;;
+  *) die "unknown mode '$mode': build, test, install, site or packages" ;;
 esac
