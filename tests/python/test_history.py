@@ -351,4 +351,4 @@ def test_beside_reports_and_short_ones(tmp_path, capsys):
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     for anchor in re.findall(r'href="#(\w+)"', page):
         assert f'id="{anchor}"' in page
-    assert 'id="trend"' in page and 'id="runs"' in page and "1 reports, 3 records of" in page
+    assert 'id="trend"' in page and 'id="runs"' in page and "1 report, 3 records of" in page
