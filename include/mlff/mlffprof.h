@@ -506,8 +506,8 @@ MLFFPROF_API double mlffprof_speed_up(const mlffprof_report *a, const mlffprof_r
 MLFFPROF_API mlffprof_status mlffprof_compare_all_print(const mlffprof_report *const *reports, int n_reports, FILE *out,
                                                         mlffprof_error *error);
 
-/* Prints n_b runs of B against n_a of A, 1 to 20 each, with the runs as samples: the median of the ratios of each run of
- * B to each of A, and from 4 runs a side on its 95 % interval (the test allows no smaller p than 0.1 for 3). */
+/* Prints n_b runs of B against n_a of A, 1 to 20 each, with the runs as samples: the median of the ratios of each run
+ * of B to each of A, and from 4 runs a side on its 95 % interval (the test allows no smaller p than 0.1 for 3). */
 MLFFPROF_API mlffprof_status mlffprof_compare_sides_print(const mlffprof_report *const *a, int n_a,
                                                           const mlffprof_report *const *b, int n_b, FILE *out,
                                                           mlffprof_error *error);

@@ -310,8 +310,8 @@ START_TEST(table_shows_all_parts)
 }
 END_TEST
 
-/* Without `all`: no slow steps, no context; what did not change has no trend of rounding errors, and digits below two of
- * an error are left out. */
+/* Without `all`: no slow steps, no context; what did not change has no trend of rounding errors, and digits below two
+ * of an error are left out. */
 START_TEST(short_table)
 {
   mlffprof_report *p = prof_sample(3000);
