@@ -230,6 +230,10 @@ typedef struct mlff_info {
   const double *temperature; /* [2] lowest and highest, K                                                 */
   const double *density;     /* [2] of periodic ones, g/cm3                                               */
   const double *distances;   /* [n_elements][n_elements] shortest, A; 0 = no such pair within the cutoff  */
+  const double *pressure;    /* [2] of periodic ones, GPa, without its kinetic part                       */
+  const double *triples;     /* [n_elements][n_elements][n_elements] of an atom, the first, with two neighbours: the
+                                smaller distance within which both were, A; 0 = no such triple within the cutoff */
+  double max_force;          /* largest on an atom, eV/A; 0 = the file does not say                       */
 } mlff_info;
 
 /* Memory and growth counters since opening. */
@@ -405,10 +409,6 @@ MLFF_API void mlff_system_free(mlff_system *system);
 
 /* Checks the laws of a graph (offsets, index ranges, node map) in O(n_pairs); for tests and debugging. */
 MLFF_API mlff_status mlff_graph_check(const mlff_graph *graph, int n_species, mlff_error *error);
-
-/* The pair *i, *j (j may be an image) whose squared distance, times scale[n_species * s + t] of its species, is least,
- * or -1 and -1; returns that product, infinity without pairs. Atoms of species -1 are left out. Arrays on the host. */
-MLFF_API double mlff_graph_closest(const mlff_graph *graph, int n_species, const double *scale, int32_t *i, int32_t *j);
 
 /* What this computer and this build have. */
 typedef struct mlff_platform {

@@ -214,6 +214,10 @@ MLFFPROF_API void mlffprof_recorder_free(mlffprof_recorder *recorder);
  * going on. Memory samples taken during warm-up are in the series but not in the verdict. */
 MLFFPROF_API mlffprof_status mlffprof_recorder_warmup(mlffprof_recorder *recorder, int64_t n, mlffprof_error *error);
 
+/* Adds looks at whether the run is like the training of its model. */
+struct mlffprof_outside;
+MLFFPROF_API void mlffprof_recorder_outside(mlffprof_recorder *recorder, const struct mlffprof_outside *more);
+
 /* Each adds one sample; a rejected one (E_ARG: negative or non-finite time, decreasing time_ps, ...) changes nothing.
  * A step costs about 0.1 us without components and does not allocate. */
 MLFFPROF_API mlffprof_status mlffprof_recorder_step(mlffprof_recorder *recorder, const mlffprof_step *step,
@@ -391,6 +395,11 @@ typedef struct mlffprof_balance {
 typedef struct mlffprof_work {
   MLFFPROF_WORK_FIELDS(MLFFPROF_MEMBER, )
 } mlffprof_work;
+
+/* Looks at a run, and those in which it was outside of the training of its model. "outside" in the JSON. */
+typedef struct mlffprof_outside {
+  MLFFPROF_OUTSIDE_FIELDS(MLFFPROF_MEMBER, )
+} mlffprof_outside;
 
 struct mlffprof_report {
   MLFFPROF_REPORT_FIELDS(MLFFPROF_MEMBER, )

@@ -48,6 +48,7 @@
 #define MLFFPROF_C_TAGS        unsigned         /* array of names, empty when none was set */
 #define MLFFPROF_C_BALANCE     mlffprof_balance
 #define MLFFPROF_C_WORK        mlffprof_work
+#define MLFFPROF_C_OUTSIDE     mlffprof_outside
 #define MLFFPROF_C_MEMORY_KIND mlffprof_memory_result
 #define MLFFPROF_C_MEMORY      mlffprof_memory_report
 #define MLFFPROF_C_ENERGY      mlffprof_energy_report
@@ -131,6 +132,17 @@
   X(S, FIELD, METRIC, messages_per_step, messages_per_step, "", "MPI: messages sent and calls of collectives") \
   X(S, FIELD, METRIC, message_bytes_per_step, message_bytes_per_step, "byte", "") \
   X(S, FIELD, METRIC, list_builds_per_step, list_builds_per_step, "", "new neighbour lists")
+
+/* Names and order are those of mlff_watched (mlff_watch.h). */
+#define MLFFPROF_OUTSIDE_FIELDS(X, S) \
+  X(S, FIELD, COUNT, n, n_looks, "", "steps, warm-up and set-ups included, that were compared with the training") \
+  X(S, FIELD, COUNT, temperature, temperature, "", "looks in which it was outside; means of ten looks") \
+  X(S, FIELD, COUNT, density, density, "", "") \
+  X(S, FIELD, COUNT, pressure, pressure, "", "without its kinetic part; means of ten looks") \
+  X(S, FIELD, COUNT, pair, pair, "", "elements were within the cutoff of each other that never were") \
+  X(S, FIELD, COUNT, distance, distance, "", "some pair of atoms was closer than any of its elements") \
+  X(S, FIELD, COUNT, triple, triple, "", "some atom had two neighbours closer than any of its elements") \
+  X(S, FIELD, COUNT, force, force, "", "some atom's was larger than any in the training")
 
 /* Bytes are doubles. */
 #define MLFFPROF_MEMORY_KIND_FIELDS(X, S) \
@@ -327,6 +339,8 @@
   X(S, LIST, SLOWEST_RANK, slowest_rank, n_slowest_ranks, ALL, slowest_ranks, "", \
     "how often a rank was the slowest, most frequent first, at most 16; empty on one rank") \
   X(S, LATER, WORK, work, work, "", "counted by `mlff bench --count`; null elsewhere") \
+  X(S, LATER, OUTSIDE, outside, outside, "", \
+    "how often the run was outside of what its model was trained on; null: not compared") \
   X(S, FIELD, MEMORY, memory, memory, "", "") \
   X(S, FIELD, ENERGY, energy, energy, "", "") \
   X(S, FIELD, ACCURACY, accuracy, accuracy, "", "against the reference model, over all samples") \

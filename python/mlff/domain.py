@@ -1,21 +1,21 @@
 """Whether structures are like those that a model was trained on, by the rules of pair_style mlff (docs/pair_mlff.md).
 
-Looked at are new structures and every hundredth evaluation. Temperatures are left to whoever runs the dynamics.
+The engine compares (include/mlff/mlff_watch.h). Looked at are new structures and every hundredth evaluation.
+Temperatures are left to whoever runs the dynamics.
 """
 
 from __future__ import annotations
 
-import collections
 import ctypes
+import math
 import warnings
+import weakref
 
-import numpy as np
+from . import library
 
-from .library import library
-
-EVERY, LOOKS = 100, 10
-SLACK, CLOSER = 0.02, 0.95  # what is still inside, of densities and distances
+EVERY = 100
 GRAMS_PER_CM3 = 1.66053906660  # of 1 atomic mass unit per A^3
+GPA = 160.2176634  # of 1 eV/A^3
 
 
 class DomainWarning(UserWarning):
@@ -23,27 +23,28 @@ class DomainWarning(UserWarning):
 
 
 class DomainError(RuntimeError):
-    """The same with domain="stop", and elements that did not occur in training."""
+    """The same with domain="stop"; also elements that did not occur in training, and structures that begin with pairs
+    of elements that never met there, or with far too short distances."""
 
 
 class Domain:
-    """What one model was trained on. elements [n_elements]; trained [n_elements] bool; density (low, high) in g/cm3 or
-    None; distances [n_elements, n_elements] in A, 0: no such pair within the cutoff, or None; what: warn, stop or
-    ignore."""
+    """What one model was trained on. info: a CInfo, of a model that is open as long; trained [n_elements]: bool; what:
+    warn, stop or ignore."""
 
-    def __init__(self, name, elements, trained, density, distances, cutoff, what):
-        self.name, self.elements, self.trained = name, elements, trained
-        self.density, self.distances, self.what = density, distances, what
-        if distances is not None:
-            self.limits = np.where(distances > 0, distances, cutoff)
-            known = trained[:, None] & trained[None, :]
-            self.scale = np.where(known, self.limits**-2.0, np.inf)
+    def __init__(self, info, name, elements, trained, what):
+        self.name, self.elements, self.trained, self.what = name, elements, trained, what
+        self.library, self.found = library.library(), (library.CFinding * library.N_WATCHED)()
+        handle, error = ctypes.c_void_p(), library.CError()
+        if self.library.mlff_watch_create(info, EVERY, b"evaluations", handle, error):
+            raise library.Error(error.text.decode("utf-8", "replace"))
+        self.watch = handle.value
+        weakref.finalize(self, self.library.mlff_watch_free, handle.value)
         self.begin()
 
     def begin(self, cell=None):
         """A new structure: what was said before is forgotten. cell: bytes."""
-        self.n_evaluations, self.said, self.cell, self.box_changes = 0, set(), cell, False
-        self.densities = collections.deque(maxlen=LOOKS)
+        self.n_evaluations, self.cell, self.box_changes = 0, cell, False
+        self.library.mlff_watch_begin(self.watch)
 
     def check_elements(self, species):
         """Refuses elements that the model knows but was not trained on. species: indices into the elements."""
@@ -59,45 +60,27 @@ class Domain:
         self.n_evaluations += 1
         return self.what != "ignore" and (self.n_evaluations - 1) % EVERY == 0
 
-    def look(self, graph, mass, cell):
-        """graph: a CGraph on the host; mass: of all atoms, g/mol. Densities of boxes that change are means."""
+    def look(self, graph, result, mass, cell):
+        """graph: a CGraph on the host; result: its CResult; mass: of all atoms, g/mol; cell: bytes."""
         self.box_changes |= cell != self.cell
-        if self.density is not None and graph.volume > 0 and "density" not in self.said:
-            self._look_at_density(GRAMS_PER_CM3 * mass / graph.volume)
-        if self.distances is not None and graph.n_pairs and "distance" not in self.said:
-            self._look_at_distances(graph)
+        system = library.CWatchSystem(math.nan, 1, math.nan, math.nan, self.box_changes)
+        if graph.boundary == library.PERIODIC:
+            system.density = GRAMS_PER_CM3 * mass / graph.volume
+            system.pressure = GPA * sum(result.virial[:3]) / (3 * graph.volume)
+        self.library.mlff_watch_atoms(self.watch, graph, result.forces, None, None, self.found)
+        self.library.mlff_watch_state(self.watch, system, self.found)
+        self.library.mlff_watch_judge(self.watch, self.n_evaluations == 1, self.found)
+        for finding in self.found:
+            if finding.verdict:
+                self._say(finding.text.decode("utf-8", "replace"), finding.verdict == library.VERDICT_STOP)
 
-    def _look_at_density(self, now):
-        self.densities.append(now)
-        value, (low, high) = np.mean(self.densities), self.density
-        is_inside = low * (1 - SLACK) <= value <= high * (1 + SLACK)
-        if is_inside or (self.box_changes and len(self.densities) < LOOKS):
-            return
-        mean = f" (mean of {LOOKS} looks, every {EVERY} evaluations)" if self.box_changes else ""
-        self._say("density", f"density {value:.4g} g/cm3{mean} is outside of {low:g} to {high:g} g/cm3")
-
-    def _look_at_distances(self, graph):
-        i, j = ctypes.c_int32(), ctypes.c_int32()
-        scale = self.scale.ctypes.data
-        square = library().mlff_graph_closest(graph, len(self.elements), scale, i, j)
-        if not square < CLOSER * CLOSER:
-            return
-        a, b = sorted((i.value, graph.node[j.value]))
-        s, t = graph.species[a], graph.species[b]
-        limit = self.limits[s, t]
-        why = "the shortest one" if self.distances[s, t] > 0 else "the cutoff, within which there was no such pair"
-        self._say(
-            "distance",
-            f"{self.elements[s]}-{self.elements[t]} distance {np.sqrt(square) * limit:.4g} A (atoms {a} and {b}, "
-            f"counted from 0) is below {limit:.4g} A, {why}",
-        )
-
-    def _say(self, kind, what):
-        self.said.add(kind)
-        text = (
-            f"mlff: {what} in the training of {self.name}, so results may be wrong: use a model that was trained on "
-            'such structures, or say domain="ignore" if it is meant'
-        )
+    def _say(self, what, is_grave):
+        advice = 'use a model that was trained on such structures, or say domain="ignore" if it is meant'
+        if is_grave:
+            raise DomainError(
+                f"mlff: {what} in the training of {self.name}: check the structure and its elements, {advice}"
+            )
+        text = f"mlff: {what} in the training of {self.name}, so results may be wrong: {advice}"
         if self.what == "stop":
             raise DomainError(text)
         warnings.warn(text, DomainWarning, stacklevel=5)

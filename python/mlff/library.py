@@ -1,4 +1,5 @@
-"""The C API (include/mlff/mlff.h) by ctypes: structures as they are there, and the shared library that has it.
+"""The C API (mlff.h and mlff_watch.h in include/mlff) by ctypes: structures as they are there, and the shared library
+that has it.
 
 Calls release Python's lock. tests/python/test_api_library.py compares the structures with the header.
 """
@@ -103,8 +104,29 @@ class CInfo(ctypes.Structure):
         ("temperature", POINTER(c_double)),
         ("density", POINTER(c_double)),
         ("distances", POINTER(c_double)),
+        ("pressure", POINTER(c_double)),
+        ("triples", POINTER(c_double)),
+        ("max_force", c_double),
     ]
 
+
+class CFinding(ctypes.Structure):
+    _fields_ = [("excess", c_double), ("verdict", c_int), ("text", ctypes.c_char * 300)]
+
+
+class CWatchSystem(ctypes.Structure):
+    _fields_ = [
+        ("temperature", c_double),
+        ("n_free", c_double),
+        ("density", c_double),
+        ("pressure", c_double),
+        ("box_changes", c_int),
+    ]
+
+
+PERIODIC = 2  # MLFF_BOUNDARY_PERIODIC
+N_WATCHED = 7  # MLFF_N_WATCHED
+VERDICT_STOP = 2  # MLFF_VERDICT_STOP
 
 STRUCTURES = {
     "mlff_error": CError,
@@ -112,6 +134,8 @@ STRUCTURES = {
     "mlff_graph": CGraph,
     "mlff_result": CResult,
     "mlff_info": CInfo,
+    "mlff_finding": CFinding,
+    "mlff_watch_system": CWatchSystem,
 }
 
 # Bits of mlff_info.traits.
@@ -140,7 +164,12 @@ FUNCTIONS = {
     "mlff_system_move": (c_int, (c_void_p, c_void_p, c_void_p, c_double, POINTER(c_int), POINTER(CError))),
     "mlff_system_graph": (POINTER(CGraph), (c_void_p,)),
     "mlff_system_free": (None, (c_void_p,)),
-    "mlff_graph_closest": (c_double, (POINTER(CGraph), c_int, c_void_p, POINTER(c_int32), POINTER(c_int32))),
+    "mlff_watch_create": (c_int, (POINTER(CInfo), c_int, c_char_p, POINTER(c_void_p), POINTER(CError))),
+    "mlff_watch_free": (None, (c_void_p,)),
+    "mlff_watch_begin": (None, (c_void_p,)),
+    "mlff_watch_atoms": (None, (c_void_p, POINTER(CGraph), c_void_p, c_void_p, c_void_p, POINTER(CFinding))),
+    "mlff_watch_state": (None, (c_void_p, POINTER(CWatchSystem), POINTER(CFinding))),
+    "mlff_watch_judge": (None, (c_void_p, c_int, POINTER(CFinding))),
 }
 
 

@@ -15,12 +15,11 @@ from mlff_tools.model.masses import MASS
 
 from . import library
 from .domain import Domain, DomainError
-from .library import Error
+from .library import PERIODIC, Error
 
 SYMBOLS = ["X", *MASS]  # of the atomic numbers
 NUMBERS = {symbol: number for number, symbol in enumerate(SYMBOLS)}
 VOIGT = np.array([0, 1, 2, 5, 4, 3])  # xx yy zz yz xz xy of the engine's xx yy zz xy xz yz
-PERIODIC = 2  # MLFF_BOUNDARY_PERIODIC
 
 
 class Result(typing.NamedTuple):
@@ -170,9 +169,6 @@ class Model:
         self._open(None)
         self._species_of = np.full(len(SYMBOLS), -1, np.int32)
         self._species_of[[NUMBERS[e] for e in self.elements]] = np.arange(len(self.elements))
-        self._domain = Domain(
-            self.name, self.elements, self._trained, self.density, self._distances, self.cutoff, domain
-        )
 
     def __reduce__(self):
         return _reopen, (self.path, self._arguments)
@@ -203,7 +199,10 @@ class Model:
         self._handle = handle.value
         self._close = weakref.finalize(self, self._library.mlff_model_close, handle.value)
         self._opened_for = set(elements or ())
-        self._read_info(self._library.mlff_model_info(handle.value).contents)
+        info = self._library.mlff_model_info(handle.value).contents
+        self._read_info(info)
+        trained = [bool(info.trained[k]) for k in range(info.n_elements)]
+        self._domain = Domain(info, self.name, self.elements, trained, self._arguments["domain"])
 
     def _read_info(self, info):
         text = lambda value: (value or b"").decode("utf-8", "replace")
@@ -224,8 +223,8 @@ class Model:
         pair = lambda p: (p[0], p[1]) if p else None
         self.temperature: tuple[float, float] | None = pair(info.temperature)
         self.density: tuple[float, float] | None = pair(info.density)
-        self._trained = np.array([bool(info.trained[k]) for k in range(n)])
-        self._distances = np.array(info.distances[: n * n]).reshape(n, n) if info.distances else None
+        self.pressure: tuple[float, float] | None = pair(info.pressure)
+        self.max_force: float | None = info.max_force or None
 
     @property
     def is_conservative(self) -> bool:
@@ -346,7 +345,7 @@ class Model:
             self._check(self._library.mlff_model_evaluate(self._handle, graph, None, arrays.c, self._error))
             if self._domain.is_due():
                 try:
-                    self._domain.look(graph, self._mass, cell)
+                    self._domain.look(graph, arrays.c, self._mass, cell)
                 except DomainError:
                     self._forget_system()  # the same structure is looked at again
                     raise

@@ -48,7 +48,6 @@ static mlffprof_status add_context(mlffprof_recorder *r, const cli_options *o, c
 typedef struct bench {
   const cli_options *o;
   cli_calls *calls;
-  cli_list *list;
   mlffprof_recorder *recorder;
   mlffprof_trace *trace;
   int n_warm, memory_every;
@@ -121,7 +120,8 @@ static int one_call(bench *b, int k)
   mlff_model *model = b->calls->model;
   const int64_t growths = mlff_model_memory(model).n_growths;
   const double start = mlffprof_seconds();
-  if (mlff_model_evaluate(model, cli_list_graph(b->list), NULL, &b->calls->result, &error)) return cli_fail(&error);
+  if (mlff_model_evaluate(model, cli_list_graph(b->calls->list), NULL, &b->calls->result, &error))
+    return cli_fail(&error);
   const double seconds = mlffprof_seconds() - start;
   const int64_t grown = mlff_model_memory(model).n_growths - growths;
   const mlffprof_step step = {.step = k,
@@ -133,7 +133,8 @@ static int one_call(bench *b, int k)
   if (k >= 0) b->calls->n_growths += grown;
   if (k == -b->n_warm) {
     b->calls->first_seconds = seconds;
-    if (mlff_model_record(model, cli_list_graph(b->list), NULL, &b->calls->result, &b->calls->record_seconds, &error))
+    if (mlff_model_record(model, cli_list_graph(b->calls->list), NULL, &b->calls->result, &b->calls->record_seconds,
+                          &error))
       return cli_fail(&error);
   }
   mlffprof_status status = mlffprof_recorder_step(b->recorder, &step, &prof);
@@ -192,7 +193,7 @@ static mlff_status evaluate_reference(bench *b, mlff_error *error)
   const mlff_options open = {.device = "cpu", .precision = "fp64", .members = b->o->open.members};
   mlff_model *model = NULL;
   if (open_for(b->o, open, &b->calls->file->frames[0], &model, error)) return error->code;
-  const mlff_status status = cli_against_begin(model, cli_list_graph(b->list), &b->calls->against, error);
+  const mlff_status status = cli_against_begin(model, cli_list_graph(b->calls->list), &b->calls->against, error);
   mlff_model_close(model);
   return status;
 }
@@ -207,13 +208,13 @@ int cli_calls_run(const cli_options *o, int n_calls, int memory_every, cli_calls
   if (open_for(o, o->open, frame, &calls->model, &error)) return cli_fail(&error);
   const mlff_info *info = mlff_model_info(calls->model);
   if (cli_frame_species(frame, info, o->arguments[1], &error)) return cli_fail(&error);
-  if (cli_list_take(calls->file, 0, info->cutoff + o->skin, o->n_replicas, &b.list, &error)) return cli_fail(&error);
-  calls->n_atoms = cli_list_graph(b.list)->n_local;
+  if (cli_list_take(calls->file, 0, info->cutoff + o->skin, o->n_replicas, &calls->list, &error))
+    return cli_fail(&error);
+  calls->n_atoms = cli_list_graph(calls->list)->n_local;
   calls->result.forces = malloc(((size_t) calls->n_atoms + 1) * sizeof *calls->result.forces);
   int code = calls->result.forces ? CLI_OK : cli_error(CLI_FAILED, NULL, "out of memory for %d forces", calls->n_atoms);
   if (!code && o->against && evaluate_reference(&b, &error)) code = cli_fail(&error);
   if (!code) code = record(&b);
-  cli_list_give_back(b.list);
   return code;
 }
 
@@ -221,6 +222,7 @@ void cli_calls_free(cli_calls *calls)
 {
   mlffprof_report_free(calls->report);
   mlff_model_close(calls->model);
+  cli_list_give_back(calls->list);
   cli_file_give_back(calls->file);
   free(calls->result.forces);
   free(calls->against.forces);

@@ -117,6 +117,11 @@ void cli_structures_keep(size_t bytes);
 /* What structures and lists take now. */
 size_t cli_structures_bytes(void);
 
+/* Prints which atoms of a graph with these results are outside of the training of their model: lines, or with is_json
+ * the key "outside" and a list of texts. Atoms count from 1. */
+mlff_status cli_print_outside(const mlff_info *info, const mlff_graph *graph, const mlff_result *result, int is_json,
+                              mlff_error *error);
+
 /* An evaluation held against one in double precision on the CPU. */
 typedef struct cli_against {
   double energy, (*forces)[3]; /* of the CPU, [n_atoms]; free(forces) */
@@ -134,6 +139,7 @@ int cli_against_end(cli_against *against, const mlff_info *info, const mlff_resu
 typedef struct cli_calls {
   mlff_model *model;
   cli_file *file;
+  cli_list *list;
   int n_calls;
   int64_t n_growths; /* of buffers, after warm-up */
   mlff_result result;

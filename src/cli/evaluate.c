@@ -5,12 +5,14 @@
 #include <stdlib.h>
 
 typedef struct answer {
+  cli_list *list;
   mlff_result result; /* atom_energy is NULL for models without energies of atoms */
   double *members, *spread;
 } answer;
 
 static void answer_free(answer *a)
 {
+  cli_list_give_back(a->list);
   free(a->result.forces);
   free(a->result.atom_energy);
   free(a->members);
@@ -21,7 +23,6 @@ static mlff_status evaluate(mlff_model *model, cli_file *file, int frame, answer
 {
   const size_t n = (size_t) file->frames[frame].n_atoms + 1;
   const mlff_info *info = mlff_model_info(model);
-  cli_list *list = NULL;
   const int has_atom_energy = (info->traits & MLFF_NODE_ENERGIES) != 0;
   *a = (answer){.result = {.forces = malloc(n * sizeof *a->result.forces),
                            .atom_energy = has_atom_energy ? malloc(n * sizeof(double)) : NULL},
@@ -35,10 +36,8 @@ static mlff_status evaluate(mlff_model *model, cli_file *file, int frame, answer
     a->result.member_energy = a->members;
     a->result.atom_spread = a->spread;
   }
-  mlff_status status = cli_list_take(file, frame, info->cutoff, 1, &list, error);
-  if (!status) status = mlff_model_evaluate(model, cli_list_graph(list), NULL, &a->result, error);
-  cli_list_give_back(list);
-  return status;
+  const mlff_status status = cli_list_take(file, frame, info->cutoff, 1, &a->list, error);
+  return status ? status : mlff_model_evaluate(model, cli_list_graph(a->list), NULL, &a->result, error);
 }
 
 static void json_numbers(const char *name, const double *values, int64_t n, int per_row)
@@ -55,7 +54,7 @@ static void json_numbers(const char *name, const double *values, int64_t n, int 
   printf("]");
 }
 
-static void print_json(const mlff_info *info, const cli_frame *frame, const answer *a)
+static mlff_status print_json(const mlff_info *info, const cli_frame *frame, const answer *a, mlff_error *error)
 {
   const mlff_result *r = &a->result;
   printf("    {\"name\": ");
@@ -73,10 +72,13 @@ static void print_json(const mlff_info *info, const cli_frame *frame, const answ
   }
   printf(",\n     \"n_edges\": %lld, \"min_distance\": ", (long long) r->n_edges);
   mlff_json_number(stdout, r->min_distance, 0);
+  const mlff_status status = cli_print_outside(info, cli_list_graph(a->list), r, 1, error);
   printf("}");
+  return status;
 }
 
-static void print_text(const mlff_info *info, const cli_frame *frame, const answer *a, int with_forces)
+static mlff_status print_text(const mlff_info *info, const cli_frame *frame, const answer *a, int with_forces,
+                              mlff_error *error)
 {
   const mlff_result *r = &a->result;
   printf("%s: %d atoms\n", frame->name, (int) frame->n_atoms);
@@ -90,11 +92,13 @@ static void print_text(const mlff_info *info, const cli_frame *frame, const answ
     for (int32_t i = 0; i < frame->n_atoms; i++) most = fmax(most, a->spread[i]);
     printf("  spread   %.6f eV at the least certain atom, over %d members\n", most, info->n_members);
   }
-  if (!with_forces) return;
+  const mlff_status status = cli_print_outside(info, cli_list_graph(a->list), r, 0, error);
+  if (!with_forces) return status;
   printf("  forces   eV/A\n");
   for (int32_t i = 0; i < frame->n_atoms; i++)
     printf("  %6d %-3s %15.8f %15.8f %15.8f\n", (int) i + 1, frame->elements[i], r->forces[i][0], r->forces[i][1],
            r->forces[i][2]);
+  return status;
 }
 
 static void print_json_head(const mlff_info *info)
@@ -118,14 +122,10 @@ static int evaluate_all(const cli_options *o, mlff_model *model, cli_file *file)
   if (o->json) print_json_head(info);
   for (int k = 0; k < n_frames; k++) {
     answer a;
-    const mlff_status status = evaluate(model, file, k, &a, &error);
-    if (!status) {
-      if (o->json && k) printf(",\n");
-      if (o->json)
-        print_json(info, &frames[k], &a);
-      else
-        print_text(info, &frames[k], &a, o->forces);
-    }
+    mlff_status status = evaluate(model, file, k, &a, &error);
+    if (!status && o->json && k) printf(",\n");
+    if (!status)
+      status = o->json ? print_json(info, &frames[k], &a, &error) : print_text(info, &frames[k], &a, o->forces, &error);
     answer_free(&a);
     if (status)
       return cli_error(CLI_FAILED, NULL, "%s, structure %d (%s): %s", o->arguments[1], k + 1, frames[k].name,

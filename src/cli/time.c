@@ -19,7 +19,12 @@ static double per_atom(const cli_calls *c)
   return c->n_atoms ? 1e3 * c->report->latency.median / c->n_atoms : NAN;
 }
 
-static void print_json(const cli_options *o, const cli_calls *c)
+static mlff_status print_outside(const cli_calls *c, int is_json, mlff_error *error)
+{
+  return cli_print_outside(mlff_model_info(c->model), cli_list_graph(c->list), &c->result, is_json, error);
+}
+
+static mlff_status print_json(const cli_options *o, const cli_calls *c, mlff_error *error)
 {
   const mlff_info *info = mlff_model_info(c->model);
   const mlffprof_stats *s = &c->report->latency;
@@ -48,7 +53,9 @@ static void print_json(const cli_options *o, const cli_calls *c)
     print_number("force_difference", c->against.force_difference);
     print_number("force_rms_ratio", c->against.force_rms_ratio);
   }
+  const mlff_status status = print_outside(c, 1, error);
   printf(", \"memory_bytes\": %zu, \"growths\": %lld}\n", c->memory.bytes, (long long) c->n_growths);
+  return status;
 }
 
 static void print_head(const cli_options *o, const cli_calls *c)
@@ -60,7 +67,7 @@ static void print_head(const cli_options *o, const cli_calls *c)
          o->skin);
 }
 
-static void print_text(const cli_options *o, const cli_calls *c)
+static mlff_status print_text(const cli_options *o, const cli_calls *c, mlff_error *error)
 {
   const mlffprof_stats *s = &c->report->latency;
   print_head(o, c);
@@ -83,17 +90,17 @@ static void print_text(const cli_options *o, const cli_calls *c)
            (long long) r.n_nodes, (long long) r.n_kernels);
   else if (strcmp(mlff_model_info(c->model)->device, "cpu"))
     printf("  replay   not used: %s\n", r.why);
+  return print_outside(c, 0, error);
 }
 
 int cli_time(const cli_options *options)
 {
   cli_calls calls;
+  mlff_error error = {.code = MLFF_OK};
   const int n = options->n_calls ? options->n_calls : 100;
-  const int code = cli_calls_run(options, n, options->file ? 1 + n / 200 : 0, &calls);
-  if (!code && options->json)
-    print_json(options, &calls);
-  else if (!code)
-    print_text(options, &calls);
+  int code = cli_calls_run(options, n, options->file ? 1 + n / 200 : 0, &calls);
+  if (!code && (options->json ? print_json(options, &calls, &error) : print_text(options, &calls, &error)))
+    code = cli_fail(&error);
   cli_calls_free(&calls);
   return code;
 }

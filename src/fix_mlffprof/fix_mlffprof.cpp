@@ -173,6 +173,7 @@ void FixMLFFProf::Impl::init()
   int dim = 0;
   engine = static_cast<mlff_model *>(force->pair->extract("mlff_model", dim));
   const mlff_info *info = engine ? mlff_model_info(engine) : nullptr;
+  report->begin_watch(static_cast<mlff_watch *>(force->pair->extract("mlff_watch", dim)));
   if (shadow) shadow->init();
   samples.init_run(settings.energy);
   if (!report->is_open()) {
@@ -428,6 +429,7 @@ void FixMLFFProf::Impl::finish()
   report->complain(samples.finish(report->recorder()));
   mlff_spans_stop(engine);
   steps.end_run();
+  report->end_watch();
   engine = nullptr;
   set_up = false;
   summary_step = -1;

@@ -132,6 +132,37 @@ void ProfReport::warm_up(long n)
   if (rec && n > 0) mlffprof_recorder_warmup(rec.get(), n, nullptr);
 }
 
+void ProfReport::begin_watch(const mlff_watch *of_pair)
+{
+  watch = of_pair;
+  taken = watch ? mlff_watch_count(watch) : mlff_watch_counts();
+}
+
+void ProfReport::end_watch()
+{
+  take_outside();
+  watch = nullptr;
+}
+
+/* What the watch has counted since the last time. */
+void ProfReport::take_outside()
+{
+  if (!watch || !rec) return;
+  const mlff_watch_counts now = mlff_watch_count(watch);
+  const auto more = [this, &now](mlff_watched kind) { return now.n_outside[kind] - taken.n_outside[kind]; };
+  mlffprof_outside outside = {};
+  outside.n = now.n_looks - taken.n_looks;
+  outside.temperature = more(MLFF_WATCHED_TEMPERATURE);
+  outside.density = more(MLFF_WATCHED_DENSITY);
+  outside.pressure = more(MLFF_WATCHED_PRESSURE);
+  outside.force = more(MLFF_WATCHED_FORCE);
+  outside.distance = more(MLFF_WATCHED_DISTANCE);
+  outside.pair = more(MLFF_WATCHED_PAIR);
+  outside.triple = more(MLFF_WATCHED_TRIPLE);
+  mlffprof_recorder_outside(rec.get(), &outside);
+  taken = now;
+}
+
 /* ----------------------------------------------------------------------
    writing
 ------------------------------------------------------------------------- */
@@ -151,6 +182,7 @@ std::string ProfReport::write_file()
   if (!rec || file.empty()) return "";
   const double begin = mlffprof_seconds();
   std::unique_ptr<mlffprof_report, Closer> report;
+  take_outside();
   std::string problem = make(report);
   mlffprof_error trouble = {};
   if (problem.empty() && mlffprof_report_write(report.get(), file.c_str(), &trouble)) problem = trouble.text;

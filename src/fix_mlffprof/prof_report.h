@@ -5,7 +5,7 @@
 #include "prof_settings.h"
 #include "prof_steps.h"
 
-#include "mlff/mlff.h"
+#include "mlff/mlff_watch.h"
 #include "mlff/mlffprof.h"
 #include "pointers.h"
 
@@ -33,6 +33,9 @@ class ProfReport : protected Pointers {
   void open(const Subject &subject);
   /* Machine, versions, model and deck of this run. */
   void describe(const mlff_info *info);
+  /* A run whose pair style counts what is outside of its model's training; nullptr: it does not. */
+  void begin_watch(const mlff_watch *of_pair);
+  void end_watch();
   void set_number(const char *key, double value);
   /* The next run begins with that many warm-up steps. */
   void warm_up(long n);
@@ -67,10 +70,13 @@ class ProfReport : protected Pointers {
   mlffprof_trace *trace;    // of rank 0
   double trace_origin;
   std::string file, trace_file;
+  const mlff_watch *watch = nullptr;    // of the pair style, during a run
+  mlff_watch_counts taken = {};         // of it
 
   std::string create(const Subject &subject);
   std::string open_files();
   std::string make(std::unique_ptr<mlffprof_report, Closer> &report) const;
+  void take_outside();
   std::string write_file();
 };
 

@@ -1,6 +1,8 @@
 /* status.c: see status.h. */
 #include "status.h"
 
+#include "mlff/mlff_watch.h"
+
 #include <string.h>
 
 mlff_status mlff_fail(mlff_error *error, mlff_status code, const char *format, ...)
@@ -40,10 +42,15 @@ size_t mlff_size_of(const char *type)
   static const struct {
     const char *name;
     size_t size;
-  } types[] = {{"mlff_error", sizeof(mlff_error)},  {"mlff_options", sizeof(mlff_options)},
-               {"mlff_graph", sizeof(mlff_graph)},  {"mlff_result", sizeof(mlff_result)},
-               {"mlff_info", sizeof(mlff_info)},    {"mlff_memory", sizeof(mlff_memory)},
-               {"mlff_option", sizeof(mlff_option)}};
+  } types[] = {{"mlff_error", sizeof(mlff_error)},
+               {"mlff_options", sizeof(mlff_options)},
+               {"mlff_graph", sizeof(mlff_graph)},
+               {"mlff_result", sizeof(mlff_result)},
+               {"mlff_info", sizeof(mlff_info)},
+               {"mlff_memory", sizeof(mlff_memory)},
+               {"mlff_option", sizeof(mlff_option)},
+               {"mlff_finding", sizeof(mlff_finding)},
+               {"mlff_watch_system", sizeof(mlff_watch_system)}};
   for (size_t k = 0; k < sizeof types / sizeof *types; k++)
     if (!strcmp(types[k].name, type)) return types[k].size;
   return 0;

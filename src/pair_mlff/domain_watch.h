@@ -1,69 +1,64 @@
-/* domain_watch.h: whether a run is where its model was trained (block `domain` of the model file): temperature,
- * density, and the shortest distance of each pair of elements. Looked at so rarely that it costs nothing; what is
- * outside is said once in a run, or stops it.
+/* domain_watch.h: whether a run is where its model was trained (mlff/mlff_watch.h): what LAMMPS knows of temperature,
+ * density and pressure, ranks brought together, warnings and errors. Looked at so rarely that it costs nothing.
  */
 #ifndef LMP_MLFF_DOMAIN_WATCH_H
 #define LMP_MLFF_DOMAIN_WATCH_H
 
-#include "mlff/mlff.h"
+#include "mlff/mlff_watch.h"
 #include "pointers.h"
 
 #include <array>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace LAMMPS_NS {
 
 class MLFFNeighbourGraph;
+class MLFFResults;
 
 class MLFFDomainWatch : protected Pointers {
  public:
-  MLFFDomainWatch(class LAMMPS *lammps, const MLFFNeighbourGraph &of_step);
+  MLFFDomainWatch(class LAMMPS *lammps, const MLFFNeighbourGraph &of_step, MLFFResults &of_engine);
   /* mapping as in MLFFNeighbourGraph; what: warn, stop or ignore. */
   void set_model(const mlff_info *of_model, const std::vector<int> &mapping, const std::string &what);
   void begin_run();
-  /* Whether to look in this step: dynamics and rerun, and not what minimizers try. The same on all ranks. */
+  /* Whether to look in this step: dynamics and rerun, and the structure that a minimization starts from, but not what
+   * it tries. The same on all ranks. */
   bool is_due() const;
   /* After an evaluation of the graph, when Atom has velocities and types. Collective. */
   void look();
+  /* nullptr: nothing is watched. */
+  mlff_watch *counts() const { return watch.get(); }
 
  private:
-  static constexpr int LOOKS = 10;    // of a mean
-  enum Kind { TEMPERATURE, DENSITY, DISTANCE, N_KINDS };
-
-  class Mean {    // of the last LOOKS values
-   public:
-    void add(double value) { values[static_cast<size_t>(n++ % LOOKS)] = value; }
-    bool is_full() const { return n >= LOOKS; }
-    double value() const;
-
-   private:
-    std::array<double, LOOKS> values = {};
-    int n = 0;
+  using Findings = std::array<mlff_finding, MLFF_N_WATCHED>;
+  struct Closer {
+    void operator()(mlff_watch *w) const { mlff_watch_free(w); }
   };
-
   /* Sums over the model's atoms of all ranks, as doubles for MPI. Those at rest count as atoms only. */
   struct Sums {
-    double n_atoms, element_mass, n_moving, mass, momentum[3], mv2;
+    double n_atoms, element_mass, n_moving, mass, momentum[3], mv2, virial;
   };
 
   const MLFFNeighbourGraph &graph;
+  MLFFResults &results;
   const mlff_info *info;
-  bool is_on, stops;
-  int every;    // steps between two looks
+  bool stops;
+  bool has_begun;    // some structure of dynamics was looked at with this model
+  int every;         // steps between two looks
+  std::unique_ptr<mlff_watch, Closer> watch;
   std::vector<int> species_of_type;
-  std::vector<double> element_masses, inverse_squares;    // [n_elements]; [n_elements][n_elements] of the limits, 1/A^2
+  std::vector<double> element_masses;    // [n_elements]
   bigint last_step;
-  std::array<bool, N_KINDS> is_watched;    // and nothing was said of it in this run
-  Mean temperature, density;
 
   Sums sum_atoms() const;
-  void look_at_temperature(const Sums &sums);
-  void look_at_density(const Sums &sums);
-  void look_at_distances();
-  std::string closest(double &square) const;
   double count_constraints() const;
-  void say(Kind kind, const std::string &what);
+  void find_temperature(const Sums &sums, mlff_watch_system &system) const;
+  mlff_watch_system find_system() const;
+  void find_atoms(Findings &found);
+  void bring_together(Findings &found) const;
+  void say(const mlff_finding &finding) const;
 };
 
 }    // namespace LAMMPS_NS

@@ -8,6 +8,8 @@
 #include "halo.h"
 #include "results.h"
 
+#include "mlff/mlff_watch.h"
+
 #include "comm.h"
 #include "error.h"
 #include "update.h"
@@ -218,6 +220,9 @@ static std::string describe(const std::string &path, const mlff_info *info, cons
     text +=
         "  note:         forces and stress are outputs of the network: not conservative, not exact under rotation, no "
         "energies or stress of atoms\n";
+  char domain[400];
+  mlff_domain_text(info, domain, sizeof(domain));
+  text += std::string("  trained on:   ") + domain + "\n";
   return text + mlff_format("  computed on:  %s, %s, kernels %s\n", info->device, info->precision, info->kernels);
 }
 

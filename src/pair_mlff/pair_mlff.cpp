@@ -433,8 +433,8 @@ double PairMLFF::memory_usage()
   return Pair::memory_usage() + engine + impl->memory_usage();
 }
 
-/* "mlff_model", "mlff_info" and "mlff_settings" give fix mlffprof the engine's model, its description, and what opened
- * it. */
+/* "mlff_model", "mlff_info", "mlff_settings" and "mlff_watch" give fix mlffprof the engine's model, its description,
+ * what opened it, and what was outside of its training (NULL: nothing is watched). */
 void *PairMLFF::extract(const char *name, int &dim)
 {
   dim = 0;
@@ -442,6 +442,7 @@ void *PairMLFF::extract(const char *name, int &dim)
   if (strcmp(name, "mlff_model") == 0) return impl->model.get();
   if (strcmp(name, "mlff_info") == 0) return const_cast<mlff_info *>(impl->info);
   if (strcmp(name, "mlff_settings") == 0) return &impl->settings;
+  if (strcmp(name, "mlff_watch") == 0) return impl->watch.counts();
   if (strcmp(name, "deviation_flag") == 0 && impl->ensemble()) return &impl->deviation_flag;
   if (strcmp(name, "spread_flag") == 0 && impl->ensemble()) return &impl->spread_flag;
   return nullptr;

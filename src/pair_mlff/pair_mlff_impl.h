@@ -33,7 +33,7 @@ struct MLFFIdentity {
 struct PairMLFF::Impl {
   Impl(LAMMPS *lammps, Pair *pair) :
       lmp(lammps), halo(lammps, pair, nullptr), talking(&halo), graph(lammps, halo), results(lammps, graph, halo),
-      deviation(lammps, graph, results), watch(lammps, graph)
+      deviation(lammps, graph, results), watch(lammps, graph, results)
   {
   }
 

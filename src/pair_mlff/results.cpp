@@ -121,6 +121,18 @@ const double (*MLFFResults::owned_forces())[3]
   return reinterpret_cast<const double(*)[3]>(ordered.data());
 }
 
+const double (*MLFFResults::whole_forces())[3]
+{
+  using Vector = double[3];
+  if (!results.forces) return nullptr;
+  const bool is_whole = !halo.is_needed() || forces_go_home();
+  if (!is_whole) {
+    ordered.assign(forces.begin(), forces.end());
+    halo.send_home(ordered.data(), 3);
+  }
+  return reinterpret_cast<const Vector *>(is_whole ? forces.data() : ordered.data());
+}
+
 double *MLFFResults::member_forces_of(int k)
 {
   return &member_forces[3 * static_cast<size_t>(view.n_nodes) * static_cast<size_t>(k)];

@@ -38,11 +38,15 @@ class MLFFResults : protected Pointers {
   void add_atom_energies(double *eatom) const;
   void add_atom_virials(double **vatom);
   void add_centroid_virials(double **cvatom);
+  /* Of this rank's share, eV. */
+  double virial_trace() const { return results.virial[0] + results.virial[1] + results.virial[2]; }
   double energy() const { return units->per_ev * results.energy; }
   double per_ev() const { return units->per_ev; }
   /* Forces of owned atoms [n_local][3], eV/A, with contributions of other ranks; of member k alone. Collective. */
   const double (*owned_forces())[3];
   const double *owned_member_forces(int k);
+  /* The same in the order of the graph, and nothing else changes; nullptr where forces stay on a GPU. Collective. */
+  const double (*whole_forces())[3];
   /* Of member k once more, without communication; and this rank's share of its virial [6], eV. */
   double *member_forces_of(int k);
   const double *member_virial(int k) const { return &member_virials[6 * static_cast<size_t>(k)]; }

@@ -3,6 +3,7 @@
 Temperatures are those of velocities that nothing changes (fix nve/noforce, tiny steps), so that they are known to the
 last digit; only the test of fluctuations has dynamics."""
 
+import json
 import os
 import re
 import shutil
@@ -149,13 +150,126 @@ def test_distances(tmp_path):
         )
     model = painn(tmp_path, distances={**limits, "H-O": r / 0.96})
     assert not warnings(launch(deck(tmp_path, model, "run 0\n", system=system), str(tmp_path)))
-    model = painn(tmp_path, distances={k: v for k, v in limits.items() if k != "O-O"})
-    (text,) = warnings(launch(deck(tmp_path, model, "run 0\n", system=system), str(tmp_path)))
-    r, i, j = found[(1, 1)]
-    assert f"O-O distance {r:.4g} A (atom {i}, atom {j}) is below 4 A, the cutoff, within which there was no" in text
 
 
-OUTSIDE = {"temperature": [1, 2], "density": [0.1, 0.2], "distances": {"H-H": 3.9, "H-O": 3.9, "O-O": 3.9}}
+NEAREST = {f"{'OH'[s - 1]}-{'OH'[t - 1]}": at[0] for (s, t), at in shortest(water(2)).items()}
+
+
+@pytest.mark.parametrize("ranks", (1, 2))
+def test_what_no_run_begins_with(tmp_path, ranks):
+    """Elements that never met, also in minimizations, and far too short distances; `ignore` is silent."""
+    r, i, j = shortest(water(2))[(1, 1)]
+    strange = painn(tmp_path, "strange", distances={k: v for k, v in NEAREST.items() if k != "O-O"})
+    close, k, m = shortest(water(2))[(2, 2)]
+    short = painn(tmp_path, "short", distances={**NEAREST, "H-H": close / 0.74})
+    pair = f"in step 0 O-O distance {r:.4g} A (atom {i}, atom {j}) is below 4 A, the cutoff, within which there was no"
+    near = f"in step 0 H-H distance {close:.4g} A (atom {k}, atom {m}) is below {close / 0.74:.4g} A, the shortest one"
+    for model, more, part in (
+        (strange, "run 0\n", pair),
+        (strange, "minimize 0 0 1 1\n", pair),
+        (short, "run 0\n", near),
+    ):
+        text = fails(deck(tmp_path, model, more), tmp_path, ranks)
+        assert part in text and text.count("ERROR") == 1 and "the run would begin there" in text, text
+    for model, more, options in (
+        (strange, "run 0\nminimize 0 0 1 1\n", "domain ignore"),
+        (short, "minimize 0 0 1 1\n", "domain stop"),
+    ):
+        assert "in the training of" not in launch(deck(tmp_path, model, more, options), str(tmp_path), ranks)
+    near = painn(tmp_path, "near", distances={**NEAREST, "H-H": close / 0.76})
+    (text,) = warnings(launch(deck(tmp_path, near, "run 0\n"), str(tmp_path), ranks))
+    assert "H-H distance" in text
+
+
+def test_elements_that_meet_in_a_run(tmp_path):
+    """Are a warning there, and do not stop the run after it."""
+    system = water(2)
+    system.x, system.types, system.molecule = np.array([[0, 0, 0], [4.5, 0, 0.0]]), np.array([1, 2]), np.array([1, 2])
+    system.box = np.array([30.0, 30, 30])
+    model = painn(tmp_path, distances={"H-H": 1, "O-O": 1})
+    fly = "velocity all set 0 0 0\ngroup h id 2\nvelocity h set -10 0 0\nfix 1 all nve/noforce\nrun 200\nrun 0\n"
+    texts = warnings(launch(deck(tmp_path, model, fly, system=system), str(tmp_path)))
+    assert [re.search(r"in step (\d+) H-O distance (\S+) A", s).groups() for s in texts] == [
+        ("100", "3.5"),
+        ("200", "2.5"),
+    ]
+
+
+def test_triples_and_forces(tmp_path):
+    """Of the triple that is farthest below its limit, and of the atom with the largest force, on any rank."""
+    system = water(2)
+    d = system.x[:, None] - system.x[None]
+    r = np.linalg.norm(d - system.box * np.round(d / system.box), axis=-1) + 99 * np.eye(24)
+    hydrogen = system.types == 2
+    near = np.sort(r[:, hydrogen][~hydrogen], axis=1)[:, 1]  # the second hydrogen of each oxygen
+    centre = np.flatnonzero(~hydrogen)[near.argmin()] + 1
+    pair = lambda one, other: NEAREST.get(f"{one}-{other}") or NEAREST[f"{other}-{one}"]
+    triples = {
+        c: {f"{a}-{b}": max(pair(c, a), pair(c, b)) for a, b in (("H", "H"), ("H", "O"), ("O", "O"))} for c in "HO"
+    }
+    triples["O"]["H-H"] = float(near.min() / 0.9)
+    model = painn(tmp_path, distances=NEAREST, triples=triples)
+    for ranks in (1, 2):
+        (text,) = warnings(launch(deck(tmp_path, model, "run 0\n", system=system), str(tmp_path), ranks))
+        assert (
+            f"in step 0 H-O-H with both ends within {near.min():.4g} A (centre atom {centre}, ends atom " in text
+            and f"is below {near.min() / 0.9:.4g} A, the smallest one in the training of" in text
+        )
+    forces = "compute f all property/atom fx fy fz\ndump d all custom 1 f.dump id fx fy fz\nrun 0\n"
+    launch(deck(tmp_path, painn(tmp_path, "plain"), forces, system=system), str(tmp_path))
+    rows = np.loadtxt(tmp_path / "f.dump", skiprows=9)
+    size = np.linalg.norm(rows[:, 1:], axis=1)
+    largest, atom = size.max(), int(rows[size.argmax(), 0])
+    for factor, expected in ((1.3, 1), (1.2, 0)):
+        model = painn(tmp_path, f"force{expected}", max_force=float(largest / factor))
+        for ranks, newton in ((1, "on"), (2, "on"), (2, "off")):
+            text = deck(tmp_path, model, "run 0\n", system=system, newton=newton)
+            said = warnings(launch(text, str(tmp_path), ranks))
+            assert len(said) == expected, said
+            if expected:
+                assert f"in step 0 force {largest:.3g}" in said[0] and f" on atom {atom} (" in said[0]
+
+
+def test_pressure(tmp_path):
+    """The mean of ten looks, without the kinetic part, on two ranks the same."""
+    press = f'{HOLD}compute p all pressure NULL virial\nvariable p equal c_p\nrun {LOOKS}\nprint "P $(c_p)"\n'
+    known = launch(deck(tmp_path, painn(tmp_path, "plain"), press), str(tmp_path))
+    gpa = 1e-4 * float(re.search(r"^P (\S+)", known, re.M).group(1))
+    off = 0.1 + 0.1 * abs(gpa)
+    for low, high, expected in ((gpa - 1, gpa + 1, 0), (gpa + off, gpa + 2 * off, 1), (gpa - 2 * off, gpa - off, 1)):
+        model = painn(tmp_path, f"p{low:.3f}{high:.3f}", pressure=[low, high])
+        texts = [warnings(launch(deck(tmp_path, model, f"{HOLD}run {LOOKS}\n"), str(tmp_path), n)) for n in (1, 2)]
+        assert len(texts[0]) == expected and texts[0] == texts[1]
+        if expected:
+            said = re.search(r"in step 1000 pressure (\S+) GPa without its kinetic part \(mean of 10", texts[0][0])
+            assert abs(float(said.group(1)) - gpa) < 1e-3 * abs(gpa) + 1e-4
+
+
+def test_what_the_file_does_not_say(tmp_path):
+    model = painn(tmp_path, temperature=[280, 350], distances=NEAREST)
+    output = launch(deck(tmp_path, model, "run 0\n"), str(tmp_path))
+    assert (
+        "  trained on:   280 to 350 K, 3 pairs of elements; not known: density, pressure, largest force, triples\n"
+        in output
+    )
+
+
+def test_profile_counts(tmp_path):
+    """What is outside is counted in every look, though said once."""
+    prof = f"fix prof all mlffprof 100 file {tmp_path}/p.json\n"
+    model = painn(tmp_path, **OUTSIDE)
+    output = launch(deck(tmp_path, model, prof + hot(700, 2 * LOOKS)), str(tmp_path))
+    outside = json.loads((tmp_path / "p.json").read_text(encoding="utf-8"))["outside"]
+    expected = {"n_looks": 21, "temperature": 11, "density": 21, "distance": 21}
+    assert outside == {**dict.fromkeys(outside, 0), **expected}
+    line = "outside of the model's training, of 21 looks: temperature in 11, density in 21, distance in 21\n"
+    assert line in output
+    again = deck(tmp_path, model, prof + f"{HOLD}run 0\n", "domain ignore")
+    launch(again, str(tmp_path))
+    assert json.loads((tmp_path / "p.json").read_text(encoding="utf-8"))["outside"] is None
+
+
+OUTSIDE = {"temperature": [1, 2], "density": [0.1, 0.2], "distances": {**NEAREST, "O-H": NEAREST["O-H"] / 0.9}}
 
 
 def test_each_kind_once(tmp_path):

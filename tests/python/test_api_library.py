@@ -12,7 +12,7 @@ import mlff
 from mlff import library
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-HEADER = os.path.join(ROOT, "include", "mlff", "mlff.h")
+HEADERS = [os.path.join(ROOT, "include", "mlff", name) for name in ("mlff.h", "mlff_watch.h")]
 
 
 def text_of(*path):
@@ -25,7 +25,7 @@ def compiled(tmp_path, body):
     if not shutil.which("cc"):
         pytest.skip("no C compiler (cc)")
     source, program = tmp_path / "print.c", tmp_path / "print"
-    source.write_text('#include "mlff/mlff.h"\nint main(void)\n{\n' + body + "  return 0;\n}\n")
+    source.write_text('#include "mlff/mlff_watch.h"\nint main(void)\n{\n' + body + "  return 0;\n}\n")
     include = os.path.join(ROOT, "include")
     subprocess.run(["cc", "-std=c11", f"-I{include}", str(source), "-o", str(program)], check=True)
     return subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout.split()
@@ -43,19 +43,21 @@ def test_layout(name, tmp_path):
     here = [(getattr(structure, field).offset, getattr(structure, field).size) for field in fields]
     assert list(zip(rest[::2], rest[1::2])) == here
     assert size == __import__("ctypes").sizeof(structure)
-    declared = re.search(rf"typedef struct {name} \{{(.*?)\n\}} {name};", text_of(HEADER), re.S)[1]
+    declared = re.search(rf"typedef struct {name} \{{(.*?)\n\}} {name};", "".join(map(text_of, HEADERS)), re.S)[1]
     declared = re.sub(r"/\*.*?\*/", "", declared, flags=re.S)
     assert sum(len(line.split(",")) for line in declared.split(";") if line.strip()) == len(fields)
 
 
 def test_constants(tmp_path):
-    names = [f"MLFF_{name.upper()}" for name in library.TRAITS] + ["MLFF_BOUNDARY_PERIODIC"]
+    names = [f"MLFF_{name.upper()}" for name in library.TRAITS]
+    names += ["MLFF_BOUNDARY_PERIODIC", "MLFF_N_WATCHED", "MLFF_VERDICT_STOP"]
     values = compiled(tmp_path, "".join(f'  printf("%d\\n", (int) {name});\n' for name in names))
-    assert list(map(int, values)) == [*library.TRAITS.values(), mlff.model.PERIODIC]
+    others = [library.PERIODIC, library.N_WATCHED, library.VERDICT_STOP]
+    assert list(map(int, values)) == [*library.TRAITS.values(), *others]
 
 
 def test_versions_agree():
-    header = re.search(r'#define MLFF_VERSION "(.*)"', text_of(HEADER))[1]
+    header = re.search(r'#define MLFF_VERSION "(.*)"', text_of(HEADERS[0]))[1]
     package = re.search(r'^version = "(.*)"', text_of("pyproject.toml"), re.M)[1]
     assert mlff.__version__ == header == package
 
@@ -64,7 +66,7 @@ def test_only_the_api_shows():
     path = library.find_library()
     done = subprocess.run(["nm", "-D", "--defined-only", path], check=True, capture_output=True, text=True)
     found = {line.split()[-1] for line in done.stdout.splitlines() if line.strip()}
-    declared = set(re.findall(r"^MLFF_API [^;(]*?(mlff_\w+)\(", text_of(HEADER), re.M))
+    declared = set(re.findall(r"^MLFF_API [^;(]*?(mlff_\w+)\(", "".join(map(text_of, HEADERS)), re.M))
     assert found == declared and len(found) > 30
 
 

@@ -234,7 +234,10 @@ def test_names(monkeypatch, tmp_path):
 def test_domain():
     thin = {**WATER, "cell": WATER["cell"] * 1.2}
     squeezed = moved(1, WATER["positions"][0] + 0.7 * (WATER["positions"][1] - WATER["positions"][0]))
-    for s, what in ((thin, "density 0.5.* g/cm3 is outside of"), (squeezed, "O-H distance 0.6.*atoms 0 and 1")):
+    for s, what in (
+        (thin, "density 0.5.* g/cm3 is outside of"),
+        (squeezed, "H-O distance 0.6.*atom 1 counted from 0, atom 0 counted from 0"),
+    ):
         with pytest.warns(mlff.DomainWarning, match=what):
             evaluate(mlff.Model("water-xs"), s)
         strict = mlff.Model("water-xs", domain="stop")
@@ -254,7 +257,7 @@ def test_domain_is_looked_at_in_runs():
         for _ in range(100):
             model.evaluate(WATER["elements"], x, WATER["cell"])
     x[1] += 0.3 * (x[0] - x[1])
-    with pytest.warns(mlff.DomainWarning, match="O-H distance"):
+    with pytest.warns(mlff.DomainWarning, match="H-O distance"):
         model.evaluate(WATER["elements"], x, WATER["cell"])
 
 

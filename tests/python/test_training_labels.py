@@ -150,10 +150,62 @@ def test_domain():
     assert_near(found["density"], [dense / 1.1**3, dense], 1e-9, "density")
     assert set(found["distances"]) == {"Al-Cu", "Cu-Cu"}  # Al-Al is at 3.6 A
     assert_near([found["distances"]["Al-Cu"]], [2.0], 1e-9, "of the molecule")
+    assert_near(found["pressure"], [-1.602176634, 0], 1e-12, "of frames 0 and 1")
+    assert_near([found["max_force"] ** 2], [max((made[k]["forces"] ** 2).sum(1).max() for k in (0, 1, 3))], 1e-5, "F")
+    triples = {(centre, ends): r for centre, of in found["triples"].items() for ends, r in of.items()}
+    assert set(triples) == {("Cu", "Al-Al"), ("Cu", "Al-Cu"), ("Cu", "Cu-Cu"), ("Al", "Cu-Cu")}  # not the molecule's
+    assert_near(list(triples.values()), 4 * [1.8 * 2**0.5], 1e-9, "neighbours of fcc")
     assert domain.of_frames([made[k] for k in (0, 1, 3)], data["elements"], 3.0) == found
+    unstressed = domain.of_data({key: value for key, value in data.items() if key != "stress"}, 3.0)
+    assert unstressed == {key: value for key, value in found.items() if key != "pressure"}
     bare = [{**f, "cell": None, "stress": None, "info": {"split": "train"}} for f in made]
-    assert set(domain.of_data(dataset.from_labels(bare), 3.0)) == {"elements", "distances"}
+    bare = domain.of_data(dataset.from_labels(bare), 3.0)
+    assert set(bare) == {"elements", "distances", "triples", "max_force"}
     assert domain.of_frames([], ["Al"], 3.0) == {"elements": []}
+
+
+def test_triples():
+    """Against a count over all pairs of neighbours, in a small oblique cell with its images."""
+    rng, elements = np.random.default_rng(5), ["H", "C", "O"]
+    cell = np.array([[5.0, 0, 0], [1.0, 4.5, 0], [-0.5, 0.7, 5.5]])
+    s = {"elements": [elements[k] for k in rng.integers(0, 3, 9)], "positions": rng.random((9, 3)) @ cell, "cell": cell}
+    images = np.array([[i, j, k] for i in range(-3, 4) for j in range(-3, 4) for k in range(-3, 4)]) @ cell
+    expected = {}
+    for x, centre in zip(s["positions"], s["elements"]):
+        near = []
+        for y, other in zip(s["positions"], s["elements"]):
+            distances = np.linalg.norm(y + images - x, axis=1)
+            near += [(elements.index(other), r) for r in distances[(distances > 1e-3) & (distances < 4.0)]]
+        for k, (t, one) in enumerate(near):
+            for u, other in near[:k]:
+                key = (centre, elements[min(t, u)], elements[max(t, u)])
+                expected[key] = min(expected.get(key, np.inf), max(one, other))
+    pairs, found = dataset.closest_of([s], elements, 4.0)
+    assert set(found) == set(expected) and len(found) > 12
+    assert_near([found[key] for key in sorted(found)], [expected[key] for key in sorted(found)], 1e-6, "triples")
+    assert all(
+        r >= max(pairs[tuple(sorted((c, e), key=elements.index))] for e in ends) for (c, *ends), r in found.items()
+    )
+
+
+def test_domain_is_added(tmp_path):
+    """What a model file does not say comes from labels; what it says stays; triples agree with the pairs it has."""
+    said = {
+        "elements": ["Al", "Cu"],
+        "min_distance": 1.0,
+        "temperature": [1, 2],
+        "distances": {"Cu-Cu": 2.7, "Al-Cu": 2.5},
+    }
+    made = domain.added(
+        {**said, "description": "x"}, domain.rounded(domain.of_frames(frames(2), ["Al", "Cu"], 3.0)), "seen"
+    )
+    assert {key: made[key] for key in said} == said and "density" in made
+    assert made["triples"] == {"Al": {"Cu-Cu": 2.545}, "Cu": {"Al-Al": 2.545, "Al-Cu": 2.7, "Cu-Cu": 2.7}}
+    assert made["description"] == "x; density, pressure, max_force, triples: seen"
+    assert domain.added(made, made, "again") == made
+    text = tmp_path / "a.yaml"
+    text.write_text("elements: [Al, Cu]\ncutoff: 3.0\n", encoding="utf-8")
+    assert domain.main([str(text), str(tmp_path / "nothing.xyz")]) == 1
 
 
 def test_domain_is_rounded_outwards():

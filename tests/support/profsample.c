@@ -82,6 +82,8 @@ mlffprof_recorder *prof_sample_recorder(int n_steps)
     add_step(r, k, &rng);
     if (k % 10 == 0) add_samples(r, k, &rng);
   }
+  const mlffprof_outside outside = {.n = 4, .temperature = 3, .pair = 4, .force = 1};
+  if (n_steps > 0) mlffprof_recorder_outside(r, &outside);
   must(mlffprof_recorder_context(r, "host", "box", &error), &error);
   must(mlffprof_recorder_context(r, "deck/steps", "1000", &error), &error);
   must(mlffprof_recorder_context_number(r, "ranks", 2, &error), &error);

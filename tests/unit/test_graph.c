@@ -372,27 +372,6 @@ START_TEST(laws)
 }
 END_TEST
 
-START_TEST(closest_pair)
-{
-  const double x[4][3] = {{0, 0, 0}, {1, 0, 0}, {0, 3, 0}, {0, 3, 1.5}};
-  const int32_t species[4] = {0, 1, 0, 0};
-  const double scale[4] = {1, 0.1, 0.1, 1};
-  mlff_error error = {.code = MLFF_OK};
-  mlff_system *system = NULL;
-  int32_t i = 7, j = 7;
-  test_ok(mlff_system_create(4, species, x, NULL, NULL, 4.0, &system, &error), error);
-  near_one(mlff_graph_closest(mlff_system_graph(system), 2, scale, &i, &j), 0.1, 1e-15);
-  ck_assert(i == 0 && j == 1);
-  const double other[4] = {1, 10, 10, 1};
-  near_one(mlff_graph_closest(mlff_system_graph(system), 2, other, &i, &j), 2.25, 1e-15);
-  ck_assert(i == 2 && j == 3);
-  mlff_system_free(system);
-  test_ok(mlff_system_create(1, species, x, NULL, NULL, 4.0, &system, &error), error);
-  ck_assert(isinf(mlff_graph_closest(mlff_system_graph(system), 2, scale, &i, &j)) && i == -1 && j == -1);
-  mlff_system_free(system);
-}
-END_TEST
-
 static Suite *suite(void)
 {
   Suite *s = suite_create("graph");
@@ -409,7 +388,6 @@ static Suite *suite(void)
   tcase_add_test(t, list_id_follows_the_list);
   tcase_add_test(t, bad_input);
   tcase_add_test(t, too_many_images);
-  tcase_add_test(t, closest_pair);
   suite_add_tcase(s, t);
   TCase *laws_case = tcase_create("laws");
   tcase_add_test(laws_case, laws);

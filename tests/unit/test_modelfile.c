@@ -96,7 +96,10 @@ START_TEST(domain_is_told)
   for (int has_all = 1; has_all >= 0; has_all--) {
     test_model m = test_model_ani((test_model_options){.seed = 3});
     test_model_edit(&m, "  density: [0.95, 1.05]\n",
-                    has_all ? "  density: [0.95, 1.05]\n  distances: {O-H: 0.85, O-O: 4, H-H: 1.2}\n" : "");
+                    has_all
+                        ? "  density: [0.95, 1.05]\n  distances: {O-H: 0.85, O-O: 4, H-H: 1.2}\n  pressure: [-1, 2.5]\n"
+                          "  max_force: 7.5\n  triples: {O: {H-H: 1.1, O-H: 4}, H: {H-H: 1.3}}\n"
+                        : "");
     if (!has_all) test_model_edit(&m, "  temperature: [280, 400]\n", "");
     mlff_model *model = test_model_open(&m, "fp64");
     const mlff_info *info = mlff_model_info(model);
@@ -110,11 +113,20 @@ START_TEST(domain_is_told)
       near_all(info->density, ((double[]){0.95, 1.05}), 2, 0, 0);
       near_all(info->distances, ((double[]){1.2, 0.85, 0.85, 4}), 4, 0, 0);
       ck_assert_msg(strstr(said, "  temperature  280 to 400 K\n  density      0.95 to 1.05 g/cm3\n"
-                                 "  shortest     H-H 1.2, H-O 0.85, O-O 4 A\n") != NULL,
+                                 "  pressure     -1 to 2.5 GPa, without its kinetic part\n"
+                                 "  forces       up to 7.5 eV/A\n"
+                                 "  shortest     H-H 1.2, H-O 0.85, O-O 4 A\n"
+                                 "  both near H   H-H 1.3 A\n  both near O   H-H 1.1, H-O 4 A\n") != NULL,
                     "%s", said);
+      near_all(info->pressure, ((double[]){-1, 2.5}), 2, 0, 0);
+      near_all(info->triples, ((double[]){1.3, 0, 0, 0, 1.1, 4, 4, 0}), 8, 0, 0);
+      near_one(info->max_force, 7.5, 0);
+      ck_assert(!strstr(said, "not known"));
     } else {
       ck_assert(!info->temperature && !info->density && !info->distances);
-      ck_assert(!strstr(said, "temperature") && !strstr(said, "density") && !strstr(said, "shortest"));
+      ck_assert(!info->pressure && !info->triples && info->max_force == 0);
+      ck_assert(!strstr(said, "shortest") && !strstr(said, "both near") && !strstr(said, "GPa"));
+      ck_assert(strstr(said, "  not known    temperature, density, pressure, largest force, pairs, triples: the file"));
     }
     free(said);
     mlff_model_close(model);
@@ -267,6 +279,8 @@ typedef struct damage {
 #define SHORTEST(text) "  density: [", "  distances: " text "\n  density: [", "  distances"
 #define TRAINED(text) "domain:\n  elements: [H, O]", "domain:\n  elements: [H]\n  distances: " text, "  distances"
 
+#define TRIPLES(text) "  density: [", "  distances: {H-O: 1, O-O: 2}\n  triples: " text "\n  density: [", "  triples"
+
 static const damage damages[] = {
     {"format: mlff/1", "format: mlff/2", "format", "reads 'mlff/1'"},
     {"format: mlff/1\n", "", NULL, "key 'format' is missing"},
@@ -311,6 +325,14 @@ static const damage damages[] = {
     {SHORTEST("{H-O: 1, O-H: 1}"), "O-H is there twice: it is the same pair as H-O"},
     {SHORTEST("{O-O: 2.2, H-O: 0.29}"), "H-O is 0.29 A, less than min_distance, 0.3 A"},
     {TRAINED("{H-H: 1, H-O: 1}"), "O is not among domain.elements"},
+    {"  density: [", "  pressure: [2, 1]\n  density: [", "  pressure", "is [2, 1], expected low <= high"},
+    {"  density: [", "  max_force: -1\n  density: [", "  max_force", "expected 0 to 1e+09"},
+    {"  density: [", "  triples: {O: {O-O: 2}}\n  density: [", "  triples", "needs the distances of pairs"},
+    {TRIPLES("2"), "must be a mapping, not a value"},
+    {TRIPLES("{O: 2}"), "triples.O: must be a mapping, not a value"},
+    {TRIPLES("{O: {O-O: 5}}"), "not more than the model's cutoff, 4 A"},
+    {TRIPLES("{O: {H-H: 1, O-H: 1.9}}"), "O: H-O is 1.9 A, less than 2 A, the shortest distance of its pairs"},
+    {TRIPLES("{H: {H-O: 3}}"), "H: H-O has pairs that are not in domain.distances"},
     {"domain:\n  elements: [H, O]", "domain:\n  elements: [H, N]", "domain:\n  elements", NULL},
     {"accuracy: {description: none,", "accuracy: {", "accuracy", "key 'description' is missing"},
     {"accuracy: {", "accuracy: [", "accuracy", "not valid YAML"},

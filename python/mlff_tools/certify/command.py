@@ -107,8 +107,9 @@ def _domain(head, test):
     """What the model file says, what the held-out frames span, and what both have, which is what is certified."""
     model, found = domain.of_model(head), domain.of_frames(test, head["elements"], head["cutoff"])
     parts = {"model": model, "held_out": found, "covered": domain.common(model, found)}
-    nothing = dict.fromkeys(("elements", *domain.RANGES, "distances"))
-    return {key: nothing | part for key, part in parts.items()} | {"not_spanned": domain.not_spanned(model, found)}
+    keys = ("elements", *domain.RANGES, "distances")
+    parts = {name: {key: part.get(key) for key in keys} for name, part in parts.items()}
+    return parts | {"not_spanned": domain.not_spanned(model, found)}
 
 
 def prepare(args, write):

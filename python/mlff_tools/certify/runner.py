@@ -36,7 +36,7 @@ class Potential:
 def of_model(path, elements, precision, plugin):
     """pair_style mlff with a model file."""
     before = [f"plugin load {plugin}"] if plugin else []
-    after = [f"pair_style mlff precision {precision}"]
+    after = [f"pair_style mlff precision {precision} domain ignore"]  # measured are also places beyond it
     after.append(f"pair_coeff * * {os.path.abspath(modelfile.model_paths(path)[0])} {' '.join(elements)}")
     return Potential(before, after, "metal", "atomic", list(elements))
 

@@ -280,22 +280,32 @@ def shortest_distances(data, cutoff=5.0):
 
 def shortest_of(structures, elements, cutoff=5.0):
     """{(element, element): shortest distance in A} of the pairs within `cutoff`, elements in the order given."""
+    return closest_of(structures, elements, cutoff)[0]
+
+
+def closest_of(structures, elements, cutoff=5.0):
+    """({(element, element): shortest distance in A} of the pairs within `cutoff`, {(centre, element, element): the
+    smallest distance in A within which an atom had both neighbours}), elements in the order given."""
     n, index = len(elements), {e: k for k, e in enumerate(elements)}
-    found = np.full((n, n), np.inf)
+    pairs, triples = np.full((n, n), np.inf), np.full((n, n, n), np.inf)
     for s in structures:
-        r, pairs = _nearest(s["positions"], np.array([index[e] for e in s["elements"]]), s["cell"], n, cutoff)
-        np.minimum.at(found.ravel(), pairs, r)
-    found = np.minimum(found, found.T)
-    return {
-        (elements[s], elements[t]): float(found[s, t])
-        for s in range(n)
-        for t in range(s, n)
-        if np.isfinite(found[s, t])
-    }
+        species = np.array([index[e] for e in s["elements"]])
+        near = _nearest(s["positions"], species, s["cell"], n, cutoff)
+        np.minimum.at(pairs, species, near[:, :, 0])
+        met = np.nonzero(np.isfinite(near[:, :, 0]).any(0))[0]
+        for t in met:
+            for u in met[met >= t]:
+                both = near[:, t, 1] if t == u else np.maximum(near[:, t, 0], near[:, u, 0])
+                np.minimum.at(triples[:, t, u], species, both)
+    of = lambda *at: tuple(elements[k] for k in at)
+    return (
+        {of(s, t): float(pairs[s, t]) for s in range(n) for t in range(s, n) if np.isfinite(pairs[s, t])},
+        {of(*at): float(triples[tuple(at)]) for at in np.argwhere(np.isfinite(triples)).tolist()},
+    )
 
 
 def _nearest(x, species, cell, n, cutoff):
-    """Distances [P] within the cutoff of one frame, and s * n + t of the elements of each pair [P]."""
+    """[N, n, 2] distances of the two nearest neighbours of each atom of each of n elements; infinity beyond cutoff."""
     owner, away = np.arange(len(x)), x
     if cell is not None:
         inverse = np.linalg.inv(cell)
@@ -306,5 +316,12 @@ def _nearest(x, species, cell, n, cutoff):
         near = ((away > x.min(0) - cutoff) & (away < x.max(0) + cutoff)).all(1)
         owner, away = np.tile(owner, len(near) // len(x))[near], away[near]
     square = (x**2).sum(1)[:, None] + (away**2).sum(1) - 2 * x @ away.T
-    i, g = np.nonzero((square < cutoff**2) & (square > 1e-6))
-    return np.sqrt(square[i, g]), species[i].astype(int) * n + species[owner[g]]
+    square[(square >= cutoff**2) | (square <= 1e-6)] = np.inf
+    out = np.full((len(x), n, 2), np.inf)
+    for t in np.unique(species):
+        of = square[:, species[owner] == t]
+        if of.shape[1] > 1:
+            out[:, t] = np.sort(np.partition(of, 1, axis=1)[:, :2], axis=1)
+        else:
+            out[:, t, :1] = of
+    return np.sqrt(out)

@@ -1,17 +1,27 @@
-"""What labelled structures span: elements, temperatures, densities, and the shortest distance of each pair of elements.
+"""What labelled structures span: elements, temperatures, densities, pressures, forces, and how close elements came.
 
 The block `domain` of a model file has that of its training set. A certificate has that of the held-out frames beside
 it, and covers what both have. `pair_style mlff` compares runs with the model file (docs/pair_mlff.md).
+
+`python -m mlff_tools.train.domain MODEL DATA [--write NOTE]` shows what the training frames of DATA (data set or
+labels) span, and adds to a model file what it does not say yet, with NOTE in its description.
 """
 
+import argparse
 import math
+import sys
 
 import numpy as np
 
-from . import dataset
+from ..model import modelfile
+from ..model.modelfile import ModelError
+from . import dataset, labels
+from .extxyz import FrameError
 
+GPA = 160.2176634  # of 1 eV/A^3
 RANGES = {"temperature": "K", "density": "g/cm3"}
-SLACK = 0.02  # of a range's ends, as src/pair_mlff/domain_watch.cpp has it
+SLACK = 0.02  # of a range's ends, as src/mlff/model/watch.c has it
+SAME = 1e-6  # a number that has no more digits stays what it is when it is rounded
 
 
 def _ends(values):
@@ -21,32 +31,50 @@ def _ends(values):
     return [float(values.min()), float(values.max())] if len(values) else None
 
 
-def spanned(structures, elements, temperature, density, cutoff):
-    """elements, temperature (K), density (g/cm3) and distances (A, of pairs within the cutoff) of structures.
+def spanned(structures, elements, temperature, density, stress, cutoff):
+    """elements, temperature (K), density (g/cm3), pressure (GPa, without its kinetic part), max_force (eV/A), distances
+    and triples (A, of neighbours within the cutoff) of structures.
 
-    elements: all, in the order of the model; temperature: NaN where it is not known; density: 0 where not periodic. A
-    key is missing where nothing is known."""
+    elements: all, in the order of the model; temperature: NaN where it is not known; density: 0 where not periodic;
+    stress [F, 3, 3]: eV/A^3, positive when stretched, NaN where there is none. A key is missing where nothing is
+    known."""
     structures, density = list(structures), np.asarray(density, float)
     seen = {e for s in structures for e in s["elements"]}
-    nearest = dataset.shortest_of(structures, list(elements), cutoff)
+    pairs, triples = dataset.closest_of(structures, list(elements), cutoff)
+    forces = [np.square(s["forces"]).sum(1).max() for s in structures if len(s["elements"])]
     found = {
         "elements": [e for e in elements if e in seen],
         "temperature": _ends(temperature),
         "density": _ends(density[density > 0]),
-        "distances": {f"{a}-{b}": r for (a, b), r in nearest.items()},
+        "pressure": _ends(-GPA * np.trace(np.asarray(stress, float).reshape(-1, 3, 3), axis1=1, axis2=2) / 3),
+        "max_force": math.sqrt(max(forces, default=0.0)),
+        "distances": {f"{a}-{b}": r for (a, b), r in pairs.items()},
+        "triples": {
+            centre: {f"{a}-{b}": r for (c, a, b), r in triples.items() if c == centre}
+            for centre in dict.fromkeys(c for c, _, _ in triples)
+        },
     }
     return {key: value for key, value in found.items() if key == "elements" or value}
 
 
+def _down(pairs):
+    return {pair: math.floor(1000 * r + SAME) / 1000 for pair, r in pairs.items()}
+
+
 def rounded(found):
-    """The same for people to read: ranges outwards to 0.001 K and 0.0001 g/cm3, distances down to 0.001 A."""
-    out, same = dict(found), 1e-6  # a number that has no more digits stays what it is
-    for key, scale in (("temperature", 1e3), ("density", 1e4)):
+    """The same for people to read: ranges outwards to 0.001 K, 0.0001 g/cm3 and 0.01 GPa, forces up to 0.01 eV/A,
+    distances down to 0.001 A."""
+    out = dict(found)
+    for key, scale in (("temperature", 1e3), ("density", 1e4), ("pressure", 1e2)):
         if key in found:
             low, high = found[key]
-            out[key] = [math.floor(scale * low + same) / scale, math.ceil(scale * high - same) / scale]
+            out[key] = [math.floor(scale * low + SAME) / scale, math.ceil(scale * high - SAME) / scale]
+    if "max_force" in found:
+        out["max_force"] = math.ceil(100 * found["max_force"] - SAME) / 100
     if "distances" in found:
-        out["distances"] = {pair: math.floor(1000 * r + same) / 1000 for pair, r in found["distances"].items()}
+        out["distances"] = _down(found["distances"])
+    if "triples" in found:
+        out["triples"] = {centre: _down(pairs) for centre, pairs in found["triples"].items()}
     return out
 
 
@@ -54,13 +82,15 @@ def of_data(data, cutoff):
     """That of the training set (dataset.py)."""
     train = dataset.frames_of(data, "train")
     structures = (dataset.frame(data, k) for k in train)
-    return spanned(structures, data["elements"], data["temperature"][train], data["density"][train], cutoff)
+    stress = data["stress"][train] if "stress" in data else np.full((len(train), 3, 3), np.nan)  # sample.py has none
+    return spanned(structures, data["elements"], data["temperature"][train], data["density"][train], stress, cutoff)
 
 
 def of_frames(frames, elements, cutoff):
     """That of labelled frames (extxyz.py)."""
     others = sorted({e for f in frames for e in f["elements"]} - set(elements))
-    return spanned(frames, [*elements, *others], *dataset.states(frames), cutoff)
+    stress = [np.full((3, 3), np.nan) if f.get("stress") is None else f["stress"] for f in frames]
+    return spanned(frames, [*elements, *others], *dataset.states(frames), stress, cutoff)
 
 
 def of_model(head):
@@ -100,3 +130,47 @@ def not_spanned(wanted, found):
         elif found[key][0] > low * (1 + SLACK) or found[key][1] < high * (1 - SLACK):
             out.append(f"{key}: {found[key][0]:g} to {found[key][1]:g} of {low:g} to {high:g} {unit}")
     return out + [f"pair {p}" for p in wanted.get("distances", {}) if p not in found.get("distances", {})]
+
+
+def added(said, found, note):
+    """The block `domain` that says `said`, and what of `found` it does not. Triples are not closer than the pairs."""
+    keys = ("temperature", "density", "pressure", "max_force", "distances", "triples")
+    new = [key for key in keys if key in found and key not in said]
+    both = {**said, **{key: found[key] for key in new}}
+    out = {key: both[key] for key in ("elements", "min_distance", *keys) if key in both}
+    if "triples" in new:
+        pairs = {frozenset(pair.split("-")): r for pair, r in out["distances"].items()}
+        shortest = lambda centre, ends: [pairs.get(frozenset((centre, end)), 0.0) for end in ends.split("-")]
+        out["triples"] = {
+            centre: {ends: max(r, *shortest(centre, ends)) for ends, r in of.items() if all(shortest(centre, ends))}
+            for centre, of in found["triples"].items()
+        }
+    return {**out, "description": said["description"] + (f"; {', '.join(new)}: {note}" if new else "")}
+
+
+def _found(path, head):
+    if path.endswith(".npz"):
+        return rounded(of_data(dataset.load(path)[0], head["cutoff"]))
+    return rounded(of_data(dataset.from_labels(labels.read_labels(path), head["elements"]), head["cutoff"]))
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", help="path of a model file")
+    parser.add_argument("data", help="NAME.npz of mlff_tools.sample, or labels in extended XYZ")
+    parser.add_argument("--write", metavar="NOTE", help="add what the file does not say; NOTE says what it is of")
+    args = parser.parse_args(argv)
+    try:
+        head = modelfile.load_yaml(args.model)
+        found = _found(args.data, head)
+        if args.write is not None:
+            modelfile.write_head(args.model, {**head, "domain": added(head["domain"], found, args.write)})
+    except (ModelError, FrameError) as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 1
+    print(modelfile.dump_yaml(found).rstrip())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -121,24 +121,3 @@ mlff_status mlff_graph_check(const mlff_graph *graph, int n_species, mlff_error 
   MLFF_TRY(check_remote_nodes(graph, error));
   return check_pairs(graph, error);
 }
-
-double mlff_graph_closest(const mlff_graph *graph, int n_species, const double *scale, int32_t *i, int32_t *j)
-{
-  double least = INFINITY;
-  *i = *j = -1;
-  for (int32_t k = 0; k < graph->n_local; k++) {
-    if (graph->species[k] < 0) continue;
-    const double *row = scale + (ptrdiff_t) n_species * graph->species[k], *x = graph->pos[k];
-    for (int64_t p = graph->row[k]; p < graph->row[k + 1]; p++) {
-      const int32_t l = graph->nbr[p];
-      if (graph->species[l] < 0) continue;
-      const double dx = graph->pos[l][0] - x[0], dy = graph->pos[l][1] - x[1], dz = graph->pos[l][2] - x[2];
-      const double scaled = (dx * dx + dy * dy + dz * dz) * row[graph->species[l]];
-      if (!(scaled < least)) continue;
-      least = scaled;
-      *i = k;
-      *j = l;
-    }
-  }
-  return least;
-}

@@ -156,7 +156,10 @@ static void fill_info(mlff_model *m)
                         .reverse_width = reverse_width,
                         .temperature = h->temperature,
                         .density = h->density,
-                        .distances = h->distances};
+                        .distances = h->distances,
+                        .pressure = h->pressure,
+                        .triples = h->triples,
+                        .max_force = h->max_force};
 }
 
 /* Option radial_intervals: 0 is auto. */

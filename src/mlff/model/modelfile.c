@@ -57,7 +57,7 @@ static mlff_status read_elements(mlff_modelfile *f, mlff_error *error)
   return MLFF_OK;
 }
 
-/* ---- provenance, domain, accuracy ------------------------------------------------------------------------------- */
+/* ---- provenance, accuracy --------------------------------------------------------------------------------------- */
 
 static mlff_status read_provenance(mlff_modelfile *f, mlff_error *error)
 {
@@ -70,67 +70,6 @@ static mlff_status read_provenance(mlff_modelfile *f, mlff_error *error)
   MLFF_TRY(mlff_yaml_string(f, p, "code", &a->code, error));
   MLFF_TRY(mlff_yaml_string(f, p, "license", &a->license, error));
   return mlff_yaml_string(f, p, "citation", &a->citation, error);
-}
-
-/* A range [low, high]; *range stays NULL when the file has none. */
-static mlff_status read_range(mlff_modelfile *f, const mlff_yaml *parent, const char *key, const double **range,
-                              mlff_error *error)
-{
-  const double *values = NULL;
-  if (!mlff_yaml_has(parent, key)) return MLFF_OK;
-  MLFF_TRY(mlff_yaml_doubles(f, parent, key, 2, &values, NULL, error));
-  if (!(values[0] >= 0 && values[0] <= values[1]))
-    return mlff_yaml_fail(f, mlff_yaml_find(parent, key), error, "is [%g, %g], expected 0 <= low <= high", values[0],
-                          values[1]);
-  *range = values;
-  return MLFF_OK;
-}
-
-/* domain.distances, which must agree with what else the domain says. */
-static mlff_status read_distances(mlff_modelfile *f, const mlff_yaml *domain, mlff_error *error)
-{
-  const mlff_yaml *pairs = NULL;
-  mlff_modelfile_head *h = &f->head;
-  if (!mlff_yaml_has(domain, "distances")) return MLFF_OK;
-  MLFF_TRY(mlff_yaml_map(f, domain, "distances", &pairs, error));
-  if (!pairs->first) return mlff_yaml_fail(f, pairs, error, "has no pair: leave the key out");
-  MLFF_TRY(mlff_pairs_read(f, pairs, &h->distances, error));
-  for (int s = 0; s < h->n_elements; s++)
-    for (int t = 0; t < h->n_elements; t++) {
-      const double r = h->distances[s * h->n_elements + t];
-      if (r > 0 && !h->trained[s])
-        return mlff_yaml_fail(f, pairs, error, "%s is not among domain.elements", h->elements[s]);
-      if (r > 0 && r < h->min_distance)
-        return mlff_yaml_fail(f, pairs, error, "%s-%s is %g A, less than min_distance, %g A", h->elements[s],
-                              h->elements[t], r, h->min_distance);
-    }
-  return MLFF_OK;
-}
-
-static mlff_status read_domain(mlff_modelfile *f, mlff_error *error)
-{
-  const mlff_yaml *d = NULL;
-  const char *const *names = NULL;
-  mlff_modelfile_head *h = &f->head;
-  int n = 0;
-  MLFF_TRY(mlff_yaml_map(f, f->root, "domain", &d, error));
-  MLFF_TRY(mlff_yaml_strings(f, d, "elements", &names, &n, error));
-  int *trained = mlff_arena_alloc(f->arena, (size_t) h->n_elements, sizeof *trained);
-  if (!trained) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", f->path);
-  for (int k = 0; k < n; k++) {
-    int s = 0;
-    while (s < h->n_elements && strcmp(h->elements[s], names[k])) s++;
-    if (s == h->n_elements)
-      return mlff_yaml_fail(f, mlff_yaml_find(d, "elements"), error, "'%.20s' is not among the model's elements",
-                            names[k]);
-    trained[s] = 1;
-  }
-  h->trained = trained;
-  MLFF_TRY(mlff_yaml_double(f, d, "min_distance", 0, h->cutoff, &h->min_distance, error));
-  MLFF_TRY(read_range(f, d, "temperature", &h->temperature, error));
-  MLFF_TRY(read_range(f, d, "density", &h->density, error));
-  MLFF_TRY(read_distances(f, d, error));
-  return mlff_yaml_string(f, d, "description", &f->about.domain, error);
 }
 
 static mlff_status read_accuracy(mlff_modelfile *f, mlff_error *error)
@@ -227,7 +166,7 @@ static mlff_status read_head(mlff_modelfile *f, mlff_error *error)
   MLFF_TRY(read_units(f, error));
   MLFF_TRY(mlff_repulsion_read(f, error));
   MLFF_TRY(read_provenance(f, error));
-  MLFF_TRY(read_domain(f, error));
+  MLFF_TRY(mlff_domain_read(f, error));
   return read_accuracy(f, error);
 }
 

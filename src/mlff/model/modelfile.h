@@ -31,6 +31,9 @@ typedef struct mlff_modelfile_head {
   const double *temperature, *density; /* [2] domain.temperature, K, and domain.density, g/cm3; NULL without the key */
   const double
       *distances; /* [n_elements][n_elements] domain.distances, A, 0: none of such pairs; NULL without the key */
+  const double *pressure; /* [2] domain.pressure, GPa, without its kinetic part; NULL without the key */
+  const double *triples;  /* [n_elements][n_elements][n_elements] domain.triples, A, the centre first; likewise */
+  double max_force;       /* domain.max_force, eV/A; 0 without the key */
   const double
       *repulsion; /* [n_elements][n_elements] cutoffs of repulsion.cutoffs, A, 0: none; NULL without the block */
 } mlff_modelfile_head;

@@ -51,6 +51,9 @@ int mlff_atomic_number(const char *text);
  * *table is [n_elements][n_elements], symmetric, 0 for pairs that are not there, and lives as long as the file. */
 mlff_status mlff_pairs_read(mlff_modelfile *file, const mlff_yaml *pairs, const double **table, mlff_error *error);
 
+/* domain.c: reads the block `domain`, after elements and cutoff. */
+mlff_status mlff_domain_read(mlff_modelfile *file, mlff_error *error);
+
 /* repulsion.c: reads the optional block `repulsion`, after elements and cutoff. */
 mlff_status mlff_repulsion_read(mlff_modelfile *file, mlff_error *error);
 

@@ -1,7 +1,10 @@
 /* print.c: what a person wants to know about a model. */
 #include "model_impl.h"
 
+#include "mlff/mlff_watch.h"
+
 #include <math.h>
+#include <string.h>
 
 static void print_elements(const mlff_model *m, FILE *out)
 {
@@ -27,6 +30,28 @@ static void print_pairs(const mlff_model *m, const char *title, const double *ta
   fprintf(out, " A\n");
 }
 
+/* A line for each centre: the distance within which it had both neighbours. */
+static void print_triples(const mlff_model *m, FILE *out)
+{
+  const mlff_modelfile_head *h = m->head;
+  const ptrdiff_t n = h->n_elements;
+  for (ptrdiff_t s = 0; h->triples && s < n; s++) {
+    char title[64];
+    snprintf(title, sizeof title, "  both near %-3s", h->elements[s]);
+    if (h->trained[s]) print_pairs(m, title, h->triples + s * n * n, out);
+  }
+}
+
+/* What is not compared with runs. */
+static void print_unknown(const mlff_model *m, FILE *out)
+{
+  char text[400];
+  mlff_domain_text(&m->info, text, sizeof text);
+  const char *unknown = strstr(text, "not known: ");
+  if (unknown)
+    fprintf(out, "  not known    %s: the file does not say, and runs are not compared\n", strchr(unknown, ':') + 2);
+}
+
 static void print_traits(const mlff_model *m, FILE *out)
 {
   static const struct {
@@ -50,7 +75,12 @@ static void print_domain(const mlff_model *m, FILE *out)
   const double *temperature = m->head->temperature, *density = m->head->density;
   if (temperature) fprintf(out, "  temperature  %g to %g K\n", temperature[0], temperature[1]);
   if (density) fprintf(out, "  density      %g to %g g/cm3\n", density[0], density[1]);
+  if (m->head->pressure)
+    fprintf(out, "  pressure     %g to %g GPa, without its kinetic part\n", m->head->pressure[0], m->head->pressure[1]);
+  if (m->head->max_force > 0) fprintf(out, "  forces       up to %g eV/A\n", m->head->max_force);
   print_pairs(m, "  shortest    ", m->head->distances, out);
+  print_triples(m, out);
+  print_unknown(m, out);
   fprintf(out, "  distances    at least %g A; closer atoms are an error\n", m->head->min_distance);
   fprintf(out, "accuracy       %s\n", a->accuracy);
   if (!isnan(a->force_rmse)) fprintf(out, "  forces       %g meV/A (RMSE, held out)\n", a->force_rmse);

@@ -95,6 +95,8 @@ struct mlffprof_recorder {
   int64_t n_busy, n_counted;
   double busy_most, busy_mean, busy_wall, atoms_ratio; /* sums over the steps in which they were measured */
 
+  mlffprof_outside outside;
+
   /* memory, bytes */
   mlffprof_series memory;
   int64_t n_memory;

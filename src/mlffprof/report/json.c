@@ -115,6 +115,7 @@ BLOCK(TARGET, mlffprof_target, "target");
 BLOCK(HOTSPOT, mlffprof_hotspot, "hotspot");
 BLOCK(BALANCE, mlffprof_balance, "balance", KEY(INTEGER, mlffprof_balance, n));
 BLOCK(WORK, mlffprof_work, "work", KEY(INTEGER, mlffprof_work, n));
+BLOCK(OUTSIDE, mlffprof_outside, "outside", KEY(INTEGER, mlffprof_outside, n));
 BLOCK(MEMORY_KIND, mlffprof_memory_result, "memory_kind", KEY(NUMBER, mlffprof_memory_result, final_bytes));
 BLOCK(MEMORY_SERIES, mlffprof_memory_report, "memory_series", .is_inside = 1, .is_needed = 1);
 BLOCK(MEMORY, mlffprof_memory_report, "memory", KEY(BOOL, mlffprof_memory_report, n_points));

@@ -245,6 +245,7 @@ mlffprof_status mlffprof_recorder_report(const mlffprof_recorder *r, mlffprof_re
   make_tags(r, p);
   make_ranks(r, p);
   make_balance(r, p);
+  p->outside = r->outside;
   make_context(r, p);
   mlffprof_make_memory(r, p);
   mlffprof_make_energy(r, p);

@@ -159,6 +159,22 @@ static void print_tags(table *t, const mlffprof_report *p)
   fputc('\n', t->out);
 }
 
+static void print_outside(table *t, const mlffprof_report *p)
+{
+  const mlffprof_outside *o = &p->outside;
+  const struct {
+    const char *name;
+    int64_t n;
+  } kinds[] = {{"temperature", o->temperature}, {"density", o->density}, {"pressure", o->pressure}, {"pair", o->pair},
+               {"distance", o->distance},       {"triple", o->triple},   {"force", o->force}};
+  int n = 0;
+  if (!o->n) return;
+  fprintf(t->out, "\noutside of the model's training, of %lld looks:", (long long) o->n);
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+    if (kinds[k].n) fprintf(t->out, "%s %s in %lld", n++ ? "," : "", kinds[k].name, (long long) kinds[k].n);
+  fprintf(t->out, "%s\n", n ? "" : " none");
+}
+
 static void print_work(table *t, const mlffprof_report *p)
 {
   const mlffprof_work *w = &p->work;
@@ -285,6 +301,7 @@ mlffprof_status mlffprof_report_print(const mlffprof_report *report, int all, FI
   print_components(&t, report);
   if (all) print_slow(&t, report);
   print_tags(&t, report);
+  print_outside(&t, report);
   print_work(&t, report);
   print_memory(&t, report);
   print_energy(&t, report);

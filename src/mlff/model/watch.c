@@ -1,0 +1,408 @@
+/* watch.c: structures against the domain of a model (mlff_watch.h).
+ *
+ * Of every atom the two nearest neighbours of each element are enough: the nearest one makes the shortest pair, and two
+ * make the triple whose farther end is closest. So all of it is one loop over pairs and a short one over elements.
+ */
+#include "mlff/mlff_watch.h"
+
+#include "../status.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What is still inside. Temperatures fluctuate by T sqrt(2/(3N)), velocities in the middle of a step and thermostats
+ * are off by per cents; boxes under pressure fluctuate, too; in a run that is longer or larger than all of the training
+ * some pair comes a few per cent closer than any there, and some force is larger. FAR is where a structure is no member
+ * of any such run. */
+static const double SLACK = 0.02, DEVIATIONS = 4.0, CLOSER = 0.95, FAR = 0.75, LARGER = 1.25;
+
+static const double AT_REST = 1.0; /* K: colder atoms have no temperature yet */
+
+enum { LOOKS = 10 }; /* of a mean */
+
+typedef struct mean {
+  double values[LOOKS];
+  int64_t n;
+} mean;
+
+typedef struct nearest {
+  double square[2]; /* A^2, of the nearest and the second neighbour of an element; infinity: none */
+  int32_t atom[2];
+} nearest;
+
+/* What is worst so far: squared distance over squared limit, and the atoms, the centre of a triple first. */
+typedef struct worst {
+  double ratio;
+  int32_t atoms[3];
+} worst;
+
+struct mlff_watch {
+  const mlff_info *info;
+  char every[48]; /* "every 100 steps" */
+  nearest *near;  /* [n_elements] of one atom */
+  int32_t *met;   /* [n_elements] which of them it has */
+  mean temperature, density, pressure;
+  unsigned said; /* bits of mlff_watched */
+  mlff_watch_counts counts;
+};
+
+typedef struct naming {
+  const mlff_graph *graph;
+  void (*name)(void *context, int32_t i, char text[64]);
+  void *context;
+} naming;
+
+/* ---- life ------------------------------------------------------------------------------------------------------- */
+
+mlff_status mlff_watch_create(const mlff_info *info, int every, const char *unit, mlff_watch **watch, mlff_error *error)
+{
+  mlff_watch *w = calloc(1, sizeof *w);
+  const size_t n = (size_t) info->n_elements;
+  if (w) w->near = malloc(n * sizeof *w->near);
+  if (w) w->met = malloc(n * sizeof *w->met);
+  if (!w || !w->near || !w->met) {
+    mlff_watch_free(w);
+    return mlff_fail(error, MLFF_E_NOMEM, "out of memory for the domain of %s", info->name);
+  }
+  w->info = info;
+  snprintf(w->every, sizeof w->every, "every %d %s", every, unit);
+  for (size_t s = 0; s < n; s++) w->near[s] = (nearest){{INFINITY, INFINITY}, {-1, -1}};
+  *watch = w;
+  return MLFF_OK;
+}
+
+void mlff_watch_free(mlff_watch *watch)
+{
+  if (!watch) return;
+  free(watch->near);
+  free(watch->met);
+  free(watch);
+}
+
+void mlff_watch_begin(mlff_watch *watch)
+{
+  watch->temperature.n = watch->density.n = watch->pressure.n = 0;
+  watch->said = 0;
+}
+
+int mlff_watch_has(const mlff_watch *watch, mlff_watched kind)
+{
+  const mlff_info *i = watch->info;
+  switch (kind) {
+  case MLFF_WATCHED_TEMPERATURE: return i->temperature != NULL;
+  case MLFF_WATCHED_DENSITY: return i->density != NULL;
+  case MLFF_WATCHED_PRESSURE: return i->pressure != NULL;
+  case MLFF_WATCHED_FORCE: return i->max_force > 0;
+  case MLFF_WATCHED_DISTANCE:
+  case MLFF_WATCHED_PAIR: return i->distances != NULL;
+  case MLFF_WATCHED_TRIPLE: return i->triples != NULL;
+  default: return 0;
+  }
+}
+
+const char *mlff_watched_name(int kind)
+{
+  static const char *const all[] = {"temperature", "density", "pressure", "pair", "distance", "triple", "force"};
+  return kind >= 0 && kind < MLFF_N_WATCHED ? all[kind] : NULL;
+}
+
+mlff_watch_counts mlff_watch_count(const mlff_watch *watch)
+{
+  return watch->counts;
+}
+
+/* ---- atoms ------------------------------------------------------------------------------------------------------ */
+
+static const char *name_of(const naming *names, int32_t i, char text[64])
+{
+  if (names->name)
+    names->name(names->context, i, text);
+  else
+    snprintf(text, 64, "atom %d counted from 0", (int) names->graph->node[i]);
+  return text;
+}
+
+/* Neighbours of atom i into w->near; how many elements they have. */
+static int find_nearest(mlff_watch *w, const mlff_graph *g, int32_t i)
+{
+  const double *x = g->pos[i];
+  int n_met = 0;
+  for (int64_t p = g->row[i]; p < g->row[i + 1]; p++) {
+    const int32_t j = g->nbr[p], t = g->species[j];
+    if (t < 0) continue;
+    nearest *of = &w->near[t];
+    const double dx = g->pos[j][0] - x[0], dy = g->pos[j][1] - x[1], dz = g->pos[j][2] - x[2];
+    const double square = dx * dx + dy * dy + dz * dz;
+    if (!(square < of->square[1])) continue;
+    if (of->atom[0] < 0) w->met[n_met++] = t;
+    const int is_first = square < of->square[0];
+    of->square[1] = is_first ? of->square[0] : square;
+    of->atom[1] = is_first ? of->atom[0] : j;
+    if (is_first) of->square[0] = square;
+    if (is_first) of->atom[0] = j;
+  }
+  return n_met;
+}
+
+static void keep(worst *least, double ratio, int32_t i, int32_t j, int32_t k)
+{
+  if (ratio < least->ratio) *least = (worst){ratio, {i, j, k}};
+}
+
+/* The pairs of atom i, by elements, and where both of its pairs were seen its triples. */
+static void compare(const mlff_watch *w, int32_t i, int s, int n_met, worst found[MLFF_N_WATCHED])
+{
+  const mlff_info *info = w->info;
+  const int n = info->n_elements;
+  const double *pairs = info->distances + (ptrdiff_t) s * n, cutoff = info->cutoff,
+               *triples = info->triples ? info->triples + (ptrdiff_t) s * n * n : NULL;
+  for (int a = 0; a < n_met; a++) {
+    const int t = w->met[a];
+    const nearest *one = &w->near[t];
+    if (!info->trained[t]) continue;
+    const double limit = pairs[t] > 0 ? pairs[t] : cutoff;
+    keep(&found[pairs[t] > 0 ? MLFF_WATCHED_DISTANCE : MLFF_WATCHED_PAIR], one->square[0] / (limit * limit), i,
+         one->atom[0], -1);
+    for (int b = 0; triples && pairs[t] > 0 && b <= a; b++) {
+      const int u = w->met[b];
+      const nearest *other = &w->near[u];
+      if (!(pairs[u] > 0)) continue;
+      const double square = a == b ? one->square[1] : fmax(one->square[0], other->square[0]);
+      const double r = triples[t * n + u] > 0 ? triples[t * n + u] : cutoff;
+      keep(&found[MLFF_WATCHED_TRIPLE], square / (r * r), i, one->atom[0], a == b ? one->atom[1] : other->atom[0]);
+    }
+  }
+}
+
+static void say(mlff_finding *finding, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(mlff_finding *finding, const char *format, ...)
+{
+  va_list args;
+  va_start(args, format);
+  vsnprintf(finding->text, sizeof finding->text, format, args);
+  va_end(args);
+}
+
+/* `first` first: by species, then by name, so that the words are the same on any rank. */
+static void order(const naming *names, int32_t *first, int32_t *second)
+{
+  char one[64], other[64];
+  const int s = names->graph->species[*first], t = names->graph->species[*second];
+  if (s < t || (s == t && strcmp(name_of(names, *first, one), name_of(names, *second, other)) <= 0)) return;
+  const int32_t i = *first;
+  *first = *second;
+  *second = i;
+}
+
+static void say_pair(const mlff_watch *w, const naming *names, worst of, int is_known, mlff_finding *finding)
+{
+  const mlff_info *info = w->info;
+  char one[64], other[64];
+  order(names, &of.atoms[0], &of.atoms[1]);
+  const int s = names->graph->species[of.atoms[0]], t = names->graph->species[of.atoms[1]];
+  const double limit = is_known ? info->distances[s * info->n_elements + t] : info->cutoff;
+  say(finding, "%s-%s distance %.4g A (%s, %s) is below %.4g A, %s", info->elements[s], info->elements[t],
+      limit * sqrt(of.ratio), name_of(names, of.atoms[0], one), name_of(names, of.atoms[1], other), limit,
+      is_known ? "the shortest one" : "the cutoff, within which there was no such pair");
+}
+
+static void say_triple(const mlff_watch *w, const naming *names, worst of, mlff_finding *finding)
+{
+  const mlff_info *info = w->info;
+  char centre[64], one[64], other[64];
+  const ptrdiff_t n = info->n_elements;
+  order(names, &of.atoms[1], &of.atoms[2]);
+  const int s = names->graph->species[of.atoms[0]], t = names->graph->species[of.atoms[1]],
+            u = names->graph->species[of.atoms[2]];
+  const double known = info->triples[(s * n + t) * n + u], limit = known > 0 ? known : info->cutoff;
+  say(finding, "%s-%s-%s with both ends within %.4g A (centre %s, ends %s, %s) is below %.4g A, %s", info->elements[t],
+      info->elements[s], info->elements[u], limit * sqrt(of.ratio), name_of(names, of.atoms[0], centre),
+      name_of(names, of.atoms[1], one), name_of(names, of.atoms[2], other), limit,
+      known > 0 ? "the smallest one" : "the cutoff, within which there was no such triple");
+}
+
+static void look_at_distances(mlff_watch *w, const naming *names, mlff_finding found[MLFF_N_WATCHED])
+{
+  const mlff_graph *g = names->graph;
+  worst least[MLFF_N_WATCHED];
+  for (int k = 0; k < MLFF_N_WATCHED; k++) least[k] = (worst){INFINITY, {-1, -1, -1}};
+  for (int32_t i = 0; i < g->n_local; i++) {
+    const int s = g->species[i];
+    if (s < 0 || !w->info->trained[s]) continue;
+    const int n_met = find_nearest(w, g, i);
+    compare(w, i, s, n_met, least);
+    for (int k = 0; k < n_met; k++) w->near[w->met[k]] = (nearest){{INFINITY, INFINITY}, {-1, -1}};
+  }
+  for (int k = MLFF_WATCHED_PAIR; k <= MLFF_WATCHED_TRIPLE; k++) {
+    found[k].excess = CLOSER / sqrt(least[k].ratio);
+    if (!(found[k].excess > 1)) continue;
+    if (k == MLFF_WATCHED_TRIPLE)
+      say_triple(w, names, least[k], &found[k]);
+    else
+      say_pair(w, names, least[k], k == MLFF_WATCHED_DISTANCE, &found[k]);
+  }
+}
+
+static void look_at_forces(const mlff_watch *w, const naming *names, const double (*forces)[3], mlff_finding *finding)
+{
+  double square = 0;
+  int32_t most = -1;
+  char text[64];
+  for (int32_t i = 0; i < names->graph->n_local; i++) {
+    const double *f = forces[i], now = f[0] * f[0] + f[1] * f[1] + f[2] * f[2];
+    if (names->graph->species[i] < 0 || !(now > square)) continue;
+    square = now;
+    most = i;
+  }
+  finding->excess = sqrt(square) / (LARGER * w->info->max_force);
+  if (finding->excess > 1)
+    say(finding, "force %.4g eV/A on %s (%s) is above %.4g eV/A, the largest one", sqrt(square),
+        name_of(names, most, text), w->info->elements[names->graph->species[most]], w->info->max_force);
+}
+
+void mlff_watch_atoms(mlff_watch *watch, const mlff_graph *graph, const double (*forces)[3],
+                      void (*name)(void *context, int32_t i, char text[64]), void *context,
+                      mlff_finding found[MLFF_N_WATCHED])
+{
+  const naming names = {graph, name, context};
+  for (int k = 0; k < MLFF_N_WATCHED; k++) {
+    found[k].excess = 0;
+    found[k].verdict = MLFF_VERDICT_NONE;
+    found[k].text[0] = '\0';
+  }
+  if (watch->info->distances) look_at_distances(watch, &names, found);
+  if (forces && watch->info->max_force > 0) look_at_forces(watch, &names, forces, &found[MLFF_WATCHED_FORCE]);
+}
+
+/* ---- the whole system: means, because all of it fluctuates ------------------------------------------------------ */
+
+/* Adds a value, unless it is NaN; whether there is a full mean now. */
+static int mean_add(mean *of, double value, double *now)
+{
+  if (isnan(value)) return 0;
+  of->values[of->n++ % LOOKS] = value;
+  const int n = of->n < LOOKS ? (int) of->n : LOOKS;
+  double sum = 0;
+  for (int k = 0; k < n; k++) sum += of->values[k];
+  *now = sum / n;
+  return of->n >= LOOKS;
+}
+
+/* below, above: what may still be outside of the range. */
+static void judge_range(const double range[2], double value, double below, double above, mlff_finding *finding)
+{
+  const int is_inside = value >= range[0] - below && value <= range[1] + above;
+  finding->excess = is_inside ? 0.5 : 2.0;
+}
+
+static void look_at_temperature(mlff_watch *w, const mlff_watch_system *s, mlff_finding *finding)
+{
+  double now = NAN;
+  const double *range = w->info->temperature, margin = SLACK + DEVIATIONS * sqrt(2.0 / s->n_free);
+  if (!(s->temperature > AT_REST) || !mean_add(&w->temperature, s->temperature, &now)) return;
+  judge_range(range, now, margin * range[0], margin * range[1], finding);
+  say(finding, "temperature %.4g K (mean of %d looks, %s) is outside of %g to %g K", now, LOOKS, w->every, range[0],
+      range[1]);
+}
+
+static void look_at_density(mlff_watch *w, const mlff_watch_system *s, mlff_finding *finding)
+{
+  char of[96] = "";
+  double now = NAN;
+  const double *range = w->info->density;
+  const int is_full = mean_add(&w->density, s->density, &now);
+  if (isnan(now) || (s->box_changes && !is_full)) return;
+  if (s->box_changes) snprintf(of, sizeof of, " (mean of %d looks, %s)", LOOKS, w->every);
+  judge_range(range, now, SLACK * range[0], SLACK * range[1], finding);
+  say(finding, "density %.4g g/cm3%s is outside of %g to %g g/cm3", now, of, range[0], range[1]);
+}
+
+static void look_at_pressure(mlff_watch *w, const mlff_watch_system *s, mlff_finding *finding)
+{
+  double now = NAN;
+  const double *range = w->info->pressure,
+               slack = SLACK * fmax(range[1] - range[0], fmax(fabs(range[0]), fabs(range[1])));
+  if (!mean_add(&w->pressure, s->pressure, &now)) return;
+  judge_range(range, now, slack, slack, finding);
+  say(finding, "pressure %.4g GPa without its kinetic part (mean of %d looks, %s) is outside of %g to %g GPa", now,
+      LOOKS, w->every, range[0], range[1]);
+}
+
+void mlff_watch_state(mlff_watch *watch, const mlff_watch_system *system, mlff_finding found[MLFF_N_WATCHED])
+{
+  if (watch->info->temperature) look_at_temperature(watch, system, &found[MLFF_WATCHED_TEMPERATURE]);
+  if (watch->info->density) look_at_density(watch, system, &found[MLFF_WATCHED_DENSITY]);
+  if (watch->info->pressure) look_at_pressure(watch, system, &found[MLFF_WATCHED_PRESSURE]);
+}
+
+/* ---- verdicts --------------------------------------------------------------------------------------------------- */
+
+void mlff_watch_judge(mlff_watch *watch, int is_first, mlff_finding found[MLFF_N_WATCHED])
+{
+  watch->counts.n_looks++;
+  for (int k = 0; k < MLFF_N_WATCHED; k++) {
+    const unsigned bit = 1u << k;
+    const int is_outside = found[k].excess > 1, is_new = !(watch->said & bit);
+    const int is_grave = k == MLFF_WATCHED_PAIR || (k == MLFF_WATCHED_DISTANCE && found[k].excess > CLOSER / FAR);
+    found[k].verdict = !is_outside || !is_new ? MLFF_VERDICT_NONE
+                       : is_first && is_grave ? MLFF_VERDICT_STOP
+                                              : MLFF_VERDICT_WARN;
+    watch->counts.n_outside[k] += is_outside;
+    if (is_outside) watch->said |= bit;
+  }
+}
+
+/* ---- in one line ------------------------------------------------------------------------------------------------ */
+
+static void add(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void add(char *text, size_t size, const char *format, ...)
+{
+  const size_t n = strlen(text);
+  va_list args;
+  va_start(args, format);
+  if (n < size) vsnprintf(text + n, size - n, format, args);
+  va_end(args);
+}
+
+static int count_pairs(const mlff_info *info)
+{
+  int n_pairs = 0;
+  for (int s = 0; s < info->n_elements; s++)
+    for (int t = s; t < info->n_elements; t++) n_pairs += info->distances[s * info->n_elements + t] > 0;
+  return n_pairs;
+}
+
+static int count_triples(const mlff_info *info)
+{
+  const int n = info->n_elements;
+  int n_triples = 0;
+  for (int s = 0; s < n; s++)
+    for (int t = 0; t < n; t++)
+      for (int u = t; u < n; u++) n_triples += info->triples[((ptrdiff_t) s * n + t) * n + u] > 0;
+  return n_triples;
+}
+
+void mlff_domain_text(const mlff_info *info, char *text, size_t size)
+{
+  const double *t = info->temperature, *d = info->density, *p = info->pressure;
+  const char *const missing[] = {t ? NULL : "temperature",
+                                 d ? NULL : "density",
+                                 p ? NULL : "pressure",
+                                 info->max_force > 0 ? NULL : "largest force",
+                                 info->distances ? NULL : "pairs",
+                                 info->triples ? NULL : "triples"};
+  int n_missing = 0;
+  text[0] = '\0';
+  if (t) add(text, size, "%g to %g K, ", t[0], t[1]);
+  if (d) add(text, size, "%g to %g g/cm3, ", d[0], d[1]);
+  if (p) add(text, size, "%g to %g GPa, ", p[0], p[1]);
+  if (info->max_force > 0) add(text, size, "forces up to %g eV/A, ", info->max_force);
+  if (info->distances) add(text, size, "%d pairs of elements, ", count_pairs(info));
+  if (info->triples) add(text, size, "%d triples, ", count_triples(info));
+  const size_t n = strlen(text);
+  if (n >= 2) text[n - 2] = '\0';
+  for (size_t k = 0; k < sizeof missing / sizeof *missing; k++)
+    if (missing[k]) add(text, size, "%s%s", n_missing++ ? ", " : n ? "; not known: " : "not known: ", missing[k]);
+}
