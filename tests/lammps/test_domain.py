@@ -358,3 +358,20 @@ def test_fluctuations_are_no_warning(tmp_path):
         text = deck(tmp_path, tmp_path / "water-benzene-student.yaml", md.format(kelvin), system=system)
         said = warnings(launch(text, str(tmp_path)))
         assert len(said) == expected and all("temperature" in s for s in said), said
+
+
+ETHANOL = """C -0.748 0.015 0.024 C 0.558 0.420 -0.278 O 1.293 -0.202 -1.201 H -1.263 0.754 0.600 H -1.210 -0.200 -0.910
+H -0.650 -0.900 0.600 H 1.000 0.900 0.570 H 0.500 1.200 -1.050 H 2.150 0.100 -1.300""".split()
+
+
+def test_ethanol_does_not_begin(tmp_path):
+    """With the models of water and of benzene, which have all of its elements."""
+    elements, x = ETHANOL[::4], np.array([ETHANOL[k::4] for k in (1, 2, 3)], float).T + 15.0
+    system = water(2)
+    system.types, system.x, system.molecule = np.array(["HCO".index(e) + 1 for e in elements]), x, np.ones(9, int)
+    system.box, system.elements = np.array([30.0, 30, 30]), ["H", "C", "O"]
+    for name in ("student", "ensemble"):
+        model = os.path.join(ROOT, "models", f"water-benzene-{name}.yaml")
+        case = Case("ethanol", system, mlff(model, "H C O"), boundary="f f f").text(str(tmp_path), single_point=False)
+        text = fails(case + "run 0\n", tmp_path)
+        assert re.search(r"in step 0 C-O distance 1\.\d+ A \(atom 2, atom 3\) is below \S+ A, the cutoff", text), text

@@ -249,6 +249,22 @@ def test_domain():
             evaluate(mlff.Model("water-xs", domain="ignore"), s)
 
 
+def test_what_no_structure_begins_with():
+    """Elements that never met, and far too short distances: errors without domain="stop"; warnings once it moves."""
+    methanol = (list("COHHHH"), np.array([[0, 0, 0], [1.4, 0, 0], [1.8, 0.9, 0], [-0.4, 1, 0], [-0.4, -0.5, 0.9]]))
+    methanol = (methanol[0], np.vstack([methanol[1], [[-0.4, -0.5, -0.9]]]))
+    model = mlff.Model("water-benzene-student")
+    for _ in range(2):
+        with pytest.raises(mlff.DomainError, match="C-O distance 1.4 A .* within which there was no such pair"):
+            model.evaluate(*methanol)
+    squeezed = moved(1, WATER["positions"][0] + 0.5 * (WATER["positions"][1] - WATER["positions"][0]))
+    with pytest.raises(mlff.DomainError, match="H-O distance 0.4.* check the structure"):
+        evaluate(mlff.Model("water-xs"), squeezed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mlff.Model("water-benzene-student", domain="ignore").evaluate(*methanol)
+
+
 def test_domain_is_looked_at_in_runs():
     """The hundredth evaluation, of atoms that crept there; once."""
     model, x = mlff.Model("water-xs"), WATER["positions"].copy()

@@ -80,6 +80,14 @@ def verdicts(found):
     return {f"{b['quantity']} {b['group']}": b["verdict"] for b in found["bars"]}
 
 
+def test_what_a_model_does_not_say():
+    """Is null in the certificate."""
+    head = {"elements": ["H", "O"], "cutoff": 4.0, "domain": {"elements": ["H", "O"], "temperature": [200, 400]}}
+    spans = command._domain(head, [])
+    assert spans["model"] == {"elements": ["H", "O"], "temperature": [200, 400], "density": None, "distances": None}
+    assert spans["held_out"] == spans["covered"] == {**dict.fromkeys(spans["model"]), "elements": []}
+
+
 def test_everything_of_a_liquid(place, capsys):
     """Every measurement, against a teacher that is the same model: all comparisons are exact, and all is said."""
     bars = {"forces": {"all": 45, "300 K": 45, "element O": 20}, "density": "1 %", "size_energy": 0.01, "nvt": "stable"}
@@ -106,8 +114,9 @@ def test_everything_of_a_liquid(place, capsys):
     assert 1.7 < slope["value"] < 2.3
     spans = found["domain"]
     assert spans["held_out"]["temperature"] == spans["covered"]["temperature"] == [300, 400]
-    assert spans["model"]["temperature"] == [200, 1000] and spans["model"]["distances"] is None
-    assert 0.8 < spans["held_out"]["distances"]["H-O"] < 1.0 and spans["covered"]["distances"] is None
+    assert spans["model"]["temperature"] == [200, 1000] and spans["model"]["distances"]["H-O"] == 0.82
+    assert 0.82 < spans["covered"]["distances"]["H-O"] == spans["held_out"]["distances"]["H-O"] < 1.0
+    assert set(spans["covered"]["distances"]) == {"H-H", "H-O", "O-O"} and "pair C-C" in spans["not_spanned"]
     assert spans["model"]["elements"] == ["H", "C", "O"] and spans["covered"]["elements"] == ["H", "O"]
     assert spans["not_spanned"][:2] == ["element C", "temperature: 300 to 400 of 200 to 1000 K"]
     page = (place / "c.html").read_text()
