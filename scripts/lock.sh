@@ -15,6 +15,7 @@ HERE=$(cd "$(dirname "$0")" && pwd)
 
 die() { printf '%s\n' "mlff lock: $*" >&2; exit 1; }
 
+export UV_PYTHON_DOWNLOADS=never    # none is run
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python3 -m venv "$work/venv"
@@ -30,7 +31,7 @@ lock() {
   shift 3
   # shellcheck disable=SC2086  # two words
   $uv $kind --universal --generate-hashes --python-version "$oldest" --custom-compile-command scripts/lock.sh "$@" \
-    "$name.in" -o "$name.txt" >/dev/null
+    "$name.in" -o "$name.txt" >/dev/null || die "$name.in cannot be resolved; is a package index reachable?"
   for python in $PYTHONS; do
     [ "${python#3.}" -ge "${oldest#3.}" ] || continue
     for platform in $PLATFORMS; do
