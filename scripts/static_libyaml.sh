@@ -1,7 +1,7 @@
 #!/bin/sh
 # libyaml as a static library, for wheels that need nothing else where they run. Needs a C compiler, Python 3 and the network.
 #
-#   scripts/static_libyaml.sh PREFIX     PREFIX/include/yaml.h, PREFIX/lib/libyaml.a and its licence; again changes nothing
+#   scripts/static_libyaml.sh PREFIX     PREFIX/include/yaml.h, PREFIX/lib/libyaml.a, its licence and version; again changes nothing
 #
 # CMake finds it with CMAKE_PREFIX_PATH=PREFIX. CC and AR name other compilers.
 set -eu
@@ -35,4 +35,5 @@ done
 ${AR:-ar} rcsD "$work/libyaml.a" ./*.o || die "cannot make libyaml.a"
 cp include/yaml.h "$prefix/include/"
 cp License "$prefix/share/licenses/libyaml/LICENSE"
+printf '%s\n' "$VERSION" >"$prefix/share/licenses/libyaml/VERSION"
 cp "$work/libyaml.a" "$prefix/lib/libyaml.a"    # last: it says that all is there

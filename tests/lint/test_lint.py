@@ -340,9 +340,14 @@ def test_one_version():
         "CMakeLists.txt": r"^project\(mlff VERSION (\S+)",
         "pyproject.toml": r'^version = "(.*)"',
         "CITATION.cff": r"^version: (\S+)",
+        "examples/packaging/conda-forge/recipe.yaml": r'^  version: "(.*)"',
+        "examples/packaging/spack/package.py": r'^    version\("(.*?)"',
     }
+    folder = "examples/packaging/easybuild"
+    (easybuild,) = [f"{folder}/{name}" for name in os.listdir(os.path.join(ROOT, folder))]
+    found[easybuild] = r"^version = '(.*)'"
     versions = {path: re.search(pattern, read(path), re.MULTILINE).group(1) for path, pattern in found.items()}
-    assert len(set(versions.values())) == 1, versions
+    assert len(set(versions.values())) == 1 and f"mlff-{versions[easybuild]}-" in easybuild, versions
 
 
 @pytest.mark.parametrize("name", ["requirements", "requirements-test", "requirements-train", "requirements-install"])

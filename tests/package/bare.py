@@ -1,5 +1,5 @@
 """The wheel on bare Debians: what `pip install` and the first run take, on x86-64 and, emulated by qemu, on aarch64;
-and beside another release of LAMMPS. Needs root and the network: `make test-wheel`, some minutes."""
+and beside another release of LAMMPS. Needs root and the network: `make test-install`, some minutes."""
 
 import os
 import pathlib
@@ -12,7 +12,6 @@ from wheels import PIP, ROOT, make, run, succeed
 
 AARCH64 = os.path.join(ROOT, "scripts", "aarch64_root.sh")
 ENTER = os.path.join(ROOT, "tests", "package", "in_root.sh")
-PACKAGES = "python3-venv,ca-certificates"
 MOST = 120.0  # s of CPU time
 CROSS = {
     "CC": "aarch64-linux-gnu-gcc",
@@ -23,12 +22,12 @@ CROSS = {
 }
 
 
-def root(place, architecture):
-    """A Debian 12 with Python and nothing else, unpacked into a folder."""
-    words = ["debootstrap", "--foreign", f"--arch={architecture}", "--variant=minbase", f"--include={PACKAGES}"]
-    succeed([*words, "bookworm", place, "http://deb.debian.org/debian"])
+def make_root(place, architecture, packages, installed=False):
+    """A Debian 12 with these packages and nothing else in a folder: unpacked, for any processor, or installed."""
+    words = ["debootstrap", f"--arch={architecture}", "--variant=minbase", f"--include={packages}"]
+    succeed([*words, *([] if installed else ["--foreign"]), "bookworm", place, "http://deb.debian.org/debian"])
     for package in sorted((place / "var" / "cache" / "apt" / "archives").glob("*.deb")):
-        succeed(["dpkg-deb", "-x", package, place])
+        succeed(["rm", package] if installed else ["dpkg-deb", "-x", package, place])
     certificates = os.environ.get("PIP_CERT", "/etc/ssl/certs/ca-certificates.crt")
     shutil.copy(certificates, place / "etc" / "ssl" / "certs" / "ca-certificates.crt")
     return place
@@ -44,7 +43,7 @@ def bare(request, tmp_path_factory):
     emulated = request.param == "arm64"
     place = tmp_path_factory.mktemp(request.param)
     wheel = pathlib.Path(make(place, **(CROSS if emulated else {})))
-    here = root(place / "root", request.param)
+    here = make_root(place / "root", request.param, "python3-venv,ca-certificates")
     shutil.copy(wheel, here / wheel.name)
     words = [*([AARCH64, "run"] if emulated else []), "sh", ENTER, here]
 

