@@ -1,6 +1,7 @@
 /* halo.cpp: see halo.h. */
 #include "halo.h"
 
+#include "atom.h"
 #include "comm.h"
 #include "error.h"
 #include "fix.h"
@@ -118,7 +119,7 @@ struct MLFFHalo::Calls {
 MLFFHalo::MLFFHalo(LAMMPS *lammps, Pair *pair_style, Fix *fix_style) :
     Pointers(lammps), pair(pair_style), fix(fix_style), n_ranks(lammps->comm->nprocs), exchange_width(0),
     widest(VIRIAL_WIDTH), width(0), exchange{}, features(lammps->world), nodes(nullptr), going(nullptr), floats(false),
-    of_atoms(false), travelling(false)
+    of_atoms(false), travelling(false), compares_types(false), same_types(true)
 {
   exchange.context = this;
   exchange.forward = Calls::forward;
@@ -155,11 +156,24 @@ void MLFFHalo::set_order(const std::vector<int> &row_of)
   features.renumber(row_of);
 }
 
-/* Every ghost gets its owner's rank and index there. LAMMPS takes the width from the pair style. That it can also be an
- * argument is too new for the oldest release. */
+/* Every ghost gets its owner's rank and index there. */
 void MLFFHalo::find_owners(MLFFNodes &home)
 {
   nodes = &home;
+  forward();
+}
+
+bool MLFFHalo::ghosts_have_types()
+{
+  compares_types = same_types = true;
+  forward();
+  compares_types = false;
+  return same_types;
+}
+
+/* LAMMPS takes the width from the pair style. That it can also be an argument is too new for the oldest release. */
+void MLFFHalo::forward()
+{
   if (fix) {
     comm->forward_comm(fix, FORWARD_WIDTH);
     return;
@@ -211,10 +225,11 @@ int MLFFHalo::forward_width() const
   return FORWARD_WIDTH;
 }
 
+/* Owner and index there of an atom, or its type and what nobody reads. */
 int MLFFHalo::pack_forward(int n, const int *atoms, double *buf) const
 {
   for (int k = 0; k < n; k++) {
-    buf[2 * k] = nodes->owner_rank[atoms[k]];
+    buf[2 * k] = compares_types ? atom->type[atoms[k]] : nodes->owner_rank[atoms[k]];
     buf[2 * k + 1] = nodes->node[atoms[k]];
   }
   return FORWARD_WIDTH * n;
@@ -223,6 +238,10 @@ int MLFFHalo::pack_forward(int n, const int *atoms, double *buf) const
 void MLFFHalo::unpack_forward(int n, int first, const double *buf)
 {
   for (int k = 0; k < n; k++) {
+    if (compares_types) {
+      same_types = same_types && atom->type[first + k] == static_cast<int>(buf[2 * k]);
+      continue;
+    }
     nodes->owner_rank[first + k] = static_cast<int>(buf[2 * k]);
     nodes->node[first + k] = static_cast<int>(buf[2 * k + 1]);
   }

@@ -21,7 +21,8 @@ using namespace LAMMPS_NS;
 
 MLFFNeighbourGraph::MLFFNeighbourGraph(LAMMPS *lammps, MLFFHalo &between_ranks) :
     Pointers(lammps), halo(between_ranks), arrays(nullptr), graph{}, cutoff(0.0), tags_needed(false), reorders(false),
-    unchecked(false), last_list(nullptr), last_build(-1), last_step(-1), checked_first(-1), checked_last(-1)
+    unchecked(false), last_list(nullptr), last_build(-1), last_step(-1), checked_first(-1), checked_last(-1),
+    first_seen(-1), last_seen(-1)
 {
 }
 
@@ -329,7 +330,11 @@ const mlff_graph *MLFFNeighbourGraph::update(NeighList *list)
   const bool rebuilt = maybe_new || neighbor->ncalls != last_build || list != last_list;
   if (rebuilt) NewList(*this, list).take();
   // `run N pre no` comes without init(), and all frames of a rerun after one
+  const bool new_run = run->firststep != first_seen || run->laststep != last_seen;
   if (rebuilt && (run->firststep != checked_first || run->laststep != checked_last)) unchecked = true;
+  if (new_run && !rebuilt) check_ghosts();
+  first_seen = run->firststep;
+  last_seen = run->laststep;
   last_build = neighbor->ncalls;
   last_step = run->ntimestep;
   last_list = list;
@@ -351,6 +356,19 @@ const mlff_graph *MLFFNeighbourGraph::update(NeighList *list)
   graph.nbr = nbr.data();
   graph.pos = this_step();
   return &graph;
+}
+
+/* `run N pre no` after commands that took the ghosts away, or gave owned atoms, and not ghosts, another type. */
+void MLFFNeighbourGraph::check_ghosts()
+{
+  if (arrays) arrays->sync_atom();
+  const bool same_types = halo.ghosts_have_types();
+  const bool same_number = atom->nlocal == graph.n_local && atom->nlocal + atom->nghost == graph.n_all;
+  mlff_stop_together(lmp, same_types && same_number
+                              ? ""
+                              : "pair_style mlff: atoms have been moved, created, deleted or given other types since "
+                                "the last run: take `pre no` away, so that this run makes new neighbour lists "
+                                "[mlff-35]");
 }
 
 void MLFFNeighbourGraph::check_pairs(int64_t n_edges, const char *who)

@@ -57,13 +57,15 @@ class MLFFNeighbourGraph : protected Pointers {
   bool tags_needed, reorders, unchecked;
   const NeighList *last_list;
   bigint last_build, last_step, checked_first,
-      checked_last;    // checked: steps of the run whose pairs were counted, -1: none
+      checked_last,             // checked: steps of the run whose pairs were counted, -1: none
+      first_seen, last_seen;    // of the last graph
   std::vector<int32_t> species, nbr;
   std::vector<int64_t> row, tags;
   std::vector<double> positions;
 
   MLFFArrays::Atoms atoms_now() const { return {species_of_type, graph.n_local, graph.n_all}; }
   bool update_species();
+  void check_ghosts();
   const double (*this_step())[3];
   int atom_of(int a) const { return a < graph.n_local ? home.owned[static_cast<size_t>(a)] : a; }
   std::string atom_name(int i) const;

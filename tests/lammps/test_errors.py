@@ -225,6 +225,20 @@ def test_new_coefficients_need_a_set_up(zoo, tmp_path, model):
         expect(fails(deck(tmp_path, mlff(zoo["painn"]), run=run), tmp_path), "has changed since the last run", "pre no")
 
 
+NO_IMAGES = "change_box all boundary s s s"
+
+
+@pytest.mark.parametrize("ranks", (1, 2))
+def test_changed_atoms_need_a_set_up(zoo, tmp_path, ranks):
+    """`set type` changes owned atoms, and images have the old types until there is a set-up; displace_atoms takes the
+    images away, and what LAMMPS then adds to their forces, it adds in every step."""
+    for command in ("set type 1 type/fraction 2 0.5 815", "displace_atoms all move 0.01 0 0", NO_IMAGES):
+        run = f"fix 1 all nve\nrun 1\n{command}\nrun 2{{}}\n"
+        launch(deck(tmp_path, mlff(zoo["painn"]), run=run.format("")), str(tmp_path), ranks)
+        text = fails(deck(tmp_path, mlff(zoo["painn"]), run=run.format(" pre no")), tmp_path, ranks)
+        expect(text, "moved, created, deleted or given other types since the last run", "pre no")
+
+
 def test_bad_steps(zoo, tmp_path):
     """Atoms on top of each other and positions that are not numbers stop the run and name the atoms."""
     system = water(2)
