@@ -193,12 +193,13 @@ void MLFFDomainWatch::say(const mlff_finding &finding) const
 {
   const std::string what = "pair_style mlff: in step " + std::to_string(update->ntimestep) + " " + finding.text +
                            " in the training of " + info->name;
-  static const char *const advice = "use a model that was trained on such structures, or say "
-                                    "`pair_style mlff domain ignore` if it is meant [mlff-42]";
-  if (finding.verdict == MLFF_VERDICT_STOP)
-    error->all(FLERR,
-               what + ", and the run would begin there: check the structure and the elements of pair_coeff, " + advice);
-  const std::string text = what + ", so its results may be wrong: " + advice;
-  if (stops) error->all(FLERR, text);
+  const bool begins = finding.verdict == MLFF_VERDICT_STOP;
+  const std::string text = what +
+                           (begins ? ", and the run would begin there: check the structure and the elements of "
+                                     "pair_coeff, "
+                                   : ", so its results may be wrong: ") +
+                           "use a model that was trained on such structures, or say `pair_style mlff domain ignore` if "
+                           "it is meant [mlff-42]";
+  if (begins || stops) error->all(FLERR, text);
   if (comm->me == 0) error->warning(FLERR, text);
 }
