@@ -225,12 +225,12 @@ int MLFFHalo::forward_width() const
   return FORWARD_WIDTH;
 }
 
-/* Owner and index there of an atom, or its type and what nobody reads. */
+/* Owner and index there of an atom, or its type and nothing. */
 int MLFFHalo::pack_forward(int n, const int *atoms, double *buf) const
 {
   for (int k = 0; k < n; k++) {
     buf[2 * k] = compares_types ? atom->type[atoms[k]] : nodes->owner_rank[atoms[k]];
-    buf[2 * k + 1] = nodes->node[atoms[k]];
+    buf[2 * k + 1] = compares_types ? 0.0 : nodes->node[atoms[k]];
   }
   return FORWARD_WIDTH * n;
 }

@@ -94,6 +94,8 @@ void MLFFNeighbourGraph::NewList::take()
     of.arrays->set_order(of.reorders ? home.owned : same, of.reorders ? home.row_of : same, home.node,
                          home.ghost_of_node);
   of.update_species();
+  of.listed_tags.clear();
+  if (!of.arrays && atom->tag_enable) of.listed_tags.assign(atom->tag, atom->tag + graph.n_all);
   if (of.arrays)
     graph.n_pairs = of.arrays->copy_list(list, of.atoms_now(), reach);
   else
@@ -328,11 +330,11 @@ const mlff_graph *MLFFNeighbourGraph::update(NeighList *list)
   const Update *run = lmp->update;
   const bool maybe_new = neighbor->ago == 0 && (run->setupflag || run->ntimestep != last_step);
   const bool rebuilt = maybe_new || neighbor->ncalls != last_build || list != last_list;
-  if (rebuilt) NewList(*this, list).take();
   // `run N pre no` comes without init(), and all frames of a rerun after one
   const bool new_run = run->firststep != first_seen || run->laststep != last_seen;
+  if (new_run && !run->setupflag && neighbor->ago != 0) check_same_atoms();
+  if (rebuilt) NewList(*this, list).take();
   if (rebuilt && (run->firststep != checked_first || run->laststep != checked_last)) unchecked = true;
-  if (new_run && !rebuilt) check_ghosts();
   first_seen = run->firststep;
   last_seen = run->laststep;
   last_build = neighbor->ncalls;
@@ -358,17 +360,19 @@ const mlff_graph *MLFFNeighbourGraph::update(NeighList *list)
   return &graph;
 }
 
-/* `run N pre no` after commands that took the ghosts away, or gave owned atoms, and not ghosts, another type. */
-void MLFFNeighbourGraph::check_ghosts()
+/* `run N pre no` with the list of before: commands may have sorted or moved atoms or taken ghosts away, have made lists
+ * of their own, or have given owned atoms, and not their ghosts, other types. Collective. */
+void MLFFNeighbourGraph::check_same_atoms()
 {
   if (arrays) arrays->sync_atom();
-  const bool same_types = halo.ghosts_have_types();
-  const bool same_number = atom->nlocal == graph.n_local && atom->nlocal + atom->nghost == graph.n_all;
-  mlff_stop_together(lmp, same_types && same_number
-                              ? ""
-                              : "pair_style mlff: atoms have been moved, created, deleted or given other types since "
-                                "the last run: take `pre no` away, so that this run makes new neighbour lists "
-                                "[mlff-35]");
+  bool same = neighbor->ncalls == last_build;
+  if (same) same = halo.ghosts_have_types();
+  same = same && atom->nlocal == graph.n_local && atom->nlocal + atom->nghost == graph.n_all;
+  if (same && !listed_tags.empty()) same = std::equal(listed_tags.begin(), listed_tags.end(), atom->tag);
+  mlff_stop_together(lmp, same ? ""
+                               : "pair_style mlff: atoms have been moved, created, deleted or given other types since "
+                                 "the last run: take `pre no` away, so that this run makes new neighbour lists "
+                                 "[mlff-35]");
 }
 
 void MLFFNeighbourGraph::check_pairs(int64_t n_edges, const char *who)
@@ -433,6 +437,6 @@ double MLFFNeighbourGraph::memory_usage() const
                          home.node.capacity() + home.row_of.capacity() + home.owned.capacity() +
                          home.ghost_of_node.capacity();
   return static_cast<double>(numbers * sizeof(int) + (row.capacity() + tags.capacity()) * sizeof(int64_t) +
-                             positions.capacity() * sizeof(double)) +
+                             listed_tags.capacity() * sizeof(tagint) + positions.capacity() * sizeof(double)) +
          (arrays ? arrays->memory_usage() : 0.0);
 }
