@@ -37,6 +37,8 @@ class PairMLFF : public Pair {
 
   void write_restart(FILE *) override;
   void read_restart(FILE *) override;
+  void write_restart_settings(FILE *) override;    // hybrid calls these two alone
+  void read_restart_settings(FILE *) override;
 
   int pack_forward_comm(int, int *, double *, int, int *) override;
   void unpack_forward_comm(int, int, double *) override;
@@ -65,7 +67,8 @@ class PairMLFF : public Pair {
   void close_model();
   void open_inner(const std::vector<std::string> &names);
   void take_keywords(const std::vector<std::string> &keywords);
-  void read_keywords(FILE *, int n);
+  void take_identity(FILE *fp);
+  void read_keywords(FILE *fp, int n);
   void set_type_flags();
   void check_wanted() const;
   void evaluate(int eflag, int vflag);

@@ -24,7 +24,8 @@
 namespace LAMMPS_NS {
 
 /* What a restart file has of a model: enough to notice another one. After it come the keywords of pair_style, each with
- * a zero at its end. n_keywords: their bytes and 1; 0 in files from before there were any. */
+ * a zero at its end. n_keywords: their bytes and 1; 0 in files from before there were any. Behind its zero, sha256 has
+ * a mark (pair_mlff_restart.cpp). */
 struct MLFFIdentity {
   char sha256[68], name[184];
   int32_t n_keywords;

@@ -14,7 +14,36 @@
 
 using namespace LAMMPS_NS;
 
+// Of what this style wrote, where sha256 has room: earlier releases wrote nothing as a sub-style of hybrid.
+static constexpr char MARK = 'M';
+static constexpr int MARK_AT = 66;
+
 void PairMLFF::write_restart(FILE *fp)
+{
+  write_restart_settings(fp);
+}
+
+void PairMLFF::read_restart(FILE *fp)
+{
+  MLFFIdentity &before = impl->before;
+  if (comm->me == 0) utils::sfread(FLERR, &before, sizeof(before), 1, fp, nullptr, error);
+  take_identity(fp);
+}
+
+void PairMLFF::read_restart_settings(FILE *fp)
+{
+  MLFFIdentity &before = impl->before;
+  if (comm->me == 0) {
+    const long here = ftell(fp);
+    if (fread(&before, sizeof(before), 1, fp) != 1 || before.sha256[MARK_AT] != MARK) {
+      before = {};
+      fseek(fp, here, SEEK_SET);
+    }
+  }
+  take_identity(fp);
+}
+
+void PairMLFF::write_restart_settings(FILE *fp)
 {
   MLFFIdentity mine = impl->before;
   if (impl->info) {
@@ -23,15 +52,16 @@ void PairMLFF::write_restart(FILE *fp)
   }
   std::string keywords;
   for (const std::string &word : impl->keywords) keywords += word + '\0';
+  mine.sha256[MARK_AT] = MARK;
   mine.n_keywords = impl->again.empty() ? static_cast<int32_t>(keywords.size()) + 1 : 0;
   fwrite(&mine, sizeof(mine), 1, fp);
   if (mine.n_keywords > 1) fwrite(keywords.data(), keywords.size(), 1, fp);
 }
 
-void PairMLFF::read_restart(FILE *fp)
+/* Rank 0 has read what the file has of the model. */
+void PairMLFF::take_identity(FILE *fp)
 {
   MLFFIdentity &before = impl->before;
-  if (comm->me == 0) utils::sfread(FLERR, &before, sizeof(before), 1, fp, nullptr, error);
   MPI_Bcast(&before, sizeof(before), MPI_BYTE, 0, world);
   before.sha256[sizeof(before.sha256) - 1] = before.name[sizeof(before.name) - 1] = '\0';
   if (!allocated) allocate();

@@ -149,6 +149,29 @@ def test_restart(zoo, tmp_path):
     assert (tmp_path / "devi.txt").read_text() == written
 
 
+def test_restart_in_hybrid(zoo, tmp_path):
+    """Keywords and model of a sub-style come back from a restart, too; a file that has none of them, as earlier
+    releases wrote it, asks for them."""
+    md = "timestep 0.0002\nfix 1 all nve\n"
+    pair = f"pair_coeff * * mlff {zoo['painn']} O H\n"
+    deck = start(zoo, tmp_path, core=True) + md + "run 10\nwrite_restart middle.restart\nrun 10\n"
+    launch(deck + DUMP.format("whole"), str(tmp_path))
+    again = f"read_restart {{}}\n{pair}{CORE}\n{md}run 10\n" + DUMP.format("again")
+    for ranks in (1, 2):
+        assert "fp64" in launch(again.format("middle.restart"), str(tmp_path), ranks)
+        close(read_dump(str(tmp_path / "again.dump")), read_dump(str(tmp_path / "whole.dump")), 1e-9, "after a restart")
+    other = fails(again.format("middle.restart").replace(zoo["painn"], zoo["ani"]), tmp_path)
+    assert "the run that wrote this restart used model random-painn" in other, other
+    data, words = (tmp_path / "middle.restart").read_bytes(), b"precision\0fp64\0"
+    end = data.index(words) + len(words)
+    (tmp_path / "old.restart").write_bytes(data[: end - len(words) - 256] + data[end:])
+    error = fails(again.format("old.restart"), tmp_path)
+    assert "keywords again after read_restart: the file is from a release that did not write them" in error, error
+    style = f"pair_style hybrid/overlay mlff {FP64} {CORE_STYLE}\n"
+    launch(again.format(f"old.restart\n{style}"), str(tmp_path))
+    close(read_dump(str(tmp_path / "again.dump")), read_dump(str(tmp_path / "whole.dump")), 1e-9, "an old restart")
+
+
 def test_changing_atoms(zoo, tmp_path):
     """Atoms deleted, created and displaced between runs; no atoms at all; types changed without new lists."""
     system = water(3)
