@@ -1,0 +1,301 @@
+"""LAMMPS scripts at random, run and judged.
+
+    python tests/lammps/random_scripts.py [--seeds 0:10000] [--show 17] [--shrink 17]
+
+Every evaluation of forces in a run must be that of a plain reference (script_oracle.py), or the script must end with
+one error. Signals, runs that do not end, numbers that differ and numbers that are not ones are failures; each prints
+its seed. --shrink takes away the lines that a failure does not need. Scripts come from script_grammar.py, and run in
+LAMMPS libraries that are kept (script_worker.py), on one to three ranks.
+
+From the environment, as in harness.py: MLFF_PLUGIN, MLFF_LIBRARY, PYTHONPATH. `make test-scripts` sets them.
+"""
+
+import argparse
+import collections
+import json
+import os
+import pickle
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+import harness
+import models
+import script_grammar
+import script_oracle
+import script_worker
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BATCH = 60  # scripts of a process
+HANG = float(os.environ.get("MLFF_HANG", "120"))  # seconds of one script
+OK, ERROR, LAMMPS, WRONG, CRASH, HUNG = "ok", "error", "lammps", "wrong", "crash", "hung"
+# Ranks that share a core: collectives by messages, whose waiting polite.c makes a sleep. Some forty times less work.
+BY_MESSAGES = {
+    f"MPIR_CVAR_{name}_POSIX_INTRA_ALGORITHM": "mpir"
+    for name in ("BCAST", "REDUCE", "ALLREDUCE", "BARRIER", "ALLTOALL", "ALLGATHER", "ALLGATHERV")
+}
+FAILURES = (WRONG, CRASH, HUNG)
+
+
+class Verdict:
+    def __init__(self, kind, text="", n_checked=0):
+        self.kind, self.text, self.n_checked = kind, text, n_checked
+
+    @property
+    def failed(self):
+        return self.kind in FAILURES
+
+
+class Court:
+    """Runs scripts in folders below `folder`, where the models are, and judges them."""
+
+    def __init__(self, folder):
+        self.folder = str(folder)
+        for name, (make, options) in models.KINDS.items():
+            make(os.path.join(self.folder, name), **options)
+        self.oracle = script_oracle.Oracle(self.folder)
+        polite, source = os.path.join(self.folder, "polite.so"), os.path.join(HERE, "polite.c")
+        subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O1", "-o", polite, source], check=True)
+        self.environment = harness.with_libraries(
+            OMP_NUM_THREADS="1", LD_PRELOAD=polite, MPIR_CVAR_POLLS_BEFORE_YIELD="1", **BY_MESSAGES
+        )
+
+    def judge(self, scripts, ranks):
+        """Verdicts of scripts, lists of lines, on so many ranks."""
+        verdicts = []
+        while len(verdicts) < len(scripts):
+            verdicts += self.batch(scripts[len(verdicts) : len(verdicts) + BATCH], ranks)
+        return verdicts
+
+    def batch(self, scripts, ranks):
+        """Verdicts of the scripts that one process came to."""
+        for name in os.listdir(self.folder):
+            if name.endswith(".pickle"):
+                os.remove(os.path.join(self.folder, name))
+        with open(os.path.join(self.folder, "scripts.json"), "w", encoding="utf-8") as f:
+            json.dump(scripts, f)
+        end, output = self.start(ranks)
+        verdicts = []
+        for k, lines in enumerate(scripts):
+            written = self.read(k, ranks)
+            if any(written):
+                verdicts.append(self.verdict(lines, written, end if k == self.progress() else None))
+            elif k == self.progress():
+                verdicts.append(Verdict(HUNG if end == "hung" else CRASH, f"{end}\n{output[-1500:]}"))
+            else:
+                break
+        return verdicts or [Verdict(CRASH, f"the worker did not start: {output[-3000:]}")]
+
+    def start(self, ranks):
+        """Ends when the process does, or when a script takes too long; how it ended, and what it printed."""
+        worker = [sys.executable, os.path.join(HERE, "script_worker.py"), "scripts.json", harness.PLUGIN]
+        command = worker if ranks == 1 else [harness.MPIEXEC, "-n", str(ranks), *worker]
+        path = os.path.join(self.folder, "output")
+        self.write_progress("0")
+        with open(path, "wb") as output:
+            process = subprocess.Popen(
+                command,
+                cwd=self.folder,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+            before, since, end = -1, time.monotonic(), None
+            while end is None:
+                try:
+                    code = process.wait(0.05)
+                    end = "" if code == 0 else f"exit code {code}"
+                except subprocess.TimeoutExpired:
+                    if self.progress() != before:
+                        before, since = self.progress(), time.monotonic()
+                    elif time.monotonic() - since > HANG:
+                        os.killpg(process.pid, 9)
+                        process.wait()
+                        end = "hung"
+        with open(path, encoding="utf-8", errors="replace") as f:
+            return end, f.read()
+
+    def write_progress(self, text):
+        with open(os.path.join(self.folder, "progress"), "w", encoding="utf-8") as f:
+            f.write(text)
+
+    def progress(self):
+        with open(os.path.join(self.folder, "progress"), encoding="utf-8") as f:
+            return int(f.read() or -1)
+
+    def read(self, k, ranks):
+        """What each rank wrote down of script k; None: nothing."""
+        found = []
+        for rank in range(ranks):
+            path = os.path.join(self.folder, f"{k}.{rank}.pickle")
+            if not os.path.exists(path):
+                found.append(None)
+                continue
+            with open(path, "rb") as f:
+                found.append(pickle.load(f))
+        return found
+
+    def verdict(self, lines, written, end):
+        """Of a script that has come to its end on some rank. An error of one rank ends the others before theirs."""
+        errors = [rank["error"] for rank in written if rank and rank["error"]]
+        failures = [rank["failure"] for rank in written if rank and rank["failure"]]
+        if not all(written):
+            if not errors:
+                return Verdict(HUNG if end == "hung" else CRASH, f"{end}: only some ranks came to the end")
+            return Verdict(ERROR, f"line {errors[0][0] + 1}, {lines[errors[0][0]]!r}: {errors[0][1]}")
+        if failures and not errors:
+            return Verdict(CRASH, f"the worker's own: {failures[0]}")
+        try:
+            check = script_oracle.Check(self.oracle, lines, written)
+            check.run()
+        except script_oracle.Wrong as e:
+            return Verdict(WRONG, str(e))
+        except Exception:
+            return Verdict(CRASH, f"the oracle's own: {traceback.format_exc()}")
+        if errors:
+            return Verdict(ERROR, f"line {errors[0][0] + 1}, {lines[errors[0][0]]!r}: {errors[0][1]}", check.n_checked)
+        return Verdict(OK, "", check.n_checked)
+
+    def control(self, lines, ranks, verdict):
+        """A script that crashes or hangs without a model, too, is LAMMPS' own. And one that does neither when it runs
+        alone has met what another one left."""
+        if verdict.kind not in (CRASH, HUNG):
+            return verdict
+        alone, without = (self.batch([script], ranks)[0] for script in (lines, without_models(lines)))
+        if alone.kind not in (CRASH, HUNG):
+            return alone
+        if without.kind in (CRASH, HUNG):
+            return Verdict(LAMMPS, f"{without.kind} without a model, too")
+        return verdict
+
+    def judge_seeds(self, seeds, report=None):
+        """seed -> Verdict; report(seed, verdict) is called for each."""
+        groups, verdicts = collections.defaultdict(list), {}
+        for seed in seeds:
+            groups[script_grammar.ranks_of(seed)].append(seed)
+        for ranks, mine in sorted(groups.items()):
+            scripts = [script_grammar.script(seed)[1] for seed in mine]
+            done = 0
+            while done < len(mine):
+                for verdict in self.batch(scripts[done : done + BATCH], ranks):
+                    verdict = self.control(scripts[done], ranks, verdict)
+                    verdicts[mine[done]] = verdict
+                    if report:
+                        report(mine[done], verdict)
+                    done += 1
+        return verdicts
+
+
+def without_models(lines):
+    """The script with pair_style zero in place of mlff."""
+    changed, hybrid = [], False
+    for line in lines:
+        words = line.split()
+        if words[:1] == ["pair_style"] and "mlff" in words:
+            hybrid = words[1] != "mlff"
+            line = "pair_style hybrid/overlay zero 5.0" if hybrid else "pair_style zero 5.0"
+        elif words[:1] == ["pair_coeff"]:
+            line = "pair_coeff * * zero" if hybrid else "pair_coeff * *"
+        elif words[:1] == ["run_style"]:
+            line = line.replace("inner 1 0 0 outer 2", "pair 1").replace("inner 1 2.0 3.0 outer 2", "pair 1")
+        elif "mlffprof" in words:
+            continue
+        changed.append(line)
+    return changed
+
+
+def shrink(court, lines, ranks):
+    """The lines without those that the failure does not need."""
+    wanted = court.batch([lines], ranks)[0]
+    if not wanted.failed:
+        return lines, wanted
+    size = max(1, len(lines) // 2)
+    while size:
+        at = 0
+        while at < len(lines):
+            fewer = lines[:at] + lines[at + size :]
+            script_grammar.tame(fewer)
+            found = court.batch([fewer], ranks)[0] if fewer else None
+            if found and found.kind == wanted.kind:
+                lines, wanted = fewer, found
+            else:
+                at += size
+        size //= 2
+    return lines, wanted
+
+
+def summary(verdicts):
+    """Counts of kinds and of errors, numbers in them left out."""
+    kinds, errors = collections.Counter(), collections.Counter()
+    for verdict in verdicts.values():
+        kinds[verdict.kind] += 1
+        if verdict.kind == ERROR:
+            text = re.sub(r"^line \d+, .*?: (?=ERROR|[A-Z])", "", " ".join(verdict.text.split()))
+            errors[re.sub(r"[-+]?\d[\d.e+-]*", "#", text)[:110]] += 1
+    return kinds, errors
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", default="0:10000", help="FIRST:END (default: %(default)s)")
+    parser.add_argument("--show", type=int, metavar="SEED", help="print the script of a seed")
+    parser.add_argument("--shrink", type=int, metavar="SEED", help="shrink the script of a seed that fails")
+    parser.add_argument("--file", help="judge this script; its first line is `# ranks N`")
+    parser.add_argument("--log", help="write every verdict to this file, in a line of JSON")
+    arguments = parser.parse_args()
+    if arguments.show is not None:
+        ranks, lines = script_grammar.script(arguments.show)
+        print("\n".join([f"# ranks {ranks}", *lines]))
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        court = Court(folder)
+        if arguments.shrink is not None:
+            ranks, lines = script_grammar.script(arguments.shrink)
+            lines, verdict = shrink(court, lines, ranks)
+            print("\n".join([f"# ranks {ranks}", *lines, "", f"{verdict.kind}: {verdict.text}"]))
+            return verdict.failed
+        if arguments.file:
+            with open(arguments.file, encoding="utf-8") as f:
+                ranks, lines = parse(f.read())
+            verdict = court.batch([lines], ranks)[0]
+            print(f"{verdict.kind}, {verdict.n_checked} evaluations compared: {verdict.text}")
+            return verdict.failed
+        return judge_range(court, arguments)
+
+
+def parse(text):
+    """(ranks, lines) of a script in a file."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return int(re.match(r"# ranks (\d)", lines[0]).group(1)), [
+        line for line in lines if line == script_worker.WATCH or not line.startswith("#")
+    ]
+
+
+def judge_range(court, arguments):
+    first, end = map(int, arguments.seeds.split(":"))
+    begin, log = time.monotonic(), open(arguments.log, "a", encoding="utf-8") if arguments.log else None
+
+    def report(seed, verdict):
+        if verdict.failed:
+            print(f"seed {seed}: {verdict.kind}: {verdict.text}", flush=True)
+        if log:
+            line = {"seed": seed, "kind": verdict.kind, "checked": verdict.n_checked, "text": verdict.text}
+            log.write(json.dumps(line) + "\n")
+            log.flush()
+
+    verdicts = court.judge_seeds(range(first, end), report)
+    kinds, errors = summary(verdicts)
+    for text, n in errors.most_common():
+        print(f"{n:6d} {text}")
+    n_checked = sum(verdict.n_checked for verdict in verdicts.values())
+    print(f"{len(verdicts)} scripts, {n_checked} evaluations compared, {time.monotonic() - begin:.0f} s: {dict(kinds)}")
+    return any(verdict.failed for verdict in verdicts.values())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
