@@ -75,6 +75,7 @@ struct FixMLFFProf::Impl : protected Pointers {
 
   mlff_model *engine = nullptr;    // of the pair style, during a run
   double init_time = 0.0, setup_seconds = 0.0;
+  bool begun = false;    // a run since init()
   bool set_up = false, first_step = false, timers_reported = false, unprinted = false, explosion_reported = false;
   int n_runs = 0;
   bigint summary_step = -1;
@@ -168,7 +169,7 @@ void FixMLFFProf::init_list(int /*id*/, NeighList *list)
 void FixMLFFProf::Impl::init()
 {
   init_time = mlffprof_seconds();
-  set_up = false;
+  set_up = begun = false;
   if (!force->pair) error->all(FLERR, "fix mlffprof needs a pair style, and there is none any more");
   int dim = 0;
   engine = static_cast<mlff_model *>(force->pair->extract("mlff_model", dim));
@@ -243,7 +244,7 @@ void FixMLFFProf::Impl::begin_run(bool dynamics)
                                  : samples.take_potential(report->recorder(), update->ntimestep, true);
   report->complain(trouble);
   if (settings.memory) report->complain(samples.take_memory(report->recorder(), engine, shadow.get()));
-  set_up = true;
+  set_up = begun = true;
   announce();
 }
 
@@ -270,6 +271,10 @@ void FixMLFFProf::min_pre_force(int /*vflag*/)
 
 void FixMLFFProf::Impl::boundary(bigint step)
 {
+  if (!begun)
+    error->all(FLERR,
+               "fix mlffprof: a command since the last run has initialised LAMMPS anew: take `pre no` away, so that "
+               "this run has a set-up");
   const double now = mlffprof_seconds();
   if (first_step) {
     setup_seconds += now - init_time;
