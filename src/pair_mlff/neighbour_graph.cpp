@@ -22,7 +22,7 @@ using namespace LAMMPS_NS;
 MLFFNeighbourGraph::MLFFNeighbourGraph(LAMMPS *lammps, MLFFHalo &between_ranks) :
     Pointers(lammps), halo(between_ranks), arrays(nullptr), graph{}, cutoff(0.0), tags_needed(false), reorders(false),
     unchecked(false), last_list(nullptr), last_build(-1), last_step(-1), checked_first(-1), checked_last(-1),
-    first_seen(-1), last_seen(-1)
+    first_seen(-1), last_seen(-1), last_box{}
 {
 }
 
@@ -332,7 +332,12 @@ const mlff_graph *MLFFNeighbourGraph::update(NeighList *list)
   const bool rebuilt = maybe_new || neighbor->ncalls != last_build || list != last_list;
   // `run N pre no` comes without init(), and all frames of a rerun after one
   const bool new_run = run->firststep != first_seen || run->laststep != last_seen;
-  if (new_run && !run->setupflag && neighbor->ago != 0) check_same_atoms();
+  const std::array<double, 12> box = box_now();
+  if (new_run && !run->setupflag && neighbor->ago != 0) {
+    check_same_atoms();
+    unchecked = box != last_box;
+  }
+  last_box = box;
   if (rebuilt) NewList(*this, list).take();
   if (rebuilt && (run->firststep != checked_first || run->laststep != checked_last)) unchecked = true;
   first_seen = run->firststep;
@@ -358,6 +363,14 @@ const mlff_graph *MLFFNeighbourGraph::update(NeighList *list)
   graph.nbr = nbr.data();
   graph.pos = this_step();
   return &graph;
+}
+
+/* What positions of images depend on. */
+std::array<double, 12> MLFFNeighbourGraph::box_now() const
+{
+  const Domain &d = *domain;
+  return {d.boxlo[0], d.boxlo[1], d.boxlo[2], d.boxhi[0],          d.boxhi[1],          d.boxhi[2],
+          d.xy,       d.xz,       d.yz,       double(d.xperiodic), double(d.yperiodic), double(d.zperiodic)};
 }
 
 /* `run N pre no` with the list of before: commands may have sorted or moved atoms or taken ghosts away, have made lists

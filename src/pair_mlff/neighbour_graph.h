@@ -8,6 +8,7 @@
 
 #include "pointers.h"
 
+#include <array>
 #include <string>
 
 namespace LAMMPS_NS {
@@ -61,11 +62,13 @@ class MLFFNeighbourGraph : protected Pointers {
       first_seen, last_seen;    // of the last graph
   std::vector<int32_t> species, nbr;
   std::vector<int64_t> row, tags;
+  std::array<double, 12> last_box;    // of the last graph
   std::vector<tagint> listed_tags;    // of all atoms, when the list was new
   std::vector<double> positions;
 
   MLFFArrays::Atoms atoms_now() const { return {species_of_type, graph.n_local, graph.n_all}; }
   bool update_species();
+  std::array<double, 12> box_now() const;
   void check_same_atoms();
   const double (*this_step())[3];
   int atom_of(int a) const { return a < graph.n_local ? home.owned[static_cast<size_t>(a)] : a; }

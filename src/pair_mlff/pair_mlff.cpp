@@ -108,6 +108,8 @@ void PairMLFF::evaluate(int eflag, int vflag)
   MLFFResults &results = impl->results;
   const bool ensemble = impl->ensemble();
   check_wanted();
+  // the first evaluation of a step is that of no trial
+  if (neighbor->nex_group && impl->excluded_step != update->ntimestep) check_excluded_groups();
   const bool deviation = impl->wants_deviation();
   const mlff_graph *graph = impl->graph.update(list);
   mlff_result *result = results.request({eflag_atom != 0, vflag_atom != 0, cvflag_atom != 0, ensemble, deviation});
@@ -353,6 +355,22 @@ void PairMLFF::check_lists() const
       error->all(FLERR, "neigh_modify exclude type " + std::to_string(neighbor->ex1_type[k]) + " " +
                             std::to_string(neighbor->ex2_type[k]) + " removes pairs" + advice);
 
+  if (neighbor->build_once)
+    error->all(FLERR,
+               std::string("neigh_modify once keeps the neighbour lists of the first step while atoms move") + advice);
+  check_excluded_groups();
+}
+
+/* Of excluded groups, fix gcmc has one for the atoms of a trial. On several ranks it forgets to take them out again when
+ * they have gone to another rank meanwhile (22Jul2025), so that they stay without neighbours. */
+void PairMLFF::check_excluded_groups() const
+{
+  static const char *const advice =
+      "; pair_style mlff needs all neighbours of its atoms: take the command away, or, if it is of fix gcmc, run on "
+      "one rank [mlff-33]";
+  const std::vector<int> &species = impl->species_of_type;
+  impl->excluded_step = update->ntimestep;
+  if (neighbor->nex_group == 0 && neighbor->nex_mol == 0) return;
   int present = 0, anywhere = 0;    // bits of the groups that have atoms of ours
   for (int i = 0; i < atom->nlocal; i++)
     if (species[atom->type[i]] >= 0) present |= atom->mask[i];
@@ -422,6 +440,7 @@ void PairMLFF::unpack_reverse_comm(int n, int *atoms, double *buf)
 /* LAMMPS calls this at the end of a run. */
 void PairMLFF::finish()
 {
+  if (impl->model && neighbor->nex_group) check_excluded_groups();
   if (impl->model) MLFFLoader(lmp, "pair_style mlff").report_replays(impl->model.get(), impl->settings);
   if (impl->has_levels()) report_levels();
 }

@@ -78,6 +78,7 @@ class PairMLFF : public Pair {
   void report_levels() const;
   void check_models() const;
   void check_lists() const;
+  void check_excluded_groups() const;
   void check_masses() const;
 };
 

@@ -192,6 +192,7 @@ def test_missing_neighbours(zoo, tmp_path):
         ("exclude group one all", "exclude group one all"),
         ("exclude molecule/intra all", "exclude molecule of group all"),
         ("include one", "include"),
+        ("once yes", "neigh_modify once"),
     ):
         lines = f"group one id 1:5\natom_modify first one\nneigh_modify {command}\nrun 0\n"
         if "include" not in command:
