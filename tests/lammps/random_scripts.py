@@ -31,6 +31,7 @@ import script_worker
 HERE = os.path.dirname(os.path.abspath(__file__))
 BATCH = 60  # scripts of a process
 HANG = float(os.environ.get("MLFF_HANG", "120"))  # seconds of one script
+TRIES = 3  # of a script without a model: crashes are seldom certain
 OK, ERROR, LAMMPS, WRONG, CRASH, HUNG = "ok", "error", "lammps", "wrong", "crash", "hung"
 # Ranks that share a core: collectives by messages, whose waiting polite.c makes a sleep. Some forty times less work.
 BY_MESSAGES = {
@@ -153,6 +154,8 @@ class Court:
         try:
             check = script_oracle.Check(self.oracle, lines, written)
             check.run()
+        except script_oracle.Beyond:
+            pass
         except script_oracle.Wrong as e:
             return Verdict(WRONG, str(e))
         except Exception:
@@ -166,11 +169,13 @@ class Court:
         alone has met what another one left."""
         if verdict.kind not in (CRASH, HUNG):
             return verdict
-        alone, without = (self.batch([script], ranks)[0] for script in (lines, without_models(lines)))
+        alone = self.batch([lines], ranks)[0]
         if alone.kind not in (CRASH, HUNG):
             return alone
-        if without.kind in (CRASH, HUNG):
-            return Verdict(LAMMPS, f"{without.kind} without a model, too")
+        for _ in range(TRIES):
+            without = self.batch([without_models(lines)], ranks)[0]
+            if without.kind in (CRASH, HUNG):
+                return Verdict(LAMMPS, f"{without.kind} without a model, too")
         return verdict
 
     def judge_seeds(self, seeds, report=None):

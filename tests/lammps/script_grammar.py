@@ -60,10 +60,11 @@ def mutilate(rng, lines, first):
 
 def tame(lines):
     """Takes `pre no` away where LAMMPS (22Jul2025) fails with any pair style: where no run has come before, but perhaps
-    a minimisation, it computes no forces; after a new dump its error is that of rank 0, and the others wait."""
+    a minimisation, it computes no forces; after a new dump its error is that of rank 0, and the others wait; after
+    unfix and balance it uses what is gone. And `pair_modify compute` is heard at set-ups."""
     ready = False
     for k, line in enumerate(lines):
-        if line.startswith(("clear", "read_restart", "run_style", "dump ")):
+        if line.startswith(("clear", "read_restart", "run_style", "dump ", "unfix", "balance", "pair_modify")):
             ready = False
         if not ready:
             lines[k] = line.replace(" pre no", "")
