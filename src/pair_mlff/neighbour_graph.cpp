@@ -21,8 +21,8 @@ using namespace LAMMPS_NS;
 
 MLFFNeighbourGraph::MLFFNeighbourGraph(LAMMPS *lammps, MLFFHalo &between_ranks) :
     Pointers(lammps), halo(between_ranks), arrays(nullptr), graph{}, cutoff(0.0), tags_needed(false), reorders(false),
-    unchecked(false), last_list(nullptr), last_build(-1), last_step(-1), checked_first(-1), checked_last(-1),
-    first_seen(-1), last_seen(-1), last_box{}
+    unchecked(false), counted(false), last_list(nullptr), last_build(-1), last_step(-1), run_first(-1),
+    run_last(-1), last_box{}
 {
 }
 
@@ -331,17 +331,18 @@ const mlff_graph *MLFFNeighbourGraph::update(NeighList *list)
   const bool maybe_new = neighbor->ago == 0 && (run->setupflag || run->ntimestep != last_step);
   const bool rebuilt = maybe_new || neighbor->ncalls != last_build || list != last_list;
   // `run N pre no` comes without init(), and all frames of a rerun after one
-  const bool new_run = run->firststep != first_seen || run->laststep != last_seen;
+  const bool new_run = run->firststep != run_first || run->laststep != run_last;
   const std::array<double, 12> box = box_now();
+  if (new_run) counted = false;
   if (new_run && !run->setupflag && neighbor->ago != 0) {
     check_same_atoms();
     unchecked = box != last_box;
   }
   last_box = box;
   if (rebuilt) NewList(*this, list).take();
-  if (rebuilt && (run->firststep != checked_first || run->laststep != checked_last)) unchecked = true;
-  first_seen = run->firststep;
-  last_seen = run->laststep;
+  if (rebuilt && !counted) unchecked = true;
+  run_first = run->firststep;
+  run_last = run->laststep;
   last_build = neighbor->ncalls;
   last_step = run->ntimestep;
   last_list = list;
@@ -392,8 +393,7 @@ void MLFFNeighbourGraph::check_pairs(int64_t n_edges, const char *who)
 {
   if (!unchecked) return;
   unchecked = false;
-  checked_first = lmp->update->firststep;
-  checked_last = lmp->update->laststep;
+  counted = true;
   if (arrays) arrays->sync_atom();
   const std::string problem = MLFFPairCount(lmp).compare(n_edges, cutoff, species_of_type);
   if (!problem.empty()) error->all(FLERR, std::string(who) + ": " + problem);

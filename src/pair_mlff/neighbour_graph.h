@@ -27,7 +27,7 @@ class MLFFNeighbourGraph : protected Pointers {
   void forget_list() { last_list = nullptr; }
 
   /* For init(): commands may have changed what lists and ghosts have. */
-  void begin_run() { checked_first = -1; }
+  void begin_run() { counted = false; }
   /* After an evaluation, with mlff_result.n_edges: of the first list of a run, whether the model has seen all pairs
    * that there are (pair_count.h); all ranks stop where it has not. Collective. */
   void check_pairs(int64_t n_edges, const char *who);
@@ -55,11 +55,9 @@ class MLFFNeighbourGraph : protected Pointers {
   MLFFNodes home;
   std::vector<int> species_of_type, listed;
   double cutoff;
-  bool tags_needed, reorders, unchecked;
+  bool tags_needed, reorders, unchecked, counted;    // counted: the pairs of this run; unchecked: they shall be
   const NeighList *last_list;
-  bigint last_build, last_step, checked_first,
-      checked_last,             // checked: steps of the run whose pairs were counted, -1: none
-      first_seen, last_seen;    // of the last graph
+  bigint last_build, last_step, run_first, run_last;    // of the last graph; run: the steps of its run
   std::vector<int32_t> species, nbr;
   std::vector<int64_t> row, tags;
   std::array<double, 12> last_box;    // of the last graph
