@@ -53,15 +53,9 @@ mlffprof_status mlffprof_recorder_warmup(mlffprof_recorder *r, int64_t n, mlffpr
 
 void mlffprof_recorder_outside(mlffprof_recorder *r, const mlffprof_outside *more)
 {
-  mlffprof_outside *o = &r->outside;
-  o->n += more->n;
-  o->temperature += more->temperature;
-  o->density += more->density;
-  o->pressure += more->pressure;
-  o->force += more->force;
-  o->distance += more->distance;
-  o->pair += more->pair;
-  o->triple += more->triple;
+#define ADD(S, FIELD, KIND, member, ...) r->outside.member += more->member;
+  MLFFPROF_OUTSIDE_FIELDS(ADD, )
+#undef ADD
 }
 
 /* Timers read one after the other may disagree by their resolution. */

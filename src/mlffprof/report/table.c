@@ -162,15 +162,16 @@ static void print_tags(table *t, const mlffprof_report *p)
 static void print_outside(table *t, const mlffprof_report *p)
 {
   const mlffprof_outside *o = &p->outside;
+#define ROW(S, FIELD, KIND, member, ...) {#member, o->member},
   const struct {
     const char *name;
     int64_t n;
-  } kinds[] = {{"temperature", o->temperature}, {"density", o->density}, {"pressure", o->pressure}, {"pair", o->pair},
-               {"distance", o->distance},       {"triple", o->triple},   {"force", o->force}};
+  } kinds[] = {MLFFPROF_OUTSIDE_FIELDS(ROW, )};
+#undef ROW
   int n = 0;
   if (!o->n) return;
   fprintf(t->out, "\noutside of the model's training, of %lld looks:", (long long) o->n);
-  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+  for (size_t k = 1; k < sizeof kinds / sizeof *kinds; k++) /* the first is the number of looks */
     if (kinds[k].n) fprintf(t->out, "%s %s in %lld", n++ ? "," : "", kinds[k].name, (long long) kinds[k].n);
   fprintf(t->out, "%s\n", n ? "" : " none");
 }
