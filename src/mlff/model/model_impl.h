@@ -125,6 +125,9 @@ mlff_status mlff_forecast_memory(mlff_model *model, const mlff_graph *graph, con
 /* Forces and virial of each member by itself, into result->member_forces; after an evaluation of the same graph. */
 mlff_status mlff_members_evaluate(mlff_model *model, const mlff_graph *graph, mlff_result *result, mlff_error *error);
 
+/* What the block domain of the file does not say, "pressure, triples"; "": nothing. */
+void mlff_domain_missing(const mlff_info *info, char *text, size_t size);
+
 /* Reads the file's self_test block. */
 mlff_status mlff_selftest_read(mlff_modelfile *file, mlff_test_set *set, mlff_error *error);
 /* Runs structure k on the network that the model has now. */

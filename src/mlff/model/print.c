@@ -1,10 +1,7 @@
 /* print.c: what a person wants to know about a model. */
 #include "model_impl.h"
 
-#include "mlff/mlff_watch.h"
-
 #include <math.h>
-#include <string.h>
 
 static void print_elements(const mlff_model *m, FILE *out)
 {
@@ -45,11 +42,9 @@ static void print_triples(const mlff_model *m, FILE *out)
 /* What is not compared with runs. */
 static void print_unknown(const mlff_model *m, FILE *out)
 {
-  char text[400];
-  mlff_domain_text(&m->info, text, sizeof text);
-  const char *unknown = strstr(text, "not known: ");
-  if (unknown)
-    fprintf(out, "  not known    %s: the file does not say, and runs are not compared\n", strchr(unknown, ':') + 2);
+  char missing[80];
+  mlff_domain_missing(&m->info, missing, sizeof missing);
+  if (*missing) fprintf(out, "  not known    %s: the file does not say, and runs are not compared\n", missing);
 }
 
 static void print_traits(const mlff_model *m, FILE *out)

@@ -6,6 +6,7 @@
 #include "mlff/mlff_watch.h"
 
 #include "../status.h"
+#include "model_impl.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -384,16 +385,21 @@ static int count_triples(const mlff_info *info)
   return n_triples;
 }
 
+void mlff_domain_missing(const mlff_info *info, char *text, size_t size)
+{
+  const char *const missing[] = {info->temperature ? NULL : "temperature", info->density ? NULL : "density",
+                                 info->pressure ? NULL : "pressure",       info->max_force > 0 ? NULL : "largest force",
+                                 info->distances ? NULL : "pairs",         info->triples ? NULL : "triples"};
+  text[0] = '\0';
+  for (size_t k = 0; k < sizeof missing / sizeof *missing; k++)
+    if (missing[k]) add(text, size, "%s%s", *text ? ", " : "", missing[k]);
+}
+
 void mlff_domain_text(const mlff_info *info, char *text, size_t size)
 {
   const double *t = info->temperature, *d = info->density, *p = info->pressure;
-  const char *const missing[] = {t ? NULL : "temperature",
-                                 d ? NULL : "density",
-                                 p ? NULL : "pressure",
-                                 info->max_force > 0 ? NULL : "largest force",
-                                 info->distances ? NULL : "pairs",
-                                 info->triples ? NULL : "triples"};
-  int n_missing = 0;
+  char missing[80];
+  mlff_domain_missing(info, missing, sizeof missing);
   text[0] = '\0';
   if (t) add(text, size, "%g to %g K, ", t[0], t[1]);
   if (d) add(text, size, "%g to %g g/cm3, ", d[0], d[1]);
@@ -403,6 +409,5 @@ void mlff_domain_text(const mlff_info *info, char *text, size_t size)
   if (info->triples) add(text, size, "%d triples, ", count_triples(info));
   const size_t n = strlen(text);
   if (n >= 2) text[n - 2] = '\0';
-  for (size_t k = 0; k < sizeof missing / sizeof *missing; k++)
-    if (missing[k]) add(text, size, "%s%s", n_missing++ ? ", " : n ? "; not known: " : "not known: ", missing[k]);
+  if (*missing) add(text, size, "%snot known: %s", n ? "; " : "", missing);
 }
