@@ -3,12 +3,11 @@
 import numpy as np
 
 from ..ensemble import statistics
+from ..model.units import BAR, GPA
 from ..train.extxyz import tag
 from .rows import of_estimate, row
 from .sides import number
 
-GPA = 160.2176634  # of 1 eV/A^3
-BAR = 1.602176634e6
 LEAST = 5  # frames of a group that has a row of its own
 
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-GPA = 160.2176634  # of 1 eV/A^3
+from ..model.units import GPA
+
 FORCE = 1e-4  # eV/A: relaxed
 STRESS = 2e-5  # eV/A^3
 STEPS = 300

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from ..model.units import BAR
 from . import lattice
-from .errors import BAR
 from .job import attempt
 from .rows import missing, row
 from .systems import System

@@ -15,10 +15,10 @@ import numpy as np
 
 from ..model import modelfile
 from ..model.modelfile import ModelError
+from ..model.units import GPA
 from . import dataset, labels
 from .extxyz import FrameError
 
-GPA = 160.2176634  # of 1 eV/A^3
 RANGES = {"temperature": "K", "density": "g/cm3"}
 SLACK = 0.02  # of a range's ends, as src/mlff/model/watch.c has it
 SAME = 1e-6  # a number that has no more digits stays what it is when it is rounded

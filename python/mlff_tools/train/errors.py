@@ -7,7 +7,8 @@ components), else None; force_rms and stress_rms are those of the labels themsel
 
 import numpy as np
 
-GPA = 160.21766208  # of 1 eV/A^3
+from ..model.units import GPA
+
 KEYS = (
     "frame",
     "n_atoms",

@@ -14,6 +14,7 @@ import os
 import numpy as np
 
 from ..model.modelfile import ModelError
+from ..model.units import GPA
 from . import extxyz, hessian
 from .extxyz import FrameError, as_bytes, structure_key
 
@@ -146,7 +147,7 @@ def summary(frames):
     if stress:
         low, high = min(s.min() for s in stress), max(s.max() for s in stress)
         rows[5] = ("stress", f"{low:.6f} to {high:.6f} eV/A^3, {len(stress)} frames")
-        gpa = [160.21766 * p for p in (min(pressures), max(pressures))]
+        gpa = [GPA * p for p in (min(pressures), max(pressures))]
         rows.insert(6, ("pressure", f"{gpa[0]:.4f} to {gpa[1]:.4f} GPa"))
     return "".join(f"  {name:<18} {text}\n" for name, text in rows)
 
