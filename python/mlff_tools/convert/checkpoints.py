@@ -22,8 +22,8 @@ def _import_torch(what):
         import torch
     except ImportError as e:
         raise ModelError(
-            f"reading {what} needs PyTorch, which this Python has not: pip install torch (the index "
-            "https://download.pytorch.org/whl/cpu has it without CUDA, 200 MB), or convert on a machine that has it"
+            f"reading {what} needs PyTorch, which this Python has not: pip install torch (pytorch.org says how to "
+            "get it without CUDA, 200 MB), or convert on a machine that has it"
         ) from e
     return torch
 

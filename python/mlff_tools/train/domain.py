@@ -17,7 +17,6 @@ from ..model import modelfile
 from ..model.modelfile import ModelError
 from ..model.units import GPA
 from . import dataset, labels
-from .extxyz import FrameError
 
 RANGES = {"temperature": "K", "density": "g/cm3"}
 SLACK = 0.02  # of a range's ends, as src/mlff/model/watch.c has it
@@ -161,11 +160,11 @@ def main(argv=None):
     parser.add_argument("--write", metavar="NOTE", help="add what the file does not say; NOTE says what it is of")
     args = parser.parse_args(argv)
     try:
-        head = modelfile.load_yaml(args.model)
+        head = modelfile.read_head(args.model)
         found = _found(args.data, head)
         if args.write is not None:
             modelfile.write_head(args.model, {**head, "domain": added(head["domain"], found, args.write)})
-    except (ModelError, FrameError) as e:
+    except ModelError as e:
         print(f"error: {e}", file=sys.stderr)
         return 1
     print(modelfile.dump_yaml(found).rstrip())
