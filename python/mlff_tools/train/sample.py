@@ -381,7 +381,7 @@ def sample(args):
     path = os.path.join(args.out, config["name"] + ".npz")
     sha256 = dataset.save(path, data)
     data, _ = dataset.load(path)
-    if model:
+    if model and args.check:
         energy, force = check_labels(data, model, args.check)
         print(f"labels against numpy float64: at most {1000 * energy:.2g} meV/atom, {1000 * force:.2g} meV/A")
         if not (energy < 1e-5 and force < 2e-3):
