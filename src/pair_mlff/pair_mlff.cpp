@@ -361,8 +361,8 @@ void PairMLFF::check_lists() const
   check_excluded_groups();
 }
 
-/* Of excluded groups, fix gcmc has one for the atoms of a trial. On several ranks it forgets to take them out again when
- * they have gone to another rank meanwhile (22Jul2025), so that they stay without neighbours. */
+/* Of excluded groups, fix gcmc has one for the atoms of a trial. On several ranks it forgets to take them out again
+ * when they have gone to another rank meanwhile (22Jul2025), so that they stay without neighbours. */
 void PairMLFF::check_excluded_groups() const
 {
   static const char *const advice =

@@ -185,6 +185,37 @@ def test_a_run_in_segments_is_one_run(place, monkeypatch):
     helpers.assert_near(four.positions, one.positions, 1e-3, "positions")
 
 
+def test_a_run_that_is_given_more_time_goes_on(place, monkeypatch):
+    """Cut off before production, in it, and given the time it needs: one whole run. No more time, nothing is done."""
+    frame = extxyz.read("water.xyz")[0]
+    potential = runner.of_model(STUDENT, ["H", "O"], "fp64", lammps.find_plugin())
+    lmp = lammps.find_lmp()
+    p = runner.protocol(timestep=0.5, steps=3000, warm=1000, every=30, dump=60)
+    os.mkdir("run")
+    script = runner._script
+
+    def before(run, *commands):
+        """These commands go before the run."""
+        new = "\n".join((*commands, run))
+        monkeypatch.setattr(runner, "_script", lambda *words: script(*words).replace(run, new))
+
+    before("run 1000\n", "timer timeout 0:00:00 every 10")
+    found = runner.run(lmp, potential, frame, p, "run", 60)
+    assert (found.ended, found.ps) == ("time", 0.0)
+    before("run 3000 upto", "variable now equal step", "fix cut all halt 10 v_now >= 1010 error continue")
+    found = runner.run(lmp, potential, frame, p, "run", 60)
+    assert (found.ended, found.ps) == ("time", 0.495)
+    monkeypatch.setattr(runner, "_script", script)
+    found = runner.run(lmp, potential, frame, p, "run", 1e-3)
+    assert (found.ended, found.ps) == ("time", 0.495) and os.path.exists(found.last)
+    found = runner.run(lmp, potential, frame, p, "run", 600)
+    assert found.ended == "end" and found.ps == 1.5 and found.last.endswith("restart.2")
+    assert set(found.column("step")) == {*range(0, 3001, 30), 1010} and len(found.positions) == 51
+    os.mkdir("whole")
+    whole = runner.run(lmp, potential, frame, p, "whole", 600)
+    helpers.assert_near(found.column("etotal")[-1], whole.column("etotal")[-1], 1e-4, "energies")
+
+
 def test_limits_of_time_and_failures_are_said(place):
     frame = extxyz.read("water.xyz")[0]
     potential = runner.of_model(STUDENT, ["H", "O"], "fp32", lammps.find_plugin())

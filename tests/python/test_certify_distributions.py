@@ -20,7 +20,7 @@ def trajectory(temperature, stiffness, n=4000, seed=1):
     table = np.stack([step, 2 * kinetic / (3 * N - 3) / of_ensemble.BOLTZMANN, potential, kinetic], 1)
     table = np.concatenate([table, (kinetic + potential)[:, None], np.zeros((n, 1)), np.full((n, 1), 1000.0)], 1)
     p = runner.protocol(steps=n - 1, every=1)
-    return runner.Trajectory(table, np.zeros((0, N, 3)), np.zeros((0, 3, 3)), ["Si"] * N, p, "end")
+    return runner.Trajectory(table, np.zeros((0, N, 3)), np.zeros((0, 3, 3)), ["Si"] * N, p, "end", None)
 
 
 class System:

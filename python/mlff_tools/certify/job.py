@@ -88,13 +88,13 @@ class Job:
         p = runner.protocol(**{**p, **given})
         p["every"] = max(1, p["steps"] // ROWS)
         p["dump"] = max(1, p["steps"] // DUMPED) if p["dump"] else 0
-        inputs = [side.identity["runs"], system.inputs, p, self.settings["minutes"], start and start.inputs]
+        inputs = [side.identity["runs"], system.inputs, p, start and [start.inputs, start.ps]]
         place = self.work.place(f"{side.name}-{_word(what)}-{_word(system.name)}", inputs)
         p["start"] = start and start.last
         if not os.path.exists(os.path.join(place, "segments.json")):
             self.write(f"  {side.name}: {what} of {system.name}, {p['steps'] * p['timestep'] / 1000:g} ps")
         found = runner.run(self.lmp, potential, frame, p, place, self.seconds())
-        found.inputs, found.last = digest(inputs), os.path.join(place, f"restart.{len(runner.ends(p)) - 1}")
+        found.inputs = digest(inputs)
         return found
 
 

@@ -1,7 +1,7 @@
 """Molecular dynamics by LAMMPS for certificates: a potential, a structure and a protocol give a trajectory.
 
-A run is made of segments, each a process of lmp that goes on from the restart file of the one before; segments that
-are done are kept. All numbers are in A, ps, eV, bar, K and g/mol, whatever the units of the potential are.
+A run is made of segments, each a process of lmp that goes on from the restart file of the one before. What is done is
+kept, and a run that the time given has cut off goes on when more is given. All numbers are in A, ps, eV, bar, K and g/mol, whatever the units of the potential are.
 """
 
 import json
@@ -50,10 +50,12 @@ def of_commands(commands, types):
 
 class Trajectory:
     """rows [n, 7] of COLUMNS, one every `every` steps; positions [m, N, 3] and cells [m, 3, 3] of dumped frames, which
-    are `dump_ps` apart; elements [N]. ended: end, time or an error of LAMMPS. ps: how far it went."""
+    are `dump_ps` apart; elements [N]. ended: end, time or an error of LAMMPS. ps: how far it went. last: the restart
+    file of its end."""
 
-    def __init__(self, rows, positions, cells, elements, protocol, ended):
+    def __init__(self, rows, positions, cells, elements, protocol, ended, last):
         self.rows, self.positions, self.cells, self.elements, self.ended = rows, positions, cells, elements, ended
+        self.last = last
         self.timestep_ps = protocol["timestep"] / 1000
         self.wanted_ps = protocol["steps"] * self.timestep_ps
         self.dump_ps = protocol["dump"] * self.timestep_ps
@@ -97,10 +99,10 @@ def protocol(**given):
     return {**out, "every": 10, "dump": 0, "seed": 1, "start": None, "segments": True, "minimize": False, **given}
 
 
-def _setup(potential, p, k):
-    """Commands of segment k up to the potential."""
-    read = f"read_restart restart.{k - 1}" if k else "read_data start.data"
-    if k == 0 and p["start"]:
+def _setup(potential, p, k, first):
+    """Commands of segment k up to the potential; first: it begins the run."""
+    read = f"read_restart restart.{k - 1}" if not first else "read_data start.data"
+    if first and p["start"]:
         read = f'read_restart "{p["start"]}"'
     return [
         f"units {potential.units}",
@@ -128,12 +130,12 @@ def _ensemble(potential, p):
     return [f"fix integrate all npt temp {heat} iso {p['pressure'] / bar!r} {p['pressure'] / bar!r} {1.0 / unit!r}"]
 
 
-def _script(potential, p, k, last, seconds):
-    """The input of segment k, which ends at step `last` and leaves restart.k."""
+def _script(potential, p, k, first, last, seconds):
+    """The input of segment k, which ends at step `last` and leaves restart.k; first: it begins the run."""
     unit, t, whole = UNITS[potential.units][0], p["temperature"], int(seconds) + 1
     timer = f"timer timeout {whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d} every 10"
-    lines = [*_setup(potential, p, k), timer]
-    if k == 0:
+    lines = [*_setup(potential, p, k, first), timer]
+    if first:
         if p["minimize"] and not p["start"]:
             lines += ["minimize 0 1e-3 200 2000"]
         if not p["start"]:
@@ -155,11 +157,17 @@ def _script(potential, p, k, last, seconds):
     return "\n".join([*lines, f'print "{BEGIN}"', f"run {last} upto", f"write_restart restart.{k}", ""])
 
 
+def _read(path):
+    """The text of a log; empty where there is none."""
+    if not os.path.exists(path):
+        return ""
+    with open(path, encoding="utf-8", errors="replace") as f:
+        return f.read()
+
+
 def _rows(path, potential):
     """Rows [n, 7] that the log has after the begin of production, in our units."""
-    rows, inside, n = [], False, len(COLUMNS)
-    with open(path, encoding="utf-8", errors="replace") as f:
-        text = f.read()
+    rows, inside, n, text = [], False, len(COLUMNS), _read(path)
     for line in text[text.rfind("\n" + BEGIN) :].splitlines() if "\n" + BEGIN in text else ():
         words = line.split()
         if words[:2] == ["Step", "Temp"]:
@@ -210,10 +218,10 @@ def ends(p):
     return [p["steps"] * (k + 1) // n for k in range(n)]
 
 
-def _segment(lmp, potential, p, place, k, last, deadline):
+def _segment(lmp, potential, p, place, k, first, last, deadline):
     """Runs segment k; how it ended: end, time, or the error of LAMMPS."""
     with open(os.path.join(place, f"in.{k}"), "w", encoding="utf-8") as f:
-        f.write(_script(potential, p, k, last, max(1.0, deadline - time.monotonic())))
+        f.write(_script(potential, p, k, first, last, max(1.0, deadline - time.monotonic())))
     words = [lmp, "-in", f"in.{k}", "-log", f"log.{k}", "-screen", "none", "-nocite"]
     try:
         done = subprocess.run(
@@ -224,15 +232,12 @@ def _segment(lmp, potential, p, place, k, last, deadline):
         )
     except subprocess.TimeoutExpired:
         return "LAMMPS did not answer"
-    log = os.path.join(place, f"log.{k}")
-    text = ""
-    if os.path.exists(log):
-        with open(log, encoding="utf-8", errors="replace") as f:
-            text = f.read()
+    text = _read(os.path.join(place, f"log.{k}"))
     if done.returncode:
         errors = [e for e in lammps.errors_in(text) if "units" not in e.split()] or lammps.errors_in(done.stdout)
         return (errors or [f"LAMMPS ended with status {done.returncode}"])[0]
-    return "time" if "Wall time limit" in text else "end"
+    rows = _rows(os.path.join(place, f"log.{k}"), potential)
+    return "end" if len(rows) and rows[-1, 0] == last else "time"
 
 
 def run(lmp, potential, frame, p, place, seconds):
@@ -245,33 +250,38 @@ def run(lmp, potential, frame, p, place, seconds):
     if os.path.exists(state):
         with open(state, encoding="utf-8") as f:
             done = json.load(f)
-    deadline = time.monotonic() + seconds - sum(s["seconds"] for s in done)
-    for k, last in enumerate(ends(p)):
-        if k < len(done):
-            continue
-        if done and done[-1]["ended"] != "end":
+    begun = any(_produced(place, k) for k in range(len(done)))
+    spent = sum(s["seconds"] for s in done)
+    deadline = time.monotonic() + seconds - (spent if begun or spent >= seconds else 0.0)
+    for last in ends(p)[sum(s["ended"] == "end" for s in done) :]:
+        now, k = time.monotonic(), len(done)
+        if now > deadline or (done and done[-1]["ended"] not in ("end", "time")):
             break
-        begin = time.monotonic()
-        ended = "time" if begin > deadline else _segment(lmp, potential, p, place, k, last, deadline)
-        done.append({"ended": ended, "seconds": time.monotonic() - begin})
+        ended = _segment(lmp, potential, p, place, k, not begun, last, deadline)
+        done.append({"ended": ended, "seconds": time.monotonic() - now})
         write_whole(state, json.dumps(done))
+        begun = True
     return _collect(potential, frame, p, place, done)
+
+
+def _produced(place, k):
+    """Whether segment k, which ended, came beyond what goes before the run."""
+    return "\n   Step" in _read(os.path.join(place, f"log.{k}")).partition("\n" + BEGIN)[2]
 
 
 def _moved(log):
     """Whether atoms had begun to move, before what ended the run."""
-    with open(log, encoding="utf-8", errors="replace") as f:
-        return any(line.split()[:2] == ["Step", "Temp"] for line in f)
+    return any(line.split()[:2] == ["Step", "Temp"] for line in _read(log).splitlines())
 
 
 def _collect(potential, frame, p, place, done):
     rows, frames = {}, {}
     for k in range(len(done)):
-        log = os.path.join(place, f"log.{k}")
-        found = _rows(log, potential) if os.path.exists(log) else np.zeros((0, len(COLUMNS)))
-        rows.update({int(r[0]): r for r in found})
+        rows.update({int(r[0]): r for r in _rows(os.path.join(place, f"log.{k}"), potential)})
         frames.update(_frames(os.path.join(place, f"frames.{k}")))
     ended = done[-1]["ended"] if done else "time"
+    if ended == "end" and len([s for s in done if s["ended"] == "end"]) < len(ends(p)):
+        ended = "time"
     if not rows and ended not in ("end", "time") and not _moved(os.path.join(place, "log.0")):
         os.remove(os.path.join(place, "segments.json"))  # another time it may work
         raise LammpsError(f"LAMMPS could not run it: {ended}")
@@ -279,7 +289,8 @@ def _collect(potential, frame, p, place, done):
     dumped = [frames[k] for k in sorted(frames)]
     positions = np.array([x for x, _ in dumped]).reshape(-1, len(frame["elements"]), 3)
     found = positions, np.array([cell for _, cell in dumped]).reshape(-1, 3, 3)
-    return Trajectory(table, *found, frame["elements"], p, ended)
+    last = os.path.join(place, f"restart.{len(done) - 1}")
+    return Trajectory(table, *found, frame["elements"], p, ended, last)
 
 
 def no_dynamics(kind):
