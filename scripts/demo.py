@@ -9,6 +9,7 @@ the page of `mlff report`. Of a model that is not in models/ one line says so, a
 import argparse
 import dataclasses
 import json
+import math
 import os
 import re
 import shutil
@@ -257,8 +258,11 @@ def memory(run):
 def drift(run):
     value = profiles.number(run["profile"]["drift"])
     error = profiles.get(run["profile"], "energy", run["profile"]["drift_of"] or "", "drift_error")
-    spread = "" if error is None else f" +- {1000 * error:.2f}"
-    return "not measured" if value is None else f"{1000 * value:+.2f}{spread} meV/atom/ps"
+    if value is None:
+        return "not measured"
+    digits = 2 if not error else min(6, max(1, 1 - math.floor(math.log10(1000 * error))))  # two of the error
+    spread = "" if error is None else f" +- {1000 * error:.{digits}f}"
+    return f"{1000 * value:+.{digits}f}{spread} meV/atom/ps"
 
 
 def table(runs, agreement, args):

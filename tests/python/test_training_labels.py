@@ -205,7 +205,7 @@ def test_domain_is_added(tmp_path):
     assert domain.added(made, made, "again") == made
     text = tmp_path / "a.yaml"
     text.write_text("elements: [Al, Cu]\ncutoff: 3.0\n", encoding="utf-8")
-    assert domain.main([str(text), str(tmp_path / "nothing.xyz")]) == 1
+    assert domain.main([str(text), str(tmp_path / "nothing.xyz")]) == 2
 
 
 def test_domain_is_rounded_outwards():

@@ -217,6 +217,8 @@ def run(args):
     try:
         names = made.settings["measure"] or recipe_certify.MEASUREMENTS
         found = measurements.run(made, names)
+        if not bars and all(m["state"] != "measured" for m in found.values()):
+            raise CertifyError("nothing could be measured: " + "; ".join(f"{n}: {found[n]['why']}" for n in names))
         done = certificate(made, bars, found)
     finally:
         made.model.close()

@@ -166,7 +166,7 @@ def main(argv=None):
             modelfile.write_head(args.model, {**head, "domain": added(head["domain"], found, args.write)})
     except ModelError as e:
         print(f"error: {e}", file=sys.stderr)
-        return 1
+        return 2
     print(modelfile.dump_yaml(found).rstrip())
     return 0
 
