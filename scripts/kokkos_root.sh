@@ -1,7 +1,7 @@
 #!/bin/sh
 # A Debian sid with Kokkos and a LAMMPS that has the packages KOKKOS and PLUGIN, in a folder of its own: with it pair_style
 # mlff/kk is tested. Needs root, debootstrap (which it installs where there is apt-get), the network (deb.debian.org), 3 GB,
-# and minutes to compile LAMMPS.
+# and minutes to compile LAMMPS. LAMMPS' own tests of pair styles and of fixes (unittest/force-styles) are compiled there, too.
 #
 #   scripts/kokkos_root.sh make              makes it, or goes on where the last time ended
 #   scripts/kokkos_root.sh ready             exit code 0 when it is there, else it says why not
@@ -130,6 +130,21 @@ END
   enter ninja -C /opt/lammps/build -j"${JOBS:-$(nproc)}"
 }
 
+# LAMMPS' own testers; the library says itself which size of integers it has.
+testers() {
+  enter apt-get install -y -q --no-install-recommends libgmock-dev
+  # shellcheck disable=SC2016
+  enter sh -eu -c '
+    of=/opt/lammps/tree/unittest/force-styles
+    sizes=$(/opt/lammps/build/lmp -h | grep -o -m 1 -E "LAMMPS_(SMALL|BIG)(SMALL|BIG)")
+    mkdir -p /opt/lammps/testers
+    for name in test_pair_style test_fix_timestep; do
+      mpicxx.mpich -std=c++17 -O1 -D"$sizes" -DTEST_INPUT_FOLDER="$of/tests" -I/opt/lammps/tree/src -I"$of" \
+        "$of/$name.cpp" "$of/yaml_writer.cpp" "$of/error_stats.cpp" "$of/test_config_reader.cpp" "$of/test_main.cpp" \
+        -L/opt/lammps/build -Wl,-rpath,/opt/lammps/build -llammps -lgmock -lgtest -lyaml -o "/opt/lammps/testers/$name"
+    done'
+}
+
 tell() {
   if [ ! -f "$CACHE/ready" ]; then
     echo "there is no LAMMPS with Kokkos in $CACHE: make test-kokkos makes it"
@@ -150,6 +165,7 @@ make_root() {
   step sources sources
   step archives archives
   step lammps lammps
+  step testers testers
   [ -f "$CACHE/ready" ] || echo "$RECIPE" >"$CACHE/ready"
 }
 

@@ -1,0 +1,125 @@
+"""LAMMPS' own tests of force styles (unittest/force-styles of its sources, unmodified): test_pair_style for pair_style
+mlff and mlff/kk with references in numpy, and test_fix_timestep for fix mlffprof with LAMMPS' own references.
+
+test_pair_style has newton on and off, restart files, data files, per-atom energies, four steps of dynamics, and what
+`pair_modify nofdotr`, run_style respa and Kokkos change.
+"""
+
+import json
+import os
+import re
+import subprocess
+
+import models
+import numpy as np
+import pytest
+from harness import MASSES, water
+
+from mlff_tools.model import modelfile, reference
+
+TESTERS, TREE = "/opt/lammps/testers", "/opt/lammps/tree/unittest/force-styles/tests"
+FTM2V = 1 / 1.0364269e-4  # of units metal, as LAMMPS has it
+DT, STEPS = 1e-4, 4  # ps; those of the tester
+INPUT = """variable newton_pair index on
+variable newton_bond index on
+variable input_dir   index .
+variable data_file   index ${input_dir}/data.water
+variable pair_style  index 'zero 8.0'
+units                metal
+atom_style           atomic
+atom_modify          map array
+newton               ${newton_pair} ${newton_bond}
+timestep             1e-4
+pair_style           ${pair_style}
+read_data            ${data_file}
+"""
+
+pytestmark = pytest.mark.skipif(
+    not os.path.isdir(TESTERS), reason=f"{TESTERS} is not there: scripts/kokkos_root.sh make"
+)
+
+
+def numbers(*rows):
+    return "".join("  " + " ".join(f"{x:.16e}" for x in row) + "\n" for row in rows)
+
+
+def block(text):
+    return "! |2\n" + "".join(f"  {line}\n" for line in text.splitlines()) if text else '! ""\n'
+
+
+def dynamics(path, system, velocities):
+    """Energy, forces and virial at the start and after four steps of velocity Verlet, all in numpy."""
+    model, x, v = modelfile.read(path), system.x.copy(), velocities.copy()
+    point = lambda: reference.evaluate(model, {"elements": system.symbols, "positions": x, "cell": system.cell})
+    kick = 0.5 * DT * FTM2V / np.array([MASSES[e] for e in system.symbols])[:, None]
+    found = [point()]
+    for _ in range(STEPS):
+        v += kick * found[-1][1]
+        x += DT * v
+        found.append(point())
+        v += kick * found[-1][1]
+    return found[0], found[-1]
+
+
+def results(tester, name, folder):
+    """{test: (status, failures)} of a tester of LAMMPS."""
+    done = subprocess.run(
+        [os.path.join(TESTERS, tester), name, "-d", str(folder), "-v"],
+        cwd=folder,
+        env={
+            **os.environ,
+            "LAMMPS_PLUGIN_PATH": os.path.dirname(os.environ["MLFF_PLUGIN"]),
+            "GTEST_OUTPUT": f"json:{folder}/found.json",
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    with open(folder / "found.json", encoding="utf-8") as f:
+        (suite,) = json.load(f)["testsuites"]
+    found = {t["name"]: (t["result"], [x["failure"] for x in t.get("failures", ())]) for t in suite["testsuite"]}
+    assert (done.returncode == 0) == all(not failed for _, failed in found.values()), done.stdout[-3000:]
+    return found
+
+
+@pytest.mark.parametrize("name", [*models.KINDS, "repelling"][:])
+def test_pair_style(name, tmp_path):
+    path = models.zoo(tmp_path)[name]
+    system = water(2, tilt=(1.0, 0.7, -0.9))
+    velocities = 5.0 * np.random.default_rng(3).standard_normal(system.x.shape)  # A/ps
+    lines = [f"{k + 1} " + " ".join(f"{x:.17g}" for x in v) for k, v in enumerate(velocities)]
+    (tmp_path / "data.water").write_text(system.data() + "\nVelocities\n\n" + "\n".join(lines) + "\n")
+    (tmp_path / "in.water").write_text(INPUT)
+    begin, end = dynamics(path, system, velocities)
+    text = "---\nlammps_version: any\ntags:\ndate_generated: today\nepsilon: 1e-9\nskip_tests:\n"
+    text += "prerequisites: " + block("pair mlff")
+    text += 'pre_commands: ! ""\npost_commands: ! ""\ninput_file: in.water\n'
+    text += f"pair_style: mlff precision fp64\npair_coeff: {block(f'* * {path} O H')}"
+    text += f'extract: ! ""\nnatoms: {len(system.x)}\n'
+    for state, (energy, forces, virial) in (("init", begin), ("run", end)):
+        text += f"{state}_vdwl: {energy:.16e}\n{state}_coul: 0\n{state}_stress: {block(numbers(virial))}"
+        text += f"{state}_forces: " + block("".join(f"{k + 1} {numbers(f)}" for k, f in enumerate(forces)))
+    (tmp_path / f"pair-{name}.yaml").write_text(text + "...\n")
+    found = results("test_pair_style", f"pair-{name}.yaml", tmp_path)
+    for test in ("plain", "kokkos_omp"):
+        assert found[test] == ("COMPLETED", []), "\n".join(found[test][1])
+    assert not any(failed for _, failed in found.values()), found
+
+
+@pytest.mark.parametrize("of", ("nve", "nvt", "npt_iso", "langevin"))
+def test_fix_timestep(of, tmp_path):
+    """Trajectories that LAMMPS' developers stored stay the same to all their digits beside fix mlffprof."""
+    with open(os.path.join(TREE, f"fix-timestep-{of}.yaml"), encoding="utf-8") as f:
+        text = f.read()
+    text, n = re.subn(r"(post_commands: ! \|\n)", r"\1  fix prof all mlffprof 1 warmup 0 file prof.json\n", text)
+    assert n == 1
+    (tmp_path / "fix.yaml").write_text(text)
+    for name in os.listdir(TREE):
+        if name.startswith(("in.fourmol", "data.fourmol")):
+            os.symlink(os.path.join(TREE, name), tmp_path / name)
+    found = results("test_fix_timestep", "fix.yaml", tmp_path)
+    assert found["plain"] == ("COMPLETED", []), "\n".join(found["plain"][1])
+    assert not any(failed for _, failed in found.values()), found
+    assert json.loads((tmp_path / "prof.json").read_text())["n_steps"] >= 1
