@@ -112,7 +112,8 @@ void mlff_cuda_note(mlff_cuda_backend *cuda, const void *data, size_t bytes);
 mlff_status mlff_cuda_set_positions(mlff_cuda_backend *cuda, const mlff_graph *graph, const mlff_edges *edges,
                                     mlff_error *error);
 /* What came down of the edges into `edges`; an error when a position is not finite. */
-mlff_status mlff_cuda_take_summary(const mlff_cuda_backend *cuda, mlff_edges *edges, mlff_error *error);
+mlff_status mlff_cuda_take_summary(const mlff_cuda_backend *cuda, const mlff_graph *graph, mlff_edges *edges,
+                                   mlff_error *error);
 void mlff_cuda_replay_ops(mlff_replay_ops *ops);
 void mlff_cuda_forget(mlff_cuda_backend *cuda); /* the recording */
 /* 1 when the error says that a step cannot be recorded, not that the device failed. */

@@ -421,14 +421,14 @@ static mlff_status enqueue_step(mlff_backend *backend, const mlff_edges *edges, 
 }
 
 /* A plain step; when there are more edges than there is room for, room is made and they are found again. */
-static mlff_status run_step(mlff_backend *backend, mlff_edges *edges, int on_device, mlff_error *error)
+static mlff_status run_step(mlff_backend *backend, const mlff_graph *graph, mlff_edges *edges, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   for (int attempt = 0; attempt < 2; attempt++) {
-    MLFF_TRY(enqueue_step(backend, edges, on_device, error));
+    MLFF_TRY(enqueue_step(backend, edges, graph->on_device, error));
     if (backend->forecast) return MLFF_OK;
     MLFF_TRY(mlff_cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "waiting for the edges", error));
-    MLFF_TRY(mlff_cuda_take_summary(cuda, edges, error));
+    MLFF_TRY(mlff_cuda_take_summary(cuda, graph, edges, error));
     const int64_t room = room_for(edges->n_edges, edges->n_room);
     if (room == edges->n_room) break;
     edges->n_room = room;
@@ -458,5 +458,5 @@ mlff_status MLFF_CUDA(edges_cuda)(mlff_backend *backend, const mlff_graph *graph
     edges->list_id = graph->list_id;
   }
   if (!backend->forecast) MLFF_TRY(mlff_cuda_set_positions(cuda, graph, edges, error));
-  return run_step(backend, edges, graph->on_device, error);
+  return run_step(backend, graph, edges, error);
 }

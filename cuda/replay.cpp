@@ -55,7 +55,8 @@ mlff_status mlff_cuda_set_positions(mlff_cuda_backend *cuda, const mlff_graph *g
   return MLFF_OK;
 }
 
-mlff_status mlff_cuda_take_summary(const mlff_cuda_backend *cuda, mlff_edges *edges, mlff_error *error)
+mlff_status mlff_cuda_take_summary(const mlff_cuda_backend *cuda, const mlff_graph *graph, mlff_edges *edges,
+                                   mlff_error *error)
 {
   edges->n_edges = cuda->summary->n_edges;
   edges->min_distance = sqrt(cuda->summary->closest2);
@@ -64,7 +65,7 @@ mlff_status mlff_cuda_take_summary(const mlff_cuda_backend *cuda, mlff_edges *ed
   edges->is_close = cuda->summary->apart == 0;
   if (cuda->summary->bad == MLFF_CUDA_NONE_BAD) return MLFF_OK;
   edges->n_edges = 0;
-  return mlff_edges_bad_position(cuda->summary->bad, error);
+  return mlff_edges_bad_position(graph, cuda->summary->bad, error);
 }
 
 /* ---- recording --------------------------------------------------------------------------------------------------- */
@@ -163,7 +164,7 @@ static mlff_status start_cuda(mlff_backend *backend, const mlff_graph *graph, ml
   MLFF_TRY(mlff_cuda_set_positions(cuda, graph, edges, error));
   MLFF_TRY(mlff_cuda_check(cuda, cudaGraphLaunch(cuda->replay.exec, cuda->stream), "a recorded step", error));
   MLFF_TRY(mlff_cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "a recorded step", error));
-  MLFF_TRY(mlff_cuda_take_summary(cuda, edges, error));
+  MLFF_TRY(mlff_cuda_take_summary(cuda, graph, edges, error));
   *overflow = edges->n_edges > edges->n_room;
   if (*overflow) return MLFF_OK;
   cuda->replay.mode = MLFF_CUDA_HANDING_OUT;

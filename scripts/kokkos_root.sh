@@ -136,11 +136,13 @@ testers() {
   # shellcheck disable=SC2016
   enter sh -eu -c '
     of=/opt/lammps/tree/unittest/force-styles
-    sizes=$(/opt/lammps/build/lmp -h | grep -o -m 1 -E "LAMMPS_(SMALL|BIG)(SMALL|BIG)")
+    sizes=$(grep -o -m 1 "LAMMPS_[A-Z]*BIG" /opt/lammps/build/build.ninja)
+    shared=$(find "$of" "$of/.." -maxdepth 1 -name yaml_writer.cpp -o -maxdepth 1 -name error_stats.cpp)
     mkdir -p /opt/lammps/testers
     for name in test_pair_style test_fix_timestep; do
-      mpicxx.mpich -std=c++17 -O1 -D"$sizes" -DTEST_INPUT_FOLDER="$of/tests" -I/opt/lammps/tree/src -I"$of" \
-        "$of/$name.cpp" "$of/yaml_writer.cpp" "$of/error_stats.cpp" "$of/test_config_reader.cpp" "$of/test_main.cpp" \
+      # shellcheck disable=SC2086
+      mpicxx.mpich -std=c++20 -O0 -D"$sizes" -DTEST_INPUT_FOLDER="$of/tests" -I/opt/lammps/tree/src -I"$of" -I"$of/.." \
+        "$of/$name.cpp" $shared "$of/test_config_reader.cpp" "$of/test_main.cpp" \
         -L/opt/lammps/build -Wl,-rpath,/opt/lammps/build -llammps -lgmock -lgtest -lyaml -o "/opt/lammps/testers/$name"
     done'
 }

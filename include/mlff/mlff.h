@@ -101,6 +101,10 @@ typedef struct mlff_graph {
   const int64_t *tag; /* [n_all]     number of the atom, the same on all ranks, its images and ghosts included;
                          NULL = its node, which needs n_nodes == n_local                                      */
   int on_device;      /* non-zero: arrays are in the memory of the model's GPU                                */
+  /* Writes what the user calls atom i of n_all (an image: its owner), for errors and findings. NULL: "atom 5 counted
+   * from 0", by its node. */
+  void (*name)(void *context, int32_t i, char text[64]);
+  void *name_context;
 } mlff_graph;
 
 /* Exchange between ranks. Every rank calls each function the same number of times per evaluation, in the same order,

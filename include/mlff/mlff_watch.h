@@ -64,10 +64,8 @@ MLFF_API void mlff_watch_begin(mlff_watch *watch);
 MLFF_API int mlff_watch_has(const mlff_watch *watch, mlff_watched kind);
 
 /* Findings of a graph on the host: all kinds of `found`, those of the whole system cleared. forces [n_local][3] eV/A,
- * of all ranks together; NULL: not compared. name writes what the user calls atom i of the graph (an image: its owner)
- * and may be NULL: "atom 5 counted from 0". O(n_pairs). */
+ * of all ranks together; NULL: not compared. O(n_pairs). */
 MLFF_API void mlff_watch_atoms(mlff_watch *watch, const mlff_graph *graph, const double (*forces)[3],
-                               void (*name)(void *context, int32_t i, char text[64]), void *context,
                                mlff_finding found[MLFF_N_WATCHED]);
 /* Findings of the whole system: the first three of `found`. Temperature, pressure and, with box_changes, density are
  * means of ten looks, and nothing before there are ten. */

@@ -58,6 +58,8 @@ class CGraph(ctypes.Structure):
         ("volume", c_double),
         ("tag", POINTER(c_int64)),
         ("on_device", c_int),
+        ("name", c_void_p),
+        ("name_context", c_void_p),
     ]
 
 
@@ -167,7 +169,7 @@ FUNCTIONS = {
     "mlff_watch_create": (c_int, (POINTER(CInfo), c_int, c_char_p, POINTER(c_void_p), POINTER(CError))),
     "mlff_watch_free": (None, (c_void_p,)),
     "mlff_watch_begin": (None, (c_void_p,)),
-    "mlff_watch_atoms": (None, (c_void_p, POINTER(CGraph), c_void_p, c_void_p, c_void_p, POINTER(CFinding))),
+    "mlff_watch_atoms": (None, (c_void_p, POINTER(CGraph), c_void_p, POINTER(CFinding))),
     "mlff_watch_state": (None, (c_void_p, POINTER(CWatchSystem), POINTER(CFinding))),
     "mlff_watch_judge": (None, (c_void_p, c_int, POINTER(CFinding))),
 }

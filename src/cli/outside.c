@@ -17,7 +17,10 @@ mlff_status cli_print_outside(const mlff_info *info, const mlff_graph *graph, co
   int n = 0;
   const mlff_status status = mlff_watch_create(info, 1, "structures", &watch, error);
   if (status) return status;
-  mlff_watch_atoms(watch, graph, result->forces, name_atom, (void *) graph, found);
+  mlff_graph named = *graph;
+  named.name = name_atom;
+  named.name_context = &named;
+  mlff_watch_atoms(watch, &named, result->forces, found);
   if (is_json) printf(", \"outside\": [");
   for (int k = 0; k < MLFF_N_WATCHED; k++) {
     if (!(found[k].excess > 1)) continue;

@@ -283,10 +283,9 @@ std::string ProfShadow::compare(mlffprof_recorder *recorder)
   mlff_result *result = results.request({false, false, false, false, false});
   mlff_error problem = {};
   const mlff_status status = mlff_model_evaluate(model.get(), now, halo.calls(), result, &problem);
-  mlff_stop_together(lmp, status == MLFF_OK
-                              ? std::string()
-                              : std::string(WHO) + " stopped in step " + std::to_string(update->ntimestep) + ": " +
-                                    problem.text + graph.suspects());
+  mlff_stop_together(lmp, status == MLFF_OK ? std::string()
+                                            : std::string(WHO) + " stopped in step " +
+                                                  std::to_string(update->ntimestep) + ": " + problem.text);
   graph.check_pairs(result->n_edges, WHO);
   const double(*reference)[3] = results.owned_forces();
   take_run_forces();

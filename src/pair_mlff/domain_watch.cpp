@@ -91,17 +91,11 @@ void MLFFDomainWatch::look()
    atoms of this rank, and what of all ranks is worst
 ------------------------------------------------------------------------- */
 
-static void name_atom(void *graph, int32_t i, char text[64])
-{
-  snprintf(text, 64, "%s", static_cast<const MLFFNeighbourGraph *>(graph)->name_of(i).c_str());
-}
-
 void MLFFDomainWatch::find_atoms(Findings &found)
 {
   const mlff_graph g = graph.on_host();
   const bool wants_forces = mlff_watch_has(watch.get(), MLFF_WATCHED_FORCE) != 0;
-  mlff_watch_atoms(watch.get(), &g, wants_forces ? results.whole_forces() : nullptr, name_atom,
-                   const_cast<MLFFNeighbourGraph *>(&graph), found.data());
+  mlff_watch_atoms(watch.get(), &g, wants_forces ? results.whole_forces() : nullptr, found.data());
   if (comm->nprocs > 1) bring_together(found);
 }
 

@@ -40,7 +40,7 @@ void MLFFInnerModel::evaluate(NeighList *list)
   mlff_stop_together(lmp, status == MLFF_OK
                               ? std::string()
                               : "pair_style mlff, inner model, stopped in step " + std::to_string(update->ntimestep) +
-                                    " on rank " + std::to_string(comm->me) + ": " + problem.text + graph.suspects());
+                                    " on rank " + std::to_string(comm->me) + ": " + problem.text);
   graph.check_pairs(result->n_edges, "pair_style mlff, inner model");
   evaluated++;
   const auto n_all = static_cast<size_t>(now->n_all);

@@ -15,15 +15,22 @@
 #include "utils.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cstdio>
 
 using namespace LAMMPS_NS;
+
+static void name_atom(void *of, int32_t i, char text[64])
+{
+  snprintf(text, 64, "%s", static_cast<const MLFFNeighbourGraph *>(of)->name_of(i).c_str());
+}
 
 MLFFNeighbourGraph::MLFFNeighbourGraph(LAMMPS *lammps, MLFFHalo &between_ranks) :
     Pointers(lammps), halo(between_ranks), arrays(nullptr), graph{}, cutoff(0.0), tags_needed(false), reorders(false),
     unchecked(false), counted(false), last_list(nullptr), last_build(-1), last_step(-1), run_first(-1),
     run_last(-1), last_box{}
 {
+  graph.name = name_atom;
+  graph.name_context = this;
 }
 
 void MLFFNeighbourGraph::set_model(const mlff_info *info, const std::vector<int> &mapping)
@@ -413,33 +420,6 @@ std::string MLFFNeighbourGraph::atom_name(int i) const
   if (arrays) arrays->sync_atom();
   if (!atom->tag_enable) return "atom " + std::to_string(i) + " of rank " + std::to_string(comm->me);
   return "atom " + std::to_string(atom->tag[i]);
-}
-
-std::string MLFFNeighbourGraph::suspects() const
-{
-  const mlff_graph g = on_host();
-  const double(*x)[3] = g.pos;
-  for (int i = 0; i < g.n_all; i++)
-    if (!std::isfinite(x[i][0] + x[i][1] + x[i][2])) return "; the position of " + name_of(i) + " is not a number";
-
-  int closest_i = -1, closest_j = -1;
-  double smallest = cutoff * cutoff;
-  for (int i = 0; i < g.n_local; i++) {
-    for (int64_t p = g.row[i]; p < g.row[i + 1]; p++) {
-      const int j = g.nbr[p];
-      const double dx = x[j][0] - x[i][0], dy = x[j][1] - x[i][1], dz = x[j][2] - x[i][2];
-      const double rsq = dx * dx + dy * dy + dz * dz;
-      if (rsq >= smallest) continue;
-      smallest = rsq;
-      closest_i = i;
-      closest_j = j;
-    }
-  }
-  if (closest_i < 0) return "";
-  char distance[32];
-  snprintf(distance, sizeof(distance), "%.4g", std::sqrt(smallest));
-  return "; the closest atoms on this rank are " + name_of(closest_i) + " and " + name_of(closest_j) + " at " +
-         distance + " A";
 }
 
 /* ---------------------------------------------------------------------- */

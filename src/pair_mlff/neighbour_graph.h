@@ -43,8 +43,6 @@ class MLFFNeighbourGraph : protected Pointers {
   void wait() const;
   /* `atom ID` of row or ghost a. */
   std::string name_of(int a) const { return atom_name(atom_of(a)); }
-  /* Names the atoms behind a numerical failure, by their IDs; empty if none stands out. */
-  std::string suspects() const;
   double memory_usage() const;
 
  private:

@@ -118,10 +118,9 @@ void PairMLFF::evaluate(int eflag, int vflag)
   const double begin = platform::walltime();
   const mlff_status status = mlff_model_evaluate(impl->model.get(), graph, impl->halo.calls(), result, &problem);
   const double seconds = platform::walltime() - begin;
-  mlff_stop_together(lmp, status == MLFF_OK
-                              ? std::string()
-                              : "pair_style mlff stopped in step " + std::to_string(update->ntimestep) + " on rank " +
-                                    std::to_string(comm->me) + ": " + problem.text + impl->graph.suspects());
+  mlff_stop_together(lmp, status == MLFF_OK ? std::string()
+                                            : "pair_style mlff stopped in step " + std::to_string(update->ntimestep) +
+                                                  " on rank " + std::to_string(comm->me) + ": " + problem.text);
   impl->graph.check_pairs(result->n_edges, "pair_style mlff");
   results.add_forces();
   if (eflag_global) eng_vdwl += results.energy();

@@ -238,7 +238,7 @@ START_TEST(forces_that_are_not_finite)
   for (int k = 0; k < 3; k++) {
     mlff_result result = {.forces = NULL};
     test_fails(mlff_model_evaluate(model, &t.device, NULL, &result, &error), error, MLFF_E_NUMERIC,
-               "the force on atom 0 (index on this rank) is not finite");
+               "the force on atom 0 counted from 0 is not finite");
   }
   free(weights);
   free_twins(&t);

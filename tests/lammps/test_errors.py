@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 
+import models
 import numpy as np
 import pytest
 from harness import LMP, PLUGIN, Case, fails, launch, mlff, water
@@ -118,7 +119,18 @@ def test_errors_on_ranks(zoo, tmp_path):
     system = water(2)
     system.x[4] = system.x[13] + 0.05
     text = fails(deck(tmp_path, mlff(zoo["painn"]), system), tmp_path, ranks=3)
-    expect(text, "step 0", "apart", "atom (5|14) and atom (5|14)")
+    expect(text, "step 0", r"atom (5|14) \(H\) and (an image or ghost of )?atom (5|14) \(H\) are 0.0[0-9]* A apart")
+
+
+def test_numbers_that_overflow(zoo, tmp_path):
+    """An atom whose force is not finite is named by its ID, and the closest pair is said."""
+    model = models.painn(tmp_path / "huge", scale=1e25)
+    system = water(2)
+    ids = " ".join(str(k + 1) for k in range(len(system.x)))
+    text = fails(deck(tmp_path, mlff(model, options="self_test no domain ignore"), system), tmp_path, ranks=2)
+    found = re.search(r"the force on atom (\d+) is \(.*?\) eV/A: the simulation has become unstable", text)
+    assert found and found[1] in ids.split(), text
+    expect(text, r"the closest atoms of this rank are atom \d+ \((O|H)\) and atom \d+ \((O|H)\), 0.8[0-9]* A apart")
 
 
 def test_overrides(zoo, tmp_path):
@@ -245,7 +257,7 @@ def test_bad_steps(zoo, tmp_path):
     system = water(2)
     system.x[7] = system.x[20]
     text = fails(deck(tmp_path, mlff(zoo["painn"]), system), tmp_path)
-    expect(text, "step 0", "atom (8|21) and atom (8|21) at 0 A")
+    expect(text, "step 0", r"atom (8|21) \((O|H)\) and atom (8|21) \((O|H)\) are 0.0000 A apart")
     text = fails(deck(tmp_path, mlff(zoo["ani"]), run="fix 1 all nve\nvelocity all set 1e300 0 0\nrun 5\n"), tmp_path)
     expect(text, "not a number|Non-numeric|Lost atoms|not finite|infinite|NaN|nan")
     lines = 'variable bad atom "sqrt(-1.0)"\nset atom 3 x v_bad\n'

@@ -45,6 +45,7 @@ def test_layout(name, tmp_path):
     assert size == __import__("ctypes").sizeof(structure)
     declared = re.search(rf"typedef struct {name} \{{(.*?)\n\}} {name};", "".join(map(text_of, HEADERS)), re.S)[1]
     declared = re.sub(r"/\*.*?\*/", "", declared, flags=re.S)
+    declared = re.sub(r"\([^()]*,[^()]*\)", "()", declared)  # of functions
     assert sum(len(line.split(",")) for line in declared.split(";") if line.strip()) == len(fields)
 
 

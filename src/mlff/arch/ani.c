@@ -13,6 +13,8 @@
  */
 #include "ani.h"
 
+#include "../graph/graph.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,14 +22,14 @@ enum { ROW_MULTIPLE = 6 };
 
 static mlff_status check_species(const ani_net *net, const mlff_graph *graph, mlff_error *error)
 {
+  char name[MLFF_NAME];
   for (int32_t a = 0; a < graph->n_all; a++) {
     const int32_t s = graph->species[a];
     if (s >= net->n_elements || (s >= 0 && !net->use[s]))
       return mlff_fail(
           error, MLFF_E_ARG,
-          "atom %d (index on this rank) is of species %d, which was not announced when the model was opened; "
-          "name all elements that can occur",
-          (int) a, (int) s);
+          "%s is of species %d, which was not announced when the model was opened; name all elements that can occur",
+          mlff_atom_name(graph, a, name), (int) s);
   }
   return MLFF_OK;
 }

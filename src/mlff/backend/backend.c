@@ -1,6 +1,7 @@
 /* backend.c: opening a backend by name, and its growing buffers. */
 #include "backend.h"
 
+#include "../graph/graph.h"
 #include "cpu/backend_cpu.h"
 #include "cuda.h"
 #include "kernels.h"
@@ -168,21 +169,22 @@ void mlff_backend_close(mlff_backend *backend)
   if (backend) backend->close(backend);
 }
 
-mlff_status mlff_edges_bad_position(int32_t atom, mlff_error *error)
+mlff_status mlff_edges_bad_position(const mlff_graph *graph, int32_t atom, mlff_error *error)
 {
+  char name[MLFF_NAME];
   return mlff_fail(error, MLFF_E_NUMERIC,
-                   "position of atom %d (index on this rank) is not finite: the simulation has become unstable; "
-                   "reduce the time step or check the starting structure [mlff-43]",
-                   (int) atom);
+                   "the position of %s is not finite: the simulation has become unstable; reduce the time step or "
+                   "check the starting structure [mlff-43]",
+                   mlff_atom_name(graph, atom, name));
 }
 
-mlff_status mlff_forces_bad(int32_t node, mlff_error *error)
+mlff_status mlff_forces_bad(const mlff_graph *graph, int32_t node, mlff_error *error)
 {
-  return mlff_fail(
-      error, MLFF_E_NUMERIC,
-      "the force on atom %d (index on this rank) is not finite: the simulation has become unstable or left "
-      "the model's domain; reduce the time step or check the structure [mlff-43]",
-      (int) node);
+  char name[MLFF_NAME];
+  return mlff_fail(error, MLFF_E_NUMERIC,
+                   "the force on %s is not finite: the simulation has become unstable or left the model's domain; "
+                   "reduce the time step or check the structure [mlff-43]",
+                   mlff_node_name(graph, node, name));
 }
 
 /* ---- buffers ----------------------------------------------------------------------------------------------------- */

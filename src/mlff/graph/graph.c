@@ -1,8 +1,30 @@
 /* graph.c: the laws of a neighbour graph. */
+#include "graph.h"
+
 #include "../status.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+
+const char *mlff_atom_name(const mlff_graph *graph, int32_t i, char text[MLFF_NAME])
+{
+  if (graph->name)
+    graph->name(graph->name_context, i, text);
+  else
+    snprintf(text, MLFF_NAME, "atom %d counted from 0", (int) (graph->on_device ? i : graph->node[i]));
+  return text;
+}
+
+const char *mlff_node_name(const mlff_graph *graph, int32_t node, char text[MLFF_NAME])
+{
+  int32_t i = node;
+  if (node >= graph->n_local && graph->on_device) i = graph->n_all;
+  while (node >= graph->n_local && i < graph->n_all && graph->node[i] != node) i++;
+  if (i < graph->n_all) return mlff_atom_name(graph, i, text);
+  snprintf(text, MLFF_NAME, "an atom of another rank");
+  return text;
+}
 
 static mlff_status check_sizes(const mlff_graph *graph, mlff_error *error)
 {

@@ -4,12 +4,16 @@
  * end first and the error is returned afterwards. Energies are summed in double; the offsets of the elements, which are
  * thousands of eV, never pass through single precision.
  */
+#include "../graph/graph.h"
 #include "model_impl.h"
 #include "spans.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { WORDS = MLFF_NAME + 32 };
 
 static const char *element_of(const mlff_model *m, int32_t species)
 {
@@ -115,14 +119,33 @@ static mlff_status sum_members(mlff_model *m, const mlff_graph *graph, const mlf
   return MLFF_OK;
 }
 
-static const char unstable[] =
-    "the simulation has become unstable or left the model's domain; reduce the time step or check "
-    "the structure [mlff-43]";
+/* "atom 5 (O)". */
+static const char *atom_of(const mlff_model *m, const mlff_graph *graph, int32_t i, char text[WORDS])
+{
+  char name[MLFF_NAME];
+  snprintf(text, WORDS, "%s (%s)", mlff_atom_name(graph, i, name), element_of(m, graph->species[i]));
+  return text;
+}
+
+/* An error of numbers, "WHAT IS: the simulation ...", with the closest atoms. */
+static mlff_status unstable(const mlff_model *m, const mlff_graph *graph, const char *what, mlff_error *error)
+{
+  const mlff_edges *e = &m->edges;
+  char closest[3 * WORDS] = "", one[WORDS], other[WORDS];
+  if (e->closest[0] >= 0 && e->closest[1] >= 0)
+    snprintf(closest, sizeof closest, "; the closest atoms of this rank are %s and %s, %.4g A apart",
+             atom_of(m, graph, e->closest[0], one), atom_of(m, graph, e->closest[1], other), e->min_distance);
+  return mlff_fail(error, MLFF_E_NUMERIC,
+                   "%s: the simulation has become unstable or left the model's domain%s; reduce the time step or check "
+                   "the structure [mlff-43]",
+                   what, closest);
+}
 
 /* Energy and forces must be finite; names the first atom that is not. */
 static mlff_status check_finite(const mlff_model *m, const mlff_graph *graph, const mlff_result *result,
                                 mlff_error *error)
 {
+  char name[WORDS], what[3 * WORDS];
   double probe = result->energy * 0.0;
   const int32_t n_forces = result->forces ? graph->n_nodes : 0; /* else the op has looked at them */
   for (int32_t i = 0; i < n_forces; i++)
@@ -130,15 +153,18 @@ static mlff_status check_finite(const mlff_model *m, const mlff_graph *graph, co
   if (probe == 0.0) return MLFF_OK;
   for (int32_t i = 0; i < n_forces; i++) {
     const double *f = result->forces[i];
-    if (!isfinite(f[0]) || !isfinite(f[1]) || !isfinite(f[2]))
-      return mlff_fail(error, MLFF_E_NUMERIC, "force on atom %d (index on this rank) is (%g, %g, %g) eV/A: %s", (int) i,
-                       f[0], f[1], f[2], unstable);
+    if (isfinite(f[0]) && isfinite(f[1]) && isfinite(f[2])) continue;
+    snprintf(what, sizeof what, "the force on %s is (%g, %g, %g) eV/A", mlff_node_name(graph, i, name), f[0], f[1],
+             f[2]);
+    return unstable(m, graph, what, error);
   }
-  for (int32_t i = 0; i < graph->n_local; i++)
-    if (result->atom_energy && !isfinite(result->atom_energy[i]))
-      return mlff_fail(error, MLFF_E_NUMERIC, "energy of atom %d (index on this rank, %s) is %g eV: %s", (int) i,
-                       element_of(m, graph->species[i]), result->atom_energy[i], unstable);
-  return mlff_fail(error, MLFF_E_NUMERIC, "the energy of this rank's atoms is %g eV: %s", result->energy, unstable);
+  for (int32_t i = 0; i < graph->n_local; i++) {
+    if (!result->atom_energy || isfinite(result->atom_energy[i])) continue;
+    snprintf(what, sizeof what, "the energy of %s is %g eV", atom_of(m, graph, i, name), result->atom_energy[i]);
+    return unstable(m, graph, what, error);
+  }
+  snprintf(what, sizeof what, "the energy of this rank's atoms is %g eV", result->energy);
+  return unstable(m, graph, what, error);
 }
 
 mlff_status mlff_step_check_distance(const mlff_model *m, const mlff_graph *graph, mlff_error *error)
@@ -146,14 +172,12 @@ mlff_status mlff_step_check_distance(const mlff_model *m, const mlff_graph *grap
   const mlff_edges *e = &m->edges;
   if (!(e->min_distance < m->head->min_distance)) return MLFF_OK;
   const int32_t i = e->closest[0], j = e->closest[1];
-  const int32_t owner = j >= 0 ? graph->node[j] : -1;
-  return mlff_fail(
-      error, MLFF_E_NUMERIC,
-      "atoms %d (%s) and %d (%s%s) are %.4f A apart, closer than the %.4g A that the model was made for "
-      "(domain.min_distance; indices on this rank): remove overlaps, minimize, or reduce the time step [mlff-41]",
-      (int) i, element_of(m, i >= 0 ? graph->species[i] : -1), (int) owner,
-      element_of(m, j >= 0 ? graph->species[j] : -1), j != owner ? ", an image or ghost" : "", e->min_distance,
-      m->head->min_distance);
+  char one[WORDS], other[WORDS];
+  return mlff_fail(error, MLFF_E_NUMERIC,
+                   "%s and %s%s are %.4f A apart, closer than the %.4g A that the model was made for "
+                   "(domain.min_distance): remove overlaps, minimize, or reduce the time step [mlff-41]",
+                   atom_of(m, graph, i, one), j >= graph->n_local ? "an image or ghost of " : "",
+                   atom_of(m, graph, j, other), e->min_distance, m->head->min_distance);
 }
 
 static mlff_status finish_result(mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out,
@@ -165,9 +189,11 @@ static mlff_status finish_result(mlff_model *m, const mlff_graph *graph, const m
   return check_finite(m, graph, result, error);
 }
 
-static mlff_forces_args forces_args(const mlff_model *m, const mlff_arch_outputs *out, mlff_result *result)
+static mlff_forces_args forces_args(const mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out,
+                                    mlff_result *result)
 {
-  return (mlff_forces_args){.edges = &m->edges,
+  return (mlff_forces_args){.graph = graph,
+                            .edges = &m->edges,
                             .grad = out->edge_grad,
                             .scale = m->scale,
                             .on_device = m->host_view.is_on_device,
@@ -177,7 +203,7 @@ static mlff_forces_args forces_args(const mlff_model *m, const mlff_arch_outputs
 mlff_status mlff_step_downloads(mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out,
                                 mlff_result *result, mlff_error *error)
 {
-  const mlff_forces_args forces = forces_args(m, out, result);
+  const mlff_forces_args forces = forces_args(m, graph, out, result);
   const int64_t n = graph->n_local, n_members = wants_members(m, out, result) ? m->info.n_members : 0;
   if (out->direct) return MLFF_OK; /* the architecture has made them */
   MLFF_TRY(reserve_host(m, (size_t) (n * (n_members ? n_members : 1)), error));
@@ -190,7 +216,7 @@ mlff_status mlff_step_downloads(mlff_model *m, const mlff_graph *graph, const ml
 mlff_status mlff_step_results(mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out, mlff_result *result,
                               mlff_error *error)
 {
-  const mlff_forces_args forces = forces_args(m, out, result);
+  const mlff_forces_args forces = forces_args(m, graph, out, result);
   /* here and not in the architecture, which a recorded step calls once more */
   if (m->backend->spans && out->direct && out->direct->stress_end > 0.0)
     mlff_spans_add(m->backend->spans, MLFF_SPAN_STRESS, out->direct->stress_begin, out->direct->stress_end);

@@ -5,6 +5,7 @@
  */
 #include "mlff/mlff_watch.h"
 
+#include "../graph/graph.h"
 #include "../status.h"
 #include "model_impl.h"
 
@@ -48,12 +49,6 @@ struct mlff_watch {
   unsigned said; /* bits of mlff_watched */
   mlff_watch_counts counts;
 };
-
-typedef struct naming {
-  const mlff_graph *graph;
-  void (*name)(void *context, int32_t i, char text[64]);
-  void *context;
-} naming;
 
 /* ---- life ------------------------------------------------------------------------------------------------------- */
 
@@ -115,15 +110,6 @@ mlff_watch_counts mlff_watch_count(const mlff_watch *watch)
 }
 
 /* ---- atoms ------------------------------------------------------------------------------------------------------ */
-
-static const char *name_of(const naming *names, int32_t i, char text[64])
-{
-  if (names->name)
-    names->name(names->context, i, text);
-  else
-    snprintf(text, 64, "atom %d counted from 0", (int) names->graph->node[i]);
-  return text;
-}
 
 /* Neighbours of atom i into w->near; how many elements they have. */
 static int find_nearest(mlff_watch *w, const mlff_graph *g, int32_t i)
@@ -187,46 +173,44 @@ static void say(mlff_finding *finding, const char *format, ...)
 }
 
 /* `first` first: by species, then by name, so that the words are the same on any rank. */
-static void order(const naming *names, int32_t *first, int32_t *second)
+static void order(const mlff_graph *g, int32_t *first, int32_t *second)
 {
-  char one[64], other[64];
-  const int s = names->graph->species[*first], t = names->graph->species[*second];
-  if (s < t || (s == t && strcmp(name_of(names, *first, one), name_of(names, *second, other)) <= 0)) return;
+  char one[MLFF_NAME], other[MLFF_NAME];
+  const int s = g->species[*first], t = g->species[*second];
+  if (s < t || (s == t && strcmp(mlff_atom_name(g, *first, one), mlff_atom_name(g, *second, other)) <= 0)) return;
   const int32_t i = *first;
   *first = *second;
   *second = i;
 }
 
-static void say_pair(const mlff_watch *w, const naming *names, worst of, int is_known, mlff_finding *finding)
+static void say_pair(const mlff_watch *w, const mlff_graph *g, worst of, int is_known, mlff_finding *finding)
 {
   const mlff_info *info = w->info;
-  char one[64], other[64];
-  order(names, &of.atoms[0], &of.atoms[1]);
-  const int s = names->graph->species[of.atoms[0]], t = names->graph->species[of.atoms[1]];
+  char one[MLFF_NAME], other[MLFF_NAME];
+  order(g, &of.atoms[0], &of.atoms[1]);
+  const int s = g->species[of.atoms[0]], t = g->species[of.atoms[1]];
   const double limit = is_known ? info->distances[s * info->n_elements + t] : info->cutoff;
   say(finding, "%s-%s distance %.4g A (%s, %s) is below %.4g A, %s", info->elements[s], info->elements[t],
-      limit * sqrt(of.ratio), name_of(names, of.atoms[0], one), name_of(names, of.atoms[1], other), limit,
+      limit * sqrt(of.ratio), mlff_atom_name(g, of.atoms[0], one), mlff_atom_name(g, of.atoms[1], other), limit,
       is_known ? "the shortest one" : "the cutoff, within which there was no such pair");
 }
 
-static void say_triple(const mlff_watch *w, const naming *names, worst of, mlff_finding *finding)
+static void say_triple(const mlff_watch *w, const mlff_graph *g, worst of, mlff_finding *finding)
 {
   const mlff_info *info = w->info;
-  char centre[64], one[64], other[64];
+  char centre[MLFF_NAME], one[MLFF_NAME], other[MLFF_NAME];
   const ptrdiff_t n = info->n_elements;
-  order(names, &of.atoms[1], &of.atoms[2]);
-  const int s = names->graph->species[of.atoms[0]], t = names->graph->species[of.atoms[1]],
-            u = names->graph->species[of.atoms[2]];
+  order(g, &of.atoms[1], &of.atoms[2]);
+  const int s = g->species[of.atoms[0]], t = g->species[of.atoms[1]], u = g->species[of.atoms[2]];
   const double known = info->triples[(s * n + t) * n + u], limit = known > 0 ? known : info->cutoff;
   say(finding, "%s-%s-%s with both ends within %.4g A (centre %s, ends %s, %s) is below %.4g A, %s", info->elements[t],
-      info->elements[s], info->elements[u], limit * sqrt(of.ratio), name_of(names, of.atoms[0], centre),
-      name_of(names, of.atoms[1], one), name_of(names, of.atoms[2], other), limit,
+      info->elements[s], info->elements[u], limit * sqrt(of.ratio), mlff_atom_name(g, of.atoms[0], centre),
+      mlff_atom_name(g, of.atoms[1], one), mlff_atom_name(g, of.atoms[2], other), limit,
       known > 0 ? "the smallest one" : "the cutoff, within which there was no such triple");
 }
 
-static void look_at_distances(mlff_watch *w, const naming *names, mlff_finding found[MLFF_N_WATCHED])
+static void look_at_distances(mlff_watch *w, const mlff_graph *g, mlff_finding found[MLFF_N_WATCHED])
 {
-  const mlff_graph *g = names->graph;
   worst least[MLFF_N_WATCHED];
   for (int k = 0; k < MLFF_N_WATCHED; k++) least[k] = (worst){INFINITY, {-1, -1, -1}};
   for (int32_t i = 0; i < g->n_local; i++) {
@@ -240,41 +224,39 @@ static void look_at_distances(mlff_watch *w, const naming *names, mlff_finding f
     found[k].excess = CLOSER / sqrt(least[k].ratio);
     if (!(found[k].excess > 1)) continue;
     if (k == MLFF_WATCHED_TRIPLE)
-      say_triple(w, names, least[k], &found[k]);
+      say_triple(w, g, least[k], &found[k]);
     else
-      say_pair(w, names, least[k], k == MLFF_WATCHED_DISTANCE, &found[k]);
+      say_pair(w, g, least[k], k == MLFF_WATCHED_DISTANCE, &found[k]);
   }
 }
 
-static void look_at_forces(const mlff_watch *w, const naming *names, const double (*forces)[3], mlff_finding *finding)
+static void look_at_forces(const mlff_watch *w, const mlff_graph *g, const double (*forces)[3], mlff_finding *finding)
 {
   double square = 0;
   int32_t most = -1;
-  char text[64];
-  for (int32_t i = 0; i < names->graph->n_local; i++) {
+  char text[MLFF_NAME];
+  for (int32_t i = 0; i < g->n_local; i++) {
     const double *f = forces[i], now = f[0] * f[0] + f[1] * f[1] + f[2] * f[2];
-    if (names->graph->species[i] < 0 || !(now > square)) continue;
+    if (g->species[i] < 0 || !(now > square)) continue;
     square = now;
     most = i;
   }
   finding->excess = sqrt(square) / (LARGER * w->info->max_force);
   if (finding->excess > 1)
     say(finding, "force %.4g eV/A on %s (%s) is above %.4g eV/A, the largest one", sqrt(square),
-        name_of(names, most, text), w->info->elements[names->graph->species[most]], w->info->max_force);
+        mlff_atom_name(g, most, text), w->info->elements[g->species[most]], w->info->max_force);
 }
 
 void mlff_watch_atoms(mlff_watch *watch, const mlff_graph *graph, const double (*forces)[3],
-                      void (*name)(void *context, int32_t i, char text[64]), void *context,
                       mlff_finding found[MLFF_N_WATCHED])
 {
-  const naming names = {graph, name, context};
   for (int k = 0; k < MLFF_N_WATCHED; k++) {
     found[k].excess = 0;
     found[k].verdict = MLFF_VERDICT_NONE;
     found[k].text[0] = '\0';
   }
-  if (watch->info->distances) look_at_distances(watch, &names, found);
-  if (forces && watch->info->max_force > 0) look_at_forces(watch, &names, forces, &found[MLFF_WATCHED_FORCE]);
+  if (watch->info->distances) look_at_distances(watch, graph, found);
+  if (forces && watch->info->max_force > 0) look_at_forces(watch, graph, forces, &found[MLFF_WATCHED_FORCE]);
 }
 
 /* ---- the whole system: means, because all of it fluctuates ------------------------------------------------------ */

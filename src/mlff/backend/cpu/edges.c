@@ -121,5 +121,5 @@ mlff_status MLFF_CPU(edges_cpu)(mlff_backend *backend, const mlff_graph *graph, 
   row[graph->n_local] = n_edges;
   edges->n_edges = edges->n_room = n_edges;
   edges->min_distance = sqrt(closest2);
-  return bad < 0 ? MLFF_OK : mlff_edges_bad_position(bad, error);
+  return bad < 0 ? MLFF_OK : mlff_edges_bad_position(graph, bad, error);
 }
