@@ -14,7 +14,7 @@ REPOSITORY=$(cd "$(dirname "$0")/.." && pwd)
 CACHE=${MLFF_CACHE:-$HOME/.cache/mlff}/kokkos-sid
 ROOT=$CACHE/root
 MIRROR=http://deb.debian.org/debian
-RECIPE=1    # another number: what was made before is not ready
+RECIPE=2    # another number: what was made before is not ready
 PACKAGES="g++ cmake ninja-build libkokkos-dev libmpich-dev mpich libyaml-dev
   python3-numpy python3-yaml python3-safetensors python3-pytest"
 
@@ -77,7 +77,7 @@ packages() {
 
 # Styles that no test uses: more than half of the time to compile.
 leave_out() {
-  (cd "$1/MOLECULE" && rm -f angle_* bond_* dihedral_* improper_* pair_* fix_*)
+  (cd "$1/MOLECULE" && rm -f angle_[!h]* bond_[!h]* dihedral_* improper_* pair_* fix_*)
   (cd "$1" && rm -f fix_adapt.* fix_ave_* fix_aveforce.* fix_deposit.* fix_dt_reset.* fix_efield.* fix_enforce2d.* \
     fix_evaporate.* fix_gravity.* fix_heat.* fix_indent.* fix_lineforce.* fix_move.* fix_n[pv]?_sphere.* \
     fix_nve_noforce.* fix_nvt_sllod.* fix_planeforce.* fix_press_* fix_recenter.* fix_restrain.* fix_spring* \

@@ -61,7 +61,7 @@ def dynamics(path, system, velocities):
     return found[0], found[-1]
 
 
-def results(tester, name, folder):
+def results(tester, name, folder, tests="*"):
     """{test: (status, failures)} of a tester of LAMMPS."""
     done = subprocess.run(
         [os.path.join(TESTERS, tester), name, "-d", str(folder), "-v"],
@@ -70,6 +70,7 @@ def results(tester, name, folder):
             **os.environ,
             "LAMMPS_PLUGIN_PATH": os.path.dirname(os.environ["MLFF_PLUGIN"]),
             "GTEST_OUTPUT": f"json:{folder}/found.json",
+            "GTEST_FILTER": tests,
         },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -84,42 +85,55 @@ def results(tester, name, folder):
     return found
 
 
-@pytest.mark.parametrize("name", [*models.KINDS, "repelling"][:])
-def test_pair_style(name, tmp_path):
-    path = models.zoo(tmp_path)[name]
+@pytest.fixture(scope="module")
+def zoo(tmp_path_factory):
+    """name -> path of a model file."""
+    return models.zoo(tmp_path_factory.mktemp("models"))
+
+
+# A test of the tester, keywords of pair_style, tests that are left out. The first ends with run_style respa, which needs
+# an inner model; Kokkos has none.
+TESTS = {"plain": ("inner {local}", "kokkos_omp"), "kokkos_omp": ("", "plain")}
+
+
+@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("name", models.CONSERVATIVE)  # the tester asks for energies of atoms, which Orb has not
+def test_pair_style(name, test, zoo, tmp_path):
+    keywords, other = TESTS[test]
     system = water(2, tilt=(1.0, 0.7, -0.9))
     velocities = 5.0 * np.random.default_rng(3).standard_normal(system.x.shape)  # A/ps
     lines = [f"{k + 1} " + " ".join(f"{x:.17g}" for x in v) for k, v in enumerate(velocities)]
     (tmp_path / "data.water").write_text(system.data() + "\nVelocities\n\n" + "\n".join(lines) + "\n")
     (tmp_path / "in.water").write_text(INPUT)
-    begin, end = dynamics(path, system, velocities)
-    text = "---\nlammps_version: any\ntags:\ndate_generated: today\nepsilon: 1e-9\nskip_tests:\n"
+    begin, end = dynamics(zoo[name], system, velocities)
+    text = f"---\nlammps_version: any\ntags:\ndate_generated: today\nepsilon: 1e-9\nskip_tests: {other}\n"
     text += "prerequisites: " + block("pair mlff")
     text += 'pre_commands: ! ""\npost_commands: ! ""\ninput_file: in.water\n'
-    text += f"pair_style: mlff precision fp64\npair_coeff: {block(f'* * {path} O H')}"
+    text += f"pair_style: mlff precision fp64 {keywords.format(**zoo)}\n"
+    text += f"pair_coeff: {block(f'* * {zoo[name]} O H')}"
     text += f'extract: ! ""\nnatoms: {len(system.x)}\n'
     for state, (energy, forces, virial) in (("init", begin), ("run", end)):
         text += f"{state}_vdwl: {energy:.16e}\n{state}_coul: 0\n{state}_stress: {block(numbers(virial))}"
         text += f"{state}_forces: " + block("".join(f"{k + 1} {numbers(f)}" for k, f in enumerate(forces)))
-    (tmp_path / f"pair-{name}.yaml").write_text(text + "...\n")
-    found = results("test_pair_style", f"pair-{name}.yaml", tmp_path)
-    for test in ("plain", "kokkos_omp"):
-        assert found[test] == ("COMPLETED", []), "\n".join(found[test][1])
+    (tmp_path / "pair.yaml").write_text(text + "...\n")
+    found = results("test_pair_style", "pair.yaml", tmp_path)
+    assert found[test] == ("COMPLETED", []), "\n".join(found[test][1])
     assert not any(failed for _, failed in found.values()), found
 
 
-@pytest.mark.parametrize("of", ("nve", "nvt", "npt_iso", "langevin"))
+@pytest.mark.parametrize("of", ("nve", "nvt", "npt_iso", "nph"))
 def test_fix_timestep(of, tmp_path):
-    """Trajectories that LAMMPS' developers stored stay the same to all their digits beside fix mlffprof."""
+    """Trajectories that LAMMPS' developers stored stay the same to all their digits beside fix mlffprof. Its test of
+    Kokkos is left out: in this LAMMPS, whose bonds have no variants for Kokkos, it crashes without the fix, too."""
     with open(os.path.join(TREE, f"fix-timestep-{of}.yaml"), encoding="utf-8") as f:
         text = f.read()
     text, n = re.subn(r"(post_commands: ! \|\n)", r"\1  fix prof all mlffprof 1 warmup 0 file prof.json\n", text)
     assert n == 1
     (tmp_path / "fix.yaml").write_text(text)
     for name in os.listdir(TREE):
-        if name.startswith(("in.fourmol", "data.fourmol")):
+        if name.endswith((".fourmol", ".metal")):
             os.symlink(os.path.join(TREE, name), tmp_path / name)
-    found = results("test_fix_timestep", "fix.yaml", tmp_path)
+    found = results("test_fix_timestep", "fix.yaml", tmp_path, "*.plain")
     assert found["plain"] == ("COMPLETED", []), "\n".join(found["plain"][1])
     assert not any(failed for _, failed in found.values()), found
     assert json.loads((tmp_path / "prof.json").read_text())["n_steps"] >= 1
