@@ -132,7 +132,7 @@ END
 
 # LAMMPS' own testers; the library says itself which size of integers it has.
 testers() {
-  enter apt-get install -y -q --no-install-recommends libgmock-dev
+  enter apt-get install -y -q --no-install-recommends libgmock-dev python3-junit.xml valgrind
   # shellcheck disable=SC2016
   enter sh -eu -c '
     of=/opt/lammps/tree/unittest/force-styles

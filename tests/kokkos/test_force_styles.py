@@ -91,8 +91,8 @@ def zoo(tmp_path_factory):
     return models.zoo(tmp_path_factory.mktemp("models"))
 
 
-# A test of the tester, keywords of pair_style, tests that are left out. The first ends with run_style respa, which needs
-# an inner model; Kokkos has none.
+# A test of the tester, keywords of pair_style, tests that are left out. The first ends with run_style respa, which
+# needs an inner model; Kokkos has none.
 TESTS = {"plain": ("inner {local}", "kokkos_omp"), "kokkos_omp": ("", "plain")}
 
 

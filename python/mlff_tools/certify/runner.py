@@ -1,7 +1,8 @@
 """Molecular dynamics by LAMMPS for certificates: a potential, a structure and a protocol give a trajectory.
 
 A run is made of segments, each a process of lmp that goes on from the restart file of the one before. What is done is
-kept, and a run that the time given has cut off goes on when more is given. All numbers are in A, ps, eV, bar, K and g/mol, whatever the units of the potential are.
+kept, and a run that the time given has cut off goes on when more is given. All numbers are in A, ps, eV, bar, K and
+g/mol, whatever the units of the potential are.
 """
 
 import json
