@@ -167,7 +167,8 @@ static mlff_status take_virial(mlff_backend *backend, const mlff_forces_args *ar
   if (!args->on_device) return MLFF_OK;
   memcpy(&bad, virial + 9, sizeof bad);
   args->result->device_forces = (const double(*)[3]) a->forces;
-  return bad ? mlff_forces_bad(args->graph, a->n_nodes - bad, error) : MLFF_OK;
+  if (bad && args->bad) *args->bad = a->n_nodes - bad;
+  return MLFF_OK;
 }
 
 mlff_status MLFF_CUDA(forces_cuda)(mlff_backend *backend, const mlff_forces_args *args, mlff_error *error)

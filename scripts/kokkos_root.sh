@@ -130,7 +130,7 @@ END
   enter ninja -C /opt/lammps/build -j"${JOBS:-$(nproc)}"
 }
 
-# LAMMPS' own testers; the library says itself which size of integers it has.
+# LAMMPS' own testers, with the size of integers that the library was compiled for.
 testers() {
   enter apt-get install -y -q --no-install-recommends libgmock-dev python3-junit.xml valgrind
   # shellcheck disable=SC2016

@@ -8,12 +8,12 @@ test_pair_style has newton on and off, restart files, data files, per-atom energ
 import json
 import os
 import re
-import subprocess
 
 import models
 import numpy as np
 import pytest
 from harness import MASSES, water
+from testers import start
 
 from mlff_tools.model import modelfile, reference
 
@@ -63,21 +63,8 @@ def dynamics(path, system, velocities):
 
 def results(tester, name, folder, tests="*"):
     """{test: (status, failures)} of a tester of LAMMPS."""
-    done = subprocess.run(
-        [os.path.join(TESTERS, tester), name, "-d", str(folder), "-v"],
-        cwd=folder,
-        env={
-            **os.environ,
-            "LAMMPS_PLUGIN_PATH": os.path.dirname(os.environ["MLFF_PLUGIN"]),
-            "GTEST_OUTPUT": f"json:{folder}/found.json",
-            "GTEST_FILTER": tests,
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    words = [os.path.join(TESTERS, tester), name, "-d", str(folder), "-v"]
+    done = start(words, folder, GTEST_OUTPUT=f"json:{folder}/found.json", GTEST_FILTER=tests)
     with open(folder / "found.json", encoding="utf-8") as f:
         (suite,) = json.load(f)["testsuites"]
     found = {t["name"]: (t["result"], [x["failure"] for x in t.get("failures", ())]) for t in suite["testsuite"]}

@@ -3,10 +3,10 @@ of memory that is not there or was never written, nothing lost, and the numbers 
 
 import os
 import re
-import subprocess
 
 import pytest
 from harness import LMP
+from testers import start
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TESTER = "/opt/lammps/tree/tools/regression-tests/run_tests.py"
@@ -25,8 +25,10 @@ DECKS = {  # variables of in.bench
         "model": "{models}/water-benzene-ensemble.yaml",
     },
 }
-FOR_ALL = {"steps": 6, "warmup": 2, "equilibrate": 3, "thermo": 2, "settings": "precision fp64"}
-FOR_ALL["options"] = "table no"  # the tester takes lines with as many words as columns for rows of thermo
+FOR_ALL = {
+    **{"steps": 6, "warmup": 2, "equilibrate": 3, "thermo": 2, "settings": "precision fp64"},
+    "options": "table no",  # the tester takes lines with as many words as columns for rows of thermo
+}
 TOLERANCE = "{abs: 1.0e-9, rel: 1.0e-9}"
 CONFIG = """---
   lmp_binary: ""
@@ -61,16 +63,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def launched(words, folder):
-    done = subprocess.run(
-        words,
-        cwd=folder,
-        env={**os.environ, "LAMMPS_PLUGIN_PATH": os.path.dirname(os.environ["MLFF_PLUGIN"])},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=900,
-        check=False,
-    )
+    done = start(words, folder)
     assert done.returncode == 0, done.stdout[-3000:]
     return done.stdout
 

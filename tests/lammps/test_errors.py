@@ -126,10 +126,9 @@ def test_numbers_that_overflow(zoo, tmp_path):
     """An atom whose force is not finite is named by its ID, and the closest pair is said."""
     model = models.painn(tmp_path / "huge", scale=1e25)
     system = water(2)
-    ids = " ".join(str(k + 1) for k in range(len(system.x)))
     text = fails(deck(tmp_path, mlff(model, options="self_test no domain ignore"), system), tmp_path, ranks=2)
     found = re.search(r"the force on atom (\d+) is \(.*?\) eV/A: the simulation has become unstable", text)
-    assert found and found[1] in ids.split(), text
+    assert found and 1 <= int(found[1]) <= len(system.x), text
     expect(text, r"the closest atoms of this rank are atom \d+ \((O|H)\) and atom \d+ \((O|H)\), 0.8[0-9]* A apart")
 
 

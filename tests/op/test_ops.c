@@ -134,11 +134,7 @@ START_TEST(forces_of_a_dimer_by_hand)
   mlff_buf dev_grad = reals_to_backend(backend, grad, 8);
   double forces[2][3], atom_virial[2][9], centroid[2][9];
   mlff_result result = {.forces = forces, .atom_virial = atom_virial, .atom_centroid = centroid};
-  const mlff_forces_args args = {.graph = &graph,
-                                 .edges = &edges,
-                                 .grad = dev_grad.data,
-                                 .scale = 2.0,
-                                 .result = &result};
+  const mlff_forces_args args = {.edges = &edges, .grad = dev_grad.data, .scale = 2.0, .result = &result};
   test_ok(backend->ops->forces(backend, &args, &error), error);
 
   const double f[2][3] = {{1.0, -0.5, 2.0}, {-1.0, 0.5, -2.0}}; /* 2 (g01 - g10) and its opposite */

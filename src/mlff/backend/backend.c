@@ -178,15 +178,6 @@ mlff_status mlff_edges_bad_position(const mlff_graph *graph, int32_t atom, mlff_
                    mlff_atom_name(graph, atom, name));
 }
 
-mlff_status mlff_forces_bad(const mlff_graph *graph, int32_t node, mlff_error *error)
-{
-  char name[MLFF_NAME];
-  return mlff_fail(error, MLFF_E_NUMERIC,
-                   "the force on %s is not finite: the simulation has become unstable or left the model's domain; "
-                   "reduce the time step or check the structure [mlff-43]",
-                   mlff_node_name(graph, node, name));
-}
-
 /* ---- buffers ----------------------------------------------------------------------------------------------------- */
 
 static mlff_status out_of_memory(mlff_backend *backend, size_t wanted, mlff_error *error)

@@ -159,12 +159,12 @@ typedef struct mlff_exchange_args {
  *          [n_nodes][9] = when not NULL
  *   F_i += g_e;  F_node(j) -= g_e;  W_ab -= r_a g_b (symmetrised for `virial`) */
 typedef struct mlff_forces_args {
-  const mlff_graph *graph; /* for errors */
   const mlff_edges *edges;
   const void *grad;
   double scale;
   int on_device;
   mlff_result *result;
+  int32_t *bad; /* with on_device: gets the first node whose force is not finite; else the caller looks. May be NULL */
 } mlff_forces_args;
 
 /* ---- cuda/replay.cpp ------------------------------------------------------------------------------------------- */
@@ -214,7 +214,6 @@ struct mlff_ops {
 
 /* The error of `edges` for a position that is not finite (backend.c). */
 mlff_status mlff_edges_bad_position(const mlff_graph *graph, int32_t atom, mlff_error *error);
-mlff_status mlff_forces_bad(const mlff_graph *graph, int32_t node, mlff_error *error);
 
 /* Rows of the same atoms from here on, until mlff_atoms_end: atoms_begin, where operations are deferred at all. */
 static inline void mlff_atoms_begin(mlff_backend *backend, int64_t n_atoms)

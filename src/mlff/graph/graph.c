@@ -16,16 +16,6 @@ const char *mlff_atom_name(const mlff_graph *graph, int32_t i, char text[MLFF_NA
   return text;
 }
 
-const char *mlff_node_name(const mlff_graph *graph, int32_t node, char text[MLFF_NAME])
-{
-  int32_t i = node;
-  if (node >= graph->n_local && graph->on_device) i = graph->n_all;
-  while (node >= graph->n_local && i < graph->n_all && graph->node[i] != node) i++;
-  if (i < graph->n_all) return mlff_atom_name(graph, i, text);
-  snprintf(text, MLFF_NAME, "an atom of another rank");
-  return text;
-}
-
 static mlff_status check_sizes(const mlff_graph *graph, mlff_error *error)
 {
   if (graph->n_interior < 0 || graph->n_local < graph->n_interior || graph->n_all < graph->n_local ||

@@ -8,7 +8,5 @@ enum { MLFF_NAME = 64 };
 
 /* Writes what the user calls atom i of n_all into `text`, and returns it. */
 const char *mlff_atom_name(const mlff_graph *graph, int32_t i, char text[MLFF_NAME]);
-/* The same of the atom whose features a node has. */
-const char *mlff_node_name(const mlff_graph *graph, int32_t node, char text[MLFF_NAME]);
 
 #endif

@@ -28,8 +28,7 @@ static size_t bytes_missing(mlff_model *m, const mlff_graph *graph, const mlff_h
   (void) m->arch->evaluate(m->net, &in, &out, &ignored);
   (void) mlff_repulsion_add(m, &out, &ignored);
   (void) backend->ops->forces(backend,
-                              &(mlff_forces_args){.graph = graph,
-                                                  .edges = &m->edges,
+                              &(mlff_forces_args){.edges = &m->edges,
                                                   .grad = out.edge_grad,
                                                   .scale = m->scale,
                                                   .on_device = m->host_view.is_on_device,

@@ -43,8 +43,7 @@ mlff_status mlff_members_evaluate(mlff_model *model, const mlff_graph *graph, ml
     mlff_result of_member = {.forces = result->member_forces + (int64_t) k * graph->n_nodes};
     MLFF_TRY(model->arch->evaluate(model->net, &in, &out, error));
     MLFF_TRY(mlff_repulsion_add(model, &out, error));
-    const mlff_forces_args args = {.graph = graph,
-                                   .edges = &model->edges,
+    const mlff_forces_args args = {.edges = &model->edges,
                                    .grad = out.edge_grad,
                                    .scale = model->scale,
                                    .result = &of_member};

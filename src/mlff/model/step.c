@@ -127,6 +127,16 @@ static const char *atom_of(const mlff_model *m, const mlff_graph *graph, int32_t
   return text;
 }
 
+/* The atom whose features a node has. */
+static const char *node_name(const mlff_graph *graph, int32_t node, char text[MLFF_NAME])
+{
+  int32_t i = node < graph->n_local ? node : graph->n_local;
+  while (i < graph->n_all && graph->node[i] != node) i++;
+  if (i < graph->n_all) return mlff_atom_name(graph, i, text);
+  snprintf(text, MLFF_NAME, "an atom of another rank");
+  return text;
+}
+
 /* An error of numbers, "WHAT IS: the simulation ...", with the closest atoms. */
 static mlff_status unstable(const mlff_model *m, const mlff_graph *graph, const char *what, mlff_error *error)
 {
@@ -154,8 +164,7 @@ static mlff_status check_finite(const mlff_model *m, const mlff_graph *graph, co
   for (int32_t i = 0; i < n_forces; i++) {
     const double *f = result->forces[i];
     if (isfinite(f[0]) && isfinite(f[1]) && isfinite(f[2])) continue;
-    snprintf(what, sizeof what, "the force on %s is (%g, %g, %g) eV/A", mlff_node_name(graph, i, name), f[0], f[1],
-             f[2]);
+    snprintf(what, sizeof what, "the force on %s is (%g, %g, %g) eV/A", node_name(graph, i, name), f[0], f[1], f[2]);
     return unstable(m, graph, what, error);
   }
   for (int32_t i = 0; i < graph->n_local; i++) {
@@ -189,11 +198,9 @@ static mlff_status finish_result(mlff_model *m, const mlff_graph *graph, const m
   return check_finite(m, graph, result, error);
 }
 
-static mlff_forces_args forces_args(const mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out,
-                                    mlff_result *result)
+static mlff_forces_args forces_args(const mlff_model *m, const mlff_arch_outputs *out, mlff_result *result)
 {
-  return (mlff_forces_args){.graph = graph,
-                            .edges = &m->edges,
+  return (mlff_forces_args){.edges = &m->edges,
                             .grad = out->edge_grad,
                             .scale = m->scale,
                             .on_device = m->host_view.is_on_device,
@@ -203,7 +210,7 @@ static mlff_forces_args forces_args(const mlff_model *m, const mlff_graph *graph
 mlff_status mlff_step_downloads(mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out,
                                 mlff_result *result, mlff_error *error)
 {
-  const mlff_forces_args forces = forces_args(m, graph, out, result);
+  const mlff_forces_args forces = forces_args(m, out, result);
   const int64_t n = graph->n_local, n_members = wants_members(m, out, result) ? m->info.n_members : 0;
   if (out->direct) return MLFF_OK; /* the architecture has made them */
   MLFF_TRY(reserve_host(m, (size_t) (n * (n_members ? n_members : 1)), error));
@@ -216,7 +223,10 @@ mlff_status mlff_step_downloads(mlff_model *m, const mlff_graph *graph, const ml
 mlff_status mlff_step_results(mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out, mlff_result *result,
                               mlff_error *error)
 {
-  const mlff_forces_args forces = forces_args(m, graph, out, result);
+  char name[MLFF_NAME], what[WORDS];
+  int32_t bad = -1;
+  mlff_forces_args forces = forces_args(m, out, result);
+  forces.bad = &bad;
   /* here and not in the architecture, which a recorded step calls once more */
   if (m->backend->spans && out->direct && out->direct->stress_end > 0.0)
     mlff_spans_add(m->backend->spans, MLFF_SPAN_STRESS, out->direct->stress_begin, out->direct->stress_end);
@@ -228,6 +238,10 @@ mlff_status mlff_step_results(mlff_model *m, const mlff_graph *graph, const mlff
   if (status == MLFF_E_NOMEM && m->backend->ops->memory)
     return mlff_forecast_memory(m, graph, NULL, m->edges.n_edges, result, error);
   if (status) return status;
+  if (bad >= 0) {
+    snprintf(what, sizeof what, "the force on %s is not finite", node_name(graph, bad, name));
+    return unstable(m, graph, what, error);
+  }
   MLFF_TRY(sum_energies(m, graph, out, result, error));
   if (out->direct) add_direct(m, graph, out->direct, result);
   return finish_result(m, graph, out, result, error);
