@@ -113,7 +113,8 @@ def test_a_folder_is_no_model(tmp_path):
 
 def test_certificates_of_named_models_are_written_here(tmp_path):
     shipped = set(os.listdir(os.path.join(ROOT, "models")))
-    words = [MLFF, "certify", "silicon-xs", "--measure", "crystals", "--quick"]
+    recipe = os.path.join(ROOT, "models", "recipes", "silicon-xs.yaml")
+    words = [MLFF, "certify", "silicon-xs", recipe, "--measure", "crystals", "--quick"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (tmp_path / "silicon-xs-certificate.html").exists(), done.stderr
     assert set(os.listdir(os.path.join(ROOT, "models"))) == shipped
