@@ -3,15 +3,36 @@
 import argparse
 import contextlib
 import functools
+import signal
 import sys
+import threading
 
-from .model.modelfile import ModelError
+from .model.modelfile import ModelError, said
 
+STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 FAILED, WRONG = 1, 2  # exit status: a run failed or was stopped; what was given cannot be used
 
 
 class Stopped(ModelError):
     """The user has stopped a run; the text says what is kept."""
+
+
+@contextlib.contextmanager
+def stoppable():
+    """The signals of batch systems, which end a process by default, are as Ctrl-C: no unfinished file is left."""
+
+    def stop(number, _):
+        raise KeyboardInterrupt(signal.Signals(number).name)
+
+    main = threading.current_thread() is threading.main_thread()
+    ours = [s for s in STOPS if main and signal.getsignal(s) == signal.SIG_DFL]
+    for s in ours:
+        signal.signal(s, stop)
+    try:
+        yield
+    finally:
+        for s in ours:
+            signal.signal(s, signal.SIG_DFL)
 
 
 def one_line(name, stopped="stopped", status_stopped=FAILED):
@@ -23,7 +44,8 @@ def one_line(name, stopped="stopped", status_stopped=FAILED):
         @functools.wraps(main)
         def run(argv=None):
             try:
-                return main(argv) or 0
+                with stoppable():
+                    return main(argv) or 0
             except Stopped as e:
                 status, text = status_stopped, str(e)
             except ModelError as e:
@@ -33,9 +55,11 @@ def one_line(name, stopped="stopped", status_stopped=FAILED):
                     sys.stdout.close()
                 return FAILED
             except OSError as e:
-                status, text = WRONG, f"error: {e.filename}: {e.strerror}" if e.filename else f"error: {e}"
-            except KeyboardInterrupt:
+                status, text = WRONG, f"error: {said(e)}"
+            except KeyboardInterrupt as e:
                 status, text = status_stopped, stopped
+                if str(e):
+                    text = f"{text} ({e})"
             print(f"{name}: {text}", file=sys.stderr)
             return status
 

@@ -212,11 +212,22 @@ static void sync_directory(const char *path)
   close(fd);
 }
 
+/* What `write` returns, or the fault of the stream: a part that could not be written is one also where all others
+ * could. */
+static int write_content(FILE *out, const char *path, mlff_write_content *write, const void *user, mlff_fault *fault)
+{
+  errno = 0;
+  const int status = write(out, user);
+  if ((status && !ferror(out)) || (!fflush(out) && !ferror(out))) return status;
+  if (!errno) errno = EIO;
+  return cannot(path, "written", fault);
+}
+
 static int write_directly(const char *path, mlff_write_content *write, const void *user, mlff_fault *fault)
 {
   FILE *out = fopen(path, "w");
   if (!out) return cannot(path, "opened for writing", fault);
-  const int status = write(out, user);
+  const int status = write_content(out, path, write, user, fault);
   if (fclose(out) && !status) return cannot(path, "written", fault);
   return status;
 }
@@ -230,8 +241,8 @@ static int write_beside(const char *path, mlff_write_content *write, const void 
     if (fd >= 0) close(fd);
     return cannot(path, "written: no file can be made beside it", fault);
   }
-  int status = write(out, user);
-  if (!status && (fflush(out) || fsync(fd))) status = cannot(path, "written", fault);
+  int status = write_content(out, path, write, user, fault);
+  if (!status && fsync(fd)) status = cannot(path, "written", fault);
   if (fclose(out) && !status) status = cannot(path, "written", fault);
   if (!status && rename(name, path)) status = cannot(path, "replaced", fault);
   if (status)

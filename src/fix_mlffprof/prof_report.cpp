@@ -42,7 +42,8 @@ ProfReport::ProfReport(LAMMPS *lammps, const ProfSettings &all) :
 
 ProfReport::~ProfReport()
 {
-  mlffprof_trace_close(trace, nullptr);
+  mlffprof_error problem = {};
+  if (mlffprof_trace_close(trace, &problem)) complain(problem.text);
 }
 
 /* ----------------------------------------------------------------------

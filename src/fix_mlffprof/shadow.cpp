@@ -3,7 +3,6 @@
 
 #include "../pair_mlff/elements.h"
 #include "../pair_mlff/errors.h"
-#include "../pair_mlff/point_locale.h"
 
 #include "angle.h"
 #include "atom.h"
@@ -23,12 +22,10 @@
 #include "utils.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <unistd.h>
 
 #if __has_include("neigh_request.h")
 #include "neigh_request.h"
@@ -53,6 +50,11 @@ ProfShadow::ProfShadow(LAMMPS *lammps, Fix *fix, const ProfSettings &all) :
     Pointers(lammps), settings(all), owner(fix), halo(lammps, nullptr, fix), graph(lammps, halo),
     results(lammps, graph, halo), info(nullptr), units(nullptr), list(nullptr), worst(0.0)
 {
+}
+
+ProfShadow::~ProfShadow()
+{
+  complain(frames.close());
 }
 
 /* ----------------------------------------------------------------------
@@ -313,9 +315,8 @@ void ProfShadow::open_frames()
 {
   std::string problem;
   if (comm->me == 0 && !settings.frames.empty()) {
-    frames.reset(fopen(settings.frames.c_str(), "w"));
-    if (frames) setvbuf(frames.get(), nullptr, _IONBF, 0);    // one write for a frame
-    if (!frames) problem = std::string(WHO) + ": cannot write " + settings.frames + ": " + strerror(errno);
+    problem = frames.open(settings.frames);
+    if (!problem.empty()) problem = std::string(WHO) + ": cannot write " + settings.frames + ": " + problem;
   }
   mlff_stop_together(lmp, problem);
 }
@@ -342,7 +343,7 @@ void ProfShadow::write_frame(const double (*reference)[3], const mlff_result &re
   double shares[7] = {result.energy}, totals[7];
   std::copy_n(result.virial, 6, shares + 1);
   MPI_Reduce(shares, totals, 7, MPI_DOUBLE, MPI_SUM, 0, world);
-  if (frames) print_frame(all, totals);    // on rank 0
+  if (frames.is_open()) complain(frames.append(frame(all, totals)));    // on rank 0
 }
 
 /* ` stress="..."` of a virial xx yy zz xy xz yz (eV): eV/A^3 in nine numbers, positive when stretched. */
@@ -354,38 +355,34 @@ static std::string stress_of_frame(const double *virial, double volume)
   return " stress=\"" + text + "\"";
 }
 
-/* totals: energy and virial of the model. A frame is written at once, or not at all: what cannot be written whole is
- * taken away again, and it was the last one. */
-void ProfShadow::print_frame(const std::vector<double> &all, const double *totals)
+void ProfShadow::complain(const std::string &problem)
+{
+  if (!problem.empty())
+    error->warning(FLERR, std::string(WHO) + ": cannot write " + settings.frames + ": " + problem +
+                              "; no more frames are written, and the run goes on");
+}
+
+/* totals: energy and virial of the model. */
+std::string ProfShadow::frame(const std::vector<double> &all, const double *totals)
 {
   const bool periodic = domain->xperiodic && domain->yperiodic && domain->zperiodic && domain->dimension == 3;
-  const MLFFPointLocale points;
   std::vector<const double *> order;
   for (size_t k = 0; k < all.size(); k += FRAME_WIDTH) order.push_back(&all[k]);
   std::sort(order.begin(), order.end(), [](const double *a, const double *b) { return a[0] < b[0]; });
-  char *text = nullptr;
-  size_t size = 0;
-  FILE *out = open_memstream(&text, &size);
-  if (!out) return;
-  fprintf(out, "%zu\nLattice=\"%.10g 0 0 %.10g %.10g 0 %.10g %.10g %.10g\" ", order.size(), domain->prd[0],
-          domain->triclinic ? domain->xy : 0.0, domain->prd[1], domain->triclinic ? domain->xz : 0.0,
-          domain->triclinic ? domain->yz : 0.0, domain->prd[2]);
-  fprintf(out, "Properties=species:S:1:pos:R:3:forces:R:3:force_error:R:1 energy=%.12g%s pbc=\"%s %s %s\" step=%lld\n",
-          totals[0], periodic ? stress_of_frame(totals + 1, volume()).c_str() : "", domain->xperiodic ? "T" : "F",
-          domain->yperiodic ? "T" : "F", domain->zperiodic ? "T" : "F", static_cast<long long>(update->ntimestep));
+  std::string text =
+      mlff_format("%zu\nLattice=\"%.10g 0 0 %.10g %.10g 0 %.10g %.10g %.10g\" ", order.size(), domain->prd[0],
+                  domain->triclinic ? domain->xy : 0.0, domain->prd[1], domain->triclinic ? domain->xz : 0.0,
+                  domain->triclinic ? domain->yz : 0.0, domain->prd[2]);
+  text += mlff_format("Properties=species:S:1:pos:R:3:forces:R:3:force_error:R:1 energy=%.12g%s pbc=\"%s %s %s\" "
+                      "step=%lld\n",
+                      totals[0], periodic ? stress_of_frame(totals + 1, volume()).c_str() : "",
+                      domain->xperiodic ? "T" : "F", domain->yperiodic ? "T" : "F", domain->zperiodic ? "T" : "F",
+                      static_cast<long long>(update->ntimestep));
   for (const double *a : order)
-    fprintf(out, "%s %.10g %.10g %.10g %.10g %.10g %.10g %.6g\n",
-            symbols[element_of_type[static_cast<int>(a[1])]].c_str(), a[2], a[3], a[4], a[5], a[6], a[7], a[8]);
-  fclose(out);
-  FILE *file = frames.get();
-  const off_t begin = ftello(file);
-  const bool whole = fwrite(text, 1, size, file) == size && fflush(file) == 0;
-  free(text);
-  if (whole) return;
-  std::string problem = std::string(WHO) + ": cannot write " + settings.frames + ": " + strerror(errno);
-  if (ftruncate(fileno(file), begin) != 0) problem += "; its last frame is incomplete";
-  error->warning(FLERR, problem + "; no more frames are written, and the run goes on");
-  frames.reset();
+    text +=
+        mlff_format("%s %.10g %.10g %.10g %.10g %.10g %.10g %.6g\n",
+                    symbols[element_of_type[static_cast<int>(a[1])]].c_str(), a[2], a[3], a[4], a[5], a[6], a[7], a[8]);
+  return text;
 }
 
 int64_t ProfShadow::device_bytes() const

@@ -13,6 +13,7 @@
 #include "../pair_mlff/model_loader.h"
 #include "../pair_mlff/neighbour_graph.h"
 #include "../pair_mlff/results.h"
+#include "../pair_mlff/whole_file.h"
 
 #include "mlff/mlffprof.h"
 #include "pointers.h"
@@ -27,6 +28,7 @@ namespace LAMMPS_NS {
 class ProfShadow : protected Pointers {
  public:
   ProfShadow(class LAMMPS *lammps, class Fix *fix, const ProfSettings &settings);
+  ~ProfShadow();
 
   /* Opens the model (once), and asks for a neighbour list, ghosts and room in LAMMPS' communication. Collective. */
   void init();
@@ -65,10 +67,7 @@ class ProfShadow : protected Pointers {
   std::vector<double> forces, table;    // of the run [n_all][3]; of the atoms [n][4]
   std::vector<double *> rows;
   double worst;
-  struct Closer {
-    void operator()(FILE *file) const { fclose(file); }
-  };
-  std::unique_ptr<FILE, Closer> frames;
+  MLFFWholeFile frames;
 
   std::vector<std::string> name_types() const;
   void open();
@@ -83,7 +82,8 @@ class ProfShadow : protected Pointers {
   void set_stress(const double *virial, mlffprof_accuracy_sample &sample) const;
   void open_frames();
   void write_frame(const double (*reference)[3], const mlff_result &result);
-  void print_frame(const std::vector<double> &all, const double *totals);
+  std::string frame(const std::vector<double> &all, const double *totals);
+  void complain(const std::string &problem);
 };
 
 }    // namespace LAMMPS_NS

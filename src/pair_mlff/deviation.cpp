@@ -3,7 +3,6 @@
 
 #include "errors.h"
 #include "neighbour_graph.h"
-#include "point_locale.h"
 #include "results.h"
 
 #include "atom.h"
@@ -13,7 +12,6 @@
 #include "update.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstring>
 
@@ -24,33 +22,38 @@ static constexpr int ROW = 6;    // of a frame: ID, type, x, y, z, deviation
 /* ---------------------------------------------------------------------- */
 
 MLFFDeviation::MLFFDeviation(LAMMPS *lammps, const MLFFNeighbourGraph &of_step, MLFFResults &of_engine) :
-    Pointers(lammps), graph(of_step), results(of_engine), file(nullptr), last_written(-1), dumped(false), warned(false)
+    Pointers(lammps), graph(of_step), results(of_engine), last_written(-1), dumped(false)
 {
 }
 
 MLFFDeviation::~MLFFDeviation()
 {
-  if (file) fclose(file);
+  close_files();
+}
+
+void MLFFDeviation::close_files()
+{
+  complain(settings.out_file, file.close());
+  complain(settings.dump_file, frames.close());
 }
 
 void MLFFDeviation::start(const MLFFSettings &how)
 {
-  if (file) fclose(file);
-  file = nullptr;
+  close_files();
   settings = how;
   last_written = -1;
-  dumped = warned = false;
+  dumped = false;
   deviations.clear();
   std::string problem;
   if (!settings.out_file.empty() && comm->me == 0) {
-    file = fopen(settings.out_file.c_str(), "w");
-    if (!file) problem = "pair_style mlff: out_file '" + settings.out_file + "' cannot be written: " + strerror(errno);
+    problem = file.open(settings.out_file);
+    if (!problem.empty())
+      problem = "pair_style mlff: out_file '" + settings.out_file + "' cannot be written: " + problem;
   }
   mlff_stop_together(lmp, problem);
-  if (!file) return;
-  fprintf(file, "#%11s%19s%19s%19s%19s%19s%19s\n", "step", "max_devi_v", "min_devi_v", "avg_devi_v", "max_devi_f",
-          "min_devi_f", "avg_devi_f");
-  fflush(file);
+  complain(settings.out_file,
+           file.append(mlff_format("#%11s%19s%19s%19s%19s%19s%19s\n", "step", "max_devi_v", "min_devi_v", "avg_devi_v",
+                                   "max_devi_f", "min_devi_f", "avg_devi_f")));
 }
 
 bool MLFFDeviation::is_due() const
@@ -164,7 +167,7 @@ void MLFFDeviation::take(int n_members)
   const char *const advice = ": this structure is unlike those of the training";
   if (stop)
     error->all(FLERR, text + mlff_format("more than devi_stop %.6g", settings.devi_stop) + advice +
-                          "; the frame is in " + settings.dump_file);
+                          (frames.is_open() ? "; the frame is in " + settings.dump_file : ""));
   if (settings.devi_warn > 0.0 && forces.highest > settings.devi_warn && comm->me == 0)
     error->warning(FLERR, text + mlff_format("more than devi_warn %.6g", settings.devi_warn) + advice);
 }
@@ -175,20 +178,19 @@ void MLFFDeviation::take(int n_members)
 
 void MLFFDeviation::write(const Extremes &virials, const Extremes &forces)
 {
-  if (!file) return;
-  const MLFFPointLocale points;
-  fprintf(file, "%12lld %18.6e %18.6e %18.6e %18.6e %18.6e %18.6e\n", static_cast<long long>(update->ntimestep),
-          virials.highest, virials.lowest, virials.average, forces.highest, forces.lowest, forces.average);
-  if (fflush(file) != 0 || ferror(file)) warn_once(settings.out_file);
+  if (!file.is_open()) return;
+  complain(settings.out_file,
+           file.append(mlff_format("%12lld %18.6e %18.6e %18.6e %18.6e %18.6e %18.6e\n",
+                                   static_cast<long long>(update->ntimestep), virials.highest, virials.lowest,
+                                   virials.average, forces.highest, forces.lowest, forces.average)));
 }
 
 /* A full disk does not end the run, but what is missing is said. */
-void MLFFDeviation::warn_once(const std::string &path)
+void MLFFDeviation::complain(const std::string &path, const std::string &problem)
 {
-  if (warned) return;
-  warned = true;
-  error->warning(FLERR,
-                 "pair_style mlff: '" + path + "' cannot be written any more and is cut short: " + strerror(errno));
+  if (!problem.empty())
+    error->warning(FLERR, "pair_style mlff: '" + path + "' cannot be written any more and is cut short: " + problem +
+                              "; the run goes on");
 }
 
 /* Adds the frame to the dump file, atoms in order of their IDs. */
@@ -212,13 +214,12 @@ void MLFFDeviation::dump_frame()
 
 void MLFFDeviation::write_frame(const std::vector<double> &rows)
 {
-  const MLFFPointLocale points;
-  FILE *out = fopen(settings.dump_file.c_str(), dumped ? "a" : "w");
-  if (!out) {
-    error->warning(FLERR,
-                   "pair_style mlff: dump_file '" + settings.dump_file + "' cannot be written: " + strerror(errno));
-    return;
-  }
+  complain(settings.dump_file, dumped ? "" : frames.open(settings.dump_file));
+  if (frames.is_open()) complain(settings.dump_file, frames.append(frame(rows)));
+}
+
+std::string MLFFDeviation::frame(const std::vector<double> &rows) const
+{
   std::vector<const double *> order;
   for (size_t k = 0; k < rows.size(); k += ROW) order.push_back(&rows[k]);
   std::sort(order.begin(), order.end(), [](const double *a, const double *b) { return a[0] < b[0]; });
@@ -229,16 +230,13 @@ void MLFFDeviation::write_frame(const std::vector<double> &rows)
   const double *low = tilted ? domain->boxlo_bound : domain->boxlo;
   const double *high = tilted ? domain->boxhi_bound : domain->boxhi;
   const double tilt[3] = {domain->xy, domain->xz, domain->yz};
-  fprintf(out, "ITEM: TIMESTEP\n%lld\nITEM: NUMBER OF ATOMS\n%zu\n", static_cast<long long>(update->ntimestep),
-          order.size());
-  fprintf(out, "ITEM: BOX BOUNDS %s%s\n", tilted ? "xy xz yz " : "", boundary);
-  for (int d = 0; d < 3; d++) {
-    fprintf(out, "%.16g %.16g", low[d], high[d]);
-    if (tilted) fprintf(out, " %.16g", tilt[d]);
-    fprintf(out, "\n");
-  }
-  fprintf(out, "ITEM: ATOMS id type x y z deviation\n");
-  for (const double *r : order) fprintf(out, "%.0f %.0f %.10g %.10g %.10g %.6e\n", r[0], r[1], r[2], r[3], r[4], r[5]);
-  const bool failed = ferror(out) != 0;
-  if (fclose(out) != 0 || failed) warn_once(settings.dump_file);
+  std::string text = mlff_format("ITEM: TIMESTEP\n%lld\nITEM: NUMBER OF ATOMS\n%zu\n",
+                                 static_cast<long long>(update->ntimestep), order.size());
+  text += mlff_format("ITEM: BOX BOUNDS %s%s\n", tilted ? "xy xz yz " : "", boundary);
+  for (int d = 0; d < 3; d++)
+    text += mlff_format("%.16g %.16g", low[d], high[d]) + (tilted ? mlff_format(" %.16g\n", tilt[d]) : "\n");
+  text += "ITEM: ATOMS id type x y z deviation\n";
+  for (const double *r : order)
+    text += mlff_format("%.0f %.0f %.10g %.10g %.10g %.6e\n", r[0], r[1], r[2], r[3], r[4], r[5]);
+  return text;
 }

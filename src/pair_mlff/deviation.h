@@ -8,10 +8,10 @@
 #define LMP_MLFF_DEVIATION_H
 
 #include "settings.h"
+#include "whole_file.h"
 
 #include "pointers.h"
 
-#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -44,9 +44,9 @@ class MLFFDeviation : protected Pointers {
   const MLFFNeighbourGraph &graph;
   MLFFResults &results;
   MLFFSettings settings;
-  FILE *file;
+  MLFFWholeFile file, frames;    // on rank 0
   bigint last_written;
-  bool dumped, warned;                      // the dump file was begun; a file could not be written
+  bool dumped;                              // the dump file was begun
   std::vector<double> deviations, means;    // [n_local], [n_local][3]
 
   void measure_atoms(int n_members);
@@ -54,9 +54,11 @@ class MLFFDeviation : protected Pointers {
   Extremes virial_extremes(int n_members, double n_atoms) const;
   double count_atoms() const;
   void write(const Extremes &virials, const Extremes &forces);
-  void warn_once(const std::string &path);
+  void close_files();
+  void complain(const std::string &path, const std::string &problem);
   void dump_frame();
   void write_frame(const std::vector<double> &rows);
+  std::string frame(const std::vector<double> &rows) const;
 };
 
 }    // namespace LAMMPS_NS

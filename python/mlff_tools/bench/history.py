@@ -181,9 +181,26 @@ def place(folder):
     return path
 
 
+def _write(handle, data, size):
+    """Adds lines to a file of so many bytes, all of them or none."""
+    try:
+        rest = memoryview(data)
+        while len(rest):
+            rest = rest[os.write(handle, rest) :]
+        os.fsync(handle)
+    except OSError:
+        os.ftruncate(handle, size)
+        raise
+
+
 def append(path, records):
     """Adds those records that are not there yet, as whole lines, in one write. Returns how many they were."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
+    with modelfile.naming(path):
+        return _append(path, records)
+
+
+def _append(path, records):
     handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -197,9 +214,8 @@ def append(path, records):
         size = os.fstat(handle).st_size
         torn = size and os.pread(handle, 1, size - 1) != b"\n"  # a killed run left half a line, which ends here
         data = (("\n" if torn else "") + "".join(lines)).encode()
-        if lines and os.write(handle, data) != len(data):
-            raise OSError(28, "No space left on device: the last line of the history is incomplete", path)
-        os.fsync(handle)
+        if lines:
+            _write(handle, data, size)
     finally:
         os.close(handle)
     return len(lines)

@@ -3,9 +3,8 @@
 import json
 import math
 import os
-import tempfile
 
-from ..model.modelfile import ModelError
+from ..model.modelfile import ModelError, write_bytes
 
 SCHEMA_VERSION = 1
 NEEDED = (
@@ -81,19 +80,8 @@ def batched_speedups(medians):
 
 def write_text(path, text):
     """Writes a file so that it is the old one or the whole new one at any moment."""
-    folder = os.path.dirname(os.path.abspath(path))
-    os.makedirs(folder, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".part-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as f:
-            f.write(text)
-            f.flush()
-            os.fsync(f.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    write_bytes(path, text.encode())
 
 
 def dumps(value, indent=0, used=0):

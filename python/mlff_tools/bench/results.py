@@ -6,6 +6,7 @@ import shutil
 from statistics import mean, median
 
 from ..ensemble import judge
+from ..model import modelfile
 from . import ensembles, noise, profiles
 from .cases import SYSTEMS, clean
 
@@ -300,6 +301,4 @@ def remove_old(folder):
 
 
 def copy(folder, source, name):
-    target = os.path.join(folder, name)
-    shutil.copyfile(os.path.join(folder, source), target + ".part")
-    os.replace(target + ".part", target)
+    modelfile.copy(os.path.join(folder, source), os.path.join(folder, name))

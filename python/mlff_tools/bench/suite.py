@@ -451,7 +451,7 @@ def main(argv=None):
         print(f"\nmlff bench: error: {e}", file=sys.stderr)
         return 1
     except OSError as e:
-        print(f"\nmlff bench: error: {e.filename}: {e.strerror}", file=sys.stderr)
+        print(f"\nmlff bench: error: {modelfile.said(e)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"\nmlff bench: stopped; the same command goes on with what {args.out} holds", file=sys.stderr)

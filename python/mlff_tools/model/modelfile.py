@@ -1,8 +1,10 @@
 """Model files (NAME.yaml + NAME.safetensors): reading, checking and atomic writing. the format is in
 docs/model_file.md."""
 
+import contextlib
 import glob
 import hashlib
+import io
 import json
 import os
 import struct
@@ -341,26 +343,60 @@ def find_model(name, folder=""):
     raise ModelError(f"{here}, and no model {name}; there are: {', '.join(sorted(named)) or 'none'}")
 
 
+@contextlib.contextmanager
+def naming(path):
+    """What writes a file: an OSError within names it, as those of write() and close() do not."""
+    try:
+        yield
+    except OSError as e:
+        raise OSError(e.errno, e.strerror or str(e), path) from e
+
+
+def said(e):
+    """An OSError in words."""
+    return f"{e.filename}: {e.strerror}" if e.filename else e.strerror or str(e)
+
+
 def write_bytes(path, data):
     """Writes `data` to `path` so that a reader sees the old file or the new one, never a part. ModelError if nothing
-    can be written to its folder."""
+    can be written to its folder, OSError with the path for what happens later."""
     folder = os.path.dirname(os.path.abspath(path))
     if not os.access(folder, os.W_OK):
         raise ModelError(f"{path} cannot be written: {folder} is no folder that can be written to")
-    fd, temporary = tempfile.mkstemp(prefix="." + os.path.basename(path) + ".", dir=folder)
-    try:
-        with os.fdopen(fd, "wb") as f:
-            f.write(data)
-            f.flush()
-            os.fsync(f.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
+    with naming(path):
+        fd, temporary = tempfile.mkstemp(prefix="." + os.path.basename(path) + ".", suffix=".part", dir=folder)
+        try:
+            with os.fdopen(fd, "wb") as f:
+                f.write(data)
+                f.flush()
+                os.fsync(f.fileno())
+            umask = os.umask(0)
+            os.umask(umask)
+            os.chmod(temporary, 0o666 & ~umask)
+            os.replace(temporary, path)
+        except BaseException:
+            if os.path.exists(temporary):
+                os.unlink(temporary)
+            raise
+
+
+def write_npz(path, **arrays):
+    """Writes arrays as np.savez_compressed does, as a whole."""
+    data = io.BytesIO()
+    np.savez_compressed(data, **arrays)
+    write_bytes(path, data.getvalue())
+
+
+def write_text(path, text):
+    """Writes a text for a program that is started next."""
+    with naming(path), open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+
+
+def copy(source, target):
+    """A copy of a file, as write_bytes writes it."""
+    with open(source, "rb") as f:
+        write_bytes(target, f.read())
 
 
 class _Dumper(yaml.SafeDumper):

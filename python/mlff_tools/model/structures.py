@@ -9,7 +9,7 @@ import re
 import numpy as np
 
 from .masses import MASS
-from .modelfile import NUMBERS, ModelError
+from .modelfile import NUMBERS, ModelError, write_text
 
 AVOGADRO_A3 = 0.602214076  # (mol/cm3) in molecules/A3
 
@@ -261,5 +261,4 @@ def write_xyz(path, structures):
             comment = 'Lattice="' + " ".join(repr(float(x)) for x in np.ravel(s["cell"])) + '" ' + comment
         lines += [str(len(s["elements"])), comment]
         lines += [e + " " + " ".join(repr(float(x)) for x in p) for e, p in zip(s["elements"], s["positions"])]
-    with open(path, "w", encoding="ascii") as f:
-        f.write("\n".join(lines) + "\n")
+    write_text(path, "\n".join(lines) + "\n")

@@ -1,8 +1,11 @@
 """One style for all pictures: the colours of report.css, for charts as SVG and for figures of matplotlib."""
 
 import contextlib
+import io
 import os
 import re
+
+from ..model.modelfile import write_bytes
 
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "report.css"), encoding="utf-8") as _file:
     CSS = _file.read()
@@ -49,4 +52,6 @@ def drawing(path, size, rows=1, columns=1, **options):
     with matplotlib.rc_context(_settings()):
         figure = Figure(figsize=size, layout="constrained")
         yield figure.subplots(rows, columns, **options)
-        figure.savefig(path, dpi=DPI, metadata={"Date": None} if str(path).endswith(".svg") else None)
+        data, kind = io.BytesIO(), os.path.splitext(path)[1][1:]
+        figure.savefig(data, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else None)
+    write_bytes(path, data.getvalue())

@@ -22,14 +22,13 @@ load and from_labels add sha256, of the file or of all frames.
 """
 
 import hashlib
-import io
 import json
 import zipfile
 
 import numpy as np
 
 from ..model.masses import MASS
-from ..model.modelfile import NUMBERS, ModelError, sha256_of, write_bytes
+from ..model.modelfile import NUMBERS, ModelError, sha256_of, write_npz
 from . import extxyz, hessian, labels
 
 SPLITS = ("train", "validation", "test")
@@ -57,9 +56,7 @@ def save(path, arrays):
     missing = set(ARRAYS) - set(arrays)
     if missing:
         raise ModelError(f"data set without {sorted(missing)}")
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **{k: arrays[k] for k in ARRAYS})
-    write_bytes(path, buffer.getvalue())
+    write_npz(path, **{k: arrays[k] for k in ARRAYS})
     return sha256_of(path)
 
 

@@ -19,6 +19,7 @@ import shutil
 import numpy as np
 
 from ..certify import command
+from ..model import modelfile
 from ..model.lock import NAME, locked
 from ..model.modelfile import ModelError, write_bytes
 from . import dynamics, extxyz, generate, inner_labels, job, labelling, labels, recipe_training, rounds
@@ -68,8 +69,7 @@ class Run:
                 f"{self.folder}: was made with another section {changed[0]}: choose another --out, with --from "
                 f"{os.path.relpath(self.folder)} to take over the trajectories that still fit, or remove the folder"
             )
-        shutil.copyfile(self.wanted.recipe.path, self._path("recipe.yaml.part"))
-        os.replace(self._path("recipe.yaml.part"), self._path("recipe.yaml"))
+        modelfile.copy(self.wanted.recipe.path, self._path("recipe.yaml"))
         if there is None or there["sections"] != mine:
             write_json(self._path("run.json"), {"recipe": self.wanted.name, "sections": mine})
 
@@ -299,12 +299,8 @@ class Run:
 
     def finish(self, path, name):
         """A trained model as a file NAME in the folder itself; its path."""
-        for ending in (".yaml", ".safetensors"):
-            source = os.path.splitext(path)[0] + ending
-            shutil.copyfile(source, self._path(name + ending + ".part"))
         for ending in (".safetensors", ".yaml"):
-            target = self._path(name + ending)
-            os.replace(target + ".part", target)
+            modelfile.copy(os.path.splitext(path)[0] + ending, self._path(name + ending))
         return self._path(name + ".yaml")
 
     def certificate(self, model):

@@ -14,7 +14,7 @@ import sys
 import numpy as np
 
 from ..model import modelfile
-from ..model.modelfile import ModelError
+from ..model.modelfile import ModelError, said
 from ..model.units import GPA
 from . import dataset, labels
 
@@ -164,8 +164,8 @@ def main(argv=None):
         found = _found(args.data, head)
         if args.write is not None:
             modelfile.write_head(args.model, {**head, "domain": added(head["domain"], found, args.write)})
-    except ModelError as e:
-        print(f"error: {e}", file=sys.stderr)
+    except (ModelError, OSError) as e:
+        print(f"error: {said(e) if isinstance(e, OSError) else e}", file=sys.stderr)
         return 2
     print(modelfile.dump_yaml(found).rstrip())
     return 0

@@ -20,7 +20,7 @@ import zipfile
 import numpy as np
 
 from ..model.lock import locked
-from ..model.modelfile import ModelError
+from ..model.modelfile import ModelError, said, write_npz
 from . import labels
 from .build import disturbed
 from .extxyz import FrameError
@@ -151,11 +151,7 @@ def _write(path, stamp, found, error, n_atoms):
     arrays["positions"] = np.array([f[1] for f in found]).reshape(-1, n_atoms, 3)
     if found and found[0][2] is not None:
         arrays["cells"] = np.array([f[2] for f in found])
-    with open(path + ".part", "wb") as f:
-        np.savez_compressed(f, **arrays)
-        f.flush()
-        os.fsync(f.fileno())
-    os.replace(path + ".part", path)
+    write_npz(path, **arrays)
 
 
 def _load(path, stamp):
@@ -184,7 +180,7 @@ def _run(task, path, stamp):
             raise DynamicsError(f"{error} (its files: {work})")
         _write(path, stamp, found, error, len(start["elements"]))
     except (ModelError, OSError) as e:
-        text = str(e)
+        text = said(e) if isinstance(e, OSError) else str(e)
         with contextlib.suppress(OSError):  # for the user to look at
             shutil.rmtree(stem + ".failed", ignore_errors=True)
             os.rename(work or "", stem + ".failed")
@@ -225,7 +221,8 @@ def run(tasks, folder, programs=None, write=print):
     folder, jobs = os.path.abspath(folder), (programs or Programs()).jobs
     jobs = jobs or min(task.potential.jobs for task in tasks)
     with locked(folder, "another run is writing to it"):
-        for left in glob.glob(os.path.join(glob.escape(folder), "*.part*")):
+        here = os.path.join(glob.escape(folder), "")
+        for left in glob.glob(here + "*.part*") + glob.glob(here + ".*.part"):
             shutil.rmtree(left, ignore_errors=True) if os.path.isdir(left) else os.unlink(left)
         places = _paths(tasks, folder)
         found = [_load(*place) for place in places]

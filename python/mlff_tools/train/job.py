@@ -16,7 +16,7 @@ import subprocess
 import sys
 
 from .. import PACKAGE
-from ..model.modelfile import ModelError, write_bytes
+from ..model.modelfile import ModelError, said, write_bytes
 from . import labels, recipe_certify
 from .extxyz import tag
 from .process import TeacherError
@@ -158,8 +158,8 @@ def main(argv=None):
             **{key: getattr(found, key) for key in ("step", "stopped", "errors", "validation")},
         }
         write_json(os.path.join(job["folder"], "result.json"), done)
-    except ModelError as e:
-        sys.exit(f"error: {e}")
+    except (ModelError, OSError) as e:
+        sys.exit(f"error: {said(e) if isinstance(e, OSError) else e}")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import typing
 import numpy as np
 
 from ..model import lammps
-from ..model.modelfile import ModelError, find_model, model_paths, read_head
+from ..model.modelfile import ModelError, find_model, model_paths, read_head, write_text
 from .lammps_data import data_text, parse_dump
 from .teacher_ase import AseTeacher
 from .teacher_lammps import commands_digest, split_commands, types_of, version
@@ -77,8 +77,7 @@ class LammpsPotential:
         """Commands up to the potential; writes the data file."""
         types = self.types_of(frame)
         path = os.path.join(work, "start.data")
-        with open(path, "w", encoding="ascii") as f:
-            f.write(data_text(frame, types, self.style, tilted=tilted))
+        write_text(path, data_text(frame, types, self.style, tilted=tilted))
         return [
             f"units {self.units}",
             f"atom_style {self.style}",
@@ -96,8 +95,7 @@ class LammpsPotential:
 
     def _run(self, commands, frame, work):
         """Output of LAMMPS and None, or its error once dynamics has begun; DynamicsError for one before."""
-        with open(os.path.join(work, "in.lmp"), "w", encoding="utf-8") as f:
-            f.write("\n".join(commands) + "\n")
+        write_text(os.path.join(work, "in.lmp"), "\n".join(commands) + "\n")
         words = [self.lmp, "-in", os.path.join(work, "in.lmp"), "-log", os.path.join(work, "log.lammps"), "-nocite"]
         # its output goes through a pipe: it ends by itself when this program is killed
         with subprocess.Popen(words, **lammps.process_options(self.lmp, self.place)) as process:

@@ -182,15 +182,14 @@ def relabelled(trajectory, structure, values, steps, label):
 def write_inputs(place, data, script):
     """Writes the data file and the input script of a run."""
     for name, text in (("start.data", data), ("in.lmp", script)):
-        with open(os.path.join(place, name), "w", encoding="ascii") as f:
-            f.write(text)
+        modelfile.write_text(os.path.join(place, name), text)
 
 
-def run(trajectory, folder, potential, elements, lmp, label=None):
+def run(trajectory, folder, potential, elements, lmp, label=None, running=None):
     """Runs one trajectory in `folder`/name and writes result.npz there; does nothing if that is there already.
 
     `potential`: lines of the input and what they depend on, from potential_lines. `label`: gives energies and forces of
-    structures, for trajectories with distorted frames.
+    structures, for trajectories with distorted frames. `running`: a set that has the process of LAMMPS meanwhile.
     """
     potential, identity = potential
     place = os.path.join(folder, trajectory["name"])
@@ -206,18 +205,22 @@ def run(trajectory, folder, potential, elements, lmp, label=None):
     write_inputs(place, data_text(structure, elements, title=structure["name"]), input_script(trajectory, potential))
     begin = time.monotonic()
     with open(os.path.join(place, "screen.txt"), "w", encoding="utf-8") as screen:
-        code = subprocess.run(
+        process = subprocess.Popen(
             [lmp, "-in", "in.lmp", "-log", "log.lammps"],
             cwd=place,
             stdout=screen,
-            check=False,
             stderr=subprocess.STDOUT,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
-        ).returncode
+        )
+        running = set() if running is None else running
+        running.add(process)
+        code = process.wait()
+        running.discard(process)
     seconds = time.monotonic() - begin
     if code != 0:
         with open(os.path.join(place, "screen.txt"), encoding="utf-8", errors="replace") as f:
-            errors = [line for line in f if "ERROR" in line] or ["no error line in screen.txt"]
+            lines = [line for line in f if line.strip()] or ["it said nothing"]
+        errors = [line for line in lines if "ERROR" in line] or lines
         raise ModelError(f"trajectory {trajectory['name']}: LAMMPS failed ({code}) in {place}: {errors[-1].strip()}")
     steps, types, values = parse_dump(
         os.path.join(place, "frames.dump"), len(structure["elements"]), trajectory["frames"]
@@ -232,7 +235,7 @@ def run(trajectory, folder, potential, elements, lmp, label=None):
     cell = np.zeros((3, 3)) if structure["cell"] is None else structure["cell"]
     if "distort" in trajectory:
         values, energies = relabelled(trajectory, structure, values, steps, label)
-    np.savez_compressed(
+    modelfile.write_npz(
         result,
         stamp=stamp,
         types=types,
@@ -357,8 +360,12 @@ def sample(args):
         found, _ = engine.evaluate(args.model, structures, config.get("precision", "fp32"), args.mlff)
         return [(energy, forces) for energy, forces, _ in found]
 
+    processes = set()
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        running = {pool.submit(run, t, folder, potential, elements, lmp, label): k for k, t in enumerate(trajectories)}
+        running = {
+            pool.submit(run, t, folder, potential, elements, lmp, label, processes): k
+            for k, t in enumerate(trajectories)
+        }
         try:
             for done, future in enumerate(concurrent.futures.as_completed(running), 1):
                 k = running[future]
@@ -370,6 +377,8 @@ def sample(args):
                 )
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            for process in list(processes):
+                process.kill()
             raise
     info = {
         "labels": model[0]["name"] if model else "stand-in",

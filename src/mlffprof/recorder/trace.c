@@ -1,19 +1,25 @@
 /* trace.c: spans in the Trace Event Format (JSON array form) of Chrome and Perfetto: complete events "X" with times in
- * microseconds, counters "C" and names "M". The closing bracket is optional in that form, so the file of a run that
- * was killed still opens. */
+ * microseconds, counters "C" and names "M". The file grows by whole events, and the closing bracket is optional in that
+ * form: the file of a run that was killed still opens. Where the disk is full, it ends with the last whole event. */
+#define _POSIX_C_SOURCE 200809L
 #include "../../base/writer.h"
 #include "status.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { DEFAULT_EVENTS = 1000000 };
+enum { DEFAULT_EVENTS = 1000000, ROOM = 65536 /* bytes that wait to be written */ };
 
 struct mlffprof_trace {
-  FILE *out;
-  char *path;
+  FILE *out; /* in memory: whole events that are not in the file yet */
+  char *text, *path;
+  size_t size;
+  int file, error; /* errno of the first failure, after which nothing more is written */
+  off_t end;       /* of the whole events in the file */
   int64_t n, n_max, n_dropped;
   int begun;     /* something was written                           */
   double origin; /* time of the first event: viewers show times from there */
@@ -35,10 +41,12 @@ mlffprof_status mlffprof_trace_open(const char *path, int64_t max_events, mlffpr
   memcpy(t->path, path, strlen(path) + 1);
   t->n_max = max_events ? max_events : DEFAULT_EVENTS;
   t->origin = NAN;
-  t->out = fopen(path, "w");
+  t->file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  t->out = t->file < 0 ? NULL : open_memstream(&t->text, &t->size);
   if (!t->out) {
     const mlffprof_status status =
         mlffprof_fail(error, MLFFPROF_E_IO, "%s: cannot be opened for writing: %s", path, strerror(errno));
+    if (t->file >= 0) close(t->file);
     free(t->path);
     free(t);
     return status;
@@ -47,10 +55,35 @@ mlffprof_status mlffprof_trace_open(const char *path, int64_t max_events, mlffpr
   return MLFFPROF_OK;
 }
 
-static mlffprof_status check(const mlffprof_trace *t, mlffprof_error *error)
+/* Adds all of a text to the file, or nothing. */
+static void add(mlffprof_trace *t, const char *text, size_t n)
 {
-  if (!ferror(t->out)) return MLFFPROF_OK;
-  return mlffprof_fail(error, MLFFPROF_E_IO, "%s: cannot be written: %s", t->path, strerror(errno));
+  size_t done = 0;
+  while (done < n && !t->error) {
+    const ssize_t more = write(t->file, text + done, n - done);
+    if (more > 0)
+      done += (size_t) more;
+    else if (more == 0 || errno != EINTR)
+      t->error = more ? errno : EIO;
+  }
+  if (done == n)
+    t->end += (off_t) n;
+  else if (done && !ftruncate(t->file, t->end))
+    (void) lseek(t->file, t->end, SEEK_SET);
+}
+
+/* Writes what waits, once it is much or when it is wanted. */
+static mlffprof_status check(mlffprof_trace *t, int wanted, mlffprof_error *error)
+{
+  const off_t waiting = ftello(t->out);
+  if (waiting >= (wanted ? 1 : ROOM)) {
+    if (fflush(t->out) && !t->error) t->error = errno;
+    add(t, t->text, t->size);
+    rewind(t->out);
+  }
+  if (!t->error) return MLFFPROF_OK;
+  return mlffprof_fail(error, MLFFPROF_E_IO, "%s: cannot be written: %s; it ends with the last whole event", t->path,
+                       strerror(t->error));
 }
 
 /* 1 when there is room for one event more, which is counted. */
@@ -104,7 +137,7 @@ mlffprof_status mlffprof_trace_row(mlffprof_trace *t, int pid, int tid, const ch
 {
   if (process) write_name(t, "process_name", process, pid, tid);
   if (row) write_name(t, "thread_name", row, pid, tid);
-  return check(t, error);
+  return check(t, 0, error);
 }
 
 static void write_tags(mlff_writer *w, unsigned tags)
@@ -132,7 +165,7 @@ mlffprof_status mlffprof_trace_span(mlffprof_trace *t, int pid, int tid, const c
     mlff_write_end(&w);
   }
   fputc('}', t->out);
-  return check(t, error);
+  return check(t, 0, error);
 }
 
 mlffprof_status mlffprof_trace_counter(mlffprof_trace *t, int pid, const char *name, double time, double value,
@@ -146,7 +179,7 @@ mlffprof_status mlffprof_trace_counter(mlffprof_trace *t, int pid, const char *n
   mlff_write_number(&w, "value", value);
   mlff_write_end(&w);
   fputc('}', t->out);
-  return check(t, error);
+  return check(t, 0, error);
 }
 
 mlffprof_status mlffprof_trace_close(mlffprof_trace *t, mlffprof_error *error)
@@ -155,11 +188,15 @@ mlffprof_status mlffprof_trace_close(mlffprof_trace *t, mlffprof_error *error)
   char text[96];
   snprintf(text, sizeof text, "%lld events were dropped: the file was full", (long long) t->n_dropped);
   if (t->n_dropped) write_name(t, "process_labels", text, 0, 0);
-  fputs(t->begun ? "\n]\n" : "[]\n", t->out);
-  const int failed = ferror(t->out) != 0, closed = fclose(t->out) == 0;
-  mlffprof_status status = MLFFPROF_OK;
-  if (failed || !closed)
-    status = mlffprof_fail(error, MLFFPROF_E_IO, "%s: cannot be written: %s", t->path, strerror(errno));
+  mlffprof_status status = check(t, 1, error);
+  t->error = 0;
+  const char *const closing = t->end ? "\n]\n" : "[]\n";
+  add(t, closing, strlen(closing));
+  if (close(t->file) && !t->error) t->error = errno;
+  if (t->error && !status)
+    status = mlffprof_fail(error, MLFFPROF_E_IO, "%s: cannot be written: %s", t->path, strerror(t->error));
+  fclose(t->out);
+  free(t->text);
   free(t->path);
   free(t);
   return status;
