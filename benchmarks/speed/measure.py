@@ -147,10 +147,13 @@ def measure(context, args, names):
     conditions = describe(context)
     loads = []
     for k in range(args.rounds):
-        start = time.time()
+        start = time.monotonic()
         loads.append(os.getloadavg()[0])
         one_round(parts, results)
-        print(f"round {k + 1} of {args.rounds}: {time.time() - start:.0f} s, load {os.getloadavg()[0]:.2f}", flush=True)
+        print(
+            f"round {k + 1} of {args.rounds}: {time.monotonic() - start:.0f} s, load {os.getloadavg()[0]:.2f}",
+            flush=True,
+        )
     now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
     result = {
         "format": FORMAT,

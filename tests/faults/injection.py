@@ -59,7 +59,8 @@ class Faults:
     def __init__(self, folder, scratch):
         self.folder = os.path.realpath(folder)
         library, self.state = os.path.join(scratch, "faults.so"), os.path.join(scratch, "state")
-        self.log = os.path.join(scratch, "said.txt")
+        self.log = os.path.join(scratch, "said")
+        os.mkfifo(self.log)  # no file, whose size is limited as well
         words = [os.environ.get("CC", "cc"), "-O1", "-shared", "-fPIC", "-o", library, os.path.join(HERE, "faults.c")]
         subprocess.run([*words, "-ldl", "-lpthread"], check=True)
         self.set(None)
@@ -81,13 +82,20 @@ class Faults:
     def run(self, words, place, fault=None, jump=0, limits=()):
         """Runs a program, or the command of a module of mlff_tools, in a folder. limits: [(name of resource, most)]."""
         self.set(fault, jump)
+        said = []
+
+        def listen():
+            with open(self.log, encoding="utf-8", errors="replace") as f:
+                said.append(f.read())
+
+        listener = threading.Thread(target=listen)
+        listener.start()
         status = (self._of_python if words[0].startswith("mlff_tools.") else self._of_program)(words, place, limits)
-        with open(self.log, encoding="utf-8", errors="replace") as f:
-            return Done(status, f.read(), self.counts())
+        listener.join()
+        return Done(status, said[0], self.counts())
 
     def _of_program(self, words, place, limits):
         def begin():
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             for name, most in limits:
                 resource.setrlimit(getattr(resource, name), (most, most))
 

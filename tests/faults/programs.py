@@ -55,11 +55,11 @@ RECORD = """#!/bin/sh
 {lmp} "$@" > {store}/said
 status=$?
 cat {store}/said
-cp -r . {store}/files
+cp -r . {store}/files && rm -f {store}/files/screen.txt
 exit $status
 """
 REPLAY = """#!/bin/sh
-cp -r {store}/files/. . && cat {store}/said
+cp -r {store}/files/. . && exec cat {store}/said
 """
 
 

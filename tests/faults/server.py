@@ -28,7 +28,7 @@ def begin(job):
     """The process of a command becomes what a shell would have started."""
     os.setsid()
     os.chdir(job["place"])
-    log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    log = os.open(job["log"], os.O_WRONLY)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for fd in (1, 2):
         os.dup2(log, fd)

@@ -17,7 +17,7 @@ def locked(folder, busy):
         file = open(os.path.join(folder, NAME), "a", encoding="ascii")  # noqa: SIM115 (closed below)
     except OSError as e:
         raise ModelError(f"{folder}: {e.strerror}") from e
-    with file:
+    try:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as e:
@@ -25,3 +25,6 @@ def locked(folder, busy):
         except OSError:
             pass  # a file system without locks
         yield folder
+    finally:
+        with contextlib.suppress(OSError):  # nothing is written to it
+            file.close()

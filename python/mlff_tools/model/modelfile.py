@@ -7,8 +7,8 @@ import hashlib
 import io
 import json
 import os
+import secrets
 import struct
-import tempfile
 import typing
 
 import numpy as np
@@ -363,19 +363,16 @@ def write_bytes(path, data):
     folder = os.path.dirname(os.path.abspath(path))
     if not os.access(folder, os.W_OK):
         raise ModelError(f"{path} cannot be written: {folder} is no folder that can be written to")
+    temporary = os.path.join(folder, f".{os.path.basename(path)}.{secrets.token_hex(4)}.part")
     with naming(path):
-        fd, temporary = tempfile.mkstemp(prefix="." + os.path.basename(path) + ".", suffix=".part", dir=folder)
         try:
-            with os.fdopen(fd, "wb") as f:
+            with open(temporary, "xb") as f:
                 f.write(data)
                 f.flush()
                 os.fsync(f.fileno())
-            umask = os.umask(0)
-            os.umask(umask)
-            os.chmod(temporary, 0o666 & ~umask)
             os.replace(temporary, path)
         except BaseException:
-            if os.path.exists(temporary):
+            with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
 

@@ -10,6 +10,7 @@ the file's sha256 is printed.
 
 import argparse
 import concurrent.futures
+import functools
 import hashlib
 import itertools
 import json
@@ -185,6 +186,28 @@ def write_inputs(place, data, script):
         modelfile.write_text(os.path.join(place, name), text)
 
 
+def _lammps(lmp, place, name, running):
+    """Runs LAMMPS on the inputs of a folder; the seconds that it took."""
+    begin = time.monotonic()
+    with open(os.path.join(place, "screen.txt"), "w", encoding="utf-8") as screen:
+        process = subprocess.Popen(
+            [lmp, "-in", "in.lmp", "-log", "log.lammps"],
+            cwd=place,
+            stdout=screen,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        running.add(process)
+        code = process.wait()
+        running.discard(process)
+    if code != 0:
+        with open(os.path.join(place, "screen.txt"), encoding="utf-8", errors="replace") as f:
+            lines = [line for line in f if line.strip()] or ["it said nothing"]
+        errors = [line for line in lines if "ERROR" in line] or lines
+        raise ModelError(f"trajectory {name}: LAMMPS failed ({code}) in {place}: {errors[-1].strip()}")
+    return time.monotonic() - begin
+
+
 def run(trajectory, folder, potential, elements, lmp, label=None, running=None):
     """Runs one trajectory in `folder`/name and writes result.npz there; does nothing if that is there already.
 
@@ -203,25 +226,7 @@ def run(trajectory, folder, potential, elements, lmp, label=None, running=None):
     os.makedirs(place)
     structure = start(trajectory)
     write_inputs(place, data_text(structure, elements, title=structure["name"]), input_script(trajectory, potential))
-    begin = time.monotonic()
-    with open(os.path.join(place, "screen.txt"), "w", encoding="utf-8") as screen:
-        process = subprocess.Popen(
-            [lmp, "-in", "in.lmp", "-log", "log.lammps"],
-            cwd=place,
-            stdout=screen,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-        running = set() if running is None else running
-        running.add(process)
-        code = process.wait()
-        running.discard(process)
-    seconds = time.monotonic() - begin
-    if code != 0:
-        with open(os.path.join(place, "screen.txt"), encoding="utf-8", errors="replace") as f:
-            lines = [line for line in f if line.strip()] or ["it said nothing"]
-        errors = [line for line in lines if "ERROR" in line] or lines
-        raise ModelError(f"trajectory {trajectory['name']}: LAMMPS failed ({code}) in {place}: {errors[-1].strip()}")
+    seconds = _lammps(lmp, place, trajectory["name"], set() if running is None else running)
     steps, types, values = parse_dump(
         os.path.join(place, "frames.dump"), len(structure["elements"]), trajectory["frames"]
     )
@@ -334,6 +339,28 @@ def chosen(trajectories, only):
     return found
 
 
+def _at_once(run_one, trajectories, jobs):
+    """The result files of trajectories, so many at a time."""
+    results, processes = [None] * len(trajectories), set()
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        running = {pool.submit(run_one, t, running=processes): k for k, t in enumerate(trajectories)}
+        try:
+            for done, future in enumerate(concurrent.futures.as_completed(running), 1):
+                k = running[future]
+                results[k], seconds = future.result()
+                print(
+                    f"[{done}/{len(running)}] {trajectories[k]['name']}: {trajectories[k]['frames']} frames, "
+                    + (f"{seconds:.1f} s" if seconds else "kept"),
+                    flush=True,
+                )
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in list(processes):
+                process.kill()
+            raise
+    return results
+
+
 def sample(args):
     """Runs what is missing, packs and checks; returns (path of the data set, its sha256, its arrays)."""
     config = configuration.sample(args.config)
@@ -354,32 +381,13 @@ def sample(args):
     potential = potential_lines(config, args, elements)
     folder, lmp = os.path.join(args.out, config["name"]), find_lmp(args.lmp)
     os.makedirs(folder, exist_ok=True)
-    results = [None] * len(trajectories)
 
     def label(structures):
         found, _ = engine.evaluate(args.model, structures, config.get("precision", "fp32"), args.mlff)
         return [(energy, forces) for energy, forces, _ in found]
 
-    processes = set()
-    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        running = {
-            pool.submit(run, t, folder, potential, elements, lmp, label, processes): k
-            for k, t in enumerate(trajectories)
-        }
-        try:
-            for done, future in enumerate(concurrent.futures.as_completed(running), 1):
-                k = running[future]
-                results[k], seconds = future.result()
-                print(
-                    f"[{done}/{len(running)}] {trajectories[k]['name']}: {trajectories[k]['frames']} frames, "
-                    + (f"{seconds:.1f} s" if seconds else "kept"),
-                    flush=True,
-                )
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in list(processes):
-                process.kill()
-            raise
+    run_one = functools.partial(run, folder=folder, potential=potential, elements=elements, lmp=lmp, label=label)
+    results = _at_once(run_one, trajectories, args.jobs)
     info = {
         "labels": model[0]["name"] if model else "stand-in",
         "precision": config.get("precision", "fp32"),
