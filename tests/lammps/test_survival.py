@@ -218,7 +218,7 @@ def test_full_disk(zoo, tmp_path):
         assert "cannot write disk/hard.xyz: No space left on device; no more frames are written" in output, output[
             -3000:
         ]
-        assert output.count("disk/r.json: a report cannot be written: No space left on device (said once") == 1, output[
+        assert output.count("disk/r.json: cannot be written: No space left on device (said once") == 1, output[
             -3000:
         ]
         assert "an older report is in disk/r.json" in output
