@@ -218,9 +218,7 @@ def test_full_disk(zoo, tmp_path):
         assert "cannot write disk/hard.xyz: No space left on device; no more frames are written" in output, output[
             -3000:
         ]
-        assert output.count("disk/r.json: cannot be written: No space left on device (said once") == 1, output[
-            -3000:
-        ]
+        assert output.count("disk/r.json: cannot be written: No space left on device (said once") == 1, output[-3000:]
         assert "an older report is in disk/r.json" in output
         assert "WENT ON 60" in output
         lines = (disk / "hard.xyz").read_text().splitlines()

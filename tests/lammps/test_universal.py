@@ -254,5 +254,7 @@ def test_too_close(tmp_path, ranks):
         tmp_path,
         ranks,
     )
-    assert "closer than the 0.6 A" in text and "domain.min_distance" in text and "atom 1 (Al) and atom 2 (Al)" in text, text
+    assert (
+        "closer than the 0.6 A" in text and "domain.min_distance" in text and "atom 1 (Al) and atom 2 (Al)" in text
+    ), text
     assert text.count("ERROR") == 1, text
