@@ -29,7 +29,7 @@ CRYSTALS = {
     "aluminium-xs": ("fcc 4.0328", 3, 26.982, "Al"),
     "iron-xs": ("bcc 2.8720", 3, 55.845, "Fe"),
 }
-LIQUIDS = ("water-xs", "water-benzene-student")
+LIQUIDS = ("water-xs", "water-s", "water-benzene-student")
 # Largest differences between another program and LAMMPS, both in single precision: eV/atom, and share of the largest
 # force.
 ENERGY_AGREES, FORCES_AGREE = 1.0e-5, 1.0e-3
