@@ -21,8 +21,6 @@
 
 #include <cstdlib>
 
-#include <cuda_pipeline_primitives.h>
-
 using namespace ATOMS;
 
 enum { NETWORK_THREADS = 256, NETWORK_WARPS = NETWORK_THREADS / WARP, THREAD_COLUMNS = 4 };
@@ -70,10 +68,6 @@ typedef struct networks_arrays {
   row_group groups[MLFF_ANI_MOST_GROUPS];
 } networks_arrays;
 
-template <int N> struct alignas(N * sizeof(real) < 16 ? N * sizeof(real) : 16) vector_of {
-  real of[N];
-};
-
 /* ---- tiles of weights -------------------------------------------------------------------------------------------- */
 
 /* One product of a network, of a layer and a direction. */
@@ -110,12 +104,6 @@ typedef struct block_arrays {
   real *x_tiles; /* [N_TILES][TILE_DEPTH][ROWS]    */
   real *results; /* [reals_per_row][ROWS]          */
 } block_arrays;
-
-/* Starts copying N numbers; nothing is there before they were waited for. */
-template <int N> MLFF_DEVICE void copy_ahead(real *shared, const real *global)
-{
-  __pipeline_memcpy_async(shared, global, N * sizeof(real));
-}
 
 /* w_tile[k][c] = w[k0 + k][col0 + c], 0 for rows that are not there; columns that are not there are left alone. */
 template <int N> MLFF_DEVICE void copy_weights(const product &now, int col0, int k0, real *w_tile)
@@ -248,10 +236,15 @@ struct tensor_sums {
 
   __device__ __forceinline__ void add(const real *x_tile, const real *w_tile, int, int n_left)
   {
+    if (col >= n_left) return;
     for (int k = 0; k < TILE_DEPTH; k += TENSOR_DEPTH) {
-      if (col < n_left) tensor_add(&low, x_tile + k * ROWS, ROWS, w_tile + k * TILE_LD + col, TILE_LD);
-      if (col + TENSOR_SIZE < n_left)
-        tensor_add(&high, x_tile + k * ROWS, ROWS, w_tile + k * TILE_LD + col + TENSOR_SIZE, TILE_LD);
+      tensor_part x, w;
+      tensor_load_x(&x, x_tile + k * ROWS, ROWS);
+      tensor_load_w(&w, w_tile + k * TILE_LD + col, TILE_LD);
+      tensor_add(&low, x, w);
+      if (col + TENSOR_SIZE >= n_left) continue;
+      tensor_load_w(&w, w_tile + k * TILE_LD + col + TENSOR_SIZE, TILE_LD);
+      tensor_add(&high, x, w);
     }
   }
 
@@ -261,8 +254,8 @@ struct tensor_sums {
   {
     const int n_left = now.n_out - col0, from = now.is_back ? net.through_at : net.layers[now.layer].hidden_at + col0;
     real *sums = b.results + from * ROWS;
-    if (col < n_left) tensor_store_columns(&low, sums + col * ROWS, ROWS);
-    if (col + TENSOR_SIZE < n_left) tensor_store_columns(&high, sums + (col + TENSOR_SIZE) * ROWS, ROWS);
+    if (col < n_left) tensor_store(&low, sums + col * ROWS, 1, ROWS);
+    if (col + TENSOR_SIZE < n_left) tensor_store(&high, sums + (col + TENSOR_SIZE) * ROWS, 1, ROWS);
     __syncwarp();
     for (int q = (int) threadIdx.x % WARP; q < WARP * ROWS; q += WARP) {
       const int r = q % ROWS, c = col + q / ROWS;

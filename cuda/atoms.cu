@@ -13,7 +13,8 @@
 using namespace ATOMS;
 
 enum { ATOM_THREADS = 256, ROWS_AT_ONCE = 4, MOST_STEPS = 20, MOST_PER_BLOCK = 8, MOST_SHARED = 40 * 1024 };
-enum { ATOMS_PER_SM = 16 }; /* of larger systems, kernels of their own fill the GPU */
+enum { AHEAD = PADDED_ROWS, VECTOR = 4 }; /* weights of a step of a product; numbers of x that are read at once */
+enum { ATOMS_PER_SM = 16 };               /* of larger systems, kernels of their own fill the GPU */
 
 namespace { /* kernels and their arguments differ between element types */
 
@@ -25,32 +26,52 @@ typedef struct atom_steps {
 
 static_assert(sizeof(atom_steps) <= MLFF_CUDA_QUEUE_BYTES, "the queue holds them, and 4 kB are the most of a kernel");
 
-/* Rows row0 .. row0 + n_rows of a product; x [n_rows][n_in] in shared memory. A thread owns a column of ROWS_AT_ONCE
- * rows, summed over k in order as in linear_kernel. */
+/* The next AHEAD weights of a column, from index `at` on: all are on their way at once. */
+MLFF_DEVICE void load_weights(const linear_arrays &a, int at, real *w)
+{
+#pragma unroll
+  for (int k = 0; k < AHEAD; k++, at += a.n_out) w[k] = a.weight[at];
+}
+
+/* Rows row0 .. row0 + n_rows of a product; x [n_rows][padded_rows(n_in)] in shared memory. A thread owns a column of
+ * ROWS_AT_ONCE rows, summed over k in order as in linear_kernel; it loads the weights of a step while it adds those of the
+ * step before, since a few warps of few atoms have nothing else to wait with. */
 MLFF_DEVICE void product_step(const linear_arrays &a, int64_t row0, int n_rows, real *x)
 {
-  for (int q = (int) threadIdx.x; q < n_rows * a.n_in; q += ATOM_THREADS)
-    x[q] = a.x[(row0 + q / a.n_in) * a.ldx + q % a.n_in];
+  typedef vector_of<VECTOR> vector;
+  const int ld = padded_rows(a.n_in);
+  for (int q = (int) threadIdx.x; q < n_rows * ld; q += ATOM_THREADS) {
+    const int r = q / ld, k = q % ld;
+    x[q] = k < a.n_in ? a.x[(row0 + r) * a.ldx + k] : (real) 0;
+  }
   __syncthreads();
   const int n_groups = (n_rows + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
   for (int q = (int) threadIdx.x; q < n_groups * a.n_out; q += ATOM_THREADS) {
     const int col = q % a.n_out, first = q / a.n_out * ROWS_AT_ONCE;
-    const real *own[ROWS_AT_ONCE];
-    real sum[ROWS_AT_ONCE];
+    const vector *own[ROWS_AT_ONCE];
+    real sum[ROWS_AT_ONCE], now[AHEAD], next[AHEAD];
 #pragma unroll
     for (int r = 0; r < ROWS_AT_ONCE; r++) {
-      own[r] = x + (first + r < n_rows ? first + r : n_rows - 1) * a.n_in;
+      own[r] = (const vector *) (const void *) (x + (first + r < n_rows ? first + r : n_rows - 1) * ld);
       sum[r] = a.bias[col];
     }
-#pragma unroll 4
-    for (int k = 0; k < a.n_in; k++) {
-      const real w = a.weight[(int64_t) k * a.n_out + col];
+    load_weights(a, col, next);
+    for (int k0 = 0; k0 < ld; k0 += AHEAD) {
 #pragma unroll
-      for (int r = 0; r < ROWS_AT_ONCE; r++) sum[r] += own[r][k] * w;
+      for (int k = 0; k < AHEAD; k++) now[k] = next[k];
+      if (k0 + AHEAD < ld) load_weights(a, (k0 + AHEAD) * a.n_out + col, next);
+#pragma unroll
+      for (int v = 0; v < AHEAD / VECTOR; v++)
+#pragma unroll
+        for (int r = 0; r < ROWS_AT_ONCE; r++) {
+          const vector of = own[r][k0 / VECTOR + v];
+#pragma unroll
+          for (int k = 0; k < VECTOR; k++) sum[r] += of.of[k] * now[v * VECTOR + k];
+        }
     }
 #pragma unroll
     for (int r = 0; r < ROWS_AT_ONCE; r++)
-      if (first + r < n_rows) finish_value<0>(a, sum[r], row0 + first + r, col);
+      if (first + r < n_rows) finish_value<ANY_BUT_SSP>(a, sum[r], row0 + first + r, col);
   }
 }
 
@@ -186,7 +207,7 @@ static void start_steps(mlff_backend *backend)
   if (!steps.n_steps) return;
   int64_t per_block = (steps.n_atoms + cuda->n_multiprocessors - 1) / cuda->n_multiprocessors, most = 1;
   for (int k = 0; k < steps.n_steps; k++) {
-    const int64_t n = (int64_t) steps.of[k].rows_per_atom * steps.of[k].of.linear.n_in;
+    const int64_t n = (int64_t) steps.of[k].rows_per_atom * padded_rows(steps.of[k].of.linear.n_in);
     if (steps.of[k].kind == STEP_LINEAR && n > most) most = n;
   }
   const int64_t fit = MOST_SHARED / (most * (int64_t) sizeof(real));
@@ -220,7 +241,8 @@ bool MLFF_CUDA(put_off)(mlff_backend *backend, atom_step *step, int64_t n_rows, 
   mlff_cuda_queue *queue = &mlff_cuda_of(backend)->queue;
   if (!queue->n_atoms || n_rows % queue->n_atoms || n_rows > most_per_atom * queue->n_atoms) return false;
   step->rows_per_atom = (int) (n_rows / queue->n_atoms);
-  const int64_t n_in = step->kind == STEP_LINEAR ? (int64_t) step->rows_per_atom * step->of.linear.n_in : 0;
+  const int64_t n_in =
+      step->kind == STEP_LINEAR ? (int64_t) step->rows_per_atom * padded_rows(step->of.linear.n_in) : 0;
   if (n_in * (int64_t) sizeof(real) > MOST_SHARED) return false;
   if (queue->n == MOST_STEPS) start_steps(backend);
   memcpy(queue->steps + (size_t) queue->n++ * sizeof *step, step, sizeof *step);

@@ -6,11 +6,33 @@
 
 #include "ops_cuda.h"
 
+#include <cuda_pipeline_primitives.h>
+
 #define ATOMS MLFF_CUDA(atoms)
 
 namespace ATOMS { /* structures differ between element types */
 
+/* ---- tiles ------------------------------------------------------------------------------------------------------- */
+
+/* Numbers that are read and written at once. */
+template <int N> struct alignas(N * sizeof(real) < 16 ? N * sizeof(real) : 16) vector_of {
+  real of[N];
+};
+
+/* Starts copying N numbers to shared memory; nothing is there before they were waited for. */
+template <int N> MLFF_DEVICE void copy_ahead(real *shared, const real *global)
+{
+  __pipeline_memcpy_async(shared, global, N * sizeof(real));
+}
+
 /* ---- products: linear.cu ----------------------------------------------------------------------------------------- */
+
+/* Weights are [padded_rows(n_in)][n_out], with zeros behind n_in: whole steps read no further. */
+enum { PADDED_ROWS = 16 };
+static __host__ __device__ __forceinline__ int padded_rows(int n_in)
+{
+  return (n_in + PADDED_ROWS - 1) / PADDED_ROWS * PADDED_ROWS;
+}
 
 typedef struct linear_arrays {
   int64_t n_rows, ldx, ldy, ld_slope, ld_scale;
@@ -25,15 +47,18 @@ MLFF_DEVICE real celu_value(real v, real alpha, real *slope)
   return mlff_celu(v < 0 ? (real) 0 : v, v > 0 ? (real) 1 : real_exp(v / alpha), alpha, slope);
 }
 
-/* Twin: finish_vector of cpu/linear.c. Deferred products have no SSP, which would take registers that they need. */
-template <int HAS_SSP> MLFF_DEVICE void finish_value(const linear_arrays &a, real v, int64_t row, int col)
+/* ACT: the activation, or ANY_BUT_SSP where it is known only when it runs, and SSP would take registers that are
+ * needed. Twin: finish_vector of cpu/linear.c. */
+enum { ANY_BUT_SSP = -1 };
+template <int ACT> MLFF_DEVICE void finish_value(const linear_arrays &a, real v, int64_t row, int col)
 {
+  const int act = ACT == ANY_BUT_SSP ? a.act : ACT;
   real *y = a.y + row * a.ldy + col;
-  if (a.act != MLFF_ACT_NONE) {
+  if (act != MLFF_ACT_NONE) {
     real slope;
-    if (a.act == MLFF_ACT_SILU) {
+    if (act == MLFF_ACT_SILU) {
       v = mlff_silu(v, real_sigmoid(v), &slope);
-    } else if (HAS_SSP && a.act == MLFF_ACT_SSP) {
+    } else if (ACT == MLFF_ACT_SSP) {
       slope = real_sigmoid(v);
       v = real_ssp(v);
     } else {

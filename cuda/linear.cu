@@ -1,6 +1,6 @@
 /* linear.cu: y = act(x W^T + b) on the GPU, one GEMM or a batch of them. Twin: cpu/linear.c.
  *
- * Weights are packed as [n_in][n_out], so that neighbouring threads read neighbouring columns. With `precision mixed`
+ * Weights are packed as [padded_rows(n_in)][n_out], so that neighbouring threads read neighbouring columns. With `precision mixed`
  * products go through tensor cores (tensor.h).
  */
 #include "atoms.h"
@@ -10,19 +10,21 @@
 
 using namespace ATOMS;
 
-enum { TILE_ROWS = 32, TILE_COLS = 64, TILE_DEPTH = 16, THREAD_ROWS = 4, THREAD_COLS = 4 };
-enum { LINEAR_THREADS = TILE_ROWS / THREAD_ROWS * (TILE_COLS / THREAD_COLS) };
+/* A thread owns OWN x OWN values of a tile of y, with few blocks FEW x FEW, for more of them. */
+enum { OWN = 8, FEW = 4, SIDE = 8, LINEAR_THREADS = SIDE * SIDE, LINEAR_DEPTH = 16 };
+enum { MIXED_TILE = 64, MIXED_THREADS = 128, MIXED_DEPTH = 32 };
+enum { BLOCKS_PER_SM = 2 }; /* with fewer blocks of OWN x OWN values multiprocessors would be idle */
 
 mlff_status MLFF_CUDA(linear_pack_cuda)(mlff_backend *backend, mlff_linear *linear, const double *weight,
                                         const double *bias, int n_out, int n_in, int transpose, mlff_error *error)
 {
   const int rows = transpose ? n_out : n_in, cols = transpose ? n_in : n_out; /* of the product x[rows] -> y[cols] */
-  const size_t n_weights = (size_t) rows * (size_t) cols;
+  const size_t n_weights = (size_t) padded_rows(rows) * (size_t) cols;
   MLFF_TRY(mlff_buf_reserve(backend, &linear->packed, n_weights * sizeof(real), error));
   MLFF_TRY(mlff_buf_reserve(backend, &linear->bias, (size_t) cols * sizeof(real), error));
   linear->n_in = rows;
   linear->n_out = cols;
-  double *packed = (double *) malloc((n_weights + (size_t) cols) * sizeof *packed);
+  double *packed = (double *) calloc(n_weights + (size_t) cols, sizeof *packed);
   if (!packed) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a matrix of %d x %d", rows, cols);
   for (int k = 0; k < rows; k++)
     for (int c = 0; c < cols; c++)
@@ -43,117 +45,166 @@ template <int N> struct linear_group {
   linear_arrays of[N];
 };
 
-/* sum[r][c] += sum_k x[k][r] w[k][c] for this thread's rows and columns, from the tiles in shared memory. */
-MLFF_DEVICE void add_products(const real *x_tile, const real *w_tile, real sum[THREAD_ROWS][THREAD_COLS])
+/* Starts copying part k0 .. k0 + DEPTH of x and w at (row0, col0) to x_tile [k][X_LD] of TILE rows and w_tile
+ * [k][W_LD] of TILE columns; zeros outside. IS_WHOLE: nothing is outside. */
+template <int TILE, int DEPTH, int X_LD, int W_LD, int THREADS, int IS_WHOLE>
+MLFF_DEVICE void copy_tiles(const linear_arrays &a, int64_t row0, int col0, int k0, real *x_tile, real *w_tile)
 {
-#pragma unroll
-  for (int k = 0; k < TILE_DEPTH; k++) {
-    real x[THREAD_ROWS], w[THREAD_COLS];
-#pragma unroll
-    for (int r = 0; r < THREAD_ROWS; r++) x[r] = x_tile[k * (TILE_ROWS + 1) + r];
-#pragma unroll
-    for (int c = 0; c < THREAD_COLS; c++) w[c] = w_tile[k * TILE_COLS + c * (TILE_COLS / THREAD_COLS)];
-#pragma unroll
-    for (int r = 0; r < THREAD_ROWS; r++)
-#pragma unroll
-      for (int c = 0; c < THREAD_COLS; c++) sum[r][c] += x[r] * w[c];
+  enum { SECTOR = 8, ROWS = THREADS / SECTOR, DEPTHS = THREADS / TILE }; /* of x that neighbouring threads read */
+  static_assert(ROWS * SECTOR == THREADS && DEPTHS * TILE == THREADS && DEPTH % SECTOR == 0, "whole rows at a time");
+  const int t = (int) threadIdx.x, my_k = t % SECTOR, my_row = t / SECTOR, my_col = t % TILE, my_depth = t / TILE;
+  const real *x = a.x + (row0 + my_row) * a.ldx + k0 + my_k;
+#pragma unroll IS_WHOLE ? TILE : 1
+  for (int r = 0; r < TILE; r += ROWS, x += ROWS * a.ldx)
+#pragma unroll IS_WHOLE ? DEPTH : 1
+    for (int k = 0; k < DEPTH; k += SECTOR) {
+      real *to = x_tile + (my_k + k) * X_LD + my_row + r;
+      if (IS_WHOLE || (k0 + my_k + k < a.n_in && row0 + my_row + r < a.n_rows))
+        copy_ahead<1>(to, x + k);
+      else
+        *to = 0;
+    }
+  const real *w = a.weight + (int64_t) (k0 + my_depth) * a.n_out + col0 + my_col;
+#pragma unroll IS_WHOLE ? TILE : 1
+  for (int k = 0; k < DEPTH; k += DEPTHS, w += DEPTHS * a.n_out) {
+    real *to = w_tile + (my_depth + k) * W_LD + my_col;
+    if (IS_WHOLE || (k0 + my_depth + k < a.n_in && col0 + my_col < a.n_out))
+      copy_ahead<1>(to, w);
+    else
+      *to = 0;
   }
 }
 
-/* Part k0 .. k0 + TILE_DEPTH of the tiles of x and w at (row0, col0) to shared memory, zeros outside: x_tile [k][ldx]
- * of TILE_ROWS rows, w_tile [k][ldw] of TILE_COLS columns. */
-MLFF_DEVICE void load_tiles(const linear_arrays &a, int64_t row0, int col0, int k0, real *x_tile, int ldx, real *w_tile,
-                            int ldw)
-{
-  for (int q = (int) threadIdx.x; q < TILE_ROWS * TILE_DEPTH; q += LINEAR_THREADS) {
-    const int k = q % TILE_DEPTH, r = q / TILE_DEPTH;
-    const bool inside = k0 + k < a.n_in && row0 + r < a.n_rows;
-    x_tile[k * ldx + r] = inside ? a.x[(row0 + r) * a.ldx + k0 + k] : (real) 0;
+/* Two pairs of tiles: one is read while the other one is filled. */
+template <int TILE, int DEPTH, int X_LD, int W_LD, int THREADS> struct linear_tiles {
+  const linear_arrays &a;
+  int64_t row0;
+  int col0;
+  real *x, *w; /* [2][DEPTH][X_LD], [2][DEPTH][W_LD] */
+
+  __device__ __forceinline__ real *x_tile(int k0) const { return x + (k0 / DEPTH) % 2 * (DEPTH * X_LD); }
+  __device__ __forceinline__ real *w_tile(int k0) const { return w + (k0 / DEPTH) % 2 * (DEPTH * W_LD); }
+
+  __device__ __forceinline__ void start(int k0) const
+  {
+    if (row0 + TILE <= a.n_rows && col0 + TILE <= a.n_out && k0 + DEPTH <= a.n_in)
+      copy_tiles<TILE, DEPTH, X_LD, W_LD, THREADS, 1>(a, row0, col0, k0, x_tile(k0), w_tile(k0));
+    else if (k0 < a.n_in)
+      copy_tiles<TILE, DEPTH, X_LD, W_LD, THREADS, 0>(a, row0, col0, k0, x_tile(k0), w_tile(k0));
+    __pipeline_commit();
   }
-  for (int q = (int) threadIdx.x; q < TILE_COLS * TILE_DEPTH; q += LINEAR_THREADS) {
-    const int c = q % TILE_COLS, k = q / TILE_COLS;
-    const bool inside = k0 + k < a.n_in && col0 + c < a.n_out;
-    w_tile[k * ldw + c] = inside ? a.weight[(int64_t) (k0 + k) * a.n_out + col0 + c] : (real) 0;
+
+  /* That of k0 is there, and that of k0 + DEPTH on its way. */
+  __device__ __forceinline__ void wait(int k0) const
+  {
+    __pipeline_wait_prior(0);
+    __syncthreads();
+    start(k0 + DEPTH);
   }
-}
+};
 
 /* y[i][o] = act(b[o] + sum_k x[i][k] w[k][o]) (+ y[i][o]), slope[i][o] = act', or y[i][o] = (...) scale[i][o].
  *   x [n_rows][ldx], w [n_in][n_out], b [n_out], y slope scale [n_rows][ld]
- * Grid: x over tiles of TILE_COLS columns, y over tiles of TILE_ROWS rows, z over the products; blocks outside of the
- * y of theirs do nothing. A block owns one tile of y and walks through k in steps of TILE_DEPTH, whose parts of x and w
- * it keeps in shared memory (TILE_DEPTH (TILE_ROWS + 1 + TILE_COLS) reals). A thread owns THREAD_ROWS x THREAD_COLS
- * values, summed over k in order: deterministic. Twin: linear_cpu. */
-template <int N> __global__ void __launch_bounds__(LINEAR_THREADS) linear_kernel(linear_group<N> group)
+ * Grid: x over tiles of SIDE N columns, y over tiles of as many rows, z over the products; blocks outside of the y of
+ * theirs do nothing. A block owns one tile of y and walks through k in steps of LINEAR_DEPTH, whose parts of x and w are
+ * copied to shared memory one step ahead. A thread owns N x N values: N rows that follow one another, and columns in
+ * vectors of four, SIDE vectors apart; summed over k in order: deterministic. Twin: linear_cpu. */
+template <int ACT, int N, int N_PRODUCTS>
+__global__ void __launch_bounds__(LINEAR_THREADS) linear_kernel(linear_group<N_PRODUCTS> group)
 {
-  MLFF_SHARED(real, x_tile, TILE_DEPTH * (TILE_ROWS + 1)); /* [k][row], a column of padding against bank conflicts */
-  MLFF_SHARED(real, w_tile, TILE_DEPTH * TILE_COLS);       /* [k][col] */
-  const linear_arrays &a = group.of[N == 1 ? 0 : blockIdx.z];
-  const int t = (int) threadIdx.x, col0 = (int) blockIdx.x * TILE_COLS;
-  const int64_t row0 = (int64_t) blockIdx.y * TILE_ROWS;
+  enum { TILE = SIDE * N, X_LD = TILE + 4, VECTOR = 4, N_VECTORS = N / VECTOR };
+  typedef vector_of<VECTOR> vector;
+  MLFF_SHARED(vector, x_shared, 2 * LINEAR_DEPTH * X_LD / VECTOR);
+  MLFF_SHARED(vector, w_shared, 2 * LINEAR_DEPTH * TILE / VECTOR);
+  const linear_arrays &a = group.of[N_PRODUCTS == 1 ? 0 : blockIdx.z];
+  const int64_t row0 = (int64_t) blockIdx.y * TILE;
+  const int col0 = (int) blockIdx.x * TILE;
   if (row0 >= a.n_rows || col0 >= a.n_out) return;
-  const int my_col = t % (TILE_COLS / THREAD_COLS), my_row = t / (TILE_COLS / THREAD_COLS) * THREAD_ROWS;
-  const bool has_rows = row0 + my_row < a.n_rows; /* of few atoms, most warps have none */
-  real sum[THREAD_ROWS][THREAD_COLS];
+  const linear_tiles<TILE, LINEAR_DEPTH, X_LD, TILE, LINEAR_THREADS> tiles = {a, row0, col0, x_shared[0].of,
+                                                                              w_shared[0].of};
+  const int my_col = (int) threadIdx.x % SIDE * VECTOR, my_row = (int) threadIdx.x / SIDE * N;
+  const bool has_rows = row0 + my_row < a.n_rows; /* of few rows, some warps have none */
+  real sum[N][N];
 #pragma unroll
-  for (int c = 0; c < THREAD_COLS; c++) {
-    const int col = col0 + my_col + c * (TILE_COLS / THREAD_COLS);
+  for (int c = 0; c < N; c++) {
+    const int col = col0 + my_col + c / VECTOR * (SIDE * VECTOR) + c % VECTOR;
+    const real start = col < a.n_out ? a.bias[col] : (real) 0;
 #pragma unroll
-    for (int r = 0; r < THREAD_ROWS; r++) sum[r][c] = col < a.n_out ? a.bias[col] : (real) 0;
+    for (int r = 0; r < N; r++) sum[r][c] = start;
   }
-  for (int k0 = 0; k0 < a.n_in; k0 += TILE_DEPTH) {
-    load_tiles(a, row0, col0, k0, x_tile, TILE_ROWS + 1, w_tile, TILE_COLS);
-    __syncthreads();
-    if (has_rows) add_products(x_tile + my_row, w_tile + my_col, sum);
-    __syncthreads();
+  tiles.start(0);
+  for (int k0 = 0; k0 < a.n_in; k0 += LINEAR_DEPTH) {
+    tiles.wait(k0);
+    if (!has_rows) continue;
+    const real *x_tile = tiles.x_tile(k0) + my_row, *w_tile = tiles.w_tile(k0) + my_col;
+#pragma unroll
+    for (int k = 0; k < LINEAR_DEPTH; k++) {
+      vector x[N_VECTORS], w[N_VECTORS];
+#pragma unroll
+      for (int v = 0; v < N_VECTORS; v++) {
+        x[v] = *(const vector *) (const void *) (x_tile + k * X_LD + v * VECTOR);
+        w[v] = *(const vector *) (const void *) (w_tile + k * TILE + v * (SIDE * VECTOR));
+      }
+#pragma unroll
+      for (int r = 0; r < N; r++)
+#pragma unroll
+        for (int c = 0; c < N; c++) sum[r][c] += x[r / VECTOR].of[r % VECTOR] * w[c / VECTOR].of[c % VECTOR];
+    }
   }
 #pragma unroll
-  for (int r = 0; r < THREAD_ROWS; r++)
+  for (int r = 0; r < N; r++)
 #pragma unroll
-    for (int c = 0; c < THREAD_COLS; c++) {
-      const int col = col0 + my_col + c * (TILE_COLS / THREAD_COLS);
-      if (col < a.n_out && row0 + my_row + r < a.n_rows) finish_value<1>(a, sum[r][c], row0 + my_row + r, col);
+    for (int c = 0; c < N; c++) {
+      const int col = col0 + my_col + c / VECTOR * (SIDE * VECTOR) + c % VECTOR;
+      if (col < a.n_out && row0 + my_row + r < a.n_rows) finish_value<ACT>(a, sum[r][c], row0 + my_row + r, col);
     }
 }
 
 #if !MLFF_REAL_IS_DOUBLE
-enum { X_LD = TILE_ROWS + 4, W_LD = TILE_COLS + 4 };
-static_assert(LINEAR_THREADS / WARP * TENSOR_SIZE == TILE_COLS && TILE_ROWS == 2 * TENSOR_SIZE,
-              "a warp owns 16 columns");
-static_assert(TILE_DEPTH % TENSOR_DEPTH == 0, "whole steps");
-
 /* The same on tensor cores, x and w being sums of two numbers of TF32; bias, activation and everything behind in float.
- * Grid and tiles as in linear_kernel; a warp owns 16 columns of the tile as two sums of 16 x 16. Shared memory: both
- * tiles, and the tile of y on its way from the sums to the threads. Twin: linear_cpu; deterministic. */
-template <int N> __global__ void __launch_bounds__(LINEAR_THREADS) linear_mixed_kernel(linear_group<N> group)
+ * Grid as in linear_kernel, with tiles of MIXED_TILE; a warp owns a quarter of the tile as 2 x 2 sums of 16 x 16. The
+ * tile of y goes through the memory of the others from the sums to the threads. Twin: linear_cpu; deterministic. */
+template <int ACT, int N_PRODUCTS>
+__global__ void __launch_bounds__(MIXED_THREADS) linear_mixed_kernel(linear_group<N_PRODUCTS> group)
 {
-  MLFF_SHARED(float4, x_shared, TILE_DEPTH * X_LD / 4);
-  MLFF_SHARED(float4, w_shared, TILE_DEPTH * W_LD / 4);
-  MLFF_SHARED(float4, y_shared, TILE_ROWS * W_LD / 4);
-  float *x_tile = (float *) x_shared, *w_tile = (float *) w_shared, *y_tile = (float *) y_shared;
-  const linear_arrays &a = group.of[N == 1 ? 0 : blockIdx.z];
-  const int col0 = (int) blockIdx.x * TILE_COLS, my_col = (int) threadIdx.x / WARP * TENSOR_SIZE;
-  const int64_t row0 = (int64_t) blockIdx.y * TILE_ROWS;
+  enum { LD = MIXED_TILE + 8, TILES = 2 * MIXED_DEPTH * LD, HALF = MIXED_TILE / 2 };
+  static_assert(2 * TILES >= MIXED_TILE * LD && HALF == 2 * TENSOR_SIZE && MIXED_DEPTH % TENSOR_DEPTH == 0, "fits");
+  MLFF_SHARED(float, shared, 2 * TILES);
+  const linear_arrays &a = group.of[N_PRODUCTS == 1 ? 0 : blockIdx.z];
+  const int64_t row0 = (int64_t) blockIdx.y * MIXED_TILE;
+  const int col0 = (int) blockIdx.x * MIXED_TILE, warp = (int) threadIdx.x / WARP;
   if (row0 >= a.n_rows || col0 >= a.n_out) return;
-  tensor_sum low, high; /* rows 0-15 and 16-31 */
-  tensor_zero(&low);
-  tensor_zero(&high);
-  for (int k0 = 0; k0 < a.n_in; k0 += TILE_DEPTH) {
-    load_tiles(a, row0, col0, k0, x_tile, X_LD, w_tile, W_LD);
-    __syncthreads();
-    for (int k = 0; k < TILE_DEPTH; k += TENSOR_DEPTH) {
-      tensor_add(&low, x_tile + k * X_LD, X_LD, w_tile + k * W_LD + my_col, W_LD);
-      if (row0 + TENSOR_SIZE < a.n_rows)
-        tensor_add(&high, x_tile + k * X_LD + TENSOR_SIZE, X_LD, w_tile + k * W_LD + my_col, W_LD);
+  const linear_tiles<MIXED_TILE, MIXED_DEPTH, LD, LD, MIXED_THREADS> tiles = {a, row0, col0, shared, shared + TILES};
+  const int my_row = warp / 2 * HALF, my_col = warp % 2 * HALF;
+  const bool has_rows = row0 + my_row < a.n_rows, has_more = row0 + my_row + TENSOR_SIZE < a.n_rows;
+  tensor_sum sum[2][2];
+  for (int q = 0; q < 4; q++) tensor_zero(&sum[q / 2][q % 2]);
+  tiles.start(0);
+  for (int k0 = 0; k0 < a.n_in; k0 += MIXED_DEPTH) {
+    tiles.wait(k0);
+    const float *x_tile = tiles.x_tile(k0) + my_row, *w_tile = tiles.w_tile(k0) + my_col;
+#pragma unroll
+    for (int k = 0; has_rows && k < MIXED_DEPTH; k += TENSOR_DEPTH) {
+      tensor_part w[2];
+      for (int c = 0; c < 2; c++) tensor_load_w(&w[c], w_tile + k * LD + c * TENSOR_SIZE, LD);
+#pragma unroll
+      for (int r = 0; r < 2; r++) {
+        if (r > 0 && !has_more) continue;
+        tensor_part x;
+        tensor_load_x(&x, x_tile + k * LD + r * TENSOR_SIZE, LD);
+        for (int c = 0; c < 2; c++) tensor_add(&sum[r][c], x, w[c]);
+      }
     }
-    __syncthreads();
   }
-  tensor_store(&low, y_tile + my_col, W_LD);
-  tensor_store(&high, y_tile + TENSOR_SIZE * W_LD + my_col, W_LD);
+  __syncthreads(); /* all have read the tiles */
+  for (int q = 0; q < 4; q++)
+    tensor_store(&sum[q / 2][q % 2], shared + (my_row + q / 2 * TENSOR_SIZE) * LD + my_col + q % 2 * TENSOR_SIZE, LD,
+                 1);
   __syncthreads();
-  for (int q = (int) threadIdx.x; q < TILE_ROWS * TILE_COLS; q += LINEAR_THREADS) {
-    const int r = q / TILE_COLS, c = q % TILE_COLS;
+  for (int q = (int) threadIdx.x; q < MIXED_TILE * MIXED_TILE; q += MIXED_THREADS) {
+    const int r = q / MIXED_TILE, c = q % MIXED_TILE;
     if (col0 + c < a.n_out && row0 + r < a.n_rows)
-      finish_value<1>(a, a.bias[col0 + c] + y_tile[r * W_LD + c], row0 + r, col0 + c);
+      finish_value<ACT>(a, a.bias[col0 + c] + shared[r * LD + c], row0 + r, col0 + c);
   }
 }
 #endif
@@ -162,15 +213,45 @@ template <int N> __global__ void __launch_bounds__(LINEAR_THREADS) linear_mixed_
 
 /* ---- ops --------------------------------------------------------------------------------------------------------- */
 
-/* Kernels for one product and for many. */
+/* Kernels for one product and for many, by activation. */
 typedef struct linear_kernels {
   const char *name;
-  void (*one)(linear_group<1>);
-  void (*many)(linear_group<MANY>);
+  int tile, n_threads;
+  void (*one[4])(linear_group<1>);
+  void (*many[4])(linear_group<MANY>);
 } linear_kernels;
 
+#define LINEAR_KERNELS(kernel, tile, n_threads, ...)                                                                   \
+  {                                                                                                                    \
+#kernel, tile, n_threads,                                                                                          \
+        {kernel < MLFF_ACT_NONE, ##__VA_ARGS__, 1>, kernel < MLFF_ACT_SILU, ##__VA_ARGS__, 1>, kernel < MLFF_ACT_CELU, \
+         ##__VA_ARGS__, 1>, kernel < MLFF_ACT_SSP, ##__VA_ARGS__, 1> },                                                \
+    {                                                                                                                  \
+      kernel<MLFF_ACT_NONE, ##__VA_ARGS__, MANY>, kernel<MLFF_ACT_SILU, ##__VA_ARGS__, MANY>,                          \
+          kernel<MLFF_ACT_CELU, ##__VA_ARGS__, MANY>, kernel<MLFF_ACT_SSP, ##__VA_ARGS__, MANY>                        \
+    }                                                                                                                  \
+  }
+static const linear_kernels plain = LINEAR_KERNELS(linear_kernel, SIDE *OWN, LINEAR_THREADS, OWN);
+static const linear_kernels narrow = LINEAR_KERNELS(linear_kernel, SIDE *FEW, LINEAR_THREADS, FEW);
+#if !MLFF_REAL_IS_DOUBLE
+static const linear_kernels mixed = LINEAR_KERNELS(linear_mixed_kernel, MIXED_TILE, MIXED_THREADS);
+#endif
+
 enum { MOST_TILES = 65535 }; /* in y of a grid: more rows take more launches */
-static const int64_t most_rows = (int64_t) MOST_TILES * TILE_ROWS;
+
+static unsigned n_tiles(const linear_kernels &kernels, const mlff_linear *linear, const mlff_linear_args *args)
+{
+  return mlff_cuda_blocks(linear->n_out, kernels.tile) * mlff_cuda_blocks(args->n_rows, kernels.tile);
+}
+
+/* Those with the larger tiles, if they fill the GPU. */
+static const linear_kernels &fitting(mlff_backend *backend, int n, const mlff_linear *const *linears,
+                                     const mlff_linear_args *args)
+{
+  int64_t n_blocks = 0;
+  for (int k = 0; k < n; k++) n_blocks += n_tiles(plain, linears[k], &args[k]);
+  return n_blocks < (int64_t) BLOCKS_PER_SM * mlff_cuda_of(backend)->n_multiprocessors ? narrow : plain;
+}
 
 /* Rows row .. row + n of a product. */
 static linear_arrays arrays_of(const mlff_linear *linear, const mlff_linear_args *args, int64_t row, int64_t n)
@@ -199,11 +280,12 @@ static linear_arrays arrays_of(const mlff_linear *linear, const mlff_linear_args
 static void start_one(mlff_backend *backend, const linear_kernels &kernels, const mlff_linear *linear,
                       const mlff_linear_args *args)
 {
+  const int64_t most_rows = (int64_t) MOST_TILES * kernels.tile;
   for (int64_t row = 0; row < args->n_rows; row += most_rows) {
     const int64_t n = args->n_rows - row < most_rows ? args->n_rows - row : most_rows;
     const linear_group<1> group = {{arrays_of(linear, args, row, n)}};
-    const dim3 grid(mlff_cuda_blocks(linear->n_out, TILE_COLS), mlff_cuda_blocks(n, TILE_ROWS));
-    mlff_cuda_launch(backend, kernels.name, 0, kernels.one, grid, LINEAR_THREADS, 0, group);
+    const dim3 grid(mlff_cuda_blocks(linear->n_out, kernels.tile), mlff_cuda_blocks(n, kernels.tile));
+    mlff_cuda_launch(backend, kernels.name, 0, kernels.one[args->act], grid, kernels.n_threads, 0, group);
   }
 }
 
@@ -219,21 +301,20 @@ static void start_many(mlff_backend *backend, const linear_kernels &kernels, int
     dim3 grid(0, 0, 0);
     memset(&group, 0, sizeof group);
     for (int k = begin; k < n && k < begin + MANY; k++) {
-      if (args[k].n_rows > most_rows) {
+      if (args[k].n_rows > (int64_t) MOST_TILES * kernels.tile || args[k].act != args[begin].act) {
         start_one(backend, kernels, linears[k], &args[k]);
         continue;
       }
-      const unsigned x = mlff_cuda_blocks(linears[k]->n_out, TILE_COLS),
-                     y = mlff_cuda_blocks(args[k].n_rows, TILE_ROWS);
+      const unsigned x = mlff_cuda_blocks(linears[k]->n_out, kernels.tile),
+                     y = mlff_cuda_blocks(args[k].n_rows, kernels.tile);
       group.of[grid.z++] = arrays_of(linears[k], &args[k], 0, args[k].n_rows);
       grid.x = x > grid.x ? x : grid.x;
       grid.y = y > grid.y ? y : grid.y;
     }
-    if (grid.z) mlff_cuda_launch(backend, kernels.name, 0, kernels.many, grid, LINEAR_THREADS, 0, group);
+    if (grid.z)
+      mlff_cuda_launch(backend, kernels.name, 0, kernels.many[args[begin].act], grid, kernels.n_threads, 0, group);
   }
 }
-
-static const linear_kernels plain = {"linear_kernel", linear_kernel<1>, linear_kernel<MANY>};
 
 /* Whether the product (a GEMM) was deferred: its rows are those of atoms, one or some for each. */
 static bool put_off(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *args)
@@ -248,18 +329,16 @@ static bool put_off(mlff_backend *backend, const mlff_linear *linear, const mlff
 
 void MLFF_CUDA(linear_cuda)(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *args)
 {
-  if (!put_off(backend, linear, args)) start_one(backend, plain, linear, args);
+  if (!put_off(backend, linear, args)) start_one(backend, fitting(backend, 1, &linear, args), linear, args);
 }
 
 void MLFF_CUDA(linear_many_cuda)(mlff_backend *backend, int n, const mlff_linear *const *linears,
                                  const mlff_linear_args *args)
 {
-  start_many(backend, plain, n, linears, args);
+  start_many(backend, fitting(backend, n, linears, args), n, linears, args);
 }
 
 #if !MLFF_REAL_IS_DOUBLE
-static const linear_kernels mixed = {"linear_mixed_kernel", linear_mixed_kernel<1>, linear_mixed_kernel<MANY>};
-
 static void linear_mixed_cuda(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *args)
 {
   start_one(backend, mixed, linear, args);

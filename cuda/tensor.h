@@ -1,5 +1,5 @@
 /* tensor.h: products of matrices on tensor cores, for `precision mixed`: inputs taken as the sum of two numbers of TF32
- * (10 bits of mantissa, the exponents of float), the rounding of a number and that of what is left; sums in float. The
+ * (10 bits of mantissa, the exponents of float), the rounding of a number and the upper bits of what is left; sums in float. The
  * only place that knows of tensor cores; where there are none, and on the simulated device, the same numbers are
  * rounded and summed one by one.
  */
@@ -12,76 +12,118 @@
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define MLFF_TENSOR_CORES 1
-#include <mma.h>
 #else
 #define MLFF_TENSOR_CORES 0
 #endif
 
 enum { TENSOR_SIZE = 16, TENSOR_DEPTH = 8 };
 
-/* TENSOR_SIZE x TENSOR_SIZE sums, spread over the lanes of a warp. */
+/* TENSOR_SIZE x TENSOR_SIZE sums, spread over the lanes of a warp as two products of 16 x 8 have them: of half h, rows
+ * lane / 4 and 8 more, columns 8 h + lane % 4 * 2 and one more. Without tensor cores, number q is element lane + 32 q,
+ * row by row. */
 typedef struct tensor_sum {
-#if MLFF_TENSOR_CORES
-  nvcuda::wmma::fragment<nvcuda::wmma::accumulator, TENSOR_SIZE, TENSOR_SIZE, TENSOR_DEPTH, float> of;
-#else
-  float of[TENSOR_SIZE * TENSOR_SIZE / WARP]; /* element k is number lane + 32 k of the matrix, row by row */
-#endif
+  float of[TENSOR_SIZE * TENSOR_SIZE / WARP];
 } tensor_sum;
+
+/* The part of a lane of x [TENSOR_DEPTH][ld] or w [TENSOR_DEPTH][ld] with its rests; without tensor cores, where it is
+ * in shared memory. */
+typedef struct tensor_part {
+#if MLFF_TENSOR_CORES
+  uint32_t of[4], rest[4];
+#else
+  const float *at;
+  int ld;
+#endif
+} tensor_part;
 
 MLFF_DEVICE void tensor_zero(tensor_sum *sum)
 {
-#if MLFF_TENSOR_CORES
-  nvcuda::wmma::fill_fragment(sum->of, 0.0f);
-#else
+#pragma unroll
   for (int q = 0; q < TENSOR_SIZE * TENSOR_SIZE / WARP; q++) sum->of[q] = 0;
-#endif
 }
 
-/* To the nearest number with 10 bits of mantissa, ties away from zero, as the device does; NaN and infinity stay. */
+/* To the nearest number with 10 bits of mantissa, ties away from zero; infinity stays, NaN may become zero. */
 MLFF_DEVICE float tensor_round(float x)
 {
   uint32_t bits;
   memcpy(&bits, &x, sizeof bits);
-  if ((bits & 0x7f800000u) == 0x7f800000u) return x;
   bits = (bits + 0x1000u) & 0xffffe000u;
   memcpy(&x, &bits, sizeof bits);
   return x;
 }
 
-/* x = its rounding, rest = the rounding of what is left. */
+/* x = its rounding, rest = what tensor cores take of what is left: its upper 19 bits. NaN stays in one of them. */
 MLFF_DEVICE void tensor_split(float *x, float *rest)
 {
-#if MLFF_TENSOR_CORES
-  const float high = nvcuda::wmma::__float_to_tf32(*x);
-  *rest = nvcuda::wmma::__float_to_tf32(*x - high);
-#else
-  const float high = tensor_round(*x);
-  *rest = tensor_round(*x - high);
-#endif
+  const float high = tensor_round(*x), left = *x - high;
+  uint32_t bits;
+  memcpy(&bits, &left, sizeof bits);
+  bits = left == left ? bits & 0xffffe000u : bits;
+  memcpy(rest, &bits, sizeof bits);
   *x = high;
 }
 
-/* sum[r][c] += sum_k x[k][r] w[k][c],  k < TENSOR_DEPTH, as the sum of three products, without that of the rests,
- * which is below rounding. All lanes of a warp call it. x [TENSOR_DEPTH][ldx] and w [TENSOR_DEPTH][ldw] are in shared
- * memory, aligned to 32 bytes; ldx and ldw are multiples of 4. */
-MLFF_DEVICE void tensor_add(tensor_sum *sum, const float *x, int ldx, const float *w, int ldw)
+#if MLFF_TENSOR_CORES
+/* As tensor_split; tensor cores leave the lower bits away. */
+MLFF_DEVICE void tensor_take(tensor_part *part, int q, float x)
+{
+  const float high = tensor_round(x);
+  part->of[q] = __float_as_uint(high);
+  part->rest[q] = __float_as_uint(x - high);
+}
+
+/* sum[16][8] += x[16][8] w[8][8] */
+MLFF_DEVICE void tensor_product(float *sum, const uint32_t *x, const uint32_t *w)
+{
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+      "%3};"
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+      : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(w[0]), "r"(w[1]));
+}
+#endif
+
+/* The part of a lane of x[k][r], r < TENSOR_SIZE, k < TENSOR_DEPTH, in shared memory. */
+MLFF_DEVICE void tensor_load_x(tensor_part *part, const float *x, int ld)
 {
 #if MLFF_TENSOR_CORES
-  using namespace nvcuda;
-  wmma::fragment<wmma::matrix_a, TENSOR_SIZE, TENSOR_SIZE, TENSOR_DEPTH, wmma::precision::tf32, wmma::col_major> a, ra;
-  wmma::fragment<wmma::matrix_b, TENSOR_SIZE, TENSOR_SIZE, TENSOR_DEPTH, wmma::precision::tf32, wmma::row_major> b, rb;
-  wmma::load_matrix_sync(a, x, (unsigned) ldx);
-  wmma::load_matrix_sync(b, w, (unsigned) ldw);
-  for (int q = 0; q < a.num_elements; q++) tensor_split(&a.x[q], &ra.x[q]);
-  for (int q = 0; q < b.num_elements; q++) tensor_split(&b.x[q], &rb.x[q]);
-  wmma::mma_sync(sum->of, ra, b, sum->of);
-  wmma::mma_sync(sum->of, a, rb, sum->of);
-  wmma::mma_sync(sum->of, a, b, sum->of);
+  const int lane = (int) threadIdx.x % WARP;
+#pragma unroll
+  for (int q = 0; q < 4; q++) tensor_take(part, q, x[(lane % 4 + q / 2 * 4) * ld + lane / 4 + q % 2 * 8]);
+#else
+  part->at = x;
+  part->ld = ld;
+#endif
+}
+
+/* The part of a lane of w[k][c], c < TENSOR_SIZE, k < TENSOR_DEPTH, in shared memory. */
+MLFF_DEVICE void tensor_load_w(tensor_part *part, const float *w, int ld)
+{
+#if MLFF_TENSOR_CORES
+  const int lane = (int) threadIdx.x % WARP;
+#pragma unroll
+  for (int q = 0; q < 4; q++) tensor_take(part, q, w[(lane % 4 + q % 2 * 4) * ld + lane / 4 + q / 2 * 8]);
+#else
+  part->at = w;
+  part->ld = ld;
+#endif
+}
+
+/* sum[r][c] += sum_k x[k][r] w[k][c],  k < TENSOR_DEPTH, as the sum of three products, without that of the rests,
+ * which is below rounding. All lanes of a warp call it. */
+MLFF_DEVICE void tensor_add(tensor_sum *sum, const tensor_part &x, const tensor_part &w)
+{
+#if MLFF_TENSOR_CORES
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    tensor_product(sum->of + 4 * half, x.rest, w.of + 2 * half);
+    tensor_product(sum->of + 4 * half, x.of, w.rest + 2 * half);
+    tensor_product(sum->of + 4 * half, x.of, w.of + 2 * half);
+  }
 #else
   for (int q = 0; q < TENSOR_SIZE * TENSOR_SIZE / WARP; q++) {
     const int at = (int) threadIdx.x % WARP + WARP * q, row = at / TENSOR_SIZE, col = at % TENSOR_SIZE;
     for (int k = 0; k < TENSOR_DEPTH; k++) {
-      float a = x[k * ldx + row], b = w[k * ldw + col], ra, rb;
+      float a = x.at[k * x.ld + row], b = w.at[k * w.ld + col], ra, rb;
       tensor_split(&a, &ra);
       tensor_split(&b, &rb);
       sum->of[q] += ra * b + a * rb;
@@ -91,30 +133,19 @@ MLFF_DEVICE void tensor_add(tensor_sum *sum, const float *x, int ldx, const floa
 #endif
 }
 
-/* y[r][c] = sum[r][c], y [TENSOR_SIZE][ldy] in shared memory, as in tensor_add. */
-MLFF_DEVICE void tensor_store(const tensor_sum *sum, float *y, int ldy)
+/* y[r step_r + c step_c] = sum[r][c], in shared memory. */
+MLFF_DEVICE void tensor_store(const tensor_sum *sum, float *y, int step_r, int step_c)
 {
-#if MLFF_TENSOR_CORES
-  nvcuda::wmma::store_matrix_sync(y, sum->of, (unsigned) ldy, nvcuda::wmma::mem_row_major);
-#else
+  const int lane = (int) threadIdx.x % WARP;
+#pragma unroll
   for (int q = 0; q < TENSOR_SIZE * TENSOR_SIZE / WARP; q++) {
-    const int at = (int) threadIdx.x % WARP + WARP * q;
-    y[at / TENSOR_SIZE * ldy + at % TENSOR_SIZE] = sum->of[q];
-  }
-#endif
-}
-
-/* y[c][r] = sum[r][c], otherwise as tensor_store. */
-MLFF_DEVICE void tensor_store_columns(const tensor_sum *sum, float *y, int ldy)
-{
 #if MLFF_TENSOR_CORES
-  nvcuda::wmma::store_matrix_sync(y, sum->of, (unsigned) ldy, nvcuda::wmma::mem_col_major);
+    const int row = lane / 4 + q / 2 % 2 * 8, col = q / 4 * 8 + lane % 4 * 2 + q % 2;
 #else
-  for (int q = 0; q < TENSOR_SIZE * TENSOR_SIZE / WARP; q++) {
-    const int at = (int) threadIdx.x % WARP + WARP * q;
-    y[at % TENSOR_SIZE * ldy + at / TENSOR_SIZE] = sum->of[q];
-  }
+    const int row = (lane + WARP * q) / TENSOR_SIZE, col = (lane + WARP * q) % TENSOR_SIZE;
 #endif
+    y[row * step_r + col * step_c] = sum->of[q];
+  }
 }
 
 #endif

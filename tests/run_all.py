@@ -209,10 +209,19 @@ def with_sanitizers(env, where):
 
 
 def suite_asan(build, env):
-    """The C suites again, built with AddressSanitizer and UndefinedBehaviorSanitizer, in BUILD/asan."""
+    """The C suites again, built with AddressSanitizer and UndefinedBehaviorSanitizer, in BUILD/asan; operations and
+    models on a simulated device as well, and the failures that only it can bring about."""
     result, where = Result(), os.path.join(build, "asan")
-    options = ["-DCMAKE_C_FLAGS_RELEASE=-O1 -g1", f"-DMLFF_SANITIZE={ASAN}", "-DMLFF_CUDA=OFF"]
-    return run_ctest(where, with_sanitizers(env, where)) if build_apart(result, env, where, options) else result
+    options = [
+        "-DMLFF_CUDASIM=ON",
+        f"-DMLFF_SANITIZE={ASAN}",
+        "-DMLFF_WARNINGS_AS_ERRORS=OFF",
+        "-DCMAKE_C_FLAGS_RELEASE=-O1 -g1",
+        "-DCMAKE_CXX_FLAGS_RELEASE=-O2 -g1",
+    ]
+    if not build_apart(result, env, where, options):
+        return result
+    return run_ctest(where, with_sanitizers(env, where), f"{C_LABELS}|cuda")
 
 
 AARCH64_ROOT = os.path.join(ROOT, "scripts", "aarch64_root.sh")
@@ -281,29 +290,6 @@ def device_checks(folder):
     return [folder if name == folder else f"{folder}_{name}" for name in names]
 
 
-def suite_cudasim(build, env):
-    """The GPU backend on a simulated device, under AddressSanitizer, in BUILD/cudasim: ops, models, failures."""
-    result, where = Result(), os.path.join(build, "cudasim")
-    options = [
-        "-DMLFF_CUDASIM=ON",
-        "-DMLFF_KERNELS_SIMD=OFF",
-        "-DMLFF_SANITIZE=address",
-        "-DMLFF_WARNINGS_AS_ERRORS=OFF",
-        "-DCMAKE_C_FLAGS_RELEASE=-O1 -g1",
-        "-DCMAKE_CXX_FLAGS_RELEASE=-O2 -g1",
-    ]
-    names = [
-        f"{kind}_{os.path.basename(path)[5:-2]}"
-        for kind in ("op", "model")
-        for path in glob.glob(os.path.join(ROOT, "tests", kind, "test_*.c"))
-        if not path.endswith("test_mixed.c")
-    ]
-    targets = [f"test_{name}" for name in names + device_checks("cuda") + device_checks("cudasim")]
-    if not build_apart(result, env, where, options, targets):
-        return result
-    return run_ctest(where, with_sanitizers(env, where), "op|model|cuda")
-
-
 def suite_gpu(build, env):
     """The plugin with the simulated device, in BUILD/gpu: LAMMPS with `device cuda` against `device cpu`."""
     result, where = Result(), os.path.join(build, "gpu", "simulated")
@@ -318,6 +304,24 @@ def suite_gpu(build, env):
         return result
     there = {**env, "MLFF": os.path.join(where, "mlff"), "MLFF_PLUGIN": os.path.join(where, "mlffplugin.so")}
     return run_pytest(os.path.join(ROOT, "tests", "gpu"), build, there)
+
+
+def loops_met(result, where, env):
+    """Instructions of the kernels' loops on sm_80 and sm_90: tables in sass.txt of the build, and bars that are met."""
+    tool, library = os.path.join(ROOT, "benchmarks", "gpu", "sass.py"), os.path.join(where, "cuda", "libmlff_cuda.a")
+    tables = ""
+    for gpu in ("sm_80", "sm_90"):
+        code, output = run([sys.executable, tool, library, "--gpu", gpu], env)
+        if code == 77:
+            result.skips.append(output.splitlines()[-1])
+            return
+        tables += f"{gpu}\n{output}\n"
+        if code:
+            result.fail(f"sass.py {gpu}: " + output, f"sass.py {gpu}")
+        else:
+            result.passed += 1
+    with open(os.path.join(where, "sass.txt"), "w", encoding="utf-8") as f:
+        f.write(tables)
 
 
 def suite_cuda(build, env):
@@ -341,6 +345,7 @@ def suite_cuda(build, env):
             result.fail("registers.py: " + output.splitlines()[-1])
         else:
             result.passed += 1
+        loops_met(result, where, env)
         code, output = run(["nm", os.path.join(where, "cuda", "libmlff_cuda.a")], env)
         if code or "nvtxRangePush" not in output:
             result.fail("cuda/timing.cpp was compiled without NVTX: profilers would see no ranges")
@@ -506,7 +511,6 @@ SUITES = {
     "valgrind": suite_valgrind,
     "aarch64": suite_aarch64,
     "asan": suite_asan,
-    "cudasim": suite_cudasim,
     "gpu": suite_gpu,
     "cuda": suite_cuda,
 }
@@ -514,11 +518,10 @@ SUITES = {
 
 # The order of starting, so that both processors are busy to the end: what takes long first.
 LONGEST_FIRST = [
-    "cudasim",
+    "asan",
     "lammps",
     "distill",
     "aarch64",
-    "asan",
     "package",
     "kokkos",
     "gpu",

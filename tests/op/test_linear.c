@@ -140,7 +140,7 @@ static void run_linear(mlff_backend *backend, const linear_case *c, test_rng *rn
 static void run_all_linear(mlff_backend *backend, double coarse, double rounded)
 {
   static const int sizes[][3] = {{0, 5, 7},    {1, 1, 1},     {2, 3, 17},    {5, 20, 33}, {6, 64, 64},
-                                 {7, 65, 127}, {13, 128, 97}, {23, 31, 130}, {70, 9, 65}};
+                                 {7, 65, 127}, {13, 128, 97}, {23, 31, 130}, {70, 9, 65}, {130, 70, 150}};
   test_rng rng = {.state = 7};
   for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
     for (int variant = 0; variant < 8; variant++) {

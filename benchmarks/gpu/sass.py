@@ -1,0 +1,172 @@
+"""Instructions of the loops of every kernel, from its machine code; fails when a kernel misses its bar.
+
+  sass.py [LIBRARY] [--gpu sm_90] [--real float|double]     default: build/cuda/cuda/libmlff_cuda.a
+
+A loop is code that ends with a jump back to its begin, without the loops within. All of it is counted, also what jumps
+forward may skip. Of a kernel the MOST_LOOPS with most sums are listed that have at least half of the most. Columns:
+
+  instructions   of the loop
+  sums           multiply-adds of a lane: FFMA or DFMA; of tensor cores those that are wanted (three products are taken
+                 for one: tensor.h), divided by 32
+  per sum        instructions / sums
+  global, shared, copies   loads and stores with their bits for a lane; copies from global to shared memory
+  generic        loads and stores of which the compiler does not know where they go: slower than either
+
+cuobjdump and nvdisasm are those of the CUDA Toolkit or of `pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm`.
+"""
+
+import argparse
+import collections
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import registers
+
+# Most instructions for a multiply-add in the loop with most of them, in float, by kernel.
+BARS = {r"linear_kernel<\d,8,": 1.3, r"linear_mixed_kernel<": 0.6}
+MOST_LOOPS = 2
+SKIPPED = 77
+FUNCTION = re.compile(r"^\s*Function : (\w+)")
+LINE = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)\s*(.*?);")
+# Multiply-adds of a warp: HMMA.1688 is 16 x 8 x 8.
+SHAPES = {"1688": 16 * 8 * 8, "16816": 16 * 8 * 16, "1684": 16 * 8 * 4, "884": 8 * 8 * 4}
+TENSOR_PRODUCTS = 3
+BITS = re.compile(r"\.(8|16|32|64|128)\b|\.[US](8|16)\b")
+
+
+def tools():
+    """The environment in which cuobjdump finds nvdisasm, None without them."""
+    here = glob.glob(os.path.join(sys.prefix, "lib", "python3*", "site-packages", "nvidia", "*", "bin"))
+    path = os.pathsep.join([*here, os.environ.get("PATH", ""), "/usr/local/cuda/bin"])
+    return {**os.environ, "PATH": path} if all(shutil.which(p, path=path) for p in ("cuobjdump", "nvdisasm")) else None
+
+
+def functions(text):
+    """{mangled name: [(address, instruction, operands)]} of what cuobjdump -sass prints."""
+    found, name = collections.defaultdict(list), None
+    for line in text.splitlines():
+        if match := FUNCTION.match(line):
+            name = match.group(1)
+        elif name and (match := LINE.match(line)):
+            found[name].append((int(match.group(1), 16), match.group(2), match.group(3)))
+    return found
+
+
+def loops(code):
+    """The loops of a function: lists of its instructions, without those of loops within."""
+    where = {address: k for k, (address, _, _) in enumerate(code)}
+    spans = []
+    for k, (address, instruction, operands) in enumerate(code):
+        target = re.search(r"0x([0-9a-f]+)\s*$", operands)
+        if instruction.startswith("BRA") and target and int(target.group(1), 16) < address:
+            spans.append((where[int(target.group(1), 16)], k))
+    own = []
+    for a, b in spans:
+        within = [(c, d) for c, d in spans if (c, d) != (a, b) and a <= c and d <= b]
+        own.append([line for k, line in enumerate(code[a : b + 1], a) if not any(c <= k <= d for c, d in within)])
+    return own
+
+
+def sums(loop):
+    """Multiply-adds of a lane."""
+    n = sum(instruction.split(".")[0] in ("FFMA", "DFMA") for _, instruction, _ in loop)
+    for _, instruction, _ in loop:
+        kind, *of = instruction.split(".")
+        if kind in ("HMMA", "DMMA"):
+            n += next(SHAPES[word] for word in of if word in SHAPES) / 32 / TENSOR_PRODUCTS
+    return n
+
+
+def widths(loop, *kinds):
+    """`4 x 128, 2 x 32`: loads, stores or copies of these kinds by bits."""
+    found = collections.Counter()
+    for _, instruction, _ in loop:
+        if instruction.split(".")[0] in kinds:
+            bits = BITS.search(instruction)
+            found[int(bits.group(1) or bits.group(2)) if bits else 32] += 1
+    return ", ".join(f"{n} x {bits}" for bits, n in sorted(found.items(), reverse=True)) or "-"
+
+
+def generic(loop):
+    return sum(instruction.split(".")[0] in ("LD", "ST") for _, instruction, _ in loop)
+
+
+def row(name, loop):
+    n = sums(loop)
+    return {
+        "kernel": name,
+        "instructions": len(loop),
+        "sums": f"{n:.4g}",
+        "per sum": f"{len(loop) / n:.2f}",
+        "global": widths(loop, "LDG", "STG"),
+        "shared": widths(loop, "LDS", "LDSM", "STS"),
+        "copies": widths(loop, "LDGSTS"),
+        "generic": generic(loop),
+    }
+
+
+def read(library, gpu, real, env):
+    """{kernel: its loops, those with most sums first} of one GPU and element type."""
+    done = subprocess.run(
+        ["cuobjdump", "-sass", "-arch", gpu, library], env=env, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        sys.exit(done.stderr.strip() or f"{library}: cuobjdump failed")
+    found = {}
+    for name, code in functions(done.stdout).items():
+        wide = any(instruction.split(".")[0] in ("DFMA", "DADD", "DMUL") for _, instruction, _ in code)
+        if wide == (real == "double"):
+            found[registers.short_name(name)] = sorted(loops(code), key=lambda loop: (-sums(loop), -len(loop)))
+    return found
+
+
+def table(found):
+    """Lines of the loops that matter."""
+    rows = []
+    for name, inner in sorted(found.items()):
+        wanted = [loop for loop in inner if sums(loop) and sums(loop) >= sums(inner[0]) / 2]
+        rows += [row(name, loop) for loop in wanted[:MOST_LOOPS]]
+    columns = list(rows[0]) if rows else []
+    cells = [columns, *([str(r[c]) for c in columns] for r in rows)]
+    wide = [max(len(line[k]) for line in cells) for k in range(len(columns))]
+    return ["  ".join(cell.ljust(w) for cell, w in zip(line, wide)).rstrip() for line in cells]
+
+
+def missed(found):
+    """What is said of kernels that miss their bar, or are not there."""
+    bad = []
+    for name, bar in BARS.items():
+        of = {kernel: inner for kernel, inner in found.items() if re.match(name, kernel) and inner}
+        if not of:
+            bad.append(f"{name}: no loop was found")
+        for kernel, inner in of.items():
+            ratio = len(inner[0]) / max(sums(inner[0]), 1e-9)
+            if ratio > bar:
+                bad.append(f"{kernel}: {ratio:.2f} instructions per multiply-add, and {bar} are allowed")
+    return bad
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    default = os.path.join(registers.ROOT, "build", "cuda", "cuda", "libmlff_cuda.a")
+    parser.add_argument("library", nargs="?", default=default)
+    parser.add_argument("--gpu", default="sm_90")
+    parser.add_argument("--real", choices=("float", "double"), default="float")
+    args = parser.parse_args()
+    env = tools()
+    if env is None:
+        print("cuobjdump and nvdisasm are wanted: pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm")
+        sys.exit(SKIPPED)
+    found = read(args.library, args.gpu, args.real, env)
+    print("\n".join(table(found)))
+    bad = missed(found) if args.real == "float" else []
+    if bad:
+        sys.exit("\n".join(bad))
+
+
+if __name__ == "__main__":
+    main()
