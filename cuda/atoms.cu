@@ -34,8 +34,8 @@ MLFF_DEVICE void load_weights(const linear_arrays &a, int at, real *w)
 }
 
 /* Rows row0 .. row0 + n_rows of a product; x [n_rows][padded_rows(n_in)] in shared memory. A thread owns a column of
- * ROWS_AT_ONCE rows, summed over k in order as in linear_kernel; it loads the weights of a step while it adds those of the
- * step before, since a few warps of few atoms have nothing else to wait with. */
+ * ROWS_AT_ONCE rows, summed over k in order as in linear_kernel; it loads the weights of a step while it adds those of
+ * the step before, since a few warps of few atoms have nothing else to wait with. */
 MLFF_DEVICE void product_step(const linear_arrays &a, int64_t row0, int n_rows, real *x)
 {
   typedef vector_of<VECTOR> vector;

@@ -1,7 +1,7 @@
 /* linear.cu: y = act(x W^T + b) on the GPU, one GEMM or a batch of them. Twin: cpu/linear.c.
  *
- * Weights are packed as [padded_rows(n_in)][n_out], so that neighbouring threads read neighbouring columns. With `precision mixed`
- * products go through tensor cores (tensor.h).
+ * Weights are packed as [padded_rows(n_in)][n_out], so that neighbouring threads read neighbouring columns. With
+ * `precision mixed` products go through tensor cores (tensor.h).
  */
 #include "atoms.h"
 #include "tensor.h"
@@ -79,7 +79,7 @@ MLFF_DEVICE void copy_tiles(const linear_arrays &a, int64_t row0, int col0, int 
 template <int TILE, int DEPTH, int X_LD, int W_LD, int THREADS> struct linear_tiles {
   const linear_arrays &a;
   int64_t row0;
-  int col0;
+  int col0, unused;
   real *x, *w; /* [2][DEPTH][X_LD], [2][DEPTH][W_LD] */
 
   __device__ __forceinline__ real *x_tile(int k0) const { return x + (k0 / DEPTH) % 2 * (DEPTH * X_LD); }
@@ -106,8 +106,8 @@ template <int TILE, int DEPTH, int X_LD, int W_LD, int THREADS> struct linear_ti
 /* y[i][o] = act(b[o] + sum_k x[i][k] w[k][o]) (+ y[i][o]), slope[i][o] = act', or y[i][o] = (...) scale[i][o].
  *   x [n_rows][ldx], w [n_in][n_out], b [n_out], y slope scale [n_rows][ld]
  * Grid: x over tiles of SIDE N columns, y over tiles of as many rows, z over the products; blocks outside of the y of
- * theirs do nothing. A block owns one tile of y and walks through k in steps of LINEAR_DEPTH, whose parts of x and w are
- * copied to shared memory one step ahead. A thread owns N x N values: N rows that follow one another, and columns in
+ * theirs do nothing. A block owns one tile of y and walks through k in steps of LINEAR_DEPTH, whose parts of x and w
+ * are copied to shared memory one step ahead. A thread owns N x N values: N rows that follow one another, and columns in
  * vectors of four, SIDE vectors apart; summed over k in order: deterministic. Twin: linear_cpu. */
 template <int ACT, int N, int N_PRODUCTS>
 __global__ void __launch_bounds__(LINEAR_THREADS) linear_kernel(linear_group<N_PRODUCTS> group)
@@ -120,8 +120,8 @@ __global__ void __launch_bounds__(LINEAR_THREADS) linear_kernel(linear_group<N_P
   const int64_t row0 = (int64_t) blockIdx.y * TILE;
   const int col0 = (int) blockIdx.x * TILE;
   if (row0 >= a.n_rows || col0 >= a.n_out) return;
-  const linear_tiles<TILE, LINEAR_DEPTH, X_LD, TILE, LINEAR_THREADS> tiles = {a, row0, col0, x_shared[0].of,
-                                                                              w_shared[0].of};
+  const linear_tiles<TILE, LINEAR_DEPTH, X_LD, TILE, LINEAR_THREADS> tiles = {a, row0,           col0,
+                                                                              0, x_shared[0].of, w_shared[0].of};
   const int my_col = (int) threadIdx.x % SIDE * VECTOR, my_row = (int) threadIdx.x / SIDE * N;
   const bool has_rows = row0 + my_row < a.n_rows; /* of few rows, some warps have none */
   real sum[N][N];
@@ -174,7 +174,7 @@ __global__ void __launch_bounds__(MIXED_THREADS) linear_mixed_kernel(linear_grou
   const int64_t row0 = (int64_t) blockIdx.y * MIXED_TILE;
   const int col0 = (int) blockIdx.x * MIXED_TILE, warp = (int) threadIdx.x / WARP;
   if (row0 >= a.n_rows || col0 >= a.n_out) return;
-  const linear_tiles<MIXED_TILE, MIXED_DEPTH, LD, LD, MIXED_THREADS> tiles = {a, row0, col0, shared, shared + TILES};
+  const linear_tiles<MIXED_TILE, MIXED_DEPTH, LD, LD, MIXED_THREADS> tiles = {a, row0, col0, 0, shared, shared + TILES};
   const int my_row = warp / 2 * HALF, my_col = warp % 2 * HALF;
   const bool has_rows = row0 + my_row < a.n_rows, has_more = row0 + my_row + TENSOR_SIZE < a.n_rows;
   tensor_sum sum[2][2];

@@ -1,7 +1,7 @@
 /* tensor.h: products of matrices on tensor cores, for `precision mixed`: inputs taken as the sum of two numbers of TF32
- * (10 bits of mantissa, the exponents of float), the rounding of a number and the upper bits of what is left; sums in float. The
- * only place that knows of tensor cores; where there are none, and on the simulated device, the same numbers are
- * rounded and summed one by one.
+ * (10 bits of mantissa, the exponents of float), the rounding of a number and the upper bits of what is left; sums in
+ * float. The only place that knows of tensor cores; where there are none, and on the simulated device, the same numbers
+ * are rounded and summed one by one.
  */
 #ifndef MLFF_CUDA_TENSOR_H
 #define MLFF_CUDA_TENSOR_H
@@ -32,7 +32,7 @@ typedef struct tensor_part {
   uint32_t of[4], rest[4];
 #else
   const float *at;
-  int ld;
+  int ld, unused;
 #endif
 } tensor_part;
 
