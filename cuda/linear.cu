@@ -107,8 +107,8 @@ template <int TILE, int DEPTH, int X_LD, int W_LD, int THREADS> struct linear_ti
  *   x [n_rows][ldx], w [n_in][n_out], b [n_out], y slope scale [n_rows][ld]
  * Grid: x over tiles of SIDE N columns, y over tiles of as many rows, z over the products; blocks outside of the y of
  * theirs do nothing. A block owns one tile of y and walks through k in steps of LINEAR_DEPTH, whose parts of x and w
- * are copied to shared memory one step ahead. A thread owns N x N values: N rows that follow one another, and columns in
- * vectors of four, SIDE vectors apart; summed over k in order: deterministic. Twin: linear_cpu. */
+ * are copied to shared memory one step ahead. A thread owns N x N values: N rows that follow one another, and columns
+ * in vectors of four, SIDE vectors apart; summed over k in order: deterministic. Twin: linear_cpu. */
 template <int ACT, int N, int N_PRODUCTS>
 __global__ void __launch_bounds__(LINEAR_THREADS) linear_kernel(linear_group<N_PRODUCTS> group)
 {
