@@ -1,8 +1,13 @@
 """Fixtures of the tests under faults: inputs, made once, and what runs programs."""
 
+import signal
+
 import programs
 import pytest
 from injection import Faults
+
+# A shell lets what it starts in the background ignore SIGINT, and so would every program of these tests.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 from .. import FILES, SOURCE
+from . import tied
 from .modelfile import ModelError
 
 
@@ -89,8 +90,9 @@ def cpu_name():
 
 
 def environment(lmp, threads=1):
-    """Environment of a LAMMPS run: its potential files are found, and it uses `threads` threads."""
-    env = dict(os.environ, OMP_NUM_THREADS=str(threads))
+    """Environment of a LAMMPS run: its potential files are found, it uses `threads` threads, and ends with this
+    program."""
+    env = {**os.environ, "OMP_NUM_THREADS": str(threads), tied.NAME: tied.mark()}
     potentials = find_potentials(lmp)
     if potentials:
         env["LAMMPS_POTENTIALS"] = potentials

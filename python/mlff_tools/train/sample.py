@@ -24,7 +24,7 @@ import numpy as np
 
 from ..command_line import one_line, positive, whole
 from ..model import engine, modelfile, reference
-from ..model.lammps import find_lmp, find_plugin
+from ..model.lammps import environment, find_lmp, find_plugin
 from ..model.modelfile import ModelError
 from ..model.structures import molecule, molecule_box
 from . import configuration, dataset
@@ -195,7 +195,7 @@ def _lammps(lmp, place, name, running):
             cwd=place,
             stdout=screen,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            env=environment(lmp),
         )
         running.add(process)
         code = process.wait()
