@@ -13,8 +13,8 @@
 using namespace ATOMS;
 
 enum { ATOM_THREADS = 256, ROWS_AT_ONCE = 4, MOST_STEPS = 20, MOST_PER_BLOCK = 8, MOST_SHARED = 40 * 1024 };
-enum { AHEAD = PADDED_ROWS, VECTOR = 4 }; /* weights of a step of a product; numbers of x that are read at once */
-enum { ATOMS_PER_SM = 16 };               /* of larger systems, kernels of their own fill the GPU */
+enum { AHEAD = PADDED_ROWS / 2, VECTOR = 4 }; /* weights of a step of a product; numbers of x that are read at once */
+enum { ATOMS_PER_SM = 16 };                   /* of larger systems, kernels of their own fill the GPU */
 
 namespace { /* kernels and their arguments differ between element types */
 
@@ -33,12 +33,24 @@ MLFF_DEVICE void load_weights(const linear_arrays &a, int at, real *w)
   for (int k = 0; k < AHEAD; k++, at += a.n_out) w[k] = a.weight[at];
 }
 
+/* sum[r] += sum_k own[r][k0 + k] w[k],  k < AHEAD */
+MLFF_DEVICE void add_weights(const vector_of<VECTOR> *const *own, int k0, const real *w, real *sum)
+{
+#pragma unroll
+  for (int v = 0; v < AHEAD / VECTOR; v++)
+#pragma unroll
+    for (int r = 0; r < ROWS_AT_ONCE; r++) {
+      const vector_of<VECTOR> x = own[r][k0 / VECTOR + v];
+#pragma unroll
+      for (int k = 0; k < VECTOR; k++) sum[r] += x.of[k] * w[v * VECTOR + k];
+    }
+}
+
 /* Rows row0 .. row0 + n_rows of a product; x [n_rows][padded_rows(n_in)] in shared memory. A thread owns a column of
  * ROWS_AT_ONCE rows, summed over k in order as in linear_kernel; it loads the weights of a step while it adds those of
  * the step before, since a few warps of few atoms have nothing else to wait with. */
 MLFF_DEVICE void product_step(const linear_arrays &a, int64_t row0, int n_rows, real *x)
 {
-  typedef vector_of<VECTOR> vector;
   const int ld = padded_rows(a.n_in);
   for (int q = (int) threadIdx.x; q < n_rows * ld; q += ATOM_THREADS) {
     const int r = q / ld, k = q % ld;
@@ -48,26 +60,19 @@ MLFF_DEVICE void product_step(const linear_arrays &a, int64_t row0, int n_rows, 
   const int n_groups = (n_rows + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
   for (int q = (int) threadIdx.x; q < n_groups * a.n_out; q += ATOM_THREADS) {
     const int col = q % a.n_out, first = q / a.n_out * ROWS_AT_ONCE;
-    const vector *own[ROWS_AT_ONCE];
-    real sum[ROWS_AT_ONCE], now[AHEAD], next[AHEAD];
+    const vector_of<VECTOR> *own[ROWS_AT_ONCE];
+    real sum[ROWS_AT_ONCE], even[AHEAD], odd[AHEAD];
 #pragma unroll
     for (int r = 0; r < ROWS_AT_ONCE; r++) {
-      own[r] = (const vector *) (const void *) (x + (first + r < n_rows ? first + r : n_rows - 1) * ld);
+      own[r] = (const vector_of<VECTOR> *) (const void *) (x + (first + r < n_rows ? first + r : n_rows - 1) * ld);
       sum[r] = a.bias[col];
     }
-    load_weights(a, col, next);
-    for (int k0 = 0; k0 < ld; k0 += AHEAD) {
-#pragma unroll
-      for (int k = 0; k < AHEAD; k++) now[k] = next[k];
-      if (k0 + AHEAD < ld) load_weights(a, (k0 + AHEAD) * a.n_out + col, next);
-#pragma unroll
-      for (int v = 0; v < AHEAD / VECTOR; v++)
-#pragma unroll
-        for (int r = 0; r < ROWS_AT_ONCE; r++) {
-          const vector of = own[r][k0 / VECTOR + v];
-#pragma unroll
-          for (int k = 0; k < VECTOR; k++) sum[r] += of.of[k] * now[v * VECTOR + k];
-        }
+    load_weights(a, col, even);
+    for (int k0 = 0; k0 < ld; k0 += 2 * AHEAD) {
+      load_weights(a, (k0 + AHEAD) * a.n_out + col, odd);
+      add_weights(own, k0, even, sum);
+      load_weights(a, (k0 + 2 * AHEAD < ld ? k0 + 2 * AHEAD : 0) * a.n_out + col, even);
+      add_weights(own, k0 + AHEAD, odd, sum);
     }
 #pragma unroll
     for (int r = 0; r < ROWS_AT_ONCE; r++)

@@ -28,7 +28,7 @@ template <int N> MLFF_DEVICE void copy_ahead(real *shared, const real *global)
 /* ---- products: linear.cu ----------------------------------------------------------------------------------------- */
 
 /* Weights are [padded_rows(n_in)][n_out], with zeros behind n_in: whole steps read no further. */
-enum { PADDED_ROWS = 16 };
+enum { PADDED_ROWS = 32 };
 static __host__ __device__ __forceinline__ int padded_rows(int n_in)
 {
   return (n_in + PADDED_ROWS - 1) / PADDED_ROWS * PADDED_ROWS;
