@@ -3,9 +3,14 @@
  * Forward owns the receiver, backward the sender over the same list, which is symmetric: both gather, so there are no
  * atomics and results depend on nothing but the list's order. Filters are rebuilt from rows of R, which stay in cache.
  */
+#include "atoms.h"
 #include "painn.h"
 
-enum { MESSAGE_THREADS = 128, BACKWARD_WARPS = 4 };
+using namespace ATOMS;
+
+enum { MESSAGE_THREADS = 64, CHANNELS = 4, BACKWARD_WARPS = 4 }; /* channels of a thread, forward */
+
+static_assert(MLFF_PAINN_BLOCK % CHANNELS == 0, "channels are padded to whole vectors");
 
 namespace { /* kernels and their arguments differ between element types */
 
@@ -17,47 +22,112 @@ typedef struct message_arrays {
   int n_terms, n_features, accumulate, unused;
 } message_arrays;
 
-/* sum_t coef[t] R[t] at one channel; n_terms is a constant 4 for cubic splines. */
-template <int DENSE> MLFF_DEVICE real combine(const real *coef, int n_terms, const real *r, int64_t ld)
+/* Channels are padded, and so are all arrays and addresses. */
+template <int PER> MLFF_DEVICE vector_of<PER> load_channels(const real *x)
 {
-  if (!DENSE) return coef[0] * r[0] + coef[1] * r[ld] + coef[2] * r[2 * ld] + coef[3] * r[3 * ld];
-  real sum = coef[0] * r[0];
-  for (int t = 1; t < n_terms; t++) sum += coef[t] * r[t * ld];
+  return *(const vector_of<PER> *) (const void *) x;
+}
+
+template <int PER> MLFF_DEVICE void store_channels(real *x, const vector_of<PER> &v)
+{
+  *(vector_of<PER> *) (void *) x = v;
+}
+
+/* An edge as messages need it; the coefficients of a dense basis stay where they are. */
+template <int DENSE> struct edge_line {
+  const real *coef;
+  line_index index;
+  real u[3], own[4];
+};
+
+template <int DENSE> MLFF_DEVICE edge_line<DENSE> load_line(const message_arrays &a, int64_t e)
+{
+  const real *line = a.lines + e * MLFF_PAINN_LINE;
+  edge_line<DENSE> found;
+  found.coef = DENSE ? a.terms + e * 2 * a.n_terms : NULL;
+  found.index = line_load_index(line);
+  for (int c = 0; c < 3; c++) found.u[c] = line[LINE_UNIT + c];
+  for (int t = 0; t < 4; t++) found.own[t] = DENSE ? (real) 0 : line[LINE_COEF + t];
+  return found;
+}
+
+/* sum_t coef[t] R[t]; n_terms is a constant 4 for cubic splines. */
+template <int DENSE, int PER>
+MLFF_DEVICE vector_of<PER> combine(const real *coef, int n_terms, const real *r, int64_t ld)
+{
+  vector_of<PER> sum;
+  const int n = DENSE ? n_terms : 4;
+#pragma unroll DENSE ? 1 : 4
+  for (int t = 0; t < n; t++) {
+    const vector_of<PER> v = load_channels<PER>(r + t * ld);
+#pragma unroll
+    for (int b = 0; b < PER; b++) sum.of[b] = t ? sum.of[b] + coef[t] * v.of[b] : coef[t] * v.of[b];
+  }
   return sum;
 }
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
+/* q and mu of a receiver. */
+typedef struct receiver {
+  vector_of<CHANNELS> q, x, y, z;
+} receiver;
+
+template <int DENSE>
+MLFF_DEVICE void receive(const message_arrays &a, const edge_line<DENSE> &line, int k, receiver *sum)
+{
+  const int64_t f = a.n_features, ld = 3 * f;
+  const real *coef = DENSE ? line.coef : line.own, *s = a.state + line.index.node * 6 * f + k;
+  const real *r = a.rows + (DENSE ? 0 : line.index.first * ld) + k;
+  const vector_of<CHANNELS> fa = combine<DENSE, CHANNELS>(coef, a.n_terms, r, ld);
+  const vector_of<CHANNELS> fb = combine<DENSE, CHANNELS>(coef, a.n_terms, r + f, ld);
+  const vector_of<CHANNELS> fc = combine<DENSE, CHANNELS>(coef, a.n_terms, r + 2 * f, ld);
+  vector_of<CHANNELS> v[6];
+#pragma unroll
+  for (int c = 0; c < 6; c++) v[c] = load_channels<CHANNELS>(s + c * f);
+#pragma unroll
+  for (int b = 0; b < CHANNELS; b++) {
+    const real mb = fb.of[b] * v[1].of[b], mc = fc.of[b] * v[2].of[b];
+    sum->q.of[b] += fa.of[b] * v[0].of[b];
+    sum->x.of[b] += mb * line.u[0] + mc * v[3].of[b];
+    sum->y.of[b] += mb * line.u[1] + mc * v[4].of[b];
+    sum->z.of[b] += mb * line.u[2] + mc * v[5].of[b];
+  }
+}
+
 /* With j the node of the neighbour at edge e of i and (f_a, f_b, f_c) = sum_t coef_t R[first + t]:
  *   q[i][k]  = q_in[i][k] + sum_e f_a x_j[0][k]
  *   mu[i][k] = mu_i[k] + sum_e (f_b x_j[1][k] u_e + f_c x_j[2][k] mu_j[k])
  *   rows R [n_rows][3F], state (x, mu) [n_nodes][6F], q [n][ldq], mu [n][3][F]
- * A block owns receiver i, a thread every blockDim-th channel k; sums in registers over the edges in order. No
- * shared memory; deterministic. Twin: painn_message_cpu, message_channels. */
+ * A thread owns CHANNELS channels of receiver i; sums in registers over the edges in order, whose lines are loaded one
+ * ahead. No shared memory; deterministic. Twin: painn_message_cpu, message_channels. */
 template <int DENSE> __global__ void __launch_bounds__(MESSAGE_THREADS) message_kernel(message_arrays a)
 {
-  const int64_t block = blockIdx.x, i = a.begin + block, f = a.n_features, ld = 3 * f, end = a.row[i + 1];
-  for (int k = (int) threadIdx.x; k < a.n_features; k += (int) blockDim.x) {
-    const real *own = a.state + i * 6 * f + 3 * f + k;
-    real q = a.q_in[i * f + k], x = own[0], y = own[f], z = own[2 * f];
-    for (int64_t e = a.row[i]; e < end; e++) {
-      const real *line = a.lines + e * MLFF_PAINN_LINE, *coef = DENSE ? a.terms + e * 2 * a.n_terms : line + LINE_COEF;
-      const line_index index = line_load_index(line);
-      const real *r = a.rows + (DENSE ? 0 : index.first * ld) + k, *s = a.state + index.node * 6 * f + k;
-      const real ux = line[LINE_UNIT], uy = line[LINE_UNIT + 1], uz = line[LINE_UNIT + 2];
-      q += combine<DENSE>(coef, a.n_terms, r, ld) * s[0];
-      const real mb = combine<DENSE>(coef, a.n_terms, r + f, ld) * s[f];
-      const real mc = combine<DENSE>(coef, a.n_terms, r + 2 * f, ld) * s[2 * f];
-      x += mb * ux + mc * s[3 * f];
-      y += mb * uy + mc * s[4 * f];
-      z += mb * uz + mc * s[5 * f];
+  const int64_t f = a.n_features, n_groups = f / CHANNELS;
+  const int64_t thread = (int64_t) blockIdx.x * MESSAGE_THREADS + threadIdx.x, block = thread / n_groups;
+  const int64_t i = a.begin + block;
+  const int k = (int) (thread % n_groups) * CHANNELS;
+  if (i >= a.end) return;
+  const int64_t end = a.row[i + 1];
+  const real *own = a.state + i * 6 * f + 3 * f + k;
+  receiver sum = {load_channels<CHANNELS>(a.q_in + i * f + k), load_channels<CHANNELS>(own),
+                  load_channels<CHANNELS>(own + f), load_channels<CHANNELS>(own + 2 * f)};
+  int64_t e = a.row[i];
+  if (e < end) {
+    edge_line<DENSE> even = load_line<DENSE>(a, e);
+    for (; e + 1 < end; e += 2) {
+      const edge_line<DENSE> odd = load_line<DENSE>(a, e + 1);
+      receive<DENSE>(a, even, k, &sum);
+      even = load_line<DENSE>(a, e + 2 < end ? e + 2 : e);
+      receive<DENSE>(a, odd, k, &sum);
     }
-    a.q[block * a.ldq + k] = q;
-    real *mu = a.mu + block * 3 * f + k;
-    mu[0] = x;
-    mu[f] = y;
-    mu[2 * f] = z;
+    if (e < end) receive<DENSE>(a, even, k, &sum);
   }
+  store_channels<CHANNELS>(a.q + block * a.ldq + k, sum.q);
+  real *mu = a.mu + block * 3 * f + k;
+  store_channels<CHANNELS>(mu, sum.x);
+  store_channels<CHANNELS>(mu + f, sum.y);
+  store_channels<CHANNELS>(mu + 2 * f, sum.z);
 }
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
@@ -76,97 +146,123 @@ MLFF_DEVICE real warp_sum4(real a, real b, real c, real d, int lane)
   return keep;
 }
 
-/* What the sender keeps at one channel: a, b of x_j and m = c mu_j; sums g_a, g_b and s = sum f_c g_mu. */
-typedef struct sender {
-  real a, b, mx, my, mz, ga, gb, sx, sy, sz;
-} sender;
+/* What the sender keeps of PER channels: a, b of x_j and m = c mu_j; sums g_a, g_b and s = sum f_c g_mu. */
+template <int PER> struct sender {
+  vector_of<PER> a, b, m[3], ga, gb, s[3];
+};
 
-MLFF_DEVICE sender sender_begin(const message_arrays &a, int64_t j, int k)
+template <int PER> MLFF_DEVICE void sender_begin(const message_arrays &a, int64_t j, int k, sender<PER> *own)
 {
   const int64_t f = a.n_features;
-  const real *x = a.state + j * 6 * f + k, c = x[2 * f];
-  const sender s = {x[0], x[f], c * x[3 * f], c * x[4 * f], c * x[5 * f], 0, 0, 0, 0, 0};
-  return s;
+  const real *x = a.state + j * 6 * f + k;
+  const vector_of<PER> c = load_channels<PER>(x + 2 * f);
+  own->a = load_channels<PER>(x);
+  own->b = load_channels<PER>(x + f);
+#pragma unroll
+  for (int d = 0; d < 3; d++) {
+    own->m[d] = load_channels<PER>(x + (3 + d) * f);
+#pragma unroll
+    for (int b = 0; b < PER; b++) {
+      own->m[d].of[b] *= c.of[b];
+      own->s[d].of[b] = own->ga.of[b] = own->gb.of[b] = 0;
+    }
+  }
 }
 
-MLFF_DEVICE void sender_end(const message_arrays &a, int64_t j, int k, const sender &s)
+template <int PER> MLFF_DEVICE void sender_end(const message_arrays &a, int64_t j, int k, const sender<PER> &own)
 {
   const int64_t f = a.n_features, block = j - a.begin;
-  const real *c = a.state + j * 6 * f + 2 * f + k, *mu = c + f, *grad = a.grad + j * 4 * f + k;
+  const real *x = a.state + j * 6 * f + 2 * f + k, *grad = a.grad + j * 4 * f + k;
   real *grad_x = a.grad_x + block * 3 * f + k, *grad_in = a.grad_in + block * 4 * f + k;
-  grad_x[0] = s.ga;
-  grad_x[f] = s.gb;
-  grad_x[2 * f] = s.sx * mu[0] + s.sy * mu[f] + s.sz * mu[2 * f];
-  grad_in[0] = grad[0];
-  grad_in[f] = grad[f] + c[0] * s.sx;
-  grad_in[2 * f] = grad[2 * f] + c[0] * s.sy;
-  grad_in[3 * f] = grad[3 * f] + c[0] * s.sz;
+  const vector_of<PER> c = load_channels<PER>(x);
+  vector_of<PER> gc;
+  store_channels<PER>(grad_x, own.ga);
+  store_channels<PER>(grad_x + f, own.gb);
+  store_channels<PER>(grad_in, load_channels<PER>(grad));
+#pragma unroll
+  for (int d = 0; d < 3; d++) {
+    const vector_of<PER> mu = load_channels<PER>(x + (1 + d) * f);
+    vector_of<PER> g = load_channels<PER>(grad + (1 + d) * f);
+#pragma unroll
+    for (int b = 0; b < PER; b++) {
+      gc.of[b] = d ? gc.of[b] + own.s[d].of[b] * mu.of[b] : own.s[d].of[b] * mu.of[b];
+      g.of[b] += c.of[b] * own.s[d].of[b];
+    }
+    store_channels<PER>(grad_in + (1 + d) * f, g);
+  }
+  store_channels<PER>(grad_x + 2 * f, gc);
 }
 
-/* Adds one edge at one channel, where u is that of the list, so opposite to the edge's own:
+/* Adds one edge at PER channels, where u is that of the list, so opposite to the edge's own:
  *   q[i] += fa a          g_a += fa g_q;           dE/dr += g_q a da
  *   mu[i] -= fb b u       g_b -= fb g.u;           dE/dr -= g.u b db;         dE/du -= fb b g
  *   mu[i] += fc c mu_j    s += fc g;               dE/dr += g.(c mu_j) dc            with g = g_mu[i] */
-template <int DENSE>
-MLFF_DEVICE void backward_channel(const message_arrays &a, const real *line, const real *coef, const real *slope,
-                                  const line_index &index, int k, sender *s, real sum[4])
+template <int DENSE, int PER>
+MLFF_DEVICE void send(const message_arrays &a, const real *line, const real *coef, const real *slope, int k,
+                      sender<PER> *own, real sum[4])
 {
   const int64_t f = a.n_features, ld = 3 * f;
-  const real *r = a.rows + (DENSE ? 0 : index.first * ld) + k, *g = a.grad + index.node * 4 * f + k;
-  const real ux = line[LINE_UNIT], uy = line[LINE_UNIT + 1], uz = line[LINE_UNIT + 2];
-  const real gq = g[0], gx = g[f], gy = g[2 * f], gz = g[3 * f], gu = gx * ux + gy * uy + gz * uz;
-  const real fa = combine<DENSE>(coef, a.n_terms, r, ld), da = combine<DENSE>(slope, a.n_terms, r, ld);
-  const real fb = combine<DENSE>(coef, a.n_terms, r + f, ld), db = combine<DENSE>(slope, a.n_terms, r + f, ld);
-  const real fc = combine<DENSE>(coef, a.n_terms, r + 2 * f, ld), dc = combine<DENSE>(slope, a.n_terms, r + 2 * f, ld);
-  const real fbb = fb * s->b;
-  s->ga += fa * gq;
-  s->gb -= fb * gu;
-  s->sx += fc * gx;
-  s->sy += fc * gy;
-  s->sz += fc * gz;
-  sum[0] -= fbb * gx;
-  sum[1] -= fbb * gy;
-  sum[2] -= fbb * gz;
-  sum[3] += gq * s->a * da - gu * s->b * db + (gx * s->mx + gy * s->my + gz * s->mz) * dc;
+  const line_index index = line_load_index(line);
+  const real *r = a.rows + (DENSE ? 0 : index.first * ld) + k, *grad = a.grad + index.node * 4 * f + k;
+  const real u[3] = {line[LINE_UNIT], line[LINE_UNIT + 1], line[LINE_UNIT + 2]};
+  vector_of<PER> value[3], change[3];
+#pragma unroll
+  for (int part = 0; part < 3; part++) {
+    value[part] = combine<DENSE, PER>(coef, a.n_terms, r + part * f, ld);
+    change[part] = combine<DENSE, PER>(slope, a.n_terms, r + part * f, ld);
+  }
+  const vector_of<PER> gq = load_channels<PER>(grad);
+  vector_of<PER> g[3];
+#pragma unroll
+  for (int d = 0; d < 3; d++) g[d] = load_channels<PER>(grad + (1 + d) * f);
+#pragma unroll
+  for (int b = 0; b < PER; b++) {
+    const real gx = g[0].of[b], gy = g[1].of[b], gz = g[2].of[b], gu = gx * u[0] + gy * u[1] + gz * u[2];
+    const real fbb = value[1].of[b] * own->b.of[b];
+    own->ga.of[b] += value[0].of[b] * gq.of[b];
+    own->gb.of[b] -= value[1].of[b] * gu;
+#pragma unroll
+    for (int d = 0; d < 3; d++) {
+      own->s[d].of[b] += value[2].of[b] * g[d].of[b];
+      sum[d] -= fbb * g[d].of[b];
+    }
+    sum[3] += gq.of[b] * own->a.of[b] * change[0].of[b] - gu * own->b.of[b] * change[1].of[b] +
+              (gx * own->m[0].of[b] + gy * own->m[1].of[b] + gz * own->m[2].of[b]) * change[2].of[b];
+  }
 }
 
 /* Reverses message_kernel for sender j over its edges, i the node of the neighbour:
  *   g_x[j] = sum_e (g_q[i], g_mu[i].u, g_mu[i].mu_j) * filter,  grad_in[j] = grad[j] + (0, sum_e g_mu[i] f_c c)
  *   edge_grad[e] = or += (dE/du, dE/dr)
  *   grad [n_nodes][4F], grad_x [n][3F], grad_in [n][4F], edge_grad [n_edges][4]
- * A warp owns sender j, a lane PER channels of a chunk of 32 PER; chunks follow one another and add to edge_grad. A
- * block has BACKWARD_WARPS warps. The four sums of an edge go through shuffles. No shared memory; deterministic.
- * Twin: painn_message_backward_cpu, backward_edge. */
+ * A warp owns sender j, a lane PER channels that follow one another of a chunk of 32 PER; chunks follow one another and
+ * add to edge_grad. A block has BACKWARD_WARPS warps. The four sums of an edge go through shuffles. No shared memory;
+ * deterministic. Twin: painn_message_backward_cpu, backward_edge. */
 template <int DENSE, int PER>
 __global__ void __launch_bounds__(WARP *BACKWARD_WARPS) message_backward_kernel(message_arrays a)
 {
   const int lane = (int) threadIdx.x % WARP;
   const int64_t j = a.begin + (int64_t) blockIdx.x * BACKWARD_WARPS + threadIdx.x / WARP;
   if (j >= a.end) return;
+  const int64_t end = a.row[j + 1];
   for (int k0 = 0; k0 < a.n_features; k0 += WARP * PER) {
-    sender s[PER];
-#pragma unroll
-    for (int b = 0; b < PER; b++)
-      if (k0 + b * WARP + lane < a.n_features) s[b] = sender_begin(a, j, k0 + b * WARP + lane);
-    for (int64_t e = a.row[j]; e < a.row[j + 1]; e++) {
+    const int k = k0 + lane * PER;
+    const bool has_channels = k < a.n_features;
+    sender<PER> own;
+    if (has_channels) sender_begin<PER>(a, j, k, &own);
+    for (int64_t e = a.row[j]; e < end; e++) {
       const real *line = a.lines + e * MLFF_PAINN_LINE;
       const real *coef = DENSE ? a.terms + e * 2 * a.n_terms : line + LINE_COEF;
       const real *slope = DENSE ? coef + a.n_terms : line + LINE_SLOPE;
-      const line_index index = line_load_index(line);
       real sum[4] = {0, 0, 0, 0};
-#pragma unroll
-      for (int b = 0; b < PER; b++)
-        if (k0 + b * WARP + lane < a.n_features)
-          backward_channel<DENSE>(a, line, coef, slope, index, k0 + b * WARP + lane, &s[b], sum);
+      if (has_channels) send<DENSE, PER>(a, line, coef, slope, k, &own, sum);
       real total = warp_sum4(sum[0], sum[1], sum[2], sum[3], lane);
       if (lane % 8) continue;
       real *grad = a.edge_grad + 4 * e + lane / 8;
       if (a.accumulate || k0) total += *grad;
       *grad = total;
     }
-#pragma unroll
-    for (int b = 0; b < PER; b++)
-      if (k0 + b * WARP + lane < a.n_features) sender_end(a, j, k0 + b * WARP + lane, s[b]);
+    if (has_channels) sender_end<PER>(a, j, k, own);
   }
 }
 
@@ -199,12 +295,12 @@ static message_arrays arrays_of(const mlff_painn_message_args *args)
 
 void MLFF_CUDA(painn_message_cuda)(mlff_backend *backend, const mlff_painn_message_args *args)
 {
-  const int f = args->n_features, n_threads = f < MESSAGE_THREADS ? (f + WARP - 1) / WARP * WARP : MESSAGE_THREADS;
-  const unsigned n = (unsigned) (args->end - args->begin);
+  const int64_t n_threads = (args->end - args->begin) * (args->n_features / CHANNELS);
+  const unsigned n = mlff_cuda_blocks(n_threads, MESSAGE_THREADS);
   if (args->n_terms == 4)
-    MLFF_LAUNCH_INDEPENDENT(backend, message_kernel<0>, n, (unsigned) n_threads, arrays_of(args));
+    MLFF_LAUNCH_INDEPENDENT(backend, message_kernel<0>, n, MESSAGE_THREADS, arrays_of(args));
   else
-    MLFF_LAUNCH_INDEPENDENT(backend, message_kernel<1>, n, (unsigned) n_threads, arrays_of(args));
+    MLFF_LAUNCH_INDEPENDENT(backend, message_kernel<1>, n, MESSAGE_THREADS, arrays_of(args));
 }
 
 void MLFF_CUDA(painn_message_backward_cuda)(mlff_backend *backend, const mlff_painn_message_args *args)
