@@ -5,11 +5,14 @@
  * expand 32 triples at a time and then own columns. Backward, a lane owns a neighbour and walks over all others:
  * every triple is computed from both of its ends, so that nothing is scattered.
  */
-#include "ops_cuda.h"
+#include "atoms.h"
 
 #include <cstdlib>
 
+using namespace ATOMS;
+
 enum { N_NEAR = 6, MAX_SHARED = 48 * 1024, MAX_GRID = 4096, STRIDE = WARP + 1 };
+enum { AEV_BLOCKS = 16 }; /* of a multiprocessor at least: 128 registers */
 
 namespace { /* kernels and their arguments differ between element types */
 
@@ -40,6 +43,14 @@ typedef struct aev_arrays {
   real radial_eta, radial_prefactor, angular_eta, angular_zeta, angular_prefactor, unused_real;
   int n_used, n_radial, n_angular, n_sections, longest, unused;
 } aev_arrays;
+
+/* What is known when a kernel is compiled: sections and shifts of angular columns (0: they are arguments), and whether
+ * workspaces are in shared memory. */
+template <int SECTIONS, int SHIFTS, int SHARED> struct known {
+  enum { N_SECTIONS = SECTIONS, N_SHIFTS = SHIFTS, IS_SHARED = SHARED };
+  static __device__ __forceinline__ int sections(const aev_arrays &a) { return SECTIONS ? SECTIONS : a.n_sections; }
+  static __device__ __forceinline__ int shifts(const aev_arrays &a) { return SHIFTS ? SHIFTS : a.n_angular; }
+};
 
 /* A warp's workspace. */
 typedef struct work {
@@ -154,31 +165,36 @@ MLFF_DEVICE void triangle_pair(int64_t q, int n, int *j, int *k)
 }
 
 /* f1[z] and f2[a] of the triple (j, k), or zeros, into this lane's column of factors. Twin: expand, angular_factors. */
+template <typename KNOWN>
 MLFF_DEVICE void expand(const aev_arrays &a, const work &w, int inside, int j, int k, int lane)
 {
-  real *f1 = w.factors + lane, *f2 = f1 + a.n_sections * STRIDE;
+  const int n_sections = KNOWN::sections(a), n_shifts = KNOWN::shifts(a);
+  real *f1 = w.factors + lane, *f2 = f1 + n_sections * STRIDE;
   if (!inside) {
-    for (int c = 0; c < a.n_sections + a.n_angular; c++) f1[c * STRIDE] = 0;
+    for (int c = 0; c < n_sections + n_shifts; c++) f1[c * STRIDE] = 0;
     return;
   }
   const real half = (real) 0.5, dot = w.ux[j] * w.ux[k] + w.uy[j] * w.uy[k] + w.uz[j] * w.uz[k];
   const real cosine = a.scale.high * dot + a.scale.low * dot, mean_r = half * (w.r[j] + w.r[k]);
   const real weight = a.angular_prefactor * w.fc[j] * w.fc[k];
   const real half_cos = real_sqrt(half + half * cosine), half_sin = real_sqrt(half - half * cosine);
-  for (int z = 0; z < a.n_sections; z++)
+#pragma unroll KNOWN::N_SECTIONS ? KNOWN::N_SECTIONS : 1
+  for (int z = 0; z < n_sections; z++)
     f1[z * STRIDE] = real_exp(a.angular_zeta * section_log(section_sine(a, z, half_cos, half_sin)));
-  for (int q = 0; q < a.n_angular; q++) {
+#pragma unroll KNOWN::N_SHIFTS ? KNOWN::N_SHIFTS : 1
+  for (int q = 0; q < n_shifts; q++) {
     const real d = mean_r - a.angular_shift[q];
     f2[q * STRIDE] = weight * real_exp(-a.angular_eta * d * d);
   }
 }
 
 /* columns[a][z] = sum over the triples of species t <= u of f2[a] f1[z]. Twin: angular_forward, flush. */
+template <typename KNOWN>
 MLFF_DEVICE void angular_forward(const aev_arrays &a, const work &w, int t, int u, int lane, real *columns)
 {
   const int j0 = w.first[t], k0 = w.first[u], n_t = w.first[t + 1] - j0, n_u = w.first[u + 1] - k0;
   const int64_t n = t == u ? (int64_t) n_t * (n_t - 1) / 2 : (int64_t) n_t * n_u;
-  const int n_columns = a.n_angular * a.n_sections;
+  const int n_sections = KNOWN::sections(a), n_columns = KNOWN::shifts(a) * n_sections;
   for (int c = lane; c < n_columns; c += WARP) columns[c] = 0;
   for (int64_t q0 = 0; q0 < n; q0 += WARP) {
     int j = 0, k = 0;
@@ -187,12 +203,12 @@ MLFF_DEVICE void angular_forward(const aev_arrays &a, const work &w, int t, int 
       j = (int) ((q0 + lane) / n_u);
       k = (int) ((q0 + lane) % n_u);
     }
-    expand(a, w, q0 + lane < n, j0 + j, k0 + k, lane);
+    expand<KNOWN>(a, w, q0 + lane < n, j0 + j, k0 + k, lane);
     __syncwarp();
     for (int c = lane; c < n_columns; c += WARP) {
-      const real *f1 = w.factors + c % a.n_sections * STRIDE,
-                 *f2 = w.factors + (a.n_sections + c / a.n_sections) * STRIDE;
+      const real *f1 = w.factors + c % n_sections * STRIDE, *f2 = w.factors + (n_sections + c / n_sections) * STRIDE;
       real sum = 0;
+#pragma unroll
       for (int p = 0; p < WARP; p++) sum += f2[p] * f1[p];
       columns[c] += sum;
     }
@@ -203,11 +219,12 @@ MLFF_DEVICE void angular_forward(const aev_arrays &a, const work &w, int t, int 
 /* rows[k] = AEV of centre centers[k], columns as in ops_ani.h. One warp is a block and walks over every gridDim-th
  * centre; its workspace is in shared memory, or in scratch [gridDim][bytes] where that is too small. Sums in a fixed
  * order: deterministic. Twin: aev_forward_cpu. */
-__global__ void __launch_bounds__(WARP) aev_forward_kernel(aev_arrays a)
+template <int SECTIONS, int SHIFTS, int SHARED>
+__global__ void __launch_bounds__(WARP, AEV_BLOCKS) aev_forward_kernel(aev_arrays a)
 {
   MLFF_SHARED_DYNAMIC(char, shared);
   const int lane = (int) threadIdx.x;
-  const work w = work_of(a, a.scratch ? a.scratch + blockIdx.x * a.bytes : shared);
+  const work w = work_of(a, SHARED ? shared : a.scratch + blockIdx.x * a.bytes);
   for (int64_t k = blockIdx.x; k < a.n_rows; k += gridDim.x) {
     const int64_t e0 = a.row[a.centers[k]];
     const int n_edges = (int) (a.row[a.centers[k] + 1] - e0);
@@ -217,7 +234,7 @@ __global__ void __launch_bounds__(WARP) aev_forward_kernel(aev_arrays a)
     columns += a.n_used * a.n_radial;
     for (int t = 0; t < a.n_used; t++)
       for (int u = t; u < a.n_used; u++, columns += a.n_angular * a.n_sections)
-        angular_forward(a, w, t, u, lane, columns);
+        angular_forward<known<SECTIONS, SHIFTS, SHARED>>(a, w, t, u, lane, columns);
     __syncwarp();
   }
 }
@@ -247,29 +264,37 @@ typedef struct near_sums {
   real fx, fy, fz, turn, push;
 } near_sums;
 
-/* Adds the triple (j, k) as j sees it; g: gradient of the columns of its species. With f2 of this lane in factors:
+/* Adds the triple (j, k) as j sees it; g: gradient of the columns of its species. With f2 in registers where their
+ * number is known, else in the lane's column of factors:
  *   v = sum f2 g f1,  v_r = sum df2/dr g f1,  v_t = sum f2 g df1/dtheta   (f2 without w here)
  *   K = dE/dcos = -w v_t s / sin(theta),  dE/dr_j = w v_r + dw/dr_j v. Twin: angular_gradients, scatter_gradients. */
-MLFF_DEVICE void gather_triple(const aev_arrays &a, const work &w, int j, int k, const real *g, real *f2,
+template <typename KNOWN>
+MLFF_DEVICE void gather_triple(const aev_arrays &a, const work &w, int j, int k, const real *g, int lane,
                                near_sums *sums)
 {
+  enum { IS_KNOWN = KNOWN::N_SHIFTS > 0, STEP = IS_KNOWN ? 1 : STRIDE };
+  const int n_sections = KNOWN::sections(a), n_shifts = KNOWN::shifts(a);
   const real half = (real) 0.5, eta = a.angular_eta, zeta = a.angular_zeta;
   const real dot = w.ux[j] * w.ux[k] + w.uy[j] * w.uy[k] + w.uz[j] * w.uz[k];
   const real cosine = a.scale.high * dot + a.scale.low * dot, mean_r = half * (w.r[j] + w.r[k]);
   const real half_cos = real_sqrt(half + half * cosine), half_sin = real_sqrt(half - half * cosine);
-  real value = 0, by_r = 0, by_theta = 0;
-  for (int q = 0; q < a.n_angular; q++) {
+  real value = 0, by_r = 0, by_theta = 0, own[IS_KNOWN ? KNOWN::N_SHIFTS : 1];
+  real *const f2 = IS_KNOWN ? own : w.factors + lane;
+#pragma unroll IS_KNOWN ? KNOWN::N_SHIFTS : 1
+  for (int q = 0; q < n_shifts; q++) {
     const real d = mean_r - a.angular_shift[q];
-    f2[q * STRIDE] = real_exp(-eta * d * d);
+    f2[q * STEP] = real_exp(-eta * d * d);
   }
-  for (int z = 0; z < a.n_sections; z++) {
+#pragma unroll IS_KNOWN ? KNOWN::N_SECTIONS : 1
+  for (int z = 0; z < n_sections; z++) {
     const real sine = section_sine(a, z, half_cos, half_sin);
     const real other = half_cos * a.section_cos[z] + half_sin * a.section_sin[z]; /* cos((theta - theta_z) / 2) */
     const real power = real_exp((zeta - 1) * section_log(sine));
     const real f1 = power * (other * other), df1 = -zeta * power * sine * other;
     real sum = 0, sum_r = 0;
-    for (int q = 0; q < a.n_angular; q++) {
-      const real gf2 = g[q * a.n_sections + z] * f2[q * STRIDE];
+#pragma unroll IS_KNOWN ? KNOWN::N_SHIFTS : 1
+    for (int q = 0; q < n_shifts; q++) {
+      const real gf2 = g[q * n_sections + z] * f2[q * STEP];
       sum += gf2;
       sum_r -= eta * (mean_r - a.angular_shift[q]) * gf2;
     }
@@ -295,6 +320,7 @@ MLFF_DEVICE int block_of(const aev_arrays &a, int t, int u)
 
 /* grad[e] += push u + (f - turn u) / r for near neighbours. A lane owns a neighbour j and walks over all others in
  * order. Twin: for_all_triples, store_gradients. */
+template <typename KNOWN>
 MLFF_DEVICE void angular_backward(const aev_arrays &a, const work &w, int64_t e0, int lane, const real *row)
 {
   const int n = w.first[a.n_used];
@@ -305,7 +331,7 @@ MLFF_DEVICE void angular_backward(const aev_arrays &a, const work &w, int64_t e0
     for (int u = 0; u < a.n_used; u++) {
       const real *g = row + a.n_used * a.n_radial + block_of(a, t, u);
       for (int k = w.first[u]; k < w.first[u + 1]; k++)
-        if (k != j) gather_triple(a, w, j, k, g, w.factors + lane, &sums);
+        if (k != j) gather_triple<KNOWN>(a, w, j, k, g, lane, &sums);
     }
     const real inverse = (real) 1 / w.r[j], radial = sums.push - sums.turn * inverse;
     real *grad = a.grad + 4 * (e0 + w.edge[j]);
@@ -317,11 +343,12 @@ MLFF_DEVICE void angular_backward(const aev_arrays &a, const work &w, int64_t e0
 
 /* grad[e] = dE/dD_e of the edges of centers[k] from rows[k] = dE/dAEV. Grid, workspace and order as in
  * aev_forward_kernel; deterministic. Twin: aev_backward_cpu. */
-__global__ void __launch_bounds__(WARP) aev_backward_kernel(aev_arrays a)
+template <int SECTIONS, int SHIFTS, int SHARED>
+__global__ void __launch_bounds__(WARP, AEV_BLOCKS) aev_backward_kernel(aev_arrays a)
 {
   MLFF_SHARED_DYNAMIC(char, shared);
   const int lane = (int) threadIdx.x;
-  const work w = work_of(a, a.scratch ? a.scratch + blockIdx.x * a.bytes : shared);
+  const work w = work_of(a, SHARED ? shared : a.scratch + blockIdx.x * a.bytes);
   for (int64_t k = blockIdx.x; k < a.n_rows; k += gridDim.x) {
     const int64_t e0 = a.row[a.centers[k]];
     const int n_edges = (int) (a.row[a.centers[k] + 1] - e0);
@@ -329,7 +356,7 @@ __global__ void __launch_bounds__(WARP) aev_backward_kernel(aev_arrays a)
     load_near(a, w, e0, n_edges, lane);
     radial_backward(a, e0, n_edges, lane, row);
     __syncwarp();
-    angular_backward(a, w, e0, lane, row);
+    angular_backward<known<SECTIONS, SHIFTS, SHARED>>(a, w, e0, lane, row);
     __syncwarp();
   }
 }
@@ -445,6 +472,15 @@ static mlff_status prepare(mlff_backend *backend, mlff_aev *aev, const mlff_aev_
   return MLFF_OK;
 }
 
+typedef void (*aev_kernel)(aev_arrays);
+
+/* The kernel of these columns, for ANI-2x (4 sections, 8 shifts) and ANI-1x (8, 4) compiled for them. */
+#define AEV_KERNEL(kernel, a)                                    \
+  ((a).scratch                                 ? kernel<0, 0, 0> \
+   : (a).n_sections == 4 && (a).n_angular == 8 ? kernel<4, 8, 1> \
+   : (a).n_sections == 8 && (a).n_angular == 4 ? kernel<8, 4, 1> \
+                                               : kernel<0, 0, 1>)
+
 mlff_status MLFF_CUDA(aev_forward_cuda)(mlff_backend *backend, mlff_aev *aev, const mlff_aev_args *args,
                                         mlff_error *error)
 {
@@ -452,7 +488,8 @@ mlff_status MLFF_CUDA(aev_forward_cuda)(mlff_backend *backend, mlff_aev *aev, co
   unsigned n_blocks;
   size_t shared;
   MLFF_TRY(prepare(backend, aev, args, &a, &n_blocks, &shared, error));
-  MLFF_LAUNCH(backend, aev_forward_kernel, n_blocks, WARP, shared, a);
+  const aev_kernel kernel = AEV_KERNEL(aev_forward_kernel, a);
+  mlff_cuda_launch(backend, "aev_forward_kernel", 0, kernel, n_blocks, WARP, shared, a);
   return MLFF_OK;
 }
 
@@ -463,6 +500,7 @@ mlff_status MLFF_CUDA(aev_backward_cuda)(mlff_backend *backend, mlff_aev *aev, c
   unsigned n_blocks;
   size_t shared;
   MLFF_TRY(prepare(backend, aev, args, &a, &n_blocks, &shared, error));
-  MLFF_LAUNCH(backend, aev_backward_kernel, n_blocks, WARP, shared, a);
+  const aev_kernel kernel = AEV_KERNEL(aev_backward_kernel, a);
+  mlff_cuda_launch(backend, "aev_backward_kernel", 0, kernel, n_blocks, WARP, shared, a);
   return MLFF_OK;
 }

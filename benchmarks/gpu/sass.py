@@ -108,7 +108,7 @@ def row(name, loop):
         "kernel": name,
         "instructions": len(loop),
         "sums": f"{n:.4g}",
-        "per sum": f"{len(loop) / n:.2f}",
+        "per sum": f"{len(loop) / n:.2f}" if n else "-",
         "global": widths(loop, "LDG", "STG"),
         "shared": widths(loop, "LDS", "LDSM", "STS"),
         "copies": widths(loop, "LDGSTS"),
@@ -125,8 +125,9 @@ def read(library, gpu, real, env):
         sys.exit(done.stderr.strip() or f"{library}: cuobjdump failed")
     found = {}
     for name, code in functions(done.stdout).items():
-        wide = any(instruction.split(".")[0] in ("DFMA", "DADD", "DMUL") for _, instruction, _ in code)
-        if wide == (real == "double"):
+        kinds = collections.Counter(instruction.split(".")[0] for _, instruction, _ in code)
+        single, double = (sum(kinds[letter + kind] for kind in ("FMA", "ADD", "MUL")) for letter in "FD")
+        if (double > single) == (real == "double"):
             found[registers.short_name(name)] = sorted(loops(code), key=lambda loop: (-sums(loop), -len(loop)))
     return found
 
@@ -135,7 +136,7 @@ def table(found):
     """Lines of the loops that matter."""
     rows = []
     for name, inner in sorted(found.items()):
-        wanted = [loop for loop in inner if sums(loop) and sums(loop) >= sums(inner[0]) / 2]
+        wanted = [loop for loop in inner if 2 * sums(loop) >= sums(inner[0])]
         rows += [row(name, loop) for loop in wanted[:MOST_LOOPS]]
     columns = list(rows[0]) if rows else []
     cells = [columns, *([str(r[c]) for c in columns] for r in rows)]
