@@ -239,7 +239,7 @@ static double seconds(void)
 
 int main(int argc, char **argv)
 {
-  const double budget = argc > 1 ? atof(argv[1]) : 2.0, start = seconds();
+  const double budget = argc > 1 ? atof(argv[1]) : 2.0;
   const unsigned long long number = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
   test_rng rng = {number};
   long n_runs = 0;
@@ -247,6 +247,7 @@ int main(int argc, char **argv)
   if (!n_seeds) fuzz_stop("there are no seeds", test_source_dir());
   if (argc > 3) save(argv[3]);
   const int is_good = run_seeds();
+  const double start = seconds(); /* seeds take what they take */
   while (seconds() - start < budget) {
     run_mutant(&rng);
     n_runs++;

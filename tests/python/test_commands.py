@@ -97,11 +97,11 @@ def test_models_have_names(tmp_path):
     assert "liquid water" in mlff("info", "water-xs", **many)
     names = mlff("info", "--names", **many).split()
     assert "water-xs" in names and len(names) == len(set(names))
-    for text in (mlff("info", "water-sx", status=1), mlff("time", "water-sx", "none.xyz", status=1)):
-        assert "there is no model 'water-sx'" in text and text.endswith("is it 'water-xs'?\n")
-    with pytest.raises(ModelError, match="no model water-sx; there are: .*silicon-xs"):
-        find_model("water-sx")
-    assert "cannot be opened" in mlff("info", "water-sx.yaml", status=1)
+    for text in (mlff("info", "silicon-sx", status=1), mlff("time", "silicon-sx", "none.xyz", status=1)):
+        assert "there is no model 'silicon-sx'" in text and text.endswith("is it 'silicon-xs'?\n")
+    with pytest.raises(ModelError, match="no model silicon-sx; there are: .*silicon-xs"):
+        find_model("silicon-sx")
+    assert "cannot be opened" in mlff("info", "silicon-sx.yaml", status=1)
 
 
 def test_a_folder_is_no_model(tmp_path):
