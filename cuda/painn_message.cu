@@ -37,7 +37,7 @@ template <int PER> MLFF_DEVICE void store_channels(real *x, const vector_of<PER>
 template <int DENSE> struct edge_line {
   const real *coef;
   line_index index;
-  real u[3], own[4];
+  real u[3], own[4], unused;
 };
 
 template <int DENSE> MLFF_DEVICE edge_line<DENSE> load_line(const message_arrays &a, int64_t e)
@@ -46,6 +46,7 @@ template <int DENSE> MLFF_DEVICE edge_line<DENSE> load_line(const message_arrays
   edge_line<DENSE> found;
   found.coef = DENSE ? a.terms + e * 2 * a.n_terms : NULL;
   found.index = line_load_index(line);
+  found.unused = 0;
   for (int c = 0; c < 3; c++) found.u[c] = line[LINE_UNIT + c];
   for (int t = 0; t < 4; t++) found.own[t] = DENSE ? (real) 0 : line[LINE_COEF + t];
   return found;
