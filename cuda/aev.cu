@@ -11,8 +11,7 @@
 
 using namespace ATOMS;
 
-enum { N_NEAR = 6, MAX_SHARED = 48 * 1024, MAX_GRID = 4096, STRIDE = WARP + 1 };
-enum { AEV_BLOCKS = 16 }; /* of a multiprocessor at least: 128 registers */
+enum { N_NEAR = 6, MAX_SHARED = 48 * 1024, MAX_GRID = 4096, STRIDE = WARP + 1, AEV_BLOCKS = 16 };
 
 namespace { /* kernels and their arguments differ between element types */
 
@@ -47,7 +46,7 @@ typedef struct aev_arrays {
 /* What is known when a kernel is compiled: sections and shifts of angular columns (0: they are arguments), and whether
  * workspaces are in shared memory. */
 template <int SECTIONS, int SHIFTS, int SHARED> struct known {
-  enum { N_SECTIONS = SECTIONS, N_SHIFTS = SHIFTS, IS_SHARED = SHARED };
+  enum { N_SECTIONS = SECTIONS, N_SHIFTS = SHIFTS };
   static __device__ __forceinline__ int sections(const aev_arrays &a) { return SECTIONS ? SECTIONS : a.n_sections; }
   static __device__ __forceinline__ int shifts(const aev_arrays &a) { return SHIFTS ? SHIFTS : a.n_angular; }
 };
@@ -132,7 +131,6 @@ MLFF_DEVICE real section_log(real sine)
 }
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
-
 /* G_R[t][s] = sum_{j of t} p exp(-eta (r_j - R_s)^2) fc(r_j). A lane owns columns (t, s). Twin: radial_forward. */
 MLFF_DEVICE void radial_forward(const aev_arrays &a, const work &w, int64_t e0, int n_edges, int lane, real *row)
 {
@@ -472,9 +470,7 @@ static mlff_status prepare(mlff_backend *backend, mlff_aev *aev, const mlff_aev_
   return MLFF_OK;
 }
 
-typedef void (*aev_kernel)(aev_arrays);
-
-/* The kernel of these columns, for ANI-2x (4 sections, 8 shifts) and ANI-1x (8, 4) compiled for them. */
+/* Kernels for ANI-2x (4 sections, 8 shifts) and ANI-1x (8, 4) compiled for them. */
 #define AEV_KERNEL(kernel, a)                                    \
   ((a).scratch                                 ? kernel<0, 0, 0> \
    : (a).n_sections == 4 && (a).n_angular == 8 ? kernel<4, 8, 1> \
@@ -488,8 +484,7 @@ mlff_status MLFF_CUDA(aev_forward_cuda)(mlff_backend *backend, mlff_aev *aev, co
   unsigned n_blocks;
   size_t shared;
   MLFF_TRY(prepare(backend, aev, args, &a, &n_blocks, &shared, error));
-  const aev_kernel kernel = AEV_KERNEL(aev_forward_kernel, a);
-  mlff_cuda_launch(backend, "aev_forward_kernel", 0, kernel, n_blocks, WARP, shared, a);
+  mlff_cuda_launch(backend, "aev_forward_kernel", 0, AEV_KERNEL(aev_forward_kernel, a), n_blocks, WARP, shared, a);
   return MLFF_OK;
 }
 
@@ -500,7 +495,6 @@ mlff_status MLFF_CUDA(aev_backward_cuda)(mlff_backend *backend, mlff_aev *aev, c
   unsigned n_blocks;
   size_t shared;
   MLFF_TRY(prepare(backend, aev, args, &a, &n_blocks, &shared, error));
-  const aev_kernel kernel = AEV_KERNEL(aev_backward_kernel, a);
-  mlff_cuda_launch(backend, "aev_backward_kernel", 0, kernel, n_blocks, WARP, shared, a);
+  mlff_cuda_launch(backend, "aev_backward_kernel", 0, AEV_KERNEL(aev_backward_kernel, a), n_blocks, WARP, shared, a);
   return MLFF_OK;
 }
