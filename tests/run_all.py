@@ -209,19 +209,10 @@ def with_sanitizers(env, where):
 
 
 def suite_asan(build, env):
-    """The C suites again, built with AddressSanitizer and UndefinedBehaviorSanitizer, in BUILD/asan; operations and
-    models on a simulated device as well, and the failures that only it can bring about."""
+    """The C suites again, built with AddressSanitizer and UndefinedBehaviorSanitizer, in BUILD/asan."""
     result, where = Result(), os.path.join(build, "asan")
-    options = [
-        "-DMLFF_CUDASIM=ON",
-        f"-DMLFF_SANITIZE={ASAN}",
-        "-DMLFF_WARNINGS_AS_ERRORS=OFF",
-        "-DCMAKE_C_FLAGS_RELEASE=-O1 -g1",
-        "-DCMAKE_CXX_FLAGS_RELEASE=-O2 -g1",
-    ]
-    if not build_apart(result, env, where, options):
-        return result
-    return run_ctest(where, with_sanitizers(env, where), f"{C_LABELS}|cuda")
+    options = ["-DCMAKE_C_FLAGS_RELEASE=-O1 -g1", f"-DMLFF_SANITIZE={ASAN}", "-DMLFF_CUDA=OFF"]
+    return run_ctest(where, with_sanitizers(env, where)) if build_apart(result, env, where, options) else result
 
 
 AARCH64_ROOT = os.path.join(ROOT, "scripts", "aarch64_root.sh")
@@ -290,6 +281,29 @@ def device_checks(folder):
     return [folder if name == folder else f"{folder}_{name}" for name in names]
 
 
+def suite_cudasim(build, env):
+    """The GPU backend on a simulated device, under AddressSanitizer, in BUILD/cudasim: ops, models, failures."""
+    result, where = Result(), os.path.join(build, "cudasim")
+    options = [
+        "-DMLFF_CUDASIM=ON",
+        "-DMLFF_KERNELS_SIMD=OFF",
+        "-DMLFF_SANITIZE=address",
+        "-DMLFF_WARNINGS_AS_ERRORS=OFF",
+        "-DCMAKE_C_FLAGS_RELEASE=-O1 -g1",
+        "-DCMAKE_CXX_FLAGS_RELEASE=-O2 -g1",
+    ]
+    names = [
+        f"{kind}_{os.path.basename(path)[5:-2]}"
+        for kind in ("op", "model")
+        for path in glob.glob(os.path.join(ROOT, "tests", kind, "test_*.c"))
+        if not path.endswith("test_mixed.c")
+    ]
+    targets = [f"test_{name}" for name in names + device_checks("cuda") + device_checks("cudasim")]
+    if not build_apart(result, env, where, options, targets):
+        return result
+    return run_ctest(where, with_sanitizers(env, where), "op|model|cuda")
+
+
 def suite_gpu(build, env):
     """The plugin with the simulated device, in BUILD/gpu: LAMMPS with `device cuda` against `device cpu`."""
     result, where = Result(), os.path.join(build, "gpu", "simulated")
@@ -326,7 +340,7 @@ def loops_met(result, where, env):
 
 def suite_cuda(build, env):
     """The GPU backend compiled by nvcc for all its targets, warnings and register spills being errors, in BUILD/cuda;
-    registers of all kernels in registers.txt there."""
+    registers of all kernels in registers.txt there, instructions of their loops in sass.txt."""
     result, where = Result(), os.path.join(build, "cuda")
     if not shutil.which("nvcc") and not os.path.exists("/usr/local/cuda/bin/nvcc"):
         result.skips.append("nvcc is not installed: the GPU backend was not compiled for GPUs")
@@ -511,6 +525,7 @@ SUITES = {
     "valgrind": suite_valgrind,
     "aarch64": suite_aarch64,
     "asan": suite_asan,
+    "cudasim": suite_cudasim,
     "gpu": suite_gpu,
     "cuda": suite_cuda,
 }
@@ -518,10 +533,11 @@ SUITES = {
 
 # The order of starting, so that both processors are busy to the end: what takes long first.
 LONGEST_FIRST = [
-    "asan",
+    "cudasim",
     "lammps",
     "distill",
     "aarch64",
+    "asan",
     "package",
     "kokkos",
     "gpu",
