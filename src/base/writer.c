@@ -265,3 +265,20 @@ int mlff_atomic_write(const char *path, mlff_write_content *write, const void *u
   free(real);
   return status;
 }
+
+int mlff_append(int file, const char *text, size_t n, int *is_torn)
+{
+  const off_t begin = lseek(file, 0, SEEK_END);
+  size_t done = 0;
+  int problem = 0;
+  while (done < n && !problem) {
+    const ssize_t more = write(file, text + done, n - done);
+    if (more > 0)
+      done += (size_t) more;
+    else if (more == 0 || errno != EINTR)
+      problem = more ? errno : EIO;
+  }
+  const int torn = problem && done && ftruncate(file, begin);
+  if (is_torn) *is_torn = torn;
+  return problem;
+}

@@ -7,6 +7,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
 /* Text in quotes: escapes, and U+FFFD for bytes that are not UTF-8. */
@@ -49,5 +53,13 @@ typedef int mlff_write_content(FILE *out, const void *user);
 /* Writes a file by `write`: into a new file beside it, synchronised, then renamed, and the directory synchronised.
  * What is not a regular file (a pipe, /dev/null) is written to directly. On failure the old file is as it was. */
 int mlff_atomic_write(const char *path, mlff_write_content *write, const void *user, mlff_fault *fault);
+
+/* Adds all of a text to the end of an open file, or nothing. Returns 0, or errno of what went wrong; then *is_torn,
+ * when not NULL, tells whether a part is left that could not be taken away again. */
+int mlff_append(int file, const char *text, size_t n, int *is_torn);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

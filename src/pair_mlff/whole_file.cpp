@@ -1,6 +1,8 @@
 /* whole_file.cpp: see whole_file.h. */
 #include "whole_file.h"
 
+#include "../base/writer.h"
+
 #include <cerrno>
 #include <cstring>
 
@@ -19,20 +21,11 @@ std::string MLFFWholeFile::open(const std::string &path)
 std::string MLFFWholeFile::append(const std::string &text)
 {
   if (fd < 0) return "";
-  const off_t begin = lseek(fd, 0, SEEK_END);
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t more = write(fd, text.data() + done, text.size() - done);
-    if (more > 0)
-      done += static_cast<size_t>(more);
-    else if (more == 0 || errno != EINTR)
-      break;
-  }
-  if (done == text.size()) return "";
-  std::string problem = strerror(errno);
-  if (done && ftruncate(fd, begin) != 0) problem += "; its end is incomplete";
+  int is_torn;
+  const int problem = mlff_append(fd, text.data(), text.size(), &is_torn);
+  if (!problem) return "";
   close();
-  return problem;
+  return std::string(strerror(problem)) + (is_torn ? "; its end is incomplete" : "");
 }
 
 std::string MLFFWholeFile::close()

@@ -19,7 +19,7 @@ struct mlffprof_trace {
   char *text, *path;
   size_t size;
   int file, error; /* errno of the first failure, after which nothing more is written */
-  off_t end;       /* of the whole events in the file */
+  int has_events;  /* in the file */
   int64_t n, n_max, n_dropped;
   int begun;     /* something was written                           */
   double origin; /* time of the first event: viewers show times from there */
@@ -41,7 +41,7 @@ mlffprof_status mlffprof_trace_open(const char *path, int64_t max_events, mlffpr
   memcpy(t->path, path, strlen(path) + 1);
   t->n_max = max_events ? max_events : DEFAULT_EVENTS;
   t->origin = NAN;
-  t->file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  t->file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
   t->out = t->file < 0 ? NULL : open_memstream(&t->text, &t->size);
   if (!t->out) {
     const mlffprof_status status =
@@ -55,30 +55,14 @@ mlffprof_status mlffprof_trace_open(const char *path, int64_t max_events, mlffpr
   return MLFFPROF_OK;
 }
 
-/* Adds all of a text to the file, or nothing. */
-static void add(mlffprof_trace *t, const char *text, size_t n)
-{
-  size_t done = 0;
-  while (done < n && !t->error) {
-    const ssize_t more = write(t->file, text + done, n - done);
-    if (more > 0)
-      done += (size_t) more;
-    else if (more == 0 || errno != EINTR)
-      t->error = more ? errno : EIO;
-  }
-  if (done == n)
-    t->end += (off_t) n;
-  else if (done && !ftruncate(t->file, t->end))
-    (void) lseek(t->file, t->end, SEEK_SET);
-}
-
 /* Writes what waits, once it is much or when it is wanted. */
 static mlffprof_status check(mlffprof_trace *t, int wanted, mlffprof_error *error)
 {
   const off_t waiting = ftello(t->out);
   if (waiting >= (wanted ? 1 : ROOM)) {
     if (fflush(t->out) && !t->error) t->error = errno;
-    add(t, t->text, t->size);
+    if (!t->error) t->error = mlff_append(t->file, t->text, t->size, NULL);
+    if (!t->error) t->has_events = 1;
     rewind(t->out);
   }
   if (!t->error) return MLFFPROF_OK;
@@ -189,9 +173,8 @@ mlffprof_status mlffprof_trace_close(mlffprof_trace *t, mlffprof_error *error)
   snprintf(text, sizeof text, "%lld events were dropped: the file was full", (long long) t->n_dropped);
   if (t->n_dropped) write_name(t, "process_labels", text, 0, 0);
   mlffprof_status status = check(t, 1, error);
-  t->error = 0;
-  const char *const closing = t->end ? "\n]\n" : "[]\n";
-  add(t, closing, strlen(closing));
+  const char *const closing = t->has_events ? "\n]\n" : "[]\n";
+  t->error = mlff_append(t->file, closing, strlen(closing), NULL);
   if (close(t->file) && !t->error) t->error = errno;
   if (t->error && !status)
     status = mlffprof_fail(error, MLFFPROF_E_IO, "%s: cannot be written: %s", t->path, strerror(t->error));
