@@ -5,11 +5,9 @@
  * expand 32 triples at a time and then own columns. Backward, a lane owns a neighbour and walks over all others:
  * every triple is computed from both of its ends, so that nothing is scattered.
  */
-#include "atoms.h"
+#include "ops_cuda.h"
 
 #include <cstdlib>
-
-using namespace ATOMS;
 
 enum { N_NEAR = 6, MAX_SHARED = 48 * 1024, MAX_GRID = 4096, STRIDE = WARP + 1, AEV_BLOCKS = 16 };
 
@@ -43,9 +41,8 @@ typedef struct aev_arrays {
   int n_used, n_radial, n_angular, n_sections, longest, unused;
 } aev_arrays;
 
-/* What is known when a kernel is compiled: sections and shifts of angular columns (0: they are arguments), and whether
- * workspaces are in shared memory. */
-template <int SECTIONS, int SHIFTS, int SHARED> struct known {
+/* What is known when a kernel is compiled: sections and shifts of angular columns; 0: they are arguments. */
+template <int SECTIONS, int SHIFTS> struct known {
   enum { N_SECTIONS = SECTIONS, N_SHIFTS = SHIFTS };
   static __device__ __forceinline__ int sections(const aev_arrays &a) { return SECTIONS ? SECTIONS : a.n_sections; }
   static __device__ __forceinline__ int shifts(const aev_arrays &a) { return SHIFTS ? SHIFTS : a.n_angular; }
@@ -232,7 +229,7 @@ __global__ void __launch_bounds__(WARP, AEV_BLOCKS) aev_forward_kernel(aev_array
     columns += a.n_used * a.n_radial;
     for (int t = 0; t < a.n_used; t++)
       for (int u = t; u < a.n_used; u++, columns += a.n_angular * a.n_sections)
-        angular_forward<known<SECTIONS, SHIFTS, SHARED>>(a, w, t, u, lane, columns);
+        angular_forward<known<SECTIONS, SHIFTS>>(a, w, t, u, lane, columns);
     __syncwarp();
   }
 }
@@ -354,7 +351,7 @@ __global__ void __launch_bounds__(WARP, AEV_BLOCKS) aev_backward_kernel(aev_arra
     load_near(a, w, e0, n_edges, lane);
     radial_backward(a, e0, n_edges, lane, row);
     __syncwarp();
-    angular_backward<known<SECTIONS, SHIFTS, SHARED>>(a, w, e0, lane, row);
+    angular_backward<known<SECTIONS, SHIFTS>>(a, w, e0, lane, row);
     __syncwarp();
   }
 }

@@ -18,6 +18,7 @@
  */
 #include "atoms.h"
 #include "tensor.h"
+#include "vectors.h"
 
 #include <cstdlib>
 
@@ -195,9 +196,8 @@ template <int ROWS> struct plain_sums {
     if (row >= n_rows || col >= n_left) return;
 #pragma unroll
     for (int k = 0; k < TILE_DEPTH; k++) {
-      const vector_of<OWN_ROWS> x = *(const vector_of<OWN_ROWS> *) (const void *) (x_tile + k * ROWS + row);
-      const vector_of<THREAD_COLUMNS> w =
-          *(const vector_of<THREAD_COLUMNS> *) (const void *) (w_tile + k * TILE_LD + col);
+      const vector_of<OWN_ROWS> x = load_vector<OWN_ROWS>(x_tile + k * ROWS + row);
+      const vector_of<THREAD_COLUMNS> w = load_vector<THREAD_COLUMNS>(w_tile + k * TILE_LD + col);
 #pragma unroll
       for (int r = 0; r < OWN_ROWS; r++)
 #pragma unroll

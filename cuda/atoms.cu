@@ -6,6 +6,7 @@
  * together; the simulated device looks at that (check_rows).
  */
 #include "atoms.h"
+#include "vectors.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -34,13 +35,13 @@ MLFF_DEVICE void load_weights(const linear_arrays &a, int at, real *w)
 }
 
 /* sum[r] += sum_k own[r][k0 + k] w[k],  k < AHEAD */
-MLFF_DEVICE void add_weights(const vector_of<VECTOR> *const *own, int k0, const real *w, real *sum)
+MLFF_DEVICE void add_weights(const real *const *own, int k0, const real *w, real *sum)
 {
 #pragma unroll
   for (int v = 0; v < AHEAD / VECTOR; v++)
 #pragma unroll
     for (int r = 0; r < ROWS_AT_ONCE; r++) {
-      const vector_of<VECTOR> x = own[r][k0 / VECTOR + v];
+      const vector_of<VECTOR> x = load_vector<VECTOR>(own[r] + k0 + v * VECTOR);
 #pragma unroll
       for (int k = 0; k < VECTOR; k++) sum[r] += x.of[k] * w[v * VECTOR + k];
     }
@@ -60,11 +61,11 @@ MLFF_DEVICE void product_step(const linear_arrays &a, int64_t row0, int n_rows, 
   const int n_groups = (n_rows + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
   for (int q = (int) threadIdx.x; q < n_groups * a.n_out; q += ATOM_THREADS) {
     const int col = q % a.n_out, first = q / a.n_out * ROWS_AT_ONCE;
-    const vector_of<VECTOR> *own[ROWS_AT_ONCE];
+    const real *own[ROWS_AT_ONCE];
     real sum[ROWS_AT_ONCE], even[AHEAD], odd[AHEAD];
 #pragma unroll
     for (int r = 0; r < ROWS_AT_ONCE; r++) {
-      own[r] = (const vector_of<VECTOR> *) (const void *) (x + (first + r < n_rows ? first + r : n_rows - 1) * ld);
+      own[r] = x + (first + r < n_rows ? first + r : n_rows - 1) * ld;
       sum[r] = a.bias[col];
     }
     load_weights(a, col, even);

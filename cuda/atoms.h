@@ -6,24 +6,9 @@
 
 #include "ops_cuda.h"
 
-#include <cuda_pipeline_primitives.h>
-
 #define ATOMS MLFF_CUDA(atoms)
 
 namespace ATOMS { /* structures differ between element types */
-
-/* ---- tiles ------------------------------------------------------------------------------------------------------- */
-
-/* Numbers that are read and written at once. */
-template <int N> struct alignas(N * sizeof(real) < 16 ? N * sizeof(real) : 16) vector_of {
-  real of[N];
-};
-
-/* Starts copying N numbers to shared memory; nothing is there before they were waited for. */
-template <int N> MLFF_DEVICE void copy_ahead(real *shared, const real *global)
-{
-  __pipeline_memcpy_async(shared, global, N * sizeof(real));
-}
 
 /* ---- products: linear.cu ----------------------------------------------------------------------------------------- */
 

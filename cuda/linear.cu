@@ -5,6 +5,7 @@
  */
 #include "atoms.h"
 #include "tensor.h"
+#include "vectors.h"
 
 #include <cstdlib>
 
@@ -142,8 +143,8 @@ __global__ void __launch_bounds__(LINEAR_THREADS) linear_kernel(linear_group<N_P
       vector x[N_VECTORS], w[N_VECTORS];
 #pragma unroll
       for (int v = 0; v < N_VECTORS; v++) {
-        x[v] = *(const vector *) (const void *) (x_tile + k * X_LD + v * VECTOR);
-        w[v] = *(const vector *) (const void *) (w_tile + k * TILE + v * (SIDE * VECTOR));
+        x[v] = load_vector<VECTOR>(x_tile + k * X_LD + v * VECTOR);
+        w[v] = load_vector<VECTOR>(w_tile + k * TILE + v * (SIDE * VECTOR));
       }
 #pragma unroll
       for (int r = 0; r < N; r++)

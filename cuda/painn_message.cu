@@ -3,10 +3,8 @@
  * Forward owns the receiver, backward the sender over the same list, which is symmetric: both gather, so there are no
  * atomics and results depend on nothing but the list's order. Filters are rebuilt from rows of R, which stay in cache.
  */
-#include "atoms.h"
 #include "painn.h"
-
-using namespace ATOMS;
+#include "vectors.h"
 
 enum { MESSAGE_THREADS = 64, CHANNELS = 4, BACKWARD_WARPS = 4 }; /* channels of a thread, forward */
 
@@ -21,17 +19,6 @@ typedef struct message_arrays {
   real *q, *mu, *grad_in, *grad_x, *edge_grad;
   int n_terms, n_features, accumulate, unused;
 } message_arrays;
-
-/* Channels are padded, and so are all arrays and addresses. */
-template <int PER> MLFF_DEVICE vector_of<PER> load_channels(const real *x)
-{
-  return *(const vector_of<PER> *) (const void *) x;
-}
-
-template <int PER> MLFF_DEVICE void store_channels(real *x, const vector_of<PER> &v)
-{
-  *(vector_of<PER> *) (void *) x = v;
-}
 
 /* An edge as messages need it; the coefficients of a dense basis stay where they are. */
 template <int DENSE> struct edge_line {
@@ -60,7 +47,7 @@ MLFF_DEVICE vector_of<PER> combine(const real *coef, int n_terms, const real *r,
   const int n = DENSE ? n_terms : 4;
 #pragma unroll DENSE ? 1 : 4
   for (int t = 0; t < n; t++) {
-    const vector_of<PER> v = load_channels<PER>(r + t * ld);
+    const vector_of<PER> v = load_vector<PER>(r + t * ld);
 #pragma unroll
     for (int b = 0; b < PER; b++) sum.of[b] = t ? sum.of[b] + coef[t] * v.of[b] : coef[t] * v.of[b];
   }
@@ -85,7 +72,7 @@ MLFF_DEVICE void receive(const message_arrays &a, const edge_line<DENSE> &line, 
   const vector_of<CHANNELS> fc = combine<DENSE, CHANNELS>(coef, a.n_terms, r + 2 * f, ld);
   vector_of<CHANNELS> v[6];
 #pragma unroll
-  for (int c = 0; c < 6; c++) v[c] = load_channels<CHANNELS>(s + c * f);
+  for (int c = 0; c < 6; c++) v[c] = load_vector<CHANNELS>(s + c * f);
 #pragma unroll
   for (int b = 0; b < CHANNELS; b++) {
     const real mb = fb.of[b] * v[1].of[b], mc = fc.of[b] * v[2].of[b];
@@ -111,8 +98,8 @@ template <int DENSE> __global__ void __launch_bounds__(MESSAGE_THREADS) message_
   if (i >= a.end) return;
   const int64_t end = a.row[i + 1];
   const real *own = a.state + i * 6 * f + 3 * f + k;
-  receiver sum = {load_channels<CHANNELS>(a.q_in + i * f + k), load_channels<CHANNELS>(own),
-                  load_channels<CHANNELS>(own + f), load_channels<CHANNELS>(own + 2 * f)};
+  receiver sum = {load_vector<CHANNELS>(a.q_in + i * f + k), load_vector<CHANNELS>(own), load_vector<CHANNELS>(own + f),
+                  load_vector<CHANNELS>(own + 2 * f)};
   int64_t e = a.row[i];
   if (e < end) {
     edge_line<DENSE> even = load_line<DENSE>(a, e);
@@ -124,11 +111,11 @@ template <int DENSE> __global__ void __launch_bounds__(MESSAGE_THREADS) message_
     }
     if (e < end) receive<DENSE>(a, even, k, &sum);
   }
-  store_channels<CHANNELS>(a.q + block * a.ldq + k, sum.q);
+  store_vector<CHANNELS>(a.q + block * a.ldq + k, sum.q);
   real *mu = a.mu + block * 3 * f + k;
-  store_channels<CHANNELS>(mu, sum.x);
-  store_channels<CHANNELS>(mu + f, sum.y);
-  store_channels<CHANNELS>(mu + 2 * f, sum.z);
+  store_vector<CHANNELS>(mu, sum.x);
+  store_vector<CHANNELS>(mu + f, sum.y);
+  store_vector<CHANNELS>(mu + 2 * f, sum.z);
 }
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
@@ -156,12 +143,12 @@ template <int PER> MLFF_DEVICE void sender_begin(const message_arrays &a, int64_
 {
   const int64_t f = a.n_features;
   const real *x = a.state + j * 6 * f + k;
-  const vector_of<PER> c = load_channels<PER>(x + 2 * f);
-  own->a = load_channels<PER>(x);
-  own->b = load_channels<PER>(x + f);
+  const vector_of<PER> c = load_vector<PER>(x + 2 * f);
+  own->a = load_vector<PER>(x);
+  own->b = load_vector<PER>(x + f);
 #pragma unroll
   for (int d = 0; d < 3; d++) {
-    own->m[d] = load_channels<PER>(x + (3 + d) * f);
+    own->m[d] = load_vector<PER>(x + (3 + d) * f);
 #pragma unroll
     for (int b = 0; b < PER; b++) {
       own->m[d].of[b] *= c.of[b];
@@ -175,23 +162,23 @@ template <int PER> MLFF_DEVICE void sender_end(const message_arrays &a, int64_t 
   const int64_t f = a.n_features, block = j - a.begin;
   const real *x = a.state + j * 6 * f + 2 * f + k, *grad = a.grad + j * 4 * f + k;
   real *grad_x = a.grad_x + block * 3 * f + k, *grad_in = a.grad_in + block * 4 * f + k;
-  const vector_of<PER> c = load_channels<PER>(x);
+  const vector_of<PER> c = load_vector<PER>(x);
   vector_of<PER> gc;
-  store_channels<PER>(grad_x, own.ga);
-  store_channels<PER>(grad_x + f, own.gb);
-  store_channels<PER>(grad_in, load_channels<PER>(grad));
+  store_vector<PER>(grad_x, own.ga);
+  store_vector<PER>(grad_x + f, own.gb);
+  store_vector<PER>(grad_in, load_vector<PER>(grad));
 #pragma unroll
   for (int d = 0; d < 3; d++) {
-    const vector_of<PER> mu = load_channels<PER>(x + (1 + d) * f);
-    vector_of<PER> g = load_channels<PER>(grad + (1 + d) * f);
+    const vector_of<PER> mu = load_vector<PER>(x + (1 + d) * f);
+    vector_of<PER> g = load_vector<PER>(grad + (1 + d) * f);
 #pragma unroll
     for (int b = 0; b < PER; b++) {
       gc.of[b] = d ? gc.of[b] + own.s[d].of[b] * mu.of[b] : own.s[d].of[b] * mu.of[b];
       g.of[b] += c.of[b] * own.s[d].of[b];
     }
-    store_channels<PER>(grad_in + (1 + d) * f, g);
+    store_vector<PER>(grad_in + (1 + d) * f, g);
   }
-  store_channels<PER>(grad_x + 2 * f, gc);
+  store_vector<PER>(grad_x + 2 * f, gc);
 }
 
 /* Adds one edge at PER channels, where u is that of the list, so opposite to the edge's own:
@@ -212,10 +199,10 @@ MLFF_DEVICE void send(const message_arrays &a, const real *line, const real *coe
     value[part] = combine<DENSE, PER>(coef, a.n_terms, r + part * f, ld);
     change[part] = combine<DENSE, PER>(slope, a.n_terms, r + part * f, ld);
   }
-  const vector_of<PER> gq = load_channels<PER>(grad);
+  const vector_of<PER> gq = load_vector<PER>(grad);
   vector_of<PER> g[3];
 #pragma unroll
-  for (int d = 0; d < 3; d++) g[d] = load_channels<PER>(grad + (1 + d) * f);
+  for (int d = 0; d < 3; d++) g[d] = load_vector<PER>(grad + (1 + d) * f);
 #pragma unroll
   for (int b = 0; b < PER; b++) {
     const real gx = g[0].of[b], gy = g[1].of[b], gz = g[2].of[b], gu = gx * u[0] + gy * u[1] + gz * u[2];
