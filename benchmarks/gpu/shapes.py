@@ -24,7 +24,7 @@ sys.path.insert(0, os.path.join(ROOT, "python"))
 import orb_weights  # noqa: E402
 
 from mlff_tools.convert import orb as convert_orb  # noqa: E402
-from mlff_tools.model import modelfile, selftest  # noqa: E402
+from mlff_tools.model import files, modelfile, selftest  # noqa: E402
 
 HIDDEN = {"H": [256, 192, 160], "O": [192, 160, 128]}
 
@@ -100,7 +100,7 @@ def write_orb(folder, is_small):
     data = orb_weights.weights(tensors)
     path = os.path.join(folder, head["name"])
     head["weights"] = {"file": head["name"] + ".safetensors", "sha256": hashlib.sha256(data).hexdigest()}
-    modelfile.write_bytes(path + ".safetensors", data)
+    files.write_bytes(path + ".safetensors", data)
     modelfile.write_head(path + ".yaml", head)
     return {head["name"]: tensors}
 

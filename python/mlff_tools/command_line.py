@@ -7,7 +7,8 @@ import signal
 import sys
 import threading
 
-from .model.modelfile import ModelError, said
+from .model.files import in_words
+from .model.modelfile import ModelError
 
 STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 FAILED, WRONG = 1, 2  # exit status: a run failed or was stopped; what was given cannot be used
@@ -55,7 +56,7 @@ def one_line(name, stopped="stopped", status_stopped=FAILED):
                     sys.stdout.close()
                 return FAILED
             except OSError as e:
-                status, text = WRONG, f"error: {said(e)}"
+                status, text = WRONG, f"error: {in_words(e)}"
             except KeyboardInterrupt as e:
                 status, text = status_stopped, stopped
                 if str(e):

@@ -13,7 +13,7 @@ import re
 import subprocess
 import typing
 
-from ..model import modelfile
+from ..model import files, modelfile
 from ..model.lammps import LammpsError
 from . import noise, profiles
 from .profiles import ProfileError, get, number
@@ -196,7 +196,7 @@ def _write(handle, data, size):
 def append(path, records):
     """Adds those records that are not there yet, as whole lines, in one write. Returns how many they were."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    with modelfile.naming(path):
+    with files.naming(path):
         return _append(path, records)
 
 

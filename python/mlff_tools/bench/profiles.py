@@ -4,7 +4,8 @@ import json
 import math
 import os
 
-from ..model.modelfile import ModelError, write_bytes
+from ..model.files import write_bytes
+from ..model.modelfile import ModelError
 
 SCHEMA_VERSION = 1
 NEEDED = (

@@ -6,7 +6,7 @@ import shutil
 from statistics import mean, median
 
 from ..ensemble import judge
-from ..model import modelfile
+from ..model import files
 from . import ensembles, noise, profiles
 from .cases import SYSTEMS, clean
 
@@ -301,4 +301,4 @@ def remove_old(folder):
 
 
 def copy(folder, source, name):
-    modelfile.copy(os.path.join(folder, source), os.path.join(folder, name))
+    files.copy(os.path.join(folder, source), os.path.join(folder, name))

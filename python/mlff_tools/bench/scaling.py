@@ -29,8 +29,9 @@ from statistics import median
 import numpy as np
 
 from ..command_line import numbers, one_line, positive, whole
+from ..model.files import in_words
 from ..model.lammps import LammpsError, errors_in, find_decks, find_lmp, find_plugin, on_ranks, process_options
-from ..model.modelfile import ModelError, find_model, said
+from ..model.modelfile import ModelError, find_model
 from ..report import style
 from . import profiles
 from .cases import clean, student
@@ -397,7 +398,7 @@ def main(argv=None):
         print(f"mlff scaling: error: {e}", file=sys.stderr)
         return 1
     except OSError as e:
-        print(f"mlff scaling: error: {said(e)}", file=sys.stderr)
+        print(f"mlff scaling: error: {in_words(e)}", file=sys.stderr)
         return 1
     print(f"{base}.json, .svg; a table: mlff show {base}.json")
     return 0 if all(row["passed"] for row in checks) else 1

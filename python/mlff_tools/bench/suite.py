@@ -31,6 +31,7 @@ import time
 
 from ..command_line import number, numbers, one_line, positive, temperatures, whole
 from ..model import modelfile
+from ..model.files import in_words
 from ..model.lammps import (
     LammpsError,
     errors_in,
@@ -451,7 +452,7 @@ def main(argv=None):
         print(f"\nmlff bench: error: {e}", file=sys.stderr)
         return 1
     except OSError as e:
-        print(f"\nmlff bench: error: {modelfile.said(e)}", file=sys.stderr)
+        print(f"\nmlff bench: error: {in_words(e)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"\nmlff bench: stopped; the same command goes on with what {args.out} holds", file=sys.stderr)

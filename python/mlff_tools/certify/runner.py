@@ -14,9 +14,9 @@ import time
 import numpy as np
 
 from ..model import lammps, modelfile
+from ..model.files import write_input
 from ..model.lammps import LammpsError
 from ..model.masses import MASS
-from ..model.modelfile import write_text
 from ..train import lammps_data, teacher_lammps
 from .work import NotMeasured, write_whole
 
@@ -222,7 +222,7 @@ def ends(p):
 
 def _segment(lmp, potential, p, place, k, first, last, deadline):
     """Runs segment k; how it ended: end, time, or the error of LAMMPS."""
-    write_text(
+    write_input(
         os.path.join(place, f"in.{k}"), _script(potential, p, k, first, last, max(1.0, deadline - time.monotonic()))
     )
     words = [lmp, "-in", f"in.{k}", "-log", f"log.{k}", "-screen", "none", "-nocite"]
@@ -246,7 +246,7 @@ def _segment(lmp, potential, p, place, k, first, last, deadline):
 def run(lmp, potential, frame, p, place, seconds):
     """The trajectory of protocol p from a frame, as far as it goes in so many seconds; kept in the folder `place`."""
     place, p = os.path.abspath(place), {**p, "boundary": "f f f" if frame["cell"] is None else "p p p"}
-    write_text(os.path.join(place, "start.data"), lammps_data.data_text(frame, potential.types, potential.style))
+    write_input(os.path.join(place, "start.data"), lammps_data.data_text(frame, potential.types, potential.style))
     state = os.path.join(place, "segments.json")
     done = []
     if os.path.exists(state):

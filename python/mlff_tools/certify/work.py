@@ -11,8 +11,9 @@ import os
 
 import numpy as np
 
+from ..model.files import write_bytes
 from ..model.lock import locked
-from ..model.modelfile import ModelError, write_bytes
+from ..model.modelfile import ModelError
 
 VERSION = 2  # of what steps do: another one makes all of them anew
 

@@ -1,13 +1,9 @@
-"""Model files (NAME.yaml + NAME.safetensors): reading, checking and atomic writing. the format is in
-docs/model_file.md."""
+"""Model files (NAME.yaml + NAME.safetensors): reading, checking and writing. The format is in docs/model_file.md."""
 
-import contextlib
 import glob
 import hashlib
-import io
 import json
 import os
-import secrets
 import struct
 import typing
 
@@ -17,6 +13,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
 
 from .. import FILES
+from .files import ModelError, write_bytes
 
 FORMAT = "mlff/1"
 ENERGY_UNITS = ("eV", "hartree", "kcal/mol")
@@ -44,10 +41,6 @@ def tolerance(architecture):
     """What self-tests of an architecture are made with: precision -> quantity -> largest difference."""
     found = NEQUIP_TOLERANCE if architecture == "nequip" else TOLERANCE
     return {precision: dict(values) for precision, values in found.items()}
-
-
-class ModelError(Exception):
-    """A model, data set or option that cannot be used; the text says what, which value, and what to do."""
 
 
 def head_keys():
@@ -341,59 +334,6 @@ def find_model(name, folder=""):
     if os.path.basename(name) != name or name.endswith(".yaml"):
         raise ModelError(here)
     raise ModelError(f"{here}, and no model {name}; there are: {', '.join(sorted(named)) or 'none'}")
-
-
-@contextlib.contextmanager
-def naming(path):
-    """What writes a file: an OSError within names it, as those of write() and close() do not."""
-    try:
-        yield
-    except OSError as e:
-        raise OSError(e.errno, e.strerror or str(e), path) from e
-
-
-def said(e):
-    """An OSError in words."""
-    return f"{e.filename}: {e.strerror}" if e.filename else e.strerror or str(e)
-
-
-def write_bytes(path, data):
-    """Writes `data` to `path` so that a reader sees the old file or the new one, never a part. ModelError if nothing
-    can be written to its folder, OSError with the path for what happens later."""
-    folder = os.path.dirname(os.path.abspath(path))
-    if not os.access(folder, os.W_OK):
-        raise ModelError(f"{path} cannot be written: {folder} is no folder that can be written to")
-    temporary = os.path.join(folder, f".{os.path.basename(path)}.{secrets.token_hex(4)}.part")
-    with naming(path):
-        try:
-            with open(temporary, "xb") as f:
-                f.write(data)
-                f.flush()
-                os.fsync(f.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
-
-
-def write_npz(path, **arrays):
-    """Writes arrays as np.savez_compressed does, as a whole."""
-    data = io.BytesIO()
-    np.savez_compressed(data, **arrays)
-    write_bytes(path, data.getvalue())
-
-
-def write_text(path, text):
-    """Writes a text for a program that is started next."""
-    with naming(path), open(path, "w", encoding="utf-8") as f:
-        f.write(text)
-
-
-def copy(source, target):
-    """A copy of a file, as write_bytes writes it."""
-    with open(source, "rb") as f:
-        write_bytes(target, f.read())
 
 
 class _Dumper(yaml.SafeDumper):

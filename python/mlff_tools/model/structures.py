@@ -8,8 +8,9 @@ import re
 
 import numpy as np
 
+from .files import write_input
 from .masses import MASS
-from .modelfile import NUMBERS, ModelError, write_text
+from .modelfile import NUMBERS, ModelError
 
 AVOGADRO_A3 = 0.602214076  # (mol/cm3) in molecules/A3
 
@@ -261,4 +262,4 @@ def write_xyz(path, structures):
             comment = 'Lattice="' + " ".join(repr(float(x)) for x in np.ravel(s["cell"])) + '" ' + comment
         lines += [str(len(s["elements"])), comment]
         lines += [e + " " + " ".join(repr(float(x)) for x in p) for e, p in zip(s["elements"], s["positions"])]
-    write_text(path, "\n".join(lines) + "\n")
+    write_input(path, "\n".join(lines) + "\n")

@@ -5,7 +5,7 @@ import io
 import os
 import re
 
-from ..model.modelfile import write_bytes
+from ..model.files import write_bytes
 
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "report.css"), encoding="utf-8") as _file:
     CSS = _file.read()

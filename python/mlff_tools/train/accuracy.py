@@ -11,7 +11,7 @@ import sys
 import numpy as np
 
 from ..command_line import one_line, positive
-from ..model import engine, modelfile
+from ..model import engine, files, modelfile
 from ..model.modelfile import ModelError
 from . import dataset
 
@@ -149,5 +149,5 @@ def main(argv=None):
     args = parser.parse_args(argv)
     result = accuracy(args)
     if args.json:
-        modelfile.write_bytes(args.json, (json.dumps(result, indent=1) + "\n").encode("ascii"))
+        files.write_bytes(args.json, (json.dumps(result, indent=1) + "\n").encode("ascii"))
     print(table(result))

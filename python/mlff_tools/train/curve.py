@@ -2,7 +2,7 @@
 
 import math
 
-from ..model.modelfile import write_bytes
+from ..model.files import write_bytes
 from ..report import charts
 from ..report.style import COLOURS, CURVES
 

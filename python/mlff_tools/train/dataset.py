@@ -27,8 +27,9 @@ import zipfile
 
 import numpy as np
 
+from ..model.files import write_npz
 from ..model.masses import MASS
-from ..model.modelfile import NUMBERS, ModelError, sha256_of, write_npz
+from ..model.modelfile import NUMBERS, ModelError, sha256_of
 from . import extxyz, hessian, labels
 
 SPLITS = ("train", "validation", "test")

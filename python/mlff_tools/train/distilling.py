@@ -19,9 +19,10 @@ import shutil
 import numpy as np
 
 from ..certify import command
-from ..model import modelfile
+from ..model import files
+from ..model.files import write_bytes
 from ..model.lock import NAME, locked
-from ..model.modelfile import ModelError, write_bytes
+from ..model.modelfile import ModelError
 from . import dynamics, extxyz, generate, inner_labels, job, labelling, labels, recipe_training, rounds
 from .job import read_json, write_json
 from .label import make_teacher
@@ -69,7 +70,7 @@ class Run:
                 f"{self.folder}: was made with another section {changed[0]}: choose another --out, with --from "
                 f"{os.path.relpath(self.folder)} to take over the trajectories that still fit, or remove the folder"
             )
-        modelfile.copy(self.wanted.recipe.path, self._path("recipe.yaml"))
+        files.copy(self.wanted.recipe.path, self._path("recipe.yaml"))
         if there is None or there["sections"] != mine:
             write_json(self._path("run.json"), {"recipe": self.wanted.name, "sections": mine})
 
@@ -300,7 +301,7 @@ class Run:
     def finish(self, path, name):
         """A trained model as a file NAME in the folder itself; its path."""
         for ending in (".safetensors", ".yaml"):
-            modelfile.copy(os.path.splitext(path)[0] + ending, self._path(name + ending))
+            files.copy(os.path.splitext(path)[0] + ending, self._path(name + ending))
         return self._path(name + ".yaml")
 
     def certificate(self, model):

@@ -14,7 +14,8 @@ import sys
 import numpy as np
 
 from ..model import modelfile
-from ..model.modelfile import ModelError, said
+from ..model.files import in_words
+from ..model.modelfile import ModelError
 from ..model.units import GPA
 from . import dataset, labels
 
@@ -165,7 +166,7 @@ def main(argv=None):
         if args.write is not None:
             modelfile.write_head(args.model, {**head, "domain": added(head["domain"], found, args.write)})
     except (ModelError, OSError) as e:
-        print(f"error: {said(e) if isinstance(e, OSError) else e}", file=sys.stderr)
+        print(f"error: {in_words(e)}", file=sys.stderr)
         return 2
     print(modelfile.dump_yaml(found).rstrip())
     return 0

@@ -19,8 +19,9 @@ import zipfile
 
 import numpy as np
 
+from ..model.files import in_words, write_npz
 from ..model.lock import locked
-from ..model.modelfile import ModelError, said, write_npz
+from ..model.modelfile import ModelError
 from . import labels
 from .build import disturbed
 from .extxyz import FrameError
@@ -180,7 +181,7 @@ def _run(task, path, stamp):
             raise DynamicsError(f"{error} (its files: {work})")
         _write(path, stamp, found, error, len(start["elements"]))
     except (ModelError, OSError) as e:
-        text = said(e) if isinstance(e, OSError) else str(e)
+        text = in_words(e)
         with contextlib.suppress(OSError):  # for the user to look at
             shutil.rmtree(stem + ".failed", ignore_errors=True)
             os.rename(work or "", stem + ".failed")

@@ -7,7 +7,7 @@ a network of this size cannot know, count for more. So no teacher is asked, and 
 
 import os
 
-from ..model.modelfile import write_bytes
+from ..model.files import write_bytes
 from . import extxyz, hessian, labelling
 from .teachers import ModelTeacher
 

@@ -16,7 +16,8 @@ import subprocess
 import sys
 
 from .. import PACKAGE
-from ..model.modelfile import ModelError, said, write_bytes
+from ..model.files import in_words, write_bytes
+from ..model.modelfile import ModelError
 from . import labels, recipe_certify
 from .extxyz import tag
 from .process import TeacherError
@@ -159,7 +160,7 @@ def main(argv=None):
         }
         write_json(os.path.join(job["folder"], "result.json"), done)
     except (ModelError, OSError) as e:
-        sys.exit(f"error: {said(e) if isinstance(e, OSError) else e}")
+        sys.exit(f"error: {in_words(e)}")
 
 
 if __name__ == "__main__":

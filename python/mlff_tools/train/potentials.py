@@ -19,7 +19,8 @@ import typing
 import numpy as np
 
 from ..model import lammps
-from ..model.modelfile import ModelError, find_model, model_paths, read_head, write_text
+from ..model.files import write_input
+from ..model.modelfile import ModelError, find_model, model_paths, read_head
 from .lammps_data import data_text, parse_dump
 from .teacher_ase import AseTeacher
 from .teacher_lammps import commands_digest, split_commands, types_of, version
@@ -77,7 +78,7 @@ class LammpsPotential:
         """Commands up to the potential; writes the data file."""
         types = self.types_of(frame)
         path = os.path.join(work, "start.data")
-        write_text(path, data_text(frame, types, self.style, tilted=tilted))
+        write_input(path, data_text(frame, types, self.style, tilted=tilted))
         return [
             f"units {self.units}",
             f"atom_style {self.style}",
@@ -95,7 +96,7 @@ class LammpsPotential:
 
     def _run(self, commands, frame, work):
         """Output of LAMMPS and None, or its error once dynamics has begun; DynamicsError for one before."""
-        write_text(os.path.join(work, "in.lmp"), "\n".join(commands) + "\n")
+        write_input(os.path.join(work, "in.lmp"), "\n".join(commands) + "\n")
         words = [self.lmp, "-in", os.path.join(work, "in.lmp"), "-log", os.path.join(work, "log.lammps"), "-nocite"]
         # its output goes through a pipe: it ends by itself when this program is killed
         with subprocess.Popen(words, **lammps.process_options(self.lmp, self.place)) as process:

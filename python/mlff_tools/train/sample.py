@@ -23,7 +23,7 @@ import time
 import numpy as np
 
 from ..command_line import one_line, positive, whole
-from ..model import engine, modelfile, reference
+from ..model import engine, files, modelfile, reference
 from ..model.lammps import environment, find_lmp, find_plugin
 from ..model.modelfile import ModelError
 from ..model.structures import molecule, molecule_box
@@ -183,7 +183,7 @@ def relabelled(trajectory, structure, values, steps, label):
 def write_inputs(place, data, script):
     """Writes the data file and the input script of a run."""
     for name, text in (("start.data", data), ("in.lmp", script)):
-        modelfile.write_text(os.path.join(place, name), text)
+        files.write_input(os.path.join(place, name), text)
 
 
 def _lammps(lmp, place, name, running):
@@ -240,7 +240,7 @@ def run(trajectory, folder, potential, elements, lmp, label=None, running=None):
     cell = np.zeros((3, 3)) if structure["cell"] is None else structure["cell"]
     if "distort" in trajectory:
         values, energies = relabelled(trajectory, structure, values, steps, label)
-    modelfile.write_npz(
+    files.write_npz(
         result,
         stamp=stamp,
         types=types,

@@ -13,8 +13,8 @@ import time
 import numpy as np
 
 from ..model import lammps, modelfile
+from ..model.files import write_input
 from ..model.masses import MASS
-from ..model.modelfile import write_text
 from .lammps_data import ATOM_STYLES, box, data_text, dump_text
 from .process import Died, Program, TeacherError
 from .teachers import TIMEOUT, digest
@@ -107,7 +107,9 @@ class LammpsTeacher:
 
     def _setup(self, frame):
         """Commands for structures with these elements in this order, of this kind."""
-        write_text(self._path("start.data"), data_text(frame, self.types, self.style, tilted=frame["cell"] is not None))
+        write_input(
+            self._path("start.data"), data_text(frame, self.types, self.style, tilted=frame["cell"] is not None)
+        )
         boundary = "f f f" if frame["cell"] is None else "p p p"
         thermo = "step pe" + (" pxx pyy pzz pxy pxz pyz" if frame["cell"] is not None else "")
         sums = ["compute mlff_pe all pe/atom", "compute mlff_sum all reduce sum c_mlff_pe"] if self.per_atom else []
@@ -130,7 +132,7 @@ class LammpsTeacher:
         kind = frame["elements"], frame["cell"] is None
         setup = [] if kind == self.present else self._setup(frame)
         self.present = kind
-        write_text(self._path("next.dump"), dump_text(frame))
+        write_input(self._path("next.dump"), dump_text(frame))
         values = "$(pe:%.17g)" + "".join(
             f" $(p{c}:%.17g)" for c in "xx yy zz xy xz yz".split() if frame["cell"] is not None
         )

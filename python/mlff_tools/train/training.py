@@ -27,7 +27,7 @@ import time
 from types import SimpleNamespace
 
 from ..command_line import above_zero, one_line, positive, whole
-from ..model import modelfile
+from ..model import files
 from ..model.lock import locked
 from ..model.modelfile import ModelError
 from . import configuration, curve, dataset
@@ -90,7 +90,7 @@ def save_checkpoint(path, trainer):
     buffer = io.BytesIO()
     torch.save(_fresh(trainer.state()), buffer)
     try:
-        modelfile.write_bytes(path, buffer.getvalue())
+        files.write_bytes(path, buffer.getvalue())
     except OSError as e:
         raise ModelError(f"{path}: {e.strerror}; the checkpoint before is kept") from e
 
@@ -321,7 +321,7 @@ def _run(trainer, name, checkpoint, write, stop, save_every):
     rows = held_out(trainer)
     for r in rows:
         write(errors.text(r))
-    modelfile.write_bytes(name + ".errors.json", (json.dumps(rows, indent=1) + "\n").encode("ascii"))
+    files.write_bytes(name + ".errors.json", (json.dumps(rows, indent=1) + "\n").encode("ascii"))
     export.export(trainer, name, rows)
     write(f"{name}.yaml written, step {trainer.step}")
     return rows
