@@ -23,6 +23,7 @@ import re
 import shutil
 import subprocess
 import sys
+import typing
 
 import registers
 
@@ -38,11 +39,20 @@ BARS = {
 MOST_LOOPS = 2
 SKIPPED = 77
 FUNCTION = re.compile(r"^\s*Function : (\w+)")
-LINE = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)\s*(.*?);")
+LINE = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z]\w*)((?:\.\w+)*)\s*(.*?);")
 # Multiply-adds of a warp: HMMA.1688 is 16 x 8 x 8.
 SHAPES = {"1688": 16 * 8 * 8, "16816": 16 * 8 * 16, "1684": 16 * 8 * 4, "884": 8 * 8 * 4}
 TENSOR_PRODUCTS = 3
 BITS = re.compile(r"\.(8|16|32|64|128)\b|\.[US](8|16)\b")
+
+
+class Instruction(typing.NamedTuple):
+    """`FFMA.FTZ R1, R2, R3, R4` at an address: kind FFMA, modifiers .FTZ."""
+
+    address: int
+    kind: str
+    modifiers: str
+    operands: str
 
 
 def tools():
@@ -53,23 +63,23 @@ def tools():
 
 
 def functions(text):
-    """{mangled name: [(address, instruction, operands)]} of what cuobjdump -sass prints."""
+    """{mangled name: [Instruction]} of what cuobjdump -sass prints."""
     found, name = collections.defaultdict(list), None
     for line in text.splitlines():
         if match := FUNCTION.match(line):
             name = match.group(1)
         elif name and (match := LINE.match(line)):
-            found[name].append((int(match.group(1), 16), match.group(2), match.group(3)))
+            found[name].append(Instruction(int(match.group(1), 16), *match.groups()[1:]))
     return found
 
 
 def loops(code):
     """The loops of a function: lists of its instructions, without those of loops within."""
-    where = {address: k for k, (address, _, _) in enumerate(code)}
+    where = {line.address: k for k, line in enumerate(code)}
     spans = []
-    for k, (address, instruction, operands) in enumerate(code):
-        target = re.search(r"0x([0-9a-f]+)\s*$", operands)
-        if instruction.startswith("BRA") and target and int(target.group(1), 16) < address:
+    for k, line in enumerate(code):
+        target = re.search(r"0x([0-9a-f]+)\s*$", line.operands)
+        if line.kind == "BRA" and target and int(target.group(1), 16) < line.address:
             spans.append((where[int(target.group(1), 16)], k))
     own = []
     for a, b in spans:
@@ -78,28 +88,27 @@ def loops(code):
     return own
 
 
+def count(code, *kinds):
+    return sum(line.kind in kinds for line in code)
+
+
 def sums(loop):
     """Multiply-adds of a lane."""
-    n = sum(instruction.split(".")[0] in ("FFMA", "DFMA") for _, instruction, _ in loop)
-    for _, instruction, _ in loop:
-        kind, *of = instruction.split(".")
-        if kind in ("HMMA", "DMMA"):
-            n += next(SHAPES[word] for word in of if word in SHAPES) / 32 / TENSOR_PRODUCTS
+    n = count(loop, "FFMA", "DFMA")
+    for line in loop:
+        if line.kind in ("HMMA", "DMMA"):
+            n += next(SHAPES[word] for word in line.modifiers.split(".") if word in SHAPES) / 32 / TENSOR_PRODUCTS
     return n
 
 
 def widths(loop, *kinds):
     """`4 x 128, 2 x 32`: loads, stores or copies of these kinds by bits."""
     found = collections.Counter()
-    for _, instruction, _ in loop:
-        if instruction.split(".")[0] in kinds:
-            bits = BITS.search(instruction)
+    for line in loop:
+        if line.kind in kinds:
+            bits = BITS.search(line.modifiers)
             found[int(bits.group(1) or bits.group(2)) if bits else 32] += 1
     return ", ".join(f"{n} x {bits}" for bits, n in sorted(found.items(), reverse=True)) or "-"
-
-
-def generic(loop):
-    return sum(instruction.split(".")[0] in ("LD", "ST") for _, instruction, _ in loop)
 
 
 def row(name, loop):
@@ -112,7 +121,7 @@ def row(name, loop):
         "global": widths(loop, "LDG", "STG"),
         "shared": widths(loop, "LDS", "LDSM", "STS"),
         "copies": widths(loop, "LDGSTS"),
-        "generic": generic(loop),
+        "generic": count(loop, "LD", "ST"),
     }
 
 
@@ -125,8 +134,7 @@ def read(library, gpu, real, env):
         sys.exit(done.stderr.strip() or f"{library}: cuobjdump failed")
     found = {}
     for name, code in functions(done.stdout).items():
-        kinds = collections.Counter(instruction.split(".")[0] for _, instruction, _ in code)
-        single, double = (sum(kinds[letter + kind] for kind in ("FMA", "ADD", "MUL")) for letter in "FD")
+        single, double = (count(code, *(letter + kind for kind in ("FMA", "ADD", "MUL"))) for letter in "FD")
         if (double > single) == (real == "double"):
             found[registers.short_name(name)] = sorted(loops(code), key=lambda loop: (-sums(loop), -len(loop)))
     return found

@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 import numpy as np
+import sampling
 import yaml
 from safetensors.numpy import load
 
@@ -24,25 +25,7 @@ MLFF = os.environ.get("MLFF", os.path.join(ROOT, "build", "mlff"))
 LMP = os.environ.get("MLFF_LMP", os.path.join(os.path.dirname(sys.executable), "lmp"))
 PROPERTIES = 'Lattice="8 0 0 0 8 0 0 0 8" Properties=species:S:1:pos:R:3'
 WATER = "".join(f"3\n{PROPERTIES}{{}}\nO 0 0 0\nH 0.76 {0.59 + 0.01 * k} 0\nH -0.76 0.59 0\n" for k in range(3))
-SAMPLE = {
-    "name": "trial",
-    "elements": ["H", "C", "O"],
-    "timestep": 0.5,
-    "damp": 100.0,
-    "potential": ["pair_style buck 4.0", "pair_coeff * * 200.0 0.3 0.0"],
-    "groups": [
-        {
-            "name": "b",
-            "molecule": "benzene",
-            "temperature": [300],
-            "seed": 20,
-            "split": "test",
-            "frames": 4,
-            "every": 10,
-            "equilibrate": 20,
-        }
-    ],
-}
+SAMPLE = {**sampling.CONFIG, "groups": sampling.CONFIG["groups"][1:]}  # benzene
 RECIPE = {
     "name": "small",
     "structures": [{"files": "water.xyz"}],

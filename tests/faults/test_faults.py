@@ -23,11 +23,14 @@ def begin(faults, program, inputs):
     return faults.fresh("place", program.before and str(inputs / program.before))
 
 
+def words_of(words, inputs):
+    return [word.replace("{in}", str(inputs)) for word in words]
+
+
 def run(faults, program, inputs, **more):
     """A run in a new folder: what it ended with, and what is there then."""
     place = begin(faults, program, inputs)
-    words = [word.replace("{in}", str(inputs)) for word in program.words]
-    done = faults.run(words, place, **more)
+    done = faults.run(words_of(program.words, inputs), place, **more)
     return done, content(place)
 
 
@@ -77,10 +80,6 @@ def judge(program, faults, done, files, good, before, reason):
     return wrong
 
 
-def words_of(program, inputs):
-    return [word.replace("{in}", str(inputs)) for word in program.words]
-
-
 def clean_run(program, faults, inputs):
     """A run without fault, and what was there before it."""
     before = content(begin(faults, program, inputs))
@@ -94,7 +93,7 @@ def clean_run(program, faults, inputs):
 def goes_on(program, faults, inputs, good, leaves=False):
     """What is wrong after the same command has run again. leaves: a killed run has left its temporary files."""
     place = os.path.join(faults.folder, "place")
-    again = faults.run(words_of(program, inputs), place)
+    again = faults.run(words_of(program.words, inputs), place)
     then = content(place)
     wrong = [] if again.status in program.passes else [f"does not go on: {again}"]
     wrong += [f"{f} is another one afterwards" for f in program.same if then.get(f) != good[f]]
@@ -188,7 +187,7 @@ def test_little_memory(words, faults, inputs):
     """ulimit -v: an error that says memory, or a run that has enough; no crash at any limit."""
     many = inputs / "many.xyz"
     many.write_text(programs.WATER.format(*[""] * 3) * 2000)
-    words = [word.replace("{in}", str(inputs)) for word in words]
+    words = words_of(words, inputs)
     ended = []
     for megabytes in (*range(6, 24), 32, 48, 64, 128, 512):
         place = faults.fresh("place")

@@ -11,43 +11,11 @@ import helpers
 import numpy as np
 import yaml
 from helpers import assert_near
+from sampling import CONFIG
 
 from mlff_tools.model import lammps, modelfile, structures
 from mlff_tools.model.modelfile import ModelError
 from mlff_tools.train import dataset, sample
-
-CONFIG = {
-    "name": "trial",
-    "elements": ["H", "C", "O"],
-    "timestep": 0.5,
-    "damp": 100.0,
-    "potential": ["pair_style buck 4.0", "pair_coeff * * 200.0 0.3 0.0"],
-    "groups": [
-        {
-            "name": "w",
-            "molecule": "water",
-            "molecules": 8,
-            "temperature": [300, 350],
-            "density": [1.0],
-            "seed": 10,
-            "split": "train",
-            "frames": 3,
-            "every": 10,
-            "equilibrate": 20,
-            "hot": 400,
-        },
-        {
-            "name": "b",
-            "molecule": "benzene",
-            "temperature": [300],
-            "seed": 20,
-            "split": "test",
-            "frames": 4,
-            "every": 10,
-            "equilibrate": 20,
-        },
-    ],
-}
 
 
 def lmp():
