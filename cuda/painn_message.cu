@@ -6,7 +6,9 @@
 #include "painn.h"
 #include "vectors.h"
 
-enum { MESSAGE_THREADS = 64, CHANNELS = 4, BACKWARD_WARPS = 4 }; /* channels of a thread, forward */
+enum { MESSAGE_THREADS = 64, CHANNELS = 4 }; /* channels of a thread, forward */
+/* BACKWARD_BLOCKS: of a multiprocessor at least, which is 168 registers; they hold MOST_PER channels of a lane. */
+enum { BACKWARD_WARPS = 4, BACKWARD_BLOCKS = 3, MOST_PER = MLFF_REAL_IS_DOUBLE ? 2 : 4 };
 
 static_assert(MLFF_PAINN_BLOCK % CHANNELS == 0, "channels are padded to whole vectors");
 
@@ -227,7 +229,7 @@ MLFF_DEVICE void send(const message_arrays &a, const real *line, const real *coe
  * add to edge_grad. A block has BACKWARD_WARPS warps. The four sums of an edge go through shuffles. No shared memory;
  * deterministic. Twin: painn_message_backward_cpu, backward_edge. */
 template <int DENSE, int PER>
-__global__ void __launch_bounds__(WARP *BACKWARD_WARPS) message_backward_kernel(message_arrays a)
+__global__ void __launch_bounds__(WARP *BACKWARD_WARPS, BACKWARD_BLOCKS) message_backward_kernel(message_arrays a)
 {
   const int lane = (int) threadIdx.x % WARP;
   const int64_t j = a.begin + (int64_t) blockIdx.x * BACKWARD_WARPS + threadIdx.x / WARP;
@@ -300,7 +302,7 @@ void MLFF_CUDA(painn_message_backward_cuda)(mlff_backend *backend, const mlff_pa
   if (args->n_terms == 4)
     kernel = a.n_features <= WARP       ? message_backward_kernel<0, 1>
              : a.n_features <= 2 * WARP ? message_backward_kernel<0, 2>
-                                        : message_backward_kernel<0, 4>;
+                                        : message_backward_kernel<0, MOST_PER>;
   else
     kernel = message_backward_kernel<1, 2>;
   mlff_cuda_launch(backend, "message_backward_kernel", 0, kernel, n_blocks, n_threads, 0, a);
