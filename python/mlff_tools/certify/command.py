@@ -218,7 +218,9 @@ def run(args):
         names = made.settings["measure"] or recipe_certify.MEASUREMENTS
         found = measurements.run(made, names)
         if not bars and all(m["state"] != "measured" for m in found.values()):
-            raise CertifyError("nothing could be measured: " + "; ".join(f"{n}: {found[n]['why']}" for n in names))
+            why = "; ".join(f"{n}: {found[n]['why']}" for n in names)
+            advice = "" if made.systems else "; a RECIPE.yaml has systems: those of certify.systems, or its structures"
+            raise CertifyError(f"nothing could be measured: {why}{advice}")
         done = certificate(made, bars, found)
     finally:
         made.model.close()
