@@ -32,6 +32,7 @@ SOURCES = (
     "tests/CMakeLists.txt",
 )
 SUITES = ("op", "model", "cuda")
+SMALL_SUITES = ("test_op_ops", "test_op_painn_radial", "test_model_orb", "test_model_painn", "test_cuda_gpu")
 MOST_TRAVELS = 60_000_000  # bytes of the pack and the repository's files together
 MOST_REFERENCE = 3_000_000  # bytes of a reference file that is taken along
 ORB = "random-orb-v2"
@@ -85,8 +86,11 @@ def configure(build, simulated, python=None, prefix=None, architectures=None):
     ]
 
 
-def suites():
-    """Names of the test programs that a device can run, one of each file."""
+def suites(simulated):
+    """Names of the test programs that a device can run, one of each file; few for the simulated one, which has all of
+    them in `make test`."""
+    if simulated:
+        return sorted(SMALL_SUITES)
     files = (path for kind in SUITES for path in glob.glob(os.path.join(ROOT, "tests", kind, "test_*.c*")))
     names = (
         f"test_{os.path.basename(os.path.dirname(path))}_{os.path.splitext(os.path.basename(path))[0][5:]}"
@@ -95,9 +99,9 @@ def suites():
     return sorted(name for name in names if name != "test_model_mixed")  # which is about the CPU
 
 
-def targets(has_plugin):
+def targets(simulated, has_plugin):
     """What is built: a command's end for `cmake --build`."""
-    return ["--target", "mlff_cli", *suites(), *(["mlffplugin"] if has_plugin else [])]
+    return ["--target", "mlff_cli", *suites(simulated), *(["mlffplugin"] if has_plugin else [])]
 
 
 def copy_dependencies(programs, folder):
@@ -152,12 +156,12 @@ def travelling_size():
 def make(out, build, simulated=False, python=sys.executable, preset=6, architectures=None):
     """Builds, and writes the pack to `out`; returns its size and that of everything that travels."""
     run(configure(build, simulated, python, architectures=architectures))
-    run(["cmake", "--build", build, "-j", str(os.cpu_count() or 2), *targets(True)])
+    run(["cmake", "--build", build, "-j", str(os.cpu_count() or 2), *targets(simulated, True)])
     folder = os.path.join(build, "pack")
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(os.path.join(folder, "tests"))
     programs = [shutil.copy(os.path.join(build, "mlff"), folder)]
-    programs += [shutil.copy(os.path.join(build, "tests", name), os.path.join(folder, "tests")) for name in suites()]
+    programs += [shutil.copy(os.path.join(build, "tests", name), os.path.join(folder, "tests")) for name in suites(simulated)]
     steps.pack(os.path.join(folder, "lammps"), python, os.path.join(build, "mlffplugin.so"))
     for path in (*programs, os.path.join(folder, "lammps", steps.PLUGIN)):
         strip(path)
@@ -165,7 +169,7 @@ def make(out, build, simulated=False, python=sys.executable, preset=6, architect
     run([python, os.path.join(HERE, "shapes.py"), os.path.join(folder, "models"), *(["--small"] if simulated else [])])
     os.remove(os.path.join(folder, "models", ORB + ".safetensors"))  # 100 MB that orb_weights.py makes again
     copy_references(os.path.join(ROOT, "..", "shared", "models"), os.path.join(folder, "shared", "models"))
-    manifest = {"sources": source_hash(), "simulated": simulated, "suites": suites()}
+    manifest = {"sources": source_hash(), "simulated": simulated, "suites": suites(simulated)}
     with open(os.path.join(folder, "manifest.json"), "w", encoding="utf-8") as f:
         json.dump(manifest, f, indent=1)
     with tarfile.open(out + ".new", "w:xz", preset=preset) as archive:

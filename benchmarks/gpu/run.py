@@ -64,7 +64,7 @@ def build(session, args, folder):
         os.environ["PATH"] += os.pathsep + "/usr/local/cuda/bin"
     configure = pack.configure(where, args.simulated, None, prefix, "native")
     jobs = str(max(2, os.cpu_count() or 2))
-    make = ["cmake", "--build", where, "-j", jobs, *pack.targets(False)]
+    make = ["cmake", "--build", where, "-j", jobs, *pack.targets(args.simulated, False)]
     for name, command in (("configure", configure), ("build", make)):
         done = session.run(name, command, cases.PREPARE.limit)
         if done.code != 0:
@@ -77,7 +77,7 @@ def build(session, args, folder):
         )
         if done.code != 0:
             raise RuntimeError(f"models could not be made: {done.why()}; `run.sh --pack` on another machine makes them")
-    return Place(folder, {"suites": pack.suites()}, where)
+    return Place(folder, {"suites": pack.suites(args.simulated)}, where)
 
 
 def functions(call):

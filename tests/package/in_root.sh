@@ -10,5 +10,5 @@ exec unshare --user --map-root-user --mount sh -eu -c '
   shift
   mount --rbind /dev "$root/dev"
   mount --rbind /proc "$root/proc"
-  exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 "$@"
+  exec chroot "$root" env -i ${QEMU_CPU:+QEMU_CPU="$QEMU_CPU"} PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 "$@"
 ' sh "$@" </dev/null

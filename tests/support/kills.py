@@ -5,7 +5,7 @@ import os
 import signal
 import time
 
-POLL = 0.001  # s
+POLL = 0.005  # s
 KILLED = -signal.SIGKILL  # exit code
 LIMIT = 120.0  # s, after which a process that does nothing is an error
 
