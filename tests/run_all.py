@@ -219,8 +219,8 @@ def suite_asan(build, env):
 
 
 AARCH64_ROOT = os.path.join(ROOT, "scripts", "aarch64_root.sh")
-# Processors of qemu's: a common one without SVE, and vectors of 256 and of 512 bits, which qemu takes twenty times as long
-# for. So each operation has one of them, but with AARCH64=all (README.md); they share the code of simd.h.
+# Processors of qemu's: a common one without SVE, and vectors of 256 and of 512 bits, for which qemu takes twenty times
+# as long. So each operation has one of them, but with AARCH64=all (README.md); they share the code of simd.h.
 AARCH64 = {
     "neoverse-n1": ("unit_evaluate", "op_painn"),
     "max,sve-max-vq=2": ("op_nequip_nodes", "op_orb", "op_repulsion", "op_ops"),

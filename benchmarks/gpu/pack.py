@@ -161,7 +161,9 @@ def make(out, build, simulated=False, python=sys.executable, preset=6, architect
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(os.path.join(folder, "tests"))
     programs = [shutil.copy(os.path.join(build, "mlff"), folder)]
-    programs += [shutil.copy(os.path.join(build, "tests", name), os.path.join(folder, "tests")) for name in suites(simulated)]
+    programs += [
+        shutil.copy(os.path.join(build, "tests", name), os.path.join(folder, "tests")) for name in suites(simulated)
+    ]
     steps.pack(os.path.join(folder, "lammps"), python, os.path.join(build, "mlffplugin.so"))
     for path in (*programs, os.path.join(folder, "lammps", steps.PLUGIN)):
         strip(path)
