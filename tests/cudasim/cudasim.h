@@ -12,7 +12,7 @@ void cudasim_reset(void);        /* as at the start of the program but for memor
 void cudasim_set_devices(int n); /* 0: no device                                                             */
 void cudasim_set_memory(size_t bytes);   /* of the device                                                            */
 void cudasim_set_code(int has_code);     /* 0: the build has no code for the device                                  */
-void cudasim_set_shuffle(unsigned seed); /* 0: blocks and warps in order; else in an order of its own at each launch */
+void cudasim_set_shuffle(unsigned seed); /* 0: in order; else blocks, warps and lanes in another one                 */
 void cudasim_fail_allocation(long n);    /* the n-th allocation from now on fails; 0: none                           */
 void cudasim_fail_launch(long n);        /* the n-th launch from now on fails, and everything after it               */
 void cudasim_fail_capture(

@@ -1,7 +1,7 @@
 /* fibers.cpp: threads of a block as fibers, with barriers, votes, shuffles and shared memory.
  *
- * A block's warps are resumed in turn; a fiber runs until it waits at a barrier or ends, and then hands over to the
- * next one itself. When nobody can run and not all have ended, or threads wait at different places, the program ends
+ * A block's warps are resumed in turn, and in a warp its lanes, both in an order of the block's own when launches are
+ * shuffled; a fiber runs until it waits at a barrier or ends, and then hands over to the next one itself. When nobody can run and not all have ended, or threads wait at different places, the program ends
  * with the kernel's name: on a GPU that is a hang or worse.
  */
 #include "cudasim_impl.h"
@@ -40,7 +40,8 @@ struct fiber {
 };
 
 struct warp {
-  unsigned ready, waiting, mask, ended; /* lanes; mask: whom the waiting ones wait for */
+  unsigned ready;                /* turns of lanes */
+  unsigned waiting, mask, ended; /* lanes; mask: whom the waiting ones wait for */
   const char *what;
   int line;
   uint64_t given[32], taken[32];
@@ -54,6 +55,7 @@ static struct {
   warp warps[MAX_WARPS];
   int order[MAX_WARPS], n_warps;           /* the order in which warps are resumed */
   int turn;                                /* of whom in it the current fiber is */
+  int lanes[32], turns[32];                /* of a warp: the lane that has a turn, the turn of a lane */
   int n_threads, n_ended, n_waiting, line; /* of the block barrier */
   int current;                             /* -1: no fiber runs */
   cpu_context scheduler;
@@ -169,20 +171,35 @@ static void switch_to(cpu_context *from, cpu_context *to)
  * none can. */
 static int next_fiber(void)
 {
-  const int lane = block.current % 32;
-  unsigned ready = block.warps[block.current / 32].ready & ~(((unsigned) 2 << lane) - 1); /* none for lane 31 */
+  const int turn = block.turns[block.current % 32];
+  unsigned ready = block.warps[block.current / 32].ready & ~(((unsigned) 2 << turn) - 1); /* none for the last turn */
   for (int k = 0; k <= block.n_warps; k++) {
-    if (ready) return block.order[block.turn] * 32 + __builtin_ctz(ready);
+    if (ready) return block.order[block.turn] * 32 + block.lanes[__builtin_ctz(ready)];
     if (++block.turn == block.n_warps) block.turn = 0;
     ready = block.warps[block.order[block.turn]].ready;
   }
   return -1;
 }
 
-static void run_fiber(cpu_context *from, int k)
+/* Lets these lanes run: mostly all but one or none. */
+static void wake(warp *w, unsigned lanes)
+{
+  const int is_most = __builtin_popcount(lanes) > 16;
+  unsigned turns = 0;
+  for (unsigned left = is_most ? ~lanes : lanes; left; left &= left - 1)
+    turns |= 1u << block.turns[__builtin_ctz(left)];
+  w->ready |= is_most ? ~turns : turns;
+}
+
+static void take_turn(int k)
 {
   block.current = k;
-  block.warps[k / 32].ready &= ~(1u << k % 32);
+  block.warps[k / 32].ready &= ~(1u << block.turns[k % 32]);
+}
+
+static void run_fiber(cpu_context *from, int k)
+{
+  take_turn(k);
   cudasim_here.threadIdx = block.fibers[k].place;
   switch_to(from, &block.fibers[k].context);
 }
@@ -248,7 +265,7 @@ static void start_fiber(int k, dim3 place)
   fiber &f = block.fibers[k];
   char *const top = stacks + (size_t) (k + 1) * STACK_ROOM;
   f.place = place;
-  block.warps[k / 32].ready |= 1u << k % 32;
+  wake(&block.warps[k / 32], 1u << k % 32);
 #if defined(__x86_64__)
   void **words = (void **) (void *) top;
   words[-1] = nullptr;
@@ -301,6 +318,8 @@ static void run_fibers(unsigned *seed)
     own.ready = own.waiting = own.ended = 0;
     for (int lane = n - w * 32; lane < 32; lane++) own.ended |= 1u << lane;
   }
+  make_order(block.lanes, 32, seed);
+  for (int turn = 0; turn < 32; turn++) block.turns[block.lanes[turn]] = turn;
   for (int k = 0; k < n; k++, step_place(&place, cudasim_here.blockDim)) start_fiber(k, place);
   make_order(block.order, block.n_warps, seed);
 #if CUDASIM_ASAN
@@ -308,7 +327,8 @@ static void run_fibers(unsigned *seed)
   block.scheduler_stack = nullptr;
   __sanitizer_start_switch_fiber(&fake_stack, stacks, (size_t) n * STACK_ROOM);
 #endif
-  run_fiber(&block.scheduler, block.order[0] * 32);
+  const int first = block.order[0];
+  run_fiber(&block.scheduler, first * 32 + block.lanes[__builtin_ctz(block.warps[first].ready)]);
 #if CUDASIM_ASAN
   __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
 #endif
@@ -383,7 +403,7 @@ static void wait_for_warp(unsigned mask, const char *what, int line)
     return;
   }
   w.waiting = 0;
-  w.ready |= mask & ~own;
+  wake(&w, mask & ~own);
   uint64_t votes = 0;
   for (int lane = 0; lane < 32; lane++)
     if (mask >> lane & 1 && w.given[lane]) votes |= (uint64_t) 1 << lane;
@@ -413,8 +433,8 @@ void cudasim_block_barrier(int line)
     return;
   }
   block.n_waiting = 0;
-  for (int w = 0; w < block.n_warps; w++) block.warps[w].ready = ~block.warps[w].ended;
-  block.warps[block.current / 32].ready &= ~(1u << block.current % 32);
+  for (int w = 0; w < block.n_warps; w++) wake(&block.warps[w], ~block.warps[w].ended);
+  take_turn(block.current);
 }
 
 int cudasim_lane()

@@ -55,6 +55,14 @@ __global__ void warp_order_kernel(int *order)
   if (threadIdx.x % 32 == 0) order[atomicAdd(order, 1) + 1] = (int) threadIdx.x / 32;
 }
 
+/* A barrier is missing: right only where lower lanes come first. */
+__global__ void missing_barrier_kernel(int *y)
+{
+  MLFF_SHARED(int, given, 32);
+  given[threadIdx.x] = (int) threadIdx.x;
+  y[threadIdx.x] = given[threadIdx.x ? threadIdx.x - 1 : 0];
+}
+
 /* Dynamic shared memory, reversed within the block. */
 __global__ void reverse_kernel(const float *x, float *y)
 {
@@ -157,6 +165,11 @@ void launch_atomic(mlff_backend *b, int *counter, int *least, int *order, int n_
 void launch_warp_order(mlff_backend *b, int *order, int n_warps)
 {
   MLFF_LAUNCH(b, warp_order_kernel, 1, 32 * (unsigned) n_warps, 0, order);
+}
+
+void launch_missing_barrier(mlff_backend *b, int *y, int n_lanes)
+{
+  MLFF_LAUNCH(b, missing_barrier_kernel, 1, (unsigned) n_lanes, 0, y);
 }
 
 void launch_reverse(mlff_backend *b, const float *x, float *y, int n_blocks, int n_threads, int shared_bytes)

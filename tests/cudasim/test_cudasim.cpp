@@ -213,6 +213,24 @@ START_TEST(the_order_of_warps)
 }
 END_TEST
 
+/* Lanes run in another order, too, also where a warp has fewer: what hides a missing barrier in the usual one. */
+START_TEST(a_missing_barrier_is_seen)
+{
+  mlff_backend *b = open_gpu();
+  for (unsigned seed = 0; seed < 4; seed++) {
+    cudasim_set_shuffle(seed);
+    int *y = on_device(std::vector<int>(_i)), n_wrong = 0;
+    launch_missing_barrier(b, y, _i);
+    check_ok(b);
+    const std::vector<int> found = to_host(y, _i);
+    for (int k = 0; k < _i; k++) n_wrong += found[k] != (k ? k - 1 : 0);
+    ck_assert_int_eq(n_wrong > 0, seed != 0);
+    cudaFree(y);
+  }
+  mlff_backend_close(b);
+}
+END_TEST
+
 START_TEST(graphs_are_recorded_and_replayed)
 {
   mlff_backend *b = open_gpu();
@@ -450,6 +468,7 @@ static Suite *make_suite(void)
   tcase_add_loop_test(right, shuffles_and_votes, 0, 3);
   tcase_add_test(right, atomics_and_the_order_of_blocks);
   tcase_add_test(right, the_order_of_warps);
+  tcase_add_loop_test(right, a_missing_barrier_is_seen, 31, 33);
   tcase_add_test(right, graphs_are_recorded_and_replayed);
   tcase_add_test(right, recordings_can_be_spoilt);
   tcase_add_test(right, fresh_memory_is_nan_and_failures_come_when_asked);
