@@ -188,7 +188,10 @@ def read_corpora(build, cache):
     objects = [word for program in programs[1:] for word in ("-object", program)]
     command = ["llvm-cov", "export", f"-instr-profile={data}", programs[0], *objects]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
-    files = {os.path.relpath(file["filename"], ROOT): file for file in json.loads(done.stdout)["data"][0]["files"]}
+    files = {}
+    for file in json.loads(done.stdout)["data"][0]["files"]:
+        path = os.path.abspath(file["filename"])  # the compiler has left the repository out (cmake/Options.cmake)
+        files[os.path.relpath(path, where if path.startswith(where + os.sep) else ROOT)] = file
     return {name: files[name] for name in LOADERS}
 
 
@@ -224,7 +227,7 @@ def coverage(build, cache):
     missed = []
     print(f"\n{'loader':38s} {'lines':>7s} {'errors':>7s}")
     for name, file in read_corpora(build, cache).items():
-        n, places = errors_of(file["filename"], file["segments"])
+        n, places = errors_of(os.path.join(ROOT, name), file["segments"])
         print(f"{name:38s} {file['summary']['lines']['percent']:6.1f}% {n - len(places):3d}/{n}")
         missed += places
     print(f"\nerrors that no input reaches: {len(missed)}")

@@ -149,12 +149,17 @@ static mlff_model *open_somewhere(const test_model *file, test_rng *rng, int is_
   return model;
 }
 
+/* Of the sum of the energies of n atoms. */
+static double rounding_of_energy(const test_answer *a, int n, double rounding)
+{
+  return rounding * n * (1 + largest(a->result.atom_energy, a->result.atom_energy ? n : 0));
+}
+
 /* Rounding, of sums of some hundred terms; in single that of networks that amplify it a hundredfold. */
 static void compare(const test_answer *a, const test_answer *b, double rounding)
 {
   const int n = a->n_nodes;
-  near_one(a->result.energy, b->result.energy,
-           rounding * n * (1 + largest(b->result.atom_energy, b->result.atom_energy ? n : 0)));
+  near_one(a->result.energy, b->result.energy, rounding_of_energy(b, n, rounding));
   near_all(a->result.forces, b->result.forces, 3 * n, rounding, rounding);
   near_all(a->result.virial, b->result.virial, 6, rounding * n, rounding);
   if (b->result.atom_energy) near_all(a->result.atom_energy, b->result.atom_energy, n, rounding, rounding);
@@ -207,7 +212,7 @@ static void compare_ranks(const test_model *file, const test_atoms *atoms, const
   int rank_of[64];
   for (int i = 0; i < n; i++) rank_of[i] = is_random ? test_below(rng, n_ranks) : i * n_ranks / n;
   test_ranks_answer r = test_on_ranks(file, "fp64", atoms, n_ranks, rank_of);
-  near_one(r.energy, a->result.energy, rounding * n);
+  near_one(r.energy, a->result.energy, rounding_of_energy(a, n, rounding));
   near_all(r.forces, a->result.forces, 3 * n, rounding, rounding);
   near_all(r.virial, a->result.virial, 6, rounding * n, rounding);
   if (a->result.atom_energy) near_all(r.atom_energy, a->result.atom_energy, n, rounding, rounding);
