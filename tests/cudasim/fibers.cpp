@@ -1,8 +1,9 @@
 /* fibers.cpp: threads of a block as fibers, with barriers, votes, shuffles and shared memory.
  *
- * A block's warps are resumed in turn, and in a warp its lanes, both in an order of the block's own when launches are
- * shuffled; a fiber runs until it waits at a barrier or ends, and then hands over to the next one itself. When nobody can run and not all have ended, or threads wait at different places, the program ends
- * with the kernel's name: on a GPU that is a hang or worse.
+ * A block's warps are resumed in turn, and in a warp its lanes: by number or, when launches are shuffled, in an order
+ * of the block's own. A fiber runs until it waits at a barrier or ends, and then hands over to the next one itself.
+ * When nobody can run and not all have ended, or threads wait at different places, the program ends with the kernel's
+ * name: on a GPU that is a hang or worse.
  */
 #include "cudasim_impl.h"
 
