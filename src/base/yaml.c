@@ -199,10 +199,7 @@ static int read_document(reader *r, mlff_yaml **root)
   static const yaml_event_type_t after[] = {YAML_DOCUMENT_END_EVENT, YAML_STREAM_END_EVENT};
   for (int k = 0; k < 4; k++) {
     yaml_event_t event;
-    if (k == 2) {
-      TRY(read_nodes(r, root));
-      if (!*root) return mlff_fault_set(r->fault, MLFF_FAULT_FORMAT, "%s: the file is empty", r->path);
-    }
+    if (k == 2) TRY(read_nodes(r, root));
     TRY(next_event(r, &event));
     const int expected = event.type == (k < 2 ? before[k] : after[k - 2]), line = line_of(&event);
     const int is_end = event.type == YAML_STREAM_END_EVENT;

@@ -73,6 +73,13 @@ const fuzz_edit fuzz_edits[] = {
     {"orb", "structures: []", "structures: [a]", 0},
     {"orb", "structures: []", "structures: [{name: a, elements: [H], positions: [[0, 0]]}]", 0},
     {"orb", "structures: []", "structures: {}", 0},
+    {"ani", "structures: []",
+     "structures: [{name: a, elements: [O], positions: [[0, 0, 0]], cell: none, energy: 1, forces: [[0, 0, 0]], "
+     "virial: "
+     "[0, 0, 0, 0, 0, 0]}, {name: b, elements: [H], positions: [[0, 0, 0]], cell: none, energy: 1, forces: [[0, 0, "
+     "0]], "
+     "virial: [0, 0, 0, 0, 0, 0]}]",
+     0},
     {"ani", "dims: {H: [51, 20, 16, 1]", "dims: {H: [51, 1]", 0},
     {"ani", "dims: {H: [51, 20, 16, 1]", "dims: {H: [51, 20.5, 16, 1]", 0},
     {"ani", "dims: {H: [51, 20, 16, 1]", "dims: {H: [50, 20, 16, 1]", 0},
@@ -81,6 +88,7 @@ const fuzz_edit fuzz_edits[] = {
     {"ani", "sections: [0.78539816339744828, 2.3561944901923448]", "sections: []", 0},
     {"nequip", "n_channels: [11, 7]", "n_channels: [11]", 0},
     {"nequip", "n_channels: [11, 7]", "n_channels: [11, 5000]", 0},
+    {"nequip", "n_channels: [11, 7]", "n_channels: [2000, 2200]", 0},
     {"nequip", "lmax: 1", "lmax: 2", 0},
     {"nequip", "message_divisor: [9, 9.5, 10]", "message_divisor: [9, 0, 10]", 0},
     {"nequip", "message_divisor: [9, 9.5, 10]", "message_divisor: [9]", 0},

@@ -2,7 +2,7 @@
  *
  * Input: YAML, a zero byte, the weights (fuzz_weights of fuzz.h). The hash in the YAML is put right, because otherwise
  * nearly every change of the weights would end there. A failure must have a text, and what was opened must give finite
- * numbers or a status.
+ * numbers or a status. What was opened, or failed its self-test alone, is opened again with options.
  */
 #define _GNU_SOURCE /* memmem */
 
@@ -42,6 +42,29 @@ static void evaluate(mlff_model *model)
   mlff_system_free(system);
 }
 
+/* With one element, one member, and tables of radial functions: the self-tests say that they are of more. */
+static void open_parts(const char *yaml, size_t n, const unsigned char *weights, size_t n_weights)
+{
+  static const char *const elements[] = {"H"};
+  const mlff_options parts[] = {{.skip_self_test = 1, .elements = elements, .n_elements = 1},
+                                {.skip_self_test = 1, .members = "0"},
+                                {.skip_self_test = 1, .radial_intervals = "100"}};
+  for (int p = 0; p < (int) (sizeof parts / sizeof *parts); p++) {
+    mlff_error error = {.text = ""};
+    mlff_model *model = NULL;
+    if (mlff_model_open_memory("part.yaml", yaml, n, weights, n_weights, &parts[p], &model, &error)) {
+      if (!error.text[0] || model) fuzz_stop("a part is refused without a text, or with a model", error.text);
+      continue;
+    }
+    for (int k = 0; k < mlff_model_n_self_tests(model); k++) {
+      mlff_self_test test;
+      if (mlff_model_self_test(model, k, &test, &error) && !error.text[0])
+        fuzz_stop("no self-test, without a text", "");
+    }
+    mlff_model_close(model);
+  }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
   const uint8_t *end = size ? memchr(data, 0, size) : NULL;
@@ -58,6 +81,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   const mlff_status status = mlff_model_open_memory("fuzz.yaml", yaml, n, weights, n_weights, NULL, &model, &error);
   if (status && (!error.text[0] || model)) fuzz_stop("refused without a text, or with a model", error.text);
   if (!status && !model) fuzz_stop("opened without a model", "");
+  if (!status || status == MLFF_E_NUMERIC) open_parts(yaml, n, weights, n_weights);
   free(yaml);
   free(weights);
   if (status)
@@ -104,9 +128,37 @@ static void add_edit(int arch, const fuzz_edit *edit, int number)
   test_model_free(&model);
 }
 
+/* The list behind `key` of a block, as n zeros. */
+static void lengthen(test_model *model, const char *block, const char *key, int n)
+{
+  const char *at = strstr(strstr(model->yaml, block), key), *end = strchr(at, ']') + 1;
+  char *old = strndup(at, (size_t) (end - at)), *with = malloc(strlen(key) + 2 * (size_t) n + 8);
+  if (!old || !with) fuzz_stop("out of memory", "");
+  char *to = with + sprintf(with, "%s[0", key);
+  for (int k = 1; k < n; k++) to += sprintf(to, ",0");
+  strcpy(to, "]");
+  test_model_edit(model, old, with);
+  free(old);
+  free(with);
+}
+
+/* More columns of descriptors than there may be. */
+static void add_wide(void)
+{
+  for (int k = 0; k < test_n_archs(); k++) {
+    if (strcmp(test_archs[k].name, "ani")) continue;
+    test_model model = test_model_of_arch(k);
+    lengthen(&model, "angular: {", "shifts: ", 600);
+    lengthen(&model, "angular: {", "sections: ", 600);
+    add_seed("bad-ani-wide", &model);
+    test_model_free(&model);
+  }
+}
+
 static void make_seeds(void)
 {
   char name[80];
+  add_wide();
   for (int k = 0; k < test_n_archs(); k++) {
     for (int variant = 0; variant < test_archs[k].n_variants; variant++) {
       test_model model = test_archs[k].make(variant);

@@ -69,22 +69,42 @@ static const struct {
     {"\"context\": {", "\"context\": {\"a\": {\"b\": {\"c\": {\"d\": {\"e\": {}}}}}, "},
 };
 
+static void add_edit(const char *name, const char *good, const char *old, const char *with)
+{
+  const char *at = strstr(good, old);
+  if (!at) fuzz_stop("cannot be edited in", old);
+  const size_t before = (size_t) (at - good), n_with = strlen(with);
+  char *text = malloc(strlen(good) + n_with + 1);
+  if (!text) fuzz_stop("cannot go on", "out of memory");
+  memcpy(text, good, before);
+  memcpy(text + before, with, n_with);
+  strcpy(text + before + n_with, at + strlen(old));
+  fuzz_seed(name, text, strlen(text));
+  free(text);
+}
+
+/* More entries than there may be. */
+static void add_many(const char *good)
+{
+  enum { MANY = 600, ROOM = 16 };
+  static char entries[(MANY + 2) * ROOM], components[(MANY + 2) * ROOM];
+  char *e = entries + sprintf(entries, "\"context\": {"), *c = components + sprintf(components, "\"components\": [");
+  for (int k = 0; k < MANY; k++) {
+    e += sprintf(e, "\"k%d\": 1, ", k);
+    c += sprintf(c, "{}, ");
+  }
+  add_edit("bad-many-entries", good, "\"context\": {", entries);
+  add_edit("bad-many-components", good, "\"components\": [", components);
+}
+
 static void add_edits(const char *good)
 {
   char name[40];
   for (int k = 0; k < (int) (sizeof edits / sizeof *edits); k++) {
-    const char *at = strstr(good, edits[k].old);
-    if (!at) fuzz_stop("cannot be edited in", edits[k].old);
-    const size_t before = (size_t) (at - good), n_with = strlen(edits[k].with);
-    char *text = malloc(strlen(good) + n_with + 1);
-    if (!text) fuzz_stop("cannot go on", "out of memory");
-    memcpy(text, good, before);
-    memcpy(text + before, edits[k].with, n_with);
-    strcpy(text + before + n_with, at + strlen(edits[k].old));
     snprintf(name, sizeof name, "bad-edit-%d", k);
-    fuzz_seed(name, text, strlen(text));
-    free(text);
+    add_edit(name, good, edits[k].old, edits[k].with);
   }
+  add_many(good);
 }
 
 /* With everything in it, and a few steps, so that most changes are outside of the lists of steps. */

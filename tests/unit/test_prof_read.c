@@ -167,6 +167,16 @@ START_TEST(missing_files)
 }
 END_TEST
 
+START_TEST(large_files)
+{
+  mlffprof_report *p = NULL;
+  FILE *file = fopen(path, "w");
+  ck_assert(file && !fseek(file, 64 << 20, SEEK_SET) && fputc('{', file) == '{' && !fclose(file));
+  prof_fails(mlffprof_report_read(path, &p, &error), error, MLFFPROF_E_FORMAT, "larger than 64 MB: not a report");
+  remove(path);
+}
+END_TEST
+
 /* What a later version may add, and what another program may write: fields unknown, escapes by surrogates, no
  * indentation. */
 START_TEST(other_writers)
@@ -200,6 +210,7 @@ static Suite *suite(void)
   tcase_add_test(t, impossible_shares);
   tcase_add_test(t, out_of_memory);
   tcase_add_test(t, missing_files);
+  tcase_add_test(t, large_files);
   tcase_add_test(t, other_writers);
   suite_add_tcase(s, t);
   return s;

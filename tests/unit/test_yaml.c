@@ -71,6 +71,20 @@ START_TEST(keys)
 }
 END_TEST
 
+START_TEST(sizes)
+{
+  mlff_yaml *root = NULL;
+  char *large = repeated("", " ", MLFF_YAML_MAX_BYTES + 1, ""), *many = repeated("[", "0,", MLFF_YAML_MAX_NODES, "]");
+  ck_assert_int_eq(parse(large, &root), MLFF_FAULT_FORMAT);
+  ck_assert_str_eq(fault.text, "x.yaml: 67108865 bytes, more than the 67108864 that are allowed");
+  ck_assert_int_eq(parse(many, &root), MLFF_FAULT_FORMAT); /* and the list itself */
+  ck_assert_str_eq(fault.text, "x.yaml:1: more than 4194304 values");
+  mlff_arena_free(&arena);
+  free(large);
+  free(many);
+}
+END_TEST
+
 /* JSON escapes characters beyond U+FFFF by two surrogates. */
 START_TEST(surrogates)
 {
@@ -127,6 +141,7 @@ static Suite *suite(void)
   tcase_set_timeout(t, 300);
   tcase_add_test(t, depth);
   tcase_add_test(t, keys);
+  tcase_add_test(t, sizes);
   tcase_add_test(t, surrogates);
   tcase_add_test(t, time_is_linear);
   suite_add_tcase(s, t);
