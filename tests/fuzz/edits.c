@@ -88,7 +88,7 @@ const fuzz_edit fuzz_edits[] = {
     {"ani", "sections: [0.78539816339744828, 2.3561944901923448]", "sections: []", 0},
     {"nequip", "n_channels: [11, 7]", "n_channels: [11]", 0},
     {"nequip", "n_channels: [11, 7]", "n_channels: [11, 5000]", 0},
-    {"nequip", "n_channels: [11, 7]", "n_channels: [2000, 2200]", 0},
+    {"nequip", "n_channels: [11, 7]\n  lmax: 1", "n_channels: [256, 256, 256, 256]\n  lmax: 3", 0},
     {"nequip", "lmax: 1", "lmax: 2", 0},
     {"nequip", "message_divisor: [9, 9.5, 10]", "message_divisor: [9, 0, 10]", 0},
     {"nequip", "message_divisor: [9, 9.5, 10]", "message_divisor: [9]", 0},

@@ -49,9 +49,6 @@ int mlff_yaml_has(const mlff_yaml *parent, const char *key)
 static mlff_status get(const mlff_modelfile *file, const mlff_yaml *parent, const char *key, mlff_yaml_kind kind,
                        const mlff_yaml **child, mlff_error *error)
 {
-  if (parent->kind != MLFF_YAML_MAPPING)
-    return mlff_yaml_fail(file, parent, error, "must be a mapping with the key '%s', not a %s", key,
-                          mlff_yaml_kind_name(parent->kind));
   const mlff_yaml *node = mlff_yaml_find(parent, key);
   if (!node) return mlff_yaml_fail(file, parent, error, "key '%s' is missing", key);
   if (node->kind != kind)
