@@ -220,25 +220,21 @@ def suite_asan(build, env):
 
 AARCH64_ROOT = os.path.join(ROOT, "scripts", "aarch64_root.sh")
 # Processors of qemu's: a common one without SVE, and vectors of 256 and of 512 bits, for which qemu takes twenty times
-# as long. So each operation has one of them, but with AARCH64=all (README.md); they share the code of simd.h.
+# as long. So each program and test in LAMMPS has one of them, but with AARCH64=all (README.md); they share the code of
+# simd.h.
 AARCH64 = {
-    "neoverse-n1": ("unit_evaluate", "op_painn"),
+    "neoverse-n1": ("unit_evaluate", "op_painn", "test_runs.py::test_ensembles"),
     "max,sve-max-vq=2": ("op_nequip_nodes", "op_orb", "op_repulsion", "op_ops"),
     "max,sve-max-vq=4": ("op_linear", "op_nequip"),
 }
-AARCH64_LAMMPS = (
-    "test_physics.py::test_reference",
-    "test_physics.py::test_precision_and_kernels",
-    "test_runs.py::test_ensembles",
-)
+AARCH64_ALWAYS = ("test_physics.py::test_reference", "test_physics.py::test_precision_and_kernels")
 
 
 def suite_aarch64(build, env):
     """Operations and models on aarch64, compiled by a cross compiler and run by qemu, in BUILD/aarch64: the kernels for
     NEON and SVE, with vectors of 256 and of 512 bits; and the plugin in LAMMPS."""
     result, where = Result(), os.path.join(build, "aarch64")
-    everything = env.get("AARCH64") == "all"
-    programs = [name for names in AARCH64.values() for name in names]
+    everything = [name for names in AARCH64.values() for name in names]
     code, output = run([AARCH64_ROOT, "make"], env)
     root = (output.strip().splitlines() or [""])[-1]
     if code:
@@ -259,7 +255,7 @@ def suite_aarch64(build, env):
         "-DMLFF_CUDA=OFF",
     ]
     tests = os.path.join(ROOT, "tests")
-    targets = [*(f"test_{name}" for name in programs), "mlff_cli", "mlffplugin"]
+    targets = [*(f"test_{name}" for name in everything if "::" not in name), "mlff_cli", "mlffplugin"]
     if not build_apart(result, env, where, options, targets, within=(AARCH64_ROOT, "run")):
         return result
     settings = {
@@ -269,12 +265,13 @@ def suite_aarch64(build, env):
         "PYTHONPATH": env["PYTHONPATH"],
     }
     python = [AARCH64_ROOT, "run", "env", *(f"{key}={value}" for key, value in settings.items()), sys.executable]
-    for cpu, names in AARCH64.items():
-        there, all_of_it = {**env, "QEMU_CPU": cpu}, everything or cpu == "neoverse-n1"
-        found = run_ctest(where, there, names=programs if everything else names, within=(AARCH64_ROOT, "run"))
+    for cpu, own in AARCH64.items():
+        there, names = {**env, "QEMU_CPU": cpu}, everything if env.get("AARCH64") == "all" else own
+        programs = [name for name in names if "::" not in name]
+        found = run_ctest(where, there, names=programs, within=(AARCH64_ROOT, "run"))
         found.skips = [text for text in found.skips if "kernel path sve" not in text]  # of another processor
         result.add(found, cpu)
-        lammps = [os.path.join(tests, "lammps", name) for name in AARCH64_LAMMPS[: None if all_of_it else 2]]
+        lammps = [os.path.join(tests, "lammps", name) for name in (*AARCH64_ALWAYS, *names) if "::" in name]
         result.add(run_pytest(f"lammps-aarch64-{cpu}", build, there, python, only=lammps), cpu)
     return result
 

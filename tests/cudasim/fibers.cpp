@@ -41,8 +41,7 @@ struct fiber {
 };
 
 struct warp {
-  unsigned ready;                /* turns of lanes */
-  unsigned waiting, mask, ended; /* lanes; mask: whom the waiting ones wait for */
+  unsigned ready, waiting, mask, ended; /* lanes; mask: whom the waiting ones wait for */
   const char *what;
   int line;
   uint64_t given[32], taken[32];
@@ -55,8 +54,8 @@ static struct {
   fiber fibers[MAX_THREADS];
   warp warps[MAX_WARPS];
   int order[MAX_WARPS], n_warps;           /* the order in which warps are resumed */
-  int turn;                                /* of whom in it the current fiber is */
-  int lanes[32], turns[32];                /* of a warp: the lane that has a turn, the turn of a lane */
+  int lanes[32];                           /* and lanes within a warp */
+  int turn, lane_turn;                     /* of whom in them the current fiber is */
   int n_threads, n_ended, n_waiting, line; /* of the block barrier */
   int current;                             /* -1: no fiber runs */
   cpu_context scheduler;
@@ -172,35 +171,22 @@ static void switch_to(cpu_context *from, cpu_context *to)
  * none can. */
 static int next_fiber(void)
 {
-  const int turn = block.turns[block.current % 32];
-  unsigned ready = block.warps[block.current / 32].ready & ~(((unsigned) 2 << turn) - 1); /* none for the last turn */
   for (int k = 0; k <= block.n_warps; k++) {
-    if (ready) return block.order[block.turn] * 32 + block.lanes[__builtin_ctz(ready)];
+    const int w = block.order[block.turn];
+    while (block.warps[w].ready && ++block.lane_turn < 32) {
+      const int lane = block.lanes[block.lane_turn];
+      if (block.warps[w].ready >> lane & 1) return w * 32 + lane;
+    }
+    block.lane_turn = -1;
     if (++block.turn == block.n_warps) block.turn = 0;
-    ready = block.warps[block.order[block.turn]].ready;
   }
   return -1;
 }
 
-/* Lets these lanes run: mostly all but one or none. */
-static void wake(warp *w, unsigned lanes)
-{
-  const int is_most = __builtin_popcount(lanes) > 16;
-  unsigned turns = 0;
-  for (unsigned left = is_most ? ~lanes : lanes; left; left &= left - 1)
-    turns |= 1u << block.turns[__builtin_ctz(left)];
-  w->ready |= is_most ? ~turns : turns;
-}
-
-static void take_turn(int k)
-{
-  block.current = k;
-  block.warps[k / 32].ready &= ~(1u << block.turns[k % 32]);
-}
-
 static void run_fiber(cpu_context *from, int k)
 {
-  take_turn(k);
+  block.current = k;
+  block.warps[k / 32].ready &= ~(1u << k % 32);
   cudasim_here.threadIdx = block.fibers[k].place;
   switch_to(from, &block.fibers[k].context);
 }
@@ -266,7 +252,7 @@ static void start_fiber(int k, dim3 place)
   fiber &f = block.fibers[k];
   char *const top = stacks + (size_t) (k + 1) * STACK_ROOM;
   f.place = place;
-  wake(&block.warps[k / 32], 1u << k % 32);
+  block.warps[k / 32].ready |= 1u << k % 32;
 #if defined(__x86_64__)
   void **words = (void **) (void *) top;
   words[-1] = nullptr;
@@ -313,23 +299,22 @@ static void run_fibers(unsigned *seed)
   dim3 place(0, 0, 0);
   make_stacks(n);
   block.n_ended = block.n_waiting = block.turn = 0;
+  block.lane_turn = -1;
   block.n_warps = (n + 31) / 32;
   for (int w = 0; w < block.n_warps; w++) {
     warp &own = block.warps[w];
     own.ready = own.waiting = own.ended = 0;
     for (int lane = n - w * 32; lane < 32; lane++) own.ended |= 1u << lane;
   }
-  make_order(block.lanes, 32, seed);
-  for (int turn = 0; turn < 32; turn++) block.turns[block.lanes[turn]] = turn;
   for (int k = 0; k < n; k++, step_place(&place, cudasim_here.blockDim)) start_fiber(k, place);
+  make_order(block.lanes, 32, seed);
   make_order(block.order, block.n_warps, seed);
 #if CUDASIM_ASAN
   void *fake_stack = nullptr;
   block.scheduler_stack = nullptr;
   __sanitizer_start_switch_fiber(&fake_stack, stacks, (size_t) n * STACK_ROOM);
 #endif
-  const int first = block.order[0];
-  run_fiber(&block.scheduler, first * 32 + block.lanes[__builtin_ctz(block.warps[first].ready)]);
+  run_fiber(&block.scheduler, next_fiber());
 #if CUDASIM_ASAN
   __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
 #endif
@@ -404,7 +389,7 @@ static void wait_for_warp(unsigned mask, const char *what, int line)
     return;
   }
   w.waiting = 0;
-  wake(&w, mask & ~own);
+  w.ready |= mask & ~own;
   uint64_t votes = 0;
   for (int lane = 0; lane < 32; lane++)
     if (mask >> lane & 1 && w.given[lane]) votes |= (uint64_t) 1 << lane;
@@ -434,8 +419,8 @@ void cudasim_block_barrier(int line)
     return;
   }
   block.n_waiting = 0;
-  for (int w = 0; w < block.n_warps; w++) wake(&block.warps[w], ~block.warps[w].ended);
-  take_turn(block.current);
+  for (int w = 0; w < block.n_warps; w++) block.warps[w].ready = ~block.warps[w].ended;
+  block.warps[block.current / 32].ready &= ~(1u << block.current % 32);
 }
 
 int cudasim_lane()

@@ -75,10 +75,8 @@ const fuzz_edit fuzz_edits[] = {
     {"orb", "structures: []", "structures: {}", 0},
     {"ani", "structures: []",
      "structures: [{name: a, elements: [O], positions: [[0, 0, 0]], cell: none, energy: 1, forces: [[0, 0, 0]], "
-     "virial: "
-     "[0, 0, 0, 0, 0, 0]}, {name: b, elements: [H], positions: [[0, 0, 0]], cell: none, energy: 1, forces: [[0, 0, "
-     "0]], "
-     "virial: [0, 0, 0, 0, 0, 0]}]",
+     "virial: [0, 0, 0, 0, 0, 0]}, {name: b, elements: [H], positions: [[0, 0, 0]], cell: none, energy: 1, "
+     "forces: [[0, 0, 0]], virial: [0, 0, 0, 0, 0, 0]}]",
      0},
     {"ani", "dims: {H: [51, 20, 16, 1]", "dims: {H: [51, 1]", 0},
     {"ani", "dims: {H: [51, 20, 16, 1]", "dims: {H: [51, 20.5, 16, 1]", 0},

@@ -191,10 +191,9 @@ def read_corpora(build, cache):
     objects = [word for program in programs[1:] for word in ("-object", program)]
     command = ["llvm-cov", "export", f"-instr-profile={data}", programs[0], *objects]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
-    files = {}
-    for file in json.loads(done.stdout)["data"][0]["files"]:
-        path = os.path.abspath(file["filename"])  # the compiler has left the repository out (cmake/Options.cmake)
-        files[os.path.relpath(path, where if path.startswith(where + os.sep) else ROOT)] = file
+    # The compiler has left out where the repository lies (cmake/Options.cmake): sources seem to lie in the build.
+    found = json.loads(done.stdout)["data"][0]["files"]
+    files = {os.path.relpath(os.path.join(ROOT, file["filename"]), where): file for file in found}
     return {name: files[name] for name in LOADERS}
 
 
