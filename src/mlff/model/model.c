@@ -63,6 +63,10 @@ mlff_status mlff_model_read(const char *path, char **yaml, size_t *yaml_size, vo
   size_t text_size = 0;
   if (!path || !yaml || !yaml_size || !weights || !weights_size)
     return mlff_fail(error, MLFF_E_ARG, "mlff_model_read: an argument is NULL");
+  const char *ending = strrchr(path, '.');
+  if (ending && !strcmp(ending, ".safetensors"))
+    return mlff_fail(error, MLFF_E_ARG, "%s: these are weights; name the model file (.yaml) that they lie beside",
+                     path);
   MLFF_TRY(read_whole(path, MLFF_YAML_MAX_BYTES, &text, &text_size, error));
   mlff_status status = mlff_modelfile_weights_name(path, text, text_size, &name, error);
   if (!status) status = read_whole(name, max_weights, weights, weights_size, error);
