@@ -1,8 +1,8 @@
 """The plan of mlff distill --dry-run: structures, labels and steps, and about how long each part takes.
 
 The teacher labels a structure once, and then so many times in one call that the call itself is not most of it; the
-difference is taken for all structures by their numbers of atoms. Training is estimated from TRAINING, which cores of
-2020 to 2025 keep to within a factor of two.
+difference, of the shortest of REPEATS each, is taken for all structures by their numbers of atoms. Training is
+estimated from TRAINING, which cores of 2020 to 2025 keep to within a factor of two.
 """
 
 import time
@@ -12,6 +12,7 @@ from .label import make_teacher
 from .trainer import BATCH
 
 MORE = 5
+REPEATS = 3
 TRAIN = 0.8  # of the frames are for training (splits.py)
 TRAINING = {32: 120.0, 64: 250.0, 128: 900.0}  # us of an atom and step of training by features, two layers, one core
 PRODUCTS = 2.5  # times as long with Hessian-vector products of half of the frames (inner_labels.py)
@@ -25,10 +26,13 @@ def span(seconds):
 
 
 def _asked(teacher, frame, n):
-    """Seconds of the labels of n frames in one call."""
-    begin = time.monotonic()
-    labelling.ask(teacher, [frame] * n)
-    return time.monotonic() - begin
+    """Seconds of the labels of n frames in one call, the shortest of REPEATS."""
+    times = []
+    for _ in range(REPEATS):
+        begin = time.monotonic()
+        labelling.ask(teacher, [frame] * n)
+        times.append(time.monotonic() - begin)
+    return min(times)
 
 
 def teacher_time(wanted, programs):
@@ -36,7 +40,7 @@ def teacher_time(wanted, programs):
     frame = generate.first(wanted.recipe, wanted.structures, wanted.teacher, programs)
     teacher = make_teacher(wanted.teacher, [frame], wanted.recipe.folder, programs)
     try:
-        _asked(teacher, frame, 1)  # starts the teacher
+        labelling.ask(teacher, [frame])  # starts the teacher
         alone, more = _asked(teacher, frame, 1), MORE
         while (together := _asked(teacher, frame, 1 + more)) < 2 * alone:
             more *= 2
