@@ -14,8 +14,7 @@
 using namespace ATOMS;
 
 enum { ATOM_THREADS = 256, ROWS_AT_ONCE = 4, MOST_STEPS = 20, MOST_PER_BLOCK = 8, MOST_SHARED = 40 * 1024 };
-enum { AHEAD = PADDED_ROWS / 2, VECTOR = 4 }; /* weights of a step of a product; numbers of x that are read at once */
-enum { ATOMS_PER_SM = 16 };                   /* of larger systems, kernels of their own fill the GPU */
+enum { VECTOR = 4 }; /* numbers of x that are read at once */
 
 namespace { /* kernels and their arguments differ between element types */
 
@@ -28,28 +27,56 @@ typedef struct atom_steps {
 static_assert(sizeof(atom_steps) <= MLFF_CUDA_QUEUE_BYTES, "the queue holds them, and 4 kB are the most of a kernel");
 
 /* The next AHEAD weights of a column, from index `at` on: all are on their way at once. */
-MLFF_DEVICE void load_weights(const linear_arrays &a, int at, real *w)
+template <int AHEAD> MLFF_DEVICE void load_weights(const linear_arrays &a, int at, real *w)
 {
 #pragma unroll
   for (int k = 0; k < AHEAD; k++, at += a.n_out) w[k] = a.weight[at];
 }
 
 /* sum[r] += sum_k own[r][k0 + k] w[k],  k < AHEAD */
-MLFF_DEVICE void add_weights(const real *const *own, int k0, const real *w, real *sum)
+template <int ROWS, int AHEAD> MLFF_DEVICE void add_weights(const real *const *own, int k0, const real *w, real *sum)
 {
 #pragma unroll
   for (int v = 0; v < AHEAD / VECTOR; v++)
 #pragma unroll
-    for (int r = 0; r < ROWS_AT_ONCE; r++) {
+    for (int r = 0; r < ROWS; r++) {
       const vector_of<VECTOR> x = load_vector<VECTOR>(own[r] + k0 + v * VECTOR);
 #pragma unroll
       for (int k = 0; k < VECTOR; k++) sum[r] += x.of[k] * w[v * VECTOR + k];
     }
 }
 
-/* Rows row0 .. row0 + n_rows of a product; x [n_rows][padded_rows(n_in)] in shared memory. A thread owns a column of
- * ROWS_AT_ONCE rows, summed over k in order as in linear_kernel; it loads the weights of a step while it adds those of
- * the step before, since a few warps of few atoms have nothing else to wait with. */
+/* A thread owns a column of ROWS rows of x [n_rows][ld], summed over k in order as in linear_kernel; it loads the AHEAD
+ * weights of a step while it adds those of the step before, since a few warps of few atoms have nothing else to wait
+ * with. */
+template <int ROWS, int AHEAD>
+MLFF_DEVICE void add_rows(const linear_arrays &a, int64_t row0, int n_rows, const real *x)
+{
+  const int ld = padded_rows(a.n_in), n_groups = (n_rows + ROWS - 1) / ROWS;
+  for (int q = (int) threadIdx.x; q < n_groups * a.n_out; q += ATOM_THREADS) {
+    const int col = q % a.n_out, first = q / a.n_out * ROWS;
+    const real *own[ROWS];
+    real sum[ROWS], even[AHEAD], odd[AHEAD];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+      own[r] = x + (first + r < n_rows ? first + r : n_rows - 1) * ld;
+      sum[r] = a.bias[col];
+    }
+    load_weights<AHEAD>(a, col, even);
+    for (int k0 = 0; k0 < ld; k0 += 2 * AHEAD) {
+      const bool has_odd = 2 * AHEAD <= PADDED_ROWS || k0 + AHEAD < ld;
+      load_weights<AHEAD>(a, (has_odd ? k0 + AHEAD : 0) * a.n_out + col, odd);
+      add_weights<ROWS, AHEAD>(own, k0, even, sum);
+      load_weights<AHEAD>(a, (k0 + 2 * AHEAD < ld ? k0 + 2 * AHEAD : 0) * a.n_out + col, even);
+      if (has_odd) add_weights<ROWS, AHEAD>(own, k0 + AHEAD, odd, sum);
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+      if (first + r < n_rows) finish_value<ANY_BUT_SSP>(a, sum[r], row0 + first + r, col);
+  }
+}
+
+/* Rows row0 .. row0 + n_rows of a product; x [n_rows][padded_rows(n_in)] in shared memory. */
 MLFF_DEVICE void product_step(const linear_arrays &a, int64_t row0, int n_rows, real *x)
 {
   const int ld = padded_rows(a.n_in);
@@ -58,27 +85,10 @@ MLFF_DEVICE void product_step(const linear_arrays &a, int64_t row0, int n_rows, 
     x[q] = k < a.n_in ? a.x[(row0 + r) * a.ldx + k] : (real) 0;
   }
   __syncthreads();
-  const int n_groups = (n_rows + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
-  for (int q = (int) threadIdx.x; q < n_groups * a.n_out; q += ATOM_THREADS) {
-    const int col = q % a.n_out, first = q / a.n_out * ROWS_AT_ONCE;
-    const real *own[ROWS_AT_ONCE];
-    real sum[ROWS_AT_ONCE], even[AHEAD], odd[AHEAD];
-#pragma unroll
-    for (int r = 0; r < ROWS_AT_ONCE; r++) {
-      own[r] = x + (first + r < n_rows ? first + r : n_rows - 1) * ld;
-      sum[r] = a.bias[col];
-    }
-    load_weights(a, col, even);
-    for (int k0 = 0; k0 < ld; k0 += 2 * AHEAD) {
-      load_weights(a, (k0 + AHEAD) * a.n_out + col, odd);
-      add_weights(own, k0, even, sum);
-      load_weights(a, (k0 + 2 * AHEAD < ld ? k0 + 2 * AHEAD : 0) * a.n_out + col, even);
-      add_weights(own, k0 + AHEAD, odd, sum);
-    }
-#pragma unroll
-    for (int r = 0; r < ROWS_AT_ONCE; r++)
-      if (first + r < n_rows) finish_value<ANY_BUT_SSP>(a, sum[r], row0 + first + r, col);
-  }
+  if (n_rows == 1)
+    add_rows<1, PADDED_ROWS>(a, row0, n_rows, x);
+  else
+    add_rows<ROWS_AT_ONCE, PADDED_ROWS / 2>(a, row0, n_rows, x);
 }
 
 MLFF_DEVICE void mix_step(int kind, const mix_arrays &a, int64_t begin, int n)
@@ -231,7 +241,7 @@ void MLFF_CUDA(atoms_begin_cuda)(mlff_backend *backend, int64_t n_atoms)
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   if (backend->forecast) return;
   if (strcmp(backend->precision, "mixed") == 0) return; /* tensor cores want many rows */
-  if (n_atoms > (int64_t) ATOMS_PER_SM * cuda->n_multiprocessors) return;
+  if (!mlff_cuda_is_small(cuda, n_atoms)) return;
   cuda->queue.n_atoms = n_atoms;
   cuda->queue.start = start_steps;
 }

@@ -134,8 +134,7 @@ mlff_status mlff_cuda_wait(mlff_cuda_backend *cuda, mlff_error *error)
   return mlff_cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "waiting for results", error);
 }
 
-/* *slot: this step's copy of src in pinned memory; NULL when there is nothing to look at, as in a recording. */
-static mlff_status bring_down(mlff_backend *backend, const void *src, size_t bytes, char **slot, mlff_error *error)
+mlff_status mlff_cuda_bring_down(mlff_backend *backend, const void *src, size_t bytes, char **slot, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   char *place = NULL;
@@ -153,7 +152,7 @@ static mlff_status bring_down(mlff_backend *backend, const void *src, size_t byt
 mlff_status download_cuda(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error)
 {
   char *slot = NULL;
-  MLFF_TRY(bring_down(backend, src, bytes, &slot, error));
+  MLFF_TRY(mlff_cuda_bring_down(backend, src, bytes, &slot, error));
   if (slot) memcpy(dst, slot, bytes);
   return MLFF_OK;
 }
@@ -193,7 +192,7 @@ mlff_status download_reals_cuda(mlff_backend *backend, double *dst, const void *
 {
   if (backend->real_size == sizeof(double)) return download_cuda(backend, dst, src, (size_t) n * sizeof(double), error);
   char *slot = NULL;
-  MLFF_TRY(bring_down(backend, src, (size_t) n * sizeof(float), &slot, error));
+  MLFF_TRY(mlff_cuda_bring_down(backend, src, (size_t) n * sizeof(float), &slot, error));
   const float *reals = (const float *) (const void *) slot;
   for (int64_t k = 0; slot && k < n; k++) dst[k] = (double) reals[k];
   return MLFF_OK;

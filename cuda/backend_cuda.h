@@ -98,9 +98,22 @@ mlff_status mlff_cuda_copy(mlff_backend *backend, void *dst, const void *src, si
 #define OP_HOST(name, returns, parameters, arguments, span, forecast, bodies) returns name##_cuda parameters;
 #include "../src/mlff/backend/op_list.h"
 
+/* Whether so few atoms do not fill the GPU, so that a step takes as long as its longest chain: then operations on atoms
+ * are fused (atoms.cu), and several warps share out the edges of an atom. By size alone, not by options: with the same
+ * sums in the same order. */
+enum { MLFF_CUDA_SMALL_PER_SM = 16 };
+static inline bool mlff_cuda_is_small(const mlff_cuda_backend *cuda, int64_t n_atoms)
+{
+  return n_atoms <= (int64_t) MLFF_CUDA_SMALL_PER_SM * cuda->n_multiprocessors;
+}
+
 /* Starts a copy to the host; what is on the stream is done. */
 mlff_status mlff_cuda_copy_down(mlff_cuda_backend *cuda, void *dst, const void *src, size_t bytes, mlff_error *error);
 mlff_status mlff_cuda_wait(mlff_cuda_backend *cuda, mlff_error *error);
+
+/* *slot: this step's copy of src in pinned memory, which the next one may move; NULL when there is nothing to look at, as
+ * in a recording. */
+mlff_status mlff_cuda_bring_down(mlff_backend *backend, const void *src, size_t bytes, char **slot, mlff_error *error);
 
 /* At least `bytes` of pinned memory; contents are lost when it grows. */
 mlff_status mlff_cuda_pin(mlff_backend *backend, mlff_cuda_pinned *pinned, size_t bytes, mlff_error *error);

@@ -140,14 +140,15 @@ static mlff_status bring_graph(mlff_backend *backend, const mlff_graph *graph, c
 
 namespace { /* kernels and their arguments differ between element types */
 
-/* summary.bad = min index of a position that is not finite; before, it is MLFF_CUDA_NONE_BAD. One thread per atom; an
- * atomic minimum, so deterministic. Twin: find_bad_position. */
-__global__ void bad_position_kernel(edge_arrays a)
+/* summary.bad = min index of a position that is not finite; before, it is MLFF_CUDA_NONE_BAD. All threads of the grid
+ * share the atoms; an atomic minimum, so deterministic. Twin: find_bad_position. */
+MLFF_DEVICE void find_bad_position(const edge_arrays &a)
 {
-  const int b = (int) (blockIdx.x * blockDim.x + threadIdx.x);
-  if (b >= a.n_all) return;
-  const double *x = a.g.pos + 3 * (int64_t) b;
-  if (!(isfinite(x[0]) && isfinite(x[1]) && isfinite(x[2]))) atomicMin(&a.g.summary->bad, b);
+  const int64_t step = (int64_t) gridDim.x * blockDim.x;
+  for (int64_t b = (int64_t) blockIdx.x * blockDim.x + threadIdx.x; b < a.n_all; b += step) {
+    const double *x = a.g.pos + 3 * b;
+    if (!(isfinite(x[0]) && isfinite(x[1]) && isfinite(x[2]))) atomicMin(&a.g.summary->bad, (int) b);
+  }
 }
 
 /* d = x_j - x_i and r^2 of candidate p; 1 when it is an edge. */
@@ -173,15 +174,16 @@ MLFF_DEVICE int repels(const edge_arrays &a, int i, int32_t j, double r2)
   return r2 < cutoff * cutoff;
 }
 
-/* row[i] = number of j with r_ij < cutoff, closest[i] = (min r^2, its j), summary.apart = 0 when a pair repels. A warp
- * owns a centre, its lanes every 32nd candidate; a block has EDGE_WARPS of them. No shared memory; deterministic.
- * Twins: fill_row, edges_cpu. */
+/* row[i] = number of j with r_ij < cutoff, closest[i] = (min r^2, its j), summary.apart = 0 when a pair repels,
+ * summary.bad. A position that is not finite is near nothing, and its step is refused on the host. A warp owns a centre,
+ * its lanes every 32nd candidate; a block has EDGE_WARPS of them. No shared memory; deterministic. Twins: fill_row,
+ * edges_cpu. */
 __global__ void __launch_bounds__(EDGE_THREADS) edge_count_kernel(edge_arrays a)
 {
   const int i = (int) (blockIdx.x * EDGE_WARPS + threadIdx.x / WARP), lane = (int) threadIdx.x % WARP;
+  find_bad_position(a);
   if (i >= a.n_local) return;
-  const bool none = a.g.summary->bad != MLFF_CUDA_NONE_BAD || a.g.species[i] < 0;
-  const int64_t begin = a.g.row[i], end = none ? begin : a.g.row[i + 1];
+  const int64_t begin = a.g.row[i], end = a.g.species[i] < 0 ? begin : a.g.row[i + 1];
   double closest2 = INFINITY;
   int64_t closest_p = INT64_MAX;
   int n = 0;
@@ -223,8 +225,19 @@ MLFF_DEVICE void closest_of_block(closest_pair *pair)
   __syncthreads();
 }
 
+/* row[n_local] = number of edges, or 0 when there is no room for so many; the summary. Of one thread. */
+MLFF_DEVICE void write_total(const edge_arrays &a, int64_t n_edges, const closest_pair &first)
+{
+  a.row[a.n_local] = n_edges <= a.n_room ? n_edges : 0;
+  a.g.summary->n_edges = n_edges;
+  a.g.summary->closest2 = first.r2;
+  a.g.summary->closest[0] = first.i;
+  a.g.summary->closest[1] = first.j;
+}
+
 /* row[i] = sum of the counts before i within the block's SCAN_THREADS centres, block_edges[b] = sum of all, and the
- * closest pair of the block. One thread per centre; shared: a sum and a pair per thread; deterministic. */
+ * closest pair of the block; of the only block, the total. One thread per centre; shared: a sum and a pair per thread;
+ * deterministic. */
 __global__ void __launch_bounds__(SCAN_THREADS) edge_scan_kernel(edge_arrays a)
 {
   MLFF_SHARED(int64_t, sum, SCAN_THREADS);
@@ -237,13 +250,15 @@ __global__ void __launch_bounds__(SCAN_THREADS) edge_scan_kernel(edge_arrays a)
   scan_block(sum);
   closest_of_block(pair);
   if (i < a.n_local) a.row[i] = sum[t] - n;
-  if (t == SCAN_THREADS - 1) a.g.block_edges[blockIdx.x] = sum[t];
-  if (t == 0) a.g.block_closest[blockIdx.x] = pair[0];
+  if (t) return;
+  const int64_t n_edges = sum[SCAN_THREADS - 1];
+  a.g.block_edges[blockIdx.x] = gridDim.x == 1 ? 0 : n_edges;
+  a.g.block_closest[blockIdx.x] = pair[0];
+  if (gridDim.x == 1) write_total(a, n_edges, pair[0]);
 }
 
-/* block_edges[b] = sum of those before b; row[n_local] = number of edges, or 0 when there is no room for so many; the
- * summary. One block that walks over all n_blocks;
- * shared: a sum and a pair per thread; deterministic. */
+/* block_edges[b] = sum of those before b, and the total. One block that walks over all n_blocks, of which there are
+ * none or several; shared: a sum and a pair per thread; deterministic. */
 __global__ void __launch_bounds__(SCAN_THREADS) edge_total_kernel(edge_arrays a, int n_blocks)
 {
   MLFF_SHARED(int64_t, sum, SCAN_THREADS);
@@ -266,12 +281,7 @@ __global__ void __launch_bounds__(SCAN_THREADS) edge_total_kernel(edge_arrays a,
   }
   pair[t] = first;
   closest_of_block(pair);
-  if (t) return;
-  a.row[a.n_local] = before <= a.n_room ? before : 0;
-  a.g.summary->n_edges = before;
-  a.g.summary->closest2 = pair[0].r2;
-  a.g.summary->closest[0] = pair[0].i;
-  a.g.summary->closest[1] = pair[0].j;
+  if (t == 0) write_total(a, before, pair[0]);
 }
 
 /* Writes the edges of centre i from row[i] on, in the order of the list:
@@ -283,13 +293,13 @@ __global__ void __launch_bounds__(EDGE_THREADS) edge_fill_kernel(edge_arrays a)
   const int i = (int) (blockIdx.x * EDGE_WARPS + threadIdx.x / WARP), lane = (int) threadIdx.x % WARP;
   if (i >= a.n_local) return;
   const bool fits = a.g.summary->n_edges <= a.n_room;
-  const bool none = !fits || a.g.summary->bad != MLFF_CUDA_NONE_BAD || a.g.species[i] < 0;
+  const bool none = !fits || a.g.species[i] < 0;
   const int64_t begin = a.g.row[i], end = a.g.row[i + 1];
   const int64_t start = fits ? a.row[i] + a.g.block_edges[i / SCAN_THREADS] : 0;
   int64_t next = start;
   for (int64_t p0 = begin; p0 < end; p0 += WARP) {
     const int64_t p = p0 + lane;
-    double d[3], r2;
+    double d[3] = {0, 0, 0}, r2;
     int32_t j;
     const int active = p < end && !none && candidate(a, i, p, d, &r2, &j);
     const unsigned votes = __ballot_sync(FULL_WARP, active);
@@ -407,10 +417,9 @@ static mlff_status enqueue_step(mlff_backend *backend, const mlff_edges *edges, 
   if (!backend->forecast && !cuda->failure.code)
     MLFF_TRY(mlff_cuda_check(cuda, cudaMemsetAsync(a.g.summary, 0x7f, sizeof *a.g.summary, cuda->stream),
                              "cudaMemsetAsync", error));
-  MLFF_LAUNCH_INDEPENDENT(backend, bad_position_kernel, mlff_cuda_blocks(a.n_all, EDGE_THREADS), EDGE_THREADS, a);
-  MLFF_LAUNCH(backend, edge_count_kernel, n_blocks, EDGE_THREADS, 0, a);
+  MLFF_LAUNCH(backend, edge_count_kernel, n_blocks ? n_blocks : 1, EDGE_THREADS, 0, a); /* ghosts may be bad, too */
   MLFF_LAUNCH(backend, edge_scan_kernel, (unsigned) n_scan, SCAN_THREADS, 0, a);
-  MLFF_LAUNCH(backend, edge_total_kernel, 1, SCAN_THREADS, 0, a, n_scan);
+  if (n_scan != 1) MLFF_LAUNCH(backend, edge_total_kernel, 1, SCAN_THREADS, 0, a, n_scan);
   MLFF_LAUNCH(backend, edge_fill_kernel, n_blocks, EDGE_THREADS, 0, a);
   MLFF_TRY(mlff_cuda_status(cuda, error));
   if (backend->forecast) return MLFF_OK;

@@ -4,8 +4,11 @@
  * are no atomics, and results do not depend on the order in which blocks run.
  */
 #include "edges.h"
+#include "vectors.h"
 
-enum { FORCE_THREADS = 128, REDUCE_THREADS = 256 };
+enum { FORCE_THREADS = 128, FORCE_WARPS = FORCE_THREADS / WARP, REDUCE_THREADS = 256 };
+/* Nodes of a warp: so many that its other sums cost little, but few enough that BLOCKS_PER_SM share out the atoms. */
+enum { MOST_PER_WARP = 32, BLOCKS_PER_SM = 8 };
 
 namespace { /* kernels and their arguments differ between element types */
 
@@ -24,64 +27,68 @@ typedef struct force_arrays {
 
 MLFF_DEVICE void load_edge(const force_arrays &a, int64_t e, double d[3], double g[3])
 {
+  const vector_of<4> vec = load_vector<4>(a.vec + 4 * e), grad = load_vector<4>(a.grad + 4 * e);
   for (int c = 0; c < 3; c++) {
-    d[c] = (double) a.vec[4 * e + c];
-    g[c] = a.scale * (double) a.grad[4 * e + c];
+    d[c] = (double) vec.of[c];
+    g[c] = a.scale * (double) grad.of[c];
   }
 }
 
 /* F_i = scale (sum_{e of i} g_e - sum_{e to i} g_e),  parts[b] = - scale sum_{e of the block's centres} d_e g_e^T
- * A thread owns node i = 0 .. n_nodes-1 and reads its edges and the edges that end at it; a block of FORCE_THREADS
- * sums nine numbers per thread as a tree in shared memory. All in double; deterministic. Twin: forces_cpu. */
-__global__ void __launch_bounds__(FORCE_THREADS) forces_kernel(force_arrays a)
+ * A warp owns per_warp nodes that follow one another, one after another; its lanes read every 32nd edge of a node and
+ * every 32nd that ends at it, so that few atoms do not wait for one load after another. Sums go through shuffles, those
+ * of the virial once for the nodes of a warp, then in shared memory. All in double; deterministic. Twin: forces_cpu. */
+__global__ void __launch_bounds__(FORCE_THREADS) forces_kernel(force_arrays a, int per_warp)
 {
-  MLFF_SHARED(double, sums, FORCE_THREADS);
-  const int t = (int) threadIdx.x, i = (int) blockIdx.x * FORCE_THREADS + t;
-  double f[3] = {0, 0, 0}, w[9] = {0, 0, 0, 0, 0, 0, 0, 0, 0}, d[3], g[3], we[9];
-  if (i < a.n_local) {
-    for (int64_t e = a.row[i]; e < a.row[i + 1]; e++) {
+  MLFF_SHARED(double, sums, 9 * FORCE_WARPS);
+  const int warp = (int) threadIdx.x / WARP, lane = (int) threadIdx.x % WARP;
+  const int first = ((int) blockIdx.x * FORCE_WARPS + warp) * per_warp;
+  double w[9] = {0, 0, 0, 0, 0, 0, 0, 0, 0}, d[3], g[3], we[9];
+  for (int i = first; i < first + per_warp && i < a.n_nodes; i++) {
+    double f[3] = {0, 0, 0};
+    for (int64_t e = i < a.n_local ? a.row[i] + lane : 0; i < a.n_local && e < a.row[i + 1]; e += WARP) {
       load_edge(a, e, d, g);
       mlff_edge_virial(1.0, d, g, we);
       for (int c = 0; c < 3; c++) f[c] += g[c];
       for (int c = 0; c < 9; c++) w[c] += we[c];
     }
-  }
-  if (i < a.n_nodes) {
-    for (int64_t q = a.in_row[i]; q < a.in_row[i + 1]; q++) {
+    for (int64_t q = a.in_row[i] + lane; q < a.in_row[i + 1]; q += WARP) {
       const int32_t e = a.edge[a.in_pair[q]];
       if (e < 0) continue;
-      for (int c = 0; c < 3; c++) f[c] -= a.scale * (double) a.grad[4 * (int64_t) e + c];
+      const vector_of<4> v = load_vector<4>(a.grad + 4 * (int64_t) e);
+      for (int c = 0; c < 3; c++) f[c] -= a.scale * (double) v.of[c];
     }
-    for (int c = 0; c < 3; c++) a.forces[3 * (int64_t) i + c] = f[c];
+    for (int c = 0; c < 3; c++) {
+      const double sum = warp_sum(f[c]);
+      if (lane == c) a.forces[3 * (int64_t) i + c] = sum;
+    }
   }
   for (int c = 0; c < 9; c++) {
-    sums[t] = w[c];
-    for (int n = FORCE_THREADS / 2; n > 0; n /= 2) {
-      __syncthreads();
-      if (t < n) sums[t] += sums[t + n];
-    }
-    if (t == 0) a.parts[9 * (int64_t) blockIdx.x + c] = sums[0];
-    __syncthreads();
+    const double sum = warp_sum(w[c]);
+    if (lane == 0) sums[9 * warp + c] = sum;
   }
+  __syncthreads();
+  if (threadIdx.x >= 9) return;
+  double sum = 0;
+  for (int k = 0; k < FORCE_WARPS; k++) sum += sums[9 * k + (int) threadIdx.x];
+  a.parts[9 * (int64_t) blockIdx.x + threadIdx.x] = sum;
 }
 
-/* virial[c] = sum_b parts[b][c] for c = 0 .. 8. One block; a thread sums every REDUCE_THREADS-th part, then a tree
- * in shared memory; deterministic. Twin: forces_cpu. */
+/* virial[c] = sum_b parts[b][c] for c = 0 .. 8, and bad = 0. A block for each c; a thread sums every REDUCE_THREADS-th
+ * part, a warp by shuffles, then all warps in shared memory; deterministic. Twin: forces_cpu. */
 __global__ void __launch_bounds__(REDUCE_THREADS) virial_kernel(force_arrays a, int n_parts)
 {
-  MLFF_SHARED(double, sums, REDUCE_THREADS);
-  const int t = (int) threadIdx.x;
-  for (int c = 0; c < 9; c++) {
-    double sum = 0;
-    for (int64_t b = t; b < n_parts; b += REDUCE_THREADS) sum += a.parts[9 * b + c];
-    sums[t] = sum;
-    for (int n = REDUCE_THREADS / 2; n > 0; n /= 2) {
-      __syncthreads();
-      if (t < n) sums[t] += sums[t + n];
-    }
-    if (t == 0) a.virial[c] = sums[0];
-    __syncthreads();
-  }
+  MLFF_SHARED(double, sums, REDUCE_THREADS / WARP);
+  const int t = (int) threadIdx.x, c = (int) blockIdx.x;
+  double sum = 0;
+  for (int64_t b = t; b < n_parts; b += REDUCE_THREADS) sum += a.parts[9 * b + c];
+  sum = warp_sum(sum);
+  if (t % WARP == 0) sums[t / WARP] = sum;
+  __syncthreads();
+  if (t) return;
+  for (int k = 1; k < REDUCE_THREADS / WARP; k++) sum += sums[k];
+  a.virial[c] = sum;
+  if (c == 0) a.virial[9] = 0;
 }
 
 /* half[i] = (sum_{e of i} w_e + sum_{e to i} w_e) / 2,  centroid[i] = sum_{e to i} w_e,  w_e = - scale d_e g_e^T
@@ -156,38 +163,51 @@ static mlff_status make_arrays(mlff_backend *backend, const mlff_forces_args *ar
   return MLFF_OK;
 }
 
-/* The virial, and whether forces that stay are finite. */
-static mlff_status take_virial(mlff_backend *backend, const mlff_forces_args *args, const force_arrays *a,
-                               mlff_error *error)
+/* The virial and, behind it, forces or, of forces that stay, whether they are finite: one copy. */
+static mlff_status take_results(mlff_backend *backend, const mlff_forces_args *args, const force_arrays *a,
+                                mlff_error *error)
 {
-  double virial[10] = {0};
+  const size_t n = 3 * (size_t) a->n_nodes * sizeof(double), head = 10 * sizeof(double);
+  double virial[10];
   int32_t bad = 0;
-  MLFF_TRY(download_cuda(backend, virial, a->virial, (args->on_device ? 10 : 9) * sizeof(double), error));
+  char *slot = NULL;
+  if (args->on_device && args->result->forces)
+    MLFF_TRY(download_cuda(backend, args->result->forces, a->forces, n, error));
+  MLFF_TRY(mlff_cuda_bring_down(backend, a->virial, args->on_device ? head : head + n, &slot, error));
+  if (!slot) return MLFF_OK;
+  memcpy(virial, slot, head);
   mlff_virial_six(virial, args->result->virial);
-  if (!args->on_device) return MLFF_OK;
+  if (!args->on_device) {
+    memcpy(args->result->forces, slot + head, n);
+    return MLFF_OK;
+  }
   memcpy(&bad, virial + 9, sizeof bad);
   args->result->device_forces = (const double(*)[3]) a->forces;
   if (bad && args->bad) *args->bad = a->n_nodes - bad;
   return MLFF_OK;
 }
 
+static int nodes_of_a_warp(mlff_backend *backend, int64_t n_nodes)
+{
+  const int64_t n_warps = (int64_t) FORCE_WARPS * BLOCKS_PER_SM * mlff_cuda_of(backend)->n_multiprocessors;
+  const int64_t n = (n_nodes + n_warps - 1) / n_warps;
+  return n < 1 ? 1 : n < MOST_PER_WARP ? (int) n : MOST_PER_WARP;
+}
+
 mlff_status MLFF_CUDA(forces_cuda)(mlff_backend *backend, const mlff_forces_args *args, mlff_error *error)
 {
   mlff_result *result = args->result;
   const size_t n = (size_t) args->edges->n_nodes;
-  const unsigned n_blocks = mlff_cuda_blocks((int64_t) n, FORCE_THREADS);
+  const int per_warp = nodes_of_a_warp(backend, (int64_t) n);
+  const unsigned n_blocks = mlff_cuda_blocks((int64_t) n, per_warp * FORCE_WARPS),
+                 n_thread_blocks = mlff_cuda_blocks((int64_t) n, FORCE_THREADS);
   force_arrays a;
   MLFF_TRY(make_arrays(backend, args, n_blocks, &a, error));
-  MLFF_LAUNCH(backend, forces_kernel, n_blocks, FORCE_THREADS, 0, a);
-  MLFF_LAUNCH(backend, virial_kernel, 1, REDUCE_THREADS, 0, a, (int) n_blocks);
-  if (args->on_device) {
-    backend->ops->zero(backend, a.bad, sizeof(double));
-    MLFF_LAUNCH_INDEPENDENT(backend, bad_force_kernel, n_blocks, FORCE_THREADS, a);
-  }
-  if (a.half || a.centroid) MLFF_LAUNCH_INDEPENDENT(backend, atom_virials_kernel, n_blocks, FORCE_THREADS, a);
-  if (result->forces || !args->on_device)
-    MLFF_TRY(download_cuda(backend, result->forces, a.forces, 3 * n * sizeof(double), error));
+  MLFF_LAUNCH(backend, forces_kernel, n_blocks, FORCE_THREADS, 0, a, per_warp);
+  MLFF_LAUNCH(backend, virial_kernel, 9, REDUCE_THREADS, 0, a, (int) n_blocks);
+  if (args->on_device) MLFF_LAUNCH_INDEPENDENT(backend, bad_force_kernel, n_thread_blocks, FORCE_THREADS, a);
+  if (a.half || a.centroid) MLFF_LAUNCH_INDEPENDENT(backend, atom_virials_kernel, n_thread_blocks, FORCE_THREADS, a);
   if (a.half) MLFF_TRY(download_cuda(backend, result->atom_virial, a.half, 9 * n * sizeof(double), error));
   if (a.centroid) MLFF_TRY(download_cuda(backend, result->atom_centroid, a.centroid, 9 * n * sizeof(double), error));
-  return take_virial(backend, args, &a, error);
+  return take_results(backend, args, &a, error);
 }

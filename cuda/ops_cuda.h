@@ -57,7 +57,7 @@ MLFF_DEVICE real real_ssp(real x)
 }
 
 /* Sum over the 32 lanes, in a fixed order, to all of them. */
-MLFF_DEVICE real warp_sum(real x)
+template <typename T> MLFF_DEVICE T warp_sum(T x)
 {
   for (int with = WARP / 2; with > 0; with /= 2) x += __shfl_xor_sync(FULL_WARP, x, with);
   return x;

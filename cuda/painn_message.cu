@@ -7,6 +7,9 @@
 #include "vectors.h"
 
 enum { MESSAGE_THREADS = 64, CHANNELS = 4 }; /* channels of a thread, forward */
+/* Of small systems SHARES threads or warps share out the edges of an atom, which one alone would wait for in turn;
+ * forward of those whose atom fits into a block. */
+enum { SHARES = 4, MOST_THREADS = 256 };
 /* BACKWARD_BLOCKS: of a multiprocessor at least, which is 168 registers; they hold MOST_PER channels of a lane. */
 enum { BACKWARD_WARPS = 4, BACKWARD_BLOCKS = 3, MOST_PER = MLFF_REAL_IS_DOUBLE ? 2 : 4 };
 
@@ -45,7 +48,7 @@ template <int DENSE> MLFF_DEVICE edge_line<DENSE> load_line(const message_arrays
 template <int DENSE, int PER>
 MLFF_DEVICE vector_of<PER> combine(const real *coef, int n_terms, const real *r, int64_t ld)
 {
-  vector_of<PER> sum;
+  vector_of<PER> sum = {};
   const int n = DENSE ? n_terms : 4;
 #pragma unroll DENSE ? 1 : 4
   for (int t = 0; t < n; t++) {
@@ -85,33 +88,57 @@ MLFF_DEVICE void receive(const message_arrays &a, const edge_line<DENSE> &line, 
   }
 }
 
+MLFF_DEVICE void add_receiver(receiver *sum, const receiver &share)
+{
+#pragma unroll
+  for (int b = 0; b < CHANNELS; b++) {
+    sum->q.of[b] += share.q.of[b];
+    sum->x.of[b] += share.x.of[b];
+    sum->y.of[b] += share.y.of[b];
+    sum->z.of[b] += share.z.of[b];
+  }
+}
+
 /* With j the node of the neighbour at edge e of i and (f_a, f_b, f_c) = sum_t coef_t R[first + t]:
  *   q[i][k]  = q_in[i][k] + sum_e f_a x_j[0][k]
  *   mu[i][k] = mu_i[k] + sum_e (f_b x_j[1][k] u_e + f_c x_j[2][k] mu_j[k])
  *   rows R [n_rows][3F], state (x, mu) [n_nodes][6F], q [n][ldq], mu [n][3][F]
- * A thread owns CHANNELS channels of receiver i; sums in registers over the edges in order, whose lines are loaded one
- * ahead. No shared memory; deterministic. Twin: painn_message_cpu, message_channels. */
-template <int DENSE> __global__ void __launch_bounds__(MESSAGE_THREADS) message_kernel(message_arrays a)
+ * A thread owns CHANNELS channels of receiver i, or, where IS_SHARED, a block owns receiver i and a thread every
+ * SHARES-th of its edges. Sums in registers over the edges in order, whose lines are loaded one ahead; then those of the
+ * shares in order through dynamic shared memory: (SHARES - 1) receivers for each group of channels. Deterministic.
+ * Twin: painn_message_cpu, message_channels. */
+template <int DENSE, int IS_SHARED>
+__global__ void __launch_bounds__(IS_SHARED ? MOST_THREADS : MESSAGE_THREADS) message_kernel(message_arrays a)
 {
-  const int64_t f = a.n_features, n_groups = f / CHANNELS;
-  const int64_t thread = (int64_t) blockIdx.x * MESSAGE_THREADS + threadIdx.x, block = thread / n_groups;
+  const int64_t f = a.n_features, n_groups = f / CHANNELS, step = IS_SHARED ? SHARES : 1;
+  const int64_t thread = (int64_t) blockIdx.x * (IS_SHARED ? 0 : MESSAGE_THREADS) + threadIdx.x;
+  const int64_t block = IS_SHARED ? blockIdx.x : thread / n_groups, share = IS_SHARED ? thread / n_groups : 0;
   const int64_t i = a.begin + block;
   const int k = (int) (thread % n_groups) * CHANNELS;
   if (i >= a.end) return;
   const int64_t end = a.row[i + 1];
   const real *own = a.state + i * 6 * f + 3 * f + k;
-  receiver sum = {load_vector<CHANNELS>(a.q_in + i * f + k), load_vector<CHANNELS>(own), load_vector<CHANNELS>(own + f),
-                  load_vector<CHANNELS>(own + 2 * f)};
-  int64_t e = a.row[i];
+  receiver sum = {};
+  if (share == 0)
+    sum = {load_vector<CHANNELS>(a.q_in + i * f + k), load_vector<CHANNELS>(own), load_vector<CHANNELS>(own + f),
+           load_vector<CHANNELS>(own + 2 * f)};
+  int64_t e = a.row[i] + share;
   if (e < end) {
     edge_line<DENSE> even = load_line<DENSE>(a, e);
-    for (; e + 1 < end; e += 2) {
-      const edge_line<DENSE> odd = load_line<DENSE>(a, e + 1);
+    for (; e + step < end; e += 2 * step) {
+      const edge_line<DENSE> odd = load_line<DENSE>(a, e + step);
       receive<DENSE>(a, even, k, &sum);
-      even = load_line<DENSE>(a, e + 2 < end ? e + 2 : e);
+      even = load_line<DENSE>(a, e + 2 * step < end ? e + 2 * step : e);
       receive<DENSE>(a, odd, k, &sum);
     }
     if (e < end) receive<DENSE>(a, even, k, &sum);
+  }
+  if (IS_SHARED) {
+    MLFF_SHARED_DYNAMIC(receiver, shares);
+    if (share) shares[(share - 1) * n_groups + k / CHANNELS] = sum;
+    __syncthreads();
+    if (share) return;
+    for (int s = 0; s < SHARES - 1; s++) add_receiver(&sum, shares[s * n_groups + k / CHANNELS]);
   }
   store_vector<CHANNELS>(a.q + block * a.ldq + k, sum.q);
   real *mu = a.mu + block * 3 * f + k;
@@ -136,10 +163,27 @@ MLFF_DEVICE real warp_sum4(real a, real b, real c, real d, int lane)
   return keep;
 }
 
-/* What the sender keeps of PER channels: a, b of x_j and m = c mu_j; sums g_a, g_b and s = sum f_c g_mu. */
-template <int PER> struct sender {
-  vector_of<PER> a, b, m[3], ga, gb, s[3];
+/* Of PER channels: sums g_a, g_b and s = sum f_c g_mu. */
+template <int PER> struct sender_sums {
+  vector_of<PER> ga, gb, s[3];
 };
+
+/* What the sender keeps of them: a, b of x_j and m = c mu_j, and its sums. */
+template <int PER> struct sender {
+  vector_of<PER> a, b, m[3];
+  sender_sums<PER> sums;
+};
+
+template <int PER> MLFF_DEVICE void add_sums(sender_sums<PER> *sum, const sender_sums<PER> &share)
+{
+#pragma unroll
+  for (int b = 0; b < PER; b++) {
+    sum->ga.of[b] += share.ga.of[b];
+    sum->gb.of[b] += share.gb.of[b];
+#pragma unroll
+    for (int d = 0; d < 3; d++) sum->s[d].of[b] += share.s[d].of[b];
+  }
+}
 
 template <int PER> MLFF_DEVICE void sender_begin(const message_arrays &a, int64_t j, int k, sender<PER> *own)
 {
@@ -154,7 +198,7 @@ template <int PER> MLFF_DEVICE void sender_begin(const message_arrays &a, int64_
 #pragma unroll
     for (int b = 0; b < PER; b++) {
       own->m[d].of[b] *= c.of[b];
-      own->s[d].of[b] = own->ga.of[b] = own->gb.of[b] = 0;
+      own->sums.s[d].of[b] = own->sums.ga.of[b] = own->sums.gb.of[b] = 0;
     }
   }
 }
@@ -166,8 +210,8 @@ template <int PER> MLFF_DEVICE void sender_end(const message_arrays &a, int64_t 
   real *grad_x = a.grad_x + block * 3 * f + k, *grad_in = a.grad_in + block * 4 * f + k;
   const vector_of<PER> c = load_vector<PER>(x);
   vector_of<PER> gc;
-  store_vector<PER>(grad_x, own.ga);
-  store_vector<PER>(grad_x + f, own.gb);
+  store_vector<PER>(grad_x, own.sums.ga);
+  store_vector<PER>(grad_x + f, own.sums.gb);
   store_vector<PER>(grad_in, load_vector<PER>(grad));
 #pragma unroll
   for (int d = 0; d < 3; d++) {
@@ -175,8 +219,8 @@ template <int PER> MLFF_DEVICE void sender_end(const message_arrays &a, int64_t 
     vector_of<PER> g = load_vector<PER>(grad + (1 + d) * f);
 #pragma unroll
     for (int b = 0; b < PER; b++) {
-      gc.of[b] = d ? gc.of[b] + own.s[d].of[b] * mu.of[b] : own.s[d].of[b] * mu.of[b];
-      g.of[b] += c.of[b] * own.s[d].of[b];
+      gc.of[b] = d ? gc.of[b] + own.sums.s[d].of[b] * mu.of[b] : own.sums.s[d].of[b] * mu.of[b];
+      g.of[b] += c.of[b] * own.sums.s[d].of[b];
     }
     store_vector<PER>(grad_in + (1 + d) * f, g);
   }
@@ -188,13 +232,16 @@ template <int PER> MLFF_DEVICE void sender_end(const message_arrays &a, int64_t 
  *   mu[i] -= fb b u       g_b -= fb g.u;           dE/dr -= g.u b db;         dE/du -= fb b g
  *   mu[i] += fc c mu_j    s += fc g;               dE/dr += g.(c mu_j) dc            with g = g_mu[i] */
 template <int DENSE, int PER>
-MLFF_DEVICE void send(const message_arrays &a, const real *line, const real *coef, const real *slope, int k,
-                      sender<PER> *own, real sum[4])
+MLFF_DEVICE void send(const message_arrays &a, int64_t e, int k, sender<PER> *own, real sum[4])
 {
+  const real *line = a.lines + e * MLFF_PAINN_LINE;
+  const vector_of<4> c = load_vector<4>(line + LINE_COEF), s = load_vector<4>(line + LINE_SLOPE),
+                     unit = load_vector<4>(line + LINE_UNIT);
+  const real *coef = DENSE ? a.terms + e * 2 * a.n_terms : c.of, *slope = DENSE ? coef + a.n_terms : s.of;
   const int64_t f = a.n_features, ld = 3 * f;
   const line_index index = line_load_index(line);
   const real *r = a.rows + (DENSE ? 0 : index.first * ld) + k, *grad = a.grad + index.node * 4 * f + k;
-  const real u[3] = {line[LINE_UNIT], line[LINE_UNIT + 1], line[LINE_UNIT + 2]};
+  const real *u = unit.of;
   vector_of<PER> value[3], change[3];
 #pragma unroll
   for (int part = 0; part < 3; part++) {
@@ -209,11 +256,11 @@ MLFF_DEVICE void send(const message_arrays &a, const real *line, const real *coe
   for (int b = 0; b < PER; b++) {
     const real gx = g[0].of[b], gy = g[1].of[b], gz = g[2].of[b], gu = gx * u[0] + gy * u[1] + gz * u[2];
     const real fbb = value[1].of[b] * own->b.of[b];
-    own->ga.of[b] += value[0].of[b] * gq.of[b];
-    own->gb.of[b] -= value[1].of[b] * gu;
+    own->sums.ga.of[b] += value[0].of[b] * gq.of[b];
+    own->sums.gb.of[b] -= value[1].of[b] * gu;
 #pragma unroll
     for (int d = 0; d < 3; d++) {
-      own->s[d].of[b] += value[2].of[b] * g[d].of[b];
+      own->sums.s[d].of[b] += value[2].of[b] * g[d].of[b];
       sum[d] -= fbb * g[d].of[b];
     }
     sum[3] += gq.of[b] * own->a.of[b] * change[0].of[b] - gu * own->b.of[b] * change[1].of[b] +
@@ -226,33 +273,38 @@ MLFF_DEVICE void send(const message_arrays &a, const real *line, const real *coe
  *   edge_grad[e] = or += (dE/du, dE/dr)
  *   grad [n_nodes][4F], grad_x [n][3F], grad_in [n][4F], edge_grad [n_edges][4]
  * A warp owns sender j, a lane PER channels that follow one another of a chunk of 32 PER; chunks follow one another and
- * add to edge_grad. A block has BACKWARD_WARPS warps. The four sums of an edge go through shuffles. No shared memory;
- * deterministic. Twin: painn_message_backward_cpu, backward_edge. */
-template <int DENSE, int PER>
+ * add to edge_grad. A block has BACKWARD_WARPS warps; where IS_SHARED, it owns sender j and a warp every SHARES-th of
+ * its edges. The four sums of an edge go through shuffles, those of the sender's shares in order through shared memory.
+ * Deterministic. Twin: painn_message_backward_cpu, backward_edge. */
+template <int DENSE, int PER, int IS_SHARED>
 __global__ void __launch_bounds__(WARP *BACKWARD_WARPS, BACKWARD_BLOCKS) message_backward_kernel(message_arrays a)
 {
-  const int lane = (int) threadIdx.x % WARP;
-  const int64_t j = a.begin + (int64_t) blockIdx.x * BACKWARD_WARPS + threadIdx.x / WARP;
+  const int lane = (int) threadIdx.x % WARP, warp = (int) threadIdx.x / WARP;
+  const int64_t j = a.begin + (IS_SHARED ? (int64_t) blockIdx.x : (int64_t) blockIdx.x * BACKWARD_WARPS + warp);
   if (j >= a.end) return;
-  const int64_t end = a.row[j + 1];
+  const int64_t end = a.row[j + 1], step = IS_SHARED ? SHARES : 1;
   for (int k0 = 0; k0 < a.n_features; k0 += WARP * PER) {
     const int k = k0 + lane * PER;
     const bool has_channels = k < a.n_features;
-    sender<PER> own;
+    sender<PER> own = {};
     if (has_channels) sender_begin<PER>(a, j, k, &own);
-    for (int64_t e = a.row[j]; e < end; e++) {
-      const real *line = a.lines + e * MLFF_PAINN_LINE;
-      const real *coef = DENSE ? a.terms + e * 2 * a.n_terms : line + LINE_COEF;
-      const real *slope = DENSE ? coef + a.n_terms : line + LINE_SLOPE;
+    for (int64_t e = a.row[j] + (IS_SHARED ? warp : 0); e < end; e += step) {
       real sum[4] = {0, 0, 0, 0};
-      if (has_channels) send<DENSE, PER>(a, line, coef, slope, k, &own, sum);
+      if (has_channels) send<DENSE, PER>(a, e, k, &own, sum);
       real total = warp_sum4(sum[0], sum[1], sum[2], sum[3], lane);
       if (lane % 8) continue;
       real *grad = a.edge_grad + 4 * e + lane / 8;
       if (a.accumulate || k0) total += *grad;
       *grad = total;
     }
-    if (has_channels) sender_end<PER>(a, j, k, own);
+    if (IS_SHARED) {
+      MLFF_SHARED(sender_sums<PER>, shares, (SHARES - 1) * WARP);
+      if (warp) shares[(warp - 1) * WARP + lane] = own.sums;
+      __syncthreads();
+      for (int s = 0; s < SHARES - 1 && warp == 0; s++) add_sums<PER>(&own.sums, shares[s * WARP + lane]);
+      __syncthreads();
+    }
+    if (has_channels && (!IS_SHARED || warp == 0)) sender_end<PER>(a, j, k, own);
   }
 }
 
@@ -283,27 +335,43 @@ static message_arrays arrays_of(const mlff_painn_message_args *args)
   return a;
 }
 
+template <int DENSE> static void start_message(mlff_backend *backend, const mlff_painn_message_args *args)
+{
+  const int n_groups = args->n_features / CHANNELS;
+  const int64_t n_atoms = args->end - args->begin;
+  if (mlff_cuda_is_small(mlff_cuda_of(backend), args->edges->n_local) && SHARES * n_groups <= MOST_THREADS) {
+    mlff_cuda_launch(backend, "message_kernel", 0, message_kernel<DENSE, 1>, (unsigned) n_atoms,
+                     (unsigned) (SHARES * n_groups), (size_t) ((SHARES - 1) * n_groups) * sizeof(receiver),
+                     arrays_of(args));
+  } else {
+    mlff_cuda_launch(backend, "message_kernel", 1, message_kernel<DENSE, 0>,
+                     mlff_cuda_blocks(n_atoms * n_groups, MESSAGE_THREADS), MESSAGE_THREADS, 0, arrays_of(args));
+  }
+}
+
 void MLFF_CUDA(painn_message_cuda)(mlff_backend *backend, const mlff_painn_message_args *args)
 {
-  const int64_t n_threads = (args->end - args->begin) * (args->n_features / CHANNELS);
-  const unsigned n = mlff_cuda_blocks(n_threads, MESSAGE_THREADS);
   if (args->n_terms == 4)
-    MLFF_LAUNCH_INDEPENDENT(backend, message_kernel<0>, n, MESSAGE_THREADS, arrays_of(args));
+    start_message<0>(backend, args);
   else
-    MLFF_LAUNCH_INDEPENDENT(backend, message_kernel<1>, n, MESSAGE_THREADS, arrays_of(args));
+    start_message<1>(backend, args);
+}
+
+template <int IS_SHARED> static void (*backward_kernel(int n_terms, int n_features))(message_arrays)
+{
+  if (n_terms != 4) return message_backward_kernel<1, 2, IS_SHARED>;
+  if (n_features <= WARP) return message_backward_kernel<0, 1, IS_SHARED>;
+  if (n_features <= 2 * WARP) return message_backward_kernel<0, 2, IS_SHARED>;
+  return message_backward_kernel<0, MOST_PER, IS_SHARED>;
 }
 
 void MLFF_CUDA(painn_message_backward_cuda)(mlff_backend *backend, const mlff_painn_message_args *args)
 {
-  const unsigned n_blocks = mlff_cuda_blocks(args->end - args->begin, BACKWARD_WARPS),
-                 n_threads = WARP * BACKWARD_WARPS;
-  const message_arrays a = arrays_of(args);
-  void (*kernel)(message_arrays) = NULL;
-  if (args->n_terms == 4)
-    kernel = a.n_features <= WARP       ? message_backward_kernel<0, 1>
-             : a.n_features <= 2 * WARP ? message_backward_kernel<0, 2>
-                                        : message_backward_kernel<0, MOST_PER>;
-  else
-    kernel = message_backward_kernel<1, 2>;
-  mlff_cuda_launch(backend, "message_backward_kernel", 0, kernel, n_blocks, n_threads, 0, a);
+  static_assert((int) SHARES == (int) BACKWARD_WARPS, "a warp of the block for each share");
+  const bool shared = mlff_cuda_is_small(mlff_cuda_of(backend), args->edges->n_local);
+  const unsigned n_blocks = mlff_cuda_blocks(args->end - args->begin, shared ? 1 : BACKWARD_WARPS);
+  mlff_cuda_launch(backend, "message_backward_kernel", 0,
+                   shared ? backward_kernel<1>(args->n_terms, args->n_features)
+                          : backward_kernel<0>(args->n_terms, args->n_features),
+                   n_blocks, WARP * BACKWARD_WARPS, 0, arrays_of(args));
 }

@@ -1,7 +1,7 @@
 /* painn_moments.cu: the first layer of PaiNN as moments of the surroundings, on the GPU. Twin: cpu/painn_moments.c. */
 #include "painn.h"
 
-enum { MOMENT_THREADS = 64 };
+enum { MOMENT_THREADS = 64, MOMENT_WARPS = 4, MOST_SHARED = 32 * 1024 };
 
 namespace { /* kernels and their arguments differ between element types */
 
@@ -15,37 +15,58 @@ typedef struct moment_arrays {
   int n_terms, n_rows, n_slots, accumulate;
 } moment_arrays;
 
-/* m_q[i][s][k] = sum_{j of s} coef_k(r_ij),  m_mu[i][s][k] = sum_{j of s} coef_k(r_ij) u_ij,  and 1 at the slot of
- * atom i A block owns atom i, a thread every MOMENT_THREADS-th column (s, k) and the columns behind; it reads all
- * edges of the atom in order. No shared memory; deterministic. Twin: painn_moments_cpu. */
-__global__ void __launch_bounds__(MOMENT_THREADS) moments_kernel(moment_arrays a)
+/* What a lane adds of an edge: lane q of the sum term q/4, of which 0 is for m_q and 1 to 3 for m_mu. */
+typedef struct moment_edge {
+  line_index index;
+  real coef, unit;
+} moment_edge;
+
+MLFF_DEVICE moment_edge load_edge(const moment_arrays &a, int64_t e, int q)
 {
-  const int64_t block = blockIdx.x, i = a.begin + block, begin = a.row[i], end = a.row[i + 1];
+  const real *line = a.lines + e * MLFF_PAINN_LINE;
+  const bool has_term = q < 4 * a.n_terms;
+  const real *coef = a.n_terms == 4 ? line + LINE_COEF : a.terms + e * 2 * a.n_terms;
+  const moment_edge found = {line_load_index(line), has_term ? coef[q / 4] : (real) 0,
+                             q % 4 ? line[LINE_UNIT + q % 4 - 1] : (real) 1};
+  return found;
+}
+
+/* m_q[i][s][k] = sum_{j of s} coef_k(r_ij),  m_mu[i][s][k] = sum_{j of s} coef_k(r_ij) u_ij,  and 1 at the slot of
+ * atom i. A warp owns atom i and sums over its edges in order in dynamic shared memory: n_chunk columns (s, k) of four
+ * numbers, all of them but for models of many elements. A lane adds one number of an edge, whose line is loaded one
+ * ahead, or of many terms every 32nd. Deterministic. Twin: painn_moments_cpu. */
+__global__ void __launch_bounds__(WARP *MOMENT_WARPS) moments_kernel(moment_arrays a, int n_chunk, int n_atoms)
+{
+  MLFF_SHARED_DYNAMIC(real, shared);
+  const int lane = (int) threadIdx.x % WARP, warp = (int) threadIdx.x / WARP;
+  const int64_t block = (int64_t) blockIdx.x * MOMENT_WARPS + warp, i = a.begin + block;
+  if (block >= n_atoms) return;
+  const int64_t begin = a.row[i], end = a.row[i + 1];
   const int n_columns = a.n_slots * a.n_rows;
-  real *mu = a.mu + block * 3 * a.ld_mu;
-  for (int c = (int) threadIdx.x; c < n_columns; c += MOMENT_THREADS) {
-    const int slot = c / a.n_rows, k = c % a.n_rows;
-    real q = 0, x = 0, y = 0, z = 0;
-    for (int64_t e = begin; e < end; e++) {
-      const real *line = a.lines + e * MLFF_PAINN_LINE;
-      const line_index index = line_load_index(line);
-      if (a.slot[index.species] != slot) continue;
-      const int term = a.n_terms == 4 ? k - index.first : k;
-      if (term < 0 || term >= a.n_terms) continue;
-      const real coef = a.n_terms == 4 ? line[LINE_COEF + term] : a.terms[e * 2 * a.n_terms + term];
-      q += coef;
-      x += coef * line[LINE_UNIT];
-      y += coef * line[LINE_UNIT + 1];
-      z += coef * line[LINE_UNIT + 2];
+  real *own = shared + (size_t) warp * 4 * n_chunk, *mu = a.mu + block * 3 * a.ld_mu;
+  for (int c0 = 0; c0 < n_columns; c0 += n_chunk) {
+    const int n = n_columns - c0 < n_chunk ? n_columns - c0 : n_chunk;
+    for (int q = lane; q < 4 * n; q += WARP) own[q] = 0;
+    __syncwarp();
+    for (int q = lane; q < (4 * a.n_terms + WARP - 1) / WARP * WARP && begin < end; q += WARP) {
+      moment_edge next = load_edge(a, begin, q);
+      for (int64_t e = begin; e < end; e++) {
+        const moment_edge edge = next;
+        next = load_edge(a, e + 1 < end ? e + 1 : e, q);
+        const int slot = a.slot[edge.index.species];
+        const int c = slot * a.n_rows + (a.n_terms == 4 ? edge.index.first : 0) + q / 4 - c0;
+        if (slot >= 0 && q < 4 * a.n_terms && c >= 0 && c < n) own[4 * c + q % 4] += edge.coef * edge.unit;
+        __syncwarp();
+      }
     }
-    a.q[block * a.ld_q + c] = q;
-    mu[c] = x;
-    mu[a.ld_mu + c] = y;
-    mu[2 * a.ld_mu + c] = z;
+    for (int c = lane; c < n; c += WARP) {
+      a.q[block * a.ld_q + c0 + c] = own[4 * c];
+      for (int d = 0; d < 3; d++) mu[d * a.ld_mu + c0 + c] = own[4 * c + 1 + d];
+    }
+    __syncwarp();
   }
-  const int own = a.center_species[i] < 0 ? -1 : a.slot[a.center_species[i]];
-  for (int s = (int) threadIdx.x; s < a.n_slots; s += MOMENT_THREADS)
-    a.q[block * a.ld_q + n_columns + s] = s == own ? (real) 1 : (real) 0;
+  const int slot = a.center_species[i] < 0 ? -1 : a.slot[a.center_species[i]];
+  for (int s = lane; s < a.n_slots; s += WARP) a.q[block * a.ld_q + n_columns + s] = s == slot ? (real) 1 : (real) 0;
 }
 
 /* With g_q, g_mu the adjoints of the moments of atom i at the slot of the neighbour:
@@ -115,8 +136,11 @@ static moment_arrays arrays_of(const mlff_painn_moments_args *args)
 
 void MLFF_CUDA(painn_moments_cuda)(mlff_backend *backend, const mlff_painn_moments_args *args)
 {
-  MLFF_LAUNCH_INDEPENDENT(backend, moments_kernel, (unsigned) (args->end - args->begin), MOMENT_THREADS,
-                          arrays_of(args));
+  const int64_t n_atoms = args->end - args->begin;
+  const int n_columns = args->n_slots * args->n_rows, most = MOST_SHARED / (4 * MOMENT_WARPS * (int) sizeof(real));
+  const int n_chunk = n_columns < most ? n_columns : most;
+  MLFF_LAUNCH(backend, moments_kernel, mlff_cuda_blocks(n_atoms, MOMENT_WARPS), WARP * MOMENT_WARPS,
+              (size_t) (4 * MOMENT_WARPS * n_chunk) * sizeof(real), arrays_of(args), n_chunk, (int) n_atoms);
 }
 
 void MLFF_CUDA(painn_moments_backward_cuda)(mlff_backend *backend, const mlff_painn_moments_args *args)

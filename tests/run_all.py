@@ -330,21 +330,24 @@ def suite_gpu(build, env):
 
 
 def loops_met(result, where, env):
-    """Instructions of the kernels' loops on sm_80 and sm_90: tables in sass.txt of the build, and bars that are met."""
-    tool, library = os.path.join(ROOT, "benchmarks", "gpu", "sass.py"), os.path.join(where, "cuda", "libmlff_cuda.a")
-    tables = ""
-    for gpu in ("sm_80", "sm_90"):
-        code, output = run([sys.executable, tool, library, "--gpu", gpu], env)
-        if code == 77:
-            result.skips.append(output.splitlines()[-1])
-            return
-        tables += f"{gpu}\n{output}\n"
-        if code:
-            result.fail(f"sass.py {gpu}: " + output, f"sass.py {gpu}")
-        else:
-            result.passed += 1
-    with open(os.path.join(where, "sass.txt"), "w", encoding="utf-8") as f:
-        f.write(tables)
+    """Instructions of the kernels' loops on sm_80 and sm_90, in sass.txt of the build, times of steps by a model of
+    them, in model.txt, and the bars of both."""
+    library = os.path.join(where, "cuda", "libmlff_cuda.a")
+    for name, heads in (("sass", ["--gpu sm_80", "--gpu sm_90"]), ("model", [""])):
+        tables = ""
+        for head in heads:
+            tool = os.path.join(ROOT, "benchmarks", "gpu", f"{name}.py")
+            code, output = run([sys.executable, tool, library, *head.split()], env)
+            if code == 77:
+                result.skips.append(output.splitlines()[-1])
+                return
+            tables += f"{head.split()[-1]}\n{output}\n" if head else output
+            if code:
+                result.fail(f"{name}.py {head}: {output}", f"{name}.py {head}")
+            else:
+                result.passed += 1
+        with open(os.path.join(where, f"{name}.txt"), "w", encoding="utf-8") as f:
+            f.write(tables)
 
 
 def suite_cuda(build, env):

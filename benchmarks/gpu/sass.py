@@ -32,9 +32,9 @@ BARS = {
     r"linear_kernel<\d,8,": 1.3,
     r"linear_mixed_kernel<": 0.6,
     r"atoms_kernel": 2.3,
-    r"message_kernel<0>": 3.7,
-    r"message_backward_kernel<0,2>": 3.4,
-    r"message_backward_kernel<0,4>": 2.5,
+    r"message_kernel<0,": 3.7,
+    r"message_backward_kernel<0,2,": 3.4,
+    r"message_backward_kernel<0,4,": 2.5,
 }
 MOST_LOOPS = 2
 SKIPPED = 77

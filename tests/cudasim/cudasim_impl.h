@@ -30,11 +30,11 @@ namespace cudasim {
 
 /* What tests set, and counters. */
 struct settings {
-  int n_devices = 1, has_code = 1, device = 0;
+  int n_devices = 1, has_code = 1, device = 0, n_multiprocessors = 2;
   size_t memory = (size_t) 4 << 30;
   unsigned shuffle = 0;
   long fail_allocation = 0, fail_launch = 0;
-  int fail_capture = 0;
+  int fail_capture = 0, trace = 0;
   long n_allocations = 0, n_launches = 0, n_copied = 0, n_bytes_copied = 0, n_graph_launches = 0,
        n_synchronisations = 0;
   long open_ranges = 0, n_ranges = 0;

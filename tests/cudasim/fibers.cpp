@@ -339,6 +339,9 @@ void run_grid(const cudasim_launch_info &info, const std::function<void()> &thre
   const dim3 &g = info.grid;
   unsigned seed = state.shuffle ? state.shuffle + (unsigned) state.n_launches * 7919u : 0;
   if (block.info) die("launches another kernel");
+  if (state.trace)
+    std::fprintf(stderr, "cudasim: %s: %u blocks of %u threads\n", info.name, g.x * g.y * g.z,
+                 info.block.x * info.block.y * info.block.z);
   device_access access;
   block.info = &info;
   block.thread = &thread;

@@ -414,7 +414,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *prop, int device)
   prop->totalGlobalMem = state.memory;
   prop->sharedMemPerBlock = DEFAULT_SHARED;
   prop->major = 9;
-  prop->multiProcessorCount = 2;
+  prop->multiProcessorCount = state.n_multiprocessors;
   prop->pciBusID = 16 + device;
   return cudaSuccess;
 }
@@ -512,7 +512,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device)
 {
   if (device < 0 || device >= state.n_devices) return fail(cudaErrorInvalidDevice);
-  *value = attribute == cudaDevAttrMultiProcessorCount            ? 2
+  *value = attribute == cudaDevAttrMultiProcessorCount            ? state.n_multiprocessors
            : attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? (int) MOST_SHARED
            : attribute == cudaDevAttrClockRate                    ? 1000000
                                                                   : 2000000;
@@ -617,7 +617,9 @@ void cudasim_reset()
   arena.left = arena.in_use;
   recording = nullptr;
   state.n_devices = (int) from_environment("MLFF_CUDASIM_DEVICES", 1);
+  state.n_multiprocessors = (int) from_environment("MLFF_CUDASIM_MULTIPROCESSORS", 2);
   state.shuffle = (unsigned) from_environment("MLFF_CUDASIM_SHUFFLE", 0);
+  state.trace = (int) from_environment("MLFF_CUDASIM_TRACE", 0);
   state.memory = (size_t) from_environment("MLFF_CUDASIM_MEMORY", (long) state.memory);
   state.has_code = (int) from_environment("MLFF_CUDASIM_CODE", 1);
   state.fail_capture = (int) from_environment("MLFF_CUDASIM_FAIL_CAPTURE", 0);

@@ -38,7 +38,7 @@ END_TEST
 static const struct {
   const char *name;
   int n[2];
-} expected[] = {{"painn", {26, 56}}, {"ani", {23, 53}}, {"orb", {53, 53}}, {"nequip", {46, 46}}};
+} expected[] = {{"painn", {22, 52}}, {"ani", {19, 49}}, {"orb", {49, 49}}, {"nequip", {42, 42}}};
 
 /* The n-th launch fails, and everything after it, for every n: one error that names a kernel, again at the next call,
  * and it closes. */
