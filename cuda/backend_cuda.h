@@ -111,8 +111,8 @@ static inline bool mlff_cuda_is_small(const mlff_cuda_backend *cuda, int64_t n_a
 mlff_status mlff_cuda_copy_down(mlff_cuda_backend *cuda, void *dst, const void *src, size_t bytes, mlff_error *error);
 mlff_status mlff_cuda_wait(mlff_cuda_backend *cuda, mlff_error *error);
 
-/* *slot: this step's copy of src in pinned memory, which the next one may move; NULL when there is nothing to look at, as
- * in a recording. */
+/* *slot: this step's copy of src in pinned memory, which the next one may move; NULL when there is nothing to look at,
+ * as in a recording. */
 mlff_status mlff_cuda_bring_down(mlff_backend *backend, const void *src, size_t bytes, char **slot, mlff_error *error);
 
 /* At least `bytes` of pinned memory; contents are lost when it grows. */

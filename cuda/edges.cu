@@ -175,9 +175,9 @@ MLFF_DEVICE int repels(const edge_arrays &a, int i, int32_t j, double r2)
 }
 
 /* row[i] = number of j with r_ij < cutoff, closest[i] = (min r^2, its j), summary.apart = 0 when a pair repels,
- * summary.bad. A position that is not finite is near nothing, and its step is refused on the host. A warp owns a centre,
- * its lanes every 32nd candidate; a block has EDGE_WARPS of them. No shared memory; deterministic. Twins: fill_row,
- * edges_cpu. */
+ * summary.bad. A position that is not finite is near nothing, and its step is refused on the host. A warp owns a
+ * centre, its lanes every 32nd candidate; a block has EDGE_WARPS of them. No shared memory; deterministic. Twins:
+ * fill_row, edges_cpu. */
 __global__ void __launch_bounds__(EDGE_THREADS) edge_count_kernel(edge_arrays a)
 {
   const int i = (int) (blockIdx.x * EDGE_WARPS + threadIdx.x / WARP), lane = (int) threadIdx.x % WARP;
