@@ -148,9 +148,9 @@ def test_passes_and_has_no_bars(place, capsys):
     assert status == 0 and found["verdict"] == "NO BARS" and "NO BARS" in capsys.readouterr().out
     (place / "labels.xyz").write_text((place / "labels.xyz").read_text().replace("split=test", "split=train"))
     os.remove("c.html")
-    assert command.main([STUDENT, *recipe(place), "--measure", "errors"]) == 2
+    assert command.main([STUDENT, *recipe(place), "--measure", "errors", "--work", "new.work"]) == 2
     assert "nothing could be measured: errors: no labelled frame has split=test" in capsys.readouterr().err
-    assert not os.path.exists("c.html")
+    assert not os.path.exists("c.html") and not os.path.exists("new.work")
 
 
 def test_goes_on_after_kills(place):

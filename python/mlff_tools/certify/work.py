@@ -81,7 +81,12 @@ class Work:
                     return json.load(f)
             except (OSError, ValueError) as e:
                 raise CertifyError(f"{path}: cannot be read ({e}): remove it") from e
-        result = plain(do(place))
+        try:
+            result = plain(do(place))
+        except NotMeasured:
+            with contextlib.suppress(OSError):
+                os.rmdir(place)  # where nothing was left
+            raise
         if keep(result):
             write_whole(path, json.dumps(result) + "\n")
         return result

@@ -11,7 +11,9 @@ NAME = ".lock"
 
 @contextlib.contextmanager
 def locked(folder, busy):
-    """The folder, made if it is not there; ModelError with the words `busy` while another process has it."""
+    """The folder, made if it is not there; ModelError with the words `busy` while another process has it. One that was
+    made here and in which nothing was put is taken away again."""
+    is_new = not os.path.isdir(folder)
     try:
         os.makedirs(folder, exist_ok=True)
         file = open(os.path.join(folder, NAME), "a", encoding="ascii")  # noqa: SIM115 (closed below)
@@ -24,7 +26,13 @@ def locked(folder, busy):
             raise ModelError(f"{folder}: {busy}") from e
         except OSError:
             pass  # a file system without locks
-        yield folder
+        try:
+            yield folder
+        finally:
+            with contextlib.suppress(OSError):
+                if is_new and os.listdir(folder) == [NAME]:
+                    os.remove(os.path.join(folder, NAME))
+                    os.rmdir(folder)
     finally:
         with contextlib.suppress(OSError):  # nothing is written to it
             file.close()
