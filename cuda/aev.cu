@@ -3,26 +3,15 @@
  *
  * A warp owns a centre. Neighbours within the angular cutoff are ordered by species in its workspace. Forward, lanes
  * expand 32 triples at a time and then own columns. Backward, a lane owns a neighbour and walks over all others:
- * every triple is computed from both of its ends, so that nothing is scattered.
+ * every triple is computed from both of its ends, so that nothing is scattered. In small systems four warps share a
+ * centre: forward its blocks of columns, backward the other neighbours.
  */
-#include "ops_cuda.h"
+#include "aev.h"
 
-#include <cstdlib>
-
-enum { N_NEAR = 6, MAX_SHARED = 48 * 1024, MAX_GRID = 4096, STRIDE = WARP + 1, AEV_BLOCKS = 16 };
+enum { N_NEAR = 6, MAX_SHARED = 48 * 1024, MAX_GRID = 4096, STRIDE = WARP + 1, AEV_WARPS = 4 };
+enum { AEV_RESIDENT = 16 }; /* warps of a multiprocessor at least */
 
 namespace { /* kernels and their arguments differ between element types */
-
-/* A constant as the sum of two reals: in float a rounded constant would bias every atom the same way. */
-typedef struct split {
-  real high, low;
-} split;
-
-/* A cutoff function fc(r) = (cos(pi r / rc) + 1) / 2. */
-typedef struct cutoff {
-  split rc, factor; /* pi / (2 rc) */
-  real slope;       /* -pi / rc */
-} cutoff;
 
 typedef struct aev_arrays {
   int64_t n_rows, ld, bytes; /* bytes: of a centre's workspace */
@@ -38,7 +27,7 @@ typedef struct aev_arrays {
   cutoff radial_cutoff, angular_cutoff;
   split scale;
   real radial_eta, radial_prefactor, angular_eta, angular_zeta, angular_prefactor, unused_real;
-  int n_used, n_radial, n_angular, n_sections, longest, unused;
+  int n_used, n_radial, n_angular, n_sections, longest, n_warps; /* n_warps: of a centre */
 } aev_arrays;
 
 /* What is known when a kernel is compiled: sections and shifts of angular columns; 0: they are arguments. */
@@ -48,7 +37,7 @@ template <int SECTIONS, int SHIFTS> struct known {
   static __device__ __forceinline__ int shifts(const aev_arrays &a) { return SHIFTS ? SHIFTS : a.n_angular; }
 };
 
-/* A warp's workspace. */
+/* A centre's workspace; every warp of it has factors of its own. */
 typedef struct work {
   real *ux, *uy, *uz, *r, *fc, *slope; /* [longest] near neighbours, ordered by species */
   real *factors;                       /* [n_sections + n_angular][STRIDE] f1 and f2 of 32 triples, or f2 of 32 lanes */
@@ -57,8 +46,9 @@ typedef struct work {
   int *first;                          /* [n_used + 1] where a species starts */
 } work;
 
-MLFF_DEVICE work work_of(const aev_arrays &a, char *base)
+MLFF_DEVICE work work_of(const aev_arrays &a, char *base, int warp)
 {
+  const int n_factors = (a.n_sections + a.n_angular) * STRIDE;
   work w;
   real *at = (real *) (void *) base;
   w.ux = at;
@@ -68,8 +58,8 @@ MLFF_DEVICE work work_of(const aev_arrays &a, char *base)
   w.fc = w.r + a.longest;
   w.slope = w.fc + a.longest;
   w.radial_fc = w.slope + a.longest;
-  w.factors = w.radial_fc + a.longest;
-  w.edge = (int *) (void *) (w.factors + (a.n_sections + a.n_angular) * STRIDE);
+  w.factors = w.radial_fc + a.longest + warp * n_factors;
+  w.edge = (int *) (void *) (w.radial_fc + a.longest + a.n_warps * n_factors);
   w.first = w.edge + a.longest;
   return w;
 }
@@ -211,26 +201,38 @@ MLFF_DEVICE void angular_forward(const aev_arrays &a, const work &w, int t, int 
   }
 }
 
-/* rows[k] = AEV of centre centers[k], columns as in ops_ani.h. One warp is a block and walks over every gridDim-th
- * centre; its workspace is in shared memory, or in scratch [gridDim][bytes] where that is too small. Sums in a fixed
- * order: deterministic. Twin: aev_forward_cpu. */
-template <int SECTIONS, int SHIFTS, int SHARED>
-__global__ void __launch_bounds__(WARP, AEV_BLOCKS) aev_forward_kernel(aev_arrays a)
+/* Waits for the warps of a centre. */
+template <int WARPS> MLFF_DEVICE void sync_warps()
+{
+  if (WARPS > 1)
+    __syncthreads();
+  else
+    __syncwarp();
+}
+
+/* rows[k] = AEV of centre centers[k], columns as in ops_ani.h. A block of WARPS warps walks over every gridDim-th
+ * centre; its workspace is in shared memory, or in scratch [gridDim][bytes] where that is too small. Warps take the
+ * radial columns and each pair of species in turn, with the same sums whatever their number: deterministic. Twin:
+ * aev_forward_cpu. */
+template <int SECTIONS, int SHIFTS, int SHARED, int WARPS>
+__global__ void __launch_bounds__(WARP *WARPS, AEV_RESIDENT / WARPS) aev_forward_kernel(aev_arrays a)
 {
   MLFF_SHARED_DYNAMIC(char, shared);
-  const int lane = (int) threadIdx.x;
-  const work w = work_of(a, SHARED ? shared : a.scratch + blockIdx.x * a.bytes);
+  const int lane = (int) threadIdx.x % WARP, warp = (int) threadIdx.x / WARP;
+  const work w = work_of(a, SHARED ? shared : a.scratch + blockIdx.x * a.bytes, warp);
   for (int64_t k = blockIdx.x; k < a.n_rows; k += gridDim.x) {
     const int64_t e0 = a.row[a.centers[k]];
     const int n_edges = (int) (a.row[a.centers[k] + 1] - e0);
     real *columns = a.rows + k * a.ld;
-    load_near(a, w, e0, n_edges, lane);
-    radial_forward(a, w, e0, n_edges, lane, columns);
+    int turn = 0;
+    if (warp == 0) load_near(a, w, e0, n_edges, lane);
+    if (warp == WARPS - 1) radial_forward(a, w, e0, n_edges, lane, columns);
+    sync_warps<WARPS>();
     columns += a.n_used * a.n_radial;
     for (int t = 0; t < a.n_used; t++)
       for (int u = t; u < a.n_used; u++, columns += a.n_angular * a.n_sections)
-        angular_forward<known<SECTIONS, SHIFTS>>(a, w, t, u, lane, columns);
-    __syncwarp();
+        if (turn++ % WARPS == warp) angular_forward<known<SECTIONS, SHIFTS>>(a, w, t, u, lane, columns);
+    sync_warps<WARPS>();
   }
 }
 
@@ -313,21 +315,41 @@ MLFF_DEVICE int block_of(const aev_arrays &a, int t, int u)
   return (low * a.n_used - low * (low - 1) / 2 + high - low) * a.n_angular * a.n_sections;
 }
 
-/* grad[e] += push u + (f - turn u) / r for near neighbours. A lane owns a neighbour j and walks over all others in
- * order. Twin: for_all_triples, store_gradients. */
-template <typename KNOWN>
-MLFF_DEVICE void angular_backward(const aev_arrays &a, const work &w, int64_t e0, int lane, const real *row)
+/* Sums of all warps for the first one, in order; all threads of the block call it. */
+template <int WARPS> MLFF_DEVICE void add_shares(int warp, int lane, near_sums *sums)
+{
+  MLFF_SHARED(near_sums, shares, (WARPS - 1) * WARP);
+  if (warp) shares[(warp - 1) * WARP + lane] = *sums;
+  __syncthreads();
+  for (int s = 0; s < WARPS - 1 && warp == 0; s++) {
+    const near_sums &share = shares[s * WARP + lane];
+    sums->fx += share.fx;
+    sums->fy += share.fy;
+    sums->fz += share.fz;
+    sums->turn += share.turn;
+    sums->push += share.push;
+  }
+  __syncthreads();
+}
+
+/* grad[e] += push u + (f - turn u) / r for near neighbours. A lane owns a neighbour j and walks over every WARPS-th of
+ * all others of a species in order. Twin: for_all_triples, store_gradients. */
+template <typename KNOWN, int WARPS>
+MLFF_DEVICE void angular_backward(const aev_arrays &a, const work &w, int64_t e0, int warp, int lane, const real *row)
 {
   const int n = w.first[a.n_used];
-  for (int j = lane; j < n; j += WARP) {
+  for (int j0 = 0; j0 < n; j0 += WARP) {
+    const int j = j0 + lane;
     near_sums sums = {0, 0, 0, 0, 0};
     int t = 0;
-    while (w.first[t + 1] <= j) t++;
-    for (int u = 0; u < a.n_used; u++) {
+    while (j < n && w.first[t + 1] <= j) t++;
+    for (int u = 0; u < a.n_used && j < n; u++) {
       const real *g = row + a.n_used * a.n_radial + block_of(a, t, u);
-      for (int k = w.first[u]; k < w.first[u + 1]; k++)
+      for (int k = w.first[u] + warp; k < w.first[u + 1]; k += WARPS)
         if (k != j) gather_triple<KNOWN>(a, w, j, k, g, lane, &sums);
     }
+    if constexpr (WARPS > 1) add_shares<WARPS>(warp, lane, &sums);
+    if (warp || j >= n) continue;
     const real inverse = (real) 1 / w.r[j], radial = sums.push - sums.turn * inverse;
     real *grad = a.grad + 4 * (e0 + w.edge[j]);
     grad[0] += radial * w.ux[j] + sums.fx * inverse;
@@ -338,80 +360,25 @@ MLFF_DEVICE void angular_backward(const aev_arrays &a, const work &w, int64_t e0
 
 /* grad[e] = dE/dD_e of the edges of centers[k] from rows[k] = dE/dAEV. Grid, workspace and order as in
  * aev_forward_kernel; deterministic. Twin: aev_backward_cpu. */
-template <int SECTIONS, int SHIFTS, int SHARED>
-__global__ void __launch_bounds__(WARP, AEV_BLOCKS) aev_backward_kernel(aev_arrays a)
+template <int SECTIONS, int SHIFTS, int SHARED, int WARPS>
+__global__ void __launch_bounds__(WARP *WARPS, AEV_RESIDENT / WARPS) aev_backward_kernel(aev_arrays a)
 {
   MLFF_SHARED_DYNAMIC(char, shared);
-  const int lane = (int) threadIdx.x;
-  const work w = work_of(a, SHARED ? shared : a.scratch + blockIdx.x * a.bytes);
+  const int lane = (int) threadIdx.x % WARP, warp = (int) threadIdx.x / WARP;
+  const work w = work_of(a, SHARED ? shared : a.scratch + blockIdx.x * a.bytes, warp);
   for (int64_t k = blockIdx.x; k < a.n_rows; k += gridDim.x) {
     const int64_t e0 = a.row[a.centers[k]];
     const int n_edges = (int) (a.row[a.centers[k] + 1] - e0);
     const real *row = a.rows + k * a.ld;
-    load_near(a, w, e0, n_edges, lane);
-    radial_backward(a, e0, n_edges, lane, row);
-    __syncwarp();
-    angular_backward<known<SECTIONS, SHIFTS>>(a, w, e0, lane, row);
-    __syncwarp();
+    if (warp == 0) load_near(a, w, e0, n_edges, lane);
+    if (warp == WARPS - 1) radial_backward(a, e0, n_edges, lane, row);
+    sync_warps<WARPS>();
+    angular_backward<known<SECTIONS, SHIFTS>, WARPS>(a, w, e0, warp, lane, row);
+    sync_warps<WARPS>();
   }
 }
 
 } // namespace
-
-/* ---- setup ------------------------------------------------------------------------------------------------------- */
-
-static split split_of(double x)
-{
-  const split s = {(real) x, (real) (x - (double) (real) x)};
-  return s;
-}
-
-static cutoff cutoff_of(double rc)
-{
-  const double pi = 3.14159265358979323846;
-  const cutoff c = {split_of(rc), split_of(pi / (2 * rc)), (real) (-pi / rc)};
-  return c;
-}
-
-/* Tables: radial shifts, angular shifts, then cos and sin of half the sections and what rounding took of them. */
-static mlff_status upload_tables(mlff_backend *backend, mlff_aev *aev, const mlff_aev_constants *c, mlff_error *error)
-{
-  const size_t n_shifts = (size_t) c->n_radial + (size_t) c->n_angular, n = n_shifts + 4 * (size_t) c->n_sections;
-  double *table = (double *) malloc(n * sizeof *table), *sections = table + n_shifts;
-  if (!table) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for tables of the AEV");
-  for (int k = 0; k < c->n_radial; k++) table[k] = c->radial_shifts[k];
-  for (int k = 0; k < c->n_angular; k++) table[c->n_radial + k] = c->angular_shifts[k];
-  for (int z = 0; z < c->n_sections; z++) {
-    const split cosine = split_of(cos(c->angular_sections[z] / 2)), sine = split_of(sin(c->angular_sections[z] / 2));
-    sections[z] = (double) cosine.high;
-    sections[c->n_sections + z] = (double) sine.high;
-    sections[2 * c->n_sections + z] = (double) cosine.low;
-    sections[3 * c->n_sections + z] = (double) sine.low;
-  }
-  mlff_status status = mlff_buf_reserve(backend, &aev->tables, n * sizeof(real), error);
-  if (!status) status = backend->ops->upload_reals(backend, aev->tables.data, table, (int64_t) n, error);
-  free(table);
-  return status;
-}
-
-mlff_status MLFF_CUDA(aev_setup_cuda)(mlff_backend *backend, mlff_aev *aev, const mlff_aev_constants *constants,
-                                      int n_species, const int *use, mlff_error *error)
-{
-  const mlff_aev_constants *c = constants;
-  const size_t bytes = (size_t) n_species * sizeof(int32_t);
-  MLFF_TRY(mlff_buf_reserve(backend, &aev->compact, bytes, error));
-  int32_t *compact = (int32_t *) malloc(bytes + 1);
-  if (!compact) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for tables of the AEV");
-  aev->constants = *c;
-  aev->constants.radial_shifts = aev->constants.angular_shifts = aev->constants.angular_sections = NULL;
-  aev->n_species = n_species;
-  aev->n_used = 0;
-  for (int s = 0; s < n_species; s++) compact[s] = use[s] ? aev->n_used++ : -1;
-  aev->n_columns = aev->n_used * c->n_radial + aev->n_used * (aev->n_used + 1) / 2 * c->n_angular * c->n_sections;
-  const mlff_status status = backend->ops->upload(backend, aev->compact.data, compact, bytes, error);
-  free(compact);
-  return status ? status : upload_tables(backend, aev, c, error);
-}
 
 /* ---- ops --------------------------------------------------------------------------------------------------------- */
 
@@ -439,6 +406,15 @@ static void fill_constants(const mlff_aev *aev, aev_arrays *a)
   a->rest_sin = a->rest_cos + c->n_sections;
 }
 
+/* Bytes of a centre's. */
+static size_t workspace(const aev_arrays &a)
+{
+  const size_t n_factors = (size_t) a.n_warps * (size_t) (a.n_sections + a.n_angular) * STRIDE;
+  const size_t n_reals = (size_t) a.longest * (N_NEAR + 1) + n_factors;
+  const size_t bytes = n_reals * sizeof(real) + ((size_t) a.longest + (size_t) a.n_used + 1) * sizeof(int);
+  return (bytes + 255) / 256 * 256;
+}
+
 /* Arguments of both kernels; a workspace that does not fit into shared memory goes to scratch. */
 static mlff_status prepare(mlff_backend *backend, mlff_aev *aev, const mlff_aev_args *args, aev_arrays *a,
                            unsigned *n_blocks, size_t *shared, mlff_error *error)
@@ -455,9 +431,10 @@ static mlff_status prepare(mlff_backend *backend, mlff_aev *aev, const mlff_aev_
   a->rows = (real *) args->rows;
   a->grad = (real *) args->grad;
   a->longest = (edges->longest_row + WARP - 1) / WARP * WARP; /* the same for similar lists: replay.cpp */
-  const size_t n_reals = (size_t) a->longest * (N_NEAR + 1) + (size_t) (a->n_sections + a->n_angular) * STRIDE;
-  const size_t bytes = n_reals * sizeof(real) + ((size_t) a->longest + (size_t) a->n_used + 1) * sizeof(int);
-  a->bytes = (int64_t) ((bytes + 255) / 256 * 256);
+  const bool is_known = (a->n_sections == 4 && a->n_angular == 8) || (a->n_sections == 8 && a->n_angular == 4);
+  a->n_warps = is_known && mlff_cuda_is_small(mlff_cuda_of(backend), edges->n_local) ? AEV_WARPS : 1;
+  if (workspace(*a) > MAX_SHARED - (AEV_WARPS - 1) * WARP * sizeof(near_sums)) a->n_warps = 1;
+  a->bytes = (int64_t) workspace(*a);
   *n_blocks = (unsigned) (a->n_rows < MAX_GRID ? a->n_rows : (int64_t) MAX_GRID);
   *shared = (size_t) a->bytes;
   if (*shared <= MAX_SHARED) return MLFF_OK;
@@ -468,11 +445,11 @@ static mlff_status prepare(mlff_backend *backend, mlff_aev *aev, const mlff_aev_
 }
 
 /* Kernels for ANI-2x (4 sections, 8 shifts) and ANI-1x (8, 4) compiled for them. */
-#define AEV_KERNEL(kernel, a)                                    \
-  ((a).scratch                                 ? kernel<0, 0, 0> \
-   : (a).n_sections == 4 && (a).n_angular == 8 ? kernel<4, 8, 1> \
-   : (a).n_sections == 8 && (a).n_angular == 4 ? kernel<8, 4, 1> \
-                                               : kernel<0, 0, 1>)
+#define AEV_KERNEL(kernel, a)                                                                                        \
+  ((a).scratch                                 ? kernel<0, 0, 0, 1>                                                  \
+   : (a).n_sections == 4 && (a).n_angular == 8 ? ((a).n_warps > 1 ? kernel<4, 8, 1, AEV_WARPS> : kernel<4, 8, 1, 1>) \
+   : (a).n_sections == 8 && (a).n_angular == 4 ? ((a).n_warps > 1 ? kernel<8, 4, 1, AEV_WARPS> : kernel<8, 4, 1, 1>) \
+                                               : kernel<0, 0, 1, 1>)
 
 mlff_status MLFF_CUDA(aev_forward_cuda)(mlff_backend *backend, mlff_aev *aev, const mlff_aev_args *args,
                                         mlff_error *error)
@@ -481,7 +458,8 @@ mlff_status MLFF_CUDA(aev_forward_cuda)(mlff_backend *backend, mlff_aev *aev, co
   unsigned n_blocks;
   size_t shared;
   MLFF_TRY(prepare(backend, aev, args, &a, &n_blocks, &shared, error));
-  mlff_cuda_launch(backend, "aev_forward_kernel", 0, AEV_KERNEL(aev_forward_kernel, a), n_blocks, WARP, shared, a);
+  mlff_cuda_launch(backend, "aev_forward_kernel", 0, AEV_KERNEL(aev_forward_kernel, a), n_blocks,
+                   (unsigned) (WARP * a.n_warps), shared, a);
   return MLFF_OK;
 }
 
@@ -492,6 +470,7 @@ mlff_status MLFF_CUDA(aev_backward_cuda)(mlff_backend *backend, mlff_aev *aev, c
   unsigned n_blocks;
   size_t shared;
   MLFF_TRY(prepare(backend, aev, args, &a, &n_blocks, &shared, error));
-  mlff_cuda_launch(backend, "aev_backward_kernel", 0, AEV_KERNEL(aev_backward_kernel, a), n_blocks, WARP, shared, a);
+  mlff_cuda_launch(backend, "aev_backward_kernel", 0, AEV_KERNEL(aev_backward_kernel, a), n_blocks,
+                   (unsigned) (WARP * a.n_warps), shared, a);
   return MLFF_OK;
 }

@@ -1,4 +1,4 @@
-"""What a step of PaiNN or Orb takes on a GPU, by a model: launches, the machine code of their loops, bytes, latencies.
+"""What a step of PaiNN, ANI or Orb takes on a GPU, by a model: launches, machine code of their loops, bytes, latencies.
 
   model.py [LIBRARY] [--gpu H200] [--case NAME]     default: build/cuda/cuda/libmlff_cuda.a, the table of all cases
   model.py --case student-64                        that case kernel by kernel
@@ -246,6 +246,67 @@ def between(code, net, s, device, small, products):
     return [Kernel("atoms", 8 * math.ceil(n / per_block), loops, 2 * len(products), 3 * len(products))]
 
 
+# ---- ANI -------------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Ani:
+    """Networks of water with ANI-2x: widths of H and O, numbers of the descriptor in use, members, near neighbours."""
+
+    hydrogen: tuple = (128, 256, 192, 160)
+    oxygen: tuple = (128, 192, 160, 128)
+    members: int = 8
+    near: float = 0.1 * 4 / 3 * math.pi * 3.5**3
+
+    def layers(self):
+        """(share of the atoms, n_in, n_out) forward and backward of all but the last layer, which is one column."""
+        found = []
+        for share, widths in ((2 / 3, self.hydrogen), (1 / 3, self.oxygen)):
+            pairs = list(zip(widths, widths[1:]))
+            found += [(share, *pair) for pair in pairs] + [(share, n_out, n_in) for n_in, n_out in reversed(pairs)]
+        return found
+
+
+def descriptors(code, net, s, small):
+    """aev.cu: forward 32 triples at a time, backward a lane for each near neighbour; a warp for each atom, or four."""
+    n, e, near, warps = s.atoms, s.edges, net.near, 4 if small else 1
+    same, other = (near * 2 / 3, near / 3)  # hydrogen and oxygen
+    triples = [math.ceil(t / WARP) for t in (same * (same - 1) / 2, same * other, other * (other - 1) / 2)]
+    expand, _ = code.loop(f"aev_forward_kernel<4,8,1,{warps}>")
+    radial, slopes = (25, math.ceil(e), 0, False), (20 * 16, math.ceil(e / WARP), 1, False)
+    find = (40, 2 * math.ceil(e / WARP), 1, False)
+    gather, _ = code.loop(f"aev_backward_kernel<4,8,1,{warps}>")
+    others = math.ceil(near) - 1
+    if small:  # the longest of four warps: the radial columns or the pairs of two species, while the first one looks
+        forward = Kernel("aev_forward", 4 * n, [radial, (expand, max(triples), 0, False)], 4, 2)
+        back = Kernel("aev_backward", 4 * n, [slopes, (gather, math.ceil(others / 4) + 1, 0, False)], 5, 4)
+    else:
+        forward = Kernel("aev_forward", n, [find, radial, (expand, sum(triples), 0, False)], 4)
+        back = Kernel("aev_backward", n, [find, slopes, (gather, others, 0, False)], 5)
+    for kernel in (forward, back):
+        kernel.resident, kernel.dram = 16, n * (32 * e + 128 * REAL)
+    return forward, back
+
+
+def ani(code, net, s, device, mixed):
+    """The kernels of a recorded step: whole networks of few atoms, or all atoms and members layer by layer."""
+    n = s.atoms
+    forward, back = descriptors(code, net, s, n <= 16 * device.sms)
+    sum_kernel = Kernel("ani_sum", n * 4, [(69, 1, net.members, False)], 2, 0, n * 128 * REAL * net.members)
+    if n * net.members <= 32 * device.sms:
+        sums = sum(n_in * n_out for share, n_in, n_out in net.layers() if share > 0.5)
+        loop, _ = code.loop("ani_networks_kernel<8>", 1)  # eight rows of x and their weights
+        blocks = (math.ceil(2 / 3 * n / 8) + math.ceil(n / 3 / 8)) * net.members
+        trips = sum(math.ceil(n_in / 8) for share, n_in, _ in net.layers() if share > 0.5)
+        networks = [Kernel("ani_networks", 8 * blocks, [(loop, trips, 1, True)], 8, trips + 20)]
+        networks[0].l2 = blocks * sums * REAL
+    else:
+        batches = math.ceil(n * net.members / 65536)
+        rows = n * net.members / batches
+        networks = [product(code, share * rows, *widths, mixed) for share, *widths in net.layers()] * batches
+    return [*edge_kernels(s), forward, *networks, sum_kernel, back, *force_kernels(s, device)]
+
+
 # ---- Orb -------------------------------------------------------------------------------------------------------------
 
 
@@ -296,6 +357,10 @@ def _painn(net, cutoff):
     return lambda code, device, n: painn(code, net, System(n, cutoff), device)
 
 
+def _ani(mixed):
+    return lambda code, device, n: ani(code, Ani(), System(n, 5.1), device, mixed)
+
+
 def _orb(mixed):
     return lambda code, _, n: orb(code, System(n, 6.0), mixed)
 
@@ -306,6 +371,9 @@ CASES = (
     Case("student-1M", 1000000, _painn(STUDENT, 4.25), "M", 17.5),
     Case("painn-128-64", 64, _painn(TEACHER, 5.0), "us", 142),
     Case("painn-128-100k", 100000, _painn(TEACHER, 5.0), "M", 3.4),
+    Case("ani-2x-24", 24, _ani(False), "us", 81),
+    Case("ani-2x-300k", 300000, _ani(False), "M", 8.6),
+    Case("ani-2x-300k-mixed", 300000, _ani(True), "M", 15),
     Case("orb-1k", 1000, _orb(False), "us/atom", 14),
     Case("orb-1k-mixed", 1000, _orb(True), "us/atom", 7),
 )

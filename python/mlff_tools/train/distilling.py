@@ -160,6 +160,8 @@ class Run:
         training["seed"] = training.get("seed", recipe_training.DEFAULTS["seed"]) + 1000 * member
         if k:
             training["steps"] = wanted.rounds["steps"]
+            if wanted.rounds["learning_rate"] is not None:
+                training["learning_rate"] = wanted.rounds["learning_rate"]
         return {
             "name": wanted.name,
             "folder": os.path.normpath(self._path(f"round-{k}", name)),

@@ -11,6 +11,7 @@ rounds:
   frames: 50                   # labels of a round
   committee: 2                 # students beside the one that runs; 0: frames at equal intervals are taken
   steps: 4000                  # of training after a round
+  learning_rate: 1.0e-3        # its highest; default: that of training
 """
 
 from types import SimpleNamespace
@@ -30,6 +31,7 @@ DEFAULTS = {
     "frames": 50,
     "committee": 2,
     "steps": 4000,
+    "learning_rate": None,
 }
 
 
@@ -48,6 +50,7 @@ CHECKS = {
     "frames": (count(1, 10**6), "a whole number from 1"),
     "committee": (count(0, 16), "a whole number from 0 to 16"),
     "steps": (count(1, 10**8), "a whole number from 1"),
+    "learning_rate": (number(0, 1), "a number above 0 and up to 1"),
 }
 
 
