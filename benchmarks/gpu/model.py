@@ -38,6 +38,10 @@ class Device:
     l2: float
     code: str
 
+    def is_small(self, n_atoms):
+        """As mlff_cuda_is_small: operations are fused, and an atom is shared by several warps."""
+        return n_atoms <= 16 * self.sms
+
 
 DEVICES = {
     "A100": Device(108, 1.41, 230, 2.0, 4.0, "sm_80"),
@@ -96,9 +100,12 @@ class Code:
         self.found = found
 
     def loop(self, kernel, n=0):
-        """(instructions, multiply-adds of a lane) of a kernel's n-th loop by multiply-adds."""
-        loop = self.found[kernel][n]
-        return len(loop), sass.sums(loop)
+        """Instructions of a kernel's n-th loop by multiply-adds."""
+        return len(self.found[kernel][n])
+
+    def sums(self, kernel):
+        """Multiply-adds of a lane in the loop with most of them."""
+        return sass.sums(self.found[kernel][0])
 
     def loop_of(self, kernel, wanted):
         """Instructions of the kernel's loop with so many multiply-adds."""
@@ -154,10 +161,9 @@ def product(code, rows, n_in, n_out, mixed=False):
     """linear.cu for many rows: a block of two warps owns 64 x 64 numbers and copies the next step of inputs ahead."""
     name = "linear_mixed_kernel<0,1>" if mixed else "linear_kernel<0,8,1>"
     sums = rows * max(n_in, 32) * math.ceil(n_out / 32) * 32 / WARP  # of warps
-    n, of_loop = code.loop(name)
     warps = math.ceil(rows / 64) * math.ceil(n_out / 64) * 2
-    trips = sums / of_loop / warps
-    kernel = Kernel(f"product {n_in} x {n_out}", warps, [(n, trips, 1, True)], 3, 4, resident=16)
+    trips = sums / code.sums(name) / warps
+    kernel = Kernel(f"product {n_in} x {n_out}", warps, [(code.loop(name), trips, 1, True)], 3, 4, resident=16)
     kernel.dram = rows * (n_in + n_out) * REAL
     return kernel
 
@@ -191,16 +197,16 @@ class Painn:
 
 
 def painn_messages(code, net, s, small):
-    """painn_message.cu and painn_moments.cu: forward 4 channels a thread, backward a warp for each atom."""
+    """painn_message.cu: forward 4 channels a thread, backward a warp for each atom; of small systems, four."""
     f, n, e = net.f, s.atoms, s.edges
     per = 4 if f > 64 else 2 if f > 32 else 1
     shares = 4 if small else 1
     row = 6 * f * REAL
     line = 64 * e * n
-    forward_loop, _ = code.loop(f"message_kernel<0,{int(small)}>")  # two edges
+    forward_loop = code.loop(f"message_kernel<0,{int(small)}>")  # two edges
     forward = Kernel("message", n * f / 4 / WARP * shares, [(forward_loop, math.ceil(e / 2 / shares), 1, False)], 3)
     forward.dram, forward.l2 = n * row * 3 + line, n * e * row + line
-    back_loop, _ = code.loop(f"message_backward_kernel<0,{per},{int(small)}>")
+    back_loop = code.loop(f"message_backward_kernel<0,{per},{int(small)}>")
     chunks = math.ceil(f / (WARP * per))
     # an edge waits for its line, then for what it gathers, then for eight shuffles
     back = Kernel("message_backward", n * shares, [(back_loop + 60, chunks * math.ceil(e / shares), 2, False)], 4)
@@ -212,12 +218,12 @@ def painn_messages(code, net, s, small):
 def painn(code, net, s, device):
     """The kernels of a recorded step."""
     n, e, m = s.atoms, s.edges, net.elements * net.splines
-    small = n <= 16 * device.sms
+    small = device.is_small(n)
     forward, back = painn_messages(code, net, s, small)
-    moments_loop, _ = code.loop("moments_kernel")  # four edges, which wait for the slot and for shared memory
+    moments_loop = code.loop("moments_kernel")  # four edges, which wait for the slot and for shared memory
     moments = Kernel("moments", n, [(moments_loop, math.ceil(e / 4), 1, False)], 3)
     moments.dram = n * (64 * e + 4 * m * REAL)
-    moments_back_loop, _ = code.loop("moments_backward_kernel")
+    moments_back_loop = code.loop("moments_backward_kernel")
     moments_back = Kernel("moments_backward", n * math.ceil(e / WARP), [(moments_back_loop, 1, 3, False)], 2)
     moments_back.dram = n * ((64 + 32) * e + 4 * m * REAL)
     radial = Kernel("radial", n * e / WARP, [(150, 1, 0, False)], 3, 0, n * e * (24 + 64))
@@ -272,10 +278,10 @@ def descriptors(code, net, s, small):
     n, e, near, warps = s.atoms, s.edges, net.near, 4 if small else 1
     same, other = (near * 2 / 3, near / 3)  # hydrogen and oxygen
     triples = [math.ceil(t / WARP) for t in (same * (same - 1) / 2, same * other, other * (other - 1) / 2)]
-    expand, _ = code.loop(f"aev_forward_kernel<4,8,1,{warps}>")
+    expand = code.loop(f"aev_forward_kernel<4,8,1,{warps}>")
     radial, slopes = (25, math.ceil(e), 0, False), (20 * 16, math.ceil(e / WARP), 1, False)
     find = (40, 2 * math.ceil(e / WARP), 1, False)
-    gather, _ = code.loop(f"aev_backward_kernel<4,8,1,{warps}>")
+    gather = code.loop(f"aev_backward_kernel<4,8,1,{warps}>")
     others = math.ceil(near) - 1
     if small:  # the longest of four warps: the radial columns or the pairs of two species, while the first one looks
         forward = Kernel("aev_forward", 4 * n, [radial, (expand, max(triples), 0, False)], 4, 2)
@@ -291,11 +297,11 @@ def descriptors(code, net, s, small):
 def ani(code, net, s, device, mixed):
     """The kernels of a recorded step: whole networks of few atoms, or all atoms and members layer by layer."""
     n = s.atoms
-    forward, back = descriptors(code, net, s, n <= 16 * device.sms)
+    forward, back = descriptors(code, net, s, device.is_small(n))
     sum_kernel = Kernel("ani_sum", n * 4, [(69, 1, net.members, False)], 2, 0, n * 128 * REAL * net.members)
     if n * net.members <= 32 * device.sms:
         sums = sum(n_in * n_out for share, n_in, n_out in net.layers() if share > 0.5)
-        loop, _ = code.loop("ani_networks_kernel<8>", 1)  # eight rows of x and their weights
+        loop = code.loop("ani_networks_kernel<8>", 1)  # eight rows of x and their weights
         blocks = (math.ceil(2 / 3 * n / 8) + math.ceil(n / 3 / 8)) * net.members
         trips = sum(math.ceil(n_in / 8) for share, n_in, _ in net.layers() if share > 0.5)
         networks = [Kernel("ani_networks", 8 * blocks, [(loop, trips, 1, True)], 8, trips + 20)]
