@@ -13,7 +13,7 @@ import kills
 import pytest
 
 from mlff_tools.model import modelfile
-from mlff_tools.train import distilling, hessian, job, labels, recipe_rounds, rounds
+from mlff_tools.train import distilling, extxyz, hessian, job, labels, recipe_rounds, rounds
 from mlff_tools.train.recipe import RecipeError
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -36,6 +36,7 @@ SW = (
     + "\n    dynamics: {temperature: [300, 900], time: 0.5, every: 0.05, timestep: 1, equilibrate: 0.1}\n"
     'teacher:\n  lammps: [pair_style sw, "pair_coeff * * Si.sw ${elements}"]\n'
 )
+HELD_OUT = SW.replace("teacher:", "  - %s\n    split: test\nteacher:" % (CRYSTAL % ("diamond", "Si", 5.5, 1, 1, 1)))
 
 
 def write(folder, text, name="recipe.yaml"):
@@ -182,6 +183,11 @@ def test_a_folder_can_be_moved_and_is_of_one_recipe(tmp_path):
     assert "has 2 of 3 trajectories" in said and (tmp_path / "more" / "si.yaml").exists()
     said = distill(tmp_path, other, "--out", "third", "--from", "more/structures", code=2)
     assert "--from more/structures: is no folder of mlff distill" in said
+    n = len(labels.read_labels(str(tmp_path / "elsewhere" / "labels.xyz")))
+    said = distill(tmp_path, write(tmp_path, HELD_OUT + SMALL), "--out", "elsewhere", "--no-certificate")
+    assert "step" not in said and (tmp_path / "elsewhere" / "si.safetensors").read_bytes() == before
+    more = labels.read_labels(str(tmp_path / "elsewhere" / "labels.xyz"))[n:]
+    assert [extxyz.tag(f, "split") for f in more] == ["test"]
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "thesis.tex").write_text("x")
     said = distill(tmp_path, recipe, "--out", "foreign", code=2)
@@ -267,9 +273,20 @@ def test_sections_may_change_until_their_results_are_there(tmp_path):
     begin(SW + SMALL)
     with pytest.raises(modelfile.ModelError, match="another section structures"):
         begin(SW.replace("constant: 5.43", "constant: 5.5") + SMALL)
+    with pytest.raises(modelfile.ModelError, match="another section structures"):
+        begin(HELD_OUT + SMALL)
+    (tmp_path / "si" / "si.yaml").write_text("")
+    with pytest.raises(modelfile.ModelError, match="another section structures"):
+        begin(HELD_OUT.replace("split: test", "split: train") + SMALL)
+    with pytest.raises(modelfile.ModelError, match="another section structures"):
+        begin(HELD_OUT.replace("constant: 5.43", "constant: 5.5") + SMALL)
+    begin(HELD_OUT + SMALL)
     (tmp_path / "si" / "round-0").mkdir()
+    with pytest.raises(modelfile.ModelError, match="another section structures"):
+        begin(SW + SMALL)
+    begin(HELD_OUT + SMALL)
     with pytest.raises(modelfile.ModelError, match="another section training"):
-        begin(SW + SMALL.replace("300", "400", 1))
+        begin(HELD_OUT + SMALL.replace("300", "400", 1))
 
 
 def test_no_process_is_too_few(tmp_path):

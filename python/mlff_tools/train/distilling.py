@@ -39,6 +39,10 @@ FIXED = {
 }
 
 
+def _digest(value):
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
 def own(folder):
     """The folder for this process alone; ModelError where it is another's."""
     if os.path.isdir(folder) and os.listdir(folder) and not os.path.exists(os.path.join(folder, NAME)):
@@ -61,10 +65,12 @@ class Run:
     def check_recipe(self):
         """Writes down which recipe the folder is of; ModelError when it is of another one."""
         value = self.wanted.recipe.value
-        mine = {key: hashlib.sha256(json.dumps(value.get(key), sort_keys=True).encode()).hexdigest() for key in FIXED}
-        there = read_json(self._path("run.json"))
+        mine, there = {key: _digest(value.get(key)) for key in FIXED}, read_json(self._path("run.json"))
+        mine["structures"] = [_digest(item) for item in value.get("structures") or []]
         kept = [key for key, result in FIXED.items() if there and os.path.exists(self._path(result))]
         changed = [key for key in kept if there["sections"].get(key) != mine[key]]
+        if changed == ["structures"] and self._has_more_held_out(there["sections"]["structures"], mine["structures"]):
+            changed = []
         if changed:
             raise ModelError(
                 f"{self.folder}: was made with another section {changed[0]}: choose another --out, with --from "
@@ -73,6 +79,12 @@ class Run:
         files.copy(self.wanted.recipe.path, self._path("recipe.yaml"))
         if there is None or there["sections"] != mine:
             write_json(self._path("run.json"), {"recipe": self.wanted.name, "sections": mine})
+
+    def _has_more_held_out(self, there, mine):
+        """Whether hashes of structures are those that are there and, of a model that is trained, held-out ones more."""
+        more = self.wanted.recipe.value["structures"][len(there) :]
+        trained = os.path.exists(self._path(self.wanted.name + ".yaml"))
+        return trained and mine[: len(there)] == there and all(item.get("split") == "test" for item in more)
 
     def take(self, other):
         """Copies trajectories, and what the teacher has run for the certificate, from the folder of another run. They
