@@ -144,7 +144,10 @@ mlff_status mlff_cuda_bring_down(mlff_backend *backend, const void *src, size_t 
   MLFF_TRY(take_slot(backend, bytes, &place, error));
   if (cuda->replay.mode != MLFF_CUDA_HANDING_OUT) MLFF_TRY(mlff_cuda_copy_down(cuda, place, src, bytes, error));
   if (cuda->replay.mode == MLFF_CUDA_RECORDING) return MLFF_OK;
-  if (cuda->replay.mode == MLFF_CUDA_PLAIN) MLFF_TRY(mlff_cuda_wait(cuda, error));
+  if (cuda->replay.mode == MLFF_CUDA_HANDING_OUT && cuda->replay.next < cuda->replay.n_parts)
+    return mlff_cuda_check(cuda, cudaErrorInvalidValue, "a recorded step, of more exchanges", error);
+  if (cuda->replay.mode == MLFF_CUDA_PLAIN || cuda->replay.is_behind) MLFF_TRY(mlff_cuda_wait(cuda, error));
+  cuda->replay.is_behind = 0;
   *slot = place;
   return MLFF_OK;
 }

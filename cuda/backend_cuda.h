@@ -32,11 +32,13 @@ typedef struct mlff_cuda_pinned {
 
 /* Recorded steps: replay.cpp. */
 typedef struct mlff_cuda_replay {
-  mlff_cuda_mode mode;
-  cudaGraphExec_t exec;       /* NULL: none */
-  uint64_t hash, recorded;    /* of what the step put on the stream since its positions; of the recorded one */
-  int64_t n_nodes, n_kernels; /* of exec */
-  cudaError_t problem;        /* why the recording that is being made is useless */
+  mlff_cuda_mode mode, paused; /* paused: the mode outside of the exchange that is going on */
+  cudaGraphExec_t *parts;      /* [n_parts] in their order; 0: no recording. NULL: a part in which nothing is done */
+  int n_parts, next;           /* next: to be started */
+  int is_behind;               /* parts were started that the host has not waited for */
+  uint64_t hash, recorded;     /* of what the step put on the stream since its positions; of the recorded one */
+  int64_t n_nodes, n_kernels;  /* of all parts */
+  cudaError_t problem;         /* why the recording that is being made is useless */
   const char *problem_in;
 } mlff_cuda_replay;
 
@@ -127,6 +129,10 @@ mlff_status mlff_cuda_set_positions(mlff_cuda_backend *cuda, const mlff_graph *g
 /* What came down of the edges into `edges`; an error when a position is not finite. */
 mlff_status mlff_cuda_take_summary(const mlff_cuda_backend *cuda, const mlff_graph *graph, mlff_edges *edges,
                                    mlff_error *error);
+/* Around what an exchange does on the stream and with other ranks, which is done and not recorded: a recording ends a
+ * part and begins the next one, which a replayed step starts. */
+void mlff_cuda_pause(mlff_cuda_backend *cuda);
+void mlff_cuda_resume(mlff_cuda_backend *cuda);
 void mlff_cuda_replay_ops(mlff_replay_ops *ops);
 void mlff_cuda_forget(mlff_cuda_backend *cuda); /* the recording */
 /* 1 when the error says that a step cannot be recorded, not that the device failed. */

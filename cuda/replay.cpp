@@ -1,4 +1,5 @@
-/* replay.cpp: a whole step as one CUDA graph: recorded once, then started with one call per step.
+/* replay.cpp: a whole step as one CUDA graph: recorded once, then started with one call per step. Where features travel
+ * between ranks, it is several: the parts between exchanges, in which the host takes part.
  *
  * A recording holds addresses and sizes. It stays valid as long as steps would put the very same things on the stream:
  * plain steps add what they put there to a hash, from their positions to their last download, which must be that of the
@@ -76,18 +77,40 @@ int mlff_cuda_is_recording_error(cudaError_t error)
          error == cudaErrorNotSupported || error == cudaErrorMemoryAllocation;
 }
 
-void mlff_cuda_forget(mlff_cuda_backend *cuda)
+/* Keeps the first reason why the recording that is being made is useless. */
+static void no_part(mlff_cuda_replay *r, cudaError_t problem, const char *what)
 {
-  if (cuda->replay.exec && cudaGraphExecDestroy(cuda->replay.exec) != cudaSuccess) cudaGetLastError();
-  cuda->replay.exec = NULL;
-  cuda->replay.n_nodes = cuda->replay.n_kernels = 0;
+  if (problem == cudaSuccess) return;
+  cudaGetLastError();
+  if (r->problem != cudaSuccess) return;
+  r->problem = problem;
+  r->problem_in = what;
 }
 
-static mlff_status cannot_record(cudaError_t problem, const char *what, mlff_error *error)
+static mlff_status what_was_wrong(mlff_cuda_backend *cuda, mlff_error *error)
 {
-  cudaGetLastError();
+  const mlff_cuda_replay *r = &cuda->replay;
+  if (!mlff_cuda_is_recording_error(r->problem)) return mlff_cuda_check(cuda, r->problem, r->problem_in, error);
   return mlff_fail(error, MLFF_E_UNSUPPORTED, "a step could not be recorded as a CUDA graph: %s (%s) in %s",
-                   cudaGetErrorString(problem), cudaGetErrorName(problem), what);
+                   cudaGetErrorString(r->problem), cudaGetErrorName(r->problem), r->problem_in);
+}
+
+void mlff_cuda_forget(mlff_cuda_backend *cuda)
+{
+  mlff_cuda_replay *r = &cuda->replay;
+  for (int k = 0; k < r->n_parts; k++)
+    if (r->parts[k] && cudaGraphExecDestroy(r->parts[k]) != cudaSuccess) cudaGetLastError();
+  free(r->parts);
+  r->parts = NULL;
+  r->n_parts = 0;
+  r->n_nodes = r->n_kernels = 0;
+  if (r->paused == MLFF_CUDA_RECORDING) no_part(r, cudaErrorMemoryAllocation, "an exchange"); /* parts are missing */
+}
+
+static void begin_part(mlff_cuda_backend *cuda)
+{
+  no_part(&cuda->replay, cudaStreamBeginCapture(cuda->stream, cudaStreamCaptureModeThreadLocal),
+          "cudaStreamBeginCapture");
 }
 
 static mlff_status begin_cuda(mlff_backend *backend, mlff_error *error)
@@ -96,10 +119,9 @@ static mlff_status begin_cuda(mlff_backend *backend, mlff_error *error)
   mlff_cuda_forget(cuda);
   MLFF_TRY(mlff_cuda_status(cuda, error));
   MLFF_TRY(mlff_cuda_check(cuda, cudaSetDevice(cuda->device), "cudaSetDevice", error));
-  const cudaError_t begun = cudaStreamBeginCapture(cuda->stream, cudaStreamCaptureModeThreadLocal);
-  if (mlff_cuda_is_recording_error(begun)) return cannot_record(begun, "cudaStreamBeginCapture", error);
-  MLFF_TRY(mlff_cuda_check(cuda, begun, "cudaStreamBeginCapture", error));
   cuda->replay.problem = cudaSuccess;
+  begin_part(cuda);
+  MLFF_TRY(what_was_wrong(cuda, error));
   cuda->replay.mode = MLFF_CUDA_RECORDING;
   return MLFF_OK;
 }
@@ -121,39 +143,82 @@ static void count_nodes(mlff_cuda_replay *replay, cudaGraph_t graph)
   cudaGetLastError();
 }
 
+static void add_part(mlff_cuda_replay *r, cudaGraph_t graph)
+{
+  cudaGraphExec_t *parts = (cudaGraphExec_t *) realloc(r->parts, ((size_t) r->n_parts + 1) * sizeof *parts),
+                  part = NULL;
+  size_t n = 1;
+  if (!parts) return no_part(r, cudaErrorMemoryAllocation, "cudaGraphInstantiate");
+  r->parts = parts;
+  if (cudaGraphGetNodes(graph, NULL, &n) == cudaSuccess && n == 0 && r->n_parts) {
+    r->parts[r->n_parts++] = NULL; /* between the begin and the end of an exchange there may be nothing */
+    return;
+  }
+  cudaGetLastError();
+  const cudaError_t problem = cudaGraphInstantiate(&part, graph, 0);
+  if (problem != cudaSuccess) return no_part(r, problem, "cudaGraphInstantiate");
+  r->parts[r->n_parts++] = part;
+  count_nodes(r, graph);
+}
+
+static void end_part(mlff_cuda_backend *cuda)
+{
+  cudaGraph_t graph = NULL;
+  no_part(&cuda->replay, cudaStreamEndCapture(cuda->stream, &graph), "cudaStreamEndCapture");
+  if (!cuda->failure.code && cuda->replay.problem == cudaSuccess) add_part(&cuda->replay, graph);
+  if (graph) cudaGraphDestroy(graph);
+}
+
 static mlff_status end_cuda(mlff_backend *backend, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-  mlff_cuda_replay *replay = &cuda->replay;
-  cudaGraph_t graph = NULL;
-  const char *what = "cudaStreamEndCapture";
-  cudaError_t problem = cudaStreamEndCapture(cuda->stream, &graph);
-  replay->mode = MLFF_CUDA_PLAIN;
-  if (problem == cudaSuccess && !cuda->failure.code && replay->problem == cudaSuccess) {
-    what = "cudaGraphInstantiate";
-    problem = cudaGraphInstantiate(&replay->exec, graph, 0);
-    if (problem == cudaSuccess)
-      count_nodes(replay, graph);
-    else
-      replay->exec = NULL;
-  }
-  if (graph) cudaGraphDestroy(graph);
-  MLFF_TRY(mlff_cuda_status(cuda, error));
-  if (replay->problem != cudaSuccess) return cannot_record(replay->problem, replay->problem_in, error);
-  if (mlff_cuda_is_recording_error(problem)) return cannot_record(problem, what, error);
-  replay->recorded = replay->hash;
-  return mlff_cuda_check(cuda, problem, what, error);
+  end_part(cuda);
+  cuda->replay.mode = MLFF_CUDA_PLAIN;
+  cuda->replay.recorded = cuda->replay.hash;
+  const mlff_status status = mlff_cuda_status(cuda, error);
+  const mlff_status problem = status ? status : what_was_wrong(cuda, error);
+  if (problem) mlff_cuda_forget(cuda);
+  return problem;
 }
 
 static mlff_replay_state state_cuda(mlff_backend *backend)
 {
   const mlff_cuda_replay *replay = &mlff_cuda_of(backend)->replay;
-  if (!replay->exec) return MLFF_REPLAY_NONE;
+  if (!replay->n_parts) return MLFF_REPLAY_NONE;
   return replay->recorded == replay->hash ? MLFF_REPLAY_SAME : MLFF_REPLAY_OTHER;
 }
 
 /* ---- replaying --------------------------------------------------------------------------------------------------- */
 
+static mlff_status start_part(mlff_cuda_backend *cuda, mlff_error *error)
+{
+  mlff_cuda_replay *r = &cuda->replay;
+  if (r->next >= r->n_parts)
+    return mlff_cuda_check(cuda, cudaErrorInvalidValue, "a recorded step, of fewer exchanges", error);
+  const cudaGraphExec_t part = r->parts[r->next++];
+  if (!part) return mlff_cuda_status(cuda, error);
+  r->is_behind = 1;
+  return mlff_cuda_check(cuda, cudaGraphLaunch(part, cuda->stream), "a recorded step", error);
+}
+
+void mlff_cuda_pause(mlff_cuda_backend *cuda)
+{
+  mlff_cuda_replay *r = &cuda->replay;
+  r->paused = r->mode;
+  if (r->mode == MLFF_CUDA_RECORDING) end_part(cuda);
+  r->mode = MLFF_CUDA_PLAIN;
+}
+
+void mlff_cuda_resume(mlff_cuda_backend *cuda)
+{
+  mlff_cuda_replay *r = &cuda->replay;
+  r->mode = r->paused;
+  r->paused = MLFF_CUDA_PLAIN;
+  if (r->mode == MLFF_CUDA_RECORDING) begin_part(cuda);
+  if (r->mode == MLFF_CUDA_HANDING_OUT) start_part(cuda, NULL);
+}
+
+/* The first part has the edges, and nothing of a step depends on other ranks before they are known to be sound. */
 static mlff_status start_cuda(mlff_backend *backend, const mlff_graph *graph, mlff_edges *edges, int *overflow,
                               mlff_error *error)
 {
@@ -162,8 +227,10 @@ static mlff_status start_cuda(mlff_backend *backend, const mlff_graph *graph, ml
   MLFF_TRY(mlff_cuda_status(cuda, error));
   MLFF_TRY(mlff_cuda_check(cuda, cudaSetDevice(cuda->device), "cudaSetDevice", error));
   MLFF_TRY(mlff_cuda_set_positions(cuda, graph, edges, error));
-  MLFF_TRY(mlff_cuda_check(cuda, cudaGraphLaunch(cuda->replay.exec, cuda->stream), "a recorded step", error));
+  cuda->replay.next = 0;
+  MLFF_TRY(start_part(cuda, error));
   MLFF_TRY(mlff_cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "a recorded step", error));
+  cuda->replay.is_behind = 0;
   MLFF_TRY(mlff_cuda_take_summary(cuda, graph, edges, error));
   *overflow = edges->n_edges > edges->n_room;
   if (*overflow) return MLFF_OK;
@@ -183,6 +250,7 @@ static void finish_cuda(mlff_backend *backend)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   cuda->replay.mode = MLFF_CUDA_PLAIN;
+  cuda->replay.is_behind = 0;
   cuda->in_step = 0;
 }
 

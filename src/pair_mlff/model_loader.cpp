@@ -266,7 +266,7 @@ void MLFFLoader::report_warm_up(const mlff_model *model, double first_seconds, d
   if (r.is_on && tried)
     text += " (recorded steps on)\n";
   else if (r.is_on)
-    text += " (recorded steps off while features of other ranks' atoms are needed)\n";
+    text += " (no step could be recorded yet)\n";
   else
     text += std::string(tried ? " (recorded steps off, refused: " : " (recorded steps off: ") + r.why + ")\n";
   utils::logmesg(lmp, text);

@@ -43,26 +43,8 @@ void free_twins(twins *t)
   free_device(&t->device);
   mlff_system_free(t->system);
   free(t->node);
-  free(t->owner);
+  free_other_rank(&t->other);
   free(t->pos);
-}
-
-/* Images become atoms of another rank, one node for all images of an atom. */
-static void split_nodes(twins *t)
-{
-  mlff_graph *g = &t->host;
-  int32_t *node_of = malloc((size_t) g->n_local * sizeof *node_of);
-  for (int32_t i = 0; i < g->n_local; i++) node_of[i] = -1;
-  g->n_interior = 0;
-  for (int32_t a = g->n_local; a < g->n_all; a++) {
-    const int32_t i = t->node[a];
-    if (node_of[i] < 0) {
-      t->owner[g->n_nodes - g->n_local] = i;
-      node_of[i] = g->n_nodes++;
-    }
-    t->node[a] = node_of[i];
-  }
-  free(node_of);
 }
 
 twins make_twins(double reach, int n_side, int with_ranks)
@@ -75,12 +57,11 @@ twins make_twins(double reach, int n_side, int with_ranks)
   const size_t n_all = (size_t) g->n_all;
   t.pos = malloc(n_all * sizeof *t.pos);
   t.node = malloc(n_all * sizeof *t.node);
-  t.owner = malloc(n_all * sizeof *t.owner);
   memcpy(t.pos, g->pos, n_all * sizeof *t.pos);
   memcpy(t.node, g->node, n_all * sizeof *t.node);
   g->pos = (const double(*)[3]) t.pos;
   g->node = t.node;
-  if (with_ranks) split_nodes(&t);
+  if (with_ranks) t.other = make_other_rank(g, t.node);
   t.device = t.host;
   t.device.on_device = 1;
   t.device.species = device_array(g->species, n_all * sizeof *g->species);
@@ -111,46 +92,6 @@ void move(twins *t)
   write_positions(t);
 }
 
-mlff_status forward(void *context, void *rows, size_t row_bytes, mlff_error *error)
-{
-  const twins *t = context;
-  char *row = rows;
-  (void) error;
-  for (int32_t k = t->host.n_local; k < t->host.n_nodes; k++)
-    memcpy(row + (size_t) k * row_bytes, row + (size_t) t->owner[k - t->host.n_local] * row_bytes, row_bytes);
-  return MLFF_OK;
-}
-
-/* rows[owner] += rows of the nodes that play another rank's, in order */
-static mlff_status reverse(void *context, void *rows, int width, size_t real_size, mlff_error *error)
-{
-  const twins *t = context;
-  (void) error;
-  for (int32_t k = t->host.n_local; k < t->host.n_nodes; k++) {
-    const int64_t from = (int64_t) k * width, to = (int64_t) t->owner[k - t->host.n_local] * width;
-    for (int c = 0; c < width; c++) {
-      if (real_size == sizeof(float))
-        ((float *) rows)[to + c] += ((float *) rows)[from + c];
-      else
-        ((double *) rows)[to + c] += ((double *) rows)[from + c];
-    }
-  }
-  return MLFF_OK;
-}
-
-mlff_status forward_device(void *context, const void *packed, void *arrivals, size_t row_bytes, mlff_error *error)
-{
-  twins *t = context;
-  const size_t bytes = (size_t) (t->host.n_nodes - t->host.n_local) * row_bytes;
-  void *rows = malloc(bytes);
-  (void) error;
-  device_read(rows, packed, bytes); /* every node that plays another rank's is sent once, in order */
-  device_write(arrivals, rows, bytes);
-  free(rows);
-  t->n_direct++;
-  return MLFF_OK;
-}
-
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 answer make_answer(const mlff_graph *g, int with_stress)
@@ -176,13 +117,7 @@ void same_bits(const answer *a, const answer *b)
 void step(mlff_model *on_host, mlff_model *on_device, twins *t, int wanted)
 {
   mlff_error error = {.code = MLFF_OK};
-  const mlff_halo halo = {.context = t, .forward = forward, .reverse = reverse};
-  const mlff_halo direct = {.context = t,
-                            .forward = forward,
-                            .reverse = reverse,
-                            .sent = t->owner,
-                            .n_sent = t->host.n_nodes - t->host.n_local,
-                            .forward_device = forward_device};
+  const mlff_halo halo = halo_of(&t->other, 0), direct = halo_of(&t->other, 1);
   const int has_ranks = t->host.n_nodes > t->host.n_local;
   answer a = make_answer(&t->host, wanted & 1), b = make_answer(&t->host, wanted & 1);
   if (!(wanted & 2)) b.result.forces = NULL;

@@ -3,7 +3,7 @@
 #ifndef MLFF_TEST_DEVICE_GRAPH_SCENE_H
 #define MLFF_TEST_DEVICE_GRAPH_SCENE_H
 
-#include "device.h"
+#include "other_rank.h"
 #include "testmodel.h"
 
 /* Small models of the architectures whose forces are derivatives; `which` beyond their number begins again. Others give
@@ -16,10 +16,10 @@ void close_models(mlff_model *a, mlff_model *b, test_model *file);
 typedef struct twins {
   mlff_system *system;
   mlff_graph host, device;
-  int32_t *node, *owner; /* node [n_all]; owner [n_nodes - n_local] of a node that plays another rank's atom */
+  int32_t *node; /* [n_all] */
   double (*pos)[3];
   uint64_t rng;
-  long n_direct; /* calls of forward_device */
+  other_rank other;
 } twins;
 
 /* Water; with_ranks: its images become atoms of another rank. */
@@ -29,11 +29,6 @@ void free_twins(twins *t);
 void write_positions(twins *t);
 /* Every atom goes a little on, its images with it. */
 void move(twins *t);
-
-/* Halos of the nodes that play another rank's: rows on the host; packed rows on the device, which only copies may
- * touch. */
-mlff_status forward(void *context, void *rows, size_t row_bytes, mlff_error *error);
-mlff_status forward_device(void *context, const void *packed, void *arrivals, size_t row_bytes, mlff_error *error);
 
 typedef struct answer {
   mlff_result result;

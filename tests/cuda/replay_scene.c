@@ -12,7 +12,7 @@ mlff_model *open_model(const test_model *file, int which, const char *graph)
   mlff_error error = {.code = MLFF_OK};
   mlff_model *model = NULL;
   const mlff_options options = {.device = "cuda",
-                                .precision = which < test_n_archs() ? "fp32" : "fp64",
+                                .precision = which / test_n_archs() == 1 ? "fp64" : "fp32",
                                 .graph = graph,
                                 .skip_self_test = 1};
   test_ok(test_model_try(file, &options, &model, &error), error);
@@ -31,15 +31,22 @@ void set_list(scene *s, double skin)
   const size_t bytes = (size_t) s->graph.n_all * sizeof *s->pos;
   s->pos = realloc(s->pos, bytes);
   s->start = realloc(s->start, bytes);
+  s->node = realloc(s->node, (size_t) s->graph.n_all * sizeof *s->node);
   memcpy(s->pos, s->graph.pos, bytes);
   memcpy(s->start, s->graph.pos, bytes);
+  s->tag = realloc(s->tag, (size_t) s->graph.n_all * sizeof *s->tag);
+  for (int32_t a = 0; a < s->graph.n_all; a++) s->tag[a] = s->node[a] = s->graph.node[a];
   s->graph.pos = (const double(*)[3]) s->pos;
+  s->graph.node = s->node;
+  s->graph.tag = s->tag;
+  free_other_rank(&s->other);
+  if (s->which >= n_cases()) s->other = make_other_rank(&s->graph, s->node);
   test_atoms_free(&atoms);
 }
 
 static scene scene_of(int which, test_model file)
 {
-  scene s = {.file = file, .rng = 7};
+  scene s = {.file = file, .rng = 7, .which = which};
   s.on = open_model(&s.file, which, "on");
   s.off = open_model(&s.file, which, "off");
   set_list(&s, 0.5);
@@ -67,13 +74,16 @@ void free_scene(scene *s)
   mlff_system_free(s->system);
   free(s->pos);
   free(s->start);
+  free(s->node);
+  free(s->tag);
+  free_other_rank(&s->other);
   test_model_free(&s->file);
   device_is_empty();
 }
 
 void move(scene *s, double size, double scale)
 {
-  const mlff_graph *g = &s->graph;
+  const mlff_graph *g = mlff_system_graph(s->system);
   for (int32_t a = 0; a < g->n_all; a++)
     for (int k = 0; k < 3; k++) {
       s->rng = s->rng * 6364136223846793005u + 1442695040888963407u;
@@ -90,7 +100,7 @@ int has_atoms(const scene *s)
 
 answer make_answer(const scene *s, int with_stress)
 {
-  const size_t n = (size_t) s->graph.n_local;
+  const size_t n = (size_t) s->graph.n_nodes;
   answer a = {.n = n * (3 + 1 + 9) + 64};
   a.numbers = calloc(a.n, sizeof *a.numbers);
   a.result.forces = (double(*)[3]) a.numbers;
@@ -100,11 +110,23 @@ answer make_answer(const scene *s, int with_stress)
   return a;
 }
 
+mlff_status evaluate(scene *s, mlff_model *model, mlff_result *result, mlff_error *error)
+{
+  const mlff_halo halo = halo_of(&s->other, s->which >= 3 * test_n_archs());
+  return mlff_model_evaluate(model, &s->graph, s->other.owner ? &halo : NULL, result, error);
+}
+
 static void evaluate_both(scene *s, answer *a, answer *b)
 {
+  const other_rank first = s->other;
   mlff_error error = {.code = MLFF_OK};
-  test_ok(mlff_model_evaluate(s->on, &s->graph, NULL, &a->result, &error), error);
-  test_ok(mlff_model_evaluate(s->off, &s->graph, NULL, &b->result, &error), error);
+  test_ok(evaluate(s, s->on, &a->result, &error), error);
+  const other_rank then = s->other;
+  test_ok(evaluate(s, s->off, &b->result, &error), error);
+  ck_assert_int_eq(s->other.n_forward - then.n_forward, then.n_forward - first.n_forward);
+  ck_assert_int_eq(s->other.n_direct - then.n_direct, then.n_direct - first.n_direct);
+  ck_assert_int_eq(s->other.n_reverse - then.n_reverse, then.n_reverse - first.n_reverse);
+  ck_assert_int_eq(s->other.n_reduce - then.n_reduce, then.n_reduce - first.n_reduce);
   ck_assert_int_eq(a->result.n_edges, b->result.n_edges);
   ck_assert(fabs(a->numbers[0]) > 0 && a->result.min_distance == b->result.min_distance);
 }
@@ -123,7 +145,7 @@ void step(scene *s, int with_stress)
 void timed_step(scene *s)
 {
   const char *precision = mlff_model_info(s->on)->precision;
-  const int64_t n = s->graph.n_local;
+  const int64_t n = s->graph.n_nodes;
   answer a = make_answer(s, 0), b = make_answer(s, 0);
   evaluate_both(s, &a, &b);
   same_of_kernels("energy", &a.result.energy, &b.result.energy, 1, precision);
@@ -150,9 +172,13 @@ double record_now(scene *s, mlff_model *model, int with_stress)
   mlff_error error = {.code = MLFF_OK};
   double seconds = NAN;
   answer a = make_answer(s, with_stress), b = make_answer(s, with_stress);
-  test_ok(mlff_model_record(model, &s->graph, NULL, &a.result, &seconds, &error), error);
-  if (seconds > 0) { /* then the results are those of an evaluation */
-    test_ok(mlff_model_evaluate(s->off, &s->graph, NULL, &b.result, &error), error);
+  const other_rank before = s->other;
+  const mlff_halo halo = halo_of(&s->other, s->which >= 3 * test_n_archs());
+  test_ok(mlff_model_record(model, &s->graph, before.owner ? &halo : NULL, &a.result, &seconds, &error), error);
+  ck_assert(memcmp(&before, &s->other, sizeof before) == 0);
+  const int has_exchanges = before.owner && mlff_model_info(model)->exchange_width > 0;
+  if (seconds > 0 && !has_exchanges) { /* then the results are those of an evaluation */
+    test_ok(evaluate(s, s->off, &b.result, &error), error);
     ck_assert_int_eq(memcmp(a.numbers, b.numbers, a.n * sizeof *a.numbers), 0);
     ck_assert(a.result.energy == b.result.energy);
   }

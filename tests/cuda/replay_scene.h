@@ -3,13 +3,19 @@
 #ifndef MLFF_TEST_REPLAY_SCENE_H
 #define MLFF_TEST_REPLAY_SCENE_H
 
-#include "device.h"
+#include "other_rank.h"
 #include "testmodel.h"
 
-/* Cases are small models of all architectures, first in single precision, then in double. */
+/* Cases are small models of all architectures, first in single precision, then in double; then in single precision with
+ * images as atoms of another rank, whose features travel through the host, and then from GPU to GPU. */
 static inline int n_cases(void)
 {
   return 2 * test_n_archs();
+}
+
+static inline int n_cases_with_ranks(void)
+{
+  return 4 * test_n_archs();
 }
 
 typedef struct scene {
@@ -19,6 +25,10 @@ typedef struct scene {
   mlff_graph graph;
   double (*pos)[3], (*start)[3];
   uint64_t rng;
+  int which;
+  int32_t *node; /* [n_all], and so tag */
+  int64_t *tag;
+  other_rank other;
 } scene;
 
 /* The model of case `which` again. */
@@ -43,7 +53,9 @@ typedef struct answer {
 
 answer make_answer(const scene *s, int with_stress);
 
-/* One step with both models: the same bits. */
+/* One of the models on the graph as it is. */
+mlff_status evaluate(scene *s, mlff_model *model, mlff_result *result, mlff_error *error);
+/* One step with both models: the same bits, after the same exchanges. */
 void step(scene *s, int with_stress);
 /* The same when `on` is timed, and so takes other kernels. */
 void timed_step(scene *s);

@@ -56,8 +56,8 @@ START_TEST(same_bits_on_ranks)
     long n_first = 0;
     for (int k = 0; k < 3; k++) {
       step(a, b, &t, 4);
-      if (k == 0) n_first = t.n_direct;
-      ck_assert_int_eq(t.n_direct, n_first * (k + 1));
+      if (k == 0) n_first = t.other.n_direct;
+      ck_assert_int_eq(t.other.n_direct, n_first * (k + 1));
       move(&t);
     }
     ck_assert_int_eq(n_first > 0, mlff_model_info(a)->exchange_width > 0);

@@ -1,10 +1,22 @@
 /* test_replay.c: steps that are recorded as CUDA graphs and replayed: the same bits as op by op, lists and sizes that
- * change, parts that are timed. What a step puts on the GPU is counted in ../cudasim/test_replay.c. */
+ * change, parts that are timed, exchanges with other ranks, of which every step makes the same, whatever becomes of it.
+ * What a step puts on the GPU is counted in ../cudasim/test_replay.c. */
 #include "replay_scene.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Case i of those in single precision, on one rank and then with exchanges through the host. */
+static int single(int i)
+{
+  return i < test_n_archs() ? i : i + test_n_archs();
+}
+
+static long n_exchanges(const scene *s)
+{
+  return s->other.n_forward + s->other.n_direct + s->other.n_reverse + s->other.n_reduce;
+}
 
 START_TEST(replayed_steps_have_the_same_bits)
 {
@@ -55,7 +67,7 @@ END_TEST
 /* Atoms come closer until there are more edges than the recording has room for. */
 START_TEST(more_edges_than_room)
 {
-  scene s = make_scene(_i);
+  scene s = make_scene(single(_i));
   set_list(&s, 2.5);
   for (int k = 0; k < 3; k++) step(&s, 0);
   check_counts(&s, 3, 2, 1, 0);
@@ -113,7 +125,8 @@ static void stretch_bond(scene *s, double by)
   ck_assert_double_lt(r2, 1.0);
   memcpy(s->pos, s->start, (size_t) s->graph.n_all * sizeof *s->pos);
   for (int32_t a = 0; a < s->graph.n_all; a++)
-    for (int k = 0; k < 3 && s->graph.node[a] == h; k++) s->pos[a][k] += (by - 1.0) * (s->start[h][k] - s->start[o][k]);
+    for (int k = 0; k < 3 && mlff_system_graph(s->system)->node[a] == h; k++)
+      s->pos[a][k] += (by - 1.0) * (s->start[h][k] - s->start[o][k]);
 }
 
 /* Energy with a short bond, without a repulsion. */
@@ -123,7 +136,7 @@ static double plain_energy(int which, double by)
   answer a = make_answer(&s, 0);
   mlff_error error = {.code = MLFF_OK};
   stretch_bond(&s, by);
-  test_ok(mlff_model_evaluate(s.off, &s.graph, NULL, &a.result, &error), error);
+  test_ok(evaluate(&s, s.off, &a.result, &error), error);
   const double energy = a.result.energy;
   free(a.numbers);
   free_scene(&s);
@@ -144,7 +157,7 @@ START_TEST(repulsion_is_not_recorded)
   stretch_bond(&s, 0.8);
   for (int k = 0; k < 3; k++) step(&s, 0);
   check_counts(&s, 6, 2, 1, 0);
-  test_ok(mlff_model_evaluate(s.off, &s.graph, NULL, &with.result, &error), error);
+  test_ok(evaluate(&s, s.off, &with.result, &error), error);
   ck_assert_double_gt(with.result.energy, without + 1e-3);
   ck_assert_double_lt(with.result.energy, without + 1.0);
   stretch_bond(&s, 1.0);
@@ -164,15 +177,18 @@ END_TEST
 
 START_TEST(wrong_positions)
 {
-  scene s = make_scene(_i);
+  scene s = make_scene(single(_i));
   mlff_error error = {.code = MLFF_OK};
   answer a = make_answer(&s, 0);
   for (int k = 0; k < 3; k++) step(&s, 0);
+  const long in_a_step = n_exchanges(&s) / 6, before = n_exchanges(&s);
   s.pos[4][1] = NAN;
-  test_fails(mlff_model_evaluate(s.on, &s.graph, NULL, &a.result, &error), error, MLFF_E_NUMERIC, "atom 4");
+  test_fails(evaluate(&s, s.on, &a.result, &error), error, MLFF_E_NUMERIC, "atom 4");
+  ck_assert_int_eq(n_exchanges(&s) - before, in_a_step);
   memcpy(s.pos, s.start, (size_t) s.graph.n_all * sizeof *s.pos);
   memcpy(s.pos[4], s.pos[s.graph.nbr[s.graph.row[4]]], sizeof s.pos[4]);
-  test_fails(mlff_model_evaluate(s.on, &s.graph, NULL, &a.result, &error), error, MLFF_E_NUMERIC, "apart");
+  test_fails(evaluate(&s, s.on, &a.result, &error), error, MLFF_E_NUMERIC, "apart");
+  ck_assert_int_eq(n_exchanges(&s) - before, 2 * in_a_step);
   memcpy(s.pos, s.start, (size_t) s.graph.n_all * sizeof *s.pos);
   step(&s, 0);
   ck_assert_int_eq(mlff_model_replays(s.on).n_recorded, 1);
@@ -223,12 +239,12 @@ static Suite *make_suite(void)
   Suite *suite = suite_create("replay");
   TCase *tcase = tcase_create("all");
   tcase_set_timeout(tcase, 300);
-  tcase_add_loop_test(tcase, replayed_steps_have_the_same_bits, 0, n_cases());
+  tcase_add_loop_test(tcase, replayed_steps_have_the_same_bits, 0, n_cases_with_ranks());
   tcase_add_loop_test(tcase, lists_and_wishes_change, 0, test_n_archs());
-  tcase_add_loop_test(tcase, more_edges_than_room, 0, test_n_archs());
-  tcase_add_loop_test(tcase, recorded_before_the_first_step, 0, n_cases());
-  tcase_add_loop_test(tcase, repulsion_is_not_recorded, 0, n_cases());
-  tcase_add_loop_test(tcase, wrong_positions, 0, test_n_archs());
+  tcase_add_loop_test(tcase, more_edges_than_room, 0, 2 * test_n_archs());
+  tcase_add_loop_test(tcase, recorded_before_the_first_step, 0, 3 * test_n_archs());
+  tcase_add_loop_test(tcase, repulsion_is_not_recorded, 0, 3 * test_n_archs());
+  tcase_add_loop_test(tcase, wrong_positions, 0, 2 * test_n_archs());
   tcase_add_loop_test(tcase, parts_of_replayed_steps_are_timed, 0, test_n_archs());
   suite_add_tcase(suite, tcase);
   return suite;

@@ -118,12 +118,13 @@ mlff_status mlff_model_record(mlff_model *model, const mlff_graph *graph, const 
 {
   if (!model || !graph || !result || !seconds)
     return mlff_fail(error, MLFF_E_ARG, "mlff_model_record: an argument is NULL");
+  MLFF_TRY(check_arguments(model, graph, halo, result, error));
   *seconds = 0.0;
   if (!mlff_replay_make_room(model, graph, halo, result)) return MLFF_OK;
   mlff_replays *counts = &model->replay.counts;
   const mlff_replays before = *counts;
   const double begin = mlff_spans_now();
-  const mlff_status status = mlff_model_evaluate(model, graph, halo, result, error);
+  const mlff_status status = mlff_replay_record(model, graph, halo, result, error);
   *seconds = mlff_spans_now() - begin;
   counts->n_steps = before.n_steps;
   counts->n_replayed = before.n_replayed;
