@@ -312,8 +312,8 @@ typedef struct mlff_replays {
 MLFF_API mlff_replays mlff_model_replays(const mlff_model *model);
 
 /* Records a step now, if the next evaluation of `graph` with the arrays of `result` would, so that it does not: to be
- * called after an evaluation of the same graph, before a run is timed. `result` is then that of this graph, or, where an
- * evaluation makes exchanges, as it was: none are made. *seconds is what recording and, without exchanges, one replay
+ * called after an evaluation of the same graph, before a run is timed. `result` is then that of this graph, or as it
+ * was where an evaluation makes exchanges: none are made. *seconds is what recording and, without exchanges, one replay
  * have taken, 0 when there was nothing to do. Not counted among the steps. When the driver refuses, MLFF_OK, and
  * mlff_model_replays says why. Errors are those of an evaluation. */
 MLFF_API mlff_status mlff_model_record(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo,
