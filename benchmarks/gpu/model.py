@@ -1,20 +1,11 @@
-"""What a step of PaiNN, ANI or Orb takes on a GPU, by a model: launches, machine code of their loops, bytes, latencies.
+"""What a step of PaiNN, ANI, Orb or NequIP takes on a GPU, by a model: launches, machine code, bytes, latencies.
 
   model.py [LIBRARY] [--gpu H200] [--case NAME]     default: build/cuda/cuda/libmlff_cuda.a, the table of all cases
   model.py --case student-64                        that case kernel by kernel
 
-A model, and no measurement: nothing here has run on a device. A kernel takes the longest of
-
-  latency   a warp's own chain: a round to the L2 cache for each load that waits for another one, and the instructions
-            of its loops (from the machine code: sass.py), ISSUE cycles each while the warp is alone on its scheduler;
-            times the waves of blocks
-  issue     instructions of all warps over what the schedulers of all multiprocessors issue
-  memory    bytes over the bandwidth of DRAM, or of the L2 cache for what is read again and again
-
-and NODE us for the kernel before it to end and this one to begin. Copies and memsets of a recorded step take COPY us,
-its start and the wait for it LAUNCH us. Assumptions about devices are in DEVICES, about kernels where they are counted:
-clocks and bandwidths of data sheets, latencies as published microbenchmarks have them, within a third. The bars are in
-CASES; the exit code is 1 when a case misses its bar.
+A model, and no measurement: nothing here has run on a device. costs.py says what a kernel takes, and of which devices.
+Copies and memsets of a recorded step take COPY us, its start and the wait for it LAUNCH us. Assumptions about kernels
+stand where they are counted. The bars are in CASES; the exit code is 1 when a case misses its bar.
 """
 
 import argparse
@@ -25,148 +16,7 @@ import sys
 
 import registers
 import sass
-
-
-@dataclasses.dataclass(frozen=True)
-class Device:
-    """multiprocessors; GHz; cycles to L2; TB/s of DRAM and of L2; code: whose machine code it runs."""
-
-    sms: int
-    clock: float
-    l2_cycles: float
-    dram: float
-    l2: float
-    code: str
-
-    def is_small(self, n_atoms):
-        """As mlff_cuda_is_small: operations are fused, and an atom is shared by several warps."""
-        return n_atoms <= 16 * self.sms
-
-
-DEVICES = {
-    "A100": Device(108, 1.41, 230, 2.0, 4.0, "sm_80"),
-    "H100": Device(132, 1.75, 260, 3.35, 5.5, "sm_90"),
-    "H200": Device(132, 1.75, 260, 4.8, 5.5, "sm_90"),
-}
-ISSUE = 2.0  # cycles between instructions of a warp that is alone: some wait for the one before
-REACHED = 0.8  # of the peaks of issue and of bandwidths
-NODE, COPY, LAUNCH = 1.3, 1.8, 8.0  # us
-BARRIER = 40  # cycles
-SCHEDULERS = 4
-WARP = 32
-REAL = 4  # bytes
-
-
-@dataclasses.dataclass
-class Kernel:
-    """One launch. loops: (instructions, trips, rounds to L2 in a trip, whether the loads are ahead) of a warp."""
-
-    name: str
-    warps: float
-    loops: list
-    rounds: int = 2  # to L2 before and after the loops
-    barriers: int = 0
-    dram: float = 0  # bytes
-    l2: float = 0
-    resident: int = 32  # warps on a multiprocessor at a time
-
-    def cycles(self, device):
-        """Of a warp that is alone on its scheduler."""
-        total = self.rounds * device.l2_cycles + self.barriers * BARRIER
-        for instructions, trips, rounds, ahead in self.loops:
-            busy, wait = ISSUE * instructions, rounds * device.l2_cycles
-            total += trips * (max(busy, wait) if ahead else busy + wait)
-        return total
-
-    def parts(self, device):
-        """us of latency, issue and memory."""
-        waves = math.ceil(self.warps / (device.sms * self.resident))
-        instructions = self.warps * sum(n * trips for n, trips, _, _ in self.loops)
-        per_us = 1e3 * device.clock
-        return (
-            waves * self.cycles(device) / per_us,
-            instructions / (device.sms * SCHEDULERS * per_us * REACHED),
-            max(self.dram / (1e6 * device.dram), self.l2 / (1e6 * device.l2)) / REACHED,
-        )
-
-    def time(self, device):
-        return NODE + max(self.parts(device))
-
-
-class Code:
-    """Instructions of loops, from the library's machine code."""
-
-    def __init__(self, found):
-        self.found = found
-
-    def loop(self, kernel, n=0):
-        """Instructions of a kernel's n-th loop by multiply-adds."""
-        return len(self.found[kernel][n])
-
-    def sums(self, kernel):
-        """Multiply-adds of a lane in the loop with most of them."""
-        return sass.sums(self.found[kernel][0])
-
-    def loop_of(self, kernel, wanted):
-        """Instructions of the kernel's loop with so many multiply-adds."""
-        return min(len(loop) for loop in self.found[kernel] if sass.sums(loop) == wanted)
-
-
-# ---- what all models share -------------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class System:
-    """atoms; candidates and edges of an atom, as in water: 0.1 atoms/A^3, a skin of 1 A."""
-
-    atoms: int
-    cutoff: float
-
-    @property
-    def edges(self):
-        return 0.1 * 4 / 3 * math.pi * self.cutoff**3
-
-    @property
-    def candidates(self):
-        return 0.1 * 4 / 3 * math.pi * (self.cutoff + 1) ** 3
-
-
-def edge_kernels(s):
-    """edges.cu: a warp for each atom, two passes over its candidates, and sums over all atoms."""
-    trips = math.ceil(s.candidates / WARP)
-    position = 24 * s.atoms
-    count = Kernel("edge_count", s.atoms, [(60, trips, 2, False), (60, 1, 0, False)], 2)
-    count.dram, count.l2 = position + 4 * s.candidates * s.atoms, 28 * s.candidates * s.atoms
-    scan = Kernel("edge_scan", s.atoms / WARP, [(20, 16, 0, False)], 2, 40, 32 * s.atoms)
-    fill = Kernel("edge_fill", s.atoms, [(80, trips, 2, False)], 3)
-    fill.dram = position + (8 * s.candidates + 28 * s.edges) * s.atoms
-    fill.l2 = 32 * s.candidates * s.atoms
-    blocks = math.ceil(s.atoms / 256)
-    total = [Kernel("edge_total", 8, [(30, 16 * math.ceil(blocks / 256), 0, False)], 2, 40)] if blocks > 1 else []
-    return [count, scan, *total, fill]
-
-
-def force_kernels(s, device):
-    """forces.cu: warps own up to 32 atoms, lanes their edges and the candidates that end there."""
-    per_warp = min(32, max(1, math.ceil(s.atoms / (32 * device.sms))))
-    trips = per_warp * (math.ceil(s.edges / WARP) + math.ceil(s.candidates / WARP))
-    forces = Kernel("forces", s.atoms / per_warp, [(60, trips, 2, False), (60, per_warp, 0, False)], 3, 2)
-    forces.dram = (2 * 16 * s.edges + 8 * s.candidates + 24) * s.atoms
-    forces.l2 = (3 * 16 * s.edges + 8 * s.candidates) * s.atoms
-    parts = math.ceil(s.atoms / per_warp / 4)
-    return [forces, Kernel("virial", 9 * 8, [(20, math.ceil(parts / 256), 1, False), (20, 1, 0, False)], 2, 1)]
-
-
-def product(code, rows, n_in, n_out, mixed=False):
-    """linear.cu for many rows: a block of two warps owns 64 x 64 numbers and copies the next step of inputs ahead."""
-    name = "linear_mixed_kernel<0,1>" if mixed else "linear_kernel<0,8,1>"
-    sums = rows * max(n_in, 32) * math.ceil(n_out / 32) * 32 / WARP  # of warps
-    warps = math.ceil(rows / 64) * math.ceil(n_out / 64) * 2
-    trips = sums / code.sums(name) / warps
-    kernel = Kernel(f"product {n_in} x {n_out}", warps, [(code.loop(name), trips, 1, True)], 3, 4, resident=16)
-    kernel.dram = rows * (n_in + n_out) * REAL
-    return kernel
-
+from costs import COPY, DEVICES, LAUNCH, REAL, WARP, Code, Kernel, System, edge_kernels, force_kernels, product
 
 # ---- PaiNN -----------------------------------------------------------------------------------------------------------
 
@@ -335,6 +185,125 @@ def orb(code, s, mixed, f=256, hidden=512, layers=15, neighbours=20, n_basis=20)
     return [*edge_kernels(s), *(encoder * blocks), *((of_edges * blocks + of_atoms + [small] * 3) * layers)]
 
 
+# ---- NequIP ----------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Nequip:
+    """channels of each order in features; layers, of which the last one has scalars alone."""
+
+    channels: tuple = (128, 64, 32, 32)
+    layers: int = 4
+
+    def paths(self, last=False):
+        """(l1, l2, l3) of the messages of a layer: even ones."""
+        orders = range(len(self.channels))
+        triples = [(i, j, k) for i in orders for j in orders for k in ((0,) if last else orders)]
+        return [(i, j, k) for i, j, k in triples if abs(i - j) <= k <= i + j and (i + j + k) % 2 == 0]
+
+    def row(self, channels):
+        return sum((2 * order + 1) * n for order, n in enumerate(channels))
+
+    def gated(self, last=False):
+        """Channels before the gates: scalars are gates, too."""
+        return (self.channels[0],) if last else (sum(self.channels), *self.channels[1:])
+
+    def gathered(self, order, last):
+        """Channels of an order that messages bring."""
+        return sum(self.channels[i] for i, _, k in self.paths(last) if k == order)
+
+
+ORDERS = 4  # of the kernels' code
+SLOTS, LANE_CHANNELS, BATCH = 4, 32, 16  # edges and channels of a warp at a time; edges whose couplings are shared
+COUPLING_SUMS = 432  # multiply-adds of the loop that makes couplings, of all 34 paths that the code has
+
+
+def nequip_map(code, n, name, widths):
+    """One launch for the linear maps of all orders; widths: (n_in, n_out) of each. They run side by side."""
+    of = [product(code, n * (2 * order + 1), *pair) for order, pair in enumerate(widths)]
+    longest = max(of, key=lambda k: k.loops[0][1])
+    total = sum(k.warps * k.loops[0][1] for k in of)  # with the longest's trips for each warp
+    return Kernel(name, total / longest.loops[0][1], longest.loops, 3, 4, sum(k.dram for k in of), resident=16)
+
+
+def nequip_message(code, net, s, device, last):
+    """nequip_message.cu, forward: a block for each atom, or several; a warp takes 32 channels of a path."""
+    n, e, name = s.atoms, s.edges, "nequip_message_kernel"
+    paths, widths = net.paths(last), [(2 * k + 1) for k in range(ORDERS)]
+    loops, tasks, weights, gathered = [], 0, 0, 0
+    for i, j, k in paths:
+        size = widths[i] * (1 if j == 0 else widths[k])
+        unrolled = 2 if widths[i] * widths[k] <= 5 else 1  # 16 multiply-adds for the weights
+        chunks = net.channels[i] / LANE_CHANNELS
+        loop = code.loop_of(name, unrolled * (16 + 4 * size))
+        loops.append((loop, chunks * math.ceil(e / SLOTS) / unrolled, 2, False))
+        tasks, weights = tasks + chunks, weights + net.channels[i]
+        gathered += widths[i] * net.channels[i]
+    blocks = max(1, min(math.ceil(2 * device.sms / n), math.ceil(tasks / 8)))
+    couple = (code.loop_of(name, COUPLING_SUMS) * len(paths) / 34, math.ceil(e / BATCH) * blocks, 1, False)
+    shares = 8 * blocks  # warps, which share out the tasks
+    kernel = Kernel("message", n * shares, [(c, trips / shares, r, a) for c, trips, r, a in [*loops, couple]], 4, 6)
+    kernel.resident = 16
+    kernel.dram = n * (64 * e + REAL * (net.row(net.channels) + sum(widths[k] * net.channels[i] for i, _, k in paths)))
+    kernel.l2 = n * e * REAL * (4 * weights + gathered)
+    return kernel
+
+
+def nequip_message_backward(code, net, s, last):
+    """Backward: a warp takes four edges, all paths of an order at a time; then what neighbours get is added up."""
+    n, e, name = s.atoms, s.edges, "nequip_message_backward_kernel"
+    paths = net.paths(last)
+    work = lambda triples: sum((2 * i + 1) * (2 * k + 1) for i, _, k in triples)
+    every = [(i, j, k) for i in range(ORDERS) for j in range(ORDERS) for k in range(abs(i - j), min(i + j, 3) + 1)]
+    of_orders = [loop for loop in code.found[name] if sass.sums(loop) != COUPLING_SUMS][:ORDERS]  # all of its paths
+    loops = []
+    for order, loop in enumerate(reversed(of_orders)):
+        of = [[path for path in some if path[0] == order] for some in (paths, every)]
+        loops.append((len(loop) * work(of[0]) / work(of[1]), net.channels[order] / LANE_CHANNELS, 3, False))
+    couple = (code.loop_of(name, COUPLING_SUMS) * len(paths) / 34 / 3, 1, 1, False)
+    warps = n * math.ceil(e / SLOTS)
+    back = Kernel("message_backward", warps, [*loops, couple], 4, 6, resident=12)
+    row, weights = REAL * net.row(net.channels), sum(net.channels[i] for i, _, _ in paths)
+    sums = REAL * sum((2 * k + 1) * net.channels[i] for i, _, k in paths)
+    back.dram, back.l2 = n * (64 * e + e * row + sums), n * e * (4 * REAL * weights + row + sums)
+    add = Kernel("neighbours", n * 6, [(code.loop("nequip_neighbours_kernel"), math.ceil(e / 4), 1, False)], 4)
+    add.dram = n * (e * row + 2 * row)
+    return [back, add]
+
+
+def nequip(code, net, s, device):
+    """The kernels of a recorded step, with radial functions from tables."""
+    n, e, c = s.atoms, s.edges, net.channels
+    chunks = [math.ceil(width / LANE_CHANNELS) for width in net.gated()]
+    first = [(code.loop_of("nequip_first_kernel", sums), math.ceil(e / 8), 2, False) for sums in (40, 56, 78, 96)]
+    of_first = sum(loop * trips * k for (loop, trips, _, _), k in zip(first, chunks)) / sum(chunks)
+    forward = Kernel("first", n * sum(chunks), [(of_first / first[-1][1], first[-1][1], 2, False)], 3)
+    forward.dram = n * (64 * e + REAL * net.row(net.gated()))
+    kinds = zip((23, 56, 70, 84), chunks)
+    of_back = [(code.loop_of("nequip_first_backward_kernel", sums), k, 2, False) for sums, k in kinds]
+    back = Kernel("first_backward", n * math.ceil(e / SLOTS), of_back, 4, 2, n * (64 + 32) * e)
+    radial = Kernel("radial", n * e / WARP, [(150, 1, 0, False)], 3, 0, n * e * (24 + 64))
+
+    def gate(name, last=False):
+        loops = [(800 if last else 1600, 1, 0, False)]
+        return Kernel(name, n, loops, 4, 0, 2 * n * REAL * net.row(net.gated(last)))
+
+    ahead, behind = [*edge_kernels(s), radial, forward, gate("gate")], []
+    for layer in range(1, net.layers):
+        last = layer == net.layers - 1
+        gated = net.gated(last)
+        maps = {"linear_1": [(width, width) for width in c], "skip": list(zip(c, gated))}
+        maps["linear_2"] = [(net.gathered(order, last), width) for order, width in enumerate(gated)]
+        there = {name: nequip_map(code, n, name, widths) for name, widths in maps.items()}
+        home = {name: nequip_map(code, n, name, [pair[::-1] for pair in widths]) for name, widths in maps.items()}
+        message = nequip_message(code, net, s, device, last)
+        ahead += [there["linear_1"], message, there["linear_2"], there["skip"], gate("gate", last)]
+        back_message = nequip_message_backward(code, net, s, last)
+        behind[:0] = [gate("gate_backward", last), home["skip"], home["linear_2"], *back_message, home["linear_1"]]
+    readout = Kernel("readout", n, [(80, 1, 0, False)], 3)
+    return [*ahead, readout, *behind, gate("gate_backward"), back, *force_kernels(s, device)]
+
+
 # ---- cases -----------------------------------------------------------------------------------------------------------
 
 STUDENT, TEACHER = Painn(64, 2, 32), Painn(128, 3, 64)
@@ -371,6 +340,12 @@ def _orb(mixed):
     return lambda code, _, n: orb(code, System(n, 6.0), mixed)
 
 
+# Silicon has half the atoms of water in a volume.
+def _nequip(code, device, n):
+    silicon = System(n, 6.0, 0.05)
+    return nequip(code, Nequip(), silicon, device)
+
+
 CASES = (
     Case("student-64", 64, _painn(STUDENT, 4.25), "us", 82),
     Case("student-1k", 1000, _painn(STUDENT, 4.25), "us", 125),
@@ -382,6 +357,8 @@ CASES = (
     Case("ani-2x-300k-mixed", 300000, _ani(True), "M", 15),
     Case("orb-1k", 1000, _orb(False), "us/atom", 14),
     Case("orb-1k-mixed", 1000, _orb(True), "us/atom", 7),
+    Case("nequix-64", 64, _nequip, "us", 580),
+    Case("nequix-10k", 10000, _nequip, "us/atom", 2.25),
 )
 
 

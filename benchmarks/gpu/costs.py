@@ -1,0 +1,160 @@
+"""What kernels take on a GPU, for model.py: devices, the time of a kernel, and the kernels that all models share.
+
+A kernel takes the longest of
+
+  latency   a warp's own chain: a round to the L2 cache for each load that waits for another one, and the instructions
+            of its loops (from the machine code: sass.py), ISSUE cycles each while the warp is alone on its scheduler;
+            times the waves of blocks
+  issue     instructions of all warps over what the schedulers of all multiprocessors issue
+  memory    bytes over the bandwidth of DRAM, or of the L2 cache for what is read again and again
+
+and NODE us for the kernel before it to end and this one to begin. Clocks and bandwidths are those of data sheets,
+latencies as published microbenchmarks have them, within a third.
+"""
+
+import dataclasses
+import math
+
+import sass
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    """multiprocessors; GHz; cycles to L2; TB/s of DRAM and of L2; code: whose machine code it runs."""
+
+    sms: int
+    clock: float
+    l2_cycles: float
+    dram: float
+    l2: float
+    code: str
+
+    def is_small(self, n_atoms):
+        """As mlff_cuda_is_small: operations are fused, and an atom is shared by several warps."""
+        return n_atoms <= 16 * self.sms
+
+
+DEVICES = {
+    "A100": Device(108, 1.41, 230, 2.0, 4.0, "sm_80"),
+    "H100": Device(132, 1.75, 260, 3.35, 5.5, "sm_90"),
+    "H200": Device(132, 1.75, 260, 4.8, 5.5, "sm_90"),
+}
+ISSUE = 2.0  # cycles between instructions of a warp that is alone: some wait for the one before
+REACHED = 0.8  # of the peaks of issue and of bandwidths
+NODE, COPY, LAUNCH = 1.3, 1.8, 8.0  # us
+BARRIER = 40  # cycles
+SCHEDULERS = 4
+WARP = 32
+REAL = 4  # bytes
+
+
+@dataclasses.dataclass
+class Kernel:
+    """One launch. loops: (instructions, trips, rounds to L2 in a trip, whether the loads are ahead) of a warp."""
+
+    name: str
+    warps: float
+    loops: list
+    rounds: int = 2  # to L2 before and after the loops
+    barriers: int = 0
+    dram: float = 0  # bytes
+    l2: float = 0
+    resident: int = 32  # warps on a multiprocessor at a time
+
+    def cycles(self, device):
+        """Of a warp that is alone on its scheduler."""
+        total = self.rounds * device.l2_cycles + self.barriers * BARRIER
+        for instructions, trips, rounds, ahead in self.loops:
+            busy, wait = ISSUE * instructions, rounds * device.l2_cycles
+            total += trips * (max(busy, wait) if ahead else busy + wait)
+        return total
+
+    def parts(self, device):
+        """us of latency, issue and memory."""
+        waves = math.ceil(self.warps / (device.sms * self.resident))
+        instructions = self.warps * sum(n * trips for n, trips, _, _ in self.loops)
+        per_us = 1e3 * device.clock
+        return (
+            waves * self.cycles(device) / per_us,
+            instructions / (device.sms * SCHEDULERS * per_us * REACHED),
+            max(self.dram / (1e6 * device.dram), self.l2 / (1e6 * device.l2)) / REACHED,
+        )
+
+    def time(self, device):
+        return NODE + max(self.parts(device))
+
+
+class Code:
+    """Instructions of loops, from the library's machine code."""
+
+    def __init__(self, found):
+        self.found = found
+
+    def loop(self, kernel, n=0):
+        """Instructions of a kernel's n-th loop by multiply-adds."""
+        return len(self.found[kernel][n])
+
+    def sums(self, kernel):
+        """Multiply-adds of a lane in the loop with most of them."""
+        return sass.sums(self.found[kernel][0])
+
+    def loop_of(self, kernel, wanted):
+        """Instructions of the kernel's loop with so many multiply-adds."""
+        return min(len(loop) for loop in self.found[kernel] if sass.sums(loop) == wanted)
+
+
+# ---- what all models share -------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class System:
+    """atoms, by default of water; candidates and edges of an atom, with a skin of 1 A."""
+
+    atoms: int
+    cutoff: float
+    density: float = 0.1  # atoms/A^3
+
+    @property
+    def edges(self):
+        return self.density * 4 / 3 * math.pi * self.cutoff**3
+
+    @property
+    def candidates(self):
+        return self.density * 4 / 3 * math.pi * (self.cutoff + 1) ** 3
+
+
+def edge_kernels(s):
+    """edges.cu: a warp for each atom, two passes over its candidates, and sums over all atoms."""
+    trips = math.ceil(s.candidates / WARP)
+    position = 24 * s.atoms
+    count = Kernel("edge_count", s.atoms, [(60, trips, 2, False), (60, 1, 0, False)], 2)
+    count.dram, count.l2 = position + 4 * s.candidates * s.atoms, 28 * s.candidates * s.atoms
+    scan = Kernel("edge_scan", s.atoms / WARP, [(20, 16, 0, False)], 2, 40, 32 * s.atoms)
+    fill = Kernel("edge_fill", s.atoms, [(80, trips, 2, False)], 3)
+    fill.dram = position + (8 * s.candidates + 28 * s.edges) * s.atoms
+    fill.l2 = 32 * s.candidates * s.atoms
+    blocks = math.ceil(s.atoms / 256)
+    total = [Kernel("edge_total", 8, [(30, 16 * math.ceil(blocks / 256), 0, False)], 2, 40)] if blocks > 1 else []
+    return [count, scan, *total, fill]
+
+
+def force_kernels(s, device):
+    """forces.cu: warps own up to 32 atoms, lanes their edges and the candidates that end there."""
+    per_warp = min(32, max(1, math.ceil(s.atoms / (32 * device.sms))))
+    trips = per_warp * (math.ceil(s.edges / WARP) + math.ceil(s.candidates / WARP))
+    forces = Kernel("forces", s.atoms / per_warp, [(60, trips, 2, False), (60, per_warp, 0, False)], 3, 2)
+    forces.dram = (2 * 16 * s.edges + 8 * s.candidates + 24) * s.atoms
+    forces.l2 = (3 * 16 * s.edges + 8 * s.candidates) * s.atoms
+    parts = math.ceil(s.atoms / per_warp / 4)
+    return [forces, Kernel("virial", 9 * 8, [(20, math.ceil(parts / 256), 1, False), (20, 1, 0, False)], 2, 1)]
+
+
+def product(code, rows, n_in, n_out, mixed=False):
+    """linear.cu for many rows: a block of two warps owns 64 x 64 numbers and copies the next step of inputs ahead."""
+    name = "linear_mixed_kernel<0,1>" if mixed else "linear_kernel<0,8,1>"
+    sums = rows * max(n_in, 32) * math.ceil(n_out / 32) * 32 / WARP  # of warps
+    warps = math.ceil(rows / 64) * math.ceil(n_out / 64) * 2
+    trips = sums / code.sums(name) / warps
+    kernel = Kernel(f"product {n_in} x {n_out}", warps, [(code.loop(name), trips, 1, True)], 3, 4, resident=16)
+    kernel.dram = rows * (n_in + n_out) * REAL
+    return kernel
