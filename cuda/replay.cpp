@@ -126,14 +126,14 @@ static mlff_status begin_cuda(mlff_backend *backend, mlff_error *error)
   return MLFF_OK;
 }
 
-/* What a recorded step consists of. Only told: where it cannot be found out, it is nothing. */
+/* Adds what a part consists of. Only told: where it cannot be found out, it is nothing. */
 static void count_nodes(mlff_cuda_replay *replay, cudaGraph_t graph)
 {
   size_t n = 0;
   if (cudaGraphGetNodes(graph, NULL, &n) != cudaSuccess) n = 0;
   cudaGraphNode_t *nodes = n ? (cudaGraphNode_t *) malloc(n * sizeof *nodes) : NULL;
   if (nodes && cudaGraphGetNodes(graph, nodes, &n) == cudaSuccess) {
-    replay->n_nodes = (int64_t) n;
+    replay->n_nodes += (int64_t) n;
     for (size_t k = 0; k < n; k++) {
       cudaGraphNodeType type;
       if (cudaGraphNodeGetType(nodes[k], &type) == cudaSuccess && type == cudaGraphNodeTypeKernel) replay->n_kernels++;

@@ -116,6 +116,12 @@ mlff_status evaluate(scene *s, mlff_model *model, mlff_result *result, mlff_erro
   return mlff_model_evaluate(model, &s->graph, s->other.owner ? &halo : NULL, result, error);
 }
 
+mlff_status record(scene *s, mlff_model *model, mlff_result *result, double *seconds, mlff_error *error)
+{
+  const mlff_halo halo = halo_of(&s->other, s->which >= 3 * test_n_archs());
+  return mlff_model_record(model, &s->graph, s->other.owner ? &halo : NULL, result, seconds, error);
+}
+
 static void evaluate_both(scene *s, answer *a, answer *b)
 {
   const other_rank first = s->other;
@@ -173,8 +179,7 @@ double record_now(scene *s, mlff_model *model, int with_stress)
   double seconds = NAN;
   answer a = make_answer(s, with_stress), b = make_answer(s, with_stress);
   const other_rank before = s->other;
-  const mlff_halo halo = halo_of(&s->other, s->which >= 3 * test_n_archs());
-  test_ok(mlff_model_record(model, &s->graph, before.owner ? &halo : NULL, &a.result, &seconds, &error), error);
+  test_ok(record(s, model, &a.result, &seconds, &error), error);
   ck_assert(memcmp(&before, &s->other, sizeof before) == 0);
   const int has_exchanges = before.owner && mlff_model_info(model)->exchange_width > 0;
   if (seconds > 0 && !has_exchanges) { /* then the results are those of an evaluation */

@@ -55,6 +55,7 @@ answer make_answer(const scene *s, int with_stress);
 
 /* One of the models on the graph as it is. */
 mlff_status evaluate(scene *s, mlff_model *model, mlff_result *result, mlff_error *error);
+mlff_status record(scene *s, mlff_model *model, mlff_result *result, double *seconds, mlff_error *error);
 /* One step with both models: the same bits, after the same exchanges. */
 void step(scene *s, int with_stress);
 /* The same when `on` is timed, and so takes other kernels. */

@@ -16,7 +16,7 @@ START_TEST(a_settled_step_is_one_launch_and_one_wait)
     const long launches = cudasim_n_launches(), graphs = cudasim_n_graph_launches();
     const long waits = cudasim_n_synchronisations(), allocations = cudasim_n_allocations();
     const int64_t growths = mlff_model_memory(s.on).n_growths;
-    test_ok(mlff_model_evaluate(s.on, &s.graph, NULL, &a.result, &error), error);
+    test_ok(evaluate(&s, s.on, &a.result, &error), error);
     if (k < 2) continue; /* the list, and the recording */
     ck_assert_int_eq(cudasim_n_launches() - launches, 1);
     ck_assert_int_eq(cudasim_n_graph_launches() - graphs, 1);
@@ -38,7 +38,7 @@ START_TEST(nodes_of_a_recording)
   long n_plain = 0;
   for (int k = 0; k < 2; k++) {
     const long before = cudasim_n_launches();
-    test_ok(mlff_model_evaluate(s.off, &s.graph, NULL, &a.result, &error), error);
+    test_ok(evaluate(&s, s.off, &a.result, &error), error);
     n_plain = cudasim_n_launches() - before;
   }
   step(&s, 0);
@@ -80,7 +80,7 @@ START_TEST(refused_before_the_first_step)
   scene s = make_scene(_i);
   mlff_error error = {.code = MLFF_OK};
   answer a = make_answer(&s, 0);
-  double seconds;
+  double seconds = NAN;
   cudasim_fail_capture(1 + _i % 3);
   step(&s, 0);
   ck_assert(record_now(&s, s.on, 0) > 0);
@@ -94,7 +94,7 @@ START_TEST(refused_before_the_first_step)
   s.on = open_model(&s.file, _i, "on");
   step(&s, 0);
   cudasim_fail_launch(3);
-  test_fails(mlff_model_record(s.on, &s.graph, NULL, &a.result, &seconds, &error), error, MLFF_E_DEVICE, "_kernel");
+  test_fails(record(&s, s.on, &a.result, &seconds, &error), error, MLFF_E_DEVICE, "_kernel");
   free(a.numbers);
   free_scene(&s);
 }
@@ -124,36 +124,47 @@ START_TEST(lost_devices)
   answer a = make_answer(&s, 0);
   for (int k = 0; k < 3; k++) step(&s, 0);
   cudasim_fail_launch(1);
-  test_fails(mlff_model_evaluate(s.on, &s.graph, NULL, &a.result, &error), error, MLFF_E_DEVICE, "recorded step");
-  test_fails(mlff_model_evaluate(s.on, &s.graph, NULL, &a.result, &error), error, MLFF_E_DEVICE, "restart");
+  test_fails(evaluate(&s, s.on, &a.result, &error), error, MLFF_E_DEVICE, "recorded step");
+  test_fails(evaluate(&s, s.on, &a.result, &error), error, MLFF_E_DEVICE, "restart");
   free(a.numbers);
   free_scene(&s);
 }
 END_TEST
 
+/* Launches of a step with one of the models, after others. */
+static long launches_of_a_step(int which, int is_recorded)
+{
+  scene s = make_scene(which);
+  mlff_error error = {.code = MLFF_OK};
+  answer a = make_answer(&s, 0);
+  long before = 0;
+  for (int k = 0; k < 3; k++) {
+    before = cudasim_n_launches();
+    test_ok(evaluate(&s, is_recorded ? s.on : s.off, &a.result, &error), error);
+  }
+  const long n = cudasim_n_launches() - before;
+  free(a.numbers);
+  free_scene(&s);
+  return n;
+}
+
 /* The n-th launch of the step that is being recorded fails: that is the device's failure, not the recording's. A
- * recorded step has the launches of a plain one, and then that of the recording itself. */
+ * recorded step has the launches of a plain one, and then those of the recording itself. */
 START_TEST(launches_that_fail_while_recording)
 {
   mlff_error error = {.code = MLFF_OK};
-  long n_plain = 1;
-  for (long n = 1; n <= n_plain + 2; n++) {
+  const long n_plain = launches_of_a_step(_i, 0), n_all = n_plain + launches_of_a_step(_i, 1);
+  ck_assert_int_gt(n_plain, 5);
+  for (long n = 1; n <= n_all + 1; n++) {
     scene s = make_scene(_i);
     answer a = make_answer(&s, 0);
-    test_ok(mlff_model_evaluate(s.on, &s.graph, NULL, &a.result, &error), error);
-    if (n == 1) {
-      test_ok(mlff_model_evaluate(s.off, &s.graph, NULL, &a.result, &error), error);
-      const long before = cudasim_n_launches();
-      test_ok(mlff_model_evaluate(s.off, &s.graph, NULL, &a.result, &error), error);
-      n_plain = cudasim_n_launches() - before;
-      ck_assert_int_gt(n_plain, 5);
-    }
+    test_ok(evaluate(&s, s.on, &a.result, &error), error);
     cudasim_fail_launch(n);
     const char *where = n <= n_plain ? "_kernel" : "recorded step";
-    if (n <= n_plain + 1)
-      test_fails(mlff_model_evaluate(s.on, &s.graph, NULL, &a.result, &error), error, MLFF_E_DEVICE, where);
+    if (n <= n_all)
+      test_fails(evaluate(&s, s.on, &a.result, &error), error, MLFF_E_DEVICE, where);
     else
-      test_ok(mlff_model_evaluate(s.on, &s.graph, NULL, &a.result, &error), error);
+      test_ok(evaluate(&s, s.on, &a.result, &error), error);
     free(a.numbers);
     free_scene(&s);
   }
@@ -167,7 +178,7 @@ START_TEST(ranges_are_those_of_the_spans)
   scene s = make_scene(_i);
   mlff_error error = {.code = MLFF_OK};
   answer a = make_answer(&s, 0);
-  test_ok(mlff_model_evaluate(s.off, &s.graph, NULL, &a.result, &error), error);
+  test_ok(evaluate(&s, s.off, &a.result, &error), error);
   ck_assert_int_eq(cudasim_n_ranges(), 0);
   mlff_model *const models[] = {s.off, s.on};
   for (int which = 0; which < 2; which++) {
@@ -202,12 +213,12 @@ static Suite *make_suite(void)
   TCase *tcase = tcase_create("all");
   tcase_set_timeout(tcase, 300);
   tcase_add_loop_test(tcase, a_settled_step_is_one_launch_and_one_wait, 0, test_n_archs());
-  tcase_add_loop_test(tcase, nodes_of_a_recording, 0, n_cases());
+  tcase_add_loop_test(tcase, nodes_of_a_recording, 0, 3 * test_n_archs());
   tcase_add_loop_test(tcase, recorded_before_the_first_step, 0, n_cases());
-  tcase_add_loop_test(tcase, refused_before_the_first_step, 0, test_n_archs());
+  tcase_add_loop_test(tcase, refused_before_the_first_step, 0, 3 * test_n_archs());
   tcase_add_loop_test(tcase, recordings_that_fail_are_said_and_done_without, 0, 2);
   tcase_add_loop_test(tcase, lost_devices, 0, test_n_archs());
-  tcase_add_loop_test(tcase, launches_that_fail_while_recording, 0, test_n_archs());
+  tcase_add_loop_test(tcase, launches_that_fail_while_recording, 0, 3 * test_n_archs());
   tcase_add_loop_test(tcase, ranges_are_those_of_the_spans, 0, test_n_archs());
   suite_add_tcase(suite, tcase);
   return suite;

@@ -177,7 +177,9 @@ typedef struct mlff_forces_args {
  *   state     whether there is a recording, and whether the last plain step was the same: every array and size
  *   start     runs the recording with new positions and waits. edges gets what the op `edges` gives. *overflow: 1 when
  *             there were more edges than n_room, so that nothing was computed. MLFF_OK: `forces` and downloads of the
- *             same sizes, in the order in which they were recorded, hand out the results, until `finish`.
+ *             same sizes, in the order in which they were recorded, hand out the results, until `finish`. Where the
+ *             recorded calls made exchanges, it runs what comes before the first one; ops of exchanges then do what
+ *             they always do, and run what comes before the next one.
  *   finish    at the end of every step, plain or not: ops run plainly again
  *   count     nodes of the recording, and those of them that are kernels; 0 when there is none */
 typedef enum mlff_replay_state { MLFF_REPLAY_NONE = 0, MLFF_REPLAY_OTHER, MLFF_REPLAY_SAME } mlff_replay_state;
