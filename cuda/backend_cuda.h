@@ -129,10 +129,13 @@ mlff_status mlff_cuda_set_positions(mlff_cuda_backend *cuda, const mlff_graph *g
 /* What came down of the edges into `edges`; an error when a position is not finite. */
 mlff_status mlff_cuda_take_summary(const mlff_cuda_backend *cuda, const mlff_graph *graph, mlff_edges *edges,
                                    mlff_error *error);
-/* Around what an exchange does on the stream and with other ranks, which is done and not recorded: a recording ends a
- * part and begins the next one, which a replayed step starts. */
-void mlff_cuda_pause(mlff_cuda_backend *cuda);
-void mlff_cuda_resume(mlff_cuda_backend *cuda);
+/* Lives as long as what an exchange does on the stream and with other ranks, which is done and not recorded: a
+ * recording ends a part and then begins the next one, which a replayed step starts. */
+struct mlff_cuda_exchange_pause {
+  mlff_cuda_backend *const cuda;
+  explicit mlff_cuda_exchange_pause(mlff_cuda_backend *);
+  ~mlff_cuda_exchange_pause();
+};
 void mlff_cuda_replay_ops(mlff_replay_ops *ops);
 void mlff_cuda_forget(mlff_cuda_backend *cuda); /* the recording */
 /* 1 when the error says that a step cannot be recorded, not that the device failed. */

@@ -88,12 +88,14 @@ static mlff_status pin_rows(mlff_cuda_backend *cuda, size_t bytes, mlff_error *e
 }
 
 /* Rows for other ranks come down behind what the stream does for them; the host does not wait. */
-static mlff_status begin_exchange(mlff_backend *backend, const mlff_exchange_args *a, mlff_error *error)
+mlff_status exchange_begin_cuda(mlff_backend *backend, const mlff_exchange_args *a, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   const mlff_edges *edges = a->edges;
   const size_t row_bytes = (size_t) a->width * backend->real_size;
   const size_t first = (size_t) edges->n_interior, n_sent = (size_t) edges->n_local - first;
+  if (!a->halo) return MLFF_OK;
+  const mlff_cuda_exchange_pause pause(cuda);
   MLFF_TRY(mlff_cuda_status(cuda, error));
   MLFF_TRY(make_event(cuda, error));
   if (a->halo->forward_device) return direct_begin(cuda, a, error);
@@ -104,15 +106,6 @@ static mlff_status begin_exchange(mlff_backend *backend, const mlff_exchange_arg
   return mlff_cuda_check(cuda, cudaEventRecord(cuda->rows_are_there, cuda->stream), "cudaEventRecord", error);
 }
 
-mlff_status exchange_begin_cuda(mlff_backend *backend, const mlff_exchange_args *a, mlff_error *error)
-{
-  if (!a->halo) return MLFF_OK;
-  mlff_cuda_pause(mlff_cuda_of(backend));
-  const mlff_status status = begin_exchange(backend, a, error);
-  mlff_cuda_resume(mlff_cuda_of(backend));
-  return status;
-}
-
 /* The device works on its own. */
 void exchange_progress_cuda(mlff_backend *backend, const mlff_exchange_args *a)
 {
@@ -121,11 +114,13 @@ void exchange_progress_cuda(mlff_backend *backend, const mlff_exchange_args *a)
 
 /* While the host waits and talks to other ranks, the stream goes on with what was put on it since begin. The halo is
  * called even when the device has failed, so that no rank waits for this one. */
-static mlff_status finish_exchange(mlff_backend *backend, const mlff_exchange_args *a, mlff_error *error)
+mlff_status exchange_finish_cuda(mlff_backend *backend, const mlff_exchange_args *a, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   const mlff_edges *edges = a->edges;
   const size_t row_bytes = (size_t) a->width * backend->real_size, first = (size_t) edges->n_local;
+  if (!a->halo) return MLFF_OK;
+  const mlff_cuda_exchange_pause pause(cuda);
   if (a->halo->forward_device) return direct_finish(cuda, a, error);
   if (((size_t) edges->n_nodes - (size_t) edges->n_interior) * row_bytes + 1 > cuda->rows.bytes)
     return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a halo exchange");
@@ -139,21 +134,14 @@ static mlff_status finish_exchange(mlff_backend *backend, const mlff_exchange_ar
                           ((size_t) edges->n_nodes - first) * row_bytes, error);
 }
 
-mlff_status exchange_finish_cuda(mlff_backend *backend, const mlff_exchange_args *a, mlff_error *error)
-{
-  if (!a->halo) return MLFF_OK;
-  mlff_cuda_pause(mlff_cuda_of(backend));
-  const mlff_status status = finish_exchange(backend, a, error);
-  mlff_cuda_resume(mlff_cuda_of(backend));
-  return status;
-}
-
 /* All rows, there and back. */
-static mlff_status sum_rows(mlff_backend *backend, const mlff_halo *halo, void *rows, int64_t n_nodes, int64_t width,
-                            mlff_error *error)
+mlff_status exchange_sum_cuda(mlff_backend *backend, const mlff_halo *halo, void *rows, int64_t n_nodes, int64_t width,
+                              mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   const size_t bytes = (size_t) n_nodes * (size_t) width * backend->real_size;
+  if (!halo) return MLFF_OK;
+  const mlff_cuda_exchange_pause pause(cuda);
   mlff_status down = pin_rows(cuda, bytes + 1, error);
   if (bytes + 1 > cuda->rows.bytes) return down;
   if (!down) down = mlff_cuda_status(cuda, error);
@@ -164,14 +152,4 @@ static mlff_status sum_rows(mlff_backend *backend, const mlff_halo *halo, void *
   if (down) return down;
   if (passed) return passed;
   return mlff_cuda_upload(backend, rows, cuda->rows.data, bytes, error);
-}
-
-mlff_status exchange_sum_cuda(mlff_backend *backend, const mlff_halo *halo, void *rows, int64_t n_nodes, int64_t width,
-                              mlff_error *error)
-{
-  if (!halo) return MLFF_OK;
-  mlff_cuda_pause(mlff_cuda_of(backend));
-  const mlff_status status = sum_rows(backend, halo, rows, n_nodes, width, error);
-  mlff_cuda_resume(mlff_cuda_of(backend));
-  return status;
 }

@@ -201,7 +201,7 @@ static mlff_status start_part(mlff_cuda_backend *cuda, mlff_error *error)
   return mlff_cuda_check(cuda, cudaGraphLaunch(part, cuda->stream), "a recorded step", error);
 }
 
-void mlff_cuda_pause(mlff_cuda_backend *cuda)
+mlff_cuda_exchange_pause::mlff_cuda_exchange_pause(mlff_cuda_backend *of) : cuda(of)
 {
   mlff_cuda_replay *r = &cuda->replay;
   r->paused = r->mode;
@@ -209,7 +209,7 @@ void mlff_cuda_pause(mlff_cuda_backend *cuda)
   r->mode = MLFF_CUDA_PLAIN;
 }
 
-void mlff_cuda_resume(mlff_cuda_backend *cuda)
+mlff_cuda_exchange_pause::~mlff_cuda_exchange_pause()
 {
   mlff_cuda_replay *r = &cuda->replay;
   r->mode = r->paused;

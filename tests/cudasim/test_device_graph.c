@@ -18,7 +18,7 @@ START_TEST(exchanges_of_a_lost_device)
   ck_assert_int_eq(mlff_model_replays(s.model).n_replayed, n_replayed);
   ck_assert_int_eq(s.t.other.n_forward, 0);
   cudasim_fail_launch(2);
-  test_fails(mlff_model_evaluate(s.model, &s.t.device, &halo, &result, &error), error, MLFF_E_DEVICE, "");
+  test_fails(mlff_model_evaluate(s.model, &s.t.device, &halo, &result, &error), error, MLFF_E_DEVICE, "_kernel");
   ck_assert_int_eq(s.t.other.n_forward, 2); /* forward and backward, of two layers */
   close_scene(&s);
 }

@@ -66,7 +66,7 @@ class Run:
         """Writes down which recipe the folder is of; ModelError when it is of another one."""
         value = self.wanted.recipe.value
         mine, there = {key: _digest(value.get(key)) for key in FIXED}, read_json(self._path("run.json"))
-        mine["structures"] = [_digest(item) for item in value.get("structures") or []]
+        mine["structures"] = list(map(_digest, self._structures()))
         kept = [key for key, result in FIXED.items() if there and os.path.exists(self._path(result))]
         changed = [key for key in kept if there["sections"].get(key) != mine[key]]
         if changed == ["structures"] and self._has_more_held_out(there["sections"]["structures"], mine["structures"]):
@@ -80,9 +80,13 @@ class Run:
         if there is None or there["sections"] != mine:
             write_json(self._path("run.json"), {"recipe": self.wanted.name, "sections": mine})
 
+    def _structures(self):
+        """The items of the recipe's section; a file of labels has none."""
+        return self.wanted.recipe.value.get("structures") or []
+
     def _has_more_held_out(self, there, mine):
         """Whether hashes of structures are those that are there and, of a model that is trained, held-out ones more."""
-        more = self.wanted.recipe.value["structures"][len(there) :]
+        more = self._structures()[len(there) :]
         trained = os.path.exists(self._path(self.wanted.name + ".yaml"))
         return trained and mine[: len(there)] == there and all(item.get("split") == "test" for item in more)
 

@@ -116,7 +116,9 @@ mlff_status mlff_replay_step(mlff_model *model, const mlff_graph *graph, const m
 
 /* 1 when the next step could be replayed, but there is no recording of it; one of other results is forgotten then. */
 int mlff_replay_make_room(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, const mlff_result *result);
-/* Then: records it, and where no other rank is needed evaluates the graph, too. */
+/* Whether steps need other ranks: their features, or sums of theirs. */
+int mlff_replay_has_exchanges(const mlff_model *model, const mlff_halo *halo);
+/* Records the next step and evaluates nothing, so that no other rank is needed. */
 mlff_status mlff_replay_record(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
                                mlff_error *error);
 

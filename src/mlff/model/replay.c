@@ -16,8 +16,7 @@
 
 #include <string.h>
 
-/* Whether steps need other ranks: their features, or sums of theirs. */
-static int has_exchanges(const mlff_model *m, const mlff_halo *halo)
+int mlff_replay_has_exchanges(const mlff_model *m, const mlff_halo *halo)
 {
   return halo && (m->info.exchange_width || m->info.reverse_width);
 }
@@ -28,7 +27,7 @@ static unsigned wants_of(const mlff_model *m, const mlff_halo *halo, const mlff_
   const unsigned place = m->host_view.is_on_device ? 16u + (result->forces ? 32u : 0u) : 0u;
   return (result->atom_virial ? 1u : 0u) | (result->atom_centroid ? 2u : 0u) |
          (mlff_wants_members(m, result) ? 4u : 0u) | (result->member_forces ? 8u : 0u) | place |
-         (has_exchanges(m, halo) ? 64u : 0u);
+         (mlff_replay_has_exchanges(m, halo) ? 64u : 0u);
 }
 
 void mlff_replay_open(mlff_model *m, const mlff_options *options)
@@ -114,7 +113,7 @@ static mlff_status record_calls(mlff_model *m, const mlff_graph *graph, const ml
   const mlff_halo silent = halo ? muted(halo) : (mlff_halo){.n_sent = 0};
   const mlff_arch_inputs in = {.graph = &m->host_view.graph,
                                .edges = &m->edges,
-                               .halo = has_exchanges(m, halo) ? &silent : NULL};
+                               .halo = mlff_replay_has_exchanges(m, halo) ? &silent : NULL};
   m->replay.out = (mlff_arch_outputs){.node_energy = NULL};
   mlff_spans_restart(m->backend);
   MLFF_TRY(m->backend->ops->edges(m->backend, graph, m->head->cutoff, &m->edges, error));
@@ -160,7 +159,9 @@ static mlff_status record(mlff_model *m, const mlff_graph *graph, const mlff_hal
 static mlff_status hand_out(mlff_model *m, const mlff_halo *halo, mlff_result *result, mlff_error *error)
 {
   const mlff_graph *graph = &m->host_view.graph;
-  const mlff_arch_inputs in = {.graph = graph, .edges = &m->edges, .halo = has_exchanges(m, halo) ? halo : NULL};
+  const mlff_arch_inputs in = {.graph = graph,
+                               .edges = &m->edges,
+                               .halo = mlff_replay_has_exchanges(m, halo) ? halo : NULL};
   if (m->replay.out.direct || in.halo) MLFF_TRY(m->arch->evaluate(m->net, &in, &m->replay.out, error));
   return mlff_step_results(m, graph, &m->replay.out, result, error);
 }
@@ -186,7 +187,7 @@ mlff_status mlff_replay_step(mlff_model *m, const mlff_graph *graph, const mlff_
       return plain_step(m, graph, halo, result, error);
     }
     const mlff_status status = record(m, graph, halo, result, error);
-    if (status == MLFF_E_UNSUPPORTED || (status && has_exchanges(m, halo)))
+    if (status == MLFF_E_UNSUPPORTED || (status && mlff_replay_has_exchanges(m, halo)))
       return plain_step(m, graph, halo, result, error);
     MLFF_TRY(status);
   }
@@ -199,7 +200,7 @@ mlff_status mlff_replay_step(mlff_model *m, const mlff_graph *graph, const mlff_
   }
   if (!status) status = mlff_step_check_distance(m, &m->host_view.graph, error);
   /* recordings are made without the repulsion; and after an error the exchanges are still to come */
-  if ((!status && m->edges.is_close) || (status && has_exchanges(m, halo))) {
+  if ((!status && m->edges.is_close) || (status && mlff_replay_has_exchanges(m, halo))) {
     ops->finish(m->backend);
     return plain_step(m, graph, halo, result, error);
   }
@@ -219,7 +220,6 @@ int mlff_replay_make_room(mlff_model *m, const mlff_graph *graph, const mlff_hal
 mlff_status mlff_replay_record(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
                                mlff_error *error)
 {
-  if (!has_exchanges(m, halo)) return mlff_model_evaluate(m, graph, halo, result, error);
   const mlff_status status = record(m, graph, halo, result, error);
   return status == MLFF_E_UNSUPPORTED ? MLFF_OK : status;
 }

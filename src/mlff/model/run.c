@@ -100,10 +100,10 @@ static mlff_status run_step(mlff_model *m, const mlff_graph *graph, const mlff_h
   return (m->backend->ops->replay.begin ? mlff_replay_step : mlff_step_plain)(m, graph, halo, result, error);
 }
 
-mlff_status mlff_model_evaluate(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
-                                mlff_error *error)
+/* run_step, timed as a whole where spans are. */
+static mlff_status timed_step(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
+                              mlff_error *error)
 {
-  MLFF_TRY(check_arguments(model, graph, halo, result, error));
   mlff_spans *spans = model->backend->spans;
   if (!spans) return run_step(model, graph, halo, result, error);
   const double begin = mlff_spans_now();
@@ -111,6 +111,13 @@ mlff_status mlff_model_evaluate(mlff_model *model, const mlff_graph *graph, cons
   if (!status) mlff_spans_settle(model->backend, begin);
   mlff_spans_add(spans, MLFF_SPAN_EVALUATE, begin, mlff_spans_now());
   return status;
+}
+
+mlff_status mlff_model_evaluate(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
+                                mlff_error *error)
+{
+  MLFF_TRY(check_arguments(model, graph, halo, result, error));
+  return timed_step(model, graph, halo, result, error);
 }
 
 mlff_status mlff_model_record(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
@@ -124,7 +131,9 @@ mlff_status mlff_model_record(mlff_model *model, const mlff_graph *graph, const 
   mlff_replays *counts = &model->replay.counts;
   const mlff_replays before = *counts;
   const double begin = mlff_spans_now();
-  const mlff_status status = mlff_replay_record(model, graph, halo, result, error);
+  const mlff_status status = mlff_replay_has_exchanges(model, halo)
+                                 ? mlff_replay_record(model, graph, halo, result, error)
+                                 : timed_step(model, graph, halo, result, error);
   *seconds = mlff_spans_now() - begin;
   counts->n_steps = before.n_steps;
   counts->n_replayed = before.n_replayed;
