@@ -199,7 +199,7 @@ START_TEST(errors_name_atoms)
   write_positions(t);
   test_fails(mlff_model_evaluate(model, &t->device, NULL, &result, &error), error, MLFF_E_NUMERIC, "atom 4");
   t->pos[4][1] = before;
-  memcpy(t->pos[7], t->pos[4], sizeof t->pos[4]);
+  memcpy(t->pos[t->host.nbr[t->host.row[4]]], t->pos[4], sizeof t->pos[4]);
   write_positions(t);
   test_fails(mlff_model_evaluate(model, &t->device, NULL, &result, &error), error, MLFF_E_NUMERIC, "apart");
   const int32_t wrong = 17;
