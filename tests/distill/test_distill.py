@@ -250,6 +250,9 @@ def test_dry_run(tmp_path):
     said = distill(tmp_path, write(tmp_path, SW + more), "--dry-run")
     assert "lammps sw" in said and "42 frames, 1200 steps of dynamics" in said and "1 x 300 steps" in said
     assert "hessian      products of about 17 frames, 34 labels" in said and "inner model  1 x 70 steps: about" in said
+    by = SW.replace("equilibrate: 0.1", "equilibrate: 0.1, by: {lammps: [pair_style sw, pair_coeff * * Si.sw Si]}")
+    said = distill(tmp_path, write(tmp_path, by + SMALL), "--dry-run")
+    assert "1200 steps of dynamics, 1200 of them by other potentials, whose time is left out: about 0 s" in said
     assert os.listdir(tmp_path) == ["recipe.yaml"]
 
 

@@ -19,12 +19,14 @@ from .teacher_lammps import types_of
 
 
 class Count(typing.NamedTuple):
-    """What a recipe asks for: frames, steps of dynamics, and both times their numbers of atoms."""
+    """What a recipe asks for: frames, steps of dynamics, both times their numbers of atoms, the latter of the teacher
+    alone, and steps of other potentials (key `by`)."""
 
     frames: int
     steps: int
     atoms: int
     atom_steps: int
+    other_steps: int
 
 
 def label_of(item):
@@ -230,7 +232,7 @@ def generate(recipe, items, teacher, folder, programs=None, write=print):
 
 def count(recipe, items, teacher, programs=None):
     """Count of what a recipe asks for. Files are read and structures built; nothing is run."""
-    total = Count(0, 0, 0, 0)
+    total = Count(0, 0, 0, 0, 0)
     made = _items(recipe, items, teacher, programs or Programs())
     for item, built in zip(made, _built(made)):
         parts = [(1, 0, len(f["elements"])) for f in built]  # frames, steps, atoms
@@ -245,8 +247,9 @@ def count(recipe, items, teacher, programs=None):
             d = item.dynamics
             dealt = splits.of_trajectory(dynamics.n_frames(d), d["every"])
             parts += [(_used(dealt, item), dynamics.n_steps(d), n) for n in sizes]
-        mine = [sum(p[0] for p in parts), sum(p[1] for p in parts)]
-        mine += [sum(p[k] * p[2] for p in parts) for k in (0, 1)]
+        frames, steps = sum(p[0] for p in parts), sum(p[1] for p in parts)
+        atoms, atom_steps = (sum(p[k] * p[2] for p in parts) for k in (0, 1))
+        mine = (frames, steps, atoms, atom_steps, 0) if item.by is teacher else (frames, steps, atoms, 0, steps)
         total = Count(*(a + b for a, b in zip(total, mine)))
     return total
 

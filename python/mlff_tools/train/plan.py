@@ -77,10 +77,11 @@ def show(wanted, programs, write):
     if wanted.inner:
         n = _steps(*wanted.inner)
         inner = [("inner model", f"1 x {n} steps", PRODUCTS * training_time(*wanted.inner, n))]
+    others = f", {of.other_steps} of them by other potentials, whose time is left out" if of.other_steps else ""
     products = round(TRAIN * wanted.hessian_share * (of.frames + added))
     rows = [
         ("teacher", f"{who['kind']} {who['name']}, {1e6 * each:.3g} us for an atom", None),
-        ("structures", f"{of.frames} frames, {of.steps} steps of dynamics", each * of.atom_steps),
+        ("structures", f"{of.frames} frames, {of.steps} steps of dynamics{others}", each * of.atom_steps),
         ("labels", f"{of.frames} and up to {added} of rounds", each * (of.atoms + added * atoms)),
         ("hessian", f"products of about {products} frames, {2 * products} labels", each * 2 * products * atoms),
         ("training", f"{members} x {steps} steps", train),
