@@ -267,8 +267,8 @@ static test_model make_orb(int variant)
   return test_model_orb(o);
 }
 
-/* Nequix and SevenNet in small: what the block of the file can say; variant 4 sees its neighbours only, and 3 is the one
- * that simulated GPUs run. */
+/* Nequix and SevenNet in small: what the block of the file can say; variant 4 sees its neighbours only, simulated GPUs
+ * run variant 3. */
 static test_model make_nequip(int variant)
 {
   test_model_options o = test_three_elements();
