@@ -300,7 +300,7 @@ def test_tags(tmp_path):
     assert info[15] == ("some", "5-file", "train") and info[18] == ("some", "5-file", "validation")
     assert info[25] == ("two words", "mine", "validation") and info[26][0] == "more"
     assert info[27:] == [("molecule", "6-molecule", "train")] + [("dimer", "8-dimer", "train")] * 2
-    assert generate.count(found, items, teacher) == (30, 0, sum(len(f["elements"]) for f in frames), 0)
+    assert generate.count(found, items, teacher) == (30, 0, sum(len(f["elements"]) for f in frames), 0, 0)
     again = generate.generate(found, items, teacher, str(tmp_path / "work"))
     assert "".join(map(extxyz.text, again)) == "".join(map(extxyz.text, frames))
     assert not os.path.exists(tmp_path / "work")  # nothing to keep
