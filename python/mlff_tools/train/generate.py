@@ -249,7 +249,7 @@ def count(recipe, items, teacher, programs=None):
             parts += [(_used(dealt, item), dynamics.n_steps(d), n) for n in sizes]
         frames, steps = sum(p[0] for p in parts), sum(p[1] for p in parts)
         atoms, atom_steps = (sum(p[k] * p[2] for p in parts) for k in (0, 1))
-        mine = (frames, steps, atoms, atom_steps, 0) if item.by is teacher else (frames, steps, atoms, 0, steps)
+        mine = (frames, steps, atoms, atom_steps, 0) if item.by == teacher else (frames, steps, atoms, 0, steps)
         total = Count(*(a + b for a, b in zip(total, mine)))
     return total
 
