@@ -115,8 +115,11 @@ def test_what_a_page_shows_is_compared():
     """A line stands for itself with other numbers; another word, or a number in place of a word, is missed."""
     shown = "  energy   -4217.48 eV  (-468.6 eV/atom), sha256 055026f73ba0"
     pages.compare("page", [shown], "x\n energy -1 eV (-2e-3 eV/atom), sha256 00aa26f73ba1\n")
+    pages.compare("page", ["cpu 2 processors, kernels generic avx2 avx512"], "cpu 64 processors, kernels generic neon")
     for other in ("energy - eV (1 eV/atom), sha256 055026f73ba0", "energy 1 meV (1 eV/atom), sha256 055026f73ba0"):
         with pytest.raises(AssertionError, match="which is not in"):
             pages.compare("page", [shown], other)
     with pytest.raises(AssertionError, match="which is not in"):
         pages.compare("page", ["second", "first"], "first\nsecond\n")
+    with pytest.raises(AssertionError, match="which is not in"):
+        pages.compare("page", ["kernels avx512"], "kernels none")
