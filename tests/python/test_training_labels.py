@@ -134,14 +134,14 @@ def test_shortest_distances():
 
 
 def test_domain():
-    """Of the training set: temperatures where frames say them, densities of periodic ones, pairs within the cutoff."""
+    """Of the training set: temperatures where periodic frames say them, their densities, pairs within the cutoff."""
     made = frames(5, split="train", temperature="300")
     made[4]["info"].update(split="validation", temperature="1000")
     made[1]["info"]["temperature"] = "512.25"
     made[1]["cell"] = 1.1 * made[1]["cell"]
     made[2]["info"].update(split="test", temperature="900")
     made[2]["positions"] = 0.5 * made[2]["positions"]
-    made[3] = {**made[3], "cell": None, "stress": None, "info": {"split": "train"}}
+    made[3] = {**made[3], "cell": None, "stress": None, "info": {"split": "train", "temperature": "2000"}}
     made[3]["positions"] = np.array([[0, 0, 0], [0, 0, 2.0], [9, 0, 0], [0, 9, 0]])
     data = dataset.from_labels(made, ["Al", "Si", "Cu"])
     found = domain.of_data(data, 3.0)
@@ -159,8 +159,10 @@ def test_domain():
     unstressed = domain.of_data({key: value for key, value in data.items() if key != "stress"}, 3.0)
     assert unstressed == {key: value for key, value in found.items() if key != "pressure"}
     bare = [{**f, "cell": None, "stress": None, "info": {"split": "train"}} for f in made]
+    bare[0]["info"]["temperature"] = "700"
     bare = domain.of_data(dataset.from_labels(bare), 3.0)
-    assert set(bare) == {"elements", "distances", "triples", "max_force"}
+    assert set(bare) == {"elements", "temperature", "distances", "triples", "max_force"}
+    assert bare["temperature"] == [700, 700]
     assert domain.of_frames([], ["Al"], 3.0) == {"elements": []}
 
 

@@ -37,8 +37,10 @@ def spanned(structures, elements, temperature, density, stress, cutoff):
 
     elements: all, in the order of the model; temperature: NaN where it is not known; density: 0 where not periodic;
     stress [F, 3, 3]: eV/A^3, positive when stretched, NaN where there is none. A key is missing where nothing is
-    known."""
-    structures, density = list(structures), np.asarray(density, float)
+    known. Temperatures are of periodic structures, if any is known: a hot molecule says nothing of a hot liquid."""
+    structures, density, temperature = list(structures), np.asarray(density, float), np.asarray(temperature, float)
+    if np.isfinite(temperature[density > 0]).any():
+        temperature = temperature[density > 0]
     seen = {e for s in structures for e in s["elements"]}
     pairs, triples = dataset.closest_of(structures, list(elements), cutoff)
     forces = [np.square(s["forces"]).sum(1).max() for s in structures if len(s["elements"])]
