@@ -57,6 +57,7 @@ find_missing() {
     need 'have valgrind' valgrind
     need 'have cppcheck' cppcheck
     need 'have shellcheck' shellcheck
+    need 'have ccache' ccache
   fi
   if [ "$1" = fuzz ]; then
     need can_fuzz clang libclang-rt-dev
@@ -121,15 +122,16 @@ install_python() {
 
 # build MODE DIR
 build() {
-  tests=OFF
-  [ "$1" = build ] || tests=ON
+  tests=OFF launcher=
+  [ "$1" = build ] || tests=ON launcher=ccache # other builds of `make test` compile the same with the same flags
   if [ -f "$2/CMakeCache.txt" ] && ! grep -qx "CMAKE_HOME_DIRECTORY:INTERNAL=$ROOT" "$2/CMakeCache.txt"; then
     die "$2 was made for another source directory; remove it or choose another with BUILD=DIR"
   fi
   if [ ! -f "$2/build.ninja" ] || { [ $tests = ON ] && ! grep -qx 'MLFF_BUILD_TESTS:BOOL=ON' "$2/CMakeCache.txt"; }; then
     say "configuring $2"
     cmake -S "$ROOT" -B "$2" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMLFF_PYTHON="$VENV/bin/python" \
-      -DMLFF_BUILD_TESTS=$tests -DMLFF_WARNINGS_AS_ERRORS=$tests >"$2.log" 2>&1 ||
+      -DMLFF_BUILD_TESTS=$tests -DMLFF_WARNINGS_AS_ERRORS=$tests \
+      ${launcher:+-DCMAKE_C_COMPILER_LAUNCHER=$launcher -DCMAKE_CXX_COMPILER_LAUNCHER=$launcher} >"$2.log" 2>&1 ||
       { cat "$2.log" >&2; rm -f "$2.log"; die "cmake failed"; }
     grep -e '-- LAMMPS' "$2.log" || true
     rm -f "$2.log"
@@ -138,6 +140,7 @@ build() {
   output=$(ninja -C "$2" --quiet 2>&1) || { printf '%s\n' "$output" >&2; die "the build failed"; }
 }
 
+export CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=locale # where and in which language objects were made does not show in them
 mode=${1:-build}
 case $mode in
   packages) install_packages "${2:-build}" ;;

@@ -96,6 +96,14 @@ def environment(build):
     return env
 
 
+def with_ccache(env):
+    """What one build has compiled others take over that have the same flags: parts of cuda and gpu, and the wheel, of
+    which scikit-build-core would call the compiler by another name."""
+    launchers = {"CMAKE_C_COMPILER_LAUNCHER": "ccache", "CMAKE_CXX_COMPILER_LAUNCHER": "ccache"}
+    settings = {"CCACHE_NOHASHDIR": "1", "CCACHE_SLOPPINESS": "locale", "CC": "cc", "CXX": "c++"}
+    return {**launchers, **settings, **env} if shutil.which("ccache") else env
+
+
 def add_train_python(env):
     """PyTorch and ASE for the tests that need them, from scripts/train_python.sh, unless others are named."""
     if env.get("MLFF_TORCH_PYTHON") and env.get("MLFF_ASE_PYTHON"):
@@ -205,6 +213,7 @@ def build_apart(result, env, where, options, targets=(), limit=None, within=()):
     if limit:
         build = ["timeout", str(limit), *build]
     os.makedirs(where, exist_ok=True)
+    env = env if within else with_ccache(env)
     for command in ([] if os.path.exists(os.path.join(where, "build.ninja")) else [configure]) + [build]:
         code, output = run([*within, *command], env)
         with open(os.path.join(where, "build.log"), "a", encoding="utf-8") as f:
@@ -335,7 +344,6 @@ def suite_gpu(build, env):
     options = [
         "-DMLFF_CUDASIM=ON",
         "-DMLFF_KERNELS_SIMD=OFF",
-        "-DCMAKE_C_FLAGS_RELEASE=-O2",
         "-DCMAKE_CXX_FLAGS_RELEASE=-O1",
         "-DMLFF_BUILD_TESTS=OFF",
         "-DMLFF_BUILD_PLUGIN=ON",
@@ -482,8 +490,8 @@ def address(case):
     return "::".join([os.path.join(ROOT, file), *([within] if within else []), name])
 
 
-def pytest_suite(name):
-    return lambda build, env: run_pytest(os.path.join(ROOT, "tests", name), build, env)
+def pytest_suite(name, changed=lambda env: env):
+    return lambda build, env: run_pytest(os.path.join(ROOT, "tests", name), build, changed(env))
 
 
 # ---- LAMMPS with Kokkos, in a Debian of its own ---------------------------------------------------------------------
@@ -550,7 +558,7 @@ SUITES = {
     "distill": pytest_suite("distill"),
     "decks": pytest_suite("decks"),
     "build": pytest_suite("build"),
-    "package": pytest_suite("package"),
+    "package": pytest_suite("package", with_ccache),
     "slurm": pytest_suite("slurm"),
     "kokkos": suite_kokkos,
     "valgrind": suite_valgrind,
