@@ -140,7 +140,7 @@ def test_killed_ten_times(tmp_path):
     """A run that is killed at ten random moments ends with the bits of one that was not, its inner model too."""
     more = "rounds: {count: 1, temperature: [600], time: 0.2, every: 0.02, timestep: 1, frames: 5, committee: 1, "
     more += "steps: 80}\ninner: {features: 8, steps: 40}\n"
-    recipe = write(tmp_path, SW + SMALL.replace("{steps", "{hessian_share: 0.3, steps") + more)
+    recipe = write(tmp_path, SW + SMALL.replace("{steps", "{hessian_share: 0.8, steps") + more)
     whole, rng, killed = kills.Changes(tmp_path / "whole"), random.Random(5), 0
     process = start(tmp_path, recipe, "--out", "whole", "--no-certificate")
     assert kills.kill_when(process.pid, whole) == 0, process.communicate()[0]
@@ -151,6 +151,7 @@ def test_killed_ten_times(tmp_path):
         process.communicate()
     distill(tmp_path, recipe, "--out", "killed", "--no-certificate")
     assert killed >= 3
+    # frames of both rounds have products: which ones, their bits decide, and these differ between processors
     found = labels.read_labels(str(tmp_path / "whole" / "labels.xyz"))
     assert {job.round_of(f) for f in found if hessian.is_known(f)} == {0, 1}
     for name in (

@@ -75,9 +75,13 @@ class Ours:
         with open(path, encoding="utf-8") as f:
             self.machine = json.load(f)
 
-    def rows(self):
+    def rows(self, skipped):
+        """The rows that this processor and its GPU have; skipped[name] says why there is no other."""
         paths = self.machine["kernels"].split()
         wanted = [("fp64", "auto"), *(("fp32", path) for path in paths), ("mixed", "auto")]
+        if " yes" not in self.machine["mixed"]:
+            wanted.pop()
+            skipped["mlff, mixed"] = self.machine["mixed"]
         out = [self.row(f"mlff, {p}, {k}" if k != "auto" else f"mlff, {p}", "cpu", p, k) for p, k in wanted]
         if self.machine["cuda"]["n_usable"]:
             out += [self.row(f"mlff, {p}, GPU", "cuda", p, "auto") for p in ("fp32", "mixed")]
@@ -145,7 +149,7 @@ def measure(model, frame, program=None, python=None, write=print):
                     rows.append(Row(f"PyTorch {version}, {variant}", other.timed))
                 except ModelError as e:
                     skipped[f"PyTorch, {variant}"] = str(e).strip().splitlines()[-1].split("Error: ")[-1]
-            rows += ours.rows()
+            rows += ours.rows(skipped)
             for row in rows:
                 row.warm_up()
             for k in range(ROUNDS):
