@@ -16,6 +16,9 @@
 #   make clean   removes $(BUILD)
 BUILD ?= build
 PYTHON = .venv/bin/python
+# Builds of `make test` share what they compile: where and in which language objects were made does not show in them.
+export CCACHE_NOHASHDIR = 1
+export CCACHE_SLOPPINESS = locale
 
 .PHONY: demo test test-releases test-kokkos test-scripts test-install fuzz bench lint build site clean help
 

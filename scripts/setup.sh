@@ -140,7 +140,6 @@ build() {
   output=$(ninja -C "$2" --quiet 2>&1) || { printf '%s\n' "$output" >&2; die "the build failed"; }
 }
 
-export CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=locale # where and in which language objects were made does not show in them
 mode=${1:-build}
 case $mode in
   packages) install_packages "${2:-build}" ;;

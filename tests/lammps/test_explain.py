@@ -3,7 +3,6 @@ without one has nothing to gain."""
 
 import json
 import os
-import re
 import subprocess
 
 import pytest
@@ -70,10 +69,8 @@ def test_nothing_to_gain(tmp_path):
 
 
 RDF = "\n".join(f"compute {x} all rdf 200\nfix {x} all ave/time 1 1 1 c_{x}[*] mode vector" for x in "gh")
-# Where kernels are 0.7 of the step: those of AVX-512 are 3.6 times as fast as generic ones, those of AVX2 2.4 times.
-FASTER = {"avx512": 2.0, "avx2": 1.67}
 PLANTED = {
-    "kernels": ("pair", "kernels generic", FASTER, {"options": "kernels generic"}),
+    "kernels": ("pair", "kernels generic", 2.0, {"options": "kernels generic"}),
     "precision": ("pair", "double precision", 1.5, {"options": "precision fp64"}),
     "lists": ("neigh", "100 % of the steps", 1.1, {"lists": "every 1 delay 0 check no"}),
     "output": (
@@ -92,11 +89,9 @@ def test_planted_causes_are_named_first(cause, tmp_path):
     component, words, gain, changed = PLANTED[cause]
     for _ in range(3):  # what other programs take of a run lessens the share of the cause
         found = causes(explained(tmp_path, **changed), component)
-        assert words in found[0]["advice"], found
-        wanted = gain if gain is not FASTER else FASTER[re.search(r"processor has (\w+)", found[0]["advice"])[1]]
-        if found[0]["gain"] > wanted:
+        if found[0]["gain"] > gain:
             break
-    assert found[0]["gain"] > wanted, found
+    assert words in found[0]["advice"] and found[0]["gain"] > gain, found
 
 
 def test_uneven_ranks_are_named_first(tmp_path):

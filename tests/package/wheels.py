@@ -54,6 +54,7 @@ def make(place, root=ROOT, **environment):
     libyaml = str(place / "libyaml")
     succeed(SETTINGS["before-all"].replace("/opt/libyaml", libyaml).split(), cwd=root, **environment)
     options = ["--no-deps", "-w", place / "raw", "--config-settings", f"build-dir={place / 'build'}"]
+    # With the flags of the other builds of `make test`, whose objects ccache has.
     options += ["--config-settings", "cmake.define.MLFF_WARNINGS_AS_ERRORS=ON"]
     python = sys.executable
     if "CC" in environment:  # pip takes the packages that a build needs for the processor that the wheel is for

@@ -159,10 +159,10 @@ def test_domain():
     unstressed = domain.of_data({key: value for key, value in data.items() if key != "stress"}, 3.0)
     assert unstressed == {key: value for key, value in found.items() if key != "pressure"}
     bare = [{**f, "cell": None, "stress": None, "info": {"split": "train"}} for f in made]
+    cold = domain.of_data(dataset.from_labels(bare), 3.0)
+    assert set(cold) == {"elements", "distances", "triples", "max_force"}
     bare[0]["info"]["temperature"] = "700"
-    bare = domain.of_data(dataset.from_labels(bare), 3.0)
-    assert set(bare) == {"elements", "temperature", "distances", "triples", "max_force"}
-    assert bare["temperature"] == [700, 700]
+    assert domain.of_data(dataset.from_labels(bare), 3.0) == {**cold, "temperature": [700, 700]}
     assert domain.of_frames([], ["Al"], 3.0) == {"elements": []}
 
 

@@ -1,8 +1,7 @@
 """Types the commands of a page of docs/, as its reader does, and holds what they print against what the page shows.
 
 Blocks ```sh are commands, one after another in one shell; a block ```text below one is what it prints: these lines, in
-this order, `...` for any others. Numbers stand for any number, bars of a table for any bar, names of kernels after
-"kernels" for those of any processor.
+this order, `...` for any others. Numbers stand for any number, bars of a table for any bar.
 """
 
 import os
@@ -13,8 +12,6 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.abspath(os.environ.get("MLFF_BUILD_DIR", os.path.join(ROOT, "build")))
 NUMBER = r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
-KERNEL = r"(?:generic|avx2|avx512|neon|sve\d+)"
-KERNELS = rf"(?<=kernels ){KERNEL}(?: {KERNEL})*"
 MARK = "@@ block {} @@"
 
 
@@ -34,14 +31,12 @@ def blocks(page):
 
 def pattern(line):
     """What a line of a page stands for. Columns may be wider or narrower."""
-    parts = re.split(
-        rf"(?<![\w.])({NUMBER})(?![\w.]*[a-z])|(\b[0-9a-f]{{12}}\b)|(#+ *$)|({KERNELS})|(\s+)", line.strip()
-    )
-    kinds = (NUMBER, r"[0-9a-f]{12}", r"#*\s*", KERNELS, r"\s+")
+    parts = re.split(rf"(?<![\w.])({NUMBER})(?![\w.]*[a-z])|(\b[0-9a-f]{{12}}\b)|(#+ *$)|(\s+)", line.strip())
+    kinds = (NUMBER, r"[0-9a-f]{12}", r"#*\s*", r"\s+")
     regex = ""
     for k, part in enumerate(parts):
         if part is not None:
-            regex += re.escape(part) if k % 6 == 0 else kinds[k % 6 - 1]
+            regex += re.escape(part) if k % 5 == 0 else kinds[k % 5 - 1]
     return re.compile(regex)
 
 
