@@ -9,15 +9,13 @@
  *
  * What that takes for the largest network of ANI-2x, 1008-256-192-160-1 with the 128 columns of water: 450 kB of
  * weights in float, read forward and transposed by each block, and 225000 products for each atom. 16 atoms for a block:
- * 101 kB of shared memory (68 of them results), one block on a multiprocessor of sm_80 and two of sm_90, and 16
- * products for each weight that is read. 8 atoms: 67 kB, two and three blocks, for when 16 would leave multiprocessors
- * without a block, or do not fit. In double 8 atoms take 100 kB. A thread has sums of ROWS / 4 atoms and 4 columns in
+ * 104 kB of shared memory (68 of them results), one block on a multiprocessor of sm_80 and two of sm_90, and 16
+ * products for each weight that is read. 8 atoms: 86 kB, one and two blocks, for when 16 would leave multiprocessors
+ * without a block, or do not fit. In double 8 atoms take 120 kB. A thread has sums of ROWS / 4 atoms and 4 columns in
  * registers (80 of them or fewer in all), for which it reads two vectors from shared memory for each row of weights; a
- * warp has 32 columns of all atoms. Three tiles of 8 rows of weights, 24 kB, are on their way while a fourth one is
- * used.
+ * warp has 32 columns of all atoms. Tiles of 16 rows of weights, 17 kB, are on their way while another one is used.
  */
 #include "atoms.h"
-#include "tensor.h"
 #include "vectors.h"
 
 #include <cstdlib>
@@ -26,13 +24,19 @@ using namespace ATOMS;
 
 enum { NETWORK_THREADS = 256, NETWORK_WARPS = NETWORK_THREADS / WARP, THREAD_COLUMNS = 4 };
 enum { TILE_COLUMNS = NETWORK_WARPS * WARP }; /* of a product at a time */
-enum { TILE_DEPTH = 32 / sizeof(real), N_TILES = 4, TILE_LD = TILE_COLUMNS + 8 };
+enum { TILE_DEPTH = 64 / sizeof(real), TILE_LD = TILE_COLUMNS + 8 };
 enum { MOST_ATOMS = MLFF_REAL_IS_DOUBLE ? 8 : 16 }; /* of a block */
 /* Atoms times members for each multiprocessor; of larger systems, products layer by layer read weights less often. Two
  * blocks of 16 atoms: one wave of them on sm_90. */
 enum { ROWS_PER_SM = 32 };
-enum { PAD = 16 }; /* widths in shared memory are whole steps and whole tiles of tensor cores */
+enum { PAD = 16 }; /* widths in shared memory are whole steps */
 static_assert(PAD % TILE_DEPTH == 0, "a step reads no further");
+
+/* Tiles of weights for that many rows: of 16 rows, two blocks of sm_90 share a multiprocessor. */
+static __host__ __device__ constexpr int n_tiles(int rows)
+{
+  return rows > 8 ? 2 : 3;
+}
 
 static inline int padded(int n)
 {
@@ -51,7 +55,7 @@ typedef struct network {
   network_layer layers[MLFF_ANI_MOST_HIDDEN];
   const real *readout;
   double readout_bias;
-  int n_hidden, through_at; /* of sums on their way from tensor cores, backward */
+  int n_hidden, unused;
 } network;
 
 typedef struct row_group {
@@ -101,8 +105,8 @@ typedef struct block_arrays {
   real *grads, *energy;
   int64_t ld;
   int n_rows, unused;
-  real *w_tiles; /* [N_TILES][TILE_DEPTH][TILE_LD] */
-  real *x_tiles; /* [N_TILES][TILE_DEPTH][ROWS]    */
+  real *w_tiles; /* [n_tiles][TILE_DEPTH][TILE_LD] */
+  real *x_tiles; /* [n_tiles][TILE_DEPTH][ROWS]    */
   real *results; /* [reals_per_row][ROWS]          */
 } block_arrays;
 
@@ -126,7 +130,7 @@ template <int N> MLFF_DEVICE void copy_weights(const product &now, int col0, int
 template <int ROWS> MLFF_DEVICE void start_tile(const block_arrays &b, const product &now, int col0, int step)
 {
   enum { WIDE = 16 / sizeof(real) };
-  const int k0 = step * TILE_DEPTH, tile = step % N_TILES;
+  const int k0 = step * TILE_DEPTH, tile = step % n_tiles(ROWS);
   real *w_tile = b.w_tiles + tile * TILE_DEPTH * TILE_LD, *x_tile = b.x_tiles + tile * TILE_DEPTH * ROWS;
   if (k0 < now.n_in) {
     if (now.n_out % WIDE == 0)
@@ -147,7 +151,7 @@ template <int ROWS> MLFF_DEVICE void start_tile(const block_arrays &b, const pro
 
 template <int ROWS> MLFF_DEVICE void start_first_tiles(const block_arrays &b, const product &now, int col0)
 {
-  for (int step = 0; step < N_TILES - 1; step++) start_tile<ROWS>(b, now, col0, step);
+  for (int step = 0; step < n_tiles(ROWS) - 1; step++) start_tile<ROWS>(b, now, col0, step);
 }
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
@@ -173,7 +177,7 @@ MLFF_DEVICE void finish_sum(const block_arrays &b, const network &net, const pro
 }
 
 /* A thread's sums: ROWS / 4 rows by 4 columns, over k in order as in linear_kernel. */
-template <int ROWS> struct plain_sums {
+template <int ROWS> struct row_sums {
   enum { OWN_ROWS = ROWS / 4 };
   real of[OWN_ROWS][THREAD_COLUMNS];
   int row, col; /* the first ones, within the tile */
@@ -217,56 +221,6 @@ template <int ROWS> struct plain_sums {
   }
 };
 
-#if !MLFF_REAL_IS_DOUBLE
-/* The same with x and w as sums of two numbers of TF32: a warp's sums of 16 rows by 32 columns on tensor cores, in
- * steps of TENSOR_DEPTH as in linear_mixed_kernel. */
-struct tensor_sums {
-  enum { ROWS = TENSOR_SIZE };
-  tensor_sum low, high; /* columns 0-15 and 16-31 */
-  const real *bias;
-  int col, unused;
-
-  __device__ __forceinline__ void begin(const real *bias_of_tile, int)
-  {
-    bias = bias_of_tile;
-    col = (int) threadIdx.x / WARP * WARP;
-    tensor_zero(&low);
-    tensor_zero(&high);
-  }
-
-  __device__ __forceinline__ void add(const real *x_tile, const real *w_tile, int, int n_left)
-  {
-    if (col >= n_left) return;
-    for (int k = 0; k < TILE_DEPTH; k += TENSOR_DEPTH) {
-      tensor_part x, w;
-      tensor_load_x(&x, x_tile + k * ROWS, ROWS);
-      tensor_load_w(&w, w_tile + k * TILE_LD + col, TILE_LD);
-      tensor_add(&low, x, w);
-      if (col + TENSOR_SIZE >= n_left) continue;
-      tensor_load_w(&w, w_tile + k * TILE_LD + col + TENSOR_SIZE, TILE_LD);
-      tensor_add(&high, x, w);
-    }
-  }
-
-  /* Through shared memory, to which every column of a result is written by the warp that reads it. */
-  __device__ __forceinline__ void finish(const block_arrays &b, const network &net, const product &now, real alpha,
-                                         int col0)
-  {
-    const int n_left = now.n_out - col0, from = now.is_back ? net.through_at : net.layers[now.layer].hidden_at + col0;
-    real *sums = b.results + from * ROWS;
-    if (col < n_left) tensor_store(&low, sums + col * ROWS, 1, ROWS);
-    if (col + TENSOR_SIZE < n_left) tensor_store(&high, sums + (col + TENSOR_SIZE) * ROWS, 1, ROWS);
-    __syncwarp();
-    for (int q = (int) threadIdx.x % WARP; q < WARP * ROWS; q += WARP) {
-      const int r = q % ROWS, c = col + q / ROWS;
-      if (c >= (n_left + PAD - 1) / PAD * PAD) continue;
-      const real start = bias && c < n_left ? bias[c] : (real) 0;
-      finish_sum<ROWS>(b, net, now, alpha, r, col0 + c, start + sums[c * ROWS + r]);
-    }
-  }
-};
-#endif
-
 /* ---- a network --------------------------------------------------------------------------------------------------- */
 
 /* energy[r] = bias + sum_k w[k] h[k][r],  slope[k][r] *= w[k] factor, of the last hidden layer. A warp owns rows; sums
@@ -287,7 +241,7 @@ template <int ROWS> MLFF_DEVICE void read_out(const block_arrays &b, const netwo
 }
 
 /* One tile of columns of a product. Its first tiles are under way; those of the next product are when this ends. */
-template <int ROWS, typename SUMS>
+template <int ROWS>
 MLFF_DEVICE void multiply(const block_arrays &b, const network &net, const product &now, int col0, const product &next,
                           int next_col0, real alpha)
 {
@@ -297,13 +251,13 @@ MLFF_DEVICE void multiply(const block_arrays &b, const network &net, const produ
                                : now.layer ? net.layers[now.layer - 1].hidden_at
                                            : 0) *
                                   ROWS;
-  SUMS sums;
+  row_sums<ROWS> sums;
   sums.begin(now.is_back ? (const real *) NULL : layer.bias + col0, now.n_out - col0);
   for (int step = 0; step * TILE_DEPTH < now.n_in; step++) {
-    const int tile = step % N_TILES;
-    __pipeline_wait_prior(N_TILES - 2);
+    const int tile = step % n_tiles(ROWS);
+    __pipeline_wait_prior(n_tiles(ROWS) - 2);
     __syncthreads(); /* the tile of this step is there, and that of the last one has been used */
-    start_tile<ROWS>(b, now, col0, step + N_TILES - 1);
+    start_tile<ROWS>(b, now, col0, step + n_tiles(ROWS) - 1);
     sums.add(is_first ? b.x_tiles + tile * TILE_DEPTH * ROWS : x + step * TILE_DEPTH * ROWS,
              b.w_tiles + tile * TILE_DEPTH * TILE_LD, b.n_rows, now.n_out - col0);
   }
@@ -316,11 +270,11 @@ MLFF_DEVICE void multiply(const block_arrays &b, const network &net, const produ
  * grads[m][i][c] = factor d energy[m][i] / d aevs[i][c], for the atoms i of each group and its networks m.
  *   aevs [n_rows][ld], energy [n_members][ld_energy], grads [n_members][n_rows][ld], weights [n_in][n_out]
  * Grid: x over tiles of ROWS atoms, y over groups and members; blocks beyond the last atom of theirs do nothing. A
- * block owns the atoms of a tile, a warp 32 columns of a product, a thread or tensor cores its sums. Dynamic shared
- * memory: tiles of weights and of AEVs, activations and slopes of all layers. Deterministic. Twins: linear_cpu,
- * ani_readout_cpu. */
-template <int ROWS, typename SUMS> MLFF_DEVICE void run_network(const networks_arrays &a, real *shared)
+ * block owns the atoms of a tile, a warp 32 columns of a product, a thread its sums. Dynamic shared memory: tiles of
+ * weights and of AEVs, activations and slopes of all layers. Deterministic. Twins: linear_cpu, ani_readout_cpu. */
+template <int ROWS> __global__ void __launch_bounds__(NETWORK_THREADS) ani_networks_kernel(networks_arrays a)
 {
+  MLFF_SHARED_DYNAMIC(real, shared);
   const row_group &group = a.groups[blockIdx.y / (unsigned) a.n_members];
   const int member = (int) (blockIdx.y % (unsigned) a.n_members), first = (int) blockIdx.x * ROWS;
   if (first >= group.n_rows) return;
@@ -333,15 +287,15 @@ template <int ROWS, typename SUMS> MLFF_DEVICE void run_network(const networks_a
   b.grads = a.grads + (member * a.n_rows + row) * a.ld;
   b.energy = a.energy + member * a.ld_energy + row;
   b.w_tiles = shared;
-  b.x_tiles = b.w_tiles + N_TILES * TILE_DEPTH * TILE_LD;
-  b.results = b.x_tiles + N_TILES * TILE_DEPTH * ROWS;
+  b.x_tiles = b.w_tiles + n_tiles(ROWS) * TILE_DEPTH * TILE_LD;
+  b.results = b.x_tiles + n_tiles(ROWS) * TILE_DEPTH * ROWS;
   product now = forward_of(net, 0);
   start_first_tiles<ROWS>(b, now, 0);
   for (int col0 = 0; now.weight;) { /* tile by tile of columns */
     const bool is_whole = col0 + TILE_COLUMNS >= now.n_out;
     const product next = is_whole ? following(net, now) : now;
     const int next_col0 = is_whole ? 0 : col0 + TILE_COLUMNS;
-    multiply<ROWS, SUMS>(b, net, now, col0, next, next_col0, (real) a.alpha);
+    multiply<ROWS>(b, net, now, col0, next, next_col0, (real) a.alpha);
     if (!now.is_back && next.is_back) {
       __syncthreads();
       read_out<ROWS>(b, net, (real) a.factor);
@@ -351,21 +305,6 @@ template <int ROWS, typename SUMS> MLFF_DEVICE void run_network(const networks_a
   }
 }
 
-template <int ROWS> __global__ void __launch_bounds__(NETWORK_THREADS) ani_networks_kernel(networks_arrays a)
-{
-  MLFF_SHARED_DYNAMIC(real, shared);
-  run_network<ROWS, plain_sums<ROWS>>(a, shared);
-}
-
-#if !MLFF_REAL_IS_DOUBLE
-/* The same with products on tensor cores. */
-__global__ void __launch_bounds__(NETWORK_THREADS) ani_networks_mixed_kernel(networks_arrays a)
-{
-  MLFF_SHARED_DYNAMIC(real, shared);
-  run_network<TENSOR_SIZE, tensor_sums>(a, shared);
-}
-#endif
-
 } // namespace
 
 /* ---- ops --------------------------------------------------------------------------------------------------------- */
@@ -373,7 +312,7 @@ __global__ void __launch_bounds__(NETWORK_THREADS) ani_networks_mixed_kernel(net
 /* Bytes of shared memory of a block. */
 static size_t shared_bytes(const mlff_ani_networks *networks, int rows)
 {
-  return ((size_t) N_TILES * TILE_DEPTH * (size_t) (TILE_LD + rows) +
+  return ((size_t) n_tiles(rows) * TILE_DEPTH * (size_t) (TILE_LD + rows) +
           (size_t) networks->reals_per_row * (size_t) rows) *
          sizeof(real);
 }
@@ -399,10 +338,8 @@ static int describe(network *to, const mlff_ani_network *from)
     at += width;
     turns[l % 2] = width > turns[l % 2] ? width : turns[l % 2];
   }
-  to->through_at = at; /* with room for the widest sums: those of the AEV, a tile of columns at a time */
   for (int l = 0; l < from->n_hidden; l++) to->layers[l].hidden_at = at + (l % 2 ? turns[0] : 0);
-  const int width = padded(from->forward[0]->n_in), through = width < (int) TILE_COLUMNS ? width : (int) TILE_COLUMNS;
-  return at + (turns[0] + turns[1] > through ? turns[0] + turns[1] : through);
+  return at + turns[0] + turns[1];
 }
 
 /* Lets all kernels have what a block of this GPU can have. */
@@ -414,7 +351,6 @@ static mlff_status ask_for_shared_memory(mlff_backend *backend, int *most, mlff_
   if (failed == cudaSuccess) failed = cudaFuncSetAttribute(ani_networks_kernel<8>, what, *most);
 #if !MLFF_REAL_IS_DOUBLE
   if (failed == cudaSuccess) failed = cudaFuncSetAttribute(ani_networks_kernel<16>, what, *most);
-  if (failed == cudaSuccess) failed = cudaFuncSetAttribute(ani_networks_mixed_kernel, what, *most);
 #endif
   return mlff_cuda_check(cuda, failed, "shared memory of ani_networks_kernel", error);
 }
@@ -440,12 +376,10 @@ mlff_status MLFF_CUDA(ani_networks_setup_cuda)(mlff_backend *backend, mlff_ani_n
 }
 
 /* Atoms of a block; 0: layer by layer. */
-static int choose_rows(const mlff_backend *backend, const mlff_ani_networks *networks, int64_t n_blocks_of_8,
-                       int n_multiprocessors)
+static int choose_rows(const mlff_ani_networks *networks, int64_t n_blocks_of_8, int n_multiprocessors)
 {
   const bool has_16 = MOST_ATOMS >= 16 && shared_bytes(networks, 16) <= (size_t) networks->most_shared;
   const bool has_8 = shared_bytes(networks, 8) <= (size_t) networks->most_shared;
-  if (strcmp(backend->precision, "mixed") == 0) return has_16 ? 16 : 0; /* of tensor cores */
   if (has_16 && n_blocks_of_8 > n_multiprocessors) return 16;
   return has_8 ? 8 : 0;
 }
@@ -465,7 +399,7 @@ int MLFF_CUDA(ani_networks_cuda)(mlff_backend *backend, const mlff_ani_networks 
     most_rows = rows->n_rows > most_rows ? rows->n_rows : most_rows;
   }
   if (n_rows > (int64_t) ROWS_PER_SM * n_multiprocessors) return 0;
-  const int rows = choose_rows(backend, networks, n_blocks_of_8, n_multiprocessors);
+  const int rows = choose_rows(networks, n_blocks_of_8, n_multiprocessors);
   if (!rows) return 0;
   a.n_rows = args->n_rows;
   a.ld = args->ld;
@@ -482,9 +416,7 @@ int MLFF_CUDA(ani_networks_cuda)(mlff_backend *backend, const mlff_ani_networks 
 #if MLFF_REAL_IS_DOUBLE
   MLFF_LAUNCH(backend, ani_networks_kernel<8>, grid, NETWORK_THREADS, bytes, a);
 #else
-  if (strcmp(backend->precision, "mixed") == 0)
-    MLFF_LAUNCH(backend, ani_networks_mixed_kernel, grid, NETWORK_THREADS, bytes, a);
-  else if (rows == 16)
+  if (rows == 16)
     MLFF_LAUNCH(backend, ani_networks_kernel<16>, grid, NETWORK_THREADS, bytes, a);
   else
     MLFF_LAUNCH(backend, ani_networks_kernel<8>, grid, NETWORK_THREADS, bytes, a);

@@ -240,7 +240,6 @@ void MLFF_CUDA(atoms_begin_cuda)(mlff_backend *backend, int64_t n_atoms)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   if (backend->forecast) return;
-  if (strcmp(backend->precision, "mixed") == 0) return; /* tensor cores want many rows */
   if (!mlff_cuda_is_small(cuda, n_atoms)) return;
   cuda->queue.n_atoms = n_atoms;
   cuda->queue.start = start_steps;

@@ -169,7 +169,8 @@ template <int ACT, int N_PRODUCTS>
 __global__ void __launch_bounds__(MIXED_THREADS) linear_mixed_kernel(linear_group<N_PRODUCTS> group)
 {
   enum { LD = MIXED_TILE + 8, TILES = 2 * MIXED_DEPTH * LD, HALF = MIXED_TILE / 2 };
-  static_assert(2 * TILES >= MIXED_TILE * LD && HALF == 2 * TENSOR_SIZE && MIXED_DEPTH % TENSOR_DEPTH == 0, "fits");
+  static_assert(2 * TILES >= MIXED_TILE * LD && HALF == 2 * TENSOR_SIZE && (int) MIXED_DEPTH == (int) TENSOR_CHAIN,
+                "fits");
   MLFF_SHARED(float, shared, 2 * TILES);
   const linear_arrays &a = group.of[N_PRODUCTS == 1 ? 0 : blockIdx.z];
   const int64_t row0 = (int64_t) blockIdx.y * MIXED_TILE;
@@ -178,8 +179,11 @@ __global__ void __launch_bounds__(MIXED_THREADS) linear_mixed_kernel(linear_grou
   const linear_tiles<MIXED_TILE, MIXED_DEPTH, LD, LD, MIXED_THREADS> tiles = {a, row0, col0, 0, shared, shared + TILES};
   const int my_row = warp / 2 * HALF, my_col = warp % 2 * HALF;
   const bool has_rows = row0 + my_row < a.n_rows, has_more = row0 + my_row + TENSOR_SIZE < a.n_rows;
-  tensor_sum sum[2][2];
-  for (int q = 0; q < 4; q++) tensor_zero(&sum[q / 2][q % 2]);
+  tensor_sum sum[2][2], part[2][2];
+  for (int q = 0; q < 4; q++) {
+    tensor_zero(&sum[q / 2][q % 2]);
+    tensor_zero(&part[q / 2][q % 2]);
+  }
   tiles.start(0);
   for (int k0 = 0; k0 < a.n_in; k0 += MIXED_DEPTH) {
     tiles.wait(k0);
@@ -193,9 +197,11 @@ __global__ void __launch_bounds__(MIXED_THREADS) linear_mixed_kernel(linear_grou
         if (r > 0 && !has_more) continue;
         tensor_part x;
         tensor_load_x(&x, x_tile + k * LD + r * TENSOR_SIZE, LD);
-        for (int c = 0; c < 2; c++) tensor_add(&sum[r][c], x, w[c]);
+        for (int c = 0; c < 2; c++) tensor_add(&part[r][c], x, w[c]);
       }
     }
+#pragma unroll
+    for (int q = 0; q < 4; q++) tensor_gather(&sum[q / 2][q % 2], &part[q / 2][q % 2]);
   }
   __syncthreads(); /* all have read the tiles */
   for (int q = 0; q < 4; q++)
@@ -342,7 +348,7 @@ void MLFF_CUDA(linear_many_cuda)(mlff_backend *backend, int n, const mlff_linear
 #if !MLFF_REAL_IS_DOUBLE
 static void linear_mixed_cuda(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *args)
 {
-  start_one(backend, mixed, linear, args);
+  if (!put_off(backend, linear, args)) start_one(backend, mixed, linear, args);
 }
 
 static void linear_many_mixed_cuda(mlff_backend *backend, int n, const mlff_linear *const *linears,

@@ -3,6 +3,7 @@
  * Beside it, painn_*.cu: moments (first layer), messages (other layers), mix (updates of atoms, readout).
  */
 #include "painn.h"
+#include "vectors.h"
 
 enum { RADIAL_THREADS = 128 };
 
@@ -29,18 +30,22 @@ __global__ void __launch_bounds__(RADIAL_THREADS) radial_cubic_kernel(radial_arr
   if (e >= *a.n_edges) return;
   real *line = a.line + e * MLFF_PAINN_LINE;
   const real inverse_h = (real) (a.n / a.cutoff);
-  const real r = a.vec[4 * e + 3], x = r * inverse_h, inverse = 1 / r;
+  const vector_of<4> vec = load_vector<4>(a.vec + 4 * e);
+  const real r = vec.of[3], x = r * inverse_h, inverse = 1 / r;
   int first = (int) x;
   if (first >= a.n) first = a.n - 1; /* r rounded up to the cutoff */
   const real t = x - (real) first;
+  vector_of<4> coef, slope;
 #pragma unroll
   for (int k = 0; k < 4; k++) {
     const real c1 = piece[1][k], c2 = piece[2][k], c3 = piece[3][k];
-    line[LINE_COEF + k] = ((c3 * t + c2) * t + c1) * t + piece[0][k];
-    line[LINE_SLOPE + k] = ((3 * c3 * t + 2 * c2) * t + c1) * inverse_h;
+    coef.of[k] = ((c3 * t + c2) * t + c1) * t + piece[0][k];
+    slope.of[k] = ((3 * c3 * t + 2 * c2) * t + c1) * inverse_h;
   }
-  for (int c = 0; c < 3; c++) line[LINE_UNIT + c] = a.vec[4 * e + c] * inverse;
-  line[LINE_INVERSE] = inverse;
+  const vector_of<4> unit = {{vec.of[0] * inverse, vec.of[1] * inverse, vec.of[2] * inverse, inverse}};
+  store_vector<4>(line + LINE_COEF, coef);
+  store_vector<4>(line + LINE_SLOPE, slope);
+  store_vector<4>(line + LINE_UNIT, unit);
   const line_index index = {first + (first >= a.split ? 3 : 0), a.node[e], a.species[e], 0};
   line_store_index(line, index);
 }

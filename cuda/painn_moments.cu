@@ -1,7 +1,8 @@
 /* painn_moments.cu: the first layer of PaiNN as moments of the surroundings, on the GPU. Twin: cpu/painn_moments.c. */
 #include "painn.h"
+#include "vectors.h"
 
-enum { MOMENT_THREADS = 64, MOMENT_WARPS = 4, MOST_SHARED = 32 * 1024 };
+enum { MOMENT_THREADS = 64, MOMENT_WARPS = 4, MOMENT_BATCH = 8, MOST_SHARED = 32 * 1024 };
 
 namespace { /* kernels and their arguments differ between element types */
 
@@ -15,9 +16,10 @@ typedef struct moment_arrays {
   int n_terms, n_rows, n_slots, accumulate;
 } moment_arrays;
 
-/* What a lane adds of an edge: lane q of the sum term q/4, of which 0 is for m_q and 1 to 3 for m_mu. */
+/* What a lane adds of an edge, and the first column of it: lane q of the sum term q/4, of which 0 is for m_q and 1 to 3
+ * for m_mu. Nothing is added where the column is negative. */
 typedef struct moment_edge {
-  line_index index;
+  int column, unused;
   real coef, unit;
 } moment_edge;
 
@@ -26,15 +28,19 @@ MLFF_DEVICE moment_edge load_edge(const moment_arrays &a, int64_t e, int q)
   const real *line = a.lines + e * MLFF_PAINN_LINE;
   const bool has_term = q < 4 * a.n_terms;
   const real *coef = a.n_terms == 4 ? line + LINE_COEF : a.terms + e * 2 * a.n_terms;
-  const moment_edge found = {line_load_index(line), has_term ? coef[q / 4] : (real) 0,
-                             q % 4 ? line[LINE_UNIT + q % 4 - 1] : (real) 1};
+  const line_index index = line_load_index(line);
+  const int slot = a.slot[index.species];
+  moment_edge found;
+  found.column = slot < 0 || !has_term ? -1 : slot * a.n_rows + (a.n_terms == 4 ? index.first : 0) + q / 4;
+  found.coef = has_term ? coef[q / 4] : (real) 0;
+  found.unit = q % 4 ? line[LINE_UNIT + q % 4 - 1] : (real) 1;
   return found;
 }
 
 /* m_q[i][s][k] = sum_{j of s} coef_k(r_ij),  m_mu[i][s][k] = sum_{j of s} coef_k(r_ij) u_ij,  and 1 at the slot of
  * atom i. A warp owns atom i and sums over its edges in order in dynamic shared memory: n_chunk columns (s, k) of four
- * numbers, all of them but for models of many elements. A lane adds one number of an edge, whose line is loaded one
- * ahead, or of many terms every 32nd. Deterministic. Twin: painn_moments_cpu. */
+ * numbers, all of them but for models of many elements. A lane adds one number of an edge, or of many terms every 32nd;
+ * the lines of MOMENT_BATCH edges are on their way at once. Deterministic. Twin: painn_moments_cpu. */
 __global__ void __launch_bounds__(WARP *MOMENT_WARPS) moments_kernel(moment_arrays a, int n_chunk, int n_atoms)
 {
   MLFF_SHARED_DYNAMIC(real, shared);
@@ -49,14 +55,17 @@ __global__ void __launch_bounds__(WARP *MOMENT_WARPS) moments_kernel(moment_arra
     for (int q = lane; q < 4 * n; q += WARP) own[q] = 0;
     __syncwarp();
     for (int q = lane; q < (4 * a.n_terms + WARP - 1) / WARP * WARP && begin < end; q += WARP) {
-      moment_edge next = load_edge(a, begin, q);
-      for (int64_t e = begin; e < end; e++) {
-        const moment_edge edge = next;
-        next = load_edge(a, e + 1 < end ? e + 1 : e, q);
-        const int slot = a.slot[edge.index.species];
-        const int c = slot * a.n_rows + (a.n_terms == 4 ? edge.index.first : 0) + q / 4 - c0;
-        if (slot >= 0 && q < 4 * a.n_terms && c >= 0 && c < n) own[4 * c + q % 4] += edge.coef * edge.unit;
-        __syncwarp();
+      for (int64_t e0 = begin; e0 < end; e0 += MOMENT_BATCH) {
+        moment_edge edges[MOMENT_BATCH];
+#pragma unroll
+        for (int k = 0; k < MOMENT_BATCH; k++) edges[k] = load_edge(a, e0 + k < end ? e0 + k : end - 1, q);
+#pragma unroll
+        for (int k = 0; k < MOMENT_BATCH; k++) {
+          const int c = edges[k].column - c0;
+          if (edges[k].column >= 0 && c >= 0 && c < n && e0 + k < end)
+            own[4 * c + q % 4] += edges[k].coef * edges[k].unit;
+          __syncwarp();
+        }
       }
     }
     for (int c = lane; c < n; c += WARP) {
@@ -80,7 +89,8 @@ __global__ void __launch_bounds__(MOMENT_THREADS) moments_backward_kernel(moment
   for (int64_t e = a.row[i] + threadIdx.x; e < end; e += MOMENT_THREADS) {
     const real *line = a.lines + e * MLFF_PAINN_LINE;
     const line_index index = line_load_index(line);
-    const real ux = line[LINE_UNIT], uy = line[LINE_UNIT + 1], uz = line[LINE_UNIT + 2], inverse = line[LINE_INVERSE];
+    const vector_of<4> unit = load_vector<4>(line + LINE_UNIT);
+    const real ux = unit.of[0], uy = unit.of[1], uz = unit.of[2], inverse = unit.of[3];
     const int slot = a.slot[index.species];
     real sx = 0, sy = 0, sz = 0, sr = 0;
     if (slot >= 0) {
@@ -88,25 +98,27 @@ __global__ void __launch_bounds__(MOMENT_THREADS) moments_backward_kernel(moment
       const real *coef = a.n_terms == 4 ? line + LINE_COEF : a.terms + e * 2 * a.n_terms;
       const real *slope = a.n_terms == 4 ? line + LINE_SLOPE : coef + a.n_terms;
       const real *q = a.q + block * a.ld_q + c, *x = a.mu + block * 3 * a.ld_mu + c, *y = x + a.ld_mu, *z = y + a.ld_mu;
-      for (int t = 0; t < a.n_terms; t++) {
-        sx += coef[t] * x[t];
-        sy += coef[t] * y[t];
-        sz += coef[t] * z[t];
-        sr += slope[t] * (q[t] + ux * x[t] + uy * y[t] + uz * z[t]);
+      for (int t = 0; t < a.n_terms; t += 4) { /* a multiple of 4 */
+        const vector_of<4> c4 = load_vector<4>(coef + t), s4 = load_vector<4>(slope + t);
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+          sx += c4.of[k] * x[t + k];
+          sy += c4.of[k] * y[t + k];
+          sz += c4.of[k] * z[t + k];
+          sr += s4.of[k] * (q[t + k] + ux * x[t + k] + uy * y[t + k] + uz * z[t + k]);
+        }
       }
     }
-    real *grad = a.edge_grad + 4 * e;
     if (a.accumulate) {
-      sx += grad[0];
-      sy += grad[1];
-      sz += grad[2];
-      sr += grad[3];
+      const vector_of<4> more = load_vector<4>(a.edge_grad + 4 * e);
+      sx += more.of[0];
+      sy += more.of[1];
+      sz += more.of[2];
+      sr += more.of[3];
     }
     const real along = sx * ux + sy * uy + sz * uz, by_r = sr - along * inverse;
-    grad[0] = sx * inverse + ux * by_r;
-    grad[1] = sy * inverse + uy * by_r;
-    grad[2] = sz * inverse + uz * by_r;
-    grad[3] = 0;
+    const vector_of<4> grad = {{sx * inverse + ux * by_r, sy * inverse + uy * by_r, sz * inverse + uz * by_r, 0}};
+    store_vector<4>(a.edge_grad + 4 * e, grad);
   }
 }
 

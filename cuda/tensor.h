@@ -1,7 +1,8 @@
 /* tensor.h: products of matrices on tensor cores, for `precision mixed`: inputs taken as the sum of two numbers of TF32
  * (10 bits of mantissa, the exponents of float), the rounding of a number and the upper bits of what is left; sums in
- * float. The only place that knows of tensor cores; where there are none, and on the simulated device, the same numbers
- * are rounded and summed one by one.
+ * float. Tensor cores cut sums off where others round, so that long sums become too small: a few products are summed
+ * there, and these sums are added up as all others (tensor_gather). The only place that knows of tensor cores; where
+ * there are none, and on the simulated device, the same numbers are rounded, summed one by one and cut off.
  */
 #ifndef MLFF_CUDA_TENSOR_H
 #define MLFF_CUDA_TENSOR_H
@@ -17,6 +18,7 @@
 #endif
 
 enum { TENSOR_SIZE = 16, TENSOR_DEPTH = 8 };
+enum { TENSOR_CHAIN = 32 }; /* products that are summed there before they are added to a total */
 
 /* TENSOR_SIZE x TENSOR_SIZE sums, spread over the lanes of a warp as two products of 16 x 8 have them: of half h, rows
  * lane / 4 and 8 more, columns 8 h + lane % 4 * 2 and one more. Without tensor cores, number q is element lane + 32 q,
@@ -42,6 +44,14 @@ MLFF_DEVICE void tensor_zero(tensor_sum *sum)
   for (int q = 0; q < TENSOR_SIZE * TENSOR_SIZE / WARP; q++) sum->of[q] = 0;
 }
 
+/* total += sum, and sum = 0 */
+MLFF_DEVICE void tensor_gather(tensor_sum *total, tensor_sum *sum)
+{
+#pragma unroll
+  for (int q = 0; q < TENSOR_SIZE * TENSOR_SIZE / WARP; q++) total->of[q] += sum->of[q];
+  tensor_zero(sum);
+}
+
 /* To the nearest number with 10 bits of mantissa, ties away from zero; infinity stays, NaN may become zero. */
 MLFF_DEVICE float tensor_round(float x)
 {
@@ -62,6 +72,19 @@ MLFF_DEVICE void tensor_split(float *x, float *rest)
   memcpy(rest, &bits, sizeof bits);
   *x = high;
 }
+
+#if !MLFF_TENSOR_CORES
+/* Towards zero, as tensor cores leave a sum. */
+MLFF_DEVICE float tensor_cut(double x)
+{
+  float cut = (float) x;
+  uint32_t bits;
+  memcpy(&bits, &cut, sizeof bits);
+  if (fabs((double) cut) > fabs(x)) bits--; /* infinity becomes the largest number */
+  memcpy(&cut, &bits, sizeof bits);
+  return cut;
+}
+#endif
 
 #if MLFF_TENSOR_CORES
 /* As tensor_split; tensor cores leave the lower bits away. */
@@ -122,13 +145,16 @@ MLFF_DEVICE void tensor_add(tensor_sum *sum, const tensor_part &x, const tensor_
 #else
   for (int q = 0; q < TENSOR_SIZE * TENSOR_SIZE / WARP; q++) {
     const int at = (int) threadIdx.x % WARP + WARP * q, row = at / TENSOR_SIZE, col = at % TENSOR_SIZE;
+    double rests_x = 0, rests_w = 0, of = 0;
     for (int k = 0; k < TENSOR_DEPTH; k++) {
       float a = x.at[k * x.ld + row], b = w.at[k * w.ld + col], ra, rb;
       tensor_split(&a, &ra);
       tensor_split(&b, &rb);
-      sum->of[q] += ra * b + a * rb;
-      sum->of[q] += a * b;
+      rests_x += (double) ra * b;
+      rests_w += (double) a * rb;
+      of += (double) a * b;
     }
+    sum->of[q] = tensor_cut(tensor_cut(tensor_cut(sum->of[q] + rests_x) + rests_w) + of);
   }
 #endif
 }

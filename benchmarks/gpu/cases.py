@@ -1,8 +1,7 @@
-"""What run.py --time measures, in which order, and about how long it should take on an H200: the table of
-`run.py --plan`.
+"""What run.py --time measures, in which order, and about how long it takes on an H100: the table of `run.py --plan`.
 
-Times here are a model, from a reading of the compiled kernels (docs/gpu.md); they decide how many evaluations are
-timed and how much of a call a part may use, and nothing that is reported comes from them.
+Times here are those of earlier runs, rounded; they decide how many evaluations are timed and how much of a call a part
+may use, and nothing that is reported comes from them.
 """
 
 import dataclasses
@@ -24,14 +23,14 @@ MOST_COMPARED_ELSE = 192
 MOST_GRAPH_OFF = 1152
 TOLD = (63, 1152)  # sizes that the ways which nobody runs by default are measured at
 REPLICAS = (16, 256)
-# model -> (us of a step of few atoms, us per atom more, s to open it); H200, fp32
+# model -> (us of a step of few atoms, us per atom more, s to open it); measured on an H100, fp32
 COST = {
-    STUDENT: (210, 0.11, 0.4),
-    TEACHER: (500, 0.38, 0.5),
-    ANI_8: (135, 0.30, 0.4),
-    ANI_1: (120, 0.10, 0.4),
-    ORB: (3000, 20, 2.0),
-    NEQUIX: (600, 2.0, 0.5),
+    STUDENT: (140, 0.08, 0.1),
+    TEACHER: (270, 0.28, 0.1),
+    ANI_8: (160, 0.20, 0.1),
+    ANI_1: (160, 0.07, 0.1),
+    ORB: (4900, 13, 0.5),
+    NEQUIX: (570, 3.5, 0.2),
 }
 CPU_COST = {STUDENT: 10, TEACHER: 60, ANI_8: 42, ANI_1: 8, ORB: 4000, NEQUIX: 5000}  # us per atom on one core
 LIST_COST = 4e-6  # s per atom: reading and neighbours
@@ -64,7 +63,7 @@ class Case:
         return self.n_atoms * self.replicas
 
     def seconds_per_call(self):
-        """By the model, on an H200 or one core."""
+        """On an H100 or one core."""
         if self.device == "cpu":
             return 1e-6 * CPU_COST[self.model] * self.n_all
         base, per_atom, _ = COST[self.model]
@@ -178,7 +177,7 @@ class Small(Case):
 @dataclasses.dataclass(frozen=True)
 class Part:
     """Of a call: seconds after which it is ended, and, apart from those of its cases, about how many it takes on an
-    H200."""
+    H100."""
 
     name: str
     limit: int
@@ -194,12 +193,12 @@ DEVICE = Part("launch floor, bandwidths", 60, 5)
 FIRST = Part("cases, first round", 200, 0, tuple(first_round()))
 STEPS = Part("whole steps of LAMMPS", 70, 35)
 EAGER = Part("PyTorch, eager", 60, 45)
-KERNELS = Part("Nsight Compute", 75, 55)
+KERNELS = Part("Nsight Compute", 110, 90)
 TRACES = Part("span traces", 30, 10)
 SECOND = Part("cases, second round", 120, 0, tuple(second_round()))
 COMPILED = Part("PyTorch, compiled", 80, 60)
-# Suites run four at a time, the sanitizer six; what one takes on a device is a guess from its simulated time.
-SUITES = Part("suites on the device", 220, 120)
+# Suites and those of the sanitizer run eight at a time.
+SUITES = Part("suites on the device", 220, 20)
 SANITIZERS = Part("compute-sanitizer", 330, 260)
 # The parts of each call, in order
 PLAN = {

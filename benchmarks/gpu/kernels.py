@@ -23,7 +23,7 @@ SKIPPED_STEPS, CALLS = (
     20,
     40,
 )  # the self-tests when a model is opened, and the evaluations that bring up the list, come first
-NCU = ["ncu", "--clock-control", "none", "--target-processes", "application-only"]
+NCU = ["ncu", "--clock-control", "none", "--cache-control", "none", "--target-processes", "application-only"]
 
 
 def command(program, n_kernels, more):

@@ -153,7 +153,7 @@ def travelling_size():
     return sum(os.path.getsize(path) for path in paths if os.path.isfile(path) and not os.path.islink(path))
 
 
-def make(out, build, simulated=False, python=sys.executable, preset=6, architectures=None):
+def make(out, build, simulated=False, python=sys.executable, preset=8, architectures=None):
     """Builds, and writes the pack to `out`; returns its size and that of everything that travels."""
     run(configure(build, simulated, python, architectures=architectures))
     run(["cmake", "--build", build, "-j", str(os.cpu_count() or 2), *targets(simulated, True)])

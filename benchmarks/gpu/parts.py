@@ -26,7 +26,7 @@ HOT_SUITES = (
 )
 TOO_FAR = "is too far from fp64 on the CPU"  # of `mlff time --against cpu`
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
-SUITES_AT_ONCE, SANITIZERS_AT_ONCE = 4, 6
+SUITES_AT_ONCE, SANITIZERS_AT_ONCE = 8, 8
 SUITE_LIMIT, SANITIZER_LIMIT = 150, 110
 # profiles of kernels and traces: model, atoms
 PROFILED = (

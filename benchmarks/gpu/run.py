@@ -113,6 +113,8 @@ def one_call(kind, args):
     try:
         found = []
         prepared, *others = cases.PLAN[kind]
+        if args.only:
+            others = [part for part in others if part.name in args.only]
         session.part(prepared, lambda: found.append(prepare(session, args)))
         if found:
             made_by = functions(parts.Call(session, found[0], args.simulated))
@@ -141,7 +143,7 @@ def make_pack(args):
 
 def print_plan():
     for kind, plan in cases.PLAN.items():
-        print(f"{'--' + kind:32s} cases  estimated s (H200, a model)")
+        print(f"{'--' + kind:32s} cases  estimated s (H100)")
         for part in plan:
             print(f"  {part.name:30s} {len(part.cases) or '':>5}  {part.estimate():6.0f}")
         print(f"  {'together':30s} {'':5}  {sum(part.estimate() for part in plan):6.0f}  of {LIMIT}")
@@ -155,6 +157,7 @@ def main():
     what.add_argument("--check", action="store_true", help="suites and compute-sanitizer alone")
     what.add_argument("--pack", action="store_true", help="make the pack, and stop")
     what.add_argument("--plan", action="store_true", help="print what is done, and about how long it takes")
+    parser.add_argument("--only", nargs="+", metavar="PART", help="parts to do, by their names in --plan")
     parser.add_argument("--simulated", action="store_true", help="everything with the simulated device, small")
     parser.add_argument(
         "--seconds", type=float, default=float(os.environ.get("SECONDS_LEFT", LIMIT)), help="limit of a call (570)"
@@ -163,12 +166,17 @@ def main():
     parser.add_argument(
         "--work", default=os.environ.get("MLFF_GPU_WORK", os.path.join(ROOT, "build-gpu")), help="for everything else"
     )
-    parser.add_argument("--preset", type=int, default=6, help="of xz, for the pack")
+    parser.add_argument(
+        "--preset", type=int, default=8, help="of xz, for the pack; below 7 it does not see that the programs are alike"
+    )
     parser.add_argument("--architectures", help="of the pack's GPU code, as CMake has them (80-real;90)")
     args = parser.parse_args()
     if args.plan:
         print_plan()
         return 0
+    names = {part.name for plan in cases.PLAN.values() for part in plan[1:]}
+    if args.only and set(args.only) - names:
+        parser.error(f"--only: no part {sorted(set(args.only) - names)}; there are {sorted(names)}")
     if not args.pack and not args.out:
         parser.error("a folder for the results is missing")
     try:

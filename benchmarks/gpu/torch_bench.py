@@ -1,4 +1,5 @@
-"""Times the same networks in PyTorch, eager and compiled, on the same structures. Needs PyTorch; called by run.py.
+"""Times the same networks in PyTorch, eager and compiled, on the same structures. Needs PyTorch, NumPy and PyYAML;
+called by run.py.
 
   torch_bench.py --models FOLDER --how eager|compiled --out FILE.json [--device cuda] [--seconds N]
       [--mlff PROGRAM] STRUCTURE ...
@@ -19,6 +20,7 @@ import os
 import re
 import statistics
 import subprocess
+import sys
 import time
 
 import cases
@@ -29,12 +31,9 @@ MODES = {"eager": (None,), "compiled": ("default", "reduce-overhead")}  # of tor
 
 
 def load_networks():
-    """networks.py alone: the package around it needs more than PyTorch."""
-    path = os.path.join(ROOT, "python", "mlff_tools", "train", "networks.py")
-    spec = importlib.util.spec_from_file_location("networks", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    """The project's networks in PyTorch."""
+    sys.path.insert(0, os.path.join(ROOT, "python"))
+    return importlib.import_module("mlff_tools.train.networks")
 
 
 def load_tensors(path):
@@ -213,7 +212,7 @@ def measure_network(row, loaded, path, structure, mode, args):
     batch = Batch(head, network, structure, args.device)
     row["n_atoms"], row["n_edges"] = len(batch.species), len(batch.i)
     if args.mlff and row["n_atoms"] < 100:
-        forces = network(p, batch, False)[1].mean(0)
+        forces = network(p, batch, False).forces.mean(0)
         row["force_difference"] = compare(args.mlff, path[: -len("json")] + "yaml", structure, forces, args.device)
     if mode:
         begin = time.monotonic()

@@ -76,13 +76,18 @@ END_TEST
 static const char *const shipped[] = {"water-benzene-student", "water-benzene-teacher"};
 enum { N_SHIPPED = sizeof shipped / sizeof *shipped, N_FRAMES = 3 };
 
+/* Not fused: small systems would go without tensor cores. */
 static mlff_model *open_shipped(const char *name, const char *precision)
 {
   char path[600];
   mlff_error error = {.code = MLFF_OK};
   mlff_model *model = NULL;
   const char *const elements[] = {"H", "O"};
-  const mlff_options options = {.device = "cuda", .precision = precision, .elements = elements, .n_elements = 2};
+  const mlff_options options = {.device = "cuda",
+                                .precision = precision,
+                                .fuse = "off",
+                                .elements = elements,
+                                .n_elements = 2};
   snprintf(path, sizeof path, "%s/models/%s.yaml", test_source_dir(), name);
   test_ok(mlff_model_open(path, &options, &model, &error), error);
   ck_assert_str_eq(mlff_model_info(model)->precision, precision);
@@ -120,6 +125,7 @@ static mlff_model *open_sized(int which, const char *precision)
   if (which < N_SHIPPED) {
     const mlff_options options = {.device = "cuda",
                                   .precision = precision,
+                                  .fuse = "off",
                                   .elements = elements,
                                   .n_elements = 2,
                                   .skip_self_test = 1};
@@ -186,7 +192,7 @@ START_TEST(blocks_of_mixed)
   const mlff_graph *graph = mlff_system_graph(system);
   const double foreseen = foresee(blocks, graph);
   answer a = evaluate(blocks, graph, 0), b = evaluate(one, graph, 0), c = evaluate(single, graph, 0);
-  same_answers(&a, &b, "mixed");
+  same_answers(&a, is_ani ? &c : &b, "mixed"); /* ANI's networks of so few rows are one kernel, which is that of fp32 */
   const double held = (double) mlff_model_memory(blocks).bytes, full = (double) mlff_model_memory(single).bytes;
   const double own = (double) blocks->own_bytes;
   ck_assert_msg(foreseen > 0.98 * held && foreseen < 1.02 * held, "foreseen %g, held %g", foreseen, held);
@@ -218,13 +224,14 @@ START_TEST(mixed_orb_is_near_single)
 }
 END_TEST
 
-/* Mixed steps, too, are the same bits recorded and in any order, and fused, but for rounding on a real GPU. */
-START_TEST(mixed_steps_have_the_same_bits)
+/* Mixed steps of small systems are those of fp32: fused, and without tensor cores; they have the same bits recorded and
+ * in any order, too. */
+START_TEST(mixed_steps_of_few_atoms_are_those_of_fp32)
 {
   device_reset(1);
-  scene s = make_scene(_i, "mixed", "on");
+  scene s = make_scene(_i, "mixed", "on"), single = make_scene(_i, "fp32", "on");
   const mlff_graph *graph = mlff_system_graph(s.system);
-  answer plain = evaluate(s.off, graph, 0), first = evaluate(s.on, graph, 0);
+  answer plain = evaluate(single.on, mlff_system_graph(single.system), 0), first = evaluate(s.on, graph, 0);
   same_answers(&first, &plain, "mixed");
   for (unsigned step = 1; step < 3; step++) {
     device_shuffle(step);
@@ -237,6 +244,7 @@ START_TEST(mixed_steps_have_the_same_bits)
   free(first.numbers);
   free(plain.numbers);
   free_scene(&s);
+  free_scene(&single);
   device_is_empty();
 }
 END_TEST
@@ -253,7 +261,7 @@ static Suite *make_suite(void)
   tcase_add_loop_test(tcase, mixed_takes_less_memory, 0, N_SIZED);
   tcase_add_loop_test(tcase, blocks_of_mixed, 0, N_SIZED);
   tcase_add_test(tcase, mixed_orb_is_near_single);
-  tcase_add_loop_test(tcase, mixed_steps_have_the_same_bits, 0, 2);
+  tcase_add_loop_test(tcase, mixed_steps_of_few_atoms_are_those_of_fp32, 0, 2);
   suite_add_tcase(suite, tcase);
   return suite;
 }

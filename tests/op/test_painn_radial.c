@@ -50,6 +50,9 @@ static void check_radial(mlff_backend *backend, const mlff_edges *edges, const d
   mlff_painn_radial radial = {0};
   const mlff_painn_basis *basis = &s->basis;
   const int dense = basis->kind != MLFF_PAINN_CUBIC;
+  const size_t bytes = (size_t) n * MLFF_PAINN_LINE * backend->real_size;
+  test_ok(mlff_buf_reserve(backend, &radial.line, bytes, &error), error);
+  backend->ops->zero(backend, radial.line.data, bytes); /* of a dense basis, half of a line is copied and never used */
   test_ok(backend->ops->painn_radial(backend, basis, edges, &radial, &error), error);
   double *line = malloc((size_t) n * MLFF_PAINN_LINE * sizeof *line);
   double *terms = malloc((size_t) n * 2 * (size_t) basis->n_terms * sizeof *terms);

@@ -45,11 +45,14 @@ static int64_t scratch_width(const nequip_net *net)
   return most;
 }
 
-/* Edges whose messages are held: all, or what the backend wants, but those of any atom. */
+/* Edges whose messages are held: all, or what the backend wants, but those of any atom, and of large systems more: each
+ * part is a pass over all neighbours. */
 static int64_t messages_room(const nequip_net *net, const mlff_edges *edges)
 {
+  enum { MOST_PARTS = 8 };
   const int64_t wanted = net->backend->ops->nequip_messages, longest = (edges->longest_row + 63) / 64 * 64;
-  const int64_t room = wanted > 0 && wanted < longest ? longest : wanted;
+  const int64_t least = longest < edges->n_room / MOST_PARTS ? edges->n_room / MOST_PARTS : longest;
+  const int64_t room = wanted > 0 && wanted < least ? least : wanted;
   return edges->n_room < room ? edges->n_room : room;
 }
 
