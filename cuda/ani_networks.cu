@@ -198,7 +198,7 @@ template <int ROWS> struct row_sums {
   __device__ __forceinline__ void add(const real *x_tile, const real *w_tile, int n_rows, int n_left)
   {
     if (row >= n_rows || col >= n_left) return;
-#pragma unroll
+#pragma unroll 8
     for (int k = 0; k < TILE_DEPTH; k++) {
       const vector_of<OWN_ROWS> x = load_vector<OWN_ROWS>(x_tile + k * ROWS + row);
       const vector_of<THREAD_COLUMNS> w = load_vector<THREAD_COLUMNS>(w_tile + k * TILE_LD + col);
