@@ -13,7 +13,7 @@ using namespace ATOMS;
 
 /* A thread owns OWN x OWN values of a tile of y, with few blocks FEW x FEW, for more of them. */
 enum { OWN = 8, FEW = 4, SIDE = 8, LINEAR_THREADS = SIDE * SIDE, LINEAR_DEPTH = 16 };
-enum { MIXED_TILE = 64, MIXED_THREADS = 128, MIXED_DEPTH = 32 };
+enum { MIXED_TILE = 64, MIXED_THREADS = 128, MIXED_DEPTH = 32 }; /* products that tensor cores sum up: MIXED_DEPTH */
 enum { BLOCKS_PER_SM = 2 }; /* with fewer blocks of OWN x OWN values multiprocessors would be idle */
 
 mlff_status MLFF_CUDA(linear_pack_cuda)(mlff_backend *backend, mlff_linear *linear, const double *weight,
@@ -169,8 +169,7 @@ template <int ACT, int N_PRODUCTS>
 __global__ void __launch_bounds__(MIXED_THREADS) linear_mixed_kernel(linear_group<N_PRODUCTS> group)
 {
   enum { LD = MIXED_TILE + 8, TILES = 2 * MIXED_DEPTH * LD, HALF = MIXED_TILE / 2 };
-  static_assert(2 * TILES >= MIXED_TILE * LD && HALF == 2 * TENSOR_SIZE && (int) MIXED_DEPTH == (int) TENSOR_CHAIN,
-                "fits");
+  static_assert(2 * TILES >= MIXED_TILE * LD && HALF == 2 * TENSOR_SIZE && MIXED_DEPTH % TENSOR_DEPTH == 0, "fits");
   MLFF_SHARED(float, shared, 2 * TILES);
   const linear_arrays &a = group.of[N_PRODUCTS == 1 ? 0 : blockIdx.z];
   const int64_t row0 = (int64_t) blockIdx.y * MIXED_TILE;
@@ -205,8 +204,7 @@ __global__ void __launch_bounds__(MIXED_THREADS) linear_mixed_kernel(linear_grou
   }
   __syncthreads(); /* all have read the tiles */
   for (int q = 0; q < 4; q++)
-    tensor_store(&sum[q / 2][q % 2], shared + (my_row + q / 2 * TENSOR_SIZE) * LD + my_col + q % 2 * TENSOR_SIZE, LD,
-                 1);
+    tensor_store(&sum[q / 2][q % 2], shared + (my_row + q / 2 * TENSOR_SIZE) * LD + my_col + q % 2 * TENSOR_SIZE, LD);
   __syncthreads();
   for (int q = (int) threadIdx.x; q < MIXED_TILE * MIXED_TILE; q += MIXED_THREADS) {
     const int r = q / MIXED_TILE, c = q % MIXED_TILE;

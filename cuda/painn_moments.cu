@@ -62,8 +62,7 @@ __global__ void __launch_bounds__(WARP *MOMENT_WARPS) moments_kernel(moment_arra
 #pragma unroll
         for (int k = 0; k < MOMENT_BATCH; k++) {
           const int c = edges[k].column - c0;
-          if (edges[k].column >= 0 && c >= 0 && c < n && e0 + k < end)
-            own[4 * c + q % 4] += edges[k].coef * edges[k].unit;
+          if (c >= 0 && c < n && e0 + k < end) own[4 * c + q % 4] += edges[k].coef * edges[k].unit;
           __syncwarp();
         }
       }

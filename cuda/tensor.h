@@ -18,7 +18,6 @@
 #endif
 
 enum { TENSOR_SIZE = 16, TENSOR_DEPTH = 8 };
-enum { TENSOR_CHAIN = 32 }; /* products that are summed there before they are added to a total */
 
 /* TENSOR_SIZE x TENSOR_SIZE sums, spread over the lanes of a warp as two products of 16 x 8 have them: of half h, rows
  * lane / 4 and 8 more, columns 8 h + lane % 4 * 2 and one more. Without tensor cores, number q is element lane + 32 q,
@@ -159,8 +158,8 @@ MLFF_DEVICE void tensor_add(tensor_sum *sum, const tensor_part &x, const tensor_
 #endif
 }
 
-/* y[r step_r + c step_c] = sum[r][c], in shared memory. */
-MLFF_DEVICE void tensor_store(const tensor_sum *sum, float *y, int step_r, int step_c)
+/* y[r ld + c] = sum[r][c], in shared memory. */
+MLFF_DEVICE void tensor_store(const tensor_sum *sum, float *y, int ld)
 {
   const int lane = (int) threadIdx.x % WARP;
 #pragma unroll
@@ -170,7 +169,7 @@ MLFF_DEVICE void tensor_store(const tensor_sum *sum, float *y, int step_r, int s
 #else
     const int row = (lane + WARP * q) / TENSOR_SIZE, col = (lane + WARP * q) % TENSOR_SIZE;
 #endif
-    y[row * step_r + col * step_c] = sum->of[q];
+    y[row * ld + col] = sum->of[q];
   }
 }
 

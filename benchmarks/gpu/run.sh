@@ -8,6 +8,7 @@
 #   benchmarks/gpu/run.sh DIR --check         tests: all suites on the device, compute-sanitizer
 #   benchmarks/gpu/run.sh DIR                 both
 #   benchmarks/gpu/run.sh --plan              what is done in which order, with estimated times
+#   benchmarks/gpu/run.sh DIR ... --only PART ...   these parts, by their names in the plan
 #   benchmarks/gpu/run.sh --simulated ...     all of these with the simulated device, small
 #
 # DIR gets gpu.json (everything), summary.txt (the same to read), and archives of logs and profiles: at most 6 files, each below
