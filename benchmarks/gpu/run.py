@@ -174,9 +174,11 @@ def main():
     if args.plan:
         print_plan()
         return 0
-    names = {part.name for plan in cases.PLAN.values() for part in plan[1:]}
-    if args.only and set(args.only) - names:
-        parser.error(f"--only: no part {sorted(set(args.only) - names)}; there are {sorted(names)}")
+    kinds = ["time"] if args.time else ["check"] if args.check else ["time", "check"]
+    names = [part.name for kind in kinds for part in cases.PLAN[kind][1:]]
+    for name in args.only or ():
+        if name not in names:
+            parser.error(f"--only: there is no part '{name}' in this call; there are " + "; ".join(names))
     if not args.pack and not args.out:
         parser.error("a folder for the results is missing")
     try:
@@ -184,7 +186,6 @@ def main():
             make_pack(args)
             return 0
         args.out = os.path.abspath(args.out)
-        kinds = ["time"] if args.time else ["check"] if args.check else ["time", "check"]
         well = [one_call(kind, args) for kind in kinds]  # the second also where the first did not go well
         return 0 if all(well) else 1
     except (steps.Failed, subprocess.SubprocessError, OSError) as e:

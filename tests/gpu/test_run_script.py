@@ -457,3 +457,18 @@ def test_kernel_names():
 
 def test_box_sizes_have_decks():
     assert {n for _, n, _ in parts.STEPS} <= {63, 1152, 98304} and all(steps.box(n) for _, n, _ in parts.STEPS)
+
+
+def test_only_parts_of_the_call(tmp_path):
+    """A part of the other call is not one of this; nothing is done then."""
+    command = [
+        sys.executable,
+        os.path.join(HERE, "run.py"),
+        str(tmp_path / "out"),
+        "--check",
+        "--only",
+        cases.FIRST.name,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and f"no part '{cases.FIRST.name}' in this call; there are" in done.stderr
+    assert not os.path.exists(tmp_path / "out")
