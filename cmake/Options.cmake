@@ -5,7 +5,8 @@ option(MLFF_BUILD_PLUGIN "Build mlffplugin.so, the LAMMPS plugin with pair_style
 option(MLFF_BUILD_EXAMPLES "Build examples/c_api." ${PROJECT_IS_TOP_LEVEL})
 option(MLFF_BUILD_TESTS "Build the tests; needs Check." ${PROJECT_IS_TOP_LEVEL})
 option(MLFF_WARNINGS_AS_ERRORS "Treat compiler warnings as errors; for development and CI." OFF)
-option(MLFF_KERNELS_SIMD "Compile kernels for AVX2 and AVX-512 (x86-64), NEON and SVE (aarch64) as well, chosen at run time." ON)
+set(MLFF_KERNELS_SIMD ON CACHE STRING
+  "Kernels beside the generic ones, chosen at run time: ON (avx2 avx512 on x86-64, neon sve256 sve512 on aarch64), OFF, or some of these names.")
 set(MLFF_CUDA "OFF" CACHE STRING "The GPU backend: AUTO (when nvcc is found), ON, or OFF: the default until it has run on a device.")
 set(MLFF_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "GPUs to compile for, as CMAKE_CUDA_ARCHITECTURES; the last is PTX as well.")
 option(MLFF_CUDASIM "Compile the GPU backend for a simulated device in tests/cudasim instead; for tests." OFF)

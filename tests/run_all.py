@@ -11,6 +11,7 @@ import concurrent.futures
 import functools
 import glob
 import os
+import platform
 import re
 import shlex
 import shutil
@@ -27,6 +28,8 @@ C_LABELS = "unit|op|model|fuzz"
 VALGRIND_PROGRAMS = ("test_unit_modelfile", "test_unit_safetensors", "test_unit_graph")
 ASAN = "address,undefined"
 AT_ONCE = 2  # suites
+NIGHTLY = bool(os.environ.get("NIGHTLY"))  # as tests/support has it
+TORCH = ("python", "distill", "decks", "gpu")  # suites with tests that want PyTorch or ASE
 DISTURBED = 5  # tests, of all suites, that may run once more alone: more have a reason of their own
 
 
@@ -106,17 +109,17 @@ def with_ccache(env):
     return {**names, **env} if shutil.which("ccache") else env
 
 
-def add_train_python(env):
-    """PyTorch and ASE for the tests that need them, from scripts/train_python.sh, unless others are named."""
-    if env.get("MLFF_TORCH_PYTHON") and env.get("MLFF_ASE_PYTHON"):
-        return
+def train_python():
+    """Variables that name a Python with PyTorch and ASE, from scripts/train_python.sh, unless others are named."""
+    names = ("MLFF_TORCH_PYTHON", "MLFF_ASE_PYTHON")
+    if all(os.environ.get(name) for name in names):
+        return {}
     script = [os.path.join(ROOT, "scripts", "train_python.sh")]
     done = subprocess.run(script, capture_output=True, text=True, check=False)
     if done.returncode:
         print(f"no PyTorch and no ASE for tests: {done.stderr.strip()}", flush=True)
-        return
-    for name in ("MLFF_TORCH_PYTHON", "MLFF_ASE_PYTHON"):
-        env.setdefault(name, done.stdout.strip())
+        return {}
+    return {name: os.environ.get(name) or done.stdout.strip() for name in names}
 
 
 # ---- C suites (Check, run by ctest) ---------------------------------------------------------------------------------
@@ -242,20 +245,25 @@ def with_sanitizers(env, where):
 
 
 def suite_asan(build, env):
-    """The C suites again, built with AddressSanitizer and UndefinedBehaviorSanitizer, in BUILD/asan."""
-    result, where = Result(), os.path.join(build, "asan")
+    """The C suites again, built with AddressSanitizer and UndefinedBehaviorSanitizer, in BUILD/asan; of kernel paths
+    generic and AVX2, nightly all."""
+    result, where = Result(), os.path.join(build, "asan-all" if NIGHTLY else "asan")
     options = ["-DCMAKE_C_FLAGS_RELEASE=-O1 -g1", f"-DMLFF_SANITIZE={ASAN}", "-DMLFF_CUDA=OFF"]
-    return run_ctest(where, with_sanitizers(env, where)) if build_apart(result, env, where, options) else result
+    if not NIGHTLY and platform.machine() == "x86_64":
+        options.append("-DMLFF_KERNELS_SIMD=avx2")
+    if build_apart(result, env, where, options):
+        result = run_ctest(where, with_sanitizers(env, where))
+        result.skips = [text for text in result.skips if "kernel path avx512" not in text]
+    return result
 
 
 AARCH64_ROOT = os.path.join(ROOT, "scripts", "aarch64_root.sh")
-# Processors of qemu's: a common one without SVE, and vectors of 256 and of 512 bits, for which qemu takes twenty times
-# as long. So each program and test in LAMMPS has one of them, but with AARCH64=all (README.md); they share the code of
-# simd.h.
+# Processors of qemu's: a common one without SVE, and vectors of 512 bits, for which qemu takes twenty times as long;
+# nightly of 256 as well. So each program and test in LAMMPS has one of them, nightly all: they share simd.h.
 AARCH64 = {
-    "neoverse-n1": ("unit_evaluate", "op_painn", "test_runs.py::test_ensembles"),
-    "max,sve-max-vq=2": ("op_nequip_nodes", "op_orb", "op_repulsion", "op_ops"),
-    "max,sve-max-vq=4": ("op_linear", "op_nequip"),
+    "neoverse-n1": ("unit_evaluate", "op_painn", "op_nequip_nodes", "op_repulsion", "test_runs.py::test_ensembles"),
+    "max,sve-max-vq=4": ("op_linear", "op_nequip", "op_orb", "op_ops"),
+    **({"max,sve-max-vq=2": ()} if NIGHTLY else {}),
 }
 AARCH64_ALWAYS = ("test_physics.py::test_reference", "test_physics.py::test_precision_and_kernels")
 
@@ -263,7 +271,7 @@ AARCH64_ALWAYS = ("test_physics.py::test_reference", "test_physics.py::test_prec
 def suite_aarch64(build, env):
     """Operations and models on aarch64, compiled by a cross compiler and run by qemu, in BUILD/aarch64: the kernels for
     NEON and SVE, with vectors of 256 and of 512 bits; and the plugin in LAMMPS."""
-    result, where = Result(), os.path.join(build, "aarch64")
+    result, where = Result(), os.path.join(build, "aarch64-all" if NIGHTLY else "aarch64")
     everything = [name for names in AARCH64.values() for name in names]
     code, output = run([AARCH64_ROOT, "make"], env)
     root = (output.strip().splitlines() or [""])[-1]
@@ -283,6 +291,7 @@ def suite_aarch64(build, env):
         f"-DMLFF_PYTHON={root}/usr/bin/python3",
         "-DMLFF_BUILD_PLUGIN=ON",
         "-DMLFF_CUDA=OFF",
+        "-DMLFF_KERNELS_SIMD=" + ("ON" if NIGHTLY else "neon;sve512"),
     ]
     tests = os.path.join(ROOT, "tests")
     targets = [*(f"test_{name}" for name in everything if "::" not in name), "mlff_cli", "mlffplugin"]
@@ -296,7 +305,7 @@ def suite_aarch64(build, env):
     }
     python = [AARCH64_ROOT, "run", "env", *(f"{key}={value}" for key, value in settings.items()), sys.executable]
     for cpu, own in AARCH64.items():
-        there, names = {**env, "QEMU_CPU": cpu}, everything if env.get("AARCH64") == "all" else own
+        there, names = {**env, "QEMU_CPU": cpu}, everything if NIGHTLY else own
         programs = [name for name in names if "::" not in name]
         found = run_ctest(where, there, names=programs, within=(AARCH64_ROOT, "run"))
         found.skips = [text for text in found.skips if "kernel path sve" not in text]  # of another processor
@@ -594,9 +603,11 @@ LONGEST_FIRST = [
 ]
 
 
-def timed(name, build, env):
-    """(result, seconds) of one suite."""
+def timed(name, build, env, torch):
+    """(result, seconds) of one suite. torch: the future of train_python(), which is made beside suites without it."""
     begin = time.monotonic()
+    if name in TORCH:
+        env = {**env, **torch.result()}
     return SUITES[name](build, env), time.monotonic() - begin
 
 
@@ -652,11 +663,12 @@ def main():
     build = os.path.abspath(args.build)
     if not glob.glob(os.path.join(build, "CMakeCache.txt")):
         parser.error(f"{build} is not a build directory: run `make test` or scripts/setup.sh test")
-    env = environment(build)
-    if {"python", "distill"} & set(wanted):
-        add_train_python(env)
-    with concurrent.futures.ThreadPoolExecutor(min(AT_ONCE, os.cpu_count() or 1)) as pool:
-        waiting = {pool.submit(timed, name, build, env): name for name in sorted(wanted, key=LONGEST_FIRST.index)}
+    env, at_once = environment(build), min(AT_ONCE, os.cpu_count() or 1)
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool, concurrent.futures.ThreadPoolExecutor(1) as beside:
+        torch = beside.submit(train_python) if set(TORCH) & set(wanted) else None
+        waiting = {
+            pool.submit(timed, name, build, env, torch): name for name in sorted(wanted, key=LONGEST_FIRST.index)
+        }
         found = {}
         for done in concurrent.futures.as_completed(waiting):
             r, seconds = found[waiting[done]] = done.result()

@@ -251,7 +251,7 @@ static Suite *make_suite(void)
   Suite *suite = suite_create("graphs on the device");
   TCase *tcase = tcase_create("all");
   tcase_set_timeout(tcase, 300);
-  tcase_add_loop_test(tcase, same_bits_as_from_the_host, 0, 4 * n_models());
+  tcase_add_loop_test(tcase, same_bits_as_from_the_host, 0, test_cases(4, 2) * n_models());
   tcase_add_loop_test(tcase, same_bits_on_ranks, 0, 2 * n_models());
   tcase_add_loop_test(tcase, from_both_sides_in_turn, 0, n_models());
   tcase_add_loop_test(tcase, repulsion_is_the_same, 0, n_models());

@@ -257,9 +257,9 @@ static Suite *make_suite(void)
   tcase_add_loop_test(tcase, fused_steps_have_the_same_bits, 0, N_CASES);
   tcase_add_test(tcase, ani_layers_have_the_same_bits);
   tcase_add_test(tcase, fuse_is_on_or_off);
-  tcase_add_loop_test(tcase, mixed_keeps_the_promise, 0, N_SHIPPED);
+  tcase_add_loop_test(tcase, mixed_keeps_the_promise, 0, test_cases(N_SHIPPED, 1));
   tcase_add_loop_test(tcase, mixed_takes_less_memory, 0, N_SIZED);
-  tcase_add_loop_test(tcase, blocks_of_mixed, 0, N_SIZED);
+  tcase_add_loop_test(tcase, blocks_of_mixed, 0, test_cases(N_SIZED, 1));
   tcase_add_test(tcase, mixed_orb_is_near_single);
   tcase_add_loop_test(tcase, mixed_steps_of_few_atoms_are_those_of_fp32, 0, 2);
   suite_add_tcase(suite, tcase);

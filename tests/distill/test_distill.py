@@ -11,6 +11,7 @@ import time
 
 import kills
 import pytest
+from nightly import NIGHTLY
 
 from mlff_tools.model import modelfile
 from mlff_tools.train import distilling, extxyz, hessian, job, labels, recipe_rounds, rounds
@@ -136,15 +137,16 @@ def test_a_file_of_labels(tmp_path):
 
 
 @needs_torch
-def test_killed_ten_times(tmp_path):
-    """A run that is killed at ten random moments ends with the bits of one that was not, its inner model too."""
+def test_killed_many_times(tmp_path):
+    """A run that is killed at ten random moments, by day at five, ends with the bits of one that was not,
+    its inner model too."""
     more = "rounds: {count: 1, temperature: [600], time: 0.2, every: 0.02, timestep: 1, frames: 5, committee: 1, "
     more += "steps: 80}\ninner: {features: 8, steps: 40}\n"
     recipe = write(tmp_path, SW + SMALL.replace("{steps", "{hessian_share: 0.8, steps") + more)
     whole, rng, killed = kills.Changes(tmp_path / "whole"), random.Random(5), 0
     process = start(tmp_path, recipe, "--out", "whole", "--no-certificate")
     assert kills.kill_when(process.pid, whole) == 0, process.communicate()[0]
-    for _ in range(10):
+    for _ in range(10 if NIGHTLY else 5):
         process = start(tmp_path, recipe, "--out", "killed", "--no-certificate")
         changes = kills.Changes(tmp_path / "killed", rng.uniform(0.05, 0.25) * whole.count)
         killed += kills.kill_when(process.pid, changes, rng.uniform(0.0, 0.05)) == kills.KILLED

@@ -4,6 +4,7 @@ and what cannot run is named."""
 import json
 import os
 
+import nightly
 import numpy as np
 import pytest
 
@@ -42,6 +43,7 @@ def without_mixed(found):
     return {name} & set(found["skipped"])
 
 
+@nightly.only
 def test_pytorch_and_engine(short, python, tmp_path):
     """Both rows of PyTorch are there, which they are only when energies and forces agree."""
     found = implementations.measure(STUDENT, implementations.structure("water", DECKS), write=lambda text: None)
@@ -84,6 +86,7 @@ def test_another_network_is_no_row(short, python, tmp_path, monkeypatch):
     assert names(found)[0] == "mlff, fp64"
 
 
+@nightly.only
 def test_command(short, tmp_path, capsys, monkeypatch):
     """Without PyTorch for a model the other rows stand alone; the file has what was printed."""
     out = tmp_path / "out"

@@ -1,7 +1,7 @@
 """Disks that are full, broken or not ours: each file of each program is whole, as it was before, or absent; the error
 says which file and why; the exit status is true.
 
-FAULTS=all in the environment takes all positions of all calls."""
+`make nightly` takes all positions of all calls."""
 
 import fnmatch
 import os
@@ -11,11 +11,11 @@ import signal
 import programs
 import pytest
 from injection import ERRORS, KINDS, Fault, content
+from nightly import NIGHTLY
 from programs import PROGRAMS
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGKILL, signal.SIGUSR2)
 NO_ROOM = "No usable temporary directory found"  # Python's words
-EVERYTHING = os.environ.get("FAULTS") == "all"
 
 
 def begin(faults, program, inputs):
@@ -36,7 +36,7 @@ def run(faults, program, inputs, **more):
 
 def positions(n):
     """First, last, and some between them."""
-    return range(1, n + 1) if EVERYTHING or n < 4 else sorted({1, 1 + n // 2, n})
+    return range(1, n + 1) if NIGHTLY or n < 4 else sorted({1, 1 + n // 2, n})
 
 
 def all_faults(counts):
@@ -44,9 +44,9 @@ def all_faults(counts):
     found = []
     for kind in KINDS:
         for k, position in enumerate(positions(counts[kind])):
-            errors = ERRORS[kind] if EVERYTHING else [ERRORS[kind][k % len(ERRORS[kind])]]
+            errors = ERRORS[kind] if NIGHTLY else [ERRORS[kind][k % len(ERRORS[kind])]]
             found += [Fault(kind, position, error) for error in errors]
-            if kind == "write" and (EVERYTHING or k % 2 == 0):
+            if kind == "write" and (NIGHTLY or k % 2 == 0):
                 found.append(Fault(kind, position, ERRORS[kind][0], lasts=True))
     return found
 
@@ -114,7 +114,7 @@ def test_errors(program, faults, inputs):
         done, files = run(faults, program, inputs, fault=fault)
         files.update({f"tmp/{name}": data for name, data in content(os.path.join(faults.folder, "tmp")).items()})
         wrong = judge(program, faults, done, files, good, before, os.strerror(fault.error))
-        if done.status not in program.passes and (EVERYTHING or k % 3 == 0):
+        if done.status not in program.passes and (NIGHTLY or k % 3 == 0):
             wrong += goes_on(program, faults, inputs, good)
         if wrong:
             found.append(f"{fault}: {'; '.join(wrong)}\n    {done.text.strip()[-400:]}")

@@ -17,7 +17,9 @@ import threading
 import time
 
 import bare_root
+import nightly
 import pytest
+from nightly import NIGHTLY
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HERE = os.path.join(ROOT, "benchmarks", "gpu")
@@ -86,7 +88,9 @@ def write_program(path, text):
 
 @pytest.fixture(scope="session")
 def pack_file():
-    """run.sh --pack, with the simulated device."""
+    """run.sh --pack, with the simulated device. What uses it takes minutes."""
+    if not NIGHTLY:
+        pytest.skip(nightly.only.kwargs["reason"])
     path = os.path.join(WORK, "gpu-pack.tar.xz")
     done = subprocess.run(
         [os.path.join(HERE, "run.sh"), "--pack", "--simulated", "--preset", "3", "--pack-file", path, "--work", WORK],

@@ -9,6 +9,7 @@ import re
 import shutil
 
 import models
+import nightly
 import numpy as np
 import pytest
 from harness import Case, fails, launch, mlff, water
@@ -345,6 +346,7 @@ def test_hybrid_and_respa(tmp_path):
         assert len(warnings(output)) == expected, output
 
 
+@nightly.only
 def test_fluctuations_are_no_warning(tmp_path):
     """63 atoms at a border of their range fluctuate by 31 K and say nothing; 200 K beyond it they do."""
     system = water((3, 7, 1), spacing=3.11)

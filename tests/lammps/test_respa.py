@@ -4,6 +4,7 @@ import json
 import os
 import re
 
+import nightly
 import numpy as np
 import pytest
 from harness import PLUGIN, Case, System, close, fails, launch, mlff, read_dump, run, same, water
@@ -164,7 +165,7 @@ def test_ranks(zoo, tmp_path, newton):
     """Trajectories with a new list in every step, atoms that change their rank, on one rank and on several: the same,
     and no evaluation is repeated."""
     ends, box = {}, np.array([5, 3, 3]) * 3.1
-    for ranks in (1, 2, 4):
+    for ranks in (1, 2, 4) if nightly.NIGHTLY else (1, 4):
         folder = tmp_path / str(ranks)
         folder.mkdir()
         random = Case("r", water((5, 3, 3)), mlff(zoo["nequix"], options=f"{FP64} inner {zoo['painn']}"), newton=newton)
@@ -276,6 +277,7 @@ def test_second_order(tmp_path):
     assert changes[0] > 1e-4 and 3.7 < changes[0] / changes[1] < 4.3, changes
 
 
+@nightly.only
 def test_energy(tmp_path):
     """NVE of water, the shipped student inside and the shipped teacher outside, inner steps of 0.5 fs. One inner step
     is the teacher alone; outer steps of 1 and 2 fs keep the energy as well, and up to 4 fs, where resonance with the

@@ -10,6 +10,7 @@ import re
 import numpy as np
 import pytest
 from harness import Case, System, close, fails, launch, mlff, run, same
+from nightly import NIGHTLY
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MODEL = os.path.join(ROOT, "models", "nequix-oam-1-pft.yaml")
@@ -146,7 +147,7 @@ def on_one(tmp_path_factory):
 
 
 @pytest.mark.parametrize("newton", ("on", "off"))
-@pytest.mark.parametrize("ranks", (1, 2, 3, 4))
+@pytest.mark.parametrize("ranks", (1, 2, 3, 4) if NIGHTLY else (1, 3))
 def test_ranks(on_one, tmp_path, ranks, newton):
     """Energies and stress of atoms too; they sum to those of the system, forces to nothing."""
     cases = [case(name, make(), boundary=boundary, newton=newton) for name, (make, boundary) in SYSTEMS.items()]

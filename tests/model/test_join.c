@@ -142,7 +142,7 @@ static Suite *make_suite(void)
   TCase *tcase = tcase_create("join");
   tcase_set_timeout(tcase, 120);
   tcase_add_loop_test(tcase, joined_systems_are_as_alone, 0, N_MODELS);
-  tcase_add_loop_test(tcase, order_of_blocks_is_no_matter, 0, 4);
+  tcase_add_loop_test(tcase, order_of_blocks_is_no_matter, 0, test_cases(4, 2));
   tcase_add_test(tcase, joining_can_be_refused);
   suite_add_tcase(suite, tcase);
   return suite;

@@ -36,8 +36,11 @@ def test_one_crystal_of_many_items():
     assert [(s.name, s.kind) for s in found] == [("Si diamond (1)", "crystal"), ("Si diamond (2)", "crystal")]
     assert len(found[0].unit["elements"]) == 8 and len(found[0].frame["elements"]) == 64
     assert found[0].temperature == 350 and found[0].high == 1500 and found[1].high == 450
-    frames = [labelled("crystal", 1800, 0), labelled("liquid", 2500, 0)]
+    frames = [labelled("crystal", 1800, 0), labelled("liquid", 2500, 0), labelled("dense", 4000, 0)]
     assert of_recipe(items[5:], frames)[0].high == 1800
+    dense = {"crystal": SI, "label": "dense", "dynamics": {"temperature": [4000], "by": {"lammps": ["pair_style sw"]}}}
+    assert of_recipe([items[1], dense], frames)[0].high == 1800  # another potential's temperature is not the teacher's
+    assert of_recipe([dense], frames)[0].high == 1.5 * 4000
     helpers.assert_near(found[0].frame["cell"], 10.8 * np.eye(3), 1e-9, "supercell")
     assert len(of_recipe(items[:1], atoms=100)[0].frame["elements"]) == 144
 

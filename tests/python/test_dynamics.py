@@ -183,6 +183,7 @@ def test_a_model_moves_a_molecule(tmp_path):
     assert abs(bonds.mean() - 0.97) < 0.03 and 0.005 < bonds.std() < 0.1
     assert len(set(np.round(bonds, 9))) == 40 and all(f["cell"] is None for f in frames)
     assert [f["info"]["split"] for f in frames[:10]] == ["train"] * 8 + ["validation", "test"]
+    assert not any("by" in f["info"] for f in frames)
 
 
 @needs_plugin
@@ -193,12 +194,13 @@ def test_liquids_are_packed_anew_for_each_run(tmp_path):
         "      {temperature: 300, density: [0.9, 1.0], time: 0.05, equilibrate: 0.05, runs: 2, by: {mlff: "
         + model
         + "}}\n"
-        f"teacher:\n  mlff: {model}\n"
+        f"teacher:\n  mlff: {os.path.join(helpers.ROOT, 'models', 'water-xs.yaml')}\n"
     )
     frames = generate.generate(*recipe.read(str(tmp_path / "r.yaml")), str(tmp_path / "w"), write=QUIET)
     assert [f["info"]["trajectory"] for f in frames] == [
         f"1-liquid-300K-{rho}gcc-{run}" for rho in ("0.9", "1") for run in (1, 2)
     ]
+    assert all(f["info"]["by"] == "mlff" for f in frames)  # not by the teacher
     edges = [f["cell"][0, 0] for f in frames]
     assert edges[0] == edges[1] and (edges[0] / edges[2]) ** 3 == pytest.approx(1 / 0.9)
     oxygens = [f["positions"][::3] / f["cell"][0, 0] for f in frames]

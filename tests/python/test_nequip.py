@@ -13,6 +13,7 @@ import types
 import unittest
 
 import helpers
+import nightly
 import numpy as np
 from helpers import assert_near
 
@@ -241,6 +242,7 @@ class Published(unittest.TestCase):
         self.assertEqual(self.compare("nequix-oam-1-pft", "nequix_reference.json"), 10)
         self.assertEqual(self.compare("nequix-mp-1", "nequix_reference.json"), 3)
 
+    @nightly.only
     def test_sevennet(self):
         self.assertEqual(self.compare("sevennet-0", "sevennet_reference.json"), 9)
         self.assertEqual(self.compare("sevennet-l3i5", "sevennet_reference.json"), 8)

@@ -7,6 +7,7 @@ import json
 import os
 
 import helpers
+import nightly
 import numpy as np
 import pytest
 
@@ -43,7 +44,7 @@ def stress(structure, virial):
 
 @pytest.mark.skipif(not helpers.HAS_PUBLISHED, reason=helpers.NO_PUBLISHED)
 @pytest.mark.parametrize("precision", list(TOLERANCE))
-@pytest.mark.parametrize("name", list(MODELS))
+@pytest.mark.parametrize("name", [pytest.param(n, marks=nightly.only) if n == "sevennet-l3i5" else n for n in MODELS])
 def test_published(name, precision, tmp_path):
     program = helpers.program()
     if not program:

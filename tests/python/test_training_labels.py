@@ -164,6 +164,10 @@ def test_domain():
     bare[0]["info"]["temperature"] = "700"
     assert domain.of_data(dataset.from_labels(bare), 3.0) == {**cold, "temperature": [700, 700]}
     assert domain.of_frames([], ["Al"], 3.0) == {"elements": []}
+    bare[1]["info"].update(temperature="4000", by="lammps")
+    assert domain.of_data(dataset.from_labels(bare), 3.0) == {**cold, "temperature": [700, 700]}
+    del bare[0]["info"]["temperature"]
+    assert domain.of_data(dataset.from_labels(bare), 3.0) == {**cold, "temperature": [4000, 4000]}
 
 
 def test_triples():

@@ -31,10 +31,11 @@ const test_arch *arch_named(const char *name)
  * first test. */
 static void find_subjects(void)
 {
+  const int each = test_cases(1, 0) ? 1 : 3; /* of the variants */
   n_subjects = 0;
   for (int k = 0; mlff_archs[k]; k++) {
     const test_arch *arch = arch_named(mlff_archs[k]->name);
-    for (int v = 0; arch && v < arch->n_variants; v++) {
+    for (int v = 0; arch && v < arch->n_variants; v += each) {
       const mlff_options options = {.device = "cpu", .precision = "fp64", .skip_self_test = 1};
       test_model file = arch->make(v);
       mlff_model *model = NULL;

@@ -143,7 +143,8 @@ def _liquid(label, item, settings, frames, where, place, python):
 
 
 def _crystals(items, settings, frames, place, python):
-    """Each crystal of a recipe once, with the temperatures of all items that have it."""
+    """Each crystal of a recipe once, with the temperatures of all items that have it; without those of dynamics by
+    another potential than the teacher, where there are others."""
     found = {}
     for where, item in items:
         if kind_of(item) != "crystal":
@@ -153,12 +154,12 @@ def _crystals(items, settings, frames, place, python):
         else:
             unit = build.build({"files": item["files"]}, where, place, python)[-1]
             name = _stem(item, unit, "crystal")
-        _, _, temperatures, types = found.setdefault(labels.structure_key(unit), (unit, name, [], {"crystal"}))
-        temperatures += _temperatures(item)
-        types.add(item.get("label", "crystal"))
+        found.setdefault(labels.structure_key(unit), (unit, name, []))[2].append(item)
     out = []
-    for unit, name, temperatures, types in found.values():
-        hot = [_hottest(frames, config_type) for config_type in types]
+    for unit, name, mine in found.values():
+        mine = [item for item in mine if "by" not in (item.get("dynamics") or {})] or mine
+        temperatures = [t for item in mine for t in _temperatures(item)]
+        hot = [_hottest(frames, kind) for kind in {"crystal", *(item.get("label", "crystal") for item in mine)}]
         item = {"high": max([*hot, *temperatures]), "dynamics": {"temperature": temperatures}}
         out.append(crystal(item, unit, settings, name))
     return out

@@ -144,10 +144,16 @@ def _volume(frame):
 
 
 def states(frames):
-    """temperature [F], K, NaN where a frame does not say, and density [F], g/cm3, 0 where it is not periodic."""
+    """temperature [F], K, NaN where a frame does not say, and density [F], g/cm3, 0 where it is not periodic.
+
+    Where the teacher ran some, temperatures of what other potentials ran (tag `by`) are NaN: theirs are not its."""
     mass, volume = [sum(MASS[e] for e in f["elements"]) for f in frames], [_volume(f) for f in frames]
     density = [m / v / AMU_A3 if v else 0.0 for m, v in zip(mass, volume)]
-    return np.array([_number(f, "temperature") for f in frames]), np.array(density)
+    temperature = np.array([_number(f, "temperature") for f in frames])
+    others = np.array(["by" in f["info"] for f in frames], bool)
+    if np.isfinite(temperature[~others]).any():
+        temperature[others] = np.nan
+    return temperature, np.array(density)
 
 
 def _offsets(species, atom_energies, n_elements):

@@ -55,6 +55,7 @@ class Item:
         self.place, self.label = recipe.folder, label_of(item)
         self.dynamics = dynamics.settings(item["dynamics"]) if "dynamics" in item else None
         self.by = (item.get("dynamics") or {}).get("by", teacher)
+        self.by_teacher = self.by == teacher
         if self.dynamics and "seed" not in item["dynamics"]:
             self.dynamics["seed"] = item.get("seed", 1)
         self.packs = "liquid" in item and bool(self.dynamics)  # each trajectory begins with a box of its own
@@ -144,6 +145,7 @@ class Item:
         tags = {"config_type": self._label(start), "trajectory": self.trajectory(*words)}
         tags.update(temperature=f"{state['temperature']:g}")
         tags.update(pressure=None if state["pressure"] is None else f"{state['pressure']:g}")
+        tags.update(by=None if self.by_teacher else next(iter(self.by)))
         dealt = splits.of_trajectory(plan["frames"], self.dynamics["every"])
         return self._task(start, words, plan, moved_by), dealt, tags
 
@@ -249,7 +251,7 @@ def count(recipe, items, teacher, programs=None):
             parts += [(_used(dealt, item), dynamics.n_steps(d), n) for n in sizes]
         frames, steps = sum(p[0] for p in parts), sum(p[1] for p in parts)
         atoms, atom_steps = (sum(p[k] * p[2] for p in parts) for k in (0, 1))
-        mine = (frames, steps, atoms, atom_steps, 0) if item.by == teacher else (frames, steps, atoms, 0, steps)
+        mine = (frames, steps, atoms, atom_steps, 0) if item.by_teacher else (frames, steps, atoms, 0, steps)
         total = Count(*(a + b for a, b in zip(total, mine)))
     return total
 

@@ -1,0 +1,8 @@
+"""What `make nightly` runs beside what `make test` does: `@nightly.only` tests, and the longer lists of others."""
+
+import os
+
+import pytest
+
+NIGHTLY = bool(os.environ.get("NIGHTLY"))
+only = pytest.mark.skipif(not NIGHTLY, reason="long: make nightly")
