@@ -104,19 +104,21 @@ def libfuzzer(name, seconds, build, cache):
     corpus, words = corpus_of(cache, name, build)
     finds = os.path.join(build, "fuzz", "finds")
     os.makedirs(finds, exist_ok=True)
-    options = [
-        f"-max_total_time={seconds}",
-        "-rss_limit_mb=4096",
-        "-timeout=25",
-        "-print_final_stats=1",
-        "-use_value_profile=1",
-    ]
-    code, output = run(
-        [program, *options, f"-dict={words}", f"-artifact_prefix={finds}/{name}-", corpus], env=environment()
-    )
-    n = number(r"stat::number_of_executed_units:\s*(\d+)", output)
-    if code:
-        return n, output[-6000:]
+    n = 0
+    for profile in (1, 0):  # with what is compared, which finds more, and without, which is several times as fast
+        options = [
+            f"-max_total_time={(seconds + 1) // 2}",
+            "-rss_limit_mb=4096",
+            "-timeout=25",
+            "-print_final_stats=1",
+            f"-use_value_profile={profile}",
+        ]
+        code, output = run(
+            [program, *options, f"-dict={words}", f"-artifact_prefix={finds}/{name}-", corpus], env=environment()
+        )
+        n += number(r"stat::number_of_executed_units:\s*(\d+)", output)
+        if code:
+            return n, output[-6000:]
     small = corpus + ".small"
     shutil.rmtree(small, ignore_errors=True)
     os.makedirs(small)
