@@ -2,6 +2,7 @@
 
   model.py [LIBRARY] [--gpu H200] [--case NAME]     default: build/cuda/cuda/libmlff_cuda.a, the table of all cases
   model.py --case student-64                        that case kernel by kernel
+  model.py --sass FILE                              the tables of sass.py as well, whose reading takes most of the time
 
 A model; the table has what was measured on an H100 beside it, and how many times as long that takes. costs.py says what
 a kernel takes, and of which devices.
@@ -383,12 +384,14 @@ def main():
     parser.add_argument("library", nargs="?", default=default)
     parser.add_argument("--gpu", choices=sorted(DEVICES), default="H200", help="of --case (default: H200)")
     parser.add_argument("--case", choices=[case.name for case in CASES], help="one case, kernel by kernel")
+    parser.add_argument("--sass", metavar="FILE", help="write the tables of sass.py there, and hold its bars as well")
     args = parser.parse_args()
     env = sass.tools()
     if env is None:
         print("cuobjdump and nvdisasm are wanted: pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm")
         sys.exit(sass.SKIPPED)
-    codes = {gpu: Code(sass.read(args.library, gpu, "float", env)) for gpu in {d.code for d in DEVICES.values()}}
+    loops = {gpu: sass.read(args.library, gpu, "float", env) for gpu in sorted({d.code for d in DEVICES.values()})}
+    codes = {gpu: Code(found) for gpu, found in loops.items()}
 
     def kernels(case, device):
         return case.kernels(codes[device.code], device, case.atoms)
@@ -420,6 +423,11 @@ def main():
             missed.append(
                 f"{case.name}: {case.value(steps['H200']):.3g} {case.unit} on an H200, and the bar is {case.bar}"
             )
+    if args.sass:
+        with open(args.sass, "w", encoding="utf-8") as f:
+            for gpu, found in loops.items():
+                f.write("\n".join([gpu, *sass.table(found), ""]))
+                missed += [f"{gpu}: {text}" for text in sass.missed(found)]
     if missed:
         sys.exit("\n".join(missed))
 

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 
+import nightly
 import planted
 import pytest
 
@@ -13,6 +14,7 @@ from mlff_tools.model.lammps import LammpsError, find_lmp
 
 SLOW = ("an extra copy of 800 kB", "no memory shared by ranks", "ghosts farther than needed")
 QUICK = [plant for plant in planted.PLANTS if plant.name not in SLOW]
+INSTRUCTIONS = pytest.param("instructions", marks=nightly.only)  # valgrind takes minutes to count them
 COMPILER = "12.2.0"  # with which examples/ci/counts was stored
 
 
@@ -29,14 +31,16 @@ def test_slow_ones_are_there():
     assert all(name in [plant.name for plant in planted.PLANTS] for name in SLOW)
 
 
-@pytest.mark.parametrize("plant", QUICK, ids=lambda plant: plant.name)
+@pytest.mark.parametrize(
+    "plant", [pytest.param(p, id=p.name, marks=[nightly.only] if p.how == "instructions" else []) for p in QUICK]
+)
 def test_caught(plant):
     needs(plant.how)
     found = planted.catch(plant)
     assert plant.metric in found, f"{plant.metric} does not catch {plant.name}; broken: {found}"
 
 
-@pytest.mark.parametrize("how", ["plain", "ranks", "instructions"])
+@pytest.mark.parametrize("how", ["plain", "ranks", INSTRUCTIONS])
 def test_this_build(how):
     """The gate of this project: a step of the shipped student does no more work than examples/ci/counts says. What
     needs more renews it: examples/ci/gate.sh models/water-xs.yaml --store-work examples/ci/counts."""
