@@ -12,6 +12,7 @@ stand where they are counted. The bars are in CASES; the exit code is 1 when a c
 
 import argparse
 import dataclasses
+import json
 import math
 import os
 import sys
@@ -320,17 +321,27 @@ STUDENT, TEACHER = Painn(64, 2, 32), Painn(128, 3, 64)
 @dataclasses.dataclass(frozen=True)
 class Case:
     """name, atoms, its kernels by code and device; unit us (a step) or M (10^6 atoms and steps/s) or us/atom; what is
-    held by the model of an H200; what was measured on an H100 with about as many atoms."""
+    held by the model of an H200; the network, with about as many atoms, that MEASURED has."""
 
     name: str
     atoms: int
     kernels: object
     unit: str
     bar: float
-    measured: float
+    network: str
+    measured_atoms: int
 
-    def value(self, step):
-        return {"us": step, "M": self.atoms / step, "us/atom": step / self.atoms}[self.unit]
+    def value(self, step, atoms=None):
+        n = atoms or self.atoms
+        return {"us": step, "M": n / step, "us/atom": step / n}[self.unit]
+
+    def measured(self, rows):
+        """The same of the recorded step among the rows of MEASURED."""
+        precision = "mixed" if self.name.endswith("-mixed") else "fp32"
+        key = {"model": self.network, "n_atoms": self.measured_atoms, "precision": precision}
+        key.update(device="cuda", replicas=1, graph="on", fuse="on")
+        (row,) = (row for row in rows if all(row[k] == v for k, v in key.items()))
+        return self.value(1e3 * row["median_ms"], self.measured_atoms)
 
     def holds(self, step):
         value = self.value(step)
@@ -355,21 +366,20 @@ def _nequip(code, device, n):
     return nequip(code, Nequip(), silicon, device)
 
 
-# Measured on an H100, 2026-11-26 (benchmarks/results/gpu-2026-11-26-h100.json): 63, 1152, 943296; 63, 98304; 24, 98304,
-# 98304; 1152, 1152; 64, 4096 atoms.
+MEASURED = os.path.join(registers.ROOT, "benchmarks", "results", "gpu-2026-11-26-h100.json")
 CASES = (
-    Case("student-64", 64, _painn(STUDENT, 4.25), "us", 127, 139),
-    Case("student-1k", 1000, _painn(STUDENT, 4.25), "us", 168, 274),
-    Case("student-1M", 1000000, _painn(STUDENT, 4.25), "M", 14.8, 13.6),
-    Case("painn-128-64", 64, _painn(TEACHER, 5.0), "us", 207, 260),
-    Case("painn-128-100k", 100000, _painn(TEACHER, 5.0), "M", 3.1, 3.63),
-    Case("ani-2x-24", 24, _ani(False), "us", 100, 147),
-    Case("ani-2x-300k", 300000, _ani(False), "M", 7, 4.83),
-    Case("ani-2x-300k-mixed", 300000, _ani(True), "M", 7.3, 4.79),
-    Case("orb-1k", 1000, _orb(False), "us/atom", 15.5, 13.1),
-    Case("orb-1k-mixed", 1000, _orb(True), "us/atom", 14.5, 12.1),
-    Case("nequix-64", 64, _nequip, "us", 660, 570),
-    Case("nequix-10k", 10000, _nequip, "us/atom", 2.3, 2.74),
+    Case("student-64", 64, _painn(STUDENT, 4.25), "us", 127, "water-benzene-student", 63),
+    Case("student-1k", 1000, _painn(STUDENT, 4.25), "us", 168, "water-benzene-student", 1152),
+    Case("student-1M", 1000000, _painn(STUDENT, 4.25), "M", 14.8, "water-benzene-student", 943296),
+    Case("painn-128-64", 64, _painn(TEACHER, 5.0), "us", 207, "water-benzene-teacher", 63),
+    Case("painn-128-100k", 100000, _painn(TEACHER, 5.0), "M", 3.1, "water-benzene-teacher", 98304),
+    Case("ani-2x-24", 24, _ani(False), "us", 100, "random-ani2x-8", 24),
+    Case("ani-2x-300k", 300000, _ani(False), "M", 7, "random-ani2x-8", 98304),
+    Case("ani-2x-300k-mixed", 300000, _ani(True), "M", 7.3, "random-ani2x-8", 98304),
+    Case("orb-1k", 1000, _orb(False), "us/atom", 15.5, "random-orb-v2", 1152),
+    Case("orb-1k-mixed", 1000, _orb(True), "us/atom", 14.5, "random-orb-v2", 1152),
+    Case("nequix-64", 64, _nequip, "us", 660, "nequix-oam-1-pft", 64),
+    Case("nequix-10k", 10000, _nequip, "us/atom", 2.3, "nequix-oam-1-pft", 4096),
 )
 
 
@@ -412,13 +422,17 @@ def main():
         + f"{'bar, H200':>11s}{'H100, measured':>16s}{'/ model':>9s}"
     )
     missed = []
+    with open(MEASURED, encoding="utf-8") as f:
+        found = json.load(f)["time"]
+        rows = found["cases"] + found["cases_2"]
     for case in CASES:
         steps = {name: step([k.time(d) for k in kernels(case, d)]) for name, d in DEVICES.items()}
         n = len(kernels(case, DEVICES["H200"]))
         cells = "".join(f"{case.value(us):9.3g}" for us in steps.values())
-        longer = case.measured / case.value(steps["H100"])
+        measured = case.measured(rows)
+        longer = measured / case.value(steps["H100"])
         longer = 1 / longer if case.unit == "M" else longer
-        print(f"{case.name:18s}{n:8d}{case.unit:>9s}{cells}{case.bar:11.3g}{case.measured:16.3g}{longer:9.2f}")
+        print(f"{case.name:18s}{n:8d}{case.unit:>9s}{cells}{case.bar:11.3g}{measured:16.3g}{longer:9.2f}")
         if not case.holds(steps["H200"]):
             missed.append(
                 f"{case.name}: {case.value(steps['H200']):.3g} {case.unit} on an H200, and the bar is {case.bar}"
