@@ -22,7 +22,7 @@ if [ ! -e "$VENV/complete" ]; then
   rm -rf "$VENV"
   log=$CACHE/train-python.log
   if ! { python3 -m venv "$VENV" &&
-         "$VENV/bin/pip" install -q --no-cache-dir --require-hashes -r "$WANTED" &&
+         "$VENV/bin/pip" install -q --no-compile --no-cache-dir --require-hashes -r "$WANTED" &&
          "$VENV/bin/python" -c 'import torch, ase'; } >"$log" 2>&1; then
     rm -rf "$VENV"
     die "pip could not install PyTorch and ASE: $(tail -n 1 "$log")"

@@ -139,7 +139,7 @@ def differential(seconds, build, cache):
     seed = datetime.datetime.now().strftime("%y%m%d%H%M")
     env = environment(MLFF_FUZZ_SECONDS=str(seconds), MLFF_FUZZ_SEED=seed, CK_DEFAULT_TIMEOUT="0")
     code, output = run([os.path.join(build, "tests", "test_fuzz_differential")], env=env)
-    return sum(int(n) for n in re.findall(r"(\d+) models", output)), output if code else ""
+    return sum(int(n) for n in re.findall(r"(\d+) models", output)), output[-6000:] if code else ""
 
 
 def fuzz(names, minutes, build, cache):
