@@ -3,8 +3,8 @@
  * the plain energies, and one to three ranks against one.
  *
  * Each architecture takes its share of MLFF_FUZZ_SECONDS (4), from model number 0 of MLFF_FUZZ_SEED (1) on; what
- * failed is the number that was printed last; MLFF_FUZZ_FIRST begins there. Forces and virial of Orb, which are outputs, are compared with those of
- * its plain loops.
+ * failed is the number that was printed last, and MLFF_FUZZ_FIRST begins there. Forces and virial of Orb, which are
+ * outputs, are compared with those of its plain loops.
  */
 #define _POSIX_C_SOURCE 200809L
 

@@ -74,8 +74,8 @@ int test_main(test_make_suite *make);
 /* A process for each test in all builds, for tests that end theirs. CUDA must not be called but in tests. */
 int test_main_forked(test_make_suite *make);
 
-/* How many of n cases a test takes: all, but on the simulated device and under AddressSanitizer, where they take minutes,
- * the first `few`; in `make nightly` all there, too. */
+/* How many of n cases a test takes: all, but on the simulated device and under AddressSanitizer, where they take
+ * minutes, the first `few`; in `make nightly` all there, too. */
 int test_cases(int n, int few);
 
 /* The repository (environment variable MLFF_TEST_SOURCE_DIR, for programs that were built elsewhere, else the one at
