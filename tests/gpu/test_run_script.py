@@ -19,7 +19,6 @@ import time
 import bare_root
 import nightly
 import pytest
-from nightly import NIGHTLY
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HERE = os.path.join(ROOT, "benchmarks", "gpu")
@@ -89,8 +88,8 @@ def write_program(path, text):
 @pytest.fixture(scope="session")
 def pack_file():
     """run.sh --pack, with the simulated device. What uses it takes minutes."""
-    if not NIGHTLY:
-        pytest.skip(nightly.only.kwargs["reason"])
+    if not nightly.NIGHTLY:
+        pytest.skip(nightly.REASON)
     path = os.path.join(WORK, "gpu-pack.tar.xz")
     done = subprocess.run(
         [os.path.join(HERE, "run.sh"), "--pack", "--simulated", "--preset", "3", "--pack-file", path, "--work", WORK],

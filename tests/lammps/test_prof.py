@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -278,14 +277,11 @@ def test_a_lost_processor_is_tagged(n, steps, tmp_path):
 
 
 def test_short_steps_are_not_taken_for_preempted(tmp_path):
-    """Between two looks at the processor's time are many short steps, each of which was undisturbed. Where others share
-    the core, as many may be tagged as LAMMPS lost it."""
-    taken = -resource.getrusage(resource.RUSAGE_CHILDREN).ru_nivcsw
+    """Between two looks at the processor's time are many short steps, each of which was undisturbed."""
     with one_core(False):
         launch(argon(prof("file r.json warmup 10 energy no memory no"), "run 4000", n=2), str(tmp_path))
-    taken += resource.getrusage(resource.RUSAGE_CHILDREN).ru_nivcsw
     found = load(tmp_path)
-    assert found["median_latency_ms"] < 0.1 and tags(found).get("preempted", 0) < max(20, taken), (taken, found["tags"])
+    assert found["median_latency_ms"] < 0.1 and tags(found).get("preempted", 0) < 20, found["tags"]
 
 
 def test_minimize(tmp_path):

@@ -26,6 +26,7 @@ try:
 except ImportError:
     torch = None
 
+NIGHTLY = bool(os.environ.get("NIGHTLY"))  # support/nightly.py wants pytest, which the Python with PyTorch lacks
 ELEMENTS = ("Al", "Cu")
 STUDENT = {"features": 8, "layers": 2, "cutoff": 3.5, "spacing": 0.35}
 FILES = (".checkpoint", ".csv", ".svg", ".errors.json", ".yaml", ".safetensors")
@@ -120,7 +121,7 @@ class Runs(unittest.TestCase):
 
     def test_killed_and_gone_on_with(self):
         draw = random.Random(20)
-        moments = [draw.randint(1, 25) for _ in range(10 if os.environ.get("NIGHTLY") else 4)]
+        moments = [draw.randint(1, 25) for _ in range(10 if NIGHTLY else 4)]
         variants = [(self.data, {}), (self.mixed, {"optimizer": "adam"}), (self.mixed, {})]
         for k, (data, keys) in enumerate(variants):
             settings = config(steps=80, **keys)
@@ -202,7 +203,7 @@ class Runs(unittest.TestCase):
         )
         self.assertLess(with_stress["stress_rmse"], 0.8 * without["stress_rmse"])
 
-    @unittest.skipUnless(os.environ.get("NIGHTLY"), "long: make nightly")
+    @unittest.skipUnless(NIGHTLY, "long: make nightly")
     def test_hessian_products_are_learnt(self):
         """Labels from two more labels of the teacher each, through a file; held-out products are better with them."""
         made, model = labelled(80), teacher()

@@ -5,4 +5,5 @@ import os
 import pytest
 
 NIGHTLY = bool(os.environ.get("NIGHTLY"))
-only = pytest.mark.skipif(not NIGHTLY, reason="long: make nightly")
+REASON = "long: make nightly"
+only = pytest.mark.skipif(not NIGHTLY, reason=REASON)
