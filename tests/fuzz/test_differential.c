@@ -157,7 +157,7 @@ static double rounding_of_energy(const test_answer *a, int n, double rounding)
   return rounding * n * (1 + largest(a->result.atom_energy, a->result.atom_energy ? n : 0));
 }
 
-/* Rounding, of sums of some hundred terms; in single that of networks that amplify it a hundredfold. */
+/* Rounding, of sums of some hundred terms; in single that of networks that amplify it. */
 static void compare(const test_answer *a, const test_answer *b, double rounding)
 {
   const int n = a->n_nodes;
@@ -166,6 +166,46 @@ static void compare(const test_answer *a, const test_answer *b, double rounding)
   near_all(a->result.virial, b->result.virial, 6, rounding * n, rounding);
   if (b->result.atom_energy) near_all(a->result.atom_energy, b->result.atom_energy, n, rounding, rounding);
   if (b->result.atom_virial) near_all(a->result.atom_virial, b->result.atom_virial, 6 * n, rounding, rounding);
+}
+
+static double largest_change(const test_answer *a, const test_answer *b)
+{
+  double change = 0;
+  for (int k = 0; k < 3 * a->n_nodes; k++)
+    change = fmax(change, fabs(a->result.forces[k / 3][k % 3] - b->result.forces[k / 3][k % 3]));
+  return change;
+}
+
+/* What single precision may be off by: networks amplify its rounding a hundredfold, Orb's more now and then. How much one
+ * does is what its forces (`exact`, of these atoms) change by in double when atoms move by 3e-7 A: of 6,000 of Orb two
+ * were off by more than 1e-4 of the largest force, by 0.5 and 11 times that change. */
+static double single_rounding(mlff_model *oracle, const test_atoms *atoms, const test_answer *exact, test_rng *rng)
+{
+  double change = 0;
+  for (int repeat = 0; repeat < 3; repeat++) {
+    test_atoms moved = test_atoms_copy(atoms);
+    for (int k = 0; k < 3 * atoms->n; k++) moved.pos[k / 3][k % 3] += test_uniform(rng, -3e-7, 3e-7);
+    test_answer b = test_evaluate(oracle, &moved);
+    change = fmax(change, largest_change(&b, exact));
+    test_answer_free(&b);
+    test_atoms_free(&moved);
+  }
+  return fmax(1e-4, 20 * change / (1 + largest(exact->result.forces, 3 * atoms->n)));
+}
+
+/* Forces of more than 1e12 eV/A may be too much for single precision, which then says so. */
+static int overflows(mlff_model *model, const test_atoms *atoms, const test_answer *exact)
+{
+  if (largest(exact->result.forces, 3 * atoms->n) < 1e12) return 0;
+  mlff_error error = {.code = MLFF_OK};
+  mlff_system *system = test_system(atoms, mlff_model_info(model)->cutoff);
+  mlff_result result = {.forces = calloc((size_t) atoms->n, sizeof *result.forces)};
+  const mlff_status status = mlff_model_evaluate(model, mlff_system_graph(system), NULL, &result, &error);
+  if (status)
+    ck_assert_msg(status == MLFF_E_NUMERIC && strstr(error.text, "has become unstable"), "%d: %s", status, error.text);
+  free(result.forces);
+  mlff_system_free(system);
+  return status != MLFF_OK;
 }
 
 static double plain_sum(int arch, const test_model *file, const test_atoms *atoms)
@@ -255,17 +295,19 @@ static void try_one(int arch, uint64_t number)
     test_answer_free(&a);
     mlff_model_close(model);
   }
-  mlff_model *model[2] = {open_somewhere(&file, &rng, 1), open_somewhere(&file, &rng, 0)};
   mlff_model *oracle = test_model_open_for(&file, "fp64", "generic", NULL);
-  test_answer a[2] = {test_evaluate(model[0], &atoms), test_evaluate(model[1], &atoms)};
   test_answer b = test_evaluate(oracle, &atoms);
-  compare(&a[0], &b, 1e-11);
-  compare(&a[1], &b, 1e-4);
-  compare_ranks(&file, &atoms, &b, &rng);
-  for (int k = 0; k < 2; k++) {
-    test_answer_free(&a[k]);
-    mlff_model_close(model[k]);
+  for (int is_double = 0; is_double < 2; is_double++) {
+    mlff_model *model = open_somewhere(&file, &rng, is_double);
+    if (is_double || !overflows(model, &atoms, &b)) {
+      test_answer a = test_evaluate(model, &atoms);
+      const double single = archs[arch].direct ? single_rounding(oracle, &atoms, &b, &rng) : 1e-4;
+      compare(&a, &b, is_double ? 1e-11 : single);
+      test_answer_free(&a);
+    }
+    mlff_model_close(model);
   }
+  compare_ranks(&file, &atoms, &b, &rng);
   test_answer_free(&b);
   mlff_model_close(oracle);
   test_atoms_free(&atoms);

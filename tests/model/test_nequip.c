@@ -75,7 +75,7 @@ static void compare_with_plain(const test_model *file, const test_atoms *atoms, 
   mlff_model_close(model);
 }
 
-/* The table that floats use, in double: 0.008 A, or as many intervals as there can be. */
+/* Single precision with its table, double without one and with one of 4000 intervals. */
 START_TEST(energies_match_plain_loops)
 {
   if (missing(_i)) return;

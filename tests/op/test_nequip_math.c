@@ -437,19 +437,47 @@ START_TEST(a_knot_is_at_the_kink)
 }
 END_TEST
 
-/* By default about 0.008 A; one interval; an onset that no knot can be at; the most intervals. */
+/* Whatever the network: as many intervals as make the error of slopes that of rounding in floats, eps value/h. */
+START_TEST(tables_are_as_fine_as_floats)
+{
+  for (int k = 0; k < 3 * N_BASES; k++) {
+    const mlff_nequip_basis *basis = &bases[k % N_BASES];
+    table_case *c = make_case(basis);
+    mlff_painn_basis table;
+    double error[2], value[LAST], slope[LAST], off = 0, most = 0;
+    for (int q = 0; q < 64; q++) c->weight[0][q] *= 1 + k / N_BASES; /* steeper */
+    const int n = nequip_table_intervals(&c->network);
+    nequip_choose_table(basis, n, &table);
+    for (int unit = 0; unit < LAST; unit++) {
+      memset(c->matrix, 0, sizeof c->matrix);
+      c->matrix[unit * N_WEIGHTS] = 1;
+      table_errors(c, &table, 0.7, basis->cutoff - 1e-3, error);
+      off = fmax(off, error[1]);
+    }
+    for (double r = 0.7; r < basis->cutoff; r += 1e-3) {
+      mlff_nequip_hidden(&c->network, r, value, slope);
+      for (int unit = 0; unit < LAST; unit++) most = fmax(most, fabs(value[unit]));
+    }
+    const double rounding = 1.2e-7 * most * n / basis->cutoff;
+    ck_assert_msg(off > 0.4 * rounding && off < 1.2 * rounding, "case %d, %d intervals: %g, %g", k, n, off, rounding);
+    free(c);
+  }
+}
+END_TEST
+
+/* One interval; an onset that no knot can be at; the most intervals; functions that a spline is exact for. */
 START_TEST(sizes_of_tables)
 {
   mlff_painn_basis table;
   mlff_nequip_basis basis = bases[0];
-  nequip_choose_table(&basis, 0, &table);
+  nequip_choose_table(&basis, 750, &table);
   ck_assert_int_eq(table.n, 750);
   ck_assert_int_eq(table.split, 0);
   nequip_choose_table(&basis, 1, &table);
   ck_assert_int_eq(table.n, 1);
   basis = bases[3];
-  nequip_choose_table(&basis, 0, &table);
-  ck_assert_int_eq(table.n, 630); /* 625 of 0.008 A, and 4.5 of 5 A is a knot */
+  nequip_choose_table(&basis, 625, &table);
+  ck_assert_int_eq(table.n, 630); /* 4.5 of 5 A is a knot */
   ck_assert_int_eq(table.split, 567);
   nequip_choose_table(&basis, 4096, &table);
   ck_assert_int_eq(table.n, 4096);
@@ -458,6 +486,12 @@ START_TEST(sizes_of_tables)
   nequip_choose_table(&basis, 700, &table);
   ck_assert_int_eq(table.n, 700);
   ck_assert_int_eq(table.split, 0);
+  table_case *c = make_case(&basis);
+  for (int q = 0; q < 64; q++) c->weight[0][q] *= 1e6; /* steps */
+  ck_assert_int_eq(nequip_table_intervals(&c->network), 4096);
+  memset(c->weight[0], 0, sizeof c->weight[0]);
+  ck_assert_int_eq(nequip_table_intervals(&c->network), 64);
+  free(c);
 }
 END_TEST
 
@@ -477,6 +511,7 @@ static Suite *nequip_suite(void)
   tcase_add_test(tcase, bessel_functions);
   tcase_add_test(tcase, tables_converge);
   tcase_add_test(tcase, a_knot_is_at_the_kink);
+  tcase_add_test(tcase, tables_are_as_fine_as_floats);
   tcase_add_test(tcase, sizes_of_tables);
   suite_add_tcase(suite, tcase);
   return suite;

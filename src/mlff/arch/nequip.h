@@ -62,8 +62,10 @@ static inline int nequip_padded(int n)
   return (n + MLFF_NEQUIP_BLOCK - 1) / MLFF_NEQUIP_BLOCK * MLFF_NEQUIP_BLOCK;
 }
 
-/* A table from 0 to the cutoff: of `wanted` intervals (0: by default), or a few more to have a knot at a kink. */
-void nequip_choose_table(const mlff_nequip_basis *basis, int wanted, mlff_painn_basis *table);
+/* Intervals that a table for floats should have: 64 .. MLFF_SPLINE_MAX. `in` has host arrays of doubles. */
+int nequip_table_intervals(const mlff_nequip_terms_args *in);
+/* A table of n intervals from 0 to the cutoff, or of a few more to have a knot at a kink. */
+void nequip_choose_table(const mlff_nequip_basis *basis, int n, mlff_painn_basis *table);
 /* R [n_rows][n_weights] of weights = the last hidden layer times matrix [last hidden layer][n_weights]: the splines
  * through them, or without a table the matrix. `in` has host arrays of doubles. */
 void nequip_rows(const mlff_nequip_terms_args *in, const mlff_painn_basis *table, const double *matrix, int n_weights,

@@ -201,13 +201,13 @@ static void free_hidden(nequip_loader *in)
   }
 }
 
-/* The matrices of layer t but the last one, which goes to *last [n_weights][last hidden layer]. */
+/* The last matrix, if wanted, goes to *last. */
 mlff_status nequip_read_network(nequip_loader *in, int t, int n_weights, double **last)
 {
   const mlff_nequip_terms_args *a = &in->net->network;
   int n_in = a->basis.n;
   free_hidden(in);
-  for (int k = 0; k <= a->n_hidden; k++) {
+  for (int k = 0; k < a->n_hidden + (last != NULL); k++) {
     const int n_out = k < a->n_hidden ? a->width[k] : n_weights;
     double **w = k < a->n_hidden ? &in->hidden[k] : last;
     MLFF_TRY(mlff_modelfile_matrix(in->file, in->error, n_out, n_in, w, "layers.%d.radial_mlp.%d", t, k));
@@ -219,17 +219,23 @@ mlff_status nequip_read_network(nequip_loader *in, int t, int n_weights, double 
   return MLFF_OK;
 }
 
+static mlff_nequip_terms_args network_read(const nequip_loader *in)
+{
+  mlff_nequip_terms_args a = in->net->network;
+  a.frequency = in->frequency;
+  for (int k = 0; k < a.n_hidden; k++) a.weight[k] = in->hidden[k];
+  return a;
+}
+
 /* R of a matrix [n][last hidden layer]: nequip_zeros to begin with. */
 mlff_status nequip_make_rows(nequip_loader *in, const double *matrix, int n, double *rows)
 {
-  mlff_nequip_terms_args a = in->net->network;
+  const mlff_nequip_terms_args a = network_read(in);
   const size_t width = (size_t) a.width[a.n_hidden - 1];
   double *transposed = nequip_zeros(width * (size_t) n);
   if (!transposed) return nequip_no_memory(in);
   for (size_t o = 0; o < (size_t) n; o++)
     for (size_t h = 0; h < width; h++) transposed[h * (size_t) n + o] = matrix[o * width + h];
-  a.frequency = in->frequency;
-  for (int k = 0; k < a.n_hidden; k++) a.weight[k] = in->hidden[k];
   nequip_rows(&a, in->net->is_exact ? NULL : &in->net->table, transposed, n, rows);
   free(transposed);
   return MLFF_OK;
@@ -331,14 +337,31 @@ static mlff_status read_readout(nequip_loader *in)
 
 /* ---- the network ----------------------------------------------------------------------------------------------- */
 
+/* As many intervals as the layer needs that needs most. */
+static mlff_status count_intervals(nequip_loader *in, int *n)
+{
+  *n = 0;
+  for (int t = 0; t < in->net->n_layers; t++) {
+    MLFF_TRY(nequip_read_network(in, t, 0, NULL));
+    const mlff_nequip_terms_args a = network_read(in);
+    const int needed = nequip_table_intervals(&a);
+    if (needed > *n) *n = needed;
+  }
+  return MLFF_OK;
+}
+
 /* Whether networks or tables of them are used, and their size; the wave numbers for the former. */
 static mlff_status choose_table(nequip_loader *in)
 {
   nequip_net *net = in->net;
   mlff_nequip_terms_args *network = &net->network;
-  const int wanted = in->use->radial_intervals;
-  net->is_exact = !wanted && net->backend->real_size == sizeof(double);
-  nequip_choose_table(&network->basis, net->is_exact ? 1 : wanted, &net->table);
+  int n = in->use->radial_intervals;
+  net->is_exact = !n && net->backend->real_size == sizeof(double);
+  if (net->is_exact)
+    n = 1;
+  else if (!n)
+    MLFF_TRY(count_intervals(in, &n));
+  nequip_choose_table(&network->basis, n, &net->table);
   network->n_terms = net->is_exact ? nequip_padded(network->width[network->n_hidden - 1]) : 4;
   net->n_rows = net->is_exact ? network->n_terms : net->table.n + (net->table.split ? 6 : 3);
   return net->is_exact ? mlff_buf_fill(in->net->backend, &net->frequency, in->frequency, network->basis.n, in->error)

@@ -45,7 +45,8 @@ static inline void nequip_side_add(nequip_side *s, int n)
 
 mlff_status nequip_no_memory(nequip_loader *in);
 double *nequip_zeros(size_t n);
-/* The matrices of the radial network of layer t: in->hidden, and the last one, [n_weights][last hidden layer]. */
+/* The matrices of the radial network of layer t: in->hidden, and unless last is NULL the last one,
+ * [n_weights][last hidden layer]. */
 mlff_status nequip_read_network(nequip_loader *in, int t, int n_weights, double **last);
 /* R of a matrix [n][last hidden layer]: zeros to begin with. */
 mlff_status nequip_make_rows(nequip_loader *in, const double *matrix, int n, double *rows);
