@@ -176,9 +176,9 @@ static double largest_change(const test_answer *a, const test_answer *b)
   return change;
 }
 
-/* What single precision may be off by: networks amplify its rounding a hundredfold, Orb's more now and then. How much one
- * does is what its forces (`exact`, of these atoms) change by in double when atoms move by 3e-7 A: of 6,000 of Orb two
- * were off by more than 1e-4 of the largest force, by 0.5 and 11 times that change. */
+/* What single precision may be off by: networks amplify its rounding a hundredfold, Orb's more now and then. How much
+ * one does is what its forces (`exact`, of these atoms) change by in double when atoms move by 3e-7 A: of 6,000 of Orb
+ * two were off by more than 1e-4 of the largest force, by 0.5 and 11 times that change. */
 static double single_rounding(mlff_model *oracle, const test_atoms *atoms, const test_answer *exact, test_rng *rng)
 {
   double change = 0;
