@@ -118,8 +118,12 @@ static void table_errors(const table_case *c, const mlff_painn_basis *table, dou
                                .weight = {c->weight[0], c->weight[1]},
                                .gain = in->gain};
   const int n_rows = n_rows_of(table);
-  double *rows = calloc((size_t) n_rows * N_WEIGHTS, sizeof *rows), value[LAST], slope[LAST];
-  nequip_rows(in, table, c->matrix, N_WEIGHTS, rows);
+  double *units = calloc((size_t) n_rows * LAST, sizeof *units), value[LAST], slope[LAST];
+  double *rows = calloc((size_t) n_rows * N_WEIGHTS, sizeof *rows);
+  nequip_unit_rows(in, table, units);
+  for (int q = 0; q < n_rows * N_WEIGHTS; q++)
+    for (int t = 0; t < LAST; t++)
+      rows[q] += units[q / N_WEIGHTS * LAST + t] * c->matrix[t * N_WEIGHTS + q % N_WEIGHTS];
   error[0] = error[1] = 0;
   for (int k = 0; k < 700; k++) {
     const double r = low + (high - low) * (k + 0.5) / 700;
@@ -140,6 +144,7 @@ static void table_errors(const table_case *c, const mlff_painn_basis *table, dou
     }
   }
   free(rows);
+  free(units);
 }
 
 /* Values are of fourth order and slopes of third: twice the intervals, 16 and 8 times smaller. */

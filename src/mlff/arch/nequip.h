@@ -66,10 +66,8 @@ static inline int nequip_padded(int n)
 int nequip_table_intervals(const mlff_nequip_terms_args *in);
 /* A table of n intervals from 0 to the cutoff, or of a few more to have a knot at a kink. */
 void nequip_choose_table(const mlff_nequip_basis *basis, int n, mlff_painn_basis *table);
-/* R [n_rows][n_weights] of weights = the last hidden layer times matrix [last hidden layer][n_weights]: the splines
- * through them, or without a table the matrix. `in` has host arrays of doubles. */
-void nequip_rows(const mlff_nequip_terms_args *in, const mlff_painn_basis *table, const double *matrix, int n_weights,
-                 double *rows);
+/* Splines through the units of the last hidden layer: rows [n_rows][width]. `in` has host arrays of doubles. */
+void nequip_unit_rows(const mlff_nequip_terms_args *in, const mlff_painn_basis *table, double *rows);
 
 mlff_status nequip_create(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use, void **net,
                           mlff_error *error);

@@ -195,13 +195,33 @@ static double fan_in(const nequip_loader *in, int n)
 
 static void free_hidden(nequip_loader *in)
 {
+  free(in->units);
+  in->units = NULL;
   for (int k = 0; k < NEQUIP_MAX_HIDDEN; k++) {
     free(in->hidden[k]);
     in->hidden[k] = NULL;
   }
 }
 
-/* The last matrix, if wanted, goes to *last. */
+static mlff_nequip_terms_args network_read(const nequip_loader *in)
+{
+  mlff_nequip_terms_args a = in->net->network;
+  a.frequency = in->frequency;
+  for (int k = 0; k < a.n_hidden; k++) a.weight[k] = in->hidden[k];
+  return a;
+}
+
+static mlff_status make_units(nequip_loader *in)
+{
+  const mlff_nequip_terms_args a = network_read(in);
+  if (in->net->is_exact) return MLFF_OK;
+  in->units = nequip_zeros((size_t) in->net->n_rows * (size_t) a.width[a.n_hidden - 1]);
+  if (!in->units) return nequip_no_memory(in);
+  nequip_unit_rows(&a, &in->net->table, in->units);
+  return MLFF_OK;
+}
+
+/* The last matrix, if wanted, goes to *last, and what it is multiplied with is made. */
 mlff_status nequip_read_network(nequip_loader *in, int t, int n_weights, double **last)
 {
   const mlff_nequip_terms_args *a = &in->net->network;
@@ -216,27 +236,29 @@ mlff_status nequip_read_network(nequip_loader *in, int t, int n_weights, double 
       MLFF_TRY(mlff_buf_fill(in->net->backend, &in->net->layers[t].hidden[k], *w, (int64_t) n_out * n_in, in->error));
     n_in = n_out;
   }
-  return MLFF_OK;
+  return last ? make_units(in) : MLFF_OK;
 }
 
-static mlff_nequip_terms_args network_read(const nequip_loader *in)
+/* row [n] = sum_h x[h] matrix[h], matrix [width][n] */
+static void multiply(const double *restrict matrix, size_t n, size_t width, const double *x, double *restrict row)
 {
-  mlff_nequip_terms_args a = in->net->network;
-  a.frequency = in->frequency;
-  for (int k = 0; k < a.n_hidden; k++) a.weight[k] = in->hidden[k];
-  return a;
+  for (size_t o = 0; o < n; o++) row[o] = 0.0;
+  for (size_t h = 0; h < width; h++, matrix += n)
+    for (size_t o = 0; o < n; o++) row[o] += x[h] * matrix[o];
 }
 
-/* R of a matrix [n][last hidden layer]: nequip_zeros to begin with. */
+/* R of a matrix [n][last hidden layer]: nequip_zeros to begin with. Of networks the matrix, of a table its splines. */
 mlff_status nequip_make_rows(nequip_loader *in, const double *matrix, int n, double *rows)
 {
-  const mlff_nequip_terms_args a = network_read(in);
-  const size_t width = (size_t) a.width[a.n_hidden - 1];
-  double *transposed = nequip_zeros(width * (size_t) n);
+  const mlff_nequip_terms_args *a = &in->net->network;
+  const size_t ld = (size_t) n, width = (size_t) a->width[a->n_hidden - 1];
+  double *transposed = in->units ? nequip_zeros(width * ld) : rows;
   if (!transposed) return nequip_no_memory(in);
-  for (size_t o = 0; o < (size_t) n; o++)
-    for (size_t h = 0; h < width; h++) transposed[h * (size_t) n + o] = matrix[o * width + h];
-  nequip_rows(&a, in->net->is_exact ? NULL : &in->net->table, transposed, n, rows);
+  for (size_t o = 0; o < ld; o++)
+    for (size_t h = 0; h < width; h++) transposed[h * ld + o] = matrix[o * width + h];
+  if (!in->units) return MLFF_OK;
+  for (size_t q = 0; q < (size_t) in->net->n_rows; q++)
+    multiply(transposed, ld, width, in->units + q * width, rows + q * ld);
   free(transposed);
   return MLFF_OK;
 }

@@ -26,6 +26,7 @@ typedef struct nequip_loader {
   int32_t *slot;                            /* [n_elements] */
   double *frequency;                        /* [n_basis] */
   double *hidden[NEQUIP_MAX_HIDDEN];        /* of the layer at hand */
+  double *units;                            /* the same: [n_rows][last hidden layer], where there is a table */
   mlff_nequip_path paths[NEQUIP_MAX_PATHS]; /* the same */
   int n_paths;
   nequip_side rows, scalars, columns, sums[NEQUIP_ORDERS]; /* the same; rows: scratch */

@@ -1,4 +1,5 @@
-/* nequip_table.c: radial networks as cubic splines, so that an edge costs four rows whatever their size. */
+/* nequip_table.c: radial networks as cubic splines, so that an edge costs four rows whatever their size. Splines are
+ * linear: those through weights are those through the units of the last hidden layer, times its matrix. */
 #include "nequip.h"
 
 #include "../model/spline.h"
@@ -50,41 +51,25 @@ void nequip_choose_table(const mlff_nequip_basis *basis, int n, mlff_painn_basis
   }
 }
 
-/* row [n] = sum_c x[c] matrix[c], matrix [width][n] */
-static void multiply(const double *restrict matrix, int n, int width, const double *x, double *restrict row)
-{
-  for (int o = 0; o < n; o++) row[o] = 0.0;
-  for (int c = 0; c < width; c++, matrix += n)
-    for (int o = 0; o < n; o++) row[o] += x[c] * matrix[o];
-}
-
 /* The spline through knots `from` to `to`. */
-static void spline(const mlff_nequip_terms_args *in, const double *matrix, int n_weights, int from, int to, double h,
-                   double *rows)
+static void spline(const mlff_nequip_terms_args *in, int from, int to, double h, double *rows)
 {
   const int width = in->width[in->n_hidden - 1];
-  const size_t ld = (size_t) n_weights;
+  const size_t ld = (size_t) width, bytes = ld * sizeof *rows;
   double value[MLFF_NEQUIP_HIDDEN], slope[MLFF_NEQUIP_HIDDEN];
   for (int m = from; m <= to; m++) {
     mlff_nequip_hidden(in, m * h, value, slope);
-    multiply(matrix, n_weights, width, value, rows + (size_t) (m - from + 1) * ld);
-    if (m == from) multiply(matrix, n_weights, width, slope, rows);
-    if (m == to) multiply(matrix, n_weights, width, slope, rows + (size_t) (to - from + 2) * ld);
+    memcpy(rows + (size_t) (m - from + 1) * ld, value, bytes);
+    if (m == from) memcpy(rows, slope, bytes);
+    if (m == to) memcpy(rows + (size_t) (to - from + 2) * ld, slope, bytes);
   }
-  mlff_spline_solve(rows, to - from, n_weights, h);
+  mlff_spline_solve(rows, to - from, width, h);
 }
 
-void nequip_rows(const mlff_nequip_terms_args *in, const mlff_painn_basis *table, const double *matrix, int n_weights,
-                 double *rows)
+void nequip_unit_rows(const mlff_nequip_terms_args *in, const mlff_painn_basis *table, double *rows)
 {
-  const int width = in->width[in->n_hidden - 1];
-  const size_t ld = (size_t) n_weights;
-  if (!table) {
-    memcpy(rows, matrix, (size_t) width * ld * sizeof *rows);
-    return;
-  }
   const int n = table->n, split = table->split;
   const double h = table->cutoff / n;
-  if (split) spline(in, matrix, n_weights, 0, split, h, rows);
-  spline(in, matrix, n_weights, split, n, h, rows + (size_t) (split ? split + 3 : 0) * ld);
+  if (split) spline(in, 0, split, h, rows);
+  spline(in, split, n, h, rows + (size_t) (split ? split + 3 : 0) * (size_t) in->width[in->n_hidden - 1]);
 }
