@@ -188,20 +188,23 @@ def write_inputs(place, data, script):
 
 def _lammps(lmp, place, name, running):
     """Runs LAMMPS on the inputs of a folder; the seconds that it took."""
-    begin = time.monotonic()
-    with open(os.path.join(place, "screen.txt"), "w", encoding="utf-8") as screen:
-        process = subprocess.Popen(
-            [lmp, "-in", "in.lmp", "-log", "log.lammps"],
-            cwd=place,
-            stdout=screen,
-            stderr=subprocess.STDOUT,
-            env=environment(lmp),
-        )
+    begin, path = time.monotonic(), os.path.join(place, "screen.txt")
+    with files.naming(path), open(path, "w", encoding="utf-8") as screen:
+        try:
+            process = subprocess.Popen(
+                [lmp, "-in", "in.lmp", "-log", "log.lammps"],
+                cwd=place,
+                stdout=screen,
+                stderr=subprocess.STDOUT,
+                env=environment(lmp),
+            )
+        except OSError as e:
+            raise ModelError(f"trajectory {name}: {lmp} cannot be started: {e.strerror}") from e
         running.add(process)
         code = process.wait()
         running.discard(process)
     if code != 0:
-        with open(os.path.join(place, "screen.txt"), encoding="utf-8", errors="replace") as f:
+        with open(path, encoding="utf-8", errors="replace") as f:
             lines = [line for line in f if line.strip()] or ["it said nothing"]
         errors = [line for line in lines if "ERROR" in line] or lines
         raise ModelError(f"trajectory {name}: LAMMPS failed ({code}) in {place}: {errors[-1].strip()}")
