@@ -277,15 +277,15 @@ def test_a_lost_processor_is_tagged(n, steps, tmp_path):
 
 
 def test_short_steps_are_not_taken_for_preempted(tmp_path):
-    """Between two looks at the processor's time are many short steps, each of which was undisturbed: in one of three
-    runs, since other suites do disturb some."""
-    for _ in range(3):
-        with one_core(False):
-            launch(argon(prof("file r.json warmup 10 energy no memory no"), "run 4000", n=2), str(tmp_path))
-        found = load(tmp_path)
-        if tags(found).get("preempted", 0) < 20:
-            break
-    assert found["median_latency_ms"] < 0.1 and tags(found).get("preempted", 0) < 20, found["tags"]
+    """Between two looks at the processor's time are many short steps, each of which was undisturbed: only steps that
+    took 50 us more than the fastest can be among the preempted ones, however busy the machine is."""
+    with one_core(False):
+        launch(argon(prof("file r.json warmup 10 energy no memory no"), "run 4000", n=2), str(tmp_path))
+    found = load(tmp_path)
+    latencies = found["latencies_ms"]
+    assert found["latencies_stride"] == 1 and found["median_latency_ms"] < 0.1
+    long = sum(latency > min(latencies) + 0.04 for latency in latencies)
+    assert tags(found).get("preempted", 0) <= long, (long, found["tags"])
 
 
 def test_minimize(tmp_path):
