@@ -203,7 +203,8 @@ static void free_hidden(nequip_loader *in)
   }
 }
 
-static mlff_nequip_terms_args network_read(const nequip_loader *in)
+/* The network that was read last, on the host. */
+static mlff_nequip_terms_args host_network(const nequip_loader *in)
 {
   mlff_nequip_terms_args a = in->net->network;
   a.frequency = in->frequency;
@@ -213,8 +214,8 @@ static mlff_nequip_terms_args network_read(const nequip_loader *in)
 
 static mlff_status make_units(nequip_loader *in)
 {
-  const mlff_nequip_terms_args a = network_read(in);
   if (in->net->is_exact) return MLFF_OK;
+  const mlff_nequip_terms_args a = host_network(in);
   in->units = nequip_zeros((size_t) in->net->n_rows * (size_t) a.width[a.n_hidden - 1]);
   if (!in->units) return nequip_no_memory(in);
   nequip_unit_rows(&a, &in->net->table, in->units);
@@ -365,7 +366,7 @@ static mlff_status count_intervals(nequip_loader *in, int *n)
   *n = 0;
   for (int t = 0; t < in->net->n_layers; t++) {
     MLFF_TRY(nequip_read_network(in, t, 0, NULL));
-    const mlff_nequip_terms_args a = network_read(in);
+    const mlff_nequip_terms_args a = host_network(in);
     const int needed = nequip_table_intervals(&a);
     if (needed > *n) *n = needed;
   }

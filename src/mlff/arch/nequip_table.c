@@ -33,8 +33,7 @@ int nequip_table_intervals(const mlff_nequip_terms_args *in)
       if (m >= first + 3 && !has_kink) bend = fmax(bend, fabs(s0[c] - 3 * s1[c] + 3 * s2[c] - s3[c]));
     }
   }
-  const double n = bend > 0 ? N * pow(sqrt(3) / 216 * bend * d / (FLT_EPSILON * most), 0.25) : 0.0;
-  return n < 64 ? 64 : n < MLFF_SPLINE_MAX ? (int) ceil(n) : MLFF_SPLINE_MAX;
+  return mlff_spline_intervals(bend > 0 ? N * pow(sqrt(3) / 216 * bend * d / (FLT_EPSILON * most), 0.25) : 0.0);
 }
 
 /* A cutoff function that begins at an onset has a kink in its second derivative there, which has to be a knot. */

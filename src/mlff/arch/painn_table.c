@@ -42,8 +42,7 @@ int painn_table_intervals(const painn_filter *in)
     const double f = in->kind == MLFF_PAINN_GAUSSIAN ? 1.316 * sqrt(in->second[k]) : fabs(in->first[k]);
     if (f > freq) freq = f;
   }
-  const double n = ceil(20.5 * freq * in->cutoff);
-  return n < 64 ? 64 : n < MLFF_SPLINE_MAX ? (int) n : MLFF_SPLINE_MAX;
+  return mlff_spline_intervals(20.5 * freq * in->cutoff);
 }
 
 /* Value and slope at the cutoff are zero. */

@@ -6,7 +6,14 @@
  */
 #include "spline.h"
 
+#include <math.h>
 #include <stddef.h>
+
+int mlff_spline_intervals(double wanted)
+{
+  const double n = ceil(wanted);
+  return n < 64 ? 64 : n < MLFF_SPLINE_MAX ? (int) n : MLFF_SPLINE_MAX;
+}
 
 void mlff_spline_solve(double *rows, int n, int width, double h)
 {
