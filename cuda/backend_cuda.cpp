@@ -266,6 +266,7 @@ static void close_cuda(mlff_backend *backend)
   mlff_buf_release(backend, &cuda->virial_parts);
   mlff_buf_release(backend, &cuda->sums);
   mlff_buf_release(backend, &cuda->device_forces);
+  mlff_buf_release(backend, &cuda->candidates);
   mlff_buf_release(backend, &cuda->sent);
   mlff_buf_release(backend, &cuda->packed);
   if (cuda->summary) cudaFreeHost(cuda->summary);

@@ -62,6 +62,7 @@ typedef struct mlff_cuda_backend {
   mlff_buf virial_parts;               /* double [n][9] and the sum: forces.cu */
   mlff_buf sums;                       /* double [width]: orb.cu */
   mlff_buf device_forces;              /* double [n_nodes][3], of graphs on the device */
+  mlff_buf candidates;                 /* what a list is made from: candidates.cu */
   double *device_positions;            /* [all_room][3] of the last list: edges.cu */
   mlff_cuda_pinned positions, results; /* what goes up in a step, and what comes down */
   mlff_cuda_pinned rows;               /* of an exchange */

@@ -118,14 +118,20 @@ static void make_incoming(mlff_backend *backend, const edge_arrays *a)
   MLFF_LAUNCH_INDEPENDENT(backend, incoming_order_kernel, n_blocks, EDGE_THREADS, *a);
 }
 
-static mlff_status bring_graph(mlff_backend *backend, const mlff_graph *graph, const edge_arrays *a, mlff_error *error)
+/* made: rows of a list that the graph does not bring. */
+static mlff_status bring_graph(mlff_backend *backend, const mlff_graph *graph, const mlff_cuda_host_list *made,
+                               const edge_arrays *a, mlff_error *error)
 {
   const size_t n_all = (size_t) graph->n_all;
   const graph_arrays *g = &a->g;
+  const int64_t *row = made->row ? made->row : graph->row;
   mlff_status (*bring)(mlff_backend *, void *, const void *, size_t, mlff_error *) =
       graph->on_device ? mlff_cuda_copy : mlff_cuda_upload;
-  MLFF_TRY(bring(backend, g->row, graph->row, ((size_t) graph->n_local + 1) * sizeof *g->row, error));
-  MLFF_TRY(bring(backend, g->nbr, graph->nbr, (size_t) graph->n_pairs * sizeof *g->nbr, error));
+  MLFF_TRY(bring(backend, g->row, row, ((size_t) graph->n_local + 1) * sizeof *g->row, error));
+  if (made->row)
+    MLFF_CUDA(mlff_cuda_fill_candidates)(backend, graph, made, g);
+  else
+    MLFF_TRY(bring(backend, g->nbr, graph->nbr, (size_t) graph->n_pairs * sizeof *g->nbr, error));
   MLFF_TRY(bring(backend, g->species, graph->species, n_all * sizeof *g->species, error));
   MLFF_TRY(bring(backend, g->node, graph->node, n_all * sizeof *g->node, error));
   make_incoming(backend, a);
@@ -333,12 +339,12 @@ static mlff_status reserve_list(mlff_backend *backend, const mlff_graph *graph, 
   const void *before = edges->scratch.data;
   const int64_t all_room = edges->all_room, pairs_room = edges->pairs_room;
   graph_arrays unused;
-  if (graph->n_pairs > INT32_MAX)
+  if (edges->n_pairs > INT32_MAX)
     return mlff_fail(error, MLFF_E_UNSUPPORTED,
                      "%lld candidate pairs on one GPU, %d are possible: use more ranks and GPUs",
-                     (long long) graph->n_pairs, INT32_MAX);
+                     (long long) edges->n_pairs, INT32_MAX);
   edges->all_room = room_for(graph->n_all, all_room);
-  edges->pairs_room = room_for(graph->n_pairs, pairs_room);
+  edges->pairs_room = room_for(edges->n_pairs, pairs_room);
   MLFF_TRY(mlff_buf_reserve(backend, &edges->row, ((size_t) graph->n_local + 1) * sizeof(int64_t), error));
   MLFF_TRY(mlff_buf_reserve(backend, &edges->center_species, (size_t) graph->n_nodes * sizeof(int32_t), error));
   const size_t bytes = graph_layout(NULL, graph->n_local, graph->n_nodes, edges->all_room, edges->pairs_room, &unused);
@@ -393,7 +399,7 @@ static void set_sizes(const mlff_graph *graph, double cutoff, mlff_edges *edges)
   edges->n_local = graph->n_local;
   edges->n_nodes = graph->n_nodes;
   edges->n_all = graph->n_all;
-  edges->n_pairs = graph->n_pairs;
+  if (graph->row) edges->n_pairs = graph->n_pairs; /* else: of the list that was made */
   edges->cutoff = cutoff;
   edges->n_edges = 0;
   edges->min_distance = INFINITY;
@@ -446,24 +452,44 @@ static mlff_status run_step(mlff_backend *backend, const mlff_graph *graph, mlff
   return MLFF_OK;
 }
 
+/* What the list takes, or the list that a graph does not bring: `made` has it then. */
+static mlff_status count_list(mlff_backend *backend, const mlff_graph *graph, mlff_edges *edges, bool is_new,
+                              mlff_cuda_host_list *made, mlff_error *error)
+{
+  if (backend->forecast ? graph->reach > 0 : is_new && !graph->row)
+    MLFF_TRY(MLFF_CUDA(mlff_cuda_count_candidates)(backend, graph, made, error));
+  if (made->row) {
+    mlff_graph listed = *graph;
+    listed.row = made->row;
+    edges->n_pairs = made->row[graph->n_local];
+    edges->longest_row = mlff_longest_row(&listed);
+  } else if (is_new && graph->row && !graph->on_device) { /* else the caller has set it */
+    edges->longest_row = mlff_longest_row(graph);
+  }
+  return MLFF_OK;
+}
+
 mlff_status MLFF_CUDA(edges_cuda)(mlff_backend *backend, const mlff_graph *graph, double cutoff, mlff_edges *edges,
                                   mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  mlff_cuda_host_list made = {};
   /* the list is here */
   if (cuda->replay.mode == MLFF_CUDA_RECORDING) return enqueue_step(backend, edges, graph->on_device, error);
   const bool is_new = edges->list_id != graph->list_id || graph->list_id == 0;
   set_sizes(graph, cutoff, edges);
   if (backend->forecast) edges->n_room = room_for(edges->n_room, 0); /* which the number of edges was put into */
   MLFF_TRY(mlff_cuda_check(cuda, cudaSetDevice(cuda->device), "cudaSetDevice", error));
+  MLFF_TRY(count_list(backend, graph, edges, is_new, &made, error));
   MLFF_TRY(reserve_list(backend, graph, edges, error));
   if (edges->n_room) MLFF_TRY(reserve_edges(backend, edges, error)); /* else when it is known how many there are */
   if (is_new || edges->list_id == 0) {
     edge_arrays a = arrays_of(edges);
+    if (!graph->row && !made.row && !backend->forecast)
+      return mlff_fail(error, MLFF_E_ARG, "graph.list_id is that of a list with other atoms");
     a.n_pairs = edges->n_pairs;
     edges->list_id = 0;
-    if (!graph->on_device) edges->longest_row = mlff_longest_row(graph); /* else the caller has set it */
-    MLFF_TRY(bring_graph(backend, graph, &a, error));
+    MLFF_TRY(bring_graph(backend, graph, &made, &a, error));
     edges->list_id = graph->list_id;
   }
   if (!backend->forecast) MLFF_TRY(mlff_cuda_set_positions(cuda, graph, edges, error));

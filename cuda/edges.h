@@ -4,6 +4,12 @@
 
 #include "ops_cuda.h"
 
+extern "C" {
+#include "../src/mlff/graph/bins.h"
+}
+
+#include <cstdlib>
+
 enum { SCAN_THREADS = 256 }; /* centres of a block of the scan */
 
 /* The closest pair of some centres: smallest r^2, then the first centre, then the first neighbour of its list. */
@@ -64,5 +70,23 @@ static inline graph_arrays graph_of(const mlff_edges *edges)
   graph_layout(edges->scratch.data, edges->n_local, edges->n_nodes, edges->all_room, edges->pairs_room, &g);
   return g;
 }
+
+/* A list that is being made (candidates.cu), where the host has it. */
+typedef struct mlff_cuda_host_list {
+  mlff_bins bins;
+  int64_t *row; /* [n_local+1]; NULL: there is none */
+  ~mlff_cuda_host_list()
+  {
+    mlff_bins_free(&bins);
+    free(row);
+  }
+} mlff_cuda_host_list;
+
+/* Finds the candidates of a graph without a list: their numbers, then, where there is room for them, to->nbr, with
+ * to->row there. In a forecast no more than memory is counted. */
+mlff_status MLFF_CUDA(mlff_cuda_count_candidates)(mlff_backend *backend, const mlff_graph *graph,
+                                                  mlff_cuda_host_list *list, mlff_error *error);
+void MLFF_CUDA(mlff_cuda_fill_candidates)(mlff_backend *backend, const mlff_graph *graph,
+                                          const mlff_cuda_host_list *list, const graph_arrays *to);
 
 #endif

@@ -83,6 +83,12 @@ typedef enum mlff_boundary {
  * only species, node and row come to the host, once for each list. A model on the CPU refuses on_device, as do
  * functions that do not say that they take it; a GPU refuses arrays that are not its own. Results are the same, to the
  * bit.
+ *
+ * A graph on the host may leave the list to a model on a GPU: row and nbr NULL, and `reach` the distance of candidates,
+ * cutoff + skin. n_pairs is not read then. The list is made from the positions of the first evaluation with a list_id,
+ * and again when one with another list_id came between. A model on the CPU refuses such a graph. Sums over neighbours
+ * have another order than with the caller's list, so results differ by rounding. Where row and nbr are there, reach
+ * tells mlff_model_forecast alone, which takes no graph without, that such graphs will follow.
  */
 typedef struct mlff_graph {
   int32_t n_local, n_all;
@@ -95,6 +101,7 @@ typedef struct mlff_graph {
   const int64_t *row;     /* [n_local+1] CSR offsets into nbr                                               */
   const int32_t *nbr;     /* [n_pairs]   neighbour j in 0..n_all-1, within cutoff + skin                    */
   const double (*pos)[3]; /* [n_all][3]  positions, new every step                                          */
+  double reach;           /* A, of candidates where row and nbr are NULL and a GPU finds them (see above)   */
   /* Read by models that are not conservative (see mlff_info), which refuse MLFF_BOUNDARY_UNKNOWN and _MIXED: */
   mlff_boundary boundary;
   double volume;      /* A^3 of the periodic cell; new every step; not read when open                       */

@@ -54,6 +54,7 @@ class CGraph(ctypes.Structure):
         ("row", POINTER(c_int64)),
         ("nbr", POINTER(c_int32)),
         ("pos", POINTER(c_double * 3)),
+        ("reach", c_double),
         ("boundary", c_int),
         ("volume", c_double),
         ("tag", POINTER(c_int64)),

@@ -279,7 +279,6 @@ std::string ProfShadow::record(mlffprof_recorder *recorder, const std::vector<do
 std::string ProfShadow::compare(mlffprof_recorder *recorder)
 {
   const ProfBeside::Part part(beside);
-  neighbor->build_one(list);
   graph.forget_list();
   const mlff_graph *now = graph.update(list);
   mlff_result *result = results.request({false, false, false, false, false});

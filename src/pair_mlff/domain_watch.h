@@ -19,7 +19,7 @@ class MLFFResults;
 
 class MLFFDomainWatch : protected Pointers {
  public:
-  MLFFDomainWatch(class LAMMPS *lammps, const MLFFNeighbourGraph &of_step, MLFFResults &of_engine);
+  MLFFDomainWatch(class LAMMPS *lammps, MLFFNeighbourGraph &of_step, MLFFResults &of_engine);
   /* mapping as in MLFFNeighbourGraph; what: warn, stop or ignore. */
   void set_model(const mlff_info *of_model, const std::vector<int> &mapping, const std::string &what);
   void begin_run();
@@ -41,7 +41,7 @@ class MLFFDomainWatch : protected Pointers {
     double n_atoms, element_mass, n_moving, mass, momentum[3], mv2, virial;
   };
 
-  const MLFFNeighbourGraph &graph;
+  MLFFNeighbourGraph &graph;
   MLFFResults &results;
   const mlff_info *info;
   bool stops;

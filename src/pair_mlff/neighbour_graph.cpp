@@ -25,9 +25,9 @@ static void name_atom(void *of, int32_t i, char text[64])
 }
 
 MLFFNeighbourGraph::MLFFNeighbourGraph(LAMMPS *lammps, MLFFHalo &between_ranks) :
-    Pointers(lammps), halo(between_ranks), arrays(nullptr), graph{}, cutoff(0.0), tags_needed(false), reorders(false),
-    unchecked(false), counted(false), last_list(nullptr), last_build(-1), last_step(-1), run_first(-1),
-    run_last(-1), last_box{}
+    Pointers(lammps), halo(between_ranks), arrays(nullptr), graph{}, cutoff(0.0), on_gpu(false), tags_needed(false),
+    reorders(false), unchecked(false), counted(false), left(false), forgotten(true), last_list(nullptr), last_build(-1),
+    last_step(-1), run_first(-1), run_last(-1), last_box{}
 {
   graph.name = name_atom;
   graph.name_context = this;
@@ -37,9 +37,10 @@ void MLFFNeighbourGraph::set_model(const mlff_info *info, const std::vector<int>
 {
   species_of_type = mapping;
   cutoff = info->cutoff;
+  on_gpu = info->device_number >= 0;
   tags_needed = info->reverse_width > 0;
   reorders = comm->nprocs > 1 && info->exchange_width > 0 && info->n_members == 1;
-  last_list = nullptr;
+  forget_list();
 }
 
 void MLFFNeighbourGraph::set_arrays(MLFFArrays *others)
@@ -56,10 +57,11 @@ class MLFFNeighbourGraph::NewList : protected Pointers {
  public:
   NewList(MLFFNeighbourGraph &made_of_it, NeighList *full) :
       Pointers(made_of_it.lmp), of(made_of_it), graph(of.graph), home(of.home), list(full),
-      reach(of.cutoff + (is_respa() ? 2.0 : 1.0) * neighbor->skin)
+      reach(of.reach(is_respa() ? 2 : 1))
   {
   }
   void take();
+  void copy_rows();
 
  private:
   MLFFNeighbourGraph &of;
@@ -82,11 +84,11 @@ class MLFFNeighbourGraph::NewList : protected Pointers {
   std::string check_special_bonds() const;
   void order_atoms(const std::vector<int> &sent);
   void copy_tags();
-  void copy_rows();
 };
 
 void MLFFNeighbourGraph::NewList::take()
 {
+  if (list->occasional && !of.left) neighbor->build_one(list);
   find_owners();
   find_boundary();
   std::string problem = assign_nodes();
@@ -103,10 +105,13 @@ void MLFFNeighbourGraph::NewList::take()
   of.update_species();
   of.listed_tags.clear();
   if (!of.arrays && atom->tag_enable) of.listed_tags.assign(atom->tag, atom->tag + graph.n_all);
+  graph.reach = of.left ? reach : 0.0;
   if (of.arrays)
     graph.n_pairs = of.arrays->copy_list(list, of.atoms_now(), reach);
-  else
+  else if (!of.left)
     copy_rows();
+  else
+    of.nbr = std::vector<int32_t>();    // on_host() had it
 }
 
 /* Every ghost learns its owner's rank (owner_rank) and local index there (node, for now). */
@@ -297,6 +302,12 @@ void MLFFNeighbourGraph::NewList::copy_rows()
    every step
 ------------------------------------------------------------------------- */
 
+/* Of candidates: each of the atoms moves by half a skin, or by a whole one, before the next rebuild. */
+double MLFFNeighbourGraph::reach(int n_skins) const
+{
+  return cutoff + n_skins * neighbor->skin;
+}
+
 /* Returns true if any atom's species changed. */
 bool MLFFNeighbourGraph::update_species()
 {
@@ -336,10 +347,11 @@ const mlff_graph *MLFFNeighbourGraph::update(NeighList *list)
   // The inner steps of run_style respa are one step, and only its first meets a new list
   const Update *run = lmp->update;
   const bool maybe_new = neighbor->ago == 0 && (run->setupflag || run->ntimestep != last_step);
-  const bool rebuilt = maybe_new || neighbor->ncalls != last_build || list != last_list;
+  const bool rebuilt = maybe_new || neighbor->ncalls != last_build || list != last_list || forgotten;
   // `run N pre no` comes without init(), and all frames of a rerun after one
   const bool new_run = run->firststep != run_first || run->laststep != run_last;
   const std::array<double, 12> box = box_now();
+  left = list->occasional && can_leave_list();
   if (new_run) counted = false;
   if (new_run && !run->setupflag && neighbor->ago != 0) {
     check_same_atoms();
@@ -353,8 +365,11 @@ const mlff_graph *MLFFNeighbourGraph::update(NeighList *list)
   last_build = neighbor->ncalls;
   last_step = run->ntimestep;
   last_list = list;
-  // some fixes swap types without reneighbouring
-  if (update_species() || rebuilt) graph.list_id++;
+  forgotten = false;
+  // some fixes swap types without reneighbouring; a GPU that makes its list then has atoms that LAMMPS has seen move
+  const bool swapped = update_species() && !rebuilt;
+  if (swapped && left) graph.reach = reach(2);
+  if (swapped || rebuilt) graph.list_id++;
 
   const int n_periodic = (domain->xperiodic != 0) + (domain->yperiodic != 0) + (domain->zperiodic != 0);
   graph.boundary = BOUNDARIES[n_periodic];
@@ -367,10 +382,23 @@ const mlff_graph *MLFFNeighbourGraph::update(NeighList *list)
   }
   graph.species = species.data();
   graph.node = home.node.data();
-  graph.row = row.data();
-  graph.nbr = nbr.data();
+  graph.row = left ? nullptr : row.data();
+  graph.nbr = left ? nullptr : nbr.data();
   graph.pos = this_step();
   return &graph;
+}
+
+mlff_graph MLFFNeighbourGraph::on_host()
+{
+  if (arrays) return arrays->graph_on_host(graph);
+  mlff_graph whole = graph;
+  if (!left) return whole;
+  neighbor->build_one(last_list);
+  NewList(*this, last_list).copy_rows();
+  whole.row = row.data();
+  whole.nbr = nbr.data();
+  whole.n_pairs = graph.n_pairs;
+  return whole;
 }
 
 /* What positions of images depend on. */

@@ -1,5 +1,5 @@
 /* neighbour_graph.h: atoms and neighbour lists of LAMMPS as the engine's graph: types become species, the full list
- * becomes CSR offsets, ghosts get nodes, and atoms an order (nodes.h). */
+ * becomes CSR offsets, ghosts get nodes, and atoms an order (nodes.h). Without a list the engine's GPU makes one. */
 #ifndef LMP_MLFF_NEIGHBOUR_GRAPH_H
 #define LMP_MLFF_NEIGHBOUR_GRAPH_H
 
@@ -21,10 +21,15 @@ class MLFFNeighbourGraph : protected Pointers {
   /* Atoms and lists are in these arrays from now on; nullptr: in those of Atom and of a plain list. Not owned. */
   void set_arrays(MLFFArrays *others);
 
-  /* This step's graph. Collective when the lists are new; a problem on any rank stops all of them. */
+  /* Whether the model's GPU can make the list, which saves LAMMPS the making. Not where atoms have an order that
+   * follows from the list. */
+  bool can_leave_list() const { return on_gpu && !reorders && !arrays; }
+
+  /* This step's graph. Collective when the lists are new; a problem on any rank stops all of them. An occasional list
+   * is left to the GPU or, where that cannot be, built. */
   const mlff_graph *update(NeighList *list);
   /* Makes the next graph read the list again although it is not new: for a style that does not see all steps. */
-  void forget_list() { last_list = nullptr; }
+  void forget_list() { forgotten = true; }
 
   /* For init(): commands may have changed what lists and ghosts have. */
   void begin_run() { counted = false; }
@@ -32,9 +37,9 @@ class MLFFNeighbourGraph : protected Pointers {
    * that there are (pair_count.h); all ranks stop where it has not. Collective. */
   void check_pairs(int64_t n_edges, const char *who);
 
-  /* The last one; the same where the host reads it; and its order. */
+  /* The last one; the same where the host reads it, with a list; and its order. */
   const mlff_graph &view() const { return graph; }
-  mlff_graph on_host() const { return arrays ? arrays->graph_on_host(graph) : graph; }
+  mlff_graph on_host();
   const int32_t *species_on_host() const { return arrays ? arrays->species_on_host(graph.n_all) : graph.species; }
   const MLFFNodes &nodes() const { return home; }
   bool has_order() const { return reorders; }
@@ -53,8 +58,9 @@ class MLFFNeighbourGraph : protected Pointers {
   MLFFNodes home;
   std::vector<int> species_of_type, listed;
   double cutoff;
-  bool tags_needed, reorders, unchecked, counted;    // counted: the pairs of this run; unchecked: they shall be
-  const NeighList *last_list;
+  bool on_gpu, tags_needed, reorders, unchecked, counted;    // counted: the pairs of this run; unchecked: shall be
+  bool left, forgotten;                                      // left: the list of the last graph, to the GPU
+  NeighList *last_list;
   bigint last_build, last_step, run_first, run_last;    // of the last graph; run: the steps of its run
   std::vector<int32_t> species, nbr;
   std::vector<int64_t> row, tags;
@@ -64,6 +70,7 @@ class MLFFNeighbourGraph : protected Pointers {
 
   MLFFArrays::Atoms atoms_now() const { return {species_of_type, graph.n_local, graph.n_all}; }
   bool update_species();
+  double reach(int n_skins) const;
   std::array<double, 12> box_now() const;
   void check_same_atoms();
   const double (*this_step())[3];

@@ -307,7 +307,9 @@ void PairMLFF::init_style()
   impl->graph.begin_run();
   if (impl->inner) impl->inner->begin_run();
   impl->watch.begin_run();    // here, because rerun has no setup()
-  neighbor->add_request(this, NeighConst::REQ_FULL);
+  // one list for two models, or for styles beside this one, is LAMMPS' to make
+  const bool leaves_list = impl->graph.can_leave_list() && !impl->inner && !kokkosable && force->pair == this;
+  neighbor->add_request(this, NeighConst::REQ_FULL | (leaves_list ? NeighConst::REQ_OCCASIONAL : 0));
 
   // hybrid took its communication widths from its sub-styles before they had a model
   force->pair->comm_forward = std::max(force->pair->comm_forward, comm_forward);

@@ -1,25 +1,18 @@
 /* neighbor.c: a neighbour graph from positions and a cell, for callers that have no neighbour list.
  *
  * Atoms are wrapped into the cell along periodic directions, every image within the cutoff of the occupied region
- * becomes an explicit ghost, and owned atoms and ghosts are sorted into bins at least one cutoff thick, so that the
- * neighbours of an atom are in 27 bins: O(N) for any cell, also one much smaller than the cutoff.
+ * becomes an explicit ghost, and owned atoms and ghosts are sorted into bins (bins.h): O(N) for any cell, also one much
+ * smaller than the cutoff.
  * Fractional coordinates are those of lattice.h.
  */
 #include "../status.h"
+#include "bins.h"
 #include "lattice.h"
 #include "system.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct bins {
-  int n[3];
-  double low[3], per_unit[3]; /* bin = (s - low) * per_unit                             */
-  int32_t *bin, *start;       /* of an atom; [bin] of the first atom of a bin in `order` */
-  int32_t *order;             /* atoms bin by bin                                       */
-  double *x, *y, *z;          /* [n_all] positions in this order                        */
-} bins;
 
 /* More images than these are a mistake: those of one atom in a cell whose edge is a thirtieth of the cutoff, or 200 of
  * each of many atoms. */
@@ -136,59 +129,21 @@ static mlff_status place_images(const mlff_lattice *l, atoms *a, int32_t *near, 
   return MLFF_OK;
 }
 
-/* Bins at least one cutoff thick over owned atoms and ghosts; never many more bins than atoms. */
-static mlff_status make_bins(const mlff_lattice *l, const atoms *all, bins *b, mlff_error *error)
+/* Bins over owned atoms and images. */
+static mlff_status make_bins(const mlff_lattice *l, const atoms *all, mlff_bins *b, mlff_error *error)
 {
-  const int32_t n_all = all->n;
-  double count[3], extent[3];
+  double low[3], high[3];
   for (int k = 0; k < 3; k++) {
     const double margin = l->pbc[k] ? l->reach[k] : 0.0;
-    b->low[k] = l->low[k] - margin;
-    extent[k] = l->high[k] + margin - b->low[k];
-    count[k] = fmax(1.0, floor(fmin(extent[k] / l->reach[k], 1e6)));
+    low[k] = l->low[k] - margin;
+    high[k] = l->high[k] + margin;
   }
-  while (count[0] * count[1] * count[2] > 4.0 * n_all + 64.0) {
-    int most = 0;
-    for (int k = 1; k < 3; k++)
-      if (count[k] > count[most]) most = k;
-    count[most] = ceil(count[most] / 2);
-  }
-  for (int k = 0; k < 3; k++) {
-    b->n[k] = (int) count[k];
-    b->per_unit[k] = extent[k] > 0 ? count[k] / extent[k] : 0.0;
-  }
-  const int32_t n_bins = b->n[0] * b->n[1] * b->n[2];
-  b->bin = malloc(((size_t) n_all + 1) * sizeof *b->bin);
-  b->order = malloc(((size_t) n_all + 1) * sizeof *b->order);
-  b->start = calloc((size_t) n_bins + 2, sizeof *b->start);
-  b->x = malloc(((size_t) n_all + 1) * 3 * sizeof *b->x);
-  if (!b->bin || !b->order || !b->start || !b->x)
-    return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a neighbour list");
-  for (int32_t a = 0; a < n_all; a++) {
-    int32_t at = 0;
-    for (int k = 0; k < 3; k++) {
-      int c = (int) ((all->frac[a][k] - b->low[k]) * b->per_unit[k]);
-      c = c < 0 ? 0 : c >= b->n[k] ? b->n[k] - 1 : c;
-      at = at * b->n[k] + c;
-    }
-    b->bin[a] = at;
-    b->start[at + 2]++;
-  }
-  for (int32_t k = 2; k <= n_bins + 1; k++) b->start[k] += b->start[k - 1];
-  b->y = b->x + n_all;
-  b->z = b->y + n_all;
-  for (int32_t a = 0; a < n_all; a++) {
-    const int32_t at = b->start[b->bin[a] + 1]++;
-    b->order[at] = a;
-    b->x[at] = all->pos[a][0];
-    b->y[at] = all->pos[a][1];
-    b->z[at] = all->pos[a][2];
-  }
-  return MLFF_OK;
+  return mlff_bins_make(all->n, (const double(*)[3]) all->frac, low, high, l->reach, (const double(*)[3]) all->pos, b,
+                        error);
 }
 
 /* Where the candidates of owned atom i are in `order`: up to nine stretches, from[k] to to[k] - 1. Returns how many. */
-static int find_stretches(const bins *b, int32_t i, int32_t from[9], int32_t to[9])
+static int find_stretches(const mlff_bins *b, int32_t i, int32_t from[9], int32_t to[9])
 {
   const int at[3] = {b->bin[i] / (b->n[1] * b->n[2]), b->bin[i] / b->n[2] % b->n[1], b->bin[i] % b->n[2]};
   int first[3], last[3], n = 0;
@@ -208,7 +163,8 @@ static int find_stretches(const bins *b, int32_t i, int32_t from[9], int32_t to[
 
 /* Those of the candidates from..to-1 that are neighbours of atom i at x, into nbr, which has room for all of them: each
  * is written, and stays when it is near, so that there is no branch to be guessed. Returns how many. */
-static int64_t scan(const bins *b, int32_t from, int32_t to, int32_t i, const double x[3], double cutoff2, int32_t *nbr)
+static int64_t scan(const mlff_bins *b, int32_t from, int32_t to, int32_t i, const double x[3], double cutoff2,
+                    int32_t *nbr)
 {
   int64_t n = 0;
   for (int32_t m = from; m < to; m++) {
@@ -219,7 +175,7 @@ static int64_t scan(const bins *b, int32_t from, int32_t to, int32_t i, const do
   return n;
 }
 
-static mlff_status make_rows(mlff_system *s, const bins *b, double cutoff, mlff_error *error)
+static mlff_status make_rows(mlff_system *s, const mlff_bins *b, double cutoff, mlff_error *error)
 {
   mlff_graph *g = &s->graph;
   const double reach2 = cutoff * cutoff * (1 + 1e-9); /* rounding must not make a shell at the cutoff one-sided */
@@ -291,7 +247,7 @@ mlff_status mlff_system_create(int32_t n_atoms, const int32_t *species, const do
                                const int *pbc, double cutoff, mlff_system **system, mlff_error *error)
 {
   mlff_lattice l;
-  bins b = {.bin = NULL};
+  mlff_bins b = {.bin = NULL};
   atoms a = {.pos = NULL};
   if (!system || n_atoms < 0 || (n_atoms && (!species || !pos)))
     return mlff_fail(error, MLFF_E_ARG, "mlff_system_create: n_atoms %d, or species, pos or system is NULL",
@@ -316,10 +272,7 @@ mlff_status mlff_system_create(int32_t n_atoms, const int32_t *species, const do
   else
     mlff_system_free(s);
   free(a.frac);
-  free(b.bin);
-  free(b.order);
-  free(b.start);
-  free(b.x);
+  mlff_bins_free(&b);
   return status;
 }
 

@@ -93,8 +93,12 @@ mlff_status mlff_model_forecast(mlff_model *model, const mlff_graph *graph, mlff
 {
   if (!model || !graph || !wanted || !forecast)
     return mlff_fail(error, MLFF_E_ARG, "mlff_model_forecast: an argument is NULL");
-  if (graph->n_local < 0 || graph->n_nodes < graph->n_local || graph->n_all < graph->n_nodes || !graph->row ||
-      graph->n_interior < 0 || graph->n_interior > graph->n_local)
+  if (!graph->row)
+    return mlff_fail(error, MLFF_E_ARG,
+                     "mlff_model_forecast: graph.row is NULL: a forecast reads the neighbour list, also where the GPU "
+                     "makes it later");
+  if (graph->n_local < 0 || graph->n_nodes < graph->n_local || graph->n_all < graph->n_nodes || graph->n_interior < 0 ||
+      graph->n_interior > graph->n_local)
     return mlff_fail(error, MLFF_E_ARG,
                      "mlff_model_forecast: impossible graph (n_interior %d, n_local %d, n_nodes %d, n_all %d)",
                      (int) graph->n_interior, (int) graph->n_local, (int) graph->n_nodes, (int) graph->n_all);

@@ -64,15 +64,35 @@ static mlff_status check_direct(const mlff_model *m, const mlff_graph *graph, co
   return MLFF_OK;
 }
 
+/* The list is there, or can be made. */
+static mlff_status check_list(const mlff_model *m, const mlff_graph *graph, mlff_error *error)
+{
+  if (graph->row) return MLFF_OK;
+  if (!(graph->reach > 0) || graph->on_device)
+    return mlff_fail(
+        error, MLFF_E_ARG,
+        "mlff_model_evaluate: graph.row is NULL: give a neighbour list, or, for a model on a GPU, an array "
+        "of positions on the host and graph.reach");
+  if (!m->backend->ops->owns_graph)
+    return mlff_fail(error, MLFF_E_UNSUPPORTED,
+                     "graph.row is NULL, but a model on the CPU makes no neighbour list: give one, or open it with "
+                     "device cuda");
+  if (!(graph->reach >= m->head->cutoff) || !isfinite(graph->reach))
+    return mlff_fail(error, MLFF_E_ARG, "graph.reach is %g A, expected the cutoff of the model, %g A, or more",
+                     graph->reach, m->head->cutoff);
+  return MLFF_OK;
+}
+
 static mlff_status check_arguments(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo,
                                    const mlff_result *result, mlff_error *error)
 {
   if (!m || !graph || !result) return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: an argument is NULL");
-  if (graph->n_local < 0 || graph->n_nodes < graph->n_local || graph->n_all < graph->n_nodes || !graph->row ||
-      graph->n_interior < 0 || graph->n_interior > graph->n_local)
+  if (graph->n_local < 0 || graph->n_nodes < graph->n_local || graph->n_all < graph->n_nodes || graph->n_interior < 0 ||
+      graph->n_interior > graph->n_local)
     return mlff_fail(error, MLFF_E_ARG,
                      "mlff_model_evaluate: impossible graph (n_interior %d, n_local %d, n_nodes %d, n_all %d)",
                      (int) graph->n_interior, (int) graph->n_local, (int) graph->n_nodes, (int) graph->n_all);
+  MLFF_TRY(check_list(m, graph, error));
   if (!result->forces && graph->n_nodes && !graph->on_device)
     return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: result.forces is NULL");
   if (!halo && graph->n_nodes != graph->n_local)

@@ -258,6 +258,7 @@ mlff_status mlff_step_plain(mlff_model *m, const mlff_graph *graph, const mlff_h
 
   /* A bad position or a failed device leaves no edges; the network is evaluated all the same for its exchanges. */
   mlff_status status = m->backend->ops->edges(m->backend, graph, m->head->cutoff, &m->edges, error);
+  m->host_view.graph.n_pairs = m->edges.n_pairs; /* of a list that was made */
   if (status == MLFF_E_NOMEM && has_memory)
     return mlff_forecast_memory(m, view, halo, m->edges.n_edges ? m->edges.n_edges : -1, result, error);
   if (status && status != MLFF_E_NUMERIC && status != MLFF_E_DEVICE) return status;

@@ -1,0 +1,117 @@
+"""Neighbour lists that the GPU makes for pair_style mlff, in LAMMPS on the simulated one: where it does, and that runs
+are those of the CPU, whose lists are LAMMPS' own."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from harness import Case, close, launch, mlff, read_dump, water
+from test_device import dynamics
+
+
+def lists(output):
+    """What LAMMPS says of the list of each run: occasional where the GPU makes it."""
+    return re.findall(r"pair (?:mlff|hybrid\S*), (\w+)", output)
+
+
+def both(folder, more, model, ranks=1, options="", steps=40, n=3):
+    """The outputs of two runs on the CPU and the GPU, with thin skins, whose last frames must agree."""
+    outputs = []
+    for device in ("cpu", "cuda"):
+        text = dynamics(device, folder, f"precision fp64 device {device} {options}", model, n=n, steps=steps, more=more)
+        text = text.replace("every 10 delay 0 check no", "every 1 delay 0 check yes\nneighbor 0.05 bin")
+        outputs.append(launch(text, str(folder), ranks))
+    cpu, gpu = (read_dump(folder / f"{device}.dump") for device in ("cpu", "cuda"))
+    close(gpu[:, 1:], cpu[:, 1:], 1e-7, "positions and forces")
+    builds = [int(n) for output in outputs for n in re.findall(r"Neighbor list builds = (\d+)", output)]
+    assert builds and max(builds) >= 3 and builds[: len(builds) // 2] == builds[len(builds) // 2 :], builds
+    return outputs
+
+
+@pytest.mark.parametrize(
+    "model, ranks, made", (("painn", 1, True), ("ani", 1, True), ("local", 2, True), ("painn", 2, False))
+)
+def test_who_makes_them(zoo, tmp_path, model, ranks, made):
+    """The GPU does, but LAMMPS where the order of atoms follows from the list: features that travel between ranks."""
+    cpu, gpu = both(tmp_path, "", zoo[model], ranks)
+    assert lists(cpu) == ["perpetual"] and lists(gpu) == ["occasional" if made else "perpetual"], gpu
+
+
+def test_other_styles(zoo, tmp_path):
+    """In hybrid styles, and with a second model, LAMMPS makes them."""
+    text = Case("hybrid", water(2), mlff(zoo["painn"])).text(str(tmp_path))
+    hybrid = re.sub(
+        r"pair_style mlff\s*\npair_coeff \* \* (.*)",
+        r"pair_style hybrid/overlay mlff device cuda lj/cut 3\npair_coeff * * mlff \1\npair_coeff * * lj/cut 0.0 1.0",
+        text,
+    )
+    assert hybrid != text and lists(launch(hybrid, str(tmp_path)))[0] == "perpetual"
+    text = Case("inner", water(2), mlff(zoo["ani"], options=f"device cuda inner {zoo['painn']}")).text(str(tmp_path))
+    assert lists(launch(text, str(tmp_path)))[0] == "perpetual"
+
+
+def test_types_that_change(zoo, tmp_path):
+    """Atoms whose types a fix swaps between two lists."""
+    swap = "fix swap all atom/swap 3 2 4711 1e6 ke no types 1 2"
+    both(tmp_path, swap, zoo["painn"])
+
+
+def test_runs_that_go_on(zoo, tmp_path):
+    """With the list of the run before, with other atoms, other skins, another box, and minimized."""
+    more = """neighbor 0.02 bin
+run 10
+run 10 pre no
+neighbor 0.01 bin
+run 10
+delete_atoms random fraction 0.05 no all NULL 4711
+change_box all x scale 1.01 remap
+run 10
+min_style fire
+min_modify dmax 0.05
+minimize 0 0 5 10
+reset_timestep 0"""
+    outputs = both(tmp_path, more, zoo["painn"], steps=10)
+    assert lists(outputs[1]) == ["occasional"] * len(lists(outputs[1])) and len(lists(outputs[1])) >= 4
+
+
+def test_box_smaller_than_the_cutoff(zoo, tmp_path):
+    """One molecule among its images."""
+    both(tmp_path, "", zoo["painn"], n=1)
+
+
+def test_open_box_and_frames(zoo, tmp_path):
+    """A cluster, run and then read again frame by frame by `rerun`."""
+    energies = {}
+    for device in ("cpu", "cuda"):
+        case = Case("open", water(2), mlff(zoo["painn"], options=f"precision fp64 device {device}"), boundary="f f f")
+        output = launch(
+            case.text(str(tmp_path), single_point=False)
+            + """
+velocity all create 300 4711
+timestep 0.0001
+fix move all nve
+dump frames all custom 4 frames.dump id type x y z
+thermo 4
+thermo_modify format float %.15g
+run 12
+rerun frames.dump dump x y z
+""",
+            str(tmp_path),
+        )
+        rows = re.findall(r"^ +\d+ +(?:-?[\d.]+(?:e[-+]\d+)? +)+-?[\d.]+(?:e[-+]\d+)? *$", output, re.M)
+        energies[device] = np.array([[float(word) for word in row.split()] for row in rows])
+        assert len(rows) == 8, output
+    close(energies["cuda"][:4], energies["cpu"][:4], 1e-7, "run")
+    close(energies["cuda"][4:, 2:4], energies["cpu"][4:, 2:4], 1e-4, "rerun of six digits")
+
+
+def test_domain_and_second_model(zoo, tmp_path):
+    """What needs a list on the host gets one: the second model of fix mlffprof, on either device, finds no
+    difference."""
+    for device in ("cpu", "cuda"):
+        fix = f"fix p all mlffprof 1 compare {zoo['painn']} every 3 device {device} precision fp64 file prof.json"
+        both(tmp_path, fix, zoo["painn"], options="")
+        with open(tmp_path / "prof.json", encoding="utf-8") as f:
+            accuracy = json.load(f)["accuracy"]
+        assert accuracy["n_samples"] > 5 and accuracy["force_max"] < 1e-8, accuracy
