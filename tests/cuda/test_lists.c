@@ -89,7 +89,7 @@ static test_atoms make_shape(int which)
   return atoms;
 }
 
-/* Periodic: any, one atom, a cell smaller than the cutoff, a rod, two elements that are not ours; open: any, an atom far
+/* Periodic: any, one atom, a cell smaller than the cutoff, a rod, atoms that are not ours; open: any, an atom far
  * away, a row of atoms. */
 START_TEST(any_shape)
 {
