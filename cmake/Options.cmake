@@ -62,8 +62,9 @@ if(MLFF_WARNINGS_AS_ERRORS)
     "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings>")
 endif()
 if(MLFF_SANITIZE)
+  set(_is_sanitized "$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<NOT:$<BOOL:$<TARGET_PROPERTY:MLFF_UNSANITIZED>>>>")
   target_compile_options(mlff_common INTERFACE
-    $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${MLFF_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer>)
+    "$<${_is_sanitized}:-fsanitize=${MLFF_SANITIZE};-fno-sanitize-recover=all;-fno-omit-frame-pointer>")
   target_link_options(mlff_common INTERFACE -fsanitize=${MLFF_SANITIZE})
 endif()
 

@@ -292,6 +292,7 @@ def suite_aarch64(build, env):
         "-DMLFF_BUILD_PLUGIN=ON",
         "-DMLFF_CUDA=OFF",
         "-DMLFF_KERNELS_SIMD=" + ("ON" if NIGHTLY else "neon;sve512"),
+        "-DCMAKE_CXX_FLAGS_RELEASE=-O1",
     ]
     tests = os.path.join(ROOT, "tests")
     targets = [*(f"test_{name}" for name in everything if "::" not in name), "mlff_cli", "mlffplugin"]

@@ -176,6 +176,7 @@ START_TEST(wrong_use_is_refused)
   t.pos[4][1] = before;
   bare.list_id++;
   test_ok(mlff_model_evaluate(gpu, &bare, NULL, &x.result, &error), error);
+  bare.n_interior = 0;
   bare.n_local--; /* a list_id that belongs to other atoms */
   bare.n_nodes--;
   test_fails(mlff_model_evaluate(gpu, &bare, NULL, &x.result, &error), error, MLFF_E_ARG, "graph.list_id is that of");

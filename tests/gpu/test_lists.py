@@ -72,7 +72,7 @@ min_modify dmax 0.05
 minimize 0 0 5 10
 reset_timestep 0"""
     outputs = both(tmp_path, more, zoo["painn"], steps=10)
-    assert lists(outputs[1]) == ["occasional"] * len(lists(outputs[1])) and len(lists(outputs[1])) >= 4
+    assert lists(outputs[1]) == ["occasional"], outputs[1]
 
 
 def test_box_smaller_than_the_cutoff(zoo, tmp_path):
