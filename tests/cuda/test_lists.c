@@ -149,7 +149,7 @@ START_TEST(wrong_use_is_refused)
   device_reset(1);
   test_model file = make_model(_i);
   mlff_error error = {.code = MLFF_OK};
-  mlff_model *gpu = open_model(&file, "cuda", "fp32", "on"), *cpu = open_model(&file, "cpu", "fp32", "on");
+  mlff_model *gpu = open_model(&file, "cuda", "fp32", "off"), *cpu = open_model(&file, "cpu", "fp32", "on");
   const double cutoff = mlff_model_info(gpu)->cutoff;
   twins t = make_twins(cutoff + 0.5, 2, 0);
   answer x = make_answer(&t.host, 0);
