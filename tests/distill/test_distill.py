@@ -138,7 +138,7 @@ def test_a_file_of_labels(tmp_path):
 
 @needs_torch
 def test_killed_many_times(tmp_path):
-    """A run that is killed at ten random moments, by day at five, ends with the bits of one that was not,
+    """A run that is killed at ten random moments, by day at three, ends with the bits of one that was not,
     its inner model too."""
     more = "rounds: {count: 1, temperature: [600], time: 0.2, every: 0.02, timestep: 1, frames: 5, committee: 1, "
     more += "steps: 80}\ninner: {features: 8, steps: 40}\n"
@@ -146,13 +146,13 @@ def test_killed_many_times(tmp_path):
     whole, rng, killed = kills.Changes(tmp_path / "whole"), random.Random(5), 0
     process = start(tmp_path, recipe, "--out", "whole", "--no-certificate")
     assert kills.kill_when(process.pid, whole) == 0, process.communicate()[0]
-    for _ in range(10 if NIGHTLY else 5):
+    for _ in range(10 if NIGHTLY else 3):
         process = start(tmp_path, recipe, "--out", "killed", "--no-certificate")
         changes = kills.Changes(tmp_path / "killed", rng.uniform(0.05, 0.25) * whole.count)
         killed += kills.kill_when(process.pid, changes, rng.uniform(0.0, 0.05)) == kills.KILLED
         process.communicate()
     distill(tmp_path, recipe, "--out", "killed", "--no-certificate")
-    assert killed >= 3
+    assert killed >= (3 if NIGHTLY else 2)
     # frames of both rounds have products: which ones, their bits decide, and these differ between processors
     found = labels.read_labels(str(tmp_path / "whole" / "labels.xyz"))
     assert {job.round_of(f) for f in found if hessian.is_known(f)} == {0, 1}
