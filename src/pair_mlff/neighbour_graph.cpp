@@ -1,6 +1,7 @@
 /* neighbour_graph.cpp: see neighbour_graph.h. */
 #include "neighbour_graph.h"
 
+#include "cells.h"
 #include "errors.h"
 #include "halo.h"
 #include "pair_count.h"
@@ -80,6 +81,7 @@ class MLFFNeighbourGraph::NewList : protected Pointers {
   template <class Use> void for_neighbours(int i, Use use) const;
   void find_owners();
   void find_boundary();
+  void find_boundary_by_cells();
   std::string assign_nodes();
   std::string check_special_bonds() const;
   void order_atoms(const std::vector<int> &sent);
@@ -157,6 +159,10 @@ void MLFFNeighbourGraph::NewList::find_boundary()
     of.arrays->find_boundary(list, of.atoms_now(), reach, home.owner_rank, comm->me, at_boundary, wanted_ghost);
     return;
   }
+  if (of.left) {
+    find_boundary_by_cells();
+    return;
+  }
   for (int ii = 0; ii < list->inum; ii++) {
     const int i = list->ilist[ii];
     if (!is_ours(i)) continue;
@@ -164,6 +170,24 @@ void MLFFNeighbourGraph::NewList::find_boundary()
       if (j < graph.n_local || home.owner_rank[j] == comm->me) return;
       at_boundary[i] = 1;
       wanted_ghost[j] = 1;
+    });
+  }
+}
+
+/* The same without a list. A GPU rounds distances in another way than the host. */
+void MLFFNeighbourGraph::NewList::find_boundary_by_cells()
+{
+  if (graph.n_all == 0) return;
+  const double near2 = reach * reach * (1.0 + 1e-9);
+  const std::vector<double> points(atom->x[0], atom->x[0] + 3 * static_cast<size_t>(graph.n_all));
+  const MLFFCells cells(points, reach * (1.0 + 1e-9));
+  for (int g = graph.n_local; g < graph.n_all; g++) {
+    if (home.owner_rank[g] == comm->me || !is_ours(g)) continue;
+    cells.for_near(&points[3 * static_cast<size_t>(g)], [this, g, near2](size_t j, double r2) {
+      const int i = static_cast<int>(j);
+      if (i >= graph.n_local || r2 > near2 || !is_ours(i)) return;
+      at_boundary[i] = 1;
+      wanted_ghost[g] = 1;
     });
   }
 }

@@ -21,9 +21,8 @@ class MLFFNeighbourGraph : protected Pointers {
   /* Atoms and lists are in these arrays from now on; nullptr: in those of Atom and of a plain list. Not owned. */
   void set_arrays(MLFFArrays *others);
 
-  /* Whether the model's GPU can make the list, which saves LAMMPS the making. Not where atoms have an order that
-   * follows from the list. */
-  bool can_leave_list() const { return on_gpu && !reorders && !arrays; }
+  /* Whether the model's GPU can make the list, which saves LAMMPS the making. */
+  bool can_leave_list() const { return on_gpu && !arrays; }
 
   /* This step's graph. Collective when the lists are new; a problem on any rank stops all of them. An occasional list
    * is left to the GPU or, where that cannot be, built. */

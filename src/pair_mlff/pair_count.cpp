@@ -6,6 +6,7 @@
  */
 #include "pair_count.h"
 
+#include "cells.h"
 #include "errors.h"
 
 #include "atom.h"
@@ -19,26 +20,11 @@
 
 using namespace LAMMPS_NS;
 
-using Vector = std::array<double, 3>;
+using Vector = MLFFCells::Vector;
+using Bounds = MLFFCells::Bounds;
 
 /* Distances of images differ from those of LAMMPS by rounding: pairs this near to the cutoff may count or not. */
 static constexpr double MARGIN = 1e-6;    // A
-
-/* Around points; low > high where there are none. */
-struct Bounds {
-  Vector low, high;
-};
-
-static Bounds bounds_of(const std::vector<double> &points)
-{
-  constexpr double FAR = std::numeric_limits<double>::max();
-  Bounds b = {{FAR, FAR, FAR}, {-FAR, -FAR, -FAR}};
-  for (size_t k = 0; k < points.size(); k++) {
-    b.low[k % 3] = std::min(b.low[k % 3], points[k]);
-    b.high[k % 3] = std::max(b.high[k % 3], points[k]);
-  }
-  return b;
-}
 
 /* Vectors of the images within `reach` of the box, and those of atoms that have left it by less than its length. */
 static std::vector<Vector> image_vectors(const Domain *domain, double reach)
@@ -78,7 +64,7 @@ void MLFFPairCount::collect_own(const std::vector<int> &species_of_type)
 void MLFFPairCount::collect_near(double reach)
 {
   const int n_ranks = comm->nprocs, me = comm->me;
-  const Bounds mine = bounds_of(points);
+  const Bounds mine = MLFFCells::bounds_of(points);
   std::vector<Bounds> all(static_cast<size_t>(n_ranks), mine);
   if (n_ranks > 1) MPI_Allgather(&mine, sizeof(mine), MPI_BYTE, all.data(), sizeof(mine), MPI_BYTE, world);
   const std::vector<Vector> images = image_vectors(domain, reach);
@@ -114,64 +100,17 @@ void MLFFPairCount::collect_near(double reach)
   points.insert(points.end(), arrived.begin(), arrived.begin() + total);
 }
 
-/* Points in cells of at least the reach, or larger ones where there would be many more cells than points. */
-struct Cells {
-  Bounds bounds;
-  Vector edge;
-  std::array<int, 3> n;
-  std::vector<int> first, members;    // points of cell c: members[first[c]] .. members[first[c + 1]]
-
-  Cells(const std::vector<double> &points, double reach) : bounds(bounds_of(points)), edge{}, n{}
-  {
-    const double most = std::cbrt(static_cast<double>(points.size())) + 1.0;
-    size_t n_cells = 1;
-    for (int d = 0; d < 3; d++) {
-      const double length = bounds.high[d] - bounds.low[d];
-      n[d] = static_cast<int>(std::max(1.0, std::floor(std::min(most, length / reach))));
-      edge[d] = std::max(reach, length / n[d]);
-      n_cells *= static_cast<size_t>(n[d]);
-    }
-    first.assign(n_cells + 1, 0);
-    members.resize(points.size() / 3);
-    for (size_t k = 0; k < points.size(); k += 3) first[index(&points[k]) + 1]++;
-    for (size_t c = 0; c < n_cells; c++) first[c + 1] += first[c];
-    std::vector<int> next(first.begin(), first.end() - 1);
-    for (size_t k = 0; k < points.size(); k += 3) members[next[index(&points[k])]++] = static_cast<int>(k / 3);
-  }
-
-  int along(int d, double x) const { return std::min(n[d] - 1, static_cast<int>((x - bounds.low[d]) / edge[d])); }
-  size_t index(const double *x) const
-  {
-    return (static_cast<size_t>(along(2, x[2])) * n[1] + along(1, x[1])) * n[0] + along(0, x[0]);
-  }
-};
-
 /* Adds to counts the pairs of the first n_own points that are closer than low, and than high. */
 void MLFFPairCount::count(size_t n_own, double low, double high, bigint *counts) const
 {
   if (n_own == 0) return;
-  const Cells cells(points, high);
-  for (size_t i = 0; i < n_own; i++) {
-    const double *x = &points[3 * i];
-    std::array<int, 3> begin, end;
-    for (int d = 0; d < 3; d++) {
-      const int here = cells.along(d, x[d]);
-      begin[d] = std::max(0, here - 1);
-      end[d] = std::min(cells.n[d], here + 2);
-    }
-    for (int c = begin[2]; c < end[2]; c++)
-      for (int b = begin[1]; b < end[1]; b++) {
-        const size_t row = (static_cast<size_t>(c) * cells.n[1] + b) * cells.n[0];
-        for (int k = cells.first[row + begin[0]]; k < cells.first[row + end[0]]; k++) {
-          const auto j = static_cast<size_t>(cells.members[k]);
-          const double *y = &points[3 * j];
-          const double dx = y[0] - x[0], dy = y[1] - x[1], dz = y[2] - x[2], r2 = dx * dx + dy * dy + dz * dz;
-          if (j == i || r2 >= high * high) continue;
-          counts[0] += r2 < low * low;
-          counts[1]++;
-        }
-      }
-  }
+  const MLFFCells cells(points, high);
+  for (size_t i = 0; i < n_own; i++)
+    cells.for_near(&points[3 * i], [i, low, high, counts](size_t j, double r2) {
+      if (j == i || r2 >= high * high) return;
+      counts[0] += r2 < low * low;
+      counts[1]++;
+    });
 }
 
 std::string MLFFPairCount::compare(bigint n_seen, double cutoff, const std::vector<int> &species_of_type)

@@ -1,0 +1,95 @@
+/* cells.h: points in cells of at least a reach, or larger ones where there would be many more cells than points: all
+ * that is within reach of a point lies in 27 of them. */
+#ifndef LMP_MLFF_CELLS_H
+#define LMP_MLFF_CELLS_H
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace LAMMPS_NS {
+
+class MLFFCells {
+ public:
+  using Vector = std::array<double, 3>;
+
+  /* Around points; low > high where there are none. */
+  struct Bounds {
+    Vector low, high;
+  };
+
+  /* of [n][3]: points; numbers that are not finite lie in some cell. The cells keep a reference. */
+  MLFFCells(const std::vector<double> &of, double reach) :
+      points(of), bounds(bounds_of(of)), edge{}, n{}, members(of.size() / 3)
+  {
+    const double most = std::cbrt(static_cast<double>(points.size())) + 1.0;
+    size_t n_cells = 1;
+    for (int d = 0; d < 3; d++) {
+      const double length = bounds.high[d] - bounds.low[d];
+      n[d] = static_cast<int>(std::max(1.0, std::floor(std::min(most, length / reach))));
+      edge[d] = std::max(reach, length / n[d]);
+      n_cells *= static_cast<size_t>(n[d]);
+    }
+    first.assign(n_cells + 1, 0);
+    for (size_t k = 0; k < points.size(); k += 3) first[index(&points[k]) + 1]++;
+    for (size_t c = 0; c < n_cells; c++) first[c + 1] += first[c];
+    std::vector<int> next(first.begin(), first.end() - 1);
+    for (size_t k = 0; k < points.size(); k += 3) members[next[index(&points[k])]++] = static_cast<int>(k / 3);
+  }
+
+  static Bounds bounds_of(const std::vector<double> &of)
+  {
+    constexpr double FAR = std::numeric_limits<double>::max();
+    Bounds b = {{FAR, FAR, FAR}, {-FAR, -FAR, -FAR}};
+    for (size_t k = 0; k < of.size(); k++) {
+      if (!std::isfinite(of[k])) continue;
+      b.low[k % 3] = std::min(b.low[k % 3], of[k]);
+      b.high[k % 3] = std::max(b.high[k % 3], of[k]);
+    }
+    return b;
+  }
+
+  /* Calls use(j, r^2) for the points in the cells around x, itself and some beyond the reach included. */
+  template <class Use> void for_near(const double *x, Use use) const
+  {
+    std::array<int, 3> begin, end;
+    for (int d = 0; d < 3; d++) {
+      const int here = along(d, x[d]);
+      begin[d] = std::max(0, here - 1);
+      end[d] = std::min(n[d], here + 2);
+    }
+    for (int c = begin[2]; c < end[2]; c++)
+      for (int b = begin[1]; b < end[1]; b++) {
+        const size_t row = (static_cast<size_t>(c) * n[1] + b) * n[0];
+        for (int k = first[row + begin[0]]; k < first[row + end[0]]; k++) {
+          const auto j = static_cast<size_t>(members[k]);
+          const double *y = &points[3 * j];
+          const double dx = y[0] - x[0], dy = y[1] - x[1], dz = y[2] - x[2];
+          use(j, dx * dx + dy * dy + dz * dz);
+        }
+      }
+  }
+
+ private:
+  const std::vector<double> &points;
+  Bounds bounds;
+  Vector edge;
+  std::array<int, 3> n;
+  std::vector<int> first, members;    // points of cell c: members[first[c]] .. members[first[c + 1]]
+
+  int along(int d, double x) const
+  {
+    const double c = (x - bounds.low[d]) / edge[d];
+    return c > 0.0 ? static_cast<int>(std::min(c, n[d] - 1.0)) : 0;
+  }
+  size_t index(const double *x) const
+  {
+    return (static_cast<size_t>(along(2, x[2])) * n[1] + along(1, x[1])) * n[0] + along(0, x[0]);
+  }
+};
+
+}    // namespace LAMMPS_NS
+
+#endif
