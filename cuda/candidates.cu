@@ -1,6 +1,6 @@
 /* candidates.cu: the list of a graph that brings none (mlff_graph.reach), from positions. The host puts atoms into bins
- * and adds counts up, which takes it milliseconds for 1e5 atoms; kernels go over pairs. No twin: on the CPU lists are
- * the caller's. */
+ * and adds counts up; kernels go over pairs. No twin: on the CPU lists are the caller's. mlff_system_create goes over
+ * the same bins (graph/neighbor.c). */
 #include "edges.h"
 
 #include <cstdlib>

@@ -27,8 +27,8 @@ static void name_atom(void *of, int32_t i, char text[64])
 
 MLFFNeighbourGraph::MLFFNeighbourGraph(LAMMPS *lammps, MLFFHalo &between_ranks) :
     Pointers(lammps), halo(between_ranks), arrays(nullptr), graph{}, cutoff(0.0), on_gpu(false), tags_needed(false),
-    reorders(false), unchecked(false), counted(false), left(false), forgotten(true), last_list(nullptr), last_build(-1),
-    last_step(-1), run_first(-1), run_last(-1), last_box{}
+    reorders(false), unchecked(false), counted(false), last_list(nullptr), last_build(-1), last_step(-1), run_first(-1),
+    run_last(-1), last_box{}
 {
   graph.name = name_atom;
   graph.name_context = this;
@@ -57,7 +57,7 @@ void MLFFNeighbourGraph::set_arrays(MLFFArrays *others)
 class MLFFNeighbourGraph::NewList : protected Pointers {
  public:
   NewList(MLFFNeighbourGraph &made_of_it, NeighList *full) :
-      Pointers(made_of_it.lmp), of(made_of_it), graph(of.graph), home(of.home), list(full),
+      Pointers(made_of_it.lmp), of(made_of_it), graph(of.graph), home(of.home), list(full), is_left(of.leaves(full)),
       reach(of.reach(is_respa() ? 2 : 1))
   {
   }
@@ -69,6 +69,7 @@ class MLFFNeighbourGraph::NewList : protected Pointers {
   mlff_graph &graph;
   MLFFNodes &home;
   NeighList *list;
+  const bool is_left;    // to the GPU
   const double
       reach;    // of candidates. Those beyond are there when another style has a longer cutoff, and cannot matter
                 // before the next rebuild. With run_style respa atoms have moved since the list was made, by up to half
@@ -90,7 +91,7 @@ class MLFFNeighbourGraph::NewList : protected Pointers {
 
 void MLFFNeighbourGraph::NewList::take()
 {
-  if (list->occasional && !of.left) neighbor->build_one(list);
+  if (list->occasional && !is_left) neighbor->build_one(list);
   find_owners();
   find_boundary();
   std::string problem = assign_nodes();
@@ -107,10 +108,10 @@ void MLFFNeighbourGraph::NewList::take()
   of.update_species();
   of.listed_tags.clear();
   if (!of.arrays && atom->tag_enable) of.listed_tags.assign(atom->tag, atom->tag + graph.n_all);
-  graph.reach = of.left ? reach : 0.0;
+  graph.reach = is_left ? reach : 0.0;
   if (of.arrays)
     graph.n_pairs = of.arrays->copy_list(list, of.atoms_now(), reach);
-  else if (!of.left)
+  else if (!is_left)
     copy_rows();
   else
     of.nbr = std::vector<int32_t>();    // on_host() had it
@@ -159,7 +160,7 @@ void MLFFNeighbourGraph::NewList::find_boundary()
     of.arrays->find_boundary(list, of.atoms_now(), reach, home.owner_rank, comm->me, at_boundary, wanted_ghost);
     return;
   }
-  if (of.left) {
+  if (is_left) {
     find_boundary_by_cells();
     return;
   }
@@ -332,6 +333,11 @@ double MLFFNeighbourGraph::reach(int n_skins) const
   return cutoff + n_skins * neighbor->skin;
 }
 
+bool MLFFNeighbourGraph::leaves(const NeighList *list) const
+{
+  return list->occasional && can_leave_list();
+}
+
 /* Returns true if any atom's species changed. */
 bool MLFFNeighbourGraph::update_species()
 {
@@ -371,11 +377,10 @@ const mlff_graph *MLFFNeighbourGraph::update(NeighList *list)
   // The inner steps of run_style respa are one step, and only its first meets a new list
   const Update *run = lmp->update;
   const bool maybe_new = neighbor->ago == 0 && (run->setupflag || run->ntimestep != last_step);
-  const bool rebuilt = maybe_new || neighbor->ncalls != last_build || list != last_list || forgotten;
+  const bool rebuilt = maybe_new || neighbor->ncalls != last_build || list != last_list;
   // `run N pre no` comes without init(), and all frames of a rerun after one
   const bool new_run = run->firststep != run_first || run->laststep != run_last;
   const std::array<double, 12> box = box_now();
-  left = list->occasional && can_leave_list();
   if (new_run) counted = false;
   if (new_run && !run->setupflag && neighbor->ago != 0) {
     check_same_atoms();
@@ -389,10 +394,9 @@ const mlff_graph *MLFFNeighbourGraph::update(NeighList *list)
   last_build = neighbor->ncalls;
   last_step = run->ntimestep;
   last_list = list;
-  forgotten = false;
   // some fixes swap types without reneighbouring; a GPU that makes its list then has atoms that LAMMPS has seen move
   const bool swapped = update_species() && !rebuilt;
-  if (swapped && left) graph.reach = reach(2);
+  if (swapped && leaves(list)) graph.reach = reach(2);
   if (swapped || rebuilt) graph.list_id++;
 
   const int n_periodic = (domain->xperiodic != 0) + (domain->yperiodic != 0) + (domain->zperiodic != 0);
@@ -406,8 +410,8 @@ const mlff_graph *MLFFNeighbourGraph::update(NeighList *list)
   }
   graph.species = species.data();
   graph.node = home.node.data();
-  graph.row = left ? nullptr : row.data();
-  graph.nbr = left ? nullptr : nbr.data();
+  graph.row = leaves(list) ? nullptr : row.data();
+  graph.nbr = leaves(list) ? nullptr : nbr.data();
   graph.pos = this_step();
   return &graph;
 }
@@ -416,7 +420,7 @@ mlff_graph MLFFNeighbourGraph::on_host()
 {
   if (arrays) return arrays->graph_on_host(graph);
   mlff_graph whole = graph;
-  if (!left) return whole;
+  if (!leaves(last_list)) return whole;
   neighbor->build_one(last_list);
   NewList(*this, last_list).copy_rows();
   whole.row = row.data();

@@ -28,7 +28,7 @@ class MLFFNeighbourGraph : protected Pointers {
    * is left to the GPU or, where that cannot be, built. */
   const mlff_graph *update(NeighList *list);
   /* Makes the next graph read the list again although it is not new: for a style that does not see all steps. */
-  void forget_list() { forgotten = true; }
+  void forget_list() { last_list = nullptr; }
 
   /* For init(): commands may have changed what lists and ghosts have. */
   void begin_run() { counted = false; }
@@ -58,7 +58,6 @@ class MLFFNeighbourGraph : protected Pointers {
   std::vector<int> species_of_type, listed;
   double cutoff;
   bool on_gpu, tags_needed, reorders, unchecked, counted;    // counted: the pairs of this run; unchecked: shall be
-  bool left, forgotten;                                      // left: the list of the last graph, to the GPU
   NeighList *last_list;
   bigint last_build, last_step, run_first, run_last;    // of the last graph; run: the steps of its run
   std::vector<int32_t> species, nbr;
@@ -70,6 +69,7 @@ class MLFFNeighbourGraph : protected Pointers {
   MLFFArrays::Atoms atoms_now() const { return {species_of_type, graph.n_local, graph.n_all}; }
   bool update_species();
   double reach(int n_skins) const;
+  bool leaves(const NeighList *list) const;
   std::array<double, 12> box_now() const;
   void check_same_atoms();
   const double (*this_step())[3];

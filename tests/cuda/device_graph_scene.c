@@ -30,6 +30,15 @@ mlff_model *open_model(const test_model *file, const char *device, const char *p
   return model;
 }
 
+models open_models(test_model file, const char *precision, const char *graph)
+{
+  models m = {.file = file};
+  device_reset(1);
+  m.a = open_model(&m.file, "cuda", precision, graph);
+  m.b = open_model(&m.file, "cuda", precision, graph);
+  return m;
+}
+
 /* ---- a graph twice ----------------------------------------------------------------------------------------------- */
 
 static void free_device(mlff_graph *g)

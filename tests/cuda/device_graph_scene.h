@@ -13,6 +13,15 @@ test_model make_model(int which);
 mlff_model *open_model(const test_model *file, const char *device, const char *precision, const char *graph);
 void close_models(mlff_model *a, mlff_model *b, test_model *file);
 
+/* A model twice on the GPU, for two graphs that are to give the same. */
+typedef struct models {
+  test_model file;
+  mlff_model *a, *b;
+} models;
+
+/* The file is closed with the models. */
+models open_models(test_model file, const char *precision, const char *graph);
+
 typedef struct twins {
   mlff_system *system;
   mlff_graph host, device;

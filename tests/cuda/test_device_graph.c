@@ -11,59 +11,55 @@ static const char *const hco[] = {"H", "C", "O"};
 
 START_TEST(same_bits_as_from_the_host)
 {
-  device_reset(1);
-  test_model file = make_model(_i);
   const int kind = _i / n_models(), is_replayed = kind < 2;
   const char *precision = kind % 2 ? "fp64" : "fp32", *graph = is_replayed ? "on" : "off";
-  mlff_model *a = open_model(&file, "cuda", precision, graph), *b = open_model(&file, "cuda", precision, graph);
-  const double cutoff = mlff_model_info(a)->cutoff;
+  models m = open_models(make_model(_i), precision, graph);
+  const double cutoff = mlff_model_info(m.a)->cutoff;
   int64_t n_steps = 0;
   for (int list = 0; list < 3; list++) {
     twins t = make_twins(cutoff + 0.5 + 0.4 * list, 2, 0);
     for (int k = 0; k < 5; k++, n_steps++) {
       device_shuffle((unsigned) (5 * list + k));
-      step(a, b, &t, k == 3 ? 3 : k == 4 ? 1 : 0);
+      step(m.a, m.b, &t, k == 3 ? 3 : k == 4 ? 1 : 0);
       move(&t);
     }
     free_twins(&t);
   }
-  const mlff_replays r = mlff_model_replays(b);
+  const mlff_replays r = mlff_model_replays(m.b);
   ck_assert_int_eq(r.n_steps, n_steps);
   if (is_replayed)
     ck_assert_int_ge(r.n_replayed, 6); /* the second and third step with every list */
   else
     ck_assert_int_eq(r.n_replayed, 0);
-  close_models(a, b, &file);
+  close_models(m.a, m.b, &m.file);
 }
 END_TEST
 
 /* Features of nodes of other ranks go through the halo, forces on them are there as well. */
 START_TEST(same_bits_on_ranks)
 {
-  device_reset(1);
-  test_model file = make_model(_i);
   const char *precision = _i < n_models() ? "fp32" : "fp64";
-  mlff_model *a = open_model(&file, "cuda", precision, "on"), *b = open_model(&file, "cuda", precision, "on");
-  twins t = make_twins(mlff_model_info(a)->cutoff + 0.5, 2, 1);
+  models m = open_models(make_model(_i), precision, "on");
+  twins t = make_twins(mlff_model_info(m.a)->cutoff + 0.5, 2, 1);
   ck_assert_int_gt(t.host.n_nodes, t.host.n_local);
   for (int k = 0; k < 4; k++) {
-    step(a, b, &t, k == 2 ? 1 : k == 3 ? 4 : k);
+    step(m.a, m.b, &t, k == 2 ? 1 : k == 3 ? 4 : k);
     move(&t);
   }
   for (int list = 0; list < 2; list++) { /* GPU to GPU from the first step on, with lists of other sizes */
     free_twins(&t);
-    t = make_twins(mlff_model_info(a)->cutoff + 0.3 + 0.4 * list, 2, 1);
+    t = make_twins(mlff_model_info(m.a)->cutoff + 0.3 + 0.4 * list, 2, 1);
     long n_first = 0;
     for (int k = 0; k < 3; k++) {
-      step(a, b, &t, 4);
+      step(m.a, m.b, &t, 4);
       if (k == 0) n_first = t.other.n_direct;
       ck_assert_int_eq(t.other.n_direct, n_first * (k + 1));
       move(&t);
     }
-    ck_assert_int_eq(n_first > 0, mlff_model_info(a)->exchange_width > 0);
+    ck_assert_int_eq(n_first > 0, mlff_model_info(m.a)->exchange_width > 0);
   }
   free_twins(&t);
-  close_models(a, b, &file);
+  close_models(m.a, m.b, &m.file);
 }
 END_TEST
 

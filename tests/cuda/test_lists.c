@@ -48,12 +48,10 @@ static void compare(mlff_model *a, mlff_model *b, const mlff_graph *listed, cons
 /* Steps that keep the list, recorded ones among them, then other lists. */
 START_TEST(same_as_with_a_list)
 {
-  device_reset(1);
-  test_model file = test_model_of_arch(_i % test_n_archs());
   const int with_ranks = _i / test_n_archs();
-  mlff_model *a = open_model(&file, "cuda", "fp64", "on"), *b = open_model(&file, "cuda", "fp64", "on");
+  models m = open_models(test_model_of_arch(_i % test_n_archs()), "fp64", "on");
   for (int list = 0; list < 3; list++) {
-    const double reach = mlff_model_info(a)->cutoff + 0.3 + 0.4 * (list % 2);
+    const double reach = mlff_model_info(m.a)->cutoff + 0.3 + 0.4 * (list % 2);
     twins t = make_twins(reach, 2, with_ranks);
     int64_t *tag = malloc((size_t) t.host.n_all * sizeof *tag);
     for (int32_t k = 0; k < t.host.n_all; k++) tag[k] = mlff_system_graph(t.system)->node[k];
@@ -62,16 +60,16 @@ START_TEST(same_as_with_a_list)
     const mlff_halo halo = halo_of(&t.other, 0);
     for (int k = 0; k < 4; k++) {
       device_shuffle((unsigned) (4 * list + k));
-      compare(a, b, &t.host, &bare, with_ranks ? &halo : NULL);
+      compare(m.a, m.b, &t.host, &bare, with_ranks ? &halo : NULL);
       move(&t);
     }
     free(tag);
     free_twins(&t);
   }
-  const mlff_replays with = mlff_model_replays(a), without = mlff_model_replays(b);
+  const mlff_replays with = mlff_model_replays(m.a), without = mlff_model_replays(m.b);
   ck_assert_int_eq(without.n_replayed, with.n_replayed);
   ck_assert_int_eq(without.n_recorded, with.n_recorded);
-  close_models(a, b, &file);
+  close_models(m.a, m.b, &m.file);
 }
 END_TEST
 
@@ -93,38 +91,34 @@ static test_atoms make_shape(int which)
  * away, a row of atoms. */
 START_TEST(any_shape)
 {
-  device_reset(1);
   const double reach = 5.0;
-  test_model file = make_model(0);
-  mlff_model *a = open_model(&file, "cuda", "fp64", "on"), *b = open_model(&file, "cuda", "fp64", "on");
+  models m = open_models(make_model(0), "fp64", "on");
   test_atoms atoms = make_shape(_i);
   test_atoms_species(&atoms, hco, 3);
   for (int i = 0; _i == 4 && i < atoms.n; i += 3) atoms.species[i] = -1;
   mlff_system *system = test_system(&atoms, reach);
   const mlff_graph *listed = mlff_system_graph(system), bare = without_list(listed, reach);
-  ck_assert_double_le(mlff_model_info(a)->cutoff, reach);
-  compare(a, b, listed, &bare, NULL);
+  ck_assert_double_le(mlff_model_info(m.a)->cutoff, reach);
+  compare(m.a, m.b, listed, &bare, NULL);
   mlff_system_free(system);
   test_atoms_free(&atoms);
-  close_models(a, b, &file);
+  close_models(m.a, m.b, &m.file);
 }
 END_TEST
 
 /* Two systems in turn: the list is made anew each time. */
 START_TEST(graphs_in_turn)
 {
-  device_reset(1);
-  test_model file = make_model(_i);
-  mlff_model *a = open_model(&file, "cuda", "fp64", "on"), *b = open_model(&file, "cuda", "fp64", "on");
-  const double reach = mlff_model_info(a)->cutoff + 0.5;
+  models m = open_models(make_model(_i), "fp64", "on");
+  const double reach = mlff_model_info(m.a)->cutoff + 0.5;
   twins t[2] = {make_twins(reach, 1, 0), make_twins(reach, 2, 0)};
   for (int k = 0; k < 6; k++) {
     const mlff_graph bare = without_list(&t[k % 2].host, reach);
-    compare(a, b, &t[k % 2].host, &bare, NULL);
-    if (k == 3) compare(a, b, &t[1].host, &t[1].host, NULL); /* of one list, first without, then with it */
+    compare(m.a, m.b, &t[k % 2].host, &bare, NULL);
+    if (k == 3) compare(m.a, m.b, &t[1].host, &t[1].host, NULL); /* of one list, first without, then with it */
   }
   for (int k = 0; k < 2; k++) free_twins(&t[k]);
-  close_models(a, b, &file);
+  close_models(m.a, m.b, &m.file);
 }
 END_TEST
 

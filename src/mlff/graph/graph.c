@@ -16,6 +16,15 @@ const char *mlff_atom_name(const mlff_graph *graph, int32_t i, char text[MLFF_NA
   return text;
 }
 
+mlff_status mlff_check_sizes(const mlff_graph *graph, const char *function, mlff_error *error)
+{
+  if (graph->n_interior >= 0 && graph->n_interior <= graph->n_local && graph->n_local <= graph->n_nodes &&
+      graph->n_nodes <= graph->n_all)
+    return MLFF_OK;
+  return mlff_fail(error, MLFF_E_ARG, "%s: impossible graph (n_interior %d, n_local %d, n_nodes %d, n_all %d)",
+                   function, (int) graph->n_interior, (int) graph->n_local, (int) graph->n_nodes, (int) graph->n_all);
+}
+
 static mlff_status check_sizes(const mlff_graph *graph, mlff_error *error)
 {
   if (graph->n_interior < 0 || graph->n_local < graph->n_interior || graph->n_all < graph->n_local ||

@@ -3,6 +3,7 @@
  * The evaluation is repeated with a backend that only adds up what it would allocate. After a failure halo exchanges
  * are made all the same: memory runs out before the first one of a step, and other ranks wait for this one.
  */
+#include "../graph/graph.h"
 #include "model_impl.h"
 
 #include <string.h>
@@ -97,11 +98,7 @@ mlff_status mlff_model_forecast(mlff_model *model, const mlff_graph *graph, mlff
     return mlff_fail(error, MLFF_E_ARG,
                      "mlff_model_forecast: graph.row is NULL: a forecast reads the neighbour list, also where the GPU "
                      "makes it later");
-  if (graph->n_local < 0 || graph->n_nodes < graph->n_local || graph->n_all < graph->n_nodes || graph->n_interior < 0 ||
-      graph->n_interior > graph->n_local)
-    return mlff_fail(error, MLFF_E_ARG,
-                     "mlff_model_forecast: impossible graph (n_interior %d, n_local %d, n_nodes %d, n_all %d)",
-                     (int) graph->n_interior, (int) graph->n_local, (int) graph->n_nodes, (int) graph->n_all);
+  MLFF_TRY(mlff_check_sizes(graph, "mlff_model_forecast", error));
   if (graph->on_device)
     return mlff_fail(error, MLFF_E_UNSUPPORTED,
                      "mlff_model_forecast takes graphs on the host (graph.on_device is set)");

@@ -1,6 +1,7 @@
 /* run.c: an evaluation as its caller sees it: arguments are checked, and the step is made op by op (step.c) or, by
  * backends that can record steps, as replay.c decides, which ends in step.c, too.
  */
+#include "../graph/graph.h"
 #include "model_impl.h"
 #include "spans.h"
 
@@ -87,11 +88,7 @@ static mlff_status check_arguments(mlff_model *m, const mlff_graph *graph, const
                                    const mlff_result *result, mlff_error *error)
 {
   if (!m || !graph || !result) return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: an argument is NULL");
-  if (graph->n_local < 0 || graph->n_nodes < graph->n_local || graph->n_all < graph->n_nodes || graph->n_interior < 0 ||
-      graph->n_interior > graph->n_local)
-    return mlff_fail(error, MLFF_E_ARG,
-                     "mlff_model_evaluate: impossible graph (n_interior %d, n_local %d, n_nodes %d, n_all %d)",
-                     (int) graph->n_interior, (int) graph->n_local, (int) graph->n_nodes, (int) graph->n_all);
+  MLFF_TRY(mlff_check_sizes(graph, "mlff_model_evaluate", error));
   MLFF_TRY(check_list(m, graph, error));
   if (!result->forces && graph->n_nodes && !graph->on_device)
     return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: result.forces is NULL");
