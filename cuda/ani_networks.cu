@@ -12,8 +12,9 @@
  * 104 kB of shared memory (68 of them results), one block on a multiprocessor of sm_80 and two of sm_90, and 16
  * products for each weight that is read. 8 atoms: 86 kB, one and two blocks, for when 16 would leave multiprocessors
  * without a block, or do not fit. In double 8 atoms take 120 kB. A thread has sums of ROWS / 4 atoms and 4 columns in
- * registers (80 of them or fewer in all), for which it reads two vectors from shared memory for each row of weights; a
- * warp has 32 columns of all atoms. Tiles of 16 rows of weights, 17 kB, are on their way while another one is used.
+ * registers, for which it reads two vectors from shared memory for each row of weights; a
+ * warp has 32 columns of all atoms. Tiles of 16 rows of weights, 17 kB, are on their way while another one is used;
+ * threads that do nothing else start their copies, which takes as many instructions as a tile's sums.
  */
 #include "atoms.h"
 #include "vectors.h"
@@ -22,7 +23,8 @@
 
 using namespace ATOMS;
 
-enum { NETWORK_THREADS = 256, NETWORK_WARPS = NETWORK_THREADS / WARP, THREAD_COLUMNS = 4 };
+enum { WORKERS = 256, COPIERS = 128, NETWORK_THREADS = WORKERS + COPIERS }; /* of a block; copiers copy weights and x */
+enum { NETWORK_WARPS = WORKERS / WARP, THREAD_COLUMNS = 4 };
 enum { TILE_COLUMNS = NETWORK_WARPS * WARP }; /* of a product at a time */
 enum { TILE_DEPTH = 64 / sizeof(real), TILE_LD = TILE_COLUMNS + 8 };
 enum { MOST_ATOMS = MLFF_REAL_IS_DOUBLE ? 8 : 16 }; /* of a block */
@@ -31,6 +33,13 @@ enum { MOST_ATOMS = MLFF_REAL_IS_DOUBLE ? 8 : 16 }; /* of a block */
 enum { ROWS_PER_SM = 32 };
 enum { PAD = 16 }; /* widths in shared memory are whole steps */
 static_assert(PAD % TILE_DEPTH == 0, "a step reads no further");
+
+/* Of a multiprocessor, by its shared memory; which is 80 registers for two of them. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+enum { BLOCKS_OF_16 = 2 };
+#else
+enum { BLOCKS_OF_16 = 1 };
+#endif
 
 /* Tiles of weights for that many rows: of 16 rows, two blocks of sm_90 share a multiprocessor. */
 static __host__ __device__ constexpr int n_tiles(int rows)
@@ -110,18 +119,30 @@ typedef struct block_arrays {
   real *results; /* [reals_per_row][ROWS]          */
 } block_arrays;
 
+MLFF_DEVICE bool is_worker()
+{
+  return threadIdx.x < WORKERS;
+}
+
 /* w_tile[k][c] = w[k0 + k][col0 + c], 0 for rows that are not there; columns that are not there are left alone. */
 template <int N> MLFF_DEVICE void copy_weights(const product &now, int col0, int k0, real *w_tile)
 {
-#pragma unroll 1 /* else addresses take 50 registers more */
-  for (int q = (int) threadIdx.x; q < TILE_DEPTH * TILE_COLUMNS / N; q += NETWORK_THREADS) {
-    const int c = q % (TILE_COLUMNS / N) * N, k = q / (TILE_COLUMNS / N);
-    if (col0 + c >= now.n_out) continue;
-    real *to = w_tile + k * TILE_LD + c;
-    if (k0 + k < now.n_in)
-      copy_ahead<N>(to, now.weight + (int64_t) (k0 + k) * now.n_out + col0 + c);
-    else
-      for (int n = 0; n < N; n++) to[n] = 0;
+  enum { PIECES = TILE_COLUMNS / N, ROWS_AT_ONCE = PIECES < COPIERS ? COPIERS / PIECES : 1 }; /* pieces of a row */
+  const int t = (int) threadIdx.x - WORKERS;
+  for (int c = t % PIECES * N; c < TILE_COLUMNS; c += COPIERS * N) {
+    if (col0 + c >= now.n_out) break;
+    const int first = t / PIECES, n_left = now.n_in - k0;
+    const real *from = now.weight + (int64_t) (k0 + first) * now.n_out + col0 + c;
+    real *to = w_tile + first * TILE_LD + c;
+#pragma unroll 4
+    for (int k = first; k < TILE_DEPTH; k += ROWS_AT_ONCE) {
+      if (k < n_left)
+        copy_ahead<N>(to, from);
+      else
+        for (int n = 0; n < N; n++) to[n] = 0;
+      from += ROWS_AT_ONCE * now.n_out;
+      to += ROWS_AT_ONCE * TILE_LD;
+    }
   }
 }
 
@@ -138,7 +159,7 @@ template <int ROWS> MLFF_DEVICE void start_tile(const block_arrays &b, const pro
     else
       copy_weights<1>(now, col0, k0, w_tile);
     const bool is_first = now.layer == 0 && !now.is_back;
-    for (int q = (int) threadIdx.x; is_first && q < TILE_DEPTH * ROWS; q += NETWORK_THREADS) {
+    for (int q = (int) threadIdx.x - WORKERS; is_first && q < TILE_DEPTH * ROWS; q += COPIERS) {
       const int k = q % TILE_DEPTH, r = q / TILE_DEPTH;
       if (k0 + k < now.n_in && r < b.n_rows)
         copy_ahead<1>(x_tile + k * ROWS + r, b.aevs + r * b.ld + k0 + k);
@@ -178,7 +199,7 @@ MLFF_DEVICE void finish_sum(const block_arrays &b, const network &net, const pro
 
 /* A thread's sums: ROWS / 4 rows by 4 columns, over k in order as in linear_kernel. */
 template <int ROWS> struct row_sums {
-  enum { OWN_ROWS = ROWS / 4 };
+  enum { OWN_ROWS = ROWS / 4, AHEAD = OWN_ROWS * sizeof(real) > 8 ? 2 : 4 }; /* rows of weights, of a tile */
   real of[OWN_ROWS][THREAD_COLUMNS];
   int row, col; /* the first ones, within the tile */
 
@@ -198,14 +219,29 @@ template <int ROWS> struct row_sums {
   __device__ __forceinline__ void add(const real *x_tile, const real *w_tile, int n_rows, int n_left)
   {
     if (row >= n_rows || col >= n_left) return;
-#pragma unroll 8
-    for (int k = 0; k < TILE_DEPTH; k++) {
-      const vector_of<OWN_ROWS> x = load_vector<OWN_ROWS>(x_tile + k * ROWS + row);
-      const vector_of<THREAD_COLUMNS> w = load_vector<THREAD_COLUMNS>(w_tile + k * TILE_LD + col);
+    vector_of<OWN_ROWS> x[2][AHEAD];
+    vector_of<THREAD_COLUMNS> w[2][AHEAD];
+    load(x_tile, w_tile, 0, x[0], w[0]);
 #pragma unroll
-      for (int r = 0; r < OWN_ROWS; r++)
+    for (int k0 = 0; k0 < TILE_DEPTH; k0 += AHEAD) {
+      const int now = k0 / AHEAD % 2;
+      if (k0 + AHEAD < TILE_DEPTH) load(x_tile, w_tile, k0 + AHEAD, x[1 - now], w[1 - now]);
 #pragma unroll
-        for (int c = 0; c < THREAD_COLUMNS; c++) of[r][c] += x.of[r] * w.of[c];
+      for (int k = 0; k < AHEAD; k++)
+#pragma unroll
+        for (int r = 0; r < OWN_ROWS; r++)
+#pragma unroll
+          for (int c = 0; c < THREAD_COLUMNS; c++) of[r][c] += x[now][k].of[r] * w[now][k].of[c];
+    }
+  }
+
+  __device__ __forceinline__ void load(const real *x_tile, const real *w_tile, int k0, vector_of<OWN_ROWS> *x,
+                                       vector_of<THREAD_COLUMNS> *w) const
+  {
+#pragma unroll
+    for (int k = 0; k < AHEAD; k++) {
+      x[k] = load_vector<OWN_ROWS>(x_tile + (k0 + k) * ROWS + row);
+      w[k] = load_vector<THREAD_COLUMNS>(w_tile + (k0 + k) * TILE_LD + col);
     }
   }
 
@@ -255,15 +291,20 @@ MLFF_DEVICE void multiply(const block_arrays &b, const network &net, const produ
   sums.begin(now.is_back ? (const real *) NULL : layer.bias + col0, now.n_out - col0);
   for (int step = 0; step * TILE_DEPTH < now.n_in; step++) {
     const int tile = step % n_tiles(ROWS);
-    __pipeline_wait_prior(n_tiles(ROWS) - 2);
+    if (!is_worker()) __pipeline_wait_prior(n_tiles(ROWS) - 2);
     __syncthreads(); /* the tile of this step is there, and that of the last one has been used */
-    start_tile<ROWS>(b, now, col0, step + n_tiles(ROWS) - 1);
+    if (!is_worker()) {
+      start_tile<ROWS>(b, now, col0, step + n_tiles(ROWS) - 1);
+      continue;
+    }
     sums.add(is_first ? b.x_tiles + tile * TILE_DEPTH * ROWS : x + step * TILE_DEPTH * ROWS,
              b.w_tiles + tile * TILE_DEPTH * TILE_LD, b.n_rows, now.n_out - col0);
   }
   __syncthreads();
-  if (next.weight) start_first_tiles<ROWS>(b, next, next_col0);
-  sums.finish(b, net, now, alpha, col0);
+  if (is_worker())
+    sums.finish(b, net, now, alpha, col0);
+  else if (next.weight)
+    start_first_tiles<ROWS>(b, next, next_col0);
 }
 
 /* energy[m][i] = bias + sum_k w[k] h_L[k],  h_l = celu(W_l h_{l-1} + b_l),  h_{-1} = aevs[i], and
@@ -272,7 +313,8 @@ MLFF_DEVICE void multiply(const block_arrays &b, const network &net, const produ
  * Grid: x over tiles of ROWS atoms, y over groups and members; blocks beyond the last atom of theirs do nothing. A
  * block owns the atoms of a tile, a warp 32 columns of a product, a thread its sums. Dynamic shared memory: tiles of
  * weights and of AEVs, activations and slopes of all layers. Deterministic. Twins: linear_cpu, ani_readout_cpu. */
-template <int ROWS> __global__ void __launch_bounds__(NETWORK_THREADS) ani_networks_kernel(networks_arrays a)
+template <int ROWS>
+__global__ void __launch_bounds__(NETWORK_THREADS, ROWS > 8 ? BLOCKS_OF_16 : 1) ani_networks_kernel(networks_arrays a)
 {
   MLFF_SHARED_DYNAMIC(real, shared);
   const row_group &group = a.groups[blockIdx.y / (unsigned) a.n_members];
@@ -290,7 +332,7 @@ template <int ROWS> __global__ void __launch_bounds__(NETWORK_THREADS) ani_netwo
   b.x_tiles = b.w_tiles + n_tiles(ROWS) * TILE_DEPTH * TILE_LD;
   b.results = b.x_tiles + n_tiles(ROWS) * TILE_DEPTH * ROWS;
   product now = forward_of(net, 0);
-  start_first_tiles<ROWS>(b, now, 0);
+  if (!is_worker()) start_first_tiles<ROWS>(b, now, 0);
   for (int col0 = 0; now.weight;) { /* tile by tile of columns */
     const bool is_whole = col0 + TILE_COLUMNS >= now.n_out;
     const product next = is_whole ? following(net, now) : now;
@@ -298,7 +340,7 @@ template <int ROWS> __global__ void __launch_bounds__(NETWORK_THREADS) ani_netwo
     multiply<ROWS>(b, net, now, col0, next, next_col0, (real) a.alpha);
     if (!now.is_back && next.is_back) {
       __syncthreads();
-      read_out<ROWS>(b, net, (real) a.factor);
+      if (is_worker()) read_out<ROWS>(b, net, (real) a.factor);
     }
     now = next;
     col0 = next_col0;

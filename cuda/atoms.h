@@ -32,23 +32,26 @@ MLFF_DEVICE real celu_value(real v, real alpha, real *slope)
   return mlff_celu(v < 0 ? (real) 0 : v, v > 0 ? (real) 1 : real_exp(v / alpha), alpha, slope);
 }
 
-/* ACT: the activation, or ANY_BUT_SSP where it is known only when it runs, and SSP would take registers that are
- * needed. Twin: finish_vector of cpu/linear.c. */
+/* act(v) and its slope. ACT: the activation, or ANY_BUT_SSP where it is known only when it runs, and SSP would take
+ * registers that are needed. Twin: finish_vector of cpu/linear.c. */
 enum { ANY_BUT_SSP = -1 };
+template <int ACT> MLFF_DEVICE real activated(int act, real alpha, real v, real *slope)
+{
+  if (act == MLFF_ACT_SILU) return mlff_silu(v, real_sigmoid(v), slope);
+  if (ACT == MLFF_ACT_SSP) {
+    *slope = real_sigmoid(v);
+    return real_ssp(v);
+  }
+  return celu_value(v, alpha, slope);
+}
+
 template <int ACT> MLFF_DEVICE void finish_value(const linear_arrays &a, real v, int64_t row, int col)
 {
   const int act = ACT == ANY_BUT_SSP ? a.act : ACT;
   real *y = a.y + row * a.ldy + col;
   if (act != MLFF_ACT_NONE) {
     real slope;
-    if (act == MLFF_ACT_SILU) {
-      v = mlff_silu(v, real_sigmoid(v), &slope);
-    } else if (ACT == MLFF_ACT_SSP) {
-      slope = real_sigmoid(v);
-      v = real_ssp(v);
-    } else {
-      v = celu_value(v, (real) a.alpha, &slope);
-    }
+    v = activated<ACT>(act, (real) a.alpha, v, &slope);
     if (a.slope) a.slope[row * a.ld_slope + col] = slope;
   } else if (a.scale) {
     v *= a.scale[row * a.ld_scale + col];
@@ -57,14 +60,14 @@ template <int ACT> MLFF_DEVICE void finish_value(const linear_arrays &a, real v,
   *y = v;
 }
 
-/* ---- updates of atoms: painn_mix.cu; i: atom, k: channel --------------------------------------------------------- */
+/* ---- updates of atoms: painn_mix.cu; i: atom, k: channel; I: the type of indices --------------------------------- */
 
 typedef struct mix_arrays {
   int64_t n, ld_grad_q, ld_grad_mu;
   const real *vw, *y, *mu, *grad, *grad_qn, *grad_m;
   real *qn, *inv_norm, *q_out, *state_out, *grad_y, *grad_vw, *grad_q_out, *grad_mu_out;
   double epsilon;
-  int f, last;
+  int f, last, unused[2];
 } mix_arrays;
 
 /* The vector parts of one atom at one channel: V and W are [3][2F]. */
@@ -72,7 +75,7 @@ typedef struct mix_vectors {
   real vx, vy, vz, wx, wy, wz;
 } mix_vectors;
 
-MLFF_DEVICE mix_vectors load_vectors(const real *vw, int64_t f)
+template <typename I> MLFF_DEVICE mix_vectors load_vectors(const real *vw, I f)
 {
   const mix_vectors m = {vw[0], vw[2 * f], vw[4 * f], vw[f], vw[3 * f], vw[5 * f]};
   return m;
@@ -84,9 +87,9 @@ MLFF_DEVICE real dot_vw(const mix_vectors &m)
 }
 
 /* n[i][k] = sqrt(V.V + epsilon) into qn[i][F + k], 1/n into inv_norm[i][k]. Twin: painn_mix_norm_cpu. */
-MLFF_DEVICE void mix_norm(const mix_arrays &a, int64_t i, int k)
+template <typename I> MLFF_DEVICE void mix_norm(const mix_arrays &a, I i, int k)
 {
-  const int64_t f = a.f;
+  const I f = a.f;
   const mix_vectors m = load_vectors(a.vw + i * 6 * f + k, f);
   const real n = real_sqrt(m.vx * m.vx + m.vy * m.vy + m.vz * m.vz + (real) a.epsilon);
   a.qn[i * 2 * f + f + k] = n;
@@ -95,9 +98,9 @@ MLFF_DEVICE void mix_norm(const mix_arrays &a, int64_t i, int k)
 
 /* q_out = q + s + t V.W,  mu_out = mu + v W with (s, v, t) = y [n][3F] (last: (s, t) [n][2F] and no mu_out).
  * Twin: painn_mix_update_cpu. */
-MLFF_DEVICE void mix_update(const mix_arrays &a, int64_t i, int k)
+template <typename I> MLFF_DEVICE void mix_update(const mix_arrays &a, I i, int k)
 {
-  const int64_t f = a.f;
+  const I f = a.f;
   const int n_parts = a.last ? 2 : 3;
   const mix_vectors m = load_vectors(a.vw + i * 6 * f + k, f);
   const real *y = a.y + i * n_parts * f + k;
@@ -112,9 +115,9 @@ MLFF_DEVICE void mix_update(const mix_arrays &a, int64_t i, int k)
 
 /* Reverses mix_update towards s, v, t:  g_s = g_q,  g_v = g_mu.W,  g_t = g_q V.W. Twin:
  * painn_mix_backward_gates_cpu. */
-MLFF_DEVICE void mix_backward_gates(const mix_arrays &a, int64_t i, int k)
+template <typename I> MLFF_DEVICE void mix_backward_gates(const mix_arrays &a, I i, int k)
 {
-  const int64_t f = a.f;
+  const I f = a.f;
   const int n_parts = a.last ? 2 : 3;
   const mix_vectors m = load_vectors(a.vw + i * 6 * f + k, f);
   const real *grad = a.grad + i * (a.last ? 1 : 4) * f + k;
@@ -126,9 +129,9 @@ MLFF_DEVICE void mix_backward_gates(const mix_arrays &a, int64_t i, int k)
 
 /* Reverses mix_update and mix_norm towards V and W:  g_V = g_q t W + g_n/n V,  g_W = g_mu v + g_q t V.
  * Twin: painn_mix_backward_vectors_cpu. */
-MLFF_DEVICE void mix_backward_vectors(const mix_arrays &a, int64_t i, int k)
+template <typename I> MLFF_DEVICE void mix_backward_vectors(const mix_arrays &a, I i, int k)
 {
-  const int64_t f = a.f;
+  const I f = a.f;
   const int n_parts = a.last ? 2 : 3;
   const mix_vectors m = load_vectors(a.vw + i * 6 * f + k, f);
   const real *grad = a.grad + i * (a.last ? 1 : 4) * f + k, *y = a.y + i * n_parts * f + k;
@@ -145,12 +148,12 @@ MLFF_DEVICE void mix_backward_vectors(const mix_arrays &a, int64_t i, int k)
 
 /* grad_q_out = g_q + grad_qn (its q part),  grad_mu_out = g_mu + grad_m (last: grad_m). Twin:
  * painn_mix_backward_sum_cpu. */
-MLFF_DEVICE void mix_backward_sum(const mix_arrays &a, int64_t i, int k)
+template <typename I> MLFF_DEVICE void mix_backward_sum(const mix_arrays &a, I i, int k)
 {
-  const int64_t f = a.f;
+  const I f = a.f;
   const real *grad = a.grad + i * (a.last ? 1 : 4) * f + k, *through = a.grad_m + i * 3 * f + k;
-  real *gmu_out = a.grad_mu_out + i * a.ld_grad_mu + k;
-  a.grad_q_out[i * a.ld_grad_q + k] = grad[0] + a.grad_qn[i * 2 * f + k];
+  real *gmu_out = a.grad_mu_out + i * (I) a.ld_grad_mu + k;
+  a.grad_q_out[i * (I) a.ld_grad_q + k] = grad[0] + a.grad_qn[i * 2 * f + k];
   for (int c = 0; c < 3; c++) gmu_out[c * f] = a.last ? through[c * f] : grad[(1 + c) * f] + through[c * f];
 }
 
@@ -189,10 +192,22 @@ enum step_kind {
   STEP_READOUT
 };
 
+/* A product of rows so few that int holds every index. A worker owns a column of
+ * `rows` rows; all columns take n_passes. */
+typedef struct alignas(16) row_product {
+  const real *x, *weight, *bias, *scale;
+  real *y, *slope;
+  double alpha;
+  int ldx, ldy, ld_slope, ld_scale, n_in, n_out, act, accumulate;
+  int ld, chunk_rows, rows, n_passes, unused[2]; /* ld: padded_rows(n_in); chunk_rows: of weights, copied at once */
+} row_product;
+
 typedef struct atom_step {
   int kind, rows_per_atom; /* rows: of products */
+  uint32_t of_in, of_out;  /* reciprocals: of ld, and of n_out or features */
   union {
-    linear_arrays linear;
+    linear_arrays linear; /* as they are put off */
+    row_product product;
     mix_arrays mix;
     readout_arrays readout;
   } of;

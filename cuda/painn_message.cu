@@ -11,7 +11,8 @@ enum { MESSAGE_THREADS = 64, CHANNELS = 4 }; /* channels of a thread, forward */
  * forward of those whose atom fits into a block. */
 enum { SHARES = 4, MOST_THREADS = 256 };
 /* BACKWARD_BLOCKS: of a multiprocessor at least, which is 168 registers; they hold MOST_PER channels of a lane. */
-enum { BACKWARD_WARPS = 4, BACKWARD_BLOCKS = 3, MOST_PER = MLFF_REAL_IS_DOUBLE ? 2 : 4 };
+enum { BACKWARD_WARPS = 4, MOST_PER = MLFF_REAL_IS_DOUBLE ? 2 : 4 };
+enum { AHEAD = 4, PIECE = 16 / sizeof(real) }; /* edges of a warp in shared memory or on their way there, backward */
 
 static_assert(MLFF_PAINN_BLOCK % CHANNELS == 0, "channels are padded to whole vectors");
 
@@ -227,20 +228,48 @@ template <int PER> MLFF_DEVICE void sender_end(const message_arrays &a, int64_t 
   store_vector<PER>(grad_x + 2 * f, gc);
 }
 
+/* Of a multiprocessor at least: 168 registers for MOST_PER channels of a lane, 96 for fewer. */
+constexpr int backward_blocks(int per)
+{
+  return per == MOST_PER ? 3 : 5;
+}
+
+/* What backward reads of an edge: its line, and of the neighbour's adjoints those of every lane's channels. */
+template <int PER> struct edge_ahead {
+  alignas(16) real line[MLFF_PAINN_LINE];
+  vector_of<PER> grad[4][WARP];
+};
+
+MLFF_DEVICE int node_of(const message_arrays &a, int64_t e)
+{
+  return line_load_index(a.lines + e * MLFF_PAINN_LINE).node;
+}
+
+/* Starts the copy of edge e, whose neighbour is that node; each lane waits for the channels that are its own. */
+template <int PER>
+MLFF_DEVICE void copy_edge(const message_arrays &a, int64_t e, int64_t node, int k, int lane, edge_ahead<PER> *to)
+{
+  const int64_t f = a.n_features;
+  if (lane < MLFF_PAINN_LINE / PIECE)
+    copy_ahead<PIECE>(to->line + lane * PIECE, a.lines + e * MLFF_PAINN_LINE + lane * PIECE);
+  if (k < f)
+    for (int part = 0; part < 4; part++) copy_ahead<PER>(to->grad[part][lane].of, a.grad + (node * 4 + part) * f + k);
+}
+
 /* Adds one edge at PER channels, where u is that of the list, so opposite to the edge's own:
  *   q[i] += fa a          g_a += fa g_q;           dE/dr += g_q a da
  *   mu[i] -= fb b u       g_b -= fb g.u;           dE/dr -= g.u b db;         dE/du -= fb b g
  *   mu[i] += fc c mu_j    s += fc g;               dE/dr += g.(c mu_j) dc            with g = g_mu[i] */
 template <int DENSE, int PER>
-MLFF_DEVICE void send(const message_arrays &a, int64_t e, int k, sender<PER> *own, real sum[4])
+MLFF_DEVICE void send(const message_arrays &a, int64_t e, const edge_ahead<PER> &edge, int k, int lane,
+                      sender<PER> *own, real sum[4])
 {
-  const real *line = a.lines + e * MLFF_PAINN_LINE;
+  const real *line = edge.line;
   const vector_of<4> c = load_vector<4>(line + LINE_COEF), s = load_vector<4>(line + LINE_SLOPE),
                      unit = load_vector<4>(line + LINE_UNIT);
   const real *coef = DENSE ? a.terms + e * 2 * a.n_terms : c.of, *slope = DENSE ? coef + a.n_terms : s.of;
   const int64_t f = a.n_features, ld = 3 * f;
-  const line_index index = line_load_index(line);
-  const real *r = a.rows + (DENSE ? 0 : index.first * ld) + k, *grad = a.grad + index.node * 4 * f + k;
+  const real *r = a.rows + (DENSE ? 0 : line_load_index(line).first * ld) + k;
   const real *u = unit.of;
   vector_of<PER> value[3], change[3];
 #pragma unroll
@@ -248,10 +277,7 @@ MLFF_DEVICE void send(const message_arrays &a, int64_t e, int k, sender<PER> *ow
     value[part] = combine<DENSE, PER>(coef, a.n_terms, r + part * f, ld);
     change[part] = combine<DENSE, PER>(slope, a.n_terms, r + part * f, ld);
   }
-  const vector_of<PER> gq = load_vector<PER>(grad);
-  vector_of<PER> g[3];
-#pragma unroll
-  for (int d = 0; d < 3; d++) g[d] = load_vector<PER>(grad + (1 + d) * f);
+  const vector_of<PER> gq = edge.grad[0][lane], g[3] = {edge.grad[1][lane], edge.grad[2][lane], edge.grad[3][lane]};
 #pragma unroll
   for (int b = 0; b < PER; b++) {
     const real gx = g[0].of[b], gy = g[1].of[b], gz = g[2].of[b], gu = gx * u[0] + gy * u[1] + gz * u[2];
@@ -274,24 +300,43 @@ MLFF_DEVICE void send(const message_arrays &a, int64_t e, int k, sender<PER> *ow
  *   grad [n_nodes][4F], grad_x [n][3F], grad_in [n][4F], edge_grad [n_edges][4]
  * A warp owns sender j, a lane PER channels that follow one another of a chunk of 32 PER; chunks follow one another and
  * add to edge_grad. A block has BACKWARD_WARPS warps; where IS_SHARED, it owns sender j and a warp every SHARES-th of
- * its edges. The four sums of an edge go through shuffles, those of the sender's shares in order through shared memory.
+ * its edges. Edges come to shared memory AHEAD of their use. The four sums of an edge go through shuffles, those of the sender's shares in order through shared memory.
  * Deterministic. Twin: painn_message_backward_cpu, backward_edge. */
 template <int DENSE, int PER, int IS_SHARED>
-__global__ void __launch_bounds__(WARP *BACKWARD_WARPS, BACKWARD_BLOCKS) message_backward_kernel(message_arrays a)
+__global__ void __launch_bounds__(WARP *BACKWARD_WARPS, backward_blocks(PER)) message_backward_kernel(message_arrays a)
 {
   const int lane = (int) threadIdx.x % WARP, warp = (int) threadIdx.x / WARP;
   const int64_t j = a.begin + (IS_SHARED ? (int64_t) blockIdx.x : (int64_t) blockIdx.x * BACKWARD_WARPS + warp);
   if (j >= a.end) return;
-  const int64_t end = a.row[j + 1], step = IS_SHARED ? SHARES : 1;
+  const int64_t begin = a.row[j] + (IS_SHARED ? warp : 0), end = a.row[j + 1];
+  const int step = IS_SHARED ? SHARES : 1;
+  MLFF_SHARED(edge_ahead<PER>, ahead, BACKWARD_WARPS * AHEAD);
+  edge_ahead<PER> *const own_ahead = ahead + warp * AHEAD;
   for (int k0 = 0; k0 < a.n_features; k0 += WARP * PER) {
     const int k = k0 + lane * PER;
     const bool has_channels = k < a.n_features;
     sender<PER> own = {};
     if (has_channels) sender_begin<PER>(a, j, k, &own);
-    for (int64_t e = a.row[j] + (IS_SHARED ? warp : 0); e < end; e += step) {
+    int node[AHEAD];
+#pragma unroll
+    for (int n = 0; n < AHEAD; n++) node[n] = begin + n * step < end ? node_of(a, begin + n * step) : 0;
+#pragma unroll
+    for (int n = 0; n < AHEAD - 1; n++) {
+      if (begin + n * step < end) copy_edge<PER>(a, begin + n * step, node[n], k, lane, &own_ahead[n]);
+      __pipeline_commit();
+    }
+    int next = node[AHEAD - 1], n_done = 0;
+    for (int64_t e = begin; e < end; e += step, n_done++) {
+      const int64_t later = e + (AHEAD - 1) * step;
+      if (later < end) copy_edge<PER>(a, later, next, k, lane, &own_ahead[(n_done + AHEAD - 1) % AHEAD]);
+      __pipeline_commit();
+      next = later + step < end ? node_of(a, later + step) : 0;
+      __pipeline_wait_prior(AHEAD - 1);
+      __syncwarp();
       real sum[4] = {0, 0, 0, 0};
-      if (has_channels) send<DENSE, PER>(a, e, k, &own, sum);
+      if (has_channels) send<DENSE, PER>(a, e, own_ahead[n_done % AHEAD], k, lane, &own, sum);
       real total = warp_sum4(sum[0], sum[1], sum[2], sum[3], lane);
+      __syncwarp();
       if (lane % 8) continue;
       real *grad = a.edge_grad + 4 * e + lane / 8;
       if (a.accumulate || k0) total += *grad;

@@ -38,12 +38,17 @@ PROFILED = (
     (cases.ORB, 63),
     (cases.NEQUIX, 64),
 )
+# whole steps: model, atoms, steps, others of steps.run; several ranks share the GPU
 STEPS = (
-    (cases.STUDENT, 63, 5000),
-    (cases.TEACHER, 63, 2000),
-    (cases.STUDENT, 1152, 2000),
-    (cases.TEACHER, 1152, 500),
-    (cases.STUDENT, 98304, 100),
+    (cases.STUDENT, 63, 5000, {}),
+    (cases.TEACHER, 63, 2000, {}),
+    (cases.STUDENT, 1152, 2000, {}),
+    (cases.TEACHER, 1152, 500, {}),
+    (cases.STUDENT, 98304, 200, {}),
+    (cases.STUDENT, 98304, 100, {"lists": "lammps"}),
+    (cases.STUDENT, 98304, 200, {"n_ranks": 2}),
+    (cases.STUDENT, 98304, 200, {"n_ranks": 4}),
+    (cases.TEACHER, 98304, 100, {}),
 )
 
 
@@ -161,7 +166,8 @@ def whole_steps(call):
     if not call.place.lammps:
         return "left out: the programs were built here, without LAMMPS"
     rows, plugin = call.out.setdefault("steps", []), os.path.join(call.place.lammps, steps.PLUGIN)
-    for model, n_atoms, n_steps in [(cases.STUDENT, 63, 20)] if call.simulated else STEPS:
+    small = [(cases.STUDENT, 63, 20, {}), (cases.STUDENT, 63, 20, {"n_ranks": 2})]
+    for model, n_atoms, n_steps, more in small if call.simulated else STEPS:
         limit = min(30 if n_atoms < 10000 else 45, call.session.left())
         rows.append(
             steps.run(
@@ -174,15 +180,17 @@ def whole_steps(call):
                 out=call.session.logs,
                 components="no",
                 warmup=20,
+                **more,
             )
         )
         call.session.save()
+    plain = [row for row in rows if row["n_ranks"] == 1 and row["lists"] == "device"]
     call.out["verdicts"] = [
         {"model": row["model"], "n_atoms": row["n_atoms"], "what": name, "bar": bar, "value": value, "verdict": said}
-        for row in rows
+        for row in plain
         for name, bar, value, said in steps.verdicts(row)
     ]
-    call.out["speedups"] = speedups(rows)
+    call.out["speedups"] = speedups(plain)
     return told(rows, "runs")
 
 

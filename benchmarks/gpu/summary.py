@@ -87,7 +87,9 @@ def steps(timed):
                 f"P95 {row['p95_ms']:.4f}, P99 {row['p99_ms']:.4f}, "
                 f"CV {100 * row['cv']:.1f} %, {row['us_per_atom']:.4f} us/atom, memory {row['memory']}"
             )
-        out.append(f"{row['model']:24s} {row['n_atoms']:8d} atoms: {text}")
+        ranks = f", {row['n_ranks']} ranks" if row["n_ranks"] > 1 else ""
+        lists = ", lists by LAMMPS" if row["lists"] == "lammps" else ""
+        out.append(f"{row['model']:24s} {row['n_atoms']:8d} atoms{ranks}{lists}: {text}")
     out += [
         f"{v['model']:24s} {v['n_atoms']:8d} atoms  {v['what']:14s} {v['bar']:10s} {v['verdict']}"
         for v in timed.get("verdicts", [])

@@ -14,7 +14,7 @@ struct async_copy {
 };
 
 /* Of one thread: copies that are under way, in a ring, and how many groups were committed. */
-enum { MOST_COPIES = 64, MOST_THREADS = 1024 };
+enum { MOST_COPIES = 256, MOST_THREADS = 1024 };
 struct pipeline {
   async_copy copies[MOST_COPIES];
   size_t n_begun, n_done, n_groups;

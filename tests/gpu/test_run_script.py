@@ -245,8 +245,9 @@ def test_says_why(results):
     assert kernel_row["n_kernels"] > 5 and sum(k["launches"] for k in kernel_row["kernels"]) == kernel_row["n_kernels"]
     assert kernel_row["us"] == pytest.approx(2 * kernel_row["n_kernels"]) and "full_profile" not in kernel_row
     assert spans["mean_ms"] > 0 and {"edges", "message", "dense"} <= set(spans["components_ms"])
-    (run,) = timed["steps"]
-    assert run["mean_ms"] > 0 and run["n_steps"] == 20 and run["device"].startswith("cuda"), run
+    assert [run["n_ranks"] for run in timed["steps"]] == [1, 2]
+    for run in timed["steps"]:
+        assert run["mean_ms"] > 0 and run["n_steps"] == 20 and run["device"].startswith("cuda"), run
     assert {v["what"]: v["verdict"] for v in timed["verdicts"]}["mean_ms"] in ("PASS", "FAIL")
     assert all(row["memory_bytes_per_atom"] > 0 for row in timed["cases"])
 
@@ -459,7 +460,7 @@ def test_kernel_names():
 
 
 def test_box_sizes_have_decks():
-    assert {n for _, n, _ in parts.STEPS} <= {63, 1152, 98304} and all(steps.box(n) for _, n, _ in parts.STEPS)
+    assert {n for _, n, *_ in parts.STEPS} <= {63, 1152, 98304} and all(steps.box(n) for _, n, *_ in parts.STEPS)
 
 
 def test_only_parts_of_the_call(tmp_path):

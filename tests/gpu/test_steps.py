@@ -47,7 +47,7 @@ def test_a_pack(pack, tmp_path):
     folder, said = pack
     files = [os.path.join(place, name) for place, _, names in os.walk(folder) for name in names]
     assert sorted(os.path.relpath(path, folder) for path in files) == sorted(
-        ["lmp", "mlffplugin.so", *(os.path.join("lib", name) for name in said["libraries"])]
+        ["lmp", "mlffplugin.so", *steps.STARTERS, *(os.path.join("lib", name) for name in said["libraries"])]
     )
     assert said["bytes"] == sum(os.path.getsize(path) for path in files) < 80e6
     names = set(said["libraries"])
@@ -166,11 +166,23 @@ def test_run(pack, tmp_path):
     assert found["us_per_atom"] == pytest.approx(1e3 * found["mean_ms"] / 63) and found["memory_of"] == "device"
     assert found["components_ms"]["dense"] > 0 and found["seconds"] > 0
     assert "replayed" in (tmp_path / "lammps-water-benzene-student-cuda-fp32-63.log").read_text(encoding="utf-8")
+    assert (found["n_ranks"], found["lists"]) == (1, "device")
     plain = steps.run(
         pack[0], PLUGIN, STUDENT, out=tmp_path, name="plain", components="no", settings="graph off", **SHORT
     )
     assert "dense" not in plain["components_ms"]
     assert "replayed" not in (tmp_path / "plain.log").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("lists,n_ranks", (("lammps", 1), ("device", 2)))
+def test_lists_and_ranks(pack, tmp_path, lists, n_ranks):
+    """LAMMPS makes the lists, or several ranks share the GPU: what was asked for is what ran."""
+    found = steps.run(pack[0], PLUGIN, STUDENT, out=tmp_path, name="case", lists=lists, n_ranks=n_ranks, **SHORT)
+    assert "failed" not in found, found
+    assert (found["lists"], found["n_ranks"]) == (lists, n_ranks)
+    output = (tmp_path / "case.log").read_text(encoding="utf-8")
+    assert ("occasional" in output) == (lists == "device")
+    assert f"{n_ranks} by 1 by 1 MPI processor grid" in output or f"1 by 1 by {n_ranks} MPI" in output
 
 
 @pytest.mark.parametrize(
