@@ -53,6 +53,7 @@ typedef struct atom_block {
   int n_steps, n_workers; /* threads n_workers and more copy */
   int step, pass, row;    /* weights to be copied next */
   int n_started, n_taken; /* chunks */
+  int unused;
 } atom_block;
 
 MLFF_DEVICE bool is_worker(const atom_block &b)
@@ -60,8 +61,8 @@ MLFF_DEVICE bool is_worker(const atom_block &b)
   return (int) threadIdx.x < b.n_workers;
 }
 
-/* Starts the copy of the next chunk of weights, those of all products in the order of their use. They depend on no atom,
- * so they come while earlier products are computed. */
+/* Starts the copy of the next chunk of weights, those of all products in the order of their use. They depend on no
+ * atom, so they come while earlier products are computed. */
 MLFF_DEVICE void start_chunk(atom_block *b, const atom_step *steps)
 {
   while (b->step < b->n_steps && steps[b->step].kind != STEP_LINEAR) b->step++;
@@ -102,7 +103,8 @@ MLFF_DEVICE const real *take_chunk(atom_block *b)
 /* sum[r] += sum_k x[r][k] weight[k][0],  k < n, a multiple of VECTOR */
 template <int ROWS> MLFF_DEVICE void add_chunk(const real *x, int ld, const real *weight, int n_out, int n, real *sum)
 {
-#pragma unroll ROWS> VECTOR ? 1 : 2
+  enum { AT_ONCE = ROWS > VECTOR ? 1 : 2 };
+#pragma unroll AT_ONCE
   for (int k = 0; k < n; k += VECTOR) {
     real w[VECTOR];
 #pragma unroll
@@ -291,16 +293,19 @@ MLFF_DEVICE void readout_step(const atom_step &step, int begin, int n, int n_wor
 }
 
 /* All steps, one after another, for per_block atoms of a block: products, updates and readouts as in the kernels of
- * their own. What a step writes, the next one reads through global memory; a barrier lies between. COPIERS bring weights
- * ahead of their use. Dynamic shared memory: the steps, chunks of weights, and the rows of x of a product.
+ * their own. What a step writes, the next one reads through global memory; a barrier lies between. COPIERS bring the
+ * weights ahead of their use. Dynamic shared memory: the steps, chunks of weights, and the rows of x of a product.
  * Deterministic. Twins: those of the operations. */
 template <int IS_FEW> __global__ void __launch_bounds__(WORKERS + COPIERS) atoms_kernel(atom_steps s)
 {
   MLFF_SHARED_DYNAMIC(char, shared);
   atom_step *const steps = (atom_step *) (void *) shared;
-  real *const chunks = (real *) (void *) (shared + sizeof(atom_step) * MOST_STEPS);
-  atom_block b =
-      {steps, chunks, chunks + CHUNKS * CHUNK, s.n_steps, IS_FEW ? (int) blockDim.x - COPIERS : WORKERS, 0, 0, 0, 0, 0};
+  atom_block b = {};
+  b.steps = steps;
+  b.chunks = (real *) (void *) (shared + sizeof(atom_step) * MOST_STEPS);
+  b.x = b.chunks + CHUNKS * CHUNK;
+  b.n_steps = s.n_steps;
+  b.n_workers = IS_FEW ? (int) blockDim.x - COPIERS : WORKERS;
   if (is_worker(b)) {
     const int n = s.n_steps * (int) (sizeof(atom_step) / sizeof(int64_t));
     for (int q = (int) threadIdx.x; q < n; q += b.n_workers)

@@ -47,7 +47,7 @@ enum { MLFF_CUDA_QUEUE_BYTES = 4000 };
 typedef struct mlff_cuda_queue {
   int64_t n_atoms;               /* 0: nothing is deferred */
   void (*start)(mlff_backend *); /* does them */
-  int n, most_shared; /* bytes that a block can have, once it was asked for */
+  int n, most_shared;            /* bytes that a block can have, once it was asked for */
   alignas(16) char steps[MLFF_CUDA_QUEUE_BYTES];
 } mlff_cuda_queue;
 

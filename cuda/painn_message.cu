@@ -300,8 +300,8 @@ MLFF_DEVICE void send(const message_arrays &a, int64_t e, const edge_ahead<PER> 
  *   grad [n_nodes][4F], grad_x [n][3F], grad_in [n][4F], edge_grad [n_edges][4]
  * A warp owns sender j, a lane PER channels that follow one another of a chunk of 32 PER; chunks follow one another and
  * add to edge_grad. A block has BACKWARD_WARPS warps; where IS_SHARED, it owns sender j and a warp every SHARES-th of
- * its edges. Edges come to shared memory AHEAD of their use. The four sums of an edge go through shuffles, those of the sender's shares in order through shared memory.
- * Deterministic. Twin: painn_message_backward_cpu, backward_edge. */
+ * its edges. Edges come to shared memory AHEAD of their use. The four sums of an edge go through shuffles, those of the
+ * sender's shares in order through shared memory. Deterministic. Twin: painn_message_backward_cpu, backward_edge. */
 template <int DENSE, int PER, int IS_SHARED>
 __global__ void __launch_bounds__(WARP *BACKWARD_WARPS, backward_blocks(PER)) message_backward_kernel(message_arrays a)
 {

@@ -9,8 +9,8 @@ A kernel takes the longest of
   memory    bytes over the bandwidth of DRAM, or of the L2 cache for what is read again and again
 
 and NODE us for the kernel before it to end and this one to begin. Clocks and bandwidths are those of data sheets,
-latencies as published microbenchmarks have them. FINISH, WAITS and model.py's SETUP are from an H100, where a step
-takes between 0.85 and 1.7 times what this says (the table of model.py).
+latencies as published microbenchmarks have them. FINISH and WAITS are from an H100, SETUP and STALLS of model.py from
+an H200, where a step takes between 0.8 and 1.7 times what this says (the table of model.py).
 """
 
 import dataclasses

@@ -24,6 +24,7 @@ HOT_SUITES = (
     "test_op_orb",
     "test_op_nequip",
 )
+HOT_MODELS = (cases.STUDENT, cases.TEACHER, cases.ANI_8, cases.NEQUIX)  # kernels of whole steps, of few atoms
 TOO_FAR = "is too far from fp64 on the CPU"  # of `mlff time --against cpu`
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 SUITES_AT_ONCE, SANITIZERS_AT_ONCE = 8, 8
@@ -81,15 +82,16 @@ class Call:
     def has_torch(self):
         return self.has_program(sys.executable, "-c", "import torch; print(torch.__version__)")
 
-    def run_suites(self, rows, at_once, name, before, limit, read):
-        """Runs the test program of every row, several at a time. before: what stands before it in a row's command;
-        read: what its end says, for the row."""
+    def program(self, row):
+        return os.path.join(self.place.tests, row["suite"])
+
+    def run_suites(self, rows, at_once, name, command, limit, read):
+        """Runs the command of every row, several at a time. read: what its end says, for the row."""
 
         def one(row):
             row["status"] = "running"
-            program = os.path.join(self.place.tests, row["suite"])
             env = {**self.place.env, "CK_FORK": "no", "CK_DEFAULT_TIMEOUT": "0"}  # it has the limit of the program
-            done = self.session.run(name(row), [*before(row), program], limit, env, self.place.test_folder)
+            done = self.session.run(name(row), command(row), limit, env, self.place.test_folder)
             row.update(read(done), seconds=round(done.seconds, 1))
 
         with concurrent.futures.ThreadPoolExecutor(2 if self.simulated else at_once) as pool:
@@ -297,7 +299,9 @@ def profile_kernels(call):
 def suites(call):
     """All suites of operations and models on the device; Check must not fork once CUDA has started."""
     rows = call.out["suites"] = [{"suite": name, "status": "waiting"} for name in call.place.manifest["suites"]]
-    call.run_suites(rows, SUITES_AT_ONCE, lambda row: row["suite"], lambda _row: [], SUITE_LIMIT, outcome)
+    call.run_suites(
+        rows, SUITES_AT_ONCE, lambda row: row["suite"], lambda row: [call.program(row)], SUITE_LIMIT, outcome
+    )
     return counted(rows, ("passed", "skipped"), ("failed", "out of time"))
 
 
@@ -333,16 +337,17 @@ def sanitizers(call):
         if call.simulated
         else [name for name in HOT_SUITES if name in call.place.manifest["suites"]]
     )
-    wanted = [(tool, name) for tool in TOOLS for name in names]
+    wanted = [(tool, name) for tool in TOOLS for name in (*names, *([] if call.simulated else HOT_MODELS))]
     rows = call.out["sanitizers"] = [{"tool": tool, "suite": name, "status": "waiting"} for tool, name in wanted]
 
+    small = {name: call.time(name, 8 if name == cases.NEQUIX else 24, "--calls", "2") for name in HOT_MODELS}
+
+    def command(row):
+        tool = ["compute-sanitizer", "--tool", row["tool"], "--error-exitcode", "9"]
+        return [*tool, *small.get(row["suite"], [call.program(row)])]
+
     call.run_suites(
-        rows,
-        SANITIZERS_AT_ONCE,
-        lambda row: f"{row['tool']}-{row['suite']}",
-        lambda row: ["compute-sanitizer", "--tool", row["tool"], "--error-exitcode", "9"],
-        SANITIZER_LIMIT,
-        finding,
+        rows, SANITIZERS_AT_ONCE, lambda row: f"{row['tool']}-{row['suite']}", command, SANITIZER_LIMIT, finding
     )
     return counted(rows, ("clean",), ("FOUND", "failed", "out of time"))
 

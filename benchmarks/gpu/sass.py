@@ -18,6 +18,7 @@ cuobjdump and nvdisasm are those of the CUDA Toolkit or of `pip install nvidia-c
 import argparse
 import collections
 import glob
+import math
 import os
 import re
 import shutil
@@ -27,14 +28,16 @@ import typing
 
 import registers
 
-# Most instructions for a multiply-add in the loop with most of them, in float, by kernel.
+# Most instructions for a multiply-add in the tightest loop with FEWEST of them or more, in float, by kernel. Those of
+# message_backward_kernel copy an edge ahead, too, with which it waits less.
+FEWEST = 16
 BARS = {
     r"linear_kernel<\d,8,": 1.3,
     r"linear_mixed_kernel<": 0.6,
     r"atoms_kernel": 2.3,
     r"message_kernel<0,": 3.7,
-    r"message_backward_kernel<0,2,": 3.4,
-    r"message_backward_kernel<0,4,": 2.5,
+    r"message_backward_kernel<0,2,": 4.6,
+    r"message_backward_kernel<0,4,": 2.9,
 }
 MOST_LOOPS = 2
 SKIPPED = 77
@@ -160,7 +163,7 @@ def missed(found):
         if not of:
             bad.append(f"{name}: no loop was found")
         for kernel, inner in of.items():
-            ratio = len(inner[0]) / max(sums(inner[0]), 1e-9)
+            ratio = min((len(loop) / sums(loop) for loop in inner if sums(loop) >= FEWEST), default=math.inf)
             if ratio > bar:
                 bad.append(f"{kernel}: {ratio:.2f} instructions per multiply-add, and {bar} are allowed")
     return bad
