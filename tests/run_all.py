@@ -259,18 +259,23 @@ def suite_asan(build, env):
 
 AARCH64_ROOT = os.path.join(ROOT, "scripts", "aarch64_root.sh")
 # Processors of qemu's: a common one without SVE, and vectors of 512 bits, for which qemu takes twenty times as long;
-# nightly of 256 as well. So each program and test in LAMMPS has one of them, nightly all: they share simd.h.
+# nightly of 256 as well. So each program has one of them, nightly all: they share simd.h.
 AARCH64 = {
-    "neoverse-n1": ("unit_evaluate", "op_painn", "op_nequip_nodes", "op_repulsion", "test_runs.py::test_ensembles"),
+    "neoverse-n1": ("unit_evaluate", "op_painn", "op_nequip_nodes", "op_repulsion"),
     "max,sve-max-vq=4": ("op_linear", "op_nequip", "op_orb", "op_ops"),
     **({"max,sve-max-vq=2": ()} if NIGHTLY else {}),
 }
-AARCH64_ALWAYS = ("test_physics.py::test_reference", "test_physics.py::test_precision_and_kernels")
+# Nightly: the plugin, of C++ that has nothing of a processor in it.
+AARCH64_LAMMPS = (
+    "test_physics.py::test_reference",
+    "test_physics.py::test_precision_and_kernels",
+    "test_runs.py::test_ensembles",
+)
 
 
 def suite_aarch64(build, env):
     """Operations and models on aarch64, compiled by a cross compiler and run by qemu, in BUILD/aarch64: the kernels for
-    NEON and SVE, with vectors of 256 and of 512 bits; and the plugin in LAMMPS."""
+    NEON and SVE, with vectors of 256 and of 512 bits; nightly the plugin in LAMMPS, too."""
     result, where = Result(), os.path.join(build, "aarch64-all" if NIGHTLY else "aarch64")
     everything = [name for names in AARCH64.values() for name in names]
     code, output = run([AARCH64_ROOT, "make"], env)
@@ -289,13 +294,12 @@ def suite_aarch64(build, env):
         "-DCMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY",
         "-DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY",
         f"-DMLFF_PYTHON={root}/usr/bin/python3",
-        "-DMLFF_BUILD_PLUGIN=ON",
+        "-DMLFF_BUILD_PLUGIN=" + ("ON" if NIGHTLY else "OFF"),
         "-DMLFF_CUDA=OFF",
         "-DMLFF_KERNELS_SIMD=" + ("ON" if NIGHTLY else "neon;sve512"),
         "-DCMAKE_CXX_FLAGS_RELEASE=-O1",
     ]
-    tests = os.path.join(ROOT, "tests")
-    targets = [*(f"test_{name}" for name in everything if "::" not in name), "mlff_cli", "mlffplugin"]
+    targets = [*(f"test_{name}" for name in everything), "mlff_cli", *(["mlffplugin"] if NIGHTLY else [])]
     if not build_apart(result, env, where, options, targets, within=(AARCH64_ROOT, "run")):
         return result
     settings = {
@@ -306,13 +310,13 @@ def suite_aarch64(build, env):
     }
     python = [AARCH64_ROOT, "run", "env", *(f"{key}={value}" for key, value in settings.items()), sys.executable]
     for cpu, own in AARCH64.items():
-        there, names = {**env, "QEMU_CPU": cpu}, everything if NIGHTLY else own
-        programs = [name for name in names if "::" not in name]
-        found = run_ctest(where, there, names=programs, within=(AARCH64_ROOT, "run"))
+        there = {**env, "QEMU_CPU": cpu}
+        found = run_ctest(where, there, names=everything if NIGHTLY else own, within=(AARCH64_ROOT, "run"))
         found.skips = [text for text in found.skips if "kernel path sve" not in text]  # of another processor
         result.add(found, cpu)
-        lammps = [os.path.join(tests, "lammps", name) for name in (*AARCH64_ALWAYS, *names) if "::" in name]
-        result.add(run_pytest(f"lammps-aarch64-{cpu}", build, there, python, only=lammps), cpu)
+        if NIGHTLY:
+            lammps = [os.path.join(ROOT, "tests", "lammps", name) for name in AARCH64_LAMMPS]
+            result.add(run_pytest(f"lammps-aarch64-{cpu}", build, there, python, only=lammps), cpu)
     return result
 
 

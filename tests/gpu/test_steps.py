@@ -181,7 +181,8 @@ def test_lists_and_ranks(pack, tmp_path, lists, n_ranks):
     assert "failed" not in found, found
     assert (found["lists"], found["n_ranks"]) == (lists, n_ranks)
     output = (tmp_path / "case.log").read_text(encoding="utf-8")
-    assert ("occasional" in output) == (lists == "device")
+    assert ("pair mlff, occasional" in output) == (lists == "device")
+    assert ("pair mlff, perpetual" in output) == (lists == "lammps")
     assert f"{n_ranks} by 1 by 1 MPI processor grid" in output or f"1 by 1 by {n_ranks} MPI" in output
 
 
