@@ -388,11 +388,10 @@ static int describe(network *to, const mlff_ani_network *from)
 static mlff_status ask_for_shared_memory(mlff_backend *backend, int *most, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-  cudaError_t failed = cudaDeviceGetAttribute(most, cudaDevAttrMaxSharedMemoryPerBlockOptin, cuda->device);
-  const cudaFuncAttribute what = cudaFuncAttributeMaxDynamicSharedMemorySize;
-  if (failed == cudaSuccess) failed = cudaFuncSetAttribute(ani_networks_kernel<8>, what, *most);
-#if !MLFF_REAL_IS_DOUBLE
-  if (failed == cudaSuccess) failed = cudaFuncSetAttribute(ani_networks_kernel<16>, what, *most);
+#if MLFF_REAL_IS_DOUBLE
+  const cudaError_t failed = mlff_cuda_ask_for_shared(cuda, most, ani_networks_kernel<8>);
+#else
+  const cudaError_t failed = mlff_cuda_ask_for_shared(cuda, most, ani_networks_kernel<8>, ani_networks_kernel<16>);
 #endif
   return mlff_cuda_check(cuda, failed, "shared memory of ani_networks_kernel", error);
 }

@@ -61,6 +61,16 @@ static void mlff_cuda_launch(mlff_backend *backend, const char *name, int indepe
   if (error != cudaSuccess) mlff_cuda_remember(cuda, error, name);
 }
 
+/* *most: bytes of shared memory that a block of this GPU can have, which these kernels may use then; 0: it failed. */
+template <typename... K> static cudaError_t mlff_cuda_ask_for_shared(mlff_cuda_backend *cuda, int *most, K... kernels)
+{
+  const cudaFuncAttribute what = cudaFuncAttributeMaxDynamicSharedMemorySize;
+  cudaError_t failed = cudaDeviceGetAttribute(most, cudaDevAttrMaxSharedMemoryPerBlockOptin, cuda->device);
+  ((failed = failed == cudaSuccess ? cudaFuncSetAttribute(kernels, what, *most) : failed), ...);
+  if (failed != cudaSuccess) *most = 0;
+  return failed;
+}
+
 #define MLFF_LAUNCH(backend, kernel, grid, block, shared, ...) \
   mlff_cuda_launch(backend, #kernel, 0, kernel, grid, block, shared, __VA_ARGS__)
 #define MLFF_LAUNCH_INDEPENDENT(backend, kernel, grid, block, ...) \

@@ -15,6 +15,7 @@ import tarfile
 import threading
 import time
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 FORMAT = "mlff-gpu/2"
 LOG_HEAD, LOG_TAIL = 40_000, 120_000  # bytes of a log that are kept
 MOST_BYTES = 15_000_000  # of a file that is brought back
@@ -96,6 +97,12 @@ class Session:
             f.write(data)
         os.replace(new, os.path.join(self.out, name))
 
+    def _elsewhere(self, text):
+        """The text without the folders of this machine, which say nothing elsewhere."""
+        for folder in (self.out, os.path.dirname(self.work), ROOT):
+            text = text.replace(folder + os.sep, "")
+        return text.encode()
+
     def note(self, text):
         print(f"{self.elapsed():5.0f} s  {text}", flush=True)
         self.mine["notes"].append(f"{self.elapsed():.0f} s  {text}")
@@ -103,8 +110,8 @@ class Session:
     def save(self):
         with self.lock:
             self.mine["seconds"] = round(self.elapsed(), 1)
-            self._replace("gpu.json", (json.dumps(self.state, indent=1) + "\n").encode())
-            self._replace("summary.txt", "\n".join([*self.summarise(self.state), ""]).encode())
+            self._replace("gpu.json", self._elsewhere(json.dumps(self.state, indent=1) + "\n"))
+            self._replace("summary.txt", self._elsewhere("\n".join([*self.summarise(self.state), ""])))
             self.last_save = time.monotonic()
 
     def tick(self):

@@ -1,0 +1,250 @@
+/* atoms_product.h: products of the rows of a block's few atoms, for atoms.cu: the weights come to shared memory ahead
+ * of their use, copied by threads that do nothing else. Twin: linear.cu, whose sums these are to the bit.
+ */
+#ifndef MLFF_CUDA_ATOMS_PRODUCT_H
+#define MLFF_CUDA_ATOMS_PRODUCT_H
+
+#include "atoms.h"
+#include "vectors.h"
+
+/* Of a block: up to WORKERS compute, all of them where it has more than FEW_ATOMS; COPIERS copy weights. */
+enum { WORKERS = MLFF_REAL_IS_DOUBLE ? 192 : 384, COPIERS = MLFF_REAL_IS_DOUBLE ? 64 : 128, FEW_ATOMS = 2 };
+/* CHUNKS times CHUNK weights are in shared memory or on their way there: those of the next products, too. */
+enum { CHUNK = 16 * 1024 / sizeof(real), CHUNKS = 4, PIECE = 16 / sizeof(real) };
+/* Weights of a column and numbers of x that are read at once, ahead of their use where there is one row; rows of a
+ * worker. */
+enum { VECTOR = 4, AHEAD = 8, MOST_ROWS = 16 };
+
+namespace ATOMS { /* structures differ between element types */
+
+/* For n / d by a product: exact while n d < 2^32. */
+static inline uint32_t reciprocal(int d)
+{
+  return d > 1 ? 0xffffffffu / (uint32_t) d + 1 : 0;
+}
+
+MLFF_DEVICE int quotient(int n, uint32_t of)
+{
+  return of ? (int) ((uint64_t) (uint32_t) n * of >> 32) : n;
+}
+
+/* What all threads of a block know: where steps, chunks and x are in shared memory, and how far they are. */
+typedef struct atom_block {
+  const atom_step *steps;
+  real *chunks, *x;       /* [CHUNKS][CHUNK], [rows][ld] */
+  int n_steps, n_workers; /* threads n_workers and more copy */
+  int step, pass, row;    /* weights to be copied next */
+  int n_started, n_taken; /* chunks */
+  int unused;
+} atom_block;
+
+MLFF_DEVICE bool is_worker(const atom_block &b)
+{
+  return (int) threadIdx.x < b.n_workers;
+}
+
+/* Starts the copy of the next chunk of weights, those of all products in the order of their use. They depend on no
+ * atom, so they come while earlier products are computed. */
+MLFF_DEVICE void start_chunk(atom_block *b, const atom_step *steps)
+{
+  while (b->step < b->n_steps && steps[b->step].kind != STEP_LINEAR) b->step++;
+  if (b->step < b->n_steps) {
+    const row_product &a = steps[b->step].of.product;
+    const int n_all = a.ld, most = a.chunk_rows, n_out = a.n_out, n_passes = a.n_passes, left = n_all - b->row;
+    const int n = (most < left ? most : left) * n_out;
+    real *to = b->chunks + b->n_started % CHUNKS * CHUNK;
+    const real *from = a.weight + b->row * n_out;
+    const int mine = ((int) threadIdx.x - b->n_workers) * PIECE;
+    to += mine;
+    from += mine;
+#pragma unroll 4
+    for (int q = 0; q < n - mine; q += COPIERS * PIECE) copy_ahead<PIECE>(to + q, from + q);
+    b->row += most;
+    if (b->row >= n_all) {
+      b->row = 0;
+      if (++b->pass == n_passes) {
+        b->pass = 0;
+        b->step++;
+      }
+    }
+  }
+  b->n_started++;
+  __pipeline_commit();
+}
+
+/* The next chunk, once it is there; x is then, too, and the workers are done with the chunk before, in whose place the
+ * next copy is started. */
+MLFF_DEVICE const real *take_chunk(atom_block *b)
+{
+  if (!is_worker(*b)) __pipeline_wait_prior(CHUNKS - 2);
+  __syncthreads();
+  if (!is_worker(*b)) start_chunk(b, b->steps);
+  return b->chunks + b->n_taken++ % CHUNKS * CHUNK;
+}
+
+/* sum[r] += sum_k x[r][k] weight[k][0],  k < n, a multiple of VECTOR */
+template <int ROWS> MLFF_DEVICE void add_chunk(const real *x, int ld, const real *weight, int n_out, int n, real *sum)
+{
+  enum { AT_ONCE = ROWS > VECTOR ? 1 : 2 };
+#pragma unroll AT_ONCE
+  for (int k = 0; k < n; k += VECTOR) {
+    real w[VECTOR];
+#pragma unroll
+    for (int j = 0; j < VECTOR; j++) w[j] = weight[(k + j) * n_out];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+      const vector_of<VECTOR> v = load_vector<VECTOR>(x + r * ld + k);
+#pragma unroll
+      for (int j = 0; j < VECTOR; j++) sum[r] += v.of[j] * w[j];
+    }
+  }
+}
+
+MLFF_DEVICE void load_ahead(const real *x, const real *weight, int n_out, vector_of<VECTOR> *v, real *w)
+{
+#pragma unroll
+  for (int k = 0; k < AHEAD; k++) w[k] = weight[k * n_out];
+#pragma unroll
+  for (int k = 0; k < AHEAD / VECTOR; k++) v[k] = load_vector<VECTOR>(x + k * VECTOR);
+}
+
+MLFF_DEVICE void add_ahead(const vector_of<VECTOR> *v, const real *w, real *sum)
+{
+#pragma unroll
+  for (int k = 0; k < AHEAD; k++) *sum += v[k / VECTOR].of[k % VECTOR] * w[k];
+}
+
+/* The same of one row, whose worker has nothing else to wait with: what is added next is read before. */
+MLFF_DEVICE void add_row_chunk(const real *x, const real *weight, int n_out, int n, real *sum)
+{
+  if (n % AHEAD) { /* chunks of wide layers */
+    add_chunk<1>(x, 0, weight, n_out, n, sum);
+    return;
+  }
+  vector_of<VECTOR> even[AHEAD / VECTOR], odd[AHEAD / VECTOR];
+  real w_even[AHEAD], w_odd[AHEAD];
+  load_ahead(x, weight, n_out, even, w_even);
+#pragma unroll 1
+  for (n -= AHEAD; n > 0; n -= 2 * AHEAD) {
+    load_ahead(x + AHEAD, weight + AHEAD * n_out, n_out, odd, w_odd);
+    add_ahead(even, w_even, sum);
+    x += 2 * AHEAD;
+    weight += 2 * AHEAD * n_out;
+    if (n > AHEAD) load_ahead(x, weight, n_out, even, w_even);
+    add_ahead(odd, w_odd, sum);
+  }
+  if (n == 0) add_ahead(even, w_even, sum);
+}
+
+/* What becomes of a sum, as in finish_value. */
+MLFF_DEVICE void finish_row(const row_product &a, real v, int row, int col, real scale, real before)
+{
+  if (a.act != MLFF_ACT_NONE) {
+    real slope;
+    v = activated<ANY_BUT_SSP>(a.act, (real) a.alpha, v, &slope);
+    if (a.slope) a.slope[row * a.ld_slope + col] = slope;
+  } else {
+    v *= scale;
+  }
+  if (a.accumulate) v += before;
+  a.y[row * a.ldy + col] = v;
+}
+
+MLFF_DEVICE real scale_of(const row_product &a, int row, int col)
+{
+  return a.act == MLFF_ACT_NONE && a.scale ? a.scale[row * a.ld_scale + col] : (real) 1;
+}
+
+MLFF_DEVICE real before_of(const row_product &a, int row, int col)
+{
+  return a.accumulate ? a.y[row * a.ldy + col] : (real) 0;
+}
+
+/* One row: a worker owns a column; sums over k in order, as in linear_kernel. */
+MLFF_DEVICE void add_row(const row_product &a, int row, atom_block *b)
+{
+  for (int pass = 0; pass < a.n_passes; pass++) {
+    const int col = (int) threadIdx.x + pass * b->n_workers;
+    const bool is_mine = is_worker(*b) && col < a.n_out;
+    real sum = 0, scale = 1, before = 0;
+    if (is_mine) {
+      sum = a.bias[col];
+      scale = scale_of(a, row, col);
+      before = before_of(a, row, col);
+    }
+    for (int k0 = 0; k0 < a.ld; k0 += a.chunk_rows) {
+      const real *chunk = take_chunk(b);
+      const int left = a.ld - k0;
+      if (is_mine) add_row_chunk(b->x + k0, chunk + col, a.n_out, a.chunk_rows < left ? a.chunk_rows : left, &sum);
+    }
+    if (is_mine) finish_row(a, sum, row, col, scale, before);
+  }
+}
+
+/* Several rows: a worker owns a column of ROWS of them. */
+template <int ROWS>
+MLFF_DEVICE void add_rows(const row_product &a, uint32_t of_out, int row0, int n_rows, atom_block *b)
+{
+  const int n_columns = is_worker(*b) ? (n_rows + ROWS - 1) / ROWS * a.n_out : 0, ld = a.ld, most = a.chunk_rows;
+  for (int pass = 0; pass < a.n_passes; pass++) {
+    const int q = (int) threadIdx.x + pass * b->n_workers, group = quotient(q, of_out), first = group * ROWS;
+    const int col = q - group * a.n_out, n_out = a.n_out;
+    const bool is_mine = q < n_columns;
+    real sum[ROWS];
+    if (is_mine) {
+      const real bias = a.bias[col];
+#pragma unroll
+      for (int r = 0; r < ROWS; r++) sum[r] = bias;
+    }
+    for (int k0 = 0; k0 < ld; k0 += most) {
+      const real *chunk = take_chunk(b);
+      if (is_mine)
+        add_chunk<ROWS>(b->x + first * ld + k0, ld, chunk + col, n_out, most < ld - k0 ? most : ld - k0, sum);
+    }
+    if (!is_mine) continue;
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+      const int row = row0 + first + r;
+      if (first + r < n_rows) finish_row(a, sum[r], row, col, scale_of(a, row, col), before_of(a, row, col));
+    }
+  }
+}
+
+/* Pointers that come from shared memory point to global memory, which the compiler could not know. */
+template <typename T> MLFF_DEVICE void set_global(T *&p)
+{
+#if !MLFF_CUDASIM
+  __builtin_assume(__isGlobal(p));
+#endif
+}
+
+/* Rows row0 .. row0 + n_rows of a product; x has room for whole groups of rows. */
+template <int IS_FEW> MLFF_DEVICE void product_step(const atom_step &step, int row0, int n_rows, atom_block *b)
+{
+  row_product a = step.of.product;
+  set_global(a.x), set_global(a.bias), set_global(a.scale), set_global(a.y), set_global(a.slope);
+  const uint32_t of_in = step.of_in, of_out = step.of_out;
+  if (IS_FEW && n_rows == 1) {
+    const real *from = a.x + row0 * a.ldx;
+#pragma unroll 1
+    for (int k = (int) threadIdx.x; k < a.ld && is_worker(*b); k += b->n_workers)
+      b->x[k] = k < a.n_in ? from[k] : (real) 0;
+    add_row(a, row0, b);
+    return;
+  }
+#pragma unroll 1
+  for (int q = (int) threadIdx.x; q < n_rows * a.ld && is_worker(*b); q += b->n_workers) {
+    const int r = quotient(q, of_in), k = q - r * a.ld;
+    b->x[q] = k < a.n_in ? a.x[(row0 + r) * a.ldx + k] : (real) 0;
+  }
+  if (IS_FEW || a.rows == VECTOR)
+    add_rows<VECTOR>(a, of_out, row0, n_rows, b);
+  else if (a.rows == 8)
+    add_rows<8>(a, of_out, row0, n_rows, b);
+  else
+    add_rows<MOST_ROWS>(a, of_out, row0, n_rows, b);
+}
+
+} // namespace ATOMS
+
+#endif
