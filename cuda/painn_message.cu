@@ -10,7 +10,7 @@ enum { MESSAGE_THREADS = 64, CHANNELS = 4 }; /* channels of a thread, forward */
 /* Of small systems SHARES threads or warps share out the edges of an atom, which one alone would wait for in turn;
  * forward of those whose atom fits into a block. */
 enum { SHARES = 4, MOST_THREADS = 256 };
-/* BACKWARD_BLOCKS: of a multiprocessor at least, which is 168 registers; they hold MOST_PER channels of a lane. */
+/* Backward a lane has up to MOST_PER channels at a time, in registers (backward_blocks). */
 enum { BACKWARD_WARPS = 4, MOST_PER = MLFF_REAL_IS_DOUBLE ? 2 : 4 };
 enum { AHEAD = 4, PIECE = 16 / sizeof(real) }; /* edges of a warp in shared memory or on their way there, backward */
 
