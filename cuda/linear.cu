@@ -1,11 +1,9 @@
 /* linear.cu: y = act(x W^T + b) on the GPU, one GEMM or a batch of them. Twin: cpu/linear.c.
  *
  * Weights are packed as [padded_rows(n_in)][n_out], so that neighbouring threads read neighbouring columns. With
- * `precision mixed` products go through tensor cores (tensor.h).
+ * `precision mixed` products go through tensor cores (linear_mixed.h).
  */
-#include "atoms.h"
-#include "tensor.h"
-#include "vectors.h"
+#include "linear_mixed.h"
 
 #include <cstdlib>
 
@@ -13,15 +11,15 @@ using namespace ATOMS;
 
 /* A thread owns OWN x OWN values of a tile of y, with few blocks FEW x FEW, for more of them. */
 enum { OWN = 8, FEW = 4, SIDE = 8, LINEAR_THREADS = SIDE * SIDE, LINEAR_DEPTH = 16 };
-enum { MIXED_TILE = 64, MIXED_THREADS = 128, MIXED_DEPTH = 32 }; /* products that tensor cores sum up: MIXED_DEPTH */
 enum { BLOCKS_PER_SM = 2 }; /* with fewer blocks of OWN x OWN values multiprocessors would be idle */
 
-mlff_status MLFF_CUDA(linear_pack_cuda)(mlff_backend *backend, mlff_linear *linear, const double *weight,
-                                        const double *bias, int n_out, int n_in, int transpose, mlff_error *error)
+/* With n_bytes more behind the weights. */
+static mlff_status pack_weights(mlff_backend *backend, mlff_linear *linear, const double *weight, const double *bias,
+                                int n_out, int n_in, int transpose, size_t n_bytes, mlff_error *error)
 {
   const int rows = transpose ? n_out : n_in, cols = transpose ? n_in : n_out; /* of the product x[rows] -> y[cols] */
   const size_t n_weights = (size_t) padded_rows(rows) * (size_t) cols;
-  MLFF_TRY(mlff_buf_reserve(backend, &linear->packed, n_weights * sizeof(real), error));
+  MLFF_TRY(mlff_buf_reserve(backend, &linear->packed, n_weights * sizeof(real) + n_bytes, error));
   MLFF_TRY(mlff_buf_reserve(backend, &linear->bias, (size_t) cols * sizeof(real), error));
   linear->n_in = rows;
   linear->n_out = cols;
@@ -38,69 +36,94 @@ mlff_status MLFF_CUDA(linear_pack_cuda)(mlff_backend *backend, mlff_linear *line
   return status;
 }
 
-namespace { /* kernels and their arguments differ between element types */
-
-/* The products of one launch. */
-enum { MANY = 32 };
-template <int N> struct linear_group {
-  linear_arrays of[N];
-};
-
-/* Starts copying part k0 .. k0 + DEPTH of x and w at (row0, col0) to x_tile [k][X_LD] of TILE rows and w_tile
- * [k][W_LD] of TILE columns; zeros outside. IS_WHOLE: nothing is outside. */
-template <int TILE, int DEPTH, int X_LD, int W_LD, int THREADS, int IS_WHOLE>
-MLFF_DEVICE void copy_tiles(const linear_arrays &a, int64_t row0, int col0, int k0, real *x_tile, real *w_tile)
+mlff_status MLFF_CUDA(linear_pack_cuda)(mlff_backend *backend, mlff_linear *linear, const double *weight,
+                                        const double *bias, int n_out, int n_in, int transpose, mlff_error *error)
 {
-  enum { SECTOR = 8, ROWS = THREADS / SECTOR, DEPTHS = THREADS / TILE }; /* of x that neighbouring threads read */
-  static_assert(ROWS * SECTOR == THREADS && DEPTHS * TILE == THREADS && DEPTH % SECTOR == 0, "whole rows at a time");
-  const int t = (int) threadIdx.x, my_k = t % SECTOR, my_row = t / SECTOR, my_col = t % TILE, my_depth = t / TILE;
-  const real *x = a.x + (row0 + my_row) * a.ldx + k0 + my_k;
-#pragma unroll IS_WHOLE ? TILE : 1
-  for (int r = 0; r < TILE; r += ROWS, x += ROWS * a.ldx)
-#pragma unroll IS_WHOLE ? DEPTH : 1
-    for (int k = 0; k < DEPTH; k += SECTOR) {
-      real *to = x_tile + (my_k + k) * X_LD + my_row + r;
-      if (IS_WHOLE || (k0 + my_k + k < a.n_in && row0 + my_row + r < a.n_rows))
-        copy_ahead<1>(to, x + k);
-      else
-        *to = 0;
-    }
-  const real *w = a.weight + (int64_t) (k0 + my_depth) * a.n_out + col0 + my_col;
-#pragma unroll IS_WHOLE ? TILE : 1
-  for (int k = 0; k < DEPTH; k += DEPTHS, w += DEPTHS * a.n_out) {
-    real *to = w_tile + (my_depth + k) * W_LD + my_col;
-    if (IS_WHOLE || (k0 + my_depth + k < a.n_in && col0 + my_col < a.n_out))
-      copy_ahead<1>(to, w);
-    else
-      *to = 0;
-  }
+  return pack_weights(backend, linear, weight, bias, n_out, n_in, transpose, 0, error);
 }
 
-/* Two pairs of tiles: one is read while the other one is filled. */
-template <int TILE, int DEPTH, int X_LD, int W_LD, int THREADS> struct linear_tiles {
-  const linear_arrays &a;
-  int64_t row0;
-  int col0, unused;
-  real *x, *w; /* [2][DEPTH][X_LD], [2][DEPTH][W_LD] */
+namespace { /* kernels and their arguments differ between element types */
 
-  __device__ __forceinline__ real *x_tile(int k0) const { return x + (k0 / DEPTH) % 2 * (DEPTH * X_LD); }
-  __device__ __forceinline__ real *w_tile(int k0) const { return w + (k0 / DEPTH) % 2 * (DEPTH * W_LD); }
+enum { VECTOR = 4, CHUNK = 16 / sizeof(real) }; /* numbers that are read, and copied, at once */
+
+/* Two pairs of tiles, x [TILE][X_LD] and w [LINEAR_DEPTH][TILE], of which one is read while the other one is filled. Of
+ * rows that are not there the last one is copied: their sums are not kept. */
+template <int N> struct linear_tiles {
+  enum { TILE = SIDE * N, X_LD = LINEAR_DEPTH + VECTOR, X_TILE = TILE * X_LD, W_TILE = LINEAR_DEPTH * TILE };
+  enum { X_ROWS = LINEAR_THREADS * CHUNK / LINEAR_DEPTH, W_ROWS = LINEAR_THREADS * CHUNK / TILE };
+  enum { CHUNKS = TILE / X_ROWS };
+  static_assert(CHUNKS * W_ROWS == LINEAR_DEPTH && W_ROWS * TILE == LINEAR_THREADS * CHUNK, "whole rows at a time");
+  const linear_arrays &a;
+  real *shared; /* [2][X_TILE], [2][W_TILE] */
+  int64_t row0;
+  int col0, in_vectors, x_row, x_k, w_row, w_col; /* rows and columns of the thread's first chunk */
+  int x_at[CHUNKS];
+
+  __device__ __forceinline__ linear_tiles(const linear_arrays &arrays, real *memory)
+      : a(arrays), shared(memory), row0((int64_t) blockIdx.y * TILE), col0((int) blockIdx.x * TILE)
+  {
+    const int at = (int) threadIdx.x * CHUNK;
+    in_vectors = a.x_in_vectors && a.n_out % VECTOR == 0;
+    x_row = at / LINEAR_DEPTH;
+    x_k = at % LINEAR_DEPTH;
+    w_row = at / TILE;
+    w_col = at % TILE;
+#pragma unroll
+    for (int q = 0; q < CHUNKS; q++) {
+      const int64_t row = x_row + q * X_ROWS, last = a.n_rows - 1 - row0;
+      x_at[q] = (int) (row < last ? row : last) * (int) a.ldx;
+    }
+  }
+
+  __device__ __forceinline__ real *x_tile(int k0) const
+  {
+    return shared + k0 / LINEAR_DEPTH % 2 * X_TILE;
+  }
+  __device__ __forceinline__ real *w_tile(int k0) const
+  {
+    return shared + 2 * X_TILE + k0 / LINEAR_DEPTH % 2 * W_TILE;
+  }
+
+  __device__ __forceinline__ void copy_vectors(int k0) const
+  {
+    real *to_x = x_tile(k0) + x_row * X_LD + x_k, *to_w = w_tile(k0) + w_row * TILE + w_col;
+    const int k = k0 + x_k, col = col0 + w_col;
+    const real *x = a.x + row0 * a.ldx + (k < a.n_in ? k : 0); /* weights behind n_in are zero: any numbers do */
+    const real *w = a.weight + (int64_t) (k0 + w_row) * a.n_out + (col < a.n_out ? col : 0);
+#pragma unroll
+    for (int q = 0; q < CHUNKS; q++) {
+      copy_ahead<CHUNK>(to_x + q * X_ROWS * X_LD, x + x_at[q]);
+      copy_ahead<CHUNK>(to_w + q * W_ROWS * TILE, w + (int64_t) (q * W_ROWS) * a.n_out);
+    }
+  }
+
+  __device__ __forceinline__ void copy_numbers(int k0) const
+  {
+#pragma unroll 1
+    for (int q = (int) threadIdx.x; q < TILE * LINEAR_DEPTH; q += LINEAR_THREADS) {
+      const int64_t row = row0 + q / LINEAR_DEPTH;
+      const int k = k0 + q % LINEAR_DEPTH, col = col0 + q % TILE;
+      x_tile(k0)[q / LINEAR_DEPTH * X_LD + q % LINEAR_DEPTH] =
+          row < a.n_rows && k < a.n_in ? a.x[row * a.ldx + k] : (real) 0;
+      w_tile(k0)[q] = col < a.n_out ? a.weight[(int64_t) (k0 + q / TILE) * a.n_out + col] : (real) 0;
+    }
+  }
 
   __device__ __forceinline__ void start(int k0) const
   {
-    if (row0 + TILE <= a.n_rows && col0 + TILE <= a.n_out && k0 + DEPTH <= a.n_in)
-      copy_tiles<TILE, DEPTH, X_LD, W_LD, THREADS, 1>(a, row0, col0, k0, x_tile(k0), w_tile(k0));
+    if (k0 < a.n_in && in_vectors)
+      copy_vectors(k0);
     else if (k0 < a.n_in)
-      copy_tiles<TILE, DEPTH, X_LD, W_LD, THREADS, 0>(a, row0, col0, k0, x_tile(k0), w_tile(k0));
+      copy_numbers(k0);
     __pipeline_commit();
   }
 
-  /* That of k0 is there, and that of k0 + DEPTH on its way. */
+  /* Those of k0 are there, and those of k0 + LINEAR_DEPTH on their way. */
   __device__ __forceinline__ void wait(int k0) const
   {
     __pipeline_wait_prior(0);
     __syncthreads();
-    start(k0 + DEPTH);
+    start(k0 + LINEAR_DEPTH);
   }
 };
 
@@ -108,111 +131,66 @@ template <int TILE, int DEPTH, int X_LD, int W_LD, int THREADS> struct linear_ti
  *   x [n_rows][ldx], w [n_in][n_out], b [n_out], y slope scale [n_rows][ld]
  * Grid: x over tiles of SIDE N columns, y over tiles of as many rows, z over the products; blocks outside of the y of
  * theirs do nothing. A block owns one tile of y and walks through k in steps of LINEAR_DEPTH, whose parts of x and w
- * are copied to shared memory one step ahead. A thread owns N x N values: N rows that follow one another, and columns
- * in vectors of four, SIDE vectors apart; summed over k in order: deterministic. Twin: linear_cpu. */
+ * are copied to shared memory one step ahead. A thread owns N x N values: every fourth row of half a tile, and columns
+ * in vectors of four, SIDE vectors apart; neighboring lanes share columns, those behind them rows, so that half a warp
+ * is served at once. Summed over k in order: deterministic. Twin: linear_cpu. */
 template <int ACT, int N, int N_PRODUCTS>
 __global__ void __launch_bounds__(LINEAR_THREADS) linear_kernel(linear_group<N_PRODUCTS> group)
 {
-  enum { TILE = SIDE * N, X_LD = TILE + 4, VECTOR = 4, N_VECTORS = N / VECTOR };
+  typedef linear_tiles<N> tiles_of;
   typedef vector_of<VECTOR> vector;
-  MLFF_SHARED(vector, x_shared, 2 * LINEAR_DEPTH * X_LD / VECTOR);
-  MLFF_SHARED(vector, w_shared, 2 * LINEAR_DEPTH * TILE / VECTOR);
+  enum { TILE = tiles_of::TILE, N_VECTORS = N / VECTOR, ROW_STEP = 4, PAD = 8 };
+  enum { SIZE = 2 * (tiles_of::X_TILE + tiles_of::W_TILE) };
+  static_assert(SIZE >= TILE * (TILE + PAD), "sums fit where x and w were");
+  MLFF_SHARED(vector, vectors, SIZE / VECTOR);
+  real *const shared = (real *) (void *) vectors;
   const linear_arrays &a = group.of[N_PRODUCTS == 1 ? 0 : blockIdx.z];
-  const int64_t row0 = (int64_t) blockIdx.y * TILE;
-  const int col0 = (int) blockIdx.x * TILE;
-  if (row0 >= a.n_rows || col0 >= a.n_out) return;
-  const linear_tiles<TILE, LINEAR_DEPTH, X_LD, TILE, LINEAR_THREADS> tiles = {a, row0,           col0,
-                                                                              0, x_shared[0].of, w_shared[0].of};
-  const int my_col = (int) threadIdx.x % SIDE * VECTOR, my_row = (int) threadIdx.x / SIDE * N;
-  const bool has_rows = row0 + my_row < a.n_rows; /* of few rows, some warps have none */
+  if ((int64_t) blockIdx.y * TILE >= a.n_rows || (int) blockIdx.x * TILE >= a.n_out) return;
+  const tiles_of tiles(a, shared);
+  const int lane = (int) threadIdx.x % WARP, half = (int) threadIdx.x / WARP * (TILE / 2);
+  const int my_row = half + lane / 16 * 2 + lane % 2, my_col = lane / 2 % SIDE * VECTOR;
+  const bool has_rows = tiles.row0 + half < a.n_rows; /* of few rows, some warps have none */
   real sum[N][N];
 #pragma unroll
   for (int c = 0; c < N; c++) {
-    const int col = col0 + my_col + c / VECTOR * (SIDE * VECTOR) + c % VECTOR;
-    const real start = col < a.n_out ? a.bias[col] : (real) 0;
+    const int col = tiles.col0 + my_col + c / VECTOR * (SIDE * VECTOR) + c % VECTOR;
+    const real first = col < a.n_out ? a.bias[col] : (real) 0;
 #pragma unroll
-    for (int r = 0; r < N; r++) sum[r][c] = start;
+    for (int r = 0; r < N; r++) sum[r][c] = first;
   }
   tiles.start(0);
   for (int k0 = 0; k0 < a.n_in; k0 += LINEAR_DEPTH) {
     tiles.wait(k0);
     if (!has_rows) continue;
-    const real *x_tile = tiles.x_tile(k0) + my_row, *w_tile = tiles.w_tile(k0) + my_col;
+    const real *x_tile = tiles.x_tile(k0) + my_row * tiles_of::X_LD, *w_tile = tiles.w_tile(k0) + my_col;
 #pragma unroll
-    for (int k = 0; k < LINEAR_DEPTH; k++) {
-      vector x[N_VECTORS], w[N_VECTORS];
+    for (int k = 0; k < LINEAR_DEPTH; k += VECTOR) {
+      vector x[N], w[N_VECTORS];
 #pragma unroll
-      for (int v = 0; v < N_VECTORS; v++) {
-        x[v] = load_vector<VECTOR>(x_tile + k * X_LD + v * VECTOR);
-        w[v] = load_vector<VECTOR>(w_tile + k * TILE + v * (SIDE * VECTOR));
+      for (int r = 0; r < N; r++) x[r] = load_vector<VECTOR>(x_tile + r * ROW_STEP * tiles_of::X_LD + k);
+#pragma unroll
+      for (int q = 0; q < VECTOR; q++) {
+#pragma unroll
+        for (int v = 0; v < N_VECTORS; v++) w[v] = load_vector<VECTOR>(w_tile + (k + q) * TILE + v * (SIDE * VECTOR));
+#pragma unroll
+        for (int r = 0; r < N; r++)
+#pragma unroll
+          for (int c = 0; c < N; c++) sum[r][c] += x[r].of[q] * w[c / VECTOR].of[c % VECTOR];
       }
-#pragma unroll
-      for (int r = 0; r < N; r++)
-#pragma unroll
-        for (int c = 0; c < N; c++) sum[r][c] += x[r / VECTOR].of[r % VECTOR] * w[c / VECTOR].of[c % VECTOR];
     }
   }
+  __syncthreads(); /* all have read x and w */
 #pragma unroll
   for (int r = 0; r < N; r++)
 #pragma unroll
-    for (int c = 0; c < N; c++) {
-      const int col = col0 + my_col + c / VECTOR * (SIDE * VECTOR) + c % VECTOR;
-      if (col < a.n_out && row0 + my_row + r < a.n_rows) finish_value<ACT>(a, sum[r][c], row0 + my_row + r, col);
+    for (int c = 0; c < N_VECTORS; c++) {
+      vector v;
+#pragma unroll
+      for (int q = 0; q < VECTOR; q++) v.of[q] = sum[r][c * VECTOR + q];
+      store_vector<VECTOR>(shared + (my_row + r * ROW_STEP) * (TILE + PAD) + my_col + c * (SIDE * VECTOR), v);
     }
+  finish_tile<ACT, TILE, TILE, PAD, LINEAR_THREADS>(a, tiles.row0, tiles.col0, shared);
 }
-
-#if !MLFF_REAL_IS_DOUBLE
-/* The same on tensor cores, x and w being sums of two numbers of TF32; bias, activation and everything behind in float.
- * Grid as in linear_kernel, with tiles of MIXED_TILE; a warp owns a quarter of the tile as 2 x 2 sums of 16 x 16. The
- * tile of y goes through the memory of the others from the sums to the threads. Twin: linear_cpu; deterministic. */
-template <int ACT, int N_PRODUCTS>
-__global__ void __launch_bounds__(MIXED_THREADS) linear_mixed_kernel(linear_group<N_PRODUCTS> group)
-{
-  enum { LD = MIXED_TILE + 8, TILES = 2 * MIXED_DEPTH * LD, HALF = MIXED_TILE / 2 };
-  static_assert(2 * TILES >= MIXED_TILE * LD && HALF == 2 * TENSOR_SIZE && MIXED_DEPTH % TENSOR_DEPTH == 0, "fits");
-  MLFF_SHARED(float, shared, 2 * TILES);
-  const linear_arrays &a = group.of[N_PRODUCTS == 1 ? 0 : blockIdx.z];
-  const int64_t row0 = (int64_t) blockIdx.y * MIXED_TILE;
-  const int col0 = (int) blockIdx.x * MIXED_TILE, warp = (int) threadIdx.x / WARP;
-  if (row0 >= a.n_rows || col0 >= a.n_out) return;
-  const linear_tiles<MIXED_TILE, MIXED_DEPTH, LD, LD, MIXED_THREADS> tiles = {a, row0, col0, 0, shared, shared + TILES};
-  const int my_row = warp / 2 * HALF, my_col = warp % 2 * HALF;
-  const bool has_rows = row0 + my_row < a.n_rows, has_more = row0 + my_row + TENSOR_SIZE < a.n_rows;
-  tensor_sum sum[2][2], part[2][2];
-  for (int q = 0; q < 4; q++) {
-    tensor_zero(&sum[q / 2][q % 2]);
-    tensor_zero(&part[q / 2][q % 2]);
-  }
-  tiles.start(0);
-  for (int k0 = 0; k0 < a.n_in; k0 += MIXED_DEPTH) {
-    tiles.wait(k0);
-    const float *x_tile = tiles.x_tile(k0) + my_row, *w_tile = tiles.w_tile(k0) + my_col;
-#pragma unroll
-    for (int k = 0; has_rows && k < MIXED_DEPTH; k += TENSOR_DEPTH) {
-      tensor_part w[2];
-      for (int c = 0; c < 2; c++) tensor_load_w(&w[c], w_tile + k * LD + c * TENSOR_SIZE, LD);
-#pragma unroll
-      for (int r = 0; r < 2; r++) {
-        if (r > 0 && !has_more) continue;
-        tensor_part x;
-        tensor_load_x(&x, x_tile + k * LD + r * TENSOR_SIZE, LD);
-        for (int c = 0; c < 2; c++) tensor_add(&part[r][c], x, w[c]);
-      }
-    }
-#pragma unroll
-    for (int q = 0; q < 4; q++) tensor_gather(&sum[q / 2][q % 2], &part[q / 2][q % 2]);
-  }
-  __syncthreads(); /* all have read the tiles */
-  for (int q = 0; q < 4; q++)
-    tensor_store(&sum[q / 2][q % 2], shared + (my_row + q / 2 * TENSOR_SIZE) * LD + my_col + q % 2 * TENSOR_SIZE, LD);
-  __syncthreads();
-  for (int q = (int) threadIdx.x; q < MIXED_TILE * MIXED_TILE; q += MIXED_THREADS) {
-    const int r = q / MIXED_TILE, c = q % MIXED_TILE;
-    if (col0 + c < a.n_out && row0 + r < a.n_rows)
-      finish_value<ACT>(a, a.bias[col0 + c] + shared[r * LD + c], row0 + r, col0 + c);
-  }
-}
-#endif
 
 } // namespace
 
@@ -221,14 +199,14 @@ __global__ void __launch_bounds__(MIXED_THREADS) linear_mixed_kernel(linear_grou
 /* Kernels for one product and for many, by activation. */
 typedef struct linear_kernels {
   const char *name;
-  int tile, n_threads;
+  int rows, cols, n_threads, unused; /* of a tile of y; of a block */
   void (*one[4])(linear_group<1>);
   void (*many[4])(linear_group<MANY>);
 } linear_kernels;
 
-#define LINEAR_KERNELS(kernel, tile, n_threads, ...)                                                                   \
+#define LINEAR_KERNELS(kernel, rows, cols, n_threads, ...)                                                             \
   {                                                                                                                    \
-#kernel, tile, n_threads,                                                                                          \
+#kernel, rows, cols, n_threads, 0,                                                                                 \
         {kernel < MLFF_ACT_NONE, ##__VA_ARGS__, 1>, kernel < MLFF_ACT_SILU, ##__VA_ARGS__, 1>, kernel < MLFF_ACT_CELU, \
          ##__VA_ARGS__, 1>, kernel < MLFF_ACT_SSP, ##__VA_ARGS__, 1> },                                                \
     {                                                                                                                  \
@@ -236,26 +214,57 @@ typedef struct linear_kernels {
           kernel<MLFF_ACT_CELU, ##__VA_ARGS__, MANY>, kernel<MLFF_ACT_SSP, ##__VA_ARGS__, MANY>                        \
     }                                                                                                                  \
   }
-static const linear_kernels plain = LINEAR_KERNELS(linear_kernel, SIDE *OWN, LINEAR_THREADS, OWN);
-static const linear_kernels narrow = LINEAR_KERNELS(linear_kernel, SIDE *FEW, LINEAR_THREADS, FEW);
+static const linear_kernels plain = LINEAR_KERNELS(linear_kernel, SIDE *OWN, SIDE *OWN, LINEAR_THREADS, OWN);
+static const linear_kernels narrow = LINEAR_KERNELS(linear_kernel, SIDE *FEW, SIDE *FEW, LINEAR_THREADS, FEW);
 #if !MLFF_REAL_IS_DOUBLE
-static const linear_kernels mixed = LINEAR_KERNELS(linear_mixed_kernel, MIXED_TILE, MIXED_THREADS);
+static const linear_kernels mixed_wide =
+    LINEAR_KERNELS(linear_mixed_kernel, MIXED_ROWS, WIDE, MIXED_THREADS, MIXED_ROWS, WIDE);
+static const linear_kernels mixed_narrow =
+    LINEAR_KERNELS(linear_mixed_kernel, MIXED_ROWS, NARROW, MIXED_THREADS, MIXED_ROWS, NARROW);
+static const linear_kernels mixed_few =
+    LINEAR_KERNELS(linear_mixed_kernel, MIXED_FEW, NARROW, MIXED_THREADS, MIXED_FEW, NARROW);
 #endif
 
 enum { MOST_TILES = 65535 }; /* in y of a grid: more rows take more launches */
 
 static unsigned n_tiles(const linear_kernels &kernels, const mlff_linear *linear, const mlff_linear_args *args)
 {
-  return mlff_cuda_blocks(linear->n_out, kernels.tile) * mlff_cuda_blocks(args->n_rows, kernels.tile);
+  return mlff_cuda_blocks(linear->n_out, kernels.cols) * mlff_cuda_blocks(args->n_rows, kernels.rows);
+}
+
+/* Whether tiles of this size fill the GPU, a multiprocessor with this many blocks. */
+static bool fills(mlff_backend *backend, const linear_kernels &kernels, int n, const mlff_linear *const *linears,
+                  const mlff_linear_args *args, int blocks)
+{
+  int64_t n_blocks = 0;
+  for (int k = 0; k < n; k++) n_blocks += n_tiles(kernels, linears[k], &args[k]);
+  return n_blocks >= (int64_t) blocks * mlff_cuda_of(backend)->n_multiprocessors;
 }
 
 /* Those with the larger tiles, if they fill the GPU. */
 static const linear_kernels &fitting(mlff_backend *backend, int n, const mlff_linear *const *linears,
                                      const mlff_linear_args *args)
 {
-  int64_t n_blocks = 0;
-  for (int k = 0; k < n; k++) n_blocks += n_tiles(plain, linears[k], &args[k]);
-  return n_blocks < (int64_t) BLOCKS_PER_SM * mlff_cuda_of(backend)->n_multiprocessors ? narrow : plain;
+  return fills(backend, plain, n, linears, args, BLOCKS_PER_SM) ? plain : narrow;
+}
+
+#if !MLFF_REAL_IS_DOUBLE
+/* The same; the widest tiles only where they divide the columns. */
+static const linear_kernels &fitting_mixed(mlff_backend *backend, int n, const mlff_linear *const *linears,
+                                           const mlff_linear_args *args)
+{
+  bool is_wide = fills(backend, mixed_wide, n, linears, args, BLOCKS_PER_SM);
+  for (int k = 0; k < n; k++) is_wide = is_wide && linears[k]->n_out % WIDE == 0;
+  return is_wide                                                         ? mixed_wide
+         : fills(backend, mixed_narrow, n, linears, args, BLOCKS_PER_SM) ? mixed_narrow
+                                                                         : mixed_few;
+}
+#endif
+
+/* Whether four numbers of a row that follow one another, from a multiple of four on, can be read at once. */
+static int is_in_vectors(const void *x, int64_t ld)
+{
+  return (uintptr_t) x % alignof(vector_of<4>) == 0 && (!x || ld % 4 == 0);
 }
 
 /* Rows row .. row + n of a product. */
@@ -279,17 +288,20 @@ static linear_arrays arrays_of(const mlff_linear *linear, const mlff_linear_args
   a.n_out = linear->n_out;
   a.act = (int) args->act;
   a.accumulate = args->accumulate;
+  a.x_in_vectors = is_in_vectors(a.x, a.ldx) && a.n_in % 4 == 0;
+  a.y_in_vectors =
+      is_in_vectors(a.y, a.ldy) && is_in_vectors(a.slope, a.ld_slope) && is_in_vectors(a.scale, a.ld_scale);
   return a;
 }
 
 static void start_one(mlff_backend *backend, const linear_kernels &kernels, const mlff_linear *linear,
                       const mlff_linear_args *args)
 {
-  const int64_t most_rows = (int64_t) MOST_TILES * kernels.tile;
+  const int64_t most_rows = (int64_t) MOST_TILES * kernels.rows;
   for (int64_t row = 0; row < args->n_rows; row += most_rows) {
     const int64_t n = args->n_rows - row < most_rows ? args->n_rows - row : most_rows;
     const linear_group<1> group = {{arrays_of(linear, args, row, n)}};
-    const dim3 grid(mlff_cuda_blocks(linear->n_out, kernels.tile), mlff_cuda_blocks(n, kernels.tile));
+    const dim3 grid(mlff_cuda_blocks(linear->n_out, kernels.cols), mlff_cuda_blocks(n, kernels.rows));
     mlff_cuda_launch(backend, kernels.name, 0, kernels.one[args->act], grid, kernels.n_threads, 0, group);
   }
 }
@@ -306,12 +318,12 @@ static void start_many(mlff_backend *backend, const linear_kernels &kernels, int
     dim3 grid(0, 0, 0);
     memset(&group, 0, sizeof group);
     for (int k = begin; k < n && k < begin + MANY; k++) {
-      if (args[k].n_rows > (int64_t) MOST_TILES * kernels.tile || args[k].act != args[begin].act) {
+      if (args[k].n_rows > (int64_t) MOST_TILES * kernels.rows || args[k].act != args[begin].act) {
         start_one(backend, kernels, linears[k], &args[k]);
         continue;
       }
-      const unsigned x = mlff_cuda_blocks(linears[k]->n_out, kernels.tile),
-                     y = mlff_cuda_blocks(args[k].n_rows, kernels.tile);
+      const unsigned x = mlff_cuda_blocks(linears[k]->n_out, kernels.cols),
+                     y = mlff_cuda_blocks(args[k].n_rows, kernels.rows);
       group.of[grid.z++] = arrays_of(linears[k], &args[k], 0, args[k].n_rows);
       grid.x = x > grid.x ? x : grid.x;
       grid.y = y > grid.y ? y : grid.y;
@@ -344,21 +356,37 @@ void MLFF_CUDA(linear_many_cuda)(mlff_backend *backend, int n, const mlff_linear
 }
 
 #if !MLFF_REAL_IS_DOUBLE
+static mlff_status linear_pack_mixed_cuda(mlff_backend *backend, mlff_linear *linear, const double *weight,
+                                          const double *bias, int n_out, int n_in, int transpose, mlff_error *error)
+{
+  split_arrays a;
+  memset(&a, 0, sizeof a);
+  a.n_in = transpose ? n_out : n_in;
+  a.n_out = transpose ? n_in : n_out;
+  a.n_pieces = (int64_t) padded_rows(a.n_in) / PIECE * padded_cols(a.n_out);
+  const size_t n_bytes = (size_t) a.n_pieces * sizeof(tensor_piece);
+  MLFF_TRY(pack_weights(backend, linear, weight, bias, n_out, n_in, transpose, n_bytes, error));
+  a.weight = (real *) linear->packed.data;
+  MLFF_LAUNCH_INDEPENDENT(backend, linear_split_kernel, mlff_cuda_blocks(a.n_pieces, MIXED_THREADS), MIXED_THREADS, a);
+  return MLFF_OK;
+}
+
 static void linear_mixed_cuda(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *args)
 {
-  if (!put_off(backend, linear, args)) start_one(backend, mixed, linear, args);
+  if (!put_off(backend, linear, args)) start_one(backend, fitting_mixed(backend, 1, &linear, args), linear, args);
 }
 
 static void linear_many_mixed_cuda(mlff_backend *backend, int n, const mlff_linear *const *linears,
                                    const mlff_linear_args *args)
 {
-  start_many(backend, mixed, n, linears, args);
+  start_many(backend, fitting_mixed(backend, n, linears, args), n, linears, args);
 }
 
 /* Arrays that one step of an atom leaves to the next are those of a block of atoms, also in large systems: more
  * launches, less memory. In float and double, a PaiNN takes all atoms at once. */
 void mlff_cuda_ops_mixed(mlff_ops *ops)
 {
+  ops->linear_pack = linear_pack_mixed_cuda;
   ops->linear = linear_mixed_cuda;
   ops->linear_many = linear_many_mixed_cuda;
   ops->painn_block = 16384;

@@ -37,6 +37,7 @@ enum { WARP = 32 };
   }
 #endif
 REAL_FUNCTION(exp)
+REAL_FUNCTION(log)
 REAL_FUNCTION(log1p)
 REAL_FUNCTION(sqrt)
 REAL_FUNCTION(sin)
@@ -48,11 +49,11 @@ MLFF_DEVICE real real_sigmoid(real x)
   return (real) 1 / ((real) 1 + real_exp(-x));
 }
 
-/* Shifted softplus log(1 + exp(x)) - ln 2, with x - ln 2 above 20 as in PyTorch; NaN stays NaN. Twin: vssp of
- * cpu/simd.h. */
+/* Shifted softplus log(1 + exp(x)) - ln 2, with x - ln 2 above 20 as in PyTorch; NaN stays NaN. A sum of ln 2 and less
+ * has no use for log1p. Twin: vssp of cpu/simd.h. */
 MLFF_DEVICE real real_ssp(real x)
 {
-  const real smooth = (x < 0 ? (real) 0 : x) + real_log1p(real_exp(x < 0 ? x : -x));
+  const real smooth = (x < 0 ? (real) 0 : x) + real_log((real) 1 + real_exp(x < 0 ? x : -x));
   return (x > (real) 20 ? x : smooth) - (real) 0.69314718055994530942;
 }
 

@@ -1,8 +1,7 @@
-/* tensor.h: products of matrices on tensor cores, for `precision mixed`: inputs taken as the sum of two numbers of TF32
- * (10 bits of mantissa, the exponents of float), the rounding of a number and the upper bits of what is left; sums in
- * float. Tensor cores cut sums off where others round, so that long sums become too small: a few products are summed
- * there, and these sums are added up as all others (tensor_gather). The only place that knows of tensor cores; where
- * there are none, and on the simulated device, the same numbers are rounded, summed one by one and cut off.
+/* tensor.h: products of matrices on tensor cores, for `precision mixed`: a number is the sum of two halves (11 bits
+ * each), its rounding and REST_SCALE times what is left; sums in float, those with a rest in one of their own. Numbers
+ * above 65504 have no half: what is made of them is not finite. The only place that knows of tensor cores; where there
+ * are none, and on the simulated device, the same numbers are multiplied, and sums are cut off as tensor cores do.
  */
 #ifndef MLFF_CUDA_TENSOR_H
 #define MLFF_CUDA_TENSOR_H
@@ -11,68 +10,107 @@
 
 #if !MLFF_REAL_IS_DOUBLE
 
+#include <cuda_fp16.h>
+
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define MLFF_TENSOR_CORES 1
 #else
 #define MLFF_TENSOR_CORES 0
 #endif
 
-enum { TENSOR_SIZE = 16, TENSOR_DEPTH = 8 };
+/* Rows and columns of a tensor_sum, products that are added at once, numbers of a piece, pieces of a row of a part */
+enum { TENSOR_SIZE = 16, TENSOR_DEPTH = 16, PIECE = 4, PIECES = TENSOR_DEPTH / PIECE };
+#define REST_SCALE 2048.0f
 
-/* TENSOR_SIZE x TENSOR_SIZE sums, spread over the lanes of a warp as two products of 16 x 8 have them: of half h, rows
- * lane / 4 and 8 more, columns 8 h + lane % 4 * 2 and one more. Without tensor cores, number q is element lane + 32 q,
- * row by row. */
+/* PIECE numbers that follow one another in a row of x or in a column of w: two halves to a word. */
+typedef struct alignas(16) tensor_piece {
+  uint32_t of[PIECE / 2], rest[PIECE / 2];
+} tensor_piece;
+
+/* Words of the pieces of one kind that a lane has of a part of x, in the order of the instruction: word q of rows
+ * lane / 4 and 8 more is of[2 q] and of[2 q + 1]. */
+typedef struct alignas(16) tensor_words {
+  uint32_t of[PIECE];
+} tensor_words;
+
+/* TENSOR_SIZE x TENSOR_SIZE sums, spread over the lanes of a warp: of[r][c] is row lane / 4 + 8 r, column
+ * lane % 4 * 4 + c; rest: REST_SCALE times the sums with a rest. */
 typedef struct tensor_sum {
-  float of[TENSOR_SIZE * TENSOR_SIZE / WARP];
+  float of[2][4], rest[2][4];
 } tensor_sum;
 
-/* The part of a lane of x [TENSOR_DEPTH][ld] or w [TENSOR_DEPTH][ld] with its rests; without tensor cores, where it is
- * in shared memory. */
-typedef struct tensor_part {
+/* The part of a lane of x [2][WARP] (words of the numbers, then of their rests) or of w [TENSOR_SIZE columns][PIECES],
+ * in shared memory; without tensor cores, where it is. */
+typedef struct tensor_x {
 #if MLFF_TENSOR_CORES
-  uint32_t of[4], rest[4];
+  tensor_words of, rest;
 #else
-  const float *at;
-  int ld, unused;
+  const tensor_words *at;
 #endif
-} tensor_part;
+} tensor_x;
+
+typedef struct tensor_w {
+#if MLFF_TENSOR_CORES
+  tensor_piece piece[2];
+#else
+  const tensor_piece *at;
+#endif
+} tensor_w;
 
 MLFF_DEVICE void tensor_zero(tensor_sum *sum)
 {
 #pragma unroll
-  for (int q = 0; q < TENSOR_SIZE * TENSOR_SIZE / WARP; q++) sum->of[q] = 0;
+  for (int q = 0; q < 8; q++) sum->of[q / 4][q % 4] = sum->rest[q / 4][q % 4] = 0;
 }
 
-/* total += sum, and sum = 0 */
-MLFF_DEVICE void tensor_gather(tensor_sum *total, tensor_sum *sum)
+MLFF_DEVICE uint32_t two_halves(float a, float b)
 {
+  const __half pair[2] = {__float2half(a), __float2half(b)};
+  uint32_t bits;
+  memcpy(&bits, pair, sizeof bits);
+  return bits;
+}
+
+MLFF_DEVICE float one_half(uint32_t pair, int which)
+{
+  __half halves[2];
+  memcpy(halves, &pair, sizeof pair);
+  return __half2float(halves[which]);
+}
+
+MLFF_DEVICE tensor_piece tensor_split(const float *x)
+{
+  tensor_piece piece;
 #pragma unroll
-  for (int q = 0; q < TENSOR_SIZE * TENSOR_SIZE / WARP; q++) total->of[q] += sum->of[q];
-  tensor_zero(sum);
+  for (int q = 0; q < PIECE / 2; q++) {
+    const float *pair = x + 2 * q;
+    piece.of[q] = two_halves(pair[0], pair[1]);
+    piece.rest[q] = two_halves((pair[0] - one_half(piece.of[q], 0)) * REST_SCALE,
+                               (pair[1] - one_half(piece.of[q], 1)) * REST_SCALE);
+  }
+  return piece;
 }
 
-/* To the nearest number with 10 bits of mantissa, ties away from zero; infinity stays, NaN may become zero. */
-MLFF_DEVICE float tensor_round(float x)
+/* A lane's pieces of x: of row lane / 4, and of 8 more. */
+MLFF_DEVICE void tensor_store_x(tensor_words *x, const tensor_piece &low, const tensor_piece &high)
 {
-  uint32_t bits;
-  memcpy(&bits, &x, sizeof bits);
-  bits = (bits + 0x1000u) & 0xffffe000u;
-  memcpy(&x, &bits, sizeof bits);
-  return x;
+  const int lane = (int) threadIdx.x % WARP;
+  const tensor_words of = {{low.of[0], high.of[0], low.of[1], high.of[1]}};
+  const tensor_words rest = {{low.rest[0], high.rest[0], low.rest[1], high.rest[1]}};
+  x[lane] = of;
+  x[WARP + lane] = rest;
 }
 
-/* x = its rounding, rest = what tensor cores take of what is left: its upper 19 bits. NaN stays in one of them. */
-MLFF_DEVICE void tensor_split(float *x, float *rest)
+#if MLFF_TENSOR_CORES
+/* sum[16][8] += x[16][16] w[16][8], columns 2 half and one more of each lane. */
+MLFF_DEVICE void tensor_product(float sum[2][4], int half, const uint32_t *x, const uint32_t *w)
 {
-  const float high = tensor_round(*x), left = *x - high;
-  uint32_t bits;
-  memcpy(&bits, &left, sizeof bits);
-  bits = left == left ? bits & 0xffffe000u : bits;
-  memcpy(rest, &bits, sizeof bits);
-  *x = high;
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+      "%3};"
+      : "+f"(sum[0][2 * half]), "+f"(sum[0][2 * half + 1]), "+f"(sum[1][2 * half]), "+f"(sum[1][2 * half + 1])
+      : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(w[0]), "r"(w[1]));
 }
-
-#if !MLFF_TENSOR_CORES
+#else
 /* Towards zero, as tensor cores leave a sum. */
 MLFF_DEVICE float tensor_cut(double x)
 {
@@ -85,92 +123,62 @@ MLFF_DEVICE float tensor_cut(double x)
 }
 #endif
 
-#if MLFF_TENSOR_CORES
-/* As tensor_split; tensor cores leave the lower bits away. */
-MLFF_DEVICE void tensor_take(tensor_part *part, int q, float x)
-{
-  const float high = tensor_round(x);
-  part->of[q] = __float_as_uint(high);
-  part->rest[q] = __float_as_uint(x - high);
-}
-
-/* sum[16][8] += x[16][8] w[8][8] */
-MLFF_DEVICE void tensor_product(float *sum, const uint32_t *x, const uint32_t *w)
-{
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
-      "%3};"
-      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-      : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(w[0]), "r"(w[1]));
-}
-#endif
-
-/* The part of a lane of x[k][r], r < TENSOR_SIZE, k < TENSOR_DEPTH, in shared memory. */
-MLFF_DEVICE void tensor_load_x(tensor_part *part, const float *x, int ld)
+MLFF_DEVICE void tensor_load_x(tensor_x *part, const tensor_words *x)
 {
 #if MLFF_TENSOR_CORES
   const int lane = (int) threadIdx.x % WARP;
-#pragma unroll
-  for (int q = 0; q < 4; q++) tensor_take(part, q, x[(lane % 4 + q / 2 * 4) * ld + lane / 4 + q % 2 * 8]);
+  part->of = x[lane];
+  part->rest = x[WARP + lane];
 #else
   part->at = x;
-  part->ld = ld;
 #endif
 }
 
-/* The part of a lane of w[k][c], c < TENSOR_SIZE, k < TENSOR_DEPTH, in shared memory. */
-MLFF_DEVICE void tensor_load_w(tensor_part *part, const float *w, int ld)
+/* Of 16 columns those that become, of a lane of products of 16 x 8, number 2 q and 2 q + 1 of four. */
+MLFF_DEVICE void tensor_load_w(tensor_w *part, const tensor_piece *w)
 {
 #if MLFF_TENSOR_CORES
-  const int lane = (int) threadIdx.x % WARP;
-#pragma unroll
-  for (int q = 0; q < 4; q++) tensor_take(part, q, w[(lane % 4 + q % 2 * 4) * ld + lane / 4 + q / 2 * 8]);
+  const int lane = (int) threadIdx.x % WARP, col = lane / PIECES;
+  for (int q = 0; q < 2; q++) part->piece[q] = w[(col / 2 * 4 + col % 2 + 2 * q) * PIECES + lane % PIECES];
 #else
   part->at = w;
-  part->ld = ld;
 #endif
 }
 
-/* sum[r][c] += sum_k x[k][r] w[k][c],  k < TENSOR_DEPTH, as the sum of three products, without that of the rests,
+/* sum[r][c] += sum_k x[r][k] w[k][c],  k < TENSOR_DEPTH, as the sum of three products, without that of the rests,
  * which is below rounding. All lanes of a warp call it. */
-MLFF_DEVICE void tensor_add(tensor_sum *sum, const tensor_part &x, const tensor_part &w)
+MLFF_DEVICE void tensor_add(tensor_sum *sum, const tensor_x &x, const tensor_w &w)
 {
 #if MLFF_TENSOR_CORES
 #pragma unroll
-  for (int half = 0; half < 2; half++) {
-    tensor_product(sum->of + 4 * half, x.rest, w.of + 2 * half);
-    tensor_product(sum->of + 4 * half, x.of, w.rest + 2 * half);
-    tensor_product(sum->of + 4 * half, x.of, w.of + 2 * half);
+  for (int q = 0; q < 2; q++) {
+    tensor_product(sum->rest, q, x.rest.of, w.piece[q].of);
+    tensor_product(sum->rest, q, x.of.of, w.piece[q].rest);
+    tensor_product(sum->of, q, x.of.of, w.piece[q].of);
   }
 #else
-  for (int q = 0; q < TENSOR_SIZE * TENSOR_SIZE / WARP; q++) {
-    const int at = (int) threadIdx.x % WARP + WARP * q, row = at / TENSOR_SIZE, col = at % TENSOR_SIZE;
-    double rests_x = 0, rests_w = 0, of = 0;
+  const int lane = (int) threadIdx.x % WARP;
+  for (int q = 0; q < 8; q++) {
+    const tensor_piece *of_w = w.at + (lane % 4 * 4 + q % 4) * PIECES;
+    double of = 0, rest_x = 0, rest_w = 0;
     for (int k = 0; k < TENSOR_DEPTH; k++) {
-      float a = x.at[k * x.ld + row], b = w.at[k * w.ld + col], ra, rb;
-      tensor_split(&a, &ra);
-      tensor_split(&b, &rb);
-      rests_x += (double) ra * b;
-      rests_w += (double) a * rb;
-      of += (double) a * b;
+      const int owner = lane / 4 * 4 + k / PIECE, pair = k % PIECE / 2, which = k % 2, word = 2 * pair + q / 4;
+      const tensor_piece &b = of_w[k / PIECE];
+      const double high_x = one_half(x.at[owner].of[word], which), high_w = one_half(b.of[pair], which);
+      of += high_x * high_w;
+      rest_x += (double) one_half(x.at[WARP + owner].of[word], which) * high_w;
+      rest_w += high_x * (double) one_half(b.rest[pair], which);
     }
-    sum->of[q] = tensor_cut(tensor_cut(tensor_cut(sum->of[q] + rests_x) + rests_w) + of);
+    float *rest = &sum->rest[q / 4][q % 4], *total = &sum->of[q / 4][q % 4];
+    *rest = tensor_cut(tensor_cut(*rest + rest_x) + rest_w);
+    *total = tensor_cut(*total + of);
   }
 #endif
 }
 
-/* y[r ld + c] = sum[r][c], in shared memory. */
-MLFF_DEVICE void tensor_store(const tensor_sum *sum, float *y, int ld)
+MLFF_DEVICE float tensor_total(const tensor_sum &sum, int r, int c)
 {
-  const int lane = (int) threadIdx.x % WARP;
-#pragma unroll
-  for (int q = 0; q < TENSOR_SIZE * TENSOR_SIZE / WARP; q++) {
-#if MLFF_TENSOR_CORES
-    const int row = lane / 4 + q / 2 % 2 * 8, col = q / 4 * 8 + lane % 4 * 2 + q % 2;
-#else
-    const int row = (lane + WARP * q) / TENSOR_SIZE, col = (lane + WARP * q) % TENSOR_SIZE;
-#endif
-    y[row * ld + col] = sum->of[q];
-  }
+  return sum.of[r][c] + sum.rest[r][c] * (1 / REST_SCALE);
 }
 
 #endif

@@ -10,7 +10,7 @@ A kernel takes the longest of
 
 and NODE us for the kernel before it to end and this one to begin. Clocks and bandwidths are those of data sheets,
 latencies as published microbenchmarks have them. FINISH and WAITS are from an H100, SETUP and STALLS of model.py from
-an H200, where a step takes between 0.8 and 1.7 times what this says (the table of model.py).
+an H200, where a step takes between 0.8 and 1.5 times what this says (the table of model.py).
 """
 
 import dataclasses
@@ -153,9 +153,11 @@ def force_kernels(s, device):
 
 
 def product(code, rows, n_in, n_out, mixed=False):
-    """linear.cu for many rows: a block of two warps owns 64 x 64 numbers and copies the next step of inputs ahead."""
-    name = "linear_mixed_kernel<0,1>" if mixed else "linear_kernel<0,8,1>"
-    sums = rows * max(n_in, 32) * math.ceil(n_out / 32) * 32 / WARP  # of warps
+    """linear.cu for many rows: a warp owns 64 x 32 numbers (32 x 32 in narrow tiles of tensor cores), a block copies
+    the next step of inputs ahead."""
+    narrow, wide = (f"linear_mixed_kernel<0,64,{size},1>" for size in (64, 128))
+    name = "linear_kernel<0,8,1>" if not mixed else narrow if n_out % 128 else wide
+    sums = rows * max(n_in, 32) * math.ceil(n_out / 64) * 64 / WARP  # of warps
     warps = math.ceil(rows / 64) * math.ceil(n_out / 64) * 2
     trips = sums / code.sums(name) / warps
     loops = [(code.loop(name) * (WAITS if mixed else 1), trips, 1, True), (FINISH, 1, 1, False)]

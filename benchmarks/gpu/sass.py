@@ -32,8 +32,9 @@ import registers
 # message_backward_kernel copy an edge ahead, too, with which it waits less.
 FEWEST = 16
 BARS = {
-    r"linear_kernel<\d,8,": 1.3,
-    r"linear_mixed_kernel<": 0.6,
+    r"linear_kernel<\d,8,": 1.25,
+    r"linear_mixed_kernel<\d,64,128,": 0.25,
+    r"linear_mixed_kernel<": 0.45,
     r"atoms_kernel": 2.3,
     r"message_kernel<0,": 3.7,
     r"message_backward_kernel<0,2,": 4.6,

@@ -19,7 +19,7 @@ mlff_status cli_against_begin(mlff_model *reference, const mlff_graph *graph, cl
 }
 
 /* Those of energies (eV/atom), forces (eV/A) and of the ratio of root mean squares. fp64 and fp32 as the self-tests of
- * the shipped models. Mixed: on a GPU two numbers of TF32, which are nearly a float; on a CPU bf16, with what
+ * the shipped models. Mixed: on a GPU two halves (fp16), which are nearly a float; on a CPU bf16, with what
  * self-tests allow. */
 static void choose_bounds(const mlff_info *info, double largest_force, double bounds[3])
 {

@@ -216,8 +216,9 @@ static double one_product(mlff_backend *backend, double x, double w)
   return value;
 }
 
-/* Precision mixed, on GPUs: numbers that TF32 can hold are multiplied as in fp32; of all others 22 bits are left, being
- * the sum of two, and of their products all but that of the rests. Nothing is lost at the ends. */
+/* Precision mixed, on GPUs: numbers that a half can hold are multiplied as in fp32; of all others 22 bits are left,
+ * being the sum of two, and of their products all but that of the rests; of small ones what is above 2^-36. What no
+ * half can hold is not finite, never another number. */
 START_TEST(linear_on_tensor_cores)
 {
   mlff_error error = {0};
@@ -229,8 +230,11 @@ START_TEST(linear_on_tensor_cores)
   near_one(one_product(backend, 1, 1 - 0x1p-20), 1 - 0x1p-20, 0.0);
   near_one(one_product(backend, 1 + 0x1p-11, 1 + 0x1p-13), 1 + 0x1p-11 + 0x1p-13, 0x1p-22);
   near_one(one_product(backend, 1 + 0x1p-12, 1 + 0x1p-12), 1 + 0x1p-11, 0.0); /* without 2^-24 */
-  near_one(one_product(backend, 1e30, 1) / 1e30, 1, 0x1p-22);
-  ck_assert(!isfinite(one_product(backend, INFINITY, 1)) && isnan(one_product(backend, NAN, 1)));
+  near_one(one_product(backend, 1.2345e-7, 1), 1.2345e-7, 0x1p-36);
+  near_one(one_product(backend, -65503.2, 1) / 65503.2, -1, 0x1p-22);
+  const double lost[] = {65520, -65520, 1e30, INFINITY, NAN};
+  for (size_t k = 0; k < sizeof lost / sizeof lost[0]; k++)
+    ck_assert(!isfinite(one_product(backend, lost[k], 1)) && !isfinite(one_product(backend, 1, lost[k])));
   mlff_backend_close(backend);
 }
 END_TEST

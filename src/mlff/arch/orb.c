@@ -193,7 +193,8 @@ static void run_layer(orb_net *net, const mlff_arch_inputs *in, int l, mlff_stat
 /* Sums over all ranks. A rank whose own sums are not finite adds none, so that the error is its own and not
  * everybody's.
  */
-static void reduce(const mlff_arch_inputs *in, double *values, int n, mlff_status *status, mlff_error *error)
+static void reduce(const orb_net *net, const mlff_arch_inputs *in, double *values, int n, mlff_status *status,
+                   mlff_error *error)
 {
   double probe = 0.0;
   for (int k = 0; k < n; k++) probe += values[k] * 0.0;
@@ -202,7 +203,8 @@ static void reduce(const mlff_arch_inputs *in, double *values, int n, mlff_statu
     mlff_keep_first(status,
                     mlff_fail(*status ? NULL : error, MLFF_E_NUMERIC,
                               "the network's features are not finite: the simulation has become unstable or left the "
-                              "model's domain; reduce the time step or check the structure [mlff-43]"));
+                              "model's domain; reduce the time step or check the structure%s [mlff-43]",
+                              mlff_backend_overflow(net->backend)));
   }
   if (in->halo) mlff_keep_first(status, in->halo->reduce(in->halo->context, values, n, *status ? NULL : error));
 }
@@ -234,7 +236,7 @@ static void remove_torque(orb_net *net, const mlff_arch_inputs *in, const double
       for (int b = 0; b < 3; b++) sums[3 * a + b] += q[a] * q[b];
     }
   }
-  reduce(in, sums, 12, status, error);
+  reduce(net, in, sums, 12, status, error);
   memcpy(moment, sums, sizeof moment);
   orb_rotation((const double(*)[3]) moment, sums + 9, mu);
   for (int32_t i = 0; i < graph->n_local; i++) {
@@ -309,7 +311,7 @@ static void finish(orb_net *net, const mlff_arch_inputs *in, mlff_status *status
   double *sums = net->sums, energy = 0.0;
   mlff_keep_first(status, sum_atoms(net, in, sums, *status ? NULL : error));
   const double n_own = sums[f];
-  reduce(in, sums, f + 7, status, error);
+  reduce(net, in, sums, f + 7, status, error);
   const double n_atoms = sums[f], share = n_atoms > 0.0 ? n_own / n_atoms : 0.0;
   for (int k = 0; k < f + 7; k++)
     if (k != f) sums[k] = n_atoms > 0.0 ? sums[k] / n_atoms : 0.0;

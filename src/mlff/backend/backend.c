@@ -178,6 +178,12 @@ mlff_status mlff_edges_bad_position(const mlff_graph *graph, int32_t atom, mlff_
                    mlff_atom_name(graph, atom, name));
 }
 
+const char *mlff_backend_overflow(const mlff_backend *backend)
+{
+  const int has_halves = is(backend->precision, "mixed") && !is(backend->name, "cpu");
+  return has_halves ? "; or the network has numbers above 65504, where precision mixed of GPUs ends: try fp32" : "";
+}
+
 /* ---- buffers ----------------------------------------------------------------------------------------------------- */
 
 static mlff_status out_of_memory(mlff_backend *backend, size_t wanted, mlff_error *error)

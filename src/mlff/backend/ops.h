@@ -217,6 +217,9 @@ struct mlff_ops {
 /* The error of `edges` for a position that is not finite (backend.c). */
 mlff_status mlff_edges_bad_position(const mlff_graph *graph, int32_t atom, mlff_error *error);
 
+/* What else may be behind numbers that are not finite, "; or ...", to end a message with; "" where there is nothing. */
+const char *mlff_backend_overflow(const mlff_backend *backend);
+
 /* Rows of the same atoms from here on, until mlff_atoms_end: atoms_begin, where operations are deferred at all. */
 static inline void mlff_atoms_begin(mlff_backend *backend, int64_t n_atoms)
 {

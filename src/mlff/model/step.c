@@ -147,8 +147,8 @@ static mlff_status unstable(const mlff_model *m, const mlff_graph *graph, const 
              atom_of(m, graph, e->closest[0], one), atom_of(m, graph, e->closest[1], other), e->min_distance);
   return mlff_fail(error, MLFF_E_NUMERIC,
                    "%s: the simulation has become unstable or left the model's domain%s; reduce the time step or check "
-                   "the structure [mlff-43]",
-                   what, closest);
+                   "the structure%s [mlff-43]",
+                   what, closest, mlff_backend_overflow(m->backend));
 }
 
 /* Energy and forces must be finite; names the first atom that is not. */

@@ -1,0 +1,62 @@
+/* linear_tile.h: what kernels of products have in common: their arguments, and what comes behind the sums of a tile. */
+#ifndef MLFF_CUDA_LINEAR_TILE_H
+#define MLFF_CUDA_LINEAR_TILE_H
+
+#include "atoms.h"
+#include "vectors.h"
+
+using namespace ATOMS;
+
+namespace { /* kernels and their arguments differ between element types */
+
+/* The products of one launch. */
+enum { MANY = 32 };
+template <int N> struct linear_group {
+  linear_arrays of[N];
+};
+
+/* finish_value of columns col .. col + 4, as far as there are that many. */
+template <int ACT> MLFF_DEVICE void finish_four(const linear_arrays &a, const vector_of<4> &sum, int64_t row, int col)
+{
+  if (!a.y_in_vectors || col + 4 > a.n_out) {
+#pragma unroll
+    for (int q = 0; q < 4; q++)
+      if (col + q < a.n_out) finish_value<ACT>(a, sum.of[q], row, col + q);
+    return;
+  }
+  vector_of<4> v = sum, slope;
+  real *y = a.y + row * a.ldy + col;
+  if (ACT != MLFF_ACT_NONE) {
+#pragma unroll
+    for (int q = 0; q < 4; q++) v.of[q] = activated<ACT>(ACT, (real) a.alpha, v.of[q], &slope.of[q]);
+    if (a.slope) store_vector<4>(a.slope + row * a.ld_slope + col, slope);
+  } else if (a.scale) {
+    const vector_of<4> scale = load_vector<4>(a.scale + row * a.ld_scale + col);
+#pragma unroll
+    for (int q = 0; q < 4; q++) v.of[q] *= scale.of[q];
+  }
+  if (a.accumulate) {
+    const vector_of<4> before = load_vector<4>(y);
+#pragma unroll
+    for (int q = 0; q < 4; q++) v.of[q] += before.of[q];
+  }
+  store_vector<4>(y, v);
+}
+
+/* Does what comes behind the sums of a tile of y, [ROWS][COLS + PAD] in shared memory, bias included. A thread owns
+ * four columns of some rows. */
+template <int ACT, int ROWS, int COLS, int PAD, int THREADS>
+MLFF_DEVICE void finish_tile(const linear_arrays &a, int64_t row0, int col0, const real *tile)
+{
+  enum { PER_ROW = COLS / 4, ROW_STEP = THREADS / PER_ROW };
+  const int col = (int) threadIdx.x % PER_ROW * 4;
+  const int n_rows = a.n_rows - row0 < ROWS ? (int) (a.n_rows - row0) : ROWS;
+  __syncthreads();
+#pragma unroll 2
+  for (int row = (int) threadIdx.x / PER_ROW; row < n_rows; row += ROW_STEP)
+    finish_four<ACT>(a, load_vector<4>(tile + row * (COLS + PAD) + col), row0 + row, col0 + col);
+}
+
+} // namespace
+
+#endif
