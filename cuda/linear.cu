@@ -135,7 +135,7 @@ template <int N> struct linear_tiles {
  * in vectors of four, SIDE vectors apart; neighboring lanes share columns, those behind them rows, so that half a warp
  * is served at once. Summed over k in order: deterministic. Twin: linear_cpu. */
 template <int ACT, int N, int N_PRODUCTS>
-__global__ void __launch_bounds__(LINEAR_THREADS) linear_kernel(linear_group<N_PRODUCTS> group)
+__global__ void __launch_bounds__(LINEAR_THREADS, 1) linear_kernel(linear_group<N_PRODUCTS> group)
 {
   typedef linear_tiles<N> tiles_of;
   typedef vector_of<VECTOR> vector;

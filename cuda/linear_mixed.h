@@ -91,13 +91,13 @@ template <int HEIGHT, int SIZE> struct mixed_tiles {
   __device__ __forceinline__ void start(int k0)
   {
     tensor_piece *to = w_tile(k0) + threadIdx.x;
-    const tensor_piece *from = w + k0 / TENSOR_DEPTH * layer;
 #pragma unroll
     for (int d = 0; d < LAYERS; d++)
 #pragma unroll
       for (int q = 0; q < W_LAYER; q += MIXED_THREADS)
-        __pipeline_memcpy_async(to + d * W_LAYER + q, from + d * layer + q, sizeof *to);
+        __pipeline_memcpy_async(to + d * W_LAYER + q, w + d * layer + q, sizeof *to);
     __pipeline_commit();
+    w += LAYERS * layer;
 #pragma unroll
     for (int d = 0; d < OWN_PAIRS; d++)
 #pragma unroll

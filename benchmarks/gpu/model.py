@@ -386,7 +386,7 @@ CASES = (
     Case("ani-2x-300k", 300000, _ani(False), "M", 7, "random-ani2x-8", 98304),
     Case("ani-2x-300k-mixed", 300000, _ani(True), "M", 10.5, "random-ani2x-8", 98304),
     Case("orb-1k", 1000, _orb(False), "us/atom", 14.5, "random-orb-v2", 1152),
-    Case("orb-1k-mixed", 1000, _orb(True), "us/atom", 7, "random-orb-v2", 1152),
+    Case("orb-1k-mixed", 1000, _orb(True), "us/atom", 7.3, "random-orb-v2", 1152),
     Case("nequix-64", 64, _nequip, "us", 660, "nequix-oam-1-pft", 64),
     Case("nequix-10k", 10000, _nequip, "us/atom", 2.3, "nequix-oam-1-pft", 4096),
 )
