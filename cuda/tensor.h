@@ -158,20 +158,28 @@ MLFF_DEVICE void tensor_add(tensor_sum *sum, const tensor_x &x, const tensor_w &
   }
 #else
   const int lane = (int) threadIdx.x % WARP;
-  for (int q = 0; q < 8; q++) {
-    const tensor_piece *of_w = w.at + (lane % 4 * 4 + q % 4) * PIECES;
-    double of = 0, rest_x = 0, rest_w = 0;
-    for (int k = 0; k < TENSOR_DEPTH; k++) {
-      const int owner = lane / 4 * 4 + k / PIECE, pair = k % PIECE / 2, which = k % 2, word = 2 * pair + q / 4;
-      const tensor_piece &b = of_w[k / PIECE];
-      const double high_x = one_half(x.at[owner].of[word], which), high_w = one_half(b.of[pair], which);
-      of += high_x * high_w;
-      rest_x += (double) one_half(x.at[WARP + owner].of[word], which) * high_w;
-      rest_w += high_x * (double) one_half(b.rest[pair], which);
+  float xs[2][2][TENSOR_DEPTH]; /* of two rows; their rests */
+  for (int k = 0; k < TENSOR_DEPTH; k++)
+    for (int r = 0; r < 2; r++) {
+      const int owner = lane / PIECES * PIECES + k / PIECE, word = 2 * (k % PIECE / 2) + r;
+      xs[r][0][k] = one_half(x.at[owner].of[word], k % 2);
+      xs[r][1][k] = one_half(x.at[WARP + owner].of[word], k % 2);
     }
-    float *rest = &sum->rest[q / 4][q % 4], *total = &sum->of[q / 4][q % 4];
-    *rest = tensor_cut(tensor_cut(*rest + rest_x) + rest_w);
-    *total = tensor_cut(*total + of);
+  for (int c = 0; c < 4; c++) {
+    double of[2] = {0, 0}, rest_x[2] = {0, 0}, rest_w[2] = {0, 0};
+    for (int k = 0; k < TENSOR_DEPTH; k++) {
+      const tensor_piece &piece = w.at[(lane % 4 * 4 + c) * PIECES + k / PIECE];
+      const double high = one_half(piece.of[k % PIECE / 2], k % 2), rest = one_half(piece.rest[k % PIECE / 2], k % 2);
+      for (int r = 0; r < 2; r++) {
+        of[r] += xs[r][0][k] * high;
+        rest_x[r] += xs[r][1][k] * high;
+        rest_w[r] += xs[r][0][k] * rest;
+      }
+    }
+    for (int r = 0; r < 2; r++) {
+      sum->rest[r][c] = tensor_cut(tensor_cut(sum->rest[r][c] + rest_x[r]) + rest_w[r]);
+      sum->of[r][c] = tensor_cut(sum->of[r][c] + of[r]);
+    }
   }
 #endif
 }

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 
 template <int EXPONENT, int MANTISSA> struct cudasim_small_float {
   uint16_t bits;
@@ -38,10 +39,14 @@ template <int EXPONENT, int MANTISSA> struct cudasim_small_float {
   {
     const int field = (bits >> MANTISSA) & ((1 << EXPONENT) - 1), fraction = bits & ((1 << MANTISSA) - 1);
     float x = NAN;
-    if (field < (1 << EXPONENT) - 1)
-      x = std::ldexp((float) (field ? fraction + (1 << MANTISSA) : fraction), (field ? field : 1) - bias - MANTISSA);
-    else if (fraction == 0)
+    if (field > 0 && field < (1 << EXPONENT) - 1) { /* a float has the same fraction, and a wider exponent */
+      const uint32_t wide = (uint32_t) (field - bias + 127) << 23 | (uint32_t) fraction << (23 - MANTISSA);
+      std::memcpy(&x, &wide, sizeof x);
+    } else if (field == 0) {
+      x = std::ldexp((float) fraction, 1 - bias - MANTISSA);
+    } else if (fraction == 0) {
       x = INFINITY;
+    }
     return bits & 0x8000 ? -x : x;
   }
 };
