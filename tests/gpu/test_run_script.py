@@ -293,7 +293,7 @@ def test_what_is_missing_is_noticed(bare, results, missing, where):
     shutil.rmtree(out, ignore_errors=True)
     os.rename(part, part + ".away")
     try:
-        code, text = enter(bare, "--time", "--seconds", "45", timeout=60)
+        code, text = enter(bare, "--time", "--seconds", "55", timeout=70)
     finally:
         os.rename(part + ".away", part)
     timed = check_results(out, "time")["time"]
