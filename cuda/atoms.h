@@ -25,7 +25,7 @@ typedef struct linear_arrays {
   real *y, *slope;
   double alpha;
   int n_in, n_out, act, accumulate;
-  int x_in_vectors, y_in_vectors; /* whether four numbers of a row can be read or written at once */
+  int x_in_vectors, y_in_vectors; /* whether rows can be read, and written, four numbers at a time */
 } linear_arrays;
 
 MLFF_DEVICE real celu_value(real v, real alpha, real *slope)

@@ -7,31 +7,29 @@
 
 #include <cstdlib>
 
-using namespace ATOMS;
-
 /* A thread owns OWN x OWN values of a tile of y, with few blocks FEW x FEW, for more of them. */
 enum { OWN = 8, FEW = 4, SIDE = 8, LINEAR_THREADS = SIDE * SIDE, LINEAR_DEPTH = 16 };
-enum { BLOCKS_PER_SM = 2 }; /* with fewer blocks of OWN x OWN values multiprocessors would be idle */
+enum { BLOCKS_PER_SM = 2 }; /* with fewer blocks multiprocessors would be idle, and smaller tiles are taken */
 
 /* With n_bytes more behind the weights. */
 static mlff_status pack_weights(mlff_backend *backend, mlff_linear *linear, const double *weight, const double *bias,
                                 int n_out, int n_in, int transpose, size_t n_bytes, mlff_error *error)
 {
   const int rows = transpose ? n_out : n_in, cols = transpose ? n_in : n_out; /* of the product x[rows] -> y[cols] */
-  const size_t n_weights = (size_t) padded_rows(rows) * (size_t) cols;
-  MLFF_TRY(mlff_buf_reserve(backend, &linear->packed, n_weights * sizeof(real) + n_bytes, error));
+  const size_t n = (size_t) n_weights(rows, cols);
+  MLFF_TRY(mlff_buf_reserve(backend, &linear->packed, n * sizeof(real) + n_bytes, error));
   MLFF_TRY(mlff_buf_reserve(backend, &linear->bias, (size_t) cols * sizeof(real), error));
   linear->n_in = rows;
   linear->n_out = cols;
-  double *packed = (double *) calloc(n_weights + (size_t) cols, sizeof *packed);
+  double *packed = (double *) calloc(n + (size_t) cols, sizeof *packed);
   if (!packed) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a matrix of %d x %d", rows, cols);
   for (int k = 0; k < rows; k++)
     for (int c = 0; c < cols; c++)
       packed[(size_t) k * (size_t) cols + (size_t) c] =
           transpose ? weight[(size_t) k * (size_t) n_in + (size_t) c] : weight[(size_t) c * (size_t) n_in + (size_t) k];
-  for (int c = 0; c < cols; c++) packed[n_weights + (size_t) c] = bias ? bias[c] : 0.0;
-  mlff_status status = backend->ops->upload_reals(backend, linear->packed.data, packed, (int64_t) n_weights, error);
-  if (!status) status = backend->ops->upload_reals(backend, linear->bias.data, packed + n_weights, cols, error);
+  for (int c = 0; c < cols; c++) packed[n + (size_t) c] = bias ? bias[c] : 0.0;
+  mlff_status status = backend->ops->upload_reals(backend, linear->packed.data, packed, (int64_t) n, error);
+  if (!status) status = backend->ops->upload_reals(backend, linear->bias.data, packed + n, cols, error);
   free(packed);
   return status;
 }
@@ -232,20 +230,20 @@ static unsigned n_tiles(const linear_kernels &kernels, const mlff_linear *linear
   return mlff_cuda_blocks(linear->n_out, kernels.cols) * mlff_cuda_blocks(args->n_rows, kernels.rows);
 }
 
-/* Whether tiles of this size fill the GPU, a multiprocessor with this many blocks. */
+/* Whether tiles of this size fill the GPU. */
 static bool fills(mlff_backend *backend, const linear_kernels &kernels, int n, const mlff_linear *const *linears,
-                  const mlff_linear_args *args, int blocks)
+                  const mlff_linear_args *args)
 {
   int64_t n_blocks = 0;
   for (int k = 0; k < n; k++) n_blocks += n_tiles(kernels, linears[k], &args[k]);
-  return n_blocks >= (int64_t) blocks * mlff_cuda_of(backend)->n_multiprocessors;
+  return n_blocks >= (int64_t) BLOCKS_PER_SM * mlff_cuda_of(backend)->n_multiprocessors;
 }
 
 /* Those with the larger tiles, if they fill the GPU. */
 static const linear_kernels &fitting(mlff_backend *backend, int n, const mlff_linear *const *linears,
                                      const mlff_linear_args *args)
 {
-  return fills(backend, plain, n, linears, args, BLOCKS_PER_SM) ? plain : narrow;
+  return fills(backend, plain, n, linears, args) ? plain : narrow;
 }
 
 #if !MLFF_REAL_IS_DOUBLE
@@ -253,11 +251,9 @@ static const linear_kernels &fitting(mlff_backend *backend, int n, const mlff_li
 static const linear_kernels &fitting_mixed(mlff_backend *backend, int n, const mlff_linear *const *linears,
                                            const mlff_linear_args *args)
 {
-  bool is_wide = fills(backend, mixed_wide, n, linears, args, BLOCKS_PER_SM);
+  bool is_wide = fills(backend, mixed_wide, n, linears, args);
   for (int k = 0; k < n; k++) is_wide = is_wide && linears[k]->n_out % WIDE == 0;
-  return is_wide                                                         ? mixed_wide
-         : fills(backend, mixed_narrow, n, linears, args, BLOCKS_PER_SM) ? mixed_narrow
-                                                                         : mixed_few;
+  return is_wide ? mixed_wide : fills(backend, mixed_narrow, n, linears, args) ? mixed_narrow : mixed_few;
 }
 #endif
 

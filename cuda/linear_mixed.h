@@ -21,7 +21,7 @@ static __host__ __device__ __forceinline__ int padded_cols(int n_out)
 
 MLFF_DEVICE const tensor_piece *split_weights(const linear_arrays &a)
 {
-  return (const tensor_piece *) (const void *) (a.weight + (int64_t) padded_rows(a.n_in) * a.n_out);
+  return (const tensor_piece *) (const void *) (a.weight + n_weights(a.n_in, a.n_out));
 }
 
 typedef struct split_arrays {
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(MIXED_THREADS) linear_split_kernel(split_array
   const int64_t k0 = q / PIECES / padded_cols(a.n_out) * TENSOR_DEPTH + q % PIECES * PIECE;
   real x[PIECE];
   for (int k = 0; k < PIECE; k++) x[k] = col < a.n_out ? a.weight[(k0 + k) * a.n_out + col] : (real) 0;
-  tensor_piece *to = (tensor_piece *) (void *) (a.weight + (int64_t) padded_rows(a.n_in) * a.n_out);
+  tensor_piece *to = (tensor_piece *) (void *) (a.weight + n_weights(a.n_in, a.n_out));
   to[q] = tensor_split(x);
 }
 

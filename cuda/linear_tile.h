@@ -9,6 +9,12 @@ using namespace ATOMS;
 
 namespace { /* kernels and their arguments differ between element types */
 
+/* Numbers of a packed matrix. */
+static __host__ __device__ __forceinline__ int64_t n_weights(int n_in, int n_out)
+{
+  return (int64_t) padded_rows(n_in) * n_out;
+}
+
 /* The products of one launch. */
 enum { MANY = 32 };
 template <int N> struct linear_group {

@@ -120,31 +120,14 @@ static mlff_system *water_of(const mlff_model *model, int n_side, double skin)
   return system;
 }
 
-/* All weights times `factor`. */
-static void scale_weights(test_model *file, float factor)
-{
-  uint64_t n_header;
-  char *weights = malloc(file->weights_size);
-  memcpy(weights, file->weights, file->weights_size);
-  memcpy(&n_header, weights, sizeof n_header);
-  for (size_t at = sizeof n_header + n_header; at + sizeof(float) <= file->weights_size; at += sizeof(float)) {
-    float w;
-    memcpy(&w, weights + at, sizeof w);
-    w *= factor;
-    memcpy(weights + at, &w, sizeof w);
-  }
-  test_model_set_weights(file, weights, file->weights_size);
-  free(weights);
-}
-
 /* Numbers that float has and halves have not: an error that says so, no other answer. */
 START_TEST(mixed_ends_at_65504)
 {
   device_reset(1);
   mlff_error error = {.code = MLFF_OK};
-  const test_model_options options = {.elements = hco, .n_elements = 3, .n_hidden = 3};
+  const test_model_options options = {.elements = hco, .n_elements = 3, .n_hidden = 3, .is_double = 1};
   test_model file = _i ? test_model_small_orb(options) : test_model_ani(options);
-  scale_weights(&file, _i ? 1e6F : 1e3F);
+  test_model_scale_weights(&file, _i ? 1e6 : 1e3);
   for (int is_mixed = 0; is_mixed < 2; is_mixed++) {
     mlff_model *model = open_model(&file, (mlff_options){.precision = is_mixed ? "mixed" : "fp32", .fuse = "off"});
     mlff_system *system = water_of(model, 2, 0.5);

@@ -235,6 +235,7 @@ START_TEST(linear_on_tensor_cores)
   const double lost[] = {65520, -65520, 1e30, INFINITY, NAN};
   for (size_t k = 0; k < sizeof lost / sizeof lost[0]; k++)
     ck_assert(!isfinite(one_product(backend, lost[k], 1)) && !isfinite(one_product(backend, 1, lost[k])));
+  ck_assert(isnan(one_product(backend, NAN, 1)));
   mlff_backend_close(backend);
 }
 END_TEST

@@ -114,6 +114,8 @@ void test_model_edit(test_model *model, const char *old, const char *with);
 void test_model_repel(test_model *model, const char *cutoffs);
 /* Packs changed weights into the model and puts their hash into the YAML. */
 void test_model_set_weights(test_model *model, const void *weights, size_t size);
+/* Multiplies all tensors, which must be doubles (is_double). */
+void test_model_scale_weights(test_model *model, double scale);
 
 /* Replaces the weights by two tensors of random numbers, a.weight [2, 3] and b [4]. */
 void test_model_set_two_tensors(test_model *model);

@@ -54,6 +54,22 @@ void test_model_set_weights(test_model *model, const void *weights, size_t size)
   memcpy(at + strlen("sha256: "), hex, 64);
 }
 
+void test_model_scale_weights(test_model *model, double scale)
+{
+  uint64_t header = 0;
+  char *data = must(malloc(model->weights_size));
+  memcpy(data, model->weights, model->weights_size);
+  memcpy(&header, data, sizeof header);
+  for (size_t at = sizeof header + header; at + sizeof scale <= model->weights_size; at += sizeof scale) {
+    double number;
+    memcpy(&number, data + at, sizeof number);
+    number *= scale;
+    memcpy(data + at, &number, sizeof number);
+  }
+  test_model_set_weights(model, data, model->weights_size);
+  free(data);
+}
+
 void test_model_set_two_tensors(test_model *model)
 {
   test_weights weights = {.rng = {5}};

@@ -255,23 +255,6 @@ START_TEST(python_commands)
 }
 END_TEST
 
-/* Multiplies all tensors, which are doubles. */
-static void scale_weights(test_model *m, double scale)
-{
-  uint64_t header = 0;
-  char *data = malloc(m->weights_size);
-  memcpy(data, m->weights, m->weights_size);
-  memcpy(&header, data, sizeof header);
-  for (size_t at = sizeof header + header; at + sizeof scale <= m->weights_size; at += sizeof scale) {
-    double number;
-    memcpy(&number, data + at, sizeof number);
-    number *= scale;
-    memcpy(data + at, &number, sizeof number);
-  }
-  test_model_set_weights(m, data, m->weights_size);
-  free(data);
-}
-
 /* Held against double precision on the CPU before it is timed; nothing is timed when it is too far from it. */
 START_TEST(time_against_cpu)
 {
@@ -291,7 +274,7 @@ START_TEST(time_against_cpu)
   ck_assert_ptr_null(strstr(output, "_difference"));
   expect(run("time '%s' '%s' --against cuda", model_path, xyz_path), 2, "--against cannot be 'cuda', only cpu");
   test_model m = test_model_ani((test_model_options){.name = "scaled", .seed = 4, .is_double = 1});
-  scale_weights(&m, 30); /* energies, and so rounding errors, become large */
+  test_model_scale_weights(&m, 30); /* energies, and so rounding errors, become large */
   test_model_write(&m, dir, "scaled", scaled_path, sizeof scaled_path);
   test_model_free(&m);
   expect(run("time '%s' '%s' --device cpu --calls 3", scaled_path, xyz_path), 0, "median");
