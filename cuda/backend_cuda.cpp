@@ -108,11 +108,14 @@ mlff_status mlff_cuda_pin(mlff_backend *backend, mlff_cuda_pinned *pinned, size_
   return MLFF_OK;
 }
 
-/* The next `bytes` of this step's results. They stay where they are while results do not grow: a plain step has taken
- * what it needs when they do, and steps are recorded after plain ones. */
-static mlff_status take_slot(mlff_backend *backend, size_t bytes, char **slot, mlff_error *error)
+/* Slots stay where they are while results do not grow: a plain step has taken what it needs when they do, and steps are
+ * recorded after plain ones. */
+mlff_status mlff_cuda_result_slot(mlff_backend *backend, size_t bytes, char **slot, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  *slot = NULL;
+  MLFF_TRY(mlff_cuda_status(cuda, error));
+  if (!bytes || backend->forecast) return MLFF_OK;
   if (!cuda->in_step) cuda->results_used = 0; /* nothing to remember */
   const size_t end = cuda->results_used + (bytes + 63) / 64 * 64;
   MLFF_TRY(mlff_cuda_pin(backend, &cuda->results, end, error));
@@ -134,28 +137,37 @@ mlff_status mlff_cuda_wait(mlff_cuda_backend *cuda, mlff_error *error)
   return mlff_cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "waiting for results", error);
 }
 
-mlff_status mlff_cuda_bring_down(mlff_backend *backend, const void *src, size_t bytes, char **slot, mlff_error *error)
+mlff_status mlff_cuda_expect_results(mlff_backend *backend, bool *are_there, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-  char *place = NULL;
-  *slot = NULL;
+  *are_there = false;
   MLFF_TRY(mlff_cuda_status(cuda, error));
-  if (!bytes || backend->forecast) return MLFF_OK;
-  MLFF_TRY(take_slot(backend, bytes, &place, error));
-  if (cuda->replay.mode != MLFF_CUDA_HANDING_OUT) MLFF_TRY(mlff_cuda_copy_down(cuda, place, src, bytes, error));
-  if (cuda->replay.mode == MLFF_CUDA_RECORDING) return MLFF_OK;
+  if (backend->forecast || cuda->replay.mode == MLFF_CUDA_RECORDING) return MLFF_OK;
   if (cuda->replay.mode == MLFF_CUDA_HANDING_OUT && cuda->replay.next < cuda->replay.n_parts)
     return mlff_cuda_check(cuda, cudaErrorInvalidValue, "a recorded step, of more exchanges", error);
   if (cuda->replay.mode == MLFF_CUDA_PLAIN || cuda->replay.is_behind) MLFF_TRY(mlff_cuda_wait(cuda, error));
   cuda->replay.is_behind = 0;
-  *slot = place;
+  *are_there = true;
+  return MLFF_OK;
+}
+
+/* *slot: a copy of src on the host; NULL when there is nothing to look at. */
+static mlff_status bring_down(mlff_backend *backend, const void *src, size_t bytes, char **slot, mlff_error *error)
+{
+  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  bool are_there = false;
+  MLFF_TRY(mlff_cuda_result_slot(backend, bytes, slot, error));
+  if (!*slot) return MLFF_OK;
+  if (cuda->replay.mode != MLFF_CUDA_HANDING_OUT) MLFF_TRY(mlff_cuda_copy_down(cuda, *slot, src, bytes, error));
+  MLFF_TRY(mlff_cuda_expect_results(backend, &are_there, error));
+  if (!are_there) *slot = NULL;
   return MLFF_OK;
 }
 
 mlff_status download_cuda(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error)
 {
   char *slot = NULL;
-  MLFF_TRY(mlff_cuda_bring_down(backend, src, bytes, &slot, error));
+  MLFF_TRY(bring_down(backend, src, bytes, &slot, error));
   if (slot) memcpy(dst, slot, bytes);
   return MLFF_OK;
 }
@@ -195,7 +207,7 @@ mlff_status download_reals_cuda(mlff_backend *backend, double *dst, const void *
 {
   if (backend->real_size == sizeof(double)) return download_cuda(backend, dst, src, (size_t) n * sizeof(double), error);
   char *slot = NULL;
-  MLFF_TRY(mlff_cuda_bring_down(backend, src, (size_t) n * sizeof(float), &slot, error));
+  MLFF_TRY(bring_down(backend, src, (size_t) n * sizeof(float), &slot, error));
   const float *reals = (const float *) (const void *) slot;
   for (int64_t k = 0; slot && k < n; k++) dst[k] = (double) reals[k];
   return MLFF_OK;
@@ -263,7 +275,7 @@ static void close_cuda(mlff_backend *backend)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   cudaSetDevice(cuda->device);
-  mlff_buf_release(backend, &cuda->virial_parts);
+  mlff_buf_release(backend, &cuda->force_sums);
   mlff_buf_release(backend, &cuda->sums);
   mlff_buf_release(backend, &cuda->device_forces);
   mlff_buf_release(backend, &cuda->candidates);

@@ -57,9 +57,9 @@ typedef struct mlff_cuda_backend {
   int device;
   cudaStream_t stream;
   mlff_error failure;                  /* the first failure of the device; code 0: none */
-  mlff_cuda_summary *summary;          /* pinned */
+  mlff_cuda_summary *summary;          /* pinned; written by a kernel */
   char *staging;                       /* pinned [MLFF_CUDA_STAGING]: conversions and uploads of lists */
-  mlff_buf virial_parts;               /* double [n][9] and the sum: forces.cu */
+  mlff_buf force_sums;                 /* doubles: forces.cu */
   mlff_buf sums;                       /* double [width]: orb.cu */
   mlff_buf device_forces;              /* double [n_nodes][3], of graphs on the device */
   mlff_buf candidates;                 /* what a list is made from: candidates.cu */
@@ -114,9 +114,10 @@ static inline bool mlff_cuda_is_small(const mlff_cuda_backend *cuda, int64_t n_a
 mlff_status mlff_cuda_copy_down(mlff_cuda_backend *cuda, void *dst, const void *src, size_t bytes, mlff_error *error);
 mlff_status mlff_cuda_wait(mlff_cuda_backend *cuda, mlff_error *error);
 
-/* *slot: this step's copy of src in pinned memory, which the next one may move; NULL when there is nothing to look at,
- * as in a recording. */
-mlff_status mlff_cuda_bring_down(mlff_backend *backend, const void *src, size_t bytes, char **slot, mlff_error *error);
+/* *slot: pinned memory for `bytes` of this step's results, which kernels can write and the next step may move; NULL in a
+ * forecast. expect_results: waits for them; *are_there: 0 when there is nothing to look at, as in a recording. */
+mlff_status mlff_cuda_result_slot(mlff_backend *backend, size_t bytes, char **slot, mlff_error *error);
+mlff_status mlff_cuda_expect_results(mlff_backend *backend, bool *are_there, mlff_error *error);
 
 /* At least `bytes` of pinned memory; contents are lost when it grows. */
 mlff_status mlff_cuda_pin(mlff_backend *backend, mlff_cuda_pinned *pinned, size_t bytes, mlff_error *error);

@@ -22,7 +22,8 @@ typedef struct edge_arrays {
   const mlff_repulsion_pair *pairs; /* [n_species][n_species] */
   int64_t *row;
   int32_t *nbr, *node, *species, *center_species;
-  real *vec; /* [n_edges][4] */
+  real *vec;                 /* [n_edges][4] */
+  mlff_cuda_summary *learns; /* the host */
 } edge_arrays;
 
 /* Inclusive sums of value[SCAN_THREADS], shared; all threads call it. */
@@ -135,6 +136,10 @@ static mlff_status bring_graph(mlff_backend *backend, const mlff_graph *graph, c
   MLFF_TRY(bring(backend, g->species, graph->species, n_all * sizeof *g->species, error));
   MLFF_TRY(bring(backend, g->node, graph->node, n_all * sizeof *g->node, error));
   make_incoming(backend, a);
+  if (!backend->forecast)
+    MLFF_TRY(mlff_cuda_check(mlff_cuda_of(backend),
+                             cudaMemsetAsync(g->summary, 0x7f, sizeof *g->summary, mlff_cuda_of(backend)->stream),
+                             "cudaMemsetAsync", error));
   MLFF_LAUNCH_INDEPENDENT(backend, owned_species_kernel, mlff_cuda_blocks(graph->n_nodes, EDGE_THREADS), EDGE_THREADS,
                           *a);
   MLFF_LAUNCH_INDEPENDENT(backend, ghost_species_kernel, mlff_cuda_blocks(graph->n_all - graph->n_local, EDGE_THREADS),
@@ -146,8 +151,8 @@ static mlff_status bring_graph(mlff_backend *backend, const mlff_graph *graph, c
 
 namespace { /* kernels and their arguments differ between element types */
 
-/* summary.bad = min index of a position that is not finite; before, it is MLFF_CUDA_NONE_BAD. All threads of the grid
- * share the atoms; an atomic minimum, so deterministic. Twin: find_bad_position. */
+/* summary.bad = min index of a position that is not finite; before, it is MLFF_CUDA_NONE_BAD, as is summary.apart. All
+ * threads of the grid share the atoms; an atomic minimum, so deterministic. Twin: find_bad_position. */
 MLFF_DEVICE void find_bad_position(const edge_arrays &a)
 {
   const int64_t step = (int64_t) gridDim.x * blockDim.x;
@@ -290,6 +295,13 @@ __global__ void __launch_bounds__(SCAN_THREADS) edge_total_kernel(edge_arrays a,
   if (t == 0) write_total(a, before, pair[0]);
 }
 
+/* The host learns the summary, which is then ready for the next step. Of one thread. */
+MLFF_DEVICE void tell_host(const edge_arrays &a)
+{
+  *a.learns = *a.g.summary;
+  a.g.summary->bad = a.g.summary->apart = MLFF_CUDA_NONE_BAD;
+}
+
 /* Writes the edges of centre i from row[i] on, in the order of the list:
  *   vec[e] = (x_j - x_i, r_ij), nbr[e] = j, node[e], species[e];  edge[p] = e or -1
  * When there is no room for all edges, there are none: all that follows finds empty rows.
@@ -297,6 +309,7 @@ __global__ void __launch_bounds__(SCAN_THREADS) edge_total_kernel(edge_arrays a,
 __global__ void __launch_bounds__(EDGE_THREADS) edge_fill_kernel(edge_arrays a)
 {
   const int i = (int) (blockIdx.x * EDGE_WARPS + threadIdx.x / WARP), lane = (int) threadIdx.x % WARP;
+  if (blockIdx.x == 0 && threadIdx.x == 0) tell_host(a);
   if (i >= a.n_local) return;
   const bool fits = a.g.summary->n_edges <= a.n_room;
   const bool none = !fits || a.g.species[i] < 0;
@@ -368,7 +381,7 @@ static mlff_status reserve_edges(mlff_backend *backend, mlff_edges *edges, mlff_
   return mlff_buf_reserve(backend, &edges->vec, n * 4 * sizeof(real), error);
 }
 
-static edge_arrays arrays_of(const mlff_edges *edges)
+static edge_arrays arrays_of(mlff_backend *backend, const mlff_edges *edges)
 {
   edge_arrays a;
   memset(&a, 0, sizeof a);
@@ -389,6 +402,7 @@ static edge_arrays arrays_of(const mlff_edges *edges)
   a.species = (int32_t *) edges->species.data;
   a.center_species = (int32_t *) edges->center_species.data;
   a.vec = (real *) edges->vec.data;
+  a.learns = mlff_cuda_of(backend)->summary;
   return a;
 }
 
@@ -412,27 +426,19 @@ static void set_sizes(const mlff_graph *graph, double cutoff, mlff_edges *edges)
 static mlff_status enqueue_step(mlff_backend *backend, const mlff_edges *edges, int on_device, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-  edge_arrays a = arrays_of(edges);
+  edge_arrays a = arrays_of(backend, edges);
   a.n_all = (int32_t) edges->all_room;
   const int n_scan = (int) mlff_cuda_blocks(a.n_local, SCAN_THREADS);
-  const unsigned n_blocks = mlff_cuda_blocks(a.n_local, EDGE_WARPS);
+  const unsigned n_blocks = a.n_local ? mlff_cuda_blocks(a.n_local, EDGE_WARPS) : 1; /* ghosts may be bad, too */
   mlff_cuda_begin_step(cuda);
   mlff_cuda_note(cuda, &on_device, sizeof on_device);
   if (!on_device)
     MLFF_TRY(mlff_cuda_upload(backend, a.g.pos, cuda->positions.data, (size_t) a.n_all * 3 * sizeof(double), error));
-  if (!backend->forecast && !cuda->failure.code)
-    MLFF_TRY(mlff_cuda_check(cuda, cudaMemsetAsync(a.g.summary, 0x7f, sizeof *a.g.summary, cuda->stream),
-                             "cudaMemsetAsync", error));
-  MLFF_LAUNCH(backend, edge_count_kernel, n_blocks ? n_blocks : 1, EDGE_THREADS, 0, a); /* ghosts may be bad, too */
+  MLFF_LAUNCH(backend, edge_count_kernel, n_blocks, EDGE_THREADS, 0, a);
   MLFF_LAUNCH(backend, edge_scan_kernel, (unsigned) n_scan, SCAN_THREADS, 0, a);
   if (n_scan != 1) MLFF_LAUNCH(backend, edge_total_kernel, 1, SCAN_THREADS, 0, a, n_scan);
   MLFF_LAUNCH(backend, edge_fill_kernel, n_blocks, EDGE_THREADS, 0, a);
-  MLFF_TRY(mlff_cuda_status(cuda, error));
-  if (backend->forecast) return MLFF_OK;
-  return mlff_cuda_check(cuda,
-                         cudaMemcpyAsync(cuda->summary, a.g.summary, sizeof *cuda->summary, cudaMemcpyDeviceToHost,
-                                         cuda->stream),
-                         "a download", error);
+  return mlff_cuda_status(cuda, error);
 }
 
 /* A plain step; when there are more edges than there is room for, room is made and they are found again. */
@@ -484,7 +490,7 @@ mlff_status MLFF_CUDA(edges_cuda)(mlff_backend *backend, const mlff_graph *graph
   MLFF_TRY(reserve_list(backend, graph, edges, error));
   if (edges->n_room) MLFF_TRY(reserve_edges(backend, edges, error)); /* else when it is known how many there are */
   if (is_new || edges->list_id == 0) {
-    edge_arrays a = arrays_of(edges);
+    edge_arrays a = arrays_of(backend, edges);
     if (!graph->row && !made.row && !backend->forecast)
       return mlff_fail(error, MLFF_E_ARG, "graph.list_id is that of a list with other atoms");
     a.n_pairs = edges->n_pairs;

@@ -173,14 +173,19 @@ static void submit(cudaStream_t stream, cudaGraphNodeType type, std::function<vo
 
 /* ---- checks of a launch ---- */
 
-/* A word that is the address of host memory: kernels must not get those. Words below 2^32 are pairs of smaller fields,
- * say a float and a zero: memory lies there only in programs that are not position independent, as the lmp of
- * PyPI, where such a pair can look like an address of the heap. The C suites, which launch every kernel, are. */
+/* A word that is the address of host memory that is not pinned: kernels must not get those. Words below 2^32 are pairs of
+ * smaller fields, say a float and a zero: memory lies there only in programs that are not position independent, as the
+ * lmp of PyPI, where such a pair can look like an address of the heap. The C suites, which launch every kernel, are. */
 static int is_host_address(uint64_t word)
 {
   if (!(word >> 32) || word >> 47) return 0;
   if (CUDASIM_ASAN && word < 0x10007fff8000) return 0; /* its own tables, not memory of the program */
   if (is_device((const void *) word)) return 0;
+  const auto after = arena.host.upper_bound((void *) word); /* pinned memory is the device's as well */
+  if (after != arena.host.begin()) {
+    const auto &[begin, bytes] = *std::prev(after);
+    if (word - (uint64_t) begin < bytes) return 0;
+  }
   return msync((void *) (word & ~(uint64_t) 4095), 4096, MS_ASYNC) == 0;
 }
 

@@ -158,6 +158,68 @@ START_TEST(forces_of_a_dimer_by_hand)
 }
 END_TEST
 
+/* Energies of many atoms, of which every third has no element, and the first force that is not finite. */
+START_TEST(energies_and_what_is_not_finite)
+{
+  enum { N = 700 };
+  mlff_backend *backend = open_backend(_i);
+  if (!backend) return;
+  static int64_t row[N + 1];
+  static int32_t nbr[N], species[N], node[N];
+  static double pos[N][3], grad[4 * N], energies[N], forces[N][3];
+  double expected = 0;
+  for (int i = 0; i < N; i++) { /* a ring of pairs, a centre without an element has no edge */
+    species[i] = i % 3 ? 0 : -1;
+    node[i] = i;
+    pos[i][0] = 0.5 * (i / 3 * 3) + 0.7 * (i % 3);
+    nbr[i] = i % 3 == 1 ? i + 1 : i - 1;
+    row[i + 1] = row[i] + (i % 3 && nbr[i] < N);
+    if (row[i + 1] > row[i]) nbr[row[i]] = nbr[i];
+    energies[i] = 0.25 * i;
+    expected += i % 3 ? energies[i] : 0.0;
+  }
+  const mlff_graph graph = {.n_local = N,
+                            .n_all = N,
+                            .n_nodes = N,
+                            .n_pairs = row[N],
+                            .list_id = 1,
+                            .species = species,
+                            .node = node,
+                            .row = row,
+                            .nbr = nbr,
+                            .pos = pos};
+  mlff_edges edges = {0};
+  mlff_error error = {0};
+  test_ok(backend->ops->edges(backend, &graph, 1.0, &edges, &error), error);
+  ck_assert_int_eq(edges.n_edges, row[N]);
+  mlff_buf dev_energies = reals_to_backend(backend, energies, N);
+  mlff_result result = {.forces = forces};
+  for (int first = -1; first < row[N]; first = first < 0 ? 4 : 2 * first) { /* an edge whose gradient is not */
+    int centre = -1, bad = -2;
+    double energy = 0;
+    if (first >= 0) grad[4 * first + 1] = first % 8 ? INFINITY : NAN;
+    for (int i = 0; first >= 0 && i < N; i++)
+      if (row[i] <= first && first < row[i + 1]) centre = i < nbr[first] ? i : nbr[first];
+    mlff_buf dev_grad = reals_to_backend(backend, grad, 4 * row[N]);
+    const mlff_forces_args args = {.edges = &edges,
+                                   .grad = dev_grad.data,
+                                   .scale = 1.0,
+                                   .result = &result,
+                                   .node_energy = dev_energies.data,
+                                   .energy = &energy,
+                                   .bad = &bad};
+    test_ok(backend->ops->forces(backend, &args, &error), error);
+    ck_assert_int_eq(bad, centre);
+    ck_assert_double_eq_tol(energy, expected, 1e-9 * expected);
+    if (first >= 0) grad[4 * first + 1] = 0.0;
+    mlff_buf_release(backend, &dev_grad);
+  }
+  mlff_buf_release(backend, &dev_energies);
+  release_edges(backend, &edges);
+  mlff_backend_close(backend);
+}
+END_TEST
+
 /* ---- opening and buffers --------------------------------------------------------------------------------------- */
 
 START_TEST(backends_open_by_name)
@@ -271,6 +333,7 @@ static Suite *make_suite(void)
   tcase_add_loop_test(edges, edges_are_the_pairs_within_the_cutoff, 0, n_backends());
   tcase_add_loop_test(edges, edges_refuse_positions_that_are_not_finite, 0, n_backends());
   tcase_add_loop_test(edges, forces_of_a_dimer_by_hand, 0, n_backends());
+  tcase_add_loop_test(edges, energies_and_what_is_not_finite, 0, n_backends());
   suite_add_tcase(suite, edges);
   TCase *backend = tcase_create("backend");
   tcase_add_test(backend, backends_open_by_name);

@@ -154,7 +154,9 @@ typedef struct mlff_exchange_args {
 /* Turns gradients of the energy by edge vectors into forces and virials; the one place for signs and component order.
  *   grad   real [n_edges][4]: dE/d(x_j - x_i) of directed edge e, in units of the model; fourth element ignored
  *   scale  converts to eV/A
- *   on_device  forces stay where the backend computes, as result->device_forces; MLFF_E_NUMERIC when one is not finite
+ *   on_device  forces stay where the backend computes, as result->device_forces
+ *   node_energy  real [n_local]; energy = their sum over atoms that have an element, in units of the model. Or both NULL
+ *   bad    gets the first node whose force is not finite, -1: none. May be NULL
  *   result forces [n_nodes][3] = (on_device: when not NULL), virial [6] =, atom_virial and atom_centroid
  *          [n_nodes][9] = when not NULL
  *   F_i += g_e;  F_node(j) -= g_e;  W_ab -= r_a g_b (symmetrised for `virial`) */
@@ -164,8 +166,20 @@ typedef struct mlff_forces_args {
   double scale;
   int on_device;
   mlff_result *result;
-  int32_t *bad; /* with on_device: gets the first node whose force is not finite; else the caller looks. May be NULL */
+  const void *node_energy;
+  double *energy;
+  int32_t *bad;
 } mlff_forces_args;
+
+/* The first of n forces that is not finite, -1: none. */
+static inline int32_t mlff_first_bad_force(const double (*forces)[3], int32_t n)
+{
+  double probe = 0;
+  for (int32_t i = 0; i < n; i++) probe += forces[i][0] * 0.0 + forces[i][1] * 0.0 + forces[i][2] * 0.0;
+  for (int32_t i = 0; probe != 0.0 && i < n; i++)
+    if (forces[i][0] * 0.0 + forces[i][1] * 0.0 + forces[i][2] * 0.0 != 0.0) return i;
+  return -1;
+}
 
 /* ---- cuda/replay.cpp ------------------------------------------------------------------------------------------- */
 

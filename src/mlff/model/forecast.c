@@ -104,8 +104,7 @@ mlff_status mlff_model_forecast(mlff_model *model, const mlff_graph *graph, mlff
                      "mlff_model_forecast takes graphs on the host (graph.on_device is set)");
   const mlff_backend *backend = model->backend;
   const int64_t n_edges = count_edges(graph, model->head->cutoff);
-  size_t n_values = (size_t) graph->n_local; /* sum_energies, then sum_members, whose array is grown from it */
-  if (mlff_wants_members(model, wanted)) n_values = n_values * (size_t) model->info.n_members * 5 / 4;
+  size_t n_values = mlff_wants_members(model, wanted) ? (size_t) graph->n_local * (size_t) model->info.n_members : 0;
   memset(forecast, 0, sizeof *forecast);
   forecast->model_bytes = model->own_bytes;
   forecast->held_bytes = backend->memory.bytes;

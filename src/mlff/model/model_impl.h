@@ -60,7 +60,8 @@ struct mlff_model {
   mlff_buf repulsion_grad, repulsion_energy; /* of models that give neither: [n_edges][4], [n_local] */
   mlff_host_view host_view;
   uint64_t checked_list_id; /* graph whose species were checked */
-  double *host;             /* downloaded node and member energies */
+  double offsets;           /* of its owned atoms, in units of the model */
+  double *host;             /* downloaded energies of members */
   size_t host_capacity, n_host_growths;
   size_t own_bytes; /* of the backend's memory after opening: what does not depend on the number of atoms */
   double scale;     /* the file's energy unit in eV */

@@ -27,7 +27,7 @@ static unsigned wants_of(const mlff_model *m, const mlff_halo *halo, const mlff_
   const unsigned place = m->host_view.is_on_device ? 16u + (result->forces ? 32u : 0u) : 0u;
   return (result->atom_virial ? 1u : 0u) | (result->atom_centroid ? 2u : 0u) |
          (mlff_wants_members(m, result) ? 4u : 0u) | (result->member_forces ? 8u : 0u) | place |
-         (mlff_replay_has_exchanges(m, halo) ? 64u : 0u);
+         (mlff_replay_has_exchanges(m, halo) ? 64u : 0u) | (result->atom_energy ? 128u : 0u);
 }
 
 void mlff_replay_open(mlff_model *m, const mlff_options *options)

@@ -7,11 +7,12 @@
 
 #include <math.h>
 
-/* Species are read as array indices, so they are checked whenever the list is new. */
+/* Species are read as array indices, so they are checked whenever the list is new. Sums the offsets of owned atoms. */
 static mlff_status check_species(mlff_model *m, const mlff_graph *graph, mlff_error *error)
 {
   if (graph->list_id && graph->list_id == m->checked_list_id) return MLFF_OK;
   m->checked_list_id = 0;
+  m->offsets = 0;
   for (int32_t a = 0; a < graph->n_all; a++) {
     const int32_t s = graph->species[a];
     if (s < -1 || s >= m->head->n_elements)
@@ -20,6 +21,7 @@ static mlff_status check_species(mlff_model *m, const mlff_graph *graph, mlff_er
     if (s >= 0 && !m->use[s])
       return mlff_fail(error, MLFF_E_ARG, "atom %d is %s, but the model was opened without that element", (int) a,
                        m->head->elements[s]);
+    if (s >= 0 && a < graph->n_local) m->offsets += m->head->offsets[s];
   }
   m->checked_list_id = graph->list_id;
   return MLFF_OK;

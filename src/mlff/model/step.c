@@ -23,8 +23,8 @@ static const char *element_of(const mlff_model *m, int32_t species)
 /* Room for n doubles on the host. */
 static mlff_status reserve_host(mlff_model *m, size_t n, mlff_error *error)
 {
-  if (n <= m->host_capacity && m->host) return MLFF_OK;
-  const size_t wanted = m->host_capacity ? n + n / 4 : n + 1;
+  if (n <= m->host_capacity) return MLFF_OK;
+  const size_t wanted = m->host_capacity ? n + n / 4 : n;
   double *data = calloc(wanted, sizeof *data);
   if (!data) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for %zu energies", n);
   free(m->host);
@@ -41,32 +41,25 @@ static double offset_of(const mlff_model *m, const mlff_graph *graph, int32_t i)
 }
 
 /* Energies of owned atoms: network output and offset, summed apart so that neither loses digits to the other. */
-static mlff_status sum_energies(mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out,
-                                mlff_result *result, mlff_error *error)
+static mlff_status take_energies(const mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out,
+                                 double network, mlff_result *result, mlff_error *error)
 {
-  const int32_t n = graph->n_local;
-  double network = 0, offsets = 0;
-  MLFF_TRY(reserve_host(m, (size_t) n, error));
-  MLFF_TRY(m->backend->ops->download_reals(m->backend, m->host, out->node_energy, n, error));
-  for (int32_t i = 0; i < n; i++) {
-    const double e = graph->species[i] >= 0 ? m->host[i] : 0.0, offset = offset_of(m, graph, i);
-    network += e;
-    offsets += offset;
-    if (result->atom_energy) result->atom_energy[i] = (e + offset) * m->scale;
-  }
-  result->energy = (network + offsets) * m->scale;
+  double *of_atom = result->atom_energy;
+  result->energy = (network + m->offsets) * m->scale;
+  if (!of_atom) return MLFF_OK;
+  MLFF_TRY(m->backend->ops->download_reals(m->backend, of_atom, out->node_energy, graph->n_local, error));
+  for (int32_t i = 0; i < graph->n_local; i++)
+    of_atom[i] = ((graph->species[i] >= 0 ? of_atom[i] : 0.0) + offset_of(m, graph, i)) * m->scale;
   return MLFF_OK;
 }
 
 /* Results of a model whose forces and stress are outputs of the network. */
 static void take_direct(const mlff_model *m, const mlff_graph *graph, const mlff_direct *direct, mlff_result *result)
 {
-  double offsets = 0;
   for (int32_t i = 0; i < graph->n_nodes; i++)
     for (int c = 0; c < 3; c++) result->forces[i][c] = i < graph->n_local ? direct->forces[i][c] * m->scale : 0.0;
-  for (int32_t i = 0; i < graph->n_local; i++) offsets += offset_of(m, graph, i);
   for (int k = 0; k < 6; k++) result->virial[k] = direct->virial[k] * m->scale;
-  result->energy = (direct->energy + offsets) * m->scale;
+  result->energy = (direct->energy + m->offsets) * m->scale;
 }
 
 /* The same beside results that are there: those of the repulsion and of the offsets. */
@@ -100,12 +93,9 @@ static mlff_status sum_members(mlff_model *m, const mlff_graph *graph, const mlf
   MLFF_TRY(reserve_host(m, (size_t) count, error));
   MLFF_TRY(m->backend->ops->download_reals(m->backend, m->host, out->member_energy, count, error));
   for (int k = 0; result->member_energy && k < n_members; k++) {
-    double network = 0, offsets = 0;
-    for (int32_t i = 0; i < n; i++) {
-      network += graph->species[i] >= 0 ? m->host[(int64_t) k * n + i] : 0.0;
-      offsets += offset_of(m, graph, i);
-    }
-    result->member_energy[k] = (network + offsets) * m->scale;
+    double network = 0;
+    for (int32_t i = 0; i < n; i++) network += graph->species[i] >= 0 ? m->host[(int64_t) k * n + i] : 0.0;
+    result->member_energy[k] = (network + m->offsets) * m->scale;
   }
   for (int32_t i = 0; result->atom_spread && i < n; i++) {
     double mean = 0, square = 0;
@@ -151,22 +141,18 @@ static mlff_status unstable(const mlff_model *m, const mlff_graph *graph, const 
                    what, closest, mlff_backend_overflow(m->backend));
 }
 
-/* Energy and forces must be finite; names the first atom that is not. */
-static mlff_status check_finite(const mlff_model *m, const mlff_graph *graph, const mlff_result *result,
+/* Energy and forces must be finite. bad: the first node whose force is not, -1: none. */
+static mlff_status check_finite(const mlff_model *m, const mlff_graph *graph, const mlff_result *result, int32_t bad,
                                 mlff_error *error)
 {
   char name[WORDS], what[3 * WORDS];
-  double probe = result->energy * 0.0;
-  const int32_t n_forces = result->forces ? graph->n_nodes : 0; /* else the op has looked at them */
-  for (int32_t i = 0; i < n_forces; i++)
-    probe += result->forces[i][0] * 0.0 + result->forces[i][1] * 0.0 + result->forces[i][2] * 0.0;
-  if (probe == 0.0) return MLFF_OK;
-  for (int32_t i = 0; i < n_forces; i++) {
-    const double *f = result->forces[i];
-    if (isfinite(f[0]) && isfinite(f[1]) && isfinite(f[2])) continue;
-    snprintf(what, sizeof what, "the force on %s is (%g, %g, %g) eV/A", node_name(graph, i, name), f[0], f[1], f[2]);
-    return unstable(m, graph, what, error);
-  }
+  const double *f = bad >= 0 && result->forces ? result->forces[bad] : NULL;
+  if (bad < 0 && isfinite(result->energy)) return MLFF_OK;
+  if (f)
+    snprintf(what, sizeof what, "the force on %s is (%g, %g, %g) eV/A", node_name(graph, bad, name), f[0], f[1], f[2]);
+  else if (bad >= 0)
+    snprintf(what, sizeof what, "the force on %s is not finite", node_name(graph, bad, name));
+  if (bad >= 0) return unstable(m, graph, what, error);
   for (int32_t i = 0; i < graph->n_local; i++) {
     if (!result->atom_energy || isfinite(result->atom_energy[i])) continue;
     snprintf(what, sizeof what, "the energy of %s is %g eV", atom_of(m, graph, i, name), result->atom_energy[i]);
@@ -174,6 +160,11 @@ static mlff_status check_finite(const mlff_model *m, const mlff_graph *graph, co
   }
   snprintf(what, sizeof what, "the energy of this rank's atoms is %g eV", result->energy);
   return unstable(m, graph, what, error);
+}
+
+static int32_t first_bad(const mlff_graph *graph, const mlff_result *result)
+{
+  return mlff_first_bad_force((const double(*)[3]) result->forces, graph->n_nodes);
 }
 
 mlff_status mlff_step_check_distance(const mlff_model *m, const mlff_graph *graph, mlff_error *error)
@@ -189,13 +180,13 @@ mlff_status mlff_step_check_distance(const mlff_model *m, const mlff_graph *grap
                    atom_of(m, graph, j, other), e->min_distance, m->head->min_distance);
 }
 
-static mlff_status finish_result(mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out,
+static mlff_status finish_result(mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out, int32_t bad,
                                  mlff_result *result, mlff_error *error)
 {
   MLFF_TRY(sum_members(m, graph, out, result, error));
   result->n_edges = m->edges.n_edges;
   result->min_distance = m->edges.min_distance;
-  return check_finite(m, graph, result, error);
+  return check_finite(m, graph, result, bad, error);
 }
 
 static mlff_forces_args forces_args(const mlff_model *m, const mlff_arch_outputs *out, mlff_result *result)
@@ -204,6 +195,7 @@ static mlff_forces_args forces_args(const mlff_model *m, const mlff_arch_outputs
                             .grad = out->edge_grad,
                             .scale = m->scale,
                             .on_device = m->host_view.is_on_device,
+                            .node_energy = out->node_energy,
                             .result = result};
 }
 
@@ -211,40 +203,41 @@ mlff_status mlff_step_downloads(mlff_model *m, const mlff_graph *graph, const ml
                                 mlff_result *result, mlff_error *error)
 {
   const mlff_forces_args forces = forces_args(m, out, result);
+  const mlff_ops *ops = m->backend->ops;
   const int64_t n = graph->n_local, n_members = wants_members(m, out, result) ? m->info.n_members : 0;
   if (out->direct) return MLFF_OK; /* the architecture has made them */
-  MLFF_TRY(reserve_host(m, (size_t) (n * (n_members ? n_members : 1)), error));
-  MLFF_TRY(m->backend->ops->forces(m->backend, &forces, error));
-  MLFF_TRY(m->backend->ops->download_reals(m->backend, m->host, out->node_energy, n, error));
+  MLFF_TRY(reserve_host(m, (size_t) (n * n_members), error));
+  MLFF_TRY(ops->forces(m->backend, &forces, error));
+  if (result->atom_energy) MLFF_TRY(ops->download_reals(m->backend, result->atom_energy, out->node_energy, n, error));
   if (!n_members) return MLFF_OK;
-  return m->backend->ops->download_reals(m->backend, m->host, out->member_energy, n * n_members, error);
+  return ops->download_reals(m->backend, m->host, out->member_energy, n * n_members, error);
 }
 
 mlff_status mlff_step_results(mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out, mlff_result *result,
                               mlff_error *error)
 {
-  char name[MLFF_NAME], what[WORDS];
   int32_t bad = -1;
+  double network = 0;
   mlff_forces_args forces = forces_args(m, out, result);
   forces.bad = &bad;
+  forces.energy = &network;
   /* here and not in the architecture, which a recorded step calls once more */
   if (m->backend->spans && out->direct && out->direct->stress_end > 0.0)
     mlff_spans_add(m->backend->spans, MLFF_SPAN_STRESS, out->direct->stress_begin, out->direct->stress_end);
   if (out->direct && !out->edge_grad) {
     take_direct(m, graph, out->direct, result);
-    return finish_result(m, graph, out, result, error);
+    return finish_result(m, graph, out, first_bad(graph, result), result, error);
   }
   const mlff_status status = m->backend->ops->forces(m->backend, &forces, error);
   if (status == MLFF_E_NOMEM && m->backend->ops->memory)
     return mlff_forecast_memory(m, graph, NULL, m->edges.n_edges, result, error);
   if (status) return status;
-  if (bad >= 0) {
-    snprintf(what, sizeof what, "the force on %s is not finite", node_name(graph, bad, name));
-    return unstable(m, graph, what, error);
+  MLFF_TRY(take_energies(m, graph, out, network, result, error));
+  if (out->direct) {
+    add_direct(m, graph, out->direct, result);
+    bad = first_bad(graph, result);
   }
-  MLFF_TRY(sum_energies(m, graph, out, result, error));
-  if (out->direct) add_direct(m, graph, out->direct, result);
-  return finish_result(m, graph, out, result, error);
+  return finish_result(m, graph, out, bad, result, error);
 }
 
 mlff_status mlff_step_plain(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,

@@ -32,6 +32,14 @@ static void atom_virials(const mlff_forces_args *a)
   }
 }
 
+static double sum_energies(const mlff_edges *edges, const real *energy)
+{
+  const int32_t *species = edges->center_species.data;
+  double sum = 0;
+  for (int32_t i = 0; i < edges->n_local; i++) sum += species[i] >= 0 ? (double) energy[i] : 0.0;
+  return sum;
+}
+
 mlff_status MLFF_CPU(forces_cpu)(mlff_backend *backend, const mlff_forces_args *a, mlff_error *error)
 {
   (void) backend;
@@ -67,5 +75,7 @@ mlff_status MLFF_CPU(forces_cpu)(mlff_backend *backend, const mlff_forces_args *
   }
   mlff_virial_six(w, a->result->virial);
   if (a->result->atom_virial || a->result->atom_centroid) atom_virials(a);
+  if (a->node_energy) *a->energy = sum_energies(edges, a->node_energy);
+  if (a->bad) *a->bad = mlff_first_bad_force((const double(*)[3]) forces, edges->n_nodes);
   return MLFF_OK;
 }
