@@ -1,14 +1,14 @@
 /* edges.cu: candidate pairs -> active edges, every step, on the GPU. Twin: cpu/edges.c.
  *
  * Count the active candidates of each centre, scan the counts, fill. Index arrays of the graph are brought here, from
- * the host or from arrays on the device, and the list of incoming pairs that forces.cu needs is made, only when the
- * list is new. Differences are formed in double.
+ * the host or from arrays on the device, only when the list is new (incoming.cu). Differences are formed in double.
  */
 #include "edges.h"
+#include "vectors.h"
 
 #include <climits>
 
-enum { EDGE_THREADS = 128, EDGE_WARPS = EDGE_THREADS / WARP };
+enum { EDGE_THREADS = 128, EDGE_WARPS = EDGE_THREADS / WARP, AT_ONCE = 4 }; /* AT_ONCE: candidates of a lane */
 
 namespace { /* kernels and their arguments differ between element types */
 
@@ -17,7 +17,6 @@ typedef struct edge_arrays {
   int32_t n_local, n_nodes, n_all;  /* in a step, n_all: atoms that there is room for, those behind at 0 */
   int32_t n_species;                /* of pairs */
   int64_t n_room;                   /* edges that there is room for */
-  int64_t n_pairs;                  /* with a new list; else 0: not part of what a recorded step is known by */
   double cutoff2, reach2;           /* reach2: of the repulsion, 0: there is none */
   const mlff_repulsion_pair *pairs; /* [n_species][n_species] */
   int64_t *row;
@@ -26,105 +25,17 @@ typedef struct edge_arrays {
   mlff_cuda_summary *learns; /* the host */
 } edge_arrays;
 
-/* Inclusive sums of value[SCAN_THREADS], shared; all threads call it. */
-MLFF_DEVICE void scan_block(int64_t *value)
-{
-  const int t = (int) threadIdx.x;
-  for (int by = 1; by < SCAN_THREADS; by *= 2) {
-    __syncthreads();
-    const int64_t before = t >= by ? value[t - by] : 0;
-    __syncthreads();
-    value[t] += before;
-  }
-  __syncthreads();
-}
+} // namespace
 
 /* ---- with a new list --------------------------------------------------------------------------------------------- */
 
-/* center_species[i] = species of owned atom i, -1 for nodes of other ranks. One thread per node; deterministic.
- * Twin: fill_center_species. */
-__global__ void owned_species_kernel(edge_arrays a)
-{
-  const int i = (int) (blockIdx.x * blockDim.x + threadIdx.x);
-  if (i < a.n_nodes) a.center_species[i] = i < a.n_local ? a.g.species[i] : -1;
-}
-
-/* center_species[node[b]] = species[b] for ghosts b of other ranks' atoms. One thread per ghost; all ghosts of a
- * node write the same number. Twin: fill_center_species. */
-__global__ void ghost_species_kernel(edge_arrays a)
-{
-  const int b = a.n_local + (int) (blockIdx.x * blockDim.x + threadIdx.x);
-  if (b < a.n_all && a.g.node[b] >= a.n_local) a.center_species[a.g.node[b]] = a.g.species[b];
-}
-
-/* in_row[k + 2] = number of candidates whose neighbour has node k; before, all are 0. One thread per candidate; atomic
- * sums of integers, so deterministic. This and the next three are a counting sort; the CPU
- * scatters forces and needs none. */
-__global__ void incoming_count_kernel(edge_arrays a)
-{
-  const int64_t p = (int64_t) blockIdx.x * blockDim.x + threadIdx.x;
-  if (p < a.n_pairs) atomicAdd((unsigned long long *) &a.g.in_row[a.g.node[a.g.nbr[p]] + 2], 1ull);
-}
-
-/* in_row[k] = sum of in_row[0 .. k], k = 0 .. n_nodes+1. One block that walks over all; shared: a sum per thread;
- * deterministic. */
-__global__ void __launch_bounds__(SCAN_THREADS) incoming_scan_kernel(edge_arrays a)
-{
-  MLFF_SHARED(int64_t, sum, SCAN_THREADS);
-  const int t = (int) threadIdx.x;
-  int64_t before = 0;
-  for (int64_t k0 = 0; k0 < (int64_t) a.n_nodes + 2; k0 += SCAN_THREADS) {
-    const int64_t k = k0 + t;
-    sum[t] = k < (int64_t) a.n_nodes + 2 ? a.g.in_row[k] : 0;
-    scan_block(sum);
-    if (k < (int64_t) a.n_nodes + 2) a.g.in_row[k] = before + sum[t];
-    before += sum[SCAN_THREADS - 1];
-    __syncthreads();
-  }
-}
-
-/* edge[q] = p for the candidates p of each node, in any order; in_row[k + 1] goes from the begin of node k's to their
- * end. One thread per candidate; places are drawn by atomics, so the order differs, which the next kernel mends. */
-__global__ void incoming_fill_kernel(edge_arrays a)
-{
-  const int64_t p = (int64_t) blockIdx.x * blockDim.x + threadIdx.x;
-  if (p >= a.n_pairs) return;
-  const auto q = atomicAdd((unsigned long long *) &a.g.in_row[a.g.node[a.g.nbr[p]] + 1], 1ull);
-  a.g.edge[q] = (int32_t) p;
-}
-
-/* in_pair[in_row[k] + number of candidates of node k before p] = p. One thread per place q of edge[], which reads all
- * candidates of its node; deterministic. */
-__global__ void incoming_order_kernel(edge_arrays a)
-{
-  const int64_t q = (int64_t) blockIdx.x * blockDim.x + threadIdx.x;
-  if (q >= a.n_pairs) return;
-  const int32_t p = a.g.edge[q], k = a.g.node[a.g.nbr[p]];
-  int64_t place = a.g.in_row[k];
-  for (int64_t other = a.g.in_row[k]; other < a.g.in_row[k + 1]; other++) place += a.g.edge[other] < p;
-  a.g.in_pair[place] = p;
-}
-
-} // namespace
-
-/* in_row, in_pair: candidates sorted by the node of their neighbour, in the order of the list. edge[] is free until the
- * edges of the step are found. */
-static void make_incoming(mlff_backend *backend, const edge_arrays *a)
-{
-  const unsigned n_blocks = mlff_cuda_blocks(a->n_pairs, EDGE_THREADS);
-  backend->ops->zero(backend, a->g.in_row, ((size_t) a->n_nodes + 2) * sizeof *a->g.in_row);
-  MLFF_LAUNCH_INDEPENDENT(backend, incoming_count_kernel, n_blocks, EDGE_THREADS, *a);
-  MLFF_LAUNCH(backend, incoming_scan_kernel, 1, SCAN_THREADS, 0, *a);
-  MLFF_LAUNCH_INDEPENDENT(backend, incoming_fill_kernel, n_blocks, EDGE_THREADS, *a);
-  MLFF_LAUNCH_INDEPENDENT(backend, incoming_order_kernel, n_blocks, EDGE_THREADS, *a);
-}
-
 /* made: rows of a list that the graph does not bring. */
 static mlff_status bring_graph(mlff_backend *backend, const mlff_graph *graph, const mlff_cuda_host_list *made,
-                               const edge_arrays *a, mlff_error *error)
+                               const mlff_edges *edges, mlff_error *error)
 {
+  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   const size_t n_all = (size_t) graph->n_all;
-  const graph_arrays *g = &a->g;
+  const graph_arrays arrays = graph_of(edges), *g = &arrays;
   const int64_t *row = made->row ? made->row : graph->row;
   mlff_status (*bring)(mlff_backend *, void *, const void *, size_t, mlff_error *) =
       graph->on_device ? mlff_cuda_copy : mlff_cuda_upload;
@@ -135,16 +46,11 @@ static mlff_status bring_graph(mlff_backend *backend, const mlff_graph *graph, c
     MLFF_TRY(bring(backend, g->nbr, graph->nbr, (size_t) graph->n_pairs * sizeof *g->nbr, error));
   MLFF_TRY(bring(backend, g->species, graph->species, n_all * sizeof *g->species, error));
   MLFF_TRY(bring(backend, g->node, graph->node, n_all * sizeof *g->node, error));
-  make_incoming(backend, a);
-  if (!backend->forecast)
-    MLFF_TRY(mlff_cuda_check(mlff_cuda_of(backend),
-                             cudaMemsetAsync(g->summary, 0x7f, sizeof *g->summary, mlff_cuda_of(backend)->stream),
+  if (!backend->forecast && !cuda->failure.code)
+    MLFF_TRY(mlff_cuda_check(cuda, cudaMemsetAsync(g->summary, 0x7f, sizeof *g->summary, cuda->stream),
                              "cudaMemsetAsync", error));
-  MLFF_LAUNCH_INDEPENDENT(backend, owned_species_kernel, mlff_cuda_blocks(graph->n_nodes, EDGE_THREADS), EDGE_THREADS,
-                          *a);
-  MLFF_LAUNCH_INDEPENDENT(backend, ghost_species_kernel, mlff_cuda_blocks(graph->n_all - graph->n_local, EDGE_THREADS),
-                          EDGE_THREADS, *a);
-  return mlff_cuda_status(mlff_cuda_of(backend), error);
+  MLFF_CUDA(mlff_cuda_settle_list)(backend, edges);
+  return mlff_cuda_status(cuda, error);
 }
 
 /* ---- every step -------------------------------------------------------------------------------------------------- */
@@ -162,14 +68,29 @@ MLFF_DEVICE void find_bad_position(const edge_arrays &a)
   }
 }
 
-/* d = x_j - x_i and r^2 of candidate p; 1 when it is an edge. */
-MLFF_DEVICE int candidate(const edge_arrays &a, int i, int64_t p, double d[3], double *r2, int32_t *j)
+/* Candidate j of a centre: d = x_j - x_i, r^2, and whether it is an edge. */
+typedef struct candidate {
+  double d[3], r2;
+  int32_t j, is_edge;
+} candidate;
+
+/* Candidates p, p + WARP ... < end of the centre at xi, all of whose reads are on their way at once. */
+MLFF_DEVICE void load_candidates(const edge_arrays &a, const double xi[3], int64_t p, int64_t end, candidate *of)
 {
-  *j = a.g.nbr[p];
-  const double *xi = a.g.pos + 3 * (int64_t) i, *xj = a.g.pos + 3 * (int64_t) *j;
-  for (int c = 0; c < 3; c++) d[c] = xj[c] - xi[c];
-  *r2 = d[0] * d[0] + d[1] * d[1] + d[2] * d[2];
-  return *r2 < a.cutoff2 && a.g.species[*j] >= 0;
+#pragma unroll
+  for (int k = 0; k < AT_ONCE; k++) of[k].j = p + k * WARP < end ? a.g.nbr[p + k * WARP] : -1;
+#pragma unroll
+  for (int k = 0; k < AT_ONCE; k++) {
+    const double *xj = a.g.pos + 3 * (int64_t) of[k].j;
+    of[k].is_edge = of[k].j >= 0 && a.g.species[of[k].j] >= 0;
+    for (int c = 0; c < 3; c++) of[k].d[c] = of[k].j >= 0 ? xj[c] - xi[c] : 0.0;
+  }
+#pragma unroll
+  for (int k = 0; k < AT_ONCE; k++) {
+    const double *d = of[k].d;
+    of[k].r2 = d[0] * d[0] + d[1] * d[1] + d[2] * d[2];
+    of[k].is_edge = of[k].is_edge && of[k].r2 < a.cutoff2;
+  }
 }
 
 /* 1 when b is to be named before a as the closest pair. */
@@ -185,7 +106,7 @@ MLFF_DEVICE int repels(const edge_arrays &a, int i, int32_t j, double r2)
   return r2 < cutoff * cutoff;
 }
 
-/* row[i] = number of j with r_ij < cutoff, closest[i] = (min r^2, its j), summary.apart = 0 when a pair repels,
+/* count[i] = number of j with r_ij < cutoff, closest[i] = (min r^2, its j), summary.apart = 0 when a pair repels,
  * summary.bad. A position that is not finite is near nothing, and its step is refused on the host. A warp owns a
  * centre, its lanes every 32nd candidate; a block has EDGE_WARPS of them. No shared memory; deterministic. Twins:
  * fill_row, edges_cpu. */
@@ -195,45 +116,55 @@ __global__ void __launch_bounds__(EDGE_THREADS) edge_count_kernel(edge_arrays a)
   find_bad_position(a);
   if (i >= a.n_local) return;
   const int64_t begin = a.g.row[i], end = a.g.species[i] < 0 ? begin : a.g.row[i + 1];
+  const double xi[3] = {a.g.pos[3 * (int64_t) i], a.g.pos[3 * (int64_t) i + 1], a.g.pos[3 * (int64_t) i + 2]};
   double closest2 = INFINITY;
   int64_t closest_p = INT64_MAX;
   int n = 0;
-  for (int64_t p0 = begin; p0 < end; p0 += WARP) {
-    const int64_t p = p0 + lane;
-    double d[3], r2 = INFINITY;
-    int32_t j;
-    const int active = p < end && candidate(a, i, p, d, &r2, &j);
-    n += __popc(__ballot_sync(FULL_WARP, active));
-    if (active && r2 < closest2) {
-      closest2 = r2;
-      closest_p = p;
+  for (int64_t p0 = begin; p0 < end; p0 += WARP * AT_ONCE) {
+    candidate found[AT_ONCE];
+    load_candidates(a, xi, p0 + lane, end, found);
+#pragma unroll
+    for (int k = 0; k < AT_ONCE; k++) {
+      const double r2 = found[k].r2;
+      n += found[k].is_edge;
+      if (found[k].is_edge && r2 < closest2) {
+        closest2 = r2;
+        closest_p = p0 + k * WARP + lane;
+      }
+      if (found[k].is_edge && r2 < a.reach2 && repels(a, i, found[k].j, r2)) a.g.summary->apart = 0;
     }
-    if (active && r2 < a.reach2 && repels(a, i, j, r2)) a.g.summary->apart = 0;
   }
   for (int with = WARP / 2; with > 0; with /= 2) {
     const double r2 = __shfl_xor_sync(FULL_WARP, closest2, with);
     const int64_t p = __shfl_xor_sync(FULL_WARP, closest_p, with);
+    n += __shfl_xor_sync(FULL_WARP, n, with);
     if (is_closer(r2, p, closest2, closest_p)) {
       closest2 = r2;
       closest_p = p;
     }
   }
   if (lane) return;
-  a.row[i] = n;
+  a.g.count[i] = n;
   a.g.closest[i].r2 = closest2;
   a.g.closest[i].i = n ? i : -1;
   a.g.closest[i].j = n ? a.g.nbr[closest_p] : -1;
 }
 
-/* Reduces the block's pairs to the first; all threads call it. pair: shared, [SCAN_THREADS]. */
-MLFF_DEVICE void closest_of_block(closest_pair *pair)
+/* Reduces the block's pairs to the first; all N threads call it. pair: shared, [N]. */
+template <int N> MLFF_DEVICE void closest_of_block(closest_pair *pair)
 {
   const int t = (int) threadIdx.x;
-  for (int n = SCAN_THREADS / 2; n > 0; n /= 2) {
+  for (int n = N / 2; n > 0; n /= 2) {
     __syncthreads();
     if (t < n && is_closer(pair[t + n].r2, pair[t + n].i, pair[t].r2, pair[t].i)) pair[t] = pair[t + n];
   }
   __syncthreads();
+}
+
+/* Takes over the pair of centre or block k when it is to be named first. */
+MLFF_DEVICE void take_closer(const closest_pair *pair, int k, closest_pair *first)
+{
+  if (is_closer(pair[k].r2, pair[k].i, first->r2, first->i)) *first = pair[k];
 }
 
 /* row[n_local] = number of edges, or 0 when there is no room for so many; the summary. Of one thread. */
@@ -254,18 +185,16 @@ __global__ void __launch_bounds__(SCAN_THREADS) edge_scan_kernel(edge_arrays a)
   MLFF_SHARED(int64_t, sum, SCAN_THREADS);
   MLFF_SHARED(closest_pair, pair, SCAN_THREADS);
   const int t = (int) threadIdx.x, i = (int) blockIdx.x * SCAN_THREADS + t;
-  const int64_t n = i < a.n_local ? a.row[i] : 0;
+  const int64_t n = i < a.n_local ? a.g.count[i] : 0;
   const closest_pair none = {INFINITY, -1, -1};
   sum[t] = n;
   pair[t] = i < a.n_local ? a.g.closest[i] : none;
   scan_block(sum);
-  closest_of_block(pair);
+  closest_of_block<SCAN_THREADS>(pair);
   if (i < a.n_local) a.row[i] = sum[t] - n;
   if (t) return;
-  const int64_t n_edges = sum[SCAN_THREADS - 1];
-  a.g.block_edges[blockIdx.x] = gridDim.x == 1 ? 0 : n_edges;
+  a.g.block_edges[blockIdx.x] = sum[SCAN_THREADS - 1];
   a.g.block_closest[blockIdx.x] = pair[0];
-  if (gridDim.x == 1) write_total(a, n_edges, pair[0]);
 }
 
 /* block_edges[b] = sum of those before b, and the total. One block that walks over all n_blocks, of which there are
@@ -284,14 +213,13 @@ __global__ void __launch_bounds__(SCAN_THREADS) edge_total_kernel(edge_arrays a,
     scan_block(sum);
     if (b < n_blocks) {
       a.g.block_edges[b] = before + sum[t] - n;
-      const closest_pair p = a.g.block_closest[b];
-      if (is_closer(p.r2, p.i, first.r2, first.i)) first = p;
+      take_closer(a.g.block_closest, b, &first);
     }
     before += sum[SCAN_THREADS - 1];
     __syncthreads();
   }
   pair[t] = first;
-  closest_of_block(pair);
+  closest_of_block<SCAN_THREADS>(pair);
   if (t == 0) write_total(a, before, pair[0]);
 }
 
@@ -302,35 +230,85 @@ MLFF_DEVICE void tell_host(const edge_arrays &a)
   a.g.summary->bad = a.g.summary->apart = MLFF_CUDA_NONE_BAD;
 }
 
+MLFF_DEVICE void write_edge(const edge_arrays &a, const candidate &from, int64_t e)
+{
+  const vector_of<4> v = {{(real) from.d[0], (real) from.d[1], (real) from.d[2], (real) sqrt(from.r2)}};
+  store_vector<4>(a.vec + 4 * e, v);
+  a.nbr[e] = from.j;
+  a.node[e] = a.g.node[from.j];
+  a.species[e] = a.g.species[from.j];
+}
+
+/* Of few centres, instead of a scan: all edges, and those of centres before i, added up by a warp. */
+MLFF_DEVICE int edges_before(const edge_arrays &a, int i, int lane, int *n_edges)
+{
+  int before = 0, all = 0;
+#pragma unroll 4
+  for (int k = lane; k < a.n_local; k += WARP) {
+    const int n = a.g.count[k];
+    all += n;
+    before += k < i ? n : 0;
+  }
+  for (int with = WARP / 2; with > 0; with /= 2) {
+    all += __shfl_xor_sync(FULL_WARP, all, with);
+    before += __shfl_xor_sync(FULL_WARP, before, with);
+  }
+  *n_edges = all;
+  return before;
+}
+
+/* Of few centres, instead of edge_total_kernel: the total, by a block. pair: shared, [EDGE_THREADS]. */
+MLFF_DEVICE void add_all(const edge_arrays &a, closest_pair *pair)
+{
+  const int t = (int) threadIdx.x;
+  closest_pair first = {INFINITY, -1, -1};
+  int n_edges;
+#pragma unroll 4
+  for (int i = t; i < a.n_local; i += EDGE_THREADS) take_closer(a.g.closest, i, &first);
+  pair[t] = first;
+  closest_of_block<EDGE_THREADS>(pair);
+  edges_before(a, 0, t % WARP, &n_edges);
+  if (t) return;
+  write_total(a, n_edges, pair[0]);
+  tell_host(a);
+}
+
 /* Writes the edges of centre i from row[i] on, in the order of the list:
  *   vec[e] = (x_j - x_i, r_ij), nbr[e] = j, node[e], species[e];  edge[p] = e or -1
  * When there is no room for all edges, there are none: all that follows finds empty rows.
- * A warp owns a centre, its lanes every 32nd candidate. No shared memory; deterministic. Twin: fill_row, edges_cpu. */
-__global__ void __launch_bounds__(EDGE_THREADS) edge_fill_kernel(edge_arrays a)
+ * A warp owns a centre, its lanes every 32nd candidate. IS_FEW: nothing was scanned; the last block adds everything up,
+ * the others what they need. Shared memory: a pair per thread; deterministic. Twin: fill_row, edges_cpu. */
+template <int IS_FEW> __global__ void __launch_bounds__(EDGE_THREADS) edge_fill_kernel(edge_arrays a)
 {
   const int i = (int) (blockIdx.x * EDGE_WARPS + threadIdx.x / WARP), lane = (int) threadIdx.x % WARP;
-  if (blockIdx.x == 0 && threadIdx.x == 0) tell_host(a);
+  if (IS_FEW && blockIdx.x == gridDim.x - 1) {
+    MLFF_SHARED(closest_pair, pair, EDGE_THREADS);
+    add_all(a, pair);
+    return;
+  }
+  if (!IS_FEW && blockIdx.x == 0 && threadIdx.x == 0) tell_host(a);
   if (i >= a.n_local) return;
-  const bool fits = a.g.summary->n_edges <= a.n_room;
-  const bool none = !fits || a.g.species[i] < 0;
+  const double xi[3] = {a.g.pos[3 * (int64_t) i], a.g.pos[3 * (int64_t) i + 1], a.g.pos[3 * (int64_t) i + 2]};
   const int64_t begin = a.g.row[i], end = a.g.row[i + 1];
-  const int64_t start = fits ? a.row[i] + a.g.block_edges[i / SCAN_THREADS] : 0;
+  const bool has_element = a.g.species[i] >= 0;
+  int n_few = 0;
+  const int64_t before = IS_FEW ? edges_before(a, i, lane, &n_few) : a.row[i] + a.g.block_edges[i / SCAN_THREADS];
+  const bool fits = (IS_FEW ? n_few : a.g.summary->n_edges) <= a.n_room;
+  const int64_t start = fits ? before : 0;
   int64_t next = start;
-  for (int64_t p0 = begin; p0 < end; p0 += WARP) {
-    const int64_t p = p0 + lane;
-    double d[3] = {0, 0, 0}, r2;
-    int32_t j;
-    const int active = p < end && !none && candidate(a, i, p, d, &r2, &j);
-    const unsigned votes = __ballot_sync(FULL_WARP, active);
-    const int64_t e = next + __popc(votes & ((1u << lane) - 1));
-    next += __popc(votes);
-    if (p < end) a.g.edge[p] = active ? (int32_t) e : -1;
-    if (!active) continue;
-    for (int c = 0; c < 3; c++) a.vec[4 * e + c] = (real) d[c];
-    a.vec[4 * e + 3] = (real) sqrt(r2);
-    a.nbr[e] = j;
-    a.node[e] = a.g.node[j];
-    a.species[e] = a.g.species[j];
+  for (int64_t p0 = begin; p0 < end; p0 += WARP * AT_ONCE) {
+    candidate found[AT_ONCE];
+    load_candidates(a, xi, p0 + lane, end, found);
+#pragma unroll
+    for (int k = 0; k < AT_ONCE; k++) {
+      const int64_t p = p0 + k * WARP + lane;
+      const int active = found[k].is_edge && fits && has_element;
+      const unsigned votes = __ballot_sync(FULL_WARP, active);
+      const int64_t e = next + __popc(votes & ((1u << lane) - 1));
+      next += __popc(votes);
+      if (p < end) a.g.edge[p] = active ? (int32_t) e : -1;
+      if (active) write_edge(a, found[k], e);
+    }
   }
   __syncwarp();
   if (lane == 0) a.row[i] = start;
@@ -435,9 +413,13 @@ static mlff_status enqueue_step(mlff_backend *backend, const mlff_edges *edges, 
   if (!on_device)
     MLFF_TRY(mlff_cuda_upload(backend, a.g.pos, cuda->positions.data, (size_t) a.n_all * 3 * sizeof(double), error));
   MLFF_LAUNCH(backend, edge_count_kernel, n_blocks, EDGE_THREADS, 0, a);
-  MLFF_LAUNCH(backend, edge_scan_kernel, (unsigned) n_scan, SCAN_THREADS, 0, a);
-  if (n_scan != 1) MLFF_LAUNCH(backend, edge_total_kernel, 1, SCAN_THREADS, 0, a, n_scan);
-  MLFF_LAUNCH(backend, edge_fill_kernel, n_blocks, EDGE_THREADS, 0, a);
+  if (mlff_cuda_is_small(cuda, a.n_local)) {
+    MLFF_LAUNCH(backend, edge_fill_kernel<1>, n_blocks + 1, EDGE_THREADS, 0, a);
+  } else {
+    MLFF_LAUNCH(backend, edge_scan_kernel, (unsigned) n_scan, SCAN_THREADS, 0, a);
+    MLFF_LAUNCH(backend, edge_total_kernel, 1, SCAN_THREADS, 0, a, n_scan);
+    MLFF_LAUNCH(backend, edge_fill_kernel<0>, n_blocks, EDGE_THREADS, 0, a);
+  }
   return mlff_cuda_status(cuda, error);
 }
 
@@ -490,12 +472,10 @@ mlff_status MLFF_CUDA(edges_cuda)(mlff_backend *backend, const mlff_graph *graph
   MLFF_TRY(reserve_list(backend, graph, edges, error));
   if (edges->n_room) MLFF_TRY(reserve_edges(backend, edges, error)); /* else when it is known how many there are */
   if (is_new || edges->list_id == 0) {
-    edge_arrays a = arrays_of(backend, edges);
     if (!graph->row && !made.row && !backend->forecast)
       return mlff_fail(error, MLFF_E_ARG, "graph.list_id is that of a list with other atoms");
-    a.n_pairs = edges->n_pairs;
     edges->list_id = 0;
-    MLFF_TRY(bring_graph(backend, graph, &made, &a, error));
+    MLFF_TRY(bring_graph(backend, graph, &made, edges, error));
     edges->list_id = graph->list_id;
   }
   if (!backend->forecast) MLFF_TRY(mlff_cuda_set_positions(cuda, graph, edges, error));

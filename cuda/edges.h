@@ -30,6 +30,7 @@ typedef struct graph_arrays {
   /* new every step */
   double *pos;                 /* [n_all][3]                                               */
   int32_t *edge;               /* [n_pairs]   edge of a candidate, -1: not active          */
+  int32_t *count;              /* [n_local]   edges of a centre                            */
   closest_pair *closest;       /* [n_local]                                                */
   int64_t *block_edges;        /* [n_scan_blocks] edges of a block; then: of those before it */
   closest_pair *block_closest; /* [n_scan_blocks]                                          */
@@ -57,6 +58,7 @@ static inline size_t graph_layout(void *base, int64_t n_local, int64_t n_nodes, 
   take_array(base, &at, &g->in_pair, n_pairs);
   take_array(base, &at, &g->pos, 3 * n_all);
   take_array(base, &at, &g->edge, n_pairs);
+  take_array(base, &at, &g->count, n_local);
   take_array(base, &at, &g->closest, n_local);
   take_array(base, &at, &g->block_edges, n_blocks + 1);
   take_array(base, &at, &g->block_closest, n_blocks + 1);
@@ -70,6 +72,23 @@ static inline graph_arrays graph_of(const mlff_edges *edges)
   graph_layout(edges->scratch.data, edges->n_local, edges->n_nodes, edges->all_room, edges->pairs_room, &g);
   return g;
 }
+
+/* Inclusive sums of value[SCAN_THREADS], shared; all threads call it. */
+MLFF_DEVICE void scan_block(int64_t *value)
+{
+  const int t = (int) threadIdx.x;
+  for (int by = 1; by < SCAN_THREADS; by *= 2) {
+    __syncthreads();
+    const int64_t before = t >= by ? value[t - by] : 0;
+    __syncthreads();
+    value[t] += before;
+  }
+  __syncthreads();
+}
+
+/* incoming.cu: center_species of edges, and in_row and in_pair, of a list that has arrived. edge[] is free until the edges
+ * of the step are found. */
+void MLFF_CUDA(mlff_cuda_settle_list)(mlff_backend *backend, const mlff_edges *edges);
 
 /* A list that is being made (candidates.cu), where the host has it. */
 typedef struct mlff_cuda_host_list {

@@ -12,6 +12,7 @@ enum { FORCE_THREADS = 128, FORCE_WARPS = FORCE_THREADS / WARP, REDUCE_THREADS =
 enum { ENERGY = 9, BAD = 10, PARTS = 11, HEAD = 16 };
 /* Nodes of a warp: so many that its other sums cost little, but few enough that BLOCKS_PER_SM share out the atoms. */
 enum { MOST_PER_WARP = 32, BLOCKS_PER_SM = 8 };
+enum { AT_ONCE = 4 }; /* pairs of a lane that are looked up together: each is three reads that wait for one another */
 
 namespace { /* kernels and their arguments differ between element types */
 
@@ -64,11 +65,18 @@ __global__ void __launch_bounds__(FORCE_THREADS) forces_kernel(force_arrays a, i
       for (int c = 0; c < 3; c++) f[c] += g[c];
       for (int c = 0; c < 9; c++) w[c] += we[c];
     }
-    for (int64_t q = a.in_row[i] + lane; q < a.in_row[i + 1]; q += WARP) {
-      const int32_t e = a.edge[a.in_pair[q]];
-      if (e < 0) continue;
-      const vector_of<4> v = load_vector<4>(a.grad + 4 * (int64_t) e);
-      for (int c = 0; c < 3; c++) f[c] -= a.scale * (double) v.of[c];
+    for (int64_t q = a.in_row[i] + lane, end = a.in_row[i + 1]; q < end; q += WARP * AT_ONCE) {
+      int32_t e[AT_ONCE];
+#pragma unroll
+      for (int k = 0; k < AT_ONCE; k++) e[k] = q + k * WARP < end ? a.in_pair[q + k * WARP] : -1;
+#pragma unroll
+      for (int k = 0; k < AT_ONCE; k++) e[k] = e[k] < 0 ? -1 : a.edge[e[k]];
+#pragma unroll
+      for (int k = 0; k < AT_ONCE; k++) {
+        vector_of<4> v = {};
+        if (e[k] >= 0) v = load_vector<4>(a.grad + 4 * (int64_t) e[k]);
+        for (int c = 0; c < 3; c++) f[c] -= a.scale * (double) v.of[c];
+      }
     }
     for (int c = 0; c < 3; c++) {
       const double sum = warp_sum(f[c]);

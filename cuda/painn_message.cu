@@ -9,10 +9,9 @@
 enum { MESSAGE_THREADS = 64, CHANNELS = 4 }; /* channels of a thread, forward */
 /* Of small systems SHARES threads or warps share out the edges of an atom, which one alone would wait for in turn;
  * forward of those whose atom fits into a block. */
-enum { SHARES = 4, MOST_THREADS = 256 };
-/* Backward a lane has up to MOST_PER channels at a time, in registers (backward_blocks). */
-enum { BACKWARD_WARPS = 4, MOST_PER = MLFF_REAL_IS_DOUBLE ? 2 : 4 };
-enum { AHEAD = 4, PIECE = 16 / sizeof(real) }; /* edges of a warp in shared memory or on their way there, backward */
+/* Backward a lane has up to MOST_PER channels at a time, in registers. */
+enum { SHARES = 8, BACKWARD_WARPS = 4, MOST_THREADS = 256 };
+enum { MOST_PER = MLFF_REAL_IS_DOUBLE ? 2 : 4, PIECE = 16 / sizeof(real) };
 
 static_assert(MLFF_PAINN_BLOCK % CHANNELS == 0, "channels are padded to whole vectors");
 
@@ -228,11 +227,13 @@ template <int PER> MLFF_DEVICE void sender_end(const message_arrays &a, int64_t 
   store_vector<PER>(grad_x + 2 * f, gc);
 }
 
-/* Of a multiprocessor at least: 168 registers for MOST_PER channels of a lane, 96 for fewer. */
-constexpr int backward_blocks(int per)
-{
-  return per == MOST_PER ? 3 : 5;
-}
+/* Warps of a block; blocks of a multiprocessor at least: 168 registers for MOST_PER channels of a lane, 96 for fewer; and
+ * edges of a warp in shared memory or on their way there. */
+template <int PER, int IS_SHARED> struct backward_of {
+  enum { WARPS = IS_SHARED ? SHARES : BACKWARD_WARPS };
+  enum { BLOCKS = IS_SHARED ? 2 : PER == MOST_PER ? 3 : 5 };
+  enum { AHEAD = IS_SHARED && PER == MOST_PER ? 2 : 4 };
+};
 
 /* What backward reads of an edge: its line, and of the neighbour's adjoints those of every lane's channels. */
 template <int PER> struct edge_ahead {
@@ -299,18 +300,20 @@ MLFF_DEVICE void send(const message_arrays &a, int64_t e, const edge_ahead<PER> 
  *   edge_grad[e] = or += (dE/du, dE/dr)
  *   grad [n_nodes][4F], grad_x [n][3F], grad_in [n][4F], edge_grad [n_edges][4]
  * A warp owns sender j, a lane PER channels that follow one another of a chunk of 32 PER; chunks follow one another and
- * add to edge_grad. A block has BACKWARD_WARPS warps; where IS_SHARED, it owns sender j and a warp every SHARES-th of
- * its edges. Edges come to shared memory AHEAD of their use. The four sums of an edge go through shuffles, those of the
+ * add to edge_grad. A block has BACKWARD_WARPS warps; where IS_SHARED, SHARES of them, owns sender j and a warp every
+ * SHARES-th of its edges. Edges come to shared memory ahead of their use. The four sums of an edge go through shuffles, those of the
  * sender's shares in order through shared memory. Deterministic. Twin: painn_message_backward_cpu, backward_edge. */
 template <int DENSE, int PER, int IS_SHARED>
-__global__ void __launch_bounds__(WARP *BACKWARD_WARPS, backward_blocks(PER)) message_backward_kernel(message_arrays a)
+__global__ void __launch_bounds__(WARP *backward_of<PER, IS_SHARED>::WARPS, backward_of<PER, IS_SHARED>::BLOCKS)
+    message_backward_kernel(message_arrays a)
 {
+  enum { WARPS = backward_of<PER, IS_SHARED>::WARPS, AHEAD = backward_of<PER, IS_SHARED>::AHEAD };
   const int lane = (int) threadIdx.x % WARP, warp = (int) threadIdx.x / WARP;
   const int64_t j = a.begin + (IS_SHARED ? (int64_t) blockIdx.x : (int64_t) blockIdx.x * BACKWARD_WARPS + warp);
   if (j >= a.end) return;
   const int64_t begin = a.row[j] + (IS_SHARED ? warp : 0), end = a.row[j + 1];
   const int step = IS_SHARED ? SHARES : 1;
-  MLFF_SHARED(edge_ahead<PER>, ahead, BACKWARD_WARPS * AHEAD);
+  MLFF_SHARED(edge_ahead<PER>, ahead, WARPS * AHEAD);
   edge_ahead<PER> *const own_ahead = ahead + warp * AHEAD;
   for (int k0 = 0; k0 < a.n_features; k0 += WARP * PER) {
     const int k = k0 + lane * PER;
@@ -343,7 +346,9 @@ __global__ void __launch_bounds__(WARP *BACKWARD_WARPS, backward_blocks(PER)) me
       *grad = total;
     }
     if (IS_SHARED) {
-      MLFF_SHARED(sender_sums<PER>, shares, (SHARES - 1) * WARP);
+      static_assert((SHARES - 1) * WARP * sizeof(sender_sums<PER>) <= WARPS * AHEAD * sizeof *ahead, "they fit");
+      sender_sums<PER> *const shares = (sender_sums<PER> *) (void *) ahead;
+      __syncthreads();
       if (warp) shares[(warp - 1) * WARP + lane] = own.sums;
       __syncthreads();
       for (int s = 0; s < SHARES - 1 && warp == 0; s++) add_sums<PER>(&own.sums, shares[s * WARP + lane]);
@@ -412,11 +417,10 @@ template <int IS_SHARED> static void (*backward_kernel(int n_terms, int n_featur
 
 void MLFF_CUDA(painn_message_backward_cuda)(mlff_backend *backend, const mlff_painn_message_args *args)
 {
-  static_assert((int) SHARES == (int) BACKWARD_WARPS, "a warp of the block for each share");
   const bool shared = mlff_cuda_is_small(mlff_cuda_of(backend), args->edges->n_local);
   const unsigned n_blocks = mlff_cuda_blocks(args->end - args->begin, shared ? 1 : BACKWARD_WARPS);
   mlff_cuda_launch(backend, "message_backward_kernel", 0,
                    shared ? backward_kernel<1>(args->n_terms, args->n_features)
                           : backward_kernel<0>(args->n_terms, args->n_features),
-                   n_blocks, WARP * BACKWARD_WARPS, 0, arrays_of(args));
+                   n_blocks, (unsigned) (WARP * (shared ? SHARES : BACKWARD_WARPS)), 0, arrays_of(args));
 }
