@@ -385,7 +385,7 @@ void mlff_cuda_ops_mixed(mlff_ops *ops)
   ops->linear_pack = linear_pack_mixed_cuda;
   ops->linear = linear_mixed_cuda;
   ops->linear_many = linear_many_mixed_cuda;
-  ops->painn_block = 16384;
+  ops->painn_block = 24576;
   ops->ani_block = 4096; /* with eight members 2048 atoms, 16384 rows of products */
 }
 #endif

@@ -7,10 +7,10 @@
 #include "vectors.h"
 
 enum { MESSAGE_THREADS = 64, CHANNELS = 4 }; /* channels of a thread, forward */
-/* Of small systems SHARES threads or warps share out the edges of an atom, which one alone would wait for in turn;
- * forward of those whose atom fits into a block. */
+/* Of small systems SHARES threads or warps, of few atoms MOST_SHARES, share out the edges of an atom, which one alone
+ * would wait for in turn; forward of those whose atom fits into a block. */
+enum { SHARES = 4, MOST_SHARES = 8, BACKWARD_WARPS = 4, FEW_PER_SM = 4, MOST_THREADS = 256 };
 /* Backward a lane has up to MOST_PER channels at a time, in registers. */
-enum { SHARES = 8, BACKWARD_WARPS = 4, MOST_THREADS = 256 };
 enum { MOST_PER = MLFF_REAL_IS_DOUBLE ? 2 : 4, PIECE = 16 / sizeof(real) };
 
 static_assert(MLFF_PAINN_BLOCK % CHANNELS == 0, "channels are padded to whole vectors");
@@ -103,14 +103,14 @@ MLFF_DEVICE void add_receiver(receiver *sum, const receiver &share)
  *   q[i][k]  = q_in[i][k] + sum_e f_a x_j[0][k]
  *   mu[i][k] = mu_i[k] + sum_e (f_b x_j[1][k] u_e + f_c x_j[2][k] mu_j[k])
  *   rows R [n_rows][3F], state (x, mu) [n_nodes][6F], q [n][ldq], mu [n][3][F]
- * A thread owns CHANNELS channels of receiver i, or, where IS_SHARED, a block owns receiver i and a thread every
- * SHARES-th of its edges. Sums in registers over the edges in order, whose lines are loaded one ahead; then those of
- * the shares in order through dynamic shared memory: (SHARES - 1) receivers for each group of channels. Deterministic.
+ * A thread owns CHANNELS channels of receiver i, or, where IS_SHARED, a block owns receiver i and shares out its edges.
+ * Sums in registers over the edges in order, whose lines are loaded one ahead; then those of the shares in order through
+ * dynamic shared memory: a receiver for each group of channels and share but the first. Deterministic.
  * Twin: painn_message_cpu, message_channels. */
 template <int DENSE, int IS_SHARED>
 __global__ void __launch_bounds__(IS_SHARED ? MOST_THREADS : MESSAGE_THREADS) message_kernel(message_arrays a)
 {
-  const int64_t f = a.n_features, n_groups = f / CHANNELS, step = IS_SHARED ? SHARES : 1;
+  const int64_t f = a.n_features, n_groups = f / CHANNELS, step = IS_SHARED ? blockDim.x / n_groups : 1;
   const int64_t thread = (int64_t) blockIdx.x * (IS_SHARED ? 0 : MESSAGE_THREADS) + threadIdx.x;
   const int64_t block = IS_SHARED ? blockIdx.x : thread / n_groups, share = IS_SHARED ? thread / n_groups : 0;
   const int64_t i = a.begin + block;
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(IS_SHARED ? MOST_THREADS : MESSAGE_THREADS) me
     if (share) shares[(share - 1) * n_groups + k / CHANNELS] = sum;
     __syncthreads();
     if (share) return;
-    for (int s = 0; s < SHARES - 1; s++) add_receiver(&sum, shares[s * n_groups + k / CHANNELS]);
+    for (int s = 0; s < step - 1; s++) add_receiver(&sum, shares[s * n_groups + k / CHANNELS]);
   }
   store_vector<CHANNELS>(a.q + block * a.ldq + k, sum.q);
   real *mu = a.mu + block * 3 * f + k;
@@ -227,11 +227,11 @@ template <int PER> MLFF_DEVICE void sender_end(const message_arrays &a, int64_t 
   store_vector<PER>(grad_x + 2 * f, gc);
 }
 
-/* Warps of a block; blocks of a multiprocessor at least: 168 registers for MOST_PER channels of a lane, 96 for fewer; and
- * edges of a warp in shared memory or on their way there. */
+/* Warps of a block at most; blocks of a multiprocessor at least, which leaves 168 registers for MOST_PER channels of a
+ * lane and 96 for fewer; and edges of a warp in shared memory or on their way there. */
 template <int PER, int IS_SHARED> struct backward_of {
-  enum { WARPS = IS_SHARED ? SHARES : BACKWARD_WARPS };
-  enum { BLOCKS = IS_SHARED ? 2 : PER == MOST_PER ? 3 : 5 };
+  enum { WARPS = IS_SHARED ? MOST_SHARES : BACKWARD_WARPS };
+  enum { BLOCKS = IS_SHARED ? (PER == MOST_PER ? 1 : 2) : PER == MOST_PER ? 3 : 5 };
   enum { AHEAD = IS_SHARED && PER == MOST_PER ? 2 : 4 };
 };
 
@@ -300,8 +300,8 @@ MLFF_DEVICE void send(const message_arrays &a, int64_t e, const edge_ahead<PER> 
  *   edge_grad[e] = or += (dE/du, dE/dr)
  *   grad [n_nodes][4F], grad_x [n][3F], grad_in [n][4F], edge_grad [n_edges][4]
  * A warp owns sender j, a lane PER channels that follow one another of a chunk of 32 PER; chunks follow one another and
- * add to edge_grad. A block has BACKWARD_WARPS warps; where IS_SHARED, SHARES of them, owns sender j and a warp every
- * SHARES-th of its edges. Edges come to shared memory ahead of their use. The four sums of an edge go through shuffles, those of the
+ * add to edge_grad. A block has BACKWARD_WARPS warps; where IS_SHARED, it owns sender j, and its warps share out the
+ * edges. Edges come to shared memory ahead of their use. The four sums of an edge go through shuffles, those of the
  * sender's shares in order through shared memory. Deterministic. Twin: painn_message_backward_cpu, backward_edge. */
 template <int DENSE, int PER, int IS_SHARED>
 __global__ void __launch_bounds__(WARP *backward_of<PER, IS_SHARED>::WARPS, backward_of<PER, IS_SHARED>::BLOCKS)
@@ -312,7 +312,7 @@ __global__ void __launch_bounds__(WARP *backward_of<PER, IS_SHARED>::WARPS, back
   const int64_t j = a.begin + (IS_SHARED ? (int64_t) blockIdx.x : (int64_t) blockIdx.x * BACKWARD_WARPS + warp);
   if (j >= a.end) return;
   const int64_t begin = a.row[j] + (IS_SHARED ? warp : 0), end = a.row[j + 1];
-  const int step = IS_SHARED ? SHARES : 1;
+  const int step = IS_SHARED ? (int) blockDim.x / WARP : 1;
   MLFF_SHARED(edge_ahead<PER>, ahead, WARPS * AHEAD);
   edge_ahead<PER> *const own_ahead = ahead + warp * AHEAD;
   for (int k0 = 0; k0 < a.n_features; k0 += WARP * PER) {
@@ -346,12 +346,12 @@ __global__ void __launch_bounds__(WARP *backward_of<PER, IS_SHARED>::WARPS, back
       *grad = total;
     }
     if (IS_SHARED) {
-      static_assert((SHARES - 1) * WARP * sizeof(sender_sums<PER>) <= WARPS * AHEAD * sizeof *ahead, "they fit");
+      static_assert((MOST_SHARES - 1) * WARP * sizeof(sender_sums<PER>) <= WARPS * AHEAD * sizeof *ahead, "they fit");
       sender_sums<PER> *const shares = (sender_sums<PER> *) (void *) ahead;
       __syncthreads();
       if (warp) shares[(warp - 1) * WARP + lane] = own.sums;
       __syncthreads();
-      for (int s = 0; s < SHARES - 1 && warp == 0; s++) add_sums<PER>(&own.sums, shares[s * WARP + lane]);
+      for (int s = 0; s < step - 1 && warp == 0; s++) add_sums<PER>(&own.sums, shares[s * WARP + lane]);
       __syncthreads();
     }
     if (has_channels && (!IS_SHARED || warp == 0)) sender_end<PER>(a, j, k, own);
@@ -385,13 +385,21 @@ static message_arrays arrays_of(const mlff_painn_message_args *args)
   return a;
 }
 
+/* Threads or warps that share out the edges of an atom, which has `width` threads for each; 1: one does them all. */
+static int shares_of(const mlff_cuda_backend *cuda, const mlff_painn_message_args *args, int width)
+{
+  if (!mlff_cuda_is_small(cuda, args->edges->n_local) || SHARES * width > MOST_THREADS) return 1;
+  const bool is_few = args->edges->n_local <= (int64_t) FEW_PER_SM * cuda->n_multiprocessors;
+  return is_few && MOST_SHARES * width <= MOST_THREADS ? MOST_SHARES : SHARES;
+}
+
 template <int DENSE> static void start_message(mlff_backend *backend, const mlff_painn_message_args *args)
 {
-  const int n_groups = args->n_features / CHANNELS;
+  const int n_groups = args->n_features / CHANNELS, n_shares = shares_of(mlff_cuda_of(backend), args, n_groups);
   const int64_t n_atoms = args->end - args->begin;
-  if (mlff_cuda_is_small(mlff_cuda_of(backend), args->edges->n_local) && SHARES * n_groups <= MOST_THREADS) {
+  if (n_shares > 1) {
     mlff_cuda_launch(backend, "message_kernel", 0, message_kernel<DENSE, 1>, (unsigned) n_atoms,
-                     (unsigned) (SHARES * n_groups), (size_t) ((SHARES - 1) * n_groups) * sizeof(receiver),
+                     (unsigned) (n_shares * n_groups), (size_t) ((n_shares - 1) * n_groups) * sizeof(receiver),
                      arrays_of(args));
   } else {
     mlff_cuda_launch(backend, "message_kernel", 1, message_kernel<DENSE, 0>,
@@ -417,10 +425,11 @@ template <int IS_SHARED> static void (*backward_kernel(int n_terms, int n_featur
 
 void MLFF_CUDA(painn_message_backward_cuda)(mlff_backend *backend, const mlff_painn_message_args *args)
 {
-  const bool shared = mlff_cuda_is_small(mlff_cuda_of(backend), args->edges->n_local);
+  const int n_shares = shares_of(mlff_cuda_of(backend), args, WARP);
+  const bool shared = n_shares > 1;
   const unsigned n_blocks = mlff_cuda_blocks(args->end - args->begin, shared ? 1 : BACKWARD_WARPS);
   mlff_cuda_launch(backend, "message_backward_kernel", 0,
                    shared ? backward_kernel<1>(args->n_terms, args->n_features)
                           : backward_kernel<0>(args->n_terms, args->n_features),
-                   n_blocks, (unsigned) (WARP * (shared ? SHARES : BACKWARD_WARPS)), 0, arrays_of(args));
+                   n_blocks, (unsigned) (WARP * (shared ? n_shares : BACKWARD_WARPS)), 0, arrays_of(args));
 }

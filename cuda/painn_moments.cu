@@ -2,7 +2,7 @@
 #include "painn.h"
 #include "vectors.h"
 
-enum { MOMENT_THREADS = 64, MOMENT_WARPS = 4, MOMENT_BATCH = 8, MOST_SHARED = 32 * 1024 };
+enum { MOMENT_THREADS = 64, MOMENT_WARPS = 4, MOMENT_BATCH = MLFF_REAL_IS_DOUBLE ? 4 : 8, MOST_SHARED = 32 * 1024 };
 
 namespace { /* kernels and their arguments differ between element types */
 
@@ -37,11 +37,17 @@ MLFF_DEVICE moment_edge load_edge(const moment_arrays &a, int64_t e, int q)
   return found;
 }
 
+/* Lanes that add an edge. */
+static __host__ __device__ __forceinline__ int lanes_of(int n_terms)
+{
+  return 4 * n_terms <= WARP / 2 ? WARP / 2 : WARP;
+}
+
 /* m_q[i][s][k] = sum_{j of s} coef_k(r_ij),  m_mu[i][s][k] = sum_{j of s} coef_k(r_ij) u_ij,  and 1 at the slot of
- * atom i. A warp owns atom i and sums over its edges in order in dynamic shared memory: n_chunk columns (s, k) of four
- * numbers, all of them but for models of many elements. A lane adds one number of an edge, or of many terms every 32nd;
- * the lines of MOMENT_BATCH edges are on their way at once. Where IS_SHARED, for small systems, a block owns atom i, its
- * warps take batches in turn, and their sums are added in order. Deterministic. Twin: painn_moments_cpu. */
+ * atom i. A warp owns atom i, or, where IS_SHARED, a block, for small systems. Shares of lanes_of lanes take MOMENT_BATCH
+ * edges in turn, whose lines are on their way at once, and sum over them in order in dynamic shared memory: n_chunk
+ * columns (s, k) of four numbers, all of them but for models of many elements. A lane adds one number of an edge, or of
+ * many terms every 32nd. Sums of shares are added in order. Deterministic. Twin: painn_moments_cpu. */
 template <int IS_SHARED>
 __global__ void __launch_bounds__(WARP *MOMENT_WARPS) moments_kernel(moment_arrays a, int n_chunk, int n_atoms)
 {
@@ -49,15 +55,19 @@ __global__ void __launch_bounds__(WARP *MOMENT_WARPS) moments_kernel(moment_arra
   const int lane = (int) threadIdx.x % WARP, warp = (int) threadIdx.x / WARP;
   const int64_t block = IS_SHARED ? blockIdx.x : (int64_t) blockIdx.x * MOMENT_WARPS + warp, i = a.begin + block;
   if (block >= n_atoms) return;
-  const int64_t begin = a.row[i], end = a.row[i + 1], first = begin + (IS_SHARED ? warp * MOMENT_BATCH : 0);
-  const int n_columns = a.n_slots * a.n_rows, n_shares = IS_SHARED ? MOMENT_WARPS : 1;
-  real *own = shared + (size_t) warp * 4 * n_chunk, *mu = a.mu + block * 3 * a.ld_mu;
+  const int lanes = lanes_of(a.n_terms), per_warp = WARP / lanes,
+            n_shares = IS_SHARED ? MOMENT_WARPS * per_warp : per_warp;
+  const int64_t begin = a.row[i], end = a.row[i + 1], first = begin + (IS_SHARED ? warp * per_warp : 0) * MOMENT_BATCH;
+  const int n_columns = a.n_slots * a.n_rows, mine = lane / lanes;
+  real *of_warp = shared + (size_t) (warp * per_warp) * 4 * n_chunk, *own = of_warp + (size_t) mine * 4 * n_chunk;
+  real *of_atom = IS_SHARED ? shared : of_warp, *mu = a.mu + block * 3 * a.ld_mu;
   for (int c0 = 0; c0 < n_columns; c0 += n_chunk) {
     const int n = n_columns - c0 < n_chunk ? n_columns - c0 : n_chunk;
-    for (int q = lane; q < 4 * n; q += WARP) own[q] = 0;
+    for (int q = lane; q < per_warp * 4 * n_chunk; q += WARP) of_warp[q] = 0;
     __syncwarp();
-    for (int q = lane; q < (4 * a.n_terms + WARP - 1) / WARP * WARP && begin < end; q += WARP) {
-      for (int64_t e0 = first; e0 < end; e0 += n_shares * MOMENT_BATCH) {
+    for (int q = lane % lanes; q < (4 * a.n_terms + lanes - 1) / lanes * lanes && begin < end; q += lanes) {
+      for (int64_t batch = first; batch < end; batch += n_shares * MOMENT_BATCH) {
+        const int64_t e0 = batch + mine * MOMENT_BATCH;
         moment_edge edges[MOMENT_BATCH];
 #pragma unroll
         for (int k = 0; k < MOMENT_BATCH; k++) edges[k] = load_edge(a, e0 + k < end ? e0 + k : end - 1, q);
@@ -70,10 +80,10 @@ __global__ void __launch_bounds__(WARP *MOMENT_WARPS) moments_kernel(moment_arra
       }
     }
     if (IS_SHARED) __syncthreads();
-    for (int c = IS_SHARED ? (int) threadIdx.x : lane; c < n; c += n_shares * WARP) {
-      vector_of<4> sum = load_vector<4>((IS_SHARED ? shared : own) + 4 * c);
+    for (int c = IS_SHARED ? (int) threadIdx.x : lane; c < n; c += IS_SHARED ? WARP * MOMENT_WARPS : WARP) {
+      vector_of<4> sum = load_vector<4>(of_atom + 4 * c);
       for (int s = 1; s < n_shares; s++) {
-        const vector_of<4> share = load_vector<4>(shared + 4 * (s * n_chunk + c));
+        const vector_of<4> share = load_vector<4>(of_atom + 4 * (s * n_chunk + c));
         for (int d = 0; d < 4; d++) sum.of[d] += share.of[d];
       }
       a.q[block * a.ld_q + c0 + c] = sum.of[0];
@@ -160,12 +170,12 @@ static moment_arrays arrays_of(const mlff_painn_moments_args *args)
 void MLFF_CUDA(painn_moments_cuda)(mlff_backend *backend, const mlff_painn_moments_args *args)
 {
   const int64_t n_atoms = args->end - args->begin;
-  const int n_columns = args->n_slots * args->n_rows, most = MOST_SHARED / (4 * MOMENT_WARPS * (int) sizeof(real));
-  const int n_chunk = n_columns < most ? n_columns : most;
+  const int n_columns = args->n_slots * args->n_rows, n_shares = MOMENT_WARPS * WARP / lanes_of(args->n_terms);
+  const int most = MOST_SHARED / (4 * n_shares * (int) sizeof(real)), n_chunk = n_columns < most ? n_columns : most;
   const bool is_small = mlff_cuda_is_small(mlff_cuda_of(backend), args->edges->n_local);
   mlff_cuda_launch(backend, "moments_kernel", 0, is_small ? moments_kernel<1> : moments_kernel<0>,
                    mlff_cuda_blocks(n_atoms, is_small ? 1 : MOMENT_WARPS), WARP * MOMENT_WARPS,
-                   (size_t) (4 * MOMENT_WARPS * n_chunk) * sizeof(real), arrays_of(args), n_chunk, (int) n_atoms);
+                   (size_t) (4 * n_shares * n_chunk) * sizeof(real), arrays_of(args), n_chunk, (int) n_atoms);
 }
 
 void MLFF_CUDA(painn_moments_backward_cuda)(mlff_backend *backend, const mlff_painn_moments_args *args)
