@@ -86,8 +86,8 @@ MLFF_DEVICE void scan_block(int64_t *value)
   __syncthreads();
 }
 
-/* incoming.cu: center_species of edges, and in_row and in_pair, of a list that has arrived. edge[] is free until the edges
- * of the step are found. */
+/* incoming.cu: center_species of edges, and in_row and in_pair, of a list that has arrived. edge[] is free until the
+ * edges of the step are found. */
 void MLFF_CUDA(mlff_cuda_settle_list)(mlff_backend *backend, const mlff_edges *edges);
 
 /* A list that is being made (candidates.cu), where the host has it. */

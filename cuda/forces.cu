@@ -98,9 +98,9 @@ __global__ void __launch_bounds__(FORCE_THREADS) forces_kernel(force_arrays a, i
   a.parts[PARTS * (int64_t) blockIdx.x + c] = sum;
 }
 
-/* results[c] = sum_b parts[b][c], the largest for BAD; and the forces behind HEAD. A block for each c; a thread has every
- * REDUCE_THREADS-th part, then all add up in shared memory; of further blocks each thread copies a
- * number to the host, which is as fast as a copy of its own and needs none. Deterministic. Twin: forces_cpu. */
+/* results[c] = sum_b parts[b][c], the largest for BAD; and the forces behind HEAD. A block for each c; a thread has
+ * every REDUCE_THREADS-th part, then all add up in shared memory; of further blocks each thread brings a number to the
+ * host, which is as fast as a copy and starts none. Deterministic. Twin: forces_cpu. */
 __global__ void __launch_bounds__(REDUCE_THREADS) results_kernel(force_arrays a, int n_parts)
 {
   MLFF_SHARED(double, sums, REDUCE_THREADS);
@@ -149,8 +149,8 @@ __global__ void atom_virials_kernel(force_arrays a)
 
 } // namespace
 
-/* Doubles of one evaluation on the device: forces, parts, per-atom virials. Forces that stay have an array of their own,
- * which those of members do not overwrite. */
+/* Doubles of one evaluation on the device: forces, parts, per-atom virials. Forces that stay have an array of their
+ * own, which those of members do not overwrite. */
 static mlff_status make_arrays(mlff_backend *backend, const mlff_forces_args *args, unsigned n_blocks, force_arrays *a,
                                mlff_error *error)
 {

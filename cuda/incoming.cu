@@ -1,5 +1,5 @@
-/* incoming.cu: what the GPU makes of a new list: elements of nodes, and for forces.cu the candidates by the node of their
- * neighbour. The CPU scatters forces and needs no such list.
+/* incoming.cu: what the GPU makes of a new list: elements of nodes, and for forces.cu the candidates by the node of
+ * their neighbour. The CPU scatters forces and needs no such list.
  */
 #include "edges.h"
 

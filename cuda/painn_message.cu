@@ -104,8 +104,8 @@ MLFF_DEVICE void add_receiver(receiver *sum, const receiver &share)
  *   mu[i][k] = mu_i[k] + sum_e (f_b x_j[1][k] u_e + f_c x_j[2][k] mu_j[k])
  *   rows R [n_rows][3F], state (x, mu) [n_nodes][6F], q [n][ldq], mu [n][3][F]
  * A thread owns CHANNELS channels of receiver i, or, where IS_SHARED, a block owns receiver i and shares out its edges.
- * Sums in registers over the edges in order, whose lines are loaded one ahead; then those of the shares in order through
- * dynamic shared memory: a receiver for each group of channels and share but the first. Deterministic.
+ * Sums in registers over the edges in order, whose lines are loaded one ahead; then those of the shares in order
+ * through dynamic shared memory: a receiver for each group of channels and share but the first. Deterministic.
  * Twin: painn_message_cpu, message_channels. */
 template <int DENSE, int IS_SHARED>
 __global__ void __launch_bounds__(IS_SHARED ? MOST_THREADS : MESSAGE_THREADS) message_kernel(message_arrays a)

@@ -44,10 +44,11 @@ static __host__ __device__ __forceinline__ int lanes_of(int n_terms)
 }
 
 /* m_q[i][s][k] = sum_{j of s} coef_k(r_ij),  m_mu[i][s][k] = sum_{j of s} coef_k(r_ij) u_ij,  and 1 at the slot of
- * atom i. A warp owns atom i, or, where IS_SHARED, a block, for small systems. Shares of lanes_of lanes take MOMENT_BATCH
- * edges in turn, whose lines are on their way at once, and sum over them in order in dynamic shared memory: n_chunk
- * columns (s, k) of four numbers, all of them but for models of many elements. A lane adds one number of an edge, or of
- * many terms every 32nd. Sums of shares are added in order. Deterministic. Twin: painn_moments_cpu. */
+ * atom i. A warp owns atom i, or, where IS_SHARED, a block, for small systems. Shares of lanes_of lanes take
+ * MOMENT_BATCH edges in turn, whose lines are on their way at once, and sum over them in order in dynamic shared
+ * memory: n_chunk columns (s, k) of four numbers, all of them but for models of many elements. A lane adds one number
+ * of an edge, or of many terms every 32nd. Sums of shares are added in order. Deterministic.
+ * Twin: painn_moments_cpu. */
 template <int IS_SHARED>
 __global__ void __launch_bounds__(WARP *MOMENT_WARPS) moments_kernel(moment_arrays a, int n_chunk, int n_atoms)
 {

@@ -43,6 +43,7 @@ DEVICES = {
 ISSUE = 2.0  # cycles between instructions of a warp that is alone: some wait for the one before
 REACHED = 0.8  # of the peaks of issue and of bandwidths
 NODE, COPY, LAUNCH = 1.3, 1.8, 8.0  # us
+BUS = 55e3  # bytes/us from a GPU to its host
 BARRIER = 40  # cycles
 FINISH = 4000  # instructions of a warp for its 64 x 32 numbers of a product: activation, slope, writes that wait
 WAITS = 2  # for an instruction of `mixed`: tensor cores are slower than it is issued
@@ -63,6 +64,7 @@ class Kernel:
     dram: float = 0  # bytes
     l2: float = 0
     resident: int = 32  # warps on a multiprocessor at a time
+    host: float = 0  # bytes written to the host's memory
 
     def cycles(self, device):
         """Of a warp that is alone on its scheduler."""
@@ -80,7 +82,7 @@ class Kernel:
         return (
             waves * self.cycles(device) / per_us,
             instructions / (device.sms * SCHEDULERS * per_us * REACHED),
-            max(self.dram / (1e6 * device.dram), self.l2 / (1e6 * device.l2)) / REACHED,
+            max(self.dram / (1e6 * device.dram), self.l2 / (1e6 * device.l2)) / REACHED + self.host / BUS,
         )
 
     def time(self, device):
@@ -126,30 +128,39 @@ class System:
         return self.density * 4 / 3 * math.pi * (self.cutoff + 1) ** 3
 
 
-def edge_kernels(s):
-    """edges.cu: a warp for each atom, two passes over its candidates, and sums over all atoms."""
-    trips = math.ceil(s.candidates / WARP)
+AT_ONCE = 4  # candidates or pairs of a lane, whose reads do not wait for one another
+
+
+def edge_kernels(s, device):
+    """edges.cu: a warp for each atom, two passes over its candidates, and sums over all atoms, of few in the second."""
+    trips = math.ceil(s.candidates / WARP / AT_ONCE)
     position = 24 * s.atoms
-    count = Kernel("edge_count", s.atoms, [(60, trips, 2, False), (60, 1, 0, False)], 2)
+    count = Kernel("edge_count", s.atoms, [(60 * AT_ONCE, trips, 2, False), (60, 1, 0, False)], 2)
     count.dram, count.l2 = position + 4 * s.candidates * s.atoms, 28 * s.candidates * s.atoms
-    scan = Kernel("edge_scan", s.atoms / WARP, [(20, 16, 0, False)], 2, 40, 32 * s.atoms)
-    fill = Kernel("edge_fill", s.atoms, [(80, trips, 2, False)], 3)
+    fill = Kernel("edge_fill", s.atoms, [(80 * AT_ONCE, trips, 2, False)], 3)
     fill.dram = position + (8 * s.candidates + 28 * s.edges) * s.atoms
     fill.l2 = 32 * s.candidates * s.atoms
+    if device.is_small(s.atoms):
+        fill.loops.append((40, math.ceil(s.atoms / WARP / AT_ONCE), 1, False))
+        return [count, fill]
     blocks = math.ceil(s.atoms / 256)
-    total = [Kernel("edge_total", 8, [(30, 16 * math.ceil(blocks / 256), 0, False)], 2, 40)] if blocks > 1 else []
-    return [count, scan, *total, fill]
+    scan = Kernel("edge_scan", s.atoms / WARP, [(20, 16, 0, False)], 2, 40, 32 * s.atoms)
+    total = Kernel("edge_total", 8, [(30, 16 * math.ceil(blocks / 256), 0, False)], 2, 40)
+    return [count, scan, total, fill]
 
 
 def force_kernels(s, device):
     """forces.cu: warps own up to 32 atoms, lanes their edges and the candidates that end there."""
     per_warp = min(32, max(1, math.ceil(s.atoms / (32 * device.sms))))
-    trips = per_warp * (math.ceil(s.edges / WARP) + math.ceil(s.candidates / WARP))
-    forces = Kernel("forces", s.atoms / per_warp, [(60, trips, 2, False), (60, per_warp, 0, False)], 3, 2)
+    own, others = math.ceil(s.edges / WARP), math.ceil(s.candidates / WARP / AT_ONCE)
+    loops = [(60, per_warp * own, 2, False), (30 * AT_ONCE, per_warp * others, 3, False), (60, per_warp, 0, False)]
+    forces = Kernel("forces", s.atoms / per_warp, loops, 3, 2)
     forces.dram = (2 * 16 * s.edges + 8 * s.candidates + 24) * s.atoms
     forces.l2 = (3 * 16 * s.edges + 8 * s.candidates) * s.atoms
     parts = math.ceil(s.atoms / per_warp / 4)
-    return [forces, Kernel("virial", 9 * 8, [(20, math.ceil(parts / 256), 1, False), (20, 1, 0, False)], 2, 1)]
+    results = Kernel("results", 11 * 8, [(20, math.ceil(parts / 256), 1, False), (20, 8, 0, False)], 2, 9)
+    results.host = 24 * s.atoms
+    return [forces, results]
 
 
 def product(code, rows, n_in, n_out, mixed=False):

@@ -49,11 +49,11 @@ class Painn:
         return groups
 
 
-def painn_messages(code, net, s, small):
-    """painn_message.cu: forward 4 channels a thread, backward a warp for each atom; of small systems, four."""
-    f, n, e = net.f, s.atoms, s.edges
+def painn_messages(code, net, s, device):
+    """painn_message.cu: forward 4 channels a thread, backward a warp for each atom; of small systems, four or eight."""
+    f, n, e, small = net.f, s.atoms, s.edges, device.is_small(s.atoms)
     per = 4 if f > 64 else 2 if f > 32 else 1
-    shares = 4 if small else 1
+    shares = 1 if not small else 8 if n <= 4 * device.sms else 4
     row = 6 * f * REAL
     line = 64 * e * n
     forward_loop = code.loop(f"message_kernel<0,{int(small)}>")  # two edges
@@ -72,9 +72,10 @@ def painn(code, net, s, device):
     """The kernels of a recorded step."""
     n, e, m = s.atoms, s.edges, net.elements * net.splines
     small = device.is_small(n)
-    forward, back = painn_messages(code, net, s, small)
-    moments_loop = code.loop("moments_kernel")  # eight edges, which wait for the slot and for shared memory
-    moments = Kernel("moments", n, [(moments_loop, math.ceil(e / 8), 1, False)], 3)
+    forward, back = painn_messages(code, net, s, device)
+    # sixteen edges of a warp, which wait for the slot and for shared memory; of small systems a block has four warps
+    moments_loop, warps = code.loop(f"moments_kernel<{int(small)}>"), 4 if small else 1
+    moments = Kernel("moments", n * warps, [(moments_loop, math.ceil(e / 16 / warps), 1, False)], 3)
     moments.dram = n * (64 * e + 4 * m * REAL)
     moments_back_loop = code.loop("moments_backward_kernel")
     moments_back = Kernel("moments_backward", n * math.ceil(e / WARP), [(moments_back_loop, 1, 3, False)], 2)
@@ -83,7 +84,7 @@ def painn(code, net, s, device):
     groups = net.products()
     nodes = [between(code, net, s, device, small, group) for group in groups]
     messages = [forward] * (net.layers - 1), [back] * (net.layers - 1)
-    order = [*edge_kernels(s), radial, moments, *nodes[0]]
+    order = [*edge_kernels(s, device), radial, moments, *nodes[0]]
     for message, of in zip([*messages[0], *messages[1]], nodes[1:]):
         order += [message, *of]
     return [*order, moments_back, *force_kernels(s, device)]
@@ -178,13 +179,13 @@ def ani(code, net, s, device, mixed):
         batches = math.ceil(n * net.members / 65536)
         rows = n * net.members / batches
         networks = [product(code, share * rows, *widths, mixed) for share, *widths in net.layers()] * batches
-    return [*edge_kernels(s), forward, *networks, sum_kernel, back, *force_kernels(s, device)]
+    return [*edge_kernels(s, device), forward, *networks, sum_kernel, back, *force_kernels(s, device)]
 
 
 # ---- Orb -------------------------------------------------------------------------------------------------------------
 
 
-def orb(code, s, mixed, f=256, hidden=512, layers=15, neighbours=20, n_basis=20):
+def orb(code, s, device, mixed, f=256, hidden=512, layers=15, neighbours=20, n_basis=20):
     """Orb-v2, 32768 edges at a time: products, and what reads and writes rows of edges between them."""
     n, e = s.atoms, s.atoms * neighbours
     upper = [(hidden, hidden), (hidden, f)]
@@ -200,7 +201,7 @@ def orb(code, s, mixed, f=256, hidden=512, layers=15, neighbours=20, n_basis=20)
     of_atoms = [product(code, n, n_in, n_out, mixed) for n_in, n_out in [(f, hidden), (f, hidden)]]
     of_atoms += [product(code, n, n_in, n_out, mixed) for n_in, n_out in [(3 * f, hidden), *upper]]
     small = Kernel("concat, sums, norm", n, [(100, 1, 0, False)], 3, 0, 8 * n * f * REAL)
-    return [*edge_kernels(s), *(encoder * blocks), *((of_edges * blocks + of_atoms + [small] * 3) * layers)]
+    return [*edge_kernels(s, device), *(encoder * blocks), *((of_edges * blocks + of_atoms + [small] * 3) * layers)]
 
 
 # ---- NequIP ----------------------------------------------------------------------------------------------------------
@@ -306,7 +307,7 @@ def nequip(code, net, s, device):
         loops = [(800 if last else 1600, 1, 0, False)]
         return Kernel(name, n, loops, 4, 0, 2 * n * REAL * net.row(net.gated(last)))
 
-    ahead, behind = [*edge_kernels(s), radial, forward, gate("gate")], []
+    ahead, behind = [*edge_kernels(s, device), radial, forward, gate("gate")], []
     for layer in range(1, net.layers):
         last = layer == net.layers - 1
         gated = net.gated(last)
@@ -366,7 +367,7 @@ def _ani(mixed):
 
 
 def _orb(mixed):
-    return lambda code, _, n: orb(code, System(n, 6.0), mixed)
+    return lambda code, device, n: orb(code, System(n, 6.0), device, mixed)
 
 
 # Silicon has half the atoms of water in a volume.
@@ -392,8 +393,8 @@ CASES = (
 )
 
 
-def step(kernels, copies=5):
-    """us of a recorded step on a device, given its kernels' times."""
+def step(kernels, copies=1):
+    """us of a recorded step on a device, given its kernels' times; the one copy is that of the positions."""
     return LAUNCH + copies * COPY + sum(kernels)
 
 

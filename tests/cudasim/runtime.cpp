@@ -173,9 +173,10 @@ static void submit(cudaStream_t stream, cudaGraphNodeType type, std::function<vo
 
 /* ---- checks of a launch ---- */
 
-/* A word that is the address of host memory that is not pinned: kernels must not get those. Words below 2^32 are pairs of
- * smaller fields, say a float and a zero: memory lies there only in programs that are not position independent, as the
- * lmp of PyPI, where such a pair can look like an address of the heap. The C suites, which launch every kernel, are. */
+/* A word that is the address of host memory that is not pinned: kernels must not get those. Words below 2^32 are pairs
+ * of smaller fields, say a float and a zero: memory lies there only in programs that are not position independent, as
+ * the lmp of PyPI, where such a pair can look like an address of the heap. The C suites, which launch every kernel,
+ * are. */
 static int is_host_address(uint64_t word)
 {
   if (!(word >> 32) || word >> 47) return 0;

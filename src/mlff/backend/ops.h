@@ -155,8 +155,9 @@ typedef struct mlff_exchange_args {
  *   grad   real [n_edges][4]: dE/d(x_j - x_i) of directed edge e, in units of the model; fourth element ignored
  *   scale  converts to eV/A
  *   on_device  forces stay where the backend computes, as result->device_forces
- *   node_energy  real [n_local]; energy = their sum over atoms that have an element, in units of the model. Or both NULL
- *   bad    gets the first node whose force is not finite, -1: none. May be NULL
+ *   node_energy  real [n_local] or NULL
+ *   energy, bad  when not NULL: = the sum of node_energy over atoms that have an element, in units of the model; and
+ *          the first node whose force is not finite, -1: none
  *   result forces [n_nodes][3] = (on_device: when not NULL), virial [6] =, atom_virial and atom_centroid
  *          [n_nodes][9] = when not NULL
  *   F_i += g_e;  F_node(j) -= g_e;  W_ab -= r_a g_b (symmetrised for `virial`) */

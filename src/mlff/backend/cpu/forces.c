@@ -75,7 +75,7 @@ mlff_status MLFF_CPU(forces_cpu)(mlff_backend *backend, const mlff_forces_args *
   }
   mlff_virial_six(w, a->result->virial);
   if (a->result->atom_virial || a->result->atom_centroid) atom_virials(a);
-  if (a->node_energy) *a->energy = sum_energies(edges, a->node_energy);
+  if (a->energy) *a->energy = sum_energies(edges, a->node_energy);
   if (a->bad) *a->bad = mlff_first_bad_force((const double(*)[3]) forces, edges->n_nodes);
   return MLFF_OK;
 }
