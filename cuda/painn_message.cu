@@ -246,12 +246,14 @@ MLFF_DEVICE int node_of(const message_arrays &a, int64_t e)
   return line_load_index(a.lines + e * MLFF_PAINN_LINE).node;
 }
 
-/* Starts the copy of edge e, whose neighbour is that node; each lane waits for the channels that are its own. */
-template <int PER>
+/* Starts the copy of edge e, whose neighbour is that node; each lane waits for the channels that are its own. Of the
+ * line what was written: the coefficients of a dense basis are elsewhere, and the index is one piece. */
+template <int DENSE, int PER>
 MLFF_DEVICE void copy_edge(const message_arrays &a, int64_t e, int64_t node, int k, int lane, edge_ahead<PER> *to)
 {
+  enum { FIRST = DENSE ? LINE_UNIT / PIECE : 0, END = LINE_INDEX / PIECE + 1 };
   const int64_t f = a.n_features;
-  if (lane < MLFF_PAINN_LINE / PIECE)
+  if (lane >= FIRST && lane < END)
     copy_ahead<PIECE>(to->line + lane * PIECE, a.lines + e * MLFF_PAINN_LINE + lane * PIECE);
   if (k < f)
     for (int part = 0; part < 4; part++) copy_ahead<PER>(to->grad[part][lane].of, a.grad + (node * 4 + part) * f + k);
@@ -325,13 +327,13 @@ __global__ void __launch_bounds__(WARP *backward_of<PER, IS_SHARED>::WARPS, back
     for (int n = 0; n < AHEAD; n++) node[n] = begin + n * step < end ? node_of(a, begin + n * step) : 0;
 #pragma unroll
     for (int n = 0; n < AHEAD - 1; n++) {
-      if (begin + n * step < end) copy_edge<PER>(a, begin + n * step, node[n], k, lane, &own_ahead[n]);
+      if (begin + n * step < end) copy_edge<DENSE, PER>(a, begin + n * step, node[n], k, lane, &own_ahead[n]);
       __pipeline_commit();
     }
     int next = node[AHEAD - 1], n_done = 0;
     for (int64_t e = begin; e < end; e += step, n_done++) {
       const int64_t later = e + (AHEAD - 1) * step;
-      if (later < end) copy_edge<PER>(a, later, next, k, lane, &own_ahead[(n_done + AHEAD - 1) % AHEAD]);
+      if (later < end) copy_edge<DENSE, PER>(a, later, next, k, lane, &own_ahead[(n_done + AHEAD - 1) % AHEAD]);
       __pipeline_commit();
       next = later + step < end ? node_of(a, later + step) : 0;
       __pipeline_wait_prior(AHEAD - 1);
