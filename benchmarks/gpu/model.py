@@ -378,17 +378,17 @@ def _nequip(code, device, n):
 
 MEASURED = os.path.join(registers.ROOT, "benchmarks", "results", "gpu-2026-11-27-h200.json")
 CASES = (
-    Case("student-64", 64, _painn(STUDENT, 4.25), "us", 109, "water-benzene-student", 63),
-    Case("student-1k", 1000, _painn(STUDENT, 4.25), "us", 198, "water-benzene-student", 1152),
-    Case("student-1M", 1000000, _painn(STUDENT, 4.25), "M", 14.8, "water-benzene-student", 943296),
-    Case("painn-128-64", 64, _painn(TEACHER, 5.0), "us", 182, "water-benzene-teacher", 63),
-    Case("painn-128-100k", 100000, _painn(TEACHER, 5.0), "M", 3.1, "water-benzene-teacher", 98304),
-    Case("ani-2x-24", 24, _ani(False), "us", 98, "random-ani2x-8", 24),
+    Case("student-64", 64, _painn(STUDENT, 4.25), "us", 91, "water-benzene-student", 63),
+    Case("student-1k", 1000, _painn(STUDENT, 4.25), "us", 185, "water-benzene-student", 1152),
+    Case("student-1M", 1000000, _painn(STUDENT, 4.25), "M", 15, "water-benzene-student", 943296),
+    Case("painn-128-64", 64, _painn(TEACHER, 5.0), "us", 148, "water-benzene-teacher", 63),
+    Case("painn-128-100k", 100000, _painn(TEACHER, 5.0), "M", 3.2, "water-benzene-teacher", 98304),
+    Case("ani-2x-24", 24, _ani(False), "us", 87, "random-ani2x-8", 24),
     Case("ani-2x-300k", 300000, _ani(False), "M", 7, "random-ani2x-8", 98304),
     Case("ani-2x-300k-mixed", 300000, _ani(True), "M", 10.5, "random-ani2x-8", 98304),
     Case("orb-1k", 1000, _orb(False), "us/atom", 14.5, "random-orb-v2", 1152),
     Case("orb-1k-mixed", 1000, _orb(True), "us/atom", 7.3, "random-orb-v2", 1152),
-    Case("nequix-64", 64, _nequip, "us", 660, "nequix-oam-1-pft", 64),
+    Case("nequix-64", 64, _nequip, "us", 640, "nequix-oam-1-pft", 64),
     Case("nequix-10k", 10000, _nequip, "us/atom", 2.3, "nequix-oam-1-pft", 4096),
 )
 
