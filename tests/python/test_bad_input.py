@@ -135,7 +135,7 @@ train config.yaml --data data.npz | name = a/b | config.yaml:10: name: is 'a/b';
 train config.yaml --data data.npz | domain = [1] | config.yaml:2: domain: is [1]; allowed is a mapping
 
 distill || a recipe is wanted: mlff distill --example NAME prints one to
-distill nowhere.yaml || nowhere.yaml: No such file or directory
+distill nowhere.yaml || nowhere.yaml: there is no such recipe; mlff distill --example NAME
 distill empty.yaml -o run || empty.yaml: is empty; allowed are name, structures, teacher,
 distill --example nothing || --example nothing: there are ase, labels, lammps, silicon,
 distill config.yaml -o run | teacher - | config.yaml:1: has no teacher; allowed are name, structures,
@@ -219,12 +219,12 @@ convert ani broken.yaml -o out || broken.yaml: architecture is None, which is no
 convert ani config.yaml -o out || config.yaml: architecture is None, which is not supported
 convert ani water.xyz -o out || water.xyz: is no file of PyTorch, so not a TorchANI state dict
 convert painn water.xyz -o out || water.xyz: is no file of PyTorch, so not a SchNetPack model
-convert orb water.xyz -o out || water.xyz: cannot be read as a state dict: File is not a zip
+convert orb water.xyz -o out || water.xyz: is no file that PyTorch 1.6 or newer wrote, so not
 convert nequip water.xyz -o out || water.xyz: not a Nequix file (.nqx), which begins with one
 convert fennol water.xyz -o out || water.xyz: not a model of FeNNol (.fnx): it has no modules
 convert ani broken.pt -o out || broken.pt: is no file of PyTorch, so not a TorchANI state dict
-convert nequip broken.pt -o out || broken.pt: cannot be read as a checkpoint: File is not a zip
-convert orb broken.pt -o out || broken.pt: cannot be read as a state dict: File is not a zip
+convert nequip broken.pt -o out || broken.pt: is no file that PyTorch 1.6 or newer wrote, so not
+convert orb broken.pt -o out || broken.pt: is no file that PyTorch 1.6 or newer wrote, so not
 convert orb data.npz -o out || data.npz: cannot be read as a state dict: it is no PyTorch
 convert ani data.npz -o out || data.npz: cannot be read as a state dict: it is no PyTorch
 convert painn data.npz -o out || reading a SchNetPack model needs PyTorch, which this Python

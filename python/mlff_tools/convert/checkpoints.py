@@ -426,9 +426,10 @@ def _unpickle(path, reader, what):
                 raise ModelError("it is no PyTorch file")
             with archive.open(found[0]) as file:
                 return reader(file, archive, found[0].split("/")[0]).load()
+    except zipfile.BadZipFile as e:
+        raise ModelError(f"{path}: is no file that PyTorch 1.6 or newer wrote, so not a {what}") from e
     except (
         ModelError,
-        zipfile.BadZipFile,
         pickle.UnpicklingError,
         KeyError,
         ValueError,
