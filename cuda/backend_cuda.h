@@ -115,7 +115,7 @@ mlff_status mlff_cuda_copy_down(mlff_cuda_backend *cuda, void *dst, const void *
 mlff_status mlff_cuda_wait(mlff_cuda_backend *cuda, mlff_error *error);
 
 /* *slot: pinned memory for `bytes` of this step's results, which kernels can write; the next slot may move it. NULL in
- * a forecast. expect_results waits for them; *are_there: whether there is anything to look at, as in no recording. */
+ * a forecast. expect_results waits for them; *are_there: false in a forecast and in a recording. */
 mlff_status mlff_cuda_result_slot(mlff_backend *backend, size_t bytes, char **slot, mlff_error *error);
 mlff_status mlff_cuda_expect_results(mlff_backend *backend, bool *are_there, mlff_error *error);
 

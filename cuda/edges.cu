@@ -8,19 +8,19 @@
 
 #include <climits>
 
-enum { EDGE_THREADS = 128, EDGE_WARPS = EDGE_THREADS / WARP, AT_ONCE = 4 }; /* AT_ONCE: candidates of a lane */
+enum { EDGE_THREADS = 128, EDGE_WARPS = EDGE_THREADS / WARP };
 
 namespace { /* kernels and their arguments differ between element types */
 
 typedef struct edge_arrays {
   graph_arrays g;
-  int32_t n_local, n_nodes, n_all;  /* in a step, n_all: atoms that there is room for, those behind at 0 */
-  int32_t n_species;                /* of pairs */
+  int32_t n_local, n_all;           /* n_all: atoms that there is room for, those behind at 0 */
+  int32_t n_species, unused;        /* n_species: of pairs */
   int64_t n_room;                   /* edges that there is room for */
   double cutoff2, reach2;           /* reach2: of the repulsion, 0: there is none */
   const mlff_repulsion_pair *pairs; /* [n_species][n_species] */
   int64_t *row;
-  int32_t *nbr, *node, *species, *center_species;
+  int32_t *nbr, *node, *species;
   real *vec;                 /* [n_edges][4] */
   mlff_cuda_summary *learns; /* the host */
 } edge_arrays;
@@ -365,8 +365,7 @@ static edge_arrays arrays_of(mlff_backend *backend, const mlff_edges *edges)
   memset(&a, 0, sizeof a);
   a.g = graph_of(edges);
   a.n_local = edges->n_local;
-  a.n_nodes = edges->n_nodes;
-  a.n_all = edges->n_all;
+  a.n_all = (int32_t) edges->all_room;
   a.n_room = edges->n_room;
   a.cutoff2 = edges->cutoff * edges->cutoff;
   if (edges->repulsion) {
@@ -378,7 +377,6 @@ static edge_arrays arrays_of(mlff_backend *backend, const mlff_edges *edges)
   a.nbr = (int32_t *) edges->nbr.data;
   a.node = (int32_t *) edges->node.data;
   a.species = (int32_t *) edges->species.data;
-  a.center_species = (int32_t *) edges->center_species.data;
   a.vec = (real *) edges->vec.data;
   a.learns = mlff_cuda_of(backend)->summary;
   return a;
@@ -404,8 +402,7 @@ static void set_sizes(const mlff_graph *graph, double cutoff, mlff_edges *edges)
 static mlff_status enqueue_step(mlff_backend *backend, const mlff_edges *edges, int on_device, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-  edge_arrays a = arrays_of(backend, edges);
-  a.n_all = (int32_t) edges->all_room;
+  const edge_arrays a = arrays_of(backend, edges);
   const int n_scan = (int) mlff_cuda_blocks(a.n_local, SCAN_THREADS);
   const unsigned n_blocks = a.n_local ? mlff_cuda_blocks(a.n_local, EDGE_WARPS) : 1; /* ghosts may be bad, too */
   mlff_cuda_begin_step(cuda);

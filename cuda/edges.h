@@ -11,6 +11,7 @@ extern "C" {
 #include <cstdlib>
 
 enum { SCAN_THREADS = 256 }; /* centres of a block of the scan */
+enum { AT_ONCE = 4 };        /* candidates of a lane that are looked up together, by reads that wait for one another */
 
 /* The closest pair of some centres: smallest r^2, then the first centre, then the first neighbour of its list. */
 typedef struct closest_pair {

@@ -12,7 +12,6 @@ enum { FORCE_THREADS = 128, FORCE_WARPS = FORCE_THREADS / WARP, REDUCE_THREADS =
 enum { ENERGY = 9, BAD = 10, PARTS = 11, HEAD = 16 };
 /* Nodes of a warp: so many that its other sums cost little, but few enough that BLOCKS_PER_SM share out the atoms. */
 enum { MOST_PER_WARP = 32, BLOCKS_PER_SM = 8 };
-enum { AT_ONCE = 4 }; /* pairs of a lane that are looked up together: each is three reads that wait for one another */
 
 namespace { /* kernels and their arguments differ between element types */
 
@@ -39,7 +38,7 @@ MLFF_DEVICE void load_edge(const force_arrays &a, int64_t e, double d[3], double
   }
 }
 
-/* A block's `with` of what its warps have of part c. */
+/* Part c of two shares: the larger one of BAD, else the sum. */
 MLFF_DEVICE double joined(int c, double sum, double with)
 {
   return c == BAD ? fmax(sum, with) : sum + with;
@@ -88,8 +87,10 @@ __global__ void __launch_bounds__(FORCE_THREADS) forces_kernel(force_arrays a, i
     const double sum = warp_sum(w[c]);
     if (lane == 0) sums[PARTS * warp + c] = sum;
   }
-  if (lane == 0) sums[PARTS * warp + ENERGY] = energy;
-  if (lane == 0) sums[PARTS * warp + BAD] = bad;
+  if (lane == 0) {
+    sums[PARTS * warp + ENERGY] = energy;
+    sums[PARTS * warp + BAD] = bad;
+  }
   __syncthreads();
   const int c = (int) threadIdx.x;
   if (c >= PARTS) return;

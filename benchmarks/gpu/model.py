@@ -6,7 +6,7 @@
 
 A model; the table has what was measured on an H200 beside it, and how many times as long that takes. costs.py says what
 a kernel takes, and of which devices.
-Copies and memsets of a recorded step take COPY us, its start and the wait for it LAUNCH us. Assumptions about kernels
+The copy of a recorded step takes COPY us, its start and the wait for it LAUNCH us. Assumptions about kernels
 stand where they are counted. The bars are in CASES; the exit code is 1 when a case misses its bar.
 """
 
@@ -393,9 +393,9 @@ CASES = (
 )
 
 
-def step(kernels, copies=1):
+def step(kernels):
     """us of a recorded step on a device, given its kernels' times; the one copy is that of the positions."""
-    return LAUNCH + copies * COPY + sum(kernels)
+    return LAUNCH + COPY + sum(kernels)
 
 
 def main():

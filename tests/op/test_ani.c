@@ -275,16 +275,7 @@ START_TEST(aev_ends_at_its_cutoffs)
       const int64_t row[4] = {0, 2, 2, 2};
       const int32_t nbr[2] = {1, 2}, species[3] = {0, 0, 1}, node[3] = {0, 1, 2}, center = 0;
       const double pos[3][3] = {{0, 0, 0}, {0, 1.2, 0}, {r, 0, 0}};
-      const mlff_graph graph = {.n_local = 3,
-                                .n_all = 3,
-                                .n_nodes = 3,
-                                .n_pairs = 2,
-                                .list_id = 1,
-                                .species = species,
-                                .node = node,
-                                .row = row,
-                                .nbr = nbr,
-                                .pos = pos};
+      const mlff_graph graph = graph_of_list(3, species, node, row, nbr, pos);
       const int use[2] = {1, 1};
       mlff_error error = {0};
       mlff_edges edges = {0};

@@ -79,16 +79,7 @@ START_TEST(edges_refuse_positions_that_are_not_finite)
   const int64_t row[3] = {0, 1, 2};
   const int32_t nbr[2] = {1, 0}, species[2] = {0, 0}, node[2] = {0, 1};
   double pos[2][3] = {{0, 0, 0}, {1, 0, 0}};
-  const mlff_graph graph = {.n_local = 2,
-                            .n_all = 2,
-                            .n_nodes = 2,
-                            .n_pairs = 2,
-                            .list_id = 1,
-                            .species = species,
-                            .node = node,
-                            .row = row,
-                            .nbr = nbr,
-                            .pos = (const double(*)[3]) pos};
+  const mlff_graph graph = graph_of_list(2, species, node, row, nbr, (const double(*)[3]) pos);
   mlff_edges edges = {0};
   mlff_error error = {0};
   const double bad[] = {NAN, INFINITY, -INFINITY};
@@ -117,16 +108,7 @@ START_TEST(forces_of_a_dimer_by_hand)
   const int64_t row[3] = {0, 1, 2};
   const int32_t nbr[2] = {1, 0}, species[2] = {0, 0}, node[2] = {0, 1};
   const double pos[2][3] = {{0, 0, 0}, {1, 2, 0.5}};
-  const mlff_graph graph = {.n_local = 2,
-                            .n_all = 2,
-                            .n_nodes = 2,
-                            .n_pairs = 2,
-                            .list_id = 1,
-                            .species = species,
-                            .node = node,
-                            .row = row,
-                            .nbr = nbr,
-                            .pos = pos};
+  const mlff_graph graph = graph_of_list(2, species, node, row, nbr, pos);
   mlff_edges edges = {0};
   mlff_error error = {0};
   test_ok(backend->ops->edges(backend, &graph, 9.0, &edges, &error), error);
@@ -178,16 +160,7 @@ START_TEST(energies_and_what_is_not_finite)
     energies[i] = 0.25 * i;
     expected += i % 3 ? energies[i] : 0.0;
   }
-  const mlff_graph graph = {.n_local = N,
-                            .n_all = N,
-                            .n_nodes = N,
-                            .n_pairs = row[N],
-                            .list_id = 1,
-                            .species = species,
-                            .node = node,
-                            .row = row,
-                            .nbr = nbr,
-                            .pos = pos};
+  const mlff_graph graph = graph_of_list(N, species, node, row, nbr, pos);
   mlff_edges edges = {0};
   mlff_error error = {0};
   test_ok(backend->ops->edges(backend, &graph, 1.0, &edges, &error), error);

@@ -135,7 +135,7 @@ train config.yaml --data data.npz | name = a/b | config.yaml:10: name: is 'a/b';
 train config.yaml --data data.npz | domain = [1] | config.yaml:2: domain: is [1]; allowed is a mapping
 
 distill || a recipe is wanted: mlff distill --example NAME prints one to
-distill nowhere.yaml || nowhere.yaml: there is no such recipe; mlff distill --example NAME
+distill nowhere.yaml || nowhere.yaml: No such file or directory; mlff distill --example NAME
 distill empty.yaml -o run || empty.yaml: is empty; allowed are name, structures, teacher,
 distill --example nothing || --example nothing: there are ase, labels, lammps, silicon,
 distill config.yaml -o run | teacher - | config.yaml:1: has no teacher; allowed are name, structures,
@@ -179,7 +179,7 @@ label water.xyz -o labels.xyz --ase no_module:Thing --python python3 || the calc
 label water.xyz -o labels.xyz --ase a:b --arguments '{' || --arguments {: is not JSON (Expecting property name
 label water.xyz -o labels.xyz --labels labelled.xyz --keys energy || --keys energy: NAME=KEY is expected, with
 label water.xyz -o labels.xyz --labels nowhere.xyz || nowhere.xyz: No such file or directory
-label --recipe nowhere.yaml -o labels.xyz || nowhere.yaml: No such file or directory
+label --recipe nowhere.yaml -o labels.xyz || nowhere.yaml: No such file or directory; mlff distill
 label water.xyz -o none/labels.xyz --mlff water-xs || none/labels.xyz: No such file or directory
 label water.xyz -o broken.xyz --mlff water-xs || broken.xyz: is there and is no file of labels: choose another
 label water.xyz -o labels.xyz --mlff water-xs --program none/mlff || the option for the program mlff is 'none/mlff',

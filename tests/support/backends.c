@@ -102,6 +102,21 @@ double *reals_from_backend(mlff_backend *backend, const void *data, int64_t n)
   return x;
 }
 
+mlff_graph graph_of_list(int n, const int32_t *species, const int32_t *node, const int64_t *row, const int32_t *nbr,
+                         const double (*pos)[3])
+{
+  return (mlff_graph){.n_local = n,
+                      .n_all = n,
+                      .n_nodes = n,
+                      .n_pairs = row[n],
+                      .list_id = 1,
+                      .species = species,
+                      .node = node,
+                      .row = row,
+                      .nbr = nbr,
+                      .pos = pos};
+}
+
 void release_edges(mlff_backend *backend, mlff_edges *edges)
 {
   mlff_buf *bufs[] = {&edges->row,    &edges->nbr, &edges->node, &edges->species, &edges->vec, &edges->center_species,

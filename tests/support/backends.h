@@ -41,6 +41,10 @@ void *bytes_from_backend(mlff_backend *backend, const void *data, size_t bytes);
 mlff_buf reals_to_backend(mlff_backend *backend, const double *x, int64_t n);
 double *reals_from_backend(mlff_backend *backend, const void *data, int64_t n);
 
+/* n atoms that are all owned, with list 1. */
+mlff_graph graph_of_list(int n, const int32_t *species, const int32_t *node, const int64_t *row, const int32_t *nbr,
+                         const double (*pos)[3]);
+
 void release_edges(mlff_backend *backend, mlff_edges *edges);
 
 #endif

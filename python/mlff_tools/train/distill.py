@@ -56,10 +56,6 @@ def run(args):
         return show_example(args.example)
     if not args.recipe:
         raise ModelError("a recipe is wanted: mlff distill --example NAME prints one to start from")
-    if not os.path.exists(args.recipe):
-        raise ModelError(
-            f"{args.recipe}: there is no such recipe; mlff distill --example NAME prints one to start from"
-        )
     wanted = recipe_rounds.read(args.recipe)
     write = lambda text: print(text, flush=True)
     if args.dry_run:

@@ -209,6 +209,8 @@ def read(path):
     """(Recipe, items of structures, teacher), checked before anything is done. Other sections are not looked at."""
     from .recipe_structures import structures  # which needs this module
 
+    if not os.path.exists(path):
+        raise RecipeError(f"{path}: No such file or directory; mlff distill --example NAME prints one to start from")
     recipe = Recipe(path)
     if recipe.value is None:
         raise RecipeError(f"{path}: is empty; allowed are {', '.join(SECTIONS)}")

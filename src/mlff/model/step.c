@@ -146,13 +146,16 @@ static mlff_status check_finite(const mlff_model *m, const mlff_graph *graph, co
                                 mlff_error *error)
 {
   char name[WORDS], what[3 * WORDS];
-  const double *f = bad >= 0 && result->forces ? result->forces[bad] : NULL;
   if (bad < 0 && isfinite(result->energy)) return MLFF_OK;
-  if (f)
-    snprintf(what, sizeof what, "the force on %s is (%g, %g, %g) eV/A", node_name(graph, bad, name), f[0], f[1], f[2]);
-  else if (bad >= 0)
-    snprintf(what, sizeof what, "the force on %s is not finite", node_name(graph, bad, name));
-  if (bad >= 0) return unstable(m, graph, what, error);
+  if (bad >= 0) {
+    const char *node = node_name(graph, bad, name);
+    const double *f = result->forces ? result->forces[bad] : NULL; /* NULL: it is on the device */
+    if (f)
+      snprintf(what, sizeof what, "the force on %s is (%g, %g, %g) eV/A", node, f[0], f[1], f[2]);
+    else
+      snprintf(what, sizeof what, "the force on %s is not finite", node);
+    return unstable(m, graph, what, error);
+  }
   for (int32_t i = 0; i < graph->n_local; i++) {
     if (!result->atom_energy || isfinite(result->atom_energy[i])) continue;
     snprintf(what, sizeof what, "the energy of %s is %g eV", atom_of(m, graph, i, name), result->atom_energy[i]);
