@@ -378,8 +378,8 @@ static void linear_many_mixed_cuda(mlff_backend *backend, int n, const mlff_line
   start_many(backend, fitting_mixed(backend, n, linears, args), n, linears, args);
 }
 
-/* Arrays that one step of an atom leaves to the next are those of a block of atoms, also in large systems: more
- * launches, less memory. In float and double, a PaiNN takes all atoms at once. */
+/* Arrays that one step of an atom leaves to the next are those of a block of atoms: smaller blocks than in float and
+ * double, more launches, less memory. */
 void mlff_cuda_ops_mixed(mlff_ops *ops)
 {
   ops->linear_pack = linear_pack_mixed_cuda;

@@ -6,10 +6,17 @@
 #ifndef MLFF_CUDA_NEQUIP_H
 #define MLFF_CUDA_NEQUIP_H
 
-#include "painn.h"
+#include "ops_cuda.h"
 
 enum { VEC = 16 / sizeof(real), CHUNK = 32, LANES = CHUNK / VEC, SLOTS = WARP / LANES };
 enum { PER_LANE = MLFF_NEQUIP_HARMONICS / LANES }; /* values that a lane has after slot_sum */
+
+MLFF_DEVICE line_index line_load_index(const real *line)
+{
+  const int4 raw = *(const int4 *) (const void *) (line + LINE_INDEX);
+  const line_index index = {raw.x, raw.y, raw.z, raw.w};
+  return index;
+}
 
 namespace { /* differs between element types */
 

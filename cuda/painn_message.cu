@@ -4,14 +4,14 @@
  * atomics and results depend on nothing but the list's order. Filters are rebuilt from rows of R, which stay in cache.
  */
 #include "painn.h"
-#include "vectors.h"
 
-enum { MESSAGE_THREADS = 64, CHANNELS = 4 }; /* channels of a thread, forward */
+/* Forward: channels of a thread, and blocks of a multiprocessor at least, which leaves 96 registers (fp64: 168). */
+enum { MESSAGE_THREADS = 64, CHANNELS = 4, MESSAGE_BLOCKS = MLFF_REAL_IS_DOUBLE ? 5 : 10 };
 /* Of small systems SHARES threads or warps, of few atoms MOST_SHARES, share out the edges of an atom, which one alone
  * would wait for in turn; forward of those whose atom fits into a block. */
 enum { SHARES = 4, MOST_SHARES = 8, BACKWARD_WARPS = 4, FEW_PER_SM = 4, MOST_THREADS = 256 };
 /* Backward a lane has up to MOST_PER channels at a time, in registers. */
-enum { MOST_PER = MLFF_REAL_IS_DOUBLE ? 2 : 4, PIECE = 16 / sizeof(real) };
+enum { MOST_PER = MLFF_REAL_IS_DOUBLE ? 2 : 4 };
 
 static_assert(MLFF_PAINN_BLOCK % CHANNELS == 0, "channels are padded to whole vectors");
 
@@ -20,33 +20,20 @@ namespace { /* kernels and their arguments differ between element types */
 typedef struct message_arrays {
   int64_t begin, end, ldq;
   const int64_t *row;
-  const real *lines, *terms, *rows, *state, *q_in, *grad;
+  line_source from;
+  const real *terms, *rows, *state, *q_in, *grad;
   real *q, *mu, *grad_in, *grad_x, *edge_grad;
-  int n_terms, n_features, accumulate, unused;
+  int n_terms, n_features, accumulate, n_shares;
 } message_arrays;
 
-/* An edge as messages need it; the coefficients of a dense basis stay where they are. */
-template <int DENSE> struct edge_line {
-  const real *coef;
-  line_index index;
-  real u[3], own[4], unused;
-};
-
-template <int DENSE> MLFF_DEVICE edge_line<DENSE> load_line(const message_arrays &a, int64_t e)
+/* Where a row begins, by one multiplication of 32 bits. */
+MLFF_DEVICE uint64_t row_of(int i, int width)
 {
-  const real *line = a.lines + e * MLFF_PAINN_LINE;
-  edge_line<DENSE> found;
-  found.coef = DENSE ? a.terms + e * 2 * a.n_terms : NULL;
-  found.index = line_load_index(line);
-  found.unused = 0;
-  for (int c = 0; c < 3; c++) found.u[c] = line[LINE_UNIT + c];
-  for (int t = 0; t < 4; t++) found.own[t] = DENSE ? (real) 0 : line[LINE_COEF + t];
-  return found;
+  return (uint64_t) (unsigned) i * (unsigned) width;
 }
 
 /* sum_t coef[t] R[t]; n_terms is a constant 4 for cubic splines. */
-template <int DENSE, int PER>
-MLFF_DEVICE vector_of<PER> combine(const real *coef, int n_terms, const real *r, int64_t ld)
+template <int DENSE, int PER> MLFF_DEVICE vector_of<PER> combine(const real *coef, int n_terms, const real *r, int ld)
 {
   vector_of<PER> sum = {};
   const int n = DENSE ? n_terms : 4;
@@ -66,12 +53,15 @@ typedef struct receiver {
   vector_of<CHANNELS> q, x, y, z;
 } receiver;
 
+/* rows, state: at the thread's channels. */
 template <int DENSE>
-MLFF_DEVICE void receive(const message_arrays &a, const edge_line<DENSE> &line, int k, receiver *sum)
+MLFF_DEVICE void receive(const message_arrays &a, const edge_line &line, int64_t e, const real *rows, const real *state,
+                         receiver *sum)
 {
-  const int64_t f = a.n_features, ld = 3 * f;
-  const real *coef = DENSE ? line.coef : line.own, *s = a.state + line.index.node * 6 * f + k;
-  const real *r = a.rows + (DENSE ? 0 : line.index.first * ld) + k;
+  const int f = a.n_features, ld = 3 * f;
+  const vector_of<4> own = line.coef, unit = line.unit;
+  const real *coef = DENSE ? a.terms + e * 2 * a.n_terms : own.of, *r = rows + line.row;
+  const real *s = state + row_of(line.node, 6 * f);
   const vector_of<CHANNELS> fa = combine<DENSE, CHANNELS>(coef, a.n_terms, r, ld);
   const vector_of<CHANNELS> fb = combine<DENSE, CHANNELS>(coef, a.n_terms, r + f, ld);
   const vector_of<CHANNELS> fc = combine<DENSE, CHANNELS>(coef, a.n_terms, r + 2 * f, ld);
@@ -82,9 +72,12 @@ MLFF_DEVICE void receive(const message_arrays &a, const edge_line<DENSE> &line, 
   for (int b = 0; b < CHANNELS; b++) {
     const real mb = fb.of[b] * v[1].of[b], mc = fc.of[b] * v[2].of[b];
     sum->q.of[b] += fa.of[b] * v[0].of[b];
-    sum->x.of[b] += mb * line.u[0] + mc * v[3].of[b];
-    sum->y.of[b] += mb * line.u[1] + mc * v[4].of[b];
-    sum->z.of[b] += mb * line.u[2] + mc * v[5].of[b];
+    sum->x.of[b] += mb * unit.of[0];
+    sum->y.of[b] += mb * unit.of[1];
+    sum->z.of[b] += mb * unit.of[2];
+    sum->x.of[b] += mc * v[3].of[b];
+    sum->y.of[b] += mc * v[4].of[b];
+    sum->z.of[b] += mc * v[5].of[b];
   }
 }
 
@@ -99,47 +92,70 @@ MLFF_DEVICE void add_receiver(receiver *sum, const receiver &share)
   }
 }
 
+/* Edges of a team, the threads that have all channels of a receiver or of one of its shares: begin, begin + step ... */
+typedef struct team_edges {
+  int64_t begin;
+  int n, unused;
+} team_edges;
+
+/* Those from the `skip`-th on. Teams are numbered as receivers of all blocks, or as shares of the block's. */
+template <int IS_SHARED> MLFF_DEVICE team_edges edges_of_team(const message_arrays &a, unsigned team, int skip)
+{
+  const int64_t i = a.begin + (IS_SHARED ? blockIdx.x : team);
+  const int step = IS_SHARED ? a.n_shares : 1;
+  team_edges of = {0, 0, 0};
+  if (IS_SHARED ? team >= (unsigned) step : i >= a.end) return of;
+  of.begin = a.row[i] + (IS_SHARED ? team : 0) + skip * step;
+  of.n = ((int) (a.row[i + 1] - of.begin) + step - 1) / step;
+  return of;
+}
+
 /* With j the node of the neighbour at edge e of i and (f_a, f_b, f_c) = sum_t coef_t R[first + t]:
  *   q[i][k]  = q_in[i][k] + sum_e f_a x_j[0][k]
  *   mu[i][k] = mu_i[k] + sum_e (f_b x_j[1][k] u_e + f_c x_j[2][k] mu_j[k])
  *   rows R [n_rows][3F], state (x, mu) [n_nodes][6F], q [n][ldq], mu [n][3][F]
- * A thread owns CHANNELS channels of receiver i, or, where IS_SHARED, a block owns receiver i and shares out its edges.
- * Sums in registers over the edges in order, whose lines are loaded one ahead; then those of the shares in order
- * through dynamic shared memory: a receiver for each group of channels and share but the first. Deterministic.
- * Twin: painn_message_cpu, message_channels. */
+ * A thread owns CHANNELS channels of receiver i, or, where IS_SHARED, a block owns receiver i, whose teams share out
+ * its edges. A lane makes a line at a time, in dynamic shared memory, which the teams of a warp have in equal parts.
+ * Sums in registers over the edges in order; then those of the shares in order through the same memory: a receiver for
+ * each group of channels and share but the first. Deterministic. Twin: painn_message_cpu, message_channels. */
 template <int DENSE, int IS_SHARED>
-__global__ void __launch_bounds__(IS_SHARED ? MOST_THREADS : MESSAGE_THREADS) message_kernel(message_arrays a)
+__global__ void __launch_bounds__(IS_SHARED ? MOST_THREADS : MESSAGE_THREADS, MESSAGE_BLOCKS / (IS_SHARED ? 4 : 1))
+    message_kernel(message_arrays a)
 {
-  const int64_t f = a.n_features, n_groups = f / CHANNELS, step = IS_SHARED ? blockDim.x / n_groups : 1;
-  const int64_t thread = (int64_t) blockIdx.x * (IS_SHARED ? 0 : MESSAGE_THREADS) + threadIdx.x;
-  const int64_t block = IS_SHARED ? blockIdx.x : thread / n_groups, share = IS_SHARED ? thread / n_groups : 0;
-  const int64_t i = a.begin + block;
-  const int k = (int) (thread % n_groups) * CHANNELS;
-  if (i >= a.end) return;
-  const int64_t end = a.row[i + 1];
-  const real *own = a.state + i * 6 * f + 3 * f + k;
+  MLFF_SHARED_DYNAMIC(edge_line, lines);
+  const unsigned thread = IS_SHARED ? threadIdx.x : blockIdx.x * MESSAGE_THREADS + threadIdx.x, lane = thread % WARP;
+  const unsigned n_groups = (unsigned) a.n_features / CHANNELS, team = thread / n_groups;
+  const unsigned first_team = (thread - lane) / n_groups,
+                 n_teams = (thread - lane + WARP - 1) / n_groups - first_team + 1;
+  const unsigned n_lines = WARP / n_teams;
+  const int64_t f = a.n_features, block = IS_SHARED ? blockIdx.x : team, i = a.begin + block;
+  const int k = (int) (thread % n_groups) * CHANNELS, step = IS_SHARED ? a.n_shares : 1;
+  const bool has_sum = i < a.end && (!IS_SHARED || team == 0);
+  edge_line *of_warp = lines + (threadIdx.x - lane), *of_team = of_warp + (team - first_team) * n_lines;
+  team_edges own = edges_of_team<IS_SHARED>(a, team, 0);
+  team_edges made = edges_of_team<IS_SHARED>(a, first_team + lane / n_lines, (int) (lane % n_lines));
+  if (lane >= n_teams * n_lines) made.n = 0;
   receiver sum = {};
-  if (share == 0)
-    sum = {load_vector<CHANNELS>(a.q_in + i * f + k), load_vector<CHANNELS>(own), load_vector<CHANNELS>(own + f),
-           load_vector<CHANNELS>(own + 2 * f)};
-  int64_t e = a.row[i] + share;
-  if (e < end) {
-    edge_line<DENSE> even = load_line<DENSE>(a, e);
-    for (; e + step < end; e += 2 * step) {
-      const edge_line<DENSE> odd = load_line<DENSE>(a, e + step);
-      receive<DENSE>(a, even, k, &sum);
-      even = load_line<DENSE>(a, e + 2 * step < end ? e + 2 * step : e);
-      receive<DENSE>(a, odd, k, &sum);
-    }
-    if (e < end) receive<DENSE>(a, even, k, &sum);
+  if (has_sum) {
+    const real *state = a.state + i * 6 * f + 3 * f + k;
+    sum = {load_vector<CHANNELS>(a.q_in + i * f + k), load_vector<CHANNELS>(state), load_vector<CHANNELS>(state + f),
+           load_vector<CHANNELS>(state + 2 * f)};
+  }
+  for (int n = 0; __any_sync(FULL_WARP, n < own.n); n += (int) n_lines) {
+    if (n < made.n) of_warp[lane] = make_line(a.from, made.begin + n * step, 0);
+    __syncwarp();
+    for (int b = 0; b < (int) n_lines && n + b < own.n; b++)
+      receive<DENSE>(a, of_team[b], own.begin + (n + b) * step, a.rows + k, a.state + k, &sum);
+    __syncwarp();
   }
   if (IS_SHARED) {
-    MLFF_SHARED_DYNAMIC(receiver, shares);
-    if (share) shares[(share - 1) * n_groups + k / CHANNELS] = sum;
+    receiver *const shares = (receiver *) (void *) lines;
     __syncthreads();
-    if (share) return;
-    for (int s = 0; s < step - 1; s++) add_receiver(&sum, shares[s * n_groups + k / CHANNELS]);
+    if (team > 0 && team < (unsigned) step) shares[(team - 1) * n_groups + k / CHANNELS] = sum;
+    __syncthreads();
+    for (int s = 0; s < step - 1 && team == 0; s++) add_receiver(&sum, shares[s * n_groups + k / CHANNELS]);
   }
+  if (!has_sum) return;
   store_vector<CHANNELS>(a.q + block * a.ldq + k, sum.q);
   real *mu = a.mu + block * 3 * f + k;
   store_vector<CHANNELS>(mu, sum.x);
@@ -228,35 +244,26 @@ template <int PER> MLFF_DEVICE void sender_end(const message_arrays &a, int64_t 
 }
 
 /* Warps of a block at most; blocks of a multiprocessor at least, which leaves 168 registers for MOST_PER channels of a
- * lane and 96 for fewer; and edges of a warp in shared memory or on their way there. */
+ * lane and 96 for fewer; adjoints of neighbours of a warp in shared memory or on their way there; and lines of a warp
+ * that are made together. */
 template <int PER, int IS_SHARED> struct backward_of {
   enum { WARPS = IS_SHARED ? MOST_SHARES : BACKWARD_WARPS };
   enum { BLOCKS = IS_SHARED ? (PER == MOST_PER ? 1 : 2) : PER == MOST_PER ? 3 : 5 };
-  enum { AHEAD = IS_SHARED && PER == MOST_PER ? 2 : 4 };
+  enum { AHEAD = IS_SHARED && PER == MOST_PER ? 2 : 4, LINES = (IS_SHARED ? 64 : 128) / sizeof(real) };
 };
 
-/* What backward reads of an edge: its line, and of the neighbour's adjoints those of every lane's channels. */
-template <int PER> struct edge_ahead {
-  alignas(16) real line[MLFF_PAINN_LINE];
-  vector_of<PER> grad[4][WARP];
+/* What backward reads of a neighbour: adjoints at every lane's channels. */
+template <int PER> struct grad_ahead {
+  vector_of<PER> of[4][WARP];
 };
 
-MLFF_DEVICE int node_of(const message_arrays &a, int64_t e)
+/* Starts the copy of a node's adjoints; each lane waits for the channels that are its own. */
+template <int PER> MLFF_DEVICE void copy_grad(const message_arrays &a, int node, int k, int lane, grad_ahead<PER> *to)
 {
-  return line_load_index(a.lines + e * MLFF_PAINN_LINE).node;
-}
-
-/* Starts the copy of edge e, whose neighbour is that node; each lane waits for the channels that are its own. Of the
- * line what was written: the coefficients of a dense basis are elsewhere, and the index is one piece. */
-template <int DENSE, int PER>
-MLFF_DEVICE void copy_edge(const message_arrays &a, int64_t e, int64_t node, int k, int lane, edge_ahead<PER> *to)
-{
-  enum { FIRST = DENSE ? LINE_UNIT / PIECE : 0, END = LINE_INDEX / PIECE + 1 };
-  const int64_t f = a.n_features;
-  if (lane >= FIRST && lane < END)
-    copy_ahead<PIECE>(to->line + lane * PIECE, a.lines + e * MLFF_PAINN_LINE + lane * PIECE);
+  const int f = a.n_features;
+  const real *grad = a.grad + k + row_of(node, 4 * f);
   if (k < f)
-    for (int part = 0; part < 4; part++) copy_ahead<PER>(to->grad[part][lane].of, a.grad + (node * 4 + part) * f + k);
+    for (int part = 0; part < 4; part++) copy_ahead<PER>(to->of[part][lane].of, grad + part * f);
 }
 
 /* Adds one edge at PER channels, where u is that of the list, so opposite to the edge's own:
@@ -264,15 +271,13 @@ MLFF_DEVICE void copy_edge(const message_arrays &a, int64_t e, int64_t node, int
  *   mu[i] -= fb b u       g_b -= fb g.u;           dE/dr -= g.u b db;         dE/du -= fb b g
  *   mu[i] += fc c mu_j    s += fc g;               dE/dr += g.(c mu_j) dc            with g = g_mu[i] */
 template <int DENSE, int PER>
-MLFF_DEVICE void send(const message_arrays &a, int64_t e, const edge_ahead<PER> &edge, int k, int lane,
-                      sender<PER> *own, real sum[4])
+MLFF_DEVICE void send(const message_arrays &a, int64_t e, const edge_line &line, const grad_ahead<PER> &grad, int k,
+                      int lane, sender<PER> *own, real sum[4])
 {
-  const real *line = edge.line;
-  const vector_of<4> c = load_vector<4>(line + LINE_COEF), s = load_vector<4>(line + LINE_SLOPE),
-                     unit = load_vector<4>(line + LINE_UNIT);
+  const vector_of<4> c = line.coef, s = line.slope, unit = line.unit;
   const real *coef = DENSE ? a.terms + e * 2 * a.n_terms : c.of, *slope = DENSE ? coef + a.n_terms : s.of;
-  const int64_t f = a.n_features, ld = 3 * f;
-  const real *r = a.rows + (DENSE ? 0 : line_load_index(line).first * ld) + k;
+  const int f = a.n_features, ld = 3 * f;
+  const real *r = a.rows + k + line.row;
   const real *u = unit.of;
   vector_of<PER> value[3], change[3];
 #pragma unroll
@@ -280,7 +285,7 @@ MLFF_DEVICE void send(const message_arrays &a, int64_t e, const edge_ahead<PER> 
     value[part] = combine<DENSE, PER>(coef, a.n_terms, r + part * f, ld);
     change[part] = combine<DENSE, PER>(slope, a.n_terms, r + part * f, ld);
   }
-  const vector_of<PER> gq = edge.grad[0][lane], g[3] = {edge.grad[1][lane], edge.grad[2][lane], edge.grad[3][lane]};
+  const vector_of<PER> gq = grad.of[0][lane], g[3] = {grad.of[1][lane], grad.of[2][lane], grad.of[3][lane]};
 #pragma unroll
   for (int b = 0; b < PER; b++) {
     const real gx = g[0].of[b], gy = g[1].of[b], gz = g[2].of[b], gu = gx * u[0] + gy * u[1] + gz * u[2];
@@ -303,47 +308,56 @@ MLFF_DEVICE void send(const message_arrays &a, int64_t e, const edge_ahead<PER> 
  *   grad [n_nodes][4F], grad_x [n][3F], grad_in [n][4F], edge_grad [n_edges][4]
  * A warp owns sender j, a lane PER channels that follow one another of a chunk of 32 PER; chunks follow one another and
  * add to edge_grad. A block has BACKWARD_WARPS warps; where IS_SHARED, it owns sender j, and its warps share out the
- * edges. Edges come to shared memory ahead of their use. The four sums of an edge go through shuffles, those of the
- * sender's shares in order through shared memory. Deterministic. Twin: painn_message_backward_cpu, backward_edge. */
+ * edges. Lanes make lines in shared memory, where adjoints of neighbours come ahead of their use. The four sums of an
+ * edge go through shuffles, those of the sender's shares in order through shared memory. Deterministic.
+ * Twin: painn_message_backward_cpu, backward_edge. */
 template <int DENSE, int PER, int IS_SHARED>
 __global__ void __launch_bounds__(WARP *backward_of<PER, IS_SHARED>::WARPS, backward_of<PER, IS_SHARED>::BLOCKS)
     message_backward_kernel(message_arrays a)
 {
-  enum { WARPS = backward_of<PER, IS_SHARED>::WARPS, AHEAD = backward_of<PER, IS_SHARED>::AHEAD };
+  typedef backward_of<PER, IS_SHARED> sizes;
+  enum { WARPS = sizes::WARPS, AHEAD = sizes::AHEAD, LINES = sizes::LINES };
   const int lane = (int) threadIdx.x % WARP, warp = (int) threadIdx.x / WARP;
   const int64_t j = a.begin + (IS_SHARED ? (int64_t) blockIdx.x : (int64_t) blockIdx.x * BACKWARD_WARPS + warp);
   if (j >= a.end) return;
-  const int64_t begin = a.row[j] + (IS_SHARED ? warp : 0), end = a.row[j + 1];
   const int step = IS_SHARED ? (int) blockDim.x / WARP : 1;
-  MLFF_SHARED(edge_ahead<PER>, ahead, WARPS * AHEAD);
-  edge_ahead<PER> *const own_ahead = ahead + warp * AHEAD;
+  const int64_t begin = a.row[j] + (IS_SHARED ? warp : 0);
+  const int n_edges = ((int) (a.row[j + 1] - begin) + step - 1) / step;
+  const int32_t *node = a.from.node + begin;
+  MLFF_SHARED(grad_ahead<PER>, ahead, WARPS * AHEAD);
+  MLFF_SHARED(edge_line, lines, WARPS * LINES);
+  grad_ahead<PER> *const own_ahead = ahead + warp * AHEAD;
+  edge_line *const own_lines = lines + warp * LINES;
   for (int k0 = 0; k0 < a.n_features; k0 += WARP * PER) {
     const int k = k0 + lane * PER;
     const bool has_channels = k < a.n_features;
     sender<PER> own = {};
     if (has_channels) sender_begin<PER>(a, j, k, &own);
-    int node[AHEAD];
+    int nodes[AHEAD];
 #pragma unroll
-    for (int n = 0; n < AHEAD; n++) node[n] = begin + n * step < end ? node_of(a, begin + n * step) : 0;
+    for (int n = 0; n < AHEAD; n++) nodes[n] = n < n_edges ? node[n * step] : 0;
 #pragma unroll
     for (int n = 0; n < AHEAD - 1; n++) {
-      if (begin + n * step < end) copy_edge<DENSE, PER>(a, begin + n * step, node[n], k, lane, &own_ahead[n]);
+      if (n < n_edges) copy_grad<PER>(a, nodes[n], k, lane, &own_ahead[n]);
       __pipeline_commit();
     }
-    int next = node[AHEAD - 1], n_done = 0;
-    for (int64_t e = begin; e < end; e += step, n_done++) {
-      const int64_t later = e + (AHEAD - 1) * step;
-      if (later < end) copy_edge<DENSE, PER>(a, later, next, k, lane, &own_ahead[(n_done + AHEAD - 1) % AHEAD]);
+    int next = nodes[AHEAD - 1];
+    real *grad = a.edge_grad + 4 * begin + lane / 8;
+    for (int n = 0; n < n_edges; n++, grad += 4 * step) {
+      const int later = n + AHEAD - 1;
+      if (later < n_edges) copy_grad<PER>(a, next, k, lane, &own_ahead[later % AHEAD]);
       __pipeline_commit();
-      next = later + step < end ? node_of(a, later + step) : 0;
+      next = later + 1 < n_edges ? node[(later + 1) * step] : 0;
+      const int made = n + lane;
+      if (n % LINES == 0 && lane < LINES && made < n_edges) own_lines[lane] = make_line(a.from, begin + made * step, 0);
       __pipeline_wait_prior(AHEAD - 1);
       __syncwarp();
       real sum[4] = {0, 0, 0, 0};
-      if (has_channels) send<DENSE, PER>(a, e, own_ahead[n_done % AHEAD], k, lane, &own, sum);
+      if (has_channels)
+        send<DENSE, PER>(a, begin + n * step, own_lines[n % LINES], own_ahead[n % AHEAD], k, lane, &own, sum);
       real total = warp_sum4(sum[0], sum[1], sum[2], sum[3], lane);
       __syncwarp();
       if (lane % 8) continue;
-      real *grad = a.edge_grad + 4 * e + lane / 8;
       if (a.accumulate || k0) total += *grad;
       *grad = total;
     }
@@ -362,7 +376,7 @@ __global__ void __launch_bounds__(WARP *backward_of<PER, IS_SHARED>::WARPS, back
 
 } // namespace
 
-static message_arrays arrays_of(const mlff_painn_message_args *args)
+static message_arrays arrays_of(const mlff_painn_message_args *args, int n_shares)
 {
   message_arrays a;
   memset(&a, 0, sizeof a);
@@ -370,7 +384,7 @@ static message_arrays arrays_of(const mlff_painn_message_args *args)
   a.end = args->end;
   a.ldq = args->ldq;
   a.row = (const int64_t *) args->edges->row.data;
-  a.lines = (const real *) args->radial->line.data;
+  a.from = line_source_of(args->edges, args->radial, args->n_terms, 3 * args->n_features);
   a.terms = (const real *) args->radial->terms.data;
   a.rows = (const real *) args->rows;
   a.state = (const real *) args->state;
@@ -384,6 +398,7 @@ static message_arrays arrays_of(const mlff_painn_message_args *args)
   a.n_terms = args->n_terms;
   a.n_features = args->n_features;
   a.accumulate = args->accumulate;
+  a.n_shares = n_shares;
   return a;
 }
 
@@ -398,15 +413,14 @@ static int shares_of(const mlff_cuda_backend *cuda, const mlff_painn_message_arg
 template <int DENSE> static void start_message(mlff_backend *backend, const mlff_painn_message_args *args)
 {
   const int n_groups = args->n_features / CHANNELS, n_shares = shares_of(mlff_cuda_of(backend), args, n_groups);
+  const bool shared = n_shares > 1;
   const int64_t n_atoms = args->end - args->begin;
-  if (n_shares > 1) {
-    mlff_cuda_launch(backend, "message_kernel", 0, message_kernel<DENSE, 1>, (unsigned) n_atoms,
-                     (unsigned) (n_shares * n_groups), (size_t) ((n_shares - 1) * n_groups) * sizeof(receiver),
-                     arrays_of(args));
-  } else {
-    mlff_cuda_launch(backend, "message_kernel", 1, message_kernel<DENSE, 0>,
-                     mlff_cuda_blocks(n_atoms * n_groups, MESSAGE_THREADS), MESSAGE_THREADS, 0, arrays_of(args));
-  }
+  const int n_threads = shared ? (n_shares * n_groups + WARP - 1) / WARP * WARP : MESSAGE_THREADS;
+  const size_t for_lines = (size_t) n_threads * sizeof(edge_line),
+               for_shares = (size_t) ((n_shares - 1) * n_groups) * sizeof(receiver);
+  mlff_cuda_launch(backend, "message_kernel", 0, shared ? message_kernel<DENSE, 1> : message_kernel<DENSE, 0>,
+                   shared ? (unsigned) n_atoms : mlff_cuda_blocks(n_atoms * n_groups, MESSAGE_THREADS),
+                   (unsigned) n_threads, for_lines > for_shares ? for_lines : for_shares, arrays_of(args, n_shares));
 }
 
 void MLFF_CUDA(painn_message_cuda)(mlff_backend *backend, const mlff_painn_message_args *args)
@@ -433,5 +447,5 @@ void MLFF_CUDA(painn_message_backward_cuda)(mlff_backend *backend, const mlff_pa
   mlff_cuda_launch(backend, "message_backward_kernel", 0,
                    shared ? backward_kernel<1>(args->n_terms, args->n_features)
                           : backward_kernel<0>(args->n_terms, args->n_features),
-                   n_blocks, (unsigned) (WARP * (shared ? n_shares : BACKWARD_WARPS)), 0, arrays_of(args));
+                   n_blocks, (unsigned) (WARP * (shared ? n_shares : BACKWARD_WARPS)), 0, arrays_of(args, n_shares));
 }

@@ -49,22 +49,27 @@ class Painn:
         return groups
 
 
+LINE = 75  # instructions that make the line of an edge
+
+
 def painn_messages(code, net, s, device):
     """painn_message.cu: forward 4 channels a thread, backward a warp for each atom; of small systems, four or eight."""
     f, n, e, small = net.f, s.atoms, s.edges, device.is_small(s.atoms)
     per = 4 if f > 64 else 2 if f > 32 else 1
     shares = 1 if not small else 8 if n <= 4 * device.sms else 4
     row = 6 * f * REAL
-    line = 64 * e * n
-    forward_loop = code.loop(f"message_kernel<0,{int(small)}>")  # two edges
-    forward = Kernel("message", n * f / 4 / WARP * shares, [(forward_loop, math.ceil(e / 2 / shares), 1, False)], 3)
-    forward.dram, forward.l2 = n * row * 3 + line, n * e * row + line
+    edge = 20 * e * n  # its vector and the node of the neighbour, of which a lane makes a line
+    lines = (LINE, math.ceil(e / shares / (16 if f == 64 else WARP)), 1, False)
+    forward_loop = (code.loop(f"message_kernel<0,{int(small)}>"), math.ceil(e / shares), 1, False)
+    forward = Kernel("message", n * f / 4 / WARP * shares, [lines, forward_loop], 3)
+    forward.dram, forward.l2 = n * row * 3 + edge, n * e * row + edge
     back_loop = code.loop(f"message_backward_kernel<0,{per},{int(small)}>")
     chunks = math.ceil(f / (WARP * per))
-    # an edge waits for its line, then for what it gathers, then for eight shuffles
-    back = Kernel("message_backward", n * shares, [(back_loop + 60, chunks * math.ceil(e / shares), 2, False)], 4)
+    # the loop has the making of lines, once in 32 edges; an edge waits for what it gathers, then for eight shuffles
+    trips = chunks * math.ceil(e / shares)
+    back = Kernel("message_backward", n * shares, [(back_loop - LINE, trips, 2, False), (LINE, chunks, 1, False)], 4)
     back.resident = 12
-    back.dram, back.l2 = n * (4 + 7 + 7) * f * REAL + line + 32 * e * n, n * e * 4 * f * REAL * 2
+    back.dram, back.l2 = n * (4 + 7 + 7) * f * REAL + edge + 32 * e * n, n * e * 4 * f * REAL * 2
     return forward, back
 
 
@@ -73,18 +78,18 @@ def painn(code, net, s, device):
     n, e, m = s.atoms, s.edges, net.elements * net.splines
     small = device.is_small(n)
     forward, back = painn_messages(code, net, s, device)
-    # sixteen edges of a warp, which wait for the slot and for shared memory; of small systems a block has four warps
-    moments_loop, warps = code.loop(f"moments_kernel<{int(small)}>"), 4 if small else 1
-    moments = Kernel("moments", n * warps, [(moments_loop, math.ceil(e / 16 / warps), 1, False)], 3)
-    moments.dram = n * (64 * e + 4 * m * REAL)
+    # sixteen edges of a warp, whose lines wait for vectors and species, then for slots; of small systems a block has
+    # four warps
+    moments_loop, warps = code.loop(f"moments_kernel<0,{int(small)}>"), 4 if small else 1
+    moments = Kernel("moments", n * warps, [(moments_loop, math.ceil(e / 16 / warps), 2, False)], 2)
+    moments.dram = n * (24 * e + 4 * m * REAL)
     moments_back_loop = code.loop("moments_backward_kernel")
     moments_back = Kernel("moments_backward", n * math.ceil(e / WARP), [(moments_back_loop, 1, 3, False)], 2)
-    moments_back.dram = n * ((64 + 32) * e + 4 * m * REAL)
-    radial = Kernel("radial", n * e / WARP, [(150, 1, 0, False)], 3, 0, n * e * (24 + 64))
+    moments_back.dram = n * ((24 + 32) * e + 4 * m * REAL)
     groups = net.products()
     nodes = [between(code, net, s, device, small, group) for group in groups]
     messages = [forward] * (net.layers - 1), [back] * (net.layers - 1)
-    order = [*edge_kernels(s, device), radial, moments, *nodes[0]]
+    order = [*edge_kernels(s, device), moments, *nodes[0]]
     for message, of in zip([*messages[0], *messages[1]], nodes[1:]):
         order += [message, *of]
     return [*order, moments_back, *force_kernels(s, device)]
@@ -378,10 +383,10 @@ def _nequip(code, device, n):
 
 MEASURED = os.path.join(registers.ROOT, "benchmarks", "results", "gpu-2026-11-27-h200.json")
 CASES = (
-    Case("student-64", 64, _painn(STUDENT, 4.25), "us", 91, "water-benzene-student", 63),
-    Case("student-1k", 1000, _painn(STUDENT, 4.25), "us", 185, "water-benzene-student", 1152),
-    Case("student-1M", 1000000, _painn(STUDENT, 4.25), "M", 15, "water-benzene-student", 943296),
-    Case("painn-128-64", 64, _painn(TEACHER, 5.0), "us", 148, "water-benzene-teacher", 63),
+    Case("student-64", 64, _painn(STUDENT, 4.25), "us", 88, "water-benzene-student", 63),
+    Case("student-1k", 1000, _painn(STUDENT, 4.25), "us", 174, "water-benzene-student", 1152),
+    Case("student-1M", 1000000, _painn(STUDENT, 4.25), "M", 16, "water-benzene-student", 943296),
+    Case("painn-128-64", 64, _painn(TEACHER, 5.0), "us", 143, "water-benzene-teacher", 63),
     Case("painn-128-100k", 100000, _painn(TEACHER, 5.0), "M", 3.2, "water-benzene-teacher", 98304),
     Case("ani-2x-24", 24, _ani(False), "us", 87, "random-ani2x-8", 24),
     Case("ani-2x-300k", 300000, _ani(False), "M", 7, "random-ani2x-8", 98304),

@@ -36,8 +36,8 @@ static void check_launches(const char *what, launches got, launches expected)
 
 START_TEST(fused_steps)
 {
-  static const launches fused[2][2] = {{{20, 12}, {20, 12}}, {{17, 9}, {21, 13}}}; /* painn, ani: at once, in batches */
-  static const launches plain[2] = {{50, 42}, {187, 179}};
+  static const launches fused[2][2] = {{{19, 11}, {19, 11}}, {{17, 9}, {21, 13}}}; /* painn, ani: at once, in batches */
+  static const launches plain[2] = {{49, 41}, {187, 179}};
   const char *precision = _i / 2 % 2 ? "fp64" : "fp32";
   cudasim_reset();
   scene s = make_scene(_i, precision, "off");

@@ -133,6 +133,17 @@ static void check_message(scene *s, test_rng *rng, int f, int64_t begin, int64_t
   for (size_t k = 0; k < sizeof all / sizeof *all; k++) array_free(b, all[k]);
 }
 
+/* Atoms too many for a GPU of two multiprocessors, as the simulated one is, to share out the edges of each. */
+static void check_many_atoms(mlff_backend *backend, test_rng *rng)
+{
+  static const int widths[] = {16, 48, 64, 80, 128, 160};
+  for (int kind = 0; kind < 2; kind++) {
+    scene s = make_scene(backend, (mlff_painn_kind) kind, 37);
+    for (size_t k = 0; k < sizeof widths / sizeof *widths; k++) check_message(&s, rng, widths[k], (int) k, 37, 0);
+    free_scene(&s);
+  }
+}
+
 START_TEST(messages)
 {
   static const int widths[] = {16, 32, 48, 64, 80, 112, 128, 512};
@@ -149,6 +160,7 @@ START_TEST(messages)
     check_message(&s, &rng, 16, 3, 3, 0);
     free_scene(&s);
   }
+  check_many_atoms(backend, &rng);
   mlff_backend_close(backend);
 }
 END_TEST

@@ -121,6 +121,16 @@ int n_rows_of(const mlff_painn_basis *basis)
 
 /* ---- a system with edges and radial data ------------------------------------------------------------------------ */
 
+void make_radial(scene *s)
+{
+  mlff_error error = {0};
+  const mlff_painn_basis *basis = &s->basis.basis;
+  const mlff_ops *ops = s->backend->ops;
+  test_ok(ops->painn_radial(s->backend, basis, &s->edges, &s->radial, &error), error);
+  if (basis->kind == MLFF_PAINN_CUBIC)
+    test_ok(ops->edge_lines(s->backend, basis, &s->edges, &s->radial, &error), error);
+}
+
 scene make_scene(mlff_backend *backend, mlff_painn_kind kind, int n_atoms)
 {
   static const int numbers[] = {1, 6, 8};
@@ -130,7 +140,7 @@ scene make_scene(mlff_backend *backend, mlff_painn_kind kind, int n_atoms)
   s.system = test_system(&s.atoms, 4.0);
   s.basis = make_basis(backend, kind, 9, 3.5);
   test_ok(backend->ops->edges(backend, mlff_system_graph(s.system), 3.5, &s.edges, &error), error);
-  test_ok(backend->ops->painn_radial(backend, &s.basis.basis, &s.edges, &s.radial, &error), error);
+  make_radial(&s);
   s.row = bytes_from_backend(backend, s.edges.row.data, ((size_t) n_atoms + 1) * sizeof *s.row);
   s.node = bytes_from_backend(backend, s.edges.node.data, (size_t) s.edges.n_edges * sizeof *s.node);
   s.species = bytes_from_backend(backend, s.edges.species.data, (size_t) s.edges.n_edges * sizeof *s.species);

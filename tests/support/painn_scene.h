@@ -48,6 +48,8 @@ typedef struct scene {
   double *vec; /* [n_edges][4] */
 } scene;
 
+/* Radial data of its edges, what PaiNN and what NequIP reads. */
+void make_radial(scene *s);
 scene make_scene(mlff_backend *backend, mlff_painn_kind kind, int n_atoms);
 void free_scene(scene *s);
 /* coef and slope of row k at edge e. */

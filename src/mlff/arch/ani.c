@@ -181,8 +181,7 @@ static mlff_status evaluate(void *network, const mlff_arch_inputs *in, mlff_arch
   return MLFF_OK;
 }
 
-/* ---- descriptor
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- descriptor -------------------------------------------------------------------------------------------------- */
 
 static unsigned traits(const void *network)
 {

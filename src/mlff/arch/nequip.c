@@ -360,7 +360,7 @@ static mlff_status nequip_evaluate(void *opaque, const mlff_arch_inputs *in, mlf
   nequip_net *net = opaque;
   mlff_error later;
   MLFF_TRY(reserve(net, in->edges, error));
-  MLFF_TRY(net->backend->ops->painn_radial(net->backend, &net->table, in->edges, &net->radial, error));
+  MLFF_TRY(net->backend->ops->edge_lines(net->backend, &net->table, in->edges, &net->radial, error));
   mlff_status status = forward(net, in, error);
   mlff_keep_first(&status, backward(net, in, status ? &later : error));
   *out = (mlff_arch_outputs){.node_energy = net->node_energy.data, .edge_grad = net->edge_grad.data};

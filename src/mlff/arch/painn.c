@@ -23,11 +23,20 @@ static void *at(const painn_net *net, const mlff_buf *buf, int64_t row, int64_t 
   return mlff_at(net->backend, buf->data, row * width);
 }
 
+/* Atoms of a block, of n: as many as the backend takes, in blocks of alike sizes, whole tiles of the CPU's products. */
+static int64_t atoms_per_block(int64_t n, int64_t most)
+{
+  enum { TILES = 48 };
+  if (n <= most) return n;
+  const int64_t n_blocks = (n + most - 1) / most, even = (n + n_blocks - 1) / n_blocks,
+                whole = (even + TILES - 1) / TILES * TILES;
+  return whole < most ? whole : most;
+}
+
 static mlff_status reserve(painn_net *net, const mlff_edges *edges, mlff_error *error)
 {
   const int64_t f = net->n_padded, n_local = edges->n_local, n_nodes = edges->n_nodes;
-  const int64_t n_block = net->block =
-      n_local < net->backend->ops->painn_block ? n_local : net->backend->ops->painn_block;
+  const int64_t n_block = net->block = atoms_per_block(n_local, net->backend->ops->painn_block);
   const int64_t n_columns = (int64_t) net->n_slots * net->n_moment_rows;
   for (int l = 0; l < net->n_layers; l++) {
     painn_layer *layer = &net->layers[l];

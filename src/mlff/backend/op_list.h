@@ -72,8 +72,13 @@ OP(forces, mlff_status, (mlff_backend * backend, const mlff_forces_args *args, m
 
 /* ---- PaiNN: ops_painn.h ------------------------------------------------------------------------------------------ */
 
-/* 48: 8 tiles of the matrix product; the scratch of a block stays in the second-level cache */
-OP_SIZE(painn_block, 48, INT64_MAX)
+/* 48: 8 tiles of the matrix product; the scratch of a block stays in the second-level cache. 98304: time per atom has
+ * settled, and memory of blocks, 12 kB per atom of 64 features, is a tenth of that of a million atoms */
+OP_SIZE(painn_block, 48, 98304)
+OP(edge_lines, mlff_status,
+   (mlff_backend * backend, const mlff_painn_basis *basis, const mlff_edges *edges, mlff_painn_radial *radial,
+    mlff_error *error),
+   (backend, basis, edges, radial, error), DESCRIPTOR, RUNS, BOTH)
 OP(painn_radial, mlff_status,
    (mlff_backend * backend, const mlff_painn_basis *basis, const mlff_edges *edges, mlff_painn_radial *radial,
     mlff_error *error),

@@ -9,7 +9,7 @@
  *   state  [n_nodes][6F]  x = (a, b, c) and mu = (x, y, z): what a layer gathers from a neighbour
  *   grad   [n_nodes][4F]  g_q and g_mu (x, y, z): what its backward pass gathers
  * Atoms of a call are begin <= i < end; arrays marked "block" start at atom `begin`, others at atom 0. painn_block:
- * atoms that node-local work should take at a time, so that it stays in cache; INT64_MAX: all.
+ * atoms that node-local work takes at a time at most, so that it stays in cache, or takes less memory.
  */
 #ifndef MLFF_OPS_PAINN_H
 #define MLFF_OPS_PAINN_H
@@ -44,12 +44,21 @@ typedef struct mlff_painn_basis {
   mlff_buf second; /* real [n_terms] GAUSSIAN: 1/width^2                                                   */
 } mlff_painn_basis;
 
-/* Radial data of all edges, made once per step by painn_radial and used by all layers, forward and backward. CUBIC
- * fills whole lines, the others terms and of lines u, 1/r and indices, with 0 as the first row: of two on the same
- * radial data CUBIC comes last. A line holds what an edge needs: coef[4], slope[4] (CUBIC only), u = vec/r, 1/r, and
- * from the address of element 12 on four int32: first row (CUBIC, else 0), node of the neighbour, species of the
- * neighbour, 0. */
+/* The spline of a basis CUBIC. */
+typedef struct mlff_painn_spline {
+  double cutoff;
+  int n, split; /* as in the basis; n = 0: there is none */
+} mlff_painn_spline;
+
+/* Radial data of all edges, for all layers, forward and backward. CUBIC fills whole lines, the others terms and of
+ * lines u, 1/r and indices, with 0 as the first row: of two on the same radial data CUBIC comes last. A line holds what
+ * an edge needs: coef[4], slope[4] (CUBIC only), u = vec/r, 1/r, and from the address of element 12 on four int32:
+ * first row (CUBIC, else 0), node of the neighbour, species of the neighbour, 0.
+ *   edge_lines    lines, of a basis CUBIC
+ *   painn_radial  what moments and messages read: terms; lines on the CPU; on a GPU the spline, from which they make
+ *                 lines themselves */
 typedef struct mlff_painn_radial {
+  mlff_painn_spline spline;
   mlff_buf line;  /* real [n_edges][MLFF_PAINN_LINE]                                  */
   mlff_buf terms; /* real [n_edges][2][n_terms] coef and slope of GAUSSIAN and BESSEL */
 } mlff_painn_radial;

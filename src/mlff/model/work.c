@@ -63,13 +63,20 @@ static mlff_work work_forces(mlff_backend *backend, const mlff_forces_args *args
 
 /* ---- PaiNN ------------------------------------------------------------------------------------------------------- */
 
+/* Two cubic polynomials for each of four terms. */
+static mlff_work work_edge_lines(mlff_backend *backend, const mlff_painn_basis *basis, const mlff_edges *edges,
+                                 mlff_painn_radial *radial, mlff_error *error)
+{
+  (void) basis, (void) radial, (void) error;
+  const double n = edges_of(edges, 0, edges->n_local);
+  return (mlff_work){.flop = 60 * n, .bytes = real_bytes(backend, n * (4 + MLFF_PAINN_LINE))};
+}
+
 static mlff_work work_painn_radial(mlff_backend *backend, const mlff_painn_basis *basis, const mlff_edges *edges,
                                    mlff_painn_radial *radial, mlff_error *error)
 {
-  (void) radial, (void) error;
+  if (basis->kind == MLFF_PAINN_CUBIC) return work_edge_lines(backend, basis, edges, radial, error);
   const double n = edges_of(edges, 0, edges->n_local);
-  if (basis->kind == MLFF_PAINN_CUBIC) /* two cubic polynomials for each of four terms */
-    return (mlff_work){.flop = 60 * n, .bytes = real_bytes(backend, n * (4 + MLFF_PAINN_LINE))};
   return (mlff_work){.flop = n * (basis->n * (of_exp + 6) + 2 * of_exp),
                      .bytes = real_bytes(backend, n * (4 + MLFF_PAINN_LINE + 2 * basis->n_terms))};
 }
@@ -257,6 +264,7 @@ const mlff_work_table mlff_works = {.linear = work_linear,
                                     .linear_many = work_linear_many,
                                     .edges = work_edges,
                                     .forces = work_forces,
+                                    .edge_lines = work_edge_lines,
                                     .painn_radial = work_painn_radial,
                                     .painn_moments = work_painn_moments,
                                     .painn_moments_backward = work_painn_moments_backward,
