@@ -53,7 +53,7 @@ FILES = {
     "bad.jsonl": "{]\n",
 }
 CASES = r"""
-sample nowhere.yaml || nowhere.yaml: No such file or directory
+sample nowhere.yaml || nowhere.yaml: No such file or directory; the folder models/train has examples
 sample cut.yaml || cut.yaml:1: not valid YAML: expected ',' or ']', but got
 sample list.yaml || list.yaml:1: must be a mapping with the keys name, elements,
 sample binary.yaml || binary.yaml: is not text
@@ -100,7 +100,7 @@ sample config.yaml --lmp nowhere/lmp || --lmp nowhere/lmp: there is no such prog
 sample config.yaml --out water.xyz || water.xyz/trial: Not a directory
 sample config.yaml --check -1 || --check: '-1' is not a whole number from 0
 
-train nowhere.yaml --data data.npz || nowhere.yaml: No such file or directory
+train nowhere.yaml --data data.npz || nowhere.yaml: No such file or directory; the folder models/train
 train config.yaml --data data.npz | model.n_feature = 8 | config.yaml:4: model.n_feature: is not known; allowed are
 train config.yaml --data data.npz | model.n_features - | config.yaml:2: model: has no n_features; allowed are
 train config.yaml --data data.npz | model.n_features = abc | config.yaml:4: model.n_features: is 'abc'; allowed is a
@@ -196,7 +196,7 @@ accuracy water-benzene-student data.npz --write || --write changes the model fil
 accuracy water-benzene-student data.npz --mlff none/mlff || the option for the program mlff is 'none/mlff', which
 
 certify nothing || nothing.yaml, and no model nothing; there are:
-certify water-xs nowhere.yaml || nowhere.yaml: No such file or directory
+certify water-xs nowhere.yaml || nowhere.yaml: No such file or directory; mlff distill --example NAME
 certify water-xs config.yaml -o page.html --measure everything || --measure everything: there are errors, crystals,
 certify water-xs config.yaml -o page.html --scale nan || --scale: 'nan' is not a number above 0
 certify water-xs config.yaml -o page.html --scale -1 || --scale: '-1' is not a number above 0

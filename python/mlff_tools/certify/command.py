@@ -32,7 +32,7 @@ def read_recipe(path):
     if not path:
         empty = dict(recipe_certify.DEFAULTS, timestep=None, measure=None, systems=None, quick=False)
         return None, {}, empty, None
-    found = recipe.Recipe(path)
+    found = recipe.Recipe(path, recipe.EXAMPLE)
     if not isinstance(found.value, dict):
         raise recipe.RecipeError(f"{path}: must be a mapping with bars, certify, teacher, structures")
     bars, settings = recipe_certify.bars(found), recipe_certify.certify(found)

@@ -8,6 +8,8 @@ from . import recipe_training
 from .dataset import SPLITS
 from .recipe import NAME, PRECISIONS, Recipe, count, elements, number, texts
 
+EXAMPLES = "the folder models/train has examples"
+
 _text = (lambda v: isinstance(v, str) and bool(v.strip()), "a text")
 _whole = (count(1), "a whole number from 1")
 
@@ -70,7 +72,7 @@ def _group(recipe, at):
 
 def sample(path):
     """The configuration of `mlff sample`, as in models/train/data.yaml."""
-    recipe = Recipe(path)
+    recipe = Recipe(path, EXAMPLES)
     value = recipe.checked((), SAMPLE, ("name", "timestep", "damp", "groups"))
     for k in range(len(value["groups"])):
         _group(recipe, ("groups", k))
@@ -158,7 +160,7 @@ def _training(recipe, at, defaults):
 def train(path, defaults):
     """The configuration of `mlff train`, as in models/train/water-benzene-student.yaml, with the defaults of its
     mapping `train` filled in."""
-    recipe = Recipe(path)
+    recipe = Recipe(path, EXAMPLES)
     domain = {"domain": (lambda v: isinstance(v, dict), "a mapping")}
     value = recipe.checked((), {**TRAIN, **domain}, ("name", "architecture", "model", "train"))
     if "domain" in value:

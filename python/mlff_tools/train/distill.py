@@ -15,6 +15,7 @@ from ..model.lammps import find_lmp, find_plugin
 from ..model.modelfile import ModelError
 from . import distilling, job, plan, recipe_rounds
 from .label import python_path
+from .recipe import EXAMPLE
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 EXAMPLE_FOLDER = os.path.join(HERE, "examples")
@@ -55,7 +56,7 @@ def run(args):
     if args.example:
         return show_example(args.example)
     if not args.recipe:
-        raise ModelError("a recipe is wanted: mlff distill --example NAME prints one to start from")
+        raise ModelError(f"a recipe is wanted: {EXAMPLE}")
     wanted = recipe_rounds.read(args.recipe)
     write = lambda text: print(text, flush=True)
     if args.dry_run:

@@ -24,16 +24,21 @@ class RecipeError(ModelError):
     """A recipe that cannot be used."""
 
 
-class Recipe:
-    """What a YAML file holds, and the lines of its keys. Attributes: path, folder, value."""
+EXAMPLE = "mlff distill --example NAME prints one to start from"
 
-    def __init__(self, path):
+
+class Recipe:
+    """What a YAML file holds, and the lines of its keys. Attributes: path, folder, value. missing: what to do when
+    there is no such file."""
+
+    def __init__(self, path, missing=""):
         self.path, self.folder, self.lines = path, os.path.dirname(os.path.abspath(path)), {}
         try:
             with open(path, encoding="utf-8") as f:
                 node = yaml.compose(f, Loader=yaml.SafeLoader)
         except OSError as e:
-            raise RecipeError(f"{path}: {e.strerror}") from e
+            hint = f"; {missing}" if missing and isinstance(e, FileNotFoundError) else ""
+            raise RecipeError(f"{path}: {e.strerror}{hint}") from e
         except yaml.YAMLError as e:
             mark = getattr(e, "problem_mark", None)
             line = f":{mark.line + 1}" if mark else ""
@@ -209,9 +214,7 @@ def read(path):
     """(Recipe, items of structures, teacher), checked before anything is done. Other sections are not looked at."""
     from .recipe_structures import structures  # which needs this module
 
-    if not os.path.exists(path):
-        raise RecipeError(f"{path}: No such file or directory; mlff distill --example NAME prints one to start from")
-    recipe = Recipe(path)
+    recipe = Recipe(path, EXAMPLE)
     if recipe.value is None:
         raise RecipeError(f"{path}: is empty; allowed are {', '.join(SECTIONS)}")
     recipe.mapping((), SECTIONS, ("teacher",))
