@@ -25,6 +25,7 @@ typedef struct force_arrays {
   double *parts;           /* [n_blocks][PARTS] */
   double *half, *centroid; /* [n_nodes][9] or NULL */
   double *results;         /* [HEAD] PARTS and, unless they stay, [n_nodes][3] forces; pinned */
+  int32_t *n_done;         /* 0 between launches */
   double scale;
   int32_t n_local, n_nodes;
 } force_arrays;
@@ -44,12 +45,35 @@ MLFF_DEVICE double joined(int c, double sum, double with)
   return c == BAD ? fmax(sum, with) : sum + with;
 }
 
+/* results[c] = sum_b parts[b][c], the largest for BAD, by the block that is the last one to come here. A warp has every
+ * FORCE_WARPS-th c, its lanes every 32nd part; sums go through shuffles. */
+MLFF_DEVICE void join_blocks(const force_arrays &a)
+{
+  MLFF_SHARED(int, is_last, 1);
+  const int warp = (int) threadIdx.x / WARP, lane = (int) threadIdx.x % WARP, n_blocks = (int) gridDim.x;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) *is_last = atomicAdd(a.n_done, 1) == n_blocks - 1;
+  __syncthreads();
+  if (!*is_last) return;
+  __threadfence();
+  const volatile double *parts = a.parts; /* of other multiprocessors: not from this one's cache */
+  for (int c = warp; c < PARTS; c += FORCE_WARPS) {
+    double sum = 0;
+    for (int b = lane; b < n_blocks; b += WARP) sum = joined(c, sum, parts[PARTS * b + c]);
+    for (int with = WARP / 2; with > 0; with /= 2) sum = joined(c, sum, __shfl_xor_sync(FULL_WARP, sum, with));
+    if (lane == 0) a.results[c] = sum;
+  }
+  if (threadIdx.x == 0) *a.n_done = 0;
+}
+
 /* F_i = scale (sum_{e of i} g_e - sum_{e to i} g_e),  parts[b] = - scale sum_{e of the block's centres} d_e g_e^T, the
  * energies of the block's centres that have an element, and its first force that is not finite.
  * A warp owns per_warp nodes that follow one another, one after another; its lanes read every 32nd edge of a node and
  * every 32nd that ends at it, so that few atoms do not wait for one load after another. Sums go through shuffles, those
- * of the virial once for the nodes of a warp, then in shared memory. All in double; deterministic. Twin: forces_cpu. */
-__global__ void __launch_bounds__(FORCE_THREADS) forces_kernel(force_arrays a, int per_warp)
+ * of the virial once for the nodes of a warp, then in shared memory, and where IS_SMALL by join_blocks: forces go to the
+ * host themselves then. All in double; deterministic. Twin: forces_cpu. */
+template <int IS_SMALL> __global__ void __launch_bounds__(FORCE_THREADS) forces_kernel(force_arrays a, int per_warp)
 {
   MLFF_SHARED(double, sums, PARTS *FORCE_WARPS);
   const int warp = (int) threadIdx.x / WARP, lane = (int) threadIdx.x % WARP;
@@ -93,10 +117,12 @@ __global__ void __launch_bounds__(FORCE_THREADS) forces_kernel(force_arrays a, i
   }
   __syncthreads();
   const int c = (int) threadIdx.x;
-  if (c >= PARTS) return;
-  double sum = 0;
-  for (int k = 0; k < FORCE_WARPS; k++) sum = joined(c, sum, sums[PARTS * k + c]);
-  a.parts[PARTS * (int64_t) blockIdx.x + c] = sum;
+  if (c < PARTS) {
+    double sum = 0;
+    for (int k = 0; k < FORCE_WARPS; k++) sum = joined(c, sum, sums[PARTS * k + c]);
+    a.parts[PARTS * (int64_t) blockIdx.x + c] = sum;
+  }
+  if (IS_SMALL) join_blocks(a);
 }
 
 /* results[c] = sum_b parts[b][c], the largest for BAD; and the forces behind HEAD. A block for each c; a thread has
@@ -150,8 +176,8 @@ __global__ void atom_virials_kernel(force_arrays a)
 
 } // namespace
 
-/* Doubles of one evaluation on the device: forces, parts, per-atom virials. Forces that stay have an array of their
- * own, which those of members do not overwrite. */
+/* Arrays of one evaluation on the device: n_done, forces, parts, per-atom virials. Forces that stay have an array of
+ * their own, which those of members do not overwrite. */
 static mlff_status make_arrays(mlff_backend *backend, const mlff_forces_args *args, unsigned n_blocks, force_arrays *a,
                                mlff_error *error)
 {
@@ -160,10 +186,11 @@ static mlff_status make_arrays(mlff_backend *backend, const mlff_forces_args *ar
   mlff_buf *buf = &mlff_cuda_of(backend)->force_sums;
   const size_t n = (size_t) edges->n_nodes, n_parts = PARTS * (size_t) n_blocks;
   const size_t n_half = args->result->atom_virial ? 9 * n : 0, n_centroid = args->result->atom_centroid ? 9 * n : 0;
-  const size_t n_forces = args->on_device ? 0 : 3 * n;
+  const size_t n_forces = args->on_device ? 0 : 3 * n, n_before = buf->capacity;
   mlff_buf *own = &mlff_cuda_of(backend)->device_forces;
   if (args->on_device) MLFF_TRY(mlff_buf_reserve(backend, own, (3 * n + 3) * sizeof(double), error));
-  MLFF_TRY(mlff_buf_reserve(backend, buf, (n_forces + n_parts + n_half + n_centroid) * sizeof(double), error));
+  MLFF_TRY(mlff_buf_reserve(backend, buf, (1 + n_forces + n_parts + n_half + n_centroid) * sizeof(double), error));
+  if (buf->capacity != n_before) backend->ops->zero(backend, buf->data, sizeof(double));
   memset(a, 0, sizeof *a);
   a->row = (const int64_t *) edges->row.data;
   a->in_row = g.in_row;
@@ -173,8 +200,9 @@ static mlff_status make_arrays(mlff_backend *backend, const mlff_forces_args *ar
   a->grad = (const real *) args->grad;
   a->energy = (const real *) args->node_energy;
   a->species = (const int32_t *) edges->center_species.data;
-  a->parts = (double *) buf->data + n_forces;
-  a->forces = (double *) (args->on_device ? own : buf)->data;
+  a->n_done = (int32_t *) buf->data;
+  a->forces = args->on_device ? (double *) own->data : (double *) buf->data + 1;
+  a->parts = (double *) buf->data + 1 + n_forces;
   if (n_half) a->half = a->parts + n_parts;
   if (n_centroid) a->centroid = a->parts + n_parts + n_half;
   a->scale = args->scale;
@@ -183,7 +211,7 @@ static mlff_status make_arrays(mlff_backend *backend, const mlff_forces_args *ar
   return MLFF_OK;
 }
 
-/* What results_kernel has written. Before the next download, whose slot may move this one. */
+/* What kernels have written to the host. Before the next download, whose slot may move this one. */
 static mlff_status take_results(mlff_backend *backend, const mlff_forces_args *args, const force_arrays *a,
                                 mlff_error *error)
 {
@@ -220,8 +248,13 @@ mlff_status MLFF_CUDA(forces_cuda)(mlff_backend *backend, const mlff_forces_args
   MLFF_TRY(make_arrays(backend, args, n_blocks, &a, error));
   MLFF_TRY(mlff_cuda_result_slot(backend, (HEAD + n_copied) * sizeof(double), &slot, error));
   a.results = (double *) (void *) slot;
-  MLFF_LAUNCH(backend, forces_kernel, n_blocks, FORCE_THREADS, 0, a, per_warp);
-  MLFF_LAUNCH(backend, results_kernel, PARTS + n_copying, REDUCE_THREADS, 0, a, (int) n_blocks);
+  if (n && mlff_cuda_is_small(mlff_cuda_of(backend), (int64_t) n)) {
+    if (!args->on_device) a.forces = a.results + HEAD;
+    MLFF_LAUNCH(backend, forces_kernel<1>, n_blocks, FORCE_THREADS, 0, a, per_warp);
+  } else {
+    MLFF_LAUNCH(backend, forces_kernel<0>, n_blocks, FORCE_THREADS, 0, a, per_warp);
+    MLFF_LAUNCH(backend, results_kernel, PARTS + n_copying, REDUCE_THREADS, 0, a, (int) n_blocks);
+  }
   MLFF_TRY(take_results(backend, args, &a, error));
   if (args->on_device && result->forces)
     MLFF_TRY(download_cuda(backend, result->forces, a.forces, 3 * n * sizeof(double), error));

@@ -150,7 +150,8 @@ def edge_kernels(s, device):
 
 
 def force_kernels(s, device):
-    """forces.cu: warps own up to 32 atoms, lanes their edges and the candidates that end there."""
+    """forces.cu: warps own up to 32 atoms, lanes their edges and the candidates that end there. Of small systems the
+    last block adds up those of all, which waits for a fence, the counter and the parts, and forces go to the host."""
     per_warp = min(32, max(1, math.ceil(s.atoms / (32 * device.sms))))
     own, others = math.ceil(s.edges / WARP), math.ceil(s.candidates / WARP / AT_ONCE)
     loops = [(60, per_warp * own, 2, False), (30 * AT_ONCE, per_warp * others, 3, False), (60, per_warp, 0, False)]
@@ -158,6 +159,10 @@ def force_kernels(s, device):
     forces.dram = (2 * 16 * s.edges + 8 * s.candidates + 24) * s.atoms
     forces.l2 = (3 * 16 * s.edges + 8 * s.candidates) * s.atoms
     parts = math.ceil(s.atoms / per_warp / 4)
+    if device.is_small(s.atoms):
+        forces.loops.append((60, 3 * math.ceil(parts / WARP / 4), 1, False))
+        forces.rounds, forces.host = 5, 24 * s.atoms
+        return [forces]
     results = Kernel("results", 11 * 8, [(20, math.ceil(parts / 256), 1, False), (20, 8, 0, False)], 2, 9)
     results.host = 24 * s.atoms
     return [forces, results]

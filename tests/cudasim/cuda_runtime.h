@@ -118,6 +118,8 @@ static inline int __popc(unsigned x)
 
 /* ---- atomics: blocks and fibers take turns, so plain operations are atomic ---- */
 
+static inline void __threadfence() {}
+
 template <typename T> T atomicAdd(T *address, T value)
 {
   const T old = *address;
