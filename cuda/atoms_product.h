@@ -31,10 +31,10 @@ MLFF_DEVICE int quotient(int n, uint32_t of)
 /* What all threads of a block know: where steps, chunks and x are in shared memory, and how far they are. */
 typedef struct atom_block {
   const atom_step *steps;
-  real *chunks, *x;       /* [CHUNKS][CHUNK], [rows][ld] */
-  int n_steps, n_workers; /* threads n_workers and more copy */
-  int step, pass, row;    /* weights to be copied next */
-  int n_started, n_taken; /* chunks */
+  real *chunks, *x;            /* [CHUNKS][CHUNK], [rows][ld] */
+  int n_steps, n_workers;      /* threads n_workers and more copy */
+  int step, pass, row;         /* weights to be copied next */
+  unsigned n_started, n_taken; /* chunks */
   int unused;
 } atom_block;
 
@@ -57,8 +57,9 @@ MLFF_DEVICE void start_chunk(atom_block *b, const atom_step *steps)
     const int mine = ((int) threadIdx.x - b->n_workers) * PIECE;
     to += mine;
     from += mine;
-#pragma unroll 4
-    for (int q = 0; q < n - mine; q += COPIERS * PIECE) copy_ahead<PIECE>(to + q, from + q);
+#pragma unroll
+    for (int q = 0; q < CHUNK; q += COPIERS * PIECE)
+      if (q < n - mine) copy_ahead<PIECE>(to + q, from + q);
     b->row += most;
     if (b->row >= n_all) {
       b->row = 0;
