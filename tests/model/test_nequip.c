@@ -96,13 +96,15 @@ END_TEST
 
 /* ---- published networks ------------------------------------------------------------------------------------------ */
 
-/* eV per atom, eV/A and eV/A^3. In single those of the packages in float against themselves in double; stresses of the
- * small networks, whose weights are random, are up to 0.5 eV/A^3. */
+/* eV per atom, eV/A and eV/A^3. In single those of the packages in float against themselves in double. Of the small
+ * networks, whose weights are random, stresses are up to 0.5 eV/A^3, and energies of atoms are off by up to 6.4e-6 eV of
+ * 7 when atoms are moved 300 times by 1e-7 A, with every kernel path alike: half of it is matrices, multiplied in double
+ * and then rounded, the rest how sums are rounded, which differs between compilers. */
 typedef struct tolerance {
   double energy, force, stress;
 } tolerance;
 static const tolerance in_double = {1e-12, 1e-11, 1e-13}, in_single = {5e-6, 5e-5, 2.4e-7},
-                       in_single_random = {5e-6, 5e-5, 2e-6};
+                       in_single_random = {1e-5, 5e-5, 2e-6};
 
 static double volume(const test_atoms *a)
 {
