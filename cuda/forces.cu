@@ -71,8 +71,8 @@ MLFF_DEVICE void join_blocks(const force_arrays &a)
  * energies of the block's centres that have an element, and its first force that is not finite.
  * A warp owns per_warp nodes that follow one another, one after another; its lanes read every 32nd edge of a node and
  * every 32nd that ends at it, so that few atoms do not wait for one load after another. Sums go through shuffles, those
- * of the virial once for the nodes of a warp, then in shared memory, and where IS_SMALL by join_blocks: forces go to the
- * host themselves then. All in double; deterministic. Twin: forces_cpu. */
+ * of the virial once for the nodes of a warp, then in shared memory, and where IS_SMALL by join_blocks, with forces in
+ * memory of the host. All in double; deterministic. Twin: forces_cpu. */
 template <int IS_SMALL> __global__ void __launch_bounds__(FORCE_THREADS) forces_kernel(force_arrays a, int per_warp)
 {
   MLFF_SHARED(double, sums, PARTS *FORCE_WARPS);
