@@ -1,13 +1,7 @@
 /* painn_moments.cu: the first layer of PaiNN as moments of the surroundings, on the GPU. Twin: cpu/painn_moments.c. */
 #include "painn.h"
 
-enum {
-  MOMENT_THREADS = 64,
-  MOMENT_WARPS = 4,
-  MOMENT_BATCH = MLFF_REAL_IS_DOUBLE ? 4 : 8,
-  MOST_LINES = 2 * MOMENT_BATCH
-};
-enum { MOST_SHARED = 32 * 1024 };
+enum { MOMENT_THREADS = 64, MOMENT_WARPS = 4, MOMENT_BATCH = MLFF_REAL_IS_DOUBLE ? 4 : 8, MOST_SHARED = 32 * 1024 };
 
 namespace { /* kernels and their arguments differ between element types */
 
