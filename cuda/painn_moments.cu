@@ -26,9 +26,9 @@ typedef struct moment_part {
 /* line.own: column of its first term, negative: none. */
 template <int DENSE> MLFF_DEVICE moment_part part_of(const moment_arrays &a, const edge_line &line, int64_t e, int q)
 {
-  const bool has_term = !DENSE || (line.own >= 0 && q < 4 * a.n_terms);
+  const bool has_term = line.own >= 0 && (!DENSE || q < 4 * a.n_terms);
   moment_part part;
-  part.column = has_term && line.own >= 0 ? line.own + q / 4 : -1;
+  part.column = has_term ? line.own + q / 4 : -1;
   part.unused = 0;
   part.coef = !DENSE ? line.coef.of[q / 4] : has_term ? a.terms[e * 2 * a.n_terms + q / 4] : (real) 0;
   part.unit = q % 4 ? line.unit.of[q % 4 - 1] : (real) 1;

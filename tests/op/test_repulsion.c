@@ -199,15 +199,7 @@ static double dimer(mlff_backend *backend, const cutoffs *c, double r, double *s
   const int64_t row[3] = {0, 1, 2};
   const int32_t nbr[2] = {1, 0}, species[2] = {2, 2}, node[2] = {0, 1};
   const double pos[2][3] = {{0, 0, 0}, {0, r, 0}};
-  const mlff_graph graph = {.n_local = 2,
-                            .n_all = 2,
-                            .n_nodes = 2,
-                            .n_pairs = 2,
-                            .species = species,
-                            .node = node,
-                            .row = row,
-                            .nbr = nbr,
-                            .pos = pos};
+  const mlff_graph graph = graph_of_list(2, species, node, row, nbr, pos);
   mlff_repulsion table = make_table(backend, c);
   mlff_edges edges = {.repulsion = &table};
   mlff_error error = {0};
