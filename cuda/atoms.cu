@@ -18,14 +18,13 @@ namespace { /* kernels and their arguments differ between element types */
 
 typedef struct atom_steps {
   int64_t n_atoms;
-  int n_steps, per_block;
+  int n_steps, per_block, chunk, unused; /* chunk: weights that are copied at once, at most */
   atom_step of[MOST_STEPS];
 } atom_steps;
 
 static_assert(sizeof(atom_steps) <= MLFF_CUDA_QUEUE_BYTES, "the queue holds them, and 4 kB are the most of a kernel");
-static_assert(sizeof(atom_step) * MOST_STEPS % 16 == 0, "vectors follow them in shared memory");
-
-enum { SHARED_BEFORE_X = sizeof(atom_step) * MOST_STEPS + CHUNKS * CHUNK * sizeof(real) };
+enum { STEPS_BYTES = sizeof(atom_step) * MOST_STEPS };
+static_assert(STEPS_BYTES % 16 == 0, "vectors follow them in shared memory");
 
 MLFF_DEVICE void mix_step(const atom_step &step, int begin, int n, int n_workers)
 {
@@ -60,14 +59,15 @@ MLFF_DEVICE void readout_step(const atom_step &step, int begin, int n, int n_wor
  * their own. What a step writes, the next one reads through global memory; a barrier lies between. COPIERS bring the
  * weights ahead of their use. Dynamic shared memory: the steps, chunks of weights, and the rows of x of a product.
  * Deterministic. Twins: those of the operations. */
-template <int IS_FEW> __global__ void __launch_bounds__(WORKERS + COPIERS) atoms_kernel(atom_steps s)
+template <int IS_FEW> __global__ void __launch_bounds__(WORKERS + COPIERS, 1) atoms_kernel(atom_steps s)
 {
   MLFF_SHARED_DYNAMIC(char, shared);
   atom_step *const steps = (atom_step *) (void *) shared;
   atom_block b = {};
   b.steps = steps;
-  b.chunks = (real *) (void *) (shared + sizeof(atom_step) * MOST_STEPS);
-  b.x = b.chunks + CHUNKS * CHUNK;
+  b.chunks = (real *) (void *) (shared + STEPS_BYTES);
+  b.chunk = s.chunk;
+  b.x = b.chunks + CHUNKS * s.chunk;
   b.n_steps = s.n_steps;
   b.n_workers = IS_FEW ? (int) blockDim.x - COPIERS : WORKERS;
   if (is_worker(b)) {
@@ -125,11 +125,26 @@ int64_t x_bytes(const atom_step &step, int per_block)
   return n_rows * step.of.product.ld * (int64_t) sizeof(real);
 }
 
+/* Weights of a chunk where a block has so many bytes of x. */
+int chunk_beside(const mlff_cuda_queue &queue, int64_t bytes)
+{
+  const int64_t room = (queue.most_shared - STEPS_BYTES - bytes) / (CHUNKS * (int64_t) sizeof(real));
+  return room < MOST_CHUNK ? (int) (room / WARP * WARP) : (int) MOST_CHUNK;
+}
+
 /* Whether a block has room for this with per_block atoms. */
 bool fits(const mlff_cuda_queue &queue, const atom_step &step, int per_block)
 {
   if (step.kind != STEP_LINEAR) return true;
-  return step.of.product.chunk_rows > 0 && SHARED_BEFORE_X + x_bytes(step, per_block) <= queue.most_shared;
+  return step.of.product.n_out * VECTOR <= LEAST_CHUNK && chunk_beside(queue, x_bytes(step, per_block)) >= LEAST_CHUNK;
+}
+
+/* Rows of weights of a chunk: even parts of a product, whole steps of a worker. */
+void part_weights(row_product *a, int chunk)
+{
+  const int most = chunk / a->n_out, whole = most < AHEAD ? VECTOR : AHEAD, fit = most / whole * whole;
+  const int parts = (a->ld + fit - 1) / fit;
+  a->chunk_rows = ((a->ld + parts - 1) / parts + whole - 1) / whole * whole;
 }
 
 /* The same product with indices that are int. */
@@ -137,8 +152,6 @@ void narrow(atom_step *step)
 {
   const linear_arrays a = step->of.linear;
   row_product p;
-  const int ld = padded_rows(a.n_in), most = CHUNK / a.n_out, whole = most < AHEAD ? VECTOR : AHEAD;
-  const int fit = most / whole * whole;
   memset(&p, 0, sizeof p);
   p.x = a.x;
   p.weight = a.weight;
@@ -155,11 +168,11 @@ void narrow(atom_step *step)
   p.n_out = a.n_out;
   p.act = a.act;
   p.accumulate = a.accumulate;
-  p.ld = ld;
-  p.chunk_rows = fit < ld ? fit : ld;
+  p.ld = padded_rows(a.n_in);
+  p.x_in_vectors = a.x_in_vectors;
   memset(&step->of, 0, sizeof step->of);
   step->of.product = p;
-  step->of_in = reciprocal(ld);
+  step->of_in = reciprocal(p.x_in_vectors ? p.ld / VECTOR : p.ld);
   step->of_out = reciprocal(a.n_out);
 }
 
@@ -260,22 +273,27 @@ static void start_steps(mlff_backend *backend)
   if (!steps.n_steps) return;
   const int64_t even = (steps.n_atoms + cuda->n_multiprocessors - 1) / cuda->n_multiprocessors;
   int per_block = even < MOST_PER_BLOCK ? (int) even : (int) MOST_PER_BLOCK;
-  int64_t bytes = 0;
   for (int k = 0; k < steps.n_steps; k++)
     while (!fits(cuda->queue, steps.of[k], per_block)) per_block--; /* one atom does: put_off */
   const int n_workers = workers_of(steps, per_block);
+  int64_t bytes = 0;
   for (int k = 0; k < steps.n_steps; k++) {
     const int64_t need = x_bytes(steps.of[k], per_block);
     bytes = need > bytes ? need : bytes;
-    if (steps.of[k].kind == STEP_LINEAR) share_out(&steps.of[k], per_block, n_workers);
+  }
+  steps.chunk = chunk_beside(cuda->queue, bytes);
+  bytes += STEPS_BYTES + CHUNKS * steps.chunk * (int64_t) sizeof(real);
+  for (int k = 0; k < steps.n_steps; k++) {
+    if (steps.of[k].kind != STEP_LINEAR) continue;
+    part_weights(&steps.of[k].of.product, steps.chunk);
+    share_out(&steps.of[k], per_block, n_workers);
   }
   steps.per_block = per_block;
 #if MLFF_CUDASIM
   check_rows(steps);
 #endif
   mlff_cuda_launch(backend, "atoms_kernel", 0, per_block > FEW_ATOMS ? atoms_kernel<0> : atoms_kernel<1>,
-                   mlff_cuda_blocks(steps.n_atoms, per_block), (unsigned) (n_workers + COPIERS),
-                   (size_t) (SHARED_BEFORE_X + bytes), steps);
+                   mlff_cuda_blocks(steps.n_atoms, per_block), (unsigned) (n_workers + COPIERS), (size_t) bytes, steps);
 }
 
 void MLFF_CUDA(atoms_begin_cuda)(mlff_backend *backend, int64_t n_atoms)

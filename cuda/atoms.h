@@ -61,7 +61,8 @@ template <int ACT> MLFF_DEVICE void finish_value(const linear_arrays &a, real v,
   *y = v;
 }
 
-/* ---- updates of atoms: painn_mix.cu; i: atom, k: channel; I: the type of indices --------------------------------- */
+/* ---- updates of atoms: painn_mix.cu; i: atom, k: channel; I: the type of indices. All is read before anything is
+ * written: a compiler cannot know that arrays are not the same, and reads after a write would wait for one another. -- */
 
 typedef struct mix_arrays {
   int64_t n, ld_grad_q, ld_grad_mu;
@@ -105,13 +106,15 @@ template <typename I> MLFF_DEVICE void mix_update(const mix_arrays &a, I i, int 
   const int n_parts = a.last ? 2 : 3;
   const mix_vectors m = load_vectors(a.vw + i * 6 * f + k, f);
   const real *y = a.y + i * n_parts * f + k;
-  a.q_out[i * f + k] = a.qn[i * 2 * f + k] + y[0] + y[(n_parts - 1) * f] * dot_vw(m);
-  if (a.last) return;
-  const real *mu = a.mu + i * 3 * f + k, v = y[f];
-  real *mu_out = a.state_out + i * 6 * f + 3 * f + k;
-  mu_out[0] = mu[0] + v * m.wx;
-  mu_out[f] = mu[f] + v * m.wy;
-  mu_out[2 * f] = mu[2 * f] + v * m.wz;
+  const real q = a.qn[i * 2 * f + k] + y[0] + y[(n_parts - 1) * f] * dot_vw(m);
+  if (!a.last) {
+    const real *mu = a.mu + i * 3 * f + k, v = y[f], mu_x = mu[0], mu_y = mu[f], mu_z = mu[2 * f];
+    real *mu_out = a.state_out + i * 6 * f + 3 * f + k;
+    mu_out[0] = mu_x + v * m.wx;
+    mu_out[f] = mu_y + v * m.wy;
+    mu_out[2 * f] = mu_z + v * m.wz;
+  }
+  a.q_out[i * f + k] = q;
 }
 
 /* Reverses mix_update towards s, v, t:  g_s = g_q,  g_v = g_mu.W,  g_t = g_q V.W. Twin:
@@ -122,10 +125,12 @@ template <typename I> MLFF_DEVICE void mix_backward_gates(const mix_arrays &a, I
   const int n_parts = a.last ? 2 : 3;
   const mix_vectors m = load_vectors(a.vw + i * 6 * f + k, f);
   const real *grad = a.grad + i * (a.last ? 1 : 4) * f + k;
+  const real gq = grad[0], gt = gq * dot_vw(m);
+  const real gv = a.last ? (real) 0 : grad[f] * m.wx + grad[2 * f] * m.wy + grad[3 * f] * m.wz;
   real *gy = a.grad_y + i * n_parts * f + k;
-  gy[0] = grad[0];
-  gy[(n_parts - 1) * f] = grad[0] * dot_vw(m);
-  if (!a.last) gy[f] = grad[f] * m.wx + grad[2 * f] * m.wy + grad[3 * f] * m.wz;
+  gy[0] = gq;
+  gy[(n_parts - 1) * f] = gt;
+  if (!a.last) gy[f] = gv;
 }
 
 /* Reverses mix_update and mix_norm towards V and W:  g_V = g_q t W + g_n/n V,  g_W = g_mu v + g_q t V.
@@ -137,14 +142,15 @@ template <typename I> MLFF_DEVICE void mix_backward_vectors(const mix_arrays &a,
   const mix_vectors m = load_vectors(a.vw + i * 6 * f + k, f);
   const real *grad = a.grad + i * (a.last ? 1 : 4) * f + k, *y = a.y + i * n_parts * f + k;
   const real gdot = grad[0] * y[(n_parts - 1) * f], gnn = a.grad_qn[i * 2 * f + f + k] * a.inv_norm[i * f + k];
+  const real v = a.last ? (real) 0 : y[f], gmu_x = a.last ? (real) 0 : grad[f];
+  const real gmu_y = a.last ? (real) 0 : grad[2 * f], gmu_z = a.last ? (real) 0 : grad[3 * f];
   real *gv = a.grad_vw + i * 6 * f + k, *gw = gv + f;
   gv[0] = gdot * m.wx + gnn * m.vx;
   gv[2 * f] = gdot * m.wy + gnn * m.vy;
   gv[4 * f] = gdot * m.wz + gnn * m.vz;
-  const real v = a.last ? (real) 0 : y[f];
-  gw[0] = gdot * m.vx + (a.last ? (real) 0 : v * grad[f]);
-  gw[2 * f] = gdot * m.vy + (a.last ? (real) 0 : v * grad[2 * f]);
-  gw[4 * f] = gdot * m.vz + (a.last ? (real) 0 : v * grad[3 * f]);
+  gw[0] = gdot * m.vx + v * gmu_x;
+  gw[2 * f] = gdot * m.vy + v * gmu_y;
+  gw[4 * f] = gdot * m.vz + v * gmu_z;
 }
 
 /* grad_q_out = g_q + grad_qn (its q part),  grad_mu_out = g_mu + grad_m (last: grad_m). Twin:
@@ -153,9 +159,13 @@ template <typename I> MLFF_DEVICE void mix_backward_sum(const mix_arrays &a, I i
 {
   const I f = a.f;
   const real *grad = a.grad + i * (a.last ? 1 : 4) * f + k, *through = a.grad_m + i * 3 * f + k;
-  real *gmu_out = a.grad_mu_out + i * (I) a.ld_grad_mu + k;
-  a.grad_q_out[i * (I) a.ld_grad_q + k] = grad[0] + a.grad_qn[i * 2 * f + k];
-  for (int c = 0; c < 3; c++) gmu_out[c * f] = a.last ? through[c * f] : grad[(1 + c) * f] + through[c * f];
+  const real gq = grad[0] + a.grad_qn[i * 2 * f + k];
+  real gmu[3], *gmu_out = a.grad_mu_out + i * (I) a.ld_grad_mu + k;
+#pragma unroll
+  for (int c = 0; c < 3; c++) gmu[c] = a.last ? through[c * f] : grad[(1 + c) * f] + through[c * f];
+  a.grad_q_out[i * (I) a.ld_grad_q + k] = gq;
+#pragma unroll
+  for (int c = 0; c < 3; c++) gmu_out[c * f] = gmu[c];
 }
 
 typedef struct readout_arrays {
@@ -200,12 +210,13 @@ typedef struct alignas(16) row_product {
   real *y, *slope;
   double alpha;
   int ldx, ldy, ld_slope, ld_scale, n_in, n_out, act, accumulate;
-  int ld, chunk_rows, rows, n_passes, unused[2]; /* ld: padded_rows(n_in); chunk_rows: of weights, copied at once */
+  int ld, chunk_rows, rows, n_passes; /* ld: padded_rows(n_in); chunk_rows: of weights, copied at once */
+  int x_in_vectors, unused;           /* as in linear_arrays */
 } row_product;
 
 typedef struct atom_step {
   int kind, rows_per_atom; /* rows: of products */
-  uint32_t of_in, of_out;  /* reciprocals: of ld, and of n_out or features */
+  uint32_t of_in, of_out;  /* reciprocals: of ld (in vectors), and of n_out or features */
   union {
     linear_arrays linear; /* as they are put off */
     row_product product;

@@ -9,8 +9,9 @@
 
 /* Of a block: up to WORKERS compute, all of them where it has more than FEW_ATOMS; COPIERS copy weights. */
 enum { WORKERS = MLFF_REAL_IS_DOUBLE ? 192 : 384, COPIERS = MLFF_REAL_IS_DOUBLE ? 64 : 128, FEW_ATOMS = 2 };
-/* CHUNKS times CHUNK weights are in shared memory or on their way there: those of the next products, too. */
-enum { CHUNK = 16 * 1024 / sizeof(real), CHUNKS = 4, PIECE = 16 / sizeof(real) };
+/* CHUNKS chunks of weights are in shared memory or on their way there: those of the next products, too. A chunk takes a
+ * barrier, so they are as large as there is room for: the weights of a whole product, if they are not more than that. */
+enum { LEAST_CHUNK = 16 * 1024 / sizeof(real), MOST_CHUNK = 3 * LEAST_CHUNK, CHUNKS = 4, PIECE = 16 / sizeof(real) };
 /* Weights of a column and numbers of x that are read at once, ahead of their use where there is one row; rows of a
  * worker. */
 enum { VECTOR = 4, AHEAD = 8, MOST_ROWS = 16 };
@@ -31,11 +32,11 @@ MLFF_DEVICE int quotient(int n, uint32_t of)
 /* What all threads of a block know: where steps, chunks and x are in shared memory, and how far they are. */
 typedef struct atom_block {
   const atom_step *steps;
-  real *chunks, *x;            /* [CHUNKS][CHUNK], [rows][ld] */
+  real *chunks, *x;            /* [CHUNKS][chunk], [rows][ld] */
   int n_steps, n_workers;      /* threads n_workers and more copy */
+  int chunk;                   /* weights, at most */
   int step, pass, row;         /* weights to be copied next */
   unsigned n_started, n_taken; /* chunks */
-  int unused;
 } atom_block;
 
 MLFF_DEVICE bool is_worker(const atom_block &b)
@@ -47,23 +48,23 @@ MLFF_DEVICE bool is_worker(const atom_block &b)
  * atom, so they come while earlier products are computed. */
 MLFF_DEVICE void start_chunk(atom_block *b, const atom_step *steps)
 {
+  enum { AT_ONCE = 8 };
   while (b->step < b->n_steps && steps[b->step].kind != STEP_LINEAR) b->step++;
   if (b->step < b->n_steps) {
     const row_product &a = steps[b->step].of.product;
-    const int n_all = a.ld, most = a.chunk_rows, n_out = a.n_out, n_passes = a.n_passes, left = n_all - b->row;
-    const int n = (most < left ? most : left) * n_out;
-    real *to = b->chunks + b->n_started % CHUNKS * CHUNK;
-    const real *from = a.weight + b->row * n_out;
+    const int most = a.chunk_rows, left = a.ld - b->row, n = (most < left ? most : left) * a.n_out;
     const int mine = ((int) threadIdx.x - b->n_workers) * PIECE;
-    to += mine;
-    from += mine;
+    real *to = b->chunks + (int) (b->n_started % CHUNKS) * b->chunk;
+    const real *from = a.weight + b->row * a.n_out;
+#pragma unroll 1
+    for (int q = mine; q < n; q += AT_ONCE * COPIERS * PIECE)
 #pragma unroll
-    for (int q = 0; q < CHUNK; q += COPIERS * PIECE)
-      if (q < n - mine) copy_ahead<PIECE>(to + q, from + q);
+      for (int p = 0; p < AT_ONCE * COPIERS * PIECE; p += COPIERS * PIECE)
+        if (p < n - q) copy_ahead<PIECE>(to + q + p, from + q + p);
     b->row += most;
-    if (b->row >= n_all) {
+    if (b->row >= a.ld) {
       b->row = 0;
-      if (++b->pass == n_passes) {
+      if (++b->pass == a.n_passes) {
         b->pass = 0;
         b->step++;
       }
@@ -80,7 +81,7 @@ MLFF_DEVICE const real *take_chunk(atom_block *b)
   if (!is_worker(*b)) __pipeline_wait_prior(CHUNKS - 2);
   __syncthreads();
   if (!is_worker(*b)) start_chunk(b, b->steps);
-  return b->chunks + b->n_taken++ % CHUNKS * CHUNK;
+  return b->chunks + (int) (b->n_taken++ % CHUNKS) * b->chunk;
 }
 
 /* sum[r] += sum_k x[r][k] weight[k][0],  k < n, a multiple of VECTOR */
@@ -161,8 +162,32 @@ MLFF_DEVICE real before_of(const row_product &a, int row, int col)
   return a.accumulate ? a.y[row * a.ldy + col] : (real) 0;
 }
 
-/* One row: a worker owns a column; sums over k in order, as in linear_kernel. */
-MLFF_DEVICE void add_row(const row_product &a, int row, atom_block *b)
+/* x of a product in shared memory, n numbers at a time, zeros behind n_in. */
+template <int N>
+MLFF_DEVICE void copy_x(const row_product &a, uint32_t of_in, int row0, int n_rows, const atom_block *b)
+{
+  const int ld = a.ld / N;
+#pragma unroll 2
+  for (int q = (int) threadIdx.x; q < n_rows * ld; q += b->n_workers) {
+    const int r = n_rows > 1 ? quotient(q, of_in) : 0, k = (q - r * ld) * N;
+    vector_of<N> v = {};
+    if (k < a.n_in) v = load_vector<N>(a.x + (row0 + r) * a.ldx + k);
+    store_vector<N>(b->x + q * N, v);
+  }
+}
+
+MLFF_DEVICE void bring_x(const row_product &a, uint32_t of_in, int row0, int n_rows, const atom_block *b)
+{
+  if (!is_worker(*b)) return;
+  if (a.x_in_vectors)
+    copy_x<VECTOR>(a, of_in, row0, n_rows, b);
+  else
+    copy_x<1>(a, of_in, row0, n_rows, b);
+}
+
+/* One row: a worker owns a column; sums over k in order, as in linear_kernel. What it takes from global memory is on
+ * its way before it waits for anything. */
+MLFF_DEVICE void add_row(const row_product &a, uint32_t of_in, int row, atom_block *b)
 {
   for (int pass = 0; pass < a.n_passes; pass++) {
     const int col = (int) threadIdx.x + pass * b->n_workers;
@@ -173,6 +198,7 @@ MLFF_DEVICE void add_row(const row_product &a, int row, atom_block *b)
       scale = scale_of(a, row, col);
       before = before_of(a, row, col);
     }
+    if (pass == 0) bring_x(a, of_in, row, 1, b);
     for (int k0 = 0; k0 < a.ld; k0 += a.chunk_rows) {
       const real *chunk = take_chunk(b);
       const int left = a.ld - k0;
@@ -182,32 +208,44 @@ MLFF_DEVICE void add_row(const row_product &a, int row, atom_block *b)
   }
 }
 
+/* The same of n sums, AT_ONCE at a time, for which what they take from global memory comes together. */
+template <int ROWS> MLFF_DEVICE void finish_rows(const row_product &a, const real *sum, int row, int n, int col)
+{
+  enum { AT_ONCE = VECTOR };
+#pragma unroll
+  for (int r0 = 0; r0 < ROWS; r0 += AT_ONCE) {
+    real scale[AT_ONCE], before[AT_ONCE];
+#pragma unroll
+    for (int r = 0; r < AT_ONCE; r++) scale[r] = r0 + r < n ? scale_of(a, row + r0 + r, col) : (real) 1;
+#pragma unroll
+    for (int r = 0; r < AT_ONCE; r++) before[r] = r0 + r < n ? before_of(a, row + r0 + r, col) : (real) 0;
+#pragma unroll
+    for (int r = 0; r < AT_ONCE; r++)
+      if (r0 + r < n) finish_row(a, sum[r0 + r], row + r0 + r, col, scale[r], before[r]);
+  }
+}
+
 /* Several rows: a worker owns a column of ROWS of them. */
 template <int ROWS>
-MLFF_DEVICE void add_rows(const row_product &a, uint32_t of_out, int row0, int n_rows, atom_block *b)
+MLFF_DEVICE void add_rows(const row_product &a, uint32_t of_in, uint32_t of_out, int row0, int n_rows, atom_block *b)
 {
   const int n_columns = is_worker(*b) ? (n_rows + ROWS - 1) / ROWS * a.n_out : 0, ld = a.ld, most = a.chunk_rows;
   for (int pass = 0; pass < a.n_passes; pass++) {
     const int q = (int) threadIdx.x + pass * b->n_workers, group = quotient(q, of_out), first = group * ROWS;
     const int col = q - group * a.n_out, n_out = a.n_out;
     const bool is_mine = q < n_columns;
+    const real bias = is_mine ? a.bias[col] : (real) 0;
+    if (pass == 0) bring_x(a, of_in, row0, n_rows, b);
     real sum[ROWS];
-    if (is_mine) {
-      const real bias = a.bias[col];
 #pragma unroll
-      for (int r = 0; r < ROWS; r++) sum[r] = bias;
-    }
+    for (int r = 0; r < ROWS; r++) sum[r] = bias;
     for (int k0 = 0; k0 < ld; k0 += most) {
       const real *chunk = take_chunk(b);
       if (is_mine)
         add_chunk<ROWS>(b->x + first * ld + k0, ld, chunk + col, n_out, most < ld - k0 ? most : ld - k0, sum);
     }
     if (!is_mine) continue;
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-      const int row = row0 + first + r;
-      if (first + r < n_rows) finish_row(a, sum[r], row, col, scale_of(a, row, col), before_of(a, row, col));
-    }
+    finish_rows<ROWS>(a, sum, row0 + first, n_rows - first, col);
   }
 }
 
@@ -225,25 +263,14 @@ template <int IS_FEW> MLFF_DEVICE void product_step(const atom_step &step, int r
   row_product a = step.of.product;
   set_global(a.x), set_global(a.bias), set_global(a.scale), set_global(a.y), set_global(a.slope);
   const uint32_t of_in = step.of_in, of_out = step.of_out;
-  if (IS_FEW && n_rows == 1) {
-    const real *from = a.x + row0 * a.ldx;
-#pragma unroll 1
-    for (int k = (int) threadIdx.x; k < a.ld && is_worker(*b); k += b->n_workers)
-      b->x[k] = k < a.n_in ? from[k] : (real) 0;
-    add_row(a, row0, b);
-    return;
-  }
-#pragma unroll 1
-  for (int q = (int) threadIdx.x; q < n_rows * a.ld && is_worker(*b); q += b->n_workers) {
-    const int r = quotient(q, of_in), k = q - r * a.ld;
-    b->x[q] = k < a.n_in ? a.x[(row0 + r) * a.ldx + k] : (real) 0;
-  }
-  if (IS_FEW || a.rows == VECTOR)
-    add_rows<VECTOR>(a, of_out, row0, n_rows, b);
+  if (IS_FEW && n_rows == 1)
+    add_row(a, of_in, row0, b);
+  else if (IS_FEW || a.rows == VECTOR)
+    add_rows<VECTOR>(a, of_in, of_out, row0, n_rows, b);
   else if (a.rows == 8)
-    add_rows<8>(a, of_out, row0, n_rows, b);
+    add_rows<8>(a, of_in, of_out, row0, n_rows, b);
   else
-    add_rows<MOST_ROWS>(a, of_out, row0, n_rows, b);
+    add_rows<MOST_ROWS>(a, of_in, of_out, row0, n_rows, b);
 }
 
 } // namespace ATOMS
