@@ -10,11 +10,11 @@
  * What that takes for the largest network of ANI-2x, 1008-256-192-160-1 with the 128 columns of water: 450 kB of
  * weights in float, read forward and transposed by each block, and 225000 products for each atom. 16 atoms for a block:
  * 104 kB of shared memory (68 of them results), one block on a multiprocessor of sm_80 and two of sm_90, and 16
- * products for each weight that is read. 8 atoms: 86 kB, one and two blocks, for when 16 would leave multiprocessors
- * without a block, or do not fit. In double 8 atoms take 120 kB. A thread has sums of ROWS / 4 atoms and 4 columns in
- * registers, for which it reads two vectors from shared memory for each row of weights; a
- * warp has 32 columns of all atoms. Tiles of 16 rows of weights, 17 kB, are on their way while another one is used;
- * threads that do nothing else start their copies, which takes as many instructions as a tile's sums.
+ * products for each weight that is read. 8 or 4 atoms, for when more would leave multiprocessors without a block, or do
+ * not fit: 104 and 86 kB. In double 8 atoms take 138 kB. A thread has sums of ROWS / 4 atoms and 4 columns in
+ * registers, for which it reads two vectors from shared memory for each row of weights; a warp has 32 columns of all
+ * atoms. Tiles of 16 rows of weights, 17 kB, are on their way while another one is used, those of the next product,
+ * too; threads that do nothing else start their copies.
  */
 #include "atoms.h"
 #include "vectors.h"
@@ -27,12 +27,12 @@ enum { WORKERS = 256, COPIERS = 128, NETWORK_THREADS = WORKERS + COPIERS }; /* o
 enum { NETWORK_WARPS = WORKERS / WARP, THREAD_COLUMNS = 4 };
 enum { TILE_COLUMNS = NETWORK_WARPS * WARP }; /* of a product at a time */
 enum { TILE_DEPTH = 64 / sizeof(real), TILE_LD = TILE_COLUMNS + 8 };
-enum { MOST_ATOMS = MLFF_REAL_IS_DOUBLE ? 8 : 16 }; /* of a block */
+enum { LEAST_ATOMS = 4, MOST_ATOMS = MLFF_REAL_IS_DOUBLE ? 8 : 16 }; /* of a block */
 /* Atoms times members for each multiprocessor; of larger systems, products layer by layer read weights less often. Two
  * blocks of 16 atoms: one wave of them on sm_90. */
 enum { ROWS_PER_SM = 32 };
 enum { PAD = 16 }; /* widths in shared memory are whole steps */
-static_assert(PAD % TILE_DEPTH == 0, "a step reads no further");
+static_assert(PAD % TILE_DEPTH == 0 && PADDED_ROWS % TILE_DEPTH == 0, "a step reads no further");
 
 /* Of a multiprocessor, by its shared memory; which is 80 registers for two of them. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -44,7 +44,7 @@ enum { BLOCKS_OF_16 = 1 };
 /* Tiles of weights for that many rows: of 16 rows, two blocks of sm_90 share a multiprocessor. */
 static __host__ __device__ constexpr int n_tiles(int rows)
 {
-  return rows > 8 ? 2 : 3;
+  return rows > 8 ? 2 : 4;
 }
 
 static inline int padded(int n)
@@ -67,6 +67,8 @@ typedef struct network {
   int n_hidden, unused;
 } network;
 
+enum { NETWORK_BYTES = (sizeof(network) + 15) / 16 * 16 }; /* in shared memory */
+
 typedef struct row_group {
   int row, n_rows, network, unused;
 } row_group;
@@ -84,27 +86,36 @@ typedef struct networks_arrays {
 
 /* ---- tiles of weights -------------------------------------------------------------------------------------------- */
 
-/* One product of a network, of a layer and a direction. */
+/* One product of a network, of a layer and a direction; where in shared memory, in numbers for one atom, it finds x and
+ * puts its results: sums and slopes forward, backward what slopes become. */
 typedef struct product {
-  const real *weight; /* [n_in][n_out] */
-  int n_in, n_out, layer, is_back;
+  const real *weight, *bias; /* [n_in][n_out] */
+  int n_in, n_out, layer, is_back, x_at, hidden_at, slope_at, unused;
 } product;
 
-MLFF_DEVICE product forward_of(const network &net, int l)
+MLFF_DEVICE product product_of(const network &net, int l, int is_back)
 {
-  return {net.layers[l].forward, net.layers[l].n_in, net.layers[l].n_out, l, 0};
+  const network_layer &layer = net.layers[l], &below = net.layers[l ? l - 1 : 0];
+  if (is_back) return {layer.backward, NULL, layer.n_out, layer.n_in, l, 1, layer.slope_at, 0, below.slope_at, 0};
+  return {layer.forward,   layer.bias,     layer.n_in, layer.n_out, l, 0, below.hidden_at,
+          layer.hidden_at, layer.slope_at, 0};
 }
 
-MLFF_DEVICE product backward_of(const network &net, int l)
+/* Moves on to the product after it; false: it was the last. */
+MLFF_DEVICE bool advance(const network &net, int *layer, int *is_back)
 {
-  return {net.layers[l].backward, net.layers[l].n_out, net.layers[l].n_in, l, 1};
+  if (*is_back) return --*layer >= 0;
+  if (*layer + 1 < net.n_hidden)
+    ++*layer;
+  else
+    *is_back = 1;
+  return true;
 }
 
-/* The one after it; no weights when it was the last. */
-MLFF_DEVICE product following(const network &net, const product &now)
+/* The first of a network takes x from global memory, by tiles, and the last one writes there. */
+MLFF_DEVICE bool is_first(const product &p)
 {
-  if (!now.is_back) return now.layer + 1 < net.n_hidden ? forward_of(net, now.layer + 1) : backward_of(net, now.layer);
-  return now.layer ? backward_of(net, now.layer - 1) : product{NULL, 0, 0, 0, 1};
+  return p.layer == 0 && !p.is_back;
 }
 
 /* What a block has: `aevs` and so on are those of its first atom. x tiles are for the first product, which reads from
@@ -114,9 +125,11 @@ typedef struct block_arrays {
   real *grads, *energy;
   int64_t ld;
   int n_rows, unused;
-  real *w_tiles; /* [n_tiles][TILE_DEPTH][TILE_LD] */
-  real *x_tiles; /* [n_tiles][TILE_DEPTH][ROWS]    */
-  real *results; /* [reals_per_row][ROWS]          */
+  real *w_tiles;                                      /* [n_tiles][TILE_DEPTH][TILE_LD] */
+  real *x_tiles;                                      /* [n_tiles][TILE_DEPTH][ROWS]    */
+  real *results;                                      /* [reals_per_row][ROWS]          */
+  int next_layer, next_is_back, next_col0, next_step; /* tile of weights to be copied next; layer -1: none */
+  unsigned n_started, n_taken;                        /* tiles */
 } block_arrays;
 
 MLFF_DEVICE bool is_worker()
@@ -124,55 +137,69 @@ MLFF_DEVICE bool is_worker()
   return threadIdx.x < WORKERS;
 }
 
-/* w_tile[k][c] = w[k0 + k][col0 + c], 0 for rows that are not there; columns that are not there are left alone. */
+/* w_tile[k][c] = w[k0 + k][col0 + c]; columns that are not there are left alone. */
 template <int N> MLFF_DEVICE void copy_weights(const product &now, int col0, int k0, real *w_tile)
 {
   enum { PIECES = TILE_COLUMNS / N, ROWS_AT_ONCE = PIECES < COPIERS ? COPIERS / PIECES : 1 }; /* pieces of a row */
-  const int t = (int) threadIdx.x - WORKERS;
+  const int t = (int) threadIdx.x - WORKERS, first = t / PIECES, n_out = now.n_out;
+#pragma unroll 1
   for (int c = t % PIECES * N; c < TILE_COLUMNS; c += COPIERS * N) {
-    if (col0 + c >= now.n_out) break;
-    const int first = t / PIECES, n_left = now.n_in - k0;
-    const real *from = now.weight + (int64_t) (k0 + first) * now.n_out + col0 + c;
+    if (col0 + c >= n_out) break;
+    const real *from = now.weight + (k0 + first) * n_out + col0 + c;
     real *to = w_tile + first * TILE_LD + c;
-#pragma unroll 4
-    for (int k = first; k < TILE_DEPTH; k += ROWS_AT_ONCE) {
-      if (k < n_left)
-        copy_ahead<N>(to, from);
-      else
-        for (int n = 0; n < N; n++) to[n] = 0;
-      from += ROWS_AT_ONCE * now.n_out;
-      to += ROWS_AT_ONCE * TILE_LD;
-    }
+#pragma unroll
+    for (int k = 0; k < TILE_DEPTH; k += ROWS_AT_ONCE) copy_ahead<N>(to + k * TILE_LD, from + k * n_out);
   }
 }
 
-/* Starts copying the tiles of step k0 and on, of the first product also those of x, with zeros outside. Always a group
- * of copies, be it empty. */
-template <int ROWS> MLFF_DEVICE void start_tile(const block_arrays &b, const product &now, int col0, int step)
+/* x_tile[k][r] = aevs[r][k0 + k], 0 outside. */
+template <int ROWS> MLFF_DEVICE void copy_aevs(const block_arrays &b, int n_in, int k0, real *x_tile)
+{
+#pragma unroll 1
+  for (int q = (int) threadIdx.x - WORKERS; q < TILE_DEPTH * ROWS; q += COPIERS) {
+    const int k = q % TILE_DEPTH, r = q / TILE_DEPTH;
+    if (k0 + k < n_in && r < b.n_rows)
+      copy_ahead<1>(x_tile + k * ROWS + r, b.aevs + r * b.ld + k0 + k);
+    else
+      x_tile[k * ROWS + r] = 0;
+  }
+}
+
+/* Starts copying the next tile of weights, those of all products in the order of their use, of the first product also
+ * that of x. Always a group of copies, be it empty. */
+template <int ROWS> MLFF_DEVICE void start_tile(block_arrays *b, const network &net)
 {
   enum { WIDE = 16 / sizeof(real) };
-  const int k0 = step * TILE_DEPTH, tile = step % n_tiles(ROWS);
-  real *w_tile = b.w_tiles + tile * TILE_DEPTH * TILE_LD, *x_tile = b.x_tiles + tile * TILE_DEPTH * ROWS;
-  if (k0 < now.n_in) {
+  if (b->next_layer >= 0) {
+    const product now = product_of(net, b->next_layer, b->next_is_back);
+    const int tile = (int) (b->n_started % n_tiles(ROWS)), k0 = b->next_step * TILE_DEPTH;
+    real *w_tile = b->w_tiles + tile * TILE_DEPTH * TILE_LD;
     if (now.n_out % WIDE == 0)
-      copy_weights<WIDE>(now, col0, k0, w_tile);
+      copy_weights<WIDE>(now, b->next_col0, k0, w_tile);
     else
-      copy_weights<1>(now, col0, k0, w_tile);
-    const bool is_first = now.layer == 0 && !now.is_back;
-    for (int q = (int) threadIdx.x - WORKERS; is_first && q < TILE_DEPTH * ROWS; q += COPIERS) {
-      const int k = q % TILE_DEPTH, r = q / TILE_DEPTH;
-      if (k0 + k < now.n_in && r < b.n_rows)
-        copy_ahead<1>(x_tile + k * ROWS + r, b.aevs + r * b.ld + k0 + k);
-      else
-        x_tile[k * ROWS + r] = 0;
+      copy_weights<1>(now, b->next_col0, k0, w_tile);
+    if (is_first(now)) copy_aevs<ROWS>(*b, now.n_in, k0, b->x_tiles + tile * TILE_DEPTH * ROWS);
+    if (++b->next_step * TILE_DEPTH >= now.n_in) {
+      b->next_step = 0;
+      b->next_col0 += TILE_COLUMNS;
+      if (b->next_col0 >= now.n_out) {
+        b->next_col0 = 0;
+        advance(net, &b->next_layer, &b->next_is_back);
+      }
     }
   }
+  b->n_started++;
   __pipeline_commit();
 }
 
-template <int ROWS> MLFF_DEVICE void start_first_tiles(const block_arrays &b, const product &now, int col0)
+/* The number of the next tile, once it is there; the tile before it has been used, in whose place the next copy is
+ * started. */
+template <int ROWS> MLFF_DEVICE int take_tile(block_arrays *b, const network &net)
 {
-  for (int step = 0; step < n_tiles(ROWS) - 1; step++) start_tile<ROWS>(b, now, col0, step);
+  if (!is_worker()) __pipeline_wait_prior(n_tiles(ROWS) - 2);
+  __syncthreads();
+  if (!is_worker()) start_tile<ROWS>(b, net);
+  return (int) (b->n_taken++ % n_tiles(ROWS));
 }
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
@@ -180,18 +207,16 @@ template <int ROWS> MLFF_DEVICE void start_first_tiles(const block_arrays &b, co
 /* What becomes of the sum v of column col and row r. Forward: h = celu(v) and its slope, 0 in padding; backward: v
  * times the slope that it meets, or the gradient. */
 template <int ROWS>
-MLFF_DEVICE void finish_sum(const block_arrays &b, const network &net, const product &now, real alpha, int r, int col,
-                            real v)
+MLFF_DEVICE void finish_sum(const block_arrays &b, const product &now, real alpha, int r, int col, real v)
 {
   const bool is_there = col < now.n_out;
   if (!now.is_back) {
-    const network_layer &layer = net.layers[now.layer];
     real slope = 0;
     v = is_there ? celu_value(v, alpha, &slope) : (real) 0;
-    b.results[(layer.hidden_at + col) * ROWS + r] = v;
-    b.results[(layer.slope_at + col) * ROWS + r] = slope;
+    b.results[(now.hidden_at + col) * ROWS + r] = v;
+    b.results[(now.slope_at + col) * ROWS + r] = slope;
   } else if (is_there && now.layer) {
-    b.results[(net.layers[now.layer - 1].slope_at + col) * ROWS + r] *= v;
+    b.results[(now.slope_at + col) * ROWS + r] *= v;
   } else if (is_there && r < b.n_rows) {
     b.grads[r * b.ld + col] = v;
   }
@@ -206,6 +231,7 @@ template <int ROWS> struct row_sums {
   __device__ __forceinline__ void begin(const real *bias, int n_left)
   {
     const int lane = (int) threadIdx.x % WARP;
+    set_global(bias);
     row = lane / 8 * OWN_ROWS;
     col = (int) threadIdx.x / WARP * WARP + lane % 8 * THREAD_COLUMNS;
 #pragma unroll
@@ -245,15 +271,14 @@ template <int ROWS> struct row_sums {
     }
   }
 
-  __device__ __forceinline__ void finish(const block_arrays &b, const network &net, const product &now, real alpha,
-                                         int col0)
+  __device__ __forceinline__ void finish(const block_arrays &b, const product &now, real alpha, int col0)
   {
     const int n_columns = now.is_back ? now.n_out : (now.n_out + PAD - 1) / PAD * PAD;
 #pragma unroll
     for (int r = 0; r < OWN_ROWS; r++)
 #pragma unroll
       for (int c = 0; c < THREAD_COLUMNS; c++)
-        if (col0 + col + c < n_columns) finish_sum<ROWS>(b, net, now, alpha, row + r, col0 + col + c, of[r][c]);
+        if (col0 + col + c < n_columns) finish_sum<ROWS>(b, now, alpha, row + r, col0 + col + c, of[r][c]);
   }
 };
 
@@ -265,46 +290,31 @@ template <int ROWS> MLFF_DEVICE void read_out(const block_arrays &b, const netwo
 {
   const network_layer &last = net.layers[net.n_hidden - 1];
   const int lane = (int) threadIdx.x % WARP;
+  const real *weight = net.readout;
+  set_global(weight);
   for (int r = (int) threadIdx.x / WARP; r < b.n_rows; r += NETWORK_WARPS) {
     real sum = 0;
     for (int k = lane; k < last.n_out; k += WARP) {
-      sum += net.readout[k] * b.results[(last.hidden_at + k) * ROWS + r];
-      b.results[(last.slope_at + k) * ROWS + r] *= net.readout[k] * factor;
+      sum += weight[k] * b.results[(last.hidden_at + k) * ROWS + r];
+      b.results[(last.slope_at + k) * ROWS + r] *= weight[k] * factor;
     }
     sum = warp_sum(sum);
     if (lane == 0) b.energy[r] = sum + (real) net.readout_bias;
   }
 }
 
-/* One tile of columns of a product. Its first tiles are under way; those of the next product are when this ends. */
+/* One tile of columns of a product. Nobody waits behind its results: who reads them takes a tile before. */
 template <int ROWS>
-MLFF_DEVICE void multiply(const block_arrays &b, const network &net, const product &now, int col0, const product &next,
-                          int next_col0, real alpha)
+MLFF_DEVICE void multiply(block_arrays *b, const network &net, const product &now, int col0, real alpha)
 {
-  const network_layer &layer = net.layers[now.layer];
-  const bool is_first = now.layer == 0 && !now.is_back;
-  const real *x = b.results + (now.is_back ? layer.slope_at
-                               : now.layer ? net.layers[now.layer - 1].hidden_at
-                                           : 0) *
-                                  ROWS;
   row_sums<ROWS> sums;
-  sums.begin(now.is_back ? (const real *) NULL : layer.bias + col0, now.n_out - col0);
-  for (int step = 0; step * TILE_DEPTH < now.n_in; step++) {
-    const int tile = step % n_tiles(ROWS);
-    if (!is_worker()) __pipeline_wait_prior(n_tiles(ROWS) - 2);
-    __syncthreads(); /* the tile of this step is there, and that of the last one has been used */
-    if (!is_worker()) {
-      start_tile<ROWS>(b, now, col0, step + n_tiles(ROWS) - 1);
-      continue;
-    }
-    sums.add(is_first ? b.x_tiles + tile * TILE_DEPTH * ROWS : x + step * TILE_DEPTH * ROWS,
-             b.w_tiles + tile * TILE_DEPTH * TILE_LD, b.n_rows, now.n_out - col0);
+  sums.begin(now.bias ? now.bias + col0 : NULL, now.n_out - col0);
+  for (int k0 = 0; k0 < now.n_in; k0 += TILE_DEPTH) {
+    const int tile = take_tile<ROWS>(b, net);
+    const real *x = is_first(now) ? b->x_tiles + tile * TILE_DEPTH * ROWS : b->results + (now.x_at + k0) * ROWS;
+    if (is_worker()) sums.add(x, b->w_tiles + tile * TILE_DEPTH * TILE_LD, b->n_rows, now.n_out - col0);
   }
-  __syncthreads();
-  if (is_worker())
-    sums.finish(b, net, now, alpha, col0);
-  else if (next.weight)
-    start_first_tiles<ROWS>(b, next, next_col0);
+  if (is_worker()) sums.finish(*b, now, alpha, col0);
 }
 
 /* energy[m][i] = bias + sum_k w[k] h_L[k],  h_l = celu(W_l h_{l-1} + b_l),  h_{-1} = aevs[i], and
@@ -316,35 +326,34 @@ MLFF_DEVICE void multiply(const block_arrays &b, const network &net, const produ
 template <int ROWS>
 __global__ void __launch_bounds__(NETWORK_THREADS, ROWS > 8 ? BLOCKS_OF_16 : 1) ani_networks_kernel(networks_arrays a)
 {
-  MLFF_SHARED_DYNAMIC(real, shared);
+  MLFF_SHARED_DYNAMIC(char, shared);
   const row_group &group = a.groups[blockIdx.y / (unsigned) a.n_members];
   const int member = (int) (blockIdx.y % (unsigned) a.n_members), first = (int) blockIdx.x * ROWS;
   if (first >= group.n_rows) return;
-  const network &net = a.networks[group.network + member];
+  const network &net = *(const network *) (const void *) shared;
+  const int64_t *from = (const int64_t *) (const void *) &a.networks[group.network + member];
+  for (int q = (int) threadIdx.x; q < (int) (sizeof(network) / sizeof(int64_t)); q += NETWORK_THREADS)
+    ((int64_t *) (void *) shared)[q] = from[q];
+  __syncthreads();
   const int64_t row = group.row + first;
-  block_arrays b;
+  block_arrays b = {};
   b.ld = a.ld;
   b.n_rows = group.n_rows - first < ROWS ? group.n_rows - first : ROWS;
   b.aevs = a.aevs + row * a.ld;
   b.grads = a.grads + (member * a.n_rows + row) * a.ld;
   b.energy = a.energy + member * a.ld_energy + row;
-  b.w_tiles = shared;
+  b.w_tiles = (real *) (void *) (shared + NETWORK_BYTES);
   b.x_tiles = b.w_tiles + n_tiles(ROWS) * TILE_DEPTH * TILE_LD;
   b.results = b.x_tiles + n_tiles(ROWS) * TILE_DEPTH * ROWS;
-  product now = forward_of(net, 0);
-  if (!is_worker()) start_first_tiles<ROWS>(b, now, 0);
-  for (int col0 = 0; now.weight;) { /* tile by tile of columns */
-    const bool is_whole = col0 + TILE_COLUMNS >= now.n_out;
-    const product next = is_whole ? following(net, now) : now;
-    const int next_col0 = is_whole ? 0 : col0 + TILE_COLUMNS;
-    multiply<ROWS>(b, net, now, col0, next, next_col0, (real) a.alpha);
-    if (!now.is_back && next.is_back) {
-      __syncthreads();
-      if (is_worker()) read_out<ROWS>(b, net, (real) a.factor);
-    }
-    now = next;
-    col0 = next_col0;
-  }
+  for (int k = 0; k < n_tiles(ROWS) - 1 && !is_worker(); k++) start_tile<ROWS>(&b, net);
+  int layer = 0, is_back = 0;
+  do {
+    const product now = product_of(net, layer, is_back);
+    for (int col0 = 0; col0 < now.n_out; col0 += TILE_COLUMNS) multiply<ROWS>(&b, net, now, col0, (real) a.alpha);
+    if (is_back || layer + 1 < net.n_hidden) continue;
+    __syncthreads();
+    if (is_worker()) read_out<ROWS>(b, net, (real) a.factor);
+  } while (advance(net, &layer, &is_back));
 }
 
 } // namespace
@@ -354,9 +363,8 @@ __global__ void __launch_bounds__(NETWORK_THREADS, ROWS > 8 ? BLOCKS_OF_16 : 1) 
 /* Bytes of shared memory of a block. */
 static size_t shared_bytes(const mlff_ani_networks *networks, int rows)
 {
-  return ((size_t) n_tiles(rows) * TILE_DEPTH * (size_t) (TILE_LD + rows) +
-          (size_t) networks->reals_per_row * (size_t) rows) *
-         sizeof(real);
+  const size_t tiles = (size_t) n_tiles(rows) * TILE_DEPTH * (size_t) (TILE_LD + rows);
+  return NETWORK_BYTES + (tiles + (size_t) networks->reals_per_row * (size_t) rows) * sizeof(real);
 }
 
 /* A network as kernels see it. Activations of one layer are read while those of the next one are written, so they take
@@ -388,11 +396,8 @@ static int describe(network *to, const mlff_ani_network *from)
 static mlff_status ask_for_shared_memory(mlff_backend *backend, int *most, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-#if MLFF_REAL_IS_DOUBLE
-  const cudaError_t failed = mlff_cuda_ask_for_shared(cuda, most, ani_networks_kernel<8>);
-#else
-  const cudaError_t failed = mlff_cuda_ask_for_shared(cuda, most, ani_networks_kernel<8>, ani_networks_kernel<16>);
-#endif
+  const cudaError_t failed = mlff_cuda_ask_for_shared(cuda, most, ani_networks_kernel<4>, ani_networks_kernel<8>,
+                                                      ani_networks_kernel<MOST_ATOMS>);
   return mlff_cuda_check(cuda, failed, "shared memory of ani_networks_kernel", error);
 }
 
@@ -416,13 +421,24 @@ mlff_status MLFF_CUDA(ani_networks_setup_cuda)(mlff_backend *backend, mlff_ani_n
   return status;
 }
 
-/* Atoms of a block; 0: layer by layer. */
-static int choose_rows(const mlff_ani_networks *networks, int64_t n_blocks_of_8, int n_multiprocessors)
+/* Blocks of so many atoms. */
+static int64_t blocks_of(const mlff_ani_networks_args *args, int rows)
 {
-  const bool has_16 = MOST_ATOMS >= 16 && shared_bytes(networks, 16) <= (size_t) networks->most_shared;
-  const bool has_8 = shared_bytes(networks, 8) <= (size_t) networks->most_shared;
-  if (has_16 && n_blocks_of_8 > n_multiprocessors) return 16;
-  return has_8 ? 8 : 0;
+  int64_t n = 0;
+  for (int g = 0; g < args->n_groups; g++) n += (args->groups[g].n_rows + rows - 1) / rows * args->n_members;
+  return n;
+}
+
+/* Atoms of a block: the fewest with which each multiprocessor has one block at most; 0: layer by layer. */
+static int choose_rows(const mlff_ani_networks *networks, const mlff_ani_networks_args *args, int n_multiprocessors)
+{
+  int most = 0;
+  for (int rows = LEAST_ATOMS; rows <= MOST_ATOMS; rows *= 2) {
+    if (shared_bytes(networks, rows) > (size_t) networks->most_shared) break;
+    most = rows;
+    if (blocks_of(args, rows) <= n_multiprocessors) break;
+  }
+  return most;
 }
 
 int MLFF_CUDA(ani_networks_cuda)(mlff_backend *backend, const mlff_ani_networks *networks,
@@ -430,17 +446,16 @@ int MLFF_CUDA(ani_networks_cuda)(mlff_backend *backend, const mlff_ani_networks 
 {
   const int n_multiprocessors = mlff_cuda_of(backend)->n_multiprocessors;
   networks_arrays a;
-  int64_t n_rows = 0, most_rows = 0, n_blocks_of_8 = 0;
+  int64_t n_rows = 0, most_rows = 0;
   memset(&a, 0, sizeof a);
   for (int g = 0; g < args->n_groups; g++) {
     const mlff_ani_rows *rows = &args->groups[g];
     a.groups[g] = {(int) rows->row, (int) rows->n_rows, rows->network, 0};
     n_rows += rows->n_rows * args->n_members;
-    n_blocks_of_8 += (rows->n_rows + 7) / 8 * args->n_members;
     most_rows = rows->n_rows > most_rows ? rows->n_rows : most_rows;
   }
   if (n_rows > (int64_t) ROWS_PER_SM * n_multiprocessors) return 0;
-  const int rows = choose_rows(networks, n_blocks_of_8, n_multiprocessors);
+  const int rows = choose_rows(networks, args, n_multiprocessors);
   if (!rows) return 0;
   a.n_rows = args->n_rows;
   a.ld = args->ld;
@@ -454,13 +469,9 @@ int MLFF_CUDA(ani_networks_cuda)(mlff_backend *backend, const mlff_ani_networks 
   a.n_members = args->n_members;
   const dim3 grid(mlff_cuda_blocks(most_rows, rows), (unsigned) (args->n_groups * args->n_members));
   const size_t bytes = shared_bytes(networks, rows);
-#if MLFF_REAL_IS_DOUBLE
-  MLFF_LAUNCH(backend, ani_networks_kernel<8>, grid, NETWORK_THREADS, bytes, a);
-#else
-  if (rows == 16)
-    MLFF_LAUNCH(backend, ani_networks_kernel<16>, grid, NETWORK_THREADS, bytes, a);
-  else
-    MLFF_LAUNCH(backend, ani_networks_kernel<8>, grid, NETWORK_THREADS, bytes, a);
-#endif
+  const auto kernel = rows == 4   ? ani_networks_kernel<4>
+                      : rows == 8 ? ani_networks_kernel<8>
+                                  : ani_networks_kernel<MOST_ATOMS>;
+  mlff_cuda_launch(backend, "ani_networks_kernel", 0, kernel, grid, NETWORK_THREADS, bytes, a);
   return 1;
 }

@@ -249,14 +249,6 @@ MLFF_DEVICE void add_rows(const row_product &a, uint32_t of_in, uint32_t of_out,
   }
 }
 
-/* Pointers that come from shared memory point to global memory, which the compiler could not know. */
-template <typename T> MLFF_DEVICE void set_global(T *&p)
-{
-#if !MLFF_CUDASIM
-  __builtin_assume(__isGlobal(p));
-#endif
-}
-
 /* Rows row0 .. row0 + n_rows of a product; x has room for whole groups of rows. */
 template <int IS_FEW> MLFF_DEVICE void product_step(const atom_step &step, int row0, int n_rows, atom_block *b)
 {

@@ -1,4 +1,5 @@
-/* vectors.h: numbers that are read and written at once, and copies to shared memory that are waited for later. */
+/* vectors.h: how memory is read: several numbers at once, copies to shared memory that are waited for later, pointers
+ * from shared memory. */
 #ifndef MLFF_CUDA_VECTORS_H
 #define MLFF_CUDA_VECTORS_H
 
@@ -29,6 +30,14 @@ template <int N> MLFF_DEVICE void store_vector(real *x, const vector_of<N> &v)
 template <int N> MLFF_DEVICE void copy_ahead(real *shared, const real *global)
 {
   __pipeline_memcpy_async(shared, global, N * sizeof(real));
+}
+
+/* Pointers that come from shared memory point to global memory, which the compiler could not know. */
+template <typename T> MLFF_DEVICE void set_global(T *&p)
+{
+#if !MLFF_CUDASIM
+  __builtin_assume(__isGlobal(p));
+#endif
 }
 
 } // namespace VECTORS
