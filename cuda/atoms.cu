@@ -18,7 +18,7 @@ namespace { /* kernels and their arguments differ between element types */
 
 typedef struct atom_steps {
   int64_t n_atoms;
-  int n_steps, per_block, chunk, unused; /* chunk: weights that are copied at once, at most */
+  int n_steps, per_block, chunk, unused[3]; /* chunk: weights that are copied at once, at most */
   atom_step of[MOST_STEPS];
 } atom_steps;
 
@@ -71,9 +71,10 @@ template <int IS_FEW> __global__ void __launch_bounds__(WORKERS + COPIERS, 1) at
   b.n_steps = s.n_steps;
   b.n_workers = IS_FEW ? (int) blockDim.x - COPIERS : WORKERS;
   if (is_worker(b)) {
-    const int n = s.n_steps * (int) (sizeof(atom_step) / sizeof(int64_t));
-    for (int q = (int) threadIdx.x; q < n; q += b.n_workers)
-      ((int64_t *) (void *) steps)[q] = ((const int64_t *) (const void *) s.of)[q];
+    const int n = s.n_steps * (int) (sizeof(atom_step) / sizeof(real));
+#pragma unroll 1
+    for (int q = (int) threadIdx.x * PIECE; q < n; q += b.n_workers * PIECE)
+      store_vector<PIECE>((real *) (void *) steps + q, load_vector<PIECE>((const real *) (const void *) s.of + q));
   } else {
     for (int k = 0; k < CHUNKS - 1; k++) start_chunk(&b, s.of);
   }

@@ -166,13 +166,21 @@ MLFF_DEVICE real before_of(const row_product &a, int row, int col)
 template <int N>
 MLFF_DEVICE void copy_x(const row_product &a, uint32_t of_in, int row0, int n_rows, const atom_block *b)
 {
-  const int ld = a.ld / N;
-#pragma unroll 2
-  for (int q = (int) threadIdx.x; q < n_rows * ld; q += b->n_workers) {
-    const int r = n_rows > 1 ? quotient(q, of_in) : 0, k = (q - r * ld) * N;
-    vector_of<N> v = {};
-    if (k < a.n_in) v = load_vector<N>(a.x + (row0 + r) * a.ldx + k);
-    store_vector<N>(b->x + q * N, v);
+  enum { AT_ONCE = 2 };
+  const int ld = a.ld / N, n = n_rows * ld;
+#pragma unroll 1
+  for (int first = (int) threadIdx.x; first < n; first += AT_ONCE * b->n_workers) {
+    vector_of<N> v[AT_ONCE] = {};
+#pragma unroll
+    for (int p = 0; p < AT_ONCE; p++) {
+      const int q = first + p * b->n_workers, r = n_rows > 1 ? quotient(q, of_in) : 0, k = (q - r * ld) * N;
+      if (q < n && k < a.n_in) v[p] = load_vector<N>(a.x + (row0 + r) * a.ldx + k);
+    }
+#pragma unroll
+    for (int p = 0; p < AT_ONCE; p++) {
+      const int q = first + p * b->n_workers;
+      if (q < n) store_vector<N>(b->x + q * N, v[p]);
+    }
   }
 }
 

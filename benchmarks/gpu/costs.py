@@ -9,8 +9,8 @@ A kernel takes the longest of
   memory    bytes over the bandwidth of DRAM, or of the L2 cache for what is read again and again
 
 and NODE us for the kernel before it to end and this one to begin. Clocks and bandwidths are those of data sheets,
-latencies as published microbenchmarks have them. FINISH and WAITS are from an H100, SETUP and STALLS of model.py from
-an H200, where a step takes between 0.8 and 1.5 times what this says (the table of model.py).
+latencies as published microbenchmarks have them. FINISH and WAITS are from an H100, STEP, CHUNK and STALLS of model.py
+from an H200, where a step takes between 0.8 and 1.5 times what this says (the table of model.py).
 """
 
 import dataclasses
@@ -65,10 +65,11 @@ class Kernel:
     l2: float = 0
     resident: int = 32  # warps on a multiprocessor at a time
     host: float = 0  # bytes written to the host's memory
+    chain: float = 0  # cycles of a warp beside loops, rounds and barriers
 
     def cycles(self, device):
         """Of a warp that is alone on its scheduler."""
-        total = self.rounds * device.l2_cycles + self.barriers * BARRIER
+        total = self.chain + self.rounds * device.l2_cycles + self.barriers * BARRIER
         for instructions, trips, rounds, ahead in self.loops:
             busy, wait = ISSUE * instructions, rounds * device.l2_cycles
             total += trips * (max(busy, wait) if ahead else busy + wait)

@@ -19,7 +19,22 @@ import sys
 
 import registers
 import sass
-from costs import COPY, DEVICES, LAUNCH, REAL, WARP, Code, Kernel, System, edge_kernels, force_kernels, product
+from costs import (
+    COPY,
+    DEVICES,
+    ISSUE,
+    LAUNCH,
+    REACHED,
+    REAL,
+    SCHEDULERS,
+    WARP,
+    Code,
+    Kernel,
+    System,
+    edge_kernels,
+    force_kernels,
+    product,
+)
 
 # ---- PaiNN -----------------------------------------------------------------------------------------------------------
 
@@ -95,7 +110,12 @@ def painn(code, net, s, device):
     return [*order, moments_back, *force_kernels(s, device)]
 
 
-SETUP = 700  # instructions of a step of atoms_kernel beside its sums: 16 to 18 us for 9 to 14 of them on an H200
+# Of atoms_kernel, in cycles: a step beside its sums, and a chunk of weights beside the instructions that start its copies.
+# Both from 63 atoms of PaiNN 64/2 and 128/3 on an H200, whose chunks had 16 kB then and 150 instructions.
+STEP, CHUNK = 500, 460
+MOST_CHUNK = 48 * 1024 // REAL
+STARTING = (45, 5)  # instructions of a thread that copies: of a chunk, and of 512 of its weights
+FINISHING = 40  # instructions of a sum: activation and slope of some products, indices and writing of all
 
 
 def between(code, net, s, device, small, products):
@@ -109,16 +129,24 @@ def between(code, net, s, device, small, products):
     few = per_block <= 2
     name, blocks = f"atoms_kernel<{int(few)}>", math.ceil(n / per_block)
     workers = min(384, 32 * math.ceil(max(n_out for _, _, n_out in products) / 32)) if few else 384
-    loops = [(60, mixes, 2, False), (SETUP, mixes + len(products), 0, False)]
+    kernel = Kernel("atoms", blocks * (workers + 128) / WARP, [], 2 + mixes, mixes)
+    kernel.chain = STEP * (mixes + len(products))
     for rows, n_in, n_out in products:
-        n_rows = rows * per_block
+        n_rows, n_in = rows * per_block, 32 * math.ceil(n_in / 32)
         at_once = 1 if n_rows == 1 else 4
         while not few and at_once < 16 and math.ceil(n_rows / at_once) * n_out > workers:
             at_once *= 2
         k = 16 if at_once == 1 else 8 if at_once == 4 else 4  # of a trip
-        passes = math.ceil(math.ceil(n_rows / at_once) * n_out / workers)
-        loops.append((code.loop_of(name, k * at_once), math.ceil(max(n_in, 32) / k) * passes, 0, True))
-    kernel = Kernel("atoms", blocks * (workers + 128) / WARP, loops, 2 * len(products), 3 * len(products))
+        columns = math.ceil(n_rows / at_once) * n_out
+        passes = math.ceil(columns / workers)
+        # a block has a multiprocessor, whose schedulers its busy warps share; copies are behind sums or before them
+        cycles = max(ISSUE, columns / passes / WARP / SCHEDULERS / REACHED)
+        sums = cycles * code.loop_of(name, k * at_once) * n_in / k
+        chunks = math.ceil(n_in / (MOST_CHUNK // n_out // 8 * 8))
+        copies = chunks * CHUNK + ISSUE * (STARTING[0] * chunks + STARTING[1] * n_in * n_out / 512)
+        kernel.chain += passes * (max(sums, copies) + cycles * FINISHING * at_once)
+        kernel.rounds += 1 + (at_once // 4 if at_once > 4 else 0)
+        kernel.barriers += 3
     kernel.l2 = blocks * REAL * sum(n_in * n_out for _, n_in, n_out in products)
     return [kernel]
 
