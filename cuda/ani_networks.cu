@@ -11,7 +11,7 @@
  * weights in float, read forward and transposed by each block, and 225000 products for each atom. 16 atoms for a block:
  * 104 kB of shared memory (68 of them results), one block on a multiprocessor of sm_80 and two of sm_90, and 16
  * products for each weight that is read. 8 or 4 atoms, for when more would leave multiprocessors without a block, or do
- * not fit: 104 and 86 kB. In double 8 atoms take 138 kB. A thread has sums of ROWS / 4 atoms and 4 columns in
+ * not fit: 122 and 104 kB. In double 8 atoms take 155 kB. A thread has sums of ROWS / 4 atoms and 4 columns in
  * registers, for which it reads two vectors from shared memory for each row of weights; a warp has 32 columns of all
  * atoms. Tiles of 16 rows of weights, 17 kB, are on their way while another one is used, those of the next product,
  * too; threads that do nothing else start their copies.
@@ -44,7 +44,7 @@ enum { BLOCKS_OF_16 = 1 };
 /* Tiles of weights for that many rows: of 16 rows, two blocks of sm_90 share a multiprocessor. */
 static __host__ __device__ constexpr int n_tiles(int rows)
 {
-  return rows > 8 ? 2 : 4;
+  return rows > 8 ? 2 : 5;
 }
 
 static inline int padded(int n)

@@ -61,8 +61,10 @@ template <int ACT> MLFF_DEVICE void finish_value(const linear_arrays &a, real v,
   *y = v;
 }
 
-/* ---- updates of atoms: painn_mix.cu; i: atom, k: channel; I: the type of indices. All is read before anything is
- * written: a compiler cannot know that arrays are not the same, and reads after a write would wait for one another. -- */
+/* ---- updates of atoms: painn_mix.cu; i: atom, k: channel; I: the type of indices --------------------------------- */
+
+/* All is read before anything is written: to a compiler, arrays may be the same, and what is read behind a write waits
+ * for what that writes. */
 
 typedef struct mix_arrays {
   int64_t n, ld_grad_q, ld_grad_mu;

@@ -9,8 +9,8 @@
 
 /* Of a block: up to WORKERS compute, all of them where it has more than FEW_ATOMS; COPIERS copy weights. */
 enum { WORKERS = MLFF_REAL_IS_DOUBLE ? 192 : 384, COPIERS = MLFF_REAL_IS_DOUBLE ? 64 : 128, FEW_ATOMS = 2 };
-/* CHUNKS chunks of weights are in shared memory or on their way there: those of the next products, too. A chunk takes a
- * barrier, so they are as large as there is room for: the weights of a whole product, if they are not more than that. */
+/* CHUNKS chunks of weights are in shared memory or on their way there: those of the next products, too. Each takes a
+ * barrier, so they are as large as there is room for, at most: in float, a whole product of 64 x 192. */
 enum { LEAST_CHUNK = 16 * 1024 / sizeof(real), MOST_CHUNK = 3 * LEAST_CHUNK, CHUNKS = 4, PIECE = 16 / sizeof(real) };
 /* Weights of a column and numbers of x that are read at once, ahead of their use where there is one row; rows of a
  * worker. */

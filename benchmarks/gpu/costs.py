@@ -10,7 +10,7 @@ A kernel takes the longest of
 
 and NODE us for the kernel before it to end and this one to begin. Clocks and bandwidths are those of data sheets,
 latencies as published microbenchmarks have them. FINISH and WAITS are from an H100, STEP, CHUNK and STALLS of model.py
-from an H200, where a step takes between 0.8 and 1.5 times what this says (the table of model.py).
+from an H200.
 """
 
 import dataclasses

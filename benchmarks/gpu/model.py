@@ -20,6 +20,7 @@ import sys
 import registers
 import sass
 from costs import (
+    BARRIER,
     COPY,
     DEVICES,
     ISSUE,
@@ -50,17 +51,18 @@ class Painn:
     splines: int = 39
 
     def products(self):
-        """Lists of (rows for an atom, n_in, n_out) between messages: forward of each layer, then backward."""
+        """What is between messages, forward of each layer, then backward: how many steps that are no products, and a
+        list of products, (rows for an atom, n_in, n_out)."""
         f, m = self.f, self.elements * self.splines
         update = [(3, f, 2 * f), (1, 2 * f, f), (1, f, 3 * f)]
         context = [(1, f, f), (1, f, 3 * f)]
         back = [(1, 3 * f, f), (1, f, 2 * f), (3, 2 * f, f)]
         first, last = [(1, m + self.elements, f), (3, m, f)], [(1, f, self.readout), (1, self.readout, f)]
-        groups = [[*(first if l == 0 else []), *update, *context] for l in range(self.layers - 1)]
+        groups = [(2, [*(first if l == 0 else []), *update, *context]) for l in range(self.layers - 1)]
         top = [*update[:2], (1, f, 2 * f), *last, (1, 2 * f, f), *back[1:]]
-        groups.append([*(first if self.layers == 1 else []), *top])
-        groups += [[(1, 3 * f, f), (1, f, f), *back] for _ in range(self.layers - 1)]
-        groups[-1] += [(3, f, m), (1, f, m)]
+        groups.append((6, [*(first if self.layers == 1 else []), *top]))
+        groups += [(3, [(1, 3 * f, f), (1, f, f), *back]) for _ in range(self.layers - 1)]
+        groups[-1][1].extend([(3, f, m), (1, f, m)])
         return groups
 
 
@@ -110,18 +112,18 @@ def painn(code, net, s, device):
     return [*order, moments_back, *force_kernels(s, device)]
 
 
-# Of atoms_kernel, in cycles: a step beside its sums, and a chunk of weights beside the instructions that start its copies.
-# Both from 63 atoms of PaiNN 64/2 and 128/3 on an H200, whose chunks had 16 kB then and 150 instructions.
-STEP, CHUNK = 500, 460
+# Of atoms_kernel, in cycles: a step beside its sums, and a chunk of weights beside the instructions that start its
+# copies. Both from 63 atoms of PaiNN 64/2 and 128/3 on an H200, with chunks of 16 kB and 150 instructions.
+STEP, CHUNK = 700, 480
 MOST_CHUNK = 48 * 1024 // REAL
 STARTING = (45, 5)  # instructions of a thread that copies: of a chunk, and of 512 of its weights
 FINISHING = 40  # instructions of a sum: activation and slope of some products, indices and writing of all
 
 
-def between(code, net, s, device, small, products):
+def between(code, net, s, device, small, group):
     """The operations on atoms between two messages: one kernel of small systems, or one for each."""
+    mixes, products = group
     n, f = s.atoms, net.f
-    mixes = 3 if len(products) > 5 else 2
     if not small:
         mix = Kernel("mix", n * f / WARP, [(60, 1, 0, False)], 2, 0, n * 14 * f * REAL)
         return [*(product(code, rows * n, n_in, n_out) for rows, n_in, n_out in products), *[mix] * mixes]
@@ -129,8 +131,8 @@ def between(code, net, s, device, small, products):
     few = per_block <= 2
     name, blocks = f"atoms_kernel<{int(few)}>", math.ceil(n / per_block)
     workers = min(384, 32 * math.ceil(max(n_out for _, _, n_out in products) / 32)) if few else 384
-    kernel = Kernel("atoms", blocks * (workers + 128) / WARP, [], 2 + mixes, mixes)
-    kernel.chain = STEP * (mixes + len(products))
+    kernel = Kernel("atoms", blocks * (workers + 128) / WARP, [], 2)
+    kernel.chain = mixes * (STEP + math.ceil(per_block * f / workers) * device.l2_cycles + BARRIER)
     for rows, n_in, n_out in products:
         n_rows, n_in = rows * per_block, 32 * math.ceil(n_in / 32)
         at_once = 1 if n_rows == 1 else 4
@@ -139,14 +141,16 @@ def between(code, net, s, device, small, products):
         k = 16 if at_once == 1 else 8 if at_once == 4 else 4  # of a trip
         columns = math.ceil(n_rows / at_once) * n_out
         passes = math.ceil(columns / workers)
-        # a block has a multiprocessor, whose schedulers its busy warps share; copies are behind sums or before them
+        # a block has a multiprocessor, whose schedulers its busy warps share
         cycles = max(ISSUE, columns / passes / WARP / SCHEDULERS / REACHED)
-        sums = cycles * code.loop_of(name, k * at_once) * n_in / k
         chunks = math.ceil(n_in / (MOST_CHUNK // n_out // 8 * 8))
-        copies = chunks * CHUNK + ISSUE * (STARTING[0] * chunks + STARTING[1] * n_in * n_out / 512)
-        kernel.chain += passes * (max(sums, copies) + cycles * FINISHING * at_once)
-        kernel.rounds += 1 + (at_once // 4 if at_once > 4 else 0)
-        kernel.barriers += 3
+        sums = cycles * code.loop_of(name, k * at_once) * n_in / k / chunks
+        copies = CHUNK + ISSUE * (STARTING[0] + STARTING[1] * n_in * n_out / 512 / chunks)
+        finish = cycles * FINISHING * at_once + (at_once // 4 * device.l2_cycles if at_once > 4 else 0)
+        # the next chunk is copied while one is used, and the first of a product before
+        begin = STEP + device.l2_cycles + 3 * BARRIER
+        kernel.chain += max(begin + finish + sums, copies) + (chunks - 1) * max(sums, copies)
+        kernel.chain += (passes - 1) * (max(finish + sums, copies) + (chunks - 1) * max(sums, copies))
     kernel.l2 = blocks * REAL * sum(n_in * n_out for _, n_in, n_out in products)
     return [kernel]
 
@@ -162,6 +166,10 @@ class Ani:
     oxygen: tuple = (128, 192, 160, 128)
     members: int = 8
     near: float = 0.1 * 4 / 3 * math.pi * 3.5**3
+
+    def blocks(self, n, rows):
+        """Of ani_networks_kernel, by its atoms of a block."""
+        return (math.ceil(2 / 3 * n / rows) + math.ceil(n / 3 / rows)) * self.members
 
     def layers(self):
         """(share of the atoms, n_in, n_out) forward and backward of all but the last layer, which is one column."""
@@ -203,8 +211,11 @@ def ani(code, net, s, device, mixed):
     sum_kernel = Kernel("ani_sum", n * 4, [(69, 1, net.members, False)], 2, 0, n * 128 * REAL * net.members)
     if n * net.members <= 32 * device.sms:
         sums = sum(n_in * n_out for share, n_in, n_out in net.layers() if share > 0.5)
-        loop = code.loop_of("ani_networks_kernel<8>", 128)  # sixteen rows of x and their weights
-        blocks = (math.ceil(2 / 3 * n / 8) + math.ceil(n / 3 / 8)) * net.members
+        rows = 4
+        while rows < 16 and net.blocks(n, rows) > device.sms:
+            rows *= 2
+        blocks = net.blocks(n, rows)
+        loop = code.loop_of(f"ani_networks_kernel<{rows}>", 16 * rows)  # sixteen rows of x and their weights
         trips = sum(math.ceil(n_in / 16) for share, n_in, _ in net.layers() if share > 0.5)
         networks = [Kernel("ani_networks", 12 * blocks, [(STALLS * loop, trips, 1, True)], 8, trips + 20)]
         networks[0].l2 = blocks * sums * REAL
@@ -411,12 +422,12 @@ def _nequip(code, device, n):
 
 MEASURED = os.path.join(registers.ROOT, "benchmarks", "results", "gpu-2026-11-27-h200.json")
 CASES = (
-    Case("student-64", 64, _painn(STUDENT, 4.25), "us", 88, "water-benzene-student", 63),
-    Case("student-1k", 1000, _painn(STUDENT, 4.25), "us", 174, "water-benzene-student", 1152),
+    Case("student-64", 64, _painn(STUDENT, 4.25), "us", 73, "water-benzene-student", 63),
+    Case("student-1k", 1000, _painn(STUDENT, 4.25), "us", 121, "water-benzene-student", 1152),
     Case("student-1M", 1000000, _painn(STUDENT, 4.25), "M", 16, "water-benzene-student", 943296),
-    Case("painn-128-64", 64, _painn(TEACHER, 5.0), "us", 143, "water-benzene-teacher", 63),
+    Case("painn-128-64", 64, _painn(TEACHER, 5.0), "us", 133, "water-benzene-teacher", 63),
     Case("painn-128-100k", 100000, _painn(TEACHER, 5.0), "M", 3.2, "water-benzene-teacher", 98304),
-    Case("ani-2x-24", 24, _ani(False), "us", 87, "random-ani2x-8", 24),
+    Case("ani-2x-24", 24, _ani(False), "us", 78, "random-ani2x-8", 24),
     Case("ani-2x-300k", 300000, _ani(False), "M", 7, "random-ani2x-8", 98304),
     Case("ani-2x-300k-mixed", 300000, _ani(True), "M", 10.5, "random-ani2x-8", 98304),
     Case("orb-1k", 1000, _orb(False), "us/atom", 14.5, "random-orb-v2", 1152),
