@@ -224,23 +224,25 @@ template <int PER> MLFF_DEVICE void sender_end(const message_arrays &a, int64_t 
   const int64_t f = a.n_features, block = j - a.begin;
   const real *x = a.state + j * 6 * f + 2 * f + k, *grad = a.grad + j * 4 * f + k;
   real *grad_x = a.grad_x + block * 3 * f + k, *grad_in = a.grad_in + block * 4 * f + k;
-  const vector_of<PER> c = load_vector<PER>(x);
-  vector_of<PER> gc;
-  store_vector<PER>(grad_x, own.sums.ga);
-  store_vector<PER>(grad_x + f, own.sums.gb);
-  store_vector<PER>(grad_in, load_vector<PER>(grad));
+  vector_of<PER> state[4], g[4], gc; /* c and mu */
 #pragma unroll
-  for (int d = 0; d < 3; d++) {
-    const vector_of<PER> mu = load_vector<PER>(x + (1 + d) * f);
-    vector_of<PER> g = load_vector<PER>(grad + (1 + d) * f);
+  for (int d = 0; d < 4; d++) { /* all before anything is written: atoms.h */
+    state[d] = load_vector<PER>(x + d * f);
+    g[d] = load_vector<PER>(grad + d * f);
+  }
+#pragma unroll
+  for (int d = 0; d < 3; d++)
 #pragma unroll
     for (int b = 0; b < PER; b++) {
-      gc.of[b] = d ? gc.of[b] + own.sums.s[d].of[b] * mu.of[b] : own.sums.s[d].of[b] * mu.of[b];
-      g.of[b] += c.of[b] * own.sums.s[d].of[b];
+      const real s = own.sums.s[d].of[b], add = s * state[1 + d].of[b];
+      gc.of[b] = d ? gc.of[b] + add : add;
+      g[1 + d].of[b] += state[0].of[b] * s;
     }
-    store_vector<PER>(grad_in + (1 + d) * f, g);
-  }
+  store_vector<PER>(grad_x, own.sums.ga);
+  store_vector<PER>(grad_x + f, own.sums.gb);
   store_vector<PER>(grad_x + 2 * f, gc);
+#pragma unroll
+  for (int d = 0; d < 4; d++) store_vector<PER>(grad_in + d * f, g[d]);
 }
 
 /* Warps of a block at most; blocks of a multiprocessor at least, which leaves 168 registers for MOST_PER channels of a

@@ -128,6 +128,8 @@ __global__ void __launch_bounds__(MOMENT_THREADS) moments_backward_kernel(moment
   for (int64_t e = a.row[i] + threadIdx.x; e < end; e += MOMENT_THREADS) {
     const edge_line line = make_line(a.from, e, a.slot[a.species[e]]);
     const real ux = line.unit.of[0], uy = line.unit.of[1], uz = line.unit.of[2], inverse = line.unit.of[3];
+    vector_of<4> more = {}; /* comes while the line and the adjoints do */
+    if (a.accumulate) more = load_vector<4>(a.edge_grad + 4 * e);
     real sx = 0, sy = 0, sz = 0, sr = 0;
     if (line.own >= 0) {
       const bool is_cubic = a.n_terms == 4;
@@ -146,13 +148,10 @@ __global__ void __launch_bounds__(MOMENT_THREADS) moments_backward_kernel(moment
         }
       }
     }
-    if (a.accumulate) {
-      const vector_of<4> more = load_vector<4>(a.edge_grad + 4 * e);
-      sx += more.of[0];
-      sy += more.of[1];
-      sz += more.of[2];
-      sr += more.of[3];
-    }
+    sx += more.of[0];
+    sy += more.of[1];
+    sz += more.of[2];
+    sr += more.of[3];
     const real along = sx * ux + sy * uy + sz * uz, by_r = sr - along * inverse;
     const vector_of<4> grad = {{sx * inverse + ux * by_r, sy * inverse + uy * by_r, sz * inverse + uz * by_r, 0}};
     store_vector<4>(a.edge_grad + 4 * e, grad);
