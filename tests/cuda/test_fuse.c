@@ -38,6 +38,32 @@ START_TEST(fused_steps_have_the_same_bits)
 }
 END_TEST
 
+/* Products whose weights come in several chunks and passes; and columns of ANI in several tiles. */
+START_TEST(wide_networks_have_the_same_bits)
+{
+  const char *precision = _i % 2 ? "fp64" : "fp32";
+  test_model_options o = test_three_elements();
+  device_reset(1);
+  o.n_features = _i / 2 ? 200 : 100;
+  test_model file = _i / 2 < 2 ? test_model_painn(o) : (o.width = 300, test_model_ani(o));
+  mlff_model *on = open_model(&file, (mlff_options){.precision = precision}),
+             *off = open_model(&file, (mlff_options){.precision = precision, .fuse = "off"});
+  test_atoms atoms = test_triclinic();
+  test_atoms_species(&atoms, hco, 3);
+  mlff_system *system = test_system(&atoms, mlff_model_info(on)->cutoff);
+  answer a = evaluate(on, mlff_system_graph(system), 0), b = evaluate(off, mlff_system_graph(system), 0);
+  same_answers(&a, &b, precision);
+  free(a.numbers);
+  free(b.numbers);
+  mlff_system_free(system);
+  test_atoms_free(&atoms);
+  mlff_model_close(on);
+  mlff_model_close(off);
+  test_model_free(&file);
+  device_is_empty();
+}
+END_TEST
+
 /* Large systems and steps whose parts are timed take ANI's networks layer by layer, with the same bits. Water is large
  * for the simulated GPU. */
 START_TEST(ani_layers_have_the_same_bits)
@@ -281,6 +307,7 @@ static Suite *make_suite(void)
   TCase *tcase = tcase_create("all");
   tcase_set_timeout(tcase, 300);
   tcase_add_loop_test(tcase, fused_steps_have_the_same_bits, 0, N_CASES);
+  tcase_add_loop_test(tcase, wide_networks_have_the_same_bits, 0, 6);
   tcase_add_test(tcase, ani_layers_have_the_same_bits);
   tcase_add_test(tcase, fuse_is_on_or_off);
   tcase_add_loop_test(tcase, mixed_keeps_the_promise, 0, test_cases(N_SHIPPED, 1));
