@@ -11,10 +11,10 @@
  * weights in float, read forward and transposed by each block, and 225000 products for each atom. 16 atoms for a block:
  * 104 kB of shared memory (68 of them results), one block on a multiprocessor of sm_80 and two of sm_90, and 16
  * products for each weight that is read. 8 or 4 atoms, for when more would leave multiprocessors without a block, or do
- * not fit: 122 and 104 kB. In double 8 atoms take 155 kB. A thread has sums of ROWS / 4 atoms and 4 columns in
- * registers, for which it reads two vectors from shared memory for each row of weights; a warp has 32 columns of all
- * atoms. Tiles of 16 rows of weights, 17 kB, are on their way while another one is used, those of the next product,
- * too; threads that do nothing else start their copies.
+ * not fit: 138 and 120 kB, in double 172 and 137. A thread has sums of ROWS / 4 atoms and 4 columns in registers, for
+ * which it reads two vectors from shared memory for each row of weights; a warp has 32 columns of all atoms. Tiles of
+ * weights, 17 or 34 kB, are on their way while another one is used, those of the next product, too; threads that do
+ * nothing else start their copies.
  */
 #include "atoms.h"
 #include "vectors.h"
@@ -26,13 +26,11 @@ using namespace ATOMS;
 enum { WORKERS = 256, COPIERS = 128, NETWORK_THREADS = WORKERS + COPIERS }; /* of a block; copiers copy weights and x */
 enum { NETWORK_WARPS = WORKERS / WARP, THREAD_COLUMNS = 4 };
 enum { TILE_COLUMNS = NETWORK_WARPS * WARP }; /* of a product at a time */
-enum { TILE_DEPTH = 64 / sizeof(real), TILE_LD = TILE_COLUMNS + 8 };
+enum { TILE_LD = TILE_COLUMNS + 8 };
 enum { LEAST_ATOMS = 4, MOST_ATOMS = MLFF_REAL_IS_DOUBLE ? 8 : 16 }; /* of a block */
 /* Atoms times members for each multiprocessor; of larger systems, products layer by layer read weights less often. Two
  * blocks of 16 atoms: one wave of them on sm_90. */
 enum { ROWS_PER_SM = 32 };
-enum { PAD = 16 }; /* widths in shared memory are whole steps */
-static_assert(PAD % TILE_DEPTH == 0 && PADDED_ROWS % TILE_DEPTH == 0, "a step reads no further");
 
 /* Of a multiprocessor, by its shared memory; which is 80 registers for two of them. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -41,11 +39,19 @@ enum { BLOCKS_OF_16 = 2 };
 enum { BLOCKS_OF_16 = 1 };
 #endif
 
-/* Tiles of weights for that many rows: of 16 rows, two blocks of sm_90 share a multiprocessor. */
+/* Rows of weights of a tile, and tiles, by the atoms of a block: with 16, two blocks of sm_90 share a multiprocessor. */
+static __host__ __device__ constexpr int depth(int rows)
+{
+  return (rows > 8 ? 64 : 128) / (int) sizeof(real);
+}
+
 static __host__ __device__ constexpr int n_tiles(int rows)
 {
-  return rows > 8 ? 2 : 5;
+  return rows > 8 ? 2 : 3;
 }
+
+enum { PAD = PADDED_ROWS }; /* widths in shared memory are whole tiles, as are weights */
+static_assert(PAD % depth(4) == 0 && PAD % depth(16) == 0, "a step reads no further");
 
 static inline int padded(int n)
 {
@@ -125,8 +131,8 @@ typedef struct block_arrays {
   real *grads, *energy;
   int64_t ld;
   int n_rows, unused;
-  real *w_tiles;                                      /* [n_tiles][TILE_DEPTH][TILE_LD] */
-  real *x_tiles;                                      /* [n_tiles][TILE_DEPTH][ROWS]    */
+  real *w_tiles;                                      /* [n_tiles][depth][TILE_LD] */
+  real *x_tiles;                                      /* [n_tiles][depth][ROWS]    */
   real *results;                                      /* [reals_per_row][ROWS]          */
   int next_layer, next_is_back, next_col0, next_step; /* tile of weights to be copied next; layer -1: none */
   unsigned n_started, n_taken;                        /* tiles */
@@ -138,7 +144,7 @@ MLFF_DEVICE bool is_worker()
 }
 
 /* w_tile[k][c] = w[k0 + k][col0 + c]; columns that are not there are left alone. */
-template <int N> MLFF_DEVICE void copy_weights(const product &now, int col0, int k0, real *w_tile)
+template <int N, int ROWS> MLFF_DEVICE void copy_weights(const product &now, int col0, int k0, real *w_tile)
 {
   enum { PIECES = TILE_COLUMNS / N, ROWS_AT_ONCE = PIECES < COPIERS ? COPIERS / PIECES : 1 }; /* pieces of a row */
   const int t = (int) threadIdx.x - WORKERS, first = t / PIECES, n_out = now.n_out;
@@ -148,7 +154,7 @@ template <int N> MLFF_DEVICE void copy_weights(const product &now, int col0, int
     const real *from = now.weight + (k0 + first) * n_out + col0 + c;
     real *to = w_tile + first * TILE_LD + c;
 #pragma unroll
-    for (int k = 0; k < TILE_DEPTH; k += ROWS_AT_ONCE) copy_ahead<N>(to + k * TILE_LD, from + k * n_out);
+    for (int k = 0; k < depth(ROWS); k += ROWS_AT_ONCE) copy_ahead<N>(to + k * TILE_LD, from + k * n_out);
   }
 }
 
@@ -156,8 +162,8 @@ template <int N> MLFF_DEVICE void copy_weights(const product &now, int col0, int
 template <int ROWS> MLFF_DEVICE void copy_aevs(const block_arrays &b, int n_in, int k0, real *x_tile)
 {
 #pragma unroll 1
-  for (int q = (int) threadIdx.x - WORKERS; q < TILE_DEPTH * ROWS; q += COPIERS) {
-    const int k = q % TILE_DEPTH, r = q / TILE_DEPTH;
+  for (int q = (int) threadIdx.x - WORKERS; q < depth(ROWS) * ROWS; q += COPIERS) {
+    const int k = q % depth(ROWS), r = q / depth(ROWS);
     if (k0 + k < n_in && r < b.n_rows)
       copy_ahead<1>(x_tile + k * ROWS + r, b.aevs + r * b.ld + k0 + k);
     else
@@ -172,14 +178,14 @@ template <int ROWS> MLFF_DEVICE void start_tile(block_arrays *b, const network &
   enum { WIDE = 16 / sizeof(real) };
   if (b->next_layer >= 0) {
     const product now = product_of(net, b->next_layer, b->next_is_back);
-    const int tile = (int) (b->n_started % n_tiles(ROWS)), k0 = b->next_step * TILE_DEPTH;
-    real *w_tile = b->w_tiles + tile * TILE_DEPTH * TILE_LD;
+    const int tile = (int) (b->n_started % n_tiles(ROWS)), k0 = b->next_step * depth(ROWS);
+    real *w_tile = b->w_tiles + tile * depth(ROWS) * TILE_LD;
     if (now.n_out % WIDE == 0)
-      copy_weights<WIDE>(now, b->next_col0, k0, w_tile);
+      copy_weights<WIDE, ROWS>(now, b->next_col0, k0, w_tile);
     else
-      copy_weights<1>(now, b->next_col0, k0, w_tile);
-    if (is_first(now)) copy_aevs<ROWS>(*b, now.n_in, k0, b->x_tiles + tile * TILE_DEPTH * ROWS);
-    if (++b->next_step * TILE_DEPTH >= now.n_in) {
+      copy_weights<1, ROWS>(now, b->next_col0, k0, w_tile);
+    if (is_first(now)) copy_aevs<ROWS>(*b, now.n_in, k0, b->x_tiles + tile * depth(ROWS) * ROWS);
+    if (++b->next_step * depth(ROWS) >= now.n_in) {
       b->next_step = 0;
       b->next_col0 += TILE_COLUMNS;
       if (b->next_col0 >= now.n_out) {
@@ -249,9 +255,9 @@ template <int ROWS> struct row_sums {
     vector_of<THREAD_COLUMNS> w[2][AHEAD];
     load(x_tile, w_tile, 0, x[0], w[0]);
 #pragma unroll
-    for (int k0 = 0; k0 < TILE_DEPTH; k0 += AHEAD) {
+    for (int k0 = 0; k0 < depth(ROWS); k0 += AHEAD) {
       const int now = k0 / AHEAD % 2;
-      if (k0 + AHEAD < TILE_DEPTH) load(x_tile, w_tile, k0 + AHEAD, x[1 - now], w[1 - now]);
+      if (k0 + AHEAD < depth(ROWS)) load(x_tile, w_tile, k0 + AHEAD, x[1 - now], w[1 - now]);
 #pragma unroll
       for (int k = 0; k < AHEAD; k++)
 #pragma unroll
@@ -309,10 +315,10 @@ MLFF_DEVICE void multiply(block_arrays *b, const network &net, const product &no
 {
   row_sums<ROWS> sums;
   sums.begin(now.bias ? now.bias + col0 : NULL, now.n_out - col0);
-  for (int k0 = 0; k0 < now.n_in; k0 += TILE_DEPTH) {
+  for (int k0 = 0; k0 < now.n_in; k0 += depth(ROWS)) {
     const int tile = take_tile<ROWS>(b, net);
-    const real *x = is_first(now) ? b->x_tiles + tile * TILE_DEPTH * ROWS : b->results + (now.x_at + k0) * ROWS;
-    if (is_worker()) sums.add(x, b->w_tiles + tile * TILE_DEPTH * TILE_LD, b->n_rows, now.n_out - col0);
+    const real *x = is_first(now) ? b->x_tiles + tile * depth(ROWS) * ROWS : b->results + (now.x_at + k0) * ROWS;
+    if (is_worker()) sums.add(x, b->w_tiles + tile * depth(ROWS) * TILE_LD, b->n_rows, now.n_out - col0);
   }
   if (is_worker()) sums.finish(*b, now, alpha, col0);
 }
@@ -343,8 +349,8 @@ __global__ void __launch_bounds__(NETWORK_THREADS, ROWS > 8 ? BLOCKS_OF_16 : 1) 
   b.grads = a.grads + (member * a.n_rows + row) * a.ld;
   b.energy = a.energy + member * a.ld_energy + row;
   b.w_tiles = (real *) (void *) (shared + NETWORK_BYTES);
-  b.x_tiles = b.w_tiles + n_tiles(ROWS) * TILE_DEPTH * TILE_LD;
-  b.results = b.x_tiles + n_tiles(ROWS) * TILE_DEPTH * ROWS;
+  b.x_tiles = b.w_tiles + n_tiles(ROWS) * depth(ROWS) * TILE_LD;
+  b.results = b.x_tiles + n_tiles(ROWS) * depth(ROWS) * ROWS;
   for (int k = 0; k < n_tiles(ROWS) - 1 && !is_worker(); k++) start_tile<ROWS>(&b, net);
   int layer = 0, is_back = 0;
   do {
@@ -363,7 +369,7 @@ __global__ void __launch_bounds__(NETWORK_THREADS, ROWS > 8 ? BLOCKS_OF_16 : 1) 
 /* Bytes of shared memory of a block. */
 static size_t shared_bytes(const mlff_ani_networks *networks, int rows)
 {
-  const size_t tiles = (size_t) n_tiles(rows) * TILE_DEPTH * (size_t) (TILE_LD + rows);
+  const size_t tiles = (size_t) (n_tiles(rows) * depth(rows)) * (size_t) (TILE_LD + rows);
   return NETWORK_BYTES + (tiles + (size_t) networks->reals_per_row * (size_t) rows) * sizeof(real);
 }
 

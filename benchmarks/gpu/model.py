@@ -215,8 +215,9 @@ def ani(code, net, s, device, mixed):
         while rows < 16 and net.blocks(n, rows) > device.sms:
             rows *= 2
         blocks = net.blocks(n, rows)
-        loop = code.loop_of(f"ani_networks_kernel<{rows}>", 16 * rows)  # sixteen rows of x and their weights
-        trips = sum(math.ceil(n_in / 16) for share, n_in, _ in net.layers() if share > 0.5)
+        depth = 16 if rows > 8 else 32  # rows of weights of a tile
+        loop = code.loop_of(f"ani_networks_kernel<{rows}>", depth * rows)
+        trips = sum(math.ceil(n_in / depth) for share, n_in, _ in net.layers() if share > 0.5)
         networks = [Kernel("ani_networks", 12 * blocks, [(STALLS * loop, trips, 1, True)], 8, trips + 20)]
         networks[0].l2 = blocks * sums * REAL
     else:
