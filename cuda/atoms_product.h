@@ -138,18 +138,14 @@ MLFF_DEVICE void add_row_chunk(const real *x, const real *weight, int n_out, int
   if (n == 0) add_ahead(even, w_even, sum);
 }
 
-/* What becomes of a sum, as in finish_value. */
-MLFF_DEVICE void finish_row(const row_product &a, real v, int row, int col, real scale, real before)
+/* What becomes of sums, as in finish_value: an activation, whose slope is written, or a factor; then what was there is
+ * added. */
+MLFF_DEVICE real activate_row(const row_product &a, real v, int row, int col)
 {
-  if (a.act != MLFF_ACT_NONE) {
-    real slope;
-    v = activated<ANY_BUT_SSP>(a.act, (real) a.alpha, v, &slope);
-    if (a.slope) a.slope[row * a.ld_slope + col] = slope;
-  } else {
-    v *= scale;
-  }
-  if (a.accumulate) v += before;
-  a.y[row * a.ldy + col] = v;
+  real slope;
+  v = activated<ANY_BUT_SSP>(a.act, (real) a.alpha, v, &slope);
+  if (a.slope) a.slope[row * a.ld_slope + col] = slope;
+  return v;
 }
 
 MLFF_DEVICE real scale_of(const row_product &a, int row, int col)
@@ -212,24 +208,32 @@ MLFF_DEVICE void add_row(const row_product &a, uint32_t of_in, int row, atom_blo
       const int left = a.ld - k0;
       if (is_mine) add_row_chunk(b->x + k0, chunk + col, a.n_out, a.chunk_rows < left ? a.chunk_rows : left, &sum);
     }
-    if (is_mine) finish_row(a, sum, row, col, scale, before);
+    if (!is_mine) continue;
+    sum = a.act != MLFF_ACT_NONE ? activate_row(a, sum, row, col) : sum * scale;
+    a.y[row * a.ldy + col] = sum + before;
   }
 }
 
-/* The same of n sums, AT_ONCE at a time, for which what they take from global memory comes together. */
-template <int ROWS> MLFF_DEVICE void finish_rows(const row_product &a, const real *sum, int row, int n, int col)
+/* n sums of a column; what they take from global memory comes for AT_ONCE of them together. */
+template <int ROWS> MLFF_DEVICE void finish_rows(const row_product &a, real *sum, int row, int n, int col)
 {
   enum { AT_ONCE = VECTOR };
+  if (a.act != MLFF_ACT_NONE) {
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+      if (r < n) sum[r] = activate_row(a, sum[r], row + r, col);
+  }
 #pragma unroll
   for (int r0 = 0; r0 < ROWS; r0 += AT_ONCE) {
     real scale[AT_ONCE], before[AT_ONCE];
 #pragma unroll
-    for (int r = 0; r < AT_ONCE; r++) scale[r] = r0 + r < n ? scale_of(a, row + r0 + r, col) : (real) 1;
-#pragma unroll
-    for (int r = 0; r < AT_ONCE; r++) before[r] = r0 + r < n ? before_of(a, row + r0 + r, col) : (real) 0;
+    for (int r = 0; r < AT_ONCE; r++) {
+      scale[r] = r0 + r < n ? scale_of(a, row + r0 + r, col) : (real) 1;
+      before[r] = r0 + r < n ? before_of(a, row + r0 + r, col) : (real) 0;
+    }
 #pragma unroll
     for (int r = 0; r < AT_ONCE; r++)
-      if (r0 + r < n) finish_row(a, sum[r0 + r], row + r0 + r, col, scale[r], before[r]);
+      if (r0 + r < n) a.y[(row + r0 + r) * a.ldy + col] = sum[r0 + r] * scale[r] + before[r];
   }
 }
 
