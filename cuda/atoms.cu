@@ -76,9 +76,11 @@ template <int IS_FEW> __global__ void __launch_bounds__(WORKERS + COPIERS, 1) at
     for (int q = (int) threadIdx.x * PIECE; q < n; q += b.n_workers * PIECE)
       store_vector<PIECE>((real *) (void *) steps + q, load_vector<PIECE>((const real *) (const void *) s.of + q));
   } else {
-    for (int k = 0; k < CHUNKS - 1; k++) start_chunk(&b, s.of);
+    start_chunk(&b, s.of);
   }
   __syncthreads();
+#pragma unroll 1
+  for (int k = 1; k < CHUNKS - 1 && !is_worker(b); k++) start_chunk(&b, steps);
   const int begin = (int) blockIdx.x * s.per_block, left = (int) s.n_atoms - begin;
   const int n = left < s.per_block ? left : s.per_block;
   for (int k = 0; k < s.n_steps; k++) {
