@@ -39,7 +39,7 @@ enum { BLOCKS_OF_16 = 2 };
 enum { BLOCKS_OF_16 = 1 };
 #endif
 
-/* Rows of weights of a tile, and tiles, by the atoms of a block: with 16, two blocks of sm_90 share a multiprocessor. */
+/* Rows of weights of a tile, and tiles, by the atoms of a block: with 16, two blocks of sm_90 share multiprocessors. */
 static __host__ __device__ constexpr int depth(int rows)
 {
   return (rows > 8 ? 64 : 128) / (int) sizeof(real);

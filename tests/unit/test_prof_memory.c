@@ -109,12 +109,22 @@ static double slow_leak(int k, test_rng *rng)
   return 100 * MB + 4096 * floor(1.5 * MB * k / N_SAMPLES / 4096) + 4096 * test_below(rng, 100);
 }
 
+/* 40 MB in forty steps at any time, as when lists are built. */
+static double leak_in_steps(int k, test_rng *rng)
+{
+  static double at;
+  at = k ? at + 1 * MB * (test_below(rng, N_SAMPLES) < 40) : 0;
+  return 100 * MB + at;
+}
+
 static const struct {
   const char *name;
   shape *bytes;
   mlffprof_verdict verdict;
   double mb_per_1000;
-} guilty[] = {{"large", large_leak, MLFFPROF_VERDICT_LEAK, 3}, {"slow", slow_leak, MLFFPROF_VERDICT_GROWING, 0.3}};
+} guilty[] = {{"large", large_leak, MLFFPROF_VERDICT_LEAK, 3},
+              {"slow", slow_leak, MLFFPROF_VERDICT_GROWING, 0.3},
+              {"in steps", leak_in_steps, MLFFPROF_VERDICT_LEAK, 8}};
 
 START_TEST(leaks_are_found)
 {
@@ -129,6 +139,26 @@ START_TEST(leaks_are_found)
   }
   if (n_found < 98) ck_abort_msg("%s: %d of %d found", guilty[_i].name, n_found, (int) N_TRIALS);
   ck_assert_int_ge(n_covered, 95);
+}
+END_TEST
+
+/* One array of 30 MB that grew once, at any time but the first and last tenths; n samples in all. */
+static double large_jump(int k, test_rng *rng)
+{
+  static int at;
+  if (k == 0) at = 3 + test_below(rng, 12);
+  return 100 * MB + 30 * MB * (k > at) + 4096 * test_below(rng, 3);
+}
+
+/* It is no leak, and nobody knows whether it will be one. */
+START_TEST(a_jump_is_no_verdict)
+{
+  for (uint64_t seed = 1; seed <= 100; seed++) {
+    mlffprof_report *p = report_of(large_jump, 20, 0, seed);
+    ck_assert_int_eq(p->memory.verdict, MLFFPROF_VERDICT_UNKNOWN);
+    ck_assert_ptr_nonnull(strstr(p->memory.host.reason, "a longer run"));
+    mlffprof_report_free(p);
+  }
 }
 END_TEST
 
@@ -266,7 +296,8 @@ static Suite *suite(void)
   TCase *t = tcase_create("memory");
   tcase_set_timeout(t, 240);
   tcase_add_loop_test(t, innocent_runs_are_not_accused, 0, N_INNOCENT);
-  tcase_add_loop_test(t, leaks_are_found, 0, 2);
+  tcase_add_loop_test(t, leaks_are_found, 0, 3);
+  tcase_add_test(t, a_jump_is_no_verdict);
   tcase_add_test(t, numbers_of_a_ramp);
   tcase_add_test(t, too_few_samples_for_a_verdict);
   tcase_add_test(t, device_leaks);

@@ -33,11 +33,18 @@ static void set_verdict(mlffprof_memory_result *m, double tolerance_bytes, doubl
   mlff_number_fixed(tolerance_bytes / 1e6, 1, text[1]);
   mlff_number_fixed(slope / 1e6, 3, text[2]);
   mlff_number_fixed(error / 1e6, 3, text[3]);
-  if (growth > tolerance_bytes) {
+  const int is_steady = slope - error > 0;
+  if (growth > tolerance_bytes && !is_steady) {
+    m->verdict = MLFFPROF_VERDICT_UNKNOWN;
+    m->reason = mlffprof_arena_printf(arena,
+                                      "grew by %s MB over %.0f steps, but not steadily: arrays that grew once, "
+                                      "or the begin of a leak, which a longer run tells apart",
+                                      text[0], n_steps);
+  } else if (growth > tolerance_bytes) {
     m->verdict = MLFFPROF_VERDICT_LEAK;
     m->reason = mlffprof_arena_printf(arena, "grew by %s MB over %.0f steps, more than the %s MB that are tolerated",
                                       text[0], n_steps, text[1]);
-  } else if (slope - error > 0 && growth > noise_bytes) {
+  } else if (is_steady && growth > noise_bytes) {
     m->verdict = MLFFPROF_VERDICT_GROWING;
     m->reason = mlffprof_arena_printf(arena, "grows steadily by %s +- %s MB per 1000 steps", text[2], text[3]);
   } else {
