@@ -5,8 +5,9 @@
  */
 #include "painn.h"
 
-/* Forward: channels of a thread, and blocks of a multiprocessor at least, which leaves 96 registers (fp64: 168). */
-enum { MESSAGE_THREADS = 64, CHANNELS = 4, MESSAGE_BLOCKS = MLFF_REAL_IS_DOUBLE ? 5 : 10 };
+/* Forward: channels of a thread; threads of a block, whose receivers, that are near one another, find each other's
+ * neighbours in the cache of the multiprocessor; and its blocks at least, which leaves 128 registers (fp64: 168). */
+enum { CHANNELS = 4, MESSAGE_THREADS = MLFF_REAL_IS_DOUBLE ? 64 : 256, MESSAGE_BLOCKS = MLFF_REAL_IS_DOUBLE ? 5 : 2 };
 /* Of small systems SHARES threads or warps, of few atoms MOST_SHARES, share out the edges of an atom, which one alone
  * would wait for in turn; forward of those whose atom fits into a block. */
 enum { SHARES = 4, MOST_SHARES = 8, BACKWARD_WARPS = 4, FEW_PER_SM = 4, MOST_THREADS = 256 };
@@ -119,7 +120,7 @@ template <int IS_SHARED> MLFF_DEVICE team_edges edges_of_team(const message_arra
  * Sums in registers over the edges in order; then those of the shares in order through the same memory: a receiver for
  * each group of channels and share but the first. Deterministic. Twin: painn_message_cpu, message_channels. */
 template <int DENSE, int IS_SHARED>
-__global__ void __launch_bounds__(IS_SHARED ? MOST_THREADS : MESSAGE_THREADS, MESSAGE_BLOCKS / (IS_SHARED ? 4 : 1))
+__global__ void __launch_bounds__(IS_SHARED ? MOST_THREADS : MESSAGE_THREADS, IS_SHARED ? 1 : MESSAGE_BLOCKS)
     message_kernel(message_arrays a)
 {
   MLFF_SHARED_DYNAMIC(edge_line, lines);
