@@ -13,10 +13,13 @@ latencies as published microbenchmarks have them. FINISH and WAITS are from an H
 from an H200.
 """
 
+import collections
 import dataclasses
+import functools
 import math
 
 import sass
+import structures
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,6 +170,42 @@ def force_kernels(s, device):
     results = Kernel("results", 11 * 8, [(20, math.ceil(parts / 256), 1, False), (20, 8, 0, False)], 2, 9)
     results.host = 24 * s.atoms
     return [forces, results]
+
+
+CACHE = 150e3  # bytes of a multiprocessor's cache for what is gathered; the rest is shared memory and radial functions
+
+
+@functools.lru_cache
+def misses(cutoff, node, receivers, blocks):
+    """Share of the reads of neighbours, of `node` bytes each, that the cache of a multiprocessor does not have, whose
+    least recently used goes first. It has so many blocks at a time, of receivers that follow one another and take an
+    edge each in turn; blocks of a multiprocessor are far apart. Water of benchmarks/decks, in the order of its file."""
+    length, atoms = structures.read_box("data.water64")
+    cache, n_reads, n_missed = collections.OrderedDict(), 0, 0
+
+    def neighbours(block, i):
+        for j, other in enumerate(atoms):
+            shifts = tuple(round((a - b) / length) for a, b in zip(atoms[i][1:], other[1:]))
+            d = [b + s * length - a for a, b, s in zip(atoms[i][1:], other[1:], shifts)]
+            if j != i and sum(x * x for x in d) < cutoff**2:
+                yield block, j, shifts
+
+    for generation in range(8):
+        teams = [
+            neighbours(block, (generation * blocks + block) * receivers % len(atoms) + k)
+            for block in range(blocks)
+            for k in range(receivers)
+        ]
+        while teams:
+            teams = [(team, key) for team in teams if (key := next(team, None))]
+            for _, key in teams:
+                n_reads, n_missed = n_reads + 1, n_missed + ((generation, key) not in cache)
+                cache[generation, key] = True
+                cache.move_to_end((generation, key))
+                if len(cache) > CACHE / node:
+                    cache.popitem(last=False)
+            teams = [team for team, _ in teams]
+    return n_missed / n_reads
 
 
 def product(code, rows, n_in, n_out, mixed=False):
