@@ -50,6 +50,7 @@ __global__ void __launch_bounds__(SUM_THREADS) ani_sum_kernel(sum_arrays a)
   const int64_t row = (int64_t) blockIdx.x * a.ld, step = a.n_rows * a.ld;
   for (int c = (int) threadIdx.x; c < a.n_columns; c += SUM_THREADS) {
     real sum = a.members[row + c];
+#pragma unroll 8
     for (int m = 1; m < a.n_members; m++) sum += a.members[m * step + row + c];
     a.sum[row + c] = sum;
   }
@@ -63,18 +64,26 @@ typedef struct collect_arrays {
   int n_members, unused;
 } collect_arrays;
 
-/* member[m][centers[r]] = energy[m][r],  node[centers[r]] = mean over m, summed in double. One thread per row; no
- * centre occurs twice, so deterministic. Twin: ani_collect_cpu. */
+/* member[m][centers[r]] = energy[m][r],  node[centers[r]] = mean over m, summed in double; 0 behind the rows. One
+ * thread per atom, which reads AT_ONCE members before it writes them; no centre occurs twice, so deterministic. Twin:
+ * ani_collect_cpu. */
 __global__ void __launch_bounds__(COLLECT_THREADS) collect_kernel(collect_arrays a)
 {
+  enum { AT_ONCE = 8 };
   const int64_t r = (int64_t) blockIdx.x * COLLECT_THREADS + threadIdx.x;
-  if (r >= a.n_rows) return;
+  if (r >= a.n_local) return;
   const int32_t i = a.centers[r];
   double sum = 0;
-  for (int m = 0; m < a.n_members; m++) {
-    const real e = a.energy[m * a.n_rows + r];
-    a.member[m * a.n_local + i] = e;
-    sum += (double) e;
+  for (int first = 0; first < a.n_members; first += AT_ONCE) {
+    real e[AT_ONCE];
+#pragma unroll
+    for (int k = 0; k < AT_ONCE; k++)
+      e[k] = first + k < a.n_members && r < a.n_rows ? a.energy[(first + k) * a.n_rows + r] : (real) 0;
+#pragma unroll
+    for (int k = 0; k < AT_ONCE; k++) {
+      if (first + k < a.n_members) a.member[(first + k) * a.n_local + i] = e[k];
+      sum += (double) e[k];
+    }
   }
   a.node[i] = (real) (sum / a.n_members);
 }
@@ -144,7 +153,5 @@ void MLFF_CUDA(ani_collect_cuda)(mlff_backend *backend, const mlff_ani_collect_a
   a.node = (real *) args->node;
   a.member = (real *) args->member;
   a.n_members = args->n_members;
-  backend->ops->zero(backend, args->node, (size_t) args->n_local * sizeof(real));
-  backend->ops->zero(backend, args->member, (size_t) args->n_members * (size_t) args->n_local * sizeof(real));
-  MLFF_LAUNCH_INDEPENDENT(backend, collect_kernel, mlff_cuda_blocks(a.n_rows, COLLECT_THREADS), COLLECT_THREADS, a);
+  MLFF_LAUNCH_INDEPENDENT(backend, collect_kernel, mlff_cuda_blocks(a.n_local, COLLECT_THREADS), COLLECT_THREADS, a);
 }

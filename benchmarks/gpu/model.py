@@ -212,7 +212,9 @@ def ani(code, net, s, device, mixed):
     """The kernels of a recorded step: whole networks of few atoms, or all atoms and members layer by layer."""
     n = s.atoms
     forward, back = descriptors(code, net, s, device.is_small(n))
-    sum_kernel = Kernel("ani_sum", n * 4, [(69, 1, net.members, False)], 2, 0, n * 128 * REAL * net.members)
+    rounds = math.ceil(net.members / 8)  # eight members are read at once
+    sum_kernel = Kernel("ani_sum", n * 4, [(69, 1, rounds, False)], 2, 0, n * 128 * REAL * net.members)
+    collect = Kernel("ani_collect", n / WARP, [(20 * net.members, 1, rounds, False)], 2)
     if n * net.members <= 32 * device.sms:
         sums = sum(n_in * n_out for share, n_in, n_out in net.layers() if share > 0.5)
         rows = 4
@@ -228,7 +230,7 @@ def ani(code, net, s, device, mixed):
         batches = math.ceil(n * net.members / 65536)
         rows = n * net.members / batches
         networks = [product(code, share * rows, *widths, mixed) for share, *widths in net.layers()] * batches
-    return [*edge_kernels(s, device), forward, *networks, sum_kernel, back, *force_kernels(s, device)]
+    return [*edge_kernels(s, device), forward, *networks, sum_kernel, back, collect, *force_kernels(s, device)]
 
 
 # ---- Orb -------------------------------------------------------------------------------------------------------------

@@ -397,7 +397,7 @@ START_TEST(collect_orders_by_atom)
 {
   mlff_backend *backend = open_backend(_i);
   if (!backend) return;
-  const int32_t centers[3] = {4, 0, 2}; /* atoms 1 and 3 are not ours */
+  const int32_t centers[5] = {4, 0, 2, 1, 3}; /* atoms 1 and 3 have no rows */
   const double energy[6] = {1.0, 2.0, 3.0, 5.0, 7.0, 11.0}, junk[10] = {9, 9, 9, 9, 9, 9, 9, 9, 9, 9};
   const double node[5] = {4.5, 0.0, 7.0, 0.0, 3.0}, member[10] = {2, 0, 3, 0, 1, 7, 0, 11, 0, 5};
   mlff_buf dev_energy = reals_to_backend(backend, energy, 6), dev_node = reals_to_backend(backend, junk, 5);

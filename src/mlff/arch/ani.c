@@ -54,7 +54,10 @@ static mlff_status order_atoms(ani_net *net, const mlff_graph *graph, mlff_error
       if (graph->species[i] == e) net->order[net->n_rows++] = i;
   }
   net->first[net->n_elements] = net->n_rows;
-  const size_t bytes = (size_t) net->n_rows * sizeof *net->order;
+  int64_t last = net->n_rows;
+  for (int32_t i = 0; i < graph->n_local; i++) /* behind them, those without a row: ani_collect */
+    if (graph->species[i] < 0 || !net->use[graph->species[i]]) net->order[last++] = i;
+  const size_t bytes = (size_t) graph->n_local * sizeof *net->order;
   MLFF_TRY(mlff_buf_reserve(net->backend, &net->centers, bytes, error));
   MLFF_TRY(net->backend->ops->upload(net->backend, net->centers.data, net->order, bytes, error));
   net->list_id = graph->list_id;

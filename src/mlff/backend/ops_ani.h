@@ -87,6 +87,7 @@ typedef struct mlff_ani_sum_args {
 } mlff_ani_sum_args;
 
 /* ani_collect: row-ordered energies of members to atoms.
+ *   centers [n_local]                    atoms of the rows, then those that no row belongs to
  *   energy  real [n_members][n_rows]
  *   node    real [n_local]             = mean over members;  0 for atoms that no row belongs to
  *   member  real [n_members][n_local]  = energy;             0 likewise */

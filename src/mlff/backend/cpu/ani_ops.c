@@ -34,14 +34,13 @@ void MLFF_CPU(ani_collect_cpu)(mlff_backend *backend, const mlff_ani_collect_arg
   (void) backend;
   real *node = a->node, *member = a->member;
   const real *energy = a->energy;
-  memset(node, 0, (size_t) a->n_local * sizeof(real));
-  memset(member, 0, (size_t) a->n_members * (size_t) a->n_local * sizeof(real));
-  for (int64_t r = 0; r < a->n_rows; r++) {
+  for (int64_t r = 0; r < a->n_local; r++) {
     const int32_t i = a->centers[r];
     double sum = 0.0;
     for (int m = 0; m < a->n_members; m++) {
-      member[m * a->n_local + i] = energy[m * a->n_rows + r];
-      sum += (double) energy[m * a->n_rows + r];
+      const real e = r < a->n_rows ? energy[m * a->n_rows + r] : (real) 0;
+      member[m * a->n_local + i] = e;
+      sum += (double) e;
     }
     node[i] = (real) (sum / a->n_members);
   }
