@@ -69,6 +69,23 @@ START_TEST(ani_layers)
 }
 END_TEST
 
+/* Copies and fills between kernels take longer than most kernels of few atoms. */
+START_TEST(only_positions_are_copied)
+{
+  mlff_error error = {.code = MLFF_OK};
+  cudasim_reset();
+  scene s = make_scene(_i, "fp32", "on");
+  const mlff_graph *graph = mlff_system_graph(s.system);
+  mlff_result result = {.forces = calloc((size_t) graph->n_nodes, sizeof *result.forces)};
+  for (int step = 0; step < 3; step++) test_ok(mlff_model_evaluate(s.on, graph, NULL, &result, &error), error);
+  const mlff_replays r = mlff_model_replays(s.on);
+  ck_assert_int_gt(r.n_kernels, 0);
+  ck_assert_int_eq(r.n_nodes, r.n_kernels + 1);
+  free(result.forces);
+  free_scene(&s);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
   Suite *suite = suite_create("launches of fused operations");
@@ -76,6 +93,7 @@ static Suite *make_suite(void)
   tcase_set_timeout(tcase, 300);
   tcase_add_loop_test(tcase, fused_steps, 0, N_CASES);
   tcase_add_test(tcase, ani_layers);
+  tcase_add_loop_test(tcase, only_positions_are_copied, 0, 2);
   suite_add_tcase(suite, tcase);
   return suite;
 }
