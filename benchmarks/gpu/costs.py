@@ -94,22 +94,23 @@ class Kernel:
 
 
 class Code:
-    """Instructions of loops, from the library's machine code."""
+    """Instructions of loops, from the library's machine code. found: as sass.read returns; loops: of each kernel
+    (multiply-adds, instructions), in the order of found."""
 
     def __init__(self, found):
-        self.found = found
+        self.loops = {kernel: [(sass.sums(loop), len(loop)) for loop in loops] for kernel, loops in found.items()}
 
     def loop(self, kernel, n=0):
         """Instructions of a kernel's n-th loop by multiply-adds."""
-        return len(self.found[kernel][n])
+        return self.loops[kernel][n][1]
 
     def sums(self, kernel):
         """Multiply-adds of a lane in the loop with most of them."""
-        return sass.sums(self.found[kernel][0])
+        return self.loops[kernel][0][0]
 
     def loop_of(self, kernel, wanted):
         """Instructions of the kernel's loop with so many multiply-adds."""
-        return min(len(loop) for loop in self.found[kernel] if sass.sums(loop) == wanted)
+        return min(length for sums, length in self.loops[kernel] if sums == wanted)
 
 
 # ---- what all models share -------------------------------------------------------------------------------------------

@@ -325,11 +325,11 @@ def nequip_message_backward(code, net, s, last):
     paths = net.paths(last)
     work = lambda triples: sum((2 * i + 1) * (2 * k + 1) for i, _, k in triples)
     every = [(i, j, k) for i in range(ORDERS) for j in range(ORDERS) for k in range(abs(i - j), min(i + j, 3) + 1)]
-    of_orders = [loop for loop in code.found[name] if sass.sums(loop) != COUPLING_SUMS][:ORDERS]  # all of its paths
+    of_orders = [n for sums, n in code.loops[name] if sums != COUPLING_SUMS][:ORDERS]  # instructions of all its paths
     loops = []
-    for order, loop in enumerate(reversed(of_orders)):
+    for order, instructions in enumerate(reversed(of_orders)):
         of = [[path for path in some if path[0] == order] for some in (paths, every)]
-        loops.append((len(loop) * work(of[0]) / work(of[1]), net.channels[order] / LANE_CHANNELS, 3, False))
+        loops.append((instructions * work(of[0]) / work(of[1]), net.channels[order] / LANE_CHANNELS, 3, False))
     couple = (code.loop_of(name, COUPLING_SUMS) * len(paths) / 34 / 3, 1, 1, False)
     warps = n * math.ceil(e / SLOTS)
     back = Kernel("message_backward", warps, [*loops, couple], 4, 6, resident=12)
