@@ -11,10 +11,10 @@
  * weights in float, read forward and transposed by each block, and 225000 products for each atom. 16 atoms for a block:
  * 104 kB of shared memory (68 of them results), one block on a multiprocessor of sm_80 and two of sm_90, and 16
  * products for each weight that is read. 8 or 4 atoms, for when more would leave multiprocessors without a block, or do
- * not fit: 138 and 120 kB, in double 172 and 137. A thread has sums of ROWS / 4 atoms and 4 columns in registers, for
- * which it reads two vectors from shared memory for each row of weights; a warp has 32 columns of all atoms. Tiles of
- * weights, 17 or 34 kB, are on their way while another one is used, those of the next product, too; threads that do
- * nothing else start their copies.
+ * not fit: 121 and 120 kB, or less with fewer tiles, in double 155 and 137. A thread has sums of ROWS / 4 atoms and 4
+ * columns in registers, for which it reads two vectors from shared memory for each row of weights; a warp has 32
+ * columns of all atoms. Tiles of weights, 17 or 34 kB, are on their way while another one is used, those of the next
+ * product, too; threads that do nothing else start their copies.
  */
 #include "atoms.h"
 #include "vectors.h"
@@ -39,17 +39,19 @@ enum { BLOCKS_OF_16 = 2 };
 enum { BLOCKS_OF_16 = 1 };
 #endif
 
-/* Rows of weights of a tile, and tiles, by the atoms of a block: with 16, two blocks of sm_90 share multiprocessors. */
+/* Rows of weights of a tile, and tiles at most, by the atoms of a block; there are as many as fit, and LEAST_TILES. With
+ * 16 atoms, two blocks of sm_90 share a multiprocessor. */
 static __host__ __device__ constexpr int depth(int rows)
 {
-  return (rows > 8 ? 64 : 128) / (int) sizeof(real);
+  return (rows > 4 ? 64 : 128) / (int) sizeof(real);
 }
 
-static __host__ __device__ constexpr int n_tiles(int rows)
+static constexpr int most_tiles(int rows)
 {
-  return rows > 8 ? 2 : 3;
+  return rows > 8 ? 2 : rows > 4 ? 5 : 3;
 }
 
+enum { LEAST_TILES = 2 };
 enum { PAD = PADDED_ROWS }; /* widths in shared memory are whole tiles, as are weights */
 static_assert(PAD % depth(4) == 0 && PAD % depth(16) == 0, "a step reads no further");
 
@@ -86,7 +88,7 @@ typedef struct networks_arrays {
   real *energy;     /* [n_members][ld_energy] */
   real *grads;      /* [n_members][n_rows][ld] */
   double alpha, factor;
-  int n_members, unused;
+  int n_members, n_tiles;
   row_group groups[MLFF_ANI_MOST_GROUPS];
 } networks_arrays;
 
@@ -135,7 +137,7 @@ typedef struct block_arrays {
   real *x_tiles;                                      /* [n_tiles][depth][ROWS]    */
   real *results;                                      /* [reals_per_row][ROWS]          */
   int next_layer, next_is_back, next_col0, next_step; /* tile of weights to be copied next; layer -1: none */
-  unsigned n_started, n_taken;                        /* tiles */
+  int n_tiles, start, take;                           /* places: all, of the next copy, of the next use */
 } block_arrays;
 
 MLFF_DEVICE bool is_worker()
@@ -178,13 +180,13 @@ template <int ROWS> MLFF_DEVICE void start_tile(block_arrays *b, const network &
   enum { WIDE = 16 / sizeof(real) };
   if (b->next_layer >= 0) {
     const product now = product_of(net, b->next_layer, b->next_is_back);
-    const int tile = (int) (b->n_started % n_tiles(ROWS)), k0 = b->next_step * depth(ROWS);
-    real *w_tile = b->w_tiles + tile * depth(ROWS) * TILE_LD;
+    const int k0 = b->next_step * depth(ROWS);
+    real *w_tile = b->w_tiles + b->start * depth(ROWS) * TILE_LD;
     if (now.n_out % WIDE == 0)
       copy_weights<WIDE, ROWS>(now, b->next_col0, k0, w_tile);
     else
       copy_weights<1, ROWS>(now, b->next_col0, k0, w_tile);
-    if (is_first(now)) copy_aevs<ROWS>(*b, now.n_in, k0, b->x_tiles + tile * depth(ROWS) * ROWS);
+    if (is_first(now)) copy_aevs<ROWS>(*b, now.n_in, k0, b->x_tiles + b->start * depth(ROWS) * ROWS);
     if (++b->next_step * depth(ROWS) >= now.n_in) {
       b->next_step = 0;
       b->next_col0 += TILE_COLUMNS;
@@ -194,18 +196,20 @@ template <int ROWS> MLFF_DEVICE void start_tile(block_arrays *b, const network &
       }
     }
   }
-  b->n_started++;
+  if (++b->start == b->n_tiles) b->start = 0;
   __pipeline_commit();
 }
 
-/* The number of the next tile, once it is there; the tile before it has been used, in whose place the next copy is
+/* The place of the next tile, once it is there; the tile before it has been used, in whose place the next copy is
  * started. */
 template <int ROWS> MLFF_DEVICE int take_tile(block_arrays *b, const network &net)
 {
-  if (!is_worker()) __pipeline_wait_prior(n_tiles(ROWS) - 2);
+  const int tile = b->take;
+  if (!is_worker()) __pipeline_wait_prior((size_t) (b->n_tiles - 2));
   __syncthreads();
   if (!is_worker()) start_tile<ROWS>(b, net);
-  return (int) (b->n_taken++ % n_tiles(ROWS));
+  if (++b->take == b->n_tiles) b->take = 0;
+  return tile;
 }
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
@@ -349,9 +353,11 @@ __global__ void __launch_bounds__(NETWORK_THREADS, ROWS > 8 ? BLOCKS_OF_16 : 1) 
   b.grads = a.grads + (member * a.n_rows + row) * a.ld;
   b.energy = a.energy + member * a.ld_energy + row;
   b.w_tiles = (real *) (void *) (shared + NETWORK_BYTES);
-  b.x_tiles = b.w_tiles + n_tiles(ROWS) * depth(ROWS) * TILE_LD;
-  b.results = b.x_tiles + n_tiles(ROWS) * depth(ROWS) * ROWS;
-  for (int k = 0; k < n_tiles(ROWS) - 1 && !is_worker(); k++) start_tile<ROWS>(&b, net);
+  b.n_tiles = a.n_tiles;
+  b.x_tiles = b.w_tiles + a.n_tiles * depth(ROWS) * TILE_LD;
+  b.results = b.x_tiles + a.n_tiles * depth(ROWS) * ROWS;
+#pragma unroll 1
+  for (int k = 0; k < a.n_tiles - 1 && !is_worker(); k++) start_tile<ROWS>(&b, net);
   int layer = 0, is_back = 0;
   do {
     const product now = product_of(net, layer, is_back);
@@ -367,9 +373,9 @@ __global__ void __launch_bounds__(NETWORK_THREADS, ROWS > 8 ? BLOCKS_OF_16 : 1) 
 /* ---- ops --------------------------------------------------------------------------------------------------------- */
 
 /* Bytes of shared memory of a block. */
-static size_t shared_bytes(const mlff_ani_networks *networks, int rows)
+static size_t shared_bytes(const mlff_ani_networks *networks, int rows, int n_tiles)
 {
-  const size_t tiles = (size_t) (n_tiles(rows) * depth(rows)) * (size_t) (TILE_LD + rows);
+  const size_t tiles = (size_t) (n_tiles * depth(rows)) * (size_t) (TILE_LD + rows);
   return NETWORK_BYTES + (tiles + (size_t) networks->reals_per_row * (size_t) rows) * sizeof(real);
 }
 
@@ -440,7 +446,7 @@ static int choose_rows(const mlff_ani_networks *networks, const mlff_ani_network
 {
   int most = 0;
   for (int rows = LEAST_ATOMS; rows <= MOST_ATOMS; rows *= 2) {
-    if (shared_bytes(networks, rows) > (size_t) networks->most_shared) break;
+    if (shared_bytes(networks, rows, LEAST_TILES) > (size_t) networks->most_shared) break;
     most = rows;
     if (blocks_of(args, rows) <= n_multiprocessors) break;
   }
@@ -473,8 +479,10 @@ int MLFF_CUDA(ani_networks_cuda)(mlff_backend *backend, const mlff_ani_networks 
   a.alpha = args->alpha;
   a.factor = args->factor;
   a.n_members = args->n_members;
+  a.n_tiles = most_tiles(rows);
+  while (shared_bytes(networks, rows, a.n_tiles) > (size_t) networks->most_shared) a.n_tiles--;
   const dim3 grid(mlff_cuda_blocks(most_rows, rows), (unsigned) (args->n_groups * args->n_members));
-  const size_t bytes = shared_bytes(networks, rows);
+  const size_t bytes = shared_bytes(networks, rows, a.n_tiles);
   const auto kernel = rows == 4   ? ani_networks_kernel<4>
                       : rows == 8 ? ani_networks_kernel<8>
                                   : ani_networks_kernel<MOST_ATOMS>;

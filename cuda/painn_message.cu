@@ -232,13 +232,13 @@ template <int PER> MLFF_DEVICE void sender_end(const message_arrays &a, int64_t 
     g[d] = load_vector<PER>(grad + d * f);
   }
 #pragma unroll
-  for (int d = 0; d < 3; d++)
-#pragma unroll
-    for (int b = 0; b < PER; b++) {
-      const real s = own.sums.s[d].of[b], add = s * state[1 + d].of[b];
-      gc.of[b] = d ? gc.of[b] + add : add;
-      g[1 + d].of[b] += state[0].of[b] * s;
-    }
+  for (int b = 0; b < PER; b++) {
+    const real sx = own.sums.s[0].of[b], sy = own.sums.s[1].of[b], sz = own.sums.s[2].of[b];
+    gc.of[b] = sx * state[1].of[b] + sy * state[2].of[b] + sz * state[3].of[b];
+    g[1].of[b] += state[0].of[b] * sx;
+    g[2].of[b] += state[0].of[b] * sy;
+    g[3].of[b] += state[0].of[b] * sz;
+  }
   store_vector<PER>(grad_x, own.sums.ga);
   store_vector<PER>(grad_x + f, own.sums.gb);
   store_vector<PER>(grad_x + 2 * f, gc);

@@ -35,7 +35,9 @@ template <int N> MLFF_DEVICE void copy_ahead(real *shared, const real *global)
 /* Pointers that come from shared memory point to global memory, which the compiler could not know. */
 template <typename T> MLFF_DEVICE void set_global(T *&p)
 {
-#if !MLFF_CUDASIM
+#if MLFF_CUDASIM
+  (void) p;
+#else
   __builtin_assume(__isGlobal(p));
 #endif
 }

@@ -221,7 +221,7 @@ def ani(code, net, s, device, mixed):
         while rows < 16 and net.blocks(n, rows) > device.sms:
             rows *= 2
         blocks = net.blocks(n, rows)
-        depth = 16 if rows > 8 else 32  # rows of weights of a tile
+        depth = 16 if rows > 4 else 32  # rows of weights of a tile
         loop = code.loop_of(f"ani_networks_kernel<{rows}>", depth * rows)
         trips = sum(math.ceil(n_in / depth) for share, n_in, _ in net.layers() if share > 0.5)
         networks = [Kernel("ani_networks", 12 * blocks, [(STALLS * loop, trips, 1, True)], 8, trips + 20)]
