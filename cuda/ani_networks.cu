@@ -39,14 +39,14 @@ enum { BLOCKS_OF_16 = 2 };
 enum { BLOCKS_OF_16 = 1 };
 #endif
 
-/* Rows of weights of a tile, and tiles at most, by the atoms of a block; there are as many as fit, and LEAST_TILES. With
+/* Rows of weights of a tile, and tiles, by the atoms of a block; LEAST_TILES where there is no room for so many. With
  * 16 atoms, two blocks of sm_90 share a multiprocessor. */
 static __host__ __device__ constexpr int depth(int rows)
 {
   return (rows > 4 ? 64 : 128) / (int) sizeof(real);
 }
 
-static constexpr int most_tiles(int rows)
+static __host__ __device__ constexpr int most_tiles(int rows)
 {
   return rows > 8 ? 2 : rows > 4 ? 5 : 3;
 }
@@ -132,12 +132,12 @@ typedef struct block_arrays {
   const real *aevs;
   real *grads, *energy;
   int64_t ld;
-  int n_rows, unused;
+  int n_rows, n_tiles;
   real *w_tiles;                                      /* [n_tiles][depth][TILE_LD] */
   real *x_tiles;                                      /* [n_tiles][depth][ROWS]    */
   real *results;                                      /* [reals_per_row][ROWS]          */
   int next_layer, next_is_back, next_col0, next_step; /* tile of weights to be copied next; layer -1: none */
-  int n_tiles, start, take;                           /* places: all, of the next copy, of the next use */
+  int start, take;                                    /* tiles: that of the next copy, and of the next use */
 } block_arrays;
 
 MLFF_DEVICE bool is_worker()
@@ -205,7 +205,10 @@ template <int ROWS> MLFF_DEVICE void start_tile(block_arrays *b, const network &
 template <int ROWS> MLFF_DEVICE int take_tile(block_arrays *b, const network &net)
 {
   const int tile = b->take;
-  if (!is_worker()) __pipeline_wait_prior((size_t) (b->n_tiles - 2));
+  if (!is_worker() && b->n_tiles == LEAST_TILES)
+    __pipeline_wait_prior(0);
+  else if (!is_worker())
+    __pipeline_wait_prior(most_tiles(ROWS) - 2);
   __syncthreads();
   if (!is_worker()) start_tile<ROWS>(b, net);
   if (++b->take == b->n_tiles) b->take = 0;
@@ -480,7 +483,7 @@ int MLFF_CUDA(ani_networks_cuda)(mlff_backend *backend, const mlff_ani_networks 
   a.factor = args->factor;
   a.n_members = args->n_members;
   a.n_tiles = most_tiles(rows);
-  while (shared_bytes(networks, rows, a.n_tiles) > (size_t) networks->most_shared) a.n_tiles--;
+  if (shared_bytes(networks, rows, a.n_tiles) > (size_t) networks->most_shared) a.n_tiles = LEAST_TILES;
   const dim3 grid(mlff_cuda_blocks(most_rows, rows), (unsigned) (args->n_groups * args->n_members));
   const size_t bytes = shared_bytes(networks, rows, a.n_tiles);
   const auto kernel = rows == 4   ? ani_networks_kernel<4>
