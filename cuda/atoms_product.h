@@ -138,8 +138,7 @@ MLFF_DEVICE void add_row_chunk(const real *x, const real *weight, int n_out, int
   if (n == 0) add_ahead(even, w_even, sum);
 }
 
-/* What becomes of sums, as in finish_value: an activation, whose slope is written, or a factor; then what was there is
- * added. */
+/* As in finish_value, for a sum: its activation, whose slope is written, or its factor; and what is added to it. */
 MLFF_DEVICE real activate_row(const row_product &a, real v, int row, int col)
 {
   real slope;
