@@ -129,7 +129,7 @@ typedef struct mlffprof_options {
   double explosion_energy;    /* eV/atom; |conserved - first| above it is an explosion (total energy without a conserved
                               quantity, but only when ensemble is "nve"). 0 = 1; negative = never. With lj_units both
                               checks are off unless set */
-  double memory_tolerance_mb; /* growth over the trajectory that is a leak, MB = 1e6 bytes. 0 = 10                  */
+  double memory_tolerance_mb; /* steady growth over the trajectory that is a leak, MB = 1e6 bytes. 0 = 10           */
 } mlffprof_options;
 
 /* One step. */
@@ -314,10 +314,10 @@ typedef struct mlffprof_tag_result {
 } mlffprof_tag_result;
 
 typedef enum mlffprof_verdict {
-  MLFFPROF_VERDICT_UNKNOWN = 0, /* "unknown"  not measured, or fewer than ten samples after warm-up              */
+  MLFFPROF_VERDICT_UNKNOWN = 0, /* "unknown"  not measured, fewer than ten samples after warm-up, or large jumps */
   MLFFPROF_VERDICT_STABLE,      /* "stable"                                                                      */
   MLFFPROF_VERDICT_GROWING,     /* "growing"  slope significantly positive, below the tolerance so far           */
-  MLFFPROF_VERDICT_LEAK         /* "leak"     growth over the trajectory above the tolerance                     */
+  MLFFPROF_VERDICT_LEAK         /* "leak"     steady growth over the trajectory above the tolerance              */
 } mlffprof_verdict;
 MLFFPROF_API const char *mlffprof_verdict_name(mlffprof_verdict verdict);
 

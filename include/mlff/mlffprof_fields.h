@@ -167,8 +167,8 @@
   X(S, LIST, SAMPLES, device_bytes, n_points, OF(S, MEMORY_KIND, device), device_bytes, "byte", "")
 
 #define MLFFPROF_MEMORY_FIELDS(X, S) \
-  X(S, FIELD, REAL, tolerance_mb, tolerance_mb, "MB", "growth that is a leak, if it is steady; MB = 1e6 bytes") \
-  X(S, FIELD, VERDICT, verdict, verdict, "", "the worse of both") \
+  X(S, FIELD, REAL, tolerance_mb, tolerance_mb, "MB", "steady growth that is a leak; MB = 1e6 bytes") \
+  X(S, FIELD, VERDICT, verdict, verdict, "", "the worse of both; unknown where one grew in jumps and none steadily") \
   X(S, FIELD, MEMORY_KIND, host, host, "", "null when it was not measured") \
   X(S, FIELD, MEMORY_KIND, device, device, "", "null when it was not measured") \
   X(S, AT, MEMORY_SERIES, stride, series, "", "warm-up included")

@@ -142,7 +142,7 @@ START_TEST(leaks_are_found)
 }
 END_TEST
 
-/* One array of 30 MB that grew once, at any time but the first and last tenths; n samples in all. */
+/* One array of 30 MB that grew once, at any time but the first and last samples. */
 static double large_jump(int k, test_rng *rng)
 {
   static int at;
@@ -229,6 +229,25 @@ START_TEST(device_leaks)
 }
 END_TEST
 
+/* Nor is the run called stable because the host is, when what the device holds grew in one jump. */
+START_TEST(device_jumps)
+{
+  mlffprof_recorder *r = NULL;
+  mlffprof_report *p = NULL;
+  prof_ok(mlffprof_recorder_create(NULL, &r, &error), error);
+  for (int k = 0; k < 20; k++) {
+    const mlffprof_memory_sample m = {k, 50000000, 60000000, 1000000000 + 30000000 * (k > 9), 0, 0};
+    prof_ok(mlffprof_recorder_memory(r, &m, &error), error);
+  }
+  prof_ok(mlffprof_recorder_report(r, &p, &error), error);
+  ck_assert_int_eq(p->memory.host.verdict, MLFFPROF_VERDICT_STABLE);
+  ck_assert_int_eq(p->memory.device.verdict, MLFFPROF_VERDICT_UNKNOWN);
+  ck_assert_int_eq(p->memory.verdict, MLFFPROF_VERDICT_UNKNOWN);
+  mlffprof_report_free(p);
+  mlffprof_recorder_free(r);
+}
+END_TEST
+
 /* The helper sees memory that this process takes. */
 /* What a reference model holds is reported, and judged by nobody: it is not the run's. */
 START_TEST(reference_is_apart)
@@ -301,6 +320,7 @@ static Suite *suite(void)
   tcase_add_test(t, numbers_of_a_ramp);
   tcase_add_test(t, too_few_samples_for_a_verdict);
   tcase_add_test(t, device_leaks);
+  tcase_add_test(t, device_jumps);
   tcase_add_test(t, reference_is_apart);
   tcase_add_test(t, host_memory_is_read);
   tcase_add_test(t, recording_takes_no_memory);

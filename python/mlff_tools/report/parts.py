@@ -76,7 +76,8 @@ def targets_cell(report):
 
 def memory_cell(report):
     verdict = get(report, "memory", "verdict")
-    css = {"stable": "pass", "growing": "warn", "leak": "fail"}.get(verdict)
+    grew = any(get(report, "memory", kind, "growth_bytes") is not None for kind in ("host", "device"))
+    css = {"stable": "pass", "growing": "warn", "leak": "fail", "unknown": grew and "warn"}.get(verdict)
     return f'<span class="{css}">{text(verdict)}</span>' if css else NOT
 
 

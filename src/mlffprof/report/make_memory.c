@@ -2,8 +2,8 @@
  *
  * What is judged are the samples after warm-up, less their first tenth, in which allocators and caches still settle. A
  * slope is significant when it is larger than both error bars: that of noise around a line, and that of a random walk,
- * for which a few jumps of an otherwise constant size are no trend (see statistics.h). Growth below `noise_bytes` is
- * what an allocator does by itself, and no verdict is based on it.
+ * for which a few jumps of an otherwise constant size are no trend (see statistics.h): large ones are not judged.
+ * Growth below `noise_bytes` is what an allocator does by itself, and no verdict is based on it.
  */
 #include "report/make.h"
 #include "../../base/number.h"
@@ -106,6 +106,15 @@ static void make_kind(const mlffprof_recorder *r, int kind, mlffprof_memory_resu
   mlffprof_memory_judge(x, y, w, n, 1e6 * r->memory_tolerance_mb, m, arena);
 }
 
+/* Growth that nobody could judge is no reason to call the other kind's verdict that of the run. */
+static mlffprof_verdict worse_of(const mlffprof_memory_result *a, const mlffprof_memory_result *b)
+{
+  const mlffprof_verdict worse = a->verdict > b->verdict ? a->verdict : b->verdict;
+  const int is_open = (a->verdict == MLFFPROF_VERDICT_UNKNOWN && !isnan(a->growth_bytes)) ||
+                      (b->verdict == MLFFPROF_VERDICT_UNKNOWN && !isnan(b->growth_bytes));
+  return worse == MLFFPROF_VERDICT_STABLE && is_open ? MLFFPROF_VERDICT_UNKNOWN : worse;
+}
+
 void mlffprof_make_memory(const mlffprof_recorder *r, mlffprof_report *report)
 {
   mlffprof_memory_report *m = &report->memory;
@@ -113,7 +122,7 @@ void mlffprof_make_memory(const mlffprof_recorder *r, mlffprof_report *report)
   m->tolerance_mb = r->memory_tolerance_mb;
   make_kind(r, MLFFPROF_HOST, &m->host, report->arena);
   make_kind(r, MLFFPROF_DEVICE, &m->device, report->arena);
-  m->verdict = m->device.verdict > m->host.verdict ? m->device.verdict : m->host.verdict;
+  m->verdict = worse_of(&m->host, &m->device);
   m->stride = s->stride;
   m->step = mlff_arena_copy(report->arena, s->step, (size_t) s->n, sizeof *s->step);
   m->host_bytes = mlff_arena_copy(report->arena, s->value[MLFFPROF_HOST], (size_t) s->n, sizeof(double));
