@@ -134,8 +134,8 @@ typedef struct block_arrays {
   int64_t ld;
   int n_rows, n_tiles;
   real *w_tiles;                                      /* [n_tiles][depth][TILE_LD] */
-  real *x_tiles;                                      /* [n_tiles][depth][ROWS]    */
-  real *results;                                      /* [reals_per_row][ROWS]          */
+  real *x_tiles;                                      /* [n_tiles][depth][ROWS] */
+  real *results;                                      /* [reals_per_row][ROWS] */
   int next_layer, next_is_back, next_col0, next_step; /* tile of weights to be copied next; layer -1: none */
   int start, take;                                    /* tiles: that of the next copy, and of the next use */
 } block_arrays;
@@ -205,10 +205,12 @@ template <int ROWS> MLFF_DEVICE void start_tile(block_arrays *b, const network &
 template <int ROWS> MLFF_DEVICE int take_tile(block_arrays *b, const network &net)
 {
   const int tile = b->take;
-  if (!is_worker() && b->n_tiles == LEAST_TILES)
-    __pipeline_wait_prior(0);
-  else if (!is_worker())
-    __pipeline_wait_prior(most_tiles(ROWS) - 2);
+  if (!is_worker()) {
+    if (b->n_tiles == LEAST_TILES)
+      __pipeline_wait_prior(LEAST_TILES - 2);
+    else
+      __pipeline_wait_prior(most_tiles(ROWS) - 2);
+  }
   __syncthreads();
   if (!is_worker()) start_tile<ROWS>(b, net);
   if (++b->take == b->n_tiles) b->take = 0;

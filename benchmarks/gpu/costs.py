@@ -184,25 +184,25 @@ def misses(cutoff, node, receivers, blocks):
     length, atoms = structures.read_box("data.water64")
     cache, n_reads, n_missed = collections.OrderedDict(), 0, 0
 
-    def neighbours(block, i):
+    def neighbours(place, i):
         for j, other in enumerate(atoms):
             shifts = tuple(round((a - b) / length) for a, b in zip(atoms[i][1:], other[1:]))
             d = [b + s * length - a for a, b, s in zip(atoms[i][1:], other[1:], shifts)]
             if j != i and sum(x * x for x in d) < cutoff**2:
-                yield block, j, shifts
+                yield place, j, shifts
 
     for generation in range(8):
         teams = [
-            neighbours(block, (generation * blocks + block) * receivers % len(atoms) + k)
+            neighbours((generation, block), (generation * blocks + block) * receivers % len(atoms) + k)
             for block in range(blocks)
             for k in range(receivers)
         ]
         while teams:
             teams = [(team, key) for team in teams if (key := next(team, None))]
             for _, key in teams:
-                n_reads, n_missed = n_reads + 1, n_missed + ((generation, key) not in cache)
-                cache[generation, key] = True
-                cache.move_to_end((generation, key))
+                n_reads, n_missed = n_reads + 1, n_missed + (key not in cache)
+                cache[key] = True
+                cache.move_to_end(key)
                 if len(cache) > CACHE / node:
                     cache.popitem(last=False)
             teams = [team for team, _ in teams]

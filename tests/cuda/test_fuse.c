@@ -45,7 +45,8 @@ START_TEST(wide_networks_have_the_same_bits)
   test_model_options o = test_three_elements();
   device_reset(1);
   o.n_features = _i / 2 ? 200 : 100;
-  test_model file = _i / 2 < 2 ? test_model_painn(o) : (o.width = 300, test_model_ani(o));
+  o.width = 300; /* of ANI */
+  test_model file = _i / 2 < 2 ? test_model_painn(o) : test_model_ani(o);
   mlff_model *on = open_model(&file, (mlff_options){.precision = precision}),
              *off = open_model(&file, (mlff_options){.precision = precision, .fuse = "off"});
   test_atoms atoms = test_triclinic();
