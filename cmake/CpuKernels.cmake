@@ -65,7 +65,6 @@ function(mlff_add_kernel_objects target objects path is_double)
   target_link_libraries(${objects} PRIVATE mlff_common)
   if(MLFF_CUDASIM) # there the simulated device is compared with them; suite asan looks at what they access
     set_target_properties(${objects} PROPERTIES MLFF_UNSANITIZED ON)
-    target_compile_options(${objects} PRIVATE -O2)
   endif()
   target_sources(${target} PRIVATE $<TARGET_OBJECTS:${objects}>)
 endfunction()

@@ -64,7 +64,7 @@ endif()
 if(MLFF_SANITIZE)
   set(_is_sanitized "$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<NOT:$<BOOL:$<TARGET_PROPERTY:MLFF_UNSANITIZED>>>>")
   target_compile_options(mlff_common INTERFACE
-    "$<${_is_sanitized}:-fsanitize=${MLFF_SANITIZE};-fno-sanitize-recover=all;-fno-omit-frame-pointer>")
+    "$<${_is_sanitized}:-O1;-g1;-fsanitize=${MLFF_SANITIZE};-fno-sanitize-recover=all;-fno-omit-frame-pointer>")
   target_link_options(mlff_common INTERFACE -fsanitize=${MLFF_SANITIZE})
 endif()
 

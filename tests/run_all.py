@@ -248,7 +248,7 @@ def suite_asan(build, env):
     """The C suites again, built with AddressSanitizer and UndefinedBehaviorSanitizer, in BUILD/asan; of kernel paths
     generic and AVX2, nightly all."""
     result, where = Result(), os.path.join(build, "asan-all" if NIGHTLY else "asan")
-    options = ["-DCMAKE_C_FLAGS_RELEASE=-O1 -g1", f"-DMLFF_SANITIZE={ASAN}", "-DMLFF_CUDA=OFF"]
+    options = [f"-DMLFF_SANITIZE={ASAN}", "-DMLFF_CUDA=OFF"]
     if not NIGHTLY and platform.machine() == "x86_64":
         options.append("-DMLFF_KERNELS_SIMD=avx2")
     if build_apart(result, env, where, options):
@@ -333,14 +333,7 @@ def suite_cudasim(build, env):
     """The GPU backend on a simulated device, under AddressSanitizer, in BUILD/cudasim: ops, models, failures. Blocks,
     warps and lanes run in other orders than by number: what only that order makes right is wrong on a GPU."""
     result, where = Result(), os.path.join(build, "cudasim")
-    options = [
-        "-DMLFF_CUDASIM=ON",
-        "-DMLFF_KERNELS_SIMD=OFF",
-        "-DMLFF_SANITIZE=address",
-        "-DMLFF_WARNINGS_AS_ERRORS=OFF",
-        "-DCMAKE_C_FLAGS_RELEASE=-O1 -g1",
-        "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -g1",
-    ]
+    options = ["-DMLFF_CUDASIM=ON", "-DMLFF_KERNELS_SIMD=OFF", "-DMLFF_SANITIZE=address"]
     names = [
         f"{kind}_{os.path.basename(path)[5:-2]}"
         for kind in ("op", "model")
@@ -360,11 +353,9 @@ def suite_gpu(build, env):
     options = [
         "-DMLFF_CUDASIM=ON",
         "-DMLFF_KERNELS_SIMD=OFF",
-        "-DCMAKE_CXX_FLAGS_RELEASE=-O1",
         "-DMLFF_BUILD_TESTS=OFF",
         "-DMLFF_BUILD_PLUGIN=ON",
         f"-DMLFF_PYTHON={sys.executable}",
-        "-DMLFF_WARNINGS_AS_ERRORS=OFF",
     ]
     if not build_apart(result, env, where, options):
         return result

@@ -142,7 +142,7 @@ def test_killed_many_times(tmp_path):
     its inner model too."""
     more = "rounds: {count: 1, temperature: [600], time: 0.2, every: 0.02, timestep: 1, frames: 5, committee: 1, "
     more += "steps: 80}\ninner: {features: 8, steps: 40}\n"
-    recipe = write(tmp_path, SW + SMALL.replace("{steps", "{hessian_share: 0.8, steps") + more)
+    recipe = write(tmp_path, SW + SMALL.replace("{steps: 300", "{hessian_share: 0.8, steps: 120") + more)
     whole, rng, killed = kills.Changes(tmp_path / "whole"), random.Random(5), 0
     process = start(tmp_path, recipe, "--out", "whole", "--no-certificate")
     assert kills.kill_when(process.pid, whole) == 0, process.communicate()[0]
