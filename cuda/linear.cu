@@ -197,14 +197,14 @@ __global__ void __launch_bounds__(LINEAR_THREADS, 1) linear_kernel(linear_group<
 /* Kernels for one product and for many, by activation. */
 typedef struct linear_kernels {
   const char *name;
-  int rows, cols, n_threads, unused; /* of a tile of y; of a block */
+  int rows, cols, n_threads, shared; /* of a tile of y; of a block: threads, and bytes of dynamic shared memory */
   void (*one[4])(linear_group<1>);
   void (*many[4])(linear_group<MANY>);
 } linear_kernels;
 
-#define LINEAR_KERNELS(kernel, rows, cols, n_threads, ...)                                                             \
+#define LINEAR_KERNELS(kernel, rows, cols, n_threads, shared, ...)                                                     \
   {                                                                                                                    \
-#kernel, rows, cols, n_threads, 0,                                                                                 \
+#kernel, rows, cols, n_threads, shared,                                                                            \
         {kernel < MLFF_ACT_NONE, ##__VA_ARGS__, 1>, kernel < MLFF_ACT_SILU, ##__VA_ARGS__, 1>, kernel < MLFF_ACT_CELU, \
          ##__VA_ARGS__, 1>, kernel < MLFF_ACT_SSP, ##__VA_ARGS__, 1> },                                                \
     {                                                                                                                  \
@@ -212,15 +212,16 @@ typedef struct linear_kernels {
           kernel<MLFF_ACT_CELU, ##__VA_ARGS__, MANY>, kernel<MLFF_ACT_SSP, ##__VA_ARGS__, MANY>                        \
     }                                                                                                                  \
   }
-static const linear_kernels plain = LINEAR_KERNELS(linear_kernel, SIDE *OWN, SIDE *OWN, LINEAR_THREADS, OWN);
-static const linear_kernels narrow = LINEAR_KERNELS(linear_kernel, SIDE *FEW, SIDE *FEW, LINEAR_THREADS, FEW);
+static const linear_kernels plain = LINEAR_KERNELS(linear_kernel, SIDE *OWN, SIDE *OWN, LINEAR_THREADS, 0, OWN);
+static const linear_kernels narrow = LINEAR_KERNELS(linear_kernel, SIDE *FEW, SIDE *FEW, LINEAR_THREADS, 0, FEW);
 #if !MLFF_REAL_IS_DOUBLE
-static const linear_kernels mixed_wide =
-    LINEAR_KERNELS(linear_mixed_kernel, MIXED_ROWS, WIDE, MIXED_THREADS, MIXED_ROWS, WIDE);
-static const linear_kernels mixed_narrow =
-    LINEAR_KERNELS(linear_mixed_kernel, MIXED_ROWS, NARROW, MIXED_THREADS, MIXED_ROWS, NARROW);
-static const linear_kernels mixed_few =
-    LINEAR_KERNELS(linear_mixed_kernel, MIXED_FEW, NARROW, MIXED_THREADS, MIXED_FEW, NARROW);
+#define MIXED_KERNELS(rows, cols)                                                     \
+  LINEAR_KERNELS(linear_mixed_kernel, rows, cols, (mixed_sizes<rows, cols>::THREADS), \
+                 (mixed_sizes<rows, cols>::BYTES), rows, cols)
+/* The largest tiles first. */
+static const linear_kernels mixed[] = {MIXED_KERNELS(MIXED_ROWS, WIDE), MIXED_KERNELS(MIXED_ROWS, NARROW),
+                                       MIXED_KERNELS(MIXED_HALF, NARROW), MIXED_KERNELS(MIXED_FEW, NARROW)};
+enum { N_MIXED = sizeof mixed / sizeof *mixed };
 #endif
 
 enum { MOST_TILES = 65535 }; /* in y of a grid: more rows take more launches */
@@ -230,30 +231,41 @@ static unsigned n_tiles(const linear_kernels &kernels, const mlff_linear *linear
   return mlff_cuda_blocks(linear->n_out, kernels.cols) * mlff_cuda_blocks(args->n_rows, kernels.rows);
 }
 
-/* Whether tiles of this size fill the GPU. */
-static bool fills(mlff_backend *backend, const linear_kernels &kernels, int n, const mlff_linear *const *linears,
-                  const mlff_linear_args *args)
+static int64_t all_tiles(const linear_kernels &kernels, int n, const mlff_linear *const *linears,
+                         const mlff_linear_args *args)
 {
-  int64_t n_blocks = 0;
-  for (int k = 0; k < n; k++) n_blocks += n_tiles(kernels, linears[k], &args[k]);
-  return n_blocks >= (int64_t) BLOCKS_PER_SM * mlff_cuda_of(backend)->n_multiprocessors;
+  int64_t n_all = 0;
+  for (int k = 0; k < n; k++) n_all += n_tiles(kernels, linears[k], &args[k]);
+  return n_all;
 }
 
 /* Those with the larger tiles, if they fill the GPU. */
 static const linear_kernels &fitting(mlff_backend *backend, int n, const mlff_linear *const *linears,
                                      const mlff_linear_args *args)
 {
-  return fills(backend, plain, n, linears, args) ? plain : narrow;
+  const int64_t enough = (int64_t) BLOCKS_PER_SM * mlff_cuda_of(backend)->n_multiprocessors;
+  return all_tiles(plain, n, linears, args) >= enough ? plain : narrow;
 }
 
 #if !MLFF_REAL_IS_DOUBLE
-/* The same; the widest tiles only where they divide the columns. */
+/* Those with which the multiprocessor that has most tiles has least to do: sums, and for each row and column of a tile
+ * what comes from the L2 cache, which takes about as long as INPUT sums. */
 static const linear_kernels &fitting_mixed(mlff_backend *backend, int n, const mlff_linear *const *linears,
                                            const mlff_linear_args *args)
 {
-  bool is_wide = fills(backend, mixed_wide, n, linears, args);
-  for (int k = 0; k < n; k++) is_wide = is_wide && linears[k]->n_out % WIDE == 0;
-  return is_wide ? mixed_wide : fills(backend, mixed_narrow, n, linears, args) ? mixed_narrow : mixed_few;
+  enum { INPUT = 16 };
+  const mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  int64_t least = INT64_MAX;
+  int best = N_MIXED - 1;
+  for (int which = 0; which < N_MIXED; which++) {
+    const linear_kernels &of = mixed[which];
+    const int64_t most = (all_tiles(of, n, linears, args) + cuda->n_multiprocessors - 1) / cuda->n_multiprocessors;
+    const int64_t work = most * (of.rows * of.cols + INPUT * (of.rows + of.cols));
+    if (work >= least || cuda->most_shared_mixed < of.shared) continue;
+    least = work;
+    best = which;
+  }
+  return mixed[best];
 }
 #endif
 
@@ -298,7 +310,7 @@ static void start_one(mlff_backend *backend, const linear_kernels &kernels, cons
     const int64_t n = args->n_rows - row < most_rows ? args->n_rows - row : most_rows;
     const linear_group<1> group = {{arrays_of(linear, args, row, n)}};
     const dim3 grid(mlff_cuda_blocks(linear->n_out, kernels.cols), mlff_cuda_blocks(n, kernels.rows));
-    mlff_cuda_launch(backend, kernels.name, 0, kernels.one[args->act], grid, kernels.n_threads, 0, group);
+    mlff_cuda_launch(backend, kernels.name, 0, kernels.one[args->act], grid, kernels.n_threads, kernels.shared, group);
   }
 }
 
@@ -325,7 +337,8 @@ static void start_many(mlff_backend *backend, const linear_kernels &kernels, int
       grid.y = y > grid.y ? y : grid.y;
     }
     if (grid.z)
-      mlff_cuda_launch(backend, kernels.name, 0, kernels.many[args[begin].act], grid, kernels.n_threads, 0, group);
+      mlff_cuda_launch(backend, kernels.name, 0, kernels.many[args[begin].act], grid, kernels.n_threads, kernels.shared,
+                       group);
   }
 }
 
@@ -352,10 +365,21 @@ void MLFF_CUDA(linear_many_cuda)(mlff_backend *backend, int n, const mlff_linear
 }
 
 #if !MLFF_REAL_IS_DOUBLE
+static mlff_status ask_for_shared_memory(mlff_backend *backend, mlff_error *error)
+{
+  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  if (cuda->most_shared_mixed) return MLFF_OK;
+  const linear_kernels &k = mixed[0];
+  const cudaError_t failed = mlff_cuda_ask_for_shared(cuda, &cuda->most_shared_mixed, k.one[0], k.one[1], k.one[2],
+                                                      k.one[3], k.many[0], k.many[1], k.many[2], k.many[3]);
+  return mlff_cuda_check(cuda, failed, "shared memory of linear_mixed_kernel", error);
+}
+
 static mlff_status linear_pack_mixed_cuda(mlff_backend *backend, mlff_linear *linear, const double *weight,
                                           const double *bias, int n_out, int n_in, int transpose, mlff_error *error)
 {
   split_arrays a;
+  MLFF_TRY(ask_for_shared_memory(backend, error));
   memset(&a, 0, sizeof a);
   a.n_in = transpose ? n_out : n_in;
   a.n_out = transpose ? n_in : n_out;
@@ -363,7 +387,7 @@ static mlff_status linear_pack_mixed_cuda(mlff_backend *backend, mlff_linear *li
   const size_t n_bytes = (size_t) a.n_pieces * sizeof(tensor_piece);
   MLFF_TRY(pack_weights(backend, linear, weight, bias, n_out, n_in, transpose, n_bytes, error));
   a.weight = (real *) linear->packed.data;
-  MLFF_LAUNCH_INDEPENDENT(backend, linear_split_kernel, mlff_cuda_blocks(a.n_pieces, MIXED_THREADS), MIXED_THREADS, a);
+  MLFF_LAUNCH_INDEPENDENT(backend, linear_split_kernel, mlff_cuda_blocks(a.n_pieces, SPLIT_THREADS), SPLIT_THREADS, a);
   return MLFF_OK;
 }
 

@@ -7,8 +7,9 @@
 
 #if !MLFF_REAL_IS_DOUBLE
 
-/* Columns of a tile of tensor cores, and its rows; with few blocks fewer. */
-enum { NARROW = 64, WIDE = 128, MIXED_ROWS = 64, MIXED_FEW = 32, MIXED_THREADS = 128 };
+/* Columns of a tile of tensor cores, and its rows; with few blocks fewer. The larger a tile, the less often weights and
+ * numbers of x come from the L2 cache, which large tiles wait for no longer than for tensor cores. */
+enum { NARROW = 64, WIDE = 128, MIXED_ROWS = 128, MIXED_HALF = 64, MIXED_FEW = 32, SPLIT_THREADS = 128 };
 
 namespace { /* kernels and their arguments differ between element types */
 
@@ -31,9 +32,9 @@ typedef struct split_arrays {
 } split_arrays;
 
 /* Fills the weights of tensor cores from the others. A thread owns a piece; no shared memory. */
-__global__ void __launch_bounds__(MIXED_THREADS) linear_split_kernel(split_arrays a)
+__global__ void __launch_bounds__(SPLIT_THREADS) linear_split_kernel(split_arrays a)
 {
-  const int64_t q = (int64_t) blockIdx.x * MIXED_THREADS + threadIdx.x;
+  const int64_t q = (int64_t) blockIdx.x * SPLIT_THREADS + threadIdx.x;
   if (q >= a.n_pieces) return;
   const int col = (int) (q / PIECES % padded_cols(a.n_out));
   const int64_t k0 = q / PIECES / padded_cols(a.n_out) * TENSOR_DEPTH + q % PIECES * PIECE;
@@ -44,29 +45,52 @@ __global__ void __launch_bounds__(MIXED_THREADS) linear_split_kernel(split_array
 }
 
 /* Numbers k .. k + PIECE of row `x`. Weights behind n_in are zero: any numbers of the row do there. */
-MLFF_DEVICE vector_of<PIECE> load_piece(const linear_arrays &a, const real *x, int k)
+template <int IN_VECTORS> MLFF_DEVICE vector_of<PIECE> load_piece(const linear_arrays &a, const real *x, int k)
 {
-  if (a.x_in_vectors) return load_vector<PIECE>(x + (k < a.n_in ? k : 0));
   vector_of<PIECE> piece;
+  if (IN_VECTORS) {
+    piece = load_vector<PIECE>(x + (k < a.n_in ? k : 0));
+  } else {
 #pragma unroll
-  for (int q = 0; q < PIECE; q++) piece.of[q] = x[k + q < a.n_in ? k + q : 0];
+    for (int q = 0; q < PIECE; q++) piece.of[q] = x[k + q < a.n_in ? k + q : 0];
+  }
   return piece;
 }
 
-/* Two pairs of tiles, x [LAYERS][HEIGHT / TENSOR_SIZE][2][WARP] words and w [LAYERS][SIZE][PIECES] pieces, of which one
- * is read while the other one is filled: weights by copies, numbers of x through registers, where they are split. Of
- * rows that are not there the last one is taken: their sums are not kept. */
-enum { LAYERS = 2, MIXED_STEP = LAYERS * TENSOR_DEPTH };
-template <int HEIGHT, int SIZE> struct mixed_tiles {
+/* Of the tiles of HEIGHT rows and SIZE columns: warps that share out rows and columns, ROWS x COLS tensor_sums of a
+ * warp, LAYERS of TENSOR_DEPTH products at a time: of few rows, whose blocks wait for memory, more. Two pairs of tiles
+ * are in shared memory, x [LAYERS][HEIGHT / TENSOR_SIZE][2][WARP] words and w [LAYERS][SIZE][PIECES] pieces, and where
+ * they were, at last, the sums [HEIGHT][SIZE + PAD]. */
+enum { COLS = 2, PAD = 16 };
+template <int HEIGHT, int SIZE> struct mixed_sizes {
+  enum { ROW_WARPS = 2, COL_WARPS = SIZE / (COLS * TENSOR_SIZE), THREADS = ROW_WARPS * COL_WARPS * WARP };
+  enum { ROWS = HEIGHT / TENSOR_SIZE / ROW_WARPS, BLOCKS = ROWS > 2 ? 2 * 128 / THREADS : 3 }; /* 255, 168 registers */
+  enum { LAYERS = HEIGHT == MIXED_FEW ? 4 : 2, STEP = LAYERS * TENSOR_DEPTH };
   enum { X_LAYER = HEIGHT * PIECES, W_LAYER = SIZE * PIECES, X_TILE = LAYERS * X_LAYER, W_TILE = LAYERS * W_LAYER };
-  enum { PAIRS = X_LAYER / 2, OWN_PAIRS = LAYERS * PAIRS / MIXED_THREADS }; /* of pieces, rows 8 apart */
-  static_assert(OWN_PAIRS * MIXED_THREADS == LAYERS * PAIRS, "whole pairs");
+  enum { OF_TILES = 16 * 2 * (X_TILE + W_TILE), OF_SUMS = 4 * HEIGHT * (SIZE + PAD) };
+  enum { BYTES = (int) OF_TILES > (int) OF_SUMS ? (int) OF_TILES : (int) OF_SUMS };
+};
+
+/* The two pairs of tiles, of which one is read while the other one is filled: weights by copies, numbers of x through
+ * registers, where they are split. Of rows that are not there the last one is taken: their sums are not kept. */
+template <int HEIGHT, int SIZE> struct mixed_tiles : mixed_sizes<HEIGHT, SIZE> {
+  typedef mixed_sizes<HEIGHT, SIZE> sizes;
+  enum { THREADS = sizes::THREADS, LAYERS = sizes::LAYERS, X_LAYER = sizes::X_LAYER, W_LAYER = sizes::W_LAYER };
+  /* Pairs of pieces, rows 8 apart: of a layer, of a thread, of those the ones that are in one layer; and layers that
+   * threads fill at once. */
+  enum {
+    PAIRS = X_LAYER / 2,
+    OWN_PAIRS = LAYERS * PAIRS / THREADS,
+    IN_LAYER = (int) PAIRS > (int) THREADS ? PAIRS / THREADS : 1
+  };
+  enum { AT_ONCE = (int) PAIRS < (int) THREADS ? THREADS / PAIRS : 1 };
+  static_assert(OWN_PAIRS * THREADS == LAYERS * PAIRS && OWN_PAIRS % IN_LAYER == 0, "whole pairs");
   const linear_arrays &a;
   tensor_words *shared; /* [2][X_TILE], [2][W_TILE] */
   int64_t row0, layer;  /* layer: pieces of TENSOR_DEPTH rows of all weights */
   int col0, my_k;       /* my_k: of the thread's first pair */
   const tensor_piece *w;
-  const real *x[2];
+  const real *x[IN_LAYER][2];
   vector_of<PIECE> ahead[OWN_PAIRS][2];
 
   __device__ __forceinline__ mixed_tiles(const linear_arrays &arrays, tensor_words *memory)
@@ -76,59 +100,77 @@ template <int HEIGHT, int SIZE> struct mixed_tiles {
     layer = (int64_t) padded_cols(a.n_out) * PIECES;
     my_k = t / PAIRS * TENSOR_DEPTH + lane % PIECES * PIECE;
     w = split_weights(a) + col0 * PIECES + t;
-    for (int q = 0; q < 2; q++) {
-      const int64_t row = row0 + t % PAIRS / WARP * TENSOR_SIZE + q * (TENSOR_SIZE / 2) + lane / PIECES;
-      x[q] = a.x + (row < a.n_rows ? row : a.n_rows - 1) * a.ldx;
+#pragma unroll
+    for (int q = 0; q < 2 * IN_LAYER; q++) {
+      const int pair = (t + q / 2 * THREADS) % PAIRS;
+      const int64_t row = row0 + pair / WARP * TENSOR_SIZE + q % 2 * (TENSOR_SIZE / 2) + lane / PIECES;
+      x[q / 2][q % 2] = a.x + (row < a.n_rows ? row : a.n_rows - 1) * a.ldx;
     }
   }
 
-  __device__ __forceinline__ tensor_words *x_tile(int k0) const { return shared + k0 / MIXED_STEP % 2 * X_TILE; }
+  __device__ __forceinline__ tensor_words *x_tile(int k0) const
+  {
+    return shared + k0 / sizes::STEP % 2 * sizes::X_TILE;
+  }
   __device__ __forceinline__ tensor_piece *w_tile(int k0) const
   {
-    return (tensor_piece *) (void *) (shared + 2 * X_TILE) + k0 / MIXED_STEP % 2 * W_TILE;
+    return (tensor_piece *) (void *) (shared + 2 * sizes::X_TILE) + k0 / sizes::STEP % 2 * sizes::W_TILE;
   }
 
+  /* Whether there are products from k on; weights are padded to two layers. */
+  __device__ __forceinline__ bool has_layer(int k) const
+  {
+    return LAYERS * TENSOR_DEPTH == PADDED_ROWS || k < a.n_in;
+  }
+
+  /* What comes from global memory for k0 is on its way. */
   __device__ __forceinline__ void start(int k0)
   {
     tensor_piece *to = w_tile(k0) + threadIdx.x;
 #pragma unroll
     for (int d = 0; d < LAYERS; d++)
 #pragma unroll
-      for (int q = 0; q < W_LAYER; q += MIXED_THREADS)
-        __pipeline_memcpy_async(to + d * W_LAYER + q, w + d * layer + q, sizeof *to);
+      for (int q = 0; q < W_LAYER; q += THREADS)
+        if (has_layer(k0 + d * TENSOR_DEPTH))
+          __pipeline_memcpy_async(to + d * W_LAYER + q, w + d * layer + q, sizeof *to);
     __pipeline_commit();
     w += LAYERS * layer;
+    if (a.x_in_vectors)
+      load<1>(k0 + my_k);
+    else
+      load<0>(k0 + my_k);
+  }
+
+  template <int IN_VECTORS> __device__ __forceinline__ void load(int k)
+  {
 #pragma unroll
     for (int d = 0; d < OWN_PAIRS; d++)
 #pragma unroll
-      for (int q = 0; q < 2; q++) ahead[d][q] = load_piece(a, x[q], k0 + d * TENSOR_DEPTH + my_k);
+      for (int q = 0; q < 2; q++)
+        ahead[d][q] = load_piece<IN_VECTORS>(a, x[d % IN_LAYER][q], k + d / IN_LAYER * AT_ONCE * TENSOR_DEPTH);
   }
 
-  /* Those of k0 are there, and those of k0 + MIXED_STEP on their way. */
-  __device__ __forceinline__ void wait(int k0)
+  /* Everything for k0 is there, as far as this thread brings it. */
+  __device__ __forceinline__ void finish(int k0)
   {
     tensor_words *to = x_tile(k0) + threadIdx.x / WARP * 2 * WARP;
 #pragma unroll
     for (int d = 0; d < OWN_PAIRS; d++)
-      tensor_store_x(to + d * 2 * MIXED_THREADS, tensor_split(ahead[d][0].of), tensor_split(ahead[d][1].of));
+      tensor_store_x(to + d * 2 * THREADS, tensor_split(ahead[d][0].of), tensor_split(ahead[d][1].of));
     __pipeline_wait_prior(0);
-    __syncthreads();
-    if (k0 + MIXED_STEP < a.n_in) start(k0 + MIXED_STEP);
   }
 };
 
 /* The same on tensor cores; bias, activation and everything behind in float. Grid as in linear_kernel, with tiles of
- * HEIGHT rows and SIZE columns; a warp owns all rows of a quarter of the columns, or half of them of half the columns.
- * Twin: linear_cpu; deterministic. */
+ * HEIGHT rows and SIZE columns; a warp owns half of the rows of COLS TENSOR_SIZE columns. Dynamic shared memory:
+ * mixed_sizes::BYTES. Twin: linear_cpu; deterministic. */
 template <int ACT, int HEIGHT, int SIZE, int N_PRODUCTS>
-__global__ void __launch_bounds__(MIXED_THREADS, SIZE == WIDE ? 2 : 3)
+__global__ void __launch_bounds__(mixed_sizes<HEIGHT, SIZE>::THREADS, mixed_sizes<HEIGHT, SIZE>::BLOCKS)
     linear_mixed_kernel(linear_group<N_PRODUCTS> group)
 {
   typedef mixed_tiles<HEIGHT, SIZE> tiles_of;
-  enum { COLS = 2, ROW_WARPS = SIZE == WIDE ? 1 : 2, ROWS = HEIGHT / TENSOR_SIZE / ROW_WARPS, PAD = 16 };
-  enum { WORDS = 2 * (tiles_of::X_TILE + tiles_of::W_TILE) };
-  static_assert(COLS * TENSOR_SIZE * 4 == SIZE * ROW_WARPS && 4 * WORDS >= HEIGHT * (SIZE + PAD), "sums fit, too");
-  MLFF_SHARED(tensor_words, shared, WORDS);
+  enum { ROWS = tiles_of::ROWS, ROW_WARPS = tiles_of::ROW_WARPS, LAYERS = tiles_of::LAYERS, STEP = tiles_of::STEP };
+  MLFF_SHARED_DYNAMIC(tensor_words, shared);
   const linear_arrays &a = group.of[N_PRODUCTS == 1 ? 0 : blockIdx.z];
   if ((int64_t) blockIdx.y * HEIGHT >= a.n_rows || (int) blockIdx.x * SIZE >= a.n_out) return;
   tiles_of tiles(a, shared);
@@ -139,13 +181,15 @@ __global__ void __launch_bounds__(MIXED_THREADS, SIZE == WIDE ? 2 : 3)
 #pragma unroll
   for (int q = 0; q < ROWS * COLS; q++) tensor_zero(&sum[q / COLS][q % COLS]);
   tiles.start(0);
-  for (int k0 = 0; k0 < a.n_in; k0 += MIXED_STEP) {
-    tiles.wait(k0);
-    if (!has_rows) continue;
+  tiles.finish(0);
+  __syncthreads();
+  for (int k0 = 0; k0 < a.n_in; k0 += STEP) {
+    const bool has_more = k0 + STEP < a.n_in;
+    if (has_more) tiles.start(k0 + STEP);
     const tensor_words *x_tile = tiles.x_tile(k0) + my_tile * 2 * WARP;
     const tensor_piece *w_tile = tiles.w_tile(k0) + my_col * PIECES;
 #pragma unroll
-    for (int d = 0; d < LAYERS; d++) {
+    for (int d = 0; d < LAYERS && has_rows && tiles.has_layer(k0 + d * TENSOR_DEPTH); d++) {
       tensor_w w[COLS];
       tensor_x part;
 #pragma unroll
@@ -157,9 +201,10 @@ __global__ void __launch_bounds__(MIXED_THREADS, SIZE == WIDE ? 2 : 3)
         for (int c = 0; c < COLS; c++) tensor_add(&sum[r][c], part, w[c]);
       }
     }
+    if (has_more) tiles.finish(k0 + STEP); /* while tensor cores are at work */
+    __syncthreads();
   }
   real *y_tile = (real *) (void *) shared;
-  __syncthreads(); /* all have read x and w */
 #pragma unroll
   for (int c = 0; c < COLS; c++) {
     const int col = my_col + c * TENSOR_SIZE + lane % 4 * 4;
@@ -175,7 +220,7 @@ __global__ void __launch_bounds__(MIXED_THREADS, SIZE == WIDE ? 2 : 3)
       store_vector<4>(y_tile + row * (SIZE + PAD) + col, v);
     }
   }
-  finish_tile<ACT, HEIGHT, SIZE, PAD, MIXED_THREADS>(a, tiles.row0, tiles.col0, y_tile);
+  finish_tile<ACT, HEIGHT, SIZE, PAD, tiles_of::THREADS>(a, tiles.row0, tiles.col0, y_tile);
 }
 
 } // namespace

@@ -4,8 +4,10 @@
  * node go over a list of the edges that end there, made with the graph: no atomics.
  */
 #include "orb.h"
+#include "vectors.h"
 
-enum { MESSAGE_THREADS = 128, SUM_THREADS = 256, SUM_COLUMNS = 8 };
+/* AT_ONCE: edges of a thread that sums over them, whose numbers come together. */
+enum { MESSAGE_THREADS = 256, AT_ONCE = 4, SUM_THREADS = 256, SUM_COLUMNS = 8 };
 
 /* ---- rows of any width ------------------------------------------------------------------------------------------- */
 
@@ -17,14 +19,13 @@ MLFF_DEVICE int64_t own_row()
   return (int64_t) blockIdx.x * ROW_WARPS + threadIdx.x / WARP;
 }
 
-/* Mean and 1/sqrt(variance + epsilon) of a row, to all lanes. */
-MLFF_DEVICE void row_moments(const real *x, int64_t width, double epsilon, int lane, real *mean, real *scale)
+/* 1/sqrt(variance + epsilon) of a row, to all lanes. */
+MLFF_DEVICE real row_scale(const real *x, int64_t width, real mean, double epsilon, int lane)
 {
-  real sum = 0, square = 0;
-  for (int64_t k = lane; k < width; k += WARP) sum += x[k];
-  *mean = warp_sum(sum) / (real) width;
-  for (int64_t k = lane; k < width; k += WARP) square += (x[k] - *mean) * (x[k] - *mean);
-  *scale = (real) 1 / real_sqrt(warp_sum(square) / (real) width + (real) epsilon);
+  real square = 0;
+#pragma unroll 8
+  for (int64_t k = lane; k < width; k += WARP) square += (x[k] - mean) * (x[k] - mean);
+  return (real) 1 / real_sqrt(warp_sum(square) / (real) width + (real) epsilon);
 }
 
 /* ---- edges ------------------------------------------------------------------------------------------------------- */
@@ -88,8 +89,10 @@ __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_norm_kernel(norm_arrays a
   const int64_t r = own_row();
   if (r >= a.n) return;
   const real *x = a.x + r * a.width;
-  real *y = a.y + r * a.width, mean, scale;
-  row_moments(x, a.width, a.epsilon, lane, &mean, &scale);
+  real *y = a.y + r * a.width, sum = 0;
+#pragma unroll 8
+  for (int64_t k = lane; k < a.width; k += WARP) sum += x[k];
+  const real mean = warp_sum(sum) / (real) a.width, scale = row_scale(x, a.width, mean, a.epsilon, lane);
   for (int64_t k = lane; k < a.width; k += WARP) {
     real v = (x[k] - mean) * scale * a.gain[k] + a.shift[k];
     if (a.accumulate) v += y[k];
@@ -111,27 +114,41 @@ typedef struct message_arrays {
 MLFF_DEVICE void make_factors(const message_arrays &a, int64_t edge, int lane)
 {
   const real *x = a.x + (edge - a.first) * a.width, *e = a.e + edge * a.width;
-  real *out = a.factors + edge * N_FACTORS, receive = 0, send = 0, mean, scale;
+  real receive = 0, send = 0, sum = 0;
+#pragma unroll 8
   for (int64_t k = lane; k < a.width; k += WARP) {
     receive += a.gates[k] * e[k];
     send += a.gates[a.width + k] * e[k];
+    sum += x[k];
   }
   receive = warp_sum(receive);
   send = warp_sum(send);
-  row_moments(x, a.width, a.epsilon, lane, &mean, &scale);
+  const real mean = warp_sum(sum) / (real) a.width, scale = row_scale(x, a.width, mean, a.epsilon, lane);
   if (lane) return;
-  out[FACTOR_MEAN] = mean;
-  out[FACTOR_SCALE] = scale;
-  out[FACTOR_RECEIVE] = a.env[edge] * real_sigmoid(receive + (real) a.gate_bias[0]);
-  out[FACTOR_SEND] = a.env[edge] * real_sigmoid(send + (real) a.gate_bias[1]);
+  vector_of<N_FACTORS> factors;
+  factors.of[FACTOR_MEAN] = mean;
+  factors.of[FACTOR_SCALE] = scale;
+  factors.of[FACTOR_RECEIVE] = a.env[edge] * real_sigmoid(receive + (real) a.gate_bias[0]);
+  factors.of[FACTOR_SEND] = a.env[edge] * real_sigmoid(send + (real) a.gate_bias[1]);
+  store_vector<N_FACTORS>(a.factors + edge * N_FACTORS, factors);
+}
+
+/* What a channel's message of an edge is made of. */
+typedef struct message_part {
+  vector_of<N_FACTORS> factors;
+  real x;
+} message_part;
+
+MLFF_DEVICE message_part load_part(const message_arrays &a, int64_t edge, int64_t k)
+{
+  const message_part part = {load_vector<N_FACTORS>(a.factors + edge * N_FACTORS), a.x[(edge - a.first) * a.width + k]};
+  return part;
 }
 
 /* m[edge][k] */
-MLFF_DEVICE real message_of(const message_arrays &a, int64_t edge, int64_t k)
+MLFF_DEVICE real message_of(const message_part &part, real gain, real shift)
 {
-  const real *factors = a.factors + edge * N_FACTORS;
-  const real x = a.x[(edge - a.first) * a.width + k];
-  return (x - factors[FACTOR_MEAN]) * factors[FACTOR_SCALE] * a.gain[k] + a.shift[k];
+  return (part.x - part.factors.of[FACTOR_MEAN]) * part.factors.of[FACTOR_SCALE] * gain + shift;
 }
 
 /* For the edges of sender i:  a_receive and a_send = env sigmoid(gate . e + bias) and the moments of x into factors;
@@ -148,11 +165,26 @@ __global__ void __launch_bounds__(MESSAGE_THREADS) orb_send_kernel(message_array
     make_factors(a, edge, lane);
   __syncthreads();
   for (int64_t k = threadIdx.x; k < a.width; k += MESSAGE_THREADS) {
+    const real gain = a.gain[k], shift = a.shift[k];
     real sum = 0;
-    for (int64_t edge = begin; edge < end && a.receiver[edge] >= 0; edge++) {
-      const real m = message_of(a, edge, k);
-      sum += m * a.factors[edge * N_FACTORS + FACTOR_SEND];
-      if (!a.last) a.e[edge * a.width + k] += m;
+    for (int64_t edge = begin; edge < end; edge += AT_ONCE) {
+      message_part parts[AT_ONCE] = {};
+      real e[AT_ONCE] = {};
+      bool is_edge[AT_ONCE];
+#pragma unroll
+      for (int q = 0; q < AT_ONCE; q++) {
+        is_edge[q] = edge + q < end && a.receiver[edge + q] >= 0;
+        if (!is_edge[q]) continue;
+        parts[q] = load_part(a, edge + q, k);
+        if (!a.last) e[q] = a.e[(edge + q) * a.width + k];
+      }
+#pragma unroll
+      for (int q = 0; q < AT_ONCE; q++) {
+        if (!is_edge[q]) continue;
+        const real m = message_of(parts[q], gain, shift);
+        sum += m * parts[q].factors.of[FACTOR_SEND];
+        if (!a.last) a.e[(edge + q) * a.width + k] = e[q] + m;
+      }
     }
     a.sent[i * a.width + k] = sum;
   }
@@ -167,13 +199,22 @@ __global__ void __launch_bounds__(MESSAGE_THREADS) orb_receive_kernel(message_ar
   const int64_t b = blockIdx.x, q_begin = a.in_row[2 * b], q_end = a.in_row[2 * b + 1];
   if (q_begin == q_end || a.in_edge[q_begin] >= a.end || a.in_edge[q_end - 1] < a.first) return;
   for (int64_t k = threadIdx.x; k < a.width; k += MESSAGE_THREADS) {
+    const real gain = a.gain[k], shift = a.shift[k], before = a.received[b * a.width + k];
     real sum = 0;
-    for (int64_t q = q_begin; q < q_end; q++) {
-      const int64_t edge = a.in_edge[q];
-      if (edge < a.first || edge >= a.end) continue;
-      sum += message_of(a, edge, k) * a.factors[edge * N_FACTORS + FACTOR_RECEIVE];
+    for (int64_t q0 = q_begin; q0 < q_end; q0 += AT_ONCE) {
+      message_part parts[AT_ONCE] = {};
+      bool is_edge[AT_ONCE];
+#pragma unroll
+      for (int q = 0; q < AT_ONCE; q++) {
+        const int64_t edge = q0 + q < q_end ? a.in_edge[q0 + q] : -1;
+        is_edge[q] = edge >= a.first && edge < a.end;
+        if (is_edge[q]) parts[q] = load_part(a, edge, k);
+      }
+#pragma unroll
+      for (int q = 0; q < AT_ONCE; q++)
+        if (is_edge[q]) sum += message_of(parts[q], gain, shift) * parts[q].factors.of[FACTOR_RECEIVE];
     }
-    a.received[b * a.width + k] += sum;
+    a.received[b * a.width + k] = before + sum;
   }
 }
 

@@ -9,7 +9,8 @@ A kernel takes the longest of
   memory    bytes over the bandwidth of DRAM, or of the L2 cache for what is read again and again
 
 and NODE us for the kernel before it to end and this one to begin. Clocks and bandwidths are those of data sheets,
-latencies as published microbenchmarks have them. FINISH and WAITS are from an H100, STEP, CHUNK and STALLS of model.py
+latencies as published microbenchmarks have them, as well as the share of their peak that tensor cores reach by the
+instruction that is used (sm_90: 62 %). FINISH is from an H100, STEP, CHUNK and STALLS of model.py
 from an H200.
 """
 
@@ -24,13 +25,15 @@ import structures
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """multiprocessors; GHz; cycles to L2; TB/s of DRAM and of L2; code: whose machine code it runs."""
+    """multiprocessors; GHz; cycles to L2; TB/s of DRAM and of L2; cycles of a scheduler's tensor core for 16 x 8 x 16
+    products; code: whose machine code it runs."""
 
     sms: int
     clock: float
     l2_cycles: float
     dram: float
     l2: float
+    tensor: float
     code: str
 
     def is_small(self, n_atoms):
@@ -39,9 +42,9 @@ class Device:
 
 
 DEVICES = {
-    "A100": Device(108, 1.41, 230, 2.0, 4.0, "sm_80"),
-    "H100": Device(132, 1.75, 260, 3.35, 5.5, "sm_90"),
-    "H200": Device(132, 1.75, 260, 4.8, 5.5, "sm_90"),
+    "A100": Device(108, 1.41, 230, 2.0, 4.0, 8, "sm_80"),
+    "H100": Device(132, 1.75, 260, 3.35, 5.5, 6.4, "sm_90"),
+    "H200": Device(132, 1.75, 260, 4.8, 5.5, 6.4, "sm_90"),
 }
 ISSUE = 2.0  # cycles between instructions of a warp that is alone: some wait for the one before
 REACHED = 0.8  # of the peaks of issue and of bandwidths
@@ -49,7 +52,6 @@ NODE, COPY, LAUNCH = 1.3, 1.8, 8.0  # us
 BUS = 55e3  # bytes/us from a GPU to its host
 BARRIER = 40  # cycles
 FINISH = 4000  # instructions of a warp for its 64 x 32 numbers of a product: activation, slope, writes that wait
-WAITS = 2  # for an instruction of `mixed`: tensor cores are slower than it is issued
 SCHEDULERS = 4
 WARP = 32
 REAL = 4  # bytes
@@ -209,15 +211,44 @@ def misses(cutoff, node, receivers, blocks):
     return n_missed / n_reads
 
 
-def product(code, rows, n_in, n_out, mixed=False):
-    """linear.cu for many rows: a warp owns 64 x 32 numbers (32 x 32 in narrow tiles of tensor cores), a block copies
-    the next step of inputs ahead."""
-    narrow, wide = (f"linear_mixed_kernel<0,64,{size},1>" for size in (64, 128))
-    name = "linear_kernel<0,8,1>" if not mixed else narrow if n_out % 128 else wide
-    sums = rows * max(n_in, 32) * math.ceil(n_out / 64) * 64 / WARP  # of warps
-    warps = math.ceil(rows / 64) * math.ceil(n_out / 64) * 2
-    trips = sums / code.sums(name) / warps
-    loops = [(code.loop(name) * (WAITS if mixed else 1), trips, 1, True), (FINISH, 1, 1, False)]
-    kernel = Kernel(f"product {n_in} x {n_out}", warps, loops, 3, 4, resident=16)
-    kernel.dram = rows * (n_in + n_out) * REAL
-    return kernel
+# Of products, the largest first: rows and columns of a tile, its warps, and how many are on a multiprocessor.
+TILES = {"linear_kernel<0,8,1>": (64, 64, 2, 16), "linear_kernel<0,4,1>": (32, 32, 2, 16)}
+MIXED_TILES = {
+    "linear_mixed_kernel<0,128,128,1>": (128, 128, 8, 8),
+    "linear_mixed_kernel<0,128,64,1>": (128, 64, 4, 8),
+    "linear_mixed_kernel<0,64,64,1>": (64, 64, 4, 12),
+    "linear_mixed_kernel<0,32,64,1>": (32, 64, 4, 12),
+}
+
+
+def products(code, device, name, of, mixed=False):
+    """linear.cu: one launch for products of so many (rows, n_in, n_out), side by side; a block copies the next step of
+    its inputs ahead, which come from the L2 cache for each tile."""
+
+    def tiles_of(height, width):
+        return [math.ceil(rows / height) * math.ceil(n_out / width) for rows, _, n_out in of]
+
+    def work(kernel):  # fitting_mixed
+        height, width = MIXED_TILES[kernel][:2]
+        return math.ceil(sum(tiles_of(height, width)) / device.sms) * (height * width + 16 * (height + width))
+
+    large, small = TILES
+    kernel = min(MIXED_TILES, key=work) if mixed else large if sum(tiles_of(64, 64)) >= 2 * device.sms else small
+    height, width, warps, resident = {**TILES, **MIXED_TILES}[kernel]
+    tiles = tiles_of(height, width)
+    of_warp, sums, busy = height * width / warps, code.sums(kernel), code.loop(kernel)
+    if mixed:
+        busy = max(busy, sums * sass.TENSOR_PRODUCTS * WARP / sass.SHAPES["16816"] * device.tensor)
+    trips = [of_warp * max(n_in, 32) / WARP / sums for _, n_in, _ in of]
+    loops = [(busy, max(trips), 1, True), (FINISH * of_warp / (64 * 32), 1, 1, False)]
+    # as many warps as have as much to do, all of them with the longest's trips, and each multiprocessor with most tiles
+    n_warps = warps * sum(n * k for n, k in zip(tiles, trips)) / max(trips)
+    per_sm = sum(tiles) / device.sms
+    made = Kernel(name, n_warps * math.ceil(per_sm) / per_sm, loops, 3, 4, resident=resident)
+    made.dram = REAL * sum(rows * (n_in + n_out) for rows, n_in, n_out in of)
+    made.l2 = REAL * sum(n * (height + width) * n_in + rows * n_out for n, (rows, n_in, n_out) in zip(tiles, of))
+    return made
+
+
+def product(code, device, rows, n_in, n_out, mixed=False):
+    return products(code, device, f"product {n_in} x {n_out}", [(rows, n_in, n_out)], mixed)

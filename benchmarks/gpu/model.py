@@ -36,6 +36,7 @@ from costs import (
     force_kernels,
     misses,
     product,
+    products,
 )
 
 # ---- PaiNN -----------------------------------------------------------------------------------------------------------
@@ -130,7 +131,7 @@ def between(code, net, s, device, small, group):
     n, f = s.atoms, net.f
     if not small:
         mix = Kernel("mix", n * f / WARP, [(60, 1, 0, False)], 2, 0, n * 14 * f * REAL)
-        return [*(product(code, rows * n, n_in, n_out) for rows, n_in, n_out in products), *[mix] * mixes]
+        return [*(product(code, device, rows * n, n_in, n_out) for rows, n_in, n_out in products), *[mix] * mixes]
     per_block = min(16, math.ceil(n / device.sms))
     few = per_block <= 2
     name, blocks = f"atoms_kernel<{int(few)}>", math.ceil(n / per_block)
@@ -176,12 +177,11 @@ class Ani:
         return (math.ceil(2 / 3 * n / rows) + math.ceil(n / 3 / rows)) * self.members
 
     def layers(self):
-        """(share of the atoms, n_in, n_out) forward and backward of all but the last layer, which is one column."""
-        found = []
-        for share, widths in ((2 / 3, self.hydrogen), (1 / 3, self.oxygen)):
-            pairs = list(zip(widths, widths[1:]))
-            found += [(share, *pair) for pair in pairs] + [(share, n_out, n_in) for n_in, n_out in reversed(pairs)]
-        return found
+        """Forward and backward of all but the last layer, which is one column: (share of the atoms, n_in, n_out) of
+        hydrogen and oxygen."""
+        widths = list(zip(self.hydrogen, self.hydrogen[1:], self.oxygen, self.oxygen[1:]))
+        back = [(n_out, n_in, other_out, other_in) for n_in, n_out, other_in, other_out in reversed(widths)]
+        return [((2 / 3, *of[:2]), (1 / 3, *of[2:])) for of in [*widths, *back]]
 
 
 def descriptors(code, net, s, small):
@@ -216,20 +216,22 @@ def ani(code, net, s, device, mixed):
     sum_kernel = Kernel("ani_sum", n * 4, [(69, 1, rounds, False)], 2, 0, n * 128 * REAL * net.members)
     collect = Kernel("ani_collect", n / WARP, [(20 * net.members, 1, rounds, False)], 2)
     if n * net.members <= 32 * device.sms:
-        sums = sum(n_in * n_out for share, n_in, n_out in net.layers() if share > 0.5)
+        hydrogen = [pair for (_, *pair), _ in net.layers()]
+        sums = sum(n_in * n_out for n_in, n_out in hydrogen)
         rows = 4
         while rows < 16 and net.blocks(n, rows) > device.sms:
             rows *= 2
         blocks = net.blocks(n, rows)
         depth = 16 if rows > 4 else 32  # rows of weights of a tile
         loop = code.loop_of(f"ani_networks_kernel<{rows}>", depth * rows)
-        trips = sum(math.ceil(n_in / depth) for share, n_in, _ in net.layers() if share > 0.5)
+        trips = sum(math.ceil(n_in / depth) for n_in, _ in hydrogen)
         networks = [Kernel("ani_networks", 12 * blocks, [(STALLS * loop, trips, 1, True)], 8, trips + 20)]
         networks[0].l2 = blocks * sums * REAL
     else:
-        batches = math.ceil(n * net.members / 65536)
-        rows = n * net.members / batches
-        networks = [product(code, share * rows, *widths, mixed) for share, *widths in net.layers()] * batches
+        batches = math.ceil(n * net.members / (16384 if mixed else 65536))
+        rows = n / batches
+        layers = [[(share * rows, *widths) for share, *widths in layer] * net.members for layer in net.layers()]
+        networks = [products(code, device, "layer", layer, mixed) for layer in layers] * batches
     return [*edge_kernels(s, device), forward, *networks, sum_kernel, back, collect, *force_kernels(s, device)]
 
 
@@ -246,11 +248,11 @@ def orb(code, s, device, mixed, f=256, hidden=512, layers=15, neighbours=20, n_b
     def edge_rows(name, width, rounds=2):
         return Kernel(name, rows, [(4 * width / WARP, 1, 0, False)], rounds, 0, rows * width * REAL)
 
-    of_edges = [product(code, rows, n_in, n_out, mixed) for n_in, n_out in [(f, hidden), *upper]]
+    of_edges = [product(code, device, rows, n_in, n_out, mixed) for n_in, n_out in [(f, hidden), *upper]]
     of_edges += [edge_rows("gather", 4 * hidden), edge_rows("norm, gates and sums", 6 * f, 4)]
-    encoder = [product(code, rows, n_in, n_out, mixed) for n_in, n_out in [(n_basis + 3, hidden), *upper]]
-    of_atoms = [product(code, n, n_in, n_out, mixed) for n_in, n_out in [(f, hidden), (f, hidden)]]
-    of_atoms += [product(code, n, n_in, n_out, mixed) for n_in, n_out in [(3 * f, hidden), *upper]]
+    encoder = [product(code, device, rows, n_in, n_out, mixed) for n_in, n_out in [(n_basis + 3, hidden), *upper]]
+    of_atoms = [products(code, device, "sender, receiver", [(n, f, hidden)] * 2, mixed)]
+    of_atoms += [product(code, device, n, n_in, n_out, mixed) for n_in, n_out in [(3 * f, hidden), *upper]]
     small = Kernel("concat, sums, norm", n, [(100, 1, 0, False)], 3, 0, 8 * n * f * REAL)
     return [*edge_kernels(s, device), *(encoder * blocks), *((of_edges * blocks + of_atoms + [small] * 3) * layers)]
 
@@ -288,12 +290,9 @@ SLOTS, LANE_CHANNELS, BATCH = 4, 32, 16  # edges and channels of a warp at a tim
 COUPLING_SUMS = 432  # multiply-adds of the loop that makes couplings, of all 34 paths that the code has
 
 
-def nequip_map(code, n, name, widths):
-    """One launch for the linear maps of all orders; widths: (n_in, n_out) of each. They run side by side."""
-    of = [product(code, n * (2 * order + 1), *pair) for order, pair in enumerate(widths)]
-    longest = max(of, key=lambda k: k.loops[0][1])
-    total = sum(k.warps * k.loops[0][1] for k in of)  # with the longest's trips for each warp
-    return Kernel(name, total / longest.loops[0][1], longest.loops, 3, 4, sum(k.dram for k in of), resident=16)
+def nequip_map(code, device, n, name, widths):
+    """One launch for the linear maps of all orders; widths: (n_in, n_out) of each."""
+    return products(code, device, name, [(n * (2 * order + 1), *pair) for order, pair in enumerate(widths)])
 
 
 def nequip_message(code, net, s, device, last):
@@ -364,8 +363,10 @@ def nequip(code, net, s, device):
         gated = net.gated(last)
         maps = {"linear_1": [(width, width) for width in c], "skip": list(zip(c, gated))}
         maps["linear_2"] = [(net.gathered(order, last), width) for order, width in enumerate(gated)]
-        there = {name: nequip_map(code, n, name, widths) for name, widths in maps.items()}
-        home = {name: nequip_map(code, n, name, [pair[::-1] for pair in widths]) for name, widths in maps.items()}
+        there = {name: nequip_map(code, device, n, name, widths) for name, widths in maps.items()}
+        home = {
+            name: nequip_map(code, device, n, name, [pair[::-1] for pair in widths]) for name, widths in maps.items()
+        }
         message = nequip_message(code, net, s, device, last)
         ahead += [there["linear_1"], message, there["linear_2"], there["skip"], gate("gate", last)]
         back_message = nequip_message_backward(code, net, s, last)
@@ -436,10 +437,10 @@ CASES = (
     Case("painn-128-100k", 100000, _painn(TEACHER, 5.0), "M", 3.5, "water-benzene-teacher", 98304),
     Case("ani-2x-24", 24, _ani(False), "us", 68, "random-ani2x-8", 24),
     Case("ani-2x-300k", 300000, _ani(False), "M", 7, "random-ani2x-8", 98304),
-    Case("ani-2x-300k-mixed", 300000, _ani(True), "M", 10.5, "random-ani2x-8", 98304),
-    Case("orb-1k", 1000, _orb(False), "us/atom", 14.5, "random-orb-v2", 1152),
-    Case("orb-1k-mixed", 1000, _orb(True), "us/atom", 7.3, "random-orb-v2", 1152),
-    Case("nequix-64", 64, _nequip, "us", 640, "nequix-oam-1-pft", 64),
+    Case("ani-2x-300k-mixed", 300000, _ani(True), "M", 11, "random-ani2x-8", 98304),
+    Case("orb-1k", 1000, _orb(False), "us/atom", 12.5, "random-orb-v2", 1152),
+    Case("orb-1k-mixed", 1000, _orb(True), "us/atom", 5.8, "random-orb-v2", 1152),
+    Case("nequix-64", 64, _nequip, "us", 370, "nequix-oam-1-pft", 64),
     Case("nequix-10k", 10000, _nequip, "us/atom", 2.3, "nequix-oam-1-pft", 4096),
 )
 

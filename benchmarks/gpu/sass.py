@@ -33,7 +33,7 @@ import registers
 FEWEST = 16
 BARS = {
     r"linear_kernel<\d,8,": 1.25,
-    r"linear_mixed_kernel<\d,64,128,": 0.25,
+    r"linear_mixed_kernel<\d,128,128,": 0.22,
     r"linear_mixed_kernel<": 0.45,
     r"atoms_kernel": 2.3,
     r"message_kernel<0,": 2.3,

@@ -21,6 +21,7 @@ static double *random_array(test_rng *rng, int64_t n)
 
 typedef struct linear_case {
   int n_rows, n_in, n_out, transpose, with_bias, accumulate, scaled;
+  int in_vectors; /* rows begin at multiples of four numbers */
   double coarse;  /* 0, or x and weights are multiples of 1 / coarse, which rounding in precision mixed keeps */
   double rounded; /* else relative error of a product that it may cost */
   mlff_act act;
@@ -77,10 +78,10 @@ static void plain_linear(const linear_case *c, const plain_arrays *p, double *y,
 
 static void run_linear(mlff_backend *backend, const linear_case *c, test_rng *rng)
 {
-  enum { GUARD = 3 };
   const double alpha = 0.1, guard = 77.25;
   const int n_x = c->transpose ? c->n_out : c->n_in, n_y = c->transpose ? c->n_in : c->n_out;
-  const int64_t ldx = n_x + 5, ldy = n_y + GUARD, size = (int64_t) c->n_rows * ldy + GUARD;
+  const int64_t ldx = n_x + (c->in_vectors ? 4 : 5), n_guards = c->in_vectors ? 4 : 3, ldy = n_y + n_guards;
+  const int64_t size = c->n_rows * ldy + n_guards;
   double *weight = random_array(rng, (int64_t) c->n_out * c->n_in), *bias = random_array(rng, n_y);
   double *x = random_array(rng, c->n_rows * ldx), *y = random_array(rng, size), *scale = random_array(rng, size);
   if (c->coarse > 0) {
@@ -236,6 +237,37 @@ START_TEST(linear_on_tensor_cores)
   for (size_t k = 0; k < sizeof lost / sizeof lost[0]; k++)
     ck_assert(!isfinite(one_product(backend, lost[k], 1)) && !isfinite(one_product(backend, 1, lost[k])));
   ck_assert(isnan(one_product(backend, NAN, 1)));
+  mlff_backend_close(backend);
+}
+END_TEST
+
+/* On GPUs, so many rows that tiles are the largest, with rows and columns behind the last whole one. */
+START_TEST(tiles_of_a_full_gpu)
+{
+#if MLFF_CUDASIM
+  enum { N_ROWS = 300 };
+#else
+  enum { N_ROWS = 17000 };
+#endif
+  static const char *const precisions[] = {"mixed", "fp32", "fp64"};
+  mlff_error error = {0};
+  mlff_backend *backend = NULL;
+  test_rng rng = {.state = 11};
+  test_ok(mlff_backend_open("cuda", 0, precisions[_i], NULL, &backend, &error), error);
+  for (int variant = 0; variant < 6; variant++) {
+    const int kind = variant / 2;
+    const linear_case c = {.n_rows = N_ROWS,
+                           .n_in = kind == 2 ? 256 - 56 * (variant % 2) : 40, /* transposed */
+                           .n_out = kind == 2 ? 40 : 256 - 56 * (variant % 2),
+                           .in_vectors = kind != 1,
+                           .rounded = _i == 0 ? 3.1 * 0x1p-22 : 0,
+                           .transpose = kind == 2,
+                           .with_bias = kind == 0,
+                           .accumulate = kind == 2,
+                           .scaled = kind == 2,
+                           .act = kind == 0 ? MLFF_ACT_SILU : MLFF_ACT_NONE};
+    run_linear(backend, &c, &rng);
+  }
   mlff_backend_close(backend);
 }
 END_TEST
@@ -548,6 +580,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, wrong_instructions_are_found);
   }
   tcase_add_loop_test(tcase, linear_on_tensor_cores, 0, n_backends() > N_CPU_BACKENDS);
+  tcase_add_loop_test(tcase, tiles_of_a_full_gpu, 0, n_backends() > N_CPU_BACKENDS ? 3 : 0);
   tcase_add_loop_test(tcase, many_products_are_as_one_by_one, 0, n_backends());
   suite_add_tcase(suite, tcase);
   return suite;

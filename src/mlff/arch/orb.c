@@ -171,6 +171,18 @@ static void for_blocks(orb_net *net, const mlff_edges *edges, int64_t size, cons
 
 /* ---- layers ------------------------------------------------------------------------------------------------------ */
 
+/* The parts of the edge network's first product that are those of its sender and of its receiver. */
+static void share_features(orb_net *net, const orb_layer *layer, const mlff_edges *edges)
+{
+  const mlff_linear *of[2] = {&layer->from_sender, &layer->from_receiver};
+  const int64_t n[2] = {edges->n_local, edges->n_nodes}, ldx = net->n_features, ldy = net->n_hidden;
+  void *y[2] = {net->from_sender.data, net->from_receiver.data};
+  mlff_linear_args args[2];
+  for (int k = 0; k < 2; k++)
+    args[k] = (mlff_linear_args){.n_rows = n[k], .x = net->h.data, .ldx = ldx, .y = y[k], .ldy = ldy};
+  net->backend->ops->linear_many(net->backend, 2, of, args);
+}
+
 static void run_layer(orb_net *net, const mlff_arch_inputs *in, int l, mlff_status *status, mlff_error *error)
 {
   const mlff_ops *ops = net->backend->ops;
@@ -179,8 +191,7 @@ static void run_layer(orb_net *net, const mlff_arch_inputs *in, int l, mlff_stat
   const int64_t f = net->n_features, n_atoms = atoms_per_block(net), n_rows = n_atoms * net->n_neighbours;
   const mlff_exchange_args exchange = {.halo = in->halo, .edges = edges, .rows = net->h.data, .width = f};
   if (l > 0) mlff_keep_first(status, mlff_exchange(net->backend, &exchange, *status ? NULL : error));
-  linear(net, &layer->from_sender, edges->n_local, net->h.data, net->from_sender.data, MLFF_ACT_NONE);
-  linear(net, &layer->from_receiver, edges->n_nodes, net->h.data, net->from_receiver.data, MLFF_ACT_NONE);
+  share_features(net, layer, edges);
   ops->zero(net->backend, net->received.data, (size_t) (edges->n_nodes * f) * net->backend->real_size);
   for_blocks(net, edges, n_atoms, layer, send_messages);
   mlff_keep_first(status, ops->exchange_sum(net->backend, in->halo, net->received.data, edges->n_nodes, f,
