@@ -410,6 +410,6 @@ void mlff_cuda_ops_mixed(mlff_ops *ops)
   ops->linear = linear_mixed_cuda;
   ops->linear_many = linear_many_mixed_cuda;
   ops->painn_block = 24576;
-  ops->ani_block = 4096; /* with eight members 2048 atoms, 16384 rows of products */
+  ops->ani_block = 8192; /* with eight members 4096 atoms, 32768 rows of products */
 }
 #endif

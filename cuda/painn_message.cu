@@ -266,7 +266,7 @@ template <int PER> MLFF_DEVICE void copy_grad(const message_arrays &a, int node,
   const int f = a.n_features;
   const real *grad = a.grad + k + row_of(node, 4 * f);
   if (k < f)
-    for (int part = 0; part < 4; part++) copy_ahead<PER>(to->of[part][lane].of, grad + part * f);
+    for (int part = 0; part < 4; part++) copy_shared_ahead<PER>(to->of[part][lane].of, grad + part * f);
 }
 
 /* Adds one edge at PER channels, where u is that of the list, so opposite to the edge's own:

@@ -25,14 +25,15 @@ import structures
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """multiprocessors; GHz; cycles to L2; TB/s of DRAM and of L2; cycles of a scheduler's tensor core for 16 x 8 x 16
-    products; code: whose machine code it runs."""
+    """multiprocessors; GHz; cycles to L2; TB/s of DRAM and of L2; bytes of shared memory and cache of a multiprocessor;
+    cycles of a scheduler's tensor core for 16 x 8 x 16 products; code: whose machine code it runs."""
 
     sms: int
     clock: float
     l2_cycles: float
     dram: float
     l2: float
+    l1: float
     tensor: float
     code: str
 
@@ -42,9 +43,9 @@ class Device:
 
 
 DEVICES = {
-    "A100": Device(108, 1.41, 230, 2.0, 4.0, 8, "sm_80"),
-    "H100": Device(132, 1.75, 260, 3.35, 5.5, 6.4, "sm_90"),
-    "H200": Device(132, 1.75, 260, 4.8, 5.5, 6.4, "sm_90"),
+    "A100": Device(108, 1.41, 230, 2.0, 4.0, 192e3, 8, "sm_80"),
+    "H100": Device(132, 1.75, 260, 3.35, 5.5, 256e3, 6.4, "sm_90"),
+    "H200": Device(132, 1.75, 260, 4.8, 5.5, 256e3, 6.4, "sm_90"),
 }
 ISSUE = 2.0  # cycles between instructions of a warp that is alone: some wait for the one before
 REACHED = 0.8  # of the peaks of issue and of bandwidths
@@ -175,12 +176,9 @@ def force_kernels(s, device):
     return [forces, results]
 
 
-CACHE = 150e3  # bytes of a multiprocessor's cache for what is gathered; the rest is shared memory and radial functions
-
-
 @functools.lru_cache
-def misses(cutoff, node, receivers, blocks):
-    """Share of the reads of neighbours, of `node` bytes each, that the cache of a multiprocessor does not have, whose
+def misses(cutoff, node, receivers, blocks, cache_bytes):
+    """Share of the reads of neighbours, of `node` bytes each, that a cache of a multiprocessor does not have, whose
     least recently used goes first. It has so many blocks at a time, of receivers that follow one another and take an
     edge each in turn; blocks of a multiprocessor are far apart. Water of benchmarks/decks, in the order of its file."""
     length, atoms = structures.read_box("data.water64")
@@ -205,7 +203,7 @@ def misses(cutoff, node, receivers, blocks):
                 n_reads, n_missed = n_reads + 1, n_missed + (key not in cache)
                 cache[key] = True
                 cache.move_to_end(key)
-                if len(cache) > CACHE / node:
+                if len(cache) > cache_bytes / node:
                     cache.popitem(last=False)
             teams = [team for team, _ in teams]
     return n_missed / n_reads

@@ -76,13 +76,13 @@ def painn_messages(code, net, s, device):
     f, n, e, small = net.f, s.atoms, s.edges, device.is_small(s.atoms)
     per = 4 if f > 64 else 2 if f > 32 else 1
     shares = 1 if not small else 8 if n <= 4 * device.sms else 4
-    row = 6 * f * REAL
+    row, radial = 6 * f * REAL, (net.splines + 3) * 3 * f * REAL
     edge = 20 * e * n  # its vector and the node of the neighbour, of which a lane makes a line
     lines = (LINE, math.ceil(e / shares / (16 if f == 64 else WARP)), 1, False)
     forward_loop = (code.loop(f"message_kernel<0,{int(small)}>"), math.ceil(e / shares), 1, False)
     forward = Kernel("message", n * f / 4 / WARP * shares, [lines, forward_loop], 3)
-    # blocks of many atoms share neighbours in the cache, which copies of 16 bytes go past
-    missed = 1 if small else misses(s.cutoff, row, 256 * 4 // f, 2)
+    # blocks of many atoms share neighbours in the cache, beside which are lines in shared memory and radial functions
+    missed = 1 if small else misses(s.cutoff, row, 256 * 4 // f, 2, device.l1 - 2 * 256 * 64 - radial)
     forward.dram, forward.l2 = n * row * 3 + edge, missed * n * e * row + edge
     back_loop = code.loop(f"message_backward_kernel<0,{per},{int(small)}>")
     chunks = math.ceil(f / (WARP * per))
@@ -90,15 +90,30 @@ def painn_messages(code, net, s, device):
     trips = chunks * math.ceil(e / shares)
     back = Kernel("message_backward", n * shares, [(back_loop - LINE, trips, 2, False), (LINE, chunks, 1, False)], 4)
     back.resident = 12
-    missed = 1 if small or per == 4 else misses(s.cutoff, 4 * f * REAL, 4, 5)
+    # of a block: four warps, each of which has lines of 32 edges in shared memory and four neighbours ahead
+    blocks, of_block = (3 if per == 4 else 5), 4 * (32 * 64 + 4 * 4 * WARP * per * REAL)
+    missed = 1 if small else misses(s.cutoff, 4 * f * REAL, 4, blocks, device.l1 - blocks * of_block - radial)
     back.dram, back.l2 = n * (4 + 7 + 7) * f * REAL + edge + 32 * e * n, (missed + 1) * n * e * 4 * f * REAL
     return forward, back
 
 
-def painn(code, net, s, device):
-    """The kernels of a recorded step."""
+BLOCKS_OF = {False: 98304, True: 24576}  # atoms of a block, fp32 and mixed
+
+
+def painn(code, net, s, device, mixed=False):
+    """The kernels of a recorded step; mixed: of many atoms."""
+    small = device.is_small(s.atoms)
+    blocks = 1 if small else math.ceil(s.atoms / BLOCKS_OF[mixed])
+    block = dataclasses.replace(s, atoms=s.atoms / blocks)
+    return [
+        *edge_kernels(s, device),
+        *painn_block(code, net, block, device, small, mixed) * blocks,
+        *force_kernels(s, device),
+    ]
+
+
+def painn_block(code, net, s, device, small, mixed):
     n, e, m = s.atoms, s.edges, net.elements * net.splines
-    small = device.is_small(n)
     forward, back = painn_messages(code, net, s, device)
     # sixteen edges of a warp, whose lines wait for vectors and species, then for slots; of small systems a block has
     # four warps
@@ -109,12 +124,12 @@ def painn(code, net, s, device):
     moments_back = Kernel("moments_backward", n * math.ceil(e / WARP), [(moments_back_loop, 1, 3, False)], 2)
     moments_back.dram = n * ((24 + 32) * e + 4 * m * REAL)
     groups = net.products()
-    nodes = [between(code, net, s, device, small, group) for group in groups]
+    nodes = [between(code, net, s, device, small, mixed, group) for group in groups]
     messages = [forward] * (net.layers - 1), [back] * (net.layers - 1)
-    order = [*edge_kernels(s, device), moments, *nodes[0]]
+    order = [moments, *nodes[0]]
     for message, of in zip([*messages[0], *messages[1]], nodes[1:]):
         order += [message, *of]
-    return [*order, moments_back, *force_kernels(s, device)]
+    return [*order, moments_back]
 
 
 # Of atoms_kernel, in cycles: a step beside its sums, and a chunk of weights beside the instructions that start its
@@ -125,20 +140,20 @@ STARTING = (45, 5)  # instructions of a thread that copies: of a chunk, and of 5
 FINISHING = 40  # instructions of a sum: activation and slope of some products, indices and writing of all
 
 
-def between(code, net, s, device, small, group):
+def between(code, net, s, device, small, mixed, group):
     """The operations on atoms between two messages: one kernel of small systems, or one for each."""
-    mixes, products = group
+    mixes, of = group
     n, f = s.atoms, net.f
     if not small:
         mix = Kernel("mix", n * f / WARP, [(60, 1, 0, False)], 2, 0, n * 14 * f * REAL)
-        return [*(product(code, device, rows * n, n_in, n_out) for rows, n_in, n_out in products), *[mix] * mixes]
+        return [*(product(code, device, rows * n, *widths, mixed) for rows, *widths in of), *[mix] * mixes]
     per_block = min(16, math.ceil(n / device.sms))
     few = per_block <= 2
     name, blocks = f"atoms_kernel<{int(few)}>", math.ceil(n / per_block)
-    workers = min(384, 32 * math.ceil(max(n_out for _, _, n_out in products) / 32)) if few else 384
+    workers = min(384, 32 * math.ceil(max(n_out for _, _, n_out in of) / 32)) if few else 384
     kernel = Kernel("atoms", blocks * (workers + 128) / WARP, [], 2)
     kernel.chain = mixes * (STEP + math.ceil(per_block * f / workers) * device.l2_cycles + BARRIER)
-    for rows, n_in, n_out in products:
+    for rows, n_in, n_out in of:
         n_rows, n_in = rows * per_block, 32 * math.ceil(n_in / 32)
         at_once = 1 if n_rows == 1 else 4
         while not few and at_once < 16 and math.ceil(n_rows / at_once) * n_out > workers:
@@ -156,7 +171,7 @@ def between(code, net, s, device, small, group):
         begin = STEP + device.l2_cycles + 3 * BARRIER
         kernel.chain += max(begin + finish + sums, copies) + (chunks - 1) * max(sums, copies)
         kernel.chain += (passes - 1) * (max(finish + sums, copies) + (chunks - 1) * max(sums, copies))
-    kernel.l2 = blocks * REAL * sum(n_in * n_out for _, n_in, n_out in products)
+    kernel.l2 = blocks * REAL * sum(n_in * n_out for _, n_in, n_out in of)
     return [kernel]
 
 
@@ -228,7 +243,7 @@ def ani(code, net, s, device, mixed):
         networks = [Kernel("ani_networks", 12 * blocks, [(STALLS * loop, trips, 1, True)], 8, trips + 20)]
         networks[0].l2 = blocks * sums * REAL
     else:
-        batches = math.ceil(n * net.members / (16384 if mixed else 65536))
+        batches = math.ceil(n * net.members / (32768 if mixed else 65536))
         rows = n / batches
         layers = [[(share * rows, *widths) for share, *widths in layer] * net.members for layer in net.layers()]
         networks = [products(code, device, "layer", layer, mixed) for layer in layers] * batches
@@ -410,8 +425,8 @@ class Case:
         return value >= self.bar if self.unit == "M" else value <= self.bar
 
 
-def _painn(net, cutoff):
-    return lambda code, device, n: painn(code, net, System(n, cutoff), device)
+def _painn(net, cutoff, mixed=False):
+    return lambda code, device, n: painn(code, net, System(n, cutoff), device, mixed)
 
 
 def _ani(mixed):
@@ -433,11 +448,13 @@ CASES = (
     Case("student-64", 64, _painn(STUDENT, 4.25), "us", 73, "water-benzene-student", 63),
     Case("student-1k", 1000, _painn(STUDENT, 4.25), "us", 121, "water-benzene-student", 1152),
     Case("student-1M", 1000000, _painn(STUDENT, 4.25), "M", 18, "water-benzene-student", 943296),
+    Case("student-1M-mixed", 1000000, _painn(STUDENT, 4.25, True), "M", 21, "water-benzene-student", 943296),
     Case("painn-128-64", 64, _painn(TEACHER, 5.0), "us", 133, "water-benzene-teacher", 63),
     Case("painn-128-100k", 100000, _painn(TEACHER, 5.0), "M", 3.5, "water-benzene-teacher", 98304),
+    Case("painn-128-100k-mixed", 100000, _painn(TEACHER, 5.0, True), "M", 4.4, "water-benzene-teacher", 98304),
     Case("ani-2x-24", 24, _ani(False), "us", 68, "random-ani2x-8", 24),
     Case("ani-2x-300k", 300000, _ani(False), "M", 7, "random-ani2x-8", 98304),
-    Case("ani-2x-300k-mixed", 300000, _ani(True), "M", 11, "random-ani2x-8", 98304),
+    Case("ani-2x-300k-mixed", 300000, _ani(True), "M", 12.5, "random-ani2x-8", 98304),
     Case("orb-1k", 1000, _orb(False), "us/atom", 12.5, "random-orb-v2", 1152),
     Case("orb-1k-mixed", 1000, _orb(True), "us/atom", 5.8, "random-orb-v2", 1152),
     Case("nequix-64", 64, _nequip, "us", 370, "nequix-oam-1-pft", 64),
