@@ -75,7 +75,7 @@ typedef struct mlff_cuda_backend {
   mlff_cuda_queue queue;
   int n_multiprocessors;
   int most_shared_mixed; /* bytes that a block of linear_mixed_kernel can have, once it was asked for */
-  cudaEvent_t *stamps; /* [stamps_room] of a step, made when they are first needed */
+  cudaEvent_t *stamps;   /* [stamps_room] of a step, made when they are first needed */
   int n_stamps, stamps_room;
 } mlff_cuda_backend;
 

@@ -134,21 +134,16 @@ MLFF_DEVICE void make_factors(const message_arrays &a, int64_t edge, int lane)
 }
 
 /* What a channel's message of an edge is made of. */
-typedef struct message_part {
-  vector_of<N_FACTORS> factors;
-  real x;
-} message_part;
-
-MLFF_DEVICE message_part load_part(const message_arrays &a, int64_t edge, int64_t k)
+MLFF_DEVICE void load_message(const message_arrays &a, int64_t edge, int64_t k, vector_of<N_FACTORS> *factors, real *x)
 {
-  const message_part part = {load_vector<N_FACTORS>(a.factors + edge * N_FACTORS), a.x[(edge - a.first) * a.width + k]};
-  return part;
+  *factors = load_vector<N_FACTORS>(a.factors + edge * N_FACTORS);
+  *x = a.x[(edge - a.first) * a.width + k];
 }
 
 /* m[edge][k] */
-MLFF_DEVICE real message_of(const message_part &part, real gain, real shift)
+MLFF_DEVICE real message_of(const vector_of<N_FACTORS> &factors, real x, real gain, real shift)
 {
-  return (part.x - part.factors.of[FACTOR_MEAN]) * part.factors.of[FACTOR_SCALE] * gain + shift;
+  return (x - factors.of[FACTOR_MEAN]) * factors.of[FACTOR_SCALE] * gain + shift;
 }
 
 /* For the edges of sender i:  a_receive and a_send = env sigmoid(gate . e + bias) and the moments of x into factors;
@@ -168,21 +163,21 @@ __global__ void __launch_bounds__(MESSAGE_THREADS) orb_send_kernel(message_array
     const real gain = a.gain[k], shift = a.shift[k];
     real sum = 0;
     for (int64_t edge = begin; edge < end; edge += AT_ONCE) {
-      message_part parts[AT_ONCE] = {};
-      real e[AT_ONCE] = {};
+      vector_of<N_FACTORS> factors[AT_ONCE] = {};
+      real x[AT_ONCE] = {}, e[AT_ONCE] = {};
       bool is_edge[AT_ONCE];
 #pragma unroll
       for (int q = 0; q < AT_ONCE; q++) {
         is_edge[q] = edge + q < end && a.receiver[edge + q] >= 0;
         if (!is_edge[q]) continue;
-        parts[q] = load_part(a, edge + q, k);
+        load_message(a, edge + q, k, &factors[q], &x[q]);
         if (!a.last) e[q] = a.e[(edge + q) * a.width + k];
       }
 #pragma unroll
       for (int q = 0; q < AT_ONCE; q++) {
         if (!is_edge[q]) continue;
-        const real m = message_of(parts[q], gain, shift);
-        sum += m * parts[q].factors.of[FACTOR_SEND];
+        const real m = message_of(factors[q], x[q], gain, shift);
+        sum += m * factors[q].of[FACTOR_SEND];
         if (!a.last) a.e[(edge + q) * a.width + k] = e[q] + m;
       }
     }
@@ -202,17 +197,18 @@ __global__ void __launch_bounds__(MESSAGE_THREADS) orb_receive_kernel(message_ar
     const real gain = a.gain[k], shift = a.shift[k], before = a.received[b * a.width + k];
     real sum = 0;
     for (int64_t q0 = q_begin; q0 < q_end; q0 += AT_ONCE) {
-      message_part parts[AT_ONCE] = {};
+      vector_of<N_FACTORS> factors[AT_ONCE] = {};
+      real x[AT_ONCE] = {};
       bool is_edge[AT_ONCE];
 #pragma unroll
       for (int q = 0; q < AT_ONCE; q++) {
         const int64_t edge = q0 + q < q_end ? a.in_edge[q0 + q] : -1;
         is_edge[q] = edge >= a.first && edge < a.end;
-        if (is_edge[q]) parts[q] = load_part(a, edge, k);
+        if (is_edge[q]) load_message(a, edge, k, &factors[q], &x[q]);
       }
 #pragma unroll
       for (int q = 0; q < AT_ONCE; q++)
-        if (is_edge[q]) sum += message_of(parts[q], gain, shift) * parts[q].factors.of[FACTOR_RECEIVE];
+        if (is_edge[q]) sum += message_of(factors[q], x[q], gain, shift) * factors[q].of[FACTOR_RECEIVE];
     }
     a.received[b * a.width + k] = before + sum;
   }

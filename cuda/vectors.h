@@ -32,8 +32,8 @@ template <int N> MLFF_DEVICE void copy_ahead(real *shared, const real *global)
   __pipeline_memcpy_async(shared, global, N * sizeof(real));
 }
 
-/* The same of numbers that other warps of the multiprocessor are likely to want: they stay in its cache, which copies of
- * 16 bytes go past otherwise. */
+/* The same of numbers that other warps of the multiprocessor are likely to want: they stay in its cache, which copies
+ * of 16 bytes go past otherwise. */
 template <int N> MLFF_DEVICE void copy_shared_ahead(real *shared, const real *global)
 {
 #if MLFF_CUDASIM
