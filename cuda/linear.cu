@@ -248,6 +248,15 @@ static const linear_kernels &fitting(mlff_backend *backend, int n, const mlff_li
 }
 
 #if !MLFF_REAL_IS_DOUBLE
+/* Whether weights, which are padded to narrow tiles, are whole tiles of these, and a block can have their memory. */
+static bool can_have(const mlff_cuda_backend *cuda, const linear_kernels &kernels, int n,
+                     const mlff_linear *const *linears)
+{
+  bool are_whole = true;
+  for (int k = 0; k < n; k++) are_whole = are_whole && padded_cols(linears[k]->n_out) % kernels.cols == 0;
+  return are_whole && kernels.shared <= cuda->most_shared_mixed;
+}
+
 /* Those with which the multiprocessor that has most tiles has least to do: sums, and for each row and column of a tile
  * what comes from the L2 cache, which takes about as long as INPUT sums. */
 static const linear_kernels &fitting_mixed(mlff_backend *backend, int n, const mlff_linear *const *linears,
@@ -261,7 +270,7 @@ static const linear_kernels &fitting_mixed(mlff_backend *backend, int n, const m
     const linear_kernels &of = mixed[which];
     const int64_t most = (all_tiles(of, n, linears, args) + cuda->n_multiprocessors - 1) / cuda->n_multiprocessors;
     const int64_t work = most * (of.rows * of.cols + INPUT * (of.rows + of.cols));
-    if (work >= least || cuda->most_shared_mixed < of.shared) continue;
+    if (work >= least || !can_have(cuda, of, n, linears)) continue;
     least = work;
     best = which;
   }

@@ -228,6 +228,8 @@ def products(code, device, name, of, mixed=False):
 
     def work(kernel):  # fitting_mixed
         height, width = MIXED_TILES[kernel][:2]
+        if any(math.ceil(n_out / 64) * 64 % width for *_, n_out in of):
+            return math.inf
         return math.ceil(sum(tiles_of(height, width)) / device.sms) * (height * width + 16 * (height + width))
 
     large, small = TILES

@@ -254,11 +254,11 @@ START_TEST(tiles_of_a_full_gpu)
   mlff_backend *backend = NULL;
   test_rng rng = {.state = 11};
   test_ok(mlff_backend_open("cuda", 0, precisions[_i], NULL, &backend, &error), error);
-  for (int variant = 0; variant < 6; variant++) {
-    const int kind = variant / 2;
-    const linear_case c = {.n_rows = N_ROWS,
-                           .n_in = kind == 2 ? 256 - 56 * (variant % 2) : 40, /* transposed */
-                           .n_out = kind == 2 ? 40 : 256 - 56 * (variant % 2),
+  for (int variant = 0; variant < 7; variant++) {
+    const int kind = variant / 2, width = kind == 3 ? 320 : 256 - 56 * (variant % 2);
+    const linear_case c = {.n_rows = kind == 3 ? 128 : N_ROWS, /* op_linear_of_three: as many blocks of 128 columns */
+                           .n_in = kind == 2 ? width : 40,     /* transposed */
+                           .n_out = kind == 2 ? 40 : width,
                            .in_vectors = kind != 1,
                            .rounded = _i == 0 ? 3.1 * 0x1p-22 : 0,
                            .transpose = kind == 2,
