@@ -36,12 +36,12 @@ template <int N> MLFF_DEVICE void copy_ahead(real *shared, const real *global)
  * of 16 bytes go past otherwise. */
 template <int N> MLFF_DEVICE void copy_shared_ahead(real *shared, const real *global)
 {
-#if MLFF_CUDASIM
-  copy_ahead<N>(shared, global);
-#else
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"((unsigned) __cvta_generic_to_shared(shared)),
                "l"(global), "n"(N * sizeof(real))
                : "memory");
+#else
+  copy_ahead<N>(shared, global);
 #endif
 }
 
