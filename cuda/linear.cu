@@ -226,16 +226,13 @@ enum { N_MIXED = sizeof mixed / sizeof *mixed };
 
 enum { MOST_TILES = 65535 }; /* in y of a grid: more rows take more launches */
 
-static unsigned n_tiles(const linear_kernels &kernels, const mlff_linear *linear, const mlff_linear_args *args)
-{
-  return mlff_cuda_blocks(linear->n_out, kernels.cols) * mlff_cuda_blocks(args->n_rows, kernels.rows);
-}
-
-static int64_t all_tiles(const linear_kernels &kernels, int n, const mlff_linear *const *linears,
-                         const mlff_linear_args *args)
+/* Of all products. */
+static int64_t n_tiles(const linear_kernels &kernels, int n, const mlff_linear *const *linears,
+                       const mlff_linear_args *args)
 {
   int64_t n_all = 0;
-  for (int k = 0; k < n; k++) n_all += n_tiles(kernels, linears[k], &args[k]);
+  for (int k = 0; k < n; k++)
+    n_all += mlff_cuda_blocks(linears[k]->n_out, kernels.cols) * mlff_cuda_blocks(args[k].n_rows, kernels.rows);
   return n_all;
 }
 
@@ -244,7 +241,7 @@ static const linear_kernels &fitting(mlff_backend *backend, int n, const mlff_li
                                      const mlff_linear_args *args)
 {
   const int64_t enough = (int64_t) BLOCKS_PER_SM * mlff_cuda_of(backend)->n_multiprocessors;
-  return all_tiles(plain, n, linears, args) >= enough ? plain : narrow;
+  return n_tiles(plain, n, linears, args) >= enough ? plain : narrow;
 }
 
 #if !MLFF_REAL_IS_DOUBLE
@@ -268,7 +265,7 @@ static const linear_kernels &fitting_mixed(mlff_backend *backend, int n, const m
   int best = N_MIXED - 1;
   for (int which = 0; which < N_MIXED; which++) {
     const linear_kernels &of = mixed[which];
-    const int64_t most = (all_tiles(of, n, linears, args) + cuda->n_multiprocessors - 1) / cuda->n_multiprocessors;
+    const int64_t most = (n_tiles(of, n, linears, args) + cuda->n_multiprocessors - 1) / cuda->n_multiprocessors;
     const int64_t work = most * (of.rows * of.cols + INPUT * (of.rows + of.cols));
     if (work >= least || !can_have(cuda, of, n, linears)) continue;
     least = work;

@@ -73,7 +73,7 @@ template <int HEIGHT, int SIZE> struct mixed_sizes {
 
 /* The two pairs of tiles, of which one is read while the other one is filled: weights by copies, numbers of x through
  * registers, where they are split. Of rows that are not there the last one is taken: their sums are not kept. */
-template <int HEIGHT, int SIZE> struct mixed_tiles : mixed_sizes<HEIGHT, SIZE> {
+template <int HEIGHT, int SIZE> struct mixed_tiles {
   typedef mixed_sizes<HEIGHT, SIZE> sizes;
   enum { THREADS = sizes::THREADS, LAYERS = sizes::LAYERS, X_LAYER = sizes::X_LAYER, W_LAYER = sizes::W_LAYER };
   /* Pairs of pieces, rows 8 apart: of a layer, of a thread, of those the ones that are in one layer; and layers that
@@ -168,12 +168,12 @@ template <int ACT, int HEIGHT, int SIZE, int N_PRODUCTS>
 __global__ void __launch_bounds__(mixed_sizes<HEIGHT, SIZE>::THREADS, mixed_sizes<HEIGHT, SIZE>::BLOCKS)
     linear_mixed_kernel(linear_group<N_PRODUCTS> group)
 {
-  typedef mixed_tiles<HEIGHT, SIZE> tiles_of;
-  enum { ROWS = tiles_of::ROWS, ROW_WARPS = tiles_of::ROW_WARPS, LAYERS = tiles_of::LAYERS, STEP = tiles_of::STEP };
+  typedef mixed_sizes<HEIGHT, SIZE> sizes;
+  enum { ROWS = sizes::ROWS, ROW_WARPS = sizes::ROW_WARPS, LAYERS = sizes::LAYERS, STEP = sizes::STEP };
   MLFF_SHARED_DYNAMIC(tensor_words, shared);
   const linear_arrays &a = group.of[N_PRODUCTS == 1 ? 0 : blockIdx.z];
   if ((int64_t) blockIdx.y * HEIGHT >= a.n_rows || (int) blockIdx.x * SIZE >= a.n_out) return;
-  tiles_of tiles(a, shared);
+  mixed_tiles<HEIGHT, SIZE> tiles(a, shared);
   const int lane = (int) threadIdx.x % WARP, warp = (int) threadIdx.x / WARP;
   const int my_tile = warp % ROW_WARPS * ROWS, my_col = warp / ROW_WARPS * COLS * TENSOR_SIZE;
   const bool has_rows = tiles.row0 + my_tile * TENSOR_SIZE < a.n_rows; /* of few rows, some warps have none */
@@ -193,10 +193,10 @@ __global__ void __launch_bounds__(mixed_sizes<HEIGHT, SIZE>::THREADS, mixed_size
       tensor_w w[COLS];
       tensor_x part;
 #pragma unroll
-      for (int c = 0; c < COLS; c++) tensor_load_w(&w[c], w_tile + d * tiles_of::W_LAYER + c * TENSOR_SIZE * PIECES);
+      for (int c = 0; c < COLS; c++) tensor_load_w(&w[c], w_tile + d * sizes::W_LAYER + c * TENSOR_SIZE * PIECES);
 #pragma unroll
       for (int r = 0; r < ROWS; r++) {
-        tensor_load_x(&part, x_tile + d * tiles_of::X_LAYER + r * 2 * WARP);
+        tensor_load_x(&part, x_tile + d * sizes::X_LAYER + r * 2 * WARP);
 #pragma unroll
         for (int c = 0; c < COLS; c++) tensor_add(&sum[r][c], part, w[c]);
       }
@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(mixed_sizes<HEIGHT, SIZE>::THREADS, mixed_size
       store_vector<4>(y_tile + row * (SIZE + PAD) + col, v);
     }
   }
-  finish_tile<ACT, HEIGHT, SIZE, PAD, tiles_of::THREADS>(a, tiles.row0, tiles.col0, y_tile);
+  finish_tile<ACT, HEIGHT, SIZE, PAD, sizes::THREADS>(a, tiles.row0, tiles.col0, y_tile);
 }
 
 } // namespace

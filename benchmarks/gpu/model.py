@@ -97,13 +97,10 @@ def painn_messages(code, net, s, device):
     return forward, back
 
 
-BLOCKS_OF = {False: 98304, True: 24576}  # atoms of a block, fp32 and mixed
-
-
 def painn(code, net, s, device, mixed=False):
     """The kernels of a recorded step; mixed: of many atoms."""
     small = device.is_small(s.atoms)
-    blocks = 1 if small else math.ceil(s.atoms / BLOCKS_OF[mixed])
+    blocks = 1 if small else math.ceil(s.atoms / (24576 if mixed else 98304))
     block = dataclasses.replace(s, atoms=s.atoms / blocks)
     return [
         *edge_kernels(s, device),
@@ -113,6 +110,7 @@ def painn(code, net, s, device, mixed=False):
 
 
 def painn_block(code, net, s, device, small, mixed):
+    """Of a block of atoms, between edges and forces."""
     n, e, m = s.atoms, s.edges, net.elements * net.splines
     forward, back = painn_messages(code, net, s, device)
     # sixteen edges of a warp, whose lines wait for vectors and species, then for slots; of small systems a block has

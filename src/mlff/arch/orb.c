@@ -61,11 +61,15 @@ static mlff_status reserve(orb_net *net, const mlff_edges *edges, mlff_error *er
 
 /* ---- steps of a block -------------------------------------------------------------------------------------------- */
 
+static mlff_linear_args linear_args(const mlff_linear *l, int64_t n, const void *x, void *y, mlff_act act)
+{
+  return (mlff_linear_args){.n_rows = n, .x = x, .ldx = l->n_in, .y = y, .ldy = l->n_out, .act = act};
+}
+
 static void linear(orb_net *net, const mlff_linear *l, int64_t n, const void *x, void *y, mlff_act act)
 {
-  net->backend->ops
-      ->linear(net->backend, l,
-               &(mlff_linear_args){.n_rows = n, .x = x, .ldx = l->n_in, .y = y, .ldy = l->n_out, .act = act});
+  const mlff_linear_args args = linear_args(l, n, x, y, act);
+  net->backend->ops->linear(net->backend, l, &args);
 }
 
 /* raw = W2 ssp(W1 hidden[0] + b1) + b2 for n rows */
@@ -175,11 +179,10 @@ static void for_blocks(orb_net *net, const mlff_edges *edges, int64_t size, cons
 static void share_features(orb_net *net, const orb_layer *layer, const mlff_edges *edges)
 {
   const mlff_linear *of[2] = {&layer->from_sender, &layer->from_receiver};
-  const int64_t n[2] = {edges->n_local, edges->n_nodes}, ldx = net->n_features, ldy = net->n_hidden;
-  void *y[2] = {net->from_sender.data, net->from_receiver.data};
-  mlff_linear_args args[2];
-  for (int k = 0; k < 2; k++)
-    args[k] = (mlff_linear_args){.n_rows = n[k], .x = net->h.data, .ldx = ldx, .y = y[k], .ldy = ldy};
+  const mlff_linear_args args[2] = {linear_args(of[0], edges->n_local, net->h.data, net->from_sender.data,
+                                                MLFF_ACT_NONE),
+                                    linear_args(of[1], edges->n_nodes, net->h.data, net->from_receiver.data,
+                                                MLFF_ACT_NONE)};
   net->backend->ops->linear_many(net->backend, 2, of, args);
 }
 

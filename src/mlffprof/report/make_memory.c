@@ -106,13 +106,17 @@ static void make_kind(const mlffprof_recorder *r, int kind, mlffprof_memory_resu
   mlffprof_memory_judge(x, y, w, n, 1e6 * r->memory_tolerance_mb, m, arena);
 }
 
-/* Growth that nobody could judge is no reason to call the other kind's verdict that of the run. */
+/* Whether there is growth that nobody could judge. */
+static int is_open(const mlffprof_memory_result *m)
+{
+  return m->verdict == MLFFPROF_VERDICT_UNKNOWN && !isnan(m->growth_bytes);
+}
+
+/* Of a run that is not called stable because one kind is, when the other one is open. */
 static mlffprof_verdict worse_of(const mlffprof_memory_result *a, const mlffprof_memory_result *b)
 {
   const mlffprof_verdict worse = a->verdict > b->verdict ? a->verdict : b->verdict;
-  const int is_open = (a->verdict == MLFFPROF_VERDICT_UNKNOWN && !isnan(a->growth_bytes)) ||
-                      (b->verdict == MLFFPROF_VERDICT_UNKNOWN && !isnan(b->growth_bytes));
-  return worse == MLFFPROF_VERDICT_STABLE && is_open ? MLFFPROF_VERDICT_UNKNOWN : worse;
+  return worse == MLFFPROF_VERDICT_STABLE && (is_open(a) || is_open(b)) ? MLFFPROF_VERDICT_UNKNOWN : worse;
 }
 
 void mlffprof_make_memory(const mlffprof_recorder *r, mlffprof_report *report)
