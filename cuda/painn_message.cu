@@ -246,12 +246,12 @@ template <int PER> MLFF_DEVICE void sender_end(const message_arrays &a, int64_t 
   for (int d = 0; d < 4; d++) store_vector<PER>(grad_in + d * f, g[d]);
 }
 
-/* Warps of a block at most; blocks of a multiprocessor at least, which leaves 168 registers for MOST_PER channels of a
- * lane and 96 for fewer; adjoints of neighbours of a warp in shared memory or on their way there; and lines of a warp
- * that are made together. */
+/* Warps of a block at most; blocks of a multiprocessor at least, which leaves 128 registers (fp64: 168) for MOST_PER
+ * channels of a lane and 96 for fewer; adjoints of neighbours of a warp in shared memory or on their way there; and
+ * lines of a warp that are made together. */
 template <int PER, int IS_SHARED> struct backward_of {
-  enum { WARPS = IS_SHARED ? MOST_SHARES : BACKWARD_WARPS };
-  enum { BLOCKS = IS_SHARED ? (PER == MOST_PER ? 1 : 2) : PER == MOST_PER ? 3 : 5 };
+  enum { WARPS = IS_SHARED ? MOST_SHARES : BACKWARD_WARPS, BLOCKS_OF_MOST = MLFF_REAL_IS_DOUBLE ? 3 : 4 };
+  enum { BLOCKS = IS_SHARED ? (PER == MOST_PER ? 1 : 2) : PER == MOST_PER ? BLOCKS_OF_MOST : 5 };
   enum { AHEAD = IS_SHARED && PER == MOST_PER ? 2 : 4, LINES = (IS_SHARED ? 64 : 128) / sizeof(real) };
 };
 
@@ -266,7 +266,7 @@ template <int PER> MLFF_DEVICE void copy_grad(const message_arrays &a, int node,
   const int f = a.n_features;
   const real *grad = a.grad + k + row_of(node, 4 * f);
   if (k < f)
-    for (int part = 0; part < 4; part++) copy_shared_ahead<PER>(to->of[part][lane].of, grad + part * f);
+    for (int part = 0; part < 4; part++) copy_ahead<PER>(to->of[part][lane].of, grad + part * f);
 }
 
 /* Adds one edge at PER channels, where u is that of the list, so opposite to the edge's own:
@@ -345,8 +345,7 @@ __global__ void __launch_bounds__(WARP *backward_of<PER, IS_SHARED>::WARPS, back
       __pipeline_commit();
     }
     int next = nodes[AHEAD - 1];
-    real *grad = a.edge_grad + 4 * begin + lane / 8;
-    for (int n = 0; n < n_edges; n++, grad += 4 * step) {
+    for (int n = 0; n < n_edges; n++) {
       const int later = n + AHEAD - 1;
       if (later < n_edges) copy_grad<PER>(a, next, k, lane, &own_ahead[later % AHEAD]);
       __pipeline_commit();
@@ -361,6 +360,7 @@ __global__ void __launch_bounds__(WARP *backward_of<PER, IS_SHARED>::WARPS, back
       real total = warp_sum4(sum[0], sum[1], sum[2], sum[3], lane);
       __syncwarp();
       if (lane % 8) continue;
+      real *grad = a.edge_grad + 4 * (begin + n * step) + lane / 8;
       if (a.accumulate || k0) total += *grad;
       *grad = total;
     }

@@ -32,19 +32,6 @@ template <int N> MLFF_DEVICE void copy_ahead(real *shared, const real *global)
   __pipeline_memcpy_async(shared, global, N * sizeof(real));
 }
 
-/* The same of numbers that other warps of the multiprocessor are likely to want: they stay in its cache, which copies
- * of 16 bytes go past otherwise. */
-template <int N> MLFF_DEVICE void copy_shared_ahead(real *shared, const real *global)
-{
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"((unsigned) __cvta_generic_to_shared(shared)),
-               "l"(global), "n"(N * sizeof(real))
-               : "memory");
-#else
-  copy_ahead<N>(shared, global);
-#endif
-}
-
 /* Pointers that come from shared memory point to global memory, which the compiler could not know. */
 template <typename T> MLFF_DEVICE void set_global(T *&p)
 {
