@@ -57,6 +57,15 @@ static mlff_status bring_graph(mlff_backend *backend, const mlff_graph *graph, c
 
 namespace { /* kernels and their arguments differ between element types */
 
+/* to = from, [n] numbers: positions of few atoms, in A, from pinned memory of the host, which kernels can read; the
+ * start of a copy takes longer. The host writes them before the step and leaves them alone until it was waited for. One
+ * thread per number; no shared memory; deterministic. Twin: mlff_cuda_upload, which brings those of many atoms. */
+__global__ void __launch_bounds__(EDGE_THREADS) positions_kernel(double *to, const double *from, int64_t n)
+{
+  const int64_t q = (int64_t) blockIdx.x * EDGE_THREADS + threadIdx.x;
+  if (q < n) to[q] = from[q];
+}
+
 /* summary.bad = min index of a position that is not finite; before, it is MLFF_CUDA_NONE_BAD, as is summary.apart. All
  * threads of the grid share the atoms; an atomic minimum, so deterministic. Twin: find_bad_position. */
 MLFF_DEVICE void find_bad_position(const edge_arrays &a)
@@ -397,6 +406,18 @@ static void set_sizes(const mlff_graph *graph, double cutoff, mlff_edges *edges)
   edges->is_close = 0;
 }
 
+/* Brings the positions from pinned memory. */
+static mlff_status enqueue_positions(mlff_backend *backend, const edge_arrays &a, mlff_error *error)
+{
+  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  const int64_t n = 3 * (int64_t) a.n_all;
+  const double *from = (const double *) (const void *) cuda->positions.data;
+  if (!mlff_cuda_is_small(cuda, a.n_local))
+    return mlff_cuda_upload(backend, a.g.pos, from, (size_t) n * sizeof *from, error);
+  MLFF_LAUNCH_INDEPENDENT(backend, positions_kernel, mlff_cuda_blocks(n, EDGE_THREADS), EDGE_THREADS, a.g.pos, from, n);
+  return MLFF_OK;
+}
+
 /* Everything of a step up to the edges and their summary on the way to the host. Positions are in pinned memory or, of
  * a graph on the device, in their place already. */
 static mlff_status enqueue_step(mlff_backend *backend, const mlff_edges *edges, int on_device, mlff_error *error)
@@ -407,8 +428,7 @@ static mlff_status enqueue_step(mlff_backend *backend, const mlff_edges *edges, 
   const unsigned n_blocks = a.n_local ? mlff_cuda_blocks(a.n_local, EDGE_WARPS) : 1; /* ghosts may be bad, too */
   mlff_cuda_begin_step(cuda);
   mlff_cuda_note(cuda, &on_device, sizeof on_device);
-  if (!on_device)
-    MLFF_TRY(mlff_cuda_upload(backend, a.g.pos, cuda->positions.data, (size_t) a.n_all * 3 * sizeof(double), error));
+  if (!on_device) MLFF_TRY(enqueue_positions(backend, a, error));
   MLFF_LAUNCH(backend, edge_count_kernel, n_blocks, EDGE_THREADS, 0, a);
   if (mlff_cuda_is_small(cuda, a.n_local)) {
     MLFF_LAUNCH(backend, edge_fill_kernel<1>, n_blocks + 1, EDGE_THREADS, 0, a);
