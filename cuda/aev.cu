@@ -217,6 +217,7 @@ template <int WARPS> MLFF_DEVICE void sync_warps()
 template <int SECTIONS, int SHIFTS, int SHARED, int WARPS>
 __global__ void __launch_bounds__(WARP *WARPS, AEV_RESIDENT / WARPS) aev_forward_kernel(aev_arrays a)
 {
+  mlff_after_others();
   MLFF_SHARED_DYNAMIC(char, shared);
   const int lane = (int) threadIdx.x % WARP, warp = (int) threadIdx.x / WARP;
   const work w = work_of(a, SHARED ? shared : a.scratch + blockIdx.x * a.bytes, warp);
@@ -363,6 +364,7 @@ MLFF_DEVICE void angular_backward(const aev_arrays &a, const work &w, int64_t e0
 template <int SECTIONS, int SHIFTS, int SHARED, int WARPS>
 __global__ void __launch_bounds__(WARP *WARPS, AEV_RESIDENT / WARPS) aev_backward_kernel(aev_arrays a)
 {
+  mlff_after_others();
   MLFF_SHARED_DYNAMIC(char, shared);
   const int lane = (int) threadIdx.x % WARP, warp = (int) threadIdx.x / WARP;
   const work w = work_of(a, SHARED ? shared : a.scratch + blockIdx.x * a.bytes, warp);

@@ -336,19 +336,21 @@ MLFF_DEVICE void multiply(block_arrays *b, const network &net, const product &no
  * grads[m][i][c] = factor d energy[m][i] / d aevs[i][c], for the atoms i of each group and its networks m.
  *   aevs [n_rows][ld], energy [n_members][ld_energy], grads [n_members][n_rows][ld], weights [n_in][n_out]
  * Grid: x over tiles of ROWS atoms, y over groups and members; blocks beyond the last atom of theirs do nothing. A
- * block owns the atoms of a tile, a warp 32 columns of a product, a thread its sums. Dynamic shared memory: tiles of
- * weights and of AEVs, activations and slopes of all layers. Deterministic. Twins: linear_cpu, ani_readout_cpu. */
+ * block owns the atoms of a tile, a warp 32 columns of a product, a thread its sums. The network's description is read
+ * while the kernel before may still run. Dynamic shared memory: tiles of weights and of AEVs, activations and slopes of
+ * all layers. Deterministic. Twins: linear_cpu, ani_readout_cpu. */
 template <int ROWS>
 __global__ void __launch_bounds__(NETWORK_THREADS, ROWS > 8 ? BLOCKS_OF_16 : 1) ani_networks_kernel(networks_arrays a)
 {
   MLFF_SHARED_DYNAMIC(char, shared);
   const row_group &group = a.groups[blockIdx.y / (unsigned) a.n_members];
   const int member = (int) (blockIdx.y % (unsigned) a.n_members), first = (int) blockIdx.x * ROWS;
-  if (first >= group.n_rows) return;
   const network &net = *(const network *) (const void *) shared;
   const int64_t *from = (const int64_t *) (const void *) &a.networks[group.network + member];
   for (int q = (int) threadIdx.x; q < (int) (sizeof(network) / sizeof(int64_t)); q += NETWORK_THREADS)
     ((int64_t *) (void *) shared)[q] = from[q];
+  mlff_after_others();
+  if (first >= group.n_rows) return;
   __syncthreads();
   const int64_t row = group.row + first;
   block_arrays b = {};

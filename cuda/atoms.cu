@@ -57,8 +57,8 @@ MLFF_DEVICE void readout_step(const atom_step &step, int begin, int n, int n_wor
 
 /* All steps, one after another, for per_block atoms of a block: products, updates and readouts as in the kernels of
  * their own. What a step writes, the next one reads through global memory; a barrier lies between. COPIERS bring the
- * weights ahead of their use. Dynamic shared memory: the steps, chunks of weights, and the rows of x of a product.
- * Deterministic. Twins: those of the operations. */
+ * weights ahead of their use, the first ones while the kernel before may still run. Dynamic shared memory: the steps,
+ * chunks of weights, and the rows of x of a product. Deterministic. Twins: those of the operations. */
 template <int IS_FEW> __global__ void __launch_bounds__(WORKERS + COPIERS, 1) atoms_kernel(atom_steps s)
 {
   MLFF_SHARED_DYNAMIC(char, shared);
@@ -81,6 +81,7 @@ template <int IS_FEW> __global__ void __launch_bounds__(WORKERS + COPIERS, 1) at
   __syncthreads();
 #pragma unroll 1
   for (int k = 1; k < CHUNKS - 1 && !is_worker(b); k++) start_chunk(&b, steps);
+  mlff_after_others();
   const int begin = (int) blockIdx.x * s.per_block, left = (int) s.n_atoms - begin;
   const int n = left < s.per_block ? left : s.per_block;
   for (int k = 0; k < s.n_steps; k++) {

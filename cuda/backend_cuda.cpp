@@ -298,6 +298,7 @@ static void close_cuda(mlff_backend *backend)
 mlff_status mlff_cuda_check_device(int device, char *kernels, char *id, mlff_error *error)
 {
   char why[200] = "";
+  int architecture;
   const int n = mlff_cuda_n_devices(why, sizeof why);
   if (n == 0) return mlff_fail(error, MLFF_E_DEVICE, "device cuda: %s; use 'device cpu'", why);
   if (device < 0 || device >= n)
@@ -307,7 +308,7 @@ mlff_status mlff_cuda_check_device(int device, char *kernels, char *id, mlff_err
   cudaError_t failed = cudaSetDevice(device);
   if (failed == cudaSuccess) failed = cudaGetDeviceProperties(&prop, device);
   if (failed == cudaSuccess) {
-    failed = mlff_cuda_probe_f32();
+    failed = mlff_cuda_probe_f32(&architecture);
     if (failed == cudaErrorNoKernelImageForDevice || failed == cudaErrorInvalidDeviceFunction ||
         failed == cudaErrorUnsupportedPtxVersion) {
       cudaGetLastError();
@@ -341,6 +342,18 @@ static void fill_ops(mlff_ops *ops, const char *precision)
   if (strcmp(precision, "mixed") == 0) mlff_cuda_ops_mixed(ops);
 }
 
+/* Whether kernels wait as launch.h says, and recorded steps keep that they may start early. Code that the driver
+ * compiles from that of an older architecture does not wait. */
+static bool can_start_early(void)
+{
+  enum { ARCHITECTURE = 90, IN_GRAPHS = 12030 };
+  int architecture = 0, driver = 0, runtime = 0;
+  cudaError_t failed = mlff_cuda_probe_f32(&architecture);
+  if (failed == cudaSuccess) failed = cudaDriverGetVersion(&driver);
+  if (failed == cudaSuccess) failed = cudaRuntimeGetVersion(&runtime);
+  return failed == cudaSuccess && architecture >= ARCHITECTURE && driver >= IN_GRAPHS && runtime >= IN_GRAPHS;
+}
+
 extern "C" mlff_status mlff_cuda_open(int device, const char *precision, mlff_backend **backend, mlff_error *error)
 {
   const bool is_double = strcmp(precision, "fp64") == 0;
@@ -358,6 +371,7 @@ extern "C" mlff_status mlff_cuda_open(int device, const char *precision, mlff_ba
   cuda->base.ops = &cuda->ops;
   cuda->base.close = close_cuda;
   cuda->device = device;
+  cuda->can_start_early = can_start_early();
   fill_ops(&cuda->ops, precision);
   cudaError_t failed = cudaDeviceGetAttribute(&cuda->n_multiprocessors, cudaDevAttrMultiProcessorCount, device);
   if (failed == cudaSuccess) failed = cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking);

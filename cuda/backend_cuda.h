@@ -74,6 +74,7 @@ typedef struct mlff_cuda_backend {
   mlff_cuda_replay replay;
   mlff_cuda_queue queue;
   int n_multiprocessors;
+  int can_start_early;   /* kernels, before those before them have ended: launch.h */
   int most_shared_mixed; /* bytes that a block of linear_mixed_kernel can have, once it was asked for */
   cudaEvent_t *stamps;   /* [stamps_room] of a step, made when they are first needed */
   int n_stamps, stamps_room;
@@ -152,9 +153,10 @@ void mlff_cuda_timing_close(mlff_cuda_backend *cuda);
  * as in mlff_backend. */
 mlff_status mlff_cuda_check_device(int device, char *kernels, char *id, mlff_error *error);
 
-/* table.cu, compiled once for each element type. probe: cudaSuccess when this build has code for the current device. */
-cudaError_t mlff_cuda_probe_f32(void);
-cudaError_t mlff_cuda_probe_f64(void);
+/* table.cu, compiled once for each element type. probe: cudaSuccess when this build has code for the current device;
+ * *architecture: what it was compiled for, 90 for compute_90, not more than the device is. */
+cudaError_t mlff_cuda_probe_f32(int *architecture);
+cudaError_t mlff_cuda_probe_f64(int *architecture);
 /* A kernel that does nothing. */
 cudaError_t mlff_cuda_launch_empty_f32(cudaStream_t stream);
 cudaError_t mlff_cuda_launch_empty_f64(cudaStream_t stream);

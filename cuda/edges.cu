@@ -62,6 +62,7 @@ namespace { /* kernels and their arguments differ between element types */
  * thread per number; no shared memory; deterministic. Twin: mlff_cuda_upload, which brings those of many atoms. */
 __global__ void __launch_bounds__(EDGE_THREADS) positions_kernel(double *to, const double *from, int64_t n)
 {
+  mlff_after_others();
   const int64_t q = (int64_t) blockIdx.x * EDGE_THREADS + threadIdx.x;
   if (q < n) to[q] = from[q];
 }
@@ -121,6 +122,7 @@ MLFF_DEVICE int repels(const edge_arrays &a, int i, int32_t j, double r2)
  * fill_row, edges_cpu. */
 __global__ void __launch_bounds__(EDGE_THREADS) edge_count_kernel(edge_arrays a)
 {
+  mlff_after_others();
   const int i = (int) (blockIdx.x * EDGE_WARPS + threadIdx.x / WARP), lane = (int) threadIdx.x % WARP;
   find_bad_position(a);
   if (i >= a.n_local) return;
@@ -191,6 +193,7 @@ MLFF_DEVICE void write_total(const edge_arrays &a, int64_t n_edges, const closes
  * deterministic. */
 __global__ void __launch_bounds__(SCAN_THREADS) edge_scan_kernel(edge_arrays a)
 {
+  mlff_after_others();
   MLFF_SHARED(int64_t, sum, SCAN_THREADS);
   MLFF_SHARED(closest_pair, pair, SCAN_THREADS);
   const int t = (int) threadIdx.x, i = (int) blockIdx.x * SCAN_THREADS + t;
@@ -210,6 +213,7 @@ __global__ void __launch_bounds__(SCAN_THREADS) edge_scan_kernel(edge_arrays a)
  * none or several; shared: a sum and a pair per thread; deterministic. */
 __global__ void __launch_bounds__(SCAN_THREADS) edge_total_kernel(edge_arrays a, int n_blocks)
 {
+  mlff_after_others();
   MLFF_SHARED(int64_t, sum, SCAN_THREADS);
   MLFF_SHARED(closest_pair, pair, SCAN_THREADS);
   const int t = (int) threadIdx.x;
@@ -289,6 +293,7 @@ MLFF_DEVICE void add_all(const edge_arrays &a, closest_pair *pair)
  * the others what they need. Shared memory: a pair per thread; deterministic. Twin: fill_row, edges_cpu. */
 template <int IS_FEW> __global__ void __launch_bounds__(EDGE_THREADS) edge_fill_kernel(edge_arrays a)
 {
+  mlff_after_others();
   const int i = (int) (blockIdx.x * EDGE_WARPS + threadIdx.x / WARP), lane = (int) threadIdx.x % WARP;
   if (IS_FEW && blockIdx.x == gridDim.x - 1) {
     MLFF_SHARED(closest_pair, pair, EDGE_THREADS);

@@ -1,4 +1,5 @@
-/* launch.h: the one way to launch a kernel and to declare shared memory, on a GPU and in tests/cudasim.
+/* launch.h: the one way to launch a kernel, to wait for those before it and to declare shared memory, on a GPU and in
+ * tests/cudasim.
  *
  *   MLFF_LAUNCH(backend, kernel, grid, block, shared_bytes, arguments ...)
  *   MLFF_LAUNCH_INDEPENDENT(backend, kernel, grid, block, arguments ...)   threads that never wait for each other: no
@@ -6,6 +7,7 @@
  * Arguments are part of what a recorded step is known by (replay.cpp), so structures of them have no padding, whose
  * bytes would be anything: tests/lint looks for it. Both do nothing for a grid of 0 blocks or when the backend has
  * failed. Errors are kept by the backend and returned by the next op that returns a status.
+ *   mlff_after_others()                  in every thread of a kernel, once
  *   MLFF_SHARED(type, name, n)           __shared__ type name[n]
  *   MLFF_SHARED_DYNAMIC(type, name)      the shared_bytes of the launch
  */
@@ -24,6 +26,30 @@
   type *const name = (type *) name##_bytes
 #endif
 
+/* Waits until all is done that was put on the stream before this kernel. Then the next one may start, which waits here
+ * in turn. Every thread of every kernel calls it once, also one that has nothing to do: else the next kernel could end
+ * while the one before this still runs. What comes before the call may run early (mlff_cuda_starts_early), so it only
+ * touches shared memory and what no kernel of a step writes: arguments, tables, weights. Kernels that write those run
+ * outside of steps, where none starts early, and the first kernel of a step begins with this call. */
+static __device__ __forceinline__ void mlff_after_others()
+{
+#if MLFF_CUDASIM
+  cudasim_after_others();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/* Whether a kernel may start before the one before it has ended (programmatic dependent launch): in a step, one of few
+ * blocks, which find room beside those of the other. Many blocks would crowd on the multiprocessors that are free
+ * first, where a later start spreads them. */
+enum { PDL_BLOCKS_PER_SM = 2 };
+static inline bool mlff_cuda_starts_early(const mlff_cuda_backend *cuda, dim3 grid)
+{
+  const int64_t most = (int64_t) PDL_BLOCKS_PER_SM * cuda->n_multiprocessors;
+  return cuda->can_start_early && cuda->in_step && (int64_t) grid.x * grid.y * grid.z <= most;
+}
+
 /* Blocks that n items need. A grid has 2^31 - 1 blocks at most; more items than that fit no device's memory. */
 static inline unsigned mlff_cuda_blocks(int64_t n, int per_block)
 {
@@ -31,17 +57,29 @@ static inline unsigned mlff_cuda_blocks(int64_t n, int per_block)
 }
 
 template <typename... P, typename... A>
-static cudaError_t mlff_cuda_start(const char *name, int independent, void (*kernel)(P...), dim3 grid, dim3 block,
-                                   size_t shared, cudaStream_t stream, A... arguments)
+static cudaError_t mlff_cuda_start(const char *name, int independent, bool early, void (*kernel)(P...), dim3 grid,
+                                   dim3 block, size_t shared, cudaStream_t stream, A... arguments)
 {
 #if MLFF_CUDASIM
+  (void) early; /* blocks run one after the other */
   const cudasim_launch_info info = {name, grid, block, shared, independent, NULL};
   return cudasim_launch_kernel(info, stream, kernel, arguments...);
 #else
   (void) name;
   (void) independent;
-  kernel<<<grid, block, shared, stream>>>(arguments...);
-  return cudaGetLastError();
+  cudaLaunchAttribute may_start_early = {};
+  may_start_early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  may_start_early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared;
+  config.stream = stream;
+  config.attrs = &may_start_early;
+  config.numAttrs = early;
+  const cudaError_t error = cudaLaunchKernelEx(&config, kernel, arguments...);
+  if (error != cudaSuccess) cudaGetLastError(); /* or the next call would report it again */
+  return error;
 #endif
 }
 
@@ -57,7 +95,9 @@ static void mlff_cuda_launch(mlff_backend *backend, const char *name, int indepe
   mlff_cuda_note(cuda, shape, sizeof shape);
   mlff_cuda_note(cuda, (const void *) &kernel, sizeof kernel);
   (mlff_cuda_note(cuda, &arguments, sizeof arguments), ...);
-  const cudaError_t error = mlff_cuda_start(name, independent, kernel, grid, block, shared, cuda->stream, arguments...);
+  const bool early = mlff_cuda_starts_early(cuda, grid);
+  const cudaError_t error =
+      mlff_cuda_start(name, independent, early, kernel, grid, block, shared, cuda->stream, arguments...);
   if (error != cudaSuccess) mlff_cuda_remember(cuda, error, name);
 }
 

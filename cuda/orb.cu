@@ -42,6 +42,7 @@ typedef struct feature_arrays {
  * zeros. A block has ROW_WARPS warps; no shared memory; deterministic. Twin: orb_features_cpu. */
 __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_features_kernel(feature_arrays a)
 {
+  mlff_after_others();
   const int64_t r = own_row(), edge = a.first + r, n_columns = a.n_basis + 3;
   if (r >= a.n) return;
   for (int64_t k = threadIdx.x % WARP; k < n_columns; k += WARP) {
@@ -63,6 +64,7 @@ typedef struct gather_arrays {
  * warps; no shared memory; deterministic. Twin: orb_gather_cpu. */
 __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_gather_kernel(gather_arrays a)
 {
+  mlff_after_others();
   const int64_t r = own_row(), edge = a.first + r;
   if (r >= a.n || a.receiver[edge] < 0) return;
   const real *sender = a.from_sender + edge / a.stride * a.width;
@@ -85,6 +87,7 @@ typedef struct norm_arrays {
  * deterministic. Twin: orb_norm_cpu. */
 __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_norm_kernel(norm_arrays a)
 {
+  mlff_after_others();
   const int lane = (int) threadIdx.x % WARP;
   const int64_t r = own_row();
   if (r >= a.n) return;
@@ -154,6 +157,7 @@ MLFF_DEVICE real message_of(const vector_of<N_FACTORS> &factors, real x, real ga
  * through global memory, where orb_receive_kernel finds them, too. Deterministic. Twin: orb_message_cpu. */
 __global__ void __launch_bounds__(MESSAGE_THREADS) orb_send_kernel(message_arrays a)
 {
+  mlff_after_others();
   const int64_t i = a.begin + blockIdx.x, begin = i * a.stride, end = begin + a.stride;
   const int warp = (int) threadIdx.x / WARP, lane = (int) threadIdx.x % WARP;
   for (int64_t edge = begin + warp; edge < end && a.receiver[edge] >= 0; edge += MESSAGE_THREADS / WARP)
@@ -191,6 +195,7 @@ __global__ void __launch_bounds__(MESSAGE_THREADS) orb_send_kernel(message_array
  * shared memory; deterministic. Twin: orb_message_cpu. */
 __global__ void __launch_bounds__(MESSAGE_THREADS) orb_receive_kernel(message_arrays a)
 {
+  mlff_after_others();
   const int64_t b = blockIdx.x, q_begin = a.in_row[2 * b], q_end = a.in_row[2 * b + 1];
   if (q_begin == q_end || a.in_edge[q_begin] >= a.end || a.in_edge[q_end - 1] < a.first) return;
   for (int64_t k = threadIdx.x; k < a.width; k += MESSAGE_THREADS) {
@@ -302,6 +307,7 @@ typedef struct concat_arrays {
  * A block has ROW_WARPS warps; no shared memory; deterministic. Twin: orb_concat_cpu. */
 __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_concat_kernel(concat_arrays a)
 {
+  mlff_after_others();
   const int64_t i = own_row();
   if (i >= a.n) return;
   for (int p = 0; p < 3; p++) {
@@ -322,6 +328,7 @@ typedef struct embed_arrays {
  * block has ROW_WARPS warps; no shared memory; deterministic. Twin: orb_embed_cpu. */
 __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_embed_kernel(embed_arrays a)
 {
+  mlff_after_others();
   const int64_t i = own_row();
   if (i >= a.n) return;
   const int32_t s = a.species[i];
@@ -341,6 +348,7 @@ typedef struct sum_arrays {
  * memory (a double per thread). Deterministic. Twin: orb_sum_cpu. */
 __global__ void __launch_bounds__(SUM_THREADS) orb_sum_kernel(sum_arrays a)
 {
+  mlff_after_others();
   MLFF_SHARED(double, sums, SUM_THREADS);
   const int t = (int) threadIdx.x;
   const int64_t k = (int64_t) blockIdx.x * SUM_COLUMNS + t % SUM_COLUMNS;

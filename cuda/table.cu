@@ -6,20 +6,23 @@ namespace { /* kernels differ between element types */
 /* Does nothing; whether it can be found tells whether this build has code for the device. */
 __global__ void probe_kernel(int *unused)
 {
+  mlff_after_others();
   (void) unused;
 }
 
 } // namespace
 
-cudaError_t MLFF_CUDA(mlff_cuda_probe)(void)
+cudaError_t MLFF_CUDA(mlff_cuda_probe)(int *architecture)
 {
-  cudaFuncAttributes attributes;
-  return cudaFuncGetAttributes(&attributes, probe_kernel);
+  cudaFuncAttributes attributes = {};
+  const cudaError_t error = cudaFuncGetAttributes(&attributes, probe_kernel);
+  *architecture = attributes.ptxVersion;
+  return error;
 }
 
 cudaError_t MLFF_CUDA(mlff_cuda_launch_empty)(cudaStream_t stream)
 {
-  return mlff_cuda_start("probe_kernel", 1, probe_kernel, 1, WARP, 0, stream, (int *) NULL);
+  return mlff_cuda_start("probe_kernel", 1, false, probe_kernel, 1, WARP, 0, stream, (int *) NULL);
 }
 
 void MLFF_CUDA(mlff_cuda_ops)(mlff_ops *ops)

@@ -38,6 +38,7 @@ typedef ucontext_t cpu_context;
 struct fiber {
   cpu_context context;
   dim3 place;
+  int is_after; /* the thread has called cudasim_after_others */
 };
 
 struct warp {
@@ -209,9 +210,21 @@ static void hand_over()
   }
 }
 
+/* Of the thread that runs; independent ones, which are no fibers, take turns in the first place. */
+static int &is_after()
+{
+  return block.fibers[block.info->independent ? 0 : block.current].is_after;
+}
+
+static void check_after()
+{
+  if (!is_after()) die("has ended without mlff_after_others: kernels that may start early need it in every thread");
+}
+
 /* Wakes a barrier's waiting threads once the last one is there; threads that have ended never come. */
 static void end_thread()
 {
+  check_after();
   warp &w = block.warps[block.current / 32];
   block.n_ended++;
   w.ended |= 1u << (block.current % 32);
@@ -252,6 +265,7 @@ static void start_fiber(int k, dim3 place)
   fiber &f = block.fibers[k];
   char *const top = stacks + (size_t) (k + 1) * STACK_ROOM;
   f.place = place;
+  f.is_after = 0;
   block.warps[k / 32].ready |= 1u << k % 32;
 #if defined(__x86_64__)
   void **words = (void **) (void *) top;
@@ -329,7 +343,9 @@ static void run_loop(unsigned seed)
   for (int t = 0; t < n; t++, step_place(&place, d)) {
     const int k = n - 1 - t;
     cudasim_here.threadIdx = seed ? dim3(k % d.x, k / d.x % d.y, k / d.x / d.y) : place;
+    is_after() = 0;
     (*block.thread)();
+    check_after();
   }
 }
 
@@ -424,6 +440,12 @@ void cudasim_block_barrier(int line)
   block.n_waiting = 0;
   for (int w = 0; w < block.n_warps; w++) block.warps[w].ready = ~block.warps[w].ended;
   block.warps[block.current / 32].ready &= ~(1u << block.current % 32);
+}
+
+void cudasim_after_others()
+{
+  if (!block.info) die("mlff_after_others outside of a kernel");
+  is_after() = 1;
 }
 
 int cudasim_lane()

@@ -1,5 +1,6 @@
 /* test_cudasim.cpp: the simulated device itself: that right kernels give right numbers and wrong ones are stopped. */
 #include "kernels.h"
+#include "launch.h"
 
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
@@ -231,6 +232,20 @@ START_TEST(a_missing_barrier_is_seen)
 }
 END_TEST
 
+START_TEST(kernels_of_few_blocks_start_early_in_a_step)
+{
+  mlff_backend *b = open_gpu();
+  mlff_cuda_backend *cuda = mlff_cuda_of(b);
+  const unsigned most = PDL_BLOCKS_PER_SM * (unsigned) cuda->n_multiprocessors;
+  ck_assert(cuda->can_start_early && !mlff_cuda_starts_early(cuda, 1));
+  mlff_cuda_begin_step(cuda);
+  ck_assert(mlff_cuda_starts_early(cuda, dim3(1, most)) && !mlff_cuda_starts_early(cuda, most + 1));
+  cuda->can_start_early = 0; /* as on older devices */
+  ck_assert(!mlff_cuda_starts_early(cuda, 1));
+  mlff_backend_close(b);
+}
+END_TEST
+
 START_TEST(graphs_are_recorded_and_replayed)
 {
   mlff_backend *b = open_gpu();
@@ -427,7 +442,7 @@ START_TEST(numbers_that_look_like_an_address)
   cudasim_launch_info info = {};
   info.name = "pair_of_numbers", info.grid = {1, 1, 1}, info.block = {1, 1, 1};
   const cudaError_t error = cudasim_launch(
-      info, nullptr, [] {}, arguments, sizes, 1);
+      info, nullptr, [] { cudasim_after_others(); }, arguments, sizes, 1);
   ck_assert_int_eq(error, cudaSuccess);
   mlff_backend_close(b);
 }
@@ -469,6 +484,7 @@ static Suite *make_suite(void)
   tcase_add_test(right, atomics_and_the_order_of_blocks);
   tcase_add_test(right, the_order_of_warps);
   tcase_add_loop_test(right, a_missing_barrier_is_seen, 31, 33);
+  tcase_add_test(right, kernels_of_few_blocks_start_early_in_a_step);
   tcase_add_test(right, graphs_are_recorded_and_replayed);
   tcase_add_test(right, recordings_can_be_spoilt);
   tcase_add_test(right, fresh_memory_is_nan_and_failures_come_when_asked);
@@ -477,7 +493,7 @@ static Suite *make_suite(void)
   tcase_add_test(right, numbers_that_look_like_an_address);
   suite_add_tcase(suite, right);
   TCase *wrong = tcase_create("wrong");
-  for (int which = WRONG_BLOCK; which <= WRONG_MASK; which++)
+  for (int which = WRONG_BLOCK; which <= WRONG_TURN; which++)
     tcase_add_loop_test_raise_signal(wrong, wrong_kernels_are_stopped, SIGABRT, which, which + 1);
   tcase_add_test_raise_signal(wrong, barrier_in_independent_threads_is_stopped, SIGABRT);
   tcase_add_test_raise_signal(wrong, host_pointer_in_a_kernel_is_stopped, SIGABRT);
