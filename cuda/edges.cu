@@ -6,8 +6,6 @@
 #include "edges.h"
 #include "vectors.h"
 
-#include <climits>
-
 enum { EDGE_THREADS = 128, EDGE_WARPS = EDGE_THREADS / WARP };
 
 namespace { /* kernels and their arguments differ between element types */
@@ -57,9 +55,9 @@ static mlff_status bring_graph(mlff_backend *backend, const mlff_graph *graph, c
 
 namespace { /* kernels and their arguments differ between element types */
 
-/* to = from, [n] numbers: positions of few atoms, in A, from pinned memory of the host, which kernels can read; the
- * start of a copy takes longer. The host writes them before the step and leaves them alone until it was waited for. One
- * thread per number; no shared memory; deterministic. Twin: mlff_cuda_upload, which brings those of many atoms. */
+/* to = from, [n] numbers: positions in A, of few atoms, from pinned memory, which the host leaves alone until the step
+ * was waited for. A copy takes longer to start. One thread per number; no shared memory; deterministic. Twin:
+ * mlff_cuda_upload, for many atoms. */
 __global__ void __launch_bounds__(EDGE_THREADS) positions_kernel(double *to, const double *from, int64_t n)
 {
   mlff_after_others();
@@ -156,9 +154,7 @@ __global__ void __launch_bounds__(EDGE_THREADS) edge_count_kernel(edge_arrays a)
   }
   if (lane) return;
   a.g.count[i] = n;
-  a.g.closest[i].r2 = closest2;
-  a.g.closest[i].i = n ? i : -1;
-  a.g.closest[i].j = n ? a.g.nbr[closest_p] : -1;
+  a.g.closest[i] = {closest2, n ? i : -1, n ? a.g.nbr[closest_p] : -1};
 }
 
 /* Reduces the block's pairs to the first; all N threads call it. pair: shared, [N]. */
@@ -414,10 +410,9 @@ static void set_sizes(const mlff_graph *graph, double cutoff, mlff_edges *edges)
 /* Brings the positions from pinned memory. */
 static mlff_status enqueue_positions(mlff_backend *backend, const edge_arrays &a, mlff_error *error)
 {
-  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
+  const double *from = (const double *) (const void *) mlff_cuda_of(backend)->positions.data;
   const int64_t n = 3 * (int64_t) a.n_all;
-  const double *from = (const double *) (const void *) cuda->positions.data;
-  if (!mlff_cuda_is_small(cuda, a.n_local))
+  if (!mlff_cuda_is_small(mlff_cuda_of(backend), a.n_local))
     return mlff_cuda_upload(backend, a.g.pos, from, (size_t) n * sizeof *from, error);
   MLFF_LAUNCH_INDEPENDENT(backend, positions_kernel, mlff_cuda_blocks(n, EDGE_THREADS), EDGE_THREADS, a.g.pos, from, n);
   return MLFF_OK;

@@ -313,19 +313,18 @@ __global__ void __launch_bounds__(NODE_THREADS, GATE_BLOCKS) nequip_gate_kernel(
   vec slope;
   if (a.weight) {
     real sum = 0;
-    for (int l = 0; l < a.n_orders_in; l++) {
+    for (int l = 0; l < a.n_orders_in; l++)
       for (int c = lane * VEC; c < (2 * l + 1) * a.n_in[l]; c += WARP * VEC) {
         const vec v = vec_load(z + a.in_at[l] + c);
         sum += a.share[l] * vec_dot(v, v);
       }
-    }
     scale = (real) (1.0 / sqrt(a.epsilon + (double) warp_sum(sum)));
     if (lane == 0) a.scale[i] = scale;
   }
   for (int c = lane * VEC; c < a.n_out[0]; c += WARP * VEC)
     vec_store(x + c, vec_gate(a, vec_load(z + c), channel_scale(a, c, scale), &slope));
   for (int l = 1, gates = a.n_out[0], channel = a.n_in[0]; l < a.n_orders_out;
-       gates += a.n_out[l], channel += a.n_out[l++]) {
+       gates += a.n_out[l], channel += a.n_out[l++])
     for (int c = lane * VEC; c < a.n_out[l]; c += WARP * VEC) {
       const vec gate = vec_product(vec_gate(a, vec_load(z + gates + c), channel_scale(a, gates + c, scale), &slope),
                                    channel_scale(a, channel + c, scale));
@@ -333,7 +332,6 @@ __global__ void __launch_bounds__(NODE_THREADS, GATE_BLOCKS) nequip_gate_kernel(
         vec_store(x + a.out_at[l] + m * a.n_out[l] + c,
                   vec_product(gate, vec_load(z + a.in_at[l] + m * a.n_in[l] + c)));
     }
-  }
 }
 
 /* reverses nequip_gate_kernel for VEC channels c of order l and their gates: v = g_q g/sqrt(s), that is g_z without the

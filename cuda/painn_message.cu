@@ -203,6 +203,18 @@ template <int PER> MLFF_DEVICE void add_sums(sender_sums<PER> *sum, const sender
   }
 }
 
+/* Adds the sums of the other warps to those of the first one, in order; all threads call it. shares: shared memory,
+ * [step - 1][WARP]. */
+template <int PER>
+MLFF_DEVICE void join_shares(int step, int warp, int lane, sender_sums<PER> *shares, sender_sums<PER> *own)
+{
+  __syncthreads();
+  if (warp) shares[(warp - 1) * WARP + lane] = *own;
+  __syncthreads();
+  for (int s = 0; s < step - 1 && warp == 0; s++) add_sums<PER>(own, shares[s * WARP + lane]);
+  __syncthreads();
+}
+
 template <int PER> MLFF_DEVICE void sender_begin(const message_arrays &a, int64_t j, int k, sender<PER> *own)
 {
   const int64_t f = a.n_features;
@@ -368,12 +380,7 @@ __global__ void __launch_bounds__(WARP *backward_of<PER, IS_SHARED>::WARPS, back
     }
     if (IS_SHARED) {
       static_assert((MOST_SHARES - 1) * WARP * sizeof(sender_sums<PER>) <= WARPS * AHEAD * sizeof *ahead, "they fit");
-      sender_sums<PER> *const shares = (sender_sums<PER> *) (void *) ahead;
-      __syncthreads();
-      if (warp) shares[(warp - 1) * WARP + lane] = own.sums;
-      __syncthreads();
-      for (int s = 0; s < step - 1 && warp == 0; s++) add_sums<PER>(&own.sums, shares[s * WARP + lane]);
-      __syncthreads();
+      join_shares<PER>(step, warp, lane, (sender_sums<PER> *) (void *) ahead, &own.sums);
     }
     if (has_channels && (!IS_SHARED || warp == 0)) sender_end<PER>(a, j, k, own);
   }
