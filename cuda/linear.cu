@@ -3,7 +3,7 @@
  * Weights are packed as [padded_rows(n_in)][n_out], so that neighbouring threads read neighbouring columns. With
  * `precision mixed` products go through tensor cores (linear_mixed.h).
  */
-#include "linear_mixed.h"
+#include "linear_groups.h"
 
 #include <cstdlib>
 
@@ -219,10 +219,13 @@ static const linear_kernels narrow = LINEAR_KERNELS(linear_kernel, SIDE *FEW, SI
 #define MIXED_KERNELS(rows, cols)                                                     \
   LINEAR_KERNELS(linear_mixed_kernel, rows, cols, (mixed_sizes<rows, cols>::THREADS), \
                  (mixed_sizes<rows, cols>::BYTES), rows, cols)
-/* The largest tiles first. */
+#define GROUPS_KERNELS(cols) \
+  LINEAR_KERNELS(linear_groups_kernel, MIXED_ROWS, cols, GROUPS_THREADS, group_sizes<cols>::BYTES, cols)
+/* The largest tiles first; those of warpgroups where there are any. */
 static const linear_kernels mixed[] = {MIXED_KERNELS(MIXED_ROWS, WIDE), MIXED_KERNELS(MIXED_ROWS, NARROW),
                                        MIXED_KERNELS(MIXED_HALF, NARROW), MIXED_KERNELS(MIXED_FEW, NARROW)};
-enum { N_MIXED = sizeof mixed / sizeof *mixed };
+static const linear_kernels groups[] = {GROUPS_KERNELS(WIDE), GROUPS_KERNELS(NARROW)};
+enum { N_MIXED = sizeof mixed / sizeof *mixed, N_OF_GROUPS = sizeof groups / sizeof *groups };
 #endif
 
 enum { MOST_TILES = 65535 }; /* in y of a grid: more rows take more launches */
@@ -246,6 +249,11 @@ static const linear_kernels &fitting(mlff_backend *backend, int n, const mlff_li
 }
 
 #if !MLFF_REAL_IS_DOUBLE
+static const linear_kernels &mixed_kernels(const mlff_cuda_backend *cuda, int which)
+{
+  return cuda->has_warpgroups && which < N_OF_GROUPS ? groups[which] : mixed[which];
+}
+
 /* Whether weights, which are padded to narrow tiles, are whole tiles of these, and a block can have their memory. */
 static bool can_have(const mlff_cuda_backend *cuda, const linear_kernels &kernels, int n,
                      const mlff_linear *const *linears)
@@ -265,14 +273,14 @@ static const linear_kernels &fitting_mixed(mlff_backend *backend, int n, const m
   int64_t least = INT64_MAX;
   int best = N_MIXED - 1;
   for (int which = 0; which < N_MIXED; which++) {
-    const linear_kernels &of = mixed[which];
+    const linear_kernels &of = mixed_kernels(cuda, which);
     const int64_t most = (n_tiles(of, n, linears, args) + cuda->n_multiprocessors - 1) / cuda->n_multiprocessors;
     const int64_t work = most * (of.rows * of.cols + INPUT * (of.rows + of.cols));
     if (work >= least || !can_have(cuda, of, n, linears)) continue;
     least = work;
     best = which;
   }
-  return mixed[best];
+  return mixed_kernels(cuda, best);
 }
 #endif
 
@@ -376,10 +384,13 @@ static mlff_status ask_for_shared_memory(mlff_backend *backend, mlff_error *erro
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   if (cuda->most_shared_mixed) return MLFF_OK;
-  const linear_kernels &k = mixed[0];
-  const cudaError_t failed = mlff_cuda_ask_for_shared(cuda, &cuda->most_shared_mixed, k.one[0], k.one[1], k.one[2],
-                                                      k.one[3], k.many[0], k.many[1], k.many[2], k.many[3]);
-  return mlff_cuda_check(cuda, failed, "shared memory of linear_mixed_kernel", error);
+  cudaError_t failed = cudaSuccess;
+  for (int which = 0; which < N_OF_GROUPS && failed == cudaSuccess; which++) {
+    const linear_kernels &k = mixed_kernels(cuda, which);
+    failed = mlff_cuda_ask_for_shared(cuda, &cuda->most_shared_mixed, k.one[0], k.one[1], k.one[2], k.one[3], k.many[0],
+                                      k.many[1], k.many[2], k.many[3]);
+  }
+  return mlff_cuda_check(cuda, failed, "shared memory of products of precision mixed", error);
 }
 
 static mlff_status linear_pack_mixed_cuda(mlff_backend *backend, mlff_linear *linear, const double *weight,
@@ -416,7 +427,7 @@ void mlff_cuda_ops_mixed(mlff_ops *ops)
   ops->linear_pack = linear_pack_mixed_cuda;
   ops->linear = linear_mixed_cuda;
   ops->linear_many = linear_many_mixed_cuda;
-  ops->painn_block = 24576;
+  ops->painn_block = 33792; /* of 132 multiprocessors, two tiles of MIXED_ROWS rows each */
   ops->ani_block = 8192; /* with eight members 4096 atoms, 32768 rows of products */
 }
 #endif

@@ -17,6 +17,11 @@
 #else
 #define MLFF_TENSOR_CORES 0
 #endif
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define MLFF_WARPGROUPS 1
+#else
+#define MLFF_WARPGROUPS 0
+#endif
 
 /* Rows and columns of a tensor_sum, products that are added at once, numbers of a piece, pieces of a row of a part */
 enum { TENSOR_SIZE = 16, TENSOR_DEPTH = 16, PIECE = 4, PIECES = TENSOR_DEPTH / PIECE };
@@ -187,6 +192,133 @@ MLFF_DEVICE void tensor_add(tensor_sum *sum, const tensor_x &x, const tensor_w &
 MLFF_DEVICE float tensor_total(const tensor_sum &sum, int r, int c)
 {
   return sum.of[r][c] + sum.rest[r][c] * (1 / REST_SCALE);
+}
+
+/* ---- warpgroups: sm_90a alone ------------------------------------------------------------------------------------ */
+
+/* Four warps multiply what lies in shared memory, while they do something else. A tile of `rows` rows (of x, or columns
+ * of w) is [products / EIGHT][rows] of EIGHT halves; those of numbers and of rests are apart. */
+enum { GROUP_WARPS = 4, GROUP_ROWS = 64, EIGHT = 8 };
+typedef struct alignas(8) tensor_four {
+  uint32_t of[PIECE / 2];
+} tensor_four;
+
+typedef struct alignas(16) tensor_eight {
+  tensor_four of[EIGHT / PIECE];
+} tensor_eight;
+
+/* GROUP_ROWS x SIZE sums of a warpgroup: of[4 c + 2 r + q] is row 16 warp + lane / 4 + 8 r, column 8 c + lane % 4 * 2 + q;
+ * rest: REST_SCALE times the sums with a rest. */
+template <int SIZE> struct group_sum {
+  float of[SIZE / 2], rest[SIZE / 2];
+};
+
+/* Where the numbers of piece p of a row are in a tile, or their rests. */
+MLFF_DEVICE tensor_four *group_piece(tensor_eight *tile, int rows, int row, int p)
+{
+  return &tile[p / 2 * rows + row].of[p % 2];
+}
+
+MLFF_DEVICE float group_half(const tensor_eight &of, int k)
+{
+  return one_half(of.of[k / PIECE].of[k % PIECE / 2], k % 2);
+}
+
+#if MLFF_WARPGROUPS
+/* Where a tile begins, 16 bytes from row to row and `rows` of them from EIGHT to EIGHT, in units of 16 bytes. */
+MLFF_DEVICE uint64_t group_tile(const tensor_eight *tile, int rows)
+{
+  const uint64_t at = (uint64_t) __cvta_generic_to_shared(tile) / 16;
+  return at | (uint64_t) rows << 16 | (uint64_t) EIGHT << 32;
+}
+
+#define FOUR(s, q) "+f"(s[q]), "+f"(s[(q) + 1]), "+f"(s[(q) + 2]), "+f"(s[(q) + 3])
+#define SIXTEEN(s, q) FOUR(s, q), FOUR(s, (q) + 4), FOUR(s, (q) + 8), FOUR(s, (q) + 12)
+
+/* sum[64][SIZE] += x[64][16] w[16][SIZE], started. */
+MLFF_DEVICE void group_product(float (&s)[32], uint64_t x, uint64_t w)
+{
+  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, "
+               "%12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+               "%32, %33, 1, 1, 1, 0, 0;"
+               : SIXTEEN(s, 0), SIXTEEN(s, 16)
+               : "l"(x), "l"(w));
+}
+
+MLFF_DEVICE void group_product(float (&s)[64], uint64_t x, uint64_t w)
+{
+  asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, "
+               "%12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+               "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, "
+               "%52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, %64, %65, 1, 1, 1, 0, 0;"
+               : SIXTEEN(s, 0), SIXTEEN(s, 16), SIXTEEN(s, 32), SIXTEEN(s, 48)
+               : "l"(x), "l"(w));
+}
+#undef FOUR
+#undef SIXTEEN
+#endif
+
+/* What threads have written to shared memory is there for tensor cores, behind the next barrier. */
+MLFF_DEVICE void group_publish()
+{
+#if MLFF_WARPGROUPS
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+/* Starts sum[r][c] += sum_k x[r][k] w[k][c], k < TENSOR_DEPTH, as tensor_add does. x [2][GROUP_ROWS of x_rows],
+ * w [2][SIZE]: tiles of numbers, and x_tile and w_tile behind them of rests. All threads of a warpgroup call it. */
+template <int SIZE>
+MLFF_DEVICE void group_add(group_sum<SIZE> *sum, const tensor_eight *x, int x_tile, int x_rows, const tensor_eight *w,
+                           int w_tile)
+{
+#if MLFF_WARPGROUPS
+  const uint64_t x_of = group_tile(x, x_rows), x_rest = group_tile(x + x_tile, x_rows);
+  const uint64_t w_of = group_tile(w, SIZE), w_rest = group_tile(w + w_tile, SIZE);
+  group_product(sum->rest, x_rest, w_of);
+  group_product(sum->rest, x_of, w_rest);
+  group_product(sum->of, x_of, w_of);
+#elif MLFF_CUDASIM
+  const int lane = (int) threadIdx.x % WARP, warp = (int) threadIdx.x / WARP % GROUP_WARPS;
+  for (int q = 0; q < SIZE / 2; q++) {
+    const int row = 16 * warp + lane / 4 + q / 2 % 2 * 8, col = q / 4 * 8 + lane % 4 * 2 + q % 2;
+    double of = 0, rest_x = 0, rest_w = 0;
+    for (int k = 0; k < TENSOR_DEPTH; k++) {
+      const tensor_eight *xs = x + k / EIGHT * x_rows + row, *ws = w + k / EIGHT * SIZE + col;
+      const double high_x = group_half(*xs, k % EIGHT), high_w = group_half(*ws, k % EIGHT);
+      of += high_x * high_w;
+      rest_x += group_half(xs[x_tile], k % EIGHT) * high_w;
+      rest_w += high_x * group_half(ws[w_tile], k % EIGHT);
+    }
+    sum->rest[q] = tensor_cut(tensor_cut(sum->rest[q] + rest_x) + rest_w);
+    sum->of[q] = tensor_cut(sum->of[q] + of);
+  }
+#else
+  (void) sum, (void) x, (void) x_tile, (void) x_rows, (void) w, (void) w_tile;
+#endif
+}
+
+/* Registers of sums are tensor cores' from here on; and a group of products ends. */
+MLFF_DEVICE void group_begin()
+{
+#if MLFF_WARPGROUPS
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+}
+
+MLFF_DEVICE void group_commit()
+{
+#if MLFF_WARPGROUPS
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
+}
+
+/* All groups of products but the last N are done. */
+template <int N> MLFF_DEVICE void group_wait()
+{
+#if MLFF_WARPGROUPS
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+#endif
 }
 
 #endif

@@ -30,7 +30,7 @@ namespace cudasim {
 
 /* What tests set, and counters. */
 struct settings {
-  int n_devices = 1, has_code = 1, device = 0, n_multiprocessors = 2;
+  int n_devices = 1, has_code = 1, device = 0, n_multiprocessors = 2, major = 9;
   size_t memory = (size_t) 4 << 30;
   unsigned shuffle = 0;
   long fail_allocation = 0, fail_launch = 0;

@@ -419,7 +419,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *prop, int device)
   std::snprintf(prop->name, sizeof prop->name, "simulated device");
   prop->totalGlobalMem = state.memory;
   prop->sharedMemPerBlock = DEFAULT_SHARED;
-  prop->major = 9;
+  prop->major = state.major;
   prop->multiProcessorCount = state.n_multiprocessors;
   prop->pciBusID = 16 + device;
   return cudaSuccess;
@@ -624,6 +624,7 @@ void cudasim_reset()
   recording = nullptr;
   state.n_devices = (int) from_environment("MLFF_CUDASIM_DEVICES", 1);
   state.n_multiprocessors = (int) from_environment("MLFF_CUDASIM_MULTIPROCESSORS", 2);
+  state.major = (int) from_environment("MLFF_CUDASIM_MAJOR", 9);
   state.shuffle = (unsigned) from_environment("MLFF_CUDASIM_SHUFFLE", 0);
   state.trace = (int) from_environment("MLFF_CUDASIM_TRACE", 0);
   state.memory = (size_t) from_environment("MLFF_CUDASIM_MEMORY", (long) state.memory);

@@ -245,9 +245,9 @@ END_TEST
 START_TEST(tiles_of_a_full_gpu)
 {
 #if MLFF_CUDASIM
-  enum { N_ROWS = 300 };
+  enum { N_ROWS = 250 };
 #else
-  enum { N_ROWS = 17000 };
+  enum { N_ROWS = 67500 };
 #endif
   static const char *const precisions[] = {"mixed", "fp32", "fp64"};
   mlff_error error = {0};
@@ -258,7 +258,9 @@ START_TEST(tiles_of_a_full_gpu)
     const int kind = variant / 2, width = kind == 3 ? 320 : 256 - 56 * (variant % 2);
     const linear_case c = {.n_rows = kind == 3 ? 128 : N_ROWS, /* op_linear_of_three: as many blocks of 128 columns */
                            .n_in = kind == 2 ? width : 40,     /* transposed */
-                           .n_out = kind == 2 ? 40 : width,
+                           .n_out = kind != 2          ? width
+                                    : variant % 2 == 0 ? 128
+                                                       : 40,
                            .in_vectors = kind != 1,
                            .rounded = _i == 0 ? 3.1 * 0x1p-22 : 0,
                            .transpose = kind == 2,
