@@ -294,7 +294,7 @@ MLFF_DEVICE void group_add(group_sum<SIZE> *sum, const tensor_eight *x, int x_ti
     sum->of[q] = tensor_cut(sum->of[q] + of);
   }
 #else
-  (void) sum, (void) x, (void) x_tile, (void) x_rows, (void) w, (void) w_tile;
+  __trap(); /* has_warpgroups */
 #endif
 }
 

@@ -364,7 +364,7 @@ def suite_gpu(build, env):
 
 
 def loops_met(result, where, env):
-    """Instructions of the kernels' loops on sm_80 and sm_90, in sass.txt of the build, times of steps by a model of
+    """Instructions of the kernels' loops on sm_80 and sm_90a, in sass.txt of the build, times of steps by a model of
     them, in model.txt, and the bars of both."""
     tool, library = os.path.join(ROOT, "benchmarks", "gpu", "model.py"), os.path.join(where, "cuda", "libmlff_cuda.a")
     code, output = run([sys.executable, tool, library, "--sass", os.path.join(where, "sass.txt")], env)

@@ -44,8 +44,8 @@ class Device:
 
 DEVICES = {
     "A100": Device(108, 1.41, 230, 2.0, 4.0, 192e3, 8, "sm_80"),
-    "H100": Device(132, 1.75, 260, 3.35, 5.5, 256e3, 6.4, "sm_90"),
-    "H200": Device(132, 1.75, 260, 4.8, 5.5, 256e3, 6.4, "sm_90"),
+    "H100": Device(132, 1.75, 260, 3.35, 5.5, 256e3, 6.4, "sm_90a"),
+    "H200": Device(132, 1.75, 260, 4.8, 5.5, 256e3, 6.4, "sm_90a"),
 }
 ISSUE = 2.0  # cycles between instructions of a warp that is alone: some wait for the one before
 REACHED = 0.8  # of the peaks of issue and of bandwidths

@@ -66,7 +66,7 @@ def configure(build, simulated, python=None, prefix=None, architectures=None):
     backend = (
         ["-DMLFF_CUDASIM=ON"]
         if simulated
-        else ["-DMLFF_CUDA=ON", f"-DMLFF_CUDA_ARCHITECTURES={architectures or '80-real;90'}"]
+        else ["-DMLFF_CUDA=ON", f"-DMLFF_CUDA_ARCHITECTURES={architectures or '80-real;90a-real;90-virtual'}"]
     )
     plugin = ["-DMLFF_BUILD_PLUGIN=ON", f"-DMLFF_PYTHON={python}"] if python else ["-DMLFF_BUILD_PLUGIN=OFF"]
     generator = ["-G", "Ninja"] if shutil.which("ninja") else []

@@ -1,7 +1,7 @@
 """Registers, shared memory and spills of every kernel, as `nvcc -Xptxas -v` tells them; fails when a kernel spills or
 is missing.
 
-  registers.py [ARCHITECTURE ...]      compiles; default: sm_80 sm_90
+  registers.py [ARCHITECTURE ...]      compiles; default: sm_80 sm_90a
   registers.py --log BUILD.log         reads what a build with -DCMAKE_CUDA_FLAGS=-Xptxas=-v printed: of each file
                                        the last
 """
@@ -87,7 +87,7 @@ def missing_kernels(rows):
 
 def main():
     arguments = sys.argv[1:]
-    parts = read_log(arguments[1]) if arguments[:1] == ["--log"] else compile_all(arguments or ["sm_80", "sm_90"])
+    parts = read_log(arguments[1]) if arguments[:1] == ["--log"] else compile_all(arguments or ["sm_80", "sm_90a"])
     rows = [(name, real, gpu, *numbers) for _, real, text in parts for name, gpu, *numbers in kernels(text)]
     print(f"{'kernel':40s} {'real':7s} {'gpu':6s} registers  shared  spilled")
     for name, real, gpu, registers, shared, spilled in rows:

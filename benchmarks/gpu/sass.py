@@ -1,6 +1,6 @@
 """Instructions of the loops of every kernel, from its machine code; fails when a kernel misses its bar.
 
-  sass.py [LIBRARY] [--gpu sm_90] [--real float|double]     default: build/cuda/cuda/libmlff_cuda.a
+  sass.py [LIBRARY] [--gpu sm_90a] [--real float|double]     default: build/cuda/cuda/libmlff_cuda.a
 
 A loop is code that ends with a jump back to its begin, without the loops within. All of it is counted, also what jumps
 forward may skip. Of a kernel the MOST_LOOPS with most sums are listed that have at least half of the most. Columns:
@@ -35,6 +35,7 @@ BARS = {
     r"linear_kernel<\d,8,": 1.25,
     r"linear_mixed_kernel<\d,128,128,": 0.22,
     r"linear_mixed_kernel<": 0.45,
+    r"linear_groups_kernel<": 0.25,
     r"atoms_kernel": 2.3,
     r"message_kernel<0,": 2.3,
     r"message_backward_kernel<0,2,": 3.6,
@@ -44,8 +45,9 @@ MOST_LOOPS = 2
 SKIPPED = 77
 FUNCTION = re.compile(r"^\s*Function : (\w+)")
 LINE = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z]\w*)((?:\.\w+)*)\s*(.*?);")
-# Multiply-adds of a warp: HMMA.1688 is 16 x 8 x 8.
+# Multiply-adds of a warp: HMMA.1688 is 16 x 8 x 8; HGMMA.64x64x16 is that of four warps.
 SHAPES = {"1688": 16 * 8 * 8, "16816": 16 * 8 * 16, "1684": 16 * 8 * 4, "884": 8 * 8 * 4}
+SHAPES |= {f"64x{n}x16": 64 * n * 16 / 4 for n in (64, 128)}
 TENSOR_PRODUCTS = 3
 BITS = re.compile(r"\.(8|16|32|64|128)\b|\.[US](8|16)\b")
 
@@ -100,7 +102,7 @@ def sums(loop):
     """Multiply-adds of a lane."""
     n = count(loop, "FFMA", "DFMA")
     for line in loop:
-        if line.kind in ("HMMA", "DMMA"):
+        if line.kind in ("HMMA", "HGMMA", "DMMA"):
             n += next(SHAPES[word] for word in line.modifiers.split(".") if word in SHAPES) / 32 / TENSOR_PRODUCTS
     return n
 
@@ -177,7 +179,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     default = os.path.join(registers.ROOT, "build", "cuda", "cuda", "libmlff_cuda.a")
     parser.add_argument("library", nargs="?", default=default)
-    parser.add_argument("--gpu", default="sm_90")
+    parser.add_argument("--gpu", default="sm_90a")
     parser.add_argument("--real", choices=("float", "double"), default="float")
     args = parser.parse_args()
     env = tools()
