@@ -9,14 +9,15 @@
 
 namespace { /* kernels and their arguments differ between element types */
 
-/* Of tiles of MIXED_ROWS rows and SIZE columns: STEP products at a time, whose numbers are copied two steps before they
- * are multiplied, those of x three. In shared memory: tiles of x and of w, each of numbers and then of rests, of
- * X_STAGES and W_STAGES steps; numbers of x as they came, of RAW_STAGES; and where they were, at last, the sums
- * [MIXED_ROWS][SIZE + SUM_PAD]. */
+/* Of tiles of MIXED_ROWS rows and SIZE columns: STEP products at a time. Copies of numbers of x start X_AHEAD steps
+ * before these are multiplied, those of weights W_AHEAD. In shared memory: tiles of x and of w, each of numbers and then
+ * of rests, of X_STAGES and W_STAGES steps; numbers of x as they came, of RAW_STAGES; and where they were, at last, the
+ * sums [MIXED_ROWS][SIZE + SUM_PAD]. */
 enum { N_GROUPS = MIXED_ROWS / GROUP_ROWS, GROUPS_THREADS = N_GROUPS * GROUP_WARPS * WARP };
-enum { STEP = PADDED_ROWS, LAYERS = STEP / TENSOR_DEPTH, X_STAGES = 3, W_STAGES = 4, RAW_STAGES = 2, SUM_PAD = 8 };
+enum { STEP = PADDED_ROWS, LAYERS = STEP / TENSOR_DEPTH, X_STAGES = 3, X_AHEAD = 3, RAW_STAGES = 2, SUM_PAD = 8 };
 template <int SIZE> struct group_sizes {
-  enum { BLOCKS = SIZE > NARROW ? 1 : 2 }; /* of a multiprocessor */
+  enum { BLOCKS = SIZE > NARROW ? 1 : 2 };                                              /* of a multiprocessor */
+  enum { W_STAGES = BLOCKS == 1 ? 5 : 4, W_AHEAD = W_STAGES - 2, UNTIL = W_AHEAD - 2 }; /* UNTIL: groups of copies */
   enum { X_TILE = STEP / EIGHT * MIXED_ROWS, W_TILE = STEP / EIGHT * SIZE, RAW = MIXED_ROWS * STEP / PIECE };
   enum { W_AT = X_STAGES * 2 * X_TILE, RAW_AT = W_AT + W_STAGES * 2 * W_TILE, END = RAW_AT + RAW_STAGES * RAW };
   enum { BYTES = 16 * END };
@@ -56,7 +57,7 @@ template <int SIZE> struct group_tiles {
   }
   __device__ __forceinline__ tensor_eight *w_tile(int k0) const
   {
-    return shared + sizes::W_AT + k0 / STEP % W_STAGES * 2 * sizes::W_TILE;
+    return shared + sizes::W_AT + k0 / STEP % sizes::W_STAGES * 2 * sizes::W_TILE;
   }
   __device__ __forceinline__ real *raw(int k0, int d, int q) const /* of the thread */
   {
@@ -80,21 +81,25 @@ template <int SIZE> struct group_tiles {
       }
   }
 
-  /* Weights behind n_in are zero: any numbers of the row do there. */
   __device__ __forceinline__ void copy_x(int k0) const
   {
     if (k0 >= a.n_in) return;
+    if (a.x_in_vectors)
+      copy_pieces<PIECE>(k0);
+    else
+      copy_pieces<1>(k0);
+  }
+
+  /* N numbers at a time. Weights behind n_in are zero: any numbers of the row do there. */
+  template <int N> __device__ __forceinline__ void copy_pieces(int k0) const
+  {
 #pragma unroll
     for (int d = 0; d < LAYERS; d++)
 #pragma unroll
-      for (int q = 0; q < OWN; q++) {
-        const int k = k0 + d * TENSOR_DEPTH + my_piece * PIECE;
-        real *to = raw(k0, d, q);
-        if (a.x_in_vectors) {
-          copy_ahead<PIECE>(to, x[q] + (k < a.n_in ? k : 0));
-        } else {
-          for (int n = 0; n < PIECE; n++) copy_ahead<1>(to + n, x[q] + (k + n < a.n_in ? k + n : 0));
-        }
+      for (int n = 0; n < PIECE; n += N) {
+        const int k = k0 + d * TENSOR_DEPTH + my_piece * PIECE + n, at = k < a.n_in ? k : 0;
+#pragma unroll
+        for (int q = 0; q < OWN; q++) copy_ahead<N>(raw(k0, d, q) + n, x[q] + at);
       }
   }
 
@@ -124,6 +129,7 @@ __global__ void __launch_bounds__(GROUPS_THREADS, group_sizes<SIZE>::BLOCKS)
     linear_groups_kernel(linear_group<N_PRODUCTS> group)
 {
   mlff_after_others();
+  if (!group_can_run()) return;
   typedef group_sizes<SIZE> sizes;
   MLFF_SHARED_DYNAMIC(tensor_eight, shared);
   const linear_arrays &a = group.of[N_PRODUCTS == 1 ? 0 : blockIdx.z];
@@ -135,19 +141,17 @@ __global__ void __launch_bounds__(GROUPS_THREADS, group_sizes<SIZE>::BLOCKS)
   group_sum<SIZE> sum;
 #pragma unroll
   for (int q = 0; q < SIZE / 2; q++) sum.of[q] = sum.rest[q] = 0;
-  tiles.copy_x(0);
+  tiles.copy_x(0), tiles.copy_w(0);
   __pipeline_commit();
-  tiles.copy_w(0);
-  tiles.copy_x(STEP);
+  tiles.copy_x(STEP), tiles.copy_w(STEP);
   __pipeline_commit();
   __pipeline_wait_prior(1);
   tiles.split_x(0);
-  tiles.copy_w(STEP);
+  group_publish();
+  for (int k = 2; k < sizes::W_AHEAD; k++) tiles.copy_w(k * STEP);
   tiles.copy_x(2 * STEP);
   __pipeline_commit();
   for (int k0 = 0; k0 < a.n_in; k0 += STEP) {
-    __pipeline_wait_prior(1);
-    group_publish();
     __syncthreads();
     const tensor_eight *x_tile = tiles.x_tile(k0) + my_group * GROUP_ROWS, *w_tile = tiles.w_tile(k0);
     group_begin();
@@ -155,9 +159,10 @@ __global__ void __launch_bounds__(GROUPS_THREADS, group_sizes<SIZE>::BLOCKS)
     for (int d = 0; d < STEP / EIGHT; d += TENSOR_DEPTH / EIGHT)
       group_add<SIZE>(&sum, x_tile + d * MIXED_ROWS, sizes::X_TILE, MIXED_ROWS, w_tile + d * SIZE, sizes::W_TILE);
     group_commit();
+    __pipeline_wait_prior(sizes::UNTIL);
     tiles.split_x(k0 + STEP);
-    tiles.copy_w(k0 + 2 * STEP);
-    tiles.copy_x(k0 + 3 * STEP);
+    group_publish();
+    tiles.copy_w(k0 + sizes::W_AHEAD * STEP), tiles.copy_x(k0 + X_AHEAD * STEP);
     __pipeline_commit();
     group_wait<1>();
   }

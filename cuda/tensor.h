@@ -207,8 +207,8 @@ typedef struct alignas(16) tensor_eight {
   tensor_four of[EIGHT / PIECE];
 } tensor_eight;
 
-/* GROUP_ROWS x SIZE sums of a warpgroup: of[4 c + 2 r + q] is row 16 warp + lane / 4 + 8 r, column 8 c + lane % 4 * 2 + q;
- * rest: REST_SCALE times the sums with a rest. */
+/* GROUP_ROWS x SIZE sums of a warpgroup: of[4 c + 2 r + q] is row 16 warp + lane / 4 + 8 r, column
+ * 8 c + lane % 4 * 2 + q; rest: REST_SCALE times the sums with a rest. */
 template <int SIZE> struct group_sum {
   float of[SIZE / 2], rest[SIZE / 2];
 };
@@ -258,6 +258,17 @@ MLFF_DEVICE void group_product(float (&s)[64], uint64_t x, uint64_t w)
 #undef SIXTEEN
 #endif
 
+/* False, and the end of the kernel as a failure, in code for other GPUs. */
+MLFF_DEVICE bool group_can_run()
+{
+#if MLFF_WARPGROUPS || MLFF_CUDASIM
+  return true;
+#else
+  __trap();
+  return false;
+#endif
+}
+
 /* What threads have written to shared memory is there for tensor cores, behind the next barrier. */
 MLFF_DEVICE void group_publish()
 {
@@ -294,7 +305,7 @@ MLFF_DEVICE void group_add(group_sum<SIZE> *sum, const tensor_eight *x, int x_ti
     sum->of[q] = tensor_cut(sum->of[q] + of);
   }
 #else
-  __trap(); /* has_warpgroups */
+  (void) sum, (void) x, (void) x_tile, (void) x_rows, (void) w, (void) w_tile;
 #endif
 }
 

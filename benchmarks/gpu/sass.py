@@ -35,12 +35,14 @@ BARS = {
     r"linear_kernel<\d,8,": 1.25,
     r"linear_mixed_kernel<\d,128,128,": 0.22,
     r"linear_mixed_kernel<": 0.45,
-    r"linear_groups_kernel<": 0.25,
+    r"linear_groups_kernel<\d,128,": 0.2,
+    r"linear_groups_kernel<\d,64,": 0.38,
     r"atoms_kernel": 2.3,
     r"message_kernel<0,": 2.3,
     r"message_backward_kernel<0,2,": 3.6,
     r"message_backward_kernel<0,4,": 2.7,
 }
+NOT_EVERYWHERE = "linear_groups_kernel"  # empty but for sm_90a
 MOST_LOOPS = 2
 SKIPPED = 77
 FUNCTION = re.compile(r"^\s*Function : (\w+)")
@@ -166,7 +168,7 @@ def missed(found):
     bad = []
     for name, bar in BARS.items():
         of = {kernel: inner for kernel, inner in found.items() if re.match(name, kernel) and inner}
-        if not of:
+        if not of and not name.startswith(NOT_EVERYWHERE):
             bad.append(f"{name}: no loop was found")
         for kernel, inner in of.items():
             ratio = min((len(loop) / sums(loop) for loop in inner if sums(loop) >= FEWEST), default=math.inf)
