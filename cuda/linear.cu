@@ -428,6 +428,6 @@ void mlff_cuda_ops_mixed(mlff_ops *ops)
   ops->linear = linear_mixed_cuda;
   ops->linear_many = linear_many_mixed_cuda;
   ops->painn_block = 33792; /* of 132 multiprocessors, two tiles of MIXED_ROWS rows each */
-  ops->ani_block = 8192; /* with eight members 4096 atoms, 32768 rows of products */
+  ops->ani_block = 8192;    /* with eight members 4096 atoms, 32768 rows of products */
 }
 #endif

@@ -10,9 +10,9 @@
 namespace { /* kernels and their arguments differ between element types */
 
 /* Of tiles of MIXED_ROWS rows and SIZE columns: STEP products at a time. Copies of numbers of x start X_AHEAD steps
- * before these are multiplied, those of weights W_AHEAD. In shared memory: tiles of x and of w, each of numbers and then
- * of rests, of X_STAGES and W_STAGES steps; numbers of x as they came, of RAW_STAGES; and where they were, at last, the
- * sums [MIXED_ROWS][SIZE + SUM_PAD]. */
+ * before these are multiplied, those of weights W_AHEAD. In shared memory: tiles of x and of w, each of numbers and
+ * then of rests, of X_STAGES and W_STAGES steps; numbers of x as they came, of RAW_STAGES; and where they were, at
+ * last, the sums [MIXED_ROWS][SIZE + SUM_PAD]. */
 enum { N_GROUPS = MIXED_ROWS / GROUP_ROWS, GROUPS_THREADS = N_GROUPS * GROUP_WARPS * WARP };
 enum { STEP = PADDED_ROWS, LAYERS = STEP / TENSOR_DEPTH, X_STAGES = 3, X_AHEAD = 3, RAW_STAGES = 2, SUM_PAD = 8 };
 template <int SIZE> struct group_sizes {
