@@ -169,7 +169,9 @@ def main():
     parser.add_argument(
         "--preset", type=int, default=8, help="of xz, for the pack; below 7 it does not see that the programs are alike"
     )
-    parser.add_argument("--architectures", help="of the pack's GPU code, as CMake has them (80-real;90a-real;90-virtual)")
+    parser.add_argument(
+        "--architectures", help="of the pack's GPU code, as CMake has them (80-real;90a-real;90-virtual)"
+    )
     args = parser.parse_args()
     if args.plan:
         print_plan()
