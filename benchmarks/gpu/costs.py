@@ -8,10 +8,9 @@ A kernel takes the longest of
   issue     instructions of all warps over what the schedulers of all multiprocessors issue
   memory    bytes over the bandwidth of DRAM, or of the L2 cache for what is read again and again
 
-and NODE us for the kernel before it to end and this one to begin. Clocks and bandwidths are those of data sheets,
-latencies as published microbenchmarks have them, as well as the share of their peak that tensor cores reach by the
-instruction that is used (sm_90: 62 %). FINISH is from an H100, STEP, CHUNK and STALLS of model.py
-from an H200.
+and NODE us for the kernel before it to end and this one to begin. Clocks and bandwidths are those of data sheets, the
+share of their peak that tensor cores reach by the instruction that is used (sm_90: 62 %) is published. What is said to
+be from kernels or steps of an H200 is from benchmarks/results/gpu-2026-11-28-h200-changes.
 """
 
 import collections
@@ -25,8 +24,13 @@ import structures
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """multiprocessors; GHz; cycles to L2; TB/s of DRAM and of L2; bytes of shared memory and cache of a multiprocessor;
-    cycles of a scheduler's tensor core for 16 x 8 x 16 products; code: whose machine code it runs."""
+    """multiprocessors; GHz; cycles of a round to L2; TB/s of DRAM and of L2; bytes of shared memory and cache of a
+    multiprocessor; cycles of a scheduler's tensor core for 16 x 8 x 16 products; code: whose machine code it runs.
+
+    A round has what leads to its address, too, and misses in tables of pages and of instructions. 600 cycles are from
+    kernels of 63 atoms on an H200, which are hardly more than rounds: edge_count 3.4 us, edge_fill 4.5, moments 3.5,
+    ani_sum 3.2, collect 2.2, 4, 6, 4, 3 and 3 of them. A load alone takes 260, on an A100 230: others are in
+    proportion."""
 
     sms: int
     clock: float
@@ -43,16 +47,29 @@ class Device:
 
 
 DEVICES = {
-    "A100": Device(108, 1.41, 230, 2.0, 4.0, 192e3, 8, "sm_80"),
-    "H100": Device(132, 1.75, 260, 3.35, 5.5, 256e3, 6.4, "sm_90a"),
-    "H200": Device(132, 1.75, 260, 4.8, 5.5, 256e3, 6.4, "sm_90a"),
+    "A100": Device(108, 1.41, 530, 2.0, 4.0, 192e3, 8, "sm_80"),
+    "H100": Device(132, 1.75, 600, 3.35, 5.5, 256e3, 6.4, "sm_90a"),
+    "H200": Device(132, 1.75, 600, 4.8, 5.5, 256e3, 6.4, "sm_90a"),
 }
 ISSUE = 2.0  # cycles between instructions of a warp that is alone: some wait for the one before
 REACHED = 0.8  # of the peaks of issue and of bandwidths
-NODE, COPY, LAUNCH = 1.3, 1.8, 8.0  # us
+# us, of steps of an H200. Nsight Compute has 1.6 us in every kernel beside its work; the 208 kernels of Orb are 0.5 us
+# each shorter in a step. Those of few blocks that start early: 0.57 less (11 of the student 79.4 -> 73.2 us, 15 of PaiNN
+# 128/3 168.4 -> 158.9, 9 of ANI 95.5 -> 91.1). Positions by a kernel in place of a copy: 5 less, mean of 7 systems. What
+# is left of 63 atoms is LAUNCH, and of 1152 and 98304 atoms HOST for each atom, too.
+NODE, EARLY, COPY, LAUNCH, HOST = 1.1, 0.57, 8.0, 7.5, 0.007
+EARLY_BLOCKS = 2  # of a multiprocessor: PDL_BLOCKS_PER_SM of launch.h
 BUS = 55e3  # bytes/us from a GPU to its host
 BARRIER = 40  # cycles
-FINISH = 4000  # instructions of a warp for its 64 x 32 numbers of a product: activation, slope, writes that wait
+# Instructions of a warp for its 64 x 32 numbers of a product, with writes that wait: of one array, and where slopes are
+# written or factors read, too. From tiles of 128 x 128 of `mixed` on an H200: 3 us (Orb, none), 4.8 (Orb, with an
+# activation), 10 (ANI).
+FINISH, FINISH_TWO = 3000, 7000
+# Cycles of a step of a product beside its instructions: copies that it waits for, a barrier, numbers that are split.
+# From Orb on an H200: tiles of 128 x 128 took 13.1 us with 8 steps and 23.2 with 16, 1230 cycles of each are products;
+# by warpgroups 11.6 and 20.1. That was measured when numbers came just before their use: now they come two steps ahead,
+# of which nothing is counted before it is measured.
+PRODUCT_STEP = {"linear_kernel": 950, "linear_mixed_kernel": 950, "linear_groups_kernel": 630}
 SCHEDULERS = 4
 WARP = 32
 REAL = 4  # bytes
@@ -60,7 +77,8 @@ REAL = 4  # bytes
 
 @dataclasses.dataclass
 class Kernel:
-    """One launch. loops: (instructions, trips, rounds to L2 in a trip, whether the loads are ahead) of a warp."""
+    """One launch. loops: (instructions, trips, rounds to L2 in a trip, whether the loads are ahead) of a warp; of_block:
+    warps."""
 
     name: str
     warps: float
@@ -72,6 +90,7 @@ class Kernel:
     resident: int = 32  # warps on a multiprocessor at a time
     host: float = 0  # bytes written to the host's memory
     chain: float = 0  # cycles of a warp beside loops, rounds and barriers
+    of_block: int = 4
 
     def cycles(self, device):
         """Of a warp that is alone on its scheduler."""
@@ -93,7 +112,8 @@ class Kernel:
         )
 
     def time(self, device):
-        return NODE + max(self.parts(device))
+        is_early = device.code == "sm_90a" and self.warps <= EARLY_BLOCKS * device.sms * self.of_block
+        return NODE - (EARLY if is_early else 0) + max(self.parts(device))
 
 
 class Code:
@@ -121,7 +141,7 @@ class Code:
 
 @dataclasses.dataclass(frozen=True)
 class System:
-    """atoms, by default of water; candidates and edges of an atom, with a skin of 1 A."""
+    """atoms, by default of water; candidates and edges of an atom, with a skin of 2 A."""
 
     atoms: int
     cutoff: float
@@ -133,7 +153,7 @@ class System:
 
     @property
     def candidates(self):
-        return self.density * 4 / 3 * math.pi * (self.cutoff + 1) ** 3
+        return self.density * 4 / 3 * math.pi * (self.cutoff + 2) ** 3
 
 
 AT_ONCE = 4  # candidates or pairs of a lane, whose reads do not wait for one another
@@ -143,6 +163,7 @@ def edge_kernels(s, device):
     """edges.cu: a warp for each atom, two passes over its candidates, and sums over all atoms, of few in the second."""
     trips = math.ceil(s.candidates / WARP / AT_ONCE)
     position = 24 * s.atoms
+    positions = Kernel("positions", 3 * s.atoms / WARP, [(10, 1, 0, False)], 2, host=position)
     count = Kernel("edge_count", s.atoms, [(60 * AT_ONCE, trips, 2, False), (60, 1, 0, False)], 2)
     count.dram, count.l2 = position + 4 * s.candidates * s.atoms, 28 * s.candidates * s.atoms
     fill = Kernel("edge_fill", s.atoms, [(80 * AT_ONCE, trips, 2, False)], 3)
@@ -150,7 +171,7 @@ def edge_kernels(s, device):
     fill.l2 = 32 * s.candidates * s.atoms
     if device.is_small(s.atoms):
         fill.loops.append((40, math.ceil(s.atoms / WARP / AT_ONCE), 1, False))
-        return [count, fill]
+        return [positions, count, fill]
     blocks = math.ceil(s.atoms / 256)
     scan = Kernel("edge_scan", s.atoms / WARP, [(20, 16, 0, False)], 2, 40, 32 * s.atoms)
     total = Kernel("edge_total", 8, [(30, 16 * math.ceil(blocks / 256), 0, False)], 2, 40)
@@ -210,41 +231,59 @@ def misses(cutoff, node, receivers, blocks, cache_bytes):
 
 
 # Of products, the largest first: rows and columns of a tile, its warps, and how many are on a multiprocessor.
-TILES = {"linear_kernel<0,8,1>": (64, 64, 2, 16), "linear_kernel<0,4,1>": (32, 32, 2, 16)}
+TILES = {"linear_kernel<0,8,1>": (64, 64, 2, 12), "linear_kernel<0,4,1>": (32, 32, 2, 16)}
 MIXED_TILES = {
     "linear_mixed_kernel<0,128,128,1>": (128, 128, 8, 8),
     "linear_mixed_kernel<0,128,64,1>": (128, 64, 4, 8),
     "linear_mixed_kernel<0,64,64,1>": (64, 64, 4, 12),
-    "linear_mixed_kernel<0,32,64,1>": (32, 64, 4, 12),
+    "linear_mixed_kernel<0,32,64,1>": (32, 64, 4, 16),
+}
+GROUPS_TILES = {
+    "linear_groups_kernel<0,128,1>": (128, 128, 8, 8),
+    "linear_groups_kernel<0,64,1>": (128, 64, 8, 16),
 }
 
 
-def products(code, device, name, of, mixed=False):
-    """linear.cu: one launch for products of so many (rows, n_in, n_out), side by side; a block copies the next step of
-    its inputs ahead, which come from the L2 cache for each tile."""
+def tiles_of(height, width, of):
+    return [math.ceil(rows / height) * math.ceil(n_out / width) for rows, _, n_out in of]
 
-    def tiles_of(height, width):
-        return [math.ceil(rows / height) * math.ceil(n_out / width) for rows, _, n_out in of]
 
-    def work(kernel):  # fitting_mixed
-        height, width = MIXED_TILES[kernel][:2]
+def fitting(device, of, mixed):
+    """Name and tiles of the kernel that is taken: fitting and fitting_mixed of linear.cu."""
+    if not mixed:
+        large, small = TILES.items()
+        return large if sum(tiles_of(64, 64, of)) >= 2 * device.sms else small
+    kernels = list(MIXED_TILES.items())
+    if device.code == "sm_90a":
+        kernels[: len(GROUPS_TILES)] = GROUPS_TILES.items()
+
+    def work(kernel):
+        height, width = kernel[1][:2]
         if any(math.ceil(n_out / 64) * 64 % width for *_, n_out in of):
             return math.inf
-        return math.ceil(sum(tiles_of(height, width)) / device.sms) * (height * width + 16 * (height + width))
+        return math.ceil(sum(tiles_of(height, width, of)) / device.sms) * (height * width + 16 * (height + width))
 
-    large, small = TILES
-    kernel = min(MIXED_TILES, key=work) if mixed else large if sum(tiles_of(64, 64)) >= 2 * device.sms else small
-    height, width, warps, resident = {**TILES, **MIXED_TILES}[kernel]
-    tiles = tiles_of(height, width)
-    of_warp, sums, busy = height * width / warps, code.sums(kernel), code.loop(kernel)
-    if mixed:
-        busy = max(busy, sums * sass.TENSOR_PRODUCTS * WARP / sass.SHAPES["16816"] * device.tensor)
+    return min(kernels, key=work)
+
+
+def products(code, device, name, of, mixed=False, finish=FINISH):
+    """linear.cu: one launch for products of so many (rows, n_in, n_out), side by side. Blocks that share a
+    multiprocessor share its schedulers; in a step of a block products are at work, then it waits for the next one."""
+    kernel, (height, width, warps, resident) = fitting(device, of, mixed)
+    tiles = tiles_of(height, width, of)
+    of_warp, sums = height * width / warps, code.sums(kernel)
     trips = [of_warp * max(n_in, 32) / WARP / sums for _, n_in, _ in of]
-    loops = [(busy, max(trips), 1, True), (FINISH * of_warp / (64 * 32), 1, 1, False)]
-    # as many warps as have as much to do, all of them with the longest's trips, and each multiprocessor with most tiles
-    n_warps = warps * sum(n * k for n, k in zip(tiles, trips)) / max(trips)
-    per_sm = sum(tiles) / device.sms
-    made = Kernel(name, n_warps * math.ceil(per_sm) / per_sm, loops, 3, 4, resident=resident)
+    # the multiprocessor with most to do, in tiles of the longest's trips, and how many of them it has at a time
+    most = math.ceil(sum(n * k for n, k in zip(tiles, trips)) / max(trips) / device.sms)
+    at_once = min(most, resident / warps)
+    share = at_once * warps / SCHEDULERS
+    busy = max(ISSUE, share / REACHED) * code.loop(kernel)
+    if mixed:
+        busy = max(busy, share * sums * sass.TENSOR_PRODUCTS * WARP / sass.SHAPES["16816"] * device.tensor)
+    last = max(ISSUE, share / REACHED) * finish * of_warp / (64 * 32)
+    step = busy + PRODUCT_STEP[kernel.split("<")[0]]
+    made = Kernel(name, sum(tiles) * warps, [], 0, resident=sum(tiles) * warps, of_block=warps)
+    made.chain = most / at_once * (max(trips) * step + last) + 3 * device.l2_cycles
     made.dram = REAL * sum(rows * (n_in + n_out) for rows, n_in, n_out in of)
     made.l2 = REAL * sum(n * (height + width) * n_in + rows * n_out for n, (rows, n_in, n_out) in zip(tiles, of))
     return made

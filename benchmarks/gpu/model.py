@@ -21,8 +21,12 @@ import registers
 import sass
 from costs import (
     BARRIER,
+    BUS,
     COPY,
     DEVICES,
+    FINISH,
+    FINISH_TWO,
+    HOST,
     ISSUE,
     LAUNCH,
     REACHED,
@@ -100,7 +104,7 @@ def painn_messages(code, net, s, device):
 def painn(code, net, s, device, mixed=False):
     """The kernels of a recorded step; mixed: of many atoms."""
     small = device.is_small(s.atoms)
-    blocks = 1 if small else math.ceil(s.atoms / (24576 if mixed else 98304))
+    blocks = 1 if small else math.ceil(s.atoms / (33792 if mixed else 98304))
     block = dataclasses.replace(s, atoms=s.atoms / blocks)
     return [
         *edge_kernels(s, device),
@@ -132,9 +136,10 @@ def painn_block(code, net, s, device, small, mixed):
 
 # Of atoms_kernel, in cycles: a step beside its sums, and a chunk of weights beside the instructions that start its
 # copies. Both from 63 atoms of PaiNN 64/2 and 128/3 on an H200, with chunks of 16 kB and 150 instructions.
-STEP, CHUNK = 700, 480
+STEP, CHUNK = 400, 480
 MOST_CHUNK = 48 * 1024 // REAL
 STARTING = (45, 5)  # instructions of a thread that copies: of a chunk, and of 512 of its weights
+VECTOR = 3  # cycles of a multiprocessor for four numbers of a row that all lanes of a warp read in shared memory
 FINISHING = 40  # instructions of a sum: activation and slope of some products, indices and writing of all
 
 
@@ -149,7 +154,8 @@ def between(code, net, s, device, small, mixed, group):
     few = per_block <= 2
     name, blocks = f"atoms_kernel<{int(few)}>", math.ceil(n / per_block)
     workers = min(384, 32 * math.ceil(max(n_out for _, _, n_out in of) / 32)) if few else 384
-    kernel = Kernel("atoms", blocks * (workers + 128) / WARP, [], 2)
+    of_block = (workers + 128) // WARP
+    kernel = Kernel("atoms", blocks * of_block, [], 2, of_block=of_block)
     kernel.chain = mixes * (STEP + math.ceil(per_block * f / workers) * device.l2_cycles + BARRIER)
     for rows, n_in, n_out in of:
         n_rows, n_in = rows * per_block, 32 * math.ceil(n_in / 32)
@@ -162,9 +168,10 @@ def between(code, net, s, device, small, mixed, group):
         # a block has a multiprocessor, whose schedulers its busy warps share
         cycles = max(ISSUE, columns / passes / WARP / SCHEDULERS / REACHED)
         chunks = math.ceil(n_in / (MOST_CHUNK // n_out // 8 * 8))
-        sums = cycles * code.loop_of(name, k * at_once) * n_in / k / chunks
+        shared = columns / passes / WARP * (k + VECTOR * k * at_once / 4)
+        sums = max(cycles * code.loop_of(name, k * at_once), shared) * n_in / k / chunks
         copies = CHUNK + ISSUE * (STARTING[0] + STARTING[1] * n_in * n_out / 512 / chunks)
-        finish = cycles * FINISHING * at_once + (at_once // 4 * device.l2_cycles if at_once > 4 else 0)
+        finish = cycles * FINISHING * at_once
         # the next chunk is copied while one is used, and the first of a product before
         begin = STEP + device.l2_cycles + 3 * BARRIER
         kernel.chain += max(begin + finish + sums, copies) + (chunks - 1) * max(sums, copies)
@@ -244,7 +251,8 @@ def ani(code, net, s, device, mixed):
         batches = math.ceil(n * net.members / (32768 if mixed else 65536))
         rows = n / batches
         layers = [[(share * rows, *widths) for share, *widths in layer] * net.members for layer in net.layers()]
-        networks = [products(code, device, "layer", layer, mixed) for layer in layers] * batches
+        finish = [FINISH_TWO] * (len(layers) - 1) + [FINISH]  # the last one writes gradients alone
+        networks = [products(code, device, "layer", of, mixed, last) for of, last in zip(layers, finish)] * batches
     return [*edge_kernels(s, device), forward, *networks, sum_kernel, back, collect, *force_kernels(s, device)]
 
 
@@ -460,9 +468,10 @@ CASES = (
 )
 
 
-def step(kernels):
-    """us of a recorded step on a device, given its kernels' times; the one copy is that of the positions."""
-    return LAUNCH + COPY + sum(kernels)
+def step(atoms, kernels, device):
+    """us of a recorded step; the one copy is that of the positions of many atoms."""
+    copy = 0 if device.is_small(atoms) else COPY + 24 * atoms / BUS
+    return LAUNCH + HOST * atoms + copy + sum(kernel.time(device) for kernel in kernels)
 
 
 def main():
@@ -491,7 +500,7 @@ def main():
         for kernel in found:
             latency, issue, memory = kernel.parts(device)
             print(f"{kernel.name:24s}{kernel.time(device):8.1f}{latency:9.1f}{issue:8.1f}{memory:8.1f}")
-        print(f"{'step, with copies':24s}{step([k.time(device) for k in found]):8.1f}")
+        print(f"{'step, with copies':24s}{step(case.atoms, found, device):8.1f}")
         return
     print(
         f"{'case':18s}{'kernels':>8s}{'unit':>9s}"
@@ -503,7 +512,7 @@ def main():
         found = json.load(f)["time"]
         rows = found["cases"] + found["cases_2"]
     for case in CASES:
-        steps = {name: step([k.time(d) for k in kernels(case, d)]) for name, d in DEVICES.items()}
+        steps = {name: step(case.atoms, kernels(case, d), d) for name, d in DEVICES.items()}
         n = len(kernels(case, DEVICES["H200"]))
         cells = "".join(f"{case.value(us):9.3g}" for us in steps.values())
         measured = case.measured(rows)
