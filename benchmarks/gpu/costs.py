@@ -178,6 +178,9 @@ def edge_kernels(s, device):
     return [count, scan, total, fill]
 
 
+PIECE = 64  # bytes that DRAM gives for a number read at any place
+
+
 def force_kernels(s, device):
     """forces.cu: warps own up to 32 atoms, lanes their edges and the candidates that end there. Of small systems the
     last block adds up those of all, which waits for a fence, the counter and the parts, and forces go to the host."""
@@ -185,7 +188,7 @@ def force_kernels(s, device):
     own, others = math.ceil(s.edges / WARP), math.ceil(s.candidates / WARP / AT_ONCE)
     loops = [(60, per_warp * own, 2, False), (30 * AT_ONCE, per_warp * others, 3, False), (60, per_warp, 0, False)]
     forces = Kernel("forces", s.atoms / per_warp, loops, 3, 2)
-    forces.dram = (2 * 16 * s.edges + 8 * s.candidates + 24) * s.atoms
+    forces.dram = (2 * 16 * s.edges + (8 + PIECE) * s.candidates + 24) * s.atoms
     forces.l2 = (3 * 16 * s.edges + 8 * s.candidates) * s.atoms
     parts = math.ceil(s.atoms / per_warp / 4)
     if device.is_small(s.atoms):
@@ -282,6 +285,8 @@ def products(code, device, name, of, mixed=False, finish=FINISH):
         busy = max(busy, share * sums * sass.TENSOR_PRODUCTS * WARP / sass.SHAPES["16816"] * device.tensor)
     last = max(ISSUE, share / REACHED) * finish * of_warp / (64 * 32)
     step = busy + PRODUCT_STEP[kernel.split("<")[0]]
+    if "mixed" not in kernel:  # copies are ahead: other blocks hide what one waits for
+        step = max(busy, (step - busy) + busy / max(1, share / max(1, warps / SCHEDULERS)))
     made = Kernel(name, sum(tiles) * warps, [], 0, resident=sum(tiles) * warps, of_block=warps)
     made.chain = most / at_once * (max(trips) * step + last) + 3 * device.l2_cycles
     made.dram = REAL * sum(rows * (n_in + n_out) for rows, n_in, n_out in of)

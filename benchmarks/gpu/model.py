@@ -73,6 +73,7 @@ class Painn:
 
 
 LINE = 75  # instructions that make the line of an edge
+SHUFFLE = 30  # cycles, as published
 
 
 def painn_messages(code, net, s, device):
@@ -92,11 +93,13 @@ def painn_messages(code, net, s, device):
     chunks = math.ceil(f / (WARP * per))
     # the loop has the making of lines, once in 32 edges; an edge waits for what it gathers, then for eight shuffles
     trips = chunks * math.ceil(e / shares)
-    back = Kernel("message_backward", n * shares, [(back_loop - LINE, trips, 2, False), (LINE, chunks, 1, False)], 4)
-    back.resident = 12
+    back = Kernel("message_backward", n * shares, [(back_loop - LINE, trips, 1, False), (LINE, chunks, 1, False)], 4)
+    back.chain = 8 * SHUFFLE * trips
     # of a block: four warps, each of which has lines of 32 edges in shared memory and four neighbours ahead
-    blocks, of_block = (3 if per == 4 else 5), 4 * (32 * 64 + 4 * 4 * WARP * per * REAL)
-    missed = 1 if small else misses(s.cutoff, 4 * f * REAL, 4, blocks, device.l1 - blocks * of_block - radial)
+    blocks, of_block = (4 if small or per == 4 else 5), 4 * (32 * 64 + 4 * 4 * WARP * per * REAL)
+    back.resident = 4 * blocks
+    # adjoints of 128 features go past that cache
+    missed = 1 if small or per == 4 else misses(s.cutoff, 4 * f * REAL, 4, blocks, device.l1 - blocks * of_block - radial)
     back.dram, back.l2 = n * (4 + 7 + 7) * f * REAL + edge + 32 * e * n, (missed + 1) * n * e * 4 * f * REAL
     return forward, back
 
@@ -229,12 +232,19 @@ STALLS = 1.6  # times ISSUE for an instruction of ani_networks_kernel, by its pr
 
 
 def ani(code, net, s, device, mixed):
-    """The kernels of a recorded step: whole networks of few atoms, or all atoms and members layer by layer."""
+    """The kernels of a recorded step."""
+    n = math.ceil(s.atoms * net.members / (32768 if mixed else 65536))
+    block = ani_block(code, net, dataclasses.replace(s, atoms=s.atoms / n), device, mixed)
+    collect = Kernel("ani_collect", s.atoms / WARP, [(20 * net.members, 1, math.ceil(net.members / 8), False)], 2)
+    return [*edge_kernels(s, device), *block * n, collect, *force_kernels(s, device)]
+
+
+def ani_block(code, net, s, device, mixed):
+    """Of a block of atoms: whole networks of few atoms, or all atoms and members layer by layer."""
     n = s.atoms
     forward, back = descriptors(code, net, s, device.is_small(n))
     rounds = math.ceil(net.members / 8)  # eight members are read at once
     sum_kernel = Kernel("ani_sum", n * 4, [(69, 1, rounds, False)], 2, 0, n * 128 * REAL * net.members)
-    collect = Kernel("ani_collect", n / WARP, [(20 * net.members, 1, rounds, False)], 2)
     if n * net.members <= 32 * device.sms:
         hydrogen = [pair for (_, *pair), _ in net.layers()]
         sums = sum(n_in * n_out for n_in, n_out in hydrogen)
@@ -248,12 +258,12 @@ def ani(code, net, s, device, mixed):
         networks = [Kernel("ani_networks", 12 * blocks, [(STALLS * loop, trips, 1, True)], 8, trips + 20)]
         networks[0].l2 = blocks * sums * REAL
     else:
-        batches = math.ceil(n * net.members / (32768 if mixed else 65536))
-        rows = n / batches
-        layers = [[(share * rows, *widths) for share, *widths in layer] * net.members for layer in net.layers()]
+        layers = [[(share * n, *widths) for share, *widths in layer] * net.members for layer in net.layers()]
         finish = [FINISH_TWO] * (len(layers) - 1) + [FINISH]  # the last one writes gradients alone
-        networks = [products(code, device, "layer", of, mixed, last) for of, last in zip(layers, finish)] * batches
-    return [*edge_kernels(s, device), forward, *networks, sum_kernel, back, collect, *force_kernels(s, device)]
+        networks = [products(code, device, "layer", of, mixed, last) for of, last in zip(layers, finish)]
+        numbers = n * net.members * net.hydrogen[-1]
+        networks.insert(3, Kernel("ani_readout", n * net.members, [(48, 2, 1, False)], 3, 0, 3 * numbers * REAL))
+    return [forward, *networks, sum_kernel, back]
 
 
 # ---- Orb -------------------------------------------------------------------------------------------------------------
@@ -266,16 +276,20 @@ def orb(code, s, device, mixed, f=256, hidden=512, layers=15, neighbours=20, n_b
     blocks = max(1, math.ceil(e / 32768))
     rows = e / blocks
 
-    def edge_rows(name, width, rounds=2):
-        return Kernel(name, rows, [(4 * width / WARP, 1, 0, False)], rounds, 0, rows * width * REAL)
-
+    # rows of edges, and of receivers: senders' are in a cache of the multiprocessor; five passes over f of an edge
+    gather = Kernel("gather", rows, [(109, hidden / WARP / 4, 0, False)], 3, 0, 3 * hidden * rows * REAL)
+    atoms, wait, sums = n / blocks, neighbours / 4, neighbours / 8
+    send = Kernel("send", 8 * atoms, [(403, sums, 3, False), (363, wait, 2, False)], 4, 2, l2=5 * f * rows * REAL)
+    receive = Kernel("receive", 8 * n, [(156, wait, 3, False)], 3, 0, (f * rows + 2 * f * n) * REAL)
     of_edges = [product(code, device, rows, n_in, n_out, mixed) for n_in, n_out in [(f, hidden), *upper]]
-    of_edges += [edge_rows("gather", 4 * hidden), edge_rows("norm, gates and sums", 6 * f, 4)]
+    of_edges += [gather, send, receive]
     encoder = [product(code, device, rows, n_in, n_out, mixed) for n_in, n_out in [(n_basis + 3, hidden), *upper]]
     of_atoms = [products(code, device, "sender, receiver", [(n, f, hidden)] * 2, mixed)]
     of_atoms += [product(code, device, n, n_in, n_out, mixed) for n_in, n_out in [(3 * f, hidden), *upper]]
-    small = Kernel("concat, sums, norm", n, [(100, 1, 0, False)], 3, 0, 8 * n * f * REAL)
-    return [*edge_kernels(s, device), *(encoder * blocks), *((of_edges * blocks + of_atoms + [small] * 3) * layers)]
+    # a number of a lane at a time: what it writes may be what it reads next
+    concat = Kernel("concat", n, [(11, 3 * f / WARP, 1, False)], 2, 0, 6 * n * f * REAL)
+    norm = Kernel("norm", n, [(126, 1, 1, False)], 6, 0, 3 * n * f * REAL)
+    return [*edge_kernels(s, device), *(encoder * blocks), *((of_edges * blocks + of_atoms + [concat, norm]) * layers)]
 
 
 # ---- NequIP ----------------------------------------------------------------------------------------------------------
