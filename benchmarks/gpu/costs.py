@@ -241,10 +241,7 @@ MIXED_TILES = {
     "linear_mixed_kernel<0,64,64,1>": (64, 64, 4, 12),
     "linear_mixed_kernel<0,32,64,1>": (32, 64, 4, 16),
 }
-GROUPS_TILES = {
-    "linear_groups_kernel<0,128,1>": (128, 128, 8, 8),
-    "linear_groups_kernel<0,64,1>": (128, 64, 8, 16),
-}
+GROUPS_TILES = {"linear_groups_kernel<0,128,1>": (128, 128, 8, 8), "linear_groups_kernel<0,64,1>": (128, 64, 8, 16)}
 
 
 def tiles_of(height, width, of):
