@@ -8,9 +8,13 @@ A kernel takes the longest of
   issue     instructions of all warps over what the schedulers of all multiprocessors issue
   memory    bytes over the bandwidth of DRAM, or of the L2 cache for what is read again and again
 
-and NODE us for the kernel before it to end and this one to begin. Clocks and bandwidths are those of data sheets, the
-share of their peak that tensor cores reach by the instruction that is used (sm_90: 62 %) is published. What is said to
-be from kernels or steps of an H200 is from benchmarks/results/gpu-2026-11-28-h200-changes.
+and NODE us for the kernel before it to end and this one to begin, less where it starts early. Products of linear.cu and
+of atoms.cu have their instructions in the chain: warps of a scheduler take turns there, and wait together. A step takes
+its kernels, LAUNCH us for its start and the wait for it, a copy of positions, and the host's part.
+
+Clocks and bandwidths are those of data sheets, the share of their peak that tensor cores reach by the instruction that
+is used (sm_90: 62 %) is published. What is said to be from kernels or steps of an H200 is from
+benchmarks/results/gpu-2026-11-28-h200-changes: durations of kernels by Nsight Compute, medians of recorded steps.
 """
 
 import collections
@@ -53,10 +57,10 @@ DEVICES = {
 }
 ISSUE = 2.0  # cycles between instructions of a warp that is alone: some wait for the one before
 REACHED = 0.8  # of the peaks of issue and of bandwidths
-# us, of steps of an H200. Nsight Compute has 1.6 us in every kernel beside its work; the 208 kernels of Orb are 0.5 us
-# each shorter in a step. Those of few blocks that start early: 0.57 less (11 of the student 79.4 -> 73.2 us, 15 of PaiNN
-# 128/3 168.4 -> 158.9, 9 of ANI 95.5 -> 91.1). Positions by a kernel in place of a copy: 5 less, mean of 7 systems. What
-# is left of 63 atoms is LAUNCH, and of 1152 and 98304 atoms HOST for each atom, too.
+# us, of steps of an H200. Nsight Compute has 1.6 us in every kernel beside its work; the 208 kernels of Orb take 0.5 us
+# less each in a step. Those of few blocks, which start early: 0.57 less (11 of the student 79.4 -> 73.2 us, 15 of
+# PaiNN 128/3 168.4 -> 158.9, 9 of ANI 95.5 -> 91.1). Positions by a kernel in place of a copy: 5 less, the mean of 7
+# systems. What is left of 63 atoms is LAUNCH, and of 1152 and 98304 atoms HOST for each atom, too.
 NODE, EARLY, COPY, LAUNCH, HOST = 1.1, 0.57, 8.0, 7.5, 0.007
 EARLY_BLOCKS = 2  # of a multiprocessor: PDL_BLOCKS_PER_SM of launch.h
 BUS = 55e3  # bytes/us from a GPU to its host
@@ -69,6 +73,7 @@ FINISH, FINISH_TWO = 3000, 7000
 # From Orb on an H200: tiles of 128 x 128 took 13.1 us with 8 steps and 23.2 with 16, 1230 cycles of each are products;
 # by warpgroups 11.6 and 20.1. That was measured when numbers came just before their use: now they come two steps ahead,
 # of which nothing is counted before it is measured.
+# Those of fp32 are as of `mixed`: products of 1152 atoms of ANI, 28 to 42 us, come out within 11 % but for one.
 PRODUCT_STEP = {"linear_kernel": 950, "linear_mixed_kernel": 950, "linear_groups_kernel": 630}
 SCHEDULERS = 4
 WARP = 32
@@ -77,8 +82,8 @@ REAL = 4  # bytes
 
 @dataclasses.dataclass
 class Kernel:
-    """One launch. loops: (instructions, trips, rounds to L2 in a trip, whether the loads are ahead) of a warp; of_block:
-    warps."""
+    """One launch. loops: (instructions, trips, rounds to L2 in a trip, whether the loads are ahead) of a warp;
+    of_block: warps."""
 
     name: str
     warps: float
@@ -267,8 +272,8 @@ def fitting(device, of, mixed):
 
 
 def products(code, device, name, of, mixed=False, finish=FINISH):
-    """linear.cu: one launch for products of so many (rows, n_in, n_out), side by side. Blocks that share a
-    multiprocessor share its schedulers; in a step of a block products are at work, then it waits for the next one."""
+    """linear.cu: one launch for products of so many (rows, n_in, n_out), side by side. Blocks of a multiprocessor share
+    its schedulers. A block does the sums of a step, then it waits for the next one."""
     kernel, (height, width, warps, resident) = fitting(device, of, mixed)
     tiles = tiles_of(height, width, of)
     of_warp, sums = height * width / warps, code.sums(kernel)
@@ -276,14 +281,19 @@ def products(code, device, name, of, mixed=False, finish=FINISH):
     # the multiprocessor with most to do, in tiles of the longest's trips, and how many of them it has at a time
     most = math.ceil(sum(n * k for n, k in zip(tiles, trips)) / max(trips) / device.sms)
     at_once = min(most, resident / warps)
-    share = at_once * warps / SCHEDULERS
-    busy = max(ISSUE, share / REACHED) * code.loop(kernel)
-    if mixed:
-        busy = max(busy, share * sums * sass.TENSOR_PRODUCTS * WARP / sass.SHAPES["16816"] * device.tensor)
-    last = max(ISSUE, share / REACHED) * finish * of_warp / (64 * 32)
-    step = busy + PRODUCT_STEP[kernel.split("<")[0]]
-    if "mixed" not in kernel:  # copies are ahead: other blocks hide what one waits for
-        step = max(busy, (step - busy) + busy / max(1, share / max(1, warps / SCHEDULERS)))
+
+    def issue(blocks):  # cycles for an instruction of every warp
+        return max(ISSUE, blocks * warps / SCHEDULERS / REACHED)
+
+    def busy(blocks):  # for a step
+        tensor = sums * sass.TENSOR_PRODUCTS * WARP / sass.SHAPES["16816"] * device.tensor if mixed else 0
+        return max(issue(blocks) * code.loop(kernel), blocks * warps / SCHEDULERS * tensor)
+
+    # numbers that go through registers are split behind a wait of all; where copies are ahead, blocks fill the waits of
+    # one another
+    waits = PRODUCT_STEP[kernel.split("<")[0]]
+    step = busy(at_once) + waits if kernel in MIXED_TILES else max(busy(at_once), busy(1) + waits)
+    last = issue(at_once) * finish * of_warp / (64 * 32)
     made = Kernel(name, sum(tiles) * warps, [], 0, resident=sum(tiles) * warps, of_block=warps)
     made.chain = most / at_once * (max(trips) * step + last) + 3 * device.l2_cycles
     made.dram = REAL * sum(rows * (n_in + n_out) for rows, n_in, n_out in of)
@@ -293,3 +303,56 @@ def products(code, device, name, of, mixed=False, finish=FINISH):
 
 def product(code, device, rows, n_in, n_out, mixed=False):
     return products(code, device, f"product {n_in} x {n_out}", [(rows, n_in, n_out)], mixed)
+
+
+# Of atoms_kernel, in cycles: a step beside its sums; a chunk of weights beside the instructions that start its copies;
+# of a multiprocessor four numbers of a row that all lanes of a warp read in shared memory. The first and the last one
+# are from 63 and 1152 atoms of PaiNN 64/2 on an H200: kernels of 12.5, 15.1 and 13.6 us, and of 29, 31.5 and 29. The
+# second is from the day before, with chunks of 16 kB and 150 instructions.
+STEP, CHUNK, VECTOR = 400, 480, 3
+MOST_CHUNK = 48 * 1024 // REAL
+STARTING = (45, 5)  # instructions of a thread that copies: of a chunk, and of 512 of its weights
+FINISHING = 40  # instructions of a sum: activation and slope of some products, indices and writing of all
+
+
+def fused(code, device, n, f, mixes, of):
+    """atoms.cu: products of so many (rows for an atom, n_in, n_out) of few atoms, and other steps on f channels."""
+    per_block = min(16, math.ceil(n / device.sms))
+    few, blocks = per_block <= 2, math.ceil(n / per_block)
+    workers = min(384, 32 * math.ceil(max(n_out for *_, n_out in of) / 32)) if few else 384
+    of_block = (workers + 128) // WARP
+    kernel = Kernel("atoms", blocks * of_block, [], 2, of_block=of_block)
+    kernel.chain = mixes * (STEP + math.ceil(per_block * f / workers) * device.l2_cycles + BARRIER)
+    for rows, n_in, n_out in of:
+        n_rows, n_in = rows * per_block, 32 * math.ceil(n_in / 32)
+        at_once = 1 if n_rows == 1 else 4
+        while not few and at_once < 16 and math.ceil(n_rows / at_once) * n_out > workers:
+            at_once *= 2
+        k = 16 if at_once == 1 else 8 if at_once == 4 else 4  # of a trip
+        columns = math.ceil(n_rows / at_once) * n_out
+        passes = math.ceil(columns / workers)
+        # a block has a multiprocessor, whose schedulers its busy warps share, and its shared memory
+        warps = columns / passes / WARP
+        cycles = max(ISSUE, warps / SCHEDULERS / REACHED)
+        chunks = math.ceil(n_in / (MOST_CHUNK // n_out // 8 * 8))
+        trip = max(
+            cycles * code.loop_of(f"atoms_kernel<{int(few)}>", k * at_once), warps * k * (1 + VECTOR * at_once / 4)
+        )
+        sums = trip * n_in / k / chunks
+        copies = CHUNK + ISSUE * (STARTING[0] + STARTING[1] * n_in * n_out / 512 / chunks)
+        finish = cycles * FINISHING * at_once
+        # the next chunk is copied while one is used, and the first of a product before
+        begin = STEP + device.l2_cycles + 3 * BARRIER
+        kernel.chain += max(begin + finish + sums, copies) + (chunks - 1) * max(sums, copies)
+        kernel.chain += (passes - 1) * (max(finish + sums, copies) + (chunks - 1) * max(sums, copies))
+    kernel.l2 = blocks * REAL * sum(n_in * n_out for _, n_in, n_out in of)
+    return kernel
+
+
+# ---- steps -----------------------------------------------------------------------------------------------------------
+
+
+def step(atoms, kernels, device):
+    """us of a recorded step; the one copy is that of the positions of many atoms."""
+    copy = 0 if device.is_small(atoms) else COPY + 24 * atoms / BUS
+    return LAUNCH + HOST * atoms + copy + sum(kernel.time(device) for kernel in kernels)
