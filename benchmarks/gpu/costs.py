@@ -31,10 +31,10 @@ class Device:
     """multiprocessors; GHz; cycles of a round to L2; TB/s of DRAM and of L2; bytes of shared memory and cache of a
     multiprocessor; cycles of a scheduler's tensor core for 16 x 8 x 16 products; code: whose machine code it runs.
 
-    A round has what leads to its address, too, and misses in tables of pages and of instructions. 600 cycles are from
-    kernels of 63 atoms on an H200, which are hardly more than rounds: edge_count 3.4 us, edge_fill 4.5, moments 3.5,
-    ani_sum 3.2, collect 2.2, 4, 6, 4, 3 and 3 of them. A load alone takes 260, on an A100 230: others are in
-    proportion."""
+    A round has what leads to its address, too, and what else a cold kernel waits for. 600 cycles are from kernels of 63
+    atoms on an H200, which are hardly more than rounds: edge_count 3.4 us, edge_fill 4.5, moments 3.5, ani_sum 3.2,
+    collect 2.2, with 4, 6, 4, 3 and 3 of them. A load alone takes 260, on an A100 230, whose rounds are longer in
+    proportion: nobody measured them."""
 
     sms: int
     clock: float
@@ -57,11 +57,12 @@ DEVICES = {
 }
 ISSUE = 2.0  # cycles between instructions of a warp that is alone: some wait for the one before
 REACHED = 0.8  # of the peaks of issue and of bandwidths
-# us, of steps of an H200. Nsight Compute has 1.6 us in every kernel beside its work; the 208 kernels of Orb take 0.5 us
-# less each in a step. Those of few blocks, which start early: 0.57 less (11 of the student 79.4 -> 73.2 us, 15 of
-# PaiNN 128/3 168.4 -> 158.9, 9 of ANI 95.5 -> 91.1). Positions by a kernel in place of a copy: 5 less, the mean of 7
-# systems. What is left of 63 atoms is LAUNCH, and of 1152 and 98304 atoms HOST for each atom, too.
-NODE, EARLY, COPY, LAUNCH, HOST = 1.1, 0.57, 8.0, 7.5, 0.007
+# us, of steps of an H200. Nsight Compute has 1.6 us in every kernel beside its work; the 208 kernels of Orb take 0.7 to
+# 1.0 us less each in a step. Those of few blocks, which start early: 0.57 less (11 of the student 79.4 -> 73.2 us, 15
+# of PaiNN 128/3 168.4 -> 158.9, 9 of ANI 95.5 -> 91.1). Positions by a kernel in place of a copy: 5.2 less, the mean of
+# 7 systems. What steps of 63 atoms take beside these is LAUNCH (11.2 and 11.4 us); those of 1152 and 98304 atoms take
+# HOST more for each atom (7 to 10 ns).
+NODE, EARLY, COPY, LAUNCH, HOST = 0.8, 0.57, 6.7, 11.3, 0.009
 EARLY_BLOCKS = 2  # of a multiprocessor: PDL_BLOCKS_PER_SM of launch.h
 BUS = 55e3  # bytes/us from a GPU to its host
 BARRIER = 40  # cycles
@@ -73,7 +74,7 @@ FINISH, FINISH_TWO = 3000, 7000
 # From Orb on an H200: tiles of 128 x 128 took 13.1 us with 8 steps and 23.2 with 16, 1230 cycles of each are products;
 # by warpgroups 11.6 and 20.1. That was measured when numbers came just before their use: now they come two steps ahead,
 # of which nothing is counted before it is measured.
-# Those of fp32 are as of `mixed`: products of 1152 atoms of ANI, 28 to 42 us, come out within 11 % but for one.
+# Those of fp32 are as of `mixed`: products of 1152 atoms of ANI, 28 to 42 us, come out within 12 % but for one.
 PRODUCT_STEP = {"linear_kernel": 950, "linear_mixed_kernel": 950, "linear_groups_kernel": 630}
 SCHEDULERS = 4
 WARP = 32
