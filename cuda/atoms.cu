@@ -5,22 +5,13 @@
  * atoms: blocks do not wait for each other. So an array has the same rows of atoms in all deferred operations
  * together; the simulated device looks at that (check_rows).
  */
-#include "atoms_product.h"
-
-#include <cstdio>
-#include <cstdlib>
+#include "atoms_rows.h"
 
 using namespace ATOMS;
 
-enum { MOST_STEPS = 20, MOST_PER_BLOCK = 16 };
+enum { MOST_PER_BLOCK = 16 };
 
-namespace { /* kernels and their arguments differ between element types */
-
-typedef struct atom_steps {
-  int64_t n_atoms;
-  int n_steps, per_block, chunk, unused[3]; /* chunk: weights that are copied at once, at most */
-  atom_step of[MOST_STEPS];
-} atom_steps;
+namespace { /* kernels differ between element types */
 
 static_assert(sizeof(atom_steps) <= MLFF_CUDA_QUEUE_BYTES, "the queue holds them, and 4 kB are the most of a kernel");
 enum { STEPS_BYTES = sizeof(atom_step) * MOST_STEPS };
@@ -28,10 +19,7 @@ static_assert(STEPS_BYTES % 16 == 0, "vectors follow them in shared memory");
 
 MLFF_DEVICE void mix_step(const atom_step &step, int begin, int n, int n_workers)
 {
-  mix_arrays a = step.of.mix;
-  set_global(a.vw), set_global(a.y), set_global(a.mu), set_global(a.grad), set_global(a.grad_qn), set_global(a.grad_m);
-  set_global(a.qn), set_global(a.inv_norm), set_global(a.q_out), set_global(a.state_out), set_global(a.grad_y);
-  set_global(a.grad_vw), set_global(a.grad_q_out), set_global(a.grad_mu_out);
+  const mix_arrays a = step.of.mix;
   const uint32_t of_f = step.of_out;
 #pragma unroll 1
   for (int q = (int) threadIdx.x; q < n * a.f; q += n_workers) {
@@ -48,17 +36,16 @@ MLFF_DEVICE void mix_step(const atom_step &step, int begin, int n, int n_workers
 
 MLFF_DEVICE void readout_step(const atom_step &step, int begin, int n, int n_workers)
 {
-  readout_arrays a = step.of.readout;
-  set_global(a.h), set_global(a.slope), set_global(a.weight), set_global(a.species), set_global(a.energy);
-  set_global(a.grad_h);
+  const readout_arrays a = step.of.readout;
   for (int i = (int) threadIdx.x / WARP; i < n; i += n_workers / WARP)
     readout_atom(a, begin + i, (int) threadIdx.x % WARP);
 }
 
 /* All steps, one after another, for per_block atoms of a block: products, updates and readouts as in the kernels of
- * their own. What a step writes, the next one reads through global memory; a barrier lies between. COPIERS bring the
- * weights ahead of their use, the first ones while the kernel before may still run. Dynamic shared memory: the steps,
- * chunks of weights, and the rows of x of a product. Deterministic. Twins: those of the operations. */
+ * their own. What a step writes, the next one reads behind a barrier: in shared memory, as far as there is room, where
+ * all rows come at once before the steps, and from where they go at the end. COPIERS bring the weights ahead of their
+ * use, the first ones while the kernel before may still run. Dynamic shared memory: the steps, chunks of weights, the
+ * rows of x of a product, rows that are kept. Deterministic. Twins: those of the operations. */
 template <int IS_FEW> __global__ void __launch_bounds__(WORKERS + COPIERS, 1) atoms_kernel(atom_steps s)
 {
   MLFF_SHARED_DYNAMIC(char, shared);
@@ -79,11 +66,15 @@ template <int IS_FEW> __global__ void __launch_bounds__(WORKERS + COPIERS, 1) at
     start_chunk(&b, s.of);
   }
   __syncthreads();
+  const int begin = (int) blockIdx.x * s.per_block, left = (int) s.n_atoms - begin;
+  const int n = left < s.per_block ? left : s.per_block;
+  real *const rows = (real *) (void *) (shared + s.rows_at);
+  if (is_worker(b)) place_pointers(s, steps, rows, begin, b.n_workers);
 #pragma unroll 1
   for (int k = 1; k < CHUNKS - 1 && !is_worker(b); k++) start_chunk(&b, steps);
   mlff_after_others();
-  const int begin = (int) blockIdx.x * s.per_block, left = (int) s.n_atoms - begin;
-  const int n = left < s.per_block ? left : s.per_block;
+  if (is_worker(b)) bring_rows(s, rows, begin, n, b.n_workers);
+  __syncthreads();
   for (int k = 0; k < s.n_steps; k++) {
     const atom_step &step = steps[k];
     if (step.kind == STEP_LINEAR) {
@@ -97,6 +88,7 @@ template <int IS_FEW> __global__ void __launch_bounds__(WORKERS + COPIERS, 1) at
     }
     __syncthreads();
   }
+  return_rows(s, rows, begin, n);
 }
 
 /* Of a block: a warp for every 32 columns of the widest product where it has few atoms. */
@@ -121,11 +113,12 @@ void share_out(atom_step *step, int per_block, int n_workers)
   a.n_passes = ((n_rows + a.rows - 1) / a.rows * a.n_out + n_workers - 1) / n_workers;
 }
 
-/* Bytes of x for per_block atoms. */
+/* Bytes of x for per_block atoms: whole groups of rows. */
 int64_t x_bytes(const atom_step &step, int per_block)
 {
   if (step.kind != STEP_LINEAR) return 0;
-  const int64_t n_rows = (step.rows_per_atom * per_block + MOST_ROWS - 1) / MOST_ROWS * MOST_ROWS;
+  const int group = per_block > FEW_ATOMS ? MOST_ROWS : VECTOR;
+  const int64_t n_rows = (step.rows_per_atom * per_block + group - 1) / group * group;
   return n_rows * step.of.product.ld * (int64_t) sizeof(real);
 }
 
@@ -141,6 +134,27 @@ bool fits(const mlff_cuda_queue &queue, const atom_step &step, int per_block)
 {
   if (step.kind != STEP_LINEAR) return true;
   return step.of.product.n_out * VECTOR <= LEAST_CHUNK && chunk_beside(queue, x_bytes(step, per_block)) >= LEAST_CHUNK;
+}
+
+/* Shares out the shared memory of a block: rows are kept as far as chunks of LEAST_CHUNK leave room, and chunks get
+ * what is left. Returns its bytes. */
+int64_t share_memory(atom_steps *s, const mlff_cuda_queue &queue)
+{
+  int64_t x = 0;
+  for (int k = 0; k < s->n_steps; k++) {
+    const int64_t need = x_bytes(s->of[k], s->per_block);
+    x = need > x ? need : x;
+  }
+  const int64_t room = queue.most_shared - STEPS_BYTES - x - CHUNKS * LEAST_CHUNK * (int64_t) sizeof(real);
+  row_arrays arrays;
+  find_arrays(&arrays, *s);
+#if MLFF_CUDASIM
+  check_rows(arrays, s->n_atoms);
+#endif
+  const int64_t rows = keep_rows(s, arrays, room / (int64_t) sizeof(real)) * (int64_t) sizeof(real);
+  s->chunk = chunk_beside(queue, x + rows);
+  s->rows_at = (int) (STEPS_BYTES + x + CHUNKS * s->chunk * (int64_t) sizeof(real));
+  return s->rows_at + rows;
 }
 
 /* Rows of weights of a chunk: even parts of a product, whole steps of a worker. */
@@ -182,87 +196,6 @@ void narrow(atom_step *step)
 
 } // namespace
 
-/* ---- rows of atoms ----------------------------------------------------------------------------------------------- */
-
-#if MLFF_CUDASIM
-namespace {
-
-/* An array of a step: where it is, bytes from atom to atom, bytes of an atom. */
-typedef struct footprint {
-  const char *base;
-  int64_t step, bytes;
-} footprint;
-
-typedef struct footprints {
-  int64_t n;
-  footprint of[16 * MOST_STEPS];
-} footprints;
-
-void add(footprints *all, const void *base, int64_t step, int64_t reals)
-{
-  if (base) all->of[all->n++] = {(const char *) base, step * (int64_t) sizeof(real), reals * (int64_t) sizeof(real)};
-}
-
-void add_step(footprints *all, const atom_step &s)
-{
-  const row_product &l = s.of.product;
-  const mix_arrays &m = s.of.mix;
-  const readout_arrays &r = s.of.readout;
-  const int64_t rows = s.rows_per_atom, f = m.f, n_parts = m.last ? 2 : 3, grad = m.last ? 1 : 4;
-  if (s.kind == STEP_LINEAR) {
-    add(all, l.x, rows * l.ldx, (rows - 1) * l.ldx + l.n_in);
-    add(all, l.y, rows * l.ldy, (rows - 1) * l.ldy + l.n_out);
-    add(all, l.slope, rows * l.ld_slope, (rows - 1) * l.ld_slope + l.n_out);
-    add(all, l.scale, rows * l.ld_scale, (rows - 1) * l.ld_scale + l.n_out);
-  } else if (s.kind == STEP_READOUT) {
-    add(all, r.h, r.width, r.width);
-    add(all, r.slope, r.width, r.width);
-    add(all, r.grad_h, r.width, r.width);
-    add(all, r.energy, 1, 1);
-  } else {
-    const struct {
-      const real *base;
-      int64_t step, reals;
-    } arrays[] = {{m.vw, 6 * f, 6 * f},
-                  {m.y, n_parts * f, n_parts * f},
-                  {m.mu, 3 * f, 3 * f},
-                  {m.grad, grad * f, grad * f},
-                  {m.grad_qn, 2 * f, 2 * f},
-                  {m.grad_m, 3 * f, 3 * f},
-                  {m.qn, 2 * f, 2 * f},
-                  {m.inv_norm, f, f},
-                  {m.q_out, f, f},
-                  {m.state_out, 6 * f, 6 * f},
-                  {m.grad_y, n_parts * f, n_parts * f},
-                  {m.grad_vw, 6 * f, 6 * f},
-                  {m.grad_q_out, m.ld_grad_q, f},
-                  {m.grad_mu_out, m.ld_grad_mu, 3 * f}};
-    for (const auto &a : arrays) add(all, a.base, a.step, a.reals);
-  }
-}
-
-/* Ends the program when two arrays share bytes of different atoms: what one block writes, another one would read. */
-void check_rows(const atom_steps &steps)
-{
-  footprints all;
-  all.n = 0;
-  for (int k = 0; k < steps.n_steps; k++) add_step(&all, steps.of[k]);
-  for (int64_t p = 0; p < all.n; p++)
-    for (int64_t q = 0; q < p; q++) {
-      const footprint a = all.of[p].base < all.of[q].base ? all.of[p] : all.of[q],
-                      b = all.of[p].base < all.of[q].base ? all.of[q] : all.of[p];
-      const int64_t between = b.base - a.base;
-      if (between >= (steps.n_atoms - 1) * a.step + a.bytes) continue;
-      if (a.step == b.step && between % a.step + b.bytes <= a.step && between < a.step) continue;
-      std::fprintf(stderr, "atoms_kernel: arrays that share memory have rows of %lld and %lld bytes per atom\n",
-                   (long long) a.step, (long long) b.step);
-      std::abort();
-    }
-}
-
-} // namespace
-#endif
-
 /* ---- the queue --------------------------------------------------------------------------------------------------- */
 
 static void start_steps(mlff_backend *backend)
@@ -274,28 +207,19 @@ static void start_steps(mlff_backend *backend)
   steps.n_steps = cuda->queue.n;
   memcpy(steps.of, cuda->queue.steps, (size_t) cuda->queue.n * sizeof *steps.of);
   cuda->queue.n = 0;
-  if (!steps.n_steps) return;
+  if (!steps.n_steps || cuda->replay.mode == MLFF_CUDA_HANDING_OUT) return; /* it ran with the recorded step */
   const int64_t even = (steps.n_atoms + cuda->n_multiprocessors - 1) / cuda->n_multiprocessors;
   int per_block = even < MOST_PER_BLOCK ? (int) even : (int) MOST_PER_BLOCK;
   for (int k = 0; k < steps.n_steps; k++)
     while (!fits(cuda->queue, steps.of[k], per_block)) per_block--; /* one atom does: put_off */
+  steps.per_block = per_block;
   const int n_workers = workers_of(steps, per_block);
-  int64_t bytes = 0;
-  for (int k = 0; k < steps.n_steps; k++) {
-    const int64_t need = x_bytes(steps.of[k], per_block);
-    bytes = need > bytes ? need : bytes;
-  }
-  steps.chunk = chunk_beside(cuda->queue, bytes);
-  bytes += STEPS_BYTES + CHUNKS * steps.chunk * (int64_t) sizeof(real);
+  const int64_t bytes = share_memory(&steps, cuda->queue);
   for (int k = 0; k < steps.n_steps; k++) {
     if (steps.of[k].kind != STEP_LINEAR) continue;
     part_weights(&steps.of[k].of.product, steps.chunk);
     share_out(&steps.of[k], per_block, n_workers);
   }
-  steps.per_block = per_block;
-#if MLFF_CUDASIM
-  check_rows(steps);
-#endif
   mlff_cuda_launch(backend, "atoms_kernel", 0, per_block > FEW_ATOMS ? atoms_kernel<0> : atoms_kernel<1>,
                    mlff_cuda_blocks(steps.n_atoms, per_block), (unsigned) (n_workers + COPIERS), (size_t) bytes, steps);
 }

@@ -67,9 +67,9 @@ template <int ACT> MLFF_DEVICE void finish_value(const linear_arrays &a, real v,
  * for what that writes. */
 
 typedef struct mix_arrays {
-  int64_t n, ld_grad_q, ld_grad_mu;
   const real *vw, *y, *mu, *grad, *grad_qn, *grad_m;
   real *qn, *inv_norm, *q_out, *state_out, *grad_y, *grad_vw, *grad_q_out, *grad_mu_out;
+  int64_t n, ld_grad_q, ld_grad_mu;
   double epsilon;
   int f, last, unused[2];
 } mix_arrays;
@@ -171,10 +171,10 @@ template <typename I> MLFF_DEVICE void mix_backward_sum(const mix_arrays &a, I i
 }
 
 typedef struct readout_arrays {
-  int64_t n;
   const real *h, *slope, *weight;
-  const int32_t *species;
   real *energy, *grad_h;
+  const int32_t *species;
+  int64_t n;
   double bias;
   int width, unused;
 } readout_arrays;
@@ -183,6 +183,7 @@ typedef struct readout_arrays {
  * lanes of a warp own every 32nd k; the sum goes through shuffles. Twin: painn_readout_cpu. */
 MLFF_DEVICE void readout_atom(const readout_arrays &a, int64_t i, int lane)
 {
+  const int32_t species = a.species[i];
   real sum = 0;
   for (int k = lane; k < a.width; k += WARP) {
     const real w = a.weight[k];
@@ -190,7 +191,7 @@ MLFF_DEVICE void readout_atom(const readout_arrays &a, int64_t i, int lane)
     a.grad_h[i * a.width + k] = w * a.slope[i * a.width + k];
   }
   sum = warp_sum(sum);
-  if (lane == 0) a.energy[i] = a.species[i] < 0 ? (real) 0 : (real) a.bias + sum;
+  if (lane == 0) a.energy[i] = species < 0 ? (real) 0 : (real) a.bias + sum;
 }
 
 /* ---- putting off ------------------------------------------------------------------------------------------------- */
@@ -216,6 +217,13 @@ typedef struct alignas(16) row_product {
   int x_in_vectors, unused;           /* as in linear_arrays */
 } row_product;
 
+/* Pointers to numbers, with which all arrays but linear_arrays begin; the most of them. */
+enum { POINTERS = 14 };
+static __host__ __device__ __forceinline__ int pointers_of(int kind)
+{
+  return kind == STEP_LINEAR ? 6 : kind == STEP_READOUT ? 5 : (int) POINTERS;
+}
+
 typedef struct atom_step {
   int kind, rows_per_atom; /* rows: of products */
   uint32_t of_in, of_out;  /* reciprocals: of ld (in vectors), and of n_out or features */
@@ -224,8 +232,12 @@ typedef struct atom_step {
     row_product product;
     mix_arrays mix;
     readout_arrays readout;
+    real *pointer[POINTERS];
   } of;
 } atom_step;
+static_assert(offsetof(row_product, alpha) == 6 * sizeof(real *), "pointers_of");
+static_assert(offsetof(readout_arrays, species) == 5 * sizeof(real *), "pointers_of");
+static_assert(offsetof(mix_arrays, n) == POINTERS * sizeof(real *), "pointers_of");
 
 } // namespace ATOMS
 

@@ -263,8 +263,7 @@ MLFF_DEVICE void add_rows(const row_product &a, uint32_t of_in, uint32_t of_out,
 /* Rows row0 .. row0 + n_rows of a product; x has room for whole groups of rows. */
 template <int IS_FEW> MLFF_DEVICE void product_step(const atom_step &step, int row0, int n_rows, atom_block *b)
 {
-  row_product a = step.of.product;
-  set_global(a.x), set_global(a.bias), set_global(a.scale), set_global(a.y), set_global(a.slope);
+  const row_product a = step.of.product;
   const uint32_t of_in = step.of_in, of_out = step.of_out;
   if (IS_FEW && n_rows == 1)
     add_row(a, of_in, row0, b);
