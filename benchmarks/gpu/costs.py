@@ -309,7 +309,8 @@ def product(code, device, rows, n_in, n_out, mixed=False):
 # Of atoms_kernel, in cycles: a step beside its sums; a chunk of weights beside the instructions that start its copies;
 # of a multiprocessor four numbers of a row that all lanes of a warp read in shared memory. The first and the last one
 # are from 63 and 1152 atoms of PaiNN 64/2 on an H200: kernels of 12.5, 15.1 and 13.6 us, and of 29, 31.5 and 29. The
-# second is from the day before, with chunks of 16 kB and 150 instructions.
+# second is from the day before, with chunks of 16 kB and 150 instructions. That rows stay in shared memory since then,
+# which saves rounds to L2, is not counted before it was measured.
 STEP, CHUNK, VECTOR = 400, 480, 3
 MOST_CHUNK = 48 * 1024 // REAL
 STARTING = (45, 5)  # instructions of a thread that copies: of a chunk, and of 512 of its weights
