@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(GROUPS_THREADS, group_sizes<SIZE>::BLOCKS)
       vector_of<2> v;
 #pragma unroll
       for (int q = 0; q < 2; q++)
-        v.of[q] = bias[q] + sum.of[4 * c + 2 * r + q] + sum.rest[4 * c + 2 * r + q] * (1 / REST_SCALE);
+        v.of[q] = bias[q] + tensor_total(sum.of[4 * c + 2 * r + q], sum.rest[4 * c + 2 * r + q]);
       store_vector<2>(y_tile + (row + r * EIGHT) * (SIZE + SUM_PAD) + col, v);
     }
   }

@@ -218,7 +218,8 @@ __global__ void __launch_bounds__(mixed_sizes<HEIGHT, SIZE>::THREADS, mixed_size
       const int row = my_tile * TENSOR_SIZE + r * (TENSOR_SIZE / 2) + lane / 4;
       vector_of<4> v;
 #pragma unroll
-      for (int q = 0; q < 4; q++) v.of[q] = bias[q] + tensor_total(sum[r / 2][c], r % 2, q);
+      for (int q = 0; q < 4; q++)
+        v.of[q] = bias[q] + tensor_total(sum[r / 2][c].of[r % 2][q], sum[r / 2][c].rest[r % 2][q]);
       store_vector<4>(y_tile + row * (SIZE + PAD) + col, v);
     }
   }

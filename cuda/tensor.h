@@ -189,9 +189,10 @@ MLFF_DEVICE void tensor_add(tensor_sum *sum, const tensor_x &x, const tensor_w &
 #endif
 }
 
-MLFF_DEVICE float tensor_total(const tensor_sum &sum, int r, int c)
+/* Of a sum and that with a rest. */
+MLFF_DEVICE float tensor_total(float of, float rest)
 {
-  return sum.of[r][c] + sum.rest[r][c] * (1 / REST_SCALE);
+  return of + rest * (1 / REST_SCALE);
 }
 
 /* ---- warpgroups: sm_90a alone ------------------------------------------------------------------------------------ */

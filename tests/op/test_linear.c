@@ -274,6 +274,42 @@ START_TEST(tiles_of_a_full_gpu)
 }
 END_TEST
 
+#if MLFF_CUDASIM
+/* Precision mixed of GPUs: rows have the same bits among many as among few, whose tiles are others. What a real device
+ * makes of that is for it to say: its instructions for large tiles are others. */
+START_TEST(tiles_agree)
+{
+  enum { ROWS = 250, FEW = 20, IN = 200, OUT = 256 };
+  mlff_error error = {0};
+  mlff_linear linear = {0};
+  mlff_backend *backend = NULL;
+  test_rng rng = {.state = 13};
+  double bias[OUT], *weight = malloc(IN * OUT * sizeof *weight), *x = malloc(ROWS * IN * sizeof *x);
+  for (int k = 0; k < OUT; k++) bias[k] = test_uniform(&rng, -1, 1);
+  for (int k = 0; k < IN * OUT; k++) weight[k] = test_uniform(&rng, -1, 1);
+  for (int k = 0; k < ROWS * IN; k++) x[k] = test_uniform(&rng, -1, 1);
+  test_ok(mlff_backend_open("cuda", 0, "mixed", NULL, &backend, &error), error);
+  test_ok(backend->ops->linear_pack(backend, &linear, weight, bias, OUT, IN, 0, &error), error);
+  mlff_buf dev_x = reals_to_backend(backend, x, ROWS * IN), many = reals_to_backend(backend, x, ROWS * OUT),
+           few = reals_to_backend(backend, x, FEW * OUT);
+  mlff_linear_args args = {.n_rows = ROWS, .x = dev_x.data, .ldx = IN, .y = many.data, .ldy = OUT};
+  backend->ops->linear(backend, &linear, &args);
+  args.n_rows = FEW;
+  args.y = few.data;
+  backend->ops->linear(backend, &linear, &args);
+  double *y = reals_from_backend(backend, many.data, FEW * OUT), *z = reals_from_backend(backend, few.data, FEW * OUT);
+  ck_assert_int_eq(memcmp(y, z, FEW * OUT * sizeof *y), 0);
+  double *owned[] = {weight, x, y, z};
+  for (size_t k = 0; k < sizeof owned / sizeof owned[0]; k++) free(owned[k]);
+  mlff_linear_release(backend, &linear);
+  mlff_buf_release(backend, &dev_x);
+  mlff_buf_release(backend, &many);
+  mlff_buf_release(backend, &few);
+  mlff_backend_close(backend);
+}
+END_TEST
+#endif
+
 /* ---- bf16 on the CPU
  * ------------------------------------------------------------------------------------------------- */
 
@@ -583,6 +619,9 @@ static Suite *make_suite(void)
   }
   tcase_add_loop_test(tcase, linear_on_tensor_cores, 0, n_backends() > N_CPU_BACKENDS);
   tcase_add_loop_test(tcase, tiles_of_a_full_gpu, 0, n_backends() > N_CPU_BACKENDS ? 3 : 0);
+#if MLFF_CUDASIM
+  tcase_add_test(tcase, tiles_agree);
+#endif
   tcase_add_loop_test(tcase, many_products_are_as_one_by_one, 0, n_backends());
   suite_add_tcase(suite, tcase);
   return suite;
