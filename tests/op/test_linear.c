@@ -284,10 +284,10 @@ START_TEST(tiles_agree)
   mlff_linear linear = {0};
   mlff_backend *backend = NULL;
   test_rng rng = {.state = 13};
-  double bias[OUT], *weight = malloc(IN * OUT * sizeof *weight), *x = malloc(ROWS * IN * sizeof *x);
+  double bias[OUT], *weight = malloc(IN * OUT * sizeof *weight), *x = malloc(ROWS * OUT * sizeof *x);
   for (int k = 0; k < OUT; k++) bias[k] = test_uniform(&rng, -1, 1);
   for (int k = 0; k < IN * OUT; k++) weight[k] = test_uniform(&rng, -1, 1);
-  for (int k = 0; k < ROWS * IN; k++) x[k] = test_uniform(&rng, -1, 1);
+  for (int k = 0; k < ROWS * OUT; k++) x[k] = test_uniform(&rng, -1, 1);
   test_ok(mlff_backend_open("cuda", 0, "mixed", NULL, &backend, &error), error);
   test_ok(backend->ops->linear_pack(backend, &linear, weight, bias, OUT, IN, 0, &error), error);
   mlff_buf dev_x = reals_to_backend(backend, x, ROWS * IN), many = reals_to_backend(backend, x, ROWS * OUT),
