@@ -298,7 +298,6 @@ static void close_cuda(mlff_backend *backend)
 mlff_status mlff_cuda_check_device(int device, char *kernels, char *id, mlff_error *error)
 {
   char why[200] = "";
-  int architecture;
   const int n = mlff_cuda_n_devices(why, sizeof why);
   if (n == 0) return mlff_fail(error, MLFF_E_DEVICE, "device cuda: %s; use 'device cpu'", why);
   if (device < 0 || device >= n)
@@ -308,7 +307,7 @@ mlff_status mlff_cuda_check_device(int device, char *kernels, char *id, mlff_err
   cudaError_t failed = cudaSetDevice(device);
   if (failed == cudaSuccess) failed = cudaGetDeviceProperties(&prop, device);
   if (failed == cudaSuccess) {
-    failed = mlff_cuda_probe_f32(&architecture);
+    failed = mlff_cuda_probe_f32(NULL);
     if (failed == cudaErrorNoKernelImageForDevice || failed == cudaErrorInvalidDeviceFunction ||
         failed == cudaErrorUnsupportedPtxVersion) {
       cudaGetLastError();

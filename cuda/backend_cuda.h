@@ -155,7 +155,7 @@ void mlff_cuda_timing_close(mlff_cuda_backend *cuda);
 mlff_status mlff_cuda_check_device(int device, char *kernels, char *id, mlff_error *error);
 
 /* table.cu, compiled once for each element type. probe: cudaSuccess when this build has code for the current device;
- * *architecture: what it was compiled for, 90 for compute_90, not more than the device is. */
+ * *architecture, unless it is NULL: what it was compiled for, 90 for compute_90, not more than the device is. */
 cudaError_t mlff_cuda_probe_f32(int *architecture);
 cudaError_t mlff_cuda_probe_f64(int *architecture);
 /* A kernel that does nothing. */

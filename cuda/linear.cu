@@ -1,7 +1,7 @@
 /* linear.cu: y = act(x W^T + b) on the GPU, one GEMM or a batch of them. Twin: cpu/linear.c.
  *
  * Weights are packed as [padded_rows(n_in)][n_out], so that neighbouring threads read neighbouring columns. With
- * `precision mixed` products go through tensor cores (linear_mixed.h).
+ * `precision mixed` products go through tensor cores (linear_mixed.h, linear_groups.h).
  */
 #include "linear_groups.h"
 

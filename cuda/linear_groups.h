@@ -24,8 +24,7 @@ template <int SIZE> struct group_sizes {
   static_assert(4 * MIXED_ROWS * (SIZE + SUM_PAD) <= (int) BYTES, "sums fit where x and w were");
 };
 
-/* What comes to shared memory. Each thread copies weights, and of OWN rows of its warp's 16 what it splits later. Of
- * rows that are not there the last one is taken: their sums are not kept. */
+/* What comes to shared memory. Each thread copies weights, and of OWN rows of its warp's 16 what it splits later. */
 template <int SIZE> struct group_tiles {
   typedef group_sizes<SIZE> sizes;
   enum { ROWS = WARP / PIECES, OWN = TENSOR_SIZE / ROWS, OF_LAYER = SIZE * PIECES };
@@ -45,10 +44,7 @@ template <int SIZE> struct group_tiles {
     my_piece = t % PIECES;
     w = split_weights(a) + (int64_t) blockIdx.x * OF_LAYER + t;
 #pragma unroll
-    for (int q = 0; q < OWN; q++) {
-      const int64_t row = (int64_t) blockIdx.y * MIXED_ROWS + my_row + q * ROWS;
-      x[q] = a.x + (row < a.n_rows ? row : a.n_rows - 1) * a.ldx;
-    }
+    for (int q = 0; q < OWN; q++) x[q] = row_of_x(a, (int64_t) blockIdx.y * MIXED_ROWS + my_row + q * ROWS);
   }
 
   __device__ __forceinline__ tensor_eight *x_tile(int k0) const

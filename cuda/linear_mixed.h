@@ -45,6 +45,12 @@ __global__ void __launch_bounds__(SPLIT_THREADS) linear_split_kernel(split_array
   to[q] = tensor_split(x);
 }
 
+/* Row of x; of those that are not there the last one, whose sums are not kept. */
+MLFF_DEVICE const real *row_of_x(const linear_arrays &a, int64_t row)
+{
+  return a.x + (row < a.n_rows ? row : a.n_rows - 1) * a.ldx;
+}
+
 /* Numbers k .. k + PIECE of row `x`. Weights behind n_in are zero: any numbers of the row do there. */
 template <int IN_VECTORS> MLFF_DEVICE vector_of<PIECE> load_piece(const linear_arrays &a, const real *x, int k)
 {
@@ -73,7 +79,7 @@ template <int HEIGHT, int SIZE> struct mixed_sizes {
 };
 
 /* The two pairs of tiles, of which one is read while the other one is filled: weights by copies, numbers of x through
- * registers, where they are split. Of rows that are not there the last one is taken: their sums are not kept. */
+ * registers, where they are split. */
 template <int HEIGHT, int SIZE> struct mixed_tiles {
   typedef mixed_sizes<HEIGHT, SIZE> sizes;
   enum { THREADS = sizes::THREADS, LAYERS = sizes::LAYERS, X_LAYER = sizes::X_LAYER, W_LAYER = sizes::W_LAYER };
@@ -105,7 +111,7 @@ template <int HEIGHT, int SIZE> struct mixed_tiles {
     for (int q = 0; q < 2 * IN_LAYER; q++) {
       const int pair = (t + q / 2 * THREADS) % PAIRS;
       const int64_t row = row0 + pair / WARP * TENSOR_SIZE + q % 2 * (TENSOR_SIZE / 2) + lane / PIECES;
-      x[q / 2][q % 2] = a.x + (row < a.n_rows ? row : a.n_rows - 1) * a.ldx;
+      x[q / 2][q % 2] = row_of_x(a, row);
     }
   }
 

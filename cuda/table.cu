@@ -16,7 +16,7 @@ cudaError_t MLFF_CUDA(mlff_cuda_probe)(int *architecture)
 {
   cudaFuncAttributes attributes = {};
   const cudaError_t error = cudaFuncGetAttributes(&attributes, probe_kernel);
-  *architecture = attributes.ptxVersion;
+  if (architecture) *architecture = attributes.ptxVersion;
   return error;
 }
 

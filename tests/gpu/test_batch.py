@@ -9,6 +9,7 @@ from harness import water
 from models import ARCHITECTURES
 
 MLFF = os.environ.get("MLFF", "mlff")
+FILLS = {"painn": 0, "ani": 0, "orb": 4, "nequix": 3}  # of a recorded step, whose other nodes are kernels: no copies
 BOUNDS = {"fp64": (1e-8, 1e-7), "fp32": (1e-5, 1e-3), "mixed": (1e-5, 1e-3)}
 
 
@@ -49,7 +50,7 @@ def test_against_cpu(zoo, xyz, model):
         assert row["energy_difference"] <= BOUNDS[precision][0] and row["force_difference"] <= BOUNDS[precision][1]
         assert 0 < row["force_rms_ratio"] <= 1e-4
         if graph == "on":
-            assert row["n_replayed"] > 0 and row["n_nodes"] >= row["n_kernels"] > 5
+            assert row["n_replayed"] > 0 and row["n_nodes"] - FILLS[model] == row["n_kernels"] > 5
         else:
             assert row["n_nodes"] == row["n_kernels"] == 0
     assert rows[0][0]["force_rms_ratio"] < 1e-8
