@@ -41,11 +41,11 @@ MLFF_DEVICE void readout_step(const atom_step &step, int begin, int n, int n_wor
     readout_atom(a, begin + i, (int) threadIdx.x % WARP);
 }
 
-/* All steps, one after another, for per_block atoms of a block: products, updates and readouts as in the kernels of
- * their own. What a step writes, the next one reads behind a barrier: in shared memory, as far as there is room, where
- * all rows come at once before the steps, and from where they go at the end. COPIERS bring the weights ahead of their
- * use, the first ones while the kernel before may still run. Dynamic shared memory: the steps, chunks of weights, the
- * rows of x of a product, rows that are kept. Deterministic. Twins: those of the operations. */
+/* All steps, one after another, for per_block atoms of a block: updates and readouts as in the kernels of their own,
+ * products in slices. What a step writes, the next one reads behind a barrier: in shared memory, as far as there is
+ * room, where all rows come at once before the steps, and from where they go at the end. COPIERS bring the weights
+ * ahead of their use, the first ones while the kernel before may still run. Dynamic shared memory: the steps, chunks of
+ * weights, x and slices of a product, rows that are kept. Deterministic. Twins: those of the operations. */
 template <int IS_FEW> __global__ void __launch_bounds__(WORKERS + COPIERS, 1) atoms_kernel(atom_steps s)
 {
   MLFF_SHARED_DYNAMIC(char, shared);
@@ -55,8 +55,10 @@ template <int IS_FEW> __global__ void __launch_bounds__(WORKERS + COPIERS, 1) at
   b.chunks = (real *) (void *) (shared + STEPS_BYTES);
   b.chunk = s.chunk;
   b.x = b.chunks + CHUNKS * s.chunk;
+  b.parts = b.x + s.x_room;
+  b.rows = b.parts + s.parts_room;
   b.n_steps = s.n_steps;
-  b.n_workers = IS_FEW ? (int) blockDim.x - COPIERS : WORKERS;
+  b.n_workers = IS_FEW ? FEW_WORKERS : WORKERS;
   if (is_worker(b)) {
     const int n = s.n_steps * (int) (sizeof(atom_step) / sizeof(real));
 #pragma unroll 1
@@ -68,101 +70,124 @@ template <int IS_FEW> __global__ void __launch_bounds__(WORKERS + COPIERS, 1) at
   __syncthreads();
   const int begin = (int) blockIdx.x * s.per_block, left = (int) s.n_atoms - begin;
   const int n = left < s.per_block ? left : s.per_block;
-  real *const rows = (real *) (void *) (shared + s.rows_at);
-  if (is_worker(b)) place_pointers(s, steps, rows, begin, b.n_workers);
+  if (is_worker(b)) place_pointers(s, steps, b.rows, begin, b.n_workers);
 #pragma unroll 1
   for (int k = 1; k < CHUNKS - 1 && !is_worker(b); k++) start_chunk(&b, steps);
   mlff_after_others();
-  if (is_worker(b)) bring_rows(s, rows, begin, n, b.n_workers);
+  if (is_worker(b)) bring_rows(s, b.rows, begin, n, b.n_workers);
   __syncthreads();
   for (int k = 0; k < s.n_steps; k++) {
     const atom_step &step = steps[k];
     if (step.kind == STEP_LINEAR) {
       product_step<IS_FEW>(step, begin * step.rows_per_atom, n * step.rows_per_atom, &b);
-    } else if (is_worker(b)) {
-      if (step.kind == STEP_READOUT) {
-        readout_step(step, begin, n, b.n_workers);
-      } else {
-        mix_step(step, begin, n, b.n_workers);
-      }
+      continue;
     }
     __syncthreads();
+    if (!is_worker(b)) continue;
+    if (step.kind == STEP_READOUT)
+      readout_step(step, begin, n, b.n_workers);
+    else
+      mix_step(step, begin, n, b.n_workers);
   }
-  return_rows(s, rows, begin, n);
+  __syncthreads();
+  return_rows(s, b.rows, begin, n);
 }
 
-/* Of a block: a warp for every 32 columns of the widest product where it has few atoms. */
-int workers_of(const atom_steps &s, int per_block)
+int workers_of(int per_block)
 {
-  int n = WARP;
-  for (int k = 0; k < s.n_steps; k++)
-    if (s.of[k].kind == STEP_LINEAR && s.of[k].of.product.n_out > n) n = s.of[k].of.product.n_out;
-  n = (n + WARP - 1) / WARP * WARP;
-  return per_block > FEW_ATOMS || n > WORKERS ? (int) WORKERS : n;
+  return per_block > FEW_ATOMS ? (int) WORKERS : (int) FEW_WORKERS;
 }
 
-/* Shares out the columns of a product of per_block atoms among n_workers: the fewest rows for each with which all are
- * done at once. */
-void share_out(atom_step *step, int per_block, int n_workers)
+/* Shares out the sums of a product of per_block atoms among the workers of a block: the fewest rows for each with which
+ * all are done at once, then as many slices as there are workers for. */
+void share_out(row_product *a, int n_rows, int per_block)
 {
-  row_product &a = step->of.product;
-  const int n_rows = step->rows_per_atom * per_block;
-  a.rows = n_rows == 1 ? 1 : VECTOR;
-  while (per_block > FEW_ATOMS && a.rows < MOST_ROWS && (n_rows + a.rows - 1) / a.rows * a.n_out > n_workers)
-    a.rows *= 2;
-  a.n_passes = ((n_rows + a.rows - 1) / a.rows * a.n_out + n_workers - 1) / n_workers;
+  const int n_workers = workers_of(per_block);
+  a->columns = a->n_out % VECTOR ? 1 : (int) VECTOR;
+  const int across = a->n_out / a->columns;
+  const auto groups = [&] { return (n_rows + a->rows - 1) / a->rows; };
+  a->rows = n_rows == 1 && per_block <= FEW_ATOMS ? 1 : (int) SOME_ROWS;
+  if (per_block > FEW_ATOMS && groups() * across > n_workers) a->rows = MOST_ROWS;
+  const int n = groups() * across, most = a->ld / VECTOR < MOST_SLICES ? a->ld / VECTOR : (int) MOST_SLICES;
+  a->n_slices = n > n_workers ? 1 : n_workers / n < most ? n_workers / n : most;
+  a->n_passes = (n + n_workers - 1) / n_workers;
+  a->of_columns = reciprocal(across);
+  a->of_slices = reciprocal(a->n_slices);
 }
 
-/* Bytes of x for per_block atoms: whole groups of rows. */
-int64_t x_bytes(const atom_step &step, int per_block)
+/* What a product of per_block atoms takes of shared memory beside its weights, in numbers. */
+typedef struct product_room {
+  int64_t x, parts;
+} product_room;
+
+product_room room_of(const row_product &a, int64_t n_rows)
 {
-  if (step.kind != STEP_LINEAR) return 0;
-  const int group = per_block > FEW_ATOMS ? MOST_ROWS : VECTOR;
-  const int64_t n_rows = (step.rows_per_atom * per_block + group - 1) / group * group;
-  return n_rows * step.of.product.ld * (int64_t) sizeof(real);
+  return {a.x_at < 0 ? (n_rows * a.ld + PIECE - 1) / PIECE * PIECE : 0,
+          (a.n_slices * n_rows * a.n_out + PIECE - 1) / PIECE * PIECE};
 }
 
-/* Weights of a chunk where a block has so many bytes of x. */
-int chunk_beside(const mlff_cuda_queue &queue, int64_t bytes)
+/* Of all products. */
+product_room room_of(const atom_steps &s)
 {
-  const int64_t room = (queue.most_shared - STEPS_BYTES - bytes) / (CHUNKS * (int64_t) sizeof(real));
+  product_room most = {0, 0};
+  for (int k = 0; k < s.n_steps; k++) {
+    if (s.of[k].kind != STEP_LINEAR) continue;
+    const product_room room = room_of(s.of[k].of.product, s.of[k].rows_per_atom * s.per_block);
+    most.x = room.x > most.x ? room.x : most.x;
+    most.parts = room.parts > most.parts ? room.parts : most.parts;
+  }
+  return most;
+}
+
+/* Numbers of a chunk where a block has so many others. */
+int chunk_beside(const mlff_cuda_queue &queue, int64_t others)
+{
+  const int64_t room = ((queue.most_shared - STEPS_BYTES) / (int64_t) sizeof(real) - others) / CHUNKS;
   return room < MOST_CHUNK ? (int) (room / WARP * WARP) : (int) MOST_CHUNK;
 }
 
-/* Whether a block has room for this with per_block atoms. */
-bool fits(const mlff_cuda_queue &queue, const atom_step &step, int per_block)
+/* Whether a block has room for this with per_block atoms, among whose workers it is shared out. */
+bool fits(const mlff_cuda_queue &queue, atom_step *step, int per_block)
 {
-  if (step.kind != STEP_LINEAR) return true;
-  return step.of.product.n_out * VECTOR <= LEAST_CHUNK && chunk_beside(queue, x_bytes(step, per_block)) >= LEAST_CHUNK;
+  if (step->kind != STEP_LINEAR) return true;
+  row_product *a = &step->of.product;
+  const int n_rows = step->rows_per_atom * per_block;
+  share_out(a, n_rows, per_block);
+  const product_room room = room_of(*a, n_rows);
+  return a->n_out * VECTOR <= LEAST_CHUNK && chunk_beside(queue, room.x + room.parts) >= LEAST_CHUNK;
+}
+
+bool all_fit(const mlff_cuda_queue &queue, atom_steps *s, int per_block)
+{
+  bool fit = true;
+  for (int k = 0; k < s->n_steps; k++) fit &= fits(queue, &s->of[k], per_block);
+  return fit;
 }
 
 /* Shares out the shared memory of a block: rows are kept as far as chunks of LEAST_CHUNK leave room, and chunks get
  * what is left. Returns its bytes. */
 int64_t share_memory(atom_steps *s, const mlff_cuda_queue &queue)
 {
-  int64_t x = 0;
-  for (int k = 0; k < s->n_steps; k++) {
-    const int64_t need = x_bytes(s->of[k], s->per_block);
-    x = need > x ? need : x;
-  }
-  const int64_t room = queue.most_shared - STEPS_BYTES - x - CHUNKS * LEAST_CHUNK * (int64_t) sizeof(real);
+  const product_room most = room_of(*s);
   row_arrays arrays;
   find_arrays(&arrays, *s);
 #if MLFF_CUDASIM
   check_rows(arrays, s->n_atoms);
 #endif
-  const int64_t rows = keep_rows(s, arrays, room / (int64_t) sizeof(real)) * (int64_t) sizeof(real);
-  s->chunk = chunk_beside(queue, x + rows);
-  s->rows_at = (int) (STEPS_BYTES + x + CHUNKS * s->chunk * (int64_t) sizeof(real));
-  return s->rows_at + rows;
+  const int64_t left = (queue.most_shared - STEPS_BYTES) / (int64_t) sizeof(real) - most.x - most.parts;
+  const int64_t rows = keep_rows(s, arrays, left - CHUNKS * LEAST_CHUNK);
+  const product_room room = room_of(*s);
+  s->x_room = (int) room.x;
+  s->parts_room = (int) room.parts;
+  s->chunk = chunk_beside(queue, room.x + room.parts + rows);
+  return STEPS_BYTES + (CHUNKS * s->chunk + room.x + room.parts + rows) * (int64_t) sizeof(real);
 }
 
-/* Rows of weights of a chunk: even parts of a product, whole steps of a worker. */
+/* Rows of weights of a chunk: even parts of a product. */
 void part_weights(row_product *a, int chunk)
 {
-  const int most = chunk / a->n_out, whole = most < AHEAD ? VECTOR : AHEAD, fit = most / whole * whole;
-  const int parts = (a->ld + fit - 1) / fit;
-  a->chunk_rows = ((a->ld + parts - 1) / parts + whole - 1) / whole * whole;
+  const int fit = chunk / a->n_out / VECTOR * VECTOR, n_parts = (a->ld + fit - 1) / fit;
+  a->chunk_rows = ((a->ld + n_parts - 1) / n_parts + VECTOR - 1) / VECTOR * VECTOR;
 }
 
 /* The same product with indices that are int. */
@@ -186,7 +211,8 @@ void narrow(atom_step *step)
   p.n_out = a.n_out;
   p.act = a.act;
   p.accumulate = a.accumulate;
-  p.ld = padded_rows(a.n_in);
+  p.ld = (a.n_in + VECTOR - 1) / VECTOR * VECTOR;
+  p.x_at = -1;
   p.x_in_vectors = a.x_in_vectors;
   memset(&step->of, 0, sizeof step->of);
   step->of.product = p;
@@ -210,18 +236,14 @@ static void start_steps(mlff_backend *backend)
   if (!steps.n_steps || cuda->replay.mode == MLFF_CUDA_HANDING_OUT) return; /* it ran with the recorded step */
   const int64_t even = (steps.n_atoms + cuda->n_multiprocessors - 1) / cuda->n_multiprocessors;
   int per_block = even < MOST_PER_BLOCK ? (int) even : (int) MOST_PER_BLOCK;
-  for (int k = 0; k < steps.n_steps; k++)
-    while (!fits(cuda->queue, steps.of[k], per_block)) per_block--; /* one atom does: put_off */
+  while (!all_fit(cuda->queue, &steps, per_block)) per_block--; /* one atom does: put_off */
   steps.per_block = per_block;
-  const int n_workers = workers_of(steps, per_block);
   const int64_t bytes = share_memory(&steps, cuda->queue);
-  for (int k = 0; k < steps.n_steps; k++) {
-    if (steps.of[k].kind != STEP_LINEAR) continue;
-    part_weights(&steps.of[k].of.product, steps.chunk);
-    share_out(&steps.of[k], per_block, n_workers);
-  }
+  for (int k = 0; k < steps.n_steps; k++)
+    if (steps.of[k].kind == STEP_LINEAR) part_weights(&steps.of[k].of.product, steps.chunk);
   mlff_cuda_launch(backend, "atoms_kernel", 0, per_block > FEW_ATOMS ? atoms_kernel<0> : atoms_kernel<1>,
-                   mlff_cuda_blocks(steps.n_atoms, per_block), (unsigned) (n_workers + COPIERS), (size_t) bytes, steps);
+                   mlff_cuda_blocks(steps.n_atoms, per_block), (unsigned) (workers_of(per_block) + COPIERS),
+                   (size_t) bytes, steps);
 }
 
 void MLFF_CUDA(atoms_begin_cuda)(mlff_backend *backend, int64_t n_atoms)
@@ -253,7 +275,7 @@ bool MLFF_CUDA(put_off)(mlff_backend *backend, atom_step *step, int64_t n_rows, 
     narrow(step);
   else
     step->of_out = step->kind == STEP_READOUT ? 0 : reciprocal(step->of.mix.f);
-  if (!fits(*queue, *step, 1)) return false;
+  if (!fits(*queue, step, 1)) return false;
   if (queue->n == MOST_STEPS) start_steps(backend);
   memcpy(queue->steps + (size_t) queue->n++ * sizeof *step, step, sizeof *step);
   return true;

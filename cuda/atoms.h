@@ -206,15 +206,16 @@ enum step_kind {
   STEP_READOUT
 };
 
-/* A product of rows so few that int holds every index. A worker owns a column of
- * `rows` rows; all columns take n_passes. */
+/* A product of rows so few that int holds every index. A worker has `rows` rows and `columns` columns of a slice of the
+ * sums; all of them take n_passes. x_at: where rows that are kept have x, or -1. */
 typedef struct alignas(16) row_product {
   const real *x, *weight, *bias, *scale;
   real *y, *slope;
   double alpha;
   int ldx, ldy, ld_slope, ld_scale, n_in, n_out, act, accumulate;
-  int ld, chunk_rows, rows, n_passes; /* ld: padded_rows(n_in); chunk_rows: of weights, copied at once */
-  int x_in_vectors, unused;           /* as in linear_arrays */
+  int ld, chunk_rows; /* ld: n_in in whole vectors; chunk_rows: of weights, copied at once */
+  int rows, columns, n_slices, n_passes, x_at, x_in_vectors;
+  uint32_t of_columns, of_slices; /* reciprocals: of n_out / columns, and of n_slices */
 } row_product;
 
 /* Pointers to numbers, with which all arrays but linear_arrays begin; the most of them. */

@@ -1,5 +1,6 @@
 /* atoms_product.h: products of the rows of a block's few atoms, for atoms.cu: the weights come to shared memory ahead
- * of their use, copied by threads that do nothing else. Twin: linear.cu, whose sums these are to the bit.
+ * of their use, copied by threads that do nothing else, and the others share out each sum as well. Twin: linear.cu,
+ * whose sums have another order.
  */
 #ifndef MLFF_CUDA_ATOMS_PRODUCT_H
 #define MLFF_CUDA_ATOMS_PRODUCT_H
@@ -7,14 +8,14 @@
 #include "atoms.h"
 #include "vectors.h"
 
-/* Of a block: up to WORKERS compute, all of them where it has more than FEW_ATOMS; COPIERS copy weights. */
-enum { WORKERS = MLFF_REAL_IS_DOUBLE ? 192 : 384, COPIERS = MLFF_REAL_IS_DOUBLE ? 64 : 128, FEW_ATOMS = 2 };
+/* Threads of a block: workers compute, fewer of them where it has no more than FEW_ATOMS; COPIERS copy weights. */
+enum { WORKERS = MLFF_REAL_IS_DOUBLE ? 192 : 384, FEW_WORKERS = WORKERS / 3 * 2, COPIERS = WORKERS / 3, FEW_ATOMS = 2 };
 /* CHUNKS chunks of weights are in shared memory or on their way there: those of the next products, too. Each takes a
  * barrier, so they are as large as there is room for, at most: in float, a whole product of 64 x 192. */
 enum { LEAST_CHUNK = 16 * 1024 / sizeof(real), MOST_CHUNK = 3 * LEAST_CHUNK, CHUNKS = 4, PIECE = 16 / sizeof(real) };
-/* Weights of a column and numbers of x that are read at once, ahead of their use where there is one row; rows of a
- * worker. */
-enum { VECTOR = 4, AHEAD = 8, MOST_ROWS = 16 };
+/* Numbers of x, and columns, that a worker reads at once; its rows where there are several, and many; into how many
+ * slices a sum is parted at most. */
+enum { VECTOR = 4, SOME_ROWS = 4, MOST_ROWS = 8, MOST_SLICES = 16 };
 
 namespace ATOMS { /* structures differ between element types */
 
@@ -29,10 +30,12 @@ MLFF_DEVICE int quotient(int n, uint32_t of)
   return of ? (int) ((uint64_t) (uint32_t) n * of >> 32) : n;
 }
 
-/* What all threads of a block know: where steps, chunks and x are in shared memory, and how far they are. */
+/* What all threads of a block know: where steps, chunks of weights, rows that are kept and those of one product are in
+ * shared memory, and how far they are. */
 typedef struct atom_block {
   const atom_step *steps;
-  real *chunks, *x;            /* [CHUNKS][chunk], [rows][ld] */
+  real *chunks, *x, *parts;    /* [CHUNKS][chunk], [rows][ld], [n_slices][rows][n_out] */
+  real *rows;                  /* that are kept */
   int n_steps, n_workers;      /* threads n_workers and more copy */
   int chunk;                   /* weights, at most */
   int step, pass, row;         /* weights to be copied next */
@@ -84,58 +87,25 @@ MLFF_DEVICE const real *take_chunk(atom_block *b)
   return b->chunks + (int) (b->n_taken++ % CHUNKS) * b->chunk;
 }
 
-/* sum[r] += sum_k x[r][k] weight[k][0],  k < n, a multiple of VECTOR */
-template <int ROWS> MLFF_DEVICE void add_chunk(const real *x, int ld, const real *weight, int n_out, int n, real *sum)
+/* sum[r][c] += sum_k x[row_at[r] + k] weight[k][c],  k = first, .., first + VECTOR - 1, first + step, .. < n */
+template <int ROWS, int COLUMNS>
+MLFF_DEVICE void add_chunk(const real *x, const int *row_at, const real *weight, int n_out, int first, int n, int step,
+                           vector_of<COLUMNS> *sum)
 {
-  enum { AT_ONCE = ROWS > VECTOR ? 1 : 2 };
-#pragma unroll AT_ONCE
-  for (int k = 0; k < n; k += VECTOR) {
-    real w[VECTOR];
+#pragma unroll 1
+  for (int k = first; k < n; k += step) {
+    vector_of<COLUMNS> w[VECTOR];
 #pragma unroll
-    for (int j = 0; j < VECTOR; j++) w[j] = weight[(k + j) * n_out];
+    for (int j = 0; j < VECTOR; j++) w[j] = load_vector<COLUMNS>(weight + (k + j) * n_out);
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
-      const vector_of<VECTOR> v = load_vector<VECTOR>(x + r * ld + k);
+      const vector_of<VECTOR> v = load_vector<VECTOR>(x + row_at[r] + k);
 #pragma unroll
-      for (int j = 0; j < VECTOR; j++) sum[r] += v.of[j] * w[j];
+      for (int j = 0; j < VECTOR; j++)
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++) sum[r].of[c] += v.of[j] * w[j].of[c];
     }
   }
-}
-
-MLFF_DEVICE void load_ahead(const real *x, const real *weight, int n_out, vector_of<VECTOR> *v, real *w)
-{
-#pragma unroll
-  for (int k = 0; k < AHEAD; k++) w[k] = weight[k * n_out];
-#pragma unroll
-  for (int k = 0; k < AHEAD / VECTOR; k++) v[k] = load_vector<VECTOR>(x + k * VECTOR);
-}
-
-MLFF_DEVICE void add_ahead(const vector_of<VECTOR> *v, const real *w, real *sum)
-{
-#pragma unroll
-  for (int k = 0; k < AHEAD; k++) *sum += v[k / VECTOR].of[k % VECTOR] * w[k];
-}
-
-/* The same of one row, whose worker has nothing else to wait with: what is added next is read before. */
-MLFF_DEVICE void add_row_chunk(const real *x, const real *weight, int n_out, int n, real *sum)
-{
-  if (n % AHEAD) { /* chunks of wide layers */
-    add_chunk<1>(x, 0, weight, n_out, n, sum);
-    return;
-  }
-  vector_of<VECTOR> even[AHEAD / VECTOR], odd[AHEAD / VECTOR];
-  real w_even[AHEAD], w_odd[AHEAD];
-  load_ahead(x, weight, n_out, even, w_even);
-#pragma unroll 1
-  for (n -= AHEAD; n > 0; n -= 2 * AHEAD) {
-    load_ahead(x + AHEAD, weight + AHEAD * n_out, n_out, odd, w_odd);
-    add_ahead(even, w_even, sum);
-    x += 2 * AHEAD;
-    weight += 2 * AHEAD * n_out;
-    if (n > AHEAD) load_ahead(x, weight, n_out, even, w_even);
-    add_ahead(odd, w_odd, sum);
-  }
-  if (n == 0) add_ahead(even, w_even, sum);
 }
 
 /* As in finish_value, for a sum: its activation, whose slope is written, or its factor; and what is added to it. */
@@ -188,91 +158,85 @@ MLFF_DEVICE void bring_x(const row_product &a, uint32_t of_in, int row0, int n_r
     copy_x<1>(a, of_in, row0, n_rows, b);
 }
 
-/* One row: a worker owns a column; sums over k in order, as in linear_kernel. What it takes from global memory is on
- * its way before it waits for anything. */
-MLFF_DEVICE void add_row(const row_product &a, uint32_t of_in, int row, atom_block *b)
+/* y of all rows and columns, from the sums of the slices, in their order. What it takes from global memory comes for
+ * AT_ONCE numbers together. */
+MLFF_DEVICE void add_slices(const atom_step &step, int row0, int n_rows, const atom_block *b)
 {
-  for (int pass = 0; pass < a.n_passes; pass++) {
-    const int col = (int) threadIdx.x + pass * b->n_workers;
-    const bool is_mine = is_worker(*b) && col < a.n_out;
-    real sum = 0, scale = 1, before = 0;
-    if (is_mine) {
-      sum = a.bias[col];
-      scale = scale_of(a, row, col);
-      before = before_of(a, row, col);
+  enum { AT_ONCE = 2 };
+  const row_product a = step.of.product;
+  const uint32_t of_out = step.of_out;
+  const int n = n_rows * a.n_out;
+#pragma unroll 1
+  for (int first = (int) threadIdx.x; first < n; first += AT_ONCE * b->n_workers) {
+    real sum[AT_ONCE], scale[AT_ONCE], before[AT_ONCE];
+    int row[AT_ONCE], col[AT_ONCE];
+#pragma unroll
+    for (int p = 0; p < AT_ONCE; p++) {
+      const int q = first + p * b->n_workers, r = quotient(q, of_out);
+      if (q >= n) break;
+      row[p] = row0 + r;
+      col[p] = q - r * a.n_out;
+      sum[p] = a.bias[col[p]];
+      scale[p] = scale_of(a, row[p], col[p]);
+      before[p] = before_of(a, row[p], col[p]);
+      for (int k = 0; k < a.n_slices; k++) sum[p] += b->parts[k * n + q];
     }
-    if (pass == 0) bring_x(a, of_in, row, 1, b);
-    for (int k0 = 0; k0 < a.ld; k0 += a.chunk_rows) {
-      const real *chunk = take_chunk(b);
-      const int left = a.ld - k0;
-      if (is_mine) add_row_chunk(b->x + k0, chunk + col, a.n_out, a.chunk_rows < left ? a.chunk_rows : left, &sum);
+#pragma unroll
+    for (int p = 0; p < AT_ONCE; p++) {
+      if (first + p * b->n_workers >= n) break;
+      const real v = a.act != MLFF_ACT_NONE ? activate_row(a, sum[p], row[p], col[p]) : sum[p] * scale[p];
+      a.y[row[p] * a.ldy + col[p]] = v + before[p];
     }
-    if (!is_mine) continue;
-    sum = a.act != MLFF_ACT_NONE ? activate_row(a, sum, row, col) : sum * scale;
-    a.y[row * a.ldy + col] = sum + before;
   }
 }
 
-/* n sums of a column; what they take from global memory comes for AT_ONCE of them together. */
-template <int ROWS> MLFF_DEVICE void finish_rows(const row_product &a, real *sum, int row, int n, int col)
+/* Sums of n_rows rows of a product, x [n_rows][ld]: a worker has ROWS rows and COLUMNS columns, over a slice of k: every
+ * n_slices-th VECTOR of a chunk. Workers with the same rows and slice are neighbours. */
+template <int ROWS, int COLUMNS>
+MLFF_DEVICE void add_rows(const row_product &a, const real *x, int ld, int n_rows, atom_block *b)
 {
-  enum { AT_ONCE = VECTOR };
-  if (a.act != MLFF_ACT_NONE) {
+  const int n_in = a.ld, n_out = a.n_out, most = a.chunk_rows, n_passes = a.n_passes, n_slices = a.n_slices;
+  for (int pass = 0; pass < n_passes; pass++) {
+    const int q = (int) threadIdx.x + pass * b->n_workers, part = quotient(q, a.of_columns);
+    const int group = quotient(part, a.of_slices), slice = part - group * n_slices, row = group * ROWS;
+    const int col = (q - part * (n_out / COLUMNS)) * COLUMNS;
+    const bool is_mine = is_worker(*b) && row < n_rows;
+    vector_of<COLUMNS> sum[ROWS] = {};
+    int row_at[ROWS];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) row_at[r] = (row + r < n_rows ? row + r : n_rows - 1) * ld;
+    for (int k0 = 0; k0 < n_in; k0 += most) {
+      const real *chunk = take_chunk(b);
+      const int n = most < n_in - k0 ? most : n_in - k0;
+      if (is_mine)
+        add_chunk<ROWS, COLUMNS>(x + k0, row_at, chunk + col, n_out, slice * VECTOR, n, n_slices * VECTOR, sum);
+    }
+    if (!is_mine) continue;
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
-      if (r < n) sum[r] = activate_row(a, sum[r], row + r, col);
-  }
-#pragma unroll
-  for (int r0 = 0; r0 < ROWS; r0 += AT_ONCE) {
-    real scale[AT_ONCE], before[AT_ONCE];
-#pragma unroll
-    for (int r = 0; r < AT_ONCE; r++) {
-      scale[r] = r0 + r < n ? scale_of(a, row + r0 + r, col) : (real) 1;
-      before[r] = r0 + r < n ? before_of(a, row + r0 + r, col) : (real) 0;
-    }
-#pragma unroll
-    for (int r = 0; r < AT_ONCE; r++)
-      if (r0 + r < n) a.y[(row + r0 + r) * a.ldy + col] = sum[r0 + r] * scale[r] + before[r];
+      if (row + r < n_rows) store_vector<COLUMNS>(b->parts + (slice * n_rows + row + r) * n_out + col, sum[r]);
   }
 }
 
-/* Several rows: a worker owns a column of ROWS of them. */
-template <int ROWS>
-MLFF_DEVICE void add_rows(const row_product &a, uint32_t of_in, uint32_t of_out, int row0, int n_rows, atom_block *b)
-{
-  const int n_columns = is_worker(*b) ? (n_rows + ROWS - 1) / ROWS * a.n_out : 0, ld = a.ld, most = a.chunk_rows;
-  for (int pass = 0; pass < a.n_passes; pass++) {
-    const int q = (int) threadIdx.x + pass * b->n_workers, group = quotient(q, of_out), first = group * ROWS;
-    const int col = q - group * a.n_out, n_out = a.n_out;
-    const bool is_mine = q < n_columns;
-    const real bias = is_mine ? a.bias[col] : (real) 0;
-    if (pass == 0) bring_x(a, of_in, row0, n_rows, b);
-    real sum[ROWS];
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) sum[r] = bias;
-    for (int k0 = 0; k0 < ld; k0 += most) {
-      const real *chunk = take_chunk(b);
-      if (is_mine)
-        add_chunk<ROWS>(b->x + first * ld + k0, ld, chunk + col, n_out, most < ld - k0 ? most : ld - k0, sum);
-    }
-    if (!is_mine) continue;
-    finish_rows<ROWS>(a, sum, row0 + first, n_rows - first, col);
-  }
-}
-
-/* Rows row0 .. row0 + n_rows of a product; x has room for whole groups of rows. */
+/* Rows row0 .. row0 + n_rows of a product, which waits for the step before with its first chunk, or before it copies
+ * x. */
 template <int IS_FEW> MLFF_DEVICE void product_step(const atom_step &step, int row0, int n_rows, atom_block *b)
 {
-  const row_product a = step.of.product;
-  const uint32_t of_in = step.of_in, of_out = step.of_out;
-  if (IS_FEW && n_rows == 1)
-    add_row(a, of_in, row0, b);
-  else if (IS_FEW || a.rows == VECTOR)
-    add_rows<VECTOR>(a, of_in, of_out, row0, n_rows, b);
-  else if (a.rows == 8)
-    add_rows<8>(a, of_in, of_out, row0, n_rows, b);
+  enum { ROWS = IS_FEW ? 1 : MOST_ROWS };
+  const row_product &a = step.of.product;
+  const bool is_kept = a.x_at >= 0;
+  const real *x = is_kept ? b->rows + a.x_at : b->x;
+  const int ld = is_kept ? a.ldx : a.ld;
+  if (!is_kept) {
+    __syncthreads();
+    bring_x(a, step.of_in, row0, n_rows, b);
+  }
+  if (a.columns == 1)
+    a.rows == ROWS ? add_rows<ROWS, 1>(a, x, ld, n_rows, b) : add_rows<SOME_ROWS, 1>(a, x, ld, n_rows, b);
   else
-    add_rows<MOST_ROWS>(a, of_in, of_out, row0, n_rows, b);
+    a.rows == ROWS ? add_rows<ROWS, VECTOR>(a, x, ld, n_rows, b) : add_rows<SOME_ROWS, VECTOR>(a, x, ld, n_rows, b);
+  __syncthreads();
+  if (is_worker(*b)) add_slices(step, row0, n_rows, b);
 }
 
 } // namespace ATOMS

@@ -27,8 +27,8 @@ typedef struct kept_rows {
 
 typedef struct atom_steps {
   int64_t n_atoms;
-  int n_steps, per_block, chunk; /* chunk: weights that are copied at once, at most */
-  int n_kept, rows_at, unused;   /* rows_at: byte of shared memory where rows that are kept begin */
+  int n_steps, per_block, n_kept;
+  int chunk, x_room, parts_room; /* numbers: weights that are copied at once, at most; of x and parts in atom_block */
   atom_step of[MOST_STEPS];
   kept_rows kept[MOST_KEPT];
 } atom_steps;
@@ -252,7 +252,7 @@ static inline int join_arrays(kept_rows *found, const row_arrays &all)
 }
 
 /* Puts marks in place of pointers to rows that are kept. Others stay, also all that are no rows: they point to none of
- * these numbers. */
+ * these numbers. Of products, x is read where it is kept. */
 static inline void mark_pointers(atom_steps *s)
 {
   for (int q = 0; q < s->n_steps * POINTERS; q++) {
@@ -263,6 +263,8 @@ static inline void mark_pointers(atom_steps *s)
       const int64_t from = *p - s->kept[k].base;
       if (from < 0 || from >= numbers_of(s->kept[k], (int) s->n_atoms)) continue;
       *p = (real *) (uintptr_t) ((uint64_t) (k + 1) << MARK_SHIFT | (uint64_t) from);
+      if (step->kind == STEP_LINEAR && q % POINTERS == 0 && step->of.product.x_in_vectors)
+        step->of.product.x_at = s->kept[k].at + (int) from;
       break;
     }
   }

@@ -308,45 +308,54 @@ def product(code, device, rows, n_in, n_out, mixed=False):
 
 # Of atoms_kernel, in cycles: a step beside its sums; a chunk of weights beside the instructions that start its copies;
 # of a multiprocessor four numbers of a row that all lanes of a warp read in shared memory. The first and the last one
-# are from 63 and 1152 atoms of PaiNN 64/2 on an H200: kernels of 12.5, 15.1 and 13.6 us, and of 29, 31.5 and 29. The
-# second is from the day before, with chunks of 16 kB and 150 instructions. That rows stay in shared memory since then,
-# which saves rounds to L2, is not counted before it was measured.
+# are from 63 and 1152 atoms of PaiNN 64/2 on an H200, whose kernels took 12.5, 15.1 and 13.6 us, and 29, 31.5 and 29.
+# The second is from the day before, with chunks of 16 kB and 150 instructions. Rows went through the L2 cache then,
+# a worker had a column of a whole sum, and nothing that is here since then was measured.
 STEP, CHUNK, VECTOR = 400, 480, 3
 MOST_CHUNK = 48 * 1024 // REAL
 STARTING = (45, 5)  # instructions of a thread that copies: of a chunk, and of 512 of its weights
-FINISHING = 40  # instructions of a sum: activation and slope of some products, indices and writing of all
+MIXING = 60  # instructions of a channel of a step that is no product
+FINISHING = 40  # instructions of a number: activation and slope of some products, indices and writing of all
+ADDING = 3  # the same for each slice of its sum
+KEPT = 32  # numbers of an atom for each of its features, of rows in shared memory
+SLICES = 16  # at most
 
 
 def fused(code, device, n, f, mixes, of):
     """atoms.cu: products of so many (rows for an atom, n_in, n_out) of few atoms, and other steps on f channels."""
     per_block = min(16, math.ceil(n / device.sms))
     few, blocks = per_block <= 2, math.ceil(n / per_block)
-    workers = min(384, 32 * math.ceil(max(n_out for *_, n_out in of) / 32)) if few else 384
-    of_block = (workers + 128) // WARP
-    kernel = Kernel("atoms", blocks * of_block, [], 2, of_block=of_block)
-    kernel.chain = mixes * (STEP + math.ceil(per_block * f / workers) * device.l2_cycles + BARRIER)
+    workers = 256 if few else 384
+
+    def cycles(warps):  # for an instruction of all of them: a block has a multiprocessor, whose schedulers they share
+        return max(ISSUE, warps / SCHEDULERS / REACHED)
+
+    kernel = Kernel("atoms", blocks * (workers + 128) // WARP, [], 3, of_block=(workers + 128) // WARP)
+    channels = per_block * f
+    turns = math.ceil(channels / workers)
+    kernel.chain = mixes * (STEP + turns * cycles(channels / turns / WARP) * MIXING + BARRIER)
+    # what a block can have, beside steps, x and slices of one product; what is left is for weights
+    room = (device.l1 - 29e3) / REAL - 6000 - KEPT * channels
+    chunk = min(MOST_CHUNK, room // 4)
     for rows, n_in, n_out in of:
-        n_rows, n_in = rows * per_block, 32 * math.ceil(n_in / 32)
+        n_rows, n_in, columns = rows * per_block, 4 * math.ceil(n_in / 4), 1 if n_out % 4 else 4
         at_once = 1 if n_rows == 1 else 4
-        while not few and at_once < 16 and math.ceil(n_rows / at_once) * n_out > workers:
-            at_once *= 2
-        k = 16 if at_once == 1 else 8 if at_once == 4 else 4  # of a trip
-        columns = math.ceil(n_rows / at_once) * n_out
-        passes = math.ceil(columns / workers)
-        # a block has a multiprocessor, whose schedulers its busy warps share, and its shared memory
-        warps = columns / passes / WARP
-        cycles = max(ISSUE, warps / SCHEDULERS / REACHED)
-        chunks = math.ceil(n_in / (MOST_CHUNK // n_out // 8 * 8))
-        trip = max(
-            cycles * code.loop_of(f"atoms_kernel<{int(few)}>", k * at_once), warps * k * (1 + VECTOR * at_once / 4)
-        )
-        sums = trip * n_in / k / chunks
+        if not few and math.ceil(n_rows / at_once) * n_out / columns > workers:
+            at_once = 8
+        threads = math.ceil(n_rows / at_once) * n_out // columns
+        passes = math.ceil(threads / workers)
+        slices = max(1, min(SLICES, workers // threads, n_in // 4))
+        warps = min(threads * slices, workers) / WARP
+        chunks = math.ceil(n_in / (chunk // n_out // 4 * 4))
+        loop = code.loop_of(f"atoms_kernel<{int(few)}>", 4 * at_once * columns)
+        trip = max(cycles(warps) * loop, warps * (4 * columns + VECTOR * at_once))
+        sums = math.ceil(n_in / 4 / chunks / slices) * trip
         copies = CHUNK + ISSUE * (STARTING[0] + STARTING[1] * n_in * n_out / 512 / chunks)
-        finish = cycles * FINISHING * at_once
+        numbers = n_rows * n_out
+        turns = math.ceil(numbers / workers)
+        finish = turns * cycles(min(numbers, workers) / WARP) * (FINISHING + ADDING * slices)
         # the next chunk is copied while one is used, and the first of a product before
-        begin = STEP + device.l2_cycles + 3 * BARRIER
-        kernel.chain += max(begin + finish + sums, copies) + (chunks - 1) * max(sums, copies)
-        kernel.chain += (passes - 1) * (max(finish + sums, copies) + (chunks - 1) * max(sums, copies))
+        kernel.chain += max(STEP + 3 * BARRIER + finish + sums, copies) + (passes * chunks - 1) * max(sums, copies)
     kernel.l2 = blocks * REAL * sum(n_in * n_out for _, n_in, n_out in of)
     return kernel
 

@@ -37,7 +37,7 @@ BARS = {
     r"linear_mixed_kernel<": 0.45,
     r"linear_groups_kernel<\d,128,": 0.2,
     r"linear_groups_kernel<\d,64,": 0.38,
-    r"atoms_kernel": 2.3,
+    r"atoms_kernel": 1.5,
     r"message_kernel<0,": 2.3,
     r"message_backward_kernel<0,2,": 3.6,
     r"message_backward_kernel<0,4,": 2.7,

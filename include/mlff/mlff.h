@@ -163,7 +163,7 @@ typedef struct mlff_options {
   const char
       *radial_intervals; /* of tables of radial functions, which backends of floats use (docs/pair_mlff_tuning.md):
                                    "auto" (default), or a number; with one, backends of doubles use a table, too */
-  const char *fuse; /* "yes" (default): fused kernels on a GPU, with the same bits; "no": one kernel per operation  */
+  const char *fuse; /* "yes" (default): fused kernels on a GPU, which round differently; "no": one per operation  */
 } mlff_options;
 
 /* An option that is a word. `pair_style mlff`, `compare` of fix mlffprof and the program mlff have the same names. */

@@ -22,8 +22,8 @@ void device_write(void *array, const void *host, size_t bytes);
 void device_read(void *host, const void *array, size_t bytes);
 void device_free(const void *array);
 
-/* Fails the test unless numbers of different kernels that do the same are near: the same bits on the simulated GPU,
- * else as near as between_kernels says, relative to the largest one. precision: fp32, fp64 or mixed. */
+/* Fails the test unless numbers of different kernels that do the same are as near as between_kernels says. precision:
+ * fp32, fp64 or mixed. */
 void same_of_kernels(const char *what, const double *got, const double *ref, int64_t n, const char *precision);
 
 #endif

@@ -1,6 +1,6 @@
-/* test_fuse.c: operations that are done at once (`fuse on`) give the bits of those done one by one, on a real GPU but
- * for rounding; and products on tensor cores (`precision mixed`) are as near to fp32 as is promised, with the shipped
- * models. Launches are counted in ../cudasim/test_fuse.c. */
+/* test_fuse.c: operations that are done at once (`fuse on`) give what those done one by one do, but for rounding; and
+ * products on tensor cores (`precision mixed`) are as near to fp32 as is promised, with the shipped models. Launches
+ * are counted in ../cudasim/test_fuse.c. */
 #include "fuse_scene.h"
 #include "mixed.h"
 
@@ -14,8 +14,8 @@ static const char *const hco[] = {"H", "C", "O"};
 
 /* ---- fuse -------------------------------------------------------------------------------------------------------- */
 
-/* On a real GPU: but for rounding; and the same bits again, in whatever order blocks run. */
-START_TEST(fused_steps_have_the_same_bits)
+/* And the same bits again, in whatever order blocks run. */
+START_TEST(fused_steps_agree)
 {
   const char *precision = _i / 2 % 2 ? "fp64" : "fp32";
   device_reset(1);
@@ -39,7 +39,7 @@ START_TEST(fused_steps_have_the_same_bits)
 END_TEST
 
 /* Products whose weights come in several chunks and passes; and columns of ANI in several tiles. */
-START_TEST(wide_networks_have_the_same_bits)
+START_TEST(wide_networks_agree)
 {
   const char *precision = _i % 2 ? "fp64" : "fp32";
   test_model_options o = test_three_elements();
@@ -65,9 +65,9 @@ START_TEST(wide_networks_have_the_same_bits)
 }
 END_TEST
 
-/* Large systems and steps whose parts are timed take ANI's networks layer by layer, with the same bits. Water is large
- * for the simulated GPU. */
-START_TEST(ani_layers_have_the_same_bits)
+/* Large systems and steps whose parts are timed take ANI's networks layer by layer. Water is large for the simulated
+ * GPU. */
+START_TEST(ani_layers_agree)
 {
   mlff_error error = {.code = MLFF_OK};
   device_reset(1);
@@ -307,9 +307,9 @@ static Suite *make_suite(void)
   Suite *suite = suite_create("fuse");
   TCase *tcase = tcase_create("all");
   tcase_set_timeout(tcase, 300);
-  tcase_add_loop_test(tcase, fused_steps_have_the_same_bits, 0, N_CASES);
-  tcase_add_loop_test(tcase, wide_networks_have_the_same_bits, 0, 6);
-  tcase_add_test(tcase, ani_layers_have_the_same_bits);
+  tcase_add_loop_test(tcase, fused_steps_agree, 0, N_CASES);
+  tcase_add_loop_test(tcase, wide_networks_agree, 0, 6);
+  tcase_add_test(tcase, ani_layers_agree);
   tcase_add_test(tcase, fuse_is_on_or_off);
   tcase_add_loop_test(tcase, mixed_keeps_the_promise, 0, test_cases(N_SHIPPED, 1));
   tcase_add_loop_test(tcase, mixed_ends_at_65504, 0, 2);

@@ -51,8 +51,8 @@ START_TEST(nodes_of_a_recording)
   ck_assert_int_eq(off.n_nodes + off.n_kernels, 0);
   test_ok(mlff_spans_start(s.on, 0, &error), error);
   ck_assert_int_eq(mlff_model_replays(s.on).n_nodes, 0); /* it is made again */
-  step(&s, 0);
-  step(&s, 0);
+  timed_step(&s);
+  timed_step(&s);
   const mlff_replays timed = mlff_model_replays(s.on);
   ck_assert_int_ge(timed.n_kernels, n_plain); /* each operation has kernels of its own */
   ck_assert_int_ge(timed.n_nodes - timed.n_kernels, r.n_nodes - r.n_kernels + 2);

@@ -1,6 +1,6 @@
-/* test_ani_networks.c: whole ANI networks in one kernel, where a backend has that (GPUs): the bits of the same layers
- * one by one on that backend (but for rounding on a real GPU), the numbers of cpu64, and rows and networks that it
- * leaves to be done layer by layer. */
+/* test_ani_networks.c: whole ANI networks in one kernel, where a backend has that (GPUs): but for rounding the numbers
+ * of the same layers one by one on that backend, and of cpu64; and rows and networks that it leaves to be done layer by
+ * layer. */
 #include "backends.h"
 
 #include <math.h>
@@ -266,8 +266,7 @@ START_TEST(networks_are_their_layers)
   ck_assert_int_eq(run_networks(&here), 1);
   double *at_once = take_results(&here, &n);
   double *layers = layer_by_layer(&here, &n), *reference = layer_by_layer(&there, &n);
-  const int is_same = between_kernels(1) == 0 && strcmp(ways[_i % N_WAYS].precision, "mixed") != 0; /* tensor cores */
-  near_all(at_once, layers, n, is_same ? 0.0 : ways[_i % N_WAYS].tolerance, 0.0);
+  near_all(at_once, layers, n, ways[_i % N_WAYS].tolerance, 0.0);
   near_all(at_once, reference, n, ways[_i % N_WAYS].tolerance, 0.0);
   free(at_once);
   free(layers);

@@ -28,10 +28,12 @@ const char *auto_device(void);
 /* Relative rounding error of its reals. */
 double rounding(const mlff_backend *backend);
 
-/* How far the results of different kernels of the GPU that do the same may be apart, relative to the largest: 0 on the
- * simulated one. On a real one the compiler contracts products and sums in each kernel as it likes: the numbers are
- * those of test_ani.c for sums in another order. */
+/* How far the results of kernels of the GPU that do the same, with sums in another order, may be apart, relative to the
+ * largest. On a real one the numbers are those of test_ani.c for such sums. */
 double between_kernels(int is_double);
+/* Whether kernels with sums in the same order give the same bits: on the simulated GPU. The compiler of a real one
+ * contracts products and sums in each kernel as it likes. */
+int kernels_round_alike(void);
 
 /* A copy on the backend of n bytes, and on the host; both are released by the caller. */
 mlff_buf bytes_to_backend(mlff_backend *backend, const void *data, size_t bytes);
