@@ -190,8 +190,8 @@ MLFF_DEVICE void add_slices(const atom_step &step, int row0, int n_rows, const a
   }
 }
 
-/* Sums of n_rows rows of a product, x [n_rows][ld]: a worker has ROWS rows and COLUMNS columns, over a slice of k: every
- * n_slices-th VECTOR of a chunk. Workers with the same rows and slice are neighbours. */
+/* Sums of n_rows rows of a product, x [n_rows][ld]: a worker has ROWS rows and COLUMNS columns, over a slice of k,
+ * which is every n_slices-th VECTOR of a chunk. Workers with the same rows and slice are neighbours. */
 template <int ROWS, int COLUMNS>
 MLFF_DEVICE void add_rows(const row_product &a, const real *x, int ld, int n_rows, atom_block *b)
 {

@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(LINEAR_THREADS, 1) linear_kernel(linear_group<
       for (int q = 0; q < VECTOR; q++) v.of[q] = sum[r][c * VECTOR + q];
       store_vector<VECTOR>(shared + (my_row + r * ROW_STEP) * (TILE + PAD) + my_col + c * (SIDE * VECTOR), v);
     }
-  finish_tile<ACT, TILE, TILE, PAD, LINEAR_THREADS>(a, tiles.row0, tiles.col0, shared);
+  finish_tile<ACT, TILE, TILE, PAD, LINEAR_THREADS>(group, a, tiles.row0, tiles.col0, shared);
 }
 
 } // namespace
@@ -317,15 +317,31 @@ static linear_arrays arrays_of(const mlff_linear *linear, const mlff_linear_args
   return a;
 }
 
+/* Rows row and on of what orb_gather adds. */
+static edge_rows edges_of(const mlff_orb_gather_args *gather, int64_t row)
+{
+  const int64_t first = mlff_orb_first_row(gather->graph, gather->begin) + row;
+  return {(const int32_t *) gather->graph->node.data + first,
+          (const real *) gather->from_sender,
+          (const real *) gather->from_receiver,
+          gather->width,
+          (uint32_t) first,
+          (uint32_t) gather->graph->stride};
+}
+
+/* gather: of orb_linear, or NULL. */
 static void start_one(mlff_backend *backend, const linear_kernels &kernels, const mlff_linear *linear,
-                      const mlff_linear_args *args)
+                      const mlff_linear_args *args, const mlff_orb_gather_args *gather)
 {
   const int64_t most_rows = (int64_t) MOST_TILES * kernels.rows;
+  const mlff_act act = gather ? MLFF_ACT_SSP : args->act;
   for (int64_t row = 0; row < args->n_rows; row += most_rows) {
     const int64_t n = args->n_rows - row < most_rows ? args->n_rows - row : most_rows;
-    const linear_group<1> group = {{arrays_of(linear, args, row, n)}};
+    linear_group<1> group = {{arrays_of(linear, args, row, n)}, {}};
+    group.of[0].act = (int) act;
+    if (gather) group.edges = edges_of(gather, row);
     const dim3 grid(mlff_cuda_blocks(linear->n_out, kernels.cols), mlff_cuda_blocks(n, kernels.rows));
-    mlff_cuda_launch(backend, kernels.name, 0, kernels.one[args->act], grid, kernels.n_threads, kernels.shared, group);
+    mlff_cuda_launch(backend, kernels.name, 0, kernels.one[act], grid, kernels.n_threads, kernels.shared, group);
   }
 }
 
@@ -333,7 +349,7 @@ static void start_many(mlff_backend *backend, const linear_kernels &kernels, int
                        const mlff_linear_args *args)
 {
   if (n == 1) {
-    start_one(backend, kernels, linears[0], args);
+    start_one(backend, kernels, linears[0], args, NULL);
     return;
   }
   for (int begin = 0; begin < n; begin += MANY) {
@@ -342,7 +358,7 @@ static void start_many(mlff_backend *backend, const linear_kernels &kernels, int
     memset(&group, 0, sizeof group);
     for (int k = begin; k < n && k < begin + MANY; k++) {
       if (args[k].n_rows > (int64_t) MOST_TILES * kernels.rows || args[k].act != args[begin].act) {
-        start_one(backend, kernels, linears[k], &args[k]);
+        start_one(backend, kernels, linears[k], &args[k], NULL);
         continue;
       }
       const unsigned x = mlff_cuda_blocks(linears[k]->n_out, kernels.cols),
@@ -370,7 +386,13 @@ static bool put_off(mlff_backend *backend, const mlff_linear *linear, const mlff
 
 void MLFF_CUDA(linear_cuda)(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *args)
 {
-  if (!put_off(backend, linear, args)) start_one(backend, fitting(backend, 1, &linear, args), linear, args);
+  if (!put_off(backend, linear, args)) start_one(backend, fitting(backend, 1, &linear, args), linear, args, NULL);
+}
+
+void MLFF_CUDA(orb_linear_cuda)(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *args,
+                                const mlff_orb_gather_args *gather)
+{
+  start_one(backend, fitting(backend, 1, &linear, args), linear, args, gather);
 }
 
 void MLFF_CUDA(linear_many_cuda)(mlff_backend *backend, int n, const mlff_linear *const *linears,
@@ -411,7 +433,13 @@ static mlff_status linear_pack_mixed_cuda(mlff_backend *backend, mlff_linear *li
 
 static void linear_mixed_cuda(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *args)
 {
-  if (!put_off(backend, linear, args)) start_one(backend, fitting_mixed(backend, 1, &linear, args), linear, args);
+  if (!put_off(backend, linear, args)) start_one(backend, fitting_mixed(backend, 1, &linear, args), linear, args, NULL);
+}
+
+static void orb_linear_mixed_cuda(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *args,
+                                  const mlff_orb_gather_args *gather)
+{
+  start_one(backend, fitting_mixed(backend, 1, &linear, args), linear, args, gather);
 }
 
 static void linear_many_mixed_cuda(mlff_backend *backend, int n, const mlff_linear *const *linears,
@@ -427,6 +455,7 @@ void mlff_cuda_ops_mixed(mlff_ops *ops)
   ops->linear_pack = linear_pack_mixed_cuda;
   ops->linear = linear_mixed_cuda;
   ops->linear_many = linear_many_mixed_cuda;
+  ops->orb_linear = orb_linear_mixed_cuda;
   ops->painn_block = 33792; /* of 132 multiprocessors, two tiles of MIXED_ROWS rows each */
   ops->ani_block = 8192;    /* with eight members 4096 atoms, 32768 rows of products */
 }

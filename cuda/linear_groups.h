@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(GROUPS_THREADS, group_sizes<SIZE>::BLOCKS)
       store_vector<2>(y_tile + (row + r * EIGHT) * (SIZE + SUM_PAD) + col, v);
     }
   }
-  finish_tile<ACT, MIXED_ROWS, SIZE, SUM_PAD, GROUPS_THREADS>(a, row0, col0, y_tile);
+  finish_tile<ACT, MIXED_ROWS, SIZE, SUM_PAD, GROUPS_THREADS>(group, a, row0, col0, y_tile);
 }
 
 } // namespace

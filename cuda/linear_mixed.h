@@ -229,7 +229,7 @@ __global__ void __launch_bounds__(mixed_sizes<HEIGHT, SIZE>::THREADS, mixed_size
       store_vector<4>(y_tile + row * (SIZE + PAD) + col, v);
     }
   }
-  finish_tile<ACT, HEIGHT, SIZE, PAD, sizes::THREADS>(a, tiles.row0, tiles.col0, y_tile);
+  finish_tile<ACT, HEIGHT, SIZE, PAD, sizes::THREADS>(group, a, tiles.row0, tiles.col0, y_tile);
 }
 
 } // namespace

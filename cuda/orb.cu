@@ -6,8 +6,9 @@
 #include "orb.h"
 #include "vectors.h"
 
-/* AT_ONCE: edges of a thread that sums over them, whose numbers come together. */
-enum { MESSAGE_THREADS = 256, AT_ONCE = 4, SUM_THREADS = 256, SUM_COLUMNS = 8 };
+/* AT_ONCE: edges of a thread that sums over them, whose numbers come together. MESSAGE_BLOCKS: of a multiprocessor. */
+enum { MESSAGE_THREADS = 256, MESSAGE_BLOCKS = MLFF_REAL_IS_DOUBLE ? 1 : 3, AT_ONCE = 4 };
+enum { SUM_THREADS = 256, SUM_COLUMNS = 8 };
 
 /* ---- rows of any width ------------------------------------------------------------------------------------------- */
 
@@ -19,13 +20,28 @@ MLFF_DEVICE int64_t own_row()
   return (int64_t) blockIdx.x * ROW_WARPS + threadIdx.x / WARP;
 }
 
-/* 1/sqrt(variance + epsilon) of a row, to all lanes. */
-MLFF_DEVICE real row_scale(const real *x, int64_t width, real mean, double epsilon, int lane)
+/* Kernels that are templates read N numbers of a row at once: 4 where widths are multiples of that, else 1. */
+enum { VECTOR = 4 };
+
+/* Mean and 1/sqrt(variance + epsilon) of a row, to all lanes. */
+template <int N>
+MLFF_DEVICE void row_moments(const real *x, int width, double epsilon, int lane, real *mean, real *scale)
 {
-  real square = 0;
-#pragma unroll 8
-  for (int64_t k = lane; k < width; k += WARP) square += (x[k] - mean) * (x[k] - mean);
-  return (real) 1 / real_sqrt(warp_sum(square) / (real) width + (real) epsilon);
+  real sum = 0, square = 0;
+#pragma unroll 8 / N
+  for (int k = lane * N; k < width; k += WARP * N) {
+    const vector_of<N> v = load_vector<N>(x + k);
+#pragma unroll
+    for (int c = 0; c < N; c++) sum += v.of[c];
+  }
+  *mean = warp_sum(sum) / (real) width;
+#pragma unroll 8 / N
+  for (int k = lane * N; k < width; k += WARP * N) {
+    const vector_of<N> v = load_vector<N>(x + k);
+#pragma unroll
+    for (int c = 0; c < N; c++) square += (v.of[c] - *mean) * (v.of[c] - *mean);
+  }
+  *scale = (real) 1 / real_sqrt(warp_sum(square) / (real) width + (real) epsilon);
 }
 
 /* ---- edges ------------------------------------------------------------------------------------------------------- */
@@ -74,59 +90,64 @@ __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_gather_kernel(gather_arra
 }
 
 typedef struct norm_arrays {
-  int64_t n, width;
+  int64_t n;
   const real *x, *gain, *shift;
   real *y;
   double epsilon;
-  int64_t accumulate;
+  int width, accumulate;
 } norm_arrays;
 
 /* y[r] (+)= (x[r] - mean_r) scale_r gain + shift, mean_r and 1/scale_r^2 = variance + epsilon over the row; x, y
  * [n][width]
- * A warp owns row r, a lane every 32nd k; sums go through shuffles. A block has ROW_WARPS warps; no shared memory;
- * deterministic. Twin: orb_norm_cpu. */
-__global__ void __launch_bounds__(WARP *ROW_WARPS) orb_norm_kernel(norm_arrays a)
+ * A warp owns row r, a lane every 32nd N numbers; sums go through shuffles. A block has ROW_WARPS warps; no shared
+ * memory; deterministic. Twin: orb_norm_cpu. */
+template <int N> __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_norm_kernel(norm_arrays a)
 {
   mlff_after_others();
   const int lane = (int) threadIdx.x % WARP;
   const int64_t r = own_row();
   if (r >= a.n) return;
   const real *x = a.x + r * a.width;
-  real *y = a.y + r * a.width, sum = 0;
-#pragma unroll 8
-  for (int64_t k = lane; k < a.width; k += WARP) sum += x[k];
-  const real mean = warp_sum(sum) / (real) a.width, scale = row_scale(x, a.width, mean, a.epsilon, lane);
-  for (int64_t k = lane; k < a.width; k += WARP) {
-    real v = (x[k] - mean) * scale * a.gain[k] + a.shift[k];
-    if (a.accumulate) v += y[k];
-    y[k] = v;
+  real *y = a.y + r * a.width, mean, scale;
+  row_moments<N>(x, a.width, a.epsilon, lane, &mean, &scale);
+  for (int k = lane * N; k < a.width; k += WARP * N) {
+    const vector_of<N> gain = load_vector<N>(a.gain + k), shift = load_vector<N>(a.shift + k);
+    vector_of<N> v = load_vector<N>(x + k), before = {};
+    if (a.accumulate) before = load_vector<N>(y + k);
+#pragma unroll
+    for (int c = 0; c < N; c++) v.of[c] = (v.of[c] - mean) * scale * gain.of[c] + shift.of[c] + before.of[c];
+    store_vector<N>(y + k, v);
   }
 }
 
 typedef struct message_arrays {
-  int64_t begin, first, end, stride, width; /* first atom; its first row; end of the rows */
+  int64_t begin, first, end, stride; /* first atom; its first row; end of the rows */
   const int64_t *in_row;
   const int32_t *in_edge, *receiver;
   const real *x, *gates, *gain, *shift, *env;
   real *factors, *e, *received, *sent;
   double epsilon, gate_bias[2];
-  int64_t last;
+  int width, last;
 } message_arrays;
 
 /* The factors of one edge, by a warp. Twin: edge_message. */
-MLFF_DEVICE void make_factors(const message_arrays &a, int64_t edge, int lane)
+template <int N> MLFF_DEVICE void make_factors(const message_arrays &a, int64_t edge, int lane)
 {
   const real *x = a.x + (edge - a.first) * a.width, *e = a.e + edge * a.width;
-  real receive = 0, send = 0, sum = 0;
-#pragma unroll 8
-  for (int64_t k = lane; k < a.width; k += WARP) {
-    receive += a.gates[k] * e[k];
-    send += a.gates[a.width + k] * e[k];
-    sum += x[k];
+  real receive = 0, send = 0, mean, scale;
+#pragma unroll 8 / N
+  for (int k = lane * N; k < a.width; k += WARP * N) {
+    const vector_of<N> v = load_vector<N>(e + k);
+    const vector_of<N> gates[2] = {load_vector<N>(a.gates + k), load_vector<N>(a.gates + a.width + k)};
+#pragma unroll
+    for (int c = 0; c < N; c++) {
+      receive += gates[0].of[c] * v.of[c];
+      send += gates[1].of[c] * v.of[c];
+    }
   }
   receive = warp_sum(receive);
   send = warp_sum(send);
-  const real mean = warp_sum(sum) / (real) a.width, scale = row_scale(x, a.width, mean, a.epsilon, lane);
+  row_moments<N>(x, a.width, a.epsilon, lane, &mean, &scale);
   if (lane) return;
   vector_of<N_FACTORS> factors;
   factors.of[FACTOR_MEAN] = mean;
@@ -136,90 +157,143 @@ MLFF_DEVICE void make_factors(const message_arrays &a, int64_t edge, int lane)
   store_vector<N_FACTORS>(a.factors + edge * N_FACTORS, factors);
 }
 
-/* What a channel's message of an edge is made of. */
-MLFF_DEVICE void load_message(const message_arrays &a, int64_t edge, int64_t k, vector_of<N_FACTORS> *factors, real *x)
-{
-  *factors = load_vector<N_FACTORS>(a.factors + edge * N_FACTORS);
-  *x = a.x[(edge - a.first) * a.width + k];
-}
+/* Channels k .. k + N of the messages of a node's edges, by the threads of a block. Where the channels are fewer than
+ * its threads, several have the same ones, and each every n_shares-th edge. */
+template <int N> struct message_sums {
+  int n_threads, n_shares, share, k;
+  vector_of<N> gain, shift, sum;
 
-/* m[edge][k] */
-MLFF_DEVICE real message_of(const vector_of<N_FACTORS> &factors, real x, real gain, real shift)
-{
-  return (x - factors.of[FACTOR_MEAN]) * factors.of[FACTOR_SCALE] * gain + shift;
-}
+  __device__ __forceinline__ message_sums(const message_arrays &a)
+      : n_threads(a.width / N), n_shares(1), share(0), gain(), shift(), sum()
+  {
+    if (n_threads < MESSAGE_THREADS) n_shares = MESSAGE_THREADS / n_threads;
+    if (n_shares > 1) share = (int) threadIdx.x / n_threads;
+    k = ((int) threadIdx.x - share * n_threads) * N;
+  }
+
+  /* Whether the thread has channels. */
+  __device__ __forceinline__ bool begin(const message_arrays &a)
+  {
+    sum = {};
+    if (share >= n_shares || k >= a.width) return false;
+    gain = load_vector<N>(a.gain + k);
+    shift = load_vector<N>(a.shift + k);
+    return true;
+  }
+
+  /* m[edge], which is added to the sum with a factor. */
+  __device__ __forceinline__ vector_of<N> add(const vector_of<N_FACTORS> &factors, const vector_of<N> &x, real factor)
+  {
+    vector_of<N> m;
+#pragma unroll
+    for (int c = 0; c < N; c++) {
+      m.of[c] = (x.of[c] - factors.of[FACTOR_MEAN]) * factors.of[FACTOR_SCALE] * gain.of[c] + shift.of[c];
+      sum.of[c] += m.of[c] * factor;
+    }
+    return m;
+  }
+
+  /* The sum of all shares, in their order, for the threads of the first one. shared: [N][MESSAGE_THREADS] */
+  __device__ __forceinline__ void add_up(real *shared)
+  {
+    if (n_shares == 1) return;
+#pragma unroll
+    for (int c = 0; c < N; c++) shared[c * MESSAGE_THREADS + (int) threadIdx.x] = sum.of[c];
+    __syncthreads();
+    for (int other = 1; other < n_shares && share == 0; other++)
+#pragma unroll
+      for (int c = 0; c < N; c++) sum.of[c] += shared[c * MESSAGE_THREADS + (int) threadIdx.x + other * n_threads];
+  }
+};
 
 /* For the edges of sender i:  a_receive and a_send = env sigmoid(gate . e + bias) and the moments of x into factors;
  * with m = norm(x):  sent[i][k] = sum m[k] a_send,  e[k] += m[k] (unless `last`)
  *   x [end - first][width], e [n_edges][width], factors [n_edges][N_FACTORS], gates [2][width], sent [n_local][width]
  * A block owns sender i: first a warp every MESSAGE_THREADS/32-th edge, for its factors, by shuffles; then, behind a
- * barrier, a thread every MESSAGE_THREADS-th channel, summed over the edges in order. Factors go from one to the other
- * through global memory, where orb_receive_kernel finds them, too. Deterministic. Twin: orb_message_cpu. */
-__global__ void __launch_bounds__(MESSAGE_THREADS) orb_send_kernel(message_arrays a)
+ * barrier, a thread N channels, summed over edges in order. Factors go from one to the other through global memory,
+ * where orb_receive_kernel finds them, too. Deterministic. Twin: orb_message_cpu. */
+template <int N> __global__ void __launch_bounds__(MESSAGE_THREADS, MESSAGE_BLOCKS) orb_send_kernel(message_arrays a)
 {
   mlff_after_others();
+  MLFF_SHARED(real, shared, N * MESSAGE_THREADS);
   const int64_t i = a.begin + blockIdx.x, begin = i * a.stride, end = begin + a.stride;
   const int warp = (int) threadIdx.x / WARP, lane = (int) threadIdx.x % WARP;
   for (int64_t edge = begin + warp; edge < end && a.receiver[edge] >= 0; edge += MESSAGE_THREADS / WARP)
-    make_factors(a, edge, lane);
+    make_factors<N>(a, edge, lane);
   __syncthreads();
-  for (int64_t k = threadIdx.x; k < a.width; k += MESSAGE_THREADS) {
-    const real gain = a.gain[k], shift = a.shift[k];
-    real sum = 0;
-    for (int64_t edge = begin; edge < end; edge += AT_ONCE) {
+  for (message_sums<N> sums(a); sums.k < a.width; sums.k += MESSAGE_THREADS * N) {
+    const bool is_mine = sums.begin(a);
+    for (int64_t first = begin + sums.share; first < end && is_mine; first += AT_ONCE * sums.n_shares) {
       vector_of<N_FACTORS> factors[AT_ONCE] = {};
-      real x[AT_ONCE] = {}, e[AT_ONCE] = {};
+      vector_of<N> x[AT_ONCE] = {}, e[AT_ONCE] = {};
       bool is_edge[AT_ONCE];
 #pragma unroll
       for (int q = 0; q < AT_ONCE; q++) {
-        is_edge[q] = edge + q < end && a.receiver[edge + q] >= 0;
+        const int64_t edge = first + q * sums.n_shares;
+        is_edge[q] = edge < end && a.receiver[edge] >= 0;
         if (!is_edge[q]) continue;
-        load_message(a, edge + q, k, &factors[q], &x[q]);
-        if (!a.last) e[q] = a.e[(edge + q) * a.width + k];
+        factors[q] = load_vector<N_FACTORS>(a.factors + edge * N_FACTORS);
+        x[q] = load_vector<N>(a.x + (edge - a.first) * a.width + sums.k);
+        if (!a.last) e[q] = load_vector<N>(a.e + edge * a.width + sums.k);
       }
 #pragma unroll
       for (int q = 0; q < AT_ONCE; q++) {
         if (!is_edge[q]) continue;
-        const real m = message_of(factors[q], x[q], gain, shift);
-        sum += m * factors[q].of[FACTOR_SEND];
-        if (!a.last) a.e[(edge + q) * a.width + k] = e[q] + m;
+        const vector_of<N> m = sums.add(factors[q], x[q], factors[q].of[FACTOR_SEND]);
+#pragma unroll
+        for (int c = 0; c < N; c++) e[q].of[c] += m.of[c];
+        if (!a.last) store_vector<N>(a.e + (first + q * sums.n_shares) * a.width + sums.k, e[q]);
       }
     }
-    a.sent[i * a.width + k] = sum;
+    sums.add_up(shared);
+    if (is_mine && sums.share == 0) store_vector<N>(a.sent + i * a.width + sums.k, sums.sum);
   }
 }
 
 /* received[b][k] += sum m[edge][k] a_receive over the edges in first .. end that end at node b, in their order
  *   in_row [n_nodes][2], in_edge: of the graph; received [n_nodes][width]
- * A block owns node b, a thread every MESSAGE_THREADS-th channel. After orb_send_kernel, which makes the factors. No
- * shared memory; deterministic. Twin: orb_message_cpu. */
-__global__ void __launch_bounds__(MESSAGE_THREADS) orb_receive_kernel(message_arrays a)
+ * A block owns node b, a thread N channels. After orb_send_kernel, which makes the factors. Deterministic. Twin:
+ * orb_message_cpu. */
+template <int N> __global__ void __launch_bounds__(MESSAGE_THREADS, MESSAGE_BLOCKS) orb_receive_kernel(message_arrays a)
 {
   mlff_after_others();
-  const int64_t b = blockIdx.x, q_begin = a.in_row[2 * b], q_end = a.in_row[2 * b + 1];
-  if (q_begin == q_end || a.in_edge[q_begin] >= a.end || a.in_edge[q_end - 1] < a.first) return;
-  for (int64_t k = threadIdx.x; k < a.width; k += MESSAGE_THREADS) {
-    const real gain = a.gain[k], shift = a.shift[k], before = a.received[b * a.width + k];
-    real sum = 0;
-    for (int64_t q0 = q_begin; q0 < q_end; q0 += AT_ONCE) {
+  MLFF_SHARED(real, shared, N * MESSAGE_THREADS);
+  const int64_t b = blockIdx.x, begin = a.in_row[2 * b], end = a.in_row[2 * b + 1];
+  if (begin == end || a.in_edge[begin] >= a.end || a.in_edge[end - 1] < a.first) return;
+  for (message_sums<N> sums(a); sums.k < a.width; sums.k += MESSAGE_THREADS * N) {
+    const bool is_mine = sums.begin(a);
+    for (int64_t first = begin + sums.share; first < end && is_mine; first += AT_ONCE * sums.n_shares) {
       vector_of<N_FACTORS> factors[AT_ONCE] = {};
-      real x[AT_ONCE] = {};
+      vector_of<N> x[AT_ONCE] = {};
       bool is_edge[AT_ONCE];
 #pragma unroll
       for (int q = 0; q < AT_ONCE; q++) {
-        const int64_t edge = q0 + q < q_end ? a.in_edge[q0 + q] : -1;
+        const int64_t at = first + q * sums.n_shares, edge = at < end ? a.in_edge[at] : -1;
         is_edge[q] = edge >= a.first && edge < a.end;
-        if (is_edge[q]) load_message(a, edge, k, &factors[q], &x[q]);
+        if (!is_edge[q]) continue;
+        factors[q] = load_vector<N_FACTORS>(a.factors + edge * N_FACTORS);
+        x[q] = load_vector<N>(a.x + (edge - a.first) * a.width + sums.k);
       }
 #pragma unroll
       for (int q = 0; q < AT_ONCE; q++)
-        if (is_edge[q]) sum += message_of(factors[q], x[q], gain, shift) * factors[q].of[FACTOR_RECEIVE];
+        if (is_edge[q]) sums.add(factors[q], x[q], factors[q].of[FACTOR_RECEIVE]);
     }
-    a.received[b * a.width + k] = before + sum;
+    sums.add_up(shared);
+    if (!is_mine || sums.share) continue;
+    real *to = a.received + b * a.width + sums.k;
+    vector_of<N> v = load_vector<N>(to);
+#pragma unroll
+    for (int c = 0; c < N; c++) v.of[c] += sums.sum.of[c];
+    store_vector<N>(to, v);
   }
 }
 
 } // namespace
+
+static bool is_in_vectors(int64_t width)
+{
+  return width % VECTOR == 0;
+}
 
 void MLFF_CUDA(orb_features_cuda)(mlff_backend *backend, const mlff_orb_features_args *args)
 {
@@ -254,14 +328,15 @@ void MLFF_CUDA(orb_norm_cuda)(mlff_backend *backend, const mlff_orb_norm_args *a
   norm_arrays a;
   memset(&a, 0, sizeof a);
   a.n = args->n;
-  a.width = args->width;
+  a.width = (int) args->width;
   a.x = (const real *) args->x;
   a.gain = (const real *) args->norm->gain.data;
   a.shift = (const real *) args->norm->shift.data;
   a.y = (real *) args->y;
   a.epsilon = args->norm->epsilon;
   a.accumulate = args->accumulate;
-  MLFF_LAUNCH(backend, orb_norm_kernel, mlff_cuda_blocks(a.n, ROW_WARPS), WARP * ROW_WARPS, 0, a);
+  mlff_cuda_launch(backend, "orb_norm_kernel", 0, is_in_vectors(a.width) ? orb_norm_kernel<VECTOR> : orb_norm_kernel<1>,
+                   mlff_cuda_blocks(a.n, ROW_WARPS), WARP * ROW_WARPS, 0, a);
 }
 
 void MLFF_CUDA(orb_message_cuda)(mlff_backend *backend, const mlff_orb_message_args *args)
@@ -273,7 +348,7 @@ void MLFF_CUDA(orb_message_cuda)(mlff_backend *backend, const mlff_orb_message_a
   a.first = mlff_orb_first_row(graph, args->begin);
   a.end = mlff_orb_first_row(graph, args->end);
   a.stride = graph->stride;
-  a.width = args->width;
+  a.width = (int) args->width;
   a.in_row = (const int64_t *) graph->in_row.data;
   a.in_edge = (const int32_t *) graph->in_edge.data;
   a.receiver = (const int32_t *) graph->node.data;
@@ -289,8 +364,11 @@ void MLFF_CUDA(orb_message_cuda)(mlff_backend *backend, const mlff_orb_message_a
   a.epsilon = args->norm->epsilon;
   for (int k = 0; k < 2; k++) a.gate_bias[k] = args->gate_bias[k];
   a.last = args->last;
-  MLFF_LAUNCH(backend, orb_send_kernel, (unsigned) (args->end - args->begin), MESSAGE_THREADS, 0, a);
-  MLFF_LAUNCH_INDEPENDENT(backend, orb_receive_kernel, (unsigned) graph->n_nodes, MESSAGE_THREADS, a);
+  const bool in_vectors = is_in_vectors(a.width);
+  mlff_cuda_launch(backend, "orb_send_kernel", 0, in_vectors ? orb_send_kernel<VECTOR> : orb_send_kernel<1>,
+                   (unsigned) (args->end - args->begin), MESSAGE_THREADS, 0, a);
+  mlff_cuda_launch(backend, "orb_receive_kernel", 0, in_vectors ? orb_receive_kernel<VECTOR> : orb_receive_kernel<1>,
+                   (unsigned) graph->n_nodes, MESSAGE_THREADS, 0, a);
 }
 
 /* ---- nodes ------------------------------------------------------------------------------------------------------- */
@@ -303,18 +381,18 @@ typedef struct concat_arrays {
   real *out;
 } concat_arrays;
 
-/* out[i] = (a[i], b[i], c[i]); parts [n][width], out [n][3 width]. A warp owns a row of out, a lane every 32nd column.
- * A block has ROW_WARPS warps; no shared memory; deterministic. Twin: orb_concat_cpu. */
-__global__ void __launch_bounds__(WARP *ROW_WARPS) orb_concat_kernel(concat_arrays a)
+/* out[i] = (a[i], b[i], c[i]); parts [n][width], out [n][3 width]
+ * Grid: x over rows, y over parts. A warp owns a row of a part, a lane every 32nd N numbers. A block has ROW_WARPS
+ * warps; no shared memory; deterministic. Twin: orb_concat_cpu. */
+template <int N> __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_concat_kernel(concat_arrays a)
 {
   mlff_after_others();
-  const int64_t i = own_row();
+  const int64_t i = own_row(), p = blockIdx.y;
   if (i >= a.n) return;
-  for (int p = 0; p < 3; p++) {
-    const real *part = a.part[p] + i * a.width;
-    real *out = a.out + (3 * i + p) * a.width;
-    for (int64_t k = threadIdx.x % WARP; k < a.width; k += WARP) out[k] = part[k];
-  }
+  const real *part = (p == 0 ? a.part[0] : p == 1 ? a.part[1] : a.part[2]) + i * a.width;
+  real *out = a.out + (3 * i + p) * a.width;
+  for (int64_t k = (int64_t) threadIdx.x % WARP * N; k < a.width; k += WARP * N)
+    store_vector<N>(out + k, load_vector<N>(part + k));
 }
 
 typedef struct embed_arrays {
@@ -375,7 +453,9 @@ void MLFF_CUDA(orb_concat_cuda)(mlff_backend *backend, const mlff_orb_concat_arg
   a.part[1] = (const real *) args->b;
   a.part[2] = (const real *) args->c;
   a.out = (real *) args->out;
-  MLFF_LAUNCH_INDEPENDENT(backend, orb_concat_kernel, mlff_cuda_blocks(a.n, ROW_WARPS), WARP * ROW_WARPS, a);
+  mlff_cuda_launch(backend, "orb_concat_kernel", 1,
+                   is_in_vectors(a.width) ? orb_concat_kernel<VECTOR> : orb_concat_kernel<1>,
+                   dim3(mlff_cuda_blocks(a.n, ROW_WARPS), 3), WARP * ROW_WARPS, 0, a);
 }
 
 void MLFF_CUDA(orb_embed_cuda)(mlff_backend *backend, const mlff_orb_embed_args *args)

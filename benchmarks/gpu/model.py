@@ -22,6 +22,7 @@ import sass
 from costs import (
     DEVICES,
     FINISH,
+    FINISH_EDGES,
     FINISH_TWO,
     REAL,
     WARP,
@@ -237,19 +238,23 @@ def orb(code, s, device, mixed, f=256, hidden=512, layers=15, neighbours=20, n_b
     blocks = max(1, math.ceil(e / 32768))
     rows = e / blocks
 
-    # rows of edges, and of receivers: senders' are in a cache of the multiprocessor; five passes over f of an edge
-    gather = Kernel("gather", rows, [(109, hidden / WARP / 4, 0, False)], 3, 0, 3 * hidden * rows * REAL)
-    atoms, wait, sums = n / blocks, math.ceil(neighbours / 4), math.ceil(neighbours / 8)
-    send = Kernel("send", 8 * atoms, [(403, sums, 3, False), (363, wait, 2, False)], 4, 2, l2=5 * f * rows * REAL)
-    receive = Kernel("receive", 8 * n, [(156, wait, 3, False)], 3, 0, (f * rows + 2 * f * n) * REAL)
-    of_edges = [product(code, device, rows, n_in, n_out, mixed) for n_in, n_out in [(f, hidden), *upper]]
-    of_edges += [gather, send, receive]
+    # five passes over f of an edge: eight warps make factors of an edge each, then four of them take one together,
+    # or two each, four channels at a time and four edges
+    shares = 4 * 256 // f
+    atoms, wait, sums = n / blocks, math.ceil(neighbours / 4 / shares), math.ceil(neighbours / 8)
+    send = Kernel("send", 8 * atoms, [(268, sums, 3, False), (330, wait, 2, False)], 4, 3, l2=5 * f * rows * REAL)
+    receive = Kernel("receive", 8 * n, [(225, wait, 3, False)], 3, 1, (f * rows + 2 * f * n) * REAL)
+    send.resident = receive.resident = 24
+    # behind the sums of the first product come rows of receivers: senders' are in a cache of the multiprocessor
+    first = products(code, device, f"product {f} x {hidden}, rows", [(rows, f, hidden)], mixed, FINISH_EDGES)
+    first.l2 += hidden * rows * REAL
+    of_edges = [first, *(product(code, device, rows, *widths, mixed) for widths in upper), send, receive]
     encoder = [product(code, device, rows, n_in, n_out, mixed) for n_in, n_out in [(n_basis + 3, hidden), *upper]]
     of_atoms = [products(code, device, "sender, receiver", [(n, f, hidden)] * 2, mixed)]
     of_atoms += [product(code, device, n, n_in, n_out, mixed) for n_in, n_out in [(3 * f, hidden), *upper]]
-    # a number of a lane at a time: what it writes may be what it reads next
-    concat = Kernel("concat", n, [(11, 3 * f / WARP, 1, False)], 2, 0, 6 * n * f * REAL)
-    norm = Kernel("norm", n, [(126, 1, 1, False)], 6, 0, 3 * n * f * REAL)
+    # four numbers of a lane at a time: what it writes may be what it reads next
+    concat = Kernel("concat", 3 * n, [(11, f / WARP / 4, 1, False)], 2, 0, 6 * n * f * REAL)
+    norm = Kernel("norm", n, [(109, 1, 1, False)], 6, 0, 3 * n * f * REAL)
     return [*edge_kernels(s, device), *(encoder * blocks), *((of_edges * blocks + of_atoms + [concat, norm]) * layers)]
 
 
