@@ -208,7 +208,8 @@ static mlff_status read_frame(reader *r, int number, cli_frame *frame)
   char *end = NULL;
   const long n = strtol(r->line, &end, 10);
   if (end == r->line || end[strspn(end, " \t")] || n < 1 || n > 100000000)
-    return fail(r, "the number of atoms is expected, at least 1, not '%.40s'", r->line);
+    return fail(r, "the number of atoms is expected, at least 1, not '%.40s'%s", r->line,
+                number > 1 ? "" : ": structures are read from extended XYZ files, as ase convert writes them");
   int there = 0;
   if (next_line(r, &there)) return r->error->code;
   if (!there) return fail(r, "the comment line of a frame is missing");

@@ -537,7 +537,7 @@ static Suite *orb_suite(void)
   tcase_add_loop_test(tcase, ties_go_by_tag, 0, n_backends());
   tcase_add_loop_test(tcase, ties_of_images_go_by_vector, 0, n_backends());
   tcase_add_loop_test(tcase, features_and_gather, 0, n_backends());
-  if (n_backends() > N_CPU_BACKENDS) tcase_add_loop_test(tcase, linear_and_gather_at_once, 0, 12);
+  tcase_add_loop_test(tcase, linear_and_gather_at_once, 0, n_backends() > N_CPU_BACKENDS ? 12 : 0);
   tcase_add_loop_test(tcase, norms, 0, n_backends());
   tcase_add_loop_test(tcase, messages, 0, n_backends());
   tcase_add_loop_test(tcase, rows, 0, n_backends());

@@ -288,7 +288,7 @@ END_TEST
 /* What to write as a structure, and what the error says. */
 static const char *const bad_structures[][2] = {
     {"", "no structure"},
-    {"three\n", "number of atoms is expected, at least 1, not 'three'"},
+    {"three\n", "number of atoms is expected, at least 1, not 'three': structures are read from extended XYZ files"},
     {"0\n\n", "at least 1, not '0'"},
     {"-1\n\n", "number of atoms"},
     {"1\n", "in.xyz:1: the comment line"},
