@@ -1,16 +1,21 @@
 /* ani_ops.cu: the small operations around ANI's networks on the GPU. Twin: cpu/ani_ops.c. */
-#include "ops_cuda.h"
+#include "atoms.h"
+
+using namespace ATOMS;
 
 enum { READOUT_WARPS = 4, COLLECT_THREADS = 128, SUM_THREADS = 128 };
 
 namespace { /* kernels and their arguments differ between element types */
 
 typedef struct ani_readout_arrays {
-  int64_t n_rows, ld_hidden, ld_slope;
-  const real *hidden, *weight;
-  real *slope, *energy;
-  real bias, factor;
-  int n, unused;
+  int64_t n_rows, ld_hidden;
+  const real *weight;
+  real *hidden, *energy;
+  real alpha, bias, factor;
+  int n;
+#if MLFF_REAL_IS_DOUBLE
+  int unused;
+#endif
 } ani_readout_arrays;
 
 enum { MANY = 32 };
@@ -18,7 +23,7 @@ template <int N> struct ani_readout_group {
   ani_readout_arrays of[N];
 };
 
-/* energy[r] = bias + sum_k w[k] h[r][k],  slope[r][k] *= w[k] factor;  h [n_rows][ld_hidden], slope [n_rows][ld_slope]
+/* energy[r] = bias + sum_k w[k] h[r][k],  h[r][k] = slope of CELU there w[k] factor;  h [n_rows][ld_hidden]
  * A warp owns row r of the network blockIdx.y, a lane every 32nd k; the sum goes through shuffles. A block has
  * READOUT_WARPS warps; no shared memory; deterministic. Twin: ani_readout_cpu. */
 template <int N> __global__ void __launch_bounds__(WARP *READOUT_WARPS) ani_readout_kernel(ani_readout_group<N> group)
@@ -30,8 +35,10 @@ template <int N> __global__ void __launch_bounds__(WARP *READOUT_WARPS) ani_read
   if (r >= a.n_rows) return;
   real sum = 0;
   for (int k = lane; k < a.n; k += WARP) {
-    sum += a.weight[k] * a.hidden[r * a.ld_hidden + k];
-    a.slope[r * a.ld_slope + k] *= a.weight[k] * a.factor;
+    real *h = &a.hidden[r * a.ld_hidden + k];
+    const real v = *h, w = a.weight[k];
+    sum += w * v;
+    *h = celu_slope(v, a.alpha) * w * a.factor;
   }
   sum = warp_sum(sum);
   if (lane == 0) a.energy[r] = sum + a.bias;
@@ -99,11 +106,10 @@ static ani_readout_arrays arrays_of(const mlff_ani_readout_args *args)
   memset(&a, 0, sizeof a);
   a.n_rows = args->n_rows;
   a.ld_hidden = args->ld_hidden;
-  a.ld_slope = args->ld_slope;
-  a.hidden = (const real *) args->hidden;
+  a.hidden = (real *) args->hidden;
   a.weight = (const real *) args->weight;
-  a.slope = (real *) args->slope;
   a.energy = (real *) args->energy;
+  a.alpha = (real) args->alpha;
   a.bias = (real) args->bias;
   a.factor = (real) args->factor;
   a.n = args->n;

@@ -28,6 +28,11 @@ typedef struct linear_arrays {
   int x_in_vectors, y_in_vectors; /* whether rows can be read, and written, four numbers at a time */
 } linear_arrays;
 
+MLFF_DEVICE real celu_slope(real value, real alpha)
+{
+  return mlff_celu_slope(value < 0 ? value : (real) 0, alpha);
+}
+
 MLFF_DEVICE real celu_value(real v, real alpha, real *slope)
 {
   return mlff_celu(v < 0 ? (real) 0 : v, v > 0 ? (real) 1 : real_exp(v / alpha), alpha, slope);
@@ -50,12 +55,13 @@ template <int ACT> MLFF_DEVICE void finish_value(const linear_arrays &a, real v,
 {
   const int act = ACT == ANY_BUT_SSP ? a.act : ACT;
   real *y = a.y + row * a.ldy + col;
-  if (act != MLFF_ACT_NONE) {
+  if (a.scale) {
+    const real scale = a.scale[row * a.ld_scale + col];
+    v *= act == MLFF_ACT_CELU ? celu_slope(scale, (real) a.alpha) : scale;
+  } else if (act != MLFF_ACT_NONE) {
     real slope;
     v = activated<ACT>(act, (real) a.alpha, v, &slope);
     if (a.slope) a.slope[row * a.ld_slope + col] = slope;
-  } else if (a.scale) {
-    v *= a.scale[row * a.ld_scale + col];
   }
   if (a.accumulate) v += *y;
   *y = v;

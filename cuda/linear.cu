@@ -377,7 +377,7 @@ static void start_many(mlff_backend *backend, const linear_kernels &kernels, int
 static bool put_off(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *args)
 {
   atom_step step;
-  if (args->act == MLFF_ACT_SSP) return false;
+  if (args->act == MLFF_ACT_SSP || (args->act != MLFF_ACT_NONE && args->scale)) return false;
   memset(&step, 0, sizeof step);
   step.kind = STEP_LINEAR;
   step.of.linear = arrays_of(linear, args, 0, args->n_rows);
@@ -448,8 +448,8 @@ static void linear_many_mixed_cuda(mlff_backend *backend, int n, const mlff_line
   start_many(backend, fitting_mixed(backend, n, linears, args), n, linears, args);
 }
 
-/* Arrays that one step of an atom leaves to the next are those of a block of atoms: smaller blocks than in float and
- * double, more launches, less memory. */
+/* Arrays that one step of an atom leaves to the next are those of a block of atoms: of PaiNN smaller blocks than in
+ * float and double, more launches, less memory. */
 void mlff_cuda_ops_mixed(mlff_ops *ops)
 {
   ops->linear_pack = linear_pack_mixed_cuda;
@@ -457,6 +457,5 @@ void mlff_cuda_ops_mixed(mlff_ops *ops)
   ops->linear_many = linear_many_mixed_cuda;
   ops->orb_linear = orb_linear_mixed_cuda;
   ops->painn_block = 33792; /* of 132 multiprocessors, two tiles of MIXED_ROWS rows each */
-  ops->ani_block = 8192;    /* with eight members 4096 atoms, 32768 rows of products */
 }
 #endif

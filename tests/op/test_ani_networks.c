@@ -130,11 +130,10 @@ static void run_layers(scene *s, int g, int member)
   const int *dims = s->of->dims[g], n_hidden = depth(dims);
   const int64_t row = s->groups[g].row, n = s->groups[g].n_rows;
   const matrices *m = &s->networks[s->groups[g].network + member];
-  mlff_buf hidden[MLFF_ANI_MOST_HIDDEN] = {{0}}, slope[MLFF_ANI_MOST_HIDDEN] = {{0}};
+  mlff_buf hidden[MLFF_ANI_MOST_HIDDEN] = {{0}};
   for (int l = 0; l < n_hidden; l++) {
     const int width = dims[l + 1];
     test_ok(mlff_buf_reserve(backend, &hidden[l], (size_t) (n * width) * backend->real_size, &error), error);
-    test_ok(mlff_buf_reserve(backend, &slope[l], (size_t) (n * width) * backend->real_size, &error), error);
     backend->ops->linear(backend, &m->forward[l],
                          &(mlff_linear_args){.n_rows = n,
                                              .x = l ? hidden[l - 1].data : mlff_at(backend, s->aevs.data, row * s->ld),
@@ -142,17 +141,14 @@ static void run_layers(scene *s, int g, int member)
                                              .y = hidden[l].data,
                                              .ldy = width,
                                              .act = MLFF_ACT_CELU,
-                                             .alpha = alpha,
-                                             .slope = slope[l].data,
-                                             .ld_slope = width});
+                                             .alpha = alpha});
   }
   backend->ops->ani_readout(backend, 1,
                             &(mlff_ani_readout_args){.n_rows = n,
                                                      .n = dims[n_hidden],
                                                      .hidden = hidden[n_hidden - 1].data,
                                                      .ld_hidden = dims[n_hidden],
-                                                     .slope = slope[n_hidden - 1].data,
-                                                     .ld_slope = dims[n_hidden],
+                                                     .alpha = alpha,
                                                      .weight = m->readout.data,
                                                      .bias = m->bias,
                                                      .factor = factor,
@@ -162,17 +158,16 @@ static void run_layers(scene *s, int g, int member)
     void *first = mlff_at(backend, s->grads.data, (member * s->n_rows + row) * s->ld);
     backend->ops->linear(backend, &m->backward[l],
                          &(mlff_linear_args){.n_rows = n,
-                                             .x = slope[l].data,
+                                             .x = hidden[l].data,
                                              .ldx = dims[l + 1],
-                                             .y = l ? slope[l - 1].data : first,
+                                             .y = l ? hidden[l - 1].data : first,
                                              .ldy = l ? dims[l] : s->ld,
-                                             .scale = l ? slope[l - 1].data : NULL,
+                                             .act = l ? MLFF_ACT_CELU : MLFF_ACT_NONE,
+                                             .alpha = alpha,
+                                             .scale = l ? hidden[l - 1].data : NULL,
                                              .ld_scale = dims[l]});
   }
-  for (int l = 0; l < n_hidden; l++) {
-    mlff_buf_release(backend, &hidden[l]);
-    mlff_buf_release(backend, &slope[l]);
-  }
+  for (int l = 0; l < n_hidden; l++) mlff_buf_release(backend, &hidden[l]);
 }
 
 /* ---- at once

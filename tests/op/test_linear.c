@@ -65,13 +65,16 @@ static void plain_linear(const linear_case *c, const plain_arrays *p, double *y,
   const int n_x = c->transpose ? c->n_out : c->n_in, n_y = c->transpose ? c->n_in : c->n_out;
   for (int r = 0; r < c->n_rows; r++) {
     for (int o = 0; o < n_y; o++) {
-      double sum = c->with_bias ? p->bias[o] : 0.0, slope;
+      double sum = c->with_bias ? p->bias[o] : 0.0, slope = 0.0;
       for (int k = 0; k < n_x; k++)
         sum += p->x[r * p->ldx + k] * p->weight[c->transpose ? k * c->n_in + o : o * c->n_in + k];
-      sum = act_value(c->act, p->alpha, sum, &slope);
-      if (c->scaled) sum *= p->scale[r * p->ldy + o];
+      const double scale = p->scale[r * p->ldy + o];
+      if (c->scaled)
+        sum *= !c->act ? scale : scale < 0 ? 1 + scale / p->alpha : 1; /* the slope of CELU where its value is that */
+      else
+        sum = act_value(c->act, p->alpha, sum, &slope);
       y[r * p->ldy + o] = (c->accumulate ? p->y[r * p->ldy + o] : 0.0) + sum;
-      if (c->act) slopes[r * p->ldy + o] = slope;
+      if (c->act && !c->scaled) slopes[r * p->ldy + o] = slope;
     }
   }
 }
@@ -90,6 +93,8 @@ static void run_linear(mlff_backend *backend, const linear_case *c, test_rng *rn
   }
   for (int64_t k = 0; k < size; k++)
     if (k / ldy >= c->n_rows || k % ldy >= n_y) y[k] = guard;
+  for (int64_t k = 0; k < size; k++)
+    if (c->act && scale[k] < 0) scale[k] *= alpha; /* a value of CELU */
   mlff_buf dev_x = reals_to_backend(backend, x, c->n_rows * ldx), dev_y = reals_to_backend(backend, y, size);
   mlff_buf dev_slope = reals_to_backend(backend, y, size), dev_scale = reals_to_backend(backend, scale, size);
   mlff_linear linear = {0};
@@ -107,7 +112,7 @@ static void run_linear(mlff_backend *backend, const linear_case *c, test_rng *rn
                                  .accumulate = c->accumulate,
                                  .act = c->act,
                                  .alpha = alpha,
-                                 .slope = c->act ? dev_slope.data : NULL,
+                                 .slope = c->act && !c->scaled ? dev_slope.data : NULL,
                                  .ld_slope = ldy,
                                  .scale = c->scaled ? dev_scale.data : NULL,
                                  .ld_scale = ldy};
@@ -144,7 +149,7 @@ static void run_all_linear(mlff_backend *backend, double coarse, double rounded)
                                  {7, 65, 127}, {13, 128, 97}, {23, 31, 130}, {70, 9, 65}, {130, 70, 150}};
   test_rng rng = {.state = 7};
   for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
-    for (int variant = 0; variant < 8; variant++) {
+    for (int variant = 0; variant < 9; variant++) {
       const linear_case c = {.n_rows = sizes[s][0],
                              .n_in = sizes[s][1],
                              .n_out = sizes[s][2],
@@ -154,9 +159,9 @@ static void run_all_linear(mlff_backend *backend, double coarse, double rounded)
                              .with_bias = variant < 6 && variant != 1,
                              .accumulate = variant == 2 || variant == 7,
                              .scaled = variant == 3 || variant >= 6,
-                             .act = variant == 4   ? MLFF_ACT_SILU
-                                    : variant == 5 ? MLFF_ACT_CELU
-                                                   : MLFF_ACT_NONE};
+                             .act = variant == 4                   ? MLFF_ACT_SILU
+                                    : variant == 5 || variant == 8 ? MLFF_ACT_CELU
+                                                                   : MLFF_ACT_NONE};
       run_linear(backend, &c, &rng);
     }
   }

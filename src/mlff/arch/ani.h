@@ -42,7 +42,7 @@ typedef struct ani_net {
   int64_t ld_aev, ld[ANI_MAX_LAYERS];     /* leading dimensions of AEVs and of activations of all elements together */
   mlff_buf centers;                       /* order on the backend */
   mlff_buf aevs, aev_grads, member_grads; /* the last one: dE/dAEV of each member by itself */
-  mlff_buf hidden[ANI_MAX_LAYERS], slope[ANI_MAX_LAYERS];
+  mlff_buf hidden[ANI_MAX_LAYERS];        /* forward: activations; backward: dE/d of what was activated */
   mlff_buf row_energy, node_energy, member_energy, edge_grad;
 } ani_net;
 

@@ -205,7 +205,6 @@ void ani_destroy(void *network)
   }
   for (int l = 0; l < ANI_MAX_LAYERS; l++) {
     mlff_buf_release(backend, &net->hidden[l]);
-    mlff_buf_release(backend, &net->slope[l]);
   }
   mlff_buf *const bufs[] = {&net->centers,    &net->aevs,        &net->aev_grads,     &net->member_grads,
                             &net->row_energy, &net->node_energy, &net->member_energy, &net->edge_grad};

@@ -128,8 +128,6 @@ static void forward(const ani_batch *b, int l)
                              .ldy = ld_out,
                              .act = MLFF_ACT_CELU,
                              .alpha = net->alpha,
-                             .slope = row_of(b, &net->slope[l], m, row, ld_out),
-                             .ld_slope = ld_out,
                              .next = l + 1 < n_hidden ? &layers[l + 1].forward : &layers[l].backward});
     }
   }
@@ -158,8 +156,7 @@ static void read_out(const ani_batch *b)
                                                .n = net->elements[e].dims[last + 1],
                                                .hidden = row_of(b, &net->hidden[last], m, row, net->ld[last]),
                                                .ld_hidden = net->ld[last],
-                                               .slope = row_of(b, &net->slope[last], m, row, net->ld[last]),
-                                               .ld_slope = net->ld[last],
+                                               .alpha = net->alpha,
                                                .weight = network->readout.data,
                                                .bias = network->readout_bias,
                                                .factor = b->factor,
@@ -170,7 +167,7 @@ static void read_out(const ani_batch *b)
   if (n_args) ops->ani_readout(net->backend, n_args, args);
 }
 
-/* reverse of 1: slope[l] holds dE/d(W_l h_{l-1} + b_l) */
+/* reverse of 1: hidden[l] becomes dE/d(W_l h_{l-1} + b_l); the slope of CELU follows from its value */
 static void backward(const ani_batch *b, int l)
 {
   const ani_net *net = b->net;
@@ -183,15 +180,17 @@ static void backward(const ani_batch *b, int l)
     for (int m = 0; n && l + 1 < net->elements[e].n_layers && m < b->n_members; m++) {
       const int member = b->member_begin + m;
       const ani_network *network = &net->elements[e].members[member];
-      void *slope = l ? row_of(b, &net->slope[l - 1], m, row, ld_in) : NULL;
+      void *below = l ? row_of(b, &net->hidden[l - 1], m, row, ld_in) : NULL;
       add(b, &p, &network->layers[l].backward,
           (mlff_linear_args){.n_rows = n,
-                             .x = row_of(b, &net->slope[l], m, row, ld_out),
+                             .x = row_of(b, &net->hidden[l], m, row, ld_out),
                              .ldx = ld_out,
-                             .y = l ? slope : row_of(b, b->grads, m, row, ld_in),
+                             .y = l ? below : row_of(b, b->grads, m, row, ld_in),
                              .ldy = ld_in,
                              .accumulate = l == 0 && b->accumulate,
-                             .scale = slope,
+                             .act = l ? MLFF_ACT_CELU : MLFF_ACT_NONE,
+                             .alpha = net->alpha,
+                             .scale = below,
                              .ld_scale = ld_in,
                              .next = l                             ? &network->layers[l - 1].backward
                                      : member + 1 < net->n_members ? &network[1].layers[0].forward
@@ -206,10 +205,8 @@ mlff_status ani_evaluate_networks(const ani_batch *b, mlff_error *error)
   ani_net *net = b->net;
   const size_t room = (size_t) (b->room * b->n_members) * net->backend->real_size;
   if (evaluate_whole(b)) return MLFF_OK;
-  for (int l = 0; l + 1 < net->n_layers_max; l++) {
+  for (int l = 0; l + 1 < net->n_layers_max; l++)
     MLFF_TRY(mlff_buf_reserve(net->backend, &net->hidden[l], room * (size_t) net->ld[l], error));
-    MLFF_TRY(mlff_buf_reserve(net->backend, &net->slope[l], room * (size_t) net->ld[l], error));
-  }
   for (int l = 0; l + 1 < net->n_layers_max; l++) forward(b, l);
   read_out(b);
   for (int l = net->n_layers_max - 2; l >= 0; l--) backward(b, l);

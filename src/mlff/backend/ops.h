@@ -47,7 +47,8 @@ typedef enum mlff_act { MLFF_ACT_NONE = 0, MLFF_ACT_SILU, MLFF_ACT_CELU, MLFF_AC
  *   x      real [n_rows][ldx], first n_in columns are read
  *   y      real [n_rows][ldy], first n_out columns are written (accumulate: +=)
  *   slope  real [n_rows][ld_slope] or NULL: act'(x W^T + b), for the backward pass
- *   scale  real [n_rows][ld_scale] or NULL: multiplies the product element by element, after bias; not with act
+ *   scale  real [n_rows][ld_scale] or NULL: multiplies the product element by element, after bias. With act CELU it
+ *          has values of CELU, whose slopes do that in its place, and the product is not activated; no other act
  *   next   a hint: the matrix of the product after this one (fetched ahead), or NULL
  * y must not alias x; y may alias scale. */
 typedef struct mlff_linear_args {

@@ -59,19 +59,17 @@ typedef struct mlff_aev_args {
 } mlff_aev_args;
 
 /* ani_readout, n at once: last layer of a network and the seed of its backward pass.
- *   hidden  real [n_rows][ld_hidden]   h, first n columns
- *   slope   real [n_rows][ld_slope]    in: activation slope of h; out: slope * weight * factor = dE/d(pre-activation)
+ *   hidden  real [n_rows][ld_hidden]   in: h, values of CELU, first n columns; out: its slope there * weight * factor =
+ *                                      dE/d(pre-activation)
  *   weight  real [n], on the backend
  *   energy  real [n_rows]              = sum_k weight_k h_k + bias */
 typedef struct mlff_ani_readout_args {
   int64_t n_rows;
   int n;
-  const void *hidden;
+  void *hidden;
   int64_t ld_hidden;
-  void *slope;
-  int64_t ld_slope;
   const void *weight;
-  double bias, factor;
+  double alpha, bias, factor; /* alpha: of CELU */
   void *energy;
 } mlff_ani_readout_args;
 

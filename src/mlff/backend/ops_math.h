@@ -22,6 +22,12 @@ MLFF_MATH mlff_value mlff_celu(mlff_value max0, mlff_value e, real alpha, mlff_v
   return max0 + alpha * (e - (real) 1);
 }
 
+/* The same slope from y = celu(x): 1 + min(0, y)/alpha. Where it is small it has the rounding of 1. */
+MLFF_MATH mlff_value mlff_celu_slope(mlff_value min0, real alpha)
+{
+  return (real) 1 + min0 * ((real) 1 / alpha);
+}
+
 /* ---- edges of PaiNN: a line of mlff_painn_radial (ops_painn.h) ---- */
 
 enum { LINE_COEF = 0, LINE_SLOPE = 4, LINE_UNIT = 8, LINE_INVERSE = 11, LINE_INDEX = 12 };

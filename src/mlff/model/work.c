@@ -27,7 +27,7 @@ static mlff_work work_linear(mlff_backend *backend, const mlff_linear *linear, c
 {
   const double rows = (double) args->n_rows, in = linear->n_in, out = linear->n_out;
   const double written = out * (1 + (args->slope != NULL) + (args->accumulate || args->scale));
-  const double activation = args->act == MLFF_ACT_NONE ? 0 : 2 * of_exp;
+  const double activation = args->act == MLFF_ACT_NONE || args->scale ? 0 : 2 * of_exp;
   return (mlff_work){.flop = rows * out * (2 * in + activation),
                      .bytes = real_bytes(backend, rows > 0 ? in * out + rows * (in + written) : 0)};
 }

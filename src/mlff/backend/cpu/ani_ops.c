@@ -3,22 +3,22 @@
 
 static void read_out(const mlff_ani_readout_args *a)
 {
-  const real *weight = a->weight, factor = (real) a->factor;
-  const int n_whole = a->n / MLFF_VLEN * MLFF_VLEN;
+  const real *weight = a->weight, alpha = (real) a->alpha, factor = (real) a->factor;
+  const int n_rest = a->n % MLFF_VLEN, n_whole = a->n - n_rest;
   for (int64_t r = 0; r < a->n_rows; r++) {
-    const real *h = (const real *) a->hidden + r * a->ld_hidden;
-    real *slope = (real *) a->slope + r * a->ld_slope;
+    real *h = (real *) a->hidden + r * a->ld_hidden;
     vreal sums = vset(0);
     for (int k = 0; k < n_whole; k += MLFF_VLEN) {
-      const vreal w = vload(weight + k);
-      sums += w * vload(h + k);
-      vstore(slope + k, vload(slope + k) * w * factor);
+      const vreal w = vload(weight + k), v = vload(h + k);
+      sums += w * v;
+      vstore(h + k, mlff_celu_slope(vmin(vset(0), v), alpha) * w * factor);
     }
-    real sum = vsum(sums);
-    for (int k = n_whole; k < a->n; k++) {
-      sum += weight[k] * h[k];
-      slope[k] *= weight[k] * factor;
+    if (n_rest) {
+      const vreal w = vload_part(weight + n_whole, n_rest), v = vload_part(h + n_whole, n_rest);
+      sums += w * v;
+      vstore_part(h + n_whole, mlff_celu_slope(vmin(vset(0), v), alpha) * w * factor, n_rest);
     }
+    const real sum = vsum(sums);
     ((real *) a->energy)[r] = sum + (real) a->bias;
   }
 }

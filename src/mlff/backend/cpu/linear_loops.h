@@ -108,7 +108,11 @@ MLFF_INLINE void finish_vector(const mlff_act act, const int whole, const target
                                int n)
 {
   real *y = t->y + row * t->ldy + col;
-  if (act != MLFF_ACT_NONE) {
+  if (t->scale) {
+    const real *s = t->scale + row * t->ld_scale + col;
+    const vreal scale = whole ? vload(s) : vload_part(s, n);
+    v *= act == MLFF_ACT_CELU ? mlff_celu_slope(vmin(vset(0), scale), t->alpha) : scale;
+  } else if (act != MLFF_ACT_NONE) {
     vreal slope;
     v = activate(act, t->alpha, v, &slope);
     if (t->slope) {
@@ -118,9 +122,6 @@ MLFF_INLINE void finish_vector(const mlff_act act, const int whole, const target
       else
         vstore_part(s, slope, n);
     }
-  } else if (t->scale) {
-    const real *s = t->scale + row * t->ld_scale + col;
-    v *= whole ? vload(s) : vload_part(s, n);
   }
   if (t->accumulate) v += whole ? vload(y) : vload_part(y, n);
   if (whole)
