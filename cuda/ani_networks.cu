@@ -1,6 +1,6 @@
 /* ani_networks.cu: whole ANI networks, forward and backward, in one kernel, for systems that are so small that a kernel
  * per layer takes longer to start than to work. Twins: linear, readout and linear one after another (linear.cu,
- * ani_ops.cu), whose numbers these are to the bit.
+ * ani_ops.cu), whose numbers these are to the bit with 16 atoms for a block. With fewer, sums have another order.
  *
  * A block owns some atoms of one element and one member. The energy is linear in the last layer, so that the way back
  * begins where the way forth has ended: activations and slopes stay in shared memory, and of each atom the AEV is read,
@@ -11,10 +11,10 @@
  * weights in float, read forward and transposed by each block, and 225000 products for each atom. 16 atoms for a block:
  * 104 kB of shared memory (68 of them results), one block on a multiprocessor of sm_80 and two of sm_90, and 16
  * products for each weight that is read. 8 or 4 atoms, for when more would leave multiprocessors without a block, or do
- * not fit: 121 and 120 kB, or less with fewer tiles, in double 155 and 137. A thread has sums of ROWS / 4 atoms and 4
- * columns in registers, for which it reads two vectors from shared memory for each row of weights; a warp has 32
- * columns of all atoms. Tiles of weights, 17 or 34 kB, are on their way while another one is used, those of the next
- * product, too; threads that do nothing else start their copies.
+ * not fit: 138 and 120 kB, or less with fewer tiles, in double 172 and 137. A warp has 32 columns of all atoms. A
+ * thread has 4 columns: of 4 of 16 atoms, with all rows of weights; of all of fewer atoms, with every fourth row, so
+ * that a weight is read from shared memory once. Tiles of weights, 17 or 34 kB, are on their way while another one is
+ * used, those of the next product, too; threads that do nothing else start their copies.
  */
 #include "atoms.h"
 #include "vectors.h"
@@ -39,16 +39,15 @@ enum { BLOCKS_OF_16 = 2 };
 enum { BLOCKS_OF_16 = 1 };
 #endif
 
-/* Rows of weights of a tile, and tiles, by the atoms of a block; LEAST_TILES where there is no room for so many. With
- * 16 atoms, two blocks of sm_90 share a multiprocessor. */
+/* Rows of weights of a tile, and tiles, by the atoms of a block; LEAST_TILES where there is no room for so many. */
 static __host__ __device__ constexpr int depth(int rows)
 {
-  return (rows > 4 ? 64 : 128) / (int) sizeof(real);
+  return (rows > 8 ? 64 : 128) / (int) sizeof(real);
 }
 
 static __host__ __device__ constexpr int most_tiles(int rows)
 {
-  return rows > 8 ? 2 : rows > 4 ? 5 : 3;
+  return rows > 8 ? 2 : 3;
 }
 
 enum { LEAST_TILES = 2 };
@@ -113,10 +112,8 @@ MLFF_DEVICE product product_of(const network &net, int l, int is_back)
 MLFF_DEVICE bool advance(const network &net, int *layer, int *is_back)
 {
   if (*is_back) return --*layer >= 0;
-  if (*layer + 1 < net.n_hidden)
-    ++*layer;
-  else
-    *is_back = 1;
+  *is_back = *layer + 1 == net.n_hidden;
+  *layer += !*is_back;
   return true;
 }
 
@@ -219,81 +216,93 @@ template <int ROWS> MLFF_DEVICE int take_tile(block_arrays *b, const network &ne
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
-/* What becomes of the sum v of column col and row r. Forward: h = celu(v) and its slope, 0 in padding; backward: v
+/* What becomes of the sums v of column col and N rows. Forward: h = celu(v) and its slope, 0 in padding; backward: v
  * times the slope that it meets, or the gradient. */
-template <int ROWS>
-MLFF_DEVICE void finish_sum(const block_arrays &b, const product &now, real alpha, int r, int col, real v)
+template <int ROWS, int N>
+MLFF_DEVICE void finish_column(const block_arrays &b, const product &now, real alpha, int row, int col, vector_of<N> v)
 {
   const bool is_there = col < now.n_out;
+  real *slopes = b.results + (now.slope_at + col) * ROWS + row;
   if (!now.is_back) {
-    real slope = 0;
-    v = is_there ? celu_value(v, alpha, &slope) : (real) 0;
-    b.results[(now.hidden_at + col) * ROWS + r] = v;
-    b.results[(now.slope_at + col) * ROWS + r] = slope;
+    vector_of<N> slope = {};
+#pragma unroll
+    for (int r = 0; r < N; r++) v.of[r] = is_there ? celu_value(v.of[r], alpha, &slope.of[r]) : (real) 0;
+    store_vector(b.results + (now.hidden_at + col) * ROWS + row, v);
+    store_vector(slopes, slope);
   } else if (is_there && now.layer) {
-    b.results[(now.slope_at + col) * ROWS + r] *= v;
-  } else if (is_there && r < b.n_rows) {
-    b.grads[r * b.ld + col] = v;
+    const vector_of<N> slope = load_vector<N>(slopes);
+#pragma unroll
+    for (int r = 0; r < N; r++) v.of[r] *= slope.of[r];
+    store_vector(slopes, v);
+  } else if (is_there) {
+#pragma unroll
+    for (int r = 0; r < N; r++)
+      if (row + r < b.n_rows) b.grads[(row + r) * b.ld + col] = v.of[r];
   }
 }
 
-/* A thread's sums: ROWS / 4 rows by 4 columns, over k in order as in linear_kernel. */
+/* A thread's sums, of OWN_ROWS rows by 4 columns. Of 16 rows it has 4, over k in order as in linear_kernel; fewer it
+ * has all, and lanes that are 8 or 16 apart, which have the same sums, every fourth k each: a slice. */
 template <int ROWS> struct row_sums {
-  enum { OWN_ROWS = ROWS / 4, AHEAD = OWN_ROWS * sizeof(real) > 8 ? 2 : 4 }; /* rows of weights, of a tile */
-  real of[OWN_ROWS][THREAD_COLUMNS];
-  int row, col; /* the first ones, within the tile */
+  enum { SLICES = ROWS > 8 ? 1 : 4, OWN_ROWS = ROWS / 4 * SLICES };
+  vector_of<OWN_ROWS> of[THREAD_COLUMNS];
+  int row, col, slice; /* row, col: the first ones, within the tile */
 
   __device__ __forceinline__ void begin(const real *bias, int n_left)
   {
     const int lane = (int) threadIdx.x % WARP;
     set_global(bias);
-    row = lane / 8 * OWN_ROWS;
+    row = lane / 8 / SLICES * OWN_ROWS;
+    slice = lane / 8 % SLICES;
     col = (int) threadIdx.x / WARP * WARP + lane % 8 * THREAD_COLUMNS;
 #pragma unroll
     for (int c = 0; c < THREAD_COLUMNS; c++) {
-      const real start = bias && col + c < n_left ? bias[col + c] : (real) 0;
+      const real start = bias && slice == 0 && col + c < n_left ? bias[col + c] : (real) 0;
 #pragma unroll
-      for (int r = 0; r < OWN_ROWS; r++) of[r][c] = start;
+      for (int r = 0; r < OWN_ROWS; r++) of[c].of[r] = start;
     }
   }
 
   __device__ __forceinline__ void add(const real *x_tile, const real *w_tile, int n_rows, int n_left)
   {
     if (row >= n_rows || col >= n_left) return;
-    vector_of<OWN_ROWS> x[2][AHEAD];
-    vector_of<THREAD_COLUMNS> w[2][AHEAD];
-    load(x_tile, w_tile, 0, x[0], w[0]);
+    x_tile += slice * ROWS + row;
+    w_tile += slice * TILE_LD + col;
 #pragma unroll
-    for (int k0 = 0; k0 < depth(ROWS); k0 += AHEAD) {
-      const int now = k0 / AHEAD % 2;
-      if (k0 + AHEAD < depth(ROWS)) load(x_tile, w_tile, k0 + AHEAD, x[1 - now], w[1 - now]);
+    for (int k = 0; k < depth(ROWS); k += SLICES) {
+      const vector_of<OWN_ROWS> x = load_vector<OWN_ROWS>(x_tile + k * ROWS);
+      const vector_of<THREAD_COLUMNS> w = load_vector<THREAD_COLUMNS>(w_tile + k * TILE_LD);
 #pragma unroll
-      for (int k = 0; k < AHEAD; k++)
+      for (int r = 0; r < OWN_ROWS; r++)
 #pragma unroll
-        for (int r = 0; r < OWN_ROWS; r++)
-#pragma unroll
-          for (int c = 0; c < THREAD_COLUMNS; c++) of[r][c] += x[now][k].of[r] * w[now][k].of[c];
+        for (int c = 0; c < THREAD_COLUMNS; c++) of[c].of[r] += x.of[r] * w.of[c];
     }
   }
 
-  __device__ __forceinline__ void load(const real *x_tile, const real *w_tile, int k0, vector_of<OWN_ROWS> *x,
-                                       vector_of<THREAD_COLUMNS> *w) const
+  /* Adds the sums of lanes that are WITH apart, each of which keeps half of its N columns. */
+  template <int WITH, int N> __device__ __forceinline__ void halve()
   {
+    const bool high = (threadIdx.x & WITH) != 0;
 #pragma unroll
-    for (int k = 0; k < AHEAD; k++) {
-      x[k] = load_vector<OWN_ROWS>(x_tile + (k0 + k) * ROWS + row);
-      w[k] = load_vector<THREAD_COLUMNS>(w_tile + (k0 + k) * TILE_LD + col);
-    }
+    for (int c = 0; c < N / 2; c++)
+#pragma unroll
+      for (int r = 0; r < OWN_ROWS; r++) {
+        const real low = of[c].of[r], other = of[c + N / 2].of[r];
+        of[c].of[r] = (high ? other : low) + __shfl_xor_sync(FULL_WARP, high ? low : other, WITH);
+      }
+    col += high ? N / 2 : 0;
   }
 
   __device__ __forceinline__ void finish(const block_arrays &b, const product &now, real alpha, int col0)
   {
     const int n_columns = now.is_back ? now.n_out : (now.n_out + PAD - 1) / PAD * PAD;
+    if (SLICES > 1) {
+      halve<16, THREAD_COLUMNS>();
+      halve<8, THREAD_COLUMNS / 2>();
+    }
 #pragma unroll
-    for (int r = 0; r < OWN_ROWS; r++)
-#pragma unroll
-      for (int c = 0; c < THREAD_COLUMNS; c++)
-        if (col0 + col + c < n_columns) finish_sum<ROWS>(b, now, alpha, row + r, col0 + col + c, of[r][c]);
+    for (int c = 0; c < THREAD_COLUMNS / SLICES; c++)
+      if (col0 + col + c < n_columns) finish_column<ROWS>(b, now, alpha, row, col0 + col + c, of[c]);
   }
 };
 
@@ -335,10 +344,9 @@ MLFF_DEVICE void multiply(block_arrays *b, const network &net, const product &no
 /* energy[m][i] = bias + sum_k w[k] h_L[k],  h_l = celu(W_l h_{l-1} + b_l),  h_{-1} = aevs[i], and
  * grads[m][i][c] = factor d energy[m][i] / d aevs[i][c], for the atoms i of each group and its networks m.
  *   aevs [n_rows][ld], energy [n_members][ld_energy], grads [n_members][n_rows][ld], weights [n_in][n_out]
- * Grid: x over tiles of ROWS atoms, y over groups and members; blocks beyond the last atom of theirs do nothing. A
- * block owns the atoms of a tile, a warp 32 columns of a product, a thread its sums. The network's description is read
- * while the kernel before may still run. Dynamic shared memory: tiles of weights and of AEVs, activations and slopes of
- * all layers. Deterministic. Twins: linear_cpu, ani_readout_cpu. */
+ * Grid: x over tiles of ROWS atoms, y over groups and members; blocks beyond the last atom of theirs do nothing. The
+ * network's description is read while the kernel before may still run. Dynamic shared memory: tiles of weights and of
+ * AEVs, activations and slopes of all layers. Deterministic. Twins: linear_cpu, ani_readout_cpu. */
 template <int ROWS>
 __global__ void __launch_bounds__(NETWORK_THREADS, ROWS > 8 ? BLOCKS_OF_16 : 1) ani_networks_kernel(networks_arrays a)
 {
@@ -411,21 +419,15 @@ static int describe(network *to, const mlff_ani_network *from)
   return at + turns[0] + turns[1];
 }
 
-/* Lets all kernels have what a block of this GPU can have. */
-static mlff_status ask_for_shared_memory(mlff_backend *backend, int *most, mlff_error *error)
-{
-  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-  const cudaError_t failed = mlff_cuda_ask_for_shared(cuda, most, ani_networks_kernel<4>, ani_networks_kernel<8>,
-                                                      ani_networks_kernel<MOST_ATOMS>);
-  return mlff_cuda_check(cuda, failed, "shared memory of ani_networks_kernel", error);
-}
-
 mlff_status MLFF_CUDA(ani_networks_setup_cuda)(mlff_backend *backend, mlff_ani_networks *networks, int n,
                                                const mlff_ani_network *from, mlff_error *error)
 {
+  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   networks->n = 0;
   networks->reals_per_row = 0;
-  MLFF_TRY(ask_for_shared_memory(backend, &networks->most_shared, error));
+  const cudaError_t failed = mlff_cuda_ask_for_shared(cuda, &networks->most_shared, ani_networks_kernel<4>,
+                                                      ani_networks_kernel<8>, ani_networks_kernel<MOST_ATOMS>);
+  MLFF_TRY(mlff_cuda_check(cuda, failed, "shared memory of ani_networks_kernel", error));
   MLFF_TRY(mlff_buf_reserve(backend, &networks->table, (size_t) n * sizeof(network), error));
   network *table = (network *) calloc((size_t) n + 1, sizeof *table);
   if (!table) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for the table of %d networks", n);

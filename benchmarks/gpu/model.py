@@ -24,6 +24,7 @@ from costs import (
     FINISH,
     FINISH_EDGES,
     FINISH_TWO,
+    ISSUE,
     REAL,
     WARP,
     Code,
@@ -189,8 +190,11 @@ def descriptors(code, net, s, small):
     return forward, back
 
 
-# Times ISSUE for an instruction of ani_networks_kernel, barriers and waits: 46 us of 63 atoms on an H200.
+# Times ISSUE for an instruction of ani_networks_kernel, barriers and waits: 46 us of 63 atoms on an H200, when threads
+# had a quarter of 8 atoms, and tiles 16 rows for them. Since then nothing was measured.
 STALLS = 1.4
+FROM_L2 = 40  # bytes of a cycle that copies bring to a multiprocessor
+HALVING = 4  # instructions for each sum that a lane gets from another slice
 
 
 def ani(code, net, s, device, mixed):
@@ -209,16 +213,20 @@ def ani_block(code, net, s, device, mixed):
     sum_kernel = Kernel("ani_sum", n * 4, [(69, 1, rounds, False)], 2, 0, n * 128 * REAL * net.members)
     if n * net.members <= 32 * device.sms:
         hydrogen = [pair for (_, *pair), _ in net.layers()]
-        sums = sum(n_in * n_out for n_in, n_out in hydrogen)
         rows = 4
         while rows < 16 and net.blocks(n, rows) > device.sms:
             rows *= 2
         blocks = net.blocks(n, rows)
-        depth = 16 if rows > 4 else 32  # rows of weights of a tile
-        loop = code.loop_of(f"ani_networks_kernel<{rows}>", depth * rows)
-        trips = sum(math.ceil(n_in / depth) for n_in, _ in hydrogen)
-        networks = [Kernel("ani_networks", 12 * blocks, [(STALLS * loop, trips, 1, True)], 8, trips + 20)]
-        networks[0].l2 = blocks * sums * REAL
+        depth = 16 if rows > 8 else 32  # rows of weights of a tile
+        tile = STALLS * code.loop_of(f"ani_networks_kernel<{rows}>", depth * rows)
+        loops = [
+            (max(tile, depth * n_out * REAL / FROM_L2 / ISSUE), math.ceil(n_in / depth), 1, True)
+            for n_in, n_out in hydrogen
+        ]
+        networks = [Kernel("ani_networks", 12 * blocks, loops, 8, sum(trips for _, trips, *_ in loops) + 20)]
+        if rows <= 8:  # four slices add their sums of 4 columns: lanes get half of them, then a quarter
+            networks[0].chain = len(hydrogen) * (ISSUE * HALVING * 3 * rows + 2 * SHUFFLE)
+        networks[0].l2 = blocks * sum(n_in * n_out for n_in, n_out in hydrogen) * REAL
     else:
         layers = [[(share * n, *widths) for share, *widths in layer] * net.members for layer in net.layers()]
         finish = [FINISH_TWO] * (len(layers) - 1) + [FINISH]  # the last one writes gradients alone
