@@ -3,18 +3,18 @@
  * ani_ops.cu), whose numbers these are to the bit with 16 atoms for a block. With fewer, sums have another order.
  *
  * A block owns some atoms of one element and one member. The energy is linear in the last layer, so that the way back
- * begins where the way forth has ended: activations and slopes stay in shared memory, and of each atom the AEV is read,
- * its gradient and the energy are written. Weights are read twice, forward and transposed, and go through shared memory
+ * begins where the way forth has ended: activations stay in shared memory, and of each atom the AEV is read, its
+ * gradient and the energy are written. Weights are read twice, forward and transposed, and go through shared memory
  * in tiles that are on their way while earlier ones are used.
  *
  * What that takes for the largest network of ANI-2x, 1008-256-192-160-1 with the 128 columns of water: 450 kB of
  * weights in float, read forward and transposed by each block, and 225000 products for each atom. 16 atoms for a block:
- * 104 kB of shared memory (68 of them results), one block on a multiprocessor of sm_80 and two of sm_90, and 16
- * products for each weight that is read. 8 or 4 atoms, for when more would leave multiprocessors without a block, or do
- * not fit: 138 and 120 kB, or less with fewer tiles, in double 172 and 137. A warp has 32 columns of all atoms. A
- * thread has 4 columns: of 4 of 16 atoms, with all rows of weights; of all of fewer atoms, with every fourth row, so
- * that a weight is read from shared memory once. Tiles of weights, 17 or 34 kB, are on their way while another one is
- * used, those of the next product, too; threads that do nothing else start their copies.
+ * 93 kB of shared memory (39 of them results), one block on a multiprocessor of sm_80 and two of sm_90, and 16 products
+ * for each weight that is read. 8 or 4 atoms, for when more would leave multiprocessors without a block, or do not fit:
+ * 124 and 113 kB, or less with fewer tiles, in double 143 and 122. A warp has 32 columns of all atoms. A thread has 4
+ * columns: of 4 of 16 atoms, with all rows of weights; of all of fewer atoms, with every fourth row, so that a weight is
+ * read from shared memory once. Tiles of weights, 17 or 34 kB, are on their way while another one is used, those of the
+ * next product, too; threads that do nothing else start their copies.
  */
 #include "atoms.h"
 #include "vectors.h"
@@ -39,19 +39,14 @@ enum { BLOCKS_OF_16 = 2 };
 enum { BLOCKS_OF_16 = 1 };
 #endif
 
-/* Rows of weights of a tile, and tiles, by the atoms of a block; LEAST_TILES where there is no room for so many. */
+/* Rows of weights of a tile, by the atoms of a block. */
 static __host__ __device__ constexpr int depth(int rows)
 {
   return (rows > 8 ? 64 : 128) / (int) sizeof(real);
 }
 
-static __host__ __device__ constexpr int most_tiles(int rows)
-{
-  return rows > 8 ? 2 : 3;
-}
-
-enum { LEAST_TILES = 2 };
-enum { PAD = PADDED_ROWS }; /* widths in shared memory are whole tiles, as are weights */
+enum { TILES = 3, LEAST_TILES = 2 }; /* LEAST_TILES where there is no room for so many */
+enum { PAD = PADDED_ROWS };          /* widths in shared memory are whole tiles, as are weights */
 static_assert(PAD % depth(4) == 0 && PAD % depth(16) == 0, "a step reads no further");
 
 static inline int padded(int n)
@@ -61,10 +56,10 @@ static inline int padded(int n)
 
 namespace { /* kernels and their arguments differ between element types */
 
-/* slope_at, hidden_at: where results of the layer begin in shared memory, in numbers for one atom. */
+/* at: where results of the layer begin in shared memory, in numbers for one atom. */
 typedef struct network_layer {
   const real *forward, *backward, *bias;
-  int n_in, n_out, slope_at, hidden_at;
+  int n_in, n_out, at, unused;
 } network_layer;
 
 typedef struct network {
@@ -94,18 +89,17 @@ typedef struct networks_arrays {
 /* ---- tiles of weights -------------------------------------------------------------------------------------------- */
 
 /* One product of a network, of a layer and a direction; where in shared memory, in numbers for one atom, it finds x and
- * puts its results: sums and slopes forward, backward what slopes become. */
+ * puts its results: forward activations, backward what becomes of them. */
 typedef struct product {
   const real *weight, *bias; /* [n_in][n_out] */
-  int n_in, n_out, layer, is_back, x_at, hidden_at, slope_at, unused;
+  int n_in, n_out, layer, is_back, x_at, at;
 } product;
 
 MLFF_DEVICE product product_of(const network &net, int l, int is_back)
 {
   const network_layer &layer = net.layers[l], &below = net.layers[l ? l - 1 : 0];
-  if (is_back) return {layer.backward, NULL, layer.n_out, layer.n_in, l, 1, layer.slope_at, 0, below.slope_at, 0};
-  return {layer.forward,   layer.bias,     layer.n_in, layer.n_out, l, 0, below.hidden_at,
-          layer.hidden_at, layer.slope_at, 0};
+  if (is_back) return {layer.backward, NULL, layer.n_out, layer.n_in, l, 1, layer.at, below.at};
+  return {layer.forward, layer.bias, layer.n_in, layer.n_out, l, 0, below.at, layer.at};
 }
 
 /* Moves on to the product after it; false: it was the last. */
@@ -206,7 +200,7 @@ template <int ROWS> MLFF_DEVICE int take_tile(block_arrays *b, const network &ne
     if (b->n_tiles == LEAST_TILES)
       __pipeline_wait_prior(LEAST_TILES - 2);
     else
-      __pipeline_wait_prior(most_tiles(ROWS) - 2);
+      __pipeline_wait_prior(TILES - 2);
   }
   __syncthreads();
   if (!is_worker()) start_tile<ROWS>(b, net);
@@ -216,24 +210,25 @@ template <int ROWS> MLFF_DEVICE int take_tile(block_arrays *b, const network &ne
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
-/* What becomes of the sums v of column col and N rows. Forward: h = celu(v) and its slope, 0 in padding; backward: v
- * times the slope that it meets, or the gradient. */
+/* What becomes of the sums v of column col and N rows. Forward: h = celu(v), 0 in padding; backward: v times the slope
+ * of the h that it meets, in its place, or the gradient. */
 template <int ROWS, int N>
 MLFF_DEVICE void finish_column(const block_arrays &b, const product &now, real alpha, int row, int col, vector_of<N> v)
 {
   const bool is_there = col < now.n_out;
-  real *slopes = b.results + (now.slope_at + col) * ROWS + row;
+  real *result = b.results + (now.at + col) * ROWS + row;
   if (!now.is_back) {
-    vector_of<N> slope = {};
 #pragma unroll
-    for (int r = 0; r < N; r++) v.of[r] = is_there ? celu_value(v.of[r], alpha, &slope.of[r]) : (real) 0;
-    store_vector(b.results + (now.hidden_at + col) * ROWS + row, v);
-    store_vector(slopes, slope);
+    for (int r = 0; r < N; r++) {
+      real slope;
+      v.of[r] = is_there ? celu_value(v.of[r], alpha, &slope) : (real) 0;
+    }
+    store_vector(result, v);
   } else if (is_there && now.layer) {
-    const vector_of<N> slope = load_vector<N>(slopes);
+    const vector_of<N> h = load_vector<N>(result);
 #pragma unroll
-    for (int r = 0; r < N; r++) v.of[r] *= slope.of[r];
-    store_vector(slopes, v);
+    for (int r = 0; r < N; r++) v.of[r] *= celu_slope(h.of[r], alpha);
+    store_vector(result, v);
   } else if (is_there) {
 #pragma unroll
     for (int r = 0; r < N; r++)
@@ -308,9 +303,9 @@ template <int ROWS> struct row_sums {
 
 /* ---- a network --------------------------------------------------------------------------------------------------- */
 
-/* energy[r] = bias + sum_k w[k] h[k][r],  slope[k][r] *= w[k] factor, of the last hidden layer. A warp owns rows; sums
- * as in ani_readout_kernel. */
-template <int ROWS> MLFF_DEVICE void read_out(const block_arrays &b, const network &net, real factor)
+/* energy[r] = bias + sum_k w[k] h[k][r],  h[k][r] = its slope w[k] factor, of the last hidden layer. A warp owns rows;
+ * sums as in ani_readout_kernel. */
+template <int ROWS> MLFF_DEVICE void read_out(const block_arrays &b, const network &net, real alpha, real factor)
 {
   const network_layer &last = net.layers[net.n_hidden - 1];
   const int lane = (int) threadIdx.x % WARP;
@@ -319,8 +314,10 @@ template <int ROWS> MLFF_DEVICE void read_out(const block_arrays &b, const netwo
   for (int r = (int) threadIdx.x / WARP; r < b.n_rows; r += NETWORK_WARPS) {
     real sum = 0;
     for (int k = lane; k < last.n_out; k += WARP) {
-      sum += weight[k] * b.results[(last.hidden_at + k) * ROWS + r];
-      b.results[(last.slope_at + k) * ROWS + r] *= weight[k] * factor;
+      real *result = b.results + (last.at + k) * ROWS + r;
+      const real h = *result, w = weight[k];
+      sum += w * h;
+      *result = celu_slope(h, alpha) * w * factor;
     }
     sum = warp_sum(sum);
     if (lane == 0) b.energy[r] = sum + (real) net.readout_bias;
@@ -346,7 +343,7 @@ MLFF_DEVICE void multiply(block_arrays *b, const network &net, const product &no
  *   aevs [n_rows][ld], energy [n_members][ld_energy], grads [n_members][n_rows][ld], weights [n_in][n_out]
  * Grid: x over tiles of ROWS atoms, y over groups and members; blocks beyond the last atom of theirs do nothing. The
  * network's description is read while the kernel before may still run. Dynamic shared memory: tiles of weights and of
- * AEVs, activations and slopes of all layers. Deterministic. Twins: linear_cpu, ani_readout_cpu. */
+ * AEVs, activations of all layers. Deterministic. Twins: linear_cpu, ani_readout_cpu. */
 template <int ROWS>
 __global__ void __launch_bounds__(NETWORK_THREADS, ROWS > 8 ? BLOCKS_OF_16 : 1) ani_networks_kernel(networks_arrays a)
 {
@@ -379,7 +376,7 @@ __global__ void __launch_bounds__(NETWORK_THREADS, ROWS > 8 ? BLOCKS_OF_16 : 1) 
     for (int col0 = 0; col0 < now.n_out; col0 += TILE_COLUMNS) multiply<ROWS>(&b, net, now, col0, (real) a.alpha);
     if (is_back || layer + 1 < net.n_hidden) continue;
     __syncthreads();
-    if (is_worker()) read_out<ROWS>(b, net, (real) a.factor);
+    if (is_worker()) read_out<ROWS>(b, net, (real) a.alpha, (real) a.factor);
   } while (advance(net, &layer, &is_back));
 }
 
@@ -394,17 +391,15 @@ static size_t shared_bytes(const mlff_ani_networks *networks, int rows, int n_ti
   return NETWORK_BYTES + (tiles + (size_t) networks->reals_per_row * (size_t) rows) * sizeof(real);
 }
 
-/* A network as kernels see it. Activations of one layer are read while those of the next one are written, so they take
- * turns in two places, behind the slopes of all layers. Returns its reals per row. */
+/* A network as kernels see it. Returns its reals per row. */
 static int describe(network *to, const mlff_ani_network *from)
 {
-  int turns[2] = {0, 0}, at = 0;
+  int at = 0;
   to->readout = (const real *) from->readout;
   to->readout_bias = from->readout_bias;
   to->n_hidden = from->n_hidden;
   for (int l = 0; l < from->n_hidden; l++) {
     const mlff_linear *forward = from->forward[l], *backward = from->backward[l];
-    const int width = padded(forward->n_out);
     to->layers[l] = {(const real *) forward->packed.data,
                      (const real *) backward->packed.data,
                      (const real *) forward->bias.data,
@@ -412,11 +407,9 @@ static int describe(network *to, const mlff_ani_network *from)
                      forward->n_out,
                      at,
                      0};
-    at += width;
-    turns[l % 2] = width > turns[l % 2] ? width : turns[l % 2];
+    at += padded(forward->n_out);
   }
-  for (int l = 0; l < from->n_hidden; l++) to->layers[l].hidden_at = at + (l % 2 ? turns[0] : 0);
-  return at + turns[0] + turns[1];
+  return at;
 }
 
 mlff_status MLFF_CUDA(ani_networks_setup_cuda)(mlff_backend *backend, mlff_ani_networks *networks, int n,
@@ -488,7 +481,7 @@ int MLFF_CUDA(ani_networks_cuda)(mlff_backend *backend, const mlff_ani_networks 
   a.alpha = args->alpha;
   a.factor = args->factor;
   a.n_members = args->n_members;
-  a.n_tiles = most_tiles(rows);
+  a.n_tiles = TILES;
   if (shared_bytes(networks, rows, a.n_tiles) > (size_t) networks->most_shared) a.n_tiles = LEAST_TILES;
   const dim3 grid(mlff_cuda_blocks(most_rows, rows), (unsigned) (args->n_groups * args->n_members));
   const size_t bytes = shared_bytes(networks, rows, a.n_tiles);

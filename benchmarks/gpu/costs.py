@@ -68,8 +68,8 @@ BUS = 55e3  # bytes/us from a GPU to its host
 BARRIER = 40  # cycles
 # Instructions of a warp for its 64 x 32 numbers of a product, with writes that wait: of one array, and where slopes are
 # written or factors read, too. From tiles of 128 x 128 of `mixed` on an H200: 3 us (Orb, none), 4.8 (Orb, with an
-# activation), 10 (ANI).
-# Rows of edges, unmeasured: 35 more for four numbers, and for sixteen of them a round to L2.
+# activation), 10 (ANI, whose products wrote slopes then or read factors). Rows of edges, unmeasured: 35 more for four
+# numbers, and for sixteen of them a round to L2.
 FINISH, FINISH_TWO, FINISH_EDGES = 3000, 7000, 4800
 # Cycles of a step of a product beside its instructions: copies that it waits for, a barrier, numbers that are split.
 # From Orb on an H200: tiles of 128 x 128 took 13.1 us with 8 steps and 23.2 with 16, 1230 cycles of each are products;

@@ -199,7 +199,7 @@ HALVING = 4  # instructions for each sum that a lane gets from another slice
 
 def ani(code, net, s, device, mixed):
     """The kernels of a recorded step."""
-    n = math.ceil(s.atoms * net.members / (32768 if mixed else 65536))
+    n = math.ceil(s.atoms * net.members / 65536)
     block = ani_block(code, net, dataclasses.replace(s, atoms=s.atoms / n), device, mixed)
     collect = Kernel("ani_collect", s.atoms / WARP, [(20 * net.members, 1, math.ceil(net.members / 8), False)], 2)
     return [*edge_kernels(s, device), *block * n, collect, *force_kernels(s, device)]
@@ -229,10 +229,11 @@ def ani_block(code, net, s, device, mixed):
         networks[0].l2 = blocks * sum(n_in * n_out for n_in, n_out in hydrogen) * REAL
     else:
         layers = [[(share * n, *widths) for share, *widths in layer] * net.members for layer in net.layers()]
-        finish = [FINISH_TWO] * (len(layers) - 1) + [FINISH]  # the last one writes gradients alone
+        # forward ones write one array, as does the last one; others read that of a layer, too
+        finish = [FINISH] * (len(layers) // 2) + [FINISH_TWO] * (len(layers) // 2 - 1) + [FINISH]
         networks = [products(code, device, "layer", of, mixed, last) for of, last in zip(layers, finish)]
         numbers = n * net.members * net.hydrogen[-1]
-        networks.insert(3, Kernel("ani_readout", n * net.members, [(48, 2, 1, False)], 3, 0, 3 * numbers * REAL))
+        networks.insert(3, Kernel("ani_readout", n * net.members, [(48, 2, 1, False)], 3, 0, 2 * numbers * REAL))
     return [forward, *networks, sum_kernel, back]
 
 

@@ -289,7 +289,7 @@ static void check_left(mlff_backend *backend, const shape *of, int64_t n_rows)
 
 START_TEST(many_rows_and_wide_networks_are_left)
 {
-  static const shape narrow = {1, 1, {3}, {{5, 3}}}, wide = {1, 1, {3}, {{5, 6000}}};
+  static const shape narrow = {1, 1, {3}, {{5, 3}}}, wide = {1, 1, {3}, {{5, 12000}}};
   mlff_backend *gpu = open_it("cuda", ways[_i].precision);
   check_left(gpu, &narrow, 1000000);
   check_left(gpu, &wide, 3);
