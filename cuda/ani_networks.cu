@@ -140,13 +140,14 @@ MLFF_DEVICE bool is_worker()
 template <int N, int ROWS> MLFF_DEVICE void copy_weights(const product &now, int col0, int k0, real *w_tile)
 {
   enum { PIECES = TILE_COLUMNS / N, ROWS_AT_ONCE = PIECES < COPIERS ? COPIERS / PIECES : 1 }; /* pieces of a row */
+  enum { UNROLLED = N > 1 ? depth(ROWS) : 1 };                                                /* rare widths: not */
   const int t = (int) threadIdx.x - WORKERS, first = t / PIECES, n_out = now.n_out;
 #pragma unroll 1
   for (int c = t % PIECES * N; c < TILE_COLUMNS; c += COPIERS * N) {
     if (col0 + c >= n_out) break;
     const real *from = now.weight + (k0 + first) * n_out + col0 + c;
     real *to = w_tile + first * TILE_LD + c;
-#pragma unroll
+#pragma unroll UNROLLED
     for (int k = 0; k < depth(ROWS); k += ROWS_AT_ONCE) copy_ahead<N>(to + k * TILE_LD, from + k * n_out);
   }
 }
