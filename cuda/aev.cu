@@ -21,13 +21,14 @@ typedef struct aev_arrays {
   const real *radial_shift, *angular_shift;
   const real *section_cos, *section_sin, *rest_cos,
       *rest_sin; /* of theta_z / 2; the rests: what rounding to real took */
-  real *rows;    /* [n_rows][ld] */
+  real *rows;    /* [n_rows][ld]; backward [n_parts][n_rows][ld] */
   real *grad;    /* [n_edges][4] */
   char *scratch; /* NULL: workspaces are in shared memory */
   cutoff radial_cutoff, angular_cutoff;
   split scale;
   real radial_eta, radial_prefactor, angular_eta, angular_zeta, angular_prefactor, unused_real;
   int n_used, n_radial, n_angular, n_sections, longest, n_warps; /* n_warps: of a centre */
+  int n_parts, n_columns;                                        /* 0 forward */
 } aev_arrays;
 
 /* What is known when a kernel is compiled: sections and shifts of angular columns; 0: they are arguments. */
@@ -39,6 +40,7 @@ template <int SECTIONS, int SHIFTS> struct known {
 
 /* A centre's workspace; every warp of it has factors of its own. */
 typedef struct work {
+  real *row;                           /* [n_columns] backward: dE/dAEV */
   real *ux, *uy, *uz, *r, *fc, *slope; /* [longest] near neighbours, ordered by species */
   real *factors;                       /* [n_sections + n_angular][STRIDE] f1 and f2 of 32 triples, or f2 of 32 lanes */
   real *radial_fc;                     /* [longest] of all edges */
@@ -51,7 +53,8 @@ MLFF_DEVICE work work_of(const aev_arrays &a, char *base, int warp)
   const int n_factors = (a.n_sections + a.n_angular) * STRIDE;
   work w;
   real *at = (real *) (void *) base;
-  w.ux = at;
+  w.row = at;
+  w.ux = w.row + a.n_columns;
   w.uy = w.ux + a.longest;
   w.uz = w.uy + a.longest;
   w.r = w.uz + a.longest;
@@ -359,8 +362,21 @@ MLFF_DEVICE void angular_backward(const aev_arrays &a, const work &w, int64_t e0
   }
 }
 
-/* grad[e] = dE/dD_e of the edges of centers[k] from rows[k] = dE/dAEV. Grid, workspace and order as in
- * aev_forward_kernel; deterministic. Twin: aev_backward_cpu. */
+/* row[c] = the sum of column c over the parts of row k, in their order, by all threads of a centre. */
+MLFF_DEVICE void add_parts(const aev_arrays &a, int64_t k, real *row)
+{
+  const int64_t step = a.n_rows * a.ld;
+  for (int c = (int) threadIdx.x; c < a.n_columns; c += (int) blockDim.x) {
+    const real *part = a.rows + k * a.ld + c;
+    real sum = *part;
+#pragma unroll 8
+    for (int p = 1; p < a.n_parts; p++) sum += part[p * step];
+    row[c] = sum;
+  }
+}
+
+/* grad[e] = dE/dD_e of the edges of centers[k] from the sum of the parts of rows[k], dE/dAEV. Grid, workspace and order
+ * as in aev_forward_kernel; deterministic. Twin: aev_backward_cpu. */
 template <int SECTIONS, int SHIFTS, int SHARED, int WARPS>
 __global__ void __launch_bounds__(WARP *WARPS, AEV_RESIDENT / WARPS) aev_backward_kernel(aev_arrays a)
 {
@@ -371,11 +387,12 @@ __global__ void __launch_bounds__(WARP *WARPS, AEV_RESIDENT / WARPS) aev_backwar
   for (int64_t k = blockIdx.x; k < a.n_rows; k += gridDim.x) {
     const int64_t e0 = a.row[a.centers[k]];
     const int n_edges = (int) (a.row[a.centers[k] + 1] - e0);
-    const real *row = a.rows + k * a.ld;
-    if (warp == 0) load_near(a, w, e0, n_edges, lane);
-    if (warp == WARPS - 1) radial_backward(a, e0, n_edges, lane, row);
+    add_parts(a, k, w.row);
     sync_warps<WARPS>();
-    angular_backward<known<SECTIONS, SHIFTS>, WARPS>(a, w, e0, warp, lane, row);
+    if (warp == 0) load_near(a, w, e0, n_edges, lane);
+    if (warp == WARPS - 1) radial_backward(a, e0, n_edges, lane, w.row);
+    sync_warps<WARPS>();
+    angular_backward<known<SECTIONS, SHIFTS>, WARPS>(a, w, e0, warp, lane, w.row);
     sync_warps<WARPS>();
   }
 }
@@ -412,19 +429,21 @@ static void fill_constants(const mlff_aev *aev, aev_arrays *a)
 static size_t workspace(const aev_arrays &a)
 {
   const size_t n_factors = (size_t) a.n_warps * (size_t) (a.n_sections + a.n_angular) * STRIDE;
-  const size_t n_reals = (size_t) a.longest * (N_NEAR + 1) + n_factors;
+  const size_t n_reals = (size_t) a.longest * (N_NEAR + 1) + n_factors + (size_t) a.n_columns;
   const size_t bytes = n_reals * sizeof(real) + ((size_t) a.longest + (size_t) a.n_used + 1) * sizeof(int);
   return (bytes + 255) / 256 * 256;
 }
 
-/* Arguments of both kernels; a workspace that does not fit into shared memory goes to scratch. */
-static mlff_status prepare(mlff_backend *backend, mlff_aev *aev, const mlff_aev_args *args, aev_arrays *a,
+/* Arguments of both kernels; a workspace that does not fit into shared memory goes to scratch. n_parts: 0 forward. */
+static mlff_status prepare(mlff_backend *backend, mlff_aev *aev, const mlff_aev_args *args, int n_parts, aev_arrays *a,
                            unsigned *n_blocks, size_t *shared, mlff_error *error)
 {
   const mlff_edges *edges = args->edges;
   memset(a, 0, sizeof *a);
   fill_constants(aev, a);
   a->n_rows = args->n_rows;
+  a->n_parts = n_parts;
+  a->n_columns = n_parts ? aev->n_columns : 0;
   a->ld = args->ld;
   a->row = (const int64_t *) edges->row.data;
   a->vec = (const real *) edges->vec.data;
@@ -459,7 +478,7 @@ mlff_status MLFF_CUDA(aev_forward_cuda)(mlff_backend *backend, mlff_aev *aev, co
   aev_arrays a;
   unsigned n_blocks;
   size_t shared;
-  MLFF_TRY(prepare(backend, aev, args, &a, &n_blocks, &shared, error));
+  MLFF_TRY(prepare(backend, aev, args, 0, &a, &n_blocks, &shared, error));
   mlff_cuda_launch(backend, "aev_forward_kernel", 0, AEV_KERNEL(aev_forward_kernel, a), n_blocks,
                    (unsigned) (WARP * a.n_warps), shared, a);
   return MLFF_OK;
@@ -471,7 +490,7 @@ mlff_status MLFF_CUDA(aev_backward_cuda)(mlff_backend *backend, mlff_aev *aev, c
   aev_arrays a;
   unsigned n_blocks;
   size_t shared;
-  MLFF_TRY(prepare(backend, aev, args, &a, &n_blocks, &shared, error));
+  MLFF_TRY(prepare(backend, aev, args, args->n_parts, &a, &n_blocks, &shared, error));
   mlff_cuda_launch(backend, "aev_backward_kernel", 0, AEV_KERNEL(aev_backward_kernel, a), n_blocks,
                    (unsigned) (WARP * a.n_warps), shared, a);
   return MLFF_OK;

@@ -12,9 +12,9 @@
  * 93 kB of shared memory (39 of them results), one block on a multiprocessor of sm_80 and two of sm_90, and 16 products
  * for each weight that is read. 8 or 4 atoms, for when more would leave multiprocessors without a block, or do not fit:
  * 124 and 113 kB, or less with fewer tiles, in double 143 and 122. A warp has 32 columns of all atoms. A thread has 4
- * columns: of 4 of 16 atoms, with all rows of weights; of all of fewer atoms, with every fourth row, so that a weight is
- * read from shared memory once. Tiles of weights, 17 or 34 kB, are on their way while another one is used, those of the
- * next product, too; threads that do nothing else start their copies.
+ * columns: of 4 of 16 atoms, with all rows of weights; of all of fewer atoms, with every fourth row, so that a weight
+ * is read from shared memory once. Tiles of weights, 17 or 34 kB, are on their way while another one is used, those of
+ * the next product, too; threads that do nothing else start their copies.
  */
 #include "atoms.h"
 #include "vectors.h"
@@ -242,7 +242,7 @@ MLFF_DEVICE void finish_column(const block_arrays &b, const product &now, real a
 template <int ROWS> struct row_sums {
   enum { SLICES = ROWS > 8 ? 1 : 4, OWN_ROWS = ROWS / 4 * SLICES };
   vector_of<OWN_ROWS> of[THREAD_COLUMNS];
-  int row, col, slice; /* row, col: the first ones, within the tile */
+  int row, col, slice, unused; /* row, col: the first ones, within the tile */
 
   __device__ __forceinline__ void begin(const real *bias, int n_left)
   {

@@ -3,7 +3,7 @@
 
 using namespace ATOMS;
 
-enum { READOUT_WARPS = 4, COLLECT_THREADS = 128, SUM_THREADS = 128 };
+enum { READOUT_WARPS = 4, COLLECT_THREADS = 128 };
 
 namespace { /* kernels and their arguments differ between element types */
 
@@ -42,27 +42,6 @@ template <int N> __global__ void __launch_bounds__(WARP *READOUT_WARPS) ani_read
   }
   sum = warp_sum(sum);
   if (lane == 0) a.energy[r] = sum + a.bias;
-}
-
-typedef struct sum_arrays {
-  int64_t n_rows, ld;
-  const real *members; /* [n_members][n_rows][ld] */
-  real *sum;           /* [n_rows][ld] */
-  int n_members, n_columns;
-} sum_arrays;
-
-/* sum[r][c] = sum_m members[m][r][c], in the order of the members. A block owns a row, a thread every SUM_THREADS-th
- * column; no shared memory; deterministic. */
-__global__ void __launch_bounds__(SUM_THREADS) ani_sum_kernel(sum_arrays a)
-{
-  mlff_after_others();
-  const int64_t row = (int64_t) blockIdx.x * a.ld, step = a.n_rows * a.ld;
-  for (int c = (int) threadIdx.x; c < a.n_columns; c += SUM_THREADS) {
-    real sum = a.members[row + c];
-#pragma unroll 8
-    for (int m = 1; m < a.n_members; m++) sum += a.members[m * step + row + c];
-    a.sum[row + c] = sum;
-  }
 }
 
 typedef struct collect_arrays {
@@ -136,19 +115,6 @@ void MLFF_CUDA(ani_readout_cuda)(mlff_backend *backend, int n, const mlff_ani_re
     MLFF_LAUNCH(backend, ani_readout_kernel<MANY>, dim3(mlff_cuda_blocks(n_rows, READOUT_WARPS), (unsigned) n_here),
                 WARP * READOUT_WARPS, 0, group);
   }
-}
-
-void MLFF_CUDA(ani_sum_cuda)(mlff_backend *backend, const mlff_ani_sum_args *args)
-{
-  sum_arrays a;
-  memset(&a, 0, sizeof a);
-  a.n_rows = args->n_rows;
-  a.ld = args->ld;
-  a.members = (const real *) args->members;
-  a.sum = (real *) args->sum;
-  a.n_members = args->n_members;
-  a.n_columns = args->n_columns;
-  MLFF_LAUNCH_INDEPENDENT(backend, ani_sum_kernel, (unsigned) a.n_rows, SUM_THREADS, a);
 }
 
 void MLFF_CUDA(ani_collect_cuda)(mlff_backend *backend, const mlff_ani_collect_args *args)

@@ -209,8 +209,10 @@ def ani_block(code, net, s, device, mixed):
     """Of a block of atoms: whole networks of few atoms, or all atoms and members layer by layer."""
     n = s.atoms
     forward, back = descriptors(code, net, s, device.is_small(n))
-    rounds = math.ceil(net.members / 8)  # eight members are read at once
-    sum_kernel = Kernel("ani_sum", n * 4, [(69, 1, rounds, False)], 2, 0, n * 128 * REAL * net.members)
+    # eight members' gradients are read at once; those of small systems by four warps
+    columns = 128 / WARP / (4 if device.is_small(n) else 1)
+    back.loops.insert(0, (8 * net.members, columns, math.ceil(net.members / 8), False))
+    back.dram += n * 128 * REAL * (net.members - 1)
     if n * net.members <= 32 * device.sms:
         hydrogen = [pair for (_, *pair), _ in net.layers()]
         rows = 4
@@ -234,7 +236,7 @@ def ani_block(code, net, s, device, mixed):
         networks = [products(code, device, "layer", of, mixed, last) for of, last in zip(layers, finish)]
         numbers = n * net.members * net.hydrogen[-1]
         networks.insert(3, Kernel("ani_readout", n * net.members, [(48, 2, 1, False)], 3, 0, 2 * numbers * REAL))
-    return [forward, *networks, sum_kernel, back]
+    return [forward, *networks, back]
 
 
 # ---- Orb -------------------------------------------------------------------------------------------------------------

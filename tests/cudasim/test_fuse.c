@@ -36,7 +36,7 @@ static void check_launches(const char *what, launches got, launches expected)
 
 START_TEST(fused_steps)
 {
-  static const launches fused[2][2] = {{{20, 11}, {20, 11}}, {{18, 9}, {22, 13}}}; /* painn, ani: at once, in batches */
+  static const launches fused[2][2] = {{{20, 11}, {20, 11}}, {{17, 8}, {20, 11}}}; /* painn, ani: at once, in batches */
   static const launches plain[2] = {{50, 41}, {188, 179}};
   const char *precision = _i / 2 % 2 ? "fp64" : "fp32";
   cudasim_reset();
@@ -53,7 +53,7 @@ END_TEST
 /* Large systems and steps whose parts are timed take ANI's networks layer by layer. */
 START_TEST(ani_layers)
 {
-  static const launches whole = {18, 9}, layers = {24, 15};
+  static const launches whole = {17, 8}, layers = {23, 14};
   mlff_error error = {.code = MLFF_OK};
   cudasim_reset();
   scene s = make_scene(1, "fp32", "off"), water = make_scene(1, "fp32", "off");
@@ -63,7 +63,7 @@ START_TEST(ani_layers)
   test_ok(mlff_spans_start(s.on, 0, &error), error);
   ck_assert_int_eq(count_launches(s.on, mlff_system_graph(s.system)), layers.settled);
   mlff_spans_stop(s.on);
-  check_launches("few atoms", count_both(s.on, mlff_system_graph(s.system)), (launches){9, 9});
+  check_launches("few atoms", count_both(s.on, mlff_system_graph(s.system)), (launches){8, 8});
   free_scene(&s);
   free_scene(&water);
 }

@@ -146,8 +146,14 @@ static void check_case(mlff_backend *backend, const aev_case *t, const mlff_grap
     weights[k] = (double) (float) test_uniform(&rng, -1.0, 1.0);
   }
   for (int64_t k = 0; k < 4 * edges.n_edges; k++) grads[k] = guard;
+  const int n_parts = backend->ops->ani_members > 1 ? 2 : 1;
+  double *parts = malloc((size_t) (n_parts * n_rows * ld + 1) * sizeof *parts);
+  for (int64_t k = 0; k < n_rows * ld; k++) {
+    parts[k] = n_parts > 1 ? 0.25 * weights[k] : weights[k];
+    if (n_parts > 1) parts[n_rows * ld + k] = 0.75 * weights[k];
+  }
   mlff_buf dev_aevs = reals_to_backend(backend, aevs, n_rows * ld),
-           dev_weights = reals_to_backend(backend, weights, n_rows * ld);
+           dev_weights = reals_to_backend(backend, parts, n_parts * n_rows * ld);
   mlff_buf dev_grads = reals_to_backend(backend, grads, 4 * edges.n_edges);
   mlff_buf dev_centers = bytes_to_backend(backend, t->centers, (size_t) n_rows * sizeof *t->centers);
   int64_t *row = bytes_from_backend(backend, edges.row.data, ((size_t) graph->n_local + 1) * sizeof *row);
@@ -161,6 +167,7 @@ static void check_case(mlff_backend *backend, const aev_case *t, const mlff_grap
                         .ld = ld};
   test_ok(backend->ops->aev_forward(backend, &aev, &args, &error), error);
   args.rows = dev_weights.data;
+  args.n_parts = n_parts;
   args.grad = dev_grads.data;
   test_ok(backend->ops->aev_backward(backend, &aev, &args, &error), error);
   double *got_aevs = reals_from_backend(backend, dev_aevs.data, n_rows * ld);
@@ -172,8 +179,8 @@ static void check_case(mlff_backend *backend, const aev_case *t, const mlff_grap
   for (int k = 0; k < 4; k++) mlff_buf_release(backend, bufs[k]);
   free(row);
   free(nbr);
-  double *owned[] = {aevs, weights, grads, got_aevs, got_grads};
-  for (int k = 0; k < 5; k++) free(owned[k]);
+  double *owned[] = {aevs, weights, parts, grads, got_aevs, got_grads};
+  for (int k = 0; k < 6; k++) free(owned[k]);
   mlff_aev_release(backend, &aev);
   release_edges(backend, &edges);
   ck_assert_uint_eq(backend->memory.bytes, 0);

@@ -19,6 +19,12 @@ static double *random_array(test_rng *rng, int64_t n)
   return x;
 }
 
+static double *copy_of(const double *x, int64_t n)
+{
+  double *y = malloc((size_t) (n + 1) * sizeof *y);
+  return memcpy(y, x, (size_t) n * sizeof *x);
+}
+
 typedef struct linear_case {
   int n_rows, n_in, n_out, transpose, with_bias, accumulate, scaled;
   int in_vectors; /* rows begin at multiples of four numbers */
@@ -91,10 +97,10 @@ static void run_linear(mlff_backend *backend, const linear_case *c, test_rng *rn
     make_coarse(c->coarse, weight, (int64_t) c->n_out * c->n_in);
     make_coarse(c->coarse, x, c->n_rows * ldx);
   }
-  for (int64_t k = 0; k < size; k++)
+  for (int64_t k = 0; k < size; k++) {
     if (k / ldy >= c->n_rows || k % ldy >= n_y) y[k] = guard;
-  for (int64_t k = 0; k < size; k++)
     if (c->act && scale[k] < 0) scale[k] *= alpha; /* a value of CELU */
+  }
   mlff_buf dev_x = reals_to_backend(backend, x, c->n_rows * ldx), dev_y = reals_to_backend(backend, y, size);
   mlff_buf dev_slope = reals_to_backend(backend, y, size), dev_scale = reals_to_backend(backend, scale, size);
   mlff_linear linear = {0};
@@ -118,9 +124,7 @@ static void run_linear(mlff_backend *backend, const linear_case *c, test_rng *rn
                                  .ld_scale = ldy};
   backend->ops->linear(backend, &linear, &args);
 
-  double *ref_y = malloc((size_t) size * sizeof *ref_y), *ref_slope = malloc((size_t) size * sizeof *ref_slope);
-  memcpy(ref_y, y, (size_t) size * sizeof *y);
-  memcpy(ref_slope, y, (size_t) size * sizeof *y);
+  double *ref_y = copy_of(y, size), *ref_slope = copy_of(y, size);
   const plain_arrays plain = {weight, bias, x, y, scale, ldx, ldy, alpha};
   plain_linear(c, &plain, ref_y, ref_slope);
   double *got_y = reals_from_backend(backend, dev_y.data, size),

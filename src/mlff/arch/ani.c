@@ -110,31 +110,14 @@ static mlff_status reserve(ani_net *net, const mlff_arch_inputs *in, mlff_error 
   MLFF_TRY(mlff_buf_reserve(backend, &net->node_energy, n_local * real_size, error));
   MLFF_TRY(mlff_buf_reserve(backend, &net->member_energy, n_local * n_members * real_size, error));
   MLFF_TRY(mlff_buf_reserve(backend, &net->edge_grad, (size_t) in->edges->n_room * 4 * real_size, error));
-  if (takes_all_networks(net)) MLFF_TRY(mlff_buf_reserve(backend, &net->member_grads, batch * n_members, error));
   MLFF_TRY(mlff_buf_reserve(backend, &net->aevs, batch, error));
-  return mlff_buf_reserve(backend, &net->aev_grads, batch, error);
-}
-
-/* All networks of the batch at once; each leaves its gradients apart. */
-static mlff_status evaluate_at_once(ani_batch *b, mlff_error *error)
-{
-  ani_net *net = b->net;
-  b->grads = &net->member_grads;
-  MLFF_TRY(ani_evaluate_networks(b, error));
-  net->backend->ops->ani_sum(net->backend, &(mlff_ani_sum_args){.n_members = b->n_members,
-                                                                .n_rows = b->n,
-                                                                .n_columns = net->aev.n_columns,
-                                                                .ld = net->ld_aev,
-                                                                .members = net->member_grads.data,
-                                                                .sum = net->aev_grads.data});
-  return MLFF_OK;
+  return mlff_buf_reserve(backend, &net->aev_grads, takes_all_networks(net) ? batch * n_members : batch, error);
 }
 
 /* One member after another, each adding to the gradients. */
 static mlff_status evaluate_one_by_one(ani_batch *b, mlff_error *error)
 {
   const int end = b->member_begin + b->n_members;
-  b->grads = &b->net->aev_grads;
   for (b->n_members = 1; b->member_begin < end; b->member_begin++, b->accumulate = 1)
     MLFF_TRY(ani_evaluate_networks(b, error));
   return MLFF_OK;
@@ -150,7 +133,8 @@ static mlff_status evaluate_batch(ani_batch b, const mlff_edges *edges, mlff_err
                         .rows = net->aevs.data,
                         .ld = net->ld_aev};
   MLFF_TRY(ops->aev_forward(net->backend, &net->aev, &args, error));
-  MLFF_TRY((takes_all_networks(net) ? evaluate_at_once : evaluate_one_by_one)(&b, error));
+  args.n_parts = takes_all_networks(net) ? b.n_members : 1; /* all networks at once leave their gradients apart */
+  MLFF_TRY((takes_all_networks(net) ? ani_evaluate_networks : evaluate_one_by_one)(&b, error));
   args.rows = net->aev_grads.data;
   args.grad = net->edge_grad.data;
   return ops->aev_backward(net->backend, &net->aev, &args, error);

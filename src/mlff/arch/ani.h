@@ -38,11 +38,11 @@ typedef struct ani_net {
   uint64_t list_id; /* of the graph that the order belongs to */
   int32_t *order;   /* [n_rows] owned atoms by element */
   int32_t order_capacity;
-  int64_t n_rows, *first;                 /* first[element], [n_elements+1] */
-  int64_t ld_aev, ld[ANI_MAX_LAYERS];     /* leading dimensions of AEVs and of activations of all elements together */
-  mlff_buf centers;                       /* order on the backend */
-  mlff_buf aevs, aev_grads, member_grads; /* the last one: dE/dAEV of each member by itself */
-  mlff_buf hidden[ANI_MAX_LAYERS];        /* forward: activations; backward: dE/d of what was activated */
+  int64_t n_rows, *first;             /* first[element], [n_elements+1] */
+  int64_t ld_aev, ld[ANI_MAX_LAYERS]; /* leading dimensions of AEVs and of activations of all elements together */
+  mlff_buf centers;                   /* order on the backend */
+  mlff_buf aevs, aev_grads;
+  mlff_buf hidden[ANI_MAX_LAYERS]; /* forward: activations; backward: dE/d of what was activated */
   mlff_buf row_energy, node_energy, member_energy, edge_grad;
 } ani_net;
 
@@ -65,12 +65,12 @@ typedef struct ani_batch {
   ani_net *net;
   int64_t first, n, room; /* room: of the largest batch */
   int member_begin, n_members;
-  double factor;         /* 1/number of members that are evaluated */
-  const mlff_buf *grads; /* real [n_members][n][ld_aev]: = dE/dAEV times factor, of each member by itself */
-  int accumulate;        /* += */
+  double factor;  /* 1/number of members that are evaluated */
+  int accumulate; /* += */
 } ani_batch;
 
-/* Energies of the rows and dE/dAEV from AEVs. */
-mlff_status ani_evaluate_networks(const ani_batch *b, mlff_error *error);
+/* Energies of the rows and dE/dAEV from AEVs: aev_grads real [n_members][n][ld_aev], of each member by itself, times
+ * factor. */
+mlff_status ani_evaluate_networks(ani_batch *b, mlff_error *error);
 
 #endif

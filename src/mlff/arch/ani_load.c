@@ -206,8 +206,8 @@ void ani_destroy(void *network)
   for (int l = 0; l < ANI_MAX_LAYERS; l++) {
     mlff_buf_release(backend, &net->hidden[l]);
   }
-  mlff_buf *const bufs[] = {&net->centers,    &net->aevs,        &net->aev_grads,     &net->member_grads,
-                            &net->row_energy, &net->node_energy, &net->member_energy, &net->edge_grad};
+  mlff_buf *const bufs[] = {&net->centers,     &net->aevs,          &net->aev_grads, &net->row_energy,
+                            &net->node_energy, &net->member_energy, &net->edge_grad};
   for (size_t k = 0; k < sizeof bufs / sizeof bufs[0]; k++) mlff_buf_release(backend, bufs[k]);
   mlff_aev_release(backend, &net->aev);
   mlff_ani_networks_release(backend, &net->networks);

@@ -81,7 +81,7 @@ static int evaluate_whole(const ani_batch *b)
                                                               .factor = b->factor,
                                                               .aevs = net->aevs.data,
                                                               .energy = energy,
-                                                              .grads = b->grads->data});
+                                                              .grads = net->aev_grads.data});
 }
 
 /* ---- products
@@ -185,7 +185,7 @@ static void backward(const ani_batch *b, int l)
           (mlff_linear_args){.n_rows = n,
                              .x = row_of(b, &net->hidden[l], m, row, ld_out),
                              .ldx = ld_out,
-                             .y = l ? below : row_of(b, b->grads, m, row, ld_in),
+                             .y = l ? below : row_of(b, &net->aev_grads, m, row, ld_in),
                              .ldy = ld_in,
                              .accumulate = l == 0 && b->accumulate,
                              .act = l ? MLFF_ACT_CELU : MLFF_ACT_NONE,
@@ -200,7 +200,7 @@ static void backward(const ani_batch *b, int l)
   hand_over(b, &p);
 }
 
-mlff_status ani_evaluate_networks(const ani_batch *b, mlff_error *error)
+mlff_status ani_evaluate_networks(ani_batch *b, mlff_error *error)
 {
   ani_net *net = b->net;
   const size_t room = (size_t) (b->room * b->n_members) * net->backend->real_size;

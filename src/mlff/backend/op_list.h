@@ -110,8 +110,6 @@ OP(aev_backward, mlff_status, (mlff_backend * backend, mlff_aev *aev, const mlff
    (backend, aev, args, error), DESCRIPTOR_BACKWARD, SKIPPED, BOTH)
 OP(ani_readout, void, (mlff_backend * backend, int n, const mlff_ani_readout_args *args), (backend, n, args), DENSE,
    SKIPPED, BOTH)
-OP(ani_sum, void, (mlff_backend * backend, const mlff_ani_sum_args *args), (backend, args), DENSE_BACKWARD, SKIPPED,
-   GPU_ONLY)
 OP_SIMPLE(ani_collect, mlff_ani_collect_args, DENSE)
 OP(ani_networks_setup, mlff_status,
    (mlff_backend * backend, mlff_ani_networks *networks, int n, const mlff_ani_network *of, mlff_error *error),

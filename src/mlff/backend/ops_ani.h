@@ -46,7 +46,8 @@ typedef struct mlff_aev {
  * contribute nothing. All species that occur must be in use (the caller has checked). Row k belongs to centre
  * centers[k] (owned atom, no centre twice).
  *   centers  int32 [n_rows], on the backend
- *   rows     real  [n_rows][ld]: AEVs (forward: output; backward: dE/dAEV); first n_columns columns
+ *   rows     real  [n_rows][ld]: AEVs (forward: output; backward: dE/dAEV); first n_columns columns. Backward, where
+ *            ani_members is more than 1: [n_parts][n_rows][ld], whose sums are dE/dAEV, in the order of the parts
  *   grad     real  [n_edges][4], backward only: dE/d(x_j - x_i) = of the edges of these centres, others are untouched;
  *            fourth element 0 */
 typedef struct mlff_aev_args {
@@ -56,6 +57,7 @@ typedef struct mlff_aev_args {
   void *rows;
   int64_t ld;
   void *grad;
+  int n_parts;
 } mlff_aev_args;
 
 /* ani_readout, n at once: last layer of a network and the seed of its backward pass.
@@ -72,17 +74,6 @@ typedef struct mlff_ani_readout_args {
   double alpha, bias, factor; /* alpha: of CELU */
   void *energy;
 } mlff_ani_readout_args;
-
-/* ani_sum: gradients of members to one, where ani_members is more than 1. First n_columns columns; in the order of the
- * members.
- *   members  real [n_members][n_rows][ld]
- *   sum      real [n_rows][ld]            = sum over members */
-typedef struct mlff_ani_sum_args {
-  int n_members, n_columns;
-  int64_t n_rows, ld;
-  const void *members;
-  void *sum;
-} mlff_ani_sum_args;
 
 /* ani_collect: row-ordered energies of members to atoms.
  *   centers [n_local]                    atoms of the rows, then those that no row belongs to
