@@ -369,7 +369,7 @@ MLFF_DEVICE void add_parts(const aev_arrays &a, int64_t k, real *row)
   for (int c = (int) threadIdx.x; c < a.n_columns; c += (int) blockDim.x) {
     const real *part = a.rows + k * a.ld + c;
     real sum = *part;
-#pragma unroll 8
+#pragma unroll 4
     for (int p = 1; p < a.n_parts; p++) sum += part[p * step];
     row[c] = sum;
   }
