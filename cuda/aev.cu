@@ -9,7 +9,7 @@
 #include "aev.h"
 
 enum { N_NEAR = 6, MAX_SHARED = 48 * 1024, MAX_GRID = 4096, STRIDE = WARP + 1, AEV_WARPS = 4 };
-enum { AEV_RESIDENT = 16 }; /* warps of a multiprocessor at least */
+enum { AEV_RESIDENT = MLFF_REAL_IS_DOUBLE ? 12 : 16 }; /* warps of a multiprocessor at least */
 
 namespace { /* kernels and their arguments differ between element types */
 
@@ -369,7 +369,7 @@ MLFF_DEVICE void add_parts(const aev_arrays &a, int64_t k, real *row)
   for (int c = (int) threadIdx.x; c < a.n_columns; c += (int) blockDim.x) {
     const real *part = a.rows + k * a.ld + c;
     real sum = *part;
-#pragma unroll 4
+#pragma unroll 8
     for (int p = 1; p < a.n_parts; p++) sum += part[p * step];
     row[c] = sum;
   }
