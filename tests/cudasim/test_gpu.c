@@ -38,7 +38,7 @@ END_TEST
 static const struct {
   const char *name;
   int n[2];
-} expected[] = {{"painn", {20, 50}}, {"ani", {18, 48}}, {"orb", {47, 47}}, {"nequip", {41, 41}}};
+} expected[] = {{"painn", {20, 50}}, {"ani", {17, 48}}, {"orb", {45, 47}}, {"nequip", {41, 41}}};
 
 /* The n-th launch fails, and everything after it, for every n: one error that names a kernel, again at the next call,
  * and it closes. */
