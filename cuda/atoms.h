@@ -30,7 +30,7 @@ typedef struct linear_arrays {
 
 MLFF_DEVICE real celu_slope(real value, real alpha)
 {
-  return mlff_celu_slope(value < 0 ? value : (real) 0, alpha);
+  return mlff_celu_slope(value < 0 ? value : (real) 0, 1 / alpha);
 }
 
 MLFF_DEVICE real celu_value(real v, real alpha, real *slope)

@@ -23,9 +23,9 @@ MLFF_MATH mlff_value mlff_celu(mlff_value max0, mlff_value e, real alpha, mlff_v
 }
 
 /* The same slope from y = celu(x): 1 + min(0, y)/alpha. Where it is small it has the rounding of 1. */
-MLFF_MATH mlff_value mlff_celu_slope(mlff_value min0, real alpha)
+MLFF_MATH mlff_value mlff_celu_slope(mlff_value min0, real inverse_alpha)
 {
-  return (real) 1 + min0 * ((real) 1 / alpha);
+  return (real) 1 + min0 * inverse_alpha;
 }
 
 /* ---- edges of PaiNN: a line of mlff_painn_radial (ops_painn.h) ---- */

@@ -3,7 +3,7 @@
 
 static void read_out(const mlff_ani_readout_args *a)
 {
-  const real *weight = a->weight, alpha = (real) a->alpha, factor = (real) a->factor;
+  const real *weight = a->weight, inverse_alpha = (real) (1 / a->alpha), factor = (real) a->factor;
   const int n_rest = a->n % MLFF_VLEN, n_whole = a->n - n_rest;
   for (int64_t r = 0; r < a->n_rows; r++) {
     real *h = (real *) a->hidden + r * a->ld_hidden;
@@ -11,12 +11,12 @@ static void read_out(const mlff_ani_readout_args *a)
     for (int k = 0; k < n_whole; k += MLFF_VLEN) {
       const vreal w = vload(weight + k), v = vload(h + k);
       sums += w * v;
-      vstore(h + k, mlff_celu_slope(vmin(vset(0), v), alpha) * w * factor);
+      vstore(h + k, mlff_celu_slope(vmin(vset(0), v), inverse_alpha) * w * factor);
     }
     if (n_rest) {
       const vreal w = vload_part(weight + n_whole, n_rest), v = vload_part(h + n_whole, n_rest);
       sums += w * v;
-      vstore_part(h + n_whole, mlff_celu_slope(vmin(vset(0), v), alpha) * w * factor, n_rest);
+      vstore_part(h + n_whole, mlff_celu_slope(vmin(vset(0), v), inverse_alpha) * w * factor, n_rest);
     }
     const real sum = vsum(sums);
     ((real *) a->energy)[r] = sum + (real) a->bias;

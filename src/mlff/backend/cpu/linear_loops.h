@@ -100,18 +100,18 @@ typedef struct target {
   const real *scale;
   int64_t ldy, ld_slope, ld_scale;
   int accumulate;
-  real alpha;
+  real alpha, inverse_alpha;
 } target;
 
-/* One vector of results to its place; act and whole are constants at every call; n lanes are columns of y. */
-MLFF_INLINE void finish_vector(const mlff_act act, const int whole, const target *t, vreal v, int64_t row, int col,
-                               int n)
+/* One vector of results to its place; act, is_scaled and whole are constants at every call; n lanes are columns of y. */
+MLFF_INLINE void finish_vector(const mlff_act act, const int is_scaled, const int whole, const target *t, vreal v,
+                               int64_t row, int col, int n)
 {
   real *y = t->y + row * t->ldy + col;
-  if (t->scale) {
+  if (is_scaled) {
     const real *s = t->scale + row * t->ld_scale + col;
     const vreal scale = whole ? vload(s) : vload_part(s, n);
-    v *= act == MLFF_ACT_CELU ? mlff_celu_slope(vmin(vset(0), scale), t->alpha) : scale;
+    v *= act == MLFF_ACT_CELU ? mlff_celu_slope(vmin(vset(0), scale), t->inverse_alpha) : scale;
   } else if (act != MLFF_ACT_NONE) {
     vreal slope;
     v = activate(act, t->alpha, v, &slope);
@@ -131,28 +131,33 @@ MLFF_INLINE void finish_vector(const mlff_act act, const int whole, const target
 }
 
 /* The tile's rows and columns from (row, col) on. */
-MLFF_INLINE void finish_tile(const mlff_act act, const target *t, const real *tile, int64_t row, int rows, int col,
-                             int cols)
+MLFF_INLINE void finish_tile(const mlff_act act, const int is_scaled, const target *t, const real *tile, int64_t row,
+                             int rows, int col, int cols)
 {
   const int whole = cols / MLFF_VLEN, rest = cols % MLFF_VLEN;
   for (int r = 0; r < rows; r++, tile += TILE_COLS) {
     for (int v = 0; v < whole; v++)
-      finish_vector(act, 1, t, vload(tile + v * MLFF_VLEN), row + r, col + v * MLFF_VLEN, MLFF_VLEN);
-    if (rest) finish_vector(act, 0, t, vload(tile + whole * MLFF_VLEN), row + r, col + whole * MLFF_VLEN, rest);
+      finish_vector(act, is_scaled, 1, t, vload(tile + v * MLFF_VLEN), row + r, col + v * MLFF_VLEN, MLFF_VLEN);
+    if (rest)
+      finish_vector(act, is_scaled, 0, t, vload(tile + whole * MLFF_VLEN), row + r, col + whole * MLFF_VLEN, rest);
   }
 }
 
 static void finish(const mlff_linear_args *a, const target *t, const real *tile, int64_t row, int rows, int col,
                    int cols)
 {
-  if (a->act == MLFF_ACT_NONE)
-    finish_tile(MLFF_ACT_NONE, t, tile, row, rows, col, cols);
+  if (a->act == MLFF_ACT_NONE && !a->scale)
+    finish_tile(MLFF_ACT_NONE, 0, t, tile, row, rows, col, cols);
+  else if (a->act == MLFF_ACT_NONE)
+    finish_tile(MLFF_ACT_NONE, 1, t, tile, row, rows, col, cols);
   else if (a->act == MLFF_ACT_SILU)
-    finish_tile(MLFF_ACT_SILU, t, tile, row, rows, col, cols);
+    finish_tile(MLFF_ACT_SILU, 0, t, tile, row, rows, col, cols);
   else if (a->act == MLFF_ACT_SSP)
-    finish_tile(MLFF_ACT_SSP, t, tile, row, rows, col, cols);
+    finish_tile(MLFF_ACT_SSP, 0, t, tile, row, rows, col, cols);
+  else if (a->scale)
+    finish_tile(MLFF_ACT_CELU, 1, t, tile, row, rows, col, cols);
   else
-    finish_tile(MLFF_ACT_CELU, t, tile, row, rows, col, cols);
+    finish_tile(MLFF_ACT_CELU, 0, t, tile, row, rows, col, cols);
 }
 
 /* ---- the loops --------------------------------------------------------------------------------------------------- */
@@ -162,7 +167,9 @@ static void multiply_rows(const mlff_linear *linear, const mlff_linear_args *a, 
                           int64_t first_row, int64_t n_rows)
 {
   const int units = n_units(linear), n_out = linear->n_out;
-  const target t = {a->y, a->slope, a->scale, a->ldy, a->ld_slope, a->ld_scale, a->accumulate, (real) a->alpha};
+  const target t = {a->y,          a->slope,        a->scale,
+                    a->ldy,        a->ld_slope,     a->ld_scale,
+                    a->accumulate, (real) a->alpha, (real) (a->act == MLFF_ACT_CELU ? 1 / a->alpha : 0)};
   real tile[TILE_ROWS * TILE_COLS] __attribute__((aligned(64)));
   const int64_t n_tiles = (n_rows + TILE_ROWS - 1) / TILE_ROWS,
                 step = n_tiles ? (TILE_COLS + n_tiles - 1) / n_tiles : 0;
