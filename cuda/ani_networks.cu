@@ -228,7 +228,7 @@ MLFF_DEVICE void finish_column(const block_arrays &b, const product &now, real a
   } else if (is_there && now.layer) {
     const vector_of<N> h = load_vector<N>(result);
 #pragma unroll
-    for (int r = 0; r < N; r++) v.of[r] *= celu_slope(h.of[r], alpha);
+    for (int r = 0; r < N; r++) v.of[r] *= celu_slope(h.of[r], 1 / alpha);
     store_vector(result, v);
   } else if (is_there) {
 #pragma unroll
@@ -318,7 +318,7 @@ template <int ROWS> MLFF_DEVICE void read_out(const block_arrays &b, const netwo
       real *result = b.results + (last.at + k) * ROWS + r;
       const real h = *result, w = weight[k];
       sum += w * h;
-      *result = celu_slope(h, alpha) * w * factor;
+      *result = celu_slope(h, 1 / alpha) * w * factor;
     }
     sum = warp_sum(sum);
     if (lane == 0) b.energy[r] = sum + (real) net.readout_bias;

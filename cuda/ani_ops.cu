@@ -11,7 +11,7 @@ typedef struct ani_readout_arrays {
   int64_t n_rows, ld_hidden;
   const real *weight;
   real *hidden, *energy;
-  real alpha, bias, factor;
+  real inverse_alpha, bias, factor;
   int n;
 #if MLFF_REAL_IS_DOUBLE
   int unused;
@@ -38,7 +38,7 @@ template <int N> __global__ void __launch_bounds__(WARP *READOUT_WARPS) ani_read
     real *h = &a.hidden[r * a.ld_hidden + k];
     const real v = *h, w = a.weight[k];
     sum += w * v;
-    *h = celu_slope(v, a.alpha) * w * a.factor;
+    *h = celu_slope(v, a.inverse_alpha) * w * a.factor;
   }
   sum = warp_sum(sum);
   if (lane == 0) a.energy[r] = sum + a.bias;
@@ -88,7 +88,7 @@ static ani_readout_arrays arrays_of(const mlff_ani_readout_args *args)
   a.hidden = (real *) args->hidden;
   a.weight = (const real *) args->weight;
   a.energy = (real *) args->energy;
-  a.alpha = (real) args->alpha;
+  a.inverse_alpha = (real) (1 / args->alpha);
   a.bias = (real) args->bias;
   a.factor = (real) args->factor;
   a.n = args->n;

@@ -55,8 +55,7 @@ template <int IS_FEW> __global__ void __launch_bounds__(WORKERS + COPIERS, 1) at
   b.chunks = (real *) (void *) (shared + STEPS_BYTES);
   b.chunk = s.chunk;
   b.x = b.chunks + CHUNKS * s.chunk;
-  b.parts = b.x + s.x_room;
-  b.rows = b.parts + s.parts_room;
+  b.rows = b.x + s.x_room;
   b.n_steps = s.n_steps;
   b.n_workers = IS_FEW ? FEW_WORKERS : WORKERS;
   if (is_worker(b)) {
@@ -115,26 +114,22 @@ void share_out(row_product *a, int n_rows, int per_block)
   a->of_slices = reciprocal(a->n_slices);
 }
 
-/* What a product of per_block atoms takes of shared memory beside its weights, in numbers. */
-typedef struct product_room {
-  int64_t x, parts;
-} product_room;
-
-product_room room_of(const row_product &a, int64_t n_rows)
+/* What a product of n_rows rows takes of shared memory beside its weights, in numbers; sets where its slices are. */
+int64_t room_of(row_product *a, int64_t n_rows)
 {
-  return {a.x_at < 0 ? (n_rows * a.ld + PIECE - 1) / PIECE * PIECE : 0,
-          (a.n_slices * n_rows * a.n_out + PIECE - 1) / PIECE * PIECE};
+  const int64_t x = a->x_at < 0 ? (n_rows * a->ld + PIECE - 1) / PIECE * PIECE : 0;
+  a->parts_at = (int) x;
+  return x + (a->n_slices * n_rows * a->n_out + PIECE - 1) / PIECE * PIECE;
 }
 
-/* Of all products. */
-product_room room_of(const atom_steps &s)
+/* The most of a product. */
+int64_t room_of(atom_steps *s)
 {
-  product_room most = {0, 0};
-  for (int k = 0; k < s.n_steps; k++) {
-    if (s.of[k].kind != STEP_LINEAR) continue;
-    const product_room room = room_of(s.of[k].of.product, s.of[k].rows_per_atom * s.per_block);
-    most.x = room.x > most.x ? room.x : most.x;
-    most.parts = room.parts > most.parts ? room.parts : most.parts;
+  int64_t most = 0;
+  for (int k = 0; k < s->n_steps; k++) {
+    if (s->of[k].kind != STEP_LINEAR) continue;
+    const int64_t room = room_of(&s->of[k].of.product, s->of[k].rows_per_atom * s->per_block);
+    most = room > most ? room : most;
   }
   return most;
 }
@@ -153,8 +148,7 @@ bool fits(const mlff_cuda_queue &queue, atom_step *step, int per_block)
   row_product *a = &step->of.product;
   const int n_rows = step->rows_per_atom * per_block;
   share_out(a, n_rows, per_block);
-  const product_room room = room_of(*a, n_rows);
-  return a->n_out * VECTOR <= LEAST_CHUNK && chunk_beside(queue, room.x + room.parts) >= LEAST_CHUNK;
+  return a->n_out * VECTOR <= LEAST_CHUNK && chunk_beside(queue, room_of(a, n_rows)) >= LEAST_CHUNK;
 }
 
 bool all_fit(const mlff_cuda_queue &queue, atom_steps *s, int per_block)
@@ -168,19 +162,17 @@ bool all_fit(const mlff_cuda_queue &queue, atom_steps *s, int per_block)
  * what is left. Returns its bytes. */
 int64_t share_memory(atom_steps *s, const mlff_cuda_queue &queue)
 {
-  const product_room most = room_of(*s);
+  const int64_t most = room_of(s);
   row_arrays arrays;
   find_arrays(&arrays, *s);
 #if MLFF_CUDASIM
   check_rows(arrays, s->n_atoms);
 #endif
-  const int64_t left = (queue.most_shared - STEPS_BYTES) / (int64_t) sizeof(real) - most.x - most.parts;
+  const int64_t left = (queue.most_shared - STEPS_BYTES) / (int64_t) sizeof(real) - most;
   const int64_t rows = keep_rows(s, arrays, left - CHUNKS * LEAST_CHUNK);
-  const product_room room = room_of(*s);
-  s->x_room = (int) room.x;
-  s->parts_room = (int) room.parts;
-  s->chunk = chunk_beside(queue, room.x + room.parts + rows);
-  return STEPS_BYTES + (CHUNKS * s->chunk + room.x + room.parts + rows) * (int64_t) sizeof(real);
+  s->x_room = (int) room_of(s);
+  s->chunk = chunk_beside(queue, s->x_room + rows);
+  return STEPS_BYTES + (CHUNKS * s->chunk + s->x_room + rows) * (int64_t) sizeof(real);
 }
 
 /* Rows of weights of a chunk: even parts of a product. */

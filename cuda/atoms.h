@@ -28,9 +28,10 @@ typedef struct linear_arrays {
   int x_in_vectors, y_in_vectors; /* whether rows can be read, and written, four numbers at a time */
 } linear_arrays;
 
-MLFF_DEVICE real celu_slope(real value, real alpha)
+/* From its value; NaN stays. */
+MLFF_DEVICE real celu_slope(real value, real inverse_alpha)
 {
-  return mlff_celu_slope(value < 0 ? value : (real) 0, 1 / alpha);
+  return mlff_celu_slope(value > 0 ? (real) 0 : value, inverse_alpha);
 }
 
 MLFF_DEVICE real celu_value(real v, real alpha, real *slope)
@@ -57,7 +58,7 @@ template <int ACT> MLFF_DEVICE void finish_value(const linear_arrays &a, real v,
   real *y = a.y + row * a.ldy + col;
   if (a.scale) {
     const real scale = a.scale[row * a.ld_scale + col];
-    v *= act == MLFF_ACT_CELU ? celu_slope(scale, (real) a.alpha) : scale;
+    v *= act == MLFF_ACT_CELU ? celu_slope(scale, 1 / (real) a.alpha) : scale;
   } else if (act != MLFF_ACT_NONE) {
     real slope;
     v = activated<ACT>(act, (real) a.alpha, v, &slope);
@@ -213,15 +214,17 @@ enum step_kind {
 };
 
 /* A product of rows so few that int holds every index. A worker has `rows` rows and `columns` columns of a slice of the
- * sums; all of them take n_passes. x_at: where rows that are kept have x, or -1. */
+ * sums; all of them take n_passes. x_at: where rows that are kept have x, or -1. parts_at: where slices are, behind
+ * x. */
 typedef struct alignas(16) row_product {
   const real *x, *weight, *bias, *scale;
   real *y, *slope;
   double alpha;
   int ldx, ldy, ld_slope, ld_scale, n_in, n_out, act, accumulate;
   int ld, chunk_rows; /* ld: n_in in whole vectors; chunk_rows: of weights, copied at once */
-  int rows, columns, n_slices, n_passes, x_at, x_in_vectors;
+  int rows, columns, n_slices, n_passes, x_at, parts_at, x_in_vectors;
   uint32_t of_columns, of_slices; /* reciprocals: of n_out / columns, and of n_slices */
+  int unused[3];
 } row_product;
 
 /* Pointers to numbers, with which all arrays but linear_arrays begin; the most of them. */

@@ -34,8 +34,7 @@ MLFF_DEVICE int quotient(int n, uint32_t of)
  * shared memory, and how far they are. */
 typedef struct atom_block {
   const atom_step *steps;
-  real *chunks, *x, *parts;    /* [CHUNKS][chunk], [rows][ld], [n_slices][rows][n_out] */
-  real *rows;                  /* that are kept */
+  real *chunks, *x, *rows;     /* [CHUNKS][chunk]; of a product [rows][ld], then [n_slices][rows][n_out]; kept */
   int n_steps, n_workers;      /* threads n_workers and more copy */
   int chunk;                   /* weights, at most */
   int step, pass, row;         /* weights to be copied next */
@@ -165,6 +164,7 @@ MLFF_DEVICE void add_slices(const atom_step &step, int row0, int n_rows, const a
   enum { AT_ONCE = 2 };
   const row_product a = step.of.product;
   const uint32_t of_out = step.of_out;
+  const real *parts = b->x + a.parts_at;
   const int n = n_rows * a.n_out;
 #pragma unroll 1
   for (int first = (int) threadIdx.x; first < n; first += AT_ONCE * b->n_workers) {
@@ -179,7 +179,7 @@ MLFF_DEVICE void add_slices(const atom_step &step, int row0, int n_rows, const a
       sum[p] = a.bias[col[p]];
       scale[p] = scale_of(a, row[p], col[p]);
       before[p] = before_of(a, row[p], col[p]);
-      for (int k = 0; k < a.n_slices; k++) sum[p] += b->parts[k * n + q];
+      for (int k = 0; k < a.n_slices; k++) sum[p] += parts[k * n + q];
     }
 #pragma unroll
     for (int p = 0; p < AT_ONCE; p++) {
@@ -196,6 +196,7 @@ template <int ROWS, int COLUMNS>
 MLFF_DEVICE void add_rows(const row_product &a, const real *x, int ld, int n_rows, atom_block *b)
 {
   const int n_in = a.ld, n_out = a.n_out, most = a.chunk_rows, n_passes = a.n_passes, n_slices = a.n_slices;
+  real *const parts = b->x + a.parts_at;
   for (int pass = 0; pass < n_passes; pass++) {
     const int q = (int) threadIdx.x + pass * b->n_workers, part = quotient(q, a.of_columns);
     const int group = quotient(part, a.of_slices), slice = part - group * n_slices, row = group * ROWS;
@@ -214,7 +215,7 @@ MLFF_DEVICE void add_rows(const row_product &a, const real *x, int ld, int n_row
     if (!is_mine) continue;
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
-      if (row + r < n_rows) store_vector<COLUMNS>(b->parts + (slice * n_rows + row + r) * n_out + col, sum[r]);
+      if (row + r < n_rows) store_vector<COLUMNS>(parts + (slice * n_rows + row + r) * n_out + col, sum[r]);
   }
 }
 

@@ -28,7 +28,7 @@ typedef struct kept_rows {
 typedef struct atom_steps {
   int64_t n_atoms;
   int n_steps, per_block, n_kept;
-  int chunk, x_room, parts_room; /* numbers: weights that are copied at once, at most; of x and parts in atom_block */
+  int chunk, x_room, unused; /* numbers: weights that are copied at once, at most; of x in atom_block */
   atom_step of[MOST_STEPS];
   kept_rows kept[MOST_KEPT];
 } atom_steps;

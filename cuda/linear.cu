@@ -125,7 +125,8 @@ template <int N> struct linear_tiles {
   }
 };
 
-/* y[i][o] = act(b[o] + sum_k x[i][k] w[k][o]) (+ y[i][o]), slope[i][o] = act', or y[i][o] = (...) scale[i][o].
+/* y[i][o] = act(b[o] + sum_k x[i][k] w[k][o]) (+ y[i][o]), slope[i][o] = act', or y[i][o] = (...) scale[i][o], with the
+ * slope of CELU in place of the scale that is its value; or as in orb_linear.
  *   x [n_rows][ldx], w [n_in][n_out], b [n_out], y slope scale [n_rows][ld]
  * Grid: x over tiles of SIDE N columns, y over tiles of as many rows, z over the products; blocks outside of the y of
  * theirs do nothing. A block owns one tile of y and walks through k in steps of LINEAR_DEPTH, whose parts of x and w

@@ -47,7 +47,8 @@ template <int ACT> MLFF_DEVICE void finish_four(const linear_arrays &a, const ve
   if ((ACT == MLFF_ACT_NONE || ACT == MLFF_ACT_CELU) && a.scale) {
     const vector_of<4> scale = load_vector<4>(a.scale + row * a.ld_scale + col);
 #pragma unroll
-    for (int q = 0; q < 4; q++) v.of[q] *= ACT == MLFF_ACT_CELU ? celu_slope(scale.of[q], (real) a.alpha) : scale.of[q];
+    for (int q = 0; q < 4; q++)
+      v.of[q] *= ACT == MLFF_ACT_CELU ? celu_slope(scale.of[q], 1 / (real) a.alpha) : scale.of[q];
   } else if (ACT != MLFF_ACT_NONE) {
 #pragma unroll
     for (int q = 0; q < 4; q++) v.of[q] = activated<ACT>(ACT, (real) a.alpha, v.of[q], &slope.of[q]);

@@ -210,8 +210,8 @@ template <int N> struct message_sums {
  * with m = norm(x):  sent[i][k] = sum m[k] a_send,  e[k] += m[k] (unless `last`)
  *   x [end - first][width], e [n_edges][width], factors [n_edges][N_FACTORS], gates [2][width], sent [n_local][width]
  * A block owns sender i: first a warp every MESSAGE_THREADS/32-th edge, for its factors, by shuffles; then, behind a
- * barrier, a thread N channels, summed over edges in order. Factors go from one to the other through global memory,
- * where orb_receive_kernel finds them, too. Deterministic. Twin: orb_message_cpu. */
+ * barrier, the message_sums of its edges. Factors go from one to the other through global memory, where
+ * orb_receive_kernel finds them, too. Shared memory: N numbers of a thread. Deterministic. Twin: orb_message_cpu. */
 template <int N> __global__ void __launch_bounds__(MESSAGE_THREADS, MESSAGE_BLOCKS) orb_send_kernel(message_arrays a)
 {
   mlff_after_others();
@@ -250,10 +250,10 @@ template <int N> __global__ void __launch_bounds__(MESSAGE_THREADS, MESSAGE_BLOC
   }
 }
 
-/* received[b][k] += sum m[edge][k] a_receive over the edges in first .. end that end at node b, in their order
+/* received[b][k] += sum m[edge][k] a_receive over the edges in first .. end that end at node b
  *   in_row [n_nodes][2], in_edge: of the graph; received [n_nodes][width]
- * A block owns node b, a thread N channels. After orb_send_kernel, which makes the factors. Deterministic. Twin:
- * orb_message_cpu. */
+ * A block owns node b and has its message_sums, N numbers of a thread in shared memory. After orb_send_kernel, which
+ * makes the factors. Deterministic. Twin: orb_message_cpu. */
 template <int N> __global__ void __launch_bounds__(MESSAGE_THREADS, MESSAGE_BLOCKS) orb_receive_kernel(message_arrays a)
 {
   mlff_after_others();

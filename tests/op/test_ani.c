@@ -396,6 +396,37 @@ START_TEST(readout_matches_plain_loops)
 }
 END_TEST
 
+/* What is no number stays none in energies and forces. */
+START_TEST(readout_keeps_nan)
+{
+  enum { N = 9 };
+  mlff_backend *backend = open_backend(_i);
+  if (!backend) return;
+  double h[N] = {0.5, NAN, -0.05, 0, 0, 0, 0, 0, NAN}, weight[N], energy = 0;
+  for (int k = 0; k < N; k++) weight[k] = 1.0;
+  mlff_buf dev_h = reals_to_backend(backend, h, N), dev_weight = reals_to_backend(backend, weight, N),
+           dev_energy = reals_to_backend(backend, &energy, 1);
+  const mlff_ani_readout_args args = {.n_rows = 1,
+                                      .n = N,
+                                      .hidden = dev_h.data,
+                                      .ld_hidden = N,
+                                      .alpha = 0.1,
+                                      .weight = dev_weight.data,
+                                      .factor = 1.0,
+                                      .energy = dev_energy.data};
+  backend->ops->ani_readout(backend, 1, &args);
+  double *got = reals_from_backend(backend, dev_h.data, N), *sum = reals_from_backend(backend, dev_energy.data, 1);
+  ck_assert(isnan(sum[0]) && isnan(got[1]) && isnan(got[8]));
+  near_one(got[0], 1.0, 0.0);
+  near_one(got[2], 0.5, 4 * rounding(backend));
+  free(got);
+  free(sum);
+  mlff_buf *bufs[] = {&dev_h, &dev_weight, &dev_energy};
+  for (int k = 0; k < 3; k++) mlff_buf_release(backend, bufs[k]);
+  mlff_backend_close(backend);
+}
+END_TEST
+
 START_TEST(collect_orders_by_atom)
 {
   mlff_backend *backend = open_backend(_i);
@@ -436,6 +467,7 @@ static Suite *suite(void)
   tcase_add_loop_test(c, aev_of_collinear_atoms, 0, n_backends());
   tcase_add_loop_test(c, aev_ends_at_its_cutoffs, 0, n_backends());
   tcase_add_loop_test(c, readout_matches_plain_loops, 0, n_backends());
+  tcase_add_loop_test(c, readout_keeps_nan, 0, n_backends());
   tcase_add_loop_test(c, collect_orders_by_atom, 0, n_backends());
   suite_add_tcase(s, c);
   return s;

@@ -261,7 +261,9 @@ START_TEST(networks_are_their_layers)
   ck_assert_int_eq(run_networks(&here), 1);
   double *at_once = take_results(&here, &n);
   double *layers = layer_by_layer(&here, &n), *reference = layer_by_layer(&there, &n);
-  near_all(at_once, layers, n, ways[_i % N_WAYS].tolerance, 0.0);
+  /* 16 atoms for a block have the sums of the layers; two multiprocessors are few for these */
+  const int is_same = kernels_round_alike() && _i % N_WAYS == 0 && of->n_groups * of->n_members > 2;
+  near_all(at_once, layers, n, is_same ? 0.0 : ways[_i % N_WAYS].tolerance, 0.0);
   near_all(at_once, reference, n, ways[_i % N_WAYS].tolerance, 0.0);
   free(at_once);
   free(layers);

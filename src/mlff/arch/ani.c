@@ -6,10 +6,9 @@
  * (ANI-2x). The AEV and its constants: backend/ops_ani.h.
  *
  * Only columns and networks of elements in use are kept; the columns of absent elements are exactly zero. Centres are
- * ordered by element and handled in batches: AEVs, then the networks forward and backward, with
- * dE/dAEV summed over members, then the gradients of the AEVs. Networks are taken one by one or all at once, as the
- * backend likes (ani_members): one by one, the activations of a batch and the weights of a network stay in cache. Every
- * number comes from the same products and sums in the same order, so the bits are the same.
+ * ordered by element and handled in batches: AEVs, then the networks forward and backward, then the gradients of the
+ * AEVs from dE/dAEV summed over members. Networks are taken one by one or all at once, as the backend likes
+ * (ani_members): one by one, the activations of a batch and the weights of a network stay in cache.
  */
 #include "ani.h"
 

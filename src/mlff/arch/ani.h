@@ -69,8 +69,7 @@ typedef struct ani_batch {
   int accumulate; /* += */
 } ani_batch;
 
-/* Energies of the rows and dE/dAEV from AEVs: aev_grads real [n_members][n][ld_aev], of each member by itself, times
- * factor. */
+/* Energies of the rows, and dE/dAEV times factor: of each member by itself, aev_grads real [n_members][n][ld_aev]. */
 mlff_status ani_evaluate_networks(ani_batch *b, mlff_error *error);
 
 #endif

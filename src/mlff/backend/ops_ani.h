@@ -116,8 +116,9 @@ typedef struct mlff_ani_rows {
 } mlff_ani_rows;
 
 /* ani_networks: what all networks of some groups of rows do, from AEVs to gradients: hidden layers, readout, and all of
- * it backward, with the numbers of linear, ani_readout and linear one after another. 1 when it was done, 0 when these
- * rows and networks are to be done layer by layer, and nothing was done. NULL where few rows are not done faster so.
+ * it backward: but for rounding, what linear, ani_readout and linear do one after another. 1 when it was done, 0 when
+ * these rows and networks are to be done layer by layer, and nothing was done. NULL where few rows are not done faster
+ * so.
  *   aevs    real [n_rows][ld]
  *   energy  real [n_members][ld_energy]   = of the rows of the groups
  *   grads   real [n_members][n_rows][ld]  = d(energy)/dAEV times factor */

@@ -103,8 +103,7 @@ typedef struct target {
   real alpha, inverse_alpha;
 } target;
 
-/* One vector of results to its place, of which n lanes are columns of y; act, is_scaled and whole are constants at every
- * call. */
+/* One vector of results to its place; n lanes are columns of y. act, is_scaled, whole: constants at every call. */
 MLFF_INLINE void finish_vector(const mlff_act act, const int is_scaled, const int whole, const target *t, vreal v,
                                int64_t row, int col, int n)
 {
