@@ -106,8 +106,10 @@ MLFF_DEVICE product product_of(const network &net, int l, int is_back)
 MLFF_DEVICE bool advance(const network &net, int *layer, int *is_back)
 {
   if (*is_back) return --*layer >= 0;
-  *is_back = *layer + 1 == net.n_hidden;
-  *layer += !*is_back;
+  if (*layer + 1 < net.n_hidden)
+    ++*layer;
+  else
+    *is_back = 1;
   return true;
 }
 

@@ -107,8 +107,8 @@ void share_out(row_product *a, int n_rows, int per_block)
   const auto groups = [&] { return (n_rows + a->rows - 1) / a->rows; };
   a->rows = n_rows == 1 && per_block <= FEW_ATOMS ? 1 : (int) SOME_ROWS;
   if (per_block > FEW_ATOMS && groups() * across > n_workers) a->rows = MOST_ROWS;
-  const int n = groups() * across, most = a->ld / VECTOR < MOST_SLICES ? a->ld / VECTOR : (int) MOST_SLICES;
-  a->n_slices = n > n_workers ? 1 : n_workers / n < most ? n_workers / n : most;
+  const int n = groups() * across;
+  a->n_slices = std::clamp(n_workers / n, 1, std::min(a->ld / VECTOR, (int) MOST_SLICES));
   a->n_passes = (n + n_workers - 1) / n_workers;
   a->of_columns = reciprocal(across);
   a->of_slices = reciprocal(a->n_slices);

@@ -181,6 +181,14 @@ template <int N> struct message_sums {
     return true;
   }
 
+  /* What the channels of an edge's message are made of. */
+  __device__ __forceinline__ void load(const message_arrays &a, int64_t edge, vector_of<N_FACTORS> *factors,
+                                       vector_of<N> *x) const
+  {
+    *factors = load_vector<N_FACTORS>(a.factors + edge * N_FACTORS);
+    *x = load_vector<N>(a.x + (edge - a.first) * a.width + k);
+  }
+
   /* m[edge], which is added to the sum with a factor. */
   __device__ __forceinline__ vector_of<N> add(const vector_of<N_FACTORS> &factors, const vector_of<N> &x, real factor)
   {
@@ -232,8 +240,7 @@ template <int N> __global__ void __launch_bounds__(MESSAGE_THREADS, MESSAGE_BLOC
         const int64_t edge = first + q * sums.n_shares;
         is_edge[q] = edge < end && a.receiver[edge] >= 0;
         if (!is_edge[q]) continue;
-        factors[q] = load_vector<N_FACTORS>(a.factors + edge * N_FACTORS);
-        x[q] = load_vector<N>(a.x + (edge - a.first) * a.width + sums.k);
+        sums.load(a, edge, &factors[q], &x[q]);
         if (!a.last) e[q] = load_vector<N>(a.e + edge * a.width + sums.k);
       }
 #pragma unroll
@@ -270,9 +277,7 @@ template <int N> __global__ void __launch_bounds__(MESSAGE_THREADS, MESSAGE_BLOC
       for (int q = 0; q < AT_ONCE; q++) {
         const int64_t at = first + q * sums.n_shares, edge = at < end ? a.in_edge[at] : -1;
         is_edge[q] = edge >= a.first && edge < a.end;
-        if (!is_edge[q]) continue;
-        factors[q] = load_vector<N_FACTORS>(a.factors + edge * N_FACTORS);
-        x[q] = load_vector<N>(a.x + (edge - a.first) * a.width + sums.k);
+        if (is_edge[q]) sums.load(a, edge, &factors[q], &x[q]);
       }
 #pragma unroll
       for (int q = 0; q < AT_ONCE; q++)

@@ -114,11 +114,11 @@ static mlff_status reserve(ani_net *net, const mlff_arch_inputs *in, mlff_error 
 }
 
 /* One member after another, each adding to the gradients. */
-static mlff_status evaluate_one_by_one(ani_batch *b, mlff_error *error)
+static mlff_status evaluate_one_by_one(ani_batch b, mlff_error *error)
 {
-  const int end = b->member_begin + b->n_members;
-  for (b->n_members = 1; b->member_begin < end; b->member_begin++, b->accumulate = 1)
-    MLFF_TRY(ani_evaluate_networks(b, error));
+  const int end = b.member_begin + b.n_members;
+  for (b.n_members = 1; b.member_begin < end; b.member_begin++, b.accumulate = 1)
+    MLFF_TRY(ani_evaluate_networks(&b, error));
   return MLFF_OK;
 }
 
@@ -132,8 +132,9 @@ static mlff_status evaluate_batch(ani_batch b, const mlff_edges *edges, mlff_err
                         .rows = net->aevs.data,
                         .ld = net->ld_aev};
   MLFF_TRY(ops->aev_forward(net->backend, &net->aev, &args, error));
-  args.n_parts = takes_all_networks(net) ? b.n_members : 1; /* all networks at once leave their gradients apart */
-  MLFF_TRY((takes_all_networks(net) ? ani_evaluate_networks : evaluate_one_by_one)(&b, error));
+  const int at_once = takes_all_networks(net);
+  MLFF_TRY(at_once ? ani_evaluate_networks(&b, error) : evaluate_one_by_one(b, error));
+  args.n_parts = at_once ? b.n_members : 1; /* at once, networks leave their gradients apart */
   args.rows = net->aev_grads.data;
   args.grad = net->edge_grad.data;
   return ops->aev_backward(net->backend, &net->aev, &args, error);

@@ -70,6 +70,6 @@ typedef struct ani_batch {
 } ani_batch;
 
 /* Energies of the rows, and dE/dAEV times factor: of each member by itself, aev_grads real [n_members][n][ld_aev]. */
-mlff_status ani_evaluate_networks(ani_batch *b, mlff_error *error);
+mlff_status ani_evaluate_networks(const ani_batch *b, mlff_error *error);
 
 #endif

@@ -200,7 +200,7 @@ static void backward(const ani_batch *b, int l)
   hand_over(b, &p);
 }
 
-mlff_status ani_evaluate_networks(ani_batch *b, mlff_error *error)
+mlff_status ani_evaluate_networks(const ani_batch *b, mlff_error *error)
 {
   ani_net *net = b->net;
   const size_t room = (size_t) (b->room * b->n_members) * net->backend->real_size;
