@@ -6,30 +6,12 @@
  * every triple is computed from both of its ends, so that nothing is scattered. In small systems four warps share a
  * centre: forward its blocks of columns, backward the other neighbours.
  */
-#include "aev.h"
+#include "aev_work.h"
 
-enum { N_NEAR = 6, MAX_SHARED = 48 * 1024, MAX_GRID = 4096, STRIDE = WARP + 1, AEV_WARPS = 4 };
+enum { MAX_SHARED = 48 * 1024, MAX_GRID = 4096, AEV_WARPS = 4 };
 enum { AEV_RESIDENT = MLFF_REAL_IS_DOUBLE ? 12 : 16 }; /* warps of a multiprocessor at least */
 
 namespace { /* kernels and their arguments differ between element types */
-
-typedef struct aev_arrays {
-  int64_t n_rows, ld, bytes; /* bytes: of a centre's workspace */
-  const int64_t *row;
-  const real *vec; /* [n_edges][4] */
-  const int32_t *species, *centers, *compact;
-  const real *radial_shift, *angular_shift;
-  const real *section_cos, *section_sin, *rest_cos,
-      *rest_sin; /* of theta_z / 2; the rests: what rounding to real took */
-  real *rows;    /* [n_rows][ld]; backward [n_parts][n_rows][ld] */
-  real *grad;    /* [n_edges][4] */
-  char *scratch; /* NULL: workspaces are in shared memory */
-  cutoff radial_cutoff, angular_cutoff;
-  split scale;
-  real radial_eta, radial_prefactor, angular_eta, angular_zeta, angular_prefactor, unused_real;
-  int n_used, n_radial, n_angular, n_sections, longest, n_warps; /* n_warps: of a centre */
-  int n_parts, n_columns;                                        /* 0 forward */
-} aev_arrays;
 
 /* What is known when a kernel is compiled: sections and shifts of angular columns; 0: they are arguments. */
 template <int SECTIONS, int SHIFTS> struct known {
@@ -37,74 +19,6 @@ template <int SECTIONS, int SHIFTS> struct known {
   static __device__ __forceinline__ int sections(const aev_arrays &a) { return SECTIONS ? SECTIONS : a.n_sections; }
   static __device__ __forceinline__ int shifts(const aev_arrays &a) { return SHIFTS ? SHIFTS : a.n_angular; }
 };
-
-/* A centre's workspace; every warp of it has factors of its own. */
-typedef struct work {
-  real *row;                           /* [n_columns] backward: dE/dAEV */
-  real *ux, *uy, *uz, *r, *fc, *slope; /* [longest] near neighbours, ordered by species */
-  real *factors;                       /* [n_sections + n_angular][STRIDE] f1 and f2 of 32 triples, or f2 of 32 lanes */
-  real *radial_fc;                     /* [longest] of all edges */
-  int *edge;                           /* [longest] edge of a near neighbour, from the centre's first */
-  int *first;                          /* [n_used + 1] where a species starts */
-} work;
-
-MLFF_DEVICE work work_of(const aev_arrays &a, char *base, int warp)
-{
-  const int n_factors = (a.n_sections + a.n_angular) * STRIDE;
-  work w;
-  real *at = (real *) (void *) base;
-  w.row = at;
-  w.ux = w.row + a.n_columns;
-  w.uy = w.ux + a.longest;
-  w.uz = w.uy + a.longest;
-  w.r = w.uz + a.longest;
-  w.fc = w.r + a.longest;
-  w.slope = w.fc + a.longest;
-  w.radial_fc = w.slope + a.longest;
-  w.factors = w.radial_fc + a.longest + warp * n_factors;
-  w.edge = (int *) (void *) (w.radial_fc + a.longest + a.n_warps * n_factors);
-  w.first = w.edge + a.longest;
-  return w;
-}
-
-/* fc(r) = sin(y)^2 with y = pi (rc - r) / (2 rc), and its derivative; both 0 from rc on. Twin: vcutoff. */
-MLFF_DEVICE real cutoff_value(real r, const cutoff &c, real *slope)
-{
-  real inside = (c.rc.high - r) + c.rc.low;
-  inside = inside > 0 ? inside : (real) 0;
-  const real y = inside * c.factor.high + inside * c.factor.low, sine = real_sin(y), cosine = real_cos(y);
-  *slope = sine * cosine * c.slope;
-  return sine * sine;
-}
-
-/* Near neighbours of the centre whose edges start at e0, ordered by species and then as in the list. Twin:
- * load_near. */
-MLFF_DEVICE void load_near(const aev_arrays &a, const work &w, int64_t e0, int n_edges, int lane)
-{
-  int n = 0;
-  for (int s = 0; s < a.n_used; s++) {
-    if (lane == 0) w.first[s] = n;
-    for (int k0 = 0; k0 < n_edges; k0 += WARP) {
-      const int k = k0 + lane;
-      const bool own =
-          k < n_edges && a.compact[a.species[e0 + k]] == s && a.vec[4 * (e0 + k) + 3] < a.angular_cutoff.rc.high;
-      const unsigned votes = __ballot_sync(FULL_WARP, own);
-      if (own) w.edge[n + __popc(votes & ((1u << lane) - 1))] = k;
-      n += __popc(votes);
-    }
-  }
-  if (lane == 0) w.first[a.n_used] = n;
-  __syncwarp();
-  for (int q = lane; q < n; q += WARP) {
-    const real *v = a.vec + 4 * (e0 + w.edge[q]), inverse = (real) 1 / v[3];
-    w.ux[q] = v[0] * inverse;
-    w.uy[q] = v[1] * inverse;
-    w.uz[q] = v[2] * inverse;
-    w.r[q] = v[3];
-    w.fc[q] = cutoff_value(v[3], a.angular_cutoff, &w.slope[q]);
-  }
-  __syncwarp();
-}
 
 /* sin((theta - theta_z) / 2). Twin: section_sine. */
 MLFF_DEVICE real section_sine(const aev_arrays &a, int z, real half_cos, real half_sin)
@@ -122,20 +36,22 @@ MLFF_DEVICE real section_log(real sine)
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 /* G_R[t][s] = sum_{j of t} p exp(-eta (r_j - R_s)^2) fc(r_j). A lane owns columns (t, s). Twin: radial_forward. */
-MLFF_DEVICE void radial_forward(const aev_arrays &a, const work &w, int64_t e0, int n_edges, int lane, real *row)
+MLFF_DEVICE void radial_forward(const aev_arrays &a, const work &w, int n_edges, int lane, real *row)
 {
-  real unused;
-  for (int k = lane; k < n_edges; k += WARP)
-    w.radial_fc[k] = a.radial_prefactor * cutoff_value(a.vec[4 * (e0 + k) + 3], a.radial_cutoff, &unused);
+  order_edges(a, w, n_edges, lane, INFINITY, w.radial_first, [&](int q, int k) { w.radial_r[q] = w.length[k]; });
+  for (int q = lane; q < w.radial_first[a.n_used]; q += WARP) {
+    real unused;
+    w.radial_fc[q] = a.radial_prefactor * cutoff_value(w.radial_r[q], a.radial_cutoff, &unused);
+  }
   __syncwarp();
   for (int c = lane; c < a.n_used * a.n_radial; c += WARP) {
-    const int t = c / a.n_radial;
+    const int t = c / a.n_radial, end = w.radial_first[t + 1];
     const real shift = a.radial_shift[c % a.n_radial];
     real sum = 0;
-    for (int k = 0; k < n_edges; k++) {
-      if (a.compact[a.species[e0 + k]] != t) continue;
-      const real d = a.vec[4 * (e0 + k) + 3] - shift;
-      sum += w.radial_fc[k] * real_exp(-a.radial_eta * d * d);
+#pragma unroll 4
+    for (int q = w.radial_first[t]; q < end; q++) {
+      const real d = w.radial_r[q] - shift;
+      sum += w.radial_fc[q] * real_exp(-a.radial_eta * d * d);
     }
     row[c] = sum;
   }
@@ -204,15 +120,6 @@ MLFF_DEVICE void angular_forward(const aev_arrays &a, const work &w, int t, int 
   }
 }
 
-/* Waits for the warps of a centre. */
-template <int WARPS> MLFF_DEVICE void sync_warps()
-{
-  if (WARPS > 1)
-    __syncthreads();
-  else
-    __syncwarp();
-}
-
 /* rows[k] = AEV of centre centers[k], columns as in ops_ani.h. A block of WARPS warps walks over every gridDim-th
  * centre; its workspace is in shared memory, or in scratch [gridDim][bytes] where that is too small. Warps take the
  * radial columns and each pair of species in turn, with the same sums whatever their number: deterministic. Twin:
@@ -229,8 +136,9 @@ __global__ void __launch_bounds__(WARP *WARPS, AEV_RESIDENT / WARPS) aev_forward
     const int n_edges = (int) (a.row[a.centers[k] + 1] - e0);
     real *columns = a.rows + k * a.ld;
     int turn = 0;
-    if (warp == 0) load_near(a, w, e0, n_edges, lane);
-    if (warp == WARPS - 1) radial_forward(a, w, e0, n_edges, lane, columns);
+    load_edges<WARPS>(a, w, e0, n_edges);
+    if (warp == 0) load_near<0>(a, w, e0, n_edges, lane);
+    if (warp == WARPS - 1) radial_forward(a, w, n_edges, lane, columns);
     sync_warps<WARPS>();
     columns += a.n_used * a.n_radial;
     for (int t = 0; t < a.n_used; t++)
@@ -242,21 +150,22 @@ __global__ void __launch_bounds__(WARP *WARPS, AEV_RESIDENT / WARPS) aev_forward
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
-/* grad[e] = D_e/r sum_s g_s p (fc' - 2 eta (r - R_s) fc) exp(-eta (r - R_s)^2). A lane owns an edge. Twin:
+/* grad[e] = D_e/r sum_s g_s p (fc' - 2 eta (r - R_s) fc) exp(-eta (r - R_s)^2). A thread owns every step-th edge. Twin:
  * radial_backward. */
-MLFF_DEVICE void radial_backward(const aev_arrays &a, int64_t e0, int n_edges, int lane, const real *row)
+MLFF_DEVICE void radial_backward(const aev_arrays &a, const work &w, int64_t e0, int n_edges, int thread, int step)
 {
-  for (int k = lane; k < n_edges; k += WARP) {
-    const real *v = a.vec + 4 * (e0 + k), *g = row + a.compact[a.species[e0 + k]] * a.n_radial;
-    real slope, sum = 0, *grad = a.grad + 4 * (e0 + k);
-    const real fc = cutoff_value(v[3], a.radial_cutoff, &slope);
+  for (int k = thread; k < n_edges; k += step) {
+    const vector_of<4> v = load_vector<4>(a.vec + 4 * (e0 + k));
+    const real r = v.of[3], *g = w.row + w.kind[k] * a.n_radial;
+    real slope, sum = 0;
+    const real fc = cutoff_value(r, a.radial_cutoff, &slope);
     for (int s = 0; s < a.n_radial; s++) {
-      const real d = v[3] - a.radial_shift[s];
+      const real d = r - a.radial_shift[s];
       sum += g[s] * (slope - 2 * a.radial_eta * d * fc) * real_exp(-a.radial_eta * d * d);
     }
-    const real pull = a.radial_prefactor * sum / v[3];
-    for (int c = 0; c < 3; c++) grad[c] = pull * v[c];
-    grad[3] = 0;
+    const real pull = a.radial_prefactor * sum / r;
+    const vector_of<4> grad = {{pull * v.of[0], pull * v.of[1], pull * v.of[2], 0}};
+    store_vector<4>(a.grad + 4 * (e0 + k), grad);
   }
 }
 
@@ -388,9 +297,11 @@ __global__ void __launch_bounds__(WARP *WARPS, AEV_RESIDENT / WARPS) aev_backwar
     const int64_t e0 = a.row[a.centers[k]];
     const int n_edges = (int) (a.row[a.centers[k] + 1] - e0);
     add_parts(a, k, w.row);
-    sync_warps<WARPS>();
-    if (warp == 0) load_near(a, w, e0, n_edges, lane);
-    if (warp == WARPS - 1) radial_backward(a, e0, n_edges, lane, w.row);
+    load_edges<WARPS>(a, w, e0, n_edges);
+    if (warp == 0) load_near<1>(a, w, e0, n_edges, lane);
+    if (warp || WARPS == 1) /* others meanwhile */
+      radial_backward(a, w, e0, n_edges, WARPS == 1 ? lane : (int) threadIdx.x - WARP,
+                      WARPS == 1 ? WARP : (WARPS - 1) * WARP);
     sync_warps<WARPS>();
     angular_backward<known<SECTIONS, SHIFTS>, WARPS>(a, w, e0, warp, lane, w.row);
     sync_warps<WARPS>();
@@ -423,15 +334,6 @@ static void fill_constants(const mlff_aev *aev, aev_arrays *a)
   a->section_sin = a->section_cos + c->n_sections;
   a->rest_cos = a->section_sin + c->n_sections;
   a->rest_sin = a->rest_cos + c->n_sections;
-}
-
-/* Bytes of a centre's. */
-static size_t workspace(const aev_arrays &a)
-{
-  const size_t n_factors = (size_t) a.n_warps * (size_t) (a.n_sections + a.n_angular) * STRIDE;
-  const size_t n_reals = (size_t) a.longest * (N_NEAR + 1) + n_factors + (size_t) a.n_columns;
-  const size_t bytes = n_reals * sizeof(real) + ((size_t) a.longest + (size_t) a.n_used + 1) * sizeof(int);
-  return (bytes + 255) / 256 * 256;
 }
 
 /* Arguments of both kernels; a workspace that does not fit into shared memory goes to scratch. n_parts: 0 forward. */

@@ -66,20 +66,19 @@ __global__ void __launch_bounds__(EDGE_THREADS) positions_kernel(double *to, con
 }
 
 /* summary.bad = min index of a position that is not finite; before, it is MLFF_CUDA_NONE_BAD, as is summary.apart. All
- * threads of the grid share the atoms; an atomic minimum, so deterministic. Twin: find_bad_position. */
+ * threads of the grid share the numbers; an atomic minimum, so deterministic. Twin: find_bad_position. */
 MLFF_DEVICE void find_bad_position(const edge_arrays &a)
 {
-  const int64_t step = (int64_t) gridDim.x * blockDim.x;
-  for (int64_t b = (int64_t) blockIdx.x * blockDim.x + threadIdx.x; b < a.n_all; b += step) {
-    const double *x = a.g.pos + 3 * b;
-    if (!(isfinite(x[0]) && isfinite(x[1]) && isfinite(x[2]))) atomicMin(&a.g.summary->bad, (int) b);
-  }
+  const int64_t step = (int64_t) gridDim.x * EDGE_THREADS;
+#pragma unroll 1
+  for (int64_t q = (int64_t) blockIdx.x * EDGE_THREADS + threadIdx.x; q < 3 * (int64_t) a.n_all; q += step)
+    if (!isfinite(a.g.pos[q])) atomicMin(&a.g.summary->bad, (int) (q / 3));
 }
 
 /* Candidate j of a centre: d = x_j - x_i, r^2, and whether it is an edge. */
 typedef struct candidate {
   double d[3], r2;
-  int32_t j, is_edge;
+  int32_t j, node, species, is_edge;
 } candidate;
 
 /* Candidates p, p + WARP ... < end of the centre at xi, all of whose reads are on their way at once. */
@@ -89,28 +88,29 @@ MLFF_DEVICE void load_candidates(const edge_arrays &a, const double xi[3], int64
   for (int k = 0; k < AT_ONCE; k++) of[k].j = p + k * WARP < end ? a.g.nbr[p + k * WARP] : -1;
 #pragma unroll
   for (int k = 0; k < AT_ONCE; k++) {
-    const double *xj = a.g.pos + 3 * (int64_t) of[k].j;
-    of[k].is_edge = of[k].j >= 0 && a.g.species[of[k].j] >= 0;
-    for (int c = 0; c < 3; c++) of[k].d[c] = of[k].j >= 0 ? xj[c] - xi[c] : 0.0;
+    const int64_t j = of[k].j;
+    of[k].node = j < 0 ? -1 : a.g.node[j];
+    of[k].species = j < 0 ? -1 : a.g.species[j];
+    for (int c = 0; c < 3; c++) of[k].d[c] = j < 0 ? 0.0 : a.g.pos[3 * j + c] - xi[c];
   }
 #pragma unroll
   for (int k = 0; k < AT_ONCE; k++) {
     const double *d = of[k].d;
     of[k].r2 = d[0] * d[0] + d[1] * d[1] + d[2] * d[2];
-    of[k].is_edge = of[k].is_edge && of[k].r2 < a.cutoff2;
+    of[k].is_edge = of[k].species >= 0 && of[k].r2 < a.cutoff2;
   }
 }
 
-/* 1 when b is to be named before a as the closest pair. */
-MLFF_DEVICE int is_closer(double r2_b, int64_t order_b, double r2_a, int64_t order_a)
+/* Takes over a pair that is to be named first. */
+MLFF_DEVICE void take_closer(const closest_pair &pair, closest_pair *first)
 {
-  return r2_b < r2_a || (r2_b == r2_a && order_b < order_a);
+  if (pair.r2 < first->r2 || (pair.r2 == first->r2 && pair.i < first->i)) *first = pair;
 }
 
-/* Of a pair closer than the largest cutoff of the repulsion: 1 when that of its elements is longer. Twin: repels. */
-MLFF_DEVICE int repels(const edge_arrays &a, int i, int32_t j, double r2)
+/* Of a pair closer than the largest cutoff of the repulsion: 1 when that of its species is longer. Twin: repels. */
+MLFF_DEVICE int repels(const edge_arrays &a, int32_t i, int32_t j, double r2)
 {
-  const double cutoff = a.pairs[a.g.species[i] * a.n_species + a.g.species[j]].cutoff;
+  const double cutoff = a.pairs[i * a.n_species + j].cutoff;
   return r2 < cutoff * cutoff;
 }
 
@@ -121,40 +121,36 @@ MLFF_DEVICE int repels(const edge_arrays &a, int i, int32_t j, double r2)
 __global__ void __launch_bounds__(EDGE_THREADS) edge_count_kernel(edge_arrays a)
 {
   mlff_after_others();
-  const int i = (int) (blockIdx.x * EDGE_WARPS + threadIdx.x / WARP), lane = (int) threadIdx.x % WARP;
+  const int warp = (int) (blockIdx.x * EDGE_WARPS + threadIdx.x / WARP), lane = (int) threadIdx.x % WARP;
+  const int64_t i = warp < a.n_local ? warp : 0; /* all reads of a centre are on their way at once */
+  const int64_t begin = a.n_local ? a.g.row[i] : 0, end = a.n_local ? a.g.row[i + 1] : 0;
+  const int32_t species = a.n_local ? a.g.species[i] : -1;
+  const double xi[3] = {a.g.pos[3 * i], a.g.pos[3 * i + 1], a.g.pos[3 * i + 2]};
   find_bad_position(a);
-  if (i >= a.n_local) return;
-  const int64_t begin = a.g.row[i], end = a.g.species[i] < 0 ? begin : a.g.row[i + 1];
-  const double xi[3] = {a.g.pos[3 * (int64_t) i], a.g.pos[3 * (int64_t) i + 1], a.g.pos[3 * (int64_t) i + 2]};
-  double closest2 = INFINITY;
-  int64_t closest_p = INT64_MAX;
+  if (warp >= a.n_local) return;
+  closest_pair first = {INFINITY, INT32_MAX, -1}; /* in the order of the list */
   int n = 0;
-  for (int64_t p0 = begin; p0 < end; p0 += WARP * AT_ONCE) {
+  for (int64_t p0 = begin; p0 < end && species >= 0; p0 += WARP * AT_ONCE) {
     candidate found[AT_ONCE];
     load_candidates(a, xi, p0 + lane, end, found);
 #pragma unroll
     for (int k = 0; k < AT_ONCE; k++) {
       const double r2 = found[k].r2;
-      n += found[k].is_edge;
-      if (found[k].is_edge && r2 < closest2) {
-        closest2 = r2;
-        closest_p = p0 + k * WARP + lane;
-      }
-      if (found[k].is_edge && r2 < a.reach2 && repels(a, i, found[k].j, r2)) a.g.summary->apart = 0;
+      if (!found[k].is_edge) continue;
+      n++;
+      take_closer({r2, (int32_t) (p0 + k * WARP + lane), found[k].j}, &first);
+      if (r2 < a.reach2 && repels(a, species, found[k].species, r2)) a.g.summary->apart = 0;
     }
   }
   for (int with = WARP / 2; with > 0; with /= 2) {
-    const double r2 = __shfl_xor_sync(FULL_WARP, closest2, with);
-    const int64_t p = __shfl_xor_sync(FULL_WARP, closest_p, with);
+    const double r2 = __shfl_xor_sync(FULL_WARP, first.r2, with);
+    const int32_t p = __shfl_xor_sync(FULL_WARP, first.i, with), j = __shfl_xor_sync(FULL_WARP, first.j, with);
     n += __shfl_xor_sync(FULL_WARP, n, with);
-    if (is_closer(r2, p, closest2, closest_p)) {
-      closest2 = r2;
-      closest_p = p;
-    }
+    take_closer({r2, p, j}, &first);
   }
   if (lane) return;
   a.g.count[i] = n;
-  a.g.closest[i] = {closest2, n ? i : -1, n ? a.g.nbr[closest_p] : -1};
+  a.g.closest[i] = {first.r2, n ? (int32_t) i : -1, first.j};
 }
 
 /* Reduces the block's pairs to the first; all N threads call it. pair: shared, [N]. */
@@ -163,15 +159,9 @@ template <int N> MLFF_DEVICE void closest_of_block(closest_pair *pair)
   const int t = (int) threadIdx.x;
   for (int n = N / 2; n > 0; n /= 2) {
     __syncthreads();
-    if (t < n && is_closer(pair[t + n].r2, pair[t + n].i, pair[t].r2, pair[t].i)) pair[t] = pair[t + n];
+    if (t < n) take_closer(pair[t + n], &pair[t]);
   }
   __syncthreads();
-}
-
-/* Takes over the pair of centre or block k when it is to be named first. */
-MLFF_DEVICE void take_closer(const closest_pair *pair, int k, closest_pair *first)
-{
-  if (is_closer(pair[k].r2, pair[k].i, first->r2, first->i)) *first = pair[k];
 }
 
 /* row[n_local] = number of edges, or 0 when there is no room for so many; the summary. Of one thread. */
@@ -222,7 +212,7 @@ __global__ void __launch_bounds__(SCAN_THREADS) edge_total_kernel(edge_arrays a,
     scan_block(sum);
     if (b < n_blocks) {
       a.g.block_edges[b] = before + sum[t] - n;
-      take_closer(a.g.block_closest, b, &first);
+      take_closer(a.g.block_closest[b], &first);
     }
     before += sum[SCAN_THREADS - 1];
     __syncthreads();
@@ -244,8 +234,8 @@ MLFF_DEVICE void write_edge(const edge_arrays &a, const candidate &from, int64_t
   const vector_of<4> v = {{(real) from.d[0], (real) from.d[1], (real) from.d[2], (real) sqrt(from.r2)}};
   store_vector<4>(a.vec + 4 * e, v);
   a.nbr[e] = from.j;
-  a.node[e] = a.g.node[from.j];
-  a.species[e] = a.g.species[from.j];
+  a.node[e] = from.node;
+  a.species[e] = from.species;
 }
 
 /* Of few centres, instead of a scan: all edges, and those of centres before i, added up by a warp. */
@@ -273,7 +263,7 @@ MLFF_DEVICE void add_all(const edge_arrays &a, closest_pair *pair)
   closest_pair first = {INFINITY, -1, -1};
   int n_edges;
 #pragma unroll 4
-  for (int i = t; i < a.n_local; i += EDGE_THREADS) take_closer(a.g.closest, i, &first);
+  for (int i = t; i < a.n_local; i += EDGE_THREADS) take_closer(a.g.closest[i], &first);
   pair[t] = first;
   closest_of_block<EDGE_THREADS>(pair);
   edges_before(a, 0, t % WARP, &n_edges);
@@ -287,7 +277,7 @@ MLFF_DEVICE void add_all(const edge_arrays &a, closest_pair *pair)
  * When there is no room for all edges, there are none: all that follows finds empty rows.
  * A warp owns a centre, its lanes every 32nd candidate. IS_FEW: nothing was scanned; the last block adds everything up,
  * the others what they need. Shared memory: a pair per thread; deterministic. Twin: fill_row, edges_cpu. */
-template <int IS_FEW> __global__ void __launch_bounds__(EDGE_THREADS) edge_fill_kernel(edge_arrays a)
+template <int IS_FEW> __global__ void __launch_bounds__(EDGE_THREADS, 5) edge_fill_kernel(edge_arrays a)
 {
   mlff_after_others();
   const int i = (int) (blockIdx.x * EDGE_WARPS + threadIdx.x / WARP), lane = (int) threadIdx.x % WARP;

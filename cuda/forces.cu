@@ -30,13 +30,18 @@ typedef struct force_arrays {
   int32_t n_local, n_nodes;
 } force_arrays;
 
-MLFF_DEVICE void load_edge(const force_arrays &a, int64_t e, double d[3], double g[3])
+MLFF_DEVICE void scale_edge(const force_arrays &a, const vector_of<4> &vec, const vector_of<4> &grad, double d[3],
+                            double g[3])
 {
-  const vector_of<4> vec = load_vector<4>(a.vec + 4 * e), grad = load_vector<4>(a.grad + 4 * e);
   for (int c = 0; c < 3; c++) {
     d[c] = (double) vec.of[c];
     g[c] = a.scale * (double) grad.of[c];
   }
+}
+
+MLFF_DEVICE void load_edge(const force_arrays &a, int64_t e, double d[3], double g[3])
+{
+  scale_edge(a, load_vector<4>(a.vec + 4 * e), load_vector<4>(a.grad + 4 * e), d, g);
 }
 
 /* Part c of two shares: the larger one of BAD, else the sum. */
@@ -45,24 +50,44 @@ MLFF_DEVICE double joined(int c, double sum, double with)
   return c == BAD ? fmax(sum, with) : sum + with;
 }
 
-/* results[c] = sum_b parts[b][c], the largest for BAD, by the block that is the last one to come here. A warp has every
- * FORCE_WARPS-th c, its lanes every 32nd part; sums go through shuffles. */
-MLFF_DEVICE void join_blocks(const force_arrays &a)
+/* Whether the parts of all blocks are there: this block is the last one to come here. Warp 0 has written its parts; of
+ * one more thread fences would wait for all that it has written. */
+MLFF_DEVICE bool is_last_block(const force_arrays &a)
 {
   MLFF_SHARED(int, is_last, 1);
-  const int warp = (int) threadIdx.x / WARP, lane = (int) threadIdx.x % WARP, n_blocks = (int) gridDim.x;
-  __threadfence();
+  if (threadIdx.x < WARP) {
+    __threadfence();
+    __syncwarp();
+    if (threadIdx.x == 0) *is_last = atomicAdd(a.n_done, 1) == (int) gridDim.x - 1;
+    __threadfence();
+  }
   __syncthreads();
-  if (threadIdx.x == 0) *is_last = atomicAdd(a.n_done, 1) == n_blocks - 1;
-  __syncthreads();
-  if (!*is_last) return;
-  __threadfence();
+  return *is_last;
+}
+
+/* results[c] = sum_b parts[b][c], the largest for BAD. A warp has every FORCE_WARPS-th c, its lanes every 32nd part;
+ * sums go through shuffles. */
+MLFF_DEVICE void join_blocks(const force_arrays &a)
+{
+  enum { OF_WARP = (PARTS + FORCE_WARPS - 1) / FORCE_WARPS };
+  const int warp = (int) threadIdx.x / WARP, lane = (int) threadIdx.x % WARP;
   const volatile double *parts = a.parts; /* of other multiprocessors: not from this one's cache */
-  for (int c = warp; c < PARTS; c += FORCE_WARPS) {
-    double sum = 0;
-    for (int b = lane; b < n_blocks; b += WARP) sum = joined(c, sum, parts[PARTS * b + c]);
-    for (int with = WARP / 2; with > 0; with /= 2) sum = joined(c, sum, __shfl_xor_sync(FULL_WARP, sum, with));
-    if (lane == 0) a.results[c] = sum;
+  double sum[OF_WARP] = {};
+  for (int b = lane; b < (int) gridDim.x; b += WARP) {
+    double part[OF_WARP];
+#pragma unroll
+    for (int k = 0; k < OF_WARP; k++) {
+      const int c = warp + k * FORCE_WARPS;
+      part[k] = c < PARTS ? parts[PARTS * b + c] : 0.0;
+    }
+#pragma unroll
+    for (int k = 0; k < OF_WARP; k++) sum[k] = joined(warp + k * FORCE_WARPS, sum[k], part[k]);
+  }
+#pragma unroll
+  for (int k = 0; k < OF_WARP; k++) {
+    const int c = warp + k * FORCE_WARPS;
+    for (int with = WARP / 2; with > 0; with /= 2) sum[k] = joined(c, sum[k], __shfl_xor_sync(FULL_WARP, sum[k], with));
+    if (lane == 0 && c < PARTS) a.results[c] = sum[k];
   }
   if (threadIdx.x == 0) *a.n_done = 0;
 }
@@ -71,42 +96,60 @@ MLFF_DEVICE void join_blocks(const force_arrays &a)
  * energies of the block's centres that have an element, and its first force that is not finite.
  * A warp owns per_warp nodes that follow one another, one after another; its lanes read every 32nd edge of a node and
  * every 32nd that ends at it, so that few atoms do not wait for one load after another. Sums go through shuffles, those
- * of the virial once for the nodes of a warp, then in shared memory, and where IS_SMALL by join_blocks, with forces in
- * memory of the host. All in double; deterministic. Twin: forces_cpu. */
-template <int IS_SMALL> __global__ void __launch_bounds__(FORCE_THREADS) forces_kernel(force_arrays a, int per_warp)
+ * of the virial once for the nodes of a warp, then in shared memory, and where IS_SMALL, with a node for each warp, by
+ * join_blocks, with forces in memory of the host. All in double; deterministic. Twin: forces_cpu. */
+template <int IS_SMALL>
+__global__ void __launch_bounds__(FORCE_THREADS, IS_SMALL ? 1 : BLOCKS_PER_SM)
+    forces_kernel(force_arrays a, int per_warp)
 {
   mlff_after_others();
+  enum { OWN = IS_SMALL ? 2 : 1, OTHERS = 2 * OWN }; /* edges, and candidates that end at its node, of a lane at once */
   MLFF_SHARED(double, sums, PARTS *FORCE_WARPS);
   const int warp = (int) threadIdx.x / WARP, lane = (int) threadIdx.x % WARP;
   const int first = ((int) blockIdx.x * FORCE_WARPS + warp) * per_warp;
-  double w[9] = {0, 0, 0, 0, 0, 0, 0, 0, 0}, energy = 0, bad = 0, d[3], g[3], we[9];
+  double w[9] = {0, 0, 0, 0, 0, 0, 0, 0, 0}, energy = 0, force = 0, d[3], g[3], we[9];
+  int bad = 0;
   for (int i = first; i < first + per_warp && i < a.n_nodes; i++) {
+    const bool is_own = i < a.n_local;
+    const unsigned end = is_own ? (unsigned) a.row[i + 1] : 0, in_end = (unsigned) a.in_row[i + 1];
+    unsigned e0 = is_own ? (unsigned) a.row[i] + (unsigned) lane : 0, q0 = (unsigned) a.in_row[i] + (unsigned) lane;
+    const double own_energy = is_own && a.energy ? (double) a.energy[i] : 0.0;
     double f[3] = {0, 0, 0};
-    if (a.energy && i < a.n_local && a.species[i] >= 0) energy += (double) a.energy[i];
-    for (int64_t e = i < a.n_local ? a.row[i] + lane : 0; i < a.n_local && e < a.row[i + 1]; e += WARP) {
-      load_edge(a, e, d, g);
-      mlff_edge_virial(1.0, d, g, we);
-      for (int c = 0; c < 3; c++) f[c] += g[c];
-      for (int c = 0; c < 9; c++) w[c] += we[c];
-    }
-    for (int64_t q = a.in_row[i] + lane, end = a.in_row[i + 1]; q < end; q += WARP * AT_ONCE) {
-      int32_t e[AT_ONCE];
+    energy += a.species[i] >= 0 ? own_energy : 0.0;
+    for (; e0 < end || q0 < in_end; e0 += WARP * OWN, q0 += WARP * OTHERS) {
+      vector_of<4> vec[OWN], grad[OWN];
+      int32_t in[OTHERS];
 #pragma unroll
-      for (int k = 0; k < AT_ONCE; k++) e[k] = q + k * WARP < end ? a.in_pair[q + k * WARP] : -1;
+      for (int k = 0; k < OTHERS; k++) in[k] = q0 + k * WARP < in_end ? a.in_pair[q0 + k * WARP] : -1;
 #pragma unroll
-      for (int k = 0; k < AT_ONCE; k++) e[k] = e[k] < 0 ? -1 : a.edge[e[k]];
+      for (int k = 0; k < OWN; k++) {
+        const unsigned e = e0 + k * WARP;
+        vec[k] = grad[k] = {};
+        if (e < end) vec[k] = load_vector<4>(a.vec + 4 * (int64_t) e);
+        if (e < end) grad[k] = load_vector<4>(a.grad + 4 * (int64_t) e);
+      }
 #pragma unroll
-      for (int k = 0; k < AT_ONCE; k++) {
+      for (int k = 0; k < OTHERS; k++) in[k] = in[k] < 0 ? -1 : a.edge[in[k]];
+#pragma unroll
+      for (int k = 0; k < OWN; k++) {
+        scale_edge(a, vec[k], grad[k], d, g);
+        mlff_edge_virial(1.0, d, g, we);
+        for (int c = 0; c < 3; c++) f[c] += g[c];
+        for (int c = 0; c < 9; c++) w[c] += we[c];
+      }
+#pragma unroll
+      for (int k = 0; k < OTHERS; k++) {
         vector_of<4> v = {};
-        if (e[k] >= 0) v = load_vector<4>(a.grad + 4 * (int64_t) e[k]);
+        if (in[k] >= 0) v = load_vector<4>(a.grad + 4 * (int64_t) in[k]);
         for (int c = 0; c < 3; c++) f[c] -= a.scale * (double) v.of[c];
       }
     }
     for (int c = 0; c < 3; c++) {
       const double sum = warp_sum(f[c]);
-      if (lane == c) a.forces[3 * (int64_t) i + c] = sum;
-      if (!isfinite(sum)) bad = fmax(bad, (double) (a.n_nodes - i));
+      if (lane == c) force = sum;
+      if (!isfinite(sum) && bad == 0) bad = a.n_nodes - i; /* the first one is the largest */
     }
+    if (!IS_SMALL && lane < 3) a.forces[3 * (int64_t) i + lane] = force;
   }
   for (int c = 0; c < 9; c++) {
     const double sum = warp_sum(w[c]);
@@ -123,7 +166,10 @@ template <int IS_SMALL> __global__ void __launch_bounds__(FORCE_THREADS) forces_
     for (int k = 0; k < FORCE_WARPS; k++) sum = joined(c, sum, sums[PARTS * k + c]);
     a.parts[PARTS * (int64_t) blockIdx.x + c] = sum;
   }
-  if (IS_SMALL) join_blocks(a);
+  if (!IS_SMALL) return;
+  const bool is_last = is_last_block(a);
+  if (first < a.n_nodes && lane < 3) a.forces[3 * (int64_t) first + lane] = force;
+  if (is_last) join_blocks(a);
 }
 
 /* results[c] = sum_b parts[b][c], the largest for BAD; and the forces behind HEAD. A block for each c; a thread has
@@ -253,7 +299,7 @@ mlff_status MLFF_CUDA(forces_cuda)(mlff_backend *backend, const mlff_forces_args
   a.results = (double *) (void *) slot;
   if (n && mlff_cuda_is_small(mlff_cuda_of(backend), (int64_t) n)) {
     if (!args->on_device) a.forces = a.results + HEAD;
-    MLFF_LAUNCH(backend, forces_kernel<1>, n_blocks, FORCE_THREADS, 0, a, per_warp);
+    MLFF_LAUNCH(backend, forces_kernel<1>, n_blocks, FORCE_THREADS, 0, a, per_warp); /* 1: BLOCKS_PER_SM */
   } else {
     MLFF_LAUNCH(backend, forces_kernel<0>, n_blocks, FORCE_THREADS, 0, a, per_warp);
     MLFF_LAUNCH(backend, results_kernel, PARTS + n_copying, REDUCE_THREADS, 0, a, (int) n_blocks);

@@ -72,7 +72,8 @@ __global__ void __launch_bounds__(WARP *MOMENT_WARPS, 4) moments_kernel(moment_a
   if (block >= n_atoms) return;
   const int n_shares = IS_SHARED ? MOMENT_WARPS * AT_ONCE : AT_ONCE;
   const int64_t begin = a.row[i], end = a.row[i + 1], first = begin + (IS_SHARED ? warp * LINES : 0);
-  const int n_columns = a.n_slots * a.n_rows, mine = lane / LANES;
+  const int n_columns = a.n_slots * a.n_rows, mine = lane / LANES, species = a.center_species[i];
+  const int slot = species < 0 ? -1 : a.slot[species]; /* comes while edges do */
   real *of_warp = shared + (size_t) (warp * AT_ONCE) * 4 * n_chunk, *own = of_warp + (size_t) mine * 4 * n_chunk;
   real *of_atom = IS_SHARED ? shared : of_warp, *mu = a.mu + block * 3 * a.ld_mu;
   edge_line *own_lines = lines + warp * LINES;
@@ -113,7 +114,6 @@ __global__ void __launch_bounds__(WARP *MOMENT_WARPS, 4) moments_kernel(moment_a
     else
       __syncwarp();
   }
-  const int slot = a.center_species[i] < 0 ? -1 : a.slot[a.center_species[i]];
   for (int s = IS_SHARED && warp ? a.n_slots : lane; s < a.n_slots; s += WARP)
     a.q[block * a.ld_q + n_columns + s] = s == slot ? (real) 1 : (real) 0;
 }

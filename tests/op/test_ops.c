@@ -10,16 +10,10 @@
 
 /* ---- edges and forces ------------------------------------------------------------------------------------------ */
 
-START_TEST(edges_are_the_pairs_within_the_cutoff)
+/* Twice, against a plain loop over the candidates; elements "H", "C", "O". Frees the atoms. */
+static void check_edges(mlff_backend *backend, test_atoms *atoms, double cutoff, double skin)
 {
-  mlff_backend *backend = open_backend(_i);
-  if (!backend) return;
-  const double skin = 1.5, cutoff = 3.1;
-  test_atoms atoms = test_triclinic();
-  const char *const elements[] = {"H", "C", "O"};
-  test_atoms_species(&atoms, elements, 3);
-  atoms.species[2] = -1; /* an atom of another style */
-  mlff_system *system = test_system(&atoms, cutoff + skin);
+  mlff_system *system = test_system(atoms, cutoff + skin);
   const mlff_graph *graph = mlff_system_graph(system);
   mlff_edges edges = {0};
   mlff_error error = {0};
@@ -67,7 +61,31 @@ START_TEST(edges_are_the_pairs_within_the_cutoff)
   }
   release_edges(backend, &edges);
   mlff_system_free(system);
-  test_atoms_free(&atoms);
+  test_atoms_free(atoms);
+}
+
+START_TEST(edges_are_the_pairs_within_the_cutoff)
+{
+  mlff_backend *backend = open_backend(_i);
+  if (!backend) return;
+  for (int far = 0; far < 2; far++) { /* about 40 candidates of an atom, and 200 */
+    test_atoms atoms = test_triclinic();
+    const char *const elements[] = {"H", "C", "O"};
+    test_atoms_species(&atoms, elements, 3);
+    atoms.species[2] = -1; /* an atom of another style */
+    check_edges(backend, &atoms, 3.1, far ? 5.0 : 1.5);
+  }
+  mlff_backend_close(backend);
+}
+END_TEST
+
+START_TEST(edges_of_many_atoms)
+{
+  static const int numbers[] = {1, 6, 8};
+  mlff_backend *backend = open_backend(_i);
+  if (!backend) return;
+  test_atoms atoms = test_random(2600, 36.0, 0.7, 1, numbers, 3, 5);
+  check_edges(backend, &atoms, 2.5, 0.5);
   mlff_backend_close(backend);
 }
 END_TEST
@@ -304,6 +322,7 @@ static Suite *make_suite(void)
   Suite *suite = suite_create("ops");
   TCase *edges = tcase_create("edges and forces");
   tcase_add_loop_test(edges, edges_are_the_pairs_within_the_cutoff, 0, n_backends());
+  tcase_add_loop_test(edges, edges_of_many_atoms, 0, n_backends());
   tcase_add_loop_test(edges, edges_refuse_positions_that_are_not_finite, 0, n_backends());
   tcase_add_loop_test(edges, forces_of_a_dimer_by_hand, 0, n_backends());
   tcase_add_loop_test(edges, energies_and_what_is_not_finite, 0, n_backends());
