@@ -58,14 +58,14 @@ MLFF_DEVICE void radial_forward(const aev_arrays &a, const work &w, int n_edges,
 }
 
 /* Pair number q of the triangle 0 <= j < k < n, row by row. */
-MLFF_DEVICE void triangle_pair(int64_t q, int n, int *j, int *k)
+MLFF_DEVICE void triangle_pair(int q, int n, int *j, int *k)
 {
-  const double b = 2.0 * n - 1.0;
-  int64_t row = (int64_t) ((b - sqrt(b * b - 8.0 * (double) q)) / 2.0);
-  while (row > 0 && row * (2 * (int64_t) n - row - 1) / 2 > q) row--;
-  while ((row + 1) * (2 * (int64_t) n - row - 2) / 2 <= q) row++;
-  *j = (int) row;
-  *k = (int) (q - row * (2 * (int64_t) n - row - 1) / 2 + row + 1);
+  const float b = 2.0f * (float) n - 1.0f;
+  int row = (int) ((b - sqrtf(fmaxf(b * b - 8.0f * (float) q, 0.0f))) * 0.5f); /* or one beside it */
+  while (row > 0 && row * (2 * n - row - 1) / 2 > q) row--;
+  while ((row + 1) * (2 * n - row - 2) / 2 <= q) row++;
+  *j = row;
+  *k = q - row * (2 * n - row - 1) / 2 + row + 1;
 }
 
 /* f1[z] and f2[a] of the triple (j, k), or zeros, into this lane's column of factors. Twin: expand, angular_factors. */
@@ -97,15 +97,16 @@ template <typename KNOWN>
 MLFF_DEVICE void angular_forward(const aev_arrays &a, const work &w, int t, int u, int lane, real *columns)
 {
   const int j0 = w.first[t], k0 = w.first[u], n_t = w.first[t + 1] - j0, n_u = w.first[u + 1] - k0;
-  const int64_t n = t == u ? (int64_t) n_t * (n_t - 1) / 2 : (int64_t) n_t * n_u;
+  const int n =
+      t == u ? n_t * (n_t - 1) / 2 : n_t * n_u; /* of neighbours within the angular cutoff: no more than fit */
   const int n_sections = KNOWN::sections(a), n_columns = KNOWN::shifts(a) * n_sections;
   for (int c = lane; c < n_columns; c += WARP) columns[c] = 0;
-  for (int64_t q0 = 0; q0 < n; q0 += WARP) {
+  for (int q0 = 0; q0 < n; q0 += WARP) {
     int j = 0, k = 0;
     if (q0 + lane < n && t == u) triangle_pair(q0 + lane, n_t, &j, &k);
     if (q0 + lane < n && t != u) {
-      j = (int) ((q0 + lane) / n_u);
-      k = (int) ((q0 + lane) % n_u);
+      j = (q0 + lane) / n_u;
+      k = (q0 + lane) % n_u;
     }
     expand<KNOWN>(a, w, q0 + lane < n, j0 + j, k0 + k, lane);
     __syncwarp();

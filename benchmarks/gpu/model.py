@@ -170,21 +170,23 @@ class Ani:
 
 
 def descriptors(code, net, s, small):
-    """aev.cu: forward 32 triples at a time, backward a lane for each near neighbour; a warp for each atom, or four."""
+    """aev.cu: forward 32 triples at a time, backward a lane for each near neighbour; a warp for each atom, or four. A
+    centre, its row, species and lengths of its edges at once, then their places by species, one after the other."""
     n, e, near, warps = s.atoms, s.edges, net.near, 4 if small else 1
     same, other = (near * 2 / 3, near / 3)  # hydrogen and oxygen
     triples = [math.ceil(t / WARP) for t in (same * (same - 1) / 2, same * other, other * (other - 1) / 2)]
     expand = code.loop(f"aev_forward_kernel<4,8,1,{warps}>")
-    radial, slopes = (25, math.ceil(e), 0, False), (20 * 16, math.ceil(e / WARP), 1, False)
-    find = (40, 2 * math.ceil(e / WARP), 1, False)
     gather = code.loop(f"aev_backward_kernel<4,8,1,{warps}>")
+    load, place = (40, math.ceil(e / WARP / warps), 0, False), (25, 2 * math.ceil(e / WARP), 0, False)
+    radial, slopes = (17, math.ceil(2 / 3 * e), 0, False), (20 * 16, math.ceil(e / WARP), 0, False)
     others = math.ceil(near) - 1
     if small:  # the longest of four warps: the radial columns or the pairs of two species, while the first one looks
-        forward = Kernel("aev_forward", 4 * n, [find, radial, (expand, max(triples), 0, False)], 4, 2)
-        back = Kernel("aev_backward", 4 * n, [slopes, (gather, math.ceil(others / 4) + 1, 0, False)], 5, 4)
+        slopes = (20 * 16, math.ceil(e / WARP / 3), 0, False)
+        forward = Kernel("aev_forward", 4 * n, [load, place, radial, (expand, max(triples), 0, False)], 5, 3)
+        back = Kernel("aev_backward", 4 * n, [load, slopes, (gather, math.ceil(others / 4) + 1, 0, False)], 5, 4)
     else:
-        forward = Kernel("aev_forward", n, [find, radial, (expand, sum(triples), 0, False)], 4)
-        back = Kernel("aev_backward", n, [find, slopes, (gather, others, 0, False)], 5)
+        forward = Kernel("aev_forward", n, [load, place, place, radial, (expand, sum(triples), 0, False)], 5)
+        back = Kernel("aev_backward", n, [load, place, slopes, (gather, others, 0, False)], 5)
     for kernel in (forward, back):
         kernel.resident, kernel.dram = 16, n * (32 * e + 128 * REAL)
     return forward, back
