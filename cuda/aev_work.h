@@ -92,8 +92,8 @@ template <int WARPS> MLFF_DEVICE void sync_warps()
     __syncwarp();
 }
 
-/* Species and lengths of the edges of a centre, which start at e0, by all of its threads, so that all reads are on their
- * way at once. */
+/* Species and lengths of the edges of a centre, which start at e0, by all of its threads, so that all reads are on
+ * their way at once. */
 template <int WARPS> MLFF_DEVICE void load_edges(const aev_arrays &a, const work &w, int64_t e0, int n_edges)
 {
   for (int k = (int) threadIdx.x; k < n_edges; k += WARPS * WARP) {

@@ -11,7 +11,7 @@ enum { FORCE_THREADS = 128, FORCE_WARPS = FORCE_THREADS / WARP, REDUCE_THREADS =
  * HEAD: of the results, in which a whole line of the cache goes before the forces. */
 enum { ENERGY = 9, BAD = 10, PARTS = 11, HEAD = 16 };
 /* Nodes of a warp: so many that its other sums cost little, but few enough that BLOCKS_PER_SM share out the atoms. */
-enum { MOST_PER_WARP = 32, BLOCKS_PER_SM = 8 };
+enum { MOST_PER_WARP = 32, BLOCKS_PER_SM = MLFF_REAL_IS_DOUBLE ? 7 : 8 };
 
 namespace { /* kernels and their arguments differ between element types */
 
@@ -92,6 +92,49 @@ MLFF_DEVICE void join_blocks(const force_arrays &a)
   if (threadIdx.x == 0) *a.n_done = 0;
 }
 
+/* Adds the lane's share of node i: to f what its own edges give and, subtracted, what those that end at it do, to w
+ * d g^T of its own edges. Returns its energy. A lane reads OWN edges at once, and candidates that end at the node beside
+ * them, of which there are more. */
+template <int OWN> MLFF_DEVICE double add_node(const force_arrays &a, int i, int lane, double f[3], double w[9])
+{
+  enum { OTHERS = 2 * OWN };
+  double d[3], g[3], we[9];
+  const bool is_own = i < a.n_local;
+  const unsigned end = is_own ? (unsigned) a.row[i + 1] : 0, in_end = (unsigned) a.in_row[i + 1];
+  unsigned e0 = is_own ? (unsigned) a.row[i] + (unsigned) lane : 0, q0 = (unsigned) a.in_row[i] + (unsigned) lane;
+  const double energy = is_own && a.energy ? (double) a.energy[i] : 0.0;
+  const int32_t species = a.species[i];
+  for (; e0 < end || q0 < in_end; e0 += WARP * OWN, q0 += WARP * OTHERS) {
+    vector_of<4> vec[OWN], grad[OWN];
+    int32_t in[OTHERS];
+#pragma unroll
+    for (int k = 0; k < OTHERS; k++) in[k] = q0 + k * WARP < in_end ? a.in_pair[q0 + k * WARP] : -1;
+#pragma unroll
+    for (int k = 0; k < OWN; k++) {
+      const unsigned e = e0 + k * WARP;
+      vec[k] = grad[k] = {};
+      if (e < end) vec[k] = load_vector<4>(a.vec + 4 * (int64_t) e);
+      if (e < end) grad[k] = load_vector<4>(a.grad + 4 * (int64_t) e);
+    }
+#pragma unroll
+    for (int k = 0; k < OTHERS; k++) in[k] = in[k] < 0 ? -1 : a.edge[in[k]];
+#pragma unroll
+    for (int k = 0; k < OWN; k++) {
+      scale_edge(a, vec[k], grad[k], d, g);
+      mlff_edge_virial(1.0, d, g, we);
+      for (int c = 0; c < 3; c++) f[c] += g[c];
+      for (int c = 0; c < 9; c++) w[c] += we[c];
+    }
+#pragma unroll
+    for (int k = 0; k < OTHERS; k++) {
+      vector_of<4> v = {};
+      if (in[k] >= 0) v = load_vector<4>(a.grad + 4 * (int64_t) in[k]);
+      for (int c = 0; c < 3; c++) f[c] -= a.scale * (double) v.of[c];
+    }
+  }
+  return species >= 0 ? energy : 0.0;
+}
+
 /* F_i = scale (sum_{e of i} g_e - sum_{e to i} g_e),  parts[b] = - scale sum_{e of the block's centres} d_e g_e^T, the
  * energies of the block's centres that have an element, and its first force that is not finite.
  * A warp owns per_warp nodes that follow one another, one after another; its lanes read every 32nd edge of a node and
@@ -103,47 +146,14 @@ __global__ void __launch_bounds__(FORCE_THREADS, IS_SMALL ? 1 : BLOCKS_PER_SM)
     forces_kernel(force_arrays a, int per_warp)
 {
   mlff_after_others();
-  enum { OWN = IS_SMALL ? 2 : 1, OTHERS = 2 * OWN }; /* edges, and candidates that end at its node, of a lane at once */
   MLFF_SHARED(double, sums, PARTS *FORCE_WARPS);
   const int warp = (int) threadIdx.x / WARP, lane = (int) threadIdx.x % WARP;
   const int first = ((int) blockIdx.x * FORCE_WARPS + warp) * per_warp;
-  double w[9] = {0, 0, 0, 0, 0, 0, 0, 0, 0}, energy = 0, force = 0, d[3], g[3], we[9];
+  double w[9] = {0, 0, 0, 0, 0, 0, 0, 0, 0}, energy = 0, force = 0;
   int bad = 0;
   for (int i = first; i < first + per_warp && i < a.n_nodes; i++) {
-    const bool is_own = i < a.n_local;
-    const unsigned end = is_own ? (unsigned) a.row[i + 1] : 0, in_end = (unsigned) a.in_row[i + 1];
-    unsigned e0 = is_own ? (unsigned) a.row[i] + (unsigned) lane : 0, q0 = (unsigned) a.in_row[i] + (unsigned) lane;
-    const double own_energy = is_own && a.energy ? (double) a.energy[i] : 0.0;
     double f[3] = {0, 0, 0};
-    energy += a.species[i] >= 0 ? own_energy : 0.0;
-    for (; e0 < end || q0 < in_end; e0 += WARP * OWN, q0 += WARP * OTHERS) {
-      vector_of<4> vec[OWN], grad[OWN];
-      int32_t in[OTHERS];
-#pragma unroll
-      for (int k = 0; k < OTHERS; k++) in[k] = q0 + k * WARP < in_end ? a.in_pair[q0 + k * WARP] : -1;
-#pragma unroll
-      for (int k = 0; k < OWN; k++) {
-        const unsigned e = e0 + k * WARP;
-        vec[k] = grad[k] = {};
-        if (e < end) vec[k] = load_vector<4>(a.vec + 4 * (int64_t) e);
-        if (e < end) grad[k] = load_vector<4>(a.grad + 4 * (int64_t) e);
-      }
-#pragma unroll
-      for (int k = 0; k < OTHERS; k++) in[k] = in[k] < 0 ? -1 : a.edge[in[k]];
-#pragma unroll
-      for (int k = 0; k < OWN; k++) {
-        scale_edge(a, vec[k], grad[k], d, g);
-        mlff_edge_virial(1.0, d, g, we);
-        for (int c = 0; c < 3; c++) f[c] += g[c];
-        for (int c = 0; c < 9; c++) w[c] += we[c];
-      }
-#pragma unroll
-      for (int k = 0; k < OTHERS; k++) {
-        vector_of<4> v = {};
-        if (in[k] >= 0) v = load_vector<4>(a.grad + 4 * (int64_t) in[k]);
-        for (int c = 0; c < 3; c++) f[c] -= a.scale * (double) v.of[c];
-      }
-    }
+    energy += add_node < IS_SMALL ? 2 : 1 > (a, i, lane, f, w);
     for (int c = 0; c < 3; c++) {
       const double sum = warp_sum(f[c]);
       if (lane == c) force = sum;

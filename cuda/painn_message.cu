@@ -324,8 +324,9 @@ MLFF_DEVICE void send(const message_arrays &a, int64_t e, const edge_line &line,
  *   grad [n_nodes][4F], grad_x [n][3F], grad_in [n][4F], edge_grad [n_edges][4]
  * A warp owns sender j, a lane PER channels that follow one another of a chunk of 32 PER; chunks follow one another and
  * add to edge_grad. A block has BACKWARD_WARPS warps; where IS_SHARED, it owns sender j, and its warps share out the
- * edges. Lanes read the nodes of 32 edges at once, and make lines in shared memory, where adjoints of neighbours come ahead of their use. The four sums of an
- * edge go through shuffles, those of the sender's shares in order through shared memory. Deterministic.
+ * edges. Lanes read the nodes of 32 edges at once, and make lines in shared memory, where adjoints of neighbours come
+ * ahead of their use. The four sums of an edge go through shuffles, those of the sender's shares in order through
+ * shared memory. Deterministic.
  * Twin: painn_message_backward_cpu, backward_edge. */
 template <int DENSE, int PER, int IS_SHARED>
 __global__ void __launch_bounds__(WARP *backward_of<PER, IS_SHARED>::WARPS, backward_of<PER, IS_SHARED>::BLOCKS)
@@ -370,13 +371,16 @@ __global__ void __launch_bounds__(WARP *backward_of<PER, IS_SHARED>::WARPS, back
       if (n % LINES == 0 && lane < LINES && made < n_edges) own_lines[lane] = make_line(a.from, begin + made * step, 0);
       __pipeline_wait_prior(AHEAD - 1);
       __syncwarp();
-      real sum[4] = {0, 0, 0, 0}, before = 0, *grad = a.edge_grad + 4 * (begin + n * step) + lane / 8;
+      real sum[4] = {0, 0, 0, 0}, before = 0;
+      if (IS_SHARED && lane % 8 == 0 && (a.accumulate || k0)) /* comes meanwhile; else there is no register for it */
+        before = a.edge_grad[4 * (begin + n * step) + lane / 8];
       if (has_channels)
         send<DENSE, PER>(a, begin + n * step, own_lines[n % LINES], own_ahead[n % AHEAD], k, lane, &own, sum);
       const real total = warp_sum4(sum[0], sum[1], sum[2], sum[3], lane);
       __syncwarp();
       if (lane % 8) continue;
-      if (a.accumulate || k0) before = *grad;
+      real *grad = a.edge_grad + 4 * (begin + n * step) + lane / 8;
+      if (!IS_SHARED && (a.accumulate || k0)) before = *grad;
       *grad = total + before;
     }
     if (IS_SHARED) {
