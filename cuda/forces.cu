@@ -93,8 +93,8 @@ MLFF_DEVICE void join_blocks(const force_arrays &a)
 }
 
 /* Adds the lane's share of node i: to f what its own edges give and, subtracted, what those that end at it do, to w
- * d g^T of its own edges. Returns its energy. A lane reads OWN edges at once, and candidates that end at the node beside
- * them, of which there are more. */
+ * d g^T of its own edges. Returns its energy. A lane reads OWN edges at once, and beside them candidates that end at
+ * the node, of which there are more. */
 template <int OWN> MLFF_DEVICE double add_node(const force_arrays &a, int i, int lane, double f[3], double w[9])
 {
   enum { OTHERS = 2 * OWN };

@@ -324,9 +324,8 @@ MLFF_DEVICE void send(const message_arrays &a, int64_t e, const edge_line &line,
  *   grad [n_nodes][4F], grad_x [n][3F], grad_in [n][4F], edge_grad [n_edges][4]
  * A warp owns sender j, a lane PER channels that follow one another of a chunk of 32 PER; chunks follow one another and
  * add to edge_grad. A block has BACKWARD_WARPS warps; where IS_SHARED, it owns sender j, and its warps share out the
- * edges. Lanes read the nodes of 32 edges at once, and make lines in shared memory, where adjoints of neighbours come
- * ahead of their use. The four sums of an edge go through shuffles, those of the sender's shares in order through
- * shared memory. Deterministic.
+ * edges. Lanes make lines in shared memory, where adjoints of neighbours come ahead of their use. The four sums of an
+ * edge go through shuffles, those of the sender's shares in order through shared memory. Deterministic.
  * Twin: painn_message_backward_cpu, backward_edge. */
 template <int DENSE, int PER, int IS_SHARED>
 __global__ void __launch_bounds__(WARP *backward_of<PER, IS_SHARED>::WARPS, backward_of<PER, IS_SHARED>::BLOCKS)
@@ -351,22 +350,20 @@ __global__ void __launch_bounds__(WARP *backward_of<PER, IS_SHARED>::WARPS, back
     const bool has_channels = k < a.n_features;
     sender<PER> own = {};
     if (has_channels) sender_begin<PER>(a, j, k, &own);
-    int nodes = lane < n_edges ? node[lane * step] : 0, next = WARP + lane < n_edges ? node[(WARP + lane) * step] : 0;
+    int nodes[AHEAD];
+#pragma unroll
+    for (int n = 0; n < AHEAD; n++) nodes[n] = n < n_edges ? node[n * step] : 0;
 #pragma unroll
     for (int n = 0; n < AHEAD - 1; n++) {
-      const int of = __shfl_sync(FULL_WARP, nodes, n);
-      if (n < n_edges) copy_grad<PER>(a, of, k, lane, &own_ahead[n]);
+      if (n < n_edges) copy_grad<PER>(a, nodes[n], k, lane, &own_ahead[n]);
       __pipeline_commit();
     }
+    int next = nodes[AHEAD - 1];
     for (int n = 0; n < n_edges; n++) {
       const int later = n + AHEAD - 1;
-      if (later % WARP == 0) {
-        nodes = next;
-        next = later + WARP + lane < n_edges ? node[(later + WARP + lane) * step] : 0;
-      }
-      const int of = __shfl_sync(FULL_WARP, nodes, later % WARP);
-      if (later < n_edges) copy_grad<PER>(a, of, k, lane, &own_ahead[later % AHEAD]);
+      if (later < n_edges) copy_grad<PER>(a, next, k, lane, &own_ahead[later % AHEAD]);
       __pipeline_commit();
+      next = later + 1 < n_edges ? node[(later + 1) * step] : 0;
       const int made = n + lane;
       if (n % LINES == 0 && lane < LINES && made < n_edges) own_lines[lane] = make_line(a.from, begin + made * step, 0);
       __pipeline_wait_prior(AHEAD - 1);
@@ -376,12 +373,12 @@ __global__ void __launch_bounds__(WARP *backward_of<PER, IS_SHARED>::WARPS, back
         before = a.edge_grad[4 * (begin + n * step) + lane / 8];
       if (has_channels)
         send<DENSE, PER>(a, begin + n * step, own_lines[n % LINES], own_ahead[n % AHEAD], k, lane, &own, sum);
-      const real total = warp_sum4(sum[0], sum[1], sum[2], sum[3], lane);
+      real total = warp_sum4(sum[0], sum[1], sum[2], sum[3], lane);
       __syncwarp();
       if (lane % 8) continue;
       real *grad = a.edge_grad + 4 * (begin + n * step) + lane / 8;
-      if (!IS_SHARED && (a.accumulate || k0)) before = *grad;
-      *grad = total + before;
+      if (IS_SHARED || a.accumulate || k0) total += IS_SHARED ? before : *grad;
+      *grad = total;
     }
     if (IS_SHARED) {
       static_assert((MOST_SHARES - 1) * WARP * sizeof(sender_sums<PER>) <= WARPS * AHEAD * sizeof *ahead, "they fit");
