@@ -32,8 +32,9 @@ class Device:
     multiprocessor; cycles of a scheduler's tensor core for 16 x 8 x 16 products; code: whose machine code it runs.
 
     A round has what leads to its address, too, and what else a cold kernel waits for. 600 cycles are from kernels of 63
-    atoms on an H200, which are hardly more than rounds: edge_count 3.4 us, edge_fill 4.5, moments 3.5, ani_sum 3.2,
-    collect 2.2, with 4, 6, 4, 3 and 3 of them. A load alone takes 260, on an A100 230, whose rounds are longer in
+    atoms on an H200 as they were, which are hardly more than rounds: edge_count 3.4 us, edge_fill 4.5, moments 3.5,
+    ani_sum 3.2, collect 2.2, with 4, 6, 4, 3 and 3 of them; in some, loads waited for one another that are counted as
+    one. A load alone takes 260, on an A100 230, whose rounds are longer in
     proportion: nobody measured them."""
 
     sms: int
@@ -167,17 +168,18 @@ AT_ONCE = 4  # candidates or pairs of a lane, whose reads do not wait for one an
 
 
 def edge_kernels(s, device):
-    """edges.cu: a warp for each atom, two passes over its candidates, and sums over all atoms, of few in the second."""
+    """edges.cu: a warp for each atom, two passes over its candidates, and sums over all atoms, of few in the second, which
+    come while it reads where its row begins."""
     trips = math.ceil(s.candidates / WARP / AT_ONCE)
     position = 24 * s.atoms
     positions = Kernel("positions", 3 * s.atoms / WARP, [(10, 1, 0, False)], 2, host=position)
     count = Kernel("edge_count", s.atoms, [(60 * AT_ONCE, trips, 2, False), (60, 1, 0, False)], 2)
     count.dram, count.l2 = position + 4 * s.candidates * s.atoms, 28 * s.candidates * s.atoms
-    fill = Kernel("edge_fill", s.atoms, [(80 * AT_ONCE, trips, 2, False)], 3)
+    fill = Kernel("edge_fill", s.atoms, [(80 * AT_ONCE, trips, 2, False)], 2)
     fill.dram = position + (8 * s.candidates + 28 * s.edges) * s.atoms
     fill.l2 = 32 * s.candidates * s.atoms
     if device.is_small(s.atoms):
-        fill.loops.append((40, math.ceil(s.atoms / WARP / AT_ONCE), 1, False))
+        fill.loops.append((40, math.ceil(s.atoms / WARP / AT_ONCE), 0, False))
         return [positions, count, fill]
     blocks = math.ceil(s.atoms / 256)
     scan = Kernel("edge_scan", s.atoms / WARP, [(20, 16, 0, False)], 2, 40, 32 * s.atoms)
@@ -189,18 +191,20 @@ PIECE = 64  # bytes that DRAM gives for a number read at any place
 
 
 def force_kernels(s, device):
-    """forces.cu: warps own up to 32 atoms, lanes their edges and the candidates that end there. Of small systems the
-    last block adds up those of all, which waits for a fence, the counter and the parts, and forces go to the host."""
+    """forces.cu: warps own up to 32 atoms, lanes their edges and the candidates that end there, of which they read two
+    beside an edge: a candidate, its edge, its gradient. Of small systems the last block adds up those of all, which
+    waits for a fence, the counter and the parts, and forces go to the host."""
     per_warp = min(32, max(1, math.ceil(s.atoms / (32 * device.sms))))
-    own, others = math.ceil(s.edges / WARP), math.ceil(s.candidates / WARP / AT_ONCE)
-    loops = [(60, per_warp * own, 2, False), (30 * AT_ONCE, per_warp * others, 3, False), (60, per_warp, 0, False)]
-    forces = Kernel("forces", s.atoms / per_warp, loops, 3, 2)
+    own = 2 if device.is_small(s.atoms) else 1  # edges of a lane at once
+    trips = math.ceil(max(s.edges / own, s.candidates / own / 2) / WARP)
+    loops = [((60 + 2 * 30) * own, per_warp * trips, 3, False), (80, per_warp, 1, False)]
+    forces = Kernel("forces", s.atoms / per_warp, loops, 2, 2)
     forces.dram = (2 * 16 * s.edges + (8 + PIECE) * s.candidates + 24) * s.atoms
     forces.l2 = (3 * 16 * s.edges + 8 * s.candidates) * s.atoms
     parts = math.ceil(s.atoms / per_warp / 4)
     if device.is_small(s.atoms):
         forces.loops.append((60, 3 * math.ceil(parts / WARP / 4), 1, False))
-        forces.rounds, forces.host = 5, 24 * s.atoms
+        forces.rounds, forces.host = 4, 24 * s.atoms
         return [forces]
     results = Kernel("results", 11 * 8, [(20, math.ceil(parts / 256), 1, False), (20, 8, 0, False)], 2, 9)
     results.host = 24 * s.atoms

@@ -461,19 +461,19 @@ MEASURED, BEFORE, OLD = "gpu-2026-11-28-h200-changes", "gpu-2026-11-27-h200", "2
 WATER, WATER_128, ANI_2X, ORB = "water-benzene-student", "water-benzene-teacher", "random-ani2x-8", "random-orb-v2"
 NEQUIX, BLOCKS = "nequix-oam-1-pft", "env33792/8192"
 CASES = (
-    Case("student-64", 64, _painn(STUDENT, 4.25), "us", 61.5, WATER, 63, "pdlpos"),
-    Case("student-1k", 1000, _painn(STUDENT, 4.25), "us", 117, WATER, 1152, "pos"),
+    Case("student-64", 64, _painn(STUDENT, 4.25), "us", 59, WATER, 63, "pdlpos"),
+    Case("student-1k", 1000, _painn(STUDENT, 4.25), "us", 111, WATER, 1152, "pos"),
     Case("student-1M", 1000000, _painn(STUDENT, 4.25), "M", 15.6, WATER, 943296, OLD),
     Case("student-1M-mixed", 1000000, _painn(STUDENT, 4.25, True), "M", 18, WATER, 943296, OLD),
-    Case("painn-128-64", 64, _painn(TEACHER, 5.0), "us", 124, WATER_128, 63, "pdlpos"),
+    Case("painn-128-64", 64, _painn(TEACHER, 5.0), "us", 121, WATER_128, 63, "pdlpos"),
     Case("painn-128-100k", 100000, _painn(TEACHER, 5.0), "M", 4.15, WATER_128, 98304, "bwd4"),
     Case("painn-128-100k-mixed", 100000, _painn(TEACHER, 5.0, True), "M", 5.3, WATER_128, 98304, BLOCKS),
-    Case("ani-2x-24", 24, _ani(False), "us", 66.5, ANI_2X, 24, "pdlpos"),
+    Case("ani-2x-24", 24, _ani(False), "us", 61.5, ANI_2X, 24, "pdlpos"),
     Case("ani-2x-300k", 300000, _ani(False), "M", 6.2, ANI_2X, 98304, "H"),
     Case("ani-2x-300k-mixed", 300000, _ani(True), "M", 9.8, ANI_2X, 98304, BLOCKS),
     Case("orb-1k", 1000, _orb(False), "us/atom", 12.6, ORB, 1152, "H"),
     Case("orb-1k-mixed", 1000, _orb(True), "us/atom", 5.75, ORB, 1152, "wg"),
-    Case("nequix-64", 64, _nequip, "us", 490, NEQUIX, 64, "H"),
+    Case("nequix-64", 64, _nequip, "us", 487, NEQUIX, 64, "H"),
     Case("nequix-10k", 10000, _nequip, "us/atom", 2.3, NEQUIX, 4096, OLD),
 )
 
