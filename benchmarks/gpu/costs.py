@@ -168,8 +168,8 @@ AT_ONCE = 4  # candidates or pairs of a lane, whose reads do not wait for one an
 
 
 def edge_kernels(s, device):
-    """edges.cu: a warp for each atom, two passes over its candidates, and sums over all atoms, of few in the second, which
-    come while it reads where its row begins."""
+    """edges.cu: a warp for each atom, two passes over its candidates, and sums over all atoms, of few in the second
+    pass, which come while it reads where its row begins."""
     trips = math.ceil(s.candidates / WARP / AT_ONCE)
     position = 24 * s.atoms
     positions = Kernel("positions", 3 * s.atoms / WARP, [(10, 1, 0, False)], 2, host=position)
