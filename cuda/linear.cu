@@ -44,15 +44,17 @@ namespace { /* kernels and their arguments differ between element types */
 
 enum { VECTOR = 4, CHUNK = 16 / sizeof(real) }; /* numbers that are read, and copied, at once */
 
-/* Two pairs of tiles, x [TILE][X_LD] and w [LINEAR_DEPTH][TILE], of which one is read while the other one is filled. Of
- * rows that are not there the last one is copied: their sums are not kept. */
+/* STAGES pairs of tiles, x [TILE][X_LD] and w [LINEAR_DEPTH][TILE], of which one is read while the others are filled:
+ * more of them where few blocks have a multiprocessor, and do not fill the waits of one another. Of rows that are not
+ * there the last one is copied: their sums are not kept. */
 template <int N> struct linear_tiles {
   enum { TILE = SIDE * N, X_LD = LINEAR_DEPTH + VECTOR, X_TILE = TILE * X_LD, W_TILE = LINEAR_DEPTH * TILE };
+  enum { STAGES = N == FEW ? 4 : 2, AHEAD = STAGES - 1 };
   enum { X_ROWS = LINEAR_THREADS * CHUNK / LINEAR_DEPTH, W_ROWS = LINEAR_THREADS * CHUNK / TILE };
   enum { CHUNKS = TILE / X_ROWS };
   static_assert(CHUNKS * W_ROWS == LINEAR_DEPTH && W_ROWS * TILE == LINEAR_THREADS * CHUNK, "whole rows at a time");
   const linear_arrays &a;
-  real *shared; /* [2][X_TILE], [2][W_TILE] */
+  real *shared; /* [STAGES][X_TILE], [STAGES][W_TILE] */
   int64_t row0;
   int col0, in_vectors, x_row, x_k, w_row, w_col; /* rows and columns of the thread's first chunk */
   int x_at[CHUNKS];
@@ -75,11 +77,11 @@ template <int N> struct linear_tiles {
 
   __device__ __forceinline__ real *x_tile(int k0) const
   {
-    return shared + k0 / LINEAR_DEPTH % 2 * X_TILE;
+    return shared + k0 / LINEAR_DEPTH % STAGES * X_TILE;
   }
   __device__ __forceinline__ real *w_tile(int k0) const
   {
-    return shared + 2 * X_TILE + k0 / LINEAR_DEPTH % 2 * W_TILE;
+    return shared + STAGES * X_TILE + k0 / LINEAR_DEPTH % STAGES * W_TILE;
   }
 
   __device__ __forceinline__ void copy_vectors(int k0) const
@@ -116,12 +118,12 @@ template <int N> struct linear_tiles {
     __pipeline_commit();
   }
 
-  /* Those of k0 are there, and those of k0 + LINEAR_DEPTH on their way. */
+  /* Those of k0 are there, and those of the next AHEAD steps on their way. */
   __device__ __forceinline__ void wait(int k0) const
   {
-    __pipeline_wait_prior(0);
+    __pipeline_wait_prior(AHEAD - 1);
     __syncthreads();
-    start(k0 + LINEAR_DEPTH);
+    start(k0 + AHEAD * LINEAR_DEPTH);
   }
 };
 
@@ -130,9 +132,9 @@ template <int N> struct linear_tiles {
  *   x [n_rows][ldx], w [n_in][n_out], b [n_out], y slope scale [n_rows][ld]
  * Grid: x over tiles of SIDE N columns, y over tiles of as many rows, z over the products; blocks outside of the y of
  * theirs do nothing. A block owns one tile of y and walks through k in steps of LINEAR_DEPTH, whose parts of x and w
- * are copied to shared memory one step ahead. A thread owns N x N values: every fourth row of half a tile, and columns
- * in vectors of four, SIDE vectors apart; neighboring lanes share columns, those behind them rows, so that half a warp
- * is served at once. Summed over k in order: deterministic. Twin: linear_cpu. */
+ * are copied to shared memory AHEAD steps before. A thread owns N x N values: every fourth row of half a tile, and
+ * columns in vectors of four, SIDE vectors apart; neighboring lanes share columns, those behind them rows, so that half
+ * a warp is served at once. Summed over k in order: deterministic. Twin: linear_cpu. */
 template <int ACT, int N, int N_PRODUCTS>
 __global__ void __launch_bounds__(LINEAR_THREADS, 1) linear_kernel(linear_group<N_PRODUCTS> group)
 {
@@ -140,7 +142,7 @@ __global__ void __launch_bounds__(LINEAR_THREADS, 1) linear_kernel(linear_group<
   typedef linear_tiles<N> tiles_of;
   typedef vector_of<VECTOR> vector;
   enum { TILE = tiles_of::TILE, N_VECTORS = N / VECTOR, ROW_STEP = 4, PAD = 8 };
-  enum { SIZE = 2 * (tiles_of::X_TILE + tiles_of::W_TILE) };
+  enum { SIZE = tiles_of::STAGES * (tiles_of::X_TILE + tiles_of::W_TILE) };
   static_assert(SIZE >= TILE * (TILE + PAD), "sums fit where x and w were");
   MLFF_SHARED(vector, vectors, SIZE / VECTOR);
   real *const shared = (real *) (void *) vectors;
@@ -158,7 +160,7 @@ __global__ void __launch_bounds__(LINEAR_THREADS, 1) linear_kernel(linear_group<
 #pragma unroll
     for (int r = 0; r < N; r++) sum[r][c] = first;
   }
-  tiles.start(0);
+  for (int k0 = 0; k0 < tiles_of::AHEAD * LINEAR_DEPTH; k0 += LINEAR_DEPTH) tiles.start(k0);
   for (int k0 = 0; k0 < a.n_in; k0 += LINEAR_DEPTH) {
     tiles.wait(k0);
     if (!has_rows) continue;

@@ -76,7 +76,8 @@ FINISH, FINISH_TWO, FINISH_EDGES = 3000, 7000, 4800
 # From Orb on an H200: tiles of 128 x 128 took 13.1 us with 8 steps and 23.2 with 16, 1230 cycles of each are products;
 # by warpgroups 11.6 and 20.1. That was measured when copies started just before their use: now they start up to three
 # steps ahead, of which nothing is counted before it is measured.
-# Those of fp32 are as of `mixed`: products of 1152 atoms of ANI, 28 to 42 us, come out within 12 % but for one.
+# Those of fp32 are as of `mixed`: products of 1152 atoms of ANI, 28 to 42 us, come out within 12 % but for one. Since
+# then copies to small tiles start three steps ahead, of which nothing is counted, either.
 PRODUCT_STEP = {"linear_kernel": 950, "linear_mixed_kernel": 950, "linear_groups_kernel": 630}
 SCHEDULERS = 4
 WARP = 32
