@@ -50,8 +50,8 @@ MLFF_DEVICE double joined(int c, double sum, double with)
   return c == BAD ? fmax(sum, with) : sum + with;
 }
 
-/* Whether the parts of all blocks are there: this block is the last one to come here. Warp 0 has written its parts; of
- * one more thread fences would wait for all that it has written. */
+/* Whether the parts of all blocks are there: this block is the last one to come here. Warp 0 has written its own ones,
+ * so it alone has fences, which wait for all that a thread has written. */
 MLFF_DEVICE bool is_last_block(const force_arrays &a)
 {
   MLFF_SHARED(int, is_last, 1);
