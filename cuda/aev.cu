@@ -61,7 +61,7 @@ MLFF_DEVICE void radial_forward(const aev_arrays &a, const work &w, int n_edges,
 MLFF_DEVICE void triangle_pair(int q, int n, int *j, int *k)
 {
   const float b = 2.0f * (float) n - 1.0f;
-  int row = (int) ((b - sqrtf(fmaxf(b * b - 8.0f * (float) q, 0.0f))) * 0.5f); /* or one beside it */
+  int row = (int) ((b - sqrtf(fmaxf(b * b - 8.0f * (float) q, 0.0f))) * 0.5f); /* or one near it */
   while (row > 0 && row * (2 * n - row - 1) / 2 > q) row--;
   while ((row + 1) * (2 * n - row - 2) / 2 <= q) row++;
   *j = row;
@@ -97,8 +97,7 @@ template <typename KNOWN>
 MLFF_DEVICE void angular_forward(const aev_arrays &a, const work &w, int t, int u, int lane, real *columns)
 {
   const int j0 = w.first[t], k0 = w.first[u], n_t = w.first[t + 1] - j0, n_u = w.first[u + 1] - k0;
-  const int n =
-      t == u ? n_t * (n_t - 1) / 2 : n_t * n_u; /* of neighbours within the angular cutoff: no more than fit */
+  const int n = t == u ? n_t * (n_t - 1) / 2 : n_t * n_u; /* of up to 46340 neighbours */
   const int n_sections = KNOWN::sections(a), n_columns = KNOWN::shifts(a) * n_sections;
   for (int c = lane; c < n_columns; c += WARP) columns[c] = 0;
   for (int q0 = 0; q0 < n; q0 += WARP) {

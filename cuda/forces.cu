@@ -12,6 +12,7 @@ enum { FORCE_THREADS = 128, FORCE_WARPS = FORCE_THREADS / WARP, REDUCE_THREADS =
 enum { ENERGY = 9, BAD = 10, PARTS = 11, HEAD = 16 };
 /* Nodes of a warp: so many that its other sums cost little, but few enough that BLOCKS_PER_SM share out the atoms. */
 enum { MOST_PER_WARP = 32, BLOCKS_PER_SM = MLFF_REAL_IS_DOUBLE ? 7 : 8 };
+static_assert(MLFF_CUDA_SMALL_PER_SM <= FORCE_WARPS * BLOCKS_PER_SM, "of few atoms a warp has one");
 
 namespace { /* kernels and their arguments differ between element types */
 
@@ -51,14 +52,14 @@ MLFF_DEVICE double joined(int c, double sum, double with)
 }
 
 /* Whether the parts of all blocks are there: this block is the last one to come here. Warp 0 has written its own ones,
- * so it alone has fences, which wait for all that a thread has written. */
+ * and its first thread alone has fences, which wait for all that a thread has written. */
 MLFF_DEVICE bool is_last_block(const force_arrays &a)
 {
   MLFF_SHARED(int, is_last, 1);
-  if (threadIdx.x < WARP) {
+  if (threadIdx.x < WARP) __syncwarp();
+  if (threadIdx.x == 0) {
     __threadfence();
-    __syncwarp();
-    if (threadIdx.x == 0) *is_last = atomicAdd(a.n_done, 1) == (int) gridDim.x - 1;
+    *is_last = atomicAdd(a.n_done, 1) == (int) gridDim.x - 1;
     __threadfence();
   }
   __syncthreads();
@@ -309,7 +310,7 @@ mlff_status MLFF_CUDA(forces_cuda)(mlff_backend *backend, const mlff_forces_args
   a.results = (double *) (void *) slot;
   if (n && mlff_cuda_is_small(mlff_cuda_of(backend), (int64_t) n)) {
     if (!args->on_device) a.forces = a.results + HEAD;
-    MLFF_LAUNCH(backend, forces_kernel<1>, n_blocks, FORCE_THREADS, 0, a, per_warp); /* 1: BLOCKS_PER_SM */
+    MLFF_LAUNCH(backend, forces_kernel<1>, n_blocks, FORCE_THREADS, 0, a, per_warp);
   } else {
     MLFF_LAUNCH(backend, forces_kernel<0>, n_blocks, FORCE_THREADS, 0, a, per_warp);
     MLFF_LAUNCH(backend, results_kernel, PARTS + n_copying, REDUCE_THREADS, 0, a, (int) n_blocks);

@@ -211,6 +211,71 @@ START_TEST(energies_and_what_is_not_finite)
 }
 END_TEST
 
+enum { DENSE = 200 };
+
+/* All atoms are neighbours of the n_local centres; those behind belong to n_nodes nodes in turn. Random gradients. */
+static void check_dense_forces(mlff_backend *backend, int n_local, int n_nodes)
+{
+  static int64_t row[DENSE + 1];
+  static int32_t nbr[DENSE * DENSE], species[DENSE], node[DENSE];
+  static double pos[DENSE][3], grad[4 * DENSE * DENSE], forces[DENSE][3], expected[DENSE][3];
+  static const int first[9] = {0, 1, 2, 0, 0, 1, 1, 2, 2}, second[9] = {0, 1, 2, 1, 2, 2, 0, 0, 1};
+  const double scale = -1.5;
+  double w[9] = {0}, virial[6], size = 0;
+  test_rng rng = {.state = 17};
+  int64_t n = 0;
+  memset(expected, 0, sizeof expected);
+  for (int i = 0; i < DENSE; i++) {
+    node[i] = i % n_nodes;
+    for (int c = 0; c < 3; c++) pos[i][c] = test_uniform(&rng, -2.0, 2.0);
+  }
+  for (int i = 0; i < n_local; i++) {
+    row[i] = n;
+    for (int j = 0; j < DENSE; j++) {
+      if (j == i) continue;
+      for (int c = 0; c < 4; c++) grad[4 * n + c] = (double) (float) test_uniform(&rng, -1.0, 1.0);
+      for (int c = 0; c < 3; c++) {
+        expected[i][c] += scale * grad[4 * n + c];
+        expected[node[j]][c] -= scale * grad[4 * n + c];
+      }
+      for (int c = 0; c < 9; c++) w[c] -= scale * (pos[j][first[c]] - pos[i][first[c]]) * grad[4 * n + second[c]];
+      nbr[n++] = j;
+    }
+  }
+  row[n_local] = n;
+  mlff_graph graph = graph_of_list(n_local, species, node, row, nbr, (const double(*)[3]) pos);
+  graph.n_nodes = n_nodes;
+  graph.n_all = DENSE;
+  mlff_edges edges = {0};
+  mlff_error error = {0};
+  test_ok(backend->ops->edges(backend, &graph, 9.0, &edges, &error), error);
+  ck_assert_int_eq(edges.n_edges, n);
+  mlff_buf dev_grad = reals_to_backend(backend, grad, 4 * n);
+  mlff_result result = {.forces = forces};
+  const mlff_forces_args args = {.edges = &edges, .grad = dev_grad.data, .scale = scale, .result = &result};
+  test_ok(backend->ops->forces(backend, &args, &error), error);
+  for (int c = 0; c < 6; c++) {
+    virial[c] = c < 3 ? w[c] : 0.5 * (w[c] + w[3 + c]);
+    size = fmax(size, fabs(virial[c]));
+  }
+  near_all(forces, expected, 3 * n_nodes, 1e-10, 0.0);
+  near_all(result.virial, virial, 6, fmax(1e-10, rounding(backend)) * size, 0.0);
+  mlff_buf_release(backend, &dev_grad);
+  release_edges(backend, &edges);
+}
+
+/* Several passes over the edges of a node and those that end at it, and nodes of other ranks; of a GPU few atoms and
+ * many (tests: a simulated one with two multiprocessors). */
+START_TEST(forces_of_dense_atoms)
+{
+  mlff_backend *backend = open_backend(_i);
+  if (!backend) return;
+  check_dense_forces(backend, 20, 25);
+  check_dense_forces(backend, 40, 50);
+  mlff_backend_close(backend);
+}
+END_TEST
+
 /* ---- opening and buffers --------------------------------------------------------------------------------------- */
 
 START_TEST(backends_open_by_name)
@@ -326,6 +391,7 @@ static Suite *make_suite(void)
   tcase_add_loop_test(edges, edges_refuse_positions_that_are_not_finite, 0, n_backends());
   tcase_add_loop_test(edges, forces_of_a_dimer_by_hand, 0, n_backends());
   tcase_add_loop_test(edges, energies_and_what_is_not_finite, 0, n_backends());
+  tcase_add_loop_test(edges, forces_of_dense_atoms, 0, n_backends());
   suite_add_tcase(suite, edges);
   TCase *backend = tcase_create("backend");
   tcase_add_test(backend, backends_open_by_name);
