@@ -1,10 +1,11 @@
 /* aev.cu: atomic environment vectors of ANI and their gradients on the GPU. Twin: cpu/aev.c, where the formulas are
  * explained: f1[z], f2[a], the half-angle form of the cosine, K = dE/dcos.
  *
- * A warp owns a centre. Neighbours within the angular cutoff are ordered by species in its workspace. Forward, lanes
- * expand 32 triples at a time and then own columns. Backward, a lane owns a neighbour and walks over all others:
- * every triple is computed from both of its ends, so that nothing is scattered. In small systems four warps share a
- * centre: forward its blocks of columns, backward the other neighbours.
+ * A warp owns a centre. Its edges are ordered by species in its workspace (aev_work.h): those within the angular cutoff
+ * and, forward, all of them for the radial columns. Forward, lanes expand 32 triples at a time and then own columns.
+ * Backward, a lane owns a neighbour and walks over all others: every triple is computed from both of its ends, so that
+ * nothing is scattered. In small systems four warps share a centre: forward its blocks of columns, backward the other
+ * neighbours.
  */
 #include "aev_work.h"
 

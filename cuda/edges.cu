@@ -121,14 +121,15 @@ MLFF_DEVICE int repels(const edge_arrays &a, int32_t i, int32_t j, double r2)
 __global__ void __launch_bounds__(EDGE_THREADS) edge_count_kernel(edge_arrays a)
 {
   mlff_after_others();
-  const int warp = (int) (blockIdx.x * EDGE_WARPS + threadIdx.x / WARP), lane = (int) threadIdx.x % WARP;
-  const int64_t i = warp < a.n_local ? warp : 0; /* all reads of a centre are on their way at once */
-  const int64_t begin = a.n_local ? a.g.row[i] : 0, end = a.n_local ? a.g.row[i + 1] : 0;
-  const int32_t species = a.n_local ? a.g.species[i] : -1;
-  const double xi[3] = {a.g.pos[3 * i], a.g.pos[3 * i + 1], a.g.pos[3 * i + 2]};
+  const int i = (int) (blockIdx.x * EDGE_WARPS + threadIdx.x / WARP), lane = (int) threadIdx.x % WARP;
+  const bool is_centre = i < a.n_local; /* all reads of one are on their way at once, before those of all positions */
+  const int64_t begin = is_centre ? a.g.row[i] : 0, end = is_centre ? a.g.row[i + 1] : 0;
+  const int32_t species = is_centre ? a.g.species[i] : -1;
+  double xi[3];
+  for (int c = 0; c < 3; c++) xi[c] = is_centre ? a.g.pos[3 * (int64_t) i + c] : 0.0;
   find_bad_position(a);
-  if (warp >= a.n_local) return;
-  closest_pair first = {INFINITY, INT32_MAX, -1}; /* in the order of the list */
+  if (!is_centre) return;
+  closest_pair first = {INFINITY, INT32_MAX, -1}; /* i: the place in the list, by which equal ones are ordered */
   int n = 0;
   for (int64_t p0 = begin; p0 < end && species >= 0; p0 += WARP * AT_ONCE) {
     candidate found[AT_ONCE];
@@ -150,7 +151,7 @@ __global__ void __launch_bounds__(EDGE_THREADS) edge_count_kernel(edge_arrays a)
   }
   if (lane) return;
   a.g.count[i] = n;
-  a.g.closest[i] = {first.r2, n ? (int32_t) i : -1, first.j};
+  a.g.closest[i] = {first.r2, n ? i : -1, first.j};
 }
 
 /* Reduces the block's pairs to the first; all N threads call it. pair: shared, [N]. */

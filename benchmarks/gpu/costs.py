@@ -34,8 +34,7 @@ class Device:
     A round has what leads to its address, too, and what else a cold kernel waits for. 600 cycles are from kernels of 63
     atoms on an H200 as they were, which are hardly more than rounds: edge_count 3.4 us, edge_fill 4.5, moments 3.5,
     ani_sum 3.2, collect 2.2, with 4, 6, 4, 3 and 3 of them; in some, loads waited for one another that are counted as
-    one. A load alone takes 260, on an A100 230, whose rounds are longer in
-    proportion: nobody measured them."""
+    one. A load alone takes 260, on an A100 230, whose rounds are longer in proportion: nobody measured them."""
 
     sms: int
     clock: float
