@@ -116,7 +116,8 @@ void MLFFLoader::read(const std::string &path, Files &files)
     mlff_error error_text = {};
     if (found.empty())
       problem = caller + ": cannot read model file '" + path +
-                "', neither here nor in the folders of LAMMPS_POTENTIALS [mlff-21]";
+                "', neither here nor in the folders of LAMMPS_POTENTIALS: give its path, as in models/water-xs.yaml "
+                "[mlff-21]";
     else if (mlff_model_read(found.c_str(), &files.yaml, &files.yaml_size, &files.weights, &files.weights_size,
                              &error_text))
       problem = caller + ": " + error_text.text;
