@@ -9,42 +9,70 @@
 
 namespace { /* kernels and their arguments differ between element types */
 
-/* Of tiles of MIXED_ROWS rows and SIZE columns: STEP products at a time. Copies of numbers of x start X_AHEAD steps
- * before these are multiplied, those of weights W_AHEAD. In shared memory: tiles of x and of w, each of numbers and
- * then of rests, of X_STAGES and W_STAGES steps; numbers of x as they came, of RAW_STAGES; and where they were, at
- * last, the sums [MIXED_ROWS][SIZE + SUM_PAD]. */
-enum { N_GROUPS = MIXED_ROWS / GROUP_ROWS, GROUPS_THREADS = N_GROUPS * GROUP_WARPS * WARP };
-enum { STEP = PADDED_ROWS, LAYERS = STEP / TENSOR_DEPTH, X_STAGES = 3, X_AHEAD = 3, RAW_STAGES = 2, SUM_PAD = 8 };
-template <int SIZE> struct group_sizes {
-  enum { BLOCKS = SIZE > NARROW ? 1 : 2 };                                              /* of a multiprocessor */
-  enum { W_STAGES = BLOCKS == 1 ? 5 : 4, W_AHEAD = W_STAGES - 2, UNTIL = W_AHEAD - 2 }; /* UNTIL: groups of copies */
-  enum { X_TILE = STEP / EIGHT * MIXED_ROWS, W_TILE = STEP / EIGHT * SIZE, RAW = MIXED_ROWS * STEP / PIECE };
+/* Of tiles of ROWS rows and SIZE columns: STEP products at a time. Copies of numbers of x start X_AHEAD steps before
+ * these are multiplied, those of weights W_AHEAD. In shared memory: tiles of x and of w, each of numbers and then of
+ * rests, of X_STAGES and W_STAGES steps; and numbers of x as they came, of RAW_STAGES. Where tiles of x were, each warp
+ * has OF_SUMS of the sums, at last. */
+enum { STEP = PADDED_ROWS, LAYERS = STEP / TENSOR_DEPTH, X_STAGES = 3, X_AHEAD = 3, RAW_STAGES = 2 };
+enum { SUM_ROWS = TENSOR_SIZE / 2, SUM_PAD = 8 };
+template <int ROWS, int SIZE> struct group_sizes {
+  enum { THREADS = ROWS / GROUP_ROWS * GROUP_WARPS * WARP };
+  enum { BLOCKS = ROWS * SIZE > MIXED_ROWS *NARROW ? 1 : 2 }; /* of a multiprocessor */
+  enum { W_STAGES = ROWS * SIZE == MIXED_ROWS * NARROW ? 4 : 5, W_AHEAD = W_STAGES - 2 };
+  enum { UNTIL = W_AHEAD - 2 }; /* groups of copies that may be on their way when numbers of x are split */
+  enum { X_TILE = STEP / EIGHT * ROWS, W_TILE = STEP / EIGHT * SIZE, RAW = ROWS * STEP / PIECE };
   enum { W_AT = X_STAGES * 2 * X_TILE, RAW_AT = W_AT + W_STAGES * 2 * W_TILE, END = RAW_AT + RAW_STAGES * RAW };
-  enum { BYTES = 16 * END };
-  static_assert(4 * MIXED_ROWS * (SIZE + SUM_PAD) <= (int) BYTES, "sums fit where x and w were");
+  enum { BYTES = 16 * END, OF_SUMS = SUM_ROWS * (SIZE + SUM_PAD) };
+  static_assert(THREADS / WARP * 4 * OF_SUMS <= 16 * W_AT, "sums fit where x was");
+  static_assert(BLOCKS * (BYTES + 1024) <= 227 * 1024, "so many blocks have a multiprocessor");
 };
 
-/* What comes to shared memory. Each thread copies weights, and of OWN rows of its warp's 16 what it splits later. */
-template <int SIZE> struct group_tiles {
-  typedef group_sizes<SIZE> sizes;
-  enum { ROWS = WARP / PIECES, OWN = TENSOR_SIZE / ROWS, OF_LAYER = SIZE * PIECES };
-  static_assert(GROUPS_THREADS / WARP * TENSOR_SIZE == MIXED_ROWS && OF_LAYER % GROUPS_THREADS == 0, "whole rows");
-  const linear_arrays &a;
+/* The tile of a block, and what comes of it to shared memory. A thread copies weights, and of OWN rows of its warp's 16
+ * what it splits later. */
+template <int ROWS, int SIZE, int N_PRODUCTS> struct group_tiles {
+  typedef group_sizes<ROWS, SIZE> sizes;
+  enum { THREADS = sizes::THREADS, OF_WARP = WARP / PIECES, OWN = TENSOR_SIZE / OF_WARP };
+  enum {
+    COPIES = 2 * sizes::W_TILE / THREADS,
+    AT_ONCE = THREADS / SIZE
+  }; /* of weights; EIGHTs of a column at a time */
+  static_assert(COPIES * THREADS == 2 * sizes::W_TILE && AT_ONCE * SIZE == THREADS, "whole columns");
+  const linear_group<N_PRODUCTS> &group;
   tensor_eight *shared;
-  int64_t layer; /* pieces of TENSOR_DEPTH rows of all weights */
-  int my_row, my_piece;
-  const tensor_piece *w;
+  int64_t row0;
+  int product, col0, my_row, my_piece;
+  const tensor_eight *w;
   const real *x[OWN];
 
-  __device__ __forceinline__ group_tiles(const linear_arrays &arrays, tensor_eight *memory)
-      : a(arrays), shared(memory), layer((int64_t) padded_cols(a.n_out) * PIECES)
+  __device__ __forceinline__ group_tiles(const linear_group<N_PRODUCTS> &products, tensor_eight *memory)
+      : group(products), shared(memory), row0(), product(), col0(), w(), x()
   {
     const int t = (int) threadIdx.x;
     my_row = t / WARP * TENSOR_SIZE + t % WARP / PIECES;
     my_piece = t % PIECES;
-    w = split_weights(a) + (int64_t) blockIdx.x * OF_LAYER + t;
+  }
+
+  __device__ __forceinline__ const linear_arrays &arrays(int of) const { return group.of[N_PRODUCTS == 1 ? 0 : of]; }
+
+  /* Whether there is such a tile of all products, which follow one another; of each, columns of a row of tiles do. */
+  __device__ __forceinline__ bool move_to(int tile)
+  {
+    for (product = 0; product < N_PRODUCTS; product++) {
+      const linear_arrays &a = arrays(product);
+      const int n_cols = (a.n_out + SIZE - 1) / SIZE;
+      const int n = (int) ((a.n_rows + ROWS - 1) / ROWS) * n_cols;
+      if (tile >= n) {
+        tile -= n;
+        continue;
+      }
+      row0 = (int64_t) (tile / n_cols) * ROWS;
+      col0 = tile % n_cols * SIZE;
+      w = group_weights(a) + (int) threadIdx.x / SIZE * padded_cols(a.n_out) + col0 + (int) threadIdx.x % SIZE;
 #pragma unroll
-    for (int q = 0; q < OWN; q++) x[q] = row_of_x(a, (int64_t) blockIdx.y * MIXED_ROWS + my_row + q * ROWS);
+      for (int q = 0; q < OWN; q++) x[q] = row_of_x(a, row0 + my_row + q * OF_WARP);
+      return true;
+    }
+    return false;
   }
 
   __device__ __forceinline__ tensor_eight *x_tile(int k0) const
@@ -57,37 +85,39 @@ template <int SIZE> struct group_tiles {
   }
   __device__ __forceinline__ real *raw(int k0, int d, int q) const /* of the thread */
   {
-    const int at = k0 / STEP % RAW_STAGES * sizes::RAW + (d * OWN + q) * GROUPS_THREADS + (int) threadIdx.x;
+    const int at = k0 / STEP % RAW_STAGES * sizes::RAW + (d * OWN + q) * THREADS + (int) threadIdx.x;
     return (real *) (void *) (shared + sizes::RAW_AT + at);
+  }
+  __device__ __forceinline__ real *sums() const /* of the warp, [SUM_ROWS][SIZE + SUM_PAD] */
+  {
+    return (real *) (void *) shared + (int) threadIdx.x / WARP * sizes::OF_SUMS;
   }
 
   __device__ __forceinline__ void copy_w(int k0) const
   {
+    const linear_arrays &a = arrays(product);
     if (k0 >= a.n_in) return;
+    const int n_cols = padded_cols(a.n_out), rests = padded_rows(a.n_in) / EIGHT;
 #pragma unroll
-    for (int d = 0; d < LAYERS; d++)
-#pragma unroll
-      for (int q = 0; q < OF_LAYER; q += GROUPS_THREADS) {
-        const tensor_piece *from = w + (k0 / TENSOR_DEPTH + d) * layer + q;
-        tensor_eight *to = w_tile(k0) + d * (TENSOR_DEPTH / EIGHT) * SIZE;
-        tensor_four *of = group_piece(to, SIZE, (q + (int) threadIdx.x) / PIECES, my_piece);
-        tensor_four *rest = group_piece(to + sizes::W_TILE, SIZE, (q + (int) threadIdx.x) / PIECES, my_piece);
-        __pipeline_memcpy_async(of, from->of, sizeof *of);
-        __pipeline_memcpy_async(rest, from->rest, sizeof *rest);
-      }
+    for (int q = 0; q < COPIES; q++) {
+      const int row = k0 / EIGHT + q * AT_ONCE % (STEP / EIGHT) + (q * THREADS < sizes::W_TILE ? 0 : rests);
+      const tensor_eight *from = w + (int64_t) row * n_cols;
+      __pipeline_memcpy_async(w_tile(k0) + q * THREADS + threadIdx.x, from, sizeof *from);
+    }
   }
 
   __device__ __forceinline__ void copy_x(int k0) const
   {
+    const linear_arrays &a = arrays(product);
     if (k0 >= a.n_in) return;
     if (a.x_in_vectors)
-      copy_pieces<PIECE>(k0);
+      copy_pieces<PIECE>(a, k0);
     else
-      copy_pieces<1>(k0);
+      copy_pieces<1>(a, k0);
   }
 
   /* N numbers at a time. Weights behind n_in are zero: any numbers of the row do there. */
-  template <int N> __device__ __forceinline__ void copy_pieces(int k0) const
+  template <int N> __device__ __forceinline__ void copy_pieces(const linear_arrays &a, int k0) const
   {
 #pragma unroll
     for (int d = 0; d < LAYERS; d++)
@@ -99,87 +129,115 @@ template <int SIZE> struct group_tiles {
       }
   }
 
+  /* What comes first, in two groups of copies. */
+  __device__ __forceinline__ void start() const
+  {
+    for (int k0 = 0; k0 < 2 * STEP; k0 += STEP) {
+      copy_x(k0), copy_w(k0);
+      __pipeline_commit();
+    }
+  }
+
   /* Splits what has come of x into its tiles. */
   __device__ __forceinline__ void split_x(int k0) const
   {
-    if (k0 >= a.n_in) return;
+    if (k0 >= arrays(product).n_in) return;
 #pragma unroll
     for (int d = 0; d < LAYERS; d++)
 #pragma unroll
       for (int q = 0; q < OWN; q++) {
         const vector_of<PIECE> numbers = load_vector<PIECE>(raw(k0, d, q));
         const tensor_piece piece = tensor_split(numbers.of);
-        tensor_eight *to = x_tile(k0) + d * (TENSOR_DEPTH / EIGHT) * MIXED_ROWS;
-        *group_piece(to, MIXED_ROWS, my_row + q * ROWS, my_piece) = {{piece.of[0], piece.of[1]}};
-        *group_piece(to + sizes::X_TILE, MIXED_ROWS, my_row + q * ROWS, my_piece) = {{piece.rest[0], piece.rest[1]}};
+        tensor_eight *to = x_tile(k0) + d * (TENSOR_DEPTH / EIGHT) * ROWS;
+        *group_piece(to, ROWS, my_row + q * OF_WARP, my_piece) = {{piece.of[0], piece.of[1]}};
+        *group_piece(to + sizes::X_TILE, ROWS, my_row + q * OF_WARP, my_piece) = {{piece.rest[0], piece.rest[1]}};
       }
+  }
+
+  /* The sums of the tile. While products of a step are at work, numbers of x of the next one are split, and those of
+   * later ones are on their way. A place is filled again when all have passed the barrier behind a wait for its
+   * products. After start; at last nothing is on its way, and all have read x and w. */
+  __device__ __forceinline__ void add(group_sum<SIZE> *sum) const
+  {
+    const linear_arrays &a = arrays(product);
+    const int my_group = (int) threadIdx.x / WARP / GROUP_WARPS;
+#pragma unroll
+    for (int q = 0; q < SIZE / 2; q++) sum->of[q] = sum->rest[q] = 0;
+    __pipeline_wait_prior(1);
+    split_x(0);
+    group_publish();
+    for (int k = 2; k < sizes::W_AHEAD; k++) copy_w(k * STEP);
+    copy_x(2 * STEP);
+    __pipeline_commit();
+    for (int k0 = 0; k0 < a.n_in; k0 += STEP) {
+      __syncthreads();
+      const tensor_eight *x_of = x_tile(k0) + my_group * GROUP_ROWS, *w_of = w_tile(k0);
+      group_begin();
+#pragma unroll
+      for (int d = 0; d < STEP / EIGHT; d += TENSOR_DEPTH / EIGHT)
+        group_add<SIZE>(sum, x_of + d * ROWS, sizes::X_TILE, ROWS, w_of + d * SIZE, sizes::W_TILE);
+      group_commit();
+      __pipeline_wait_prior(sizes::UNTIL);
+      split_x(k0 + STEP);
+      group_publish();
+      copy_w(k0 + sizes::W_AHEAD * STEP), copy_x(k0 + X_AHEAD * STEP);
+      __pipeline_commit();
+      group_wait<1>();
+    }
+    group_wait<0>();
+    __syncthreads();
   }
 };
 
-/* As linear_mixed_kernel, with tiles of MIXED_ROWS rows and SIZE columns, of which a warpgroup owns GROUP_ROWS rows.
- * While products of a step are at work, numbers of x of the next one are split, and those of later ones are on their
- * way. A place is filled again when all have passed the barrier behind a wait for its products. Dynamic shared memory:
- * group_sizes::BYTES. Twin: linear_cpu; deterministic. */
+/* Does what comes behind the sums of a tile, bias included: a warp for its 16 rows, half of them at a time. */
 template <int ACT, int SIZE, int N_PRODUCTS>
-__global__ void __launch_bounds__(GROUPS_THREADS, group_sizes<SIZE>::BLOCKS)
-    linear_groups_kernel(linear_group<N_PRODUCTS> group)
+MLFF_DEVICE void finish_group(const linear_group<N_PRODUCTS> &group, const linear_arrays &a, int64_t row0, int col0,
+                              const group_sum<SIZE> &sum, real *tile)
 {
-  mlff_after_others();
-  if (!group_can_run()) return;
-  typedef group_sizes<SIZE> sizes;
-  MLFF_SHARED_DYNAMIC(tensor_eight, shared);
-  const linear_arrays &a = group.of[N_PRODUCTS == 1 ? 0 : blockIdx.z];
-  const int64_t row0 = (int64_t) blockIdx.y * MIXED_ROWS;
-  const int col0 = (int) blockIdx.x * SIZE;
-  if (row0 >= a.n_rows || col0 >= a.n_out) return;
-  const group_tiles<SIZE> tiles(a, shared);
-  const int lane = (int) threadIdx.x % WARP, my_group = (int) threadIdx.x / WARP / GROUP_WARPS;
-  group_sum<SIZE> sum;
+  const int lane = (int) threadIdx.x % WARP;
+  row0 += (int) threadIdx.x / WARP * TENSOR_SIZE;
 #pragma unroll
-  for (int q = 0; q < SIZE / 2; q++) sum.of[q] = sum.rest[q] = 0;
-  tiles.copy_x(0), tiles.copy_w(0);
-  __pipeline_commit();
-  tiles.copy_x(STEP), tiles.copy_w(STEP);
-  __pipeline_commit();
-  __pipeline_wait_prior(1);
-  tiles.split_x(0);
-  group_publish();
-  for (int k = 2; k < sizes::W_AHEAD; k++) tiles.copy_w(k * STEP);
-  tiles.copy_x(2 * STEP);
-  __pipeline_commit();
-  for (int k0 = 0; k0 < a.n_in; k0 += STEP) {
-    __syncthreads();
-    const tensor_eight *x_tile = tiles.x_tile(k0) + my_group * GROUP_ROWS, *w_tile = tiles.w_tile(k0);
-    group_begin();
+  for (int r = 0; r < 2; r++) {
+    __syncwarp(); /* all have read the others */
 #pragma unroll
-    for (int d = 0; d < STEP / EIGHT; d += TENSOR_DEPTH / EIGHT)
-      group_add<SIZE>(&sum, x_tile + d * MIXED_ROWS, sizes::X_TILE, MIXED_ROWS, w_tile + d * SIZE, sizes::W_TILE);
-    group_commit();
-    __pipeline_wait_prior(sizes::UNTIL);
-    tiles.split_x(k0 + STEP);
-    group_publish();
-    tiles.copy_w(k0 + sizes::W_AHEAD * STEP), tiles.copy_x(k0 + X_AHEAD * STEP);
-    __pipeline_commit();
-    group_wait<1>();
-  }
-  group_wait<0>();
-  __syncthreads(); /* all have read x and w */
-  real *y_tile = (real *) (void *) shared;
-  const int row = (int) threadIdx.x / WARP * TENSOR_SIZE + lane / 4;
-#pragma unroll
-  for (int c = 0; c < SIZE / EIGHT; c++) {
-    const int col = c * EIGHT + lane % 4 * 2, n = a.n_out - col0 - col;
-    const real bias[2] = {n > 0 ? a.bias[col0 + col] : (real) 0, n > 1 ? a.bias[col0 + col + 1] : (real) 0};
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
+    for (int c = 0; c < SIZE / EIGHT; c++) {
+      const int col = c * EIGHT + lane % 4 * 2, n = a.n_out - col0 - col;
+      const real bias[2] = {n > 0 ? a.bias[col0 + col] : (real) 0, n > 1 ? a.bias[col0 + col + 1] : (real) 0};
       vector_of<2> v;
 #pragma unroll
       for (int q = 0; q < 2; q++)
         v.of[q] = bias[q] + tensor_total(sum.of[4 * c + 2 * r + q], sum.rest[4 * c + 2 * r + q]);
-      store_vector<2>(y_tile + (row + r * EIGHT) * (SIZE + SUM_PAD) + col, v);
+      store_vector<2>(tile + lane / 4 * (SIZE + SUM_PAD) + col, v);
     }
+    finish_tile<ACT, SUM_ROWS, SIZE, SUM_PAD, WARP>(group, a, row0 + r * SUM_ROWS, col0, tile);
   }
-  finish_tile<ACT, MIXED_ROWS, SIZE, SUM_PAD, GROUPS_THREADS>(group, a, row0, col0, y_tile);
+}
+
+/* As linear_mixed_kernel, with tiles of ROWS rows and SIZE columns, of which a warpgroup owns GROUP_ROWS rows. A block
+ * of a grid of any length takes every gridDim.x-th tile of all products; what comes first of the next one is on its way
+ * while numbers are written. Dynamic shared memory: group_sizes::BYTES. Twin: linear_cpu; deterministic. */
+template <int ACT, int ROWS, int SIZE, int N_PRODUCTS>
+__global__ void __launch_bounds__(group_sizes<ROWS, SIZE>::THREADS, group_sizes<ROWS, SIZE>::BLOCKS)
+    linear_groups_kernel(linear_group<N_PRODUCTS> group)
+{
+  mlff_after_others();
+  if (!group_can_run()) return;
+  MLFF_SHARED_DYNAMIC(tensor_eight, shared);
+  group_tiles<ROWS, SIZE, N_PRODUCTS> tiles(group, shared);
+  int tile = (int) blockIdx.x;
+  bool has_tile = tiles.move_to(tile);
+  if (has_tile) tiles.start();
+  while (has_tile) {
+    group_sum<SIZE> sum;
+    tiles.add(&sum);
+    const linear_arrays &a = tiles.arrays(tiles.product);
+    const int64_t row0 = tiles.row0;
+    const int col0 = tiles.col0;
+    has_tile = tiles.move_to(tile += (int) gridDim.x);
+    if (has_tile) tiles.start();
+    finish_group<ACT>(group, a, row0, col0, sum, tiles.sums());
+    __syncthreads(); /* where sums were, tiles of x come */
+  }
 }
 
 } // namespace

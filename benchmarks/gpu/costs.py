@@ -71,13 +71,16 @@ BARRIER = 40  # cycles
 # activation), 10 (ANI, whose products wrote slopes then or read factors). Rows of edges, unmeasured: 35 more for four
 # numbers, and for sixteen of them a round to L2.
 FINISH, FINISH_TWO, FINISH_EDGES = 3000, 7000, 4800
+# Times ISSUE for an instruction of kernels whose copies are ahead, barriers and waits: 46 us of ani_networks_kernel with
+# 63 atoms on an H200, when threads had a quarter of 8 atoms, and tiles 16 rows for them. Since then nothing was measured.
+STALLS = 1.4
 # Cycles of a step of a product beside its instructions: copies that it waits for, a barrier, numbers that are split.
-# From Orb on an H200: tiles of 128 x 128 took 13.1 us with 8 steps and 23.2 with 16, 1230 cycles of each are products;
-# by warpgroups 11.6 and 20.1. That was measured when copies started just before their use: now they start up to three
-# steps ahead, of which nothing is counted before it is measured.
+# From Orb on an H200: tiles of 128 x 128 took 13.1 us with 8 steps and 23.2 with 16, 1230 cycles of each are products.
 # Those of fp32 are as of `mixed`: products of 1152 atoms of ANI, 28 to 42 us, come out within 12 % but for one. Since
-# then copies to small tiles start three steps ahead, of which nothing is counted, either.
-PRODUCT_STEP = {"linear_kernel": 950, "linear_mixed_kernel": 950, "linear_groups_kernel": 630}
+# then copies to small tiles start three steps ahead, of which nothing is counted.
+# Products of warpgroups had 630 by the same measurement, when copies started just before their use. Now they start up
+# to three steps ahead, bring whole vectors, and come from tile to tile: STALLS is what they have, unmeasured.
+PRODUCT_STEP = {"linear_kernel": 950, "linear_mixed_kernel": 950}
 SCHEDULERS = 4
 WARP = 32
 REAL = 4  # bytes
@@ -252,7 +255,11 @@ MIXED_TILES = {
     "linear_mixed_kernel<0,64,64,1>": (64, 64, 4, 12),
     "linear_mixed_kernel<0,32,64,1>": (32, 64, 4, 16),
 }
-GROUPS_TILES = {"linear_groups_kernel<0,128,1>": (128, 128, 8, 8), "linear_groups_kernel<0,64,1>": (128, 64, 8, 16)}
+GROUPS_TILES = {
+    "linear_groups_kernel<0,128,128,1>": (128, 128, 8, 8),
+    "linear_groups_kernel<0,128,64,1>": (128, 64, 8, 16),
+    "linear_groups_kernel<0,64,64,1>": (64, 64, 4, 8),
+}
 
 
 def tiles_of(height, width, of):
@@ -264,17 +271,15 @@ def fitting(device, of, mixed):
     if not mixed:
         large, small = TILES.items()
         return large if sum(tiles_of(64, 64, of)) >= 2 * device.sms else small
-    kernels = list(MIXED_TILES.items())
-    if device.code == "sm_90a":
-        kernels[: len(GROUPS_TILES)] = GROUPS_TILES.items()
+    kernels, brought = (GROUPS_TILES, 48) if device.code == "sm_90a" else (MIXED_TILES, 16)  # fitting_mixed of linear.cu
 
     def work(kernel):
         height, width = kernel[1][:2]
         if any(math.ceil(n_out / 64) * 64 % width for *_, n_out in of):
             return math.inf
-        return math.ceil(sum(tiles_of(height, width, of)) / device.sms) * (height * width + 16 * (height + width))
+        return math.ceil(sum(tiles_of(height, width, of)) / device.sms) * (height * width + brought * (height + width))
 
-    return min(kernels, key=work)
+    return min(kernels.items(), key=work)
 
 
 def products(code, device, name, of, mixed=False, finish=FINISH):
@@ -295,10 +300,12 @@ def products(code, device, name, of, mixed=False, finish=FINISH):
         tensor = sums * sass.TENSOR_PRODUCTS * WARP / sass.SHAPES["16816"] * device.tensor if mixed else 0
         return max(issue(blocks) * code.loop(kernel), blocks * warps / SCHEDULERS * tensor)
 
-    # numbers that go through registers are split behind a wait of all; where copies are ahead, blocks fill the waits of
-    # one another
-    waits = PRODUCT_STEP[kernel.split("<")[0]]
-    step = busy(at_once) + waits if kernel in MIXED_TILES else max(busy(at_once), busy(1) + waits)
+    if kernel in GROUPS_TILES:
+        step = max(busy(at_once), STALLS * issue(at_once) * code.loop(kernel))
+    else:
+        # numbers that go through registers are split behind a wait of all, others fill the waits of one another
+        waits = PRODUCT_STEP[kernel.split("<")[0]]
+        step = busy(at_once) + waits if kernel in MIXED_TILES else max(busy(at_once), busy(1) + waits)
     last = issue(at_once) * finish * of_warp / (64 * 32)
     made = Kernel(name, sum(tiles) * warps, [], 0, resident=sum(tiles) * warps, of_block=warps)
     made.chain = most / at_once * (max(trips) * step + last) + 3 * device.l2_cycles

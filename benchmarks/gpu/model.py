@@ -26,6 +26,7 @@ from costs import (
     FINISH_TWO,
     ISSUE,
     REAL,
+    STALLS,
     WARP,
     Code,
     Kernel,
@@ -192,9 +193,6 @@ def descriptors(code, net, s, small):
     return forward, back
 
 
-# Times ISSUE for an instruction of ani_networks_kernel, barriers and waits: 46 us of 63 atoms on an H200, when threads
-# had a quarter of 8 atoms, and tiles 16 rows for them. Since then nothing was measured.
-STALLS = 1.4
 FROM_L2 = 40  # bytes of a cycle that copies bring to a multiprocessor
 HALVING = 4  # instructions for each sum that a lane gets from another slice
 
