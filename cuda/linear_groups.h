@@ -40,8 +40,8 @@ template <int ROWS, int SIZE, int N_PRODUCTS> struct group_tiles {
   const linear_group<N_PRODUCTS> &group;
   tensor_eight *shared;
   int64_t row0;
-  int product, col0, my_row, my_piece;
-  const tensor_eight *w;
+  int product, col0, my_row, my_piece, my_group;
+  const tensor_eight *w; /* those that are copied next */
   const real *x[OWN];
 
   __device__ __forceinline__ group_tiles(const linear_group<N_PRODUCTS> &products, tensor_eight *memory)
@@ -50,6 +50,7 @@ template <int ROWS, int SIZE, int N_PRODUCTS> struct group_tiles {
     const int t = (int) threadIdx.x;
     my_row = t / WARP * TENSOR_SIZE + t % WARP / PIECES;
     my_piece = t % PIECES;
+    my_group = __shfl_sync(FULL_WARP, t / WARP / GROUP_WARPS, 0); /* of a whole warp, which the compiler sees now */
   }
 
   __device__ __forceinline__ const linear_arrays &arrays(int of) const { return group.of[N_PRODUCTS == 1 ? 0 : of]; }
@@ -93,44 +94,45 @@ template <int ROWS, int SIZE, int N_PRODUCTS> struct group_tiles {
     return (real *) (void *) shared + (int) threadIdx.x / WARP * sizes::OF_SUMS;
   }
 
-  __device__ __forceinline__ void copy_w(int k0) const
+  /* Of steps that follow one another. */
+  __device__ __forceinline__ void copy_w(int k0)
   {
     const linear_arrays &a = arrays(product);
     if (k0 >= a.n_in) return;
-    const int n_cols = padded_cols(a.n_out), rests = padded_rows(a.n_in) / EIGHT;
+    const int n_cols = padded_cols(a.n_out), rests = padded_rows(a.n_in) / EIGHT * n_cols;
+    tensor_eight *to = w_tile(k0) + threadIdx.x;
 #pragma unroll
     for (int q = 0; q < COPIES; q++) {
-      const int row = k0 / EIGHT + q * AT_ONCE % (STEP / EIGHT) + (q * THREADS < sizes::W_TILE ? 0 : rests);
-      const tensor_eight *from = w + (int64_t) row * n_cols;
-      __pipeline_memcpy_async(w_tile(k0) + q * THREADS + threadIdx.x, from, sizeof *from);
+      const tensor_eight *from = w + q * AT_ONCE % (STEP / EIGHT) * n_cols + (q * THREADS < sizes::W_TILE ? 0 : rests);
+      __pipeline_memcpy_async(to + q * THREADS, from, sizeof *from);
     }
+    w += STEP / EIGHT * n_cols;
   }
 
+  /* Weights behind n_in are zero: any numbers of the row do there. */
   __device__ __forceinline__ void copy_x(int k0) const
   {
     const linear_arrays &a = arrays(product);
     if (k0 >= a.n_in) return;
-    if (a.x_in_vectors)
-      copy_pieces<PIECE>(a, k0);
-    else
-      copy_pieces<1>(a, k0);
-  }
-
-  /* N numbers at a time. Weights behind n_in are zero: any numbers of the row do there. */
-  template <int N> __device__ __forceinline__ void copy_pieces(const linear_arrays &a, int k0) const
-  {
+    if (a.x_in_vectors) {
 #pragma unroll
-    for (int d = 0; d < LAYERS; d++)
+      for (int d = 0; d < LAYERS; d++) {
+        const int k = k0 + d * TENSOR_DEPTH + my_piece * PIECE, at = k < a.n_in ? k : 0;
 #pragma unroll
-      for (int n = 0; n < PIECE; n += N) {
-        const int k = k0 + d * TENSOR_DEPTH + my_piece * PIECE + n, at = k < a.n_in ? k : 0;
-#pragma unroll
-        for (int q = 0; q < OWN; q++) copy_ahead<N>(raw(k0, d, q) + n, x[q] + at);
+        for (int q = 0; q < OWN; q++) copy_ahead<PIECE>(raw(k0, d, q), x[q] + at);
       }
+    } else {
+#pragma unroll 1
+      for (int n = 0; n < LAYERS * PIECE; n++) {
+        const int d = n / PIECE, k = k0 + d * TENSOR_DEPTH + my_piece * PIECE + n % PIECE, at = k < a.n_in ? k : 0;
+#pragma unroll
+        for (int q = 0; q < OWN; q++) copy_ahead<1>(raw(k0, d, q) + n % PIECE, x[q] + at);
+      }
+    }
   }
 
   /* What comes first, in two groups of copies. */
-  __device__ __forceinline__ void start() const
+  __device__ __forceinline__ void start()
   {
     for (int k0 = 0; k0 < 2 * STEP; k0 += STEP) {
       copy_x(k0), copy_w(k0);
@@ -157,10 +159,9 @@ template <int ROWS, int SIZE, int N_PRODUCTS> struct group_tiles {
   /* The sums of the tile. While products of a step are at work, numbers of x of the next one are split, and those of
    * later ones are on their way. A place is filled again when all have passed the barrier behind a wait for its
    * products. After start; at last nothing is on its way, and all have read x and w. */
-  __device__ __forceinline__ void add(group_sum<SIZE> *sum) const
+  __device__ __forceinline__ void add(group_sum<SIZE> *sum)
   {
     const linear_arrays &a = arrays(product);
-    const int my_group = (int) threadIdx.x / WARP / GROUP_WARPS;
 #pragma unroll
     for (int q = 0; q < SIZE / 2; q++) sum->of[q] = sum->rest[q] = 0;
     __pipeline_wait_prior(1);
@@ -171,7 +172,8 @@ template <int ROWS, int SIZE, int N_PRODUCTS> struct group_tiles {
     __pipeline_commit();
     for (int k0 = 0; k0 < a.n_in; k0 += STEP) {
       __syncthreads();
-      const tensor_eight *x_of = x_tile(k0) + my_group * GROUP_ROWS, *w_of = w_tile(k0);
+      const group_tile x_of = group_tile_at(x_tile(k0) + my_group * GROUP_ROWS, ROWS);
+      const group_tile w_of = group_tile_at(w_tile(k0), SIZE);
       group_begin();
 #pragma unroll
       for (int d = 0; d < STEP / EIGHT; d += TENSOR_DEPTH / EIGHT)

@@ -225,14 +225,25 @@ MLFF_DEVICE float group_half(const tensor_eight &of, int k)
   return one_half(of.of[k / PIECE].of[k % PIECE / 2], k % 2);
 }
 
+/* Where a tile begins, as tensor cores want it: 16 bytes from row to row, and `rows` of them from EIGHT to EIGHT. One
+ * more is the next row. */
 #if MLFF_WARPGROUPS
-/* Where a tile begins, 16 bytes from row to row and `rows` of them from EIGHT to EIGHT, in units of 16 bytes. */
-MLFF_DEVICE uint64_t group_tile(const tensor_eight *tile, int rows)
+typedef uint64_t group_tile;
+#else
+typedef const tensor_eight *group_tile;
+#endif
+
+MLFF_DEVICE group_tile group_tile_at(const tensor_eight *tile, int rows)
 {
-  const uint64_t at = (uint64_t) __cvta_generic_to_shared(tile) / 16;
-  return at | (uint64_t) rows << 16 | (uint64_t) EIGHT << 32;
+#if MLFF_WARPGROUPS
+  return (uint64_t) __cvta_generic_to_shared(tile) / 16 | (uint64_t) rows << 16 | (uint64_t) EIGHT << 32;
+#else
+  (void) rows;
+  return tile;
+#endif
 }
 
+#if MLFF_WARPGROUPS
 #define FOUR(s, q) "+f"(s[q]), "+f"(s[(q) + 1]), "+f"(s[(q) + 2]), "+f"(s[(q) + 3])
 #define SIXTEEN(s, q) FOUR(s, q), FOUR(s, (q) + 4), FOUR(s, (q) + 8), FOUR(s, (q) + 12)
 
@@ -281,15 +292,13 @@ MLFF_DEVICE void group_publish()
 /* Starts sum[r][c] += sum_k x[r][k] w[k][c], k < TENSOR_DEPTH, as tensor_add does. x [2][GROUP_ROWS of x_rows],
  * w [2][SIZE]: tiles of numbers, and x_tile and w_tile behind them of rests. All threads of a warpgroup call it. */
 template <int SIZE>
-MLFF_DEVICE void group_add(group_sum<SIZE> *sum, const tensor_eight *x, int x_tile, int x_rows, const tensor_eight *w,
-                           int w_tile)
+MLFF_DEVICE void group_add(group_sum<SIZE> *sum, group_tile x, int x_tile, int x_rows, group_tile w, int w_tile)
 {
 #if MLFF_WARPGROUPS
-  const uint64_t x_of = group_tile(x, x_rows), x_rest = group_tile(x + x_tile, x_rows);
-  const uint64_t w_of = group_tile(w, SIZE), w_rest = group_tile(w + w_tile, SIZE);
-  group_product(sum->rest, x_rest, w_of);
-  group_product(sum->rest, x_of, w_rest);
-  group_product(sum->of, x_of, w_of);
+  (void) x_rows;
+  group_product(sum->rest, x + (uint64_t) x_tile, w);
+  group_product(sum->rest, x, w + (uint64_t) w_tile);
+  group_product(sum->of, x, w);
 #elif MLFF_CUDASIM
   const int lane = (int) threadIdx.x % WARP, warp = (int) threadIdx.x / WARP % GROUP_WARPS;
   for (int q = 0; q < SIZE / 2; q++) {

@@ -70,7 +70,7 @@ BARRIER = 40  # cycles
 # written or factors read, too. From tiles of 128 x 128 of `mixed` on an H200: 3 us (Orb, none), 4.8 (Orb, with an
 # activation), 10 (ANI, whose products wrote slopes then or read factors). Rows of edges, unmeasured: 35 more for four
 # numbers, and for sixteen of them a round to L2.
-FINISH, FINISH_TWO, FINISH_EDGES = 3000, 7000, 4800
+FINISH, FINISH_TWO, FINISH_EDGES = 3000, 7000, 3800
 # Times ISSUE for an instruction of kernels whose copies are ahead, barriers and waits: 46 us of ani_networks_kernel with
 # 63 atoms on an H200, when threads had a quarter of 8 atoms, and tiles 16 rows for them. Since then nothing was measured.
 STALLS = 1.4

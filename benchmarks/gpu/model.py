@@ -249,13 +249,15 @@ def orb(code, s, device, mixed, f=256, hidden=512, layers=15, neighbours=20, n_b
     blocks = max(1, math.ceil(e / 32768))
     rows = e / blocks
 
-    # five passes over f of an edge: eight warps make factors of an edge each, then four of them take one together,
-    # or two each, four channels at a time and four edges
+    # Three passes over f of an edge. Of senders, rows of all edges come at once, eight warps make factors of an edge each,
+    # then threads take four channels of every fourth one, two at a time; those of receivers four at a time,
+    # whose edges are in shared memory.
     shares = 4 * 256 // f
-    atoms, wait, sums = n / blocks, math.ceil(neighbours / 4 / shares), math.ceil(neighbours / 8)
-    send = Kernel("send", 8 * atoms, [(268, sums, 3, False), (330, wait, 2, False)], 4, 3, l2=5 * f * rows * REAL)
-    receive = Kernel("receive", 8 * n, [(225, wait, 3, False)], 3, 1, (f * rows + 2 * f * n) * REAL)
-    send.resident = receive.resident = 24
+    atoms, each = n / blocks, math.ceil(neighbours / shares)
+    sums = [(290, math.ceil(neighbours / 8), 0, False), (113, math.ceil(each / 2), 0, False)]
+    send = Kernel("send", 8 * atoms, sums, 5, 3, l2=3 * f * rows * REAL, resident=32)
+    receive = Kernel("receive", 8 * n, [(206, math.ceil(each / 4), 1, False)], 4, 2, (f * rows + 2 * f * n) * REAL)
+    receive.resident = 32
     # behind the sums of the first product come rows of receivers: senders' are in a cache of the multiprocessor
     first = products(code, device, f"product {f} x {hidden}, rows", [(rows, f, hidden)], mixed, FINISH_EDGES)
     first.l2 += hidden * rows * REAL
