@@ -68,8 +68,8 @@ BUS = 55e3  # bytes/us from a GPU to its host
 BARRIER = 40  # cycles
 # Instructions of a warp for its 64 x 32 numbers of a product, with writes that wait: of one array, and where slopes are
 # written or factors read, too. From tiles of 128 x 128 of `mixed` on an H200: 3 us (Orb, none), 4.8 (Orb, with an
-# activation), 10 (ANI, whose products wrote slopes then or read factors). Rows of edges, unmeasured: 35 more for four
-# numbers, and for sixteen of them a round to L2.
+# activation, which has taken 16 instructions less for a number since then), 10 (ANI, whose products wrote slopes then
+# or read factors). Rows of edges, unmeasured: 35 more for four numbers, and for sixteen of them a round to L2.
 FINISH, FINISH_TWO, FINISH_EDGES = 3000, 7000, 3800
 # Times ISSUE for an instruction of kernels whose copies are ahead, barriers and waits: 46 us of ani_networks_kernel with
 # 63 atoms on an H200, when threads had a quarter of 8 atoms, and tiles 16 rows for them. Since then nothing was measured.
