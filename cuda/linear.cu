@@ -202,7 +202,7 @@ __global__ void __launch_bounds__(LINEAR_THREADS, 1) linear_kernel(linear_group<
 typedef struct linear_kernels {
   const char *name;
   int rows, cols, n_threads, shared; /* of a tile of y; of a block: threads, and bytes of dynamic shared memory */
-  int per_sm;                        /* blocks of a multiprocessor, which take all tiles in turn; 0: a block for each */
+  int64_t per_sm;                    /* blocks of a multiprocessor, which take all tiles in turn; 0: a block for each */
   void (*one[4])(linear_group<1>);
   void (*many[4])(linear_group<MANY>);
 } linear_kernels;

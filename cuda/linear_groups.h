@@ -40,7 +40,7 @@ template <int ROWS, int SIZE, int N_PRODUCTS> struct group_tiles {
   const linear_group<N_PRODUCTS> &group;
   tensor_eight *shared;
   int64_t row0;
-  int product, col0, my_row, my_piece, my_group;
+  int product, col0, my_row, my_group;
   const tensor_eight *w; /* those that are copied next */
   const real *x[OWN];
 
@@ -49,7 +49,6 @@ template <int ROWS, int SIZE, int N_PRODUCTS> struct group_tiles {
   {
     const int t = (int) threadIdx.x;
     my_row = t / WARP * TENSOR_SIZE + t % WARP / PIECES;
-    my_piece = t % PIECES;
     my_group = __shfl_sync(FULL_WARP, t / WARP / GROUP_WARPS, 0); /* of a whole warp, which the compiler sees now */
   }
 
@@ -117,14 +116,15 @@ template <int ROWS, int SIZE, int N_PRODUCTS> struct group_tiles {
     if (a.x_in_vectors) {
 #pragma unroll
       for (int d = 0; d < LAYERS; d++) {
-        const int k = k0 + d * TENSOR_DEPTH + my_piece * PIECE, at = k < a.n_in ? k : 0;
+        const int k = k0 + d * TENSOR_DEPTH + (int) threadIdx.x % PIECES * PIECE, at = k < a.n_in ? k : 0;
 #pragma unroll
         for (int q = 0; q < OWN; q++) copy_ahead<PIECE>(raw(k0, d, q), x[q] + at);
       }
     } else {
 #pragma unroll 1
       for (int n = 0; n < LAYERS * PIECE; n++) {
-        const int d = n / PIECE, k = k0 + d * TENSOR_DEPTH + my_piece * PIECE + n % PIECE, at = k < a.n_in ? k : 0;
+        const int d = n / PIECE, k = k0 + d * TENSOR_DEPTH + (int) threadIdx.x % PIECES * PIECE + n % PIECE,
+                  at = k < a.n_in ? k : 0;
 #pragma unroll
         for (int q = 0; q < OWN; q++) copy_ahead<1>(raw(k0, d, q) + n % PIECE, x[q] + at);
       }
@@ -151,8 +151,9 @@ template <int ROWS, int SIZE, int N_PRODUCTS> struct group_tiles {
         const vector_of<PIECE> numbers = load_vector<PIECE>(raw(k0, d, q));
         const tensor_piece piece = tensor_split(numbers.of);
         tensor_eight *to = x_tile(k0) + d * (TENSOR_DEPTH / EIGHT) * ROWS;
-        *group_piece(to, ROWS, my_row + q * OF_WARP, my_piece) = {{piece.of[0], piece.of[1]}};
-        *group_piece(to + sizes::X_TILE, ROWS, my_row + q * OF_WARP, my_piece) = {{piece.rest[0], piece.rest[1]}};
+        *group_piece(to, ROWS, my_row + q * OF_WARP, (int) threadIdx.x % PIECES) = {{piece.of[0], piece.of[1]}};
+        *group_piece(to + sizes::X_TILE, ROWS, my_row + q * OF_WARP,
+                     (int) threadIdx.x % PIECES) = {{piece.rest[0], piece.rest[1]}};
       }
   }
 

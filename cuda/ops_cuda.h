@@ -64,8 +64,8 @@ MLFF_DEVICE real real_log_above(real t)
 #endif
 }
 
-/* Shifted softplus log(1 + exp(x)) - ln 2, with x - ln 2 above 20 as in PyTorch, which float rounds to anyway; NaN stays
- * NaN. A sum of ln 2 and less has no use for log1p. Twin: vssp of cpu/simd.h. */
+/* Shifted softplus log(1 + exp(x)) - ln 2, with x - ln 2 above 20 as in PyTorch, to which float rounds anyway; NaN
+ * stays NaN. A sum of ln 2 and less has no use for log1p. Twin: vssp of cpu/simd.h. */
 MLFF_DEVICE real real_ssp(real x)
 {
   const real smooth = (x < 0 ? (real) 0 : x) + real_log_above(real_exp(x < 0 ? x : -x));

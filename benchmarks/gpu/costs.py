@@ -71,8 +71,9 @@ BARRIER = 40  # cycles
 # activation, which has taken 16 instructions less for a number since then), 10 (ANI, whose products wrote slopes then
 # or read factors). Rows of edges, unmeasured: 35 more for four numbers, and for sixteen of them a round to L2.
 FINISH, FINISH_TWO, FINISH_EDGES = 3000, 7000, 3800
-# Times ISSUE for an instruction of kernels whose copies are ahead, barriers and waits: 46 us of ani_networks_kernel with
-# 63 atoms on an H200, when threads had a quarter of 8 atoms, and tiles 16 rows for them. Since then nothing was measured.
+# Times ISSUE for an instruction of kernels whose copies are ahead, barriers and waits: 46 us of ani_networks_kernel
+# with 63 atoms on an H200, when threads had a quarter of 8 atoms, and tiles 16 rows for them. Since then nothing was
+# measured.
 STALLS = 1.4
 # Cycles of a step of a product beside its instructions: copies that it waits for, a barrier, numbers that are split.
 # From Orb on an H200: tiles of 128 x 128 took 13.1 us with 8 steps and 23.2 with 16, 1230 cycles of each are products.
@@ -271,7 +272,8 @@ def fitting(device, of, mixed):
     if not mixed:
         large, small = TILES.items()
         return large if sum(tiles_of(64, 64, of)) >= 2 * device.sms else small
-    kernels, brought = (GROUPS_TILES, 48) if device.code == "sm_90a" else (MIXED_TILES, 16)  # fitting_mixed of linear.cu
+    # as fitting_mixed of linear.cu
+    kernels, brought = (GROUPS_TILES, 48) if device.code == "sm_90a" else (MIXED_TILES, 16)
 
     def work(kernel):
         height, width = kernel[1][:2]

@@ -249,9 +249,9 @@ def orb(code, s, device, mixed, f=256, hidden=512, layers=15, neighbours=20, n_b
     blocks = max(1, math.ceil(e / 32768))
     rows = e / blocks
 
-    # Three passes over f of an edge. Of senders, rows of all edges come at once, eight warps make factors of an edge each,
-    # then threads take four channels of every fourth one, two at a time; those of receivers four at a time,
-    # whose edges are in shared memory.
+    # Three passes over f of an edge. Of senders, rows of all edges come at once, eight warps make factors of an edge
+    # each, then threads take four channels of every fourth one, two at a time; those of receivers, whose edges are in
+    # shared memory, four at a time.
     shares = 4 * 256 // f
     atoms, each = n / blocks, math.ceil(neighbours / shares)
     sums = [(290, math.ceil(neighbours / 8), 0, False), (113, math.ceil(each / 2), 0, False)]
