@@ -49,7 +49,7 @@ MLFF_DEVICE real real_sigmoid(real x)
   return (real) 1 / ((real) 1 + real_exp(-x));
 }
 
-/* log(1 + t), t in 0 .. 1; in float 2 atanh(t / (2 + t)) by a polynomial of relative error 4e-9, with less to do. */
+/* log(1 + t), t in 0 .. 1; in float 2 atanh(t / (2 + t)) by a polynomial of relative error 8e-9, with less to do. */
 MLFF_DEVICE real real_log_above(real t)
 {
 #if MLFF_REAL_IS_DOUBLE

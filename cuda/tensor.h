@@ -301,19 +301,21 @@ MLFF_DEVICE void group_add(group_sum<SIZE> *sum, group_tile x, int x_tile, int x
   group_product(sum->of, x, w);
 #elif MLFF_CUDASIM
   const int lane = (int) threadIdx.x % WARP, warp = (int) threadIdx.x / WARP % GROUP_WARPS;
-  for (int q = 0; q < SIZE / 2; q++) {
-    const int row = 16 * warp + lane / 4 + q / 2 % 2 * 8, col = q / 4 * 8 + lane % 4 * 2 + q % 2;
-    double of = 0, rest_x = 0, rest_w = 0;
-    for (int k = 0; k < TENSOR_DEPTH; k++) {
-      const tensor_eight *xs = x + k / EIGHT * x_rows + row, *ws = w + k / EIGHT * SIZE + col;
-      const double high_x = group_half(*xs, k % EIGHT), high_w = group_half(*ws, k % EIGHT);
-      of += high_x * high_w;
-      rest_x += group_half(xs[x_tile], k % EIGHT) * high_w;
-      rest_w += high_x * group_half(ws[w_tile], k % EIGHT);
+  cudasim_product([=] {
+    for (int q = 0; q < SIZE / 2; q++) {
+      const int row = 16 * warp + lane / 4 + q / 2 % 2 * 8, col = q / 4 * 8 + lane % 4 * 2 + q % 2;
+      double of = 0, rest_x = 0, rest_w = 0;
+      for (int k = 0; k < TENSOR_DEPTH; k++) {
+        const tensor_eight *xs = x + k / EIGHT * x_rows + row, *ws = w + k / EIGHT * SIZE + col;
+        const double high_x = group_half(*xs, k % EIGHT), high_w = group_half(*ws, k % EIGHT);
+        of += high_x * high_w;
+        rest_x += group_half(xs[x_tile], k % EIGHT) * high_w;
+        rest_w += high_x * group_half(ws[w_tile], k % EIGHT);
+      }
+      sum->rest[q] = tensor_cut(tensor_cut(sum->rest[q] + rest_x) + rest_w);
+      sum->of[q] = tensor_cut(sum->of[q] + of);
     }
-    sum->rest[q] = tensor_cut(tensor_cut(sum->rest[q] + rest_x) + rest_w);
-    sum->of[q] = tensor_cut(sum->of[q] + of);
-  }
+  });
 #else
   (void) sum, (void) x, (void) x_tile, (void) x_rows, (void) w, (void) w_tile;
 #endif
@@ -331,6 +333,8 @@ MLFF_DEVICE void group_commit()
 {
 #if MLFF_WARPGROUPS
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#elif MLFF_CUDASIM
+  cudasim_commit_products();
 #endif
 }
 
@@ -339,6 +343,8 @@ template <int N> MLFF_DEVICE void group_wait()
 {
 #if MLFF_WARPGROUPS
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+#elif MLFF_CUDASIM
+  cudasim_wait_for_products(N);
 #endif
 }
 

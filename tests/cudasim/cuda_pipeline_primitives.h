@@ -1,5 +1,6 @@
 /* cuda_pipeline_primitives.h: copies from device memory to shared memory that a thread starts and waits for later.
- * Nothing is there before it has waited: a kernel that reads too early finds what the memory held, at first NaN. */
+ * Nothing is there before it has waited: a kernel that reads too early finds what the memory held, at first NaN. When
+ * launches are shuffled, some copies are there at once: a kernel that starts them too early overwrites what is read. */
 #ifndef MLFF_CUDASIM_CUDA_PIPELINE_PRIMITIVES_H
 #define MLFF_CUDASIM_CUDA_PIPELINE_PRIMITIVES_H
 

@@ -282,6 +282,12 @@ template <typename F> cudaError_t cudaFuncSetAttribute(F *kernel, cudaFuncAttrib
   return cudasim_set_attribute((const void *) kernel, attribute, value);
 }
 
+/* ---- products of warpgroups: a thread starts its part, and its groups, but the last n, are done once it has waited ---- */
+
+void cudasim_product(const std::function<void()> &product);
+void cudasim_commit_products();
+void cudasim_wait_for_products(size_t n);
+
 /* ---- launching ---- */
 
 /* One thread's run of a kernel with its arguments; how it is to be run. */

@@ -4,7 +4,17 @@
 
 #include "backend_cuda.h"
 
-enum { WRONG_BLOCK, WRONG_LINES, WRONG_WARP, WRONG_MASK, WRONG_END, WRONG_TURN, WRONG_SHARED, WRONG_DEVICE };
+enum {
+  WRONG_BLOCK,
+  WRONG_LINES,
+  WRONG_WARP,
+  WRONG_MASK,
+  WRONG_END,
+  WRONG_PRODUCT,
+  WRONG_TURN,
+  WRONG_SHARED,
+  WRONG_DEVICE
+};
 
 void launch_twice(mlff_backend *b, const float *x, float *y, int n);
 void launch_tree_sum(mlff_backend *b, const float *x, float *y, int n_blocks);
@@ -16,6 +26,7 @@ void launch_missing_barrier(mlff_backend *b, int *y, int n_lanes);
 void launch_reverse(mlff_backend *b, const float *x, float *y, int n_blocks, int n_threads, int shared_bytes);
 void launch_fresh_shared(mlff_backend *b, float *y);
 void launch_async_copy(mlff_backend *b, const float *x, float *y);
+void launch_products(mlff_backend *b, float *y);
 /* Shared memory that launches of launch_reverse may have from now on. */
 cudaError_t allow_reverse(int shared_bytes);
 /* One that the simulator must stop; y has 32 floats. */

@@ -1,9 +1,12 @@
-/* shared.cpp: how much shared memory kernels may have, and copies into it that a thread starts and waits for later
- * (cuda_pipeline_primitives.h). */
+/* shared.cpp: how much shared memory kernels may have, and what a thread starts there and waits for later: copies
+ * (cuda_pipeline_primitives.h) and products of warpgroups (cuda_runtime.h). Both are done as late as they may be, or,
+ * when launches are shuffled, some of them at once. */
 #include "cuda_pipeline_primitives.h"
 #include "cudasim_impl.h"
 
+#include <deque>
 #include <map>
+#include <vector>
 
 namespace cudasim {
 
@@ -13,11 +16,16 @@ struct async_copy {
   size_t bytes, group;
 };
 
-/* Of one thread: copies that are under way, in a ring, and how many groups were committed. */
+typedef std::vector<std::function<void()>> products;
+
+/* Of one thread: copies that are under way, in a ring, and how many groups were committed; products of the group that
+ * is not, and those of the others. */
 enum { MOST_COPIES = 256, MOST_THREADS = 1024 };
 struct pipeline {
   async_copy copies[MOST_COPIES];
   size_t n_begun, n_done, n_groups;
+  products open;
+  std::deque<products> committed;
 };
 
 static pipeline pipelines[MOST_THREADS];
@@ -35,6 +43,19 @@ void forget_copies()
 {
   for (size_t k = 0; k < n_used; k++) pipelines[k].n_begun = pipelines[k].n_done = pipelines[k].n_groups = 0;
   n_used = 0;
+}
+
+bool has_products()
+{
+  const pipeline &p = own();
+  return !p.open.empty() || !p.committed.empty();
+}
+
+/* Whether what a thread starts is done at once. */
+static bool is_early()
+{
+  static unsigned n = 0;
+  return state.shuffle && (state.shuffle + n++) * 2654435761u >> 31;
 }
 
 /* Bytes that kernels have asked for. */
@@ -65,7 +86,10 @@ void __pipeline_memcpy_async(void *shared, const void *global, size_t bytes)
     die("__pipeline_memcpy_async of %zu bytes from %p to %p, which are not aligned to that", bytes, global, shared);
   pipeline &p = own();
   if (p.n_begun - p.n_done == MOST_COPIES) die("more than %d copies of a thread are under way", (int) MOST_COPIES);
-  p.copies[p.n_begun++ % MOST_COPIES] = {shared, global, bytes, p.n_groups};
+  if (is_early())
+    std::memcpy(shared, global, bytes);
+  else
+    p.copies[p.n_begun++ % MOST_COPIES] = {shared, global, bytes, p.n_groups};
 }
 
 void __pipeline_commit()
@@ -80,4 +104,24 @@ void __pipeline_wait_prior(size_t n)
     const async_copy &c = p.copies[p.n_done++ % MOST_COPIES];
     std::memcpy(c.to, c.from, c.bytes);
   }
+}
+
+void cudasim_product(const std::function<void()> &product)
+{
+  own().open.push_back(product);
+}
+
+void cudasim_commit_products()
+{
+  pipeline &p = own();
+  p.committed.push_back(std::move(p.open));
+  p.open.clear();
+  if (is_early()) cudasim_wait_for_products(0);
+}
+
+void cudasim_wait_for_products(size_t n)
+{
+  pipeline &p = own();
+  for (; p.committed.size() > n; p.committed.pop_front())
+    for (const auto &product : p.committed.front()) product();
 }

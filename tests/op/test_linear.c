@@ -515,21 +515,26 @@ START_TEST(wrong_instructions_are_found)
 }
 END_TEST
 
-/* Products at once, more than go into one launch, with and without rows: the bits of one after another. On a
- * real GPU they are other kernels, which may round otherwise. */
+/* Products at once, more than go into one launch, with and without rows: the bits of one after another, on GPUs with
+ * `mixed`, too. On a real GPU they are other kernels, which may round otherwise. */
 START_TEST(many_products_are_as_one_by_one)
 {
-  enum { N = 37, LD = 80 };
-  mlff_backend *backend = open_backend(_i);
-  if (!backend) return;
+  enum { N = 37, LD = 280 };
+  const int is_mixed = _i == n_backends();
   mlff_error error = {0};
+  mlff_backend *backend = NULL;
+  if (is_mixed)
+    test_ok(mlff_backend_open("cuda", 0, "mixed", NULL, &backend, &error), error);
+  else
+    backend = open_backend(_i);
+  if (!backend) return;
   test_rng rng = {.state = 3};
   mlff_linear linears[N] = {{0}};
   const mlff_linear *pointers[N];
   mlff_linear_args args[N];
   mlff_buf x[N], y[N][2];
   for (int k = 0; k < N; k++) {
-    const int n_in = 1 + test_below(&rng, LD), n_out = 1 + test_below(&rng, LD),
+    const int most = k % 4 ? 80 : LD, n_in = 1 + test_below(&rng, most), n_out = 1 + test_below(&rng, most),
               n_rows = k % 5 ? test_below(&rng, 70) : 0;
     const int64_t size = (int64_t) (n_rows + 1) * LD;
     double *weight = random_array(&rng, (int64_t) n_in * n_out), *values = random_array(&rng, size);
@@ -631,7 +636,7 @@ static Suite *make_suite(void)
 #if MLFF_CUDASIM
   tcase_add_test(tcase, tiles_agree);
 #endif
-  tcase_add_loop_test(tcase, many_products_are_as_one_by_one, 0, n_backends());
+  tcase_add_loop_test(tcase, many_products_are_as_one_by_one, 0, n_backends() + (n_backends() > N_CPU_BACKENDS));
   suite_add_tcase(suite, tcase);
   return suite;
 }

@@ -505,13 +505,16 @@ START_TEST(linear_with_ssp)
   mlff_backend *backend = open_backend(_i);
   if (!backend) return;
   mlff_error error = {0};
-  enum { N = 401 };
+  enum { N_FINITE = 401, N };
   double x[N], one = 1.0, zero = 0.0;
-  for (int k = 0; k < N; k++) x[k] = k < 200 ? -30.0 + 0.3 * k : 19.9 + 1e-3 * (k - 200);
+  for (int k = 0; k < N_FINITE; k++) x[k] = k < 200 ? -30.0 + 0.3 * k : 19.9 + 1e-3 * (k - 200);
   x[7] = -1000.0;
   x[8] = 1000.0;
   x[9] = 20.0;
   x[10] = nextafter(20.0, 21.0);
+  x[11] = 1e30;
+  x[12] = -1e30;
+  x[N_FINITE] = NAN;
   array in = array_of(backend, x, N), y = array_of(backend, x, N), slope = array_of(backend, x, N);
   mlff_linear linear = {0};
   test_ok(backend->ops->linear_pack(backend, &linear, &one, &zero, 1, 1, 0, &error), error);
@@ -525,7 +528,8 @@ START_TEST(linear_with_ssp)
                                  .ld_slope = 1};
   backend->ops->linear(backend, &linear, &args);
   double *got = download_reals(backend, &y.buf, N), *got_slope = download_reals(backend, &slope.buf, N);
-  for (int k = 0; k < N; k++) {
+  ck_assert(isnan(got[N_FINITE]) && isnan(got_slope[N_FINITE]));
+  for (int k = 0; k < N_FINITE; k++) {
     near_one(got[k], ssp(in.host[k]), 3 * rounding(backend) * (1 + fabs(in.host[k])));
     near_one(got_slope[k], 1 / (1 + exp(-in.host[k])), 4 * rounding(backend));
   }
