@@ -300,10 +300,10 @@ MLFF_DEVICE void group_add(group_sum<SIZE> *sum, group_tile x, int x_tile, int x
   group_product(sum->rest, x, w + (uint64_t) w_tile);
   group_product(sum->of, x, w);
 #elif MLFF_CUDASIM
-  const int lane = (int) threadIdx.x % WARP, warp = (int) threadIdx.x / WARP % GROUP_WARPS;
-  cudasim_product([=] {
+  const int t = (int) threadIdx.x;
+  cudasim_product([sum, x, w, x_tile, x_rows, w_tile, t] {
     for (int q = 0; q < SIZE / 2; q++) {
-      const int row = 16 * warp + lane / 4 + q / 2 % 2 * 8, col = q / 4 * 8 + lane % 4 * 2 + q % 2;
+      const int row = 16 * (t / WARP % GROUP_WARPS) + t % WARP / 4 + q / 2 % 2 * 8, col = q / 4 * 8 + t % 4 * 2 + q % 2;
       double of = 0, rest_x = 0, rest_w = 0;
       for (int k = 0; k < TENSOR_DEPTH; k++) {
         const tensor_eight *xs = x + k / EIGHT * x_rows + row, *ws = w + k / EIGHT * SIZE + col;

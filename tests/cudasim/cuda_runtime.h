@@ -282,7 +282,7 @@ template <typename F> cudaError_t cudaFuncSetAttribute(F *kernel, cudaFuncAttrib
   return cudasim_set_attribute((const void *) kernel, attribute, value);
 }
 
-/* ---- products of warpgroups: a thread starts its part, and its groups, but the last n, are done once it has waited ---- */
+/* ---- products of warpgroups: groups of a thread's part, which are done, but the last n, once it has waited ---- */
 
 void cudasim_product(const std::function<void()> &product);
 void cudasim_commit_products();
