@@ -302,18 +302,29 @@ MLFF_DEVICE void group_add(group_sum<SIZE> *sum, group_tile x, int x_tile, int x
 #elif MLFF_CUDASIM
   const int t = (int) threadIdx.x;
   cudasim_product([sum, x, w, x_tile, x_rows, w_tile, t] {
-    for (int q = 0; q < SIZE / 2; q++) {
-      const int row = 16 * (t / WARP % GROUP_WARPS) + t % WARP / 4 + q / 2 % 2 * 8, col = q / 4 * 8 + t % 4 * 2 + q % 2;
-      double of = 0, rest_x = 0, rest_w = 0;
-      for (int k = 0; k < TENSOR_DEPTH; k++) {
-        const tensor_eight *xs = x + k / EIGHT * x_rows + row, *ws = w + k / EIGHT * SIZE + col;
-        const double high_x = group_half(*xs, k % EIGHT), high_w = group_half(*ws, k % EIGHT);
-        of += high_x * high_w;
-        rest_x += group_half(xs[x_tile], k % EIGHT) * high_w;
-        rest_w += high_x * group_half(ws[w_tile], k % EIGHT);
+    double of_x[2][TENSOR_DEPTH], rest_x[2][TENSOR_DEPTH]; /* of two rows */
+    for (int k = 0; k < TENSOR_DEPTH; k++)
+      for (int r = 0; r < 2; r++) {
+        const tensor_eight *at = x + k / EIGHT * x_rows + 16 * (t / WARP % GROUP_WARPS) + t % WARP / 4 + 8 * r;
+        of_x[r][k] = group_half(*at, k % EIGHT);
+        rest_x[r][k] = group_half(at[x_tile], k % EIGHT);
       }
-      sum->rest[q] = tensor_cut(tensor_cut(sum->rest[q] + rest_x) + rest_w);
-      sum->of[q] = tensor_cut(sum->of[q] + of);
+    for (int c = 0; c < SIZE / 4; c++) {
+      double of[2] = {0, 0}, of_rest_x[2] = {0, 0}, of_rest_w[2] = {0, 0};
+      for (int k = 0; k < TENSOR_DEPTH; k++) {
+        const tensor_eight *at = w + k / EIGHT * SIZE + c / 2 * 8 + t % 4 * 2 + c % 2;
+        const double of_w = group_half(*at, k % EIGHT), rest_w = group_half(at[w_tile], k % EIGHT);
+        for (int r = 0; r < 2; r++) {
+          of[r] += of_x[r][k] * of_w;
+          of_rest_x[r] += rest_x[r][k] * of_w;
+          of_rest_w[r] += of_x[r][k] * rest_w;
+        }
+      }
+      for (int r = 0; r < 2; r++) {
+        float *const own = &sum->of[c / 2 * 4 + 2 * r + c % 2], *const rest = &sum->rest[c / 2 * 4 + 2 * r + c % 2];
+        *rest = tensor_cut(tensor_cut(*rest + of_rest_x[r]) + of_rest_w[r]);
+        *own = tensor_cut(*own + of[r]);
+      }
     }
   });
 #else

@@ -43,7 +43,7 @@ template <int EXPONENT, int MANTISSA> struct cudasim_small_float {
       const uint32_t wide = (uint32_t) (field - bias + 127) << 23 | (uint32_t) fraction << (23 - MANTISSA);
       std::memcpy(&x, &wide, sizeof x);
     } else if (field == 0) {
-      x = std::ldexp((float) fraction, 1 - bias - MANTISSA);
+      x = (float) fraction * __builtin_ldexpf(1, 1 - bias - MANTISSA);
     } else if (fraction == 0) {
       x = INFINITY;
     }
