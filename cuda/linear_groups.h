@@ -32,10 +32,8 @@ template <int ROWS, int SIZE> struct group_sizes {
 template <int ROWS, int SIZE, int N_PRODUCTS> struct group_tiles {
   typedef group_sizes<ROWS, SIZE> sizes;
   enum { THREADS = sizes::THREADS, OF_WARP = WARP / PIECES, OWN = TENSOR_SIZE / OF_WARP };
-  enum {
-    COPIES = 2 * sizes::W_TILE / THREADS,
-    AT_ONCE = THREADS / SIZE
-  }; /* of weights; EIGHTs of a column at a time */
+  /* Of weights: copies of a thread for a step, and EIGHTs of a column that threads copy at a time. */
+  enum { COPIES = 2 * sizes::W_TILE / THREADS, AT_ONCE = THREADS / SIZE };
   static_assert(COPIES * THREADS == 2 * sizes::W_TILE && AT_ONCE * SIZE == THREADS, "whole columns");
   const linear_group<N_PRODUCTS> &group;
   tensor_eight *shared;
@@ -51,6 +49,8 @@ template <int ROWS, int SIZE, int N_PRODUCTS> struct group_tiles {
     my_row = t / WARP * TENSOR_SIZE + t % WARP / PIECES;
     my_group = __shfl_sync(FULL_WARP, t / WARP / GROUP_WARPS, 0); /* of a whole warp, which the compiler sees now */
   }
+
+  __device__ __forceinline__ static int my_piece() { return (int) threadIdx.x % PIECES; }
 
   __device__ __forceinline__ const linear_arrays &arrays(int of) const { return group.of[N_PRODUCTS == 1 ? 0 : of]; }
 
@@ -116,15 +116,14 @@ template <int ROWS, int SIZE, int N_PRODUCTS> struct group_tiles {
     if (a.x_in_vectors) {
 #pragma unroll
       for (int d = 0; d < LAYERS; d++) {
-        const int k = k0 + d * TENSOR_DEPTH + (int) threadIdx.x % PIECES * PIECE, at = k < a.n_in ? k : 0;
+        const int k = k0 + d * TENSOR_DEPTH + my_piece() * PIECE, at = k < a.n_in ? k : 0;
 #pragma unroll
         for (int q = 0; q < OWN; q++) copy_ahead<PIECE>(raw(k0, d, q), x[q] + at);
       }
     } else {
 #pragma unroll 1
       for (int n = 0; n < LAYERS * PIECE; n++) {
-        const int d = n / PIECE, k = k0 + d * TENSOR_DEPTH + (int) threadIdx.x % PIECES * PIECE + n % PIECE,
-                  at = k < a.n_in ? k : 0;
+        const int d = n / PIECE, k = k0 + d * TENSOR_DEPTH + my_piece() * PIECE + n % PIECE, at = k < a.n_in ? k : 0;
 #pragma unroll
         for (int q = 0; q < OWN; q++) copy_ahead<1>(raw(k0, d, q) + n % PIECE, x[q] + at);
       }
@@ -151,9 +150,8 @@ template <int ROWS, int SIZE, int N_PRODUCTS> struct group_tiles {
         const vector_of<PIECE> numbers = load_vector<PIECE>(raw(k0, d, q));
         const tensor_piece piece = tensor_split(numbers.of);
         tensor_eight *to = x_tile(k0) + d * (TENSOR_DEPTH / EIGHT) * ROWS;
-        *group_piece(to, ROWS, my_row + q * OF_WARP, (int) threadIdx.x % PIECES) = {{piece.of[0], piece.of[1]}};
-        *group_piece(to + sizes::X_TILE, ROWS, my_row + q * OF_WARP,
-                     (int) threadIdx.x % PIECES) = {{piece.rest[0], piece.rest[1]}};
+        *group_piece(to, ROWS, my_row + q * OF_WARP, my_piece()) = {{piece.of[0], piece.of[1]}};
+        *group_piece(to + sizes::X_TILE, ROWS, my_row + q * OF_WARP, my_piece()) = {{piece.rest[0], piece.rest[1]}};
       }
   }
 

@@ -243,7 +243,8 @@ void MLFF_CUDA(orb_message_cuda)(mlff_backend *backend, const mlff_orb_message_a
   if (a.at_once > MESSAGE_THREADS) a.at_once = MESSAGE_THREADS;
   const size_t bytes = of_sums + (size_t) a.at_once * of_edge;
   if (bytes > SEND_BYTES) {
-    const cudaError_t failed = cudaFuncSetAttribute(send, cudaFuncAttributeMaxDynamicSharedMemorySize, (int) bytes);
+    int most_shared = 0;
+    const cudaError_t failed = mlff_cuda_ask_for_shared(mlff_cuda_of(backend), &most_shared, send);
     if (failed != cudaSuccess) mlff_cuda_remember(mlff_cuda_of(backend), failed, "shared memory of orb_send_kernel");
   }
   mlff_cuda_launch(backend, "orb_send_kernel", 0, send, (unsigned) (args->end - args->begin), MESSAGE_THREADS, bytes,

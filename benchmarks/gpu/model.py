@@ -256,7 +256,8 @@ def orb(code, s, device, mixed, f=256, hidden=512, layers=15, neighbours=20, n_b
     atoms, each = n / blocks, math.ceil(neighbours / shares)
     sums = [(290, math.ceil(neighbours / 8), 0, False), (113, math.ceil(each / 2), 0, False)]
     send = Kernel("send", 8 * atoms, sums, 5, 3, l2=3 * f * rows * REAL, resident=32)
-    receive = Kernel("receive", 8 * n, [(206, math.ceil(each / 4), 1, False)], 4, 2, (f * rows + 2 * f * n) * REAL)
+    gather = code.loop("orb_receive_kernel<4>")
+    receive = Kernel("receive", 8 * n, [(gather, math.ceil(each / 4), 1, False)], 4, 2, (f * rows + 2 * f * n) * REAL)
     receive.resident = 32
     # behind the sums of the first product come rows of receivers: senders' are in a cache of the multiprocessor
     first = products(code, device, f"product {f} x {hidden}, rows", [(rows, f, hidden)], mixed, FINISH_EDGES)

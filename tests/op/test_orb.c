@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const int widths[] = {1, 7, 16, 33, 64, 130, 1028};
-enum { N_WIDTHS = sizeof widths / sizeof *widths, MAX_WIDTH = 1028 };
+static const int widths[] = {1, 7, 16, 33, 64, 130, 1028, 2560};
+enum { N_WIDTHS = sizeof widths / sizeof *widths, MAX_WIDTH = 2560 };
 
 /* O2: x itself above 20, and the shift is ln 2. */
 static double ssp(double x)
