@@ -164,6 +164,8 @@ typedef struct mlff_options {
       *radial_intervals; /* of tables of radial functions, which backends of floats use (docs/pair_mlff_tuning.md):
                                    "auto" (default), or a number; with one, backends of doubles use a table, too */
   const char *fuse; /* "yes" (default): fused kernels on a GPU, which round differently; "no": one per operation  */
+  const char *e0;   /* "yes" (default): energies contain the file's energy_offsets, one per atom of each element; "no":
+                       they do not, and neither do those of atoms and members; forces and virials are the same      */
 } mlff_options;
 
 /* An option that is a word. `pair_style mlff`, `compare` of fix mlffprof and the program mlff have the same names. */

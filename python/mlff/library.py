@@ -38,6 +38,7 @@ class COptions(ctypes.Structure):
         ("graph", c_char_p),
         ("radial_intervals", c_char_p),
         ("fuse", c_char_p),
+        ("e0", c_char_p),
     ]
 
 

@@ -131,7 +131,7 @@ class Model:
     domain:    "warn" (DomainWarning), "stop" (DomainError) or "ignore", for structures unlike those of the training
     skin:      A, how far the neighbour list reaches beyond the cutoff; it is made anew when an atom has moved half of
                that
-    options:   members, kernels, radial_intervals, replay, fuse: words, as of pair_style mlff
+    options:   members, kernels, radial_intervals, replay, fuse, e0: words, as of pair_style mlff
 
     Error when the file, the options or the device are wrong. One model may be used from several threads, one at a time;
     models of their own run at once. A copy of a model (copy.copy, pickle, another process) opens the file again.

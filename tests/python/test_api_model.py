@@ -88,6 +88,23 @@ def test_ensemble():
     helpers.assert_near(ones[2].forces, got.member_forces[2], 1e-10, "forces of one")
 
 
+@pytest.mark.parametrize("name", ("water-benzene-ensemble", "water-xs"))
+def test_free_atoms(name):
+    """Option e0: energies of atoms, members and the system without those of free atoms; forces are the same."""
+    model = mlff.Model(name, precision="fp64")
+    with_atoms = evaluate(model, WATER)
+    without = evaluate(mlff.Model(name, precision="fp64", e0="no"), WATER)
+    offsets = modelfile.read(model.path)[0]["energy_offsets"]
+    expected = np.array([offsets[symbol] for symbol in WATER["elements"]])
+    helpers.assert_near(with_atoms.energies - without.energies, expected, 1e-9, "energies of atoms")
+    helpers.assert_near(with_atoms.energy - without.energy, expected.sum(), 1e-7, "energy")
+    helpers.assert_near(with_atoms.forces, without.forces, 1e-12, "forces")
+    if with_atoms.member_energies is not None:
+        helpers.assert_near(
+            with_atoms.member_energies - without.member_energies, np.full(4, expected.sum()), 1e-7, "members"
+        )
+
+
 BOXES = {
     "open": (False, False, False),
     "wire": (False, True, False),

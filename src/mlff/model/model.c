@@ -213,6 +213,7 @@ static mlff_status open_parts(mlff_model *m, const mlff_options *options, mlff_e
   mlff_replay_open(m, options);
   m->own_bytes = m->backend->memory.bytes;
   if (!options || !options->skip_self_test) MLFF_TRY(mlff_selftest_run_all(m, error));
+  m->without_offsets = !mlff_option_is_on(options ? options->e0 : NULL);
   mlff_replay_restart(m);
   m->file->weights = NULL; /* the caller's; not needed any more */
   return MLFF_OK;

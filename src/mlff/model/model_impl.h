@@ -61,6 +61,7 @@ struct mlff_model {
   mlff_host_view host_view;
   uint64_t checked_list_id; /* graph whose species were checked */
   double offsets;           /* of its owned atoms, in units of the model */
+  int without_offsets;      /* option e0 no */
   double *host;             /* downloaded energies of members */
   size_t host_capacity, n_host_growths;
   size_t own_bytes; /* of the backend's memory after opening: what does not depend on the number of atoms */

@@ -23,6 +23,7 @@ static const struct {
      offsetof(mlff_options, radial_intervals)},
     {{"members", "all LIST", "all", "members of an ensemble to use, from 0 as in 0:2,5"},
      offsetof(mlff_options, members)},
+    {{"e0", "yes no", "yes", "energies contain those of the free atoms (energy_offsets)"}, offsetof(mlff_options, e0)},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 

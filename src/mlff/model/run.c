@@ -21,7 +21,7 @@ static mlff_status check_species(mlff_model *m, const mlff_graph *graph, mlff_er
     if (s >= 0 && !m->use[s])
       return mlff_fail(error, MLFF_E_ARG, "atom %d is %s, but the model was opened without that element", (int) a,
                        m->head->elements[s]);
-    if (s >= 0 && a < graph->n_local) m->offsets += m->head->offsets[s];
+    if (s >= 0 && a < graph->n_local && !m->without_offsets) m->offsets += m->head->offsets[s];
   }
   m->checked_list_id = graph->list_id;
   return MLFF_OK;

@@ -37,7 +37,7 @@ static mlff_status reserve_host(mlff_model *m, size_t n, mlff_error *error)
 static double offset_of(const mlff_model *m, const mlff_graph *graph, int32_t i)
 {
   const int32_t s = graph->species[i];
-  return s >= 0 ? m->head->offsets[s] : 0.0;
+  return s >= 0 && !m->without_offsets ? m->head->offsets[s] : 0.0;
 }
 
 /* Energies of owned atoms: network output and offset, summed apart so that neither loses digits to the other. */
