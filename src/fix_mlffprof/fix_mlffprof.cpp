@@ -434,6 +434,7 @@ void FixMLFFProf::Impl::finish()
   report->complain(samples.finish(report->recorder()));
   mlff_spans_stop(engine);
   steps.end_run();
+  if (shadow) shadow->end_run();
   report->end_watch();
   engine = nullptr;
   set_up = false;

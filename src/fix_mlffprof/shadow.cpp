@@ -127,6 +127,8 @@ void ProfShadow::init()
   check_ghosts();
   owner->comm_forward = halo.forward_width();
   owner->comm_reverse = halo.reverse_width();
+  // with `newton off` LAMMPS makes room for what pair styles send in reverse, and not for what fixes do
+  force->pair->comm_reverse_off = std::max(force->pair->comm_reverse_off, halo.reverse_width());
   graph.begin_run();
   // one that is made only when it is asked for, at the list's own cutoff
   auto *request = neighbor->add_request(owner, NeighConst::REQ_FULL | NeighConst::REQ_OCCASIONAL);
@@ -280,14 +282,9 @@ std::string ProfShadow::compare(mlffprof_recorder *recorder)
 {
   const ProfBeside::Part part(beside);
   graph.forget_list();
-  const mlff_graph *now = graph.update(list);
-  mlff_result *result = results.request({false, false, false, false, false});
-  mlff_error problem = {};
-  const mlff_status status = mlff_model_evaluate(model.get(), now, halo.calls(), result, &problem);
-  mlff_stop_together(lmp, status == MLFF_OK ? std::string()
-                                            : std::string(WHO) + " stopped in step " +
-                                                  std::to_string(update->ntimestep) + ": " + problem.text);
-  graph.check_pairs(result->n_edges, WHO);
+  const std::string failure = results.evaluate(model.get(), list, {false, false, false, false, false}, WHO);
+  if (!failure.empty()) error->all(FLERR, failure);
+  const mlff_result *result = &results.last();
   const double(*reference)[3] = results.owned_forces();
   take_run_forces();
 

@@ -33,6 +33,7 @@ class ProfShadow : protected Pointers {
   /* Opens the model (once), and asks for a neighbour list, ghosts and room in LAMMPS' communication. Collective. */
   void init();
   void set_list(class NeighList *full) { list = full; }
+  void end_run() { graph.end_run(); }
   bool is_due(bigint step) const { return step % settings.compare_every == 0; }
   bigint next_due(bigint step) const { return (step / settings.compare_every + 1) * settings.compare_every; }
 

@@ -23,18 +23,23 @@ std::string LAMMPS_NS::mlff_format(const char *format, ...)
   return text;
 }
 
-void LAMMPS_NS::mlff_stop_together(LAMMPS *lmp, const std::string &problem)
+std::string LAMMPS_NS::mlff_agree(LAMMPS *lmp, const std::string &problem, int *flags, int n_flags)
 {
   const int me = lmp->comm->me, n_ranks = lmp->comm->nprocs;
-  if (n_ranks == 1) {
-    if (!problem.empty()) lmp->error->all(FLERR, problem);
-    return;
-  }
-  int mine = problem.empty() ? n_ranks : me, lowest;
-  MPI_Allreduce(&mine, &lowest, 1, MPI_INT, MPI_MIN, lmp->world);
-  if (lowest == n_ranks) return;
+  if (n_ranks == 1) return problem;
+  int mine[5] = {problem.empty() ? n_ranks : me}, lowest[5];
+  for (int k = 0; k < n_flags; k++) mine[k + 1] = -flags[k];
+  MPI_Allreduce(mine, lowest, n_flags + 1, MPI_INT, MPI_MIN, lmp->world);
+  for (int k = 0; k < n_flags; k++) flags[k] = -lowest[k + 1];
+  if (lowest[0] == n_ranks) return "";
   char text[2048] = "";
-  if (me == lowest) snprintf(text, sizeof(text), "%s", problem.c_str());
-  MPI_Bcast(text, sizeof(text), MPI_CHAR, lowest, lmp->world);
-  lmp->error->all(FLERR, std::string(text));
+  if (me == lowest[0]) snprintf(text, sizeof(text), "%s", problem.c_str());
+  MPI_Bcast(text, sizeof(text), MPI_CHAR, lowest[0], lmp->world);
+  return text;
+}
+
+void LAMMPS_NS::mlff_stop_together(LAMMPS *lmp, const std::string &problem)
+{
+  const std::string text = mlff_agree(lmp, problem, nullptr, 0);
+  if (!text.empty()) lmp->error->all(FLERR, text);
 }

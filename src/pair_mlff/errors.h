@@ -16,6 +16,10 @@ std::string mlff_format(const char *format, ...)
 /* If `problem` is not empty on any rank, stops all of them with the text of the lowest such rank. Collective. */
 void mlff_stop_together(class LAMMPS *lammps, const std::string &problem);
 
+/* The problem of the lowest rank that has one, on all ranks. On return each of the n_flags flags (at most 4, 0 or 1) is
+ * set on all ranks if it was set on any. Collective. */
+std::string mlff_agree(class LAMMPS *lammps, const std::string &problem, int *flags, int n_flags);
+
 }    // namespace LAMMPS_NS
 
 #endif

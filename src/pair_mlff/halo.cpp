@@ -119,7 +119,7 @@ struct MLFFHalo::Calls {
 MLFFHalo::MLFFHalo(LAMMPS *lammps, Pair *pair_style, Fix *fix_style) :
     Pointers(lammps), pair(pair_style), fix(fix_style), n_ranks(lammps->comm->nprocs), exchange_width(0),
     widest(VIRIAL_WIDTH), width(0), exchange{}, features(lammps->world), nodes(nullptr), going(nullptr), floats(false),
-    of_atoms(false), travelling(false), compares_types(false), same_types(true)
+    of_atoms(false), travelling(false), owner_types(nullptr)
 {
   exchange.context = this;
   exchange.forward = Calls::forward;
@@ -163,12 +163,13 @@ void MLFFHalo::find_owners(MLFFNodes &home)
   forward();
 }
 
-bool MLFFHalo::ghosts_have_types()
+void MLFFHalo::find_owner_types(std::vector<int> &types)
 {
-  compares_types = same_types = true;
+  // commands may have changed the number of atoms since LAMMPS decided which ghosts there are
+  types.assign(static_cast<size_t>(atom->nmax), -1);
+  owner_types = &types;
   forward();
-  compares_types = false;
-  return same_types;
+  owner_types = nullptr;
 }
 
 /* LAMMPS takes the width from the pair style. That it can also be an argument is too new for the oldest release. */
@@ -229,8 +230,11 @@ int MLFFHalo::forward_width() const
 int MLFFHalo::pack_forward(int n, const int *atoms, double *buf) const
 {
   for (int k = 0; k < n; k++) {
-    buf[2 * k] = compares_types ? atom->type[atoms[k]] : nodes->owner_rank[atoms[k]];
-    buf[2 * k + 1] = compares_types ? 0.0 : nodes->node[atoms[k]];
+    const int a = atoms[k];
+    // LAMMPS passes on from ghost to ghost what it has just unpacked
+    const bool is_passed_on = owner_types && a >= atom->nlocal;
+    buf[2 * k] = is_passed_on ? (*owner_types)[a] : owner_types ? atom->type[a] : nodes->owner_rank[a];
+    buf[2 * k + 1] = owner_types ? 0.0 : nodes->node[a];
   }
   return FORWARD_WIDTH * n;
 }
@@ -238,8 +242,8 @@ int MLFFHalo::pack_forward(int n, const int *atoms, double *buf) const
 void MLFFHalo::unpack_forward(int n, int first, const double *buf)
 {
   for (int k = 0; k < n; k++) {
-    if (compares_types) {
-      same_types = same_types && atom->type[first + k] == static_cast<int>(buf[2 * k]);
+    if (owner_types) {
+      (*owner_types)[first + k] = static_cast<int>(buf[2 * k]);
       continue;
     }
     nodes->owner_rank[first + k] = static_cast<int>(buf[2 * k]);

@@ -27,8 +27,8 @@ class MLFFHalo : protected Pointers {
 
   /* With a new list: the owner of each ghost. `home` is read from then on. Collective. */
   void find_owners(MLFFNodes &home);
-  /* With the list of before: whether ghosts of this rank still have the types of their owners. Collective. */
-  bool ghosts_have_types();
+  /* With an older list: types[g] of each ghost g is that of its owner now, or -1 if none was received. Collective. */
+  void find_owner_types(std::vector<int> &types);
   /* Wanted row k of features is atom index[k] of rank[k]. Returns the atoms that others want of this. Collective. */
   const std::vector<int> &connect(const std::vector<int> &rank, const std::vector<int> &index);
   /* The engine has atom i as row row_of[i] from now on. */
@@ -57,7 +57,7 @@ class MLFFHalo : protected Pointers {
   MLFFNodes *nodes;
   void *going;    // rows of that width on their way home: of nodes or of atoms, of double or float
   bool floats, of_atoms, travelling;
-  bool compares_types, same_types;    // instead of telling owners
+  std::vector<int> *owner_types;    // receives types instead of owners
 
   void forward();
   void reverse(void *values, int row_width, bool of_floats);

@@ -5,6 +5,7 @@
 
 #include "atom.h"
 #include "comm.h"
+#include "error.h"
 #include "update.h"
 
 #include <algorithm>
@@ -33,17 +34,11 @@ MLFFInnerModel::MLFFInnerModel(LAMMPS *lammps, Pair *pair, const MLFFSettings &s
 
 void MLFFInnerModel::evaluate(NeighList *list)
 {
-  const mlff_graph *now = graph.update(list);
-  mlff_result *result = results.request({false, false, false, false, false});
-  mlff_error problem = {};
-  const mlff_status status = mlff_model_evaluate(model.get(), now, halo.calls(), result, &problem);
-  mlff_stop_together(lmp, status == MLFF_OK
-                              ? std::string()
-                              : "pair_style mlff, inner model, stopped in step " + std::to_string(update->ntimestep) +
-                                    " on rank " + std::to_string(comm->me) + ": " + problem.text);
-  graph.check_pairs(result->n_edges, "pair_style mlff, inner model");
+  const std::string failure =
+      results.evaluate(model.get(), list, {false, false, false, false, false}, "pair_style mlff, inner model,");
+  if (!failure.empty()) error->all(FLERR, failure);
   evaluated++;
-  const auto n_all = static_cast<size_t>(now->n_all);
+  const auto n_all = static_cast<size_t>(graph.view().n_all);
   types_then.assign(atom->type, atom->type + n_all);
   x_then.resize(3 * n_all);
   if (n_all > 0) std::copy_n(atom->x[0], 3 * n_all, x_then.data());

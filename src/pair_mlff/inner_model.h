@@ -28,6 +28,7 @@ class MLFFInnerModel : protected Pointers {
   const mlff_info *info() const { return mlff_model_info(model.get()); }
   MLFFHalo &between_ranks() { return halo; }
   void begin_run() { graph.begin_run(); }    // for init()
+  void end_run() { graph.end_run(); }
 
   /* Both are collective. add_forces evaluates; take_forces_off evaluates only if the atoms are not those of then. */
   void add_forces(NeighList *list);

@@ -8,7 +8,6 @@
 
 #include "pointers.h"
 
-#include <array>
 #include <string>
 
 namespace LAMMPS_NS {
@@ -28,13 +27,26 @@ class MLFFNeighbourGraph : protected Pointers {
    * is left to the GPU or, where that cannot be, built. */
   const mlff_graph *update(NeighList *list);
   /* Makes the next graph read the list again although it is not new: for a style that does not see all steps. */
-  void forget_list() { last_list = nullptr; }
+  void forget_list();
 
-  /* For init(): commands may have changed what lists and ghosts have. */
-  void begin_run() { counted = false; }
-  /* After an evaluation, with mlff_result.n_edges: of the first list of a run, whether the model has seen all pairs
-   * that there are (pair_count.h); all ranks stop where it has not. Collective. */
-  void check_pairs(int64_t n_edges, const char *who);
+  /* For init(), which sets the skin of the lists that follow. */
+  void begin_run();
+  /* For the end of a run: commands may then change what lists and ghosts contain. */
+  void end_run() { run_ended = true; }
+
+  /* What update() found on this rank: a problem (empty: none); whether atom types have changed since the list was made;
+   * whether atoms have moved so far that the list may lack pairs. */
+  const std::string &problem() const { return trouble; }
+  bool has_new_types() const { return new_types; }
+  bool is_outrun() const { return outrun; }
+  /* Where types have changed on any rank without a new list: gives ghosts the types of their owners. Returns true when
+   * that changed the graph on any rank, which must then be evaluated again. Collective. */
+  bool settle_types();
+  /* After an evaluation, with mlff_result.n_edges: in the first evaluation of a run, and when any rank's list is
+   * outrun, compares with the pairs that there are (pair_count.h); all ranks stop on a difference. Collective. */
+  void check_pairs(int64_t n_edges, bool any_outrun, const std::string &who);
+  /* Bits of the groups that `neigh_modify exclude group` keeps from all atoms: no list contains their atoms. */
+  int excluded_bits() const;
 
   /* The last one; the same where the host reads it, with a list; and its order. */
   const mlff_graph &view() const { return graph; }
@@ -57,20 +69,31 @@ class MLFFNeighbourGraph : protected Pointers {
   MLFFNodes home;
   std::vector<int> species_of_type, listed;
   double cutoff;
-  bool on_gpu, tags_needed, reorders, unchecked, counted;    // counted: the pairs of this run; unchecked: shall be
+  bool on_gpu, tags_needed, reorders;
+  bool unchecked, run_ended;        // unchecked: the pairs of this run must still be counted
+  bool new_types, outrun;           // see above
+  std::string trouble;              // see problem()
+  double skin;                      // of the lists, which `neighbor` alone does not change
+  const class Comm *listed_comm;    // when the list was new
   NeighList *last_list;
   bigint last_build, last_step, run_first, run_last;    // of the last graph; run: the steps of its run
   std::vector<int32_t> species, nbr;
   std::vector<int64_t> row, tags;
-  std::array<double, 12> last_box;    // of the last graph
   std::vector<tagint> listed_tags;    // of all atoms, when the list was new
+  std::vector<double> listed_x;       // the same; empty where other arrays have atoms that LAMMPS watches
+  std::vector<int> listed_types, last_types, owner_types;    // of all atoms: then; of the last graph; of their owners
   std::vector<double> positions;
 
   MLFFArrays::Atoms atoms_now() const { return {species_of_type, graph.n_local, graph.n_all}; }
   bool update_species();
+  void keep_list();
+  int32_t species_at(int a, int excluded) const;
+  bool has_outrun_list() const;
+  std::string farthest_atom() const;
+  bool delays_lists() const;
+  void check_type(int a);
   double reach(int n_skins) const;
   bool leaves(const NeighList *list) const;
-  std::array<double, 12> box_now() const;
   void check_same_atoms();
   const double (*this_step())[3];
   int atom_of(int a) const { return a < graph.n_local ? home.owned[static_cast<size_t>(a)] : a; }

@@ -57,7 +57,8 @@ void MLFFPairCount::collect_own(const std::vector<int> &species_of_type)
 {
   points.clear();
   for (int i = 0; i < atom->nlocal; i++)
-    if (species_of_type[atom->type[i]] >= 0) points.insert(points.end(), atom->x[i], atom->x[i] + 3);
+    if (species_of_type[atom->type[i]] >= 0 && !(atom->mask[i] & excluded))
+      points.insert(points.end(), atom->x[i], atom->x[i] + 3);
 }
 
 /* Appends to `points` images and atoms of other ranks. */

@@ -14,12 +14,14 @@ namespace LAMMPS_NS {
  * that are missing. Costs about as much as a new neighbour list. */
 class MLFFPairCount : protected Pointers {
  public:
-  explicit MLFFPairCount(class LAMMPS *lammps) : Pointers(lammps) {}
+  /* excluded_bits: of the groups whose atoms no list contains. */
+  MLFFPairCount(class LAMMPS *lammps, int excluded_bits) : Pointers(lammps), excluded(excluded_bits) {}
   /* n_seen: directed pairs within the cutoff that this rank's atoms have, of types with species >= 0. Empty when their
    * sum over the ranks is that of all such pairs, else what is wrong; the same on all ranks. Collective. */
   std::string compare(bigint n_seen, double cutoff, const std::vector<int> &species_of_type);
 
  private:
+  int excluded;
   std::vector<double> points;    // of this rank's atoms, then images and atoms of other ranks near them
   std::vector<double> arrived;
 

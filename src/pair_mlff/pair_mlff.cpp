@@ -1,7 +1,6 @@
 /* pair_mlff.cpp: see pair_mlff.h. */
 #include "pair_mlff.h"
 
-#include "elements.h"
 #include "errors.h"
 #include "memory_forecast.h"
 #include "model_loader.h"
@@ -9,16 +8,12 @@
 
 #include "atom.h"
 #include "citeme.h"
-#include "comm.h"
 #include "domain.h"
 #include "error.h"
 #include "force.h"
-#include "group.h"
 #include "memory.h"
 #include "neighbor.h"
-#include "platform.h"
 #include "update.h"
-#include "utils.h"
 
 #include <algorithm>
 #include <cstring>
@@ -91,15 +86,6 @@ void PairMLFF::compute(int eflag, int vflag)
   evaluate(eflag, vflag);
 }
 
-/* `run N pre no` after new coefficients: lists and ghosts are those of the old ones. */
-void PairMLFF::check_initialised() const
-{
-  if (!impl->initialised)
-    error->all(FLERR,
-               "pair_style or pair_coeff of mlff has changed since the last run: take `pre no` away, so that this "
-               "run makes new neighbour lists [mlff-35]");
-}
-
 void PairMLFF::evaluate(int eflag, int vflag)
 {
   impl->talking = &impl->halo;
@@ -108,20 +94,17 @@ void PairMLFF::evaluate(int eflag, int vflag)
   MLFFResults &results = impl->results;
   const bool ensemble = impl->ensemble();
   check_wanted();
+  check_overlap();
   // the first evaluation of a step is that of no trial
-  if (neighbor->nex_group && impl->excluded_step != update->ntimestep) check_excluded_groups();
+  if ((neighbor->nex_group || neighbor->nex_mol) && impl->excluded_step != update->ntimestep) check_excluded_groups();
   const bool deviation = impl->wants_deviation();
-  const mlff_graph *graph = impl->graph.update(list);
-  mlff_result *result = results.request({eflag_atom != 0, vflag_atom != 0, cvflag_atom != 0, ensemble, deviation});
-
-  mlff_error problem = {};
-  const double begin = platform::walltime();
-  const mlff_status status = mlff_model_evaluate(impl->model.get(), graph, impl->halo.calls(), result, &problem);
-  const double seconds = platform::walltime() - begin;
-  mlff_stop_together(lmp, status == MLFF_OK ? std::string()
-                                            : "pair_style mlff stopped in step " + std::to_string(update->ntimestep) +
-                                                  " on rank " + std::to_string(comm->me) + ": " + problem.text);
-  impl->graph.check_pairs(result->n_edges, "pair_style mlff");
+  impl->overlap =
+      results.evaluate(impl->model.get(), list,
+                       {eflag_atom != 0, vflag_atom != 0, cvflag_atom != 0, ensemble, deviation}, "pair_style mlff");
+  if (!impl->overlap.empty()) {
+    reject_trial();
+    return;
+  }
   results.add_forces();
   if (eflag_global) eng_vdwl += results.energy();
   if (vflag_global) results.add_virial(virial);
@@ -135,7 +118,7 @@ void PairMLFF::evaluate(int eflag, int vflag)
     bring_velocities();
     impl->watch.look();
   }
-  if (impl->starts) warm_up(seconds);
+  if (impl->starts) warm_up(results.seconds());
 }
 
 /* After the evaluation before the first step of a run: records, on a GPU, a step with the results that most steps want,
@@ -167,51 +150,6 @@ void PairMLFF::set_arrays(MLFFArrays *arrays)
 int PairMLFF::gpu_of_model() const
 {
   return (impl->info->traits & MLFF_CONSERVATIVE) ? impl->info->device_number : -1;
-}
-
-/* Quantities that do not exist for models with forces and stress of their own are errors, never zeros. */
-void PairMLFF::check_wanted() const
-{
-  const unsigned traits = impl->info->traits;
-  const char *problem = nullptr;
-  if (eflag_atom && !(traits & MLFF_NODE_ENERGIES))
-    problem = "has no energies of atoms, because its energy is a function of the mean feature of all atoms "
-              "and not a sum over atoms: take `compute pe/atom` and what uses it away";
-  else if ((vflag_atom || cvflag_atom) && !(traits & MLFF_CONSERVATIVE))
-    problem = "has no per-atom stress, because its stress is an output for the whole cell and its forces "
-              "are no sums over pairs: take `compute stress/atom` and what uses it away; the pressure of "
-              "the system is available";
-  if (problem)
-    error->all(FLERR, std::string("pair_style mlff: this model (") + impl->info->architecture + ") " + problem);
-}
-
-/* Minimizers with a line search look for the minimum of an energy whose gradient the forces are not. Empty, or why not
- * with this model. */
-static std::string check_direct(const mlff_info *info, int n_periodic, const Update *update)
-{
-  if (info->traits & MLFF_CONSERVATIVE) return "";
-  if (n_periodic == 1 || n_periodic == 2)
-    return mlff_format("%s models are made for systems that are periodic in all three directions or in none, and this "
-                       "box is in %d; use `boundary p p p` with a layer of vacuum [mlff-37]",
-                       info->architecture, n_periodic);
-  const char *style = update->minimize_style;
-  if (update->whichflag == 2 && strncmp(style, "fire", 4) != 0 && strncmp(style, "quickmin", 8) != 0)
-    return mlff_format("the forces of this model (%s) are not the gradient of its energy, so min_style %s, which "
-                       "compares energies along the forces, would stop at once or nowhere; use `min_style fire` or "
-                       "`min_style quickmin` with an energy tolerance of 0",
-                       info->architecture, style);
-  return "";
-}
-
-void PairMLFF::check_models() const
-{
-  const int n_periodic = (domain->xperiodic != 0) + (domain->yperiodic != 0) + (domain->zperiodic != 0);
-  std::string problem = check_direct(impl->info, n_periodic, update);
-  if (problem.empty() && impl->has_levels()) problem = check_direct(impl->inner->info(), n_periodic, update);
-  if (problem.empty() && impl->has_levels() && utils::strmatch(force->pair_style, "^hybrid/scaled"))
-    problem = "`inner` cannot be used in hybrid/scaled, which scales the outer level of run_style respa and not the "
-              "inner one; use hybrid/overlay";
-  if (!problem.empty()) error->all(FLERR, "pair_style mlff: " + problem);
 }
 
 /* ----------------------------------------------------------------------
@@ -300,6 +238,10 @@ void PairMLFF::set_type_flags()
 void PairMLFF::init_style()
 {
   if (!impl->model) error->all(FLERR, "pair_style mlff needs `pair_coeff * * MODEL.yaml ELEMENT ...`");
+  if (domain->dimension != 3)
+    error->all(FLERR, "pair_style mlff needs `dimension 3`; for a layer of atoms, use `boundary p p f` or a box with a "
+                      "layer of vacuum, and `fix setforce NULL NULL 0.0` to keep the atoms in their plane");
+  impl->overlap.clear();
   check_models();
   check_lists();
   check_masses();
@@ -343,77 +285,6 @@ void PairMLFF::setup()
   MLFFMemoryForecast(lmp).check(parts, bytes);
 }
 
-/* Neighbours that neigh_modify leaves out would be missing from the model's sums. */
-void PairMLFF::check_lists() const
-{
-  const std::vector<int> &species = impl->species_of_type;
-  static const char *const advice =
-      "; pair_style mlff needs all neighbours of its atoms: take the command away [mlff-33]";
-  if (neighbor->includegroup)
-    error->all(FLERR, std::string("neigh_modify include leaves atoms out of the neighbour list") + advice);
-  for (int k = 0; k < neighbor->nex_type; k++)
-    if (species[neighbor->ex1_type[k]] >= 0 && species[neighbor->ex2_type[k]] >= 0)
-      error->all(FLERR, "neigh_modify exclude type " + std::to_string(neighbor->ex1_type[k]) + " " +
-                            std::to_string(neighbor->ex2_type[k]) + " removes pairs" + advice);
-
-  if (neighbor->build_once)
-    error->all(FLERR,
-               std::string("neigh_modify once keeps the neighbour lists of the first step while atoms move") + advice);
-  check_excluded_groups();
-}
-
-/* Of excluded groups, fix gcmc has one for the atoms of a trial. On several ranks it forgets to take them out again
- * when they have gone to another rank meanwhile (22Jul2025), so that they stay without neighbours. */
-void PairMLFF::check_excluded_groups() const
-{
-  static const char *const advice =
-      "; pair_style mlff needs all neighbours of its atoms: take the command away, or, if it is of fix gcmc, run on "
-      "one rank [mlff-33]";
-  const std::vector<int> &species = impl->species_of_type;
-  impl->excluded_step = update->ntimestep;
-  if (neighbor->nex_group == 0 && neighbor->nex_mol == 0) return;
-  int present = 0, anywhere = 0;    // bits of the groups that have atoms of ours
-  for (int i = 0; i < atom->nlocal; i++)
-    if (species[atom->type[i]] >= 0) present |= atom->mask[i];
-  MPI_Allreduce(&present, &anywhere, 1, MPI_INT, MPI_BOR, world);
-  for (int k = 0; k < neighbor->nex_group; k++) {
-    const int bit1 = group->bitmask[neighbor->ex1_group[k]], bit2 = group->bitmask[neighbor->ex2_group[k]];
-    if ((anywhere & bit1) && (anywhere & bit2))
-      error->all(FLERR, std::string("neigh_modify exclude group ") + group->names[neighbor->ex1_group[k]] + " " +
-                            group->names[neighbor->ex2_group[k]] + " removes pairs" + advice);
-  }
-  for (int k = 0; k < neighbor->nex_mol; k++)
-    if (anywhere & group->bitmask[neighbor->ex_mol_group[k]])
-      error->all(FLERR, std::string("neigh_modify exclude molecule of group ") +
-                            group->names[neighbor->ex_mol_group[k]] + " removes pairs" + advice);
-}
-
-/* Compares names with masses, and prints the table of types once for every pair_coeff. */
-void PairMLFF::check_masses() const
-{
-  std::string table = "pair_style mlff: type -> element (mass of the type, of the element)\n";
-  for (int t = 1; t <= atom->ntypes; t++) {
-    const int s = impl->species_of_type[t];
-    const char *symbol = s < 0 ? "NULL" : impl->info->elements[s];
-    const bool known = s >= 0 && atom->mass && atom->mass_setflag[t];
-    const double mass = known ? atom->mass[t] : 0.0;
-    table += mlff_format("  %4d -> %-4s", t, symbol);
-    if (s >= 0 && !known) table += "  (mass not set per type: not checked)";
-    if (known) table += mlff_format("  (%.6g, %.6g)", mass, mlff_element_mass(symbol));
-    if (known && mlff_hydrogen_isotope(symbol, mass))
-      table += std::string(" note: the mass is that of ") + mlff_hydrogen_isotope(symbol, mass);
-    table += "\n";
-    if (!known || !impl->settings.masses || mlff_mass_fits(symbol, mass)) continue;
-    error->all(FLERR,
-               mlff_format("pair_style mlff: type %d is %s in pair_coeff, but its mass is %.6g (%s: %.6g; nearest "
-                           "element: %s). Correct the order of the elements in pair_coeff or the mass, or say "
-                           "`pair_style mlff masses no` if it is meant [mlff-31]",
-                           t, symbol, mass, symbol, mlff_element_mass(symbol), mlff_element_of_mass(mass)));
-  }
-  if (!impl->types_reported && comm->me == 0) utils::logmesg(lmp, table);
-  impl->types_reported = true;
-}
-
 /* ---------------------------------------------------------------------- */
 
 int PairMLFF::pack_forward_comm(int n, int *atoms, double *buf, int /*pbc_flag*/, int * /*pbc*/)
@@ -441,7 +312,10 @@ void PairMLFF::unpack_reverse_comm(int n, int *atoms, double *buf)
 /* LAMMPS calls this at the end of a run. */
 void PairMLFF::finish()
 {
-  if (impl->model && neighbor->nex_group) check_excluded_groups();
+  if (impl->model && !impl->overlap.empty()) stop_overlap();
+  if (impl->model && (neighbor->nex_group || neighbor->nex_mol)) check_excluded_groups();
+  impl->graph.end_run();
+  if (impl->inner) impl->inner->end_run();
   if (impl->model) MLFFLoader(lmp, "pair_style mlff").report_replays(impl->model.get(), impl->settings);
   if (impl->has_levels()) report_levels();
 }

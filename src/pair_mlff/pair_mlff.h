@@ -73,6 +73,9 @@ class PairMLFF : public Pair {
   void check_wanted() const;
   void evaluate(int eflag, int vflag);
   void warm_up(double first_seconds);
+  void reject_trial();
+  void check_overlap() const;
+  [[noreturn]] void stop_overlap() const;
   void check_levels(bool inner) const;
   void check_initialised() const;
   void report_levels() const;

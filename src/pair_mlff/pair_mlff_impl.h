@@ -49,7 +49,9 @@ struct PairMLFF::Impl {
   MLFFModel model;
   std::unique_ptr<MLFFInnerModel> inner;    // of run_style respa
   const mlff_info *info = nullptr;
-  bigint excluded_step = -1;                       // whose excluded groups have been looked at
+  bigint excluded_step = -1;    // whose excluded groups have been checked
+  std::string overlap;          // error of the last evaluation, if it was taken for a trial
+  bigint overlap_step = -1;
   bigint n_evaluations = 0, n_inner_before = 0;    // of this run; of the inner model before it
   std::vector<int> species_of_type;                // [ntypes+1], -1 = NULL
   bool types_reported = false;

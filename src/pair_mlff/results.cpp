@@ -1,12 +1,15 @@
 /* results.cpp: see results.h. */
 #include "results.h"
 
+#include "errors.h"
 #include "halo.h"
 #include "neighbour_graph.h"
 
 #include "atom.h"
 #include "comm.h"
+#include "error.h"
 #include "force.h"
+#include "platform.h"
 #include "update.h"
 
 #include <algorithm>
@@ -24,7 +27,7 @@ static constexpr int VIRIAL_WIDTH = 9;
 
 MLFFResults::MLFFResults(LAMMPS *lammps, MLFFNeighbourGraph &made_from, MLFFHalo &between_ranks) :
     Pointers(lammps), graph(made_from), halo(between_ranks), view(made_from.view()), nodes(made_from.nodes()),
-    units(nullptr), results{}
+    units(nullptr), results{}, engine_seconds(0.0)
 {
 }
 
@@ -73,6 +76,31 @@ mlff_result *MLFFResults::request(const Wanted &wanted)
   if (wanted.members) results.member_forces = room<Vector>(member_forces, n_nodes * n_members);
   if (wanted.members) results.member_virial = room<Virial>(member_virials, n_members);
   return &results;
+}
+
+std::string MLFFResults::evaluate(mlff_model *model, NeighList *list, const Wanted &wanted, const std::string &who)
+{
+  const mlff_graph *now = graph.update(list);
+  for (bool again = true; again;) {
+    mlff_error problem = {};
+    request(wanted);
+    const double begin = platform::walltime();
+    const mlff_status status = mlff_model_evaluate(model, now, halo.calls(), &results, &problem);
+    engine_seconds = platform::walltime() - begin;
+    std::string text;
+    if (status)
+      text = who + " stopped in step " + std::to_string(update->ntimestep) + " on rank " + std::to_string(comm->me) +
+             ": " + problem.text;
+    if (!graph.problem().empty()) text = who + ": " + graph.problem();
+    const bool stops = !graph.problem().empty() || (status && status != MLFF_E_NUMERIC);
+    int flags[] = {stops, graph.has_new_types(), graph.is_outrun()};
+    const std::string failure = mlff_agree(lmp, text, flags, 3);
+    if (!failure.empty() && flags[0]) error->all(FLERR, failure);
+    if (!failure.empty()) return failure;
+    again = flags[1] && graph.settle_types();
+    if (!again) graph.check_pairs(results.n_edges, flags[2], who);
+  }
+  return "";
 }
 
 /* With newton_pair on, LAMMPS sends what is in f of the ghosts home; otherwise it is done here, on the host. */

@@ -1,5 +1,6 @@
 """Hybrid styles, atom styles, units, and the spread of an ensemble."""
 
+import os
 import re
 
 import models
@@ -9,6 +10,7 @@ from harness import Case, System, close, launch, mlff, read_dump, run, same, wat
 
 from mlff_tools.model import modelfile
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 FP64 = "precision fp64"
 FACTOR = 23.060549
 NO_LJ = "pair_coeff 1*2 1*2 lj/cut 0.0 1.0"
@@ -127,6 +129,33 @@ def test_units(zoo, tmp_path):
     pressure = FACTOR * 68568.415 / 1.6021765e6  # nktv2p of both unit styles
     close(real.pressure, pressure * metal.pressure, 1e-2, "pressure")
     close(real.stress, pressure * metal.stress, 1e-1, "stress of atom")
+
+
+@pytest.mark.parametrize("name", ("painn", "ani"))
+def test_free_atoms(zoo, tmp_path, name):
+    """Keyword e0: total and atomic energies without those of free atoms; everything else is the same."""
+    system = water(3)
+    cases = [Case(e0, system, mlff(zoo[name], options=f"{FP64} e0 {e0}")) for e0 in ("yes", "no")]
+    with_atoms, without = run(cases, tmp_path).values()
+    offsets = modelfile.read(zoo[name])[0]["energy_offsets"]
+    expected = np.array([offsets[symbol] for symbol in system.symbols])
+    assert np.abs(expected).min() > 0.0
+    close(with_atoms.eatom - without.eatom, expected, 1e-9, "energies of atoms")
+    close(with_atoms.energy - without.energy, expected.sum(), 1e-7, "energy")
+    close(with_atoms.f, without.f, 1e-12, "forces")
+    close(with_atoms.pressure, without.pressure, 1e-6, "pressure")
+
+
+def test_minimize_without_free_atoms(tmp_path):
+    """LAMMPS' energy tolerance is relative to the total energy, which for water is nearly all of free atoms."""
+    model = os.path.join(ROOT, "models", "water-xs.yaml")
+    forces = {}
+    for e0 in ("yes", "no"):
+        case = Case(e0, water(3), mlff(model, options=f"{FP64} domain ignore e0 {e0}"))
+        text = case.text(str(tmp_path), single_point=False)
+        text += "thermo_style custom step pe fmax\nminimize 1e-6 1e-8 300 3000\nprint 'FMAX $(fmax)'\n"
+        forces[e0] = float(re.search(r"^FMAX (\S+)", launch(text, str(tmp_path)), re.M).group(1))
+    assert forces["no"] < 0.2 * forces["yes"], forces
 
 
 def test_fewer_elements(zoo, tmp_path):

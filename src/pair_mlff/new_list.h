@@ -1,0 +1,55 @@
+/* new_list.h: a new list: whose features every ghost carries, the order of atoms, and the candidates. For
+ * neighbour_graph.cpp and new_list.cpp only. */
+#ifndef LMP_MLFF_NEW_LIST_H
+#define LMP_MLFF_NEW_LIST_H
+
+#include "neighbour_graph.h"
+
+#include "atom.h"
+#include "update.h"
+#include "utils.h"
+
+#include <string>
+#include <vector>
+
+namespace LAMMPS_NS {
+
+class MLFFNeighbourGraph::NewList : protected Pointers {
+ public:
+  NewList(MLFFNeighbourGraph &made_of_it, NeighList *full) :
+      Pointers(made_of_it.lmp), of(made_of_it), graph(of.graph), home(of.home), list(full), is_left(of.leaves(full)),
+      reach(of.reach(is_respa() ? 2 : 1))
+  {
+  }
+  void take();
+  void copy_rows();
+
+ private:
+  MLFFNeighbourGraph &of;
+  mlff_graph &graph;
+  MLFFNodes &home;
+  NeighList *list;
+  const bool is_left;    // to the GPU
+  const double
+      reach;    // of candidates. Those beyond are there when another style has a longer cutoff, and cannot matter
+                // before the next rebuild. With run_style respa atoms have moved since the list was made, by up to half
+                // a skin each
+  std::vector<char> at_boundary, wanted_ghost;
+  std::vector<int> remote_rank, remote_index;    // of the nodes of other ranks that get features
+
+  bool is_respa() const { return update->whichflag == 1 && utils::strmatch(update->integrate_style, "^respa"); }
+  bool is_ours(int i) const { return of.species_of_type[atom->type[i]] >= 0; }
+  template <class Use> void for_neighbours(int i, Use use) const;
+  void find_owners();
+  void find_boundary();
+  void find_boundary_by_cells();
+  std::string assign_nodes();
+  std::string check_special_bonds() const;
+  std::string check_exclusions() const;
+  void order_atoms(const std::vector<int> &sent);
+  void copy_tags();
+};
+
+}    // namespace LAMMPS_NS
+
+#endif

@@ -1,0 +1,178 @@
+/* pair_mlff_checks.cpp: what PairMLFF refuses: models, lists, masses and quantities at the start of a run or an
+ * evaluation, and atoms that overlap. */
+#include "pair_mlff.h"
+
+#include "elements.h"
+#include "pair_mlff_impl.h"
+
+#include "atom.h"
+#include "comm.h"
+#include "domain.h"
+#include "error.h"
+#include "fix.h"
+#include "force.h"
+#include "group.h"
+#include "modify.h"
+#include "neighbor.h"
+#include "update.h"
+#include "utils.h"
+
+#include <cstring>
+
+using namespace LAMMPS_NS;
+
+/* `run N pre no` after new coefficients: lists and ghosts are those of the old ones. */
+void PairMLFF::check_initialised() const
+{
+  if (!impl->initialised)
+    error->all(FLERR,
+               "pair_style or pair_coeff of mlff has changed since the last run: take `pre no` away, so that this "
+               "run makes new neighbour lists [mlff-35]");
+}
+
+/* Quantities that do not exist for models with forces and stress of their own are errors, never zeros. */
+void PairMLFF::check_wanted() const
+{
+  const unsigned traits = impl->info->traits;
+  const char *problem = nullptr;
+  if (eflag_atom && !(traits & MLFF_NODE_ENERGIES))
+    problem = "has no energies of atoms, because its energy is a function of the mean feature of all atoms "
+              "and not a sum over atoms: take `compute pe/atom` and what uses it away";
+  else if ((vflag_atom || cvflag_atom) && !(traits & MLFF_CONSERVATIVE))
+    problem = "has no per-atom stress, because its stress is an output for the whole cell and its forces "
+              "are no sums over pairs: take `compute stress/atom` and what uses it away; the pressure of "
+              "the system is available";
+  if (problem)
+    error->all(FLERR, std::string("pair_style mlff: this model (") + impl->info->architecture + ") " + problem);
+}
+
+/* Minimizers with a line search look for the minimum of an energy whose gradient the forces are not. Empty, or why not
+ * with this model. */
+static std::string check_direct(const mlff_info *info, int n_periodic, const Update *update)
+{
+  if (info->traits & MLFF_CONSERVATIVE) return "";
+  if (n_periodic == 1 || n_periodic == 2)
+    return mlff_format("%s models are made for systems that are periodic in all three directions or in none, and this "
+                       "box is in %d; use `boundary p p p` with a layer of vacuum [mlff-37]",
+                       info->architecture, n_periodic);
+  const char *style = update->minimize_style;
+  if (update->whichflag == 2 && strncmp(style, "fire", 4) != 0 && strncmp(style, "quickmin", 8) != 0)
+    return mlff_format("the forces of this model (%s) are not the gradient of its energy, so min_style %s, which "
+                       "compares energies along the forces, would stop at once or nowhere; use `min_style fire` or "
+                       "`min_style quickmin` with an energy tolerance of 0",
+                       info->architecture, style);
+  return "";
+}
+
+void PairMLFF::check_models() const
+{
+  const int n_periodic = (domain->xperiodic != 0) + (domain->yperiodic != 0) + (domain->zperiodic != 0);
+  std::string problem = check_direct(impl->info, n_periodic, update);
+  if (problem.empty() && impl->has_levels()) problem = check_direct(impl->inner->info(), n_periodic, update);
+  if (problem.empty() && impl->has_levels() && utils::strmatch(force->pair_style, "^hybrid/scaled"))
+    problem = "`inner` cannot be used in hybrid/scaled, which scales the outer level of run_style respa and not the "
+              "inner one; use hybrid/overlay";
+  if (!problem.empty()) error->all(FLERR, "pair_style mlff: " + problem);
+}
+
+/* Neighbours that neigh_modify leaves out would be missing from the model's sums. */
+void PairMLFF::check_lists() const
+{
+  const std::vector<int> &species = impl->species_of_type;
+  static const char *const advice =
+      "; pair_style mlff needs all neighbours of its atoms: take the command away [mlff-33]";
+  if (neighbor->includegroup)
+    error->all(FLERR, std::string("neigh_modify include leaves atoms out of the neighbour list") + advice);
+  for (int k = 0; k < neighbor->nex_type; k++)
+    if (species[neighbor->ex1_type[k]] >= 0 && species[neighbor->ex2_type[k]] >= 0)
+      error->all(FLERR, "neigh_modify exclude type " + std::to_string(neighbor->ex1_type[k]) + " " +
+                            std::to_string(neighbor->ex2_type[k]) + " removes pairs" + advice);
+
+  if (neighbor->build_once)
+    error->all(FLERR,
+               std::string("neigh_modify once keeps the neighbour lists of the first step while atoms move") + advice);
+  check_excluded_groups();
+}
+
+/* In the first evaluation of a step, which is that of no trial, atoms that no list contains are an error.
+ * Of excluded groups, fix gcmc has one for the atoms of a trial. On several ranks it forgets to take them out again
+ * when they have gone to another rank meanwhile (22Jul2025), so that they stay without neighbours. */
+void PairMLFF::check_excluded_groups() const
+{
+  static const char *const advice =
+      "; pair_style mlff needs all neighbours of its atoms: take the command away, or, if it is of fix gcmc, run on "
+      "one rank [mlff-33]";
+  const std::vector<int> &species = impl->species_of_type;
+  impl->excluded_step = update->ntimestep;
+  if (neighbor->nex_group == 0 && neighbor->nex_mol == 0) return;
+  int present = 0, anywhere = 0;    // bits of the groups that have atoms of ours
+  for (int i = 0; i < atom->nlocal; i++)
+    if (species[atom->type[i]] >= 0) present |= atom->mask[i];
+  MPI_Allreduce(&present, &anywhere, 1, MPI_INT, MPI_BOR, world);
+  for (int k = 0; k < neighbor->nex_group; k++) {
+    const int bit1 = group->bitmask[neighbor->ex1_group[k]], bit2 = group->bitmask[neighbor->ex2_group[k]];
+    if ((anywhere & bit1) && (anywhere & bit2))
+      error->all(FLERR, std::string("neigh_modify exclude group ") + group->names[neighbor->ex1_group[k]] + " " +
+                            group->names[neighbor->ex2_group[k]] + " removes pairs" + advice);
+  }
+  for (int k = 0; k < neighbor->nex_mol; k++)
+    if (anywhere & group->bitmask[neighbor->ex_mol_group[k]])
+      error->all(FLERR, std::string("neigh_modify exclude molecule of group ") +
+                            group->names[neighbor->ex_mol_group[k]] + " removes pairs" + advice);
+}
+
+/* Compares names with masses, and prints the table of types once for every pair_coeff. */
+void PairMLFF::check_masses() const
+{
+  std::string table = "pair_style mlff: type -> element (mass of the type, of the element)\n";
+  for (int t = 1; t <= atom->ntypes; t++) {
+    const int s = impl->species_of_type[t];
+    const char *symbol = s < 0 ? "NULL" : impl->info->elements[s];
+    const bool known = s >= 0 && atom->mass && atom->mass_setflag[t];
+    const double mass = known ? atom->mass[t] : 0.0;
+    table += mlff_format("  %4d -> %-4s", t, symbol);
+    if (s >= 0 && !known) table += "  (mass not set per type: not checked)";
+    if (known) table += mlff_format("  (%.6g, %.6g)", mass, mlff_element_mass(symbol));
+    if (known && mlff_hydrogen_isotope(symbol, mass))
+      table += std::string(" note: the mass is that of ") + mlff_hydrogen_isotope(symbol, mass);
+    table += "\n";
+    if (!known || !impl->settings.masses || mlff_mass_fits(symbol, mass)) continue;
+    error->all(FLERR,
+               mlff_format("pair_style mlff: type %d is %s in pair_coeff, but its mass is %.6g (%s: %.6g; nearest "
+                           "element: %s). Correct the order of the elements in pair_coeff or the mass, or say "
+                           "`pair_style mlff masses no` if it is meant [mlff-31]",
+                           t, symbol, mass, symbol, mlff_element_mass(symbol), mlff_element_of_mass(mass)));
+  }
+  if (!impl->types_reported && comm->me == 0) utils::logmesg(lmp, table);
+  impl->types_reported = true;
+}
+
+/* Above it nothing is accepted at any temperature; sums with it are finite. eV */
+static constexpr double OVERLAP_ENERGY = 1e20;
+
+/* Atoms of a Monte Carlo trial may overlap: then its energy is so high that no trial with it is accepted. Fixes try
+ * energies before LAMMPS makes the lists of the steps that they asked for. Some others ask for lists as well, so the
+ * error of an overlap that no later evaluation of its step replaces stops the next one (check_overlap). */
+void PairMLFF::reject_trial()
+{
+  bool is_trial = false;
+  for (int k = 0; k < modify->nfix; k++) {
+    const Fix *fix = modify->fix[k];
+    is_trial = is_trial || (fix->force_reneighbor && fix->next_reneighbor == update->ntimestep &&
+                            (modify->fmask[k] & FixConst::PRE_EXCHANGE));
+  }
+  impl->overlap_step = update->ntimestep;
+  if (!is_trial || update->setupflag) stop_overlap();
+  if (eflag_global && comm->me == 0) eng_vdwl += impl->results.per_ev() * OVERLAP_ENERGY;
+}
+
+void PairMLFF::check_overlap() const
+{
+  if (!impl->overlap.empty() && impl->overlap_step != update->ntimestep) stop_overlap();
+}
+
+void PairMLFF::stop_overlap() const
+{
+  const bool inserts = !modify->get_fix_by_style("gcmc").empty();
+  error->all(FLERR, impl->overlap + (inserts ? "; for fix gcmc, set its keyword overlap_cutoff" : ""));
+}
