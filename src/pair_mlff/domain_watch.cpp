@@ -68,23 +68,34 @@ bool MLFFDomainWatch::is_due() const
   return update->whichflag == 1 && (update->setupflag || update->ntimestep % every == 0);
 }
 
-/* Minimizers begin where no run goes: what counts there is which elements meet. */
 void MLFFDomainWatch::look()
 {
   const bool is_dynamics = update->whichflag == 1;
+  judge(is_dynamics, !has_begun);
+  has_begun = has_begun || is_dynamics;
+}
+
+/* The structure where a minimization ends is one that users go on with. It is there already, so nothing stops. */
+void MLFFDomainWatch::end_run()
+{
+  if (watch && update->whichflag == 2 && last_step >= 0) judge(true, false);
+}
+
+/* Minimizers begin where no run goes: what counts there is which elements meet (whole: false). */
+void MLFFDomainWatch::judge(bool whole, bool begins)
+{
   Findings found;
   last_step = update->ntimestep;
   find_atoms(found);
-  if (is_dynamics) {
+  if (whole) {
     const mlff_watch_system system = find_system();
     mlff_watch_state(watch.get(), &system, found.data());
   } else {
     found[MLFF_WATCHED_DISTANCE].excess = found[MLFF_WATCHED_TRIPLE].excess = found[MLFF_WATCHED_FORCE].excess = 0.0;
   }
-  mlff_watch_judge(watch.get(), !has_begun, found.data());
-  has_begun = has_begun || is_dynamics;
+  mlff_watch_judge(watch.get(), begins, found.data());
   for (const mlff_finding &finding : found)
-    if (finding.verdict != MLFF_VERDICT_NONE) say(finding);
+    if (finding.verdict != MLFF_VERDICT_NONE) say(finding, whole && update->whichflag == 2);
 }
 
 /* ----------------------------------------------------------------------
@@ -153,7 +164,8 @@ double MLFFDomainWatch::count_constraints() const
 /* Without the motion of the center of mass. Beads of path integrals have the temperature of the ring. */
 void MLFFDomainWatch::find_temperature(const Sums &sums, mlff_watch_system &system) const
 {
-  if (update->setupflag || sums.n_moving < 2.0 || !modify->get_fix_by_style("^pimd").empty()) return;
+  if (update->whichflag != 1 || update->setupflag || sums.n_moving < 2.0 || !modify->get_fix_by_style("^pimd").empty())
+    return;
   const double n_constraints = count_constraints(), n_free = 3.0 * sums.n_moving - 3.0 - n_constraints;
   if (n_free <= 0.0 || (n_constraints > 0.0 && sums.n_moving != static_cast<double>(atom->natoms))) return;
   const double *p = sums.momentum;
@@ -183,7 +195,7 @@ mlff_watch_system MLFFDomainWatch::find_system() const
 /* ---------------------------------------------------------------------- */
 
 /* The same on all ranks. */
-void MLFFDomainWatch::say(const mlff_finding &finding) const
+void MLFFDomainWatch::say(const mlff_finding &finding, bool warns_only) const
 {
   const std::string what = "pair_style mlff: in step " + std::to_string(update->ntimestep) + " " + finding.text +
                            " in the training of " + info->name;
@@ -194,6 +206,6 @@ void MLFFDomainWatch::say(const mlff_finding &finding) const
                                    : ", so its results may be wrong: ") +
                            "use a model that was trained on such structures, or say `pair_style mlff domain ignore` if "
                            "it is meant [mlff-42]";
-  if (begins || stops) error->all(FLERR, text);
+  if (begins || (stops && !warns_only)) error->all(FLERR, text);
   if (comm->me == 0) error->warning(FLERR, text);
 }

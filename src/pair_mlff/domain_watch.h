@@ -28,6 +28,8 @@ class MLFFDomainWatch : protected Pointers {
   bool is_due() const;
   /* After an evaluation of the graph, when Atom has velocities and types. Collective. */
   void look();
+  /* At the end of a run, after its last evaluation: checks the structure where a minimization ends. Collective. */
+  void end_run();
   /* nullptr: nothing is watched. */
   mlff_watch *counts() const { return watch.get(); }
 
@@ -52,13 +54,14 @@ class MLFFDomainWatch : protected Pointers {
   std::vector<double> element_masses;    // [n_elements]
   bigint last_step;
 
+  void judge(bool whole, bool begins);
   Sums sum_atoms() const;
   double count_constraints() const;
   void find_temperature(const Sums &sums, mlff_watch_system &system) const;
   mlff_watch_system find_system() const;
   void find_atoms(Findings &found);
   void bring_together(Findings &found) const;
-  void say(const mlff_finding &finding) const;
+  void say(const mlff_finding &finding, bool warns_only) const;
 };
 
 }    // namespace LAMMPS_NS

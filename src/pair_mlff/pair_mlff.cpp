@@ -245,6 +245,7 @@ void PairMLFF::init_style()
   check_models();
   check_lists();
   check_masses();
+  check_heat_flux();
   impl->initialised = true;
   impl->graph.begin_run();
   if (impl->inner) impl->inner->begin_run();
@@ -314,6 +315,7 @@ void PairMLFF::finish()
 {
   if (impl->model && !impl->overlap.empty()) stop_overlap();
   if (impl->model && (neighbor->nex_group || neighbor->nex_mol)) check_excluded_groups();
+  if (impl->model && impl->overlap.empty()) impl->watch.end_run();
   impl->graph.end_run();
   if (impl->inner) impl->inner->end_run();
   if (impl->model) MLFFLoader(lmp, "pair_style mlff").report_replays(impl->model.get(), impl->settings);
@@ -353,5 +355,6 @@ void *PairMLFF::extract_peratom(const char *name, int &ncol)
 void PairMLFF::add_tally_callback(Compute * /*compute*/)
 {
   error->all(FLERR, "The tally computes need forces between pairs of atoms, which a many-body potential such as "
-                    "pair_style mlff does not have; use compute stress/atom or heat/flux instead");
+                    "pair_style mlff does not have; use compute stress/atom instead, or for the heat flux of an ANI "
+                    "model compute heat/flux with compute centroid/stress/atom");
 }

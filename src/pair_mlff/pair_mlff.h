@@ -83,6 +83,7 @@ class PairMLFF : public Pair {
   void check_lists() const;
   void check_excluded_groups() const;
   void check_masses() const;
+  void check_heat_flux() const;
 };
 
 }    // namespace LAMMPS_NS

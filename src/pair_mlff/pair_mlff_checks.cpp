@@ -75,6 +75,19 @@ void PairMLFF::check_models() const
   if (!problem.empty()) error->all(FLERR, "pair_style mlff: " + problem);
 }
 
+/* The formula of compute stress/atom gives another heat flux than that of a many-body potential. */
+void PairMLFF::check_heat_flux() const
+{
+  if (comm->me != 0 || modify->get_compute_by_style("^heat/flux").empty()) return;
+  const bool is_local = impl->info->traits & MLFF_STRICTLY_LOCAL;
+  if (is_local && !modify->get_compute_by_style("^centroid/stress/atom").empty()) return;
+  error->warning(FLERR, std::string("pair_style mlff: the virial part of compute heat/flux is wrong with compute "
+                                    "stress/atom of a many-body potential: ") +
+                            (is_local ? "use compute centroid/stress/atom instead [mlff-39]"
+                                      : "do not use its result; models that pass messages have no centroid stress "
+                                        "here [mlff-39]"));
+}
+
 /* Neighbours that neigh_modify leaves out would be missing from the model's sums. */
 void PairMLFF::check_lists() const
 {

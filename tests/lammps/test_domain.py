@@ -172,11 +172,10 @@ def test_what_no_run_begins_with(tmp_path, ranks):
     ):
         text = fails(deck(tmp_path, model, more), tmp_path, ranks)
         assert part in text and text.count("ERROR") == 1 and "the run would begin there" in text, text
-    for model, more, options in (
-        (strange, "run 0\nminimize 0 0 1 1\n", "domain ignore"),
-        (short, "minimize 0 0 1 1\n", "domain stop"),
-    ):
-        assert "in the training of" not in launch(deck(tmp_path, model, more, options), str(tmp_path), ranks)
+    output = launch(deck(tmp_path, strange, "run 0\nminimize 0 0 1 1\n", "domain ignore"), str(tmp_path), ranks)
+    assert "in the training of" not in output
+    (text,) = warnings(launch(deck(tmp_path, short, "minimize 0 0 1 1\n", "domain stop"), str(tmp_path), ranks))
+    assert "in step 1 H-H distance" in text, text
     near = painn(tmp_path, "near", distances={**NEAREST, "H-H": close / 0.76})
     (text,) = warnings(launch(deck(tmp_path, near, "run 0\n"), str(tmp_path), ranks))
     assert "H-H distance" in text
@@ -279,7 +278,7 @@ def test_each_kind_once(tmp_path):
 
 
 def test_silence(tmp_path):
-    """Inside, without the keys, with `ignore`, in minimizations, in steps between two looks."""
+    """Inside, without the keys, with `ignore`, in steps between two looks."""
     outside = painn(tmp_path, **OUTSIDE)
     inside = painn(tmp_path, "inside", **{**WIDE, "distances": {"H-H": 0.5, "H-O": 0.5, "O-O": 0.5}})
     for model, options, more in (
@@ -287,10 +286,20 @@ def test_silence(tmp_path):
         (painn(tmp_path, "none"), "domain stop", hot(700)),
         (outside, "domain ignore", hot(700)),
         (outside, "domain no", hot(700)),
-        (outside, "domain stop", "minimize 0 0 3 3\nmin_style fire\nminimize 0 0 3 3\n"),
+        (outside, "domain ignore", "minimize 0 0 3 3\nmin_style fire\nminimize 0 0 3 3\n"),
     ):
         output = launch(deck(tmp_path, model, more, options), str(tmp_path))
         assert "in the training of" not in output, (options, more)
+
+
+@pytest.mark.parametrize("ranks", (1, 2))
+def test_end_of_a_minimization(tmp_path, ranks):
+    """Is checked, and is a warning also where a run would stop; velocities of an earlier run do not count."""
+    model = painn(tmp_path, **OUTSIDE)
+    more = "velocity all create 700 7\nminimize 0 0 3 3\nmin_style fire\nminimize 0 0 3 3\n"
+    output = launch(deck(tmp_path, model, more, "domain stop"), str(tmp_path), ranks)
+    assert kinds(output)[:2] == ["3 density", "3 H-O"], kinds(output)
+    assert not any("temperature" in kind for kind in kinds(output))
 
 
 @pytest.mark.parametrize("ranks", (1, 2))

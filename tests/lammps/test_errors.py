@@ -413,3 +413,28 @@ def test_lmp_is_stock():
     """The tests run the LAMMPS that they say they do."""
     text = subprocess.run([LMP, "-h"], stdout=subprocess.PIPE, check=True).stdout.decode()
     assert "Large-scale Atomic/Molecular Massively Parallel Simulator" in text and "PLUGIN" in text
+
+
+@pytest.mark.parametrize(
+    "name, stress, warned",
+    (
+        ("painn", "stress/atom", "do not use its result"),
+        ("ani", "stress/atom", "use compute centroid/stress/atom"),
+        ("ani", "centroid/stress/atom", None),
+    ),
+)
+def test_heat_flux(zoo, tmp_path, name, stress, warned):
+    """compute stress/atom is not the heat current of a many-body potential."""
+    more = (
+        "compute pe all pe/atom\ncompute ke all ke/atom\n"
+        f"compute s all {stress} NULL virial\ncompute j all heat/flux ke pe s\nrun 0\n"
+    )
+    output = launch(deck(tmp_path, mlff(zoo[name]), run=more), str(tmp_path))
+    assert ("mlff-39" in output) == (warned is not None), output
+    assert warned is None or warned in output
+
+
+def test_two_dimensions(zoo, tmp_path):
+    lines = "units metal\ndimension 2\nboundary p p p\nregion b block 0 9 0 9 -0.5 0.5\ncreate_box 2 b\nmass 1 15.999\n"
+    lines += "mass 2 1.008\ncreate_atoms 1 single 1 1 0\n" + mlff(zoo["painn"]) + "\nrun 0\n"
+    expect(fails(lines, tmp_path), "needs `dimension 3`")
