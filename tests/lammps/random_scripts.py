@@ -39,6 +39,22 @@ BY_MESSAGES = {
     for name in ("BCAST", "REDUCE", "ALLREDUCE", "BARRIER", "ALLTOALL", "ALLGATHER", "ALLGATHERV")
 }
 FAILURES = (WRONG, CRASH, HUNG)
+WATER = """a molecule for fix gcmc and fix widom
+
+3 atoms
+
+Coords
+
+1 0.0 0.0 0.0
+2 0.9572 0.0 0.0
+3 -0.24 0.9266 0.0
+
+Types
+
+1 1
+2 2
+3 2
+"""
 
 
 class Verdict:
@@ -57,6 +73,8 @@ class Court:
         self.folder = str(folder)
         for name, (make, options) in models.KINDS.items():
             make(os.path.join(self.folder, name), **options)
+        with open(os.path.join(self.folder, "water.mol"), "w", encoding="utf-8") as f:
+            f.write(WATER)
         self.oracle = script_oracle.Oracle(self.folder)
         polite, source = os.path.join(self.folder, "polite.so"), os.path.join(HERE, "polite.c")
         subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O1", "-o", polite, source], check=True)

@@ -58,13 +58,16 @@ def mutilate(rng, lines, first):
     return lines
 
 
+NOT_READY = ("clear", "read_restart", "run_style", "dump ", "unfix", "balance", "pair_modify")
+
+
 def tame(lines):
     """Takes `pre no` away where LAMMPS (22Jul2025) fails with any pair style: where no run has come before, but perhaps
     a minimisation, it computes no forces; after a new dump its error is that of rank 0, and the others wait; after
-    unfix and balance it uses what is gone. And `pair_modify compute` is heard at set-ups."""
+    unfix, balance and `neighbor multi` it uses what is gone. And `pair_modify compute` is heard at set-ups."""
     ready = False
     for k, line in enumerate(lines):
-        if line.startswith(("clear", "read_restart", "run_style", "dump ", "unfix", "balance", "pair_modify")):
+        if line.startswith(NOT_READY) or line.startswith("neighbor") and "multi" in line:
             ready = False
         if not ready:
             lines[k] = line.replace(" pre no", "")
@@ -118,7 +121,10 @@ class Maker(Commands):
         self.force_field()
         self.add(WATCH)
         self.add(f"thermo {self.pick(1, 1, 1, 3, 10)}", f"timestep {TIMESTEPS[self.units]}")
-        if self.chance(0.3) and not any("orb" in line for line in self.lines):
+        self.add("variable one atom 1+id%2")
+        if self.chance(0.3):  # no energies: LAMMPS accepts more before `run N pre no`
+            self.add("thermo_style custom step temp")
+        elif self.chance(0.4) and not any("orb" in line for line in self.lines):
             self.add(
                 "compute e all pe/atom", "compute sum all reduce sum c_e", "thermo_style custom step pe c_sum press"
             )
@@ -349,9 +355,20 @@ class Maker(Commands):
         options = [""]
         if self.runs and not self.respa:
             options += [" pre no", " pre no post no"]
-        options += [" post no", f" every {max(1, n // 2)} NULL", f' every {max(1, n // 3)} "neigh_modify delay 0"']
+        options += [" post no", f" every {max(1, n // 2)} NULL", f' every {max(1, n // 3)} "{self.command()}"']
+        options += [f' pre no every {max(1, n // 3)} "{self.command()}"'] if self.runs and not self.respa else []
         self.add(f"run {n}{self.rng.choices(options, [6] + [2] * (len(options) - 1))[0]}")
         self.runs = True
+
+    def command(self):
+        """Between the parts of a run."""
+        atom = f"set atom {self.rng.randrange(1, self.n + 1)}"
+        return self.pick(
+            "neigh_modify delay 0", "neigh_modify delay 0", f"{atom} type {self.pick(1, 2)}", "velocity all scale 3000",
+            f"{atom} x {self.number(0, 4)}", f"displace_atoms all move {self.number(-3, 3)} 0 0", "comm_style tiled",
+            f"change_box all x scale {self.number(0.9, 1.1)} remap", "neighbor 0.2 bin", "comm_modify mode multi",
+            f"create_atoms 1 random 1 {self.seed()} NULL overlap 0.8 maxtry 30", "atom_modify sort 1 1.0",
+        )  # fmt: skip
 
     def minimise(self):
         if self.respa and self.chance(0.7):
@@ -416,5 +433,6 @@ class Maker(Commands):
 
 ACTIONS = {
     "run": 10, "minimise": 3, "rerun": 3, "restart": 2, "again": 2, "clear": 1, "change_atoms": 7, "change_box": 4,
-    "neighbours": 7, "other_fix": 7, "integrator": 2, "unfix": 2, "others_between": 2,
+    "neighbours": 9, "other_fix": 7, "monte_carlo": 4, "by_variable": 1, "late_exclusion": 1, "bonds": 2,
+    "continued": 4, "files_between": 2, "integrator": 2, "unfix": 2, "others_between": 2,
 }  # fmt: skip

