@@ -107,6 +107,8 @@ class Pair:
     def do_pair_coeff(self, words):
         if not self.style.startswith("hybrid"):
             self.models = {0: (1.0, words[2], words[3:], self.subs[0][2])} if self.style == "mlff" else {}
+            if self.style == "lj/cut":
+                self._map_pairs(words, self.style, 0, words[2:])
             return
         name, rest = words[2], words[3:]
         which = [k for k, sub in enumerate(self.subs) if sub[0] == name]

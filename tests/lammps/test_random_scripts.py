@@ -12,11 +12,6 @@ SEEDS = range(200)
 FINDS = sorted(glob.glob(os.path.join(os.path.dirname(os.path.abspath(__file__)), "scripts", "*.lmp")))
 
 
-@pytest.fixture(scope="module")
-def court(tmp_path_factory):
-    return random_scripts.Court(tmp_path_factory.mktemp("scripts"))
-
-
 def test_seeds(court):
     """Every script gives the numbers of the reference or one error, and many do give numbers."""
     verdicts = court.judge_seeds(SEEDS)
