@@ -3,6 +3,7 @@
 import glob
 import os
 
+import numpy as np
 import pytest
 import random_scripts
 import script_grammar
@@ -72,6 +73,57 @@ def test_the_oracle_notices(court, monkeypatch, change):
     verdict = court.batch([random_scripts.parse(WATCHED)[1]], 2)[0]
     assert verdict.failed == (change in ("energy", "force", "image")), verdict.text
     assert verdict.failed or verdict.n_checked == 4, verdict.n_checked
+
+
+TRIALS = """units metal
+atom_modify map yes
+region box block 0 9 0 9 0 9
+create_box 2 box
+mass 1 15.999
+mass 2 1.008
+create_atoms 1 single 1 1 1
+create_atoms 2 single 2 1 1
+create_atoms 2 single 4.5 1 1
+create_atoms 2 single 3 4 5
+pair_style mlff precision fp64
+pair_coeff * * painn.yaml O H
+#watch
+fix g all gcmc 1 6 3 2 1234 3000 -2.0 0.5 overlap_cutoff 0.8 full_energy
+run 5"""
+
+
+@pytest.mark.parametrize("change", ("", "energy", "excluded"))
+def test_the_oracle_judges_trials(court, monkeypatch, change):
+    """Energies of Monte Carlo trials are compared, and atoms that trials exclude count zero."""
+    evaluate = script_oracle.Oracle.evaluate
+
+    def other(self, pair, types, x, kept, cell, pbc):
+        energy, *more = evaluate(self, pair, types, x, kept | (change == "excluded"), cell, pbc)
+        return energy + 1e-6 * (change == "energy" and not kept.all()), *more
+
+    monkeypatch.setattr(script_oracle.Oracle, "evaluate", other)
+    verdict = court.batch([TRIALS.splitlines()], 1)[0]
+    assert verdict.failed == bool(change), verdict.text
+    assert "in a trial" in verdict.text if change else verdict.n_checked > 50, verdict.text
+
+
+@pytest.mark.parametrize(
+    "trial, energy, fails",
+    ((True, 1e9, False), (True, 5.0, True), (True, np.inf, True), (True, np.nan, True), (False, 1e9, True)),
+)
+def test_overlaps(court, trial, energy, fails):
+    """Overlapping atoms have a large finite energy in a trial, and are an error elsewhere."""
+    check = script_oracle.Check(court.oracle, ["pair_style mlff", "pair_coeff * * painn.yaml O H", "run 0"], [])
+    check.follow(1)
+    box = ((0.0, 0.0, 0.0), (9.0, 9.0, 9.0), 0.0, 0.0, 0.0)
+    x = np.array([[1.0, 1.0, 1.0], [1.0, 1.0, 1.05]])
+    seen = {"box": box, "periodic": (1, 1, 1), "type": np.array([1, 2]), "excluded": np.zeros(2, int)}
+    seen |= {"x": x, "f": np.zeros((2, 3)), "pe": energy, "trial": trial}
+    if fails:
+        with pytest.raises(script_oracle.Wrong):
+            check.compare(seen, "line")
+    else:
+        assert check.compare(seen, "line") is None
 
 
 def test_same_seed_same_script():

@@ -2,10 +2,12 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 
 import numpy as np
+import pytest
 from harness import (
     CLEAR,
     PLUGIN,
@@ -384,3 +386,26 @@ def test_unload(zoo, tmp_path):
     )
     output = launch(deck + mlff(zoo["painn"]) + '\nrun 0\nprint "ENERGY $(pe)"\n', str(tmp_path))
     assert "Unloading pair style mlff" in output and "ENERGY" in output
+
+
+@pytest.mark.parametrize("style, name", (("", ""), ("hybrid ", "mlff ")))
+def test_unload_with_the_fix(zoo, tmp_path, style, name):
+    """A second copy of the plugin is ignored; fix mlffprof and the pair style can be unloaded in use."""
+    pair = f"pair_style {style}mlff {FP64} domain ignore\npair_coeff * * {name}{zoo['painn']} O H"
+    deck = start(zoo, tmp_path).replace(mlff(zoo["painn"], options=FP64), pair)
+    assert pair in deck
+    copy = shutil.copy(PLUGIN, tmp_path / "copy.so")
+    deck += f"""plugin load {copy}
+comm_modify cutoff 8.0
+fix p all mlffprof 1 table no warmup 0 compare {zoo["ani"]} every 1
+run 1
+plugin load {copy}
+run 1
+plugin unload fix mlffprof
+run 1
+plugin unload pair mlff
+plugin list
+print "END"
+"""
+    output = launch(deck, str(tmp_path))
+    assert "Unloading fix style mlffprof" in output and "Unloading pair style mlff" in output and "END" in output

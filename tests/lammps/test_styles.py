@@ -224,3 +224,22 @@ def test_spread(zoo, tmp_path, units, factor, ranks):
     )
     close(dump[:, 15], factor * atoms, 1e-9 * factor, "spread of atom")
     close(dump[:, 16], factor * atoms, 1e-9 * factor, "spread of atom, triggered")
+
+
+@pytest.mark.parametrize("ranks", (1, 2))
+def test_scaled_by_a_variable(zoo, tmp_path, ranks):
+    """hybrid/scaled with a factor that changes every step scales energy and pressure of each step."""
+    pair = f"pair_style hybrid/scaled v_f mlff {FP64} domain ignore 1.0 zero 4.0\npair_coeff * * zero\n"
+    case = Case(
+        "scaled", water(2), pair + f"pair_coeff * * mlff {zoo['painn']} O H", before="variable f equal 0.1*step"
+    )
+    deck = case.text(str(tmp_path), single_point=False)
+    deck += (
+        "compute one all pair mlff\nthermo_style custom step v_f c_one pe\nthermo 1\nthermo_modify format float %.16g\n"
+    )
+    output = launch(deck + "fix 1 all nve\ntimestep 0.0001\nrun 3\n", str(tmp_path), ranks)
+    rows = np.array(
+        [line.split() for line in re.findall(r"^ +\d+ +[-+0-9.e]+ +[-+0-9.e]+ +[-+0-9.e]+ *$", output, re.M)], float
+    )
+    close(rows[:, 1], 0.1 * rows[:, 0], 1e-12, "factor")
+    close(rows[:, 3], rows[:, 1] * rows[:, 2], 1e-9, "energy")
