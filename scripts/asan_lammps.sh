@@ -56,7 +56,7 @@ settings() {
   [ -f "$CACHE/ready" ] || die "there is no LAMMPS in $CACHE: scripts/asan_lammps.sh make makes it"
   cat <<END
 MLFF_LMP=$CACHE/build/lmp
-MLFF_PRELOAD=$(c++ -print-file-name=libasan.so)
+MLFF_PRELOAD=$(c++ -print-file-name=libasan.so) $(c++ -print-file-name=libstdc++.so)
 LAMMPS_SOURCE_DIR=$CACHE/tree
 LD_LIBRARY_PATH=$CACHE/build:$VENV/lib
 PYTHONPATH=$REPOSITORY/python:$CACHE/tree/python
