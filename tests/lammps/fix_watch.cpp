@@ -23,7 +23,7 @@ struct Evaluation {
   int32_t n, has_energy, has_virial, is_trial;
   double energy, virial[6];
   const double *x, *f, *eatom; // [n][3], [n][3], [n] or NULL; forces of a trial are unfinished
-  const int *type, *excluded;  // [n]; excluded: no neighbor list can have a pair of this atom
+  const int *type, *excluded;  // [n]; 1: no neighbor list can have a pair of this atom; 2: but with another such atom
 };
 
 static void (*callback)(const Evaluation *) = nullptr;
@@ -69,7 +69,7 @@ private:
   bool in_step = false;
   std::vector<int> excluded;
   std::vector<double> eatom; // of atoms and ghosts
-  bool is_excluded(int i) const;
+  int excluded_as(int i) const;
 };
 
 void FixWatch::post_force(int)
@@ -77,7 +77,7 @@ void FixWatch::post_force(int)
   const int n = atom->nlocal;
   Pair *pair = force->pair;
   excluded.resize(n + 1);
-  for (int i = 0; i < n; i++) excluded[i] = is_excluded(i);
+  for (int i = 0; i < n; i++) excluded[i] = excluded_as(i);
   Evaluation seen = {update->ntimestep, n,       0,       0,          !in_step,       0.0, {},
                      nullptr,           nullptr, nullptr, atom->type, excluded.data()};
   in_step = false;
@@ -96,11 +96,12 @@ void FixWatch::post_force(int)
   if (callback) callback(&seen);
 }
 
-bool FixWatch::is_excluded(int i) const
+int FixWatch::excluded_as(int i) const
 {
   for (int k = 0; k < neighbor->nex_group; k++) {
     const int one = neighbor->ex1_group[k], two = neighbor->ex2_group[k];
-    if ((two == 0 && (atom->mask[i] & (1 << one))) || (one == 0 && (atom->mask[i] & (1 << two)))) return true;
+    if ((two == 0 && (atom->mask[i] & (1 << one))) || (one == 0 && (atom->mask[i] & (1 << two))))
+      return atom->mask[i] & 1 ? 1 : 2;  // fix gcmc takes its atoms out of group all
   }
   std::vector<bool> types(atom->ntypes + 1, false);
   for (int k = 0; k < neighbor->nex_type; k++) {

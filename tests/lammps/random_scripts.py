@@ -88,17 +88,19 @@ class Court:
         """Verdicts of scripts, lists of lines, on so many ranks."""
         verdicts = []
         while len(verdicts) < len(scripts):
-            verdicts += self.batch(scripts[len(verdicts) : len(verdicts) + BATCH], ranks)
+            first = len(verdicts)
+            for verdict in self.batch(scripts[first : first + BATCH], ranks):
+                verdicts.append(self.control(scripts[len(verdicts)], ranks, verdict))
         return verdicts
 
-    def batch(self, scripts, ranks):
+    def batch(self, scripts, ranks, **environment):
         """Verdicts of the scripts that one process came to."""
         for name in os.listdir(self.folder):
             if name.endswith(".pickle"):
                 os.remove(os.path.join(self.folder, name))
         with open(os.path.join(self.folder, "scripts.json"), "w", encoding="utf-8") as f:
             json.dump(scripts, f)
-        end, output = self.start(ranks)
+        end, output = self.start(ranks, environment)
         verdicts = []
         for k, lines in enumerate(scripts):
             written = self.read(k, ranks)
@@ -110,7 +112,7 @@ class Court:
                 break
         return verdicts or [Verdict(CRASH, f"the worker did not start: {output[-3000:]}")]
 
-    def start(self, ranks):
+    def start(self, ranks, environment):
         """Ends when the process does, or when a script takes too long; how it ended, and what it printed."""
         worker = [sys.executable, os.path.join(HERE, "script_worker.py"), "scripts.json", harness.PLUGIN]
         command = worker if ranks == 1 else [harness.MPIEXEC, "-n", str(ranks), *worker]
@@ -120,7 +122,7 @@ class Court:
             process = subprocess.Popen(
                 command,
                 cwd=self.folder,
-                env=self.environment,
+                env={**self.environment, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -193,7 +195,8 @@ class Court:
         if alone.kind not in (CRASH, HUNG):
             return alone
         for _ in range(TRIES):
-            without = self.batch([without_models(lines)], ranks)[0]
+            # new memory is never zero, which hides that LAMMPS reads what it has not written
+            without = self.batch([without_models(lines)], ranks, MALLOC_PERTURB_="165")[0]
             if without.kind in (CRASH, HUNG):
                 return Verdict(LAMMPS, f"{without.kind} without a model, too")
         return verdict

@@ -296,6 +296,9 @@ class Check:
         kept = seen["excluded"] == 0 if "excluded" in seen else np.full(len(types), True)
         try:
             energy, forces, virial, atoms = self.oracle.evaluate(self.pair, types, seen["x"], kept, cell, pbc)
+            apart = seen["excluded"] == 2 if "excluded" in seen else ~kept
+            if self.pair.lj and self.pair.computes and apart.any():  # pair styles see them beside each other
+                energy += lj(self.pair, types[apart], seen["x"][apart], cell, pbc)[0]
         except mlff.Error as e:
             if trial and HUGE * per_ev < seen["pe"] < np.inf:
                 return None

@@ -437,4 +437,4 @@ def test_heat_flux(zoo, tmp_path, name, stress, warned):
 def test_two_dimensions(zoo, tmp_path):
     lines = "units metal\ndimension 2\nboundary p p p\nregion b block 0 9 0 9 -0.5 0.5\ncreate_box 2 b\nmass 1 15.999\n"
     lines += "mass 2 1.008\ncreate_atoms 1 single 1 1 0\n" + mlff(zoo["painn"]) + "\nrun 0\n"
-    expect(fails(lines, tmp_path), "needs `dimension 3`")
+    expect(fails(lines, tmp_path), "does not support `dimension 2`")

@@ -63,6 +63,7 @@ AGAIN = "run 5\nreset_timestep 0\n{}\nrun 5 pre no"
 BY_STEP = "variable t atom 1+((step+id)%2)\nfix s all set 2 0 atom 1*4 type v_t\nrun 6"
 RIGHT, ERROR = r"^right$", r"\[mlff-\d+\]"
 EITHER = f"{RIGHT}|{ERROR}"
+LAMMPS = "without a model, too"  # comm_style before `pre no`: LAMMPS reads communication that is not set up
 # name -> lines, and what comes of them
 CASES = {
     # `pre no` after reset_timestep: the run is not the one before, though its steps have the same numbers
@@ -79,8 +80,11 @@ CASES = {
     # settings before `pre no`, that lists and ghosts do not have
     "smaller skin": (script(f"{FAST}run 5\nneighbor 0.1 bin\nrun 50 pre no"), EITHER),
     "larger skin": (script(f"{FAST}neighbor 0.1 bin\nrun 5\nneighbor 5.0 bin\nrun 50 pre no"), EITHER),
-    "tiled": (script("run 5\ncomm_style tiled\nrun 5 pre no"), EITHER),
-    "tiled, omp": (["package omp 1", "suffix omp", *script("run 5\ncomm_style tiled\nrun 5 pre no")], EITHER),
+    "tiled": (script("run 5\ncomm_style tiled\nrun 5 pre no"), f"{ERROR}|{LAMMPS}"),
+    "tiled, omp": (
+        ["package omp 1", "suffix omp", *script("run 5\ncomm_style tiled\nrun 5 pre no")],
+        f"{ERROR}|{LAMMPS}",
+    ),
     "ghosts farther": (script("run 5\ncomm_modify cutoff 12.0\nrun 5 pre no"), EITHER),
     "sorted": (script("run 5\natom_modify sort 1 2.0\nrun 5 pre no"), EITHER),
     "exclusion": (script(f"{FAST}neighbor 0.2 bin\nrun 5\nneigh_modify exclude type 1 2\nrun 50 pre no"), EITHER),
