@@ -279,7 +279,8 @@ class Check:
         pe, line = parts[0]["pe"], parts[0]["line"]
         if pe is None or self.shakes:  # its restraints have an energy in minimisations
             return ends
-        if self.respa and not self.deforms:
+        changed = " every " in self.lines[line]  # by commands after its last step
+        if self.respa and not self.deforms and not changed:
             self.compare({**merge(parts), "pe": pe}, f"{self.where(line)}, at its end")
         elif not self.respa and line == last["line"] and last.get("energy"):
             close(pe, *last["energy"], f"{self.where(line)}: pe at its end")
