@@ -245,6 +245,15 @@ void MLFFNeighbourGraph::begin_run()
   skin = neighbor->skin;
 }
 
+/* delete_atoms overlap makes all lists anew and leaves pair styles with the pointers to the old ones. */
+void MLFFNeighbourGraph::check_list_exists(const NeighList *list) const
+{
+  for (int k = 0; k < neighbor->nlist; k++)
+    if (neighbor->lists[k] == list) return;
+  error->all(FLERR, "pair_style mlff: a command has removed the neighbor lists since the last run: take `pre no` away, "
+                    "so that this run makes new neighbour lists [mlff-35]");
+}
+
 const mlff_graph *MLFFNeighbourGraph::update(NeighList *list)
 {
   // neighbor->ncalls also tells of lists that were rebuilt between two steps, e.g. by fix gcmc; set-ups put it to 0.
@@ -254,6 +263,7 @@ const mlff_graph *MLFFNeighbourGraph::update(NeighList *list)
   const bool rebuilt = maybe_new || neighbor->ncalls != last_build || list != last_list;
   // `run N pre no` comes without init(); a command of it may have the step numbers of the one before
   const bool new_run = run_ended || run->firststep != run_first || run->laststep != run_last;
+  if (new_run) check_list_exists(list);
   trouble.clear();
   new_types = false;
   run_ended = false;

@@ -94,6 +94,7 @@ class MLFFNeighbourGraph : protected Pointers {
   void check_type(int a);
   double reach(int n_skins) const;
   bool leaves(const NeighList *list) const;
+  void check_list_exists(const NeighList *list) const;
   void check_same_atoms();
   const double (*this_step())[3];
   int atom_of(int a) const { return a < graph.n_local ? home.owned[static_cast<size_t>(a)] : a; }
