@@ -1,5 +1,5 @@
-"""The C API (mlff.h and mlff_watch.h in include/mlff) by ctypes: structures as they are there, and the shared library
-that has it.
+"""The C API (mlff.h, mlff_watch.h and mlff_xyz.h in include/mlff) by ctypes: structures as they are there, and the
+shared library that has it.
 
 Calls release Python's lock. tests/python/test_api_library.py compares the structures with the header.
 """
@@ -10,7 +10,7 @@ import ctypes
 import functools
 import os
 import sys
-from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint, c_uint64, c_void_p
+from ctypes import POINTER, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint, c_uint64, c_void_p
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(PACKAGE))  # the checkout, unless the package is installed
@@ -128,6 +128,47 @@ class CWatchSystem(ctypes.Structure):
     ]
 
 
+class CXyzKey(ctypes.Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("raw", c_char_p),
+        ("text", c_char_p),
+        ("values", POINTER(c_double)),
+        ("n_values", c_int),
+        ("kind", c_char),
+    ]
+
+
+class CXyzColumn(ctypes.Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("text", c_void_p),
+        ("values", c_void_p),
+        ("text_size", c_size_t),
+        ("width", c_int),
+        ("kind", c_char),
+    ]
+
+
+class CXyzFrame(ctypes.Structure):
+    _fields_ = [
+        ("comment", c_char_p),
+        ("why", c_char_p),
+        ("keys", POINTER(CXyzKey)),
+        ("columns", POINTER(CXyzColumn)),
+        ("numbers", c_void_p),
+        ("positions", c_void_p),
+        ("line", c_int64),
+        ("end", c_int64),
+        ("cell", c_double * 3 * 3),
+        ("n_atoms", c_int32),
+        ("n_keys", c_int),
+        ("n_columns", c_int),
+        ("has_cell", c_int),
+        ("pbc", c_int * 3),
+    ]
+
+
 PERIODIC = 2  # MLFF_BOUNDARY_PERIODIC
 N_WATCHED = 7  # MLFF_N_WATCHED
 VERDICT_STOP = 2  # MLFF_VERDICT_STOP
@@ -140,6 +181,9 @@ STRUCTURES = {
     "mlff_info": CInfo,
     "mlff_finding": CFinding,
     "mlff_watch_system": CWatchSystem,
+    "mlff_xyz_key": CXyzKey,
+    "mlff_xyz_column": CXyzColumn,
+    "mlff_xyz_frame": CXyzFrame,
 }
 
 # Bits of mlff_info.traits.
@@ -174,6 +218,10 @@ FUNCTIONS = {
     "mlff_watch_atoms": (None, (c_void_p, POINTER(CGraph), c_void_p, POINTER(CFinding))),
     "mlff_watch_state": (None, (c_void_p, POINTER(CWatchSystem), POINTER(CFinding))),
     "mlff_watch_judge": (None, (c_void_p, c_int, POINTER(CFinding))),
+    "mlff_xyz_open": (c_int, (c_char_p, c_char_p, c_size_t, POINTER(c_void_p), POINTER(CError))),
+    "mlff_xyz_next": (c_int, (c_void_p, POINTER(POINTER(CXyzFrame)), POINTER(CError))),
+    "mlff_xyz_is_cut": (c_int, (c_void_p,)),
+    "mlff_xyz_close": (None, (c_void_p,)),
 }
 
 

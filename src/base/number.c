@@ -38,12 +38,14 @@ static int is_number(const char *text)
   return *text == 0;
 }
 
-int mlff_number_parse(const char *text, double *value)
+/* strtod of a text with the decimal point of the locale. */
+enum { LONGEST = 480 }; /* as many as %f writes, and more */
+
+static double read_in_locale(const char *text)
 {
-  char buffer[128], point[16];
+  char buffer[LONGEST + 20], point[16];
   const size_t n_point = decimal_point(point);
   size_t n = 0;
-  if (!is_number(text) || strlen(text) + n_point >= sizeof buffer) return 0;
   for (; *text; text++) {
     if (*text == '.') {
       memcpy(buffer + n, point, n_point);
@@ -53,7 +55,15 @@ int mlff_number_parse(const char *text, double *value)
     }
   }
   buffer[n] = 0;
-  *value = strtod(buffer, NULL);
+  return strtod(buffer, NULL);
+}
+
+int mlff_number_parse(const char *text, double *value)
+{
+  char *end = NULL;
+  if (!is_number(text) || strlen(text) > LONGEST) return 0;
+  *value = strtod(text, &end);
+  if (*end) *value = read_in_locale(text); /* which has another decimal point */
   return isfinite(*value) != 0;
 }
 

@@ -2,6 +2,7 @@
 #include "status.h"
 
 #include "mlff/mlff_watch.h"
+#include "mlff/mlff_xyz.h"
 
 #include <string.h>
 
@@ -50,7 +51,10 @@ size_t mlff_size_of(const char *type)
                {"mlff_memory", sizeof(mlff_memory)},
                {"mlff_option", sizeof(mlff_option)},
                {"mlff_finding", sizeof(mlff_finding)},
-               {"mlff_watch_system", sizeof(mlff_watch_system)}};
+               {"mlff_watch_system", sizeof(mlff_watch_system)},
+               {"mlff_xyz_key", sizeof(mlff_xyz_key)},
+               {"mlff_xyz_column", sizeof(mlff_xyz_column)},
+               {"mlff_xyz_frame", sizeof(mlff_xyz_frame)}};
   for (size_t k = 0; k < sizeof types / sizeof *types; k++)
     if (!strcmp(types[k].name, type)) return types[k].size;
   return 0;

@@ -201,10 +201,8 @@ def is_whole(name, data):
         elif ending in (".html", ".svg"):
             assert text.rstrip().endswith(f"</{ending[1:]}>")
         elif ending == ".xyz":
-            lines, k = text.split("\n")[:-1], 0
             assert text.endswith("\n") or not text
-            while k < len(lines):
-                k = extxyz.parse_frame(lines, k)[1]
+            assert all(frame for frame, _ in extxyz.parse(name, data))
         elif ending == ".npz":
             with np.load(io.BytesIO(data)) as f:
                 assert all(f[key] is not None for key in f.files)

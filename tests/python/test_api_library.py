@@ -12,7 +12,7 @@ import mlff
 from mlff import library
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-HEADERS = [os.path.join(ROOT, "include", "mlff", name) for name in ("mlff.h", "mlff_watch.h")]
+HEADERS = [os.path.join(ROOT, "include", "mlff", name) for name in ("mlff.h", "mlff_watch.h", "mlff_xyz.h")]
 
 
 def text_of(*path):
@@ -25,7 +25,9 @@ def compiled(tmp_path, body):
     if not shutil.which("cc"):
         pytest.skip("no C compiler (cc)")
     source, program = tmp_path / "print.c", tmp_path / "print"
-    source.write_text('#include "mlff/mlff_watch.h"\nint main(void)\n{\n' + body + "  return 0;\n}\n")
+    source.write_text(
+        '#include "mlff/mlff_watch.h"\n#include "mlff/mlff_xyz.h"\nint main(void)\n{\n' + body + "  return 0;\n}\n"
+    )
     include = os.path.join(ROOT, "include")
     subprocess.run(["cc", "-std=c11", f"-I{include}", str(source), "-o", str(program)], check=True)
     return subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout.split()

@@ -162,10 +162,10 @@ label water.xyz -o labels.xyz --mlff water-xs --ase a:b || --mlff and --ase: one
 label water.xyz -o labels.xyz --mlff nothing || nothing.yaml, and no model nothing; there are:
 label -o labels.xyz --mlff water-xs || no structures: name files of them, or give a recipe that has
 label nowhere.xyz -o labels.xyz --mlff water-xs || nowhere.xyz: there is no such file
-label broken.xyz -o labels.xyz --mlff water-xs || broken.xyz, frame 1 (line 1): the file ends after 1 of 3 atoms
+label broken.xyz -o labels.xyz --mlff water-xs || broken.xyz:3: atom 1 has 3 of 4 columns
 label empty.xyz -o labels.xyz --mlff water-xs || empty.xyz: is empty
-label nan.xyz -o labels.xyz --mlff water-xs || nan.xyz, frame 1 (line 1): pos of atom 2 is NaN or infinite
-label zero.xyz -o labels.xyz --mlff water-xs || zero.xyz, frame 1 (line 1): the number of atoms is expected,
+label nan.xyz -o labels.xyz --mlff water-xs || nan.xyz:4: pos of atom 2 is 'nan', not a finite number
+label zero.xyz -o labels.xyz --mlff water-xs || zero.xyz:1: the number of atoms is expected,
 label silicon.xyz -o labels.xyz --mlff water-xs || silicon.xyz, frame 1: element Si is unknown to the model
 label water.xyz -o labels.xyz --mlff water-xs --elements C || water.xyz, frame 1: element H is not one of C
 label water.xyz -o labels.xyz --mlff water-xs --elements Xx || water.xyz, frame 1: element H is not one of Xx
@@ -178,7 +178,7 @@ label water.xyz -o labels.xyz --ase nothing || the calculator is 'nothing': modu
 label water.xyz -o labels.xyz --ase no_module:Thing --python python3 || the calculator no_module:Thing in python3
 label water.xyz -o labels.xyz --ase a:b --arguments '{' || --arguments {: is not JSON (Expecting property name
 label water.xyz -o labels.xyz --labels labelled.xyz --keys energy || --keys energy: NAME=KEY is expected, with
-label water.xyz -o labels.xyz --labels nowhere.xyz || nowhere.xyz: No such file or directory
+label water.xyz -o labels.xyz --labels nowhere.xyz || nowhere.xyz: cannot be opened: No such file
 label --recipe nowhere.yaml -o labels.xyz || nowhere.yaml: No such file or directory; mlff distill
 label water.xyz -o none/labels.xyz --mlff water-xs || none/labels.xyz: No such file or directory
 label water.xyz -o broken.xyz --mlff water-xs || broken.xyz: is there and is no file of labels: choose another
@@ -202,8 +202,8 @@ certify water-xs config.yaml -o page.html --scale nan || --scale: 'nan' is not a
 certify water-xs config.yaml -o page.html --scale -1 || --scale: '-1' is not a number above 0
 certify water-xs config.yaml -o page.html --minutes nan || --minutes: 'nan' is not a number above 0
 certify water-xs config.yaml -o page.html --minutes 0 || --minutes: '0' is not a number above 0
-certify water-xs config.yaml -o page.html --labels nowhere.xyz || nowhere.xyz: No such file or directory
-certify water-xs config.yaml -o page.html --labels broken.xyz || broken.xyz, frame 1 (line 1): the file ends after 1
+certify water-xs config.yaml -o page.html --labels nowhere.xyz || nowhere.xyz: cannot be opened: No such file
+certify water-xs config.yaml -o page.html --labels broken.xyz || broken.xyz:3: atom 1 has 3 of 4 columns
 certify water-xs config.yaml -o none/page.html --measure errors || -o none/page.html: there is no folder none
 certify water-xs config.yaml -o page.html | bars = {forces: good} | config.yaml:2: bars.forces: is 'good'; allowed is
 certify water-xs config.yaml -o page.html | certify = {systems: [nothing]} | config.yaml, certify.systems[1]: the
@@ -239,9 +239,9 @@ convert painn folder -o out || folder: is a folder; a file is expected
 
 validate nothing || nothing.yaml, and no model nothing; there are:
 validate water-xs nowhere.xyz || there is no structure nowhere.xyz
-validate water-xs broken.xyz || broken.xyz, frame 1 (line 1): the file ends after 1 of 3 atoms
-validate water-xs zero.xyz || zero.xyz, frame 1 (line 1): the number of atoms is expected,
-validate water-xs nan.xyz || nan.xyz, frame 1 (line 1): pos of atom 2 is NaN or infinite
+validate water-xs broken.xyz || broken.xyz:3: atom 1 has 3 of 4 columns
+validate water-xs zero.xyz || zero.xyz:1: the number of atoms is expected,
+validate water-xs nan.xyz || nan.xyz:4: pos of atom 2 is 'nan', not a finite number
 validate water-xs silicon.xyz || silicon.xyz has Si, which water-xs.yaml does not know: its
 validate water-xs bad.in || bad.in: it has no box (lines such as `0.0 20.0 xlo xhi`)
 validate water-xs water.xyz --picoseconds nan || --picoseconds: 'nan' is not a number above 0

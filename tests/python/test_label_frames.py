@@ -1,5 +1,7 @@
 """Labelled frames as extended XYZ: exact round trips, what others write, and what is refused."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -73,7 +75,7 @@ def test_stress_of_six_numbers_is_in_the_order_of_ase(tmp_path):
 
 
 def test_plain_xyz_and_boxes_around_molecules(tmp_path):
-    a, b = read('1\n i = 3, E = -17.2 "\nH 0 0 0\n1\nLattice="9 0 0 0 9 0 0 0 9" pbc="F F F"\nH 0 0 0\n', tmp_path)
+    a, b = read('1\n i = 3, E = -17.2 it"s\nH 0 0 0\n1\nLattice="9 0 0 0 9 0 0 0 9" pbc="F F F"\nH 0 0 0\n', tmp_path)
     assert a["energy"] is None and a["cell"] is None and b["cell"] is None
     assert b["info"]["Lattice"] == '"9 0 0 0 9 0 0 0 9"'
     assert read(extxyz.text(a) + extxyz.text(b), tmp_path)[1]["info"] == b["info"]
@@ -96,14 +98,14 @@ def test_labels_under_other_names(tmp_path):
         ("2\n\nH 0 0 0\n", "ends after 1 of 2"),
         ("1\n\nH 0 0\n", "3 of 4 columns"),
         ("1\n\nQq 0 0 0\n", "'Qq' is not a chemical symbol"),
-        ("1\n\nH 0 nan 0\n", "pos of atom 1 is NaN"),
+        ("1\n\nH 0 nan 0\n", "pos of atom 1 is 'nan', not a finite number"),
         ("1\n\nH 0 1,5 0\n", "not a number"),
         ("1\nenergy=inf\nH 0 0 0\n", "energy holds NaN or infinity"),
-        ("1\nenergy=-1 energy=-1\nH 0 0 0\n", "stands twice"),
+        ("1\nenergy=-1 energy=-1\nH 0 0 0\n", "this key occurs twice"),
         ('1\nenergy="-1\nH 0 0 0\n', "comment line cannot be read"),
         ('1\npbc="T T F" Lattice="9 0 0 0 9 0 0 0 9"\nH 0 0 0\n', "periodic in all directions or in none"),
         ('1\npbc="T T T"\nH 0 0 0\n', "there is no Lattice"),
-        ('1\nLattice="9 0 0 0 9 0"\nH 0 0 0\n', "6 numbers instead of 9"),
+        ('1\nLattice="9 0 0 0 9 0"\nH 0 0 0\n', "must be nine numbers"),
         ('1\nLattice="9 0 0 0 9 0 9 9 0"\nH 0 0 0\n', "span no volume"),
         ('1\nLattice="9 0 0 0 9 0 0 0 9" stress="1 2 3 4 5 6 7 8 9"\nH 0 0 0\n', "not symmetric"),
         ('1\nLattice="9 0 0 0 9 0 0 0 9" virial="1 2 3 4 5 6"\nH 0 0 0\n', "6 numbers instead of 9"),
@@ -111,7 +113,7 @@ def test_labels_under_other_names(tmp_path):
             '1\nLattice="1 0 0 0 1 0 0 0 2" stress="1 0 0 0 1 0 0 0 1" virial="1 0 0 0 1 0 0 0 1"\nH 0 0 0\n',
             "contradict",
         ),
-        ("1\nProperties=species:S:1:pos:R:3:forces:R:2\nH 0 0 0 1 1\n", "forces has 2 columns instead of 3"),
+        ("1\nProperties=species:S:1:pos:R:3:forces:R:2\nH 0 0 0 1 1\n", "forces has 2 columns of R instead of 3 of R"),
         ("1\nProperties=species:S:1:pos:R:3:forces:R:3\nH 0 0 0 1 1\n", "6 of 7 columns"),
         ("1\nProperties=species:S:1:pos:R\nH 0 0 0\n", "triples"),
     ],
@@ -120,14 +122,14 @@ def test_refuses(text, words, tmp_path):
     before = "1\n\nH 0 0 9\n" if text else ""
     with pytest.raises(FrameError, match=words) as e:
         read(before + text, tmp_path)
-    assert not text or "frame 2 (line 4)" in str(e.value)
+    assert not text or re.search(r"frames.xyz:[456]: ", str(e.value))
 
 
 def test_refuses_a_file_that_is_not_there_or_no_text(tmp_path):
     with pytest.raises(FrameError, match="No such file"):
         extxyz.read(str(tmp_path / "none.xyz"))
     (tmp_path / "b.xyz").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(FrameError, match="not text"):
+    with pytest.raises(FrameError, match="this is not text"):
         extxyz.read(str(tmp_path / "b.xyz"))
 
 

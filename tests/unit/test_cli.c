@@ -293,9 +293,9 @@ static const char *const bad_structures[][2] = {
     {"-1\n\n", "number of atoms"},
     {"1\n", "in.xyz:1: the comment line"},
     {"2\n\nH 0 0 0\n", "in.xyz:3: the file ends after 1 of 2 atoms"},
-    {"1\n\nH 0 0\n", "in.xyz:3: a symbol and three coordinates"},
-    {"1\n\nH 0 0 zero\n", "'zero' is not a finite number"},
-    {"1\n\nH 0 0 nan\n", "'nan' is not a finite number"},
+    {"1\n\nH 0 0\n", "in.xyz:3: atom 1 has 3 of 4 columns"},
+    {"1\n\nH 0 0 zero\n", "pos of atom 1 is 'zero', not a number"},
+    {"1\n\nH 0 0 nan\n", "pos of atom 1 is 'nan', not a finite number"},
     {"1\n\nHydrogen 0 0 0\n", "not a chemical symbol"},
     {"1\n\nXe 0 0 0\n", "'Xe', which the model does not know"},
     {"1\nLattice=\"1 2 3\"\nH 0 0 0\n", "Lattice must be nine numbers"},
@@ -306,8 +306,20 @@ static const char *const bad_structures[][2] = {
     {"1\nLattice=\"1 0 0 0 1 0 0 0 0\"\nH 0 0 0\n", "dependent"},
     {"1\npbc=\"T T T\"\nH 0 0 0\n", "no Lattice"},
     {"1\nLattice=\"1 0 0 0 1 0 0 0 1\" pbc=\"T T\"\nH 0 0 0\n", "three of T and F"},
-    {"1\nProperties=species:S:1\nH 0 0 0\n", "must have species:S:1 and pos:R:3"},
+    {"1\nProperties=species:S:1\nH 0 0 0\n", "must have species:S:1 (or Z:I:1) and pos:R:3"},
     {"2\n\nH 0 0 0\nH 0 0 0.1\n", "0.1000 A apart"},
+    {"1\nLattice constant 4.05\nH 0 0 0\n", "in.xyz:2: the comment line cannot be read at 'Lattice constant"},
+    {"1\nnote=\"a\" b\" pbc=\"T T F\"\nH 0 0 0\n", "in.xyz:2: the comment line cannot be read at"},
+    {"1\nnote= pbc=\"F F F\"\nH 0 0 0\n", "this key has no value"},
+    {"1\nname=a name=b\nH 0 0 0\n", "this key occurs twice"},
+    {"1\nname=\xe9\nH 0 0 0\n", "byte 6 of the line (0xe9) is not UTF-8"},
+    {"1\nProperties=species:S:1:pos:R:3:tag:I:1\nH 0 0 0 1.5\n", "tag of atom 1 is '1.5', not an integer"},
+    {"1\nProperties=species:S:1:pos:R:3:move:L:1\nH 0 0 0 t\n", "move of atom 1 is 't', not T or F"},
+    {"1\nProperties=species:S:1:pos:R:3:f:R:999999999\nH 0 0 0 1\n", "Properties must be triples"},
+    {"1\nProperties=species:S:1:Z:I:1:pos:R:3\nH 2 0 0 0\n", "species and Z of atom 1 contradict"},
+    {"99999999999\n\nH 0 0 0\n", "99999999999 atoms, and a frame may have 100000000"},
+    {"99999999\n\nH 0 0 0\n", "the file ends after 1 of 99999999 atoms"},
+    {"nan\n\nH 0 0 0\n", "number of atoms is expected"},
 };
 enum { N_BAD = sizeof bad_structures / sizeof *bad_structures };
 
@@ -323,7 +335,7 @@ START_TEST(unusual_files)
 {
   static const char name[] = "name=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\xc3\xa9zz";
   char text[300];
-  snprintf(text, sizeof text, "1\nLattice=\"9 0 0 0 9 0 0 0 9\" pbc=\"True f 1\" %s\nH 0 0 0\n", name);
+  snprintf(text, sizeof text, "1\nLattice=\"9 0 0 0 9 0 0 0 9\" pbc=\"True F true\" %s\nH 0 0 0\n", name);
   write_text(xyz_path, text);
   expect(run("evaluate '%s' '%s' --json", model_path, xyz_path), 0, "aaaa\"");
   expect(run("evaluate '%s' /", model_path), 1, "cannot be read on: Is a directory");

@@ -9,24 +9,31 @@ In the file they are the keys energy and stress (or virial = -stress * volume) a
 Numbers are written with all their digits and free keys as they were read, so that frames come back as they were.
 """
 
+import ctypes
 import hashlib
+import os
 import re
 
 import numpy as np
 
-from ..model.modelfile import NUMBERS, ModelError
+from mlff import library
+
+from ..model.modelfile import SYMBOLS, ModelError
 
 LABELS = ("energy", "forces", "stress", "atom_energies")
-# A key, then nothing, or = and a text in quotes, in brackets, or without blanks
-_ENTRY = re.compile(r'([^\s="]+)(?:=("(?:[^"\\]|\\.)*"|\{[^}]*\}|\[[^\]]*\]|[^\s"]*))?(?=\s|$)')
-_TRUE, _FALSE = {"t", "true", "1"}, {"f", "false", "0"}
+# Words that the reader takes for nothing but keys
+_SPECIAL = re.compile(r"(?<!\w)(?:Lattice|pbc|Properties)(?!\w)(\s*=)?", re.I | re.A)
 
 
 class FrameError(ModelError):
     """A frame that cannot be used."""
 
 
-class Cut(FrameError):
+class NotRead(FrameError):
+    """A frame that is no extended XYZ."""
+
+
+class Cut(NotRead):
     """The file ends within a frame."""
 
 
@@ -43,9 +50,9 @@ def structure_key(frame):
 
 def plain(text):
     """The value of a key without its quotes."""
-    if len(text) > 1 and text[0] == '"':
-        return re.sub(r"\\(.)", r"\1", text[1:-1])
-    return text
+    if len(text) > 1 and text[0] in "\"'":
+        text = text[1:-1]
+    return re.sub(r"\\(.)", r"\1", text)
 
 
 def tag(frame, key, default=None):
@@ -55,75 +62,41 @@ def tag(frame, key, default=None):
 
 
 def quoted(text):
-    """A value as it is written: in quotes where it must be."""
-    if re.fullmatch(r'[^\s"\\={}\[\]]+', text):
+    """A value as it is written: in quotes where it must be. FrameError for one that reads like a key of its own."""
+    special = _SPECIAL.search(text)
+    if special and any(found[1] for found in _SPECIAL.finditer(text)):
+        raise FrameError(
+            f"'{text[:60]}' cannot be written into the comment line of an XYZ file: leave '{special[0]}' out"
+        )
+    if not special and re.fullmatch(r'[^\s"\'\\={}\[\]]+', text):
         return text
     return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
 
 
-def parse_comment(line):
-    """{key: text as it stands there, None for a lone word} of the second line of a frame."""
-    found, at = {}, 0
-    line = line.strip()
-    while at < len(line):
-        entry = _ENTRY.match(line, at)
-        if not entry:
-            raise FrameError(
-                f"the comment line cannot be read from '{line[at : at + 30]}' on (key=value, or key=\"...\")"
-            )
-        if entry[1] in found and entry[2] is not None:
-            raise FrameError(f"the key {entry[1]} stands twice in the comment line")
-        found.setdefault(entry[1], entry[2])
-        at = entry.end()
-        while at < len(line) and line[at].isspace():
-            at += 1
-    return found
-
-
-def _comment(line):
-    """As parse_comment; a line that is only meant for people is kept as the key comment."""
-    try:
-        return parse_comment(line)
-    except FrameError:
-        if re.search(r"(^|\s)(Lattice|Properties|pbc|energy)=", line):
-            raise
-        return {"comment": quoted(line.strip())}
-
-
-def _numbers(text, what, counts):
-    try:
-        values = np.array([float(word) for word in re.sub(r"[\[\]{},]", " ", plain(text)).split()])
-    except ValueError as e:
-        raise FrameError(f"{what} is {text}, which are not numbers") from e
-    if len(values) not in counts:
-        raise FrameError(f"{what} has {len(values)} numbers instead of {' or '.join(map(str, counts))}")
+def _numbers(key, what, counts):
+    """Values of a key of the file."""
+    raw = key.raw.decode() if key.raw else "a word without a value"
+    if key.kind not in (b"R", b"I"):
+        raise FrameError(f"{what} is {raw}, which are not numbers")
+    if key.n_values not in counts:
+        raise FrameError(f"{what} has {key.n_values} numbers instead of {' or '.join(map(str, counts))}")
+    values = np.array(key.values[: key.n_values])
     if not np.isfinite(values).all():
         raise FrameError(f"{what} holds NaN or infinity")
     return values
 
 
-def _cell(info):
+def _cell(parsed, info):
     """cell or None; takes Lattice and pbc from info, unless the Lattice of an open structure, which stays there."""
-    pbc, lattice = info.pop("pbc", None), info.get("Lattice")
-    directions = None
-    if pbc is not None:
-        words = re.sub(r"[\[\]{},]", " ", plain(pbc)).lower().split()
-        if len(words) != 3 or not all(word in _TRUE | _FALSE for word in words):
-            raise FrameError(f'pbc is {pbc}: three of T and F are expected, as in pbc="T T T"')
-        directions = [word in _TRUE for word in words]
-        if len(set(directions)) > 1:
-            raise FrameError(
-                f"pbc is {pbc}: a structure must be periodic in all directions or in none; give slabs and wires a "
-                'vacuum and pbc="T T T"'
-            )
-    if lattice is None:
-        if directions and directions[0]:
-            raise FrameError(f"pbc is {pbc}, but there is no Lattice")
+    pbc, periodic = info.pop("pbc", None), list(parsed.pbc)
+    if not any(periodic):
         return None
-    cell = _numbers(lattice, "Lattice", (9,)).reshape(3, 3)
-    if directions and not directions[0]:
-        return None
-    del info["Lattice"]
+    if not all(periodic):
+        raise FrameError(
+            f"pbc is {pbc}: a structure must be periodic in all directions or in none; give slabs and wires a "
+            'vacuum and pbc="T T T"'
+        )
+    cell, lattice = np.array(parsed.cell), info.pop("Lattice")
     if abs(np.linalg.det(cell)) < 1e-6:
         raise FrameError(f"the vectors of the Lattice {lattice} span no volume")
     return cell
@@ -140,118 +113,133 @@ def _tensor(values, what):
     return tensor
 
 
-def _stress(info, cell, names):
+def _stress(labels, info, cell):
     """The stress of the keys stress or virial, which are taken from info; None without a cell, where they stay."""
     if cell is None:
         return None
     volume, found = abs(np.linalg.det(cell)), []
-    stress, virial = info.pop(names["stress"], None), info.pop(names["virial"], None)
-    if stress is not None:
-        found.append(_tensor(_numbers(stress, "stress", (6, 9)), "the stress"))
-    if virial is not None:  # six numbers are in other orders elsewhere
-        found.append(-_tensor(_numbers(virial, "virial", (9,)), "the virial") / volume)
+    if "stress" in labels:
+        found.append(_tensor(_numbers(labels["stress"], "stress", (6, 9)), "the stress"))
+    if "virial" in labels:  # six numbers are in other orders elsewhere
+        found.append(-_tensor(_numbers(labels["virial"], "virial", (9,)), "the virial") / volume)
     if len(found) == 2 and np.abs(found[0] - found[1]).max() > 1e-6 * max(1e-3, np.abs(found[0]).max()):
         raise FrameError("stress and virial contradict each other: virial = -stress * volume")
+    for label in ("stress", "virial"):
+        if label in labels:
+            del info[labels[label].name.decode()]
     return found[0] if found else None
 
 
-def _split_columns(properties):
-    """[(name, kind, first, count)] of Properties."""
-    words = plain(properties).split(":")
-    if len(words) % 3:
-        raise FrameError(f"Properties={properties} are not triples of name, kind and number of columns")
-    columns, at = [], 0
-    for name, kind, count in zip(words[::3], words[1::3], words[2::3]):
-        if kind not in "SRIL" or not count.isdigit() or int(count) < 1:
-            raise FrameError(f"Properties={properties}: {name}:{kind}:{count} is not understood")
-        columns.append((name, kind, at, int(count)))
-        at += int(count)
-    wanted = {(name, count) for name, _, _, count in columns}
-    if ("species", 1) not in wanted or ("pos", 3) not in wanted:
-        raise FrameError(f"Properties={properties}: species:S:1 and pos:R:3 are needed")
-    return columns, at
+def _doubles(address, shape):
+    size = 8 * int(np.prod(shape))
+    return np.frombuffer(bytearray(ctypes.string_at(address, size))).reshape(shape)
 
 
-def _table(rows, first, count, what):
-    try:
-        values = np.array([[float(x) for x in row[first : first + count]] for row in rows])
-    except ValueError as e:
-        raise FrameError(f"a value in the column {what} is not a number: {e}") from e
+def _labels_of_atoms(column, n, what, width):
+    """[n, width] of a column."""
+    if column.width != width or column.kind not in (b"R", b"I"):
+        raise FrameError(
+            f"Properties: {what} has {column.width} columns of {column.kind.decode()} instead of {width} of R"
+        )
+    values = _doubles(column.values, (n, width))
     bad = np.nonzero(~np.isfinite(values).all(1))[0]
     if len(bad):
         raise FrameError(f"{what} of atom {bad[0] + 1} is NaN or infinite")
     return values
 
 
-def _columns(rows, columns, names):
-    """elements, positions, forces, energies of atoms, and the columns that are none of these."""
-    out, free = {"forces": None, "energies": None}, {}
-    known = {names["forces"]: ("forces", 3), names["energies"]: ("energies", 1), "pos": ("pos", 3)}
-    for name, kind, first, count in columns:
-        if name == "species":
-            out["species"] = [row[first] for row in rows]
-        elif name in known:
-            if count != known[name][1]:
-                raise FrameError(f"Properties: {name} has {count} columns instead of {known[name][1]}")
-            out[known[name][0]] = _table(rows, first, count, name)
-        else:
-            free[name] = (kind, [" ".join(row[first : first + count]) for row in rows])
-    unknown = [e for e in out["species"] if e not in NUMBERS or e == "X"]
-    if unknown:
-        raise FrameError(f"'{unknown[0]}' is not a chemical symbol")
-    energies = None if out["energies"] is None else out["energies"][:, 0]
-    return out["species"], out["pos"], out["forces"], energies, free
+def _columns(parsed, names):
+    """forces, energies of atoms, and the columns that are no labels."""
+    columns = {column.name.decode(): column for column in parsed.columns[: parsed.n_columns]}
+    found, n = {"forces": None, "energies": None}, parsed.n_atoms
+    for label, width in (("forces", 3), ("energies", 1)):
+        if names[label] in columns:
+            found[label] = _labels_of_atoms(columns.pop(names[label]), n, names[label], width)
+    del columns["pos"]
+    if columns.pop("species", None) is None:
+        del columns["Z"]
+    text = lambda column: ctypes.string_at(column.text, column.text_size).decode()
+    free = {name: (column.kind.decode(), text(column).split("\n")) for name, column in columns.items()}
+    energies = None if found["energies"] is None else found["energies"][:, 0]
+    return found["forces"], energies, free
 
 
 WRITTEN = {"energy": "energy", "forces": "forces", "energies": "atom_energies", "stress": "stress", "virial": "stress"}
 STANDARD = {"energy": "energy", "forces": "forces", "stress": "stress", "virial": "virial", "energies": "energies"}
 
 
-def parse_frame(lines, k, names=STANDARD):
-    """(frame, line after it) from the lines of a file, from line k on. names: what the labels are called there."""
-    count = lines[k].strip()
-    if not count.isdigit() or int(count) < 1:
-        raise FrameError(f"the number of atoms is expected, not '{count[:40]}'")
-    n = int(count)
-    if len(lines) < k + 2 + n:
-        raise Cut(f"the file ends after {max(0, len(lines) - k - 2)} of {n} atoms")
-    info = _comment(lines[k + 1])
-    columns, width = _split_columns(info.pop("Properties", None) or "species:S:1:pos:R:3")
-    rows = [line.split() for line in lines[k + 2 : k + 2 + n]]
-    for i, row in enumerate(rows):
-        if len(row) < width:
-            raise FrameError(f"atom {i + 1} has {len(row)} of {width} columns: '{lines[k + 2 + i][:60]}'")
-    cell = _cell(info)
-    elements, positions, forces, energies, free = _columns(rows, columns, names)
-    energy = info.pop(names["energy"], None)
-    frame = {"elements": elements, "positions": positions, "cell": cell, "forces": forces, "atom_energies": energies}
-    frame["energy"] = None if energy is None else float(_numbers(energy, names["energy"], (1,))[0])
-    frame["stress"] = _stress(info, cell, names)
+def _info(parsed, names):
+    """info of a frame, and {label: its key} of the labels that the comment line has."""
+    if parsed.comment is None:
+        keys = parsed.keys[: parsed.n_keys]
+        info = {key.name.decode(): None if key.raw is None else key.raw.decode() for key in keys}
+        by_name = {key.name.decode(): key for key in keys}
+        found = {label: by_name[name] for label, name in names.items() if name in by_name}
+        return info, {label: found[label] for label in ("energy", "stress", "virial") if label in found}
+    comment = parsed.comment.decode()
+    for name in names.values():
+        if re.search(rf"(^|\W){re.escape(name)}\s*=", comment):
+            raise FrameError(f"the comment line cannot be read, and has a key {name}: {parsed.why.decode()}")
+    return {"comment": quoted(comment)}, {}
+
+
+def _frame(parsed, names):
+    n = parsed.n_atoms
+    numbers = np.frombuffer(ctypes.string_at(parsed.numbers, 4 * n), np.int32).tolist()
+    if max(numbers) >= len(SYMBOLS):
+        raise FrameError(f"the structure has atomic number {max(numbers)}, and here elements end at {len(SYMBOLS) - 1}")
+    frame = {"elements": [SYMBOLS[z] for z in numbers], "positions": _doubles(parsed.positions, (n, 3))}
+    info, labels = _info(parsed, names)
+    info.pop("Properties", None)
+    frame["cell"] = _cell(parsed, info)
+    frame["forces"], frame["atom_energies"], free = _columns(parsed, names)
+    frame["energy"] = frame["stress"] = None
+    if "energy" in labels:
+        frame["energy"] = float(_numbers(labels["energy"], names["energy"], (1,))[0])
+        del info[names["energy"]]
+    frame["stress"] = _stress(labels, info, frame["cell"])
     frame.update(name=plain(info.get("name") or "") or None, info=info, columns=free)
-    return frame, k + 2 + n
+    return frame
+
+
+def parsed_frames(path, data=None):
+    """Yields each frame as the engine reads it (mlff_xyz_frame of mlff_xyz.h), valid until the next one."""
+    c, file, error = library.library(), ctypes.c_void_p(), library.CError()
+    frame = ctypes.POINTER(library.CXyzFrame)()
+    if c.mlff_xyz_open(os.fsencode(path), data, len(data or b""), file, error):
+        raise FrameError(error.text.decode("utf-8", "replace"))
+    try:
+        while True:
+            if c.mlff_xyz_next(file, frame, error):
+                raise (Cut if c.mlff_xyz_is_cut(file) else NotRead)(error.text.decode("utf-8", "replace"))
+            if not frame:
+                return
+            yield frame.contents
+    finally:
+        c.mlff_xyz_close(file)
+
+
+def parse(path, data=None, names=None):
+    """Yields (frame, bytes of the file up to its end) of a file, or of its content in memory.
+
+    The engine reads, as for `mlff evaluate`. FrameError with file and line: NotRead when it is of the format, and Cut
+    when the file ends within a frame.
+    names: what the labels are called there, where it is not as in STANDARD.
+    """
+    names, path = {**STANDARD, **(names or {})}, os.fspath(path)
+    for number, parsed in enumerate(parsed_frames(path, data), 1):
+        try:
+            frame = _frame(parsed, names)
+        except FrameError as e:
+            raise FrameError(f"{path}:{parsed.line + 1}: {e}") from e
+        frame["source"] = f"{path}, frame {number}"
+        frame["name"] = frame["name"] or frame["source"]
+        yield frame, parsed.end
 
 
 def read(path, names=None):
-    """All frames of an extended XYZ file. names: what the labels are called there, where it is not as in STANDARD."""
-    try:
-        with open(path, encoding="utf-8") as f:
-            lines = f.read().splitlines()
-    except OSError as e:
-        raise FrameError(f"{path}: {e.strerror}") from e
-    except UnicodeDecodeError as e:
-        raise FrameError(f"{path}: is not text") from e
-    frames, k = [], 0
-    while k < len(lines):
-        if not lines[k].strip():
-            k += 1
-            continue
-        try:
-            frame, k = parse_frame(lines, k, {**STANDARD, **(names or {})})
-        except FrameError as e:
-            raise type(e)(f"{path}, frame {len(frames) + 1} (line {k + 1}): {e}") from e
-        frame["name"] = frame["name"] or f"{path}, frame {len(frames) + 1}"
-        frame["source"] = f"{path}, frame {len(frames) + 1}"
-        frames.append(frame)
+    """All frames of an extended XYZ file; see parse."""
+    frames = [frame for frame, _ in parse(path, None, names)]
     if not frames:
         raise FrameError(f"{path}: holds no frame")
     return frames
@@ -283,5 +271,5 @@ def text(frame, extra=()):
     if frame.get("stress") is not None:
         entries.append(f'stress="{_words(frame["stress"])}"')
     free = {key: value for key, value in free.items() if key not in written}
-    entries += [key if value is None else f"{key}={value}" for key, value in free.items()]
+    entries += [quoted(key) if value is None else f"{quoted(key)}={value}" for key, value in free.items()]
     return "\n".join([str(len(frame["elements"])), " ".join(entries), *map(" ".join, zip(*parts))]) + "\n"

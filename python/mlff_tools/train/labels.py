@@ -187,26 +187,18 @@ class LabelFile:
     def _read(self):
         """The frames that are there; what a killed run has left of the next one is cut off."""
         self.file.seek(0)
+        content, frames, self.end = self.file.read(), [], 0
         try:
-            content = self.file.read().decode("utf-8")
-        except UnicodeDecodeError as e:
-            raise FrameError(f"{self.path}: is not text") from e
-        whole = content[: content.rfind("\n") + 1]
-        lines, frames, k = whole.split("\n")[:-1], [], 0
-        while k < len(lines):
-            try:
-                frame, after = extxyz.parse_frame(lines, k)
-            except extxyz.Cut:
-                break
-            except FrameError as e:
-                raise FrameError(f"{self.path}, frame {len(frames) + 1} (line {k + 1}): {e}") from e
-            frame["source"] = f"{self.path}, frame {len(frames) + 1}"
-            frame["name"] = frame["name"] or frame["source"]
-            self._check(frame)
-            frames.append(frame)
-            k = after
-        self._check_rest(content[len("".join(line + "\n" for line in lines[:k])) :])
-        self.end = len("".join(line + "\n" for line in lines[:k]).encode())
+            for frame, end in extxyz.parse(self.path, content[: content.rfind(b"\n") + 1]):
+                self._check(frame)
+                frames.append(frame)
+                self.end = end
+        except extxyz.Cut:
+            pass
+        except extxyz.NotRead:
+            self._check_rest(content[self.end :])
+            raise
+        self._check_rest(content[self.end :])
         self.file.truncate(self.end)
         if frames:
             said = frames[0]["info"].get("teacher_derivatives", "unknown")
@@ -215,8 +207,8 @@ class LabelFile:
 
     def _check_rest(self, rest):
         """FrameError unless this is the begin of a frame of ours, which may be cut off."""
-        lines = rest.split("\n")
-        if (lines[0] and not lines[0].isdigit()) or (len(lines) > 2 and "teacher_kind=" not in lines[1]):
+        lines = rest.split(b"\n")
+        if (lines[0] and not lines[0].isdigit()) or (len(lines) > 2 and b"teacher_kind=" not in lines[1]):
             raise FrameError(f"{self.path}: is there and is no file of labels: choose another one, or remove it")
 
     def _check(self, frame):

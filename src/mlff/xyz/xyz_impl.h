@@ -1,0 +1,76 @@
+/* xyz_impl.h: the parts of the reader of extended XYZ (mlff_xyz.h). */
+#ifndef MLFF_XYZ_IMPL_H
+#define MLFF_XYZ_IMPL_H
+
+#include "../status.h"
+#include "mlff/mlff_xyz.h"
+
+/* lines.c: lines of a file or of memory, that end with LF, CR LF or CR. */
+typedef struct xyz_lines {
+  char *path;
+  FILE *file; /* NULL: memory */
+  unsigned char *chunk;
+  const unsigned char *bytes; /* [n_bytes], the chunk or the memory */
+  size_t n_bytes, next;
+  int64_t before; /* bytes of the file before these */
+  char *line;     /* the present one, ends with a zero */
+  size_t capacity, length;
+  int64_t number; /* of the line, from 1 */
+} xyz_lines;
+
+mlff_status mlff_xyz_lines_open(xyz_lines *l, const char *path, const void *data, size_t size, mlff_error *error);
+/* The next line; *found is 0 at the end of the file. */
+mlff_status mlff_xyz_lines_next(xyz_lines *l, int *found, mlff_error *error);
+void mlff_xyz_lines_close(xyz_lines *l);
+/* "path:line: ..." as an error of format. */
+mlff_status mlff_xyz_fail(const xyz_lines *l, mlff_error *error, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* words.c */
+/* A real number, with Fortran's exponents, nan and inf; an integer; T, F and so on as 1 and 0. */
+int mlff_xyz_real(const char *word, double *value);
+int mlff_xyz_integer(const char *word, double *value);
+int mlff_xyz_logical(const char *word, double *value);
+/* Whether a word is one of a kind. */
+int mlff_xyz_value(const char *word, char kind, double *value);
+
+/* comment.c: the keys of a line. */
+enum { XYZ_MOST_KEYS = 4096 };
+typedef struct xyz_comment {
+  mlff_xyz_key *keys;
+  int n_keys;
+  char *texts; /* memory of names, raw and text */
+  double *values;
+  size_t texts_capacity, values_capacity;
+} xyz_comment;
+
+/* Keys of the present line; why: NULL, or for what reason it has none but free text. */
+mlff_status mlff_xyz_comment_read(xyz_comment *c, const xyz_lines *l, const char **why, mlff_error *error);
+/* NULL: no such key, or a lone word. */
+const mlff_xyz_key *mlff_xyz_comment_find(const xyz_comment *c, const char *name);
+void mlff_xyz_comment_free(xyz_comment *c);
+
+/* columns.c: properties of atoms. */
+typedef struct xyz_column {
+  char *text;
+  double *values;
+  size_t text_capacity;
+} xyz_column;
+enum { XYZ_MOST_COLUMNS = 256, XYZ_MOST_WORDS = 10000 };
+typedef struct xyz_table {
+  char *names;
+  mlff_xyz_column columns[XYZ_MOST_COLUMNS];
+  xyz_column memory[XYZ_MOST_COLUMNS];
+  int n_columns, n_words;                 /* words of a row */
+  int species, atomic_numbers, positions; /* which column; -1: none */
+  int32_t *numbers;
+  int32_t room; /* atoms that there is memory for */
+} xyz_table;
+
+/* Columns of the text of Properties; NULL: symbol and position. */
+mlff_status mlff_xyz_table_begin(xyz_table *t, const char *properties, const xyz_lines *l, mlff_error *error);
+/* Reads the present line, which is changed, as atom i of n_atoms. */
+mlff_status mlff_xyz_table_row(xyz_table *t, int32_t i, int32_t n_atoms, xyz_lines *l, mlff_error *error);
+void mlff_xyz_table_free(xyz_table *t);
+
+#endif
