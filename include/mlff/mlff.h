@@ -401,8 +401,9 @@ MLFF_API void mlff_model_print(const mlff_model *model, FILE *out);
 
 /* A neighbour graph built by the library for callers without a neighbour list of their own. cell: rows are the three
  * cell vectors (A), NULL = no periodic direction; pbc: which of them are periodic, NULL = all three. Boxes may be
- * smaller than the cutoff; images become ghosts, 200000 and 200 of each atom at most, else MLFF_E_ARG. Free with
- * mlff_system_free. */
+ * smaller than the cutoff; images become ghosts, 200000 and 200 of each atom at most, else MLFF_E_ARG. Periodic vectors
+ * and distances of atoms from the cell are at most 1e7 A, up to which wrapped positions are precise to 1e-9 A. Free
+ * with mlff_system_free. */
 typedef struct mlff_system mlff_system;
 MLFF_API mlff_status mlff_system_create(int32_t n_atoms, const int32_t *species, const double (*pos)[3],
                                         const double (*cell)[3], const int *pbc, double cutoff, mlff_system **system,

@@ -18,7 +18,7 @@ except ImportError as e:
     raise ImportError("mlff.ase needs ASE: pip install ase") from e
 
 from .library import Error
-from .model import Model
+from .model import Model, _doubles, _numbers
 
 
 class MLFF(Calculator):
@@ -127,7 +127,9 @@ class MLFF(Calculator):
 
 def _structure(atoms):
     """Everything that results depend on: what Model._evaluate takes."""
-    arrays = atoms.arrays
-    numbers = arrays["numbers"].astype(np.int64, copy=False).tobytes()
-    positions = arrays["positions"].astype(float, copy=False).tobytes()
-    return numbers, positions, atoms.cell.array.tobytes(), tuple(atoms.pbc.tolist())
+    numbers, positions = atoms.arrays["numbers"], atoms.arrays["positions"]
+    if type(positions) is not np.ndarray or positions.dtype != np.float64:
+        positions = _doubles(positions, (len(numbers), 3), "positions")
+    if type(numbers) is not np.ndarray or numbers.dtype != np.int64:
+        numbers = _numbers(numbers)
+    return numbers.tobytes(), positions.tobytes(), atoms.cell.array.tobytes(), tuple(atoms.pbc.tolist())

@@ -59,9 +59,15 @@ def find_model(model: str | os.PathLike) -> str:
         raise Error(str(e)) from None
 
 
+def _unmasked(array, what):
+    if np.ma.is_masked(array):
+        raise Error(f"{what}: some values are masked: fill them in, or leave these atoms out")
+    return np.asarray(array)
+
+
 def _numbers(symbols):
     """Atomic numbers [n] of symbols or of atomic numbers."""
-    array = np.asarray(symbols)
+    array = _unmasked(symbols, "symbols")
     if array.ndim != 1:
         raise Error(f"symbols have shape {list(array.shape)}, expected [n]: element symbols or atomic numbers")
     if array.dtype.kind in "iu":
@@ -74,12 +80,30 @@ def _numbers(symbols):
 
 def _doubles(array, shape, what):
     try:
-        array = np.asarray(array, float)
+        array = _unmasked(array, what)
+        if array.dtype.kind not in "fiu":  # complex numbers would lose a part, texts would be read
+            raise Error(f"{what}: real numbers are expected, not {array.dtype.name}")
+        array = array.astype(float, copy=False)
     except (TypeError, ValueError) as e:
         raise Error(f"{what}: not numbers: {e}") from e
     if array.shape != shape:
         raise Error(f"{what} have shape {list(array.shape)}, expected {list(shape)}")
     return array
+
+
+def _periodic(pbc, has_cell):
+    """Three booleans. Only booleans, 0 and 1 are taken: any text, and NaN, would count as true."""
+    if pbc is None:
+        return (has_cell,) * 3
+    try:
+        array = _unmasked(pbc, "pbc")
+    except ValueError as e:  # of parts of different lengths
+        raise Error(f"pbc is {pbc!r}, expected one boolean or three") from e
+    if array.shape not in ((), (3,)):
+        raise Error(f"pbc has {array.size} values, expected one boolean or three")
+    if array.dtype.kind not in "biu" or not np.isin(array, (0, 1)).all():
+        raise Error(f"pbc is {pbc!r}, expected booleans, as pbc=[True, True, False]")
+    return tuple(bool(p) for p in np.broadcast_to(array, 3))
 
 
 class _Arrays:
@@ -322,12 +346,7 @@ class Model:
         numbers = _numbers(symbols)
         positions = _doubles(positions, (len(numbers), 3), "positions")
         box = np.zeros((3, 3)) if cell is None else _doubles(cell, (3, 3), "cell vectors")
-        if pbc is None:
-            periodic = (cell is not None,) * 3
-        else:
-            periodic = tuple(map(bool, pbc)) if np.ndim(pbc) else (bool(pbc),) * 3
-        if len(periodic) != 3:
-            raise Error(f"pbc has {len(periodic)} values, expected one or three")
+        periodic = _periodic(pbc, cell is not None)
         return self._evaluate(numbers.tobytes(), positions.tobytes(), box.tobytes(), periodic, member_forces)
 
     def _evaluate(self, numbers, positions, cell, pbc, member_forces=False):

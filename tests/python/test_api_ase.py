@@ -254,6 +254,10 @@ def test_errors_are_one_sentence():
         for _ in range(2):
             with pytest.raises(mlff.Error, match=what):
                 calc.get_potential_energy(atoms)
+    complex_numbers = ase.Atoms("OH", [[0, 0, 0], [1, 0, 0]])
+    complex_numbers.arrays["positions"] = complex_numbers.positions + 1e-3j
+    with pytest.raises(mlff.Error, match="positions: real numbers are expected"):
+        calc.get_potential_energy(complex_numbers)
     with pytest.raises(mlff.Error, match="precision: a calculator cannot be changed"):
         calc.set(precision="fp64")
     with pytest.raises(mlff.Error, match="opened already"):

@@ -192,7 +192,7 @@ REFUSED = {
     "'Xx' is no element": {"elements": ["Xx"], "positions": np.zeros((1, 3)), "cell": None},
     "atomic numbers are from -1 to 8": {"elements": [8, -1], "positions": np.eye(3)[:2], "cell": None},
     r"positions have shape \[2, 3\], expected \[3, 3\]": {**WATER, "elements": [8, 1, 1], "positions": np.eye(3)[:2]},
-    "not numbers": {**WATER, "positions": "abc"},
+    "real numbers are expected, not str": {**WATER, "positions": "abc"},
     "dependent": {**WATER, "cell": np.ones((3, 3))},
     "too small": {**WATER, "cell": np.eye(3) * 0.01},
     r"cell vectors have shape \[3\]": {**WATER, "cell": np.ones(3)},
@@ -225,6 +225,40 @@ def test_bad_arguments():
         mlff.Model("water-xs", domain="maybe")
     with pytest.raises(mlff.Error, match="skin is -1"):
         mlff.Model("water-xs", skin=-1)
+
+
+@pytest.mark.parametrize(
+    "change, what",
+    [
+        ({"pbc": "FFF"}, "pbc is 'FFF', expected booleans"),
+        ({"pbc": ["F", "F", "F"]}, "expected booleans"),
+        ({"pbc": np.nan}, "pbc is nan, expected booleans"),
+        ({"pbc": [1.0, 0.0, 1.0]}, "expected booleans"),
+        ({"pbc": [2, 0, 1]}, "expected booleans"),
+        ({"pbc": [True, [True], False]}, "expected one boolean or three"),
+        ({"pbc": np.ma.array([True] * 3, mask=[0, 1, 0])}, "pbc: some values are masked"),
+        ({"positions": np.array(WATER["positions"]) + 1e-3j}, "positions: real numbers are expected, not complex128"),
+        ({"positions": np.array(WATER["positions"]).astype(str)}, "positions: real numbers are expected, not str"),
+        ({"positions": np.ma.masked_less(WATER["positions"], 1.0)}, "positions: some values are masked"),
+        ({"cell": np.eye(3) * 9j}, "cell vectors: real numbers are expected"),
+        ({"cell": np.diag([9.0, 9.0, 1e15])}, "cell vector 2 is 1e.15 A long"),
+        ({"positions": np.array(WATER["positions"]) + [0, 0, 1e12]}, "atom 0 is 1e.12 A .* away from the cell"),
+        ({"symbols": np.ma.array([8, 1, 1], mask=[0, 0, 1])}, "symbols: some values are masked"),
+    ],
+)
+def test_values_that_would_be_read_in_another_way(change, what):
+    model = mlff.Model("water-xs", domain="ignore")
+    three = {"symbols": ["O", "H", "H"], "positions": [[0, 0, 0.119], [0, 0.763, -0.477], [0, -0.763, -0.477]]}
+    given = {**three, "cell": np.eye(3) * 9, "pbc": True}
+    if "positions" in change:
+        change = {"positions": change["positions"][:3]}  # of WATER
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(mlff.Error, match=what):
+            model.evaluate(*{**given, **change}.values())
+        expected = model.evaluate(*given.values())
+        for pbc in (np.bool_(True), [1, 1, 1], np.ones(3, np.int8), np.ma.array([True] * 3)):
+            assert model.evaluate(*{**given, "pbc": pbc}.values()).energy == expected.energy
 
 
 def test_names(monkeypatch, tmp_path):

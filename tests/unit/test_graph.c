@@ -251,6 +251,12 @@ START_TEST(bad_input)
   test_fails(mlff_system_create(2, species, pos, NULL, NULL, 0, &system, &error), error, MLFF_E_ARG, "cutoff");
   test_fails(mlff_system_create(2, species, lost, NULL, NULL, 5, &system, &error), error, MLFF_E_NUMERIC, "atom 1");
   test_fails(mlff_system_create(2, species, pos, flat, NULL, 5, &system, &error), error, MLFF_E_ARG, "dependent");
+  const double huge[3][3] = {{9, 0, 0}, {0, 9, 0}, {0, 0, 1.1e7}};
+  test_fails(mlff_system_create(2, species, pos, huge, NULL, 5, &system, &error), error, MLFF_E_ARG,
+             "cell vector 2 is 1.1e+07 A long");
+  const double cube[3][3] = {{9, 0, 0}, {0, 9, 0}, {0, 0, 9}}, far[2][3] = {{0, 0, 0}, {0, 1.1e7, 0}};
+  test_fails(mlff_system_create(2, species, far, cube, NULL, 5, &system, &error), error, MLFF_E_NUMERIC,
+             "atom 1 is 1.1e+07 A");
   test_fails(mlff_system_create(2, species, pos, tiny, NULL, 5, &system, &error), error, MLFF_E_ARG, "too small");
   test_fails(mlff_system_create(2, species, pos, open, NULL, 5, &system, &error), error, MLFF_E_ARG, "cell vector 1");
   test_fails(mlff_system_create(2, species, pos, NULL, pbc, 5, &system, &error), error, MLFF_E_ARG, "no cell");

@@ -133,6 +133,8 @@ START_TEST(bad_input)
   test_fails(mlff_system_move(joined, pos, cell, 3, &is_stale, &error), error, MLFF_E_UNSUPPORTED, "joined");
   atoms.pos[1][2] = NAN;
   test_fails(mlff_system_move(system, pos, cell, 3, &is_stale, &error), error, MLFF_E_NUMERIC, "atom 1");
+  atoms.pos[1][2] = 2e7;
+  test_fails(mlff_system_move(system, pos, cell, 3, &is_stale, &error), error, MLFF_E_NUMERIC, "atom 1 is ");
   memset(atoms.cell, 0, sizeof atoms.cell);
   test_fails(mlff_system_move(system, pos, cell, 3, &is_stale, &error), error, MLFF_E_ARG, "dependent");
   mlff_system_free(joined);

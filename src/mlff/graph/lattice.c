@@ -23,6 +23,29 @@ mlff_status mlff_check_position(int32_t i, const double x[3], mlff_error *error)
   return mlff_fail(error, MLFF_E_NUMERIC, "position of atom %d is not finite: (%g, %g, %g)", (int) i, x[0], x[1], x[2]);
 }
 
+mlff_status mlff_check_turns(const mlff_lattice *l, int32_t i, int k, double turns, mlff_error *error)
+{
+  const double length = fabs(turns) * sqrt(mlff_dot(l->a[k], l->a[k]));
+  if (length <= MLFF_MOST_LENGTH) return MLFF_OK;
+  return mlff_fail(error, MLFF_E_NUMERIC,
+                   "atom %d is %g A (%g cells) away from the cell along vector %d, and wrapping is precise up to %g A: "
+                   "wrap the positions",
+                   (int) i, length, turns, k, MLFF_MOST_LENGTH);
+}
+
+/* A periodic vector. */
+static mlff_status check_vector(int k, const double a[3], mlff_error *error)
+{
+  for (int c = 0; c < 3; c++)
+    if (!isfinite(a[c])) return mlff_fail(error, MLFF_E_ARG, "cell vector %d has component %g", k, a[c]);
+  const double length = sqrt(mlff_dot(a, a));
+  if (length <= MLFF_MOST_LENGTH) return MLFF_OK;
+  return mlff_fail(error, MLFF_E_ARG,
+                   "cell vector %d is %g A long, and double precision is enough up to %g A: make this direction not "
+                   "periodic, or shorten the vector",
+                   k, length, MLFF_MOST_LENGTH);
+}
+
 /* Replaces the vectors of directions without periodicity by unit vectors normal to all others. */
 static void complete_cell(mlff_lattice *l)
 {
@@ -60,10 +83,9 @@ mlff_status mlff_lattice_make(const double (*cell)[3], const int *pbc, double cu
     l->pbc[k] = cell ? !pbc || pbc[k] : 0;
     if (!cell && pbc && pbc[k])
       return mlff_fail(error, MLFF_E_ARG, "direction %d is periodic, but there is no cell", k);
-    for (int c = 0; c < 3 && l->pbc[k]; c++) {
-      l->a[k][c] = cell[k][c];
-      if (!isfinite(cell[k][c])) return mlff_fail(error, MLFF_E_ARG, "cell vector %d has component %g", k, cell[k][c]);
-    }
+    if (!l->pbc[k]) continue;
+    MLFF_TRY(check_vector(k, cell[k], error));
+    for (int c = 0; c < 3; c++) l->a[k][c] = cell[k][c];
   }
   complete_cell(l);
   double normal[3][3], lengths = 1;

@@ -21,6 +21,11 @@ typedef struct mlff_lattice {
 /* Arguments as those of mlff_system_create. */
 mlff_status mlff_lattice_make(const double (*cell)[3], const int *pbc, double cutoff, mlff_lattice *l,
                               mlff_error *error);
+/* Longest periodic cell vector, and how far atoms may be moved when they are wrapped, A: from here on positions in double
+ * precision differ from those that were given by more than 1e-9 A. */
+#define MLFF_MOST_LENGTH 1e7
+/* MLFF_E_NUMERIC when atom i is too far away to be moved by so many vectors k. */
+mlff_status mlff_check_turns(const mlff_lattice *l, int32_t i, int k, double turns, mlff_error *error);
 /* MLFF_E_NUMERIC for a position of atom i that is not finite. */
 mlff_status mlff_check_position(int32_t i, const double x[3], mlff_error *error);
 double mlff_dot(const double a[3], const double b[3]);

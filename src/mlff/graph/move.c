@@ -45,6 +45,7 @@ static mlff_status move_owned(mlff_system *s, const mlff_lattice *now, const dou
     for (int c = 0; c < 3; c++) d[c] = was[c] - x[i][c];
     for (int k = 0; k < 3; k++) {
       const double turns = now->pbc[k] ? floor(mlff_dot(now->to_frac[k], d) + 0.5) : 0.0;
+      MLFF_TRY(mlff_check_turns(now, i, k, turns, error));
       for (int c = 0; c < 3 && turns != 0.0; c++) s->pos[i][c] += turns * now->a[k][c];
     }
     for (int c = 0; c < 3; c++) d[c] = s->pos[i][c] - was[c];

@@ -29,8 +29,7 @@ static mlff_status place_owned(mlff_lattice *l, int32_t n, const double (*x)[3],
     for (int k = 0; k < 3; k++) {
       double s = mlff_dot(l->to_frac[k], x[i]);
       const double turns = l->pbc[k] ? floor(s) : 0.0;
-      if (fabs(turns) > 1e9)
-        return mlff_fail(error, MLFF_E_NUMERIC, "atom %d is %g cells away from the origin", (int) i, turns);
+      MLFF_TRY(mlff_check_turns(l, i, k, turns, error));
       for (int c = 0; c < 3 && turns != 0.0; c++) pos[i][c] -= turns * l->a[k][c];
       s -= turns;
       frac[i][k] = s;
