@@ -23,6 +23,9 @@ void mlffprof_memory_judge(const double *x, const double *y, const int64_t *w, i
 /* What stands in the context under a key (mlffprof_context_text: a text); NaN: nothing, or a text. */
 double mlffprof_context_number(const mlffprof_report *report, const char *key);
 
+/* MLFFPROF_E_FORMAT when numbers of a report that was read contradict each other. */
+mlffprof_status mlffprof_report_consistent(const mlffprof_report *report, const char *path, mlffprof_error *error);
+
 /* Text in the arena; NULL when memory is out. */
 const char *mlffprof_arena_printf(mlff_arena *arena, const char *format, ...)
 #if defined(__GNUC__)

@@ -256,7 +256,7 @@ static mlffprof_status read_report(reading *r)
   MLFFPROF_TRY(read_fields(r, r->d.root, &mlffprof_report_kind, (char *) r->p));
   r->p->latency.n = r->p->n_steps;
   r->p->warmup.n = r->p->n_warmup;
-  return MLFFPROF_OK;
+  return mlffprof_report_consistent(r->p, r->d.path, r->d.error);
 }
 
 mlffprof_status mlffprof_report_parse(const char *path, const char *text, size_t size, mlffprof_report **report,
