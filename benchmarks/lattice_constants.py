@@ -18,7 +18,7 @@ import tempfile
 
 import numpy as np
 
-from mlff_tools.model.lammps import LammpsError, cpu_name, environment, find_lmp, find_plugin
+from mlff_tools.model.lammps import LammpsError, cpu_name, environment, find_lmp, find_plugin, variable
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FOLDER = os.path.join(ROOT, "examples", "lammps_inputs")
@@ -42,8 +42,8 @@ def equation_of_state(args, row, place):
     """(lattice constant, energy per atom, bulk modulus, version of LAMMPS) of one crystal by in.eos."""
     lmp = find_lmp(args.lmp)
     variables = {
-        "plugin": find_plugin(args.build),
-        "model": os.path.abspath(args.model),
+        "plugin": variable(find_plugin(args.build)),
+        "model": variable(args.model),
         "crystal": row["structure"],
         "elements": " ".join(re.findall("[A-Z][a-z]?", row["solid"])),
         "a": row["haas"],

@@ -28,7 +28,7 @@ import numpy as np
 from mlff_tools.bench import profiles, suite
 from mlff_tools.bench.cases import MATERIALS, Case
 from mlff_tools.bench.validate import weights_hash
-from mlff_tools.model.lammps import LammpsError, cpu_name, find_decks, find_lmp, find_plugin, process_options
+from mlff_tools.model.lammps import LammpsError, cpu_name, find_decks, find_lmp, find_plugin, process_options, variable
 from mlff_tools.model.modelfile import ModelError, find_model, sha256_of
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -69,9 +69,10 @@ def conservation(report):
 
 def energy_at(args, system, edge):
     """Energy and volume of the unit cell of a crystal at rest."""
-    values = {"system": system, "potential": "mlff", "model": args.model, "plugin": args.plugin or "none"}
-    values.update(settings="precision fp64", folder=args.decks, protocol="nve", steps=0, equilibrate=0)
+    values = {"system": system, "potential": "mlff", "model": variable(args.model)}
+    values.update(settings="precision fp64", folder=variable(args.decks), protocol="nve", steps=0, equilibrate=0)
     values.update(profile="no", lattice=edge, nx=1, ny=1, nz=1)
+    values["plugin"] = variable(args.plugin) if args.plugin else "none"
     words = [args.lmp, "-in", os.path.join(args.decks, "in.bench"), "-log", "none", "-nocite"]
     for name, value in values.items():
         words += ["-var", name, str(value)]

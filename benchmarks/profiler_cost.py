@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 
-from mlff_tools.model.lammps import LammpsError, find_lmp, find_plugin
+from mlff_tools.model.lammps import LammpsError, find_lmp, find_plugin, quoted
 
 HEAD = """plugin load {plugin}
 units metal
@@ -49,7 +49,7 @@ BOUND, NOISE = 1.0, 0.5  # us per step
 
 
 def deck(plugin, steps, pairs):
-    text = HEAD.format(plugin=plugin, steps=steps)
+    text = HEAD.format(plugin=quoted(plugin), steps=steps)
     for _ in range(pairs):
         for _, fix in CASES:
             text += f"run {steps} post no\n{fix}\nrun {steps} post no\n" + ("unfix p\n" if fix else "")

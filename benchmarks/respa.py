@@ -22,7 +22,7 @@ import sys
 import numpy as np
 
 from mlff_tools.bench import profiles
-from mlff_tools.model.lammps import LammpsError, cpu_name, find_lmp, find_plugin, process_options
+from mlff_tools.model.lammps import LammpsError, cpu_name, find_lmp, find_plugin, process_options, variable
 from mlff_tools.model.modelfile import sha256_of
 from stability import regression
 
@@ -43,10 +43,10 @@ def lammps(args, place, outer, steps, frames, every=FRAME):
     `every` inner steps."""
     command = [args.lmp, "-in", DECK, "-nocite", "-log", "none"]
     for name, value in {
-        "model": os.path.abspath(args.wanted),
-        "inner": os.path.abspath(args.inner),
-        "data": os.path.abspath(args.data),
-        "plugin": args.plugin or "none",
+        "model": variable(args.wanted),
+        "inner": variable(args.inner),
+        "data": variable(args.data),
+        "plugin": variable(args.plugin) if args.plugin else "none",
         "outer": outer,
         "timestep": FS / 1000,
         "steps": steps,

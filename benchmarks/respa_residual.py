@@ -20,7 +20,7 @@ from types import SimpleNamespace
 import numpy as np
 
 import respa
-from mlff_tools.model.lammps import LammpsError, cpu_name, find_lmp, find_plugin, process_options
+from mlff_tools.model.lammps import LammpsError, cpu_name, find_lmp, find_plugin, process_options, quoted
 from mlff_tools.model.modelfile import sha256_of
 
 EVERY = 2  # steps between frames
@@ -42,8 +42,8 @@ rerun water.dump dump x y z box yes
 
 def forces(args, place, model):
     """Forces of a model on the frames of the trajectory [frames, atoms, 3], eV/A, and the masses of the atoms."""
-    load = f"plugin load {args.plugin}" if args.plugin else ""
-    text = RERUN.format(load=load, data=args.data, settings=args.settings, model=model)
+    load = f"plugin load {quoted(args.plugin)}" if args.plugin else ""
+    text = RERUN.format(load=load, data=quoted(args.data), settings=args.settings, model=quoted(model))
     with open(os.path.join(place, "in.rerun"), "w", encoding="utf-8") as f:
         f.write(text)
     command = [args.lmp, "-in", "in.rerun", "-nocite", "-log", "none"]

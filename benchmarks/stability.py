@@ -22,7 +22,7 @@ import time
 import numpy as np
 
 from mlff_tools.bench import profiles
-from mlff_tools.model.lammps import LammpsError, cpu_name, find_lmp, find_plugin, on_ranks
+from mlff_tools.model.lammps import LammpsError, cpu_name, find_lmp, find_plugin, on_ranks, variable
 from mlff_tools.model.modelfile import sha256_of
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -79,13 +79,13 @@ def run(args, folder, protocol, steps, start):
     restart = newest_restart(folder, protocol) or start
     command = [args.lmp, "-in", DECK, "-log", os.path.join(folder, f"log.{protocol}.{part}"), "-screen", "none"]
     for name, value in (
-        ("model", os.path.abspath(args.model)),
+        ("model", variable(args.model)),
         ("protocol", protocol),
         ("steps", steps),
-        ("out", os.path.join(folder, protocol)),
-        ("restart", restart or "none"),
-        ("data", args.data),
-        ("plugin", args.plugin),
+        ("out", variable(os.path.join(folder, protocol))),
+        ("restart", variable(restart) if restart else "none"),
+        ("data", variable(args.data)),
+        ("plugin", variable(args.plugin) if args.plugin else "none"),
         ("settings", args.settings),
     ):
         command += ["-var", name, str(value)]
@@ -151,8 +151,7 @@ def main():
     args = parser.parse_args()
     try:
         args.lmp = find_lmp(args.lmp)
-        if args.plugin != "none":
-            args.plugin = find_plugin(args.plugin) or "none"
+        args.plugin = "" if args.plugin == "none" else find_plugin(args.plugin)
         for path in (args.model, args.data):
             if not os.path.exists(path):
                 raise LammpsError(f"{path} does not exist")

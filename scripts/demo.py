@@ -20,7 +20,7 @@ import time
 import numpy as np
 
 from mlff_tools.bench import profiles
-from mlff_tools.model.lammps import LammpsError, find_lmp, find_plugin
+from mlff_tools.model.lammps import LammpsError, find_lmp, find_plugin, quoted, variable
 from mlff_tools.model.modelfile import load_yaml
 from mlff_tools.report import style
 from mlff_tools.report.page import Folder, page
@@ -156,16 +156,16 @@ def simulate(role, model, args):
     os.makedirs(place, exist_ok=True)
     thermo = max(1, args.steps // 100)
     profile = os.path.join(place, "profile.json")
-    command = [args.lmp, "-in", args.of.deck, "-log", "none", "-nonbuf", "-var", "profile", profile]
+    command = [args.lmp, "-in", args.of.deck, "-log", "none", "-nonbuf", "-var", "profile", variable(profile)]
     for name, value in (
-        ("model", model),
-        ("plugin", args.plugin),
+        ("model", variable(model)),
+        ("plugin", variable(args.plugin)),
         ("steps", args.steps),
         ("thermo", thermo),
         ("every", args.every),
         ("warmup", min(50, args.steps // 5)),
         ("frames", 1),
-        ("dump", os.path.join(place, "frames.dump")),
+        ("dump", variable(os.path.join(place, "frames.dump"))),
         *args.of.variables.items(),
     ):
         command += ["-var", name, str(value)]
@@ -195,7 +195,13 @@ def evaluate(role, model, frames, args):
     with open(deck, "w", encoding="utf-8") as f:
         names = " ".join(args.of.elements)
         script = RERUN.format(
-            box=args.of.box, elements=names, plugin=args.plugin, model=model, every=args.every, out=out, frames=frames
+            box=args.of.box,
+            elements=names,
+            plugin=quoted(args.plugin),
+            model=quoted(model),
+            every=args.every,
+            out=quoted(out),
+            frames=quoted(frames),
         )
         f.write(script)
     rows = []

@@ -18,7 +18,7 @@ import tempfile
 
 import numpy as np
 
-from mlff_tools.model.lammps import environment, find_lmp
+from mlff_tools.model.lammps import environment, find_lmp, quoted
 from mlff_tools.model.structures import molecule, molecule_box
 from mlff_tools.train.sample import data_file
 
@@ -58,8 +58,8 @@ def liquid(args):
         potential = f"pair_style airebo 3.0\npair_coeff * * CH.airebo {' '.join(elements)}"
     else:
         potential = (
-            f"plugin load {os.path.abspath(args.plugin)}\npair_style mlff\n"
-            f"pair_coeff * * {os.path.abspath(args.model)} {' '.join(elements)}"
+            f"plugin load {quoted(args.plugin)}\npair_style mlff\n"
+            f"pair_coeff * * {quoted(args.model)} {' '.join(elements)}"
         )
     lmp = find_lmp()
     with tempfile.TemporaryDirectory() as place:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import yaml
 
-from mlff_tools.model.lammps import LammpsError
+from mlff_tools.model.lammps import LammpsError, quoted
 
 from . import ROOT, models, systems
 from .cases import LammpsCase, TorchCase, TorchProgram, TwoRuns
@@ -66,9 +66,9 @@ def mlff_pair(context, model, elements, kernels=None):
     """Commands that set up pair_style mlff. The self-test runs in `make test`, not in every round."""
     options = f" kernels {kernels}" if kernels else ""
     return [
-        f"plugin load {context.plugin}",
+        f"plugin load {quoted(context.plugin)}",
         f"pair_style mlff self_test no{options}",
-        f"pair_coeff * * {model} {elements}",
+        f"pair_coeff * * {quoted(model)} {elements}",
     ]
 
 

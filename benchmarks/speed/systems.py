@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 
-from mlff_tools.model.lammps import LammpsError
+from mlff_tools.model.lammps import LammpsError, quoted
 
 from . import runs
 
@@ -232,5 +232,5 @@ def lead_telluride_nep(plugin, model, size):
         size,
         [207.2, 127.6],
         basis,
-        [f"plugin load {plugin}", "pair_style nep", f"pair_coeff * * {model} Pb Te"],
+        [f"plugin load {quoted(plugin)}", "pair_style nep", f"pair_coeff * * {quoted(model)} Pb Te"],
     ), [plugin, model]

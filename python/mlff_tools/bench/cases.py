@@ -7,7 +7,7 @@ import os
 
 from .. import FILES
 from ..model import modelfile
-from ..model.lammps import LammpsError
+from ..model.lammps import LammpsError, variable
 
 MODELS = os.path.join(FILES, "models")
 SIZES = ("small", "medium", "large")
@@ -112,7 +112,7 @@ class Case:
         if self.copies:
             values.update(zip(("nx", "ny", "nz"), self.copies))
         if self.model:
-            values["model"] = self.model
+            values["model"] = variable(self.model)
         if self.random:
             values["frozen"] = next(iter(SYSTEMS[self.system][3]), "yes")
         if self.temperature:

@@ -30,7 +30,16 @@ import numpy as np
 
 from ..command_line import numbers, one_line, positive, whole
 from ..model.files import in_words
-from ..model.lammps import LammpsError, errors_in, find_decks, find_lmp, find_plugin, on_ranks, process_options
+from ..model.lammps import (
+    LammpsError,
+    errors_in,
+    find_decks,
+    find_lmp,
+    find_plugin,
+    on_ranks,
+    process_options,
+    variable,
+)
 from ..model.modelfile import ModelError, find_model
 from ..report import style
 from . import profiles
@@ -71,7 +80,8 @@ def doubled(n):
 
 
 def command(args, case, variables):
-    values = {"plugin": args.plugin or "none", "folder": args.decks, "model": args.model}
+    values = {"plugin": variable(args.plugin) if args.plugin else "none"}
+    values.update(folder=variable(args.decks), model=variable(args.model))
     values.update(case.variables(), **variables)
     words = [args.lmp, "-in", os.path.join(args.decks, DECKS[case.mode]), "-log", "none", "-nocite"]
     for name, value in values.items():

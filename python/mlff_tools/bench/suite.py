@@ -41,6 +41,7 @@ from ..model.lammps import (
     find_targets,
     on_ranks,
     process_options,
+    variable,
 )
 from . import history, implementations, noise, profiles, publish, results, work
 from .cases import PROTOCOLS, ROLES, SIZES, SYSTEMS, chosen, clean
@@ -80,20 +81,20 @@ class Progress:
 
 def command(case, args, report, repeat):
     """Argument list that runs a case and writes its report."""
-    options = ["components yes"] + ([f"targets {args.targets}"] if args.targets else [])
+    options = ["components yes"] + ([f"targets {variable(args.targets)}"] if args.targets else [])
     ghosts = {}
     if args.reference and case.model and case.model != args.reference:
-        options.append(f"compare {args.reference} every {args.every}")
+        options.append(f"compare {variable(args.reference)} every {args.every}")
         ghosts = {"ghosts": modelfile.load_yaml(args.reference)["cutoff"] + 1.0}  # the decks' skin
     plugin = args.sides[case.side]["plugin"]
     values = {
         **case.variables(),
-        "plugin": plugin or "none",
-        "folder": args.decks,
+        "plugin": variable(plugin) if plugin else "none",
+        "folder": variable(args.decks),
         "steps": args.steps,
         "warmup": args.warmup,
         "equilibrate": args.equilibrate,
-        "file": report,
+        "file": variable(report),
         "name": case.name,
         "thermo": max(1, args.steps // 10),
         "settings": args.settings,

@@ -32,7 +32,7 @@ import numpy as np
 
 from ..command_line import above_zero, number, one_line, positive
 from ..ensemble import judge
-from ..model.lammps import LammpsError, errors_in, find_decks, find_lmp, find_plugin, process_options
+from ..model.lammps import LammpsError, errors_in, find_decks, find_lmp, find_plugin, process_options, variable
 from ..model.modelfile import find_model, read_head, sha256_of
 from ..model.reference import DIRECT
 from ..train import extxyz, lammps_data
@@ -116,9 +116,9 @@ def words_of(args, place):
     """The command that runs the deck."""
     own, dt = args.found, args.timestep / 1000
     values = {
-        "model": args.model,
-        "plugin": args.plugin or "none",
-        "folder": place if own["text"] else args.decks,
+        "model": variable(args.model),
+        "plugin": variable(args.plugin) if args.plugin else "none",
+        "folder": variable(place if own["text"] else args.decks),
         "data": own["data"],
         "elements": " ".join(own["elements"]),
         "boundary": "p p p" if own["periodic"] else "f f f",

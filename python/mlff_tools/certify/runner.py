@@ -37,9 +37,9 @@ class Potential:
 
 def of_model(path, elements, precision, plugin):
     """pair_style mlff with a model file."""
-    before = [f"plugin load {plugin}"] if plugin else []
+    before = [f"plugin load {lammps.quoted(plugin)}"] if plugin else []
     after = [f"pair_style mlff precision {precision} domain ignore"]  # measured are also places beyond it
-    after.append(f"pair_coeff * * {os.path.abspath(modelfile.model_paths(path)[0])} {' '.join(elements)}")
+    after.append(f"pair_coeff * * {lammps.quoted(modelfile.model_paths(path)[0])} {' '.join(elements)}")
     return Potential(before, after, "metal", "atomic", list(elements))
 
 
@@ -105,7 +105,7 @@ def _setup(potential, p, k, first):
     """Commands of segment k up to the potential; first: it begins the run."""
     read = f"read_restart restart.{k - 1}" if not first else "read_data start.data"
     if first and p["start"]:
-        read = f'read_restart "{p["start"]}"'
+        read = f"read_restart {lammps.quoted(p['start'])}"
     return [
         f"units {potential.units}",
         f"atom_style {potential.style}",

@@ -43,7 +43,8 @@ class Side:
 
 
 def of_model(name, path, precision, program, plugin, timeout=TIMEOUT):
-    """A model file."""
+    """A model file. LammpsError for one with a name that no script can have."""
+    lammps.quoted(modelfile.model_paths(path)[0])
     static = ModelTeacher(path, "fp64", program, timeout)
     in_runs = ModelTeacher(path, precision, program, timeout)
     plugin = lammps.find_plugin(plugin)

@@ -1,11 +1,15 @@
 """Where LAMMPS, its potential files, the plugin, the shipped models and the decks are, and how runs are started."""
 
+import functools
 import glob
 import os
 import platform
+import re
+import secrets
 import shutil
 import subprocess
 import sys
+import tempfile
 
 from .. import FILES, SOURCE
 from . import tied
@@ -14,6 +18,50 @@ from .modelfile import ModelError
 
 class LammpsError(ModelError):
     """Something is not there or LAMMPS failed; the text says what to do."""
+
+
+SAFE = r"[\w./+,:@=~-]+"  # of ASCII: what no part of LAMMPS changes or splits
+
+
+@functools.cache
+def _links():
+    """A folder for links, which is removed when this program ends."""
+    return tempfile.TemporaryDirectory(prefix="mlff-links-")
+
+
+@functools.cache
+def _linked(folder):
+    link = os.path.join(_links().name, secrets.token_hex(4))
+    if not re.fullmatch(SAFE, link, re.A):
+        raise LammpsError(
+            f"LAMMPS cannot read file names in {folder!r}: rename the folder, or set TMPDIR to a plain one"
+        )
+    os.symlink(folder, link)
+    return link
+
+
+def variable(path):
+    """A path as a word for any place in LAMMPS: a variable, an option, a name of output. A folder with other characters
+    is replaced by a link to it. LammpsError when the name of the file has some."""
+    path = os.path.abspath(path)
+    if re.fullmatch(SAFE, path, re.A):
+        return path
+    folder, name = os.path.split(path)
+    if not re.fullmatch(SAFE, name, re.A):
+        raise LammpsError(
+            f"the file name {name!r} has characters that input scripts of LAMMPS cannot have: rename the file"
+        )
+    return os.path.join(_linked(folder), name)
+
+
+def quoted(path):
+    """A path as a word of an input script, in quotes that it does not contain. LAMMPS drops characters that are not
+    ASCII and expands * and %: these folders are replaced by a link, as in variable."""
+    path = os.path.abspath(path)
+    if not re.fullmatch(r"[ -~]+", path) or re.search(r'[*%]|"""|"$', path):
+        return variable(path)
+    quote = next(q for q in ('"', "'", '"""') if q not in path)
+    return f"{quote}{path}{quote}"
 
 
 def find_lmp(given=None):

@@ -85,7 +85,7 @@ class LammpsPotential:
             "atom_modify map array sort 0 0.0",
             *self.before,
             "boundary " + ("m m m" if frame["cell"] is None else "p p p"),
-            f'read_data "{path}"',
+            f"read_data {lammps.quoted(path)}",
             f'variable elements string "{" ".join(types)}"',
             "neighbor 1.0 bin",
             "neigh_modify every 1 delay 0 check yes",
@@ -159,7 +159,7 @@ class LammpsPotential:
             f"fix mlff_halt all halt 10 v_mlff_temp > {hottest(plan, n)!r} error hard",
             *self._move(plan, seed),
             "reset_timestep 0",
-            f'dump mlff_frames all custom {plan["every"]} "{path}" id xu yu zu',
+            f"dump mlff_frames all custom {plan['every']} {lammps.quoted(path)} id xu yu zu",
             'dump_modify mlff_frames sort id format float "%.9f"',
             f"run {plan['frames'] * plan['every']}",
         ]
@@ -177,10 +177,11 @@ class LammpsPotential:
         return found, error
 
     def minimised(self, frame, steps, work):
+        out = lammps.quoted(os.path.join(work, "out.dump"))
         commands = [
             *self._begin(frame, work),
             f"minimize 0.0 0.0 {steps} {10 * steps}",
-            f'write_dump all custom "{os.path.join(work, "out.dump")}" id xu yu zu modify sort id format float "%.9f"',
+            f"write_dump all custom {out} id xu yu zu modify sort id format float %.9f",
         ]
         self._run(commands, frame, work)
         ((_, x, _),) = self._dump(frame, work, "out.dump")
@@ -201,8 +202,8 @@ class ModelPotential(LammpsPotential):
         programs, path = programs or Programs(), os.path.abspath(model_paths(model)[0])
         self.head, self.precision = read_head(path), precision
         plugin = lammps.find_plugin(programs.plugin)  # without one LAMMPS finds that of the installed package
-        commands = [f'plugin load "{plugin}"'] if plugin else []
-        commands += [f"pair_style mlff precision {precision}", f'pair_coeff * * "{path}" ${{elements}}']
+        commands = [f"plugin load {lammps.quoted(plugin)}"] if plugin else []
+        commands += [f"pair_style mlff precision {precision}", f"pair_coeff * * {lammps.quoted(path)} ${{elements}}"]
         super().__init__(commands, None, os.path.dirname(path), programs)
 
     def types_of(self, frame):

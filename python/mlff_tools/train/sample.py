@@ -24,7 +24,7 @@ import numpy as np
 
 from ..command_line import one_line, positive, whole
 from ..model import engine, files, modelfile, reference
-from ..model.lammps import environment, find_lmp, find_plugin
+from ..model.lammps import environment, find_lmp, find_plugin, quoted
 from ..model.modelfile import ModelError
 from ..model.structures import molecule, molecule_box
 from . import configuration, dataset
@@ -322,13 +322,14 @@ def potential_lines(config, args, elements):
     what their results depend on: the model file's content, and not the places of model and plugin."""
     if "potential" in config:
         return config["potential"], config["potential"]
-    lines = [] if args.installed else [f"plugin load {find_plugin(args.plugin)}"]
-    if lines == ["plugin load "]:
+    plugin = "" if args.installed else find_plugin(args.plugin)
+    if not plugin and not args.installed:
         raise ModelError("mlffplugin.so was not found: build the project, give --plugin, $MLFF_PLUGIN or --installed")
+    lines = [f"plugin load {quoted(plugin)}"] if plugin else []
     path = os.path.abspath(args.model)
     style = f"pair_style mlff precision {config.get('precision', 'fp32')}"
     model = modelfile.sha256_of(path)  # the file names the weights by their hash
-    return lines + [style, f"pair_coeff * * {path} {' '.join(elements)}"], [style, model]
+    return lines + [style, f"pair_coeff * * {quoted(path)} {' '.join(elements)}"], [style, model]
 
 
 def chosen(trajectories, only):

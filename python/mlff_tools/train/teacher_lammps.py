@@ -120,7 +120,7 @@ class LammpsTeacher:
             "atom_modify map array sort 0 0.0",
             *self.before,
             f"boundary {boundary}",
-            f'read_data "{self._path("start.data")}"',
+            f"read_data {lammps.quoted(self._path('start.data'))}",
             f'variable elements string "{" ".join(self.types)}"',
             *self.after,
             *sums,
@@ -136,12 +136,13 @@ class LammpsTeacher:
         values = "$(pe:%.17g)" + "".join(
             f" $(p{c}:%.17g)" for c in "xx yy zz xy xz yz".split() if frame["cell"] is not None
         )
+        out = lammps.quoted(self._path("out.dump"))
         columns = "id fx fy fz" + (" c_mlff_pe" if self.per_atom else "")
         return [
             *setup,
-            f'read_dump "{self._path("next.dump")}" 0 x y z box yes replace yes format native',
+            f"read_dump {lammps.quoted(self._path('next.dump'))} 0 x y z box yes replace yes format native",
             "run 0 post no",
-            f'write_dump all custom "{self._path("out.dump")}" {columns} modify sort id format float %.17g',
+            f"write_dump all custom {out} {columns} modify sort id format float %.17g",
             f'print "{DONE} {values}"',
         ]
 
