@@ -207,6 +207,9 @@ def run(
     out/NAME.log and out/NAME.json. Returns the numbers of result(), or {"failed": text}, with what was asked for;
     nothing is raised when LAMMPS fails."""
     folder, plugin, model, out = (os.path.abspath(path) for path in (folder, plugin, model, out))
+    for path in (folder, plugin, model, out):
+        if re.search(r"[^\w./+,:@=~-]", path, re.A):
+            raise ValueError(f"{path!r} has characters that variables of LAMMPS cannot have: choose another folder")
     stem = os.path.splitext(os.path.basename(model))[0]
     lists = variables.get("lists", "device")
     way = (f"-{n_ranks}-ranks" if n_ranks > 1 else "") + (f"-lists-{lists}" if lists != "device" else "")

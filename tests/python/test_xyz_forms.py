@@ -161,3 +161,5 @@ def test_texts_that_read_like_keys_are_not_written():
     assert extxyz.quoted("pbc") == '"pbc"'
     with pytest.raises(FrameError, match="cannot be written into the comment line"):
         extxyz.quoted('pbc = "T T T"')
+    with pytest.raises(FrameError, match="it has a line break"):
+        extxyz.quoted("a\nb")

@@ -23,6 +23,7 @@ from ..model.modelfile import SYMBOLS, ModelError
 LABELS = ("energy", "forces", "stress", "atom_energies")
 # Words that the reader takes for nothing but keys
 _SPECIAL = re.compile(r"(?<!\w)(?:Lattice|pbc|Properties)(?!\w)(\s*=)?", re.I | re.A)
+_PLAIN = r'[^\s"\'\\={}\[\]]+'  # a word that needs no quotes
 
 
 class FrameError(ModelError):
@@ -63,12 +64,14 @@ def tag(frame, key, default=None):
 
 def quoted(text):
     """A value as it is written: in quotes where it must be. FrameError for one that reads like a key of its own."""
+    if re.search(r"[\x00-\x08\x0a-\x1f]", text):
+        raise FrameError(f"{text[:60]!r} cannot be written into the comment line of an XYZ file: it has a line break")
     special = _SPECIAL.search(text)
     if special and any(found[1] for found in _SPECIAL.finditer(text)):
         raise FrameError(
             f"'{text[:60]}' cannot be written into the comment line of an XYZ file: leave '{special[0]}' out"
         )
-    if not special and re.fullmatch(r'[^\s"\'\\={}\[\]]+', text):
+    if not special and re.fullmatch(_PLAIN, text):
         return text
     return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
 
@@ -271,5 +274,7 @@ def text(frame, extra=()):
     if frame.get("stress") is not None:
         entries.append(f'stress="{_words(frame["stress"])}"')
     free = {key: value for key, value in free.items() if key not in written}
-    entries += [quoted(key) if value is None else f"{quoted(key)}={value}" for key, value in free.items()]
+    for key, value in free.items():
+        name = key if re.fullmatch(_PLAIN, key) else quoted(key)
+        entries.append(name if value is None else f"{name}={value}")
     return "\n".join([str(len(frame["elements"])), " ".join(entries), *map(" ".join, zip(*parts))]) + "\n"
