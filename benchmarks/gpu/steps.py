@@ -189,6 +189,14 @@ def limited(words, limit_s, cwd, env):
     return code, output.decode("utf-8", "replace")
 
 
+def plain_path(path):
+    """An absolute path that variables of LAMMPS can have; ValueError for another one."""
+    path = os.path.abspath(path)
+    if re.search(r"[^\w./+,:@=~-]", path, re.A):
+        raise ValueError(f"{path!r} has characters that variables of LAMMPS cannot have: choose another folder")
+    return path
+
+
 def run(
     folder,
     plugin,
@@ -206,10 +214,7 @@ def run(
     """Runs in.steps from the pack in `folder`, with other variables of the deck as given. Output and report are left in
     out/NAME.log and out/NAME.json. Returns the numbers of result(), or {"failed": text}, with what was asked for;
     nothing is raised when LAMMPS fails."""
-    folder, plugin, model, out = (os.path.abspath(path) for path in (folder, plugin, model, out))
-    for path in (folder, plugin, model, out):
-        if re.search(r"[^\w./+,:@=~-]", path, re.A):
-            raise ValueError(f"{path!r} has characters that variables of LAMMPS cannot have: choose another folder")
+    folder, plugin, model, out = map(plain_path, (folder, plugin, model, out))
     stem = os.path.splitext(os.path.basename(model))[0]
     lists = variables.get("lists", "device")
     way = (f"-{n_ranks}-ranks" if n_ranks > 1 else "") + (f"-lists-{lists}" if lists != "device" else "")

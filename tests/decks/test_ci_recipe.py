@@ -45,6 +45,17 @@ def test_student_beats_teacher(tmp_path):
     assert swapped == 1, f"the teacher is not faster than its student\n{output}"
 
 
+def faster(value, key="", scale=0.01):
+    """A report of a machine that is so much faster: all of its times, which must fit each other."""
+    if isinstance(value, dict):
+        return {k: faster(v, k, scale) for k, v in value.items()}
+    if isinstance(value, list):
+        return [faster(v, key, scale) for v in value]
+    if isinstance(value, float) and key.endswith(("_ms", "total_time_s")):
+        return scale * value
+    return value / scale if key == "steps_per_second" else value
+
+
 def test_baseline(tmp_path):
     """Reports of this machine are stored; doctored ones that were faster, or a case that is gone, break the gate."""
     short = "--steps 60 --equilibrate 5"
@@ -52,10 +63,7 @@ def test_baseline(tmp_path):
     assert code == 0, output
     (report,) = (tmp_path / "baseline").iterdir()
     value = json.loads(report.read_text())
-    for key in [k for k in value if k.endswith("latency_ms")]:
-        value[key] *= 0.01
-    value["latencies_ms"] = [0.01 * x for x in value["latencies_ms"]]
-    report.write_text(json.dumps(value))
+    report.write_text(json.dumps(faster(value)))
     code, output = gate(tmp_path, STUDENT, "--baseline", "baseline", bench=short)
     assert code == 1 and "median_latency_ms" in output, output
     shutil.copy(report, tmp_path / "baseline" / "water-small-nvt-gone.json")

@@ -21,8 +21,8 @@ typedef struct mlff_lattice {
 /* Arguments as those of mlff_system_create. */
 mlff_status mlff_lattice_make(const double (*cell)[3], const int *pbc, double cutoff, mlff_lattice *l,
                               mlff_error *error);
-/* Longest periodic cell vector, and how far atoms may be moved when they are wrapped, A: from here on positions in double
- * precision differ from those that were given by more than 1e-9 A. */
+/* Longest periodic cell vector, and how far atoms may be moved when they are wrapped, A: from here on positions in
+ * double precision differ from those that were given by more than 1e-9 A. */
 #define MLFF_MOST_LENGTH 1e7
 /* MLFF_E_NUMERIC when atom i is too far away to be moved by so many vectors k. */
 mlff_status mlff_check_turns(const mlff_lattice *l, int32_t i, int k, double turns, mlff_error *error);
