@@ -123,7 +123,12 @@ def test_quotes_of_lammps(tmp_path):
         lammps.variable(str(tmp_path / "my model.yaml"))
 
 
-TEACHERS = ["w H O\nshell touch ran\n#.yaml", "w H O #.yaml", "Jos\u00e9 b/w.yaml", "x H O\nshell touch ran\n#/w.yaml"]
+TEACHERS = [
+    "w.yaml H O\nshell touch ran\n#.yaml",
+    "w H O #.yaml",
+    "Jos\u00e9 b/w.yaml",
+    "x H O\nshell touch ran\n#/w.yaml",
+]
 
 
 @needs_lammps
@@ -139,6 +144,7 @@ def test_a_teacher_runs_nothing_by_its_file_name(name, tmp_path):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     shutil.copy(yaml_path, tmp_path / name)
     shutil.copy(weights, (tmp_path / name).parent)
+    shutil.copy(yaml_path, (tmp_path / name).parent / "w.yaml")  # so that a script with the name as it is goes on
     system = {"files": "water.xyz", "kind": "liquid", "temperature": 300}
     recipe = {"teacher": {"mlff": name}, "bars": {"nvt": "stable"}, "certify": {"minutes": 1, "systems": [system]}}
     (tmp_path / "r.yaml").write_text(yaml.safe_dump(recipe))
