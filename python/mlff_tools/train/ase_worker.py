@@ -79,7 +79,24 @@ def structure(calculator, frame):
     return atoms
 
 
+def forget(calculator, depth=4):
+    """Makes the calculator, and those that it is made of, compute the next structure even if it is the last one, whose
+    results calculators of ASE keep."""
+    reset = getattr(calculator, "reset", None)
+    if callable(reset):
+        reset()
+    if isinstance(getattr(calculator, "results", None), dict):
+        calculator.results = {}
+        calculator.atoms = None
+    for name in ("calcs", "calculators", "mixer", "calculator", "calc"):
+        part = getattr(calculator, name, None)
+        for one in part if isinstance(part, (list, tuple)) else [part]:
+            if hasattr(one, "__dict__") and not isinstance(one, type) and depth:
+                forget(one, depth - 1)
+
+
 def label(calculator, has, frame):
+    forget(calculator)
     periodic, atoms = frame["cell"] is not None, structure(calculator, frame)
     energy = numbers(atoms.get_potential_energy())
     forces = numbers(atoms.get_forces())
