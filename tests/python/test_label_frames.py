@@ -156,28 +156,6 @@ def test_duplicates_and_contradictions():
         labels.check_structures([water()], ["C", "O"])
 
 
-def spring(x, units=(1.0, 1.0)):
-    """Labels of atoms on springs that are not quite harmonic."""
-    f = {**water(), "positions": x, "energy": units[0] * float((2 * x**2 + 0.5 * x**3).sum()) - 7.0}
-    return {**f, "forces": -units[1] * (4 * x + 1.5 * x**2)}
-
-
-def test_units_of_energy_and_forces():
-    """Energies change by the work of the forces, whatever the frames are."""
-    xs = [0.1 * np.random.default_rng(k).normal(size=(3, 3)) for k in range(12)]
-    assert abs(labels.energy_over_work([spring(x) for x in xs]) - 1) < 0.02
-    labels.check_units([spring(x) for x in xs])
-    labels.check_units([spring(x, (1 / 27.2, 1)) for x in xs[:4]])  # too few to tell
-    for units in ((1 / 27.2114, 1.0), (23.06, 1.0), (1 / 27.2114, 1 / 51.422), (1.0, -1.0)):
-        with pytest.raises(FrameError, match="energies must be in eV"):
-            labels.check_units([spring(x, units) for x in xs])
-
-
-def test_frames_far_apart_say_nothing_of_units():
-    xs = [9.0 * np.random.default_rng(k).normal(size=(3, 3)) for k in range(12)]
-    assert labels.energy_over_work([spring(x) for x in xs]) is None
-
-
 def test_labels_must_be_there(tmp_path):
     (tmp_path / "a.xyz").write_text("1\nREF_energy=2 Properties=species:S:1:pos:R:3:forces:R:3\nH 0 0 0 1 1 1\n")
     with pytest.raises(FrameError, match="frame 1: has no energy; there is REF_energy: name it"):

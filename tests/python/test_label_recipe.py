@@ -72,6 +72,11 @@ def test_reads(tmp_path):
         (CRYSTAL % ("hcp", "[Mg]", 3.2), 2, r"constant: is 3.2; allowed is \[a, c\]"),
         ("structures:\n  - crystal: {lattice: fcc}\n" + TEACHER, 2, r"structures\[1\].crystal: has no elements"),
         ("structures:\n  - molecule: water\nteacher: m.yaml\n", 3, "teacher: must be a mapping"),
+        (
+            "teacher:\n  labels: a.xyz\n  stress_limit: high\n",
+            3,
+            "teacher.stress_limit: is 'high'; allowed is GPa, up to which the stress of the labels is right",
+        ),
         ("structures:\n  - molecule: water\nteacher: {}\n", 3, "must have one of mlff, lammps, ase, labels"),
         (
             "structures:\n  - molecule: water\nteacher:\n  mlff: m\n  types: [H]\n",

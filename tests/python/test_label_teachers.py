@@ -1,5 +1,6 @@
 """Teachers: what they answer, in which units and axes, and how they fail."""
 
+import json
 import os
 import sys
 
@@ -10,7 +11,8 @@ from helpers import assert_near
 
 from mlff_tools.model import lammps, modelfile, reference, structures
 from mlff_tools.model.modelfile import ModelError
-from mlff_tools.train import hessian, labelling, lammps_data, lattices, teacher_lammps
+from mlff_tools.train import build, hessian, labelling, labels, lammps_data, lattices, teacher_lammps
+from mlff_tools.train.extxyz import FrameError
 from mlff_tools.train.process import Died, TeacherError
 from mlff_tools.train.teacher_ase import AseTeacher, read_by_ase
 from mlff_tools.train.teacher_lammps import LammpsTeacher
@@ -445,6 +447,190 @@ def test_first_frame_is_asked_twice_and_its_forces_are_compared(fake):
         labelling.check_first(fake(does="drift"), water(), quiet)
     with pytest.raises(TeacherError, match=r"changes by 0.0367\d* times"):
         labelling.check_first(fake(does="hartree"), water(), quiet)
+
+
+CACHING = """
+import random
+
+class Calculator:
+    '''Keeps its last results, as those of ASE, and has noise of 0.05 eV/A.'''
+    implemented_properties = ["energy", "forces"]
+    def __init__(self): self.results, self.atoms, self.calls = {}, None, 0
+    def of(self, atoms):
+        x = [list(p) for p in atoms.positions]
+        if self.atoms != x:
+            self.atoms, self.calls = x, self.calls + 1
+            forces = [[-2 * c + random.gauss(0, 0.05) for c in p] for p in x]
+            self.results = {"energy": sum(c * c for p in x for c in p), "forces": forces}
+        return self.results
+
+class WithReset(Calculator):
+    def reset(self): self.atoms, self.results = None, {}
+
+class Sum:
+    '''Of calculators, as SumCalculator: the noise is that of a part.'''
+    implemented_properties = ["energy", "forces"]
+    def __init__(self): self.results, self.atoms, self.mixer = {}, None, Mixer()
+    def of(self, atoms): return self.mixer.calcs[0].of(atoms)
+    def reset(self): self.atoms, self.results = None, {}
+
+class Mixer:
+    def __init__(self): self.calcs = [Calculator()]
+"""
+
+
+@pytest.mark.parametrize("name", ["Calculator", "WithReset", "Sum"])
+def test_ase_results_that_are_kept_do_not_pass_for_a_second_answer(name, fake, closing, tmp_path):
+    (tmp_path / "place" / "caching.py").write_text(CACHING)
+    teacher = closing(AseTeacher(f"caching:{name}", {}, sys.executable, str(tmp_path / "place")))
+    with pytest.raises(TeacherError, match="two calls of the teacher differ"):
+        labelling.check_first(teacher, water(), lambda text: None)
+    forces = [a["forces"].tobytes() for a in teacher.label([water()] * 4)]
+    assert len(set(forces)) == 4, "each is computed, which is what --dry-run times"
+
+
+@pytest.mark.skipif(not ASE_PYTHON, reason="MLFF_ASE_PYTHON names no Python with ASE")
+def test_noise_of_a_calculator_of_real_ase(closing, tmp_path):
+    (tmp_path / "noisy.py").write_text(
+        "import numpy as np\nfrom ase.calculators.emt import EMT\nfrom ase.calculators.mixing import SumCalculator\n"
+        "class Noisy(EMT):\n    def calculate(self, *a, **b):\n        super().calculate(*a, **b)\n"
+        "        self.results['forces'] = self.results['forces'] + 0.05 * np.random.normal(size=(2, 3))\n"
+        "def summed(): return SumCalculator([Noisy(), EMT()])\n"
+    )
+    dimer = frame(["Cu", "Cu"], [[0, 0, 0], [2.3, 0.1, 0]], None)
+    for name in ("Noisy", "summed"):
+        teacher = closing(AseTeacher(f"noisy:{name}", {}, ASE_PYTHON, str(tmp_path)))
+        with pytest.raises(TeacherError, match="two calls of the teacher differ"):
+            labelling.check_first(teacher, dimer, lambda text: None)
+
+
+class Stub:
+    """A teacher by another one, whose answers are changed."""
+
+    tries, derivatives = 0, None
+
+    def __init__(self, teacher, change, kind="lammps"):
+        self.teacher, self.change, self.identity = teacher, change, {**teacher.identity, "kind": kind}
+
+    def label(self, frames):
+        return [{**a, **self.change(a, f)} for a, f in zip(self.teacher.label(frames), frames)]
+
+
+def turned_stress(s):
+    return s[[1, 2, 0]][:, [1, 2, 0]]
+
+
+@needs_lmp
+def test_stress_of_a_teacher_is_compared_under_strain(closing):
+    """At rest, under pressure, tilted; sign, units and order of components."""
+    said = []
+    teacher = closing(sw())
+    rest = frame(
+        lattices.crystal("diamond", ["Si"], 5.431)["elements"],
+        *[lattices.crystal("diamond", ["Si"], 5.431)[k] for k in ("positions", "cell")],
+    )
+    for f in (rest, silicon(1), silicon(2, TRICLINIC * 0.95)):
+        labelling.check_stress(teacher, [water(), f], said.append)
+    assert len(said) == 3 and all("changes by 1.0" in text or "changes by 0.99" in text for text in said), said
+    wrong = {
+        "sign": lambda a, f: {"stress": -a["stress"]},
+        "GPa": lambda a, f: {"stress": 160.2 * a["stress"]},
+        "kbar": lambda a, f: {"stress": -1602.0 * a["stress"]},
+        "axes": lambda a, f: {"stress": turned_stress(a["stress"])},
+        "virial": lambda a, f: {"stress": a["stress"] * abs(np.linalg.det(f["cell"]))},
+    }
+    for name, change in wrong.items():
+        for f in (rest, silicon(1)):
+            with pytest.raises(TeacherError, match="times the work of the stress, which should be 1"):
+                labelling.check_stress(Stub(teacher, change), [f], said.append)
+                raise AssertionError(name)
+    labelling.check_stress(Stub(teacher, lambda a, f: {"stress": None}), [rest], said.append)
+    assert len(said) == 3
+
+
+@needs_lmp
+def test_scale_of_a_calculator_by_free_atoms(closing):
+    """Energies and forces both in kcal/mol: nothing is bound by 100 eV an atom; all-electron energies in hartree."""
+    teacher, said = closing(sw()), []
+    good = labelling.ask(teacher, [silicon()])[0]
+    labelling.check_scale(Stub(teacher, lambda a, f: {}, "ase"), good, said.append)
+    scaled = lambda a, f: {key: 23.06 * a[key] for key in ("energy", "forces")}
+    with pytest.raises(TeacherError, match="below that of free atoms.*must be in eV.*kcal/mol"):
+        labelling.check_scale(Stub(teacher, scaled, "ase"), {**good, "energy": 23.06 * good["energy"]}, said.append)
+    hartree = lambda a, f: {"energy": a["energy"] / 27.2114 - 289.4 * len(f["elements"])}
+    with pytest.raises(TeacherError, match="an atom of Si has an energy of -289.4, .* all its electrons in hartree"):
+        labelling.check_scale(Stub(teacher, hartree, "ase"), good, said.append)
+    assert said == []
+
+    def fails(a, f):
+        raise TeacherError("a cell is needed")
+
+    labelling.check_scale(Stub(teacher, fails, "ase"), good, said.append)
+    assert "no free atoms to compare energies with (a cell is needed)" in said[0]
+
+
+@needs_lmp
+def test_labels_of_a_file_are_given_again(closing):
+    """The first, middle and last ones; a factor is named, and stress counts."""
+    teacher = closing(sw())
+    frames = labelling.ask(teacher, [silicon(k) for k in range(9)])
+    labelling.check_again(teacher, frames, "other labels")
+    for k, change in ((8, {"energy": frames[8]["energy"] + 1e-3}), (4, {"stress": -frames[4]["stress"]})):
+        wrong = [{**f, **change} if n == k else f for n, f in enumerate(frames)]
+        with pytest.raises(TeacherError, match=f"frame {k + 1}: other labels: energies"):
+            labelling.check_again(teacher, wrong, "other labels")
+    wrong = [{**f, "forces": 23.06 * f["forces"], "energy": 23.06 * f["energy"]} for f in frames]
+    with pytest.raises(TeacherError, match="the first forces are 23.06 times the second"):
+        labelling.check_again(teacher, wrong, "other labels")
+
+
+@needs_mlff
+def test_charges_and_moments_that_a_teacher_does_not_get(fake, closing):
+    """A model does not use them, which is noted; a calculator could, which is an error."""
+    magnetic = {**water(), "columns": {"initial_magmoms": ("R", ["0", "1.0", "0"])}}
+    model = closing(ModelTeacher(STUDENT))
+    assert labelling.unused_states(model, [water()]) == []
+    (note,) = labelling.unused_states(model, [water(), magnetic])
+    assert note == "a.xyz, frame 1 has initial_magmoms, which neither the teacher nor a student uses"
+    with pytest.raises(TeacherError, match="has initial_magmoms, which mlff does not hand to a calculator of ASE"):
+        labelling.unused_states(fake(), [magnetic])
+
+
+CIF = """data_x
+_cell_length_a 4
+_cell_length_b 4
+_cell_length_c 4
+_cell_angle_alpha 90
+_cell_angle_beta 90
+_cell_angle_gamma 90
+_symmetry_space_group_name_H-M 'P 1'
+loop_
+_atom_site_label
+_atom_site_type_symbol
+_atom_site_fract_x
+_atom_site_fract_y
+_atom_site_fract_z
+_atom_site_occupancy
+Al1 Al 0.5 0.5 0.0 1.0
+Al2 Al 0.0 0.0 0.0 0.5
+Ni1 Ni 0.0 0.0 0.0 0.5
+"""
+
+
+@pytest.mark.skipif(not ASE_PYTHON, reason="MLFF_ASE_PYTHON names no Python with ASE")
+def test_partial_occupancy_and_moments_of_other_formats(tmp_path):
+    (tmp_path / "a.cif").write_text(CIF)
+    with pytest.raises(FrameError, match="a.cif, frame 1: sites are partly occupied"):
+        build.read_file(str(tmp_path / "a.cif"), ASE_PYTHON)
+    array = lambda values, kind: {"__ndarray__": [list(np.shape(values)), kind, np.ravel(values).tolist()]}
+    atoms = {"numbers": array([26, 8], "int64"), "positions": array([[0.0] * 3, [1.5] * 3], "float64")}
+    atoms |= {"cell": {"array": array(3.0 * np.eye(3), "float64"), "__ase_objtype__": "cell"}}
+    atoms |= {"pbc": array([True] * 3, "bool"), "initial_magmoms": array([2.0, 0.0], "float64"), "unique_id": "a"}
+    (tmp_path / "a.json").write_text(
+        json.dumps({"1": {**atoms, "ctime": 0, "mtime": 0, "user": "a"}, "ids": [1], "nextid": 2})
+    )
+    (f,) = build.read_file(str(tmp_path / "a.json"), ASE_PYTHON)
+    assert list(labels.states([f])) == ["initial_magmoms"]
 
 
 @pytest.mark.skipif(not ASE_PYTHON, reason="MLFF_ASE_PYTHON names no Python with ASE")

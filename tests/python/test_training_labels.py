@@ -33,6 +33,13 @@ def frames(n=12, **info):
     return out
 
 
+def distinct(made):
+    """The frames with an atom moved by more in each, so that none is a copy of another."""
+    for k, frame in enumerate(made):
+        frame["positions"][0, 0] += 0.02 * k
+    return made
+
+
 def test_arrays():
     made = frames(config_type="crystal", temperature="300", trajectory='"a run"')
     data = dataset.from_labels(made)
@@ -70,17 +77,17 @@ def test_hash_is_of_everything():
 
 
 def test_split():
-    made = frames(30)
+    made = distinct(frames(30))
     for k, frame in enumerate(made):
         frame["info"]["trajectory"] = f"t{k // 3}"
     data = dataset.from_labels(made)
     for split, runs in (("validation", ["t4"]), ("test", ["t9"])):
         mine = data["trajectory"][dataset.frames_of(data, split)]
         assert sorted({str(data["trajectory_names"][t]) for t in mine}) == runs, "whole trajectories"
-    data = dataset.from_labels(frames(30))
+    data = dataset.from_labels(distinct(frames(30)))
     assert dataset.frames_of(data, "validation").tolist() == [4, 14, 24]
     assert dataset.frames_of(data, "test").tolist() == [9, 19, 29]
-    made = frames(30, split="train")
+    made = distinct(frames(30, split="train"))
     made[7]["info"]["split"] = "test"
     data = dataset.from_labels(made)
     assert dataset.frames_of(data, "test").tolist() == [7] and len(dataset.frames_of(data, "validation")) == 3
@@ -109,7 +116,7 @@ def test_split():
     ],
 )
 def test_bad_labels(change, words):
-    made = frames()
+    made = distinct(frames())
     change(made)
     with pytest.raises(ModelError, match=words):
         dataset.from_labels(made)

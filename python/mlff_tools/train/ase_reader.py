@@ -4,6 +4,8 @@ import json
 import os
 import sys
 
+STATES = ("initial_charges", "initial_magmoms")  # labels.STATE_COLUMNS
+
 
 def structures(path):
     from ase import io
@@ -17,6 +19,8 @@ def structures(path):
             "positions": a.get_positions().tolist(),
             "cell": [list(map(float, v)) for v in a.get_cell()],
             "pbc": [bool(x) for x in a.get_pbc()],
+            "columns": {name: a.arrays[name].tolist() for name in STATES if name in a.arrays},
+            "occupancy": json.dumps(a.info["occupancy"]) if "occupancy" in a.info else None,
         }
         for a in found
     ]

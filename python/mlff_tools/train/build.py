@@ -6,7 +6,7 @@ import os
 import numpy as np
 
 from ..model import structures
-from . import extxyz
+from . import extxyz, labels
 from .extxyz import FrameError
 from .lattices import crystal, surface, vacancy
 from .liquids import dimers, liquid
@@ -57,7 +57,9 @@ def read_file(path, python=None, names=None):
         raise FrameError(f"{path}: there is no such file")
     if os.path.getsize(path) == 0:
         raise FrameError(f"{path}: is empty")
-    return extxyz.read(path, names) if _is_xyz(path) else read_by_ase(path, python)
+    frames = extxyz.read(path, names) if _is_xyz(path) else read_by_ase(path, python)
+    labels.check_occupancy(frames)
+    return frames
 
 
 def find_files(patterns, place):

@@ -30,7 +30,7 @@ import numpy as np
 from ..model.files import write_npz
 from ..model.masses import MASS
 from ..model.modelfile import NUMBERS, ModelError, sha256_of
-from . import extxyz, hessian, labels
+from . import copies, extxyz, hessian, labels
 
 SPLITS = ("train", "validation", "test")
 ARRAYS = (
@@ -106,7 +106,7 @@ PERIOD, VALIDATED, TESTED = 10, 4, 9  # of ten frames or trajectories in turn, o
 
 def _deal(frames, kinds, trajectories):
     """The split [F] of each frame: what it says itself; else whole trajectories of a kind in turn where it has ten of
-    them, and frames in turn where it has fewer."""
+    them, and frames in turn where it has fewer, copies of one structure together."""
     split = np.full(len(frames), -1, np.int8)
     for k, frame in enumerate(frames):
         said = extxyz.tag(frame, "split")
@@ -122,6 +122,7 @@ def _deal(frames, kinds, trajectories):
             if len(runs) >= PERIOD:
                 place = runs.index(trajectories[k])
             split[k] = of_place.get(place % PERIOD, 0)
+    copies.keep_together(frames, split, [extxyz.tag(f, "split") is not None for f in frames])
     train = np.nonzero(split == 0)[0]
     if len(train) < 2:
         raise ModelError(f"{len(train)} of {len(frames)} labelled frames are for training: at least 2 are needed")

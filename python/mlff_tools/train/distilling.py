@@ -25,7 +25,7 @@ from ..model.lock import NAME, locked
 from ..model.modelfile import ModelError
 from . import dynamics, extxyz, generate, inner_labels, job, labelling, labels, recipe_training, rounds
 from .job import read_json, write_json
-from .label import make_teacher
+from .label import make_teacher, present
 
 # Section: from which result on it must stay as it is. Trajectories carry the hash of what made them (generate.py), so
 # that those of changed structures are run again, and the others not. inner, bars and certify may change at any time.
@@ -143,8 +143,7 @@ class Run:
     def _teacher(self, frames):
         if self.teacher is None:
             self.teacher = make_teacher(self.wanted.teacher, frames, self.place, self.programs)
-            who = self.teacher.identity
-            self.write(f"teacher: {who['kind']} {who['name']} ({who['versions']}), sha256 {who['sha256'][:12]}")
+            present(self.teacher, frames, self.write)
         return self.teacher
 
     def label(self, frames):

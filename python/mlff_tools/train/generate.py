@@ -182,7 +182,8 @@ def _items(recipe, items, teacher, programs):
     if items:
         return [Item(recipe, k, item, teacher, programs.python) for k, item in enumerate(items)]
     # the structures are those of the labels
-    found = labels.read_labels(os.path.join(recipe.folder, teacher["labels"]), teacher.get("keys"))
+    path, limit = os.path.join(recipe.folder, teacher["labels"]), teacher.get("stress_limit")
+    found = labels.read_labels(path, teacher.get("keys"), limit)
     return [Item(recipe, 0, {"files": [teacher["labels"]]}, teacher, frames=found)]
 
 

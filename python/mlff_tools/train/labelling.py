@@ -4,7 +4,8 @@ import time
 
 import numpy as np
 
-from . import hessian, labels
+from . import consistency, hessian, labels
+from .extxyz import FrameError
 from .process import Died, TeacherError
 
 LONGEST = 8.0  # s: a batch is made as large as fits into this; each opens the model anew, which can take a second
@@ -12,6 +13,13 @@ LARGEST = 256  # frames of a batch
 STEP = 0.01  # A by which the first frame is moved, all atoms together
 RATTLE = 0.05  # A, of a first frame without forces
 SAME_FORCE = 2e-3  # eV/A by which two calls may differ; of energies: labels.SAME_ENERGY
+SAME_STRESS = 1e-4  # eV/A^3
+RECHECKED = 3  # frames of a file that the teacher labels again
+ELSEWHERE = 5.0  # times as much may labels differ that were made elsewhere, by other versions or in another precision
+# Strain of the structure that stress is compared in, so that it has one, with six different components; and of the step
+STRAINED = np.array([[0.02, 0.004, -0.02], [0.004, -0.005, 0.012], [-0.02, 0.012, -0.015]])
+STRAIN = 0.003
+BOUND = 20.0  # eV: no matter is bound by more, for an atom
 
 
 def _finite(value, shape, what, frame):
@@ -62,16 +70,55 @@ def ask_more(teacher, frames, share):
     return found
 
 
-def check_same(a, b, what):
-    """TeacherError unless two labels of one frame agree. Rounding and self-consistency leave differences."""
+def check_same(a, b, what, times=1.0):
+    """TeacherError unless two labels of one frame agree. Rounding and self-consistency leave differences, of which
+    `times` as many are allowed."""
     n = len(a["elements"])
     energy, force = abs(a["energy"] - b["energy"]), float(np.abs(a["forces"] - b["forces"]).max())
     largest = max(1.0, float(np.abs(a["forces"]).max()))
-    if energy > labels.SAME_ENERGY * n + 1e-7 * abs(a["energy"]) or force > SAME_FORCE * largest:
+    apart = energy > times * (labels.SAME_ENERGY * n + 1e-7 * abs(a["energy"])) or force > times * SAME_FORCE * largest
+    text = ""
+    if a.get("stress") is not None and b.get("stress") is not None:
+        stress = float(np.abs(a["stress"] - b["stress"]).max())
+        apart = apart or stress > times * (SAME_STRESS + SAME_FORCE * float(np.abs(a["stress"]).max()))
+        text = f", stresses by up to {stress:.3g} eV/A^3"
+    if apart:
         raise TeacherError(
             f"{a['source']}: {what}: energies {a['energy']!r} and {b['energy']!r} eV, forces differ by up to "
-            f"{force:.3g} eV/A"
+            f"{force:.3g} eV/A{text}{_factor(a['forces'], b['forces'])}"
         )
+
+
+def _factor(a, b):
+    """Words for forces that differ by a factor alone."""
+    square, product = float((b**2).sum()), float((a * b).sum())
+    if not square or abs(product) < 0.99 * np.sqrt(square * (a**2).sum()) or 0.9 < product / square < 1.1:
+        return ""
+    return f"; the first forces are {product / square:.4g} times the second (kcal/mol gives 23.1, hartree 0.0367)"
+
+
+def check_again(teacher, frames, what, times=1.0):
+    """TeacherError unless the teacher gives a few of these frames the labels that they have."""
+    for k in dict.fromkeys(np.linspace(0, len(frames) - 1, RECHECKED).round().astype(int).tolist()):
+        try:
+            check_same(frames[k], ask(teacher, [frames[k]])[0], what, times)
+        except Died as e:
+            raise named(e, frames[k]) from e
+
+
+def unused_states(teacher, frames):
+    """Notes on charges and magnetic moments of structures that this teacher does not see; TeacherError where it could
+    use them, and does not get them."""
+    found = labels.states(frames)
+    if not found:
+        return []
+    name, frame = next(iter(found.items()))
+    if teacher.identity["kind"] == "ase":
+        raise TeacherError(
+            f"{frame['source']}: has {' and '.join(found)}, which mlff does not hand to a calculator of ASE: let its "
+            "function set them, and take the keys or columns off"
+        )
+    return [f"{frame['source']} has {' and '.join(found)}, which neither the teacher nor a student uses"]
 
 
 def slope_ratio(teacher, frame):
@@ -117,6 +164,76 @@ def check_first(teacher, frame, write, share=0.0):
     found, about = check_derivatives(teacher, first)
     write(about)
     return first, found if teacher.derivatives is None else teacher.derivatives
+
+
+def _strained(frame, strain):
+    """The frame under a symmetric strain [3, 3]."""
+    by = np.eye(3) + strain
+    return {**frame, "positions": frame["positions"] @ by, "cell": frame["cell"] @ by}
+
+
+def stress_ratios(teacher, frame):
+    """Differences of energies over the work of the stress: under a change of volume and along the rest of the stress;
+    1 for derivatives. None where the stress is too small to tell; no list without a stress."""
+    (base,) = ask(teacher, [_strained(frame, STRAINED)])
+    if base["stress"] is None:
+        return None
+    rest = base["stress"] - np.eye(3) * np.trace(base["stress"]) / 3
+    ways = [np.eye(3) / np.sqrt(3), rest / max(np.linalg.norm(rest), 1e-300)]
+    out = []
+    for way in ways:
+        work = 2 * STRAIN * abs(np.linalg.det(base["cell"])) * float((base["stress"] * way).sum())
+        if abs(work) < 50 * (1e-6 + 2e-7 * abs(base["energy"])):
+            out.append(None)
+            continue
+        ahead, behind = ask(teacher, [_strained(base, sign * STRAIN * way) for sign in (1, -1)])
+        out.append((ahead["energy"] - behind["energy"]) / work)
+    return out
+
+
+def check_stress(teacher, frames, write):
+    """Compares the stress with energies in the first periodic frame; TeacherError when units, sign or order differ."""
+    frame = next((f for f in frames if f["cell"] is not None), None)
+    ratios = frame and stress_ratios(teacher, frame)
+    if not ratios:
+        return
+    found = [r for r in ratios if r is not None]
+    if not found:
+        write(f"{frame['source']}: the stress is too small to compare it with energies")
+        return
+    wrong = [r for r in found if not 0.5 < r < 2.0]
+    if wrong:
+        raise TeacherError(
+            f"{frame['source']}: strained by {100 * STRAIN:g} %, the energy changes by {wrong[0]:.4g} times the work "
+            "of the stress, which should be 1 (GPa gives 0.00624, kbar -0.000624, the wrong sign -1): "
+            + consistency.STRESS
+        )
+    words = " and ".join(f"{r:.4f}" for r in found)
+    write(f"under strain the energy changes by {words} times the work of the stress")
+
+
+def check_scale(teacher, frame, write):
+    """TeacherError when energies of a calculator of ASE are in other units than eV, by those of free atoms."""
+    free, tries, teacher.tries = {}, teacher.tries, 0
+    try:
+        for e in sorted(set(frame["elements"])):
+            atom = {"elements": [e], "positions": np.zeros((1, 3)), "cell": None, "source": f"an atom of {e}"}
+            free[e] = ask(teacher, [{**atom, "name": atom["source"], "info": {}, "columns": {}}])[0]["energy"]
+    except TeacherError as e:
+        write(f"note: the teacher has no free atoms to compare energies with ({str(e).strip().splitlines()[-1]})")
+        return
+    finally:
+        teacher.tries = tries
+    try:
+        consistency.check_scale(free, f"the teacher {teacher.identity['name']}")
+    except FrameError as e:
+        raise TeacherError(str(e)) from e
+    bound = (sum(free[e] for e in frame["elements"]) - frame["energy"]) / len(frame["elements"])
+    if bound > BOUND:
+        raise TeacherError(
+            f"{frame['source']}: the energy is {bound:.4g} below that of free atoms, for each atom, where matter is "
+            "bound by up to 10 eV: energies must be in eV and forces in eV/A (kcal/mol gives 23.1 times as much)"
+        )
 
 
 class Progress:
@@ -180,14 +297,14 @@ def label(teacher, frames, file, write, share=0.0):
     if not todo:
         return
     if file.frames:
-        old = file.frames[0]
-        try:
-            check_same(old, ask(teacher, [old])[0], "the teacher does not give the labels of the file any more")
-        except Died as e:
-            raise named(e, old) from e
+        check_again(teacher, file.frames, "the teacher does not give the labels of the file any more")
     else:
         try:
             first, file.derivatives = check_first(teacher, todo[0], write, share)
+            if teacher.identity["kind"] != "labels":
+                check_stress(teacher, todo, write)
+            if teacher.identity["kind"] == "ase":
+                check_scale(teacher, first, write)
         except TeacherError as e:
             raise named(e, todo[0]) from e
         file.append([first])

@@ -10,17 +10,22 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import re
 
 import numpy as np
 
 from ..model.modelfile import ModelError
 from ..model.units import GPA
-from . import extxyz, hessian
+from . import consistency, copies, extxyz, hessian
 from .extxyz import FrameError, as_bytes, structure_key
 
 UNITS = "length A, energy eV, forces eV/A, stress eV/A^3"
 SAME = 1e-6  # A: structures whose positions differ by less are one
 SAME_ENERGY = 1e-5  # eV/atom
+LABEL_LIKE = re.compile("energ|force|stress|virial", re.IGNORECASE)
+OWN_KEYS = ("stress_limit",)
+STATE_COLUMNS = ("initial_charges", "initial_magmoms")
+STATE_KEYS = ("charge", "total_charge", "spin", "magmom")
 
 
 def frame_hash(frame, teacher):
@@ -52,8 +57,9 @@ def check_hash(frame):
         )
 
 
-def read_labels(path, names=None):
-    """Frames of a file that have energies and forces, checked; see extxyz.read."""
+def read_labels(path, names=None, limit=None, notes=None):
+    """Frames of a file that have energies and forces, checked; see extxyz.read. limit: of the stress, GPa; notes: a
+    list that what could not be checked is added to."""
     frames = extxyz.read(path, names)
     for frame in frames:
         check_hash(frame)
@@ -63,13 +69,54 @@ def read_labels(path, names=None):
                 hint = f"; there is {', '.join(like)}: name it" if like else ""
                 raise FrameError(f"{frame['source']}: has no {key}{hint}")
     check_structures(frames)
-    check_units(frames)
+    found = unused_keys(frames) + consistency.check(frames, limit)
+    if notes is not None:
+        notes += found
     return frames
 
 
+def unused_keys(frames):
+    """A note on keys and columns that are named as labels are and are not used; [] without any."""
+    named = dict.fromkeys(key for f in frames for key in (*f["info"], *f["columns"]) if LABEL_LIKE.search(key))
+    unused = [key for key in named if key not in OWN_KEYS]
+    if not unused:
+        return []
+    return [f"not used, though named like labels: {', '.join(unused)} (--keys NAME=KEY, or keys of a recipe's teacher)"]
+
+
+def check_occupancy(frames):
+    """FrameError for sites that are partly occupied, as of a CIF: a structure has whole atoms."""
+    for frame in frames:
+        text = extxyz.tag(frame, "occupancy") or ""
+        shares = re.findall(r":\s*([-+.\deE]+)", text)  # {site: {element: share}}, as ASE has it
+        if "occupancy" in frame["columns"]:
+            shares = frame["columns"]["occupancy"][1]
+            text = ", ".join(shares)
+        if any(abs(float(x) - 1) > 1e-3 for x in shares):
+            raise FrameError(
+                f"{frame['source']}: sites are partly occupied (occupancy {text[:80]}): give structures with whole "
+                "atoms, as of one arrangement in a supercell"
+            )
+
+
+def states(frames):
+    """Names of the columns and keys by which structures say that atoms have charges or magnetic moments."""
+    found = {}
+    for frame in frames:
+        for name in (*STATE_COLUMNS, *STATE_KEYS):
+            if name in found:
+                continue
+            text = " ".join(frame["columns"][name][1]) if name in frame["columns"] else extxyz.tag(frame, name, "")
+            if any(re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", w) and float(w) for w in text.split()):
+                found[name] = frame
+    return found
+
+
 def check_structures(frames, elements=None):
-    """FrameError for a structure that stands there twice, or has an element that the student does not have."""
+    """FrameError for a structure that stands there twice, has an element that the student does not have or sites that
+    are partly occupied, or is a copy of one of another split."""
     seen = {}
+    check_occupancy(frames)
     for frame in frames:
         unknown = sorted(set(frame["elements"]) - set(elements or frame["elements"]))
         if unknown:
@@ -87,44 +134,7 @@ def check_structures(frames, elements=None):
         if None not in energies and abs(energies[1] - energies[0]) > SAME_ENERGY * len(frame["elements"]):
             raise FrameError(f"{text}, with another energy: {energies[1]!r} and {energies[0]!r} eV")
         raise FrameError(f"{text}: take one of them out")
-
-
-def _work(a, b):
-    """(energy of b minus that of a, work that the forces do between them), eV; None when they are far apart."""
-    if a["elements"] != b["elements"] or (a["cell"] is None) != (b["cell"] is None):
-        return None
-    moved = b["positions"] - a["positions"]
-    if a["cell"] is not None:
-        if not np.allclose(a["cell"], b["cell"], atol=1e-8):
-            return None
-        moved = moved - np.round(moved @ np.linalg.inv(a["cell"])) @ a["cell"]
-    if np.abs(moved).max() > 0.4:
-        return None
-    return b["energy"] - a["energy"], -0.5 * float(((a["forces"] + b["forces"]) * moved).sum())
-
-
-def energy_over_work(frames):
-    """Slope of the differences of energy between frames that follow each other over the work of their forces: 1 when
-    their units fit. None when there are fewer than five such pairs, or they lie on no line."""
-    pairs = [pair for pair in map(_work, frames, frames[1:]) if pair]
-    if len(pairs) < 5:
-        return None
-    energy, work = np.array(pairs).T
-    spread = np.sqrt((energy**2).sum() * (work**2).sum())
-    if spread == 0 or abs((energy * work).sum()) < 0.9 * spread:
-        return None
-    return float((energy * work).sum() / (work**2).sum())
-
-
-def check_units(frames):
-    """FrameError when energies and forces have different units. Units that are wrong alike are not noticed."""
-    slope = energy_over_work(frames)
-    if slope is not None and not 0.67 < slope < 1.5:
-        raise FrameError(
-            f"{frames[0]['source']} and the frames after it: from frame to frame the energies change by {slope:.4g} "
-            "times the work of the forces, which should be 1: energies must be in eV and forces in eV/A (hartree with "
-            "eV/A gives 0.0367, kcal/mol 23.1, hartree with hartree/bohr 1.89, forces of the wrong sign -1)"
-        )
+    copies.check_splits(frames)
 
 
 def summary(frames):
@@ -229,6 +239,7 @@ class LabelFile:
         for frame in frames:
             extra = [*self.teacher, ("teacher_derivatives", {True: "T", False: "F"}.get(self.derivatives, "unknown"))]
             extra += [("units", UNITS), ("frame_sha256", frame_hash(frame, self.teacher))]
+            extra += consistency.confirmed_limit(frame)
             frame["info"] = {**frame["info"], **{key: extxyz.quoted(value) for key, value in extra}}
             texts.append(extxyz.text(frame))
         data = "".join(texts).encode("utf-8")

@@ -154,7 +154,12 @@ def elements(v):
 
 
 SECTIONS = ("name", "structures", "teacher", "student", "training", "inner", "rounds", "bars", "certify")
-TEACHERS = {"mlff": ("mlff", "precision"), "lammps": ("lammps", "types"), "ase": ("ase",), "labels": ("labels", "keys")}
+TEACHERS = {
+    "mlff": ("mlff", "precision"),
+    "lammps": ("lammps", "types"),
+    "ase": ("ase",),
+    "labels": ("labels", "keys", "stress_limit"),
+}
 LABEL_KEYS = ("energy", "forces", "stress", "virial", "energies")
 PRECISIONS = ("fp32", "fp64", "mixed")
 
@@ -200,6 +205,8 @@ def check_potential(recipe, at, kinds, more=()):
     if "keys" in value:
         for key in recipe.mapping((*at, "keys"), LABEL_KEYS):
             recipe.check((*at, "keys", key), text, "a name")
+    if "stress_limit" in value:
+        recipe.check((*at, "stress_limit"), number(0, 1e7), "GPa, up to which the stress of the labels is right")
     if "timeout" in value:
         recipe.check((*at, "timeout"), number(0, 1e7), "seconds for one structure")
     return value

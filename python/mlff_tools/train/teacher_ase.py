@@ -8,6 +8,7 @@ import time
 import numpy as np
 
 from .. import SOURCE
+from .extxyz import quoted
 from .process import Died, Program, TeacherError
 from .teachers import TIMEOUT, digest
 
@@ -135,7 +136,9 @@ def read_by_ase(path, python=None):
         if cell is not None and abs(np.linalg.det(cell)) < 1e-6:
             raise TeacherError(f"{source}: the vectors of the cell span no volume")
         frames.append({"elements": f["elements"], "positions": np.array(f["positions"], float), "cell": cell})
-        frames[-1].update(name=source, source=source, info={}, columns={})
+        rows = {name: [" ".join(map(str, np.ravel(x))) for x in values] for name, values in f["columns"].items()}
+        info = {"occupancy": quoted(f["occupancy"])} if f["occupancy"] else {}
+        frames[-1].update(name=source, source=source, info=info, columns={n: ("R", r) for n, r in rows.items()})
     if not frames:
         raise TeacherError(f"{path}: holds no frame")
     return frames

@@ -104,12 +104,14 @@ class ModelTeacher:
 
 
 class FileTeacher:
-    """A file of labels that somebody else has made. names: what they are called there (extxyz.STANDARD)."""
+    """A file of labels that somebody else has made. names: what they are called there (extxyz.STANDARD); limit: of the
+    stress, GPa. Attribute: notes, on what could not be checked."""
 
     derivatives = None
 
-    def __init__(self, path, names=None):
-        self.frames = labels.read_labels(path, names)
+    def __init__(self, path, names=None, limit=None):
+        self.notes = []
+        self.frames = labels.read_labels(path, names, limit, self.notes)
         self.found = {labels.structure_key(f): f for f in self.frames}
         makers = {tuple(text for _, text in labels.teacher_of(f)[:2]) for f in self.frames} - {()}
         by = ", labelled by " + " and ".join(sorted(" ".join(m) for m in makers)) if makers else ""
