@@ -61,18 +61,19 @@ def override(settings, args):
 
 
 def find_labels(args, found, teacher):
-    """(path, keys) of the labelled frames: as given; else labels.xyz beside the model, or of the recipe's run."""
+    """(path, keys, stress limit) of the labelled frames: as given; else labels.xyz beside the model, or of the recipe's
+    run."""
     if args.labels:
-        return args.labels, None
+        return args.labels, None, None
     if teacher and "labels" in teacher:
-        return os.path.join(found.folder, teacher["labels"]), teacher.get("keys")
+        return os.path.join(found.folder, teacher["labels"]), teacher.get("keys"), teacher.get("stress_limit")
     places = [os.path.dirname(os.path.abspath(args.model))]
     if found:
         stem = os.path.splitext(os.path.basename(found.path))[0]
         names = [found.value.get("name"), stem]
         places += [os.path.join(found.folder, str(name)) for name in names if name]
     paths = (os.path.join(place, "labels.xyz") for place in places)
-    return next(((path, None) for path in paths if os.path.isfile(path)), (None, None))
+    return next(((path, None, None) for path in paths if os.path.isfile(path)), (None, None, None))
 
 
 def _systems(found, settings, frames, place, python):
@@ -119,8 +120,10 @@ def prepare(args, write):
     if found:
         _check_systems(found, settings)
     place = found.folder if found else os.getcwd()
-    path, keys = find_labels(args, found, wanted)
-    test, frames = sides.held_out(path, keys) if path else ([], [])
+    path, *how = find_labels(args, found, wanted)
+    test, frames, notes = sides.held_out(path, *how) if path else ([], [], [])
+    for note in notes:
+        write(f"note: {path}: {note}")
     head = modelfile.read_head(args.model)
     spanned = _domain(head, test)
     python = (wanted or {}).get("ase", {}).get("python") if wanted else None
@@ -136,6 +139,8 @@ def prepare(args, write):
         if wanted:
             all_frames = [*frames, *(s.frame for s in found_systems)]
             teacher = sides.of_recipe(wanted, place, all_frames, args)
+            if path and not ("labels" in wanted and os.path.samefile(path, os.path.join(place, wanted["labels"]))):
+                sides.check_labels(teacher, frames, test)
         programs = {"mlff": model.static.program, "plugin": lammps.find_plugin(args.plugin)}
         lmp, place = lammps.find_lmp(args.lmp), os.path.dirname(_out(args)) or "."
         if not os.path.isdir(place):
@@ -149,6 +154,7 @@ def prepare(args, write):
         raise
     made = job.Job(model, teacher, why, found_systems, frames, test, settings, work, lmp, programs)
     made.path, made.labels_path, made.head, made.domain = args.model, path, head, spanned
+    made.notes = notes
     return made, bars
 
 
@@ -203,6 +209,7 @@ def certificate(made, bars, found):
                 "labels": f"{os.path.basename(made.labels_path)}: {len(made.frames)} frames, {len(made.test)} held out"
                 if made.labels_path
                 else "none",
+                "labels_notes": "; ".join(made.notes) or "none",
                 "hours_text": hours,
                 "seconds": seconds,
             },

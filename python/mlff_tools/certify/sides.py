@@ -1,12 +1,12 @@
 """The model and its teacher: each evaluates structures, and some LAMMPS can run."""
 
 from ..model import lammps, modelfile
-from ..train import label, labels
+from ..train import label, labelling, labels
 from ..train.extxyz import tag
 from ..train.teacher_lammps import types_of
 from ..train.teachers import TIMEOUT, ModelTeacher
 from . import runner
-from .work import NotMeasured
+from .work import CertifyError, NotMeasured
 
 AT_ONCE = 32  # structures of a call
 
@@ -66,10 +66,29 @@ def of_recipe(wanted, place, frames, args):
     return Side("teacher", kind, teacher, teacher, potential)
 
 
-def held_out(path, names=None):
-    """Frames of the split test of a file of labels; (frames, all of them)."""
-    frames = labels.read_labels(path, names)
-    return [f for f in frames if tag(f, "split") == "test"], frames
+def held_out(path, names=None, limit=None):
+    """(frames of the split test of a file of labels, all of them, notes on what could not be checked)"""
+    notes = []
+    frames = labels.read_labels(path, names, limit, notes)
+    return [f for f in frames if tag(f, "split") == "test"], frames, notes
+
+
+def check_labels(teacher, frames, test):
+    """CertifyError unless the frames are labels of the teacher: those that name a teacher name it, and it gives a few
+    of them again. Of a file of labels that was imported, only the numbers say whose they are."""
+    who = teacher.in_runs.identity
+    for frame in frames:
+        found = dict(labels.teacher_of(frame))
+        kind, name, sha = (found.get(f"teacher_{key}") for key in ("kind", "name", "sha256"))
+        if kind is None or sha == who["sha256"] or (kind == "labels" and who["kind"] != "labels"):
+            continue
+        raise CertifyError(
+            f"{frame['source']}: was labelled by {kind} {name} (sha256 {sha[:12]}), and the teacher of the recipe is "
+            f"{who['kind']} {who['name']} (sha256 {who['sha256'][:12]}): name that teacher, or label again"
+        )
+    mine = test or frames
+    if mine and who["kind"] != "labels":
+        labelling.check_again(teacher.in_runs, mine, "not the labels of the recipe's teacher", labelling.ELSEWHERE)
 
 
 def number(frame, key):
