@@ -549,6 +549,18 @@ def test_stress_of_a_teacher_is_compared_under_strain(closing):
 
 
 @needs_lmp
+def test_forces_that_are_all_zero(closing):
+    """At rest they may be; where the energy changes with the positions they may not."""
+    teacher, said = closing(sw()), []
+    zero = lambda a, f: {"forces": 0 * a["forces"]}
+    with pytest.raises(TeacherError, match="the energy changes by .* eV, and all forces are zero"):
+        labelling.check_first(Stub(teacher, zero), silicon(), said.append)
+    still = lambda a, f: {"forces": 0 * a["forces"], "energy": -1.0}
+    labelling.check_first(Stub(teacher, still), silicon(), said.append)
+    assert "too small to compare" in said[0]
+
+
+@needs_lmp
 def test_scale_of_a_calculator_by_free_atoms(closing):
     """Energies and forces both in kcal/mol: nothing is bound by 100 eV an atom; all-electron energies in hartree."""
     teacher, said = closing(sw()), []

@@ -121,12 +121,16 @@ def unused_states(teacher, frames):
     return [f"{frame['source']} has {' and '.join(found)}, which neither the teacher nor a student uses"]
 
 
+def _resolution(frame):
+    """Of energies in single precision, eV."""
+    return 1e-6 + 2e-7 * abs(frame["energy"])
+
+
 def slope_ratio(teacher, frame):
     """Difference of energies over the work of the forces, when all atoms are moved along their forces; 1 for
     derivatives. None where the forces are too small to tell."""
     size = float(np.linalg.norm(frame["forces"]))
-    resolution = 1e-6 + 2e-7 * abs(frame["energy"])  # of energies in single precision
-    if 2 * STEP * size < 50 * resolution:
+    if 2 * STEP * size < 50 * _resolution(frame):
         return None
     way = STEP * frame["forces"] / size
     moved = [{**frame, "positions": frame["positions"] + sign * way} for sign in (1, -1)]
@@ -140,7 +144,13 @@ def check_derivatives(teacher, frame):
     ratio = slope_ratio(teacher, frame)
     if ratio is None:  # at rest: elsewhere
         moved = RATTLE * np.random.default_rng(1).normal(size=frame["positions"].shape)
-        ratio = slope_ratio(teacher, ask(teacher, [{**frame, "positions": frame["positions"] + moved}])[0])
+        (elsewhere,) = ask(teacher, [{**frame, "positions": frame["positions"] + moved}])
+        ratio, change = slope_ratio(teacher, elsewhere), abs(elsewhere["energy"] - frame["energy"])
+        if not elsewhere["forces"].any() and change > 50 * _resolution(frame):
+            raise TeacherError(
+                f"{frame['source']}: moved by {RATTLE} A, the energy changes by {change:.4g} eV, "
+                "and all forces are zero"
+            )
     if ratio is None:
         return None, "forces near the first frame are too small to compare with energies"
     if not 0.5 < ratio < 2.0:
@@ -183,7 +193,7 @@ def stress_ratios(teacher, frame):
     out = []
     for way in ways:
         work = 2 * STRAIN * abs(np.linalg.det(base["cell"])) * float((base["stress"] * way).sum())
-        if abs(work) < 50 * (1e-6 + 2e-7 * abs(base["energy"])):
+        if abs(work) < 50 * _resolution(base):
             out.append(None)
             continue
         ahead, behind = ask(teacher, [_strained(base, sign * STRAIN * way) for sign in (1, -1)])
