@@ -239,8 +239,8 @@ void PairMLFF::init_style()
 {
   if (!impl->model) error->all(FLERR, "pair_style mlff needs `pair_coeff * * MODEL.yaml ELEMENT ...`");
   if (domain->dimension != 3)
-    error->all(FLERR, "pair_style mlff does not support `dimension 2`: models are three-dimensional. For a layer of atoms use "
-                      "`boundary p p f` or vacuum, and `fix setforce NULL NULL 0.0` to keep the atoms in their plane");
+    error->all(FLERR, "pair_style mlff does not support `dimension 2`: models are three-dimensional. For a layer of "
+                      "atoms use `boundary p p f` or vacuum, and `fix setforce NULL NULL 0.0`");
   impl->overlap.clear();
   check_models();
   check_lists();

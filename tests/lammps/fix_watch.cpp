@@ -101,7 +101,7 @@ int FixWatch::excluded_as(int i) const
   for (int k = 0; k < neighbor->nex_group; k++) {
     const int one = neighbor->ex1_group[k], two = neighbor->ex2_group[k];
     if ((two == 0 && (atom->mask[i] & (1 << one))) || (one == 0 && (atom->mask[i] & (1 << two))))
-      return atom->mask[i] & 1 ? 1 : 2;  // fix gcmc takes its atoms out of group all
+      return atom->mask[i] & 1 ? 1 : 2; // fix gcmc takes its atoms out of group all
   }
   std::vector<bool> types(atom->ntypes + 1, false);
   for (int k = 0; k < neighbor->nex_type; k++) {
