@@ -283,7 +283,7 @@ class Check:
         changed = " every " in self.lines[line] or self.sets_types
         if self.respa and not self.deforms and not changed:
             self.compare({**merge(parts), "pe": pe}, f"{self.where(line)}, at its end")
-        elif not self.respa and line == last["line"] and last.get("energy"):
+        elif not self.respa and self.pair.computes and line == last["line"] and last.get("energy"):
             close(pe, *last["energy"], f"{self.where(line)}: pe at its end")
         return ends
 
