@@ -108,7 +108,7 @@ def judge(args, folder):
     """The report: numbers of both protocols and the verdict."""
     report = {"model": os.path.basename(args.model), "timestep_fs": 0.5, "failures": []}
     with open(args.model, encoding="utf-8") as f:
-        report["sha256"] = re.search(r"sha256: *([0-9a-f]{64})", f.read()).group(1)
+        report["sha256"] = re.search(r"(?<!_)sha256: *([0-9a-f]{64})", f.read()).group(1)
     for protocol, steps in (("nvt", args.nvt_steps), ("nve", args.nve_steps)):
         rows, n_atoms, parts = all_thermo(folder, protocol)
         first = 0 if protocol == "nvt" else args.nvt_steps

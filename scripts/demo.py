@@ -373,7 +373,9 @@ def certificate(model):
         return f"{name} has no certificate; mlff certify makes one (docs/certificate.md)"
     with open(path + ".json", encoding="utf-8") as f:
         found = json.load(f)
-    if found["model"]["sha256"] != network_digest(load_yaml(model)):
+    head = load_yaml(model)
+    same_header = found["model"].get("header_sha256") in (None, head.get("header_sha256"))
+    if found["model"]["sha256"] != network_digest(head) or not same_header:
         return f"{name}: {path}.json is the certificate of another network"
     return f"certificate of {name}: {found['verdict_text']} ({found['context']['date']}, {path}.html)"
 

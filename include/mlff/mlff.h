@@ -247,6 +247,11 @@ typedef struct mlff_info {
   const double *triples;     /* [n_elements][n_elements][n_elements] of an atom, the first, with two neighbours: the
                                 smaller distance within which both were, A; 0 = no such triple within the cutoff */
   double max_force;          /* largest on an atom, eV/A; 0 = the file does not say                       */
+  const char *header_sha256; /* of the keys of the YAML that results depend on, weights included, 64 hex digits */
+  int header_is_hashed;      /* the file states this hash; 0: it is from before there was one             */
+  int n_self_tests;          /* structures in the file                                                    */
+  int n_self_tests_passed;   /* when it was opened: fewer where some have only elements that are not used, or all were
+                                skipped */
 } mlff_info;
 
 /* Memory and growth counters since opening. */
@@ -384,7 +389,7 @@ MLFF_API const mlff_stamp *mlff_spans_take(mlff_model *model, size_t *n, size_t 
 typedef struct mlff_self_test {
   char name[64]; /* of the structure                                               */
   int n_atoms;
-  double energy_error; /* |E - E_ref| / n_atoms, eV/atom                                 */
+  double energy_error; /* |E - E_ref| / n_atoms, or a tenth of the largest of an atom, eV/atom */
   double force_error;  /* max |F - F_ref|, eV/A                                          */
   double virial_error; /* max |W - W_ref| / n_atoms, eV/atom                             */
   double energy_tolerance, force_tolerance, virial_tolerance; /* of this precision           */

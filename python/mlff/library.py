@@ -21,6 +21,10 @@ class Error(RuntimeError):
     """Something is wrong with a model file, a structure or the library; the text says what, and what to do."""
 
 
+class ModelWarning(UserWarning):
+    """Nothing checks what a model computes: its file has no self-test structures."""
+
+
 class CError(ctypes.Structure):
     _fields_ = [("code", c_int), ("text", ctypes.c_char * 1024)]
 
@@ -111,6 +115,10 @@ class CInfo(ctypes.Structure):
         ("pressure", POINTER(c_double)),
         ("triples", POINTER(c_double)),
         ("max_force", c_double),
+        ("header_sha256", c_char_p),
+        ("header_is_hashed", c_int),
+        ("n_self_tests", c_int),
+        ("n_self_tests_passed", c_int),
     ]
 
 
@@ -202,6 +210,14 @@ FUNCTIONS = {
     "mlff_size_of": (c_size_t, (c_char_p,)),
     "mlff_options_set": (c_int, (POINTER(COptions), c_char_p, c_char_p, POINTER(CError))),
     "mlff_model_open": (c_int, (c_char_p, POINTER(COptions), POINTER(c_void_p), POINTER(CError))),
+    "mlff_model_read": (
+        c_int,
+        (c_char_p, POINTER(c_void_p), POINTER(c_size_t), POINTER(c_void_p), POINTER(c_size_t), POINTER(CError)),
+    ),
+    "mlff_model_open_memory": (
+        c_int,
+        (c_char_p, c_void_p, c_size_t, c_void_p, c_size_t, POINTER(COptions), POINTER(c_void_p), POINTER(CError)),
+    ),
     "mlff_model_close": (None, (c_void_p,)),
     "mlff_model_info": (POINTER(CInfo), (c_void_p,)),
     "mlff_model_evaluate": (c_int, (c_void_p, POINTER(CGraph), c_void_p, POINTER(CResult), POINTER(CError))),

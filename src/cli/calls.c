@@ -35,6 +35,7 @@ static mlffprof_status add_context(mlffprof_recorder *r, const cli_options *o, c
                                   {"mlff", MLFF_VERSION},
                                   {"architecture", info->architecture},
                                   {"model_sha256", info->sha256},
+                                  {"model_header_sha256", info->header_sha256},
                                   {"precision", info->precision},
                                   {"kernels", info->kernels},
                                   {"structure", o->arguments[1]}};

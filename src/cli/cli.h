@@ -77,6 +77,9 @@ int cli_fail(const mlff_error *error);
 /* The same for an error of the profiler library. */
 int cli_fail_report(const mlffprof_error *error);
 
+/* A line to stderr when a model's file has nothing that checks its numbers. */
+void cli_warn_untested(const char *who, const mlff_model *model);
+
 /* A frame of an (extended) XYZ file. */
 typedef struct cli_frame {
   char name[64];

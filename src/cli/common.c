@@ -54,6 +54,13 @@ int cli_fail_report(const mlffprof_error *error)
   return cli_error(CLI_FAILED, NULL, "%s", error->text);
 }
 
+void cli_warn_untested(const char *who, const mlff_model *model)
+{
+  if (!mlff_model_n_self_tests(model))
+    fprintf(stderr, "mlff %s: warning: model %s has no self-test structures: nothing checks what it computes\n", who,
+            mlff_model_info(model)->name);
+}
+
 int cli_info(const cli_options *options)
 {
   mlff_error error = {.code = MLFF_OK};
@@ -89,8 +96,8 @@ int cli_verify(const cli_options *options)
   if (mlff_model_open(options->arguments[0], &open, &model, &error)) return cli_fail(&error);
   const mlff_info *info = mlff_model_info(model);
   const int n = mlff_model_n_self_tests(model);
-  printf("%s (%s), sha256 %.12s, on %s, %s, kernels %s\n", info->name, info->architecture, info->sha256, info->device,
-         info->precision, info->kernels);
+  printf("%s (%s), sha256 %.12s, header %.12s, on %s, %s, kernels %s\n", info->name, info->architecture, info->sha256,
+         info->header_is_hashed ? info->header_sha256 : "not hashed", info->device, info->precision, info->kernels);
   if (info->device_why[0]) printf("no GPU: %s\n", info->device_why);
   printf("%-24s %7s  %-21s  %-21s  %-21s\n", "structure", "atoms", "energy eV/atom", "forces eV/A", "virial eV/atom");
   printf("%-24s %7s  %-21s  %-21s  %-21s\n", "", "", "error / allowed", "error / allowed", "error / allowed");

@@ -105,10 +105,11 @@ static void print_json_head(const mlff_info *info)
 {
   printf("{\"model\": ");
   mlff_json_text(stdout, info->name);
-  printf(", \"sha256\": \"%s\",\n \"origin\": \"mlff %s, %s, %s, kernels %s\",\n \"units\": {\"energy\": \"eV\", "
+  printf(", \"sha256\": \"%s\", \"header_sha256\": \"%s\",\n \"origin\": \"mlff %s, %s, %s, kernels %s\",\n \"units\": "
+         "{\"energy\": \"eV\", "
          "\"forces\": "
          "\"eV/A\", \"virial\": \"eV\"},\n \"structures\": [\n",
-         info->sha256, MLFF_VERSION, info->device, info->precision, info->kernels);
+         info->sha256, info->header_sha256, MLFF_VERSION, info->device, info->precision, info->kernels);
 }
 
 static int evaluate_all(const cli_options *o, mlff_model *model, cli_file *file)
@@ -142,10 +143,12 @@ int cli_evaluate(const cli_options *options)
   cli_file *file = NULL;
   if (cli_file_take(options->arguments[1], &file, &error)) return cli_fail(&error);
   int code = CLI_FAILED;
-  if (mlff_model_open(options->arguments[0], &options->open, &model, &error))
+  if (mlff_model_open(options->arguments[0], &options->open, &model, &error)) {
     cli_fail(&error);
-  else
+  } else {
+    cli_warn_untested("evaluate", model);
     code = evaluate_all(options, model, file);
+  }
   mlff_model_close(model);
   cli_file_give_back(file);
   return code;

@@ -93,6 +93,7 @@ static void describe_model(const mlff_info *info, mlffprof_recorder *recorder)
 {
   if (!info) return;
   mlffprof_recorder_context(recorder, "model_sha256", info->sha256, nullptr);
+  mlffprof_recorder_context(recorder, "model_header_sha256", info->header_sha256, nullptr);
   mlffprof_recorder_context(recorder, "architecture", info->architecture, nullptr);
   mlffprof_recorder_context(recorder, "precision", info->precision, nullptr);
   mlffprof_recorder_context(recorder, "kernels", info->kernels, nullptr);

@@ -105,7 +105,8 @@ void ProfShadow::open()
   }
   std::string text = std::string(WHO) + ": every " + std::to_string(settings.compare_every) + " steps with " +
                      info->name +
-                     mlff_format(" (%s), sha256 %.12s, %s, %s, kernels %s; types:", info->architecture, info->sha256,
+                     mlff_format(" (%s), sha256 %.12s, header %.12s, %s, %s, kernels %s; types:", info->architecture,
+                                 info->sha256, info->header_is_hashed ? info->header_sha256 : "not hashed",
                                  info->device, info->precision, info->kernels);
   for (const std::string &name : names) text += " " + name;
   if (comm->me == 0) utils::logmesg(lmp, text + "\n");

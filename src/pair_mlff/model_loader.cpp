@@ -210,8 +210,9 @@ static std::string describe(const std::string &path, const mlff_info *info, cons
 {
   std::string elements;
   for (int s = 0; s < info->n_elements; s++) elements += std::string(" ") + info->elements[s];
-  std::string text = mlff_format("  model:        %s (%s), %lld parameters, sha256 %.12s\n", info->name, path.c_str(),
-                                 static_cast<long long>(info->n_parameters), info->sha256);
+  std::string text = mlff_format("  model:        %s (%s), %lld parameters, sha256 %.12s, header %.12s\n", info->name,
+                                 path.c_str(), static_cast<long long>(info->n_parameters), info->sha256,
+                                 info->header_is_hashed ? info->header_sha256 : "not hashed");
   text +=
       mlff_format("  architecture: %s, cutoff %g A, elements%s", info->architecture, info->cutoff, elements.c_str());
   if (info->n_members_of_file > 1) text += mlff_format(", ensemble of %d", info->n_members_of_file);
@@ -227,11 +228,13 @@ static std::string describe(const std::string &path, const mlff_info *info, cons
   return text + mlff_format("  computed on:  %s, %s, kernels %s\n", info->device, info->precision, info->kernels);
 }
 
-static std::string self_test_line(mlff_model *model, const MLFFSettings &settings)
+static std::string self_test_line(const mlff_info *info, const MLFFSettings &settings)
 {
-  const int n = mlff_model_n_self_tests(model);
-  const std::string ran = n == 0 ? "none in the model file" : std::to_string(n) + " structures passed";
-  return "  self-test:    " + (settings.self_test ? ran : "not run (self_test no)") + "\n";
+  const int n = info->n_self_tests, n_passed = info->n_self_tests_passed;
+  std::string ran = n == 0 ? "none in the model file: nothing checks what it computes"
+                           : std::to_string(n_passed) + " structures passed";
+  if (n_passed < n) ran += ", " + std::to_string(n - n_passed) + " have no element of this run";
+  return "  self-test:    " + (settings.self_test || n == 0 ? ran : "not run (self_test no)") + "\n";
 }
 
 void MLFFLoader::report(const std::string &path, mlff_model *model, const MLFFSettings &settings) const
@@ -244,15 +247,15 @@ void MLFFLoader::report(const std::string &path, mlff_model *model, const MLFFSe
   if (info->device_why[0]) text += std::string("  no GPU:       ") + info->device_why + "\n";
   text += gpu_table + exchange_text;
   text += mlff_format("  units:        %s, 1 eV = %.9g %s\n", units->style, units->per_ev, units->energy);
-  utils::logmesg(lmp, text + self_test_line(model, settings));
+  utils::logmesg(lmp, text + self_test_line(info, settings));
 }
 
 void MLFFLoader::report_inner(const std::string &path, mlff_model *model, const MLFFSettings &settings) const
 {
   if (comm->me != 0) return;
-  utils::logmesg(lmp, "pair_style mlff, inner level of run_style respa\n" +
-                          describe(path, mlff_model_info(model), settings) + exchange_text +
-                          self_test_line(model, settings));
+  const mlff_info *info = mlff_model_info(model);
+  utils::logmesg(lmp, "pair_style mlff, inner level of run_style respa\n" + describe(path, info, settings) +
+                          exchange_text + self_test_line(info, settings));
 }
 
 void MLFFLoader::report_warm_up(const mlff_model *model, double first_seconds, double record_seconds) const

@@ -25,9 +25,9 @@ namespace LAMMPS_NS {
 
 /* What a restart file has of a model: enough to notice another one. After it come the keywords of pair_style, each with
  * a zero at its end. n_keywords: their bytes and 1; 0 in files from before there were any. Behind its zero, sha256 has
- * a mark (pair_mlff_restart.cpp). */
+ * a mark (pair_mlff_restart.cpp). header_sha256 is empty in files of releases whose `name` had its room. */
 struct MLFFIdentity {
-  char sha256[68], name[184];
+  char sha256[68], name[116], header_sha256[68];
   int32_t n_keywords;
 };
 
@@ -94,10 +94,14 @@ struct PairMLFF::Impl {
   /* Empty, or that a restart was written with another model. */
   std::string other_model(const mlff_info *now, const char *path) const
   {
-    if (before.sha256[0] == '\0' || strcmp(before.sha256, now->sha256) == 0) return "";
-    return mlff_format("the run that wrote this restart used model %s, sha256 %.12s, but %s is %s, sha256 %.12s. Give "
-                       "the same model, or say `pair_style none` before `pair_style mlff` to go on with another one",
-                       before.name, before.sha256, path, now->name, now->sha256);
+    const bool same_header = before.header_sha256[0] == '\0' || strcmp(before.header_sha256, now->header_sha256) == 0;
+    if (before.sha256[0] == '\0' || (strcmp(before.sha256, now->sha256) == 0 && same_header)) return "";
+    const char *header = before.header_sha256[0] == '\0' ? "unknown" : before.header_sha256;
+    return mlff_format(
+        "the run that wrote this restart used model %s, sha256 %.12s, header %.12s, but %s is %s, sha256 "
+        "%.12s, header %.12s. Give the same model, or say `pair_style none` before `pair_style mlff` to "
+        "go on with another one",
+        before.name, before.sha256, header, path, now->name, now->sha256, now->header_sha256);
   }
 };
 

@@ -1,5 +1,5 @@
-/* pair_mlff_restart.cpp: restart files have the hash of the weights, so that going on with another model is noticed,
- * and the keywords. */
+/* pair_mlff_restart.cpp: restart files have the hashes of weights and header, so that going on with another model is
+ * noticed, and the keywords. */
 #include "pair_mlff.h"
 
 #include "pair_mlff_impl.h"
@@ -49,6 +49,7 @@ void PairMLFF::write_restart_settings(FILE *fp)
   if (impl->info) {
     snprintf(mine.sha256, sizeof(mine.sha256), "%s", impl->info->sha256);
     snprintf(mine.name, sizeof(mine.name), "%s", impl->info->name);
+    snprintf(mine.header_sha256, sizeof(mine.header_sha256), "%s", impl->info->header_sha256);
   }
   std::string keywords;
   for (const std::string &word : impl->keywords) keywords += word + '\0';
@@ -64,6 +65,8 @@ void PairMLFF::take_identity(FILE *fp)
   MLFFIdentity &before = impl->before;
   MPI_Bcast(&before, sizeof(before), MPI_BYTE, 0, world);
   before.sha256[sizeof(before.sha256) - 1] = before.name[sizeof(before.name) - 1] = '\0';
+  before.header_sha256[sizeof(before.header_sha256) - 1] = '\0';
+  if (strspn(before.header_sha256, "0123456789abcdef") != 64) before.header_sha256[0] = '\0';
   if (!allocated) allocate();
   read_keywords(fp, before.n_keywords);
 }

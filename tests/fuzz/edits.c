@@ -4,6 +4,9 @@
 const fuzz_edit fuzz_edits[] = {
     {"orb", "H-H: 1.1, C-O: 1.6", "H-H: 1.1", 1},
     {"orb", "format: mlff/1", "format: mlff/2", 0},
+    {"orb", "format: mlff/1",
+     "format: mlff/1\nheader_sha256: 0000000000000000000000000000000000000000000000000000000000000000", 0},
+    {"orb", "format: mlff/1", "format: mlff/1\nheader_sha256: []", 0},
     {"orb", "energy_in_eV: 1}", "energy_in_eV: 1.1}", 0},
     {"orb", "elements: [H, C, O]", "elements: []", 0},
     {"orb", "elements: [H, C, O]", "elements: [H, C, H]", 0},
@@ -69,6 +72,10 @@ const fuzz_edit fuzz_edits[] = {
     {"orb", "structures: []",
      "structures: [{name: a, elements: [H], positions: [[0, 0, 0]], cell: [[9, 0, 0], [0, 9, 0]], energy: 1, forces: "
      "[[0, 0, 0]], virial: [0, 0, 0, 0, 0, 0]}]",
+     0},
+    {"orb", "structures: []",
+     "structures: [{name: a, elements: [H], positions: [[0, 0, 0]], cell: none, energy: 1, forces: [[0, 0, 0]], "
+     "virial: [0, 0, 0, 0, 0, 0], atom_energies: [1]}]",
      0},
     {"orb", "structures: []", "structures: [a]", 0},
     {"orb", "structures: []", "structures: [{name: a, elements: [H], positions: [[0, 0]]}]", 0},

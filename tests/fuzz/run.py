@@ -30,6 +30,7 @@ COVERAGE = "-fprofile-instr-generate -fcoverage-mapping"
 # What reads files: the sources whose errors are listed.
 LOADERS = (
     "src/base/yaml.c",
+    "src/mlff/model/header_hash.c",
     "src/mlff/model/modelfile.c",
     "src/mlff/model/pairs.c",
     "src/mlff/model/repulsion.c",

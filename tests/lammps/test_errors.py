@@ -313,7 +313,12 @@ def damage_missing(yaml, weights):
 
 
 def damage_key(yaml, weights):
-    yaml.write_text(yaml.read_text() + "temprature: 300\n")
+    """In a file that does not state the hash of its header."""
+    yaml.write_text(re.sub(r"(?m)^header_sha256: .*\n", "", yaml.read_text()) + "temprature: 300\n")
+
+
+def damage_header(yaml, weights):
+    yaml.write_text(re.sub(r"epsilon: .*", "epsilon: 0.5", yaml.read_text()))
 
 
 def damage_format(yaml, weights):
@@ -329,6 +334,7 @@ DAMAGES = (
     (damage_bit, "sha256|hash"),
     (damage_missing, "painn.safetensors"),
     (damage_key, "temprature", r"painn\.yaml:\d+"),
+    (damage_header, r"painn\.yaml:\d+: header_sha256: is", "selftest painn.yaml --header"),
     (damage_format, "mlff/9"),
     (damage_syntax, r"painn\.yaml:\d+"),
 )

@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 from harness import CLEAR, LMP, MPIEXEC, PLUGIN, System, close, fails, launch, mlff, read_dump, water, with_libraries
 
+from mlff_tools.model import modelfile
+
 ARGON = """
 units {units}
 atom_style atomic
@@ -149,6 +151,7 @@ def test_engine_spans(zoo, tmp_path):
         assert 0 < report["forces_time_ms"] < parts["pair"]["mean_ms"]
         assert report["model_name"] == f"random-{name}" and report["device"] == "cpu"
         assert re.fullmatch("[0-9a-f]{64}", report["context"]["model_sha256"])
+        assert report["context"]["model_header_sha256"] == modelfile.read_head(zoo[name])["header_sha256"]
         assert report["context"]["precision"] == "fp32" and report["context"]["pair_style"] == "mlff"
 
 

@@ -17,6 +17,8 @@ import pytest
 from harness import CLEAR, LMP, MPIEXEC, Case, close, fails, launch, mlff, read_dump, water
 from test_runs import FP64
 
+from mlff_tools.model import modelfile
+
 EVERY = 20  # steps between restarts
 AFTER = 60  # steps that are compared after a restart
 MD = (
@@ -166,7 +168,8 @@ def test_another_model_at_a_restart(zoo, tmp_path):
     models.painn(str(tmp_path / "painn"), seed=77)
     text = fails(again.format(mlff("painn.yaml", options=FP64)), tmp_path, 2)
     assert re.search(
-        r"wrote this restart used model random-painn, sha256 \w{12}, but painn.yaml is random-painn, sha256 \w{12}",
+        r"wrote this restart used model random-painn, sha256 \w{12}, header \w{12}, but painn.yaml is random-painn, "
+        r"sha256 \w{12}, header \w{12}",
         text,
     ), text
     assert "pair_style none" in text
@@ -175,6 +178,30 @@ def test_another_model_at_a_restart(zoo, tmp_path):
     assert "painn.safetensors: cannot be opened" in fails(again.format(mlff("painn.yaml", options=FP64)), tmp_path, 2)
     os.remove(tmp_path / "painn.yaml")
     assert "cannot read model file 'painn.yaml'" in fails(again.format(mlff("painn.yaml", options=FP64)), tmp_path, 2)
+
+
+def test_another_header_at_a_restart(zoo, tmp_path):
+    """The same weights with other offsets are another model, but for files of releases that wrote no hash of it; other
+    words about a model are not."""
+    for suffix in (".yaml", ".safetensors"):
+        shutil.copy(zoo["painn"].replace(".yaml", suffix), tmp_path / ("painn" + suffix))
+    case = Case("first", water(2), mlff("painn.yaml", options=FP64))
+    launch(case.text(str(tmp_path), single_point=False) + "fix 1 all nve\nwrite_restart a.restart\n", str(tmp_path))
+    again = CLEAR + f"read_restart a.restart\n{mlff('painn.yaml', options=FP64)}\nfix 1 all nve\nrun 0\n"
+    path = str(tmp_path / "painn.yaml")
+    head = modelfile.read_head(path)
+    modelfile.write_head(path, {**head, "description": "other words"})
+    launch(again, str(tmp_path))
+    stated = head["header_sha256"].encode()
+    modelfile.write_head(path, {**head, "energy_offsets": dict.fromkeys(head["elements"], 1.0)})
+    text = fails(again, tmp_path, 2)
+    assert re.search(
+        r"header " + stated[:12].decode() + r", but painn.yaml is .*, header \w{12}\. Give the same", text
+    ), text
+    data = (tmp_path / "a.restart").read_bytes()
+    assert data.count(stated) == 1
+    (tmp_path / "a.restart").write_bytes(data.replace(stated, bytes(64)))
+    launch(again, str(tmp_path), 2)
 
 
 def test_nothing_can_be_written(zoo, tmp_path):

@@ -133,6 +133,7 @@ class Zoo(unittest.TestCase):
                 head, found = modelfile.load_yaml(model), certificate(model)
                 self.assertEqual(found["model"]["sha256"], teachers.network_digest(head))
                 self.assertEqual(found["model"]["weights_sha256"], head["weights"]["sha256"])
+                self.assertEqual(found["model"].get("header_sha256", head["header_sha256"]), head["header_sha256"])
                 self.assertEqual((found["verdict"], found["quick"], found["settings"]["scale"]), ("PASS", False, 1.0))
                 self.assertTrue(os.path.exists(os.path.join(FOLDER, "certificates", f"{name}.html")))
                 wanted = recipe_certify.bars(recipe.Recipe(path))
@@ -162,10 +163,10 @@ class Universal(unittest.TestCase):
     """What is shipped of others: the published numbers, their licence, and a self-test that is quick."""
 
     def test_self_test(self):
-        """The package's numbers are those of numpy, at what section `tolerance` allows in double."""
+        """The package's numbers, those of six elements, are numpy's, at what section `tolerance` allows in double."""
         head, tensors = model = modelfile.read(UNIVERSAL)
         edges, allowed = 0, head["self_test"]["tolerance"]["fp64"]
-        self.assertRegex(head["self_test"]["origin"], r"^nequix [0-9.]+, float64$")
+        self.assertRegex(head["self_test"]["origin"], r"^nequix [0-9.]+, float64; every element: mlff_tools.reference")
         for s in head["self_test"]["structures"]:
             s = {**s, "cell": None if s["cell"] == "none" else s["cell"]}
             energy, forces, virial = reference.evaluate(model, s)
@@ -174,10 +175,9 @@ class Universal(unittest.TestCase):
             helpers.assert_near(virial, s["virial"], 1e-12, f"{s['name']}: virial")
             edges += len(reference.neighbours(s["positions"], s["cell"], head["cutoff"])[0])
         self.assertGreater(allowed["forces"], 1e-12)
-        self.assertEqual(
-            {e for s in head["self_test"]["structures"] for e in s["elements"]}, set("O H Si Na Cl Fe".split())
-        )
-        self.assertLess(edges, 500)
+        tests = [s for s in head["self_test"]["structures"] if "atom_energies" not in s]
+        self.assertEqual({e for s in tests for e in s["elements"]}, set("O H Si Na Cl Fe".split()))
+        self.assertLess(edges, 600)
 
     @unittest.skipUnless(helpers.HAS_PUBLISHED, helpers.NO_PUBLISHED)
     def test_published_numbers(self):

@@ -74,6 +74,32 @@ START_TEST(head_is_read)
 }
 END_TEST
 
+/* Of a file without header_sha256 it is computed, too. */
+START_TEST(header_is_hashed)
+{
+  test_model m = make_file();
+  mlff_error error = {.code = MLFF_OK};
+  char stated[100];
+  mlff_modelfile *file = test_model_must_parse(&m);
+  const mlff_modelfile_head *h = mlff_modelfile_get_head(file);
+  ck_assert_uint_eq(strlen(h->header_sha256), 64);
+  ck_assert_int_eq(h->header_is_hashed, 0);
+  snprintf(stated, sizeof stated, "header_sha256: %s\nname: test", h->header_sha256);
+  mlff_modelfile_free(file);
+  test_model_edit(&m, "name: test", stated);
+  test_model_edit(&m, "cutoff: 4", "cutoff:   4.00 # a comment");
+  test_model_edit(&m, "name: test", "name: other");
+  file = test_model_must_parse(&m);
+  ck_assert_int_eq(mlff_modelfile_get_head(file)->header_is_hashed, 1);
+  mlff_modelfile_free(file);
+  file = NULL;
+  test_model_edit(&m, "H: -13.6", "H: -13.7");
+  test_fails(mlff_modelfile_parse("m.yaml", m.yaml, m.yaml_size, m.weights, m.weights_size, &file, &error), error,
+             MLFF_E_FORMAT, "after a deliberate edit run `python -m mlff_tools.selftest m.yaml --header` [mlff-27]");
+  test_model_free(&m);
+}
+END_TEST
+
 START_TEST(repulsion_is_read)
 {
   test_model m = make_file();
@@ -495,6 +521,7 @@ static Suite *suite(void)
   Suite *s = suite_create("modelfile");
   TCase *good = tcase_create("good");
   tcase_add_test(good, head_is_read);
+  tcase_add_test(good, header_is_hashed);
   tcase_add_test(good, repulsion_is_read);
   tcase_add_test(good, domain_is_told);
   tcase_add_test(good, numbers_of_elements);

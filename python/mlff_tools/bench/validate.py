@@ -225,7 +225,7 @@ def prepare(args):
 
 def weights_hash(path):
     with open(path, encoding="utf-8") as f:
-        found = re.search(r"sha256: *([0-9a-f]{64})", f.read())
+        found = re.search(r"(?<!_)sha256: *([0-9a-f]{64})", f.read())
     return found[1] if found else sha256_of(path)
 
 

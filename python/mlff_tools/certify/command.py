@@ -188,7 +188,8 @@ def certificate(made, bars, found):
         {
             "format": FORMAT,
             "model": {"name": head["name"], "architecture": head["architecture"], "sha256": who["sha256"]}
-            | {"weights_sha256": head["weights"]["sha256"], "file": os.path.basename(made.path)},
+            | {"weights_sha256": head["weights"]["sha256"], "header_sha256": head.get("header_sha256", "not hashed")}
+            | {"file": os.path.basename(made.path)},
             "teacher": _teacher(made),
             "verdict": verdict,
             "quick": quick,

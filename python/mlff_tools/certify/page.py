@@ -211,6 +211,7 @@ def _domain(domain):
 def _conditions(certificate):
     model, teacher, context = certificate["model"], certificate["teacher"], certificate["context"]
     flat = [("model", f"{model['name']}, sha256 {model['sha256']}"), ("teacher", teacher["text"])]
+    flat += [(key, model[key]) for key in ("weights_sha256", "header_sha256") if key in model]
     flat += [(key, value) for key, value in context.items() if isinstance(value, (str, int, float))]
     flat += [(f"certify: {key}", value) for key, value in certificate["settings"].items() if key != "systems"]
     for s in certificate["systems"]:

@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
 
 from .. import FILES
+from . import header
 from .files import ModelError, write_bytes
 
 FORMAT = "mlff/1"
@@ -57,6 +58,7 @@ def head_keys():
         "energy_offsets",
         "repulsion",
         "weights",
+        header.KEY,
         "provenance",
         "domain",
         "accuracy",
@@ -365,12 +367,14 @@ def safetensors_bytes(tensors, metadata):
 
 
 def write_head(path, head):
-    """Writes the YAML part alone, e.g. with a new self_test block; the weights stay as they are."""
+    """Writes the YAML part alone, e.g. with a new self_test block; the weights stay as they are. `head` gets the hash
+    of its header."""
     order = head_keys()
-    order.insert(order.index("weights") + 1, head["architecture"])
+    order.insert(order.index(header.KEY) + 1, head["architecture"])
     unknown = sorted(set(head) - set(order))
     if unknown:
         raise ModelError(f"key '{unknown[0]}' is not part of a model file")
+    head[header.KEY] = header.parse(dump_yaml(head), path)[1]
     write_bytes(path, dump_yaml({key: head[key] for key in order if key in head}).encode("ascii"))
 
 
@@ -391,30 +395,39 @@ def write(name, head, tensors, metadata=None):
     return head
 
 
-def load_yaml(path):
-    """The mapping in the YAML file `path`."""
+def read_text(path):
+    """The text of the file `path`; ModelError that says why there is none."""
     try:
         with open(path, encoding="utf-8") as f:
-            value = yaml.safe_load(f)
+            return f.read()
     except OSError as e:
         raise ModelError(f"{path}: {e.strerror}") from e
-    except yaml.YAMLError as e:
-        raise ModelError(f"{path}: not valid YAML: {e}") from e
     except UnicodeDecodeError as e:
         raise ModelError(f"{path}: is not text") from e
+
+
+def _parse(path):
+    """The mapping in the YAML file `path`, and the hash of what it says."""
+    value, found = header.parse(read_text(path), path)
     if not isinstance(value, dict):
         raise ModelError(f"{path}: must hold a mapping")
-    return value
+    return value, found
+
+
+def load_yaml(path):
+    """The mapping in the YAML file `path`."""
+    return _parse(path)[0]
 
 
 def read_head(path):
-    """What the YAML of a model file says; ModelError when it is none."""
-    head = load_yaml(path)
+    """What the YAML of a model file says; ModelError when it is none, or when its header is not what was hashed."""
+    head, found = _parse(path)
     if head.get("format") != FORMAT:
         raise ModelError(f"{path}: is no model file: format is {head.get('format')!r}, expected {FORMAT}")
     for key in ("name", "architecture", "elements", "cutoff", "weights", "domain"):
         if key not in head:
             raise ModelError(f"{path}: is no whole model file: it has no {key}")
+    header.check(head, found, path)
     return head
 
 

@@ -291,6 +291,22 @@ def _network(head, tensors, species, structure):
     return energies.sum(), *_forces_and_virial(len(species), i, j, vectors, gradient)
 
 
+def atom_energies(model, structure):
+    """Energies of atoms [N], eV, of an architecture of CONSERVATIVE; they sum to the energy of evaluate."""
+    head, tensors = model
+    tensors = {k: np.asarray(v, np.float64) for k, v in tensors.items()}
+    index = {e: k for k, e in enumerate(head["elements"])}
+    species = np.array([index[e] for e in structure["elements"]])
+    positions, cell = structure["positions"], structure["cell"]
+    pairs = neighbours(positions, cell, head["cutoff"])
+    energies = CONSERVATIVE[head["architecture"]](head, tensors, species, *pairs)[0]
+    energies = (energies + [head["energy_offsets"][e] for e in structure["elements"]]) * head["units"]["energy_in_eV"]
+    if "repulsion" in head:
+        i, j, vectors = neighbours(positions, cell, repulsion.reach(head))
+        energies = energies + repulsion.evaluate(head, species, i, j, vectors)[0]
+    return energies
+
+
 def evaluate(model, structure):
     """Energy (eV), forces [N, 3] (eV/A) and virial [6] (eV; xx yy zz xy xz yz, positive = repulsive) of a structure.
 

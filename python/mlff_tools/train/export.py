@@ -132,10 +132,7 @@ def cut_structures(data):
 def self_test(model, data):
     """The self_test block of a student: standard structures that were seen, and those out of the training set where
     these are few."""
-    try:
-        structures = selftest.structures_for(model, [], dataset.seen_together(data))
-    except ModelError:  # no standard structure has these elements
-        structures = []
+    structures = selftest.structures_for(model, [], dataset.seen_together(data))
     if len(structures) < 3:
         nearest = model[0]["domain"]["min_distance"]
         for s in cut_structures(data):

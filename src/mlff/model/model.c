@@ -163,7 +163,10 @@ static void fill_info(mlff_model *m)
                         .distances = h->distances,
                         .pressure = h->pressure,
                         .triples = h->triples,
-                        .max_force = h->max_force};
+                        .max_force = h->max_force,
+                        .header_sha256 = h->header_sha256,
+                        .header_is_hashed = h->header_is_hashed,
+                        .n_self_tests = m->tests.n};
 }
 
 /* Option radial_intervals: 0 is auto. */

@@ -11,10 +11,11 @@ typedef struct mlff_test_structure {
   int n_atoms;
   const int32_t *species; /* [n_atoms]              */
   const double (*positions)[3];
-  const double (*cell)[3];   /* NULL = not periodic    */
-  double energy;             /* eV                     */
-  const double (*forces)[3]; /* eV/A                   */
-  const double *virial;      /* [6] eV                 */
+  const double (*cell)[3];     /* NULL = not periodic    */
+  double energy;               /* eV                     */
+  const double (*forces)[3];   /* eV/A                   */
+  const double *virial;        /* [6] eV                 */
+  const double *atom_energies; /* [n_atoms] eV, NULL = the file has none */
 } mlff_test_structure;
 
 typedef struct mlff_test_set {

@@ -181,6 +181,7 @@ mlff_status mlff_modelfile_parse(const char *path, const char *yaml, size_t yaml
     status = read_head(f, error);
   }
   if (!status) status = read_weights(f, error);
+  if (!status) status = mlff_header_check(f, error);
   if (status)
     mlff_modelfile_free(f);
   else

@@ -21,6 +21,8 @@ mlff_status mlff_modelfile_finish(mlff_modelfile *file, mlff_error *error);
 /* Common part, read by mlff_modelfile_parse. */
 typedef struct mlff_modelfile_head {
   const char *name, *architecture, *sha256;
+  const char *header_sha256; /* of the header as it is: mlff_header_hash */
+  int header_is_hashed;      /* the file has the key header_sha256, and it is right */
   int n_elements;
   const char *const *elements;
   const int *trained;                  /* [n_elements] from domain.elements */

@@ -51,6 +51,11 @@ int mlff_atomic_number(const char *text);
  * *table is [n_elements][n_elements], symmetric, 0 for pairs that are not there, and lives as long as the file. */
 mlff_status mlff_pairs_read(mlff_modelfile *file, const mlff_yaml *pairs, const double **table, mlff_error *error);
 
+/* header_hash.c: hash of all keys of the YAML that results depend on, weights.sha256 included, in any layout and order.
+ * mlff_header_check puts it into the head of a file; an error when the file states another. */
+mlff_status mlff_header_hash(const mlff_modelfile *file, char hex[65], mlff_error *error);
+mlff_status mlff_header_check(mlff_modelfile *file, mlff_error *error);
+
 /* domain.c: reads the block `domain`, after elements and cutoff. */
 mlff_status mlff_domain_read(mlff_modelfile *file, mlff_error *error);
 

@@ -95,6 +95,8 @@ void mlff_model_print(const mlff_model *model, FILE *out)
   fprintf(out, "parameters     %lld", (long long) i->n_parameters);
   if (i->n_members_of_file > 1) fprintf(out, " in %d members", i->n_members_of_file);
   fprintf(out, "\nweights        %s, sha256 %s\n", a->weights_file, i->sha256);
+  fprintf(out, "header         sha256 %s%s\n", i->header_sha256,
+          i->header_is_hashed ? "" : " (header not hashed: the file does not state it)");
   print_traits(model, out);
   print_domain(model, out);
   fprintf(out, "labels         %s\n", a->labels);
@@ -102,7 +104,10 @@ void mlff_model_print(const mlff_model *model, FILE *out)
   fprintf(out, "made by        %s\n", a->code);
   fprintf(out, "license        %s\n", a->license);
   fprintf(out, "cite           %s\n", a->citation);
-  fprintf(out, "self-test      %d structure%s, numbers from %s\n", model->tests.n, model->tests.n == 1 ? "" : "s",
-          model->tests.origin);
+  if (model->tests.n)
+    fprintf(out, "self-test      %d structure%s, numbers from %s\n", model->tests.n, model->tests.n == 1 ? "" : "s",
+            model->tests.origin);
+  else
+    fprintf(out, "self-test      none: the file has no structures, and nothing checks what it computes\n");
   fprintf(out, "runs on        %s, %s, kernels %s\n", i->device, i->precision, i->kernels);
 }

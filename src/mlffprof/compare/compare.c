@@ -94,11 +94,12 @@ void mlffprof_print_report_line(FILE *out, char letter, const mlffprof_report *p
 
 void mlffprof_print_differences(FILE *out, const mlffprof_report *a, const mlffprof_report *b)
 {
-  static const char *const keys[] = {"host", "cpu", "gpu"};
+  static const char *const keys[] = {"host", "cpu", "gpu", "model_sha256", "model_header_sha256"};
+  const int same_name = a->model_name && b->model_name && !strcmp(a->model_name, b->model_name);
   if (a->n_atoms != b->n_atoms)
     fprintf(out, "   note: %lld and %lld atoms\n", (long long) a->n_atoms, (long long) b->n_atoms);
   if (a->n_ranks != b->n_ranks) fprintf(out, "   note: %d and %d ranks\n", a->n_ranks, b->n_ranks);
-  for (int k = 0; k < 3; k++) {
+  for (int k = 0; k < (same_name ? 5 : 3); k++) { /* models of one name, but not one model */
     const char *x = mlffprof_context_text(a, keys[k]), *y = mlffprof_context_text(b, keys[k]);
     if (x && y && strcmp(x, y)) fprintf(out, "   note: %s differs: %s, %s\n", keys[k], x, y);
   }
