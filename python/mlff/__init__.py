@@ -11,12 +11,22 @@ Units: Angstrom, eV, eV/Angstrom. docs/python.md has examples, accuracy and limi
 import importlib
 
 from .domain import DomainError, DomainWarning
-from .library import Error
+from .library import Error, ModelWarning
 from .model import Model, Result, find_model, model_names
 from .report import Report
 
 __version__ = "0.1.0"
-__all__ = ["DomainError", "DomainWarning", "Error", "Model", "Report", "Result", "find_model", "model_names"]
+__all__ = [
+    "DomainError",
+    "DomainWarning",
+    "Error",
+    "Model",
+    "ModelWarning",
+    "Report",
+    "Result",
+    "find_model",
+    "model_names",
+]
 
 
 def __getattr__(name):

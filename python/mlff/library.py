@@ -209,7 +209,6 @@ FUNCTIONS = {
     "mlff_version": (c_char_p, ()),
     "mlff_size_of": (c_size_t, (c_char_p,)),
     "mlff_options_set": (c_int, (POINTER(COptions), c_char_p, c_char_p, POINTER(CError))),
-    "mlff_model_open": (c_int, (c_char_p, POINTER(COptions), POINTER(c_void_p), POINTER(CError))),
     "mlff_model_read": (
         c_int,
         (c_char_p, POINTER(c_void_p), POINTER(c_size_t), POINTER(c_void_p), POINTER(c_size_t), POINTER(CError)),

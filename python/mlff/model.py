@@ -6,6 +6,7 @@ import ctypes
 import os
 import threading
 import typing
+import warnings
 import weakref
 
 import numpy as np
@@ -15,7 +16,7 @@ from mlff_tools.model.masses import MASS
 
 from . import library
 from .domain import Domain, DomainError
-from .library import PERIODIC, Error
+from .library import PERIODIC, Error, ModelWarning
 
 SYMBOLS = ["X", *MASS]  # of the atomic numbers
 NUMBERS = {symbol: number for number, symbol in enumerate(SYMBOLS)}
@@ -145,6 +146,21 @@ class _Arrays:
         )
 
 
+class _Files:
+    """Both files of a model in memory, as they were checked: what happens to those on disk later does not matter."""
+
+    def __init__(self, engine, path):
+        self.yaml, self.weights, error = ctypes.c_void_p(), ctypes.c_void_p(), library.CError()
+        self.yaml_size, self.weights_size = ctypes.c_size_t(), ctypes.c_size_t()
+        wanted = (self.yaml, self.yaml_size, self.weights, self.weights_size)
+        if engine.mlff_model_read(os.fsencode(path), *wanted, error):
+            raise Error(error.text.decode("utf-8", "replace"))
+        free = ctypes.CDLL(None).free
+        free.argtypes, free.restype = (ctypes.c_void_p,), None
+        for memory in (self.yaml, self.weights):
+            weakref.finalize(self, free, memory.value)
+
+
 class Model:
     """A model, opened and checked.
 
@@ -158,7 +174,9 @@ class Model:
     options:   members, kernels, radial_intervals, replay, fuse, e0: words, as of pair_style mlff
 
     Error when the file, the options or the device are wrong. One model may be used from several threads, one at a time;
-    models of their own run at once. A copy of a model (copy.copy, pickle, another process) opens the file again.
+    models of their own run at once. A model keeps what it has opened, whatever becomes of the file. A copy (copy.copy,
+    pickle, another process) opens the file again, and Error when another model is there now. ModelWarning when the file
+    has no self-test structures.
     """
 
     def __init__(
@@ -190,15 +208,23 @@ class Model:
         self._lock, self._library, self._error = threading.Lock(), library.library(), library.CError()
         self._stale = ctypes.c_int()
         self._handle = self._system = self._close = None
+        self._files = _Files(self._library, self.path)
         self._open(None)
+        if self._self_test and not self._library.mlff_model_info(self._handle).contents.n_self_tests:
+            why = f"model {self.name} ({self.path}) has no self-test structures: nothing checks what it computes"
+            warnings.warn(why, ModelWarning, stacklevel=2)
         self._species_of = np.full(len(SYMBOLS), -1, np.int32)
         self._species_of[[NUMBERS[e] for e in self.elements]] = np.arange(len(self.elements))
 
     def __reduce__(self):
-        return _reopen, (self.path, self._arguments)
+        return _reopen, (self.path, self._arguments, self._identity)
 
     def __repr__(self) -> str:
         return f"<mlff.Model {self.name} ({self.architecture}) on {self.device}, {self.precision}>"
+
+    @property
+    def _identity(self):
+        return self.sha256, self.header_sha256
 
     # ---- opening -----------------------------------------------------------------------------------------------------
 
@@ -207,7 +233,8 @@ class Model:
             raise Error(self._error.text.decode("utf-8", "replace"))
 
     def _open(self, elements):
-        """elements: that may occur, None: all. The engine leaves out the rest, which is exact and faster."""
+        """elements: that may occur, None: all, and the self-test is run. The engine leaves out the rest, which is exact
+        and faster."""
         options, handle = library.COptions(), ctypes.c_void_p()
         words = [(str(name).encode(), str(value).encode()) for name, value in self._words.items()]
         for name, value in words:
@@ -215,8 +242,13 @@ class Model:
         if elements is not None:
             options.elements = (ctypes.c_char_p * len(elements))(*(e.encode() for e in elements))
             options.n_elements = len(elements)
-        options.skip_self_test = not self._self_test
-        self._check(self._library.mlff_model_open(os.fsencode(self.path), options, handle, self._error))
+        options.skip_self_test = elements is not None or not self._self_test
+        f, path = self._files, os.fsencode(self.path)
+        self._check(
+            self._library.mlff_model_open_memory(
+                path, f.yaml, f.yaml_size, f.weights, f.weights_size, options, handle, self._error
+            )
+        )
         self._forget_system()
         if self._close:
             self._close()
@@ -234,7 +266,11 @@ class Model:
         self.name: str = text(info.name)
         self.architecture: str = text(info.architecture)
         self.citation: str = text(info.citation)
-        self.sha256: str = text(info.sha256)
+        self.sha256: str = text(info.sha256)  # of the weights
+        self.header_sha256: str = text(info.header_sha256)  # of all that results depend on, weights included
+        self.header_is_hashed: bool = bool(
+            info.header_is_hashed
+        )  # the file states it; False: from before there was one
         self.device: str = text(info.device) + (f":{info.device_number}" if info.device_number >= 0 else "")
         self.device_why: str = text(info.device_why)  # why "auto" did not take a GPU
         self.precision: str = text(info.precision)
@@ -371,5 +407,15 @@ class Model:
             return arrays.result(graph.volume if graph.boundary == PERIODIC else None)
 
 
-def _reopen(path, arguments):
-    return Model(path, **arguments)
+def _reopen(path, arguments, identity=None):
+    """identity: of the model that was copied; None in pickles of releases that did not have it."""
+    model = Model(path, **arguments)
+    if identity not in (None, model._identity):
+        ours, theirs = (
+            f"sha256 {weights[:12]}, header {header[:12]}" for weights, header in (identity, model._identity)
+        )
+        raise Error(
+            f"{path}: has changed: it is a model of {theirs}, and the copied one was of {ours}. Open the new one with "
+            "mlff.Model, or put the old one back"
+        )
+    return model
