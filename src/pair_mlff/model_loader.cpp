@@ -234,7 +234,7 @@ static std::string self_test_line(const mlff_info *info, const MLFFSettings &set
   std::string ran = n == 0 ? "none in the model file: nothing checks what it computes"
                            : std::to_string(n_passed) + " structures passed";
   if (n_passed < n) ran += ", " + std::to_string(n - n_passed) + " have no element of this run";
-  return "  self-test:    " + (settings.self_test || n == 0 ? ran : "not run (self_test no)") + "\n";
+  return "  self-test:    " + (settings.self_test ? ran : "not run (self_test no)") + "\n";
 }
 
 void MLFFLoader::report(const std::string &path, mlff_model *model, const MLFFSettings &settings) const
