@@ -1,6 +1,7 @@
 """Whether structures are like those that a model was trained on, by the rules of pair_style mlff (docs/pair_mlff.md).
 
-The engine compares (include/mlff/mlff_watch.h). Looked at are new structures and every hundredth evaluation.
+The engine compares (include/mlff/mlff_watch.h). Checked are new structures, those in which an atom or cell vector has
+moved by JUMP since the last check, and every hundredth evaluation.
 Temperatures are left to whoever runs the dynamics.
 """
 
@@ -11,9 +12,12 @@ import math
 import warnings
 import weakref
 
+import numpy as np
+
 from . import library
 
 EVERY = 100
+JUMP = 0.5  # A
 GRAMS_PER_CM3 = 1.66053906660  # of 1 atomic mass unit per A^3
 GPA = 160.2176634  # of 1 eV/A^3
 
@@ -43,7 +47,7 @@ class Domain:
 
     def begin(self, cell=None):
         """A new structure: what was said before is forgotten. cell: bytes."""
-        self.n_evaluations, self.cell, self.box_changes = 0, cell, False
+        self.n_evaluations, self.cell, self.box_changes, self.checked = 0, cell, False, None
         self.library.mlff_watch_begin(self.watch)
 
     def check_elements(self, species):
@@ -55,10 +59,16 @@ class Domain:
                 'or say domain="ignore" if it is meant'
             )
 
-    def is_due(self):
-        """Whether this evaluation is looked at; counts them."""
+    def is_due(self, positions, cell):
+        """Whether this evaluation is checked; counts them. positions, cell: bytes of doubles, A."""
         self.n_evaluations += 1
-        return self.what != "ignore" and (self.n_evaluations - 1) % EVERY == 0
+        if self.what == "ignore":
+            return False
+        now = np.frombuffer(positions + cell).reshape(-1, 3)
+        if (self.n_evaluations - 1) % EVERY and ((now - self.checked) ** 2).sum(1).max() < JUMP**2:
+            return False
+        self.checked = now
+        return True
 
     def look(self, graph, result, mass, cell):
         """graph: a CGraph on the host; result: its CResult; mass: of all atoms, g/mol; cell: bytes."""

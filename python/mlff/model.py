@@ -398,7 +398,7 @@ class Model:
             if member_forces or arrays.member_forces is not None:
                 arrays.want_members(member_forces)
             self._check(self._library.mlff_model_evaluate(self._handle, graph, None, arrays.c, self._error))
-            if self._domain.is_due():
+            if self._domain.is_due(positions, cell):
                 try:
                     self._domain.look(graph, arrays.c, self._mass, cell)
                 except DomainError:

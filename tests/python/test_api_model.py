@@ -328,6 +328,25 @@ def test_domain_is_looked_at_in_runs():
         model.evaluate(WATER["elements"], x, WATER["cell"])
 
 
+def test_domain_is_checked_after_jumps():
+    """A scan with one model warns at the first structure outside the domain that is 0.5 A from the last check."""
+    model, x = mlff.Model("water-xs"), WATER["positions"].copy()
+    bond = x[1] - x[0]
+    lengths = np.arange(1.0, 0.3, -0.1)  # of the bond, relative
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", mlff.DomainWarning)
+        for length in lengths:
+            x[1] = x[0] + length * bond
+            model.evaluate(WATER["elements"], x, WATER["cell"])
+    assert any("H-O distance" in str(w.message) for w in found), [str(w.message) for w in found]
+    domain, seen, x = model._domain, [], np.zeros((2, 3))
+    domain.begin(b"")
+    for x[1, 0] in 0.125 * np.arange(10):
+        seen.append(domain.is_due(x.tobytes(), np.zeros(9).tobytes()))
+    assert [k for k, due in enumerate(seen) if due] == [0, 4, 8]
+    assert domain.is_due(x.tobytes(), np.full(9, 0.6).tobytes())
+
+
 def test_untrained_elements_are_refused(tmp_path):
     head, tensors = helpers.painn()
     head["domain"]["elements"] = ["H", "O"]
