@@ -32,7 +32,9 @@ import script_worker
 HERE = os.path.dirname(os.path.abspath(__file__))
 BATCH = 60  # scripts of a process
 HANG = float(os.environ.get("MLFF_HANG", "120"))  # seconds of one script
-TRIES = 3  # of a script without a model: crashes are seldom certain
+# Runs of a script without a model: new memory as it comes, or of bytes that are never zero, which show what LAMMPS
+# reads unwritten; and the cutoff of pair_style zero, A.
+WITHOUT = (("0", 5.0), ("165", 5.0), ("0", 3.0))
 OK, ERROR, LAMMPS, WRONG, CRASH, HUNG = "ok", "error", "lammps", "wrong", "crash", "hung"
 # Ranks that share a core: collectives by messages, whose waiting polite.c makes a sleep. Some forty times less work.
 BY_MESSAGES = {
@@ -194,9 +196,8 @@ class Court:
         alone = self.batch([lines], ranks)[0]
         if alone.kind not in (CRASH, HUNG):
             return alone
-        for _ in range(TRIES):
-            # new memory is never zero, which hides that LAMMPS reads what it has not written
-            without = self.batch([without_models(lines)], ranks, MALLOC_PERTURB_="165")[0]
+        for new_memory, cutoff in WITHOUT:
+            without = self.batch([without_models(lines, cutoff)], ranks, MALLOC_PERTURB_=new_memory)[0]
             if without.kind in (CRASH, HUNG):
                 return Verdict(LAMMPS, f"{without.kind} without a model, too")
         return verdict
@@ -219,18 +220,20 @@ class Court:
         return verdicts
 
 
-def without_models(lines):
+def without_models(lines, cutoff=5.0):
     """The script with pair_style zero in place of mlff."""
     changed, hybrid = [], False
     for line in lines:
         words = line.split()
         if words[:1] == ["pair_style"] and "mlff" in words:
             hybrid = words[1] != "mlff"
-            line = "pair_style hybrid/overlay zero 5.0" if hybrid else "pair_style zero 5.0"
+            line = f"pair_style {'hybrid/overlay ' if hybrid else ''}zero {cutoff}"
         elif words[:1] == ["pair_coeff"]:
             line = "pair_coeff * * zero" if hybrid else "pair_coeff * *"
         elif words[:1] == ["run_style"]:
             line = line.replace("inner 1 0 0 outer 2", "pair 1").replace("inner 1 2.0 3.0 outer 2", "pair 1")
+        elif words[:1] == ["compute"] and words[-2:] == ["pair", "mlff"]:
+            line = line.replace("mlff", "zero")
         elif "mlffprof" in words:
             continue
         changed.append(line)
