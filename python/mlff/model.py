@@ -174,7 +174,7 @@ class Model:
     options:   members, kernels, radial_intervals, replay, fuse, e0: words, as of pair_style mlff
 
     Error when the file, the options or the device are wrong. One model may be used from several threads, one at a time;
-    models of their own run at once. A model keeps what it has opened, whatever becomes of the file. A copy (copy.copy,
+    models of their own run at once. An open model keeps its content when the file changes. A copy (copy.copy,
     pickle, another process) opens the file again, and Error when another model is there now. ModelWarning when the file
     has no self-test structures.
     """

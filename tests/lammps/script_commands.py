@@ -184,7 +184,7 @@ class Commands:
         }))  # fmt: skip
 
     def files_between(self):
-        """Atoms written, and read again in place of those that are there or beside them."""
+        """Atoms written, and read again instead of those that exist or in addition to them."""
         columns = "id type x y z"
         self.add(*self.weighted({
             (f"write_dump all custom out.wd {columns} ix iy iz modify format float %.17g",

@@ -100,7 +100,7 @@ def structures(text, elements):
 
 
 class Judge:
-    """Opens changed files of one model beside its weights in a folder, and compares."""
+    """Opens changed files of one model, in a folder with its weights, and compares."""
 
     def __init__(self, path, folder, precision="fp32"):
         self.text, self.precision = Path(path).read_text(encoding="utf-8"), precision

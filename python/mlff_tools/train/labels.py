@@ -113,7 +113,7 @@ def states(frames):
 
 
 def check_structures(frames, elements=None):
-    """FrameError for a structure that stands there twice, has an element that the student does not have or sites that
+    """FrameError for a duplicate structure, an element that the student does not have, or sites that
     are partly occupied, or is a copy of one of another split."""
     seen = {}
     check_occupancy(frames)

@@ -1,4 +1,4 @@
-/* header_hash.c: SHA-256 of what the YAML of a model file says that results depend on, whatever its layout.
+/* header_hash.c: SHA-256 of the values of a model file's YAML that results depend on, independent of its layout.
  *
  * The hashed text is JSON without blanks: keys sorted by their bytes, numbers with 17 significant digits, everything
  * else as text. python/mlff_tools/model/header.py does the same; docs/model_file.md describes it.
