@@ -35,7 +35,8 @@ class Commands:
             "spring/self 0.5": 1, "nve/noforce": 0.5, "store/state 1 x y z": 1, "viscous 0.01": 1,
             f"langevin 300 300 {0.1 if self.units == 'metal' else 100} {n}": 1,
         }  # fmt: skip
-        self.fix(self.weighted(texts), self.pick("all", "all", "all", "all", "one"))
+        text = self.weighted(texts)
+        self.fix(text, "all" if "mlffprof" in text else self.pick("all", "all", "all", "all", "one"))
 
     def monte_carlo(self):
         """Trials of atoms and of molecules, of which there are none at first."""
@@ -190,10 +191,10 @@ class Commands:
             (f"write_dump all custom out.wd {columns} ix iy iz modify format float %.17g",
              "read_dump out.wd $(step) x y z ix iy iz box yes replace yes"): 2,
             (f"write_dump all custom out.wd {columns}", "read_dump out.wd $(step) x y z purge no add yes trim yes"): 1,
-            (f"write_dump all custom out.wd {columns}", "read_dump out.wd $(step) x y z purge yes add keep"): 1,
+            (f"write_dump all custom out.wd {columns}",
+             "read_dump out.wd $(step) x y z purge yes replace no add keep"): 1,
             ("write_data out.more nocoeff",
              f"read_data out.more add append shift {self.number(0.5, 3)} {self.number(0.5, 3)} 0"): 1,
-            ("write_data out.more nocoeff", "read_data out.more add merge group more"): 0.5,
         }))  # fmt: skip
 
     def continued(self):

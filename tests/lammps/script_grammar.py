@@ -364,9 +364,10 @@ class Maker(Commands):
         """Between the parts of a run."""
         atom = f"set atom {self.rng.randrange(1, self.n + 1)}"
         return self.pick(
-            "neigh_modify delay 0", "neigh_modify delay 0", f"{atom} type {self.pick(1, 2)}", "velocity all scale 3000",
+            "neigh_modify delay 0", "neigh_modify delay 0", f"{atom} type {self.pick(1, 2)}",
+            f"velocity all create 3000 {self.seed()} loop geom",
             f"{atom} x {self.number(0, 4)}", f"displace_atoms all move {self.number(-3, 3)} 0 0", "comm_style tiled",
-            f"change_box all x scale {self.number(0.9, 1.1)} remap", "neighbor 0.2 bin", "comm_modify mode multi",
+            f"change_box all x scale {self.number(0.9, 1.1)} remap", "neighbor 0.2 bin", "comm_modify vel yes",
             f"create_atoms 1 random 1 {self.seed()} NULL overlap 0.8 maxtry 30", "atom_modify sort 1 1.0",
         )  # fmt: skip
 
