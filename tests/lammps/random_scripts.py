@@ -42,6 +42,7 @@ BY_MESSAGES = {
     for name in ("BCAST", "REDUCE", "ALLREDUCE", "BARRIER", "ALLTOALL", "ALLGATHER", "ALLGATHERV")
 }
 FAILURES = (WRONG, CRASH, HUNG)
+NO_OPENMP = "without OPENMP package"  # of LAMMPS, which scripts with suffix omp need
 WATER = """a molecule for fix gcmc and fix widom
 
 3 atoms

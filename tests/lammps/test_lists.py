@@ -77,6 +77,16 @@ CASES = {
     "reset, displaced, old lists": (script(OLD + AGAIN.format("displace_atoms all move 3 0 0")), EITHER),
     "reset, box": (script(AGAIN.format("change_box all x scale 0.9")), EITHER),
     "reset, box, old lists": (script(OLD + AGAIN.format("change_box all x scale 0.9")), EITHER),
+    # a command that makes lists of its own
+    "overlap deleted": (script("run 5\ndelete_atoms overlap 0.2 all all\nrun 5 pre no"), EITHER),
+    "overlap deleted, hybrid": (
+        script(
+            "run 5\ndelete_atoms overlap 1.2 all all\nrun 5 pre no",
+            pair="pair_style hybrid/overlay mlff precision fp64\npair_coeff * * mlff nequix.yaml O H",
+            size="8 0 9 0 8",
+        ),
+        EITHER,
+    ),
     # settings before `pre no`, that lists and ghosts do not have
     "smaller skin": (script(f"{FAST}run 5\nneighbor 0.1 bin\nrun 50 pre no"), EITHER),
     "larger skin": (script(f"{FAST}neighbor 0.1 bin\nrun 5\nneighbor 5.0 bin\nrun 50 pre no"), EITHER),
@@ -148,6 +158,8 @@ def verdicts(court):
 @pytest.mark.parametrize("name", CASES)
 def test_changed(verdicts, name, ranks):
     verdict, wanted = verdicts[ranks, name], CASES[name][1]
+    if random_scripts.NO_OPENMP in verdict.text:
+        pytest.skip(random_scripts.NO_OPENMP)
     assert not verdict.failed, verdict.text
     assert re.search(wanted, verdict.text or "right"), f"{verdict.text or 'right'}: not {wanted}"
     assert verdict.n_checked or verdict.text, "nothing was compared"
