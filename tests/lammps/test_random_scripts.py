@@ -136,6 +136,10 @@ def test_crashes_and_hangs_are_failures(court, monkeypatch):
     """A process that dies is the script's that it was in, and the others are judged in a new one."""
     monkeypatch.setattr(random_scripts, "HANG", 2.0)
     good = random_scripts.parse(WATCHED)[1]
-    kill, sleep = [*good, 'shell "kill -SEGV $PPID"', "run 1"], [*good, "shell sleep 60"]
+    # LAMMPS' own without a line that names mlffprof
+    kill, sleep = (
+        [*good, 'shell "true mlffprof ; kill -SEGV $PPID"', "run 1"],
+        [*good, 'shell "true mlffprof ; sleep 60"'],
+    )
     verdicts = court.judge([good, kill, good, sleep, good], 1)
     assert [v.kind for v in verdicts] == ["ok", "crash", "ok", "hung", "ok"], [v.text for v in verdicts]
