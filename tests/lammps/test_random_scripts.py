@@ -138,7 +138,7 @@ def test_crashes_and_hangs_are_failures(court, monkeypatch):
     good = random_scripts.parse(WATCHED)[1]
     # LAMMPS' own without a line that names mlffprof
     kill, sleep = (
-        [*good, 'shell "true mlffprof ; kill -SEGV $PPID"', "run 1"],
+        [*good, 'shell "true mlffprof ; kill -KILL $PPID"', "run 1"],
         [*good, 'shell "true mlffprof ; sleep 60"'],
     )
     verdicts = court.judge([good, kill, good, sleep, good], 1)
