@@ -48,6 +48,7 @@ class Domain:
     def begin(self, cell=None):
         """A new structure: what was said before is forgotten. cell: bytes."""
         self.n_evaluations, self.cell, self.box_changes, self.checked = 0, cell, False, None
+        self.other_cell = False  # of the last check, by a jump: its density is not one of a fluctuation
         self.library.mlff_watch_begin(self.watch)
 
     def check_elements(self, species):
@@ -65,15 +66,19 @@ class Domain:
         if self.what == "ignore":
             return False
         now = np.frombuffer(positions + cell).reshape(-1, 3)
-        if (self.n_evaluations - 1) % EVERY and ((now - self.checked) ** 2).sum(1).max() < JUMP**2:
-            return False
+        if self.checked is not None:
+            moves = ((now - self.checked) ** 2).sum(1)
+            if (self.n_evaluations - 1) % EVERY and moves.max() < JUMP**2:
+                return False
+            self.other_cell = moves[-3:].max() >= JUMP**2
         self.checked = now
         return True
 
     def look(self, graph, result, mass, cell):
         """graph: a CGraph on the host; result: its CResult; mass: of all atoms, g/mol; cell: bytes."""
         self.box_changes |= cell != self.cell
-        system = library.CWatchSystem(math.nan, 1, math.nan, math.nan, self.box_changes)
+        fluctuates = self.box_changes and not self.other_cell
+        system = library.CWatchSystem(math.nan, 1, math.nan, math.nan, fluctuates)
         if graph.boundary == library.PERIODIC:
             system.density = GRAMS_PER_CM3 * mass / graph.volume
             system.pressure = GPA * sum(result.virial[:3]) / (3 * graph.volume)

@@ -35,7 +35,7 @@ MLFFInnerModel::MLFFInnerModel(LAMMPS *lammps, Pair *pair, const MLFFSettings &s
 void MLFFInnerModel::evaluate(NeighList *list)
 {
   const std::string failure =
-      results.evaluate(model.get(), list, {false, false, false, false, false}, "pair_style mlff, inner model,");
+      results.evaluate(model.get(), list, {false, false, false, false, false}, "pair_style mlff (inner model)");
   if (!failure.empty()) error->all(FLERR, failure);
   evaluated++;
   const auto n_all = static_cast<size_t>(graph.view().n_all);

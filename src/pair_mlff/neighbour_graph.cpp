@@ -180,6 +180,7 @@ static double square_of_move(const double *now, const double *then)
  * move with the box as well. */
 bool MLFFNeighbourGraph::has_outrun_list() const
 {
+  if (is_respa()) return has_outrun_respa_list();
   if (listed_x.empty()) return false;
   if (arrays) arrays->sync_atom();
   const double *x = atom->x[0], *then = listed_x.data();
@@ -191,7 +192,44 @@ bool MLFFNeighbourGraph::has_outrun_list() const
   return !(std::sqrt(own) + std::sqrt(std::max(own, all)) <= skin * (1.0 + 1e-9));
 }
 
-/* ` atom 5 has moved by 1.4 A ...` of all ranks; empty where positions are not kept. Collective. */
+/* Positions of owned atoms when LAMMPS made its list; nullptr in releases that do not tell. */
+template <class N> static auto positions_of_list(N *neighbor, int) -> decltype(neighbor->get_xhold())
+{
+  return neighbor->get_xhold();
+}
+
+template <class N> static double **positions_of_list(N * /*neighbor*/, long)
+{
+  return nullptr;
+}
+
+/* With run_style respa atoms have moved between the making of the list and the first evaluation. What this rank's atoms
+ * have moved since then decides, since a problem of any rank counts; where it is unknown, the pairs are counted. */
+bool MLFFNeighbourGraph::has_outrun_respa_list() const
+{
+  double *const *then = neighbor->dist_check ? positions_of_list(neighbor, 0) : nullptr;
+  if (!then) return true;
+  if (arrays) arrays->sync_atom();
+  for (int i = 0; i < graph.n_local; i++)
+    if (!(square_of_move(atom->x[i], then[i]) <= 0.25 * skin * skin)) return true;
+  return false;
+}
+
+bool MLFFNeighbourGraph::is_respa() const
+{
+  const Update *run = lmp->update;
+  return run->whichflag == 1 && utils::strmatch(run->integrate_style, "^respa");
+}
+
+/* Where owned atom i was when the list was made; nullptr where that is unknown. */
+const double *MLFFNeighbourGraph::listed_position(int i) const
+{
+  double *const *then = is_respa() && neighbor->dist_check ? positions_of_list(neighbor, 0) : nullptr;
+  if (then) return then[i];
+  return is_respa() || listed_x.empty() ? nullptr : &listed_x[3 * static_cast<size_t>(i)];
+}
+
+/* `atom 5 has moved 1.4 A` of the one of all ranks that has moved farthest. Collective. */
 std::string MLFFNeighbourGraph::farthest_atom() const
 {
   struct {
@@ -199,18 +237,17 @@ std::string MLFFNeighbourGraph::farthest_atom() const
     int rank;
   } mine = {-1.0, comm->me}, most = {};
   int farthest = 0;
-  for (int i = 0; !listed_x.empty() && i < graph.n_local; i++) {
-    const double square = square_of_move(atom->x[i], &listed_x[3 * static_cast<size_t>(i)]);
+  for (int i = 0; i < graph.n_local && listed_position(i); i++) {
+    const double square = square_of_move(atom->x[i], listed_position(i));
     if (square > mine.square) farthest = i;
     mine.square = std::max(mine.square, square);
   }
   MPI_Allreduce(&mine, &most, 1, MPI_DOUBLE_INT, MPI_MAXLOC, world);
+  if (most.square < 0.0) return "atoms have moved";
   char text[256] = "";
-  if (comm->me == most.rank && most.square >= 0.0)
+  if (comm->me == most.rank)
     snprintf(text, sizeof(text), "%s",
-             mlff_format("%s has moved %.4g A since the list was made", atom_name(farthest).c_str(),
-                         std::sqrt(most.square))
-                 .c_str());
+             mlff_format("%s has moved %.4g A", atom_name(farthest).c_str(), std::sqrt(most.square)).c_str());
   MPI_Bcast(text, sizeof(text), MPI_CHAR, most.rank, world);
   return text;
 }
@@ -268,14 +305,20 @@ const mlff_graph *MLFFNeighbourGraph::update(NeighList *list)
   new_types = false;
   run_ended = false;
   unchecked = unchecked || new_run;
-  if (new_run && !run->setupflag && neighbor->ago != 0) check_same_atoms();
+  const bool seen = last_list != nullptr;
+  if (new_run && seen && !run->setupflag && neighbor->ago != 0) check_same_atoms();
   if (rebuilt) NewList(*this, list).take();
   run_first = run->firststep;
   run_last = run->laststep;
   last_build = neighbor->ncalls;
   last_step = run->ntimestep;
   last_list = list;
-  if (!rebuilt) {
+  // of a style that does not see all steps
+  const bool is_unseen = !seen && new_run && neighbor->ago != 0;
+  if (rebuilt) {
+    new_types = is_unseen;
+    outrun = is_respa() && has_outrun_list();
+  } else {
     // some fixes change types without a new list; a GPU that makes its own then has atoms that have moved
     new_types = update_species();
     outrun = has_outrun_list();
@@ -340,7 +383,11 @@ void MLFFNeighbourGraph::check_pairs(int64_t n_edges, bool any_outrun, const std
   if (arrays) arrays->sync_atom();
   std::string problem = MLFFPairCount(lmp, excluded_bits()).compare(n_edges, cutoff, species_of_type);
   if (problem.empty()) return;
-  if (any_outrun) problem = farthest_atom() + mlff_format(", and half the skin is %g A: ", 0.5 * skin) + problem;
+  if (any_outrun)
+    problem = farthest_atom() + mlff_format(" since LAMMPS made the neighbor list, half the skin is %g A, and the "
+                                            "neighbor list lacks pairs: use `neigh_modify delay 0 every 1 check yes`, "
+                                            "a larger skin or a smaller time step [mlff-34]",
+                                            0.5 * skin);
   error->all(FLERR, who + ": " + problem);
 }
 

@@ -89,6 +89,9 @@ class MLFFNeighbourGraph : protected Pointers {
   void keep_list();
   int32_t species_at(int a, int excluded) const;
   bool has_outrun_list() const;
+  bool has_outrun_respa_list() const;
+  bool is_respa() const;
+  const double *listed_position(int i) const;
   std::string farthest_atom() const;
   bool delays_lists() const;
   void check_type(int a);

@@ -6,8 +6,6 @@
 #include "neighbour_graph.h"
 
 #include "atom.h"
-#include "update.h"
-#include "utils.h"
 
 #include <string>
 #include <vector>
@@ -18,7 +16,7 @@ class MLFFNeighbourGraph::NewList : protected Pointers {
  public:
   NewList(MLFFNeighbourGraph &made_of_it, NeighList *full) :
       Pointers(made_of_it.lmp), of(made_of_it), graph(of.graph), home(of.home), list(full), is_left(of.leaves(full)),
-      reach(of.reach(is_respa() ? 2 : 1))
+      reach(of.reach(of.is_respa() ? 2 : 1))
   {
   }
   void take();
@@ -37,7 +35,6 @@ class MLFFNeighbourGraph::NewList : protected Pointers {
   std::vector<char> at_boundary, wanted_ghost;
   std::vector<int> remote_rank, remote_index;    // of the nodes of other ranks that get features
 
-  bool is_respa() const { return update->whichflag == 1 && utils::strmatch(update->integrate_style, "^respa"); }
   bool is_ours(int i) const { return of.species_of_type[atom->type[i]] >= 0; }
   template <class Use> void for_neighbours(int i, Use use) const;
   void find_owners();

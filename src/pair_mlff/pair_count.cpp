@@ -26,8 +26,30 @@ using Bounds = MLFFCells::Bounds;
 /* Distances of images differ from those of LAMMPS by rounding: pairs this near to the cutoff may count or not. */
 static constexpr double MARGIN = 1e-6;    // A
 
-/* Vectors of the images within `reach` of the box, and those of atoms that have left it by less than its length. */
-static std::vector<Vector> image_vectors(const Domain *domain, double reach)
+/* How far the atoms of all ranks are apart along the vectors of the box, in its lengths, at most MOST_BOXES: atoms may
+ * leave the box before a list is made. Collective. */
+static Vector find_spans(const std::vector<double> &points, Domain *domain, MPI_Comm world)
+{
+  constexpr double MOST_BOXES = 20.0;
+  double mine[6], most[6];    // largest coordinates, and minus the smallest ones
+  std::fill_n(mine, 6, -std::numeric_limits<double>::max());
+  for (size_t k = 0; k < points.size(); k += 3) {
+    double x[3] = {points[k], points[k + 1], points[k + 2]}, lamda[3];
+    domain->x2lamda(x, lamda);
+    for (int d = 0; d < 3; d++) {
+      if (!std::isfinite(lamda[d])) continue;
+      mine[d] = std::max(mine[d], lamda[d]);
+      mine[d + 3] = std::max(mine[d + 3], -lamda[d]);
+    }
+  }
+  MPI_Allreduce(mine, most, 6, MPI_DOUBLE, MPI_MAX, world);
+  Vector spans;
+  for (int d = 0; d < 3; d++) spans[d] = std::min(MOST_BOXES, std::max(1.0, most[d] + most[d + 3]));
+  return spans;
+}
+
+/* Vectors of the images that may be within `reach` of an atom. */
+static std::vector<Vector> image_vectors(const Domain *domain, double reach, const Vector &spans)
 {
   const Vector a = {domain->xprd, 0.0, 0.0}, b = {domain->xy, domain->yprd, 0.0},
                c = {domain->xz, domain->yz, domain->zprd};
@@ -37,7 +59,7 @@ static std::vector<Vector> image_vectors(const Domain *domain, double reach)
   const Vector height = {a[0] * b[1] * c[2] / length, b[1] * c[2] / std::hypot(c[1], c[2]), c[2]};
   const std::array<int, 3> periodic = {domain->xperiodic, domain->yperiodic, domain->zperiodic};
   std::array<int, 3> most = {};
-  for (int d = 0; d < 3; d++) most[d] = periodic[d] ? 1 + static_cast<int>(std::ceil(reach / height[d])) : 0;
+  for (int d = 0; d < 3; d++) most[d] = periodic[d] ? static_cast<int>(std::ceil(spans[d] + reach / height[d])) : 0;
   std::vector<Vector> found;
   for (int i = -most[0]; i <= most[0]; i++)
     for (int j = -most[1]; j <= most[1]; j++)
@@ -68,7 +90,7 @@ void MLFFPairCount::collect_near(double reach)
   const Bounds mine = MLFFCells::bounds_of(points);
   std::vector<Bounds> all(static_cast<size_t>(n_ranks), mine);
   if (n_ranks > 1) MPI_Allgather(&mine, sizeof(mine), MPI_BYTE, all.data(), sizeof(mine), MPI_BYTE, world);
-  const std::vector<Vector> images = image_vectors(domain, reach);
+  const std::vector<Vector> images = image_vectors(domain, reach, find_spans(points, domain, world));
   std::vector<double> leaving;
   std::vector<int> n_leaving(static_cast<size_t>(n_ranks)), n_arriving(n_leaving), from(n_leaving), to(n_leaving);
   for (int rank = 0; rank < n_ranks; rank++) {

@@ -95,6 +95,8 @@ void PairMLFF::evaluate(int eflag, int vflag)
   const bool ensemble = impl->ensemble();
   check_wanted();
   check_overlap();
+  const bool is_first = impl->evaluated_step != update->ntimestep;
+  impl->evaluated_step = update->ntimestep;
   // the first evaluation of a step is that of no trial
   if ((neighbor->nex_group || neighbor->nex_mol) && impl->excluded_step != update->ntimestep) check_excluded_groups();
   const bool deviation = impl->wants_deviation();
@@ -102,7 +104,7 @@ void PairMLFF::evaluate(int eflag, int vflag)
       results.evaluate(impl->model.get(), list,
                        {eflag_atom != 0, vflag_atom != 0, cvflag_atom != 0, ensemble, deviation}, "pair_style mlff");
   if (!impl->overlap.empty()) {
-    reject_trial();
+    reject_trial(is_first);
     return;
   }
   results.add_forces();

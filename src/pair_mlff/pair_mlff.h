@@ -73,7 +73,7 @@ class PairMLFF : public Pair {
   void check_wanted() const;
   void evaluate(int eflag, int vflag);
   void warm_up(double first_seconds);
-  void reject_trial();
+  void reject_trial(bool is_first);
   void check_overlap() const;
   [[noreturn]] void stop_overlap() const;
   void check_levels(bool inner) const;

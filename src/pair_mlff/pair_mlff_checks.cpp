@@ -166,16 +166,17 @@ static constexpr double OVERLAP_ENERGY = 1e20;
 /* Atoms of a Monte Carlo trial may overlap: then its energy is so high that no trial with it is accepted. Fixes try
  * energies before LAMMPS makes the lists of the steps that they asked for. Some others ask for lists as well, so the
  * error of an overlap that no later evaluation of its step replaces stops the next one (check_overlap). */
-void PairMLFF::reject_trial()
+void PairMLFF::reject_trial(bool is_first)
 {
   bool is_trial = false;
+  // the first evaluation of a step is that of the present atoms
   for (int k = 0; k < modify->nfix; k++) {
     const Fix *fix = modify->fix[k];
     is_trial = is_trial || (fix->force_reneighbor && fix->next_reneighbor == update->ntimestep &&
                             (modify->fmask[k] & FixConst::PRE_EXCHANGE));
   }
   impl->overlap_step = update->ntimestep;
-  if (!is_trial || update->setupflag) stop_overlap();
+  if (!is_trial || is_first || update->setupflag) stop_overlap();
   if (eflag_global && comm->me == 0) eng_vdwl += impl->results.per_ev() * OVERLAP_ENERGY;
 }
 

@@ -51,7 +51,7 @@ struct PairMLFF::Impl {
   const mlff_info *info = nullptr;
   bigint excluded_step = -1;    // whose excluded groups have been checked
   std::string overlap;          // error of the last evaluation, if it was taken for a trial
-  bigint overlap_step = -1;
+  bigint overlap_step = -1, evaluated_step = -1;
   bigint n_evaluations = 0, n_inner_before = 0;    // of this run; of the inner model before it
   std::vector<int> species_of_type;                // [ntypes+1], -1 = NULL
   bool types_reported = false;

@@ -197,3 +197,25 @@ def test_compare(court, ranks):
     for case, verdict in zip(cases, court.judge(scripts, ranks), strict=True):
         assert verdict.kind == random_scripts.OK, f"{case}: {verdict.text}"
         assert verdict.n_checked == 6, case
+
+
+@pytest.mark.parametrize("ranks", (1, 2))
+def test_compare_between_set_ups(court, ranks):
+    """The first comparison of a run may be in a step with an older list, also after minimize and reset_timestep."""
+    lines = COMPARE.format(newton="on", pair=PAIRS["lj"], model="painn").replace("every 1", "every 7", 1).splitlines()
+    end = ["run 5", "run 5", "minimize 0 0 3 3", "run 6", "reset_timestep 1", "run 9"]
+    (verdict,) = court.judge([lines[: lines.index("run 1")] + end], ranks)
+    assert verdict.kind == random_scripts.OK, verdict.text
+
+
+def test_atoms_boxes_apart(court):
+    """The count of pairs at a start finds all images of atoms that left a small box a while ago."""
+    lines = script(
+        "", atoms="create_atoms 1 single 0.2 0.3 0.4\ncreate_atoms 2 single 1.2 1.3 1.4", size="2.4 0 2.5 0 2.6"
+    )
+    lines = [line for line in lines if "fix n" not in line]
+    lines.insert(1, "neighbor 8 bin")
+    lines += ["group l type 1", "group r type 2", "fix l l move linear 20 0 0", "fix r r move linear -20 0 0"]
+    lines += ["timestep 0.0005", "run 10", *["run 13 pre no"] * 30]
+    (verdict,) = court.judge([lines], 1)
+    assert verdict.kind == random_scripts.OK and verdict.n_checked > 100, verdict.text

@@ -11,7 +11,7 @@ import re
 import nightly
 import numpy as np
 import pytest
-from harness import launch
+from harness import fails, launch
 
 import mlff
 
@@ -105,8 +105,9 @@ def test_ideal_gas_of_nequix(tmp_path, ranks):
 @nightly.only
 @pytest.mark.parametrize("ranks", (1, 2))
 def test_ideal_gas_within_two_percent(tmp_path, ranks):
-    found, wanted, error = mean_number(*ALUMINIUM, tmp_path, 300000, ranks)
-    assert error < 0.005 * wanted and abs(found / wanted - 1.0) < 0.02, f"{found:.2f} instead of {wanted:.2f}"
+    """In a box of 300 A, where atoms attract each other by 0.02 %; in that of 60 A they are 2.4 % more (30.8)."""
+    found, wanted, error = mean_number(*ALUMINIUM, tmp_path, 60000, ranks)
+    assert error < 0.01 * wanted and abs(found / wanted - 1.0) < 0.02, f"{found:.2f} instead of {wanted:.2f}"
 
 
 WATER = """
@@ -224,3 +225,23 @@ print "RESULT $(atoms) $(pe)"
 """
     atoms, energy = values(launch(deck, str(tmp_path), ranks))[0]
     assert atoms == 63 and np.isfinite(energy)
+
+
+@pytest.mark.parametrize("ranks", (1, 2))
+def test_overlap_of_the_run_is_no_trial(zoo, tmp_path, ranks):
+    """Two atoms collide in the dynamics, in the step of a fix gcmc whose displacements would resolve it."""
+    deck = gas(zoo["painn"], ["H", "O"], 0, side=20.0)
+    deck = re.sub(r"create_atoms.*", "create_atoms 2 single 9.75 10 10\ncreate_atoms 2 single 10.25 10 10", deck)
+    deck += """
+group l id 1
+group r id 2
+velocity l set 200 0 0
+velocity r set -200 0 0
+timestep 0.0002
+fix n all nve
+run 2
+fix g all gcmc 1 0 20 2 123 300 0 0.5 full_energy
+run 4
+"""
+    text = fails(deck, tmp_path, ranks)
+    assert "in step 3" in text and "0.2600 A apart" in text, text

@@ -350,3 +350,25 @@ def test_refused_in_scaled(zoo, tmp_path):
     pair = f"pair_style hybrid/scaled 0.5 mlff inner {zoo['ani']}\npair_coeff * * mlff {zoo['painn']} O H"
     deck = Case("bad", water(2), pair, after=respa(2)).text(str(tmp_path), single_point=False)
     assert "hybrid/scaled" in fails(f"{deck}run 0\n", tmp_path)
+
+
+@pytest.mark.parametrize("ranks", (1, 2))
+@pytest.mark.parametrize("levels", ("pair 2", "inner 1 0 0 outer 2"))
+def test_lists_that_the_inner_steps_outrun(tmp_path, levels, ranks):
+    """LAMMPS makes the list before the inner steps, and the outer level evaluates after them."""
+    inner = f"inner {STUDENT}" if "inner" in levels else ""
+    deck = f"""
+plugin load {PLUGIN}
+units metal
+read_data {WATER64}
+pair_style mlff {FP64} domain ignore {inner}
+pair_coeff * * {STUDENT} H O
+neighbor 0.02 bin
+velocity all create 300 4711
+run_style respa 2 4 {levels}
+timestep 0.002
+fix n all nve
+run 60
+"""
+    text = fails(deck, tmp_path, ranks)
+    assert re.search(r"atom \d+ has moved \S+ A since .* the neighbor list lacks pairs", " ".join(text.split())), text

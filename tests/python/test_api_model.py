@@ -339,6 +339,10 @@ def test_domain_is_checked_after_jumps():
             x[1] = x[0] + length * bond
             model.evaluate(WATER["elements"], x, WATER["cell"])
     assert any("H-O distance" in str(w.message) for w in found), [str(w.message) for w in found]
+    model, water = mlff.Model("water-xs"), (WATER["elements"][:3], WATER["positions"][:3])
+    model.evaluate(*water, 3.105 * np.eye(3))
+    with pytest.warns(mlff.DomainWarning, match="density 0.1385"):  # of this structure, and no mean
+        model.evaluate(*water, 6.0 * np.eye(3))
     domain, seen, x = model._domain, [], np.zeros((2, 3))
     domain.begin(b"")
     for x[1, 0] in 0.125 * np.arange(10):

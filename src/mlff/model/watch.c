@@ -296,6 +296,7 @@ static void look_at_density(mlff_watch *w, const mlff_watch_system *s, mlff_find
   double now = NAN;
   const double *range = w->info->density;
   const int is_full = mean_add(&w->density, s->density, &now);
+  if (!s->box_changes) now = s->density;
   if (isnan(now) || (s->box_changes && !is_full)) return;
   if (s->box_changes) snprintf(of, sizeof of, " (mean of %d looks, %s)", LOOKS, w->every);
   judge_range(range, now, SLACK * range[0], SLACK * range[1], finding);
