@@ -110,7 +110,7 @@ START_TEST(options_of_the_table)
     mlff_model *model = NULL;
     test_ok(mlff_options_set(&options, row->name, row->standard, &error), error);
     const char *const fields[] = {options.device, options.precision,        options.kernels, options.graph,
-                                  options.fuse,   options.radial_intervals, options.members};
+                                  options.fuse,   options.radial_intervals, options.members, options.e0};
     ck_assert_ptr_eq(fields[n], row->standard);
     test_ok(test_model_try(&file, &options, &model, &error), error);
     mlff_model_close(model);
@@ -118,7 +118,7 @@ START_TEST(options_of_the_table)
     test_fails(mlff_options_set(&options, row->name, "nonsense", &error), error, MLFF_E_ARG, row->values);
     ck_assert_ptr_eq(fields[n], row->standard);
   }
-  ck_assert_int_eq(n, 7);
+  ck_assert_int_eq(n, 8);
   mlff_options options = {0};
   mlff_model *model = NULL;
   test_fails(mlff_options_set(&options, "speed", "high", &error), error, MLFF_E_ARG, "speed");
