@@ -152,7 +152,8 @@ def test_second_model_computes_where_the_first_does(zoo, tmp_path, monkeypatch):
     ):
         fix = f"fix p all mlffprof 1 compare {zoo['painn']} every 1 {more}"
         output = launch(dynamics("two", tmp_path, pair, zoo["painn"], n=2, steps=0, more=fix), str(tmp_path))
-        assert re.search(rf"fix mlffprof compare: .*sha256 \w+, header [^,]+, {said}, fp32, ", output), (pair, more, output)
+        wanted = rf"fix mlffprof compare: .*sha256 \w+, header [^,]+, {said}, fp32, "
+        assert re.search(wanted, output), (pair, more, output)
 
 
 def test_map_of_ranks(zoo, tmp_path, monkeypatch):
