@@ -67,6 +67,16 @@ bool MLFFNeighbourGraph::leaves(const NeighList *list) const
   return list->occasional && can_leave_list();
 }
 
+/* Copies n values; a larger list leaves room for the next one. */
+template <class Value> static void copy(std::vector<Value> &to, const Value *from, size_t n)
+{
+  if (to.capacity() < n) {
+    to = std::vector<Value>();
+    to.reserve(n + n / 4);
+  }
+  to.assign(from, from + n);
+}
+
 /* What later steps are compared with. */
 void MLFFNeighbourGraph::keep_list()
 {
@@ -77,11 +87,11 @@ void MLFFNeighbourGraph::keep_list()
   listed_types.clear();
   last_types.clear();
   outrun = false;
-  if (!arrays && atom->tag_enable) listed_tags.assign(atom->tag, atom->tag + n_all);
+  if (!arrays && atom->tag_enable) copy(listed_tags, atom->tag, n_all);
   if (n_all == 0 || (arrays && !delays_lists())) return;    // a GPU's atoms stay there where LAMMPS watches them
   if (arrays) arrays->sync_atom();
-  listed_x.assign(atom->x[0], atom->x[0] + 3 * n_all);
-  listed_types.assign(atom->type, atom->type + n_all);
+  copy(listed_x, &atom->x[0][0], 3 * n_all);
+  copy(listed_types, atom->type, n_all);
 }
 
 /* Whether LAMMPS may keep a list although atoms have moved by more than half the skin. */
@@ -117,7 +127,7 @@ bool MLFFNeighbourGraph::update_species()
   const auto n_all = static_cast<size_t>(graph.n_all);
   const bool is_new_list = last_types.empty();
   if (!is_new_list && std::equal(last_types.begin(), last_types.end(), atom->type)) return false;
-  last_types.assign(atom->type, atom->type + n_all);
+  copy(last_types, atom->type, n_all);
   species.resize(n_all, -1);
   bool changed = false;
   const int excluded = excluded_bits();

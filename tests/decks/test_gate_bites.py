@@ -63,7 +63,7 @@ def test_self_test_refuses_wrong_forces(tmp_path):
     head["self_test"] = planted.modelfile.load_yaml(planted.STUDENT)["self_test"]
     planted.modelfile.write(path.removesuffix(".yaml"), head, tensors)
     done = subprocess.run([planted.MLFF, "verify", path], capture_output=True, text=True, check=False)
-    assert done.returncode == 1 and "0 of 3 passed" in done.stdout, done.stdout
+    assert done.returncode == 1 and "0 of 4 passed" in done.stdout, done.stdout
 
 
 def test_counts(tmp_path):
