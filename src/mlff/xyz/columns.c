@@ -96,7 +96,7 @@ static int grow(void *array, size_t bytes)
 }
 
 /* Room for atom i, twice as much as before and at most for `most`: a frame takes no more memory than its lines warrant,
- * whatever number of atoms it begins with. */
+ * independent of the number of atoms it begins with. */
 static mlff_status make_room(xyz_table *t, int32_t i, int32_t most, mlff_error *error)
 {
   if (i < t->room) return MLFF_OK;
