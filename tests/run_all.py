@@ -398,25 +398,9 @@ def suite_gpu(build, env):
     return run_pytest(os.path.join(ROOT, "tests", "gpu"), build, there)
 
 
-def loops_met(result, where, env):
-    """Instructions of the kernels' loops on sm_80 and sm_90a, in sass.txt of the build, times of steps by a model of
-    them, in model.txt, and the bars of both."""
-    tool, library = os.path.join(ROOT, "benchmarks", "gpu", "model.py"), os.path.join(where, "cuda", "libmlff_cuda.a")
-    code, output = run([sys.executable, tool, library, "--sass", os.path.join(where, "sass.txt")], env)
-    if code == 77:
-        result.skips.append(output.splitlines()[-1])
-        return
-    with open(os.path.join(where, "model.txt"), "w", encoding="utf-8") as f:
-        f.write(output)
-    if code:
-        result.fail(f"model.py: {output}", "model.py")
-    else:
-        result.passed += 1
-
-
 def suite_cuda(build, env):
     """The GPU backend compiled by nvcc for all its targets, warnings and register spills being errors, in BUILD/cuda;
-    registers of all kernels in registers.txt there, instructions of their loops in sass.txt."""
+    registers of all kernels in registers.txt there."""
     result, where = Result(), os.path.join(build, "cuda")
     if not shutil.which("nvcc") and not os.path.exists("/usr/local/cuda/bin/nvcc"):
         result.skips.append("nvcc is not installed: the GPU backend was not compiled for GPUs")
@@ -428,14 +412,13 @@ def suite_cuda(build, env):
     checks = ["op_ops", "op_ani_networks", *device_checks("cuda")]
     if build_apart(result, env, where, options, ["mlff_cuda", *(f"test_{name}" for name in checks)], 900):
         result.passed += 1
-        code, output = run([sys.executable, os.path.join(ROOT, "benchmarks", "gpu", "registers.py"), "--log", log], env)
+        code, output = run([sys.executable, os.path.join(ROOT, "tests", "cuda", "registers.py"), "--log", log], env)
         with open(table, "w", encoding="utf-8") as f:
             f.write(output)
         if code:
             result.fail("registers.py: " + output.splitlines()[-1])
         else:
             result.passed += 1
-        loops_met(result, where, env)
         code, output = run(["nm", os.path.join(where, "cuda", "libmlff_cuda.a")], env)
         if code or "nvtxRangePush" not in output:
             result.fail("cuda/timing.cpp was compiled without NVTX: profilers would see no ranges")

@@ -1,9 +1,8 @@
-"""Registers, shared memory and spills of every kernel, as `nvcc -Xptxas -v` tells them; fails when a kernel spills or
-is missing.
+"""Lists registers, shared memory and spills of every kernel, as printed by `nvcc -Xptxas -v`. Fails when a kernel
+spills or is missing.
 
   registers.py [ARCHITECTURE ...]      compiles; default: sm_80 sm_90a
-  registers.py --log BUILD.log         reads what a build with -DCMAKE_CUDA_FLAGS=-Xptxas=-v printed: of each file
-                                       the last
+  registers.py --log BUILD.log         reads the log of a build with -DCMAKE_CUDA_FLAGS=-Xptxas=-v
 """
 
 import glob
@@ -64,18 +63,18 @@ def compile_all(architectures):
 
 
 def read_log(path):
-    """The same from the output of a build."""
+    """The same from the log of a build, which may contain several builds: the last one of each file counts."""
     with open(path, encoding="utf-8", errors="replace") as f:
         parts = BUILDING.split(f.read())
     last = {(file, real): text for real, file, text in zip(parts[1::3], parts[2::3], parts[3::3])}
     for (file, real), text in sorted(last.items()):
         if not os.path.exists(os.path.join(ROOT, "cuda", file)):
-            continue  # it is gone
+            continue  # the file was removed
         yield file, {"f32": "float", "f64": "double"}[real], text
 
 
 def missing_kernels(rows):
-    """Kernels of the sources that no row is of, with the GPU."""
+    """Kernels of the sources that have no row, with the GPU."""
     wanted = set()
     for path in glob.glob(os.path.join(ROOT, "cuda", "*.cu")):
         with open(path, encoding="utf-8") as f:
@@ -94,7 +93,7 @@ def main():
         print(f"{name:40s} {real:7s} {gpu:6s} {registers:9d} {shared:7d} {spilled:8d}")
     missing, n_spilled = missing_kernels(rows), sum(row[-1] > 0 for row in rows)
     if missing:
-        sys.exit("nothing is known of " + ", ".join(missing))
+        sys.exit("no registers are listed for " + ", ".join(missing))
     if n_spilled:
         sys.exit(f"{n_spilled} kernels spill registers")
 
