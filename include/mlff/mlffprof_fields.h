@@ -1,16 +1,16 @@
-/* mlffprof_fields.h: the table of a report's fields. Included by mlffprof.h, which makes its structs of it; the JSON,
- * its reader, the metrics and docs/profile.schema.json are made of it as well (src/mlffprof/report/json.h).
+/* mlffprof_fields.h: table of a report's fields. The structs of mlffprof.h, the JSON and its reader, the metrics and
+ * docs/profile.schema.json are generated from it (src/mlffprof/report/json.h).
  *
- * One list for each block of the JSON, in its order. A row says how the struct S has the field, its kind (below), the
- * member, the name in the JSON, the unit and the meaning:
+ * One list per block of the JSON, in its order. A row has the storage in struct S, the kind (below), the member, the
+ * JSON name, the unit and the meaning:
  *
  *   FIELD    a member of S
- *   LATER    a member of S that reports of earlier versions do not have
- *   AT       a place within S; the member is declared in mlffprof.h
+ *   LATER    a member of S that older reports do not have
+ *   AT       an expression on S; the member is declared in mlffprof.h
  *   LIST     an array of S with its length, and the block it was measured with: OF(S, kind, member), or ALL
- *   DERIVED  worked out when the report is written: a member of mlffprof_derived
+ *   DERIVED  computed when the report is written: a member of mlffprof_derived
  *
- * A new number is a FIELD or LATER row, and a line where it is measured; CONTRIBUTING.md, "A reported number".
+ * To add a value, add a FIELD or LATER row and set the member (CONTRIBUTING.md, "A reported number").
  */
 #ifndef MLFF_MLFFPROF_FIELDS_H
 #define MLFF_MLFFPROF_FIELDS_H
@@ -54,7 +54,7 @@
 #define MLFFPROF_C_ENERGY      mlffprof_energy_report
 #define MLFFPROF_C_ACCURACY    mlffprof_accuracy_report
 
-/* X of a struct: its members. */
+/* X that declares the members of a struct. */
 #define MLFFPROF_MEMBER(S, how, ...) MLFFPROF_MEMBER_##how(__VA_ARGS__)
 #define MLFFPROF_MEMBER_FIELD(kind, member, name, unit, meaning) MLFFPROF_C_##kind member;
 #define MLFFPROF_MEMBER_LATER(kind, member, name, unit, meaning) MLFFPROF_C_##kind member;
@@ -107,7 +107,7 @@
   X(S, FIELD, REAL, share, share, "", "of the step, 0..1") \
   X(S, FIELD, NAME, advice, advice, "", "") \
   X(S, LATER, NUMBER, gain, gain, "", \
-    "times as fast, at most, when the advice is followed; null: not faster, or not known")
+    "largest expected speed-up of the advice; null: none, or unknown")
 
 /* ---- ranks, memory ----------------------------------------------------------------------------------------------- */
 
@@ -124,41 +124,41 @@
   X(S, FIELD, COUNT, n, n_steps, "", "by which the runs differ") \
   X(S, FIELD, TEXT, kernels, kernels, "", "kernel path whose instructions were counted; valgrind has no AVX-512") \
   X(S, FIELD, METRIC, instructions_per_atom, instructions_per_atom, "", \
-    "of a step without new neighbour lists, on one rank") \
+    "of a step without a new neighbor list, on one rank") \
   X(S, FIELD, METRIC, bytes_moved_per_atom, bytes_moved_per_atom, "byte", "that these instructions load and store") \
   X(S, FIELD, METRIC, allocations_per_step, allocations_per_step, "", "on the heap") \
   X(S, FIELD, METRIC, allocated_bytes_per_step, allocated_bytes_per_step, "byte", "") \
   X(S, FIELD, METRIC, leaked_bytes_per_step, leaked_bytes_per_step, "byte", "never freed, to the end of the program") \
   X(S, FIELD, METRIC, messages_per_step, messages_per_step, "", "MPI: messages sent and calls of collectives") \
   X(S, FIELD, METRIC, message_bytes_per_step, message_bytes_per_step, "byte", "") \
-  X(S, FIELD, METRIC, list_builds_per_step, list_builds_per_step, "", "new neighbour lists")
+  X(S, FIELD, METRIC, list_builds_per_step, list_builds_per_step, "", "new neighbor lists")
 
 /* Names and order are those of mlff_watched (mlff_watch.h). */
 #define MLFFPROF_OUTSIDE_FIELDS(X, S) \
-  X(S, FIELD, COUNT, n, n_looks, "", "steps, warm-up and set-ups included, that were compared with the training") \
-  X(S, FIELD, COUNT, temperature, temperature, "", "looks in which it was outside; means of ten looks") \
+  X(S, FIELD, COUNT, n, n_looks, "", "checks against the training domain, including those of warm-up and set-up") \
+  X(S, FIELD, COUNT, temperature, temperature, "", "checks outside; means of ten checks") \
   X(S, FIELD, COUNT, density, density, "", "") \
-  X(S, FIELD, COUNT, pressure, pressure, "", "without its kinetic part; means of ten looks") \
-  X(S, FIELD, COUNT, pair, pair, "", "elements were within the cutoff of each other that never were") \
-  X(S, FIELD, COUNT, distance, distance, "", "some pair of atoms was closer than any of its elements") \
-  X(S, FIELD, COUNT, triple, triple, "", "some atom had two neighbours closer than any of its elements") \
-  X(S, FIELD, COUNT, force, force, "", "some atom's was larger than any in the training")
+  X(S, FIELD, COUNT, pressure, pressure, "", "without the kinetic part; means of ten checks") \
+  X(S, FIELD, COUNT, pair, pair, "", "a pair of elements within the cutoff that does not occur in the training data") \
+  X(S, FIELD, COUNT, distance, distance, "", "a pair of atoms closer than in the training data") \
+  X(S, FIELD, COUNT, triple, triple, "", "an atom with two neighbors closer than in the training data") \
+  X(S, FIELD, COUNT, force, force, "", "a force larger than any in the training data")
 
 /* Bytes are doubles. */
 #define MLFFPROF_MEMORY_KIND_FIELDS(X, S) \
   X(S, FIELD, COUNT, n, n_samples, "", "after warm-up") \
   X(S, FIELD, NUMBER, initial_bytes, initial_bytes, "byte", "first sample after warm-up") \
-  X(S, FIELD, NUMBER, peak_bytes, peak_bytes, "byte", "largest of all samples, and of the process where it is known") \
+  X(S, FIELD, NUMBER, peak_bytes, peak_bytes, "byte", "largest sample, or peak of the process where available") \
   X(S, FIELD, NUMBER, final_bytes, final_bytes, "byte", "last sample") \
   X(S, FIELD, NUMBER, delta_bytes, delta_bytes, "byte", "final - initial") \
   X(S, FIELD, NUMBER, growth_bytes, growth_bytes, "byte", \
-    "mean of the last tenth - mean of the first tenth, once settled: what the verdict is about") \
+    "mean of the last tenth - mean of the first tenth, once settled; decides the verdict") \
   X(S, FIELD, NUMBER, growth_per_1000_steps, growth_per_1000_steps_bytes, "byte", "slope") \
   X(S, FIELD, NUMBER, growth_error, growth_error_bytes, "byte", "half-width of its 95 % interval, per 1000 steps") \
   X(S, FIELD, VERDICT, verdict, verdict, "", "") \
   X(S, FIELD, TEXT, reason, reason, "", "one sentence") \
   X(S, LATER, NUMBER, reference_bytes, reference_bytes, "byte", \
-    "of the reference model, last sample: not in the other numbers; null without one")
+    "of the reference model, last sample; not included in the other values; null without one")
 
 #define MLFFPROF_MEMORY_SERIES_FIELDS(X, S) \
   X(S, AT, STRIDE, stride, stride, "", "samples per point") \
@@ -167,8 +167,8 @@
   X(S, LIST, SAMPLES, device_bytes, n_points, OF(S, MEMORY_KIND, device), device_bytes, "byte", "")
 
 #define MLFFPROF_MEMORY_FIELDS(X, S) \
-  X(S, FIELD, REAL, tolerance_mb, tolerance_mb, "MB", "steady growth that is a leak; MB = 1e6 bytes") \
-  X(S, FIELD, VERDICT, verdict, verdict, "", "the worse of both; unknown where one grew in jumps and none steadily") \
+  X(S, FIELD, REAL, tolerance_mb, tolerance_mb, "MB", "steady growth above it is a leak; MB = 1e6 bytes") \
+  X(S, FIELD, VERDICT, verdict, verdict, "", "the worse of both; unknown if one grew in jumps and none steadily") \
   X(S, FIELD, MEMORY_KIND, host, host, "", "null when it was not measured") \
   X(S, FIELD, MEMORY_KIND, device, device, "", "null when it was not measured") \
   X(S, AT, MEMORY_SERIES, stride, series, "", "warm-up included")
@@ -180,7 +180,7 @@
   X(S, AT, REAL, bin_high, high, "", "") \
   X(S, AT, BINS, bins, counts, "", "")
 
-/* In the unit of the quantity; energies are those of the whole system, unless it says per atom. */
+/* In the unit of the quantity. Energies are those of the whole system, unless stated per atom. */
 #define MLFFPROF_QUANTITY_FIELDS(X, S) \
   X(S, FIELD, COUNT, n, n_samples, "", "samples in which it was measured") \
   X(S, FIELD, NUMBER, initial, initial, "", "") \
@@ -302,10 +302,10 @@
   X(S, AT, METRIC, latency.p99, p99_latency_ms, "ms", "") \
   X(S, AT, METRIC, latency.cv, cv, "", "std / mean") \
   X(S, FIELD, METRIC, energy_time_ms, energy_time_ms, "ms", \
-    "mean per step of what computes energies, where it is timed by itself") \
+    "mean per step of the part that computes energies, if it is timed separately") \
   X(S, FIELD, METRIC, forces_time_ms, forces_time_ms, "ms", "") \
   X(S, FIELD, METRIC, stress_time_ms, stress_time_ms, "ms", \
-    "of a stress that is an output of its own; null where the virial comes with the forces") \
+    "of a separate stress output; null if the virial comes with the forces") \
   X(S, DERIVED, METRIC, memory_initial_gb, memory_initial_gb, "GB", \
     "GB = 1e9 bytes; of the device or the host, see memory_of") \
   X(S, DERIVED, METRIC, memory_final_gb, memory_final_gb, "GB", "") \
@@ -322,34 +322,34 @@
   X(S, FIELD, METRIC, us_per_atom, us_per_atom, "us", "mean latency / atoms of the step") \
   X(S, FIELD, METRIC, ns_per_day, ns_per_day, "ns/day", "") \
   X(S, FIELD, METRIC, drift, drift, "eV/atom/ps", \
-    "of the conserved quantity where it was measured, otherwise of the total energy") \
+    "of the conserved quantity if measured, otherwise of the total energy") \
   X(S, FIELD, DRIFT_OF, drift_of, drift_of, "", "") \
   X(S, FIELD, TEXT, ensemble, ensemble, "", "nve, nvt, npt, minimize") \
   X(S, FIELD, RANKS, n_ranks, n_ranks, "", "") \
-  X(S, AT, WARMUP, warmup, warmup, "", "the steps that are left out of everything else") \
+  X(S, AT, WARMUP, warmup, warmup, "", "steps excluded from all other values") \
   X(S, AT, QUANTILES, quantiles_exact, quantiles, "", "") \
   X(S, LIST, COMPONENT, components, n_components, ALL, components, "", \
-    "parts of the step, parents before children; shares of the top level add up to 1 with other, its last") \
+    "parts of the step, parents before children; the shares of the top level, with its last, other, sum to 1") \
   X(S, FIELD, MAYBE_COUNT, n_slow, n_slow_steps, "", "steps above twice the median (of the sketch)") \
   X(S, FIELD, METRIC, slow_share, slow_share, "", "their share of the total time") \
   X(S, LIST, SLOW_STEP, slow_steps, n_slow_steps, ALL, slow_steps, "", "the slowest, slowest first") \
   X(S, LIST, TAG_RESULT, tags, n_tags, ALL, tags, "", "steps by cause; a step with two causes is in both") \
   X(S, LATER, BALANCE, balance, balance, "", \
-    "how evenly the ranks work: means over the steps in which it was measured; null on one rank") \
+    "load balance between ranks: means over the steps in which it was measured; null on one rank") \
   X(S, LIST, SLOWEST_RANK, slowest_rank, n_slowest_ranks, ALL, slowest_ranks, "", \
     "how often a rank was the slowest, most frequent first, at most 16; empty on one rank") \
   X(S, LATER, WORK, work, work, "", "counted by `mlff bench --count`; null elsewhere") \
   X(S, LATER, OUTSIDE, outside, outside, "", \
-    "how often the run was outside of what its model was trained on; null: not compared") \
+    "how often the run was outside the training domain of its model; null: not checked") \
   X(S, FIELD, MEMORY, memory, memory, "", "") \
   X(S, FIELD, ENERGY, energy, energy, "", "") \
   X(S, FIELD, ACCURACY, accuracy, accuracy, "", "against the reference model, over all samples") \
-  X(S, LIST, TARGET, targets, n_targets, ALL, targets, "", "bars, and how the run stands against them") \
+  X(S, LIST, TARGET, targets, n_targets, ALL, targets, "", "rules and their results") \
   X(S, LIST, HOTSPOT, hotspots, n_hotspots, ALL, hotspots, "", \
-    "components above a tenth of the step; imbalance: waiting for the busiest rank; spread: time beyond the median " \
-    "step, where steps differ; memory: share of it that the run added, where it grows") \
+    "components above 10 % of the step; imbalance: waiting for the busiest rank; spread: time above the median step, " \
+    "if steps differ; memory: share that the run added, if it grows") \
   X(S, LIST, CONTEXT, context, n_context, ALL, context, "", \
-    "what ran where: host, cpu, gpu, driver, ranks, threads, versions, model hash, precision, kernels, deck")
+    "environment: host, cpu, gpu, driver, ranks, threads, versions, model hash, precision, kernels, deck")
 
 // clang-format on
 

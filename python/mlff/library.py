@@ -39,7 +39,7 @@ class COptions(ctypes.Structure):
         ("n_elements", c_int),
         ("skip_self_test", c_int),
         ("members", c_char_p),
-        ("graph", c_char_p),
+        ("replay", c_char_p),
         ("radial_intervals", c_char_p),
         ("fuse", c_char_p),
         ("e0", c_char_p),

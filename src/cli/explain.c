@@ -20,7 +20,7 @@ int cli_explain(const cli_options *o)
   mlffprof_error error = {.code = MLFFPROF_OK};
   mlff_error engine = {.code = MLFF_OK};
   mlffprof_report *report = NULL;
-  mlffprof_roof roof = {.from = o->roof};
+  mlffprof_roof roof = {.source = o->roof};
   if (mlffprof_report_read(o->arguments[0], &report, &error)) return cli_fail_report(&error);
   int known = 0, code = CLI_OK;
   if (o->roof) {

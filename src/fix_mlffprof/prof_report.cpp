@@ -152,7 +152,7 @@ void ProfReport::take_outside()
   const mlff_watch_counts now = mlff_watch_count(watch);
   const auto more = [this, &now](mlff_watched kind) { return now.n_outside[kind] - taken.n_outside[kind]; };
   mlffprof_outside outside = {};
-  outside.n = now.n_looks - taken.n_looks;
+  outside.n = now.n_checks - taken.n_checks;
   outside.temperature = more(MLFF_WATCHED_TEMPERATURE);
   outside.density = more(MLFF_WATCHED_DENSITY);
   outside.pressure = more(MLFF_WATCHED_PRESSURE);

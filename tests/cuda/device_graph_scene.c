@@ -21,21 +21,21 @@ test_model make_model(int which)
   return test_model_of_arch(k);
 }
 
-mlff_model *open_model(const test_model *file, const char *device, const char *precision, const char *graph)
+mlff_model *open_model(const test_model *file, const char *device, const char *precision, const char *replay)
 {
   mlff_error error = {.code = MLFF_OK};
   mlff_model *model = NULL;
-  const mlff_options options = {.device = device, .precision = precision, .graph = graph, .skip_self_test = 1};
+  const mlff_options options = {.device = device, .precision = precision, .replay = replay, .skip_self_test = 1};
   test_ok(test_model_try(file, &options, &model, &error), error);
   return model;
 }
 
-models open_models(test_model file, const char *precision, const char *graph)
+models open_models(test_model file, const char *precision, const char *replay)
 {
   models m = {.file = file};
   device_reset(1);
-  m.a = open_model(&m.file, "cuda", precision, graph);
-  m.b = open_model(&m.file, "cuda", precision, graph);
+  m.a = open_model(&m.file, "cuda", precision, replay);
+  m.b = open_model(&m.file, "cuda", precision, replay);
   return m;
 }
 

@@ -10,7 +10,7 @@
  * no forces on the device. */
 int n_models(void);
 test_model make_model(int which);
-mlff_model *open_model(const test_model *file, const char *device, const char *precision, const char *graph);
+mlff_model *open_model(const test_model *file, const char *device, const char *precision, const char *replay);
 void close_models(mlff_model *a, mlff_model *b, test_model *file);
 
 /* A model twice on the GPU, for two graphs that are to give the same. */
@@ -20,7 +20,7 @@ typedef struct models {
 } models;
 
 /* The file is closed with the models. */
-models open_models(test_model file, const char *precision, const char *graph);
+models open_models(test_model file, const char *precision, const char *replay);
 
 typedef struct twins {
   mlff_system *system;

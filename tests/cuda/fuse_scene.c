@@ -61,11 +61,11 @@ test_model make_model(int which)
   return which % 2 ? test_model_ani(o) : test_model_nth(0, o);
 }
 
-scene make_scene(int which, const char *precision, const char *graph)
+scene make_scene(int which, const char *precision, const char *replay)
 {
   scene s = {.file = make_model(which), .atoms = test_triclinic()};
-  s.on = open_model(&s.file, (mlff_options){.precision = precision, .graph = graph});
-  s.off = open_model(&s.file, (mlff_options){.precision = precision, .graph = "off", .fuse = "off"});
+  s.on = open_model(&s.file, (mlff_options){.precision = precision, .replay = replay});
+  s.off = open_model(&s.file, (mlff_options){.precision = precision, .replay = "off", .fuse = "off"});
   test_atoms_species(&s.atoms, hco, 3);
   s.system = test_system(&s.atoms, mlff_model_info(s.on)->cutoff);
   return s;

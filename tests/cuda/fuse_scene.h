@@ -33,8 +33,8 @@ typedef struct scene {
   mlff_system *system;
 } scene;
 
-/* Eight atoms; graph: of `on`. */
-scene make_scene(int which, const char *precision, const char *graph);
+/* Eight atoms; replay: of `on`. */
+scene make_scene(int which, const char *precision, const char *replay);
 void free_scene(scene *s);
 /* 24 atoms of water take the place of the eight. */
 void put_in_water(scene *s);

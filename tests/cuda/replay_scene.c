@@ -7,13 +7,13 @@
 
 static const char *const hco[] = {"H", "C", "O"};
 
-mlff_model *open_model(const test_model *file, int which, const char *graph)
+mlff_model *open_model(const test_model *file, int which, const char *replay)
 {
   mlff_error error = {.code = MLFF_OK};
   mlff_model *model = NULL;
   const mlff_options options = {.device = "cuda",
                                 .precision = which / test_n_archs() == 1 ? "fp64" : "fp32",
-                                .graph = graph,
+                                .replay = replay,
                                 .skip_self_test = 1};
   test_ok(test_model_try(file, &options, &model, &error), error);
   return model;

@@ -32,7 +32,7 @@ typedef struct scene {
 } scene;
 
 /* The model of case `which` again. */
-mlff_model *open_model(const test_model *file, int which, const char *graph);
+mlff_model *open_model(const test_model *file, int which, const char *replay);
 scene make_scene(int which);
 /* With a repulsion: none of the pairs of the water feels it, although bonds are shorter than the longest cutoff. */
 scene make_repelling_scene(int which);

@@ -109,7 +109,7 @@ START_TEST(options_of_the_table)
     mlff_options options = {0};
     mlff_model *model = NULL;
     test_ok(mlff_options_set(&options, row->name, row->standard, &error), error);
-    const char *const fields[] = {options.device, options.precision,        options.kernels, options.graph,
+    const char *const fields[] = {options.device, options.precision,        options.kernels, options.replay,
                                   options.fuse,   options.radial_intervals, options.members, options.e0};
     ck_assert_ptr_eq(fields[n], row->standard);
     test_ok(test_model_try(&file, &options, &model, &error), error);
@@ -126,14 +126,14 @@ START_TEST(options_of_the_table)
   test_fails(mlff_options_set(&options, "device", "cuda:1x", &error), error, MLFF_E_ARG, "cuda:N");
   test_fails(mlff_options_set(&options, "precision", "fp3", &error), error, MLFF_E_ARG, "fp32");
   test_ok(mlff_options_set(&options, "device", "cuda:12", &error), error);
-  test_fails(test_model_try(&file, &(mlff_options){.graph = "perhaps"}, &model, &error), error, MLFF_E_ARG, "yes no");
-  test_ok(test_model_try(&file, &(mlff_options){.graph = "false", .fuse = "on"}, &model, &error), error);
+  test_fails(test_model_try(&file, &(mlff_options){.replay = "perhaps"}, &model, &error), error, MLFF_E_ARG, "yes no");
+  test_ok(test_model_try(&file, &(mlff_options){.replay = "false", .fuse = "on"}, &model, &error), error);
   mlff_model_close(model);
   ck_assert_ptr_eq(mlff_option_find("graph"), mlff_option_find("replay"));
   ck_assert_str_eq(mlff_option_find("graph")->name, "replay");
   ck_assert_ptr_null(mlff_option_find("speed"));
   test_ok(mlff_options_set(&options, "graph", "off", &error), error);
-  ck_assert_str_eq(options.graph, "off");
+  ck_assert_str_eq(options.replay, "off");
   ck_assert(mlff_yes_or_no("true") == 1 && mlff_yes_or_no("off") == 0 && mlff_yes_or_no("auto") == -1);
   test_model_free(&file);
 }

@@ -211,7 +211,7 @@ START_TEST(work_is_explained)
   prof_unmeasured(p->components[0].gflop);
   near_one(p->components[1].gflop, 9e-3, 1e-12);
   near_one(p->components[2].gbyte, 3e-3, 1e-12);
-  const mlffprof_roof roof = {.gflops = 6, .cache_gbs = 4, .memory_gbs = 1, .from = "a test"};
+  const mlffprof_roof roof = {.gflops = 6, .cache_gbs = 4, .memory_gbs = 1, .source = "a test"};
   char text[8192] = "";
   for (int as_json = 0; as_json < 2; as_json++) {
     FILE *out = fmemopen(text, sizeof text, "w");

@@ -288,7 +288,7 @@ START_TEST(verdicts)
   judge(watch, MLFF_WATCHED_FORCE, 9.0, 1, MLFF_VERDICT_WARN);
   judge(watch, MLFF_WATCHED_TEMPERATURE, 2.0, 1, MLFF_VERDICT_WARN);
   const mlff_watch_counts counts = mlff_watch_count(watch);
-  ck_assert_int_eq(counts.n_looks, 10);
+  ck_assert_int_eq(counts.n_checks, 10);
   const int64_t expected_counts[MLFF_N_WATCHED] = {1, 0, 0, 2, 4, 1, 1};
   for (int k = 0; k < MLFF_N_WATCHED; k++) ck_assert_int_eq(counts.n_outside[k], expected_counts[k]);
   mlff_watch_free(watch);

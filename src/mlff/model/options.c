@@ -17,7 +17,7 @@ static const struct {
       "instructions; the last two: of precision mixed"},
      offsetof(mlff_options, kernels)},
     {{"replay", "yes no", "yes", "settled steps on a GPU are recorded as a CUDA graph and replayed"},
-     offsetof(mlff_options, graph)},
+     offsetof(mlff_options, replay)},
     {{"fuse", "yes no", "yes", "fused kernels on a GPU"}, offsetof(mlff_options, fuse)},
     {{"radial_intervals", "auto N", "auto", "of tables of radial functions: more are more exact and take more memory"},
      offsetof(mlff_options, radial_intervals)},

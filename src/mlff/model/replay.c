@@ -33,7 +33,7 @@ static unsigned wants_of(const mlff_model *m, const mlff_halo *halo, const mlff_
 void mlff_replay_open(mlff_model *m, const mlff_options *options)
 {
   mlff_replay *r = &m->replay;
-  const int is_wanted = mlff_option_is_on(options ? options->graph : NULL);
+  const int is_wanted = mlff_option_is_on(options ? options->replay : NULL);
   r->is_on = is_wanted && m->backend->ops->replay.begin;
   if (!r->is_on) snprintf(r->why, sizeof r->why, "%s", is_wanted ? "not on a CPU" : "replay no");
   m->backend->records = r->is_on;

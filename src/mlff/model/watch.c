@@ -325,7 +325,7 @@ void mlff_watch_state(mlff_watch *watch, const mlff_watch_system *system, mlff_f
 
 void mlff_watch_judge(mlff_watch *watch, int is_first, mlff_finding found[MLFF_N_WATCHED])
 {
-  watch->counts.n_looks++;
+  watch->counts.n_checks++;
   for (int k = 0; k < MLFF_N_WATCHED; k++) {
     const unsigned bit = 1u << k;
     const int is_outside = found[k].excess > 1, is_new = !(watch->said & bit);

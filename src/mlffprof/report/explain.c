@@ -144,7 +144,7 @@ static void print_roof(const mlffprof_report *p, const mlffprof_roof *roof, FILE
   if (roof)
     fprintf(out, "  a core: %s GFLOP/s of multiply-adds, %s GB/s from its cache, %s GB/s from memory (%s)\n",
             shown(roof->gflops, 1, texts[0]), shown(roof->cache_gbs, 1, texts[1]), shown(roof->memory_gbs, 1, texts[2]),
-            roof->from);
+            roof->source);
   else
     fputs("  what a core can do is not known here: run mlff check --roof --json FILE where the report is from, and "
           "give\n  the file with --roof\n",
