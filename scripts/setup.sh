@@ -121,6 +121,12 @@ install_python() {
   done
 }
 
+# install_hook: git checks the messages of commits, unless this clone has a hook for it. Not in sources without tests.
+install_hook() {
+  [ ! -f "$ROOT/tests/lint/commits.py" ] || "$VENV/bin/python" "$ROOT/tests/lint/commits.py" --install ||
+    say "could not install the hook that checks commit messages"
+}
+
 # build MODE DIR
 build() {
   tests=OFF launcher=
@@ -147,6 +153,7 @@ case $mode in
   build | test | install)
     install_packages "$mode"
     install_python "$mode"
+    install_hook
     build "$mode" "${2:-$ROOT/build}"
     ;;
   site)
