@@ -128,7 +128,7 @@ MLFF_DEVICE void angular_forward(const aev_arrays &a, const work &w, int t, int 
 template <int SECTIONS, int SHIFTS, int SHARED, int WARPS>
 __global__ void __launch_bounds__(WARP *WARPS, AEV_RESIDENT / WARPS) aev_forward_kernel(aev_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   MLFF_SHARED_DYNAMIC(char, shared);
   const int lane = (int) threadIdx.x % WARP, warp = (int) threadIdx.x / WARP;
   const work w = work_of(a, SHARED ? shared : a.scratch + blockIdx.x * a.bytes, warp);
@@ -290,7 +290,7 @@ MLFF_DEVICE void add_parts(const aev_arrays &a, int64_t k, real *row)
 template <int SECTIONS, int SHIFTS, int SHARED, int WARPS>
 __global__ void __launch_bounds__(WARP *WARPS, AEV_RESIDENT / WARPS) aev_backward_kernel(aev_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   MLFF_SHARED_DYNAMIC(char, shared);
   const int lane = (int) threadIdx.x % WARP, warp = (int) threadIdx.x / WARP;
   const work w = work_of(a, SHARED ? shared : a.scratch + blockIdx.x * a.bytes, warp);

@@ -357,7 +357,7 @@ __global__ void __launch_bounds__(NETWORK_THREADS, ROWS > 8 ? BLOCKS_OF_16 : 1) 
   const int64_t *from = (const int64_t *) (const void *) &a.networks[group.network + member];
   for (int q = (int) threadIdx.x; q < (int) (sizeof(network) / sizeof(int64_t)); q += NETWORK_THREADS)
     ((int64_t *) (void *) shared)[q] = from[q];
-  mlff_after_others();
+  grid_dependency_wait();
   if (first >= group.n_rows) return;
   __syncthreads();
   const int64_t row = group.row + first;

@@ -28,7 +28,7 @@ template <int N> struct ani_readout_group {
  * READOUT_WARPS warps; no shared memory; deterministic. Twin: ani_readout_cpu. */
 template <int N> __global__ void __launch_bounds__(WARP *READOUT_WARPS) ani_readout_kernel(ani_readout_group<N> group)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const ani_readout_arrays &a = group.of[N == 1 ? 0 : blockIdx.y];
   const int lane = (int) threadIdx.x % WARP;
   const int64_t r = (int64_t) blockIdx.x * READOUT_WARPS + threadIdx.x / WARP;
@@ -57,7 +57,7 @@ typedef struct collect_arrays {
  * ani_collect_cpu. */
 __global__ void __launch_bounds__(COLLECT_THREADS) collect_kernel(collect_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   enum { AT_ONCE = 8 };
   const int64_t r = (int64_t) blockIdx.x * COLLECT_THREADS + threadIdx.x;
   if (r >= a.n_local) return;

@@ -72,7 +72,7 @@ template <int IS_FEW> __global__ void __launch_bounds__(WORKERS + COPIERS, 1) at
   if (is_worker(b)) place_pointers(s, steps, b.rows, begin, b.n_workers);
 #pragma unroll 1
   for (int k = 1; k < CHUNKS - 1 && !is_worker(b); k++) start_chunk(&b, steps);
-  mlff_after_others();
+  grid_dependency_wait();
   if (is_worker(b)) bring_rows(s, b.rows, begin, n, b.n_workers);
   __syncthreads();
   for (int k = 0; k < s.n_steps; k++) {

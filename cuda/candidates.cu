@@ -29,7 +29,7 @@ typedef struct list_arrays {
  * A warp owns a place, its lanes every 32nd atom of the bins around it. No shared memory; deterministic. */
 template <bool FILLS> __global__ void __launch_bounds__(LIST_THREADS) candidates_kernel(list_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int place = (int) (blockIdx.x * LIST_WARPS + threadIdx.x / WARP), lane = (int) threadIdx.x % WARP;
   if (place >= a.n_all) return;
   const int32_t i = a.order[place];

@@ -60,7 +60,7 @@ namespace { /* kernels and their arguments differ between element types */
  * mlff_cuda_upload, for many atoms. */
 __global__ void __launch_bounds__(EDGE_THREADS) positions_kernel(double *to, const double *from, int64_t n)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int64_t q = (int64_t) blockIdx.x * EDGE_THREADS + threadIdx.x;
   if (q < n) to[q] = from[q];
 }
@@ -120,7 +120,7 @@ MLFF_DEVICE int repels(const edge_arrays &a, int32_t i, int32_t j, double r2)
  * fill_row, edges_cpu. */
 __global__ void __launch_bounds__(EDGE_THREADS) edge_count_kernel(edge_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int i = (int) (blockIdx.x * EDGE_WARPS + threadIdx.x / WARP), lane = (int) threadIdx.x % WARP;
   const bool is_centre = i < a.n_local; /* all reads of one are on their way at once, before those of all positions */
   const int64_t begin = is_centre ? a.g.row[i] : 0, end = is_centre ? a.g.row[i + 1] : 0;
@@ -180,7 +180,7 @@ MLFF_DEVICE void write_total(const edge_arrays &a, int64_t n_edges, const closes
  * deterministic. */
 __global__ void __launch_bounds__(SCAN_THREADS) edge_scan_kernel(edge_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   MLFF_SHARED(int64_t, sum, SCAN_THREADS);
   MLFF_SHARED(closest_pair, pair, SCAN_THREADS);
   const int t = (int) threadIdx.x, i = (int) blockIdx.x * SCAN_THREADS + t;
@@ -200,7 +200,7 @@ __global__ void __launch_bounds__(SCAN_THREADS) edge_scan_kernel(edge_arrays a)
  * none or several; shared: a sum and a pair per thread; deterministic. */
 __global__ void __launch_bounds__(SCAN_THREADS) edge_total_kernel(edge_arrays a, int n_blocks)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   MLFF_SHARED(int64_t, sum, SCAN_THREADS);
   MLFF_SHARED(closest_pair, pair, SCAN_THREADS);
   const int t = (int) threadIdx.x;
@@ -280,7 +280,7 @@ MLFF_DEVICE void add_all(const edge_arrays &a, closest_pair *pair)
  * the others what they need. Shared memory: a pair per thread; deterministic. Twin: fill_row, edges_cpu. */
 template <int IS_FEW> __global__ void __launch_bounds__(EDGE_THREADS, 5) edge_fill_kernel(edge_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int i = (int) (blockIdx.x * EDGE_WARPS + threadIdx.x / WARP), lane = (int) threadIdx.x % WARP;
   if (IS_FEW && blockIdx.x == gridDim.x - 1) {
     MLFF_SHARED(closest_pair, pair, EDGE_THREADS);

@@ -146,7 +146,7 @@ template <int IS_SMALL>
 __global__ void __launch_bounds__(FORCE_THREADS, IS_SMALL ? 1 : BLOCKS_PER_SM)
     forces_kernel(force_arrays a, int per_warp)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   MLFF_SHARED(double, sums, PARTS *FORCE_WARPS);
   const int warp = (int) threadIdx.x / WARP, lane = (int) threadIdx.x % WARP;
   const int first = ((int) blockIdx.x * FORCE_WARPS + warp) * per_warp;
@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(FORCE_THREADS, IS_SMALL ? 1 : BLOCKS_PER_SM)
  * host, which is as fast as a copy and starts none. Deterministic. Twin: forces_cpu. */
 __global__ void __launch_bounds__(REDUCE_THREADS) results_kernel(force_arrays a, int n_parts)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   MLFF_SHARED(double, sums, REDUCE_THREADS);
   const int t = (int) threadIdx.x, c = (int) blockIdx.x;
   if (c >= PARTS) {
@@ -210,7 +210,7 @@ __global__ void __launch_bounds__(REDUCE_THREADS) results_kernel(force_arrays a,
  * One thread per node, in double; deterministic. Twin: atom_virials. */
 __global__ void atom_virials_kernel(force_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int i = (int) (blockIdx.x * blockDim.x + threadIdx.x);
   if (i >= a.n_nodes) return;
   double own[9] = {0, 0, 0, 0, 0, 0, 0, 0, 0}, in[9] = {0, 0, 0, 0, 0, 0, 0, 0, 0}, d[3], g[3], w[9];

@@ -18,7 +18,7 @@ typedef struct list_arrays {
  * Twin: fill_center_species. */
 __global__ void owned_species_kernel(list_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int i = (int) (blockIdx.x * blockDim.x + threadIdx.x);
   if (i < a.n_nodes) a.center_species[i] = i < a.n_local ? a.g.species[i] : -1;
 }
@@ -27,7 +27,7 @@ __global__ void owned_species_kernel(list_arrays a)
  * node write the same number. Twin: fill_center_species. */
 __global__ void ghost_species_kernel(list_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int b = a.n_local + (int) (blockIdx.x * blockDim.x + threadIdx.x);
   if (b < a.n_all && a.g.node[b] >= a.n_local) a.center_species[a.g.node[b]] = a.g.species[b];
 }
@@ -36,7 +36,7 @@ __global__ void ghost_species_kernel(list_arrays a)
  * sums of integers, so deterministic. This and the next three are a counting sort. */
 __global__ void incoming_count_kernel(list_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int64_t p = (int64_t) blockIdx.x * blockDim.x + threadIdx.x;
   if (p < a.n_pairs) atomicAdd((unsigned long long *) &a.g.in_row[a.g.node[a.g.nbr[p]] + 2], 1ull);
 }
@@ -45,7 +45,7 @@ __global__ void incoming_count_kernel(list_arrays a)
  * deterministic. */
 __global__ void __launch_bounds__(SCAN_THREADS) incoming_scan_kernel(list_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   MLFF_SHARED(int64_t, sum, SCAN_THREADS);
   const int t = (int) threadIdx.x;
   int64_t before = 0;
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(SCAN_THREADS) incoming_scan_kernel(list_arrays
  * end. One thread per candidate; places are drawn by atomics, so the order differs, which the next kernel mends. */
 __global__ void incoming_fill_kernel(list_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int64_t p = (int64_t) blockIdx.x * blockDim.x + threadIdx.x;
   if (p >= a.n_pairs) return;
   const auto q = atomicAdd((unsigned long long *) &a.g.in_row[a.g.node[a.g.nbr[p]] + 1], 1ull);
@@ -74,7 +74,7 @@ __global__ void incoming_fill_kernel(list_arrays a)
  * candidates of its node; deterministic. */
 __global__ void incoming_order_kernel(list_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int64_t q = (int64_t) blockIdx.x * blockDim.x + threadIdx.x;
   if (q >= a.n_pairs) return;
   const int32_t p = a.g.edge[q], k = a.g.node[a.g.nbr[p]];

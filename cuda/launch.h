@@ -7,7 +7,7 @@
  * Arguments are part of what a recorded step is known by (replay.cpp), so structures of them have no padding, whose
  * bytes would be anything: tests/lint looks for it. Both do nothing for a grid of 0 blocks or when the backend has
  * failed. Errors are kept by the backend and returned by the next op that returns a status.
- *   mlff_after_others()                  in every thread of a kernel, once
+ *   grid_dependency_wait()               in every thread of a kernel, once
  *   MLFF_SHARED(type, name, n)           __shared__ type name[n]
  *   MLFF_SHARED_DYNAMIC(type, name)      the shared_bytes of the launch
  */
@@ -26,15 +26,15 @@
   type *const name = (type *) name##_bytes
 #endif
 
-/* Waits until all is done that was put on the stream before this kernel. Then the next one may start, which waits here
- * in turn. Every thread of every kernel calls it once, also one that has nothing to do: else the next kernel could end
- * while the one before this still runs. What comes before the call may run early (mlff_cuda_starts_early), so it only
- * touches shared memory and what no kernel of a step writes: arguments, tables, weights. Kernels that write those run
- * outside of steps, where none starts early, and the first kernel of a step begins with this call. */
-static __device__ __forceinline__ void mlff_after_others()
+/* Grid dependency wait: returns when the preceding kernel in the stream has completed, then lets the next kernel start,
+ * which waits here in turn. Every thread of every kernel calls it once, also one without work: otherwise the next
+ * kernel could complete while the preceding one still runs. Code above the call may run early
+ * (mlff_cuda_starts_early). It may only touch shared memory and what no kernel of a step writes: arguments, tables and
+ * weights. Kernels that write those run outside of steps, and the first kernel of a step begins with this call. */
+static __device__ __forceinline__ void grid_dependency_wait()
 {
 #if MLFF_CUDASIM
-  cudasim_after_others();
+  cudasim_grid_dependency_wait();
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" ::: "memory");
 #endif

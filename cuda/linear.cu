@@ -138,7 +138,7 @@ template <int N> struct linear_tiles {
 template <int ACT, int N, int N_PRODUCTS>
 __global__ void __launch_bounds__(LINEAR_THREADS, 1) linear_kernel(linear_group<N_PRODUCTS> group)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   typedef linear_tiles<N> tiles_of;
   typedef vector_of<VECTOR> vector;
   enum { TILE = tiles_of::TILE, N_VECTORS = N / VECTOR, ROW_STEP = 4, PAD = 8 };

@@ -221,7 +221,7 @@ template <int ACT, int ROWS, int SIZE, int N_PRODUCTS>
 __global__ void __launch_bounds__(group_sizes<ROWS, SIZE>::THREADS, group_sizes<ROWS, SIZE>::BLOCKS)
     linear_groups_kernel(linear_group<N_PRODUCTS> group)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   if (!group_can_run()) return;
   MLFF_SHARED_DYNAMIC(tensor_eight, shared);
   group_tiles<ROWS, SIZE, N_PRODUCTS> tiles(group, shared);

@@ -41,7 +41,7 @@ typedef struct split_arrays {
 /* Fills the weights of tensor cores from the others. A thread owns a piece; no shared memory. */
 __global__ void __launch_bounds__(SPLIT_THREADS) linear_split_kernel(split_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int64_t q = (int64_t) blockIdx.x * SPLIT_THREADS + threadIdx.x;
   if (q >= a.n_pieces) return;
   const int col = (int) (q / PIECES % padded_cols(a.n_out));
@@ -189,7 +189,7 @@ template <int ACT, int HEIGHT, int SIZE, int N_PRODUCTS>
 __global__ void __launch_bounds__(mixed_sizes<HEIGHT, SIZE>::THREADS, mixed_sizes<HEIGHT, SIZE>::BLOCKS)
     linear_mixed_kernel(linear_group<N_PRODUCTS> group)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   typedef mixed_sizes<HEIGHT, SIZE> sizes;
   enum { ROWS = sizes::ROWS, ROW_WARPS = sizes::ROW_WARPS, LAYERS = sizes::LAYERS, STEP = sizes::STEP };
   MLFF_SHARED_DYNAMIC(tensor_words, shared);

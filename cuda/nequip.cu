@@ -25,7 +25,7 @@ typedef struct terms_arrays {
  * layers for each warp. Deterministic. Twin: nequip_terms_cpu, mlff_nequip_hidden. */
 __global__ void __launch_bounds__(NODE_THREADS) nequip_terms_kernel(terms_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   MLFF_SHARED(real, units, NODE_WARPS * 4 * MLFF_NEQUIP_HIDDEN);
   const int lane = (int) threadIdx.x % WARP, warp = (int) threadIdx.x / WARP;
   const int64_t e = (int64_t) blockIdx.x * NODE_WARPS + warp;
@@ -148,7 +148,7 @@ template <int L> MLFF_DEVICE void first_order(const first_arrays &a, int64_t i, 
  * is shared between warps; deterministic. Twin: nequip_first_cpu. */
 __global__ void __launch_bounds__(NODE_THREADS) nequip_first_kernel(first_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int lane = (int) threadIdx.x % WARP;
   const int64_t task = (int64_t) blockIdx.x * NODE_WARPS + threadIdx.x / WARP, i = a.begin + task / a.n_chunks;
   if (i >= a.end) return;
@@ -191,7 +191,7 @@ MLFF_DEVICE void first_order_backward(const first_arrays &a, const real *line, i
  * Twin: nequip_first_backward_cpu, first_edge. */
 __global__ void __launch_bounds__(NODE_THREADS) nequip_first_backward_kernel(first_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   MLFF_SHARED(real, sums, NODE_WARPS * SLOTS * MLFF_NEQUIP_HARMONICS);
   const int lane = (int) threadIdx.x % WARP, warp = (int) threadIdx.x / WARP, slot = lane / LANES;
   const int64_t i = a.begin + (int64_t) blockIdx.x * NODE_WARPS + warp, step = (int64_t) gridDim.y * SLOTS;
@@ -304,7 +304,7 @@ MLFF_DEVICE vec vec_gate(const gate_arrays &a, const vec &z, const vec &s, vec *
  * A warp owns an atom, a lane every 32nd VEC channels. No shared memory; deterministic. Twin: nequip_gate_cpu. */
 __global__ void __launch_bounds__(NODE_THREADS, GATE_BLOCKS) nequip_gate_kernel(gate_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int lane = (int) threadIdx.x % WARP;
   const int64_t i = (int64_t) blockIdx.x * NODE_WARPS + threadIdx.x / WARP;
   if (i >= a.n) return;
@@ -397,7 +397,7 @@ MLFF_DEVICE real row_backward(const gate_arrays &a, const real *z, const real *g
  * made twice, for the sum and for g_z. No shared memory; deterministic. Twin: nequip_gate_backward_cpu. */
 __global__ void __launch_bounds__(NODE_THREADS, GATE_BLOCKS) nequip_gate_backward_kernel(gate_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int lane = (int) threadIdx.x % WARP;
   const int64_t i = (int64_t) blockIdx.x * NODE_WARPS + threadIdx.x / WARP;
   if (i >= a.n) return;
@@ -467,7 +467,7 @@ typedef struct readout_arrays {
  * A warp owns an atom, a lane every 32nd VEC channels. No shared memory; deterministic. Twin: nequip_readout_cpu. */
 __global__ void __launch_bounds__(NODE_THREADS) nequip_readout_kernel(readout_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int lane = (int) threadIdx.x % WARP;
   const int64_t i = (int64_t) blockIdx.x * NODE_WARPS + threadIdx.x / WARP;
   if (i >= a.n) return;

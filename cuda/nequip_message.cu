@@ -101,7 +101,7 @@ MLFF_DEVICE void path_forward(const message_arrays &a, const mlff_nequip_path &p
  * has one warp, whatever the grid; deterministic. Twin: nequip_message_cpu. */
 __global__ void __launch_bounds__(FORWARD_WARPS *WARP, 2) nequip_message_kernel(message_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   MLFF_SHARED_DYNAMIC(real, couplings);
   MLFF_SHARED(mlff_nequip_path, scratch, MOST_PATHS);
   MLFF_SHARED(mlff_nequip_path, paths, MOST_PATHS);
@@ -207,7 +207,7 @@ MLFF_DEVICE void order_backward(const message_arrays &a, const mlff_nequip_path 
 __global__ void __launch_bounds__(BACKWARD_WARPS *WARP, BACKWARD_BLOCKS)
     nequip_message_backward_kernel(message_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   MLFF_SHARED_DYNAMIC(real, couplings);
   MLFF_SHARED(mlff_nequip_path, scratch, MOST_PATHS);
   MLFF_SHARED(mlff_nequip_path, paths, MOST_PATHS);
@@ -273,7 +273,7 @@ MLFF_DEVICE int64_t first_place(const neighbour_arrays &a, int64_t low, int64_t 
  * at once and hands them round. No shared memory; deterministic. The CPU scatters instead. */
 __global__ void __launch_bounds__(SUM_THREADS) nequip_neighbours_kernel(neighbour_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int lane = (int) threadIdx.x % WARP;
   const int64_t j = blockIdx.x, e_0 = a.row[a.begin];
   int64_t begin = a.in_row[j], end = a.in_row[j + 1];

@@ -31,7 +31,7 @@ typedef struct feature_arrays {
  * zeros. A block has ROW_WARPS warps; no shared memory; deterministic. Twin: orb_features_cpu. */
 __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_features_kernel(feature_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int64_t r = own_row(), edge = a.first + r, n_columns = a.n_basis + 3;
   if (r >= a.n) return;
   for (int64_t k = threadIdx.x % WARP; k < n_columns; k += WARP) {
@@ -53,7 +53,7 @@ typedef struct gather_arrays {
  * warps; no shared memory; deterministic. Twin: orb_gather_cpu. */
 __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_gather_kernel(gather_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int64_t r = own_row(), edge = a.first + r;
   if (r >= a.n || a.receiver[edge] < 0) return;
   const real *sender = a.from_sender + edge / a.stride * a.width;
@@ -76,7 +76,7 @@ typedef struct norm_arrays {
  * memory; deterministic. Twin: orb_norm_cpu. */
 template <int N> __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_norm_kernel(norm_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int lane = (int) threadIdx.x % WARP;
   const int64_t r = own_row();
   if (r >= a.n) return;
@@ -154,7 +154,7 @@ typedef struct concat_arrays {
  * warps; no shared memory; deterministic. Twin: orb_concat_cpu. */
 template <int N> __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_concat_kernel(concat_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int64_t i = own_row(), p = blockIdx.y;
   if (i >= a.n) return;
   const real *part = (p == 0 ? a.part[0] : p == 1 ? a.part[1] : a.part[2]) + i * a.width;
@@ -174,7 +174,7 @@ typedef struct embed_arrays {
  * block has ROW_WARPS warps; no shared memory; deterministic. Twin: orb_embed_cpu. */
 __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_embed_kernel(embed_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int64_t i = own_row();
   if (i >= a.n) return;
   const int32_t s = a.species[i];
@@ -194,7 +194,7 @@ typedef struct sum_arrays {
  * memory (a double per thread). Deterministic. Twin: orb_sum_cpu. */
 __global__ void __launch_bounds__(SUM_THREADS) orb_sum_kernel(sum_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   MLFF_SHARED(double, sums, SUM_THREADS);
   const int t = (int) threadIdx.x;
   const int64_t k = (int64_t) blockIdx.x * SUM_COLUMNS + t % SUM_COLUMNS;

@@ -95,7 +95,7 @@ MLFF_DEVICE void clear_edge(const choice_arrays &a, int64_t row, bool has_none)
  * choose. */
 __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_choose_kernel(choice_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int lane = (int) threadIdx.x % WARP;
   const int64_t i = (int64_t) blockIdx.x * ROW_WARPS + threadIdx.x / WARP;
   if (i >= a.n_local) return;
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_choose_kernel(choice_arra
  * shared memory; deterministic. Without a twin: the CPU adds as it sends. */
 __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_incoming_kernel(choice_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int lane = (int) threadIdx.x % WARP;
   const int64_t b = (int64_t) blockIdx.x * ROW_WARPS + threadIdx.x / WARP;
   if (b >= a.n_nodes) return;

@@ -113,7 +113,7 @@ template <int N> struct message_sums {
 template <int N> __global__ void __launch_bounds__(MESSAGE_THREADS, MESSAGE_BLOCKS) orb_send_kernel(message_arrays a)
 {
   enum { N_WARPS = MESSAGE_THREADS / WARP };
-  mlff_after_others();
+  grid_dependency_wait();
   MLFF_SHARED_DYNAMIC(real, shared); /* [N][MESSAGE_THREADS]; factors, x, e of at_once edges; their receivers */
   real *const factors = shared + N * MESSAGE_THREADS, *const x = factors + a.at_once * N_FACTORS;
   real *const e = x + a.at_once * a.width;
@@ -168,7 +168,7 @@ template <int N> __global__ void __launch_bounds__(MESSAGE_THREADS, MESSAGE_BLOC
  * orb_message_cpu. */
 template <int N> __global__ void __launch_bounds__(MESSAGE_THREADS, MESSAGE_BLOCKS) orb_receive_kernel(message_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   MLFF_SHARED(real, shared, N * MESSAGE_THREADS);
   MLFF_SHARED(int32_t, edges, MESSAGE_THREADS);
   const int64_t b = blockIdx.x, begin = a.in_row[2 * b], end = a.in_row[2 * b + 1];

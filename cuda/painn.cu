@@ -23,7 +23,7 @@ typedef struct radial_arrays {
 /* line[e] of make_line, with the species of the neighbour. One thread per edge; deterministic. Twin: fill_cubic. */
 __global__ void __launch_bounds__(RADIAL_THREADS) edge_lines_kernel(radial_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int64_t e = (int64_t) blockIdx.x * RADIAL_THREADS + threadIdx.x;
   if (e >= *a.n_edges) return;
   const edge_line made = make_line(a.from, e, a.species[e]);
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(RADIAL_THREADS) edge_lines_kernel(radial_array
  * Twin: fill_dense, fill_terms. */
 __global__ void __launch_bounds__(RADIAL_THREADS) radial_dense_kernel(radial_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int64_t e = (int64_t) blockIdx.x * RADIAL_THREADS + threadIdx.x;
   if (e >= *a.n_edges) return;
   real *coef = a.terms + e * 2 * a.n_terms, *slope = coef + a.n_terms;

@@ -123,7 +123,7 @@ template <int DENSE, int IS_SHARED>
 __global__ void __launch_bounds__(IS_SHARED ? MOST_THREADS : MESSAGE_THREADS, IS_SHARED ? 1 : MESSAGE_BLOCKS)
     message_kernel(message_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   MLFF_SHARED_DYNAMIC(edge_line, lines);
   const unsigned thread = IS_SHARED ? threadIdx.x : blockIdx.x * MESSAGE_THREADS + threadIdx.x, lane = thread % WARP;
   const unsigned n_groups = (unsigned) a.n_features / CHANNELS, team = thread / n_groups;
@@ -331,7 +331,7 @@ template <int DENSE, int PER, int IS_SHARED>
 __global__ void __launch_bounds__(WARP *backward_of<PER, IS_SHARED>::WARPS, backward_of<PER, IS_SHARED>::BLOCKS)
     message_backward_kernel(message_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   typedef backward_of<PER, IS_SHARED> sizes;
   enum { WARPS = sizes::WARPS, AHEAD = sizes::AHEAD, LINES = sizes::LINES };
   const int lane = (int) threadIdx.x % WARP, warp = (int) threadIdx.x / WARP;

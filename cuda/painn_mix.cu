@@ -22,7 +22,7 @@ MLFF_DEVICE int own_channel(const mix_arrays &a, int64_t *i, int *k)
 #define MIX_KERNEL(name)                                                     \
   __global__ void __launch_bounds__(MIX_THREADS) name##_kernel(mix_arrays a) \
   {                                                                          \
-    mlff_after_others();                                                     \
+    grid_dependency_wait();                                                  \
     int64_t i;                                                               \
     int k;                                                                   \
     if (own_channel(a, &i, &k)) name(a, i, k);                               \
@@ -92,7 +92,7 @@ namespace { /* kernels and their arguments differ between element types */
 /* A warp owns atom i. A block has READOUT_WARPS warps; no shared memory; deterministic. Twin: painn_readout_cpu. */
 __global__ void __launch_bounds__(WARP *READOUT_WARPS) painn_readout_kernel(readout_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int64_t i = (int64_t) blockIdx.x * READOUT_WARPS + threadIdx.x / WARP;
   if (i < a.n) readout_atom(a, i, (int) threadIdx.x % WARP);
 }

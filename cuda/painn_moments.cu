@@ -62,7 +62,7 @@ template <int DENSE> struct moment_sizes {
 template <int DENSE, int IS_SHARED>
 __global__ void __launch_bounds__(WARP *MOMENT_WARPS, 4) moments_kernel(moment_arrays a, int n_chunk, int n_atoms)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   MLFF_SHARED_DYNAMIC(real, shared);
   typedef moment_sizes<DENSE> sizes;
   enum { LANES = sizes::LANES, AT_ONCE = sizes::AT_ONCE, LINES = sizes::LINES };
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(WARP *MOMENT_WARPS, 4) moments_kernel(moment_a
  * Twin: painn_moments_backward_cpu. */
 __global__ void __launch_bounds__(MOMENT_THREADS) moments_backward_kernel(moment_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int64_t block = blockIdx.x, i = a.begin + block, end = a.row[i + 1];
   for (int64_t e = a.row[i] + threadIdx.x; e < end; e += MOMENT_THREADS) {
     const edge_line line = make_line(a.from, e, a.slot[a.species[e]]);

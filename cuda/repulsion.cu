@@ -20,7 +20,7 @@ typedef struct repulsion_arrays {
  * their elements, V = mlff_zbl. One thread per centre, in double; deterministic. Twin: repulsion_cpu. */
 __global__ void repulsion_kernel(repulsion_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int i = (int) (blockIdx.x * blockDim.x + threadIdx.x);
   if (i >= a.n_local) return;
   double energy = 0.0;

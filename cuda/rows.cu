@@ -16,7 +16,7 @@ typedef struct row_arrays {
 /* packed[k][c] = rows[sent[k]][c]. One thread per number; deterministic. */
 __global__ void pack_rows_kernel(row_arrays a)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int64_t q = (int64_t) blockIdx.x * blockDim.x + threadIdx.x;
   if (q < a.n) a.packed[q] = a.rows[a.sent[q / a.width] * a.width + q % a.width];
 }

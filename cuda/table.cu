@@ -6,7 +6,7 @@ namespace { /* kernels differ between element types */
 /* Does nothing; whether it can be found tells whether this build has code for the device. */
 __global__ void probe_kernel(int *unused)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   (void) unused;
 }
 

@@ -57,8 +57,8 @@ void cudasim_warp_barrier(unsigned mask, const char *what, int line);
 uint64_t cudasim_warp_exchange(unsigned mask, uint64_t bits, int source, const char *what, int line);
 unsigned cudasim_warp_vote(unsigned mask, int predicate, const char *what, int line);
 int cudasim_lane();
-/* Every thread calls this before it ends: see mlff_after_others in launch.h. */
-void cudasim_after_others();
+/* Every thread calls this before it ends: see grid_dependency_wait in launch.h. */
+void cudasim_grid_dependency_wait();
 
 static inline void __syncthreads(int line = __builtin_LINE())
 {

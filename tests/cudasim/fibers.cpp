@@ -38,7 +38,7 @@ typedef ucontext_t cpu_context;
 struct fiber {
   cpu_context context;
   dim3 place;
-  int is_after; /* the thread has called cudasim_after_others */
+  int is_after; /* the thread has called cudasim_grid_dependency_wait */
 };
 
 struct warp {
@@ -218,7 +218,7 @@ static int &is_after()
 
 static void check_after()
 {
-  if (!is_after()) die("has ended without mlff_after_others: kernels that may start early need it in every thread");
+  if (!is_after()) die("has ended without grid_dependency_wait: kernels that may start early need it in every thread");
 }
 
 /* Wakes a barrier's waiting threads once the last one is there; threads that have ended never come. */
@@ -443,9 +443,9 @@ void cudasim_block_barrier(int line)
   block.warps[block.current / 32].ready &= ~(1u << block.current % 32);
 }
 
-void cudasim_after_others()
+void cudasim_grid_dependency_wait()
 {
-  if (!block.info) die("mlff_after_others outside of a kernel");
+  if (!block.info) die("grid_dependency_wait outside of a kernel");
   is_after() = 1;
 }
 

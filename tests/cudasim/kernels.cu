@@ -9,7 +9,7 @@
 /* y[k] = 2 x[k] */
 __global__ void twice_kernel(const float *x, float *y, int n)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int k = (int) (blockIdx.x * blockDim.x + threadIdx.x);
   if (k < n) y[k] = 2 * x[k];
 }
@@ -17,7 +17,7 @@ __global__ void twice_kernel(const float *x, float *y, int n)
 /* y[block] = sum of x over the block, as a tree in shared memory. */
 __global__ void tree_sum_kernel(const float *x, float *y)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   MLFF_SHARED(float, sums, 96);
   const int t = (int) threadIdx.x;
   sums[t] = x[blockIdx.x * 96 + threadIdx.x];
@@ -32,7 +32,7 @@ __global__ void tree_sum_kernel(const float *x, float *y)
 /* y[t] = sum of all lanes of the warp by xor; then what up, down and indexed shuffles and votes give. */
 __global__ void shuffle_kernel(int *sum, int *up, int *down, int *from3, unsigned *votes)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int t = (int) threadIdx.x, lane = t % 32;
   int x = t;
   for (int with = 16; with > 0; with /= 2) x += __shfl_xor_sync(0xffffffffu, x, with);
@@ -47,7 +47,7 @@ __global__ void shuffle_kernel(int *sum, int *up, int *down, int *from3, unsigne
 /* Every thread adds its number to counter, and the block's to the block's place. */
 __global__ void atomic_kernel(int *counter, int *least, int *order)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   atomicAdd(counter, (int) threadIdx.x);
   atomicMin(least, 100 - (int) threadIdx.x);
   if (threadIdx.x == 0) order[atomicAdd(order, 1) + 1] = (int) blockIdx.x;
@@ -56,14 +56,14 @@ __global__ void atomic_kernel(int *counter, int *least, int *order)
 /* order = number of warps so far, then their numbers in the order in which they came. */
 __global__ void warp_order_kernel(int *order)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   if (threadIdx.x % 32 == 0) order[atomicAdd(order, 1) + 1] = (int) threadIdx.x / 32;
 }
 
 /* A barrier is missing: right only where lower lanes come first. */
 __global__ void missing_barrier_kernel(int *y)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   MLFF_SHARED(int, given, 32);
   given[threadIdx.x] = (int) threadIdx.x;
   y[threadIdx.x] = given[threadIdx.x ? threadIdx.x - 1 : 0];
@@ -72,7 +72,7 @@ __global__ void missing_barrier_kernel(int *y)
 /* Dynamic shared memory, reversed within the block. */
 __global__ void reverse_kernel(const float *x, float *y)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   MLFF_SHARED_DYNAMIC(float, all);
   const int t = (int) threadIdx.x, n = (int) blockDim.x;
   all[t] = x[blockIdx.x * blockDim.x + threadIdx.x];
@@ -83,7 +83,7 @@ __global__ void reverse_kernel(const float *x, float *y)
 /* y[t] = what shared memory holds before anything was written. */
 __global__ void fresh_shared_kernel(float *y)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   MLFF_SHARED(float, fresh, 32);
   y[threadIdx.x] = fresh[threadIdx.x];
   __syncthreads();
@@ -94,7 +94,7 @@ __global__ void fresh_shared_kernel(float *y)
  * both after waiting for the first, the second after waiting for it. */
 __global__ void async_copy_kernel(const float *x, float *y)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   MLFF_SHARED(float, copy, 64);
   const int t = (int) threadIdx.x;
   for (int group = 0; group < 2; group++) {
@@ -111,7 +111,7 @@ __global__ void async_copy_kernel(const float *x, float *y)
 
 __global__ void products_kernel(float *y)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   const int t = (int) threadIdx.x;
   float sum = 0;
   for (float more = 1; more < 100; more *= 10) {
@@ -129,20 +129,20 @@ __global__ void products_kernel(float *y)
 
 __global__ void forgotten_product_kernel(float *y)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   cudasim_product([y] { y[0] = 1; });
 }
 
 __global__ void divergent_block_kernel(float *y)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   if (threadIdx.x < 16) __syncthreads();
   y[threadIdx.x] = 1;
 }
 
 __global__ void divergent_lines_kernel(float *y)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   if (threadIdx.x < 16)
     __syncthreads();
   else
@@ -152,28 +152,28 @@ __global__ void divergent_lines_kernel(float *y)
 
 __global__ void divergent_warp_kernel(int *y)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   if (threadIdx.x == 7) return;
   y[threadIdx.x] = __shfl_xor_sync(0xffffffffu, 1, 1);
 }
 
 __global__ void foreign_mask_kernel(int *y)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   y[threadIdx.x] = (int) __ballot_sync(0x0000ffffu, 1);
 }
 
-/* A thread ends without mlff_after_others. */
+/* A thread ends without grid_dependency_wait. */
 __global__ void early_end_kernel(float *y)
 {
   if (threadIdx.x == 7) return;
-  mlff_after_others();
+  grid_dependency_wait();
   y[threadIdx.x] = 1;
 }
 
 __global__ void shared_overrun_kernel(float *y, int at)
 {
-  mlff_after_others();
+  grid_dependency_wait();
   MLFF_SHARED(float, first, 32);
   MLFF_SHARED(float, second, 32);
   first[threadIdx.x] = second[threadIdx.x] = 0;

@@ -471,7 +471,7 @@ START_TEST(numbers_that_look_like_an_address)
   cudasim_launch_info info = {};
   info.name = "pair_of_numbers", info.grid = {1, 1, 1}, info.block = {1, 1, 1};
   const cudaError_t error = cudasim_launch(
-      info, nullptr, [] { cudasim_after_others(); }, arguments, sizes, 1);
+      info, nullptr, [] { cudasim_grid_dependency_wait(); }, arguments, sizes, 1);
   ck_assert_int_eq(error, cudaSuccess);
   mlff_backend_close(b);
 }
