@@ -2,9 +2,9 @@
 
   benchmarks/teachers.py baselines [options]   writes results/teacher-baselines.json
   benchmarks/teachers.py precisions [options]  writes results/teacher-precisions.json
-  benchmarks/teachers.py table                 writes profiles and baselines side by side into docs/teachers/README.md
+  benchmarks/teachers.py table                 writes suites and baselines into docs/teachers/README.md
 
-The profiles in LAMMPS are those of `mlff bench`, Orb-v2 on silicon and ANI-2x on water (commands in results/README.md).
+The times in LAMMPS are those of `mlff bench`: Orb-v2 on silicon, ANI-2x on water (commands in results/README.md).
 Orb-v2 has random weights of full size; the published ones do not come with this project, and the cost does not depend
 on them.
 
@@ -20,7 +20,6 @@ Timings only mean something on a machine with nothing else to do.
 
 import argparse
 import datetime
-import glob
 import json
 import os
 import statistics
@@ -280,48 +279,42 @@ PARTS = {"baselines": run_baselines, "precisions": run_precisions}
 
 BEGIN = "<!-- begin: written by benchmarks/teachers.py table -->"
 END = "<!-- end: written by benchmarks/teachers.py table -->"
-SCALING = {
-    "orb-models": ("Orb-v2, silicon", "orb_v2_scaling_silicon"),
-    "TorchANI": ("ANI-2x, 8 networks, water", "fennol_ani2x_scaling_water"),
+SUITES = {
+    "orb-models": ("Orb-v2, silicon", "orb_v2"),
+    "TorchANI": ("ANI-2x, 8 networks, water", "fennol_ani2x"),
     "SchNetPack": ("PaiNN 128/3, water", None),
 }
 
 
-def reports_of(results, name):
-    """{atoms: report} of the published files NAME_ATOMS.json of `mlff bench`, smallest first."""
-    found = [profiles.read(path) for path in glob.glob(os.path.join(results, f"{name}_*.json"))]
-    if not found:
-        raise Skip(f"there is no {name}_*.json in {results}: run `mlff bench` as its README.md says")
-    return {r["n_atoms"]: r for r in sorted(found, key=lambda r: r["n_atoms"])}
-
-
-def said_of(network, reports):
-    """When the reports were measured, and what they say about the model."""
-    dates, notes = ({r[key] for r in reports.values() if r[key]} for key in ("timestamp", "notes"))
-    return " ".join([network, max(dates)[:10], *(f"({note})" for note in sorted(notes))])
+def rows_of(results, name):
+    """Date and {atoms: row} of the network NAME in suite-NAME.json, which `mlff bench` has published."""
+    path = os.path.join(results, f"suite-{name}.json")
+    if not os.path.exists(path):
+        raise Skip(f"{path} is missing: run `mlff bench` as results/README.md says")
+    suite = profiles.read_json(path)
+    return suite["date"], {r["n_atoms"]: r for r in suite["cases"] if r["potential"] == name}
 
 
 def table(results):
-    """Markdown: times of this package in LAMMPS (profiles) and of the packages (baselines) by network and size."""
+    """Markdown: times of this package in LAMMPS (suites) and of the packages (baselines) by network and size."""
     baselines = profiles.read_json(results, "teacher-baselines.json")
     lines = [
-        "| network | atoms | this package, 1 core, ms | package | 1 thread, ms | 2 threads, ms | this package, MB |",
-        "|---|---:|---:|---|---:|---:|---:|",
+        "| network | atoms | this package, 1 core, ms | package | 1 thread, ms | 2 threads, ms |",
+        "|---|---:|---:|---|---:|---:|",
     ]
     times = {(r["package"], r["n_atoms"], r["threads"]): r["median_ms"] for r in baselines["rows"]}
     measured = []
-    for package, (network, name) in SCALING.items():
-        own = reports_of(results, name) if name else {}
-        measured += [said_of(network, own)] if own else []
+    for package, (network, name) in SUITES.items():
+        date, own = rows_of(results, name) if name else (None, {})
+        measured += [f"{network} {date[:10]}"] if own else []
         network += " (random weights)" if any(r["notes"] for r in own.values()) else ""
         for n in sorted({n for name, n, _ in times if name == package} | set(own)):
             cells = [
                 network,
                 str(n),
-                f"{own[n]['median_latency_ms']:.4g}" if n in own else "-",
+                f"{own[n]['median_ms']:.4g}" if n in own else "-",
                 package,
                 *(f"{times[package, n, t]:.4g}" if (package, n, t) in times else "-" for t in (1, 2)),
-                f"{1000 * own[n]['memory_peak_gb']:.0f}" if n in own else "-",
             ]
             lines.append("| " + " | ".join(cells) + " |")
     conditions = baselines["conditions"]
@@ -331,11 +324,11 @@ def table(results):
     )
     missing = "".join(f" {name}: {why}." for name, why in baselines["skipped"].items())
     head = (
-        f"Median time of a step, {conditions['processor']}, {conditions['n_processors']} cores; packages "
-        f"{baselines['date'][:10]} ({names}); this package, `mlff bench`: {'; '.join(measured)}. The weights of "
-        "orb-models are random as well: its cost does not depend on them. The two sides were measured one after the "
-        "other on the same machine and not in turn, so ratios are good to a fifth; those measured in turn are in "
-        f"[performance.md](../performance.md).{missing}"
+        f"Median time of a step on {conditions['processor']} with {conditions['n_processors']} cores.\n"
+        f"Packages: {baselines['date'][:10]} ({names}). This package, by `mlff bench`: {'; '.join(measured)}.\n"
+        "The weights of Orb-v2 are random on both sides; its cost does not depend on them.\n"
+        "The two sides ran one after the other, not alternately: read ratios to 20 %. "
+        f"[performance.md](../performance.md) has ratios of interleaved runs.{missing}"
     )
     return head + "\n\n" + "\n".join(lines) + "\n"
 

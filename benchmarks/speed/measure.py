@@ -2,6 +2,7 @@
 
   benchmarks/speed [options] all | PART ...      measures, writes results/speed-DATE.json and .md
   benchmarks/speed --write-docs FILE.json ...    fills docs/performance.md from results
+  benchmarks/speed --show FILE.json ...          prints all tables of results
   benchmarks/speed --list
 
 Parts: ani (TorchANI; students of ANI-2x), painn (SchNetPack), orb (orb-models), nequix (its package in JAX),
@@ -203,11 +204,12 @@ def parse_arguments(argv):
         metavar="FILE",
         help="fill docs/performance.md from results, later ones in place of parts of earlier ones, and end",
     )
+    parser.add_argument("--show", nargs="+", metavar="FILE", help="print all tables of results, and end")
     args = parser.parse_args(argv)
     unknown = [p for p in args.parts if p not in ("all", "memory", *PARTS)]
     if unknown:
         parser.error(f"part '{unknown[0]}' is not known: use all, {', '.join(PARTS)} or memory")
-    if not (args.parts or args.list or args.write_docs):
+    if not (args.parts or args.list or args.write_docs or args.show):
         parser.error("name the parts to measure, or all")
     if args.rounds < 1 or args.seconds <= 0.0:
         parser.error("--rounds and --seconds must be positive")
@@ -224,6 +226,9 @@ def main(argv=None):
     if args.write_docs:
         results = [profiles.read_json(path) for path in args.write_docs]
         report.write_docs(results, args.write_docs, os.path.join(ROOT, "docs", "performance.md"))
+        return 0
+    if args.show:
+        print("\n".join(report.markdown(profiles.read_json(path)) for path in args.show))
         return 0
     names = [*PARTS, "memory"] if "all" in args.parts else args.parts
     context = None

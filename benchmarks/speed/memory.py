@@ -40,7 +40,7 @@ def _decks(context, pair):
     deck = systems.water_deck(data, pair, real=False)
     once = [line.replace("every 20 delay 0 check no", "every 1000000 delay 0 check no") for line in deck]
     often = [line.replace("every 20 delay 0 check no", "every 5 delay 0 check no") for line in deck]
-    return {"no new neighbour lists": once, "a new neighbour list every 5 steps": often}
+    return {"no new neighbor lists": once, "a new neighbor list every 5 steps": often}
 
 
 def allocations(context):
@@ -54,7 +54,7 @@ def allocations(context):
     stock = ["pair_style lj/cut 5.0", "pair_coeff * * 0.0 1.0"]
     found = {}
     # what certainly allocates must be seen, or the zeros below would mean nothing
-    control = _decks(context, stock)["no new neighbour lists"] + ['fix control all print 1 "$(step)" screen no']
+    control = _decks(context, stock)["no new neighbor lists"] + ['fix control all print 1 "$(step)" screen no']
     if not _allocations_per_step(context, counter, control, 50, STEPS)[0] >= 1.0:
         raise LammpsError("the allocations of `fix print` in every step were not counted")
     mlff, plain = _decks(context, ours), _decks(context, stock)

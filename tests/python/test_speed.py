@@ -168,7 +168,7 @@ class Document(unittest.TestCase):
         }
         text = report.memory_tables(memory)
         self.assertIn("| 10648 atoms | 500.0 MB | 540.0 MB |\n| each further atom | 45.5 kB | 46.0 kB |", text)
-        self.assertIn("less than 60 kB for each atom, less than 1 GB for the larger crystal: MISSED.", text)
+        self.assertIn("less than 60 kB per atom, less than 1 GB for the larger crystal: MISSED.", text)
 
     def test_later_results_replace_parts(self):
         def row(part):

@@ -2,7 +2,6 @@
 what the published profiles of teachers must be."""
 
 import contextlib
-import glob
 import io
 import json
 import os
@@ -39,41 +38,35 @@ class Program:
         pass
 
 
-SIZES = {"orb_v2_scaling_silicon": (64, 216, 512), "fennol_ani2x_scaling_water": (63, 192, 768)}
+SIZES = {"orb_v2": (64, 216, 512), "fennol_ani2x": (63, 192, 768)}
 
 
 class Published(unittest.TestCase):
-    """Orb-v2 and ANI-2x in benchmarks/results: dynamics of the systems of in.bench, 1000 steps or more."""
+    """Orb-v2 and ANI-2x in benchmarks/results: suites of `mlff bench` on the systems of in.bench, 1000 steps."""
 
-    def reports(self, pattern):
-        found = [profiles.read(path) for path in glob.glob(os.path.join(RESULTS, pattern))]
-        self.assertTrue(found, pattern)
-        for r in found:
-            self.assertGreaterEqual(r["n_steps"], 1000)
-            self.assertGreaterEqual(r["warmup"]["n_steps"], 20)
-            self.assertNotIn("scaling", r)
-            yield r
-
-    def test_sizes(self):
-        for name, sizes in SIZES.items():
-            self.assertEqual(tuple(sorted(r["n_atoms"] for r in self.reports(f"{name}_*.json"))), sizes)
-            self.assertEqual(tuple(teachers.reports_of(RESULTS, name)), sizes)
+    def rows(self, name):
+        _, rows = teachers.rows_of(RESULTS, name)
+        self.assertEqual(tuple(sorted(rows)), SIZES[name])
+        settings = profiles.read_json(RESULTS, f"suite-{name}.json")["settings"]
+        self.assertGreaterEqual(settings["steps"] - settings["warmup"], 1000)
+        self.assertGreaterEqual(settings["warmup"], 20)
+        return rows.values()
 
     def test_orb(self):
-        for r in self.reports("orb_v2_*.json"):
+        for r in self.rows("orb_v2"):
             self.assertIn(teachers.RANDOM, r["notes"])
             self.assertIsNone(r["drift"])
-            self.assertIsNone(r["energy"])
-            self.assertEqual(r["context"]["timestep"], 1e-9)
 
     def test_ani(self):
         """Its atoms move: 1000 steps of half a femtosecond, at the temperature of its thermostat."""
-        for r in self.reports("fennol_ani2x_*.json"):
+        for r in self.rows("fennol_ani2x"):
             self.assertIsNone(r["notes"])
             self.assertIsNotNone(r["drift"])
-            self.assertGreaterEqual(r["energy"]["time_ps"], 0.4999)
-            self.assertAlmostEqual(r["energy"]["temperature"]["mean"], 300.0, delta=60.0)
-            self.assertGreater(r["energy"]["potential"]["std"], 0.1)
+        r = profiles.read(os.path.join(RESULTS, "fennol_ani2x_profile.json"))
+        self.assertGreaterEqual(r["n_steps"], 1000)
+        self.assertGreaterEqual(r["energy"]["time_ps"], 0.4999)
+        self.assertAlmostEqual(r["energy"]["temperature"]["mean"], 300.0, delta=60.0)
+        self.assertGreater(r["energy"]["potential"]["std"], 0.1)
 
     def test_comparison(self):
         made = profiles.read_json(RESULTS, "comparison_fennol_ani2x_vs_water_xs.json")
@@ -89,47 +82,38 @@ class Published(unittest.TestCase):
             self.assertRegex(text, rf"\| {n} \| [\d.]+ \|")
 
 
-def report(n_atoms, ms, notes=None):
-    """As much of a report as is needed."""
-    empty = {
-        "schema_version": 1,
-        "name": "x",
-        "n_steps": 1000,
-        "latencies_ms": [],
-        "mean_latency_ms": ms,
-        "context": {},
-    }
-    times = {"median_latency_ms": ms, "memory_peak_gb": 0.25, "timestamp": f"2026-11-{20 + n_atoms % 7}T00:00:00Z"}
-    return {**empty, **times, "n_atoms": n_atoms, "notes": notes}
+def suite(potential, sizes, notes=None):
+    """As much of a suite as is needed: two milliseconds for each atom."""
+    rows = [{"potential": potential, "n_atoms": n, "median_ms": 2.0 * n, "notes": notes} for n in sizes]
+    return {"date": "2026-11-26 00:00:00", "cases": rows}
 
 
 class Table(unittest.TestCase):
     def test_rows(self):
-        """Times of this package from the reports over size, those of packages beside them; random weights are named."""
+        """Times of this package over size, those of packages in the same rows; random weights are named."""
         with tempfile.TemporaryDirectory() as folder:
             rows = [{"package": "orb-models", "n_atoms": n, "threads": 1, "median_ms": 4.0 * n} for n in (64, 512)]
             conditions = {"processor": "P", "n_processors": 2, "versions": {"torch": "2.0"}}
             about = {"date": "2026-11-01", "conditions": conditions, "skipped": {"SchNetPack": "not installed"}}
             profiles.write_json(os.path.join(folder, "teacher-baselines.json"), {**about, "rows": rows})
-            for n in (512, 64, 216):
-                path = os.path.join(folder, f"orb_v2_scaling_silicon_{n}.json")
-                profiles.write_json(path, report(n, 2.0 * n, f"Orb-v2, {teachers.RANDOM}"))
-            with self.assertRaisesRegex(teachers.Skip, "no fennol_ani2x_scaling_water_.*: run `mlff bench`"):
+            orb = suite("orb_v2", (512, 64, 216), f"Orb-v2, {teachers.RANDOM}")
+            profiles.write_json(os.path.join(folder, "suite-orb_v2.json"), orb)
+            with self.assertRaisesRegex(teachers.Skip, "suite-fennol_ani2x.json is missing: run `mlff bench`"):
                 teachers.table(folder)
-            profiles.write_json(os.path.join(folder, "fennol_ani2x_scaling_water_192.json"), report(192, 10.0))
+            ani = suite("fennol_ani2x", (192,))
+            ani["cases"] += suite("water_xs", (192,))["cases"]
+            profiles.write_json(os.path.join(folder, "suite-fennol_ani2x.json"), ani)
             text = teachers.table(folder)
         lines = text.split("\n")
-        self.assertIn(
-            f"Orb-v2, silicon 2026-11-26 (Orb-v2, {teachers.RANDOM}); ANI-2x, 8 networks, water 2026-11-23.", text
-        )
+        self.assertIn("Orb-v2, silicon 2026-11-26; ANI-2x, 8 networks, water 2026-11-26.", text)
         self.assertIn("SchNetPack: not installed.", text)
         self.assertEqual(
             lines[-5:-1],
             [
-                "| Orb-v2, silicon (random weights) | 64 | 128 | orb-models | 256 | - | 250 |",
-                "| Orb-v2, silicon (random weights) | 216 | 432 | orb-models | - | - | 250 |",
-                "| Orb-v2, silicon (random weights) | 512 | 1024 | orb-models | 2048 | - | 250 |",
-                "| ANI-2x, 8 networks, water | 192 | 10 | TorchANI | - | - | 250 |",
+                "| Orb-v2, silicon (random weights) | 64 | 128 | orb-models | 256 | - |",
+                "| Orb-v2, silicon (random weights) | 216 | 432 | orb-models | - | - |",
+                "| Orb-v2, silicon (random weights) | 512 | 1024 | orb-models | 2048 | - |",
+                "| ANI-2x, 8 networks, water | 192 | 384 | TorchANI | - | - |",
             ],
         )
 
