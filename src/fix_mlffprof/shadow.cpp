@@ -84,8 +84,6 @@ void ProfShadow::open()
   const auto *run = static_cast<const mlff_info *>(force->pair->extract("mlff_info", dim));
   const MLFFSettings how = (of_run ? *of_run : MLFFSettings()).for_second_model(settings.model_keywords);
   const bool same_device = of_run && run && settings.model_keywords.count("device") == 0;
-  const std::string problem = how.check();
-  if (!problem.empty()) error->all(FLERR, std::string(WHO) + ": " + problem);
 
   const std::vector<std::string> names = name_types();
   MLFFLoader loader(lmp, WHO);

@@ -136,10 +136,9 @@ void MLFFHalo::set_model(const mlff_info *info)
   widest = std::max(VIRIAL_WIDTH, info->reverse_width);
 }
 
-std::string MLFFHalo::set_ways(bool gpu_aware, bool quantised, bool shared)
+std::string MLFFHalo::set_ways(bool gpu_aware, bool shared)
 {
   exchange.forward_device = gpu_aware ? Calls::pass : nullptr;
-  features.set_quantised(quantised);
   return has_features() ? features.share_memory(shared) : "";
 }
 

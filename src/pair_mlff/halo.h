@@ -16,9 +16,9 @@ class MLFFHalo : protected Pointers {
  public:
   MLFFHalo(class LAMMPS *lammps, class Pair *pair_style, class Fix *fix_style);    // one of them is nullptr
   void set_model(const mlff_info *info);
-  /* How features travel: from GPU to GPU by MPI; as 16-bit integers, in single precision and not with the former;
-   * through memory that ranks of a machine share, or says why not. After set_model. Collective. */
-  std::string set_ways(bool gpu_aware, bool quantised, bool shared);
+  /* How features travel: from GPU to GPU by MPI, or through memory that ranks of a machine share. Returns a line for
+   * the log. After set_model. Collective. */
+  std::string set_ways(bool gpu_aware, bool shared);
 
   bool is_needed() const { return n_ranks > 1; }
   bool has_features() const { return is_needed() && exchange_width > 0; }

@@ -169,15 +169,14 @@ MLFFModel MLFFLoader::open(const std::string &path, const std::vector<std::strin
 
 void MLFFLoader::connect_ranks(MLFFHalo &halo, const mlff_info *info, const MLFFSettings &settings)
 {
-  const bool quantised = settings.exchange == "half";
   int gpu_aware = 0, gpu_aware_anywhere = 0;
   if (halo.has_features() && info->device_number >= 0) {
-    const MLFFGpuMPI found = mlff_gpu_mpi(settings.gpu_mpi, quantised);
+    const MLFFGpuMPI found = mlff_gpu_mpi(settings.gpu_mpi);
     gpu_aware = found.is_gpu_aware;
     exchange_text = "  features:     " + found.text + "\n";
   }
   MPI_Allreduce(&gpu_aware, &gpu_aware_anywhere, 1, MPI_INT, MPI_MAX, world);
-  const std::string about = halo.set_ways(gpu_aware != 0, quantised, settings.node_memory && !gpu_aware_anywhere);
+  const std::string about = halo.set_ways(gpu_aware != 0, settings.node_memory && !gpu_aware_anywhere);
   if (halo.has_features() && !gpu_aware_anywhere) exchange_text += "  features:     " + about + "\n";
 }
 

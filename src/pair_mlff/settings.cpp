@@ -13,7 +13,7 @@ using S = MLFFSettings;
 
 namespace {
 
-enum Use { EVERY_MODEL, ONE_MODEL, RUN };    // a second model has it, too; takes one of its own; or does not know it
+enum Use { EVERY_MODEL, RUN };    // RUN: not for a second model (fix mlffprof compare, inner)
 
 struct Row {
   mlff_option option;    // numbers and files are capitals; standard: nullptr where there is none
@@ -27,7 +27,6 @@ static const Row ROWS[] = {
     {{"self_test", "yes no", "yes", "run the model file's self-test"}, EVERY_MODEL, &S::self_test},
     {{"masses", "yes no", "yes", "compare element names with masses of atom types"}, RUN, &S::masses},
     {{"domain", "warn stop ignore", "warn", "when a run leaves what was trained"}, EVERY_MODEL, &S::domain},
-    {{"exchange", "full half", "full", "features between ranks as they are, or in 16 bits"}, ONE_MODEL, &S::exchange},
     {{"gpu_mpi", "auto yes no", "auto", "features from GPU to GPU by MPI"}, EVERY_MODEL, &S::gpu_mpi},
     {{"node_memory", "yes no", "yes", "ranks of a machine share memory for features"}, EVERY_MODEL, &S::node_memory},
     {{"out_file", "FILE", nullptr, "how much forces of an ensemble's members differ"}, RUN, &S::out_file},
@@ -135,14 +134,6 @@ std::string MLFFSettings::parse(int narg, const char *const *arg)
     const std::string problem = set(arg[i], option ? arg[i + 1] : "");
     if (!problem.empty()) return problem;
   }
-  return check();
-}
-
-std::string MLFFSettings::check() const
-{
-  if (exchange == "half" && engine.at("precision") == "fp64")
-    return "exchange half rounds the features of other ranks' atoms, which precision fp64 is not for: use exchange "
-           "full";
   return "";
 }
 

@@ -14,7 +14,7 @@ struct MLFFSettings {
   using Words = std::map<std::string, std::string>;
 
   Words engine;    // name of mlff_option -> value
-  std::string exchange, gpu_mpi;
+  std::string gpu_mpi;
   std::string inner;    // model of the inner level of run_style respa; empty: none
   bool self_test, masses, node_memory;
   std::string domain;    // warn, stop or ignore
@@ -29,8 +29,6 @@ struct MLFFSettings {
   /* One keyword, and whether a second model beside that of the pair style takes it. The same. */
   std::string set(const std::string &name, std::string value);
   static bool is_for_models(const std::string &name);
-  /* What does not go together. The same. */
-  std::string check() const;
 
   /* For a second model: these but what is of one model only, and then its own keywords. */
   MLFFSettings for_second_model(const Words &own) const;

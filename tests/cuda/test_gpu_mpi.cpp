@@ -47,35 +47,34 @@ static void expect(const MLFFGpuMPI &found, bool is_gpu_aware, const char *part)
 
 START_TEST(the_library_is_asked)
 {
-  expect(mlff_gpu_mpi("auto", false, find_none), false, "host memory (MPI does not say");
+  expect(mlff_gpu_mpi("auto", find_none), false, "host memory (MPI does not say");
   openmpi_answer = 1;
-  expect(mlff_gpu_mpi("auto", false, find_openmpi), true, "from GPU to GPU by MPI (MPIX_Query_cuda_support)");
+  expect(mlff_gpu_mpi("auto", find_openmpi), true, "from GPU to GPU by MPI (MPIX_Query_cuda_support)");
   openmpi_answer = 0;
-  expect(mlff_gpu_mpi("auto", false, find_openmpi), false, "MPIX_Query_cuda_support: MPI does not take");
+  expect(mlff_gpu_mpi("auto", find_openmpi), false, "MPIX_Query_cuda_support: MPI does not take");
   mpich_answer = 1;
   mpich_kind = -1;
-  expect(mlff_gpu_mpi("auto", false, find_mpich), true, "MPIX_GPU_query_support");
+  expect(mlff_gpu_mpi("auto", find_mpich), true, "MPIX_GPU_query_support");
   ck_assert_int_eq(mpich_kind, 0); /* MPIX_GPU_SUPPORT_CUDA */
   mpich_status = 1;
-  expect(mlff_gpu_mpi("auto", false, find_mpich), false, "MPIX_GPU_query_support: MPI does not take");
+  expect(mlff_gpu_mpi("auto", find_mpich), false, "MPIX_GPU_query_support: MPI does not take");
   mpich_status = mpich_answer = 0;
-  expect(mlff_gpu_mpi("auto", false, find_mpich), false, "host memory");
+  expect(mlff_gpu_mpi("auto", find_mpich), false, "host memory");
 }
 END_TEST
 
 START_TEST(the_user_decides)
 {
   openmpi_answer = 1;
-  expect(mlff_gpu_mpi("no", false, find_openmpi), false, "gpu_mpi no");
-  expect(mlff_gpu_mpi("yes", false, find_none), true, "gpu_mpi yes");
-  expect(mlff_gpu_mpi("yes", true, find_openmpi), false, "exchange half");
+  expect(mlff_gpu_mpi("no", find_openmpi), false, "gpu_mpi no");
+  expect(mlff_gpu_mpi("yes", find_none), true, "gpu_mpi yes");
 }
 END_TEST
 
 /* No MPI is linked into this program. */
 START_TEST(without_mpi)
 {
-  expect(mlff_gpu_mpi("auto", false), false, "MPI does not say");
+  expect(mlff_gpu_mpi("auto"), false, "MPI does not say");
 }
 END_TEST
 

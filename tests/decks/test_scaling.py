@@ -107,25 +107,6 @@ def test_differences_are_found():
             scaling.differences(wrong, same)
 
 
-def test_half_exchange_of_the_student(tmp_path):
-    """The shipped student, 192 atoms on two ranks: what `exchange half` changes, against forces of 1 eV/A."""
-    args = scaling.parser().parse_args(["strong", *SHORT, "--out", str(tmp_path)])
-    scaling.prepare(args)
-    case, found = scaling.Case("strong", 2, (1, 1, 1)), {}
-    for exchange in ("full", "half"):
-        settings = f"precision fp32 exchange {exchange}"
-        found[exchange] = scaling.check_run(args, case, str(tmp_path / exchange), settings)[0]
-    full, half = (found[key][2][:, 4:] for key in ("full", "half"))
-    off = half - full
-    energy, pressure = (abs(found["half"][k] - found["full"][k]) for k in (0, 1))
-    print(
-        f"forces off by {np.sqrt((off**2).mean()):.2e} eV/A rms, {abs(off).max():.2e} at most; "
-        f"energy {energy:.1e} eV, pressure {pressure.max():.2g} bar"
-    )
-    assert 0 < np.sqrt((off**2).mean()) < 1e-4 and abs(off).max() < 1e-3
-    assert energy < 192 * 1e-5 and pressure.max() < 5
-
-
 def row(ranks, n_atoms, ms, box="2x2x2", shared=False):
     return {"box": box, "ranks": ranks, "n_atoms": n_atoms, "median_ms": ms, "oversubscribed": shared}
 

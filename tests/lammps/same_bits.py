@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-OPTIONS = ("precision fp32", "precision fp64", "exchange half", "node_memory off")
+OPTIONS = ("precision fp32", "precision fp64", "node_memory off")
 DYNAMICS = """neighbor 0.5 bin
 neigh_modify every 2 delay 0 check no
 velocity all create 300 4711

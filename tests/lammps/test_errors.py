@@ -30,7 +30,7 @@ SETTINGS = (
     (
         "devise cpu",
         "unknown keyword 'devise'",
-        "device, precision, kernels, replay, fuse, radial_intervals, members, e0, self_test, masses, domain, exchange, "
+        "device, precision, kernels, replay, fuse, radial_intervals, members, e0, self_test, masses, domain, "
         "gpu_mpi, node_memory, out_file",
     ),
     ("cpu", "unknown keyword 'cpu'", "known are"),
@@ -53,9 +53,7 @@ SETTINGS = (
     ("gpu_mpi perhaps", "unknown value 'perhaps' of 'gpu_mpi'", "auto yes no"),
     ("out_freq 1,5", "out_freq is a number of steps from 1, not '1,5'"),
     ("devi_stop 0", "devi_stop is a force above 0, not '0'"),
-    ("exchange quarter", "unknown value 'quarter'", "full half"),
     ("e0 maybe", "unknown value 'maybe' of 'e0'", "yes no"),
-    ("exchange half precision fp64", "exchange half rounds", "use exchange full"),
 )
 
 

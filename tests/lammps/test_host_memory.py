@@ -33,8 +33,7 @@ def table(output):
 
 
 @pytest.mark.parametrize(
-    "ranks, model, options",
-    [(2, "painn", ""), (2, "gaussian", "precision fp64"), (2, "painn", "exchange half"), (4, "painn", "")],
+    "ranks, model, options", [(2, "painn", ""), (2, "gaussian", "precision fp64"), (4, "painn", "")]
 )
 def test_same_bits_as_messages(zoo, tmp_path, ranks, model, options):
     """More ranks than cores as well, which have to wait for each other."""

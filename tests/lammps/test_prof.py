@@ -1106,7 +1106,6 @@ BAD = (
     ),
     ("all mlffprof 10 compare m.yaml every 5 node_memory", "'node_memory' of 'compare' has no value"),
     ("all mlffprof 10 compare m.yaml every 5 masses no", "unknown keyword 'masses'"),
-    ("all mlffprof 10 compare m.yaml every 5 elements O exchange half precision fp64", "exchange half rounds"),
     ("all mlffprof 10 compare m.yaml every 5 dump f stop x", "unknown metric 'x'|needs a metric"),
     ("all mlffprof 10 file missing/r.json", "fix mlffprof file", "missing/r.json"),
     ("all mlffprof 10 trace missing/t.json", "fix mlffprof trace", "missing/t.json"),

@@ -1,8 +1,6 @@
 /* feature_exchange.cpp: see feature_exchange.h. */
 #include "feature_exchange.h"
 
-#include "int16_rows.h"
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -51,12 +49,11 @@ void MLFFFeatureExchange::build(const std::vector<int> &rank, const std::vector<
   if (memory) memory->forget_readers();
   for (const Peer &peer : receivers)
     if (peer.near) memory->add_reader(peer.rank, peer.first);
-  n_wanted = index.size();
   requests.reserve(senders.size() + receivers.size());
   states.resize(senders.size() + receivers.size());
   // never empty, so that data() is not null
   std::vector<int> rows_wanted(index);
-  rows_wanted.resize(n_wanted + 1);
+  rows_wanted.resize(index.size() + 1);
   outgoing.resize(static_cast<size_t>(n_asked) + 1);
   MPI_Alltoallv(rows_wanted.data(), wanted.data(), wanted_first.data(), MPI_INT, outgoing.data(), asked.data(),
                 asked_first.data(), MPI_INT, world);
@@ -81,59 +78,32 @@ template <class Condition> void MLFFFeatureExchange::wait_until(Condition is_so)
 void MLFFFeatureExchange::pack_rows(const Peer &peer, const char *rows, char *to, bool past_caches)
 {
   auto row = outgoing.begin() + static_cast<std::ptrdiff_t>(peer.first);
-  for (const auto end = row + peer.count; row != end; ++row, to += packed_bytes) {
+  for (const auto end = row + peer.count; row != end; ++row, to += row_bytes) {
     const char *from = rows + static_cast<size_t>(*row) * row_bytes;
-    if (quantised) {
-      mlff_int16_pack(reinterpret_cast<const float *>(from), row_bytes / sizeof(float), quantised_row.data());
-      from = quantised_row.data();
-    }
     if (past_caches)
-      MLFFHostMemory::put(to, from, packed_bytes);
+      MLFFHostMemory::put(to, from, row_bytes);
     else
-      memcpy(to, from, packed_bytes);
+      memcpy(to, from, row_bytes);
   }
 }
 
-/* Rows of all receivers. Quantising (exchange half) counts as storing, so that such rows are mostly written by
- * non-temporal stores. */
+/* Copies the rows of all receivers. */
 void MLFFFeatureExchange::pack(const char *rows, char *send)
 {
   using clock = std::chrono::steady_clock;
   for (const Peer &peer : receivers) {
     mlff_store_choice &choice = choices[static_cast<size_t>(peer.rank)];
     const auto begin = clock::now();
-    pack_rows(peer, rows, send + peer.first * packed_bytes, peer.near && mlff_store_past_caches(&choice));
+    pack_rows(peer, rows, send + peer.first * row_bytes, peer.near && mlff_store_past_caches(&choice));
     const std::chrono::duration<double> took = clock::now() - begin;
-    mlff_store_took(&choice, took.count(), static_cast<size_t>(peer.count) * packed_bytes);
+    mlff_store_took(&choice, took.count(), static_cast<size_t>(peer.count) * row_bytes);
   }
-}
-
-void MLFFFeatureExchange::unpack(const Peer &peer, const char *packed)
-{
-  const auto n = static_cast<size_t>(peer.count);
-  char *to = place + peer.first * row_bytes;
-  if (!quantised) {
-    memcpy(to, packed, n * packed_bytes);
-    return;
-  }
-  for (size_t k = 0; k < n; k++)
-    mlff_int16_unpack(packed + k * packed_bytes, row_bytes / sizeof(float),
-                      reinterpret_cast<float *>(to + k * row_bytes));
 }
 
 bool MLFFFeatureExchange::begin(char *rows, int n_local, size_t bytes)
 {
   row_bytes = bytes;
-  packed_bytes = row_bytes;
-  if (quantised) {
-    constexpr size_t UNIT = 16;    // of what MLFFHostMemory puts
-    packed_bytes = (mlff_int16_bytes(row_bytes / sizeof(float)) + UNIT - 1) / UNIT * UNIT;
-    quantised_row.resize(packed_bytes);
-  }
-  const size_t n_packed = outgoing.size() * packed_bytes;
-  const bool from_far = std::any_of(senders.begin(), senders.end(), [](const Peer &peer) { return !peer.near; });
-  if (quantised && from_far && receive_buffer.size() < n_wanted * packed_bytes)
-    receive_buffer.resize(n_wanted * packed_bytes);
+  const size_t n_packed = outgoing.size() * row_bytes;
   place = rows + static_cast<size_t>(n_local) * row_bytes;
   number++;
   char *send = nullptr;
@@ -147,11 +117,11 @@ bool MLFFFeatureExchange::begin(char *rows, int n_local, size_t bytes)
   }
   pack(rows, send);
   if (memory) memory->give(number);
-  start(send, quantised ? receive_buffer.data() : place, false);
+  start(send, place, false);
   return true;
 }
 
-/* Posts all messages, of rows of packed_bytes. */
+/* Posts the sends and receives of all rows. */
 void MLFFFeatureExchange::start(const char *send, char *arrival, bool to_near)
 {
   const auto is_sent = [to_near](const Peer &peer) { return to_near || !peer.near; };
@@ -160,24 +130,24 @@ void MLFFFeatureExchange::start(const char *send, char *arrival, bool to_near)
       std::none_of(receivers.begin(), receivers.end(), is_sent))
     return;
   MPI_Datatype row;    // counts of rows stay far below the largest int; bytes would not
-  MPI_Type_contiguous(static_cast<int>(packed_bytes), MPI_BYTE, &row);
+  MPI_Type_contiguous(static_cast<int>(row_bytes), MPI_BYTE, &row);
   MPI_Type_commit(&row);
   for (const Peer &peer : senders) {
     if (!is_sent(peer)) continue;
     requests.emplace_back();
-    MPI_Irecv(arrival + peer.first * packed_bytes, peer.count, row, peer.rank, TAG, world, &requests.back());
+    MPI_Irecv(arrival + peer.first * row_bytes, peer.count, row, peer.rank, TAG, world, &requests.back());
   }
   for (const Peer &peer : receivers) {
     if (!is_sent(peer)) continue;
     requests.emplace_back();
-    MPI_Isend(send + peer.first * packed_bytes, peer.count, row, peer.rank, TAG, world, &requests.back());
+    MPI_Isend(send + peer.first * row_bytes, peer.count, row, peer.rank, TAG, world, &requests.back());
   }
   MPI_Type_free(&row);    // once the messages are through
 }
 
 void MLFFFeatureExchange::pass(const char *packed, char *arrivals, size_t bytes)
 {
-  packed_bytes = bytes;
+  row_bytes = bytes;
   start(packed, arrivals, true);
   MPI_Waitall(static_cast<int>(requests.size()), requests.data(), states.data());
 }
@@ -194,15 +164,12 @@ bool MLFFFeatureExchange::finish()
   for (const Peer &peer : senders) {
     if (!peer.near) continue;
     wait_until([this, &peer] { return memory->is_given(peer.rank, number); });
-    const char *packed = memory->take(peer.rank, packed_bytes);
+    const char *packed = memory->take(peer.rank, row_bytes);
     if (!packed) return false;
-    unpack(peer, packed);
+    memcpy(place + peer.first * row_bytes, packed, static_cast<size_t>(peer.count) * row_bytes);
     memory->done(peer.rank, number);
   }
   if (!requests.empty()) MPI_Waitall(static_cast<int>(requests.size()), requests.data(), states.data());
-  if (!quantised) return true;
-  for (const Peer &peer : senders)
-    if (!peer.near) unpack(peer, receive_buffer.data() + peer.first * packed_bytes);
   return true;
 }
 
@@ -211,7 +178,6 @@ double MLFFFeatureExchange::memory_usage() const
 {
   double shared = memory ? memory->bytes() : 0.0;
   for (const Peer &peer : senders)
-    if (peer.near) shared += static_cast<double>(peer.count) * static_cast<double>(packed_bytes);
-  return shared +
-         static_cast<double>(send_buffer.capacity() + receive_buffer.capacity() + outgoing.capacity() * sizeof(int));
+    if (peer.near) shared += static_cast<double>(peer.count) * static_cast<double>(row_bytes);
+  return shared + static_cast<double>(send_buffer.capacity() + outgoing.capacity() * sizeof(int));
 }

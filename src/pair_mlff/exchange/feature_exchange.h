@@ -20,13 +20,7 @@ namespace LAMMPS_NS {
 
 class MLFFFeatureExchange {
  public:
-  explicit MLFFFeatureExchange(MPI_Comm communicator) :
-      world(communicator), quantised(false), number(0), n_wanted(0), place(nullptr), row_bytes(0), packed_bytes(0)
-  {
-  }
-
-  /* Rows of floats travel as 16-bit integers (int16_rows.h). */
-  void set_quantised(bool wanted) { quantised = wanted; }
+  explicit MLFFFeatureExchange(MPI_Comm communicator) : world(communicator), number(0), place(nullptr), row_bytes(0) {}
 
   /* Whether ranks of one machine share memory. Says how rows travel then, and why no memory is shared where it is
    * wanted. Before `build`. Collective. */
@@ -61,24 +55,21 @@ class MLFFFeatureExchange {
   };
 
   MPI_Comm world;
-  bool quantised;
   std::unique_ptr<MLFFHostMemory> memory;    // or no memory is shared
   std::vector<mlff_store_choice> choices;    // [ranks of world]; counts for those that share memory
   uint64_t number;                           // of the exchange, the same on all ranks
   std::vector<Peer> senders, receivers;      // ranks that send to this one, and that this one sends to
   std::vector<int> outgoing;                 // rows of this rank that are sent, peer after peer
-  std::vector<char> send_buffer, receive_buffer, quantised_row;
+  std::vector<char> send_buffer;
   std::vector<MPI_Request> requests;    // of one exchange
   std::vector<MPI_Status> states;
-  size_t n_wanted;
-  char *place;    // of this exchange: where rows arrive, and their sizes in memory and in messages
-  size_t row_bytes, packed_bytes;
+  char *place;    // destination of the rows of the current exchange, and their size
+  size_t row_bytes;
 
   bool is_near(int rank) const { return memory && memory->is_near(rank); }
   template <class Condition> void wait_until(Condition is_so);
   void pack(const char *rows, char *send);
   void pack_rows(const Peer &peer, const char *rows, char *to, bool past_caches);
-  void unpack(const Peer &peer, const char *packed);
   void start(const char *send, char *arrival, bool to_near);
 };
 

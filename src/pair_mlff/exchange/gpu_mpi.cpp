@@ -28,11 +28,10 @@ static std::string ask(MLFFLookup find, bool &takes_gpu)
   return "";
 }
 
-MLFFGpuMPI LAMMPS_NS::mlff_gpu_mpi(const std::string &wanted, bool quantised, MLFFLookup find)
+MLFFGpuMPI LAMMPS_NS::mlff_gpu_mpi(const std::string &wanted, MLFFLookup find)
 {
   static const char *const staged = "through pinned host memory";
   static const char *const way = "from GPU to GPU by MPI";
-  if (quantised) return {false, std::string(staged) + " (exchange half)"};
   const int answer = mlff_yes_or_no(wanted.c_str());
   if (answer == 1) return {true, std::string(way) + " (gpu_mpi yes)"};
   if (answer == 0) return {false, std::string(staged) + " (gpu_mpi no)"};
@@ -43,7 +42,7 @@ MLFFGpuMPI LAMMPS_NS::mlff_gpu_mpi(const std::string &wanted, bool quantised, ML
   return {true, std::string(way) + " (" + who + ")"};
 }
 
-MLFFGpuMPI LAMMPS_NS::mlff_gpu_mpi(const std::string &wanted, bool quantised)
+MLFFGpuMPI LAMMPS_NS::mlff_gpu_mpi(const std::string &wanted)
 {
-  return mlff_gpu_mpi(wanted, quantised, [](const char *name) { return dlsym(RTLD_DEFAULT, name); });
+  return mlff_gpu_mpi(wanted, [](const char *name) { return dlsym(RTLD_DEFAULT, name); });
 }

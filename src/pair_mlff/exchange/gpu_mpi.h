@@ -15,10 +15,9 @@ struct MLFFGpuMPI {
 };
 
 /* Open MPI and MPICH have functions that tell; they are looked up while running, so that a plugin compiled with another
- * release finds them as well. wanted: "auto" (what they tell), "yes" (it is taken for granted), "no". quantised:
- * features are converted on the host. */
-MLFFGpuMPI mlff_gpu_mpi(const std::string &wanted, bool quantised, MLFFLookup find);
-MLFFGpuMPI mlff_gpu_mpi(const std::string &wanted, bool quantised);
+ * release finds them as well. wanted: "auto" (what they tell), "yes" (it is taken for granted), "no". */
+MLFFGpuMPI mlff_gpu_mpi(const std::string &wanted, MLFFLookup find);
+MLFFGpuMPI mlff_gpu_mpi(const std::string &wanted);
 
 }    // namespace LAMMPS_NS
 
