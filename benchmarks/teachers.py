@@ -237,7 +237,7 @@ def run_precisions(context, args):
         os.path.join(args.build, "mlff") if os.path.exists(os.path.join(args.build, "mlff")) else None
     )
     orb = os.path.join(context.work, "orb-v2-random")
-    tools("mlff_tools.convert", "orb", "--random", "1", "--elements", "H,O,Si", "--no-self-test", "-o", orb)
+    tools("mlff_tools", "convert", "orb", "--random", "1", "--elements", "H,O,Si", "--no-self-test", "-o", orb)
     models, skipped = [("orb_v2", orb + ".yaml", systems.rattled_silicon, SILICON)], {}
     try:
         models.append(("ani2x", converted(context, "ani", "ani-2x"), water, WATER))

@@ -20,7 +20,7 @@ import numpy as np
 
 from mlff_tools.model.lammps import environment, find_lmp, quoted
 from mlff_tools.model.structures import molecule, molecule_box
-from mlff_tools.train.sample import data_file
+from mlff_tools.train.lammps_data import data_text
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -64,7 +64,7 @@ def liquid(args):
     lmp = find_lmp()
     with tempfile.TemporaryDirectory() as place:
         with open(os.path.join(place, "start.data"), "w", encoding="ascii") as f:
-            f.write(data_file(molecule_box(args.molecule, args.number, START[args.molecule], args.seed), elements))
+            f.write(data_text(molecule_box(args.molecule, args.number, START[args.molecule], args.seed), elements))
         with open(os.path.join(place, "in.lmp"), "w", encoding="ascii") as f:
             f.write(
                 SCRIPT.format(
@@ -103,7 +103,7 @@ def single(args):
         "positions": positions,
         "cell": np.eye(3) * args.cell,
     }
-    return data_file(structure, elements).splitlines()
+    return data_text(structure, elements, title=structure["name"]).splitlines()
 
 
 def main():

@@ -73,7 +73,7 @@ def mlff_pair(context, model, elements, kernels=None):
 
 
 def tools(*arguments):
-    """Runs a module of mlff_tools in a process of its own."""
+    """Runs a command of mlff_tools in a process of its own."""
     env = dict(os.environ, PYTHONPATH=os.path.join(ROOT, "python"))
     done = subprocess.run(
         [sys.executable, "-m", *arguments],
@@ -107,7 +107,7 @@ def converted(context, kind, name, *options):
     """Model file made from the published parameters `name` of the shared models."""
     source = published(context, name + ".yaml")
     result = os.path.join(context.work, name)
-    tools("mlff_tools.convert", kind, source, *options, "-o", result)
+    tools("mlff_tools", "convert", kind, source, *options, "-o", result)
     return result + ".yaml"
 
 
@@ -254,7 +254,7 @@ def orb(context):
     for structure in (systems.rattled_silicon(), systems.reference_water(context.shared)):
         n, label = len(structure["numbers"]), "64 Si" if structure["numbers"][0] == 14 else "64 waters"
         theirs, found = _torch_part(context, "orb", weights, "orb-models", ["predict"], structure, f", {label}")
-        tools("mlff_tools.convert", "orb", weights, "--elements", "H,O,Si", "--no-self-test", "-o", model)
+        tools("mlff_tools", "convert", "orb", weights, "--elements", "H,O,Si", "--no-self-test", "-o", model)
         data = os.path.join(context.work, f"orb-{n}.data")
         types, masses = systems.write_elements(data, structure)
         deck = systems.water_deck(

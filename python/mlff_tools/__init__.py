@@ -1,15 +1,13 @@
-"""Tools around the machine-learned force fields of this project. Each command is run as `python -m mlff_tools.NAME`:
+"""The Python commands of mlff. Run them with `python -m mlff_tools NAME` or `mlff NAME`:
 
-  convert, against, selftest              model files from published parameters, and their numbers
+  convert, against, selftest              model files from published parameters, comparisons, self-tests
   distill, label, certify                 from a recipe to a student and its certificate
-  sample, train, accuracy                 the parts that the first shipped models were made with
   bench, scaling, validate, report        measurements
-All but against and selftest are commands of the program mlff, too; `mlff verify --against` is against.
+`mlff` has no command selftest, and calls against as `mlff verify --against`.
 
-The code is in the packages model (model files, references, the engine and LAMMPS), convert, train, ensemble (statistics
-and verdicts on trajectories), certify, bench and report. Model files are described in docs/model_file.md. Training
-needs PyTorch, and so do the readers of PyTorch checkpoints in `convert`; everything else needs numpy, PyYAML and
-safetensors.
+Packages: model (model files, references, the engine and LAMMPS), convert, train, ensemble (statistics of trajectories),
+certify, bench and report. docs/model_file.md describes model files. Training and the readers of PyTorch checkpoints in
+`convert` need PyTorch; everything else needs numpy, PyYAML and safetensors.
 """
 
 import os

@@ -61,7 +61,7 @@ void cli_print_models(int only_names);
 /* What the system calls the processor; "" when it does not say. */
 const char *cli_processor(void);
 
-/* Becomes `python3 -m mlff_tools.NAME ARGUMENTS`; returns only when there is no Python, with CLI_FAILED. */
+/* Becomes `python3 -m mlff_tools NAME ARGUMENTS`; returns only when there is no Python, with CLI_FAILED. */
 int cli_python(const char *name, int argc, char **argv);
 
 /* Prints "mlff WHO: text", or "mlff: text" when who is NULL, to stderr, and returns `code`. All errors are printed by

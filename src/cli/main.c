@@ -88,9 +88,6 @@ static const struct {
     {"report", "make a page of reports (Python)"},
     {"distill", "from a recipe to a trained and certified model (Python)"},
     {"certify", "hold a model against its teacher and the bars of a recipe (Python)"},
-    {"sample", "sample structures by the dynamics of a model, labelled by it (Python)"},
-    {"train", "train a model on labelled structures (Python)"},
-    {"accuracy", "errors of a model on a held-out split (Python)"},
     {"label", "label structures by a teacher: a model, LAMMPS, ASE or a file of labels (Python)"},
 };
 enum { N_SCRIPTS = sizeof scripts / sizeof *scripts };

@@ -9,20 +9,16 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Says what is missing before running the module as `python3 -m` would, but without the current folder on the path: its
-   numpy.py is not ours to run. (The option -P does that from Python 3.11 on.) */
+/* Runs `python3 -m mlff_tools NAME` without the current folder on the path, so that a numpy.py there is not imported.
+   (The option -P does this from Python 3.11 on.) */
 static const char program[] =
     "import sys\n"
     "sys.path[:] = [place for place in sys.path if place]\n"
     "import importlib.util, runpy\n"
-    "name = sys.argv.pop(1)\n"
-    "package, _, part = name.partition('.')\n"
-    "if not importlib.util.find_spec(package):\n"
-    "    sys.exit(f'mlff: {sys.executable} has no package {package}, which mlff {part} needs: install it with pip '\n"
+    "if not importlib.util.find_spec('mlff_tools'):\n"
+    "    sys.exit(f'mlff: {sys.executable} has no package mlff_tools, which mlff {sys.argv[1]} needs: install it with pip '\n"
     "             'install . in the source directory of mlff, or add its folder python to PYTHONPATH')\n"
-    "if not importlib.util.find_spec(name):\n"
-    "    sys.exit(f'mlff: this version of the package {package} has no command {part}')\n"
-    "runpy.run_module(name, run_name='__main__', alter_sys=True)\n";
+    "runpy.run_module('mlff_tools', run_name='__main__', alter_sys=True)\n";
 
 /* The Python of the directory that this program lies in, as in an environment made by pip. 0 when there is none. */
 static int python_beside(char *path, size_t size)
@@ -59,15 +55,14 @@ static const char *python_of_build(void)
 
 int cli_python(const char *name, int argc, char **argv)
 {
-  char beside[PATH_MAX], module[64];
+  char beside[PATH_MAX];
   const char *python = python_beside(beside, sizeof beside) ? beside : python_of_build();
   char **arguments = calloc((size_t) argc + 5, sizeof *arguments);
   if (!arguments) return CLI_FAILED;
-  snprintf(module, sizeof module, "mlff_tools.%s", name);
   arguments[0] = (char *) (python ? python : "python3");
   arguments[1] = (char *) "-c";
   arguments[2] = (char *) program;
-  arguments[3] = module;
+  arguments[3] = (char *) name;
   for (int k = 0; k < argc; k++) arguments[4 + k] = argv[k];
   add_source_path();
   execvp(arguments[0], arguments);

@@ -137,7 +137,7 @@ def model(folder, factor=1.0):
         tensors[name] = tensors[name] * tensors[name].dtype.type(factor)
     modelfile.write(path.removesuffix(".yaml"), head, tensors)
     if factor != 1:
-        subprocess.run([sys.executable, "-m", "mlff_tools.selftest", path], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([sys.executable, "-m", "mlff_tools", "selftest", path], check=True, stdout=subprocess.DEVNULL)
     return path
 
 
@@ -148,8 +148,8 @@ def timed(plant, folder):
     with planted(plant, folder) as words:
         for name, path, more in (("a", STUDENT, ["--build", PLUGIN]), ("b", changed, words)):
             out = os.path.join(folder, name)
-            run = [sys.executable, "-m", "mlff_tools.bench", "water-small-nvt*", "--model", path, "--out", out, *TIMED]
-            run += ["--repeats", "1", "--reference", copy, *more]
+            run = [sys.executable, "-m", "mlff_tools", "bench", "water-small-nvt*", "--model", path, "--out", out]
+            run += [*TIMED, "--repeats", "1", "--reference", copy, *more]
             subprocess.run(run, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             files += glob.glob(os.path.join(out, "cases", "*.json"))
     return files

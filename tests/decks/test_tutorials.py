@@ -28,7 +28,7 @@ def test_my_molecule(tmp_path):
     source = os.path.join(SHARED, "models", "ani-2x.yaml")
     if not os.path.exists(source):
         pytest.skip(f"{source} is not there (MLFF_SHARED_DIR)")
-    convert = [sys.executable, "-m", "mlff_tools.convert", "ani", source, "-o", "ani-2x", "--origin", "reference"]
+    convert = [sys.executable, "-m", "mlff_tools", "convert", "ani", source, "-o", "ani-2x", "--origin", "reference"]
     subprocess.run(convert, cwd=tmp_path, check=True, env={**os.environ, "PYTHONPATH": f"{pages.ROOT}/python"})
     output = "".join(
         text or ""

@@ -47,7 +47,7 @@ def write(folder, text, name="recipe.yaml"):
 
 
 def start(folder, recipe, *more, **options):
-    words = [sys.executable, "-m", "mlff_tools.distill", recipe, *more]
+    words = [sys.executable, "-m", "mlff_tools", "distill", recipe, *more]
     return subprocess.Popen(
         words,
         cwd=folder,
@@ -126,7 +126,7 @@ def test_a_calculator_of_ase(tmp_path):
 @needs_torch
 def test_a_file_of_labels(tmp_path):
     made = write(tmp_path, SW, "labels.yaml")
-    words = [sys.executable, "-m", "mlff_tools.label", "--recipe", made, "-o", str(tmp_path / "dft.xyz")]
+    words = [sys.executable, "-m", "mlff_tools", "label", "--recipe", made, "-o", str(tmp_path / "dft.xyz")]
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
     text = (tmp_path / "dft.xyz").read_text().replace(" energy=", " REF_energy=")
     text = "\n".join(" ".join(w for w in line.split(" ") if "_sha256=" not in w) for line in text.split("\n"))
@@ -261,7 +261,10 @@ def test_dry_run(tmp_path):
 @pytest.mark.parametrize("name", ["water", "silicon", "ase", "lammps", "labels"])
 def test_examples_are_recipes(tmp_path, name):
     said = subprocess.run(
-        [sys.executable, "-m", "mlff_tools.distill", "--example", name], stdout=subprocess.PIPE, text=True, check=True
+        [sys.executable, "-m", "mlff_tools", "distill", "--example", name],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
     ).stdout
     text = said.replace("/path/to/python", sys.executable)
     assert recipe_rounds.read(write(tmp_path, text)).name

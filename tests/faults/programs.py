@@ -14,7 +14,6 @@ import subprocess
 import sys
 
 import numpy as np
-import sampling
 import yaml
 from safetensors.numpy import load
 
@@ -25,7 +24,6 @@ MLFF = os.environ.get("MLFF", os.path.join(ROOT, "build", "mlff"))
 LMP = os.environ.get("MLFF_LMP", os.path.join(os.path.dirname(sys.executable), "lmp"))
 PROPERTIES = 'Lattice="8 0 0 0 8 0 0 0 8" Properties=species:S:1:pos:R:3'
 WATER = "".join(f"3\n{PROPERTIES}{{}}\nO 0 0 0\nH 0.76 {0.59 + 0.01 * k} 0\nH -0.76 0.59 0\n" for k in range(3))
-SAMPLE = {**sampling.CONFIG, "groups": sampling.CONFIG["groups"][1:]}  # benzene
 RECIPE = {
     "name": "small",
     "structures": [{"files": "water.xyz"}],
@@ -89,15 +87,13 @@ def make_inputs(folder):
     (folder / "water.xyz").write_text(WATER.format(*[""] * 3))
     tags = [" split=test config_type=a" if k else " split=train config_type=a" for k in range(3)]
     (folder / "tagged.xyz").write_text(WATER.format(*tags))
-    for name, value in (("sample", SAMPLE), ("recipe", RECIPE)):
-        (folder / f"{name}.yaml").write_text(yaml.safe_dump(value))
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(RECIPE))
     shutil.copytree(os.path.join(ROOT, "benchmarks", "results"), folder / "reports")
     (folder / "model").mkdir()
     for ending in (".yaml", ".safetensors"):
         shutil.copy(os.path.join(models, "water-benzene-student" + ending), folder / "model")
         shutil.copy(os.path.join(models, "water-xs" + ending), folder / ("water-xs" + ending))
-    programs = {name: replayed(str(folder), name) for name in ("lmp-sample", "lmp-validate", "lmp-scaling")}
-    run_once("sample", ["sample.yaml", "--out", "sampled", "--jobs", "1", "--lmp", programs["lmp-sample"][0]], folder)
+    programs = {name: replayed(str(folder), name) for name in ("lmp-validate", "lmp-scaling")}
     run_once("label", ["tagged.xyz", "-o", "labels.xyz", "--mlff", "water-xs"], folder)
     run_once("validate", [*VALIDATE, "--out", "validated", "--lmp", programs["lmp-validate"][0]], folder)
     run_once("bench", [*CASE, "--repeats", "2", "--out", "suite/suite"], folder)
@@ -124,31 +120,11 @@ PROGRAMS = [
         ("a.json", "a.trace.json"),
     ),
     Program(
-        "sample",
-        ["mlff_tools.train.sample", "{in}/sample.yaml", "--out", "w", "--jobs", "1", "--lmp", "{in}/lmp-sample.replay"],
-        ("w/trial.npz",),
-        ("w/trial.npz",),
-    ),
-    Program(
         "label",
         ["mlff_tools.train.label", "{in}/tagged.xyz", "-o", "labels.xyz", "--mlff", "water-xs"],
         ("labels.xyz",),
         ("labels.xyz",),
         grows=True,
-    ),
-    Program(
-        "accuracy",
-        [
-            "mlff_tools.train.accuracy",
-            "water-benzene-student.yaml",
-            "{in}/sampled/trial.npz",
-            "--json",
-            "a.json",
-            "--write",
-        ],
-        ("a.json", "water-benzene-student.yaml"),
-        ("a.json", "water-benzene-student.yaml", "water-benzene-student.safetensors"),
-        "model",
     ),
     Program(
         "selftest",

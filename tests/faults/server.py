@@ -17,10 +17,8 @@ MODULES = (
     "convert.command",
     "model.selftest",
     "report.page",
-    "train.accuracy",
     "train.distill",
     "train.label",
-    "train.sample",
 )
 
 

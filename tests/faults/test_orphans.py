@@ -34,7 +34,7 @@ def mark_of(pid):
 @pytest.mark.parametrize("how", (signal.SIGKILL, signal.SIGTERM))
 @pytest.mark.parametrize("ranks", (1, 2))
 def test_bench(tmp_path, ranks, how):
-    words = [sys.executable, "-m", "mlff_tools.bench", *BENCH.split(), str(ranks)]
+    words = [sys.executable, "-m", "mlff_tools", "bench", *BENCH.split(), str(ranks)]
     with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         value = mark_of(process.pid)
         process.send_signal(how)

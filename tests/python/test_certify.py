@@ -168,7 +168,7 @@ def test_goes_on_after_kills(place):
     words = [*recipe(place, {"nve_drift": 1.0}, {"mlff": STUDENT}), "--measure", "errors,nve,timestep,beyond"]
     _, wanted = certify([*words, "--work", "whole"])
     env = {**os.environ, "PYTHONPATH": os.path.join(helpers.ROOT, "python")}
-    process_words = [sys.executable, "-m", "mlff_tools.certify", STUDENT, *words, "--work", "killed"]
+    process_words = [sys.executable, "-m", "mlff_tools", "certify", STUDENT, *words, "--work", "killed"]
     done = lambda: len(glob.glob("killed/*/result.json"))
     for k in range(3) if NIGHTLY else (2,):
         with subprocess.Popen(process_words, env=env, stdout=subprocess.DEVNULL, start_new_session=True) as process:
@@ -286,7 +286,7 @@ def test_labels_of_another_teacher(place, capsys):
     refused([*words, "--labels", "kcal.xyz"], capsys, "is that of all electrons in kcal/mol: energies must be in eV")
     assert command.main([STUDENT, *words]) == 0
     os.remove("c.html")
-    made = [sys.executable, "-m", "mlff_tools.label", "labels.xyz", "--mlff", STUDENT, "-o", "s.xyz"]
+    made = [sys.executable, "-m", "mlff_tools", "label", "labels.xyz", "--mlff", STUDENT, "-o", "s.xyz"]
     env = {**os.environ, "PYTHONPATH": os.path.join(helpers.ROOT, "python")}
     subprocess.run(made, env=env, check=True, stdout=subprocess.DEVNULL)
     assert command.main([STUDENT, *words, "--labels", "s.xyz"]) == 0

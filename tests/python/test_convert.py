@@ -1,4 +1,4 @@
-"""The command `python -m mlff_tools.convert`: what it writes, and what it refuses."""
+"""The command `python -m mlff_tools convert`: what it writes, and what it refuses."""
 
 import contextlib
 import copy

@@ -286,7 +286,7 @@ teacher:
 
 
 def label(place, *more):
-    return [sys.executable, "-m", "mlff_tools.label", "--recipe", str(place / "r.yaml"), "-o", "out.xyz", *more]
+    return [sys.executable, "-m", "mlff_tools", "label", "--recipe", str(place / "r.yaml"), "-o", "out.xyz", *more]
 
 
 def environment():

@@ -91,11 +91,11 @@ def test_a_wrong_hash_is_one_error(tmp_path):
         FOLDER / "water-xs.yaml", tmp_path, lambda t: "# mine\n" + t.replace("density: [0.85", "density: [0.65")
     )
     renew = (
-        rf"water-xs.yaml:14: header_sha256: is {'[0-9a-f]' * 64}, but .* run `python -m mlff_tools.selftest {path} --h"
+        rf"water-xs.yaml:14: header_sha256: is {'[0-9a-f]' * 64}, but .* run `python -m mlff_tools selftest {path} --h"
     )
     with pytest.raises(mlff.Error, match=renew):
         mlff.Model(path)
-    with pytest.raises(ModelError, match=f"run `python -m mlff_tools.selftest {path} --header`"):
+    with pytest.raises(ModelError, match=f"run `python -m mlff_tools selftest {path} --header`"):
         modelfile.read(path)
     selftest.main([path, "--header"])
     text = Path(path).read_text()

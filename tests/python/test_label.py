@@ -56,7 +56,7 @@ WORDS = ["s.xyz", "--ase", "springs:Springs", "-o", "out.xyz"]
 
 def run(words, **options):
     env = {**os.environ, "PYTHONPATH": os.path.join(helpers.ROOT, "python")}
-    words = [sys.executable, "-m", "mlff_tools.label", *map(str, words)]
+    words = [sys.executable, "-m", "mlff_tools", "label", *map(str, words)]
     return subprocess.run(words, env=env, capture_output=True, text=True, check=False, **options)
 
 
@@ -102,7 +102,7 @@ def test_labels_of_a_command(place):
 def test_goes_on_where_it_was_killed(place):
     """Killed at moments of its own and ours, with a frame half written: the same bytes in the end."""
     wanted = whole(place, [*WORDS[:3], "--arguments", '{"slow": 0.05}', *WORDS[3:]])
-    words = [sys.executable, "-m", "mlff_tools.label", *WORDS[:3], "--arguments", '{"slow": 0.05}', *WORDS[3:]]
+    words = [sys.executable, "-m", "mlff_tools", "label", *WORDS[:3], "--arguments", '{"slow": 0.05}', *WORDS[3:]]
     env = {**os.environ, "PYTHONPATH": os.path.join(helpers.ROOT, "python")}
     sizes = []
     for part in (0.01, 0.2, 0.4, 0.6, 0.8):
@@ -316,7 +316,7 @@ def test_help_names_every_option():
 
 
 def test_stopped_by_ctrl_c(place):
-    words = [sys.executable, "-m", "mlff_tools.label", *WORDS[:3], "--arguments", '{"slow": 1.0}', *WORDS[3:]]
+    words = [sys.executable, "-m", "mlff_tools", "label", *WORDS[:3], "--arguments", '{"slow": 1.0}', *WORDS[3:]]
     env = {**os.environ, "PYTHONPATH": os.path.join(helpers.ROOT, "python")}
     heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # what runs in the background ignores it
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

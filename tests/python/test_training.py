@@ -3,9 +3,6 @@
 Runs where PyTorch is; elsewhere in the Python that MLFF_TORCH_PYTHON names, if it does.
 """
 
-import contextlib
-import io
-import json
 import os
 import tempfile
 import unittest
@@ -13,11 +10,10 @@ import unittest.mock
 
 import helpers
 import numpy as np
-import yaml
 from helpers import assert_near
 
 from mlff_tools.model import modelfile, reference, structures
-from mlff_tools.train import accuracy, dataset
+from mlff_tools.train import dataset
 
 try:
     import torch
@@ -53,39 +49,19 @@ ANI = {
 }
 
 
-def make_data(path):
+def make_data():
     """A small data set: rattled molecules and boxes, labelled by a random PaiNN."""
-    model = helpers.painn(seed=3)
-    made = []
+    model, out = helpers.painn(seed=3), []
+    splits = ("train", "train", "train", "train", "validation", "validation", "test", "test")
     for k in range(12):
-        made.append(("benzene", structures.rattled("benzene", k, 0.1)))
         box = structures.molecule_box("water", 4, 0.9, 100 + k)
-        made.append(
-            ("water", {**box, "positions": box["positions"] + 0.05 * np.random.default_rng(k).normal(size=(12, 3))})
-        )
-    rows = {k: [] for k in ("species", "positions", "forces", "cell", "energy", "n")}
-    for _, s in made:
-        energy, forces, _ = reference.evaluate(model, s)
-        rows["species"].append(np.array([model[0]["elements"].index(e) for e in s["elements"]], np.int8))
-        rows["positions"].append(s["positions"].astype(np.float32))
-        rows["forces"].append(forces.astype(np.float32))
-        rows["cell"].append(np.zeros((1, 3, 3)) if s["cell"] is None else s["cell"][None])
-        rows["energy"].append([energy])
-        rows["n"].append(len(forces))
-    n = len(made)
-    data = {k: np.concatenate(v) for k, v in rows.items() if k != "n"}
-    data.update(
-        first=np.concatenate([[0], np.cumsum(rows["n"])]),
-        elements=np.array(model[0]["elements"]),
-        offset=np.array([model[0]["energy_offsets"][e] for e in model[0]["elements"]]),
-        trajectory=np.arange(n, dtype=np.int32),
-        split=np.array([0, 0, 0, 0, 1, 1, 2, 2] * (n // 8), np.int8),
-        temperature=np.full(n, 300.0),
-        density=np.array([0.9 if kind == "water" else 0.0 for kind, _ in made]),
-        trajectory_names=np.array([f"t{k}" for k in range(n)]),
-        info=np.array(json.dumps({"config": {"name": "tests"}, "labels": "random PaiNN", "model_sha256": "none"})),
-    )
-    dataset.save(path, data)
+        box["positions"] = box["positions"] + 0.05 * np.random.default_rng(k).normal(size=(12, 3))
+        for kind, s in (("benzene", structures.rattled("benzene", k, 0.1)), ("water", box)):
+            energy, forces, _ = reference.evaluate(model, s)
+            info = {"config_type": kind, "trajectory": f"t{len(out)}", "split": splits[len(out) % 8]}
+            info["temperature"] = "300"
+            out.append({**s, "energy": energy, "forces": forces, "info": info, "columns": {}, "source": kind})
+    return dataset.from_labels(out, model[0]["elements"])
 
 
 class Elsewhere(unittest.TestCase):
@@ -103,46 +79,35 @@ class Training(unittest.TestCase):
     def setUpClass(cls):
         torch.set_num_threads(1)
         cls.folder = tempfile.TemporaryDirectory()
-        cls.path = os.path.join(cls.folder.name, "data.npz")
-        make_data(cls.path)
-        cls.data, cls.sha256 = dataset.load(cls.path)
+        cls.data = make_data()
 
     @classmethod
     def tearDownClass(cls):
         cls.folder.cleanup()
 
     def config(self, architecture="painn", **train):
-        config = {
+        return {
             "name": f"small-{architecture}",
             "architecture": architecture,
             "model": PAINN if architecture == "painn" else ANI,
             "train": {
+                **training.TRAIN_DEFAULTS,
                 "steps": 60,
                 "warmup": 5,
                 "learning_rate": 0.005,
                 "validate_every": 20,
                 "energy_weight": 10.0,
                 "ema": 0.9,
-                "batch": {12: 2},
+                "batch": 48,
                 **train,
             },
         }
-        path = os.path.join(self.folder.name, f"{architecture}.yaml")
-        with open(path, "w", encoding="ascii") as f:
-            yaml.safe_dump(config, f)
-        return path
 
     def trainer(self, architecture="painn", **train):
-        return Trainer(
-            training.read_config(self.config(architecture, **train)), self.data, self.sha256, torch.device("cpu")
-        )
+        return self.of(self.config(architecture, **train))
 
-    def run_command(self, architecture, out, *arguments, **train):
-        with contextlib.redirect_stdout(io.StringIO()) as text:
-            words = [self.config(architecture, **train), "--data", self.path, "--out", out, "--work", out]
-            status = training.main([*words, "--device", "cpu", *arguments])
-        self.assertEqual(status, training.UNFINISHED if "--max-seconds" in arguments else 0)
-        return text.getvalue()
+    def of(self, config, data=None):
+        return Trainer(config, data or self.data, self.data["sha256"], torch.device("cpu"))
 
     def test_a_jump_of_the_error_is_taken_back(self):
         trainer = self.trainer()
@@ -186,9 +151,9 @@ class Training(unittest.TestCase):
         self.assertGreater(float(step.norm()), 0.0)
 
     def variant(self, n, cutoff, kind="bspline"):
-        config = training.read_config(self.config())
+        config = self.config()
         config["model"] = {**PAINN, "cutoff": cutoff, "radial_basis": {"kind": kind, "n": n}}
-        return Trainer(config, self.data, self.sha256, torch.device("cpu"))
+        return self.of(config)
 
     def test_finer_splines_make_the_same_function(self):
         weight = torch.randn(3, 12, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -310,35 +275,8 @@ class Training(unittest.TestCase):
         train = dataset.frames_of(self.data, "train")
         sums = [offsets[self.data["species"][self.data["first"][k] : self.data["first"][k + 1]]].sum() for k in train]
         rest = self.data["energy"][train] - sums
-        for density in (0.0, 0.9):
-            kind = self.data["density"][train] == density
-            self.assertLess(abs(rest[kind].mean()), 1e-6)
-
-    def test_learns_and_writes_everything(self):
-        for architecture in ("painn", "ani"):
-            with tempfile.TemporaryDirectory() as out:
-                text = self.run_command(architecture, out, steps=200)
-                self.assertIn("finished", text)
-                with open(os.path.join(out, f"small-{architecture}.csv"), encoding="ascii") as f:
-                    lines = f.read().splitlines()
-                columns = lines[0].split(",")
-                first, last = (float(x.split(",")[columns.index("train_force_rmse")]) for x in (lines[1], lines[-1]))
-                self.assertLess(last, 0.6 * first)
-                head, _ = modelfile.read(os.path.join(out, f"small-{architecture}"))
-                self.assertEqual(head["provenance"]["data_sha256"], self.sha256)
-                self.assertGreaterEqual(len(head["self_test"]["structures"]), 3)
-
-    def test_resuming_changes_nothing(self):
-        for optimizer in ("adam", "soap"):
-            with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
-                self.run_command("painn", one, steps=40, optimizer=optimizer)
-                text = self.run_command("painn", two, "--max-seconds", "0.01", steps=40, optimizer=optimizer)
-                self.assertIn("not finished at step", text)
-                self.assertEqual([n for n in os.listdir(two) if n.endswith((".yaml", ".safetensors"))], [])
-                self.assertIn("finished", self.run_command("painn", two, steps=40, optimizer=optimizer))
-                a, b = (modelfile.read(os.path.join(x, "small-painn"))[1] for x in (one, two))
-                for key in a:
-                    assert_near(a[key], b[key], 1e-5, key)
+        for name in ("benzene", "water"):
+            self.assertLess(abs(rest[self.data["config_type"][train] == name].mean()), 1e-6)
 
     def labelled(self, seed=5):
         """The data set with stress, energies of atoms and Hessian-vector products, which some frames do not have."""
@@ -377,7 +315,7 @@ class Training(unittest.TestCase):
             ceiling = 0.8 * float(self.data["forces"].std())
             weights = {"stress_weight": 30.0, "atom_weight": 2.0, "hessian_weight": 1e-4}
             config = self.config(architecture, force_ceiling=ceiling, batch=96, **weights, **limits)
-            t = Trainer(training.read_config(config), self.labelled(), self.sha256, torch.device("cpu"))
+            t = self.of(config, self.labelled())
             self.assertLess(min(float(k[k > 0].min()) for k in t.keep), 0.9)
             self.assertEqual([c.n_atoms for c in t.classes], [12, 12, 24, 24])
             if t.fast is None:
@@ -398,8 +336,7 @@ class Training(unittest.TestCase):
     def test_gradient_of_each_term(self):
         """The fast path against central differences of the loss of the plain one in double, along random directions."""
         for architecture in ("painn", "ani"):
-            config = training.read_config(self.config(architecture, batch=96, hessian_weight=1.0))
-            t = Trainer(config, self.labelled(), self.sha256, torch.device("cpu"))
+            t = self.of(self.config(architecture, batch=96, hessian_weight=1.0), self.labelled())
             if t.fast is None:
                 self.skipTest("no C compiler (cc)")
             t.theta += 0.1 * torch.randn(t.theta.shape, generator=torch.Generator().manual_seed(2))
@@ -442,17 +379,6 @@ class Training(unittest.TestCase):
             steps.append(u.T @ step @ w if turned else step)
         assert_near(steps[1], steps[0], 1e-6 * float(steps[0].norm()), "direction")
 
-    def test_start_takes_over_weights(self):
-        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
-            self.run_command("painn", one, steps=60)
-            other = os.path.join(one, "small-painn.checkpoint")
-            self.run_command("painn", two, "--start", other, steps=1, learning_rate=1e-9, warmup=1)
-            a, b = (modelfile.read(os.path.join(x, "small-painn"))[1] for x in (one, two))
-            self.assertEqual(set(a), set(b))
-            self.assertGreater(len(a), 3)
-            for key in a:
-                assert_near(a[key], b[key], 1e-6, key)
-
     def test_checkpoint_of_other_data_is_refused(self):
         t = self.trainer()
         with self.assertRaisesRegex(modelfile.ModelError, "checkpoint"):
@@ -464,28 +390,6 @@ class Training(unittest.TestCase):
             with self.assertRaisesRegex(modelfile.ModelError, text):
                 training.device_of(name)
         self.assertEqual(training.device_of("cpu").type, "cpu")
-
-    def test_what_cannot_be_used_leaves_no_folder(self):
-        with tempfile.TemporaryDirectory() as out:
-            words = [self.config("painn"), "--data", self.path, "--out", f"{out}/models", "--work", f"{out}/work"]
-            for more in (["--device", "gpu"], ["--start", "none"], ["--start", self.path]):
-                helpers.refusal(training.main, [*words, *more])
-            self.assertEqual(os.listdir(out), [])
-
-    def test_batch_must_name_every_kind(self):
-        with self.assertRaisesRegex(modelfile.ModelError, "train.batch"):
-            self.trainer(batch={24: 1})
-
-
-class Summary(unittest.TestCase):
-    def test_numbers(self):
-        water = {"elements": ["O", "H", "H"]}
-        rows = [(water, 0.003, np.array([[0.3, 0, 0], [0, 0.4, 0], [0, 0, 0.0]])), (water, -0.006, np.zeros((3, 3)))]
-        found = accuracy.summary(rows)
-        assert_near([found["total"]["force_rmse"]], [1000 * np.sqrt(0.25 / 18)], 1e-9, "force RMSE")
-        assert_near([found["total"]["energy_rmse"]], [np.sqrt((1 + 4) / 2)], 1e-9, "energy RMSE")
-        assert_near([found["elements"]["O"]["force_rmse"]], [1000 * np.sqrt(0.09 / 6)], 1e-9, "force RMSE on O")
-        self.assertEqual(list(found["kinds"]), ["water, 1 molecules"])
 
 
 if __name__ == "__main__":

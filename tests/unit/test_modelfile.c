@@ -95,7 +95,7 @@ START_TEST(header_is_hashed)
   file = NULL;
   test_model_edit(&m, "H: -13.6", "H: -13.7");
   test_fails(mlff_modelfile_parse("m.yaml", m.yaml, m.yaml_size, m.weights, m.weights_size, &file, &error), error,
-             MLFF_E_FORMAT, "after a deliberate edit run `python -m mlff_tools.selftest m.yaml --header` [mlff-27]");
+             MLFF_E_FORMAT, "after a deliberate edit run `python -m mlff_tools selftest m.yaml --header` [mlff-27]");
   test_model_free(&m);
 }
 END_TEST

@@ -354,7 +354,7 @@ def _elsewhere(package, arguments):
         )
     places = os.path.dirname(PACKAGE)
     env = dict(os.environ, MLFF_AGAINST="1", PYTHONPATH=places + os.pathsep + os.environ.get("PYTHONPATH", ""))
-    return subprocess.run([python, "-m", "mlff_tools.against", *arguments], env=env, check=False).returncode
+    return subprocess.run([python, "-m", "mlff_tools", "against", *arguments], env=env, check=False).returncode
 
 
 @one_line("mlff verify")

@@ -75,7 +75,7 @@ def check(head, found, path):
     if stated is not None and stated != found:
         raise ModelError(
             f"{path}: {KEY} is {stated}, but the header has hash {found}: a value was changed after the file was "
-            f"written. Copy the file again, or after a deliberate edit run `python -m mlff_tools.selftest {path} "
+            f"written. Copy the file again, or after a deliberate edit run `python -m mlff_tools selftest {path} "
             "--header` [mlff-27]"
         )
 

@@ -1,4 +1,4 @@
-"""Fills the self_test block of a model file: `python -m mlff_tools.selftest MODEL.yaml [STRUCTURES.xyz ...]`,
+"""Fills the self_test block of a model file: `python -m mlff_tools selftest MODEL.yaml [STRUCTURES.xyz ...]`,
 and renews header_sha256, the hash of its header.
 
 After the given structures, or the standard ones, come those that touch every element and every pair with a repulsion.
@@ -175,7 +175,7 @@ def structures_for(model, paths, seen=None):
 @one_line("mlff_tools.selftest")
 def main(argv=None):
     parser = argparse.ArgumentParser(
-        prog="python -m mlff_tools.selftest", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m mlff_tools selftest", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("model", help="model file, NAME.yaml")
     parser.add_argument("structures", nargs="*", help="XYZ files; without any: standard molecules and boxes")

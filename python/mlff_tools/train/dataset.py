@@ -1,96 +1,35 @@
-"""Labelled structures as arrays: of one .npz file (load), or made of labelled frames (from_labels).
+"""Labelled structures as arrays: from_labels.
 
-Arrays (n_frames F, n_atoms over all frames A):
-  elements [n_elements] text        species s = index here
-  offset [n_elements] float64       energy of a free atom in the labels' model, eV
-  species [A] int8                  positions [A, 3] float32 A         forces [A, 3] float32 eV/A
-  first [F + 1] int64               frame k owns atoms first[k] .. first[k+1]-1
-  cell [F, 3, 3] float64            A, rows are the vectors; zero = not periodic
+Arrays (F frames, A atoms of all frames, S elements):
+  elements [S] text                 species s is the index in this list
+  offset [S] float64                energy of a free atom in the labels' model, eV
+  species [A] int8                  positions [A, 3] float64 A         forces [A, 3] float64 eV/A
+  first [F + 1] int64               frame k owns the atoms first[k] .. first[k+1]-1
+  cell [F, 3, 3] float64            A, rows are the vectors; zero: not periodic
   energy [F] float64                eV
-  trajectory [F] int32              index into trajectory_names; all frames of a trajectory are in one split
+  stress [F, 3, 3] float64          eV/A^3, positive under tension; NaN: no label
+  atom_energies [A] float64         eV; NaN: no label
+  hessian_direction, hessian_product [A, 3] float64, see hessian.py; NaN: no label
+  trajectory [F] int32              index in trajectory_names; all frames of a trajectory are in one split
+  trajectory_names [n] text
+  config_type [F] text              kind of structure
   split [F] int8                    0 train, 1 validation, 2 test
-  temperature [F], density [F]      K and g/cm3 (zero = not periodic), of the trajectory
-  trajectory_names [n] text         info: JSON text with everything that made the data
-and, from labelled frames,
-  stress [F, 3, 3] float64          eV/A^3, positive when stretched; NaN where there is none
-  atom_energies [A] float64         eV; NaN where there are none
-  config_type [F] text              the kind of structure
-  hessian_direction, hessian_product [A, 3] float64, see hessian.py; NaN where there are none
-positions are float64 there, temperature is that of the frame and NaN where it is not known, and the atoms of a frame
-are in the order of their elements, so that frames of one composition are of one kind.
-load and from_labels add sha256, of the file or of all frames.
+  temperature [F], density [F]      K, NaN: unknown; g/cm3, zero: not periodic
+  info, sha256                      JSON text with the teacher; hash of all labels
+The atoms of a frame are sorted by element, so that frames of one composition have the same species.
 """
 
 import hashlib
 import json
-import zipfile
 
 import numpy as np
 
-from ..model.files import write_npz
 from ..model.masses import MASS
-from ..model.modelfile import NUMBERS, ModelError, sha256_of
+from ..model.modelfile import NUMBERS, ModelError
 from . import copies, extxyz, hessian, labels
 
 SPLITS = ("train", "validation", "test")
-ARRAYS = (
-    "elements",
-    "offset",
-    "species",
-    "positions",
-    "forces",
-    "first",
-    "cell",
-    "energy",
-    "trajectory",
-    "split",
-    "temperature",
-    "density",
-    "trajectory_names",
-    "info",
-)
 AMU_A3 = 0.602214076  # 1 g/cm3 in atomic mass units per A^3
-
-
-def save(path, arrays):
-    """Writes the arrays above; equal arrays give equal files. Returns the sha256."""
-    missing = set(ARRAYS) - set(arrays)
-    if missing:
-        raise ModelError(f"data set without {sorted(missing)}")
-    write_npz(path, **{k: arrays[k] for k in ARRAYS})
-    return sha256_of(path)
-
-
-def load(path):
-    """(arrays as a dict, sha256 of the file), checked for shapes and finite numbers."""
-    try:
-        with open(path, "rb") as f:
-            if f.read(2) != b"PK":  # what numpy would take for a pickle
-                raise ModelError(f"{path}: is no data set of mlff sample (.npz)")
-        with np.load(path, allow_pickle=False) as f:
-            data = {k: f[k] for k in f.files}
-    except OSError as e:
-        raise ModelError(f"{path}: {e.strerror or e}") from e
-    except (ValueError, zipfile.BadZipFile) as e:
-        raise ModelError(f"{path}: not a readable data set: {e}") from e
-    missing = set(ARRAYS) - set(data)
-    if missing:
-        raise ModelError(f"{path}: the data set has no {sorted(missing)}")
-    n_atoms, n_frames = len(data["species"]), len(data["energy"])
-    if (
-        data["positions"].shape != (n_atoms, 3)
-        or data["forces"].shape != (n_atoms, 3)
-        or data["first"].shape != (n_frames + 1,)
-        or data["first"][-1] != n_atoms
-        or data["cell"].shape != (n_frames, 3, 3)
-    ):
-        raise ModelError(f"{path}: the arrays of the data set do not fit together")
-    for name in ("positions", "forces", "energy", "cell"):
-        if not np.isfinite(data[name]).all():
-            raise ModelError(f"{path}: {name} holds NaN or infinity")
-    data["elements"] = [str(e) for e in data["elements"]]
-    data["sha256"] = sha256_of(path)
-    return data, data["sha256"]
 
 
 def _number(frame, key):

@@ -3,8 +3,8 @@
 The block `domain` of a model file has that of its training set. A certificate has that of the held-out frames beside
 it, and covers what both have. `pair_style mlff` compares runs with the model file (docs/pair_mlff.md).
 
-`python -m mlff_tools.train.domain MODEL DATA [--write NOTE]` shows what the training frames of DATA (data set or
-labels) span, and adds to a model file what it does not say yet, with NOTE in its description.
+`python -m mlff_tools.train.domain MODEL LABELS.xyz [--write NOTE]` prints what the training frames of LABELS.xyz span.
+With --write it adds the missing keys to the model file, with NOTE in the description.
 """
 
 import argparse
@@ -84,8 +84,8 @@ def of_data(data, cutoff):
     """That of the training set (dataset.py)."""
     train = dataset.frames_of(data, "train")
     structures = (dataset.frame(data, k) for k in train)
-    stress = data["stress"][train] if "stress" in data else np.full((len(train), 3, 3), np.nan)  # sample.py has none
-    return spanned(structures, data["elements"], data["temperature"][train], data["density"][train], stress, cutoff)
+    of_train = [data[key][train] for key in ("temperature", "density", "stress")]
+    return spanned(structures, data["elements"], *of_train, cutoff)
 
 
 def of_frames(frames, elements, cutoff):
@@ -151,15 +151,13 @@ def added(said, found, note):
 
 
 def _found(path, head):
-    if path.endswith(".npz"):
-        return rounded(of_data(dataset.load(path)[0], head["cutoff"]))
     return rounded(of_data(dataset.from_labels(labels.read_labels(path), head["elements"]), head["cutoff"]))
 
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="path of a model file")
-    parser.add_argument("data", help="NAME.npz of mlff_tools.sample, or labels in extended XYZ")
+    parser.add_argument("data", help="labels in extended XYZ")
     parser.add_argument("--write", metavar="NOTE", help="add what the file does not say; NOTE says what it is of")
     args = parser.parse_args(argv)
     try:

@@ -112,7 +112,7 @@ class Trainer:
         if self.train["optimizer"] not in ("adam", "soap"):
             raise ModelError(f"train.optimizer '{self.train['optimizer']}' is not adam or soap")
         self.soap = soap.Soap(self.shapes, device) if self.train["optimizer"] == "soap" else None
-        self.step, self.elapsed, self.history, self.stopped = 0, 0.0, [], False
+        self.step, self.history, self.stopped = 0, [], False
         self.brake, self.best, self.best_soap, self.best_error = 1.0, None, None, math.inf
         self.graph = None
         self.controls = torch.zeros(5, device=device)  # rate, Adam's two corrections, energy weight, 1 - ema
@@ -148,7 +148,7 @@ class Trainer:
     def _order(self):
         """Frames of each class per step where there are few classes, else any frames (self.counts is None)."""
         sizes = [len(c.frames) for c in self.classes]
-        self.counts = self._counts() if isinstance(self.train["batch"], dict) else self._shares(sizes)
+        self.counts = self._shares(sizes)
         self.chunk, self.chunk_at = None, None
         if self.counts is None:
             atoms = [c.n_atoms for c in self.classes]
@@ -184,17 +184,6 @@ class Trainer:
         for buffer, rows in zip(self.index, self.chunk):
             buffer.copy_(rows[place])
         return list(zip(self.classes, self.index))
-
-    def _counts(self):
-        """Frames of each class per step, from train.batch: {number of atoms: frames}."""
-        wanted = {int(n): int(k) for n, k in (self.train["batch"] or {}).items()}
-        sizes = {c.n_atoms for c in self.classes}
-        if set(wanted) != sizes or min(wanted.values()) < 1:
-            raise ModelError(
-                f"train.batch gives frames per step for {sorted(wanted)} atoms, the training set has frames "
-                f"of {sorted(sizes)} atoms: give at least one frame for each"
-            )
-        return [min(wanted[c.n_atoms], len(c.frames)) for c in self.classes]
 
     def _parameters(self, base):
         generator = torch.Generator().manual_seed(self.train["seed"])
@@ -371,7 +360,6 @@ class Trainer:
             "offsets": self.offsets.tolist(),
             "network": self.network.state(),
             "step": self.step,
-            "elapsed": self.elapsed,
             "history": self.history,
             "stopped": self.stopped,
             "brake": self.brake,
@@ -420,5 +408,5 @@ class Trainer:
         if state.get("best") is not None:
             self.best = [x.to(self.device) for x in state["best"]]
             self.best_soap, self.best_error = state["best_soap"], state["best_error"]
-        self.step, self.elapsed, self.history = state["step"], state["elapsed"], state["history"]
+        self.step, self.history = state["step"], state["history"]
         self.brake, self.stopped = state.get("brake", 1.0), state.get("stopped", False)

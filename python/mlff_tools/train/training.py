@@ -1,22 +1,19 @@
-"""Trains a model on labelled structures: `mlff train CONFIG.yaml --data DATA.npz` (needs PyTorch), and
-train() for what `mlff distill` does.
+"""Trains a student on labelled structures, for `mlff distill`. Needs PyTorch.
 
-Loss: mean over force components of (dF)^2, energy_weight times the mean over frames of (dE / n_atoms)^2, stress_weight
-times that of (d stress * volume / n_atoms)^2 over the nine components, atom_weight times that of the energies of atoms,
-and hessian_weight times that of Hessian-vector products (hessian.py), in units of the root mean square force of the
-training set; each frame's error is bounded (losses.py). Adam or SOAP (fast/soap.py: a few times fewer steps, but no
-CUDA graph); learning rate with a warm-up and a cosine to its final value; gradients clipped; a moving average of the
-weights is what is validated and exported. Where there are few kinds of frames (compositions), every step takes a fixed
-number of each kind, so that all steps have the same shapes and a GPU can replay one captured graph; else any frames. On
-a CPU with a C compiler the costly parts run in C (fast/).
+Loss: force_weight * mean(dF^2) + energy_weight * mean((dE / n_atoms)^2) + stress_weight * mean((dstress * volume /
+n_atoms)^2) + atom_weight * mean(de_i^2) + hessian_weight * mean((dHv)^2), in units of the RMS force of the training
+set. dF: force components; de_i: energies of atoms; Hv: Hessian-vector products (hessian.py). The error of each frame
+is bounded (losses.py).
 
-A run that has done its steps, or spent its budget of seconds, writes the model. At --max-seconds it stops with exit
-status 3 and leaves a checkpoint, from which the same command goes on. When the validation error jumps (by
-trainer.JUMP), the weights of the best validation come back and the learning rate is lowered. With --budget-seconds the
-schedule follows the time spent instead of the steps, so that the learning rate has always come down at the end.
+Optimizer: Adam or SOAP (fast/soap.py). SOAP needs fewer steps but cannot use a CUDA graph. The learning rate has a
+warm-up and a cosine decay, gradients are clipped, and an exponential moving average of the weights is validated and
+exported. With few compositions, every step takes a fixed number of frames of each, so that a GPU can replay one
+captured graph. On a CPU with a C compiler, the expensive parts run in C (fast/).
+
+When the validation error jumps by a factor of trainer.JUMP, the weights of the best validation are restored and the
+learning rate is lowered.
 """
 
-import argparse
 import io
 import json
 import math
@@ -26,11 +23,10 @@ import sys
 import time
 from types import SimpleNamespace
 
-from ..command_line import above_zero, one_line, positive, whole
 from ..model import files
 from ..model.lock import locked
 from ..model.modelfile import ModelError
-from . import configuration, curve, dataset
+from . import curve, dataset
 from .trainer import Trainer
 
 try:
@@ -56,7 +52,7 @@ TRAIN_DEFAULTS = {
     "clip": 10.0,
     "validate_every": 1000,
     "keep": 0.8,
-    "batch": None,  # frames per step by number of atoms, or atoms per step
+    "batch": None,  # atoms per step
     "optimizer": "adam",
     "force_ceiling": None,
     "force_limit": None,
@@ -66,13 +62,7 @@ TRAIN_DEFAULTS = {
     "threads": None,
     "device": "auto",
 }
-UNFINISHED = 3  # exit status
-SAY = 30.0  # s between two lines of progress
-
-
-def read_config(path):
-    """The configuration with defaults filled in."""
-    return configuration.train(path, TRAIN_DEFAULTS)
+PROGRESS_SECONDS = 30.0  # between two lines of progress
 
 
 def _fresh(value):
@@ -126,31 +116,26 @@ def validated(trainer, rate):
 
 
 class Loop:
-    """Trains until the schedule ends, `stop` says so, or the time of this call is over.
+    """Trains until the schedule ends or `stop` returns true.
 
-    checkpoint, curve_path: files; write: takes lines of progress; stop: given errors.table of the validation set, says
-    whether these are good enough; budget_seconds, max_seconds: see above; save_every: seconds between checkpoints."""
+    checkpoint, curve_path: files; write: called with each line of progress; stop: called with errors.table of the
+    validation set; save_every: seconds between checkpoints."""
 
-    def __init__(self, trainer, checkpoint, curve_path, write, **options):
+    def __init__(self, trainer, checkpoint, curve_path, write, stop=None, save_every=60.0):
         self.trainer, self.checkpoint, self.curve_path, self.write = trainer, checkpoint, curve_path, write
-        self.stop, self.budget = options.get("stop"), options.get("budget_seconds")
-        self.max_seconds, self.save_every = options.get("max_seconds", math.inf), options.get("save_every", 60.0)
-        self.begin, self.before, self.first_step = time.monotonic(), trainer.elapsed, trainer.step
-        self.saved_at = self.said_at = self.begin
+        self.stop, self.save_every = stop, save_every
+        self.begin, self.first_step = time.monotonic(), trainer.step
+        self.saved_at = self.printed_at = self.begin
 
     def progress(self):
         """0 .. 1 of the schedule."""
-        t = self.trainer
-        return t.elapsed / self.budget if self.budget else t.step / t.train["steps"]
+        return self.trainer.step / self.trainer.train["steps"]
 
     def left(self):
         """Words for the speed and the time left."""
         spent = time.monotonic() - self.begin
         speed = (self.trainer.step - self.first_step) / max(spent, 1e-9)
-        if self.budget:
-            seconds = self.budget - self.trainer.elapsed
-        else:
-            seconds = (self.trainer.train["steps"] - self.trainer.step) / max(speed, 1e-9)
+        seconds = (self.trainer.train["steps"] - self.trainer.step) / max(speed, 1e-9)
         return f"{speed:.1f} steps/s, {max(0.0, seconds):.0f} s left"
 
     def one(self):
@@ -166,8 +151,6 @@ class Loop:
         trainer.step += 1
         if trainer.device.type == "cuda" and trainer.step % 20 == 0:
             torch.cuda.synchronize()  # keeps the clock honest; the queue is never long
-        if self.budget:
-            trainer.elapsed = self.before + time.monotonic() - self.begin
         return rate
 
     def validate(self, rate):
@@ -175,7 +158,7 @@ class Loop:
         trainer = self.trainer
         row, table, error = validated(trainer, rate)
         trainer.history.append(row)
-        self.said_at = time.monotonic()
+        self.printed_at = time.monotonic()
         stress = f" {row['stress_rmse_all']:.3f} GPa" if "stress_rmse_all" in row else ""
         self.write(
             f"step {trainer.step} of {trainer.train['steps']} ({self.left()}) lr {rate:.1e} train "
@@ -195,21 +178,20 @@ class Loop:
         curve.write(self.curve_path, trainer.history)
 
     def run(self):
-        """True when the schedule is done or `stop` has said so, False when only the time of this call is over."""
+        """Trains to the end and saves the checkpoint."""
         trainer, every = self.trainer, self.trainer.train["validate_every"]
-        while self.progress() < 1.0 and not trainer.stopped and time.monotonic() - self.begin < self.max_seconds:
+        while self.progress() < 1.0 and not trainer.stopped:
             rate = self.one()
             if trainer.step % every == 0 or self.progress() >= 1.0:
                 self.validate(rate)
             now = time.monotonic()
-            if now - self.said_at > SAY:
+            if now - self.printed_at > PROGRESS_SECONDS:
                 self.write(f"step {trainer.step} of {trainer.train['steps']} ({self.left()})")
-                self.said_at = now
+                self.printed_at = now
             if now - self.saved_at >= self.save_every:
                 save_checkpoint(self.checkpoint, trainer)
                 self.saved_at = time.monotonic()
         save_checkpoint(self.checkpoint, trainer)
-        return self.progress() >= 1.0 or trainer.stopped
 
 
 def device_of(wanted):
@@ -257,7 +239,7 @@ def held_out(trainer):
     return errors.table(trainer.errors(test or trainer.validation, trainer.ema), trainer.data)
 
 
-def _say(text):
+def _print(text):
     print(text, flush=True)
 
 
@@ -272,14 +254,15 @@ def _check_same(state, config, checkpoint):
             )
 
 
-def train(config, data, folder, write=_say, stop=None, start=None, save_every=60.0):
-    """Trains the student of a configuration (recipe_training.config) on the arrays of dataset.from_labels or
-    dataset.load, in a folder: NAME.checkpoint, NAME.csv and NAME.svg (learning curve), NAME.errors.json, and the model
-    NAME.yaml with NAME.safetensors. A run that was killed goes on when it is called again, and ends with the bits of
-    one that was not, on the same machine with the same packages.
+def train(config, data, folder, write=_print, stop=None, start=None, save_every=60.0):
+    """Trains the student of a configuration (recipe_training.config) on the arrays of dataset.from_labels.
 
-    write: takes each line of progress; stop: given the rows of errors.table of the validation set, says whether to
-    stop; start: a checkpoint of the same network whose weights to begin with; save_every: seconds between checkpoints.
+    Writes into the folder: NAME.checkpoint, NAME.csv and NAME.svg (learning curve), NAME.errors.json, and the model
+    NAME.yaml with NAME.safetensors. A killed run continues when it is called again, and gives the same bits as an
+    uninterrupted one on the same machine with the same packages.
+
+    write: called with each line of progress; stop: called with errors.table of the validation set, true ends the
+    training; start: checkpoint of the same network with the initial weights; save_every: seconds between checkpoints.
     Returns a namespace: model (path of NAME.yaml), checkpoint, curve, picture (paths), step, stopped (by `stop`),
     errors (errors.table of held-out frames), validation (the same of the validation set), history (rows of the curve).
     """
@@ -325,63 +308,3 @@ def _run(trainer, name, checkpoint, write, stop, save_every):
     export.export(trainer, name, rows)
     write(f"{name}.yaml written, step {trainer.step}")
     return rows
-
-
-def command(args):
-    """Trains as the command line says; the exit status. Writes checkpoint, curve and, once finished, the model."""
-    config = read_config(args.config)
-    for key in ("seed", "threads", "device"):
-        if getattr(args, key) is not None:
-            config["train"][key] = getattr(args, key)
-    data, sha256 = dataset.load(args.data)
-    if config.get("data_sha256") and config["data_sha256"] != sha256:
-        raise ModelError(f"{args.data}: sha256 is {sha256}, {args.config} expects {config['data_sha256']}")
-    without = [e for e in data["elements"] if e not in config["model"].get("hidden", data["elements"])]
-    if without:
-        raise ModelError(f"{args.config}: model.hidden has no {without[0]}, which {args.data} has")
-    name = os.path.join(args.out, config["name"])
-    checkpoint = os.path.join(args.work, config["name"] + ".checkpoint")
-    trainer = make_trainer(config, data, checkpoint, args.start, _say)
-    for folder in filter(None, (args.out, args.curves, args.work)):
-        os.makedirs(folder, exist_ok=True)
-    if trainer.device.type == "cuda" and not args.no_graph and trainer.soap is None and trainer.counts is not None:
-        trainer.capture()
-    path = os.path.join(args.curves or args.work, config["name"])
-    limits = {"budget_seconds": args.budget_seconds, "max_seconds": args.max_seconds}
-    if not Loop(trainer, checkpoint, path, _say, **limits).run():
-        print(f"training is not finished at step {trainer.step}: no model is written, the same command goes on")
-        return UNFINISHED
-    rows = held_out(trainer)
-    for r in rows:
-        print("test, " + errors.text(r))
-    export.export(trainer, name, rows)
-    print(f"{name}.yaml written, training finished at step {trainer.step}")
-    return 0
-
-
-@one_line("mlff train", "stopped; the same command goes on from the last checkpoint")
-def main(argv=None):
-    parser = argparse.ArgumentParser(
-        prog="mlff train", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("config", help="configuration, e.g. models/train/water-benzene-student.yaml")
-    parser.add_argument("--data", required=True, help="data set made by mlff_tools.sample")
-    parser.add_argument("--out", default="work/models", help="folder for the model (default: %(default)s)")
-    parser.add_argument("--work", default="work", help="folder for the checkpoint (default: %(default)s)")
-    parser.add_argument("--curves", metavar="FOLDER", help="folder for the learning curve (default: that of --work)")
-    parser.add_argument("--device", help="auto, cpu, cuda or cuda:N (default: auto)")
-    parser.add_argument("--threads", type=positive, help="threads on the CPU")
-    parser.add_argument("--start", metavar="CHECKPOINT", help="begin with the weights of another run of this network")
-    parser.add_argument("--seed", type=whole(0), help="instead of the configuration's")
-    parser.add_argument(
-        "--max-seconds", type=above_zero, default=math.inf, metavar="S", help="stop this call after S seconds"
-    )
-    parser.add_argument(
-        "--budget-seconds",
-        type=above_zero,
-        metavar="S",
-        help="let the schedule follow the time, S seconds over all calls together, not the steps",
-    )
-    parser.add_argument("--no-graph", action="store_true", help="do not use CUDA graphs")
-    args = parser.parse_args(argv)
-    return command(args)

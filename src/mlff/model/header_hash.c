@@ -137,7 +137,7 @@ mlff_status mlff_header_check(mlff_modelfile *file, mlff_error *error)
   if (strcmp(expected, hex))
     return mlff_fail(error, MLFF_E_FORMAT,
                      "%s:%d: header_sha256: is %.64s, but the header has hash %s: a value was changed after the file "
-                     "was written. Copy the file again, or after a deliberate edit run `python -m mlff_tools.selftest "
+                     "was written. Copy the file again, or after a deliberate edit run `python -m mlff_tools selftest "
                      "%s --header` [mlff-27]",
                      file->path, mlff_yaml_find(file->root, "header_sha256")->line, expected, hex, file->path);
   file->head.header_is_hashed = 1;

@@ -1,8 +1,0 @@
-"""The command `mlff sample`."""
-
-import sys
-
-from .train.sample import main
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,8 +1,0 @@
-"""The command `mlff train`."""
-
-import sys
-
-from .training import main
-
-if __name__ == "__main__":
-    sys.exit(main())
