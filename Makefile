@@ -13,6 +13,7 @@
 #   make fuzz    damaged files of every kind, random models; what is reached and found   (MINUTES=N; clang, corpora in ~/.cache/mlff)
 #   make bench   ratios of speed, interleaved on one core                              (BENCH=arguments)
 #   make lint    style, static analysis, exported symbols
+#   make figures lines of code, words per sentence, avoided words and names
 #   make build   plugin and the program mlff in $(BUILD)
 #   make site    the documentation as a site, with search, in $(BUILD)/site
 #   make clean   removes $(BUILD)
@@ -22,7 +23,7 @@ PYTHON = .venv/bin/python
 export CCACHE_NOHASHDIR = 1
 export CCACHE_SLOPPINESS = locale
 
-.PHONY: demo test nightly test-releases test-kokkos test-scripts test-asan test-install fuzz bench lint build site clean help
+.PHONY: demo test nightly test-releases test-kokkos test-scripts test-asan test-install fuzz bench lint figures build site clean help
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -76,6 +77,9 @@ bench: build
 lint:
 	@scripts/setup.sh test $(BUILD)
 	@$(PYTHON) tests/run_all.py --build $(BUILD) --only lint
+
+figures:
+	@python3 tests/lint/figures.py
 
 site:
 	@scripts/setup.sh site
