@@ -1,4 +1,4 @@
-"""Speed of pair_style mlff against other programs; benchmarks/teachers.py uses parts of it."""
+"""Speed of pair_style mlff against other programs; benchmarks/studies/teachers.py uses parts of it."""
 
 import os
 

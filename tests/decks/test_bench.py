@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mlff_tools.bench import cases as bench_cases
-from mlff_tools.bench import history, noise, profiles
+from mlff_tools.bench import noise, profiles
 from mlff_tools.bench import publish as bench_publish
 from mlff_tools.bench import results as bench_results
 from mlff_tools.bench import suite as bench
@@ -284,44 +284,6 @@ def test_roles(capsys):
     assert run("--system", "silicon", "--model", "student", "--model", "teacher", *nve) == 0
     found = {line.split()[0].rpartition("-")[2] for line in capsys.readouterr().out.splitlines()}
     assert found == {bench_cases.clean(of.get("silicon", "sw")) for of in bench_cases.ROLES.values()} | {"sw"}
-
-
-def test_history_grows_with_each_suite(tmp_path, capsys):
-    """Real runs of two commits: a record for each; a suite told again adds nothing, with counted work a record in place
-    of its first; a file that is no history, and options that do not fit, are said before anything runs."""
-    case = ["silicon-small-nve-sw", "--repeats", 2, "--history", tmp_path / "h", *SHORT]
-    for k in (1, 2):
-        assert run(*case, "--out", tmp_path / f"out{k}", "--commit", f"c{k}") == 0, capsys.readouterr().err
-    said = capsys.readouterr().out
-    assert "History: 1 record of commit c1, in " in said and "History: 1 record of commit c2, in " in said
-    path = next((tmp_path / "h").iterdir())
-    assert [path.name] == [f"{history.machine()}.jsonl"] and os.uname().nodename not in path.name.split("-")
-    first, second = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
-    row = read(tmp_path / "out1" / "suite.json")["cases"][0]
-    assert first["medians_ms"] == row["medians_ms"] and first["interval"] == row["interval"]
-    assert first["us_per_atom"] == pytest.approx(1000 * row["median_ms"] / 64) and first["commit"] == "c1"
-    assert first["settings"]["steps"] == 30 and first["lammps"] and first["work"] is None and not first["dirty"]
-    assert (second["commit"], second["build"]) == ("c2", first["build"])
-    assert str(tmp_path) not in path.read_text(encoding="utf-8") and os.uname().nodename + '"' not in path.read_text()
-    assert run(*case, "--out", tmp_path / "out1", "--commit", "c9") == 0
-    assert "History: nothing new" in capsys.readouterr().out and len(history.read(str(path))[0]) == 2
-    for run_file in (tmp_path / "out1" / "runs").iterdir():
-        profiles.write_json(run_file, {**read(run_file), "work": {"kernels": None, "instructions_per_atom": 9000.0}})
-    assert run(*case, "--out", tmp_path / "out1", "--commit", "c9") == 0
-    records = history.read(str(path))[0]
-    assert [r["commit"] for r in records] == ["c1", "c2"] and records[0]["work"]["instructions_per_atom"] == 9000
-    assert report.main([str(path)]) == 0
-    assert "2 of 2 series: too short to say" in capsys.readouterr().out and path.with_suffix(".html").exists()
-    path.write_text("mine\n")
-    for options, why in (
-        (["--commit", "c3"], "line 1 is no record"),
-        (["--history", path, "--commit", "c3"], "is no folder"),
-        (["--history", tmp_path / "other", "--commit", " "], "--commit is empty"),
-        (["--history", tmp_path / "other", "--compare-all"], "--history is of a suite"),
-    ):
-        assert run(*case, "--out", tmp_path / "out3", *options) == 2
-        assert why in capsys.readouterr().err and not (tmp_path / "out3").exists()
-    assert path.read_text() == "mine\n"
 
 
 def test_foreign_folders_are_left_alone(tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""The decks of the universal model give what they say, on cells of a few atoms; its card is that of the results."""
+"""The decks of the universal model on cells of a few atoms."""
 
 import os
 import re
@@ -9,10 +9,6 @@ import numpy as np
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "benchmarks"))
-
-import lattice_constants  # noqa: E402
-
 DECKS = os.path.join(ROOT, "examples", "lammps_inputs")
 MODEL = os.path.join(ROOT, "models", "nequix-oam-1-pft.yaml")
 RESULTS = os.path.join(ROOT, "benchmarks", "results", "nequix-oam-1-pft-lattice-constants.txt")
@@ -41,29 +37,6 @@ def row(solid):
 
 def number(pattern, text):
     return float(re.search(pattern, text)[1])
-
-
-def test_lattice_constants(capsys):
-    """The command of the card, for three kinds of crystals: the numbers of the file of results."""
-    assert lattice_constants.main(["--only", "Fe", "NaCl", "NiAl", "--build", PLUGIN]) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line[0] != "#"]
-    assert [words[0] for words in rows] == ["Fe", "NaCl", "NiAl"]
-    for words in rows:
-        a, bulk = row(words[0])
-        assert float(words[2]) == pytest.approx(a, abs=2e-4) and float(words[8]) == pytest.approx(bulk, abs=0.3), words
-    with pytest.raises(SystemExit, match="Xx: not in lattice_constants_pbe.csv"):
-        lattice_constants.main(["--only", "Xx"])
-
-
-def test_card(tmp_path, monkeypatch):
-    """The table of models/README.md is the one that the file of results gives."""
-    with open(lattice_constants.CARD, encoding="utf-8") as f:
-        text = f.read()
-    card = tmp_path / "README.md"
-    card.write_text(re.sub(r"(begin -->\n).*?(<!-- lattice)", r"\1\2", text, count=1, flags=re.S), encoding="utf-8")
-    monkeypatch.setattr(lattice_constants, "CARD", str(card))
-    lattice_constants.write_card(RESULTS)
-    assert card.read_text(encoding="utf-8") == text and text.count("| fcc |") >= 7
 
 
 def test_eos(tmp_path):

@@ -208,7 +208,7 @@ def test_box_relax(tmp_path, relax):
     near = [float(x) for x in re.findall(r"^NEAR (\S+)", output, re.M)]
     assert abs(pressure) < 20 and shear < 20, f"bar: {pressure}, {shear}"
     assert len(near) == 2 and min(near) > energy + 1e-3, f"{near} {energy}"
-    # benchmarks/lattice_constants.py, from energies alone
+    # benchmarks/studies/lattice_constants.py, from energies alone
     close((8 * volume) ** (1 / 3), published("Si"), 1e-3, "lattice constant")
 
 

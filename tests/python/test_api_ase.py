@@ -3,7 +3,6 @@
 import copy
 import json
 import os
-import statistics
 import threading
 import warnings
 
@@ -24,8 +23,6 @@ from ase.md.velocitydistribution import MaxwellBoltzmannDistribution, Stationary
 from ase.md.verlet import VelocityVerlet  # noqa: E402
 from ase.optimize import BFGS, FIRE  # noqa: E402
 from ase.vibrations import Vibrations  # noqa: E402
-
-import ase_calculator  # noqa: E402
 
 THREE = "xx yy zz yz xz xy".split()
 
@@ -309,22 +306,6 @@ def test_threads():
         t.join()
     for k in range(4):
         assert np.array_equal(serial[k], found[k])
-
-
-# ---- speed -----------------------------------------------------------------------------------------------------------
-
-
-def test_as_fast_as_the_program(tmp_path):
-    """201 atoms, energy and forces: within 10 % of `mlff time`, on a quiet machine; the bound here leaves room."""
-    program = helpers.program()
-    if not program:
-        pytest.skip("the program mlff is not built")
-    pair = ase_calculator.Pair(*ase_calculator.water(), str(tmp_path), program)
-    for _ in range(4):  # other programs come and go
-        ratios = [ours / theirs for ours, theirs in pair.rounds(9)]
-        if statistics.median(ratios) < 1.25:
-            return
-    pytest.fail(f"the calculator takes {statistics.median(ratios):.2f} times as long as mlff time")
 
 
 def test_warnings_are_not_hidden():

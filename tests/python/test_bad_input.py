@@ -45,7 +45,6 @@ FILES = {
     "empty.yaml": "",
     "binary.yaml": "\xff\0",
     "broken.pt": "no tensors here\n",
-    "bad.jsonl": "{]\n",
 }
 CASES = r"""
 distill || a recipe is wanted: mlff distill --example NAME prints one to
@@ -205,12 +204,11 @@ scaling replicas --replicas 0 || --replicas: '0' is not a list of whole numbers 
 scaling strong --out water.xyz || runs: Not a directory
 scaling strong --check-steps 0 || --check-steps: '0' is not a whole number from 1
 
-report nowhere || nowhere: there is no such folder, nor history of `mlff bench
+report nowhere || nowhere: there is no such folder
 report folder || folder: holds no report of fix mlffprof
-report water.xyz || water.xyz: there is no such folder, nor history of `mlff
+report water.xyz || water.xyz: there is no such folder
 report reports -o none/x.html || -o none/x.html: there is no folder
 report reports -o folder || -o folder: is a folder; the name of a file is expected
-report bad.jsonl || bad.jsonl: line 1 is no record of `mlff bench --history`:
 """
 PROGRAM = """
 compare water_xs_profile.json | two reports are expected

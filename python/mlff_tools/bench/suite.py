@@ -13,10 +13,10 @@ machine hits different ones. Until --budget is spent, cases whose mean is not kn
 suite goes on where it was when it is started again with the same --out. The folder gets runs/CASE.rN.json,
 cases/CASE.json (the repeat in the middle), MODEL_profile.json, MODEL_scaling_*.json, comparison_*.json, suite.json
 and summary.txt; `mlff report DIR` makes a page of them. With --publish the results go to another folder as well, as
-small files to be kept in a repository; with --history a record of each case is kept for the trend over commits. Every
-case is judged: does it conserve energy (NVE), is it of its ensemble (NVT, NPT)? PASS, FAIL or `too short to say`. Exit
-code: 0 done, 1 a run failed, 2 wrong usage or missing files, 3 a run is not of its ensemble. Of a model with random
-weights atoms stay where they are, and only times are reported. docs/benchmarks.md explains the numbers.
+small files to be kept in a repository. Every case is judged: does it conserve energy (NVE), is it of its ensemble (NVT,
+NPT)? PASS, FAIL or `too short to say`. Exit code: 0 done, 1 a run failed, 2 wrong usage or missing files, 3 a run is
+not of its ensemble. Of a model with random weights atoms stay where they are, and only times are reported.
+docs/benchmarks.md explains the numbers.
 """
 
 import argparse
@@ -43,7 +43,7 @@ from ..model.lammps import (
     process_options,
     variable,
 )
-from . import history, implementations, noise, profiles, publish, results, work
+from . import implementations, noise, profiles, publish, results, work
 from .cases import PROTOCOLS, ROLES, SIZES, SYSTEMS, chosen, clean
 from .results import side_of
 
@@ -314,10 +314,6 @@ def _add_results(p):
         metavar="NAME",
         help="of --publish: suite-NAME.json and summary-NAME.txt beside the suites that the folder holds",
     )
-    p.add_argument(
-        "--history", metavar="DIR", help="append a record of each case to DIR/MACHINE.jsonl; `mlff report DIR` draws it"
-    )
-    p.add_argument("--commit", help="of --history (default: that of the git working tree that the plugin lies in)")
 
 
 def parser():
@@ -402,12 +398,6 @@ def check(args):
     args.lmp = find_lmp(args.lmp)
     args.sides = {"": {"plugin": find_plugin(args.build), "label": "A"}}
     _check_against(args)
-    if args.history and args.compare_all:
-        raise LammpsError("--history is of a suite, and --compare-all runs none: leave one of them out")
-    if args.history and not args.list:
-        args.history_file = history.place(args.history)
-        own = args.sides["A" if args.by_build else ""]["plugin"]
-        args.build_of = history.build_of(own, args.commit, (args.history, args.out, args.publish))
 
 
 def _check_against(args):
@@ -447,8 +437,6 @@ def main(argv=None):
         if args.publish:
             n_files = publish.publish(args.out, args.publish, args.publish_as)
             print(f"{n_files} files in brief: {args.publish}")
-        if args.history:
-            print(history.store(reports, args))
     except modelfile.ModelError as e:
         print(f"\nmlff bench: error: {e}", file=sys.stderr)
         return 1

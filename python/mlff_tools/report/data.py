@@ -1,14 +1,12 @@
 """What a folder of reports holds, for the HTML page."""
 
-import functools
 import hashlib
 import json
 import os
 import re
 
-from ..bench import history, profiles
+from ..bench import profiles
 from ..bench.profiles import ProfileError, get, number
-from .trend import all_series
 
 TRACE = re.compile(rb'\s*\[\s*\{[^{}]*"ph":')  # how a trace of fix mlffprof begins; that of a killed run has no end
 
@@ -64,26 +62,18 @@ def tell_apart(runs):
 
 
 class Folder:
-    """Everything that DIR holds, or one history. `histories`: {machine: records}."""
+    """The reports, suites and other results below a folder."""
 
     def __init__(self, path):
         self.path, self.suites, self.comparisons, self.validations, self.skipped, self.runs = path, [], [], [], [], []
-        self.scalings, self.traces, self.histories = [], [], {}
-        if os.path.isfile(path) and path.endswith(history.ENDING):
-            self._history(path)
-            return
+        self.scalings, self.traces = [], []
         if not os.path.isdir(path):
-            raise ProfileError(f"{path}: there is no such folder, nor history of `mlff bench --history`")
+            raise ProfileError(f"{path}: there is no such folder")
         found = {}
         for place, folders, names in os.walk(path):
             folders.sort()
             for name in sorted(n for n in names if n.endswith(".json") and not n.startswith(".")):
                 self._take(os.path.join(place, name), found)
-            for name in sorted(n for n in names if n.endswith(history.ENDING) and not n.startswith(".")):
-                try:
-                    self._history(os.path.join(place, name))
-                except ProfileError as e:
-                    self.skipped.append((os.path.join(place, name), str(e)))
         rows = {os.path.normpath(r["file"]): r for suite in self.suites for r in suite["cases"] if r["file"]}
         seen = set()
         for file, (report, digest) in sorted(found.items(), key=lambda f: (f[0] not in rows, f[0])):
@@ -92,25 +82,10 @@ class Folder:
                 self.runs.append(Run(file, report, rows.get(file)))
                 seen.add(digest)
         tell_apart(self.runs)
-        if not self.runs and not self.histories:
+        if not self.runs:
             raise ProfileError(
                 f"{path}: holds no report of fix mlffprof" + (f" ({self.skipped[0][1]})" if self.skipped else "")
             )
-
-    @functools.cached_property
-    def series(self):
-        """Of all histories, judged."""
-        return all_series(self.histories)
-
-    def _history(self, path):
-        records, torn = history.read(path)
-        if torn:
-            lines = f"line{'s' if len(torn) > 1 else ''} {', '.join(map(str, torn))}"
-            self.skipped.append((path, f"{path}: {lines}: incomplete, of a run that was killed; the rest is used"))
-        if not records:
-            raise ProfileError(f"{path}: holds no record yet: run mlff bench --history {os.path.dirname(path) or '.'}")
-        machine = os.path.basename(path).removesuffix(history.ENDING)
-        self.histories.setdefault(machine, []).extend(records)
 
     def _take(self, path, found):
         try:

@@ -1,13 +1,10 @@
-"""mlff report: one HTML page of a folder of reports. Self-contained: no scripts, no network; it prints.
+"""mlff report: one self-contained HTML page of a folder of reports, without scripts and network access.
 
     mlff report DIR [-o FILE.html]        default: DIR/report.html
-    mlff report MACHINE.jsonl             the trend of one history, in MACHINE.html
 
-Reads every report of fix mlffprof below DIR (docs/profile.schema.json), and, where they are, the suite.json and
-comparison_*.json of `mlff bench` and the validation.json of `mlff validate`. Of repeated runs of a suite the one
-with the median in the middle is shown. What was not measured says so. Histories of `mlff bench --history` below DIR
-become the trend over commits; the first bad commit is named here as well. Exit code: 0 done, 2 nothing to show or wrong
-usage.
+Reads every report of fix mlffprof below DIR (docs/profile.schema.json), suite.json and comparison_*.json of
+`mlff bench`, and validation.json of `mlff validate`. Of repeated runs of a suite the page shows the median one.
+Missing measurements are marked. Exit code: 0 success, 2 nothing to show or wrong usage.
 """
 
 import argparse
@@ -15,7 +12,7 @@ import os
 import sys
 import time
 
-from ..bench import history, profiles
+from ..bench import profiles
 from ..bench.profiles import ProfileError, get, number
 from ..command_line import one_line
 from .charts import short, text
@@ -32,7 +29,6 @@ from .parts import (
 )
 from .ranks import ranks_section
 from .style import CSS
-from .trend import banner, sentences, trend_section
 
 
 def facts(folder):
@@ -99,8 +95,6 @@ def some(words, most=3):
 def title_of(folder):
     """What was run: potentials, systems, sizes, ensembles."""
     runs = folder.runs
-    if not runs:
-        return f"Speed over commits: {some(folder.histories)}"
     atoms = [r.n_atoms for r in runs if r.n_atoms]
     work = [some(r.system for r in runs), f"{span(atoms)} atoms" if atoms else "", some(r.protocol for r in runs)]
     work = ", ".join(w for w in work if w)
@@ -109,8 +103,6 @@ def title_of(folder):
 
 def machine_of(folder):
     """The line below the title."""
-    if not folder.runs:
-        return text(", ".join(folder.histories))
     first = folder.runs[0].report
     lammps = get(first, "context", "lammps")
     known = (get(first, "context", "cpu"), get(first, "context", "gpu"), lammps and f"LAMMPS {lammps}")
@@ -118,10 +110,8 @@ def machine_of(folder):
 
 
 def body_of(folder):
-    """All below the navigation: of a history alone only its trend."""
-    runs, trend = folder.runs, trend_section(folder.series)
-    if not runs:
-        return trend
+    """The page below its navigation."""
+    runs = folder.runs
     sections = [
         latency_section(runs),
         scaling_section(runs),
@@ -129,7 +119,6 @@ def body_of(folder):
         component_section(runs),
         conservation_section(runs),
         pairs_section(folder),
-        trend,
     ]
     return (
         f'{facts(folder)}<h2 id="runs">Summary</h2><p>Wall time of single steps, warm-up left out. Drift is that of '
@@ -153,7 +142,6 @@ def page(folder, title):
         ("components", "Components"),
         ("memory", "Memory and energy"),
         ("compare", "Model against model"),
-        ("trend", "Trend over commits"),
         ("details", "Each run"),
     ]
     body = body_of(folder)
@@ -166,20 +154,16 @@ def page(folder, title):
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{text(title)}</title><style>{CSS}</style></head><body><main><header><h1>{text(title)}</h1><p>"
         f"{machine_of(folder)}</p>"
-        f"</header><nav>{nav}</nav>{banners(folder)}{banner(folder.series)}{body}"
-        f"<footer>{made} · {holds(folder)} of "
+        f"</header><nav>{nav}</nav>{banners(folder)}{body}"
+        f"<footer>{made} · {reports(folder)} of "
         f"{text(os.path.basename(os.path.abspath(folder.path)))}{skipped}</footer></main></body></html>\n"
     )
 
 
-def holds(folder):
-    """How much the page shows."""
-    n = sum(len(records) for records in folder.histories.values())
-    return ", ".join(
-        f"{many} {word}{'s' if many > 1 else ''}"
-        for many, word in ((len(folder.runs), "report"), (n, "record"))
-        if many
-    )
+def reports(folder):
+    """The number of reports, in words."""
+    n = len(folder.runs)
+    return f"{n} report{'s' if n > 1 else ''}"
 
 
 @one_line("mlff report")
@@ -187,13 +171,12 @@ def main(argv=None):
     p = argparse.ArgumentParser(
         prog="mlff report", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    p.add_argument("folder", metavar="DIR", help="folder of reports, or one history, MACHINE.jsonl")
-    p.add_argument("-o", "--out", metavar="FILE", help="default: DIR/report.html, MACHINE.html")
+    p.add_argument("folder", metavar="DIR", help="folder of reports")
+    p.add_argument("-o", "--out", metavar="FILE", help="default: DIR/report.html")
     p.add_argument("--title", help="of the page")
     args = p.parse_args(argv)
     folder = Folder(args.folder)
-    alone = args.folder.removesuffix(history.ENDING) + ".html"
-    out = args.out or (os.path.join(args.folder, "report.html") if os.path.isdir(args.folder) else alone)
+    out = args.out or os.path.join(args.folder, "report.html")
     place = os.path.dirname(os.path.abspath(out))
     if not os.path.isdir(place):
         raise ProfileError(f"-o {out}: there is no folder {place}")
@@ -204,7 +187,5 @@ def main(argv=None):
         print(f"{name}: a trace, not drawn here; open it in ui.perfetto.dev or chrome://tracing")
     for _, why in folder.skipped:
         print(f"mlff report: warning: {why}", file=sys.stderr)
-    for line in sentences(folder.series):
-        print(line)
-    print(f"{holds(folder)}: {out}")
+    print(f"{reports(folder)}: {out}")
     return 0

@@ -1,6 +1,6 @@
 """What an inner model leaves to the outer level of run_style respa: spectra of the difference of the forces.
 
-    .venv/bin/python benchmarks/respa_residual.py --inner A.yaml B.yaml
+    .venv/bin/python benchmarks/studies/respa_residual.py --inner A.yaml B.yaml
 
 Liquid water, 64 molecules, NVE with the wanted model (examples/lammps_inputs/in.respa, outer 0), a frame each fs; then
 the forces of all models on these frames (rerun). A part of the difference that follows fast motions limits the outer
@@ -18,8 +18,8 @@ import sys
 from types import SimpleNamespace
 
 import numpy as np
-
 import respa
+
 from mlff_tools.model.lammps import LammpsError, cpu_name, find_lmp, find_plugin, process_options, quoted
 from mlff_tools.model.modelfile import sha256_of
 
@@ -73,7 +73,7 @@ def text_of(args, rows):
     names = "".join(f"{f'{a}-{b}':>12}" for a, b in zip(BANDS, BANDS[1:]))
     lines = [
         f"# what inner models leave of the forces of {args.names[0]}; 64 molecules of water, NVE, {args.frames} fs",
-        f"# {datetime.date.today().isoformat()}, {cpu_name()}; by benchmarks/respa_residual.py",
+        f"# {datetime.date.today().isoformat()}, {cpu_name()}; by benchmarks/studies/respa_residual.py",
         "# root mean square, meV/A: plain, and mass-weighted in bands of wavenumber, 1/cm",
         f"{'':<32}{'plain':>8}{names}  sha256",
     ]

@@ -1,6 +1,8 @@
 """What the ASE calculator mlff.ase.MLFF takes beside `mlff time`: energy and forces after every move, the list kept.
 
-    taskset -c 1 .venv/bin/python benchmarks/ase_calculator.py     (201 atoms of water, 216 of silicon; half a minute)
+    taskset -c 1 .venv/bin/python benchmarks/studies/ase_calculator.py
+
+201 atoms of water and 216 of silicon; half a minute.
 
 Rounds of both in turns; printed are the medians of 15 rounds, and of their ratios with the smallest and the largest.
 """

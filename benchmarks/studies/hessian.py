@@ -1,6 +1,6 @@
 """What Hessian-vector products in training are worth: students trained with and without them.
 
-  benchmarks/hessian.py benchmarks/recipes/hessian-molecules.yaml [--work FOLDER]
+  benchmarks/studies/hessian.py benchmarks/studies/recipes/hessian-molecules.yaml [--work FOLDER]
 
 The recipe's structures are labelled, a share of those for training with products, and three students are trained:
 

@@ -1,6 +1,6 @@
 """Does a universal model keep energy and density? Silicon, aluminium, iron and liquid benzene, 32 to 64 atoms each.
 
-    .venv/bin/python benchmarks/materials.py nequix-oam-1-pft
+    .venv/bin/python benchmarks/studies/materials.py nequix-oam-1-pft
 
 All runs are those of benchmarks/decks/in.bench in single precision, by `mlff bench`, and what --work holds is not run
 again:
@@ -31,7 +31,7 @@ from mlff_tools.bench.validate import weights_hash
 from mlff_tools.model.lammps import LammpsError, cpu_name, find_decks, find_lmp, find_plugin, process_options, variable
 from mlff_tools.model.modelfile import ModelError, find_model, sha256_of
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BAR = 0.1  # meV/atom/ps
 CUBIC = {"silicon": 5.431, "aluminium": 4.05, "iron": 2.855}  # A, those of in.bench
 STRAINS = np.linspace(-0.02, 0.03, 11)

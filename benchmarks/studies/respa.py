@@ -1,6 +1,6 @@
 """Multiple time steps of liquid water: what longer outer steps cost in accuracy, and what they gain.
 
-    .venv/bin/python benchmarks/respa.py --picoseconds 100
+    .venv/bin/python benchmarks/studies/respa.py --picoseconds 100
 
 64 molecules, NVE with examples/lammps_inputs/in.respa from one state: the wanted model alone with the inner step, and
 outer steps of 1, 2, 4, 6 and 8 inner ones. For each run: drift of the total energy by linear regression, its
@@ -20,13 +20,13 @@ import subprocess
 import sys
 
 import numpy as np
+from stability import regression
 
 from mlff_tools.bench import profiles
 from mlff_tools.model.lammps import LammpsError, cpu_name, find_lmp, find_plugin, process_options, variable
 from mlff_tools.model.modelfile import sha256_of
-from stability import regression
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DECK = os.path.join(ROOT, "examples", "lammps_inputs", "in.respa")
 FS = 0.5  # inner step
 FRAME = 48  # inner steps between frames: a multiple of all outer steps
@@ -186,7 +186,7 @@ def text_of(report):
     lines = [
         f"# {c['wanted']} with {c['inner']} inside, 64 molecules of water, NVE, inner step {FS} fs, "
         f"{report['runs'][0]['picoseconds']:.3g} ps for each row",
-        f"# {c['date']}, {c['cpu']}, one core, load {c['load']:.1f}; by benchmarks/respa.py",
+        f"# {c['date']}, {c['cpu']}, one core, load {c['load']:.1f}; by benchmarks/studies/respa.py",
         "# drift and fluctuation of the total energy: meV/atom/ps, meV/atom; temperatures in K; D in 1e-9 m2/s;",
         "# g: largest difference of the three radial distributions from the first row, in brackets its standard error",
         f"{'outer fs':>9} {'drift':>16} {'fluct.':>7} {'translation':>14} {'rotation':>14} {'vibration':>14} "

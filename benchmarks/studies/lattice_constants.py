@@ -1,7 +1,7 @@
 """Lattice constants, energies and bulk moduli of 59 cubic crystals, against published PBE values.
 
-  benchmarks/lattice_constants.py [--model FILE] [--only SOLID ...]   writes results/MODEL-lattice-constants.txt
-  benchmarks/lattice_constants.py --card                              and the table of models/README.md from that file
+  benchmarks/studies/lattice_constants.py [--model FILE] [--only SOLID ...]   writes results/MODEL-lattice-constants.txt
+  benchmarks/studies/lattice_constants.py --card            writes the table of models/README.md from that file
 
 Each crystal is one run of examples/lammps_inputs/in.eos (energies of nine volumes, in double precision) that starts
 from the published value. References and their sources are in lattice_constants_pbe.csv. 1 to 2 minutes on one core.
@@ -20,9 +20,9 @@ import numpy as np
 
 from mlff_tools.model.lammps import LammpsError, cpu_name, environment, find_lmp, find_plugin, variable
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 FOLDER = os.path.join(ROOT, "examples", "lammps_inputs")
-REFERENCE = os.path.join(ROOT, "benchmarks", "lattice_constants_pbe.csv")
+REFERENCE = os.path.join(ROOT, "benchmarks", "studies", "lattice_constants_pbe.csv")
 CARD = os.path.join(ROOT, "models", "README.md")
 BEGIN, END = "<!-- lattice constants, measured with the engine: begin -->", "<!-- lattice constants: end -->"
 # Rows of the card: of the file all.
@@ -66,7 +66,7 @@ def text_of(args, rows, results):
     model = os.path.splitext(os.path.basename(args.model))[0]
     lines = [
         f"# {model}: lattice constants (A), energies (eV/atom), bulk moduli (GPa); in.eos, precision fp64",
-        f"# {datetime.date.today()}, LAMMPS {results[0][3]}, {cpu_name()}; by benchmarks/lattice_constants.py",
+        f"# {datetime.date.today()}, LAMMPS {results[0][3]}, {cpu_name()}; by benchmarks/studies/lattice_constants.py",
         "# PBE: Haas, Tran, Blaha, Phys. Rev. B 79, 085104 (2009) with erratum; Delta: Science 351, aad3000 (2016).",
         f"# {summary(rows, results)}",
         "# solid  structure        a     PBE   off %   Delta   off %    energy       B  PBE B   off %",
@@ -109,7 +109,7 @@ def write_card(path):
         "F. Tran.\n"
         "All rows, a second reference for elements, and energies: "
         f"[{os.path.basename(path)}](../benchmarks/results/{os.path.basename(path)}). Again: `.venv/bin/python "
-        "benchmarks/lattice_constants.py`.\n"
+        "benchmarks/studies/lattice_constants.py`.\n"
     )
     with open(CARD, encoding="utf-8") as f:
         before, rest = f.read().split(BEGIN)

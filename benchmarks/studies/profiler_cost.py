@@ -1,6 +1,6 @@
 """What fix mlffprof costs per step: an almost empty run (32 atoms, pair_style zero) with and without it, in turns.
 
-    .venv/bin/python benchmarks/profiler_cost.py --plugin build/mlffplugin.so       (about half a minute)
+    .venv/bin/python benchmarks/studies/profiler_cost.py --plugin build/mlffplugin.so       (about half a minute)
 
 Each repeat is one LAMMPS that runs short segments in turns: one without the fix, one with it. The difference of two
 neighbours is one measurement, because what the machine does besides changes slowly against a segment of some

@@ -1,6 +1,6 @@
 """Long runs of liquid water with one model: does it survive, and does it conserve energy?
 
-    .venv/bin/python benchmarks/stability.py models/water-benzene-student.yaml
+    .venv/bin/python benchmarks/studies/stability.py models/water-benzene-student.yaml
 
 100 ps of Langevin NVT at 300 K, then 20 ps of NVE from its last state, both at 0.5 fs with in.stability. Interrupted
 runs go on from their last restart file (every 5000 steps). The verdict, with its numbers, is written to
@@ -25,8 +25,8 @@ from mlff_tools.bench import profiles
 from mlff_tools.model.lammps import LammpsError, cpu_name, find_lmp, find_plugin, on_ranks, variable
 from mlff_tools.model.modelfile import sha256_of
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-DECK = os.path.join(ROOT, "benchmarks", "in.stability")
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+DECK = os.path.join(ROOT, "benchmarks", "studies", "in.stability")
 COLUMNS = ["Step", "Time", "Temp", "PotEng", "TotEng", "Press", "Density"]
 
 

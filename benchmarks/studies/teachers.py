@@ -1,8 +1,8 @@
 """What the published teachers cost over system size in their own packages, beside what they cost in LAMMPS.
 
-  benchmarks/teachers.py baselines [options]   writes results/teacher-baselines.json
-  benchmarks/teachers.py precisions [options]  writes results/teacher-precisions.json
-  benchmarks/teachers.py table                 writes suites and baselines into docs/teachers/README.md
+  benchmarks/studies/teachers.py baselines [options]   writes results/teacher-baselines.json
+  benchmarks/studies/teachers.py precisions [options]  writes results/teacher-precisions.json
+  benchmarks/studies/teachers.py table                 writes suites and baselines into docs/teachers/README.md
 
 The times in LAMMPS are those of `mlff bench`: Orb-v2 on silicon, ANI-2x on water (commands in results/README.md).
 Orb-v2 has random weights of full size; the published ones do not come with this project, and the cost does not depend
@@ -34,11 +34,14 @@ from mlff_tools.model import engine
 from mlff_tools.model import structures as xyz
 from mlff_tools.model.lammps import LammpsError
 from mlff_tools.train.lammps_data import read_data
-from speed import ROOT, systems
-from speed.cases import TorchProgram
-from speed.conditions import describe
-from speed.measure import Context
-from speed.parts import Skip, converted, tools
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from speed import ROOT, systems  # noqa: E402
+from speed.cases import TorchProgram  # noqa: E402
+from speed.conditions import describe  # noqa: E402
+from speed.measure import Context  # noqa: E402
+from speed.parts import Skip, converted, tools  # noqa: E402
 
 # The small, medium and large systems of in.bench: cells of silicon; boxes of water, with their copies along x and y.
 SILICON = ((2, 2, 2), (3, 3, 3), (4, 4, 4))
@@ -277,8 +280,8 @@ PARTS = {"baselines": run_baselines, "precisions": run_precisions}
 
 # ---- table -----------------------------------------------------------------------------------------------------------
 
-BEGIN = "<!-- begin: written by benchmarks/teachers.py table -->"
-END = "<!-- end: written by benchmarks/teachers.py table -->"
+BEGIN = "<!-- begin: written by benchmarks/studies/teachers.py table -->"
+END = "<!-- end: written by benchmarks/studies/teachers.py table -->"
 SUITES = {
     "orb-models": ("Orb-v2, silicon", "orb_v2"),
     "TorchANI": ("ANI-2x, 8 networks, water", "fennol_ani2x"),
