@@ -170,8 +170,7 @@ static void run_layers(scene *s, int g, int member)
   for (int l = 0; l < n_hidden; l++) mlff_buf_release(backend, &hidden[l]);
 }
 
-/* ---- at once
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- batched evaluation ------------------------------------------------------------------------------------------ */
 
 static mlff_ani_networks set_up(scene *s)
 {
@@ -214,8 +213,7 @@ static int run_networks(scene *s)
   return done;
 }
 
-/* ---- tests
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- tests ------------------------------------------------------------------------------------------------------- */
 
 /* Energies and gradients as one array; padding and rows of no group too. */
 static double *take_results(const scene *s, int64_t *n)

@@ -94,8 +94,7 @@ static mlff_status read_block(ani_net *net, const mlff_modelfile *file, mlff_err
   return MLFF_OK;
 }
 
-/* ---- networks
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- networks ---------------------------------------------------------------------------------------------------- */
 
 /* columns[c] = column of the file's AEV that compact column c is; layout of both: ops_ani.h. */
 static void map_columns(ani_net *net)
@@ -270,5 +269,4 @@ mlff_status ani_create(const mlff_modelfile *file, mlff_backend *backend, const 
   return MLFF_OK;
 }
 
-/* ---- evaluation
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- evaluation -------------------------------------------------------------------------------------------------- */

@@ -24,8 +24,7 @@ static void *row_of(const ani_batch *b, const mlff_buf *buf, int m, int64_t row,
   return mlff_at(b->net->backend, buf->data, (m * b->n + row) * ld);
 }
 
-/* ---- whole networks
- * -------------------------------------------------------------------------------------------------- */
+/* ---- whole networks ---------------------------------------------------------------------------------------------- */
 
 static mlff_ani_network network_of(const ani_element *e, int member)
 {
@@ -84,8 +83,7 @@ static int evaluate_whole(const ani_batch *b)
                                                               .grads = net->aev_grads.data});
 }
 
-/* ---- products
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- products ---------------------------------------------------------------------------------------------------- */
 
 typedef struct products {
   int n;

@@ -280,8 +280,7 @@ mlff_status orb_create(const mlff_modelfile *file, mlff_backend *backend, const 
   return status;
 }
 
-/* ---- the end
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- finish ------------------------------------------------------------------------------------------------------ */
 
 static void release_mlp(mlff_backend *backend, orb_mlp *mlp)
 {

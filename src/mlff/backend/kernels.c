@@ -28,8 +28,7 @@ static int is(const char *text, const char *word)
   return strcmp(text, word) == 0;
 }
 
-/* ---- what there is
- * --------------------------------------------------------------------------------------------------- */
+/* ---- detection --------------------------------------------------------------------------------------------------- */
 
 #define NO_BUILD "not in this build"
 #define NO_PROCESSOR "not in this processor"
@@ -218,8 +217,7 @@ void mlff_cpu_describe_mixed(char *text, size_t size)
            no_dot ? "no: " : "yes", no_dot ? no_dot : "");
 }
 
-/* ---- the choice
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- choice ------------------------------------------------------------------------------------------------------ */
 
 static mlff_status choose_for_mixed(const char **kernels, mlff_error *error)
 {

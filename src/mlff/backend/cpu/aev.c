@@ -441,8 +441,7 @@ static void for_all_triples(work *w, real *row, int backward)
   }
 }
 
-/* ---- ops
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- ops --------------------------------------------------------------------------------------------------------- */
 
 mlff_status MLFF_CPU(aev_forward_cpu)(mlff_backend *backend, mlff_aev *aev, const mlff_aev_args *args,
                                       mlff_error *error)
