@@ -28,10 +28,9 @@ class MLFFNeighbourGraph::NewList : protected Pointers {
   MLFFNodes &home;
   NeighList *list;
   const bool is_left;    // to the GPU
-  const double
-      reach;    // of candidates. Those beyond are there when another style has a longer cutoff, and cannot matter
-                // before the next rebuild. With run_style respa atoms have moved since the list was made, by up to half
-                // a skin each
+  // Candidates beyond this distance belong to a style with a longer cutoff and cannot come into reach before the next
+  // rebuild. With run_style respa atoms have already moved by up to half a skin.
+  const double reach;
   std::vector<char> at_boundary, wanted_ghost;
   std::vector<int> remote_rank, remote_index;    // of the nodes of other ranks that get features
 

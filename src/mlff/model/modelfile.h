@@ -21,23 +21,28 @@ mlff_status mlff_modelfile_finish(mlff_modelfile *file, mlff_error *error);
 /* Common part, read by mlff_modelfile_parse. */
 typedef struct mlff_modelfile_head {
   const char *name, *architecture, *sha256;
-  const char *header_sha256; /* of the header as it is: mlff_header_hash */
-  int header_is_hashed;      /* the file has the key header_sha256, and it is right */
+  const char *header_sha256; /* mlff_header_hash of the header */
+  int header_is_hashed;      /* the file has a correct key header_sha256 */
   int n_elements;
   const char *const *elements;
-  const int *trained;                  /* [n_elements] from domain.elements */
-  double cutoff;                       /* A */
-  double energy_in_ev;                 /* units.energy_in_eV: one unit of energy of the weights in eV */
-  const double *offsets;               /* [n_elements] energy_offsets in the file's energy unit */
-  double min_distance;                 /* domain.min_distance, A: closer atoms are an error */
-  const double *temperature, *density; /* [2] domain.temperature, K, and domain.density, g/cm3; NULL without the key */
-  const double
-      *distances; /* [n_elements][n_elements] domain.distances, A, 0: none of such pairs; NULL without the key */
-  const double *pressure; /* [2] domain.pressure, GPa, without its kinetic part; NULL without the key */
-  const double *triples;  /* [n_elements][n_elements][n_elements] domain.triples, A, the centre first; likewise */
-  double max_force;       /* domain.max_force, eV/A; 0 without the key */
-  const double
-      *repulsion; /* [n_elements][n_elements] cutoffs of repulsion.cutoffs, A, 0: none; NULL without the block */
+  const int *trained; /* [n_elements] from domain.elements */
+  double cutoff;      /* A */
+  /* units.energy_in_eV: the energy unit of the weights in eV. */
+  double energy_in_ev;
+  /* [n_elements] energy_offsets in the file's energy unit. */
+  const double *offsets;
+
+  /* Block domain. Pointers are NULL without their key. */
+  double min_distance;       /* A: closer atoms are an error */
+  const double *temperature; /* [2] K */
+  const double *density;     /* [2] g/cm3 */
+  const double *pressure;    /* [2] GPa, without the kinetic part */
+  const double *distances;   /* [n_elements][n_elements] shortest distances in A, 0 for pairs that were not trained */
+  const double *triples;     /* [n_elements][n_elements][n_elements] A, center first, 0 likewise */
+  double max_force;          /* eV/A, 0 without the key */
+
+  /* [n_elements][n_elements] repulsion.cutoffs in A, 0 for none. NULL without the block repulsion. */
+  const double *repulsion;
 } mlff_modelfile_head;
 const mlff_modelfile_head *mlff_modelfile_get_head(const mlff_modelfile *file);
 
