@@ -1,7 +1,7 @@
 /* shadow.h: a second model on the positions of a running trajectory, compared with the forces that move it.
  *
  * The forces of the run are taken after all of the force field and before fixes change them, so the order of fixes does
- * not matter. The second model gets a full neighbour list of its own and the communication of pair style mlff.
+ * not matter. The second model gets a full neighbor list of its own and the communication of pair style mlff.
  */
 #ifndef LMP_MLFF_SHADOW_H
 #define LMP_MLFF_SHADOW_H
@@ -11,9 +11,9 @@
 
 #include "../pair_mlff/halo.h"
 #include "../pair_mlff/model_loader.h"
-#include "../pair_mlff/neighbour_graph.h"
+#include "../pair_mlff/neighbor_graph.h"
 #include "../pair_mlff/results.h"
-#include "../pair_mlff/whole_file.h"
+#include "../base/cxx/whole_file.h"
 
 #include "mlff/mlffprof.h"
 #include "pointers.h"
@@ -30,7 +30,7 @@ class ProfShadow : protected Pointers {
   ProfShadow(class LAMMPS *lammps, class Fix *fix, const ProfSettings &settings);
   ~ProfShadow();
 
-  /* Opens the model (once), and asks for a neighbour list, ghosts and room in LAMMPS' communication. Collective. */
+  /* Opens the model (once), and asks for a neighbor list, ghosts and room in LAMMPS' communication. Collective. */
   void init();
   void set_list(class NeighList *full) { list = full; }
   void end_run() { graph.end_run(); }
@@ -57,7 +57,7 @@ class ProfShadow : protected Pointers {
   ProfBeside beside;
   class Fix *owner;
   MLFFHalo halo;
-  MLFFNeighbourGraph graph;
+  MLFFNeighborGraph graph;
   MLFFResults results;
   MLFFModel model;
   const mlff_info *info;

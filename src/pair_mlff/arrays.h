@@ -1,5 +1,5 @@
 /* arrays.h: atoms and their graph in arrays that are not those of Atom: on the host or on a GPU, as the style has them
- * (kokkos/kokkos_arrays.h). MLFFNeighbourGraph says when something is new and in which order the engine has atoms;
+ * (kokkos/kokkos_arrays.h). MLFFNeighborGraph says when something is new and in which order the engine has atoms;
  * these do what goes over all atoms or pairs. */
 #ifndef LMP_MLFF_ARRAYS_H
 #define LMP_MLFF_ARRAYS_H
@@ -46,7 +46,7 @@ class MLFFArrays {
   virtual const int32_t *species_on_host(int n_all) = 0;
   /* The graph where the host reads it; valid until the next call of any of these. */
   virtual mlff_graph graph_on_host(const mlff_graph &view) = 0;
-  /* Brings Atom's positions, types, IDs and bonded neighbours up to date. */
+  /* Brings Atom's positions, types, IDs and bonded neighbors up to date. */
   virtual void sync_atom() = 0;
   virtual double memory_usage() const = 0;
 };

@@ -2,7 +2,7 @@
 #include "deviation.h"
 
 #include "errors.h"
-#include "neighbour_graph.h"
+#include "neighbor_graph.h"
 #include "results.h"
 
 #include "atom.h"
@@ -21,7 +21,7 @@ static constexpr int ROW = 6;    // of a frame: ID, type, x, y, z, deviation
 
 /* ---------------------------------------------------------------------- */
 
-MLFFDeviation::MLFFDeviation(LAMMPS *lammps, const MLFFNeighbourGraph &of_step, MLFFResults &of_engine) :
+MLFFDeviation::MLFFDeviation(LAMMPS *lammps, const MLFFNeighborGraph &of_step, MLFFResults &of_engine) :
     Pointers(lammps), graph(of_step), results(of_engine), last_written(-1), dumped(false)
 {
 }

@@ -8,7 +8,7 @@
 #define LMP_MLFF_DEVIATION_H
 
 #include "settings.h"
-#include "whole_file.h"
+#include "../base/cxx/whole_file.h"
 
 #include "pointers.h"
 
@@ -17,12 +17,12 @@
 
 namespace LAMMPS_NS {
 
-class MLFFNeighbourGraph;
+class MLFFNeighborGraph;
 class MLFFResults;
 
 class MLFFDeviation : protected Pointers {
  public:
-  MLFFDeviation(class LAMMPS *lammps, const MLFFNeighbourGraph &of_step, MLFFResults &of_engine);
+  MLFFDeviation(class LAMMPS *lammps, const MLFFNeighborGraph &of_step, MLFFResults &of_engine);
   MLFFDeviation(const MLFFDeviation &) = delete;
   MLFFDeviation &operator=(const MLFFDeviation &) = delete;
   ~MLFFDeviation();
@@ -41,7 +41,7 @@ class MLFFDeviation : protected Pointers {
     double highest, lowest, average;
   };
 
-  const MLFFNeighbourGraph &graph;
+  const MLFFNeighborGraph &graph;
   MLFFResults &results;
   MLFFSettings settings;
   MLFFWholeFile file, frames;    // on rank 0

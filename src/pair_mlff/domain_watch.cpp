@@ -1,9 +1,9 @@
 /* domain_watch.cpp: see domain_watch.h. */
 #include "domain_watch.h"
 
-#include "elements.h"
+#include "../base/cxx/elements.h"
 #include "errors.h"
-#include "neighbour_graph.h"
+#include "neighbor_graph.h"
 #include "results.h"
 
 #include "atom.h"
@@ -25,7 +25,7 @@ static constexpr int EVERY = 100, EVERY_ON_GPU = 1000;
 static constexpr double GRAMS_PER_CM3 = 1.66053906660;    // of 1 atomic mass unit per A^3
 static constexpr double GPA = 160.2176634;                // of 1 eV/A^3
 
-MLFFDomainWatch::MLFFDomainWatch(LAMMPS *lammps, MLFFNeighbourGraph &of_step, MLFFResults &of_engine) :
+MLFFDomainWatch::MLFFDomainWatch(LAMMPS *lammps, MLFFNeighborGraph &of_step, MLFFResults &of_engine) :
     Pointers(lammps), graph(of_step), results(of_engine), info(nullptr), stops(false), has_begun(false), every(EVERY),
     last_step(-1)
 {

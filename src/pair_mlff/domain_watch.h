@@ -14,13 +14,13 @@
 
 namespace LAMMPS_NS {
 
-class MLFFNeighbourGraph;
+class MLFFNeighborGraph;
 class MLFFResults;
 
 class MLFFDomainWatch : protected Pointers {
  public:
-  MLFFDomainWatch(class LAMMPS *lammps, MLFFNeighbourGraph &of_step, MLFFResults &of_engine);
-  /* mapping as in MLFFNeighbourGraph; what: warn, stop or ignore. */
+  MLFFDomainWatch(class LAMMPS *lammps, MLFFNeighborGraph &of_step, MLFFResults &of_engine);
+  /* mapping as in MLFFNeighborGraph; what: warn, stop or ignore. */
   void set_model(const mlff_info *of_model, const std::vector<int> &mapping, const std::string &what);
   void begin_run();
   /* Whether to look in this step: dynamics and rerun, and the structure that a minimization starts from, but not what
@@ -43,7 +43,7 @@ class MLFFDomainWatch : protected Pointers {
     double n_atoms, element_mass, n_moving, mass, momentum[3], mv2, virial;
   };
 
-  MLFFNeighbourGraph &graph;
+  MLFFNeighborGraph &graph;
   MLFFResults &results;
   const mlff_info *info;
   bool stops;

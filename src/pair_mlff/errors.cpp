@@ -1,7 +1,7 @@
 /* errors.cpp: see errors.h. */
 #include "errors.h"
 
-#include "point_locale.h"
+#include "../base/cxx/point_locale.h"
 
 #include "comm.h"
 #include "error.h"

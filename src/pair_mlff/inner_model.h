@@ -9,7 +9,7 @@
 #include "halo.h"
 #include "memory_forecast.h"
 #include "model_loader.h"
-#include "neighbour_graph.h"
+#include "neighbor_graph.h"
 #include "results.h"
 
 #include "pointers.h"
@@ -42,7 +42,7 @@ class MLFFInnerModel : protected Pointers {
 
  private:
   MLFFHalo halo;
-  MLFFNeighbourGraph graph;
+  MLFFNeighborGraph graph;
   MLFFResults results;
   MLFFModel model;
   mlff_graph forecast_graph = {};

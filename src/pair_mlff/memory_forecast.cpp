@@ -3,7 +3,7 @@
 
 #include "errors.h"
 #include "exchange/machine.h"
-#include "host_room.h"
+#include "../base/cxx/host_room.h"
 
 #include "atom.h"
 #include "comm.h"
@@ -119,7 +119,7 @@ mlff_forecast MLFFMemoryForecast::add(const std::vector<Part> &parts) const
   return sum;
 }
 
-/* Neighbour lists, but that of `fix mlffprof ... compare`: the run has none of it. */
+/* Neighbor lists, but that of `fix mlffprof ... compare`: the run has none of it. */
 static double lists_of_run(const Neighbor *neighbor, double bytes)
 {
   for (int k = 0; k < neighbor->nlist; k++) {
@@ -181,7 +181,7 @@ void MLFFMemoryForecast::print(const Share &mine, const char *device, double fit
   if (comm->me != 0) return;
   std::string text = mlff_format("pair_style mlff: memory forecast for %lld atoms on %d rank%s, MB per rank\n",
                                  static_cast<long long>(atom->natoms), comm->nprocs, comm->nprocs == 1 ? "" : "s");
-  text += "  LAMMPS now:   " + lammps + " (atoms, neighbour lists, communication)\n";
+  text += "  LAMMPS now:   " + lammps + " (atoms, neighbor lists, communication)\n";
   text += "  this style:   " + first + " after the first step, " + later + " when its arrays have grown\n";
   if (device)
     text += std::string("  on its ") + device + ":   " + gpu_first + " after the first step, " + gpu_later +

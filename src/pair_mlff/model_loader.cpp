@@ -4,7 +4,7 @@
 #include "errors.h"
 #include "exchange/gpu_mpi.h"
 #include "exchange/machine.h"
-#include "gpu_map.h"
+#include "exchange/gpu_map.h"
 #include "halo.h"
 #include "results.h"
 

@@ -1,7 +1,7 @@
 /* new_list.cpp: see new_list.h. */
 #include "new_list.h"
 
-#include "cells.h"
+#include "../base/cxx/cells.h"
 #include "errors.h"
 #include "halo.h"
 
@@ -13,7 +13,7 @@
 
 using namespace LAMMPS_NS;
 
-void MLFFNeighbourGraph::NewList::take()
+void MLFFNeighborGraph::NewList::take()
 {
   if (list->occasional && !is_left) neighbor->build_one(list);
   find_owners();
@@ -22,7 +22,7 @@ void MLFFNeighbourGraph::NewList::take()
   if (problem.empty()) problem = check_special_bonds();
   if (problem.empty()) problem = check_exclusions();
   if (problem.empty() && of.tags_needed && !atom->tag_enable)
-    problem = "This model needs atom IDs to order neighbours; take `atom_modify id no` away";
+    problem = "This model needs atom IDs to order neighbors; take `atom_modify id no` away";
   mlff_stop_together(lmp, problem);
   order_atoms(of.halo.connect(remote_rank, remote_index));
   if (of.tags_needed) copy_tags();
@@ -42,7 +42,7 @@ void MLFFNeighbourGraph::NewList::take()
 }
 
 /* Every ghost learns its owner's rank (owner_rank) and local index there (node, for now). */
-void MLFFNeighbourGraph::NewList::find_owners()
+void MLFFNeighborGraph::NewList::find_owners()
 {
   const int n_local = atom->nlocal, n_all = atom->nlocal + atom->nghost;
   graph.n_local = n_local;
@@ -59,7 +59,7 @@ void MLFFNeighbourGraph::NewList::find_owners()
 }
 
 /* Calls use(j) for each candidate j of atom i that the model has an element for. */
-template <class Use> void MLFFNeighbourGraph::NewList::for_neighbours(int i, Use use) const
+template <class Use> void MLFFNeighborGraph::NewList::for_neighbors(int i, Use use) const
 {
   const double reach2 = reach * reach;
   const double *const *x = atom->x;
@@ -74,8 +74,8 @@ template <class Use> void MLFFNeighbourGraph::NewList::for_neighbours(int i, Use
   }
 }
 
-/* Owned atoms that have neighbours of other ranks, and ghosts that are such neighbours: only their features travel. */
-void MLFFNeighbourGraph::NewList::find_boundary()
+/* Owned atoms that have neighbors of other ranks, and ghosts that are such neighbors: only their features travel. */
+void MLFFNeighborGraph::NewList::find_boundary()
 {
   at_boundary.assign(static_cast<size_t>(graph.n_local), 0);
   wanted_ghost.assign(static_cast<size_t>(graph.n_all), 0);
@@ -91,7 +91,7 @@ void MLFFNeighbourGraph::NewList::find_boundary()
   for (int ii = 0; ii < list->inum; ii++) {
     const int i = list->ilist[ii];
     if (!is_ours(i)) continue;
-    for_neighbours(i, [this, i](int j) {
+    for_neighbors(i, [this, i](int j) {
       if (j < graph.n_local || home.owner_rank[j] == comm->me) return;
       at_boundary[i] = 1;
       wanted_ghost[j] = 1;
@@ -100,7 +100,7 @@ void MLFFNeighbourGraph::NewList::find_boundary()
 }
 
 /* The same without a list. A GPU rounds distances in another way than the host. */
-void MLFFNeighbourGraph::NewList::find_boundary_by_cells()
+void MLFFNeighborGraph::NewList::find_boundary_by_cells()
 {
   if (graph.n_all == 0) return;
   const double near2 = reach * reach * (1.0 + 1e-9);
@@ -117,9 +117,9 @@ void MLFFNeighbourGraph::NewList::find_boundary_by_cells()
   }
 }
 
-/* Nodes of other ranks stand in the order of their owners; those that nobody here has as a neighbour come last and get
+/* Nodes of other ranks stand in the order of their owners; those that nobody here has as a neighbor come last and get
  * no features. They are there because LAMMPS passes what goes home on from ghost to ghost. */
-std::string MLFFNeighbourGraph::NewList::assign_nodes()
+std::string MLFFNeighborGraph::NewList::assign_nodes()
 {
   std::vector<int> ghosts;
   for (int g = graph.n_local; g < graph.n_all; g++) {
@@ -159,8 +159,8 @@ std::string MLFFNeighbourGraph::NewList::assign_nodes()
   return "";
 }
 
-/* Interior atoms first (mlff_graph), each kind in the order of LAMMPS, which keeps neighbours near each other. */
-void MLFFNeighbourGraph::NewList::order_atoms(const std::vector<int> &sent)
+/* Interior atoms first (mlff_graph), each kind in the order of LAMMPS, which keeps neighbors near each other. */
+void MLFFNeighborGraph::NewList::order_atoms(const std::vector<int> &sent)
 {
   const auto n_local = static_cast<size_t>(graph.n_local);
   home.row_of.resize(n_local);
@@ -185,18 +185,17 @@ void MLFFNeighbourGraph::NewList::order_atoms(const std::vector<int> &sent)
     if (home.node[g] < graph.n_local) home.node[g] = home.row_of[home.node[g]];
 }
 
-/* LAMMPS leaves bonded neighbours with a special_bonds factor of zero out of the neighbour list. */
-std::string MLFFNeighbourGraph::NewList::check_special_bonds() const
+/* LAMMPS leaves bonded neighbors with a special_bonds factor of zero out of the neighbor list. */
+std::string MLFFNeighborGraph::NewList::check_special_bonds() const
 {
   const int *flag = neighbor->special_flag;
   if (atom->molecular == Atom::ATOMIC || (flag[1] && flag[2] && flag[3])) return "";
   if (of.arrays) of.arrays->sync_atom();
   static const char *const advice =
-      "; a machine-learned force field needs all neighbours. Use `special_bonds lj/coul 1 1 1`, or tiny factors "
-      "such as 1e-50 where another pair style must ignore bonded neighbours [mlff-32]";
+      "; a machine-learned force field needs all neighbors. Use `special_bonds lj/coul 1 1 1`, or tiny factors "
+      "such as 1e-50 where another pair style must ignore bonded neighbors [mlff-32]";
   if (atom->molecular == Atom::TEMPLATE)
-    return std::string("special_bonds removes bonded neighbours of molecule templates from the neighbour list") +
-           advice;
+    return std::string("special_bonds removes bonded neighbors of molecule templates from the neighbor list") + advice;
   for (int i = 0; i < graph.n_local; i++) {
     if (!is_ours(i)) continue;
     int k = 0;
@@ -206,8 +205,8 @@ std::string MLFFNeighbourGraph::NewList::check_special_bonds() const
         const tagint partner = atom->special[i][k];
         const int j = atom->map_style == Atom::MAP_NONE ? -1 : atom->map(partner);
         if (j >= 0 && !is_ours(j)) continue;
-        return "special_bonds removes the 1-" + std::to_string(level + 1) + " neighbour " + std::to_string(partner) +
-               " of " + of.atom_name(i) + " from the neighbour list" + advice;
+        return "special_bonds removes the 1-" + std::to_string(level + 1) + " neighbor " + std::to_string(partner) +
+               " of " + of.atom_name(i) + " from the neighbor list" + advice;
       }
     }
   }
@@ -215,7 +214,7 @@ std::string MLFFNeighbourGraph::NewList::check_special_bonds() const
 }
 
 /* Atoms of a trial of fix gcmc, which no list contains. */
-std::string MLFFNeighbourGraph::NewList::check_exclusions() const
+std::string MLFFNeighborGraph::NewList::check_exclusions() const
 {
   const int excluded = of.arrays ? of.excluded_bits() : 0;
   for (int i = 0; excluded && i < graph.n_local; i++)
@@ -225,7 +224,7 @@ std::string MLFFNeighbourGraph::NewList::check_exclusions() const
   return "";
 }
 
-void MLFFNeighbourGraph::NewList::copy_tags()
+void MLFFNeighborGraph::NewList::copy_tags()
 {
   if (of.arrays) of.arrays->sync_atom();
   // never empty, so that data() is not null when a rank has no atoms
@@ -234,7 +233,7 @@ void MLFFNeighbourGraph::NewList::copy_tags()
 }
 
 /* Rows in the order of the engine; atoms that are not in the list (hybrid) have empty rows. */
-void MLFFNeighbourGraph::NewList::copy_rows()
+void MLFFNeighborGraph::NewList::copy_rows()
 {
   const int n_local = graph.n_local;
   of.listed.assign(static_cast<size_t>(n_local), 0);
@@ -252,7 +251,7 @@ void MLFFNeighbourGraph::NewList::copy_rows()
   for (int r = 0; r < n_local; r++) {
     of.row[r] = n;
     if (!of.listed[home.owned[r]]) continue;
-    for_neighbours(home.owned[r], [this, &n](int j) { of.nbr[n++] = j < graph.n_local ? home.row_of[j] : j; });
+    for_neighbors(home.owned[r], [this, &n](int j) { of.nbr[n++] = j < graph.n_local ? home.row_of[j] : j; });
   }
   of.row[n_local] = n;
   graph.n_pairs = n;

@@ -1,9 +1,9 @@
 /* new_list.h: a new list: whose features every ghost carries, the order of atoms, and the candidates. For
- * neighbour_graph.cpp and new_list.cpp only. */
+ * neighbor_graph.cpp and new_list.cpp only. */
 #ifndef LMP_MLFF_NEW_LIST_H
 #define LMP_MLFF_NEW_LIST_H
 
-#include "neighbour_graph.h"
+#include "neighbor_graph.h"
 
 #include "atom.h"
 
@@ -12,9 +12,9 @@
 
 namespace LAMMPS_NS {
 
-class MLFFNeighbourGraph::NewList : protected Pointers {
+class MLFFNeighborGraph::NewList : protected Pointers {
  public:
-  NewList(MLFFNeighbourGraph &made_of_it, NeighList *full) :
+  NewList(MLFFNeighborGraph &made_of_it, NeighList *full) :
       Pointers(made_of_it.lmp), of(made_of_it), graph(of.graph), home(of.home), list(full), is_left(of.leaves(full)),
       reach(of.reach(of.is_respa() ? 2 : 1))
   {
@@ -23,7 +23,7 @@ class MLFFNeighbourGraph::NewList : protected Pointers {
   void copy_rows();
 
  private:
-  MLFFNeighbourGraph &of;
+  MLFFNeighborGraph &of;
   mlff_graph &graph;
   MLFFNodes &home;
   NeighList *list;
@@ -35,7 +35,7 @@ class MLFFNeighbourGraph::NewList : protected Pointers {
   std::vector<int> remote_rank, remote_index;    // of the nodes of other ranks that get features
 
   bool is_ours(int i) const { return of.species_of_type[atom->type[i]] >= 0; }
-  template <class Use> void for_neighbours(int i, Use use) const;
+  template <class Use> void for_neighbors(int i, Use use) const;
   void find_owners();
   void find_boundary();
   void find_boundary_by_cells();

@@ -15,7 +15,7 @@
 
 namespace LAMMPS_NS {
 
-/* New with every list. MLFFNeighbourGraph makes it, MLFFHalo and MLFFResults read it. */
+/* New with every list. MLFFNeighborGraph makes it, MLFFHalo and MLFFResults read it. */
 struct MLFFNodes {
   int n_local = 0;
   std::vector<int> owner_rank;       // [n_all]

@@ -6,7 +6,7 @@
  */
 #include "pair_count.h"
 
-#include "cells.h"
+#include "../base/cxx/cells.h"
 #include "errors.h"
 
 #include "atom.h"
@@ -147,8 +147,8 @@ std::string MLFFPairCount::compare(bigint n_seen, double cutoff, const std::vect
   arrived = std::vector<double>();
   MPI_Allreduce(mine, all, 3, MPI_LMP_BIGINT, MPI_SUM, world);
   if (all[0] <= all[2] && all[2] <= all[1]) return "";
-  return mlff_format("the neighbour lists have %lld pairs of neighbours within the cutoff of %g A, and there are %lld: "
-                     "something takes neighbours or ghost atoms away, or makes them twice. Look for comm_modify group, "
+  return mlff_format("the neighbor lists have %lld pairs of neighbors within the cutoff of %g A, and there are %lld: "
+                     "something takes neighbors or ghost atoms away, or makes them twice. Look for comm_modify group, "
                      "neigh_modify, special_bonds, change_box before `run N pre no`, and in pair_style hybrid for a "
                      "pair_coeff of another style for types of this one [mlff-34]",
                      static_cast<long long>(all[2]), cutoff, static_cast<long long>(all[0]));

@@ -1,4 +1,4 @@
-/* pair_count.h: how many neighbours there are, found without LAMMPS' ghosts and neighbour lists. */
+/* pair_count.h: how many neighbors there are, found without LAMMPS' ghosts and neighbor lists. */
 #ifndef LMP_MLFF_PAIR_COUNT_H
 #define LMP_MLFF_PAIR_COUNT_H
 
@@ -11,7 +11,7 @@ namespace LAMMPS_NS {
 
 /* Compares what a model has seen with what is there. Whatever makes lists or ghosts incomplete (comm_modify group,
  * pair_coeff of another style in hybrid, neigh_modify, special_bonds, commands that are not known yet) shows as pairs
- * that are missing. Costs about as much as a new neighbour list. */
+ * that are missing. Costs about as much as a new neighbor list. */
 class MLFFPairCount : protected Pointers {
  public:
   /* excluded_bits: of the groups whose atoms no list contains. */

@@ -217,7 +217,7 @@ void PairMLFF::coeff(int narg, char **arg)
   impl->watch.set_model(impl->info, impl->species_of_type, impl->settings.domain);
   set_type_flags();
 
-  // An edge's virial belongs whole to the neighbour only if its energy is that of the centre alone; with messages the
+  // An edge's virial belongs whole to the neighbor only if its energy is that of the centre alone; with messages the
   // exact centroid form would need the paths through the network.
   centroidstressflag = (impl->info->traits & MLFF_STRICTLY_LOCAL) ? CENTROID_AVAIL : CENTROID_NOTAVAIL;
   comm_forward = impl->halo.forward_width();

@@ -2,7 +2,7 @@
  * evaluation, and atoms that overlap. */
 #include "pair_mlff.h"
 
-#include "elements.h"
+#include "../base/cxx/elements.h"
 #include "pair_mlff_impl.h"
 
 #include "atom.h"
@@ -27,7 +27,7 @@ void PairMLFF::check_initialised() const
   if (!impl->initialised)
     error->all(FLERR,
                "pair_style or pair_coeff of mlff has changed since the last run: take `pre no` away, so that this "
-               "run makes new neighbour lists [mlff-35]");
+               "run makes new neighbor lists [mlff-35]");
 }
 
 /* Quantities that do not exist for models with forces and stress of their own are errors, never zeros. */
@@ -88,14 +88,14 @@ void PairMLFF::check_heat_flux() const
                                         "here [mlff-39]"));
 }
 
-/* Neighbours that neigh_modify leaves out would be missing from the model's sums. */
+/* Neighbors that neigh_modify leaves out would be missing from the model's sums. */
 void PairMLFF::check_lists() const
 {
   const std::vector<int> &species = impl->species_of_type;
   static const char *const advice =
-      "; pair_style mlff needs all neighbours of its atoms: take the command away [mlff-33]";
+      "; pair_style mlff needs all neighbors of its atoms: take the command away [mlff-33]";
   if (neighbor->includegroup)
-    error->all(FLERR, std::string("neigh_modify include leaves atoms out of the neighbour list") + advice);
+    error->all(FLERR, std::string("neigh_modify include leaves atoms out of the neighbor list") + advice);
   for (int k = 0; k < neighbor->nex_type; k++)
     if (species[neighbor->ex1_type[k]] >= 0 && species[neighbor->ex2_type[k]] >= 0)
       error->all(FLERR, "neigh_modify exclude type " + std::to_string(neighbor->ex1_type[k]) + " " +
@@ -103,17 +103,17 @@ void PairMLFF::check_lists() const
 
   if (neighbor->build_once)
     error->all(FLERR,
-               std::string("neigh_modify once keeps the neighbour lists of the first step while atoms move") + advice);
+               std::string("neigh_modify once keeps the neighbor lists of the first step while atoms move") + advice);
   check_excluded_groups();
 }
 
 /* In the first evaluation of a step, which is that of no trial, atoms that no list contains are an error.
  * Of excluded groups, fix gcmc has one for the atoms of a trial. On several ranks it forgets to take them out again
- * when they have gone to another rank meanwhile (22Jul2025), so that they stay without neighbours. */
+ * when they have gone to another rank meanwhile (22Jul2025), so that they stay without neighbors. */
 void PairMLFF::check_excluded_groups() const
 {
   static const char *const advice =
-      "; pair_style mlff needs all neighbours of its atoms: take the command away, or, if it is of fix gcmc, run on "
+      "; pair_style mlff needs all neighbors of its atoms: take the command away, or, if it is of fix gcmc, run on "
       "one rank [mlff-33]";
   const std::vector<int> &species = impl->species_of_type;
   impl->excluded_step = update->ntimestep;

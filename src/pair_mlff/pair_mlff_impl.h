@@ -8,7 +8,7 @@
 #include "halo.h"
 #include "inner_model.h"
 #include "model_loader.h"
-#include "neighbour_graph.h"
+#include "neighbor_graph.h"
 #include "pair_mlff.h"
 #include "results.h"
 
@@ -41,7 +41,7 @@ struct PairMLFF::Impl {
   LAMMPS *lmp;
   MLFFHalo halo;
   MLFFHalo *talking;    // that of the model that is being evaluated
-  MLFFNeighbourGraph graph;
+  MLFFNeighborGraph graph;
   MLFFResults results;
   MLFFDeviation deviation;
   MLFFDomainWatch watch;

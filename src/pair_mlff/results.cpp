@@ -3,7 +3,7 @@
 
 #include "errors.h"
 #include "halo.h"
-#include "neighbour_graph.h"
+#include "neighbor_graph.h"
 
 #include "atom.h"
 #include "comm.h"
@@ -25,7 +25,7 @@ static constexpr int VIRIAL_WIDTH = 9;
 
 /* ---------------------------------------------------------------------- */
 
-MLFFResults::MLFFResults(LAMMPS *lammps, MLFFNeighbourGraph &made_from, MLFFHalo &between_ranks) :
+MLFFResults::MLFFResults(LAMMPS *lammps, MLFFNeighborGraph &made_from, MLFFHalo &between_ranks) :
     Pointers(lammps), graph(made_from), halo(between_ranks), view(made_from.view()), nodes(made_from.nodes()),
     units(nullptr), results{}, engine_seconds(0.0)
 {

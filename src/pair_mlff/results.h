@@ -19,7 +19,7 @@ struct MLFFUnits {
 
 class MLFFResults : protected Pointers {
  public:
-  MLFFResults(class LAMMPS *lammps, class MLFFNeighbourGraph &made_from, class MLFFHalo &between_ranks);
+  MLFFResults(class LAMMPS *lammps, class MLFFNeighborGraph &made_from, class MLFFHalo &between_ranks);
   void set_model(const mlff_info *info);
   /* Units of the input script; nullptr when they are not supported. */
   static const MLFFUnits *find_units(const char *name);
@@ -64,7 +64,7 @@ class MLFFResults : protected Pointers {
   double memory_usage() const;
 
  private:
-  MLFFNeighbourGraph &graph;
+  MLFFNeighborGraph &graph;
   MLFFHalo &halo;
   const mlff_graph &view;
   const struct MLFFNodes &nodes;

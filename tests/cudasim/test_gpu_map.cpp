@@ -1,5 +1,5 @@
 /* test_gpu_map.cpp: models opened by several ranks of two machines on simulated GPUs, and what the log says of that. */
-#include "../../src/pair_mlff/gpu_map.h"
+#include "../../src/pair_mlff/exchange/gpu_map.h"
 
 extern "C" {
 #include "testmodel.h"

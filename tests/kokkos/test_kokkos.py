@@ -157,14 +157,14 @@ def test_plain_style_beside_kokkos(zoo, plain, tmp_path):
 
 
 def test_errors(zoo, tmp_path):
-    """Multiple time steps are refused, and what the plain style refuses: bonded neighbours that are not in the list,
+    """Multiple time steps are refused, and what the plain style refuses: bonded neighbors that are not in the list,
     bad positions."""
     case = Case("inner", water(2), mlff(zoo["painn"], options=f"inner {zoo['ani']}"))
     error = fails(case.text(str(tmp_path), single_point=False), tmp_path, 2, arguments=kokkos(2))
     assert "mlff/kk has no keyword `inner`" in error, error
     case = Case("special", water(2), mlff(zoo["painn"]), style="full", bonds=True)
     error = fails(case.text(str(tmp_path), single_point=False) + "run 0\n", tmp_path, 2, arguments=kokkos(2))
-    assert "special_bonds removes the 1-2 neighbour" in error, error
+    assert "special_bonds removes the 1-2 neighbor" in error, error
     case = Case(
         "close", water(2), mlff(zoo["painn"]), after="set atom 1 x 1.0 y 1.0 z 1.0\nset atom 4 x 1.1 y 1.0 z 1.0"
     )

@@ -114,7 +114,7 @@ def water(n, spacing=3.1, seed=5, tilt=(0.0, 0.0, 0.0)):
 
 
 def crystal(n=2):
-    """Perfect diamond: the 20th neighbour lies in a shell of 12 that are equally far."""
+    """Perfect diamond: the 20th neighbor lies in a shell of 12 that are equally far."""
     unit = np.array([[0, 0, 0], [0, 2, 2], [2, 0, 2], [2, 2, 0], [1, 1, 1], [1, 3, 3], [3, 1, 3], [3, 3, 1]]) * 5.43 / 4
     corners = np.stack(np.meshgrid(*[np.arange(n)] * 3, indexing="ij"), -1).reshape(-1, 3) * 5.43
     x = (unit[None] + corners[:, None] + 0.4).reshape(-1, 3)

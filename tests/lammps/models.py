@@ -105,7 +105,7 @@ def ani(path, seed=2, n_members=3, cutoff=4.2, scale=3.0):
     return write(path, h, random_tensors(modelfile.ani_shapes(h), seed, scale))
 
 
-def orb(path, seed=5, n_features=12, n_interactions=3, n_neighbours=20, cutoff=6.0, **more):
+def orb(path, seed=5, n_features=12, n_interactions=3, n_neighbors=20, cutoff=6.0, **more):
     h = head(
         "random-orb",
         "orb",
@@ -115,7 +115,7 @@ def orb(path, seed=5, n_features=12, n_interactions=3, n_neighbours=20, cutoff=6
             "n_hidden": 24,
             "n_interactions": n_interactions,
             "n_readout": 10,
-            "n_neighbours": n_neighbours,
+            "n_neighbours": n_neighbors,
             "radial_basis": {"kind": "gaussian", "n": 20, "radius": 10.0},
             "norm_epsilon": 1.0e-5,
             "normalizers": {"energy": [-0.37, 1.9], "forces": [0.0125, 0.61], "stress": [-0.0031, 0.0144]},

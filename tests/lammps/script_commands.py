@@ -120,7 +120,7 @@ class Commands:
             "change_box all set remap": 1, f"change_box all y scale {self.number(0.9, 1.2)} x volume remap": 1,
         }))  # fmt: skip
 
-    def neighbours(self):
+    def neighbors(self):
         few = 0 if self.has_lj() else 0.5
         skin, cut = self.pick(0.0, 0.1, 0.3, 0.5, 1.0, 2.0, 4.0), self.pick(0.0, 2.0, 3.0, 9.0)
         rebuild = self.pick("every 1 delay 0 check yes", "every 1 delay 0 check no", "every 2 delay 4",
@@ -204,7 +204,7 @@ class Commands:
         if self.chance(0.5):
             self.add(f"reset_timestep {self.pick(0, 0, 5)}")
         for _ in range(self.rng.randint(0, 2)):
-            getattr(self, self.pick("neighbours", "change_atoms", "change_atoms", "change_box", "bonds"))()
+            getattr(self, self.pick("neighbors", "change_atoms", "change_atoms", "change_box", "bonds"))()
         self.add(f"run {self.pick(n, n, 20)}{'' if self.respa else ' pre no'}")
         self.runs = True
 

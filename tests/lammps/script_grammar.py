@@ -434,6 +434,6 @@ class Maker(Commands):
 
 ACTIONS = {
     "run": 10, "minimise": 3, "rerun": 3, "restart": 2, "again": 2, "clear": 1, "change_atoms": 7, "change_box": 4,
-    "neighbours": 9, "other_fix": 7, "monte_carlo": 4, "by_variable": 1, "late_exclusion": 1, "bonds": 2,
+    "neighbors": 9, "other_fix": 7, "monte_carlo": 4, "by_variable": 1, "late_exclusion": 1, "bonds": 2,
     "continued": 4, "files_between": 2, "integrator": 2, "unfix": 2, "others_between": 2,
 }  # fmt: skip

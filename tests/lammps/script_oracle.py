@@ -1,7 +1,7 @@
 """What a script's evaluations ought to have given: the plain energy, forces and virial of the atoms that were there.
 
 Pair follows the lines of a script that choose the force field. Models are evaluated by the engine through Python
-(mlff.Model, in double precision, with neighbours that it finds itself), lj/cut by sums over pairs and images.
+(mlff.Model, in double precision, with neighbors that it finds itself), lj/cut by sums over pairs and images.
 """
 
 import itertools

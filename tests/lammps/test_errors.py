@@ -188,14 +188,14 @@ def test_missing_steps(zoo, tmp_path):
     )
 
 
-def test_missing_neighbours(zoo, tmp_path):
-    """Commands that take neighbours away are refused: the model's sums would be wrong."""
+def test_missing_neighbors(zoo, tmp_path):
+    """Commands that take neighbors away are refused: the model's sums would be wrong."""
     pair = mlff(zoo["painn"])
     bonded = {"style": "molecular", "bonds": True}
     text = fails(deck(tmp_path, pair, **bonded), tmp_path)
-    expect(text, "special_bonds removes the 1-2 neighbour", "special_bonds lj/coul 1 1 1")
+    expect(text, "special_bonds removes the 1-2 neighbor", "special_bonds lj/coul 1 1 1")
     text = fails(deck(tmp_path, pair, before="special_bonds lj/coul 1 0 1", **bonded), tmp_path, ranks=2)
-    expect(text, "1-3 neighbour")
+    expect(text, "1-3 neighbor")
     launch(deck(tmp_path, pair, style="molecular"), str(tmp_path))
     for command, part in (
         ("exclude type 1 2", "exclude type 1 2"),
@@ -210,11 +210,11 @@ def test_missing_neighbours(zoo, tmp_path):
         expect(fails(deck(tmp_path, pair, style="molecular", run=lines), tmp_path), part, "take the command away")
 
 
-LOST = "pairs of neighbours within the cutoff of .* A, and there are"
+LOST = "pairs of neighbors within the cutoff of .* A, and there are"
 
 
 @pytest.mark.parametrize("ranks", (1, 2))
-def test_lost_neighbours(zoo, tmp_path, ranks):
+def test_lost_neighbors(zoo, tmp_path, ranks):
     """Whatever makes ghosts or lists incomplete is found by counting pairs, without knowing the command."""
     pair = mlff(zoo["painn"])
     some = "group some type 2\natom_modify first some\ncomm_modify group some\n"

@@ -59,7 +59,7 @@ def test_forecast(wide, tmp_path, name, ranks):
 
 
 def test_forecast_of_a_run(wide, tmp_path):
-    """After new neighbour lists the style holds what was foreseen for grown arrays."""
+    """After new neighbor lists the style holds what was foreseen for grown arrays."""
     output = launch(
         dynamics("run", tmp_path, mlff(wide["painn"], options="device cpu"), 8, 12) + "run 0\n", str(tmp_path)
     )

@@ -1,7 +1,7 @@
 """Orb in LAMMPS: the numbers of the numpy evaluation, the same on any number of ranks, and refusals with their reasons.
 
 Traps of models.md that show here: O3 ties, O4 edges that cross ranks, O5 sums over all atoms, O6 net force, O7 torque
-of open systems only, O9 order of the stress, O16 atoms without neighbours.
+of open systems only, O9 order of the stress, O16 atoms without neighbors.
 """
 
 import re
@@ -25,7 +25,7 @@ def corner():
 
 
 def lone_atoms():
-    """Molecules, and two atoms without any neighbour."""
+    """Molecules, and two atoms without any neighbor."""
     box = water(2)
     return System(
         [*box.types, 1, 2], np.concatenate([box.x, [[20.0, 20.0, 3.0], [3.0, 13.0, 30.0]]]), [40.0, 40.0, 40.0]

@@ -191,7 +191,7 @@ def test_tags(tmp_path):
     assert found["output"] == 3 and "box_change" not in found
     fix = prof("file r.json warmup 0", move="fix move all nve\nfix d all deform 1 x scale 1.01")
     launch(argon(fix, "run 20"), str(tmp_path))
-    # the fix moves the box at reneighbouring or in each step, never in none
+    # the fix moves the box at reneighboring or in each step, never in none
     assert load(tmp_path)["tags"][0]["n_steps"] > 0 and tags(load(tmp_path)).get("box_change", 0) >= 1
 
 
@@ -207,7 +207,7 @@ def test_slow_step_is_tagged(tmp_path):
 
 
 def test_growing_buffers_are_tagged(zoo, tmp_path):
-    """In a box that shrinks there are ever more neighbours, so the engine's buffers grow, and those steps say so; in a
+    """In a box that shrinks there are ever more neighbors, so the engine's buffers grow, and those steps say so; in a
     settled run none does."""
     found = {}
     for name, more in (
@@ -760,7 +760,7 @@ def test_comparison_has_the_settings_of_the_run(zoo, tmp_path):
 
 
 def test_comparison_with_itself(zoo, tmp_path):
-    """A model against itself along a trajectory with reneighbouring: no difference, in steps 0, 7, 14."""
+    """A model against itself along a trajectory with reneighboring: no difference, in steps 0, 7, 14."""
     keywords = f"file r.json compare {zoo['painn']} every 7 dump f.xyz above 1000"
     deck = (
         pair_deck(water(3), tmp_path, mlff(zoo["painn"]))

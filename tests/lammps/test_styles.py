@@ -104,7 +104,7 @@ def test_hybrid(zoo, tmp_path, ranks):
 
 
 def test_atom_styles(zoo, tmp_path):
-    """The atom style does not matter; bonded neighbours are there when special_bonds keeps them in the list."""
+    """The atom style does not matter; bonded neighbors are there when special_bonds keeps them in the list."""
     system, pair = water(3), mlff(zoo["painn"], options=FP64)
     cases = [Case(style, system, pair, style=style) for style in ("atomic", "charge", "molecular", "full")]
     cases += [

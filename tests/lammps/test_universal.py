@@ -101,7 +101,7 @@ def test_reference(tmp_path, ranks):
 
 
 def test_one_atom(tmp_path):
-    """The primitive cell of fcc has one atom, whose neighbours are its own images: energy and stress of the cubic cell
+    """The primitive cell of fcc has one atom, whose neighbors are its own images: energy and stress of the cubic cell
     and of 27 primitive ones, on one rank and where most have no atom."""
     half = 4.04 / np.sqrt(2)
     box, tilt = half * np.array([1, np.sqrt(3) / 2, np.sqrt(2 / 3)]), half * np.array([0.5, 0.5, np.sqrt(1 / 12)])

@@ -1,4 +1,4 @@
-/* blocks.h: latencies of a report as blocks of neighbouring steps. Neighbouring steps resemble each other (clock
+/* blocks.h: latencies of a report as blocks of neighboring steps. Neighboring steps resemble each other (clock
  * speed, other programs), so that steps are no independent samples; blocks of them nearly are.
  *
  * Intervals come from the moving of blocks: H. R. Kuensch, Ann. Statist. 17, 1217 (1989), with blocks that do not

@@ -1,4 +1,4 @@
-/* sides.c: several runs a side. Runs differ by more than their steps do (their start, the machine, its neighbours), so
+/* sides.c: several runs a side. Runs differ by more than their steps do (their start, the machine, its neighbors), so
  * the runs are the samples here: the ratio of B to A is the median of all ratios of a run of B to one of A (J. L.
  * Hodges, E. L. Lehmann, Ann. Math. Stat. 34, 598, 1963), its interval the ratios at the ranks that the Mann-Whitney
  * test does not reject. */

@@ -1,6 +1,6 @@
 /* series.h: a bounded series of samples: when it is full, every second point goes and the stride doubles.
  *
- * A point stands for `stride` neighbouring samples. It keeps the first of them, for plots and histograms, and the
+ * A point stands for `stride` neighboring samples. It keeps the first of them, for plots and histograms, and the
  * mean of them all, for regression, so that no sample is lost to the slope.
  */
 #ifndef MLFFPROF_SERIES_H

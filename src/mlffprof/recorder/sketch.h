@@ -24,7 +24,7 @@ typedef struct mlffprof_sketch {
 
 void mlffprof_sketch_add(mlffprof_sketch *s, double value);
 
-/* Quantiles for q[n_q] in increasing order, linear between neighbouring ranks; NaN when nothing was added. */
+/* Quantiles for q[n_q] in increasing order, linear between neighboring ranks; NaN when nothing was added. */
 void mlffprof_sketch_quantiles(const mlffprof_sketch *s, const double *q, int n_q, double *values);
 
 /* How many values are above a bound, and (about) their sum. */

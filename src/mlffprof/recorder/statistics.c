@@ -67,7 +67,7 @@ static mean_point block(const double *x, const double *y, const int64_t *w, int 
   return p;
 }
 
-/* Line through the means of `size` neighbouring points each. */
+/* Line through the means of `size` neighboring points each. */
 static fit fit_blocks(const double *x, const double *y, const int64_t *w, int n, int size)
 {
   const mean_point all = block(x, y, w, 0, n);

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 void mlffprof_sort(double *values, int64_t n);
-/* Quantile of sorted values, linear between neighbours; NaN for n = 0. */
+/* Quantile of sorted values, linear between neighbors; NaN for n = 0. */
 double mlffprof_quantile(const double *sorted, int64_t n, double q);
 
 /* 97.5 % point of Student's distribution, for two-sided 95 % intervals. */
@@ -20,7 +20,7 @@ typedef struct mlffprof_slope {
 
 /* Least squares of y over x, weights w. The points are means of w samples each, in order of x; points with w = 0 are
  * left out. The error takes autocorrelation into account by blocking (H. Flyvbjerg, H. G. Petersen, J. Chem. Phys.
- * 91, 461, 1989): the line is fitted again to means of 1, 2, 4, ... neighbouring points, as long as ten means are
+ * 91, 461, 1989): the line is fitted again to means of 1, 2, 4, ... neighboring points, as long as ten means are
  * left, and the largest error of all is taken. NaN slope for fewer than 2 points or equal x, NaN error for fewer than
  * 3. */
 mlffprof_slope mlffprof_regression(const double *x, const double *y, const int64_t *w, int n);

@@ -84,7 +84,7 @@ static const char *advise_imbalance(const mlffprof_report *p)
                                  who, work, atoms);
   return mlffprof_arena_printf(p->arena,
                                "the busiest rank%s works %s times as long as the mean%s%s%s: its atoms have more "
-                               "neighbours, or its processor is slower or shared; fix balance with weight time 1.0 "
+                               "neighbors, or its processor is slower or shared; fix balance with weight time 1.0 "
                                "evens out work instead of atoms",
                                who, work, b->atoms_imbalance > 0 ? ", with " : "", b->atoms_imbalance > 0 ? atoms : "",
                                b->atoms_imbalance > 0 ? " times the atoms" : "");
@@ -95,7 +95,7 @@ static const char *advise_other(const mlffprof_report *p)
   const char *balance = advise_balance(p);
   if (balance) return balance;
   if (p->n_ranks > 1)
-    return "time outside of all timed parts: waiting for other ranks before neighbour lists are checked, or other "
+    return "time outside of all timed parts: waiting for other ranks before neighbor lists are checked, or other "
            "programs";
   return "time outside of all timed parts: other programs on this processor, or untimed work";
 }
@@ -314,7 +314,7 @@ static const char *advise(const mlffprof_report *p, const mlffprof_component_res
   if (!strcmp(name, "edges"))
     return "pairs within cutoff + skin are checked in every step: a smaller neighbor skin leaves fewer";
   if (!strncmp(name, "message", 7) || !strncmp(name, "descriptor", 10) || !strcmp(name, "forces"))
-    return "proportional to the neighbours within the cutoff: a model with a smaller cutoff or fewer layers";
+    return "proportional to the neighbors within the cutoff: a model with a smaller cutoff or fewer layers";
   if (is_product(c)) return advise_products(p);
   if (!strcmp(name, "copy")) return "copies between host and device: more atoms per device, or LAMMPS' Kokkos package";
   if (!strcmp(name, "other")) return advise_other(p);

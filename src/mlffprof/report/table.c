@@ -182,7 +182,7 @@ static void print_work(table *t, const mlffprof_report *p)
   if (!w->n) return;
   fprintf(t->out, "\ncounted work of a step: %s instructions per atom (%s), %s bytes moved per atom,\n",
           cell(t, w->instructions_per_atom, 5), or_dash(w->kernels), cell(t, w->bytes_moved_per_atom, 5));
-  fprintf(t->out, "  %s allocations (%s bytes), %s bytes leaked, %s messages (%s bytes), %s new neighbour lists\n",
+  fprintf(t->out, "  %s allocations (%s bytes), %s bytes leaked, %s messages (%s bytes), %s new neighbor lists\n",
           cell(t, w->allocations_per_step, 4), cell(t, w->allocated_bytes_per_step, 4),
           cell(t, w->leaked_bytes_per_step, 4), cell(t, w->messages_per_step, 4), cell(t, w->message_bytes_per_step, 5),
           cell(t, w->list_builds_per_step, 4));

@@ -27,7 +27,7 @@ namespace LAMMPS_NS {
 /* What is known of an atom i of LAMMPS and row r of the engine. owned and row_of: empty when they are the same. */
 template <class DeviceType> struct MLFFKokkosRows {
   using Ints = Kokkos::View<int *, typename DeviceType::memory_space>;
-  typename ArrayTypes<DeviceType>::t_neighbors_2d neighbours;
+  typename ArrayTypes<DeviceType>::t_neighbors_2d neighbors;
   typename ArrayTypes<DeviceType>::t_int_1d counts, type;
   std::decay_t<decltype(std::declval<AtomKokkos &>().k_x.template view<DeviceType>())> x;
   Ints element_of_type, owned, row_of, listed, nbr;
@@ -36,7 +36,7 @@ template <class DeviceType> struct MLFFKokkosRows {
   int n_local;
   bool reorders;
 
-  /* 1 when neighbour j of atom i is a candidate. */
+  /* 1 when neighbor j of atom i is a candidate. */
   KOKKOS_INLINE_FUNCTION bool has(const int i, const int j) const
   {
     if (element_of_type(type(j)) < 0) return false;
@@ -53,7 +53,7 @@ template <class DeviceType> struct MLFFKokkosRows {
     int64_t n = 0;
     if (!listed(i)) return 0;
     for (int k = 0; k < counts(i); k++) {
-      const int j = neighbours(i, k) & NEIGHMASK;
+      const int j = neighbors(i, k) & NEIGHMASK;
       if (!has(i, j)) continue;
       if (to) to[n] = reorders && j < n_local ? row_of(j) : j;
       n++;
@@ -102,7 +102,7 @@ void mlff_kokkos_mark(const MLFFKokkosRows<DeviceType> &rows, const Ints &owners
       Kokkos::RangePolicy<DeviceType>(0, rows.n_local), KOKKOS_LAMBDA(const int i) {
         if (!rows.listed(i)) return;
         for (int k = 0; k < rows.counts(i); k++) {
-          const int j = rows.neighbours(i, k) & NEIGHMASK;
+          const int j = rows.neighbors(i, k) & NEIGHMASK;
           if (j < rows.n_local || owners(j) == me || !rows.has(i, j)) continue;
           Kokkos::atomic_store(&marks(i), 1);
           Kokkos::atomic_store(&marks(j), 1);
@@ -251,14 +251,14 @@ MLFFKokkosRows<DeviceType> MLFFKokkosArrays<DeviceType>::rows_of(NeighList *list
   rows.n_local = atoms.n_local;
   rows.reorders = reorders;
   if (!list) return rows;
-  const auto *neighbours = static_cast<NeighListKokkos<DeviceType> *>(list);
+  const auto *neighbors = static_cast<NeighListKokkos<DeviceType> *>(list);
   reserve(listed, static_cast<size_t>(atoms.n_local) + 1);
   reserve(row, static_cast<size_t>(atoms.n_local) + 1);
-  rows.neighbours = neighbours->d_neighbors;
-  rows.counts = neighbours->d_numneigh;
+  rows.neighbors = neighbors->d_neighbors;
+  rows.counts = neighbors->d_numneigh;
   rows.listed = listed;
   rows.row = row;
-  mlff_kokkos_listed(rows, neighbours->d_ilist, neighbours->inum);
+  mlff_kokkos_listed(rows, neighbors->d_ilist, neighbors->inum);
   return rows;
 }
 

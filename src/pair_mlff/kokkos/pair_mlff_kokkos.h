@@ -1,4 +1,4 @@
-/* pair_mlff_kokkos.h: pair_style mlff/kk, the same as mlff where atoms and neighbour lists belong to Kokkos.
+/* pair_mlff_kokkos.h: pair_style mlff/kk, the same as mlff where atoms and neighbor lists belong to Kokkos.
  *
  * Everything that is computed is inherited. What differs is who brings the arrays up to date and which they are: those
  * of Kokkos on the host, or on its GPU when the network is computed there, too (kokkos_arrays.h).

@@ -41,14 +41,14 @@ bool near(double mass, double reference)
 
 }    // namespace
 
-double LAMMPS_NS::mlff_element_mass(const char *symbol)
+double mlff_element_mass(const char *symbol)
 {
   for (const auto &element : ELEMENTS)
     if (strcmp(element.symbol, symbol) == 0) return element.mass;
   return 0.0;
 }
 
-const char *LAMMPS_NS::mlff_element_of_mass(double mass)
+const char *mlff_element_of_mass(double mass)
 {
   const Element *best = &ELEMENTS[0];
   for (const auto &element : ELEMENTS)
@@ -56,7 +56,7 @@ const char *LAMMPS_NS::mlff_element_of_mass(double mass)
   return best->symbol;
 }
 
-const char *LAMMPS_NS::mlff_hydrogen_isotope(const char *symbol, double mass)
+const char *mlff_hydrogen_isotope(const char *symbol, double mass)
 {
   if (strcmp(symbol, "H") != 0) return nullptr;
   if (std::fabs(mass - DEUTERIUM) <= 0.02 * DEUTERIUM) return "deuterium";
@@ -64,7 +64,7 @@ const char *LAMMPS_NS::mlff_hydrogen_isotope(const char *symbol, double mass)
   return nullptr;
 }
 
-bool LAMMPS_NS::mlff_mass_fits(const char *symbol, double mass)
+bool mlff_mass_fits(const char *symbol, double mass)
 {
   const double reference = mlff_element_mass(symbol);
   return reference == 0.0 || near(mass, reference) || mlff_hydrogen_isotope(symbol, mass) != nullptr;

@@ -1,8 +1,6 @@
 /* elements.h: standard atomic weights, to check the names in pair_coeff against the masses of the atom types. */
-#ifndef LMP_MLFF_ELEMENTS_H
-#define LMP_MLFF_ELEMENTS_H
-
-namespace LAMMPS_NS {
+#ifndef MLFF_BASE_ELEMENTS_H
+#define MLFF_BASE_ELEMENTS_H
 
 /* Mass in g/mol of the element with this symbol; 0 if there is no such element. */
 double mlff_element_mass(const char *symbol);
@@ -12,7 +10,5 @@ const char *mlff_element_of_mass(double mass);
 bool mlff_mass_fits(const char *symbol, double mass);
 /* Name of the isotope if mass is that of deuterium or tritium, else nullptr. */
 const char *mlff_hydrogen_isotope(const char *symbol, double mass);
-
-}    // namespace LAMMPS_NS
 
 #endif

@@ -1,11 +1,9 @@
 /* point_locale.h: numbers with a decimal point. A program that LAMMPS is a library of may have set a locale with
  * decimal commas, which printf follows. While such an object lives, this thread has points. */
-#ifndef LMP_MLFF_POINT_LOCALE_H
-#define LMP_MLFF_POINT_LOCALE_H
+#ifndef MLFF_BASE_POINT_LOCALE_H
+#define MLFF_BASE_POINT_LOCALE_H
 
 #include <locale.h>
-
-namespace LAMMPS_NS {
 
 class MLFFPointLocale {
  public:
@@ -24,7 +22,5 @@ class MLFFPointLocale {
  private:
   locale_t point, before;
 };
-
-}    // namespace LAMMPS_NS
 
 #endif

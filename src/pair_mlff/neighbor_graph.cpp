@@ -1,5 +1,5 @@
-/* neighbour_graph.cpp: see neighbour_graph.h. */
-#include "neighbour_graph.h"
+/* neighbor_graph.cpp: see neighbor_graph.h. */
+#include "neighbor_graph.h"
 
 #include "errors.h"
 #include "halo.h"
@@ -24,10 +24,10 @@ using namespace LAMMPS_NS;
 
 static void name_atom(void *of, int32_t i, char text[64])
 {
-  snprintf(text, 64, "%s", static_cast<const MLFFNeighbourGraph *>(of)->name_of(i).c_str());
+  snprintf(text, 64, "%s", static_cast<const MLFFNeighborGraph *>(of)->name_of(i).c_str());
 }
 
-MLFFNeighbourGraph::MLFFNeighbourGraph(LAMMPS *lammps, MLFFHalo &between_ranks) :
+MLFFNeighborGraph::MLFFNeighborGraph(LAMMPS *lammps, MLFFHalo &between_ranks) :
     Pointers(lammps), halo(between_ranks), arrays(nullptr), graph{}, cutoff(0.0), on_gpu(false), tags_needed(false),
     reorders(false), unchecked(true), run_ended(false), new_types(false), outrun(false), skin(lammps->neighbor->skin),
     listed_comm(nullptr), last_list(nullptr), last_build(-1), last_step(-1), run_first(-1), run_last(-1)
@@ -36,7 +36,7 @@ MLFFNeighbourGraph::MLFFNeighbourGraph(LAMMPS *lammps, MLFFHalo &between_ranks) 
   graph.name_context = this;
 }
 
-void MLFFNeighbourGraph::set_model(const mlff_info *info, const std::vector<int> &mapping)
+void MLFFNeighborGraph::set_model(const mlff_info *info, const std::vector<int> &mapping)
 {
   species_of_type = mapping;
   cutoff = info->cutoff;
@@ -46,7 +46,7 @@ void MLFFNeighbourGraph::set_model(const mlff_info *info, const std::vector<int>
   forget_list();
 }
 
-void MLFFNeighbourGraph::set_arrays(MLFFArrays *others)
+void MLFFNeighborGraph::set_arrays(MLFFArrays *others)
 {
   if (others != arrays) forget_list();
   arrays = others;
@@ -57,12 +57,12 @@ void MLFFNeighbourGraph::set_arrays(MLFFArrays *others)
 ------------------------------------------------------------------------- */
 
 /* Of candidates: each of the atoms moves by half a skin, or by a whole one, before the next rebuild. */
-double MLFFNeighbourGraph::reach(int n_skins) const
+double MLFFNeighborGraph::reach(int n_skins) const
 {
   return cutoff + n_skins * skin;
 }
 
-bool MLFFNeighbourGraph::leaves(const NeighList *list) const
+bool MLFFNeighborGraph::leaves(const NeighList *list) const
 {
   return list->occasional && can_leave_list();
 }
@@ -78,7 +78,7 @@ template <class Value> static void copy(std::vector<Value> &to, const Value *fro
 }
 
 /* What later steps are compared with. */
-void MLFFNeighbourGraph::keep_list()
+void MLFFNeighborGraph::keep_list()
 {
   const auto n_all = static_cast<size_t>(graph.n_all);
   listed_comm = comm;
@@ -95,12 +95,12 @@ void MLFFNeighbourGraph::keep_list()
 }
 
 /* Whether LAMMPS may keep a list although atoms have moved by more than half the skin. */
-bool MLFFNeighbourGraph::delays_lists() const
+bool MLFFNeighborGraph::delays_lists() const
 {
   return neighbor->every > 1 || neighbor->delay > 0 || !neighbor->dist_check;
 }
 
-int MLFFNeighbourGraph::excluded_bits() const
+int MLFFNeighborGraph::excluded_bits() const
 {
   int bits = 0;
   for (int k = 0; k < neighbor->nex_group; k++) {
@@ -112,7 +112,7 @@ int MLFFNeighbourGraph::excluded_bits() const
 }
 
 /* Of row or ghost a. A ghost of an atom of this rank has the type of its owner, which fixes may change alone. */
-int32_t MLFFNeighbourGraph::species_at(int a, int excluded) const
+int32_t MLFFNeighborGraph::species_at(int a, int excluded) const
 {
   const int here = atom_of(a);
   if (atom->mask[here] & excluded) return -1;
@@ -121,7 +121,7 @@ int32_t MLFFNeighbourGraph::species_at(int a, int excluded) const
 }
 
 /* Returns true if any atom's species changed. */
-bool MLFFNeighbourGraph::update_species()
+bool MLFFNeighborGraph::update_species()
 {
   if (arrays) return arrays->update_species(atoms_now());
   const auto n_all = static_cast<size_t>(graph.n_all);
@@ -141,7 +141,7 @@ bool MLFFNeighbourGraph::update_species()
 }
 
 /* Lists of pair_style hybrid have rows for the types that they were made for. */
-void MLFFNeighbourGraph::check_type(int a)
+void MLFFNeighborGraph::check_type(int a)
 {
   const int here = atom_of(a), now = atom->type[here], then = listed_types[here];
   if (!trouble.empty() || (species_of_type[now] < 0) == (species_of_type[then] < 0)) return;
@@ -150,7 +150,7 @@ void MLFFNeighbourGraph::check_type(int a)
             "made before: take `pre no` away, or change types where LAMMPS makes a new list [mlff-35]";
 }
 
-bool MLFFNeighbourGraph::settle_types()
+bool MLFFNeighborGraph::settle_types()
 {
   if (!arrays && !halo.is_needed()) return false;
   int problem = 0, changed = 0, anywhere = 0;
@@ -188,7 +188,7 @@ static double square_of_move(const double *now, const double *then)
 
 /* A pair that the list lacks was beyond cutoff + skin, so its two atoms must have moved by the skin together. Ghosts
  * move with the box as well. */
-bool MLFFNeighbourGraph::has_outrun_list() const
+bool MLFFNeighborGraph::has_outrun_list() const
 {
   if (is_respa()) return has_outrun_respa_list();
   if (listed_x.empty()) return false;
@@ -215,7 +215,7 @@ template <class N> static double **positions_of_list(N * /*neighbor*/, long)
 
 /* With run_style respa atoms have moved between the making of the list and the first evaluation. What this rank's atoms
  * have moved since then decides, since a problem of any rank counts; where it is unknown, the pairs are counted. */
-bool MLFFNeighbourGraph::has_outrun_respa_list() const
+bool MLFFNeighborGraph::has_outrun_respa_list() const
 {
   double *const *then = neighbor->dist_check ? positions_of_list(neighbor, 0) : nullptr;
   if (!then) return true;
@@ -225,14 +225,14 @@ bool MLFFNeighbourGraph::has_outrun_respa_list() const
   return false;
 }
 
-bool MLFFNeighbourGraph::is_respa() const
+bool MLFFNeighborGraph::is_respa() const
 {
   const Update *run = lmp->update;
   return run->whichflag == 1 && utils::strmatch(run->integrate_style, "^respa");
 }
 
 /* Where owned atom i was when the list was made; nullptr where that is unknown. */
-const double *MLFFNeighbourGraph::listed_position(int i) const
+const double *MLFFNeighborGraph::listed_position(int i) const
 {
   double *const *then = is_respa() && neighbor->dist_check ? positions_of_list(neighbor, 0) : nullptr;
   if (then) return then[i];
@@ -240,7 +240,7 @@ const double *MLFFNeighbourGraph::listed_position(int i) const
 }
 
 /* `atom 5 has moved 1.4 A` of the one of all ranks that has moved farthest. Collective. */
-std::string MLFFNeighbourGraph::farthest_atom() const
+std::string MLFFNeighborGraph::farthest_atom() const
 {
   struct {
     double square;
@@ -263,7 +263,7 @@ std::string MLFFNeighbourGraph::farthest_atom() const
 }
 
 /* Positions, those of owned atoms in the order of the engine. */
-const double (*MLFFNeighbourGraph::this_step())[3]
+const double (*MLFFNeighborGraph::this_step())[3]
 {
   if (graph.n_all == 0) return nullptr;
   const double *x = atom->x[0];
@@ -280,28 +280,28 @@ static constexpr mlff_boundary BOUNDARIES[] = {MLFF_BOUNDARY_OPEN, MLFF_BOUNDARY
                                                MLFF_BOUNDARY_PERIODIC};
 
 /* Nobody has compared displacements since the list was made that LAMMPS makes ghosts and bins with. */
-void MLFFNeighbourGraph::forget_list()
+void MLFFNeighborGraph::forget_list()
 {
   last_list = nullptr;
   unchecked = unchecked || delays_lists();
 }
 
-void MLFFNeighbourGraph::begin_run()
+void MLFFNeighborGraph::begin_run()
 {
   unchecked = true;
   skin = neighbor->skin;
 }
 
 /* delete_atoms overlap makes all lists anew and leaves pair styles with the pointers to the old ones. */
-void MLFFNeighbourGraph::check_list_exists(const NeighList *list) const
+void MLFFNeighborGraph::check_list_exists(const NeighList *list) const
 {
   for (int k = 0; k < neighbor->nlist; k++)
     if (neighbor->lists[k] == list) return;
   error->all(FLERR, "pair_style mlff: a command has removed the neighbor lists since the last run: take `pre no` away, "
-                    "so that this run makes new neighbour lists [mlff-35]");
+                    "so that this run makes new neighbor lists [mlff-35]");
 }
 
-const mlff_graph *MLFFNeighbourGraph::update(NeighList *list)
+const mlff_graph *MLFFNeighborGraph::update(NeighList *list)
 {
   // neighbor->ncalls also tells of lists that were rebuilt between two steps, e.g. by fix gcmc; set-ups put it to 0.
   // The inner steps of run_style respa are one step, and only its first meets a new list
@@ -353,7 +353,7 @@ const mlff_graph *MLFFNeighbourGraph::update(NeighList *list)
   return &graph;
 }
 
-mlff_graph MLFFNeighbourGraph::on_host()
+mlff_graph MLFFNeighborGraph::on_host()
 {
   if (arrays) return arrays->graph_on_host(graph);
   mlff_graph whole = graph;
@@ -369,10 +369,10 @@ mlff_graph MLFFNeighbourGraph::on_host()
 /* `run N pre no` with the list of before: commands may have sorted or moved atoms or taken ghosts away, have made lists
  * of their own, have another communication style, or have given owned atoms, and not their ghosts, other types.
  * Collective. */
-void MLFFNeighbourGraph::check_same_atoms()
+void MLFFNeighborGraph::check_same_atoms()
 {
   static const char *const advice =
-      "since the last run: take `pre no` away, so that this run makes new neighbour lists [mlff-35]";
+      "since the last run: take `pre no` away, so that this run makes new neighbor lists [mlff-35]";
   if (comm != listed_comm) error->all(FLERR, std::string("pair_style mlff: comm_style has been given ") + advice);
   if (arrays) arrays->sync_atom();
   bool same = neighbor->ncalls == last_build;
@@ -386,7 +386,7 @@ void MLFFNeighbourGraph::check_same_atoms()
                                      advice);
 }
 
-void MLFFNeighbourGraph::check_pairs(int64_t n_edges, bool any_outrun, const std::string &who)
+void MLFFNeighborGraph::check_pairs(int64_t n_edges, bool any_outrun, const std::string &who)
 {
   if (!unchecked && !any_outrun) return;
   unchecked = false;
@@ -401,7 +401,7 @@ void MLFFNeighbourGraph::check_pairs(int64_t n_edges, bool any_outrun, const std
   error->all(FLERR, who + ": " + problem);
 }
 
-void MLFFNeighbourGraph::wait() const
+void MLFFNeighborGraph::wait() const
 {
   if (arrays) arrays->wait();
 }
@@ -410,7 +410,7 @@ void MLFFNeighbourGraph::wait() const
    failures
 ------------------------------------------------------------------------- */
 
-std::string MLFFNeighbourGraph::atom_name(int i) const
+std::string MLFFNeighborGraph::atom_name(int i) const
 {
   if (arrays) arrays->sync_atom();
   if (!atom->tag_enable) return "atom " + std::to_string(i) + " of rank " + std::to_string(comm->me);
@@ -419,7 +419,7 @@ std::string MLFFNeighbourGraph::atom_name(int i) const
 
 /* ---------------------------------------------------------------------- */
 
-double MLFFNeighbourGraph::memory_usage() const
+double MLFFNeighborGraph::memory_usage() const
 {
   const size_t numbers = species.capacity() + nbr.capacity() + listed.capacity() + home.owner_rank.capacity() +
                          home.node.capacity() + home.row_of.capacity() + home.owned.capacity() +

@@ -1,15 +1,13 @@
 /* whole_file.cpp: see whole_file.h. */
 #include "whole_file.h"
 
-#include "../base/writer.h"
+#include "../writer.h"
 
 #include <cerrno>
 #include <cstring>
 
 #include <fcntl.h>
 #include <unistd.h>
-
-using namespace LAMMPS_NS;
 
 std::string MLFFWholeFile::open(const std::string &path)
 {

@@ -1,11 +1,10 @@
 /* mlffplugin.cpp: what LAMMPS calls when it loads the plugin, by `plugin load mlffplugin.so` or on its own when the
  * file lies in a folder of LAMMPS_PLUGIN_PATH. Only lammpsplugin_init is exported. */
-#include "pair_mlff.h"
-#if MLFF_HAVE_KOKKOS
-#include "kokkos/pair_mlff_kokkos.h"
-#endif
-
 #include "../fix_mlffprof/fix_mlffprof.h"
+#include "../pair_mlff/pair_mlff.h"
+#if MLFF_HAVE_KOKKOS
+#include "../pair_mlff/kokkos/pair_mlff_kokkos.h"
+#endif
 
 #include "comm.h"
 #include "force.h"

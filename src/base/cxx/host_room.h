@@ -1,10 +1,8 @@
 /* host_room.h: how much memory the processes of this machine can still take. */
-#ifndef LMP_MLFF_HOST_ROOM_H
-#define LMP_MLFF_HOST_ROOM_H
+#ifndef MLFF_BASE_HOST_ROOM_H
+#define MLFF_BASE_HOST_ROOM_H
 
 #include <string>
-
-namespace LAMMPS_NS {
 
 /* Bytes and the limit that they come from. Infinity where nothing is known: then nothing is refused. */
 struct MLFFRoom {
@@ -17,7 +15,5 @@ struct MLFFRoom {
 MLFFRoom mlff_shared_room();
 /* For this process alone: the address space that `ulimit -v` leaves. */
 MLFFRoom mlff_own_room();
-
-}    // namespace LAMMPS_NS
 
 #endif

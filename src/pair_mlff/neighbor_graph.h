@@ -1,4 +1,4 @@
-/* neighbour_graph.h: atoms and neighbour lists of LAMMPS as the engine's graph: types become species, the full list
+/* neighbor_graph.h: atoms and neighbor lists of LAMMPS as the engine's graph: types become species, the full list
  * becomes CSR offsets, ghosts get nodes, and atoms an order (nodes.h). Without a list the engine's GPU makes one. */
 #ifndef LMP_MLFF_NEIGHBOUR_GRAPH_H
 #define LMP_MLFF_NEIGHBOUR_GRAPH_H
@@ -12,9 +12,9 @@
 
 namespace LAMMPS_NS {
 
-class MLFFNeighbourGraph : protected Pointers {
+class MLFFNeighborGraph : protected Pointers {
  public:
-  MLFFNeighbourGraph(class LAMMPS *lammps, class MLFFHalo &between_ranks);
+  MLFFNeighborGraph(class LAMMPS *lammps, class MLFFHalo &between_ranks);
   /* mapping[t]: index of atom type t into the model's elements, -1 = not ours. Entry 0 is unused. */
   void set_model(const mlff_info *info, const std::vector<int> &mapping);
   /* Atoms and lists are in these arrays from now on; nullptr: in those of Atom and of a plain list. Not owned. */

@@ -1,11 +1,9 @@
 /* whole_file.h: a text file that grows by whole pieces. A piece is written at once, or not at all; after the first one
  * that cannot be, nothing more is written. */
-#ifndef LMP_MLFF_WHOLE_FILE_H
-#define LMP_MLFF_WHOLE_FILE_H
+#ifndef MLFF_BASE_WHOLE_FILE_H
+#define MLFF_BASE_WHOLE_FILE_H
 
 #include <string>
-
-namespace LAMMPS_NS {
 
 class MLFFWholeFile {
  public:
@@ -23,7 +21,5 @@ class MLFFWholeFile {
  private:
   int fd = -1;
 };
-
-}    // namespace LAMMPS_NS
 
 #endif

@@ -7,8 +7,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-using namespace LAMMPS_NS;
-
 /* Number in the line `NAME number` or `NAME: number` of a file; without a name, the file's first word. NaN if there is
  * none. */
 static double read_number(const std::string &path, const std::string &name)
@@ -52,7 +50,7 @@ static void narrow_by_groups(const Names &names, std::string group, MLFFRoom &ro
   }
 }
 
-MLFFRoom LAMMPS_NS::mlff_shared_room()
+MLFFRoom mlff_shared_room()
 {
   MLFFRoom room = {INFINITY, "unknown"};
   const double available = 1024.0 * read_number("/proc/meminfo", "MemAvailable");
@@ -71,7 +69,7 @@ MLFFRoom LAMMPS_NS::mlff_shared_room()
   return room;
 }
 
-MLFFRoom LAMMPS_NS::mlff_own_room()
+MLFFRoom mlff_own_room()
 {
   struct rlimit limit;
   const double pages = read_number("/proc/self/statm", "");

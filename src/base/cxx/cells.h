@@ -1,15 +1,13 @@
 /* cells.h: points in cells of at least a reach, or larger ones where there would be many more cells than points: all
  * that is within reach of a point lies in 27 of them. */
-#ifndef LMP_MLFF_CELLS_H
-#define LMP_MLFF_CELLS_H
+#ifndef MLFF_BASE_CELLS_H
+#define MLFF_BASE_CELLS_H
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
-
-namespace LAMMPS_NS {
 
 class MLFFCells {
  public:
@@ -89,7 +87,5 @@ class MLFFCells {
     return (static_cast<size_t>(along(2, x[2])) * n[1] + along(1, x[1])) * n[0] + along(0, x[0]);
   }
 };
-
-}    // namespace LAMMPS_NS
 
 #endif
