@@ -3,7 +3,7 @@ install(DIRECTORY benchmarks/decks DESTINATION mlff_tools/benchmarks COMPONENT w
 install(DIRECTORY examples/lammps_inputs DESTINATION mlff_tools/examples COMPONENT wheel)
 install(DIRECTORY models/ DESTINATION mlff_tools/models COMPONENT wheel FILES_MATCHING
   PATTERN "*.yaml" PATTERN "*.safetensors" PATTERN "LICENSE*" PATTERN "README.md"
-  PATTERN certificates EXCLUDE PATTERN recipes EXCLUDE PATTERN train EXCLUDE)
+  PATTERN certificates EXCLUDE PATTERN recipes EXCLUDE)
 
 # A libyaml that is linked into the wheel's files (scripts/static_libyaml.sh) brings its licence along.
 set(sbom_libyaml "")

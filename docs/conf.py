@@ -1,9 +1,17 @@
 """The documentation site: the Markdown pages of this repository, by Sphinx. `make site` builds it in build/site."""
 
+import glob
+import json
 import os
 import re
+import sys
 
-with open(os.path.join(os.path.dirname(__file__), "..", "CMakeLists.txt"), encoding="utf-8") as _f:
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+sys.path.insert(0, os.path.join(ROOT, "python"))
+
+from mlff_tools.certify import page  # noqa: E402
+
+with open(os.path.join(ROOT, "CMakeLists.txt"), encoding="utf-8") as _f:
     release = version = re.search(r"^project\(mlff VERSION (\S+)", _f.read(), re.MULTILINE).group(1)
 
 project = "mlff"
@@ -29,5 +37,29 @@ def redirect(app, exception):
             f.write('<!doctype html><title>mlff</title><meta http-equiv="refresh" content="0; url=README.html">\n')
 
 
+def link_pages(app, docname, source):
+    """Links of models/README.md to certificates lead to their pages."""
+    if docname == "models/README" and app.builder.name == "html":
+        source[0] = re.sub(
+            r"\[`([\w-]+)`\]\(certificates/\1\.json\)", r'<a href="certificates/\1.html"><code>\1</code></a>', source[0]
+        )
+
+
+def write_certificates(app, exception):
+    """The pages of the certificates, made from their JSON as `mlff certify --page` does."""
+    if exception or app.builder.name != "html":
+        return
+    folder = os.path.join(app.outdir, "models", "certificates")
+    os.makedirs(folder, exist_ok=True)
+    for path in glob.glob(os.path.join(ROOT, "models", "certificates", "*.json")):
+        with open(path, encoding="utf-8") as f:
+            found = json.load(f)
+        name = os.path.splitext(os.path.basename(path))[0]
+        with open(os.path.join(folder, f"{name}.html"), "w", encoding="utf-8") as f:
+            f.write(page.page(found))
+
+
 def setup(app):
+    app.connect("source-read", link_pages)
     app.connect("build-finished", redirect)
+    app.connect("build-finished", write_certificates)

@@ -377,7 +377,7 @@ def certificate(model):
     same_header = found["model"].get("header_sha256") in (None, head.get("header_sha256"))
     if found["model"]["sha256"] != network_digest(head) or not same_header:
         return f"{name}: {path}.json is the certificate of another network"
-    return f"certificate of {name}: {found['verdict_text']} ({found['context']['date']}, {path}.html)"
+    return f"certificate of {name}: {found['verdict_text']} ({found['context']['date']}, {path}.json)"
 
 
 def arguments():

@@ -114,6 +114,9 @@ certify water-xs config.yaml -o page.html --lmp none/lmp || --lmp none/lmp: ther
 certify water-xs config.yaml -o page.html --program none/mlff || the option for the program mlff is 'none/mlff',
 certify broken.yaml config.yaml || broken.yaml: is no whole model file: it has no name
 certify config.yaml config.yaml || config.yaml: is no model file: format is None, expected mlff/1
+certify --page nowhere.json || nowhere.json: No such file or directory
+certify --page water.xyz || water.xyz: not valid JSON: Extra data
+certify --page water_xs_profile.json || water_xs_profile.json: is not a certificate: format is None,
 certify silicon-xs --labels labelled.xyz -o page.html || the model does not know
 
 convert mace x -o out || ani|fennol|painn|orb|nequip: invalid choice: 'mace' (choose

@@ -5,11 +5,13 @@ import glob
 import json
 import os
 import re
+import tempfile
 import unittest
 
 import helpers
 import numpy as np
 
+from mlff_tools.certify import command as certify
 from mlff_tools.convert import command as convert
 from mlff_tools.convert import nequip as convert_nequip
 from mlff_tools.model import engine, modelfile, reference
@@ -135,7 +137,12 @@ class Zoo(unittest.TestCase):
                 self.assertEqual(found["model"]["weights_sha256"], head["weights"]["sha256"])
                 self.assertEqual(found["model"].get("header_sha256", head["header_sha256"]), head["header_sha256"])
                 self.assertEqual((found["verdict"], found["quick"], found["settings"]["scale"]), ("PASS", False, 1.0))
-                self.assertTrue(os.path.exists(os.path.join(FOLDER, "certificates", f"{name}.html")))
+                with tempfile.TemporaryDirectory() as place:
+                    out = os.path.join(place, "page.html")
+                    source = os.path.join(FOLDER, "certificates", f"{name}.json")
+                    self.assertEqual(certify.main(["--page", source, "-o", out]), 0)
+                    with open(out, encoding="utf-8") as file:
+                        self.assertIn(found["verdict_text"], file.read())
                 wanted = recipe_certify.bars(recipe.Recipe(path))
                 judged = [(b["quantity"], b["bar"]) for b in found["bars"] if b["verdict"] == "PASS"]
                 self.assertEqual({(q, bar) for q in wanted for bar in wanted[q].values()}, set(judged))

@@ -1,20 +1,21 @@
-"""Certificate of a model: `mlff certify MODEL [RECIPE]` writes one HTML page and one JSON, PASS or FAIL.
+"""Certificate of a model: `mlff certify MODEL [RECIPE]` writes one HTML page and one JSON file, PASS or FAIL.
 
-Measures errors on held-out labels, properties of liquids and crystals against the teacher, conservation of energy,
-stability, behaviour beyond the domain, size transfer, speed and memory, and holds them against the bars of the recipe.
-A bar that was not measured is not met. A certificate that was stopped goes on when it is called again: what is done is
-kept in the work folder.
-Exit status: 0 all bars are met (or there are none), 1 not all, 2 it could not be made.
-docs/certificate.md says what each number means.
+Measures errors on held-out labels, properties of liquids and crystals against the teacher, energy conservation,
+stability, behavior outside the domain, size transfer, speed and memory, and compares them with the bars of the recipe.
+A bar without a measurement is not met. The same command continues a stopped certificate; finished measurements are
+kept in the work folder. `mlff certify --page NAME.json` only writes the page of an existing certificate.
+Exit status: 0 all bars are met or there are none, 1 a bar is not met, 2 the certificate could not be made.
+docs/certificate.md explains the numbers.
 """
 
 import argparse
+import json
 import os
 import time
 
 from ..bench import profiles
 from ..command_line import above_zero, one_line
-from ..model import lammps, modelfile
+from ..model import files, lammps, modelfile
 from ..train import domain, recipe, recipe_certify, recipe_structures
 from . import job, measurements, page, rows, sides, systems
 from .work import CertifyError, Work, plain, write_whole
@@ -246,14 +247,39 @@ def run(args):
     return 1 if done["verdict"] == rows.FAIL else 0
 
 
+def read_certificate(path):
+    """The certificate of a JSON file; CertifyError if it is none."""
+    with files.naming(path), open(path, encoding="utf-8") as f:
+        text = f.read()
+    try:
+        found = json.loads(text)
+    except ValueError as e:
+        raise CertifyError(f"{path}: not valid JSON: {e}") from e
+    kind = found.get("format") if isinstance(found, dict) else None
+    if kind != FORMAT:
+        raise CertifyError(f"{path}: is not a certificate: format is {kind!r}, expected {FORMAT!r}")
+    return found
+
+
+def write_page(args):
+    """Writes the page of the certificate args.model; exit status 0."""
+    if args.recipe:
+        raise CertifyError("--page measures nothing: remove RECIPE.yaml")
+    out = args.out or os.path.splitext(args.model)[0] + ".html"
+    write_whole(out, page.page(read_certificate(args.model)))
+    print(out)
+    return 0
+
+
 def arguments():
     parser = argparse.ArgumentParser(
         prog="mlff certify", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("model", metavar="MODEL", help="the model file, or the name of a model of mlff")
+    add("model", metavar="MODEL", help="model file, or name of a shipped model; with --page a certificate NAME.json")
     add("recipe", nargs="?", metavar="RECIPE.yaml", help="sections bars, certify, teacher and structures of a recipe")
     add("-o", "--out", metavar="FILE.html", help="the page; the JSON beside it (default: MODEL-certificate.html)")
+    add("--page", action="store_true", help="only write the page of the certificate NAME.json, measure nothing")
     add("--work", metavar="FOLDER", help="what is kept (default: NAME-certificate.work beside the page)")
     add(
         "--labels",
@@ -277,6 +303,8 @@ def arguments():
 @one_line("mlff certify", "stopped; the same command goes on", 2)
 def main(argv=None):
     args = arguments().parse_args(argv)
+    if args.page:
+        return write_page(args)
     given, args.model = args.model, modelfile.find_model(args.model)
     if not args.out and args.model != modelfile.model_paths(given)[0]:
         args.out = f"{given}-certificate"  # of a model given by its name: here, not beside the model
