@@ -15,7 +15,7 @@ set(MLFF_FLAGS_avx512_bf16 ${MLFF_FLAGS_avx512} -mavx512bf16)
 set(MLFF_FLAGS_amx ${MLFF_FLAGS_avx512_bf16} -mamx-tile -mamx-bf16)
 set(MLFF_FLAGS_neon "")
 if(CMAKE_C_COMPILER_ID STREQUAL GNU)
-  set(MLFF_FLAGS_neon -fno-schedule-insns) # before registers are given out: GCC 12 then keeps two sums of a tile in memory
+  set(MLFF_FLAGS_neon -fno-schedule-insns) # GCC 12 would spill two accumulators of a tile
 endif()
 set(MLFF_FLAGS_sve256 -march=armv8.2-a+sve -msve-vector-bits=256)
 set(MLFF_FLAGS_sve512 -march=armv8.2-a+sve -msve-vector-bits=512)
@@ -48,7 +48,7 @@ if(MLFF_KERNELS_SIMD AND NOT MLFF_KERNELS_SIMD MATCHES "^([Oo][Nn]|[Yy][Ee][Ss]|
   set(MLFF_KERNEL_PATHS generic ${MLFF_KERNELS_SIMD})
   list(REMOVE_DUPLICATES MLFF_KERNEL_PATHS)
   if(NOT avx512 IN_LIST MLFF_KERNEL_PATHS)
-    set(bf16_paths "") # which continue those of AVX-512
+    set(bf16_paths "") # they extend AVX-512
   endif()
 endif()
 set(MLFF_MIXED_PATHS ${MLFF_KERNEL_PATHS} ${bf16_paths})
@@ -63,7 +63,7 @@ function(mlff_add_kernel_objects target objects path is_double)
   target_compile_options(${objects} PRIVATE -ffp-contract=fast -fno-math-errno -Wno-psabi ${MLFF_FLAGS_${path}})
   target_include_directories(${objects} PRIVATE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src/mlff")
   target_link_libraries(${objects} PRIVATE mlff_common)
-  if(MLFF_CUDASIM) # there the simulated device is compared with them; suite asan looks at what they access
+  if(MLFF_CUDASIM) # cudasim compares the simulated device with them; suite asan checks their accesses
     set_target_properties(${objects} PROPERTIES MLFF_UNSANITIZED ON)
   endif()
   target_sources(${target} PRIVATE $<TARGET_OBJECTS:${objects}>)

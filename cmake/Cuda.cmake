@@ -1,4 +1,4 @@
-# Decides whether the GPU backend is built: MLFF_HAVE_CUDA. With MLFF_CUDASIM it is, by the C++ compiler, for tests.
+# Sets MLFF_HAVE_CUDA: whether the GPU backend is built. MLFF_CUDASIM compiles it with the C++ compiler, for tests.
 set(MLFF_HAVE_CUDA 0)
 if(NOT MLFF_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "MLFF_CUDA=${MLFF_CUDA} is not one of AUTO, ON, OFF.")

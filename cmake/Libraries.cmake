@@ -1,8 +1,7 @@
-# The C libraries that the build needs, found by their header and library alone: mlff_find_library defines an imported
-# target. Looked for in CMAKE_PREFIX_PATH, then where CPATH and LIBRARY_PATH say, as environment modules set them, then where
-# the system keeps them.
+# Finds C libraries by header and library file. mlff_find_library defines an imported target. Search order:
+# CMAKE_PREFIX_PATH, then CPATH and LIBRARY_PATH (set by environment modules), then the system.
 
-# mlff_find_library(TARGET HEADER DEBIAN_PACKAGE NAME...): the first of the library's names that is there.
+# mlff_find_library(TARGET HEADER DEBIAN_PACKAGE NAME...): takes the first name that is found.
 function(mlff_find_library target header package)
   string(REGEX REPLACE "^.*::" "" name "${target}")
   find_path(${name}_INCLUDE_DIR NAMES "${header}" HINTS ENV CPATH)
@@ -22,7 +21,7 @@ endfunction()
 mlff_find_library(mlff::libyaml yaml.h libyaml-dev yaml)
 if(MLFF_BUILD_TESTS)
   mlff_find_library(mlff::check check.h check check_pic check)
-  if(check_LIBRARY MATCHES "\\${CMAKE_STATIC_LIBRARY_SUFFIX}$") # what a shared one brings along
+  if(check_LIBRARY MATCHES "\\${CMAKE_STATIC_LIBRARY_SUFFIX}$") # dependencies of the static library
     find_library(subunit_LIBRARY NAMES subunit HINTS ENV LIBRARY_PATH)
     mark_as_advanced(subunit_LIBRARY)
     find_package(Threads REQUIRED)

@@ -1,4 +1,4 @@
-# Every option of the build, and what all targets share: warnings, sanitizers, visibility.
+# Build options, and settings of all targets: warnings, sanitizers, visibility.
 
 option(MLFF_BUILD_CLI "Build the program mlff." ON)
 option(MLFF_BUILD_PLUGIN "Build mlffplugin.so, the LAMMPS plugin with pair_style mlff; needs LAMMPS headers." ON)
@@ -6,8 +6,8 @@ option(MLFF_BUILD_EXAMPLES "Build examples/c_api." ${PROJECT_IS_TOP_LEVEL})
 option(MLFF_BUILD_TESTS "Build the tests; needs Check." ${PROJECT_IS_TOP_LEVEL})
 option(MLFF_WARNINGS_AS_ERRORS "Treat compiler warnings as errors; for development and CI." OFF)
 set(MLFF_KERNELS_SIMD ON CACHE STRING
-  "Kernels beside the generic ones, chosen at run time: ON (avx2 avx512 on x86-64, neon sve256 sve512 on aarch64), OFF, or some of these names.")
-set(MLFF_CUDA "OFF" CACHE STRING "The GPU backend: AUTO (when nvcc is found), ON, or OFF: the default until it has run on a device.")
+  "SIMD kernels, chosen at run time: ON (avx2 avx512 on x86-64, neon sve256 sve512 on aarch64), OFF, or a list of these names. The generic kernels are always built.")
+set(MLFF_CUDA "OFF" CACHE STRING "The GPU backend: AUTO (when nvcc is found), ON, or OFF (default).")
 set(MLFF_CUDA_ARCHITECTURES "80-real;90a-real;90-virtual" CACHE STRING "GPUs to compile for, as CMAKE_CUDA_ARCHITECTURES; the last is PTX as well.")
 option(MLFF_CUDASIM "Compile the GPU backend for a simulated device in tests/cudasim instead; for tests." OFF)
 set(MLFF_SANITIZE "" CACHE STRING "Sanitizers to build with, as -fsanitize= takes them, e.g. address,undefined.")
@@ -19,7 +19,7 @@ set(MLFF_LAMMPS_MPI "auto" CACHE STRING "MPI of the LAMMPS source tree: auto, mp
 set(MLFF_KOKKOS "AUTO" CACHE STRING "pair_style mlff/kk: AUTO (when LAMMPS has the package KOKKOS), ON, or OFF.")
 set(MLFF_LAMMPS_SIZES "auto" CACHE STRING "Integer sizes of LAMMPS: auto, smallbig, bigbig or smallsmall.")
 set(MLFF_SHARED_DIR "${PROJECT_SOURCE_DIR}/../shared" CACHE PATH
-    "Directory with reference models; tests that need it are skipped, and say so, where it is absent.")
+    "Directory with reference models; without it, tests that need them are skipped.")
 
 set_property(CACHE MLFF_CUDA PROPERTY STRINGS AUTO ON OFF)
 set_property(CACHE MLFF_KOKKOS PROPERTY STRINGS AUTO ON OFF)
@@ -43,13 +43,12 @@ set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
-# What every target of the project is compiled with.
+# Compile options of all targets.
 add_library(mlff_common INTERFACE)
 target_compile_definitions(mlff_common INTERFACE $<$<PLATFORM_ID:Darwin>:_DARWIN_C_SOURCE>) # more than POSIX, as _GNU_SOURCE
 target_compile_options(mlff_common INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-Wall -Wextra -Wshadow>
   $<$<COMPILE_LANGUAGE:C>:-Wconversion> $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
-# Two builds of one source give the same bytes, wherever they are made: __FILE__ begins at the top of the source, which
-# Ninja names from the build's folder when that is inside.
+# Reproducible builds: __FILE__ is relative to the source tree. Ninja names sources relative to a build folder inside it.
 file(RELATIVE_PATH _top "${PROJECT_BINARY_DIR}" "${PROJECT_SOURCE_DIR}")
 string(REGEX REPLACE "/$" "" _top "${_top}")
 if(NOT _top)
@@ -69,7 +68,7 @@ if(MLFF_SANITIZE)
 endif()
 
 if(SKBUILD AND NOT MLFF_PYTHON)
-  set(MLFF_PYTHON_EXECUTABLE "${Python_EXECUTABLE}") # of the environment that pip builds in
+  set(MLFF_PYTHON_EXECUTABLE "${Python_EXECUTABLE}") # that of pip's build environment
 elseif(NOT MLFF_PYTHON)
   if(EXISTS "${PROJECT_SOURCE_DIR}/.venv/bin/python")
     set(MLFF_PYTHON_EXECUTABLE "${PROJECT_SOURCE_DIR}/.venv/bin/python")

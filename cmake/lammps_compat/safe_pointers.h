@@ -1,6 +1,6 @@
-/* safe_pointers.h: stands in for the LAMMPS header of this name, which LAMMPS of 2026 includes from citeme.h and
- * variable.h but does not install. Only the size of the class matters here: no plugin code touches such a member. Used
- * only when the headers found lack it (cmake/LammpsHeaders.cmake). */
+/* safe_pointers.h: substitute for the LAMMPS header of this name. LAMMPS of 2026 includes it from citeme.h and
+ * variable.h but does not install it. Only the size of the class matters: plugin code uses no such member. Used only
+ * when the headers of LAMMPS lack it (cmake/LammpsHeaders.cmake). */
 #ifndef LMP_SAFE_POINTERS_H
 #define LMP_SAFE_POINTERS_H
 

@@ -30,7 +30,7 @@ def tracked():
 
 
 def identifiers(paths):
-    """All words of the code, but for the lint's own."""
+    """All words of the code, except those of the lint."""
     words = set()
     for path in paths:
         if path.startswith(FOLDERS) and path.endswith(CODE) and not path.startswith("tests/lint/"):
@@ -55,7 +55,7 @@ def has_name(name, words):
 
 
 def wrong(text, paths, words):
-    """What stands in backticks and looks like a path or an identifier, but is none."""
+    """Words in backticks that have the form of a path or an identifier but do not exist."""
     found = []
     text = re.sub(r"^ *```.*?^ *```", "", text, flags=re.M | re.S)
     for quoted in re.findall(r"`([^`\n]+)`", text):
@@ -79,11 +79,11 @@ def test_what_is_named_exists(document):
     paths = tracked()
     with open(os.path.join(ROOT, document), encoding="utf-8") as f:
         missing = wrong(f.read(), paths, identifiers(paths))
-    assert not missing, f"{document} names what is not there (any more): {', '.join(sorted(set(missing)))}"
+    assert not missing, f"{document} names files or identifiers that do not exist: {', '.join(sorted(set(missing)))}"
 
 
 def test_what_is_renamed_is_missed():
-    """A file, a folder, a function and a type that are not there, and not what is."""
+    """Missing files, folders, functions and types are found, existing ones are not."""
     paths, words = ["src/mlff/model/run.c", "tests/op/test_ops.c"], {"mlff_model_evaluate", "mlff_graph", "on_device"}
     good = (
         "`src/mlff/model/run.c` `run.c` `model/run.c` `tests/op/` `op/test_NAME.c` `mlff_model_evaluate()` `make test`"

@@ -36,7 +36,7 @@ def read(path):
 
 
 def pinned(name):
-    """A program pinned in scripts/requirements-test.txt, which is installed beside this Python; or one of the PATH."""
+    """A program pinned in scripts/requirements-test.txt and installed with this Python, or one in PATH."""
     return shutil.which(name, path=os.path.dirname(sys.executable)) or shutil.which(name)
 
 
@@ -61,7 +61,7 @@ def test_python(what):
 
 
 def include_paths(path):
-    """Of the library that a file belongs to; both have a status.h."""
+    """Include paths of the library that a file belongs to. Both libraries have a status.h."""
     return ["-Iinclude", "-Isrc/mlffprof" if path.startswith("src/mlffprof/") else "-Isrc/mlff"]
 
 
@@ -92,7 +92,7 @@ def test_python_function_length():
 
 @pytest.mark.parametrize("path", sources(".c", ".h", ".cpp", ".cu"))
 def test_line_length(path):
-    """Of comments, too, which clang-format leaves as they are."""
+    """At most 120 columns. clang-format does not break comments."""
     with open(os.path.join(ROOT, path), encoding="utf-8") as f:
         long = [k for k, line in enumerate(f, 1) if len(line.rstrip("\n")) > 120]
     assert not long, f"{path}: more than 120 columns in lines {long}"
@@ -191,7 +191,7 @@ def test_layout(path):
     assert not templates, f"{path}: templates taken for comparisons (use clang-format off): {templates}"
 
 
-# A library that exits, prints to stdout or reads the environment takes decisions from the program that uses it.
+# A library must not exit, print to stdout or read the environment: these are decisions of the program.
 FORBIDDEN = re.compile(r"\b(exit|abort|getenv|setenv|printf|puts|putchar|system)\s*\(")
 
 
@@ -216,8 +216,8 @@ def test_exported_symbols():
 
 @pytest.mark.parametrize("path", sources(".cu", folders=("cuda",)))
 def test_kernel_arguments_have_no_padding(path):
-    """Padding is never set, and the bytes of kernel arguments are looked at: by the simulator for host addresses, and
-    to know recorded steps again (cuda/replay.cpp)."""
+    """Padding has no defined value, and the bytes of kernel arguments are compared: by the simulator, which searches
+    them for host addresses, and by cuda/replay.cpp, which identifies captured steps by them."""
     for is_double in "01":
         code, output = run(
             "g++",
@@ -271,7 +271,7 @@ PARTS = (
 
 @pytest.mark.parametrize("name", architectures())
 def test_architecture_is_complete(name):
-    """A test model is looked for in C, too."""
+    """An architecture has all parts that CONTRIBUTING.md lists, and a C test."""
     parts = [(path, part.replace("NAME", name)) for path, part in PARTS]
     missing = [f"{path}: nothing like {part}" for path, part in parts if not re.search(part, text_of(path), re.M)]
     assert not missing, "CONTRIBUTING.md says what goes there:\n" + "\n".join(missing)
@@ -330,7 +330,7 @@ def test_shell_scripts():
 
 
 def test_no_machine_paths():
-    """Nothing that is committed names a directory of one machine or is built for one processor."""
+    """No file contains a directory of one machine or compiles for one processor."""
     if not shutil.which("git"):
         pytest.skip("git is not installed")
     places = run(
@@ -361,7 +361,7 @@ def test_no_machine_paths():
 
 
 def test_one_version():
-    """Everything that names the version of this package names the same one."""
+    """All files that contain the version of this package agree."""
     found = {
         "CMakeLists.txt": r"^project\(mlff VERSION (\S+)",
         "pyproject.toml": r'^version = "(.*)"',

@@ -22,7 +22,7 @@ MPIEXEC = os.path.join(BIN, "mpiexec") + " -launcher fork -n 2"
 
 @pytest.fixture
 def work(tmp_path):
-    """A copy of the examples beside the models, as a user has it."""
+    """A copy of the examples next to the models, as a user has it."""
     for name in ("slurm", "lammps_inputs"):
         shutil.copytree(os.path.join(ROOT, "examples", name), tmp_path / "examples" / name)
     os.symlink(os.path.join(ROOT, "models"), tmp_path / "models")
