@@ -1,5 +1,5 @@
 #!/bin/sh
-# Benchmarks a model and fails when it got worse. For the CI of a repository that keeps its own model; docs/benchmarks.md explains it.
+# Benchmarks a model and fails when it got worse. For the CI of a repository that keeps its own model; docs/gates.md explains it.
 #
 #   examples/ci/gate.sh MODEL.yaml REFERENCE.yaml            pull request: two models side by side, on any machine
 #   examples/ci/gate.sh MODEL.yaml --work FOLDER             counted work of a step against stored counts, on any machine

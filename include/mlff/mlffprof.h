@@ -136,7 +136,7 @@ typedef struct mlffprof_options {
   /* 1 = reduced units; `drift` in eV/atom/ps is null. */
   int lj_units;
   /* Limits of memory; 0 = default. */
-  /* Quantiles are exact up to this many steps, and from the sketch beyond (docs/benchmarks.md). Default: 100000. */
+  /* Quantiles are exact up to this many steps, and from the sketch beyond (docs/statistics.md). Default: 100000. */
   int64_t n_exact;
   /* Entries of latencies_ms, beyond which every 2nd, 4th, ... step is kept. Default: 10000. */
   int n_latencies;
@@ -574,13 +574,13 @@ MLFFPROF_API mlffprof_status mlffprof_scaling_print(const char *path, FILE *out,
 /* ---- metrics, targets, comparison ------------------------------------------------------------------------------- */
 
 /* Value of a metric: names of the JSON (mean_latency_ms, p99_latency_ms, cv, us_per_atom, drift, ...) and derived ones
- * (p95_over_mean, memory_delta_mb, force_rmse, ...), listed in docs/benchmarks.md. Returns 1 and the value (NaN = not
+ * (p95_over_mean, memory_delta_mb, force_rmse, ...), listed in docs/gates.md. Returns 1 and the value (NaN = not
  * measured), or 0 for an unknown metric. */
 MLFFPROF_API int mlffprof_report_metric(const mlffprof_report *report, const char *name, double *value);
 /* Name of metric k = 0, 1, ...; NULL after the last. */
 MLFFPROF_API const char *mlffprof_metric_name(int k);
 
-/* Rules: limits for one report (targets) and for the change between two (gate), in a YAML file (docs/benchmarks.md):
+/* Rules: limits for one report (targets) and for the change between two (gate), in a YAML file (docs/gates.md):
  *   rules:
  *     - {metric: p95_over_mean, below: 2}
  *     - {metric: us_per_atom, below: 10, model: water-painn}     only for reports of this model

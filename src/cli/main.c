@@ -52,7 +52,7 @@ static const mlff_option own_options[] = {
     {"skin", "LENGTH", "2", "A, added to the cutoff of the neighbour list as in dynamics"},
     {"against", "cpu", NULL, "first compare with fp64 on the CPU; fails when energies or forces differ too much"},
     {"against-package", "PACKAGE", NULL, "compare with torchani, orb-models, schnetpack, nequix or sevenn (Python)"},
-    {"file", "FILE", NULL, "write the report as JSON (docs/benchmarks.md)"},
+    {"file", "FILE", NULL, "write the report as JSON (docs/reports.md)"},
     {"trace", "FILE", NULL, "write the calls for a trace viewer (ui.perfetto.dev)"},
     {"targets", "FILE", NULL, "rules to hold the reports against instead of the project's own bars"},
     {"with", NULL, NULL, "between the runs of A and those of B: several a side, from 4 each on with an interval"},

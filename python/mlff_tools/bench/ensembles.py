@@ -161,5 +161,5 @@ def sentence(rows):
     text = f"Ensembles: {counts}."
     text += f" THESE ARE NOT OF THEIR ENSEMBLE: {', '.join(failed)}." if failed else ""
     if judge.SHORT in said:
-        text += " Runs that are too short to say are timings, no physics: give more --steps (docs/benchmarks.md)."
+        text += " Runs that are too short to say are timings, no physics: give more --steps (docs/statistics.md)."
     return text

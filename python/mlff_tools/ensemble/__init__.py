@@ -1,2 +1,2 @@
 """Is a trajectory one of its ensemble? Statistics of correlated series, and verdicts on NVE, NVT and NPT runs. Used by
-`mlff bench`, `mlff validate` and `mlff certify`; docs/benchmarks.md has what the verdicts mean."""
+`mlff bench`, `mlff validate` and `mlff certify`; docs/statistics.md explains the verdicts."""

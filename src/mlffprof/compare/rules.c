@@ -108,7 +108,7 @@ static mlffprof_status read_rule(mlffprof_document *d, const mlff_yaml *m, mlffp
   MLFFPROF_TRY(mlffprof_get_bool(d, m, "significant", 0, &rule->significant));
   if (!rule->metric) return mlffprof_document_fail(d, m, "a rule without metric");
   if (!is_metric(rule->metric))
-    return mlffprof_document_fail(d, m, "unknown metric '%.60s'; docs/benchmarks.md lists them", rule->metric);
+    return mlffprof_document_fail(d, m, "unknown metric '%.60s'; docs/gates.md lists them", rule->metric);
   MLFFPROF_TRY(read_bound(d, m, rule));
   const int is_ratio = rule->kind == MLFFPROF_RATIO_BELOW || rule->kind == MLFFPROF_RATIO_ABOVE;
   if (rule->significant && !(is_ratio && is_latency(rule->metric)))

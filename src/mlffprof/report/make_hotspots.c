@@ -134,7 +134,7 @@ typedef struct setting_cost {
   const char *advice;
 } setting_cost;
 
-/* Times as long as with AVX-512: the middle of five models (docs/benchmarks.md, "Why is it slow?"); 0: not measured,
+/* Times as long as with AVX-512: the middle of five models (docs/reports.md, "Why is it slow?"); 0: not measured,
  * which the paths of ARM processors are not. */
 static double kernel_cost(const char *kernels)
 {
@@ -170,7 +170,7 @@ static int is_product(const mlffprof_component_result *c)
 /* Of single precision where the processor multiplies tiles (AMX) and products are large enough to gain by it. */
 static setting_cost tiles_cost(const mlffprof_report *p)
 {
-  const double times = 1.8, large = 2; /* MFLOP for an atom (docs/benchmarks.md, "Why is it slow?") */
+  const double times = 1.8, large = 2; /* MFLOP for an atom (docs/reports.md, "Why is it slow?") */
   double products = 0, pair = 0, mflop = 0;
   for (int k = 0; k < p->n_components; k++) {
     const mlffprof_component_result *c = &p->components[k];
