@@ -1,15 +1,12 @@
-"""Times the same networks in PyTorch, eager and compiled, on the same structures. Needs PyTorch, NumPy and PyYAML;
-called by run.py.
+"""Times networks of this project in PyTorch, eager and compiled, on given structures. Needs PyTorch, NumPy and PyYAML.
 
-  torch_bench.py --models FOLDER --how eager|compiled --out FILE.json [--device cuda] [--seconds N]
-      [--mlff PROGRAM] STRUCTURE ...
+  torch_gpu.py --how eager|compiled --out FILE.json --models MODEL.yaml ... --structures STRUCTURE.xyz ...
+      [--device cuda] [--seconds N] [--mlff PROGRAM]
 
-FOLDER of models: as shapes.py makes it. Structures and models are measured in turn, the most telling first; what
-there is no time for is left out. Neighbours are found once and not timed, as on our side; a call is energy and
-forces. The networks are those that the project trains with (python/mlff_tools/train/networks.py): batched matrix
-products, index_select and index_add, one autograd pass; Orb-v2 is that of orb-models, where it can be imported, with
-random weights of its own. With --mlff forces of the smallest structure are compared first, so that both sides have
-computed the same.
+Structures are orthorhombic extended XYZ files, the most informative first; cases that find no time are left out.
+Neighbors are found once and not timed; a call is energy and forces. The networks are those that the project trains with
+(python/mlff_tools/train/networks.py): batched GEMMs, index_select and index_add, one autograd pass. Orb-v2 is that of
+orb-models with random weights of its own. With --mlff, forces of structures below 100 atoms are compared first.
 """
 
 import argparse
@@ -23,7 +20,6 @@ import subprocess
 import sys
 import time
 
-import cases
 import torch
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -52,13 +48,13 @@ def load_tensors(path):
 
 
 def load_model(path, device):
-    """(head, network, parameters) of NAME.json and NAME.safetensors."""
-    with open(path, encoding="utf-8") as f:
-        head = json.load(f)
-    networks, kind = load_networks(), head["architecture"]
+    """(head, network, parameters) of NAME.yaml and NAME.safetensors."""
+    networks = load_networks()
+    head = importlib.import_module("mlff_tools.model.modelfile").load_yaml(path)
+    kind = head["architecture"]
     if kind not in ("painn", "ani"):
         return head, None, None
-    tensors = load_tensors(path[: -len("json")] + "safetensors")
+    tensors = load_tensors(path[: -len("yaml")] + "safetensors")
     if kind == "painn":
         spec = {**head["painn"], "cutoff": head["cutoff"]}
         p = tensors
@@ -77,8 +73,8 @@ def load_model(path, device):
     return head, network, {k: v.to(device) for k, v in p.items()}
 
 
-def read_water(path):
-    """(elements, positions [N, 3], box [3]) of the files that structures.py writes."""
+def read_structure(path):
+    """(elements, positions [N, 3], box [3]) of an orthorhombic extended XYZ file."""
     with open(path, encoding="utf-8") as f:
         n, comment = int(f.readline()), f.readline()
         rows = [f.readline().split() for _ in range(n)]
@@ -90,7 +86,7 @@ def read_water(path):
     )
 
 
-def neighbours(pos, box, cutoff):
+def neighbors(pos, box, cutoff):
     """i, j and x_j + S - x_i of all pairs within the cutoff."""
     found, n = [], len(pos)
     reach = [math.ceil(cutoff / float(b)) for b in box]
@@ -112,9 +108,9 @@ class Batch:
     """What the networks read of a structure."""
 
     def __init__(self, head, network, path, device):
-        elements, pos, box = read_water(path)
+        elements, pos, box = read_structure(path)
         pos, box = pos.to(device), box.to(device)
-        self.i, self.j, vectors = neighbours(pos, box, network.cutoff)
+        self.i, self.j, vectors = neighbors(pos, box, network.cutoff)
         self.vectors = vectors.float()
         self.species = torch.tensor([head["elements"].index(e) for e in elements], device=device)
         self.frame = torch.zeros(len(pos), dtype=torch.long, device=device)
@@ -182,7 +178,7 @@ def orb_call(structure, device):
     from orb_models.forcefield.atomic_system import SystemConfig, ase_atoms_to_atom_graphs
     from orb_models.forcefield.pretrained import orb_v2_architecture
 
-    elements, pos, box = read_water(structure)
+    elements, pos, box = read_structure(structure)
     config = SystemConfig(radius=6.0, max_num_neighbors=20)
     torch.manual_seed(1)
     torch.set_float32_matmul_precision("highest")
@@ -213,7 +209,7 @@ def measure_network(row, loaded, path, structure, mode, args):
     row["n_atoms"], row["n_edges"] = len(batch.species), len(batch.i)
     if args.mlff and row["n_atoms"] < 100:
         forces = network(p, batch, False).forces.mean(0)
-        row["force_difference"] = compare(args.mlff, path[: -len("json")] + "yaml", structure, forces, args.device)
+        row["force_difference"] = compare(args.mlff, path, structure, forces, args.device)
     if mode:
         begin = time.monotonic()
         torch._dynamo.reset()
@@ -233,7 +229,7 @@ def measure(path, structure, mode, args):
         "device": args.device,
         "precision": "fp32",
         "how": how,
-        "n_atoms": len(read_water(structure)[0]),
+        "n_atoms": len(read_structure(structure)[0]),
     }
     try:
         if loaded[0]["architecture"] == "orb":
@@ -256,8 +252,8 @@ def save(path, rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("structures", nargs="+", metavar="STRUCTURE")
-    parser.add_argument("--models", required=True)
+    parser.add_argument("--structures", nargs="+", required=True)
+    parser.add_argument("--models", nargs="+", required=True)
     parser.add_argument("--how", required=True, choices=("eager", "compiled"))
     parser.add_argument("--out", required=True)
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
@@ -268,9 +264,8 @@ def main():
     end, rows = time.monotonic() + args.seconds, []
     for mode in MODES[args.how]:
         for structure in args.structures:
-            for name in cases.WATER_MODELS:
-                path = os.path.join(args.models, name + ".json")
-                if not os.path.exists(path) or time.monotonic() > end or (mode and name == cases.ORB):
+            for path in args.models:
+                if time.monotonic() > end or (mode and "orb" in os.path.basename(path)):
                     continue
                 rows.append(measure(path, structure, mode, args))
                 save(args.out, rows)
