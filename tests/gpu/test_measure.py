@@ -1,4 +1,4 @@
-"""benchmarks/gpu/measure.py and pack.sh: both calls on the simulated device, cases that fail, and calls that are killed."""
+"""benchmarks/gpu/measure.py and pack.sh: calls on the simulated device, cases that fail, and calls that are killed."""
 
 import json
 import os
