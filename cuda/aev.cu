@@ -1,21 +1,186 @@
-/* aev.cu: atomic environment vectors of ANI and their gradients on the GPU. Twin: cpu/aev.c, where the formulas are
- * explained: f1[z], f2[a], the half-angle form of the cosine, K = dE/dcos.
+/* aev.cu: atomic environment vectors (AEV) of ANI and their gradients on the GPU. Twin: cpu/aev.c, which explains the
+ * formulas: f1[z], f2[a], the half-angle form of the cosine, K = dE/dcos.
  *
- * A warp owns a centre. Its edges are ordered by species in its workspace (aev_work.h): those within the angular cutoff
- * and, forward, all of them for the radial columns. Forward, lanes expand 32 triples at a time and then own columns.
- * Backward, a lane owns a neighbour and walks over all others: every triple is computed from both of its ends, so that
- * nothing is scattered. In small systems four warps share a centre: forward its blocks of columns, backward the other
- * neighbours.
+ *   G_R[t][s] = sum_{j of t} p exp(-eta (r_j - R_s)^2) fc(r_j)
+ *   G_A[t,u][a][z] = sum_{j of t, k of u} f2[a] f1[z],  f1[z] = ((1 + cos(theta - theta_z)) / 2)^zeta,
+ *   f2[a] = p fc(r_j) fc(r_k) exp(-eta ((r_j + r_k) / 2 - R_a)^2)
+ *
+ * A warp owns a center. Its workspace holds its edges sorted by species: those within the angular cutoff and, forward,
+ * all of them. Forward, lanes compute the factors of 32 triples, then each lane owns columns. Backward, a lane owns a
+ * neighbor and loops over all others: each triple is computed from both ends, so nothing is scattered. In small systems
+ * AEV_WARPS warps split the work of a center: forward its blocks of columns, backward the second neighbor of triples.
+ *
+ * This file is longer than 500 lines because its kernels other one workspace.
  */
-#include "aev_work.h"
+#include "vectors.h"
+
+#include <cstdlib>
 
 enum { MAX_SHARED = 48 * 1024, MAX_GRID = 4096, AEV_WARPS = 4 };
-enum { AEV_RESIDENT = MLFF_REAL_IS_DOUBLE ? 12 : 16 }; /* warps of a multiprocessor at least */
+enum { AEV_RESIDENT = MLFF_REAL_IS_DOUBLE ? 12 : 16 }; /* minimum number of resident warps of a multiprocessor */
+enum { STRIDE = WARP + 1 };                            /* of the factors of 32 lanes: no bank conflicts */
 
-namespace { /* kernels and their arguments differ between element types */
+namespace { /* structures and kernels differ between element types */
 
-/* What is known when a kernel is compiled: sections and shifts of angular columns; 0: they are arguments. */
-template <int SECTIONS, int SHIFTS> struct known {
+/* A constant as the sum of two reals: rounding it to float would bias every atom in the same direction. */
+typedef struct split {
+  real high, low;
+} split;
+
+/* A cutoff function fc(r) = (cos(pi r / rc) + 1) / 2. */
+typedef struct cutoff {
+  split rc, factor; /* pi / (2 rc) */
+  real slope;       /* -pi / rc */
+} cutoff;
+
+static inline split split_of(double x)
+{
+  const split s = {(real) x, (real) (x - (double) (real) x)};
+  return s;
+}
+
+static inline cutoff cutoff_of(double rc)
+{
+  const double pi = 3.14159265358979323846;
+  const cutoff c = {split_of(rc), split_of(pi / (2 * rc)), (real) (-pi / rc)};
+  return c;
+}
+
+/* ---- workspace of a center --------------------------------------------------------------------------------------- */
+
+typedef struct aev_arrays {
+  int64_t n_rows, ld, bytes; /* bytes of the workspace of a center */
+  const int64_t *row;
+  const real *vec; /* [n_edges][4] */
+  const int32_t *species, *centers, *compact;
+  const real *radial_shift, *angular_shift;
+  /* cos and sin of theta_z / 2, and their rounding errors. */
+  const real *section_cos, *section_sin, *cos_low, *sin_low;
+  real *rows;    /* [n_rows][ld]; backward [n_parts][n_rows][ld] */
+  real *grad;    /* [n_edges][4] */
+  char *scratch; /* NULL: workspaces are in shared memory */
+  cutoff radial_cutoff, angular_cutoff;
+  split scale;
+  real radial_eta, radial_prefactor, angular_eta, angular_zeta, angular_prefactor, unused_real;
+  int n_used, n_radial, n_angular, n_sections, longest, n_warps; /* longest row; warps of a center */
+  int n_parts, n_columns;                                        /* 0: forward */
+} aev_arrays;
+
+enum { N_REALS = 8 }; /* arrays [longest] of reals */
+
+/* Workspace of a center; each of its warps has its own factors. */
+typedef struct work {
+  real *row;                           /* [n_columns] backward: dE/dAEV */
+  real *ux, *uy, *uz, *r, *fc, *slope; /* [longest] near neighbors, sorted by species; slope: backward */
+  real *factors;                       /* [n_sections + n_angular][STRIDE] f1 and f2 of 32 triples, or f2 of 32 lanes */
+  real *length;                        /* [longest] of all edges, in list order */
+  real *radial_r, *radial_fc;          /* [longest] of all edges, sorted by species: forward; radial_r aliases slope */
+  int *edge;                           /* [longest] edge of a near neighbor, from the first edge of the center */
+  int *kind;                           /* [longest] species of all edges, in list order */
+  int *first, *radial_first;           /* [n_used + 1] start of each species: near neighbors, all edges */
+} work;
+
+/* Bytes of a workspace, as laid out by lay_out. */
+static inline size_t workspace(const aev_arrays &a)
+{
+  const size_t n_factors = (size_t) a.n_warps * (size_t) (a.n_sections + a.n_angular) * STRIDE;
+  const size_t n_reals = (size_t) a.longest * N_REALS + n_factors + (size_t) a.n_columns;
+  const size_t bytes = n_reals * sizeof(real) + 2 * ((size_t) a.longest + (size_t) a.n_used + 1) * sizeof(int);
+  return (bytes + 255) / 256 * 256;
+}
+
+MLFF_DEVICE work lay_out(const aev_arrays &a, char *base, int warp)
+{
+  const int n_factors = (a.n_sections + a.n_angular) * STRIDE;
+  work w;
+  w.row = (real *) (void *) base;
+  w.ux = w.row + a.n_columns;
+  w.uy = w.ux + a.longest;
+  w.uz = w.uy + a.longest;
+  w.r = w.uz + a.longest;
+  w.fc = w.r + a.longest;
+  w.slope = w.fc + a.longest;
+  w.radial_r = w.slope;
+  w.radial_fc = w.slope + a.longest;
+  w.length = w.radial_fc + a.longest;
+  w.factors = w.length + a.longest + warp * n_factors;
+  w.edge = (int *) (void *) (w.length + a.longest + a.n_warps * n_factors);
+  w.kind = w.edge + a.longest;
+  w.first = w.kind + a.longest;
+  w.radial_first = w.first + a.n_used + 1;
+  return w;
+}
+
+/* fc(r) = sin(y)^2 with y = pi (rc - r) / (2 rc), and its derivative; both 0 from rc on. Twin: vcutoff. */
+MLFF_DEVICE real cutoff_value(real r, const cutoff &c, real *slope)
+{
+  real inside = (c.rc.high - r) + c.rc.low;
+  inside = inside > 0 ? inside : (real) 0;
+  const real y = inside * c.factor.high + inside * c.factor.low, sine = real_sin(y), cosine = real_cos(y);
+  *slope = sine * cosine * c.slope;
+  return sine * sine;
+}
+
+/* Barrier of the warps of a center. */
+template <int WARPS> MLFF_DEVICE void sync_warps()
+{
+  if (WARPS > 1)
+    __syncthreads();
+  else
+    __syncwarp();
+}
+
+/* Loads species and lengths of the edges of a center, from e0 on, with all of its threads. */
+template <int WARPS> MLFF_DEVICE void load_edges(const aev_arrays &a, const work &w, int64_t e0, int n_edges)
+{
+  for (int k = (int) threadIdx.x; k < n_edges; k += WARPS * WARP) {
+    w.kind[k] = a.compact[a.species[e0 + k]];
+    w.length[k] = a.vec[4 * (e0 + k) + 3];
+  }
+  sync_warps<WARPS>();
+}
+
+/* Sorts the edges shorter than rc by species, in list order within a species: store(place, k) for each of them, and
+ * first[s]. Called by a warp. Twin: load_near. */
+template <typename F>
+MLFF_DEVICE void order_edges(const aev_arrays &a, const work &w, int n_edges, int lane, real rc, int *first, F store)
+{
+  int n = 0;
+  for (int s = 0; s < a.n_used; s++) {
+    if (lane == 0) first[s] = n;
+    for (int k0 = 0; k0 < n_edges; k0 += WARP) {
+      const int k = k0 + lane;
+      const bool is_selected = k < n_edges && w.kind[k] == s && w.length[k] < rc;
+      const unsigned votes = __ballot_sync(FULL_WARP, is_selected);
+      if (is_selected) store(n + __popc(votes & ((1u << lane) - 1)), k);
+      n += __popc(votes);
+    }
+  }
+  if (lane == 0) first[a.n_used] = n;
+  __syncwarp();
+}
+
+/* Loads the near neighbors of the center. Called by a warp. */
+template <int IS_BACKWARD>
+MLFF_DEVICE void load_near(const aev_arrays &a, const work &w, int64_t e0, int n_edges, int lane)
+{
+  order_edges(a, w, n_edges, lane, a.angular_cutoff.rc.high, w.first, [&](int q, int k) { w.edge[q] = k; });
+  for (int q = lane; q < w.first[a.n_used]; q += WARP) {
+    const vector_of<4> v = load_vector<4>(a.vec + 4 * (e0 + w.edge[q]));
+    const real inverse = (real) 1 / v.of[3];
+    real slope;
+    w.ux[q] = v.of[0] * inverse;
+    w.uy[q] = v.of[1] * inverse;
+    w.uz[q] = v.of[2] * inverse;
+    w.r[q] = v.of[3];
+    w.fc[q] = cutoff_value(v.of[3], a.angular_cutoff, &slope);
+    if (IS_BACKWARD) w.slope[q] = slope;
+  }
+  __syncwarp();
+}
+
+/* Numbers of sections and shifts of the angular columns at compile time; 0: they are arguments. */
+template <int SECTIONS, int SHIFTS> struct static_sizes {
   enum { N_SECTIONS = SECTIONS, N_SHIFTS = SHIFTS };
   static __device__ __forceinline__ int sections(const aev_arrays &a) { return SECTIONS ? SECTIONS : a.n_sections; }
   static __device__ __forceinline__ int shifts(const aev_arrays &a) { return SHIFTS ? SHIFTS : a.n_angular; }
@@ -24,11 +189,11 @@ template <int SECTIONS, int SHIFTS> struct known {
 /* sin((theta - theta_z) / 2). Twin: section_sine. */
 MLFF_DEVICE real section_sine(const aev_arrays &a, int z, real half_cos, real half_sin)
 {
-  const real rest = half_sin * a.rest_cos[z] - half_cos * a.rest_sin[z];
+  const real rest = half_sin * a.cos_low[z] - half_cos * a.sin_low[z];
   return half_sin * a.section_cos[z] - (half_cos * a.section_sin[z] - rest);
 }
 
-/* ln of (1 + cos(theta - theta_z)) / 2 from that sine, kept finite where it is 0. Twin: section_log. */
+/* ln((1 + cos(theta - theta_z)) / 2) from that sine; finite where the argument is 0. Twin: section_log. */
 MLFF_DEVICE real section_log(real sine)
 {
   const real most = MLFF_REAL_IS_DOUBLE ? (real) (1 - 0x1p-53) : (real) (1 - 0x1p-24), q = sine * sine;
@@ -62,14 +227,14 @@ MLFF_DEVICE void radial_forward(const aev_arrays &a, const work &w, int n_edges,
 MLFF_DEVICE void triangle_pair(int q, int n, int *j, int *k)
 {
   const float b = 2.0f * (float) n - 1.0f;
-  int row = (int) ((b - sqrtf(fmaxf(b * b - 8.0f * (float) q, 0.0f))) * 0.5f); /* or one near it */
+  int row = (int) ((b - sqrtf(fmaxf(b * b - 8.0f * (float) q, 0.0f))) * 0.5f); /* corrected below */
   while (row > 0 && row * (2 * n - row - 1) / 2 > q) row--;
   while ((row + 1) * (2 * n - row - 2) / 2 <= q) row++;
   *j = row;
   *k = q - row * (2 * n - row - 1) / 2 + row + 1;
 }
 
-/* f1[z] and f2[a] of the triple (j, k), or zeros, into this lane's column of factors. Twin: expand, angular_factors. */
+/* Stores f1[z] and f2[a] of the triple (j, k), or zeros, in the lane's column of factors. Twin: expand, angular_factors. */
 template <typename KNOWN>
 MLFF_DEVICE void expand(const aev_arrays &a, const work &w, int inside, int j, int k, int lane)
 {
@@ -98,7 +263,7 @@ template <typename KNOWN>
 MLFF_DEVICE void angular_forward(const aev_arrays &a, const work &w, int t, int u, int lane, real *columns)
 {
   const int j0 = w.first[t], k0 = w.first[u], n_t = w.first[t + 1] - j0, n_u = w.first[u + 1] - k0;
-  const int n = t == u ? n_t * (n_t - 1) / 2 : n_t * n_u; /* of up to 46340 neighbours */
+  const int n = t == u ? n_t * (n_t - 1) / 2 : n_t * n_u; /* fits int up to 46340 neighbors */
   const int n_sections = KNOWN::sections(a), n_columns = KNOWN::shifts(a) * n_sections;
   for (int c = lane; c < n_columns; c += WARP) columns[c] = 0;
   for (int q0 = 0; q0 < n; q0 += WARP) {
@@ -121,22 +286,21 @@ MLFF_DEVICE void angular_forward(const aev_arrays &a, const work &w, int t, int 
   }
 }
 
-/* rows[k] = AEV of centre centers[k], columns as in ops_ani.h. A block of WARPS warps walks over every gridDim-th
- * centre; its workspace is in shared memory, or in scratch [gridDim][bytes] where that is too small. Warps take the
- * radial columns and each pair of species in turn, with the same sums whatever their number: deterministic. Twin:
- * aev_forward_cpu. */
+/* rows[k] = AEV of center centers[k], columns as in ops_ani.h. A block of WARPS warps loops over every gridDim-th
+ * center. Its workspace is in shared memory, or in scratch [gridDim][bytes] if that is too small. The radial columns
+ * and each pair of species belong to one warp, so sums do not depend on WARPS: deterministic. Twin: aev_forward_cpu. */
 template <int SECTIONS, int SHIFTS, int SHARED, int WARPS>
 __global__ void __launch_bounds__(WARP *WARPS, AEV_RESIDENT / WARPS) aev_forward_kernel(aev_arrays a)
 {
   grid_dependency_wait();
   MLFF_SHARED_DYNAMIC(char, shared);
   const int lane = (int) threadIdx.x % WARP, warp = (int) threadIdx.x / WARP;
-  const work w = work_of(a, SHARED ? shared : a.scratch + blockIdx.x * a.bytes, warp);
+  const work w = lay_out(a, SHARED ? shared : a.scratch + blockIdx.x * a.bytes, warp);
   for (int64_t k = blockIdx.x; k < a.n_rows; k += gridDim.x) {
     const int64_t e0 = a.row[a.centers[k]];
     const int n_edges = (int) (a.row[a.centers[k] + 1] - e0);
     real *columns = a.rows + k * a.ld;
-    int turn = 0;
+    int n_blocks = 0;
     load_edges<WARPS>(a, w, e0, n_edges);
     if (warp == 0) load_near<0>(a, w, e0, n_edges, lane);
     if (warp == WARPS - 1) radial_forward(a, w, n_edges, lane, columns);
@@ -144,7 +308,7 @@ __global__ void __launch_bounds__(WARP *WARPS, AEV_RESIDENT / WARPS) aev_forward
     columns += a.n_used * a.n_radial;
     for (int t = 0; t < a.n_used; t++)
       for (int u = t; u < a.n_used; u++, columns += a.n_angular * a.n_sections)
-        if (turn++ % WARPS == warp) angular_forward<known<SECTIONS, SHIFTS>>(a, w, t, u, lane, columns);
+        if (n_blocks++ % WARPS == warp) angular_forward<static_sizes<SECTIONS, SHIFTS>>(a, w, t, u, lane, columns);
     sync_warps<WARPS>();
   }
 }
@@ -164,19 +328,19 @@ MLFF_DEVICE void radial_backward(const aev_arrays &a, const work &w, int64_t e0,
       const real d = r - a.radial_shift[s];
       sum += g[s] * (slope - 2 * a.radial_eta * d * fc) * real_exp(-a.radial_eta * d * d);
     }
-    const real pull = a.radial_prefactor * sum / r;
-    const vector_of<4> grad = {{pull * v.of[0], pull * v.of[1], pull * v.of[2], 0}};
+    const real dE_dr_over_r = a.radial_prefactor * sum / r;
+    const vector_of<4> grad = {{dE_dr_over_r * v.of[0], dE_dr_over_r * v.of[1], dE_dr_over_r * v.of[2], 0}};
     store_vector<4>(a.grad + 4 * (e0 + k), grad);
   }
 }
 
-/* What a neighbour gathers: sum K u_other, sum K cos, sum dE/dr. */
+/* Sums over the triples of a neighbor: f = sum K u_other, sum K cos, sum dE/dr. */
 typedef struct near_sums {
-  real fx, fy, fz, turn, push;
+  real fx, fy, fz, sum_cos, dE_dr;
 } near_sums;
 
-/* Adds the triple (j, k) as j sees it; g: gradient of the columns of its species. With f2 in registers where their
- * number is known, else in the lane's column of factors:
+/* Adds the triple (j, k) to the sums of j; g: gradient of the columns of its species. f2 is in registers if its size is
+ * known at compile time, otherwise in the lane's column of factors:
  *   v = sum f2 g f1,  v_r = sum df2/dr g f1,  v_t = sum f2 g df1/dtheta   (f2 without w here)
  *   K = dE/dcos = -w v_t s / sin(theta),  dE/dr_j = w v_r + dw/dr_j v. Twin: angular_gradients, scatter_gradients. */
 template <typename KNOWN>
@@ -189,8 +353,8 @@ MLFF_DEVICE void gather_triple(const aev_arrays &a, const work &w, int j, int k,
   const real dot = w.ux[j] * w.ux[k] + w.uy[j] * w.uy[k] + w.uz[j] * w.uz[k];
   const real cosine = a.scale.high * dot + a.scale.low * dot, mean_r = half * (w.r[j] + w.r[k]);
   const real half_cos = real_sqrt(half + half * cosine), half_sin = real_sqrt(half - half * cosine);
-  real value = 0, by_r = 0, by_theta = 0, own[IS_KNOWN ? KNOWN::N_SHIFTS : 1];
-  real *const f2 = IS_KNOWN ? own : w.factors + lane;
+  real value = 0, by_r = 0, by_theta = 0, registers[IS_KNOWN ? KNOWN::N_SHIFTS : 1];
+  real *const f2 = IS_KNOWN ? registers : w.factors + lane;
 #pragma unroll IS_KNOWN ? KNOWN::N_SHIFTS : 1
   for (int q = 0; q < n_shifts; q++) {
     const real d = mean_r - a.angular_shift[q];
@@ -214,40 +378,40 @@ MLFF_DEVICE void gather_triple(const aev_arrays &a, const work &w, int j, int k,
     by_theta += df1 * sum;
   }
   const real weight = a.angular_prefactor * w.fc[j] * w.fc[k], weight_j = a.angular_prefactor * w.slope[j] * w.fc[k];
-  const real along = -half * a.scale.high * weight * by_theta / (half_sin * half_cos);
-  sums->fx += along * w.ux[k];
-  sums->fy += along * w.uy[k];
-  sums->fz += along * w.uz[k];
-  sums->turn += along * dot;
-  sums->push += weight * by_r + weight_j * value;
+  const real dE_dcos = -half * a.scale.high * weight * by_theta / (half_sin * half_cos);
+  sums->fx += dE_dcos * w.ux[k];
+  sums->fy += dE_dcos * w.uy[k];
+  sums->fz += dE_dcos * w.uz[k];
+  sums->sum_cos += dE_dcos * dot;
+  sums->dE_dr += weight * by_r + weight_j * value;
 }
 
-/* Where the block of species t <= u starts behind the radial columns. */
-MLFF_DEVICE int block_of(const aev_arrays &a, int t, int u)
+/* Offset of the block of species t <= u from the end of the radial columns. */
+MLFF_DEVICE int angular_block(const aev_arrays &a, int t, int u)
 {
   const int low = t < u ? t : u, high = t < u ? u : t;
   return (low * a.n_used - low * (low - 1) / 2 + high - low) * a.n_angular * a.n_sections;
 }
 
-/* Sums of all warps for the first one, in order; all threads of the block call it. */
-template <int WARPS> MLFF_DEVICE void add_shares(int warp, int lane, near_sums *sums)
+/* Adds the sums of all warps to those of warp 0, in order. Called by all threads of the block. */
+template <int WARPS> MLFF_DEVICE void sum_warps(int warp, int lane, near_sums *sums)
 {
-  MLFF_SHARED(near_sums, shares, (WARPS - 1) * WARP);
-  if (warp) shares[(warp - 1) * WARP + lane] = *sums;
+  MLFF_SHARED(near_sums, partial, (WARPS - 1) * WARP);
+  if (warp) partial[(warp - 1) * WARP + lane] = *sums;
   __syncthreads();
   for (int s = 0; s < WARPS - 1 && warp == 0; s++) {
-    const near_sums &share = shares[s * WARP + lane];
-    sums->fx += share.fx;
-    sums->fy += share.fy;
-    sums->fz += share.fz;
-    sums->turn += share.turn;
-    sums->push += share.push;
+    const near_sums &part = partial[s * WARP + lane];
+    sums->fx += part.fx;
+    sums->fy += part.fy;
+    sums->fz += part.fz;
+    sums->sum_cos += part.sum_cos;
+    sums->dE_dr += part.dE_dr;
   }
   __syncthreads();
 }
 
-/* grad[e] += push u + (f - turn u) / r for near neighbours. A lane owns a neighbour j and walks over every WARPS-th of
- * all others of a species in order. Twin: for_all_triples, store_gradients. */
+/* grad[e] += dE/dr u + (f - sum_cos u) / r for near neighbors. A lane owns neighbor j and loops over every WARPS-th
+ * other neighbor, in order. Twin: for_all_triples, store_gradients. */
 template <typename KNOWN, int WARPS>
 MLFF_DEVICE void angular_backward(const aev_arrays &a, const work &w, int64_t e0, int warp, int lane, const real *row)
 {
@@ -258,13 +422,13 @@ MLFF_DEVICE void angular_backward(const aev_arrays &a, const work &w, int64_t e0
     int t = 0;
     while (j < n && w.first[t + 1] <= j) t++;
     for (int u = 0; u < a.n_used && j < n; u++) {
-      const real *g = row + a.n_used * a.n_radial + block_of(a, t, u);
+      const real *g = row + a.n_used * a.n_radial + angular_block(a, t, u);
       for (int k = w.first[u] + warp; k < w.first[u + 1]; k += WARPS)
         if (k != j) gather_triple<KNOWN>(a, w, j, k, g, lane, &sums);
     }
-    if constexpr (WARPS > 1) add_shares<WARPS>(warp, lane, &sums);
+    if constexpr (WARPS > 1) sum_warps<WARPS>(warp, lane, &sums);
     if (warp || j >= n) continue;
-    const real inverse = (real) 1 / w.r[j], radial = sums.push - sums.turn * inverse;
+    const real inverse = (real) 1 / w.r[j], radial = sums.dE_dr - sums.sum_cos * inverse;
     real *grad = a.grad + 4 * (e0 + w.edge[j]);
     grad[0] += radial * w.ux[j] + sums.fx * inverse;
     grad[1] += radial * w.uy[j] + sums.fy * inverse;
@@ -272,7 +436,7 @@ MLFF_DEVICE void angular_backward(const aev_arrays &a, const work &w, int64_t e0
   }
 }
 
-/* row[c] = the sum of column c over the parts of row k, in their order, by all threads of a centre. */
+/* row[c] = sum over the parts of row k of column c, in order. Called by all threads of a center. */
 MLFF_DEVICE void add_parts(const aev_arrays &a, int64_t k, real *row)
 {
   const int64_t step = a.n_rows * a.ld;
@@ -285,26 +449,26 @@ MLFF_DEVICE void add_parts(const aev_arrays &a, int64_t k, real *row)
   }
 }
 
-/* grad[e] = dE/dD_e of the edges of centers[k] from the sum of the parts of rows[k], dE/dAEV. Grid, workspace and order
- * as in aev_forward_kernel; deterministic. Twin: aev_backward_cpu. */
+/* grad[e] = dE/dD_e of the edges of centers[k] from the sum of the parts of rows[k] = dE/dAEV. Grid and workspace as in
+ * aev_forward_kernel; deterministic. Twin: aev_backward_cpu. */
 template <int SECTIONS, int SHIFTS, int SHARED, int WARPS>
 __global__ void __launch_bounds__(WARP *WARPS, AEV_RESIDENT / WARPS) aev_backward_kernel(aev_arrays a)
 {
   grid_dependency_wait();
   MLFF_SHARED_DYNAMIC(char, shared);
   const int lane = (int) threadIdx.x % WARP, warp = (int) threadIdx.x / WARP;
-  const work w = work_of(a, SHARED ? shared : a.scratch + blockIdx.x * a.bytes, warp);
+  const work w = lay_out(a, SHARED ? shared : a.scratch + blockIdx.x * a.bytes, warp);
   for (int64_t k = blockIdx.x; k < a.n_rows; k += gridDim.x) {
     const int64_t e0 = a.row[a.centers[k]];
     const int n_edges = (int) (a.row[a.centers[k] + 1] - e0);
     add_parts(a, k, w.row);
     load_edges<WARPS>(a, w, e0, n_edges);
     if (warp == 0) load_near<1>(a, w, e0, n_edges, lane);
-    if (warp || WARPS == 1) /* others meanwhile */
+    if (warp || WARPS == 1) /* concurrent with load_near */
       radial_backward(a, w, e0, n_edges, WARPS == 1 ? lane : (int) threadIdx.x - WARP,
                       WARPS == 1 ? WARP : (WARPS - 1) * WARP);
     sync_warps<WARPS>();
-    angular_backward<known<SECTIONS, SHIFTS>, WARPS>(a, w, e0, warp, lane, w.row);
+    angular_backward<static_sizes<SECTIONS, SHIFTS>, WARPS>(a, w, e0, warp, lane, w.row);
     sync_warps<WARPS>();
   }
 }
@@ -312,6 +476,46 @@ __global__ void __launch_bounds__(WARP *WARPS, AEV_RESIDENT / WARPS) aev_backwar
 } // namespace
 
 /* ---- ops --------------------------------------------------------------------------------------------------------- */
+
+/* Tables: radial shifts, angular shifts, then cos and sin of half the sections, and their rounding errors. */
+static mlff_status upload_tables(mlff_backend *backend, mlff_aev *aev, const mlff_aev_constants *c, mlff_error *error)
+{
+  const size_t n_shifts = (size_t) c->n_radial + (size_t) c->n_angular, n = n_shifts + 4 * (size_t) c->n_sections;
+  double *table = (double *) malloc(n * sizeof *table), *sections = table + n_shifts;
+  if (!table) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for tables of the AEV");
+  for (int k = 0; k < c->n_radial; k++) table[k] = c->radial_shifts[k];
+  for (int k = 0; k < c->n_angular; k++) table[c->n_radial + k] = c->angular_shifts[k];
+  for (int z = 0; z < c->n_sections; z++) {
+    const split cosine = split_of(cos(c->angular_sections[z] / 2)), sine = split_of(sin(c->angular_sections[z] / 2));
+    sections[z] = (double) cosine.high;
+    sections[c->n_sections + z] = (double) sine.high;
+    sections[2 * c->n_sections + z] = (double) cosine.low;
+    sections[3 * c->n_sections + z] = (double) sine.low;
+  }
+  mlff_status status = mlff_buf_reserve(backend, &aev->tables, n * sizeof(real), error);
+  if (!status) status = backend->ops->upload_reals(backend, aev->tables.data, table, (int64_t) n, error);
+  free(table);
+  return status;
+}
+
+mlff_status MLFF_CUDA(aev_setup_cuda)(mlff_backend *backend, mlff_aev *aev, const mlff_aev_constants *constants,
+                                      int n_species, const int *use, mlff_error *error)
+{
+  const mlff_aev_constants *c = constants;
+  const size_t bytes = (size_t) n_species * sizeof(int32_t);
+  MLFF_TRY(mlff_buf_reserve(backend, &aev->compact, bytes, error));
+  int32_t *compact = (int32_t *) malloc(bytes + 1);
+  if (!compact) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for tables of the AEV");
+  aev->constants = *c;
+  aev->constants.radial_shifts = aev->constants.angular_shifts = aev->constants.angular_sections = NULL;
+  aev->n_species = n_species;
+  aev->n_used = 0;
+  for (int s = 0; s < n_species; s++) compact[s] = use[s] ? aev->n_used++ : -1;
+  aev->n_columns = aev->n_used * c->n_radial + aev->n_used * (aev->n_used + 1) / 2 * c->n_angular * c->n_sections;
+  const mlff_status status = backend->ops->upload(backend, aev->compact.data, compact, bytes, error);
+  free(compact);
+  return status ? status : upload_tables(backend, aev, c, error);
+}
 
 static void fill_constants(const mlff_aev *aev, aev_arrays *a)
 {
@@ -333,11 +537,11 @@ static void fill_constants(const mlff_aev *aev, aev_arrays *a)
   a->angular_shift = a->radial_shift + c->n_radial;
   a->section_cos = a->angular_shift + c->n_angular;
   a->section_sin = a->section_cos + c->n_sections;
-  a->rest_cos = a->section_sin + c->n_sections;
-  a->rest_sin = a->rest_cos + c->n_sections;
+  a->cos_low = a->section_sin + c->n_sections;
+  a->sin_low = a->cos_low + c->n_sections;
 }
 
-/* Arguments of both kernels; a workspace that does not fit into shared memory goes to scratch. n_parts: 0 forward. */
+/* Arguments of both kernels. A workspace that does not fit shared memory is in scratch. n_parts: 0 forward. */
 static mlff_status prepare(mlff_backend *backend, mlff_aev *aev, const mlff_aev_args *args, int n_parts, aev_arrays *a,
                            unsigned *n_blocks, size_t *shared, mlff_error *error)
 {
@@ -354,7 +558,8 @@ static mlff_status prepare(mlff_backend *backend, mlff_aev *aev, const mlff_aev_
   a->centers = args->centers;
   a->rows = (real *) args->rows;
   a->grad = (real *) args->grad;
-  a->longest = (edges->longest_row + WARP - 1) / WARP * WARP; /* the same for similar lists: replay.cpp */
+  a->longest =
+      (edges->longest_row + WARP - 1) / WARP * WARP; /* rounded up, so that similar lists can share a captured step */
   const bool is_known = (a->n_sections == 4 && a->n_angular == 8) || (a->n_sections == 8 && a->n_angular == 4);
   a->n_warps = is_known && mlff_cuda_is_small(mlff_cuda_of(backend), edges->n_local) ? AEV_WARPS : 1;
   if (workspace(*a) > MAX_SHARED - (AEV_WARPS - 1) * WARP * sizeof(near_sums)) a->n_warps = 1;
@@ -368,7 +573,7 @@ static mlff_status prepare(mlff_backend *backend, mlff_aev *aev, const mlff_aev_
   return MLFF_OK;
 }
 
-/* Kernels for ANI-2x (4 sections, 8 shifts) and ANI-1x (8, 4) compiled for them. */
+/* Kernels compiled for the sizes of ANI-2x (4 sections, 8 shifts) and ANI-1x (8, 4), and generic ones. */
 #define AEV_KERNEL(kernel, a)                                                                                        \
   ((a).scratch                                 ? kernel<0, 0, 0, 1>                                                  \
    : (a).n_sections == 4 && (a).n_angular == 8 ? ((a).n_warps > 1 ? kernel<4, 8, 1, AEV_WARPS> : kernel<4, 8, 1, 1>) \
