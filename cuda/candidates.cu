@@ -1,6 +1,6 @@
-/* candidates.cu: the list of a graph that brings none (mlff_graph.reach), from positions. The host puts atoms into bins
- * and adds counts up; kernels go over pairs. No twin: on the CPU lists are the caller's. mlff_system_create goes over
- * the same bins (graph/neighbor.c). */
+/* candidates.cu: neighbor list of a graph without one (mlff_graph.reach), from positions. The host bins the atoms and
+ * sums the counts; kernels loop over pairs. No twin: on the CPU the caller builds the list. mlff_system_create uses the
+ * same bins (graph/neighbor.c). */
 #include "edges.h"
 
 #include <cstdlib>
@@ -11,22 +11,22 @@ enum { LIST_THREADS = 128, LIST_WARPS = LIST_THREADS / WARP };
 namespace { /* kernels and their arguments differ between element types */
 
 typedef struct list_arrays {
-  double *x, *y, *z;  /* [n_all] by place (bins.h)            */
-  int32_t *order;     /* [n_all] atom of a place              */
-  int32_t *start;     /* [number of bins + 1] its first place */
-  int32_t *bin;       /* [n_all] of an atom                   */
-  int32_t *species;   /* [n_all] of an atom                   */
-  int32_t *count;     /* [n_local]                            */
-  const int64_t *row; /* [n_local+1], when they are filled    */
-  int32_t *nbr;       /* [n_pairs]                            */
+  double *x, *y, *z;  /* [n_all] sorted by bin (bins.h) */
+  int32_t *order;     /* [n_all] atom of a place in that order */
+  int32_t *start;     /* [number of bins + 1] first place of a bin */
+  int32_t *bin;       /* [n_all] of an atom */
+  int32_t *species;   /* [n_all] of an atom */
+  int32_t *count;     /* [n_local] */
+  const int64_t *row; /* [n_local+1] */
+  int32_t *nbr;       /* [n_pairs] */
   double reach2;
   int32_t n_local, n_all, n_bins[3], unused;
 } list_arrays;
 
-/* Atoms j != i with elements within reach of owned atom i, those that are at the reach included:
- *   FILLS no   count[i] = their number
- *   FILLS yes  nbr[row[i] ..] = j, by bin and number
- * A warp owns a place, its lanes every 32nd atom of the bins around it. No shared memory; deterministic. */
+/* Candidates of owned atom i: atoms j != i with an element and r_ij <= reach.
+ *   FILLS false  count[i] = their number
+ *   FILLS true   nbr[row[i] ..] = j, sorted by bin and place
+ * A warp owns an atom, its lanes every 32nd atom of the bins around it. No shared memory; deterministic. */
 template <bool FILLS> __global__ void __launch_bounds__(LIST_THREADS) candidates_kernel(list_arrays a)
 {
   grid_dependency_wait();
@@ -35,11 +35,11 @@ template <bool FILLS> __global__ void __launch_bounds__(LIST_THREADS) candidates
   const int32_t i = a.order[place];
   if (i >= a.n_local) return;
   const int bin = a.bin[i];
-  const int at[3] = {bin / (a.n_bins[1] * a.n_bins[2]), bin / a.n_bins[2] % a.n_bins[1], bin % a.n_bins[2]};
+  const int bins[3] = {bin / (a.n_bins[1] * a.n_bins[2]), bin / a.n_bins[2] % a.n_bins[1], bin % a.n_bins[2]};
   int first[3], last[3], n = 0;
   for (int k = 0; k < 3; k++) {
-    first[k] = at[k] > 0 ? at[k] - 1 : 0;
-    last[k] = at[k] + 1 < a.n_bins[k] ? at[k] + 1 : at[k];
+    first[k] = bins[k] > 0 ? bins[k] - 1 : 0;
+    last[k] = bins[k] + 1 < a.n_bins[k] ? bins[k] + 1 : bins[k];
   }
   const double x = a.x[place], y = a.y[place], z = a.z[place];
   const int64_t begin = FILLS ? a.row[i] : 0;
@@ -65,29 +65,29 @@ template <bool FILLS> __global__ void __launch_bounds__(LIST_THREADS) candidates
 
 } // namespace
 
-/* Lays the arrays of a graph out from `base` on; returns the bytes. */
+/* Places the arrays of a graph from `base` on; returns their bytes. */
 static size_t list_layout(void *base, const mlff_graph *graph, const mlff_bins *bins, list_arrays *a)
 {
   const int64_t n_all = graph->n_all;
-  size_t at = 0;
+  size_t offset = 0;
   memset(a, 0, sizeof *a);
-  take_array(base, &at, &a->x, 3 * n_all);
-  take_array(base, &at, &a->order, n_all);
-  take_array(base, &at, &a->start, mlff_bins_number(bins) + 1);
-  take_array(base, &at, &a->bin, n_all);
-  take_array(base, &at, &a->species, n_all);
-  take_array(base, &at, &a->count, graph->n_local);
+  take_array(base, &offset, &a->x, 3 * n_all);
+  take_array(base, &offset, &a->order, n_all);
+  take_array(base, &offset, &a->start, mlff_bins_number(bins) + 1);
+  take_array(base, &offset, &a->bin, n_all);
+  take_array(base, &offset, &a->species, n_all);
+  take_array(base, &offset, &a->count, graph->n_local);
   a->y = a->x + n_all;
   a->z = a->y + n_all;
   a->reach2 = graph->reach * graph->reach;
   a->n_local = graph->n_local;
   a->n_all = graph->n_all;
   for (int k = 0; k < 3; k++) a->n_bins[k] = bins->n[k];
-  return at;
+  return offset;
 }
 
-static mlff_status bring_bins(mlff_backend *backend, const mlff_graph *graph, const mlff_bins *bins,
-                              const list_arrays *a, mlff_error *error)
+static mlff_status upload_bins(mlff_backend *backend, const mlff_graph *graph, const mlff_bins *bins,
+                               const list_arrays *a, mlff_error *error)
 {
   const size_t n = (size_t) graph->n_all, n_starts = (size_t) mlff_bins_number(bins) + 1;
   MLFF_TRY(mlff_cuda_upload(backend, a->x, bins->x, 3 * n * sizeof *a->x, error));
@@ -108,9 +108,10 @@ mlff_status MLFF_CUDA(mlff_cuda_count_candidates)(mlff_backend *backend, const m
   if (backend->forecast) return MLFF_OK;
   list_layout(buf->data, graph, &list->bins, &a);
   list->row = (int64_t *) malloc((n_local + 1) * (sizeof *list->row + sizeof *a.count));
-  if (!list->row) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a neighbour list");
+  if (!list->row)
+    return mlff_fail(error, MLFF_E_NOMEM, "out of memory: neighbor list of %lld atoms", (long long) n_local);
   int32_t *count = (int32_t *) (void *) (list->row + n_local + 1);
-  MLFF_TRY(bring_bins(backend, graph, &list->bins, &a, error));
+  MLFF_TRY(upload_bins(backend, graph, &list->bins, &a, error));
   MLFF_LAUNCH(backend, candidates_kernel<false>, mlff_cuda_blocks(graph->n_all, LIST_WARPS), LIST_THREADS, 0, a);
   MLFF_TRY(backend->ops->download(backend, count, a.count, n_local * sizeof *count, error));
   list->row[0] = 0;
@@ -119,11 +120,11 @@ mlff_status MLFF_CUDA(mlff_cuda_count_candidates)(mlff_backend *backend, const m
 }
 
 void MLFF_CUDA(mlff_cuda_fill_candidates)(mlff_backend *backend, const mlff_graph *graph,
-                                          const mlff_cuda_host_list *list, const graph_arrays *to)
+                                          const mlff_cuda_host_list *list, const graph_arrays *arrays)
 {
   list_arrays a;
   list_layout(mlff_cuda_of(backend)->candidates.data, graph, &list->bins, &a);
-  a.row = to->row;
-  a.nbr = to->nbr;
+  a.row = arrays->row;
+  a.nbr = arrays->nbr;
   MLFF_LAUNCH(backend, candidates_kernel<true>, mlff_cuda_blocks(graph->n_all, LIST_WARPS), LIST_THREADS, 0, a);
 }

@@ -1,53 +1,54 @@
-/* edges.cu: candidate pairs -> active edges, every step, on the GPU. Twin: cpu/edges.c.
+/* edges.cu: active edges of a step, on the GPU: candidates with r_ij < cutoff. Twin: cpu/edges.c.
  *
- * Count the active candidates of each centre, scan the counts, fill. Index arrays of the graph are brought here, from
- * the host or from arrays on the device, only when the list is new (incoming.cu). Differences are formed in double.
+ * Kernels count the active candidates of each center, scan the counts, and fill the edges. The index arrays of the graph
+ * are copied from the host or from the device only when the list is new. Differences of positions are in double.
  */
 #include "edges.h"
 #include "vectors.h"
 
 enum { EDGE_THREADS = 128, EDGE_WARPS = EDGE_THREADS / WARP };
+enum { LOADS_PER_BATCH = 4 }; /* candidates that a lane loads at a time, to hide the latency of dependent loads */
 
 namespace { /* kernels and their arguments differ between element types */
 
 typedef struct edge_arrays {
   graph_arrays g;
-  int32_t n_local, n_all;           /* n_all: atoms that there is room for, those behind at 0 */
+  int32_t n_local, n_all;           /* n_all: capacity; the rest is at the origin */
   int32_t n_species, unused;        /* n_species: of pairs */
-  int64_t n_room;                   /* edges that there is room for */
-  double cutoff2, reach2;           /* reach2: of the repulsion, 0: there is none */
+  int64_t n_room;                   /* capacity in edges */
+  double cutoff2, reach2;           /* reach2: of the repulsion, 0: none */
   const mlff_repulsion_pair *pairs; /* [n_species][n_species] */
   int64_t *row;
   int32_t *nbr, *node, *species;
-  real *vec;                 /* [n_edges][4] */
-  mlff_cuda_summary *learns; /* the host */
+  real *vec; /* [n_edges][4] */
+  mlff_cuda_summary *host_summary;
 } edge_arrays;
 
 } // namespace
 
 /* ---- with a new list --------------------------------------------------------------------------------------------- */
 
-/* made: rows of a list that the graph does not bring. */
-static mlff_status bring_graph(mlff_backend *backend, const mlff_graph *graph, const mlff_cuda_host_list *made,
-                               const mlff_edges *edges, mlff_error *error)
+/* Copies the index arrays of the graph to the device. made: rows of a list from candidates.cu. */
+static mlff_status upload_graph(mlff_backend *backend, const mlff_graph *graph, const mlff_cuda_host_list *made,
+                                const mlff_edges *edges, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   const size_t n_all = (size_t) graph->n_all;
   const graph_arrays arrays = graph_of(edges), *g = &arrays;
   const int64_t *row = made->row ? made->row : graph->row;
-  mlff_status (*bring)(mlff_backend *, void *, const void *, size_t, mlff_error *) =
+  mlff_status (*copy)(mlff_backend *, void *, const void *, size_t, mlff_error *) =
       graph->on_device ? mlff_cuda_copy : mlff_cuda_upload;
-  MLFF_TRY(bring(backend, g->row, row, ((size_t) graph->n_local + 1) * sizeof *g->row, error));
+  MLFF_TRY(copy(backend, g->row, row, ((size_t) graph->n_local + 1) * sizeof *g->row, error));
   if (made->row)
     MLFF_CUDA(mlff_cuda_fill_candidates)(backend, graph, made, g);
   else
-    MLFF_TRY(bring(backend, g->nbr, graph->nbr, (size_t) graph->n_pairs * sizeof *g->nbr, error));
-  MLFF_TRY(bring(backend, g->species, graph->species, n_all * sizeof *g->species, error));
-  MLFF_TRY(bring(backend, g->node, graph->node, n_all * sizeof *g->node, error));
+    MLFF_TRY(copy(backend, g->nbr, graph->nbr, (size_t) graph->n_pairs * sizeof *g->nbr, error));
+  MLFF_TRY(copy(backend, g->species, graph->species, n_all * sizeof *g->species, error));
+  MLFF_TRY(copy(backend, g->node, graph->node, n_all * sizeof *g->node, error));
   if (!backend->forecast && !cuda->failure.code)
     MLFF_TRY(mlff_cuda_check(cuda, cudaMemsetAsync(g->summary, 0x7f, sizeof *g->summary, cuda->stream),
                              "cudaMemsetAsync", error));
-  MLFF_CUDA(mlff_cuda_settle_list)(backend, edges);
+  MLFF_CUDA(mlff_cuda_prepare_list)(backend, edges);
   return mlff_cuda_status(cuda, error);
 }
 
@@ -55,18 +56,17 @@ static mlff_status bring_graph(mlff_backend *backend, const mlff_graph *graph, c
 
 namespace { /* kernels and their arguments differ between element types */
 
-/* to = from, [n] numbers: positions in A, of few atoms, from pinned memory, which the host leaves alone until the step
- * was waited for. A copy takes longer to start. One thread per number; no shared memory; deterministic. Twin:
- * mlff_cuda_upload, for many atoms. */
-__global__ void __launch_bounds__(EDGE_THREADS) positions_kernel(double *to, const double *from, int64_t n)
+/* dst = src, [n]: positions in A, from pinned memory that the host does not change until the step is complete. For small
+ * systems, where a copy has the larger latency. One thread per element; no shared memory; deterministic. */
+__global__ void __launch_bounds__(EDGE_THREADS) positions_kernel(double *dst, const double *src, int64_t n)
 {
   grid_dependency_wait();
   const int64_t q = (int64_t) blockIdx.x * EDGE_THREADS + threadIdx.x;
-  if (q < n) to[q] = from[q];
+  if (q < n) dst[q] = src[q];
 }
 
-/* summary.bad = min index of a position that is not finite; before, it is MLFF_CUDA_NONE_BAD, as is summary.apart. All
- * threads of the grid share the numbers; an atomic minimum, so deterministic. Twin: find_bad_position. */
+/* summary.bad = min index of an atom whose position is not finite; input: MLFF_CUDA_NONE_BAD, as summary.apart. All
+ * threads of the grid; an atomic minimum, so deterministic. Twin: find_bad_position. */
 MLFF_DEVICE void find_bad_position(const edge_arrays &a)
 {
   const int64_t step = (int64_t) gridDim.x * EDGE_THREADS;
@@ -75,39 +75,39 @@ MLFF_DEVICE void find_bad_position(const edge_arrays &a)
     if (!isfinite(a.g.pos[q])) atomicMin(&a.g.summary->bad, (int) (q / 3));
 }
 
-/* Candidate j of a centre: d = x_j - x_i, r^2, and whether it is an edge. */
+/* Candidate j of center i: d = x_j - x_i, r^2, and whether it is an edge. */
 typedef struct candidate {
   double d[3], r2;
   int32_t j, node, species, is_edge;
 } candidate;
 
-/* Candidates p, p + WARP ... < end of the centre at xi, all of whose reads are on their way at once. */
-MLFF_DEVICE void load_candidates(const edge_arrays &a, const double xi[3], int64_t p, int64_t end, candidate *of)
+/* Loads candidates p, p + WARP ... < end of the center at xi, in batches of independent loads. */
+MLFF_DEVICE void load_candidates(const edge_arrays &a, const double xi[3], int64_t p, int64_t end, candidate *batch)
 {
 #pragma unroll
-  for (int k = 0; k < AT_ONCE; k++) of[k].j = p + k * WARP < end ? a.g.nbr[p + k * WARP] : -1;
+  for (int k = 0; k < LOADS_PER_BATCH; k++) batch[k].j = p + k * WARP < end ? a.g.nbr[p + k * WARP] : -1;
 #pragma unroll
-  for (int k = 0; k < AT_ONCE; k++) {
-    const int64_t j = of[k].j;
-    of[k].node = j < 0 ? -1 : a.g.node[j];
-    of[k].species = j < 0 ? -1 : a.g.species[j];
-    for (int c = 0; c < 3; c++) of[k].d[c] = j < 0 ? 0.0 : a.g.pos[3 * j + c] - xi[c];
+  for (int k = 0; k < LOADS_PER_BATCH; k++) {
+    const int64_t j = batch[k].j;
+    batch[k].node = j < 0 ? -1 : a.g.node[j];
+    batch[k].species = j < 0 ? -1 : a.g.species[j];
+    for (int c = 0; c < 3; c++) batch[k].d[c] = j < 0 ? 0.0 : a.g.pos[3 * j + c] - xi[c];
   }
 #pragma unroll
-  for (int k = 0; k < AT_ONCE; k++) {
-    const double *d = of[k].d;
-    of[k].r2 = d[0] * d[0] + d[1] * d[1] + d[2] * d[2];
-    of[k].is_edge = of[k].species >= 0 && of[k].r2 < a.cutoff2;
+  for (int k = 0; k < LOADS_PER_BATCH; k++) {
+    const double *d = batch[k].d;
+    batch[k].r2 = d[0] * d[0] + d[1] * d[1] + d[2] * d[2];
+    batch[k].is_edge = batch[k].species >= 0 && batch[k].r2 < a.cutoff2;
   }
 }
 
-/* Takes over a pair that is to be named first. */
-MLFF_DEVICE void take_closer(const closest_pair &pair, closest_pair *first)
+/* first = the closer of two pairs; ties: the smaller i. */
+MLFF_DEVICE void min_pair(const closest_pair &pair, closest_pair *first)
 {
   if (pair.r2 < first->r2 || (pair.r2 == first->r2 && pair.i < first->i)) *first = pair;
 }
 
-/* Of a pair closer than the largest cutoff of the repulsion: 1 when that of its species is longer. Twin: repels. */
+/* Whether r is below the repulsion cutoff of the species of the pair. Twin: repels. */
 MLFF_DEVICE int repels(const edge_arrays &a, int32_t i, int32_t j, double r2)
 {
   const double cutoff = a.pairs[i * a.n_species + j].cutoff;
@@ -115,57 +115,56 @@ MLFF_DEVICE int repels(const edge_arrays &a, int32_t i, int32_t j, double r2)
 }
 
 /* count[i] = number of j with r_ij < cutoff, closest[i] = (min r^2, its j), summary.apart = 0 when a pair repels,
- * summary.bad. A position that is not finite is near nothing, and its step is refused on the host. A warp owns a
- * centre, its lanes every 32nd candidate; a block has EDGE_WARPS of them. No shared memory; deterministic. Twins:
- * fill_row, edges_cpu. */
+ * summary.bad. Non-finite positions have no neighbors; the host rejects such a step. A warp owns a center, its lanes
+ * every 32nd candidate; a block has EDGE_WARPS centers. No shared memory; deterministic. Twins: fill_row, edges_cpu. */
 __global__ void __launch_bounds__(EDGE_THREADS) edge_count_kernel(edge_arrays a)
 {
   grid_dependency_wait();
   const int i = (int) (blockIdx.x * EDGE_WARPS + threadIdx.x / WARP), lane = (int) threadIdx.x % WARP;
-  const bool is_centre = i < a.n_local; /* all reads of one are on their way at once, before those of all positions */
-  const int64_t begin = is_centre ? a.g.row[i] : 0, end = is_centre ? a.g.row[i + 1] : 0;
-  const int32_t species = is_centre ? a.g.species[i] : -1;
+  const bool is_center = i < a.n_local;
+  const int64_t begin = is_center ? a.g.row[i] : 0, end = is_center ? a.g.row[i + 1] : 0;
+  const int32_t species = is_center ? a.g.species[i] : -1;
   double xi[3];
-  for (int c = 0; c < 3; c++) xi[c] = is_centre ? a.g.pos[3 * (int64_t) i + c] : 0.0;
+  for (int c = 0; c < 3; c++) xi[c] = is_center ? a.g.pos[3 * (int64_t) i + c] : 0.0;
   find_bad_position(a);
-  if (!is_centre) return;
-  closest_pair first = {INFINITY, INT32_MAX, -1}; /* i: the place in the list, by which equal ones are ordered */
+  if (!is_center) return;
+  closest_pair first = {INFINITY, INT32_MAX, -1}; /* i: place in the list, for ties */
   int n = 0;
-  for (int64_t p0 = begin; p0 < end && species >= 0; p0 += WARP * AT_ONCE) {
-    candidate found[AT_ONCE];
+  for (int64_t p0 = begin; p0 < end && species >= 0; p0 += WARP * LOADS_PER_BATCH) {
+    candidate found[LOADS_PER_BATCH];
     load_candidates(a, xi, p0 + lane, end, found);
 #pragma unroll
-    for (int k = 0; k < AT_ONCE; k++) {
+    for (int k = 0; k < LOADS_PER_BATCH; k++) {
       const double r2 = found[k].r2;
       if (!found[k].is_edge) continue;
       n++;
-      take_closer({r2, (int32_t) (p0 + k * WARP + lane), found[k].j}, &first);
+      min_pair({r2, (int32_t) (p0 + k * WARP + lane), found[k].j}, &first);
       if (r2 < a.reach2 && repels(a, species, found[k].species, r2)) a.g.summary->apart = 0;
     }
   }
-  for (int with = WARP / 2; with > 0; with /= 2) {
-    const double r2 = __shfl_xor_sync(FULL_WARP, first.r2, with);
-    const int32_t p = __shfl_xor_sync(FULL_WARP, first.i, with), j = __shfl_xor_sync(FULL_WARP, first.j, with);
-    n += __shfl_xor_sync(FULL_WARP, n, with);
-    take_closer({r2, p, j}, &first);
+  for (int offset = WARP / 2; offset > 0; offset /= 2) {
+    const double r2 = __shfl_xor_sync(FULL_WARP, first.r2, offset);
+    const int32_t p = __shfl_xor_sync(FULL_WARP, first.i, offset), j = __shfl_xor_sync(FULL_WARP, first.j, offset);
+    n += __shfl_xor_sync(FULL_WARP, n, offset);
+    min_pair({r2, p, j}, &first);
   }
   if (lane) return;
   a.g.count[i] = n;
   a.g.closest[i] = {first.r2, n ? i : -1, first.j};
 }
 
-/* Reduces the block's pairs to the first; all N threads call it. pair: shared, [N]. */
+/* pair[0] = the closest pair of the block. pair: shared, [N]. Called by all N threads. */
 template <int N> MLFF_DEVICE void closest_of_block(closest_pair *pair)
 {
   const int t = (int) threadIdx.x;
   for (int n = N / 2; n > 0; n /= 2) {
     __syncthreads();
-    if (t < n) take_closer(pair[t + n], &pair[t]);
+    if (t < n) min_pair(pair[t + n], &pair[t]);
   }
   __syncthreads();
 }
 
-/* row[n_local] = number of edges, or 0 when there is no room for so many; the summary. Of one thread. */
+/* row[n_local] = number of edges, or 0 if they exceed the capacity; fills the summary. Called by one thread. */
 MLFF_DEVICE void write_total(const edge_arrays &a, int64_t n_edges, const closest_pair &first)
 {
   a.row[a.n_local] = n_edges <= a.n_room ? n_edges : 0;
@@ -175,9 +174,8 @@ MLFF_DEVICE void write_total(const edge_arrays &a, int64_t n_edges, const closes
   a.g.summary->closest[1] = first.j;
 }
 
-/* row[i] = sum of the counts before i within the block's SCAN_THREADS centres, block_edges[b] = sum of all, and the
- * closest pair of the block; of the only block, the total. One thread per centre; shared: a sum and a pair per thread;
- * deterministic. */
+/* row[i] = sum of the counts before i within the SCAN_THREADS centers of the block, block_edges[b] = sum of all counts,
+ * block_closest[b] = closest pair. One thread per center; shared: a sum and a pair per thread; deterministic. */
 __global__ void __launch_bounds__(SCAN_THREADS) edge_scan_kernel(edge_arrays a)
 {
   grid_dependency_wait();
@@ -196,8 +194,8 @@ __global__ void __launch_bounds__(SCAN_THREADS) edge_scan_kernel(edge_arrays a)
   a.g.block_closest[blockIdx.x] = pair[0];
 }
 
-/* block_edges[b] = sum of those before b, and the total. One block that walks over all n_blocks, of which there are
- * none or several; shared: a sum and a pair per thread; deterministic. */
+/* block_edges[b] = sum of those before b; the total; the summary. One block loops over n_blocks >= 0; shared: a sum and
+ * a pair per thread; deterministic. */
 __global__ void __launch_bounds__(SCAN_THREADS) edge_total_kernel(edge_arrays a, int n_blocks)
 {
   grid_dependency_wait();
@@ -213,7 +211,7 @@ __global__ void __launch_bounds__(SCAN_THREADS) edge_total_kernel(edge_arrays a,
     scan_block(sum);
     if (b < n_blocks) {
       a.g.block_edges[b] = before + sum[t] - n;
-      take_closer(a.g.block_closest[b], &first);
+      min_pair(a.g.block_closest[b], &first);
     }
     before += sum[SCAN_THREADS - 1];
     __syncthreads();
@@ -223,23 +221,23 @@ __global__ void __launch_bounds__(SCAN_THREADS) edge_total_kernel(edge_arrays a,
   if (t == 0) write_total(a, before, pair[0]);
 }
 
-/* The host learns the summary, which is then ready for the next step. Of one thread. */
-MLFF_DEVICE void tell_host(const edge_arrays &a)
+/* Copies the summary to the host and resets it for the next step. Called by one thread. */
+MLFF_DEVICE void write_summary(const edge_arrays &a)
 {
-  *a.learns = *a.g.summary;
+  *a.host_summary = *a.g.summary;
   a.g.summary->bad = a.g.summary->apart = MLFF_CUDA_NONE_BAD;
 }
 
-MLFF_DEVICE void write_edge(const edge_arrays &a, const candidate &from, int64_t e)
+MLFF_DEVICE void write_edge(const edge_arrays &a, const candidate &c, int64_t e)
 {
-  const vector_of<4> v = {{(real) from.d[0], (real) from.d[1], (real) from.d[2], (real) sqrt(from.r2)}};
+  const vector_of<4> v = {{(real) c.d[0], (real) c.d[1], (real) c.d[2], (real) sqrt(c.r2)}};
   store_vector<4>(a.vec + 4 * e, v);
-  a.nbr[e] = from.j;
-  a.node[e] = from.node;
-  a.species[e] = from.species;
+  a.nbr[e] = c.j;
+  a.node[e] = c.node;
+  a.species[e] = c.species;
 }
 
-/* Of few centres, instead of a scan: all edges, and those of centres before i, added up by a warp. */
+/* Small systems, instead of a scan: number of edges of centers before i, and of all. Called by a warp. */
 MLFF_DEVICE int edges_before(const edge_arrays &a, int i, int lane, int *n_edges)
 {
   int before = 0, all = 0;
@@ -249,59 +247,62 @@ MLFF_DEVICE int edges_before(const edge_arrays &a, int i, int lane, int *n_edges
     all += n;
     before += k < i ? n : 0;
   }
-  for (int with = WARP / 2; with > 0; with /= 2) {
-    all += __shfl_xor_sync(FULL_WARP, all, with);
-    before += __shfl_xor_sync(FULL_WARP, before, with);
+  for (int offset = WARP / 2; offset > 0; offset /= 2) {
+    all += __shfl_xor_sync(FULL_WARP, all, offset);
+    before += __shfl_xor_sync(FULL_WARP, before, offset);
   }
   *n_edges = all;
   return before;
 }
 
-/* Of few centres, instead of edge_total_kernel: the total, by a block. pair: shared, [EDGE_THREADS]. */
+/* Small systems, instead of edge_total_kernel: the total and the summary. pair: shared, [EDGE_THREADS]. Called by a
+ * block. */
 MLFF_DEVICE void add_all(const edge_arrays &a, closest_pair *pair)
 {
   const int t = (int) threadIdx.x;
   closest_pair first = {INFINITY, -1, -1};
   int n_edges;
 #pragma unroll 4
-  for (int i = t; i < a.n_local; i += EDGE_THREADS) take_closer(a.g.closest[i], &first);
+  for (int i = t; i < a.n_local; i += EDGE_THREADS) min_pair(a.g.closest[i], &first);
   pair[t] = first;
   closest_of_block<EDGE_THREADS>(pair);
   edges_before(a, 0, t % WARP, &n_edges);
   if (t) return;
   write_total(a, n_edges, pair[0]);
-  tell_host(a);
+  write_summary(a);
 }
 
-/* Writes the edges of centre i from row[i] on, in the order of the list:
+/* Writes the edges of center i from row[i] on, in list order:
  *   vec[e] = (x_j - x_i, r_ij), nbr[e] = j, node[e], species[e];  edge[p] = e or -1
- * When there is no room for all edges, there are none: all that follows finds empty rows.
- * A warp owns a centre, its lanes every 32nd candidate. IS_FEW: nothing was scanned; the last block adds everything up,
- * the others what they need. Shared memory: a pair per thread; deterministic. Twin: fill_row, edges_cpu. */
-template <int IS_FEW> __global__ void __launch_bounds__(EDGE_THREADS, 5) edge_fill_kernel(edge_arrays a)
+ * If the edges exceed the capacity, all rows are empty.
+ * A warp owns a center, its lanes every 32nd candidate. SMALL_SYSTEM: replaces the scan kernels; each warp sums the
+ * counts before its center, and one more block computes the total. Otherwise thread 0 of block 0 writes the summary.
+ * Shared memory: a pair per thread; deterministic. Twin: fill_row, edges_cpu. */
+template <int SMALL_SYSTEM> __global__ void __launch_bounds__(EDGE_THREADS, 5) edge_fill_kernel(edge_arrays a)
 {
   grid_dependency_wait();
   const int i = (int) (blockIdx.x * EDGE_WARPS + threadIdx.x / WARP), lane = (int) threadIdx.x % WARP;
-  if (IS_FEW && blockIdx.x == gridDim.x - 1) {
+  if (SMALL_SYSTEM && blockIdx.x == gridDim.x - 1) {
     MLFF_SHARED(closest_pair, pair, EDGE_THREADS);
     add_all(a, pair);
     return;
   }
-  if (!IS_FEW && blockIdx.x == 0 && threadIdx.x == 0) tell_host(a);
+  if (!SMALL_SYSTEM && blockIdx.x == 0 && threadIdx.x == 0) write_summary(a);
   if (i >= a.n_local) return;
   const double xi[3] = {a.g.pos[3 * (int64_t) i], a.g.pos[3 * (int64_t) i + 1], a.g.pos[3 * (int64_t) i + 2]};
   const int64_t begin = a.g.row[i], end = a.g.row[i + 1];
   const bool has_element = a.g.species[i] >= 0;
-  int n_few = 0;
-  const int64_t before = IS_FEW ? edges_before(a, i, lane, &n_few) : a.row[i] + a.g.block_edges[i / SCAN_THREADS];
-  const bool fits = (IS_FEW ? n_few : a.g.summary->n_edges) <= a.n_room;
+  int n_total = 0;
+  const int64_t before =
+      SMALL_SYSTEM ? edges_before(a, i, lane, &n_total) : a.row[i] + a.g.block_edges[i / SCAN_THREADS];
+  const bool fits = (SMALL_SYSTEM ? n_total : a.g.summary->n_edges) <= a.n_room;
   const int64_t start = fits ? before : 0;
   int64_t next = start;
-  for (int64_t p0 = begin; p0 < end; p0 += WARP * AT_ONCE) {
-    candidate found[AT_ONCE];
+  for (int64_t p0 = begin; p0 < end; p0 += WARP * LOADS_PER_BATCH) {
+    candidate found[LOADS_PER_BATCH];
     load_candidates(a, xi, p0 + lane, end, found);
 #pragma unroll
-    for (int k = 0; k < AT_ONCE; k++) {
+    for (int k = 0; k < LOADS_PER_BATCH; k++) {
       const int64_t p = p0 + k * WARP + lane;
       const int active = found[k].is_edge && fits && has_element;
       const unsigned votes = __ballot_sync(FULL_WARP, active);
@@ -317,14 +318,14 @@ template <int IS_FEW> __global__ void __launch_bounds__(EDGE_THREADS, 5) edge_fi
 
 } // namespace
 
-/* What to make room for: n and a little more, so that similar steps and lists look the same to a recorded step. */
+/* Capacity for n elements: n/16 + 64 more, so that most new lists keep all sizes and the captured step stays valid. */
 static int64_t room_for(int64_t n, int64_t before)
 {
   if (n <= before && before <= 2 * n + 1024) return before;
   return (n + n / 16 + 64) / 64 * 64;
 }
 
-/* Room for what the list says. */
+/* Allocates the arrays whose sizes depend on the list. */
 static mlff_status reserve_list(mlff_backend *backend, const mlff_graph *graph, mlff_edges *edges, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
@@ -333,7 +334,7 @@ static mlff_status reserve_list(mlff_backend *backend, const mlff_graph *graph, 
   graph_arrays unused;
   if (edges->n_pairs > INT32_MAX)
     return mlff_fail(error, MLFF_E_UNSUPPORTED,
-                     "%lld candidate pairs on one GPU, %d are possible: use more ranks and GPUs",
+                     "%lld candidate pairs exceed the limit of %d of a GPU: use more ranks and GPUs",
                      (long long) edges->n_pairs, INT32_MAX);
   edges->all_room = room_for(graph->n_all, all_room);
   edges->pairs_room = room_for(edges->n_pairs, pairs_room);
@@ -346,11 +347,11 @@ static mlff_status reserve_list(mlff_backend *backend, const mlff_graph *graph, 
     MLFF_TRY(mlff_cuda_pin(backend, &cuda->positions, position_bytes, error));
   cuda->device_positions = graph_of(edges).pos;
   if (edges->scratch.data != before || edges->all_room != all_room || edges->pairs_room != pairs_room)
-    edges->list_id = 0; /* its arrays were lost or lie elsewhere */
+    edges->list_id = 0; /* its arrays were moved or overwritten */
   return MLFF_OK;
 }
 
-/* Room for edges->n_room edges. */
+/* Allocates edges->n_room edges. */
 static mlff_status reserve_edges(mlff_backend *backend, mlff_edges *edges, mlff_error *error)
 {
   const size_t n = (size_t) edges->n_room;
@@ -379,18 +380,18 @@ static edge_arrays arrays_of(mlff_backend *backend, const mlff_edges *edges)
   a.node = (int32_t *) edges->node.data;
   a.species = (int32_t *) edges->species.data;
   a.vec = (real *) edges->vec.data;
-  a.learns = mlff_cuda_of(backend)->summary;
+  a.host_summary = mlff_cuda_of(backend)->summary;
   return a;
 }
 
 static void set_sizes(const mlff_graph *graph, double cutoff, mlff_edges *edges)
 {
-  if (edges->n_local != graph->n_local || edges->n_nodes != graph->n_nodes) edges->list_id = 0; /* another layout */
+  if (edges->n_local != graph->n_local || edges->n_nodes != graph->n_nodes) edges->list_id = 0; /* layout changed */
   edges->n_interior = graph->n_interior;
   edges->n_local = graph->n_local;
   edges->n_nodes = graph->n_nodes;
   edges->n_all = graph->n_all;
-  if (graph->row) edges->n_pairs = graph->n_pairs; /* else: of the list that was made */
+  if (graph->row) edges->n_pairs = graph->n_pairs; /* otherwise count_list sets it */
   edges->cutoff = cutoff;
   edges->n_edges = 0;
   edges->min_distance = INFINITY;
@@ -398,30 +399,30 @@ static void set_sizes(const mlff_graph *graph, double cutoff, mlff_edges *edges)
   edges->is_close = 0;
 }
 
-/* Brings the positions from pinned memory. */
+/* Copies the positions from pinned memory. */
 static mlff_status enqueue_positions(mlff_backend *backend, const edge_arrays &a, mlff_error *error)
 {
-  const double *from = (const double *) (const void *) mlff_cuda_of(backend)->positions.data;
+  const double *src = (const double *) (const void *) mlff_cuda_of(backend)->positions.data;
   const int64_t n = 3 * (int64_t) a.n_all;
-  if (!mlff_cuda_is_small(mlff_cuda_of(backend), a.n_local))
-    return mlff_cuda_upload(backend, a.g.pos, from, (size_t) n * sizeof *from, error);
-  MLFF_LAUNCH_INDEPENDENT(backend, positions_kernel, mlff_cuda_blocks(n, EDGE_THREADS), EDGE_THREADS, a.g.pos, from, n);
+  if (!mlff_cuda_is_small_system(mlff_cuda_of(backend), a.n_local))
+    return mlff_cuda_upload(backend, a.g.pos, src, (size_t) n * sizeof *src, error);
+  MLFF_LAUNCH_INDEPENDENT(backend, positions_kernel, mlff_cuda_blocks(n, EDGE_THREADS), EDGE_THREADS, a.g.pos, src, n);
   return MLFF_OK;
 }
 
-/* Everything of a step up to the edges and their summary on the way to the host. Positions are in pinned memory or, of
- * a graph on the device, in their place already. */
+/* Enqueues a step up to the edges and their summary. Positions are in pinned memory or, for a graph on the device, in
+ * place. */
 static mlff_status enqueue_step(mlff_backend *backend, const mlff_edges *edges, int on_device, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   const edge_arrays a = arrays_of(backend, edges);
   const int n_scan = (int) mlff_cuda_blocks(a.n_local, SCAN_THREADS);
-  const unsigned n_blocks = a.n_local ? mlff_cuda_blocks(a.n_local, EDGE_WARPS) : 1; /* ghosts may be bad, too */
+  const unsigned n_blocks = a.n_local ? mlff_cuda_blocks(a.n_local, EDGE_WARPS) : 1; /* 1: checks the ghosts */
   mlff_cuda_begin_step(cuda);
-  mlff_cuda_note(cuda, &on_device, sizeof on_device);
+  mlff_cuda_hash(cuda, &on_device, sizeof on_device);
   if (!on_device) MLFF_TRY(enqueue_positions(backend, a, error));
   MLFF_LAUNCH(backend, edge_count_kernel, n_blocks, EDGE_THREADS, 0, a);
-  if (mlff_cuda_is_small(cuda, a.n_local)) {
+  if (mlff_cuda_is_small_system(cuda, a.n_local)) {
     MLFF_LAUNCH(backend, edge_fill_kernel<1>, n_blocks + 1, EDGE_THREADS, 0, a);
   } else {
     MLFF_LAUNCH(backend, edge_scan_kernel, (unsigned) n_scan, SCAN_THREADS, 0, a);
@@ -431,7 +432,7 @@ static mlff_status enqueue_step(mlff_backend *backend, const mlff_edges *edges, 
   return mlff_cuda_status(cuda, error);
 }
 
-/* A plain step; when there are more edges than there is room for, room is made and they are found again. */
+/* Runs a step. If the edges exceed the capacity, grows it and runs again. */
 static mlff_status run_step(mlff_backend *backend, const mlff_graph *graph, mlff_edges *edges, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
@@ -439,7 +440,7 @@ static mlff_status run_step(mlff_backend *backend, const mlff_graph *graph, mlff
     MLFF_TRY(enqueue_step(backend, edges, graph->on_device, error));
     if (backend->forecast) return MLFF_OK;
     MLFF_TRY(mlff_cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "waiting for the edges", error));
-    MLFF_TRY(mlff_cuda_take_summary(cuda, graph, edges, error));
+    MLFF_TRY(mlff_cuda_read_summary(cuda, graph, edges, error));
     const int64_t room = room_for(edges->n_edges, edges->n_room);
     if (room == edges->n_room) break;
     edges->n_room = room;
@@ -448,7 +449,7 @@ static mlff_status run_step(mlff_backend *backend, const mlff_graph *graph, mlff
   return MLFF_OK;
 }
 
-/* What the list takes, or the list that a graph does not bring: `made` has it then. */
+/* Sets n_pairs and longest_row of a new list. Without a list in the graph, builds `made`. */
 static mlff_status count_list(mlff_backend *backend, const mlff_graph *graph, mlff_edges *edges, bool is_new,
                               mlff_cuda_host_list *made, mlff_error *error)
 {
@@ -459,7 +460,7 @@ static mlff_status count_list(mlff_backend *backend, const mlff_graph *graph, ml
     listed.row = made->row;
     edges->n_pairs = made->row[graph->n_local];
     edges->longest_row = mlff_longest_row(&listed);
-  } else if (is_new && graph->row && !graph->on_device) { /* else the caller has set it */
+  } else if (is_new && graph->row && !graph->on_device) { /* otherwise set by the caller */
     edges->longest_row = mlff_longest_row(graph);
   }
   return MLFF_OK;
@@ -470,20 +471,22 @@ mlff_status MLFF_CUDA(edges_cuda)(mlff_backend *backend, const mlff_graph *graph
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   mlff_cuda_host_list made = {};
-  /* the list is here */
-  if (cuda->replay.mode == MLFF_CUDA_RECORDING) return enqueue_step(backend, edges, graph->on_device, error);
+  if (cuda->replay.mode == MLFF_CUDA_CAPTURING) return enqueue_step(backend, edges, graph->on_device, error);
   const bool is_new = edges->list_id != graph->list_id || graph->list_id == 0;
   set_sizes(graph, cutoff, edges);
-  if (backend->forecast) edges->n_room = room_for(edges->n_room, 0); /* which the number of edges was put into */
+  if (backend->forecast)
+    edges->n_room = room_for(edges->n_room, 0); /* the caller has stored the number of edges in n_room */
   MLFF_TRY(mlff_cuda_check(cuda, cudaSetDevice(cuda->device), "cudaSetDevice", error));
   MLFF_TRY(count_list(backend, graph, edges, is_new, &made, error));
   MLFF_TRY(reserve_list(backend, graph, edges, error));
-  if (edges->n_room) MLFF_TRY(reserve_edges(backend, edges, error)); /* else when it is known how many there are */
+  if (edges->n_room) MLFF_TRY(reserve_edges(backend, edges, error)); /* otherwise run_step, once it has counted */
   if (is_new || edges->list_id == 0) {
     if (!graph->row && !made.row && !backend->forecast)
-      return mlff_fail(error, MLFF_E_ARG, "graph.list_id is that of a list with other atoms");
+      return mlff_fail(error, MLFF_E_ARG,
+                       "graph.list_id %llu is that of a list with other atoms: use a new id for each list",
+                       (unsigned long long) graph->list_id);
     edges->list_id = 0;
-    MLFF_TRY(bring_graph(backend, graph, &made, edges, error));
+    MLFF_TRY(upload_graph(backend, graph, &made, edges, error));
     edges->list_id = graph->list_id;
   }
   if (!backend->forecast) MLFF_TRY(mlff_cuda_set_positions(cuda, graph, edges, error));

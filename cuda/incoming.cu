@@ -1,5 +1,5 @@
-/* incoming.cu: what the GPU makes of a new list: elements of nodes, and for forces.cu the candidates by the node of
- * their neighbour. The CPU scatters forces and needs no such list.
+/* incoming.cu: data derived from a new list: elements of nodes and the reversed list, that is candidates sorted by the
+ * node of their neighbor, from which forces.cu gathers. The CPU scatters forces and has no reversed list.
  */
 #include "edges.h"
 
@@ -24,7 +24,7 @@ __global__ void owned_species_kernel(list_arrays a)
 }
 
 /* center_species[node[b]] = species[b] for ghosts b of other ranks' atoms. One thread per ghost; all ghosts of a
- * node write the same number. Twin: fill_center_species. */
+ * node write the same value. Twin: fill_center_species. */
 __global__ void ghost_species_kernel(list_arrays a)
 {
   grid_dependency_wait();
@@ -32,8 +32,8 @@ __global__ void ghost_species_kernel(list_arrays a)
   if (b < a.n_all && a.g.node[b] >= a.n_local) a.center_species[a.g.node[b]] = a.g.species[b];
 }
 
-/* in_row[k + 2] = number of candidates whose neighbour has node k; before, all are 0. One thread per candidate; atomic
- * sums of integers, so deterministic. This and the next three are a counting sort. */
+/* in_row[k + 2] = number of candidates whose neighbor has node k; input: zeros. One thread per candidate; integer
+ * atomics, so deterministic. This kernel and the next three are a counting sort. */
 __global__ void incoming_count_kernel(list_arrays a)
 {
   grid_dependency_wait();
@@ -41,7 +41,7 @@ __global__ void incoming_count_kernel(list_arrays a)
   if (p < a.n_pairs) atomicAdd((unsigned long long *) &a.g.in_row[a.g.node[a.g.nbr[p]] + 2], 1ull);
 }
 
-/* in_row[k] = sum of in_row[0 .. k], k = 0 .. n_nodes+1. One block that walks over all; shared: a sum per thread;
+/* in_row[k] = sum of in_row[0 .. k], k = 0 .. n_nodes+1. One block loops over all nodes; shared: a sum per thread;
  * deterministic. */
 __global__ void __launch_bounds__(SCAN_THREADS) incoming_scan_kernel(list_arrays a)
 {
@@ -59,8 +59,8 @@ __global__ void __launch_bounds__(SCAN_THREADS) incoming_scan_kernel(list_arrays
   }
 }
 
-/* edge[q] = p for the candidates p of each node, in any order; in_row[k + 1] goes from the begin of node k's to their
- * end. One thread per candidate; places are drawn by atomics, so the order differs, which the next kernel mends. */
+/* edge[q] = p for the candidates p of each node, in any order; in_row[k + 1] advances from the first candidate of node k
+ * to their end. One thread per candidate. Atomics assign the places, so the order varies; the next kernel sorts. */
 __global__ void incoming_fill_kernel(list_arrays a)
 {
   grid_dependency_wait();
@@ -70,7 +70,7 @@ __global__ void incoming_fill_kernel(list_arrays a)
   a.g.edge[q] = (int32_t) p;
 }
 
-/* in_pair[in_row[k] + number of candidates of node k before p] = p. One thread per place q of edge[], which reads all
+/* in_pair[in_row[k] + number of candidates of node k before p] = p. One thread per place q of edge[] reads all
  * candidates of its node; deterministic. */
 __global__ void incoming_order_kernel(list_arrays a)
 {
@@ -85,7 +85,7 @@ __global__ void incoming_order_kernel(list_arrays a)
 
 } // namespace
 
-void MLFF_CUDA(mlff_cuda_settle_list)(mlff_backend *backend, const mlff_edges *edges)
+void MLFF_CUDA(mlff_cuda_prepare_list)(mlff_backend *backend, const mlff_edges *edges)
 {
   const unsigned n_blocks = mlff_cuda_blocks(edges->n_pairs, LIST_THREADS),
                  n_node_blocks = mlff_cuda_blocks(edges->n_nodes, LIST_THREADS),
