@@ -234,7 +234,8 @@ MLFF_DEVICE void triangle_pair(int q, int n, int *j, int *k)
   *k = q - row * (2 * n - row - 1) / 2 + row + 1;
 }
 
-/* Stores f1[z] and f2[a] of the triple (j, k), or zeros, in the lane's column of factors. Twin: expand, angular_factors. */
+/* Stores f1[z] and f2[a] of the triple (j, k), or zeros, in the lane's column of factors. Twin: expand,
+ * angular_factors. */
 template <typename KNOWN>
 MLFF_DEVICE void expand(const aev_arrays &a, const work &w, int inside, int j, int k, int lane)
 {
@@ -561,7 +562,7 @@ static mlff_status prepare(mlff_backend *backend, mlff_aev *aev, const mlff_aev_
   a->longest =
       (edges->longest_row + WARP - 1) / WARP * WARP; /* rounded up, so that similar lists can share a captured step */
   const bool is_known = (a->n_sections == 4 && a->n_angular == 8) || (a->n_sections == 8 && a->n_angular == 4);
-  a->n_warps = is_known && mlff_cuda_is_small(mlff_cuda_of(backend), edges->n_local) ? AEV_WARPS : 1;
+  a->n_warps = is_known && mlff_cuda_is_small_system(mlff_cuda_of(backend), edges->n_local) ? AEV_WARPS : 1;
   if (workspace(*a) > MAX_SHARED - (AEV_WARPS - 1) * WARP * sizeof(near_sums)) a->n_warps = 1;
   a->bytes = (int64_t) workspace(*a);
   *n_blocks = (unsigned) (a->n_rows < MAX_GRID ? a->n_rows : (int64_t) MAX_GRID);

@@ -421,8 +421,8 @@ mlff_status MLFF_CUDA(ani_networks_setup_cuda)(mlff_backend *backend, mlff_ani_n
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   networks->n = 0;
   networks->reals_per_row = 0;
-  const cudaError_t failed = mlff_cuda_ask_for_shared(cuda, &networks->most_shared, ani_networks_kernel<4>,
-                                                      ani_networks_kernel<8>, ani_networks_kernel<MOST_ATOMS>);
+  const cudaError_t failed = mlff_cuda_opt_in_shared(cuda, &networks->most_shared, ani_networks_kernel<4>,
+                                                     ani_networks_kernel<8>, ani_networks_kernel<MOST_ATOMS>);
   MLFF_TRY(mlff_cuda_check(cuda, failed, "shared memory of ani_networks_kernel", error));
   MLFF_TRY(mlff_buf_reserve(backend, &networks->table, (size_t) n * sizeof(network), error));
   network *table = (network *) calloc((size_t) n + 1, sizeof *table);

@@ -225,7 +225,7 @@ static void start_steps(mlff_backend *backend)
   steps.n_steps = cuda->queue.n;
   memcpy(steps.of, cuda->queue.steps, (size_t) cuda->queue.n * sizeof *steps.of);
   cuda->queue.n = 0;
-  if (!steps.n_steps || cuda->replay.mode == MLFF_CUDA_HANDING_OUT) return; /* it ran with the recorded step */
+  if (!steps.n_steps || cuda->replay.mode == MLFF_CUDA_REPLAYING) return; /* it ran with the recorded step */
   const int64_t even = (steps.n_atoms + cuda->n_multiprocessors - 1) / cuda->n_multiprocessors;
   int per_block = even < MOST_PER_BLOCK ? (int) even : (int) MOST_PER_BLOCK;
   while (!all_fit(cuda->queue, &steps, per_block)) per_block--; /* one atom does: put_off */
@@ -242,10 +242,10 @@ void MLFF_CUDA(atoms_begin_cuda)(mlff_backend *backend, int64_t n_atoms)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   if (backend->forecast) return;
-  if (!mlff_cuda_is_small(cuda, n_atoms)) return;
+  if (!mlff_cuda_is_small_system(cuda, n_atoms)) return;
   if (!cuda->queue.most_shared) {
     const cudaError_t failed =
-        mlff_cuda_ask_for_shared(cuda, &cuda->queue.most_shared, atoms_kernel<0>, atoms_kernel<1>);
+        mlff_cuda_opt_in_shared(cuda, &cuda->queue.most_shared, atoms_kernel<0>, atoms_kernel<1>);
     if (failed != cudaSuccess) mlff_cuda_remember(cuda, failed, "shared memory of atoms_kernel");
   }
   cuda->queue.n_atoms = n_atoms;

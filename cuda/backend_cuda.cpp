@@ -1,5 +1,5 @@
-/* backend_cuda.cpp: opening a device, its memory, copies, and failures. Has no kernels, so the C++ compiler compiles
- * it. Twin: src/mlff/backend/cpu/backend_cpu.c. */
+/* backend_cuda.cpp: opens a device; memory, copies and failures. Without kernels, so compiled by the C++ compiler.
+ * Twin: src/mlff/backend/cpu/backend_cpu.c. */
 #include "backend_cuda.h"
 
 #include <cstdio>
@@ -11,16 +11,15 @@
 void mlff_cuda_remember(mlff_cuda_backend *cuda, cudaError_t error, const char *what)
 {
   if (cuda->failure.code) return;
-  if (cuda->replay.mode == MLFF_CUDA_RECORDING && mlff_cuda_is_recording_error(error)) {
+  if (cuda->replay.mode == MLFF_CUDA_CAPTURING && mlff_cuda_is_capture_error(error)) {
     cuda->replay.problem = error;
     cuda->replay.problem_in = what;
     return;
   }
-  mlff_fail(
-      &cuda->failure, MLFF_E_DEVICE,
-      "GPU %d failed in %s: %s (%s). Nothing that it computes can be trusted any more: restart from the last restart "
-      "file. When it happens again, run with 'device cpu', and look for an 'Xid' in the system's log (dmesg)",
-      cuda->device, what, cudaGetErrorString(error), cudaGetErrorName(error));
+  mlff_fail(&cuda->failure, MLFF_E_DEVICE,
+            "GPU %d failed in %s: %s (%s). Restart from the last restart file; if it fails again, check the system log "
+            "(dmesg) for 'Xid' errors and use 'device cpu'",
+            cuda->device, what, cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
 mlff_status mlff_cuda_status(mlff_cuda_backend *cuda, mlff_error *error)
@@ -34,7 +33,7 @@ mlff_status mlff_cuda_check(mlff_cuda_backend *cuda, cudaError_t call, const cha
 {
   if (call != cudaSuccess) {
     mlff_cuda_remember(cuda, call, what);
-    cudaGetLastError(); /* or the next launch would report it again */
+    cudaGetLastError(); /* clear: the next launch would report it again */
   }
   return mlff_cuda_status(cuda, error);
 }
@@ -47,7 +46,7 @@ void *alloc_cuda(mlff_backend *backend, size_t bytes)
   void *data = NULL;
   cudaSetDevice(cuda->device);
   const cudaError_t error = cudaMalloc(&data, bytes);
-  mlff_cuda_forget(cuda); /* arrays move, and the recorded step knows the old ones */
+  mlff_cuda_drop_capture(cuda); /* the captured step has the old addresses */
   if (error == cudaSuccess) return data;
   cudaGetLastError();
   if (error != cudaErrorMemoryAllocation) mlff_cuda_remember(cuda, error, "cudaMalloc");
@@ -57,7 +56,7 @@ void *alloc_cuda(mlff_backend *backend, size_t bytes)
 void release_cuda(mlff_backend *backend, void *data)
 {
   cudaSetDevice(mlff_cuda_of(backend)->device);
-  if (data && cudaFree(data) != cudaSuccess) cudaGetLastError(); /* a lost device has lost its memory too */
+  if (data && cudaFree(data) != cudaSuccess) cudaGetLastError(); /* memory of a lost device is lost, too */
 }
 
 mlff_status memory_cuda(mlff_backend *backend, size_t *free_bytes, size_t *total_bytes, mlff_error *error)
@@ -91,32 +90,32 @@ mlff_status mlff_cuda_pin(mlff_backend *backend, mlff_cuda_pinned *pinned, size_
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   if (bytes <= pinned->bytes) return MLFF_OK;
   MLFF_TRY(mlff_cuda_status(cuda, error));
-  const size_t wanted = pinned->bytes ? bytes + bytes / 4 : bytes;
+  const size_t room = pinned->bytes ? bytes + bytes / 4 : bytes;
   char *data = NULL;
-  mlff_cuda_forget(cuda);
-  const cudaError_t failed = cudaMallocHost(&data, wanted);
+  mlff_cuda_drop_capture(cuda);
+  const cudaError_t failed = cudaMallocHost(&data, room);
   if (failed == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    return mlff_fail(error, MLFF_E_NOMEM, "out of memory of this computer: %.1f MB that do not move (pinned) wanted",
-                     (double) wanted / 1e6);
+    return mlff_fail(error, MLFF_E_NOMEM,
+                     "could not allocate %.1f MB of pinned host memory: use fewer atoms per rank or more nodes",
+                     (double) room / 1e6);
   }
   MLFF_TRY(mlff_cuda_check(cuda, failed, "cudaMallocHost", error));
   if (pinned->data) cudaFreeHost(pinned->data);
   pinned->data = data;
-  pinned->bytes = wanted;
+  pinned->bytes = room;
   backend->memory.n_growths++;
   return MLFF_OK;
 }
 
-/* Slots stay where they are while results do not grow: a plain step has taken what it needs when they do, and steps are
- * recorded after plain ones. */
+/* Slots move only when results grow. Captured steps are safe: a plain step with the same slots precedes a capture. */
 mlff_status mlff_cuda_result_slot(mlff_backend *backend, size_t bytes, char **slot, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   *slot = NULL;
   MLFF_TRY(mlff_cuda_status(cuda, error));
   if (!bytes || backend->forecast) return MLFF_OK;
-  if (!cuda->in_step) cuda->results_used = 0; /* nothing to remember */
+  if (!cuda->in_step) cuda->results_used = 0;
   const size_t end = cuda->results_used + (bytes + 63) / 64 * 64;
   MLFF_TRY(mlff_cuda_pin(backend, &cuda->results, end, error));
   *slot = cuda->results.data + cuda->results_used;
@@ -124,10 +123,10 @@ mlff_status mlff_cuda_result_slot(mlff_backend *backend, size_t bytes, char **sl
   return MLFF_OK;
 }
 
-mlff_status mlff_cuda_copy_down(mlff_cuda_backend *cuda, void *dst, const void *src, size_t bytes, mlff_error *error)
+mlff_status mlff_cuda_download(mlff_cuda_backend *cuda, void *dst, const void *src, size_t bytes, mlff_error *error)
 {
   const void *const what[] = {dst, src, (const void *) bytes};
-  mlff_cuda_note(cuda, what, sizeof what);
+  mlff_cuda_hash(cuda, what, sizeof what);
   return mlff_cuda_check(cuda, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, cuda->stream), "a download",
                          error);
 }
@@ -137,42 +136,43 @@ mlff_status mlff_cuda_wait(mlff_cuda_backend *cuda, mlff_error *error)
   return mlff_cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "waiting for results", error);
 }
 
-mlff_status mlff_cuda_expect_results(mlff_backend *backend, bool *are_there, mlff_error *error)
+mlff_status mlff_cuda_wait_results(mlff_backend *backend, bool *are_ready, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-  *are_there = false;
+  *are_ready = false;
   MLFF_TRY(mlff_cuda_status(cuda, error));
-  if (backend->forecast || cuda->replay.mode == MLFF_CUDA_RECORDING) return MLFF_OK;
-  if (cuda->replay.mode == MLFF_CUDA_HANDING_OUT && cuda->replay.next < cuda->replay.n_parts)
-    return mlff_cuda_check(cuda, cudaErrorInvalidValue, "a recorded step, of more exchanges", error);
-  if (cuda->replay.mode == MLFF_CUDA_PLAIN || cuda->replay.is_behind) MLFF_TRY(mlff_cuda_wait(cuda, error));
-  cuda->replay.is_behind = 0;
-  *are_there = true;
+  if (backend->forecast || cuda->replay.mode == MLFF_CUDA_CAPTURING) return MLFF_OK;
+  if (cuda->replay.mode == MLFF_CUDA_REPLAYING && cuda->replay.next < cuda->replay.n_parts)
+    return mlff_cuda_check(cuda, cudaErrorInvalidValue, "a captured step: more exchanges than the step", error);
+  if (cuda->replay.mode == MLFF_CUDA_PLAIN || cuda->replay.in_flight) MLFF_TRY(mlff_cuda_wait(cuda, error));
+  cuda->replay.in_flight = 0;
+  *are_ready = true;
   return MLFF_OK;
 }
 
-/* *slot: a copy of src on the host; NULL when there is nothing to look at. */
-static mlff_status bring_down(mlff_backend *backend, const void *src, size_t bytes, char **slot, mlff_error *error)
+/* *slot: a copy of src on the host; NULL in a forecast and in a capture. */
+static mlff_status download_to_slot(mlff_backend *backend, const void *src, size_t bytes, char **slot,
+                                    mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-  bool are_there = false;
+  bool are_ready = false;
   MLFF_TRY(mlff_cuda_result_slot(backend, bytes, slot, error));
   if (!*slot) return MLFF_OK;
-  if (cuda->replay.mode != MLFF_CUDA_HANDING_OUT) MLFF_TRY(mlff_cuda_copy_down(cuda, *slot, src, bytes, error));
-  MLFF_TRY(mlff_cuda_expect_results(backend, &are_there, error));
-  if (!are_there) *slot = NULL;
+  if (cuda->replay.mode != MLFF_CUDA_REPLAYING) MLFF_TRY(mlff_cuda_download(cuda, *slot, src, bytes, error));
+  MLFF_TRY(mlff_cuda_wait_results(backend, &are_ready, error));
+  if (!are_ready) *slot = NULL;
   return MLFF_OK;
 }
 
 mlff_status download_cuda(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error)
 {
   char *slot = NULL;
-  MLFF_TRY(bring_down(backend, src, bytes, &slot, error));
+  MLFF_TRY(download_to_slot(backend, src, bytes, &slot, error));
   if (slot) memcpy(dst, slot, bytes);
   return MLFF_OK;
 }
 
-/* The source may be changed or freed as soon as this returns. */
+/* Blocking: the caller may change or free the source afterwards. */
 mlff_status upload_cuda(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error)
 {
   MLFF_TRY(mlff_cuda_upload(backend, dst, src, bytes, error));
@@ -183,9 +183,9 @@ mlff_status upload_cuda(mlff_backend *backend, void *dst, const void *src, size_
 void zero_cuda(mlff_backend *backend, void *data, size_t bytes)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-  if (cuda->failure.code || !bytes || backend->forecast || cuda->replay.mode == MLFF_CUDA_HANDING_OUT) return;
+  if (cuda->failure.code || !bytes || backend->forecast || cuda->replay.mode == MLFF_CUDA_REPLAYING) return;
   const void *const what[] = {data, (const void *) bytes};
-  mlff_cuda_note(cuda, what, sizeof what);
+  mlff_cuda_hash(cuda, what, sizeof what);
   mlff_cuda_check(cuda, cudaMemsetAsync(data, 0, bytes, cuda->stream), "cudaMemsetAsync", NULL);
 }
 
@@ -207,15 +207,15 @@ mlff_status download_reals_cuda(mlff_backend *backend, double *dst, const void *
 {
   if (backend->real_size == sizeof(double)) return download_cuda(backend, dst, src, (size_t) n * sizeof(double), error);
   char *slot = NULL;
-  MLFF_TRY(bring_down(backend, src, (size_t) n * sizeof(float), &slot, error));
+  MLFF_TRY(download_to_slot(backend, src, (size_t) n * sizeof(float), &slot, error));
   const float *reals = (const float *) (const void *) slot;
   for (int64_t k = 0; slot && k < n; k++) dst[k] = (double) reals[k];
   return MLFF_OK;
 }
 
-/* ---- graphs of others -------------------------------------------------------------------------------------------- */
+/* ---- graphs on the device ---------------------------------------------------------------------------------------- */
 
-/* array: [n > 0] of `name`; memory that all devices can read, which Kokkos may use, is fine. */
+/* Checks that array [n] is in the memory of this GPU. Managed memory, which Kokkos may use, is accepted. */
 static mlff_status owns_array(mlff_cuda_backend *cuda, const char *name, const void *array, int64_t n,
                               mlff_error *error)
 {
@@ -226,16 +226,16 @@ static mlff_status owns_array(mlff_cuda_backend *cuda, const char *name, const v
   if (failed != cudaErrorInvalidValue)
     MLFF_TRY(mlff_cuda_check(cuda, failed, "cudaPointerGetAttributes", error));
   else
-    cudaGetLastError(); /* some drivers' way to say that it is not theirs */
+    cudaGetLastError(); /* some drivers return this for host memory */
   if (found.type == cudaMemoryTypeManaged) return MLFF_OK;
   if (failed != cudaSuccess || found.type != cudaMemoryTypeDevice)
     return mlff_fail(error, MLFF_E_ARG,
-                     "graph.%s is not in the memory of a GPU, but graph.on_device is set: give arrays of GPU %d, or of "
-                     "the host without on_device",
+                     "graph.%s is not in the memory of a GPU, but graph.on_device is set: pass arrays of GPU %d, or "
+                     "host arrays without on_device",
                      name, cuda->device);
   if (found.device == cuda->device) return MLFF_OK;
   return mlff_fail(error, MLFF_E_ARG,
-                   "graph.%s is in the memory of GPU %d, and the model computes on GPU %d: open it with device cuda:%d",
+                   "graph.%s is in the memory of GPU %d, but the model uses GPU %d: open the model with device cuda:%d",
                    name, found.device, cuda->device, found.device);
 }
 
@@ -282,13 +282,13 @@ static void close_cuda(mlff_backend *backend)
   mlff_buf_release(backend, &cuda->sent);
   mlff_buf_release(backend, &cuda->packed);
   if (cuda->summary) cudaFreeHost(cuda->summary);
-  mlff_cuda_forget(cuda);
+  mlff_cuda_drop_capture(cuda);
   mlff_cuda_timing_close(cuda);
   if (cuda->positions.data) cudaFreeHost(cuda->positions.data);
   if (cuda->results.data) cudaFreeHost(cuda->results.data);
   if (cuda->rows.data) cudaFreeHost(cuda->rows.data);
   if (cuda->staging) cudaFreeHost(cuda->staging);
-  if (cuda->rows_are_there) cudaEventDestroy(cuda->rows_are_there);
+  if (cuda->rows_ready) cudaEventDestroy(cuda->rows_ready);
   if (cuda->stream) cudaStreamDestroy(cuda->stream);
   cudaGetLastError();
   free(cuda);
@@ -301,7 +301,8 @@ mlff_status mlff_cuda_check_device(int device, char *kernels, char *id, mlff_err
   const int n = mlff_cuda_n_devices(why, sizeof why);
   if (n == 0) return mlff_fail(error, MLFF_E_DEVICE, "device cuda: %s; use 'device cpu'", why);
   if (device < 0 || device >= n)
-    return mlff_fail(error, MLFF_E_DEVICE, "device cuda:%d: this machine has %d GPU%s, cuda:0 to cuda:%d", device, n,
+    return mlff_fail(error, MLFF_E_DEVICE,
+                     "device cuda:%d does not exist: this machine has %d GPU%s, use cuda:0 to cuda:%d", device, n,
                      n == 1 ? "" : "s", n - 1);
   cudaDeviceProp prop;
   cudaError_t failed = cudaSetDevice(device);
@@ -312,15 +313,15 @@ mlff_status mlff_cuda_check_device(int device, char *kernels, char *id, mlff_err
         failed == cudaErrorUnsupportedPtxVersion) {
       cudaGetLastError();
       return mlff_fail(error, MLFF_E_UNSUPPORTED,
-                       "device cuda:%d is a %s (sm_%d%d), for which this build has no code (%s): build again with "
+                       "this build has no code for device cuda:%d, a %s (sm_%d%d; %s): rebuild with "
                        "-DMLFF_CUDA_ARCHITECTURES=%d%d, or use 'device cpu'",
                        device, prop.name, prop.major, prop.minor, cudaGetErrorName(failed), prop.major, prop.minor);
     }
   }
   cudaGetLastError();
   if (failed != cudaSuccess)
-    return mlff_fail(error, MLFF_E_DEVICE, "device cuda:%d cannot be used: %s (%s); use another one or 'device cpu'",
-                     device, cudaGetErrorString(failed), cudaGetErrorName(failed));
+    return mlff_fail(error, MLFF_E_DEVICE, "device cuda:%d failed: %s (%s); use another GPU or 'device cpu'", device,
+                     cudaGetErrorString(failed), cudaGetErrorName(failed));
   snprintf(kernels, sizeof((mlff_backend *) 0)->kernels_text, "sm_%d%d", prop.major, prop.minor);
   snprintf(id, sizeof((mlff_backend *) 0)->device_id, "%04x:%02x:%02x", (unsigned) prop.pciDomainID,
            (unsigned) prop.pciBusID, (unsigned) prop.pciDeviceID);
@@ -341,9 +342,9 @@ static void fill_ops(mlff_ops *ops, const char *precision)
   if (strcmp(precision, "mixed") == 0) mlff_cuda_ops_mixed(ops);
 }
 
-/* Whether kernels wait as launch.h says, and recorded steps keep that they may start early. Code that the driver
- * compiles from that of an older architecture does not wait. */
-static bool can_start_early(void)
+/* Whether programmatic dependent launch works, also in CUDA graphs. Code that the driver compiles from PTX of an older
+ * architecture has no grid dependency wait. */
+static bool has_dependent_launch(void)
 {
   enum { ARCHITECTURE = 90, IN_GRAPHS = 12030 };
   int architecture = 0, driver = 0, runtime = 0;
@@ -359,7 +360,7 @@ extern "C" mlff_status mlff_cuda_open(int device, const char *precision, mlff_ba
   char kernels[sizeof((mlff_backend *) 0)->kernels_text], id[sizeof((mlff_backend *) 0)->device_id];
   MLFF_TRY(mlff_cuda_check_device(device, kernels, id, error));
   mlff_cuda_backend *cuda = (mlff_cuda_backend *) calloc(1, sizeof *cuda);
-  if (!cuda) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a backend");
+  if (!cuda) return mlff_fail(error, MLFF_E_NOMEM, "out of memory: state of a GPU");
   memcpy(cuda->base.kernels_text, kernels, sizeof kernels);
   memcpy(cuda->base.device_id, id, sizeof id);
   cuda->base.number = device;
@@ -370,7 +371,7 @@ extern "C" mlff_status mlff_cuda_open(int device, const char *precision, mlff_ba
   cuda->base.ops = &cuda->ops;
   cuda->base.close = close_cuda;
   cuda->device = device;
-  cuda->can_start_early = can_start_early();
+  cuda->has_dependent_launch = has_dependent_launch();
   cuda->has_warpgroups = strcmp(kernels, "sm_90") == 0 && strstr(MLFF_CUDA_CODE, "90a");
   fill_ops(&cuda->ops, precision);
   cudaError_t failed = cudaDeviceGetAttribute(&cuda->n_multiprocessors, cudaDevAttrMultiProcessorCount, device);
@@ -382,11 +383,10 @@ extern "C" mlff_status mlff_cuda_open(int device, const char *precision, mlff_ba
     if (failed == cudaErrorMemoryAllocation)
       return mlff_fail(
           error, MLFF_E_NOMEM,
-          "device cuda:%d is out of memory before anything was computed: other programs use it (nvidia-smi "
-          "lists them); use another one or 'device cpu'",
+          "device cuda:%d is out of memory: other programs use it, see nvidia-smi. Use another GPU or 'device cpu'",
           device);
-    return mlff_fail(error, MLFF_E_DEVICE, "device cuda:%d cannot be used: %s (%s); use another one or 'device cpu'",
-                     device, cudaGetErrorString(failed), cudaGetErrorName(failed));
+    return mlff_fail(error, MLFF_E_DEVICE, "device cuda:%d failed: %s (%s); use another GPU or 'device cpu'", device,
+                     cudaGetErrorString(failed), cudaGetErrorName(failed));
   }
   *backend = &cuda->base;
   return MLFF_OK;

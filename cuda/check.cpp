@@ -1,5 +1,5 @@
-/* check.cpp: what GPUs there are, whether this build can use them, and how fast copies and launches are: for `mlff
- * check`. Has no kernels of its own, so the C++ compiler compiles it. */
+/* check.cpp: lists the GPUs for `mlff check`, tests whether this build can use them, and measures copies and
+ * launches. */
 #include "backend_cuda.h"
 
 #include <chrono>
@@ -20,18 +20,18 @@ extern "C" void mlff_cuda_read_platform(mlff_platform *platform)
 
 namespace {
 
-/* What measurements share; a failure is kept and everything after it does nothing. */
+/* State of the measurements. After a failure, which is stored, all calls do nothing. */
 struct bench {
   cudaStream_t stream = NULL;
   cudaEvent_t begin = NULL, end = NULL;
-  char *host = NULL, *from = NULL, *to = NULL;
+  char *host = NULL, *src = NULL, *dst = NULL;
   cudaError_t failed = cudaSuccess;
 
   void keep(cudaError_t error)
   {
     if (failed == cudaSuccess) failed = error;
   }
-  /* Seconds on the device of what `work` puts on the stream, the best of some rounds; NaN after a failure. */
+  /* Seconds on the device of the work enqueued by `work`, best of n_rounds; NaN after a failure. */
   template <typename F> double seconds(int n_rounds, F work)
   {
     float best = INFINITY;
@@ -49,8 +49,8 @@ struct bench {
   ~bench()
   {
     if (host) cudaFreeHost(host);
-    if (from) cudaFree(from);
-    if (to) cudaFree(to);
+    if (src) cudaFree(src);
+    if (dst) cudaFree(dst);
     if (begin) cudaEventDestroy(begin);
     if (end) cudaEventDestroy(end);
     if (stream) cudaStreamDestroy(stream);
@@ -60,7 +60,7 @@ struct bench {
 
 } // namespace
 
-#if MLFF_CUDASIM /* its speed means nothing */
+#if MLFF_CUDASIM
 enum { HOST_BYTES = 1 << 20, DEVICE_BYTES = 1 << 20, N_LAUNCHES = 10, N_NODES = 10, N_ROUNDS = 2 };
 #else
 enum { HOST_BYTES = 32 << 20, DEVICE_BYTES = 128 << 20, N_LAUNCHES = 1000, N_NODES = 100, N_ROUNDS = 5 };
@@ -69,18 +69,18 @@ enum { HOST_BYTES = 32 << 20, DEVICE_BYTES = 128 << 20, N_LAUNCHES = 1000, N_NOD
 static void measure_copies(bench &b, mlff_device *device)
 {
   b.keep(cudaMallocHost(&b.host, HOST_BYTES));
-  b.keep(cudaMalloc(&b.from, DEVICE_BYTES));
-  b.keep(cudaMalloc(&b.to, DEVICE_BYTES));
+  b.keep(cudaMalloc(&b.src, DEVICE_BYTES));
+  b.keep(cudaMalloc(&b.dst, DEVICE_BYTES));
   if (b.failed != cudaSuccess) return;
-  b.keep(cudaMemsetAsync(b.from, 0, DEVICE_BYTES, b.stream));
+  b.keep(cudaMemsetAsync(b.src, 0, DEVICE_BYTES, b.stream));
   const double up = b.seconds(N_ROUNDS, [&] {
-    b.keep(cudaMemcpyAsync(b.from, b.host, HOST_BYTES, cudaMemcpyHostToDevice, b.stream));
+    b.keep(cudaMemcpyAsync(b.src, b.host, HOST_BYTES, cudaMemcpyHostToDevice, b.stream));
   });
   const double down = b.seconds(N_ROUNDS, [&] {
-    b.keep(cudaMemcpyAsync(b.host, b.from, HOST_BYTES, cudaMemcpyDeviceToHost, b.stream));
+    b.keep(cudaMemcpyAsync(b.host, b.src, HOST_BYTES, cudaMemcpyDeviceToHost, b.stream));
   });
   const double copy = b.seconds(N_ROUNDS, [&] {
-    b.keep(cudaMemcpyAsync(b.to, b.from, DEVICE_BYTES, cudaMemcpyDeviceToDevice, b.stream));
+    b.keep(cudaMemcpyAsync(b.dst, b.src, DEVICE_BYTES, cudaMemcpyDeviceToDevice, b.stream));
   });
   device->up_gbs = 1e-9 * HOST_BYTES / up;
   device->down_gbs = 1e-9 * HOST_BYTES / down;
@@ -103,7 +103,7 @@ static double measure_graph(bench &b)
   cudaGraph_t graph = NULL;
   cudaGraphExec_t exec = NULL;
   double seconds = NAN;
-  if (b.failed != cudaSuccess) return NAN; /* nothing may be left recording */
+  if (b.failed != cudaSuccess) return NAN; /* a capture must be ended */
   b.keep(cudaStreamBeginCapture(b.stream, cudaStreamCaptureModeThreadLocal));
   if (b.failed != cudaSuccess) return NAN;
   for (int k = 0; k < N_NODES; k++) b.keep(mlff_cuda_launch_empty_f32(b.stream));
@@ -142,8 +142,8 @@ extern "C" mlff_status mlff_cuda_read_device(int number, int with_times, mlff_de
   cudaError_t failed = cudaGetDeviceProperties(&prop, number);
   if (failed != cudaSuccess) {
     cudaGetLastError();
-    return mlff_fail(error, MLFF_E_DEVICE, "cuda:%d cannot be looked at: %s (%s)", number, cudaGetErrorString(failed),
-                     cudaGetErrorName(failed));
+    return mlff_fail(error, MLFF_E_DEVICE, "could not read the properties of cuda:%d: %s (%s)", number,
+                     cudaGetErrorString(failed), cudaGetErrorName(failed));
   }
   snprintf(device->name, sizeof device->name, "%s", prop.name);
   device->major = prop.major;
@@ -158,8 +158,8 @@ extern "C" mlff_status mlff_cuda_read_device(int number, int with_times, mlff_de
     failed = cudaMemGetInfo(&device->free_bytes, &device->total_bytes);
     if (failed == cudaSuccess && with_times) failed = measure(device);
     if (failed != cudaSuccess)
-      mlff_fail(&why, MLFF_E_DEVICE, "cuda:%d has no memory left or failed while it was measured: %s (%s)", number,
-                cudaGetErrorString(failed), cudaGetErrorName(failed));
+      mlff_fail(&why, MLFF_E_DEVICE, "cuda:%d failed or is out of memory: %s (%s)", number, cudaGetErrorString(failed),
+                cudaGetErrorName(failed));
     device->can_run = failed == cudaSuccess;
   }
   cudaGetLastError();

@@ -1,7 +1,7 @@
 /* edges.cu: active edges of a step, on the GPU: candidates with r_ij < cutoff. Twin: cpu/edges.c.
  *
- * Kernels count the active candidates of each center, scan the counts, and fill the edges. The index arrays of the graph
- * are copied from the host or from the device only when the list is new. Differences of positions are in double.
+ * Kernels count the active candidates of each center, scan the counts, and fill the edges. The index arrays of the
+ * graph are copied from the host or from the device only when the list is new. Differences of positions are in double.
  */
 #include "edges.h"
 #include "vectors.h"
@@ -56,8 +56,8 @@ static mlff_status upload_graph(mlff_backend *backend, const mlff_graph *graph, 
 
 namespace { /* kernels and their arguments differ between element types */
 
-/* dst = src, [n]: positions in A, from pinned memory that the host does not change until the step is complete. For small
- * systems, where a copy has the larger latency. One thread per element; no shared memory; deterministic. */
+/* dst = src, [n]: positions in A, from pinned memory that the host does not change until the step is complete. For
+ * small systems, where a copy has the larger latency. One thread per element; no shared memory; deterministic. */
 __global__ void __launch_bounds__(EDGE_THREADS) positions_kernel(double *dst, const double *src, int64_t n)
 {
   grid_dependency_wait();

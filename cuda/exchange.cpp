@@ -1,14 +1,14 @@
-/* exchange.cpp: features on their way to other ranks and back: from the memory of the GPU, or through pinned memory of
- * the host. Twin: src/mlff/backend/cpu/backend_cpu.c. */
+/* exchange.cpp: exchange of node features with other ranks, by GPU-aware MPI or through pinned host memory. Twin:
+ * src/mlff/backend/cpu/backend_cpu.c. */
 #include "backend_cuda.h"
 
 #include <cstdint>
 #include <cstdlib>
 
-/* ---- exchange: by MPI that takes the memory of the GPU ----------------------------------------------------------- */
+/* ---- GPU-aware MPI ----------------------------------------------------------------------------------------------- */
 
-/* Others touch device memory; the simulator has to know. */
-static void let_others_in(int come)
+/* Tells the simulator that MPI accesses device memory. */
+static void allow_mpi_access(int come)
 {
 #if MLFF_CUDASIM
   cudasim_let_others_in(come);
@@ -27,16 +27,16 @@ static mlff_status direct_begin(mlff_cuda_backend *cuda, const mlff_exchange_arg
   if (cuda->sent_list_id != a->edges->list_id || !cuda->sent_list_id) {
     cuda->sent_list_id = 0;
     MLFF_TRY(mlff_cuda_upload(backend, cuda->sent.data, halo->sent, n * sizeof *halo->sent, error));
-    MLFF_TRY(mlff_cuda_wait(cuda, error)); /* the list may change as soon as this returns */
+    MLFF_TRY(mlff_cuda_wait(cuda, error)); /* the caller may change the list afterwards */
     cuda->sent_list_id = a->edges->list_id;
   }
   (backend->real_size == sizeof(double) ? mlff_cuda_pack_rows_f64
                                         : mlff_cuda_pack_rows_f32)(backend, a->rows, (const int32_t *) cuda->sent.data,
                                                                    halo->n_sent, a->width, cuda->packed.data);
-  return mlff_cuda_check(cuda, cudaEventRecord(cuda->rows_are_there, cuda->stream), "cudaEventRecord", error);
+  return mlff_cuda_check(cuda, cudaEventRecord(cuda->rows_ready, cuda->stream), "cudaEventRecord", error);
 }
 
-/* A device that has failed has nothing to send, and other ranks wait for something. */
+/* Sends zeros after a failure of the device, because other ranks wait for a message. */
 static void send_nothing(const mlff_exchange_args *a, size_t row_bytes)
 {
   void *zeros = calloc((size_t) a->edges->n_nodes + 1, row_bytes);
@@ -44,30 +44,29 @@ static void send_nothing(const mlff_exchange_args *a, size_t row_bytes)
   free(zeros);
 }
 
-/* The stream goes on with interior atoms meanwhile: they are neither sent nor fetched. */
+/* Meanwhile the stream computes interior atoms, which are not exchanged. */
 static mlff_status direct_finish(mlff_cuda_backend *cuda, const mlff_exchange_args *a, mlff_error *error)
 {
   const mlff_halo *halo = a->halo;
   const size_t row_bytes = (size_t) a->width * cuda->base.real_size;
   mlff_status status = cuda->base.forecast ? MLFF_E_NOMEM : mlff_cuda_status(cuda, error);
   if (!status && cuda->packed.capacity < (size_t) halo->n_sent * row_bytes + 1)
-    status = mlff_fail(error, MLFF_E_NOMEM, "out of memory for a halo exchange");
-  if (!status)
-    status = mlff_cuda_check(cuda, cudaEventSynchronize(cuda->rows_are_there), "waiting for features", error);
+    status = mlff_fail(error, MLFF_E_NOMEM, "out of memory: rows of a halo exchange");
+  if (!status) status = mlff_cuda_check(cuda, cudaEventSynchronize(cuda->rows_ready), "waiting for features", error);
   if (status) {
     send_nothing(a, row_bytes);
     return cuda->base.forecast ? MLFF_OK : status;
   }
-  let_others_in(1);
+  allow_mpi_access(1);
   status = halo->forward_device(halo->context, cuda->packed.data,
                                 (char *) a->rows + (size_t) a->edges->n_local * row_bytes, row_bytes, error);
-  let_others_in(0);
+  allow_mpi_access(0);
   return status;
 }
 
-/* ---- exchange: through pinned memory ----------------------------------------------------------------------------- */
+/* ---- pinned host memory ------------------------------------------------------------------------------------------ */
 
-/* Where row 0 would be: what is pinned begins with that of the first atom that is not interior. */
+/* Address of row 0. Pinned memory begins with the first row that is not interior. */
 static char *pinned_rows(const mlff_cuda_backend *cuda, const mlff_exchange_args *a, size_t row_bytes)
 {
   return (char *) ((uintptr_t) cuda->rows.data - (uintptr_t) a->edges->n_interior * row_bytes);
@@ -75,19 +74,19 @@ static char *pinned_rows(const mlff_cuda_backend *cuda, const mlff_exchange_args
 
 static mlff_status make_event(mlff_cuda_backend *cuda, mlff_error *error)
 {
-  if (cuda->rows_are_there) return MLFF_OK;
-  return mlff_cuda_check(cuda, cudaEventCreateWithFlags(&cuda->rows_are_there, cudaEventDisableTiming),
-                         "cudaEventCreate", error);
+  if (cuda->rows_ready) return MLFF_OK;
+  return mlff_cuda_check(cuda, cudaEventCreateWithFlags(&cuda->rows_ready, cudaEventDisableTiming), "cudaEventCreate",
+                         error);
 }
 
 static mlff_status pin_rows(mlff_cuda_backend *cuda, size_t bytes, mlff_error *error)
 {
   if (bytes <= cuda->rows.bytes) return MLFF_OK;
-  MLFF_TRY(mlff_cuda_wait(cuda, error)); /* for the last exchange, which may still be going up from there */
+  MLFF_TRY(mlff_cuda_wait(cuda, error)); /* an upload of the last exchange may be in flight */
   return mlff_cuda_pin(&cuda->base, &cuda->rows, bytes, error);
 }
 
-/* Rows for other ranks come down behind what the stream does for them; the host does not wait. */
+/* Enqueues the download of the rows for other ranks. */
 mlff_status exchange_begin_cuda(mlff_backend *backend, const mlff_exchange_args *a, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
@@ -101,19 +100,19 @@ mlff_status exchange_begin_cuda(mlff_backend *backend, const mlff_exchange_args 
   if (a->halo->forward_device) return direct_begin(cuda, a, error);
   MLFF_TRY(pin_rows(cuda, ((size_t) edges->n_nodes - first) * row_bytes + 1, error));
   if (n_sent && !backend->forecast)
-    MLFF_TRY(mlff_cuda_copy_down(cuda, cuda->rows.data, (const char *) a->rows + first * row_bytes, n_sent * row_bytes,
-                                 error));
-  return mlff_cuda_check(cuda, cudaEventRecord(cuda->rows_are_there, cuda->stream), "cudaEventRecord", error);
+    MLFF_TRY(mlff_cuda_download(cuda, cuda->rows.data, (const char *) a->rows + first * row_bytes, n_sent * row_bytes,
+                                error));
+  return mlff_cuda_check(cuda, cudaEventRecord(cuda->rows_ready, cuda->stream), "cudaEventRecord", error);
 }
 
-/* The device works on its own. */
+/* Nothing to do: the device runs asynchronously. */
 void exchange_progress_cuda(mlff_backend *backend, const mlff_exchange_args *a)
 {
   (void) backend, (void) a;
 }
 
-/* While the host waits and talks to other ranks, the stream goes on with what was put on it since begin. The halo is
- * called even when the device has failed, so that no rank waits for this one. */
+/* The stream runs the work enqueued since begin while the host waits and communicates. Calls the halo even after a
+ * failure of the device, so that no rank waits for this one. */
 mlff_status exchange_finish_cuda(mlff_backend *backend, const mlff_exchange_args *a, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
@@ -123,18 +122,18 @@ mlff_status exchange_finish_cuda(mlff_backend *backend, const mlff_exchange_args
   const mlff_cuda_exchange_pause pause(cuda);
   if (a->halo->forward_device) return direct_finish(cuda, a, error);
   if (((size_t) edges->n_nodes - (size_t) edges->n_interior) * row_bytes + 1 > cuda->rows.bytes)
-    return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a halo exchange");
-  mlff_status down = mlff_cuda_status(cuda, error);
-  if (!down) down = mlff_cuda_check(cuda, cudaEventSynchronize(cuda->rows_are_there), "waiting for features", error);
+    return mlff_fail(error, MLFF_E_NOMEM, "out of memory: rows of a halo exchange");
+  mlff_status status = mlff_cuda_status(cuda, error);
+  if (!status) status = mlff_cuda_check(cuda, cudaEventSynchronize(cuda->rows_ready), "waiting for features", error);
   char *rows = pinned_rows(cuda, a, row_bytes);
-  const mlff_status passed = a->halo->forward(a->halo->context, rows, row_bytes, down ? NULL : error);
-  if (down) return down;
-  if (passed) return passed;
+  const mlff_status exchanged = a->halo->forward(a->halo->context, rows, row_bytes, status ? NULL : error);
+  if (status) return status;
+  if (exchanged) return exchanged;
   return mlff_cuda_upload(backend, (char *) a->rows + first * row_bytes, rows + first * row_bytes,
                           ((size_t) edges->n_nodes - first) * row_bytes, error);
 }
 
-/* All rows, there and back. */
+/* Sums rows over ranks: downloads all rows, calls the halo, uploads them. */
 mlff_status exchange_sum_cuda(mlff_backend *backend, const mlff_halo *halo, void *rows, int64_t n_nodes, int64_t width,
                               mlff_error *error)
 {
@@ -142,14 +141,14 @@ mlff_status exchange_sum_cuda(mlff_backend *backend, const mlff_halo *halo, void
   const size_t bytes = (size_t) n_nodes * (size_t) width * backend->real_size;
   if (!halo) return MLFF_OK;
   const mlff_cuda_exchange_pause pause(cuda);
-  mlff_status down = pin_rows(cuda, bytes + 1, error);
-  if (bytes + 1 > cuda->rows.bytes) return down;
-  if (!down) down = mlff_cuda_status(cuda, error);
-  if (!down && bytes && !backend->forecast) down = mlff_cuda_copy_down(cuda, cuda->rows.data, rows, bytes, error);
-  if (!down) down = mlff_cuda_wait(cuda, error);
-  const mlff_status passed =
-      halo->reverse(halo->context, cuda->rows.data, (int) width, backend->real_size, down ? NULL : error);
-  if (down) return down;
-  if (passed) return passed;
+  mlff_status status = pin_rows(cuda, bytes + 1, error);
+  if (bytes + 1 > cuda->rows.bytes) return status;
+  if (!status) status = mlff_cuda_status(cuda, error);
+  if (!status && bytes && !backend->forecast) status = mlff_cuda_download(cuda, cuda->rows.data, rows, bytes, error);
+  if (!status) status = mlff_cuda_wait(cuda, error);
+  const mlff_status exchanged =
+      halo->reverse(halo->context, cuda->rows.data, (int) width, backend->real_size, status ? NULL : error);
+  if (status) return status;
+  if (exchanged) return exchanged;
   return mlff_cuda_upload(backend, rows, cuda->rows.data, bytes, error);
 }

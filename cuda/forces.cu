@@ -12,7 +12,7 @@ enum { FORCE_THREADS = 128, FORCE_WARPS = FORCE_THREADS / WARP, REDUCE_THREADS =
 enum { ENERGY = 9, BAD = 10, PARTS = 11, HEAD = 16 };
 /* Nodes of a warp: so many that its other sums cost little, but few enough that BLOCKS_PER_SM share out the atoms. */
 enum { MOST_PER_WARP = 32, BLOCKS_PER_SM = MLFF_REAL_IS_DOUBLE ? 7 : 8 };
-static_assert(MLFF_CUDA_SMALL_PER_SM <= FORCE_WARPS * BLOCKS_PER_SM, "of few atoms a warp has one");
+static_assert(MLFF_CUDA_SMALL_ATOMS_PER_SM <= FORCE_WARPS * BLOCKS_PER_SM, "of few atoms a warp has one");
 
 namespace { /* kernels and their arguments differ between element types */
 
@@ -275,9 +275,9 @@ static mlff_status make_arrays(mlff_backend *backend, const mlff_forces_args *ar
 static mlff_status take_results(mlff_backend *backend, const mlff_forces_args *args, const force_arrays *a,
                                 mlff_error *error)
 {
-  bool are_there = false;
-  MLFF_TRY(mlff_cuda_expect_results(backend, &are_there, error));
-  if (!are_there) return MLFF_OK;
+  bool are_ready = false;
+  MLFF_TRY(mlff_cuda_wait_results(backend, &are_ready, error));
+  if (!are_ready) return MLFF_OK;
   mlff_virial_six(a->results, args->result->virial);
   if (args->energy) *args->energy = a->results[ENERGY];
   if (args->bad) *args->bad = a->results[BAD] > 0 ? a->n_nodes - (int32_t) a->results[BAD] : -1;
@@ -308,7 +308,7 @@ mlff_status MLFF_CUDA(forces_cuda)(mlff_backend *backend, const mlff_forces_args
   MLFF_TRY(make_arrays(backend, args, n_blocks, &a, error));
   MLFF_TRY(mlff_cuda_result_slot(backend, (HEAD + n_copied) * sizeof(double), &slot, error));
   a.results = (double *) (void *) slot;
-  if (n && mlff_cuda_is_small(mlff_cuda_of(backend), (int64_t) n)) {
+  if (n && mlff_cuda_is_small_system(mlff_cuda_of(backend), (int64_t) n)) {
     if (!args->on_device) a.forces = a.results + HEAD;
     MLFF_LAUNCH(backend, forces_kernel<1>, n_blocks, FORCE_THREADS, 0, a, per_warp);
   } else {

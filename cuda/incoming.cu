@@ -59,8 +59,8 @@ __global__ void __launch_bounds__(SCAN_THREADS) incoming_scan_kernel(list_arrays
   }
 }
 
-/* edge[q] = p for the candidates p of each node, in any order; in_row[k + 1] advances from the first candidate of node k
- * to their end. One thread per candidate. Atomics assign the places, so the order varies; the next kernel sorts. */
+/* edge[q] = p for the candidates p of each node, in any order; in_row[k + 1] advances from the first candidate of node
+ * k to their end. One thread per candidate. Atomics assign the places, so the order varies; the next kernel sorts. */
 __global__ void incoming_fill_kernel(list_arrays a)
 {
   grid_dependency_wait();

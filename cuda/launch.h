@@ -1,15 +1,15 @@
-/* launch.h: the one way to launch a kernel, to wait for those before it and to declare shared memory, on a GPU and in
- * tests/cudasim.
+/* launch.h: kernel launches, grid dependency wait and shared memory, for GPUs and for the simulator tests/cudasim.
  *
  *   MLFF_LAUNCH(backend, kernel, grid, block, shared_bytes, arguments ...)
- *   MLFF_LAUNCH_INDEPENDENT(backend, kernel, grid, block, arguments ...)   threads that never wait for each other: no
- *                                                                          barrier, vote, shuffle or shared memory
- * Arguments are part of what a recorded step is known by (replay.cpp), so structures of them have no padding, whose
- * bytes would be anything: tests/lint looks for it. Both do nothing for a grid of 0 blocks or when the backend has
- * failed. Errors are kept by the backend and returned by the next op that returns a status.
+ *   MLFF_LAUNCH_INDEPENDENT(backend, kernel, grid, block, arguments ...)   kernel without barrier, vote, shuffle and
+ *                                                                          shared memory
  *   grid_dependency_wait()               in every thread of a kernel, once
  *   MLFF_SHARED(type, name, n)           __shared__ type name[n]
  *   MLFF_SHARED_DYNAMIC(type, name)      the shared_bytes of the launch
+ *
+ * A launch does nothing for a grid of 0 blocks or after a failure of the backend. It stores errors in the backend; the
+ * next op that returns a status returns them. The hash of a step includes the arguments (replay.cpp), so argument
+ * structures must not have padding; tests/lint checks it.
  */
 #ifndef MLFF_CUDA_LAUNCH_H
 #define MLFF_CUDA_LAUNCH_H
@@ -29,8 +29,9 @@
 /* Grid dependency wait: returns when the preceding kernel in the stream has completed, then lets the next kernel start,
  * which waits here in turn. Every thread of every kernel calls it once, also one without work: otherwise the next
  * kernel could complete while the preceding one still runs. Code above the call may run early
- * (mlff_cuda_starts_early). It may only touch shared memory and what no kernel of a step writes: arguments, tables and
- * weights. Kernels that write those run outside of steps, and the first kernel of a step begins with this call. */
+ * (mlff_cuda_is_dependent_launch). It may only touch shared memory and what no kernel of a step writes: arguments,
+ * tables and weights. Kernels that write those run outside of steps, and the first kernel of a step begins with this
+ * call. */
 static __device__ __forceinline__ void grid_dependency_wait()
 {
 #if MLFF_CUDASIM
@@ -40,45 +41,44 @@ static __device__ __forceinline__ void grid_dependency_wait()
 #endif
 }
 
-/* Whether a kernel may start before the one before it has ended (programmatic dependent launch): in a step, one of few
- * blocks, which find room beside those of the other. Many blocks would crowd on the multiprocessors that are free
- * first, where a later start spreads them. */
+/* Whether to use programmatic dependent launch: in a step, for small grids. The blocks of a large grid would crowd on
+ * the multiprocessors that become free first. */
 enum { PDL_BLOCKS_PER_SM = 2 };
-static inline bool mlff_cuda_starts_early(const mlff_cuda_backend *cuda, dim3 grid)
+static inline bool mlff_cuda_is_dependent_launch(const mlff_cuda_backend *cuda, dim3 grid)
 {
   const int64_t most = (int64_t) PDL_BLOCKS_PER_SM * cuda->n_multiprocessors;
-  return cuda->can_start_early && cuda->in_step && (int64_t) grid.x * grid.y * grid.z <= most;
+  return cuda->has_dependent_launch && cuda->in_step && (int64_t) grid.x * grid.y * grid.z <= most;
 }
 
-/* Blocks that n items need. A grid has 2^31 - 1 blocks at most; more items than that fit no device's memory. */
+/* Number of blocks for n items. The limit of 2^31 - 1 blocks exceeds the memory of any device. */
 static inline unsigned mlff_cuda_blocks(int64_t n, int per_block)
 {
   return (unsigned) ((n + per_block - 1) / per_block);
 }
 
 template <typename... P, typename... A>
-static cudaError_t mlff_cuda_start(const char *name, int independent, bool early, void (*kernel)(P...), dim3 grid,
-                                   dim3 block, size_t shared, cudaStream_t stream, A... arguments)
+static cudaError_t mlff_cuda_start(const char *name, int independent, bool is_dependent, void (*kernel)(P...),
+                                   dim3 grid, dim3 block, size_t shared, cudaStream_t stream, A... arguments)
 {
 #if MLFF_CUDASIM
-  (void) early; /* blocks run one after the other */
+  (void) is_dependent; /* the simulator runs one kernel at a time */
   const cudasim_launch_info info = {name, grid, block, shared, independent, NULL};
   return cudasim_launch_kernel(info, stream, kernel, arguments...);
 #else
   (void) name;
   (void) independent;
-  cudaLaunchAttribute may_start_early = {};
-  may_start_early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  may_start_early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute dependent = {};
+  dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  dependent.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = block;
   config.dynamicSmemBytes = shared;
   config.stream = stream;
-  config.attrs = &may_start_early;
-  config.numAttrs = early;
+  config.attrs = &dependent;
+  config.numAttrs = is_dependent;
   const cudaError_t error = cudaLaunchKernelEx(&config, kernel, arguments...);
-  if (error != cudaSuccess) cudaGetLastError(); /* or the next call would report it again */
+  if (error != cudaSuccess) cudaGetLastError(); /* clear: the next call would report it again */
   return error;
 #endif
 }
@@ -88,25 +88,25 @@ static void mlff_cuda_launch(mlff_backend *backend, const char *name, int indepe
                              dim3 block, size_t shared, A... arguments)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-  if (cuda->queue.n) cuda->queue.start(backend); /* before this one, as they were called */
+  if (cuda->queue.n) cuda->queue.start(backend);
   if (cuda->failure.code || backend->forecast || grid.x == 0 || grid.y == 0) return;
-  if (cuda->replay.mode == MLFF_CUDA_HANDING_OUT) return; /* it ran when the recorded step was started */
+  if (cuda->replay.mode == MLFF_CUDA_REPLAYING) return; /* part of the launched CUDA graph */
   const unsigned shape[] = {grid.x, grid.y, grid.z, block.x, (unsigned) shared};
-  mlff_cuda_note(cuda, shape, sizeof shape);
-  mlff_cuda_note(cuda, (const void *) &kernel, sizeof kernel);
-  (mlff_cuda_note(cuda, &arguments, sizeof arguments), ...);
-  const bool early = mlff_cuda_starts_early(cuda, grid);
+  mlff_cuda_hash(cuda, shape, sizeof shape);
+  mlff_cuda_hash(cuda, (const void *) &kernel, sizeof kernel);
+  (mlff_cuda_hash(cuda, &arguments, sizeof arguments), ...);
+  const bool is_dependent = mlff_cuda_is_dependent_launch(cuda, grid);
   const cudaError_t error =
-      mlff_cuda_start(name, independent, early, kernel, grid, block, shared, cuda->stream, arguments...);
+      mlff_cuda_start(name, independent, is_dependent, kernel, grid, block, shared, cuda->stream, arguments...);
   if (error != cudaSuccess) mlff_cuda_remember(cuda, error, name);
 }
 
-/* *most: bytes of shared memory that a block of this GPU can have, which these kernels may use then; 0: it failed. */
-template <typename... K> static cudaError_t mlff_cuda_ask_for_shared(mlff_cuda_backend *cuda, int *most, K... kernels)
+/* Opts the kernels in to all shared memory of a block. *most: its bytes; 0 after a failure. */
+template <typename... K> static cudaError_t mlff_cuda_opt_in_shared(mlff_cuda_backend *cuda, int *most, K... kernels)
 {
-  const cudaFuncAttribute what = cudaFuncAttributeMaxDynamicSharedMemorySize;
+  const cudaFuncAttribute attribute = cudaFuncAttributeMaxDynamicSharedMemorySize;
   cudaError_t failed = cudaDeviceGetAttribute(most, cudaDevAttrMaxSharedMemoryPerBlockOptin, cuda->device);
-  ((failed = failed == cudaSuccess ? cudaFuncSetAttribute(kernels, what, *most) : failed), ...);
+  ((failed = failed == cudaSuccess ? cudaFuncSetAttribute(kernels, attribute, *most) : failed), ...);
   if (failed != cudaSuccess) *most = 0;
   return failed;
 }

@@ -433,8 +433,8 @@ static mlff_status ask_for_shared_memory(mlff_backend *backend, mlff_error *erro
   cudaError_t failed = cudaSuccess;
   for (int which = 0; which < n_all && failed == cudaSuccess; which++) {
     const linear_kernels &k = all[which];
-    failed = mlff_cuda_ask_for_shared(cuda, &cuda->most_shared_mixed, k.one[0], k.one[1], k.one[2], k.one[3], k.many[0],
-                                      k.many[1], k.many[2], k.many[3]);
+    failed = mlff_cuda_opt_in_shared(cuda, &cuda->most_shared_mixed, k.one[0], k.one[1], k.one[2], k.one[3], k.many[0],
+                                     k.many[1], k.many[2], k.many[3]);
   }
   return mlff_cuda_check(cuda, failed, "shared memory of products of precision mixed", error);
 }

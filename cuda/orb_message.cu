@@ -244,7 +244,7 @@ void MLFF_CUDA(orb_message_cuda)(mlff_backend *backend, const mlff_orb_message_a
   const size_t bytes = of_sums + (size_t) a.at_once * of_edge;
   if (bytes > SEND_BYTES) {
     int most_shared = 0;
-    const cudaError_t failed = mlff_cuda_ask_for_shared(mlff_cuda_of(backend), &most_shared, send);
+    const cudaError_t failed = mlff_cuda_opt_in_shared(mlff_cuda_of(backend), &most_shared, send);
     if (failed != cudaSuccess) mlff_cuda_remember(mlff_cuda_of(backend), failed, "shared memory of orb_send_kernel");
   }
   mlff_cuda_launch(backend, "orb_send_kernel", 0, send, (unsigned) (args->end - args->begin), MESSAGE_THREADS, bytes,

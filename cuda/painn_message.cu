@@ -419,7 +419,7 @@ static message_arrays arrays_of(const mlff_painn_message_args *args, int n_share
 /* Threads or warps that share out the edges of an atom, which has `width` threads for each; 1: one does them all. */
 static int shares_of(const mlff_cuda_backend *cuda, const mlff_painn_message_args *args, int width)
 {
-  if (!mlff_cuda_is_small(cuda, args->edges->n_local) || SHARES * width > MOST_THREADS) return 1;
+  if (!mlff_cuda_is_small_system(cuda, args->edges->n_local) || SHARES * width > MOST_THREADS) return 1;
   const bool is_few = args->edges->n_local <= (int64_t) FEW_PER_SM * cuda->n_multiprocessors;
   return is_few && MOST_SHARES * width <= MOST_THREADS ? MOST_SHARES : SHARES;
 }

@@ -190,7 +190,7 @@ template <int DENSE> static void start_moments(mlff_backend *backend, const mlff
   const int64_t n_atoms = args->end - args->begin;
   const int n_columns = args->n_slots * args->n_rows, n_shares = MOMENT_WARPS * (int) moment_sizes<DENSE>::AT_ONCE;
   const int most = MOST_SHARED / (4 * n_shares * (int) sizeof(real)), n_chunk = n_columns < most ? n_columns : most;
-  const bool is_small = mlff_cuda_is_small(mlff_cuda_of(backend), args->edges->n_local);
+  const bool is_small = mlff_cuda_is_small_system(mlff_cuda_of(backend), args->edges->n_local);
   mlff_cuda_launch(backend, "moments_kernel", 0, is_small ? moments_kernel<DENSE, 1> : moments_kernel<DENSE, 0>,
                    mlff_cuda_blocks(n_atoms, is_small ? 1 : MOMENT_WARPS), WARP * MOMENT_WARPS,
                    (size_t) (4 * n_shares * n_chunk) * sizeof(real), arrays_of(args), n_chunk, (int) n_atoms);

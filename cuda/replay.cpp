@@ -1,10 +1,9 @@
-/* replay.cpp: a whole step as one CUDA graph: recorded once, then started with one call per step. Where features travel
- * between ranks, it is several: the parts between exchanges, in which the host takes part.
+/* replay.cpp: captures a step as CUDA graphs and replays it with one launch per graph. Without an exchange between
+ * ranks a step is one graph; otherwise a graph is a part between two exchanges, in which the host takes part.
  *
- * A recording holds addresses and sizes. It stays valid as long as steps would put the very same things on the stream:
- * plain steps add what they put there to a hash, from their positions to their last download, which must be that of the
- * recorded step; and whenever an array is allocated, the recording is dropped. edges.cu makes room for a little more
- * than is needed, so that most rebuilds of a list leave all sizes as they are.
+ * A captured step contains addresses and sizes. It is valid as long as a plain step would enqueue the same work: plain
+ * steps hash the work from their positions to their last download and compare it with the captured step. Allocating an
+ * array drops the captured step. edges.cu allocates a margin, so that most new lists change no size.
  */
 #include "backend_cuda.h"
 
@@ -12,7 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 
-/* ---- what a step puts on the stream ------------------------------------------------------------------------------ */
+/* ---- hash of a step ---------------------------------------------------------------------------------------------- */
 
 static const uint64_t FNV_START = 14695981039346656037u, FNV_PRIME = 1099511628211u;
 
@@ -23,7 +22,7 @@ void mlff_cuda_begin_step(mlff_cuda_backend *cuda)
   cuda->in_step = 1;
 }
 
-void mlff_cuda_note(mlff_cuda_backend *cuda, const void *data, size_t bytes)
+void mlff_cuda_hash(mlff_cuda_backend *cuda, const void *data, size_t bytes)
 {
   if (!cuda->base.records) return;
   const unsigned char *byte = (const unsigned char *) data;
@@ -46,17 +45,17 @@ mlff_status mlff_cuda_set_positions(mlff_cuda_backend *cuda, const mlff_graph *g
   const size_t bytes = (size_t) graph->n_all * 3 * sizeof(double);
   const size_t room = (size_t) edges->all_room * 3 * sizeof(double);
   if (graph->on_device) {
-    char *behind = (char *) cuda->device_positions + bytes;
+    char *rest = (char *) cuda->device_positions + bytes;
     MLFF_TRY(mlff_cuda_copy(&cuda->base, cuda->device_positions, graph->pos, bytes, error));
     if (room == bytes) return MLFF_OK;
-    return mlff_cuda_check(cuda, cudaMemsetAsync(behind, 0, room - bytes, cuda->stream), "cudaMemsetAsync", error);
+    return mlff_cuda_check(cuda, cudaMemsetAsync(rest, 0, room - bytes, cuda->stream), "cudaMemsetAsync", error);
   }
   if (bytes) memcpy(cuda->positions.data, graph->pos, bytes);
   if (room > bytes) memset(cuda->positions.data + bytes, 0, room - bytes);
   return MLFF_OK;
 }
 
-mlff_status mlff_cuda_take_summary(const mlff_cuda_backend *cuda, const mlff_graph *graph, mlff_edges *edges,
+mlff_status mlff_cuda_read_summary(const mlff_cuda_backend *cuda, const mlff_graph *graph, mlff_edges *edges,
                                    mlff_error *error)
 {
   edges->n_edges = cuda->summary->n_edges;
@@ -69,16 +68,16 @@ mlff_status mlff_cuda_take_summary(const mlff_cuda_backend *cuda, const mlff_gra
   return mlff_edges_bad_position(graph, cuda->summary->bad, error);
 }
 
-/* ---- recording --------------------------------------------------------------------------------------------------- */
+/* ---- capture ----------------------------------------------------------------------------------------------------- */
 
-int mlff_cuda_is_recording_error(cudaError_t error)
+int mlff_cuda_is_capture_error(cudaError_t error)
 {
   return (error >= cudaErrorStreamCaptureUnsupported && error <= cudaErrorGraphExecUpdateFailure) ||
          error == cudaErrorNotSupported || error == cudaErrorMemoryAllocation;
 }
 
-/* Keeps the first reason why the recording that is being made is useless. */
-static void no_part(mlff_cuda_replay *r, cudaError_t problem, const char *what)
+/* Stores the first reason why the capture failed. */
+static void fail_capture(mlff_cuda_replay *r, cudaError_t problem, const char *what)
 {
   if (problem == cudaSuccess) return;
   cudaGetLastError();
@@ -87,15 +86,15 @@ static void no_part(mlff_cuda_replay *r, cudaError_t problem, const char *what)
   r->problem_in = what;
 }
 
-static mlff_status what_was_wrong(mlff_cuda_backend *cuda, mlff_error *error)
+static mlff_status capture_status(mlff_cuda_backend *cuda, mlff_error *error)
 {
   const mlff_cuda_replay *r = &cuda->replay;
-  if (!mlff_cuda_is_recording_error(r->problem)) return mlff_cuda_check(cuda, r->problem, r->problem_in, error);
-  return mlff_fail(error, MLFF_E_UNSUPPORTED, "a step could not be recorded as a CUDA graph: %s (%s) in %s",
+  if (!mlff_cuda_is_capture_error(r->problem)) return mlff_cuda_check(cuda, r->problem, r->problem_in, error);
+  return mlff_fail(error, MLFF_E_UNSUPPORTED, "the step could not be captured as a CUDA graph: %s (%s) in %s",
                    cudaGetErrorString(r->problem), cudaGetErrorName(r->problem), r->problem_in);
 }
 
-void mlff_cuda_forget(mlff_cuda_backend *cuda)
+void mlff_cuda_drop_capture(mlff_cuda_backend *cuda)
 {
   mlff_cuda_replay *r = &cuda->replay;
   for (int k = 0; k < r->n_parts; k++)
@@ -104,29 +103,29 @@ void mlff_cuda_forget(mlff_cuda_backend *cuda)
   r->parts = NULL;
   r->n_parts = 0;
   r->n_nodes = r->n_kernels = 0;
-  if (r->paused == MLFF_CUDA_RECORDING) no_part(r, cudaErrorMemoryAllocation, "an exchange"); /* parts are missing */
+  if (r->paused == MLFF_CUDA_CAPTURING) fail_capture(r, cudaErrorMemoryAllocation, "an exchange");
 }
 
 static void begin_part(mlff_cuda_backend *cuda)
 {
-  no_part(&cuda->replay, cudaStreamBeginCapture(cuda->stream, cudaStreamCaptureModeThreadLocal),
-          "cudaStreamBeginCapture");
+  fail_capture(&cuda->replay, cudaStreamBeginCapture(cuda->stream, cudaStreamCaptureModeThreadLocal),
+               "cudaStreamBeginCapture");
 }
 
 static mlff_status begin_cuda(mlff_backend *backend, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-  mlff_cuda_forget(cuda);
+  mlff_cuda_drop_capture(cuda);
   MLFF_TRY(mlff_cuda_status(cuda, error));
   MLFF_TRY(mlff_cuda_check(cuda, cudaSetDevice(cuda->device), "cudaSetDevice", error));
   cuda->replay.problem = cudaSuccess;
   begin_part(cuda);
-  MLFF_TRY(what_was_wrong(cuda, error));
-  cuda->replay.mode = MLFF_CUDA_RECORDING;
+  MLFF_TRY(capture_status(cuda, error));
+  cuda->replay.mode = MLFF_CUDA_CAPTURING;
   return MLFF_OK;
 }
 
-/* Adds what a part consists of. Only told: where it cannot be found out, it is nothing. */
+/* Adds the nodes and kernels of a part, for reports only: failures count as 0. */
 static void count_nodes(mlff_cuda_replay *replay, cudaGraph_t graph)
 {
   size_t n = 0;
@@ -148,15 +147,15 @@ static void add_part(mlff_cuda_replay *r, cudaGraph_t graph)
   cudaGraphExec_t *parts = (cudaGraphExec_t *) realloc(r->parts, ((size_t) r->n_parts + 1) * sizeof *parts),
                   part = NULL;
   size_t n = 1;
-  if (!parts) return no_part(r, cudaErrorMemoryAllocation, "cudaGraphInstantiate");
+  if (!parts) return fail_capture(r, cudaErrorMemoryAllocation, "cudaGraphInstantiate");
   r->parts = parts;
   if (cudaGraphGetNodes(graph, NULL, &n) == cudaSuccess && n == 0 && r->n_parts) {
-    r->parts[r->n_parts++] = NULL; /* between the begin and the end of an exchange there may be nothing */
+    r->parts[r->n_parts++] = NULL; /* empty: between the begin and the end of an exchange */
     return;
   }
   cudaGetLastError();
   const cudaError_t problem = cudaGraphInstantiate(&part, graph, 0);
-  if (problem != cudaSuccess) return no_part(r, problem, "cudaGraphInstantiate");
+  if (problem != cudaSuccess) return fail_capture(r, problem, "cudaGraphInstantiate");
   r->parts[r->n_parts++] = part;
   count_nodes(r, graph);
 }
@@ -164,7 +163,7 @@ static void add_part(mlff_cuda_replay *r, cudaGraph_t graph)
 static void end_part(mlff_cuda_backend *cuda)
 {
   cudaGraph_t graph = NULL;
-  no_part(&cuda->replay, cudaStreamEndCapture(cuda->stream, &graph), "cudaStreamEndCapture");
+  fail_capture(&cuda->replay, cudaStreamEndCapture(cuda->stream, &graph), "cudaStreamEndCapture");
   if (!cuda->failure.code && cuda->replay.problem == cudaSuccess) add_part(&cuda->replay, graph);
   if (graph) cudaGraphDestroy(graph);
 }
@@ -174,10 +173,10 @@ static mlff_status end_cuda(mlff_backend *backend, mlff_error *error)
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   end_part(cuda);
   cuda->replay.mode = MLFF_CUDA_PLAIN;
-  cuda->replay.recorded = cuda->replay.hash;
+  cuda->replay.captured = cuda->replay.hash;
   const mlff_status status = mlff_cuda_status(cuda, error);
-  const mlff_status problem = status ? status : what_was_wrong(cuda, error);
-  if (problem) mlff_cuda_forget(cuda);
+  const mlff_status problem = status ? status : capture_status(cuda, error);
+  if (problem) mlff_cuda_drop_capture(cuda);
   return problem;
 }
 
@@ -185,27 +184,27 @@ static mlff_replay_state state_cuda(mlff_backend *backend)
 {
   const mlff_cuda_replay *replay = &mlff_cuda_of(backend)->replay;
   if (!replay->n_parts) return MLFF_REPLAY_NONE;
-  return replay->recorded == replay->hash ? MLFF_REPLAY_SAME : MLFF_REPLAY_OTHER;
+  return replay->captured == replay->hash ? MLFF_REPLAY_SAME : MLFF_REPLAY_OTHER;
 }
 
 /* ---- replaying --------------------------------------------------------------------------------------------------- */
 
-static mlff_status start_part(mlff_cuda_backend *cuda, mlff_error *error)
+static mlff_status launch_part(mlff_cuda_backend *cuda, mlff_error *error)
 {
   mlff_cuda_replay *r = &cuda->replay;
   if (r->next >= r->n_parts)
-    return mlff_cuda_check(cuda, cudaErrorInvalidValue, "a recorded step, of fewer exchanges", error);
+    return mlff_cuda_check(cuda, cudaErrorInvalidValue, "a captured step: fewer exchanges than the step", error);
   const cudaGraphExec_t part = r->parts[r->next++];
   if (!part) return mlff_cuda_status(cuda, error);
-  r->is_behind = 1;
-  return mlff_cuda_check(cuda, cudaGraphLaunch(part, cuda->stream), "a recorded step", error);
+  r->in_flight = 1;
+  return mlff_cuda_check(cuda, cudaGraphLaunch(part, cuda->stream), "a captured step", error);
 }
 
-mlff_cuda_exchange_pause::mlff_cuda_exchange_pause(mlff_cuda_backend *of) : cuda(of)
+mlff_cuda_exchange_pause::mlff_cuda_exchange_pause(mlff_cuda_backend *backend) : cuda(backend)
 {
   mlff_cuda_replay *r = &cuda->replay;
   r->paused = r->mode;
-  if (r->mode == MLFF_CUDA_RECORDING) end_part(cuda);
+  if (r->mode == MLFF_CUDA_CAPTURING) end_part(cuda);
   r->mode = MLFF_CUDA_PLAIN;
 }
 
@@ -214,11 +213,11 @@ mlff_cuda_exchange_pause::~mlff_cuda_exchange_pause()
   mlff_cuda_replay *r = &cuda->replay;
   r->mode = r->paused;
   r->paused = MLFF_CUDA_PLAIN;
-  if (r->mode == MLFF_CUDA_RECORDING) begin_part(cuda);
-  if (r->mode == MLFF_CUDA_HANDING_OUT) start_part(cuda, NULL);
+  if (r->mode == MLFF_CUDA_CAPTURING) begin_part(cuda);
+  if (r->mode == MLFF_CUDA_REPLAYING) launch_part(cuda, NULL);
 }
 
-/* The first part has the edges, and nothing of a step depends on other ranks before they are known to be sound. */
+/* The first part computes the edges. The host checks them before any exchange. */
 static mlff_status start_cuda(mlff_backend *backend, const mlff_graph *graph, mlff_edges *edges, int *overflow,
                               mlff_error *error)
 {
@@ -228,13 +227,13 @@ static mlff_status start_cuda(mlff_backend *backend, const mlff_graph *graph, ml
   MLFF_TRY(mlff_cuda_check(cuda, cudaSetDevice(cuda->device), "cudaSetDevice", error));
   MLFF_TRY(mlff_cuda_set_positions(cuda, graph, edges, error));
   cuda->replay.next = 0;
-  MLFF_TRY(start_part(cuda, error));
-  MLFF_TRY(mlff_cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "a recorded step", error));
-  cuda->replay.is_behind = 0;
-  MLFF_TRY(mlff_cuda_take_summary(cuda, graph, edges, error));
+  MLFF_TRY(launch_part(cuda, error));
+  MLFF_TRY(mlff_cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "a captured step", error));
+  cuda->replay.in_flight = 0;
+  MLFF_TRY(mlff_cuda_read_summary(cuda, graph, edges, error));
   *overflow = edges->n_edges > edges->n_room;
   if (*overflow) return MLFF_OK;
-  cuda->replay.mode = MLFF_CUDA_HANDING_OUT;
+  cuda->replay.mode = MLFF_CUDA_REPLAYING;
   cuda->results_used = 0;
   cuda->in_step = 1;
   return MLFF_OK;
@@ -250,7 +249,7 @@ static void finish_cuda(mlff_backend *backend)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   cuda->replay.mode = MLFF_CUDA_PLAIN;
-  cuda->replay.is_behind = 0;
+  cuda->replay.in_flight = 0;
   cuda->in_step = 0;
 }
 

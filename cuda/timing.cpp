@@ -1,5 +1,5 @@
-/* timing.cpp: events on the stream for spans, also within recorded steps, and ranges for NVIDIA's profilers. NVTX is
- * header-only and does nothing unless a profiler is there. */
+/* timing.cpp: CUDA events for spans, also in captured steps, and NVTX ranges. NVTX is header-only and has no effect
+ * without a profiler. */
 #include "backend_cuda.h"
 
 #include <cmath>
@@ -22,7 +22,7 @@ static void restart_cuda(mlff_backend *backend)
   mlff_cuda_of(backend)->n_stamps = 0;
 }
 
-/* Room for one more event. */
+/* Makes room for one more event; 0 after a failure. */
 static int make_stamp(mlff_cuda_backend *cuda)
 {
   if (cuda->n_stamps < cuda->stamps_room) return 1;
@@ -42,20 +42,20 @@ static int stamp_cuda(mlff_backend *backend, const char *range)
     RANGE_BEGIN(range);
   else
     RANGE_END();
-  if (cuda->failure.code || backend->forecast || cuda->replay.mode == MLFF_CUDA_HANDING_OUT) return -1;
+  if (cuda->failure.code || backend->forecast || cuda->replay.mode == MLFF_CUDA_REPLAYING) return -1;
   if (!make_stamp(cuda)) return -1;
-  const unsigned flags = cuda->replay.mode == MLFF_CUDA_RECORDING ? cudaEventRecordExternal : cudaEventRecordDefault;
+  const unsigned flags = cuda->replay.mode == MLFF_CUDA_CAPTURING ? cudaEventRecordExternal : cudaEventRecordDefault;
   const cudaError_t recorded = cudaEventRecordWithFlags(cuda->stamps[cuda->n_stamps], cuda->stream, flags);
   if (mlff_cuda_check(cuda, recorded, "cudaEventRecord", NULL)) return -1;
   return cuda->n_stamps++;
 }
 
-static double seconds_cuda(mlff_backend *backend, int from, int to)
+static double seconds_cuda(mlff_backend *backend, int begin, int end)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   float ms = 0;
-  if (mlff_cuda_check(cuda, cudaEventSynchronize(cuda->stamps[to]), "cudaEventSynchronize", NULL)) return NAN;
-  if (mlff_cuda_check(cuda, cudaEventElapsedTime(&ms, cuda->stamps[from], cuda->stamps[to]), "cudaEventElapsedTime",
+  if (mlff_cuda_check(cuda, cudaEventSynchronize(cuda->stamps[end]), "cudaEventSynchronize", NULL)) return NAN;
+  if (mlff_cuda_check(cuda, cudaEventElapsedTime(&ms, cuda->stamps[begin], cuda->stamps[end]), "cudaEventElapsedTime",
                       NULL))
     return NAN;
   return 1e-3 * (double) ms;

@@ -266,11 +266,11 @@ START_TEST(kernels_of_few_blocks_start_early_in_a_step)
   mlff_backend *b = open_gpu();
   mlff_cuda_backend *cuda = mlff_cuda_of(b);
   const unsigned most = PDL_BLOCKS_PER_SM * (unsigned) cuda->n_multiprocessors;
-  ck_assert(cuda->can_start_early && !mlff_cuda_starts_early(cuda, 1));
+  ck_assert(cuda->has_dependent_launch && !mlff_cuda_is_dependent_launch(cuda, 1));
   mlff_cuda_begin_step(cuda);
-  ck_assert(mlff_cuda_starts_early(cuda, dim3(1, most)) && !mlff_cuda_starts_early(cuda, most + 1));
-  cuda->can_start_early = 0; /* as on older devices */
-  ck_assert(!mlff_cuda_starts_early(cuda, 1));
+  ck_assert(mlff_cuda_is_dependent_launch(cuda, dim3(1, most)) && !mlff_cuda_is_dependent_launch(cuda, most + 1));
+  cuda->has_dependent_launch = 0; /* as on older devices */
+  ck_assert(!mlff_cuda_is_dependent_launch(cuda, 1));
   mlff_backend_close(b);
 }
 END_TEST

@@ -84,7 +84,7 @@ START_TEST(refused_before_the_first_step)
   cudasim_fail_capture(1 + _i % 3);
   step(&s, 0);
   ck_assert(record_now(&s, s.on, 0) > 0);
-  ck_assert(!mlff_model_replays(s.on).is_on && strstr(mlff_model_replays(s.on).why, "could not be recorded"));
+  ck_assert(!mlff_model_replays(s.on).is_on && strstr(mlff_model_replays(s.on).why, "could not be captured"));
   ck_assert(record_now(&s, s.on, 0) == 0);
   step(&s, 0);
   ck_assert_int_eq(mlff_model_replays(s.on).n_steps, 2);
@@ -109,7 +109,7 @@ START_TEST(recordings_that_fail_are_said_and_done_without)
     for (int k = 0; k < 3; k++) step(&s, 0);
     const mlff_replays r = mlff_model_replays(s.on);
     ck_assert(!r.is_on);
-    ck_assert_msg(strstr(r.why, "could not be recorded") && strstr(r.why, where[which - 1]), "%s", r.why);
+    ck_assert_msg(strstr(r.why, "could not be captured") && strstr(r.why, where[which - 1]), "%s", r.why);
     ck_assert_int_eq(r.n_replayed + r.n_recorded, 0);
     free_scene(&s);
   }
@@ -124,7 +124,7 @@ START_TEST(lost_devices)
   answer a = make_answer(&s, 0);
   for (int k = 0; k < 3; k++) step(&s, 0);
   cudasim_fail_launch(1);
-  test_fails(evaluate(&s, s.on, &a.result, &error), error, MLFF_E_DEVICE, "recorded step");
+  test_fails(evaluate(&s, s.on, &a.result, &error), error, MLFF_E_DEVICE, "captured step");
   test_fails(evaluate(&s, s.on, &a.result, &error), error, MLFF_E_DEVICE, "restart");
   free(a.numbers);
   free_scene(&s);
@@ -160,7 +160,7 @@ START_TEST(launches_that_fail_while_recording)
     answer a = make_answer(&s, 0);
     test_ok(evaluate(&s, s.on, &a.result, &error), error);
     cudasim_fail_launch(n);
-    const char *where = n <= n_plain ? "_kernel" : "recorded step";
+    const char *where = n <= n_plain ? "_kernel" : "captured step";
     if (n <= n_all)
       test_fails(evaluate(&s, s.on, &a.result, &error), error, MLFF_E_DEVICE, where);
     else

@@ -278,7 +278,7 @@ def test_warm_up_refused(zoo, tmp_path, monkeypatch):
     monkeypatch.setenv("MLFF_CUDASIM_FAIL_CAPTURE", "1")
     output = launch(dynamics("refused", tmp_path, "device cuda", zoo["painn"], steps=4), str(tmp_path))
     assert re.search(WARM_UP, output).group(1).endswith(" in cudaStreamBeginCapture)"), output
-    assert "recorded steps off, refused: a step could not be recorded" in output and "WARNING" in output
+    assert "recorded steps off, refused: the step could not be captured" in output and "WARNING" in output
 
 
 def test_warm_up_of_ranks(zoo, tmp_path):
