@@ -1,28 +1,28 @@
-/* nequip.cu: the NequIP ops of the GPU: radial network, first layer, gates and readout. Twin: cpu/nequip.c. Messages:
- * nequip_message.cu.
+/* nequip.cu: NequIP ops of the GPU: radial network, first layer, gates and readout. Messages: nequip_message.cu. Twin:
+ * cpu/nequip.c.
  */
 #include "nequip.h"
 
 #include "../src/mlff/backend/nequip_radial.h"
 
 enum { NODE_WARPS = 4, NODE_THREADS = NODE_WARPS * WARP };
-enum { GATE_BLOCKS = 4 }; /* of a multiprocessor; without it, doubles are spilled around divisions */
+enum { GATE_BLOCKS = 4 }; /* per multiprocessor; without this bound, doubles spill around divisions */
 
 /* ---- radial network ---------------------------------------------------------------------------------------------- */
 
 namespace { /* kernels and their arguments differ between element types */
 
 typedef struct terms_arrays {
-  const int64_t *n_edges; /* on the device: the host may know no more than how many there is room for */
+  const int64_t *n_edges; /* on the device: a captured step only knows the capacity */
   const real *vec, *frequency, *weight[4];
   real *terms; /* [n_edges][2][n_terms] */
   double cutoff, prefactor, power, onset, gain;
   int n_basis, n_hidden, n_terms, unused, width[4];
 } terms_arrays;
 
-/* terms[e][0][o] = act(h_o), terms[e][1][o] = its slope by r, h the last hidden layer: h_k = A_k act(h_{k-1}), 0 from
- * its width on. A warp owns an edge, a lane every 32nd unit of each layer. Shared memory: values and slopes of two
- * layers for each warp. Deterministic. Twin: nequip_terms_cpu, mlff_nequip_hidden. */
+/* terms[e][0][o] = act(h_o), terms[e][1][o] = d act(h_o)/dr, with h the last hidden layer, h_k = A_k act(h_{k-1});
+ * zeros beyond its width. A warp owns an edge, a lane every 32nd unit of each layer. Shared memory: values and slopes
+ * of two layers per warp. Deterministic. Twin: nequip_terms_cpu, mlff_nequip_hidden. */
 __global__ void __launch_bounds__(NODE_THREADS) nequip_terms_kernel(terms_arrays a)
 {
   grid_dependency_wait();
@@ -56,11 +56,11 @@ __global__ void __launch_bounds__(NODE_THREADS) nequip_terms_kernel(terms_arrays
     out = last;
   }
   __syncwarp();
-  real *to = a.terms + e * 2 * a.n_terms;
+  real *terms = a.terms + e * 2 * a.n_terms;
   for (int t = lane; t < a.n_terms; t += WARP) {
     const bool inside = t < a.width[a.n_hidden - 1];
-    to[t] = inside ? in[t] : (real) 0;
-    to[a.n_terms + t] = inside ? in[MLFF_NEQUIP_HIDDEN + t] : (real) 0;
+    terms[t] = inside ? in[t] : (real) 0;
+    terms[a.n_terms + t] = inside ? in[MLFF_NEQUIP_HIDDEN + t] : (real) 0;
   }
 }
 
@@ -105,7 +105,7 @@ typedef struct first_arrays {
   int n_orders, n_chunks, accumulate, unused;        /* n_chunks of all orders                                 */
 } first_arrays;
 
-/* Columns of R for edge e from `column` on, NULL when its species cannot occur. */
+/* R of edge e from `column` on; NULL if the network has no weights for its species. */
 MLFF_DEVICE const real *first_rows(const first_arrays &a, const real *line, int column)
 {
   const line_index index = line_load_index(line);
@@ -114,7 +114,7 @@ MLFF_DEVICE const real *first_rows(const first_arrays &a, const real *line, int 
   return slot < 0 ? NULL : a.radial.rows + (slot * a.n_rows + first) * a.radial.n_weights + column;
 }
 
-/* Channels c .. of order L of atom i, whose weights begin at `column`. */
+/* z of atom i at channels c .. of order L; `column`: first column of the weights of the order. */
 template <int L> MLFF_DEVICE void first_order(const first_arrays &a, int64_t i, int column, int c, int slot)
 {
   vec sum[2 * L + 1];
@@ -132,20 +132,20 @@ template <int L> MLFF_DEVICE void first_order(const first_arrays &a, int64_t i, 
 #pragma unroll
     for (int m = 0; m < 2 * L + 1; m++) vec_add(&sum[m], y[L * L + m], w);
   }
-  const int32_t species = a.center_species[i], own = species < 0 ? -1 : a.slot[species];
+  const int32_t species = a.center_species[i], own_slot = species < 0 ? -1 : a.slot[species];
 #pragma unroll
   for (int m = 0; m < 2 * L + 1; m++) {
     slots_sum(&sum[m]);
     if (c >= a.n[L] || m % SLOTS != slot) continue;
-    if (L == 0 && own >= 0) vec_add(&sum[m], 1, vec_load(a.bias + (int64_t) own * a.n[0] + c));
+    if (L == 0 && own_slot >= 0) vec_add(&sum[m], 1, vec_load(a.bias + (int64_t) own_slot * a.n[0] + c));
     vec_store(a.z + (i - a.begin) * a.ld + a.at[L] + m * a.n[L] + c, sum[m]);
   }
 }
 
 /* z[i][l][m][o] = bias[s_i][o] (l = 0) + sum_{e of i} w_{l,o}(r_e; s_j) Y_lm(e),  w = sum_t coef_t R[s_j][first + t]
  *   R [n_slots][n_rows][n_weights], z [n][ld], bias [n_slots][n[0]]
- * A warp owns CHUNK channels of one order of receiver i; slots take its edges in turn, sums are in registers. Nothing
- * is shared between warps; deterministic. Twin: nequip_first_cpu. */
+ * A warp owns CHUNK channels of one order of receiver i, a slot every SLOTS-th of its edges; sums are in registers. No
+ * shared memory; deterministic. Twin: nequip_first_cpu. */
 __global__ void __launch_bounds__(NODE_THREADS) nequip_first_kernel(first_arrays a)
 {
   grid_dependency_wait();
@@ -164,7 +164,8 @@ __global__ void __launch_bounds__(NODE_THREADS) nequip_first_kernel(first_arrays
   if (l == 3) first_order<3>(a, i, column, c, lane / LANES);
 }
 
-/* reverses z[l][m][o] += w_{l,o} Y_lm, g the adjoint of z, for the lane's channels of order L: v = (dE/dr, dE/dY) */
+/* Adjoint of z[l][m][o] += w_{l,o} Y_lm for the channels of a lane and order L, g the adjoint of z: v += (dE/dr,
+ * dE/dY) */
 template <int L>
 MLFF_DEVICE void first_order_backward(const first_arrays &a, const real *line, int64_t e, const real *g, int column,
                                       int lane, real *v)
@@ -172,22 +173,22 @@ MLFF_DEVICE void first_order_backward(const first_arrays &a, const real *line, i
   real y[MLFF_NEQUIP_HARMONICS];
   mlff_nequip_harmonics(line + LINE_UNIT, y);
   for (int c = lane % LANES * VEC; c < a.n[L]; c += CHUNK) {
-    vec w, dw, back = vec_zero();
+    vec w, dw, dE_dw = vec_zero();
     edge_weights(a.radial, first_rows(a, line, column + c), line, e, &w, &dw);
 #pragma unroll
     for (int m = 0; m < 2 * L + 1; m++) {
       const vec gm = vec_load(g + a.at[L] + m * a.n[L] + c);
-      vec_add(&back, y[L * L + m], gm);
+      vec_add(&dE_dw, y[L * L + m], gm);
       if (L > 0) v[L * L + m] += vec_dot(w, gm);
     }
-    v[0] += vec_dot(back, dw);
+    v[0] += vec_dot(dE_dw, dw);
   }
 }
 
 /* With g the adjoint of z[i]: dE/dr = sum_{l,m,o} Y_lm g_lmo dw_lo/dr,  dE/dY_lm = sum_o w_lo g_lmo, and from them
- * edge_grad[e] = or += dE/d(x_j - x_i).
- * Grid: x over receivers, y over shares of their edges. A warp owns receiver i and SLOTS of its edges at a time, a lane
- * every LANES-th VEC channels of one edge. Shared memory: 16 sums for each slot of a warp. Deterministic.
+ * edge_grad[e] = (or +=) dE/d(x_j - x_i).
+ * Grid: x over receivers, y over the split of their edges. A warp owns receiver i and SLOTS of its edges at a time, a
+ * lane every LANES-th VEC channels of one edge. Shared memory: 16 sums per slot of a warp. Deterministic.
  * Twin: nequip_first_backward_cpu, first_edge. */
 __global__ void __launch_bounds__(NODE_THREADS) nequip_first_backward_kernel(first_arrays a)
 {
@@ -196,7 +197,7 @@ __global__ void __launch_bounds__(NODE_THREADS) nequip_first_backward_kernel(fir
   const int lane = (int) threadIdx.x % WARP, warp = (int) threadIdx.x / WARP, slot = lane / LANES;
   const int64_t i = a.begin + (int64_t) blockIdx.x * NODE_WARPS + warp, step = (int64_t) gridDim.y * SLOTS;
   if (i >= a.end) return;
-  real *own = sums + warp * SLOTS * MLFF_NEQUIP_HARMONICS;
+  real *warp_sums = sums + warp * SLOTS * MLFF_NEQUIP_HARMONICS;
   const real *g = a.z + (i - a.begin) * a.ld;
   for (int64_t e0 = a.row[i] + (int64_t) blockIdx.y * SLOTS; e0 < a.row[i + 1]; e0 += step) {
     const int64_t e = e0 + slot;
@@ -210,10 +211,10 @@ __global__ void __launch_bounds__(NODE_THREADS) nequip_first_backward_kernel(fir
       if (a.n_orders > 2) first_order_backward<2>(a, line, e, g, a.n[0] + a.n[1], lane, v);
       if (a.n_orders > 3) first_order_backward<3>(a, line, e, g, a.n[0] + a.n[1] + a.n[2], lane, v);
     }
-    slot_sum(v, lane, own + slot * MLFF_NEQUIP_HARMONICS);
+    slot_sum(v, lane, warp_sums + slot * MLFF_NEQUIP_HARMONICS);
     __syncwarp();
     if (lane % LANES == 0 && e < a.row[i + 1])
-      store_gradient(line, own + slot * MLFF_NEQUIP_HARMONICS, 1, 0, a.edge_grad + 4 * e, a.accumulate);
+      store_gradient(line, warp_sums + slot * MLFF_NEQUIP_HARMONICS, 1, 0, a.edge_grad + 4 * e, a.accumulate);
     __syncwarp();
   }
 }
@@ -256,7 +257,7 @@ void MLFF_CUDA(nequip_first_backward_cuda)(mlff_backend *backend, const mlff_neq
 {
   const first_arrays a = first_arrays_of(args);
   const unsigned n_blocks = mlff_cuda_blocks(a.end - a.begin, NODE_WARPS);
-  const dim3 grid(n_blocks, edge_shares(backend, args->edges, n_blocks, SLOTS));
+  const dim3 grid(n_blocks, edge_split(backend, args->edges, n_blocks, SLOTS));
   MLFF_LAUNCH(backend, nequip_first_backward_kernel, grid, NODE_THREADS, 0, a);
 }
 
@@ -269,13 +270,13 @@ typedef struct gate_arrays {
   const real *z, *weight, *grad_x;
   real *scale, *x, *grad_z;
   double epsilon;
-  real gain, unused;              /* two floats or two doubles */
-  real share[MLFF_NEQUIP_ORDERS]; /* 1/((2l+1)^2 n_orders): what a square of order l counts in the norm */
+  real gain, unused;                     /* unused: padding */
+  real order_weight[MLFF_NEQUIP_ORDERS]; /* 1/((2l+1)^2 n_orders), weight of order l in the norm */
   int n_in[MLFF_NEQUIP_ORDERS], in_at[MLFF_NEQUIP_ORDERS], n_out[MLFF_NEQUIP_ORDERS], out_at[MLFF_NEQUIP_ORDERS];
   int n_orders_in, n_orders_out;
 } gate_arrays;
 
-/* g/sqrt(s) of VEC channels, `channel` counted over all orders. */
+/* g/sqrt(s) of VEC channels; `channel` counts over all orders. */
 MLFF_DEVICE vec channel_scale(const gate_arrays &a, int channel, real scale)
 {
   vec out;
@@ -285,7 +286,7 @@ MLFF_DEVICE vec channel_scale(const gate_arrays &a, int channel, real scale)
   return out;
 }
 
-/* gain silu(z s), and its slope by z s */
+/* q = z s: returns gain silu(q), slope = its derivative by q */
 MLFF_DEVICE vec vec_gate(const gate_arrays &a, const vec &z, const vec &s, vec *slope)
 {
   vec out;
@@ -316,7 +317,7 @@ __global__ void __launch_bounds__(NODE_THREADS, GATE_BLOCKS) nequip_gate_kernel(
     for (int l = 0; l < a.n_orders_in; l++)
       for (int c = lane * VEC; c < (2 * l + 1) * a.n_in[l]; c += WARP * VEC) {
         const vec v = vec_load(z + a.in_at[l] + c);
-        sum += a.share[l] * vec_dot(v, v);
+        sum += a.order_weight[l] * vec_dot(v, v);
       }
     scale = (real) (1.0 / sqrt(a.epsilon + (double) warp_sum(sum)));
     if (lane == 0) a.scale[i] = scale;
@@ -334,11 +335,11 @@ __global__ void __launch_bounds__(NODE_THREADS, GATE_BLOCKS) nequip_gate_kernel(
     }
 }
 
-/* reverses nequip_gate_kernel for VEC channels c of order l and their gates: v = g_q g/sqrt(s), that is g_z without the
- * norm's own part. STORE: g_z = v - share z (share of order 0 and l); else returns sum v z. */
+/* Adjoint of nequip_gate_kernel for VEC channels c of order l and their gates: v = g_q g/sqrt(s), which is g_z without
+ * the derivative of the norm. Returns sum v z. STORE: also stores g_z = v - norm_grad order_weight z. */
 template <int STORE>
 MLFF_DEVICE real gate_backward(const gate_arrays &a, const real *z, const real *g, real *grad, real scale, int l, int c,
-                               int gates, int channel, real share)
+                               int gates, int channel, real norm_grad)
 {
   const vec gate_scale = channel_scale(a, gates + c, scale), x_scale = channel_scale(a, channel + c, scale);
   const vec z_gate = vec_load(z + gates + c);
@@ -351,50 +352,50 @@ MLFF_DEVICE real gate_backward(const gate_arrays &a, const real *z, const real *
     vec_add_product(&sum, gm, zm);
     v = vec_product(gm, gate);
     dot += vec_dot(v, zm);
-    if (STORE) vec_add(&v, -share * a.share[l], zm);
+    if (STORE) vec_add(&v, -norm_grad * a.order_weight[l], zm);
     if (STORE) vec_store(grad + at, v);
   }
   v = vec_product(vec_product(x_scale, sum), vec_product(slope, gate_scale));
   dot += vec_dot(v, z_gate);
-  if (STORE) vec_add(&v, -share * a.share[0], z_gate);
+  if (STORE) vec_add(&v, -norm_grad * a.order_weight[0], z_gate);
   if (STORE) vec_store(grad + gates + c, v);
   return dot;
 }
 
-/* The same for scalars. */
+/* As gate_backward, for scalars. */
 template <int STORE>
 MLFF_DEVICE real scalars_backward(const gate_arrays &a, const real *z, const real *g, real *grad, real scale, int c,
-                                  real share)
+                                  real norm_grad)
 {
   const vec s = channel_scale(a, c, scale), zc = vec_load(z + c);
   vec slope;
   vec_gate(a, zc, s, &slope);
   vec v = vec_product(vec_product(vec_load(g + c), slope), s);
   const real dot = vec_dot(v, zc);
-  if (STORE) vec_add(&v, -share * a.share[0], zc);
+  if (STORE) vec_add(&v, -norm_grad * a.order_weight[0], zc);
   if (STORE) vec_store(grad + c, v);
   return dot;
 }
 
-/* sum v z over the lane's channels, or with STORE g_z of them */
+/* Returns sum v z over the channels of a lane; STORE: also stores g_z. */
 template <int STORE>
 MLFF_DEVICE real row_backward(const gate_arrays &a, const real *z, const real *g, real *grad, real scale, int lane,
-                              real share)
+                              real norm_grad)
 {
   real dot = 0;
   for (int c = lane * VEC; c < a.n_out[0]; c += WARP * VEC)
-    dot += scalars_backward<STORE>(a, z, g, grad, scale, c, share);
+    dot += scalars_backward<STORE>(a, z, g, grad, scale, c, norm_grad);
   for (int l = 1, gates = a.n_out[0], channel = a.n_in[0]; l < a.n_orders_out;
        gates += a.n_out[l], channel += a.n_out[l++])
     for (int c = lane * VEC; c < a.n_out[l]; c += WARP * VEC)
-      dot += gate_backward<STORE>(a, z, g, grad, scale, l, c, gates, channel, share);
+      dot += gate_backward<STORE>(a, z, g, grad, scale, l, c, gates, channel, norm_grad);
   return dot;
 }
 
 /* g_z = v - z sum(v z)/(s (2l+1)^2 n_orders),  v = g_q g/sqrt(s) of the gates
  *   grad_x [n][out_ld], grad_z [n][in_ld], which may be z
- * A warp owns an atom, a lane every 32nd VEC channels with their gates, so that nobody else reads what it writes; v is
- * made twice, for the sum and for g_z. No shared memory; deterministic. Twin: nequip_gate_backward_cpu. */
+ * A warp owns an atom, a lane every 32nd VEC channels and their gates, so grad_z may alias z. v is computed twice, for
+ * the sum and for g_z. No shared memory; deterministic. Twin: nequip_gate_backward_cpu. */
 __global__ void __launch_bounds__(NODE_THREADS, GATE_BLOCKS) nequip_gate_backward_kernel(gate_arrays a)
 {
   grid_dependency_wait();
@@ -402,12 +403,12 @@ __global__ void __launch_bounds__(NODE_THREADS, GATE_BLOCKS) nequip_gate_backwar
   const int64_t i = (int64_t) blockIdx.x * NODE_WARPS + threadIdx.x / WARP;
   if (i >= a.n) return;
   const real *z = a.z + i * a.in_ld, *g = a.grad_x + i * a.out_ld;
-  real scale = 1, share = 0;
+  real scale = 1, norm_grad = 0;
   if (a.weight) {
     scale = a.scale[i];
-    share = warp_sum(row_backward<0>(a, z, g, NULL, scale, lane, 0)) * scale * scale;
+    norm_grad = warp_sum(row_backward<0>(a, z, g, NULL, scale, lane, 0)) * scale * scale;
   }
-  row_backward<1>(a, z, g, a.grad_z + i * a.in_ld, scale, lane, share);
+  row_backward<1>(a, z, g, a.grad_z + i * a.in_ld, scale, lane, norm_grad);
 }
 
 } // namespace
@@ -430,7 +431,7 @@ static gate_arrays gate_arrays_of(const mlff_nequip_gate_args *args)
   a.n_orders_in = args->in.n_orders;
   a.n_orders_out = args->out.n_orders;
   for (int l = 0; l < MLFF_NEQUIP_ORDERS; l++) {
-    a.share[l] = (real) (1.0 / ((2 * l + 1) * (2 * l + 1) * args->in.n_orders));
+    a.order_weight[l] = (real) (1.0 / ((2 * l + 1) * (2 * l + 1) * args->in.n_orders));
     a.n_in[l] = args->in.n[l];
     a.in_at[l] = args->in.at[l];
     a.n_out[l] = args->out.n[l];

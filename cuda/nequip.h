@@ -1,7 +1,7 @@
-/* nequip.h: what the NequIP ops of the GPU share: where lanes are, radial weights, sums over lanes.
+/* nequip.h: shared by the NequIP ops of the GPU: layout of lanes, radial weights, sums over lanes. Twin: cpu/nequip.h.
  *
- * A warp takes CHUNK channels of SLOTS edges at a time: a lane VEC consecutive channels, which are 16 bytes, of one
- * edge. Scalars of an edge, read once by a lane, then serve VEC channels. Twin: cpu/nequip.h.
+ * A warp processes CHUNK channels of SLOTS edges at a time. A lane owns VEC consecutive channels (16 bytes) of one
+ * edge, so a scalar of an edge is loaded once for VEC channels.
  */
 #ifndef MLFF_CUDA_NEQUIP_H
 #define MLFF_CUDA_NEQUIP_H
@@ -9,7 +9,7 @@
 #include "ops_cuda.h"
 
 enum { VEC = 16 / sizeof(real), CHUNK = 32, LANES = CHUNK / VEC, SLOTS = WARP / LANES };
-enum { PER_LANE = MLFF_NEQUIP_HARMONICS / LANES }; /* values that a lane has after slot_sum */
+enum { PER_LANE = MLFF_NEQUIP_HARMONICS / LANES }; /* sums of a lane after slot_sum */
 
 MLFF_DEVICE line_index line_load_index(const real *line)
 {
@@ -51,18 +51,18 @@ MLFF_DEVICE vec vec_zero()
   return out;
 }
 
-MLFF_DEVICE vec vec_load(const real *from)
+MLFF_DEVICE vec vec_load(const real *src)
 {
-  return *(const vec *) (const void *) from;
+  return *(const vec *) (const void *) src;
 }
 
-MLFF_DEVICE void vec_store(real *to, const vec &x)
+MLFF_DEVICE void vec_store(real *dst, const vec &x)
 {
-  *(vec *) (void *) to = x;
+  *(vec *) (void *) dst = x;
 }
 
-/* sum += s x, rounded once: slopes are small differences of large rows. A GPU would do so anyway, the simulated one
- * would not. */
+/* sum += s x, rounded once: slopes are small differences of large rows. Explicit fma, so that the simulator rounds as a
+ * GPU does. */
 MLFF_DEVICE void vec_add(vec *sum, real s, const vec &x)
 {
 #pragma unroll
@@ -94,8 +94,8 @@ MLFF_DEVICE real vec_dot(const vec &x, const vec &y)
 
 /* ---- radial weights ---------------------------------------------------------------------------------------------- */
 
-/* Weights of an edge at VEC columns, and their slopes by r unless `slope` is NULL (a constant at every call).
- * rows: R of the edge's species at the first of the columns. */
+/* w = sum_t coef_t R[t], slope = dw/dr of an edge at VEC columns. slope: NULL if not needed. rows: R of the species of
+ * the edge, at the first column. */
 MLFF_DEVICE void edge_weights(const radial_part &a, const real *rows, const real *line, int64_t e, vec *w, vec *slope)
 {
   const int64_t ld = a.n_weights;
@@ -134,65 +134,65 @@ static inline radial_part radial_of(const mlff_nequip_radial *radial, const void
   return a;
 }
 
-/* Blocks that the edges of an atom are shared out to, `at_once` edges each: of n_blocks blocks for all atoms, so many
- * that every multiprocessor has some. Made of what does not change while a recorded step is used. */
-static inline unsigned edge_shares(mlff_backend *backend, const mlff_edges *edges, int64_t n_blocks, int at_once)
+/* Number of blocks that the edges of an atom are split across, n_edges per block and iteration: so many that n_blocks
+ * times it fills the GPU. Depends only on sizes that a captured step keeps. */
+static inline unsigned edge_split(mlff_backend *backend, const mlff_edges *edges, int64_t n_blocks, int n_edges)
 {
-  const int64_t wanted = 4 * (int64_t) mlff_cuda_of(backend)->n_multiprocessors;
-  const int64_t per_atom = edges->n_local ? (edges->n_room / edges->n_local + at_once - 1) / at_once : 1;
-  const int64_t shares = n_blocks ? (wanted + n_blocks - 1) / n_blocks : 1, most = per_atom < 1 ? 1 : per_atom;
-  return (unsigned) (shares < most ? shares : most);
+  const int64_t n_target = 4 * (int64_t) mlff_cuda_of(backend)->n_multiprocessors;
+  const int64_t per_atom = edges->n_local ? (edges->n_room / edges->n_local + n_edges - 1) / n_edges : 1;
+  const int64_t n_split = n_blocks ? (n_target + n_blocks - 1) / n_blocks : 1, most = per_atom < 1 ? 1 : per_atom;
+  return (unsigned) (n_split < most ? n_split : most);
 }
 
 /* ---- sums over lanes --------------------------------------------------------------------------------------------- */
 
-/* Sum over the slots of a warp, in a fixed order, to all of them. */
+/* x = sum over the slots of a warp, in a fixed order, in all of them. */
 MLFF_DEVICE void slots_sum(vec *x)
 {
 #pragma unroll
-  for (int with = LANES; with < WARP; with *= 2)
+  for (int distance = LANES; distance < WARP; distance *= 2)
 #pragma unroll
-    for (int b = 0; b < VEC; b++) x->v[b] += __shfl_xor_sync(FULL_WARP, x->v[b], with);
+    for (int b = 0; b < VEC; b++) x->v[b] += __shfl_xor_sync(FULL_WARP, x->v[b], distance);
 }
 
-/* One step of slot_sum: lanes that are WITH apart halve the values between them. */
-template <int WITH> MLFF_DEVICE void halve(real *v, int lane)
+/* One step of slot_sum: lanes at distance DISTANCE exchange halves of their values. */
+template <int DISTANCE> MLFF_DEVICE void exchange_halves(real *v, int lane)
 {
-  constexpr int n = WITH * PER_LANE;
-  const bool high = (lane & WITH) != 0;
+  constexpr int n = DISTANCE * PER_LANE;
+  const bool high = (lane & DISTANCE) != 0;
 #pragma unroll
   for (int b = 0; b < n; b++) {
     const real give = high ? v[b] : v[b + n], keep = high ? v[b + n] : v[b];
-    v[b] = keep + __shfl_xor_sync(FULL_WARP, give, WITH);
+    v[b] = keep + __shfl_xor_sync(FULL_WARP, give, DISTANCE);
   }
 }
 
-/* to[k] = sum of v[k] over the lanes of the slot, for 16 values, in a fixed order. */
-MLFF_DEVICE void slot_sum(real *v, int lane, real *to)
+/* sum[k] = sum of v[k] over the lanes of the slot, [16], in a fixed order. */
+MLFF_DEVICE void slot_sum(real *v, int lane, real *sum)
 {
 #if MLFF_REAL_IS_DOUBLE
-  halve<8>(v, lane);
+  exchange_halves<8>(v, lane);
 #endif
-  halve<4>(v, lane);
-  halve<2>(v, lane);
-  halve<1>(v, lane);
+  exchange_halves<4>(v, lane);
+  exchange_halves<2>(v, lane);
+  exchange_halves<1>(v, lane);
 #pragma unroll
-  for (int b = 0; b < PER_LANE; b++) to[lane % LANES * PER_LANE + b] = v[b];
+  for (int b = 0; b < PER_LANE; b++) sum[lane % LANES * PER_LANE + b] = v[b];
 }
 
-/* edge_grad of one edge = or += from dE/dr, dE/dY_1 .. dE/dY_15, each in n parts `apart` from one another. */
-MLFF_DEVICE void store_gradient(const real *line, const real *parts, int n, int apart, real *to, int accumulate)
+/* edge_grad of one edge = (or +=) gradient from dE/dr, dE/dY_1 .. dE/dY_15, each the sum of n parts, `stride` apart. */
+MLFF_DEVICE void store_gradient(const real *line, const real *parts, int n, int stride, real *edge_grad, int accumulate)
 {
   real gy[MLFF_NEQUIP_HARMONICS], g[3];
   for (int k = 0; k < MLFF_NEQUIP_HARMONICS; k++) {
     gy[k] = parts[k];
-    for (int q = 1; q < n; q++) gy[k] += parts[q * apart + k];
+    for (int q = 1; q < n; q++) gy[k] += parts[q * stride + k];
   }
   const real gr = gy[0];
-  gy[0] = 0; /* of a constant */
+  gy[0] = 0; /* Y_0 is constant */
   mlff_nequip_edge_gradient(line + LINE_UNIT, line[LINE_INVERSE], gy, gr, g);
-  for (int d = 0; d < 3; d++) to[d] = accumulate ? to[d] + g[d] : g[d];
-  if (!accumulate) to[3] = 0;
+  for (int d = 0; d < 3; d++) edge_grad[d] = accumulate ? edge_grad[d] + g[d] : g[d];
+  if (!accumulate) edge_grad[3] = 0;
 }
 
 #endif

@@ -1,23 +1,29 @@
 /* nequip_message.cu: messages of NequIP networks, forward and backward, on the GPU. Twin: cpu/nequip_message.c.
  *
- * Both passes own the receiver. A block makes the couplings K of some edges in shared memory, a lane an edge, from the
- * Clebsch-Gordan coefficients, which are constants of the code as in the CPU's backward pass. Then a warp takes CHUNK
- * channels of SLOTS edges at a time (nequip.h): forward one path, whose sums stay in registers, backward one order of
- * the neighbour with all of its paths. What goes back to neighbours is written for each edge and added up by a kernel
- * that owns the neighbour: no atomics, and the same bits in every run. As much of it is held as args->messages has room
- * for; larger systems take some receivers at a time.
+ *   sums[i][p][k][u] = sum_e w_pu(e) sum_i' K_p[i'][k](e) y[j][l1][i'][u],  K_p[i'][k] = sum_m c_i'mk Y_m,
+ *   w = sum_t coef_t R[first + t]
  *
- * Machine code of sm_90, float: 127 and 168 registers, no spills, no generic loads. Of 358 instructions of the loop
- * over edges at a path of l1 = l3 = 3, 244 are products and 25 are loads of 16 bytes; at (0, 0, 0) 32 of 123 are.
- * Rows of R come from the second-level cache, 16 bytes for each weight, edge and pass: by a model that bounds both
- * passes as much as arithmetic does (docs/gpu.md). Nothing here has been measured.
+ * Both passes own the receiver. A block computes the couplings K of some of its edges in shared memory, a lane per
+ * edge, with the Clebsch-Gordan coefficients c as compile-time constants. Then a warp processes CHUNK channels of SLOTS
+ * edges at a time (nequip.h): forward one path, with its sums in registers; backward one order of the neighbor with all
+ * of its paths. Gradients of neighbors are stored per edge and summed by a kernel that owns the neighbor: no atomics,
+ * deterministic. If args->messages cannot hold all edges, receivers are processed in several batches.
+ *
+ * This file is longer than 500 lines because both passes share the couplings.
  */
 #include "edges.h"
-#include "nequip_couplings.h"
+#include "nequip.h"
 
+#include <utility>
+
+#define MLFF_CG_TABLE static constexpr
+#include "../src/mlff/backend/nequip_cg.h"
+
+enum { MOST_PATHS = 34 }; /* of orders up to 3 */
+/* SHARED_BYTES: couplings of a block, small enough for two blocks per multiprocessor. */
 enum { FORWARD_WARPS = 8, BACKWARD_WARPS = 4, SUM_THREADS = 192, SHARED_BYTES = 40960 };
-static_assert(2 * WARP >= MOST_PATHS, "bring_paths has a thread for each path");
-enum { BACKWARD_BLOCKS = MLFF_REAL_IS_DOUBLE ? 2 : 3 }; /* of a multiprocessor: registers for so many */
+static_assert(2 * WARP >= MOST_PATHS, "load_paths has a thread for each path");
+enum { BACKWARD_BLOCKS = MLFF_REAL_IS_DOUBLE ? 2 : 3 }; /* per multiprocessor: bounds the registers */
 
 namespace { /* kernels and their arguments differ between element types */
 
@@ -31,12 +37,124 @@ typedef struct message_arrays {
   radial_part radial;
   int n_in[MLFF_NEQUIP_ORDERS], in_at[MLFF_NEQUIP_ORDERS], n_out[MLFF_NEQUIP_ORDERS];
   int n_paths, n_orders;
-  int n_edges, stride; /* edges whose couplings are in shared memory, and reals from one to the next */
+  int n_edges, stride; /* edges with couplings in shared memory, and their stride in reals */
   int n_teams, accumulate;
 } message_arrays;
 
-/* Where lane's edge e reads the features of its neighbour, and its rows of R. */
-MLFF_DEVICE const real *neighbour(const message_arrays &a, const real *line, const real **rows)
+/* ---- paths and couplings ----------------------------------------------------------------------------------------- */
+
+/* Clebsch-Gordan coefficients of a triple (l1, l2, l3) as compile-time constants. */
+template <int L1, int L2, int L3> struct coefficients;
+template <int L1, int L2, int L3, int Q> struct coefficient;
+#define COEFFICIENTS(l1, l2, l3, n)                                 \
+  template <> struct coefficients<l1, l2, l3> {                     \
+    using all = std::make_integer_sequence<int, n>;                 \
+  };                                                                \
+  template <int Q> struct coefficient<l1, l2, l3, Q> {              \
+    static constexpr mlff_cg_entry value = mlff_cg_##l1##l2##l3[Q]; \
+  };
+MLFF_CG_TRIPLES(COEFFICIENTS)
+
+/* Reals of K of a path in shared memory; 0 if K is the identity. */
+MLFF_DEVICE int coupling_size(const mlff_nequip_path &p)
+{
+  return p.l2 == 0 ? 0 : ((2 * p.l1 + 1) * (2 * p.l3 + 1) + 3) / 4 * 4;
+}
+
+/* Loads the paths into shared memory, sorted by l1, those of an l1 from first[l1] on, and sets `coupling`, the offset
+ * of K in shared memory. Called by all threads. */
+MLFF_DEVICE void load_paths(const mlff_nequip_path *src, int n_paths, mlff_nequip_path *scratch,
+                            mlff_nequip_path *paths, int *first)
+{
+  const int t = (int) threadIdx.x;
+  if (t < n_paths) scratch[t] = src[t];
+  __syncthreads();
+  if (t < n_paths) {
+    mlff_nequip_path p = scratch[t];
+    int place = 0;
+    p.coupling = MLFF_NEQUIP_HARMONICS;
+    for (int q = 0; q < n_paths; q++) {
+      if (scratch[q].l1 > p.l1 || (scratch[q].l1 == p.l1 && q >= t)) continue;
+      p.coupling += coupling_size(scratch[q]);
+      place++;
+    }
+    paths[place] = p;
+  }
+  if (t <= MLFF_NEQUIP_ORDERS) {
+    first[t] = 0;
+    for (int q = 0; q < n_paths; q++) first[t] += scratch[q].l1 < t;
+  }
+  __syncthreads();
+}
+
+/* sum[i][k] += c_ijk y[j] for coefficient Q. */
+template <int L1, int L2, int L3, int Q> MLFF_DEVICE void couple_one(const real *y, vec *sum)
+{
+  constexpr mlff_cg_entry c = coefficient<L1, L2, L3, Q>::value;
+  constexpr int x = c.i * (2 * L3 + 1) + c.k, j = L2 * L2 + c.j;
+  constexpr real value = (real) c.c;
+  sum[x / VEC].v[x % VEC] += value * y[j];
+}
+
+template <int L1, int L2, int L3, int... Q>
+MLFF_DEVICE void couple_all(const real *y, vec *sum, std::integer_sequence<int, Q...>)
+{
+  (couple_one<L1, L2, L3, Q>(y, sum), ...);
+}
+
+/* K[i][k] = sum_j c_ijk Y_j of a path; y: harmonics of the edge. */
+template <int L1, int L2, int L3> MLFF_DEVICE void couple(const real *y, real *k)
+{
+  constexpr int n = (2 * L1 + 1) * (2 * L3 + 1), n_vecs = (n + VEC - 1) / VEC;
+  vec sum[n_vecs];
+#pragma unroll
+  for (int x = 0; x < n_vecs; x++) sum[x] = vec_zero();
+  couple_all<L1, L2, L3>(y, sum, typename coefficients<L1, L2, L3>::all());
+#pragma unroll
+  for (int x = 0; x < n_vecs; x++) vec_store(k + x * VEC, sum[x]);
+}
+
+#define COUPLE(l1, l2, l3, n)                                      \
+  case 16 * (l1) + 4 * (l2) + (l3):                                \
+    if constexpr ((l2) > 0) couple<l1, l2, l3>(y, y + p.coupling); \
+    break;
+
+/* couplings[q] = harmonics [16] of edge e + q, then K of all paths; q < n <= 32, `stride` reals apart. A lane owns an
+ * edge, a warp every n-th path. Called by all threads. The harmonics are reread from shared memory: in registers, the
+ * compiler would hoist their products with all coefficients out of the loop and spill. */
+MLFF_DEVICE void compute_couplings(const mlff_nequip_path *paths, int n_paths, const real *lines, int64_t e, int n,
+                                   real *couplings, int stride)
+{
+  const int lane = (int) threadIdx.x % WARP;
+  real *y = couplings + lane * stride;
+  if ((int) threadIdx.x < n) mlff_nequip_harmonics(lines + (e + lane) * MLFF_PAINN_LINE + LINE_UNIT, y);
+  __syncthreads();
+  for (int q = (int) threadIdx.x / WARP; lane < n && q < n_paths; q += (int) blockDim.x / WARP) {
+    const mlff_nequip_path &p = paths[q];
+    switch (16 * p.l1 + 4 * p.l2 + p.l3) {
+      MLFF_CG_TRIPLES(COUPLE)
+    }
+  }
+  __syncthreads();
+}
+
+/* v[j] += c_ijk g[k] for coefficient Q if it belongs to row i; i is a compile-time constant at every call. */
+template <int L1, int L2, int L3, int Q> MLFF_DEVICE void couple_backward_one(const int i, const real *g, real *v)
+{
+  constexpr mlff_cg_entry c = coefficient<L1, L2, L3, Q>::value;
+  constexpr int row = c.i, j = L2 * L2 + c.j, k = c.k;
+  constexpr real value = (real) c.c;
+  if (row == i) v[j] += value * g[k];
+}
+
+template <int L1, int L2, int L3, int... Q>
+MLFF_DEVICE void couple_backward_all(const int i, const real *g, real *v, std::integer_sequence<int, Q...>)
+{
+  (couple_backward_one<L1, L2, L3, Q>(i, g, v), ...);
+}
+
+/* Returns the features of the neighbor of the edge with this line; *rows: its rows of R. */
+MLFF_DEVICE const real *neighbor_features(const message_arrays &a, const real *line, const real **rows)
 {
   const line_index index = line_load_index(line);
   *rows = a.radial.rows + (a.radial.n_terms == 4 ? (int64_t) index.first * a.radial.n_weights : 0);
@@ -45,11 +163,11 @@ MLFF_DEVICE const real *neighbour(const message_arrays &a, const real *line, con
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-/* sums[k] (+)= sum over edges of w sum_i K[i][k] y[i] at channels c .. of a path, n1 = 2l1+1 and n3 = 2l3+1; IDENTITY:
- * K is. Edges e0 .. e0 + n, whose couplings are in shared memory. */
+/* sums[k] (+)= sum over edges e0 .. e0 + n of w sum_i K[i][k] y[i] at channels c .. of a path, N1 = 2l1+1, N3 = 2l3+1.
+ * IDENTITY: K is the identity. */
 template <int N1, int N3, int IDENTITY>
 MLFF_DEVICE void path_forward(const message_arrays &a, const mlff_nequip_path &p, int64_t e0, int n, int c, int slot,
-                              const real *couplings, real *to, bool is_first)
+                              const real *couplings, real *sums, bool is_first)
 {
   const int64_t ld1 = a.n_in[p.l1], ld3 = a.n_out[p.l3];
   const bool inside = c < p.n;
@@ -59,7 +177,8 @@ MLFF_DEVICE void path_forward(const message_arrays &a, const mlff_nequip_path &p
 #pragma unroll(N1 *N3 > 5 ? 1 : 2)
   for (int q = slot; q < (inside ? n : 0); q += SLOTS) {
     const real *line = a.radial.lines + (e0 + q) * MLFF_PAINN_LINE, *rows;
-    const real *y = neighbour(a, line, &rows) + a.in_at[p.l1] + c, *coupling = couplings + q * a.stride + p.coupling;
+    const real *y = neighbor_features(a, line, &rows) + a.in_at[p.l1] + c,
+               *coupling = couplings + q * a.stride + p.coupling;
     vec w, kv = vec_zero();
     edge_weights(a.radial, rows + p.column + c, line, e0 + q, &w, NULL);
 #pragma unroll
@@ -78,8 +197,8 @@ MLFF_DEVICE void path_forward(const message_arrays &a, const mlff_nequip_path &p
   for (int k = 0; k < N3; k++) {
     slots_sum(&sum[k]);
     if (!inside || k % SLOTS != slot) continue;
-    if (!is_first) vec_add(&sum[k], 1, vec_load(to + k * ld3));
-    vec_store(to + k * ld3, sum[k]);
+    if (!is_first) vec_add(&sum[k], 1, vec_load(sums + k * ld3));
+    vec_store(sums + k * ld3, sum[k]);
   }
 }
 
@@ -93,12 +212,11 @@ MLFF_DEVICE void path_forward(const message_arrays &a, const mlff_nequip_path &p
     break;
 #define FORWARD_FROM(l1) FORWARD(l1, 0) FORWARD(l1, 1) FORWARD(l1, 2) FORWARD(l1, 3) FORWARD_IDENTITY(l1)
 
-/* sums[i][p][k][u] = sum_e w_pu(e) sum_i' K_p[i'][k](e) y[j][l1][i'][u],  w = sum_t coef_t R[first + t]
- *   R [n_rows][n_weights], y [n_nodes][in_ld], sums [n][out_ld]
- * Grid: x over receivers, y over shares of the tasks; a task is CHUNK channels of a path. A block owns receiver i and
- * takes a.n_edges of its edges at a time: their harmonics and couplings [n_edges][stride] go to shared memory, then
- * each warp does its tasks, whose sums over the slots are registers and are added to those of the edges before. A task
- * has one warp, whatever the grid; deterministic. Twin: nequip_message_cpu. */
+/* sums as above;  R [n_rows][n_weights], y [n_nodes][in_ld], sums [n][out_ld]
+ * Grid: x over receivers, y over the split of the tasks; a task is CHUNK channels of a path. A block owns receiver i
+ * and processes a.n_edges of its edges at a time: it computes their couplings [n_edges][stride] in shared memory, then
+ * each warp runs its tasks, which add to the sums of the previous edges. A task belongs to one warp for any grid;
+ * deterministic. Twin: nequip_message_cpu. */
 __global__ void __launch_bounds__(FORWARD_WARPS *WARP, 2) nequip_message_kernel(message_arrays a)
 {
   grid_dependency_wait();
@@ -109,17 +227,17 @@ __global__ void __launch_bounds__(FORWARD_WARPS *WARP, 2) nequip_message_kernel(
   const int lane = (int) threadIdx.x % WARP, slot = lane / LANES;
   const int64_t i = a.begin + blockIdx.x, begin = a.row[i], end = a.row[i + 1];
   real *sums = a.sums + (i - a.begin) * a.out_ld;
-  bring_paths(a.paths, a.n_paths, scratch, paths, first);
+  load_paths(a.paths, a.n_paths, scratch, paths, first);
   for (int64_t e0 = begin; e0 == begin || e0 < end; e0 += a.n_edges) {
     const int n = end - e0 < a.n_edges ? (int) (end - e0) : a.n_edges;
     const bool is_first = e0 == begin;
-    int mine = (int) (blockIdx.y * FORWARD_WARPS + threadIdx.x / WARP), task = 0;
-    make_couplings(paths, a.n_paths, a.radial.lines, e0, n, couplings, a.stride);
+    int own_task = (int) (blockIdx.y * FORWARD_WARPS + threadIdx.x / WARP), task = 0;
+    compute_couplings(paths, a.n_paths, a.radial.lines, e0, n, couplings, a.stride);
     for (int q = 0; q < a.n_paths; q++) {
       const mlff_nequip_path &p = paths[q];
       for (int c0 = 0; c0 < p.n; c0 += CHUNK, task++) {
-        if (task != mine) continue;
-        mine += (int) gridDim.y * FORWARD_WARPS;
+        if (task != own_task) continue;
+        own_task += (int) gridDim.y * FORWARD_WARPS;
         const int c = c0 + lane % LANES * VEC;
         switch (p.l2 == 0 ? 16 + p.l1 : 4 * p.l1 + p.l3) {
           FORWARD_FROM(0)
@@ -129,81 +247,82 @@ __global__ void __launch_bounds__(FORWARD_WARPS *WARP, 2) nequip_message_kernel(
         }
       }
     }
-    __syncthreads(); /* the couplings are about to be overwritten */
+    __syncthreads(); /* before the couplings are overwritten */
   }
 }
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
-/* reverses path_forward for one edge, g = g_sums: for each i and channel
- *   A = sum_k K[i][k] g[k];  dE/dr += dw A y[i];  back[i] += w A;  g_K[i][k] = sum_u w y[i] g[k]
- * and dE/dY_j += sum_ik c_ijk g_K[i][k]. v = (dE/dr, dE/dY); rows, g: at the path's columns and channels */
+/* Adjoint of path_forward for one edge, g the adjoint of sums: for each i and channel
+ *   A = sum_k K[i][k] g[k];  dE/dr += dw/dr A y[i];  dE/dy[i] += w A;  g_K[i][k] = sum_u w y[i] g[k]
+ * and dE/dY_j += sum_ik c_ijk g_K[i][k]. v = (dE/dr, dE/dY); rows, g: at the columns and channels of the path. */
 template <int L1, int L2, int L3>
 MLFF_DEVICE void path_backward(const message_arrays &a, const real *line, int64_t e, const real *rows, const real *g,
-                               const real *coupling, const vec *y, vec *back, real *v)
+                               const real *coupling, const vec *y, vec *dE_dy, real *v)
 {
   constexpr int n1 = 2 * L1 + 1, n3 = 2 * L3 + 1;
   const int64_t ld3 = a.n_out[L3];
-  vec w, dw, gk[n3], along = vec_zero(), kv = vec_zero();
+  vec w, dw, gk[n3], dE_dw = vec_zero(), kv = vec_zero();
   edge_weights(a.radial, rows, line, e, &w, &dw);
 #pragma unroll
   for (int k = 0; k < n3; k++) gk[k] = vec_load(g + k * ld3);
 #pragma unroll
   for (int i = 0; i < n1; i++) {
     const vec wy = vec_product(w, y[i]);
-    vec back_y = L2 == 0 ? gk[i % n3] : vec_zero();
+    vec dE_dwy = L2 == 0 ? gk[i % n3] : vec_zero();
     real g_coupling[n3];
 #pragma unroll
     for (int k = 0; k < (L2 > 0 ? n3 : 0); k++) {
       const int x = i * n3 + k;
       if (x % VEC == 0) kv = vec_load(coupling + x);
-      vec_add(&back_y, kv.v[x % VEC], gk[k]);
+      vec_add(&dE_dwy, kv.v[x % VEC], gk[k]);
       g_coupling[k] = vec_dot(wy, gk[k]);
     }
-    vec_add_product(&along, back_y, y[i]);
-    vec_add_product(&back[i], w, back_y);
-    if constexpr (L2 > 0) uncouple_all<L1, L2, L3>(i, g_coupling, v, typename coefficients<L1, L2, L3>::all());
+    vec_add_product(&dE_dw, dE_dwy, y[i]);
+    vec_add_product(&dE_dy[i], w, dE_dwy);
+    if constexpr (L2 > 0) couple_backward_all<L1, L2, L3>(i, g_coupling, v, typename coefficients<L1, L2, L3>::all());
   }
-  v[0] += vec_dot(along, dw);
+  v[0] += vec_dot(dE_dw, dw);
 }
 
-#define BACKWARD(l1, l2, l3, n)                                                                                \
-  case 16 * (l1) + 4 * (l2) + (l3):                                                                            \
-    if constexpr (L1 == (l1)) path_backward<L1, l2, l3>(a, line, e, r, gp, coupling + p.coupling, y, back, v); \
+#define BACKWARD(l1, l2, l3, n)                                                                                 \
+  case 16 * (l1) + 4 * (l2) + (l3):                                                                             \
+    if constexpr (L1 == (l1)) path_backward<L1, l2, l3>(a, line, e, r, gp, coupling + p.coupling, y, dE_dy, v); \
     break;
 
-/* All paths from order L1 of the neighbour at channels c .. of edge e; what goes back to them into `message`. */
+/* Adjoint of all paths from order L1 of the neighbor at channels c .. of edge e; stores dE/dy in `message`. */
 template <int L1>
 MLFF_DEVICE void order_backward(const message_arrays &a, const mlff_nequip_path *paths, const mlff_nequip_path *end,
                                 int64_t e, int c, const real *g, const real *coupling, real *message, real *v)
 {
-  const real *line = a.radial.lines + e * MLFF_PAINN_LINE, *rows, *from = neighbour(a, line, &rows) + a.in_at[L1] + c;
+  const real *line = a.radial.lines + e * MLFF_PAINN_LINE, *rows,
+             *features = neighbor_features(a, line, &rows) + a.in_at[L1] + c;
   const int64_t ld1 = a.n_in[L1];
-  vec y[2 * L1 + 1], back[2 * L1 + 1];
+  vec y[2 * L1 + 1], dE_dy[2 * L1 + 1];
 #pragma unroll
   for (int i = 0; i < 2 * L1 + 1; i++) {
-    y[i] = vec_load(from + i * ld1);
-    back[i] = vec_zero();
+    y[i] = vec_load(features + i * ld1);
+    dE_dy[i] = vec_zero();
   }
-  for (const mlff_nequip_path *at = paths; at < end; at++) {
-    const mlff_nequip_path &p = *at;
+  for (const mlff_nequip_path *path = paths; path < end; path++) {
+    const mlff_nequip_path &p = *path;
     const real *r = rows + p.column + c, *gp = g + p.out + c;
     switch (16 * L1 + 4 * p.l2 + p.l3) {
       MLFF_CG_TRIPLES(BACKWARD)
     }
   }
 #pragma unroll
-  for (int i = 0; i < 2 * L1 + 1; i++) vec_store(message + a.in_at[L1] + i * ld1 + c, back[i]);
+  for (int i = 0; i < 2 * L1 + 1; i++) vec_store(message + a.in_at[L1] + i * ld1 + c, dE_dy[i]);
 }
 
 /* With g = g_sums[i] and K, w of edge e:
  *   messages[e - e_0][l1][i'][u] = sum_p w_pu sum_k K_p[i'][k] g[p][k][u],  e_0 the first edge of a.begin
- *   dE/dr, dE/dY of edge e from all paths, and from them edge_grad[e] = or += dE/d(x_j - x_i)
- * Grid: x over receivers, y over shares of their edges. A block owns receiver i and takes a.n_edges of its edges at a
- * time, whose couplings go to shared memory. Its warps are n_teams teams; a team owns SLOTS edges, its warps take turns
- * at CHUNK channels of an order: one warp has all where there are many atoms, four share where there are few. Shared
- * memory: couplings [n_edges][stride], and 16 sums for each slot of each warp, added in the order of warps.
- * Deterministic. Twin: nequip_message_backward_cpu, edge_backward. */
+ *   dE/dr, dE/dY of edge e from all paths, and from them edge_grad[e] = (or +=) dE/d(x_j - x_i)
+ * Grid: x over receivers, y over the split of their edges. A block owns receiver i and processes a.n_edges of its edges
+ * at a time, with their couplings in shared memory. Its warps form n_teams teams. A team owns SLOTS edges; its warps
+ * split the channels of an order, CHUNK at a time: one warp per team in large systems, all warps in small ones. Shared
+ * memory: couplings [n_edges][stride], and 16 sums per slot and warp, added in the order of warps. Deterministic. Twin:
+ * nequip_message_backward_cpu, edge_backward. */
 __global__ void __launch_bounds__(BACKWARD_WARPS *WARP, BACKWARD_BLOCKS)
     nequip_message_backward_kernel(message_arrays a)
 {
@@ -217,24 +336,24 @@ __global__ void __launch_bounds__(BACKWARD_WARPS *WARP, BACKWARD_BLOCKS)
   const int n_members = (int) blockDim.x / WARP / a.n_teams, team = warp / n_members, member = warp % n_members;
   const int64_t i = a.begin + blockIdx.x, end = a.row[i + 1], step = (int64_t) gridDim.y * a.n_edges;
   const real *g = a.sums + (i - a.begin) * a.out_ld;
-  bring_paths(a.paths, a.n_paths, scratch, paths, first);
+  load_paths(a.paths, a.n_paths, scratch, paths, first);
   for (int64_t e0 = a.row[i] + (int64_t) blockIdx.y * a.n_edges; e0 < end; e0 += step) {
     const int n = end - e0 < a.n_edges ? (int) (end - e0) : a.n_edges, q = team * SLOTS + slot;
     const int64_t e = e0 + q;
     real v[MLFF_NEQUIP_HARMONICS];
 #pragma unroll
     for (int k = 0; k < MLFF_NEQUIP_HARMONICS; k++) v[k] = 0;
-    make_couplings(paths, a.n_paths, a.radial.lines, e0, n, couplings, a.stride);
+    compute_couplings(paths, a.n_paths, a.radial.lines, e0, n, couplings, a.stride);
     const real *coupling = couplings + q * a.stride;
     real *message = a.messages + (e - a.row[a.begin]) * a.in_ld;
     for (int l = 0, task = 0; l < a.n_orders; l++) {
       for (int c = lane % LANES * VEC, c0 = 0; c0 < a.n_in[l]; c += CHUNK, c0 += CHUNK) {
         if (task++ % n_members != member || c >= a.n_in[l] || q >= n) continue;
-        const mlff_nequip_path *at = paths + first[l], *last = paths + first[l + 1];
-        if (l == 0) order_backward<0>(a, at, last, e, c, g, coupling, message, v);
-        if (l == 1) order_backward<1>(a, at, last, e, c, g, coupling, message, v);
-        if (l == 2) order_backward<2>(a, at, last, e, c, g, coupling, message, v);
-        if (l == 3) order_backward<3>(a, at, last, e, c, g, coupling, message, v);
+        const mlff_nequip_path *begin = paths + first[l], *last = paths + first[l + 1];
+        if (l == 0) order_backward<0>(a, begin, last, e, c, g, coupling, message, v);
+        if (l == 1) order_backward<1>(a, begin, last, e, c, g, coupling, message, v);
+        if (l == 2) order_backward<2>(a, begin, last, e, c, g, coupling, message, v);
+        if (l == 3) order_backward<3>(a, begin, last, e, c, g, coupling, message, v);
       }
     }
     slot_sum(v, lane, sums + (warp * SLOTS + slot) * MLFF_NEQUIP_HARMONICS);
@@ -245,17 +364,17 @@ __global__ void __launch_bounds__(BACKWARD_WARPS *WARP, BACKWARD_BLOCKS)
   }
 }
 
-typedef struct neighbour_arrays {
+typedef struct neighbor_arrays {
   int64_t begin, end, ld;
   const int64_t *row, *list_row, *in_row;
   const int32_t *in_pair, *edge;
   const real *messages;
   real *grad;
-  int64_t is_whole; /* receivers begin .. end are all that there are */
-} neighbour_arrays;
+  int64_t is_whole; /* receivers begin .. end are all receivers */
+} neighbor_arrays;
 
-/* First place q in low .. high of in_pair whose candidate is not before p. */
-MLFF_DEVICE int64_t first_place(const neighbour_arrays &a, int64_t low, int64_t high, int64_t p)
+/* First q in low .. high with in_pair[q] >= p (binary search). */
+MLFF_DEVICE int64_t first_place(const neighbor_arrays &a, int64_t low, int64_t high, int64_t p)
 {
   while (low < high) {
     const int64_t middle = (low + high) / 2;
@@ -267,11 +386,11 @@ MLFF_DEVICE int64_t first_place(const neighbour_arrays &a, int64_t low, int64_t 
   return low;
 }
 
-/* grad[j] += sum of messages[e - e_0] over the edges e of receivers begin .. end that end at node j, in the order of
- * the list; rows of ld
- * A block owns node j = 0 .. n_nodes-1, a thread every blockDim-th VEC columns; a warp reads the edges of 32 candidates
- * at once and hands them round. No shared memory; deterministic. The CPU scatters instead. */
-__global__ void __launch_bounds__(SUM_THREADS) nequip_neighbours_kernel(neighbour_arrays a)
+/* grad[j] += sum of messages[e - e_0] over the edges e of receivers begin .. end that end at node j, in list
+ * order; rows of ld
+ * A block owns node j, a thread every blockDim-th VEC columns. A warp loads the edges of 32 candidates at a time and
+ * broadcasts them by shuffles. No shared memory; deterministic. The CPU scatters instead. */
+__global__ void __launch_bounds__(SUM_THREADS) nequip_neighbors_kernel(neighbor_arrays a)
 {
   grid_dependency_wait();
   const int lane = (int) threadIdx.x % WARP;
@@ -286,18 +405,18 @@ __global__ void __launch_bounds__(SUM_THREADS) nequip_neighbours_kernel(neighbou
     const int64_t c = c0 + (int64_t) threadIdx.x * VEC;
     vec sum = vec_zero();
     for (int64_t q = begin; q < end; q += WARP) {
-      const int32_t mine = q + lane < end ? a.edge[a.in_pair[q + lane]] : -1;
+      const int32_t own_edge = q + lane < end ? a.edge[a.in_pair[q + lane]] : -1;
       const int n = end - q < WARP ? (int) (end - q) : WARP;
 #pragma unroll 4
       for (int t = 0; t < n; t++) {
-        const int32_t e = __shfl_sync(FULL_WARP, mine, t);
+        const int32_t e = __shfl_sync(FULL_WARP, own_edge, t);
         if (e >= 0 && c < a.ld) vec_add(&sum, 1, vec_load(a.messages + (e - e_0) * a.ld + c));
       }
     }
     if (c >= a.ld) continue;
-    real *to = a.grad + j * a.ld + c;
-    vec_add(&sum, 1, vec_load(to));
-    vec_store(to, sum);
+    real *grad = a.grad + j * a.ld + c;
+    vec_add(&sum, 1, vec_load(grad));
+    vec_store(grad, sum);
   }
 }
 
@@ -326,7 +445,7 @@ static message_arrays arrays_of(const mlff_nequip_message_args *args)
   a.n_paths = args->n_paths;
   a.n_orders = args->in.n_orders;
   a.accumulate = args->accumulate;
-  /* what the paths take, each filled up to 4, and from one edge to the next 16 bytes more than all banks */
+  /* K of each path is padded to a multiple of 4; edges are 16 bytes apart modulo the banks */
   const int n =
       MLFF_NEQUIP_HARMONICS + args->n_coupling[1] + args->n_coupling[2] + args->n_coupling[3] + 3 * args->n_paths;
   const int all_banks = 128 / (int) sizeof(real);
@@ -344,14 +463,14 @@ void MLFF_CUDA(nequip_message_cuda)(mlff_backend *backend, const mlff_nequip_mes
   message_arrays a = arrays_of(args);
   const unsigned n_atoms = (unsigned) (a.end - a.begin);
   const unsigned n_tasks = mlff_cuda_blocks(a.radial.n_weights, CHUNK), most = mlff_cuda_blocks(n_tasks, FORWARD_WARPS);
-  const unsigned wanted = 2 * (unsigned) mlff_cuda_of(backend)->n_multiprocessors;
-  const unsigned shares = n_atoms ? (wanted + n_atoms - 1) / n_atoms : 1;
+  const unsigned n_target = 2 * (unsigned) mlff_cuda_of(backend)->n_multiprocessors;
+  const unsigned n_split = n_atoms ? (n_target + n_atoms - 1) / n_atoms : 1;
   for (a.n_edges = WARP; a.n_edges > SLOTS && shared_bytes(a, a.n_edges) > SHARED_BYTES;) a.n_edges -= SLOTS;
-  MLFF_LAUNCH(backend, nequip_message_kernel, dim3(n_atoms, shares < most ? shares : most), FORWARD_WARPS * WARP,
+  MLFF_LAUNCH(backend, nequip_message_kernel, dim3(n_atoms, n_split < most ? n_split : most), FORWARD_WARPS * WARP,
               shared_bytes(a, a.n_edges), a);
 }
 
-/* Receivers begin .. end of a, whose messages there is room for. */
+/* Backward pass of receivers begin .. end of a, whose messages fit the array. */
 static void message_backward(mlff_backend *backend, const mlff_nequip_message_args *args, message_arrays a,
                              bool is_whole)
 {
@@ -360,15 +479,15 @@ static void message_backward(mlff_backend *backend, const mlff_nequip_message_ar
   const unsigned n_atoms = (unsigned) (a.end - a.begin);
   int n_warps = BACKWARD_WARPS;
   while (n_warps > 2 && shared_bytes(a, n_warps * SLOTS) > SHARED_BYTES) n_warps--;
-  /* a warp for each SLOTS edges fills the GPU, or several share them */
-  const unsigned n_shares = edge_shares(backend, edges, n_atoms, n_warps * SLOTS);
-  const bool is_small = n_atoms * n_shares < 2 * (unsigned) mlff_cuda_of(backend)->n_multiprocessors;
-  a.n_teams = is_small ? 1 : n_warps;
+  /* small systems: all warps of a block split SLOTS edges */
+  const unsigned n_split = edge_split(backend, edges, n_atoms, n_warps * SLOTS);
+  const bool small_system = n_atoms * n_split < 2 * (unsigned) mlff_cuda_of(backend)->n_multiprocessors;
+  a.n_teams = small_system ? 1 : n_warps;
   a.n_edges = a.n_teams * SLOTS;
-  const dim3 grid(n_atoms, is_small ? edge_shares(backend, edges, n_atoms, SLOTS) : n_shares);
+  const dim3 grid(n_atoms, small_system ? edge_split(backend, edges, n_atoms, SLOTS) : n_split);
   MLFF_LAUNCH(backend, nequip_message_backward_kernel, grid, (unsigned) (n_warps * WARP), shared_bytes(a, a.n_edges),
               a);
-  neighbour_arrays b;
+  neighbor_arrays b;
   memset(&b, 0, sizeof b);
   b.begin = a.begin;
   b.end = a.end;
@@ -382,7 +501,7 @@ static void message_backward(mlff_backend *backend, const mlff_nequip_message_ar
   b.grad = (real *) args->grad;
   b.is_whole = is_whole;
   const int64_t n_vecs = (a.in_ld / VEC + WARP - 1) / WARP * WARP;
-  MLFF_LAUNCH(backend, nequip_neighbours_kernel, (unsigned) edges->n_nodes,
+  MLFF_LAUNCH(backend, nequip_neighbors_kernel, (unsigned) edges->n_nodes,
               (unsigned) (n_vecs < SUM_THREADS ? n_vecs : (int64_t) SUM_THREADS), 0, b);
 }
 
@@ -390,14 +509,15 @@ void MLFF_CUDA(nequip_message_backward_cuda)(mlff_backend *backend, const mlff_n
 {
   message_arrays a = arrays_of(args);
   const mlff_edges *edges = args->edges;
-  const int64_t longest = (edges->longest_row + 63) / 64 * 64; /* the same for similar lists: replay.cpp */
+  const int64_t longest =
+      (edges->longest_row + 63) / 64 * 64; /* rounded up, so that similar lists can share a captured step */
   const int64_t n_atoms = args->end - args->begin;
-  int64_t at_once = n_atoms;
-  if (edges->n_room > args->n_messages && longest > 0) at_once = args->n_messages / longest;
-  if (at_once < 1) at_once = 1;
-  for (int64_t begin = args->begin; begin < args->end; begin += at_once) {
+  int64_t n_batch = n_atoms;
+  if (edges->n_room > args->n_messages && longest > 0) n_batch = args->n_messages / longest;
+  if (n_batch < 1) n_batch = 1;
+  for (int64_t begin = args->begin; begin < args->end; begin += n_batch) {
     a.begin = begin;
-    a.end = args->end - begin < at_once ? args->end : begin + at_once;
+    a.end = args->end - begin < n_batch ? args->end : begin + n_batch;
     a.sums = (real *) args->sums + (begin - args->begin) * a.out_ld;
     message_backward(backend, args, a, a.end - a.begin == edges->n_local);
   }
