@@ -1,5 +1,5 @@
-/* ops_cuda.h: the ops of the CUDA backend, declared under their name of this compilation: every file of ops is compiled
- * once with MLFF_REAL_IS_DOUBLE=0 and once with 1. Twin: src/mlff/backend/cpu/cpu.h and simd.h. */
+/* ops_cuda.h: declarations of the ops of the CUDA backend. Every file of ops is compiled twice, with
+ * MLFF_REAL_IS_DOUBLE=0 (names *_f32) and 1 (*_f64). Twin: src/mlff/backend/cpu/cpu.h and simd.h. */
 #ifndef MLFF_OPS_CUDA_H
 #define MLFF_OPS_CUDA_H
 
@@ -22,7 +22,7 @@ typedef real mlff_value;
 enum { WARP = 32 };
 #define FULL_WARP 0xffffffffu
 
-/* Functions of the element type. */
+/* Math functions of the element type. */
 #if MLFF_REAL_IS_DOUBLE
 #define REAL_FUNCTION(name)            \
   MLFF_DEVICE real real_##name(real x) \
@@ -43,13 +43,13 @@ REAL_FUNCTION(sqrt)
 REAL_FUNCTION(sin)
 REAL_FUNCTION(cos)
 
-/* 1/(1 + exp(-x)): 0 and 1 far out, NaN stays NaN */
+/* 1/(1 + exp(-x)); saturates at 0 and 1, propagates NaN */
 MLFF_DEVICE real real_sigmoid(real x)
 {
   return (real) 1 / ((real) 1 + real_exp(-x));
 }
 
-/* log(1 + t), t in 0 .. 1; in float 2 atanh(t / (2 + t)) by a polynomial of relative error 8e-9, with less to do. */
+/* log(1 + t), 0 <= t <= 1. In float: 2 atanh(t / (2 + t)) by a polynomial, relative error 8e-9. */
 MLFF_DEVICE real real_log_above(real t)
 {
 #if MLFF_REAL_IS_DOUBLE
@@ -64,18 +64,18 @@ MLFF_DEVICE real real_log_above(real t)
 #endif
 }
 
-/* Shifted softplus log(1 + exp(x)) - ln 2, with x - ln 2 above 20 as in PyTorch, to which float rounds anyway; NaN
- * stays NaN. A sum of ln 2 and less has no use for log1p. Twin: vssp of cpu/simd.h. */
+/* Shifted softplus log(1 + exp(x)) - ln 2; above x = 20, x - ln 2 as in PyTorch, which float gives by rounding.
+ * Propagates NaN. The shift by ln 2 makes the accuracy of log1p unnecessary. Twin: vssp of cpu/simd.h. */
 MLFF_DEVICE real real_ssp(real x)
 {
   const real smooth = (x < 0 ? (real) 0 : x) + real_log_above(real_exp(x < 0 ? x : -x));
   return (MLFF_REAL_IS_DOUBLE && x > (real) 20 ? x : smooth) - (real) 0.69314718055994530942;
 }
 
-/* Sum over the 32 lanes, in a fixed order, to all of them. */
+/* Sum over the 32 lanes, in a fixed order, in all of them. */
 template <typename T> MLFF_DEVICE T warp_sum(T x)
 {
-  for (int with = WARP / 2; with > 0; with /= 2) x += __shfl_xor_sync(FULL_WARP, x, with);
+  for (int offset = WARP / 2; offset > 0; offset /= 2) x += __shfl_xor_sync(FULL_WARP, x, offset);
   return x;
 }
 

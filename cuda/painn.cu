@@ -1,6 +1,6 @@
-/* painn.cu: the PaiNN ops of the GPU, and their radial part. Twin: cpu/painn.c.
+/* painn.cu: radial part of PaiNN on the GPU. Twin: cpu/painn.c.
  *
- * Beside it, painn_*.cu: moments (first layer), messages (other layers), mix (updates of atoms, readout).
+ * Other ops: painn_moments.cu (first layer), painn_message.cu (other layers), painn_mix.cu (updates of atoms, readout).
  */
 #include "painn.h"
 
@@ -9,8 +9,8 @@ enum { RADIAL_THREADS = 128 };
 namespace { /* kernels and their arguments differ between element types */
 
 typedef struct radial_arrays {
-  const int64_t *n_edges; /* on the device: the host may know no more than how many there is room for */
-  line_source from;
+  const int64_t *n_edges; /* on the device: a captured step only knows the capacity */
+  line_source source;
   const int32_t *species;
   real *line, *terms; /* [n_edges][MLFF_PAINN_LINE], [n_edges][2][n_terms] */
   const real *first, *second;
@@ -20,28 +20,29 @@ typedef struct radial_arrays {
 
 /* ---- cubic B-splines --------------------------------------------------------------------------------------------- */
 
-/* line[e] of make_line, with the species of the neighbour. One thread per edge; deterministic. Twin: fill_cubic. */
+/* line[e] = make_line(e), tagged with the species of the neighbor. One thread per edge; deterministic. Twin:
+ * fill_cubic. */
 __global__ void __launch_bounds__(RADIAL_THREADS) edge_lines_kernel(radial_arrays a)
 {
   grid_dependency_wait();
   const int64_t e = (int64_t) blockIdx.x * RADIAL_THREADS + threadIdx.x;
   if (e >= *a.n_edges) return;
-  const edge_line made = make_line(a.from, e, a.species[e]);
+  const edge_line computed = make_line(a.source, e, a.species[e]);
   real *line = a.line + e * MLFF_PAINN_LINE;
-  store_vector<4>(line + LINE_COEF, made.coef);
-  store_vector<4>(line + LINE_SLOPE, made.slope);
-  store_vector<4>(line + LINE_UNIT, made.unit);
+  store_vector<4>(line + LINE_COEF, computed.coef);
+  store_vector<4>(line + LINE_SLOPE, computed.slope);
+  store_vector<4>(line + LINE_UNIT, computed.unit);
   int4 index;
-  index.x = made.row;
-  index.y = made.node;
-  index.z = made.own;
+  index.x = computed.row;
+  index.y = computed.node;
+  index.z = computed.tag;
   index.w = 0;
   *(int4 *) (void *) (line + LINE_INDEX) = index;
 }
 
 /* ---- Gaussian and Bessel functions with a cosine cutoff ---------------------------------------------------------- */
 
-/* terms[e] = (phi_k fc, fc at k = n, zeros), and their slopes by r. One thread per edge; deterministic.
+/* terms[e] = (phi_k fc, fc at k = n, zeros), and their derivatives by r. One thread per edge; deterministic.
  * Twin: fill_dense, fill_terms. */
 __global__ void __launch_bounds__(RADIAL_THREADS) radial_dense_kernel(radial_arrays a)
 {
@@ -50,7 +51,7 @@ __global__ void __launch_bounds__(RADIAL_THREADS) radial_dense_kernel(radial_arr
   if (e >= *a.n_edges) return;
   real *coef = a.terms + e * 2 * a.n_terms, *slope = coef + a.n_terms;
   const double pi = 3.14159265358979323846;
-  const real r = a.from.vec[4 * e + 3], inverse = 1 / r;
+  const real r = a.source.vec[4 * e + 3], inverse = 1 / r;
   const double x = (double) r * pi / a.cutoff;
   const real fc = (real) (0.5 * cos(x) + 0.5), dfc = (real) (-0.5 * pi / a.cutoff * sin(x));
   for (int k = 0; k < a.n; k++) {
@@ -79,7 +80,7 @@ static radial_arrays arrays_of(const mlff_painn_basis *basis, const mlff_edges *
   radial_arrays a;
   memset(&a, 0, sizeof a);
   a.n_edges = (const int64_t *) edges->row.data + edges->n_local;
-  a.from = line_source_of(edges, radial, basis->n_terms, 1);
+  a.source = line_source_of(edges, radial, basis->n_terms, 1);
   a.species = (const int32_t *) edges->species.data;
   a.line = (real *) radial->line.data;
   a.terms = (real *) radial->terms.data;

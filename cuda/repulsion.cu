@@ -1,4 +1,4 @@
-/* repulsion.cu: the short-range repulsion of a model file, added to what the network gave. Twin: cpu/repulsion.c. */
+/* repulsion.cu: adds the short-range repulsion of the model file to energies and gradients. Twin: cpu/repulsion.c. */
 #include "ops_cuda.h"
 
 enum { REPULSION_THREADS = 128 };
@@ -16,8 +16,8 @@ typedef struct repulsion_arrays {
   int32_t n_local, n_species, n_members, unused;
 } repulsion_arrays;
 
-/* E_i += sum_e V(r_e),  grad[e] += V'(r_e) d_e/r_e  for the edges e of centre i that are shorter than the cutoff of
- * their elements, V = mlff_zbl. One thread per centre, in double; deterministic. Twin: repulsion_cpu. */
+/* E_i += sum_e V(r_e),  grad[e] += V'(r_e) d_e/r_e  for the edges e of center i below the cutoff of their
+ * elements, V = mlff_zbl. One thread per center, in double; deterministic. Twin: repulsion_cpu. */
 __global__ void repulsion_kernel(repulsion_arrays a)
 {
   grid_dependency_wait();

@@ -1,5 +1,4 @@
-/* rows.cu: rows of features on their way to other ranks, where MPI takes them from the memory of the GPU. No twin: on
- * the CPU they are packed by whoever sends them. */
+/* rows.cu: packs rows of features for GPU-aware MPI. No twin: on the CPU the sender packs them. */
 #include "ops_cuda.h"
 
 enum { ROW_THREADS = 128 };
@@ -7,13 +6,13 @@ enum { ROW_THREADS = 128 };
 namespace { /* kernels and their arguments differ between element types */
 
 typedef struct row_arrays {
-  const real *rows;    /* [n_nodes][width]  */
-  const int32_t *sent; /* [n_sent]          */
-  real *packed;        /* [n_sent][width]   */
-  int64_t n, width;    /* n = n_sent width  */
+  const real *rows;    /* [n_nodes][width] */
+  const int32_t *sent; /* [n_sent] */
+  real *packed;        /* [n_sent][width] */
+  int64_t n, width;    /* n = n_sent width */
 } row_arrays;
 
-/* packed[k][c] = rows[sent[k]][c]. One thread per number; deterministic. */
+/* packed[k][c] = rows[sent[k]][c]. One thread per element; deterministic. */
 __global__ void pack_rows_kernel(row_arrays a)
 {
   grid_dependency_wait();

@@ -1,9 +1,9 @@
-/* table.cu: the op table of the CUDA backend; compiled once for each element type. Twin: cpu/table.c. */
+/* table.cu: op table of the CUDA backend, compiled once per element type. Twin: cpu/table.c. */
 #include "ops_cuda.h"
 
 namespace { /* kernels differ between element types */
 
-/* Does nothing; whether it can be found tells whether this build has code for the device. */
+/* Empty kernel. Its attributes are available only if this build has code for the device. */
 __global__ void probe_kernel(int *unused)
 {
   grid_dependency_wait();
