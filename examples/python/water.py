@@ -37,7 +37,7 @@ print(f"O-H {water.get_distance(0, 1):.4f} A, H-O-H {water.get_angle(1, 0, 2):.1
 # %% [markdown]
 # ## 64 molecules at 1 g/cm3: relaxed a little, 0.5 ps with a thermostat at 300 K, 0.5 ps without
 #
-# Molecules on a lattice, turned at random. The neighbour list is kept from step to step.
+# Molecules on a lattice, turned at random. The neighbor list is kept from step to step.
 
 # %%
 rng = np.random.default_rng(1)
