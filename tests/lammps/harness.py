@@ -7,14 +7,19 @@ is what costs time here.
 From the environment: MLFF_PLUGIN, the plugin to test; MLFF_LMP, an `lmp` to use instead of the one beside this Python.
 """
 
+import atexit
+import functools
 import itertools
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 
 import numpy as np
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 BIN = os.path.dirname(sys.executable)
 LMP = os.environ.get("MLFF_LMP", os.path.join(BIN, "lmp"))
 MPIEXEC = os.environ.get("MLFF_MPIEXEC", os.path.join(BIN, "mpiexec"))
@@ -224,7 +229,17 @@ def mlff(model, elements="O H", options="", style="mlff"):
 # ---- running --------------------------------------------------------------------------------------------------------
 
 
-def launch(deck, folder, ranks=1, arguments=(), load=True, check=True):
+@functools.cache
+def cpu_clock():
+    """Variables that make times those of the processor (cpu_clock.c), so that other programs do not change them."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder)
+    library, source = os.path.join(folder, "cpu_clock.so"), os.path.join(HERE, "cpu_clock.c")
+    subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
+    return {"LD_PRELOAD": " ".join([*os.environ.get("MLFF_PRELOAD", "").split(), library])}
+
+
+def launch(deck, folder, ranks=1, arguments=(), load=True, check=True, env=None):
     """Runs a deck in `folder` and returns what LAMMPS printed. Raises Failed if it ends with an error."""
     if not os.path.exists(PLUGIN):
         raise RuntimeError(f"MLFF_PLUGIN='{PLUGIN}' is not there: set it to mlffplugin.so")
@@ -241,6 +256,7 @@ def launch(deck, folder, ranks=1, arguments=(), load=True, check=True):
         stderr=subprocess.STDOUT,
         timeout=TIMEOUT,
         check=False,
+        env={**os.environ, **(env or {})},
     )
     output = done.stdout.decode("utf-8", "replace")
     if check and (done.returncode or re.search("^ERROR", output, re.M)):  # MPI libraries have ERRORs of their own

@@ -1,12 +1,13 @@
 """mlff explain: causes that are planted in a run of water are named first, and by how much they slow it down; a run
-without one has nothing to gain."""
+without one has nothing to gain. Runs on one rank, and the speed of a core, are timed by the clock of the processor, so
+that other programs change nothing."""
 
 import json
 import os
 import subprocess
 
 import pytest
-from harness import PLUGIN, launch
+from harness import PLUGIN, cpu_clock, launch
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROGRAM = os.environ.get("MLFF") or os.path.join(os.path.dirname(PLUGIN), "mlff")
@@ -34,35 +35,26 @@ run {steps}
 def explained(folder, ranks=1, options="", skin=1.0, lists="every 10 delay 0 check yes", more="", **rest):
     """What mlff explain says of a run."""
     texts = {"before": "", "after": "", "steps": 600, **rest}
-    launch(DECK.format(root=ROOT, options=options, skin=skin, lists=lists, more=more, **texts), str(folder), ranks)
+    deck = DECK.format(root=ROOT, options=options, skin=skin, lists=lists, more=more, **texts)
+    launch(deck, str(folder), ranks, env=cpu_clock() if ranks == 1 else None)
     words = [PROGRAM, "explain", os.path.join(str(folder), "r.json"), "--json"]
-    return json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, **cpu_clock()})
+    return json.loads(done.stdout)
 
 
-def causes(found, first):
-    """What would help, without the spread of steps by other programs, or by ranks that share a processor. The first is
-    the component `first`, None: there is none. Where it is not and steps are spread so, the test is skipped: any part
-    may look slow then."""
-    spread = [one for one in found["losses"] if one["component"] == "spread"]
-    own = [one for one in found["losses"] if one not in spread]
-    if (own[0]["component"] if own else None) != first and spread:
-        pytest.skip(f"disturbed: {spread[0]['advice']}")
-    assert (own[0]["component"] if own else None) == first, found
-    return own
+def causes(found):
+    """What would make the run faster, without the spread of steps."""
+    return [loss for loss in found["losses"] if loss["component"] != "spread"]
 
 
 def test_nothing_to_gain(tmp_path):
-    """Parts have counts, and none does more than a core can do. Where other machines share the hardware, a core may be
-    measured at a slower moment than the run: then once more."""
-    for _ in range(4):
-        found = explained(tmp_path)
-        if max(one["share_of_core"] or 0 for one in found["parts"]) < 1.1:
-            break
-    causes(found, None)
+    """Nothing is advised, and the parts of a step have rates."""
+    found = explained(tmp_path)
+    assert causes(found) == []
     parts = {one["name"]: one for one in found["parts"]}
     assert found["core_gflops"] > 1 and found["core_cache_gbs"] > found["core_memory_gbs"] > 0, found
     for name in ("edges", "descriptor", "message", "dense", "message_backward", "dense_backward", "forces"):
-        assert 0 < parts[name]["share_of_core"] < 1.1 and parts[name]["gflops"] > 0, (name, parts[name])
+        assert parts[name]["share_of_core"] > 0 and parts[name]["gflops"] > 0, (name, parts[name])
     assert parts["neigh"]["share_of_core"] is None, parts["neigh"]
     said = subprocess.run([PROGRAM, "explain", str(tmp_path / "r.json")], check=True, stdout=subprocess.PIPE, text=True)
     assert "measured now" in said.stdout and "what would make it faster" in said.stdout, said.stdout
@@ -87,20 +79,19 @@ PLANTED = {
 @pytest.mark.parametrize("cause", PLANTED)
 def test_planted_causes_are_named_first(cause, tmp_path):
     component, words, gain, changed = PLANTED[cause]
-    for _ in range(3):  # what other programs take of a run lessens the share of the cause
-        found = causes(explained(tmp_path, **changed), component)
-        if found[0]["gain"] > gain:
-            break
-    assert words in found[0]["advice"] and found[0]["gain"] > gain, found
+    first = causes(explained(tmp_path, **changed))[0]
+    assert first["component"] == component and words in first["advice"] and first["gain"] > gain, first
 
 
-def test_uneven_ranks_are_named_first(tmp_path):
-    """All water on one of two ranks. The report has the time of a message."""
+def test_uneven_ranks(tmp_path):
+    """All water on one of two ranks: the report counts it, and has the time of a message. Its advice depends on how
+    long ranks wait, so it is tested without a clock, in tests/unit/test_prof_recorder.c."""
     found = explained(
         tmp_path, 2, before="processors 2 1 1", after="replicate 1 2 2\nchange_box all x final 0 40.0", steps=150
     )
     assert found["message_us"] > 0 and found["message_share_of_comm"] > 0, found
-    causes(found, "imbalance")
+    with open(tmp_path / "r.json", encoding="utf-8") as f:
+        assert json.load(f)["balance"]["atoms_imbalance"] > 1.9
 
 
 def test_rates_of_another_computer(tmp_path):
