@@ -1,11 +1,12 @@
 #!/bin/sh
-# Makes scripts/requirements*.txt: the packages of requirements*.in and all that these need, with versions and SHA-256 of
-# their files, for x86-64 and aarch64 and every Python of PYTHONS. Needs the network; some minutes.
+# Writes scripts/requirements.txt: the packages of requirements.in and their dependencies, with versions and SHA-256 of
+# their files, for x86-64 and aarch64 and every Python of PYTHONS. Needs the network and some minutes.
 #
-#   scripts/lock.sh               versions that are there stay, where the .in files let them
-#   scripts/lock.sh --upgrade     the newest that fit
+#   scripts/lock.sh               keeps the versions of requirements.txt that requirements.in allows
+#   scripts/lock.sh --upgrade     takes the newest versions
 #
-# pip installs nothing but these files (--require-hashes). tests/lint compares the two lists.
+# Each entry ends with the sections that install it; scripts/pins.sh prints those of a section. pip installs nothing else
+# (--require-hashes).
 set -eu
 
 UV=uv==0.13.9
@@ -20,30 +21,44 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python3 -m venv "$work/venv"
 "$work/venv/bin/pip" install -q --disable-pip-version-check "$UV" || die "pip could not install $UV"
-uv="$work/venv/bin/uv pip compile -q --no-annotate --no-emit-index-url"
+uv="$work/venv/bin/uv pip compile -q --no-annotate --no-header --no-emit-index-url"
 cd "$HERE"
 
-# lock NAME PYTHON KIND OPTION...: NAME.txt of NAME.in, from this Python on, of wheels alone or of sources as well; then whether
-# each processor and Python finds its files
-lock() {
-  name=$1 oldest=$2 kind=
-  [ "$3" = sources ] || kind="--only-binary :all:"
-  shift 3
-  # shellcheck disable=SC2086  # two words
-  $uv $kind --universal --generate-hashes --python-version "$oldest" --custom-compile-command scripts/lock.sh "$@" \
-    "$name.in" -o "$name.txt" >/dev/null || die "$name.in cannot be resolved; is a package index reachable?"
+# All sections at once, so that a package has the same version in each.
+grep '^[A-Za-z]' requirements.in | sort -u >"$work/all.in"
+[ ! -e requirements.txt ] || cp requirements.txt "$work/all.txt"
+# shellcheck disable=SC2086  # several words
+$uv --universal --generate-hashes --python-version 3.9 "$@" "$work/all.in" -o "$work/all.txt" >/dev/null ||
+  die "requirements.in cannot be resolved; is a package index reachable?"
+
+# The packages of each section: as many lines as "NAME==VERSION SECTION".
+: >"$work/members"
+sections=$(sed -n 's/^# \[\([a-z]*\)\].*/\1/p' requirements.in)
+for section in $sections; do
+  sed -n "/^# \[$section\]/,/^\$/p" requirements.in >"$work/$section.in"
+  kind="--only-binary :all:" oldest=3.9
+  case $section in
+    install) kind='' oldest=3.11 ;;
+    site) oldest=3.11 ;;
+  esac
+  # shellcheck disable=SC2086
+  $uv $kind --universal --python-version $oldest -c "$work/all.txt" "$work/$section.in" -o "$work/$section.txt" \
+    >/dev/null || die "section $section has no wheels for all dependencies"
+  sed -n "s/^\([^ ;]*==[^ ;]*\).*/\1 $section/p" "$work/$section.txt" >>"$work/members"
   for python in $PYTHONS; do
     [ "${python#3.}" -ge "${oldest#3.}" ] || continue
     for platform in $PLATFORMS; do
-      # shellcheck disable=SC2086  # two words
-      $uv $kind --no-deps --python-version "$python" --python-platform "$platform" "$name.txt" -o "$work/list" >/dev/null ||
-        die "$name.txt lacks files for Python $python on $platform"
+      # shellcheck disable=SC2086
+      $uv $kind --no-deps --python-version "$python" --python-platform "$platform" "$work/$section.txt" -o "$work/list" \
+        >/dev/null || die "section $section lacks files for Python $python on $platform"
     done
   done
-}
+done
 
-lock requirements 3.9 wheels "$@"
-lock requirements-test 3.9 wheels -c requirements.txt "$@"
-lock requirements-site 3.9 wheels -c requirements-test.txt "$@"
-lock requirements-train 3.9 wheels -c requirements.txt -c requirements-test.txt "$@"
-lock requirements-install 3.11 sources -c requirements-test.txt "$@"
+awk 'NR == FNR { of[$1] = of[$1] " " $2; next }
+     /^[A-Za-z]/ { if (name) print "    # sections:" of[name]; name = $1 }
+     /^ *#/ { next }
+     { print }
+     END { print "    # sections:" of[name] }' "$work/members" "$work/all.txt" >"$work/new.txt"
+{ printf '# Written by scripts/lock.sh.\n'; cat "$work/new.txt"; } >requirements.txt
+! grep -q 'sections:$' requirements.txt || die "requirements.txt has packages of no section"

@@ -100,21 +100,21 @@ and run this again."
 # the pins have not changed.
 install_python() {
   case $1 in
-    site) files=requirements-site.txt ;;
-    test) files='requirements.txt requirements-test.txt requirements-site.txt' ;;
-    install) files='requirements.txt requirements-test.txt requirements-site.txt requirements-install.txt' ;;
-    *) files=requirements.txt ;;
+    test) sections='build test site' ;;
+    install) sections='build test site install' ;;
+    *) sections=$1 ;;
   esac
   [ -x "$VENV/bin/python" ] || { say "creating .venv"; python3 -m venv "$VENV"; }
-  for file in $files; do
-    stamp=$VENV/mlff-$file file=$ROOT/scripts/$file
-    if ! cmp -s "$file" "$stamp"; then
-      say "installing Python packages of ${file##*/} into .venv"
+  for section in $sections; do
+    stamp=$VENV/mlff-$section.txt pins=$VENV/mlff-$section.new
+    "$ROOT/scripts/pins.sh" "$section" >"$pins" || die "scripts/requirements.txt has no section $section"
+    if ! cmp -s "$pins" "$stamp"; then
+      say "installing Python packages of section $section of scripts/requirements.txt into .venv"
       # Modules are compiled when they are first imported; compiling all of them takes half of the time.
-      "$VENV/bin/python" -m pip install -q --no-compile --disable-pip-version-check --require-hashes -r "$file" </dev/null ||
-        die "pip could not install $file; is a package index reachable?"
-      cp "$file" "$stamp"
+      "$VENV/bin/python" -m pip install -q --no-compile --disable-pip-version-check --require-hashes -r "$pins" </dev/null ||
+        die "pip could not install the packages of section $section; is a package index reachable?"
     fi
+    mv "$pins" "$stamp"
   done
   for place in "$VENV"/lib/python3*/site-packages; do
     [ -f "$place/mlff_tools.pth" ] || echo ../../../../python >"$place/mlff_tools.pth" # seen from there: $ROOT/python

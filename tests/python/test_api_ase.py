@@ -13,7 +13,7 @@ import pytest
 import mlff
 from mlff_tools.model import modelfile, structures
 
-ase = pytest.importorskip("ase", reason="ASE is not installed: pip install -r scripts/requirements-test.txt")
+ase = pytest.importorskip("ase", reason="ASE is not installed: scripts/setup.sh test")
 
 from ase import units  # noqa: E402
 from ase.build import bulk, molecule  # noqa: E402

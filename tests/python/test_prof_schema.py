@@ -12,7 +12,7 @@ import pytest
 
 from mlff_tools.bench import publish as bench_publish
 
-jsonschema = pytest.importorskip("jsonschema", reason="jsonschema of scripts/requirements-test.txt is not installed")
+jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed: scripts/setup.sh test")
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("MLFF_BUILD_DIR", os.path.join(ROOT, "build"))
