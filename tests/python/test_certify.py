@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 
 import helpers
 import kills
@@ -134,12 +133,11 @@ def test_everything_of_a_liquid(place, capsys):
         assert title in page
     out = capsys.readouterr().out
     assert out.strip().splitlines()[-1].startswith("certificate of water-benzene-student: QUICK FAIL: ")
-    # again: all is there
-    begin = time.monotonic()
+    # again: nothing is run
     again_status, again = certify(recipe(place, bars, {"mlff": STUDENT}))
     keep = ("errors", "nve", "timestep", "nvt", "npt", "size", "beyond", "speed")
     assert again_status == 1 and all(again["measurements"][k] == found["measurements"][k] for k in keep)
-    assert " water, " not in capsys.readouterr().out and time.monotonic() - begin < 60
+    assert " water, " not in capsys.readouterr().out
 
 
 def test_passes_and_has_no_bars(place, capsys):
