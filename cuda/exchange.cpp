@@ -8,12 +8,12 @@
 /* ---- GPU-aware MPI ----------------------------------------------------------------------------------------------- */
 
 /* Tells the simulator that MPI accesses device memory. */
-static void allow_mpi_access(int come)
+static void allow_mpi_access(int allow)
 {
 #if MLFF_CUDASIM
-  cudasim_let_others_in(come);
+  cudasim_allow_host_access(allow);
 #else
-  (void) come;
+  (void) allow;
 #endif
 }
 

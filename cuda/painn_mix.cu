@@ -1,5 +1,5 @@
-/* painn_mix.cu: the steps of an atom's update between its matrix products, and the readout, on the GPU. What
- * reverses what is told in its twin, cpu/painn_mix.c. */
+/* painn_mix.cu: element-wise steps of the PaiNN update between its GEMMs, and the readout, on the GPU. Twin:
+ * cpu/painn_mix.c, which lists the steps of both passes. */
 #include "atoms.h"
 #include "painn.h"
 
@@ -9,8 +9,8 @@ enum { MIX_THREADS = 128, READOUT_WARPS = 4 };
 
 namespace { /* kernels and their arguments differ between element types */
 
-/* Atom i and channel k of this thread; 0 beyond the end. Kernels here own one channel of one atom per thread, use no
- * shared memory and are deterministic. */
+/* Sets atom i and channel k of this thread; false beyond the end. A thread owns one channel of one atom; no shared
+ * memory; deterministic. */
 MLFF_DEVICE int own_channel(const mix_arrays &a, int64_t *i, int *k)
 {
   const int64_t t = (int64_t) blockIdx.x * MIX_THREADS + threadIdx.x;

@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(WARP *MOMENT_WARPS, 4) moments_kernel(moment_a
     a.q[block * a.ld_q + n_columns + s] = s == slot ? (real) 1 : (real) 0;
 }
 
-/* With g_q, g_mu the adjoints of the moments of atom i at the slot of the neighbour:
+/* With g_q, g_mu the adjoints of the moments of atom i at the slot of the neighbor:
  *   dE/du = sum_k coef_k g_mu[k], dE/dr = sum_k slope_k (g_q[k] + u.g_mu[k]), both plus the values of later layers,
  *   then edge_grad[e] = dE/dvec = dE/dr u + (dE/du - u (u.dE/du))/r
  * A block owns atom i, a thread every MOMENT_THREADS-th of its edges. No shared memory; deterministic.

@@ -1,29 +1,27 @@
-/* device.h: the GPU of these tests: the simulated one in builds with MLFF_CUDASIM, else a real one. Programs that need
- * one are skipped, by name, where there is none. */
+/* device.h: the GPU of these tests, simulated in builds with MLFF_CUDASIM. Programs are skipped, by name, without a
+ * GPU. */
 #ifndef MLFF_TEST_DEVICE_H
 #define MLFF_TEST_DEVICE_H
 
 #include "backends.h"
 
-/* test_main, or 77 and the reason. */
+/* Runs test_main, or prints the reason and returns 77. */
 int device_main(const char *name, test_make_suite *make);
 
-/* At the begin of a test. The simulator is as at the start of a program, with n GPUs. Returns how many GPUs
- * there are. */
+/* Start of a test: resets the simulator, with n GPUs. Returns the number of GPUs. */
 int device_reset(int n);
-/* Simulated: blocks and warps run in another order from now on. On a real GPU they always do. */
+/* Simulator: blocks and warps run in a different order from now on. */
 void device_shuffle(unsigned seed);
-/* Simulated: fails the test when its memory was not given back. Of a real GPU, compute-sanitizer tells. */
+/* Simulator: fails the test if device memory leaked. For a real GPU use compute-sanitizer. */
 void device_is_empty(void);
 
-/* Arrays on GPU 0 through the CUDA runtime. What was written is there when the call returns. */
+/* Arrays on GPU 0 through the CUDA runtime; blocking. */
 void *device_array(const void *host, size_t bytes);
 void device_write(void *array, const void *host, size_t bytes);
 void device_read(void *host, const void *array, size_t bytes);
 void device_free(const void *array);
 
-/* Fails the test unless numbers of different kernels that do the same are as near as between_kernels says. precision:
- * fp32, fp64 or mixed. */
+/* Fails the test unless results of equivalent kernels agree within between_kernels. precision: fp32, fp64 or mixed. */
 void same_of_kernels(const char *what, const double *got, const double *ref, int64_t n, const char *precision);
 
 #endif

@@ -1,19 +1,18 @@
-/* device_graph_scene.h: one graph twice, on the host and on the GPU, for tests of graphs whose arrays are on the
- * device. */
+/* device_graph_scene.h: a graph on the host and a copy on the GPU, for tests of graphs on the device. */
 #ifndef MLFF_TEST_DEVICE_GRAPH_SCENE_H
 #define MLFF_TEST_DEVICE_GRAPH_SCENE_H
 
 #include "other_rank.h"
 #include "testmodel.h"
 
-/* Small models of the architectures whose forces are derivatives; `which` beyond their number begins again. Others give
- * no forces on the device. */
+/* Small models of the architectures with conservative forces, modulo their number. Others have no forces on the
+ * device. */
 int n_models(void);
 test_model make_model(int which);
 mlff_model *open_model(const test_model *file, const char *device, const char *precision, const char *replay);
 void close_models(mlff_model *a, mlff_model *b, test_model *file);
 
-/* A model twice on the GPU, for two graphs that are to give the same. */
+/* A model opened twice on the GPU, for two graphs that must give the same results. */
 typedef struct models {
   test_model file;
   mlff_model *a, *b;
@@ -34,9 +33,9 @@ typedef struct twins {
 /* Water; with_ranks: its images become atoms of another rank. */
 twins make_twins(double reach, int n_side, int with_ranks);
 void free_twins(twins *t);
-/* Brings positions of the host to the GPU. */
+/* Copies the positions from the host to the GPU. */
 void write_positions(twins *t);
-/* Every atom goes a little on, its images with it. */
+/* Moves every atom and its images by a small step. */
 void move(twins *t);
 
 typedef struct answer {
@@ -47,10 +46,10 @@ typedef struct answer {
 
 answer make_answer(const mlff_graph *g, int with_stress);
 void same_bits(const answer *a, const answer *b);
-/* One step of both; `wanted`: bit 0 stress of atoms, bit 1 forces on the host, too, bit 2 features from GPU to GPU. */
+/* One step of both; `wanted`: bit 0 per-atom stress, bit 1 also forces on the host, bit 2 exchange from GPU to GPU. */
 void step(mlff_model *on_host, mlff_model *on_device, twins *t, int wanted);
 
-/* What most tests work with: one model on the GPU, and a box of water on both sides. */
+/* Fixture of most tests: a model on the GPU, and a box of water on the host and on the GPU. */
 typedef struct scene {
   test_model file;
   mlff_model *model;

@@ -50,7 +50,7 @@ void set_block(mlff_model *model, int64_t block)
   ops->ani_block = ops->painn_block = block;
 }
 
-/* Members of other depths and widths are in one launch, and elements end within a batch. */
+/* Members of different depths and widths in one launch; elements end within a batch. */
 test_model make_model(int which)
 {
   test_model_options o = {.elements = hco, .n_elements = 3, .is_double = 1};

@@ -48,14 +48,14 @@ static mlff_status forward_device(void *context, const void *packed, void *arriv
   const size_t bytes = (size_t) (other->n_nodes - other->n_local) * row_bytes;
   void *rows = malloc(bytes);
   (void) error;
-  device_read(rows, packed, bytes); /* every node that plays another rank's is sent once, in order */
+  device_read(rows, packed, bytes); /* every node of the other rank is sent once, in order */
   device_write(arrivals, rows, bytes);
   free(rows);
   other->n_direct++;
   return MLFF_OK;
 }
 
-/* rows[owner] += rows of the nodes that play another rank's, in order */
+/* rows[owner] += rows of the nodes of the other rank, in order */
 static mlff_status reverse(void *context, void *rows, int width, size_t real_size, mlff_error *error)
 {
   other_rank *other = context;
@@ -73,7 +73,7 @@ static mlff_status reverse(void *context, void *rows, int width, size_t real_siz
   return MLFF_OK;
 }
 
-/* Sums of one rank. */
+/* Sums over one rank. */
 static mlff_status reduce(void *context, double *values, int n, mlff_error *error)
 {
   other_rank *other = context;

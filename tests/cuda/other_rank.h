@@ -11,11 +11,11 @@ typedef struct other_rank {
   long n_forward, n_direct, n_reverse, n_reduce; /* calls */
 } other_rank;
 
-/* Gives all images of an atom one node of another rank, in graph->n_nodes and node[n_all], which are those of one rank
- * before; no atom is interior. free_other_rank releases what it returns. */
+/* Makes the images of an atom one node of another rank: changes graph->n_nodes and node[n_all] of one rank. No atom is
+ * interior then. Free the result with free_other_rank. */
 other_rank make_other_rank(mlff_graph *graph, int32_t *node);
 void free_other_rank(other_rank *other);
-/* Through the host; or `from GPU to GPU`, by packed rows on the device, which only copies may touch. */
+/* Exchange through the host, or from GPU to GPU by packed rows on the device. */
 mlff_halo halo_of(other_rank *other, int is_direct);
 
 #endif

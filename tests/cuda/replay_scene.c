@@ -182,7 +182,7 @@ double record_now(scene *s, mlff_model *model, int with_stress)
   test_ok(record(s, model, &a.result, &seconds, &error), error);
   ck_assert(memcmp(&before, &s->other, sizeof before) == 0);
   const int has_exchanges = before.owner && mlff_model_info(model)->exchange_width > 0;
-  if (seconds > 0 && !has_exchanges) { /* then the results are those of an evaluation */
+  if (seconds > 0 && !has_exchanges) { /* the capture has evaluated the model */
     test_ok(evaluate(s, s->off, &b.result, &error), error);
     ck_assert_int_eq(memcmp(a.numbers, b.numbers, a.n * sizeof *a.numbers), 0);
     ck_assert(a.result.energy == b.result.energy);

@@ -1,13 +1,13 @@
-/* replay_scene.h: water whose atoms move while its list stays, and one model that records its steps beside one that
- * does not. For tests of recorded steps, on any GPU and on the simulated one. */
+/* replay_scene.h: water with moving atoms and a constant list, and a model with and without replay. For tests of
+ * captured steps on real and simulated GPUs. */
 #ifndef MLFF_TEST_REPLAY_SCENE_H
 #define MLFF_TEST_REPLAY_SCENE_H
 
 #include "other_rank.h"
 #include "testmodel.h"
 
-/* Cases are small models of all architectures, first in single precision, then in double; then in single precision with
- * images as atoms of another rank, whose features travel through the host, and then from GPU to GPU. */
+/* Cases: small models of all architectures in single and in double precision, then in single precision with images as
+ * atoms of another rank, with exchanges through the host and from GPU to GPU. */
 static inline int n_cases(void)
 {
   return 2 * test_n_archs();
@@ -31,20 +31,20 @@ typedef struct scene {
   other_rank other;
 } scene;
 
-/* The model of case `which` again. */
+/* Opens the model of case `which` once more. */
 mlff_model *open_model(const test_model *file, int which, const char *replay);
 scene make_scene(int which);
-/* With a repulsion: none of the pairs of the water feels it, although bonds are shorter than the longest cutoff. */
+/* With a repulsion that is zero for all pairs of the water, although bonds are shorter than its longest cutoff. */
 scene make_repelling_scene(int which);
 void free_scene(scene *s);
 /* A new list with this skin. */
 void set_list(scene *s, double skin);
-/* Every atom, with its images, goes a little from where it started; all distances are scaled. */
+/* Moves every atom and its images by a small step from its initial position; scales all distances. */
 void move(scene *s, double size, double scale);
-/* Whether atoms have energies and stress of their own. */
+/* Whether the model has per-atom energies and stress. */
 int has_atoms(const scene *s);
 
-/* What a step gives, all of it. */
+/* All results of a step. */
 typedef struct answer {
   mlff_result result;
   double *numbers;
@@ -53,15 +53,14 @@ typedef struct answer {
 
 answer make_answer(const scene *s, int with_stress);
 
-/* One of the models on the graph as it is. */
+/* Evaluates one of the models. */
 mlff_status evaluate(scene *s, mlff_model *model, mlff_result *result, mlff_error *error);
 mlff_status record(scene *s, mlff_model *model, mlff_result *result, double *seconds, mlff_error *error);
-/* One step with both models: the same bits, after the same exchanges. */
+/* One step with both models; checks equal bits and equal exchanges. */
 void step(scene *s, int with_stress);
-/* The same when `on` is timed, and so takes other kernels. */
+/* As step, when `on` is timed and therefore uses other kernels. */
 void timed_step(scene *s);
-/* Records a step now; 0 when there is nothing to record, else the seconds, and the results are those of an
- * evaluation. */
+/* Captures a step; returns the seconds, or 0 if there is nothing to capture. The results are those of an evaluation. */
 double record_now(scene *s, mlff_model *model, int with_stress);
 void check_counts(const scene *s, int64_t n_steps, int64_t n_replayed, int64_t n_recorded, int64_t n_overflows);
 

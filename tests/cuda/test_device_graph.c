@@ -1,6 +1,6 @@
-/* test_device_graph.c: graphs whose arrays are on the device: the same bits as from the host, step by step, with steps
- * recorded or not, for new lists, other ranks' atoms, no atoms; and what is refused. The simulated device stops host
- * code that touches its memory, and kernels that get other addresses. */
+/* test_device_graph.c: graphs with arrays on the device give the same bits as on the host, with and without replay, for
+ * new lists, atoms of other ranks, no atoms; and invalid graphs are rejected. The simulator detects host accesses to
+ * device memory and host addresses in kernels. */
 #include "device_graph_scene.h"
 
 #include <math.h>
@@ -35,7 +35,7 @@ START_TEST(same_bits_as_from_the_host)
 }
 END_TEST
 
-/* Features of nodes of other ranks go through the halo, forces on them are there as well. */
+/* Features of nodes of other ranks are exchanged by the halo; forces on them are returned, too. */
 START_TEST(same_bits_on_ranks)
 {
   const char *precision = _i < n_models() ? "fp32" : "fp64";
@@ -46,7 +46,7 @@ START_TEST(same_bits_on_ranks)
     step(m.a, m.b, &t, k == 2 ? 1 : k == 3 ? 4 : k);
     move(&t);
   }
-  for (int list = 0; list < 2; list++) { /* GPU to GPU from the first step on, with lists of other sizes */
+  for (int list = 0; list < 2; list++) { /* GPU to GPU from the first step, with lists of different sizes */
     free_twins(&t);
     t = make_twins(mlff_model_info(m.a)->cutoff + 0.3 + 0.4 * list, 2, 1);
     long n_first = 0;
@@ -63,7 +63,7 @@ START_TEST(same_bits_on_ranks)
 }
 END_TEST
 
-/* One model gets graphs from both sides in turn, with one list. */
+/* One model evaluates graphs on the host and on the device alternately, with one list. */
 START_TEST(from_both_sides_in_turn)
 {
   scene s = open_scene(_i, 0);
@@ -136,7 +136,7 @@ START_TEST(no_atoms)
 }
 END_TEST
 
-/* Each array from the wrong place, the CPU, and functions that read graphs on the host. */
+/* Each array in the wrong memory, the CPU backend, and functions that need graphs on the host. */
 START_TEST(wrong_use_is_refused)
 {
   const int has_two = device_reset(2) > 1;
@@ -181,7 +181,7 @@ START_TEST(wrong_use_is_refused)
 }
 END_TEST
 
-/* Numbers that are not finite, elements that are not the model's. */
+/* Non-finite positions, elements that the model does not have. */
 START_TEST(errors_name_atoms)
 {
   scene s = open_scene(_i, 0);
@@ -212,7 +212,7 @@ START_TEST(errors_name_atoms)
 }
 END_TEST
 
-/* Weights so large that products overflow: the GPU finds the first force that is not a number. */
+/* Weights so large that GEMMs overflow: the GPU reports the first non-finite force. */
 START_TEST(forces_that_are_not_finite)
 {
   device_reset(1);

@@ -1,6 +1,6 @@
-/* test_fuse.c: operations that are done at once (`fuse on`) give what those done one by one do, but for rounding; and
- * products on tensor cores (`precision mixed`) are as near to fp32 as is promised, with the shipped models. Launches
- * are counted in ../cudasim/test_fuse.c. */
+/* test_fuse.c: fused ops (`fuse on`) give the results of separate ops within rounding, and GEMMs on tensor cores
+ * (`precision mixed`) agree with fp32 as documented, with the shipped models. ../cudasim/test_fuse.c counts
+ * launches. */
 #include "fuse_scene.h"
 #include "mixed.h"
 
@@ -14,7 +14,7 @@ static const char *const hco[] = {"H", "C", "O"};
 
 /* ---- fuse -------------------------------------------------------------------------------------------------------- */
 
-/* And the same bits again, in whatever order blocks run. */
+/* Repeated evaluations have the same bits, for any order of blocks. */
 START_TEST(fused_steps_agree)
 {
   const char *precision = _i / 2 % 2 ? "fp64" : "fp32";
@@ -38,8 +38,8 @@ START_TEST(fused_steps_agree)
 }
 END_TEST
 
-/* Products whose weights come in several chunks and passes, which leave no room for as many atoms of a block as there
- * could be; and columns of ANI in several tiles. */
+/* GEMMs with weights in several chunks and passes, which limit the atoms of a block; columns of ANI in several
+ * tiles. */
 START_TEST(wide_networks_agree)
 {
   static const int features[] = {0, 100, 200, 200, 320}; /* 0: ANI */
@@ -67,8 +67,7 @@ START_TEST(wide_networks_agree)
 }
 END_TEST
 
-/* Large systems and steps whose parts are timed take ANI's networks layer by layer. Water is large for the simulated
- * GPU. */
+/* Large systems and timed steps run the networks of ANI layer by layer. Water is large for the simulated GPU. */
 START_TEST(ani_layers_agree)
 {
   mlff_error error = {.code = MLFF_OK};
@@ -105,7 +104,7 @@ END_TEST
 static const char *const shipped[] = {"water-benzene-student", "water-benzene-teacher"};
 enum { N_SHIPPED = sizeof shipped / sizeof *shipped, N_FRAMES = 3 };
 
-/* Not fused: small systems would go without tensor cores. */
+/* Not fused: fused small systems use no tensor cores. */
 static mlff_model *open_shipped(const char *name, const char *precision)
 {
   char path[600];
@@ -123,7 +122,7 @@ static mlff_model *open_shipped(const char *name, const char *precision)
   return model;
 }
 
-/* The promise of docs/gpu.md. The self-tests of the files pass as well: they run when the model is opened. */
+/* The accuracy stated in docs/gpu.md. Opening a model also runs the self-test of its file. */
 START_TEST(mixed_keeps_the_promise)
 {
   device_reset(1);
@@ -149,7 +148,7 @@ static mlff_system *water_of(const mlff_model *model, int n_side, double skin)
   return system;
 }
 
-/* Numbers that float has and halves have not: an error that says so, no other answer. */
+/* Values outside the range of half precision are an error. */
 START_TEST(mixed_ends_at_65504)
 {
   device_reset(1);
@@ -179,7 +178,7 @@ END_TEST
 
 enum { N_SIZED = N_SHIPPED + 1 };
 
-/* The shipped models, and an ensemble of about the size of ANI-2x with random weights; without self-test. */
+/* The shipped models, and a random ensemble of about the size of ANI-2x; without self-test. */
 static mlff_model *open_sized(int which, const char *precision)
 {
   static const char *const elements[] = {"H", "O"};
@@ -220,7 +219,7 @@ static double foresee(mlff_model *model, const mlff_graph *graph)
   return (double) forecast.first_bytes + (double) forecast.host_bytes;
 }
 
-/* The promise of docs/gpu.md for 100 thousand atoms. */
+/* The memory stated in docs/gpu.md for 100 thousand atoms. */
 START_TEST(mixed_takes_less_memory)
 {
   device_reset(1);
@@ -236,7 +235,7 @@ START_TEST(mixed_takes_less_memory)
 }
 END_TEST
 
-/* The same held and not only foreseen, in a small system and as much smaller blocks; and with the bits of one block. */
+/* The memory in use, not only the forecast, in a small system with smaller blocks; same bits as with one block. */
 START_TEST(blocks_of_mixed)
 {
   device_reset(1);
@@ -279,8 +278,8 @@ START_TEST(mixed_orb_is_near_single)
 }
 END_TEST
 
-/* Mixed steps of small systems are those of fp32: fused, and without tensor cores; they have the same bits recorded and
- * in any order, too. */
+/* Mixed steps of small systems are those of fp32: fused, without tensor cores; same bits with replay and in any
+ * order. */
 START_TEST(mixed_steps_of_few_atoms_are_those_of_fp32)
 {
   device_reset(1);

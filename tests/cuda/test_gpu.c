@@ -1,5 +1,5 @@
-/* test_gpu.c: what a GPU does beside computing: which one is taken, what it says of itself, memory as foreseen, the
- * same bits again. Failures, which cannot be ordered on a real one, are in ../cudasim/test_gpu.c. */
+/* test_gpu.c: selection of a GPU, its properties, memory against the forecast, reproducible bits. Failures, which a
+ * real GPU cannot produce on request, are tested in ../cudasim/test_gpu.c. */
 #include "gpu_scene.h"
 
 #include "model/model_impl.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ranks of a node take GPUs in turn, under "cuda" and "auto"; a number is taken as it is. */
+/* "cuda" and "auto" assign the GPUs of a node round-robin to its ranks; a number selects a GPU. */
 START_TEST(ranks_take_gpus_in_turn)
 {
   test_model file = test_model_of_arch(0);
@@ -31,7 +31,7 @@ START_TEST(ranks_take_gpus_in_turn)
 }
 END_TEST
 
-/* What is foreseen before the first evaluation is what the device holds after it, its own list included. */
+/* The forecast before the first evaluation equals the memory in use after it, including the list. */
 START_TEST(forecast_is_what_happens)
 {
   test_model file = test_model_of_arch(_i % test_n_archs());
@@ -59,7 +59,7 @@ START_TEST(forecast_is_what_happens)
 }
 END_TEST
 
-/* Blocks and warps in any order: the same bits. */
+/* Same bits for any order of blocks and warps. */
 START_TEST(order_does_not_matter)
 {
   test_model file = test_model_of_arch(_i);
@@ -83,7 +83,7 @@ START_TEST(order_does_not_matter)
 }
 END_TEST
 
-/* Orb's edges a few at a time, as in large systems: sums are taken in another order, nothing else differs. */
+/* Edges of Orb in small batches, as in large systems, only change the order of sums. */
 START_TEST(orb_in_blocks)
 {
   test_model file = test_model_small_orb(test_three_elements());
@@ -95,7 +95,7 @@ START_TEST(orb_in_blocks)
     mlff_model *model = NULL;
     device_reset(1);
     test_ok(test_model_try(&file, &options, &model, &error), error);
-    if (k) ((mlff_ops *) (uintptr_t) model->backend->ops)->orb_block = 31; /* five atoms with six neighbours */
+    if (k) ((mlff_ops *) (uintptr_t) model->backend->ops)->orb_block = 31; /* five atoms with six neighbors */
     test_ok(try_evaluate(model, 2, &forces[k], &n_atoms, &error), error);
     mlff_model_close(model);
   }
@@ -107,7 +107,7 @@ START_TEST(orb_in_blocks)
 }
 END_TEST
 
-/* What mlff check says of a device that works, and of one that is not there. */
+/* Report of mlff check for a working and a missing device. */
 START_TEST(devices_are_described)
 {
   mlff_platform platform;

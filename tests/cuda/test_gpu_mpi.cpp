@@ -1,5 +1,4 @@
-/* test_gpu_mpi.cpp: when features travel from GPU to GPU: what the MPI library says of itself, and what the
- * user says. */
+/* test_gpu_mpi.cpp: the choice of exchanges from GPU to GPU, by properties of the MPI library and by the user. */
 #include "../../src/pair_mlff/exchange/gpu_mpi.h"
 
 extern "C" {

@@ -1,5 +1,5 @@
-/* test_lists.c: graphs that leave the list to the GPU (mlff_graph.reach): what comes out is what comes out with the
- * list of graph/neighbor.c, for all architectures, other ranks' atoms, boxes of any shape; and what is refused. */
+/* test_lists.c: neighbor lists built on the GPU (mlff_graph.reach) give the results of the list of graph/neighbor.c,
+ * for all architectures, atoms of other ranks and boxes of any shape; invalid graphs are rejected. */
 #include "device_graph_scene.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ static mlff_graph without_list(const mlff_graph *g, double reach)
   return bare;
 }
 
-/* Numbers of two answers, to the rounding of sums in another order. */
+/* Compares two results within the rounding of sums in a different order. */
 static void near_answers(const answer *a, const answer *b)
 {
   double most = 1.0;
@@ -31,7 +31,7 @@ static void near_answers(const answer *a, const answer *b)
   ck_assert(b->result.min_distance == a->result.min_distance);
 }
 
-/* Both graphs, of one model each. */
+/* Evaluates both graphs, each with its model. */
 static void compare(mlff_model *a, mlff_model *b, const mlff_graph *listed, const mlff_graph *bare,
                     const mlff_halo *halo)
 {
@@ -45,7 +45,7 @@ static void compare(mlff_model *a, mlff_model *b, const mlff_graph *listed, cons
   free(y.numbers);
 }
 
-/* Steps that keep the list, recorded ones among them, then other lists. */
+/* Steps with one list, also replayed ones, then other lists. */
 START_TEST(same_as_with_a_list)
 {
   const int with_ranks = _i / test_n_archs();
@@ -106,7 +106,7 @@ START_TEST(any_shape)
 }
 END_TEST
 
-/* Two systems in turn: the list is made anew each time. */
+/* Two systems alternately: each change builds a new list. */
 START_TEST(graphs_in_turn)
 {
   models m = open_models(make_model(_i), "fp64", "on");

@@ -1,6 +1,6 @@
-/* test_replay.c: steps that are recorded as CUDA graphs and replayed: the same bits as op by op, lists and sizes that
- * change, parts that are timed, exchanges with other ranks, of which every step makes the same, whatever becomes of it.
- * What a step puts on the GPU is counted in ../cudasim/test_replay.c. */
+/* test_replay.c: steps replayed as CUDA graphs have the same bits as plain ones, with changing lists and sizes, timed
+ * parts and exchanges. Every step makes the same exchanges, also a failing one. ../cudasim/test_replay.c counts the
+ * work of a step. */
 #include "replay_scene.h"
 
 #include <math.h>
@@ -31,7 +31,7 @@ START_TEST(replayed_steps_have_the_same_bits)
 }
 END_TEST
 
-/* A list of the same sizes keeps the recording, another one does not, and what was wanted for once is not recorded. */
+/* A list of the same sizes keeps the captured step, others do not; results requested once are not captured. */
 START_TEST(lists_and_wishes_change)
 {
   scene s = make_scene(_i);
@@ -40,7 +40,7 @@ START_TEST(lists_and_wishes_change)
   s.graph.list_id++;
   for (int k = 0; k < 3; k++) step(&s, 0);
   check_counts(&s, 6, 4, 1, 0);
-  if (!has_atoms(&s)) { /* nothing else can be wanted */
+  if (!has_atoms(&s)) { /* no other results to request */
     set_list(&s, 2.0);
     for (int k = 0; k < 3; k++) step(&s, 0);
     check_counts(&s, 9, 6, 2, 0);
@@ -58,13 +58,13 @@ START_TEST(lists_and_wishes_change)
   set_list(&s, 2.0);
   for (int k = 0; k < 3; k++) step(&s, 0);
   check_counts(&s, 13, 8, before + 1, 0);
-  for (int k = 0; k < 3; k++) step(&s, 1); /* wanted from now on: recorded at the second time */
+  for (int k = 0; k < 3; k++) step(&s, 1); /* requested from now on: captured at the second step */
   check_counts(&s, 16, 10, before + 2, 0);
   free_scene(&s);
 }
 END_TEST
 
-/* Atoms come closer until there are more edges than the recording has room for. */
+/* Atoms approach until the edges exceed the capacity of the captured step. */
 START_TEST(more_edges_than_room)
 {
   scene s = make_scene(single(_i));
@@ -78,8 +78,7 @@ START_TEST(more_edges_than_room)
 }
 END_TEST
 
-/* Recorded before the steps: the first of them is one launch. Nothing is done twice, and nothing where nothing is
- * recorded. */
+/* With a capture before the steps, the first step is one launch. A second capture and one without a list do nothing. */
 START_TEST(recorded_before_the_first_step)
 {
   scene s = make_scene(_i);
@@ -91,7 +90,7 @@ START_TEST(recorded_before_the_first_step)
   move(&s, 0.1, 1.0);
   step(&s, 0);
   check_counts(&s, 2, 1, 1, 0);
-  s.graph.list_id++; /* another list of the same sizes: its plain step finds that the recording fits */
+  s.graph.list_id++; /* another list of the same sizes: its plain step finds the captured step valid */
   step(&s, 0);
   ck_assert(record_now(&s, s.on, 0) == 0);
   step(&s, 0);
@@ -101,7 +100,7 @@ START_TEST(recorded_before_the_first_step)
   ck_assert(record_now(&s, s.on, 0) > 0);
   step(&s, 0);
   check_counts(&s, 6, 3, 2, 0);
-  if (has_atoms(&s)) { /* asked for by name, other results take the place of the recorded ones */
+  if (has_atoms(&s)) { /* a capture of other results replaces the captured step */
     ck_assert(record_now(&s, s.on, 1) > 0);
     step(&s, 1);
     check_counts(&s, 7, 4, mlff_model_replays(s.on).n_recorded, 0);
@@ -143,8 +142,8 @@ static double plain_energy(int which, double by)
   return energy;
 }
 
-/* Steps with a close pair are not replayed, the first one and those after it; the recording outlives them, unless the
- * list is new: such a step says nothing about it. */
+/* Steps with a close pair are not replayed. The captured step survives them unless the list is new, because such a step
+ * cannot validate it. */
 START_TEST(repulsion_is_not_recorded)
 {
   const double without = plain_energy(_i, 0.8); /* 0.77 A, and 0.85 is the cutoff */
@@ -161,7 +160,7 @@ START_TEST(repulsion_is_not_recorded)
   ck_assert_double_gt(with.result.energy, without + 1e-3);
   ck_assert_double_lt(with.result.energy, without + 1.0);
   stretch_bond(&s, 1.0);
-  for (int k = 0; k < 3; k++) step(&s, 0); /* of which the first one cannot know yet */
+  for (int k = 0; k < 3; k++) step(&s, 0); /* the first one cannot be replayed yet */
   check_counts(&s, 9, 4, 1 + again, 0);
   s.graph.list_id++;
   stretch_bond(&s, 0.8);
@@ -197,7 +196,8 @@ START_TEST(wrong_positions)
 }
 END_TEST
 
-/* Parts are timed by events, plainly and replayed, with the same results; one that starts or stops timing is plain. */
+/* Events time the parts of plain and replayed steps, with the same results. Steps that start or stop timing are
+ * plain. */
 START_TEST(parts_of_replayed_steps_are_timed)
 {
   scene s = make_scene(_i);
@@ -220,7 +220,7 @@ START_TEST(parts_of_replayed_steps_are_timed)
     for (size_t q = 0; q < n; q++) ck_assert(stamps[q].end >= stamps[q].begin && stamps[q].begin > 0);
     ck_assert_uint_ge(n, 4); /* the whole, edges, what the architecture does, forces */
   }
-  ck_assert_int_eq(calls[MLFF_SPAN_EDGES], has_atoms(&s) ? 1 : 2); /* Orb chooses neighbours among the edges */
+  ck_assert_int_eq(calls[MLFF_SPAN_EDGES], has_atoms(&s) ? 1 : 2); /* Orb selects neighbors among the edges */
   ck_assert_int_eq(calls[MLFF_SPAN_FORCES], has_atoms(&s) ? 1 : 0);
   ck_assert_int_eq(calls[MLFF_SPAN_STRESS], has_atoms(&s) ? 0 : 1); /* one call, whether replayed or not */
   int64_t n_own = 0;

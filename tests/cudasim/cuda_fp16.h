@@ -1,5 +1,5 @@
-/* cuda_fp16.h: half precision of the simulated device: stored as on a device, computed in float and rounded to nearest
- * even after each operation, which for + - * / and fma of two halves is what a device gives. */
+/* cuda_fp16.h: half precision of the simulated device. Operations are computed in float and rounded to nearest even,
+ * which gives the bits of a device for + - * / and fma. */
 #ifndef MLFF_CUDASIM_CUDA_FP16_H
 #define MLFF_CUDASIM_CUDA_FP16_H
 

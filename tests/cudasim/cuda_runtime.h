@@ -1,9 +1,8 @@
-/* cuda_runtime.h: the part of CUDA that cuda/ uses, for the host's C++ compiler. Found instead of NVIDIA's header
- * when a .cu file is compiled with -DMLFF_CUDASIM=1; see cudasim.cpp for what is simulated and what is checked.
+/* cuda_runtime.h: the part of the CUDA runtime that cuda/ uses, for the C++ compiler of the host. Included instead of
+ * NVIDIA's header with -DMLFF_CUDASIM=1.
  *
- * A thread of a block is a fiber, or, in kernels that were launched as independent threads, one turn of a loop.
- * Blocks run one after the other, everything on a stream at once. Not simulated: races within a warp, caches,
- * clocks, textures.
+ * A thread of a block is a fiber or, in kernels launched as independent threads, one iteration of a loop. Blocks run
+ * one after the other; work on a stream runs immediately. Not simulated: races within a warp, caches, clocks, textures.
  */
 #ifndef MLFF_CUDASIM_CUDA_RUNTIME_H
 #define MLFF_CUDASIM_CUDA_RUNTIME_H
@@ -36,7 +35,7 @@ struct alignas(16) float4 {
   float x, y, z, w;
 };
 
-/* ---- where a thread is ---- */
+/* ---- thread and block indices ---- */
 
 struct cudasim_place {
   dim3 threadIdx, blockIdx, blockDim, gridDim;
@@ -48,16 +47,15 @@ extern cudasim_place cudasim_here;
 #define gridDim cudasim_here.gridDim
 enum { warpSize = 32 };
 
-/* ---- barriers, votes, shuffles: `line` tells apart places in the program ---- */
+/* ---- barriers, votes, shuffles; `line`: of the call in the source ---- */
 
 void cudasim_block_barrier(int line);
 void cudasim_warp_barrier(unsigned mask, const char *what, int line);
-/* Every lane of mask gives 8 bytes and reads those of lane `source` (of 0..31; its own when that is outside of
- * width). */
+/* Every lane of mask passes 8 bytes and returns those of lane `source`. */
 uint64_t cudasim_warp_exchange(unsigned mask, uint64_t bits, int source, const char *what, int line);
 unsigned cudasim_warp_vote(unsigned mask, int predicate, const char *what, int line);
 int cudasim_lane();
-/* Every thread calls this before it ends: see grid_dependency_wait in launch.h. */
+/* grid_dependency_wait of launch.h: every thread must call it. */
 void cudasim_grid_dependency_wait();
 
 static inline void __syncthreads(int line = __builtin_LINE())
@@ -83,21 +81,23 @@ template <typename T> T __shfl_sync(unsigned mask, T value, int source, int widt
   const int base = cudasim_lane() & ~(width - 1);
   return cudasim_shuffle(mask, value, base + (source & (width - 1)), "__shfl_sync", line);
 }
-template <typename T> T __shfl_xor_sync(unsigned mask, T value, int with, int width = 32, int line = __builtin_LINE())
+template <typename T>
+T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32, int line = __builtin_LINE())
 {
-  const int lane = cudasim_lane(), source = lane ^ with;
+  const int lane = cudasim_lane(), source = lane ^ lane_mask;
   const int inside = source < (lane & ~(width - 1)) + width;
   return cudasim_shuffle(mask, value, inside ? source : lane, "__shfl_xor_sync", line);
 }
-template <typename T> T __shfl_up_sync(unsigned mask, T value, unsigned by, int width = 32, int line = __builtin_LINE())
+template <typename T>
+T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, int line = __builtin_LINE())
 {
-  const int lane = cudasim_lane(), source = lane - (int) by;
+  const int lane = cudasim_lane(), source = lane - (int) delta;
   return cudasim_shuffle(mask, value, source < (lane & ~(width - 1)) ? lane : source, "__shfl_up_sync", line);
 }
 template <typename T>
-T __shfl_down_sync(unsigned mask, T value, unsigned by, int width = 32, int line = __builtin_LINE())
+T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, int line = __builtin_LINE())
 {
-  const int lane = cudasim_lane(), source = lane + (int) by;
+  const int lane = cudasim_lane(), source = lane + (int) delta;
   return cudasim_shuffle(mask, value, source >= (lane & ~(width - 1)) + width ? lane : source, "__shfl_down_sync",
                          line);
 }
@@ -118,7 +118,7 @@ static inline int __popc(unsigned x)
   return __builtin_popcount(x);
 }
 
-/* ---- atomics: blocks and fibers take turns, so plain operations are atomic ---- */
+/* ---- atomics: only one fiber runs at a time, so plain operations are atomic ---- */
 
 static inline void __threadfence() {}
 
@@ -153,9 +153,9 @@ template <typename T> T atomicCAS(T *address, T compare, T value)
   return old;
 }
 
-/* ---- shared memory: zones between arrays and the unused rest are poisoned under AddressSanitizer ---- */
+/* ---- shared memory; with AddressSanitizer, gaps between arrays and the unused rest are poisoned ---- */
 
-/* The array number `key` of the running kernel: the same for all threads of a block, fresh and full of NaN in each. */
+/* Array `key` of the running kernel: the same for all threads of a block, filled with NaN at the start of a block. */
 void *cudasim_shared_array(int key, size_t bytes);
 void *cudasim_shared_dynamic();
 #define CUDASIM_SHARED(type, name, n) type *const name = (type *) cudasim_shared_array(__COUNTER__, (n) * sizeof(type))
@@ -275,7 +275,7 @@ template <typename F> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attr
   return cudasim_attributes(attributes);
 }
 
-/* More than 48 kB of dynamic shared memory: those of the kernel's blocks must be asked for. */
+/* Opts a kernel in to more than 48 kB of dynamic shared memory. */
 cudaError_t cudasim_set_attribute(const void *kernel, cudaFuncAttribute attribute, int value);
 template <typename F> cudaError_t cudaFuncSetAttribute(F *kernel, cudaFuncAttribute attribute, int value)
 {
@@ -290,12 +290,12 @@ void cudasim_wait_for_products(size_t n);
 
 /* ---- launching ---- */
 
-/* One thread's run of a kernel with its arguments; how it is to be run. */
+/* Launch configuration. */
 struct cudasim_launch_info {
   const char *name;
   dim3 grid, block;
   size_t shared;
-  int independent;    /* no barrier, vote, shuffle or shared memory: threads one after the other */
+  int independent;    /* no barrier, vote, shuffle or shared memory: threads run as a loop */
   const void *kernel; /* set by cudasim_launch_kernel */
 };
 cudaError_t cudasim_launch(const cudasim_launch_info &info, cudaStream_t stream, const std::function<void()> &thread,

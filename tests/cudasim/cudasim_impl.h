@@ -1,4 +1,4 @@
-/* cudasim_impl.h: what the simulator's files share. Not seen by the code under test. */
+/* cudasim_impl.h: internals of the simulator. Not included by the code under test. */
 #ifndef MLFF_CUDASIM_IMPL_H
 #define MLFF_CUDASIM_IMPL_H
 
@@ -28,7 +28,7 @@
 
 namespace cudasim {
 
-/* What tests set, and counters. */
+/* Settings of tests, and counters. */
 struct settings {
   int n_devices = 1, has_code = 1, device = 0, n_multiprocessors = 2, major = 9;
   size_t memory = (size_t) 4 << 30;
@@ -39,7 +39,7 @@ struct settings {
        n_synchronisations = 0;
   long open_ranges = 0, n_ranges = 0;
   const char *last_range = "";
-  cudaError_t lost = cudaSuccess;       /* once the device failed, everything does */
+  cudaError_t lost = cudaSuccess;       /* after a failure of the device every call fails */
   cudaError_t last_error = cudaSuccess; /* of cudaGetLastError */
 };
 extern settings state;
@@ -55,15 +55,15 @@ bool has_products();
 /* Ends the program with a message that names the running kernel, block and thread. */
 [[noreturn]] void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* 1 when [data, data+bytes) lies within one device allocation; is_device: when it points into device memory at all. */
+/* Whether [data, data+bytes) is within one device allocation; is_device: whether data is a device address. */
 int is_allocated(const void *data, size_t bytes);
 int is_device(const void *data);
 
-/* Device memory can be touched while one of these exists: in kernels and copies, not by host code in between. Of a copy
- * only the pages that it touches: changing the protection of all of them took most of the time of the tests. */
+/* Device memory is accessible while an object exists: in kernels and copies, not to other host code. A copy opens only
+ * the pages that it accesses, because mprotect of all pages dominated the time of the tests. */
 struct device_access {
   device_access();
-  device_access(const void *data, size_t bytes); /* host memory is left alone */
+  device_access(const void *data, size_t bytes); /* no effect for host memory */
   device_access(const device_access &) = delete;
   ~device_access();
   int is_whole;
@@ -71,7 +71,7 @@ struct device_access {
   size_t bytes;
 };
 
-/* Runs one launch, now: fibers.cpp. */
+/* fibers.cpp: runs a launch. */
 void run_grid(const cudasim_launch_info &info, const std::function<void()> &thread);
 
 } // namespace cudasim

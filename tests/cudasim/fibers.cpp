@@ -1,9 +1,8 @@
 /* fibers.cpp: threads of a block as fibers, with barriers, votes, shuffles and shared memory.
  *
- * A block's warps are resumed in turn, and in a warp its lanes: by number or, when launches are shuffled, in an order
- * of the block's own. A fiber runs until it waits at a barrier or ends, and then hands over to the next one itself.
- * When nobody can run and not all have ended, or threads wait at different places, the program ends with the kernel's
- * name: on a GPU that is a hang or worse.
+ * Warps of a block and lanes of a warp run round-robin, in order or, if launches are shuffled, in an order per block. A
+ * fiber runs until it waits at a barrier or ends, and then switches to the next one. The program aborts with the name
+ * of the kernel if no fiber can run before all have ended, or if threads wait at different barriers: a GPU would hang.
  */
 #include "cudasim_impl.h"
 
@@ -26,7 +25,7 @@ enum {
   MAX_WARPS = 32,
   ZONE = 64,
   STACK_ROOM = CUDASIM_ASAN ? 1 << 18 : 1 << 16,
-  STACK_BYTES = STACK_ROOM - 4096 /* above a page that cannot be touched */
+  STACK_BYTES = STACK_ROOM - 4096 /* above a guard page */
 };
 
 #if defined(__x86_64__)
@@ -38,15 +37,15 @@ typedef ucontext_t cpu_context;
 struct fiber {
   cpu_context context;
   dim3 place;
-  int is_after; /* the thread has called cudasim_grid_dependency_wait */
+  int has_waited; /* called cudasim_grid_dependency_wait */
 };
 
 struct warp {
-  unsigned ready, waiting, mask, ended; /* lanes; mask: whom the waiting ones wait for */
+  unsigned ready, waiting, mask, ended; /* lanes; mask: of the barrier */
   const char *what;
   int line;
   uint64_t given[32], taken[32];
-  int source[32]; /* of a shuffle; -1: vote */
+  int source[32]; /* lane of a shuffle; -1: vote */
 };
 
 static struct {
@@ -54,18 +53,18 @@ static struct {
   const std::function<void()> *thread;
   fiber fibers[MAX_THREADS];
   warp warps[MAX_WARPS];
-  int order[MAX_WARPS], n_warps;           /* the order in which warps are resumed */
-  int lanes[32];                           /* and lanes within a warp */
-  int turn, lane_turn;                     /* of whom in them the current fiber is */
+  int order[MAX_WARPS], n_warps;           /* order of the warps */
+  int lanes[32];                           /* order of the lanes of a warp */
+  int warp_index, lane_index;              /* of the current fiber, in these */
   int n_threads, n_ended, n_waiting, line; /* of the block barrier */
   int current;                             /* -1: no fiber runs */
   cpu_context scheduler;
-  const void *scheduler_stack; /* as AddressSanitizer knows it */
+  const void *scheduler_stack; /* for AddressSanitizer */
   size_t scheduler_stack_bytes;
 } block = {};
 
-/* Of all fibers, one behind the other. AddressSanitizer is told of a change of stacks when the first fiber of a block
- * begins and when the last one has ended: from fiber to fiber it stays within these. */
+/* Consecutive stacks of all fibers. AddressSanitizer sees them as one stack: it is notified when the first fiber of a
+ * block begins and when the last one has ended. */
 static char *stacks;
 
 /* ---- shared memory ---- */
@@ -80,7 +79,7 @@ static struct {
   std::vector<shared_array> arrays;
 } shared;
 
-static void *take_shared(int key, size_t bytes)
+static void *allocate_shared(int key, size_t bytes)
 {
   for (const shared_array &a : shared.arrays) {
     if (a.key != key) continue;
@@ -107,7 +106,7 @@ static void begin_shared()
   shared.used = shared.total = 0;
   shared.arrays.clear();
   forget_copies();
-  if (block.info->shared) take_shared(-1, block.info->shared);
+  if (block.info->shared) allocate_shared(-1, block.info->shared);
 }
 
 /* ---- errors ---- */
@@ -159,12 +158,12 @@ cudasim_switch:
 #endif
 
 /* Continues at `to`; returns when somebody continues at what is kept in `from`. */
-static void switch_to(cpu_context *from, cpu_context *to)
+static void switch_to(cpu_context *source, cpu_context *to)
 {
 #if defined(__x86_64__)
-  cudasim_switch(from, *to);
+  cudasim_switch(source, *to);
 #else
-  swapcontext(from, to);
+  swapcontext(source, to);
 #endif
 }
 
@@ -173,27 +172,27 @@ static void switch_to(cpu_context *from, cpu_context *to)
 static int next_fiber(void)
 {
   for (int k = 0; k <= block.n_warps; k++) {
-    const int w = block.order[block.turn];
-    while (block.warps[w].ready && ++block.lane_turn < 32) {
-      const int lane = block.lanes[block.lane_turn];
+    const int w = block.order[block.warp_index];
+    while (block.warps[w].ready && ++block.lane_index < 32) {
+      const int lane = block.lanes[block.lane_index];
       if (block.warps[w].ready >> lane & 1) return w * 32 + lane;
     }
-    block.lane_turn = -1;
-    if (++block.turn == block.n_warps) block.turn = 0;
+    block.lane_index = -1;
+    if (++block.warp_index == block.n_warps) block.warp_index = 0;
   }
   return -1;
 }
 
-static void run_fiber(cpu_context *from, int k)
+static void run_fiber(cpu_context *source, int k)
 {
   block.current = k;
   block.warps[k / 32].ready &= ~(1u << k % 32);
   cudasim_here.threadIdx = block.fibers[k].place;
-  switch_to(from, &block.fibers[k].context);
+  switch_to(source, &block.fibers[k].context);
 }
 
-/* The current fiber waits, or has ended: others run. */
-static void hand_over()
+/* Switches from the current fiber, which waits or has ended, to the next one. */
+static void switch_to_next()
 {
   const int own = block.current, next = next_fiber();
   cpu_context *context = &block.fibers[own].context;
@@ -210,21 +209,21 @@ static void hand_over()
   }
 }
 
-/* Of the thread that runs; independent ones, which are no fibers, take turns in the first place. */
-static int &is_after()
+/* has_waited of the running thread. Independent threads are not fibers and use the first entry. */
+static int &has_waited()
 {
-  return block.fibers[block.info->independent ? 0 : block.current].is_after;
+  return block.fibers[block.info->independent ? 0 : block.current].has_waited;
 }
 
-static void check_after()
+static void check_waited()
 {
-  if (!is_after()) die("has ended without grid_dependency_wait: kernels that may start early need it in every thread");
+  if (!has_waited()) die("has ended without grid_dependency_wait, which every thread must call");
 }
 
-/* Wakes a barrier's waiting threads once the last one is there; threads that have ended never come. */
+/* Ends the running thread. Dies if others wait for it at a barrier. */
 static void end_thread()
 {
-  check_after();
+  check_waited();
   if (has_products()) die("has ended without a wait for its products");
   warp &w = block.warps[block.current / 32];
   block.n_ended++;
@@ -243,11 +242,11 @@ static void fiber_main()
 #endif
   (*block.thread)();
   end_thread();
-  hand_over();
+  switch_to_next();
   std::abort(); /* an ended fiber is not resumed */
 }
 
-/* Stacks for n fibers at least. */
+/* Allocates stacks for at least n fibers. */
 static void make_stacks(int n)
 {
   static int n_made;
@@ -266,7 +265,7 @@ static void start_fiber(int k, dim3 place)
   fiber &f = block.fibers[k];
   char *const top = stacks + (size_t) (k + 1) * STACK_ROOM;
   f.place = place;
-  f.is_after = 0;
+  f.has_waited = 0;
   block.warps[k / 32].ready |= 1u << k % 32;
 #if defined(__x86_64__)
   void **words = (void **) (void *) top;
@@ -291,14 +290,14 @@ static unsigned random_next(unsigned *seed)
   return *seed >> 8;
 }
 
-/* 0 .. n-1 in order, or in another one when seed is not 0. */
+/* order = 0 .. n-1, permuted if the seed is not 0. */
 static void make_order(int *order, int n, unsigned *seed)
 {
   for (int k = 0; k < n; k++) order[k] = k;
   for (int k = n - 1; *seed && k > 0; k--) std::swap(order[k], order[random_next(seed) % (unsigned) (k + 1)]);
 }
 
-/* The place of the thread behind this one. */
+/* Index of the next thread. */
 static void step_place(dim3 *place, const dim3 &size)
 {
   if (++place->x < size.x) return;
@@ -313,8 +312,8 @@ static void run_fibers(unsigned *seed)
   const int n = block.n_threads;
   dim3 place(0, 0, 0);
   make_stacks(n);
-  block.n_ended = block.n_waiting = block.turn = 0;
-  block.lane_turn = -1;
+  block.n_ended = block.n_waiting = block.warp_index = 0;
+  block.lane_index = -1;
   block.n_warps = (n + 31) / 32;
   for (int w = 0; w < block.n_warps; w++) {
     warp &own = block.warps[w];
@@ -344,9 +343,9 @@ static void run_loop(unsigned seed)
   for (int t = 0; t < n; t++, step_place(&place, d)) {
     const int k = n - 1 - t;
     cudasim_here.threadIdx = seed ? dim3(k % d.x, k / d.x % d.y, k / d.x / d.y) : place;
-    is_after() = 0;
+    has_waited() = 0;
     (*block.thread)();
-    check_after();
+    check_waited();
   }
 }
 
@@ -388,7 +387,7 @@ static void check_may_wait(const char *what)
   if (block.info->independent) die("%s in a kernel that was launched as independent threads", what);
 }
 
-/* Waits for the lanes of mask, which all must come to the same place. The last one hands out what was given. */
+/* Barrier of the lanes of mask, which must all call it on the same line. The last one distributes the values. */
 static void wait_for_warp(unsigned mask, const char *what, int line)
 {
   warp &w = block.warps[block.current / 32];
@@ -405,7 +404,7 @@ static void wait_for_warp(unsigned mask, const char *what, int line)
         line, mask, w.what, w.line, w.mask);
   w.waiting |= own;
   if (w.waiting != w.mask) {
-    hand_over();
+    switch_to_next();
     return;
   }
   w.waiting = 0;
@@ -415,10 +414,10 @@ static void wait_for_warp(unsigned mask, const char *what, int line)
     if (mask >> lane & 1 && w.given[lane]) votes |= (uint64_t) 1 << lane;
   for (int lane = 0; lane < 32; lane++) {
     if (!(mask >> lane & 1)) continue;
-    const int from = w.source[lane];
-    if (from >= 0 && !(mask >> from & 1))
-      die("%s (line %d) reads lane %d, which is not in mask %08x", what, line, from, mask);
-    w.taken[lane] = from < 0 ? votes : w.given[from];
+    const int source = w.source[lane];
+    if (source >= 0 && !(mask >> source & 1))
+      die("%s (line %d) reads lane %d, which is not in mask %08x", what, line, source, mask);
+    w.taken[lane] = source < 0 ? votes : w.given[source];
   }
 }
 
@@ -435,7 +434,7 @@ void cudasim_block_barrier(int line)
     die("divergent barrier: __syncthreads (line %d), but others wait at line %d", line, block.line);
   block.line = line;
   if (++block.n_waiting < block.n_threads) {
-    hand_over();
+    switch_to_next();
     return;
   }
   block.n_waiting = 0;
@@ -446,7 +445,7 @@ void cudasim_block_barrier(int line)
 void cudasim_grid_dependency_wait()
 {
   if (!block.info) die("grid_dependency_wait outside of a kernel");
-  is_after() = 1;
+  has_waited() = 1;
 }
 
 int cudasim_lane()
@@ -478,7 +477,7 @@ void cudasim_warp_barrier(unsigned mask, const char *what, int line)
 void *cudasim_shared_array(int key, size_t bytes)
 {
   check_may_wait("shared memory");
-  return take_shared(key, bytes);
+  return allocate_shared(key, bytes);
 }
 
 void *cudasim_shared_dynamic()

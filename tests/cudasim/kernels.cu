@@ -1,5 +1,4 @@
-/* kernels.cu: small kernels that use each feature of the simulator once, right and wrong, for test_cudasim.cpp.
- * Compiled for a GPU as well: so the simulator's dialect is CUDA's. */
+/* kernels.cu: small kernels for test_cudasim.cpp that use each feature of the simulator, correctly and incorrectly. */
 #include "kernels.h"
 
 #include "launch.h"
@@ -29,13 +28,13 @@ __global__ void tree_sum_kernel(const float *x, float *y)
   if (t == 0) y[blockIdx.x] = sums[0] + sums[1] + sums[2];
 }
 
-/* y[t] = sum of all lanes of the warp by xor; then what up, down and indexed shuffles and votes give. */
+/* sum[t] = sum of all lanes of the warp; the results of up, down and indexed shuffles and of votes. */
 __global__ void shuffle_kernel(int *sum, int *up, int *down, int *from3, unsigned *votes)
 {
   grid_dependency_wait();
   const int t = (int) threadIdx.x, lane = t % 32;
   int x = t;
-  for (int with = 16; with > 0; with /= 2) x += __shfl_xor_sync(0xffffffffu, x, with);
+  for (int distance = 16; distance > 0; distance /= 2) x += __shfl_xor_sync(0xffffffffu, x, distance);
   sum[t] = x;
   up[t] = __shfl_up_sync(0xffffffffu, t, 2);
   down[t] = __shfl_down_sync(0xffffffffu, t, 3, 8);
@@ -44,7 +43,7 @@ __global__ void shuffle_kernel(int *sum, int *up, int *down, int *from3, unsigne
   if (lane < 20) votes[t] += __popc(__ballot_sync(0x000fffffu, lane > 4));
 }
 
-/* Every thread adds its number to counter, and the block's to the block's place. */
+/* counter = sum of the thread indices; order = blocks in the order of execution. */
 __global__ void atomic_kernel(int *counter, int *least, int *order)
 {
   grid_dependency_wait();
@@ -53,14 +52,14 @@ __global__ void atomic_kernel(int *counter, int *least, int *order)
   if (threadIdx.x == 0) order[atomicAdd(order, 1) + 1] = (int) blockIdx.x;
 }
 
-/* order = number of warps so far, then their numbers in the order in which they came. */
+/* order = number of warps, then their indices in the order of execution. */
 __global__ void warp_order_kernel(int *order)
 {
   grid_dependency_wait();
   if (threadIdx.x % 32 == 0) order[atomicAdd(order, 1) + 1] = (int) threadIdx.x / 32;
 }
 
-/* A barrier is missing: right only where lower lanes come first. */
+/* A missing barrier: correct only if lower lanes run first. */
 __global__ void missing_barrier_kernel(int *y)
 {
   grid_dependency_wait();
@@ -80,7 +79,7 @@ __global__ void reverse_kernel(const float *x, float *y)
   y[blockIdx.x * blockDim.x + threadIdx.x] = all[n - 1 - t];
 }
 
-/* y[t] = what shared memory holds before anything was written. */
+/* y[t] = uninitialized shared memory. */
 __global__ void fresh_shared_kernel(float *y)
 {
   grid_dependency_wait();
@@ -90,8 +89,8 @@ __global__ void fresh_shared_kernel(float *y)
   fresh[threadIdx.x] = 1;
 }
 
-/* What shared memory holds of two groups of copies, x[t] and x[32 + t], y [4][32]: the first before it was waited for,
- * both after waiting for the first, the second after waiting for it. */
+/* Shared memory during two groups of copies, x[t] and x[32 + t]: y [4][32] = the first one before any wait, both after
+ * the wait for the first, the second after the wait for it. */
 __global__ void async_copy_kernel(const float *x, float *y)
 {
   grid_dependency_wait();
@@ -125,7 +124,7 @@ __global__ void products_kernel(float *y)
   y[64 + t] = sum;
 }
 
-/* ---- wrong ones ---- */
+/* ---- incorrect kernels ---- */
 
 __global__ void forgotten_product_kernel(float *y)
 {
@@ -157,7 +156,7 @@ __global__ void divergent_warp_kernel(int *y)
   y[threadIdx.x] = __shfl_xor_sync(0xffffffffu, 1, 1);
 }
 
-__global__ void foreign_mask_kernel(int *y)
+__global__ void wrong_mask_kernel(int *y)
 {
   grid_dependency_wait();
   y[threadIdx.x] = (int) __ballot_sync(0x0000ffffu, 1);
@@ -171,14 +170,14 @@ __global__ void early_end_kernel(float *y)
   y[threadIdx.x] = 1;
 }
 
-__global__ void shared_overrun_kernel(float *y, int at)
+__global__ void shared_overrun_kernel(float *y, int offset)
 {
   grid_dependency_wait();
   MLFF_SHARED(float, first, 32);
   MLFF_SHARED(float, second, 32);
   first[threadIdx.x] = second[threadIdx.x] = 0;
   __syncthreads();
-  y[threadIdx.x] = first[at + (int) threadIdx.x];
+  y[threadIdx.x] = first[offset + (int) threadIdx.x];
 }
 
 void launch_twice(mlff_backend *b, const float *x, float *y, int n)
@@ -247,7 +246,7 @@ void launch_wrong(mlff_backend *b, int which, float *y)
   if (which == WRONG_BLOCK) MLFF_LAUNCH(b, divergent_block_kernel, 1, 64, 0, y);
   if (which == WRONG_LINES) MLFF_LAUNCH(b, divergent_lines_kernel, 1, 64, 0, y);
   if (which == WRONG_WARP) MLFF_LAUNCH(b, divergent_warp_kernel, 1, 64, 0, ints);
-  if (which == WRONG_MASK) MLFF_LAUNCH(b, foreign_mask_kernel, 1, 64, 0, ints);
+  if (which == WRONG_MASK) MLFF_LAUNCH(b, wrong_mask_kernel, 1, 64, 0, ints);
   if (which == WRONG_END) MLFF_LAUNCH(b, early_end_kernel, 1, 64, 0, y);
   if (which == WRONG_PRODUCT) MLFF_LAUNCH(b, forgotten_product_kernel, 1, 32, 0, y);
   if (which == WRONG_TURN) MLFF_LAUNCH_INDEPENDENT(b, early_end_kernel, 1, 64, y);

@@ -27,9 +27,9 @@ void launch_reverse(mlff_backend *b, const float *x, float *y, int n_blocks, int
 void launch_fresh_shared(mlff_backend *b, float *y);
 void launch_async_copy(mlff_backend *b, const float *x, float *y);
 void launch_products(mlff_backend *b, float *y);
-/* Shared memory that launches of launch_reverse may have from now on. */
+/* Sets the limit of shared memory of launch_reverse. */
 cudaError_t allow_reverse(int shared_bytes);
-/* One that the simulator must stop; y has 32 floats. */
+/* Launches an incorrect kernel, which the simulator must detect; y has 32 floats. */
 void launch_wrong(mlff_backend *b, int which, float *y);
 
 #endif

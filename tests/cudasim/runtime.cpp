@@ -1,8 +1,7 @@
 /* runtime.cpp: devices, memory, streams, events, graphs and launches of the simulator.
  *
- * Device memory is a range of addresses of its own that only kernels and copies can touch: host code that
- * dereferences a device pointer dies. Fresh memory is full of NaN. Under AddressSanitizer everything around an
- * allocation is poisoned.
+ * Device memory is an address range that only kernels and copies can access; other host code that dereferences a device
+ * pointer dies. New memory is filled with NaN. AddressSanitizer also detects accesses around an allocation.
  */
 #include "cudasim_impl.h"
 
@@ -25,29 +24,28 @@ settings state;
 
 enum { GRAIN = 256 };
 static const size_t ARENA_BYTES = (size_t) 1 << 36;
-/* What is opened and closed: whole huge pages, where the kernel gives them, because the time of a change goes with the
- * number of pages; of small ones it took most of the time of tests with large models. */
+/* Granularity of mprotect: huge pages, because its time is proportional to the number of pages. */
 static const size_t PAGE = (size_t) 1 << 21;
 
 static struct {
   char *base;
   size_t high;                     /* end of the highest allocation ever, whole pages */
-  std::map<size_t, size_t> blocks; /* offset -> bytes asked for */
-  std::map<size_t, int> devices;   /* offset -> device that was the current one */
+  std::map<size_t, size_t> blocks; /* offset -> requested bytes */
+  std::map<size_t, int> devices;   /* offset -> current device */
   std::map<void *, size_t> host;   /* of cudaMallocHost */
-  size_t in_use, left;             /* left: when the last test ended, as one does that fails */
+  size_t in_use, left;             /* left: in use at the last reset */
   int open;                        /* device_access objects for all of it */
 } arena;
 
 static size_t room_of(size_t bytes)
 {
-  return (bytes + GRAIN - 1) / GRAIN * GRAIN + GRAIN; /* and a zone behind */
+  return (bytes + GRAIN - 1) / GRAIN * GRAIN + GRAIN; /* and a gap */
 }
 
 static void touched_device_memory(int signal, siginfo_t *info, void *)
 {
-  const char *at = (const char *) info->si_addr;
-  if (at >= arena.base && at < arena.base + ARENA_BYTES && !arena.open) {
+  const char *address = (const char *) info->si_addr;
+  if (address >= arena.base && address < arena.base + ARENA_BYTES && !arena.open) {
     static const char text[] = "cudasim: host code touched device memory outside of a kernel or copy\n";
     if (write(2, text, sizeof text - 1) < 0) _exit(1);
   }
@@ -61,8 +59,8 @@ static void make_arena()
   void *base = mmap(nullptr, ARENA_BYTES + PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) die("no addresses for device memory");
   arena.base = (char *) (((uintptr_t) base + PAGE - 1) / PAGE * PAGE);
-  madvise(arena.base, ARENA_BYTES, MADV_HUGEPAGE); /* fails where there are none, which does no harm */
-  if (CUDASIM_ASAN) return;                        /* it reports such accesses itself */
+  madvise(arena.base, ARENA_BYTES, MADV_HUGEPAGE); /* optional */
+  if (CUDASIM_ASAN) return;                        /* reports such accesses itself */
   struct sigaction action = {};
   action.sa_sigaction = touched_device_memory;
   action.sa_flags = SA_SIGINFO;
@@ -115,15 +113,15 @@ static cudaError_t fail(cudaError_t error)
   return error;
 }
 
-/* As the driver does, refuses processes that were forked from one that has called CUDA. */
+/* Fails, as the driver does, in a process that was forked after a call of CUDA. */
 static cudaError_t initialise()
 {
   static const pid_t owner = getpid();
   return owner == getpid() ? cudaSuccess : cudaErrorInitializationError;
 }
 
-/* The error that every call gives when there is no device or it was lost. */
-static cudaError_t usable()
+/* Fails if there is no device or it was lost. */
+static cudaError_t device_status()
 {
   const cudaError_t error = initialise();
   return fail(error ? error : state.n_devices < 1 ? cudaErrorNoDevice : state.lost);
@@ -145,23 +143,23 @@ struct cudasim_node {
 };
 struct cudasim_graph {
   std::vector<cudasim_node> nodes;
-  bool is_spoilt = false; /* by a call that must not be made while a stream records */
+  bool is_invalid = false; /* by a call that is not allowed in a capture */
 };
 
 namespace cudasim {
 
 static cudasim_stream default_stream;
-static cudasim_graph *recording; /* of the stream that records; one at a time */
+static cudasim_graph *capturing; /* graph of the current capture */
 
-/* Calls that allocate or wait for the device spoil what is being recorded, as on a device. */
+/* Invalidates the current capture, as calls that allocate or synchronize do on a device. */
 static cudaError_t forbidden_in_capture()
 {
-  if (!recording) return cudaSuccess;
-  recording->is_spoilt = true;
+  if (!capturing) return cudaSuccess;
+  capturing->is_invalid = true;
   return fail(cudaErrorStreamCaptureUnsupported);
 }
 
-/* Does the work now, or adds it to the graph that the stream records. */
+/* Runs the work, or adds it to the graph of the current capture. */
 static void submit(cudaStream_t stream, cudaGraphNodeType type, std::function<void()> work)
 {
   cudasim_stream *s = stream ? stream : &default_stream;
@@ -173,16 +171,15 @@ static void submit(cudaStream_t stream, cudaGraphNodeType type, std::function<vo
 
 /* ---- checks of a launch ---- */
 
-/* A word that is the address of host memory that is not pinned: kernels must not get those. Words below 2^32 are pairs
- * of smaller fields, say a float and a zero: memory lies there only in programs that are not position independent, as
- * the lmp of PyPI, where such a pair can look like an address of the heap. The C suites, which launch every kernel,
- * are. */
+/* Whether a word of the arguments of a kernel is an address of unpinned host memory. Words below 2^32 are taken for
+ * pairs of smaller fields: only programs that are not position independent, such as lmp from PyPI, have memory
+ * there. */
 static int is_host_address(uint64_t word)
 {
   if (!(word >> 32) || word >> 47) return 0;
-  if (CUDASIM_ASAN && word < 0x10007fff8000) return 0; /* its own tables, not memory of the program */
+  if (CUDASIM_ASAN && word < 0x10007fff8000) return 0; /* shadow memory */
   if (is_device((const void *) word)) return 0;
-  const auto after = arena.host.upper_bound((void *) word); /* pinned memory is the device's as well */
+  const auto after = arena.host.upper_bound((void *) word); /* pinned memory is accessible */
   if (after != arena.host.begin()) {
     const auto &[begin, bytes] = *std::prev(after);
     if (word - (uint64_t) begin < bytes) return 0;
@@ -193,14 +190,14 @@ static int is_host_address(uint64_t word)
 static void check_arguments(const char *name, const void *const *arguments, const size_t *sizes, int n)
 {
   for (int a = 0; a < n; a++) {
-    for (size_t at = 0; at + 8 <= sizes[a]; at += 8) {
+    for (size_t byte = 0; byte + 8 <= sizes[a]; byte += 8) {
       uint64_t word;
-      std::memcpy(&word, (const char *) arguments[a] + at, 8);
+      std::memcpy(&word, (const char *) arguments[a] + byte, 8);
       if (is_host_address(word))
-        die("kernel %s: argument %d holds host address %p at byte %zu", name, a, (void *) word, at);
+        die("kernel %s: argument %d holds host address %p at byte %zu", name, a, (void *) word, byte);
       if (is_device((const void *) word) && !is_allocated((const void *) word, 0))
         die("kernel %s: argument %d holds address %p at byte %zu, which is not or no longer allocated", name, a,
-            (void *) word, at);
+            (void *) word, byte);
     }
   }
 }
@@ -212,7 +209,7 @@ using namespace cudasim;
 cudaError_t cudasim_launch(const cudasim_launch_info &info, cudaStream_t stream, const std::function<void()> &thread,
                            const void *const *arguments, const size_t *sizes, int n_arguments)
 {
-  if (usable()) return state.last_error;
+  if (device_status()) return state.last_error;
   const uint64_t n_threads = (uint64_t) info.block.x * info.block.y * info.block.z;
   if (!n_threads || n_threads > 1024 || !info.grid.x || !info.grid.y || !info.grid.z || info.grid.x > 0x7fffffffu ||
       info.grid.y > 65535 || info.grid.z > 65535 || info.block.z > 64)
@@ -231,7 +228,7 @@ cudaError_t cudasim_launch(const cudasim_launch_info &info, cudaStream_t stream,
 
 cudaError_t cudasim_malloc(void **data, size_t bytes)
 {
-  if (usable() || forbidden_in_capture()) return state.last_error;
+  if (device_status() || forbidden_in_capture()) return state.last_error;
   make_arena();
   state.n_allocations++;
   *data = nullptr;
@@ -272,7 +269,7 @@ cudaError_t cudaFree(void *data)
   arena.in_use -= b->second;
   arena.devices.erase(b->first);
   arena.blocks.erase(b);
-  return usable();
+  return device_status();
 }
 
 static bool is_pinned(const void *data, size_t bytes)
@@ -287,7 +284,7 @@ static bool is_pinned(const void *data, size_t bytes)
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *attributes, const void *data)
 {
   *attributes = cudaPointerAttributes{};
-  if (usable()) return state.last_error;
+  if (device_status()) return state.last_error;
   attributes->hostPointer = (void *) data;
   attributes->type = is_pinned(data, 0) ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
   if (!is_device(data)) return cudaSuccess;
@@ -301,7 +298,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *attributes, const vo
 
 cudaError_t cudasim_malloc_host(void **data, size_t bytes)
 {
-  if (usable() || forbidden_in_capture()) return state.last_error;
+  if (device_status() || forbidden_in_capture()) return state.last_error;
   state.n_allocations++;
   *data = nullptr;
   if (state.fail_allocation && --state.fail_allocation == 0) return fail(cudaErrorMemoryAllocation);
@@ -316,24 +313,24 @@ cudaError_t cudaFreeHost(void *data)
 {
   if (data && !arena.host.erase(data)) die("cudaFreeHost(%p): that was not allocated", data);
   std::free(data);
-  return usable();
+  return device_status();
 }
 
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream)
 {
-  if (usable()) return state.last_error;
+  if (device_status()) return state.last_error;
   const int to_device = kind != cudaMemcpyDeviceToHost, from_device = kind != cudaMemcpyHostToDevice;
   if (!bytes) return cudaSuccess;
   if (to_device ? !is_allocated(dst, bytes) : is_device(dst))
-    die("cudaMemcpyAsync: %zu bytes to %p: not there", bytes, dst);
+    die("cudaMemcpyAsync: %zu bytes to %p, which is not such memory", bytes, dst);
   if (from_device ? !is_allocated(src, bytes) : is_device(src))
-    die("cudaMemcpyAsync: %zu bytes from %p: not there", bytes, src);
+    die("cudaMemcpyAsync: %zu bytes from %p, which is not such memory", bytes, src);
   const void *const host = to_device ? src : dst;
-  if (recording && kind != cudaMemcpyDeviceToDevice && !is_pinned(host, bytes))
-    die("cudaMemcpyAsync in a recorded step: host memory %p is not pinned", host);
+  if (capturing && kind != cudaMemcpyDeviceToDevice && !is_pinned(host, bytes))
+    die("cudaMemcpyAsync in a capture: host memory %p is not pinned", host);
   if (kind != cudaMemcpyDeviceToDevice) state.n_copied++;
   submit(stream, cudaGraphNodeTypeMemcpy, [=] {
-    const device_access to(dst, bytes), from(src, bytes);
+    const device_access dst_access(dst, bytes), src_access(src, bytes);
     if (kind != cudaMemcpyDeviceToDevice) state.n_bytes_copied += (long) bytes;
     std::memcpy(dst, src, bytes);
   });
@@ -342,9 +339,9 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpy
 
 cudaError_t cudaMemsetAsync(void *data, int byte, size_t bytes, cudaStream_t stream)
 {
-  if (usable()) return state.last_error;
+  if (device_status()) return state.last_error;
   if (!bytes) return cudaSuccess;
-  if (!is_allocated(data, bytes)) die("cudaMemsetAsync: %zu bytes at %p: not there", bytes, data);
+  if (!is_allocated(data, bytes)) die("cudaMemsetAsync: %zu bytes at %p, which is not such memory", bytes, data);
   submit(stream, cudaGraphNodeTypeMemset, [=] {
     const device_access access(data, bytes);
     std::memset(data, byte, bytes);
@@ -399,7 +396,7 @@ cudaError_t cudaGetDeviceCount(int *count)
 
 cudaError_t cudaSetDevice(int device)
 {
-  if (usable()) return state.last_error;
+  if (device_status()) return state.last_error;
   if (device < 0 || device >= state.n_devices) return fail(cudaErrorInvalidDevice);
   state.device = device;
   return cudaSuccess;
@@ -408,7 +405,7 @@ cudaError_t cudaSetDevice(int device)
 cudaError_t cudaGetDevice(int *device)
 {
   *device = state.device;
-  return usable();
+  return device_status();
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *prop, int device)
@@ -441,13 +438,13 @@ cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
 {
   *total = state.memory;
   *free = state.memory - arena.in_use;
-  return usable();
+  return device_status();
 }
 
 cudaError_t cudasim_attributes(cudaFuncAttributes *attributes)
 {
   *attributes = cudaFuncAttributes{90, 90, 32};
-  if (usable()) return state.last_error;
+  if (device_status()) return state.last_error;
   return state.has_code ? cudaSuccess : fail(cudaErrorNoKernelImageForDevice);
 }
 
@@ -455,7 +452,7 @@ cudaError_t cudasim_attributes(cudaFuncAttributes *attributes)
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 {
-  if (usable()) return state.last_error;
+  if (device_status()) return state.last_error;
   *stream = new cudasim_stream();
   return cudaSuccess;
 }
@@ -463,7 +460,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
   delete stream;
-  return usable();
+  return device_status();
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
@@ -471,19 +468,19 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
   if (forbidden_in_capture()) return state.last_error;
   state.n_synchronisations++;
   (void) stream;
-  return usable();
+  return device_status();
 }
 
 cudaError_t cudaDeviceSynchronize()
 {
   if (forbidden_in_capture()) return state.last_error;
   state.n_synchronisations++;
-  return usable();
+  return device_status();
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
 {
-  if (usable()) return state.last_error;
+  if (device_status()) return state.last_error;
   *event = new cudasim_event();
   return cudaSuccess;
 }
@@ -496,7 +493,7 @@ cudaError_t cudaEventCreate(cudaEvent_t *event)
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
   delete event;
-  return usable();
+  return device_status();
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
@@ -505,13 +502,13 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     using namespace std::chrono;
     event->time = duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
   });
-  return usable();
+  return device_status();
 }
 
-/* As on a device: events that a graph records for others to read have to be recorded as external ones. */
+/* As on a device: events recorded in a graph and read outside of it must be external. */
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags)
 {
-  if ((flags == cudaEventRecordExternal) != (recording != nullptr)) return fail(cudaErrorStreamCaptureUnsupported);
+  if ((flags == cudaEventRecordExternal) != (capturing != nullptr)) return fail(cudaErrorStreamCaptureUnsupported);
   return cudaEventRecord(event, stream);
 }
 
@@ -527,62 +524,62 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int dev
 
 cudaError_t cudaEventSynchronize(cudaEvent_t)
 {
-  return usable();
+  return device_status();
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
 {
   *ms = (float) (end->time - start->time);
-  return usable();
+  return device_status();
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
 {
-  if (!stream || recording || state.fail_capture == 1) return fail(cudaErrorStreamCaptureUnsupported);
-  recording = stream->capture = new cudasim_graph();
-  return usable();
+  if (!stream || capturing || state.fail_capture == 1) return fail(cudaErrorStreamCaptureUnsupported);
+  capturing = stream->capture = new cudasim_graph();
+  return device_status();
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 {
   if (!stream || !stream->capture) return fail(cudaErrorStreamCaptureUnsupported);
   *graph = stream->capture;
-  recording = stream->capture = nullptr;
-  if ((*graph)->is_spoilt || state.fail_capture == 2) {
+  capturing = stream->capture = nullptr;
+  if ((*graph)->is_invalid || state.fail_capture == 2) {
     delete *graph;
     *graph = nullptr;
     return fail(cudaErrorStreamCaptureInvalidated);
   }
-  return usable();
+  return device_status();
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
 {
   if (state.fail_capture == 3) return fail(cudaErrorMemoryAllocation);
   *exec = new cudasim_graph(*graph);
-  return usable();
+  return device_status();
 }
 
-/* As on a device: without `nodes` how many there are, with it at most *n_nodes of them. */
+/* Without `nodes`: their number; otherwise at most *n_nodes of them. */
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *n_nodes)
 {
   if (!graph || !n_nodes) return fail(cudaErrorInvalidValue);
   const size_t n = nodes ? std::min(*n_nodes, graph->nodes.size()) : graph->nodes.size();
   for (size_t k = 0; nodes && k < n; k++) nodes[k] = &graph->nodes[k];
   *n_nodes = n;
-  return usable();
+  return device_status();
 }
 
 cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType *type)
 {
   if (!node) return fail(cudaErrorInvalidValue);
   *type = node->type;
-  return usable();
+  return device_status();
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
-  if (usable()) return state.last_error;
+  if (device_status()) return state.last_error;
   state.n_launches++;
   state.n_graph_launches++;
   if (state.fail_launch && --state.fail_launch == 0) return fail(state.lost = cudaErrorLaunchFailure);
@@ -593,16 +590,16 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 {
   delete graph;
-  return usable();
+  return device_status();
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 {
   delete exec;
-  return usable();
+  return device_status();
 }
 
-/* ---- what tests ask ---- */
+/* ---- control by tests ---- */
 
 static long from_environment(const char *name, long otherwise)
 {
@@ -610,18 +607,18 @@ static long from_environment(const char *name, long otherwise)
   return text ? std::atol(text) : otherwise;
 }
 
-/* The rank of this process as MPICH tells it; 0 when it was not started by mpiexec. */
+/* Rank of this process from MPICH; 0 without mpiexec. */
 static long own_rank()
 {
   return from_environment("PMI_RANK", 0);
 }
 
-/* From the environment, for whole programs: tests/gpu. */
+/* Also reads the environment, for tests of whole programs (tests/gpu). */
 void cudasim_reset()
 {
   state = settings();
   arena.left = arena.in_use;
-  recording = nullptr;
+  capturing = nullptr;
   state.n_devices = (int) from_environment("MLFF_CUDASIM_DEVICES", 1);
   state.n_multiprocessors = (int) from_environment("MLFF_CUDASIM_MULTIPROCESSORS", 2);
   state.major = (int) from_environment("MLFF_CUDASIM_MAJOR", 9);
@@ -715,7 +712,7 @@ int cudasim_push_range(const char *name)
 
 int cudasim_pop_range()
 {
-  if (state.open_ranges < 1) die("a range of NVTX ends that did not begin");
+  if (state.open_ranges < 1) die("nvtxRangePop without nvtxRangePush");
   return (int) --state.open_ranges;
 }
 
@@ -734,10 +731,10 @@ const char *cudasim_last_range()
   return state.last_range;
 }
 
-void cudasim_let_others_in(int come)
+void cudasim_allow_host_access(int allow)
 {
   static std::unique_ptr<device_access> guest;
-  if (come)
+  if (allow)
     guest.reset(new device_access());
   else
     guest.reset();

@@ -1,5 +1,5 @@
-/* small_float.h: floating-point numbers of 16 bits with a sign, EXPONENT and MANTISSA bits, subnormal numbers, infinity
- * and NaN, rounded to nearest, ties to even. */
+/* small_float.h: 16-bit floating-point numbers with EXPONENT and MANTISSA bits, subnormal numbers, infinity and NaN;
+ * round to nearest even. */
 #ifndef MLFF_CUDASIM_SMALL_FLOAT_H
 #define MLFF_CUDASIM_SMALL_FLOAT_H
 
@@ -31,7 +31,7 @@ template <int EXPONENT, int MANTISSA> struct cudasim_small_float {
       bits = sign | infinity;
       return;
     }
-    /* steps may have become 2 << MANTISSA: the carry goes into the exponent, at the top into infinity */
+    /* steps may be 2 << MANTISSA: the carry increments the exponent, at the top to infinity */
     const int field = e - smallest;
     bits = (uint16_t) (sign | (uint16_t) ((field << MANTISSA) + (int) steps));
   }

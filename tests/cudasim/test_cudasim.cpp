@@ -1,4 +1,4 @@
-/* test_cudasim.cpp: the simulated device itself: that right kernels give right numbers and wrong ones are stopped. */
+/* test_cudasim.cpp: tests of the simulator: results of correct kernels, detection of incorrect ones. */
 #include "kernels.h"
 #include "launch.h"
 
@@ -196,7 +196,7 @@ START_TEST(shuffles_and_votes)
 }
 END_TEST
 
-/* 1 when the n numbers are 0 .. n-1 in order; all of them are there. */
+/* Checks that x is a permutation of 0 .. n-1; returns 1 if it is in order. */
 static int is_sorted(const int *x, int n)
 {
   int sorted = 1, seen = 0;
@@ -208,7 +208,7 @@ static int is_sorted(const int *x, int n)
   return sorted;
 }
 
-/* Blocks and warps run in another order when asked to, and all of them do. */
+/* Shuffled launches run all blocks and warps, in a different order. */
 START_TEST(atomics_and_the_order_of_blocks)
 {
   mlff_backend *b = open_gpu();
@@ -243,7 +243,7 @@ START_TEST(the_order_of_warps)
 }
 END_TEST
 
-/* Lanes run in another order, too, also where a warp has fewer: what hides a missing barrier in the usual one. */
+/* Lanes are shuffled, too, also in partial warps, which reveals a missing barrier. */
 START_TEST(a_missing_barrier_is_seen)
 {
   mlff_backend *b = open_gpu();
@@ -286,7 +286,7 @@ START_TEST(graphs_are_recorded_and_replayed)
   launch_twice(b, x, y, 70);
   launch_twice(b, y, z, 70);
   ck_assert_int_eq(cudaStreamEndCapture(stream, &graph), cudaSuccess);
-  ck_assert_float_eq(to_host(y, 1)[0], 5); /* recorded, not run */
+  ck_assert_float_eq(to_host(y, 1)[0], 5); /* captured, not run */
   ck_assert_int_eq(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
   cudaGraphDestroy(graph);
   for (int round = 1; round < 3; round++) {
@@ -303,7 +303,7 @@ START_TEST(graphs_are_recorded_and_replayed)
 }
 END_TEST
 
-/* What cannot be done while a stream records spoils the recording, and copies need pinned memory. */
+/* Calls that are not allowed in a capture invalidate it; its copies need pinned memory. */
 START_TEST(recordings_can_be_spoilt)
 {
   mlff_backend *b = open_gpu();
@@ -365,7 +365,7 @@ START_TEST(fresh_memory_is_nan_and_failures_come_when_asked)
 }
 END_TEST
 
-/* Known numbers, the limits, ties, and all 65536 patterns there and back. */
+/* Known values, limits, ties, and round trips of all 65536 patterns. */
 START_TEST(small_floats_round_to_nearest_even)
 {
   static const struct {
@@ -395,7 +395,7 @@ START_TEST(small_floats_round_to_nearest_even)
 }
 END_TEST
 
-/* What a process sees of CUDA that was forked when its parent had called it: 0 when it is refused as by the driver. */
+/* Returns 0 if CUDA fails, as in the driver, in a process forked after a call of CUDA. */
 static int refused_in_child(float *x)
 {
   int n = 7;
@@ -432,7 +432,7 @@ START_TEST(forked_processes_are_refused)
 }
 END_TEST
 
-/* ---- what must be stopped ---- */
+/* ---- detected errors ---- */
 
 START_TEST(wrong_kernels_are_stopped)
 {

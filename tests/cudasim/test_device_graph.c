@@ -1,11 +1,10 @@
-/* test_device_graph.c: graphs on the simulated device, which counts and fails when asked to: what a settled step
- * copies, and devices that are lost. */
+/* test_device_graph.c: graphs on the simulated device: copies of a settled step, and devices that fail. */
 #include "cudasim.h"
 #include "device_graph_scene.h"
 
 #include <stdlib.h>
 
-/* A GPU that has failed sends zeros from the host, so that no rank waits, for each exchange of the step. */
+/* A failed GPU sends zeros from the host for each exchange of the step, so that no rank waits. */
 START_TEST(exchanges_of_a_lost_device)
 {
   scene s = open_scene(0, 1);
@@ -24,7 +23,7 @@ START_TEST(exchanges_of_a_lost_device)
 }
 END_TEST
 
-/* Of a graph on the device a settled step copies nothing to it or from it. */
+/* A settled step with a graph on the device has no copies between host and device. */
 START_TEST(a_settled_step_is_one_launch_and_one_wait)
 {
   scene s = open_scene(_i, 0);
@@ -53,7 +52,7 @@ START_TEST(a_settled_step_is_one_launch_and_one_wait)
 }
 END_TEST
 
-/* A device that is lost while it makes its list. */
+/* A device that fails while it builds a list. */
 START_TEST(lost_devices)
 {
   scene s = open_scene(_i, 0);

@@ -1,5 +1,4 @@
-/* test_fuse.c: fused operations in fewer launches, which the simulated device counts. Their results:
- * ../cuda/test_fuse.c. */
+/* test_fuse.c: number of launches of fused ops, on the simulated device. Their results: ../cuda/test_fuse.c. */
 #include "cudasim.h"
 #include "fuse_scene.h"
 
@@ -12,8 +11,8 @@ static long count_launches(mlff_model *model, const mlff_graph *graph)
   return cudasim_n_launches() - before;
 }
 
-/* Launches of a step with a new list, and of one whose list stays. More of them is what fusing is against, fewer should
- * be known: so these are the numbers, not bounds. */
+/* Launches of a step with a new list and with an old one: exact values, so that changes in both directions are
+ * noticed. */
 typedef struct launches {
   long first, settled;
 } launches;
@@ -50,7 +49,7 @@ START_TEST(fused_steps)
 }
 END_TEST
 
-/* Large systems and steps whose parts are timed take ANI's networks layer by layer. */
+/* Large systems and timed steps run the networks of ANI layer by layer. */
 START_TEST(ani_layers)
 {
   static const launches whole = {17, 8}, layers = {23, 14};
@@ -69,7 +68,7 @@ START_TEST(ani_layers)
 }
 END_TEST
 
-/* Copies and fills take longer than most kernels of few atoms: their step is kernels alone. */
+/* A step of a small system consists of kernels only: copies and fills have the larger latency. */
 START_TEST(nothing_is_copied)
 {
   mlff_error error = {.code = MLFF_OK};

@@ -1,12 +1,12 @@
-/* test_gpu.c: what only a GPU can do wrong: failures that come at any moment, memory that runs out, traffic in settled
- * steps. Needs the simulated device: on a real one failures cannot be ordered. */
+/* test_gpu.c: failures at any call, exhausted memory, and copies of settled steps, on the simulated device. A real GPU
+ * cannot produce these failures on request. */
 #include "cudasim.h"
 #include "gpu_scene.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The n-th allocation fails, for every n until none does: one error, nothing leaks, and the next attempt works. */
+/* The n-th allocation fails, for every n until none does: one error, no leak, and the next attempt succeeds. */
 START_TEST(every_allocation_may_fail)
 {
   test_model file = test_model_of_arch(_i);
@@ -34,14 +34,14 @@ START_TEST(every_allocation_may_fail)
 }
 END_TEST
 
-/* Launches with a new list, with fused operations and without. */
+/* Launches of a step with a new list, with and without fused ops. */
 static const struct {
   const char *name;
   int n[2];
 } expected[] = {{"painn", {20, 50}}, {"ani", {17, 48}}, {"orb", {45, 47}}, {"nequip", {41, 41}}};
 
-/* The n-th launch fails, and everything after it, for every n: one error that names a kernel, again at the next call,
- * and it closes. */
+/* The n-th launch and everything after it fails, for every n: an error that names a kernel, also at the next call; the
+ * model can be closed. */
 START_TEST(every_launch_may_fail)
 {
   test_model file = test_model_of_arch(_i % test_n_archs());
@@ -71,7 +71,7 @@ START_TEST(every_launch_may_fail)
 }
 END_TEST
 
-/* The error says how many atoms fit, and about so many do. */
+/* The error contains the number of atoms that fit, which is about right. */
 START_TEST(out_of_memory_says_what_fits)
 {
   test_model file = test_model_of_arch(_i);
@@ -128,7 +128,7 @@ START_TEST(missing_devices_and_code_are_clear)
 }
 END_TEST
 
-/* GPUs are named by where they are. */
+/* GPUs are identified by their PCI address. */
 START_TEST(gpus_have_ids)
 {
   static const char *const ids[] = {"0000:10:00", "0000:11:00", "0000:12:00"};
@@ -147,7 +147,7 @@ START_TEST(gpus_have_ids)
 }
 END_TEST
 
-/* A forecast allocates nothing, and neither does a settled step, which copies little. */
+/* Neither a forecast nor a settled step allocates memory; a settled step copies little. */
 START_TEST(forecasts_and_settled_steps_are_quiet)
 {
   test_model file = test_model_of_arch(_i);
@@ -176,7 +176,7 @@ START_TEST(forecasts_and_settled_steps_are_quiet)
 }
 END_TEST
 
-/* What mlff check says of a device without code, of one without memory to measure in, and where there is none. */
+/* Report of mlff check for a device without code, one without free memory, and no device. */
 START_TEST(devices_that_cannot_be_used_are_described)
 {
   mlff_platform platform;

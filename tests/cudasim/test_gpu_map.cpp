@@ -1,4 +1,4 @@
-/* test_gpu_map.cpp: models opened by several ranks of two machines on simulated GPUs, and what the log says of that. */
+/* test_gpu_map.cpp: log lines for models that several ranks of two machines open on simulated GPUs. */
 #include "../../src/pair_mlff/exchange/gpu_map.h"
 
 extern "C" {
@@ -10,7 +10,7 @@ extern "C" {
 
 using namespace LAMMPS_NS;
 
-/* As MLFFLoader fills it for rank `local_rank` of a machine, which opens a model. */
+/* As filled by MLFFLoader for rank `local_rank` of a machine. */
 static MLFFRankDevice open_rank(const test_model &file, int rank, int local_rank, const char *host, const char *device)
 {
   mlff_model *model = nullptr;
@@ -65,7 +65,7 @@ START_TEST(long_tables_end)
 }
 END_TEST
 
-/* More ranks than GPUs: how many, where, on what. As many GPUs as ranks, or the CPU: nothing to say. */
+/* A line for more ranks than GPUs; none for enough GPUs and for the CPU. */
 START_TEST(shared_gpus_are_said)
 {
   ck_assert(mlff_shared_gpus(open_ranks(6, 4, "cuda")).empty());

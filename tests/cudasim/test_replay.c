@@ -1,6 +1,5 @@
-/* test_replay.c: recorded steps on the simulated device, which counts and fails when asked to: nothing but one launch
- * and one wait in a settled step, recordings that fail, ranges of NVTX. It stops steps that could not be recorded on a
- * real one. */
+/* test_replay.c: captured steps on the simulated device: one launch and one wait per settled step, captures that fail,
+ * NVTX ranges. The simulator rejects steps that a real GPU could not capture. */
 #include "cudasim.h"
 #include "replay_scene.h"
 
@@ -17,7 +16,7 @@ START_TEST(a_settled_step_is_one_launch_and_one_wait)
     const long waits = cudasim_n_synchronisations(), allocations = cudasim_n_allocations();
     const int64_t growths = mlff_model_memory(s.on).n_growths;
     test_ok(evaluate(&s, s.on, &a.result, &error), error);
-    if (k < 2) continue; /* the list, and the recording */
+    if (k < 2) continue; /* the list, and the capture */
     ck_assert_int_eq(cudasim_n_launches() - launches, 1);
     ck_assert_int_eq(cudasim_n_graph_launches() - graphs, 1);
     ck_assert_int_eq(cudasim_n_synchronisations() - waits, 1);
@@ -29,7 +28,7 @@ START_TEST(a_settled_step_is_one_launch_and_one_wait)
 }
 END_TEST
 
-/* What a recording consists of: the kernels of a step op by op, and copies and fills besides; timed, events as well. */
+/* Nodes of a captured step: kernels as in a plain step, copies and fills; if timed, also events. */
 START_TEST(nodes_of_a_recording)
 {
   scene s = make_scene(_i);
@@ -61,7 +60,7 @@ START_TEST(nodes_of_a_recording)
 }
 END_TEST
 
-/* Recorded before the steps, the first of them is one launch. */
+/* With a capture before the steps, the first step is one launch. */
 START_TEST(recorded_before_the_first_step)
 {
   scene s = make_scene(_i);
@@ -131,7 +130,7 @@ START_TEST(lost_devices)
 }
 END_TEST
 
-/* Launches of a step with one of the models, after others. */
+/* Launches of a settled step with one of the models. */
 static long launches_of_a_step(int which, int is_recorded)
 {
   scene s = make_scene(which);
@@ -148,8 +147,8 @@ static long launches_of_a_step(int which, int is_recorded)
   return n;
 }
 
-/* The n-th launch of the step that is being recorded fails: that is the device's failure, not the recording's. A
- * recorded step has the launches of a plain one, and then those of the recording itself. */
+/* The n-th launch during a capture fails: a failure of the device, not of the capture. A capture has the launches of a
+ * plain step, then those of the graphs. */
 START_TEST(launches_that_fail_while_recording)
 {
   mlff_error error = {.code = MLFF_OK};
@@ -171,8 +170,8 @@ START_TEST(launches_that_fail_while_recording)
 }
 END_TEST
 
-/* Ranges for NVIDIA's profilers: as many as calls that are timed, with the names of the spans, all of them ended; in
- * replayed steps, which call no operation, those of copies alone, and none while nothing is timed. */
+/* NVTX ranges: one per timed call, with the name of the span, all closed; in replayed steps only those of copies; none
+ * without timing. */
 START_TEST(ranges_are_those_of_the_spans)
 {
   scene s = make_scene(_i);
