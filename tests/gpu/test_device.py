@@ -65,7 +65,7 @@ def test_same_as_cpu(zoo, tmp_path, newton):
 @pytest.mark.parametrize("ranks", (2, 3))
 def test_ranks(zoo, tmp_path, ranks):
     """Several ranks that share a GPU: features and sums of messages travel over the host; the numbers are those of
-    one rank on the CPU. In the crystal tags decide which of the atoms that are equally far are neighbours."""
+    one rank on the CPU. In the crystal tags decide which of the atoms that are equally far are neighbors."""
     systems = {
         "painn": water((4, 3, 2)),
         "gaussian": water((4, 3, 2)),

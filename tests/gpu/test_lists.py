@@ -1,4 +1,4 @@
-"""Neighbour lists that the GPU makes for pair_style mlff, in LAMMPS on the simulated one: where it does, and that runs
+"""Neighbor lists that the GPU makes for pair_style mlff, in LAMMPS on the simulated one: where it does, and that runs
 are those of the CPU, whose lists are LAMMPS' own."""
 
 import json

@@ -208,7 +208,7 @@ START_TEST(impossible_files_are_refused)
 END_TEST
 enum { N_REFUSED = 15 };
 
-/* An element that was left out when opening is an error, not a wrong number: as a centre and as a mere neighbour. */
+/* An element that was left out when opening is an error, not a wrong number: as a centre and as a mere neighbor. */
 START_TEST(elements_left_out_are_an_error)
 {
   test_model model = shape_of(0);

@@ -3,7 +3,7 @@
  * The small random Orb of the shared directory is compared with the numbers of orb-models in double; its known traps
  * each make that or one of the other tests here, in op/test_orb.c, python/test_orb.py or lammps/test_orb.py fail. Here:
  * O1 three linear layers, O3 ties, O5 mean features, O6 net force, O7 torque, O8 orientation, O9 order of the stress,
- * O10 numbers of the file, O11 order of inputs, O16 atoms without neighbours.
+ * O10 numbers of the file, O11 order of inputs, O16 atoms without neighbors.
  */
 #include "backends.h"
 #include "mixed.h"

@@ -60,7 +60,7 @@ static mlff_aev_constants constants_of(int which)
     c.n_angular = 4;
     c.n_sections = 5;
   }
-  if (which == 5) c.angular_cutoff = 0.3; /* no angular neighbours at all */
+  if (which == 5) c.angular_cutoff = 0.3; /* no angular neighbors at all */
   return c;
 }
 
@@ -223,7 +223,7 @@ START_TEST(aev_of_few_atoms)
   mlff_backend *backend = open_backend(_i);
   if (!backend) return;
   const mlff_aev_constants c = constants_of(0);
-  const double distances[] = {20.0, 4.2, 1.1}; /* no neighbour; none within the angular cutoff; one, so no triple */
+  const double distances[] = {20.0, 4.2, 1.1}; /* no neighbor; none within the angular cutoff; one, so no triple */
   for (int k = 0; k < 3; k++) {
     test_atoms pair = test_random(2, 9.0, 1.0, 0, numbers, 3, 14);
     for (int x = 0; x < 3; x++) pair.pos[1][x] = pair.pos[0][x] + distances[k] / sqrt(3.0);
@@ -252,7 +252,7 @@ START_TEST(aev_of_collinear_atoms)
 }
 END_TEST
 
-/* What only the far neighbour contributes to, its radial block or its angular block with the near one: zeros, or next
+/* What only the far neighbor contributes to, its radial block or its angular block with the near one: zeros, or next
  * to them when it is just inside. */
 static void check_block(const mlff_aev_constants *c, const double *got, int is_radial, int is_inside, double eps)
 {
@@ -266,7 +266,7 @@ static void check_block(const mlff_aev_constants *c, const double *got, int is_r
   }
 }
 
-/* Nothing jumps or has a kink where a neighbour crosses a cutoff, and beyond it nothing is left (the cosine turns up
+/* Nothing jumps or has a kink where a neighbor crosses a cutoff, and beyond it nothing is left (the cosine turns up
  * again there). */
 START_TEST(aev_ends_at_its_cutoffs)
 {

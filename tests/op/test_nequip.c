@@ -120,7 +120,7 @@ static void plain_message(message_case *c)
   }
 }
 
-/* One path of an edge: adds to grad of the neighbour, dE/dr and dE/dY. */
+/* One path of an edge: adds to grad of the neighbor, dE/dr and dE/dY. */
 static void plain_path_backward(message_case *c, const mlff_nequip_path *p, int64_t node, const double *g,
                                 const double *w, const double *dw, const double harmonic[16], double *gr, double *gy)
 {

@@ -213,7 +213,7 @@ END_TEST
 
 enum { DENSE = 200 };
 
-/* All atoms are neighbours of the n_local centres; those behind belong to n_nodes nodes in turn. Random gradients. */
+/* All atoms are neighbors of the n_local centres; those behind belong to n_nodes nodes in turn. Random gradients. */
 static void check_dense_forces(mlff_backend *backend, int n_local, int n_nodes)
 {
   static int64_t row[DENSE + 1];

@@ -86,7 +86,7 @@ static int by_size(const void *a, const void *b)
   return (x > y) - (x < y);
 }
 
-/* O4: every atom sends to its nearest neighbours; O15: env ends at the cutoff. */
+/* O4: every atom sends to its nearest neighbors; O15: env ends at the cutoff. */
 static void check_graph(const orb_scene *s, int n_neighbours)
 {
   const mlff_graph *g = s->g;
@@ -134,7 +134,7 @@ START_TEST(nearest_neighbours)
 }
 END_TEST
 
-/* Perfect diamond, 64 atoms, moved by `shift` and with noise of 1e-13 A: 4 + 12 neighbours and a shell of 12. */
+/* Perfect diamond, 64 atoms, moved by `shift` and with noise of 1e-13 A: 4 + 12 neighbors and a shell of 12. */
 static test_atoms diamond(uint64_t seed)
 {
   static const double unit[8][3] = {{0, 0, 0}, {0, 2, 2}, {2, 0, 2}, {2, 2, 0},
@@ -195,7 +195,7 @@ START_TEST(ties_go_by_tag)
 }
 END_TEST
 
-/* One atom whose neighbours are all images of it: the smaller vectors first. */
+/* One atom whose neighbors are all images of it: the smaller vectors first. */
 START_TEST(ties_of_images_go_by_vector)
 {
   mlff_backend *backend = open_backend(_i);
@@ -218,7 +218,7 @@ END_TEST
 
 /* ---- edges ------------------------------------------------------------------------------------------------------- */
 
-/* Eight atoms with 20 neighbours each, and open with 7 at most, so that with a stride there are rows without edges. */
+/* Eight atoms with 20 neighbors each, and open with 7 at most, so that with a stride there are rows without edges. */
 static test_atoms eight_atoms(int is_open)
 {
   test_atoms box = test_triclinic();

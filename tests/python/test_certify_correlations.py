@@ -23,7 +23,7 @@ def test_ideal_gas_in_a_skewed_cell():
 
 
 def test_crystal():
-    """Peaks of a simple cubic crystal: 6 neighbours at a, 12 at sqrt(2) a."""
+    """Peaks of a simple cubic crystal: 6 neighbors at a, 12 at sqrt(2) a."""
     a, n = 3.0, 6
     cells = np.stack(np.meshgrid(*[np.arange(n)] * 3, indexing="ij"), -1).reshape(-1, 3)
     x, cell = a * cells + 0.1, np.eye(3) * a * n

@@ -11,11 +11,11 @@ from mlff_tools.model.masses import MASS
 from mlff_tools.train import lattices
 from mlff_tools.train.teacher_lammps import LammpsTeacher
 
-K, A = 1.7, 4.0  # eV/A^2, and the lattice constant whose neighbours are at the springs' length
+K, A = 1.7, 4.0  # eV/A^2, and the lattice constant whose neighbors are at the springs' length
 
 
 def springs(frames):
-    """Springs between nearest neighbours of an fcc crystal of constant A."""
+    """Springs between nearest neighbors of an fcc crystal of constant A."""
     out, r0 = [], A / np.sqrt(2)
     for f in frames:
         x, cell = f["positions"], f["cell"]

@@ -105,7 +105,7 @@ def test_refuses(text, line, words, tmp_path):
     assert str(e.value).startswith(f"{path}:{line}: " if line else f"{path}: ")
 
 
-# Distance of nearest neighbours in units of the constant, their number, and atoms of a cell
+# Distance of nearest neighbors in units of the constant, their number, and atoms of a cell
 SHAPES = {
     "sc": (1.0, 6, 1),
     "bcc": (0.75**0.5, 8, 2),

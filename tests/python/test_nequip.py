@@ -227,7 +227,7 @@ class Published(unittest.TestCase):
                 assert_near(stress, np.array(expected["stress"])[SIX], 3e-15, what + "stress")
             if "n_edges" in expected:
                 edges = reference.neighbours(s["positions"], s["cell"], model[0]["cutoff"])[0]
-                self.assertEqual(len(edges), expected["n_edges"], what + "N17: own images, several of a neighbour")
+                self.assertEqual(len(edges), expected["n_edges"], what + "N17: own images, several of a neighbor")
             checked += 1
         return checked
 

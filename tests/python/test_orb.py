@@ -2,7 +2,7 @@
 
 The known traps of Orb each make one of these tests or of tests/model/test_orb.c fail. Here: O1 three linear layers, O3
 ties, O6 net force, O7 torque of open systems only, O9 order of the stress, O10 numbers of the checkpoint, O16 atoms
-without neighbours, O17 names of 2024; the published numbers fail for O2, O5, O11, O12, O13 and O15.
+without neighbors, O17 names of 2024; the published numbers fail for O2, O5, O11, O12, O13 and O15.
 """
 
 import collections
@@ -61,7 +61,7 @@ class Graph(unittest.TestCase):
         self.assertEqual((len(sender), vectors.shape), (0, (0, 3)))
 
     def test_ties_do_not_depend_on_rounding(self):
-        """O3: the 20th neighbour of diamond lies in a shell of 12; noise of 1e-13 A must not choose."""
+        """O3: the 20th neighbor of diamond lies in a shell of 12; noise of 1e-13 A must not choose."""
         s = silicon(seed=None, size=2)
         chosen = []
         for k in range(4):

@@ -142,7 +142,7 @@ def test_liquid_of_a_file_and_one_that_cannot_be(tmp_path):
 
 # ---- surfaces and vacancies ------------------------------------------------------------------------------------------
 
-# Neighbours of an atom of the outermost plane, and in the bulk; nearest distance in units of the constant
+# Neighbors of an atom of the outermost plane, and in the bulk; nearest distance in units of the constant
 SURFACES = {
     ("sc", "100"): 5,
     ("sc", "110"): 4,

@@ -161,7 +161,7 @@ def test_domain():
     assert_near([found["max_force"] ** 2], [max((made[k]["forces"] ** 2).sum(1).max() for k in (0, 1, 3))], 1e-5, "F")
     triples = {(centre, ends): r for centre, of in found["triples"].items() for ends, r in of.items()}
     assert set(triples) == {("Cu", "Al-Al"), ("Cu", "Al-Cu"), ("Cu", "Cu-Cu"), ("Al", "Cu-Cu")}  # not the molecule's
-    assert_near(list(triples.values()), 4 * [1.8 * 2**0.5], 1e-9, "neighbours of fcc")
+    assert_near(list(triples.values()), 4 * [1.8 * 2**0.5], 1e-9, "neighbors of fcc")
     assert domain.of_frames([made[k] for k in (0, 1, 3)], data["elements"], 3.0) == found
     unstressed = domain.of_data({**data, "stress": np.full_like(data["stress"], np.nan)}, 3.0)
     assert unstressed == {key: value for key, value in found.items() if key != "pressure"}
@@ -178,7 +178,7 @@ def test_domain():
 
 
 def test_triples():
-    """Against a count over all pairs of neighbours, in a small oblique cell with its images."""
+    """Against a count over all pairs of neighbors, in a small oblique cell with its images."""
     rng, elements = np.random.default_rng(5), ["H", "C", "O"]
     cell = np.array([[5.0, 0, 0], [1.0, 4.5, 0], [-0.5, 0.7, 5.5]])
     s = {"elements": [elements[k] for k in rng.integers(0, 3, 9)], "positions": rng.random((9, 3)) @ cell, "cell": cell}

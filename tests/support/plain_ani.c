@@ -35,7 +35,7 @@ int plain_angular_block(const mlff_aev_constants *c, int n_used, int t, int u)
   ck_abort_msg("no block for species %d and %d", t, u);
 }
 
-/* One pair of neighbours j, k: columns g (+=) and, when grad is not NULL, grad += sum_columns weight dg/dD. */
+/* One pair of neighbors j, k: columns g (+=) and, when grad is not NULL, grad += sum_columns weight dg/dD. */
 static void plain_triple(const mlff_aev_constants *c, const plain_star *s, int j, int k, double *g,
                          const double *weight, double (*grad)[3])
 {

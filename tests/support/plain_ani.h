@@ -8,7 +8,7 @@
 #include "backend/ops_ani.h"
 #include "model/modelfile.h"
 
-/* Neighbours of one centre, also beyond the cutoffs. */
+/* Neighbors of one centre, also beyond the cutoffs. */
 typedef struct plain_star {
   int n;
   double (*d)[3]; /* x_j - x_i */
@@ -18,7 +18,7 @@ typedef struct plain_star {
 int plain_n_columns(const mlff_aev_constants *c, int n_species);
 /* First column of the angular block of two species. */
 int plain_angular_block(const mlff_aev_constants *c, int n_species, int t, int u);
-/* AEV g [n_columns] of a star (NULL = not wanted), and the gradient of sum_columns weight g by the neighbours' vectors,
+/* AEV g [n_columns] of a star (NULL = not wanted), and the gradient of sum_columns weight g by the neighbors' vectors,
  * grad [s->n][3] (NULL = not wanted, then weight may be NULL). */
 void plain_aev(const mlff_aev_constants *c, int n_species, const plain_star *s, double *g, const double *weight,
                double (*grad)[3]);

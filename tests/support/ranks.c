@@ -120,7 +120,7 @@ static mlff_status reduce(void *context, double *values, int n, mlff_error *erro
   return MLFF_OK;
 }
 
-/* Atom i of the whole has neighbours on its own rank only; lists are full, so nobody else has it as one either. */
+/* Atom i of the whole has neighbors on its own rank only; lists are full, so nobody else has it as one either. */
 static int is_interior(const world *w, int32_t i)
 {
   const mlff_graph *g = w->whole;
@@ -154,7 +154,7 @@ static int64_t add_owned(part *p, atoms_of_part *a)
   return n_pairs;
 }
 
-/* One ghost for each atom of the whole graph that is a neighbour and not owned, and one node for each owner
+/* One ghost for each atom of the whole graph that is a neighbor and not owned, and one node for each owner
  * elsewhere. */
 static void add_candidates(part *p, atoms_of_part *a, int64_t *row, int32_t *nbr)
 {

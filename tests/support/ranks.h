@@ -15,7 +15,7 @@ typedef struct test_ranks_answer {
   int n_interior;      /* atoms that have to do with their own rank only                   */
   int n_forward;       /* calls of the halo's functions on each rank, in one evaluation ... */
   int n_reverse, n_reduce;
-  int has_parts; /* a rank had neighbours that another owns */
+  int has_parts; /* a rank had neighbors that another owns */
 } test_ranks_answer;
 
 /* Evaluates the atoms twice on n_ranks ranks, atom i on rank rank_of[i]. With "fp64" exchanges are begun and finished,

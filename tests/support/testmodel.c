@@ -253,7 +253,7 @@ static test_model make_ani(int variant)
   return test_model_ani_nth(variant, o);
 }
 
-/* Atoms with more neighbours in the cutoff than are kept, and with fewer. */
+/* Atoms with more neighbors in the cutoff than are kept, and with fewer. */
 static test_model make_orb(int variant)
 {
   test_model_options o = test_three_elements();
@@ -267,7 +267,7 @@ static test_model make_orb(int variant)
   return test_model_orb(o);
 }
 
-/* Nequix and SevenNet in small: what the block of the file can say; variant 4 sees its neighbours only, simulated GPUs
+/* Nequix and SevenNet in small: what the block of the file can say; variant 4 sees its neighbors only, simulated GPUs
  * run variant 3. */
 static test_model make_nequip(int variant)
 {

@@ -80,7 +80,7 @@ test_model test_model_painn(test_model_options options);
 test_model test_model_ani(test_model_options options);
 test_model test_model_orb(test_model_options options);
 test_model test_model_nequip(test_model_options options);
-/* A smaller one, which is fast on the simulated GPU too; atoms of water have more neighbours in its cutoff than it
+/* A smaller one, which is fast on the simulated GPU too; atoms of water have more neighbors in its cutoff than it
  * keeps. */
 test_model test_model_small_orb(test_model_options options);
 

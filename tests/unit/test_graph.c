@@ -1,4 +1,4 @@
-/* test_graph.c: neighbour graphs of mlff_system_create against a brute-force count over all images, and the laws that
+/* test_graph.c: neighbor graphs of mlff_system_create against a brute-force count over all images, and the laws that
  * mlff_graph_check enforces. */
 #include "support.h"
 
@@ -180,7 +180,7 @@ START_TEST(shell_at_the_cutoff)
   }
   mlff_system *system = test_system(&atoms, 2.2);
   test_ok(mlff_graph_check(mlff_system_graph(system), 1, &error), error);
-  ck_assert_int_eq(mlff_system_graph(system)->n_pairs, 64 * 32); /* 6 + 12 + 8 + 6 neighbours */
+  ck_assert_int_eq(mlff_system_graph(system)->n_pairs, 64 * 32); /* 6 + 12 + 8 + 6 neighbors */
   mlff_system_free(system);
   test_atoms_free(&atoms);
 }

@@ -67,7 +67,7 @@ static double sawtooth(int k, test_rng *rng)
   return 100 * MB + 0.2 * MB * (k % 23) + 4096 * test_below(rng, 10);
 }
 
-/* Slow up and down of a neighbour list in a fluctuating box: AR(1). */
+/* Slow up and down of a neighbor list in a fluctuating box: AR(1). */
 static double wandering(int k, test_rng *rng)
 {
   static double at;

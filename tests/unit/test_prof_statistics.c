@@ -86,7 +86,7 @@ static double draw(test_rng *rng, int kind)
   return 1e-5 / pow(test_uniform(rng, 1e-6, 1), 1 / 1.5); /* heavy tail                  */
 }
 
-/* The bound that is documented holds for every quantile of every distribution; both neighbours of a rank hold it, and
+/* The bound that is documented holds for every quantile of every distribution; both neighbors of a rank hold it, and
  * so does what lies between them. */
 START_TEST(sketch_holds_its_bound)
 {

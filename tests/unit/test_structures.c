@@ -1,4 +1,4 @@
-/* test_structures.c: structures and neighbour lists that the program mlff keeps between the commands of a batch. */
+/* test_structures.c: structures and neighbor lists that the program mlff keeps between the commands of a batch. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "cli/cli.h"

@@ -66,7 +66,7 @@ static double square_of(const mlff_graph *g, int32_t i, int32_t j)
   return sum;
 }
 
-/* All pairs of neighbours of all atoms. */
+/* All pairs of neighbors of all atoms. */
 static expected count(const domain *d, const mlff_graph *g)
 {
   expected e = {INFINITY, INFINITY, INFINITY};

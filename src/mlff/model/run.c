@@ -78,7 +78,7 @@ static mlff_status check_list(const mlff_model *m, const mlff_graph *graph, mlff
         "of positions on the host and graph.reach");
   if (!m->backend->ops->owns_graph)
     return mlff_fail(error, MLFF_E_UNSUPPORTED,
-                     "graph.row is NULL, but a model on the CPU makes no neighbour list: give one, or open it with "
+                     "graph.row is NULL, but a model on the CPU makes no neighbor list: give one, or open it with "
                      "device cuda");
   if (!(graph->reach >= m->head->cutoff) || !isfinite(graph->reach))
     return mlff_fail(error, MLFF_E_ARG, "graph.reach is %g A, expected the cutoff of the model, %g A, or more",
