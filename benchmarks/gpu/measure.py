@@ -172,7 +172,7 @@ class Session:
 
 
 def commit():
-    """Of the pack, or of the repository."""
+    """The commit of the pack, or of the repository."""
     stamp = os.path.join(ROOT, "commit.txt")
     if os.path.exists(stamp):
         with open(stamp, encoding="ascii") as f:

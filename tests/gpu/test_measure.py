@@ -59,7 +59,7 @@ def read(out, call="times"):
 
 @pytest.fixture(name="fake")
 def write_fake(tmp_path):
-    """A build whose `mlff` behaves as the text says."""
+    """A build with a stand-in for `mlff` that runs these lines of shell."""
 
     def make(behavior=""):
         write_program(tmp_path / "build" / "mlff", FAKE.format(behavior=behavior))
