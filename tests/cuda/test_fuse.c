@@ -219,7 +219,7 @@ static double foresee(mlff_model *model, const mlff_graph *graph)
   return (double) forecast.first_bytes + (double) forecast.host_bytes;
 }
 
-/* The memory stated in docs/gpu.md for 100 thousand atoms. */
+/* The memory stated in docs/dev/gpu.md for 100 thousand atoms. */
 START_TEST(mixed_takes_less_memory)
 {
   device_reset(1);
