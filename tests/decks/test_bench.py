@@ -157,7 +157,7 @@ def test_ensembles_are_judged(tmp_path, capsys):
 
 
 def test_publication_is_brief():
-    """Of long series every k-th value stays, and strides say so; a variable of the deck loses its folders, not its
+    """Long series keep every k-th value and record the stride. A variable of the deck loses its folders, not its
     words."""
     n = 10000
     numbers = [1.0 + 1e-9 * k for k in range(n)]

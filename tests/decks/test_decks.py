@@ -92,7 +92,7 @@ def test_deck_comment(deck):
 
 
 def test_readme():
-    """The commands of README.md that run LAMMPS, typed one after the other as they stand there, but for fewer steps."""
+    """The commands of README.md that run LAMMPS, in order, with fewer steps."""
     with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as f:
         blocks = re.findall(r"^```\w*\n(.*?)^```\n", f.read(), re.M | re.S)
     typed = [block for block in blocks if "lmp -in" in block]

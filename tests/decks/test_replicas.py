@@ -38,7 +38,7 @@ def run(deck, place, partitions, **variables):
 
 
 def numbers(text):
-    """Lines of the table that stands in `text`, as numbers."""
+    """The numbers of the table in `text`."""
     lines = [line.split() for line in text.splitlines() if re.match(r"\s*\d+\s", line)]
     return [[float(word) for word in line] for line in lines]
 

@@ -135,7 +135,7 @@ RESULTS = sorted(glob.glob(os.path.join(ROOT, "benchmarks", "results", "*_scalin
 
 
 def test_published_results():
-    """What there is in benchmarks/results can be shown, and its checks passed."""
+    """The files in benchmarks/results can be shown, and their checks passed."""
     of_scaling = [path for path in RESULTS if path.endswith(profiles.SCALING_REPORTS)]
     assert len(of_scaling) >= 3, RESULTS
     for path in of_scaling:

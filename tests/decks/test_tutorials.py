@@ -23,7 +23,7 @@ def kernels(folder):
 
 
 def test_my_molecule(tmp_path):
-    """With ANI-2x in place of ANI-1x, which the page fetches from the network."""
+    """With ANI-2x instead of ANI-1x, which the page downloads."""
     pytest.importorskip("ase", reason="ASE is not installed: scripts/setup.sh test")
     source = os.path.join(SHARED, "models", "ani-2x.yaml")
     if not os.path.exists(source):
@@ -97,7 +97,7 @@ def test_cluster(tmp_path):
 
 
 def test_readme_script(tmp_path):
-    """The script of README.md, from the source directory, prints what stands below it."""
+    """The script of README.md, run in the source directory, prints the output shown below it."""
     with open(os.path.join(pages.ROOT, "README.md"), encoding="utf-8") as f:
         script, shown = re.search(r"^```\n(units .*?)^```\n```text\n(.*?)^```", f.read(), re.M | re.S).groups()
     assert "run         1000\n" in script
@@ -121,7 +121,7 @@ def test_all_pages_are_typed():
 
 
 def test_what_a_page_shows_is_compared():
-    """A line stands for itself with other numbers; another word, or a number in place of a word, is missed."""
+    """Lines match when only their numbers differ. Another word, or a number instead of a word, is an error."""
     shown = "  energy   -4217.48 eV  (-468.6 eV/atom), sha256 055026f73ba0"
     pages.compare("page", [shown], "x\n energy -1 eV (-2e-3 eV/atom), sha256 00aa26f73ba1\n")
     for other in ("energy - eV (1 eV/atom), sha256 055026f73ba0", "energy 1 meV (1 eV/atom), sha256 055026f73ba0"):

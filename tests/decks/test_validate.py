@@ -80,7 +80,7 @@ def test_time_step(power, verdict):
 
 
 def test_temperature_after_a_thermostat():
-    """Of few atoms it may be two standard deviations off, 2 * 300 K * sqrt(2 / dof); of many a fifteenth."""
+    """With few atoms it may be two standard deviations off, 2 * 300 K * sqrt(2 / dof); with many, 1/15 of it."""
     for dof, good, bad in ((186, 361.0, 363.0), (2000, 319.0, 321.0)):
         said = [judged(trajectory(kelvin=k), equilibrate=10.0, dof=dof)["verdict"] for k in (good, bad)]
         assert said == [PASS, FAIL], dof

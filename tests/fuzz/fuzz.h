@@ -15,7 +15,7 @@
 
 typedef struct fuzz_target {
   const char *name;         /* of the folder of seeds                                                  */
-  const char *const *words; /* what mutants get, beside changed bytes; ends with NULL                  */
+  const char *const *words; /* inserted into mutants, in addition to changed bytes; ends with NULL     */
   void (*make_seeds)(void); /* calls fuzz_seed; NULL: all are in the folder                            */
   /* Where most of the changes belong: at the front of an input, in so many bytes. NULL: anywhere. */
   size_t (*front)(const uint8_t *data, size_t size);

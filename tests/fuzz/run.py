@@ -4,7 +4,7 @@ The targets of tests/fuzz are built by Clang with libFuzzer, AddressSanitizer an
 BUILD/fuzz, and run one after another, each for its share of the time. Their corpora grow in ~/.cache/mlff/fuzz
 (or $MLFF_CACHE); seeds are the files of seeds/ and what the targets make. Then come recipes (recipes.py), and random
 models on several ranks (test_differential.c). Inputs that were found are in BUILD/fuzz/finds. Every run is a line of
-history.jsonl beside the corpora.
+history.jsonl next to the corpora.
 
 Last, a build without sanitizers reads the corpora and counts what they reach (BUILD/fuzz-coverage): lines of each
 loader, and the errors, other than those of memory, that no input reaches.

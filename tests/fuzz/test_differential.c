@@ -151,13 +151,13 @@ static mlff_model *open_somewhere(const test_model *file, test_rng *rng, int is_
   return model;
 }
 
-/* Of the sum of the energies of n atoms. */
+/* Rounding error of the sum of n atomic energies. */
 static double rounding_of_energy(const test_answer *a, int n, double rounding)
 {
   return rounding * n * (1 + largest(a->result.atom_energy, a->result.atom_energy ? n : 0));
 }
 
-/* Rounding, of sums of some hundred terms; in single that of networks that amplify it. */
+/* Rounding error of sums of about 100 terms. In single precision networks amplify it. */
 static void compare(const test_answer *a, const test_answer *b, double rounding)
 {
   const int n = a->n_nodes;
@@ -282,7 +282,7 @@ static void try_one(int arch, uint64_t number)
   }
   mlff_model *oracle = test_model_open_for(&file, "fp64", "generic", NULL);
   test_answer b = test_evaluate(oracle, &atoms);
-  /* A PaiNN of four layers in a dense cell may reach 1e36 eV/A, where single precision says nothing. */
+  /* A PaiNN of four layers in a dense cell may reach 1e36 eV/A, where single precision is meaningless. */
   const int explodes = largest(b.result.forces, 3 * atoms.n) > 1e12;
   for (int is_double = explodes; is_double < 2; is_double++) {
     mlff_model *model = open_somewhere(&file, &rng, is_double);

@@ -9,7 +9,7 @@ from harness import water
 from models import ARCHITECTURES
 
 MLFF = os.environ.get("MLFF", "mlff")
-FILLS = {"painn": 0, "ani": 0, "orb": 4, "nequix": 3}  # of a recorded step, whose other nodes are kernels: no copies
+FILLS = {"painn": 0, "ani": 0, "orb": 4, "nequix": 3}  # of a CUDA graph, whose other nodes are kernels, not copies
 BOUNDS = {"fp64": (1e-8, 1e-7), "fp32": (1e-5, 1e-3), "mixed": (1e-5, 1e-3)}
 
 
@@ -35,7 +35,7 @@ def write_xyz(tmp_path):
 
 @pytest.mark.parametrize("model", ARCHITECTURES)
 def test_against_cpu(zoo, xyz, model):
-    """Every precision, with and without recorded steps, in one process; what a recording consists of is told."""
+    """Every precision, with and without CUDA graphs, in one process. The nodes of a graph are reported."""
     cases = [(precision, graph) for precision in BOUNDS for graph in ("on", "off")]
     rows = batch(
         *[

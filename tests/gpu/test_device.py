@@ -324,7 +324,7 @@ def test_memory_of_the_device(zoo, tmp_path, model):
 
 
 def test_no_device_no_number(zoo, tmp_path):
-    """On the CPU nothing is said about a device, not zero."""
+    """On the CPU the fields of a device are null, not zero."""
     launch(
         dynamics("host", tmp_path, "device cpu", zoo["painn"], more="fix prof all mlffprof 2 warmup 5 file prof.json"),
         str(tmp_path),
@@ -351,7 +351,7 @@ def test_too_large(zoo, tmp_path, monkeypatch):
 
 
 def one_error(text, folder, ranks):
-    """What LAMMPS says when it ends: once, however many ranks there are."""
+    """The error of LAMMPS: printed once on any number of ranks."""
     output = launch(text, str(folder), ranks, check=False)
     errors = re.findall(r"^ERROR.*", output, re.M)
     assert len(errors) == 1, output
@@ -359,7 +359,7 @@ def one_error(text, folder, ranks):
 
 
 def frames(path):
-    """Numbers of rows of the frames of a dump, which must be those that they say."""
+    """The row counts of the frames of a dump, which must match their headers."""
     counts = []
     for frame in path.read_text(encoding="ascii").split("ITEM: TIMESTEP\n")[1:]:
         head, rows = re.split(r"ITEM: ATOMS.*\n", frame)

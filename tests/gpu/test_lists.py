@@ -11,7 +11,7 @@ from test_device import dynamics, printed
 
 
 def lists(output):
-    """What LAMMPS says of the list of each run: occasional where the GPU makes it."""
+    """The kind of each neighbor list that LAMMPS prints: occasional where the GPU builds it."""
     return re.findall(r"pair (?:mlff|hybrid\S*), (\w+)", output)
 
 

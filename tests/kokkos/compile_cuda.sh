@@ -17,7 +17,7 @@ from=$ROOT/usr/include/kokkos to=$FOLDER/include
 switch_on() { sed -E "s%/\* #undef ($1) \*/%#define \1%" "$2" >"$3"; }
 switch_on 'KOKKOS_ENABLE_CUDA|KOKKOS_ARCH_AMPERE|KOKKOS_ARCH_AMPERE80' "$from/KokkosCore_config.h" "$to/KokkosCore_config.h"
 switch_on DESUL_ATOMICS_ENABLE_CUDA "$from/desul/atomics/Config.hpp" "$to/desul/atomics/Config.hpp"
-# each back end has a header for each of these three; those of other devices stand before the host's, declarations behind
+# each back end has three headers: those of devices are included before those of the host, declarations after them
 before() { awk -v line="$2" '{ print } /#define KOKKOS_[A-Z]+_HPP_/ { print line }' "$from/$1" >"$to/$1"; }
 behind() { awk -v line="$2" '/#endif/ { print line } { print }' "$from/$1" >"$to/$1"; }
 before KokkosCore_Config_FwdBackend.hpp '#include <fwd/Kokkos_Fwd_CUDA.hpp>'

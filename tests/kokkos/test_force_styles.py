@@ -110,8 +110,8 @@ def test_pair_style(name, test, zoo, tmp_path):
 
 @pytest.mark.parametrize("of", ("nve", "nvt", "npt_iso", "nph"))
 def test_fix_timestep(of, tmp_path):
-    """Trajectories that LAMMPS' developers stored stay the same to all their digits beside fix mlffprof. Its test of
-    Kokkos is left out: in this LAMMPS, whose bonds have no variants for Kokkos, it crashes without the fix, too."""
+    """Trajectories stored by the LAMMPS developers are reproduced to all digits with fix mlffprof. The Kokkos case is
+    left out: it crashes without the fix too, because bonds have no Kokkos variants in this LAMMPS."""
     with open(os.path.join(TREE, f"fix-timestep-{of}.yaml"), encoding="utf-8") as f:
         text = f.read()
     text, n = re.subn(r"(post_commands: ! \|\n)", r"\1  fix prof all mlffprof 1 warmup 0 file prof.json\n", text)

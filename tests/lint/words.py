@@ -73,6 +73,7 @@ CODE = "\x01"  # stands for a character of code: no expression goes across it
 
 C_TOKEN = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 HASH_TOKEN = re.compile(r'(?:^|(?<=\s))#[^\n]*|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'', re.M)
+NAME = re.compile(r"""[rbfu]*(["'])[\w./-]+\1""", re.IGNORECASE)
 MARKS = re.compile(r"^[ \t]*(?:/\*+|\*+(?!/)|//+!?|#+!?:?)|\*+/|\\n|\\t|\"|(?<=\d)\"", re.M)
 
 
@@ -82,7 +83,9 @@ def blank(text):
 
 
 def plain(text):
-    """A comment or string without its marks, of the same length."""
+    """A comment or string without its marks, of the same length. A string of one word is a name, not prose."""
+    if NAME.fullmatch(text):
+        return blank(text)
     return MARKS.sub(lambda found: " " * len(found.group()), text)
 
 

@@ -96,10 +96,10 @@ END_TEST
 
 /* ---- published networks ------------------------------------------------------------------------------------------ */
 
-/* eV per atom, eV/A and eV/A^3. In single those of the packages in float against themselves in double. Of the small
- * networks, whose weights are random, stresses are up to 0.5 eV/A^3, and energies of atoms are off by up to 6.4e-6 eV
- * of 7 when atoms are moved 300 times by 1e-7 A, with every kernel path alike: half of it is matrices, multiplied in
- * double and then rounded, the rest how sums are rounded, which differs between compilers. */
+/* eV per atom, eV/A and eV/A^3. In single precision: the error of the packages in float against double. The small
+ * networks have random weights and stresses of up to 0.5 eV/A^3. Moving their atoms 300 times by 1e-7 A changes atomic
+ * energies of 7 eV by up to 6.4e-6 eV on every kernel path. Half of it is rounding of combined matrices, the rest
+ * rounding of sums, which differs between compilers. */
 typedef struct tolerance {
   double energy, force, stress;
 } tolerance;

@@ -1,6 +1,6 @@
-/* test_properties.c: what a model promises (its traits) and what all of them must do, for every architecture of the
- * registry, on every backend. Random models of each come from test_archs (support/testmodel.h): an architecture without
- * a row there fails. What one architecture promises beside that is in its own test. */
+/* test_properties.c: the traits that models promise, and the properties of all models, for every architecture of the
+ * registry on every backend. Random models come from test_archs (support/testmodel.h). An architecture without a row
+ * there fails. Properties of one architecture are in its own test. */
 #include "ranks.h"
 #include "subjects.h"
 
@@ -12,7 +12,7 @@
 
 enum { N_SIDES = 2 };
 
-/* Of runs on several ranks: single precision, and where AddressSanitizer does not take its time double precision. */
+/* Precisions of runs on several ranks. AddressSanitizer is slow, so it runs single precision only. */
 #if defined(__SANITIZE_ADDRESS__)
 enum { N_PRECISIONS = 1 };
 #else
@@ -365,7 +365,7 @@ END_TEST
 
 /* ---- ranks ------------------------------------------------------------------------------------------------------- */
 
-/* What ranks found together is what one evaluation of the whole finds; exchanges are made where the model says so. */
+/* Results on several ranks equal those of one rank. Exchanges happen only for models that need them. */
 static void same_as_whole(const subject *s, mlff_model *model, const test_answer *a, const test_ranks_answer *r)
 {
   const mlff_info *info = mlff_model_info(model);

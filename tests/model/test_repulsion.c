@@ -195,7 +195,7 @@ START_TEST(without_a_close_pair_nothing_changes)
 }
 END_TEST
 
-/* A foreign atom, of another style, is not repelled. */
+/* An atom of another style is not repelled. */
 START_TEST(foreign_atoms_are_left_alone)
 {
   pair p = open_pair(_i);

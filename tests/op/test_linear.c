@@ -1,6 +1,6 @@
-/* test_linear.c: products of matrices on every backend and kernel path, against plain loops in double; in bf16, by the
- * twins of instructions and by the instructions, emulated where the processor has none; on GPUs also many at once and
- * on tensor cores. Guard words around outputs catch writes outside; sizes are odd on purpose. */
+/* test_linear.c: GEMMs on every backend and kernel path against plain loops in double. In bf16: portable code and the
+ * instructions, emulated where the processor lacks them. On GPUs also batched and on tensor cores. Guard words around
+ * outputs detect writes out of bounds. Sizes are odd on purpose. */
 #include "backends.h"
 #include "emulate.h"
 #include "mixed.h"
@@ -391,7 +391,7 @@ START_TEST(rounding_to_bf16)
 }
 END_TEST
 
-/* A row's numbers do not depend on the rows beside it, nor on where blocks of rows end: ranks may share them out. */
+/* The result of a row does not depend on other rows or on block boundaries, so that ranks may split the rows. */
 START_TEST(rows_in_bf16_are_on_their_own)
 {
   enum { ROWS = 500, IN = 301, OUT = 50 };

@@ -133,7 +133,7 @@ static void check_message(scene *s, test_rng *rng, int f, int64_t begin, int64_t
   for (size_t k = 0; k < sizeof all / sizeof *all; k++) array_free(b, all[k]);
 }
 
-/* Atoms too many for a GPU of two multiprocessors, as the simulated one is, to share out the edges of each. */
+/* Too many atoms to split the edges of each across threads on the simulated GPU, which has two multiprocessors. */
 static void check_many_atoms(mlff_backend *backend, test_rng *rng)
 {
   static const int widths[] = {16, 48, 64, 80, 128, 160};

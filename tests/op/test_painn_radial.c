@@ -52,7 +52,7 @@ static void check_line(mlff_backend *backend, const mlff_painn_radial *radial, i
   line_index(backend, radial, e, index);
   ck_assert_int_eq(index[1], 1000 + e);
   ck_assert_int_eq(index[2], e % 3);
-  ck_assert_int_eq(index[3], 0); /* all four are read at once */
+  ck_assert_int_eq(index[3], 0); /* all four are loaded as one vector */
   near_all(line + 8, expected, 4, 4 * rounding(backend) * (1 + 1 / re), 0);
 }
 

@@ -1,5 +1,5 @@
-"""The wheel on bare Debians: what `pip install` and the first run take, on x86-64 and, emulated by qemu, on aarch64;
-and beside another release of LAMMPS. Needs root and the network: `make test-install`, some minutes."""
+"""The wheel on bare Debians: `pip install` and a first run on x86-64 and, emulated by qemu, on aarch64; and with
+another release of LAMMPS. Needs root and the network: `make test-install`, some minutes."""
 
 import os
 import pathlib

@@ -74,7 +74,7 @@ def test_program(environment):
 
 
 def test_tools_have_their_files(environment, tmp_path):
-    """Commands start, and what is no Python lies beside them: the page's style, C of the training, decks."""
+    """Commands start, and their data files are installed: the style of the page, C of the training, decks."""
     for name in ("convert", "distill", "validate", "report"):
         code, output = run([str(environment / "python"), "-m", "mlff_tools", name, "--help"], cwd=tmp_path)
         assert code == 0 and "usage: " in output, output

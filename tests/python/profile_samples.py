@@ -79,7 +79,7 @@ def accuracy():
 
 
 def latencies(x, atoms):
-    """What a report says of latencies x, ms."""
+    """The fields of a report for the latencies x in ms."""
     return {
         "latencies_ms": x.tolist(),
         "latencies_stride": 1,
@@ -99,7 +99,7 @@ def latencies(x, atoms):
 
 
 def energies(step, time, energy):
-    """Of a run in metal units whose total and conserved energies are the same."""
+    """Block energy of a run in metal units whose total and conserved energies are equal."""
     return {
         "n_samples": len(step),
         "units": "metal",

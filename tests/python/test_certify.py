@@ -254,7 +254,7 @@ def test_limits_of_time_and_failures_are_said(place):
 
 
 def test_a_teacher_that_cannot_run(place):
-    """A file of labels: errors are measured, everything beside says why it is not."""
+    """With a file of labels only errors are measured. Other rows state why they are not."""
     bars = {"forces": 45, "density": "2 %", "speedup": 5}
     words = recipe(place, bars, {"labels": "labels.xyz"})
     status, found = certify([words[0], "-o", "c.html", "--measure", "errors,liquids,speed,beyond"])

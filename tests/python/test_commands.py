@@ -84,7 +84,9 @@ def test_models_have_names(tmp_path):
     shipped = os.path.join(ROOT, "models")
     assert mlff("info", "water-xs") == mlff("info", os.path.join(shipped, "water-xs.yaml"))
     assert find_model("water-xs") == os.path.join(shipped, "water-xs.yaml")
-    os.symlink(os.path.join(shipped, "silicon-xs.safetensors"), tmp_path / "silicon-xs.safetensors")  # as the file says
+    os.symlink(
+        os.path.join(shipped, "silicon-xs.safetensors"), tmp_path / "silicon-xs.safetensors"
+    )  # the name in its header
     for suffix in (".yaml", ".safetensors"):
         os.symlink(os.path.join(shipped, "silicon-xs" + suffix), tmp_path / ("water-xs" + suffix))
         os.symlink(os.path.join(shipped, "silicon-xs" + suffix), tmp_path / ("mine" + suffix))

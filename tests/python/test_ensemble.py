@@ -159,7 +159,7 @@ def test_drift(drift, error, ps, expected):
 
 @pytest.mark.parametrize("power", [1, 2, 3])
 def test_exponent_of_the_time_step(power):
-    """Of modes whose energies are off by dt^power: within its interval of the power, and only 2 is within the bar."""
+    """For energy errors of dt^power the exponent is within its interval, and only 2 is within the bar."""
     rng, inside = np.random.default_rng(8), 0
     for _ in range(50):
         t = np.arange(400) / 100

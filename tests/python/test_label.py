@@ -153,8 +153,8 @@ def test_a_teacher_that_dies_loses_nothing(place):
 
 
 def test_hessian_products_of_a_command(place):
-    """Of a share of the training frames: exact for springs, the same in another order and in a run that was stopped by
-    a teacher that died with a displaced structure; covered by the hash of the frame."""
+    """Products for a share of the training frames: exact for springs, independent of the order of frames and of a
+    restart after the teacher died, and covered by the hash of the frame."""
     frames = extxyz.read("s.xyz")
     frames[3]["info"]["split"], frames[5]["info"]["split"] = "test", "train"
     (place / "s.xyz").write_text("".join(map(extxyz.text, frames)))

@@ -468,7 +468,7 @@ class WithReset(Calculator):
     def reset(self): self.atoms, self.results = None, {}
 
 class Sum:
-    '''Of calculators, as SumCalculator: the noise is that of a part.'''
+    '''A sum of calculators, as SumCalculator: the noise is that of a part.'''
     implemented_properties = ["energy", "forces"]
     def __init__(self): self.results, self.atoms, self.mixer = {}, None, Mixer()
     def of(self, atoms): return self.mixer.calcs[0].of(atoms)

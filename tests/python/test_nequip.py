@@ -287,7 +287,7 @@ def changed(model, **block):
 
 
 def with_tensors(model, pattern, function):
-    """The model with function(tensor) in place of the tensors whose names end with `pattern`."""
+    """The model with function(tensor) instead of the tensors whose names end with `pattern`."""
     head, tensors = model
     return head, {k: function(v) if k.endswith(pattern) else v for k, v in tensors.items()}
 

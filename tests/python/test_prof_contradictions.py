@@ -113,7 +113,7 @@ def test_the_gate_and_compare_refuse(sample, tmp_path):
 
 
 def test_long_runs_are_held_to_their_bounds(tmp_path):
-    """Of 130000 steps every 16th is stored, and quantiles are those of a sketch: orders and counts hold."""
+    """In a run of 130000 steps every 16th is stored and quantiles come from a sketch: orders and counts hold."""
     path = tmp_path / "a.json"
     subprocess.run([SAMPLE, "130000", str(path)], check=True)
     report = json.loads(path.read_text())

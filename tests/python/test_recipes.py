@@ -20,7 +20,7 @@ def recipes():
 
 
 def test_changed_recipes(recipes, tmp_path):
-    """The seeds end as their names say, and so do some hundred changed ones."""
+    """The seeds are read or refused as their names require, and so are about 100 changed ones."""
     n, n_read, _ = recipes.fuzz(2, 1, str(tmp_path))
     assert n >= 100 and n_read < n
 

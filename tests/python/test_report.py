@@ -1,5 +1,4 @@
-"""The HTML report: what it shows is what the reports say, it is well-formed and self-contained, and a browser draws
-it."""
+"""The HTML report shows the contents of the reports, is well-formed and self-contained, and a browser draws it."""
 
 import html.parser
 import json
@@ -95,7 +94,7 @@ def scaling_row(box, ranks, n_atoms, ms, efficiency):
 
 
 def test_scaling_reports_are_shown(folder):
-    """Files of `mlff scaling` beside the reports: charts, tables, and what the checks found."""
+    """Files of `mlff scaling` next to the reports: charts, tables, and the results of checks."""
     head = {"format": "mlff-scaling/1", "model": "student", "context": {"cpu": "a <cpu>"}, "timestamp": "today"}
     rows = [scaling_row("1x1x1", 1, 192, 2.5, 1.0), scaling_row("1x1x1", 2, 192, 1.6, 0.78125)]
     rows.append(scaling_row("1x1x1", 8, 192, 99.0, None))
@@ -130,7 +129,7 @@ def test_null_is_not_zero(tmp_path):
 
 
 def test_errors_of_the_stress(tmp_path):
-    """They stand beside those of the forces; a report of an earlier version has none."""
+    """They are shown next to those of the forces. Reports of earlier versions have none."""
     measured = full("s64", "student", 64, 0.5)
     measured["accuracy"].update(stress_rmse=0.04375, pressure_rmse=77.0, pressure_bias=-61.25)
     write(tmp_path / "measured.json", measured)
@@ -195,7 +194,7 @@ def test_title_says_what_was_run(folder):
 
 @pytest.mark.parametrize("end", ["\n]\n", ",\n{"], ids=["whole", "killed"])
 def test_a_trace_is_named(end, tmp_path, capsys):
-    """What `trace` of the fix wrote is no broken report: the page says what it is and what opens it."""
+    """A file of the keyword `trace` is not a broken report: the page names it and the program that opens it."""
     write(tmp_path / "a.json", full())
     (tmp_path / "t.json").write_text('[\n{"ph": "X", "name": "step", "pid": 0, "tid": 0, "ts": 0, "dur": 1}' + end)
     page = make(tmp_path)

@@ -23,7 +23,7 @@ def test_quantiles_of_student(n, quantile):
 
 
 def test_inefficiency_of_a_correlated_series():
-    """Of memory m: (1 + m) / (1 - m)."""
+    """A series of memory m has the inefficiency (1 + m) / (1 - m)."""
     rng = np.random.default_rng(1)
     for memory in (0.0, 0.5, 0.9):
         found = np.mean([statistics.inefficiency(correlated(20000, memory, rng)) for _ in range(5)])

@@ -280,7 +280,7 @@ ITEMS = """structures:
 
 
 def test_tags(tmp_path):
-    """Kinds, trajectories and splits; what files say of themselves stays; the same crystal twice is one frame."""
+    """Kinds, trajectories and splits. Tags in files are kept. The same crystal twice is one frame."""
     modelfile.write(str(tmp_path / "m"), *helpers.painn(elements=("H", "C", "O", "Al")))
     atom = "1\n%s\nAl 0 0 %s\n"
     (tmp_path / "some.xyz").write_text("".join(atom % ("", k) for k in range(10)))

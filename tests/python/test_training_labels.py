@@ -141,7 +141,7 @@ def test_shortest_distances():
 
 
 def test_domain():
-    """Of the training set: temperatures where periodic frames say them, their densities, pairs within the cutoff."""
+    """The domain of a training set: temperatures and densities of periodic frames, pairs within the cutoff."""
     made = frames(5, split="train", temperature="300")
     made[4]["info"].update(split="validation", temperature="1000")
     made[1]["info"]["temperature"] = "512.25"

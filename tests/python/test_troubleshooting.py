@@ -9,13 +9,13 @@ import helpers
 
 PAGE = os.path.join(helpers.ROOT, "docs", "troubleshooting.md")
 CODE = re.compile(r"\[mlff-\d\d\]")
-# Of the log, and the beginning of several errors.
+# Lines of the log, and the beginning of several errors.
 TABLES = (
     "type -> element (mass of the type, of the element)",
     "plugin mlff was not loaded",
     "near the first frame the energy changes by",
 )
-# Of LAMMPS, and of its thermo output.
+# Messages of LAMMPS and of its thermo output.
 OTHERS = ("Unrecognized pair style 'mlff'", "Lost atoms", "Out of range atoms")
 
 

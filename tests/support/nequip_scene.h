@@ -1,5 +1,5 @@
-/* nequip_scene.h: what the op tests of NequIP share, beside the scene of PaiNN, whose table of cubic splines messages
- * read: radial weights of edges and adjoints of their vectors, by plain formulas in double. */
+/* nequip_scene.h: shared by the op tests of NequIP: radial weights of edges and adjoints of their vectors, by plain
+ * formulas in double. Messages read the table of cubic splines of the PaiNN scene. */
 #ifndef MLFF_TEST_NEQUIP_SCENE_H
 #define MLFF_TEST_NEQUIP_SCENE_H
 

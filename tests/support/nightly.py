@@ -1,4 +1,4 @@
-"""What `make nightly` runs beside what `make test` does: `@nightly.only` tests, and the longer lists of others."""
+"""What `make nightly` runs in addition to `make test`: `@nightly.only` tests, and longer lists of others."""
 
 import os
 

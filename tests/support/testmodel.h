@@ -10,7 +10,7 @@
 
 #include "model/modelfile.h"
 
-/* Tensors on their way into a safetensors file. */
+/* Tensors to be written into a safetensors file. */
 typedef struct test_tensor {
   char name[80];
   int rank;

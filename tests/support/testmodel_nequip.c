@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Channels of order l: odd numbers that are no multiples of each other. */
+/* Channels of order l: odd numbers, none a multiple of another. */
 static int channels(const test_model_options *o, int l)
 {
   return l == 0 ? o->n_features : o->n_features / (2 * l) + 2;

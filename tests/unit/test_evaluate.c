@@ -257,7 +257,7 @@ START_TEST(foreign_atoms_are_invisible)
   test_model file = test_model_nth(_i, test_three_elements());
   mlff_model *model = test_model_open(&file, "fp64");
   test_atoms atoms = test_triclinic(), ours = test_triclinic();
-  ours.n = 6; /* the last two are foreign */
+  ours.n = 6; /* the last two belong to another style */
   atoms.species[6] = atoms.species[7] = -1;
   test_answer a = test_evaluate(model, &atoms), b = test_evaluate(model, &ours);
   near_one(a.result.energy, b.result.energy, 1e-10);

@@ -74,7 +74,7 @@ START_TEST(head_is_read)
 }
 END_TEST
 
-/* Of a file without header_sha256 it is computed, too. */
+/* The hash is computed also for a file without header_sha256. */
 START_TEST(header_is_hashed)
 {
   test_model m = make_file();

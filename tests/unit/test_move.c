@@ -8,7 +8,7 @@
 static const int kinds[] = {1, 6, 8};
 static const double cutoff = 3.1;
 
-/* Of the pairs within the cutoff: how many, the sum of their distances, and of these with weights of both atoms. */
+/* The pairs within the cutoff: their number, the sum of distances, and the sum weighted by both atoms. */
 typedef struct summary {
   int64_t n;
   double sum, moment;

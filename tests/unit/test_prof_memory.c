@@ -82,7 +82,7 @@ static const struct {
                 {"two jumps", two_jumps}, {"sawtooth", sawtooth}, {"wandering", wandering}};
 enum { N_INNOCENT = sizeof innocent / sizeof *innocent };
 
-/* Of 100 innocent runs of each kind, at most 2 are accused. */
+/* At most 2 of 100 innocent runs of each kind are accused. */
 START_TEST(innocent_runs_are_not_accused)
 {
   enum { N_TRIALS = 100 };

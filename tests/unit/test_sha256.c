@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of NIST: text, number of copies of it, hash. */
+/* Test vectors of NIST: text, number of copies, hash. */
 static const struct {
   const char *text;
   size_t n_copies;

@@ -11,7 +11,7 @@ enum { N_ELEMENTS = 3 };
 
 static const char *const elements[N_ELEMENTS] = {"H", "C", "O"};
 
-/* Of a model that saw everything, unless the test takes some of it away. */
+/* The domain of a model that was trained on everything. Tests remove parts of it. */
 typedef struct domain {
   mlff_info info;
   int trained[N_ELEMENTS];
