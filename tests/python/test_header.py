@@ -318,8 +318,8 @@ def test_no_structures_is_said_aloud(tmp_path):
 
 # ---- mutations -------------------------------------------------------------------------------------------------------
 
-# `make nightly` makes all changes, `make test` a sample. The model of 89 elements takes 2 s to open: nightly changes its
-# whole header and a sample of its self-test.
+# `make nightly` makes all changes, `make test` a sample. The model of 89 elements takes 2 s to open: nightly changes
+# its whole header and a sample of its self-test.
 SLOW = "nequix-oam-1-pft"
 SAMPLE = {SLOW: 2, "water-benzene-teacher": 10}
 
