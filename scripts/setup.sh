@@ -6,7 +6,7 @@
 #   scripts/setup.sh test [BUILD_DIR]    the same, with tests and with the tools that `make test` and `make lint` use
 #   scripts/setup.sh install [BUILD_DIR] the same as test, with what `make test-install` uses
 #   scripts/setup.sh site                what `make site` needs; builds nothing
-#   scripts/setup.sh packages build|test|fuzz  only the system packages; fuzz: those that `make fuzz` has beside them
+#   scripts/setup.sh packages build|test|fuzz  only the system packages; fuzz: also those of `make fuzz`
 set -eu
 
 ROOT=$(cd "$(dirname "$0")/.." && pwd)
@@ -24,7 +24,7 @@ need() {
   eval "$probe" >/dev/null 2>&1 || MISSING="$MISSING $*"
 }
 
-# has_library HEADER LIBRARY: whether a program with it can be compiled; CMake looks into CMAKE_PREFIX_PATH as well.
+# has_library HEADER LIBRARY: whether a program with it compiles. CMake also searches CMAKE_PREFIX_PATH.
 has_library() {
   flags=$(printf '%s\n' "${CMAKE_PREFIX_PATH:-}" | tr ':;' '\n' | sed -n 's|..*|-I&/include -L&/lib -L&/lib64|p')
   # shellcheck disable=SC2086  # one word per flag

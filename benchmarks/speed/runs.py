@@ -44,7 +44,7 @@ def parse(text):
     """Timings of the last run in LAMMPS' output.
 
     seconds: loop time per step; sections: seconds per step (mean of the ranks); cpu: share of a processor that each
-    rank had, 1.0 on a quiet machine; builds: neighbour lists built in the run; memory: bytes that LAMMPS accounts for.
+    rank had, 1.0 on a quiet machine; builds: neighbor lists built in the run; memory: bytes that LAMMPS accounts for.
     """
     loop, ranks, steps, atoms = _last(
         r"Loop time of (\S+) on (\d+) procs for (\d+) steps with (\d+) atoms", text, "loop time"

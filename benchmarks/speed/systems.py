@@ -161,7 +161,7 @@ def write_elements(path, structure):
 def water_deck(data, pair, real=True, velocities=True):
     """NVE of the water in `data`.
 
-    real: a trained potential at a time step of 0.5 fs, neighbour lists rebuilt when an atom has moved half the skin.
+    real: a trained potential at a time step of 0.5 fs, neighbor lists rebuilt when an atom has moved half the skin.
     Otherwise, for networks with random weights, whose forces mean nothing: the atoms stay where they are (a time step
     of 1e-9 ps) and the list is rebuilt every 20 steps all the same.
     """

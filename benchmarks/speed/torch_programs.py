@@ -24,7 +24,7 @@ import typing
 import warnings
 
 HARTREE_IN_EV = 27.211386024367243
-# Of the PaiNN models compared.
+# All compared PaiNN models have this cutoff.
 PAINN_CUTOFF = 5.0
 
 
@@ -108,7 +108,7 @@ class TorchANI:
         return self.models[variant]
 
     def evaluate(self, variant):
-        """Energy without self energies (eV) and forces (eV/A); the neighbour list is part of it."""
+        """Energy without self energies (eV) and forces (eV/A); the neighbor list is part of it."""
         x = self.positions.clone().requires_grad_(True)
         energy = self._model(variant)((self.numbers, x), self.cell, self.periodic).energies
         return energy, -torch.autograd.grad(energy.sum(), x)[0]
@@ -136,7 +136,7 @@ class SchNetPack:
         return {"schnetpack": self.spk.__version__}
 
     def set_system(self, numbers, positions, cell):
-        """Builds the neighbour list once: it is not part of what is timed."""
+        """Builds the neighbor list once: it is not part of what is timed."""
         import numpy as np
         import schnetpack.properties as keys
         from ase import Atoms
@@ -248,8 +248,8 @@ class Nequix:
 
     @staticmethod
     def _write(path, weights):
-        """The package's own file, a line of JSON and the arrays in the order of its layers, from the named tensors in
-        `weights`, matrices [out, in], and the description beside it."""
+        """Writes the package's file (a line of JSON and the arrays in the order of its layers) and its description from
+        the named tensors in `weights`, matrices [out, in]."""
         import numpy as np
         import yaml
         from safetensors.numpy import load_file
@@ -287,7 +287,7 @@ class Nequix:
         return {name: version(name) for name in ("nequix", "jax")}
 
     def set_system(self, numbers, positions, cell):
-        """Builds the neighbour list once: it is not part of what is timed."""
+        """Builds the neighbor list once: it is not part of what is timed."""
         from ase import Atoms
         from nequix.data import dict_to_graphstuple, preprocess_graph
 
@@ -324,7 +324,7 @@ class SevenNet:
         return {"sevenn": version("sevenn")}
 
     def set_system(self, numbers, positions, cell):
-        """Builds the neighbour list once: it is not part of what is timed."""
+        """Builds the neighbor list once: it is not part of what is timed."""
         from ase import Atoms
         from sevenn.train.dataload import unlabeled_atoms_to_graph
 

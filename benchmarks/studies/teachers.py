@@ -1,4 +1,4 @@
-"""What the published teachers cost over system size in their own packages, beside what they cost in LAMMPS.
+"""Cost of the published teachers over system size, in their own packages and in LAMMPS.
 
   benchmarks/studies/teachers.py baselines [options]   writes results/teacher-baselines.json
   benchmarks/studies/teachers.py precisions [options]  writes results/teacher-precisions.json
@@ -143,9 +143,9 @@ def run_baselines(context, args):
     now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
     notes = {
         "orb-models": f"Orb-v2 on silicon: graph, energy, forces, stress; {RANDOM}",
-        "TorchANI": "ANI-2x, 8 networks, on water: neighbours, energy, forces",
+        "TorchANI": "ANI-2x, 8 networks, on water: neighbors, energy, forces",
         "malloc": "tuned",
-        "SchNetPack": "PaiNN, 128 features, 3 layers, random weights, on water: energy, forces, without neighbours",
+        "SchNetPack": "PaiNN, 128 features, 3 layers, random weights, on water: energy, forces, without neighbors",
     }
     path = os.path.join(args.out, "teacher-baselines.json")
     profiles.write_json(
@@ -350,7 +350,7 @@ def main(argv=None):
     )
     parser.add_argument("what", choices=(*PARTS, "table"))
     parser.add_argument("--build", default=os.path.join(ROOT, "build"), help="build folder (default: build)")
-    parser.add_argument("--lmp", help="LAMMPS program (default: beside this Python)")
+    parser.add_argument("--lmp", help="LAMMPS program (default: that of this Python)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of baselines and precisions (default 3)")
     parser.add_argument(
         "--kernels", default="auto", help="kernel path of precision mixed in precisions (default: auto)"

@@ -18,8 +18,8 @@ struct async_copy {
 
 typedef std::vector<std::function<void()>> products;
 
-/* Of one thread: copies that are under way, in a ring, and how many groups were committed; products of the group that
- * is not, and those of the others. */
+/* Asynchronous work of one thread: a ring of copies in flight, the number of committed groups, and the products of
+ * committed and uncommitted groups. */
 enum { MOST_COPIES = 256, MOST_THREADS = 1024 };
 struct pipeline {
   async_copy copies[MOST_COPIES];

@@ -4,7 +4,7 @@ A deck is made of cases. Each case starts with CLEAR, and ends with a single poi
 forces and per-atom quantities are written with all digits. Several cases run in one LAMMPS, since starting processes
 is what costs time here.
 
-From the environment: MLFF_PLUGIN, the plugin to test; MLFF_LMP, an `lmp` to use instead of the one beside this Python.
+From the environment: MLFF_PLUGIN, the plugin to test; MLFF_LMP, an `lmp` to use instead of the one of this Python.
 """
 
 import atexit

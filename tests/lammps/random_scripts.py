@@ -36,7 +36,7 @@ HANG = float(os.environ.get("MLFF_HANG", "120"))  # seconds of one script
 # reads unwritten; and the cutoff of pair_style zero, A.
 WITHOUT = (("0", 5.0), ("165", 5.0), ("0", 3.0))
 OK, ERROR, LAMMPS, WRONG, CRASH, HUNG = "ok", "error", "lammps", "wrong", "crash", "hung"
-# Ranks that share a core: collectives by messages, whose waiting polite.c makes a sleep. Some forty times less work.
+# For ranks that share a core: collectives by messages, whose waits sleep (polite.c). About 40 times less work.
 BY_MESSAGES = {
     f"MPIR_CVAR_{name}_POSIX_INTRA_ALGORITHM": "mpir"
     for name in ("BCAST", "REDUCE", "ALLREDUCE", "BARRIER", "ALLTOALL", "ALLGATHER", "ALLGATHERV")
@@ -167,7 +167,7 @@ class Court:
         return found
 
     def verdict(self, lines, written, end):
-        """Of a script that has come to its end on some rank. An error of one rank ends the others before theirs."""
+        """The verdict on a script that ended on some rank. An error of one rank ends the others early."""
         errors = [rank["error"] for rank in written if rank and rank["error"]]
         failures = [rank["failure"] for rank in written if rank and rank["failure"]]
         if not all(written):
@@ -222,7 +222,7 @@ class Court:
 
 
 def without_models(lines, cutoff=5.0):
-    """The script with pair_style zero in place of mlff."""
+    """The script with pair_style zero instead of mlff."""
     changed, hybrid = [], False
     for line in lines:
         words = line.split()

@@ -158,7 +158,7 @@ class Commands:
         return "lj/cut" in (self.hybrid_names or ())
 
     def late_exclusion(self):
-        """Of a group that gains atoms during runs, or between them."""
+        """Excludes a group that gains atoms during runs, or between them."""
         middle = " ".join(f"{a + 0.4 * s:.4g} {a + s:.4g}" for a, s in zip(self.low, self.size))
         groups = ("group late all",) if self.has_lj() else ("group late all", "group late late", "group late one")
         if self.style in ("molecular", "full") and not self.has_lj() and self.chance(0.6):

@@ -232,7 +232,7 @@ class Maker(Commands):
         return name + ".yaml"
 
     def elements(self, null=0.0):
-        """Of all types. Argon has none; others may be left out."""
+        """The elements of all types. Argon has none; others may be NULL."""
         words = [e if not self.chance(null) else "NULL" for e in ELEMENTS]
         if words == ["NULL", "NULL"] and self.chance(0.9):
             words[0] = "O"
@@ -337,7 +337,7 @@ class Maker(Commands):
             self.fix(text)
 
     def coupling(self, damp):
-        """Of directions that may be coupled, as a rule."""
+        """The barostat keywords for directions that may be coupled, usually."""
         words = self.boundary.split()
         if words == ["p"] * 3:
             return f"{self.pick('iso', 'aniso', 'tri' if self.tilted else 'aniso')} 1 1 {damp}"

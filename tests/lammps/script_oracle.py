@@ -272,8 +272,8 @@ class Check:
         self.at = line + 1
 
     def end(self, last):
-        """Of a run: what thermo has for its last step. In steps of run_style respa there is no watch, but the atoms are
-        those of the last step, unless the box is changed after it. Returns the ends after this one."""
+        """Checks the end of a run: thermo output of its last step. With run_style respa there is no watch, but atoms are
+        those of the last step, unless the box is changed after it. Returns the later ends."""
         ends = self.ranks[0]["ends"]
         parts = [rank["ends"].pop(0) for rank in self.ranks]
         pe, line = parts[0]["pe"], parts[0]["line"]
@@ -304,7 +304,7 @@ class Check:
         try:
             energy, forces, virial, atoms = self.oracle.evaluate(self.pair, types, seen["x"], kept, cell, pbc)
             apart = seen["excluded"] == 2 if "excluded" in seen else ~kept
-            if self.pair.lj and self.pair.computes and apart.any():  # pair styles see them beside each other
+            if self.pair.lj and self.pair.computes and apart.any():  # pair styles see them as neighbors
                 energy += lj(self.pair, types[apart], seen["x"][apart], cell, pbc)[0]
         except mlff.Error as e:
             if trial and HUGE * per_ev < seen["pe"] < np.inf:

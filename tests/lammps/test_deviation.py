@@ -83,7 +83,7 @@ run 1""",
 
 
 def test_members(model, apart, tmp_path):
-    """Chosen members are averaged; the whole is all of them; units of the script; the log says which."""
+    """Chosen members are averaged; the whole is all of them; units of the script; the log names them."""
     two = single(model, "0,2", tmp_path)
     close(two.f, (apart[0].f + apart[2].f) / 2, 1e-9, "force")
     close(two.energy, (apart[0].energy + apart[2].energy) / 2, 1e-8, "energy")

@@ -134,7 +134,7 @@ def test_density(tmp_path):
 
 
 def test_distances(tmp_path):
-    """Of the pair that is farthest below its limit; a twentieth below is inside; pairs that never were."""
+    """The pair farthest below its limit is named. 5 % below is inside. Pairs that were never trained are outside."""
     system = water(2)
     found = shortest(system)
     names = {(1, 1): "O-O", (1, 2): "H-O", (2, 2): "H-H"}
@@ -196,7 +196,7 @@ def test_elements_that_meet_in_a_run(tmp_path):
 
 
 def test_triples_and_forces(tmp_path):
-    """Of the triple that is farthest below its limit, and of the atom with the largest force, on any rank."""
+    """The triple farthest below its limit and the atom with the largest force are named, on any rank."""
     system = water(2)
     d = system.x[:, None] - system.x[None]
     r = np.linalg.norm(d - system.box * np.round(d / system.box), axis=-1) + 99 * np.eye(24)
@@ -255,7 +255,7 @@ def test_what_the_file_does_not_say(tmp_path):
 
 
 def test_profile_counts(tmp_path):
-    """What is outside is counted in every look, though said once."""
+    """Structures outside the domain are counted in every check but printed once."""
     prof = f"fix prof all mlffprof 100 file {tmp_path}/p.json\n"
     model = painn(tmp_path, **OUTSIDE)
     output = launch(deck(tmp_path, model, prof + hot(700, 2 * LOOKS)), str(tmp_path))
@@ -278,7 +278,7 @@ def test_each_kind_once(tmp_path):
 
 
 def test_silence(tmp_path):
-    """Inside, without the keys, with `ignore`, in steps between two looks."""
+    """No warning inside, without the keys, with `ignore`, and in steps between two checks."""
     outside = painn(tmp_path, **OUTSIDE)
     inside = painn(tmp_path, "inside", **{**WIDE, "distances": {"H-H": 0.5, "H-O": 0.5, "O-O": 0.5}})
     for model, options, more in (
@@ -339,7 +339,7 @@ def test_rerun(tmp_path):
 
 
 def test_hybrid_and_respa(tmp_path):
-    """Beside other styles there is no density of the model's; of two levels only the wanted model is watched."""
+    """With other styles the density is not checked. With run_style respa only the outer model is checked."""
     outside, wide = painn(tmp_path, **OUTSIDE), painn(tmp_path, "wide", **WIDE)
     system = water(2)
     system.types[21:] = 3  # another style's
@@ -357,7 +357,7 @@ def test_hybrid_and_respa(tmp_path):
 
 @nightly.only
 def test_fluctuations_are_no_warning(tmp_path):
-    """63 atoms at a border of their range fluctuate by 31 K and say nothing; 200 K beyond it they do."""
+    """63 atoms at the limit of their range fluctuate by 31 K without a warning; 200 K beyond it they get one."""
     system = water((3, 7, 1), spacing=3.11)
     head = modelfile.load_yaml(f"{STUDENT}.yaml")
     shutil.copy(f"{STUDENT}.safetensors", tmp_path)

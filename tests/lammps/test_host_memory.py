@@ -61,7 +61,7 @@ def limit(which, amount):
 
 
 def test_messages_where_no_memory_can_be_shared(zoo, tmp_path):
-    """A limit on files would end the run when the memory grows. It goes on with messages, and the log says why."""
+    """A limit on file sizes stops the growth of shared memory. The run continues with messages and logs the reason."""
     shared = launch(dynamics(zoo, tmp_path, ""), str(tmp_path), 2)
     with limit(resource.RLIMIT_FSIZE, 1 << 30):
         limited = launch(dynamics(zoo, tmp_path, ""), str(tmp_path), 2)

@@ -191,7 +191,7 @@ PAIRS = {
 
 @pytest.mark.parametrize("ranks", (1, 2, 3))
 def test_compare(court, ranks):
-    """fix mlffprof compare exchanges features with newton on and off, beside pair styles that exchange none or less."""
+    """fix mlffprof compare exchanges features with newton on and off, also with pair styles that exchange less."""
     cases = [("off", pair, model) for pair in PAIRS for model in ("nequix", "sevennet")] + [("on", "lj", "sevennet")]
     scripts = [COMPARE.format(newton=n, pair=PAIRS[p], model=m).splitlines() for n, p, m in cases]
     for case, verdict in zip(cases, court.judge(scripts, ranks), strict=True):

@@ -264,7 +264,7 @@ def test_waiting_for_another_rank_is_tagged(tmp_path):
 
 @contextlib.contextmanager
 def one_core(spins):
-    """Programs that are started run on one core, with another one beside that never rests."""
+    """Programs started inside run on one core, which they share with a busy loop if `spins`."""
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})  # children inherit it
     other = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if spins else None
@@ -292,8 +292,8 @@ def test_a_lost_processor_is_tagged(n, steps, tmp_path):
 
 
 def test_short_steps_are_not_taken_for_preempted(tmp_path):
-    """Between two looks at the processor's time are many short steps, each of which was undisturbed: only steps that
-    took 50 us more than the fastest can be among the preempted ones, however busy the machine is."""
+    """Many short steps lie between two readings of processor time. Only steps that took 50 us more than the fastest may
+    be tagged as preempted, however busy the machine is."""
     with one_core(False):
         launch(argon(prof("file r.json warmup 10 energy no memory no"), "run 4000", n=2), str(tmp_path))
     found = load(tmp_path)
@@ -747,8 +747,8 @@ def test_comparison_without_a_stress(zoo, tmp_path):
 
 
 def test_comparison_has_the_settings_of_the_run(zoo, tmp_path):
-    """The second model is opened as the pair style was, but for what `compare` says; and as ever beside another pair
-    style."""
+    """The second model is opened with the settings of the pair style, except those given to `compare`; with other pair
+    styles it has its defaults."""
 
     def opened(pair, compare):
         keywords = f"compare {zoo['painn']} every 5 {compare}"
@@ -843,8 +843,8 @@ TEACHER = os.path.join(
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_memory_of_the_reference_is_apart(zoo, tmp_path, ranks):
-    """Memory of a run, measured and foreseen, is that of the same run without the comparison, and what the comparison
-    takes stands beside."""
+    """The memory of a run, measured and forecast, is that of the same run without the comparison. The memory of the
+    comparison is reported separately."""
     found, foreseen = {}, set()
     for name, compare in (("without", ""), ("with", f"compare {TEACHER} every 5")):
         deck = (
@@ -1012,8 +1012,8 @@ lmp.close()
 
 
 def test_leak_of_the_program(zoo, tmp_path):
-    """A program around LAMMPS that loses 64 kB in every step is found out, by its size and its slope, beside a
-    comparison as well; one that does not is not."""
+    """A program around LAMMPS that leaks 64 kB per step is detected by size and slope, also with a comparison. One that
+    does not leak is not accused."""
     compare = f" compare {zoo['painn']} every 5 elements O"
     for leaks, expected, more in ((1, "leak", ""), (1, "leak", compare), (0, "stable", "")):
         deck = argon("fix ext all external pf/callback 1 1\n" + prof("file r.json" + more), "")

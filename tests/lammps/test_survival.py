@@ -26,8 +26,7 @@ MD = (
     f"dump d all custom {EVERY} {{0}}.*.dump id type x y z fx fy fz\n"
     "dump_modify d sort id format float %.17g\nthermo 1000\n"
 )
-# A trained model: dynamics of a random one ends after some 170 steps, which an idle machine has done before the signal
-# comes.
+# A trained model: dynamics of a random one ends after about 170 steps, which may be before the signal.
 STUDENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models", "water-benzene-student.yaml")
 PAIR = mlff(STUDENT, options=FP64)
 PROF = "fix prof all mlffprof 2 file report.json warmup 0 compare {0} every 3 dump hard.xyz above 1e-9\n"

@@ -43,7 +43,10 @@ RULES = (
     ),
     (r"in place of(?! its)", "instead of"),
     (r"beside", "next to, in addition to"),
-    (r"some (?:\d[\d,.]*|ten|twelve|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred)", "about 90"),
+    (
+        r"some (?:\d[\d,.]*(?= [a-z%])|ten|twelve|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred)",
+        "about 90",
+    ),
     (r"a (?:third|quarter|fifth|tenth|half) (?:less|more|longer|shorter|faster|slower|higher|lower)", "33 % less"),
     (r"(?<!there\s)(?:is|are) no (?:(?:\w+ )?files?|\w+ of)", "is not a ... file"),
     (r"what there (?:is|are)|what is not there", "unavailable, missing"),
