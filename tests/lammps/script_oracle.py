@@ -272,8 +272,8 @@ class Check:
         self.at = line + 1
 
     def end(self, last):
-        """Checks the end of a run: thermo output of its last step. With run_style respa there is no watch, but atoms are
-        those of the last step, unless the box is changed after it. Returns the later ends."""
+        """Checks the end of a run: thermo output of its last step. With run_style respa there is no watch, but atoms
+        are those of the last step, unless the box is changed after it. Returns the later ends."""
         ends = self.ranks[0]["ends"]
         parts = [rank["ends"].pop(0) for rank in self.ranks]
         pe, line = parts[0]["pe"], parts[0]["line"]
