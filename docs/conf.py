@@ -19,7 +19,15 @@ author = "the mlff authors"
 copyright = "the mlff authors, MIT licence"
 extensions = ["myst_parser", "sphinx_external_toc", "sphinx_copybutton"]
 root_doc = "README"
-include_patterns = ["*.md", "docs/**", "models/*.md", "examples/**.md", "benchmarks/results/*.md", "benchmarks/studies/*.md", "tests/*.md"]
+include_patterns = [
+    "*.md",
+    "docs/**",
+    "models/*.md",
+    "examples/**.md",
+    "benchmarks/results/*.md",
+    "benchmarks/studies/*.md",
+    "tests/*.md",
+]
 exclude_patterns = ["build*", ".venv", "**/.*"]
 external_toc_path = "docs/toc.yml"
 myst_heading_anchors = 4
