@@ -1,4 +1,4 @@
-"""pair_style mlff and fix mlffprof in LAMMPS on a GPU: the simulated one (tests/cudasim).
+"""pair_style mlff and fix mlffprof in LAMMPS on the simulated GPU (tests/cudasim).
 
 What `device cuda` gives is compared with `device cpu` in the same LAMMPS. The simulated GPU has the memory and the
 number that the environment says (MLFF_CUDASIM_MEMORY in bytes, MLFF_CUDASIM_DEVICES).
@@ -14,7 +14,7 @@ from test_domain import OUTSIDE, painn, warnings
 
 
 def side(model):
-    """Molecules along an edge of the box: Orb takes long on the simulated GPU."""
+    """Molecules along an edge of the box. Orb is slow on the simulated GPU."""
     return 2 if model == "orb" else 3
 
 
@@ -64,8 +64,8 @@ def test_same_as_cpu(zoo, tmp_path, newton):
 
 @pytest.mark.parametrize("ranks", (2, 3))
 def test_ranks(zoo, tmp_path, ranks):
-    """Several ranks that share a GPU: features and sums of messages travel over the host; the numbers are those of
-    one rank on the CPU. In the crystal tags decide which of the atoms that are equally far are neighbors."""
+    """Ranks that share a GPU exchange features and message sums through the host, with the results of one rank on the
+    CPU. In the crystal, tags decide which of equally distant atoms are neighbors."""
     systems = {
         "painn": water((4, 3, 2)),
         "gaussian": water((4, 3, 2)),
@@ -94,8 +94,7 @@ def test_ranks(zoo, tmp_path, ranks):
 
 @pytest.mark.parametrize("model,ranks", (("painn", 2), ("painn", 3), ("orb", 2)))
 def test_features_from_gpu_to_gpu(zoo, tmp_path, model, ranks):
-    """`gpu_mpi yes`: MPI sends and fills device memory, here that of the simulator, with the bits of the way through
-    the host."""
+    """`gpu_mpi yes`: MPI sends and receives memory of the (simulated) device. The bits are those of `gpu_mpi no`."""
     system, results = water((4, 3, 2)), {}
     for way, said in (
         ("on", "from GPU to GPU by MPI"),
@@ -116,7 +115,7 @@ def test_features_from_gpu_to_gpu(zoo, tmp_path, model, ranks):
 
 
 def test_domain(tmp_path):
-    """What the first step is outside of is said as on the CPU."""
+    """Warnings about the training domain at the first step are those of the CPU."""
     text = [
         Case(device, water(2), mlff(painn(tmp_path, **OUTSIDE), options=f"device {device}")).text(str(tmp_path), False)
         for device in ("cpu", "cuda")
@@ -126,7 +125,7 @@ def test_domain(tmp_path):
 
 
 def test_log_names_it(zoo, tmp_path):
-    """`device auto` takes the GPU, and the log says so; naming kernels of the CPU, or device cpu, does not."""
+    """`device auto` selects the GPU, `device cpu` and CPU code paths the CPU. The log has the device."""
     system = water(1)
     for options, expected in (
         ("", "cuda, fp32"),
@@ -140,8 +139,7 @@ def test_log_names_it(zoo, tmp_path):
 
 
 def test_second_model_computes_where_the_first_does(zoo, tmp_path, monkeypatch):
-    """`compare` of fix mlffprof has the device of the pair style, its GPU of several, and one of its own when it says
-    so."""
+    """`compare` of fix mlffprof uses the device of the pair style, or its own `device`."""
     monkeypatch.setenv("MLFF_CUDASIM_DEVICES", "2")
     for pair, more, said in (
         ("device cpu", "", "cpu"),
@@ -172,7 +170,7 @@ def test_map_of_ranks(zoo, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("model", ("painn", "ani"))
 def test_fused_and_mixed(zoo, tmp_path, model):
-    """Fused operations give the bits of plain ones on a trajectory; mixed precision runs, and is near but not equal."""
+    """Fused operations give the bits of plain ones on a trajectory. Mixed precision is near, but not equal."""
     lines = {}
     for options in ("fuse on", "fuse off", "precision mixed"):
         output = launch(dynamics("fuse", tmp_path, f"device cuda {options}", zoo[model]), str(tmp_path))
@@ -186,7 +184,7 @@ def test_fused_and_mixed(zoo, tmp_path, model):
 
 @pytest.mark.parametrize("ranks", (1, 2))
 def test_mixed_orb(zoo, tmp_path, ranks):
-    """Two parts to a number: mixed runs, and is as near to fp32 as floats are."""
+    """`precision mixed` agrees with fp32 up to the rounding of floats."""
     lines = {}
     for precision in ("fp32", "mixed"):
         output = launch(
@@ -206,8 +204,7 @@ def test_mixed_orb(zoo, tmp_path, ranks):
     "model, ranks", [*((model, 1) for model in ARCHITECTURES), *((m, 2) for m in ("painn", "nequix", "orb"))]
 )
 def test_recorded_steps(zoo, tmp_path, model, ranks):
-    """Steps that are replayed give the same bits as steps that are launched one by one, also those of ranks that
-    exchange features."""
+    """Replayed steps have the same bits as plain steps, also on ranks that exchange features."""
     lines = {}
     for graph in ("on", "off"):
         text = dynamics("graph", tmp_path, f"device cuda graph {graph}", zoo[model], n=side(model))
@@ -230,9 +227,8 @@ def replays(output):
 
 @pytest.mark.parametrize("model", ARCHITECTURES)
 def test_warm_up(zoo, tmp_path, model):
-    """The recording is there before the first step, said in one line, and serves later runs: steps whose list is not
-    new are all replayed. The set-up wants stress of atoms where the model has it; `run 0` has no steps to record
-    for."""
+    """A graph is captured before the first step, reported in one line, and used by later runs: all steps with an
+    unchanged list are replayed. The set-up requests per-atom stress if the model has it. `run 0` captures nothing."""
     compute = (
         "compute s all stress/atom NULL\ncompute sum all reduce sum c_s[1]\nthermo_style custom step pe press c_sum"
     )
@@ -253,14 +249,13 @@ def test_warm_up(zoo, tmp_path, model):
         assert re.fullmatch(r", recording [\d.e+]+ ms \(recorded steps on\)", said[0]), said
         counts = replays(output)
         assert counts[0] == (0, 1, 0) and output.index("GPU warm-up") > output.index("0 of 1 steps so far")
-        if model not in CONSERVATIVE:  # wants the same in every step
+        if model not in CONSERVATIVE:  # the same results in every step
             assert len(said) == 1 and counts[1:4] == [(5, 7, 1), (10, 13, 1), (15, 18, 1)], (said, counts)
     assert lines["on"] == lines["off"]
 
 
 def test_warm_up_with_new_lists(zoo, tmp_path):
-    """With a new list in every step none of them is recorded; the warm-up does it all the same, once, also with parts
-    timed."""
+    """With a new list in every step no step is replayed. The warm-up captures once, also when parts are timed."""
     for more in ("", "fix prof all mlffprof 2 warmup 2 components yes file prof.json"):
         text = dynamics("lists", tmp_path, "device cuda", zoo["painn"], steps=4, more=more).replace(
             "every 10", "every 1"
@@ -274,7 +269,7 @@ def test_warm_up_with_new_lists(zoo, tmp_path):
 
 
 def test_warm_up_refused(zoo, tmp_path, monkeypatch):
-    """When the driver refuses to record, the warm-up says so, the run ends with a warning, and steps run op by op."""
+    """When the driver refuses a capture, the log has the reason and a warning, and steps run op by op."""
     monkeypatch.setenv("MLFF_CUDASIM_FAIL_CAPTURE", "1")
     output = launch(dynamics("refused", tmp_path, "device cuda", zoo["painn"], steps=4), str(tmp_path))
     assert re.search(WARM_UP, output).group(1).endswith(" in cudaStreamBeginCapture)"), output
@@ -282,7 +277,7 @@ def test_warm_up_refused(zoo, tmp_path, monkeypatch):
 
 
 def test_warm_up_of_ranks(zoo, tmp_path):
-    """Each rank records its own steps; where features travel, that takes none of the other ranks' time."""
+    """Each rank captures its own steps, also where ranks exchange features."""
     end = r", recording [\d.e+]+ ms \(recorded steps on\)"
     for model in ("local", "painn"):
         output = launch(dynamics("ranks", tmp_path, "device cuda", zoo[model], steps=4), str(tmp_path), 2)
@@ -297,7 +292,7 @@ def profile(folder):
 
 @pytest.mark.parametrize("model", ("painn", "orb"))
 def test_memory_of_the_device(zoo, tmp_path, model):
-    """The profiler reports what the model holds on the GPU: constant in a settled run, and as much as was foreseen."""
+    """The profiler reports the memory of the model on the GPU: constant in a settled run, and equal to the forecast."""
     output = launch(
         dynamics(
             "memory",
@@ -335,7 +330,7 @@ def test_no_device_no_number(zoo, tmp_path):
 
 
 def test_too_large(zoo, tmp_path, monkeypatch):
-    """What does not fit on the GPU is refused before the first step, with the size that does; and that size runs."""
+    """A system that does not fit is refused before the first step. The error has a size that fits and runs."""
     monkeypatch.setenv("MLFF_CUDASIM_MEMORY", "6000000")
     error = fails(dynamics("large", tmp_path, "device cuda", zoo["gaussian"], n=8, steps=0), tmp_path)
     found = re.search(r"its (\d+) atoms need .* About (\d+) atoms would fit there", error, re.S)
@@ -371,7 +366,7 @@ def frames(path):
 
 @pytest.mark.parametrize("ranks, graph", ((1, "off"), (1, "on"), (2, "on")))
 def test_lost_device(zoo, tmp_path, monkeypatch, ranks, graph):
-    """A GPU fails in the middle of a run, for the last rank alone: one error for all, and what was written is whole."""
+    """A GPU fails during a run, on the last rank only: one error for all ranks, and complete files."""
     monkeypatch.setenv("MLFF_CUDASIM_FAIL_LAUNCH", "200" if graph == "on" and ranks == 1 else "400")
     monkeypatch.setenv("MLFF_CUDASIM_FAIL_RANK", str(ranks - 1))
     more = """dump each all custom 2 each.dump id x y z
@@ -385,7 +380,7 @@ fix prof all mlffprof 1 warmup 2 file prof.json"""
 
 
 def test_no_code_for_this_gpu(zoo, tmp_path, monkeypatch):
-    """`device cuda` says what to build for, once for all ranks; `device auto` takes the CPU and says why."""
+    """`device cuda` prints the architecture to build for, once for all ranks. `device auto` uses the CPU."""
     monkeypatch.setenv("MLFF_CUDASIM_CODE", "0")
     text = Case("code", water(2), mlff(zoo["painn"], options="device cuda")).text(str(tmp_path))
     error = one_error(text, tmp_path, 2)
@@ -395,7 +390,7 @@ def test_no_code_for_this_gpu(zoo, tmp_path, monkeypatch):
 
 
 def test_full_gpu(zoo, tmp_path, monkeypatch):
-    """Others have left so little of the GPU's memory that not even the model fits."""
+    """Other programs use so much GPU memory that the model does not fit."""
     monkeypatch.setenv("MLFF_CUDASIM_MEMORY", "20000")
     error = one_error(
         Case("full", water(2), mlff(zoo["painn"], options="device cuda")).text(str(tmp_path)), tmp_path, 2
@@ -405,7 +400,7 @@ def test_full_gpu(zoo, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("ranks", (1, 2))
 def test_multiple_time_steps(zoo, tmp_path, ranks):
-    """run_style respa with both models on the GPU, against the CPU: trajectories, and evaluations of each."""
+    """run_style respa with both models on the GPU has the trajectories and evaluation counts of the CPU."""
     deck = ""
     for device in ("cpu", "cuda"):
         options = f"precision fp64 device {device} inner {zoo['painn']}"

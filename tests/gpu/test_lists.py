@@ -1,5 +1,5 @@
-"""Neighbor lists that the GPU makes for pair_style mlff, in LAMMPS on the simulated one: where it does, and that runs
-are those of the CPU, whose lists are LAMMPS' own."""
+"""Neighbor lists built by the GPU, in LAMMPS on the simulated device. Runs are compared with the CPU, which uses the
+lists of LAMMPS."""
 
 import json
 import re
@@ -17,7 +17,7 @@ def lists(output):
 
 def both(folder, more, model, ranks=1, steps=40, n=3, distance=1.2):
     """The outputs of two runs on the CPU and the GPU in which half of the atoms go `distance` A past the others, with a
-    thin skin: the same energies and pressures all along, the same forces at the end."""
+    thin skin: equal energies and pressures in all steps, equal forces at the end."""
     outputs, values = [], []
     speed = distance / (steps * 0.0001) / 3**0.5
     drift = f"group half id 1:{3 * n**3 // 2}\nfix move half move linear {speed} {speed} {-speed}"
@@ -38,13 +38,13 @@ def both(folder, more, model, ranks=1, steps=40, n=3, distance=1.2):
 
 @pytest.mark.parametrize("model, ranks", (("painn", 1), ("ani", 1), ("local", 2), ("painn", 2), ("orb", 2)))
 def test_on_ranks(zoo, tmp_path, model, ranks):
-    """Local models, and those whose atoms have another order, since features travel between ranks."""
+    """Local models, and models that reorder atoms because ranks exchange features."""
     cpu, gpu = both(tmp_path, "", zoo[model], ranks)
     assert lists(cpu) == ["perpetual"] and lists(gpu) == ["occasional"], gpu
 
 
 def test_other_styles(zoo, tmp_path):
-    """In hybrid styles, and with a second model, LAMMPS makes them."""
+    """LAMMPS builds the lists in hybrid styles and with `inner`."""
     text = Case("hybrid", water(2), mlff(zoo["painn"])).text(str(tmp_path))
     hybrid = re.sub(
         r"pair_style mlff\s*\npair_coeff \* \* (.*)",
@@ -57,13 +57,13 @@ def test_other_styles(zoo, tmp_path):
 
 
 def test_types_that_change(zoo, tmp_path):
-    """Atoms whose types a fix swaps between two lists."""
+    """A fix swaps types of atoms between two lists."""
     swap = "fix swap all atom/swap 3 2 4711 1e6 ke no types 1 2"
     both(tmp_path, swap, zoo["painn"])
 
 
 def test_runs_that_go_on(zoo, tmp_path):
-    """With the list of the run before, with other atoms, other skins, another box, and minimized."""
+    """Runs with the list of the preceding run, other atoms, other skins, another box, and a minimization."""
     more = """neighbor 0.02 bin
 run 10
 run 10 pre no
@@ -112,8 +112,8 @@ rerun frames.dump dump x y z
 
 
 def test_domain_and_second_model(zoo, tmp_path):
-    """What needs a list on the host gets one: the second model of fix mlffprof, on either device, finds no
-    difference."""
+    """The second model of fix mlffprof gets a list on the host if it needs one: it finds no difference on either
+    device."""
     for device in ("cpu", "cuda"):
         fix = f"fix p all mlffprof 1 compare {zoo['painn']} every 3 device {device} precision fp64 file prof.json"
         both(tmp_path, fix, zoo["painn"])
