@@ -64,10 +64,10 @@ test_model make_model(int which)
 scene make_scene(int which, const char *precision, const char *replay)
 {
   scene s = {.file = make_model(which), .atoms = test_triclinic()};
-  s.on = open_model(&s.file, (mlff_options){.precision = precision, .replay = replay});
-  s.off = open_model(&s.file, (mlff_options){.precision = precision, .replay = "off", .fuse = "off"});
+  s.replayed = open_model(&s.file, (mlff_options){.precision = precision, .replay = replay});
+  s.plain = open_model(&s.file, (mlff_options){.precision = precision, .replay = "off", .fuse = "off"});
   test_atoms_species(&s.atoms, hco, 3);
-  s.system = test_system(&s.atoms, mlff_model_info(s.on)->cutoff);
+  s.system = test_system(&s.atoms, mlff_model_info(s.replayed)->cutoff);
   return s;
 }
 
@@ -75,8 +75,8 @@ void free_scene(scene *s)
 {
   mlff_system_free(s->system);
   test_atoms_free(&s->atoms);
-  mlff_model_close(s->on);
-  mlff_model_close(s->off);
+  mlff_model_close(s->replayed);
+  mlff_model_close(s->plain);
   test_model_free(&s->file);
 }
 
@@ -86,5 +86,5 @@ void put_in_water(scene *s)
   test_atoms_free(&s->atoms);
   s->atoms = test_water_box(2, 11);
   test_atoms_species(&s->atoms, hco, 3);
-  s->system = test_system(&s->atoms, mlff_model_info(s->on)->cutoff);
+  s->system = test_system(&s->atoms, mlff_model_info(s->replayed)->cutoff);
 }

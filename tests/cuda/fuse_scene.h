@@ -28,7 +28,7 @@ enum { N_CASES = 8 }; /* two models, two precisions, one batch and several */
 /* A model with and without fused ops, and atoms. */
 typedef struct scene {
   test_model file;
-  mlff_model *on, *off;
+  mlff_model *replayed, *plain;
   test_atoms atoms;
   mlff_system *system;
 } scene;

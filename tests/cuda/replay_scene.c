@@ -24,7 +24,7 @@ void set_list(scene *s, double skin)
   test_atoms atoms = test_water_box(2, 5);
   test_atoms_species(&atoms, hco, 3);
   mlff_system_free(s->system);
-  s->system = test_system(&atoms, mlff_model_info(s->on)->cutoff + skin);
+  s->system = test_system(&atoms, mlff_model_info(s->replayed)->cutoff + skin);
   const uint64_t list_id = s->graph.list_id;
   s->graph = *mlff_system_graph(s->system);
   s->graph.list_id = list_id + 1;
@@ -47,8 +47,8 @@ void set_list(scene *s, double skin)
 static scene scene_of(int which, test_model file)
 {
   scene s = {.file = file, .rng = 7, .which = which};
-  s.on = open_model(&s.file, which, "on");
-  s.off = open_model(&s.file, which, "off");
+  s.replayed = open_model(&s.file, which, "on");
+  s.plain = open_model(&s.file, which, "off");
   set_list(&s, 0.5);
   return s;
 }
@@ -69,8 +69,8 @@ scene make_repelling_scene(int which)
 
 void free_scene(scene *s)
 {
-  mlff_model_close(s->on);
-  mlff_model_close(s->off);
+  mlff_model_close(s->replayed);
+  mlff_model_close(s->plain);
   mlff_system_free(s->system);
   free(s->pos);
   free(s->start);
@@ -95,7 +95,7 @@ void move(scene *s, double size, double scale)
 
 int has_atoms(const scene *s)
 {
-  return (mlff_model_info(s->on)->traits & MLFF_CONSERVATIVE) != 0;
+  return (mlff_model_info(s->replayed)->traits & MLFF_CONSERVATIVE) != 0;
 }
 
 answer make_answer(const scene *s, int with_stress)
@@ -126,9 +126,9 @@ static void evaluate_both(scene *s, answer *a, answer *b)
 {
   const other_rank first = s->other;
   mlff_error error = {.code = MLFF_OK};
-  test_ok(evaluate(s, s->on, &a->result, &error), error);
+  test_ok(evaluate(s, s->replayed, &a->result, &error), error);
   const other_rank then = s->other;
-  test_ok(evaluate(s, s->off, &b->result, &error), error);
+  test_ok(evaluate(s, s->plain, &b->result, &error), error);
   ck_assert_int_eq(s->other.n_forward - then.n_forward, then.n_forward - first.n_forward);
   ck_assert_int_eq(s->other.n_direct - then.n_direct, then.n_direct - first.n_direct);
   ck_assert_int_eq(s->other.n_reverse - then.n_reverse, then.n_reverse - first.n_reverse);
@@ -150,7 +150,7 @@ void step(scene *s, int with_stress)
 
 void timed_step(scene *s)
 {
-  const char *precision = mlff_model_info(s->on)->precision;
+  const char *precision = mlff_model_info(s->replayed)->precision;
   const int64_t n = s->graph.n_nodes;
   answer a = make_answer(s, 0), b = make_answer(s, 0);
   evaluate_both(s, &a, &b);
@@ -164,7 +164,7 @@ void timed_step(scene *s)
 
 void check_counts(const scene *s, int64_t n_steps, int64_t n_replayed, int64_t n_recorded, int64_t n_overflows)
 {
-  const mlff_replays on = mlff_model_replays(s->on), off = mlff_model_replays(s->off);
+  const mlff_replays on = mlff_model_replays(s->replayed), off = mlff_model_replays(s->plain);
   ck_assert(on.is_on && !*on.why && !off.is_on && strstr(off.why, "replay no"));
   ck_assert_int_eq(on.n_steps, n_steps);
   ck_assert_int_eq(on.n_replayed, n_replayed);
@@ -183,7 +183,7 @@ double record_now(scene *s, mlff_model *model, int with_stress)
   ck_assert(memcmp(&before, &s->other, sizeof before) == 0);
   const int has_exchanges = before.owner && mlff_model_info(model)->exchange_width > 0;
   if (seconds > 0 && !has_exchanges) { /* the capture has evaluated the model */
-    test_ok(evaluate(s, s->off, &b.result, &error), error);
+    test_ok(evaluate(s, s->plain, &b.result, &error), error);
     ck_assert_int_eq(memcmp(a.numbers, b.numbers, a.n * sizeof *a.numbers), 0);
     ck_assert(a.result.energy == b.result.energy);
   }

@@ -20,7 +20,7 @@ static inline int n_cases_with_ranks(void)
 
 typedef struct scene {
   test_model file;
-  mlff_model *on, *off;
+  mlff_model *replayed, *plain;
   mlff_system *system;
   mlff_graph graph;
   double (*pos)[3], (*start)[3];

@@ -20,13 +20,13 @@ START_TEST(fused_steps_agree)
   const char *precision = _i / 2 % 2 ? "fp64" : "fp32";
   device_reset(1);
   scene s = make_scene(_i, precision, "off");
-  if (_i >= N_CASES / 2 && _i % 2) set_block(s.on, 10); /* five rows */
+  if (_i >= N_CASES / 2 && _i % 2) set_block(s.replayed, 10); /* five rows */
   const mlff_graph *graph = mlff_system_graph(s.system);
-  answer plain = evaluate(s.off, graph, 1), first = evaluate(s.on, graph, 1);
+  answer plain = evaluate(s.plain, graph, 1), first = evaluate(s.replayed, graph, 1);
   same_answers(&first, &plain, precision);
   for (unsigned seed = 1; seed < 3; seed++) {
     device_shuffle(seed);
-    answer again = evaluate(s.on, graph, 1);
+    answer again = evaluate(s.replayed, graph, 1);
     ck_assert_int_eq(memcmp(again.numbers, first.numbers, (size_t) first.n * sizeof *first.numbers), 0);
     ck_assert(again.result.energy == first.result.energy);
     free(again.numbers);
@@ -74,15 +74,15 @@ START_TEST(ani_layers_agree)
   device_reset(1);
   scene scenes[2] = {make_scene(1, "fp32", "off"), make_scene(1, "fp32", "off")};
   put_in_water(&scenes[1]);
-  test_ok(mlff_spans_start(scenes[0].on, 0, &error), error);
+  test_ok(mlff_spans_start(scenes[0].replayed, 0, &error), error);
   for (int k = 0; k < 2; k++) {
     const mlff_graph *graph = mlff_system_graph(scenes[k].system);
-    answer a = evaluate(scenes[k].on, graph, 1), b = evaluate(scenes[k].off, graph, 1);
+    answer a = evaluate(scenes[k].replayed, graph, 1), b = evaluate(scenes[k].plain, graph, 1);
     same_answers(&a, &b, "fp32");
     free(a.numbers);
     free(b.numbers);
   }
-  mlff_spans_stop(scenes[0].on);
+  mlff_spans_stop(scenes[0].replayed);
   for (int k = 0; k < 2; k++) free_scene(&scenes[k]);
   device_is_empty();
 }
@@ -285,16 +285,16 @@ START_TEST(mixed_steps_of_few_atoms_are_those_of_fp32)
   device_reset(1);
   scene s = make_scene(_i, "mixed", "on"), single = make_scene(_i, "fp32", "on");
   const mlff_graph *graph = mlff_system_graph(s.system);
-  answer plain = evaluate(single.on, mlff_system_graph(single.system), 0), first = evaluate(s.on, graph, 0);
+  answer plain = evaluate(single.replayed, mlff_system_graph(single.system), 0), first = evaluate(s.replayed, graph, 0);
   same_answers(&first, &plain, "mixed");
   for (unsigned step = 1; step < 3; step++) {
     device_shuffle(step);
-    answer again = evaluate(s.on, graph, 0);
+    answer again = evaluate(s.replayed, graph, 0);
     ck_assert_int_eq(memcmp(again.numbers, first.numbers, (size_t) first.n * sizeof *first.numbers), 0);
     ck_assert(again.result.energy == first.result.energy);
     free(again.numbers);
   }
-  ck_assert_int_eq(mlff_model_replays(s.on).n_replayed, 2);
+  ck_assert_int_eq(mlff_model_replays(s.replayed).n_replayed, 2);
   free(first.numbers);
   free(plain.numbers);
   free_scene(&s);

@@ -49,8 +49,8 @@ START_TEST(lists_and_wishes_change)
   }
   step(&s, 1);
   step(&s, 0);
-  check_counts(&s, 8, 5, mlff_model_replays(s.on).n_recorded, 0);
-  const int64_t before = mlff_model_replays(s.on).n_recorded;
+  check_counts(&s, 8, 5, mlff_model_replays(s.replayed).n_recorded, 0);
+  const int64_t before = mlff_model_replays(s.replayed).n_recorded;
   ck_assert_int_le(before, 2); /* room for the stress of atoms may have moved arrays, once */
   step(&s, 1);
   step(&s, 0);
@@ -82,28 +82,28 @@ END_TEST
 START_TEST(recorded_before_the_first_step)
 {
   scene s = make_scene(_i);
-  ck_assert(record_now(&s, s.on, 0) == 0); /* its list has not been evaluated */
-  step(&s, has_atoms(&s));                 /* wants more than the steps to come */
-  ck_assert(record_now(&s, s.on, 0) > 0);
-  ck_assert(record_now(&s, s.on, 0) == 0 && record_now(&s, s.off, 0) == 0);
+  ck_assert(record_now(&s, s.replayed, 0) == 0); /* its list has not been evaluated */
+  step(&s, has_atoms(&s));                       /* wants more than the steps to come */
+  ck_assert(record_now(&s, s.replayed, 0) > 0);
+  ck_assert(record_now(&s, s.replayed, 0) == 0 && record_now(&s, s.plain, 0) == 0);
   check_counts(&s, 1, 0, 1, 0);
   move(&s, 0.1, 1.0);
   step(&s, 0);
   check_counts(&s, 2, 1, 1, 0);
   s.graph.list_id++; /* another list of the same sizes: its plain step finds the captured step valid */
   step(&s, 0);
-  ck_assert(record_now(&s, s.on, 0) == 0);
+  ck_assert(record_now(&s, s.replayed, 0) == 0);
   step(&s, 0);
   check_counts(&s, 4, 2, 1, 0);
   set_list(&s, 2.0); /* and of others: it does not */
   step(&s, 0);
-  ck_assert(record_now(&s, s.on, 0) > 0);
+  ck_assert(record_now(&s, s.replayed, 0) > 0);
   step(&s, 0);
   check_counts(&s, 6, 3, 2, 0);
   if (has_atoms(&s)) { /* a capture of other results replaces the captured step */
-    ck_assert(record_now(&s, s.on, 1) > 0);
+    ck_assert(record_now(&s, s.replayed, 1) > 0);
     step(&s, 1);
-    check_counts(&s, 7, 4, mlff_model_replays(s.on).n_recorded, 0);
+    check_counts(&s, 7, 4, mlff_model_replays(s.replayed).n_recorded, 0);
   }
   free_scene(&s);
 }
@@ -135,7 +135,7 @@ static double plain_energy(int which, double by)
   answer a = make_answer(&s, 0);
   mlff_error error = {.code = MLFF_OK};
   stretch_bond(&s, by);
-  test_ok(evaluate(&s, s.off, &a.result, &error), error);
+  test_ok(evaluate(&s, s.plain, &a.result, &error), error);
   const double energy = a.result.energy;
   free(a.numbers);
   free_scene(&s);
@@ -156,7 +156,7 @@ START_TEST(repulsion_is_not_recorded)
   stretch_bond(&s, 0.8);
   for (int k = 0; k < 3; k++) step(&s, 0);
   check_counts(&s, 6, 2, 1, 0);
-  test_ok(evaluate(&s, s.off, &with.result, &error), error);
+  test_ok(evaluate(&s, s.plain, &with.result, &error), error);
   ck_assert_double_gt(with.result.energy, without + 1e-3);
   ck_assert_double_lt(with.result.energy, without + 1.0);
   stretch_bond(&s, 1.0);
@@ -182,15 +182,15 @@ START_TEST(wrong_positions)
   for (int k = 0; k < 3; k++) step(&s, 0);
   const long in_a_step = n_exchanges(&s) / 6, before = n_exchanges(&s);
   s.pos[4][1] = NAN;
-  test_fails(evaluate(&s, s.on, &a.result, &error), error, MLFF_E_NUMERIC, "atom 4");
+  test_fails(evaluate(&s, s.replayed, &a.result, &error), error, MLFF_E_NUMERIC, "atom 4");
   ck_assert_int_eq(n_exchanges(&s) - before, in_a_step);
   memcpy(s.pos, s.start, (size_t) s.graph.n_all * sizeof *s.pos);
   memcpy(s.pos[4], s.pos[s.graph.nbr[s.graph.row[4]]], sizeof s.pos[4]);
-  test_fails(evaluate(&s, s.on, &a.result, &error), error, MLFF_E_NUMERIC, "apart");
+  test_fails(evaluate(&s, s.replayed, &a.result, &error), error, MLFF_E_NUMERIC, "apart");
   ck_assert_int_eq(n_exchanges(&s) - before, 2 * in_a_step);
   memcpy(s.pos, s.start, (size_t) s.graph.n_all * sizeof *s.pos);
   step(&s, 0);
-  ck_assert_int_eq(mlff_model_replays(s.on).n_recorded, 1);
+  ck_assert_int_eq(mlff_model_replays(s.replayed).n_recorded, 1);
   free(a.numbers);
   free_scene(&s);
 }
@@ -206,17 +206,17 @@ START_TEST(parts_of_replayed_steps_are_timed)
   int64_t calls[MLFF_N_SPANS] = {0};
   size_t n = 0;
   step(&s, 0);
-  test_ok(mlff_spans_start(s.on, 10000, &error), error);
+  test_ok(mlff_spans_start(s.replayed, 10000, &error), error);
   for (int k = 1; k <= 5; k++) {
     timed_step(&s);
-    const mlff_span *spans = mlff_spans_read(s.on);
+    const mlff_span *spans = mlff_spans_read(s.replayed);
     for (int p = 0; p < MLFF_N_SPANS; p++) {
       if (k == 1) calls[p] = spans[p].calls;
       ck_assert_int_eq(spans[p].calls, k * calls[p]);
       ck_assert(calls[p] == 0 || p == MLFF_SPAN_COPY || spans[p].seconds > seconds[p]);
       seconds[p] = spans[p].seconds;
     }
-    const mlff_stamp *stamps = mlff_spans_take(s.on, &n, NULL);
+    const mlff_stamp *stamps = mlff_spans_take(s.replayed, &n, NULL);
     for (size_t q = 0; q < n; q++) ck_assert(stamps[q].end >= stamps[q].begin && stamps[q].begin > 0);
     ck_assert_uint_ge(n, 4); /* the whole, edges, what the architecture does, forces */
   }
@@ -227,7 +227,7 @@ START_TEST(parts_of_replayed_steps_are_timed)
   for (int p = MLFF_SPAN_DESCRIPTOR; p < MLFF_SPAN_FORCES; p++) n_own += calls[p];
   ck_assert_int_gt(n_own, 0);
   check_counts(&s, 6, 4, 1, 0);
-  mlff_spans_stop(s.on);
+  mlff_spans_stop(s.replayed);
   for (int k = 0; k < 3; k++) step(&s, 0);
   check_counts(&s, 9, 6, 2, 0);
   free_scene(&s);

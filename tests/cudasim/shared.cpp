@@ -11,8 +11,8 @@
 namespace cudasim {
 
 struct async_copy {
-  void *to;
-  const void *from;
+  void *destination;
+  const void *source;
   size_t bytes, group;
 };
 
@@ -102,7 +102,7 @@ void __pipeline_wait_prior(size_t n)
   pipeline &p = own();
   while (p.n_done < p.n_begun && p.copies[p.n_done % MOST_COPIES].group + n < p.n_groups) {
     const async_copy &c = p.copies[p.n_done++ % MOST_COPIES];
-    std::memcpy(c.to, c.from, c.bytes);
+    std::memcpy(c.destination, c.source, c.bytes);
   }
 }
 

@@ -40,11 +40,11 @@ START_TEST(fused_steps)
   const char *precision = _i / 2 % 2 ? "fp64" : "fp32";
   cudasim_reset();
   scene s = make_scene(_i, precision, "off");
-  if (_i >= N_CASES / 2 && _i % 2) set_block(s.on, 10); /* five rows */
+  if (_i >= N_CASES / 2 && _i % 2) set_block(s.replayed, 10); /* five rows */
   const mlff_graph *graph = mlff_system_graph(s.system);
-  printf("%s %s: ", mlff_model_info(s.on)->architecture, precision);
-  check_launches("fuse on", count_both(s.on, graph), fused[_i % 2][_i >= N_CASES / 2]);
-  check_launches("fuse off", count_both(s.off, graph), plain[_i % 2]);
+  printf("%s %s: ", mlff_model_info(s.replayed)->architecture, precision);
+  check_launches("fuse on", count_both(s.replayed, graph), fused[_i % 2][_i >= N_CASES / 2]);
+  check_launches("fuse off", count_both(s.plain, graph), plain[_i % 2]);
   free_scene(&s);
 }
 END_TEST
@@ -57,12 +57,12 @@ START_TEST(ani_layers)
   cudasim_reset();
   scene s = make_scene(1, "fp32", "off"), water = make_scene(1, "fp32", "off");
   put_in_water(&water); /* none of the atoms is carbon; eight members */
-  check_launches("few atoms", count_both(s.on, mlff_system_graph(s.system)), whole);
-  check_launches("many atoms", count_both(water.on, mlff_system_graph(water.system)), layers);
-  test_ok(mlff_spans_start(s.on, 0, &error), error);
-  ck_assert_int_eq(count_launches(s.on, mlff_system_graph(s.system)), layers.settled);
-  mlff_spans_stop(s.on);
-  check_launches("few atoms", count_both(s.on, mlff_system_graph(s.system)), (launches){8, 8});
+  check_launches("few atoms", count_both(s.replayed, mlff_system_graph(s.system)), whole);
+  check_launches("many atoms", count_both(water.replayed, mlff_system_graph(water.system)), layers);
+  test_ok(mlff_spans_start(s.replayed, 0, &error), error);
+  ck_assert_int_eq(count_launches(s.replayed, mlff_system_graph(s.system)), layers.settled);
+  mlff_spans_stop(s.replayed);
+  check_launches("few atoms", count_both(s.replayed, mlff_system_graph(s.system)), (launches){8, 8});
   free_scene(&s);
   free_scene(&water);
 }
@@ -76,8 +76,8 @@ START_TEST(nothing_is_copied)
   scene s = make_scene(_i, "fp32", "on");
   const mlff_graph *graph = mlff_system_graph(s.system);
   mlff_result result = {.forces = calloc((size_t) graph->n_nodes, sizeof *result.forces)};
-  for (int step = 0; step < 3; step++) test_ok(mlff_model_evaluate(s.on, graph, NULL, &result, &error), error);
-  const mlff_replays r = mlff_model_replays(s.on);
+  for (int step = 0; step < 3; step++) test_ok(mlff_model_evaluate(s.replayed, graph, NULL, &result, &error), error);
+  const mlff_replays r = mlff_model_replays(s.replayed);
   ck_assert_int_gt(r.n_kernels, 0);
   ck_assert_int_eq(r.n_nodes, r.n_kernels);
   free(result.forces);

@@ -14,14 +14,14 @@ START_TEST(a_settled_step_is_one_launch_and_one_wait)
   for (int k = 0; k < 4; k++) {
     const long launches = cudasim_n_launches(), graphs = cudasim_n_graph_launches();
     const long waits = cudasim_n_synchronisations(), allocations = cudasim_n_allocations();
-    const int64_t growths = mlff_model_memory(s.on).n_growths;
-    test_ok(evaluate(&s, s.on, &a.result, &error), error);
+    const int64_t growths = mlff_model_memory(s.replayed).n_growths;
+    test_ok(evaluate(&s, s.replayed, &a.result, &error), error);
     if (k < 2) continue; /* the list, and the capture */
     ck_assert_int_eq(cudasim_n_launches() - launches, 1);
     ck_assert_int_eq(cudasim_n_graph_launches() - graphs, 1);
     ck_assert_int_eq(cudasim_n_synchronisations() - waits, 1);
     ck_assert_int_eq(cudasim_n_allocations() - allocations, 0);
-    ck_assert_int_eq(mlff_model_memory(s.on).n_growths, growths);
+    ck_assert_int_eq(mlff_model_memory(s.replayed).n_growths, growths);
   }
   free(a.numbers);
   free_scene(&s);
@@ -37,22 +37,22 @@ START_TEST(nodes_of_a_recording)
   long n_plain = 0;
   for (int k = 0; k < 2; k++) {
     const long before = cudasim_n_launches();
-    test_ok(evaluate(&s, s.off, &a.result, &error), error);
+    test_ok(evaluate(&s, s.plain, &a.result, &error), error);
     n_plain = cudasim_n_launches() - before;
   }
   step(&s, 0);
-  ck_assert_int_eq(mlff_model_replays(s.on).n_nodes + mlff_model_replays(s.on).n_kernels, 0);
+  ck_assert_int_eq(mlff_model_replays(s.replayed).n_nodes + mlff_model_replays(s.replayed).n_kernels, 0);
   step(&s, 0);
-  const mlff_replays r = mlff_model_replays(s.on), off = mlff_model_replays(s.off);
+  const mlff_replays r = mlff_model_replays(s.replayed), off = mlff_model_replays(s.plain);
   ck_assert_int_eq(r.n_kernels, n_plain);
   ck_assert_int_gt(r.n_nodes, r.n_kernels);
   ck_assert_int_lt(r.n_nodes, 2 * r.n_kernels);
   ck_assert_int_eq(off.n_nodes + off.n_kernels, 0);
-  test_ok(mlff_spans_start(s.on, 0, &error), error);
-  ck_assert_int_eq(mlff_model_replays(s.on).n_nodes, 0); /* it is made again */
+  test_ok(mlff_spans_start(s.replayed, 0, &error), error);
+  ck_assert_int_eq(mlff_model_replays(s.replayed).n_nodes, 0); /* it is made again */
   timed_step(&s);
   timed_step(&s);
-  const mlff_replays timed = mlff_model_replays(s.on);
+  const mlff_replays timed = mlff_model_replays(s.replayed);
   ck_assert_int_ge(timed.n_kernels, n_plain); /* each operation has kernels of its own */
   ck_assert_int_ge(timed.n_nodes - timed.n_kernels, r.n_nodes - r.n_kernels + 2);
   free(a.numbers);
@@ -65,7 +65,7 @@ START_TEST(recorded_before_the_first_step)
 {
   scene s = make_scene(_i);
   step(&s, has_atoms(&s));
-  ck_assert(record_now(&s, s.on, 0) > 0);
+  ck_assert(record_now(&s, s.replayed, 0) > 0);
   move(&s, 0.1, 1.0);
   const long graphs = cudasim_n_graph_launches();
   step(&s, 0);
@@ -82,18 +82,19 @@ START_TEST(refused_before_the_first_step)
   double seconds = NAN;
   cudasim_fail_capture(1 + _i % 3);
   step(&s, 0);
-  ck_assert(record_now(&s, s.on, 0) > 0);
-  ck_assert(!mlff_model_replays(s.on).is_on && strstr(mlff_model_replays(s.on).why, "could not be captured"));
-  ck_assert(record_now(&s, s.on, 0) == 0);
+  ck_assert(record_now(&s, s.replayed, 0) > 0);
+  ck_assert(!mlff_model_replays(s.replayed).is_on &&
+            strstr(mlff_model_replays(s.replayed).why, "could not be captured"));
+  ck_assert(record_now(&s, s.replayed, 0) == 0);
   step(&s, 0);
-  ck_assert_int_eq(mlff_model_replays(s.on).n_steps, 2);
-  test_fails(mlff_model_record(s.on, &s.graph, NULL, NULL, &seconds, &error), error, MLFF_E_ARG, "NULL");
+  ck_assert_int_eq(mlff_model_replays(s.replayed).n_steps, 2);
+  test_fails(mlff_model_record(s.replayed, &s.graph, NULL, NULL, &seconds, &error), error, MLFF_E_ARG, "NULL");
   cudasim_fail_capture(0);
-  mlff_model_close(s.on);
-  s.on = open_model(&s.file, _i, "on");
+  mlff_model_close(s.replayed);
+  s.replayed = open_model(&s.file, _i, "on");
   step(&s, 0);
   cudasim_fail_launch(3);
-  test_fails(record(&s, s.on, &a.result, &seconds, &error), error, MLFF_E_DEVICE, "_kernel");
+  test_fails(record(&s, s.replayed, &a.result, &seconds, &error), error, MLFF_E_DEVICE, "_kernel");
   free(a.numbers);
   free_scene(&s);
 }
@@ -106,7 +107,7 @@ START_TEST(recordings_that_fail_are_said_and_done_without)
     scene s = make_scene(_i);
     cudasim_fail_capture(which);
     for (int k = 0; k < 3; k++) step(&s, 0);
-    const mlff_replays r = mlff_model_replays(s.on);
+    const mlff_replays r = mlff_model_replays(s.replayed);
     ck_assert(!r.is_on);
     ck_assert_msg(strstr(r.why, "could not be captured") && strstr(r.why, where[which - 1]), "%s", r.why);
     ck_assert_int_eq(r.n_replayed + r.n_recorded, 0);
@@ -123,8 +124,8 @@ START_TEST(lost_devices)
   answer a = make_answer(&s, 0);
   for (int k = 0; k < 3; k++) step(&s, 0);
   cudasim_fail_launch(1);
-  test_fails(evaluate(&s, s.on, &a.result, &error), error, MLFF_E_DEVICE, "captured step");
-  test_fails(evaluate(&s, s.on, &a.result, &error), error, MLFF_E_DEVICE, "restart");
+  test_fails(evaluate(&s, s.replayed, &a.result, &error), error, MLFF_E_DEVICE, "captured step");
+  test_fails(evaluate(&s, s.replayed, &a.result, &error), error, MLFF_E_DEVICE, "restart");
   free(a.numbers);
   free_scene(&s);
 }
@@ -139,7 +140,7 @@ static long launches_of_a_step(int which, int is_recorded)
   long before = 0;
   for (int k = 0; k < 3; k++) {
     before = cudasim_n_launches();
-    test_ok(evaluate(&s, is_recorded ? s.on : s.off, &a.result, &error), error);
+    test_ok(evaluate(&s, is_recorded ? s.replayed : s.plain, &a.result, &error), error);
   }
   const long n = cudasim_n_launches() - before;
   free(a.numbers);
@@ -157,13 +158,13 @@ START_TEST(launches_that_fail_while_recording)
   for (long n = 1; n <= n_all + 1; n++) {
     scene s = make_scene(_i);
     answer a = make_answer(&s, 0);
-    test_ok(evaluate(&s, s.on, &a.result, &error), error);
+    test_ok(evaluate(&s, s.replayed, &a.result, &error), error);
     cudasim_fail_launch(n);
     const char *where = n <= n_plain ? "_kernel" : "captured step";
     if (n <= n_all)
-      test_fails(evaluate(&s, s.on, &a.result, &error), error, MLFF_E_DEVICE, where);
+      test_fails(evaluate(&s, s.replayed, &a.result, &error), error, MLFF_E_DEVICE, where);
     else
-      test_ok(evaluate(&s, s.on, &a.result, &error), error);
+      test_ok(evaluate(&s, s.replayed, &a.result, &error), error);
     free(a.numbers);
     free_scene(&s);
   }
@@ -177,9 +178,9 @@ START_TEST(ranges_are_those_of_the_spans)
   scene s = make_scene(_i);
   mlff_error error = {.code = MLFF_OK};
   answer a = make_answer(&s, 0);
-  test_ok(evaluate(&s, s.off, &a.result, &error), error);
+  test_ok(evaluate(&s, s.plain, &a.result, &error), error);
   ck_assert_int_eq(cudasim_n_ranges(), 0);
-  mlff_model *const models[] = {s.off, s.on};
+  mlff_model *const models[] = {s.plain, s.replayed};
   for (int which = 0; which < 2; which++) {
     test_ok(mlff_spans_start(models[which], 0, &error), error);
     for (int k = 0; k < 4; k++) {

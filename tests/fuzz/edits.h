@@ -4,7 +4,7 @@
 
 typedef struct fuzz_edit {
   const char *arch;
-  const char *old, *with;
+  const char *old, *text;
   int is_good; /* the file is still accepted */
 } fuzz_edit;
 

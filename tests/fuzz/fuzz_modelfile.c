@@ -117,11 +117,11 @@ static void add_edit(int arch, const fuzz_edit *edit, int number)
   test_model model = test_model_of_arch(arch);
   test_model_repel(&model, "H-H: 1.1, C-O: 1.6");
   if (strstr(model.yaml, edit->old)) {
-    test_model_edit(&model, edit->old, edit->with);
+    test_model_edit(&model, edit->old, edit->text);
   } else {
     char *at = memmem(model.weights, model.weights_size, edit->old, strlen(edit->old));
-    if (!at || strlen(edit->old) != strlen(edit->with)) fuzz_stop("cannot be edited in", edit->old);
-    memcpy(at, edit->with, strlen(edit->with));
+    if (!at || strlen(edit->old) != strlen(edit->text)) fuzz_stop("cannot be edited in", edit->old);
+    memcpy(at, edit->text, strlen(edit->text));
   }
   snprintf(name, sizeof name, "%s-%s-%d", edit->is_good ? "good" : "bad", test_archs[arch].name, number);
   add_seed(name, &model);

@@ -49,7 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 /* Places of a report that are changed, each to reach an error. */
 static const struct {
-  const char *old, *with;
+  const char *old, *text;
 } edits[] = {
     {"\"schema_version\": 1", "\"schema_version\": 2"},
     {"\"n_steps\": 0", "\"n_steps\": -1"},
@@ -102,7 +102,7 @@ static void add_edits(const char *good)
   char name[40];
   for (int k = 0; k < (int) (sizeof edits / sizeof *edits); k++) {
     snprintf(name, sizeof name, "bad-edit-%d", k);
-    add_edit(name, good, edits[k].old, edits[k].with);
+    add_edit(name, good, edits[k].old, edits[k].text);
   }
   add_many(good);
 }

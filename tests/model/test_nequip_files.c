@@ -24,7 +24,7 @@ static test_model make_model(int is_sevennet)
 
 static const struct {
   int is_sevennet;
-  const char *old, *with, *text;
+  const char *old, *changed, *text;
 } damages[] = {
     {0, "message_divisor: [4, 4.5, 5]", "message_divisor: [4, 4.5]", "message_divisor: has 2 numbers, expected 3"},
     {0, "message_divisor: [4, 4.5, 5]", "message_divisor: [4, 4.5, 5, 6]", "has 4 numbers, expected 3"},
@@ -74,7 +74,7 @@ START_TEST(damaged_blocks)
   test_model m = make_model(damages[_i].is_sevennet);
   mlff_error error = {.code = MLFF_OK};
   mlff_model *model = NULL;
-  test_model_edit(&m, damages[_i].old, damages[_i].with);
+  test_model_edit(&m, damages[_i].old, damages[_i].changed);
   const mlff_status status = test_model_try(&m, NULL, &model, &error);
   ck_assert_msg(status == MLFF_E_FORMAT || status == MLFF_E_UNSUPPORTED, "%s", error.text);
   ck_assert_msg(strstr(error.text, damages[_i].text) != NULL, "expected '%s', got: %s", damages[_i].text, error.text);

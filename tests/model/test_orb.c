@@ -57,10 +57,10 @@ static double torque_of(const test_answer *a, const test_atoms *atoms)
 /* ---- the published numbers --------------------------------------------------------------------------------------- */
 
 typedef struct renaming {
-  const char *from, *to;
+  const char *old, *renamed;
 } renaming;
 
-/* Puts `to` in the place of `from` in text, if it is there. */
+/* Replaces the first `from` in text by `to`. */
 static void rename_part(char *text, size_t size, const char *from, const char *to)
 {
   char *at = strstr(text, from), rest[160];
@@ -82,7 +82,7 @@ static void new_name(const char *old, char *name, size_t size)
                                    {".mlp.NN-", "."},
                                    {".layer_norm", ".norm"}};
   snprintf(name, size, "%s", old);
-  for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) rename_part(name, size, parts[k].from, parts[k].to);
+  for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) rename_part(name, size, parts[k].old, parts[k].renamed);
 }
 
 static char *read_file(const char *path, size_t *size)
@@ -454,7 +454,7 @@ END_TEST
 START_TEST(bad_blocks)
 {
   static const struct {
-    const char *old, *with, *part;
+    const char *old, *changed, *part;
   } cases[] = {{"n_features: 12", "n_features: 0", "n_features"},
                {"n_neighbours: 20", "n_neighbours: 20\n  n_neighbors: 20", "n_neighbors"},
                {"kind: gaussian", "kind: bessel", "kind"},
@@ -466,7 +466,7 @@ START_TEST(bad_blocks)
     test_model file = small_orb(7);
     mlff_model *model = NULL;
     mlff_error error;
-    test_model_edit(&file, cases[k].old, cases[k].with);
+    test_model_edit(&file, cases[k].old, cases[k].changed);
     test_fails(mlff_model_open_memory("test.yaml", file.yaml, file.yaml_size, file.weights, file.weights_size, NULL,
                                       &model, &error),
                error, MLFF_E_FORMAT, cases[k].part);

@@ -117,7 +117,7 @@ static test_model make_kind(int which)
 /* Every architecture on every backend. */
 typedef struct pair {
   test_model plain, repelling;
-  mlff_model *without, *with;
+  mlff_model *without, *repelled;
 } pair;
 
 static pair open_pair(int which)
@@ -125,14 +125,14 @@ static pair open_pair(int which)
   pair p = {.plain = make_kind(which / n_backends()), .repelling = make_kind(which / n_backends())};
   test_model_repel(&p.repelling, text);
   p.without = open_on(&p.plain, which % n_backends());
-  if (p.without) p.with = open_on(&p.repelling, which % n_backends());
+  if (p.without) p.repelled = open_on(&p.repelling, which % n_backends());
   return p;
 }
 
 static void close_pair(pair *p)
 {
   mlff_model_close(p->without);
-  mlff_model_close(p->with);
+  mlff_model_close(p->repelled);
   test_model_free(&p->plain);
   test_model_free(&p->repelling);
 }
@@ -141,17 +141,17 @@ START_TEST(it_is_in_everything)
 {
   static const int numbers[] = {1, 6, 8};
   pair p = open_pair(_i);
-  if (p.with) {
-    const int is_double = !strcmp(mlff_model_info(p.with)->precision, "fp64");
+  if (p.repelled) {
+    const int is_double = !strcmp(mlff_model_info(p.repelled)->precision, "fp64");
     for (int periodic = 0; periodic < 2; periodic++) {
       test_atoms atoms = test_random(30, 6.2, 0.9, periodic, numbers, 3, 11);
-      mlff_system *system = test_system(&atoms, mlff_model_info(p.with)->cutoff + 0.5);
+      mlff_system *system = test_system(&atoms, mlff_model_info(p.repelled)->cutoff + 0.5);
       const mlff_graph *g = mlff_system_graph(system);
       plain_repelled *expected = malloc(sizeof *expected);
       plain_repel(g, atoms.number, cutoffs, expected);
       ck_assert_int_gt(expected->n_close, 10);
       ck_assert_double_gt(expected->energy, 5.0);
-      results a = evaluate(p.with, g), b = evaluate(p.without, g), again = evaluate(p.with, g);
+      results a = evaluate(p.repelled, g), b = evaluate(p.without, g), again = evaluate(p.repelled, g);
       check_sum(&a, &b, expected, is_double ? 1e-12 : 1e-6);
       check_same(&a, &again);
       ck_assert(a.r.n_edges == b.r.n_edges && a.r.min_distance == b.r.min_distance);
@@ -171,18 +171,18 @@ END_TEST
 START_TEST(without_a_close_pair_nothing_changes)
 {
   pair p = open_pair(_i);
-  if (p.with) {
+  if (p.repelled) {
     const char *const hco[] = {"H", "C", "O"};
     test_model_free(&p.repelling);
-    mlff_model_close(p.with);
+    mlff_model_close(p.repelled);
     p.repelling = make_kind(_i / n_backends());
     test_model_repel(&p.repelling, "H-H: 1.1, H-O: 0.85, O-O: 2.2");
-    p.with = open_on(&p.repelling, _i % n_backends());
+    p.repelled = open_on(&p.repelling, _i % n_backends());
     test_atoms atoms = test_water_box(2, 5);
     test_atoms_species(&atoms, hco, 3);
-    mlff_system *system = test_system(&atoms, mlff_model_info(p.with)->cutoff);
+    mlff_system *system = test_system(&atoms, mlff_model_info(p.repelled)->cutoff);
     for (int k = 0; k < 3; k++) {
-      results a = evaluate(p.with, mlff_system_graph(system)), b = evaluate(p.without, mlff_system_graph(system));
+      results a = evaluate(p.repelled, mlff_system_graph(system)), b = evaluate(p.without, mlff_system_graph(system));
       ck_assert_double_lt(a.r.min_distance, 1.1);
       check_same(&a, &b);
       free_results(&a);
@@ -199,16 +199,16 @@ END_TEST
 START_TEST(foreign_atoms_are_left_alone)
 {
   pair p = open_pair(_i);
-  if (p.with && (mlff_model_info(p.with)->traits & MLFF_CONSERVATIVE)) {
+  if (p.repelled && (mlff_model_info(p.repelled)->traits & MLFF_CONSERVATIVE)) {
     test_atoms atoms = test_water();
-    const int is_double = !strcmp(mlff_model_info(p.with)->precision, "fp64");
+    const int is_double = !strcmp(mlff_model_info(p.repelled)->precision, "fp64");
     atoms.species[0] = 2;
     atoms.species[2] = -1;
     mlff_system *system = test_system(&atoms, 4.0);
     plain_repelled *expected = malloc(sizeof *expected);
     plain_repel(mlff_system_graph(system), atoms.number, cutoffs, expected);
     ck_assert_int_eq(expected->n_close, 2);
-    results a = evaluate(p.with, mlff_system_graph(system)), b = evaluate(p.without, mlff_system_graph(system));
+    results a = evaluate(p.repelled, mlff_system_graph(system)), b = evaluate(p.without, mlff_system_graph(system));
     check_sum(&a, &b, expected, is_double ? 1e-12 : 1e-6);
     free_results(&a);
     free_results(&b);
@@ -226,14 +226,14 @@ START_TEST(the_smallest_distance_stays_an_error)
 {
   pair p = open_pair(_i * n_backends());
   mlff_error error = {.code = MLFF_OK};
-  if (p.with) {
+  if (p.repelled) {
     test_atoms atoms = test_water();
     atoms.species[0] = 2;
     for (int c = 0; c < 3; c++) atoms.pos[1][c] = atoms.pos[0][c] + (c ? 0.0 : 0.29);
     mlff_system *system = test_system(&atoms, 4.0);
     double forces[3][3];
     mlff_result result = {.forces = forces};
-    test_fails(mlff_model_evaluate(p.with, mlff_system_graph(system), NULL, &result, &error), error, MLFF_E_NUMERIC,
+    test_fails(mlff_model_evaluate(p.repelled, mlff_system_graph(system), NULL, &result, &error), error, MLFF_E_NUMERIC,
                "closer than the 0.3 A");
     mlff_system_free(system);
     test_atoms_free(&atoms);

@@ -68,7 +68,7 @@ static void pack(mlff_backend *backend, const int *dims, uint64_t seed, matrices
 
 /* A shape on a backend. Between groups is a row that belongs to none. */
 typedef struct scene {
-  const shape *of;
+  const shape *shape;
   mlff_backend *backend;
   matrices networks[MOST_NETWORKS];
   mlff_ani_rows groups[MOST_GROUPS];
@@ -78,7 +78,7 @@ typedef struct scene {
 
 static void clear(scene *s)
 {
-  const int64_t n_energies = s->of->n_members * s->n_rows, n = n_energies * s->ld;
+  const int64_t n_energies = s->shape->n_members * s->n_rows, n = n_energies * s->ld;
   double *fill = malloc((size_t) (n + 1) * sizeof *fill);
   for (int64_t k = 0; k < n; k++) fill[k] = untouched;
   mlff_buf_release(s->backend, &s->energy);
@@ -90,7 +90,7 @@ static void clear(scene *s)
 
 static scene make_scene(mlff_backend *backend, const shape *of)
 {
-  scene s = {.of = of, .backend = backend, .ld = of->dims[0][0] + EXTRA};
+  scene s = {.shape = of, .backend = backend, .ld = of->dims[0][0] + EXTRA};
   test_rng rng = {.state = 5};
   for (int g = 0; g < of->n_groups; g++) {
     s.groups[g] = (mlff_ani_rows){.row = s.n_rows, .n_rows = of->n_rows[g], .network = g * of->n_members};
@@ -127,7 +127,7 @@ static void run_layers(scene *s, int g, int member)
 {
   mlff_backend *backend = s->backend;
   mlff_error error = {0};
-  const int *dims = s->of->dims[g], n_hidden = depth(dims);
+  const int *dims = s->shape->dims[g], n_hidden = depth(dims);
   const int64_t row = s->groups[g].row, n = s->groups[g].n_rows;
   const matrices *m = &s->networks[s->groups[g].network + member];
   mlff_buf hidden[MLFF_ANI_MOST_HIDDEN] = {{0}};
@@ -178,10 +178,10 @@ static mlff_ani_networks set_up(scene *s)
   mlff_ani_networks networks = {0};
   mlff_ani_network all[MOST_NETWORKS];
   memset(all, 0, sizeof all);
-  for (int g = 0; g < s->of->n_groups; g++)
-    for (int m = 0; m < s->of->n_members; m++) {
+  for (int g = 0; g < s->shape->n_groups; g++)
+    for (int m = 0; m < s->shape->n_members; m++) {
       const int k = s->groups[g].network + m;
-      all[k] = (mlff_ani_network){.n_hidden = depth(s->of->dims[g]),
+      all[k] = (mlff_ani_network){.n_hidden = depth(s->shape->dims[g]),
                                   .readout = s->networks[k].readout.data,
                                   .readout_bias = s->networks[k].bias};
       for (int l = 0; l < all[k].n_hidden; l++) {
@@ -189,7 +189,8 @@ static mlff_ani_networks set_up(scene *s)
         all[k].backward[l] = &s->networks[k].backward[l];
       }
     }
-  test_ok(s->backend->ops->ani_networks_setup(s->backend, &networks, s->of->n_groups * s->of->n_members, all, &error),
+  test_ok(s->backend->ops->ani_networks_setup(s->backend, &networks, s->shape->n_groups * s->shape->n_members, all,
+                                              &error),
           error);
   return networks;
 }
@@ -198,8 +199,8 @@ static int run_networks(scene *s)
 {
   mlff_ani_networks networks = set_up(s);
   const int done = s->backend->ops->ani_networks(s->backend, &networks,
-                                                 &(mlff_ani_networks_args){.n_groups = s->of->n_groups,
-                                                                           .n_members = s->of->n_members,
+                                                 &(mlff_ani_networks_args){.n_groups = s->shape->n_groups,
+                                                                           .n_members = s->shape->n_members,
                                                                            .groups = s->groups,
                                                                            .n_rows = s->n_rows,
                                                                            .ld = s->ld,
@@ -218,7 +219,7 @@ static int run_networks(scene *s)
 /* Energies and gradients as one array; padding and rows of no group too. */
 static double *take_results(const scene *s, int64_t *n)
 {
-  const int64_t n_energies = s->of->n_members * s->n_rows, n_grads = n_energies * s->ld;
+  const int64_t n_energies = s->shape->n_members * s->n_rows, n_grads = n_energies * s->ld;
   double *energy = reals_from_backend(s->backend, s->energy.data, n_energies),
          *grads = reals_from_backend(s->backend, s->grads.data, n_grads);
   *n = n_energies + n_grads;
@@ -231,8 +232,8 @@ static double *take_results(const scene *s, int64_t *n)
 static double *layer_by_layer(scene *s, int64_t *n)
 {
   clear(s);
-  for (int g = 0; g < s->of->n_groups; g++)
-    for (int m = 0; m < s->of->n_members; m++) run_layers(s, g, m);
+  for (int g = 0; g < s->shape->n_groups; g++)
+    for (int m = 0; m < s->shape->n_members; m++) run_layers(s, g, m);
   return take_results(s, n);
 }
 

@@ -209,7 +209,7 @@ END_TEST
 START_TEST(coefficients_have_their_signs)
 {
   static const struct {
-    int l[3], at[3], sign;
+    int l[3], m[3], sign;
   } odd[] = {{{1, 1, 1}, {0, 1, 2}, 1},  {{1, 2, 2}, {0, 0, 1}, -1}, {{2, 1, 2}, {0, 0, 1}, 1},
              {{2, 2, 1}, {0, 1, 0}, -1}, {{1, 3, 3}, {0, 0, 1}, -1}, {{3, 1, 3}, {0, 0, 1}, 1},
              {{3, 3, 1}, {0, 1, 0}, -1}, {{2, 2, 3}, {0, 1, 0}, 1},  {{2, 3, 2}, {0, 0, 1}, -1},
@@ -218,7 +218,7 @@ START_TEST(coefficients_have_their_signs)
   test_rng rng = {5};
   for (size_t q = 0; q < sizeof odd / sizeof *odd; q++) {
     plain_coefficients(odd[q].l[0], odd[q].l[1], odd[q].l[2], c);
-    ck_assert_msg(c[odd[q].at[0]][odd[q].at[1]][odd[q].at[2]] * odd[q].sign > 0.2, "(%d, %d, %d)", odd[q].l[0],
+    ck_assert_msg(c[odd[q].m[0]][odd[q].m[1]][odd[q].m[2]] * odd[q].sign > 0.2, "(%d, %d, %d)", odd[q].l[0],
                   odd[q].l[1], odd[q].l[2]);
   }
   for (int t = 0; t < 64; t++) {

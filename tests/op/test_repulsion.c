@@ -13,13 +13,13 @@ static const int numbers[N_SPECIES] = {1, 6, 8};
 
 /* Cutoffs of H-H, H-C, H-O, C-C, C-O, O-O. */
 typedef struct cutoffs {
-  double of[6];
+  double pair[6];
 } cutoffs;
 
 static double cutoff_of(const cutoffs *c, int s, int t)
 {
   static const int index[N_SPECIES][N_SPECIES] = {{0, 1, 2}, {1, 3, 4}, {2, 4, 5}};
-  return c->of[index[s][t]];
+  return c->pair[index[s][t]];
 }
 
 static mlff_repulsion make_table(mlff_backend *backend, const cutoffs *c)
@@ -87,7 +87,7 @@ START_TEST(edges_say_when_it_is_needed)
     for (int pair = 0; pair < 6; pair++) {
       for (int k = 1; k <= 16; k++) {
         cutoffs c = {{0}};
-        c.of[pair] = 0.25 * k;
+        c.pair[pair] = 0.25 * k;
         mlff_repulsion table = make_table(backend, &c);
         mlff_edges edges = {.repulsion = &table};
         test_ok(backend->ops->edges(backend, mlff_system_graph(system), 4.2, &edges, &error), error);

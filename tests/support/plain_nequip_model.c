@@ -16,11 +16,11 @@ typedef struct plain_net {
   const double *channels, *divisor, *readout;
   plain_network network;
   double *frequency, epsilon, gain;
-  int n_in, n_out;      /* orders that come into the layer at hand and go out                       */
-  int in[4], before[4]; /* their channels, and those before the gate                                */
-  int n_rows[4];        /* inputs of linear_2                                                       */
-  double *x[4], *y[4];  /* features, linear_1 of them                                               */
-  double *m[4], *z[4];  /* sums of messages; before the gate                                        */
+  int n_in, n_out;       /* orders that come into the layer at hand and go out                       */
+  int in[4], ungated[4]; /* their channels, and those before the gate                                */
+  int n_rows[4];         /* inputs of linear_2                                                       */
+  double *x[4], *y[4];   /* features, linear_1 of them                                               */
+  double *m[4], *z[4];   /* sums of messages; before the gate                                        */
 } plain_net;
 
 static double *tensor(const plain_net *net, int rows, int cols, const char *format, ...)
@@ -141,15 +141,15 @@ static void messages(plain_net *net, int t, const plain_path *paths, int n_paths
 static void norm(plain_net *net, int t)
 {
   double *g[4] = {NULL};
-  for (int l = 0; l < net->n_out; l++) g[l] = tensor(net, net->before[l], 0, "layers.%d.norm.l%d", t, l);
+  for (int l = 0; l < net->n_out; l++) g[l] = tensor(net, net->ungated[l], 0, "layers.%d.norm.l%d", t, l);
   for (int i = 0; i < net->n; i++) {
     double s = net->epsilon;
     for (int l = 0; l < net->n_out; l++)
-      for (int q = 0; q < net->before[l] * (2 * l + 1); q++)
-        s += pow(net->z[l][i * net->before[l] * (2 * l + 1) + q], 2) / ((2 * l + 1) * (2 * l + 1) * net->n_out);
+      for (int q = 0; q < net->ungated[l] * (2 * l + 1); q++)
+        s += pow(net->z[l][i * net->ungated[l] * (2 * l + 1) + q], 2) / ((2 * l + 1) * (2 * l + 1) * net->n_out);
     for (int l = 0; l < net->n_out; l++)
-      for (int q = 0; q < net->before[l] * (2 * l + 1); q++)
-        net->z[l][i * net->before[l] * (2 * l + 1) + q] *= g[l][q / (2 * l + 1)] / sqrt(s);
+      for (int q = 0; q < net->ungated[l] * (2 * l + 1); q++)
+        net->z[l][i * net->ungated[l] * (2 * l + 1) + q] *= g[l][q / (2 * l + 1)] / sqrt(s);
   }
   for (int l = 0; l < net->n_out; l++) free(g[l]);
 }
@@ -168,7 +168,7 @@ static void gate(plain_net *net)
     net->x[l] = malloc((size_t) (net->n * n * width) * sizeof(double));
     for (int q = 0; q < net->n * n * width; q++) {
       const int i = q / (n * width), c = q / width % n;
-      const double scalar = net->z[0][i * net->before[0] + at + c];
+      const double scalar = net->z[0][i * net->ungated[0] + at + c];
       net->x[l][q] = net->gain * silu(scalar) * (l ? net->z[l][q] : 1.0);
     }
     at += n;
@@ -181,10 +181,10 @@ static void layer(plain_net *net, int t)
   int n_weights;
   net->n_out = t == net->n_layers - 1 ? 1 : net->n_orders;
   const int n_paths = list_paths(net, paths, &n_weights);
-  net->before[0] = 0;
+  net->ungated[0] = 0;
   for (int l = 0; l < net->n_out; l++) {
-    net->before[0] += (int) net->channels[l];
-    if (l) net->before[l] = (int) net->channels[l];
+    net->ungated[0] += (int) net->channels[l];
+    if (l) net->ungated[l] = (int) net->channels[l];
     net->m[l] = calloc((size_t) (net->n * net->n_rows[l] * (2 * l + 1)), sizeof(double));
   }
   for (int l = 0; l < net->n_in; l++)
@@ -192,10 +192,10 @@ static void layer(plain_net *net, int t)
   messages(net, t, paths, n_paths, n_weights);
   for (int l = 0; l < net->n_out; l++) {
     /* N9, N10: all inputs count; N11: skip takes what came into the layer */
-    net->z[l] = linear(net, t, "linear_2", l, net->before[l], net->n_rows[l],
+    net->z[l] = linear(net, t, "linear_2", l, net->ungated[l], net->n_rows[l],
                        1 / (sqrt(net->n_rows[l]) * net->divisor[t]), net->m[l], NULL);
     if (l < net->n_in)
-      linear(net, t, "skip", l, net->before[l], net->in[l], 1 / sqrt(net->in[l]), net->x[l], net->z[l]);
+      linear(net, t, "skip", l, net->ungated[l], net->in[l], 1 / sqrt(net->in[l]), net->x[l], net->z[l]);
   }
   if (net->has_norm) norm(net, t);
   gate(net);

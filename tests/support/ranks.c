@@ -131,7 +131,7 @@ static int is_interior(const world *w, int32_t i)
 
 /* The atoms that a part consists of: from[a] in the whole graph, mine[] the reverse. */
 typedef struct atoms_of_part {
-  int32_t n_all, n_local, *from, *mine;
+  int32_t n_all, n_local, *source, *mine;
 } atoms_of_part;
 
 /* Owned atoms, interior ones first. Returns the number of their candidates. */
@@ -142,7 +142,7 @@ static int64_t add_owned(part *p, atoms_of_part *a)
   for (int inner = 1; inner >= 0; inner--) {
     for (int32_t i = 0; i < g->n_local; i++) {
       if (p->w->rank_of[i] != p->rank || is_interior(p->w, i) != inner) continue;
-      a->from[a->n_all] = i;
+      a->source[a->n_all] = i;
       p->global[a->n_all] = i;
       p->node_of[i] = a->n_all;
       a->mine[i] = a->n_all++;
@@ -162,10 +162,10 @@ static void add_candidates(part *p, atoms_of_part *a, int64_t *row, int32_t *nbr
   int64_t n = 0;
   for (int32_t i = 0; i < a->n_local; i++) {
     row[i] = n;
-    for (int64_t e = g->row[a->from[i]]; e < g->row[a->from[i] + 1]; e++) {
+    for (int64_t e = g->row[a->source[i]]; e < g->row[a->source[i] + 1]; e++) {
       const int32_t j = g->nbr[e], owner = g->node[j];
       if (a->mine[j] < 0) {
-        a->from[a->n_all] = j;
+        a->source[a->n_all] = j;
         a->mine[j] = a->n_all++;
       }
       if (p->node_of[owner] < 0) {
@@ -186,7 +186,7 @@ static void build_part(part *p)
 {
   const mlff_graph *g = p->w->whole;
   const size_t n_all = (size_t) g->n_all + 1, n_local = (size_t) g->n_local + 1;
-  atoms_of_part a = {.from = malloc(n_all * sizeof *a.from), .mine = malloc(n_all * sizeof *a.mine)};
+  atoms_of_part a = {.source = malloc(n_all * sizeof *a.source), .mine = malloc(n_all * sizeof *a.mine)};
   p->global = malloc(n_local * sizeof *p->global);
   p->node_of = malloc(n_local * sizeof *p->node_of);
   for (int32_t k = 0; k < g->n_all; k++) a.mine[k] = -1;
@@ -199,17 +199,17 @@ static void build_part(part *p)
   int32_t *species = malloc(n_all * sizeof *species), *node = malloc(n_all * sizeof *node);
   double(*pos)[3] = malloc(n_all * sizeof *pos);
   for (int32_t k = 0; k < a.n_all; k++) {
-    species[k] = g->species[a.from[k]];
-    node[k] = p->node_of[g->node[a.from[k]]];
-    tag[k] = g->tag ? g->tag[a.from[k]] : g->node[a.from[k]];
-    memcpy(pos[k], g->pos[a.from[k]], sizeof pos[k]);
+    species[k] = g->species[a.source[k]];
+    node[k] = p->node_of[g->node[a.source[k]]];
+    tag[k] = g->tag ? g->tag[a.source[k]] : g->node[a.source[k]];
+    memcpy(pos[k], g->pos[a.source[k]], sizeof pos[k]);
   }
   p->graph.species = species;
   p->graph.node = node;
   p->graph.tag = tag;
   p->graph.pos = (const double(*)[3]) pos;
   free(a.mine);
-  free(a.from);
+  free(a.source);
 }
 
 static void free_part(part *p)

@@ -297,7 +297,7 @@ END_TEST
 
 /* What to replace by what; the error names the line of `where` and says `text`. */
 typedef struct damage {
-  const char *old, *with, *where, *text;
+  const char *old, *changed, *where, *text;
 } damage;
 
 /* A block that is wrong: what to replace, by what, and where the error is. */
@@ -401,7 +401,7 @@ START_TEST(damaged_yaml)
   test_model m = make_file();
   mlff_error error = {.code = MLFF_OK};
   mlff_modelfile *file = NULL;
-  test_model_edit(&m, d->old, d->with);
+  test_model_edit(&m, d->old, d->changed);
   test_fails(test_model_parse(&m, &file, &error), error, MLFF_E_FORMAT,
              d->text ? d->text : "'N' is not among the model's elements");
   ck_assert_ptr_null(file);
@@ -505,7 +505,7 @@ START_TEST(damaged_models)
   test_model m = test_model_ani((test_model_options){.seed = 3});
   mlff_error error = {.code = MLFF_OK};
   mlff_model *model = NULL;
-  test_model_edit(&m, d->old, d->with);
+  test_model_edit(&m, d->old, d->changed);
   test_fails(test_model_try(&m, NULL, &model, &error), error, MLFF_E_FORMAT, d->text);
   if (d->where) {
     const char *line = line_with(&m, d->where);

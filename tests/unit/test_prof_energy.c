@@ -137,7 +137,7 @@ START_TEST(explosions)
   const struct {
     const char *ensemble;
     mlffprof_quantity_id id;
-    double first, then;
+    double first, second;
     int finite, exploded;
   } cases[] = {{"nve", MLFFPROF_TOTAL, -5, NAN, 0, 1},
                {"nvt", MLFFPROF_PRESSURE, 1, INFINITY, 0, 1},
@@ -151,7 +151,7 @@ START_TEST(explosions)
     mlffprof_recorder *r = recorder_of(cases[k].ensemble);
     mlffprof_summary s;
     add(r, 0, cases[k].id, cases[k].first);
-    add(r, 7, cases[k].id, cases[k].then);
+    add(r, 7, cases[k].id, cases[k].second);
     add(r, 8, cases[k].id, cases[k].first);
     mlffprof_report *p = report_of(r);
     mlffprof_recorder_summary(r, &s);
