@@ -150,7 +150,7 @@ def full(name="run", model="student", atoms=64, scale=1.0, n=500, seed=1, **deck
         "n_slow_steps": 1,
         "slow_share": 0.01,
         "slow_steps": [
-            {"step": 77, "latency_ms": 3 * scale, "times_median": 3.0, "tags": ["neighbor_rebuild"], "slowest_rank": 0}
+            {"step": 77, "latency_ms": x.max(), "times_median": 3.0, "tags": ["neighbor_rebuild"], "slowest_rank": 0}
         ],
         "tags": [
             {"name": "neighbor_rebuild", "n_steps": 10, "mean_latency_ms": scale, "share": 0.02, "times_untagged": 1.1}

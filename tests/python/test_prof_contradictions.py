@@ -1,5 +1,5 @@
-"""Reports whose summaries contradict their samples are refused by `mlff show`, `compare` and the gate; those that our
-programs write, at any length, and those of the repository are not."""
+"""`mlff show`, `compare`, the gate and the readers in Python refuse reports whose summaries contradict their samples.
+They accept what our programs write, at any length, and the reports of the repository."""
 
 import copy
 import glob
@@ -9,6 +9,10 @@ import subprocess
 
 import helpers
 import pytest
+
+import mlff as package
+from mlff_tools.bench import profiles
+from mlff_tools.report import page
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("MLFF_BUILD_DIR", os.path.join(ROOT, "build"))
@@ -37,6 +41,7 @@ def test_what_the_library_writes(n, tmp_path):
     subprocess.run([SAMPLE, str(n), path], check=True)
     done = mlff("show", path)
     assert done.returncode == 0, done.stderr
+    profiles.read(path)
 
 
 def test_reports_of_the_repository():
@@ -49,6 +54,8 @@ def test_reports_of_the_repository():
     assert len(reports) >= 4
     done = mlff("show", *reports)
     assert done.returncode == 0, done.stderr
+    for path in reports:
+        profiles.read(path)
 
 
 def place(report, key):
@@ -67,8 +74,16 @@ EXACT += ["latencies_ms.0", "energy.series.potential.3", "memory.host.delta_byte
 
 
 def refused(report, path):
+    """Whether `mlff show` refuses a report; the reader in Python must agree."""
     path.write_text(json.dumps(report))
     done = mlff("show", str(path))
+    try:
+        profiles.read(str(path))
+        found = None
+    except profiles.ProfileError as e:
+        found = str(e)
+        assert "contradicts itself" in found, found
+    assert (found is not None) == (done.returncode == 1), (found, done.stderr)
     assert done.returncode in (0, 1) and "Traceback" not in done.stderr
     if done.returncode:
         assert done.stderr.count("\n") == 1 and ("contradicts itself" in done.stderr or "negative" in done.stderr)
@@ -127,3 +142,14 @@ def test_long_runs_are_held_to_their_bounds(tmp_path):
     ):
         assert refused({**report, **change}, path), change
     assert not refused(report, path)
+
+
+def test_pages_and_reports_refuse(sample, tmp_path, capsys):
+    """`mlff report` and mlff.Report take no report that contradicts itself."""
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps({**sample, "median_latency_ms": 1e-3 * sample["median_latency_ms"]}))
+    with pytest.raises(package.Error, match="contradicts itself"):
+        package.Report.load(path)
+    assert page.main([str(tmp_path)]) == 2 and "contradicts itself" in capsys.readouterr().err
+    (tmp_path / "good.json").write_text(json.dumps(sample))
+    assert page.main([str(tmp_path)]) == 0 and "bad.json: min_latency_ms" in capsys.readouterr().err

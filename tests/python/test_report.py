@@ -9,6 +9,7 @@ import subprocess
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
+import profile_samples
 import pytest
 from profile_samples import bare, full, write
 
@@ -344,11 +345,11 @@ def test_histogram_counts_every_step():
 
 
 def test_constant_latency_can_be_drawn(tmp_path):
-    value = full()
-    value["latencies_ms"] = [1.0] * 50
-    write(tmp_path / "a.json", value)
-    value["latencies_ms"] = [1.0]
-    write(tmp_path / "b.json", value)
+    value = {**full(), "slow_steps": [], "components": []}
+    for name, n in (("a", 50), ("b", 1)):
+        made = profile_samples.latencies(np.ones(n), 64)
+        made.update(std_latency_ms=0.0, cv=0.0)
+        write(tmp_path / f"{name}.json", {**value, **made, "n_steps": n})
     value["latencies_ms"] = []
     write(tmp_path / "c.json", value)
     make(tmp_path)

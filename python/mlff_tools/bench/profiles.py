@@ -6,6 +6,7 @@ import os
 
 from ..model.files import write_bytes
 from ..model.modelfile import ModelError
+from . import consistent
 
 SCHEMA_VERSION = 1
 NEEDED = (
@@ -29,11 +30,11 @@ class ProfileError(ModelError):
 
 
 def _reject(text):
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")
 
 
 def read(path):
-    """One report as a dictionary. ProfileError when the file is none."""
+    """One report as a dictionary. ProfileError when the file is not a report, or its numbers contradict each other."""
     try:
         with open(path, encoding="utf-8") as f:
             report = json.load(f, parse_constant=_reject)
@@ -48,6 +49,12 @@ def read(path):
         raise ProfileError(
             f"{path}: schema version {report['schema_version']}, and this program reads {SCHEMA_VERSION}: update it"
         )
+    try:
+        consistent.check(report)
+    except consistent.Contradiction as e:
+        raise ProfileError(f"{path}: {e}: the report contradicts itself; it was changed or is damaged") from e
+    except (TypeError, AttributeError) as e:
+        raise ProfileError(f"{path}: a block of the report has the wrong type: {e}") from e
     return report
 
 
